@@ -67,10 +67,13 @@ BenchRow measure(Ranks& runner, const Test& test, int n_repeats, const Peak& pea
   const std::vector<int32_t> tokens = bench_tokens(static_cast<size_t>(test.n + test.depth), runner.info().n_vocab);
   seconds_of(runner, test.prefill ? test : Test{false, std::min(test.n, 4), test.depth}, tokens);  // warms up
   runner.backend().await_kernels();
-  std::vector<double> rates;
-  for (int i = 0; i < n_repeats; ++i) rates.push_back(test.n / seconds_of(runner, test, tokens));
-  BenchRow row{.test = fmt::format("{}{}", test.prefill ? "pp" : "tg", test.n), .rates = rates};
+  BenchRow row{.test = fmt::format("{}{}", test.prefill ? "pp" : "tg", test.n), .rates = {}};
   if (test.depth > 0) row.test += fmt::format(" @ d{}", test.depth);
+  StatusLine status;
+  for (int i = 0; i < n_repeats; ++i) {
+    status.show(fmt::format("{}: {} of {}", row.test, i + 1, n_repeats));
+    row.rates.push_back(test.n / seconds_of(runner, test, tokens));
+  }
   const double kv_len = test.depth + test.n / 2.0;
   if (test.prefill) {
     row.achieved = row.mean() * prefill_ops(runner, kv_len) * 1e-9;
@@ -104,14 +107,13 @@ void bench(BenchOptions& o) {
     options.n_ctx = n_ctx;
     const std::unique_ptr<Ranks> runner = load_bench_runner(o.subject, options);
     Peak peak;
-    raise_peak(peak, *runner);
     const BenchModel model = {.name = bench_name(*runner, o.subject),
                               .bytes = runner->weights().file_bytes,
                               .n_parameters = runner->weights().n_parameters,
                               .backend = runner->backend().name(),
                               .description = runner->backend().description(),
                               .n_threads = runner->backend().n_threads()};
-    report.begin(model, peak);
+    report.begin(model);
     for (const Test& test : tests) {
       if (InterruptGuard::interrupted()) throw Error("interrupted");
       raise_peak(peak, *runner);

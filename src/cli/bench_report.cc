@@ -39,14 +39,12 @@ double BenchRow::deviation() const {
   return rates.size() > 1 ? std::sqrt(squares / static_cast<double>(rates.size() - 1)) : 0.0;
 }
 
-void BenchReport::begin(const BenchModel& model, const Peak& peak) {
+// The peak is a row's own: it is measured again before each row.
+void BenchReport::begin(const BenchModel& model) {
   if (format_ != "md") return;
-  fmt::print("{}{}", header_printed_ ? "\n" : "", model.description);
-  if (peak.read_gb_s > 0)
-    fmt::print("; measured peak: read {:.1f} GB/s, {} {:.0f} GFLOP/s", peak.read_gb_s, peak.matmul_kind,
-               peak.matmul_gflop_s);
-  fmt::print("\n\n| model | size | params | backend | threads | test | t/s | achieved | share of peak |\n"
-             "|---|---|---|---|---|---|---|---|---|\n");
+  fmt::print("{}{}\n\n| model | size | params | backend | threads | test | t/s | achieved | share of measured peak |\n"
+             "|---|---|---|---|---|---|---|---|---|\n",
+             header_printed_ ? "\n" : "", model.description);
   header_printed_ = true;
 }
 

@@ -31,7 +31,7 @@ struct BenchRow {
 class BenchReport {
  public:
   explicit BenchReport(std::string format) : format_(std::move(format)) {}
-  void begin(const BenchModel& model, const Peak& peak);  // call before the rows
+  void begin(const BenchModel& model);  // call before the rows
   void add(const BenchModel& model, const BenchRow& row);
   void end();
 

@@ -115,30 +115,4 @@ std::string resolve_model(const std::string& given, const HubFlags& flags) {
   }
 }
 
-// Skips values of other options (-hf in "-p -hf"). --hf-repo is another name of MODEL whose value cannot be a path.
-std::vector<std::string> hub_spellings(const CLI::App& app, int argc, char** argv) {
-  constexpr std::pair<std::string_view, const char*> kSpellings[] = {
-      {"-hf", "--hf-repo"}, {"-hfr", "--hf-repo"}, {"-hff", "--hf-file"}, {"-hft", "--hf-token"}};
-  constexpr std::string_view kWithValue = "--hf-repo=";
-  std::vector<std::string> args(argv + 1, argv + argc);
-  const auto commands = app.get_subcommands({});
-  const auto command = std::find_if(commands.begin(), commands.end(),
-                                    [&](const CLI::App* v) { return !args.empty() && v->get_name() == args[0]; });
-  if (command == commands.end()) return args;
-  auto mark = [](std::string& value, size_t at) {
-    if (!has_hub_prefix(std::string_view(value).substr(at))) value.insert(at, "hf://");
-  };
-  bool is_value = false;
-  for (size_t i = 1; i < args.size() && args[i] != "--"; ++i) {
-    if (std::exchange(is_value, false) || !args[i].starts_with("-")) continue;
-    for (const auto& [spelling, ours] : kSpellings)
-      if (args[i] == spelling) args[i] = ours;
-    if (args[i].starts_with(kWithValue)) mark(args[i], kWithValue.size());
-    if (args[i] == "--hf-repo" && i + 1 < args.size()) mark(args[i + 1], 0);
-    const CLI::Option* option = (*command)->get_option_no_throw(args[i]);
-    is_value = option != nullptr && option->get_items_expected_min() > 0;
-  }
-  return args;
-}
-
 }  // namespace ingot

@@ -33,7 +33,4 @@ HubName require_hub_name(const std::string& given);
 // Calls f(events), with a progress bar on a terminal. Ctrl-C counts as an interruption.
 HubModel with_hub_events(const HubName& name, const std::function<HubModel(const HubEvents&)>& f);
 
-// Replaces llama.cpp's spellings in the arguments (-hf ORG/REPO, -hff, -hft) by our own.
-std::vector<std::string> hub_spellings(const CLI::App& app, int argc, char** argv);
-
 }  // namespace ingot

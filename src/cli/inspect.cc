@@ -10,6 +10,7 @@
 #include "base/system.h"
 #include "cli/commands.h"
 #include "cli/inspect_kernels.h"
+#include "cli/metadata_json.h"
 #include "cli/options.h"
 #include "model/embedder.h"
 #include "text/json_value.h"
@@ -237,8 +238,11 @@ JsonValue describe(const Checkpoint& checkpoint, const CheckpointFacts& facts, c
   if (encoder)
     json["pooling"] = or_error([&] { return JsonValue(read_embed_facts(checkpoint).pooling.value_or("none")); });
   if (facts.pooling && !encoder) json["pooling"] = *facts.pooling;
-  json["metadata"] = JsonValue::object();
-  for (const auto& [key, value] : facts.metadata) json["metadata"][key] = value;
+  if (o.json) {
+    json["metadata"] = or_error([&] { return metadata_json(checkpoint, o.model); });
+  } else {
+    for (const auto& [key, value] : facts.metadata) json["metadata"][key] = value;
+  }
   if (o.tensors) {
     json["tensors"] = JsonValue::array();
     for (const CheckpointTensor& t : facts.tensors)
@@ -265,9 +269,9 @@ void print_text(const JsonValue& json, int indent) {
 void inspect(InspectOptions& o) {
   if (o.kernels) {
     BenchSubject subject{.model = o.model, .shape = o.shape, .type = o.type};
-    const JsonValue json = time_kernels(subject, o.rows);
-    if (o.json) return fmt::print("{}\n", json.dump(2));
-    return print_kernels(json);
+    const JsonValue json = time_kernels(subject, o.rows, /*prints=*/!o.json);
+    if (o.json) fmt::print("{}\n", json.dump(2));
+    return;
   }
   const auto checkpoint = open_model_file(o.model);
   if (o.show_template) {

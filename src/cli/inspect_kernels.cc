@@ -31,20 +31,24 @@ std::map<Kind, Group> groups_of(const Weights& weights) {
 }
 
 // Microseconds of a product, the median of some rounds over the group. Each product uses the next matrix, so that no
-// cache holds its weights.
+// cache holds its weights. A round takes about kRoundMs, so that slow products run less often than fast ones.
 double time_of(Backend& backend, const Group& group, const Tensor& x, const Tensor& y) {
-  constexpr int kRounds = 7;
-  constexpr size_t kProducts = 24;
-  std::vector<double> rounds;
-  for (int round = -1; round < kRounds; ++round) {  // the first round warms up
-    if (round == 0) backend.await_kernels();
+  constexpr int kRounds = 5;
+  constexpr double kRoundMs = 4, kMostProducts = 24;
+  size_t next = 0;
+  const auto microseconds = [&](int n_products) {
     backend.synchronize();
     const auto start = std::chrono::steady_clock::now();
-    for (size_t i = 0; i < kProducts; ++i) backend.matmul(y, x, *group[i % group.size()]);
+    for (int i = 0; i < n_products; ++i) backend.matmul(y, x, *group[next++ % group.size()]);
     backend.synchronize();
     const std::chrono::duration<double, std::micro> took = std::chrono::steady_clock::now() - start;
-    if (round >= 0) rounds.push_back(took.count() / kProducts);
-  }
+    return took.count() / n_products;
+  };
+  microseconds(1);  // warms up
+  backend.await_kernels();
+  const int n_products = static_cast<int>(std::clamp(kRoundMs * 1e3 / microseconds(1), 1.0, kMostProducts));
+  std::vector<double> rounds;
+  for (int round = 0; round < kRounds; ++round) rounds.push_back(microseconds(n_products));
   return percentile(rounds, 0.5);
 }
 
@@ -81,34 +85,41 @@ OrderedJson time_group(Backend& backend, const Kind& kind, const Group& group, c
   return json;
 }
 
+void print_group(const OrderedJson& m) {
+  fmt::print("\n{} [{} x {}], {} of them\n", m["type"].get<std::string>(), m["n_out"].get<int64_t>(),
+             m["n_in"].get<int64_t>(), m["matrices"].get<int>());
+  for (const OrderedJson& row : m["rows"]) {
+    fmt::print("{:>7} rows", row["rows"].get<int>());
+    for (const OrderedJson& k : row["kernels"])
+      fmt::print("   {} {:.1f}", k["kernel"].get<std::string>(), k["us"].get<double>());
+    fmt::print("\n");
+  }
+  std::fflush(stdout);
+}
+
 }  // namespace
 
-OrderedJson time_kernels(BenchSubject& subject, const std::vector<int>& rows) {
+OrderedJson time_kernels(BenchSubject& subject, const std::vector<int>& rows, bool prints) {
   RunnerOptions options = runner_options(subject.model);
   options.n_ctx = 512;
   options.max_batch_tokens = *std::ranges::max_element(rows);
   const std::unique_ptr<Ranks> runner = load_bench_runner(subject, options);
   OrderedJson json = {{"backend", runner->backend().description()}, {"matrices", OrderedJson::array()}};
-  for (const auto& [kind, group] : groups_of(runner->weights())) {
+  if (prints)
+    fmt::print("{}\nmicroseconds of a product; the first kernel is the one that a step takes\n",
+               printable(json["backend"].get<std::string>()));
+  const auto groups = groups_of(runner->weights());
+  InterruptGuard guard;
+  for (const auto& [kind, group] : groups) {
     if (InterruptGuard::interrupted()) break;
+    StatusLine status;
+    status.show(fmt::format("timing {} [{} x {}], shape {} of {}", info(std::get<0>(kind)).name, std::get<1>(kind),
+                            std::get<2>(kind), json["matrices"].size() + 1, groups.size()));
     json["matrices"].push_back(time_group(runner->backend(), kind, group, rows));
+    status.wipe();
+    if (prints) print_group(json["matrices"].back());
   }
   return json;
-}
-
-void print_kernels(const OrderedJson& json) {
-  fmt::print("{}\nmicroseconds of a product; the first kernel is the one that a step takes\n",
-             printable(json["backend"].get<std::string>()));
-  for (const OrderedJson& m : json["matrices"]) {
-    fmt::print("\n{} [{} x {}], {} of them\n", m["type"].get<std::string>(), m["n_out"].get<int64_t>(),
-               m["n_in"].get<int64_t>(), m["matrices"].get<int>());
-    for (const OrderedJson& row : m["rows"]) {
-      fmt::print("{:>7} rows", row["rows"].get<int>());
-      for (const OrderedJson& k : row["kernels"])
-        fmt::print("   {} {:.1f}", k["kernel"].get<std::string>(), k["us"].get<double>());
-      fmt::print("\n");
-    }
-  }
 }
 
 }  // namespace ingot

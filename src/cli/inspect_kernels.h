@@ -8,8 +8,8 @@
 
 namespace ingot {
 
-// Loads the model and times its kernels. Throws UsageError.
-nlohmann::ordered_json time_kernels(BenchSubject& subject, const std::vector<int>& rows);
-void print_kernels(const nlohmann::ordered_json& json);
+// Loads the model and times its kernels. `prints`: each shape of matrix is printed as soon as it is timed. Throws
+// UsageError.
+nlohmann::ordered_json time_kernels(BenchSubject& subject, const std::vector<int>& rows, bool prints);
 
 }  // namespace ingot

@@ -1,33 +1,119 @@
 #include "cli/line_reader.h"
 
+#include <histedit.h>
+#include <poll.h>
 #include <unistd.h>
 
+#include <cerrno>
 #include <clocale>
-#include <cstdlib>
+#include <cwchar>
 #include <iostream>
-#include <memory>
 
-#include <editline/readline.h>
+#include "cli/terminal.h"
 
 namespace ingot {
 
-LineReader::LineReader() : interactive_(::isatty(STDIN_FILENO) == 1 && ::isatty(STDOUT_FILENO) == 1) {
-  if (!interactive_) return;
+// An editor of libedit, with the keys of the user's ~/.editrc.
+struct LineReader::Editor {
+  Editor() : line(::el_init("ingot", stdin, stdout, stderr)), past(::history_init()) {
+    HistEvent event;
+    ::history(past, &event, H_SETSIZE, 1000);
+    ::el_set(line, EL_CLIENTDATA, this);
+    ::el_set(line, EL_PROMPT, &Editor::prompt_of);
+    ::el_set(line, EL_EDITOR, "emacs");
+    ::el_set(line, EL_HIST, ::history, past);
+    ::el_set(line, EL_SIGNAL, 0);  // Ctrl-C is InterruptGuard's
+    ::el_set(line, EL_GETCFN, &Editor::read_char);
+    ::el_source(line, nullptr);
+  }
+  ~Editor() {
+    ::history_end(past);
+    ::el_end(line);
+  }
+
+  static char* prompt_of(EditLine* line) {
+    void* self = nullptr;
+    ::el_get(line, EL_CLIENTDATA, &self);
+    return static_cast<Editor*>(self)->prompt.data();
+  }
+
+  // libedit's own function starts a read again that a signal has ended.
+  static int read_char(EditLine*, wchar_t* c) {
+    constexpr int kPollMs = 50;
+    std::mbstate_t state{};
+    for (;;) {
+      if (InterruptGuard::interrupted()) return -1;
+      pollfd input{.fd = STDIN_FILENO, .events = POLLIN, .revents = 0};
+      if (::poll(&input, 1, kPollMs) <= 0) continue;
+      char byte;
+      const ssize_t n = ::read(STDIN_FILENO, &byte, 1);
+      if (n < 0 && errno == EINTR) continue;
+      if (n <= 0) return static_cast<int>(n);
+      const size_t used = std::mbrtowc(c, &byte, 1, &state);
+      if (used == static_cast<size_t>(-2)) continue;  // the character has more bytes
+      if (used == static_cast<size_t>(-1)) *c = L'?';
+      return 1;
+    }
+  }
+
+  EditLine* const line;
+  History* const past;
+  std::string prompt;
+};
+
+LineReader::LineReader() {
+  if (::isatty(STDIN_FILENO) != 1 || ::isatty(STDOUT_FILENO) != 1) return;
   std::setlocale(LC_CTYPE, "");  // makes editing work on whole characters
-  ::using_history();
+  editor_ = std::make_unique<Editor>();
 }
 
-std::optional<std::string> LineReader::read(const std::string& prompt) {
+LineReader::~LineReader() = default;
+
+std::optional<std::string> LineReader::read(const std::string& prompt, const std::string& draft) {
   std::string line;
-  if (!interactive_) {
+  if (!editor_) {
     if (!std::getline(std::cin, line)) return std::nullopt;
     return line;
   }
-  const std::unique_ptr<char, decltype(&std::free)> typed(::readline(prompt.c_str()), &std::free);
-  if (!typed) return std::nullopt;
-  line = typed.get();
-  if (!line.empty()) ::add_history(line.c_str());
+  InterruptGuard guard;
+  editor_->prompt = prompt;
+  ::el_set(editor_->line, EL_PREP_TERM, 1);  // before the prompt, so that Ctrl-C cannot take typed keys with it
+  if (!draft.empty()) ::el_push(editor_->line, draft.c_str());
+  std::fflush(stdout);
+  int n = 0;
+  const char* typed = ::el_gets(editor_->line, &n);
+  interrupted_ = InterruptGuard::interrupted();
+  if (interrupted_) {
+    const LineInfo* info = ::el_line(editor_->line);
+    std::fputs("^C\n", stdout);
+    return std::string(info->buffer, info->lastchar);
+  }
+  if (typed == nullptr || n <= 0) return std::nullopt;
+  line.assign(typed, static_cast<size_t>(n));
+  if (line.ends_with('\n')) line.pop_back();
+  HistEvent event;
+  if (!line.empty()) ::history(editor_->past, &event, H_ENTER, line.c_str());
   return line;
+}
+
+std::optional<std::string> read_message(LineReader& reader, const std::string& prompt, const std::string& draft) {
+  constexpr std::string_view kQuotes = "\"\"\"";
+  std::optional<std::string> line = reader.read(prompt, draft);
+  if (!line || reader.interrupted()) return line;
+  const bool is_quoted = line->starts_with(kQuotes);
+  std::string message = is_quoted ? line->substr(kQuotes.size()) : *line;
+  const auto goes_on = [&] { return is_quoted ? !message.ends_with(kQuotes) : message.ends_with('\\'); };
+  while (goes_on()) {
+    if (!is_quoted) message.pop_back();
+    line = reader.read("… ");
+    if (!line) break;
+    message += '\n' + *line;
+    if (reader.interrupted()) return message;
+  }
+  if (is_quoted && message.ends_with(kQuotes)) message.resize(message.size() - kQuotes.size());
+  if (is_quoted && message.starts_with('\n')) message.erase(0, 1);
+  if (is_quoted && message.ends_with('\n')) message.pop_back();
+  return message;
 }
 
 }  // namespace ingot

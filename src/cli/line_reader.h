@@ -1,5 +1,6 @@
 // Reads lines that a person types: with editing and history on a terminal, without them from a pipe.
 #pragma once
+#include <memory>
 #include <optional>
 #include <string>
 
@@ -8,12 +9,21 @@ namespace ingot {
 class LineReader {
  public:
   LineReader();
-  bool is_interactive() const { return interactive_; }
-  // The next line without its newline; nullopt at the end of input.
-  std::optional<std::string> read(const std::string& prompt);
+  ~LineReader();
+  bool is_interactive() const { return editor_ != nullptr; }
+  // The next line without its newline; nullopt at the end of input. On a terminal, `draft` stands in the line already.
+  std::optional<std::string> read(const std::string& prompt, const std::string& draft = {});
+  // Whether Ctrl-C ended the last line. The line is what had been typed until then.
+  bool interrupted() const { return interrupted_; }
 
  private:
-  const bool interactive_;
+  struct Editor;
+  std::unique_ptr<Editor> editor_;  // null where no terminal is
+  bool interrupted_ = false;
 };
+
+// Reads a message, which may have several lines: a line that ends with a backslash continues, and lines between two
+// `"""` are one message. nullopt at the end of input. reader.interrupted() tells whether Ctrl-C ended the message.
+std::optional<std::string> read_message(LineReader& reader, const std::string& prompt, const std::string& draft = {});
 
 }  // namespace ingot

@@ -7,13 +7,11 @@
 #include <algorithm>
 #include <cstdio>
 #include <exception>
-#include <numeric>
-#include <utility>
 
 #include "base/device_lost.h"
 #include "base/error.h"
 #include "cli/commands.h"
-#include "cli/hub_options.h"
+#include "cli/spellings.h"
 #include "cli/terminal.h"
 
 #ifndef INGOT_VERSION
@@ -46,53 +44,6 @@ void on_lost_page(int) {
   _exit(kExitLostFile);
 }
 
-void check_command(const CLI::App& app, int argc, char** argv) {
-  const std::string_view first = argc > 1 ? argv[1] : "";
-  if (first.starts_with("-")) return;
-  std::string commands;
-  for (const CLI::App* command : app.get_subcommands({})) {
-    if (command->get_name() == first) return;
-    commands += (commands.empty() ? "" : ", ") + command->get_name();
-  }
-  if (argc < 2) throw ingot::UsageError("there is no command: use one of {}; see ingot --help", commands);
-  throw ingot::UsageError("unknown command '{}': use one of {}; see ingot --help", ingot::printable(first), commands);
-}
-
-// Levenshtein's distance: the fewest letters to add, remove or change.
-size_t edit_distance(std::string_view a, std::string_view b) {
-  std::vector<size_t> row(b.size() + 1);
-  std::iota(row.begin(), row.end(), size_t{0});
-  for (size_t i = 0; i < a.size(); ++i) {
-    size_t diagonal = std::exchange(row[0], i + 1);
-    for (size_t j = 0; j < b.size(); ++j) {
-      const size_t change = diagonal + (a[i] != b[j]);
-      diagonal = row[j + 1];
-      row[j + 1] = std::min({row[j] + 1, diagonal + 1, change});
-    }
-  }
-  return row.back();
-}
-
-// Names the arguments that the command does not know, and the most similar flag.
-std::string unknown_argument(const CLI::App& app) {
-  const std::vector<std::string> extras = app.remaining(true);
-  const std::string unknown = extras.empty() ? "" : extras.front(), typed = unknown.substr(0, unknown.find('='));
-  const CLI::App& command = app.get_subcommands().empty() ? app : *app.get_subcommands().front();
-  std::string nearest;
-  size_t best = std::max<size_t>(2, typed.size() / 3) + 1;
-  for (const CLI::Option* option : command.get_options()) {
-    for (const std::string& name : option->get_lnames()) {
-      const size_t distance = edit_distance(typed, "--" + name);
-      if (distance >= best) continue;
-      best = distance;
-      nearest = "--" + name;
-    }
-  }
-  const std::string hint = nearest.empty() || !typed.starts_with("-") ? "" : fmt::format(" (nearest: {})", nearest);
-  return fmt::format("unknown argument '{}'{}; see ingot {} --help", ingot::printable(unknown), hint,
-                     command.get_name());
-}
-
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -120,8 +71,7 @@ int main(int argc, char** argv) {
   ingot::add_quantize(app);
   ingot::add_convert(app);
   try {
-    check_command(app, argc, argv);
-    std::vector<std::string> args = ingot::hub_spellings(app, argc, argv);
+    std::vector<std::string> args = ingot::known_arguments(app, argc, argv);
     std::reverse(args.begin(), args.end());  // CLI11 expects this order
     app.parse(args);
     return std::fflush(stdout) == 0 && std::ferror(stdout) == 0 ? 0 : report("cannot write to standard output", 1);
@@ -130,7 +80,7 @@ int main(int argc, char** argv) {
   } catch (const CLI::RuntimeError& e) {  // the exit code of a command
     return e.get_exit_code();
   } catch (const CLI::ExtrasError& e) {
-    return report(unknown_argument(app).c_str(), 2);
+    return report(ingot::unknown_argument(app).c_str(), 2);
   } catch (const CLI::ParseError& e) {
     const std::string command = app.get_subcommands().empty() ? "" : app.get_subcommands().front()->get_name() + " ";
     return report(fmt::format("{}; see ingot {}--help", e.what(), command).c_str(), 2);

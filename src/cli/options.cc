@@ -221,7 +221,33 @@ std::shared_ptr<const Checkpoint> open_model_file(const ModelOptions& o) {
 LoadedModel open_model(ModelOptions& o, const RunnerOptions& runner) {
   const auto checkpoint = open_model_file(o);  // a download may come first, with its own progress bar
   ProgressBar bar("loading");
-  return load_model(checkpoint, runner, [&](size_t done, size_t total) { bar.update(done, total); });
+  LoadedModel model = load_model(checkpoint, runner, [&](size_t done, size_t total) { bar.update(done, total); });
+  use_given_template(o, model);
+  return model;
+}
+
+void add_template_options(CLI::App& app, ModelOptions& o) {
+  CLI::Option* text = app.add_option("--chat-template", o.chat_template,
+                                     "chat template to use instead of the model's: Jinja, or the name chatml");
+  app.add_option("--chat-template-file", o.chat_template_file, "file with the chat template to use")
+      ->check(CLI::ExistingFile)
+      ->excludes(text);
+}
+
+void use_given_template(const ModelOptions& o, LoadedModel& model) {
+  if (o.chat_template.empty() && o.chat_template_file.empty()) return;
+  if (o.chat_template == "chatml") {
+    model.chat = ChatTemplate::chatml_default();
+    return;
+  }
+  if (!o.chat_template.empty() && o.chat_template.find('{') == std::string::npos)
+    throw UsageError("--chat-template '{}' is no template: give Jinja, chatml, or --chat-template-file FILE",
+                     printable(o.chat_template, 64));
+  const std::string source = o.chat_template.empty() ? read_file(o.chat_template_file) : o.chat_template;
+  Template::parse(source);  // throws here; ChatTemplate would fall back to ChatML
+  const Tokenizer& tokenizer = *model.tokenizer;
+  const auto text = [&](std::optional<int32_t> id) { return id ? std::string(tokenizer.token_text(*id)) : ""; };
+  model.chat = ChatTemplate(source, text(tokenizer.bos()), text(tokenizer.eos()));
 }
 
 void add_prompt_options(CLI::App& app, PromptOptions& o) {
@@ -235,14 +261,13 @@ std::string read_text(const PromptOptions& o, const char* command) {
   if (!o.file.empty()) text += read_file(o.file);
   if (o.has_text || !o.file.empty()) return text;
   if (::isatty(STDIN_FILENO) == 1)
-    throw UsageError("there is no prompt: give one with -p TEXT or -f FILE, or pipe it in; see ingot {} --help",
-                     command);
+    throw UsageError("there is no text: give it with {}, or pipe it in; see ingot {} --help", o.ways, command);
   return read_file("-");
 }
 
 std::string read_prompt(const PromptOptions& o, const char* command) {
   std::string prompt = read_text(o, command);
-  if (prompt.empty()) throw UsageError("the prompt is empty: give one with -p TEXT or -f FILE, or pipe it in");
+  if (prompt.empty()) throw UsageError("the prompt is empty: give one with {}, or pipe it in", o.ways);
   return prompt;
 }
 

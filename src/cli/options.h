@@ -24,6 +24,7 @@ struct ModelOptions {
   std::string activations;        // "f16" or "f32"; empty: chosen (backend.h)
   std::string gpu_memory;      // a share of the device's memory, or bytes; empty: what the context needs
   std::string trace_path;
+  std::string chat_template, chat_template_file;  // instead of the model's; empty: the model's
   std::string log_level = "warn";
   bool check_tensors = false;
   bool check_nan = false;
@@ -40,6 +41,8 @@ void add_kernels_option(CLI::App& app, ModelOptions& options);   // kernels of a
 void add_trace_options(CLI::App& app, ModelOptions& options);
 void add_runner_options(CLI::App& app, ModelOptions& options);   // device, threads, context, chunk, trace
 
+void add_template_options(CLI::App& app, ModelOptions& options);  // for commands that read messages
+
 void add_checkpoint_option(CLI::App& app, ModelOptions& options);  // for commands that take several prompts in turn
 
 void add_sampling_options(CLI::App& app, SamplingParams& params, int& seed);
@@ -54,6 +57,10 @@ RunnerOptions runner_options(ModelOptions& options);
 // The model that options.path names (resolve_model), or the built-in demo model.
 std::shared_ptr<const Checkpoint> open_model_file(const ModelOptions& options);
 
+// Uses the template of the flags instead of the model's. Throws UsageError if both flags are set, and Error for a
+// template that does not parse.
+void use_given_template(const ModelOptions& options, LoadedModel& model);
+
 // Loads the whole model, with a progress bar on a terminal.
 LoadedModel open_model(ModelOptions& options, const RunnerOptions& runner);
 
@@ -62,6 +69,7 @@ LoadedModel open_model(ModelOptions& options, const RunnerOptions& runner);
 struct PromptOptions {
   std::string text, file;
   bool has_text = false;
+  const char* ways = "-p TEXT or -f FILE";  // to give the text, for messages
 };
 void add_prompt_options(CLI::App& app, PromptOptions& options);
 std::string read_text(const PromptOptions& options, const char* command);

@@ -68,6 +68,10 @@ void print_json(const WriteOptions& o, const QuantizeReport& r, double seconds) 
 void print_summary(const WriteOptions& o, const QuantizeReport& r, double seconds) {
   fmt::print("{}: {} -> {}, {:.2f} bits a weight, {} ({:.1f} s)\n", printable(o.out), human_bytes(r.bytes_before),
              human_bytes(r.bytes_after), bits_per_weight(r), mix_of(r), seconds);
+  if (r.bytes_after > r.bytes_before)
+    fmt::print(stderr,
+               "ingot: warning: {} is larger than the model that it was made of: choose a type with fewer bits\n",
+               printable(o.out));
   if (!r.fallbacks.empty())
     fmt::print(stderr, "ingot: warning: rows that are no whole blocks of their type, which got another: {}\n",
                first_of(r.fallbacks));

@@ -1,6 +1,7 @@
 // ingot run: answers one prompt.
 #include <fmt/format.h>
 
+#include <filesystem>
 #include <nlohmann/json.hpp>
 
 #include "base/error.h"
@@ -65,6 +66,10 @@ void print_json(const LoadedModel& model, const RunOptions& o, const Generation&
 }
 
 int run(RunOptions& o) {
+  if (!o.prompt.has_text && o.prompt.file.empty() && o.model.path.find(' ') != std::string::npos &&
+      !std::filesystem::exists(o.model.path))
+    throw UsageError("'{}' is no model: give a question with -p, or behind the model", printable(o.model.path, 64));
+  if (o.generate.sampling.n_logprobs >= 0 && !o.json) throw UsageError("--logprobs needs --json, which prints them");
   finish_sampling(o.generate.sampling, o.seed);
   AnswerGrammar grammar(o.generate.grammar);
   RunnerOptions runner = runner_options(o.model);
@@ -95,7 +100,11 @@ void add_run(CLI::App& app) {
   auto o = std::make_shared<RunOptions>();
   CLI::App* command = app.add_subcommand("run", "Write an answer to a prompt");
   add_model_argument(*command, o->model);
+  command->add_option("QUESTION", o->prompt.text, "the prompt, as with -p")->each([o](const std::string&) {
+    o->prompt.has_text = true;
+  });
   add_prompt_options(*command, o->prompt);
+  command->get_option("QUESTION")->excludes("--prompt");
   command->add_option("--system", o->system, "system prompt, where the model's template has a place for it");
   command->add_flag("--raw", o->raw, "continue the prompt as plain text, without the model's chat template");
   command->add_flag("--json", o->json, "print one JSON object at the end instead of streaming text");
@@ -105,10 +114,12 @@ void add_run(CLI::App& app) {
       ->check(CLI::Range(-1, 20))
       ->capture_default_str();
   add_generate_options(*command, o->generate, o->seed);
+  add_template_options(*command, o->model);
   add_runner_options(*command, o->model);
   command->footer(
       "Examples:\n"
       "  ingot run -p \"Tell me a story about a fox.\"\n"
+      "  ingot run model.gguf \"What is the capital of France?\"\n"
       "  ingot run model.gguf -p \"Summarize this:\" -f article.txt -n 200 --temp 0\n"
       "  ingot run ORG/REPO:Q4_K_M -p \"Hello\"    downloaded from the Hugging Face Hub, once\n"
       "  ingot run -p \"Alice is 30.\" --json-schema '{\"type\": \"object\", \"required\": [\"name\"]}'\n"

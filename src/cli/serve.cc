@@ -118,10 +118,12 @@ std::shared_ptr<ServedModel> load_served(ServeOptions& o, const std::shared_ptr<
   parts.facts.dim = config.dim;
   parts.facts.architecture = config.arch->gguf_name;
   LoadedModel loaded = load_model(checkpoint, serving_runner(o), [](size_t, size_t) {});
+  use_given_template(o.model, loaded);
   if (!loaded.chat) log_warn("this model has no chat template; using ChatML");
   if (loaded.chat) parts.chat = std::move(*loaded.chat);
   parts.tokenizer = std::move(loaded.tokenizer);
   parts.facts.taken_bytes = loaded.runner->allocated_bytes();
+  const size_t kv_bytes = loaded.runner->memory().kv_bytes;
   parts.runner = std::move(loaded.runner);
   parts.call_format = find_call_format(o.tool_parser);
   parts.defaults = checkpoint->generation();
@@ -130,9 +132,11 @@ std::shared_ptr<ServedModel> load_served(ServeOptions& o, const std::shared_ptr<
   if (o.model.trace) parts.engine.on_step = [trace = o.model.trace](const StepStats& s) { trace_step(*trace, s); };
   auto model = std::make_shared<ServedModel>(std::move(parts));
   model->start();
-  fmt::print(stderr, "ingot: {} is loaded: context {} tokens, {} sequences at once, {} KV tokens, {} of memory taken\n",
-             model->id(), model->n_ctx(), model->info().max_seqs,
-             int64_t{model->info().n_blocks} * model->info().block_size, human_bytes(model->facts().taken_bytes));
+  fmt::print(stderr,
+             "ingot: {} is loaded: context {} tokens, {} sequences at once; {} of memory taken, {} of it for the {} "
+             "tokens of the KV cache (--kv-tokens)\n",
+             model->id(), model->n_ctx(), model->info().max_seqs, human_bytes(model->facts().taken_bytes),
+             human_bytes(kv_bytes), int64_t{model->info().n_blocks} * model->info().block_size);
   return model;
 }
 
@@ -393,6 +397,7 @@ void add_serve(CLI::App& app) {
   add_hub_options(*command, o->model.hub);
   add_http_options(*command, *o);
   add_limit_options(*command, *o);
+  add_template_options(*command, o->model);
   add_runner_options(*command, o->model);
   add_checkpoint_option(*command, o->model);
   command->footer(

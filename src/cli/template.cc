@@ -7,6 +7,7 @@
 #include "base/file.h"
 #include "cli/commands.h"
 #include "cli/options.h"
+#include "io/json.h"
 #include "text/chat.h"
 
 namespace ingot {
@@ -23,11 +24,8 @@ struct TemplateVerb {
 
 Object read_json_file(const std::string& path) {
   const std::string text = read_file(path);
-  try {
-    return Object::parse(text);
-  } catch (const nlohmann::json::exception& error) {
-    throw Error("{}: {}", printable(path), printable(error.what(), 256));
-  }
+  walk_json(text, path, [](const JsonEvent&) {});  // says where the text is broken
+  return Object::parse(text);
 }
 
 // Parses KEY=VALUE. The value is JSON if it parses as JSON, else text.

@@ -81,6 +81,18 @@ void ProgressBar::wipe() {
   visible_ = false;
 }
 
+void StatusLine::show(const std::string& text) {
+  if (!stderr_is_terminal()) return;
+  fmt::print(stderr, "\r{}\033[K", text);
+  std::fflush(stderr);
+  visible_ = true;
+}
+
+void StatusLine::wipe() {
+  if (visible_) fmt::print(stderr, "\r\033[K");
+  visible_ = false;
+}
+
 InterruptGuard::InterruptGuard() {
   clear();
   struct sigaction action {};

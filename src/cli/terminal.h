@@ -36,6 +36,18 @@ class ProgressBar {
   bool visible_ = false;
 };
 
+// What a long measurement does now: one line on standard error, which the next show() replaces. Silent if standard
+// error is not a terminal.
+class StatusLine {
+ public:
+  ~StatusLine() { wipe(); }
+  void show(const std::string& text);
+  void wipe();
+
+ private:
+  bool visible_ = false;
+};
+
 // While an object of this class lives, Ctrl-C sets interrupted() instead of ending the program. A second Ctrl-C ends
 // the program at once with exit code 130. Guards may nest.
 class InterruptGuard {

@@ -18,7 +18,7 @@ struct TokenizeOptions {
 
 void tokenize(const TokenizeOptions& o) {
   const auto tokenizer = open_model_file({.path = o.model, .hub = o.hub})->tokenizer();
-  const std::string text = o.has_text ? o.text : read_text({.file = o.file}, "tokenize");
+  const std::string text = o.has_text ? o.text : read_text({.file = o.file, .ways = "TEXT or -f FILE"}, "tokenize");
   const std::vector<int32_t> ids = tokenizer->encode(
       text, {.add_special = !o.no_special, .parse_special = o.parse_special, .repeats_bos = true});
   if (o.json) {

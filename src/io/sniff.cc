@@ -79,7 +79,7 @@ std::string describe_file(std::span<const uint8_t> head, uint64_t n_bytes) {
     return fmt::format("a safetensors file of {} bytes: give the directory that it lies in", n_bytes);
   for (const Kind& kind : kKinds)
     if (starts_with(text, kind)) return fmt::format("{}, {} bytes: {}", kind.what, n_bytes, kind.advice);
-  return fmt::format("no known kind of model, {} bytes that start with \"{}\"", n_bytes, printable(text.substr(0, 8)));
+  return fmt::format("an unknown kind of file, {} bytes that start with \"{}\"", n_bytes, printable(text.substr(0, 8)));
 }
 
 }  // namespace ingot

@@ -1,5 +1,7 @@
 #include "model/checkpoint.h"
 
+#include <filesystem>
+
 #include "base/error.h"
 #include "io/gguf/gguf.h"
 #include "io/gguf/tokenizer.h"
@@ -124,6 +126,8 @@ std::shared_ptr<const Checkpoint> hf_checkpoint(const std::string& directory) {
 
 std::shared_ptr<const Checkpoint> open_checkpoint(const std::string& path) {
   if (HfDirectory::is_one(path)) return hf_checkpoint(path);
+  if (std::filesystem::is_directory(path))
+    throw Error("'{}' is a directory without a config.json: give a model's directory, or a .gguf file", printable(path));
   return gguf_checkpoint(std::make_shared<const Gguf>(Gguf::open(path)));
 }
 

@@ -20,11 +20,19 @@ def refused(done, code, *words):
 @pytest.mark.parametrize(
     "args, words",
     [
-        ([], ["ingot --help"]),
         (["frobnicate"], ["frobnicate"]),
+        (["rnu"], ["unknown command 'rnu' (nearest: run)"]),
+        (["serv", "--help"], ["nearest: serve"]),
+        (["help", "frobnicate"], ["frobnicate"]),
+        (["run", "-p", "x", "--logprobs", "2"], ["--logprobs needs --json"]),
+        (["run", "What is it?"], ["'What is it?' is no model", "-p"]),
+        (["run", "m.gguf", "What?", "-p", "x"], ["QUESTION", "--prompt"]),
+        (["run", "-p", "x", "--chat-template", "llama3"], ["llama3", "--chat-template-file"]),
+        (["run", "-p", "x", "-ngl"], ["-ngl needs a number"]),
+        (["ls", "--mlock"], ["--mlock"]),
         (["run", "--nonsense"], ["--nonsense"]),
         (["run", "--tempp", "1"], ["--tempp", "nearest: --temp"]),
-        (["run", "one.gguf", "two.gguf"], ["two.gguf"]),
+        (["run", "one.gguf", "a question", "two.gguf"], ["two.gguf"]),
         (["run", "-p", "x", "--temp", "warm"], ["--temp"]),
         (["run", "-p", "x", "--temp", "-1"], ["temperature"]),
         (["run", "-p", "x", "--top-p", "1.5"], ["top_p"]),
@@ -111,6 +119,14 @@ def test_full_disk_is_reported(ingot):
 def test_help_has_examples(ingot, command):
     out = ingot(command, "--help").stdout
     assert "Example" in out and f"ingot {command}" in out
+
+
+def test_broken_json_says_where(ingot, tmp_path):
+    (tmp_path / "chat.json").write_text('[{"role":\n')
+    (tmp_path / "chat.jinja").write_text("{{ messages[0].content }}")
+    done = ingot("template", "--template-file", tmp_path / "chat.jinja", "--messages", tmp_path / "chat.json", ok=False)
+    refused(done, 1, "chat.json", "line 2")
+    assert "exception" not in done.stderr
 
 
 def test_version(ingot):

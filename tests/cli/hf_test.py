@@ -54,7 +54,7 @@ def test_inspect(ingot, models, hf):
     assert facts["tokenizer"]["tokens"] == 259 and facts["tokenizer"]["chat_template"]
     assert facts["quant_mix"]["BF16"]["tensors"] == 23 and facts["quant_mix"]["F32"]["tensors"] == 7
     assert {t["name"] for t in facts["tensors"]} >= {"lm_head.weight", "model.layers.2.mlp.up_proj.weight"}
-    assert facts["metadata"]["model_type"] == '"llama"'
+    assert facts["metadata"]["model_type"] == "llama"
     gguf = json.loads(ingot("inspect", models / "llama_bf16.gguf", "--json").stdout)
     assert facts["parameters"] == gguf["parameters"] and facts["model"] == gguf["model"]
     assert "for m in messages" in ingot("inspect", hf / "llama_bf16", "--template").stdout
@@ -85,7 +85,7 @@ def test_quantized_directories(ingot, models, tmp_path):
 
 def test_what_is_not_a_model_directory(ingot, hf, tmp_path):
     done = ingot("run", tmp_path, "-p", "x", ok=False)
-    assert done.returncode == 1 and "is a directory: give the file inside it" in done.stderr and done.stdout == ""
+    assert done.returncode == 1 and "is a directory without a config.json: give" in done.stderr and done.stdout == ""
     shutil.copytree(hf / "llama", tmp_path / "m")
     config = json.loads((tmp_path / "m" / "config.json").read_text())
     config["quantization_config"] = {"quant_method": "hqq", "bits": 4}

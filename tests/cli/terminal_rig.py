@@ -4,13 +4,15 @@ import pty
 import select
 import subprocess
 import sys
+import tempfile
 import time
 
 
 class Terminal:
-    """A program on a pseudo-terminal of its own: type into it, wait for what it shows."""
+    """A program on a pseudo-terminal of its own: type into it, wait for what it shows. state: the folder that keeps talks."""
 
-    def __init__(self, *args):
+    def __init__(self, *args, state=None):
+        self.state = state or tempfile.mkdtemp(prefix="ingot-state-")
         self.fd, side = pty.openpty()
         # The login shell's way to a controlling terminal, so that Ctrl-C is a signal: a new session opens it first.
         take = "import os, sys; os.setsid(); os.close(os.open(os.ttyname(0), os.O_RDWR)); os.execv(sys.argv[1], sys.argv[1:])"
@@ -19,7 +21,7 @@ class Terminal:
             stdin=side,
             stdout=side,
             stderr=side,
-            env={**os.environ, "TERM": "xterm"},
+            env={**os.environ, "TERM": "xterm", "XDG_STATE_HOME": str(self.state)},
         )
         os.close(side)
         self.unread = b""
@@ -38,5 +40,8 @@ class Terminal:
     def leave(self):
         self.type(b"/quit\r")
         self.wait_for(b"/quit")
+        self.ended()
+
+    def ended(self):
         assert self.process.wait(timeout=60) == 0
         os.close(self.fd)

@@ -29,7 +29,7 @@ TEST(Sniff, SaysWhatAFileReallyIs) {  // G03
       {"\x10\0\0\0\0\0\0\0{\"a\":{\"dtype\":1}}"s, "safetensors"},
       {"Entry not found"s, "failed download"},
       {std::string(100, '\0'), "zeros at its start"},
-      {"\x1b[31mred"s, "no known kind of model, 8 bytes that start with \"\\x1b[31mred\""},
+      {"\x1b[31mred"s, "an unknown kind of file, 8 bytes that start with \"\\x1b[31mred\""},
   };
   for (const auto& [content, expected] : cases) {
     const std::string message = refusal([&, c = content] { Gguf::parse(bytes_of(c), "m.gguf"); });

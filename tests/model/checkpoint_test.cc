@@ -88,7 +88,7 @@ TEST(Checkpoint, ChatTemplatesHaveAnOrder) {
 }
 
 TEST(Checkpoint, OtherPathsAreRefused) {
-  EXPECT_THAT(refusal_of([] { open_checkpoint(testing::TempDir()); }), HasSubstr("is a directory: give the file inside it"));
+  EXPECT_THAT(refusal_of([] { open_checkpoint(testing::TempDir()); }), HasSubstr("is a directory without a config.json: give"));
   EXPECT_THAT(refusal_of([] { open_checkpoint((kHfModels / "llama" / "model.safetensors").string()); }), HasSubstr("give the directory"));
   const HfCopy copy("llama");
   fs::remove(copy.path() / "tokenizer.json");

@@ -1,13 +1,65 @@
-"""A headless Chromium spoken to over a pipe (the DevTools protocol), so that tests of the pages need the browser and nothing else."""
+"""A headless Chromium spoken to over a pipe (the DevTools protocol), so that tests of the pages need the browser and nothing else.
+INGOT_SCREENSHOTS names a folder that gets pictures to look at."""
 import base64
 import json
 import os
+import pathlib
 import shutil
 import subprocess
 import tempfile
 import time
 
+import pytest
+
 CHROMIUM = next((p for p in map(shutil.which, ("chromium-headless-shell", "chromium", "chromium-browser", "google-chrome")) if p), None)
+needs_browser = pytest.mark.skipif(CHROMIUM is None, reason="there is no Chromium here: apt-get install chromium-headless-shell")
+ANSWER = "[...document.querySelectorAll('.message.assistant')].at(-1)"  # the newest one
+DONE = f"{ANSWER} && !document.querySelector('.busy')"
+
+# Keeps the bodies of requests in `window.asked`.
+RECORD = """(() => {
+  const real = window.fetch;
+  window.asked = [];
+  window.fetch = (url, options) => {
+    if (url.endsWith('/chat/completions')) window.asked.push(JSON.parse(options.body));
+    return real(url, options);
+  };
+})()"""
+# Answers with the same word for ever.
+SLOW_FETCH = """(() => {
+  const real = window.fetch;
+  window.fetch = (url, options) => {
+    if (!url.endsWith('/chat/completions')) return real(url, options);
+    const text = new TextEncoder(), event = 'data: ' + JSON.stringify({choices: [{index: 0, delta: {content: 'word '}}]}) + '\\n\\n';
+    const body = new ReadableStream({start(c) {
+      const timer = setInterval(() => c.enqueue(text.encode(event)), 20);
+      options.signal.addEventListener('abort', () => { clearInterval(timer); window.aborted = true; c.error(new DOMException('', 'AbortError')); });
+    }});
+    return Promise.resolve(new Response(body, {status: 200}));
+  };
+})()"""
+
+
+def ready(page):
+    page.wait("document.getElementById('model').value !== ''")
+    return page
+
+
+def texts(page, selector):
+    return page.js(f"[...document.querySelectorAll({json.dumps(selector)})].map(n => n.innerText)")
+
+
+@pytest.fixture(scope="module")
+def browser():
+    made = Browser()
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def shot():
+    folder = os.environ.get("INGOT_SCREENSHOTS")
+    return lambda page, name: page.screenshot(pathlib.Path(folder) / f"{name}.png") if folder else None
 
 
 class Browser:
@@ -55,12 +107,13 @@ class Browser:
                 return got["result"]
             self.events.append(got)
 
-    def page(self, url, width=1200, height=800, dark=False):
-        return Page(self, url, width, height, dark)
+    def page(self, url, width=1200, height=800, dark=False, before=""):
+        """before: a script that runs in the page before its own."""
+        return Page(self, url, width, height, dark, before)
 
 
 class Page:
-    def __init__(self, browser, url, width, height, dark):
+    def __init__(self, browser, url, width, height, dark, before):
         self.browser = browser
         context = browser.call("Target.createBrowserContext")["browserContextId"]
         self.target = browser.call("Target.createTarget", url="about:blank", browserContextId=context)["targetId"]
@@ -69,6 +122,7 @@ class Page:
             self.call(f"{domain}.enable")
         self.call("Emulation.setDeviceMetricsOverride", width=width, height=height, deviceScaleFactor=1, mobile=width < 600)
         self.call("Emulation.setEmulatedMedia", features=[{"name": "prefers-color-scheme", "value": "dark" if dark else "light"}])
+        self.call("Page.addScriptToEvaluateOnNewDocument", source=before)
         self.call("Page.navigate", url=url)
         self.wait("document.readyState === 'complete'")
 
@@ -86,6 +140,11 @@ class Page:
             assert time.monotonic() < deadline, (expression, self.js("document.body.innerText"))
             time.sleep(0.03)
 
+    def reload(self):
+        self.js("window.left = true")
+        self.call("Page.reload")
+        self.wait("!window.left && document.readyState === 'complete'")
+
     def type(self, text):
         self.call("Input.insertText", text=text)
 
@@ -96,6 +155,21 @@ class Page:
 
     def click(self, selector):
         self.js(f"document.querySelector({json.dumps(selector)}).click()")
+
+    def press(self, selector, text):
+        """Clicks the last button with this text."""
+        self.js(f"[...document.querySelectorAll({json.dumps(selector)})].filter(b => b.innerText === {json.dumps(text)}).at(-1).click()")
+
+    def choose_files(self, selector, paths):
+        """As if the user had chosen these files in an <input>."""
+        root = self.call("DOM.getDocument")["root"]["nodeId"]
+        node = self.call("DOM.querySelector", nodeId=root, selector=selector)["nodeId"]
+        self.call("DOM.setFileInputFiles", nodeId=node, files=[str(p) for p in paths])
+
+    def ask(self, text):
+        self.js("document.getElementById('prompt').focus()")
+        self.type(text)
+        self.key("Enter", 13)
 
     def screenshot(self, path):
         with open(path, "wb") as file:

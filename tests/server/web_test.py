@@ -1,61 +1,36 @@
-"""The pages in a headless Chromium: a conversation as a person has it, the renderer on what models write, and the live plots.
-INGOT_SCREENSHOTS names a folder that gets pictures to look at."""
+"""The pages in a headless Chromium: a conversation as a person has it, by mouse and by keyboard, and the live plots."""
 import json
-import os
-import pathlib
 
-import pytest
-from browser import CHROMIUM, Browser
+from browser import ANSWER, DONE, SLOW_FETCH, browser, needs_browser, ready, shot, texts
 from conftest import SOURCE
 
-pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="there is no Chromium here: apt-get install chromium-headless-shell")
-
-
-@pytest.fixture(scope="module")
-def browser():
-    made = Browser()
-    yield made
-    made.close()
-
-
-@pytest.fixture
-def shot():
-    folder = os.environ.get("INGOT_SCREENSHOTS")
-    return lambda page, name: page.screenshot(pathlib.Path(folder) / f"{name}.png") if folder else None
-
-
-ANSWER = "[...document.querySelectorAll('.message.assistant')].at(-1)"
-DONE = f"{ANSWER} && !document.querySelector('.busy')"
-
-
-def ask(page, text):
-    page.js("document.getElementById('prompt').focus()")
-    page.type(text)
-    page.key("Enter", 13)
+pytestmark = needs_browser
 
 
 def test_a_conversation(server, browser, shot):
     page = browser.page(server.url)
-    page.wait("document.getElementById('model').value !== ''")
+    ready(page)
     shot(page, "hello")
-    ask(page, "What is 7 + 5?")
+    page.ask("What is 7 + 5?")
     page.wait(DONE)
     page.js("import('/store.js').then(s => s.settings.set('temperature', '0'))")
-    page.click(".message.assistant .tools button:nth-child(2)")  # regenerate
+    page.press(".assistant .tools button", "Regenerate")
     page.wait(DONE)
     assert page.js(f"{ANSWER}.querySelector('.body').innerText") == "7 + 5 = 12."
     stats = page.js(f"{ANSWER}.querySelector('.stats').innerText")
     assert "tok/s" in stats and "tokens" in stats and "prompt" in stats
     # Edit the question: what follows is answered anew.
-    page.click(".message.user .tools button:nth-child(2)")
+    page.press(".user .tools button", "Edit")
     page.js("document.querySelector('.edit textarea').value = 'What is 2 + 2?'")
     page.js("document.querySelector('.edit').requestSubmit()")
     page.wait(f"{DONE} && document.querySelector('.message.user .body').innerText === 'What is 2 + 2?'")
     assert page.js(f"{ANSWER}.querySelector('.body').innerText") == "2 + 2 = 4."
     assert page.js("document.querySelectorAll('.message').length") == 2
-    # It is kept: a page loaded anew finds it by a word of it.
-    page.call("Page.reload")
-    page.wait("document.querySelectorAll('#list li').length === 1")
+    gap = page.js("document.querySelector('.assistant .body').getBoundingClientRect().top - document.querySelector('.user .body').getBoundingClientRect().bottom")
+    assert 8 < gap < 32, "the answer stands close to its question"
+    # It is kept: a page loaded anew shows it, and finds it by a word of it.
+    page.reload()
+    page.wait("document.querySelectorAll('.message').length === 2")
     page.js("(s => { s.value = '= 4'; s.dispatchEvent(new Event('input')); })(document.getElementById('search'))")
     page.wait("document.querySelectorAll('#list li').length === 1")
     page.click("#list .open")
@@ -70,7 +45,7 @@ WEATHER = next(case["tools"] for case in json.loads((SOURCE / "tests/data/demo/e
 
 
 def set_up(page, **settings):
-    page.wait("document.getElementById('model').value !== ''")
+    ready(page)
     page.js(f"import('/store.js').then(s => {{ for (const [k, v] of Object.entries({json.dumps(settings)})) s.settings.set(k, v); }})")
 
 
@@ -78,7 +53,7 @@ def test_a_tool_call_and_its_result(server, browser, shot):
     """The demo model calls, the user writes the result, and the model answers with it."""
     page = browser.page(server.url)
     set_up(page, temperature="0", tools=json.dumps([tool | {"command": ["true"]} for tool in WEATHER]))
-    ask(page, "What is the weather in Oslo?")
+    page.ask("What is the weather in Oslo?")
     page.wait(f"{DONE} && document.querySelector('.call form')")
     assert page.js("document.querySelector('.call-head code').innerText") == "get_weather"
     assert page.js("document.querySelector('.call > pre').innerText") == '{\n  "city": "Oslo"\n}'
@@ -90,14 +65,12 @@ def test_a_tool_call_and_its_result(server, browser, shot):
     assert page.js("document.querySelector('.call .result pre').innerText") == '{\n  "temperature": -4,\n  "sky": "snowy"\n}'
     shot(page, "call-result")
     # It is kept, and the next question is answered.
-    page.call("Page.reload")
-    page.wait("document.querySelectorAll('#list li').length === 1")
-    page.click("#list .open")
+    page.reload()
     page.wait("document.querySelectorAll('.message').length === 3 && document.querySelector('.call .result pre')")
     # A call without a result does not stand in the way of the next question.
-    ask(page, "Turn on the light in the kitchen.")
+    page.ask("Turn on the light in the kitchen.")
     page.wait(f"{DONE} && document.querySelectorAll('.call').length === 2 && document.querySelector('.call form')")
-    ask(page, "What is 7 + 5?")
+    page.ask("What is 7 + 5?")
     page.wait(f"document.querySelectorAll('.message.assistant').length === 4 && {DONE}")
     assert page.js("document.querySelectorAll('.call form').length") == 0
     assert page.js("document.querySelectorAll('.call .result pre')[1].innerText") == "There is no result."
@@ -120,7 +93,7 @@ def test_thoughts_and_calls_stream(server, browser, shot):
         return Promise.resolve(new Response(body, {status: 200}));
       };
     })()""")
-    ask(page, "Weather?")
+    page.ask("Weather?")
     page.wait("window.send")
     page.js("send({role: 'assistant', reasoning_content: 'I look **twice**.'})")
     page.wait("document.querySelector('.thinking summary')?.innerText === 'Thinking …'")
@@ -160,28 +133,14 @@ def test_tools_that_are_none_are_not_taken(server, browser):
     assert page.js("import('/store.js').then(s => s.settings.values.tools)") == ""
     assert enter(json.dumps(WEATHER)) == "" and page.js("import('/store.js').then(s => s.settings.values.tools)") == json.dumps(WEATHER)
     bad = {"id": "x", "title": "t", "messages": [{"role": "assistant", "content": "", "tool_calls": [{"function": {"name": 7}}]}]}
-    assert page.js(f"import('/store.js').then(s => s.take({json.dumps(json.dumps([bad]))}))") == 0
+    assert page.js(f"import('/store.js').then(s => s.take({json.dumps(json.dumps([bad]))}))") == {"taken": 0, "known": 0}
     assert page.complaints() == []
-
-
-SLOW_FETCH = """(() => {
-  const real = window.fetch;
-  window.fetch = (url, options) => {
-    if (!url.endsWith('/chat/completions')) return real(url, options);
-    const text = new TextEncoder(), event = 'data: ' + JSON.stringify({choices: [{index: 0, delta: {content: 'word '}}]}) + '\\n\\n';
-    const body = new ReadableStream({start(c) {
-      const timer = setInterval(() => c.enqueue(text.encode(event)), 20);
-      options.signal.addEventListener('abort', () => { clearInterval(timer); window.aborted = true; c.error(new DOMException('', 'AbortError')); });
-    }});
-    return Promise.resolve(new Response(body, {status: 200}));
-  };
-})()"""
 
 
 def test_a_long_prompt_says_how_far_it_is(server, browser):
     """The server's own events, which wait until what they say has been seen."""
     page = browser.page(server.url)
-    page.wait("document.getElementById('model').value !== ''")
+    ready(page)
     page.js("""(() => {
       const real = window.fetch;
       window.fetch = async (url, options) => {
@@ -199,7 +158,7 @@ def test_a_long_prompt_says_how_far_it_is(server, browser):
         return new Response(body.readable, {status: 200});
       };
     })()""")
-    ask(page, "A long story. " * 400)
+    page.ask("A long story. " * 400)
     page.wait(f"{ANSWER} && /^reading, \\d+ %$/.test({ANSWER}.querySelector('.stats').innerText)")
     page.js("window.going = setInterval(() => window.go_on(), 10)")
     page.wait(DONE)
@@ -208,19 +167,19 @@ def test_a_long_prompt_says_how_far_it_is(server, browser):
     page.js("clearInterval(window.going)")
     page.key("O", 79, modifiers=2 | 8)  # a new conversation
     page.wait("document.querySelectorAll('.message').length === 0")
-    ask(page, "Another story. " * 400)
+    page.ask("Another story. " * 400)
     page.wait(f"{ANSWER} && /^reading, \\d+ %$/.test({ANSWER}.querySelector('.stats').innerText)")
     page.key("Escape", 27)
     page.wait("!document.querySelector('.busy')")
-    assert page.js(f"{ANSWER}.querySelector('.stats').innerText") == ""
+    assert page.js(f"{ANSWER}.querySelector('.stats').innerText") == "not finished"
 
 
 def test_stop_and_keyboard(server, browser):
     page = browser.page(server.url)
-    page.wait("document.getElementById('model').value !== ''")
+    ready(page)
     page.js("import('/store.js').then(s => s.settings.set('temperature', '1.5'))")
     page.js(SLOW_FETCH)
-    ask(page, "Never stop.")
+    page.ask("Never stop.")
     page.wait("document.querySelector('.busy') && document.querySelector('.message.assistant .body').innerText.startsWith('word word')")
     page.key("Escape", 27)
     page.wait("!document.querySelector('.busy') && window.aborted")
@@ -238,72 +197,10 @@ def test_stop_and_keyboard(server, browser):
     assert page.complaints() == []
 
 
-MARKDOWN = """# Title with `code` and **bold**
-
-A paragraph with *emphasis*, ~~struck~~, a [link](https://example.com/a_b), <b>no tag</b> and https://example.com/x.
-
-- one
-- two
-  - inner *item*
-- [x] done
-
-1. first
-2. second
-
-> quoted
-> text
-
-```python
-def f(x):  # a comment
-    return "a" + str(12)
-```
-
-| a | b |
-|---|--:|
-| 1 | `x` |
-
-![pic](https://example.com/p.png) [bad](javascript:alert(1)) snake_case_name 2 * 3 * 4
-
-See [gold](https://example.com/Gold_(metal)), (https://example.com/Tin_(metal)) and (https://example.com/lead).
-"""
-
-
-def test_markdown(server, browser, shot):
-    page = browser.page(server.url)
-    render = lambda text: page.js(f"import('/markdown.js').then(m => {{ const d = document.createElement('div'); d.className = 'body'; new m.View(d).update({json.dumps(text)}); return d.innerHTML; }})")
-    html = render(MARKDOWN)
-    for piece in ["<h2>Title with <code>code</code> and <strong>bold</strong></h2>", "<em>emphasis</em>", "<del>struck</del>", 'href="https://example.com/a_b"', "&lt;b&gt;no tag&lt;/b&gt;",
-                  "<li>two<ul><li>inner <em>item</em></li></ul></li>", "☑ done", "<ol><li>first</li><li>second</li></ol>", "<blockquote><p>quoted\ntext</p></blockquote>",
-                  '<span class="t-keyword">def</span>', '<span class="t-comment"># a comment</span>', '<span class="t-string">"a"</span>', '<span class="t-number">12</span>',
-                  '<td class="right"><code>x</code></td>', " bad snake_case_name 2 * 3 * 4", 'href="https://example.com/Gold_(metal)"', '>gold</a>, (<a href="https://example.com/Tin_(metal)"',
-                  '<a href="https://example.com/lead"', "https://example.com/lead</a>)."]:
-        assert piece in html, (piece, html)
-    assert "<img" not in html and "javascript:" not in html and "<b>" not in html
-    # Grown piece by piece it comes out as when it is set at once, whatever is cut where.
-    grown = page.js(f"""import('/markdown.js').then(m => {{ const d = document.createElement('div'), v = new m.View(d), t = {json.dumps(MARKDOWN)};
-        for (let i = 0; i <= t.length; ++i) v.update(t.slice(0, i)); return d.innerHTML; }})""")
-    assert grown == html
-    # A long text takes linear time, hostile ones too.
-    for text in ("word **bold** `code`\n\n" * 5000, "*" * 20000, "`" * 20000, "[" * 20000, "> " * 300 + "x", "- " * 300 + "x", "|" * 5000 + "\n" + "|-" * 2500):
-        ms = page.js(f"import('/markdown.js').then(m => {{ const d = document.createElement('div'), t0 = performance.now(); new m.View(d).update({json.dumps(text)}); return performance.now() - t0; }})")
-        assert ms < 4000, (text[:20], ms)
-    chat = {"id": "demo", "title": "Markdown", "messages": [{"role": "user", "content": "Show me everything."}, {"role": "assistant", "content": MARKDOWN, "reasoning": "Let me see.\n\nAh."}]}
-    assert page.js(f"import('/store.js').then(s => s.take({json.dumps(json.dumps({'conversations': [chat]}))}))") == 1
-    page.call("Page.reload")
-    page.wait("document.querySelectorAll('#list li').length === 1")
-    page.click("#list .open")
-    page.wait("document.querySelector('.thinking')")
-    assert page.js("document.querySelector('.thinking').innerText.includes('Thoughts')")
-    shot(page, "markdown-light")
-    exported = page.js("import('/store.js').then(s => s.exported())")
-    assert json.loads(exported)["conversations"][0]["messages"] == chat["messages"]
-    assert page.complaints() == []
-
-
 def test_dark_and_phone(server, browser, shot):
     page = browser.page(server.url, width=390, height=800, dark=True)
-    page.wait("document.getElementById('model').value !== ''")
-    ask(page, "What is 3 + 4?")
+    ready(page)
+    page.ask("What is 3 + 4?")
     page.wait(DONE)
     shot(page, "phone-dark")
     assert page.js("document.documentElement.scrollWidth") <= 390, "nothing sticks out"
@@ -314,16 +211,16 @@ def test_dark_and_phone(server, browser, shot):
     page.wait("document.getElementById('side').getBoundingClientRect().left === 0")
     shot(page, "phone-side")
     page.js("import('/store.js').then(s => s.settings.set('theme', 'light'))")
-    page.call("Page.reload")
-    page.wait("document.documentElement?.dataset.theme === 'light'")  # there is none for a moment
+    page.reload()
+    assert page.js("document.documentElement.dataset.theme") == "light"
     assert page.complaints() == []
 
 
 def test_by_keyboard_alone(server, browser):
     """Tab reaches everything that can be done, and a screen reader has a name for each of it."""
     page = browser.page(server.url)
-    page.wait("document.getElementById('model').value !== ''")
-    ask(page, "What is 7 + 5?")
+    ready(page)
+    page.ask("What is 7 + 5?")
     page.wait(DONE)
     page.js("document.querySelector('.skip').focus()")
     reached = ["skip"]
@@ -332,7 +229,7 @@ def test_by_keyboard_alone(server, browser):
         reached.append(page.js("document.activeElement.id || document.activeElement.className || document.activeElement.innerText || document.activeElement.tagName"))
         if "send" in reached:
             break
-    for wanted in ("skip", "new", "search", "open", "delete", "export", "import", "Status", "model", "open-settings", "Copy", "Edit", "Regenerate", "prompt", "send"):
+    for wanted in ("skip", "new", "search", "open", "rename", "delete", "export", "import", "Status", "model", "open-settings", "Copy", "Edit", "Regenerate", "attach", "prompt", "send"):
         assert wanted in reached, (wanted, reached)
     assert page.js("getComputedStyle(document.querySelector('#send')).outlineStyle") != "none", "one sees where one is"
     # Edit, and give up: one is where one was.
@@ -348,13 +245,13 @@ def test_by_keyboard_alone(server, browser):
         if role in ("button", "link", "textbox", "searchbox", "combobox", "spinbutton", "heading", "navigation", "log", "article", "dialog") and not node.get("ignored") and not name.strip():
             unnamed.append(node)
     assert unnamed == [] and roles >= {"navigation", "main", "log", "article", "heading", "textbox", "searchbox", "button", "link", "status"}, (unnamed, roles)
-    assert page.js("document.getElementById('status').innerText") == "The answer is complete."
+    assert page.js("document.getElementById('status').innerText") == "The answer is complete. 7 + 5 = 12."
     assert page.complaints() == []
 
 
 def test_the_side_on_a_phone_by_keyboard(server, browser):
     page = browser.page(server.url, width=390, height=800)
-    page.wait("document.getElementById('model').value !== ''")
+    ready(page)
     page.js("document.getElementById('menu').focus()")
     page.key("Enter", 13)
     page.wait("document.activeElement.id === 'new'")
@@ -366,17 +263,17 @@ def test_a_server_that_goes_and_comes_back(start, browser):
     """What has come stays, the page says what happened, and the next question is asked as if the lost one had not been."""
     server = start("--access-log", "none")
     page = browser.page(server.url)
-    page.wait("document.getElementById('model').value !== ''")
+    ready(page)
     page.js(SLOW_FETCH.replace("const timer", "setTimeout(() => c.error(new TypeError('network error')), 300); const timer"))
-    ask(page, "Go on.")
+    page.ask("Go on.")
     page.wait("document.querySelector('.message .error')")
     assert "broke off" in page.js("document.querySelector('.message .error').innerText") and "word" in page.js(f"{ANSWER}.querySelector('.body').innerText")
     server.stop()
     page.js("window.sent = []; window.fetch = (url, options) => { sent.push(options.body); return Promise.reject(new TypeError('refused')); }")
-    ask(page, "Are you there?")
+    page.ask("Are you there?")
     page.wait("document.querySelectorAll('.message .error').length === 2")
     assert "cannot be reached" in page.js(f"{ANSWER}.querySelector('.error').innerText")
-    ask(page, "And now?")
+    page.ask("And now?")
     page.wait("document.querySelectorAll('.message .error').length === 3")
     sent = [[(m["role"], m["content"]) for m in json.loads(body)["messages"]] for body in page.js("sent")]
     assert [role for role, _ in sent[0]] == ["user", "assistant", "user"] and sent[0][1][1].startswith("word")
@@ -386,8 +283,8 @@ def test_a_server_that_goes_and_comes_back(start, browser):
 def test_copying_without_a_clipboard(server, browser):
     """As on pages of another machine without TLS."""
     page = browser.page(server.url)
-    page.wait("document.getElementById('model').value !== ''")
-    ask(page, "What is 7 + 5?")
+    ready(page)
+    page.ask("What is 7 + 5?")
     page.wait(DONE)
     page.js("Object.defineProperty(navigator, 'clipboard', {value: undefined}); document.addEventListener('copy', () => window.copied = String(document.activeElement.value))")
     page.click(".message.user .tools button")
@@ -397,9 +294,9 @@ def test_copying_without_a_clipboard(server, browser):
 
 def test_a_refusal_is_shown(server, browser):
     page = browser.page(server.url)
-    page.wait("document.getElementById('model').value !== ''")
+    ready(page)
     page.js("import('/store.js').then(s => s.settings.set('max_tokens', '1000000'))")
-    ask(page, "Hello")
+    page.ask("Hello")
     page.wait("document.querySelector('.message .error')")
     assert "context" in page.js("document.querySelector('.message .error').innerText")
 
@@ -414,6 +311,16 @@ def test_the_status_page(server, browser, shot):
     assert "tokens a second" in page.js("document.getElementById('tiles').innerText")
     shot(page, "status-dark")
     assert page.complaints() == []
+
+
+def test_the_first_values_of_the_status_page(server, browser):
+    """What one look at the metrics tells is shown after one look."""
+    server.chat("Tell me a story.", max_tokens=20, ignore_eos=True)
+    page = browser.page(server.url + "/status", before="window.setTimeout = () => 0")
+    page.wait("document.getElementById('state').innerText === 'ready'")
+    assert page.js("[...document.querySelectorAll('.tile')].at(-1).innerText").replace(",", "").startswith(str(int(server.metric("generation_tokens_total"))))
+    latencies = texts(page, ".plot:nth-child(4) .key b") + texts(page, ".plot:nth-child(5) .key b")
+    assert len(latencies) == 6 and all(value.endswith(" ms") for value in latencies), latencies
 
 
 def test_the_assets(server):

@@ -1,7 +1,13 @@
-// The server's API as the pages use it.
+// The server's API as the pages use it. Where the server wants a key, the user is asked for it.
+import {ask} from '/dialogs.js';
 import {settings} from '/store.js';
 
-export class ServerError extends Error {}
+export class ServerError extends Error {
+  constructor(message, status) {
+    super(message);
+    this.status = status;
+  }
+}
 
 function headers() {
   const given = {'Content-Type': 'application/json'};
@@ -9,32 +15,47 @@ function headers() {
   return given;
 }
 
-async function checked(response) {
-  if (response.ok) return response;
-  let message = `the server answered ${response.status}`;
+async function errorOf(response) {
+  let message = `The server answered ${response.status}.`;
   try {
     message = (await response.json()).error.message || message;
   } catch { /* not JSON */ }
-  if (response.status === 401) message += ' (Settings has a field for it)';
-  throw new ServerError(message);
+  if (response.status === 401) message += ' (Settings has a field for the key.)';
+  return new ServerError(message, response.status);
 }
 
-export async function models() {
-  const response = await checked(await fetch('/v1/models', {headers: headers()}));
-  return (await response.json()).data;
+let asking = null;     // one question, however many calls wait for the key
+let declined = false;  // the user has closed the question: only what the user starts asks again
+
+async function newKey(used) {
+  if (settings.values.key !== used) return true;
+  const question = used ? 'The server refuses this API key. Which key is right?' : 'This server wants an API key.';
+  asking ??= ask(question, {input: '', type: 'password', ok: 'Use this key'}).finally(() => asking = null);
+  const key = await asking;
+  declined = !key;
+  if (key) settings.set('key', key);
+  return !declined;
 }
 
-export async function metrics() {
-  return (await checked(await fetch('/metrics', {headers: headers(), cache: 'no-store'}))).text();
+async function call(path, options = {}, byUser = false) {
+  for (;;) {
+    const used = settings.values.key;
+    const response = await fetch(path, {...options, headers: headers()});
+    if (response.ok) return response;
+    const error = await errorOf(response);
+    if (response.status !== 401 || (declined && !byUser) || !await newKey(used)) throw error;
+  }
 }
+
+export const models = async () => (await (await call('/v1/models')).json()).data;
+export const props = async () => (await call('/props')).json();
+export const metrics = async () => (await call('/metrics', {cache: 'no-store'})).text();
 
 // Streams a chat answer: onDelta({content, reasoning, calls}) as text comes, onProgress({total, processed}) while the
 // prompt is read; resolves to {finish, usage, timings}.
 export async function stream(body, signal, onDelta, onProgress) {
-  const response = await checked(await fetch('/v1/chat/completions', {
-    method: 'POST', headers: headers(), signal,
-    body: JSON.stringify({...body, stream: true, return_progress: true, stream_options: {include_usage: true}}),
-  }));
+  const sent = JSON.stringify({...body, stream: true, return_progress: true, stream_options: {include_usage: true}});
+  const response = await call('/v1/chat/completions', {method: 'POST', signal, body: sent}, true);
   const result = {finish: null, usage: null, timings: null};
   const reader = response.body.pipeThrough(new TextDecoderStream()).getReader();
   let rest = '';

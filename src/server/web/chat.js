@@ -1,141 +1,63 @@
 // The chat page: conversations on the left, messages on the right. The state is one conversation and at most one answer that
 // streams; everything shown is made from them.
 import * as api from '/api.js';
-import {addCalls, CallBlock, readTools, sentCalls} from '/calls.js';
+import {addCalls} from '/calls.js';
 import {make} from '/dom.js';
-import {copyText, View} from '/markdown.js';
+import {MessageNode} from '/message.js';
+import {clearPrompt, wirePrompt} from '/prompt.js';
+import {isLost, requestBody} from '/request.js';
+import {loadModels, openSettings, setTheme, wireSettings} from '/settings.js';
+import {setSide, showList, wireSide} from '/side.js';
 import * as store from '/store.js';
+import * as tree from '/tree.js';
 
 const $ = id => document.getElementById(id);
-const {settings} = store;
 const IDEAS = ['Tell me a story about a fox.', 'What is 7 + 5?', 'Write a short poem about the sea.', 'Explain photosynthesis to a child.'];
+const SAVE_MS = 1000, TOAST_MS = 6000;
 
 let chat = store.fresh();
-let answer = null;   // {controller, message, node}: what streams now
-let follow = true;   // keep the newest line in sight
+let answer = null;      // {controller, message, chat}: what streams now
+let nodes = new Map();  // message -> MessageNode, of the messages that are shown
+let follow = true;      // keep the newest line in sight
+let toast;
 
-const say = text => $('status').textContent = text;
-
-// ---- text ----
-
-function statsLine({usage, timings, finish}) {
-  if (!usage) return '';
-  const parts = [`${usage.completion_tokens} tokens`];
-  if (timings?.predicted_per_second) parts.push(`${timings.predicted_per_second.toFixed(1)} tok/s`);
-  if (timings) parts.push(`first after ${Math.round(timings.queue_ms + timings.prompt_ms)} ms`);
-  const cached = usage.prompt_tokens_details?.cached_tokens ?? 0;
-  parts.push(`prompt ${usage.prompt_tokens}${cached ? `, ${Math.round(100 * cached / usage.prompt_tokens)} % cached` : ''}`);
-  if (finish === 'length') parts.push('cut at the limit');
-  return parts.join(' · ');
+// Tells a screen reader; `seen` tells everybody.
+function say(text, seen = false) {
+  $('status').textContent = text;
+  $('status').className = seen ? 'toast' : 'sr';
+  clearTimeout(toast);
+  if (seen) toast = setTimeout(() => $('status').className = 'sr', TOAST_MS);
 }
 
-// ---- messages ----
-
-class MessageNode {
-  constructor(message, index) {
-    this.message = message;
-    this.body = make('div', {class: 'body'});
-    this.tools = make('div', {class: 'tools'});
-    this.node = make('article', {class: `message ${message.role}`, 'aria-label': message.role === 'user' ? 'You' : 'Answer'}, this.body, this.tools);
-    const button = (text, action) => make('button', {type: 'button', onclick: action}, text);
-    this.tools.append(button('Copy', () => copyText(message.content).then(() => say('Copied.'))));
-    if (message.role === 'user') {
-      this.editButton = button('Edit', () => this.edit(index));
-      this.tools.append(this.editButton);
-    } else {
-      this.tools.append(button('Regenerate', () => regenerate(index)));
-      this.stats = make('span', {class: 'stats'});
-      this.tools.append(this.stats);
-      this.view = new View(this.body);
-      this.calls = [];
-    }
-    this.update();
-  }
-
-  update() {
-    if (this.message.role === 'user') {
-      this.body.textContent = this.message.content;
-      return;
-    }
-    const {reasoning, content} = this.message;
-    if (reasoning) {
-      if (!this.thinking) {
-        this.thought = make('div', {class: 'body'});
-        this.summary = make('summary');
-        this.thinking = make('details', {class: 'thinking'}, this.summary, this.thought);
-        this.thinkingView = new View(this.thought);
-        this.node.prepend(this.thinking);
-      }
-      this.summary.textContent = !content && answer?.message === this.message ? 'Thinking …' : 'Thoughts';
-      this.thinkingView.update(reasoning);
-    }
-    this.view.update(content);
-    this.showCalls();
-    this.stats.textContent = this.message.stats ? statsLine(this.message.stats) : this.progress || '';
-    if (this.message.error && !this.error) {
-      this.error = make('p', {class: 'error', role: 'alert'}, this.message.error);
-      this.body.after(this.error);
-    }
-  }
-
-  showCalls() {
-    const streams = answer?.message === this.message;
-    (this.message.tool_calls ?? []).forEach((call, i) => {
-      if (!this.calls[i]) {
-        this.calls[i] = new CallBlock(call, text => takeResult(this, call, text));
-        this.tools.before(this.calls[i].node);
-      }
-      this.calls[i].update(resultOf(this.message, call)?.content, !streams && lastTurn() === this.message);
-    });
-  }
-
-  edit(index) {
-    const area = make('textarea', {rows: '3', 'aria-label': 'Edit the message'});
-    area.value = this.message.content;
-    const close = () => {
-      form.replaceWith(this.body);
-      this.editButton.focus();
-    };
-    const form = make('form', {class: 'edit', onsubmit: event => {
-      event.preventDefault();
-      const text = area.value.trim();
-      close();
-      if (!text) return;
-      stop();
-      chat.messages.length = index;
-      show();
-      send(text);
-    }}, area, make('div', {class: 'row'}, make('button', {type: 'button', onclick: close}, 'Cancel'), make('button', {}, 'Send')));
-    area.addEventListener('keydown', event => {
-      if (event.key === 'Escape') {
-        event.stopPropagation();
-        close();
-      }
-      if (event.key === 'Enter' && !event.shiftKey && !event.isComposing) {
-        event.preventDefault();
-        form.requestSubmit();
-      }
-    });
-    this.body.replaceWith(form);
-    area.focus();
-  }
+function keep(one = chat) {
+  if (!store.save(one)) say('The browser’s store is full: this conversation is not kept. Export and delete some.', true);
 }
+
+// ---- what is shown ----
 
 function append(message) {
-  const made = new MessageNode(message, chat.messages.indexOf(message));
+  const made = new MessageNode(message, page);
+  nodes.set(message, made);
   $('messages').append(made.node);
-  return made;
+}
+
+function showTitle() {
+  const begun = chat.messages.length > 0;
+  $('hello').hidden = begun;
+  $('title').textContent = chat.title;
+  document.title = begun ? `${chat.title} – ingot` : 'ingot';
+  showList();
 }
 
 function show() {
+  nodes = new Map();
   $('messages').replaceChildren();
-  chat.messages.filter(m => m.role !== 'tool').forEach(append);
-  $('hello').hidden = chat.messages.length > 0;
-  $('title').textContent = chat.title;
-  document.title = chat.messages.length ? `${chat.title} – ingot` : 'ingot';
-  showList();
+  tree.path(chat).filter(m => m.role !== 'tool').forEach(append);
+  showTitle();
   toEnd();
 }
+
+const update = () => nodes.forEach(node => node.update());
 
 function toEnd() {
   if (follow) $('scroll').scrollTop = $('scroll').scrollHeight;
@@ -143,127 +65,124 @@ function toEnd() {
 
 // ---- calls ----
 
-const lastTurn = () => chat.messages.findLast(m => m.role !== 'tool');
+const lastTurn = () => tree.path(chat).findLast(m => m.role !== 'tool');
 const openCalls = () => (lastTurn()?.tool_calls ?? []).filter(call => !resultOf(lastTurn(), call));
 
 // Among the results that follow the message: some models use an id again in a later turn.
 function resultOf(message, call) {
-  const after = chat.messages.slice(chat.messages.indexOf(message) + 1);
+  const shown = tree.path(chat), after = shown.slice(shown.indexOf(message) + 1);
   const end = after.findIndex(m => m.role !== 'tool');
   return after.slice(0, end < 0 ? after.length : end).find(m => m.tool_call_id === call.id);
 }
 
-function addResult(call, content) {
-  chat.messages.push({role: 'tool', tool_call_id: call.id, content});
-}
+const addResult = (call, content) => tree.add(chat, {role: 'tool', tool_call_id: call.id, content});
 
-function takeResult(made, call, text) {
-  if (answer || resultOf(made.message, call)) return;
+function takeResult(message, call, text) {
+  if (answer || resultOf(message, call)) return;
   addResult(call, text);
-  made.update();
+  update();
   keep();
   if (openCalls().length === 0) generate();
 }
 
 // ---- answers ----
 
-// An answer of which nothing came. The next request leaves it out, and the question with it: many templates want turns to alternate, and
-// what was refused once would be again.
-const isLost = message => message?.error && !message.content && !message.tool_calls;
-
-function requestBody() {
-  const body = {messages: []};
-  const v = settings.values;
-  if (v.system.trim()) body.messages.push({role: 'system', content: v.system});
-  chat.messages.forEach((message, i) => {
-    const {role, content, reasoning, tool_calls: calls, tool_call_id: id} = message;
-    if (message === answer?.message || isLost(message) || (role === 'user' && isLost(chat.messages[i + 1]))) return;
-    const sent = {role, content};
-    if (role === 'tool') sent.tool_call_id = id;
-    if (calls) Object.assign(sent, {tool_calls: sentCalls(calls), ...(reasoning && {reasoning_content: reasoning})});
-    body.messages.push(sent);
-  });
-  const tools = readTools(v.tools);
-  if (tools) body.tools = tools;
-  for (const name of ['temperature', 'top_p', 'top_k', 'min_p', 'max_tokens', 'seed', 'repetition_penalty'])
-    if (v[name] !== '') body[name] = Number(v[name]);
-  if ($('model').value) body.model = $('model').value;
-  return body;
-}
-
-function keep() {
-  if (!store.save(chat)) say('The browser’s store is full: this conversation is not kept. Export and delete some.');
-}
-
-async function generate() {
-  const message = {role: 'assistant', content: ''};
-  chat.messages.push(message);
-  const made = append(message);
-  answer = {controller: new AbortController(), message, node: made};
-  made.node.classList.add('busy');
+// Streams into a message of the assistant, which may have begun. `partial` says that more could come: a reload, a stop, a lost
+// connection or the limit of tokens leave it so.
+async function generate(message = tree.add(chat, {role: 'assistant', content: ''})) {
+  const mine = {controller: new AbortController(), message, chat};
+  const shown = tree.path(chat), begun = message.content ? message : null;
+  const body = requestBody(shown.slice(0, shown.indexOf(message)), begun, $('model').value);
+  message.partial = true;
+  delete message.error;
+  delete message.stats;
+  answer = mine;
+  if (!nodes.has(message)) append(message);
   setBusy(true);
-  const mine = answer, owner = chat;
-  let drawn = false;
-  const draw = () => {
-    drawn = false;
-    made.update();
-    toEnd();
-  };
+  update();
+  toEnd();
   try {
-    message.stats = await api.stream(requestBody(), mine.controller.signal, ({content, reasoning, calls}) => {
-      message.content += content;
-      addCalls(message, calls);
-      if (reasoning) message.reasoning = (message.reasoning || '') + reasoning;
-      if (!drawn) requestAnimationFrame(draw);
-      drawn = true;
-    }, ({total, processed}) => {
-      made.progress = processed < total ? `reading, ${Math.floor(100 * processed / total)} %` : '';
-      made.update();
+    message.stats = await api.stream(body, mine.controller.signal, delta => receive(mine, delta), ({total, processed}) => {
+      const node = nodes.get(message);
+      node.progress = processed < total ? `reading, ${Math.floor(100 * processed / total)} %` : '';
+      node.update();
     });
+    if (message.stats.finish && message.stats.finish !== 'length') delete message.partial;
     if (!message.stats.finish) message.error = 'The answer was cut off.';
-    say('The answer is complete.');
   } catch (error) {
-    if (error.name === 'AbortError') say('Stopped.');
-    else if (error instanceof api.ServerError) message.error = error.message;
-    else message.error = message.content || message.reasoning ? 'The answer broke off: the connection to the server was lost.' : 'The server cannot be reached.';
+    const begins = message.content || message.reasoning;
+    if (error instanceof api.ServerError) message.error = error.message;
+    else if (error.name !== 'AbortError') message.error = begins ? 'The answer broke off: the connection to the server was lost.' : 'The server cannot be reached.';
   }
-  made.node.classList.remove('busy');
-  made.progress = '';
+  finish(mine);
+}
+
+function receive(mine, {content, reasoning, calls}) {
+  const {message} = mine, now = performance.now();
+  message.content += content;
+  addCalls(message, calls);
+  if (reasoning) message.reasoning = (message.reasoning || '') + reasoning;
+  if (now - (mine.saved ?? now - SAVE_MS) >= SAVE_MS) {
+    store.save(mine.chat);
+    mine.saved = now;
+  }
+  if (!mine.drawn) requestAnimationFrame(() => {
+    mine.drawn = false;
+    nodes.get(message)?.update();
+    toEnd();
+  });
+  mine.drawn = true;
+}
+
+function finish(mine) {
+  const {message} = mine, node = nodes.get(message);
   if (answer === mine) {
     answer = null;
     setBusy(false);
   }
-  made.update();
-  toEnd();
-  if (owner === chat) {
-    keep();
-  } else {
-    store.save(owner);
+  if (node) {
+    node.progress = '';
+    update();
+    toEnd();
+    say(message.partial ? 'The answer is not finished.' : `The answer is complete. ${node.body.innerText}`);
   }
+  keep(mine.chat);
   showList();
+  if (!$('model').value) loadModels(say);
 }
 
-function send(text) {
+function send(text, files = []) {
   const unanswered = openCalls();
   unanswered.forEach(call => addResult(call, 'There is no result.'));
-  if (unanswered.length) show();
-  if (!chat.messages.length) chat.title = text.replace(/\s+/g, ' ').slice(0, 60);
-  const message = {role: 'user', content: text};
-  chat.messages.push(message);
-  append(message);
-  $('hello').hidden = true;
-  $('title').textContent = chat.title;
+  if (!chat.messages.length) chat.title = (text || files[0].name).replace(/\s+/g, ' ').slice(0, 60);
+  append(tree.add(chat, {role: 'user', content: text, ...(files.length && {files})}));
   follow = true;
   keep();
-  showList();
+  showTitle();
+  history.replaceState(null, '', '#' + chat.id);
   generate();
 }
 
-function regenerate(index) {
+function edit(old, text) {
   stop();
-  chat.messages.length = index;
+  tree.addVersion(chat, old, {role: 'user', content: text, ...(old.files && {files: old.files})});
   show();
   generate();
+}
+
+function regenerate(old) {
+  stop();
+  tree.choose(chat, old);
+  const again = isLost(old) && old === lastTurn() ? old : tree.addVersion(chat, old, {role: 'assistant', content: ''});
+  show();
+  generate(again);
+}
+
+function choose(message) {
+  stop();
+  tree.choose(chat, message);
+  keep();
+  show();
 }
 
 function stop() {
@@ -280,155 +199,82 @@ function setBusy(busy) {
 
 // ---- conversations ----
 
-function showList() {
-  const found = $('search').value.trim() ? store.search($('search').value) : store.all();
-  $('list').replaceChildren(...found.map(one => make('li', one.id === chat.id ? {class: 'on'} : {},
-    make('button', {type: 'button', class: 'open', title: one.title, onclick: () => open(one), ...(one.id === chat.id ? {'aria-current': 'true'} : {})}, one.title),
-    make('button', {type: 'button', class: 'delete', 'aria-label': `Delete “${one.title}”`, onclick: () => {
-      if (!confirm(`Delete “${one.title}”?`)) return;
-      store.remove(one.id);
-      if (one.id === chat.id) open(store.fresh());
-      else showList();
-    }}, '✕'))));
-}
-
 function open(one) {
   stop();
   chat = one;
   follow = true;
   setSide(false);
+  clearPrompt();
+  const hash = chat.messages.length ? '#' + chat.id : '';
+  if (location.hash !== hash) history.pushState(null, '', hash || location.pathname);
   show();
   $('prompt').focus();
 }
 
-function setSide(isOpen) {
-  $('side').classList.toggle('open', isOpen);
-  $('shade').hidden = !isOpen;
-  $('menu').setAttribute('aria-expanded', isOpen);
-  if (isOpen) $('new').focus();
+// The address names the conversation.
+function openAddress() {
+  const id = location.hash.slice(1), found = id && store.find(id);
+  if (id === chat.id) return;
+  if (id && !found) {
+    say('This browser has no such conversation.', true);
+    history.replaceState(null, '', location.pathname);
+  }
+  open(found || store.fresh());
 }
 
-function download(text, name) {
-  const url = URL.createObjectURL(new Blob([text], {type: 'application/json'}));
-  make('a', {href: url, download: name}).click();
-  setTimeout(() => URL.revokeObjectURL(url), 1000);
+// Questions of this conversation, then of the others, the newest first.
+function questions() {
+  const asked = messages => messages.filter(m => m.role === 'user').map(m => m.content).reverse();
+  const others = store.all().filter(one => one.id !== chat.id);
+  return [...new Set([...asked(tree.path(chat)), ...others.flatMap(one => asked(one.messages))])].filter(Boolean);
 }
+
+const page = {
+  say, edit, regenerate, choose, takeResult, resultOf, open,
+  goOn: message => generate(message),
+  streams: message => answer?.message === message,
+  isLast: message => lastTurn() === message,
+  versions: message => tree.versions(chat, message),
+  current: () => chat,
+  change(one) {
+    const changed = one.id === chat.id ? Object.assign(chat, {title: one.title}) : one;
+    keep(changed);
+    showTitle();
+  },
+  remove(one) {
+    store.remove(one.id);
+    if (one.id === chat.id) open(store.fresh());
+    else showList();
+  },
+};
 
 // ---- the page ----
 
-function fit() {
-  const area = $('prompt');
-  area.style.height = 'auto';
-  area.style.height = area.scrollHeight + 'px';
-}
-
-function setTheme() {
-  const theme = settings.values.theme;
-  if (theme === 'auto') delete document.documentElement.dataset.theme;
-  else document.documentElement.dataset.theme = theme;
-}
-
-async function loadModels() {
-  try {
-    const models = await api.models();
-    $('model').replaceChildren(...models.map(m => make('option', {value: m.id}, m.id)));
-    if (models.some(m => m.id === settings.values.model)) $('model').value = settings.values.model;
-  } catch (error) {
-    $('model').replaceChildren(make('option', {value: ''}, 'none'));
-    say(error.message);
-  }
-}
-
-function wireForm() {
-  $('form').addEventListener('submit', event => {
-    event.preventDefault();
-    if (answer) return stop();
-    const text = $('prompt').value.trim();
-    if (!text) return;
-    $('prompt').value = '';
-    fit();
-    send(text);
-  });
-  $('prompt').addEventListener('input', fit);
-  $('prompt').addEventListener('keydown', event => {
-    if (event.key === 'Enter' && !event.shiftKey && !event.isComposing) {
-      event.preventDefault();
-      if (!answer) $('form').requestSubmit();
-    }
-  });
-  $('ideas').append(...IDEAS.map(text => make('button', {type: 'button', onclick: () => send(text)}, text)));
-}
-
-function wireSide() {
-  $('new').addEventListener('click', () => open(store.fresh()));
-  $('search').addEventListener('input', showList);
-  $('menu').addEventListener('click', () => setSide(!$('side').classList.contains('open')));
-  $('shade').addEventListener('click', () => setSide(false));
-  $('export').addEventListener('click', () => download(store.exported(), 'conversations.json'));
-  $('import').addEventListener('click', () => $('file').click());
-  $('file').addEventListener('change', async () => {
-    try {
-      const n = store.take(await $('file').files[0].text());
-      say(`${n} conversations imported.`);
-    } catch (error) {
-      alert(`Import failed: ${error.message}`);
-    }
-    $('file').value = '';
-    showList();
-  });
-}
-
-function openSettings() {
-  for (const field of document.querySelectorAll('[data-setting]')) field.value = settings.values[field.dataset.setting];
-  $('settings').showModal();
-}
-
-function wireSettings() {
-  for (const field of document.querySelectorAll('[data-setting]')) {
-    field.addEventListener('change', () => {
-      field.setCustomValidity('');
-      if (field.dataset.setting === 'tools') {
-        try {
-          readTools(field.value);
-        } catch (error) {
-          field.setCustomValidity(error.message);
-          field.reportValidity();
-          return;
-        }
-      }
-      settings.set(field.dataset.setting, field.value);
-      setTheme();
-      if (field.dataset.setting === 'key') loadModels();
-    });
-  }
-  $('open-settings').addEventListener('click', openSettings);
-  $('clear').addEventListener('click', () => {
-    if (!confirm('Delete all conversations of this browser?')) return;
-    store.all().forEach(one => store.remove(one.id));
-    $('settings').close();
-    open(store.fresh());
-  });
-  $('model').addEventListener('change', () => settings.set('model', $('model').value));
-}
-
 function wireKeys() {
   document.addEventListener('keydown', event => {
-    const control = event.ctrlKey || event.metaKey;
-    if (event.key === 'Escape' && $('side').classList.contains('open')) {
+    const control = event.ctrlKey || event.metaKey, asked = document.querySelector('dialog[open]');
+    if (event.key === 'Escape' && !asked && $('side').classList.contains('open')) {
       setSide(false);
       $('menu').focus();
-    } else if (event.key === 'Escape' && answer && !$('settings').open) {
+    } else if (event.key === 'Escape' && !asked && answer) {
       stop();
     }
     if (control && event.shiftKey && event.key.toLowerCase() === 'o') {
       event.preventDefault();
       open(store.fresh());
     }
-    if (control && event.key === ',') {
+    if (control && event.key === ',' && !asked) {
       event.preventDefault();
       openSettings();
     }
   });
+  document.querySelector('.skip').addEventListener('click', event => {
+    event.preventDefault();  // the address names a conversation
+    $('prompt').focus();
+  });
+}
+
+function wireScroll() {
   $('scroll').addEventListener('scroll', () => {
     const box = $('scroll');
     follow = box.scrollHeight - box.scrollTop - box.clientHeight < 40;
@@ -440,10 +286,28 @@ function wireKeys() {
   });
 }
 
+// Another tab has changed a conversation.
+function takeChange({key}) {
+  showList();
+  const changed = store.find(chat.id);
+  if (key !== store.keyOf(chat.id) || answer || !changed) return;
+  chat = changed;
+  show();
+}
+
 setTheme();
-wireForm();
-wireSide();
-wireSettings();
+wirePrompt({send, stop, isBusy: () => answer !== null, questions, say});
+wireSide(page);
+wireSettings({say, removeAll() {
+  store.all().forEach(one => store.remove(one.id));
+  open(store.fresh());
+}});
 wireKeys();
-show();
-loadModels();
+wireScroll();
+$('ideas').append(...IDEAS.map(text => make('button', {type: 'button', onclick: () => send(text)}, text)));
+addEventListener('popstate', openAddress);
+addEventListener('storage', takeChange);
+addEventListener('pagehide', () => answer && store.save(answer.chat));
+if (location.hash.length > 1) openAddress();
+else show();
+loadModels(say);

@@ -1,4 +1,4 @@
-// An element with attributes (of which on... are listeners) and children.
+// An element with attributes (those named on... are listeners) and children.
 export function make(tag, attributes = {}, ...children) {
   const node = document.createElement(tag);
   for (const [name, value] of Object.entries(attributes)) {
@@ -7,4 +7,16 @@ export function make(tag, attributes = {}, ...children) {
   }
   node.append(...children);
   return node;
+}
+
+// Copies a text. A page of another machine without TLS has no navigator.clipboard.
+export async function copyText(text) {
+  if (navigator.clipboard) return navigator.clipboard.writeText(text);
+  const area = make('textarea', {class: 'sr', 'aria-hidden': 'true'}), focused = document.activeElement;
+  area.value = text;
+  (document.querySelector('dialog[open]') ?? document.body).append(area);
+  area.select();
+  document.execCommand('copy');
+  area.remove();
+  focused?.focus();
 }

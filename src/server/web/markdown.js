@@ -1,77 +1,25 @@
-// Markdown as a model writes it, into DOM nodes: nothing is ever parsed as HTML, links go to http, https and mailto only, and
-// pictures are links, so that a text cannot fetch anything. View renders a text that grows: only the blocks that changed are
-// made anew.
+// Markdown as a model writes it, into DOM nodes: nothing is ever parsed as HTML. View renders a text that grows: only the blocks that
+// changed are made anew.
+import {copyText, make} from '/dom.js';
 import {highlight} from '/highlight.js';
-
-function element(tag, children = [], attributes = {}) {
-  const node = document.createElement(tag);
-  for (const [name, value] of Object.entries(attributes)) node.setAttribute(name, value);
-  node.append(...children);
-  return node;
-}
-
-// Pages of another machine without TLS have no navigator.clipboard.
-export async function copyText(text) {
-  if (navigator.clipboard) return navigator.clipboard.writeText(text);
-  const area = element('textarea', [], {class: 'sr', 'aria-hidden': 'true'}), focused = document.activeElement;
-  area.value = text;
-  document.body.append(area);
-  area.select();
-  document.execCommand('copy');
-  area.remove();
-  focused?.focus();
-}
-
-// ---- inside a line ----
-
-const INLINE = [
-  [/^\\([\\`*_{}[\]()#+\-.!|~<>])/, m => [m[1]]],
-  [/^(`+)([\s\S]*?[^`])\1(?!`)/, m => [element('code', [m[2].replace(/^ (.*) $/, '$1')])]],
-  [/^!\[([^\]]*)\]\(((?:[^()\s]|\([^()\s]*\))+)(?:\s[^)]*)?\)/, m => link(m[2], [m[1] || m[2]])],  // a target may hold (a pair)
-  [/^\[([^\]]+)\]\(((?:[^()\s]|\([^()\s]*\))+)(?:\s+"[^"]*")?\)/, m => link(m[2], inline(m[1]))],
-  [/^<((?:https?:\/\/|mailto:)[^\s>]+)>/, m => link(m[1], [m[1]])],
-  [/^https?:\/\/(?:[^\s<>()\]]|\([^\s<>()\]]*\))*(?:[^\s<>()\].,:;!?'"*_]|\([^\s<>()\]]*\))/, m => link(m[0], [m[0]])],
-  [/^\*\*(?=\S)([\s\S]*?\S)\*\*/, m => [element('strong', inline(m[1]))]],
-  [/^__(?=\S)([\s\S]*?\S)__(?!\w)/, m => [element('strong', inline(m[1]))]],
-  [/^\*(?=[^\s*])([\s\S]*?[^\s*])\*(?!\*)/, m => [element('em', inline(m[1]))]],
-  [/^_(?=[^\s_])([\s\S]*?[^\s_])_(?!\w)/, m => [element('em', inline(m[1]))]],
-  [/^~~(?=\S)([\s\S]*?\S)~~/, m => [element('del', inline(m[1]))]],
-  [/^(?: {2,}|\\)\n/, () => [element('br')]],
-];
-
-function link(target, children) {
-  if (!/^(https?:|mailto:)/i.test(target)) return children;
-  return [element('a', children, {href: target, target: '_blank', rel: 'noopener noreferrer'})];
-}
-
-export function inline(text) {
-  const nodes = [];
-  let plain = '';
-  for (let i = 0; i < text.length;) {
-    // Most characters begin nothing.
-    const quick = /[\\`!\[<h*_~ \n]/.test(text[i]) && !(text[i] === '_' && /\w/.test(text[i - 1] || ''));
-    const rest = quick ? text.slice(i, i + 4000) : '';
-    const rule = quick && INLINE.map(([pattern, make]) => [pattern.exec(rest), make]).find(([match]) => match);
-    if (!rule) {
-      plain += text[i++];
-      continue;
-    }
-    if (plain) nodes.push(plain);
-    plain = '';
-    nodes.push(...rule[1](rule[0]));
-    i += rule[0][0].length;
-  }
-  if (plain) nodes.push(plain);
-  return nodes;
-}
-
-// ---- blocks ----
+import {inline, maths} from '/inline.js';
 
 const FENCE = /^( {0,3})(`{3,}|~{3,})\s*([^\s`]*)/;
 const ITEM = /^( *)([-*+]|\d{1,9}[.)])(?: +|$)/;
 const RULE = /^ {0,3}([-*_])(?: *\1){2,} *$/;
 const HEADING = /^ {0,3}(#{1,6})\s+(.*?)\s*#*\s*$/;
+const FORMULA = /^ {0,3}(\$\$|\\\[|\\begin\{\w+\*?\})/;
 const TABLE_RULE = /^ *\|? *:?-+:? *(?:\| *:?-+:? *)*\|? *$/;
+
+// What ends the formula that `open` begins.
+const closing = open => ({'$$': '$$', '\\[': '\\]'})[open] ?? open.replace('begin', 'end');
+
+// Where the formula that begins in a line ends: the number of the line behind it, or 0 where it has no end.
+function formulaEnd(lines, begin) {
+  const [all, open] = FORMULA.exec(lines[begin]);
+  const end = lines.findIndex((line, i) => i >= begin && (i > begin ? line : line.slice(all.length)).includes(closing(open)));
+  return end + 1;
+}
 
 // Cuts a text into its outermost blocks: {kind, lines}. A list or a quotation is cut again when it is rendered.
 export function blocks(text) {
@@ -85,7 +33,7 @@ export function blocks(text) {
   };
   while (i < lines.length) {
     const line = lines[i];
-    const fence = FENCE.exec(line);
+    const fence = FENCE.exec(line), formulaStop = FORMULA.test(line) ? formulaEnd(lines, i) : 0;
     if (!line.trim()) {
       ++i;
     } else if (fence) {
@@ -94,6 +42,8 @@ export function blocks(text) {
       while (i < lines.length && !close.test(lines[i])) ++i;
       found.push({kind: 'code', lines: lines.slice(begin + 1, i), language: fence[3], indent: fence[1].length});
       ++i;
+    } else if (formulaStop) {
+      take('formula', (l, at) => at < formulaStop);
     } else if (HEADING.test(line)) {
       take('heading', () => false);
     } else if (RULE.test(line)) {
@@ -110,7 +60,8 @@ export function blocks(text) {
     } else if (line.includes('|') && i + 1 < lines.length && TABLE_RULE.test(lines[i + 1]) && lines[i + 1].includes('-')) {
       take('table', l => l.includes('|'));
     } else {
-      take('paragraph', l => l.trim() && !FENCE.test(l) && !HEADING.test(l) && !RULE.test(l) && !/^ {0,3}>/.test(l) && !ITEM.test(l));
+      take('paragraph', l => l.trim() && !FENCE.test(l) && !HEADING.test(l) && !RULE.test(l) && !FORMULA.test(l) &&
+                             !/^ {0,3}>/.test(l) && !ITEM.test(l));
     }
   }
   return found;
@@ -118,14 +69,21 @@ export function blocks(text) {
 
 function code(block) {
   const text = block.lines.map(l => l.slice(Math.min(block.indent, l.search(/\S|$/)))).join('\n');
-  const copy = element('button', ['Copy'], {type: 'button', class: 'copy', 'aria-label': 'Copy this code'});
-  copy.addEventListener('click', async () => {
+  const copy = make('button', {type: 'button', class: 'copy', 'aria-label': 'Copy this code', onclick: async () => {
     await copyText(text);
     copy.textContent = 'Copied';
     setTimeout(() => copy.textContent = 'Copy', 1200);
-  });
-  const head = element('div', [element('span', [block.language || 'text']), copy], {class: 'code-head'});
-  return element('div', [head, element('pre', [element('code', highlight(text, block.language))], {tabindex: '0'})], {class: 'code'});
+  }}, 'Copy');
+  const head = make('div', {class: 'code-head'}, make('span', {}, block.language || 'text'), copy);
+  return make('div', {class: 'code'}, head, make('pre', {tabindex: '0'}, make('code', {}, ...highlight(text, block.language))));
+}
+
+// A formula in lines of its own, and the text behind it.
+function formulaBlock(text) {
+  const [all, open] = FORMULA.exec(text), close = closing(open);
+  const end = text.indexOf(close, all.length) + close.length, source = text.slice(0, end);
+  const inner = open.startsWith('\\begin') ? source : source.slice(all.length, -close.length);
+  return make('p', {}, ...maths(source, inner, true), ...inline(text.slice(end)));
 }
 
 function list(lines) {
@@ -146,32 +104,36 @@ function list(lines) {
     if (task) own[0] = (task[1] === ' ' ? '☐ ' : '☑ ') + own[0].slice(4);
     const inner = blocks(own.join('\n'));
     const tight = inner.length > 0 && inner[0].kind === 'paragraph';
-    return element('li', tight ? [...inline(inner[0].lines.join('\n')), ...inner.slice(1).map(render)] : inner.map(render));
+    return make('li', {}, ...(tight ? inline(lined(inner[0])) : []), ...inner.slice(tight ? 1 : 0).map(render));
   });
-  return element(ordered ? 'ol' : 'ul', nodes, ordered && parseInt(first[2]) !== 1 ? {start: parseInt(first[2])} : {});
+  return make(ordered ? 'ol' : 'ul', ordered && parseInt(first[2]) !== 1 ? {start: parseInt(first[2])} : {}, ...nodes);
 }
 
 function table(lines) {
   const cells = line => line.trim().replace(/^\||\|$/g, '').split(/(?<!\\)\|/).map(c => c.trim().replace(/\\\|/g, '|'));
   const align = cells(lines[1]).map(c => c.endsWith(':') ? (c.startsWith(':') ? 'center' : 'right') : '');
-  const row = (line, tag) => element('tr', cells(line).map((c, i) => element(tag, inline(c), align[i] ? {class: align[i]} : {})));
-  const body = element('tbody', lines.slice(2).map(l => row(l, 'td')));
-  return element('div', [element('table', [element('thead', [row(lines[0], 'th')]), body])], {class: 'table'});
+  const cell = (text, i, tag) => make(tag, align[i] ? {class: align[i]} : {}, ...inline(text));
+  const row = (line, tag) => make('tr', {}, ...cells(line).map((text, i) => cell(text, i, tag)));
+  const body = make('tbody', {}, ...lines.slice(2).map(l => row(l, 'td')));
+  return make('div', {class: 'table'}, make('table', {}, make('thead', {}, row(lines[0], 'th')), body));
 }
 
+// The text of a block. A line ends where the model ended it: poems and addresses keep their lines.
+const lined = block => block.lines.map(l => l.trim()).join('\n');
+
 export function render(block) {
-  const text = block.lines.join('\n');
   switch (block.kind) {
     case 'code': return code(block);
-    case 'rule': return element('hr');
+    case 'formula': return formulaBlock(block.lines.join('\n'));
+    case 'rule': return make('hr');
     case 'heading': {
-      const [, marks, title] = HEADING.exec(text);
-      return element(`h${Math.min(marks.length + 1, 6)}`, inline(title));
+      const [, marks, title] = HEADING.exec(block.lines[0]);
+      return make(`h${Math.min(marks.length + 1, 6)}`, {}, ...inline(title));
     }
-    case 'quote': return element('blockquote', blocks(block.lines.map(l => l.replace(/^ {0,3}> ?/, '')).join('\n')).map(render));
+    case 'quote': return make('blockquote', {}, ...blocks(block.lines.map(l => l.replace(/^ {0,3}> ?/, '')).join('\n')).map(render));
     case 'list': return list(block.lines);
     case 'table': return table(block.lines);
-    default: return element('p', inline(text));
+    default: return make('p', {}, ...inline(lined(block)));
   }
 }
 

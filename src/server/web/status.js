@@ -1,9 +1,10 @@
-// The status page: asks /metrics once a second and plots the last five minutes.
+// The status page: asks /metrics once a second and plots the last five minutes. The first values are there at once: gauges with the first
+// answer, rates with the second one, which follows soon.
 import * as api from '/api.js';
 import {settings} from '/store.js';
 
 const $ = id => document.getElementById(id);
-const KEPT = 300, SVG = 'http://www.w3.org/2000/svg';
+const KEPT = 300, PERIOD_MS = 1000, SECOND_MS = 200, SVG = 'http://www.w3.org/2000/svg';
 const samples = [];  // {at, sums: {name: value}, buckets: {name: Map(le -> count)}}
 
 // Prometheus text: sums over all labels but le, without the prefix.
@@ -40,6 +41,10 @@ export function percentile(name, share, a, b) {
   return low + (bounds[i] - low) * (share * total - under) / Math.max(1, counts[i] - under);
 }
 
+const NOTHING = {sums: {}, buckets: {}};
+// Of the window, or where nothing was observed in it, since the server's start.
+const latency = (name, share) => (a, b) => percentile(name, share, a, b) ?? percentile(name, share, NOTHING, b);
+
 const number = (value, digits = 0) => value == null ? '–' : value.toLocaleString('en', {maximumFractionDigits: digits, minimumFractionDigits: 0});
 const ms = value => value == null ? '–' : number(value * 1000, value < .1 ? 1 : 0) + ' ms';
 const share = value => number(value * 100, 1) + ' %';
@@ -53,11 +58,11 @@ const PLOTS = [
     ['running', (a, b) => b.sums.num_requests_running ?? 0], ['waiting', (a, b) => b.sums.num_requests_waiting ?? 0]]},
   {title: 'KV cache in use', format: share, most: 1, series: [['used', (a, b) => b.sums.kv_cache_usage_perc ?? 0]]},
   {title: 'Time to first token', format: ms, span: 15, series: [
-    ['p50', (a, b) => percentile('time_to_first_token_seconds', .5, a, b)], ['p90', (a, b) => percentile('time_to_first_token_seconds', .9, a, b)],
-    ['p99', (a, b) => percentile('time_to_first_token_seconds', .99, a, b)]]},
+    ['p50', latency('time_to_first_token_seconds', .5)], ['p90', latency('time_to_first_token_seconds', .9)],
+    ['p99', latency('time_to_first_token_seconds', .99)]]},
   {title: 'Time between tokens', format: ms, span: 15, series: [
-    ['p50', (a, b) => percentile('inter_token_latency_seconds', .5, a, b)], ['p90', (a, b) => percentile('inter_token_latency_seconds', .9, a, b)],
-    ['p99', (a, b) => percentile('inter_token_latency_seconds', .99, a, b)]]},
+    ['p50', latency('inter_token_latency_seconds', .5)], ['p90', latency('inter_token_latency_seconds', .9)],
+    ['p99', latency('inter_token_latency_seconds', .99)]]},
   {title: 'Requests a second', format: v => number(v, 2), span: 10, series: [
     ['ended', (a, b) => rate('request_success_total', a, b)], ['refused', (a, b) => rate('requests_rejected_total', a, b)]]},
 ];
@@ -74,7 +79,7 @@ const before = (i, span) => samples[Math.max(0, i - span)];
 function drawPlot(plot) {
   const W = plot.svg.clientWidth || 600, H = 170, LEFT = 4, BOTTOM = 150, TOP = 16, shown = Math.max(60, samples.length);
   plot.svg.setAttribute('viewBox', `0 0 ${W} ${H}`);
-  const lines = plot.series.map(([, f]) => samples.map((sample, i) => i === 0 ? null : f(before(i, plot.span ?? 3), sample)));
+  const lines = plot.series.map(([, f]) => samples.map((sample, i) => f(before(i, plot.span ?? 3), sample)));
   const most = plot.most ?? Math.max(1e-9, ...lines.flat().filter(v => v != null));
   const x = i => W - (samples.length - 1 - i) * (W - LEFT) / (shown - 1), y = v => BOTTOM - (BOTTOM - TOP) * v / most;
   plot.svg.replaceChildren(
@@ -84,7 +89,7 @@ function drawPlot(plot) {
   lines.forEach((values, k) => {
     let path = '', pen = false;
     values.forEach((v, i) => {
-      if (v != null) path += `${pen ? 'L' : 'M'}${x(i).toFixed(1)} ${y(v).toFixed(1)}`;
+      if (v != null) path += `${pen ? 'L' : 'M'}${x(i).toFixed(1)} ${y(v).toFixed(1)}${pen ? '' : 'h0'}`;  // one sample is a dot
       pen = v != null;
     });
     plot.svg.append(node('path', {d: path, class: `s${k + 1}`}));
@@ -143,7 +148,7 @@ async function look() {
   }
   $('state').textContent = state;
   $('dot').classList.toggle('on', state === 'ready');
-  setTimeout(look, 1000);
+  setTimeout(look, samples.length === 1 ? SECOND_MS : PERIOD_MS);
 }
 
 const theme = settings.values.theme;

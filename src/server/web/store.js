@@ -1,7 +1,9 @@
-// Conversations and settings, kept in this browser (localStorage). A conversation is {id, title, created, changed, model,
-// messages: [{role, content, reasoning?, tool_calls?, tool_call_id?, stats?}]}; each has a key of its own, so that one change writes one
-// conversation.
+// Conversations and settings, kept in this browser (localStorage). A conversation is {id, title, created, changed, messages, head}, where
+// messages are {role, content, files?, reasoning?, tool_calls?, tool_call_id?, stats?, partial?, parent?} and tree.js says what `head` and
+// `parent` are. Each conversation has a key of its own, so that one change writes one conversation.
 import {areCalls} from '/calls.js';
+import {areFiles} from '/files.js';
+import {isTree} from '/tree.js';
 
 const PREFIX = 'ingot.chat.', SETTINGS = 'ingot.settings';
 
@@ -12,6 +14,9 @@ function read(key, otherwise) {
     return otherwise;
   }
 }
+
+export const keyOf = id => PREFIX + id;
+export const find = id => read(keyOf(id), null);
 
 export function all() {
   const found = [];
@@ -33,7 +38,7 @@ export function fresh() {
 export function save(chat) {
   chat.changed = Date.now();
   try {
-    localStorage.setItem(PREFIX + chat.id, JSON.stringify(chat));
+    localStorage.setItem(keyOf(chat.id), JSON.stringify(chat));
     return true;
   } catch {
     return false;
@@ -41,7 +46,7 @@ export function save(chat) {
 }
 
 export function remove(id) {
-  localStorage.removeItem(PREFIX + id);
+  localStorage.removeItem(keyOf(id));
 }
 
 export function search(text) {
@@ -56,21 +61,27 @@ export function exported() {
   return JSON.stringify({format: 'ingot-conversations', version: 1, conversations: all()}, null, 1);
 }
 
-// How many were taken in; throws for a file of another kind.
+const isMessage = m => m && typeof m.role === 'string' && typeof m.content === 'string' && areCalls(m.tool_calls ?? []) &&
+                       areFiles(m.files ?? []);
+const isChat = chat => chat && Array.isArray(chat.messages) && chat.messages.every(isMessage) && isTree(chat);
+
+// Takes in the conversations of an exported file. A conversation that is here in another state stays, and the file's gets a new id.
+// Returns {taken, known}: how many were new, and how many were here already. Throws for a file of another kind.
 export function take(text) {
   const given = JSON.parse(text);
   const chats = Array.isArray(given) ? given : given.conversations;
   if (!Array.isArray(chats)) throw new Error('this file holds no conversations');
-  let n = 0;
-  for (const chat of chats) {
-    const isMessage = m => m && typeof m.role === 'string' && typeof m.content === 'string' && areCalls(m.tool_calls ?? []);
-    const good = chat && Array.isArray(chat.messages) && chat.messages.every(isMessage);
-    if (!good) continue;
-    const kept = {...fresh(), title: String(chat.title || 'Imported').slice(0, 200), messages: chat.messages};
-    if (typeof chat.id === 'string' && /^[\w-]{1,64}$/.test(chat.id)) kept.id = chat.id;
-    if (save(kept)) ++n;
+  const count = {taken: 0, known: 0};
+  for (const chat of chats.filter(isChat)) {
+    const {messages, head} = chat, id = typeof chat.id === 'string' && /^[\w-]{1,64}$/.test(chat.id) ? chat.id : null;
+    const here = id && find(id);
+    if (here && JSON.stringify(here.messages) === JSON.stringify(messages)) {
+      ++count.known;
+    } else if (save({...fresh(), ...(id && !here && {id}), title: String(chat.title || 'Imported').slice(0, 200), messages, head})) {
+      ++count.taken;
+    }
   }
-  return n;
+  return count;
 }
 
 export const settings = {

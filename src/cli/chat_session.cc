@@ -1,0 +1,153 @@
+#include "cli/chat_session.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "base/error.h"
+#include "base/file.h"
+#include "cli/chat_answer.h"
+#include "cli/terminal.h"
+#include "text/calls/model_format.h"
+#include "text/chat_encode.h"
+#include "text/json_value.h"
+
+namespace ingot {
+namespace {
+
+constexpr int kMaxToolRounds = 50;  // answers with calls in one turn: a model may call for ever
+
+std::optional<ToolFile> read_tools(const ChatOptions& o) {
+  if (!o.tools.empty()) return read_tool_file(o.tools);
+  if (o.run_tools) throw UsageError("--run-tools needs --tools FILE");
+  return std::nullopt;
+}
+
+std::string end_mark(const Generation& g) { return g.finish == "stop" ? "" : fmt::format(" [{}]", g.finish); }
+
+}  // namespace
+
+ChatSession::ChatSession(ChatOptions& options, LineReader& reader)
+    : talk(options.system),
+      options_(options),
+      reader_(reader),
+      given_(options.generate.sampling),
+      tools_(read_tools(options)) {
+  grammar_.emplace(options_.generate.grammar);
+  load();
+}
+
+void ChatSession::load() {
+  if (!grammar_) grammar_.emplace(options_.generate.grammar);
+  model_ = open_model(options_.model, runner_options(options_.model));
+  if (!model_.chat) {
+    fmt::print(stderr, "ingot: this model has no chat template; using ChatML\n");
+    model_.chat = ChatTemplate::chatml_default();
+  }
+  options_.generate.sampling = given_;
+  options_.generate.constraint = grammar_->over(model_);
+  grammar_.reset();
+  use_model_defaults(*options_.generate.command, model_.checkpoint->generation(), options_.generate.sampling);
+  if (tools_) prepare_tools();
+  engine_ = start_engine(model_, options_.model);
+}
+
+void ChatSession::use_model(const std::string& path) {
+  const std::string old = std::exchange(options_.model.path, path);
+  try {
+    open_model_file(options_.model)->config();  // a wrong name costs nothing
+    engine_.reset();                            // memory holds one model
+    model_ = {};
+    load();
+  } catch (const Error&) {
+    options_.model.path = old;
+    if (!engine_) load();
+    throw;
+  }
+}
+
+void ChatSession::prepare_tools() {
+  format_ = options_.tool_parser.empty() ? &call_format_of_model(model_.chat->source())
+                                         : find_call_format(options_.tool_parser);
+  markers_ = marker_tokens(*format_, *model_.tokenizer);
+  options_.generate.shown_special = markers_;
+  const ToolConsent unasked = options_.run_tools ? ToolConsent::kAll : ToolConsent::kNone;
+  const bool asks = reader_.is_interactive() && !options_.run_tools;
+  runner_.emplace(*tools_, reader_, asks ? ToolConsent::kAsk : unasked,
+                  CommandLimits{.time = std::chrono::seconds(options_.tool_timeout_s)});
+}
+
+std::string ChatSession::title() const {
+  const std::string& name = model_.runner->config().name;
+  return fmt::format("{}, context {} tokens", name.empty() ? "model" : printable(name), model_.runner->info().n_ctx);
+}
+
+bool ChatSession::answer(const std::string& question) {
+  JsonValue messages = talk.messages;
+  messages.push_back({{"role", "user"}, {"content", question}});
+  try {
+    for (int round = 1; answer_once(messages); ++round) {
+      if (round < kMaxToolRounds) continue;
+      fmt::print(stderr, "ingot: the model called tools {} times in this turn: say something to go on\n", round);
+      break;
+    }
+    if (stdout_is_terminal()) fmt::print("\n");
+    talk.messages = std::move(messages);
+    return true;
+  } catch (const Error& error) {
+    std::fflush(stdout);
+    fmt::print(stderr, "ingot: {}; /reset starts afresh\n", error.what());
+    return false;
+  }
+}
+
+void ChatSession::answer_instead(const std::string& question) {
+  JsonValue before = talk.messages;
+  talk.undo();
+  ++options_.generate.sampling.seed;  // the same seed would draw the same answer to the same question
+  if (!answer(question)) talk.messages = std::move(before);
+}
+
+std::vector<int32_t> ChatSession::prompt_of(const JsonValue& messages) const {
+  return encode_chat(*model_.tokenizer, *model_.chat, messages, tools_ ? tools_->shown : JsonValue(),
+                     JsonValue::object());
+}
+
+// Appends the model's next message, and the results of its calls. Returns whether the model is to go on with them.
+bool ChatSession::answer_once(JsonValue& messages) {
+  const std::vector<int32_t> prompt = prompt_of(messages);
+  if (tools_) return answer_with_tools(prompt, messages);
+  const Generation g = generate_into(prompt, [](std::string_view piece) {
+    fmt::print("{}", piece);
+    std::fflush(stdout);
+  });
+  fmt::print("{}\n", end_mark(g));
+  messages.push_back({{"role", "assistant"}, {"content", g.text}});
+  return false;
+}
+
+bool ChatSession::answer_with_tools(const std::vector<int32_t>& prompt, JsonValue& messages) {
+  const std::string end = model_.tokenizer->decode(std::span(prompt).last(std::min<size_t>(prompt.size(), 16)));
+  ChatAnswer answer(*format_, tools_->shown, opens_reasoning(*format_, end), ++n_answers_);
+  const Generation g = generate_into(prompt, [&](std::string_view piece) { answer.feed(piece); });
+  answer.finish();
+  if (g.finish != "stop") fmt::print("{}\n", end_mark(g));
+  messages.push_back(answer.message());
+  bool goes_on = !answer.calls().empty(), skips = g.finish != "stop";
+  for (const ToolCall& call : answer.calls()) {
+    const ToolResult result = skips ? ToolResult{"The call was not run.", true, true} : runner_->run(call);
+    goes_on = goes_on && !result.ends_turn;
+    skips = result.skips_rest;
+    messages.push_back({{"role", "tool"}, {"tool_call_id", call.id}, {"name", call.name}, {"content", result.text}});
+  }
+  return goes_on;
+}
+
+Generation ChatSession::generate_into(const std::vector<int32_t>& prompt,
+                                      const std::function<void(std::string_view)>& on_text) {
+  Generation g = generate(*engine_, *model_.tokenizer, prompt, options_.generate, on_text);
+  last_ = g.usage;
+  return g;
+}
+
+}  // namespace ingot

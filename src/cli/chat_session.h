@@ -1,0 +1,67 @@
+// A talk with a loaded model: questions, answers, and the results of the calls in them. `ingot chat` reads the lines.
+#pragma once
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "cli/chat_tools.h"
+#include "cli/generate.h"
+#include "cli/talk.h"
+#include "text/calls/call_format.h"
+
+namespace ingot {
+
+struct ChatOptions {
+  ModelOptions model;
+  GenerateOptions generate;
+  std::string system;
+  int seed = -1;
+  std::string tools, tool_parser;
+  bool run_tools = false;
+  int tool_timeout_s = 30;
+  bool resume = false;
+  std::string talk_file = last_talk_path();
+};
+
+class ChatSession {
+ public:
+  // Reads the tools and the grammar before it loads the model: both may be wrong.
+  ChatSession(ChatOptions& options, LineReader& reader);
+
+  // Loads another model and keeps the talk. If the model cannot be loaded, throws Error and keeps the old model.
+  void use_model(const std::string& path);
+
+  // Answers a question, with all calls. A turn that fails prints why and leaves the talk as it was; returns false.
+  bool answer(const std::string& question);
+  // Answers `question` in the place of the last question, which must be there. A turn that fails changes nothing.
+  void answer_instead(const std::string& question);
+
+  std::vector<int32_t> prompt_of(const nlohmann::ordered_json& messages) const;
+  const LoadedModel& model() const { return model_; }
+  const Usage& last_usage() const { return last_; }  // of the last answer
+  std::string title() const;                         // "NAME, context N tokens"
+
+  Talk talk;
+
+ private:
+  void load();
+  void prepare_tools();
+  bool answer_once(nlohmann::ordered_json& messages);
+  bool answer_with_tools(const std::vector<int32_t>& prompt, nlohmann::ordered_json& messages);
+  Generation generate_into(const std::vector<int32_t>& prompt, const std::function<void(std::string_view)>& on_text);
+
+  ChatOptions& options_;
+  LineReader& reader_;
+  const SamplingParams given_;  // sampling as the flags have it, without a model's defaults
+  const std::optional<ToolFile> tools_;
+  std::optional<AnswerGrammar> grammar_;  // compiled, and not yet bound to a model
+  LoadedModel model_;
+  std::unique_ptr<Engine> engine_;
+  const CallFormat* format_ = nullptr;  // how the model writes calls
+  std::vector<int32_t> markers_;        // of the format
+  std::optional<ToolRunner> runner_;
+  uint64_t n_answers_ = 0;
+  Usage last_;
+};
+
+}  // namespace ingot

@@ -1,0 +1,37 @@
+// Text files beside a question: {name, text}. A request has them behind the question's text, each in a block of its own.
+import {make} from '/dom.js';
+
+const MAX_BYTES = 1 << 20;
+
+// Was this list made by readFiles? Imported conversations may hold anything.
+const isFile = file => [file?.name, file?.text].every(x => typeof x === 'string');
+export const areFiles = files => Array.isArray(files) && files.every(isFile);
+
+// Reads the files of an <input>, a drop or a clipboard. Throws Error with a message for people.
+export async function readFiles(list) {
+  const found = [];
+  for (const file of list) {
+    if (file.size > MAX_BYTES) throw new Error(`${file.name} has more than 1 MiB: give the part that matters.`);
+    try {
+      const text = new TextDecoder('utf-8', {fatal: true}).decode(await file.arrayBuffer());
+      if (text.includes('\0')) throw new TypeError();
+      found.push({name: file.name, text});
+    } catch {
+      throw new Error(`${file.name} is not a text file in UTF-8.`);
+    }
+  }
+  return found;
+}
+
+// The text that the model reads.
+export function withFiles(content, files = []) {
+  const block = ({name, text}) => {
+    const longest = Math.max(2, ...[...text.matchAll(/`+/g)].map(m => m[0].length));
+    const fence = '`'.repeat(longest + 1);
+    return `${name}:\n${fence}\n${text.replace(/\n$/, '')}\n${fence}`;
+  };
+  return [content, ...files.map(block)].filter(Boolean).join('\n\n');
+}
+
+// What is shown of a file: its name, and its text on demand.
+export const fileNode = ({name, text}) => make('details', {class: 'file'}, make('summary', {}, name), make('pre', {tabindex: '0'}, text));

@@ -1,0 +1,128 @@
+// One message on the page: its text, its thoughts and calls, and the buttons below it. `page` is what the buttons act on (chat.js).
+import {CallBlock} from '/calls.js';
+import {copyText, make} from '/dom.js';
+import {fileNode} from '/files.js';
+import {View} from '/markdown.js';
+
+const button = (text, action, attributes = {}) => make('button', {type: 'button', onclick: action, ...attributes}, text);
+
+function statsLine({stats, partial}, progress) {
+  if (progress) return progress;
+  const parts = [];
+  if (stats?.usage) {
+    const {usage, timings} = stats, cached = usage.prompt_tokens_details?.cached_tokens ?? 0;
+    parts.push(`${usage.completion_tokens} tokens`);
+    if (timings?.predicted_per_second) parts.push(`${timings.predicted_per_second.toFixed(1)} tok/s`);
+    if (timings) parts.push(`first after ${Math.round(timings.queue_ms + timings.prompt_ms)} ms`);
+    parts.push(`prompt ${usage.prompt_tokens}${cached ? `, ${Math.round(100 * cached / usage.prompt_tokens)} % cached` : ''}`);
+  }
+  if (partial) parts.push(stats?.finish === 'length' ? 'cut at the limit' : 'not finished');
+  return parts.join(' · ');
+}
+
+export class MessageNode {
+  constructor(message, page) {
+    Object.assign(this, {message, page, progress: '', calls: []});
+    const mine = message.role === 'user';
+    this.body = make('div', {class: 'body'});
+    this.tools = make('div', {class: 'tools'});
+    this.stats = make('span', {class: 'stats'});
+    this.node = make('article', {class: `message ${message.role}`, 'aria-label': mine ? 'You' : 'Answer'}, this.body, this.tools);
+    if (mine && message.files) this.node.append(make('div', {class: 'files'}, ...message.files.map(fileNode)), this.tools);
+    if (mine) this.editButton = button('Edit', () => this.edit());
+    this.again = mine ? this.editButton : button('Regenerate', () => page.regenerate(message));
+    this.goOn = button('Continue', () => page.goOn(message));
+    if (!mine) this.view = new View(this.body);
+    this.update();
+  }
+
+  update() {
+    if (this.message.role === 'user') {
+      this.body.textContent = this.message.content;
+      this.body.hidden = !this.message.content;
+    } else {
+      this.showThoughts();
+      this.view.update(this.message.content);
+      this.showCalls();
+      this.showError();
+    }
+    this.showTools();
+  }
+
+  showTools() {
+    const {message, page} = this, streams = page.streams(message), all = page.versions(message), at = all.indexOf(message);
+    const step = (text, label, other) => button(text, () => page.choose(other), {'aria-label': label, ...(other ? {} : {disabled: ''})});
+    const switcher = all.length < 2 ? [] : [make('span', {class: 'versions'}, step('‹', 'Earlier version', all[at - 1]),
+      `${at + 1}/${all.length}`, step('›', 'Later version', all[at + 1]))];
+    const copy = button('Copy', () => copyText(message.content).then(() => page.say('Copied.')));
+    const wanted = [...switcher, copy, this.again];
+    if (message.partial && message.content && !message.tool_calls && page.isLast(message) && !streams) wanted.push(this.goOn);
+    const state = [all.length, at, wanted.length, streams].join();
+    if (state !== this.toolState) this.tools.replaceChildren(...wanted, this.stats);  // else the focus stays where it is
+    this.toolState = state;
+    this.stats.textContent = message.role === 'user' || (streams && !this.progress) ? '' : statsLine(message, this.progress);
+    this.node.classList.toggle('busy', streams);
+  }
+
+  showThoughts() {
+    const {reasoning, content} = this.message;
+    if (!reasoning) return;
+    if (!this.thinking) {
+      this.thought = make('div', {class: 'body'});
+      this.summary = make('summary');
+      this.thinking = make('details', {class: 'thinking'}, this.summary, this.thought);
+      this.thinkingView = new View(this.thought);
+      this.node.prepend(this.thinking);
+    }
+    this.summary.textContent = !content && this.page.streams(this.message) ? 'Thinking …' : 'Thoughts';
+    this.thinkingView.update(reasoning);
+  }
+
+  showCalls() {
+    const {message, page} = this;
+    (message.tool_calls ?? []).forEach((call, i) => {
+      if (!this.calls[i]) {
+        this.calls[i] = new CallBlock(call, text => page.takeResult(message, call, text));
+        this.tools.before(this.calls[i].node);
+      }
+      this.calls[i].update(page.resultOf(message, call)?.content, !page.streams(message) && page.isLast(message));
+    });
+  }
+
+  showError() {
+    const {error} = this.message;
+    if (this.error?.textContent === error) return;
+    this.error?.remove();
+    this.error = error ? make('p', {class: 'error', role: 'alert'}, error) : undefined;
+    if (error) this.body.after(this.error);
+  }
+
+  edit() {
+    const area = make('textarea', {rows: '3', 'aria-label': 'Edit the message'});
+    area.value = this.message.content;
+    const close = () => {
+      form.replaceWith(this.body);
+      this.editButton.focus();
+    };
+    const submit = event => {
+      event.preventDefault();
+      const text = area.value.trim();
+      close();
+      if (text) this.page.edit(this.message, text);
+    };
+    const row = make('div', {class: 'row'}, button('Cancel', close), make('button', {}, 'Send'));
+    const form = make('form', {class: 'edit', onsubmit: submit}, area, row);
+    area.addEventListener('keydown', event => {
+      if (event.key === 'Escape') {
+        event.stopPropagation();
+        close();
+      }
+      if (event.key === 'Enter' && !event.shiftKey && !event.isComposing) {
+        event.preventDefault();
+        form.requestSubmit();
+      }
+    });
+    this.body.replaceWith(form);
+    area.focus();
+  }
+}

@@ -1,0 +1,100 @@
+// The box for the next message: it grows with its text, takes text files, and brings back earlier questions with the arrow keys.
+import {make} from '/dom.js';
+import {readFiles} from '/files.js';
+
+const $ = id => document.getElementById(id);
+let files = [];
+let recalled = null;  // {at, text, draft}: the earlier question that the box shows
+
+function fit() {
+  const area = $('prompt');
+  area.style.height = 'auto';
+  area.style.height = area.scrollHeight + 'px';
+}
+
+function setText(text) {
+  $('prompt').value = text;
+  $('prompt').setSelectionRange(text.length, text.length);
+  fit();
+}
+
+function showFiles() {
+  const chip = (file, i) => make('li', {}, file.name, make('button', {type: 'button', 'aria-label': `Remove ${file.name}`, onclick: () => {
+    files.splice(i, 1);
+    showFiles();
+    $('prompt').focus();
+  }}, '✕'));
+  $('files').replaceChildren(...files.map(chip));
+  $('files').hidden = !files.length;
+}
+
+async function addFiles(list, say) {
+  try {
+    const found = await readFiles(list);
+    files.push(...found);
+    say(`${found.map(f => f.name).join(', ')}: attached.`);
+  } catch (error) {
+    say(error.message, true);
+  }
+  showFiles();
+  $('prompt').focus();
+}
+
+// step: 1 for an earlier question, -1 for a later one. False where the arrow key has to move the caret.
+function recall(step, questions) {
+  const {value, selectionStart} = $('prompt');
+  const untouched = recalled ? value === recalled.text && [0, value.length].includes(selectionStart) : value === '';
+  if (!untouched) recalled = null;
+  const at = (recalled?.at ?? -1) + step, draft = recalled?.draft ?? value;
+  if (!untouched || at < -1 || at >= questions.length) return false;
+  recalled = at < 0 ? null : {at, text: questions[at], draft};
+  setText(recalled?.text ?? draft);
+  return true;
+}
+
+export function clearPrompt() {
+  files = [];
+  recalled = null;
+  setText('');
+  showFiles();
+}
+
+// send(text, files) and stop() act; isBusy() tells whether an answer streams; questions() are the earlier ones, the newest first;
+// say(text, isError) tells the user.
+export function wirePrompt({send, stop, isBusy, questions, say}) {
+  $('form').addEventListener('submit', event => {
+    event.preventDefault();
+    if (isBusy()) return stop();
+    const text = $('prompt').value.trim(), given = files;
+    if (!text && !given.length) return;
+    clearPrompt();
+    send(text, given);
+  });
+  $('prompt').addEventListener('input', fit);
+  $('prompt').addEventListener('keydown', event => {
+    const step = {ArrowUp: 1, ArrowDown: -1}[event.key], plain = !event.shiftKey && !event.ctrlKey && !event.altKey && !event.metaKey;
+    if (event.key === 'Enter' && !event.shiftKey && !event.isComposing) {
+      event.preventDefault();
+      if (!isBusy()) $('form').requestSubmit();
+    } else if (step && plain && recall(step, step === 1 || recalled ? questions() : [])) {
+      event.preventDefault();
+    }
+  });
+  $('attach').addEventListener('click', () => $('text-files').click());
+  $('text-files').addEventListener('change', async () => {
+    await addFiles($('text-files').files, say);
+    $('text-files').value = '';
+  });
+  $('prompt').addEventListener('paste', event => {
+    if (!event.clipboardData.files.length) return;
+    event.preventDefault();
+    addFiles(event.clipboardData.files, say);
+  });
+  const main = document.querySelector('main');
+  main.addEventListener('dragover', event => event.dataTransfer.types.includes('Files') && event.preventDefault());
+  main.addEventListener('drop', event => {
+    if (!event.dataTransfer.files.length) return;
+    event.preventDefault();
+    addFiles(event.dataTransfer.files, say);
+  });
+}

@@ -1,0 +1,66 @@
+// The list of conversations: search, rename, delete, export and import. `page` is what chat.js does with a conversation.
+import {ask} from '/dialogs.js';
+import {make} from '/dom.js';
+import * as store from '/store.js';
+
+const $ = id => document.getElementById(id);
+const counted = n => `${n} conversation${n === 1 ? '' : 's'}`;
+let page;
+
+async function rename(one) {
+  const title = (await ask('Name of the conversation', {input: one.title, ok: 'Rename'}))?.trim();
+  if (title) page.change({...one, title});
+}
+
+async function remove(one) {
+  if (await ask(`Delete “${one.title}”?`, {ok: 'Delete', danger: true})) page.remove(one);
+}
+
+function item(one) {
+  const on = one.id === page.current().id;
+  const button = (text, name, label, action) => make('button', {type: 'button', class: name, 'aria-label': label, onclick: action}, text);
+  const open = make('button', {type: 'button', class: 'open', title: one.title, onclick: () => page.open(one), ...(on && {'aria-current': 'true'})}, one.title);
+  return make('li', on ? {class: 'on'} : {}, open, button('✎', 'rename', `Rename “${one.title}”`, () => rename(one)),
+    button('✕', 'delete', `Delete “${one.title}”`, () => remove(one)));
+}
+
+export function showList() {
+  const found = $('search').value.trim() ? store.search($('search').value) : store.all();
+  $('list').replaceChildren(...found.map(item));
+}
+
+// On a phone the side is shown on demand.
+export function setSide(isOpen) {
+  $('side').classList.toggle('open', isOpen);
+  $('shade').hidden = !isOpen;
+  $('menu').setAttribute('aria-expanded', isOpen);
+  if (isOpen) $('new').focus();
+}
+
+function download(text, name) {
+  const url = URL.createObjectURL(new Blob([text], {type: 'application/json'}));
+  make('a', {href: url, download: name}).click();
+  setTimeout(() => URL.revokeObjectURL(url), 1000);
+}
+
+async function importFile() {
+  try {
+    const {taken, known} = store.take(await $('file').files[0].text());
+    page.say(`${counted(taken)} imported${known ? `, ${known} here already` : ''}.`, true);
+  } catch (error) {
+    page.say(`The import failed: ${error.message}`, true);
+  }
+  $('file').value = '';
+  showList();
+}
+
+export function wireSide(given) {
+  page = given;
+  $('new').addEventListener('click', () => page.open(store.fresh()));
+  $('search').addEventListener('input', showList);
+  $('menu').addEventListener('click', () => setSide(!$('side').classList.contains('open')));
+  $('shade').addEventListener('click', () => setSide(false));
+  $('export').addEventListener('click', () => download(store.exported(), 'conversations.json'));
+  $('import').addEventListener('click', () => $('file').click());
+  $('file').addEventListener('change', importFile);
+}

@@ -1,0 +1,276 @@
+"""What stays of a conversation on the page: versions, answers that were cut off, addresses, names, files, keys and settings."""
+import json
+
+import pytest
+from browser import ANSWER, DONE, RECORD, SLOW_FETCH, browser, needs_browser, ready, texts
+
+pytestmark = needs_browser
+
+COUNT = "document.querySelectorAll('.message').length"
+
+
+def settle(page, **settings):
+    page.js(f"import('/store.js').then(s => {{ for (const [k, v] of Object.entries({json.dumps(settings)})) s.settings.set(k, v); }})")
+
+
+def answer(page):
+    return page.js(f"{ANSWER}.querySelector('.body').innerText")
+
+
+def stored(page):
+    return page.js("import('/store.js').then(s => s.all())")
+
+
+def take(page, *chats):
+    return page.js(f"import('/store.js').then(s => s.take({json.dumps(json.dumps({'conversations': chats}))}))")
+
+
+def test_versions_of_a_question_and_of_an_answer(server, browser):
+    page = ready(browser.page(server.url))
+    settle(page, temperature="0")
+    page.ask("What is 7 + 5?")
+    page.wait(DONE)
+    page.ask("What is 1 + 1?")
+    page.wait(f"{DONE} && {COUNT} === 4")
+    # The first question again in other words: what followed is another branch.
+    page.press(".message:nth-child(1) .tools button", "Edit")
+    page.js("document.querySelector('.edit textarea').value = 'What is 2 + 2?'")
+    page.js("document.querySelector('.edit').requestSubmit()")
+    page.wait(f"{DONE} && {COUNT} === 2")
+    assert answer(page) == "2 + 2 = 4." and texts(page, ".versions") == ["‹2/2›"]
+    page.press(".tools button", "Regenerate")
+    page.wait(f"{DONE} && document.querySelectorAll('.versions').length === 2")
+    page.js(RECORD)
+    page.click(".message.user .versions button")
+    page.wait(f"{COUNT} === 4")
+    assert texts(page, ".body") == ["What is 7 + 5?", "7 + 5 = 12.", "What is 1 + 1?", "1 + 1 = 2."]
+    page.ask("What is 3 + 3?")
+    page.wait(f"{DONE} && {COUNT} === 6")
+    assert [m["content"] for m in page.js("asked[0].messages")] == ["What is 7 + 5?", "7 + 5 = 12.", "What is 1 + 1?", "1 + 1 = 2.", "What is 3 + 3?"]
+    # All of it is there after a reload, and in an exported file.
+    page.reload()
+    page.wait(f"{COUNT} === 6")
+    page.press(".message:nth-child(1) .versions button", "›")
+    page.wait(f"{COUNT} === 2")
+    assert texts(page, ".body") == ["What is 2 + 2?", "2 + 2 = 4."]
+    whole = stored(page)[0]
+    whole["id"] = "elsewhere"
+    assert take(page, whole) == {"taken": 1, "known": 0}
+    page.js("location.hash = '#elsewhere'")
+    page.wait(f"{COUNT} === 2 && document.querySelectorAll('.versions').length === 2")
+    for wrong in ({"head": 99}, {"head": -2}, {"head": 0.5}, {"messages": [{"role": "user", "content": "x", "parent": 0}]}):
+        assert take(page, whole | {"id": "wrong"} | wrong) == {"taken": 0, "known": 0}, wrong
+    assert page.complaints() == []
+
+
+def test_a_reload_in_the_middle_of_an_answer(server, browser):
+    page = ready(browser.page(server.url))
+    page.js(SLOW_FETCH)
+    page.ask("Count.")
+    page.wait("document.querySelector('.assistant .body')?.innerText.startsWith('word word word')")
+    page.reload()
+    ready(page)
+    kept = answer(page)
+    assert kept.startswith("word word word") and "not finished" in texts(page, ".stats")[-1]
+    page.js(RECORD)
+    settle(page, max_tokens="8", temperature="0")
+    page.press(".tools button", "Continue")
+    page.wait(f"asked.length === 1 && {DONE}")
+    sent = page.js("asked[0]")
+    assert sent["continue_final_message"] is True and sent["add_generation_prompt"] is False
+    assert sent["messages"][-1]["role"] == "assistant" and sent["messages"][-1]["content"].strip() == kept.strip()
+    assert answer(page).startswith(kept.strip()) and len(answer(page)) > len(kept), "the answer goes on in its place"
+    assert page.complaints() == []
+
+
+def test_an_answer_that_was_cut_goes_on(server, browser):
+    """The two halves are the answer that the model writes at once."""
+    page = ready(browser.page(server.url))
+    settle(page, temperature="0")
+    page.ask("Tell me a story about a fox.")
+    page.wait(DONE)
+    whole = answer(page)
+    assert "Continue" not in texts(page, ".tools button"), "it is complete"
+    settle(page, max_tokens="10")
+    page.press(".tools button", "Regenerate")
+    page.wait(f"{DONE} && {ANSWER}.innerText.includes('cut at the limit')")
+    assert whole.startswith(answer(page)) and answer(page) != whole
+    settle(page, max_tokens="")
+    page.press(".tools button", "Continue")
+    page.wait(f"{DONE} && !{ANSWER}.innerText.includes('cut at the limit')")
+    assert answer(page) == whole
+
+
+def test_each_conversation_has_an_address(server, browser):
+    page = ready(browser.page(server.url))
+    page.ask("What is 7 + 5?")
+    page.wait(DONE)
+    first = page.js("location.hash")
+    page.key("O", 79, modifiers=2 | 8)
+    page.wait(f"{COUNT} === 0 && location.hash === ''")
+    page.ask("What is 1 + 1?")
+    page.wait(DONE)
+    assert len(first) > 4 and page.js("location.hash") not in ("", first)
+    page.js("history.back()")
+    page.wait(f"location.hash === {json.dumps(first)} && document.querySelector('.user .body')?.innerText === 'What is 7 + 5?'")
+    page.reload()
+    assert texts(page, ".user .body") == ["What is 7 + 5?"]
+    page.click(".skip")
+    assert page.js("location.hash") == first and page.js("document.activeElement.id") == "prompt"
+    page.js("location.hash = '#nowhere'")
+    page.wait(f"{COUNT} === 0 && document.querySelector('.toast')?.innerText.includes('no such conversation')")
+    page.js("history.back()")
+    page.wait(f"location.hash === {json.dumps(first)} && {COUNT} === 2")
+    assert page.complaints() == []
+
+
+def test_rename_and_delete_ask_in_the_page(server, browser):
+    page = ready(browser.page(server.url))
+    page.ask("What is 7 + 5?")
+    page.wait(DONE)
+    page.click("#list .rename")
+    page.wait("document.querySelector('dialog.ask[open] input')?.value === 'What is 7 + 5?'")
+    page.type("A sum")
+    page.key("Enter", 13)
+    page.wait("document.getElementById('title').innerText === 'A sum' && document.querySelector('#list .open').innerText === 'A sum'")
+    assert [c["title"] for c in stored(page)] == ["A sum"] and not page.js("!!document.querySelector('dialog.ask')")
+    page.click("#list .delete")
+    page.wait("document.querySelector('dialog.ask[open]')")
+    page.key("Escape", 27)
+    page.wait("!document.querySelector('dialog.ask')")
+    assert len(stored(page)) == 1
+    page.click("#list .delete")
+    page.wait("document.querySelector('dialog.ask[open]')")
+    page.press("dialog.ask button", "Delete")
+    page.wait(f"document.querySelectorAll('#list li').length === 0 && {COUNT} === 0")
+    page.ask("What is 1 + 1?")
+    page.wait(DONE)
+    page.key(",", 188, modifiers=2)
+    page.click("#clear")
+    page.wait("document.querySelector('dialog.ask[open]')")
+    page.press("dialog.ask button", "Delete all")
+    page.wait("document.querySelectorAll('#list li').length === 0 && !document.querySelector('dialog[open]')")
+    assert stored(page) == [] and page.events("Page.javascriptDialogOpening") == [] and page.complaints() == []
+
+
+def test_an_import_overwrites_nothing(server, browser, tmp_path):
+    page = ready(browser.page(server.url))
+    talk = lambda word: {"id": "same", "title": word, "messages": [{"role": "user", "content": word}]}
+    assert take(page, talk("mine")) == {"taken": 1, "known": 0}
+    path = tmp_path / "conversations.json"
+    path.write_text(json.dumps({"conversations": [talk("theirs"), talk("mine")]}))
+    page.choose_files("#file", [path])
+    page.wait("document.querySelectorAll('#list li').length === 2 && document.querySelector('.toast')")
+    assert texts(page, ".toast") == ["1 conversation imported, 1 here already."]
+    assert sorted((c["title"], c["messages"][0]["content"]) for c in stored(page)) == [("mine", "mine"), ("theirs", "theirs")]
+    assert [c["id"] for c in stored(page) if c["title"] == "mine"] == ["same"]
+    path.write_text("[{")
+    page.choose_files("#file", [path])
+    page.wait("document.querySelector('.toast')?.innerText.startsWith('The import failed')")
+    assert page.events("Page.javascriptDialogOpening") == [] and page.complaints() == []
+
+
+def test_text_files(server, browser, tmp_path):
+    page = ready(browser.page(server.url))
+    page.js(RECORD)
+    names = {"a.md": b"Some ```code``` here\n", "b.txt": "ä\nö".encode(), "c.bin": b"\xff\xfe\0", "d.txt": b"x" * (1 << 20) + b"y"}
+    paths = {}
+    for name, data in names.items():
+        paths[name] = tmp_path / name
+        paths[name].write_bytes(data)
+    for name, why in (("c.bin", "not a text file"), ("d.txt", "more than 1 MiB")):
+        page.choose_files("#text-files", [paths[name]])
+        page.wait(f"document.querySelector('.toast')?.innerText.includes('{why}')")
+        assert texts(page, "#files li") == []
+    page.choose_files("#text-files", [paths["a.md"], paths["b.txt"]])
+    page.wait("document.querySelectorAll('#files li').length === 2")
+    page.click("#files button[aria-label='Remove a.md']")
+    page.choose_files("#text-files", [paths["a.md"]])
+    page.wait("[...document.querySelectorAll('#files li')].map(l => l.firstChild.textContent).join() === 'b.txt,a.md'")
+    page.ask("What is this?")
+    page.wait(DONE)
+    wanted = "What is this?\n\nb.txt:\n```\nä\nö\n```\n\na.md:\n````\nSome ```code``` here\n````"
+    assert page.js("asked[0].messages") == [{"role": "user", "content": wanted}]
+    assert texts(page, "#files li") == [] and texts(page, ".user .body") == ["What is this?"] and texts(page, ".file summary") == ["b.txt", "a.md"]
+    page.reload()
+    page.wait("document.querySelectorAll('.file').length === 2")
+    assert page.complaints() == []
+
+
+def test_arrow_keys_bring_back_questions(server, browser):
+    page = ready(browser.page(server.url))
+    for question in ("What is 7 + 5?", "first\nsecond"):
+        page.ask(question)
+        page.wait(DONE)
+        page.wait("!document.querySelector('.busy')")
+    value = lambda: page.js("document.getElementById('prompt').value")
+    up, down = (lambda: page.key("ArrowUp", 38)), (lambda: page.key("ArrowDown", 40))
+    page.js("document.getElementById('prompt').focus()")
+    up()
+    assert value() == "first\nsecond"
+    up()
+    assert value() == "What is 7 + 5?"
+    up()
+    assert value() == "What is 7 + 5?", "there is none before it"
+    down()
+    down()
+    assert value() == ""
+    page.type("a draft\nof two lines")
+    up()
+    assert value() == "a draft\nof two lines", "the caret moves, the text stays"
+    page.key("O", 79, modifiers=2 | 8)
+    page.wait(f"{COUNT} === 0")
+    up()
+    assert value() == "first\nsecond", "a new conversation has those of the others"
+    page.key("Enter", 13, modifiers=8)
+    assert value() == "first\nsecond\n", "Shift+Enter begins a new line"
+
+
+def test_settings_show_the_defaults(server, browser):
+    page = ready(browser.page(server.url))
+    params = server.get("/props").json()["default_generation_settings"]["params"]
+    page.key(",", 188, modifiers=2)
+    page.wait("document.getElementById('settings').open && document.querySelector('[data-setting=temperature]').placeholder")
+    shown = lambda name: page.js(f"document.querySelector('[data-setting={name}]').placeholder")
+    for name, theirs in {"temperature": "temperature", "top_p": "top_p", "top_k": "top_k", "min_p": "min_p", "repetition_penalty": "repeat_penalty"}.items():
+        assert float(shown(name)) == pytest.approx(params[theirs], rel=1e-5) and len(shown(name)) < 8
+        assert page.js(f"document.querySelector('[data-setting={name}]').value") == ""
+    assert shown("seed") == "random" and shown("max_tokens").startswith("up to ")
+
+
+def test_a_server_with_a_key_asks_for_it(start, browser):
+    server = start("--access-log", "none", "--api-key", "right")
+    page = browser.page(server.url)
+    field = "document.querySelector('dialog.ask[open] input')"
+    page.wait(f"{field} && document.querySelector('dialog.ask').innerText.includes('wants an API key')")
+    assert page.js(f"{field}.type") == "password"
+    page.type("wrong")
+    page.key("Enter", 13)
+    page.wait(f"{field} && document.querySelector('dialog.ask').innerText.includes('refuses this API key')")
+    page.key("Escape", 27)
+    page.wait("!document.querySelector('dialog.ask') && document.getElementById('model').innerText === 'not available'")
+    page.ask("What is 7 + 5?")  # which needs a key as well
+    page.wait(field)
+    page.type("right")
+    page.key("Enter", 13)
+    page.wait(f"{DONE} && document.getElementById('model').value !== ''")
+    assert "demo" in page.js("document.getElementById('model').value") and not page.js("!!document.querySelector('.message .error')")
+    status = browser.page(server.url + "/status")
+    status.wait(field)
+    status.type("right")
+    status.key("Enter", 13)
+    status.wait("document.getElementById('state').innerText === 'ready'")
+    assert page.events("Page.javascriptDialogOpening") == []
+
+
+def test_two_tabs_show_one_conversation(server, browser):
+    page = ready(browser.page(server.url))
+    page.ask("What is 7 + 5?")
+    page.wait(DONE)
+    page.js("""(() => {
+        const key = Object.keys(localStorage).find(k => k.startsWith('ingot.chat.')), chat = JSON.parse(localStorage.getItem(key));
+        chat.title = 'Renamed over there';
+        localStorage.setItem(key, JSON.stringify(chat));
+        dispatchEvent(new StorageEvent('storage', {key}));
+    })()""")
+    page.wait("document.getElementById('title').innerText === 'Renamed over there'")
