@@ -37,6 +37,9 @@ Usage usage_of(const Sequence& sequence) {
   usage.prompt_tokens = sequence.n_prompt;
   usage.cached_tokens = sequence.n_cached;
   usage.output_tokens = sequence.n_output();
+  usage.draft_tokens = sequence.n_drafted;
+  usage.accepted_tokens = sequence.n_accepted;
+  usage.sampling_steps = sequence.n_sampling_steps;
   usage.preemptions = sequence.n_preempted;
   const bool started = sequence.first_step != Clock::time_point{};
   usage.queue_ms = ms_between(sequence.submitted, started ? sequence.first_step : Clock::now());
@@ -73,6 +76,8 @@ Engine::Engine(Runner& runner, const EngineOptions& options)
       scheduler_(scheduler_limits(runner.info(), options)),
       builders_{{scheduler_limits(runner.info(), options), context_limit(runner.info())},
                 {scheduler_limits(runner.info(), options), context_limit(runner.info())}} {
+  offers_.reserve(runner.info().max_seqs);
+  offering_.reserve(runner.info().max_seqs);
   publish();
 }
 

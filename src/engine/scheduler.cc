@@ -121,7 +121,7 @@ void Scheduler::plan_decodes() {
   for (size_t i = 0; i < running_.size();) {
     Sequence& sequence = *running_[i];
     const bool decodes =
-        sequence.n_todo() == 1 && !sequence.done_when_seen() && !sequence.awaits_draw() && budget() > 0;
+        sequence.n_todo() == 1 && !sequence.done_when_seen() && !sequence.waits_for_draw && budget() > 0;
     // The sequences planned so far are senior, so the most junior sequence is never among them; it may be this
     // sequence. The only running sequence waits for the step in flight. After that step, blocks before its window or
     // blocks of a finished sequence are released.

@@ -11,6 +11,7 @@
 
 #include "engine/fake_runner.h"
 #include "engine/request.h"
+#include "engine/speculate/proposer.h"
 
 namespace ingot {
 
@@ -71,6 +72,19 @@ inline PromptEmbedding image(int id, int position, int n_rows, int dim) {
   for (int i = 0; i < n_rows * dim; ++i) rows->push_back(static_cast<float>(1000 * id + i) + 0.5f);
   return {position, n_rows, {static_cast<uint64_t>(id) + 1, static_cast<uint64_t>(id) << 32}, std::move(rows)};
 }
+
+// Drafts that every step verifies.
+using Propose = std::function<std::vector<int32_t>(std::span<const int32_t> history)>;
+class FixedProposer final : public Proposer {
+ public:
+  explicit FixedProposer(Propose propose) : propose_(std::move(propose)) {}
+  Proposal propose(std::span<const int32_t> history, int) override { return {.tokens = propose_(history)}; }
+  bool adapts() const override { return false; }
+
+ private:
+  const Propose propose_;
+};
+inline std::shared_ptr<Proposer> fixed(Propose propose) { return std::make_shared<FixedProposer>(std::move(propose)); }
 
 // Drafts that are all equal to the model's tokens.
 inline Propose right_drafts(const Request& request, const RunnerInfo& info, int n) {
