@@ -32,6 +32,12 @@ struct ChatOptions {
   int tool_timeout_s = 30;
 };
 
+RunnerOptions runner_with_drafts(ModelOptions& model) {
+  RunnerOptions runner = runner_options(model);
+  make_room_for_drafts(model, runner);
+  return runner;
+}
+
 std::optional<ToolFile> read_tools(const ChatOptions& o) {
   if (!o.tools.empty()) return read_tool_file(o.tools);
   if (o.run_tools) throw UsageError("--run-tools needs --tools FILE");
@@ -41,7 +47,8 @@ std::optional<ToolFile> read_tools(const ChatOptions& o) {
 class Chat {
  public:
   explicit Chat(ChatOptions& options)
-      : options_(options), model_(open_model(options.model, runner_options(options.model))) {
+      : options_(options), model_(open_model(options.model, runner_with_drafts(options.model))) {
+    options.generate.speculate = options.model.speculate;
     if (!model_.chat) {
       fmt::print(stderr, "ingot: this model has no chat template; using ChatML\n");
       model_.chat = ChatTemplate::chatml_default();
@@ -250,6 +257,7 @@ void add_chat(CLI::App& app) {
   command->add_option("--system", o->system, "system prompt");
   add_tool_options(*command, *o);
   add_generate_options(*command, o->generate, o->seed);
+  add_speculate_option(*command, o->model);
   add_runner_options(*command, o->model);
   add_checkpoint_option(*command, o->model);
   command->footer(kFooter);

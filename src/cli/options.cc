@@ -92,6 +92,20 @@ void add_checkpoint_option(CLI::App& app, ModelOptions& o) {
       ->capture_default_str();
 }
 
+void add_speculate_option(CLI::App& app, ModelOptions& o) {
+  app.add_option_function<std::string>(
+         "--speculate", [&o](const std::string& name) { o.speculate = *find_speculate(name); },
+         "guess tokens that a step verifies, for several tokens in a step and the same text: auto, ngram (what followed "
+         "the same words before) or off; guesses that do not pay end by themselves [auto]")
+      ->check(CLI::IsMember(kSpeculateNames));
+}
+
+void make_room_for_drafts(const ModelOptions& o, RunnerOptions& runner) {
+  if (o.speculate == Speculate::kOff) return;
+  runner.max_logits = std::max(runner.max_logits, runner.max_seqs + kMaxDrafts);
+  if (runner.n_checkpoints == 0) runner.n_checkpoints = 1;
+}
+
 void add_sampling_options(CLI::App& app, SamplingParams& p, int& seed) {
   app.add_option("--temp,--temperature", p.temperature, "0: always the likeliest token")->capture_default_str();
   app.add_option("--top-k", p.top_k, "keep the k likeliest tokens; 0: all")->capture_default_str();

@@ -6,6 +6,7 @@
 
 #include "base/trace_file.h"
 #include "cli/hub_options.h"
+#include "engine/speculate/modes.h"
 #include "model/loader.h"
 
 namespace ingot {
@@ -19,6 +20,7 @@ struct ModelOptions {
   int chunk = 0;  // tokens of a step; 0: chosen (model/memory_plan.h)
   int block_size = 16;
   int n_checkpoints = 0;
+  Speculate speculate = Speculate::kAuto;
   std::string kv_type = "f16";
   std::string kernels = "tuned";  // or "fixed"
   std::string gpu_memory;      // a share of the device's memory, or bytes; empty: what the context needs
@@ -38,6 +40,10 @@ void add_log_option(CLI::App& app, ModelOptions& options);
 void add_kernels_option(CLI::App& app, ModelOptions& options);   // kernels of a GPU
 void add_trace_options(CLI::App& app, ModelOptions& options);
 void add_runner_options(CLI::App& app, ModelOptions& options);   // device, threads, context, chunk, trace
+
+void add_speculate_option(CLI::App& app, ModelOptions& options);   // for commands that write text
+// Gives the runner the rows and slots that drafts of one sequence need.
+void make_room_for_drafts(const ModelOptions& options, RunnerOptions& runner);
 
 void add_checkpoint_option(CLI::App& app, ModelOptions& options);  // for commands that take several prompts in turn
 

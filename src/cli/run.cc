@@ -54,6 +54,9 @@ void print_json(const LoadedModel& model, const RunOptions& o, const Generation&
                {"decode_ms", u.decode_ms},
                {"prefill_tok_s", prefill_rate(u)},
                {"decode_tok_s", decode_rate(u)},
+               {"draft_tokens", u.draft_tokens},
+               {"accepted_tokens", u.accepted_tokens},
+               {"sampling_steps", u.sampling_steps},
                {"load_ms", model.load_ms},
                {"seed", o.generate.sampling.seed}};
   json["token_ids"] = JsonValue::array();
@@ -68,6 +71,8 @@ int run(RunOptions& o) {
   finish_sampling(o.generate.sampling, o.seed);
   AnswerGrammar grammar(o.generate.grammar);
   RunnerOptions runner = runner_options(o.model);
+  make_room_for_drafts(o.model, runner);
+  o.generate.speculate = o.model.speculate;
   const std::string text = read_prompt(o.prompt, "run");
   LoadedModel model = open_model(o.model, runner);
   o.generate.constraint = grammar.over(model);
@@ -105,6 +110,7 @@ void add_run(CLI::App& app) {
       ->check(CLI::Range(-1, 20))
       ->capture_default_str();
   add_generate_options(*command, o->generate, o->seed);
+  add_speculate_option(*command, o->model);
   add_runner_options(*command, o->model);
   command->footer(
       "Examples:\n"

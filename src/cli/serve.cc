@@ -49,7 +49,7 @@ struct ServeOptions {
   int queue_timeout_s = 60, drain_s = 30, soft_watchdog_s = 60, hard_watchdog_s = 120;
 };
 
-constexpr int kScoredRows = 64;  // rows in one step for log-probabilities of prompts, so also the length of such chunks
+constexpr int kScoredRows = 64;  // rows in one step for drafts and for log-probabilities of prompts, so also the length of such chunks
 
 // The name under which a model is served: the name that the user gave, without folders and endings.
 std::string served_name(const std::string& asked) {
@@ -127,6 +127,7 @@ std::shared_ptr<ServedModel> load_served(ServeOptions& o, const std::shared_ptr<
   parts.defaults = checkpoint->generation();
   parts.lenient_schemas = o.lenient_schemas, parts.any_order = o.any_order;
   parts.engine.chunk = o.model.chunk;
+  parts.speculate = o.model.speculate;
   if (o.model.trace) parts.engine.on_step = [trace = o.model.trace](const StepStats& s) { trace_step(*trace, s); };
   auto model = std::make_shared<ServedModel>(std::move(parts));
   model->start();
@@ -318,6 +319,7 @@ void add_limit_options(CLI::App& command, ServeOptions& o) {
       .add_option("--tool-parser", o.tool_parser,
                   "how models write tool calls and reasoning, where their templates do not tell")
       ->check(CLI::IsMember(std::vector<std::string>(formats.begin(), formats.end())));
+  add_speculate_option(command, o.model);
   add_lenient_option(command, o.lenient_schemas);
   add_order_option(command, o.any_order);
   command

@@ -28,6 +28,11 @@ SchedulerLimits scheduler_limits(const RunnerInfo& info, const EngineOptions& op
           .prefix_cache = options.prefix_cache};
 }
 
+// Drafts need spare rows of logits, and in models with states a spare slot.
+bool can_draft(const RunnerInfo& info) {
+  return info.max_logits > info.max_seqs && (info.n_states == 0 || info.n_states > info.max_seqs);
+}
+
 double ms_between(Clock::time_point begin, Clock::time_point end) {
   return std::max(0.0, std::chrono::duration<double, std::milli>(end - begin).count());
 }
@@ -132,6 +137,7 @@ std::unique_ptr<Sequence> Engine::make_sequence(Request request) {
       sequence->early.logit_bias.emplace_back(token, -std::numeric_limits<float>::infinity());
   }
   if (request.constraint) sequence->constraint.emplace(request.constraint, request.constraint_start);
+  if (!can_draft(runner_.info())) request.proposer = nullptr;
   sequence->request = std::move(request);
   sequence->submitted = Clock::now();
   return sequence;

@@ -40,21 +40,24 @@ void Engine::propose(Sequence& sequence) {
 bool Engine::choose_drafts() {
   offers_.clear(), offering_.clear();
   int n_seqs = 0, n_rows = 0;
-  bool adapts = false, reads_prompt = false, some_unseen = false;
+  bool adapts = false, reads_prompt = false, some_unseen = false, has_drafts = false;
   for (Sequence* sequence : scheduler_.running()) {
     sequence->waits_for_draw = false;
     if (sequence->done_when_seen()) continue;
+    const int n_todo = sequence->n_todo();  // below 1: drafts are in flight
     ++n_seqs;
-    n_rows += sequence->n_todo();
-    reads_prompt |= sequence->n_todo() > 1 + kMaxDrafts;
+    n_rows += std::max(1, n_todo);
+    reads_prompt |= n_todo > 1 + kMaxDrafts;
     if (!sequence->request.proposer) continue;
-    adapts |= sequence->request.proposer->adapts();
-    if (sequence->n_todo() != 1) continue;
-    offer_drafts(*sequence);
-    some_unseen |= sequence->n_unseen > 0;
+    const bool is_adaptive = sequence->request.proposer->adapts();
+    adapts |= is_adaptive;
+    some_unseen |= is_adaptive && sequence->n_unseen > 0;
+    has_drafts |= is_adaptive && n_todo < 1;
+    if (n_todo == 1) offer_drafts(*sequence);
   }
   if (!reads_prompt) draft_lengths_.choose(offers_, n_seqs, n_rows);
-  const bool waits = some_unseen && std::ranges::any_of(offers_, [](const DraftOffer& o) { return o.n_chosen > 0; });
+  has_drafts |= std::ranges::any_of(offers_, [](const DraftOffer& o) { return o.n_chosen > 0; });
+  const bool waits = some_unseen && has_drafts;
   for (size_t i = 0; i < offering_.size(); ++i) {
     Sequence& sequence = *offering_[i];
     const bool is_fixed = !sequence.request.proposer->adapts();

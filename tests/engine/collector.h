@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <random>
@@ -11,7 +12,7 @@
 
 #include "engine/fake_runner.h"
 #include "engine/request.h"
-#include "engine/speculate/proposer.h"
+#include "engine/speculate/oracle.h"
 
 namespace ingot {
 
@@ -160,6 +161,13 @@ class Random {
           token = random->integer(random->chance(0.1) ? -1 : 0, random->chance(0.1) ? n_vocab : n_vocab - 1);
       return all;
     };
+  }
+
+  // Drafts that every step verifies, or drafts of which the engine verifies as many as pay.
+  std::shared_ptr<Proposer> proposer(const Request& request, const RunnerInfo& info) {
+    if (chance(0.5)) return fixed(drafts(request, info));
+    return std::make_shared<OracleProposer>(expected_output(request, info).tokens, request.prompt.size(), info.n_vocab,
+                                            integer(0, 10) * 0.1, static_cast<uint64_t>(integer(0, 1 << 30)));
   }
 
  private:
