@@ -47,8 +47,9 @@ std::optional<ToolFile> read_tools(const ChatOptions& o) {
 class Chat {
  public:
   explicit Chat(ChatOptions& options)
-      : options_(options), model_(open_model(options.model, runner_with_drafts(options.model))) {
+      : options_(options), model_(open_model(options.model, runner_options_)) {
     options.generate.speculate = options.model.speculate;
+    options.generate.draft = draft_;
     if (!model_.chat) {
       fmt::print(stderr, "ingot: this model has no chat template; using ChatML\n");
       model_.chat = ChatTemplate::chatml_default();
@@ -209,6 +210,8 @@ class Chat {
   // Before the model is loaded: these may complain.
   const std::optional<ToolFile> tools_ = read_tools(options_);
   AnswerGrammar grammar_{options_.generate.grammar};
+  const RunnerOptions runner_options_ = runner_with_drafts(options_.model);
+  const std::shared_ptr<DraftModel> draft_ = load_draft(open_draft_file(options_.model), runner_options_);
   LoadedModel model_;
   std::unique_ptr<Engine> engine_;
   LineReader reader_;

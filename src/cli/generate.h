@@ -21,6 +21,7 @@ struct GenerateOptions {
   std::shared_ptr<Constraint> constraint = {};    // and as the answer follows it
   std::span<const int32_t> shown_special = {};    // special tokens that are in the text all the same; sorted
   Speculate speculate = Speculate::kAuto;
+  std::shared_ptr<DraftModel> draft = {};         // for guesses; null: none
   const CLI::App* command = nullptr;              // whose flags beat what the model's file says of sampling
 };
 

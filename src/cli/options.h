@@ -21,6 +21,7 @@ struct ModelOptions {
   int block_size = 16;
   int n_checkpoints = 0;
   Speculate speculate = Speculate::kAuto;
+  std::string draft;  // path or name of a draft model; empty: none
   std::string kv_type = "f16";
   std::string kernels = "tuned";  // or "fixed"
   std::string gpu_memory;      // a share of the device's memory, or bytes; empty: what the context needs
@@ -42,6 +43,10 @@ void add_trace_options(CLI::App& app, ModelOptions& options);
 void add_runner_options(CLI::App& app, ModelOptions& options);   // device, threads, context, chunk, trace
 
 void add_speculate_option(CLI::App& app, ModelOptions& options);   // for commands that write text
+// The file of the draft model; null without --draft. Throws Error if it is not of the model's tokens.
+std::shared_ptr<const Checkpoint> open_draft_file(const ModelOptions& options);
+// The draft model on the model's device; null without a checkpoint.
+std::shared_ptr<DraftModel> load_draft(const std::shared_ptr<const Checkpoint>& checkpoint, const RunnerOptions& runner);
 // Gives the runner the rows and slots that drafts of one sequence need.
 void make_room_for_drafts(const ModelOptions& options, RunnerOptions& runner);
 

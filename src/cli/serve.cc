@@ -38,6 +38,7 @@ struct ServeOptions {
   ModelOptions model;  // for each model of `paths`
   std::vector<std::string> paths;
   ModelPool::Limits pool;
+  std::shared_ptr<const Checkpoint> draft_file;  // of model.draft
   int ttl_s = 0;
   std::vector<std::string> pinned;
   HttpServerOptions http;
@@ -117,6 +118,7 @@ std::shared_ptr<ServedModel> load_served(ServeOptions& o, const std::shared_ptr<
   parts.facts.n_ctx_train = config.n_ctx_train;
   parts.facts.dim = config.dim;
   parts.facts.architecture = config.arch->gguf_name;
+  parts.draft = load_draft(o.draft_file, serving_runner(o));
   LoadedModel loaded = load_model(checkpoint, serving_runner(o), [](size_t, size_t) {});
   if (!loaded.chat) log_warn("this model has no chat template; using ChatML");
   if (loaded.chat) parts.chat = std::move(*loaded.chat);
@@ -144,10 +146,15 @@ std::vector<ModelSource> open_sources(ServeOptions& o) {
     throw UsageError("--alias names one model, and there are {}", o.paths.size());
   if (o.paths.size() > 1 && !o.pooling.empty())
     throw UsageError("--pooling is for one model, and there are {}", o.paths.size());
+  if (o.paths.size() > 1 && !o.model.draft.empty())
+    throw UsageError("--draft is for one model, and there are {}", o.paths.size());
   std::vector<ModelSource> sources;
   for (const std::string& path : o.paths) {
     o.model.path = path;
     auto checkpoint = open_model_file(o.model);
+    if (is_embedder(o, *checkpoint) && !o.model.draft.empty())
+      throw UsageError("--draft is for models that write text, and {} does not", printable(served_name(path)));
+    o.draft_file = open_draft_file(o.model);
     if (!is_embedder(o, *checkpoint)) checkpoint->config();
     const std::string id = o.aliases.empty() ? served_name(path) : o.aliases.front();
     sources.push_back({.id = id,

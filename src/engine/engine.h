@@ -166,7 +166,9 @@ class Engine {
   void propose(Sequence& sequence);
   bool choose_drafts();
   void offer_drafts(Sequence& sequence);
-  void bring_drafts(Sequence& sequence, size_t n);
+  void try_again(const Sequence& sequence, DraftOffer& offer);
+  void bring_drafts(Sequence& sequence, int n);
+  void ask_for_guess(Sequence& sequence, int n);
   void cut_drafts(Sequence& sequence);
   void add_step_time(const StepStats& stats, Clock::time_point last);
   void make_masks(InFlightStep& in_flight);

@@ -8,8 +8,7 @@
 
 namespace ingot {
 
-// After a delivered token: compares the last guess with what came, and asks for a guess of what follows. A guess ends
-// before the first token that is not in the vocabulary.
+// After a delivered token: compares the last guess with what came. If a guess costs little, asks for the next one.
 void Engine::propose(Sequence& sequence) {
   Proposal& guess = sequence.guess;
   const std::span<const int32_t> history = sequence.tokens;
@@ -21,15 +20,27 @@ void Engine::propose(Sequence& sequence) {
     acceptance_.add(evidence, is_right);
     if (!is_right) break;
   }
-  try {
-    guess = sequence.request.proposer->propose(history, kMaxDrafts);
-  } catch (const std::exception& error) {
-    return finish(sequence, FinishReason::kError, message_of(error));
+  sequence.guess_at = 0;
+  if (sequence.request.proposer->is_costly()) {
+    ++sequence.n_unguessed;
+    return;
   }
+  try {
+    ask_for_guess(sequence, kMaxDrafts);
+  } catch (const std::exception& error) {
+    finish(sequence, FinishReason::kError, message_of(error));
+  }
+}
+
+// A guess ends before the first token that is not in the vocabulary. May throw.
+void Engine::ask_for_guess(Sequence& sequence, int n) {
+  Proposal& guess = sequence.guess;
+  guess = sequence.request.proposer->propose(sequence.tokens, n);
   const auto no_token = [&](int32_t token) { return token < 0 || token >= runner_.info().n_vocab; };
   guess.tokens.erase(std::ranges::find_if(guess.tokens, no_token), guess.tokens.end());
-  guess.tokens.resize(std::min<size_t>(guess.tokens.size(), kMaxDrafts));
+  guess.tokens.resize(std::min(guess.tokens.size(), static_cast<size_t>(n)));
   sequence.guess_at = sequence.len();
+  sequence.n_unguessed = 0;
 }
 
 // Before a plan: chooses the drafts that its step verifies. Returns whether the time of the step is of use for later
@@ -55,37 +66,53 @@ bool Engine::choose_drafts() {
     has_drafts |= is_adaptive && n_todo < 1;
     if (n_todo == 1) offer_drafts(*sequence);
   }
-  if (!reads_prompt) draft_lengths_.choose(offers_, n_seqs, n_rows);
+  if (!reads_prompt) {
+    draft_lengths_.choose(offers_, n_seqs, n_rows);
+    for (size_t i = 0; i < offering_.size(); ++i) try_again(*offering_[i], offers_[i]);
+  }
   has_drafts |= std::ranges::any_of(offers_, [](const DraftOffer& o) { return o.n_chosen > 0; });
   const bool waits = some_unseen && has_drafts;
   for (size_t i = 0; i < offering_.size(); ++i) {
     Sequence& sequence = *offering_[i];
     const bool is_fixed = !sequence.request.proposer->adapts();
     sequence.waits_for_draw = is_fixed ? sequence.n_unseen > 0 : waits;
-    const size_t n = is_fixed ? sequence.guess.tokens.size() : static_cast<size_t>(offers_[i].n_chosen);
-    if (!sequence.waits_for_draw && sequence.n_unseen == 0) bring_drafts(sequence, n);
+    if (!sequence.waits_for_draw && sequence.n_unseen == 0) bring_drafts(sequence, offers_[i].n_chosen);
   }
   return adapts;
 }
 
-// The worth of each draft of the guess. Where all drafts are verified anyway, there is nothing to choose.
+// The worth of each draft of the guess, or of a guess that the proposer may make. Where all drafts are verified anyway,
+// there is nothing to choose.
 void Engine::offer_drafts(Sequence& sequence) {
   offering_.push_back(&sequence);
   DraftOffer& offer = offers_.emplace_back();
-  if (!sequence.request.proposer->adapts() || sequence.guess_at != sequence.len()) return;
-  const int n_most = sequence.max_len - sequence.planned_len() - 1;
+  const Proposer& proposer = *sequence.request.proposer;
+  if (!proposer.adapts() || (!proposer.is_costly() && sequence.guess_at != sequence.len())) return;
+  const int evidence = proposer.is_costly() ? 0 : sequence.guess.evidence;
+  const int n_guessed = proposer.is_costly() ? kMaxDrafts : static_cast<int>(sequence.guess.tokens.size());
   double gain = 1;
-  for (; offer.n < std::min(static_cast<int>(sequence.guess.tokens.size()), n_most); ++offer.n)
-    offer.gains[offer.n] = gain *= sequence.acceptance.of(sequence.guess.evidence + offer.n, acceptance_);
+  for (; offer.n < std::min(n_guessed, sequence.max_len - sequence.planned_len() - 1); ++offer.n)
+    offer.gains[offer.n] = gain *= sequence.acceptance.of(evidence + offer.n, acceptance_);
 }
 
-// The first n tokens of the guess become drafts.
-void Engine::bring_drafts(Sequence& sequence, size_t n) {
+// A costly proposer whose drafts do not pay is tried again now and then: the text may have changed.
+void Engine::try_again(const Sequence& sequence, DraftOffer& offer) {
+  constexpr int kTokensBetweenTrials = 128, kDraftsOfTrial = 2;
+  if (sequence.request.proposer->is_costly() && sequence.n_unguessed >= kTokensBetweenTrials)
+    offer.n_chosen = std::max(offer.n_chosen, std::min(kDraftsOfTrial, offer.n));
+}
+
+// The first n tokens of the guess become drafts; all, if the proposer does not adapt.
+void Engine::bring_drafts(Sequence& sequence, int n) {
   sequence.proposed.clear();
-  if (n == 0 || sequence.guess_at != sequence.len()) return;
-  const auto first = sequence.guess.tokens.begin();
+  const bool is_fixed = !sequence.request.proposer->adapts();
+  if (n == 0 && !is_fixed) return;
   try {
-    sequence.proposed.assign(first, first + static_cast<ptrdiff_t>(n));
+    if (sequence.request.proposer->is_costly()) ask_for_guess(sequence, n);
+    if (sequence.guess_at != sequence.len()) return;
+    const std::span<const int32_t> tokens = sequence.guess.tokens;
+    const std::span<const int32_t> drafts = is_fixed ? tokens : tokens.first(std::min<size_t>(n, tokens.size()));
+    sequence.proposed.assign(drafts.begin(), drafts.end());
     if (sequence.constraint) cut_drafts(sequence);
   } catch (const std::exception& error) {
     finish(sequence, FinishReason::kError, message_of(error));

@@ -49,6 +49,7 @@ struct Sequence {
   // Drafts (speculate/proposer.h).
   Proposal guess;                 // what the proposer expects after the first guess_at tokens
   int guess_at = 0;               // 0: there is no guess
+  int n_unguessed = 0;            // tokens since the last guess, of a proposer that is costly
   std::vector<int32_t> proposed;  // drafts for the next step
   Acceptance acceptance{32};      // of this sequence's drafts
   // Drafts follow known tokens. So a sequence that is to bring drafts has no step planned until its last sampled token

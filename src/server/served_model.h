@@ -44,6 +44,7 @@ struct ServedModelParts {
   std::chrono::seconds queue_timeout{60};  // a request that has not begun by then ends
   bool lenient_schemas = false, any_order = false;  // as in GrammarText
   Speculate speculate = Speculate::kOff;            // of requests that do not say
+  std::shared_ptr<DraftModel> draft = nullptr;      // for Speculate::kDraft
 };
 
 class ServedModel {
@@ -89,6 +90,7 @@ class ServedModel {
   bool lenient_schemas() const { return parts_.lenient_schemas; }
   bool any_order() const { return parts_.any_order; }
   Speculate speculate() const { return parts_.speculate; }
+  DraftModel* draft() const { return parts_.draft.get(); }
   EmbedQueue& embeds() { return *embeds_; }  // of a model that embeds or ranks
   const Embedder& embedder() const { return *parts_.embedder; }
   // If not empty, the model answers no more requests.

@@ -41,7 +41,7 @@ TEST(DraftLengths, WithoutATimeThereAreNoDrafts) {
   EXPECT_EQ(offers[0].n_chosen, 0);  // one time may be a cold start
   lengths.add_step(1, 1, 1);
   lengths.choose(offers, 1, 1);
-  EXPECT_EQ(offers[0].n_chosen, 3);  // more rows are tried step by step
+  EXPECT_EQ(offers[0].n_chosen, 1);  // more rows are tried step by step
 }
 
 TEST(DraftLengths, FreeRowsAreAllTaken) {

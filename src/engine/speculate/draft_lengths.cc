@@ -10,7 +10,6 @@ constexpr double kLeastGain = 1.05;    // in tokens a second; less may be noise
 constexpr int64_t kEnough = 2;         // times that make a number of rows known
 constexpr int64_t kForgotten = 1024;   // after this many steps without a new time
 constexpr double kAssumedShare = .2;   // of a row's part of the smallest step: what more rows cost, until it is measured
-constexpr double kFirstRows = 4;       // a step may have so many rows, even if only fewer have been measured
 
 }  // namespace
 
@@ -69,7 +68,7 @@ double DraftLengths::most_rows(int n_seqs) const {
   double known = 0;
   for (const auto& [at, times] : *curve_of(n_seqs))
     if (is_known(times)) known = rows_of(at);
-  return std::max(2 * known, kFirstRows);
+  return 2 * known;
 }
 
 bool DraftLengths::is_measured(int n_seqs, int n_rows) const {

@@ -23,6 +23,9 @@ class Proposer {
   virtual Proposal propose(std::span<const int32_t> history, int n) = 0;
   // False: each step verifies all drafts. True: the engine verifies as many drafts as pay, or none.
   virtual bool adapts() const { return true; }
+  // True: a guess takes time, such as steps of a model. The engine then asks for those guesses only that a step verifies,
+  // and not for each token.
+  virtual bool is_costly() const { return false; }
 };
 
 }  // namespace ingot

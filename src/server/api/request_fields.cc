@@ -60,7 +60,9 @@ void read_speculation(const Fields& fields, const ServedModel& model, Generation
   spec.speculate = model.speculate();
   if (const auto name = fields.string("speculate", 16)) {
     const std::optional<Speculate> mode = find_speculate(*name);
-    if (!mode) fields.refuse("speculate", "must be auto, off or ngram");
+    if (!mode) fields.refuse("speculate", "must be auto, off, ngram or draft");
+    if (*mode == Speculate::kDraft && model.draft() == nullptr)
+      fields.refuse("speculate", "is draft, and the server has no draft model (--draft)");
     spec.speculate = *mode;
   }
   const JsonValue* prediction = fields.find("prediction");
