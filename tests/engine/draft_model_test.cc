@@ -21,7 +21,7 @@ FakeOptions options(int n_ctx, int max_logits, int step_us) {
   FakeOptions fake;
   fake.info = {.n_vocab = 100, .n_ctx = n_ctx, .block_size = 4, .n_blocks = 400, .max_batch_tokens = 64, .max_seqs = 4,
                .max_logits = max_logits};
-  fake.before_forward = [step_us](int64_t) { fake_time += std::chrono::microseconds(step_us); };
+  fake.before_wait = [step_us] { fake_time += std::chrono::microseconds(step_us); };
   return fake;
 }
 
