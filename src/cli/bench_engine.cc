@@ -1,8 +1,9 @@
 // ingot bench engine: requests that arrive at random, through the whole engine as in a server. Measures throughput, the
-// time of the first token and of the others, the prefix cache's savings, and preemptions. With a grammar: measures its
-// cost, by loads with and without the grammar in turn.
+// time of the first token and of the others, the prefix cache's savings, and preemptions. With a grammar or with
+// speculation: measures what that costs or gains, by loads without it and with it in turn.
 #include <fmt/format.h>
 
+#include <charconv>
 #include <chrono>
 #include <cmath>
 #include <ctime>
@@ -17,6 +18,8 @@
 #include "cli/generate.h"
 #include "cli/grammar_options.h"
 #include "cli/terminal.h"
+#include "engine/speculate/modes.h"
+#include "engine/speculate/oracle.h"
 #include "text/json_value.h"
 
 namespace ingot {
@@ -30,7 +33,31 @@ struct LoadOptions {
   int max_seqs = 32, max_batch_tokens = 0, n_kv_tokens = 0, seed = 1;
   bool no_prefix_cache = false, no_jump_ahead = false, json = false;
   GrammarOptions grammar;
+  std::string speculate = "off";  // or ngram, or oracle:P
   int n_pairs = 5;
+};
+
+// P of "oracle:P"; empty: another way to speculate. Throws UsageError.
+std::optional<double> oracle_share(const std::string& speculate) {
+  if (!speculate.starts_with("oracle:")) return std::nullopt;
+  const std::string number = speculate.substr(7);
+  double p = -1;
+  const auto [end, error] = std::from_chars(number.data(), number.data() + number.size(), p);
+  if (error != std::errc() || end != number.data() + number.size() || !(p >= 0 && p <= 1))
+    throw UsageError("--speculate oracle:P needs a probability from 0 to 1, such as oracle:0.8");
+  return p;
+}
+
+// What the engine speculates with. The oracle knows the answers of a load before, which had the same prompts.
+struct Speculation {
+  std::string how = "off";
+  std::vector<std::vector<int32_t>> answers;  // by request, in the order of sending
+
+  std::shared_ptr<Proposer> proposer(size_t request, size_t n_prompt, int n_vocab) const {
+    if (const auto p = oracle_share(how))
+      return std::make_shared<OracleProposer>(answers.at(request), n_prompt, n_vocab, *p, request);
+    return make_proposer(*find_speculate(how));
+  }
 };
 
 double ms(Clock::duration d) { return std::chrono::duration<double, std::milli>(d).count(); }
@@ -43,10 +70,11 @@ struct Observed {
   Clock::time_point last{};
   int64_t n_tokens = 0;
   int n_finished = 0, n_failed = 0;
+  std::vector<std::vector<int32_t>> answers;  // by request, in the order of sending
 };
 
 struct Client final : TokenSink {
-  explicit Client(Observed& all) : observed(all) {}
+  Client(Observed& all, size_t request) : observed(all), index(request) {}
   void on_token(const Sampled& token) override {
     const Clock::time_point now = Clock::now();
     const std::lock_guard lock(observed.mutex);
@@ -60,10 +88,13 @@ struct Client final : TokenSink {
     ++observed.n_finished;
     observed.n_failed += finish.reason == FinishReason::kError;
     finished = true;
+    observed.answers.resize(std::max(observed.answers.size(), index + 1));
+    observed.answers[index] = tokens;
     observed.changed.notify_all();
   }
 
   Observed& observed;
+  const size_t index;
   Clock::time_point submitted = Clock::now(), last{};
   std::vector<int32_t> tokens;
   bool finished = false;
@@ -78,8 +109,12 @@ struct Conversation {
 
 class Load {
  public:
-  Load(Engine& engine, const LoadOptions& o, std::shared_ptr<Constraint> constraint)
-      : engine_(engine), o_(o), constraint_(std::move(constraint)), random_(static_cast<unsigned>(o.seed)) {}
+  Load(Engine& engine, const LoadOptions& o, std::shared_ptr<Constraint> constraint, const Speculation& speculation)
+      : engine_(engine),
+        o_(o),
+        constraint_(std::move(constraint)),
+        speculation_(speculation),
+        random_(static_cast<unsigned>(o.seed)) {}
 
   void run(Observed& observed) {
     const int n_vocab = engine_.info().n_vocab;
@@ -97,7 +132,7 @@ class Load {
             std::chrono::duration<double>(std::exponential_distribution<double>(o_.rate)(random_)));
         std::this_thread::sleep_until(arrival);
       }
-      send(*next, observed, n_vocab);
+      send(*next, observed, n_vocab, static_cast<size_t>(n_sent));
       ++n_sent;
     }
     std::unique_lock lock(observed.mutex);
@@ -122,17 +157,18 @@ class Load {
     return best;
   }
 
-  void send(Conversation& c, Observed& observed, int n_vocab) {
+  void send(Conversation& c, Observed& observed, int n_vocab, size_t index) {
     if (c.client) c.said.insert(c.said.end(), c.client->tokens.begin(), c.client->tokens.end());
     const std::vector<int32_t> news = tokens(around(o_.n_prompt), n_vocab);
     c.said.insert(c.said.end(), news.begin(), news.end());
-    c.client = std::make_shared<Client>(observed);
+    c.client = std::make_shared<Client>(observed, index);
     ++c.n_turns;
     Request request;
     request.prompt = c.said;
     request.sampling = {.temperature = 0};
     request.max_tokens = around(o_.n_output);
     request.sink = c.client;
+    request.proposer = speculation_.proposer(index, request.prompt.size(), n_vocab);
     request.constraint = constraint_;
     if (constraint_) request.stop_tokens = constraint_->vocabulary().ends();
     engine_.submit(std::move(request));
@@ -151,6 +187,7 @@ class Load {
   Engine& engine_;
   const LoadOptions& o_;
   const std::shared_ptr<Constraint> constraint_;
+  const Speculation& speculation_;
   std::mt19937 random_;
 };
 
@@ -187,7 +224,8 @@ struct EngineLoadRun {
 };
 
 std::unique_ptr<EngineLoadRun> run_engine_load(Ranks& runner, const LoadOptions& o, const RunnerOptions& options,
-                                  std::shared_ptr<Constraint> constraint) {
+                                               std::shared_ptr<Constraint> constraint,
+                                               const Speculation& speculation = {}) {
   auto run = std::make_unique<EngineLoadRun>();
   run->steps.n_full = o.max_seqs;
   EngineOptions engine_options{.chunk = options.max_batch_tokens, .prefix_cache = !o.no_prefix_cache};
@@ -200,7 +238,7 @@ std::unique_ptr<EngineLoadRun> run_engine_load(Ranks& runner, const LoadOptions&
   engine.start();
   const Clock::time_point start = Clock::now();
   const std::clock_t cpu_start = std::clock();
-  Load(engine, o, std::move(constraint)).run(run->observed);
+  Load(engine, o, std::move(constraint), speculation).run(run->observed);
   run->seconds = ms(Clock::now() - start) / 1e3;
   run->cpu_seconds = static_cast<double>(std::clock() - cpu_start) / CLOCKS_PER_SEC;
   engine.stop();
@@ -233,6 +271,8 @@ JsonValue result_of(EngineLoadRun& run) {
           {"hit_rate", share(g.n_cached_tokens, g.n_prompt_tokens)},
           {"output_tokens", seen.n_tokens},
           {"forced_tokens", g.n_forced_tokens},
+          {"draft_tokens", g.n_draft_tokens},
+          {"accepted_tokens", g.n_accepted_tokens},
           {"computed_tokens", g.n_computed_tokens},
           {"preemptions", g.n_preemptions},
           {"steps", g.n_steps},
@@ -271,20 +311,36 @@ void print(const JsonValue& r) {
   }
 }
 
-// Loads without the grammar and with it, in turn, so that whatever else the machine does meets both alike.
-JsonValue compare(Ranks& runner, const LoadOptions& o, const RunnerOptions& options,
-                               const std::shared_ptr<Constraint>& constraint) {
-  JsonValue result = {{"free", JsonValue::array()}, {"constrained", JsonValue::array()}};
+// The two sides of a comparison: their names, and a load of the second side.
+struct Sides {
+  const char *without, *with;
+  std::function<std::unique_ptr<EngineLoadRun>(const EngineLoadRun& without)> run_with;
+};
+
+// The grammar's cost, or what speculation gains.
+Sides sides_of(Ranks& runner, const LoadOptions& o, const RunnerOptions& options,
+               const std::shared_ptr<Constraint>& constraint) {
+  if (constraint)
+    return {"free", "constrained",
+            [&, constraint](const EngineLoadRun&) { return run_engine_load(runner, o, options, constraint); }};
+  return {"off", "speculating", [&](const EngineLoadRun& without) {
+            return run_engine_load(runner, o, options, nullptr, {o.speculate, without.observed.answers});
+          }};
+}
+
+// Loads without and with, in turn, so that whatever else the machine does meets both alike.
+JsonValue compare(Ranks& runner, const LoadOptions& o, const RunnerOptions& options, const Sides& sides) {
+  JsonValue result = {{sides.without, JsonValue::array()}, {sides.with, JsonValue::array()}};
   std::vector<double> step_ratios, rate_ratios, cpu_ratios;
   for (int i = 0; i < o.n_pairs; ++i) {
-    const JsonValue free = result_of(*run_engine_load(runner, o, options, nullptr)),
-                                 bound = result_of(*run_engine_load(runner, o, options, constraint));
+    const std::unique_ptr<EngineLoadRun> first = run_engine_load(runner, o, options, nullptr);
+    const JsonValue free = result_of(*first), bound = result_of(*sides.run_with(*first));
     const double free_ms = free["decode_ms"]["p50"], bound_ms = bound["decode_ms"]["p50"];
     if (free_ms > 0 && bound_ms > 0) step_ratios.push_back(bound_ms / free_ms);
     cpu_ratios.push_back(bound["cpu_seconds"].get<double>() / free["cpu_seconds"].get<double>());
     rate_ratios.push_back(bound["output_tok_s"].get<double>() / free["output_tok_s"].get<double>());
-    result["free"].push_back(free);
-    result["constrained"].push_back(bound);
+    result[sides.without].push_back(free);
+    result[sides.with].push_back(bound);
   }
   result["decode_step_ratio"] = percentile(step_ratios, 0.5);
   result["output_tok_s_ratio"] = percentile(rate_ratios, 0.5);
@@ -292,21 +348,24 @@ JsonValue compare(Ranks& runner, const LoadOptions& o, const RunnerOptions& opti
   return result;
 }
 
-void print_comparison(const JsonValue& r) {
+void print_comparison(const JsonValue& r, const Sides& sides) {
   fmt::print(
-      "|             | output tok/s |    steps | forced tokens | decode step ms | mask us: p50 |      p99 |\n"
-      "|-------------|--------------|----------|---------------|----------------|--------------|----------|\n");
-  for (size_t i = 0; i < r["free"].size(); ++i)
-    for (const char* kind : {"free", "constrained"}) {
+      "|             | output tok/s |    steps | forced tokens |   drafts | accepted | decode step ms | mask us: p50 |"
+      "      p99 |\n"
+      "|-------------|--------------|----------|---------------|----------|----------|----------------|--------------|"
+      "----------|\n");
+  for (size_t i = 0; i < r[sides.with].size(); ++i)
+    for (const char* kind : {sides.without, sides.with}) {
       const auto& one = r[kind][i];
       const auto number = [&](const char* of, const char* p) { return one[of][p].get<double>(); };
-      fmt::print("| {:11} | {:12.1f} | {:8} | {:13} | {:14.3f} | {:12.1f} | {:8.1f} |\n", kind,
+      fmt::print("| {:11} | {:12.1f} | {:8} | {:13} | {:8} | {:8} | {:14.3f} | {:12.1f} | {:8.1f} |\n", kind,
                  one["output_tok_s"].get<double>(), one["steps"].get<int64_t>(), one["forced_tokens"].get<int64_t>(),
-                 number("decode_ms", "p50"), number("mask_us", "p50"), number("mask_us", "p99"));
+                 one["draft_tokens"].get<int64_t>(), one["accepted_tokens"].get<int64_t>(), number("decode_ms", "p50"),
+                 number("mask_us", "p50"), number("mask_us", "p99"));
     }
-  fmt::print("\nconstrained / free, median of {} pairs: decode step {:.4f}, output tok/s {:.4f}, CPU time {:.4f}\n",
-             r["free"].size(), r["decode_step_ratio"].get<double>(), r["output_tok_s_ratio"].get<double>(),
-             r["cpu_seconds_ratio"].get<double>());
+  fmt::print("\n{} / {}, median of {} pairs: decode step {:.4f}, output tok/s {:.4f}, CPU time {:.4f}\n", sides.with,
+             sides.without, r[sides.with].size(), r["decode_step_ratio"].get<double>(),
+             r["output_tok_s_ratio"].get<double>(), r["cpu_seconds_ratio"].get<double>());
 }
 
 // The grammar of the answers, over the model's tokens. The constraint is null if no grammar is asked for.
@@ -326,13 +385,18 @@ struct BenchGrammar {
 
 void bench_engine(LoadOptions& o) {
   InterruptGuard guard;
+  const bool speculates = o.speculate != "off";
+  if (speculates && !oracle_share(o.speculate) && o.speculate != "ngram")
+    throw UsageError("--speculate {}: it must be off, ngram or oracle:P", printable(o.speculate));
   const BenchGrammar grammar(o);
+  if (speculates && grammar.constraint) throw UsageError("--speculate is compared without a grammar: give one of both");
   RunnerOptions options = runner_options(o.subject.model);
   const int turn = static_cast<int>(std::ceil((1 + o.spread) * (o.n_prompt + o.n_output)));
   const int64_t longest = o.n_shared + int64_t{o.n_turns} * turn + 1;
   if (longest > 1 << 24) throw UsageError("a conversation may have {} tokens: use fewer or shorter turns", longest);
   options.n_ctx = static_cast<int>(longest);
   options.max_seqs = o.max_seqs;
+  if (speculates) options.max_logits = o.max_seqs + std::max(kMaxDrafts, 4 * o.max_seqs);
   options.n_checkpoints = o.no_prefix_cache ? 0 : -1;
   options.max_batch_tokens = o.max_batch_tokens > 0 ? std::max(o.max_batch_tokens, o.max_seqs) : 0;
   // Enough for all is whole blocks for each, and one more: without that the scheduler lets the last ones wait.
@@ -341,7 +405,9 @@ void bench_engine(LoadOptions& o) {
   options.n_kv_tokens = static_cast<int>(std::min<int64_t>(pool, 1 << 30));
   const std::unique_ptr<Ranks> runner = load_bench_runner(o.subject, options);
   { Engine(*runner, {}).warm_up(); }
-  const JsonValue result = grammar.constraint ? compare(*runner, o, options, grammar.constraint)
+  const Sides sides = sides_of(*runner, o, options, grammar.constraint);
+  const bool compares = grammar.constraint || speculates;
+  const JsonValue result = compares ? compare(*runner, o, options, sides)
                                               : result_of(*run_engine_load(*runner, o, options, nullptr));
   if (o.json) {
     fmt::print("{}\n", result.dump(2));
@@ -350,7 +416,7 @@ void bench_engine(LoadOptions& o) {
   fmt::print("{}; {}; at most {} sequences and {} tokens in a step, {} tokens of KV cache\n\n",
              bench_name(*runner, o.subject), runner->backend().description(), o.max_seqs,
              runner->info().max_batch_tokens, int64_t{runner->info().n_blocks} * runner->info().block_size);
-  if (grammar.constraint) return print_comparison(result);
+  if (compares) return print_comparison(result, sides);
   print(result);
 }
 
@@ -379,7 +445,10 @@ void add_bench_engine(CLI::App& bench) {
   number("-t,--threads", o->subject.model.n_threads, "threads; 0: all cores", 0, 1024);
   command->add_flag("--no-prefix-cache", o->no_prefix_cache, "compute every prompt whole");
   add_grammar_options(*command, o->grammar);
-  number("--pairs", o->n_pairs, "with a grammar: loads without it and with it, in turn", 1, 1000);
+  number("--pairs", o->n_pairs, "with a grammar or --speculate: loads without it and with it, in turn", 1, 1000);
+  command->add_option("--speculate", o->speculate,
+                      "off, ngram, or oracle:P: guesses that are right with probability P, such as oracle:0.8")
+      ->capture_default_str();
   command->add_flag("--no-jump-ahead", o->no_jump_ahead, "draw each token of text that the grammar forces");
   command->add_flag("--json", o->json, "print JSON");
   command->footer(

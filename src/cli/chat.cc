@@ -125,6 +125,7 @@ void add_chat(CLI::App& app) {
   add_tool_options(*command, *o);
   add_generate_options(*command, o->generate, o->seed);
   add_template_options(*command, o->model);
+  add_speculate_option(*command, o->model);
   add_runner_options(*command, o->model);
   add_checkpoint_option(*command, o->model);
   command->footer(kFooter);

@@ -39,7 +39,11 @@ ChatSession::ChatSession(ChatOptions& options, LineReader& reader)
 
 void ChatSession::load() {
   if (!grammar_) grammar_.emplace(options_.generate.grammar);
-  model_ = open_model(options_.model, runner_options(options_.model));
+  RunnerOptions runner = runner_options(options_.model);
+  make_room_for_drafts(options_.model, runner);
+  options_.generate.speculate = options_.model.speculate;
+  options_.generate.draft = load_draft(open_draft_file(options_.model), runner);
+  model_ = open_model(options_.model, runner);
   if (!model_.chat) {
     fmt::print(stderr, "ingot: this model has no chat template; using ChatML\n");
     model_.chat = ChatTemplate::chatml_default();
@@ -57,6 +61,7 @@ void ChatSession::use_model(const std::string& path) {
   try {
     open_model_file(options_.model)->config();  // a wrong name costs nothing
     engine_.reset();                            // memory holds one model
+    options_.generate.draft.reset();
     model_ = {};
     load();
   } catch (const Error&) {

@@ -76,6 +76,7 @@ Generation generate(Engine& engine, const Tokenizer& tokenizer, const std::vecto
                                       .stop_tokens = tokenizer.end_tokens(),
                                       .ignore_eos = options.ignore_eos,
                                       .sink = sink,
+                                      .proposer = make_proposer(options.speculate, options.draft.get()),
                                       .constraint = options.constraint,
                                       .constraint_start = constraint_start(tokenizer, prompt)});
   bool cancelled = false;
@@ -129,9 +130,15 @@ double decode_rate(const Usage& usage) { return rate(usage.output_tokens - 1, us
 std::string speed_line(const Usage& usage) {
   const std::string cached =
       usage.cached_tokens > 0 ? fmt::format(" ({} more from the cache)", usage.cached_tokens) : "";
-  return fmt::format("prefill {} tokens{}, {:.1f} tok/s; decode {} tokens, {:.1f} tok/s",
+  const std::string drafts =
+      usage.draft_tokens > 0
+          ? fmt::format("; {:.1f} tokens a step, {} of {} drafts accepted",
+                        static_cast<double>(usage.output_tokens) / std::max(1, usage.sampling_steps),
+                        usage.accepted_tokens, usage.draft_tokens)
+          : "";
+  return fmt::format("prefill {} tokens{}, {:.1f} tok/s; decode {} tokens, {:.1f} tok/s{}",
                      usage.prompt_tokens - usage.cached_tokens, cached, prefill_rate(usage), usage.output_tokens,
-                     decode_rate(usage));
+                     decode_rate(usage), drafts);
 }
 
 void add_generate_options(CLI::App& app, GenerateOptions& o, int& seed) {

@@ -96,6 +96,48 @@ void add_checkpoint_option(CLI::App& app, ModelOptions& o) {
       ->capture_default_str();
 }
 
+void add_speculate_option(CLI::App& app, ModelOptions& o) {
+  app.add_option_function<std::string>(
+         "--speculate", [&o](const std::string& name) { o.speculate = *find_speculate(name); },
+         "guess tokens that a step verifies, for several tokens in a step and the same text: auto, ngram (what followed "
+         "the same words before), draft (what the model of --draft writes) or off; guesses that do not pay end by "
+         "themselves [auto]")
+      ->check(CLI::IsMember(kSpeculateNames));
+  app.add_option("--draft", o.draft,
+                 "a small model with the same tokens, which writes guesses: a file, a directory or ORG/REPO[:QUANT]");
+}
+
+std::shared_ptr<const Checkpoint> open_draft_file(const ModelOptions& o) {
+  if (o.draft.empty() && o.speculate == Speculate::kDraft) throw UsageError("--speculate draft needs --draft MODEL");
+  if (o.draft.empty()) return nullptr;
+  auto checkpoint = open_checkpoint(resolve_model(o.draft, o.hub));
+  const auto own = open_model_file(o)->tokenizer(), other = checkpoint->tokenizer();
+  if (own->n_vocab() != other->n_vocab())
+    throw Error("--draft {}: it has {} tokens and the model has {}: a draft model needs the same tokens",
+                printable(o.draft), other->n_vocab(), own->n_vocab());
+  for (int32_t id = 0; id < own->n_vocab(); ++id)
+    if (own->token_bytes(id) != other->token_bytes(id))
+      throw Error("--draft {}: its token {} is '{}', and the model's is '{}': a draft model needs the same tokens",
+                  printable(o.draft), id, printable(other->token_bytes(id)), printable(own->token_bytes(id)));
+  return checkpoint;
+}
+
+std::shared_ptr<DraftModel> load_draft(const std::shared_ptr<const Checkpoint>& checkpoint, const RunnerOptions& runner) {
+  if (!checkpoint) return nullptr;
+  RunnerOptions options = runner;
+  options.max_seqs = 1;
+  options.max_logits = 0;
+  options.n_checkpoints = 4;
+  options.memory_share = 0, options.memory_bytes = 0;
+  return std::make_shared<DraftModel>(load_model(checkpoint, options, [](size_t, size_t) {}).runner);
+}
+
+void make_room_for_drafts(const ModelOptions& o, RunnerOptions& runner) {
+  if (o.speculate == Speculate::kOff) return;
+  runner.max_logits = std::max(runner.max_logits, runner.max_seqs + kMaxDrafts);
+  if (runner.n_checkpoints == 0) runner.n_checkpoints = 1;
+}
+
 void add_sampling_options(CLI::App& app, SamplingParams& p, int& seed) {
   app.add_option("--temp,--temperature", p.temperature, "0: always the likeliest token")->capture_default_str();
   app.add_option("--top-k", p.top_k, "keep the k likeliest tokens; 0: all")->capture_default_str();

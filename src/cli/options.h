@@ -6,6 +6,7 @@
 
 #include "base/trace_file.h"
 #include "cli/hub_options.h"
+#include "engine/speculate/modes.h"
 #include "model/loader.h"
 
 namespace ingot {
@@ -19,6 +20,8 @@ struct ModelOptions {
   int chunk = 0;  // tokens of a step; 0: chosen (model/memory_plan.h)
   int block_size = 16;
   int n_checkpoints = 0;
+  Speculate speculate = Speculate::kAuto;
+  std::string draft;  // path or name of a draft model; empty: none
   std::string kv_type = "f16";
   std::string kernels = "tuned";  // or "fixed"
   std::string activations;        // "f16" or "f32"; empty: chosen (backend.h)
@@ -42,6 +45,13 @@ void add_trace_options(CLI::App& app, ModelOptions& options);
 void add_runner_options(CLI::App& app, ModelOptions& options);   // device, threads, context, chunk, trace
 
 void add_template_options(CLI::App& app, ModelOptions& options);  // for commands that read messages
+void add_speculate_option(CLI::App& app, ModelOptions& options);   // for commands that write text
+// The file of the draft model; null without --draft. Throws Error if it is not of the model's tokens.
+std::shared_ptr<const Checkpoint> open_draft_file(const ModelOptions& options);
+// The draft model on the model's device; null without a checkpoint.
+std::shared_ptr<DraftModel> load_draft(const std::shared_ptr<const Checkpoint>& checkpoint, const RunnerOptions& runner);
+// Gives the runner the rows and slots that drafts of one sequence need.
+void make_room_for_drafts(const ModelOptions& options, RunnerOptions& runner);
 
 void add_checkpoint_option(CLI::App& app, ModelOptions& options);  // for commands that take several prompts in turn
 

@@ -55,6 +55,9 @@ void print_json(const LoadedModel& model, const RunOptions& o, const Generation&
                {"decode_ms", u.decode_ms},
                {"prefill_tok_s", prefill_rate(u)},
                {"decode_tok_s", decode_rate(u)},
+               {"draft_tokens", u.draft_tokens},
+               {"accepted_tokens", u.accepted_tokens},
+               {"sampling_steps", u.sampling_steps},
                {"load_ms", model.load_ms},
                {"seed", o.generate.sampling.seed}};
   json["token_ids"] = JsonValue::array();
@@ -73,7 +76,11 @@ int run(RunOptions& o) {
   finish_sampling(o.generate.sampling, o.seed);
   AnswerGrammar grammar(o.generate.grammar);
   RunnerOptions runner = runner_options(o.model);
+  make_room_for_drafts(o.model, runner);
+  o.generate.speculate = o.model.speculate;
+  const auto draft = open_draft_file(o.model);
   const std::string text = read_prompt(o.prompt, "run");
+  o.generate.draft = load_draft(draft, runner);
   LoadedModel model = open_model(o.model, runner);
   o.generate.constraint = grammar.over(model);
   use_model_defaults(*o.generate.command, model.checkpoint->generation(), o.generate.sampling);
@@ -115,6 +122,7 @@ void add_run(CLI::App& app) {
       ->capture_default_str();
   add_generate_options(*command, o->generate, o->seed);
   add_template_options(*command, o->model);
+  add_speculate_option(*command, o->model);
   add_runner_options(*command, o->model);
   command->footer(
       "Examples:\n"

@@ -38,6 +38,7 @@ struct ServeOptions {
   ModelOptions model;  // for each model of `paths`
   std::vector<std::string> paths;
   ModelPool::Limits pool;
+  std::shared_ptr<const Checkpoint> draft_file;  // of model.draft
   int ttl_s = 0;
   std::vector<std::string> pinned;
   HttpServerOptions http;
@@ -49,7 +50,7 @@ struct ServeOptions {
   int queue_timeout_s = 60, drain_s = 30, soft_watchdog_s = 60, hard_watchdog_s = 120;
 };
 
-constexpr int kScoredRows = 64;  // rows in one step for log-probabilities of prompts, so also the length of such chunks
+constexpr int kScoredRows = 64;  // rows in one step for drafts and for log-probabilities of prompts, so also the length of such chunks
 
 // The name under which a model is served: the name that the user gave, without folders and endings.
 std::string served_name(const std::string& asked) {
@@ -117,6 +118,7 @@ std::shared_ptr<ServedModel> load_served(ServeOptions& o, const std::shared_ptr<
   parts.facts.n_ctx_train = config.n_ctx_train;
   parts.facts.dim = config.dim;
   parts.facts.architecture = config.arch->gguf_name;
+  parts.draft = load_draft(o.draft_file, serving_runner(o));
   LoadedModel loaded = load_model(checkpoint, serving_runner(o), [](size_t, size_t) {});
   use_given_template(o.model, loaded);
   if (!loaded.chat) log_warn("this model has no chat template; using ChatML");
@@ -129,6 +131,7 @@ std::shared_ptr<ServedModel> load_served(ServeOptions& o, const std::shared_ptr<
   parts.defaults = checkpoint->generation();
   parts.lenient_schemas = o.lenient_schemas, parts.any_order = o.any_order;
   parts.engine.chunk = o.model.chunk;
+  parts.speculate = o.model.speculate;
   if (o.model.trace) parts.engine.on_step = [trace = o.model.trace](const StepStats& s) { trace_step(*trace, s); };
   auto model = std::make_shared<ServedModel>(std::move(parts));
   model->start();
@@ -147,10 +150,15 @@ std::vector<ModelSource> open_sources(ServeOptions& o) {
     throw UsageError("--alias names one model, and there are {}", o.paths.size());
   if (o.paths.size() > 1 && !o.pooling.empty())
     throw UsageError("--pooling is for one model, and there are {}", o.paths.size());
+  if (o.paths.size() > 1 && !o.model.draft.empty())
+    throw UsageError("--draft is for one model, and there are {}", o.paths.size());
   std::vector<ModelSource> sources;
   for (const std::string& path : o.paths) {
     o.model.path = path;
     auto checkpoint = open_model_file(o.model);
+    if (is_embedder(o, *checkpoint) && !o.model.draft.empty())
+      throw UsageError("--draft is for models that write text, and {} does not", printable(served_name(path)));
+    o.draft_file = open_draft_file(o.model);
     if (!is_embedder(o, *checkpoint)) checkpoint->config();
     const std::string id = o.aliases.empty() ? served_name(path) : o.aliases.front();
     sources.push_back({.id = id,
@@ -322,6 +330,7 @@ void add_limit_options(CLI::App& command, ServeOptions& o) {
       .add_option("--tool-parser", o.tool_parser,
                   "how models write tool calls and reasoning, where their templates do not tell")
       ->check(CLI::IsMember(std::vector<std::string>(formats.begin(), formats.end())));
+  add_speculate_option(command, o.model);
   add_lenient_option(command, o.lenient_schemas);
   add_order_option(command, o.any_order);
   command

@@ -28,6 +28,11 @@ SchedulerLimits scheduler_limits(const RunnerInfo& info, const EngineOptions& op
           .prefix_cache = options.prefix_cache};
 }
 
+// Drafts need spare rows of logits, and in models with states a spare slot.
+bool can_draft(const RunnerInfo& info) {
+  return info.max_logits > info.max_seqs && (info.n_states == 0 || info.n_states > info.max_seqs);
+}
+
 double ms_between(Clock::time_point begin, Clock::time_point end) {
   return std::max(0.0, std::chrono::duration<double, std::milli>(end - begin).count());
 }
@@ -37,6 +42,9 @@ Usage usage_of(const Sequence& sequence) {
   usage.prompt_tokens = sequence.n_prompt;
   usage.cached_tokens = sequence.n_cached;
   usage.output_tokens = sequence.n_output();
+  usage.draft_tokens = sequence.n_drafted;
+  usage.accepted_tokens = sequence.n_accepted;
+  usage.sampling_steps = sequence.n_sampling_steps;
   usage.preemptions = sequence.n_preempted;
   const bool started = sequence.first_step != Clock::time_point{};
   usage.queue_ms = ms_between(sequence.submitted, started ? sequence.first_step : Clock::now());
@@ -73,6 +81,8 @@ Engine::Engine(Runner& runner, const EngineOptions& options)
       scheduler_(scheduler_limits(runner.info(), options)),
       builders_{{scheduler_limits(runner.info(), options), context_limit(runner.info())},
                 {scheduler_limits(runner.info(), options), context_limit(runner.info())}} {
+  offers_.reserve(runner.info().max_seqs);
+  offering_.reserve(runner.info().max_seqs);
   publish();
 }
 
@@ -127,6 +137,7 @@ std::unique_ptr<Sequence> Engine::make_sequence(Request request) {
       sequence->early.logit_bias.emplace_back(token, -std::numeric_limits<float>::infinity());
   }
   if (request.constraint) sequence->constraint.emplace(request.constraint, request.constraint_start);
+  if (!can_draft(runner_.info())) request.proposer = nullptr;
   sequence->request = std::move(request);
   sequence->submitted = Clock::now();
   return sequence;

@@ -6,9 +6,10 @@
 // tokens of the previous step and plans the next step. A sequence takes part in the next step even when its last token
 // is not known yet. If that token ends the sequence, the engine drops the result of the extra step.
 //
-// A request may propose drafts of its next tokens. One step samples a token after each draft. The engine accepts the
-// longest run of drafts that equal the sampled tokens, and one more sampled token. The output is the same as without
-// drafts, in fewer steps.
+// A request may have a proposer, which guesses its next tokens (drafts). One step samples a token after each draft. The
+// engine accepts the longest run of drafts that equal the sampled tokens, and one more sampled token. The output is the
+// same as without drafts, in fewer steps. The engine brings as many drafts to a step as make the output faster
+// (speculate/draft_lengths.h), or none.
 //
 // Text that a request's grammar forces becomes tokens without sampling (jump_ahead.h). The next step computes all
 // forced tokens at once, like a chunk of a prompt. Where steps overlap, the step in flight samples a token in place of
@@ -29,6 +30,7 @@
 #include "engine/batch_builder.h"
 #include "engine/request.h"
 #include "engine/scheduler.h"
+#include "engine/speculate/draft_lengths.h"
 #include "model/runner.h"
 
 namespace ingot {
@@ -80,8 +82,10 @@ struct EngineGauges {
   int64_t n_cached_tokens = 0;                 // part of n_prompt_tokens: found in the prefix cache
   int64_t n_output_tokens = 0;
   int64_t n_forced_tokens = 0;    // part of n_output_tokens: forced by a grammar, so not sampled
+  int64_t n_drafts = 0;           // times that a sequence brought drafts to a step
   int64_t n_draft_tokens = 0;     // drafts that steps verified
   int64_t n_accepted_tokens = 0;  // part of n_draft_tokens: equal to the sampled token
+  int64_t n_accepted_at[kMaxDrafts] = {};  // the same by the draft's place among the drafts of its step
   Clock::time_point last_step{};  // when the last step was complete; for a watchdog
 };
 
@@ -92,6 +96,7 @@ struct EngineOptions {
   bool jump_ahead = true;       // turn text that a grammar forces into tokens without sampling each
   int max_queue = 0;            // the most requests that wait for their first step; 0: no limit
   std::optional<bool> overlap;  // empty: the runner decides
+  Clock::time_point (*now)() = Clock::now;  // the time, for StepStats and for the number of drafts
 };
 
 class Engine {
@@ -136,6 +141,7 @@ class Engine {
   struct InFlightStep {
     const Step* step = nullptr;  // null: none
     StepStats stats;
+    bool is_timed = false;  // the time of the step tells what drafts cost
   };
 
   RequestId push(Request request);
@@ -158,7 +164,13 @@ class Engine {
   std::vector<int32_t> forced_tokens(Sequence& sequence, std::span<const int32_t> output);
   void emit_token(Sequence& sequence, const Sampled& sampled);
   void propose(Sequence& sequence);
+  bool choose_drafts();
+  void offer_drafts(Sequence& sequence);
+  void try_again(const Sequence& sequence, DraftOffer& offer);
+  void bring_drafts(Sequence& sequence, int n);
+  void ask_for_guess(Sequence& sequence, int n);
   void cut_drafts(Sequence& sequence);
+  void add_step_time(const StepStats& stats, Clock::time_point last);
   void make_masks(InFlightStep& in_flight);
   void make_masks(Sequence& sequence, int n_drafts);
   void finish(Sequence& sequence, FinishReason reason, const std::string& error = "", int32_t stop_token = -1);
@@ -183,6 +195,10 @@ class Engine {
   std::unordered_map<RequestId, std::unique_ptr<Sequence>> sequences_;
   Clock::time_point next_limit_ = Clock::time_point::max();  // the earliest of all deadlines
   EngineGauges counts_;
+  DraftLengths draft_lengths_{runner_.info().max_seqs};
+  Acceptance acceptance_{256};             // of the drafts of all sequences
+  std::vector<DraftOffer> offers_;         // within choose_drafts: of the sequences that decode and have a proposer,
+  std::vector<Sequence*> offering_;        // and these sequences
 
   mutable std::mutex gauges_mutex_;
   EngineGauges gauges_;

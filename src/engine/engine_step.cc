@@ -12,14 +12,6 @@
 #include "engine/jump_ahead.h"
 
 namespace ingot {
-namespace {
-
-bool stops_at(const Request& request, int32_t token) {
-  return !request.ignore_eos && std::ranges::find(request.stop_tokens, token) != request.stop_tokens.end();
-}
-
-}  // namespace
-
 // If steps overlap: launches the next step, completes the last step, and then samples for the next step, whose
 // histories are known by then. Else completes the step at once.
 void Engine::run_step() {
@@ -91,16 +83,18 @@ Engine::InFlightStep Engine::launch(BatchBuilder& builder, std::string* fault) {
   InFlightStep in_flight;
   StepStats& stats = in_flight.stats;
   stats.overlapped = overlap_;
-  stats.begin = Clock::now();
+  stats.begin = options_.now();
+  const bool is_timed = choose_drafts();
   const Step& step = scheduler_.plan();
   counts_.n_preemptions += step.n_preempted;
   if (step.no_memory_for != nullptr) finish(*step.no_memory_for, FinishReason::kError, "out of memory");
   if (step.items.empty()) return in_flight;
   in_flight.step = &step;
+  in_flight.is_timed = step.n_decodes == static_cast<int>(step.items.size()) && is_timed;
   stats.index = counts_.n_steps++;
-  stats.planned = Clock::now();
+  stats.planned = options_.now();
   const Batch& batch = builder.fill(step);
-  stats.filled = Clock::now();
+  stats.filled = options_.now();
   for (const StepItem& item : step.items) {
     Sequence& sequence = *item.sequence;
     ++sequence.n_steps;
@@ -129,7 +123,7 @@ Engine::InFlightStep Engine::launch(BatchBuilder& builder, std::string* fault) {
   } catch (const std::exception& error) {
     *fault = message_of(error);
   }
-  stats.submitted = Clock::now();
+  stats.submitted = options_.now();
   return in_flight;
 }
 
@@ -138,7 +132,7 @@ Engine::InFlightStep Engine::launch(BatchBuilder& builder, std::string* fault) {
 void Engine::complete(InFlightStep& in_flight, std::string fault) {
   const InFlightStep done = std::exchange(in_flight, {});
   StepStats stats = done.stats;
-  stats.waiting = Clock::now();
+  stats.waiting = options_.now();
   std::vector<Sampled> drawn;
   try {
     if (fault.empty()) drawn = runner_.wait();
@@ -147,7 +141,7 @@ void Engine::complete(InFlightStep& in_flight, std::string fault) {
   } catch (const std::exception& error) {
     fault = message_of(error);
   }
-  stats.sampled = Clock::now();
+  stats.sampled = options_.now();
   stats.failed = !fault.empty();
   if (stats.failed) {
     log_safely(LogLevel::kInfo, "a step of {} sequences failed: {}", stats.n_seqs, fault);
@@ -168,7 +162,9 @@ void Engine::complete(InFlightStep& in_flight, std::string fault) {
   CHECK(stats.failed || row == drawn.size());
   stats.n_emitted = static_cast<int>(counts_.n_output_tokens - n_output);
   stats.n_forced = static_cast<int>(counts_.n_forced_tokens - n_forced);
-  stats.emitted = counts_.last_step = Clock::now();
+  stats.emitted = options_.now();
+  if (done.is_timed && !stats.failed) add_step_time(stats, counts_.last_step);
+  counts_.last_step = stats.emitted;
   publish();
   if (options_.on_step) options_.on_step(stats);
 }
@@ -190,6 +186,7 @@ void Engine::settle(const StepItem& item, std::span<const Sampled> drawn) {
     } catch (const std::exception& error) {
       return finish(sequence, FinishReason::kError, error.what());
     }
+    sequence.n_sampling_steps += is_drawn;
     if (is_drawn) emit_tokens(sequence, drawn.first(static_cast<size_t>(n_accepted) + 1));
   } else if (sequence.n_steps == 0) {
     destroy(sequence);
@@ -227,21 +224,6 @@ void Engine::emit_scores(const StepItem& item, std::span<const Sampled> scored) 
   }
 }
 
-// Returns the length of the longest run of drafts that equal the tokens sampled before them; the other drafts are cut
-// off. A token that ends the output is the last one, so drafts after it do not count.
-int Engine::accept(Sequence& sequence, std::span<const Sampled> drawn) {
-  const std::span<const int32_t> drafts = std::span<const int32_t>(sequence.tokens).last(sequence.n_drafts);
-  size_t n = 0;
-  while (!sequence.finished && n < drafts.size() && drawn[n].token == drafts[n] &&
-         !stops_at(sequence.request, drafts[n]))
-    ++n;
-  counts_.n_draft_tokens += sequence.n_drafts;
-  counts_.n_accepted_tokens += static_cast<int64_t>(n);
-  sequence.tokens.resize(sequence.len() + n);
-  sequence.n_drafts = static_cast<int>(n);
-  return sequence.n_drafts;
-}
-
 // Delivers the sampled tokens up to a place where the grammar forces text, then the tokens of that text. Drafts end at
 // such a place (cut_drafts), so no token after it has been accepted.
 void Engine::emit_tokens(Sequence& sequence, std::span<const Sampled> drawn) {
@@ -260,7 +242,7 @@ void Engine::emit_tokens(Sequence& sequence, std::span<const Sampled> drawn) {
     }
     if (!forced.empty()) break;
   }
-  if (sequence.request.propose) propose(sequence);
+  if (sequence.request.proposer) propose(sequence);
 }
 
 // Delivers one of several tokens. Returns false once the request has ended; the sequence may then be destroyed. The
@@ -286,47 +268,11 @@ std::vector<int32_t> Engine::forced_tokens(Sequence& sequence, std::span<const i
   if (!options_.jump_ahead || !sequence.constraint) return {};
   if (request.sampling.n_logprobs >= 0 || !request.sampling.logit_bias.empty()) return {};
   std::vector<int32_t> tokens = ingot::forced_tokens(*sequence.constraint, output);
-  const auto stops = [&](int32_t token) { return stops_at(request, token); };
+  const auto stops = [&](int32_t token) { return request.stops_at(token); };
   tokens.erase(std::ranges::find_if(tokens, stops), tokens.end());
   const size_t n_left = static_cast<size_t>(sequence.max_len - sequence.n_prompt) - output.size();
   tokens.resize(std::min(tokens.size(), n_left));
   return tokens;
-}
-
-// Asks for drafts for the next step of a sequence that continues with one token. Drafts end before the first token that
-// is not in the vocabulary.
-void Engine::propose(Sequence& sequence) {
-  sequence.proposed.clear();
-  if (sequence.n_todo() != 1) return;
-  try {
-    sequence.proposed = sequence.request.propose(sequence.tokens);
-  } catch (const std::exception& error) {
-    return finish(sequence, FinishReason::kError, error.what());
-  }
-  const auto no_token = [&](int32_t token) { return token < 0 || token >= runner_.info().n_vocab; };
-  sequence.proposed.erase(std::ranges::find_if(sequence.proposed, no_token), sequence.proposed.end());
-  if (!sequence.constraint) return;
-  try {
-    cut_drafts(sequence);
-  } catch (const std::exception& error) {
-    finish(sequence, FinishReason::kError, message_of(error));
-  }
-}
-
-// Drafts end before the first token that the constraint refuses, and after the first token after which the grammar
-// forces text: forced text comes without sampling, with drafts or without.
-void Engine::cut_drafts(Sequence& sequence) {
-  AnswerConstraint& constraint = *sequence.constraint;
-  AnswerConstraint::Place place = constraint.place();
-  std::vector<int32_t> output(sequence.tokens.begin() + sequence.n_prompt, sequence.tokens.end());
-  size_t n = 0;
-  while (n < sequence.proposed.size() && constraint.accept(sequence.proposed[n])) {
-    output.push_back(sequence.proposed[n++]);
-    if (output.size() + sequence.n_prompt >= static_cast<size_t>(sequence.max_len)) break;
-    if (!forced_tokens(sequence, output).empty()) break;
-  }
-  sequence.proposed.resize(n);
-  constraint.go_back(std::move(place));
 }
 
 void Engine::emit_token(Sequence& sequence, const Sampled& sampled) {
@@ -346,7 +292,7 @@ void Engine::emit_token(Sequence& sequence, const Sampled& sampled) {
     sequence.tokens.push_back(sampled.token);
   }
   ++counts_.n_output_tokens;
-  if (stops_at(request, sampled.token)) return finish(sequence, FinishReason::kStop, "", sampled.token);
+  if (request.stops_at(sampled.token)) return finish(sequence, FinishReason::kStop, "", sampled.token);
   bool is_over = false;
   try {
     if (sequence.constraint && !sequence.constraint->accept(sampled.token))

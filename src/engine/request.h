@@ -1,10 +1,10 @@
 // Request: what a consumer asks of the engine, and what the consumer receives through its sink. The engine knows tokens
 // only; consumers handle text (stop strings: text/stop_strings.h).
 #pragma once
+#include <algorithm>
 #include <array>
 #include <chrono>
 #include <cstdint>
-#include <functional>
 #include <memory>
 #include <span>
 #include <string>
@@ -12,6 +12,7 @@
 
 #include "backend/sampling.h"
 #include "engine/answer_constraint.h"
+#include "engine/speculate/proposer.h"
 #include "model/runner.h"
 
 namespace ingot {
@@ -33,7 +34,10 @@ struct Usage {
   int prompt_tokens = 0;
   int cached_tokens = 0;  // part of prompt_tokens: found in the prefix cache, so not computed
   int output_tokens = 0;  // tokens sampled, including the stop token
-  int preemptions = 0;    // times that the request lost its KV blocks and was computed again
+  int draft_tokens = 0;   // drafts that steps verified
+  int accepted_tokens = 0;  // part of draft_tokens: equal to the sampled token
+  int sampling_steps = 0;   // steps that gave tokens of the output
+  int preemptions = 0;      // times that the request lost its KV blocks and was computed again
   double queue_ms = 0;    // from submit to the request's first step
   double prefill_ms = 0;  // from the first step to the first sampled token
   double decode_ms = 0;   // from the first sampled token to the last
@@ -78,9 +82,6 @@ struct PromptEmbedding {
   std::shared_ptr<const std::vector<float>> rows;  // [n_rows, RunnerInfo::embedding_dim]
 };
 
-// Proposes drafts: tokens that may follow a history, for a step to verify. An empty list is valid.
-using Propose = std::function<std::vector<int32_t>(std::span<const int32_t> history)>;
-
 struct Request {
   std::vector<int32_t> prompt;
   std::vector<PromptEmbedding> embeddings = {};  // in order of position, without overlaps
@@ -102,14 +103,15 @@ struct Request {
   Clock::time_point begin_by = {};  // the latest time for the first step, else the request ends; zero: no limit
   Clock::time_point deadline = {};  // the time at which the request ends in any case; zero: no limit
 
-  // Called on the engine's thread for drafts, once the last token is known. Drafts change how fast the output comes,
-  // never the output itself. An exception ends the request.
-  Propose propose = {};
+  // Guesses tokens of this request only. Drafts change how fast the output comes, never the output itself.
+  std::shared_ptr<Proposer> proposer = {};
 
   // A grammar that the answer follows from constraint_start on. Once nothing can follow, the answer ends as if after a
   // stop token. Requests may share a grammar. The grammar must use this model's tokens.
   std::shared_ptr<Constraint> constraint = {};
   ConstraintStart constraint_start = {};
+
+  bool stops_at(int32_t token) const { return !ignore_eos && std::ranges::find(stop_tokens, token) != stop_tokens.end(); }
 };
 inline constexpr int kMaxPriority = 100;
 

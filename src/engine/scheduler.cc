@@ -121,7 +121,7 @@ void Scheduler::plan_decodes() {
   for (size_t i = 0; i < running_.size();) {
     Sequence& sequence = *running_[i];
     const bool decodes =
-        sequence.n_todo() == 1 && !sequence.done_when_seen() && !sequence.awaits_draw() && budget() > 0;
+        sequence.n_todo() == 1 && !sequence.done_when_seen() && !sequence.waits_for_draw && budget() > 0;
     // The sequences planned so far are senior, so the most junior sequence is never among them; it may be this
     // sequence. The only running sequence waits for the step in flight. After that step, blocks before its window or
     // blocks of a finished sequence are released.
@@ -325,10 +325,10 @@ void Scheduler::take(Sequence& sequence, int n_tokens, int n_drafts) {
     CHECK(samples && sequence.n_unseen == 0 && sequence.n_drafts == 0 && end == sequence.len() + n_drafts);
     sequence.tokens.insert(sequence.tokens.end(), sequence.proposed.begin(), sequence.proposed.begin() + n_drafts);
     sequence.n_drafts = n_drafts;
-    sequence.proposed.clear();
     step_->n_spare_rows += n_drafts;
     if (states_) states_.keep_input(sequence);
   }
+  sequence.proposed.clear();  // drafts that found no room are not for a later step
   if (states_) states_.step(sequence, item, n_drafts == 0 && end == next_checkpoint(sequence));
   if (sequence.scores()) {
     item.score_begin = std::max(item.begin, sequence.n_scored);

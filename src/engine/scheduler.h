@@ -27,6 +27,7 @@
 // all drafts are accepted, the sequence continues from the new slot. Else the sequence continues from the old slot, and
 // its next step computes again the token before the drafts and the accepted drafts.
 #pragma once
+#include <span>
 #include <string>
 #include <unordered_map>
 #include <vector>
@@ -94,6 +95,7 @@ class Scheduler {
   void failed(const StepItem& item);  // the item's step has failed
 
   bool idle() const { return waiting_.empty() && running_.empty(); }  // paused sequences do not count
+  std::span<Sequence* const> running() const { return running_; }
   int n_waiting() const { return static_cast<int>(waiting_.size()); }
   int n_running() const { return static_cast<int>(running_.size()); }
   int n_paused() const { return static_cast<int>(paused_.size()); }

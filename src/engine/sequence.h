@@ -7,6 +7,7 @@
 
 #include "engine/prefix_cache.h"
 #include "engine/request.h"
+#include "engine/speculate/acceptance.h"
 
 namespace ingot {
 
@@ -16,7 +17,6 @@ struct Sequence {
   int64_t rank = 0;               // place in the queue (Scheduler::add): a smaller rank is served first
   std::vector<int32_t> tokens;    // prompt and known output, then drafts
   int n_drafts = 0;               // tokens at the end that a step verifies, or that are accepted but not yet delivered
-  std::vector<int32_t> proposed;  // drafts for the next step
   std::vector<RowDigest> rows;    // of the prompt, up to the end of its last embedding; empty: tokens only
   int n_prompt = 0;
   int max_len = 0;  // the sequence ends at this many tokens
@@ -46,6 +46,18 @@ struct Sequence {
   std::vector<std::shared_ptr<const TokenMask>> masks;  // for the rows to sample in the step in flight; null: any token
   SamplingParams early;  // the request's sampling without stop tokens, for the first min_tokens
 
+  // Drafts (speculate/proposer.h).
+  Proposal guess;                 // what the proposer expects after the first guess_at tokens
+  int guess_at = 0;               // 0: there is no guess
+  int n_unguessed = 0;            // tokens since the last guess, of a proposer that is costly
+  std::vector<int32_t> proposed;  // drafts for the next step
+  Acceptance acceptance{32};      // of this sequence's drafts
+  // Drafts follow known tokens. So a sequence that is to bring drafts has no step planned until its last sampled token
+  // is known.
+  bool waits_for_draw = false;
+  int n_drafted = 0, n_accepted = 0;  // drafts that steps verified, and drafts that were right
+  int n_sampling_steps = 0;           // steps that gave tokens of the output
+
   int n_cached = 0;  // prompt tokens found in the prefix cache, so not computed
   int n_preempted = 0;
   int n_evicted = 0;  // times that the sequence lost its blocks, by preemption or a pause
@@ -61,9 +73,6 @@ struct Sequence {
     return n_before < request.min_tokens ? early : request.sampling;
   }
   CacheTokens cache_tokens() const { return {tokens, rows}; }
-  // Drafts follow known tokens. So a sequence that may bring drafts has no step planned until its last sampled token is
-  // known.
-  bool awaits_draw() const { return n_unseen > 0 && request.propose; }
   bool done_when_seen() const { return n_unseen > 0 && planned_len() >= max_len; }
 };
 

@@ -84,6 +84,7 @@ void GenerationRun::submit_all() {
       request.min_tokens = spec_.min_tokens;
       if (spec_.echo || i % spec_.n == 0) request.prompt_logprobs = spec_.prompt_logprobs;
       request.wants_progress = spec_.wants_progress || spec_.wants_totals;
+      request.proposer = make_proposer(spec_.speculate, model_->draft(), spec_.prediction);
       request.constraint = spec_.constraint;
       request.constraint_start = spec_.constraint_start;
       request.priority = spec_.priority;

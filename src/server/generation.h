@@ -44,6 +44,8 @@ struct GenerationSpec {
   std::shared_ptr<Constraint> constraint = {};  // the compiled grammar of each answer, from constraint_start on
   ConstraintStart constraint_start = {};
   std::vector<std::string> constraint_warnings = {};
+  Speculate speculate = Speculate::kOff;
+  std::vector<int32_t> prediction = {};  // tokens that the answer may repeat
   int priority = 0;
   std::string client, cache_salt;  // as in the engine's Request
   int n = 1;
@@ -67,6 +69,7 @@ struct TokenText {
 
 struct Totals {
   int prompt_tokens = 0, completion_tokens = 0, cached_tokens = 0;
+  int accepted_drafts = 0, rejected_drafts = 0;  // of those that steps verified
   double queue_ms = 0, prefill_ms = 0, decode_ms = 0;  // of the choice that took longest
 };
 

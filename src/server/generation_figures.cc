@@ -30,6 +30,8 @@ Totals GenerationRun::totals() const {
     sum.cached_tokens += choices_[i].usage.cached_tokens;
   for (const Choice& choice : choices_) {
     sum.completion_tokens += choice.usage.output_tokens;
+    sum.accepted_drafts += choice.usage.accepted_tokens;
+    sum.rejected_drafts += choice.usage.draft_tokens - choice.usage.accepted_tokens;
     sum.queue_ms = std::max(sum.queue_ms, choice.usage.queue_ms);
     sum.prefill_ms = std::max(sum.prefill_ms, choice.usage.prefill_ms);
     sum.decode_ms = std::max(sum.decode_ms, choice.usage.decode_ms);

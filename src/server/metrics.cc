@@ -145,6 +145,18 @@ class MetricsPrinter {
           [](const auto& m) { return m.gauges.n_output_tokens; });
     value("forced_tokens_total", "counter", "Generated tokens that a grammar forced, so that no step sampled them.",
           [](const auto& m) { return m.gauges.n_forced_tokens; });
+    value("spec_decode_num_drafts_total", "counter", "Times that a sequence brought drafts to a step.",
+          [](const auto& m) { return m.gauges.n_drafts; });
+    value("spec_decode_num_draft_tokens_total", "counter", "Drafts that steps verified.",
+          [](const auto& m) { return m.gauges.n_draft_tokens; });
+    value("spec_decode_num_accepted_tokens_total", "counter", "Of these, drafts that were right.",
+          [](const auto& m) { return m.gauges.n_accepted_tokens; });
+    describe(out_, prefix_ + "spec_decode_num_accepted_tokens_per_pos_total", "counter",
+             "The same by the place among the drafts of a step.");
+    for (const MetricsSource& m : models_)
+      for (int i = 0; i < kMaxDrafts; ++i)
+        out_ += fmt::format("{}spec_decode_num_accepted_tokens_per_pos_total{{{},position=\"{}\"}} {}\n", prefix_,
+                            m.metrics.labels_, i, m.gauges.n_accepted_at[i]);
     value("prefix_cache_queries_total", "counter", "Prompt tokens that were looked up in the prefix cache.",
           [](const auto& m) { return m.gauges.n_prompt_tokens; });
     value("prefix_cache_hits_total", "counter", "Prompt tokens found in the prefix cache.",

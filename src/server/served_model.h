@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "engine/engine.h"
+#include "engine/speculate/modes.h"
 #include "io/huggingface/generation_config.h"
 #include "model/embedder.h"
 #include "server/embed_queue.h"
@@ -42,6 +43,8 @@ struct ServedModelParts {
   int queue_limit = 64;                    // requests beyond those that run
   std::chrono::seconds queue_timeout{60};  // a request that has not begun by then ends
   bool lenient_schemas = false, any_order = false;  // as in GrammarText
+  Speculate speculate = Speculate::kOff;            // of requests that do not say
+  std::shared_ptr<DraftModel> draft = nullptr;      // for Speculate::kDraft
 };
 
 class ServedModel {
@@ -86,6 +89,8 @@ class ServedModel {
   ModelGrammars& grammars() { return *grammars_; }  // of a model that writes
   bool lenient_schemas() const { return parts_.lenient_schemas; }
   bool any_order() const { return parts_.any_order; }
+  Speculate speculate() const { return parts_.speculate; }
+  DraftModel* draft() const { return parts_.draft.get(); }
   EmbedQueue& embeds() { return *embeds_; }  // of a model that embeds or ranks
   const Embedder& embedder() const { return *parts_.embedder; }
   // If not empty, the model answers no more requests.

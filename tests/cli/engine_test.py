@@ -3,6 +3,7 @@ import json
 import re
 
 import pytest
+from conftest import DATA, SOURCE
 
 
 def test_a_chat_computes_only_what_is_new(ingot_chat):
@@ -58,6 +59,46 @@ def test_bench_engine_with_a_grammar(ingot):
     assert "constrained / free" in ingot(*args).stdout
     refused = ingot("bench", "engine", "--shape", "llama-3.2-1b", "--regex", "a", ok=False)
     assert refused.returncode == 2 and "--shape" in refused.stderr
+
+
+def test_bench_engine_speculates(ingot):
+    """Loads without drafts and with them, in turn, which write the same; an oracle knows the answers of the load before."""
+    args = ["bench", "engine", "--shape", "smollm-135m", "--requests", "2", "--max-seqs", "1", "-p", "8", "-n", "48", "--spread", "0", "--pairs", "1"]
+    for how, least, most in (("oracle:1", 1, 1), ("oracle:0", 0, 0), ("ngram", 0, 1)):
+        r = json.loads(ingot(*args, "--speculate", how, "--json").stdout)
+        off, on = r["off"][0], r["speculating"][0]
+        assert off["draft_tokens"] == 0 and off["output_tokens"] == on["output_tokens"] == 96
+        assert least * on["draft_tokens"] <= on["accepted_tokens"] <= most * on["draft_tokens"]
+        assert on["steps"] == off["steps"] - on["accepted_tokens"]
+        assert on["draft_tokens"] > 0 or how != "oracle:1"
+    assert "speculating / off" in ingot(*args, "--speculate", "oracle:0.5").stdout
+    for how in ("oracle:1.5", "oracle:x", "oracle:", "guess"):
+        refused = ingot(*args, "--speculate", how, ok=False)
+        assert refused.returncode == 2 and "--speculate" in refused.stderr and "Traceback" not in refused.stderr
+
+
+def test_run_speculates(ingot):
+    """With draws and without: the same text. The model is its own draft, so each guess of the likeliest token is right."""
+    args = ["run", "-p", "Tell me a story about a fox.", "-n", "60", "--ignore-eos", "--seed", "3", "--json"]
+    draft = ["--draft", SOURCE / "models" / "demo.gguf"]
+    for temperature in ("0", "0.8"):
+        off, ngram, drafted = (json.loads(ingot(*args, "--temp", temperature, *more).stdout)
+                               for more in (["--speculate", "off"], ["--speculate", "ngram"], draft))
+        assert off["token_ids"] == ngram["token_ids"] == drafted["token_ids"]
+        assert off["draft_tokens"] == 0 and off["sampling_steps"] == 60
+        for one in (ngram, drafted):
+            assert one["sampling_steps"] == 60 - one["accepted_tokens"] and one["accepted_tokens"] <= one["draft_tokens"]
+    assert "accepted" not in ingot("run", "-p", "Hello", "-n", "8", "--speculate", "off").stderr
+
+
+def test_a_draft_with_other_tokens_is_refused(ingot):
+    other = DATA / "models" / "qwen2.gguf"
+    for command in (["run", "-p", "x"], ["chat"]):
+        refused = ingot(*command, "--draft", other, ok=False, input="")
+        assert refused.returncode == 1 and refused.stdout == ""
+        assert re.fullmatch(r"ingot: --draft .*qwen2.gguf: it has \d+ tokens and the model has \d+: a draft model needs the same tokens\n", refused.stderr)
+    for wrong in (["--speculate", "draft"], ["--speculate", "much"]):
+        assert ingot("run", "-p", "x", *wrong, ok=False).returncode == 2
 
 
 @pytest.fixture

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <random>
@@ -11,6 +12,7 @@
 
 #include "engine/fake_runner.h"
 #include "engine/request.h"
+#include "engine/speculate/oracle.h"
 
 namespace ingot {
 
@@ -71,6 +73,19 @@ inline PromptEmbedding image(int id, int position, int n_rows, int dim) {
   for (int i = 0; i < n_rows * dim; ++i) rows->push_back(static_cast<float>(1000 * id + i) + 0.5f);
   return {position, n_rows, {static_cast<uint64_t>(id) + 1, static_cast<uint64_t>(id) << 32}, std::move(rows)};
 }
+
+// Drafts that every step verifies.
+using Propose = std::function<std::vector<int32_t>(std::span<const int32_t> history)>;
+class FixedProposer final : public Proposer {
+ public:
+  explicit FixedProposer(Propose propose) : propose_(std::move(propose)) {}
+  Proposal propose(std::span<const int32_t> history, int) override { return {.tokens = propose_(history)}; }
+  bool adapts() const override { return false; }
+
+ private:
+  const Propose propose_;
+};
+inline std::shared_ptr<Proposer> fixed(Propose propose) { return std::make_shared<FixedProposer>(std::move(propose)); }
 
 // Drafts that are all equal to the model's tokens.
 inline Propose right_drafts(const Request& request, const RunnerInfo& info, int n) {
@@ -146,6 +161,13 @@ class Random {
           token = random->integer(random->chance(0.1) ? -1 : 0, random->chance(0.1) ? n_vocab : n_vocab - 1);
       return all;
     };
+  }
+
+  // Drafts that every step verifies, or drafts of which the engine verifies as many as pay.
+  std::shared_ptr<Proposer> proposer(const Request& request, const RunnerInfo& info) {
+    if (chance(0.5)) return fixed(drafts(request, info));
+    return std::make_shared<OracleProposer>(expected_output(request, info).tokens, request.prompt.size(), info.n_vocab,
+                                            integer(0, 10) * 0.1, static_cast<uint64_t>(integer(0, 1 << 30)));
   }
 
  private:

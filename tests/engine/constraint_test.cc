@@ -151,13 +151,13 @@ TEST_P(Constrained, CutsDraftsThatAreRefused) {
     FakeRunner runner(options());
     Engine engine(runner);
     Request request = plain;
-    request.propose = [&, n_right](std::span<const int32_t> history) {
+    request.proposer = fixed([&, n_right](std::span<const int32_t> history) {
       const auto from = expected.begin() + static_cast<ptrdiff_t>(history.size() - plain.prompt.size());
       std::vector<int32_t> drafts(from, expected.begin() + std::min<ptrdiff_t>(from - expected.begin() + n_right, 25));
       drafts.push_back(token_of('z'));  // never allowed
       drafts.push_back(token_of('a'));
       return drafts;
-    };
+    });
     const auto sink = submit(engine, request);
     run(engine);
     EXPECT_EQ(sink->tokens, expected) << n_right;

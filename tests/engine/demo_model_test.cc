@@ -1,6 +1,7 @@
 // The demo model end to end. Tokenizer, template, logits and greedy answers must equal those of
 // tools/demo_model/verify.py, which computes them in NumPy from the bytes of the file, with Hugging Face tokenizers and
 // jinja2 (tests/data/demo/expected.json).
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <nlohmann/json.hpp>
@@ -8,6 +9,7 @@
 #include "base/file.h"
 #include "collector.h"
 #include "engine/engine.h"
+#include "engine/speculate/ngram.h"
 #include "model/loader.h"
 #include "model/score.h"
 #include "text/chat_encode.h"
@@ -76,6 +78,52 @@ TEST_P(DemoModel, AnswersAsTheReference) {
     const auto ids = raw["ids"].get<std::vector<int32_t>>();
     EXPECT_EQ(greedy(engine, *model.tokenizer, raw["prompt_ids"], static_cast<int>(ids.size())), ids);
   }
+}
+
+// 200 prompts: the same tokens and the same log-probabilities, bit for bit, in fewer steps. With the likeliest tokens
+// and with draws, beside others. The guesses are n-grams, or the answer without drafts, with mistakes.
+TEST(SpeculationOnTheDemoModel, ChangesNoBit) {
+  const auto checkpoint = open_checkpoint(std::string(INGOT_TEST_DATA) + "/../../models/demo.gguf");
+  LoadedModel model = load_model(checkpoint,
+                                 {.backend = {.device = "cpu"},
+                                  .n_ctx = 512,
+                                  .max_batch_tokens = 128,
+                                  .max_seqs = 4,
+                                  .max_logits = 4 + 60},
+                                 nullptr);
+  const std::vector<std::string> heroes = {"fox", "bear", "girl", "boat", "frog"}, places = {"sea", "wood", "town", "snow"};
+  int64_t n_steps[2] = {};
+  std::vector<std::shared_ptr<Collector>> sinks[2];
+  for (const bool speculates : {false, true}) {
+    Engine engine(*model.runner, {.on_step = [&](const StepStats&) { ++n_steps[speculates]; }});
+    for (int i = 0; i < 200; ++i) {
+      const std::string said = fmt::format("The {} went to the {} and saw a {}.", heroes[i % 5], places[i % 4],
+                                           heroes[(i / 5) % 5]);
+      const std::string text = i % 4 >= 2 ? said + " " + said + " The" : fmt::format("Story {} of a {}:", i, said);
+      Request request{.prompt = model.tokenizer->encode(text), .max_tokens = 24 + i % 9, .ignore_eos = true};
+      request.sampling.temperature = i % 3 == 0 ? 0.9f : 0;
+      request.sampling.repetition_penalty = i % 4 == 0 ? 1.1f : 1;
+      request.sampling.seed = static_cast<uint64_t>(i);
+      request.sampling.n_logprobs = 0;
+      if (speculates && i % 4 < 2)
+        request.proposer = std::make_shared<OracleProposer>(sinks[0][i]->tokens, request.prompt.size(),
+                                                            model.runner->info().n_vocab, 0.8, i, 1 + i % 7);
+      if (speculates && i % 4 >= 2)
+        request.proposer = fixed([ngram = std::make_shared<NgramProposer>()](std::span<const int32_t> history) {
+          return ngram->propose(history, 6).tokens;
+        });
+      sinks[speculates].push_back(std::make_shared<Collector>());
+      request.sink = sinks[speculates].back();
+      engine.submit(std::move(request));
+    }
+    while (engine.step()) {}
+    EXPECT_EQ(engine.gauges().n_accepted_tokens > 1000, speculates) << engine.gauges().n_accepted_tokens;
+  }
+  for (size_t i = 0; i < sinks[0].size(); ++i) {
+    EXPECT_EQ(sinks[1][i]->tokens, sinks[0][i]->tokens) << i;
+    EXPECT_EQ(sinks[1][i]->logprobs, sinks[0][i]->logprobs) << i;
+  }
+  EXPECT_LT(n_steps[1], n_steps[0]);
 }
 
 INSTANTIATE_TEST_SUITE_P(Devices, DemoModel, testing::Values("ref", "cpu"), [](const auto& test) { return std::string(test.param); });

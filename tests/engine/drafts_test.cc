@@ -65,7 +65,7 @@ TEST_P(Drafts, RightOnesTakeFewerSteps) {
   FakeRunner runner(options());
   Engine engine(runner);
   Request request = request_of({1, 2, 3, 4, 5}, 21);
-  request.propose = right_drafts(request, runner.info(), 4);
+  request.proposer = fixed(right_drafts(request, runner.info(), 4));
   const auto sink = submit(engine, request);
   run(engine);
   expect_whole(*sink, request, runner.info());
@@ -80,7 +80,7 @@ TEST_P(Drafts, WrongOnesChangeNothing) {
   FakeRunner runner(options());
   Engine engine(runner);
   Request request = request_of({1, 2, 3, 4, 5}, 21);
-  request.propose = wrong_drafts(request, runner.info(), 4);
+  request.proposer = fixed(wrong_drafts(request, runner.info(), 4));
   const auto sink = submit(engine, request);
   run(engine);
   expect_whole(*sink, request, runner.info());
@@ -102,7 +102,7 @@ TEST_P(Drafts, EndExactlyAtMaxTokensAndAtAnyStopToken) {
       Request request = request_of({9, 8, 7}, by_stop ? 40 : n);
       if (by_stop) request.stop_tokens = {all[n - 1]};
       if (n % 3 == 0) request.min_tokens = n / 2;
-      request.propose = right_drafts(request, runner.info(), 5);
+      request.proposer = fixed(right_drafts(request, runner.info(), 5));
       const int64_t before = runner.n_steps();
       const auto sink = submit(engine, request);
       run(engine);
@@ -135,7 +135,7 @@ TEST_P(Drafts, ACancelOrAnExceptionAtATokenIsTheEnd) {
       FakeRunner runner(options());
       Engine engine(runner);
       Request request = request_of({5, 6, 7, 8}, 30);
-      request.propose = right_drafts(request, runner.info(), 6);
+      request.proposer = fixed(right_drafts(request, runner.info(), 6));
       const auto sink = std::make_shared<Ender>();
       sink->engine = &engine, sink->at = at, sink->throws = throws;
       request.sink = sink;
@@ -166,7 +166,7 @@ TEST_P(Drafts, TheLimitsOfAStepHold) {
       std::vector<std::shared_ptr<Collector>> sinks;
       for (int i = 0; i < 6; ++i) {
         requests.push_back(request_of({i, 1, 2}, 20));
-        requests.back().propose = right_drafts(requests.back(), runner.info(), 5);
+        requests.back().proposer = fixed(right_drafts(requests.back(), runner.info(), 5));
         sinks.push_back(submit(engine, requests.back()));
       }
       run(engine);
@@ -197,9 +197,9 @@ TEST_P(Drafts, NoScheduleChangesTheOutput) {
       request.max_tokens = std::min(60, request.max_tokens);
       request.min_tokens = 0;
       const int n = random.integer(1, 7);
-      if (i % 4 == 0) request.propose = right_drafts(request, runner.info(), n);
-      if (i % 4 == 1) request.propose = wrong_drafts(request, runner.info(), n);
-      if (i % 4 == 2) request.propose = random.drafts(request, runner.info());
+      if (i % 4 == 0) request.proposer = fixed(right_drafts(request, runner.info(), n));
+      if (i % 4 == 1) request.proposer = fixed(wrong_drafts(request, runner.info(), n));
+      if (i % 4 == 2) request.proposer = fixed(random.drafts(request, runner.info()));
       requests.push_back(request);
       sinks.push_back(submit(engine, request));
       if (random.chance(0.3)) engine.step();
@@ -222,7 +222,7 @@ TEST_P(Drafts, OthersDoNotWait) {
   FakeRunner runner(options());
   Engine engine(runner);
   Request drafted = request_of({1, 2}, 10);
-  drafted.propose = wrong_drafts(drafted, runner.info(), 2);
+  drafted.proposer = fixed(wrong_drafts(drafted, runner.info(), 2));
   const Request plain = request_of({3, 4}, 40);
   const auto slow = submit(engine, drafted), fast = submit(engine, plain);
   run(engine);
@@ -235,10 +235,10 @@ TEST_P(Drafts, WhatProposeThrowsEndsTheRequest) {
   FakeRunner runner(options());
   Engine engine(runner);
   Request request = request_of({1, 2}, 10);
-  request.propose = [](std::span<const int32_t> history) -> std::vector<int32_t> {
+  request.proposer = fixed([](std::span<const int32_t> history) -> std::vector<int32_t> {
     if (history.size() == 5) throw std::runtime_error("no idea");
     return {};
-  };
+  });
   const auto sink = submit(engine, request);
   run(engine);
   EXPECT_EQ(sink->finish->reason, FinishReason::kError);
@@ -257,7 +257,7 @@ TEST(DraftsOfHybrids, NeedASpareSlot) {
     FakeRunner runner(fake);
     Engine engine(runner);
     Request first = request_of({1, 2}, 60), second = request_of({3, 4}, 12);
-    first.propose = right_drafts(first, runner.info(), 3);
+    first.proposer = fixed(right_drafts(first, runner.info(), 3));
     const auto one = submit(engine, first);
     for (int i = 0; i < 4; ++i) engine.step();
     const auto two = submit(engine, second);

@@ -138,7 +138,7 @@ TEST(Embeddings, ComeBackAfterPreemption) {
       std::vector<std::shared_ptr<Collector>> sinks;
       for (int i = 0; i < 8; ++i) {
         requests.push_back(request_of(20, {image(i % 3, 2, 13, kDim)}, 30));
-        if (i % 2 > 0) requests.back().propose = right_drafts(requests.back(), fake.info, 3);
+        if (i % 2 > 0) requests.back().proposer = fixed(right_drafts(requests.back(), fake.info, 3));
         sinks.push_back(submit(engine, requests.back()));
       }
       run(engine);

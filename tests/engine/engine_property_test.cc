@@ -106,7 +106,7 @@ class Load {
       if (random_.chance(0.1)) client.request.begin_by = soon;
       client.late = client.request.deadline == soon || client.request.begin_by == soon;
     }
-    if (drafts_) client.request.propose = random_.drafts(client.request, options_.info);
+    if (drafts_) client.request.proposer = random_.proposer(client.request, options_.info);
     clients_[engine.submit(client.request)] = client;
     ++n_requests;
   }

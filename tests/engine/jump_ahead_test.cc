@@ -215,13 +215,13 @@ TEST_P(JumpAhead, IsTheSameInAnyCompany) {
       const std::vector<int32_t> expected = expected_tokens(request);
       if (random.chance(0.5)) {
         const int n_right = random.integer(0, 6);
-        request.propose = [expected, n_right](std::span<const int32_t> history) {
+        request.proposer = fixed([expected, n_right](std::span<const int32_t> history) {
           const size_t n_output = history.size() - 3, end = std::min(expected.size(), n_output + n_right);
           std::vector<int32_t> drafts(expected.begin() + static_cast<ptrdiff_t>(n_output),
                                       expected.begin() + static_cast<ptrdiff_t>(end));
           drafts.push_back(static_cast<int32_t>(history.back() % kVocab));
           return drafts;
-        };
+        });
       }
       requests.push_back(request);
       sinks.push_back(std::make_shared<Collector>());

@@ -382,6 +382,63 @@ TEST(App, CachedPromptsAreCountedAndNotSharedByKeys) {
   EXPECT_GE(cached("a", "x"), 96);
 }
 
+// The fake model writes a text that depends on the place only. Its first 30 letters do not repeat.
+TEST(App, SpeculationIsAskedForAndCounted) {
+  FakeOptions fake;
+  fake.info.max_logits = fake.info.max_seqs + 16;
+  fake.step_us = 300;  // so that drafts pay
+  const auto letter = [](int64_t place) { return static_cast<int32_t>('a' + (place < 33 ? place * place % 29 % 26 : place % 5)); };
+  fake.writes = [&](const SampleRow& row) { return letter(row.position); };
+  Rig rig(fake, 64, {}, [](ServedModelParts& parts) { parts.speculate = Speculate::kAuto; });
+  std::string text;
+  for (int place = 3; place < 103; ++place) text += static_cast<char>(letter(place));
+  int accepted_sum = 0, drafts_sum = 0;
+  const auto accepted = [&](const Json& more, int n_tokens) {
+    Json body = completion({1, 2, 3}, 0, n_tokens, false);
+    body.update(more);
+    const auto recorder = rig.post("/v1/completions", body);
+    EXPECT_TRUE(recorder->wait());
+    EXPECT_EQ(recorder->json()["choices"][0]["text"], text.substr(0, static_cast<size_t>(n_tokens)));
+    const Json details = recorder->json()["usage"]["completion_tokens_details"];
+    const int right = details["accepted_prediction_tokens"];
+    accepted_sum += right;
+    drafts_sum += right + details["rejected_prediction_tokens"].get<int>();
+    return right;
+  };
+  EXPECT_EQ(accepted({{"speculate", "off"}}, 100), 0);
+  EXPECT_EQ(drafts_sum, 0);
+  EXPECT_EQ(accepted(Json::object(), 30), 0);
+  const Json prediction = {{"type", "content"}, {"content", text.substr(0, 30)}};
+  EXPECT_GT(accepted({{"prediction", prediction}}, 30), 0);
+  EXPECT_EQ(accepted({{"prediction", prediction}, {"speculate", "off"}}, 30), 0);
+  EXPECT_GT(accepted(Json::object(), 100), 0);
+  EXPECT_GT(accepted({{"speculate", "ngram"}}, 100), 0);
+
+  HttpRequest request{.method = "GET", .path = "/metrics", .headers = {{"host", "localhost"}}};
+  ASSERT_FALSE(rig.app.refuse(request));
+  const auto metrics = std::make_shared<Recorder>();
+  rig.app.handle(std::move(request), metrics);
+  ASSERT_TRUE(metrics->wait());
+  const auto value = [&](const std::string& name) {
+    const size_t at = metrics->body().find("ingot:spec_decode_num_" + name + "{");
+    return at == std::string::npos ? -1 : std::stoi(metrics->body().substr(metrics->body().find("} ", at) + 2));
+  };
+  EXPECT_EQ(value("draft_tokens_total"), drafts_sum);
+  EXPECT_EQ(value("accepted_tokens_total"), accepted_sum);
+  EXPECT_GT(value("accepted_tokens_per_pos_total"), 0);
+  EXPECT_GT(value("drafts_total"), 0);
+
+  for (const auto& [field, value] : {std::pair<std::string, Json>{"speculate", "much"}, {"speculate", "draft"}, {"prediction", Json{{"type", "audio"}}},
+                                     {"prediction", Json{{"content", Json::array({1})}}}}) {
+    Json body = completion({1, 2, 3}, 0, 3, false);
+    body[field] = value;
+    const auto recorder = rig.post("/v1/completions", body);
+    ASSERT_TRUE(recorder->wait());
+    EXPECT_EQ(recorder->status(), 400);
+    EXPECT_TRUE(recorder->json()["error"]["param"].get<std::string>().starts_with(field)) << recorder->body();
+  }
+}
+
 TEST(App, PhasesAndRoutes) {
   Rig rig;
   const auto status = [&](const char* method, const char* path) {

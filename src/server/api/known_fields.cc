@@ -102,6 +102,11 @@ constexpr KnownField kFields[] = {
     {"metadata", kResponses, kObject},
     // Priority and cache sharing.
     {"priority", kText, kInteger},
+    // How it comes faster.
+    {"speculate", kText, kString},
+    {"prediction", kChat | kCompletions, kObject},
+    {"prediction.type", kChat | kCompletions, kString},
+    {"prediction.content", kChat | kCompletions, kString | kArray},
     {"cache_salt", kText, kString},
     {"cache_prompt", kText, kBool},
     // Embeddings and reranking.
@@ -124,7 +129,6 @@ constexpr KnownField kFields[] = {
     {"prompt_cache_key", kOpenAi, kString, kIgnored},
     {"prompt_cache_retention", kOpenAi, kString, kIgnored},
     {"prompt_cache_options", kOpenAi, kObject, kIgnored},
-    {"prediction", kChat, kObject, kIgnored},
     {"max_tool_calls", kResponses, kInteger, kIgnored},
     {"reasoning.summary", kResponses, kString, kIgnored},
     {"reasoning.generate_summary", kResponses, kString, kIgnored},

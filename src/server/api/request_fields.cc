@@ -55,6 +55,26 @@ void read_stops(const Fields& fields, const ServedModel& model, GenerationSpec& 
   spec.skip_special = fields.boolean("skip_special_tokens").value_or(true);
 }
 
+// OpenAI's prediction is a text that the answer may repeat.
+void read_speculation(const Fields& fields, const ServedModel& model, GenerationSpec& spec) {
+  spec.speculate = model.speculate();
+  if (const auto name = fields.string("speculate", 16)) {
+    const std::optional<Speculate> mode = find_speculate(*name);
+    if (!mode) fields.refuse("speculate", "must be auto, off, ngram or draft");
+    if (*mode == Speculate::kDraft && model.draft() == nullptr)
+      fields.refuse("speculate", "is draft, and the server has no draft model (--draft)");
+    spec.speculate = *mode;
+  }
+  const JsonValue* prediction = fields.find("prediction");
+  if (!prediction) return;
+  if (!prediction->is_object()) fields.refuse("prediction", "must be an object");
+  const Fields inner(*prediction, "prediction.");
+  if (inner.string("type", 16).value_or("content") != "content") inner.refuse("type", "must be content");
+  if (const JsonValue* content = inner.find("content"))
+    spec.prediction = model.tokenizer().encode(content_text(*content, "prediction.content", {"text"}),
+                                               {.add_special = false, .parse_special = false});
+}
+
 // OpenAI's clients use the newer role "developer"; many templates know only "system".
 void adapt_messages(JsonValue& messages, const ChatTemplate& chat) {
   if (!messages.is_array()) return;
@@ -129,6 +149,7 @@ void read_sampling(const ApiCall& call, const Fields& fields, GenerationSpec& sp
   p.seed = seed && *seed != -1 ? static_cast<uint64_t>(*seed) : random_seed();
   read_logit_bias(fields, model, p);
   read_stops(fields, model, spec);
+  read_speculation(fields, model, spec);
   spec.priority = static_cast<int>(fields.integer("priority", -kMaxPriority, kMaxPriority).value_or(0));
   const HttpRequest& request = call.request;
   spec.client = request.client.empty() ? request.peer : request.client;
@@ -284,7 +305,9 @@ JsonValue usage_json(const Totals& t) {
   return {{"prompt_tokens", t.prompt_tokens},
           {"completion_tokens", t.completion_tokens},
           {"total_tokens", t.prompt_tokens + t.completion_tokens},
-          {"prompt_tokens_details", {{"cached_tokens", t.cached_tokens}}}};
+          {"prompt_tokens_details", {{"cached_tokens", t.cached_tokens}}},
+          {"completion_tokens_details",
+           {{"accepted_prediction_tokens", t.accepted_drafts}, {"rejected_prediction_tokens", t.rejected_drafts}}}};
 }
 
 JsonValue timings_json(const Totals& t) {

@@ -1,0 +1,166 @@
+// The engine's part of speculation: guesses become drafts of the next step, and a step's draws accept or refuse them.
+#include <algorithm>
+#include <new>
+
+#include "base/check.h"
+#include "engine/engine.h"
+#include "engine/faults.h"
+
+namespace ingot {
+
+// After a delivered token: compares the last guess with what came. If a guess costs little, asks for the next one.
+void Engine::propose(Sequence& sequence) {
+  Proposal& guess = sequence.guess;
+  const std::span<const int32_t> history = sequence.tokens;
+  sequence.proposed.clear();
+  for (size_t i = 0; sequence.guess_at > 0 && i < guess.tokens.size() && sequence.guess_at + i < history.size(); ++i) {
+    const bool is_right = guess.tokens[i] == history[sequence.guess_at + i];
+    const int evidence = guess.evidence + static_cast<int>(i);
+    sequence.acceptance.add(evidence, is_right);
+    acceptance_.add(evidence, is_right);
+    if (!is_right) break;
+  }
+  sequence.guess_at = 0;
+  if (sequence.request.proposer->is_costly()) {
+    ++sequence.n_unguessed;
+    return;
+  }
+  try {
+    ask_for_guess(sequence, kMaxDrafts);
+  } catch (const std::exception& error) {
+    finish(sequence, FinishReason::kError, message_of(error));
+  }
+}
+
+// A guess ends before the first token that is not in the vocabulary. May throw.
+void Engine::ask_for_guess(Sequence& sequence, int n) {
+  Proposal& guess = sequence.guess;
+  guess = sequence.request.proposer->propose(sequence.tokens, n);
+  const auto no_token = [&](int32_t token) { return token < 0 || token >= runner_.info().n_vocab; };
+  guess.tokens.erase(std::ranges::find_if(guess.tokens, no_token), guess.tokens.end());
+  guess.tokens.resize(std::min(guess.tokens.size(), static_cast<size_t>(n)));
+  sequence.guess_at = sequence.len();
+  sequence.n_unguessed = 0;
+}
+
+// Before a plan: chooses the drafts that its step verifies. Returns whether the time of the step is of use for later
+// choices. Next to a prompt, which fills the step, there are no drafts.
+//
+// Where steps overlap, the last token of a sequence is not known yet. If its guess is worth a draft, the sequence waits
+// for that token. All sequences with guesses wait together: one by one, each would miss every second step.
+bool Engine::choose_drafts() {
+  offers_.clear(), offering_.clear();
+  int n_seqs = 0, n_rows = 0;
+  bool adapts = false, reads_prompt = false, some_unseen = false, has_drafts = false;
+  for (Sequence* sequence : scheduler_.running()) {
+    sequence->waits_for_draw = false;
+    if (sequence->done_when_seen()) continue;
+    const int n_todo = sequence->n_todo();  // below 1: drafts are in flight
+    ++n_seqs;
+    n_rows += std::max(1, n_todo);
+    reads_prompt |= n_todo > 1 + kMaxDrafts;
+    if (!sequence->request.proposer) continue;
+    const bool is_adaptive = sequence->request.proposer->adapts();
+    adapts |= is_adaptive;
+    some_unseen |= is_adaptive && sequence->n_unseen > 0;
+    has_drafts |= is_adaptive && n_todo < 1;
+    if (n_todo == 1) offer_drafts(*sequence);
+  }
+  if (!reads_prompt) {
+    draft_lengths_.choose(offers_, n_seqs, n_rows);
+    for (size_t i = 0; i < offering_.size(); ++i) try_again(*offering_[i], offers_[i]);
+  }
+  has_drafts |= std::ranges::any_of(offers_, [](const DraftOffer& o) { return o.n_chosen > 0; });
+  const bool waits = some_unseen && has_drafts;
+  for (size_t i = 0; i < offering_.size(); ++i) {
+    Sequence& sequence = *offering_[i];
+    const bool is_fixed = !sequence.request.proposer->adapts();
+    sequence.waits_for_draw = is_fixed ? sequence.n_unseen > 0 : waits;
+    if (!sequence.waits_for_draw && sequence.n_unseen == 0) bring_drafts(sequence, offers_[i].n_chosen);
+  }
+  return adapts;
+}
+
+// The worth of each draft of the guess, or of a guess that the proposer may make. Where all drafts are verified anyway,
+// there is nothing to choose.
+void Engine::offer_drafts(Sequence& sequence) {
+  offering_.push_back(&sequence);
+  DraftOffer& offer = offers_.emplace_back();
+  const Proposer& proposer = *sequence.request.proposer;
+  if (!proposer.adapts() || (!proposer.is_costly() && sequence.guess_at != sequence.len())) return;
+  const int evidence = proposer.is_costly() ? 0 : sequence.guess.evidence;
+  const int n_guessed = proposer.is_costly() ? kMaxDrafts : static_cast<int>(sequence.guess.tokens.size());
+  double gain = 1;
+  for (; offer.n < std::min(n_guessed, sequence.max_len - sequence.planned_len() - 1); ++offer.n)
+    offer.gains[offer.n] = gain *= sequence.acceptance.of(evidence + offer.n, acceptance_);
+}
+
+// A costly proposer whose drafts do not pay is tried again now and then: the text may have changed.
+void Engine::try_again(const Sequence& sequence, DraftOffer& offer) {
+  constexpr int kTokensBetweenTrials = 128, kDraftsOfTrial = 2;
+  if (sequence.request.proposer->is_costly() && sequence.n_unguessed >= kTokensBetweenTrials)
+    offer.n_chosen = std::max(offer.n_chosen, std::min(kDraftsOfTrial, offer.n));
+}
+
+// The first n tokens of the guess become drafts; all, if the proposer does not adapt.
+void Engine::bring_drafts(Sequence& sequence, int n) {
+  sequence.proposed.clear();
+  const bool is_fixed = !sequence.request.proposer->adapts();
+  if (n == 0 && !is_fixed) return;
+  try {
+    if (sequence.request.proposer->is_costly()) ask_for_guess(sequence, n);
+    if (sequence.guess_at != sequence.len()) return;
+    const std::span<const int32_t> tokens = sequence.guess.tokens;
+    const std::span<const int32_t> drafts = is_fixed ? tokens : tokens.first(std::min<size_t>(n, tokens.size()));
+    sequence.proposed.assign(drafts.begin(), drafts.end());
+    if (sequence.constraint) cut_drafts(sequence);
+  } catch (const std::exception& error) {
+    finish(sequence, FinishReason::kError, message_of(error));
+  }
+}
+
+// Drafts end before the first token that the constraint refuses, and after the first token after which the grammar
+// forces text: forced text comes without sampling, with drafts or without.
+void Engine::cut_drafts(Sequence& sequence) {
+  AnswerConstraint& constraint = *sequence.constraint;
+  AnswerConstraint::Place place = constraint.place();
+  std::vector<int32_t> output(sequence.tokens.begin() + sequence.n_prompt, sequence.tokens.end());
+  size_t n = 0;
+  while (n < sequence.proposed.size() && constraint.accept(sequence.proposed[n])) {
+    output.push_back(sequence.proposed[n++]);
+    if (output.size() + sequence.n_prompt >= static_cast<size_t>(sequence.max_len)) break;
+    if (!forced_tokens(sequence, output).empty()) break;
+  }
+  sequence.proposed.resize(n);
+  constraint.go_back(std::move(place));
+}
+
+// Returns the length of the longest run of drafts that equal the tokens sampled before them; the other drafts are cut
+// off. A token that ends the output is the last one, so drafts after it do not count.
+int Engine::accept(Sequence& sequence, std::span<const Sampled> drawn) {
+  const std::span<const int32_t> drafts = std::span<const int32_t>(sequence.tokens).last(sequence.n_drafts);
+  size_t n = 0;
+  while (!sequence.finished && n < drafts.size() && drawn[n].token == drafts[n] &&
+         !sequence.request.stops_at(drafts[n]))
+    ++n;
+  ++counts_.n_drafts;
+  counts_.n_draft_tokens += sequence.n_drafts;
+  counts_.n_accepted_tokens += static_cast<int64_t>(n);
+  for (size_t i = 0; i < n; ++i) ++counts_.n_accepted_at[i];
+  sequence.n_drafted += sequence.n_drafts;
+  sequence.n_accepted += static_cast<int>(n);
+  sequence.tokens.resize(sequence.len() + n);
+  sequence.n_drafts = static_cast<int>(n);
+  return sequence.n_drafts;
+}
+
+// Where steps follow one another, a step takes the time from the end of the last step to its own end.
+void Engine::add_step_time(const StepStats& stats, Clock::time_point last) {
+  const Clock::duration time = stats.emitted - std::max(stats.begin, last);
+  try {
+    draft_lengths_.add_step(stats.n_seqs, stats.n_tokens, std::chrono::duration<double>(time).count());
+  } catch (const std::bad_alloc&) {  // one measurement less
+  }
+}
+
+}  // namespace ingot

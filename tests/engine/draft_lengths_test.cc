@@ -1,0 +1,151 @@
+// DraftLengths: how many drafts pay, on step times that the test makes up.
+#include "engine/speculate/draft_lengths.h"
+
+#include <gtest/gtest.h>
+
+#include <functional>
+
+namespace ingot {
+namespace {
+
+using Seconds = std::function<double(int n_rows)>;
+
+DraftOffer offer(double p, int n = kMaxDrafts) {
+  DraftOffer made{.gains = {}, .n = n};
+  double gain = 1;
+  for (int i = 0; i < n; ++i) made.gains[i] = gain *= p;
+  return made;
+}
+
+// Runs steps of n_seqs sequences that all have the same acceptance; returns the drafts of the last step.
+std::vector<int> settle(DraftLengths& lengths, int n_seqs, double p, const Seconds& seconds, int n_steps = 60) {
+  std::vector<int> chosen;
+  for (int step = 0; step < n_steps; ++step) {
+    std::vector<DraftOffer> offers(n_seqs, offer(p));
+    lengths.choose(offers, n_seqs, n_seqs);
+    int n_rows = n_seqs;
+    chosen.clear();
+    for (const DraftOffer& o : offers) n_rows += o.n_chosen, chosen.push_back(o.n_chosen);
+    lengths.add_step(n_seqs, n_rows, seconds(n_rows));
+  }
+  return chosen;
+}
+
+TEST(DraftLengths, WithoutATimeThereAreNoDrafts) {
+  DraftLengths lengths(4);
+  std::vector<DraftOffer> offers(1, offer(1));
+  lengths.choose(offers, 1, 1);
+  EXPECT_EQ(offers[0].n_chosen, 0);
+  lengths.add_step(1, 1, 1);
+  lengths.choose(offers, 1, 1);
+  EXPECT_EQ(offers[0].n_chosen, 0);  // one time may be a cold start
+  lengths.add_step(1, 1, 1);
+  lengths.choose(offers, 1, 1);
+  EXPECT_EQ(offers[0].n_chosen, 1);  // more rows are tried step by step
+}
+
+TEST(DraftLengths, FreeRowsAreAllTaken) {
+  DraftLengths lengths(4);
+  EXPECT_EQ(settle(lengths, 1, 0.95, [](int) { return 1.0; }), std::vector<int>{kMaxDrafts});
+}
+
+// With the cost c of a row and acceptance p, n drafts give (1 + p + ... + p^n) / (1 + c n) tokens a second.
+TEST(DraftLengths, TheChoiceIsTheBestOfAll) {
+  for (const double p : {0.31, 0.53, 0.7, 0.8, 0.9, 0.97}) {
+    for (const double c : {0.02, 0.05, 0.1, 0.2, 0.4, 1.0}) {
+      int best = 0;
+      double best_rate = 1.05, tokens = 1, gain = 1;
+      for (int n = 1; n <= kMaxDrafts; ++n) {
+        tokens += gain *= p;
+        if (tokens / (1 + c * n) > best_rate) best = n, best_rate = tokens / (1 + c * n);
+      }
+      DraftLengths lengths(4);
+      const auto seconds = [&](int n_rows) { return 1e-3 * (1 + c * (n_rows - 1)); };
+      EXPECT_EQ(settle(lengths, 1, p, seconds), std::vector<int>{best}) << "p " << p << ", cost " << c;
+    }
+  }
+}
+
+// Rows are free up to 32 in one step, and then cost as much as a step of one sequence: a larger batch leaves less room.
+TEST(DraftLengths, LargeBatchesBringFewerDraftsAndThenNone) {
+  const auto seconds = [](int n_rows) { return 1 + 0.1 * std::max(0, n_rows - 32); };
+  int last = kMaxDrafts;
+  for (const int n_seqs : {1, 4, 8, 16, 32, 64}) {
+    DraftLengths lengths(64);
+    int n = 0;
+    for (const int one : settle(lengths, n_seqs, 0.7, seconds)) n += one;
+    EXPECT_LE(n / n_seqs, last) << n_seqs;
+    EXPECT_NEAR(n_seqs + n, n_seqs == 1 ? 16 : std::max(n_seqs, 32), n_seqs < 32 ? 3 : 0) << n_seqs;
+    last = n / n_seqs;
+  }
+}
+
+TEST(DraftLengths, TheMostLikelyDraftsOfAllSequencesAreTaken) {
+  DraftLengths lengths(4);
+  const auto seconds = [](int n_rows) { return n_rows <= 8 ? 1.0 : 10.0; };
+  for (int step = 0; step < 40; ++step) {
+    std::vector<DraftOffer> offers = {offer(0.9), offer(0.2), offer(0.8), offer(0)};
+    lengths.choose(offers, 4, 4);
+    int n_rows = 4;
+    for (const DraftOffer& o : offers) n_rows += o.n_chosen;
+    lengths.add_step(4, n_rows, seconds(n_rows));
+    if (step < 39) continue;
+    // 0.9, 0.81, 0.8 and 0.729: the rows that are free.
+    EXPECT_EQ(offers[0].n_chosen, 3);
+    EXPECT_EQ(offers[1].n_chosen, 0);
+    EXPECT_EQ(offers[2].n_chosen, 1);
+    EXPECT_EQ(offers[3].n_chosen, 0);
+  }
+}
+
+// One slow step, such as the first one with a kernel, is not what such steps cost.
+TEST(DraftLengths, ASlowMomentIsForgotten) {
+  DraftLengths lengths(4);
+  for (int step = 0; step < 100; ++step) {
+    std::vector<DraftOffer> offers(1, offer(0.9));
+    lengths.choose(offers, 1, 1);
+    const int n_rows = 1 + offers[0].n_chosen;
+    lengths.add_step(1, n_rows, step % 5 == 3 ? 20 : 1);
+    if (step > 60) {
+      EXPECT_GE(n_rows, 12) << step;
+    }
+  }
+}
+
+// What rows cost may change, for example as the context grows. Times that are no longer measured are forgotten.
+TEST(DraftLengths, OldTimesAreMeasuredAgain) {
+  DraftLengths lengths(4);
+  EXPECT_EQ(settle(lengths, 1, 0.9, [](int n_rows) { return 1.0 * n_rows; }), std::vector<int>{0});
+  EXPECT_EQ(settle(lengths, 1, 0.9, [](int) { return 1.0; }, 500), std::vector<int>{0});
+  EXPECT_EQ(settle(lengths, 1, 0.9, [](int) { return 1.0; }, 1200), std::vector<int>{kMaxDrafts});
+  int n_plain = 0;
+  for (int i = 0; i < 3000; ++i) n_plain += settle(lengths, 1, 0.9, [](int) { return 1.0; }, 1)[0] == 0;
+  EXPECT_GT(n_plain, 0);
+  EXPECT_LT(n_plain, 12);  // steps without drafts, to measure what speculation is compared with
+}
+
+// The trials of what never pays cost little: rows that cost as much as steps, and good guesses all the same.
+TEST(DraftLengths, TrialsAreCheap) {
+  for (const int n_seqs : {1, 3, 16, 100}) {
+    DraftLengths lengths(100);
+    double with = 0, without = 0;
+    const auto seconds = [](int n_rows) { return 1.0 * n_rows; };
+    for (int step = 0; step < 5000; ++step) {
+      std::vector<DraftOffer> offers(n_seqs, offer(0.9));
+      lengths.choose(offers, n_seqs, n_seqs);
+      double tokens = n_seqs;
+      int n_rows = n_seqs;
+      for (const DraftOffer& o : offers) {
+        n_rows += o.n_chosen;
+        for (int i = 0; i < o.n_chosen; ++i) tokens += o.gains[i];
+      }
+      lengths.add_step(n_seqs, n_rows, seconds(n_rows));
+      with += seconds(n_rows);
+      without += seconds(n_seqs) * tokens / n_seqs;
+    }
+    EXPECT_LT(with, without * 1.01) << n_seqs;
+  }
+}
+
+}  // namespace
+}  // namespace ingot

@@ -1,0 +1,106 @@
+// A draft model's guesses, with fake models: the draft model is the model itself, or another one.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <stdexcept>
+
+#include "collector.h"
+#include "engine/engine.h"
+#include "engine/speculate/draft_model.h"
+
+namespace ingot {
+namespace {
+
+using testing::IsEmpty;
+using testing::SizeIs;
+
+// The engine's clock: each step of a model takes the time that its options say.
+Clock::time_point fake_time;
+
+FakeOptions options(int n_ctx, int max_logits, int step_us) {
+  FakeOptions fake;
+  fake.info = {.n_vocab = 100, .n_ctx = n_ctx, .block_size = 4, .n_blocks = 400, .max_batch_tokens = 64, .max_seqs = 4,
+               .max_logits = max_logits};
+  fake.before_wait = [step_us] { fake_time += std::chrono::microseconds(step_us); };
+  return fake;
+}
+
+std::shared_ptr<DraftModel> draft_of(const FakeOptions& fake) {
+  return std::make_shared<DraftModel>(std::make_unique<FakeRunner>(fake));
+}
+
+struct Answer {
+  std::shared_ptr<Collector> sink = std::make_shared<Collector>();
+  EngineGauges gauges;
+};
+
+Answer answer(DraftModel& draft, Request request, bool overlaps = false) {
+  FakeOptions fake = options(512, 20, 500);
+  fake.info.overlaps = overlaps;
+  FakeRunner runner(fake);
+  Engine engine(runner, {.now = [] { return fake_time; }});
+  Answer result;
+  request.sink = result.sink;
+  request.proposer = draft.proposer();
+  engine.submit(std::move(request));
+  while (engine.step()) {}
+  EXPECT_EQ(runner.violations(), std::vector<std::string>());
+  result.gauges = engine.gauges();
+  return result;
+}
+
+TEST(DraftModel, WritesWhatItsModelWrites) {
+  const auto draft = draft_of(options(16, 0, 0));
+  Request request{.prompt = {1, 2, 3}, .max_tokens = 8};
+  const std::vector<int32_t> all = expected_output(request, options(16, 0, 0).info).tokens;
+  EXPECT_EQ(draft->write(request.prompt, 8), all);
+  EXPECT_THAT(draft->write(request.prompt, 15), SizeIs(13));                    // the end of its context
+  EXPECT_THAT(draft->write(std::vector<int32_t>(16, 1), 3), IsEmpty());
+  EXPECT_THAT(draft->write(std::vector<int32_t>{1, 100, 2}, 3), IsEmpty());  // a token of the large model only
+}
+
+TEST(DraftModel, RightGuessesSaveSteps) {
+  for (const bool overlaps : {false, true}) {
+    const auto draft = draft_of(options(512, 0, 5));
+    const Request request{.prompt = {1, 2, 3}, .max_tokens = 300};
+    const Answer got = answer(*draft, request, overlaps);
+    EXPECT_EQ(got.sink->tokens, expected_output(request, options(512, 0, 5).info).tokens);
+    EXPECT_GT(got.gauges.n_accepted_tokens, 200);
+    EXPECT_EQ(got.gauges.n_accepted_tokens + got.gauges.n_steps, 300);
+  }
+}
+
+// The small model computes the tokens that are new to it, and not the whole history for each guess.
+TEST(DraftModel, ComputesNewTokensOnly) {
+  auto owned = std::make_unique<FakeRunner>(options(512, 0, 5));
+  FakeRunner& runner = *owned;
+  const auto draft = std::make_shared<DraftModel>(std::move(owned));
+  const Request request{.prompt = std::vector<int32_t>(100, 7), .max_tokens = 300};
+  const Answer got = answer(*draft, request);
+  EXPECT_GT(got.gauges.n_accepted_tokens, 200);
+  EXPECT_LT(runner.n_tokens(), 100 + 2 * 300);
+  EXPECT_EQ(runner.violations(), std::vector<std::string>());
+}
+
+// Another model's guesses are wrong. They end, but for a trial now and then.
+TEST(DraftModel, WrongGuessesEnd) {
+  FakeOptions other = options(512, 0, 5);
+  other.writes = [](const SampleRow& row) { return static_cast<int32_t>((row.position * 7) % 100); };
+  const Request request{.prompt = {1, 2, 3}, .max_tokens = 500};
+  const Answer got = answer(*draft_of(other), request);
+  EXPECT_EQ(got.sink->tokens, expected_output(request, options(512, 0, 5).info).tokens);
+  EXPECT_LT(got.gauges.n_draft_tokens, 80);
+  EXPECT_GE(got.gauges.n_draft_tokens, 2);
+}
+
+TEST(DraftModel, AFailureEndsTheRequest) {
+  FakeOptions failing = options(512, 0, 5);
+  failing.before_forward = [](int64_t) { throw std::runtime_error("no power"); };
+  const Answer got = answer(*draft_of(failing), {.prompt = {1, 2, 3}, .max_tokens = 50});
+  EXPECT_EQ(got.sink->finish->reason, FinishReason::kError);
+  EXPECT_EQ(got.sink->finish->error, "the draft model failed: no power");
+  EXPECT_EQ(got.gauges.blocks_used, 0);
+}
+
+}  // namespace
+}  // namespace ingot

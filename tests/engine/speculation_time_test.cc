@@ -1,0 +1,158 @@
+// The engine with a clock that the test sets: drafts make the output faster where they can, and never slower.
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "collector.h"
+#include "engine/engine.h"
+#include "engine/speculate/ngram.h"
+#include "engine/speculate/oracle.h"
+
+namespace ingot {
+namespace {
+
+using Cost = double (*)(int n_rows);  // microseconds
+
+double memory_bound(int n_rows) { return 100 + n_rows; }
+double compute_bound(int n_rows) { return 20.0 * n_rows; }
+double tiled(int n_rows) { return 60 + 50 * std::ceil(n_rows / 8.0); }
+
+Clock::time_point fake_time;
+
+// The fake model on a device whose steps take the time that `cost` says. The host takes 10 us for each step.
+class TimedRunner final : public Runner {
+ public:
+  TimedRunner(const FakeOptions& options, Cost cost) : runner_(options), cost_(cost) { fake_time = {}; }
+  const RunnerInfo& info() const override { return runner_.info(); }
+  void forward(const Batch& batch) override {
+    runner_.forward(batch);
+    fake_time += time(10);
+    done_at_ = std::max(done_at_, fake_time) + time(cost_(batch.n_tokens()));
+    if (!info().overlaps) fake_time = done_at_;
+  }
+  void sample(std::span<const SampleRow> rows) override {
+    runner_.sample(rows);
+    drawn_at_ = done_at_;
+  }
+  std::vector<Sampled> wait() override {
+    fake_time = std::max(fake_time, drawn_at_);
+    return runner_.wait();
+  }
+
+ private:
+  static Clock::duration time(double us) {
+    return std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double, std::micro>(us));
+  }
+  FakeRunner runner_;
+  const Cost cost_;
+  Clock::time_point done_at_{}, drawn_at_{};
+};
+
+FakeOptions options(bool overlaps) {
+  FakeOptions fake;
+  fake.info = {.n_vocab = 1000,
+               .n_ctx = 1024,
+               .block_size = 16,
+               .n_blocks = 2100,
+               .max_batch_tokens = 512,
+               .max_seqs = 32,
+               .max_logits = 32 + 64};
+  fake.info.overlaps = overlaps;
+  fake.check_every = 100;
+  return fake;
+}
+
+struct Outcome {
+  double us = 0;
+  EngineGauges gauges;
+};
+using MakeProposer = std::function<std::shared_ptr<Proposer>(const Request& request, const Expected& expected)>;
+
+Outcome run(bool overlaps, Cost cost, int n_seqs, int n_output, const MakeProposer& make) {
+  TimedRunner runner(options(overlaps), cost);
+  Engine engine(runner, {.now = [] { return fake_time; }});
+  std::vector<std::shared_ptr<Collector>> sinks;
+  std::vector<Expected> expected;
+  for (int i = 0; i < n_seqs; ++i) {
+    Request request{.prompt = {i, 2, 3}, .max_tokens = n_output};
+    expected.push_back(expected_output(request, runner.info()));
+    if (make) request.proposer = make(request, expected.back());
+    sinks.push_back(std::make_shared<Collector>());
+    request.sink = sinks.back();
+    engine.submit(std::move(request));
+  }
+  while (engine.step()) {}
+  for (int i = 0; i < n_seqs; ++i) EXPECT_EQ(sinks[i]->tokens, expected[i].tokens);
+  return {std::chrono::duration<double, std::micro>(fake_time - Clock::time_point{}).count(), engine.gauges()};
+}
+
+MakeProposer oracle(double p) {
+  return [p](const Request& request, const Expected& expected) {
+    return std::make_shared<OracleProposer>(expected.tokens, request.prompt.size(), 1000, p,
+                                            static_cast<uint64_t>(request.prompt[0]));
+  };
+}
+
+class SpeculationTime : public testing::TestWithParam<bool> {};
+
+TEST_P(SpeculationTime, RightGuessesAreFast) {
+  for (const int n_seqs : {1, 4}) {
+    const double without = run(GetParam(), memory_bound, n_seqs, 600, nullptr).us;
+    const Outcome with = run(GetParam(), memory_bound, n_seqs, 600, oracle(1));
+    EXPECT_LT(with.us, without / (n_seqs == 1 ? 8 : 5)) << n_seqs;
+    const Outcome most = run(GetParam(), memory_bound, n_seqs, 600, oracle(0.8));
+    EXPECT_LT(most.us, without / 2.2) << n_seqs;
+  }
+  EXPECT_LT(run(GetParam(), tiled, 1, 600, oracle(0.8)).us, run(GetParam(), tiled, 1, 600, nullptr).us / 3);
+}
+
+TEST_P(SpeculationTime, IsNeverSlower) {
+  for (const Cost cost : {memory_bound, compute_bound, tiled}) {
+    for (const int n_seqs : {1, 2, 5, 16, 32}) {
+      const double without = run(GetParam(), cost, n_seqs, 600, nullptr).us;
+      for (const double p : {0.0, 0.1, 0.3, 0.5, 0.7, 0.9}) {
+        const Outcome with = run(GetParam(), cost, n_seqs, 600, oracle(p));
+        EXPECT_LT(with.us, without * 1.02)
+            << n_seqs << " sequences, p " << p << ", "
+            << (cost == memory_bound ? "memory" : cost == tiled ? "tiles" : "compute") << ", "
+            << with.gauges.n_draft_tokens << " drafts, " << with.gauges.n_accepted_tokens << " accepted";
+      }
+    }
+  }
+}
+
+// A text that cannot be predicted has no repeated pairs, so there is nothing to verify.
+TEST_P(SpeculationTime, NgramOnRandomTextCostsNothing) {
+  const auto ngram = [](const Request&, const Expected&) { return std::make_shared<NgramProposer>(); };
+  const Outcome without = run(GetParam(), memory_bound, 1, 900, nullptr), with = run(GetParam(), memory_bound, 1, 900, ngram);
+  EXPECT_LE(with.us, without.us * 1.002);
+  EXPECT_LE(with.gauges.n_draft_tokens, 4);
+}
+
+// A sequence whose guesses became wrong brings no drafts, and brings them again once its guesses, which no step
+// verifies, would have been right.
+TEST_P(SpeculationTime, FollowsTheText) {
+  struct Changing final : Proposer {
+    explicit Changing(std::vector<int32_t> all) : output(std::move(all)) {}
+    Proposal propose(std::span<const int32_t> history, int n) override {
+      const size_t begin = history.size() - 3;
+      Proposal proposal;
+      for (size_t i = begin; i < std::min(output.size(), begin + static_cast<size_t>(n)); ++i)
+        proposal.tokens.push_back(i >= 200 && i < 600 ? output[i] ^ 1 : output[i]);
+      return proposal;
+    }
+    std::vector<int32_t> output;
+  };
+  const auto make = [](const Request&, const Expected& e) { return std::make_shared<Changing>(e.tokens); };
+  const double third = run(GetParam(), memory_bound, 1, 200, make).us;
+  const Outcome two = run(GetParam(), memory_bound, 1, 600, make), all = run(GetParam(), memory_bound, 1, 900, make);
+  const double plain = run(GetParam(), memory_bound, 1, 400, nullptr).us;
+  EXPECT_LT(two.us - third, plain * 1.05);
+  EXPECT_LT(all.us - two.us, plain / 400 * 300 / 3);
+}
+
+INSTANTIATE_TEST_SUITE_P(Engines, SpeculationTime, testing::Bool(),
+                         [](const auto& test) { return std::string(test.param ? "Overlapping" : "InTurn"); });
+
+}  // namespace
+}  // namespace ingot
