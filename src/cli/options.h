@@ -21,6 +21,7 @@ struct ModelOptions {
   int n_checkpoints = 0;
   std::string kv_type = "f16";
   std::string kernels = "tuned";  // or "fixed"
+  std::string isa;                // empty: the best
   std::string gpu_memory;      // a share of the device's memory, or bytes; empty: what the context needs
   std::string trace_path;
   std::string log_level = "warn";
@@ -35,7 +36,7 @@ struct ModelOptions {
 
 void add_model_argument(CLI::App& app, ModelOptions& options);   // MODEL and -m, and the flags of the Hub
 void add_log_option(CLI::App& app, ModelOptions& options);
-void add_kernels_option(CLI::App& app, ModelOptions& options);   // kernels of a GPU
+void add_kernels_option(CLI::App& app, ModelOptions& options);   // --kernels of a GPU, --isa of the CPU
 void add_trace_options(CLI::App& app, ModelOptions& options);
 void add_runner_options(CLI::App& app, ModelOptions& options);   // device, threads, context, chunk, trace
 
