@@ -3,8 +3,9 @@
 
     bench/cpu/random_model.py llama-3.2-1b model-f16.gguf
 
-The weights are normal with a deviation of 1 / sqrt(columns), so that quantizers see usual values. The vocabulary has the real
-size and made-up tokens. Only Python's own library is needed.
+The weights are normal with a deviation of 1 / sqrt(columns), so that quantizers see usual values, and they are bf16 numbers,
+because most F16 files are made from BF16 models. The vocabulary has the real size and made-up tokens. Only Python's own library
+is needed.
 """
 import argparse
 import pathlib
@@ -81,8 +82,10 @@ def tensors(name):
         yield f"blk.{i}.ffn_down.weight", ffn, dim
 
 
-def normal_f16(count, deviation):
-    return struct.pack(f"<{count}e", *(random.gauss(0, deviation) for _ in range(count)))
+def normal_bf16_in_f16(count, deviation):
+    floats = struct.pack(f"<{count}f", *(random.gauss(0, deviation) for _ in range(count)))
+    words = (word & 0xFFFF0000 for word in struct.unpack(f"<{count}I", floats))
+    return struct.pack(f"<{count}e", *struct.unpack(f"<{count}f", struct.pack(f"<{count}I", *words)))
 
 
 def write(name, path):
@@ -94,7 +97,7 @@ def write(name, path):
         infos.append(text(tensor) + struct.pack(f"<I{len(dims)}QIQ", len(dims), *dims, 1 if rows else 0, at))
         at += -(-size // ALIGNMENT) * ALIGNMENT
     pairs = metadata(name)
-    noise = {cols: normal_f16(1 << 20, cols ** -0.5) for cols in sorted({c for _, c, r in entries if r})}
+    noise = {cols: normal_bf16_in_f16(1 << 20, cols ** -0.5) for cols in sorted({c for _, c, r in entries if r})}
     with open(path, "wb") as out:
         head = b"GGUF" + struct.pack("<IQQ", 3, len(entries), len(pairs)) + b"".join(pairs) + b"".join(infos)
         out.write(head + bytes(-len(head) % ALIGNMENT))
