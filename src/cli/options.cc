@@ -39,6 +39,9 @@ void add_kernels_option(CLI::App& app, ModelOptions& o) {
                  "with --device cuda: type of activations between products: f16 or f32. Without this flag f16, and FP8 "
                  "weights multiply activations that are quantized to FP8")
       ->check(CLI::IsMember({"f16", "f32"}));
+  app.add_option("--isa", o.isa,
+                 "with --device cpu: use the kernels of this instruction set instead of the best one that the machine "
+                 "has: avx512bf16, avx512, avx2, neon_dot or portable");
 }
 
 void add_trace_options(CLI::App& app, ModelOptions& o) {
@@ -237,7 +240,12 @@ RunnerOptions runner_options(ModelOptions& o) {
   set_log_level(parse_log_level(o.log_level));
   if (!o.trace_path.empty() && !o.trace) o.trace = std::make_shared<TraceFile>(o.trace_path);
   RunnerOptions runner = {
-      .backend = {.device = o.device, .n_threads = o.n_threads, .activations = o.activations, .kernels = o.kernels, .deterministic = o.deterministic},
+      .backend = {.device = o.device,
+                  .n_threads = o.n_threads,
+                  .isa = o.isa,
+                  .activations = o.activations,
+                  .kernels = o.kernels,
+                  .deterministic = o.deterministic},
       .n_ctx = o.n_ctx,
       .max_batch_tokens = o.chunk,
       .block_size = o.block_size,
@@ -250,6 +258,7 @@ RunnerOptions runner_options(ModelOptions& o) {
       .trace_ops = !o.trace_steps};
   if (o.check_replay && !is_cuda(o.device))
     throw UsageError("--check-replay is for --device cuda: other devices replay nothing");
+  if (!o.isa.empty() && o.device != "cpu") throw UsageError("--isa is for --device cpu, not {}", printable(o.device));
   read_gpu_memory(o, runner);
   return runner;
 }

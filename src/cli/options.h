@@ -25,6 +25,7 @@ struct ModelOptions {
   std::string kv_type = "f16";
   std::string kernels = "tuned";  // or "fixed"
   std::string activations;        // "f16" or "f32"; empty: chosen (backend.h)
+  std::string isa;                // empty: the best
   std::string gpu_memory;      // a share of the device's memory, or bytes; empty: what the context needs
   std::string trace_path;
   std::string chat_template, chat_template_file;  // instead of the model's; empty: the model's
@@ -40,7 +41,7 @@ struct ModelOptions {
 
 void add_model_argument(CLI::App& app, ModelOptions& options);   // MODEL and -m, and the flags of the Hub
 void add_log_option(CLI::App& app, ModelOptions& options);
-void add_kernels_option(CLI::App& app, ModelOptions& options);   // kernels of a GPU
+void add_kernels_option(CLI::App& app, ModelOptions& options);   // --kernels of a GPU, --isa of the CPU
 void add_trace_options(CLI::App& app, ModelOptions& options);
 void add_runner_options(CLI::App& app, ModelOptions& options);   // device, threads, context, chunk, trace
 

@@ -43,6 +43,7 @@ constexpr FormatInfo describe() {
     static_assert((T::zero & (T::zero - 1)) == 0, "-zero * scale must be exact");
     f.unpack = unpack_blocks<T>;
     f.code_bits = T::code_bits;
+    f.levels = T::levels;
     f.group = T::group;
     f.run = T::run;
     f.zero = T::zero;

@@ -27,11 +27,12 @@ struct FormatInfo {
   int block_bytes;
   void (*decode)(const uint8_t* blocks, float* out, int64_t n_blocks);  // out: [n_blocks * block_size]
 
-  // The codes, scales and minima of grouped.h. Dense formats and F8_E4M3 have no codes: unpack is null, group and
-  // code_bits are 0.
+  // The codes, scales and minima of grouped.h. Dense formats and F8_E4M3 have no codes: unpack is null; group,
+  // code_bits and levels are 0.
   void (*unpack)(const uint8_t* blocks, uint8_t* codes, float* scales, float* mins, int64_t n_blocks);
   // codes: [n_blocks * block_size]; scales, mins: [n_blocks * block_size / group]
   int code_bits;           // 4 or 8: the width in which a backend may keep the codes
+  int levels;              // codes are less
   int group;               // elements that share a scale
   int run;                 // neighbouring groups that share one scale and minimum
   int zero;                // symmetric formats: mins are -zero * scale; other formats: 0

@@ -84,19 +84,62 @@ TEST_P(PackedWeights, HoldScalesOfAnySizeExactly) {
     }
 }
 
-// If 64 elements share a scale, the panel stores the scale once.
-TEST_P(PackedWeights, KeepAScaleOnce) {
+// Decoding is as fast as the panels are small: they have the bits of the file, or up to 4 % more where the file packs the
+// scales of a super-block in 6 bits.
+TEST_P(PackedWeights, AreAsSmallAsTheFile) {
+  const std::pair<Format, double> bits[] = {
+      {Format::Q4_0, 4.5},       {Format::Q4_1, 5},         {Format::Q5_0, 5.5},        {Format::Q5_1, 6},
+      {Format::Q8_0, 8.5},       {Format::Q2_K, 2.625},     {Format::Q3_K, 3.5625},     {Format::Q4_K, 4.625},
+      {Format::Q5_K, 5.625},     {Format::Q6_K, 6.5625},    {Format::IQ4_NL, 4.5},      {Format::IQ4_XS, 4.3125},
+      {Format::MXFP4, 4.25},     {Format::NVFP4, 4.5},      {Format::NVFP4_SCALED, 5},  {Format::AFFINE4_64, 4.5},
+      {Format::AFFINE4_32, 5},   {Format::AFFINE8_64, 8.5}, {Format::AFFINE8_32, 9},    {Format::F8_E4M3_32, 8.5},
+  };
   ThreadPool pool(1);
-  const auto bits_of = [&](Format format) {
+  for (const auto& [format, expected] : bits) {
     const std::vector<uint8_t> bytes = random_bytes(format, 1);
     const Weight host{.format = format, .n_out = 32, .n_in = kIn, .codes = bytes.data()};
-    return 8.0 * static_cast<double>(cpu::pack_weight(host, *GetParam(), pool).panel_bytes) / (32 * kIn);
-  };
-  EXPECT_EQ(bits_of(Format::AFFINE4_64), 4.5);
-  EXPECT_EQ(bits_of(Format::AFFINE8_64), 8.5);
-  EXPECT_EQ(bits_of(Format::AFFINE4_32), 5.0);
-  EXPECT_EQ(bits_of(Format::AFFINE8_32), 9.0);
-  EXPECT_EQ(bits_of(Format::F8_E4M3_32), 8.5);
+    const double packed = 8.0 * static_cast<double>(cpu::pack_weight(host, *GetParam(), pool).panel_bytes) / (32 * kIn);
+    EXPECT_EQ(packed, expected) << info(format).name;
+  }
+}
+
+// The product of two rows of activations and a weight of 32 x 64.
+std::vector<float> product(Backend& backend, Format format, const std::vector<uint16_t>& weights, const std::vector<float>& x) {
+  const Weight w = backend.prepare({.format = format, .n_out = 32, .n_in = 64, .codes = weights.data()}, kForMatmul);
+  const Tensor in = backend.alloc(DType::kF32, 2, 64), y = backend.alloc(DType::kF32, 2, 32);
+  backend.upload(in, x.data());
+  backend.matmul(y, in, w, {});
+  std::vector<float> got(64);
+  backend.download(got.data(), y);
+  return got;
+}
+
+// F16 weights that are bf16 numbers are multiplied as BF16 is. One weight with more bits: all are multiplied in f32.
+TEST_P(PackedWeights, MultiplyF16AsBF16WhereThatIsExact) {
+  const auto backend = backend_of(*GetParam());
+  const uint64_t seed = std::random_device{}();
+  SCOPED_TRACE(testing::Message() << "seed " << seed);
+  std::mt19937_64 random(seed);
+  std::normal_distribution<float> normal;
+  std::vector<float> x(128);
+  for (float& v : x) v = normal(random);
+  std::vector<uint16_t> bf16(32 * 64), f16(32 * 64);
+  for (size_t i = 0; i < bf16.size(); ++i) {
+    const float value = normal(random);
+    const bool small = i % 7 == 0 || std::abs(value) < 0x1p-6f;  // f16 has few bits left below 2^-14
+    bf16[i] = bf16_from_float(small ? std::ldexp(static_cast<float>(random() % 256), -24) : value);
+    f16[i] = f16_from_float(float_from_bf16(bf16[i]));
+    ASSERT_EQ(float_from_f16(f16[i]), float_from_bf16(bf16[i]));
+  }
+  if (GetParam()->bf16_dot) EXPECT_EQ(product(*backend, Format::F16, f16, x), product(*backend, Format::BF16, bf16, x));
+
+  f16[5] = f16_from_float(1 + 0x1p-10f);
+  const std::vector<float> got = product(*backend, Format::F16, f16, x);
+  for (int i = 0; i < 64; ++i) {
+    double want = 0;
+    for (int k = 0; k < 64; ++k) want += double{x[i / 32 * 64 + k]} * float_from_f16(f16[i % 32 * 64 + k]);
+    EXPECT_NEAR(got[i], want, 1e-4) << i;
+  }
 }
 
 // A NaN makes its own row NaN, and no other row.

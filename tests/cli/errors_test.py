@@ -44,6 +44,8 @@ def refused(done, code, *words):
         (["run", "-p", "x", "--device", "cuda", "--gpu-memory", "lots"], ["lots", "0.9"]),
         (["run", "-p", "x", "--device", "cuda", "--kernels", "slow"], ["--kernels", "tuned", "fixed"]),
         (["bench", "--kernels", ""], ["--kernels", "tuned"]),
+        (["run", "-p", "x", "--isa", "mmx"], ["'mmx'", "portable"]),
+        (["bench", "--device", "ref", "--isa", "portable"], ["--isa", "--device cpu, not ref"]),
         (["inspect", "--shape", "llama-3.2-1b"], ["--kernels"]),
         (["inspect", "--kernels", "--rows", "0"], ["--rows"]),
         (["run", "-p", ""], ["prompt"]),

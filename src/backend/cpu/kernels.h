@@ -18,72 +18,93 @@ constexpr int kMaxTile = 12;     // tokens
 
 // ---- quantized panels ----
 
-// How the scale of a group of weights is stored: as f16, as bf16, or as an int8 times an f16 of the super-block.
-enum class Scales : uint8_t { kF16, kBF16, kSuper };
+// How the scale of a group of weights is stored: as f16; as a power of two, the exponent byte of an f32, where 0 means
+// 2^-127; as E4M3 without a sign; as an int8 times an f16 of the super-block; or so with scale and minimum in a byte's
+// low and high four bits.
+enum class Scales : uint8_t { kF16, kE8M0, kE4M3, kSuper, kSuperNibbles };
 
-// The quantized layouts that have kernels. Packing removes most differences between formats: codes have 4 or 8 bits,
-// there is a codebook or none, a scale covers 16, 32 or 64 elements, and there are minima or none.
+// The quantized layouts that have kernels. Packing removes most differences between formats: codes have a number of
+// bits, there is a codebook or none, a scale covers 16, 32 or 64 elements, and there are minima or none.
 struct QuantKind {
-  int bits;
+  int bits;  // 2, 3, 4, 5, 6 or 8; with a codebook, 4 at most
   bool codebook;
   int group;
   bool has_min;
   Scales scales;
 };
 constexpr QuantKind kQuantKinds[] = {
-    {4, false, 32, false, Scales::kF16},    // Q4_0 Q2_0
-    {4, false, 32, true, Scales::kF16},     // Q4_1 AFFINE4_32
-    {8, false, 32, false, Scales::kF16},    // Q5_0 Q8_0 F8_E4M3
-    {8, false, 32, true, Scales::kF16},     // Q5_1 AFFINE8_32
-    {4, false, 32, true, Scales::kSuper},   // Q4_K
-    {8, false, 32, true, Scales::kSuper},   // Q5_K
-    {4, false, 16, true, Scales::kSuper},   // Q2_K
-    {4, false, 16, false, Scales::kSuper},  // Q3_K TQ1_0 TQ2_0
-    {8, false, 16, false, Scales::kSuper},  // Q6_K
-    {4, true, 32, false, Scales::kF16},     // IQ4_NL Q1_0
-    {4, true, 32, false, Scales::kBF16},    // MXFP4
-    {4, true, 32, false, Scales::kSuper},   // IQ4_XS IQ1_S IQ2_XXS IQ3_XXS IQ3_S
-    {4, true, 16, false, Scales::kSuper},   // IQ1_M IQ2_XS IQ2_S
-    {4, true, 16, false, Scales::kF16},     // NVFP4 NVFP4_SCALED
-    {4, false, 64, true, Scales::kF16},     // AFFINE4_64
-    {8, false, 64, true, Scales::kF16},     // AFFINE8_64
+    {4, false, 32, false, Scales::kF16},         // Q4_0
+    {4, false, 32, true, Scales::kF16},          // Q4_1 AFFINE4_32
+    {5, false, 32, false, Scales::kF16},         // Q5_0
+    {5, false, 32, true, Scales::kF16},          // Q5_1
+    {8, false, 32, false, Scales::kF16},         // Q8_0 F8_E4M3
+    {8, false, 32, true, Scales::kF16},          // AFFINE8_32
+    {4, false, 32, true, Scales::kSuper},        // Q4_K
+    {5, false, 32, true, Scales::kSuper},        // Q5_K
+    {2, false, 16, true, Scales::kSuperNibbles}, // Q2_K
+    {3, false, 16, false, Scales::kSuper},       // Q3_K
+    {2, false, 16, false, Scales::kSuper},       // TQ1_0 TQ2_0
+    {6, false, 16, false, Scales::kSuper},       // Q6_K
+    {2, false, 32, false, Scales::kF16},         // Q2_0
+    {2, true, 32, false, Scales::kF16},          // Q1_0
+    {4, true, 32, false, Scales::kF16},          // IQ4_NL
+    {4, true, 32, false, Scales::kE8M0},         // MXFP4
+    {4, true, 32, false, Scales::kSuper},        // IQ4_XS IQ3_XXS IQ3_S
+    {3, true, 32, false, Scales::kSuper},        // IQ1_S IQ2_XXS
+    {3, true, 16, false, Scales::kSuper},        // IQ1_M IQ2_XS IQ2_S
+    {4, true, 16, false, Scales::kE4M3},         // NVFP4
+    {4, true, 16, false, Scales::kF16},          // NVFP4_SCALED
+    {4, false, 64, true, Scales::kF16},          // AFFINE4_64
+    {8, false, 64, true, Scales::kF16},          // AFFINE8_64
 };
 constexpr int kQuantKindCount = sizeof(kQuantKinds) / sizeof(kQuantKinds[0]);
 
-// A panel is a run of blocks. A block covers 32 elements of k (64 if 64 elements share a scale, 256 with
-// Scales::kSuper). A block holds, in this order:
-//   base scales, base minima   f16 [32 rows]                   only with kSuper
-//   scales, minima             f16 or bf16 [parts, 32 rows]    with kSuper int8 [8 * parts, 32 rows]
-//   codes                      8 bits: [k / 4, 32 rows, 4]     4 bits: [k / 8, 32 rows, 4], low nibbles first
-// where parts = max(32 / group, 1), and minima are present only with has_min.
+// Codes are split into planes, so that a panel has hardly more bytes than the file: the low 8, 4 or 2 bits of each code,
+// then the other one or two bits. A plane of b bits holds [k / (32 / b), 32 rows, 4 bytes]: elements 4q to 4q + 3 have
+// their bits in the four bytes of a 32-bit word, at bit b * (q % (8 / b)) of each byte.
+struct Planes {
+  int low, high;  // bits
+};
+static constexpr Planes planes_of(int bits) {
+  const int low = bits == 8 ? 8 : bits >= 4 ? 4 : 2;
+  return {low, bits - low};
+}
+
+// A panel is a run of blocks. A block covers 32 elements of k (64 if 64 elements share a scale, 256 in super-blocks). A
+// block has a head, and then a record for each group of 32 elements:
+//   head     super-blocks: base scales, base minima f16 [32 rows]; if groups share a scale: scales, minima f16 [32 rows]
+//   record   scales, minima of the group [parts, 32 rows], unless the head has them; then the planes of the codes
+// where parts = max(32 / group, 1), and minima are present only with has_min. Most records are whole cache lines.
 struct BlockLayout {
   int n_groups;  // of 32 elements
   int parts;
-  int scale_step;   // bytes from one group's scales to the next group's; 0: all groups share them
+  bool super;
+  bool shared;      // the groups share the scales of the head
   int scale_bytes;  // of one scale
-  int base_min_at;
-  int scales_at;
-  int mins_at;
-  int codes_at;
-  int code_bytes;  // of 32 elements
+  int head_bytes;
+  int mins_at;   // from the start of the scales
+  int codes_at;  // in the record
+  int high_at;   // from the start of the codes
+  int record_bytes;
   int bytes;
 };
 static constexpr BlockLayout block_layout(const QuantKind& kind) {
-  const bool super = kind.scales == Scales::kSuper;
-  const int planes = kind.has_min ? 2 : 1;
+  const bool nibbles = kind.scales == Scales::kSuperNibbles;
+  const int fields = kind.has_min ? 2 : 1;
   BlockLayout b{};
-  b.n_groups = super ? kSuperGroups : kind.group > kGroup ? kind.group / kGroup : 1;
-  b.parts = kind.group > kGroup ? 1 : kGroup / kind.group;
-  b.scale_bytes = super ? 1 : 2;
-  b.base_min_at = 2 * kPanelRows;
-  b.scales_at = super ? planes * 2 * kPanelRows : 0;
-  const int group_bytes = b.parts * kPanelRows * b.scale_bytes;
-  b.scale_step = super ? group_bytes : 0;
-  const int plane_bytes = super ? b.n_groups * group_bytes : group_bytes;
-  b.mins_at = b.scales_at + plane_bytes;
-  b.codes_at = b.scales_at + planes * plane_bytes;
-  b.code_bytes = kGroup * kPanelRows * kind.bits / 8;
-  b.bytes = b.codes_at + b.n_groups * b.code_bytes;
+  b.super = kind.scales == Scales::kSuper || nibbles;
+  b.shared = kind.group > kGroup;
+  b.n_groups = b.super ? kSuperGroups : b.shared ? kind.group / kGroup : 1;
+  b.parts = b.shared ? 1 : kGroup / kind.group;
+  b.scale_bytes = kind.scales == Scales::kF16 ? 2 : 1;
+  const int field_bytes = b.parts * kPanelRows * b.scale_bytes;
+  b.mins_at = nibbles ? 0 : field_bytes;
+  const int scales_bytes = nibbles ? field_bytes : fields * field_bytes;
+  b.head_bytes = b.super ? fields * 2 * kPanelRows : b.shared ? scales_bytes : 0;
+  b.codes_at = b.shared ? 0 : scales_bytes;
+  b.high_at = kGroup * kPanelRows * planes_of(kind.bits).low / 8;
+  b.record_bytes = b.codes_at + kGroup * kPanelRows * kind.bits / 8;
+  b.bytes = b.head_bytes + b.n_groups * b.record_bytes;
   return b;
 }
 

@@ -1,6 +1,8 @@
 #include "backend/cpu/packed_weight.h"
 
 #include <algorithm>
+#include <atomic>
+#include <bit>
 #include <cmath>
 #include <cstring>
 #include <vector>
@@ -19,7 +21,7 @@ class QuantPacker {
         layout_(block_layout(kind)),
         host_(host),
         flip_(signed_codes && kind.bits == 8 ? 0x80808080u : 0),
-        inverse_(kind.scales == Scales::kSuper ? 1.0f : 1.0f / factor) {}
+        inverse_(block_layout(kind).super ? 1.0f : 1.0f / factor) {}
 
   void pack_row(int64_t row, int lane, uint8_t* panel) const {
     const int64_t n = host_.n_in;
@@ -34,57 +36,84 @@ class QuantPacker {
       round_to_int8(row, codes.data(), scales.data());
     }
     const int block_k = kGroup * layout_.n_groups;
-    const int64_t block_parts = layout_.n_groups * layout_.parts;
+    const int n_scales = layout_.shared ? 1 : layout_.n_groups * layout_.parts;  // in a block
     for (int64_t b = 0; b < n / block_k; ++b) {
       uint8_t* block = panel + b * layout_.bytes;
       const uint8_t* source = host_.row(row) + b * (block_k / format_.block_size) * format_.block_bytes;
-      put_plane(block, 0, layout_.scales_at, source, 0, &scales[b * block_parts], lane);
-      if (kind_.has_min)
-        put_plane(block, layout_.base_min_at, layout_.mins_at, source, 1, &mins[b * block_parts], lane);
+      put_scales(block, source, 0, &scales[b * layout_.n_groups * layout_.parts], n_scales, lane);
+      if (kind_.has_min) put_scales(block, source, 1, &mins[b * layout_.n_groups * layout_.parts], n_scales, lane);
       for (int g = 0; g < layout_.n_groups; ++g)
-        put_codes(block + layout_.codes_at + g * layout_.code_bytes, &codes[b * block_k + g * kGroup], lane);
+        put_codes(record(block, g) + layout_.codes_at, &codes[b * block_k + g * kGroup], lane);
     }
   }
 
  private:
+  uint8_t* record(uint8_t* block, int group) const {
+    return block + layout_.head_bytes + group * layout_.record_bytes;
+  }
+
   // Writes the scales (field 0) or minima (field 1) of a block: as they are, or as integer multiples of the block's own
   // f16.
-  void put_plane(uint8_t* block, int base_at, int at, const uint8_t* source, int field, const float* values,
-                 int lane) const {
-    if (kind_.scales != Scales::kSuper) {
-      for (int i = 0; i < layout_.parts; ++i) {
-        const float value = values[i] * inverse_;
-        const uint16_t half = kind_.scales == Scales::kF16 ? f16_from_float(value) : bf16_from_float(value);
-        std::memcpy(block + at + (i * kPanelRows + lane) * 2, &half, 2);
+  void put_scales(uint8_t* block, const uint8_t* source, int field, const float* values, int n_scales, int lane) const {
+    const float step = layout_.super ? put_base(block, source, field, lane) : 0;
+    for (int i = 0; i < n_scales; ++i) {
+      uint8_t* scales = layout_.shared ? block : record(block, i / layout_.parts);
+      uint8_t* to = scales + field * layout_.mins_at + (i % layout_.parts * kPanelRows + lane) * layout_.scale_bytes;
+      if (layout_.super) {
+        put_multiple(values[i], step, field, to);
+      } else {
+        put_scale(values[i] * inverse_, to);
       }
-      return;
     }
-    const int n = layout_.n_groups * layout_.parts;
+  }
+
+  // Writes the f16 of a super-block and returns the unit of its scales.
+  float put_base(uint8_t* block, const uint8_t* source, int field, int lane) const {
     const float sign = field == 1 ? -1.0f : 1.0f;  // minima are -(dmin * m)
     const float base = sign * float_from_f16(load_scale_bits(format_.scale_fields[field], source));
     const uint16_t half = f16_from_float(base);
-    std::memcpy(block + base_at + lane * 2, &half, 2);
-    const float step = base * format_.scale_unit;
-    for (int i = 0; i < n; ++i) {
-      const float multiple = step != 0 && std::isfinite(step) ? std::round(values[i] / step) : 0.0f;
+    std::memcpy(block + (field * kPanelRows + lane) * 2, &half, 2);
+    return base * format_.scale_unit;
+  }
+
+  void put_multiple(float value, float step, int field, uint8_t* to) const {
+    const float multiple = step != 0 && std::isfinite(step) ? std::round(value / step) : 0.0f;
+    if (kind_.scales == Scales::kSuperNibbles) {
+      CHECK(multiple >= 0 && multiple <= 15);
+      *to |= static_cast<uint8_t>(static_cast<int>(multiple) << (4 * field));
+    } else {
       CHECK(multiple >= -128 && multiple <= 127);
-      block[at + i * kPanelRows + lane] = static_cast<uint8_t>(static_cast<int8_t>(multiple));
+      *to = static_cast<uint8_t>(static_cast<int8_t>(multiple));
+    }
+  }
+
+  void put_scale(float value, uint8_t* to) const {
+    if (kind_.scales == Scales::kE8M0) {
+      *to = static_cast<uint8_t>(bits_from_float(value) >> 23);
+    } else if (kind_.scales == Scales::kE4M3) {
+      *to = static_cast<uint8_t>(f16_from_float(value * 0x1p-8f) >> 7);  // an f16 has the same bits, 7 places up
+    } else {
+      const uint16_t half = f16_from_float(value);
+      std::memcpy(to, &half, 2);
     }
   }
 
   void put_codes(uint8_t* out, const uint8_t* codes, int lane) const {
     uint32_t quads[kGroup / 4];
     std::memcpy(quads, codes, kGroup);
-    if (kind_.bits == 8) {
-      for (int i = 0; i < kGroup / 4; ++i) {
-        const uint32_t quad = quads[i] ^ flip_;
-        std::memcpy(out + (i * kPanelRows + lane) * 4, &quad, 4);
-      }
-      return;
-    }
-    for (int i = 0; i < kGroup / 8; ++i) {
-      const uint32_t both = quads[2 * i] | quads[2 * i + 1] << 4;
-      std::memcpy(out + (i * kPanelRows + lane) * 4, &both, 4);
+    const Planes planes = planes_of(kind_.bits);
+    put_plane(out, quads, 0, planes.low, lane);
+    if (planes.high > 0) put_plane(out + layout_.high_at, quads, planes.low, planes.high, lane);
+  }
+
+  // Writes `bits` bits of each code, from bit `first` on.
+  void put_plane(uint8_t* out, const uint32_t* quads, int first, int bits, int lane) const {
+    const int n = 8 / bits;  // quads in a word
+    const uint32_t mask = 0x01010101u * ((1u << bits) - 1);
+    for (int i = 0; i < kGroup / 4; i += n) {
+      uint32_t word = 0;
+      for (int j = 0; j < n; ++j) word |= (((quads[i + j] ^ flip_) >> first) & mask) << (j * bits);
+      std::memcpy(out + (i / n * kPanelRows + lane) * 4, &word, 4);
     }
   }
 
@@ -123,14 +152,24 @@ bool has_super_blocks(const FormatInfo& f) { return f.block_size == kGroup * kSu
 // Whether the values of a block format are not evenly spaced, so that they have to be rounded to int8.
 bool is_rounded(const FormatInfo& f) { return f.unpack == nullptr && f.block_size > 1; }
 
+Scales scales_of(const FormatInfo& f) {
+  if (has_super_blocks(f)) return f.group == kGroup / 2 && f.has_min ? Scales::kSuperNibbles : Scales::kSuper;
+  if (f.scale_fields[0].kind == quant::ScaleKind::kE8M0) return Scales::kE8M0;
+  return f.scale_fields[0].kind == quant::ScaleKind::kUE4M3 ? Scales::kE4M3 : Scales::kF16;
+}
+
+// The bits of a code in a panel; see planes_of().
+int bits_of(const FormatInfo& f) {
+  const int needed = std::bit_width(static_cast<unsigned>(f.levels - 1));
+  return needed > 6 ? 8 : std::max(needed, 2);
+}
+
 // The kind of kernel for a format, or -1 if there is none.
 int kind_of(const FormatInfo& f) {
   if (f.block_size == 1) return -1;
-  const bool exponent = f.scale_fields[0].kind == quant::ScaleKind::kE8M0;
-  const Scales scales = has_super_blocks(f) ? Scales::kSuper : exponent ? Scales::kBF16 : Scales::kF16;
   const QuantKind wanted = is_rounded(f)
-                               ? QuantKind{8, false, kGroup, false, scales}
-                               : QuantKind{f.code_bits, f.codebook != nullptr, f.group * f.run, f.has_min, scales};
+                               ? QuantKind{8, false, kGroup, false, Scales::kF16}
+                               : QuantKind{bits_of(f), f.codebook != nullptr, f.group * f.run, f.has_min, scales_of(f)};
   for (int i = 0; i < kQuantKindCount; ++i) {
     const QuantKind& k = kQuantKinds[i];
     if (k.bits == wanted.bits && k.codebook == wanted.codebook && k.group == wanted.group &&
@@ -142,8 +181,9 @@ int kind_of(const FormatInfo& f) {
 
 // The power of two by which a weight's scales are divided before they are stored. For f32 scales it brings the largest
 // scale below 2^12. Then an f16 represents a bf16 scale exactly, unless that scale is 2^-28 of the largest or less. The
-// product of an f32 and an E4M3 is rounded.
+// product of an f32 and an E4M3 is rounded. The scales of NVFP4 are half of the E4M3 in the file.
 float factor_of(const FormatInfo& f, const Weight& host) {
+  if (f.n_scale_fields > 0 && f.scale_fields[0].kind == quant::ScaleKind::kUE4M3) return 0.5f;
   if (f.n_scale_fields == 0 || f.scale_fields[0].kind != quant::ScaleKind::kF32) return f.scale_unit;
   constexpr float kMaxOfE4m3 = 240;  // half of the largest E4M3
   float largest = 0, reach = 1;
@@ -169,11 +209,35 @@ void pack_dense_row(const Weight& host, Dense type, int64_t row, int lane, uint8
     for (int64_t k = 0; k < n; ++k) std::memcpy(panel + (k * kPanelRows + lane) * 4, &values[k], 4);
     return;
   }
+  const bool converts = type == Dense::kBF16 && host.format == Format::F16;
   const uint8_t* from = host.row(row);
   for (int64_t k = 0; k < n; ++k) {
     const int64_t at = type == Dense::kF16 ? k * kPanelRows + lane : (k / 2 * kPanelRows + lane) * 2 + k % 2;
-    std::memcpy(panel + at * 2, from + k * 2, 2);
+    uint16_t bits = quant::load_u16(from + k * 2);
+    if (converts) bits = static_cast<uint16_t>(bits_from_float(float_from_f16(bits)) >> 16);
+    std::memcpy(panel + at * 2, &bits, 2);
   }
+}
+
+// Whether all numbers of a row of f16 have the 8 significant bits of bf16.
+bool is_bf16_row(const uint8_t* row, int64_t n) {
+  for (int64_t k = 0; k < n; ++k) {
+    const uint16_t bits = quant::load_u16(row + k * 2);
+    if ((bits & 7) == 0) continue;
+    if ((bits_from_float(float_from_f16(bits)) & 0xFFFF) != 0) return false;  // subnormal numbers may have fewer bits
+  }
+  return true;
+}
+
+// Most F16 files come from BF16 models, so that their weights are bf16 numbers and can be multiplied as such, at twice
+// the rate of f32. Other F16 weights would lose 3 bits.
+bool is_bf16_in_f16(const Weight& host, const Kernels& kernels, ThreadPool& pool) {
+  if (host.format != Format::F16 || !kernels.bf16_dot || host.n_in % 2 != 0) return false;
+  std::atomic<bool> exact = true;
+  pool.parallel_for(host.n_experts * host.n_out, [&](int64_t row, int) {
+    if (exact.load(std::memory_order_relaxed) && !is_bf16_row(host.row(row), host.n_in)) exact = false;
+  });
+  return exact;
 }
 
 Dense dense_of(Format format) {
@@ -226,7 +290,7 @@ size_t packed_bytes(const Weight& shape) {
 PackedWeight pack_weight(const Weight& host, const Kernels& kernels, ThreadPool& pool) {
   const FormatInfo& format = info(host.format);
   const int kind = kind_of(format);
-  const Dense dense = dense_of(host.format);
+  const Dense dense = is_bf16_in_f16(host, kernels, pool) ? Dense::kBF16 : dense_of(host.format);
   PackedWeight w;
   w.n_out = host.n_out;
   w.n_in = host.n_in;

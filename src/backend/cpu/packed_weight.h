@@ -3,8 +3,8 @@
 // f32 scale or minimum becomes an f16 times the tensor's power of two, which represents any bf16 and any f16 exactly.
 // (A zero point times a scale may have more bits: those are rounded away, 2^-12 of the minimum at most.) Second,
 // F8_E4M3 has no codes, so it is rounded to int8 with a scale for each 32 elements, as Q8_0 is made. (That costs 0.5 %
-// of a standard deviation; the 3 mantissa bits of E4M3 cost 2.6 %.) A format without a matching kernel is stored as
-// f32.
+// of a standard deviation; the 3 mantissa bits of E4M3 cost 2.6 %.) F16 weights that are all bf16 numbers are stored as
+// BF16 if the core multiplies bf16. A format without a matching kernel is stored as f32.
 #pragma once
 #include <cstdint>
 

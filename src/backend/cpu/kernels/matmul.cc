@@ -54,11 +54,15 @@ INLINE void pack_group(const float* x, int m, int m_count, const ActLayout& layo
 
 void pack_bf16(const float* x, int64_t stride, int m_count, int64_t n_in, uint8_t* tile) {
   for (int m = 0; m < m_count; ++m) {
-    for (int64_t k = 0; k < n_in + n_in % 2; ++k) {
-      uint32_t bits = 0;
-      if (k < n_in) __builtin_memcpy(&bits, x + m * stride + k, 4);
-      const uint16_t half = (uint16_t)((bits + 0x7FFFu + ((bits >> 16) & 1u)) >> 16);
-      __builtin_memcpy(tile + ((k / 2 * m_count + m) * 2 + k % 2) * 2, &half, 2);
+    const float* row = x + m * stride;
+    for (int64_t k = 0; k < n_in + n_in % 2; k += W) {
+      float values[W] = {};
+      memcpy(values, row + k, (size_t)(n_in - k < W ? n_in - k : W) * 4);
+      const U bits = bf16_bits(load(values));
+      for (int i = 0; i < W && k + i < n_in; i += 2) {
+        const uint32_t pair = bits[i] | bits[i + 1] << 16;
+        memcpy(tile + ((k + i) / 2 * m_count + m) * 4, &pair, 4);
+      }
     }
   }
 }

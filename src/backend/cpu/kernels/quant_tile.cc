@@ -8,9 +8,9 @@ namespace ingot::cpu::INGOT_ISA {
 namespace {
 
 // Vectors of rows in one pass over the panel. The pass keeps tokens x vectors accumulators, integer and float, in
-// registers.
-constexpr int RV = W == 8 ? 1 : 2;
-constexpr int kPasses = kPanelRows / (RV * W);
+// registers. One pass is best for few tokens, since it reads memory in order.
+template <int M>
+constexpr int kRowVectors = W == 16 ? 2 : W == 8 ? (M == 1 ? 4 : M == 2 ? 2 : 1) : (M == 1 ? 4 : 2);
 
 template <int kind>
 struct Kind {
@@ -18,67 +18,64 @@ struct Kind {
   static constexpr BlockLayout layout = block_layout(k);
 };
 
-// The scale (or minimum) of rows [row, row + W) for one part of a group.
+// The factors of a super-block's scales or minima; 1 in other kinds.
+template <int kind, int RV>
+INLINE void load_base(F (&base)[RV], const uint8_t* head, int field, int row) {
+  if constexpr (Kind<kind>::layout.super) {
+#pragma GCC unroll 8
+    for (int v = 0; v < RV; ++v) base[v] = load_f16((const uint16_t*)head + field * kPanelRows + row + v * W);
+  }
+}
+
+// The scales (field 0) or minima (field 1) of rows [row, row + W) for one part of a group.
 template <int kind>
-INLINE F load_scale(const uint8_t* scales, int part, int row, F base) {
-  const uint8_t* p = scales + (part * kPanelRows + row) * Kind<kind>::layout.scale_bytes;
-  if constexpr (Kind<kind>::k.scales == Scales::kSuper) return load_s8((const int8_t*)p) * base;
-  if constexpr (Kind<kind>::k.scales == Scales::kBF16) return load_bf16((const uint16_t*)p);
+INLINE F load_scale(const uint8_t* scales, int field, int part, int row, F base) {
+  constexpr Scales type = Kind<kind>::k.scales;
+  const uint8_t* p = scales + field * Kind<kind>::layout.mins_at +
+                     (part * kPanelRows + row) * Kind<kind>::layout.scale_bytes;
+  if constexpr (type == Scales::kSuper) return load_s8((const int8_t*)p) * base;
+  if constexpr (type == Scales::kSuperNibbles) return to_float((load_bytes(p) >> (4 * field)) & 15) * base;
+  if constexpr (type == Scales::kE8M0) return load_e8m0(p);
+  if constexpr (type == Scales::kE4M3) return load_e4m3(p);
   return load_f16((const uint16_t*)p);
 }
 
 template <int kind>
 INLINE I multiply(I acc, I codes, I a) {
-  if constexpr (Kind<kind>::k.bits == 4 && !Kind<kind>::k.codebook) return dot4_small(acc, codes, a);
+  if constexpr (Kind<kind>::k.bits < 8 && !Kind<kind>::k.codebook) return dot4_small(acc, codes, a);
   return dot4(acc, codes, a);
 }
 
-// acc[m][v] += codes * activations, for n_quads groups of 4 elements, and rows from `row`. `codes` and `a` point at the
-// first group.
-template <int kind, int M, int n_quads>
-INLINE void dot_quads(I (&acc)[M][RV], const uint8_t* codes, int row, const uint8_t* a, I book) {
-  constexpr bool nibbles = Kind<kind>::k.bits == 4;
-#pragma GCC unroll 8
-  for (int quad = 0; quad < n_quads; quad += nibbles ? 2 : 1) {
-    I low[RV], high[RV];
-#pragma GCC unroll 8
-    for (int v = 0; v < RV; ++v) {
-      const I bytes = load_as<I>(codes + (quad / (nibbles ? 2 : 1) * kPanelRows + row + v * W) * 4);
-      low[v] = nibbles ? bytes & 0x0F0F0F0F : bytes;
-      high[v] = (I)((U)bytes >> 4) & 0x0F0F0F0F;
-      if constexpr (Kind<kind>::k.codebook) {
-        low[v] = lookup16(book, low[v]);
-        high[v] = lookup16(book, high[v]);
-      }
-    }
-#pragma GCC unroll 16
-    for (int m = 0; m < M; ++m) {
-      const I x = all(load_as<int32_t>(a + (quad * M + m) * 4));
-#pragma GCC unroll 8
-      for (int v = 0; v < RV; ++v) acc[m][v] = multiply<kind>(acc[m][v], low[v], x);
-    }
-    if constexpr (nibbles) {
-#pragma GCC unroll 16
-      for (int m = 0; m < M; ++m) {
-        const I x = all(load_as<int32_t>(a + ((quad + 1) * M + m) * 4));
-#pragma GCC unroll 8
-        for (int v = 0; v < RV; ++v) acc[m][v] = multiply<kind>(acc[m][v], high[v], x);
-      }
-    }
-  }
+// `bits` bits of the codes of 4 elements from rows [row, row + W), moved up by `up`.
+template <int bits>
+INLINE I load_plane(const uint8_t* plane, int quad, int row, int up) {
+  constexpr int quads = 8 / bits;  // in a word
+  const U words = load_as<U>(plane + (quad / quads * kPanelRows + row) * 4);
+  if constexpr (bits == 8) return (I)words;
+  const int down = quad % quads * bits - up;
+  return (I)(down >= 0 ? words >> down : words << -down) & (0x01010101 * (((1 << bits) - 1) << up));
 }
 
-// One group of 32. `scales` and `mins` belong to the group; `a` is the group's record in the activation tile.
-template <int kind, int M>
-INLINE void group_step(F (&acc)[M][RV], const uint8_t* codes, const uint8_t* scales, const uint8_t* mins, int row,
-                       const F (&base)[RV], const F (&base_min)[RV], const uint8_t* a, I book) {
+template <int kind>
+INLINE I load_codes(const uint8_t* codes, int quad, int row, I book) {
+  constexpr Planes planes = planes_of(Kind<kind>::k.bits);
+  I result = load_plane<planes.low>(codes, quad, row, 0);
+  if constexpr (planes.high > 0)
+    result |= load_plane<planes.high>(codes + Kind<kind>::layout.high_at, quad, row, planes.low);
+  if constexpr (Kind<kind>::k.codebook) result = lookup16(book, result);
+  return result;
+}
+
+// One group of 32. `scales` belong to the group; `a` is the group's record in the activation tile.
+template <int kind, int M, int RV>
+INLINE void group_step(F (&acc)[M][RV], const uint8_t* codes, const uint8_t* scales, int row, const F (&base)[RV],
+                       const F (&base_min)[RV], const uint8_t* a, I book) {
   constexpr QuantKind k = Kind<kind>::k;
   constexpr int parts = Kind<kind>::layout.parts, n_quads = kGroup / 4 / parts;
   constexpr bool no_start = k.has_min && !(k.bits == 8 && kSignedCodes);  // codes as stored, without a zero point
   const uint8_t* a_scale = a + 4 * parts * M;
   const uint8_t* a_sum = a_scale + 4 * M;
   const uint8_t* bytes = a_sum + (k.has_min ? 4 * parts * M : 0);
-  F total[M][RV];
 #pragma GCC unroll 2
   for (int part = 0; part < parts; ++part) {
     I sums[M][RV];
@@ -88,30 +85,33 @@ INLINE void group_step(F (&acc)[M][RV], const uint8_t* codes, const uint8_t* sca
 #pragma GCC unroll 8
       for (int v = 0; v < RV; ++v) sums[m][v] = start;
     }
-    dot_quads<kind, M, n_quads>(sums, codes + part * n_quads * kPanelRows * k.bits / 2, row,
-                                bytes + part * n_quads * M * 4, book);
 #pragma GCC unroll 8
-    for (int v = 0; v < RV; ++v) {
-      const F scale = load_scale<kind>(scales, part, row + v * W, base[v]);
+    for (int i = 0; i < n_quads; ++i) {
+      const int quad = part * n_quads + i;
+      I code[RV];
+#pragma GCC unroll 8
+      for (int v = 0; v < RV; ++v) code[v] = load_codes<kind>(codes, quad, row + v * W, book);
 #pragma GCC unroll 16
       for (int m = 0; m < M; ++m) {
-        const F term = to_float(sums[m][v]) * scale;
-        total[m][v] = part == 0 ? term : total[m][v] + term;
+        const I x = all(load_as<int32_t>(bytes + (quad * M + m) * 4));
+#pragma GCC unroll 8
+        for (int v = 0; v < RV; ++v) sums[m][v] = multiply<kind>(sums[m][v], code[v], x);
       }
     }
-  }
-#pragma GCC unroll 16
-  for (int m = 0; m < M; ++m) {
-    const F scale = all(load_as<float>(a_scale + m * 4));
 #pragma GCC unroll 8
-    for (int v = 0; v < RV; ++v) acc[m][v] += total[m][v] * scale;
+    for (int v = 0; v < RV; ++v) {
+      const F scale = load_scale<kind>(scales, 0, part, row + v * W, base[v]);
+#pragma GCC unroll 16
+      for (int m = 0; m < M; ++m)
+        acc[m][v] += to_float(sums[m][v]) * (scale * all(load_as<float>(a_scale + m * 4)));
+    }
   }
   if constexpr (k.has_min) {
 #pragma GCC unroll 2
     for (int part = 0; part < parts; ++part) {
 #pragma GCC unroll 8
       for (int v = 0; v < RV; ++v) {
-        const F min = load_scale<kind>(mins, part, row + v * W, base_min[v]);
+        const F min = load_scale<kind>(scales, 1, part, row + v * W, base_min[v]);
 #pragma GCC unroll 16
         for (int m = 0; m < M; ++m) acc[m][v] += min * all(load_as<float>(a_sum + (part * M + m) * 4));
       }
@@ -119,38 +119,35 @@ INLINE void group_step(F (&acc)[M][RV], const uint8_t* codes, const uint8_t* sca
   }
 }
 
-template <int kind, int M>
-void quant_tile(const uint8_t* panel, const uint8_t* act, int64_t n_in, const uint8_t* codebook, float* out) {
+// Rows [row, row + RV * W) of a panel.
+template <int kind, int M, int RV>
+INLINE void quant_pass(const uint8_t* panel, const uint8_t* act, int64_t n_in, I book, int row, float* out) {
   constexpr QuantKind k = Kind<kind>::k;
   constexpr BlockLayout b = Kind<kind>::layout;
   constexpr int act_group_bytes = M * (kGroup + 4 + 4 * b.parts * (k.has_min ? 2 : 1));
   const int64_t n_blocks = n_in / (kGroup * b.n_groups);
-  const I book = k.codebook ? repeat16(codebook) : I{};
-  for (int pass = 0; pass < kPasses; ++pass) {
-    const int row = pass * RV * W;
-    const uint8_t* block = panel;
-    const uint8_t* a = act;
-    F acc[M][RV] = {};
-    for (int64_t i = 0; i < n_blocks; ++i, block += b.bytes) {
-      F base[RV] = {}, base_min[RV] = {};
-      if constexpr (k.scales == Scales::kSuper) {
-#pragma GCC unroll 8
-        for (int v = 0; v < RV; ++v) {
-          base[v] = load_f16((const uint16_t*)block + row + v * W);
-          if constexpr (k.has_min) base_min[v] = load_f16((const uint16_t*)(block + b.base_min_at) + row + v * W);
-        }
-      }
+  F acc[M][RV] = {};
+  for (int64_t i = 0; i < n_blocks; ++i, panel += b.bytes) {
+    F base[RV] = {}, base_min[RV] = {};
+    load_base<kind>(base, panel, 0, row);
+    if constexpr (k.has_min) load_base<kind>(base_min, panel, 1, row);
+    if constexpr (M <= kPrefetchTokens) prefetch<b.head_bytes>(panel + kPrefetchAhead);
 #pragma GCC unroll 1
-      for (int g = 0; g < b.n_groups; ++g, a += act_group_bytes) {
-        if constexpr (M <= kPrefetchTokens)
-          prefetch<b.bytes / b.n_groups>(block + g * (b.bytes / b.n_groups) + kPrefetchAhead);
-        group_step<kind, M>(acc, block + b.codes_at + g * b.code_bytes, block + b.scales_at + g * b.scale_step,
-                            block + b.mins_at + g * b.scale_step, row, base, base_min, a, book);
-      }
+    for (int g = 0; g < b.n_groups; ++g, act += act_group_bytes) {
+      const uint8_t* record = panel + b.head_bytes + g * b.record_bytes;
+      if constexpr (M <= kPrefetchTokens) prefetch<b.record_bytes>(record + kPrefetchAhead);
+      group_step<kind, M>(acc, record + b.codes_at, b.shared ? panel : record, row, base, base_min, act, book);
     }
-    for (int m = 0; m < M; ++m)
-      for (int v = 0; v < RV; ++v) store(out + m * kPanelRows + row + v * W, acc[m][v]);
   }
+  for (int m = 0; m < M; ++m)
+    for (int v = 0; v < RV; ++v) store(out + m * kPanelRows + row + v * W, acc[m][v]);
+}
+
+template <int kind, int M>
+void quant_tile(const uint8_t* panel, const uint8_t* act, int64_t n_in, const uint8_t* codebook, float* out) {
+  constexpr int RV = kRowVectors<M>;
+  const I book = Kind<kind>::k.codebook ? repeat16(codebook) : I{};
+  for (int row = 0; row < kPanelRows; row += RV * W) quant_pass<kind, M, RV>(panel, act, n_in, book, row, out);
 }
 
 }  // namespace
@@ -164,8 +161,10 @@ void quant_tile(const uint8_t* panel, const uint8_t* act, int64_t n_in, const ui
 #endif
 
 const TileFn kQuantTiles[kQuantKindCount][kMaxTile] = {
-    TILES_OF(0), TILES_OF(1), TILES_OF(2),  TILES_OF(3),  TILES_OF(4),  TILES_OF(5),  TILES_OF(6),  TILES_OF(7),
-    TILES_OF(8), TILES_OF(9), TILES_OF(10), TILES_OF(11), TILES_OF(12), TILES_OF(13), TILES_OF(14), TILES_OF(15),
+    TILES_OF(0),  TILES_OF(1),  TILES_OF(2),  TILES_OF(3),  TILES_OF(4),  TILES_OF(5),  TILES_OF(6),  TILES_OF(7),
+    TILES_OF(8),  TILES_OF(9),  TILES_OF(10), TILES_OF(11), TILES_OF(12), TILES_OF(13), TILES_OF(14), TILES_OF(15),
+    TILES_OF(16), TILES_OF(17), TILES_OF(18), TILES_OF(19), TILES_OF(20), TILES_OF(21), TILES_OF(22),
 };
+static_assert(kQuantKindCount == 23);
 
 }  // namespace ingot::cpu::INGOT_ISA

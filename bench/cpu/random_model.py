@@ -1,0 +1,124 @@
+#!/usr/bin/env python3
+"""Writes a GGUF file in F16 with random weights in the shape of a real model, for speed alone.
+
+    bench/cpu/random_model.py llama-3.2-1b model-f16.gguf
+
+The weights are normal with a deviation of 1 / sqrt(columns), so that quantizers see usual values, and they are bf16 numbers,
+because most F16 files are made from BF16 models. The vocabulary has the real size and made-up tokens. Only Python's own library
+is needed.
+"""
+import argparse
+import pathlib
+import random
+import struct
+
+SHAPES = {  # layers, dim, heads, KV heads, head dim, FFN dim, tokens, rope theta, whether q, k and v have biases
+    "smollm-135m": ("llama", 30, 576, 9, 3, 64, 1536, 49152, 1e4, False),
+    "qwen2.5-0.5b": ("qwen2", 24, 896, 14, 2, 64, 4864, 151936, 1e6, True),
+    "llama-3.2-1b": ("llama", 16, 2048, 32, 8, 64, 8192, 128256, 5e5, False),
+    "llama-3.1-8b": ("llama", 32, 4096, 32, 8, 128, 14336, 128256, 5e5, False),
+}
+ALIGNMENT = 32
+U32, I32, F32, STRING, ARRAY = 4, 5, 6, 8, 9
+CONTROL, UNKNOWN, NORMAL, BYTE = 3, 2, 1, 6  # types of tokens
+
+
+def text(s):
+    data = s.encode()
+    return struct.pack("<Q", len(data)) + data
+
+
+def pair(key, kind, payload):
+    return text(key) + struct.pack("<I", kind) + payload
+
+
+def array(kind, items):
+    return struct.pack("<IQ", kind, len(items)) + b"".join(items)
+
+
+def vocabulary(n_tokens):
+    tokens = ["<unk>", "<s>", "</s>"] + [f"<0x{i:02X}>" for i in range(256)]
+    types = [UNKNOWN, CONTROL, CONTROL] + [BYTE] * 256
+    tokens += [f"\u2581{i}" for i in range(n_tokens - len(tokens))]
+    types += [NORMAL] * (n_tokens - len(types))
+    return [
+        pair("tokenizer.ggml.model", STRING, text("llama")),
+        pair("tokenizer.ggml.tokens", ARRAY, array(STRING, [text(t) for t in tokens])),
+        pair("tokenizer.ggml.scores", ARRAY, array(F32, [struct.pack("<f", -i) for i in range(n_tokens)])),
+        pair("tokenizer.ggml.token_type", ARRAY, array(I32, [struct.pack("<i", t) for t in types])),
+        pair("tokenizer.ggml.bos_token_id", U32, struct.pack("<I", 1)),
+        pair("tokenizer.ggml.eos_token_id", U32, struct.pack("<I", 2)),
+    ]
+
+
+def metadata(name):
+    arch, layers, dim, heads, kv_heads, head_dim, ffn, n_tokens, theta, _ = SHAPES[name]
+    numbers = {"block_count": layers, "context_length": 32768, "embedding_length": dim, "feed_forward_length": ffn,
+               "attention.head_count": heads, "attention.head_count_kv": kv_heads, "rope.dimension_count": head_dim,
+               "vocab_size": n_tokens}
+    pairs = [pair("general.architecture", STRING, text(arch)), pair("general.name", STRING, text(name))]
+    pairs += [pair(f"{arch}.{key}", U32, struct.pack("<I", value)) for key, value in numbers.items()]
+    pairs.append(pair(f"{arch}.attention.layer_norm_rms_epsilon", F32, struct.pack("<f", 1e-5)))
+    pairs.append(pair(f"{arch}.rope.freq_base", F32, struct.pack("<f", theta)))
+    return pairs + [pair("general.file_type", U32, struct.pack("<I", 1))] + vocabulary(n_tokens)
+
+
+def tensors(name):
+    """Yields (name, columns, rows) of each matrix, and (name, elements, None) of each vector."""
+    _, layers, dim, heads, kv_heads, head_dim, ffn, n_tokens, _, biases = SHAPES[name]
+    q, kv = heads * head_dim, kv_heads * head_dim
+    yield "token_embd.weight", dim, n_tokens
+    yield "output_norm.weight", dim, None
+    for i in range(layers):
+        yield f"blk.{i}.attn_norm.weight", dim, None
+        yield f"blk.{i}.ffn_norm.weight", dim, None
+        for part, n in (("q", q), ("k", kv), ("v", kv)):
+            yield f"blk.{i}.attn_{part}.weight", dim, n
+            if biases:
+                yield f"blk.{i}.attn_{part}.bias", n, None
+        yield f"blk.{i}.attn_output.weight", q, dim
+        yield f"blk.{i}.ffn_gate.weight", dim, ffn
+        yield f"blk.{i}.ffn_up.weight", dim, ffn
+        yield f"blk.{i}.ffn_down.weight", ffn, dim
+
+
+def normal_bf16_in_f16(count, deviation):
+    floats = struct.pack(f"<{count}f", *(random.gauss(0, deviation) for _ in range(count)))
+    words = (word & 0xFFFF0000 for word in struct.unpack(f"<{count}I", floats))
+    return struct.pack(f"<{count}e", *struct.unpack(f"<{count}f", struct.pack(f"<{count}I", *words)))
+
+
+def write(name, path):
+    entries = list(tensors(name))
+    sizes = [cols * rows * 2 if rows else cols * 4 for _, cols, rows in entries]
+    infos, at = [], 0
+    for (tensor, cols, rows), size in zip(entries, sizes):
+        dims = [cols, rows] if rows else [cols]
+        infos.append(text(tensor) + struct.pack(f"<I{len(dims)}QIQ", len(dims), *dims, 1 if rows else 0, at))
+        at += -(-size // ALIGNMENT) * ALIGNMENT
+    pairs = metadata(name)
+    noise = {cols: normal_bf16_in_f16(1 << 20, cols ** -0.5) for cols in sorted({c for _, c, r in entries if r})}
+    with open(path, "wb") as out:
+        head = b"GGUF" + struct.pack("<IQQ", 3, len(entries), len(pairs)) + b"".join(pairs) + b"".join(infos)
+        out.write(head + bytes(-len(head) % ALIGNMENT))
+        for (_, cols, rows), size in zip(entries, sizes):
+            if rows:  # the same noise for all matrices of a width, from another place in each
+                start = random.randrange(1 << 20) * 2
+                block = noise[cols][start:] + noise[cols][:start]
+                for done in range(0, size, len(block)):
+                    out.write(block[: size - done])
+            else:
+                out.write(struct.pack("<f", 1.0) * cols)
+            out.write(bytes(-size % ALIGNMENT))
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("shape", choices=SHAPES)
+    parser.add_argument("out", type=pathlib.Path)
+    args = parser.parse_args()
+    write(args.shape, args.out)
+
+
+if __name__ == "__main__":
+    main()
