@@ -16,7 +16,7 @@ import tempfile
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 PAGE = ROOT / "docs" / "formats.md"
-ORACLES = {"AFFINE": "mlx", "F8_E4M3": "torch", "NVFP4_SCALED": "mlx", "Q1_0": "ggml", "Q2_0": "ggml"}  # others: the gguf package
+ORACLES = {"AFFINE": "mlx", "F8_E4M3": "mlx", "NVFP4_SCALED": "mlx", "Q1_0": "ggml", "Q2_0": "ggml"}  # others: the gguf package
 LAYOUT_ORACLES = {"MLX": "mlx", "GPTQ": "NumPy, as documented", "AWQ": "NumPy, as documented", "INT": "compressed-tensors",
                   "FP8": "torch, compressed-tensors, ModelOpt", "MXFP4": "transformers, compressed-tensors", "NVFP4": "NumPy, as documented",
                   "ModelOpt": "ModelOpt"}

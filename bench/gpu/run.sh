@@ -1,14 +1,15 @@
 #!/bin/sh
 # Builds for the GPU of this machine, runs the tests that need it, and measures: one call does all.
 #
-#   bench/gpu/run.sh [build] [test] [sanitize] [bench] [experts] [batch] [idle] [profile] [load] [ops] [kernels] [tuned] [ladder] [depth]      build, test and bench when none is named
+#   bench/gpu/run.sh [build] [test] [sanitize] [bench] [experts] [batch] [idle] [profile] [load] [ops] [kernels] [tuned] [ladder] [depth] [serving]
+#   build, test and bench when none is named
 #
 # The build goes to build-gpu/ (BUILD=...), results to $OUT if it is set. CMAKE_ARGS are passed to cmake. `sanitize` has
 # compute-sanitizer look for bad accesses, races and barriers, `experts` measures models with experts and with recurrent layers, `batch` sequences
 # side by side, bare and through the whole engine, `idle` what the GPU idles between decode steps, `profile` what each kernel of a token takes (ncu), `load` how fast
 # files are loaded (a 2.5 GB model is written for it), `ops`
 # attention and draws alone, `kernels` products alone, `tuned` those of the model's sizes and this device against the fixed ones, `ladder` more types,
-# `depth` decode far into the context, of one sequence and of sixteen.
+# `depth` decode far into the context, of one sequence and of sixteen, `serving` requests of 1,000 + 1,000 tokens through the whole engine.
 set -u
 cd "$(dirname "$0")/../.." || exit 1
 BUILD=${BUILD:-build-gpu}
@@ -128,5 +129,15 @@ deep() {
 }
 if has depth; then
   for shape in llama-3.2-1b llama-3.1-8b qwen3.5-0.8b qwen3.5-9b deepseek-v2-lite glm-4.7-flash gemma-3-4b gpt-oss-20b; do deep $shape BF16; done
+fi
+# 64 sequences and more at once; as many requests as sequences, all there from the beginning.
+if has serving; then
+  for run in "BF16 f16" "F8_E4M3 f16" "F8_E4M3 fp8" "Q4_0 f16" "Q4_0 fp8"; do
+    set -- $run
+    for n in 64 256 512; do
+      echo "llama-3.1-8b $1, KV $2, $n sequences: $("$BUILD/ingot" bench engine --device cuda --shape llama-3.1-8b --type "$1" --kv-type "$2" \
+        --requests $n --max-seqs $n --spread 0 -p 1000 -n 1000 2>&1 | grep -E "throughput|rror|CHECK")"
+    done
+  done
 fi
 exit $failed

@@ -1,4 +1,4 @@
-// decode against the gguf package's NumPy dequantizers (Q1_0, Q2_0: ggml itself; AFFINE*: mlx; F8_E4M3: torch), to the bit: random codes
+// decode against the gguf package's NumPy dequantizers (Q1_0, Q2_0: ggml itself; AFFINE*, F8_E4M3*: mlx), to the bit: random codes
 // with ordinary, special and non-finite scales.
 #include "quant/format.h"
 
