@@ -118,10 +118,9 @@ void add_chat(CLI::App& app) {
   add_model_argument(*command, o->model);
   command->add_option("--system", o->system, "system prompt");
   command->add_flag("--resume", o->resume, "go on with the last conversation");
-  command
-      ->add_option("--talk-file", o->talk_file,
-                   "where a conversation on a terminal, or with --resume, is kept after each turn (else "
-                   "~/.local/state/ingot/chat.json); '': nowhere");
+  command->add_option("--talk-file", o->talk_file,
+                      "where a conversation on a terminal, or with --resume, is kept after each turn (else "
+                      "~/.local/state/ingot/chat.json); '': nowhere");
   add_tool_options(*command, *o);
   add_generate_options(*command, o->generate, o->seed);
   add_template_options(*command, o->model);

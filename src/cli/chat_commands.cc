@@ -128,7 +128,7 @@ void print_help() {
   for (const ChatCommand& c : kCommands) fmt::print("{:<16} {}\n", fmt::format("{} {}", c.name, c.argument), c.help);
   fmt::print(
       "{:<16} leave (also Ctrl-D); Ctrl-C stops an answer and clears a line\n"
-      "A line that ends with \\ continues, and lines between two \"\"\" are one message.\n",
+      "A line that ends with \\ continues. Pasted lines are one message, and so are lines between two \"\"\".\n",
       "/quit");
 }
 

@@ -13,6 +13,8 @@
 
 namespace ingot {
 
+constexpr const char *kBracketed = "\033[?2004h", *kPlain = "\033[?2004l";  // how a terminal gives what is pasted
+
 // An editor of libedit, with the keys of the user's ~/.editrc.
 struct LineReader::Editor {
   Editor() : line(::el_init("ingot", stdin, stdout, stderr)), past(::history_init()) {
@@ -24,6 +26,8 @@ struct LineReader::Editor {
     ::el_set(line, EL_HIST, ::history, past);
     ::el_set(line, EL_SIGNAL, 0);  // Ctrl-C is InterruptGuard's
     ::el_set(line, EL_GETCFN, &Editor::read_char);
+    ::el_set(line, EL_ADDFN, "ingot-paste", "Insert what is pasted", &Editor::paste);
+    ::el_set(line, EL_BIND, "\\e[200~", "ingot-paste", nullptr);
     ::el_source(line, nullptr);
   }
   ~Editor() {
@@ -35,6 +39,19 @@ struct LineReader::Editor {
     void* self = nullptr;
     ::el_get(line, EL_CLIENTDATA, &self);
     return static_cast<Editor*>(self)->prompt.data();
+  }
+
+  // A terminal brackets what is pasted (kBracketed). Its lines are part of one message, and no keys.
+  static unsigned char paste(EditLine* line, int) {
+    constexpr std::wstring_view kEnd = L"\033[201~";
+    std::wstring text;
+    wchar_t c;
+    while (!text.ends_with(kEnd)) {
+      if (::el_wgetc(line, &c) != 1) return CC_ERROR;
+      text += c == L'\r' ? L'\n' : c;
+    }
+    text.resize(text.size() - kEnd.size());
+    return ::el_winsertstr(line, text.c_str()) == 0 ? CC_REFRESH : CC_ERROR;
   }
 
   // libedit's own function starts a read again that a signal has ended.
@@ -81,7 +98,9 @@ std::optional<std::string> LineReader::read(const std::string& prompt, const std
   if (!draft.empty()) ::el_push(editor_->line, draft.c_str());
   std::fflush(stdout);
   int n = 0;
+  std::fputs(kBracketed, stdout);
   const char* typed = ::el_gets(editor_->line, &n);
+  std::fputs(kPlain, stdout);
   interrupted_ = InterruptGuard::interrupted();
   if (interrupted_) {
     const LineInfo* info = ::el_line(editor_->line);

@@ -19,7 +19,8 @@ JsonValue json_of(const Value& value) {
   if (value.is_array()) {
     const bool is_long = value.count > kMostElements;
     JsonValue list = JsonValue::array();
-    for (const Value& element : value.elements(is_long ? kFirstElements : kMostElements)) list.push_back(json_of(element));
+    for (const Value& element : value.elements(is_long ? kFirstElements : kMostElements))
+      list.push_back(json_of(element));
     if (!is_long) return list;
     return {{"type", value_type_name(value.element)}, {"length", value.count}, {"first", std::move(list)}};
   }
@@ -35,8 +36,7 @@ JsonValue json_of(const Value& value) {
 
 JsonValue gguf_metadata(const Gguf& file) {
   JsonValue json = JsonValue::object();
-  for (const Metadata::Entry& entry : file.metadata().entries())
-    json[std::string(entry.key)] = json_of(entry.value);
+  for (const Metadata::Entry& entry : file.metadata().entries()) json[std::string(entry.key)] = json_of(entry.value);
   return json;
 }
 

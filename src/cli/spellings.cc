@@ -43,7 +43,8 @@ constexpr LlamaFlag kLlamaFlags[] = {
     {"--threads-http", Takes::kValue, nullptr, "the server chooses its threads"},
     {"-cmoe --cpu-moe", Takes::kNothing, nullptr, "experts are where the rest of the model is"},
     {"-ncmoe --n-cpu-moe", Takes::kValue, nullptr, "experts are where the rest of the model is"},
-    {"-sm --split-mode -ts --tensor-split -mg --main-gpu", Takes::kValue, nullptr, "a model is on one device, --device"},
+    {"-sm --split-mode -ts --tensor-split -mg --main-gpu", Takes::kValue, nullptr,
+     "a model is on one device, --device"},
     {"--numa", Takes::kValue, nullptr, "threads are not bound to memory nodes"},
     {"--warmup --no-warmup", Takes::kNothing, nullptr, "there is no warm-up run"},
     {"--no-context-shift", Takes::kNothing, nullptr, "the context never shifts"},
@@ -122,7 +123,8 @@ class Arguments {
     const size_t equals = std::min(args_[at_].find('='), args_[at_].size());
     const std::string flag = args_[at_].substr(0, equals);
     if (has(flag)) return take_ours(flag);
-    if (has("--device") && (flag == "-ngl" || flag == "--gpu-layers" || flag == "--n-gpu-layers")) return take_gpu_layers();
+    if (has("--device") && (flag == "-ngl" || flag == "--gpu-layers" || flag == "--n-gpu-layers"))
+      return take_gpu_layers();
     if (flag == "-v" || flag == "--verbose") return replace("--log-level", "debug");
     if (flag == "--log-disable") return replace("--log-level", "off");
     const LlamaFlag* foreign = find_llama_flag(flag);

@@ -119,6 +119,18 @@ def test_ctrl_c_ends_a_message_of_several_lines():
     assert not os.path.exists(f"{talk.state}/ingot/chat.json")
 
 
+def test_what_is_pasted_is_one_message(tmp_path):
+    talk = Terminal("chat", "--temp", "0", state=tmp_path)
+    talk.wait_for(b"> ")
+    talk.type("\x1b[200~Grüße\rtwo\r\x1b[201~".encode())
+    talk.wait_for(b"two")
+    talk.type(b"three\r")
+    talk.wait_for(b"three\r\n")
+    talk.wait_for(b"> ")
+    talk.leave()
+    assert json.loads((tmp_path / "ingot" / "chat.json").read_text())[0]["content"] == "Grüße\ntwo\nthree"
+
+
 def test_edit_and_copy_on_a_terminal():
     talk = Terminal("chat", "--temp", "0")
     talk.wait_for(b"> ")
