@@ -358,6 +358,11 @@ def test_a_bad_field_is_named(server, fields, param):
     assert error["type"] == "invalid_request_error"
 
 
+def test_a_range_above_0_is_named_so(server):
+    error = server.post("/v1/chat/completions", {"messages": [{"role": "user", "content": "hi"}], "top_p": 0}).error(400, "top_p")
+    assert "must be above 0, and at most 1" in error["message"]
+
+
 USER = {"role": "user", "content": "hi"}
 FUNCTIONS = [{"type": "function", "function": {"name": f"f{i}"}} for i in range(257)]
 

@@ -163,7 +163,11 @@ class Server:
 def running(*args):
     """A server that logs no requests, and ends well."""
     made = Server("--access-log", "none", *args)
-    yield made
+    try:
+        yield made
+    except BaseException:
+        made.stop()  # the test failed; its server must not outlive it
+        raise
     assert made.stop() == 0, made.log
 
 

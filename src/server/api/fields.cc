@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <iterator>
 #include <nlohmann/json.hpp>
 
@@ -131,9 +132,10 @@ std::optional<double> Fields::number(const char* name, double low, double high) 
   if (!value) return std::nullopt;
   if (!value->is_number()) refuse(name, fmt::format("must be a number, not {}", value->type_name()));
   const double number = value->get<double>();
-  if (!(number >= low && number <= high))
-    refuse(name, fmt::format("is {}: it must be from {} to {}", number, low, high));
-  return number;
+  if (number >= low && number <= high) return number;
+  if (low == double{std::numeric_limits<float>::min()})
+    refuse(name, fmt::format("is {}: it must be above 0, and at most {}", number, high));
+  refuse(name, fmt::format("is {}: it must be from {} to {}", number, low, high));
 }
 
 std::optional<int64_t> Fields::integer(const char* name, int64_t low, int64_t high) const {
