@@ -295,7 +295,7 @@ TEST(CudaBackend, SmallCasesOfEachKernel) {
     SCOPED_TRACE(c.name + ", seed " + std::to_string(seed));
     expect_close(run_case(c, *backend, seed, false), run_case(c, *ref, seed, false), std::max({c.tolerance, c.loose, kF16Error}));
   }
-  for (const Format format : {Format::F16, Format::Q4_0, Format::Q6_K, Format::IQ4_NL})
+  for (const Format format : {Format::F16, Format::Q4_0, Format::Q6_K, Format::IQ4_NL, Format::F8_E4M3})
     for (const int64_t n : {1, 9, 140}) {
       OpRig here(*backend, seed), there(*ref, seed);
       const Tensor x = here.activations(n, 1280), rx = there.activations(n, 1280), ry = there.output(n, 280);
