@@ -440,8 +440,11 @@ inline void add_matmul_cases(std::vector<OpCase>& cases) {
     cases.push_back(norm_matmul_case(format, {40, 50, std::max<int64_t>(k, 128)}));
     cases.push_back(embed_case(format, 77, k, {{0, 5}, {3, 1}, {0, 40}}, block == 1 ? 1.0f : 12.5f));
   }
-  for (const Format format : {Format::F32, Format::F16, Format::BF16})  // rows whose length is a multiple of no block
+  for (const Format format : {Format::F32, Format::F16, Format::BF16}) {  // rows whose length is a multiple of no block
     for (const int64_t n_in : {1, 3, 31, 65}) cases.push_back(matmul_case(format, {14, 45, n_in}, true));
+    cases.push_back(matmul_case(format, {100, 150, 1101}, true));  // long enough for kernels of prompts
+    cases.push_back(gate_up_case(format, format, {61, 90, 600}, Activation::kSilu));
+  }
   // A batch of sequences: one format for each way in which a device may store its codes and scales.
   for (const Format format : {Format::Q4_0, Format::Q4_1, Format::Q8_0, Format::Q5_1, Format::Q6_K, Format::Q2_K, Format::IQ4_NL, Format::NVFP4}) {
     cases.push_back(matmul_add_case(format, {33, 1040, 4096}, true));

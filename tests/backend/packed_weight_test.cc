@@ -131,7 +131,9 @@ TEST_P(PackedWeights, MultiplyF16AsBF16WhereThatIsExact) {
     f16[i] = f16_from_float(float_from_bf16(bf16[i]));
     ASSERT_EQ(float_from_f16(f16[i]), float_from_bf16(bf16[i]));
   }
-  if (GetParam()->bf16_dot) EXPECT_EQ(product(*backend, Format::F16, f16, x), product(*backend, Format::BF16, bf16, x));
+  if (GetParam()->bf16_dot) {
+    EXPECT_EQ(product(*backend, Format::F16, f16, x), product(*backend, Format::BF16, bf16, x));
+  }
 
   f16[5] = f16_from_float(1 + 0x1p-10f);
   const std::vector<float> got = product(*backend, Format::F16, f16, x);

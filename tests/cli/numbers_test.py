@@ -153,3 +153,7 @@ def test_inspect_says_what_fits(ingot, models):
     assert few[1]["state_bytes"] == 3 * slot
     assert "sequences  checkpoints  context each" in ingot("inspect", models / "qwen35.gguf", "--fit").stdout
     assert ingot("inspect", models / "llama.gguf", "--memory", "8MiB", ok=False).returncode != 0
+
+
+def test_isa_chooses_the_kernels(ingot):
+    assert " threads, portable; " in ingot("bench", "-p", 8, "-n", 0, "-r", 1, "--isa", "portable").stdout

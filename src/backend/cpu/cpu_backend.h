@@ -103,6 +103,7 @@ class CpuBackend final : public Backend {
   };
 
   // cpu_matmul.cc. With `gated`, the outputs are gate and up, and the first output's y gets act(gate) * up.
+  bool widens(const cpu::PackedWeight& w, int64_t n_rows) const;
   void run_matmuls(Tensor x, std::span<const Output> outputs, std::optional<Activation> gated = {});
   void run_task(const cpu::MatmulJob& job, const cpu::PanelRange& range);
   const uint8_t* pack(Tensor x, const cpu::PackedWeight& w, int slot);

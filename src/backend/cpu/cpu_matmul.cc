@@ -70,6 +70,11 @@ void CpuBackend::run_task(const MatmulJob& job, const PanelRange& range) {
     kernels_.matmul(job, {range.panel_begin, range.panel_end, tile, tile + 1});
 }
 
+// The sums of widened weights depend on the batch.
+bool CpuBackend::widens(const PackedWeight& w, int64_t n_rows) const {
+  return w.widens && !deterministic_ && n_rows > (cpu::kWidenTiles - 1) * w.max_tile;
+}
+
 void CpuBackend::run_matmuls(Tensor x, std::span<const Output> outputs, std::optional<Activation> gated) {
   if (x.rows == 0) return;
   std::array<MatmulJob, kMaxOutputs> jobs;
@@ -97,7 +102,9 @@ void CpuBackend::run_matmuls(Tensor x, std::span<const Output> outputs, std::opt
                .y = out.y.f32(),
                .y_stride = out.y.stride,
                .bias = out.bias ? out.bias.f32() : nullptr,
-               .accumulate = out.accumulate};
+               .accumulate = out.accumulate,
+               .widens = widens(w, x.rows),
+               .dense = w.dense};
     n_panels[i] = w.n_panels;
   }
   // Gate and up run together, panel by panel, so only the first matmul's panels become tasks.
@@ -124,7 +131,9 @@ void CpuBackend::matmul_add(Tensor residual, Tensor x, const Weight& w, Tensor b
 }
 
 void CpuBackend::gate_up(const GateUpArgs& a) {
-  if (packed(*a.w_gate).max_tile != packed(*a.w_up).max_tile) return Backend::gate_up(a);  // only one is dense
+  const PackedWeight &gate = packed(*a.w_gate), &up = packed(*a.w_up);
+  const bool only_one_is_dense = gate.max_tile != up.max_tile;
+  if (only_one_is_dense || widens(gate, a.x.rows) || widens(up, a.x.rows)) return Backend::gate_up(a);
   const Output outputs[] = {{a.y, a.w_gate, a.b_gate}, {a.y, a.w_up, a.b_up}};
   run_matmuls(normed(a.x, a.normed, a.norm), outputs, a.act);
 }

@@ -166,7 +166,10 @@ struct MatmulJob {
   int64_t y_stride;
   const float* bias;  // [n_out] or null
   bool accumulate;    // true: y += the result
+  bool widens;        // dense weights of 16 bits are converted to f32 once for all tokens; sums are then in parts of k
+  Dense dense;        // the type of those weights
 };
+constexpr int kWidenTiles = 4;  // so many tiles of tokens pay for the conversion
 struct PanelRange {
   int64_t panel_begin, panel_end;
   int tile_begin, tile_end;

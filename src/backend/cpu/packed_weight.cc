@@ -273,6 +273,8 @@ void describe_quant(PackedWeight& w, const FormatInfo& f, int kind, const Kernel
 void describe_dense(PackedWeight& w, Dense type, const Kernels& kernels) {
   w.tiles = kernels.dense_tiles[static_cast<int>(type)];
   w.max_tile = kernels.dense_tile;
+  w.dense = type;
+  w.widens = type == Dense::kF16 || (type == Dense::kBF16 && !kernels.bf16_dot);
   w.activations = {.dense = true, .bf16 = type == Dense::kBF16 && kernels.bf16_dot};
 }
 

@@ -22,6 +22,8 @@ struct PackedWeight {
   int64_t panel_bytes = 0;
   const TileFn* tiles = nullptr;
   int max_tile = 0;       // tokens
+  bool widens = false;    // 16-bit numbers that are multiplied in f32
+  Dense dense = Dense::kF32;
   float factor = 1;       // common factor of all scales, a power of two
   ActLayout activations;  // the layout of packed activations
   uint8_t codebook[16] = {};

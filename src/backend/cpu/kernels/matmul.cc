@@ -141,6 +141,46 @@ INLINE void finish(const MatmulJob& job, const float* out, int64_t panel, int to
   }
 }
 
+// Writes elements [begin, begin + n) of k of a 16-bit panel to out [n, 32 rows].
+INLINE void widen(const uint8_t* panel, Dense type, int64_t begin, int64_t n, float* out) {
+  const uint16_t* from = (const uint16_t*)panel + begin * kPanelRows;
+  if (type == Dense::kF16) {
+    for (int64_t i = 0; i < n * kPanelRows; i += W) store(out + i, load_f16(from + i));
+    return;
+  }
+  for (int64_t k = 0; k < n; k += 2) {  // a pair of k in each 32-bit lane; of an odd n the last store is past its rows
+    for (int row = 0; row < kPanelRows; row += W) {
+      const I pair = load_as<I>(from + k * kPanelRows + row * 2);
+      store(out + k * kPanelRows + row, (F)(pair << 16));
+      store(out + (k + 1) * kPanelRows + row, (F)(pair & (int32_t)0xFFFF0000));
+    }
+  }
+}
+
+// The parts of a few panels as f32, in the second-level cache: each tile of activations, in the first-level cache, runs
+// against all of them.
+constexpr int64_t kWidenK = 1024, kWidenPanels = 2;
+alignas(64) thread_local float widened[kWidenPanels][kWidenK * kPanelRows];
+
+INLINE void matmul_widened(const MatmulJob& job, const MatmulJob& later, const PanelRange& r, float* out) {
+  for (int64_t first = r.panel_begin; first < r.panel_end; first += kWidenPanels) {
+    const int64_t last = first + kWidenPanels < r.panel_end ? first + kWidenPanels : r.panel_end;
+    for (int64_t k = 0; k < job.n_in; k += kWidenK) {
+      const int64_t n = job.n_in - k < kWidenK ? job.n_in - k : kWidenK;
+      for (int64_t panel = first; panel < last; ++panel)
+        widen(job.panels + panel * job.panel_bytes, job.dense, k, n, widened[panel - first]);
+      for (int tile = r.tile_begin; tile < r.tile_end; ++tile) {
+        const int token = tile_begin(job.tiling, tile), m = tile_begin(job.tiling, tile + 1) - token;
+        const uint8_t* act = job.act + token * job.act_token_bytes + k * m * 4;
+        for (int64_t panel = first; panel < last; ++panel) {
+          kDenseTiles[(int)Dense::kF32][m - 1]((const uint8_t*)widened[panel - first], act, n, nullptr, out);
+          finish(k == 0 ? job : later, out, panel, token, m);
+        }
+      }
+    }
+  }
+}
+
 }  // namespace
 
 void pack_activations(const float* x, int64_t stride, int m_count, int64_t n_in, const ActLayout& layout,
@@ -157,6 +197,10 @@ void pack_activations(const float* x, int64_t stride, int m_count, int64_t n_in,
 
 void matmul(const MatmulJob& job, const PanelRange& range) {
   alignas(64) float out[kMaxTile * kPanelRows];
+  MatmulJob later = job;  // for all parts of k after the first
+  later.bias = nullptr;
+  later.accumulate = true;
+  if (job.widens) return matmul_widened(job, later, range, out);
   const int n_parts = parts_of(job, range);
   if (n_parts == 1) {
     for_each_tile(
@@ -167,9 +211,6 @@ void matmul(const MatmulJob& job, const PanelRange& range) {
         });
     return;
   }
-  MatmulJob later = job;  // for all parts after the first
-  later.bias = nullptr;
-  later.accumulate = true;
   for_each_tile(
       job.tiling, job.panel_bytes, n_parts,
       range, [&](int64_t panel, int token, int m, int part) __attribute__((always_inline)) {

@@ -93,10 +93,11 @@ INLINE int32_t sum(I v) {
 constexpr int kPrefetchTokens = 4;
 constexpr int kPrefetchAhead = 6144;  // bytes; values from 2 to 8 KiB differ little
 
-template <int n_bytes>
+// Into the first-level cache (near) or the second-level cache.
+template <int n_bytes, bool near = false>
 INLINE void prefetch(const uint8_t* p) {
 #pragma GCC unroll 32
-  for (int i = 0; i < (n_bytes + 63) / 64; ++i) __builtin_prefetch(p + i * 64, 0, 2);  // into the second-level cache
+  for (int i = 0; i < (n_bytes + 63) / 64; ++i) __builtin_prefetch(p + i * 64, 0, near ? 3 : 2);
 }
 
 // ---- 16-bit floats ----
