@@ -102,8 +102,8 @@ void add_checkpoint_option(CLI::App& app, ModelOptions& o) {
 void add_speculate_option(CLI::App& app, ModelOptions& o) {
   app.add_option_function<std::string>(
          "--speculate", [&o](const std::string& name) { o.speculate = *find_speculate(name); },
-         "guess tokens that a step verifies, for several tokens in a step and the same text: auto, ngram (what followed "
-         "the same words before), draft (what the model of --draft writes) or off; guesses that do not pay end by "
+         "guess tokens that a step verifies, for several tokens in a step and the same text: auto, ngram (what "
+         "followed the same words before), draft (what the model of --draft writes) or off; guesses that do not pay end by "
          "themselves [auto]")
       ->check(CLI::IsMember(kSpeculateNames));
   app.add_option("--draft", o.draft,
@@ -125,7 +125,8 @@ std::shared_ptr<const Checkpoint> open_draft_file(const ModelOptions& o) {
   return checkpoint;
 }
 
-std::shared_ptr<DraftModel> load_draft(const std::shared_ptr<const Checkpoint>& checkpoint, const RunnerOptions& runner) {
+std::shared_ptr<DraftModel> load_draft(const std::shared_ptr<const Checkpoint>& checkpoint,
+                                       const RunnerOptions& runner) {
   if (!checkpoint) return nullptr;
   RunnerOptions options = runner;
   options.max_seqs = 1;

@@ -50,7 +50,8 @@ void add_speculate_option(CLI::App& app, ModelOptions& options);   // for comman
 // The file of the draft model; null without --draft. Throws Error if it is not of the model's tokens.
 std::shared_ptr<const Checkpoint> open_draft_file(const ModelOptions& options);
 // The draft model on the model's device; null without a checkpoint.
-std::shared_ptr<DraftModel> load_draft(const std::shared_ptr<const Checkpoint>& checkpoint, const RunnerOptions& runner);
+std::shared_ptr<DraftModel> load_draft(const std::shared_ptr<const Checkpoint>& checkpoint,
+                                       const RunnerOptions& runner);
 // Gives the runner the rows and slots that drafts of one sequence need.
 void make_room_for_drafts(const ModelOptions& options, RunnerOptions& runner);
 

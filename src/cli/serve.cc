@@ -50,7 +50,8 @@ struct ServeOptions {
   int queue_timeout_s = 60, drain_s = 30, soft_watchdog_s = 60, hard_watchdog_s = 120;
 };
 
-constexpr int kScoredRows = 64;  // rows in one step for drafts and for log-probabilities of prompts, so also the length of such chunks
+// Rows in one step for drafts and for log-probabilities of prompts, so also the length of such prompts' chunks.
+constexpr int kScoredRows = 64;
 
 // The name under which a model is served: the name that the user gave, without folders and endings.
 std::string served_name(const std::string& asked) {

@@ -111,7 +111,9 @@ struct Request {
   std::shared_ptr<Constraint> constraint = {};
   ConstraintStart constraint_start = {};
 
-  bool stops_at(int32_t token) const { return !ignore_eos && std::ranges::find(stop_tokens, token) != stop_tokens.end(); }
+  bool stops_at(int32_t token) const {
+    return !ignore_eos && std::ranges::find(stop_tokens, token) != stop_tokens.end();
+  }
 };
 inline constexpr int kMaxPriority = 100;
 

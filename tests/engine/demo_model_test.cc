@@ -91,7 +91,8 @@ TEST(SpeculationOnTheDemoModel, ChangesNoBit) {
                                   .max_seqs = 4,
                                   .max_logits = 4 + 60},
                                  nullptr);
-  const std::vector<std::string> heroes = {"fox", "bear", "girl", "boat", "frog"}, places = {"sea", "wood", "town", "snow"};
+  const std::vector<std::string> heroes = {"fox", "bear", "girl", "boat", "frog"},
+                                 places = {"sea", "wood", "town", "snow"};
   int64_t n_steps[2] = {};
   std::vector<std::shared_ptr<Collector>> sinks[2];
   for (const bool speculates : {false, true}) {

@@ -1,5 +1,5 @@
-// Speculation keeps the distribution that the sampler has without drafts: chi-square tests of at least 100,000 draws for
-// each kind of guess and each sampler setting, against probabilities computed here.
+// Speculation keeps the distribution that the sampler has without drafts: chi-square tests of at least 100,000 draws
+// for each kind of guess and each sampler setting, against probabilities computed here.
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 

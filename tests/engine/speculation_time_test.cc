@@ -124,7 +124,8 @@ TEST_P(SpeculationTime, IsNeverSlower) {
 // A text that cannot be predicted has no repeated pairs, so there is nothing to verify.
 TEST_P(SpeculationTime, NgramOnRandomTextCostsNothing) {
   const auto ngram = [](const Request&, const Expected&) { return std::make_shared<NgramProposer>(); };
-  const Outcome without = run(GetParam(), memory_bound, 1, 900, nullptr), with = run(GetParam(), memory_bound, 1, 900, ngram);
+  const Outcome without = run(GetParam(), memory_bound, 1, 900, nullptr),
+                with = run(GetParam(), memory_bound, 1, 900, ngram);
   EXPECT_LE(with.us, without.us * 1.002);
   EXPECT_LE(with.gauges.n_draft_tokens, 4);
 }

@@ -387,7 +387,9 @@ TEST(App, SpeculationIsAskedForAndCounted) {
   FakeOptions fake;
   fake.info.max_logits = fake.info.max_seqs + 16;
   fake.step_us = 300;  // so that drafts pay
-  const auto letter = [](int64_t place) { return static_cast<int32_t>('a' + (place < 33 ? place * place % 29 % 26 : place % 5)); };
+  const auto letter = [](int64_t place) {
+    return static_cast<int32_t>('a' + (place < 33 ? place * place % 29 % 26 : place % 5));
+  };
   fake.writes = [&](const SampleRow& row) { return letter(row.position); };
   Rig rig(fake, 64, {}, [](ServedModelParts& parts) { parts.speculate = Speculate::kAuto; });
   std::string text;
@@ -428,10 +430,12 @@ TEST(App, SpeculationIsAskedForAndCounted) {
   EXPECT_GT(value("accepted_tokens_per_pos_total"), 0);
   EXPECT_GT(value("drafts_total"), 0);
 
-  for (const auto& [field, value] : {std::pair<std::string, Json>{"speculate", "much"}, {"speculate", "draft"}, {"prediction", Json{{"type", "audio"}}},
+  for (const auto& [field, wrong] : {std::pair<std::string, Json>{"speculate", "much"},
+                                     {"speculate", "draft"},
+                                     {"prediction", Json{{"type", "audio"}}},
                                      {"prediction", Json{{"content", Json::array({1})}}}}) {
     Json body = completion({1, 2, 3}, 0, 3, false);
-    body[field] = value;
+    body[field] = wrong;
     const auto recorder = rig.post("/v1/completions", body);
     ASSERT_TRUE(recorder->wait());
     EXPECT_EQ(recorder->status(), 400);

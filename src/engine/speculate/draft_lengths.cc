@@ -9,7 +9,7 @@ namespace {
 constexpr double kLeastGain = 1.05;    // in tokens a second; less may be noise
 constexpr int64_t kEnough = 2;         // times that make a number of rows known
 constexpr int64_t kForgotten = 1024;   // after this many steps without a new time
-constexpr double kAssumedShare = .2;   // of a row's part of the smallest step: what more rows cost, until it is measured
+constexpr double kAssumedShare = .2;   // of a row's part of the smallest step: the cost of more rows, until it is known
 
 }  // namespace
 

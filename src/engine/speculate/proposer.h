@@ -19,12 +19,13 @@ class Proposer {
  public:
   virtual ~Proposer() = default;
   // Guesses at most n tokens that follow `history`, the prompt and the output. Each history begins with the history of
-  // the last call. Called on the engine's thread for each token, so a call must be quick. An exception ends the request.
+  // the last call. Called on the engine's thread for each token, so a call must be quick (but see is_costly). An
+  // exception ends the request.
   virtual Proposal propose(std::span<const int32_t> history, int n) = 0;
   // False: each step verifies all drafts. True: the engine verifies as many drafts as pay, or none.
   virtual bool adapts() const { return true; }
-  // True: a guess takes time, such as steps of a model. The engine then asks for those guesses only that a step verifies,
-  // and not for each token.
+  // True: a guess takes time, such as steps of a model. The engine then asks only for guesses that a step verifies, and
+  // not for each token.
   virtual bool is_costly() const { return false; }
 };
 
