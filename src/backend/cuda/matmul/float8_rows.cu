@@ -1,7 +1,7 @@
 // Products of a few rows of activations (up to 8, f16) with weights of 8-bit floats, at the speed of memory. All warps of
 // a block share a tile of 16 rows of weights: a warp multiplies every 16th group of 128 columns on the tensor cores. It
 // loads some groups ahead, also across the ends of tiles, and the first ones before the kernel in front has ended. (Two
-// blocks of 8 warps on a multiprocessor are slower: 320 tokens a second of an 8b model in place of 364.)
+// blocks of 8 warps on a multiprocessor were slower, and so were tiles of 8 rows with a warp or a few for each.)
 //
 // A sum may add its columns in any order. So a lane loads 16 neighbouring numbers of a row, and they are columns 2t,
 // 2t + 1, 2t + 8 and 2t + 9 of four products.
@@ -96,15 +96,18 @@ __device__ __forceinline__ void multiply(float (&total)[kGates][4], const Group<
   float part[kGates][4];
 #pragma unroll
   for (int half = 0; half < 2; ++half) {
+    const auto* from = reinterpret_cast<const uint4*>(x + 64 * half);
+    const uint4 low = x == nullptr ? uint4{} : from[0], high = x == nullptr ? uint4{} : from[1];
 #pragma unroll
     for (int i = 0; i < 4; ++i) {
-      const uint2 v = x == nullptr ? uint2{} : *reinterpret_cast<const uint2*>(x + 64 * half + 4 * i);
+      const uint4& v = i < 2 ? low : high;
+      const uint32_t b0 = i % 2 ? v.z : v.x, b1 = i % 2 ? v.w : v.y;
 #pragma unroll
       for (int j = 0; j < kGates; ++j) {
         const uint32_t upper = word_of(w.numbers[j][0][half], i), lower = word_of(w.numbers[j][1][half], i);
         const uint32_t a0 = halves_of(upper & 0xFFFF), a1 = halves_of(lower & 0xFFFF), a2 = halves_of(upper >> 16),
                        a3 = halves_of(lower >> 16);
-        half == 0 && i == 0 ? mma_new(part[j], a0, a1, a2, a3, v.x, v.y) : mma(part[j], a0, a1, a2, a3, v.x, v.y);
+        half == 0 && i == 0 ? mma_new(part[j], a0, a1, a2, a3, b0, b1) : mma(part[j], a0, a1, a2, a3, b0, b1);
       }
     }
   }
