@@ -155,6 +155,6 @@ def test_template_errors(ingot, tmp_path):
     assert "no tools here" in refused(1, "--template-file", tmp_path / "raises.jinja", "--messages", "-")
     assert "there is no template" in refused(2, "--messages", "-")
     assert "KEY=VALUE" in refused(2, "--template-file", tmp_path / "raises.jinja", "--messages", "-", "--set", "x")
-    assert "parse error" in refused(1, "--template-file", tmp_path / "raises.jinja", "--messages", "-", input="[{")
+    assert "is not JSON" in refused(1, "--template-file", tmp_path / "raises.jinja", "--messages", "-", input="[{")
     assert "messages" in refused(1, "--template-file", tmp_path / "raises.jinja", "--messages", "-", input="{}")
     assert "no chat template" in refused(1, ENCODERS / "bert.gguf", "--messages", "-")

@@ -290,7 +290,8 @@ def test_echo_with_logprobs_scores_the_prompt(server, tmp_path):
             assert text.endswith("".join(pieces)) and len("".join(pieces)) > len(text) - 10
     nothing = complete(server, ids, **fields | {"max_tokens": 0}).json()
     assert nothing["choices"][0]["text"] == text and nothing["choices"][0]["finish_reason"] == "length"
-    assert nothing["usage"] | {"prompt_tokens_details": 0} == {"prompt_tokens": len(ids), "completion_tokens": 0, "total_tokens": len(ids), "prompt_tokens_details": 0}
+    counts = {name: n for name, n in nothing["usage"].items() if not name.endswith("_details")}
+    assert counts == {"prompt_tokens": len(ids), "completion_tokens": 0, "total_tokens": len(ids)}
     assert len(nothing["choices"][0]["logprobs"]["tokens"]) == len(ids)
     complete(server, ids, max_tokens=0).error(400, "max_tokens")
     complete(server, [ids] * 20, n=128, **fields | {"logprobs": 20}).error(400, "logprobs")

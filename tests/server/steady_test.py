@@ -15,7 +15,7 @@ def test_the_trace_has_every_step(start, tmp_path):
     """For Perfetto: what the engine did when, of each step and of no other."""
     path = tmp_path / "trace.json"
     server = start("--access-log", "none", "--trace", path)
-    server.chat(max_tokens=20, ignore_eos=True)
+    server.chat(max_tokens=20, ignore_eos=True, speculate="off")  # a token a step
     n_steps = server.metric("steps_total")
     assert server.stop() == 0
     events = json.loads(path.read_text())

@@ -84,7 +84,7 @@ void SchemaReader::fail(const std::string& path, std::string_view keyword, std::
 }
 
 void SchemaReader::refuse(const std::string& path, std::string_view keyword, std::string_view why) {
-  if (!options_.is_lenient) fail(path, keyword, fmt::format("{}; remove the keyword, or use --lenient-schema", why));
+  if (!options_.is_lenient) fail(path, keyword, fmt::format("{}; remove the keyword, or relax the schema", why));
   t_.warnings.push_back(fmt::format("schema {}: '{}' is not enforced: {}", printable(path), keyword, why));
   relaxed_.insert(current_);
 }
