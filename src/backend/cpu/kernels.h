@@ -169,7 +169,7 @@ struct MatmulJob {
   bool widens;        // dense weights of 16 bits are converted to f32 once for all tokens; sums are then in parts of k
   Dense dense;        // the type of those weights
 };
-constexpr int kWidenTiles = 4;  // so many tiles of tokens pay for the conversion
+constexpr int kWidenTiles = 4;  // with fewer tiles of tokens, the conversion costs more time than it saves
 struct PanelRange {
   int64_t panel_begin, panel_end;
   int tile_begin, tile_end;

@@ -50,13 +50,10 @@ void Device::begin_branch() {
 
 void Device::end_branch() noexcept {
   on_branch_ = false;
-  branch_status_ = cudaEventRecord(ended_, branch_);
+  cudaEventRecord(ended_, branch_);
 }
 
-void Device::join() {
-  check(branch_status_, "cudaEventRecord");
-  check(cudaStreamWaitEvent(stream_, ended_), "cudaStreamWaitEvent");
-}
+void Device::join() noexcept { cudaStreamWaitEvent(stream_, ended_); }
 
 void Device::prepare(const void* kernel, size_t shared, unsigned cluster_blocks) {
   if (shared == 0 && cluster_blocks <= kPortableCluster) return;

@@ -57,20 +57,18 @@ class Device {
   bool has_dependent_launch() const { return limits_.has_dependent_launch(); }
   bool has_clusters() const { return limits_.has_clusters(); }
 
-  // Kernels that leave much of the GPU idle may run beside others: while a Branch lives, stream() is another stream, which
-  // goes on from here. join() makes the stream wait for all branches.
-  class Branch {
-   public:
-    explicit Branch(Device& device) : device_(device) { device_.begin_branch(); }
-    ~Branch() { device_.end_branch(); }
-    Branch(const Branch&) = delete;
-    Branch& operator=(const Branch&) = delete;
-
-   private:
-    Device& device_;
-  };
-  bool on_branch() const { return on_branch_; }
-  void join();
+  // Enqueues two groups of kernels that may run at the same time, for kernels that leave much of the GPU idle. While
+  // on_branch() is called, stream() is a second stream. What the caller enqueues afterwards waits for both groups.
+  template <class A, class B>
+  void side_by_side(A&& on_branch, B&& on_stream) {
+    const Join join(*this);
+    {
+      const Branch branch(*this);
+      on_branch();
+    }
+    on_stream();
+  }
+  bool is_on_branch() const { return on_branch_; }
 
   // Allows launches of the kernel with `shared` bytes of dynamic shared memory and clusters of `cluster_blocks` blocks.
   // Calls the driver only when a limit has to be raised.
@@ -90,15 +88,26 @@ class Device {
     unsigned counted = 0;  // blocks of the largest cluster in at_once
     ClustersAtOnce at_once{};
   };
+  struct Branch {
+    Device& device;
+    explicit Branch(Device& d) : device(d) { device.begin_branch(); }
+    ~Branch() { device.end_branch(); }
+  };
+  struct Join {
+    Device& device;
+    explicit Join(Device& d) : device(d) {}
+    ~Join() { device.join(); }
+  };
   void begin_branch();
+  // CUDA remembers an error of these two, and the next check_launch() reports it.
   void end_branch() noexcept;
+  void join() noexcept;
   cudaError_t permit(Kernel& k, const void* kernel, size_t shared, unsigned cluster_blocks);
 
   const int index_;
   cudaStream_t stream_ = nullptr, copy_stream_ = nullptr, branch_ = nullptr;
   cudaEvent_t forked_ = nullptr, ended_ = nullptr;  // of the branch
   bool on_branch_ = false;
-  cudaError_t branch_status_ = cudaSuccess;
   std::string name_;
   size_t memory_bytes_ = 0;
   DeviceLimits limits_;

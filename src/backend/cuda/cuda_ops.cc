@@ -117,12 +117,11 @@ void CudaBackend::products(std::span<const Tensor> y, Input& input, std::span<co
     };
     if (packed(*weights[0]).layout == cuda::Layout::kFloat8)
       quantize(input, cuda::takes_whole_rows(packed(*weights[0]), input.x.rows));
-    {
-      const cuda::Device::Branch branch(device_);
-      for (size_t i = 1; i < y.size(); ++i) run(i);
-    }
-    run(0);
-    device_.join();
+    device_.side_by_side(
+        [&] {
+          for (size_t i = 1; i < y.size(); ++i) run(i);
+        },
+        [&] { run(0); });
   }
   for (size_t i = 0; i < y.size(); ++i)
     if (!done[i]) product(y[i], input, *weights[i], {}, false);

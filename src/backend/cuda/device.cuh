@@ -52,6 +52,21 @@ __device__ __forceinline__ __nv_fp8_e4m3 from_float<__nv_fp8_e4m3>(float v) {
 
 __device__ __forceinline__ uint32_t bits_of(half2 v) { return *reinterpret_cast<uint32_t*>(&v); }
 __device__ __forceinline__ half2 half2_of(uint32_t bits) { return *reinterpret_cast<half2*>(&bits); }
+__device__ __forceinline__ uint32_t word_of(const uint4& v, int i) {
+  return i == 0 ? v.x : i == 1 ? v.y : i == 2 ? v.z : v.w;
+}
+
+#ifndef __CUDACC_RTC__
+// Two neighbouring numbers as halves.
+__device__ __forceinline__ uint32_t halves_of(__nv_bfloat162 v) {
+  const float2 x = __bfloat1622float2(v);
+  return bits_of(__floats2half2_rn(x.x, x.y));
+}
+__device__ __forceinline__ uint32_t halves_of(__nv_fp8x2_storage_t v) {
+  const __half2_raw x = __nv_cvt_fp8x2_to_halfraw2(v, __NV_E4M3);
+  return uint32_t{x.x} | uint32_t{x.y} << 16;
+}
+#endif
 
 __device__ __forceinline__ float warp_sum(float v) {
 #pragma unroll

@@ -79,14 +79,6 @@ struct Split {
 };
 
 // Neighbouring elements of a cache as halves, in pairs: 8, or 4.
-__device__ __forceinline__ uint32_t halves_of(__nv_bfloat162 v) {
-  const float2 x = __bfloat1622float2(v);
-  return bits_of(__floats2half2_rn(x.x, x.y));
-}
-__device__ __forceinline__ uint32_t halves_of(__nv_fp8x2_storage_t v) {
-  const __half2_raw x = __nv_cvt_fp8x2_to_halfraw2(v, __NV_E4M3);
-  return uint32_t{x.x} | uint32_t{x.y} << 16;
-}
 __device__ __forceinline__ uint4 load8(const half* p) { return *reinterpret_cast<const uint4*>(p); }
 __device__ __forceinline__ uint2 load4(const half* p) { return *reinterpret_cast<const uint2*>(p); }
 __device__ __forceinline__ uint2 load4(const __nv_bfloat16* p) {
@@ -213,13 +205,14 @@ struct Tile {
   }
 };
 
-// Where a key (which = 0) or value (1) lies: its first element, counted from the cache's.
-__device__ __forceinline__ int64_t place_of(const Params& p, const int32_t* table, int key, int which, int head) {
+// Where a key (which = 0) or value (1) of a block of the cache lies: its first element, counted from the cache's.
+__device__ __forceinline__ int64_t place_in(const Params& p, int block, int key, int which, int head) {
   const int64_t page =
-      ((int64_t{p.layer} * p.kv.n_blocks + table[key / p.kv.block_size]) * p.kv.n_parts + which * (p.kv.n_parts - 1)) *
-          p.kv.n_kv_heads +
-      head;
+      ((int64_t{p.layer} * p.kv.n_blocks + block) * p.kv.n_parts + which * (p.kv.n_parts - 1)) * p.kv.n_kv_heads + head;
   return (page * p.kv.block_size + key % p.kv.block_size) * p.kv.head_dim;
+}
+__device__ __forceinline__ int64_t place_of(const Params& p, const int32_t* table, int key, int which, int head) {
+  return place_in(p, table[key / p.kv.block_size], key, which, head);
 }
 template <class K = half>
 __device__ __forceinline__ const K* page_of(const Params& p, const int32_t* table, int key, int which, int head) {

@@ -29,7 +29,7 @@ struct Slot {
   }
 };
 
-// The pages that hold 32 keys: their numbers in the cache.
+// The blocks of the cache that hold 32 keys, 16 each.
 struct Pages {
   int first, second;
 
@@ -46,11 +46,8 @@ template <int kDim, class K>
 __device__ __forceinline__ void copy_rows(uint32_t slot, const Params& p, const Pages& pages, int which, int head,
                                           int key0, int kv_len, int lane) {
   using S = Slot<kDim, K>;
-  const auto page = [&](int number, int key) {
-    const int64_t at =
-        ((int64_t{p.layer} * p.kv.n_blocks + number) * p.kv.n_parts + which * (p.kv.n_parts - 1)) * p.kv.n_kv_heads +
-        head;
-    return static_cast<const char*>(p.kv.data) + (at * p.kv.block_size + key % p.kv.block_size) * S::kRowBytes;
+  const auto page = [&](int block, int key) {
+    return reinterpret_cast<const char*>(static_cast<const K*>(p.kv.data) + place_in(p, block, key, which, head));
   };
   const char *first = page(pages.first, key0), *second = page(pages.second, key0 + 16);
   constexpr int kEach = kKeys * S::kPieces / 32;
@@ -59,14 +56,12 @@ __device__ __forceinline__ void copy_rows(uint32_t slot, const Params& p, const 
     const int i = lane + 32 * j, row = i / S::kPieces, piece = i % S::kPieces;
     const bool in = key0 + row < kv_len;
     const char* from = (row < 16 ? first : second) + row % 16 * S::kRowBytes + 16 * piece;
-    asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(slot + S::place(which == 1, row, piece)),
-                 "l"(in ? from : first), "r"(in ? 16 : 0)
-                 : "memory");
+    copy8(slot + S::place(which == 1, row, piece), reinterpret_cast<const half*>(in ? from : first), in);  // 16 bytes
   }
   commit_copies();
 }
 
-// Waits for the oldest copy but two.
+// Waits for all copies but the newest two.
 __device__ __forceinline__ void await_slot() {
   asm volatile("cp.async.wait_group 2;" ::: "memory");
   __syncwarp();

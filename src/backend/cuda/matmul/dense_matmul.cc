@@ -119,7 +119,7 @@ bool DenseMatmul::run_float8(const Tensor& y, const Float8Rows& x, const PackedW
 void DenseMatmul::multiply(const Plan& plan, const Tensor& y, const void* x, const void* w, float alpha,
                            bool accumulate, Device& device) {
   const float beta = accumulate ? 1.0f : 0.0f;
-  const Memory& workspace = device.on_branch() ? branch_workspace_ : workspace_;
+  const Memory& workspace = device.is_on_branch() ? branch_workspace_ : workspace_;
   check_lt(cublasLtMatmul(handle_, plan.operation.get(), &alpha, w, plan.a.get(), x, plan.b.get(), &beta, y.data,
                           plan.c.get(), y.data, plan.c.get(), &plan.algo, workspace.data(), workspace.size(),
                           device.stream()),

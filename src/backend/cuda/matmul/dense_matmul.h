@@ -48,7 +48,8 @@ class DenseMatmul {
     cublasLtMatmulAlgo_t algo;
     bool found = false;
   };
-  // What shares a scale: in w and x nothing has one; rows of both; 128 columns of both; blocks of w and columns of x.
+  // What shares a scale: kNone: there are no scales. kRows and kColumns: in w and x, a row, or 128 columns of a row.
+  // kBlocks: in w a block of 128 x 128, in x 128 columns.
   enum class Scales { kNone, kRows, kColumns, kBlocks };
   // n, n_out, n_in, strides of x and y, types of x and y, alignments of w, x, y, scales
   using Key = std::tuple<int64_t, int64_t, int64_t, int64_t, int64_t, DType, DType, int, int, int, Scales>;

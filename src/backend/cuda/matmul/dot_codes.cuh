@@ -134,10 +134,6 @@ __device__ __forceinline__ int dp2a_high(int x, uint32_t codes, int sum) {
   return sum;
 }
 
-__device__ __forceinline__ uint32_t word_of(const uint4& v, int i) {
-  return i == 0 ? v.x : i == 1 ? v.y : i == 2 ? v.z : v.w;
-}
-
 // acc += rows g and g + 8 of the step times its activations.
 template <class K>
 __device__ __forceinline__ void use(float (&acc)[2], const Step<K>& step, const Input<K>& input, int tile, int t) {

@@ -39,7 +39,7 @@ Float8Rows quantize_rows(void* to, const Tensor& x, bool whole_rows, Device& dev
 // Whether a product of n rows uses one scale for each row of activations. cuBLASLt's kernels for that are the fastest for
 // many rows, and slow for few (docs/performance.md).
 inline bool takes_whole_rows(const PackedWeight& w, int64_t n) { return w.grid == ScaleGrid::kRows && n > 128; }
-// Its kernels with a scale for each 128 columns take only whole groups of so many rows.
+// With a scale for each 128 columns, cuBLASLt's kernels take a multiple of this number of rows.
 inline constexpr int64_t kFloat8Group = 8;
 
 }  // namespace ingot::cuda

@@ -19,13 +19,10 @@ namespace {
 constexpr int kWarps = 16, kMaxRows = 8;
 constexpr int kPad = 8;  // halves after a row of activations in shared memory: no two rows begin in the same bank
 
-__device__ __forceinline__ uint32_t halves_of(uint32_t two_numbers) {
-  const __half2_raw v = __nv_cvt_fp8x2_to_halfraw2(static_cast<__nv_fp8x2_storage_t>(two_numbers), __NV_E4M3);
-  return uint32_t{v.x} | uint32_t{v.y} << 16;
+__device__ __forceinline__ uint32_t low_halves(uint32_t numbers) {
+  return halves_of(static_cast<__nv_fp8x2_storage_t>(numbers));
 }
-__device__ __forceinline__ uint32_t word_of(const uint4& v, int i) {
-  return i == 0 ? v.x : i == 1 ? v.y : i == 2 ? v.z : v.w;
-}
+__device__ __forceinline__ uint32_t high_halves(uint32_t numbers) { return low_halves(numbers >> 16); }
 
 // A lane's numbers of one group of columns: rows g and g + 8, two halves of 64 columns.
 template <int kGates>
@@ -105,8 +102,7 @@ __device__ __forceinline__ void multiply(float (&total)[kGates][4], const Group<
 #pragma unroll
       for (int j = 0; j < kGates; ++j) {
         const uint32_t upper = word_of(w.numbers[j][0][half], i), lower = word_of(w.numbers[j][1][half], i);
-        const uint32_t a0 = halves_of(upper & 0xFFFF), a1 = halves_of(lower & 0xFFFF), a2 = halves_of(upper >> 16),
-                       a3 = halves_of(lower >> 16);
+        const uint32_t a0 = low_halves(upper), a1 = low_halves(lower), a2 = high_halves(upper), a3 = high_halves(lower);
         half == 0 && i == 0 ? mma_new(part[j], a0, a1, a2, a3, b0, b1) : mma(part[j], a0, a1, a2, a3, b0, b1);
       }
     }

@@ -17,13 +17,21 @@ __device__ __forceinline__ void store8(float* to, const float (&v)[8]) {
   reinterpret_cast<float4*>(to)[1] = make_float4(v[4], v[5], v[6], v[7]);
 }
 
-// To floats: one row for each blockIdx.x, 8 elements for each thread.
-__global__ void unpack_kernel(float* out, const __grid_constant__ PackedWeight w, int64_t first) {
+__device__ __forceinline__ void store8(half* to, const float (&v)[8]) {
+  __align__(16) half halves[8];
+#pragma unroll
+  for (int j = 0; j < 8; ++j) halves[j] = from_float<half>(v[j]);
+  *reinterpret_cast<uint4*>(to) = *reinterpret_cast<const uint4*>(halves);
+}
+
+// Without the factor: one row for each blockIdx.x, 8 elements for each thread.
+template <class S>
+__global__ void unpack_kernel(S* out, const __grid_constant__ PackedWeight w, int64_t first) {
   start_dependent();
   const int64_t i = int64_t{blockIdx.y} * kThreads + threadIdx.x, row = blockIdx.x;
   if (8 * i >= w.n_in) return;
   float values[8];
-  decode8<float>(w, first + row, i, values);
+  decode8<S>(w, first + row, i, values);
   store8(out + row * w.n_in + 8 * i, values);
 }
 
@@ -63,19 +71,6 @@ __global__ void __launch_bounds__(32 * kTileWarps)
   }
 }
 
-// To halves: one row for each blockIdx.x, 8 elements for each thread.
-__global__ void unpack_float8_kernel(half* out, const __grid_constant__ PackedWeight w, int64_t first) {
-  start_dependent();
-  const int64_t i = int64_t{blockIdx.y} * kThreads + threadIdx.x, row = blockIdx.x;
-  if (8 * i >= w.n_in) return;
-  float values[8];
-  decode8<half>(w, first + row, i, values);
-  __align__(16) half halves[8];
-#pragma unroll
-  for (int j = 0; j < 8; ++j) halves[j] = from_float<half>(values[j]);
-  *reinterpret_cast<uint4*>(out + row * w.n_in + 8 * i) = *reinterpret_cast<const uint4*>(halves);
-}
-
 template <class S, class Y>
 __global__ void embed_codes_kernel(Y* x, int64_t stride, PackedWeight w, const int32_t* tokens, float scale) {
   start_dependent();
@@ -108,14 +103,10 @@ void embed_as(const Tensor& x, const PackedWeight& w, const int32_t* tokens, flo
 }  // namespace
 
 void unpack_rows(void* out, const PackedWeight& w, int64_t first, int64_t n, Device& device) {
-  if (w.f32) {
-    const dim3 grid(static_cast<unsigned>(n), blocks_for(w.n_in / 8, kThreads));
-    return launch(device, unpack_kernel, grid, kThreads, 0, static_cast<float*>(out), w, first);
-  }
-  if (w.layout == Layout::kFloat8) {
-    const dim3 grid(static_cast<unsigned>(n), blocks_for(w.n_in / 8, kThreads));
-    return launch(device, unpack_float8_kernel, grid, kThreads, 0, static_cast<half*>(out), w, first);
-  }
+  const dim3 grid(static_cast<unsigned>(n), blocks_for(w.n_in / 8, kThreads));
+  if (w.f32) return launch(device, unpack_kernel<float>, grid, kThreads, 0, static_cast<float*>(out), w, first);
+  if (w.layout == Layout::kFloat8)
+    return launch(device, unpack_kernel<half>, grid, kThreads, 0, static_cast<half*>(out), w, first);
   CHECK_EQ(first % kTileRows, 0);
   with_codes(w, [&](auto kind) {
     launch(device, unpack_tiles_kernel<decltype(kind)>,
