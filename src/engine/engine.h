@@ -158,6 +158,7 @@ class Engine {
   void settle_failed(const StepItem& item, const std::string& fault);
   void emit_progress(const Sequence& sequence);
   void emit_scores(const StepItem& item, std::span<const Sampled> scored);
+  void emit_logits(const Step& step);
   int accept(Sequence& sequence, std::span<const Sampled> drawn);
   void emit_tokens(Sequence& sequence, std::span<const Sampled> drawn);
   bool emit_next(Sequence& sequence, const Sampled& sampled, bool is_first);

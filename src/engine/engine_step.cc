@@ -35,6 +35,7 @@ void Engine::run_step() {
   }
   make_masks(next);
   try {
+    emit_logits(*next.step);
     runner_.sample(builder.fill_rows(*next.step));
   } catch (const DeviceLost&) {
     throw;
@@ -221,6 +222,30 @@ void Engine::emit_scores(const StepItem& item, std::span<const Sampled> scored) 
     const int32_t token = item.sequence->tokens[static_cast<size_t>(item.score_begin) + i + 1];
     if (std::exchange(one.token, token) != token) one.logprob = -std::numeric_limits<float>::infinity();
     item.sequence->request.sink->on_prompt_token(one);
+  }
+}
+
+// Delivers rows of logits to the requests that want them. A step without such a request reads no logits.
+void Engine::emit_logits(const Step& step) {
+  const auto wants = [](const StepItem& item) {
+    const Sequence& sequence = *item.sequence;
+    return sequence.request.wants_logits && !sequence.finished && sequence.n_output() == 0 && !item.is_outrun();
+  };
+  if (std::ranges::none_of(step.items, wants)) return;
+  const std::vector<float> logits = runner_.logits();
+  const auto n_vocab = static_cast<size_t>(runner_.info().n_vocab);
+  size_t row = 0;
+  for (const StepItem& item : step.items) {
+    const size_t first = std::exchange(row, row + static_cast<size_t>(item.n_rows()));
+    if (!wants(item)) continue;
+    try {
+      for (int i = 0; i < item.n_scored + (item.samples ? 1 : 0); ++i)
+        item.sequence->request.sink->on_logits(
+            i < item.n_scored ? item.score_begin + i : item.begin + item.n_tokens - 1,
+            std::span(logits).subspan((first + static_cast<size_t>(i)) * n_vocab, n_vocab));
+    } catch (const std::exception& error) {
+      finish(*item.sequence, FinishReason::kError, error.what());
+    }
   }
 }
 

@@ -68,6 +68,9 @@ class TokenSink {
   // With Request::prompt_logprobs: called before the first token, for each token of the prompt except the first, which
   // has no token before it.
   virtual void on_prompt_token(const Sampled&) {}
+  // With Request::wants_logits: called before the first token, for the last token of the prompt, and with
+  // Request::prompt_logprobs for the tokens before it, too. position: the token's place in the prompt.
+  virtual void on_logits(int /* position */, std::span<const float> /* [n_vocab] */) {}
   virtual void on_token(const Sampled& token) = 0;
   virtual void on_finish(const Finish& finish) = 0;
 };
@@ -92,6 +95,7 @@ struct Request {
   int min_tokens = 0;                // no stop token is sampled before this many other tokens
   int prompt_logprobs = -1;     // for the prompt's tokens, like SamplingParams::n_logprobs; disables cached prefixes
   bool wants_progress = false;  // call TokenSink::on_prompt_progress
+  bool wants_logits = false;    // call TokenSink::on_logits
   std::shared_ptr<TokenSink> sink;
 
   // How the scheduler orders requests. One unit of priority is worth 1024 places in the queue, so every request runs in

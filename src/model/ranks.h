@@ -44,8 +44,7 @@ class Ranks final : public Runner {
   void sample(std::span<const SampleRow> rows) override { backend_->sample(logits_, rows); }
   std::vector<Sampled> wait() override { return backend_->wait(); }
 
-  // The logits of the last forward, [n_logits, n_vocab] in f32, copied to the host.
-  std::vector<float> logits();
+  std::vector<float> logits() override;
 
   const Config& config() const { return config_; }
   const Weights& weights() const { return weights_; }

@@ -1,6 +1,7 @@
 // Runner: the engine's view of a model. `Ranks` (ranks.h) runs real backends; tests use a fake Runner.
 #pragma once
 #include <span>
+#include <stdexcept>
 #include <vector>
 
 #include "backend/batch.h"
@@ -35,6 +36,8 @@ class Runner {
   virtual void sample(
       std::span<const SampleRow> rows) = 0;  // one row for each of logit_rows, in order; valid until wait() too
   virtual std::vector<Sampled> wait() = 0;   // the tokens of the last sample, in row order
+  // Between a forward and its sample: the logits of that forward on the host, [n_logits, n_vocab].
+  virtual std::vector<float> logits() { throw std::logic_error("this runner shows no logits"); }
 };
 
 }  // namespace ingot

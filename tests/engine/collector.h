@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <functional>
+#include <map>
 #include <memory>
 #include <optional>
 #include <random>
@@ -22,6 +23,10 @@ class Collector : public TokenSink {
     EXPECT_TRUE(tokens.empty() && !finish) << "a token of the prompt after one of the output";
     scored.push_back(token);
   }
+  void on_logits(int position, std::span<const float> row) override {
+    EXPECT_TRUE(tokens.empty() && !finish) << "logits after a token of the output";
+    EXPECT_TRUE(logits.emplace(position, std::vector<float>(row.begin(), row.end())).second) << "position " << position;
+  }
   void on_token(const Sampled& token) override {
     EXPECT_FALSE(finish) << "a token after the finish";
     tokens.push_back(token.token);
@@ -32,7 +37,8 @@ class Collector : public TokenSink {
     finish = f;
   }
 
-  std::vector<Sampled> scored;  // tokens of the prompt
+  std::vector<Sampled> scored;                // tokens of the prompt
+  std::map<int, std::vector<float>> logits;  // by position in the prompt
   std::vector<int32_t> tokens;
   std::vector<float> logprobs;
   std::optional<Finish> finish;

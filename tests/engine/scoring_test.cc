@@ -51,6 +51,18 @@ void expect_golden_scores(const Golden& golden, const std::vector<Sampled>& scor
   }
 }
 
+// rows: logits by position.
+void expect_golden_logits(const Golden& golden, const std::map<int, std::vector<float>>& rows, double tolerance) {
+  const size_t n_vocab = golden.logits.size() / golden.tokens.size();
+  for (const auto& [position, row] : rows) {
+    ASSERT_EQ(row.size(), n_vocab);
+    for (size_t id = 0; id < n_vocab; ++id)
+      ASSERT_NEAR(row[id], golden.logits[static_cast<size_t>(position) * n_vocab + id], 5 * tolerance)
+          << "position " << position << ", token " << id;
+  }
+  if (!rows.empty()) EXPECT_EQ(rows.rbegin()->first, static_cast<int>(golden.tokens.size()) - 1);
+}
+
 class Scoring : public testing::TestWithParam<std::tuple<const char*, const char*>> {};
 
 TEST_P(Scoring, PromptsScoreAsTransformersSays) {
@@ -73,6 +85,7 @@ TEST_P(Scoring, PromptsScoreAsTransformersSays) {
       request.ignore_eos = true;
       request.sampling.temperature = 0;
       request.prompt_logprobs = i % 2 == 0 ? i : -1;
+      request.wants_logits = i < 2 || i > 4;
       request.sink = sinks.back();
       engine.submit(request);
       engine.step();
@@ -86,6 +99,9 @@ TEST_P(Scoring, PromptsScoreAsTransformersSays) {
       if (i % 2 == 1) {
         EXPECT_TRUE(sinks[i]->scored.empty());
       }
+      const size_t n_rows = i > 1 && i < 5 ? 0 : i % 2 == 0 ? golden.tokens.size() : 1;
+      EXPECT_EQ(sinks[i]->logits.size(), n_rows);
+      expect_golden_logits(golden, sinks[i]->logits, tolerance);
     }
     EXPECT_EQ(engine.gauges().blocks_used, 0);
   }
