@@ -88,6 +88,15 @@ INGOT_API ingot_status ingot_free(ingot_model* model);
 INGOT_API int ingot_n_ctx(const ingot_model* model);
 INGOT_API int ingot_n_vocab(const ingot_model* model);
 
+typedef enum ingot_model_kind {
+  INGOT_KIND_TEXT = 0,     /* writes text: ingot_load */
+  INGOT_KIND_EMBEDDER = 1, /* makes vectors of texts: ingot_embedder_load and ingot_embed */
+  INGOT_KIND_RERANKER = 2, /* scores documents for a query: ingot_embedder_load and ingot_rerank */
+} ingot_model_kind;
+
+/* What the model at `path` is for. Reads the files' headers, not the weights. */
+INGOT_API ingot_status ingot_kind_of(const char* path, ingot_model_kind* kind);
+
 /* ---- text ---- */
 
 /* Writes at most capacity tokens to tokens [capacity] and sets *n to the number of tokens that the text has; capacity 0
@@ -125,6 +134,20 @@ INGOT_API ingot_status ingot_read_answer(const ingot_model* model, const int32_t
                                          const char* tools, const int32_t* tokens, size_t n, char* json,
                                          size_t capacity, size_t* n_bytes);
 
+/* The same while the answer comes: what new tokens add to the message. */
+typedef struct ingot_answer ingot_answer;
+
+/* prompt and tools: as in ingot_read_answer. Free the answer with ingot_answer_free. */
+INGOT_API ingot_status ingot_answer_begin(const ingot_model* model, const int32_t* prompt, size_t n_prompt,
+                                          const char* tools, ingot_answer** answer);
+/* The next tokens [n] of the answer; n = 0 ends it, and must be the last call. *json, which is valid until the answer's
+ * next call, is a change in OpenAI's form: {"content": ..., "reasoning_content": ..., "tool_calls": [{"index": ...,
+ * "id": ..., "type": "function", "function": {"name": ..., "arguments": ...}}]}. A change has only the members that
+ * grow. A call has its id, type and name once, at its beginning; its arguments are to be joined. */
+INGOT_API ingot_status ingot_answer_feed(ingot_answer* answer, const int32_t* tokens, size_t n, const char** json,
+                                         size_t* n_bytes);
+INGOT_API void ingot_answer_free(ingot_answer* answer); /* NULL is allowed */
+
 /* Writes the text of tokens [n]: at most capacity bytes, not zero-terminated. Sets *n_bytes to the text's length. */
 INGOT_API ingot_status ingot_detokenize(const ingot_model* model, const int32_t* tokens, size_t n, char* text,
                                         size_t capacity, size_t* n_bytes);
@@ -157,6 +180,8 @@ typedef struct ingot_request_options {
   const char* json_schema; /* JSON that this JSON Schema allows */
   const char* regex;       /* a match of this regular expression (ECMA 262), as a whole */
   const char* grammar;     /* a text of this grammar: GBNF or Lark */
+  float typical_p;         /* locally typical sampling; 1: off */
+  int penalty_window;      /* how many tokens back the penalties look: 64; -1: all */
 } ingot_request_options;
 
 INGOT_API void ingot_request_options_init(ingot_request_options* options);
@@ -201,9 +226,17 @@ INGOT_API ingot_status ingot_poll(ingot_request* request, int timeout_ms, ingot_
 INGOT_API void ingot_cancel(ingot_request* request);
 INGOT_API void ingot_request_free(ingot_request* request); /* cancels the request first; NULL is allowed */
 
+/* ---- logits ---- */
+
+/* Computes tokens [n] as a request beside the others, and waits for it. Writes the logits that follow each token from
+ * number `first` on: logits [n - first, ingot_n_vocab()]; first = n - 1 is the last token alone, which is much less
+ * work. capacity: in numbers. */
+INGOT_API ingot_status ingot_logits(ingot_model* model, const int32_t* tokens, size_t n, size_t first, float* logits,
+                                    size_t capacity);
+
 /* ---- embeddings ---- */
 
-/* A model that makes vectors of texts. Any number of threads may use it; the calls run one after another. */
+/* A model that makes vectors of texts, or scores of documents. Any number of threads may use it; the calls run one after another. */
 typedef struct ingot_embedder ingot_embedder;
 
 typedef struct ingot_embedder_options {
@@ -232,6 +265,24 @@ INGOT_API int ingot_embedder_dim(const ingot_embedder* embedder);
  * without truncate they give INGOT_INVALID. */
 INGOT_API ingot_status ingot_embed(ingot_embedder* embedder, const char* const* texts, const size_t* n_bytes,
                                    size_t n_texts, int truncate, float* vectors, size_t capacity);
+
+typedef struct ingot_embed_options {
+  size_t struct_size;
+  int truncate;            /* as in ingot_embed; 0 */
+  const char* prompt_name; /* of a prompt of the model, such as "query", to put before each text; NULL: its default */
+} ingot_embed_options;
+
+INGOT_API void ingot_embed_options_init(ingot_embed_options* options);
+
+/* The same with options, which may be NULL. */
+INGOT_API ingot_status ingot_embed_with(ingot_embedder* embedder, const char* const* texts, const size_t* n_bytes,
+                                        size_t n_texts, const ingot_embed_options* options, float* vectors,
+                                        size_t capacity);
+
+/* Writes scores [n_documents]: how well each document answers the query; more is better. The model must be of
+ * INGOT_KIND_RERANKER. query is zero-terminated; documents, n_bytes and truncate are as in ingot_embed. */
+INGOT_API ingot_status ingot_rerank(ingot_embedder* embedder, const char* query, const char* const* documents,
+                                    const size_t* n_bytes, size_t n_documents, int truncate, float* scores);
 
 #ifdef __cplusplus
 }

@@ -8,6 +8,7 @@
 #include "capi/capi_guard.h"
 #include "capi/capi_request.h"
 #include "ingot/ingot.h"
+#include "model/embedder.h"
 
 #ifndef INGOT_VERSION
 #define INGOT_VERSION "unknown"
@@ -44,11 +45,13 @@ Request request_of(CapiModel& model, std::span<const int32_t> prompt, const ingo
   request.prompt.assign(prompt.begin(), prompt.end());
   request.sampling = {.temperature = o.temperature,
                       .top_k = o.top_k,
+                      .typical_p = o.typical_p,
                       .top_p = o.top_p,
                       .min_p = o.min_p,
                       .repetition_penalty = o.repetition_penalty,
                       .presence_penalty = o.presence_penalty,
                       .frequency_penalty = o.frequency_penalty,
+                      .penalty_window = o.penalty_window,
                       .seed = o.seed,
                       .n_logprobs = o.logprobs != 0 ? 0 : -1};
   request.max_tokens = o.max_tokens;
@@ -109,7 +112,9 @@ void ingot_request_options_init(ingot_request_options* options) {
               .top_k = p.top_k,
               .top_p = p.top_p,
               .min_p = p.min_p,
-              .repetition_penalty = p.repetition_penalty};
+              .repetition_penalty = p.repetition_penalty,
+              .typical_p = p.typical_p,
+              .penalty_window = p.penalty_window};
 }
 
 ingot_status ingot_load(const char* path, const ingot_model_options* given, ingot_model** model) {
@@ -133,6 +138,7 @@ ingot_status ingot_load(const char* path, const ingot_model_options* given, ingo
                       .n_ctx = o.n_ctx,
                       .max_batch_tokens = batch,
                       .max_seqs = o.max_seqs,
+                      .max_logits = o.max_seqs + kScoredRows,
                       .n_kv_tokens = o.n_kv_tokens,
                       .kv_dtype = o.kv_type != nullptr ? parse_kv_type(o.kv_type) : DType::kF16,
                       .n_checkpoints = -1},
@@ -148,6 +154,18 @@ ingot_status ingot_free(ingot_model* model) {
     if (in_callback()) throw Error("a callback must not free a model: its thread would wait for itself");
     model->shared->engine->stop();
     delete model;
+    return INGOT_OK;
+  });
+}
+
+ingot_status ingot_kind_of(const char* path, ingot_model_kind* kind) {
+  return guarded([&] {
+    required(kind, "kind");
+    const std::shared_ptr<const Checkpoint> checkpoint = open_checkpoint(&required(path, "path"));
+    const std::optional<std::string> pooling = read_embed_facts(*checkpoint).pooling;
+    *kind = pooling == "rank"                                   ? INGOT_KIND_RERANKER
+            : pooling || find_encoder_config(*checkpoint) ? INGOT_KIND_EMBEDDER
+                                                                : INGOT_KIND_TEXT;
     return INGOT_OK;
   });
 }

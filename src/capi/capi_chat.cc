@@ -25,14 +25,6 @@ OrderedJson json_of(const char* text, const char* name, OrderedJson::value_t typ
   return value;
 }
 
-std::string decoded(const CapiModel& model, std::span<const int32_t> prompt, std::span<const int32_t> tokens) {
-  const auto previous = prompt.empty() ? std::nullopt : std::optional(prompt.back());
-  StreamDecoder decoder(*model.loaded.tokenizer, {.shown_special = model.marker_tokens, .previous = previous});
-  std::string text;
-  for (const int32_t token : tokens) text += decoder.push(token);
-  return text + decoder.flush();
-}
-
 // Equal prompts have equal ids, so that an answer can be read again while it grows.
 uint64_t seed_of(std::span<const int32_t> prompt) {
   uint64_t seed = prompt.size();
@@ -59,10 +51,59 @@ OrderedJson message_of(const AnswerEvents& events) {
   return message;
 }
 
+// The change that events make to a message, in the shape of OpenAI's streams.
+OrderedJson change_of(const AnswerEvents& events) {
+  using Kind = AnswerEvent::Kind;
+  OrderedJson change = OrderedJson::object();
+  const auto add = [&](const char* name, const std::string& text) {
+    if (!change.contains(name)) change[name] = "";
+    change[name].get_ref<std::string&>() += text;
+  };
+  for (const AnswerEvent& event : events) {
+    if (event.kind == Kind::kReasoning) add("reasoning_content", event.text);
+    if (event.kind == Kind::kContent) add("content", event.text);
+    if (event.kind == Kind::kCallBegin)
+      change["tool_calls"].push_back({{"index", event.call},
+                                      {"id", event.id},
+                                      {"type", "function"},
+                                      {"function", {{"name", event.text}, {"arguments", ""}}}});
+    if (event.kind != Kind::kCallArguments) continue;
+    OrderedJson& calls = change["tool_calls"];
+    if (calls.empty() || calls.back()["index"] != event.call)
+      calls.push_back({{"index", event.call}, {"function", {{"arguments", ""}}}});
+    calls.back()["function"]["arguments"].get_ref<std::string&>() += event.text;
+  }
+  return change;
+}
+
+std::string dumped(const OrderedJson& json) {
+  return json.dump(-1, ' ', false, OrderedJson::error_handler_t::replace);
+}
+
+std::optional<int32_t> last_of(std::span<const int32_t> tokens) {
+  return tokens.empty() ? std::nullopt : std::optional(tokens.back());
+}
+
 }  // namespace
 }  // namespace ingot
 
 using namespace ingot;
+
+struct ingot_answer {
+  ingot_answer(std::shared_ptr<CapiModel> owner, std::span<const int32_t> prompt, const OrderedJson* tools)
+      : model(std::move(owner)),
+        decoder(*model->loaded.tokenizer, {.shown_special = model->marker_tokens, .previous = last_of(prompt)}),
+        parser(*model->call_format, {.tools = tools,
+                                     .calls = tools != nullptr,
+                                     .in_reasoning = model->begins_reasoning(prompt),
+                                     .id_seed = seed_of(prompt)}) {}
+
+  const std::shared_ptr<CapiModel> model;
+  StreamDecoder decoder;
+  AnswerParser parser;
+  std::string json;  // of the last change
+  bool ended = false;
+};
 
 extern "C" {
 
@@ -89,22 +130,58 @@ ingot_status ingot_tokenize_chat(const ingot_model* model, const char* messages,
   return ingot_tokenize_chat_with(model, messages, nullptr, tokens, capacity, n);
 }
 
+ingot_status ingot_answer_begin(const ingot_model* model, const int32_t* prompt, size_t n_prompt, const char* tools,
+                                ingot_answer** answer) {
+  return guarded([&] {
+    required(answer, "answer") = nullptr;
+    const std::shared_ptr<CapiModel>& shared = required(model, "model").shared;
+    if (n_prompt > 0) required(prompt, "prompt");
+    const OrderedJson may_be_called = json_of(tools, "tools", OrderedJson::value_t::array);
+    *answer = new ingot_answer(shared, {prompt, n_prompt}, tools != nullptr ? &may_be_called : nullptr);
+    return INGOT_OK;
+  });
+}
+
+ingot_status ingot_answer_feed(ingot_answer* answer, const int32_t* tokens, size_t n, const char** json,
+                               size_t* n_bytes) {
+  return guarded([&] {
+    ingot_answer& a = required(answer, "answer");
+    if (n > 0) required(tokens, "tokens");
+    required(json, "json"), required(n_bytes, "n_bytes");
+    if (a.ended) throw Error("the answer has ended: begin another one");
+    AnswerEvents events;
+    for (size_t i = 0; i < n; ++i) a.parser.feed(a.decoder.push(tokens[i]), events);
+    if (n == 0) {
+      a.ended = true;
+      a.parser.feed(a.decoder.flush(), events);
+      a.parser.finish(events);
+    }
+    a.json = dumped(change_of(events));
+    *json = a.json.c_str(), *n_bytes = a.json.size();
+    return INGOT_OK;
+  });
+}
+
+void ingot_answer_free(ingot_answer* answer) {
+  guarded([&] {
+    delete answer;
+    return INGOT_OK;
+  });
+}
+
 ingot_status ingot_read_answer(const ingot_model* model, const int32_t* prompt, size_t n_prompt, const char* tools,
                                const int32_t* tokens, size_t n, char* json, size_t capacity, size_t* n_bytes) {
   return guarded([&] {
-    const CapiModel& shared = *required(model, "model").shared;
-    if (n_prompt > 0) required(prompt, "prompt");
     if (n > 0) required(tokens, "tokens");
-    const std::span<const int32_t> asked(prompt, n_prompt);
+    const std::shared_ptr<CapiModel>& shared = required(model, "model").shared;
+    if (n_prompt > 0) required(prompt, "prompt");
     const OrderedJson may_be_called = json_of(tools, "tools", OrderedJson::value_t::array);
-    AnswerParser parser(*shared.call_format, {.tools = tools != nullptr ? &may_be_called : nullptr,
-                                              .calls = tools != nullptr,
-                                              .in_reasoning = shared.begins_reasoning(asked),
-                                              .id_seed = seed_of(asked)});
+    ingot_answer answer(shared, {prompt, n_prompt}, tools != nullptr ? &may_be_called : nullptr);
     AnswerEvents events;
-    parser.feed(decoded(shared, asked, {tokens, n}), events);
-    parser.finish(events);
-    copy_out(message_of(events).dump(-1, ' ', false, OrderedJson::error_handler_t::replace), json, capacity, n_bytes);
+    for (size_t i = 0; i < n; ++i) answer.parser.feed(answer.decoder.push(tokens[i]), events);
+    answer.parser.feed(answer.decoder.flush(), events);
+    answer.parser.finish(events);
+    copy_out(dumped(message_of(events)), json, capacity, n_bytes);
     return INGOT_OK;
   });
 }

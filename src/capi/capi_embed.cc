@@ -9,6 +9,29 @@ struct ingot_embedder {
   std::unique_ptr<ingot::Embedder> embedder;
 };
 
+namespace ingot {
+namespace {
+
+// The text that the model expects before a text.
+std::string prompt_of(const Embedder& embedder, const char* name) {
+  if (name == nullptr) return embedder.facts().find_prompt("").value_or("");
+  if (auto prompt = embedder.facts().find_prompt(name)) return *std::move(prompt);
+  throw Error("the model has no prompt '{}'; it has {}", printable(name, 64), embedder.facts().prompt_names());
+}
+
+std::vector<std::string> strings_of(const char* const* texts, const size_t* n_bytes, size_t n) {
+  required(texts, "texts");
+  std::vector<std::string> strings;
+  for (size_t i = 0; i < n; ++i) {
+    const char* text = &required(texts[i], "a text");
+    strings.push_back(n_bytes != nullptr ? std::string(text, n_bytes[i]) : text);
+  }
+  return strings;
+}
+
+}  // namespace
+}  // namespace ingot
+
 using namespace ingot;
 
 extern "C" {
@@ -50,24 +73,46 @@ void ingot_embedder_free(ingot_embedder* embedder) {
 
 int ingot_embedder_dim(const ingot_embedder* embedder) { return embedder == nullptr ? 0 : embedder->embedder->dim(); }
 
-ingot_status ingot_embed(ingot_embedder* embedder, const char* const* texts, const size_t* n_bytes, size_t n_texts,
-                         int truncate, float* vectors, size_t capacity) {
+void ingot_embed_options_init(ingot_embed_options* options) {
+  if (options != nullptr) *options = {.struct_size = sizeof(*options)};
+}
+
+ingot_status ingot_embed_with(ingot_embedder* embedder, const char* const* texts, const size_t* n_bytes, size_t n_texts,
+                              const ingot_embed_options* given, float* vectors, size_t capacity) {
   return guarded([&] {
     Embedder& e = *required(embedder, "embedder").embedder;
+    const ingot_embed_options o = options_of(given, ingot_embed_options_init);
     if (n_texts == 0) return INGOT_OK;
-    required(texts, "texts");
     required(vectors, "vectors");
     const auto dim = static_cast<size_t>(e.dim());
     if (capacity / dim < n_texts)
       throw Error("{} texts need {} numbers each, and there is room for {} in all", n_texts, dim, capacity);
+    const std::string prompt = prompt_of(e, o.prompt_name);
     std::vector<std::vector<int32_t>> tokens;
-    const std::string prompt = e.facts().find_prompt("").value_or("");
-    for (size_t i = 0; i < n_texts; ++i) {
-      const char* text = &required(texts[i], "a text");
-      tokens.push_back(e.tokenizer().encode(prompt + (n_bytes != nullptr ? std::string(text, n_bytes[i]) : text)));
-      if (truncate != 0) tokens.back() = e.cut(std::move(tokens.back()));
+    for (const std::string& text : strings_of(texts, n_bytes, n_texts)) {
+      tokens.push_back(e.tokenizer().encode(prompt + text));
+      if (o.truncate != 0) tokens.back() = e.cut(std::move(tokens.back()));
     }
     std::ranges::copy(e.embed(tokens, std::vector<int>(n_texts, e.prompt_tokens(prompt))), vectors);
+    return INGOT_OK;
+  });
+}
+
+ingot_status ingot_embed(ingot_embedder* embedder, const char* const* texts, const size_t* n_bytes, size_t n_texts,
+                         int truncate, float* vectors, size_t capacity) {
+  const ingot_embed_options options = {.struct_size = sizeof(options), .truncate = truncate};
+  return ingot_embed_with(embedder, texts, n_bytes, n_texts, &options, vectors, capacity);
+}
+
+ingot_status ingot_rerank(ingot_embedder* embedder, const char* query, const char* const* documents,
+                          const size_t* n_bytes, size_t n_documents, int truncate, float* scores) {
+  return guarded([&] {
+    Embedder& e = *required(embedder, "embedder").embedder;
+    const std::string asked = &required(query, "query");
+    if (n_documents == 0) return INGOT_OK;
+    required(scores, "scores");
+    const std::vector<std::string> all = strings_of(documents, n_bytes, n_documents);
+    std::ranges::copy(e.score(asked, all, truncate != 0).values, scores);
     return INGOT_OK;
   });
 }

@@ -16,6 +16,8 @@
 
 namespace ingot {
 
+inline constexpr int kScoredRows = 32;  // of logits in one step, for ingot_logits; each takes memory
+
 struct CapiModel {
   CapiModel(const std::string& path, const RunnerOptions& runner, const EngineOptions& options)
       : loaded(load_model(open_checkpoint(path), runner, nullptr)),

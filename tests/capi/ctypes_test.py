@@ -28,7 +28,8 @@ class RequestOptions(c.Structure):
                 ("min_p", c.c_float), ("repetition_penalty", c.c_float), ("presence_penalty", c.c_float), ("frequency_penalty", c.c_float),
                 ("seed", c.c_uint64), ("logprobs", c.c_int), ("ignore_eos", c.c_int), ("stop_tokens", c.POINTER(c.c_int32)),
                 ("n_stop_tokens", c.c_size_t), ("priority", c.c_int), ("cache_salt", c.c_char_p), ("timeout_s", c.c_double),
-                ("json_schema", c.c_char_p), ("regex", c.c_char_p), ("grammar", c.c_char_p)]
+                ("json_schema", c.c_char_p), ("regex", c.c_char_p), ("grammar", c.c_char_p), ("typical_p", c.c_float),
+                ("penalty_window", c.c_int)]
 
 
 class ChatOptions(c.Structure):
