@@ -18,7 +18,7 @@ GPU_TESTS = [Cc]uda
 TSAN = $(shell setarch -R true 2>/dev/null && echo setarch -R)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup build demo test asan tsan fuzz bench cuda install format clean
+.PHONY: help setup build demo test asan tsan fuzz bench cuda install wheel docs format clean
 
 help:  ## This list
 	@sed -n 's/^\([a-z]*\):.*##/  make \1\t/p' $(MAKEFILE_LIST) | expand -t 18
@@ -78,6 +78,18 @@ cuda:  ## The program with CUDA kernels: build-cuda/ingot (needs nvcc)
 install: build  ## Program, libingot.so and its header under PREFIX (/usr/local)
 	@cmake --build build
 	@cmake --install build --prefix $(PREFIX)
+
+wheel: build  ## The Python package: build/wheel/ingot-*.whl
+	@cmake --build build --target ingot_shared
+	@test -x build/wheel-venv/bin/python || python3 -m venv build/wheel-venv
+	@build/wheel-venv/bin/python -c 'import scikit_build_core' 2>/dev/null || \
+	  build/wheel-venv/bin/python -m pip -q install 'scikit-build-core>=0.10'
+	@rm -rf build/wheel
+	@build/wheel-venv/bin/python scripts/wheel.py build build/wheel
+	@ls build/wheel/*.whl
+
+docs: build  ## Documents made of the program's help: command line reference, man page, completions
+	@python3 -B scripts/docs/make.py build/ingot
 
 format:  ## clang-format over every C++ file
 	@git ls-files '*.h' '*.cc' '*.cu' | xargs clang-format -i

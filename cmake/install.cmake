@@ -19,4 +19,5 @@ install(FILES include/ingot/ingot.h DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/ingo
 install(FILES ${PROJECT_BINARY_DIR}/ingotConfig.cmake ${PROJECT_BINARY_DIR}/ingotConfigVersion.cmake
         DESTINATION ${package_dir})
 install(FILES ${PROJECT_BINARY_DIR}/ingot.pc DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig)
+install(DIRECTORY share/ DESTINATION ${CMAKE_INSTALL_DATADIR})  # the man page and the shells' completions: `make docs`
 install(FILES LICENSE NOTICE DESTINATION ${CMAKE_INSTALL_DOCDIR})

@@ -18,7 +18,7 @@ wanted="$build"
 for group in "$@"; do
   case $group in
     build) ;;
-    test) wanted="$wanted $test"; helpful="$helpful systemd-analyze:systemd chromium|chromium-headless-shell:chromium-headless-shell" ;;
+    test) wanted="$wanted $test"; helpful="$helpful systemd-analyze:systemd zsh:zsh fish:fish man:man-db chromium|chromium-headless-shell:chromium-headless-shell" ;;
     bench) wanted="$wanted $bench" ;;
     fuzz) wanted="$wanted $fuzz" ;;
     *) echo "setup: no group '$group': build, test, bench and fuzz are known" >&2; exit 2 ;;

@@ -1,0 +1,39 @@
+#!/usr/bin/env python3
+"""Writes the documents that are made of other things, or with --check says which are not current: scripts/docs/make.py PROGRAM [--check].
+
+`make docs` calls it; tests/cli/docs_test.py keeps the documents true.
+"""
+import pathlib
+import sys
+
+import cli
+import completions
+import program_help
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+
+
+def documents(program):
+    """File names and their texts."""
+    commands, version = program_help.read_commands(program), program_help.read_version(program)
+    yield "docs/cli.md", cli.markdown(commands, version)
+    yield "share/man/man1/ingot.1", cli.man(commands, version)
+    yield "share/bash-completion/completions/ingot", completions.bash(commands)
+    yield "share/zsh/site-functions/_ingot", completions.zsh(commands)
+    yield "share/fish/vendor_completions.d/ingot.fish", completions.fish(commands)
+
+
+def main(program, check):
+    old = [(name, text) for name, text in documents(program) if not (ROOT / name).is_file() or (ROOT / name).read_text() != text]
+    for name, text in old:
+        print(f"{name} is not current: run `make docs`" if check else f"wrote {name}")
+        if not check:
+            (ROOT / name).parent.mkdir(parents=True, exist_ok=True)
+            (ROOT / name).write_text(text)
+    return 1 if check and old else 0
+
+
+if __name__ == "__main__":
+    if len(sys.argv) not in (2, 3) or sys.argv[2:] not in ([], ["--check"]):
+        sys.exit(__doc__)
+    sys.exit(main(sys.argv[1], len(sys.argv) == 3))
