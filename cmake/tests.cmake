@@ -105,7 +105,8 @@ add_test(NAME scripts.size COMMAND ${INGOT_PYTHON} ${PROJECT_SOURCE_DIR}/scripts
 
 # Python tests: tests/FOLDER/NAME_test.py becomes FOLDER.NAME_test. They find the program in INGOT and the tree in INGOT_SOURCE.
 file(GLOB python_tests CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/tests/scripts/*_test.py ${PROJECT_SOURCE_DIR}/tests/cli/*_test.py
-     ${PROJECT_SOURCE_DIR}/tests/capi/*_test.py ${PROJECT_SOURCE_DIR}/tests/server/*_test.py)
+     ${PROJECT_SOURCE_DIR}/tests/capi/*_test.py ${PROJECT_SOURCE_DIR}/tests/server/*_test.py
+     ${PROJECT_SOURCE_DIR}/tests/python/*_test.py)
 set(slow 1)
 set(fail_calls "")
 if(INGOT_SANITIZE)
@@ -122,7 +123,7 @@ foreach(test ${python_tests})
   if(NOT folder STREQUAL "scripts" AND NOT TARGET ingot-cli)
     continue()
   endif()
-  if(folder STREQUAL "capi" AND INGOT_SANITIZE)  # which Python would have to be built with as well
+  if(folder MATCHES "capi|python" AND INGOT_SANITIZE)  # which Python would have to be built with as well
     continue()
   endif()
   add_test(NAME ${folder}.${name} COMMAND ${INGOT_PYTHON} -B -m pytest -q -p no:cacheprovider ${test})
@@ -131,7 +132,7 @@ foreach(test ${python_tests})
 endforeach()
 
 # These fetch other people's packages first, once.
-foreach(test server.clients_test server.deploy_test)
+foreach(test server.clients_test server.deploy_test python.wheel_test)
   if(TEST ${test})
     set_tests_properties(${test} PROPERTIES TIMEOUT 1800)
   endif()

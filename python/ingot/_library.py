@@ -1,0 +1,171 @@
+"""libingot.so through ctypes: the structs and functions of ingot/ingot.h, and its failures as exceptions.
+
+ctypes releases the GIL during each call, so other threads of Python run while the library works.
+"""
+from __future__ import annotations
+
+import ctypes as c
+import os
+import pathlib
+from typing import Any, Dict, Optional, Tuple, Type
+
+FOLDER = pathlib.Path(__file__).parent
+
+
+class IngotError(Exception):
+    """What the library refuses or fails at, in one line. The classes below say which of the two it is."""
+
+
+class InvalidError(IngotError, ValueError):
+    """An invalid argument or model file, or a request that can never run."""
+
+
+class QueueFullError(IngotError):
+    """As many requests wait as `max_queue` allows: try again later."""
+
+
+class OutOfMemoryError(IngotError, MemoryError):
+    """The memory is not enough."""
+
+
+class InternalError(IngotError):
+    """A fault of the library: please report it."""
+
+
+OK, INVALID, FULL, MEMORY, TIMEOUT, END, INTERNAL = range(7)
+ERRORS: Dict[int, Type[IngotError]] = {INVALID: InvalidError, FULL: QueueFullError, MEMORY: OutOfMemoryError}
+EVENT_TOKEN, EVENT_FINISH = range(2)
+FINISH = ("stop", "length", "cancelled", "error", "timeout")
+KIND_TEXT, KIND_EMBEDDER, KIND_RERANKER = range(3)
+
+
+class ModelOptions(c.Structure):
+    _fields_ = [("struct_size", c.c_size_t), ("device", c.c_char_p), ("n_threads", c.c_int), ("n_ctx", c.c_int),
+                ("max_seqs", c.c_int), ("max_batch_tokens", c.c_int), ("n_kv_tokens", c.c_int), ("max_queue", c.c_int),
+                ("deterministic", c.c_int), ("kv_type", c.c_char_p)]
+
+
+class ChatOptions(c.Structure):
+    _fields_ = [("struct_size", c.c_size_t), ("tools", c.c_char_p), ("variables", c.c_char_p)]
+
+
+class RequestOptions(c.Structure):
+    _fields_ = [("struct_size", c.c_size_t), ("max_tokens", c.c_int), ("temperature", c.c_float), ("top_k", c.c_int),
+                ("top_p", c.c_float), ("min_p", c.c_float), ("repetition_penalty", c.c_float),
+                ("presence_penalty", c.c_float), ("frequency_penalty", c.c_float), ("seed", c.c_uint64),
+                ("logprobs", c.c_int), ("ignore_eos", c.c_int), ("stop_tokens", c.POINTER(c.c_int32)),
+                ("n_stop_tokens", c.c_size_t), ("priority", c.c_int), ("cache_salt", c.c_char_p),
+                ("timeout_s", c.c_double), ("json_schema", c.c_char_p), ("regex", c.c_char_p), ("grammar", c.c_char_p),
+                ("typical_p", c.c_float), ("penalty_window", c.c_int)]
+
+
+class EmbedderOptions(c.Structure):
+    _fields_ = [("struct_size", c.c_size_t), ("device", c.c_char_p), ("n_threads", c.c_int), ("n_ctx", c.c_int),
+                ("max_batch_tokens", c.c_int), ("pooling", c.c_char_p), ("normalize", c.c_int)]
+
+
+class EmbedOptions(c.Structure):
+    _fields_ = [("struct_size", c.c_size_t), ("truncate", c.c_int), ("prompt_name", c.c_char_p)]
+
+
+class Event(c.Structure):
+    _fields_ = [("kind", c.c_int), ("token", c.c_int32), ("logprob", c.c_float), ("text", c.c_void_p),
+                ("n_bytes", c.c_size_t), ("finish", c.c_int), ("prompt_tokens", c.c_int), ("cached_tokens", c.c_int),
+                ("output_tokens", c.c_int)]
+
+    def read_text(self) -> str:
+        return c.string_at(self.text, self.n_bytes).decode() if self.n_bytes else ""
+
+
+EventCallback = c.CFUNCTYPE(None, c.POINTER(Event), c.c_void_p)
+
+_tokens, _size, _handle = c.POINTER(c.c_int32), c.c_size_t, c.c_void_p
+_out_size, _out_handle, _text = c.POINTER(c.c_size_t), c.POINTER(c.c_void_p), c.c_char_p
+_texts = c.POINTER(c.c_char_p)
+SIGNATURES: Dict[str, Tuple[Any, Tuple[Any, ...]]] = {
+    "version": (_text, ()),
+    "last_error": (_text, ()),
+    "model_options_init": (None, (c.POINTER(ModelOptions),)),
+    "chat_options_init": (None, (c.POINTER(ChatOptions),)),
+    "request_options_init": (None, (c.POINTER(RequestOptions),)),
+    "embedder_options_init": (None, (c.POINTER(EmbedderOptions),)),
+    "embed_options_init": (None, (c.POINTER(EmbedOptions),)),
+    "kind_of": (c.c_int, (_text, c.POINTER(c.c_int))),
+    "load": (c.c_int, (_text, c.POINTER(ModelOptions), _out_handle)),
+    "free": (c.c_int, (_handle,)),
+    "n_ctx": (c.c_int, (_handle,)),
+    "n_vocab": (c.c_int, (_handle,)),
+    "tokenize": (c.c_int, (_handle, _text, _size, c.c_int, c.c_int, _tokens, _size, _out_size)),
+    "tokenize_chat_with": (c.c_int, (_handle, _text, c.POINTER(ChatOptions), _tokens, _size, _out_size)),
+    "detokenize": (c.c_int, (_handle, _tokens, _size, c.c_void_p, _size, _out_size)),
+    "answer_begin": (c.c_int, (_handle, _tokens, _size, _text, _out_handle)),
+    "answer_feed": (c.c_int, (_handle, _tokens, _size, c.POINTER(c.c_void_p), _out_size)),
+    "answer_free": (None, (_handle,)),
+    "submit": (c.c_int, (_handle, _tokens, _size, c.POINTER(RequestOptions), EventCallback, c.c_void_p, _out_handle)),
+    "poll": (c.c_int, (_handle, c.c_int, c.POINTER(Event))),
+    "cancel": (None, (_handle,)),
+    "request_free": (None, (_handle,)),
+    "logits": (c.c_int, (_handle, _tokens, _size, _size, c.c_void_p, _size)),
+    "embedder_load": (c.c_int, (_text, c.POINTER(EmbedderOptions), _out_handle)),
+    "embedder_free": (None, (_handle,)),
+    "embedder_dim": (c.c_int, (_handle,)),
+    "embed_with": (c.c_int, (_handle, _texts, _out_size, _size, c.POINTER(EmbedOptions), c.c_void_p, _size)),
+    "rerank": (c.c_int, (_handle, _text, _texts, _out_size, _size, c.c_int, c.c_void_p)),
+}
+
+
+def _load() -> c.CDLL:
+    library = c.CDLL(os.environ.get("INGOT_LIBRARY") or str(FOLDER / "lib" / "libingot.so"))
+    for name, (result, arguments) in SIGNATURES.items():
+        function = getattr(library, "ingot_" + name)
+        function.restype, function.argtypes = result, arguments
+    return library
+
+
+_library = _load()
+
+
+def call(name: str, *arguments: Any) -> Any:
+    """Calls ingot_<name>; a status other than INGOT_OK becomes an exception with the library's message."""
+    result = getattr(_library, "ingot_" + name)(*arguments)
+    if SIGNATURES[name][0] is c.c_int and not name.startswith("n_") and not name.endswith("_dim") and result != OK:
+        raise ERRORS.get(result, InternalError)(_library.ingot_last_error().decode(errors="replace"))
+    return result
+
+
+def poll(request: c.c_void_p, timeout_ms: int, event: Event) -> bool:
+    """Whether there was an event within the time."""
+    status: int = _library.ingot_poll(request, timeout_ms, c.byref(event))
+    if status not in (OK, TIMEOUT):
+        raise InternalError(_library.ingot_last_error().decode(errors="replace"))
+    return status == OK
+
+
+def options(kind: Any, init: str, **fields: Any) -> Any:
+    """A struct with the library's defaults, and with the fields that are not None."""
+    struct, known = kind(), [name for name, _ in kind._fields_]
+    call(init, c.byref(struct))
+    for name, value in fields.items():
+        if name not in known:
+            raise InvalidError(f"there is no option {name!r}: use one of {', '.join(known[1:])}")
+        if value is not None:
+            try:
+                setattr(struct, name, value.encode() if isinstance(value, str) else value)
+            except TypeError:
+                raise InvalidError(f"{name} is {value!r}, which is of the wrong type") from None
+    return struct
+
+
+def array(tokens: Any) -> Any:
+    return (c.c_int32 * len(tokens))(*tokens)
+
+
+def strings(texts: Any) -> Tuple[Any, Any]:
+    """Texts as pointers and lengths, so that a text may have zeros."""
+    data = [text.encode() for text in texts]
+    return (c.c_char_p * len(data))(*data), (c.c_size_t * len(data))(*map(len, data))
+
+
+def version() -> str:
+    text: Optional[bytes] = call("version")
+    return (text or b"").decode()

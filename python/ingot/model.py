@@ -1,0 +1,294 @@
+"""Model: a model in memory, and what it can do."""
+from __future__ import annotations
+
+import asyncio
+import ctypes as c
+import json
+import os
+import pathlib
+import re
+import subprocess
+import weakref
+from typing import TYPE_CHECKING, Any, Dict, List, Literal, Mapping, Optional, Sequence, Union, overload
+
+import numpy as np
+
+from . import _library as lib
+from ._requests import AsyncStream, ChatReader, Event, Options, Request, Stream, TextReader
+from ._schemas import Tool, tools_text
+from .answers import Answer, ChatAnswer, Delta, Ranked
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+    from typing_extensions import Unpack
+
+Prompt = Union[str, Sequence[int]]
+Messages = Union[str, Sequence[Mapping[str, Any]]]
+PROGRAM = os.environ.get("INGOT_PROGRAM") or str(lib.FOLDER / "bin" / "ingot")
+DEMO = str(lib.FOLDER / "models" / "demo.gguf")
+HUB_NAME = re.compile(r"(hf://|hf\.co/|https://huggingface\.co/)?[\w.-]+/[\w.-]+(:[\w.-]+)?")
+
+
+def pull(name: str, *flags: str) -> str:
+    """Downloads ORG/REPO[:QUANT] of the Hugging Face Hub, once, and returns its path. flags: those of `ingot pull`.
+
+    HF_TOKEN, HF_HOME, HF_HUB_CACHE, HF_ENDPOINT and HF_HUB_OFFLINE have their usual meaning.
+    """
+    done = subprocess.run([PROGRAM, "pull", name, *flags], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    if done.returncode != 0:
+        lines = [line for line in done.stderr.splitlines() if line.startswith("ingot: ")]
+        raise lib.InvalidError(lines[-1][len("ingot: ") :] if lines else f"`ingot pull {name}` failed")
+    return done.stdout.strip()
+
+
+
+class Model:
+    """A model in memory. Any number of threads may use it; requests at the same time are computed together.
+
+    >>> from ingot import Model
+    >>> model = Model.load()  # the demo model of the package; else a path, or ORG/REPO[:QUANT] of the Hugging Face Hub
+    >>> answer = model.chat("Tell me a story about a fox.", temperature=0, max_tokens=8)
+    >>> answer.output_tokens
+    8
+    """
+
+    def __init__(self, path: str, kind: int, handle: c.c_void_p, free: str):
+        self.path, self._kind, self._handle = path, kind, handle
+        #: Frees the model's memory. Its requests end as cancelled.
+        self.close = weakref.finalize(self, lib.call, free, handle)
+
+    @classmethod
+    def load(cls, model: "Union[str, os.PathLike[str], None]" = None, *, device: str = "cpu", n_threads: int = 0,
+             n_ctx: int = 0, max_seqs: int = 8, max_batch_tokens: int = 0, n_kv_tokens: int = 0, max_queue: int = 0,
+             deterministic: bool = False, kv_type: str = "f16", pooling: Optional[str] = None,
+             normalize: bool = True) -> "Model":
+        """Loads a GGUF file, a directory of Hugging Face or MLX, or ORG/REPO[:QUANT] of the Hub; None: the demo model.
+
+        device: "cpu", "cuda", "cuda:1" (the second GPU) or "ref" (the plain and slow reference)
+        n_threads: to compute with; 0: as many as there are cores
+        n_ctx: tokens of one request, prompt and output together; 0: the model's, or what fits in memory
+        max_seqs: requests computed at once
+        max_batch_tokens: tokens computed at once; 0: 512 on the CPU, up to 2048 on a GPU
+        n_kv_tokens: size of the KV cache; 0: n_ctx for each request, or what fits in memory
+        max_queue: requests that may wait before QueueFullError; 0: any number
+        deterministic: other requests do not change a request's tokens
+        kv_type: of the KV cache: "f16", "bf16", "f32", "q8_0" or "fp8"
+        pooling: "cls", "mean" or "last" makes a model for embed() of any model; None: what the model is for
+        normalize: vectors of length 1
+        """
+        path = DEMO if model is None else os.fspath(model)
+        if not os.path.exists(path) and HUB_NAME.fullmatch(path) and not path.endswith(".gguf"):
+            path = pull(path)
+        kind, handle = c.c_int(), c.c_void_p()
+        lib.call("kind_of", path.encode(), c.byref(kind))
+        if kind.value == lib.KIND_TEXT and pooling is None:
+            options = lib.options(lib.ModelOptions, "model_options_init", device=device, n_threads=n_threads, n_ctx=n_ctx,
+                                  max_seqs=max_seqs, max_batch_tokens=max_batch_tokens, n_kv_tokens=n_kv_tokens,
+                                  max_queue=max_queue, deterministic=int(deterministic), kv_type=kv_type)
+            lib.call("load", path.encode(), c.byref(options), c.byref(handle))
+            return cls(path, lib.KIND_TEXT, handle, "free")
+        options = lib.options(lib.EmbedderOptions, "embedder_options_init", device=device, n_threads=n_threads, n_ctx=n_ctx,
+                              max_batch_tokens=max_batch_tokens or None, pooling=pooling, normalize=int(normalize))
+        lib.call("embedder_load", path.encode(), c.byref(options), c.byref(handle))
+        return cls(path, lib.KIND_EMBEDDER if pooling is not None else kind.value, handle, "embedder_free")
+
+    def __enter__(self) -> "Model":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        return f"<ingot.Model {self.path} ({('text', 'embedder', 'reranker')[self._kind]})>"
+
+    def _as(self, kind: int) -> c.c_void_p:
+        """The handle, where the model is of this kind."""
+        verbs = ("writes text: use generate, chat or logits", "makes vectors: use embed", "ranks documents: use rerank")
+        if not self.close.alive:
+            raise lib.InvalidError(f"the model {self.path} is closed: load it again")
+        if self._kind != kind:
+            raise lib.InvalidError(f"the model {self.path} {verbs[self._kind]}")
+        return self._handle
+
+    # ---- tokens ----
+
+    @property
+    def n_ctx(self) -> int:
+        """Tokens of one request, prompt and output together."""
+        n: int = lib.call("n_ctx", self._as(lib.KIND_TEXT))
+        return n
+
+    @property
+    def n_vocab(self) -> int:
+        """Tokens of the vocabulary."""
+        n: int = lib.call("n_vocab", self._as(lib.KIND_TEXT))
+        return n
+
+    def _tokens(self, function: str, *arguments: Any) -> Any:
+        n, handle = c.c_size_t(), self._as(lib.KIND_TEXT)
+        lib.call(function, handle, *arguments, None, 0, c.byref(n))
+        tokens = (c.c_int32 * n.value)()
+        lib.call(function, handle, *arguments, tokens, len(tokens), c.byref(n))
+        return tokens
+
+    def tokenize(self, text: str, *, add_special: bool = True, parse_special: bool = False) -> List[int]:
+        """The tokens of a text. add_special: with BOS and similar tokens that the model needs. parse_special: names of
+        control tokens, such as <|im_end|>, become those tokens."""
+        data = text.encode()
+        return list(self._tokens("tokenize", data, len(data), int(add_special), int(parse_special)))
+
+    def tokenize_chat(self, messages: Messages, *, tools: Optional[Sequence[Tool]] = None,
+                      variables: Optional[Mapping[str, Any]] = None) -> List[int]:
+        """The prompt that chat() makes of messages, by the model's chat template."""
+        return list(self._chat_prompt(messages, tools_text(tools), variables))
+
+    def _chat_prompt(self, messages: Messages, tools: Optional[str], variables: Optional[Mapping[str, Any]]) -> Any:
+        said = [{"role": "user", "content": messages}] if isinstance(messages, str) else list(messages)
+        options = lib.options(lib.ChatOptions, "chat_options_init", tools=tools,
+                              variables=json.dumps(variables) if variables is not None else None)
+        return self._tokens("tokenize_chat_with", json.dumps(said).encode(), c.byref(options))
+
+    def detokenize(self, tokens: Sequence[int]) -> str:
+        """The text of tokens. Bytes that are no UTF-8, as half a character may be, become U+FFFD."""
+        n, handle, data = c.c_size_t(), self._as(lib.KIND_TEXT), lib.array(tokens)
+        lib.call("detokenize", handle, data, len(data), None, 0, c.byref(n))
+        text = c.create_string_buffer(n.value)
+        lib.call("detokenize", handle, data, len(data), text, n.value, c.byref(n))
+        return text.raw.decode(errors="replace")
+
+    def logits(self, tokens: Prompt, *, all: bool = False) -> "NDArray[np.float32]":
+        """The scores of every token of the vocabulary as the next one: [n_vocab], or with `all` after each token:
+        [n_tokens, n_vocab]. The library writes into the array that is returned."""
+        ids = self._prompt(tokens)
+        rows = np.empty((len(ids) if all else 1, self.n_vocab), dtype=np.float32)
+        first = 0 if all else max(0, len(ids) - 1)
+        lib.call("logits", self._as(lib.KIND_TEXT), ids, len(ids), first, rows.ctypes.data, rows.size)
+        return rows if all else rows[0]
+
+    # ---- text ----
+
+    def _prompt(self, prompt: Prompt) -> Any:
+        return lib.array(self.tokenize(prompt) if isinstance(prompt, str) else prompt)
+
+    def _text_stream(self, prompt: Prompt, options: Options) -> Stream[str, Answer]:
+        return Stream(Request(self._as(lib.KIND_TEXT), self._prompt(prompt), options), TextReader(options))
+
+    @overload
+    def generate(self, prompt: Prompt, *, stream: Literal[False] = False, **options: "Unpack[Options]") -> Answer: ...  # type: ignore[overload-overlap]
+
+    @overload
+    def generate(self, prompt: Prompt, *, stream: Literal[True], **options: "Unpack[Options]") -> Stream[str, Answer]: ...
+
+    @overload
+    def generate(self, prompt: Sequence[Prompt], *, stream: Literal[False] = False,
+                 **options: "Unpack[Options]") -> List[Answer]: ...
+
+    def generate(self, prompt: Any, *, stream: bool = False, **options: "Unpack[Options]") -> Any:
+        """Continues a text (or tokens) as it is, without the chat template. A list of texts is computed together.
+
+        stream: returns an iterator of texts at once; its `answer` is the whole. options: see `ingot.Options`.
+        """
+        if not isinstance(prompt, str) and len(prompt) > 0 and not all(isinstance(p, (int, np.integer)) for p in prompt):
+            return [one.answer for one in [self._text_stream(p, options) for p in prompt]]
+        one = self._text_stream(prompt, options)
+        return one if stream else one.answer
+
+    @overload
+    def chat(self, messages: Messages, *, tools: Optional[Sequence[Tool]] = None,
+             variables: Optional[Mapping[str, Any]] = None, stream: Literal[False] = False,
+             **options: "Unpack[Options]") -> ChatAnswer: ...
+
+    @overload
+    def chat(self, messages: Messages, *, tools: Optional[Sequence[Tool]] = None,
+             variables: Optional[Mapping[str, Any]] = None, stream: Literal[True],
+             **options: "Unpack[Options]") -> Stream[Delta, ChatAnswer]: ...
+
+    def chat(self, messages: Messages, *, tools: Optional[Sequence[Tool]] = None,
+             variables: Optional[Mapping[str, Any]] = None, stream: bool = False, **options: "Unpack[Options]") -> Any:
+        """Answers messages: a question, or a list of {"role": ..., "content": ...} as OpenAI's API has.
+
+        tools: what the model may call: functions with type hints, Pydantic classes, or dicts in OpenAI's form; the
+            calls are in the answer's `tool_calls`, and running them is up to the caller
+        variables: more for the chat template, such as {"enable_thinking": False}
+        stream: returns an iterator of `Delta` at once; its `answer` is the whole
+        options: see `ingot.Options`; with `schema`, the answer's `parsed` is the value
+        """
+        may_be_called = tools_text(tools)
+        prompt, handle = self._chat_prompt(messages, may_be_called, variables), self._as(lib.KIND_TEXT)
+        one = Stream(Request(handle, prompt, options), ChatReader(options, handle, prompt, may_be_called))
+        return one if stream else one.answer
+
+    # ---- asyncio ----
+
+    @overload
+    async def agenerate(self, prompt: Prompt, *, stream: Literal[False] = False,
+                        **options: "Unpack[Options]") -> Answer: ...
+
+    @overload
+    async def agenerate(self, prompt: Prompt, *, stream: Literal[True],
+                        **options: "Unpack[Options]") -> AsyncStream[str, Answer]: ...
+
+    async def agenerate(self, prompt: Prompt, *, stream: bool = False, **options: "Unpack[Options]") -> Any:
+        """generate() for asyncio. Requests of several tasks are computed together."""
+        queue: "asyncio.Queue[Event]" = asyncio.Queue()
+        request = Request(self._as(lib.KIND_TEXT), self._prompt(prompt), options, queue)
+        one = AsyncStream(request, TextReader(options), queue)
+        return one if stream else await one.answer()
+
+    @overload
+    async def achat(self, messages: Messages, *, tools: Optional[Sequence[Tool]] = None,
+                    variables: Optional[Mapping[str, Any]] = None, stream: Literal[False] = False,
+                    **options: "Unpack[Options]") -> ChatAnswer: ...
+
+    @overload
+    async def achat(self, messages: Messages, *, tools: Optional[Sequence[Tool]] = None,
+                    variables: Optional[Mapping[str, Any]] = None, stream: Literal[True],
+                    **options: "Unpack[Options]") -> AsyncStream[Delta, ChatAnswer]: ...
+
+    async def achat(self, messages: Messages, *, tools: Optional[Sequence[Tool]] = None,
+                    variables: Optional[Mapping[str, Any]] = None, stream: bool = False,
+                    **options: "Unpack[Options]") -> Any:
+        """chat() for asyncio."""
+        queue: "asyncio.Queue[Event]" = asyncio.Queue()
+        may_be_called = tools_text(tools)
+        prompt, handle = self._chat_prompt(messages, may_be_called, variables), self._as(lib.KIND_TEXT)
+        reader = ChatReader(options, handle, prompt, may_be_called)
+        one = AsyncStream(Request(handle, prompt, options, queue), reader, queue)
+        return one if stream else await one.answer()
+
+    # ---- vectors and scores ----
+
+    def embed(self, texts: Union[str, Sequence[str]], *, prompt_name: Optional[str] = None,
+              truncate: bool = False) -> "NDArray[np.float32]":
+        """The vector of a text, [dim], or the vectors of several, [n_texts, dim].
+
+        prompt_name: of a prompt of the model, such as "query", to put before each text; None: its default
+        truncate: cut texts that are too long for the model, instead of refusing them
+        """
+        handle, single = self._as(lib.KIND_EMBEDDER), isinstance(texts, str)
+        given = [texts] if isinstance(texts, str) else list(texts)
+        data, sizes = lib.strings(given)
+        vectors = np.empty((len(given), lib.call("embedder_dim", handle)), dtype=np.float32)
+        options = lib.options(lib.EmbedOptions, "embed_options_init", truncate=int(truncate), prompt_name=prompt_name)
+        lib.call("embed_with", handle, data, sizes, len(given), c.byref(options), vectors.ctypes.data, vectors.size)
+        return vectors[0] if single else vectors
+
+    async def aembed(self, texts: Union[str, Sequence[str]], *, prompt_name: Optional[str] = None,
+                     truncate: bool = False) -> "NDArray[np.float32]":
+        """embed() for asyncio."""
+        return await asyncio.to_thread(self.embed, texts, prompt_name=prompt_name, truncate=truncate)
+
+    def rerank(self, query: str, documents: Sequence[str], *, top: Optional[int] = None,
+               truncate: bool = False) -> List[Ranked]:
+        """The documents by how well they answer the query, the best first; `top`: only so many."""
+        handle = self._as(lib.KIND_RERANKER)
+        data, sizes = lib.strings(documents)
+        scores = np.empty(len(documents), dtype=np.float32)
+        lib.call("rerank", handle, query.encode(), data, sizes, len(documents), int(truncate), scores.ctypes.data)
+        order = np.argsort(-scores, kind="stable")[:top]
+        return [Ranked(int(i), float(scores[i]), documents[i]) for i in order]
+
+    async def arerank(self, query: str, documents: Sequence[str], *, top: Optional[int] = None,
+                      truncate: bool = False) -> List[Ranked]:
+        """rerank() for asyncio."""
+        return await asyncio.to_thread(self.rerank, query, documents, top=top, truncate=truncate)
