@@ -88,7 +88,7 @@ wheel: build  ## The Python package: build/wheel/ingot-*.whl
 	@build/wheel-venv/bin/python scripts/wheel.py build build/wheel
 	@ls build/wheel/*.whl
 
-docs: build  ## Documents made of the program's help: command line reference, man page, completions
+docs: build  ## Documents made of the program and its source: references, troubleshooting, man page, completions
 	@python3 -B scripts/docs/make.py build/ingot
 
 format:  ## clang-format over every C++ file

@@ -8,6 +8,8 @@ import sys
 
 import cli
 import completions
+import errors
+import http_api
 import program_help
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
@@ -17,6 +19,8 @@ def documents(program):
     """File names and their texts."""
     commands, version = program_help.read_commands(program), program_help.read_version(program)
     yield "docs/cli.md", cli.markdown(commands, version)
+    yield "docs/http.md", http_api.markdown(ROOT / "src" / "server" / "web" / "openapi.json")
+    yield "docs/troubleshooting.md", errors.markdown(ROOT)
     yield "share/man/man1/ingot.1", cli.man(commands, version)
     yield "share/bash-completion/completions/ingot", completions.bash(commands)
     yield "share/zsh/site-functions/_ingot", completions.zsh(commands)

@@ -1,4 +1,5 @@
 """The documents made of the program's help are current, and the shells complete by them: bash, zsh and fish are run."""
+import json
 import os
 import pathlib
 import pty
@@ -38,6 +39,23 @@ def test_every_description_of_the_help_is_in_the_reference(ingot):
     page = " ".join((SOURCE / "docs" / "cli.md").read_text().replace("\\", "").split())
     said = [line[30:].strip() for line in ingot("run", "--help").stdout.splitlines() if len(line) > 30 and line.startswith("  ") and line[28:30].strip() == ""]
     assert len(said) > 50 and not [text for text in said if " ".join(text.split()) not in page and text != "Print this help message and exit"]
+
+
+def test_every_message_is_in_the_troubleshooting():
+    """Found in the source in another way than the generator's: the beginnings of messages, up to what is put in."""
+    page = " ".join((SOURCE / "docs" / "troubleshooting.md").read_text().replace("\\", "").split())
+    starts = {found[1].strip() for path in (SOURCE / "src").rglob("*.cc") for found in re.finditer(r'throw (?:Usage)?Error\(\s*"([^"{}\\]{25,})', path.read_text())}
+    assert len(starts) > 100 and not [start for start in starts if " ".join(start.split()) not in page]
+
+
+def test_every_field_of_the_api_is_in_the_reference():
+    api = json.loads((SOURCE / "src" / "server" / "web" / "openapi.json").read_text())
+    page = (SOURCE / "docs" / "http.md").read_text()
+    for path, operations in api["paths"].items():
+        for method in operations:
+            assert f"\n## {method.upper()} {path}\n" in page
+    chat = page.split("\n### ChatRequest\n")[1].split("\n### ")[0]
+    assert not [name for name in api["components"]["schemas"]["ChatRequest"]["properties"] if f"\n- `{name}` (" not in chat]
 
 
 @needs_man
