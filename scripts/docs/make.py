@@ -6,6 +6,7 @@
 import pathlib
 import sys
 
+import charts
 import cli
 import completions
 import errors
@@ -21,6 +22,7 @@ def documents(program):
     yield "docs/cli.md", cli.markdown(commands, version)
     yield "docs/http.md", http_api.markdown(ROOT / "src" / "server" / "web" / "openapi.json")
     yield "docs/troubleshooting.md", errors.markdown(ROOT)
+    yield from charts.documents(ROOT)
     yield "share/man/man1/ingot.1", cli.man(commands, version)
     yield "share/bash-completion/completions/ingot", completions.bash(commands)
     yield "share/zsh/site-functions/_ingot", completions.zsh(commands)

@@ -1,5 +1,5 @@
 // Kernels compiled for one product of the loaded model. Such a kernel has the body of a kernel that is compiled ahead
-// of time, with the product's sizes and flags (product_shape.h) as constants. docs/performance.md says which products
+// of time, with the product's sizes and flags (product_shape.h) as constants. docs/notes says which products
 // gain from this; only their kernels are compiled.
 //
 // No step waits for a compilation. The first step that asks for a product's kernel starts the compilation in separate

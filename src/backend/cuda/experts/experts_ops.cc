@@ -43,7 +43,7 @@ void CudaBackend::moe_route(Tensor ids, Tensor weights, Tensor logits, const Rou
   check_launch("route_rows");
 }
 
-// More rows than this are faster in tiles, with 32 experts as with 128 (docs/performance.md). Rows are also faster in
+// More rows than this are faster in tiles, with 32 experts as with 128 (docs/notes). Rows are also faster in
 // tiles if there are more rows than experts.
 static constexpr int64_t kMaxRows = 16;
 

@@ -37,7 +37,7 @@ inline size_t float8_rows_bytes(int64_t n, int64_t n_in) {
 Float8Rows quantize_rows(void* to, const Tensor& x, bool whole_rows, Device& device);
 
 // Whether a product of n rows uses one scale for each row of activations. cuBLASLt's kernels for that are the fastest for
-// many rows, and slow for few (docs/performance.md).
+// many rows, and slow for few (docs/notes).
 inline bool takes_whole_rows(const PackedWeight& w, int64_t n) { return w.grid == ScaleGrid::kRows && n > 128; }
 // With a scale for each 128 columns, cuBLASLt's kernels take a multiple of this number of rows.
 inline constexpr int64_t kFloat8Group = 8;

@@ -17,7 +17,7 @@ struct MatmulKernel {
   const char* name;
   bool (*can)(const DeviceLimits& device, const PackedWeight& w, int64_t rows);
   bool (*wins)(const DeviceLimits& device, const PackedWeight& w,
-               int64_t rows);  // where it wins, on an H200 (docs/performance.md)
+               int64_t rows);  // where it wins, on an H200 (docs/notes)
   // Supports all options of a Matvec: several jobs, a gate, sums. Null: plain products only, which CudaBackend::product
   // runs.
   void (*run)(const Matvec& m, Device& device) = nullptr;

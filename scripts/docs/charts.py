@@ -1,0 +1,91 @@
+"""Charts (SVG) and tables of docs/data/*.csv, and docs/performance.md, which shows them: of performance.in.md beside this file."""
+import csv
+import html
+import pathlib
+import re
+
+BAR, GAP, LEFT, WIDTH, RIGHT = 14, 12, 210, 420, 150
+STYLE = """<style>
+text { font: 12px system-ui, sans-serif; fill: #24292f } .title { font-size: 14px; font-weight: 600 }
+.ingot { fill: #d4590f } .other { fill: #8c959f } .rest { fill: #d0d7de }
+@media (prefers-color-scheme: dark) { text { fill: #c9d1d9 } .other { fill: #6e7681 } .rest { fill: #30363d } }
+</style>"""
+
+
+def number(value):
+    return f"{value:,.0f}" if value >= 100 else f"{value:.1f}"
+
+
+def svg(title, height, body):
+    width = LEFT + WIDTH + RIGHT
+    return (f'<svg xmlns="http://www.w3.org/2000/svg" width="{width}" height="{height}" viewBox="0 0 {width} {height}" role="img">\n'
+            f'<title>{html.escape(title)}</title>\n{STYLE}\n<text class="title" x="8" y="20">{html.escape(title)}</text>\n' + "\n".join(body) + "\n</svg>\n")
+
+
+def bar(x, y, width, kind, label=""):
+    rect = f'<rect class="{kind}" x="{x}" y="{y}" width="{max(1, width):.1f}" height="{BAR}" rx="2"/>'
+    return rect + (f'<text x="{x + max(1, width) + 6:.1f}" y="{y + BAR - 3}">{html.escape(label)}</text>' if label else "")
+
+
+def legend(names):
+    x, out = LEFT, []
+    for kind, name in names:
+        out.append(bar(x, 32, 14, kind, name))
+        x += 40 + 8 * len(name)
+    return out
+
+
+def pairs(title, rows):
+    """rows: (name, llama.cpp, ingot) in tokens a second. A pair's longer bar has the full width: rows differ by a factor of a hundred."""
+    out, y = legend([("ingot", "ingot"), ("other", "llama.cpp")]), 60
+    for name, other, ours in rows:
+        scale = WIDTH / max(other, ours)
+        out += [f'<text x="8" y="{y + BAR + 3}">{html.escape(name)}</text>', bar(LEFT, y, ours * scale, "ingot", f"{number(ours)} ({ours / other:.1f} x)"),
+                bar(LEFT, y + BAR + 1, other * scale, "other", number(other))]
+        y += 2 * BAR + GAP
+    return svg(title, y, out)
+
+
+def shares(title, rows):
+    """rows: (name, llama.cpp or None, roofline, ingot). The full width is what the hardware allows."""
+    out, y = legend([("ingot", "ingot"), ("other", "llama.cpp"), ("rest", "what the hardware allows")]), 60
+    for name, other, most, ours in rows:
+        out += [f'<text x="8" y="{y + BAR + 3}">{html.escape(name)}</text>', bar(LEFT, y, WIDTH, "rest"),
+                bar(LEFT, y, WIDTH * ours / most, "ingot"), f'<text x="{LEFT + WIDTH + 6}" y="{y + BAR - 3}">{number(ours)} ({100 * ours / most:.0f} %)</text>']
+        if other:
+            out += [bar(LEFT, y + BAR + 1, WIDTH, "rest"), bar(LEFT, y + BAR + 1, WIDTH * other / most, "other"),
+                    f'<text x="{LEFT + WIDTH + 6}" y="{y + 2 * BAR - 2}">{number(other)}</text>']
+        y += 2 * BAR + GAP
+    return svg(title, y, out)
+
+
+def cpu_table(rows):
+    yield "| shape | type | prefill llama.cpp | ingot | x | decode llama.cpp | ingot | x |\n|---|---|---|---|---|---|---|---|"
+    for shape, kind, *figures in rows:
+        a, b, c, d = map(float, figures)
+        yield f"| {shape} | {kind} | {number(a)} | {number(b)} | {b / a:.2f} | {c:.1f} | {d:.1f} | {d / c:.2f} |"
+
+
+def gpu_table(rows):
+    yield "| work | llama.cpp | roofline | ingot | share | what limits it |\n|---|---|---|---|---|---|"
+    for work, other, most, ours, limit in rows:
+        share = 100 * float(ours) / float(most)
+        yield f"| {work} | {number(float(other)) if other else ''} | {number(float(most))} | {number(float(ours))} | {share:.0f} % | {limit} |"
+
+
+def read(path):
+    with open(path) as file:
+        return list(csv.reader(file))[1:]
+
+
+def documents(root):
+    data = {name: read(root / "docs" / "data" / f"{name}.csv") for name in ("zen5", "zen4", "h200")}
+    for name, machine in (("zen5", "two Zen 5 cores"), ("zen4", "two Zen 4 cores")):
+        for column, work in ((2, "prefill"), (4, "decode")):
+            rows = [(f"{r[0]} {r[1]}", float(r[column]), float(r[column + 1])) for r in data[name]]
+            yield f"docs/charts/{name}-{work}.svg", pairs(f"{work.capitalize()} on {machine}, tokens a second", rows)
+    rows = [(r[0], float(r[1]) if r[1] else None, float(r[2]), float(r[3])) for r in data["h200"]]
+    yield "docs/charts/h200.svg", shares("One H200, tokens a second", rows)
+    tables = {"zen5": cpu_table(data["zen5"]), "zen4": cpu_table(data["zen4"]), "h200": gpu_table(data["h200"])}
+    page = (pathlib.Path(__file__).parent / "performance.in.md").read_text()
+    yield "docs/performance.md", re.sub(r"^@table (\w+)$", lambda found: "\n".join(tables[found[1]]), page, flags=re.M)
