@@ -71,3 +71,16 @@ def test_lines_fit(page):
     long = [line for line in page.read_text().splitlines() if len(line) > 120 and not line.startswith(("|", "    ", "<", "!["))]
     inside = re.findall(r"^```.*?^```", page.read_text(), re.S | re.M)
     assert not [line for line in long if not any(line in block for block in inside)]
+
+
+def test_the_recording_is_small_and_real():
+    """An SVG with the commands of its script, whose final picture needs no animation."""
+    import xml.etree.ElementTree as xml
+
+    data = (SOURCE / "docs" / "terminal.svg").read_bytes()
+    assert len(data) < 300_000
+    texts = [(e.get("opacity"), e.text) for e in xml.fromstring(data).iter("{http://www.w3.org/2000/svg}text")]
+    typed = re.findall(r"^COMMANDS = (\[.*?\])$", (SOURCE / "scripts" / "docs" / "record.py").read_text(), re.S | re.M)
+    for command in eval(typed[0]):
+        assert ("1", "$ " + command) in texts
+    assert any(opacity == "1" and text.startswith('{"name": "Clara", "age": 30') for opacity, text in texts)

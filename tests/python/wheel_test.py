@@ -59,6 +59,6 @@ def test_the_types_are_strict(python, tmp_path):
     run(python, "-m", "mypy", "--strict", "--cache-dir", BUILD / "mypy-cache", SOURCE / "tests" / "python" / "typed.py", cwd=tmp_path)
 
 
-@pytest.mark.parametrize("page", ["docs/python.md", "python/README.md"])
+@pytest.mark.parametrize("page", ["README.md", "docs/python.md", "python/README.md"])
 def test_the_examples_of_the_pages_run(python, page, tmp_path):
     run(python, SOURCE / "tests" / "python" / "run_examples.py", SOURCE / page, cwd=tmp_path, env=clean_env())
