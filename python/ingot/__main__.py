@@ -2,11 +2,11 @@
 import os
 import sys
 
-from .model import PROGRAM
+from .model import PROGRAM, environment
 
 
 def main() -> None:
-    os.execv(PROGRAM, ["ingot", *sys.argv[1:]])
+    os.execve(PROGRAM, ["ingot", *sys.argv[1:]], environment())
 
 
 if __name__ == "__main__":

