@@ -80,6 +80,7 @@ install: build  ## Program, libingot.so and its header under PREFIX (/usr/local)
 	@cmake --install build --prefix $(PREFIX)
 
 wheel: build  ## The Python package: build/wheel/ingot-*.whl
+	@$(SETUP) build test
 	@cmake --build build --target ingot_shared
 	@test -x build/wheel-venv/bin/python || python3 -m venv build/wheel-venv
 	@build/wheel-venv/bin/python -c 'import scikit_build_core, auditwheel' 2>/dev/null || \

