@@ -9,6 +9,8 @@ import os
 import pathlib
 from typing import Any, Dict, Optional, Tuple, Type
 
+import numpy as np
+
 FOLDER = pathlib.Path(__file__).parent
 
 
@@ -150,14 +152,28 @@ def options(kind: Any, init: str, **fields: Any) -> Any:
             raise InvalidError(f"there is no option {name!r}: use one of {', '.join(known[1:])}")
         if value is not None:
             try:
-                setattr(struct, name, value.encode() if isinstance(value, str) else value)
+                setattr(struct, name, text(value, name) if isinstance(value, str) else value)
             except TypeError:
                 raise InvalidError(f"{name} is {value!r}, which is of the wrong type") from None
+            if isinstance(value, int) and getattr(struct, name) != value:  # ctypes would wrap it around
+                raise InvalidError(f"{name} is {value}, which is out of range")
     return struct
 
 
+def text(value: str, name: str) -> bytes:
+    """For C, where a text ends at its first zero."""
+    if "\0" in value:
+        raise InvalidError(f"{name} has a zero character, where the text would end: remove it")
+    return value.encode()
+
+
 def array(tokens: Any) -> Any:
-    return (c.c_int32 * len(tokens))(*tokens)
+    values = np.asarray(tokens)
+    if values.ndim != 1 or (values.size > 0 and values.dtype.kind not in "iu"):
+        raise InvalidError("tokens are a list of integers; for a text give a str")
+    if values.size > 0 and (values.min() < -(1 << 31) or values.max() >= 1 << 31):
+        raise InvalidError(f"tokens go from {values.min()} to {values.max()}: they are indices of the vocabulary")
+    return (c.c_int32 * values.size).from_buffer_copy(values.astype(np.int32).tobytes())
 
 
 def strings(texts: Any) -> Tuple[Any, Any]:

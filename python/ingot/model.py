@@ -86,7 +86,7 @@ class Model:
         if not os.path.exists(path) and HUB_NAME.fullmatch(path) and not path.endswith(".gguf"):
             path = pull(path)
         kind, handle = c.c_int(), c.c_void_p()
-        lib.call("kind_of", path.encode(), c.byref(kind))
+        lib.call("kind_of", lib.text(path, "the path"), c.byref(kind))
         if kind.value == lib.KIND_TEXT and pooling is None:
             options = lib.options(lib.ModelOptions, "model_options_init", device=device, n_threads=n_threads, n_ctx=n_ctx,
                                   max_seqs=max_seqs, max_batch_tokens=max_batch_tokens, n_kv_tokens=n_kv_tokens,
@@ -195,6 +195,8 @@ class Model:
         stream: returns an iterator of texts at once; its `answer` is the whole. options: see `ingot.Options`.
         """
         if not isinstance(prompt, str) and len(prompt) > 0 and not all(isinstance(p, (int, np.integer)) for p in prompt):
+            if stream:
+                raise lib.InvalidError("a stream is of one prompt: leave out stream, or ask for each prompt by itself")
             return [one.answer for one in [self._text_stream(p, options) for p in prompt]]
         one = self._text_stream(prompt, options)
         return one if stream else one.answer
@@ -290,7 +292,7 @@ class Model:
         handle = self._as(lib.KIND_RERANKER)
         data, sizes = lib.strings(documents)
         scores = np.empty(len(documents), dtype=np.float32)
-        lib.call("rerank", handle, query.encode(), data, sizes, len(documents), int(truncate), scores.ctypes.data)
+        lib.call("rerank", handle, lib.text(query, "query"), data, sizes, len(documents), int(truncate), scores.ctypes.data)
         order = np.argsort(-scores, kind="stable")[:top]
         return [Ranked(int(i), float(scores[i]), documents[i]) for i in order]
 
