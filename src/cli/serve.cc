@@ -22,6 +22,7 @@
 #include "cli/grammar_options.h"
 #include "server/app.h"
 #include "server/http/server.h"
+#include "server/metrics_port.h"
 #include "server/watchdog.h"
 #include "text/calls/call_format.h"
 
@@ -45,6 +46,7 @@ struct ServeOptions {
   AppOptions app;
   std::vector<std::string> aliases;
   std::string access_log = "-", pooling, tool_parser;
+  int metrics_port = -1;  // -1: no port of its own
   int max_seqs = 16, queue = 0, kv_tokens = 0;
   bool insecure = false, lenient_schemas = false, any_order = false;
   int queue_timeout_s = 60, drain_s = 30, soft_watchdog_s = 60, hard_watchdog_s = 120;
@@ -245,6 +247,18 @@ void fit_descriptors(size_t& max_connections) {
   log_warn("--max-connections: only {} fit in the limit of open files ({})", max_connections, files.rlim_max);
 }
 
+// The options of the port for /metrics: the same address and certificate, another port. A Unix socket has no ports, so
+// beside one the port is on loopback.
+HttpServerOptions metrics_http(const ServeOptions& o) {
+  if (o.metrics_port > 0 && o.metrics_port == o.http.port)
+    throw UsageError("--metrics-port {}: --port has this port already; choose another", o.metrics_port);
+  HttpServerOptions http = o.http;
+  http.port = o.metrics_port, http.port_flag = "--metrics-port";
+  http.max_connections = 64;
+  if (http.host.starts_with("unix:")) http.host = HttpServerOptions().host;
+  return http;
+}
+
 void serve(ServeOptions& o) {
   const sigset_t signals = block_signals();
   o.app.version = INGOT_VERSION;
@@ -256,7 +270,15 @@ void serve(ServeOptions& o) {
   App app(o.app, pool);
   check_exposure(o, app);
   fit_descriptors(o.http.max_connections);
+  const HttpServerOptions for_metrics = metrics_http(o);
   HttpServer server(o.http, app);
+  MetricsPort figures(app, is_loopback(for_metrics.host));
+  std::optional<HttpServer> metrics_server;
+  if (o.metrics_port >= 0) {
+    metrics_server.emplace(for_metrics, figures);
+    metrics_server->start();
+    fmt::print(stderr, "ingot: {}/metrics needs no key\n", metrics_server->address());
+  }
   server.start();
   fmt::print(stderr, "ingot: listening on {}; loading the model\n", server.address());
   auto loading = start_thread("the thread that loads the model",
@@ -304,6 +326,10 @@ void add_http_options(CLI::App& command, ServeOptions& o) {
   command.add_flag("--keep-billing-header", o.app.keep_billing_header,
                    "keep the first line of Claude Code's system prompts, x-anthropic-billing-header; it is new in each "
                    "request, so with it no cached prefix is found");
+  command
+      .add_option("--metrics-port", o.metrics_port,
+                  "answer /metrics and /health on this port too, without a key; 0: one that is free, which is printed")
+      ->check(CLI::Range(0, 65535));
   command.add_option("--metrics-compat", "vllm: give the metrics under vLLM's names too")
       ->check(CLI::IsMember({"vllm"}))
       ->each([&o](const std::string&) { o.app.vllm_metrics = true; });

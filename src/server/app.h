@@ -44,6 +44,8 @@ class App final : public HttpHandler {
   bool has_keys() const { return !keys_.empty(); }
   std::vector<std::shared_ptr<ServedModel>> models() const;  // the loaded models
   void stop_workers();
+  HttpResponse health(const HttpRequest& request) const;
+  HttpResponse metrics(const HttpRequest& request) const;
 
   // ---- HttpHandler ----
   std::optional<HttpResponse> refuse(HttpRequest& head) override;
@@ -63,11 +65,9 @@ class App final : public HttpHandler {
   void run(const std::shared_ptr<Job>& job);
   std::string model_name(const JsonValue& body) const;
 
-  HttpResponse health(const HttpRequest& request) const;
   HttpResponse list_models(const HttpRequest& request) const;
   HttpResponse show_model(const HttpRequest& request) const;
   HttpResponse props(const HttpRequest& request) const;
-  HttpResponse metrics(const HttpRequest& request) const;
 
   const AppOptions options_;
   ApiKeys keys_;
