@@ -21,7 +21,7 @@ TSAN = $(shell setarch -R true 2>/dev/null && echo setarch -R)
 .PHONY: help setup build demo test asan tsan fuzz bench bench-compare cuda install format clean
 
 help:  ## This list
-	@sed -n 's/^\([a-z-]*\):.*##/  make \1\t/p' $(MAKEFILE_LIST) | expand -t 18
+	@sed -n 's/^\([a-z-]*\):.*##/  make \1\t/p' $(MAKEFILE_LIST) | expand -t 22
 
 setup:  ## Install what is missing (root; Debian packages)
 	@$(SETUP) build test

@@ -10,7 +10,10 @@
 #include <cstring>
 #include <filesystem>
 #include <future>
+#include <map>
 
+#include "backend/device_name.h"
+#include "base/device_lost.h"
 #include "base/error.h"
 #include "base/file.h"
 #include "base/log.h"
@@ -86,7 +89,16 @@ ServedModelParts served_parts(const ServeOptions& o, const Checkpoint& checkpoin
                          .facts = {.n_bytes = static_cast<int64_t>(facts.file_bytes)},
                          .queue_limit = o.queue > 0 ? o.queue : std::max(64, 4 * o.max_seqs),
                          .queue_timeout = std::chrono::seconds(o.queue_timeout_s)};
-  for (const CheckpointTensor& tensor : facts.tensors) parts.facts.n_parameters += tensor.n_elements;
+  parts.facts.on_gpu = is_cuda(o.model.device);
+  std::map<std::string, int64_t> elements_of;  // by the type of the tensors
+  for (const CheckpointTensor& tensor : facts.tensors) {
+    parts.facts.n_parameters += tensor.n_elements;
+    elements_of[tensor.type] += tensor.n_elements;
+  }
+  if (!elements_of.empty())
+    parts.facts.quantization =
+        std::ranges::max_element(elements_of, {}, &std::map<std::string, int64_t>::value_type::second)->first;
+  parts.facts.container = facts.container.starts_with("GGUF") ? "gguf" : "safetensors";
   return parts;
 }
 
@@ -213,6 +225,10 @@ void run_until_signal(App& app, ModelPool& pool, const sigset_t& signals, const 
     if (signal == SIGTERM || signal == SIGINT) return;
     app.reload_keys();
     pool.tick();
+    if (!pool.replace_lost()) {
+      fmt::print(stderr, "ingot: the model could not be loaded again after its device was lost; giving up\n");
+      std::_Exit(kExitLostDevice);
+    }
     if (const int code = watchdog.check(app); code != 0) std::_Exit(code);
   }
 }
@@ -311,6 +327,11 @@ void add_http_options(CLI::App& command, ServeOptions& o) {
       ->capture_default_str();
   command.add_option("--api-key", o.app.api_keys, "a key that clients must send (repeatable)")->allow_extra_args(false);
   command.add_option("--api-key-file", o.app.api_key_file, "file of keys, one a line; read again when it changes");
+  command
+      .add_option("--rate-limit", o.app.rate_limit,
+                  "requests a minute of one key, or of one address if there are no keys; more get 429; 0: no limit")
+      ->check(CLI::Range(0, 1 << 20))
+      ->capture_default_str();
   command.add_flag("--insecure", o.insecure, "listen to other machines without a key");
   command
       .add_option("--cors-origins", o.app.origins, "pages of other sites that may use the server, or '*' (repeatable)")
@@ -410,6 +431,9 @@ void add_limit_options(CLI::App& command, ServeOptions& o) {
                       "in so many at most; 0: none do [{}]",
                       o.app.stream_interval.count()))
       ->check(CLI::Range(0, 1000));
+  command.add_flag("--replay-on-device-loss", o.pool.replaces_lost,
+                   "if a device is lost, load the model again in this process and compute its requests again, once "
+                   "each; where that fails, the process ends with code 71");
   command.add_option("--shutdown-timeout", o.drain_s, "seconds that requests have to end after SIGTERM")
       ->check(CLI::Range(0, 86400))
       ->capture_default_str();

@@ -213,6 +213,17 @@ def test_the_metrics_port_of_another_server(server):
         assert done.returncode == code and word in done.stderr, done.stderr
 
 
+def test_another_name_of_the_only_model_is_told_once(start):
+    server = start("--access-log", "none", "--alias", "one,uno")
+    for name in ("one", "uno", "", None):
+        assert server.chat(max_tokens=1, model=name).status == 200
+    for _ in range(2):
+        assert server.chat(max_tokens=1, model="gpt-4\x1b").status == 200
+    server.stop()
+    told = [line for line in server.log if "names the model" in line]
+    assert len(told) == 1 and "gpt-4" in told[0] and "\x1b" not in told[0]
+
+
 @pytest.mark.parametrize("args, code, word", [
     (["--host", "0.0.0.0"], 1, "--api-key"), (["--host", "no.such.host.invalid"], 1, "no.such.host"), (["--port", "-1"], 2, "--port"), (["--port", "70000"], 2, "--port"),
     (["--max-seqs", "0"], 2, "--max-seqs"), (["/nonexistent.gguf"], 1, "nonexistent"), (["--api-key-file", "/nonexistent"], 1, "nonexistent"), (["--api-key", ""], 2, "key"),
