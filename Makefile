@@ -18,10 +18,10 @@ GPU_TESTS = [Cc]uda
 TSAN = $(shell setarch -R true 2>/dev/null && echo setarch -R)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup build demo test asan tsan fuzz bench cuda install wheel docs format clean
+.PHONY: help setup build demo test asan tsan fuzz bench bench-compare cuda install wheel docs format clean
 
 help:  ## This list
-	@sed -n 's/^\([a-z]*\):.*##/  make \1\t/p' $(MAKEFILE_LIST) | expand -t 18
+	@sed -n 's/^\([a-z-]*\):.*##/  make \1\t/p' $(MAKEFILE_LIST) | expand -t 22
 
 setup:  ## Install what is missing (root; Debian packages)
 	@$(SETUP) build test
@@ -70,6 +70,14 @@ bench:  ## Speed of the built-in model, of single operations and of the tokenize
 	build/bench/ops_bench
 	build/bench/tokenizer_bench
 
+bench-compare: build  ## Speed beside that of an older commit: BASE=<commit>
+	@git rev-parse --verify --quiet "$(BASE)^{commit}" >/dev/null || \
+	  { echo "make bench-compare: BASE='$(BASE)' is no commit: say BASE=<commit>" >&2; exit 2; }
+	@rm -rf build-base && git worktree prune && git worktree add --quiet --detach build-base/source "$(BASE)"
+	@cmake -S build-base/source -B build-base -G Ninja -DCMAKE_BUILD_TYPE=Release -DINGOT_TESTS=OFF -DINGOT_CUDA=$(CUDA)
+	@cmake --build build-base --target ingot-cli
+	build/ingot bench history --base build-base/ingot
+
 cuda:  ## The program with CUDA kernels: build-cuda/ingot (needs nvcc)
 	@$(SETUP) build
 	@cmake --preset cuda
@@ -96,4 +104,4 @@ format:  ## clang-format over every C++ file
 	@git ls-files '*.h' '*.cc' '*.cu' | xargs clang-format -i
 
 clean:  ## Remove what was built
-	rm -rf build build-asan build-tsan build-fuzz build-cuda build-debug
+	rm -rf build build-asan build-tsan build-fuzz build-cuda build-debug build-base

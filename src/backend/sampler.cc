@@ -6,7 +6,9 @@
 #include <cmath>
 #include <limits>
 
+#include "backend/candidates.h"
 #include "backend/philox.h"
+#include "backend/sampler_stages.h"
 #include "base/check.h"
 #include "base/error.h"
 
@@ -16,32 +18,6 @@ namespace {
 constexpr float kInfinity = std::numeric_limits<float>::infinity();
 constexpr size_t kLanes = 16;  // independent accumulators, so that compilers vectorise plain loops without -ffast-math
 constexpr size_t kBlock = 1024;  // logits in one partial sum or one search
-
-// Returns value if keep is true, else 0. Uses bit operations, because compilers do not vectorise a choice between
-// floats that might trap.
-inline float only_if(bool keep, float value) {
-  return std::bit_cast<float>(std::bit_cast<uint32_t>(value) & (0u - static_cast<uint32_t>(keep)));
-}
-
-// e^x for x <= 0, with an error of at most 2e-7; 0 below -87 and for NaN. Without branches, so that loops vectorise.
-inline float exp_nonpositive(float x) {
-  constexpr float kLowest = -87.0f, kRound = 12582912.0f;  // 1.5 * 2^23: adding it rounds to an integer
-  const float clamped = std::bit_cast<float>(std::min(std::bit_cast<uint32_t>(x), std::bit_cast<uint32_t>(kLowest)));
-  const float power = clamped * 1.44269504f;
-  const float rounded = power + kRound;
-  const float r = (power - (rounded - kRound)) * 0.693147181f;  // in [-0.35, 0.35]
-  const float scale = std::bit_cast<float>((std::bit_cast<uint32_t>(rounded) + 127u) << 23);
-  const float poly =
-      1.0f + r * (1.0f + r * (0.5f + r * (1.0f / 6 + r * (1.0f / 24 + r * (1.0f / 120 + r * (1.0f / 720))))));
-  return only_if(x > kLowest, poly * scale);
-}
-
-// Unnormalised probability; `top` is the largest logit. If `top` is infinite, the infinite logits share all
-// probability. NaN gets 0.
-inline float weight(float logit, float top, float inverse_temperature) {
-  const float e = exp_nonpositive((logit - top) * inverse_temperature);
-  return only_if(logit != top, e) + only_if(logit == top, 1.0f);
-}
 
 // The largest logit; -infinity if all logits are NaN or -infinity.
 float max_of(const float* x, size_t n) {
@@ -82,9 +58,6 @@ double sum_weights(std::span<const float> logits, float top) {
   return sum;
 }
 
-// Orders by larger logit, then by lower id.
-bool likelier(const Candidate& a, const Candidate& b) { return a.logit != b.logit ? a.logit > b.logit : a.id < b.id; }
-
 // Collects the candidates with a logit of at least `floor`, in order of id.
 void collect_from(std::span<const float> logits, float floor, std::vector<Candidate>& out) {
   out.clear();
@@ -122,50 +95,6 @@ void collect_top(std::span<const float> logits, size_t k, std::vector<Candidate>
   cut();
 }
 
-double mass_of(std::span<const Candidate> candidates, float top) {
-  double sum = 0;
-  for (const Candidate& c : candidates) sum += weight(c.logit, top, 1.0f);
-  return sum;
-}
-
-// Keeps the shortest prefix, in the order of `before`, that holds the target mass. Halves the range until few
-// candidates are left to sort.
-template <class Before>
-void keep_mass(std::vector<Candidate>& candidates, float top, double target, Before before) {
-  auto low = candidates.begin(), high = candidates.end();
-  while (high - low > 64) {
-    const auto middle = low + (high - low) / 2;
-    std::nth_element(low, middle, high, before);
-    const double mass = mass_of({low, middle}, top);
-    if (mass >= target) {
-      high = middle;
-    } else {
-      target -= mass;
-      low = middle;
-    }
-  }
-  std::sort(low, high, before);
-  for (double mass = 0; low < high && mass < target; ++low) mass += weight(low->logit, top, 1.0f);
-  candidates.erase(std::max(low, candidates.begin() + 1), candidates.end());
-}
-
-// Typical sampling ranks a token by the distance of its surprise from the expected surprise: |-log p - H|. Returns the
-// new top.
-float keep_typical(std::vector<Candidate>& candidates, float top, double p) {
-  const double total = mass_of(candidates, top);
-  double mean = 0;  // H = log(total) - mean, and -log p = log(total) - (logit - top): only the logits differ
-  for (const Candidate& c : candidates) {
-    const double mass = weight(c.logit, top, 1.0f);
-    if (mass > 0) mean += mass / total * (static_cast<double>(c.logit) - top);
-  }
-  const double centre = top + mean;
-  keep_mass(candidates, top, p * total, [centre](const Candidate& a, const Candidate& b) {
-    const double distance_a = std::fabs(a.logit - centre), distance_b = std::fabs(b.logit - centre);
-    return distance_a != distance_b ? distance_a < distance_b : likelier(a, b);
-  });
-  return std::min_element(candidates.begin(), candidates.end(), likelier)->logit;
-}
-
 // Sets scratch.candidates to the tokens that remain after the truncations, and top to their largest logit. Returns
 // false if nothing is truncated.
 bool truncate(std::span<const float> logits, float& top, const SamplingParams& params, SamplerScratch& scratch) {
@@ -194,34 +123,9 @@ bool truncate(std::span<const float> logits, float& top, const SamplingParams& p
   }
 
   if (params.typical_p < 1) top = keep_typical(candidates, top, params.typical_p);
-  if (params.top_p < 1) {
-    if (total == 0) total = mass_of(candidates, top);
-    keep_mass(candidates, top, params.top_p * total, likelier);
-  }
-  if (params.min_p > 0) {
-    const float floor = top + std::log(params.min_p);
-    std::erase_if(candidates, [floor](const Candidate& c) { return c.logit < floor; });
-  }
+  if (params.top_p < 1) keep_top_p(candidates, top, params.top_p, total);
+  if (params.min_p > 0) keep_min_p(candidates, top, params.min_p);
   return true;
-}
-
-// Picks a candidate with u in [0, 1); candidates are in order of id.
-int32_t draw_candidate(std::vector<Candidate>& candidates, float top, float inverse_temperature, double u) {
-  std::sort(candidates.begin(), candidates.end(), [](const Candidate& a, const Candidate& b) { return a.id < b.id; });
-  double total = 0;
-  for (Candidate& c : candidates) {
-    c.logit = weight(c.logit, top, inverse_temperature);  // from here on, `logit` holds a weight
-    total += c.logit;
-  }
-  const double target = u * total;
-  int32_t last = 0;  // rounding may put the target at the end, where candidates may have no weight
-  double mass = 0;
-  for (const Candidate& c : candidates) {
-    mass += c.logit;
-    if (c.logit > 0) last = c.id;
-    if (mass > target) break;
-  }
-  return last;
 }
 
 // Like draw_candidate, but over a whole row in two levels: finds the block that holds the target, then the token in the
@@ -368,6 +272,11 @@ Sampled sample_row(std::span<const float> raw, const SampleRow& row, SamplerScra
   CHECK(row.params != nullptr);
   CHECK_EQ(raw.size(), scratch.logits.size());
   const SamplingParams& params = *row.params;
+  if (needs_stages(params)) {
+    Sampled drawn{.token = draw_by_stages(raw, row, scratch)};
+    if (drawn.token != kNoToken && params.n_logprobs >= 0) add_logprobs(drawn, raw, params.n_logprobs, scratch);
+    return drawn;
+  }
   const std::span<const float> logits = adjusted(raw, row, scratch);
   const bool greedy = params.temperature == 0;
   const bool may_forbid = row.mask != nullptr || !params.logit_bias.empty();

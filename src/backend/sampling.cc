@@ -1,7 +1,9 @@
 // The ranges of the sampling parameters.
 #include "backend/sampling.h"
 
+#include <algorithm>
 #include <cmath>
+#include <iterator>
 #include <limits>
 
 #include "backend/sampler.h"
@@ -25,6 +27,12 @@ void check_above_zero(const char* field, float value, float highest) {
 
 }  // namespace
 
+std::optional<SamplerStage> find_sampler_stage(std::string_view name) {
+  const auto found = std::ranges::find(kSamplerStages, name);
+  if (found == std::end(kSamplerStages)) return std::nullopt;
+  return static_cast<SamplerStage>(found - std::begin(kSamplerStages));
+}
+
 void force(SamplingParams& params, int32_t token, int n_logprobs) {
   params.temperature = 0;
   params.n_logprobs = n_logprobs;
@@ -41,6 +49,22 @@ void validate(const SamplingParams& params, int n_vocab) {
   check_range("presence_penalty", params.presence_penalty, -100.0f, 100.0f);
   check_range("frequency_penalty", params.frequency_penalty, -100.0f, 100.0f);
   check_range("penalty_window", params.penalty_window, -1, std::numeric_limits<int>::max());
+  check_range("dry_multiplier", params.dry_multiplier, 0.0f, 100.0f);
+  check_range("dry_base", params.dry_base, 1.0f, 100.0f);
+  check_range("dry_allowed_length", params.dry_allowed_length, 1, std::numeric_limits<int>::max());
+  check_range("dry_penalty_last_n", params.dry_window, -1, std::numeric_limits<int>::max());
+  check_range("top_n_sigma", params.top_n_sigma, 0.0f, 100.0f);
+  check_range("xtc_probability", params.xtc_probability, 0.0f, 1.0f);
+  check_range("xtc_threshold", params.xtc_threshold, 0.0f, 1.0f);
+  check_range("dynatemp_range", params.dynatemp_range, 0.0f, 100.0f);
+  check_range("dynatemp_exponent", params.dynatemp_exponent, 0.0f, 100.0f);
+  if (params.mirostat != 0 && params.mirostat != 2)
+    throw Error("mirostat is {}: it must be 0 (off) or 2", params.mirostat);
+  check_range("mirostat_tau", params.mirostat_tau, 0.0f, 100.0f);
+  check_range("mirostat_eta", params.mirostat_eta, 0.0f, 1.0f);
+  if (params.dry_breakers && params.dry_breakers->size() < (static_cast<size_t>(n_vocab) + 31) / 32)
+    throw Error("dry_breakers has {} words of bits: expected one for each 32 of {} tokens", params.dry_breakers->size(),
+                n_vocab);
   check_range("n_logprobs", params.n_logprobs, -1, kMaxLogprobs);
   if (params.logit_bias.size() > 1024) throw Error("logit_bias has {} entries: at most 1024", params.logit_bias.size());
   for (const auto& [token, bias] : params.logit_bias) {

@@ -1,13 +1,35 @@
 // What a request asks of the sampler, and what a draw gives back. The host sampler (sampler.h) and the device ones
 // agree on the order: penalties, bias, mask; then greedy when temperature is 0; else top-k, typical, top-p, min-p,
-// temperature, draw.
+// temperature, draw. A request that asks for another order, or for a stage that this list lacks (DRY, top-n-sigma, XTC,
+// dynamic temperature, Mirostat), is drawn on the host (sampler_stages.h), whatever the device.
 #pragma once
 #include <cstdint>
+#include <memory>
+#include <optional>
 #include <span>
+#include <string_view>
 #include <utility>
 #include <vector>
 
 namespace ingot {
+
+// The stages of a draw, in their order without a list of the request's own. Bias and mask come before the first stage
+// that is neither penalties nor DRY.
+enum class SamplerStage : uint8_t {
+  kPenalties,
+  kDry,
+  kTopNSigma,
+  kTopK,
+  kTypical,
+  kTopP,
+  kMinP,
+  kXtc,
+  kTemperature,
+};
+// llama.cpp's names, indexed by SamplerStage.
+inline constexpr std::string_view kSamplerStages[] = {"penalties", "dry",   "top_n_sigma", "top_k",      "typ_p",
+                                                      "top_p",     "min_p", "xtc",         "temperature"};
+std::optional<SamplerStage> find_sampler_stage(std::string_view name);
 
 struct SamplingParams {
   float temperature = 0.8f;  // 0: greedy
@@ -20,6 +42,21 @@ struct SamplingParams {
   float presence_penalty = 0.0f;   // subtracted once from the logit of each token seen
   float frequency_penalty = 0.0f;  // subtracted once for each time that the token was seen
   int penalty_window = 64;         // how many of the last tokens (prompt included) the penalties count; -1: all
+  // DRY: a token that would repeat a run of tokens loses multiplier * base^(length of the run - allowed length).
+  float dry_multiplier = 0;    // 0: off
+  float dry_base = 1.75f;      // at least 1
+  int dry_allowed_length = 2;  // a run of fewer tokens costs nothing
+  int dry_window = -1;         // how many of the last tokens DRY looks at; -1: all
+  std::shared_ptr<const std::vector<uint32_t>> dry_breakers = nullptr;  // bits of tokens that end a run; null: none
+  float top_n_sigma = 0;       // keeps logits within this many standard deviations of the largest; 0: off
+  float xtc_probability = 0;   // how often XTC removes all but the least likely of the likely tokens; 0: never
+  float xtc_threshold = 0.1f;  // from what probability on XTC calls a token likely; above 0.5: off
+  float dynatemp_range = 0;    // 0: off; else the temperature varies by so much, up and down, with the entropy
+  float dynatemp_exponent = 1;
+  int mirostat = 0;          // 2: Mirostat 2 in place of all truncations; 0: off
+  float mirostat_tau = 5;    // the surprise that Mirostat aims at, in bits
+  float mirostat_eta = 0.1f;                // how fast Mirostat adapts
+  std::vector<SamplerStage> stages = {};    // the request's own order; empty: the order above
   uint64_t seed = 0;               // seed and token position fix the draw; the rest of the batch does not change it
   std::vector<std::pair<int32_t, float>> logit_bias;  // added to the logits; -infinity forbids a token
   int n_logprobs = -1;                                // -1: none; 0: of the drawn token; n: also of the n likeliest
@@ -38,6 +75,7 @@ struct SampleRow {
   std::span<const int32_t> history;  // prompt and output so far
   const uint32_t* mask = nullptr;    // bit i of [ceil(n_vocab / 32)]: token i is allowed; null: all tokens are
   bool unwanted = false;             // the request is gone, so the drawn token does not matter
+  float* mirostat_mu = nullptr;      // with Mirostat: its state, 2 * tau at first, which the draw changes
 };
 
 struct TokenLogprob {

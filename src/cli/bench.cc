@@ -160,6 +160,7 @@ void add_bench(CLI::App& app) {
   add_bench_engine(*command);
   add_bench_serve(*command);
   add_bench_grammar(*command);
+  add_bench_history(*command);
   command->footer(
       "Examples:\n  ingot bench model.gguf -p 512,2048 -n 128\n  ingot bench --shape llama-3.2-1b --type Q4_K -t 1,2 "
       "-o json\n"

@@ -37,6 +37,7 @@ double percentile(std::vector<double>& values, double p);
 void add_bench_batch(CLI::App& bench);
 void add_bench_engine(CLI::App& bench);
 void add_bench_grammar(CLI::App& bench);
+void add_bench_history(CLI::App& bench);
 void add_bench_serve(CLI::App& bench);
 
 }  // namespace ingot

@@ -2,6 +2,7 @@
 
 #include "base/device_lost.h"
 #include "base/error.h"
+#include "cli/sampler_options.h"
 #include "cli/terminal.h"
 #include "text/calls/call_format.h"
 #include "text/stop_strings.h"
@@ -70,8 +71,11 @@ Generation generate(Engine& engine, const Tokenizer& tokenizer, const std::vecto
   auto sink = std::make_shared<QueueSink>();
   TextStream stream(tokenizer, prompt, options, on_text);
   Generation result;
+  SamplingParams sampling = options.sampling;
+  if (sampling.dry_multiplier > 0 && options.dry_breakers != std::vector<std::string>{"none"})
+    sampling.dry_breakers = tokens_with(tokenizer, options.dry_breakers, engine.info().n_vocab);
   const RequestId id = engine.submit({.prompt = prompt,
-                                      .sampling = options.sampling,
+                                      .sampling = std::move(sampling),
                                       .max_tokens = options.max_tokens,
                                       .stop_tokens = tokenizer.end_tokens(),
                                       .ignore_eos = options.ignore_eos,
@@ -150,6 +154,7 @@ void add_generate_options(CLI::App& app, GenerateOptions& o, int& seed) {
   add_order_option(app, o.grammar.any_order);
   o.command = &app;
   add_sampling_options(app, o.sampling, seed);
+  add_stage_options(app, o.sampling, o.dry_breakers);
 }
 
 namespace {

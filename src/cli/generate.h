@@ -9,11 +9,13 @@
 #include "cli/grammar_options.h"
 #include "cli/options.h"
 #include "engine/engine.h"
+#include "text/token_bits.h"
 
 namespace ingot {
 
 struct GenerateOptions {
   SamplingParams sampling;
+  std::vector<std::string> dry_breakers = dry_default_breakers();  // texts; "none": no text ends a run
   int max_tokens = -1;             // -1: up to the end of the context
   std::vector<std::string> stops;  // strings that end the answer and are not part of it
   bool ignore_eos = false;

@@ -10,7 +10,10 @@
 #include <cstring>
 #include <filesystem>
 #include <future>
+#include <map>
 
+#include "backend/device_name.h"
+#include "base/device_lost.h"
 #include "base/error.h"
 #include "base/file.h"
 #include "base/log.h"
@@ -22,6 +25,7 @@
 #include "cli/grammar_options.h"
 #include "server/app.h"
 #include "server/http/server.h"
+#include "server/metrics_port.h"
 #include "server/watchdog.h"
 #include "text/calls/call_format.h"
 
@@ -45,6 +49,7 @@ struct ServeOptions {
   AppOptions app;
   std::vector<std::string> aliases;
   std::string access_log = "-", pooling, tool_parser;
+  int metrics_port = -1;  // -1: no port of its own
   int max_seqs = 16, queue = 0, kv_tokens = 0;
   bool insecure = false, lenient_schemas = false, any_order = false;
   int queue_timeout_s = 60, drain_s = 30, soft_watchdog_s = 60, hard_watchdog_s = 120;
@@ -84,7 +89,16 @@ ServedModelParts served_parts(const ServeOptions& o, const Checkpoint& checkpoin
                          .facts = {.n_bytes = static_cast<int64_t>(facts.file_bytes)},
                          .queue_limit = o.queue > 0 ? o.queue : std::max(64, 4 * o.max_seqs),
                          .queue_timeout = std::chrono::seconds(o.queue_timeout_s)};
-  for (const CheckpointTensor& tensor : facts.tensors) parts.facts.n_parameters += tensor.n_elements;
+  parts.facts.on_gpu = is_cuda(o.model.device);
+  std::map<std::string, int64_t> elements_of;  // by the type of the tensors
+  for (const CheckpointTensor& tensor : facts.tensors) {
+    parts.facts.n_parameters += tensor.n_elements;
+    elements_of[tensor.type] += tensor.n_elements;
+  }
+  if (!elements_of.empty())
+    parts.facts.quantization =
+        std::ranges::max_element(elements_of, {}, &std::map<std::string, int64_t>::value_type::second)->first;
+  parts.facts.container = facts.container.starts_with("GGUF") ? "gguf" : "safetensors";
   return parts;
 }
 
@@ -211,6 +225,10 @@ void run_until_signal(App& app, ModelPool& pool, const sigset_t& signals, const 
     if (signal == SIGTERM || signal == SIGINT) return;
     app.reload_keys();
     pool.tick();
+    if (!pool.replace_lost()) {
+      fmt::print(stderr, "ingot: the model could not be loaded again after its device was lost; giving up\n");
+      std::_Exit(kExitLostDevice);
+    }
     if (const int code = watchdog.check(app); code != 0) std::_Exit(code);
   }
 }
@@ -245,6 +263,18 @@ void fit_descriptors(size_t& max_connections) {
   log_warn("--max-connections: only {} fit in the limit of open files ({})", max_connections, files.rlim_max);
 }
 
+// The options of the port for /metrics: the same address and certificate, another port. A Unix socket has no ports, so
+// beside one the port is on loopback.
+HttpServerOptions metrics_http(const ServeOptions& o) {
+  if (o.metrics_port > 0 && o.metrics_port == o.http.port)
+    throw UsageError("--metrics-port {}: --port has this port already; choose another", o.metrics_port);
+  HttpServerOptions http = o.http;
+  http.port = o.metrics_port, http.port_flag = "--metrics-port";
+  http.max_connections = 64;
+  if (http.host.starts_with("unix:")) http.host = HttpServerOptions().host;
+  return http;
+}
+
 void serve(ServeOptions& o) {
   const sigset_t signals = block_signals();
   o.app.version = INGOT_VERSION;
@@ -256,7 +286,15 @@ void serve(ServeOptions& o) {
   App app(o.app, pool);
   check_exposure(o, app);
   fit_descriptors(o.http.max_connections);
+  const HttpServerOptions for_metrics = metrics_http(o);
   HttpServer server(o.http, app);
+  MetricsPort figures(app, is_loopback(for_metrics.host));
+  std::optional<HttpServer> metrics_server;
+  if (o.metrics_port >= 0) {
+    metrics_server.emplace(for_metrics, figures);
+    metrics_server->start();
+    fmt::print(stderr, "ingot: {}/metrics needs no key\n", metrics_server->address());
+  }
   server.start();
   fmt::print(stderr, "ingot: listening on {}; loading the model\n", server.address());
   auto loading = start_thread("the thread that loads the model",
@@ -289,6 +327,11 @@ void add_http_options(CLI::App& command, ServeOptions& o) {
       ->capture_default_str();
   command.add_option("--api-key", o.app.api_keys, "a key that clients must send (repeatable)")->allow_extra_args(false);
   command.add_option("--api-key-file", o.app.api_key_file, "file of keys, one a line; read again when it changes");
+  command
+      .add_option("--rate-limit", o.app.rate_limit,
+                  "requests a minute of one key, or of one address if there are no keys; more get 429; 0: no limit")
+      ->check(CLI::Range(0, 1 << 20))
+      ->capture_default_str();
   command.add_flag("--insecure", o.insecure, "listen to other machines without a key");
   command
       .add_option("--cors-origins", o.app.origins, "pages of other sites that may use the server, or '*' (repeatable)")
@@ -304,6 +347,10 @@ void add_http_options(CLI::App& command, ServeOptions& o) {
   command.add_flag("--keep-billing-header", o.app.keep_billing_header,
                    "keep the first line of Claude Code's system prompts, x-anthropic-billing-header; it is new in each "
                    "request, so with it no cached prefix is found");
+  command
+      .add_option("--metrics-port", o.metrics_port,
+                  "answer /metrics and /health on this port too, without a key; 0: one that is free, which is printed")
+      ->check(CLI::Range(0, 65535));
   command.add_option("--metrics-compat", "vllm: give the metrics under vLLM's names too")
       ->check(CLI::IsMember({"vllm"}))
       ->each([&o](const std::string&) { o.app.vllm_metrics = true; });
@@ -384,6 +431,9 @@ void add_limit_options(CLI::App& command, ServeOptions& o) {
                       "in so many at most; 0: none do [{}]",
                       o.app.stream_interval.count()))
       ->check(CLI::Range(0, 1000));
+  command.add_flag("--replay-on-device-loss", o.pool.replaces_lost,
+                   "if a device is lost, load the model again in this process and compute its requests again, once "
+                   "each; where that fails, the process ends with code 71");
   command.add_option("--shutdown-timeout", o.drain_s, "seconds that requests have to end after SIGTERM")
       ->check(CLI::Range(0, 86400))
       ->capture_default_str();

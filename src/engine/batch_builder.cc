@@ -61,7 +61,7 @@ const Batch& BatchBuilder::fill(const Step& step) {
 std::span<const SampleRow> BatchBuilder::fill_rows(const Step& step) {
   rows_.clear();
   for (const StepItem& item : step.items) {
-    const Sequence& sequence = *item.sequence;
+    Sequence& sequence = *item.sequence;
     const std::span<const int32_t> tokens = sequence.tokens;
     for (int end = item.score_begin + 1; end <= item.score_begin + item.n_scored; ++end) {
       SamplingParams& params = forced_[rows_.size()];
@@ -79,7 +79,8 @@ std::span<const SampleRow> BatchBuilder::fill_rows(const Step& step) {
                        // shorter if the sequence has ended
                        .history = tokens.first(std::min(tokens.size(), static_cast<size_t>(end))),
                        .mask = has_mask ? sequence.masks[end - first]->data() : nullptr,
-                       .unwanted = unwanted});
+                       .unwanted = unwanted,
+                       .mirostat_mu = &sequence.mirostat_mu});
     }
   }
   return rows_;

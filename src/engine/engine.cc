@@ -137,7 +137,9 @@ std::unique_ptr<Sequence> Engine::make_sequence(Request request) {
       sequence->early.logit_bias.emplace_back(token, -std::numeric_limits<float>::infinity());
   }
   if (request.constraint) sequence->constraint.emplace(request.constraint, request.constraint_start);
-  if (!can_draft(runner_.info())) request.proposer = nullptr;
+  sequence->mirostat_mu = 2 * request.sampling.mirostat_tau;
+  // Mirostat's state follows the tokens drawn, and a step draws the rows of drafts at once.
+  if (!can_draft(runner_.info()) || request.sampling.mirostat != 0) request.proposer = nullptr;
   sequence->request = std::move(request);
   sequence->submitted = Clock::now();
   return sequence;

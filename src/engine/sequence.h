@@ -44,6 +44,7 @@ struct Sequence {
   int n_scored = 0;  // if log-probabilities of the prompt are wanted: tokens scored by the steps planned so far
   std::optional<AnswerConstraint> constraint;
   std::vector<std::shared_ptr<const TokenMask>> masks;  // for the rows to sample in the step in flight; null: any token
+  float mirostat_mu = 0;  // Mirostat's state
   SamplingParams early;  // the request's sampling without stop tokens, for the first min_tokens
 
   // Drafts (speculate/proposer.h).

@@ -23,6 +23,7 @@ struct App::Route {
   const char* path;                                                  // a final '/' makes it a prefix
   HttpResponse (App::*at_once)(const HttpRequest&) const = nullptr;  // or on_worker
   void (*on_worker)(const ApiCall&) = nullptr;
+  HttpResponse (App::*of_name)(const std::string&) = nullptr;  // or, on a worker, for a model that stays as it is
   ApiRoute api = kChat;  // selects the known fields of the body
   Needs needs = Needs::kWriter;
   bool is_public = false;
@@ -34,10 +35,18 @@ const std::vector<App::Route>& App::routes() {
       {.method = "GET", .path = "/health", .at_once = &App::health, .is_public = true, .while_loading = true},
       {.method = "GET", .path = "/v1/health", .at_once = &App::health, .is_public = true, .while_loading = true},
       {.method = "GET", .path = "/metrics", .at_once = &App::metrics, .while_loading = true},
+      {.method = "GET", .path = "/ping", .at_once = &App::health, .is_public = true, .while_loading = true},
+      {.method = "POST", .path = "/ping", .at_once = &App::health, .is_public = true, .while_loading = true},
+      {.method = "GET", .path = "/version", .at_once = &App::version, .while_loading = true},
       {.method = "GET", .path = "/v1/models", .at_once = &App::list_models},
       {.method = "GET", .path = "/models", .at_once = &App::list_models},
       {.method = "GET", .path = "/v1/models/", .at_once = &App::show_model},
       {.method = "GET", .path = "/props", .at_once = &App::props},
+      {.method = "GET", .path = "/slots", .at_once = &App::slots},
+      {.method = "POST", .path = "/slots/", .at_once = &App::refuse_slot},
+      {.method = "GET", .path = "/api/tags", .at_once = &App::ollama_tags},
+      {.method = "GET", .path = "/api/ps", .at_once = &App::ollama_ps},
+      {.method = "GET", .path = "/api/version", .at_once = &App::ollama_version, .while_loading = true},
       {.method = "POST", .path = "/v1/chat/completions", .on_worker = answer_chat},
       {.method = "POST", .path = "/chat/completions", .on_worker = answer_chat},
       {.method = "POST", .path = "/v1/completions", .on_worker = answer_completions, .api = kCompletions},
@@ -65,6 +74,33 @@ const std::vector<App::Route>& App::routes() {
        .api = kDetokenize,
        .needs = Needs::kAny},
       {.method = "POST", .path = "/apply-template", .on_worker = answer_template, .api = kTemplate},
+      {.method = "POST", .path = "/completion", .on_worker = answer_llama_completion, .api = kLlamaCompletion},
+      {.method = "POST", .path = "/completions", .on_worker = answer_llama_completion, .api = kLlamaCompletion},
+      {.method = "POST", .path = "/infill", .on_worker = answer_llama_infill, .api = kLlamaInfill},
+      {.method = "POST", .path = "/models/load", .on_worker = answer_load, .api = kModelName, .needs = Needs::kAny},
+      {.method = "POST", .path = "/models/unload", .of_name = &App::unload, .api = kModelName},
+      {.method = "POST", .path = "/api/chat", .on_worker = answer_ollama_chat, .api = kOllamaChat},
+      {.method = "POST", .path = "/api/generate", .on_worker = answer_ollama_generate, .api = kOllamaGenerate},
+      {.method = "POST",
+       .path = "/api/embed",
+       .on_worker = answer_ollama_embed,
+       .api = kOllamaEmbed,
+       .needs = Needs::kEmbedder},
+      {.method = "POST",
+       .path = "/api/embeddings",
+       .on_worker = answer_ollama_embeddings,
+       .api = kOllamaEmbeddings,
+       .needs = Needs::kEmbedder},
+      {.method = "POST",
+       .path = "/api/show",
+       .on_worker = answer_ollama_show,
+       .api = kOllamaModel,
+       .needs = Needs::kAny},
+      {.method = "POST",
+       .path = "/api/pull",
+       .on_worker = answer_ollama_pull,
+       .api = kOllamaModel,
+       .needs = Needs::kAny},
   };
   return kRoutes;
 }
@@ -89,11 +125,6 @@ bool is_json_type(const std::string& type) {
   const size_t charset = type.find("charset=");
   return is_json &&
          (charset == type.npos || type.find("utf-8", charset) != type.npos || type.find("UTF-8", charset) != type.npos);
-}
-
-// Returns the error in the form of the path's API.
-HttpResponse error_for(const std::string& path, const ApiError& error) {
-  return path.starts_with("/v1/messages") ? anthropic_error_response(error) : error_response(error);
 }
 
 // Runs a handler. An exception of the handler becomes the answer.
@@ -155,6 +186,7 @@ App::App(const AppOptions& options, ModelPool& models)
     : options_(options),
       keys_(options.api_keys, options.api_key_file),
       origins_(options.origins),
+      rate_limit_(options.rate_limit, options.now),
       models_(models),
       prepare_(options.prepare_threads),
       stream_(options.stream_threads),
@@ -227,10 +259,25 @@ std::optional<HttpResponse> App::refuse(HttpRequest& head) {
   }
   if (!route->while_loading && phase_ != Phase::kReady)
     return refused(503, phase_ == Phase::kLoading ? "the model is being loaded" : "the server is shutting down");
+  const bool has_body = route->on_worker || route->of_name;
+  if (has_body)
+    if (auto refusal = over_limit(head)) return refusal;
   const std::string* type = head.header("content-type");
-  if (route->on_worker && type && !is_json_type(*type))
+  if (has_body && type && !is_json_type(*type))
     return refused(415, "the body must be JSON in UTF-8: send it as Content-Type: application/json");
   return std::nullopt;
+}
+
+// The keys that clients show tell them apart only where the server checks the keys.
+std::optional<HttpResponse> App::over_limit(const HttpRequest& head) {
+  const auto seconds = rate_limit_.take(keys_.empty() ? head.peer : head.client);
+  if (!seconds) return std::nullopt;
+  const std::string message =
+      fmt::format("more than {} requests a minute: try again in {} s", options_.rate_limit, *seconds);
+  HttpResponse response = error_for(head.path, ApiError(429, message, "", "rate_limit_exceeded"));
+  for (auto& [name, value] : response.headers)
+    if (name == "Retry-After") value = std::to_string(*seconds);
+  return response;
 }
 
 HttpHeaders App::common_headers(const HttpRequest& head) {
@@ -271,22 +318,28 @@ void App::run(const std::shared_ptr<Job>& job) {
   guarded(*job, [&] {
     job->body = parse_request_json(std::exchange(job->request.body, {}));
     check_fields(job->route.api, job->body);
-    models_.acquire(model_name(job->body),
-                    [this, job, guarded](std::shared_ptr<ServedModel> model, const std::string& failure) {
-                      guarded(*job, [&] {
-                        if (!model) throw ApiError(503, "the model could not be loaded: " + printable(failure, 512));
-                        check_kind(job->route.needs, *model);
-                        job->route.on_worker({job->request, job->body, std::move(model), job->responder, pacer_,
-                                              options_.keep_billing_header});
-                      });
-                    });
+    const std::string name = model_name(job->body);
+    if (job->route.of_name) return job->responder->respond((this->*job->route.of_name)(name));
+    models_.acquire(name, [this, job, guarded, name](std::shared_ptr<ServedModel> model, const std::string& failure) {
+      guarded(*job, [&] {
+        if (!model) throw ApiError(503, "the model could not be loaded: " + printable(failure, 512));
+        check_kind(job->route.needs, *model);
+        job->route.on_worker({job->request, job->body, std::move(model), job->responder, pacer_,
+                              options_.keep_billing_header, models_, name});
+      });
+    });
   });
 }
 
 // The model that the body names. With a single model, any name means that model.
-std::string App::model_name(const JsonValue& body) const {
-  if (models_.size() == 1) return "";
+std::string App::model_name(const JsonValue& body) {
   const std::string name = Fields(body).string("model", 1024).value_or("");
+  if (models_.size() == 1) {
+    if (!name.empty() && !models_.knows(name) && !told_other_name_.test_and_set())
+      log_warn("a request names the model '{}': the only model answers to every name; this is said once",
+               printable(name, 128));
+    return "";
+  }
   if (name.empty())
     throw ApiError(400, "model is missing: the server has several models; /v1/models lists them", "model");
   if (models_.knows(name)) return name;
@@ -333,74 +386,6 @@ HttpResponse App::health(const HttpRequest&) const {
   return {.status = 503,
           .body = dump_json({{"error", {{"code", 503}, {"message", message}, {"type", "unavailable_error"}}}}),
           .headers = {{"Retry-After", "1"}}};
-}
-
-namespace {
-
-constexpr const char* kStates[] = {"unloaded", "loading", "loaded", "failed"};  // indexed by ModelState
-
-JsonValue model_json(const ModelPool::Row& row) {
-  JsonValue json = {{"id", row.id},           {"object", "model"},
-                    {"created", 0},           {"owned_by", "ingot"},
-                    {"aliases", row.aliases}, {"status", {{"value", kStates[static_cast<int>(row.state)]}}}};
-  if (!row.model) return json;
-  const ServedModel& m = *row.model;
-  json["created"] = m.created();
-  json["max_model_len"] = m.n_ctx();
-  json["architecture"] = {{"input_modalities", {"text"}},
-                          {"output_modalities",
-                           {m.writes()  ? "text"
-                            : m.ranks() ? "scores"
-                                        : "embeddings"}}};
-  json["meta"] = {{"n_vocab", m.info().n_vocab},           {"n_ctx", m.n_ctx()},
-                  {"n_ctx_train", m.facts().n_ctx_train},  {"n_embd", m.facts().dim},
-                  {"n_params", m.facts().n_parameters},    {"size", m.facts().n_bytes},
-                  {"architecture", m.facts().architecture}};
-  return json;
-}
-
-}  // namespace
-
-HttpResponse App::list_models(const HttpRequest&) const {
-  JsonValue data = JsonValue::array();
-  for (const ModelPool::Row& row : models_.rows()) data.push_back(model_json(row));
-  return {.body = dump_json({{"object", "list"}, {"data", std::move(data)}})};
-}
-
-HttpResponse App::show_model(const HttpRequest& request) const {
-  const std::string name = request.path.substr(std::string_view("/v1/models/").size());
-  for (const ModelPool::Row& row : models_.rows())
-    if (row.id == name || std::ranges::find(row.aliases, name) != row.aliases.end())
-      return {.body = dump_json(model_json(row))};
-  throw ApiError(404, fmt::format("there is no model '{}'", printable(name, 128)), "model", "model_not_found");
-}
-
-HttpResponse App::props(const HttpRequest&) const {
-  const auto loaded = models();
-  if (loaded.empty()) throw ApiError(503, "no model is loaded");
-  const auto& model = loaded.front();
-  const Tokenizer& tokenizer = model->tokenizer();
-  const auto text = [&](std::optional<int32_t> id) {
-    return id ? JsonValue(std::string(tokenizer.token_text(*id))) : JsonValue();
-  };
-  const SamplingParams p;
-  const GenerationConfig& own = model->defaults();
-  const JsonValue params = {{"temperature", own.temperature.value_or(p.temperature)},
-                            {"top_k", own.top_k.value_or(p.top_k)},
-                            {"top_p", own.top_p.value_or(p.top_p)},
-                            {"min_p", own.min_p.value_or(p.min_p)},
-                            {"typical_p", own.typical_p.value_or(p.typical_p)},
-                            {"repeat_penalty", own.repetition_penalty.value_or(p.repetition_penalty)},
-                            {"repeat_last_n", own.penalty_window.value_or(p.penalty_window)}};
-  return {.body = dump_json({{"default_generation_settings", {{"n_ctx", model->n_ctx()}, {"params", params}}},
-                             {"total_slots", model->info().max_seqs},
-                             {"model_alias", model->id()},
-                             {"chat_template", model->writes() ? JsonValue(model->chat().source()) : JsonValue()},
-                             {"bos_token", text(tokenizer.bos())},
-                             {"eos_token", text(tokenizer.eos())},
-                             {"modalities", {{"vision", false}, {"audio", false}}},
-                             {"build_info", "ingot " + options_.version},
-                             {"is_sleeping", false}})};
 }
 
 HttpResponse App::metrics(const HttpRequest&) const {

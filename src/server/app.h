@@ -6,6 +6,7 @@
 
 #include "server/api/api.h"
 #include "server/http/access.h"
+#include "server/http/rate_limit.h"
 #include "server/model_pool.h"
 #include "server/web.h"
 #include "server/workers.h"
@@ -26,6 +27,8 @@ struct AppOptions {
   // How long tokens of a stream wait to share a write (Pacer): stream_interval_each for each open stream, and
   // stream_interval at most. 0: every token is written by itself.
   std::chrono::milliseconds stream_interval{33}, stream_interval_each = Pacer::kEach;
+  int rate_limit = 0;  // requests a minute of one key, or of one address where there are no keys; 0: no limit
+  RateLimit::Clock::time_point (*now)() = RateLimit::Clock::now;  // for the rate limit
   size_t max_preparing = 1024, max_preparing_bytes = 512 << 20;  // requests whose bodies wait for a worker
 };
 
@@ -44,6 +47,8 @@ class App final : public HttpHandler {
   bool has_keys() const { return !keys_.empty(); }
   std::vector<std::shared_ptr<ServedModel>> models() const;  // the loaded models
   void stop_workers();
+  HttpResponse health(const HttpRequest& request) const;
+  HttpResponse metrics(const HttpRequest& request) const;
 
   // ---- HttpHandler ----
   std::optional<HttpResponse> refuse(HttpRequest& head) override;
@@ -61,21 +66,29 @@ class App final : public HttpHandler {
   void dispatch(HttpRequest request, std::shared_ptr<Responder> responder);
   void log_access(const AccessRecord& record) const;
   void run(const std::shared_ptr<Job>& job);
-  std::string model_name(const JsonValue& body) const;
+  std::string model_name(const JsonValue& body);
+  std::optional<HttpResponse> over_limit(const HttpRequest& head);
 
-  HttpResponse health(const HttpRequest& request) const;
   HttpResponse list_models(const HttpRequest& request) const;
   HttpResponse show_model(const HttpRequest& request) const;
   HttpResponse props(const HttpRequest& request) const;
-  HttpResponse metrics(const HttpRequest& request) const;
+  HttpResponse slots(const HttpRequest& request) const;
+  HttpResponse refuse_slot(const HttpRequest& request) const;
+  HttpResponse version(const HttpRequest& request) const;
+  HttpResponse ollama_tags(const HttpRequest& request) const;
+  HttpResponse ollama_ps(const HttpRequest& request) const;
+  HttpResponse ollama_version(const HttpRequest& request) const;
+  HttpResponse unload(const std::string& name);
 
   const AppOptions options_;
   ApiKeys keys_;
   const Origins origins_;
+  RateLimit rate_limit_;
   const std::time_t started_ = std::time(nullptr);
   std::atomic<Phase> phase_{Phase::kLoading};
   std::atomic<int> n_active_{0};
   std::atomic<size_t> n_preparing_{0}, preparing_bytes_{0};
+  std::atomic_flag told_other_name_;  // that a request has named another model than the only one
   ModelPool& models_;
   Workers prepare_, stream_;
   Pacer pacer_;

@@ -9,6 +9,7 @@ namespace {
 struct Run {
   std::shared_ptr<ServedModel> model;
   std::shared_ptr<Responder> responder;
+  std::string path;  // its API has its own form of errors
   ServedModel::Ticket ticket;
   std::function<std::string(EmbedAnswer)> body;
   size_t n_texts = 0, n_tokens = 0;
@@ -16,7 +17,11 @@ struct Run {
   std::atomic<bool> over{false};
 
   Run(const ApiCall& call, ServedModel::Ticket t, std::function<std::string(EmbedAnswer)> b)
-      : model(call.model), responder(call.responder), ticket(std::move(t)), body(std::move(b)) {}
+      : model(call.model),
+        responder(call.responder),
+        path(call.request.path),
+        ticket(std::move(t)),
+        body(std::move(b)) {}
 
   void count(RequestEnd end, const EmbedQueue::Result& result) {
     model->metrics.on_end(end, {.prompt_tokens = static_cast<int>(n_tokens),
@@ -40,7 +45,7 @@ struct Run {
       responder->respond(std::move(response));
     } catch (const ApiError& error) {
       count(RequestEnd::kError, result);
-      responder->respond(error_response(error));
+      responder->respond(error_for(path, error));
     }
   }
 };

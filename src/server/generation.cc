@@ -49,7 +49,7 @@ void GenerationRun::start(std::shared_ptr<ServedModel> model, ServedModel::Ticke
                                                           std::move(writer), responder);
   generation->submit_all();
   if (generation->spec_.stream) {
-    responder->stream({.content_type = "text/event-stream; charset=utf-8",
+    responder->stream({.content_type = generation->writer_->stream_type(),
                        .headers = {{"Cache-Control", "no-store"}, {"X-Accel-Buffering", "no"}}});
   }
   responder->on_gone([weak = generation->weak_from_this()] {
@@ -72,31 +72,7 @@ void GenerationRun::submit_all() {
     draining_ = true;  // no output before all sequences are submitted and the head is set
   }
   try {
-    for (int i = 0; i < spec_.n_choices(); ++i) {
-      Request request;
-      request.prompt = spec_.prompts[i / spec_.n];
-      request.sampling = spec_.sampling;
-      request.sampling.seed += static_cast<uint64_t>(i % spec_.n);
-      request.max_tokens = spec_.max_tokens;
-      request.stop_tokens = model_->tokenizer().end_tokens();
-      request.stop_tokens.insert(request.stop_tokens.end(), spec_.stop_tokens.begin(), spec_.stop_tokens.end());
-      request.ignore_eos = spec_.ignore_eos;
-      request.min_tokens = spec_.min_tokens;
-      if (spec_.echo || i % spec_.n == 0) request.prompt_logprobs = spec_.prompt_logprobs;
-      request.wants_progress = spec_.wants_progress || spec_.wants_totals;
-      request.proposer = make_proposer(spec_.speculate, model_->draft(), spec_.prediction);
-      request.constraint = spec_.constraint;
-      request.constraint_start = spec_.constraint_start;
-      request.priority = spec_.priority;
-      request.client = spec_.client;
-      request.cache_salt = spec_.cache_salt;
-      request.begin_by = begin_ + model_->queue_timeout();
-      request.sink = std::make_shared<Sink>(shared_from_this(), i);
-      const RequestId id = model_->engine().submit(std::move(request));
-      std::lock_guard lock(mutex_);
-      ids_.push_back(id);
-      choices_[i].id = id;
-    }
+    for (int i = 0; i < spec_.n_choices(); ++i) submit(i);
   } catch (const Error& error) {
     cancel();
     if (!model_->fault().empty())
@@ -105,11 +81,37 @@ void GenerationRun::submit_all() {
   }
 }
 
+void GenerationRun::submit(int i) {
+  Request request;
+  request.prompt = spec_.prompts[i / spec_.n];
+  request.sampling = spec_.sampling;
+  request.sampling.seed += static_cast<uint64_t>(i % spec_.n);
+  request.max_tokens = max_tokens(request.prompt);
+  request.stop_tokens = model_->tokenizer().end_tokens();
+  request.stop_tokens.insert(request.stop_tokens.end(), spec_.stop_tokens.begin(), spec_.stop_tokens.end());
+  request.ignore_eos = spec_.ignore_eos;
+  request.min_tokens = std::min(spec_.min_tokens, request.max_tokens);
+  if (spec_.echo || i % spec_.n == 0) request.prompt_logprobs = spec_.prompt_logprobs;
+  request.wants_progress = spec_.wants_progress || spec_.wants_totals;
+  request.proposer = make_proposer(spec_.speculate, model_->draft(), spec_.prediction);
+  request.constraint = spec_.constraint;
+  request.constraint_start = spec_.constraint_start;
+  request.priority = spec_.priority;
+  request.client = spec_.client;
+  request.cache_salt = spec_.cache_salt;
+  request.begin_by = (replayed_ ? Clock::now() : begin_) + model_->queue_timeout();
+  request.sink = std::make_shared<Sink>(shared_from_this(), i);
+  const RequestId id = model_->engine().submit(std::move(request));
+  std::lock_guard lock(mutex_);
+  ids_.push_back(id);
+  choices_[i].id = id;
+}
+
 void GenerationRun::push(Event event) {
   {
     std::lock_guard lock(mutex_);
     const Clock::time_point now = event.at;
-    urgent_ |= std::holds_alternative<Finish>(event.what);
+    urgent_ |= std::holds_alternative<Finish>(event.what) || std::holds_alternative<Fresh>(event.what);
     events_.push_back(std::move(event));
     if (draining_) return;
     if (may_wait(now)) return wait_for_slot();
@@ -140,12 +142,14 @@ void GenerationRun::wait_for_slot() {
 
 void GenerationRun::cancel() {
   std::vector<RequestId> ids;
+  std::shared_ptr<ServedModel> model;
   {
     std::lock_guard lock(mutex_);
     if (std::exchange(cancelled_, true)) return;
     ids = ids_;
+    model = model_;
   }
-  for (RequestId id : ids) model_->engine().cancel(id);
+  for (RequestId id : ids) model->engine().cancel(id);
 }
 
 // A client that does not read pauses only its own sequences.
@@ -217,7 +221,8 @@ bool GenerationRun::output_may_wait() {
 void GenerationRun::drain() {
   for (bool cancelled = false; take_events(cancelled);) {
     for (Event& event : taken_) {
-      if (!cancelled || std::holds_alternative<Finish>(event.what)) process(event);
+      if (!cancelled || std::holds_alternative<Finish>(event.what) || std::holds_alternative<Fresh>(event.what))
+        process(event);
     }
     try {
       send_output();
@@ -242,6 +247,8 @@ void GenerationRun::process(Event& event) {
   try {
     if (const auto* finish = std::get_if<Finish>(&event.what)) {
       on_finish(event.choice, *finish);
+    } else if (const auto* fresh = std::get_if<Fresh>(&event.what)) {
+      restart(*fresh);
     } else if (choices_[event.choice].over || over_) {
       return;
     } else if (const auto* scored = std::get_if<OfPrompt>(&event.what)) {
@@ -271,6 +278,8 @@ void GenerationRun::end_with_failure(const std::exception& why) {
 
 void GenerationRun::on_finish(int index, const Finish& finish) {
   Choice& choice = choices_[index];
+  const bool has_failed = finish.reason == FinishReason::kError && !finish.has_nan && !choice.over && !over_;
+  if (has_failed && may_replay() && model_->lost_device()) return on_lost(index);
   if (!std::exchange(choice.finished, true)) ++n_finished_;
   if (n_finished_ == spec_.n_choices()) ticket_.reset();
   choice.usage = finish.usage;

@@ -2,6 +2,11 @@
 // tokens become text in whole characters, cut at stop strings. An AnswerWriter turns the text into the API's form, in
 // pieces or as a whole. If the client leaves early, only the request's own sequences are cancelled; if the client reads
 // too slowly, they are paused.
+//
+// If the engine has lost its device and the server replays (ServedModel::asks_for_fresh), the run submits its
+// unfinished sequences once more to a fresh engine. A draw depends on the seed and the position only, so the fresh
+// engine gives the same tokens; those that the client has are compared and dropped. If one differs, the request ends
+// with an error.
 #pragma once
 #include <memory>
 #include <mutex>
@@ -22,7 +27,7 @@ namespace ingot {
 struct GenerationSpec {
   std::vector<std::vector<int32_t>> prompts;  // one prompt, except for completions of several; each gets n choices
   SamplingParams sampling;                    // choice i of a prompt samples with seed + i
-  int max_tokens = -1;
+  int max_tokens = -1;  // of each answer, cut to what the context has room for; -1: as many as that
   std::vector<std::string> stops;
   std::vector<int32_t> stop_tokens;  // in addition to the model's own
   bool ignore_eos = false;
@@ -70,6 +75,7 @@ struct TokenText {
 struct Totals {
   int prompt_tokens = 0, completion_tokens = 0, cached_tokens = 0;
   int accepted_drafts = 0, rejected_drafts = 0;  // of those that steps verified
+  int max_tokens_clamped = 0;  // the most tokens of an answer, where the context holds fewer than asked for; else 0
   double queue_ms = 0, prefill_ms = 0, decode_ms = 0;  // of the choice that took longest
 };
 
@@ -84,6 +90,7 @@ struct ChoiceEnd {
   std::string stop_string;      // the stop string that ended the choice, if any
   std::string failure;          // with reason "error"
   Totals so_far;                // as in Delta
+  int n_tokens = 0;             // of this answer
 };
 
 struct ChoiceResult {
@@ -112,6 +119,7 @@ class AnswerWriter {
   virtual void end(const Totals& totals, std::string& out) = 0;
   virtual std::string whole(const std::vector<ChoiceResult>& choices,
                             const Totals& totals) = 0;  // the body of an answer that is not streamed
+  virtual const char* stream_type() const { return "text/event-stream; charset=utf-8"; }
   // Errors, before and after the stream has begun.
   virtual HttpResponse error(const ApiError& e) const { return error_response(e); }
   virtual std::string error_event(const ApiError& e) const { return "data: " + error_object(e) + "\n\n"; }
@@ -131,9 +139,13 @@ class GenerationRun : public std::enable_shared_from_this<GenerationRun> {
   struct OfPrompt {
     Sampled token;
   };
+  struct Fresh {  // the model with the fresh engine, or null and the reason
+    std::shared_ptr<ServedModel> model;
+    std::string failure;
+  };
   struct Event {
     int choice;
-    std::variant<Sampled, OfPrompt, PromptProgress, Finish> what;
+    std::variant<Sampled, OfPrompt, PromptProgress, Finish, Fresh> what;
     Clock::time_point at;
   };
   struct Choice {
@@ -148,6 +160,9 @@ class GenerationRun : public std::enable_shared_from_this<GenerationRun> {
     bool begun = false;
     bool over = false;                               // the text is complete
     bool finished = false;                           // the engine has finished the sequence
+    bool lost = false;                               // the engine has lost its device; the sequence begins again
+    std::vector<int32_t> taken;                      // where requests are replayed: the tokens so far
+    size_t n_again = 0;                              // how many of them the fresh engine has given
     int n_tokens = 0;
     Clock::time_point last_token{};
     ChoiceResult result;  // for an answer that is not streamed
@@ -155,6 +170,11 @@ class GenerationRun : public std::enable_shared_from_this<GenerationRun> {
   };
 
   void submit_all();
+  void submit(int index);
+  bool may_replay() const { return model_->asks_for_fresh() && !replayed_; }
+  void on_lost(int index);
+  void restart(const Fresh& fresh);
+  bool is_repeated(int index, const Sampled& token);
   void push(Event event);
   void drain();
   bool take_events(bool& cancelled);
@@ -180,12 +200,15 @@ class GenerationRun : public std::enable_shared_from_this<GenerationRun> {
   void pause_if_full();
   void resume();
   void count(RequestEnd end);
+  int max_tokens(const std::vector<int32_t>& prompt) const;
   bool scores_prompt() const { return spec_.prompt_logprobs >= 0; }
   std::span<const int32_t> shown_special() const;
   TokenText token_text(const Sampled& token, bool skip_special) const;
   Totals totals() const;
 
-  const std::shared_ptr<ServedModel> model_;
+  std::shared_ptr<ServedModel> model_;  // changes under the mutex, in the worker that drains
+  std::shared_ptr<ServedModel> lost_;   // whose tokenizer the decoders use
+  bool replayed_ = false;
   std::optional<ServedModel::Ticket> ticket_;
   const GenerationSpec spec_;
   Pacer& pacer_;

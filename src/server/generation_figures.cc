@@ -14,7 +14,7 @@ void GenerationRun::count(RequestEnd end) {
                          {.prompt_tokens = sum.prompt_tokens,
                           .output_tokens = sum.completion_tokens,
                           .cached_tokens = sum.cached_tokens,
-                          .max_tokens = spec_.max_tokens > 0 ? spec_.max_tokens : model_->n_ctx() - sum.prompt_tokens,
+                          .max_tokens = max_tokens(spec_.prompts[0]),
                           .queue_s = sum.queue_ms / 1e3,
                           .prefill_s = sum.prefill_ms / 1e3,
                           .decode_s = sum.decode_ms / 1e3,
@@ -23,9 +23,20 @@ void GenerationRun::count(RequestEnd end) {
                           .has_first_token = first_token_ != Clock::time_point{}});
 }
 
+// The most tokens of an answer to the prompt.
+int GenerationRun::max_tokens(const std::vector<int32_t>& prompt) const {
+  const int room = model_->n_ctx() - static_cast<int>(prompt.size());
+  return spec_.max_tokens < 0 ? room : std::min(spec_.max_tokens, room);
+}
+
 Totals GenerationRun::totals() const {
   Totals sum;
-  for (const auto& prompt : spec_.prompts) sum.prompt_tokens += static_cast<int>(prompt.size());
+  int fewest = spec_.max_tokens;
+  for (const auto& prompt : spec_.prompts) {
+    sum.prompt_tokens += static_cast<int>(prompt.size());
+    fewest = std::min(fewest, max_tokens(prompt));
+  }
+  if (fewest < spec_.max_tokens) sum.max_tokens_clamped = fewest;
   for (size_t i = 0; i < choices_.size(); i += static_cast<size_t>(spec_.n))
     sum.cached_tokens += choices_[i].usage.cached_tokens;
   for (const Choice& choice : choices_) {

@@ -15,6 +15,7 @@ double milliseconds(Clock::time_point from, Clock::time_point to) {
 }  // namespace
 
 void GenerationRun::on_prompt_progress(int index, const PromptProgress& progress, Clock::time_point at) {
+  if (choices_[index].begun) return;  // of a sequence that began again
   Usage& usage = choices_[index].usage;
   usage.cached_tokens = progress.n_cached;
   usage.queue_ms = milliseconds(progress.submitted, progress.first_step);
@@ -26,6 +27,7 @@ void GenerationRun::on_prompt_progress(int index, const PromptProgress& progress
 }
 
 void GenerationRun::on_prompt_token(int index, const Sampled& token) {
+  if (choices_[index].begun) return;  // of a sequence that began again
   TokenText text = token_text(token, spec_.echo && spec_.skip_special);
   text.of_prompt = true;
   choices_[index].scored.push_back(std::move(text));
@@ -56,6 +58,7 @@ void GenerationRun::begin_choice(int index, Clock::time_point at) {
 
 void GenerationRun::on_token(int index, const Sampled& token, Clock::time_point at) {
   Choice& choice = choices_[index];
+  if (is_repeated(index, token)) return;
   begin_choice(index, at);
   if (spec_.prompt_only) return;
   if (choice.n_tokens++ > 0) {
@@ -108,7 +111,8 @@ void GenerationRun::end_choice(int index, const char* reason, const std::string&
   }
   if (choice.stops.stopped() && spec_.keep_stop) show(index, choice.stops.match(), false);
   choice.result.end = {
-      choice.stops.stopped() ? "stop" : reason, choice.stops.match(), choice.stops.stopped() ? "" : failure, {}};
+      choice.stops.stopped() ? "stop" : reason, choice.stops.match(), choice.stops.stopped() ? "" : failure, {},
+      choice.n_tokens};
   if (spec_.wants_totals) choice.result.end.so_far = totals();
   if (spec_.stream) writer_->choice_end(index, choice.result.end, out_);
   has_ended_ = true;

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <future>
+#include <iterator>
 
 #include "base/log.h"
 #include "base/memory_error.h"
@@ -20,11 +21,12 @@ void ModelPool::stop() { loader_.stop(); }
 
 ModelPool::Entry* ModelPool::find(const std::string& name) {
   if (name.empty()) return entries_.empty() ? nullptr : &entries_.front();
+  constexpr std::string_view kLatest = ":latest";
   for (Entry& entry : entries_) {
     const auto& aliases = entry.source.aliases;
     if (entry.source.id == name || std::ranges::find(aliases, name) != aliases.end()) return &entry;
   }
-  return nullptr;
+  return name.ends_with(kLatest) ? find(name.substr(0, name.size() - kLatest.size())) : nullptr;
 }
 
 bool ModelPool::knows(const std::string& name) const { return find(name) != nullptr; }
@@ -35,6 +37,7 @@ void ModelPool::acquire(const std::string& name, Ready ready) {
     std::lock_guard lock(mutex_);
     Entry* entry = find(name);
     entry->used = Clock::now();
+    entry->keep.reset();
     if (entry->state == ModelState::kLoaded) {
       model = entry->model;
     } else {
@@ -68,6 +71,11 @@ void ModelPool::check_size(const Entry& entry, size_t bytes) const {
 // Loads a model and records its exact size.
 std::shared_ptr<ServedModel> ModelPool::load_source(Entry& entry) {
   auto model = entry.source.load();
+  if (limits_.replaces_lost && model->writes())
+    model->set_fresh([this, &entry, lost = model.get()](Ready ready) {
+      let_go(entry, lost);
+      acquire(entry.source.id, std::move(ready));
+    });
   std::lock_guard lock(mutex_);
   entry.source.bytes = std::max(entry.source.bytes, model->facts().taken_bytes);
   check_size(entry, entry.source.bytes);
@@ -98,6 +106,39 @@ void ModelPool::put(Entry& entry, std::shared_ptr<ServedModel> model) {
   entry.state = model ? ModelState::kLoaded : ModelState::kFailed;
   entry.model = std::move(model);
   entry.used = Clock::now();
+  replacement_failed_ |= entry.is_replacement && !entry.model;
+  entry.is_replacement = false;
+}
+
+// Takes a model with a lost device out of the pool, unless that has been done.
+void ModelPool::let_go(Entry& entry, const ServedModel* lost) {
+  std::lock_guard lock(mutex_);
+  if (entry.model.get() != lost) return;
+  log_warn("the engine of {} has lost its device; the model is loaded again", printable(entry.source.id));
+  lost_.push_back(std::exchange(entry.model, nullptr));
+  entry.state = ModelState::kUnloaded;
+  entry.is_replacement = true;
+}
+
+bool ModelPool::replace_lost() {
+  if (!limits_.replaces_lost) return true;
+  for (Entry& entry : entries_) {
+    std::shared_ptr<ServedModel> model;
+    {
+      std::lock_guard lock(mutex_);
+      model = entry.model;
+    }
+    if (!model || !model->writes() || !model->lost_device()) continue;
+    let_go(entry, model.get());
+    acquire(entry.source.id, [](std::shared_ptr<ServedModel>, const std::string&) {});
+  }
+  std::vector<std::shared_ptr<ServedModel>> gone;  // destroyed without the lock
+  std::lock_guard lock(mutex_);
+  const auto is_held = [](const auto& model) { return model.use_count() > 1; };
+  const auto first = std::partition(lost_.begin(), lost_.end(), is_held);
+  gone.assign(std::make_move_iterator(first), std::make_move_iterator(lost_.end()));
+  lost_.erase(first, lost_.end());
+  return !replacement_failed_;
 }
 
 // Runs on the loading thread.
@@ -127,19 +168,48 @@ void ModelPool::load(Entry& entry) {
   for (const Ready& ready : waiting) ready(model, failure);
 }
 
-// Takes the model that has been idle longest, if it has been idle since `before`. The model is unloaded when the caller
-// releases it.
-std::shared_ptr<ServedModel> ModelPool::take_idle(Clock::time_point before) {
+// Call these with the mutex held. What take() and take_idle() return is unloaded when the caller releases it.
+bool ModelPool::is_idle(const Entry& entry) const {
+  return entry.state == ModelState::kLoaded && !entry.source.pinned && entry.model.use_count() == 1;
+}
+
+std::shared_ptr<ServedModel> ModelPool::take(Entry& entry) {
+  entry.state = ModelState::kUnloaded;
+  log_info("{} is unloaded", printable(entry.source.id));
+  return std::exchange(entry.model, nullptr);
+}
+
+// Takes the model that has been idle longest.
+std::shared_ptr<ServedModel> ModelPool::take_idle() {
   Entry* oldest = nullptr;
-  for (Entry& entry : entries_) {
-    const bool idle = entry.state == ModelState::kLoaded && !entry.source.pinned && entry.model.use_count() == 1 &&
-                      entry.used < before;
-    if (idle && (!oldest || entry.used < oldest->used)) oldest = &entry;
-  }
-  if (!oldest) return nullptr;
-  oldest->state = ModelState::kUnloaded;
-  log_info("{} is unloaded", printable(oldest->source.id));
-  return std::exchange(oldest->model, nullptr);
+  for (Entry& entry : entries_)
+    if (is_idle(entry) && (!oldest || entry.used < oldest->used)) oldest = &entry;
+  return oldest ? take(*oldest) : nullptr;
+}
+
+// The idle time until the model is unloaded.
+std::optional<ModelPool::Clock::duration> ModelPool::left(const Entry& entry) const {
+  const std::chrono::seconds idle = entry.keep.value_or(limits_.idle_ttl);
+  const bool never = entry.keep ? idle.count() < 0 : idle.count() == 0;
+  if (never || entry.source.pinned) return std::nullopt;
+  return entry.used + idle - Clock::now();
+}
+
+ModelPool::Unload ModelPool::unload(const std::string& name) {
+  std::shared_ptr<ServedModel> unloaded;  // destroyed without the lock, because its threads end first
+  std::lock_guard lock(mutex_);
+  Entry& entry = *find(name);
+  if (entry.source.pinned) return Unload::kPinned;
+  const bool is_loaded = entry.state == ModelState::kLoaded;
+  if (!is_loaded && entry.state != ModelState::kLoading) return Unload::kNotLoaded;
+  if (!is_loaded || !is_idle(entry)) return Unload::kBusy;
+  unloaded = take(entry);
+  return Unload::kDone;
+}
+
+void ModelPool::keep(const std::string& name, std::chrono::seconds idle) {
+  std::lock_guard lock(mutex_);
+  find(name)->keep = idle;
 }
 
 bool ModelPool::others_loaded(const Entry& wanted) const {
@@ -168,7 +238,7 @@ void ModelPool::make_room(const Entry& wanted, bool must_unload) {
       std::shared_ptr<ServedModel> unloaded;  // destroyed without the lock, because its threads end first
       std::lock_guard lock(mutex_);
       if (!must_unload && has_room(wanted)) return;
-      unloaded = take_idle(Clock::time_point::max());
+      unloaded = take_idle();
       if (unloaded) must_unload = false;
       if (unloaded) continue;
     }
@@ -178,16 +248,22 @@ void ModelPool::make_room(const Entry& wanted, bool must_unload) {
 }
 
 void ModelPool::tick() {
-  if (limits_.idle_ttl.count() == 0) return;
   std::shared_ptr<ServedModel> unloaded;
   std::lock_guard lock(mutex_);
-  unloaded = take_idle(Clock::now() - limits_.idle_ttl);
+  for (Entry& entry : entries_) {
+    const auto time = left(entry);
+    if (is_idle(entry) && time && *time < Clock::duration::zero()) {
+      unloaded = take(entry);
+      return;
+    }
+  }
 }
 
 std::vector<ModelPool::Row> ModelPool::rows() const {
   std::lock_guard lock(mutex_);
   std::vector<Row> rows;
-  for (const Entry& entry : entries_) rows.push_back({entry.source.id, entry.source.aliases, entry.state, entry.model});
+  for (const Entry& entry : entries_)
+    rows.push_back({entry.source.id, entry.source.aliases, entry.state, entry.model, left(entry)});
   return rows;
 }
 

@@ -1,13 +1,15 @@
 // ModelPool: the models that a server knows. Some of the models are loaded. A request for a model that is not loaded
 // starts one load, however many requests wait. If there is no room, the pool unloads the model that has been idle
 // longest. Room may be limited by the number of models, by the memory of all models together, or by the device (the
-// load ends with MemoryError). A model that is answering a request is never unloaded, nor is a pinned model.
+// load ends with MemoryError). A model that is answering a request is never unloaded, nor is a pinned model. A name may
+// end in ":latest", as Ollama's names do.
 #pragma once
 #include <chrono>
 #include <condition_variable>
 #include <functional>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -34,13 +36,16 @@ class ModelPool {
     size_t max_bytes = 0;                      // for all loaded models together; 0: limited by the devices only
     std::chrono::seconds idle_ttl{0};          // unload a model after this idle time; 0: never
     std::chrono::milliseconds patience{2000};  // how long a load waits for a busy model to become idle
+    bool replaces_lost = false;                // load a model again when its engine has lost its device
   };
   struct Row {
     std::string id;
     std::vector<std::string> aliases;
     ModelState state;
     std::shared_ptr<ServedModel> model;  // null: not loaded
+    std::optional<Clock::duration> left;  // idle time until the model is unloaded; none: never
   };
+  enum class Unload { kDone, kNotLoaded, kBusy, kPinned };
   // Called with the model, or with null and the reason.
   using Ready = std::function<void(std::shared_ptr<ServedModel> model, const std::string& failure)>;
 
@@ -57,6 +62,14 @@ class ModelPool {
   void fill();
   // Loads a model on request of the operator, and waits. Throws Error.
   std::shared_ptr<ServedModel> load_now(const std::string& name);
+  // Unloads a model now, on request of a client. `name` must be known, here and below.
+  Unload unload(const std::string& name);
+  // How long the model may idle after the last request, in place of Limits::idle_ttl, until the next request for it.
+  // Negative: for ever.
+  void keep(const std::string& name, std::chrono::seconds idle);
+  // With Limits::replaces_lost: replaces the models whose engines have lost their devices. Returns false if one could
+  // not be loaded again.
+  bool replace_lost();
   std::vector<Row> rows() const;
   void tick();  // to be called now and then: unloads models that have been idle too long
   void stop();  // ends all loading
@@ -68,6 +81,8 @@ class ModelPool {
     std::shared_ptr<ServedModel> model;
     std::vector<Ready> waiting;
     Clock::time_point used{};
+    std::optional<std::chrono::seconds> keep;  // of keep()
+    bool is_replacement = false;               // the model is being loaded in place of a lost one
   };
 
   Entry* find(const std::string& name);
@@ -76,7 +91,11 @@ class ModelPool {
   std::shared_ptr<ServedModel> load_source(Entry& entry);
   void check_size(const Entry& entry, size_t bytes) const;
   void put(Entry& entry, std::shared_ptr<ServedModel> model);
-  std::shared_ptr<ServedModel> take_idle(Clock::time_point before);
+  void let_go(Entry& entry, const ServedModel* lost);
+  bool is_idle(const Entry& entry) const;
+  std::optional<Clock::duration> left(const Entry& entry) const;
+  std::shared_ptr<ServedModel> take(Entry& entry);
+  std::shared_ptr<ServedModel> take_idle();
   bool others_loaded(const Entry& wanted) const;
   bool has_room(const Entry& wanted) const;
   void make_room(const Entry& wanted, bool must_unload);
@@ -84,6 +103,9 @@ class ModelPool {
   const Limits limits_;
   mutable std::mutex mutex_;
   std::vector<Entry> entries_;
+  // Models with lost devices, until no request holds them: an engine must not end on its own thread.
+  std::vector<std::shared_ptr<ServedModel>> lost_;
+  bool replacement_failed_ = false;
   Workers loader_{1};
 };
 

@@ -3,6 +3,7 @@
 #pragma once
 #include <atomic>
 #include <ctime>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <span>
@@ -26,7 +27,8 @@ struct ModelFacts {
   int64_t n_parameters = 0, n_bytes = 0;
   size_t taken_bytes = 0;  // memory taken by weights, KV cache and everything else
   int n_ctx_train = 0, dim = 0;
-  std::string architecture;
+  std::string architecture, quantization, container;  // "llama", "Q4_K", "gguf"
+  bool on_gpu = false;
 };
 
 struct ServedModelParts {
@@ -93,6 +95,12 @@ class ServedModel {
   DraftModel* draft() const { return parts_.draft.get(); }
   EmbedQueue& embeds() { return *embeds_; }  // of a model that embeds or ranks
   const Embedder& embedder() const { return *parts_.embedder; }
+  // Where requests are computed again after the engine has lost its device: the pool sets the function, which calls
+  // back with the model that replaces this one, or with null and the reason. Set it before the first request.
+  using Fresh = std::function<void(std::shared_ptr<ServedModel> model, const std::string& failure)>;
+  void set_fresh(std::function<void(Fresh)> ask) { ask_for_fresh_ = std::move(ask); }
+  bool asks_for_fresh() const { return ask_for_fresh_ != nullptr; }
+  void ask_for_fresh(Fresh ready) const { ask_for_fresh_(std::move(ready)); }
   // If not empty, the model answers no more requests.
   std::string fault() const { return engine_ ? engine_->fault() : embeds_->fault(); }
   bool lost_device() const { return engine_ ? engine_->lost_device() : !embeds_->fault().empty(); }
@@ -145,6 +153,7 @@ class ServedModel {
   }
 
   ServedModelParts parts_;
+  std::function<void(Fresh)> ask_for_fresh_;
   const RunnerInfo info_;
   std::vector<int32_t> marker_tokens_;
   const std::time_t created_ = std::time(nullptr);

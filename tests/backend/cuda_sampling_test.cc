@@ -97,6 +97,7 @@ SamplingParams random_params(std::mt19937_64& random, int n_vocab) {
   if (random() % 2) p.repetition_penalty = 1.3f, p.presence_penalty = 0.5f, p.frequency_penalty = 0.25f;
   if (random() % 3 == 0) p.penalty_window = -1;
   if (random() % 4 == 0) p.typical_p = 0.7f;
+  if (random() % 4 == 0) p.xtc_probability = 0.7f, p.dry_multiplier = 1, p.dynatemp_range = 0.3f;  // on the host
   for (uint64_t i = random() % 3 == 0 ? 5 : 0; i > 0; --i)
     p.logit_bias.push_back({static_cast<int32_t>(random() % n_vocab), one_of(3.0f, -2.0f, -kInf)});
   return p;

@@ -43,7 +43,7 @@ TEST_P(DrawnTokens, AreWhatTheLastSampleDrew) {
     return Batch{.tokens = tokens, .positions = positions, .q_start = q_start, .kv_len = kv_len, .block_table = blocks, .max_blocks = 1, .logit_rows = {}};
   };
   // Drawn by argmax only, by a device's sampler, and by the host's sampler.
-  for (const SamplingParams& params : {SamplingParams{.temperature = 0}, SamplingParams{.temperature = 1}, SamplingParams{.temperature = 1, .typical_p = 0.9f}}) {
+  for (const SamplingParams& params : {SamplingParams{.temperature = 0}, SamplingParams{.temperature = 1}, SamplingParams{.temperature = 1, .typical_p = 0.9f}, SamplingParams{.temperature = 1, .xtc_probability = 0.5f}}) {
     std::vector<SampleRow> wanted;
     for (int i = 0; i < kRows; ++i) wanted.push_back({.params = &params, .position = i});
     wanted[1].unwanted = true;

@@ -224,6 +224,19 @@ TEST(App, ASuffixIsFilledInTo) {
   expected.push_back(258);
   for (const Json& prompt : {Json("f(x"), Json::array({'f' + 0, '(' + 0, 'x' + 0})})
     EXPECT_EQ(text_of(answer(qwen, prompt, {{"suffix", after}})), qwen.expected(expected, 7, 20)) << prompt;
+  // llama-server's form: other files come first, and the beginning of the answer last.
+  const auto infilled = [&](const Json& more) {
+    Json body = {{"input_prefix", "f(x"}, {"input_suffix", after}, {"n_predict", 20}, {"seed", 7}};
+    body.update(more);
+    const auto got = qwen.post("/infill", body);
+    EXPECT_TRUE(got->wait());
+    return got->json().at("content").get<std::string>();
+  };
+  EXPECT_EQ(infilled(Json::object()), qwen.expected(expected, 7, 20));
+  std::vector<int32_t> longer = ids('\n', "\n--- snippet ---\n\nint x;");
+  longer.insert(longer.end(), expected.begin(), expected.end());
+  longer.insert(longer.end(), {'+', 'y'});
+  EXPECT_EQ(infilled({{"input_extra", {{{"filename", "a.c"}, {"text", "int x;"}}}}, {"prompt", "+y"}}), qwen.expected(longer, 7, 20));
   expected = ids(257, after);
   std::ranges::copy(ids(256, "f(x"), std::back_inserter(expected));
   EXPECT_EQ(text_of(answer(mistral, "f(x", {{"suffix", after}, {"add_special_tokens", false}})), mistral.expected(expected, 7, 20));
@@ -242,7 +255,7 @@ TEST(App, ABodyIsParsedOnceForAllThatReadIt) {
   const HttpRequest request{.method = "POST", .path = "/"};
   const auto answer = [&](void (*handler)(const ApiCall&), const JsonValue& body) {
     auto recorder = std::make_shared<Recorder>();
-    handler({request, body, rig.model, recorder, pacer});
+    handler({request, body, rig.model, recorder, pacer, false, rig.pool, ""});
     EXPECT_TRUE(recorder->wait());
     EXPECT_EQ(recorder->status(), 200) << recorder->body();
     return recorder->json();

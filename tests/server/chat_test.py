@@ -375,7 +375,7 @@ FUNCTIONS = [{"type": "function", "function": {"name": f"f{i}"}} for i in range(
     ("chat/completions", "n", 20, 129), ("chat/completions", "temperature", 100, 100.5), ("chat/completions", "temperature", 0, -1e-9), ("chat/completions", "top_p", 1e-30, 0),
     ("chat/completions", "top_p", 1, 1.0001), ("chat/completions", "min_p", 1, 1.0001), ("chat/completions", "min_p", 0, -1e-9), ("chat/completions", "top_k", -1, -2),
     ("chat/completions", "repetition_penalty", 1e-3, 0), ("chat/completions", "repeat_penalty", 100, 101), ("chat/completions", "presence_penalty", 100, 1e9),
-    ("chat/completions", "frequency_penalty", -100, -1e9), ("chat/completions", "max_tokens", 1, 0), ("chat/completions", "max_tokens", 5, -1), ("chat/completions", "seed", -1, 2**64),
+    ("chat/completions", "frequency_penalty", -100, -1e9), ("chat/completions", "max_tokens", 1, 0), ("chat/completions", "max_tokens", -1, -2), ("chat/completions", "seed", -1, 2**64),
     ("chat/completions", "seed", 2**63 - 1, 1e300), ("chat/completions", "priority", 100, 101),
     ("chat/completions", "tools", FUNCTIONS[:256], FUNCTIONS),
     ("tokenize", "messages", [USER] * 16384, [USER] * 16385), ("completions", "logprobs", 20, 21), ("completions", "logprobs", 0, -1), ("completions", "prompt", [[5]] * 20, [[5]] * 129),
@@ -403,10 +403,41 @@ def test_too_long_a_prompt_says_both_numbers(server):
     n_ctx = server.get("/v1/models").json()["data"][0]["max_model_len"]
     error = complete(server, [5] * (n_ctx + 7)).error(400, "prompt")
     assert error["code"] == "context_length_exceeded" and str(n_ctx) in error["message"] and str(n_ctx + 7) in error["message"]
-    error = complete(server, max_tokens=n_ctx).error(400, "prompt")
-    assert error["code"] == "context_length_exceeded"
     assert complete(server, [5] * (n_ctx - 1), max_tokens=1).status == 200
     assert complete(server, [5] * n_ctx, max_tokens=1).status == 400
+
+
+@pytest.mark.parametrize("path, prompt, field", [("/v1/chat/completions", {"messages": [{"role": "user", "content": "hi"}]}, "max_completion_tokens"),
+                                                 ("/v1/completions", {"prompt": "hi"}, "max_tokens"), ("/v1/responses", {"input": "hi"}, "max_output_tokens"),
+                                                 ("/v1/messages", {"messages": [{"role": "user", "content": "hi"}]}, "max_tokens")])
+def test_max_tokens_are_cut_to_what_fits(server, path, prompt, field):
+    """What is left of the context after the prompt; usage says so, where that is less than was asked for."""
+    n_ctx = server.get("/v1/models").json()["data"][0]["max_model_len"]
+    room = None
+    for asked in (n_ctx, 2**31 - 1, -1):
+        usage = server.post(path, prompt | {field: asked, "ignore_eos": True, "cache_prompt": False}).json()["usage"]
+        made = usage.get("completion_tokens", usage.get("output_tokens"))
+        assert made + usage.get("prompt_tokens", usage.get("input_tokens")) == n_ctx
+        assert usage.get("max_tokens_clamped_to") == (None if asked == -1 else made)
+        room = made
+    fits = server.post(path, prompt | {field: room, "cache_prompt": False}).json()["usage"]
+    assert "max_tokens_clamped_to" not in fits
+    server.post(path, prompt | {field: -2})
+    assert server.post(path, prompt | {field: 0}).status == 400 and server.post(path, prompt | {field: -2}).status == 400
+
+
+def test_a_stream_says_that_max_tokens_are_cut(server):
+    n_ctx = server.get("/v1/models").json()["data"][0]["max_model_len"]
+    events = server.chat(max_tokens=n_ctx, stream=True, stream_options={"include_usage": True}).events()
+    usage = events[-1]["usage"]
+    assert usage["max_tokens_clamped_to"] == n_ctx - usage["prompt_tokens"]
+
+
+def test_prompts_of_one_request_are_cut_each(server):
+    n_ctx = server.get("/v1/models").json()["data"][0]["max_model_len"]
+    reply = server.post("/v1/completions", {"prompt": [[5] * 7, [5] * 300], "max_tokens": n_ctx - 100, "ignore_eos": True}).json()
+    assert reply["usage"]["max_tokens_clamped_to"] == n_ctx - 300 and reply["usage"]["completion_tokens"] == n_ctx - 100 + n_ctx - 300
+    assert [c["finish_reason"] for c in reply["choices"]] == ["length"] * 2
 
 
 @pytest.mark.parametrize("prompt", ["", [], [[]], [-1], [1 << 31], [1.5], ["a", 1], [1, "a"], [[1], "a"], {}, 5, True, None, [None], [10**6]])

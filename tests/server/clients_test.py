@@ -1,4 +1,4 @@
-"""Real clients: the openai and anthropic packages, LangChain's, Pydantic AI, Instructor and LiteLLM, in environments of their own beside the
+"""Real clients: the openai, anthropic and ollama packages, LangChain's, Pydantic AI, Instructor and LiteLLM, in environments of their own beside the
 program, made once. Skipped where PyPI cannot be reached; INGOT_CLIENTS_PYTHON names a Python that has them already."""
 import os
 import pathlib
@@ -43,18 +43,25 @@ def test_instructor(server):
 
 
 def test_litellm(server, encoder):
-    assert check(python_with("litellm>=1.70", room="clients-venv-2"), HERE / "litellm_check.py", server.url, encoder.url) == 7
+    with caller() as calls:
+        assert check(python_with("mcp>=1", "litellm>=1.70", room="clients-venv-2"), HERE / "litellm_check.py", server.url, encoder.url, calls) == 10
+
+
+def test_ollama(server, encoder):
+    with caller() as calls:
+        assert check(python_with("ollama>=0.6"), HERE / "ollama_check.py", server.url, encoder.url, calls) == 9
 
 
 # Each operation with every value that its schema names and with random ones: what comes back has a status and a body that the schema has,
 # and no 5xx. Values that break the schema are refused, by the first, whose requests are the same each time.
 @pytest.mark.parametrize("phase", ["coverage", "fuzzing"])
 @pytest.mark.parametrize("kind", ["writer", "encoder"])
-def test_schemathesis(server, encoder, kind, phase):
+def test_schemathesis(kind, phase):
     python = python_with("schemathesis>=4")
     excluded = "positive_data_acceptance" + (",negative_data_rejection" if phase == "fuzzing" else "")  # a template may refuse what the schema has
-    url = {"writer": server, "encoder": encoder}[kind].url
-    command = [python.parent / "schemathesis", "run", f"{url}/openapi.json", "--phases", phase, "--max-examples", "15", "--checks", "all", "--exclude-checks", excluded,
-               "--suppress-health-check", "all", "--request-timeout", "120"]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=500, env=os.environ | {"NO_COLOR": "1"}, cwd=python.parent)
-    assert done.returncode == 0 and "Tested: 15" in done.stdout, done.stdout[-20000:] + done.stderr
+    model = {"writer": SOURCE / "models" / "demo.gguf", "encoder": SOURCE / "tests" / "data" / "encoders" / "bert.gguf"}[kind]
+    with running(model, "--pin", model.stem, "--max-seqs", 8) as server:  # pinned, or a request would unload it
+        command = [python.parent / "schemathesis", "run", f"{server.url}/openapi.json", "--phases", phase, "--max-examples", "15", "--checks", "all",
+                   "--exclude-checks", excluded, "--suppress-health-check", "all", "--request-timeout", "120"]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=900, env=os.environ | {"NO_COLOR": "1"}, cwd=python.parent)
+    assert done.returncode == 0 and "Tested: 30" in done.stdout, done.stdout[-20000:] + done.stderr

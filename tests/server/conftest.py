@@ -178,8 +178,10 @@ def caller():
     text = "<think>Hm.</think>I look." + "".join(f"<tool_call>{call}</tool_call>" for call in calls)
     command = [os.environ["INGOT_FAKE_SERVER"], "--max-seqs", "4", "--ctx", "4096", "--writes", text]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
-        yield process.stdout.readline().strip()
-        process.terminate()
+        try:
+            yield process.stdout.readline().strip()
+        finally:  # the test may have failed
+            process.terminate()
     assert process.returncode == 0
 
 

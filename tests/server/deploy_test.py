@@ -106,6 +106,8 @@ def test_the_manifest(flags, server, tmp_path):
     args = re.search(r"^args (.*)$", checked.stdout, re.M)[1].split()
     assert flags_in(args) and set(flags_in(args)) <= flags
     text = (DEPLOY / "kubernetes.yaml").read_text()
+    scraped = re.search(r'prometheus.io/port: "(\d+)"', text)[1]
+    assert scraped == args[args.index("--metrics-port") + 1] and f"containerPort: {scraped}" in text
     for path in re.findall(r"path: (/[\w/]*)", text):
         assert server.get(path).status == 200, path
     grace, drain = int(re.search(r"terminationGracePeriodSeconds: (\d+)", text)[1]), int(args[args.index("--shutdown-timeout") + 1])

@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 #include <random>
 
+#include "server/http/http.h"
 #include "text/tokenizers/unicode.h"
 
 namespace ingot {
@@ -42,6 +43,30 @@ TEST(Fields, AnyBytesBecomeAStringThatCanBeRead) {
     }
     ASSERT_EQ(nlohmann::json::parse(written(text)).get<std::string>(), replace_invalid_utf8(text)) << "round " << i;
   }
+}
+
+TEST(Fields, HaveOtherNamesInOtherApis) {
+  constexpr FieldAlias kAliases[] = {{"max_tokens", "options.num_predict"}, {"input", "prompt"}};
+  const JsonValue body = {{"options", {{"num_predict", 7}, {"num", {{"deep", 1}}}}}, {"prompt", {"a", "b"}}, {"max_tokens", 9}};
+  const Fields fields(body, "", kAliases);
+  EXPECT_EQ(fields.integer("max_tokens", 0, 100), 7) << "the request's own name counts, and no other";
+  EXPECT_EQ(fields.strings("input", 9, 9)->size(), 2u);
+  EXPECT_EQ(fields.find("seed"), nullptr);
+  const auto refusal = [](auto ask) {
+    try {
+      ask();
+    } catch (const ApiError& error) {
+      EXPECT_TRUE(std::string(error.what()).starts_with(error.param())) << error.what();
+      return error.param();
+    }
+    return std::string("nothing");
+  };
+  EXPECT_EQ(refusal([&] { fields.integer("max_tokens", 0, 5); }), "options.num_predict");
+  EXPECT_EQ(refusal([&] { fields.string("input"); }), "prompt");
+  const JsonValue empty = JsonValue::object(), odd = {{"options", 5}};
+  EXPECT_EQ(refusal([&] { Fields(empty, "", kAliases).at("max_tokens"); }), "options.num_predict");
+  EXPECT_EQ(Fields(odd, "", kAliases).find("max_tokens"), nullptr) << "no object, no member";
+  EXPECT_EQ(*find_member(body, "options.num.deep"), 1);
 }
 
 }  // namespace

@@ -352,15 +352,23 @@ def test_who_leaves_is_cancelled(server, stream):
     assert server.metric("kv_cache_usage_perc") == 0
 
 
-def test_a_client_that_closes_its_side_only_still_reads(server):
-    body = json.dumps({"prompt": "Once", "ignore_eos": True, "max_tokens": 50, "stream": True}).encode()
+@pytest.mark.parametrize("version", [b"1.1", b"1.0"])
+@pytest.mark.parametrize("stream", [True, False])
+def test_a_client_that_closes_its_side_only_still_reads(server, stream, version):
+    body = json.dumps({"prompt": "Once", "ignore_eos": True, "max_tokens": 300, "stream": stream, "temperature": 0}).encode()
     with server.connect() as sock:
-        sock.sendall(POST + b"Content-Length: %d\r\n\r\n" % len(body) + body)
+        sock.sendall(POST.replace(b"1.1", version) + b"Content-Length: %d\r\n\r\n" % len(body) + body)
         sock.shutdown(socket.SHUT_WR)
         got = b""
         while piece := sock.recv(65536):
             got += piece
-    assert got.rstrip().endswith(b"0") and b"data: [DONE]" in got
+    if stream:
+        assert b"data: [DONE]" in got and got.count(b'"finish_reason":"length"') == 1
+        return
+    while got.startswith(b"HTTP/1.1 100 "):  # by which the server learns that the client is there
+        assert version == b"1.1"
+        got = got.split(b"\r\n\r\n", 1)[1]
+    assert status_of(got) == 200 and body_of(got)["usage"]["completion_tokens"] == 300
 
 
 def test_a_reader_that_never_reads_is_let_go(start):

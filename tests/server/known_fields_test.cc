@@ -24,7 +24,17 @@ const std::map<std::string, ApiRoute> kRoutes = {{"/v1/chat/completions", kChat}
                                                  {"/v1/rerank", kRerank},
                                                  {"/tokenize", kTokenize},
                                                  {"/detokenize", kDetokenize},
-                                                 {"/apply-template", kTemplate}};
+                                                 {"/apply-template", kTemplate},
+                                                 {"/completion", kLlamaCompletion},
+                                                 {"/infill", kLlamaInfill},
+                                                 {"/models/load", kModelName},
+                                                 {"/models/unload", kModelName},
+                                                 {"/api/chat", kOllamaChat},
+                                                 {"/api/generate", kOllamaGenerate},
+                                                 {"/api/embed", kOllamaEmbed},
+                                                 {"/api/embeddings", kOllamaEmbeddings},
+                                                 {"/api/show", kOllamaModel},
+                                                 {"/api/pull", kOllamaModel}};
 
 JsonValue json_of(const std::string& path) {
   std::ifstream file(std::string(INGOT_TEST_DATA) + "/" + path);

@@ -9,6 +9,8 @@ import ssl
 import subprocess
 import threading
 import time
+import urllib.error
+import urllib.request
 
 import pytest
 from conftest import SLOW, SOURCE
@@ -177,6 +179,49 @@ def test_the_access_log_tells_everything_but_the_text(start, tmp_path):
     text = path.read_text()
     assert "secret" not in text and any(l["status"] == 400 for l in lines)
     assert not set(map(ord, text)) & ({*range(32), *range(127, 160), 0x202e} - {10})
+
+
+def status(url, method="GET", **headers):
+    request = urllib.request.Request(url, method=method, headers=headers)
+    try:
+        with urllib.request.urlopen(request, timeout=60) as reply:
+            return reply.status, reply.read()
+    except urllib.error.HTTPError as error:
+        return error.code, error.read()
+
+
+@pytest.mark.parametrize("args", [["--host", "127.0.0.1"], ["--host", "unix"]])
+def test_metrics_on_a_port_of_their_own(start, short_path, args):
+    """With keys, /metrics asks for one, and the port for Prometheus does not."""
+    args = [arg if arg != "unix" else f"unix:{short_path}/s" for arg in args]
+    server = start("--api-key", "sesame", "--metrics-port", 0, "--access-log", "none", *args)
+    server.get("/metrics").error(401)
+    url = server.wait_for(r"(http://127.0.0.1:\d+)/metrics needs no key")[1]
+    assert server.get("/metrics", headers={"X-Api-Key": "sesame"}).status == 200
+    code, text = status(url + "/metrics")
+    assert code == 200 and b"ingot:num_requests_running" in text
+    assert status(url + "/health") == (200, b'{"status":"ok"}')
+    assert [status(url + path)[0] for path in ("/", "/v1/models", "/props", "/metrics/x")] == [404] * 4
+    assert status(url + "/metrics", "POST")[0] == 405
+    assert status(url + "/metrics", Host="evil.example")[0] == 403
+    assert server.stop() == 0
+
+
+def test_the_metrics_port_of_another_server(server):
+    for args, code, word in [(["--port", "0", "--metrics-port", server.port], 1, "--metrics-port"), (["--port", server.port, "--metrics-port", server.port], 2, "--metrics-port")]:
+        done = subprocess.run([os.environ["INGOT"], "serve", *args], capture_output=True, text=True, timeout=60, stdin=subprocess.DEVNULL)
+        assert done.returncode == code and word in done.stderr, done.stderr
+
+
+def test_another_name_of_the_only_model_is_told_once(start):
+    server = start("--access-log", "none", "--alias", "one,uno")
+    for name in ("one", "uno", "", None):
+        assert server.chat(max_tokens=1, model=name).status == 200
+    for _ in range(2):
+        assert server.chat(max_tokens=1, model="gpt-4\x1b").status == 200
+    server.stop()
+    told = [line for line in server.log if "names the model" in line]
+    assert len(told) == 1 and "gpt-4" in told[0] and "\x1b" not in told[0]
 
 
 @pytest.mark.parametrize("args, code, word", [

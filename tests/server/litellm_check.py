@@ -1,5 +1,6 @@
-"""LiteLLM against a running server and one of an encoder: litellm_check.py URL ENCODER_URL. Run by clients_test.py with a Python that has it."""
+"""LiteLLM against a running server, one of an encoder and one of a model that thinks and calls: litellm_check.py URL ENCODER_URL CALLS_URL. Run by clients_test.py with a Python that has it."""
 import asyncio
+import json
 import os
 import sys
 
@@ -8,7 +9,7 @@ import litellm
 import pydantic
 
 litellm.telemetry = False
-URL, ENCODER_URL = sys.argv[1:]
+URL, ENCODER_URL, CALLS_URL = sys.argv[1:]
 COMMON = {"model": "openai/demo", "api_base": f"{URL}/v1", "api_key": "none", "max_retries": 0}
 SUM = [{"role": "user", "content": "What is 7 + 5?"}]
 ANSWER = "7 + 5 = 12."
@@ -70,6 +71,31 @@ def errors():
         raise AssertionError(f"{fields} did not raise {kind}")
 
 
-for check in (completion, stream, text_completion, structured, messages, embedding, errors):
+def ollama():
+    """Through Ollama's API, both of its routes."""
+    for model in ("ollama_chat/demo", "ollama/demo"):
+        fields = {"model": model, "api_base": URL, "max_retries": 0, "temperature": 0}
+        got = litellm.completion(messages=SUM, **fields)
+        assert got.choices[0].message.content == ANSWER and got.choices[0].finish_reason == "stop" and got.usage.completion_tokens > 0, got
+        chunks = list(litellm.completion(messages=SUM, stream=True, **fields))
+        assert "".join(c.choices[0].delta.content or "" for c in chunks if c.choices) == ANSWER
+    ask = [{"role": "user", "content": "Turn this into JSON: Clara Reed is 34 years old, lives in Oslo and works as a baker."}]
+    got = litellm.completion(messages=ask, model="ollama_chat/demo", api_base=URL, temperature=0, max_tokens=200, response_format=Person)
+    assert Person.model_validate_json(got.choices[0].message.content) == Person(name="Clara Reed", age=34), got
+
+
+def ollama_calls():
+    tool = {"type": "function", "function": {"name": "weather", "description": "", "parameters": {"type": "object", "properties": {"place": {"type": "string"}}}}}
+    got = litellm.completion(model="ollama_chat/fake", api_base=CALLS_URL, messages=SUM, tools=[tool], max_tokens=400, stop=["abab"])
+    assert got.choices[0].finish_reason == "tool_calls" and got.choices[0].message.reasoning_content == "Hm.", got
+    assert [json.loads(call.function.arguments)["place"] for call in got.choices[0].message.tool_calls] == ["Oslo", 'Zürich "B"']
+
+
+def ollama_embedding():
+    got = litellm.embedding(model="ollama/bert", input=["one", "two"], api_base=ENCODER_URL)
+    assert len(got.data) == 2 and len(got.data[0]["embedding"]) > 8, got
+
+
+for check in (completion, stream, text_completion, structured, messages, embedding, errors, ollama, ollama_calls, ollama_embedding):
     check()
     print(check.__name__, "ok")

@@ -179,6 +179,56 @@ TEST(ModelPool, TheIdleGoAfterTheirTime) {
   EXPECT_EQ(state_of(pool, "b"), ModelState::kLoaded);
 }
 
+TEST(ModelPool, NamesMayEndInLatest) {
+  Counters a, b;
+  ModelPool pool({source("a", a), source("b:latest", b)}, {});
+  EXPECT_TRUE(pool.knows("a:latest"));
+  EXPECT_TRUE(pool.knows("a-alias:latest"));
+  EXPECT_TRUE(pool.knows("b:latest"));
+  EXPECT_FALSE(pool.knows("b"));
+  EXPECT_FALSE(pool.knows("c:latest"));
+  EXPECT_EQ(pool.load_now("b:latest")->id(), "b:latest");
+}
+
+TEST(ModelPool, AClientMayUnloadTheIdleOnly) {
+  Counters a, b;
+  ModelPool pool({source("a", a), source("b", b, true)}, {});
+  EXPECT_EQ(pool.unload("a"), ModelPool::Unload::kNotLoaded);
+  std::shared_ptr<ServedModel> busy = pool.load_now("a");
+  pool.load_now("b");
+  EXPECT_EQ(pool.unload("a"), ModelPool::Unload::kBusy);
+  busy.reset();
+  EXPECT_EQ(pool.unload("a-alias"), ModelPool::Unload::kDone);
+  EXPECT_EQ(state_of(pool, "a"), ModelState::kUnloaded);
+  EXPECT_EQ(pool.unload("b"), ModelPool::Unload::kPinned);
+  EXPECT_TRUE(pool.load_now("a")) << "it can be loaded again";
+}
+
+TEST(ModelPool, ARequestSaysHowLongItsModelStays) {
+  Counters a, b;
+  ModelPool pool({source("a", a), source("b", b, true)}, {.idle_ttl = std::chrono::seconds(1)});
+  const auto keep = [&](const std::string& name, int seconds) {
+    pool.load_now(name);
+    pool.keep(name, std::chrono::seconds(seconds));
+  };
+  keep("a", 0);
+  keep("b", 0);
+  std::this_thread::sleep_for(std::chrono::milliseconds(2));
+  pool.tick();
+  EXPECT_EQ(state_of(pool, "a"), ModelState::kUnloaded);
+  EXPECT_EQ(state_of(pool, "b"), ModelState::kLoaded) << "it is pinned";
+  EXPECT_FALSE(pool.rows()[1].left);
+  keep("a", -1);
+  EXPECT_FALSE(pool.rows()[0].left);
+  keep("a", 500);
+  EXPECT_GT(pool.rows()[0].left, std::chrono::seconds(400));
+  std::this_thread::sleep_for(std::chrono::milliseconds(1100));
+  pool.tick();
+  EXPECT_EQ(state_of(pool, "a"), ModelState::kLoaded) << "longer than idle_ttl";
+  pool.load_now("a");  // a request that says nothing
+  EXPECT_LE(pool.rows()[0].left, std::chrono::seconds(1));
+}
+
 TEST(ModelPool, TwoOfOneNameAreRefused) {
   Counters a;
   EXPECT_THROW(ModelPool({source("a", a), source("a", a)}, {}), UsageError);

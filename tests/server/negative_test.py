@@ -9,6 +9,8 @@ VALUES = ["MISSING", None, True, False, "x", "", 0, -1, 1, 1.5, 1e308, -1e308, [
 SAMPLING = ["temperature", "top_p", "top_k", "min_p", "typical_p", "repetition_penalty", "presence_penalty", "frequency_penalty", "repeat_last_n", "seed", "logit_bias", "stop",
             "stop_token_ids", "ignore_eos", "include_stop_str_in_output", "skip_special_tokens", "user", "min_tokens", "best_of", "response_format", "grammar", "json_schema",
             "structured_outputs", "guided_json", "guided_regex", "guided_choice", "guided_grammar"]
+SAMPLERS = ["samplers", "dry_multiplier", "dry_base", "dry_allowed_length", "dry_penalty_last_n", "dry_sequence_breakers", "top_n_sigma", "xtc_probability", "xtc_threshold", "dynatemp_range",
+            "dynatemp_exponent", "mirostat", "mirostat_tau", "mirostat_eta"]
 CHAT_ONLY = ["messages", "n", "stream_options", "logprobs", "top_logprobs", "max_completion_tokens", "tools", "tool_choice", "parallel_tool_calls", "chat_template_kwargs",
              "reasoning_effort", "documents", "add_generation_prompt", "continue_final_message", "return_token_ids", "chat_template", "model",
              "echo", "prompt_logprobs", "timings_per_token", "return_progress"]
@@ -25,6 +27,11 @@ ENDPOINTS = {
     "/v1/messages/count_tokens": ({"messages": MESSAGES}, ["messages", "system", "tools", "tool_choice"]),
     "/tokenize": ({"prompt": SECRET}, ["prompt", "content", "messages", "add_special", "add_special_tokens", "parse_special", "with_pieces", "return_token_strs"]),
     "/detokenize": ({"tokens": [1, 2]}, ["tokens"]),
+    "/completion": ({"prompt": SECRET, "n_predict": 1}, ["prompt", "n_predict", "n_probs", "return_tokens", "stream", "logit_bias", "stop", "id_slot", "n_keep", "truncate_prompt_tokens", *SAMPLERS]),
+    "/infill": ({"input_prefix": SECRET, "input_suffix": SECRET, "n_predict": 1}, ["input_prefix", "input_suffix", "input_extra", "prompt"]),
+    "/api/chat": ({"messages": MESSAGES, "options": {"num_predict": 1}}, ["messages", "options", "format", "think", "keep_alive", "tools", "stream", "logprobs", "top_logprobs", "model"]),
+    "/api/generate": ({"prompt": SECRET, "options": {"num_predict": 1}}, ["prompt", "suffix", "system", "raw", "images", "context", "template", "think", "format"]),
+    "/api/show": ({"model": "demo"}, ["model", "name", "verbose"]),
     "/apply-template": ({"messages": MESSAGES}, ["messages", "tools", "chat_template_kwargs"]),
 }
 # What stands inside a message, a tool, an item: the same for each place.
@@ -37,6 +44,9 @@ NESTED = {
                      [{"input": [{"type": "function_call_output", "call_id": "c", "output": v}]} for v in VALUES] + [{"tools": [{"type": "function", "name": v}]} for v in VALUES],
     "/v1/messages": [{"messages": [v]} for v in VALUES] + [{"messages": [{"role": "user", "content": v}]} for v in VALUES] + [{"messages": [{"role": v, "content": "x"}]} for v in VALUES] +
                     [{"messages": [{"role": "user", "content": [{"type": "tool_result", "tool_use_id": "c", "content": v}]}]} for v in VALUES] + [{"tools": [{"name": "f", "input_schema": v}]} for v in VALUES],
+    "/api/chat": [{"options": {"num_predict": 1, name: v}} for name in ("temperature", "seed", "stop", "num_ctx", "mirostat", "use_mmap", "top_k") for v in VALUES] +
+                 [{"messages": [{"role": "user", "content": "hi", name: v}]} for name in ("images", "tool_calls", "thinking", "tool_name") for v in VALUES] + [{"messages": [v]} for v in VALUES] +
+                 [{"messages": [{"role": "assistant", "tool_calls": [{"function": v}]}]} for v in VALUES],
     "/v1/completions": [{"prompt": [[v]]} for v in VALUES] + [{"prompt": ["a", v]} for v in VALUES],
 }
 
@@ -61,6 +71,8 @@ def check(path, field, reply, body):
     if reply.status == 200:
         return
     error = reply.json()["error"]
+    if path.startswith("/api/"):  # Ollama's are texts
+        error = {"message": error, "param": "in the text"}
     assert error["message"] and len(error["message"]) < 2500, error
     if path.startswith("/v1/messages"):
         assert reply.json()["type"] == "error" and error["type"] == "invalid_request_error"

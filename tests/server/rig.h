@@ -126,8 +126,9 @@ class Recorder final : public Responder {
 struct Rig {
   using Change = std::function<void(ServedModelParts&)>;
 
-  explicit Rig(FakeOptions options = {}, int queue_limit = 64, const AppOptions& app_options = {}, const Change& change = [](ServedModelParts&) {})
-      : pool(sources(options, queue_limit, change), {}), app(app_options, pool) {
+  explicit Rig(FakeOptions options = {}, int queue_limit = 64, const AppOptions& app_options = {}, const Change& change = [](ServedModelParts&) {},
+               const ModelPool::Limits& limits = {})
+      : pool(sources(options, queue_limit, change), limits), app(app_options, pool) {
     model = pool.load_now("bytes");
     app.set_phase(Phase::kReady);
   }

@@ -239,10 +239,12 @@ class MessagesWriter final : public AnswerWriter {
     return end.stop_string.empty() ? JsonValue() : JsonValue(end.stop_string);
   }
   static JsonValue usage(const Totals& t) {
-    return {{"input_tokens", t.prompt_tokens - t.cached_tokens},
-            {"cache_creation_input_tokens", 0},
-            {"cache_read_input_tokens", t.cached_tokens},
-            {"output_tokens", t.completion_tokens}};
+    JsonValue usage = {{"input_tokens", t.prompt_tokens - t.cached_tokens},
+                       {"cache_creation_input_tokens", 0},
+                       {"cache_read_input_tokens", t.cached_tokens},
+                       {"output_tokens", t.completion_tokens}};
+    add_clamped(usage, t);
+    return usage;
   }
   JsonValue message(JsonValue content, const char* reason, const ChoiceEnd& end, const Totals& totals) const {
     return {{"id", id_},
@@ -289,7 +291,7 @@ void answer_messages(const ApiCall& call) {
   ServedModel::Ticket ticket = admit(model, 1);
   AnswerForm form;
   spec.prompts = {read_prompt(call, fields, form)};
-  check_prompt(model, spec.prompts[0], spec.max_tokens, "messages");
+  check_prompt(model, spec.prompts[0], "messages");
   prepare_answer(model, spec, form);
   constrain_answer(call, form, spec);
   auto writer = std::make_unique<MessagesWriter>(model.id(), static_cast<int>(spec.prompts[0].size()), form);

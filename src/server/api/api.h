@@ -3,6 +3,7 @@
 #pragma once
 #include "server/api/fields.h"
 #include "server/generation.h"
+#include "server/model_pool.h"
 
 namespace ingot {
 
@@ -13,6 +14,8 @@ struct ApiCall {
   std::shared_ptr<Responder> responder;
   Pacer& pacer;  // decides when a stream is written to
   bool keeps_billing_header = false;  // AppOptions::keep_billing_header
+  ModelPool& models;
+  std::string name;  // of the model in the pool
 };
 
 void answer_chat(const ApiCall& call);          // POST /v1/chat/completions
@@ -27,5 +30,18 @@ void answer_embeddings(const ApiCall& call);  // POST /v1/embeddings
 void answer_tokenize(const ApiCall& call);    // POST /tokenize: takes the fields of llama.cpp and vLLM, and messages
 void answer_detokenize(const ApiCall& call);  // POST /detokenize
 void answer_template(const ApiCall& call);    // POST /apply-template
+
+// Ollama's API.
+void answer_ollama_chat(const ApiCall& call);        // POST /api/chat
+void answer_ollama_generate(const ApiCall& call);    // POST /api/generate
+void answer_ollama_embed(const ApiCall& call);       // POST /api/embed
+void answer_ollama_embeddings(const ApiCall& call);  // POST /api/embeddings, its older form
+void answer_ollama_show(const ApiCall& call);        // POST /api/show
+void answer_ollama_pull(const ApiCall& call);        // POST /api/pull
+
+// llama.cpp's API.
+void answer_llama_completion(const ApiCall& call);  // POST /completion
+void answer_llama_infill(const ApiCall& call);      // POST /infill
+void answer_load(const ApiCall& call);              // POST /models/load: the call itself has loaded the model
 
 }  // namespace ingot

@@ -107,24 +107,37 @@ void append_json_string(std::string& out, std::string_view text) {
   out += '"';
 }
 
-Fields::Fields(const JsonValue& object, std::string path) : object_(object), path_(std::move(path)) {
+Fields::Fields(const JsonValue& object, std::string path, std::span<const FieldAlias> aliases)
+    : object_(object), path_(std::move(path)), aliases_(aliases) {
   if (object.is_object()) return;
   const std::string name = path_.empty() ? "request body" : path_.substr(0, path_.size() - 1);
   throw ApiError(400, fmt::format("{} must be an object, not {}", name, object.type_name()), path_.empty() ? "" : name);
 }
 
-const JsonValue* Fields::find(const char* name) const {
-  const auto found = object_.find(name);
-  return found == object_.end() || found->is_null() ? nullptr : &*found;
+// The request's name of a field.
+std::string_view Fields::spelled(std::string_view name) const {
+  const auto alias = std::ranges::find(aliases_, name, &FieldAlias::own);
+  return alias == aliases_.end() ? name : alias->foreign;
 }
+
+const JsonValue* find_member(const JsonValue& object, std::string_view path) {
+  const size_t dot = path.find('.');
+  const auto found = object.find(path.substr(0, dot));
+  if (found == object.end() || found->is_null()) return nullptr;
+  if (dot == path.npos) return &*found;
+  return found->is_object() ? find_member(*found, path.substr(dot + 1)) : nullptr;
+}
+
+const JsonValue* Fields::find(const char* name) const { return find_member(object_, spelled(name)); }
 
 const JsonValue& Fields::at(const char* name) const {
   if (const JsonValue* value = find(name)) return *value;
-  throw ApiError(400, fmt::format("{}{} is missing", path_, name), path_ + name);
+  refuse(name, "is missing");
 }
 
 void Fields::refuse(const char* name, const std::string& must) const {
-  throw ApiError(400, fmt::format("{}{} {}", path_, name, must), path_ + name);
+  const std::string where = fmt::format("{}{}", path_, spelled(name));
+  throw ApiError(400, where + " " + must, where);
 }
 
 std::optional<double> Fields::number(const char* name, double low, double high) const {
@@ -191,7 +204,7 @@ std::optional<std::vector<int32_t>> Fields::token_ids(const char* name, size_t m
   if (!value) return std::nullopt;
   if (!value->is_array()) refuse(name, fmt::format("must be an array of token ids, not {}", value->type_name()));
   if (value->size() > max_count) refuse(name, fmt::format("has {} token ids: at most {}", value->size(), max_count));
-  return token_ids_of(*value, path_ + name);
+  return token_ids_of(*value, fmt::format("{}{}", path_, spelled(name)));
 }
 
 void refuse_value(const std::string& path, const std::string& must) { throw ApiError(400, path + " " + must, path); }

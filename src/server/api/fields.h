@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <nlohmann/json_fwd.hpp>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -19,11 +20,17 @@ std::string dump_json(const JsonValue& json);  // replaces ill-formed UTF-8 with
 // Appends a string as dump_json writes it, with quotes. Called for each token, so it is fast.
 void append_json_string(std::string& out, std::string_view text);
 
+// Another API's name of a field: where a handler asks for `own`, the request has `foreign`. "options.num_predict" is
+// the member `num_predict` of the object `options`.
+struct FieldAlias {
+  std::string_view own, foreign;
+};
+
 class Fields {
  public:
-  // `object` must outlive the Fields. `path` precedes the field names in messages ("stream_options."). Throws ApiError
-  // if `object` is not an object.
-  explicit Fields(const JsonValue& object, std::string path = "");
+  // `object` and `aliases` must outlive the Fields. `path` precedes the field names in messages ("stream_options.").
+  // Messages have the names of the request. Throws ApiError if `object` is not an object.
+  explicit Fields(const JsonValue& object, std::string path = "", std::span<const FieldAlias> aliases = {});
 
   const JsonValue* find(const char* name) const;  // null when absent or null
   const JsonValue& at(const char* name) const;    // throws ApiError when absent or null
@@ -42,9 +49,15 @@ class Fields {
   [[noreturn]] void refuse(const char* name, const std::string& must) const;
 
  private:
+  std::string_view spelled(std::string_view name) const;
+
   const JsonValue& object_;
   const std::string path_;
+  const std::span<const FieldAlias> aliases_;
 };
+
+// A member of an object, or of an object in the object: "options.seed". Null when absent or null.
+const JsonValue* find_member(const JsonValue& object, std::string_view path);
 
 // For deeper values: refuse_value() refuses the value at `path`; string_member() returns a member that must be a
 // string.

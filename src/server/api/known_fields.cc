@@ -11,11 +11,15 @@ namespace {
 
 using enum FieldUse;
 
-constexpr uint16_t kText = kChat | kCompletions | kResponses | kMessages;
-constexpr uint16_t kOpenAi = kChat | kCompletions | kResponses;
-constexpr uint16_t kTemplated = kChat | kTokenize | kTemplate;  // OpenAI's messages, for the template
-constexpr uint16_t kAnthropic = kMessages | kCountTokens;
-constexpr uint16_t kAll = 0xffff;
+constexpr uint32_t kText = kChat | kCompletions | kResponses | kMessages;
+constexpr uint32_t kLlama = kLlamaCompletion | kLlamaInfill;
+constexpr uint32_t kSampled = kText | kLlama;
+constexpr uint32_t kOllamaText = kOllamaChat | kOllamaGenerate;
+constexpr uint32_t kOllamaRun = kOllamaText | kOllamaEmbed | kOllamaEmbeddings;
+constexpr uint32_t kOpenAi = kChat | kCompletions | kResponses;
+constexpr uint32_t kTemplated = kChat | kTokenize | kTemplate;  // OpenAI's messages, for the template
+constexpr uint32_t kAnthropic = kMessages | kCountTokens;
+constexpr uint32_t kAll = 0xffffffff;
 
 // Marks a field that is refused with any value. Not valid JSON on purpose.
 constexpr const char* kNever = "-";
@@ -28,15 +32,21 @@ constexpr const char* kNotNames = "is not supported: choose the text before each
 constexpr KnownField kFields[] = {
     {"model", kAll, kString},
     // The prompt.
-    {"messages", kTemplated | kAnthropic, kArray},
-    {"prompt", kCompletions, kString | kArray},
-    {"prompt", kTokenize, kString},
+    {"messages", kTemplated | kAnthropic | kOllamaChat, kArray},
+    {"prompt", kCompletions | kLlamaCompletion, kString | kArray},
+    {"prompt", kTokenize | kOllamaGenerate | kOllamaEmbeddings | kLlamaInfill, kString},
+    {"input_prefix", kLlamaInfill, kString},
+    {"input_suffix", kLlamaInfill, kString},
+    {"input_extra", kLlamaInfill, kArray},
     {"content", kTokenize, kString},
-    {"input", kResponses | kEmbeddings, kString | kArray},
+    {"input", kResponses | kEmbeddings | kOllamaEmbed, kString | kArray},
     {"instructions", kResponses, kString},
     {"system", kAnthropic, kString | kArray},
-    {"suffix", kCompletions, kString},
-    {"tools", kTemplated | kResponses | kAnthropic, kArray},
+    {"system", kOllamaGenerate, kString},
+    {"suffix", kCompletions | kOllamaGenerate, kString},
+    {"raw", kOllamaGenerate, kBool},
+    {"think", kOllamaText, kBool | kString},
+    {"tools", kTemplated | kResponses | kAnthropic | kOllamaChat, kArray},
     {"tool_choice", kTemplated | kResponses, kString | kObject},
     {"tool_choice", kAnthropic, kObject},
     {"parallel_tool_calls", kChat | kResponses, kBool},
@@ -61,59 +71,97 @@ constexpr KnownField kFields[] = {
     {"max_tokens", kChat | kCompletions | kMessages, kInteger},
     {"max_completion_tokens", kChat, kInteger},
     {"max_output_tokens", kResponses, kInteger},
-    {"min_tokens", kText, kInteger},
-    {"stop", kText, kString | kArray},
+    {"n_predict", kLlama, kInteger},
+    {"options", kOllamaRun, kObject},
+    {"options.num_predict", kOllamaText, kInteger},
+    {"options.stop", kOllamaText, kString | kArray},
+    {"truncate_prompt_tokens", kChat | kCompletions | kLlama, kInteger},
+    {"min_tokens", kSampled, kInteger},
+    {"stop", kSampled, kString | kArray},
     {"stop_sequences", kMessages, kString | kArray},
-    {"stop_token_ids", kText, kArray},
-    {"ignore_eos", kText, kBool},
-    {"include_stop_str_in_output", kText, kBool},
-    {"skip_special_tokens", kText, kBool},
+    {"stop_token_ids", kSampled, kArray},
+    {"ignore_eos", kSampled, kBool},
+    {"include_stop_str_in_output", kSampled, kBool},
+    {"skip_special_tokens", kSampled, kBool},
     // Sampling.
-    {"temperature", kText, kNumber},
-    {"top_p", kText, kNumber},
-    {"top_k", kText, kInteger},
-    {"min_p", kText, kNumber},
-    {"typical_p", kText, kNumber},
-    {"repetition_penalty", kText, kNumber},
-    {"repeat_penalty", kText, kNumber},
-    {"presence_penalty", kText, kNumber},
-    {"frequency_penalty", kText, kNumber},
-    {"repeat_last_n", kText, kInteger},
-    {"seed", kText, kInteger},
+    {"temperature", kSampled, kNumber},
+    {"top_p", kSampled, kNumber},
+    {"top_k", kSampled, kInteger},
+    {"min_p", kSampled, kNumber},
+    {"typical_p", kSampled, kNumber},
+    {"repetition_penalty", kSampled, kNumber},
+    {"repeat_penalty", kSampled, kNumber},
+    {"presence_penalty", kSampled, kNumber},
+    {"frequency_penalty", kSampled, kNumber},
+    {"repeat_last_n", kSampled, kInteger},
+    {"seed", kSampled, kInteger},
     {"logit_bias", kText, kObject},
+    {"logit_bias", kLlama, kObject | kArray},
+    {"samplers", kSampled, kArray},
+    {"dry_multiplier", kSampled, kNumber},
+    {"dry_base", kSampled, kNumber},
+    {"dry_allowed_length", kSampled, kInteger},
+    {"dry_penalty_last_n", kSampled, kInteger},
+    {"dry_sequence_breakers", kSampled, kString | kArray},
+    {"top_n_sigma", kSampled, kNumber},
+    {"xtc_probability", kSampled, kNumber},
+    {"xtc_threshold", kSampled, kNumber},
+    {"dynatemp_range", kSampled, kNumber},
+    {"dynatemp_exponent", kSampled, kNumber},
+    {"mirostat", kSampled, kInteger},
+    {"mirostat_tau", kSampled, kNumber},
+    {"mirostat_eta", kSampled, kNumber},
+    {"options.temperature", kOllamaText, kNumber},
+    {"options.top_p", kOllamaText, kNumber},
+    {"options.top_k", kOllamaText, kInteger},
+    {"options.min_p", kOllamaText, kNumber},
+    {"options.typical_p", kOllamaText, kNumber},
+    {"options.repeat_penalty", kOllamaText, kNumber},
+    {"options.presence_penalty", kOllamaText, kNumber},
+    {"options.frequency_penalty", kOllamaText, kNumber},
+    {"options.repeat_last_n", kOllamaText, kInteger},
+    {"options.seed", kOllamaText, kInteger},
+    {"options.mirostat", kOllamaText, kInteger},
+    {"options.mirostat_tau", kOllamaText, kNumber},
+    {"options.mirostat_eta", kOllamaText, kNumber},
     {"n", kChat | kCompletions, kInteger},
     {"best_of", kText, kInteger},
     // The form of the answer.
-    {"stream", kText, kBool},
+    {"stream", kSampled | kOllamaText | kOllamaModel, kBool},
     {"stream_options", kChat | kCompletions, kObject},
     {"stream_options", kResponses, kObject, kIgnored},
     {"stream_options.include_usage", kChat | kCompletions, kBool},
     {"stream_options.continuous_usage_stats", kChat | kCompletions, kBool},
     {"stream_options.include_obfuscation", kOpenAi, kBool, kIgnored},
+    {"format", kOllamaText, kString | kObject},
     {"return_token_ids", kChat | kCompletions, kBool},
-    {"timings_per_token", kChat | kCompletions, kBool},
-    {"return_progress", kChat | kCompletions, kBool},
+    {"timings_per_token", kChat | kCompletions | kLlama, kBool},
+    {"return_progress", kChat | kCompletions | kLlama, kBool},
+    {"return_tokens", kLlama, kBool},
+    {"n_probs", kLlama, kInteger},
     {"prompt_logprobs", kChat | kCompletions, kInteger},
-    {"logprobs", kChat, kBool},
+    {"logprobs", kChat | kOllamaText, kBool},
     {"logprobs", kCompletions, kInteger},
-    {"top_logprobs", kChat, kInteger},
+    {"top_logprobs", kChat | kOllamaText, kInteger},
     {"echo", kChat | kCompletions, kBool},
     {"reasoning_format", kChat, kString},
     {"metadata", kResponses, kObject},
     // Priority and cache sharing.
-    {"priority", kText, kInteger},
+    {"priority", kSampled, kInteger},
     // How it comes faster.
-    {"speculate", kText, kString},
+    {"speculate", kSampled, kString},
     {"prediction", kChat | kCompletions, kObject},
     {"prediction.type", kChat | kCompletions, kString},
     {"prediction.content", kChat | kCompletions, kString | kArray},
-    {"cache_salt", kText, kString},
-    {"cache_prompt", kText, kBool},
+    {"cache_salt", kSampled, kString},
+    {"cache_prompt", kSampled, kBool},
+    {"keep_alive", kOllamaRun, kNumber | kString},
+    {"name", kOllamaModel, kString},
     // Embeddings and reranking.
     {"encoding_format", kEmbeddings, kString},
-    {"dimensions", kEmbeddings, kInteger},
+    {"dimensions", kEmbeddings | kOllamaEmbed, kInteger},
     {"prompt_name", kEmbeddings, kString},
-    {"truncate", kEmbeddings | kRerank, kBool},
+    {"truncate", kEmbeddings | kRerank | kOllamaEmbed, kBool},
     {"query", kRerank, kString},
     {"documents", kRerank, kArray},
     {"top_n", kRerank, kInteger},
@@ -147,22 +195,42 @@ constexpr KnownField kFields[] = {
     {"fallback_credit_token", kMessages, kString, kIgnored},
     {"length_penalty", kText, kNumber, kIgnored},  // for beam search only
     {"request_id", kText, kString, kIgnored},
-    {"id_slot", kText, kInteger, kIgnored},
+    {"id_slot", kSampled, kInteger, kIgnored},
+    {"n_keep", kLlama, kInteger, kIgnored},  // this server shifts no context
+    // Ollama's: how a model is loaded, which the operator decides, and what a server does with too long a prompt.
+    {"options.num_ctx", kOllamaRun, kInteger, kIgnored},
+    {"options.num_keep", kOllamaRun, kInteger, kIgnored},
+    {"options.num_batch", kOllamaRun, kInteger, kIgnored},
+    {"options.num_gpu", kOllamaRun, kInteger, kIgnored},
+    {"options.main_gpu", kOllamaRun, kInteger, kIgnored},
+    {"options.num_thread", kOllamaRun, kInteger, kIgnored},
+    {"options.numa", kOllamaRun, kBool, kIgnored},
+    {"options.low_vram", kOllamaRun, kBool, kIgnored},
+    {"options.f16_kv", kOllamaRun, kBool, kIgnored},
+    {"options.logits_all", kOllamaRun, kBool, kIgnored},
+    {"options.vocab_only", kOllamaRun, kBool, kIgnored},
+    {"options.use_mmap", kOllamaRun, kBool, kIgnored},
+    {"options.use_mlock", kOllamaRun, kBool, kIgnored},
+    {"options.embedding_only", kOllamaRun, kBool, kIgnored},
+    {"truncate", kOllamaText, kBool, kIgnored},
+    {"shift", kOllamaText, kBool, kIgnored},
+    {"verbose", kOllamaModel, kBool, kIgnored},
+    {"insecure", kOllamaModel, kBool, kIgnored},
 
     // Constraints.
-    {"response_format", kText, kObject},
+    {"response_format", kSampled, kObject},
     {"output_config.format", kMessages, kObject},
     {"output_config.format", kCountTokens, kObject, kIgnored},
     {"output_format", kMessages, kObject},
     {"text", kResponses, kObject},
     {"text.format", kResponses, kObject},
-    {"grammar", kText, kString},
-    {"json_schema", kText, kObject | kBool | kString},
-    {"guided_json", kText, kObject | kBool | kString},
-    {"guided_regex", kText, kString},
-    {"guided_choice", kText, kArray},
-    {"guided_grammar", kText, kString},
-    {"structured_outputs", kText, kObject},
+    {"grammar", kSampled, kString},
+    {"json_schema", kSampled, kObject | kBool | kString},
+    {"guided_json", kSampled, kObject | kBool | kString},
+    {"guided_regex", kSampled, kString},
+    {"guided_choice", kSampled, kArray},
+    {"guided_grammar", kSampled, kString},
+    {"structured_outputs", kSampled, kObject},
 
     // Fields that would change the answer and are not supported.
     {"text.verbosity", kResponses, kString, kRefused, R"("medium")",
@@ -173,20 +241,30 @@ constexpr KnownField kFields[] = {
     {"allowed_token_ids", kText, kAny, kRefused},
     {"logits_processors", kText, kAny, kRefused},
     {"use_beam_search", kText, kBool, kRefused},
-    {"samplers", kText, kAny, kRefused},
-    {"mirostat", kText, kInteger, kRefused},
-    {"dynatemp_range", kText, kNumber, kRefused},
-    {"dry_multiplier", kText, kNumber, kRefused},
-    {"xtc_probability", kText, kNumber, kRefused},
     {"n_predict", kText, kInteger, kRefused, "-1", "is not supported: use max_tokens"},
     {"n_probs", kText, kInteger, kRefused, "0", "is not supported: use logprobs"},
-    {"lora", kText, kAny, kRefused},
+    {"lora", kSampled, kAny, kRefused},
     {"chat_template", kTemplated | kText, kString, kRefused},
     {"add_special_tokens", kChat, kBool, kRefused, "", "is not supported: the template writes them"},
     {"include_reasoning", kChat, kBool, kRefused, "true"},
     {"return_tokens_as_token_ids", kChat | kCompletions, kBool, kRefused, "", "is not supported: use return_token_ids"},
-    {"truncate_prompt_tokens", kText | kEmbeddings | kRerank, kInteger, kRefused, "",
-     "is not supported: this server never cuts a text silently"},
+    {"truncate_prompt_tokens", kResponses | kMessages | kEmbeddings | kRerank, kInteger, kRefused, "",
+     "is not supported here: texts to embed or rank are cut with truncate"},
+    {"images", kOllamaGenerate, kArray, kRefused, "", kTextOnly},
+    {"image_data", kLlama, kArray, kRefused, "", kTextOnly},
+    {"width", kOllamaGenerate, kInteger, kRefused, "", kTextOnly},
+    {"height", kOllamaGenerate, kInteger, kRefused, "", kTextOnly},
+    {"steps", kOllamaGenerate, kInteger, kRefused, "", kTextOnly},
+    {"context", kOllamaGenerate, kArray, kRefused, "", "is not supported: send the conversation to /api/chat"},
+    {"template", kOllamaGenerate, kString, kRefused, R"("")",
+     "is not supported: start the server with --chat-template-file"},
+    {"options.tfs_z", kOllamaText, kNumber, kRefused, "1"},
+    {"options.penalize_newline", kOllamaText, kBool, kRefused, "true"},
+    {"n_indent", kLlama, kInteger, kRefused},
+    {"min_keep", kLlama, kInteger, kRefused},
+    {"t_max_predict_ms", kLlama, kInteger, kRefused},
+    {"post_sampling_probs", kLlama, kBool, kRefused},
+    {"response_fields", kLlama, kArray, kRefused},
     {"prefix", kText, kAny, kRefused},
     {"functions", kText, kArray, kRefused, "", "is not supported: use tools"},
     {"function_call", kText, kAny, kRefused, R"("none")", "is not supported: use tool_choice"},
@@ -252,15 +330,6 @@ bool is_harmless(const KnownField& field, const JsonValue& value) {
   return nlohmann::json(value) == nlohmann::json::parse(harmless);  // ignores the order of members
 }
 
-// Finds a field at the top or in an object. Returns null if it is absent or null.
-const JsonValue* find_field(const JsonValue& body, std::string_view name) {
-  const size_t dot = name.find('.');
-  const auto found = body.find(name.substr(0, dot));
-  if (found == body.end() || found->is_null()) return nullptr;
-  if (dot == name.npos) return &*found;
-  return found->is_object() ? find_field(*found, name.substr(dot + 1)) : nullptr;
-}
-
 }  // namespace
 
 std::span<const KnownField> known_fields() { return kFields; }
@@ -268,7 +337,7 @@ std::span<const KnownField> known_fields() { return kFields; }
 void check_fields(ApiRoute route, const JsonValue& body) {
   for (const KnownField& field : kFields) {
     if (!(field.routes & route)) continue;
-    const JsonValue* value = find_field(body, field.name);
+    const JsonValue* value = find_member(body, field.name);
     if (!value) continue;
     const std::string name(field.name);
     if (field.types != kAny && !(field.types & type_of(*value)))

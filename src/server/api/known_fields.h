@@ -11,7 +11,7 @@
 namespace ingot {
 
 // Bits, because a row may apply to several routes.
-enum ApiRoute : uint16_t {
+enum ApiRoute : uint32_t {
   kChat = 1,         // /v1/chat/completions
   kCompletions = 2,  // /v1/completions
   kResponses = 4,    // /v1/responses
@@ -21,7 +21,15 @@ enum ApiRoute : uint16_t {
   kRerank = 64,
   kTokenize = 128,
   kDetokenize = 256,
-  kTemplate = 512,  // /apply-template
+  kTemplate = 512,            // /apply-template
+  kOllamaChat = 1024,         // /api/chat
+  kOllamaGenerate = 2048,     // /api/generate
+  kOllamaEmbed = 4096,        // /api/embed
+  kOllamaEmbeddings = 8192,   // /api/embeddings
+  kOllamaModel = 16384,       // /api/show, /api/pull
+  kLlamaCompletion = 32768,   // /completion
+  kLlamaInfill = 65536,       // /infill
+  kModelName = 131072,        // /models/load, /models/unload
 };
 
 // Bits, because a field may have several types. Any field may be null, which means absent.
@@ -31,7 +39,7 @@ enum class FieldUse { kHonoured, kIgnored, kRefused };
 
 struct KnownField {
   std::string_view name;  // "text.format" is the member `format` of the object `text`
-  uint16_t routes;        // bits of ApiRoute
+  uint32_t routes;        // bits of ApiRoute
   uint8_t types;          // bits of FieldType
   FieldUse use = FieldUse::kHonoured;
   const char* harmless =

@@ -13,24 +13,6 @@
 namespace ingot {
 namespace {
 
-// {"content": [{"token", "logprob", "bytes", "top_logprobs"}]}
-JsonValue token_json(const std::string& bytes, float logprob) {
-  JsonValue numbers = JsonValue::array();
-  for (unsigned char byte : bytes) numbers.push_back(byte);
-  return {{"token", bytes}, {"logprob", std::max(logprob, -9999.0f)}, {"bytes", std::move(numbers)}};
-}
-
-JsonValue logprobs_json(const std::vector<TokenText>& tokens) {
-  JsonValue content = JsonValue::array();
-  for (const TokenText& token : tokens) {
-    JsonValue entry = token_json(token.bytes, token.logprob);
-    entry["top_logprobs"] = JsonValue::array();
-    for (const TopToken& top : token.top) entry["top_logprobs"].push_back(token_json(top.bytes, top.logprob));
-    content.push_back(std::move(entry));
-  }
-  return {{"content", std::move(content)}};
-}
-
 // The content of some events, in the parts that a message or a delta has.
 struct Parts {
   struct Call {
@@ -121,7 +103,7 @@ class ChatWriter final : public AnswerWriter {
       delta += delta.empty() ? "" : ",";
       append_calls(delta += R"("tool_calls":)", parts.calls);
     }
-    std::string more = R"("logprobs":)" + (o_.logprobs ? dump_json(logprobs_json(tokens)) : "null") + ",";
+    std::string more = R"("logprobs":)" + (o_.logprobs ? dump_json(logprobs_of(tokens)) : "null") + ",";
     if (o_.stream.token_ids) more += R"("token_ids":)" + dump_json(token_ids(tokens)) + ",";
     event(choice, delta, more, nullptr, totals, out);
   }
@@ -190,8 +172,12 @@ class ChatWriter final : public AnswerWriter {
   }
 
   void add_tokens(JsonValue& choice, const std::vector<TokenText>& tokens) const {
-    choice["logprobs"] = o_.logprobs ? logprobs_json(tokens) : JsonValue();
+    choice["logprobs"] = logprobs_of(tokens);
     if (o_.stream.token_ids) choice["token_ids"] = token_ids(tokens);
+  }
+
+  JsonValue logprobs_of(const std::vector<TokenText>& tokens) const {
+    return o_.logprobs ? JsonValue{{"content", token_logprobs_json(tokens)}} : JsonValue();
   }
 
   static JsonValue token_ids(const std::vector<TokenText>& tokens) {
@@ -224,15 +210,6 @@ class ChatWriter final : public AnswerWriter {
   std::string failure_;
 };
 
-// Reads logprobs and top_logprobs. Returns whether they are wanted.
-bool read_logprobs(const Fields& fields, SamplingParams& sampling) {
-  const bool wanted = fields.boolean("logprobs").value_or(false);
-  const auto top = fields.integer("top_logprobs", 0, 20);
-  if (top && *top > 0 && !wanted) fields.refuse("top_logprobs", "needs \"logprobs\": true");
-  sampling.n_logprobs = wanted ? static_cast<int>(top.value_or(0)) : -1;
-  return wanted;
-}
-
 // vLLM's `echo`: the answer begins with the last message, if that is an assistant's.
 std::string echoed(const Fields& fields) {
   if (!fields.boolean("echo").value_or(false)) return "";
@@ -255,7 +232,8 @@ void answer_chat(const ApiCall& call) {
   ServedModel::Ticket ticket = admit(model, spec.n);
   AnswerForm form;
   spec.prompts = {read_chat_prompt(fields, model, form)};
-  check_prompt(model, spec.prompts[0], spec.max_tokens, "messages");
+  truncate_prompts(fields, model, spec);
+  check_prompt(model, spec.prompts[0], "messages");
   check_scores(fields, "prompt_logprobs", spec);
   prepare_answer(model, spec, form);
   constrain_answer(call, form, spec);

@@ -183,10 +183,10 @@ void answer_completions(const ApiCall& call) {
   read_max_tokens(fields, {"max_tokens"}, spec, spec.echo ? 0 : 1);
   spec.prompt_only = spec.max_tokens == 0;
   if (spec.prompt_only) spec.max_tokens = 1;  // the sampled token is dropped
-  for (Prompt& prompt : read_completion_prompts(fields, model)) {
-    check_prompt(model, prompt.tokens, spec.max_tokens, prompt.path.c_str());
-    spec.prompts.push_back(std::move(prompt.tokens));
-  }
+  std::vector<Prompt> prompts = read_completion_prompts(fields, model);
+  for (Prompt& prompt : prompts) spec.prompts.push_back(std::move(prompt.tokens));
+  truncate_prompts(fields, model, spec);
+  for (size_t i = 0; i < prompts.size(); ++i) check_prompt(model, spec.prompts[i], prompts[i].path.c_str());
   const bool scores = spec.prompt_logprobs >= 0;
   if (spec.echo && !scores) spec.prompt_logprobs = spec.sampling.n_logprobs;
   check_scores(fields, scores ? "prompt_logprobs" : "logprobs", spec);

@@ -8,6 +8,7 @@
 
 #include "base/error.h"
 #include "server/api/api.h"
+#include "server/api/embed_fields.h"
 #include "server/api/request_fields.h"
 #include "server/embed_run.h"
 
@@ -22,8 +23,10 @@ struct Form {
   bool base64 = false;
 };
 
+}  // namespace
+
 // The text that the model's makers put before an input: the prompt with the given name, or the default prompt.
-std::string read_prefix(const Fields& fields, const EmbedFacts& facts) {
+static std::string read_prefix(const Fields& fields, const EmbedFacts& facts) {
   if (auto prompt = facts.find_prompt(fields.string("prompt_name", 256).value_or(""))) return std::move(*prompt);
   fields.refuse("prompt_name", "must be a prompt of the model: " + facts.prompt_names());
 }
@@ -44,16 +47,14 @@ size_t read_dimensions(const Fields& fields, const Embedder& embedder) {
                 fmt::format("of this model must be {}{}{}", embedder.dim(), facts.may_cut ? " " : ": ", others));
 }
 
-Form read_form(const Fields& fields, const Embedder& embedder) {
+static Form read_form(const Fields& fields, const Embedder& embedder) {
   const std::string format = fields.string("encoding_format", 64).value_or("float");
   if (format != "float" && format != "base64") fields.refuse("encoding_format", "must be \"float\" or \"base64\"");
   return {.n_kept = read_dimensions(fields, embedder), .base64 = format == "base64"};
 }
 
-// input: "text", ["text", ...], [1, 2, ...] or [[1, 2], ...].
-std::vector<EmbedText> read_texts(const Fields& fields, const Embedder& embedder) {
+std::vector<EmbedText> read_texts(const Fields& fields, const Embedder& embedder, bool cut) {
   std::vector<EmbedText> texts;
-  const bool cut = fields.boolean("truncate").value_or(false);
   const std::string prefix = read_prefix(fields, embedder.facts());
   const int n_prompt = embedder.prompt_tokens(prefix);
   int n_before = 0;  // number of prompt tokens before the input's own
@@ -77,6 +78,28 @@ std::vector<EmbedText> read_texts(const Fields& fields, const Embedder& embedder
   return texts;
 }
 
+std::span<float> vector_of(EmbedAnswer& answer, size_t i, size_t n_kept) {
+  const size_t dim = answer.rows.size() / answer.n_texts;
+  std::span<float> vector = std::span(answer.rows).subspan(i * dim, dim);
+  if (n_kept < dim) {  // and then scaled to length 1 again
+    vector = vector.first(n_kept);
+    double squares = 0;
+    for (const float x : vector) squares += double{x} * x;
+    for (float& x : vector) x = static_cast<float>(squares > 0 ? x / std::sqrt(squares) : 0);
+  }
+  if (std::ranges::any_of(vector, [](float x) { return !std::isfinite(x); }))
+    throw ApiError(500, fmt::format("the model's vector of input[{}] has numbers that are not finite", i));
+  return vector;
+}
+
+void append_numbers(std::string& out, std::span<const float> vector) {
+  for (size_t k = 0; k < vector.size(); ++k)
+    fmt::format_to(std::back_inserter(out), "{}{:.9g}", k > 0 ? ',' : '[', vector[k]);
+  out += ']';
+}
+
+namespace {
+
 std::string base64_of(std::span<const float> numbers) {
   constexpr char kDigits[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
   const std::span bytes(reinterpret_cast<const unsigned char*>(numbers.data()), numbers.size_bytes());
@@ -91,30 +114,17 @@ std::string base64_of(std::span<const float> numbers) {
   return out;
 }
 
-// Cuts a vector to its first numbers, and then scales it to length 1 again.
-std::span<float> shortened(std::span<float> vector, size_t n_kept) {
-  if (n_kept == vector.size()) return vector;
-  double squares = 0;
-  for (const float x : vector.first(n_kept)) squares += double{x} * x;
-  for (float& x : vector.first(n_kept)) x = static_cast<float>(squares > 0 ? x / std::sqrt(squares) : 0);
-  return vector.first(n_kept);
-}
-
 // Writes the JSON by hand, because a large answer has millions of numbers.
 std::string body_of(EmbedAnswer& answer, const Form& form, const std::string& model) {
-  const size_t n_texts = answer.n_texts, dim = answer.rows.size() / n_texts;
   std::string out = R"({"object":"list","data":[)";
-  for (size_t i = 0; i < n_texts; ++i) {
-    const std::span<float> vector = shortened(std::span(answer.rows).subspan(i * dim, dim), form.n_kept);
-    if (std::ranges::any_of(vector, [](float x) { return !std::isfinite(x); }))
-      throw ApiError(500, fmt::format("the model's vector of input[{}] has numbers that are not finite", i));
+  for (size_t i = 0; i < answer.n_texts; ++i) {
+    const std::span<float> vector = vector_of(answer, i, form.n_kept);
     out += fmt::format(R"({}{{"object":"embedding","index":{},"embedding":)", i > 0 ? "," : "", i);
     if (form.base64) {
       out += '"' + base64_of(vector) + "\"}";
     } else {
-      for (size_t k = 0; k < vector.size(); ++k)
-        fmt::format_to(std::back_inserter(out), "{}{:.9g}", k > 0 ? ',' : '[', vector[k]);
-      out += "]}";
+      append_numbers(out, vector);
+      out += '}';
     }
   }
   out += fmt::format(R"(],"model":{},"usage":{{"prompt_tokens":{},"total_tokens":{}}}}})", dump_json(model),
@@ -129,7 +139,8 @@ void answer_embeddings(const ApiCall& call) {
   const Embedder& embedder = call.model->embedder();
   ServedModel::Ticket ticket = admit(*call.model, 1);
   const Form form = read_form(fields, embedder);
-  run_embeds(call, std::move(ticket), read_texts(fields, embedder),
+  const bool cut = fields.boolean("truncate").value_or(false);
+  run_embeds(call, std::move(ticket), read_texts(fields, embedder, cut),
              [form, model = call.model->id()](EmbedAnswer answer) { return body_of(answer, form, model); });
 }
 

@@ -248,16 +248,17 @@ class ResponsesWriter final : public AnswerWriter {
     return json;
   }
   JsonValue complete(const Totals& t) const {
-    const JsonValue usage = {{"input_tokens", t.prompt_tokens},
-                             {"input_tokens_details", {{"cached_tokens", t.cached_tokens}}},
-                             {"output_tokens", t.completion_tokens},
-                             {"output_tokens_details", {{"reasoning_tokens", has_reasoning_ ? n_before_said_ : 0}}},
-                             {"total_tokens", t.prompt_tokens + t.completion_tokens}};
+    JsonValue usage = {{"input_tokens", t.prompt_tokens},
+                       {"input_tokens_details", {{"cached_tokens", t.cached_tokens}}},
+                       {"output_tokens", t.completion_tokens},
+                       {"output_tokens_details", {{"reasoning_tokens", has_reasoning_ ? n_before_said_ : 0}}},
+                       {"total_tokens", t.prompt_tokens + t.completion_tokens}};
+    add_clamped(usage, t);
     JsonValue output = JsonValue::array();
     // Only the last item may be incomplete.
     for (const Item& item : items_)
       output.push_back(item.json(&item == &items_.back() ? item_status() : "completed", true));
-    JsonValue json = object(status(), std::move(output), usage);
+    JsonValue json = object(status(), std::move(output), std::move(usage));
     if (!reader_.warnings().empty()) json["warnings"] = reader_.warnings();
     if (std::string_view(end_.reason) == "length") json["incomplete_details"] = {{"reason", "max_output_tokens"}};
     if (!end_.failure.empty()) json["error"] = {{"code", "server_error"}, {"message", end_.failure}};
@@ -318,7 +319,7 @@ void answer_responses(const ApiCall& call) {
   ServedModel::Ticket ticket = admit(model, 1);
   AnswerForm form;
   spec.prompts = {read_prompt(fields, model, form)};
-  check_prompt(model, spec.prompts[0], spec.max_tokens, "input");
+  check_prompt(model, spec.prompts[0], "input");
   spec.wants_tokens = true;  // to count the tokens of the reasoning
   prepare_answer(model, spec, form);
   constrain_answer(call, form, spec);

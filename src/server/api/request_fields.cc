@@ -13,6 +13,7 @@
 #include "base/error.h"
 #include "server/api/answer_form.h"
 #include "server/api/constraint_fields.h"
+#include "server/api/sampler_fields.h"
 #include "server/api/tool_fields.h"
 
 namespace ingot {
@@ -23,22 +24,47 @@ constexpr size_t kMaxMessages = 16384;
 constexpr int kMaxChoices = 128;
 constexpr int64_t kMaxScores = 1 << 20;
 
+// A bias is a number from -100 to 100, or false: the token is never drawn.
+float bias_of(const Fields& fields, const JsonValue& value, const std::string& token) {
+  if (value == false) return -std::numeric_limits<float>::infinity();
+  if (!value.is_number() || !(std::abs(value.get<double>()) <= 100))
+    fields.refuse("logit_bias", fmt::format("of token {} must be a number from -100 to 100", printable(token, 32)));
+  return value.get<float>();
+}
+
+// OpenAI's {"15043": 1.5}, or llama.cpp's [[15043, 1.5], [" Hello", false]], where a text means each of its tokens.
 void read_logit_bias(const Fields& fields, const ServedModel& model, SamplingParams& p) {
   const JsonValue* bias = fields.find("logit_bias");
   if (!bias) return;
-  if (!bias->is_object()) fields.refuse("logit_bias", "must be an object of token ids and numbers");
   if (bias->size() > kMaxBiases)
     fields.refuse("logit_bias", fmt::format("has {} entries: at most {}", bias->size(), kMaxBiases));
-  for (const auto& [key, value] : bias->items()) {
-    int32_t id = -1;
-    const auto [end, error] = std::from_chars(key.data(), key.data() + key.size(), id);
-    if (error != std::errc() || end != key.data() + key.size() || id < 0 || id >= model.info().n_vocab)
-      fields.refuse("logit_bias",
-                    fmt::format("names '{}': token ids go from 0 to {}", printable(key, 32), model.info().n_vocab - 1));
-    if (!value.is_number() || !(std::abs(value.get<double>()) <= 100))
-      fields.refuse("logit_bias", fmt::format("of token {} must be a number from -100 to 100", id));
-    p.logit_bias.emplace_back(id, value.get<float>());
+  const auto add = [&](int64_t id, const std::string& token, const JsonValue& value) {
+    if (id < 0 || id >= model.info().n_vocab)
+      fields.refuse("logit_bias", fmt::format("names '{}': token ids go from 0 to {}", printable(token, 32),
+                                              model.info().n_vocab - 1));
+    p.logit_bias.emplace_back(static_cast<int32_t>(id), bias_of(fields, value, token));
+  };
+  if (bias->is_object()) {
+    for (const auto& [key, value] : bias->items()) {
+      int32_t id = -1;
+      const auto [end, error] = std::from_chars(key.data(), key.data() + key.size(), id);
+      add(error == std::errc() && end == key.data() + key.size() ? id : -1, key, value);
+    }
+    return;
   }
+  if (!bias->is_array()) fields.refuse("logit_bias", "must be an object of token ids and numbers");
+  for (const JsonValue& pair : *bias) {
+    if (!pair.is_array() || pair.size() != 2 || !(pair[0].is_string() || pair[0].is_number_integer()))
+      fields.refuse("logit_bias", "must have pairs of a token, or a text, and a number");
+    if (pair[0].is_number_integer()) {
+      add(pair[0].get<int64_t>(), pair[0].dump(), pair[1]);
+      continue;
+    }
+    const auto& text = pair[0].get_ref<const std::string&>();
+    for (const int32_t id : model.tokenizer().encode(text, {.add_special = false})) add(id, text, pair[1]);
+  }
+  if (p.logit_bias.size() > kMaxBiases)
+    fields.refuse("logit_bias", fmt::format("has {} tokens: at most {}", p.logit_bias.size(), kMaxBiases));
 }
 
 void read_stops(const Fields& fields, const ServedModel& model, GenerationSpec& spec) {
@@ -89,8 +115,19 @@ void adapt_messages(JsonValue& messages, const ChatTemplate& chat) {
   }
 }
 
+// The field that an Error about messages refers to.
+std::string field_of(const std::string& what, const char* fallback) {
+  for (const char* name : {"messages", "tools"})
+    if (what.starts_with(name)) return what.substr(0, what.find_first_of(" :"));
+  if (what.starts_with("the chat template's variable") || what.starts_with("the chat template gets"))
+    return "chat_template_kwargs";
+  return fallback;
+}
+
+}  // namespace
+
 // A role must be OpenAI's, or one that the template compares with. A message without content needs calls or reasoning.
-void check_turns(const JsonValue& messages, const ChatTemplate& chat) {
+static void check_turns(const JsonValue& messages, const ChatTemplate& chat) {
   constexpr std::string_view kRoles[] = {"system", "developer", "user", "assistant", "tool"};
   for (size_t i = 0; i < messages.size(); ++i) {
     const JsonValue& message = messages[i];
@@ -111,17 +148,6 @@ void check_turns(const JsonValue& messages, const ChatTemplate& chat) {
   }
 }
 
-// The field that an Error about messages refers to.
-std::string field_of(const std::string& what, const char* fallback) {
-  for (const char* name : {"messages", "tools"})
-    if (what.starts_with(name)) return what.substr(0, what.find_first_of(" :"));
-  if (what.starts_with("the chat template's variable") || what.starts_with("the chat template gets"))
-    return "chat_template_kwargs";
-  return fallback;
-}
-
-}  // namespace
-
 void read_sampling(const ApiCall& call, const Fields& fields, GenerationSpec& spec) {
   const ServedModel& model = *call.model;
   read_constraint(fields, spec);
@@ -140,6 +166,7 @@ void read_sampling(const ApiCall& call, const Fields& fields, GenerationSpec& sp
   if (fields.find("repeat_penalty")) real("repeat_penalty", 1e-3, 100, {}, p.repetition_penalty);
   real("presence_penalty", -100, 100, {}, p.presence_penalty);
   real("frequency_penalty", -100, 100, {}, p.frequency_penalty);
+  read_stages(fields, model, p);
   p.top_k = static_cast<int>(
       std::max<int64_t>(0, fields.integer("top_k", -1, INT32_MAX).value_or(defaults.top_k.value_or(p.top_k))));
   p.penalty_window = static_cast<int>(
@@ -180,12 +207,32 @@ StreamFields read_generation(const ApiCall& call, const Fields& fields, Generati
 
 void read_max_tokens(const Fields& fields, std::initializer_list<const char*> names, GenerationSpec& spec, int lowest) {
   for (const char* name : names) {
-    const auto value = fields.integer(name, lowest, INT32_MAX);
+    const auto value = fields.integer(name, -1, INT32_MAX);
+    if (value && *value >= 0 && *value < lowest)
+      fields.refuse(name,
+                    fmt::format("is {}: it must be at least {}, or -1 for the rest of the context", *value, lowest));
     if (value && spec.max_tokens < 0) spec.max_tokens = static_cast<int>(*value);
   }
   if (spec.max_tokens >= 0 && spec.min_tokens > spec.max_tokens)
     fields.refuse("min_tokens",
                   fmt::format("is {}: the answer may have at most {} tokens", spec.min_tokens, spec.max_tokens));
+}
+
+bool read_logprobs(const Fields& fields, SamplingParams& sampling) {
+  const bool wanted = fields.boolean("logprobs").value_or(false);
+  const auto top = fields.integer("top_logprobs", 0, 20);
+  if (top && *top > 0 && !wanted) fields.refuse("top_logprobs", "needs \"logprobs\": true");
+  sampling.n_logprobs = wanted ? static_cast<int>(top.value_or(0)) : -1;
+  return wanted;
+}
+
+void truncate_prompts(const Fields& fields, const ServedModel& model, GenerationSpec& spec) {
+  const auto most = fields.integer("truncate_prompt_tokens", -1, INT32_MAX);
+  if (!most) return;
+  if (*most == 0) fields.refuse("truncate_prompt_tokens", "is 0: it must be at least 1, or -1 for what fits");
+  const auto n_kept = static_cast<size_t>(*most > 0 ? *most : model.n_ctx() - 1);
+  for (std::vector<int32_t>& prompt : spec.prompts)
+    if (prompt.size() > n_kept) prompt.erase(prompt.begin(), prompt.end() - static_cast<ptrdiff_t>(n_kept));
 }
 
 void check_scores(const Fields& fields, const char* field, const GenerationSpec& spec) {
@@ -273,23 +320,21 @@ std::string content_text(const JsonValue& content, const std::string& where, std
   return text;
 }
 
-void check_prompt(const ServedModel& model, const std::vector<int32_t>& prompt, int max_tokens, const char* param) {
-  const size_t limit = static_cast<size_t>(model.n_ctx()),
-               wanted = max_tokens > 0 ? static_cast<size_t>(max_tokens) : 1;
+void check_prompt(const ServedModel& model, const std::vector<int32_t>& prompt, const char* param) {
+  const size_t limit = static_cast<size_t>(model.n_ctx());
   if (prompt.empty()) throw ApiError(400, fmt::format("{} has no tokens: it needs at least one", param), param);
   for (size_t i = 0; i < prompt.size(); ++i)
     if (prompt[i] < 0 || prompt[i] >= model.info().n_vocab)
       throw ApiError(
           400, fmt::format("{}[{}] is {}: token ids go from 0 to {}", param, i, prompt[i], model.info().n_vocab - 1),
           param);
-  if (prompt.size() + wanted <= limit) return;
+  if (prompt.size() < limit) return;
   // OpenAI's first words, by which clients recognise the error.
   throw ApiError(
       400,
-      fmt::format("this model's maximum context length is {} tokens; the prompt has {} and the answer needs {}, "
-                  "together {}: shorten the prompt or ask for less",
-                  limit, prompt.size(), max_tokens > 0 ? fmt::format("up to {}", wanted) : "at least 1",
-                  prompt.size() + wanted),
+      fmt::format("this model's maximum context length is {} tokens; the prompt has {} and the answer needs at least "
+                  "1, together {}: shorten the prompt",
+                  limit, prompt.size(), prompt.size() + 1),
       param, "context_length_exceeded");
 }
 
@@ -301,13 +346,20 @@ ServedModel::Ticket admit(ServedModel& model, int n) {
                  "", "queue_full");
 }
 
+void add_clamped(JsonValue& usage, const Totals& totals) {
+  if (totals.max_tokens_clamped > 0) usage["max_tokens_clamped_to"] = totals.max_tokens_clamped;
+}
+
 JsonValue usage_json(const Totals& t) {
-  return {{"prompt_tokens", t.prompt_tokens},
-          {"completion_tokens", t.completion_tokens},
-          {"total_tokens", t.prompt_tokens + t.completion_tokens},
-          {"prompt_tokens_details", {{"cached_tokens", t.cached_tokens}}},
-          {"completion_tokens_details",
-           {{"accepted_prediction_tokens", t.accepted_drafts}, {"rejected_prediction_tokens", t.rejected_drafts}}}};
+  JsonValue usage = {
+      {"prompt_tokens", t.prompt_tokens},
+      {"completion_tokens", t.completion_tokens},
+      {"total_tokens", t.prompt_tokens + t.completion_tokens},
+      {"prompt_tokens_details", {{"cached_tokens", t.cached_tokens}}},
+      {"completion_tokens_details",
+       {{"accepted_prediction_tokens", t.accepted_drafts}, {"rejected_prediction_tokens", t.rejected_drafts}}}};
+  add_clamped(usage, t);
+  return usage;
 }
 
 JsonValue timings_json(const Totals& t) {
@@ -325,6 +377,22 @@ JsonValue timings_json(const Totals& t) {
 
 JsonValue progress_json(const PromptState& prompt) {
   return {{"total", prompt.total}, {"cache", prompt.cached}, {"processed", prompt.done}, {"time_ms", prompt.ms}};
+}
+
+JsonValue token_logprobs_json(const std::vector<TokenText>& tokens) {
+  const auto token_json = [](const std::string& bytes, float logprob) {
+    JsonValue numbers = JsonValue::array();
+    for (unsigned char byte : bytes) numbers.push_back(byte);
+    return JsonValue{{"token", bytes}, {"logprob", std::max(logprob, -9999.0f)}, {"bytes", std::move(numbers)}};
+  };
+  JsonValue all = JsonValue::array();
+  for (const TokenText& token : tokens) {
+    JsonValue entry = token_json(token.bytes, token.logprob);
+    entry["top_logprobs"] = JsonValue::array();
+    for (const TopToken& top : token.top) entry["top_logprobs"].push_back(token_json(top.bytes, top.logprob));
+    all.push_back(std::move(entry));
+  }
+  return all;
 }
 
 JsonValue prompt_logprobs_json(const std::vector<TokenText>& tokens) {

@@ -23,9 +23,17 @@ struct StreamFields {
 // Reads these fields, and calls read_sampling().
 StreamFields read_generation(const ApiCall& call, const Fields& fields, GenerationSpec& spec);
 
-// Sets max_tokens from the first of `names` that is present. Call after read_sampling(), because min_tokens must fit.
+// Sets max_tokens from the first of `names` that is present; -1 means the rest of the context. Call after
+// read_sampling(), because min_tokens must fit.
 void read_max_tokens(const Fields& fields, std::initializer_list<const char*> names, GenerationSpec& spec,
                      int lowest = 1);
+
+// Reads OpenAI's logprobs and top_logprobs. Returns whether log-probabilities are wanted.
+bool read_logprobs(const Fields& fields, SamplingParams& sampling);
+
+// vLLM's truncate_prompt_tokens: keeps the last tokens of each prompt, at most so many; -1: as many as leave room for
+// one token of an answer.
+void truncate_prompts(const Fields& fields, const ServedModel& model, GenerationSpec& spec);
 
 // Log-probabilities of prompts stay in memory until the answer's first token. Throws ApiError naming `field` if there
 // would be too many.
@@ -51,16 +59,20 @@ std::vector<Prompt> read_prompts(const Fields& fields, const std::string& name, 
 std::string content_text(const JsonValue& content, const std::string& where, std::initializer_list<const char*> types);
 
 // Throws ApiError context_length_exceeded, with both numbers, if the prompt leaves no room for an answer.
-void check_prompt(const ServedModel& model, const std::vector<int32_t>& prompt, int max_tokens, const char* param);
+void check_prompt(const ServedModel& model, const std::vector<int32_t>& prompt, const char* param);
 
 // Takes room for n sequences in the queue. Throws ApiError 429 if the queue is full.
 ServedModel::Ticket admit(ServedModel& model, int n);
 
+// Adds max_tokens_clamped_to to a usage object, if the context has no room for the tokens that the request asks for.
+void add_clamped(JsonValue& usage, const Totals& totals);
 // usage_json(): {"prompt_tokens": ...} with details. timings_json(): llama.cpp's {"prompt_n": ...}.
 JsonValue usage_json(const Totals& totals);
 JsonValue timings_json(const Totals& totals);
 // llama.cpp's {"total", "cache", "processed", "time_ms"}.
 JsonValue progress_json(const PromptState& prompt);
+// OpenAI's form: [{"token", "logprob", "bytes", "top_logprobs"}].
+JsonValue token_logprobs_json(const std::vector<TokenText>& tokens);
 // vLLM's form: null for the first token, then for each token {id: {"logprob", "rank", "decoded_token"}} with the token
 // and its likeliest rivals. The token's rank is null if the token is not among these rivals.
 JsonValue prompt_logprobs_json(const std::vector<TokenText>& tokens);

@@ -25,6 +25,7 @@ constexpr StatusRow kStatuses[] = {
     {404, "Not Found", "not_found_error", "not_found_error"},
     {405, "Method Not Allowed", "invalid_request_error", "invalid_request_error"},
     {408, "Request Timeout", "invalid_request_error", "invalid_request_error"},
+    {409, "Conflict", "invalid_request_error", "invalid_request_error"},
     {411, "Length Required", "invalid_request_error", "invalid_request_error"},
     {413, "Content Too Large", "invalid_request_error", "request_too_large"},
     {414, "URI Too Long", "invalid_request_error", "invalid_request_error"},
@@ -73,6 +74,15 @@ std::string error_object(const ApiError& error) {
 std::string anthropic_error_object(const ApiError& error) {
   const JsonValue detail = {{"type", row_of(error.status()).anthropic_type}, {"message", error.what()}};
   return dump_json({{"type", "error"}, {"error", detail}});
+}
+
+std::string ollama_error_object(const ApiError& error) { return dump_json({{"error", error.what()}}); }
+
+HttpResponse ollama_error_response(const ApiError& error) { return response_of(error, ollama_error_object(error)); }
+
+HttpResponse error_for(const std::string& path, const ApiError& error) {
+  if (path.starts_with("/v1/messages")) return anthropic_error_response(error);
+  return path.starts_with("/api/") ? ollama_error_response(error) : error_response(error);
 }
 
 HttpResponse error_response(const ApiError& error) { return response_of(error, error_object(error)); }

@@ -56,6 +56,11 @@ std::string error_object(const ApiError& error);  // the same object as text
 // Anthropic's form: {"type": "error", "error": {...}}.
 HttpResponse anthropic_error_response(const ApiError& error);
 std::string anthropic_error_object(const ApiError& error);
+// Ollama's form: {"error": "..."}.
+HttpResponse ollama_error_response(const ApiError& error);
+std::string ollama_error_object(const ApiError& error);
+// The error in the form of the path's API.
+HttpResponse error_for(const std::string& path, const ApiError& error);
 
 // The answer to one request. Thread-safe. Call either respond() or stream(), once. A Responder destroyed without an
 // answer answers 500.

@@ -216,8 +216,8 @@ void HttpServer::State::listen() {
   if (error) {
     const std::string where = is_unix() ? "" : fmt::format(" port {}", options.port);
     const bool is_taken = error == asio::error::address_in_use && !is_unix();
-    throw Error("cannot listen on {}{}: {}{}", printable(options.host), where, error.message(),
-                is_taken ? "; choose another with --port" : "");
+    throw Error("cannot listen on {}{}: {}{}{}", printable(options.host), where, error.message(),
+                is_taken ? "; choose another with " : "", is_taken ? options.port_flag : "");
   }
   address = is_unix() ? options.host : url_of(tcp_of(acceptor.local_endpoint()), tls ? "https" : "http");
 }

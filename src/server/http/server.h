@@ -13,6 +13,7 @@ namespace ingot {
 struct HttpServerOptions {
   std::string host = "127.0.0.1";  // or the path of a Unix socket, unix:PATH
   int port = 8080;                 // 0: any free port
+  const char* port_flag = "--port";  // named in the error if the port is taken
   std::string tls_cert, tls_key;   // PEM files; both or neither
   HttpLimits limits = {};
   size_t max_connections = 4096;

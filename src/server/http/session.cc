@@ -232,7 +232,7 @@ Task<bool> Session::answer(Exchange& exchange, Reply& reply) {
     const bool silent = Clock::now() - reply.last_sent >= options().ping_interval;
     const Exchange::Output output = exchange.take(silent || reply.wants_head);
     std::string bytes = wire_bytes(output, reply);
-    if (bytes.empty() && silent && reply.is_stream) bytes = reply.piece(": ping\n\n");
+    if (bytes.empty() && silent && reply.is_stream) bytes = reply.piece(reply.nothing);
     if (!bytes.empty()) {
       healthy = co_await send(std::move(bytes));
       reply.last_sent = Clock::now();
@@ -243,15 +243,18 @@ Task<bool> Session::answer(Exchange& exchange, Reply& reply) {
     healthy = !exchange.dropped();
     if (!healthy) break;
     if (in_ended_ && exchange.kind() != Exchange::Kind::kUnknown) {
-      // The client has closed its side. If the client may still read a stream, a probe or the stream's head is sent. A
-      // client that no longer reads answers with a reset. A client that waits for a whole answer counts as gone.
-      healthy = exchange.kind() == Exchange::Kind::kStream && transport_->may_still_read();
+      // The client has closed its side, and may still read. Some bytes are sent, which a client that no longer reads
+      // answers with a reset: a piece of the stream, the stream's head, or, before a whole answer, a response 100,
+      // which every client of HTTP/1.1 passes over. HTTP/1.0 has no such response, so its clients are believed.
+      healthy = transport_->may_still_read();
       if (!healthy) break;
       if (!std::exchange(reply.probing, true)) {
         if (reply.is_stream) {
-          healthy = co_await send(reply.piece(": probe\n\n"));
-        } else {
+          healthy = co_await send(reply.piece(reply.nothing));
+        } else if (exchange.kind() == Exchange::Kind::kStream) {
           reply.wants_head = true;
+        } else if (reply.head.is_http_1_1) {
+          healthy = co_await send("HTTP/1.1 100 Continue\r\n\r\n");
         }
         continue;
       }
@@ -275,7 +278,10 @@ std::string Session::wire_bytes(const Exchange::Output& output, Reply& reply) co
     reply.is_stream = output.is_stream;
     reply.status = output.head->status;
     if (output.is_stream && !reply.head.is_http_1_1) reply.keep_alive = false;
-    bytes = head_of(reply.head.request, *output.head, reply.keep_alive, reply.is_stream && reply.head.is_http_1_1);
+    // A stream of JSON lines has no comments, but a space may precede a line.
+    if (!output.head->content_type.starts_with("text/event-stream")) reply.nothing = " ";
+    bytes = head_of(reply.head.request, *output.head, reply.keep_alive, reply.is_stream && reply.head.is_http_1_1,
+                    !reply.is_stream);
     if (!reply.is_stream && !reply.head.is_head) bytes += output.head->body;
   }
   if (!output.bytes.empty()) bytes += reply.piece(output.bytes);
@@ -334,7 +340,7 @@ Task<bool> Session::send(std::string bytes) {
 }
 
 std::string Session::head_of(const HttpRequest& request, const HttpResponse& response, bool keep_alive,
-                             bool chunked) const {
+                             bool chunked, bool has_length) const {
   std::string out = fmt::format("HTTP/1.1 {} {}\r\n", response.status, status_text(response.status));
   const auto add = [&](std::string_view name, std::string_view value) {
     out += fmt::format("{}: {}\r\n", name, value);
@@ -342,7 +348,7 @@ std::string Session::head_of(const HttpRequest& request, const HttpResponse& res
   if (response.status != 204) add("Content-Type", response.content_type);
   if (chunked) {
     add("Transfer-Encoding", "chunked");
-  } else if (response.status != 204 && !response.content_type.starts_with("text/event-stream")) {
+  } else if (response.status != 204 && has_length) {
     add("Content-Length", std::to_string(response.body.size()));
   }
   for (const auto& [name, value] : shared_->handler.common_headers(request)) add(name, value);

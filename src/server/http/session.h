@@ -75,6 +75,7 @@ class Session : public std::enable_shared_from_this<Session> {
     const HttpHead& head;
     bool keep_alive = false;
     int status = 0;  // 0: the head has not been sent
+    const char* nothing = ": ping\n\n";  // bytes that the client of a stream passes over, as a sign of life
     bool is_stream = false, over = false, probing = false, wants_head = false;
     Clock::time_point last_sent{};
     std::string piece(const std::string& bytes) const;  // the wire form of a piece of a stream
@@ -91,7 +92,8 @@ class Session : public std::enable_shared_from_this<Session> {
   Task<void> linger();
   Task<void> sleep_until(Clock::time_point deadline);  // or until wake()
   std::string wire_bytes(const ExchangeOutput& output, Reply& reply) const;
-  std::string head_of(const HttpRequest& request, const HttpResponse& response, bool keep_alive, bool chunked) const;
+  std::string head_of(const HttpRequest& request, const HttpResponse& response, bool keep_alive, bool chunked,
+                      bool has_length = true) const;
 
   std::unique_ptr<Transport> transport_;
   std::shared_ptr<ServerShared> shared_;

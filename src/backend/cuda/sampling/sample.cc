@@ -1,6 +1,6 @@
 // The draws of CudaBackend. If all rows only need their largest logit, one launch draws all rows. Other steps are drawn
-// by draw.cu. Rows with options that draw.cu does not support (typical sampling) are drawn by the host's sampler, from
-// a copy of that row only. Only some bytes for each row are copied back.
+// by draw.cu. Rows with options that draw.cu does not support (typical sampling, the stages of sampler_stages.h) are
+// drawn by the host's sampler, from a copy of that row only. Only some bytes for each row are copied back.
 //
 // Steps overlap. wait() waits only for its own sample, not for a step launched later. That later step may name tokens
 // that the sample has not drawn yet. If the device draws these tokens, the step reads them on the device. If the host
@@ -13,6 +13,7 @@
 #include "backend/cuda/cuda_backend.h"
 #include "backend/philox.h"
 #include "backend/sampler.h"
+#include "backend/sampler_stages.h"
 
 namespace ingot {
 
@@ -29,12 +30,13 @@ bool has_penalties(const SamplingParams& p) {
 bool is_plain_greedy(const SampleRow& row) {
   if (row.unwanted) return true;
   const SamplingParams& p = *row.params;
-  return p.temperature == 0 && !has_penalties(p) && p.logit_bias.empty() && row.mask == nullptr && p.n_logprobs < 0;
+  return p.temperature == 0 && !needs_stages(p) && !has_penalties(p) && p.logit_bias.empty() && row.mask == nullptr && p.n_logprobs < 0;
 }
 
 bool is_for_host(const SampleRow& row) {
   CHECK_LE(row.params->n_logprobs, cuda::kMaxTop);
-  return row.params->typical_p < 1 && row.params->temperature > 0 && !row.unwanted;
+  const SamplingParams& p = *row.params;
+  return !row.unwanted && (needs_stages(p) || (p.typical_p < 1 && p.temperature > 0));
 }
 
 // kNoToken if the largest logit is NaN, whose key is 0, or -infinity.

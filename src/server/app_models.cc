@@ -1,0 +1,170 @@
+// What the App says about its models, in the forms of OpenAI's, llama.cpp's and Ollama's API.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+
+#include "base/error.h"
+#include "server/api/fields.h"
+#include "server/api/ollama_fields.h"
+#include "server/app.h"
+
+namespace ingot {
+namespace {
+
+constexpr const char* kStates[] = {"unloaded", "loading", "loaded", "failed"};  // indexed by ModelState
+
+JsonValue model_json(const ModelPool::Row& row) {
+  JsonValue json = {{"id", row.id},           {"object", "model"},
+                    {"created", 0},           {"owned_by", "ingot"},
+                    {"aliases", row.aliases}, {"status", {{"value", kStates[static_cast<int>(row.state)]}}}};
+  if (!row.model) return json;
+  const ServedModel& m = *row.model;
+  json["created"] = m.created();
+  json["max_model_len"] = m.n_ctx();
+  json["architecture"] = {{"input_modalities", {"text"}},
+                          {"output_modalities",
+                           {m.writes()  ? "text"
+                            : m.ranks() ? "scores"
+                                        : "embeddings"}}};
+  json["meta"] = {{"n_vocab", m.info().n_vocab},           {"n_ctx", m.n_ctx()},
+                  {"n_ctx_train", m.facts().n_ctx_train},  {"n_embd", m.facts().dim},
+                  {"n_params", m.facts().n_parameters},    {"size", m.facts().n_bytes},
+                  {"architecture", m.facts().architecture}};
+  return json;
+}
+
+}  // namespace
+
+HttpResponse App::list_models(const HttpRequest&) const {
+  JsonValue data = JsonValue::array();
+  for (const ModelPool::Row& row : models_.rows()) data.push_back(model_json(row));
+  return {.body = dump_json({{"object", "list"}, {"data", std::move(data)}})};
+}
+
+HttpResponse App::show_model(const HttpRequest& request) const {
+  const std::string name = request.path.substr(std::string_view("/v1/models/").size());
+  for (const ModelPool::Row& row : models_.rows())
+    if (row.id == name || std::ranges::find(row.aliases, name) != row.aliases.end())
+      return {.body = dump_json(model_json(row))};
+  throw ApiError(404, fmt::format("there is no model '{}'", printable(name, 128)), "model", "model_not_found");
+}
+
+HttpResponse App::props(const HttpRequest&) const {
+  const auto loaded = models();
+  if (loaded.empty()) throw ApiError(503, "no model is loaded");
+  const auto& model = loaded.front();
+  const Tokenizer& tokenizer = model->tokenizer();
+  const auto text = [&](std::optional<int32_t> id) {
+    return id ? JsonValue(std::string(tokenizer.token_text(*id))) : JsonValue();
+  };
+  const SamplingParams p;
+  const GenerationConfig& own = model->defaults();
+  const JsonValue params = {{"temperature", own.temperature.value_or(p.temperature)},
+                            {"top_k", own.top_k.value_or(p.top_k)},
+                            {"top_p", own.top_p.value_or(p.top_p)},
+                            {"min_p", own.min_p.value_or(p.min_p)},
+                            {"typical_p", own.typical_p.value_or(p.typical_p)},
+                            {"repeat_penalty", own.repetition_penalty.value_or(p.repetition_penalty)},
+                            {"repeat_last_n", own.penalty_window.value_or(p.penalty_window)}};
+  return {.body = dump_json({{"default_generation_settings", {{"n_ctx", model->n_ctx()}, {"params", params}}},
+                             {"total_slots", model->info().max_seqs},
+                             {"model_alias", model->id()},
+                             {"chat_template", model->writes() ? JsonValue(model->chat().source()) : JsonValue()},
+                             {"bos_token", text(tokenizer.bos())},
+                             {"eos_token", text(tokenizer.eos())},
+                             {"modalities", {{"vision", false}, {"audio", false}}},
+                             {"build_info", "ingot " + options_.version},
+                             {"is_sleeping", false}})};
+}
+
+// ---- llama.cpp's ----
+
+// A slot for each sequence that can run at once; the engine gives a sequence no fixed slot, so only the number of those
+// that run means something.
+HttpResponse App::slots(const HttpRequest& request) const {
+  const auto loaded = models();
+  if (loaded.empty()) throw ApiError(503, "no model is loaded");
+  const ServedModel& model = *loaded.front();
+  const int n_running = model.gauges().n_running, n = model.info().max_seqs;
+  if (n_running >= n && request.query.find("fail_on_no_slot=1") != std::string::npos)
+    throw ApiError(503, "no slot available");
+  JsonValue list = JsonValue::array();
+  for (int i = 0; i < n; ++i)
+    list.push_back({{"id", i},
+                    {"n_ctx", model.n_ctx()},
+                    {"speculative", model.speculate() != Speculate::kOff},
+                    {"is_processing", i < n_running}});
+  return {.body = dump_json(list)};
+}
+
+HttpResponse App::refuse_slot(const HttpRequest&) const {
+  throw ApiError(501, "this server does not save, restore or erase slots: its prefix cache finds the beginning of each "
+                      "prompt that it has computed by itself");
+}
+
+HttpResponse App::version(const HttpRequest&) const { return {.body = dump_json({{"version", options_.version}})}; }
+
+void answer_load(const ApiCall& call) { call.responder->respond({.body = R"({"success":true})"}); }
+
+HttpResponse App::unload(const std::string& name) {
+  switch (models_.unload(name)) {
+    case ModelPool::Unload::kDone: return {.body = R"({"success":true})"};
+    case ModelPool::Unload::kNotLoaded: throw ApiError(400, "the model is not loaded", "model");
+    case ModelPool::Unload::kPinned: throw ApiError(409, "the model is pinned, so it stays loaded", "model");
+    default: throw ApiError(409, "the model is being loaded or answers a request: try again soon", "model");
+  }
+}
+
+// ---- Ollama's ----
+
+namespace {
+
+// {"name", "model", "size", "digest", "details"}; the digest is of the name, because clients only compare it.
+JsonValue ollama_model(const ModelPool::Row& row) {
+  const std::string name = ollama_name(row.id);
+  std::string digest;
+  for (int i = 0; i < 4; ++i)
+    digest += fmt::format("{:016x}", std::hash<std::string>()(fmt::format("{} {}", i, name)));
+  JsonValue details = row.model ? ollama_details(*row.model) : JsonValue{{"format", ""}, {"family", ""}};
+  return {{"name", name},
+          {"model", name},
+          {"size", row.model ? row.model->facts().n_bytes : 0},
+          {"digest", digest},
+          {"details", std::move(details)}};
+}
+
+}  // namespace
+
+HttpResponse App::ollama_tags(const HttpRequest&) const {
+  JsonValue list = JsonValue::array();
+  for (const ModelPool::Row& row : models_.rows()) {
+    JsonValue model = ollama_model(row);
+    model["modified_at"] =
+        ollama_time(std::chrono::system_clock::from_time_t(row.model ? row.model->created() : started_));
+    list.push_back(std::move(model));
+  }
+  return {.body = dump_json({{"models", std::move(list)}})};
+}
+
+HttpResponse App::ollama_ps(const HttpRequest&) const {
+  constexpr std::chrono::hours kNever{24 * 365 * 100};
+  JsonValue list = JsonValue::array();
+  for (const ModelPool::Row& row : models_.rows()) {
+    if (!row.model) continue;
+    JsonValue model = ollama_model(row);
+    const auto left = std::chrono::duration_cast<std::chrono::system_clock::duration>(row.left.value_or(kNever));
+    model["expires_at"] = ollama_time(std::chrono::system_clock::now() + left);
+    model["size"] = row.model->facts().taken_bytes;
+    model["size_vram"] = row.model->facts().on_gpu ? row.model->facts().taken_bytes : 0;
+    model["context_length"] = row.model->n_ctx();
+    list.push_back(std::move(model));
+  }
+  return {.body = dump_json({{"models", std::move(list)}})};
+}
+
+HttpResponse App::ollama_version(const HttpRequest&) const {
+  return {.body = dump_json({{"version", kOllamaVersion}, {"ingot", options_.version}})};
+}
+
+}  // namespace ingot

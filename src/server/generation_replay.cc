@@ -1,0 +1,67 @@
+// What a run does when the engine has lost its device: its sequences begin again on a fresh engine.
+#include <algorithm>
+
+#include "base/error.h"
+#include "base/log.h"
+#include "server/generation.h"
+
+namespace ingot {
+
+// When the engine has told all unfinished sequences, asks for a fresh engine.
+void GenerationRun::on_lost(int index) {
+  choices_[index].lost = true;
+  if (!std::ranges::all_of(choices_, [](const Choice& choice) { return choice.lost || choice.finished; })) return;
+  replayed_ = true;
+  model_->ask_for_fresh([self = shared_from_this()](std::shared_ptr<ServedModel> model, const std::string& failure) {
+    self->push({0, Fresh{std::move(model), failure}, Clock::now()});
+  });
+}
+
+void GenerationRun::restart(const Fresh& fresh) {
+  const auto give_up = [&](const std::string& why) {
+    for (Choice& choice : choices_)
+      if (choice.lost && !std::exchange(choice.finished, true)) ++n_finished_;
+    fail(ApiError(503, "the model has failed: " + why));
+    ticket_.reset();
+    complete();
+  };
+  if (!fresh.model) return give_up(printable(fresh.failure, 512));
+  bool is_cancelled = false;
+  {
+    std::lock_guard lock(mutex_);
+    is_cancelled = cancelled_;
+    lost_ = std::exchange(model_, fresh.model);
+    ids_.clear();
+    paused_ = false;
+  }
+  if (is_cancelled) return give_up("the request was cancelled");
+  log_info("a request begins again on a fresh engine, after {} tokens", choices_[0].taken.size());
+  try {
+    for (size_t i = 0; i < choices_.size(); ++i) {
+      if (!choices_[i].lost) continue;
+      choices_[i].lost = false;
+      choices_[i].scored.clear();
+      choices_[i].n_again = 0;
+      submit(static_cast<int>(i));
+    }
+  } catch (const Error& error) {
+    for (Choice& choice : choices_) choice.lost = !choice.finished;
+    give_up(printable(error.what(), 512));
+  }
+}
+
+// Whether the token is one that the client has already. Ends the request if another token should be at that place.
+bool GenerationRun::is_repeated(int index, const Sampled& token) {
+  if (!model_->asks_for_fresh()) return false;
+  Choice& choice = choices_[index];
+  if (choice.n_again == choice.taken.size()) {
+    choice.taken.push_back(token.token);
+    ++choice.n_again;
+    return false;
+  }
+  if (choice.taken[choice.n_again++] != token.token)
+    throw Error("the fresh engine computes another token than the lost one did");
+  return true;
+}
+
+}  // namespace ingot
