@@ -91,7 +91,7 @@ class QuantPacker {
     if (kind_.scales == Scales::kE8M0) {
       *to = static_cast<uint8_t>(bits_from_float(value) >> 23);
     } else if (kind_.scales == Scales::kE4M3) {
-      *to = static_cast<uint8_t>(f16_from_float(value * 0x1p-8f) >> 7);  // an f16 has the same bits, 7 places up
+      *to = static_cast<uint8_t>(f16_from_float(value) >> 7);  // an f16 has the same bits, 7 places up, for a number 2^8 smaller
     } else {
       const uint16_t half = f16_from_float(value);
       std::memcpy(to, &half, 2);
@@ -164,26 +164,35 @@ int bits_of(const FormatInfo& f) {
   return needed > 6 ? 8 : std::max(needed, 2);
 }
 
-// The kind of kernel for a format, or -1 if there is none.
+int lowest_level(const FormatInfo& f) { return *std::min_element(f.codebook, f.codebook + f.levels); }
+
+int span_of(const FormatInfo& f) {
+  return f.codebook == nullptr ? 0 : *std::max_element(f.codebook, f.codebook + f.levels) - lowest_level(f);
+}
+
+// The kind of kernel for a format, or -1 if there is none. Of two that differ in the span alone, it is the narrower one.
 int kind_of(const FormatInfo& f) {
   if (f.block_size == 1) return -1;
   const QuantKind wanted = is_rounded(f)
-                               ? QuantKind{8, false, kGroup, false, Scales::kF16}
-                               : QuantKind{bits_of(f), f.codebook != nullptr, f.group * f.run, f.has_min, scales_of(f)};
+                               ? QuantKind{8, 0, kGroup, false, Scales::kF16}
+                               : QuantKind{bits_of(f), span_of(f), f.group * f.run, f.has_min, scales_of(f)};
+  int best = -1;
   for (int i = 0; i < kQuantKindCount; ++i) {
     const QuantKind& k = kQuantKinds[i];
-    if (k.bits == wanted.bits && k.codebook == wanted.codebook && k.group == wanted.group &&
-        k.has_min == wanted.has_min && k.scales == wanted.scales)
-      return i;
+    const bool spans = (k.span > 0) == (wanted.span > 0) && k.span >= wanted.span;
+    if (spans && k.bits == wanted.bits && k.group == wanted.group && k.has_min == wanted.has_min &&
+        k.scales == wanted.scales && (best < 0 || k.span < kQuantKinds[best].span))
+      best = i;
   }
-  return -1;
+  return best;
 }
 
 // The power of two by which a weight's scales are divided before they are stored. For f32 scales it brings the largest
 // scale below 2^12. Then an f16 represents a bf16 scale exactly, unless that scale is 2^-28 of the largest or less. The
-// product of an f32 and an E4M3 is rounded. The scales of NVFP4 are half of the E4M3 in the file.
+// product of an f32 and an E4M3 is rounded. The scales of NVFP4 are half of the E4M3 in the file, which kernels read
+// divided by 2^8.
 float factor_of(const FormatInfo& f, const Weight& host) {
-  if (f.n_scale_fields > 0 && f.scale_fields[0].kind == quant::ScaleKind::kUE4M3) return 0.5f;
+  if (f.n_scale_fields > 0 && f.scale_fields[0].kind == quant::ScaleKind::kUE4M3) return 128.0f;
   if (f.n_scale_fields == 0 || f.scale_fields[0].kind != quant::ScaleKind::kF32) return f.scale_unit;
   constexpr float kMaxOfE4m3 = 240;  // half of the largest E4M3
   float largest = 0, reach = 1;
@@ -262,11 +271,12 @@ void describe_quant(PackedWeight& w, const FormatInfo& f, int kind, const Kernel
   w.tiles = kernels.quant_tiles[kind];
   w.max_tile = kernels.quant_tile;
   w.factor = factor;
-  // Byte codes are stored minus 128 if the kernel needs signed codes. Codebook values are already signed; they are
-  // stored plus 128 if the kernel needs unsigned codes.
-  const int offset = k.codebook ? (kernels.signed_codes ? 0 : 128) : k.bits == 8 && kernels.signed_codes ? -128 : 0;
+  // Levels of a codebook are counted from the lowest. What has no room in 7 bits is stored minus 128 if the kernel needs
+  // signed codes; the levels of a wide codebook are then themselves.
+  const bool is_signed = largest_code(k) >= 128 && kernels.signed_codes;
+  const int offset = k.span > 0 ? (is_signed ? 0 : -lowest_level(f)) : is_signed ? -128 : 0;
   w.activations = {.has_min = k.has_min, .parts = layout.parts, .zero = (is_rounded(f) ? 128 : f.zero) + offset};
-  if (k.codebook)
+  if (k.span > 0)
     for (int i = 0; i < 16; ++i) w.codebook[i] = static_cast<uint8_t>(f.codebook[i] + offset);
 }
 
@@ -306,11 +316,9 @@ PackedWeight pack_weight(const Weight& host, const Kernels& kernels, ThreadPool&
   }
   w.memory = Memory(packed_bytes(host));  // zeroed, so rows past n_out multiply to zero
   const QuantPacker packer(format, kQuantKinds[std::max(kind, 0)], host, kernels.signed_codes, factor);
-  pool.parallel_for(host.n_experts * w.n_panels, [&](int64_t i, int) {
-    uint8_t* to = w.memory.data() + i * w.panel_bytes;
-    const int64_t first = i / w.n_panels * host.n_out,
-                  panel = i % w.n_panels;  // the last panel of an expert may be partly empty
-    const int64_t end = first + std::min(host.n_out, (panel + 1) * kPanelRows);
+  const auto pack_panel = [&](int64_t expert, int64_t panel) {
+    uint8_t* to = w.memory.data() + (expert * w.n_panels + panel) * w.panel_bytes;
+    const int64_t first = expert * host.n_out, end = first + std::min(host.n_out, (panel + 1) * kPanelRows);
     int lane = 0;
     for (int64_t row = first + panel * kPanelRows; row < end; ++row, ++lane) {
       if (kind >= 0) {
@@ -319,7 +327,10 @@ PackedWeight pack_weight(const Weight& host, const Kernels& kernels, ThreadPool&
         pack_dense_row(host, dense, row, lane, to);
       }
     }
-  });
+  };
+  // A loop for each expert: each thread packs, and so places in memory, the panels that it multiplies later.
+  for (int64_t expert = 0; expert < host.n_experts; ++expert)
+    pool.parallel_for(w.n_panels, [&](int64_t panel, int) { pack_panel(expert, panel); });
   return w;
 }
 
