@@ -35,29 +35,33 @@ const uint8_t* CpuBackend::pack(Tensor x, const PackedWeight& w, int slot) {
   return to;
 }
 
-// Makes about six tasks for each thread, but no task so small that starting the task costs more than running it. Cuts
-// by panels first, and by tiles if there are too few panels.
+// Makes kTasksPerThread tasks for each thread, but no task so small that starting the task costs more than running it.
+// Cuts by panels first, and by tiles if there are too few panels. The tasks of a thread are the same part of each matrix
+// in every step, and the part that it packed.
 void CpuBackend::plan_matmuls(std::span<const MatmulJob> jobs, std::span<const int64_t> n_panels) {
-  constexpr int64_t kTasksPerThread = 6, kLeastWork = 16 * 1024;  // bytes of weights times tokens
+  constexpr int64_t kLeastWork = 16 * 1024;  // bytes of weights times tokens
+  const int64_t n_threads = pool_.size();
   matmul_tasks_.clear();
   int64_t total = 0;
   for (size_t i = 0; i < jobs.size(); ++i) total += n_panels[i] * jobs[i].panel_bytes;
-  for (size_t i = 0; i < jobs.size(); ++i) {
+  const auto cut = [&](int i, int64_t thread) {
     const MatmulJob& job = jobs[i];
     const int64_t bytes = n_panels[i] * job.panel_bytes, work = bytes * job.tiling.n_tokens;
-    const int64_t share = pool_.size() * kTasksPerThread * bytes / total + 1;
-    const int64_t wanted = std::clamp<int64_t>(work / kLeastWork, 1, pool_.size() == 1 ? 1 : share);
+    const int64_t share = (kTasksPerThread * bytes / total + 1) * n_threads;
+    const int64_t wanted = n_threads == 1 ? 1 : std::clamp<int64_t>(work / kLeastWork, 1, share);
     const int64_t ranges = std::min(wanted, n_panels[i]);
     const int64_t splits = std::min<int64_t>((wanted + ranges - 1) / ranges, job.tiling.n_tiles);
-    for (int64_t r = 0; r < ranges; ++r) {
+    for (int64_t r = thread * ranges / n_threads; r < (thread + 1) * ranges / n_threads; ++r) {
       for (int64_t s = 0; s < splits; ++s) {
-        matmul_tasks_.push_back({static_cast<int>(i),
+        matmul_tasks_.push_back({i,
                                  {r * n_panels[i] / ranges, (r + 1) * n_panels[i] / ranges,
                                   static_cast<int>(s * job.tiling.n_tiles / splits),
                                   static_cast<int>((s + 1) * job.tiling.n_tiles / splits)}});
       }
     }
-  }
+  };
+  for (int64_t thread = 0; thread < n_threads; ++thread)
+    for (size_t i = 0; i < jobs.size(); ++i) cut(static_cast<int>(i), thread);
 }
 
 // For several long tiles of tokens, the kernel sums a product in parts of k, so the sums depend on the batch. In
