@@ -45,7 +45,7 @@ def one_row_loops(kernel_object, objdump):
         match = re.search(r"quant_tile<(\d+), 1>", name)
         if match:
             loops[int(match[1])] = innermost([line.split(":", 1) for line in body.splitlines()])
-            jump = re.search(r"jmp.*quant_tile<(\d+), 1>", body)
+            jump = re.search(r"\s(?:jmp|b)\s.*quant_tile<(\d+), 1>", body)
             if jump:  # the compiler made one function of two kinds
                 same[int(match[1])] = int(jump[1])
     return {kind: loops[same.get(kind, kind)] for kind in loops}

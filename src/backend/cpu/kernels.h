@@ -157,6 +157,7 @@ static inline int tile_begin(const Tiling& t, int tile) {
 // Multiplies one tile of tokens by one panel: out [m, 32 rows].
 using TileFn = void (*)(const uint8_t* panel, const uint8_t* act, int64_t n_in, const uint8_t* codebook, float* out);
 
+struct Kernels;
 struct MatmulJob {
   const TileFn* tiles;  // [m - 1]
   const uint8_t* panels;
@@ -173,6 +174,7 @@ struct MatmulJob {
   bool accumulate;    // true: y += the result
   bool widens;        // dense weights of 16 bits are converted to f32 once for all tokens; sums are then in parts of k
   Dense dense;        // the type of those weights
+  const Kernels* kernels;  // whose tiles these are
 };
 constexpr int kWidenTiles = 4;  // with fewer tiles of tokens, the conversion costs more time than it saves
 struct PanelRange {

@@ -268,8 +268,7 @@ int64_t panels(int64_t n_out) { return (n_out + kPanelRows - 1) / kPanelRows; }
 void describe_quant(PackedWeight& w, const FormatInfo& f, int kind, const Kernels& kernels, float factor) {
   const QuantKind& k = kQuantKinds[kind];
   const BlockLayout layout = block_layout(k);
-  w.tiles = kernels.quant_tiles[kind];
-  w.max_tile = kernels.quant_tile;
+  w.kind = kind;
   w.factor = factor;
   // Levels of a codebook are counted from the lowest. What has no room in 7 bits is stored minus 128 if the kernel needs
   // signed codes; the levels of a wide codebook are then themselves.
@@ -281,8 +280,6 @@ void describe_quant(PackedWeight& w, const FormatInfo& f, int kind, const Kernel
 }
 
 void describe_dense(PackedWeight& w, Dense type, const Kernels& kernels) {
-  w.tiles = kernels.dense_tiles[static_cast<int>(type)];
-  w.max_tile = kernels.dense_tile;
   w.dense = type;
   w.widens = type == Dense::kF16 || (type == Dense::kBF16 && !kernels.bf16_dot);
   w.activations = {.dense = true, .bf16 = type == Dense::kBF16 && kernels.bf16_dot};
@@ -293,6 +290,28 @@ void describe_dense(PackedWeight& w, Dense type, const Kernels& kernels) {
 const char* multiplies_as(Format format, const Kernels& kernels) {
   if (kind_of(info(format)) >= 0) return "int8";
   return format == Format::BF16 && kernels.bf16_dot ? "bf16" : "f32";
+}
+
+bool packs_alike(Format format) {
+  const int kind = kind_of(info(format));
+  return kind >= 0 && largest_code(kQuantKinds[kind]) < 128;
+}
+
+MatmulJob job_of(const PackedWeight& w, const Kernels& kernels, int n_rows, const uint8_t* act, Tensor y) {
+  return {.tiles = w.kind >= 0 ? kernels.quant_tiles[w.kind] : kernels.dense_tiles[static_cast<int>(w.dense)],
+          .panels = w.panels(),
+          .panel_bytes = w.panel_bytes,
+          .n_in = w.n_in,
+          .n_out = w.n_out,
+          .codebook = w.codebook,
+          .act = act,
+          .act_token_bytes = act_token_bytes(w.activations, w.n_in),
+          .tiling = make_tiling(n_rows, max_tile(w, kernels)),
+          .factor = w.factor,
+          .y = y.f32(),
+          .y_stride = y.stride,
+          .dense = w.dense,
+          .kernels = &kernels};
 }
 
 size_t packed_bytes(const Weight& shape) {
@@ -308,6 +327,7 @@ PackedWeight pack_weight(const Weight& host, const Kernels& kernels, ThreadPool&
   w.n_in = host.n_in;
   w.n_panels = panels(host.n_out);
   w.panel_bytes = panel_bytes(host.format, host.n_in);
+  std::fill_n(w.choice.for_rows, kRowClasses, &kernels);
   const float factor = factor_of(format, host);
   if (kind >= 0) {
     describe_quant(w, format, kind, kernels, factor);
