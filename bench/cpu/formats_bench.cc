@@ -3,7 +3,8 @@
 //   formats_bench [FORMAT,... | all] [ISA] [THREADS]
 //
 // The rate of one row is in GB/s of packed weights, since decoding reads every weight once a token; copies of the matrix
-// fill more than the caches. Other processes may use the memory too, so reading alone is measured in turns with that
+// fill more than the caches. "In cache" is that rate for one core and a matrix that stays in its second-level cache: what
+// its instructions allow. Other processes may use the memory too, so reading alone is measured in turns with that
 // product, and "of read" is the median of the ratios. The rates of more rows are in 10^9 operations a second, the best of
 // several tries.
 #include <fmt/format.h>
@@ -73,6 +74,21 @@ class FormatBench {
     fmt::print("| {} | {:.2f} | {:.2f} |", info(format).name, 8 * static_cast<double>(bytes.size()) / kWeights, 8 * packed_ / kWeights);
   }
 
+  // The rate of one core with weights in its cache.
+  void in_cache(Format format, BackendOptions options) {
+    constexpr int64_t kRows = 128;
+    options.n_threads = 1;
+    const auto core = create_cpu_backend(options);
+    std::vector<uint8_t> bytes(static_cast<size_t>(kRows) * row_bytes(format, kIn));
+    fill_random(format, 1, bytes.data(), kRows * kIn / info(format).block_size, 1.0f);
+    const Weight w = core->prepare({.format = format, .n_out = kRows, .n_in = kIn, .codes = bytes.data()}, kForMatmul);
+    const Tensor x = core->alloc(DType::kF32, 1, kIn), y = core->alloc(DType::kF32, 1, kRows);
+    core->upload(x, std::vector<float>(kIn, 1.0f).data());
+    double best = 1;
+    for (int i = 0; i < 2000; ++i) best = std::min(best, seconds_of([&] { core->matmul(y, x, w, {}); }));
+    fmt::print(" {:.1f} |", packed_ * kRows / kOut / best * 1e-9);
+  }
+
   void one_row() {
     const double bytes = packed_ * static_cast<double>(copies_.size());
     std::vector<double> rates, shares;
@@ -117,12 +133,14 @@ int main(int argc, char** argv) {
   if (argc > 2) options.isa = argv[2];
   if (argc > 3) options.n_threads = std::atoi(argv[3]);
   try {
-    fmt::print("{}\n\n| format | bits | packed | 1 row, GB/s | of read | 8 rows, GOP/s | 32 | 256 |\n|---|---|---|---|---|---|---|---|\n",
+    fmt::print("{}\n\n| format | bits | packed | in cache, GB/s | 1 row, GB/s | of read | 8 rows, GOP/s | 32 | 256 |\n"
+               "|---|---|---|---|---|---|---|---|---|\n",
                create_cpu_backend(options)->description());
     for (int i = 0; i < kFormatCount; ++i) {
       const auto format = static_cast<Format>(i);
       if (!is_wanted(argc > 1 ? argv[1] : "all", info(format).name)) continue;
       FormatBench bench(format, options);
+      bench.in_cache(format, options);
       bench.one_row();
       for (const int rows : {8, 32, 256}) bench.more_rows(rows);
       fmt::print("\n");

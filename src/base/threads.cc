@@ -8,6 +8,7 @@
 #include <fstream>
 #include <string>
 
+#include "base/cpu_topology.h"
 #include "base/error.h"
 
 namespace ingot {
@@ -60,12 +61,18 @@ int available_cpus() {
   return std::max(1, std::min(by_affinity, quota_cpus()));
 }
 
+int default_threads() {
+  const int cpus = available_cpus(), cores = allowed_cores();
+  return cores > 0 ? std::min(cpus, cores) : cpus;
+}
+
 ThreadPool::ThreadPool(int n_threads, const ThreadStarter& start) {
   if (n_threads < 0 || n_threads > kMaxThreads)
     throw Error("{} threads to compute with: from 0 to {} can be had", n_threads, kMaxThreads);
-  const int n = n_threads > 0 ? n_threads : std::min(available_cpus(), kMaxThreads);
+  const int n = n_threads > 0 ? n_threads : std::min(default_threads(), kMaxThreads);
   workers_ = start_workers(
       n - 1, "the thread pool", [this](int i) { work(i + 1); }, start);  // thread 0 is the caller
+  shares_ = TaskShares(size());
 }
 
 ThreadPool::~ThreadPool() {
@@ -76,8 +83,8 @@ ThreadPool::~ThreadPool() {
 }
 
 void ThreadPool::take_tasks(int thread) {
-  const int64_t n = n_tasks_;
-  for (int64_t task; (task = next_task_.fetch_add(1, std::memory_order_relaxed)) < n;) call_(context_, task, thread);
+  int n_empty = 0;
+  for (int64_t task; (task = shares_.take(thread, n_empty)) >= 0;) call_(context_, task, thread);
 }
 
 // Safety depends on the order of the atomic operations, all of them seq_cst: a worker changes entered_ and then reads
@@ -86,8 +93,7 @@ void ThreadPool::take_tasks(int thread) {
 void ThreadPool::run(int64_t n_tasks, Call call, void* context) {
   call_ = call;
   context_ = context;
-  n_tasks_ = n_tasks;
-  next_task_.store(0, std::memory_order_relaxed);
+  shares_.deal(n_tasks);
   epoch_.fetch_add(1);
   epoch_.notify_all();
   take_tasks(0);

@@ -1,6 +1,7 @@
 // ThreadPool: a fork-join pool for short parallel loops (a microsecond a loop while its threads are warm). The caller
-// takes part. A counter hands out the tasks, so a thread that the system has suspended delays only its own task. Idle
-// threads spin for some tens of microseconds, then sleep.
+// takes part. Each thread has a share of the tasks and helps the others when it has done its own (task_shares.h), so a
+// thread that is slow, or that the system has suspended, delays only its own task. Idle threads spin for some tens of
+// microseconds, then sleep.
 #pragma once
 #include <atomic>
 #include <cstdint>
@@ -8,6 +9,7 @@
 #include <type_traits>
 #include <vector>
 
+#include "base/task_shares.h"
 #include "base/thread_start.h"
 
 namespace ingot {
@@ -15,11 +17,15 @@ namespace ingot {
 // The number of CPUs that this process may use, by its affinity mask and its control group's quota; at least 1.
 int available_cpus();
 
+// The cores on which this process may run, as many as available_cpus() at most: a second thread on a core would only take
+// time from the first, since both wait for the same memory or the same vector units.
+int default_threads();
+
 constexpr int kMaxThreads = 1024;  // the most that a caller may ask for
 
 class ThreadPool {
  public:
-  // n_threads includes the caller; 0 means available_cpus(). Where the system refuses some threads, the pool warns and
+  // n_threads includes the caller; 0 means default_threads(). Where the system refuses some threads, the pool warns and
   // has fewer. Throws Error when no thread but the caller's can run, and when n_threads is more than kMaxThreads.
   explicit ThreadPool(int n_threads = 0, const ThreadStarter& start = start_std_thread);
   ~ThreadPool();
@@ -29,7 +35,8 @@ class ThreadPool {
   int size() const { return static_cast<int>(workers_.size()) + 1; }
 
   // Calls fn(task, thread) for each task in [0, n_tasks), with thread in [0, size()); returns when all calls have
-  // returned. Only one thread at a time may call parallel_for, and not from inside fn. fn must not throw.
+  // returned. Thread i begins with the i-th of size() equal shares. Only one thread at a time may call parallel_for, and
+  // not from inside fn. fn must not throw.
   template <class F>
   void parallel_for(int64_t n_tasks, F&& fn) {
     if (n_tasks <= 1 || workers_.empty()) {
@@ -53,10 +60,9 @@ class ThreadPool {
   // The job: run() writes it while epoch_ is even; workers read it after they have entered and then seen an odd epoch_.
   Call call_ = nullptr;
   void* context_ = nullptr;
-  int64_t n_tasks_ = 0;
+  TaskShares shares_{0};
 
   alignas(64) std::atomic<uint32_t> epoch_{0};  // odd while a job is open to workers
-  alignas(64) std::atomic<int64_t> next_task_{0};
   alignas(64) std::atomic<int32_t> entered_{0};  // workers that may be looking at the job
   std::atomic<bool> stop_{false};
   std::vector<std::thread> workers_;

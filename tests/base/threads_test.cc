@@ -152,7 +152,9 @@ TEST(ThreadPool, IdleThreadsSleep) {
 TEST(ThreadPool, DefaultIsTheCpusOfThisProcess) {
   EXPECT_GE(available_cpus(), 1);
   EXPECT_LE(available_cpus(), static_cast<int>(std::max(1u, std::thread::hardware_concurrency())));
-  EXPECT_EQ(ThreadPool().size(), available_cpus());
+  EXPECT_EQ(ThreadPool().size(), default_threads());
+  EXPECT_GE(default_threads(), 1);
+  EXPECT_LE(default_threads(), available_cpus());
 }
 
 }  // namespace

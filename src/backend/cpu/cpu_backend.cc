@@ -16,6 +16,7 @@ CpuBackend::CpuBackend(const BackendOptions& options)
     : kernels_(cpu::choose_kernels(options.isa)),
       recurrence_(cpu::recurrence_of(kernels_)),
       deterministic_(options.deterministic),
+      measures_kernels_(options.isa.empty()),
       pool_(options.n_threads) {}
 
 std::unique_ptr<Backend> create_cpu_backend(const BackendOptions& options) {
@@ -37,6 +38,7 @@ Weight CpuBackend::prepare(const Weight& host, unsigned use) {
   Weight weight = host;
   if (use & kForMatmul) {
     weights_.push_back(cpu::pack_weight(host, kernels_, pool_));
+    if (measures_kernels_ && cpu::packs_alike(host.format)) weights_.back().choice = cpu::fastest_kernels(host.format);
     allocated_ += weights_.back().memory.size();
     weight.packed = &weights_.back();
     if (!reads_codes(use)) weight.codes = nullptr;

@@ -41,6 +41,8 @@ class CpuBackend final : public Backend {
   size_t allocated_bytes() const override { return allocated_; }
   void upload(const Tensor& to, const void* from) override;
   void download(void* to, const Tensor& from) override;
+  std::vector<std::string> matmul_kernels(const Weight& w, int64_t rows) const override;
+  void use_matmul_kernel(const std::string& kernel) override;
   Peak measure_peak(Format weights) override;  // cpu_peak.cc
 
   void begin(const Batch& batch) override;
@@ -103,10 +105,12 @@ class CpuBackend final : public Backend {
   };
 
   // cpu_matmul.cc. With `gated`, the outputs are gate and up, and the first output's y gets act(gate) * up.
+  const cpu::Kernels& kernels_for(const cpu::PackedWeight& w, int64_t rows) const;
+  static bool run_together(const cpu::PackedWeight& gate, const cpu::PackedWeight& up);
   bool widens(const cpu::PackedWeight& w, int64_t n_rows) const;
   void run_matmuls(Tensor x, std::span<const Output> outputs, std::optional<Activation> gated = {});
   void run_task(const cpu::MatmulJob& job, const cpu::PanelRange& range);
-  const uint8_t* pack(Tensor x, const cpu::PackedWeight& w, int slot);
+  const uint8_t* pack(Tensor x, const cpu::PackedWeight& w, const cpu::Kernels& kernels, int slot);
   void plan_matmuls(std::span<const cpu::MatmulJob> jobs, std::span<const int64_t> n_panels);
 
   // cpu_attention.cc
@@ -131,7 +135,7 @@ class CpuBackend final : public Backend {
   void group_by_expert(Tensor ids, int64_t n_experts);
   Tensor gathered(Tensor x, cpu::Memory& memory);
   static Tensor room(cpu::Memory& memory, int64_t rows, int64_t cols);
-  const uint8_t* pack_groups(Tensor x, const cpu::PackedWeight& w, int slot);
+  const uint8_t* pack_groups(Tensor x, const cpu::PackedWeight& w, const cpu::Kernels& kernels, int slot);
   void run_groups(Tensor x, std::span<const ExpertOutput> outputs, std::optional<Activation> gated);
 
   // Calls f(row, thread) for n rows. Uses several threads if the work is large enough: `elements` in all rows together.
@@ -147,6 +151,8 @@ class CpuBackend final : public Backend {
   const cpu::Kernels& kernels_;
   const cpu::RecurrenceKernels& recurrence_;
   const bool deterministic_;
+  const bool measures_kernels_;                    // no instruction set was asked for
+  const cpu::Kernels* forced_kernels_ = nullptr;  // use_matmul_kernel
   ThreadPool pool_;
   size_t allocated_ = 0;
   std::deque<cpu::Memory> buffers_;

@@ -4,6 +4,7 @@
 #include <array>
 
 #include "backend/cpu/cpu_backend.h"
+#include "backend/cpu/isa.h"
 
 namespace ingot {
 
@@ -20,44 +21,66 @@ const PackedWeight& packed(const Weight& w) {
 
 }  // namespace
 
-const uint8_t* CpuBackend::pack(Tensor x, const PackedWeight& w, int slot) {
+const cpu::Kernels& CpuBackend::kernels_for(const PackedWeight& w, int64_t rows) const {
+  return forced_kernels_ != nullptr ? *forced_kernels_ : *w.choice.for_rows[cpu::row_class(rows)];
+}
+
+std::vector<std::string> CpuBackend::matmul_kernels(const Weight& weight, int64_t rows) const {
+  const PackedWeight& w = packed(weight);
+  const cpu::Kernels& chosen = kernels_for(w, rows);
+  std::vector<std::string> names{chosen.isa};
+  if (measures_kernels_ && cpu::packs_alike(weight.format))
+    for (const cpu::Kernels* kernels : cpu::measured_kernels())
+      if (kernels != &chosen) names.emplace_back(kernels->isa);
+  return names;
+}
+
+void CpuBackend::use_matmul_kernel(const std::string& kernel) {
+  forced_kernels_ = kernel.empty() ? nullptr : &cpu::choose_kernels(kernel);
+}
+
+const uint8_t* CpuBackend::pack(Tensor x, const PackedWeight& w, const cpu::Kernels& kernels, int slot) {
   const int64_t token_bytes = cpu::act_token_bytes(w.activations, w.n_in);
   const size_t needed = static_cast<size_t>(x.rows * token_bytes);
   if (activations_[slot].size() < needed)
     activations_[slot] = cpu::Memory(needed);  // only where reserve() was not called
   uint8_t* to = activations_[slot].data();
-  const cpu::Tiling tiling = cpu::make_tiling(static_cast<int>(x.rows), w.max_tile);
+  const cpu::Tiling tiling = cpu::make_tiling(static_cast<int>(x.rows), max_tile(w, kernels));
   for_rows(tiling.n_tiles, x.rows * w.n_in, [&](int64_t tile, int) {
     const int begin = cpu::tile_begin(tiling, static_cast<int>(tile));
     const int end = cpu::tile_begin(tiling, static_cast<int>(tile) + 1);
-    kernels_.pack_activations(x.f32(begin), x.stride, end - begin, w.n_in, w.activations, to + begin * token_bytes);
+    kernels.pack_activations(x.f32(begin), x.stride, end - begin, w.n_in, w.activations, to + begin * token_bytes);
   });
   return to;
 }
 
-// Makes about six tasks for each thread, but no task so small that starting the task costs more than running it. Cuts
-// by panels first, and by tiles if there are too few panels.
+// Makes kTasksPerThread tasks for each thread, but no task so small that starting the task costs more than running it.
+// Cuts by panels first, and by tiles if there are too few panels. The tasks of a thread are the same part of each matrix
+// in every step, and the part that it packed.
 void CpuBackend::plan_matmuls(std::span<const MatmulJob> jobs, std::span<const int64_t> n_panels) {
-  constexpr int64_t kTasksPerThread = 6, kLeastWork = 16 * 1024;  // bytes of weights times tokens
+  constexpr int64_t kLeastWork = 16 * 1024;  // bytes of weights times tokens
+  const int64_t n_threads = pool_.size();
   matmul_tasks_.clear();
   int64_t total = 0;
   for (size_t i = 0; i < jobs.size(); ++i) total += n_panels[i] * jobs[i].panel_bytes;
-  for (size_t i = 0; i < jobs.size(); ++i) {
+  const auto cut = [&](int i, int64_t thread) {
     const MatmulJob& job = jobs[i];
     const int64_t bytes = n_panels[i] * job.panel_bytes, work = bytes * job.tiling.n_tokens;
-    const int64_t share = pool_.size() * kTasksPerThread * bytes / total + 1;
-    const int64_t wanted = std::clamp<int64_t>(work / kLeastWork, 1, pool_.size() == 1 ? 1 : share);
+    const int64_t share = (kTasksPerThread * bytes / total + 1) * n_threads;
+    const int64_t wanted = n_threads == 1 ? 1 : std::clamp<int64_t>(work / kLeastWork, 1, share);
     const int64_t ranges = std::min(wanted, n_panels[i]);
     const int64_t splits = std::min<int64_t>((wanted + ranges - 1) / ranges, job.tiling.n_tiles);
-    for (int64_t r = 0; r < ranges; ++r) {
+    for (int64_t r = thread * ranges / n_threads; r < (thread + 1) * ranges / n_threads; ++r) {
       for (int64_t s = 0; s < splits; ++s) {
-        matmul_tasks_.push_back({static_cast<int>(i),
+        matmul_tasks_.push_back({i,
                                  {r * n_panels[i] / ranges, (r + 1) * n_panels[i] / ranges,
                                   static_cast<int>(s * job.tiling.n_tiles / splits),
                                   static_cast<int>((s + 1) * job.tiling.n_tiles / splits)}});
       }
     }
-  }
+  };
+  for (int64_t thread = 0; thread < n_threads; ++thread)
+    for (size_t i = 0; i < jobs.size(); ++i) cut(static_cast<int>(i), thread);
 }
 
 // For several long tiles of tokens, the kernel sums a product in parts of k, so the sums depend on the batch. In
@@ -65,14 +88,14 @@ void CpuBackend::plan_matmuls(std::span<const MatmulJob> jobs, std::span<const i
 void CpuBackend::run_task(const MatmulJob& job, const PanelRange& range) {
   constexpr int64_t kLongTileBytes = 128 * 1024;  // below the length from which the kernel sums in parts
   const int64_t tile_bytes = cpu::kMaxTile * job.act_token_bytes;
-  if (!deterministic_ || tile_bytes < kLongTileBytes) return kernels_.matmul(job, range);
+  if (!deterministic_ || tile_bytes < kLongTileBytes) return job.kernels->matmul(job, range);
   for (int tile = range.tile_begin; tile < range.tile_end; ++tile)
-    kernels_.matmul(job, {range.panel_begin, range.panel_end, tile, tile + 1});
+    job.kernels->matmul(job, {range.panel_begin, range.panel_end, tile, tile + 1});
 }
 
 // The sums of widened weights depend on the batch.
 bool CpuBackend::widens(const PackedWeight& w, int64_t n_rows) const {
-  return w.widens && !deterministic_ && n_rows > (cpu::kWidenTiles - 1) * w.max_tile;
+  return w.widens && !deterministic_ && n_rows > (cpu::kWidenTiles - 1) * max_tile(w, kernels_);
 }
 
 void CpuBackend::run_matmuls(Tensor x, std::span<const Output> outputs, std::optional<Activation> gated) {
@@ -86,25 +109,14 @@ void CpuBackend::run_matmuls(Tensor x, std::span<const Output> outputs, std::opt
     const PackedWeight& w = packed(*out.w);
     CHECK_EQ(x.cols, w.n_in);
     CHECK_EQ(out.y.cols, w.n_out);
+    const cpu::Kernels& kernels = kernels_for(w, x.rows);
     for (int j = 0; j < i; ++j)
-      if (cpu::same(packed(*outputs[j].w).activations, w.activations)) acts[i] = acts[j];
-    if (acts[i] == nullptr) acts[i] = pack(x, w, i);
-    jobs[i] = {.tiles = w.tiles,
-               .panels = w.panels(),
-               .panel_bytes = w.panel_bytes,
-               .n_in = w.n_in,
-               .n_out = w.n_out,
-               .codebook = w.codebook,
-               .act = acts[i],
-               .act_token_bytes = cpu::act_token_bytes(w.activations, w.n_in),
-               .tiling = cpu::make_tiling(static_cast<int>(x.rows), w.max_tile),
-               .factor = w.factor,
-               .y = out.y.f32(),
-               .y_stride = out.y.stride,
-               .bias = out.bias ? out.bias.f32() : nullptr,
-               .accumulate = out.accumulate,
-               .widens = widens(w, x.rows),
-               .dense = w.dense};
+      if (jobs[j].kernels == &kernels && cpu::same(packed(*outputs[j].w).activations, w.activations)) acts[i] = acts[j];
+    if (acts[i] == nullptr) acts[i] = pack(x, w, kernels, i);
+    jobs[i] = cpu::job_of(w, kernels, static_cast<int>(x.rows), acts[i], out.y);
+    jobs[i].bias = out.bias ? out.bias.f32() : nullptr;
+    jobs[i].accumulate = out.accumulate;
+    jobs[i].widens = widens(w, x.rows);
     n_panels[i] = w.n_panels;
   }
   // Gate and up run together, panel by panel, so only the first matmul's panels become tasks.
@@ -113,7 +125,7 @@ void CpuBackend::run_matmuls(Tensor x, std::span<const Output> outputs, std::opt
   pool_.parallel_for(static_cast<int64_t>(matmul_tasks_.size()), [&](int64_t i, int) {
     const MatmulTask& task = matmul_tasks_[i];
     if (gated) {
-      kernels_.gate_up(jobs[0], jobs[1], static_cast<int>(*gated), task.range);
+      jobs[0].kernels->gate_up(jobs[0], jobs[1], static_cast<int>(*gated), task.range);
     } else {
       run_task(jobs[task.job], task.range);
     }
@@ -130,10 +142,14 @@ void CpuBackend::matmul_add(Tensor residual, Tensor x, const Weight& w, Tensor b
   run_matmuls(x, {&output, 1});
 }
 
+// Whether one kernel can run tiles of both: it needs the same instruction set and tiles of the same size.
+bool CpuBackend::run_together(const PackedWeight& gate, const PackedWeight& up) {
+  return std::ranges::equal(gate.choice.for_rows, up.choice.for_rows) && (gate.kind >= 0) == (up.kind >= 0);
+}
+
 void CpuBackend::gate_up(const GateUpArgs& a) {
   const PackedWeight &gate = packed(*a.w_gate), &up = packed(*a.w_up);
-  const bool only_one_is_dense = gate.max_tile != up.max_tile;
-  if (only_one_is_dense || widens(gate, a.x.rows) || widens(up, a.x.rows)) return Backend::gate_up(a);
+  if (!run_together(gate, up) || widens(gate, a.x.rows) || widens(up, a.x.rows)) return Backend::gate_up(a);
   const Output outputs[] = {{a.y, a.w_gate, a.b_gate}, {a.y, a.w_up, a.b_up}};
   run_matmuls(normed(a.x, a.normed, a.norm), outputs, a.act);
 }

@@ -63,25 +63,18 @@ void CpuBackend::run_groups(Tensor x, std::span<const ExpertOutput> outputs, std
   for (size_t i = 0; i < outputs.size(); ++i) {
     const auto& w = *static_cast<const PackedWeight*>(outputs[i].w->packed);
     CHECK_EQ(x.cols, w.n_in);
-    const bool shared =
-        i > 0 && cpu::same(static_cast<const PackedWeight*>(outputs[0].w->packed)->activations, w.activations);
-    acts[i] = shared ? acts[0] : one_row ? pack(x, w, static_cast<int>(i)) : pack_groups(x, w, static_cast<int>(i));
+    const cpu::Kernels& kernels = kernels_for(w, x.rows / static_cast<int64_t>(groups_.size()));
+    const int slot = static_cast<int>(i);
+    const bool shared = i > 0 && expert_jobs_[0].kernels == &kernels &&
+                        cpu::same(static_cast<const PackedWeight*>(outputs[0].w->packed)->activations, w.activations);
+    acts[i] = shared ? acts[0] : one_row ? pack(x, w, kernels, slot) : pack_groups(x, w, kernels, slot);
     const int64_t token_bytes = cpu::act_token_bytes(w.activations, w.n_in);
     for (const ExpertGroup& group : groups_) {
-      expert_jobs_.push_back({.tiles = w.tiles,
-                              .panels = w.panels() + group.expert * w.n_panels * w.panel_bytes,
-                              .panel_bytes = w.panel_bytes,
-                              .n_in = w.n_in,
-                              .n_out = w.n_out,
-                              .codebook = w.codebook,
-                              .act = acts[i] + (one_row ? 0 : group.first * token_bytes),
-                              .act_token_bytes = token_bytes,
-                              .tiling = cpu::make_tiling(group.n_rows, w.max_tile),
-                              .factor = w.factor,
-                              .y = outputs[i].y.f32(group.first),
-                              .y_stride = outputs[i].y.stride,
-                              .bias = outputs[i].bias ? outputs[i].bias.f32(group.expert) : nullptr,
-                              .accumulate = false});
+      MatmulJob job = cpu::job_of(w, kernels, group.n_rows, acts[i] + (one_row ? 0 : group.first * token_bytes),
+                                  outputs[i].y.slice_rows(group.first, group.n_rows));
+      job.panels += group.expert * w.n_panels * w.panel_bytes;
+      job.bias = outputs[i].bias ? outputs[i].bias.f32(group.expert) : nullptr;
+      expert_jobs_.push_back(job);
     }
   }
   const size_t n_groups = groups_.size();
@@ -90,7 +83,8 @@ void CpuBackend::run_groups(Tensor x, std::span<const ExpertOutput> outputs, std
   pool_.parallel_for(static_cast<int64_t>(matmul_tasks_.size()), [&](int64_t i, int) {
     const MatmulTask& task = matmul_tasks_[i];
     if (gated) {
-      kernels_.gate_up(expert_jobs_[task.job], expert_jobs_[n_groups + task.job], static_cast<int>(*gated), task.range);
+      const MatmulJob &gate = expert_jobs_[task.job], &up = expert_jobs_[n_groups + task.job];
+      gate.kernels->gate_up(gate, up, static_cast<int>(*gated), task.range);
     } else {
       run_task(expert_jobs_[task.job], task.range);
     }
@@ -98,7 +92,7 @@ void CpuBackend::run_groups(Tensor x, std::span<const ExpertOutput> outputs, std
 }
 
 // Packs each group into separate tiles.
-const uint8_t* CpuBackend::pack_groups(Tensor x, const PackedWeight& w, int slot) {
+const uint8_t* CpuBackend::pack_groups(Tensor x, const PackedWeight& w, const cpu::Kernels& kernels, int slot) {
   const int64_t token_bytes = cpu::act_token_bytes(w.activations, w.n_in);
   const auto needed = static_cast<size_t>(x.rows * token_bytes);
   if (activations_[slot].size() < needed)
@@ -106,11 +100,11 @@ const uint8_t* CpuBackend::pack_groups(Tensor x, const PackedWeight& w, int slot
   uint8_t* to = activations_[slot].data();
   for_rows(static_cast<int64_t>(groups_.size()), x.rows * w.n_in, [&](int64_t g, int) {
     const ExpertGroup& group = groups_[g];
-    const cpu::Tiling tiling = cpu::make_tiling(group.n_rows, w.max_tile);
+    const cpu::Tiling tiling = cpu::make_tiling(group.n_rows, max_tile(w, kernels));
     for (int tile = 0; tile < tiling.n_tiles; ++tile) {
       const int64_t begin = group.first + cpu::tile_begin(tiling, tile),
                     end = group.first + cpu::tile_begin(tiling, tile + 1);
-      kernels_.pack_activations(x.f32(begin), x.stride, static_cast<int>(end - begin), w.n_in, w.activations,
+      kernels.pack_activations(x.f32(begin), x.stride, static_cast<int>(end - begin), w.n_in, w.activations,
                                 to + begin * token_bytes);
     }
   });
@@ -143,7 +137,7 @@ void CpuBackend::moe(const MoeArgs& a) {
   const auto& gate = *static_cast<const PackedWeight*>(a.w_gate->packed);
   const auto& up = *static_cast<const PackedWeight*>(a.w_up->packed);
   if (a.x.rows == 0) return;
-  if (gate.max_tile != up.max_tile) return Backend::moe(a);  // only one is dense
+  if (!run_together(gate, up)) return Backend::moe(a);
   const Tensor x = normed(a.x, a.normed, a.norm);
   matmul(a.logits, x, *a.w_router, a.b_router);
   moe_route(a.ids, a.weights, a.logits, a.route);

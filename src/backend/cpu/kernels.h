@@ -27,37 +27,42 @@ enum class Scales : uint8_t { kF16, kE8M0, kE4M3, kSuper, kSuperNibbles };
 // bits, there is a codebook or none, a scale covers 16, 32 or 64 elements, and there are minima or none.
 struct QuantKind {
   int bits;  // 2, 3, 4, 5, 6 or 8; with a codebook, 4 at most
-  bool codebook;
+  int span;  // with a codebook, the largest difference of two levels; 0: no codebook
   int group;
   bool has_min;
   Scales scales;
 };
 constexpr QuantKind kQuantKinds[] = {
-    {4, false, 32, false, Scales::kF16},         // Q4_0
-    {4, false, 32, true, Scales::kF16},          // Q4_1 AFFINE4_32
-    {5, false, 32, false, Scales::kF16},         // Q5_0
-    {5, false, 32, true, Scales::kF16},          // Q5_1
-    {8, false, 32, false, Scales::kF16},         // Q8_0 F8_E4M3
-    {8, false, 32, true, Scales::kF16},          // AFFINE8_32
-    {4, false, 32, true, Scales::kSuper},        // Q4_K
-    {5, false, 32, true, Scales::kSuper},        // Q5_K
-    {2, false, 16, true, Scales::kSuperNibbles}, // Q2_K
-    {3, false, 16, false, Scales::kSuper},       // Q3_K
-    {2, false, 16, false, Scales::kSuper},       // TQ1_0 TQ2_0
-    {6, false, 16, false, Scales::kSuper},       // Q6_K
-    {2, false, 32, false, Scales::kF16},         // Q2_0
-    {2, true, 32, false, Scales::kF16},          // Q1_0
-    {4, true, 32, false, Scales::kF16},          // IQ4_NL
-    {4, true, 32, false, Scales::kE8M0},         // MXFP4
-    {4, true, 32, false, Scales::kSuper},        // IQ4_XS IQ3_XXS IQ3_S
-    {3, true, 32, false, Scales::kSuper},        // IQ1_S IQ2_XXS
-    {3, true, 16, false, Scales::kSuper},        // IQ1_M IQ2_XS IQ2_S
-    {4, true, 16, false, Scales::kE4M3},         // NVFP4
-    {4, true, 16, false, Scales::kF16},          // NVFP4_SCALED
-    {4, false, 64, true, Scales::kF16},          // AFFINE4_64
-    {8, false, 64, true, Scales::kF16},          // AFFINE8_64
+    {4, 0, 32, false, Scales::kF16},              // Q4_0
+    {4, 0, 32, true, Scales::kF16},               // Q4_1 AFFINE4_32
+    {5, 0, 32, false, Scales::kF16},              // Q5_0
+    {5, 0, 32, true, Scales::kF16},               // Q5_1
+    {8, 0, 32, false, Scales::kF16},              // Q8_0 F8_E4M3
+    {8, 0, 32, true, Scales::kF16},               // AFFINE8_32
+    {4, 0, 32, true, Scales::kSuper},             // Q4_K
+    {5, 0, 32, true, Scales::kSuper},             // Q5_K
+    {2, 0, 16, true, Scales::kSuperNibbles},      // Q2_K
+    {3, 0, 16, false, Scales::kSuper},            // Q3_K
+    {2, 0, 16, false, Scales::kSuper},            // TQ1_0 TQ2_0
+    {6, 0, 16, false, Scales::kSuper},            // Q6_K
+    {2, 0, 32, false, Scales::kF16},              // Q2_0
+    {2, 2, 32, false, Scales::kF16},              // Q1_0
+    {4, 240, 32, false, Scales::kF16},            // IQ4_NL
+    {4, 24, 32, false, Scales::kE8M0},            // MXFP4
+    {4, 240, 32, false, Scales::kSuper},          // IQ4_XS
+    {4, 124, 32, false, Scales::kSuper},          // IQ3_XXS IQ3_S
+    {3, 86, 32, false, Scales::kSuper},           // IQ1_S IQ2_XXS
+    {3, 86, 16, false, Scales::kSuper},           // IQ1_M IQ2_XS IQ2_S
+    {4, 24, 16, false, Scales::kE4M3},            // NVFP4
+    {4, 24, 16, false, Scales::kF16},             // NVFP4_SCALED
+    {4, 0, 64, true, Scales::kF16},               // AFFINE4_64
+    {8, 0, 64, true, Scales::kF16},               // AFFINE8_64
 };
 constexpr int kQuantKindCount = sizeof(kQuantKinds) / sizeof(kQuantKinds[0]);
+
+// The largest number that a kernel multiplies, codes and levels being counted from the lowest one. Numbers below 128 are
+// the same byte with and without a sign.
+static constexpr int largest_code(const QuantKind& kind) { return kind.span > 0 ? kind.span : (1 << kind.bits) - 1; }
 
 // Codes are split into planes, so that a panel has hardly more bytes than the file: the low 8, 4 or 2 bits of each code,
 // then the other one or two bits. A plane of b bits holds [k / (32 / b), 32 rows, 4 bytes]: elements 4q to 4q + 3 have
@@ -152,6 +157,7 @@ static inline int tile_begin(const Tiling& t, int tile) {
 // Multiplies one tile of tokens by one panel: out [m, 32 rows].
 using TileFn = void (*)(const uint8_t* panel, const uint8_t* act, int64_t n_in, const uint8_t* codebook, float* out);
 
+struct Kernels;
 struct MatmulJob {
   const TileFn* tiles;  // [m - 1]
   const uint8_t* panels;
@@ -168,6 +174,7 @@ struct MatmulJob {
   bool accumulate;    // true: y += the result
   bool widens;        // dense weights of 16 bits are converted to f32 once for all tokens; sums are then in parts of k
   Dense dense;        // the type of those weights
+  const Kernels* kernels;  // whose tiles these are
 };
 constexpr int kWidenTiles = 4;  // with fewer tiles of tokens, the conversion costs more time than it saves
 struct PanelRange {

@@ -91,7 +91,7 @@ class QuantPacker {
     if (kind_.scales == Scales::kE8M0) {
       *to = static_cast<uint8_t>(bits_from_float(value) >> 23);
     } else if (kind_.scales == Scales::kE4M3) {
-      *to = static_cast<uint8_t>(f16_from_float(value * 0x1p-8f) >> 7);  // an f16 has the same bits, 7 places up
+      *to = static_cast<uint8_t>(f16_from_float(value) >> 7);  // an f16 has the same bits, 7 places up, for a number 2^8 smaller
     } else {
       const uint16_t half = f16_from_float(value);
       std::memcpy(to, &half, 2);
@@ -164,26 +164,35 @@ int bits_of(const FormatInfo& f) {
   return needed > 6 ? 8 : std::max(needed, 2);
 }
 
-// The kind of kernel for a format, or -1 if there is none.
+int lowest_level(const FormatInfo& f) { return *std::min_element(f.codebook, f.codebook + f.levels); }
+
+int span_of(const FormatInfo& f) {
+  return f.codebook == nullptr ? 0 : *std::max_element(f.codebook, f.codebook + f.levels) - lowest_level(f);
+}
+
+// The kind of kernel for a format, or -1 if there is none. Of two that differ in the span alone, it is the narrower one.
 int kind_of(const FormatInfo& f) {
   if (f.block_size == 1) return -1;
   const QuantKind wanted = is_rounded(f)
-                               ? QuantKind{8, false, kGroup, false, Scales::kF16}
-                               : QuantKind{bits_of(f), f.codebook != nullptr, f.group * f.run, f.has_min, scales_of(f)};
+                               ? QuantKind{8, 0, kGroup, false, Scales::kF16}
+                               : QuantKind{bits_of(f), span_of(f), f.group * f.run, f.has_min, scales_of(f)};
+  int best = -1;
   for (int i = 0; i < kQuantKindCount; ++i) {
     const QuantKind& k = kQuantKinds[i];
-    if (k.bits == wanted.bits && k.codebook == wanted.codebook && k.group == wanted.group &&
-        k.has_min == wanted.has_min && k.scales == wanted.scales)
-      return i;
+    const bool spans = (k.span > 0) == (wanted.span > 0) && k.span >= wanted.span;
+    if (spans && k.bits == wanted.bits && k.group == wanted.group && k.has_min == wanted.has_min &&
+        k.scales == wanted.scales && (best < 0 || k.span < kQuantKinds[best].span))
+      best = i;
   }
-  return -1;
+  return best;
 }
 
 // The power of two by which a weight's scales are divided before they are stored. For f32 scales it brings the largest
 // scale below 2^12. Then an f16 represents a bf16 scale exactly, unless that scale is 2^-28 of the largest or less. The
-// product of an f32 and an E4M3 is rounded. The scales of NVFP4 are half of the E4M3 in the file.
+// product of an f32 and an E4M3 is rounded. The scales of NVFP4 are half of the E4M3 in the file, which kernels read
+// divided by 2^8.
 float factor_of(const FormatInfo& f, const Weight& host) {
-  if (f.n_scale_fields > 0 && f.scale_fields[0].kind == quant::ScaleKind::kUE4M3) return 0.5f;
+  if (f.n_scale_fields > 0 && f.scale_fields[0].kind == quant::ScaleKind::kUE4M3) return 128.0f;
   if (f.n_scale_fields == 0 || f.scale_fields[0].kind != quant::ScaleKind::kF32) return f.scale_unit;
   constexpr float kMaxOfE4m3 = 240;  // half of the largest E4M3
   float largest = 0, reach = 1;
@@ -259,20 +268,18 @@ int64_t panels(int64_t n_out) { return (n_out + kPanelRows - 1) / kPanelRows; }
 void describe_quant(PackedWeight& w, const FormatInfo& f, int kind, const Kernels& kernels, float factor) {
   const QuantKind& k = kQuantKinds[kind];
   const BlockLayout layout = block_layout(k);
-  w.tiles = kernels.quant_tiles[kind];
-  w.max_tile = kernels.quant_tile;
+  w.kind = kind;
   w.factor = factor;
-  // Byte codes are stored minus 128 if the kernel needs signed codes. Codebook values are already signed; they are
-  // stored plus 128 if the kernel needs unsigned codes.
-  const int offset = k.codebook ? (kernels.signed_codes ? 0 : 128) : k.bits == 8 && kernels.signed_codes ? -128 : 0;
+  // Levels of a codebook are counted from the lowest. What has no room in 7 bits is stored minus 128 if the kernel needs
+  // signed codes; the levels of a wide codebook are then themselves.
+  const bool is_signed = largest_code(k) >= 128 && kernels.signed_codes;
+  const int offset = k.span > 0 ? (is_signed ? 0 : -lowest_level(f)) : is_signed ? -128 : 0;
   w.activations = {.has_min = k.has_min, .parts = layout.parts, .zero = (is_rounded(f) ? 128 : f.zero) + offset};
-  if (k.codebook)
+  if (k.span > 0)
     for (int i = 0; i < 16; ++i) w.codebook[i] = static_cast<uint8_t>(f.codebook[i] + offset);
 }
 
 void describe_dense(PackedWeight& w, Dense type, const Kernels& kernels) {
-  w.tiles = kernels.dense_tiles[static_cast<int>(type)];
-  w.max_tile = kernels.dense_tile;
   w.dense = type;
   w.widens = type == Dense::kF16 || (type == Dense::kBF16 && !kernels.bf16_dot);
   w.activations = {.dense = true, .bf16 = type == Dense::kBF16 && kernels.bf16_dot};
@@ -283,6 +290,28 @@ void describe_dense(PackedWeight& w, Dense type, const Kernels& kernels) {
 const char* multiplies_as(Format format, const Kernels& kernels) {
   if (kind_of(info(format)) >= 0) return "int8";
   return format == Format::BF16 && kernels.bf16_dot ? "bf16" : "f32";
+}
+
+bool packs_alike(Format format) {
+  const int kind = kind_of(info(format));
+  return kind >= 0 && largest_code(kQuantKinds[kind]) < 128;
+}
+
+MatmulJob job_of(const PackedWeight& w, const Kernels& kernels, int n_rows, const uint8_t* act, Tensor y) {
+  return {.tiles = w.kind >= 0 ? kernels.quant_tiles[w.kind] : kernels.dense_tiles[static_cast<int>(w.dense)],
+          .panels = w.panels(),
+          .panel_bytes = w.panel_bytes,
+          .n_in = w.n_in,
+          .n_out = w.n_out,
+          .codebook = w.codebook,
+          .act = act,
+          .act_token_bytes = act_token_bytes(w.activations, w.n_in),
+          .tiling = make_tiling(n_rows, max_tile(w, kernels)),
+          .factor = w.factor,
+          .y = y.f32(),
+          .y_stride = y.stride,
+          .dense = w.dense,
+          .kernels = &kernels};
 }
 
 size_t packed_bytes(const Weight& shape) {
@@ -298,6 +327,7 @@ PackedWeight pack_weight(const Weight& host, const Kernels& kernels, ThreadPool&
   w.n_in = host.n_in;
   w.n_panels = panels(host.n_out);
   w.panel_bytes = panel_bytes(host.format, host.n_in);
+  std::fill_n(w.choice.for_rows, kRowClasses, &kernels);
   const float factor = factor_of(format, host);
   if (kind >= 0) {
     describe_quant(w, format, kind, kernels, factor);
@@ -306,11 +336,9 @@ PackedWeight pack_weight(const Weight& host, const Kernels& kernels, ThreadPool&
   }
   w.memory = Memory(packed_bytes(host));  // zeroed, so rows past n_out multiply to zero
   const QuantPacker packer(format, kQuantKinds[std::max(kind, 0)], host, kernels.signed_codes, factor);
-  pool.parallel_for(host.n_experts * w.n_panels, [&](int64_t i, int) {
-    uint8_t* to = w.memory.data() + i * w.panel_bytes;
-    const int64_t first = i / w.n_panels * host.n_out,
-                  panel = i % w.n_panels;  // the last panel of an expert may be partly empty
-    const int64_t end = first + std::min(host.n_out, (panel + 1) * kPanelRows);
+  const auto pack_panel = [&](int64_t expert, int64_t panel) {
+    uint8_t* to = w.memory.data() + (expert * w.n_panels + panel) * w.panel_bytes;
+    const int64_t first = expert * host.n_out, end = first + std::min(host.n_out, (panel + 1) * kPanelRows);
     int lane = 0;
     for (int64_t row = first + panel * kPanelRows; row < end; ++row, ++lane) {
       if (kind >= 0) {
@@ -319,7 +347,10 @@ PackedWeight pack_weight(const Weight& host, const Kernels& kernels, ThreadPool&
         pack_dense_row(host, dense, row, lane, to);
       }
     }
-  });
+  };
+  // A loop for each expert: each thread packs, and so places in memory, the panels that it multiplies later.
+  for (int64_t expert = 0; expert < host.n_experts; ++expert)
+    pool.parallel_for(w.n_panels, [&](int64_t panel, int) { pack_panel(expert, panel); });
   return w;
 }
 

@@ -8,6 +8,7 @@
 #pragma once
 #include <cstdint>
 
+#include "backend/cpu/kernel_choice.h"
 #include "backend/cpu/kernels.h"
 #include "backend/cpu/memory.h"
 #include "backend/tensor.h"
@@ -20,8 +21,7 @@ struct PackedWeight {
   int64_t n_in = 0;
   int64_t n_panels = 0;  // in each expert
   int64_t panel_bytes = 0;
-  const TileFn* tiles = nullptr;
-  int max_tile = 0;       // tokens
+  int kind = -1;  // in kQuantKinds; -1: dense
   bool widens = false;    // 16-bit numbers that are multiplied in f32
   Dense dense = Dense::kF32;
   float factor = 1;       // common factor of all scales, a power of two
@@ -29,8 +29,18 @@ struct PackedWeight {
   uint8_t codebook[16] = {};
   Memory memory;
 
+  KernelChoice choice{};
+
   const uint8_t* panels() const { return memory.data(); }
 };
+
+// The job of multiplying the first expert's panels by n_rows rows of packed activations.
+MatmulJob job_of(const PackedWeight& w, const Kernels& kernels, int n_rows, const uint8_t* act, Tensor y);
+
+// The largest number of tokens in a tile.
+inline int max_tile(const PackedWeight& w, const Kernels& kernels) {
+  return w.kind >= 0 ? kernels.quant_tile : kernels.dense_tile;
+}
 
 // The number type in which a matmul with weights of this format multiplies: "int8", "bf16" or "f32".
 const char* multiplies_as(Format format, const Kernels& kernels);
@@ -38,6 +48,10 @@ const char* multiplies_as(Format format, const Kernels& kernels);
 // The bytes that pack_weight allocates for a weight of this shape.
 size_t packed_bytes(const Weight& shape);
 
+// The weight is packed for `kernels`, which is also its choice for any number of rows.
 PackedWeight pack_weight(const Weight& host, const Kernels& kernels, ThreadPool& pool);
+
+// Whether panels of this format are the same bytes for all x86 instruction sets: all but those with codes of 8 bits.
+bool packs_alike(Format format);
 
 }  // namespace ingot::cpu

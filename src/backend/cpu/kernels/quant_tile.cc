@@ -1,6 +1,7 @@
 // Quantized panels times int8 activations: one template for all kinds (kernels.h). Sums of 32 products are exact
 // integers. Each sum is multiplied by the scales of both sides and added to the float sum.
 #include "backend/cpu/kernels.h"
+#include "backend/cpu/kernels/pair_products.h"
 #include "backend/cpu/kernels/simd.h"
 #include "backend/cpu/kernels/tables.h"
 
@@ -10,7 +11,7 @@ namespace {
 // Vectors of rows in one pass over the panel. The pass keeps tokens x vectors accumulators, integer and float, in
 // registers. One pass is best for few tokens, since it reads memory in order.
 template <int M>
-constexpr int kRowVectors = W == 16 ? 2 : W == 8 ? (M == 1 ? 4 : M == 2 ? 2 : 1) : (M == 1 ? 4 : 2);
+constexpr int kRowVectors = W == 16 ? 2 : M == 1 ? 4 : 2;
 
 template <int kind>
 struct Kind {
@@ -36,13 +37,13 @@ INLINE F load_scale(const uint8_t* scales, int field, int part, int row, F base)
   if constexpr (type == Scales::kSuper) return load_s8((const int8_t*)p) * base;
   if constexpr (type == Scales::kSuperNibbles) return to_float((load_bytes(p) >> (4 * field)) & 15) * base;
   if constexpr (type == Scales::kE8M0) return load_e8m0(p);
-  if constexpr (type == Scales::kE4M3) return load_e4m3(p);
+  if constexpr (type == Scales::kE4M3) return load_ue4m3(p);
   return load_f16((const uint16_t*)p);
 }
 
 template <int kind>
 INLINE I multiply(I acc, I codes, I a) {
-  if constexpr (Kind<kind>::k.bits < 8 && !Kind<kind>::k.codebook) return dot4_small(acc, codes, a);
+  if constexpr (largest_code(Kind<kind>::k) < 128) return dot4_small(acc, codes, a);
   return dot4(acc, codes, a);
 }
 
@@ -62,7 +63,7 @@ INLINE I load_codes(const uint8_t* codes, int quad, int row, I book) {
   I result = load_plane<planes.low>(codes, quad, row, 0);
   if constexpr (planes.high > 0)
     result |= load_plane<planes.high>(codes + Kind<kind>::layout.high_at, quad, row, planes.low);
-  if constexpr (Kind<kind>::k.codebook) result = lookup16(book, result);
+  if constexpr (Kind<kind>::k.span > 0) result = lookup16(book, result);
   return result;
 }
 
@@ -72,6 +73,7 @@ INLINE void group_step(F (&acc)[M][RV], const uint8_t* codes, const uint8_t* sca
                        const F (&base_min)[RV], const uint8_t* a, I book) {
   constexpr QuantKind k = Kind<kind>::k;
   constexpr int parts = Kind<kind>::layout.parts, n_quads = kGroup / 4 / parts;
+  constexpr int n_pairs = quads_in_pairs(largest_code(k), n_quads);
   constexpr bool no_start = k.has_min && !(k.bits == 8 && kSignedCodes);  // codes as stored, without a zero point
   const uint8_t* a_scale = a + 4 * parts * M;
   const uint8_t* a_sum = a_scale + 4 * M;
@@ -85,6 +87,12 @@ INLINE void group_step(F (&acc)[M][RV], const uint8_t* codes, const uint8_t* sca
 #pragma GCC unroll 8
       for (int v = 0; v < RV; ++v) sums[m][v] = start;
     }
+    if constexpr (n_pairs > 1)
+      multiply_in_pairs<n_pairs>(
+          sums, bytes, part * n_quads, n_quads, [&](int quad, int v) __attribute__((always_inline)) {
+            return load_codes<kind>(codes, quad, row + v * W, book);
+          });
+    else
 #pragma GCC unroll 8
     for (int i = 0; i < n_quads; ++i) {
       const int quad = part * n_quads + i;
@@ -147,7 +155,7 @@ INLINE void quant_pass(const uint8_t* panel, const uint8_t* act, int64_t n_in, I
 template <int kind, int M>
 void quant_tile(const uint8_t* panel, const uint8_t* act, int64_t n_in, const uint8_t* codebook, float* out) {
   constexpr int RV = kRowVectors<M>;
-  const I book = Kind<kind>::k.codebook ? repeat16(codebook) : I{};
+  const I book = Kind<kind>::k.span > 0 ? repeat16(codebook) : I{};
   for (int row = 0; row < kPanelRows; row += RV * W) quant_pass<kind, M, RV>(panel, act, n_in, book, row, out);
 }
 
@@ -164,8 +172,8 @@ void quant_tile(const uint8_t* panel, const uint8_t* act, int64_t n_in, const ui
 const TileFn kQuantTiles[kQuantKindCount][kMaxTile] = {
     TILES_OF(0),  TILES_OF(1),  TILES_OF(2),  TILES_OF(3),  TILES_OF(4),  TILES_OF(5),  TILES_OF(6),  TILES_OF(7),
     TILES_OF(8),  TILES_OF(9),  TILES_OF(10), TILES_OF(11), TILES_OF(12), TILES_OF(13), TILES_OF(14), TILES_OF(15),
-    TILES_OF(16), TILES_OF(17), TILES_OF(18), TILES_OF(19), TILES_OF(20), TILES_OF(21), TILES_OF(22),
+    TILES_OF(16), TILES_OF(17), TILES_OF(18), TILES_OF(19), TILES_OF(20), TILES_OF(21), TILES_OF(22), TILES_OF(23),
 };
-static_assert(kQuantKindCount == 23);
+static_assert(kQuantKindCount == 24);
 
 }  // namespace ingot::cpu::INGOT_ISA

@@ -177,22 +177,36 @@ INLINE void transpose(F (&rows)[W]) {
   }
 }
 
-// Loads W E4M3 numbers of 8 bits. Shifted left by 7 bits they are f16 numbers divided by 2^8, except for NaN.
-INLINE F load_e4m3(const uint8_t* p) {
-  typedef uint16_t H __attribute__((vector_size(2 * W)));
+typedef uint16_t H __attribute__((vector_size(2 * W)));
+
+INLINE H load_widened(const uint8_t* p) {
 #if defined(__AVX512F__)
-  const H bytes = (H)_mm256_cvtepu8_epi16(_mm_loadu_si128((const __m128i*)p));
+  return (H)_mm256_cvtepu8_epi16(_mm_loadu_si128((const __m128i*)p));
 #elif defined(__AVX2__)
-  const H bytes = (H)_mm_cvtepu8_epi16(_mm_loadl_epi64((const __m128i*)p));
+  return (H)_mm_cvtepu8_epi16(_mm_loadl_epi64((const __m128i*)p));
 #else
   typedef uint8_t B __attribute__((vector_size(W)));
-  const H bytes = __builtin_convertvector(load_as<B>(p), H);
+  return __builtin_convertvector(load_as<B>(p), H);
 #endif
-  const H magnitude = (H)((bytes & 0x7F) << 7), none = (H)(magnitude == 0x3F80) & 0x7E00;
-  const H half = (H)((bytes & 0x80) << 8) | magnitude | none;
+}
+
+INLINE F f16_lanes(H half) {
   uint16_t halves[W];
   __builtin_memcpy(halves, &half, sizeof(half));
-  return load_f16(halves) * 256.0f;
+  return load_f16(halves);
+}
+
+// Loads W E4M3 numbers of 8 bits. Shifted left by 7 bits they are f16 numbers divided by 2^8, except for NaN.
+INLINE F load_e4m3(const uint8_t* p) {
+  const H bytes = load_widened(p);
+  const H magnitude = (H)((bytes & 0x7F) << 7), none = (H)(magnitude == 0x3F80) & 0x7E00;
+  return f16_lanes((H)((bytes & 0x80) << 8) | magnitude | none) * 256.0f;
+}
+
+// Loads W E4M3 numbers that have no sign, divided by 2^8.
+INLINE F load_ue4m3(const uint8_t* p) {
+  const H bytes = load_widened(p), none = (H)(bytes == 0x7F) & 0x7E00;
+  return f16_lanes((H)(bytes << 7) | none);
 }
 
 // The nearest E4M3, ties to even, in the low bits of each lane; numbers above 448 become 448 (quant/f8_e4m3.h).
@@ -269,6 +283,11 @@ INLINE F dot2_bf16(F acc, I a, I b) {
 
 // Adds to each lane the dot product of its four codes with the four signed bytes of `a`. Codes are unsigned if the
 // instruction needs unsigned codes (kSignedCodes false), else signed; small codes (under 128) work in both cases.
+#if defined(__AVX2__) && !defined(__AVX512VNNI__)
+constexpr bool kAddsPairs = true;  // there are pairs_of, add_pairs and sums_of_pairs
+#else
+constexpr bool kAddsPairs = false;
+#endif
 #if defined(__AVX512VNNI__)
 constexpr bool kSignedCodes = false;
 INLINE I dot4(I acc, I codes, I a) { return (I)_mm512_dpbusd_epi32((__m512i)acc, (__m512i)codes, (__m512i)a); }
@@ -276,10 +295,16 @@ INLINE I dot4_small(I acc, I codes, I a) { return dot4(acc, codes, a); }
 #else
 constexpr bool kSignedCodes = true;
 #if defined(__AVX2__)
-INLINE I dot4_small(I acc, I codes, I a) {  // pairs stay within 16 bits
-  const __m256i pairs = _mm256_maddubs_epi16((__m256i)codes, (__m256i)a);
-  return acc + (I)_mm256_madd_epi16(pairs, _mm256_set1_epi16(1));
+// Sums of two products in 16-bit lanes, for codes below 128; adding some of them first takes fewer instructions.
+INLINE I pairs_of(I codes, I a) { return (I)_mm256_maddubs_epi16((__m256i)codes, (__m256i)a); }
+// GCC would multiply all and then add, when the products no longer have room in registers.
+INLINE I here(I v) {
+  asm volatile("" : "+x"(v));
+  return v;
 }
+INLINE I add_pairs(I a, I b) { return here((I)_mm256_add_epi16((__m256i)a, (__m256i)b)); }
+INLINE I sums_of_pairs(I pairs) { return (I)_mm256_madd_epi16((__m256i)pairs, _mm256_set1_epi16(1)); }
+INLINE I dot4_small(I acc, I codes, I a) { return here(acc + sums_of_pairs(pairs_of(codes, a))); }
 INLINE I dot4(I acc, I codes, I a) {  // |code| <= 128 and |a| <= 127, so pairs stay within 16 bits here too
   return dot4_small(acc, (I)_mm256_abs_epi8((__m256i)codes), (I)_mm256_sign_epi8((__m256i)a, (__m256i)codes));
 }

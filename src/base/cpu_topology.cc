@@ -1,0 +1,51 @@
+#include "base/cpu_topology.h"
+
+#include <fstream>
+#include <set>
+#include <sstream>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace ingot {
+namespace {
+
+// The numbers of a list like "0-3,8,10-11".
+std::vector<int> numbers_in(std::istream& list) {
+  std::vector<int> numbers;
+  for (std::string range; std::getline(list, range, ',');) {
+    int first = 0, last = 0;
+    char dash = 0;
+    std::istringstream text(range);
+    if (!(text >> first)) return {};
+    last = text >> dash >> last && dash == '-' ? last : first;
+    for (int number = first; number <= last && number - first < 4096; ++number) numbers.push_back(number);
+  }
+  return numbers;
+}
+
+std::vector<int> allowed_cpus(const std::filesystem::path& root) {
+  std::ifstream status(root / "proc/self/status");
+  for (std::string line; std::getline(status, line);) {
+    constexpr std::string_view kKey = "Cpus_allowed_list:";
+    if (!line.starts_with(kKey)) continue;
+    std::istringstream list(line.substr(kKey.size()));
+    return numbers_in(list);
+  }
+  return {};
+}
+
+}  // namespace
+
+int allowed_cores(const std::filesystem::path& root) {
+  std::set<int> first_of_core;
+  for (const int cpu : allowed_cpus(root)) {
+    std::ifstream file(root / "sys/devices/system/cpu" / ("cpu" + std::to_string(cpu)) / "topology/thread_siblings_list");
+    const std::vector<int> siblings = numbers_in(file);
+    if (siblings.empty()) return 0;
+    first_of_core.insert(siblings.front());
+  }
+  return static_cast<int>(first_of_core.size());
+}
+
+}  // namespace ingot

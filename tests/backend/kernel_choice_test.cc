@@ -1,0 +1,105 @@
+// The kernels of this machine's instruction sets can take each other's place: their products are the same, bit by bit.
+#include "backend/cpu/kernel_choice.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cstring>
+#include <random>
+
+#include "backend/cpu/cpu_backend.h"
+#include "backend/cpu/isa.h"
+#include "quant/fill.h"
+
+namespace ingot {
+namespace {
+
+constexpr int64_t kOut = 96, kIn = 512;
+
+class KernelChoices : public testing::TestWithParam<Format> {
+ protected:
+  Weight random_weight(uint64_t seed) {
+    bytes_.emplace_back(static_cast<size_t>(kOut) * row_bytes(GetParam(), kIn));
+    fill_random(GetParam(), seed, bytes_.back().data(), kOut * kIn / info(GetParam()).block_size, 1.0f);
+    return backend_->prepare({.format = GetParam(), .n_out = kOut, .n_in = kIn, .codes = bytes_.back().data()}, kForMatmul);
+  }
+  std::vector<float> values(const Tensor& t) {
+    std::vector<float> got(t.rows * t.cols);
+    backend_->download(got.data(), t);
+    return got;
+  }
+
+  std::vector<std::vector<uint8_t>> bytes_;
+  std::unique_ptr<Backend> backend_ = create_cpu_backend({.device = "cpu", .n_threads = 2});
+};
+
+TEST_P(KernelChoices, GiveTheSameBits) {
+  const uint64_t seed = std::random_device{}();
+  SCOPED_TRACE(testing::Message() << "seed " << seed);
+  std::mt19937_64 random(seed);
+  std::normal_distribution<float> normal;
+  const Weight gate = random_weight(seed), up = random_weight(seed + 1);
+  for (const int rows : {1, 5, 8, 40}) {
+    std::vector<float> x(rows * kIn);
+    for (float& v : x) v = normal(random);
+    const Tensor in = backend_->alloc(DType::kF32, rows, kIn), y = backend_->alloc(DType::kF32, rows, kOut);
+    backend_->upload(in, x.data());
+    std::vector<float> first, first_gated;
+    for (const std::string& kernel : backend_->matmul_kernels(gate, rows)) {
+      backend_->use_matmul_kernel(kernel);
+      backend_->matmul(y, in, gate, {});
+      const std::vector<float> got = values(y);
+      backend_->gate_up({.y = y, .x = in, .w_gate = &gate, .w_up = &up});
+      const std::vector<float> gated = values(y);
+      if (first.empty()) first = got, first_gated = gated;
+      EXPECT_EQ(std::memcmp(first.data(), got.data(), got.size() * 4), 0) << kernel << ", " << rows << " rows";
+      EXPECT_EQ(std::memcmp(first_gated.data(), gated.data(), gated.size() * 4), 0) << kernel << ", " << rows << " rows, gated";
+    }
+    backend_->use_matmul_kernel("");
+  }
+}
+
+// The list of `inspect --kernels`: the chosen set first, then the others that can run this weight.
+TEST_P(KernelChoices, AreListed) {
+  const Weight w = random_weight(1);
+  const auto measured = cpu::measured_kernels();
+  for (const int rows : {1, 8, 300}) {
+    const std::vector<std::string> names = backend_->matmul_kernels(w, rows);
+    const cpu::Kernels* chosen = cpu::fastest_kernels(GetParam()).for_rows[cpu::row_class(rows)];
+    EXPECT_EQ(names.front(), chosen->isa);
+    EXPECT_EQ(names.size(), measured.size());
+    for (const cpu::Kernels* kernels : measured)
+      EXPECT_EQ(std::count(names.begin(), names.end(), kernels->isa), 1) << kernels->isa;
+  }
+}
+
+std::vector<Format> formats_packed_alike() {
+  std::vector<Format> all;
+  for (int i = 0; i < kFormatCount; ++i)
+    if (cpu::packs_alike(static_cast<Format>(i))) all.push_back(static_cast<Format>(i));
+  return all;
+}
+
+INSTANTIATE_TEST_SUITE_P(Formats, KernelChoices, testing::ValuesIn(formats_packed_alike()),
+                         [](const auto& i) { return std::string(ingot::info(i.param).name); });
+
+TEST(KernelChoice, OthersHaveOneKernel) {
+  const auto backend = create_cpu_backend({.device = "cpu", .n_threads = 1});
+  for (const Format format : {Format::F16, Format::Q8_0, Format::IQ4_NL}) {
+    const std::vector<uint8_t> bytes(static_cast<size_t>(kOut) * row_bytes(format, kIn));
+    const Weight w = backend->prepare({.format = format, .n_out = kOut, .n_in = kIn, .codes = bytes.data()}, kForMatmul);
+    EXPECT_EQ(backend->matmul_kernels(w, 1), std::vector<std::string>{cpu::available_kernels().front()->isa}) << info(format).name;
+  }
+}
+
+TEST(KernelChoice, IsTheSetThatWasAskedFor) {
+  for (const cpu::Kernels* kernels : cpu::available_kernels()) {
+    const auto backend = create_cpu_backend({.device = "cpu", .n_threads = 1, .isa = kernels->isa});
+    const std::vector<uint8_t> bytes(static_cast<size_t>(kOut) * row_bytes(Format::Q4_0, kIn));
+    const Weight w = backend->prepare({.format = Format::Q4_0, .n_out = kOut, .n_in = kIn, .codes = bytes.data()}, kForMatmul);
+    for (const int rows : {1, 8, 300}) EXPECT_EQ(backend->matmul_kernels(w, rows), std::vector<std::string>{kernels->isa});
+  }
+}
+
+}  // namespace
+}  // namespace ingot
