@@ -1,6 +1,6 @@
-// Steps of one token whose layers the GPU runs on one thread block cluster. Small decoders are compared with direct
-// launches of the same ops, with a separate cache, over several positions. A row that the cluster never writes shows
-// that the cluster ran the layers. Skipped if the build has no CUDA or the machine no GPU.
+// Steps whose layers the GPU runs in one launch: on one thread block cluster, or on the whole grid. Small decoders are
+// compared with direct launches of the same ops, with a separate cache, over several positions. Rows that these two
+// kernels never write show that one of them ran the layers. Skipped if the build has no CUDA or the machine no GPU.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -20,7 +20,7 @@ struct LayersCase {
   const char* name;
   Format format;
   int past;
-  bool fits = true;  // the cluster supports it
+  bool fits = true;  // one launch
   int64_t dim = 320, ffn = 608;
   int n_heads = 6, n_kv_heads = 2, head_dim = 64, n_layers = 3;
   bool biases = false, head_norms = false, output_bias = false;
@@ -28,6 +28,8 @@ struct LayersCase {
   int window = 0;
   Activation act = Activation::kSilu;
   DType kv = DType::kF16;
+  int n_seqs = 1;                        // each a token longer than the one before it
+  Format other_format = Format::kCount;  // of values and of the down projection; kCount: the same
 };
 
 const LayersCase kCases[] = {

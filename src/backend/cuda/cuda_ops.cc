@@ -253,12 +253,15 @@ void CudaBackend::qkv(const QkvArgs& a) {
 }
 
 void CudaBackend::dense_layers(const DenseLayersBlock& b) {
-  const bool is_one_token = n_tokens_ == 1 && n_seqs_ == 1 && most_kv_ <= cuda::kMaxClusterKv;
-  if (is_one_token && act_ == DType::kF16 && !deterministic_) {
-    const auto step = cuda::cluster_step(b, view_of(*b.attention[0].kv), device_batch_.view());
-    if (step && cuda::can_run_cluster(*step, device_)) {
+  if (n_tokens_ == n_seqs_ && n_tokens_ <= cuda::kMaxGridTokens && act_ == DType::kF16 && !deterministic_) {
+    const auto step = cuda::dense_step(b, view_of(*b.attention[0].kv), device_batch_.view(), n_tokens_);
+    if (step && most_kv_ <= cuda::kMaxClusterKv && cuda::can_run_cluster(*step, device_)) {
       cuda::run_cluster(*step, device_);
       return check_launch("run_cluster");
+    }
+    if (step && cuda::can_run_grid(*step, device_)) {
+      cuda::run_grid(*step, grid_.data(), device_);
+      return check_launch("run_grid");
     }
   }
   Backend::dense_layers(b);
