@@ -28,8 +28,6 @@ struct LayersCase {
   int window = 0;
   Activation act = Activation::kSilu;
   DType kv = DType::kF16;
-  int n_seqs = 1;                        // each a token longer than the one before it
-  Format other_format = Format::kCount;  // of values and of the down projection; kCount: the same
 };
 
 const LayersCase kCases[] = {
@@ -42,11 +40,19 @@ const LayersCase kCases[] = {
     {.name = "q8_0, norms of heads", .format = Format::Q8_0, .past = 32, .head_norms = true, .layout = RopeLayout::kInterleaved},
     {.name = "q8_0, bf16 cache", .format = Format::Q8_0, .past = 15, .dim = 576, .ffn = 1536, .n_heads = 9, .n_kv_heads = 3, .kv = DType::kBF16},
     {.name = "q5_k, gelu, fp8 cache", .format = Format::Q5_K, .past = 1500, .dim = 256, .ffn = 512, .n_heads = 8, .act = Activation::kGeluTanh, .kv = DType::kE4M3},
-    {.name = "q4_0, window", .format = Format::Q4_0, .past = 90, .fits = false, .window = 40},
+    {.name = "q4_0, window", .format = Format::Q4_0, .past = 90, .window = 40},
     {.name = "q4_0, bias of the output", .format = Format::Q4_0, .past = 17, .fits = false, .output_bias = true},
-    {.name = "q4_0, heads of 128", .format = Format::Q4_0, .past = 17, .fits = false, .head_dim = 128},
-    {.name = "q6_k, scales of 16", .format = Format::Q6_K, .past = 40, .fits = false, .dim = 256, .ffn = 768, .n_heads = 4},
-    {.name = "f16", .format = Format::F16, .past = 17, .fits = false},
+    {.name = "q4_0, heads of 128", .format = Format::Q4_0, .past = 17, .head_dim = 128},
+    {.name = "q4_0, heads of 96", .format = Format::Q4_0, .past = 17, .fits = false, .head_dim = 96},
+    {.name = "q4_0, beyond a cluster", .format = Format::Q4_0, .past = 5000, .dim = 576, .ffn = 1536, .n_heads = 9, .n_kv_heads = 3},
+    {.name = "q4_0, rows of two chunks", .format = Format::Q4_0, .past = 200, .dim = 4096, .ffn = 4352, .n_heads = 8, .head_dim = 128, .n_layers = 2},
+    {.name = "q6_k, scales of 16", .format = Format::Q6_K, .past = 40, .dim = 256, .ffn = 768, .n_heads = 4},
+    {.name = "q2_k, heads of 128, splits", .format = Format::Q2_K, .past = 3000, .dim = 512, .ffn = 1280, .n_heads = 16, .head_dim = 128, .biases = true, .head_norms = true},
+    {.name = "q4_k, heads of 128, fp8 cache", .format = Format::Q4_K, .past = 600, .dim = 768, .ffn = 2048, .n_heads = 8, .n_kv_heads = 4, .head_dim = 128, .kv = DType::kE4M3},
+    {.name = "mxfp4, a codebook", .format = Format::MXFP4, .past = 300, .dim = 512, .ffn = 1024, .n_heads = 8, .kv = DType::kBF16},
+    {.name = "f16", .format = Format::F16, .past = 1017, .dim = 320, .ffn = 640},
+    {.name = "f16, columns of half a step", .format = Format::F16, .past = 17, .fits = false},
+    {.name = "f8_e4m3", .format = Format::F8_E4M3, .past = 77, .dim = 384, .ffn = 1024, .head_dim = 128, .layout = RopeLayout::kInterleaved},
 };
 
 // Runs each op by itself: no step is recorded, and no block of layers is one kernel.

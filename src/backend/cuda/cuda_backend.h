@@ -161,6 +161,10 @@ class CudaBackend final : public Backend, public RecordedSteps {
   cuda::SpecialisedKernels* specialised_for(const cuda::PackedWeight& w) const;
   void begin_tuning(const BackendOptions& options);
   void load_ready_kernels();
+  // cuda_ops.cc
+  std::unique_ptr<cuda::DenseStep> step_of_one_token(const DenseLayersBlock& block);
+  const void* grid_kernel(const cuda::DenseStep& step);
+  void compile_layers(const Program& program);  // cuda_step.cc
   void time_kernels(int64_t most_rows);
   double time_kernel(const cuda::MatmulKernel& kernel, const std::vector<const Weight*>& weights, int64_t rows);
   void decoded_product(const Tensor& y, const Tensor& x, const cuda::PackedWeight& w, bool accumulate);

@@ -2,7 +2,6 @@
 // 16 keys at a time. The last split also takes the token's own key and value, and writes them to the cache. The block
 // that ends a head's last split merges the splits.
 #pragma once
-#include "backend/cuda/attention/attention.cuh"
 #include "backend/cuda/grid/products.cuh"
 
 namespace ingot::cuda::grid {
@@ -15,6 +14,53 @@ __device__ __forceinline__ void mma_upper(float (&c)[2], uint32_t a0, uint32_t a
       : "+f"(c[0]), "+f"(c[1])
       : "r"(a0), "r"(0), "r"(a2), "r"(b0), "r"(b1), "f"(0.0f));
 }
+
+// Elements of the KV cache.
+struct CacheHalf {
+  uint16_t bits;
+};
+struct CacheBfloat {
+  uint16_t bits;
+};
+struct CacheFloat8 {  // E4M3
+  uint8_t bits;
+};
+
+// 8 elements as halves.
+__device__ __forceinline__ uint4 load8(const CacheHalf* p) { return *reinterpret_cast<const uint4*>(p); }
+__device__ __forceinline__ uint4 load8(const CacheBfloat* p) {
+  const uint4 v = *reinterpret_cast<const uint4*>(p);
+  const auto two = [](uint32_t w) { return pair_of(__uint_as_float(w << 16), __uint_as_float(w & 0xFFFF0000u)); };
+  return {two(v.x), two(v.y), two(v.z), two(v.w)};
+}
+__device__ __forceinline__ uint4 load8(const CacheFloat8* p) {
+  const uint2 v = *reinterpret_cast<const uint2*>(p);
+  return {halves_of_float8(v.x), halves_of_float8(v.x >> 16), halves_of_float8(v.y), halves_of_float8(v.y >> 16)};
+}
+// Writes an element; returns what was written.
+__device__ __forceinline__ half store(CacheHalf* to, float v) {
+  const half h = from_float<half>(v);
+  *reinterpret_cast<half*>(to) = h;
+  return h;
+}
+__device__ __forceinline__ half store(CacheBfloat* to, float v) {
+  asm("cvt.rn.bf16.f32 %0, %1;" : "=h"(to->bits) : "f"(v));
+  return from_float<half>(__uint_as_float(uint32_t{to->bits} << 16));
+}
+__device__ __forceinline__ half store(CacheFloat8* to, float v) {
+  uint16_t two;
+  asm("cvt.rn.satfinite.e4m3x2.f32 %0, %1, %1;" : "=h"(two) : "f"(v));
+  to->bits = static_cast<uint8_t>(two);
+  const uint32_t halves = halves_of_float8(two);
+  return half2_of(halves).x;
+}
+
+__device__ __forceinline__ float fast_exp2(float x) {
+  float y;
+  asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+  return y;
+}
+#define INGOT_NONE __int_as_float(0xFF800000)  // minus infinity
 
 // Shared memory of a task, in place of the activations.
 struct TaskMemory {
@@ -63,8 +109,7 @@ template <class C, class K>
 struct Attention {
   static constexpr Shape kShape = C::kShape;
   static constexpr int kDim = kShape.head_dim, kGroup = kShape.group(), kSplits = kShape.n_splits();
-  using Tile = attention::Tile<kDim>;  // used to load values
-  static constexpr int kPairs = kDim / 64;
+  static constexpr int kPairs = kDim / 64, kChunks = kDim / 64;  // chunks of 64 columns of values
 
   const Block<C>& b;
   const Layer& layer;
@@ -118,88 +163,88 @@ struct Attention {
         first = u * cosine - second * sine;
         second = second * cosine + u * sine;
       }
-      if (is_key || is_value) {
-        const K low = from_float<K>(first), high = from_float<K>(second);
-        if (t.has_own()) {
-          K* cache = row(t.own_block, t.position, is_value);
-          cache[at[j][0]] = low, cache[at[j][1]] = high;
-        }
-        first = to_float(low), second = to_float(high);
+      half low = from_float<half>(first), high = from_float<half>(second);
+      if ((is_key || is_value) && t.has_own()) {
+        K* cache = row(t.own_block, t.position, is_value);
+        low = store(cache + at[j][0], first), high = store(cache + at[j][1], second);
       }
-      to[at[j][0]] = from_float<half>(first), to[at[j][1]] = from_float<half>(second);
+      to[at[j][0]] = low, to[at[j][1]] = high;
     }
   }
 
   // Rows of queries, with their running softmax: lane g, t has row g.
   struct Rows {
-    uint32_t q[kDim / 32][2][2];
-    float out[Tile::kChunks][Tile::kPerLane][2], most, total;
+    float out[kChunks][8][2], most, total;
   };
-
-  __device__ __forceinline__ void take_queries(Rows& rows) const {
-    const int g = b.lane / 4;
-    const half* queries = memory.rows + g * kDim + b.lane % 4 * 8;
-#pragma unroll
-    for (int i = 0; i < kDim / 32; ++i) {
-      const uint4 v = g < kGroup ? *reinterpret_cast<const uint4*>(queries + 32 * i) : uint4{};
-      rows.q[i][0][0] = v.x, rows.q[i][0][1] = v.y, rows.q[i][1][0] = v.z, rows.q[i][1][1] = v.w;
-    }
-#pragma unroll
-    for (int c = 0; c < Tile::kChunks; ++c)
-#pragma unroll
-      for (int j = 0; j < Tile::kPerLane; ++j) rows.out[c][j][0] = rows.out[c][j][1] = 0;
-    rows.most = attention::kNone, rows.total = 0;
-  }
 
   struct Keys {
     uint4 k[2][kDim / 32];
+  };
+  struct Values {
+    uint4 v[kChunks][4];
   };
   __device__ __forceinline__ void load_keys(Keys& keys, const K* page) const {
     const int g = b.lane / 4, column = b.lane % 4;
 #pragma unroll
     for (int u = 0; u < 2; ++u)
 #pragma unroll
-      for (int i = 0; i < kDim / 32; ++i) keys.k[u][i] = attention::load8(page + (8 * u + g) * kDim + 8 * column + 32 * i);
+      for (int i = 0; i < kDim / 32; ++i) keys.k[u][i] = load8(page + (8 * u + g) * kDim + 8 * column + 32 * i);
   }
 
-  __device__ __forceinline__ void use(Rows& rows, const Keys& keys, const typename Tile::Values& values, int step) const {
-    float scores[2][2], largest = rows.most;
+  // Values of 16 keys; those past n_valid are zeros, because their weight is 0 and they may be NaN.
+  __device__ __forceinline__ void load_values(Values& values, const K* page, int n_valid) const {
+    const int g = b.lane / 4;
+#pragma unroll
+    for (int c = 0; c < kChunks; ++c)
+#pragma unroll
+      for (int i = 0; i < 4; ++i) {
+        const int key = b.lane % 4 * 2 + (i & 1) + (i & 2) * 4;
+        values.v[c][i] = key < n_valid ? load8(page + key * kDim + c * 64 + g * 8) : uint4{};
+      }
+  }
+
+  __device__ __forceinline__ void use(Rows& rows, const Keys& keys, const Values& values, int step) const {
+    float scores[2][2] = {}, largest = rows.most;
+    const half* queries = memory.rows + b.lane / 4 * kDim + b.lane % 4 * 8;
+#pragma unroll
+    for (int i = 0; i < kDim / 32; ++i) {
+      const uint4 q = b.lane / 4 < kGroup ? *reinterpret_cast<const uint4*>(queries + 32 * i) : uint4{};
+#pragma unroll
+      for (int u = 0; u < 2; ++u) {
+        mma_upper(scores[u], q.x, q.y, keys.k[u][i].x, keys.k[u][i].y);
+        mma_upper(scores[u], q.z, q.w, keys.k[u][i].z, keys.k[u][i].w);
+      }
+    }
 #pragma unroll
     for (int u = 0; u < 2; ++u) {
-      scores[u][0] = scores[u][1] = 0;
-#pragma unroll
-      for (int i = 0; i < kDim / 32; ++i) {
-        mma_upper(scores[u], rows.q[i][0][0], rows.q[i][0][1], keys.k[u][i].x, keys.k[u][i].y);
-        mma_upper(scores[u], rows.q[i][1][0], rows.q[i][1][1], keys.k[u][i].z, keys.k[u][i].w);
-      }
 #pragma unroll
       for (int j = 0; j < 2; ++j) {
         const int key = step * kStepKeys + 8 * u + b.lane % 4 * 2 + j;
-        scores[u][j] = key >= t.first_key && key < t.position ? scores[u][j] * b.p.score_scale : attention::kNone;
+        scores[u][j] = key >= t.first_key && key < t.position ? scores[u][j] * b.p.score_scale : INGOT_NONE;
         largest = fmaxf(largest, scores[u][j]);
       }
     }
     largest = fmaxf(largest, __shfl_xor_sync(0xFFFFFFFFu, largest, 1));
     largest = fmaxf(largest, __shfl_xor_sync(0xFFFFFFFFu, largest, 2));
-    const float base = largest == attention::kNone ? 0.0f : largest, shrink = attention::fast_exp2(rows.most - base);
+    const float base = largest == INGOT_NONE ? 0.0f : largest, shrink = fast_exp2(rows.most - base);
     rows.most = largest;
     rows.total *= shrink;
     uint32_t weights[2];
 #pragma unroll
     for (int u = 0; u < 2; ++u) {
-      const float first = attention::fast_exp2(scores[u][0] - base), second = attention::fast_exp2(scores[u][1] - base);
+      const float first = fast_exp2(scores[u][0] - base), second = fast_exp2(scores[u][1] - base);
       rows.total += first + second;
-      weights[u] = bits_of(__floats2half2_rn(first, second));
+      weights[u] = pair_of(first, second);
     }
 #pragma unroll
-    for (int c = 0; c < Tile::kChunks; ++c) {
-      const auto& v = values.v[c];
+    for (int c = 0; c < kChunks; ++c) {
+      const uint4(&v)[4] = values.v[c];
 #pragma unroll
-      for (int j = 0; j < Tile::kPerLane; ++j) {
+      for (int j = 0; j < 8; ++j) {
         const uint32_t pick = j % 2 ? 0x7632 : 0x5410;
         rows.out[c][j][0] *= shrink, rows.out[c][j][1] *= shrink;
-        mma_upper(rows.out[c][j], weights[0], weights[1], __byte_perm(v[0][j / 2], v[1][j / 2], pick),
-                  __byte_perm(v[2][j / 2], v[3][j / 2], pick));
+        mma_upper(rows.out[c][j], weights[0], weights[1], __byte_perm(word_of(v[0], j / 2), word_of(v[1], j / 2), pick),
+                  __byte_perm(word_of(v[2], j / 2), word_of(v[3], j / 2), pick));
       }
     }
   }
@@ -209,13 +254,13 @@ struct Attention {
     rows.total += __shfl_xor_sync(0xFFFFFFFFu, rows.total, 1);
     rows.total += __shfl_xor_sync(0xFFFFFFFFu, rows.total, 2);
     if (g >= kGroup) return;
-    float* to = memory.sums + (b.warp * kGroup + g) * kDim + 2 * column * Tile::kPerLane;
+    float* to = memory.sums + (b.warp * kGroup + g) * kDim + 2 * column * 8;
 #pragma unroll
-    for (int c = 0; c < Tile::kChunks; ++c)
+    for (int c = 0; c < kChunks; ++c)
 #pragma unroll
       for (int h = 0; h < 2; ++h)
 #pragma unroll
-        for (int j = 0; j < Tile::kPerLane; ++j) to[c * Tile::kChunk + h * Tile::kPerLane + j] = rows.out[c][j][h];
+        for (int j = 0; j < 8; ++j) to[c * 64 + h * 8 + j] = rows.out[c][j][h];
     if (column == 0) memory.stats[b.warp * kGroup + g] = {rows.most, rows.total};
   }
 
@@ -241,14 +286,14 @@ struct Attention {
   };
   template <class Stats, class Sum>
   static __device__ __forceinline__ Merged merge(int n, Stats&& stats, Sum&& sum) {
-    float most = attention::kNone;
+    float most = INGOT_NONE;
     for (int i = 0; i < n; ++i) most = fmaxf(most, stats(i).x);
-    const float base = most == attention::kNone ? 0.0f : most;
+    const float base = most == INGOT_NONE ? 0.0f : most;
     Merged m{0, most, 0};
 #pragma unroll 4
     for (int i = 0; i < n; ++i) {
       const float2 stat = stats(i);
-      const float weight = attention::fast_exp2(stat.x - base);
+      const float weight = fast_exp2(stat.x - base);
       m.total += weight * stat.y, m.sum += weight * sum(i);
     }
     return m;
@@ -263,25 +308,20 @@ struct Attention {
   __device__ __forceinline__ void run(Ready&& ready) const {
     const Params& p = b.p;
     Keys keys;
-    typename Tile::Values values;
+    Values values;
     const auto load = [&](int step, int block) {
       const K* page = row(block, step * kStepKeys, 0);
       load_keys(keys, page);
-      Tile().load_values(values, page + (int64_t{kShape.n_kv_heads} * kDim * kShape.kv_block),
-                         t.position - step * kStepKeys, b.lane / 4, b.lane % 4);
+      load_values(values, page + int64_t{kShape.n_kv_heads} * kDim * kShape.kv_block, t.position - step * kStepKeys);
     };
     if (t.first < t.end) load(t.first, t.first_block);
-    MARK(52);
     ready();
-    MARK(53);
     for (int which = b.warp; which < kGroup + 2; which += kWarps) finish_head(which);
     sync_block();
-    MARK(54);
     if (t.has_own())
       for (int r = kWarps - 1 - b.warp; r < kGroup; r += kWarps) add_own(r);
     if (t.first < t.end) {
-      Rows rows;
-      take_queries(rows);
+      Rows rows{.out = {}, .most = INGOT_NONE, .total = 0};
 #pragma unroll 1
       for (int step = t.first;;) {
         use(rows, keys, values, step);
@@ -291,9 +331,7 @@ struct Attention {
       }
       put(rows);
     }
-    MARK(55);
     sync_block();
-    MARK(56);
     const int n_entries = t.n_entries() + t.has_own();
     const int first_part = t.kv_head * kSplits * kGroup;
     for (int i = static_cast<int>(threadIdx.x); i < kGroup * kDim; i += kThreads) {
@@ -310,7 +348,6 @@ struct Attention {
       if (column == 0) p.stats[part] = {m.most, m.total};
     }
     if (t.n_active > 1) merge_splits(first_part);
-    MARK(57);
   }
 
   // The block that comes last merges.

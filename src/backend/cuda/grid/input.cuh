@@ -50,6 +50,15 @@ struct RowsInput {
 };
 static_assert(sizeof(CodesInput) == 304 && sizeof(RowsInput<64>) == 144 && sizeof(RowsInput<128>) == 272);
 
+__device__ __forceinline__ uint32_t pair_of(float low, float high) {
+  return bits_of(__halves2half2(__float2half_rn(low), __float2half_rn(high)));
+}
+// Two 8-bit floats as halves.
+__device__ __forceinline__ uint32_t halves_of_float8(uint32_t two) {
+  uint32_t v;
+  asm("cvt.rn.f16x2.e4m3x2 %0, %1;" : "=r"(v) : "h"(static_cast<uint16_t>(two)));
+  return v;
+}
 __device__ __forceinline__ float max_or_nan(float a, float b) {
   float c;
   asm("max.NaN.f32 %0, %1, %2;" : "=f"(c) : "f"(a), "f"(b));
@@ -113,8 +122,8 @@ __device__ __forceinline__ void put_rows(RowsInput<kColumns>& to, const float4& 
   const float most = warp_max<16>(largest(v));
   const float scale = most > 0 ? __uint_as_float(__float_as_uint(most) & 0x7F800000u) : 1.0f, inverse = 1.0f / scale;
   if (4 * lane < kColumns)
-    *reinterpret_cast<uint2*>(to.x + 4 * lane) = {bits_of(__floats2half2_rn(v.x * inverse, v.y * inverse)),
-                                                  bits_of(__floats2half2_rn(v.z * inverse, v.w * inverse))};
+    *reinterpret_cast<uint2*>(to.x + 4 * lane) = {pair_of(v.x * inverse, v.y * inverse),
+                                                  pair_of(v.z * inverse, v.w * inverse)};
   if (lane == 0) to.scale = scale;
 }
 

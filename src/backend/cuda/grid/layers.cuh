@@ -16,7 +16,6 @@ __device__ __forceinline__ void compute(const Block<C>& b, Ring<C> ring) {
     product<C, kQkv>(b, ring, layer, [&] {
       if (i > 0) b.sync_grid();
     });
-    MARK(50);
     task.runs ? Attention<C, K>(b, layer, task).run(ready) : ready();
     product<C, kOut>(b, ring, layer, ready);
     product<C, kGateUp>(b, ring, layer, ready);

@@ -106,7 +106,6 @@ __device__ __forceinline__ void multiply_halves(float (&acc)[2], const char* row
 // Adds a step of 128 columns of 8-bit floats.
 __device__ __forceinline__ void multiply_float8(float (&acc)[2], const char* row, int row_stride, const float* scales,
                                                 const RowsInput<128>& input, int lane) {
-  const auto halves = [](uint32_t v) { return halves_of(static_cast<__nv_fp8x2_storage_t>(v)); };
   float part[4] = {};
 #pragma unroll
   for (int u = 0; u < 2; ++u) {
@@ -118,7 +117,7 @@ __device__ __forceinline__ void multiply_float8(float (&acc)[2], const char* row
     for (int i = 0; i < 4; ++i) {
       const uint32_t upper = word_of(a, i), lower = word_of(b, i);
       const uint4& v = i < 2 ? first : second;
-      mma(part, halves(upper), halves(lower), halves(upper >> 16), halves(lower >> 16), i % 2 ? v.z : v.x, i % 2 ? v.w : v.y);
+      mma(part, halves_of_float8(upper), halves_of_float8(lower), halves_of_float8(upper >> 16), halves_of_float8(lower >> 16), i % 2 ? v.z : v.x, i % 2 ? v.w : v.y);
     }
   }
   acc[0] += input.scale * scales[0] * part[0], acc[1] += input.scale * scales[8] * part[2];
@@ -228,16 +227,13 @@ __device__ __forceinline__ void product(const Block<C>& b, Ring<C>& ring, const 
   const Params& p = b.p;
   const Units units(kPlan.n_units, C::kShape.n_blocks);
   const Input<C, kPhase> input(b, kPhase == kQkv ? layer.attention_norm : layer.ffn_norm);
-  MARK(10 + kPhase);
   ready();
-  MARK(20 + kPhase);
   if (units.first == units.end) return;
   if constexpr (kAdds) {
     input.stage(kPhase == kOut ? p.attended : p.hidden);
   } else {
     input.stage(p.x);
   }
-  MARK(30 + kPhase);
   constexpr int kBatch = (kMaxBatch < kThreads / kTileRows / kPlan.at_once ? kMaxBatch : kThreads / kTileRows / kPlan.at_once) * kPlan.at_once;
   int turn = 0;
 #pragma unroll 1
@@ -248,11 +244,9 @@ __device__ __forceinline__ void product(const Block<C>& b, Ring<C>& ring, const 
 #pragma unroll 1
     for (int unit = 0; unit < n_units; unit += kPlan.at_once)
       use_units<C, kPhase>(b, ring, first + unit, min(kPlan.at_once, n_units - unit), sums + unit / kPlan.at_once * 2 * kWarps * kTileRows);
-    MARK(35 + kPhase);
     sync_block();
     finish<C, kPhase>(b, layer, first, n_units, sums, residual);
   }
-  MARK(40 + kPhase);
 }
 
 }  // namespace ingot::cuda::grid
