@@ -1,6 +1,6 @@
-// Steps of one token whose layers the GPU runs on one thread block cluster. Small decoders are compared with direct
-// launches of the same ops, with a separate cache, over several positions. A row that the cluster never writes shows
-// that the cluster ran the layers. Skipped if the build has no CUDA or the machine no GPU.
+// Steps whose layers the GPU runs in one launch: on one thread block cluster, or on the whole grid. Small decoders are
+// compared with direct launches of the same ops, with a separate cache, over several positions. Rows that these two
+// kernels never write show that one of them ran the layers. Skipped if the build has no CUDA or the machine no GPU.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -20,7 +20,7 @@ struct LayersCase {
   const char* name;
   Format format;
   int past;
-  bool fits = true;  // the cluster supports it
+  bool fits = true;  // one launch
   int64_t dim = 320, ffn = 608;
   int n_heads = 6, n_kv_heads = 2, head_dim = 64, n_layers = 3;
   bool biases = false, head_norms = false, output_bias = false;
@@ -40,11 +40,18 @@ const LayersCase kCases[] = {
     {.name = "q8_0, norms of heads", .format = Format::Q8_0, .past = 32, .head_norms = true, .layout = RopeLayout::kInterleaved},
     {.name = "q8_0, bf16 cache", .format = Format::Q8_0, .past = 15, .dim = 576, .ffn = 1536, .n_heads = 9, .n_kv_heads = 3, .kv = DType::kBF16},
     {.name = "q5_k, gelu, fp8 cache", .format = Format::Q5_K, .past = 1500, .dim = 256, .ffn = 512, .n_heads = 8, .act = Activation::kGeluTanh, .kv = DType::kE4M3},
-    {.name = "q4_0, window", .format = Format::Q4_0, .past = 90, .fits = false, .window = 40},
+    {.name = "q4_0, window", .format = Format::Q4_0, .past = 90, .window = 40},
     {.name = "q4_0, bias of the output", .format = Format::Q4_0, .past = 17, .fits = false, .output_bias = true},
-    {.name = "q4_0, heads of 128", .format = Format::Q4_0, .past = 17, .fits = false, .head_dim = 128},
-    {.name = "q6_k, scales of 16", .format = Format::Q6_K, .past = 40, .fits = false, .dim = 256, .ffn = 768, .n_heads = 4},
+    {.name = "q4_0, heads of 128", .format = Format::Q4_0, .past = 17, .head_dim = 128},
+    {.name = "q4_0, heads of 96", .format = Format::Q4_0, .past = 17, .fits = false, .head_dim = 96},
+    {.name = "q4_0, beyond a cluster", .format = Format::Q4_0, .past = 5000, .dim = 576, .ffn = 1536, .n_heads = 9, .n_kv_heads = 3},
+    {.name = "q4_0, rows of two chunks", .format = Format::Q4_0, .past = 200, .dim = 4096, .ffn = 4352, .n_heads = 8, .head_dim = 128, .n_layers = 2},
+    {.name = "q6_k, scales of 16", .format = Format::Q6_K, .past = 40, .dim = 256, .ffn = 768, .n_heads = 4},
+    {.name = "q2_k, heads of 128, splits", .format = Format::Q2_K, .past = 3000, .dim = 512, .ffn = 1280, .n_heads = 16, .head_dim = 128, .biases = true, .head_norms = true},
+    {.name = "q4_k, heads of 128, fp8 cache", .format = Format::Q4_K, .past = 600, .dim = 768, .ffn = 2048, .n_heads = 8, .n_kv_heads = 4, .head_dim = 128, .kv = DType::kE4M3},
+    {.name = "mxfp4, a codebook", .format = Format::MXFP4, .past = 300, .dim = 512, .ffn = 1024, .n_heads = 8, .kv = DType::kBF16},
     {.name = "f16", .format = Format::F16, .past = 17, .fits = false},
+    {.name = "f8_e4m3", .format = Format::F8_E4M3, .past = 77, .dim = 384, .ffn = 1024, .head_dim = 128, .layout = RopeLayout::kInterleaved},
 };
 
 // Runs each op by itself: no step is recorded, and no block of layers is one kernel.

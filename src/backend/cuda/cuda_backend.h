@@ -19,6 +19,7 @@
 #include "backend/cuda/cuda_device.h"
 #include "backend/cuda/device_batch.h"
 #include "backend/cuda/experts/experts.h"
+#include "backend/cuda/grid/layers.h"
 #include "backend/cuda/kernels.h"
 #include "backend/cuda/matmul/dense_matmul.h"
 #include "backend/cuda/matmul/float8.h"
@@ -128,7 +129,7 @@ class CudaBackend final : public Backend, public RecordedSteps {
   };
 
   struct ScratchSizes {
-    size_t up, act_copy, arranged, decoded, partials, order;
+    size_t up, act_copy, arranged, decoded, partials, order, grid;
   };
   ScratchSizes scratch_for(const StepLimits& limits) const;
   // cuda_weights.cc
@@ -160,6 +161,10 @@ class CudaBackend final : public Backend, public RecordedSteps {
   cuda::SpecialisedKernels* specialised_for(const cuda::PackedWeight& w) const;
   void begin_tuning(const BackendOptions& options);
   void load_ready_kernels();
+  // cuda_ops.cc
+  std::unique_ptr<cuda::DenseStep> step_of_one_token(const DenseLayersBlock& block);
+  const void* grid_kernel(const cuda::DenseStep& step);
+  void compile_layers(const Program& program);  // cuda_step.cc
   void time_kernels(int64_t most_rows);
   double time_kernel(const cuda::MatmulKernel& kernel, const std::vector<const Weight*>& weights, int64_t rows);
   void decoded_product(const Tensor& y, const Tensor& x, const cuda::PackedWeight& w, bool accumulate);
@@ -218,6 +223,7 @@ class CudaBackend final : public Backend, public RecordedSteps {
   cuda::Memory up_;        // the second product of gate_up
   cuda::Memory partials_;  // partial results of split attention
   cuda::Memory order_;     // rows by expert (experts.h)
+  cuda::Memory grid_;      // of grid/layers.h: between two steps its counters are zeros
 
   int block_size_ = 16;  // of the KV cache; before there is a cache, the usual size
   cuda::BatchUpload device_batch_;

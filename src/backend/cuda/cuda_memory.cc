@@ -164,6 +164,10 @@ void CudaBackend::reserve(const StepLimits& limits) {
                                       {&partials_, sizes.partials},
                                       {&order_, sizes.order}})
     if (bytes > 0) scratch_at_least(*memory, bytes);
+  if (sizes.grid > grid_.size()) {
+    scratch_at_least(grid_, sizes.grid);
+    check(cudaMemsetAsync(grid_.data(), 0, grid_.size(), device_.stream()), "cudaMemsetAsync");
+  }
   if (tunes_) time_kernels(limits.max_tokens);
 }
 
@@ -184,14 +188,17 @@ CudaBackend::ScratchSizes CudaBackend::scratch_for(const StepLimits& limits) con
                        : 0,
       .partials = size_t{4} * static_cast<size_t>(device_.n_multiprocessors()) * 16 *
                   static_cast<size_t>(limits.head_dim + 2) * sizeof(float),
-      .order = limits.max_expert_rows > 0 ? cuda::expert_order_bytes(limits.max_expert_rows, cuda::kMaxExperts) : 0};
+      .order = limits.max_expert_rows > 0 ? cuda::expert_order_bytes(limits.max_expert_rows, cuda::kMaxExperts) : 0,
+      .grid = act_ == DType::kF16 && !deterministic_
+                  ? cuda::grid_scratch_bytes(limits.max_width, limits.head_dim, device_.limits())
+                  : 0};
 }
 
 size_t CudaBackend::scratch_bytes(const StepLimits& limits) const {
   const ScratchSizes s = scratch_for(limits);
   return cuda::BatchUpload::bytes_for(limits.max_tokens, std::max(limits.max_seqs, 1), std::max(limits.max_logits, 1),
                                       (limits.max_kv_len + block_size_ - 1) / block_size_) +
-         dense_->workspace_bytes() + s.up + s.act_copy + s.arranged + s.decoded + s.partials + s.order;
+         dense_->workspace_bytes() + s.up + s.act_copy + s.arranged + s.decoded + s.partials + s.order + s.grid;
 }
 
 void CudaBackend::upload(const Tensor& to, const void* from) {

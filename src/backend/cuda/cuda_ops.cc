@@ -252,14 +252,27 @@ void CudaBackend::qkv(const QkvArgs& a) {
   check_launch("finish_qkv");
 }
 
+// The kernel of all layers on the whole grid; null if there is none, or not yet.
+const void* CudaBackend::grid_kernel(const cuda::DenseStep& step) {
+  if (!specialised_) return nullptr;
+  const std::string source = cuda::grid_source(step, device_.limits());
+  return source.empty() ? nullptr : specialised_->find({.which = cuda::SpecialisedKernel::kGrid, .source = source});
+}
+
+std::unique_ptr<cuda::DenseStep> CudaBackend::step_of_one_token(const DenseLayersBlock& b) {
+  if (act_ != DType::kF16 || deterministic_) return nullptr;
+  return cuda::dense_step(b, view_of(*b.attention[0].kv), device_batch_.view(), 1);
+}
+
 void CudaBackend::dense_layers(const DenseLayersBlock& b) {
-  const bool is_one_token = n_tokens_ == 1 && n_seqs_ == 1 && most_kv_ <= cuda::kMaxClusterKv;
-  if (is_one_token && act_ == DType::kF16 && !deterministic_) {
-    const auto step = cuda::cluster_step(b, view_of(*b.attention[0].kv), device_batch_.view());
-    if (step && cuda::can_run_cluster(*step, device_)) {
-      cuda::run_cluster(*step, device_);
-      return check_launch("run_cluster");
-    }
+  const auto step = n_tokens_ == 1 && n_seqs_ == 1 ? step_of_one_token(b) : nullptr;
+  if (step && most_kv_ <= cuda::kMaxClusterKv && cuda::can_run_cluster(*step, device_)) {
+    cuda::run_cluster(*step, device_);
+    return check_launch("run_cluster");
+  }
+  if (const void* kernel = step ? grid_kernel(*step) : nullptr) {
+    cuda::run_grid(kernel, *step, grid_.data(), device_);
+    return check_launch("run_grid");
   }
   Backend::dense_layers(b);
 }

@@ -148,6 +148,7 @@ void CudaBackend::prepare_program(const Program& program) {
   device_.make_current();
   if (program.kv == nullptr || !program.has_logits()) return;
   const auto begun = std::chrono::steady_clock::now();
+  compile_layers(program);
   const size_t before = available_bytes();
   size_t n_graphs = 0;
   const int most = most_sequences(limits_, 1);
@@ -168,6 +169,17 @@ void CudaBackend::prepare_program(const Program& program) {
   const std::chrono::duration<double> took = std::chrono::steady_clock::now() - begun;
   log_info("{} steps recorded in {:.2f} s, in {} MiB", n_graphs, took.count(),
            (before - std::min(before, available_bytes())) >> 20);
+}
+
+// Waits for the kernel of all layers, because results would otherwise depend on the time when the kernel is ready.
+void CudaBackend::compile_layers(const Program& program) {
+  for (const Block& block : program.blocks) {
+    const auto* layers = std::get_if<DenseLayersBlock>(&block);
+    const auto step = layers != nullptr ? step_of_one_token(*layers) : nullptr;
+    if (!step || grid_kernel(*step) != nullptr || !specialised_) continue;
+    specialised_->wait();
+    load_ready_kernels();
+  }
 }
 
 void CudaBackend::capture(Graph& graph, const Program& program) {

@@ -86,6 +86,7 @@ std::string source_of(const SpecialisedKernel& k) {
     case SpecialisedKernel::kExpertCodes:
       return source("experts/codes", "expert_codes_kernel", bounds(1024),
                     fmt::format("expert_codes_kernel::run<{}, {}", kind_of(k), k.n), s);
+    case SpecialisedKernel::kGrid: return k.source;
   }
   CHECK(false && "every kernel has a source");
 }

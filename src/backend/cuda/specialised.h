@@ -5,7 +5,8 @@
 // No step waits for a compilation. The first step that asks for a product's kernel starts the compilation in separate
 // threads (NVRTC, or a copy that an earlier run left in the user's cache folder), and runs the general kernel. When all
 // requested kernels are ready, the next step uses them. Both kernels compute the same numbers in the same order. If
-// NVRTC fails, the general kernel stays in use.
+// NVRTC fails, the general kernel stays in use. The kernel of all layers (kGrid) has no general kernel: it takes the
+// place of a layer's single kernels, and a model is ready only when it is compiled.
 #pragma once
 #include <driver_types.h>
 
@@ -27,13 +28,14 @@ namespace ingot::cuda {
 struct DeviceLimits;
 
 struct SpecialisedKernel {
-  enum Which : uint8_t { kDotCodes, kDotRows, kMatvec, kTiles, kWarpgroups, kExpertCodes } which;
+  enum Which : uint8_t { kDotCodes, kDotRows, kMatvec, kTiles, kWarpgroups, kExpertCodes, kGrid } which;
   Layout layout;
   bool has_min, group16;
   // kDotCodes and kExpertCodes: gates + 1. kDotRows: rows of weights in a task. The others: activations that a block
   // takes, counted in tiles of 8 rows for kMatvec and kTiles, in rows for kWarpgroups.
   int n;
   ProductShape shape;
+  std::string source;  // kGrid: all of it
 
   bool operator==(const SpecialisedKernel&) const = default;
 };

@@ -128,7 +128,7 @@ struct Ring {
 // ring ends in between.
 __device__ __forceinline__ void fetch_row(const Block& b, int layer, const Row& row, int slot) {
   const LayerProduct& w = b.layer(layer).products[row.weight];
-  const int codes = code_bytes(w.eight), scales = scale_bytes(w.has_min);
+  const int codes = code_bytes(w.layout == Layout::kCodes8), scales = scale_bytes(w.has_min);
   const char *codes_at = w.codes + int64_t{row.first_tile} * codes,
              *scales_at = w.scales + int64_t{row.first_tile} * scales;
   const uint32_t bar = b.phase_barrier(row.weight < kWeightOut    ? kQkv
@@ -250,7 +250,7 @@ __device__ __forceinline__ void multiply_share(const Block& b, const Ring& ring,
                                                   : phase == kGateUp ? kWeightGate
                                                                      : kWeightDown];
   const int zero = w.zero;
-  const bool eight = w.eight, has_min = w.has_min;
+  const bool eight = w.layout == Layout::kCodes8, has_min = w.has_min;
 #pragma unroll 1
   for (int k = s.first_k; k < e.k_tiles; k += kWarps) {
     if (k != s.first_k) norm = weights_of(weight, column_of(k, b.lane), dim);

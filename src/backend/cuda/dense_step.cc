@@ -1,20 +1,11 @@
-// Decides which layers run on a cluster: the layers of a block that differ only in their weights, and use only what the
-// kernel supports.
+#include "backend/cuda/dense_step.h"
+
 #include <algorithm>
-#include <memory>
 
 #include "backend/cuda/cuda_backend.h"
 
 namespace ingot::cuda {
 namespace {
-
-// Whether the products of one launch fit; they must also have the same kernel.
-bool all_fit(std::initializer_list<const Weight*> weights) {
-  const PackedWeight& first = packed(**weights.begin());
-  return std::ranges::all_of(weights, [&](const Weight* w) {
-    return w->n_experts == 1 && can_cluster(packed(*w)) && share_matvec(first, packed(*w));
-  });
-}
 
 LayerProduct product_of(const Weight& weight, const Tensor& bias) {
   const PackedWeight& w = packed(weight);
@@ -23,13 +14,14 @@ LayerProduct product_of(const Weight& weight, const Tensor& bias) {
           bias ? bias.f32() : nullptr,
           w.factor,
           static_cast<int16_t>(w.zero),
-          w.layout == Layout::kCodes8,
-          w.has_min};
+          w.layout,
+          w.has_min,
+          w.group16};
 }
 
 const float* floats_of(const Tensor& t) { return t ? t.f32() : nullptr; }
 
-ClusterShape shape_of(const AttentionBlock& a, const FeedForwardBlock& f) {
+DenseShape shape_of(const AttentionBlock& a, const FeedForwardBlock& f) {
   return {.dim = static_cast<int>(a.x.cols),
           .ffn = f.ffn_dim,
           .n_heads = a.attention.n_heads,
@@ -53,28 +45,40 @@ bool head_norms_fit(const AttentionBlock& a) {
 
 bool attention_fits(const AttentionBlock& a) {
   const AttentionArgs& args = a.attention;
-  return is_plain_norm(a.norm) && head_norms_fit(a) && args.softcap == 0 && args.window == 0 && args.causal &&
-         !args.sinks && !a.gate && !a.bo && a.join.is_plain() && !a.join.sum_norm.weight &&
-         all_fit({&a.wq, &a.wk, &a.wv}) && all_fit({&a.wo});
+  return is_plain_norm(a.norm) && head_norms_fit(a) && args.softcap == 0 && args.causal && !args.sinks && !a.gate &&
+         !a.bo && a.join.is_plain() && !a.join.sum_norm.weight;
 }
 
 bool feed_forward_fits(const FeedForwardBlock& f, float eps) {
   return is_plain_norm(f.norm) && f.norm.eps == eps && f.w_gate && !f.b_gate && !f.b_up && !f.b_down &&
-         f.join.is_plain() && !f.join.sum_norm.weight && all_fit({&f.w_gate, &f.w_up}) && all_fit({&f.w_down});
+         f.join.is_plain() && !f.join.sum_norm.weight;
+}
+
+// Takes over the codebook. Returns false if the weight cannot be a LayerProduct, or if the step has another codebook.
+bool weight_fits(DenseStep& step, const Weight& weight) {
+  const PackedWeight& w = packed(weight);
+  if (w.n_experts != 1 || w.f32) return false;
+  if (w.layout != Layout::kCodebook4) return true;
+  if (step.codebook_low == 0 && step.codebook_high == 0)
+    step.codebook_low = w.codebook_low, step.codebook_high = w.codebook_high;
+  return step.codebook_low == w.codebook_low && step.codebook_high == w.codebook_high;
 }
 
 }  // namespace
 
-std::unique_ptr<ClusterStep> cluster_step(const DenseLayersBlock& block, const DeviceKv& kv, const DeviceBatch& batch) {
+std::unique_ptr<DenseStep> dense_step(const DenseLayersBlock& block, const DeviceKv& kv, const DeviceBatch& batch,
+                                      int n_tokens) {
   const AttentionBlock& first = block.attention.front();
-  if (block.attention.size() > kMaxClusterLayers || reinterpret_cast<uintptr_t>(first.x.data) % 16 != 0) return nullptr;
-  auto step = std::make_unique<ClusterStep>();
+  if (block.attention.size() > kMaxDenseLayers || reinterpret_cast<uintptr_t>(first.x.data) % 16 != 0) return nullptr;
+  auto step = std::make_unique<DenseStep>();
   step->shape = shape_of(first, block.feed_forward.front());
   for (size_t i = 0; i < block.attention.size(); ++i) {
     const AttentionBlock& a = block.attention[i];
     const FeedForwardBlock& f = block.feed_forward[i];
     if (!attention_fits(a) || !feed_forward_fits(f, a.norm.eps) || !(shape_of(a, f) == step->shape)) return nullptr;
     if (a.rope.angles.data != first.rope.angles.data) return nullptr;
+    for (const Weight* w : {&a.wq, &a.wk, &a.wv, &a.wo, &f.w_gate, &f.w_up, &f.w_down})
+      if (!weight_fits(*step, *w)) return nullptr;
     step->layers[step->n_layers++] = {
         .products = {product_of(a.wq, a.bq), product_of(a.wk, a.bk), product_of(a.wv, a.bv), product_of(a.wo, {}),
                      product_of(f.w_gate, {}), product_of(f.w_up, {}), product_of(f.w_down, {})},
@@ -82,10 +86,14 @@ std::unique_ptr<ClusterStep> cluster_step(const DenseLayersBlock& block, const D
         .ffn_norm = f.norm.weight.f32(),
         .q_norm = floats_of(a.q_norm.weight),
         .k_norm = floats_of(a.k_norm.weight),
-        .kv_layer = a.attention.layer};
+        .kv_layer = a.attention.layer,
+        .window = a.attention.window};
   }
+  step->n_tokens = n_tokens;
   step->x = first.x.f32();
+  step->x_stride = first.x.stride;
   step->angles = floats_of(first.rope.angles);
+  step->angle_stride = first.rope.angles ? first.rope.angles.stride : 0;
   step->kv = kv;
   step->batch = batch;
   return step;

@@ -1,0 +1,59 @@
+// DenseStep: the decoder layers of a step as data, for kernels that run all layers in one launch. cluster/layers.h runs
+// one token on one thread block cluster; grid/layers.h runs a few tokens on the whole GPU.
+#pragma once
+#include <memory>
+
+#include "backend/block.h"
+#include "backend/cuda/kernels.h"
+
+namespace ingot::cuda {
+
+enum LayerWeight { kWeightQ, kWeightK, kWeightV, kWeightOut, kWeightGate, kWeightUp, kWeightDown, kLayerWeights };
+
+struct LayerProduct {
+  const char *codes, *scales;  // PackedWeight's data and scales
+  const float* bias;           // [n_out] or null; only of q, k and v
+  float factor;
+  int16_t zero;
+  Layout layout;
+  bool has_min : 1, group16 : 1;
+};
+
+struct DenseLayer {
+  LayerProduct products[kLayerWeights];
+  const float *attention_norm, *ffn_norm;  // [dim]
+  const float *q_norm, *k_norm;            // [head_dim], for each head, or null
+  int64_t kv_layer;
+  int window;  // 0: none
+};
+
+// What all layers have in common.
+struct DenseShape {
+  int dim = 0, ffn = 0, n_heads = 0, n_kv_heads = 0, head_dim = 0, rot_dim = 0;
+  bool half_split = false;                       // RopeLayout
+  float eps = 0, head_eps = 0, score_scale = 0;  // score_scale: with the factor log2(e)
+  int act = 0;
+  bool operator==(const DenseShape&) const = default;
+};
+
+inline constexpr int kMaxDenseLayers = 80;
+
+struct DenseStep {
+  DenseLayer layers[kMaxDenseLayers];
+  int n_layers, n_tokens;
+  DenseShape shape;
+  uint64_t codebook_low, codebook_high;  // of all weights with Layout::kCodebook4
+  float* x;                              // [n_tokens, x_stride]: the residual stream, input and output
+  int64_t x_stride;
+  const float* angles;  // [n_tokens, angle_stride]
+  int64_t angle_stride;
+  DeviceKv kv;
+  DeviceBatch batch;
+};
+
+// The step of these layers. Null if the layers differ in more than their weights, are too many, or use more than plain
+// attention and a plain gated feed-forward network.
+std::unique_ptr<DenseStep> dense_step(const DenseLayersBlock& block, const DeviceKv& kv, const DeviceBatch& batch,
+                                      int n_tokens);
+
+}  // namespace ingot::cuda

@@ -1,0 +1,182 @@
+// Which layers run on the whole grid (grid/layers.h), and the launch.
+#include "backend/cuda/grid/layers.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <bit>
+
+#include "backend/cuda/cuda_device.h"
+#include "backend/cuda/grid/shape.h"
+
+namespace ingot::cuda {
+namespace {
+
+constexpr size_t kStaticShared = 3072;  // at least what the kernel declares, and the driver's
+constexpr int kFewestSlots = 3;
+
+bool is_multiple(int n, int unit) { return n % unit == 0; }
+
+grid::WeightKind kind_of(const LayerProduct& w) { return {w.layout, w.has_min, w.group16, w.zero}; }
+
+grid::Shape shape_of(const DenseStep& step, const DeviceLimits& device) {
+  const DenseShape& s = step.shape;
+  const DenseLayer& first = step.layers[0];
+  grid::Shape shape{.dim = s.dim,
+                    .ffn = s.ffn,
+                    .n_heads = s.n_heads,
+                    .n_kv_heads = s.n_kv_heads,
+                    .head_dim = s.head_dim,
+                    .rot_dim = s.rot_dim,
+                    .half_split = s.half_split,
+                    .q_norm = first.q_norm != nullptr,
+                    .k_norm = first.k_norm != nullptr,
+                    .biases = false,
+                    .act = s.act,
+                    .n_layers = step.n_layers,
+                    .window = first.window,
+                    .kv_block = step.kv.block_size,
+                    .n_blocks = device.n_multiprocessors,
+                    .shared_bytes = static_cast<int>(device.most_shared - kStaticShared)};
+  for (int i = 0; i < kLayerWeights; ++i) shape.kinds[i] = kind_of(first.products[i]);
+  for (int l = 0; l < step.n_layers; ++l)
+    for (int i = kWeightQ; i <= kWeightV; ++i) shape.biases |= step.layers[l].products[i].bias != nullptr;
+  return shape;
+}
+
+// The same kinds in all layers, and of the weights of one phase.
+bool kinds_fit(const DenseStep& step, const grid::Shape& shape) {
+  for (int phase = 0; phase < grid::kPhases; ++phase) {
+    const grid::WeightKind& first = shape.kinds[grid::first_weight(phase)];
+    if (first.layout == Layout::kDense) return false;  // its own kernels are as fast (docs/notes)
+    for (int i = 0; i < grid::n_weights(phase); ++i)
+      if (!(shape.kinds[grid::first_weight(phase) + i] == first)) return false;
+  }
+  return std::all_of(step.layers, step.layers + step.n_layers, [&](const DenseLayer& layer) {
+    for (int i = 0; i < kLayerWeights; ++i)
+      if (!(kind_of(layer.products[i]) == shape.kinds[i]) ||
+          reinterpret_cast<uintptr_t>(layer.products[i].codes) % 16 != 0)
+        return false;
+    return layer.window == shape.window && (layer.q_norm != nullptr) == shape.q_norm &&
+           (layer.k_norm != nullptr) == shape.k_norm;
+  });
+}
+
+bool shape_fits(const DenseStep& step) {
+  const DenseShape& s = step.shape;
+  const DeviceKv& kv = step.kv;
+  return step.n_tokens == 1 && step.n_layers > 0 && step.n_layers <= grid::kMaxLayers &&
+         (s.head_dim == 64 || s.head_dim == 128) && is_multiple(s.n_heads, s.n_kv_heads) &&
+         s.n_heads <= grid::kMaxGroup * s.n_kv_heads && is_multiple(s.dim, 32) && is_multiple(s.ffn, 32) &&
+         dtype_bytes(kv.dtype) <= 2 && kv.n_parts == 2 && kv.head_dim == s.head_dim &&
+         is_multiple(kv.block_size, grid::kStepKeys);
+}
+
+const char* name_of(Layout layout) {
+  return layout == Layout::kCodes4   ? "kCodes4"
+         : layout == Layout::kCodes8 ? "kCodes8"
+         : layout == Layout::kFloat8 ? "kFloat8"
+                                     : "kCodebook4";
+}
+
+std::string kinds_source(const grid::Shape& s) {
+  std::string text;
+  for (const grid::WeightKind& k : s.kinds)
+    text += fmt::format("{{Layout::{}, {}, {}, {}}}, ", name_of(k.layout), k.has_min, k.group16, k.zero);
+  return text;
+}
+
+const char* element_of(DType dtype) {
+  return dtype == DType::kBF16 ? "CacheBfloat" : dtype == DType::kE4M3 ? "CacheFloat8" : "CacheHalf";
+}
+
+// Offsets in the scratch. n_heads and n_kv_heads in columns.
+struct Scratch {
+  size_t heads, attended, hidden, parts, stats, bytes;
+};
+// The counters come first, because each step leaves zeros there.
+constexpr size_t kEnded = 256, kMaxKvHeads = 128, kCounters = kEnded + kMaxKvHeads * sizeof(unsigned);
+
+Scratch scratch_of(int64_t heads, int64_t kv_heads, int64_t ffn, int64_t n_parts, int64_t head_dim) {
+  Scratch at{};
+  size_t end = kCounters;
+  const auto take = [&](int64_t bytes) {
+    return std::exchange(end, end + static_cast<size_t>((bytes + 255) / 256 * 256));
+  };
+  at.heads = take(2 * (heads + 2 * kv_heads) * 4);
+  at.attended = take(heads * 2);
+  at.hidden = take(ffn * 2);
+  at.parts = take(n_parts * head_dim * 4);
+  at.stats = take(n_parts * 8);
+  at.bytes = end;
+  return at;
+}
+
+}  // namespace
+
+std::string grid_source(const DenseStep& step, const DeviceLimits& device) {
+  if (!device.is_hopper() || !shape_fits(step) ||
+      step.shape.n_kv_heads > std::min<int>(kMaxKvHeads, device.n_multiprocessors))
+    return "";
+  const grid::Shape s = shape_of(step, device);
+  if (!kinds_fit(step, s) || grid::places_of(s).n_slots < kFewestSlots) return "";
+  return fmt::format(
+      "#include \"backend/cuda/grid/layers.cuh\"\nusing namespace ingot::cuda;\nusing namespace ingot::cuda::grid;\n"
+      "struct Own {{\n  static constexpr Shape kShape{{{}, {}, {}, {}, {}, {}, {}, {}, {}, {}, {}, {}, {}, {}, {}, {}, "
+      "{{{}}}}};\n}};\n"
+      "extern \"C\" __global__ void __launch_bounds__(kThreads + kCopyThreads, 1) specialised(const __grid_constant__ "
+      "Params p) {{\n  run<Own, {}>(p);\n}}\n",
+      s.dim, s.ffn, s.n_heads, s.n_kv_heads, s.head_dim, s.rot_dim, s.half_split, s.q_norm, s.k_norm, s.biases, s.act,
+      s.n_layers, s.window, s.kv_block, s.n_blocks, s.shared_bytes, kinds_source(s), element_of(step.kv.dtype));
+}
+
+size_t grid_scratch_bytes(int width, int head_dim, const DeviceLimits& device) {
+  if (!device.is_hopper()) return 0;
+  const int64_t dim = std::max(head_dim, 1);
+  return scratch_of(width, width, width, int64_t{device.n_multiprocessors} * grid::kMaxGroup, dim).bytes;
+}
+
+void run_grid(const void* kernel, const DenseStep& step, void* scratch, Device& device) {
+  const grid::Shape shape = shape_of(step, device.limits());
+  const DenseShape& s = step.shape;
+  grid::Params p{};
+  for (int l = 0; l < step.n_layers; ++l) {
+    const DenseLayer& from = step.layers[l];
+    grid::Layer& to = p.layers[l];
+    for (int i = 0; i < kLayerWeights; ++i)
+      to.products[i] = {from.products[i].codes, from.products[i].scales, from.products[i].bias,
+                        from.products[i].factor};
+    to.attention_norm = from.attention_norm, to.ffn_norm = from.ffn_norm;
+    to.q_norm = from.q_norm, to.k_norm = from.k_norm, to.kv_layer = from.kv_layer;
+  }
+  p.x = step.x, p.angles = step.angles;
+  p.kv = step.kv.data, p.kv_blocks = step.kv.n_blocks;
+  p.eps = s.eps, p.head_eps = s.head_eps, p.score_scale = s.score_scale;
+  p.codebook_low = step.codebook_low, p.codebook_high = step.codebook_high;
+  p.positions = step.batch.positions, p.block_table = step.batch.block_table;
+  char* const base = static_cast<char*>(scratch);
+  const Scratch at = scratch_of(int64_t{s.n_heads} * s.head_dim, int64_t{s.n_kv_heads} * s.head_dim, s.ffn,
+                                int64_t{s.n_heads} * shape.n_splits(), s.head_dim);
+  p.barrier = reinterpret_cast<unsigned*>(base);
+  p.ended = reinterpret_cast<unsigned*>(base + kEnded);
+  p.heads = reinterpret_cast<float*>(base + at.heads);
+  p.attended = reinterpret_cast<half*>(base + at.attended);
+  p.hidden = reinterpret_cast<half*>(base + at.hidden);
+  p.parts = reinterpret_cast<float*>(base + at.parts);
+  p.stats = reinterpret_cast<float2*>(base + at.stats);
+  // All blocks run at the same time, or none: other streams may use the GPU too.
+  cudaLaunchAttribute cooperative{};
+  cooperative.id = cudaLaunchAttributeCooperative;
+  cooperative.val.cooperative = 1;
+  cudaLaunchConfig_t config{};
+  config.gridDim = dim3(static_cast<unsigned>(shape.n_blocks));
+  config.blockDim = dim3(grid::kThreads + grid::kCopyThreads);
+  config.dynamicSmemBytes = static_cast<size_t>(grid::places_of(shape).end);
+  config.stream = device.stream();
+  config.attrs = &cooperative;
+  config.numAttrs = 1;
+  void* arguments[] = {&p};
+  cudaLaunchKernelExC(&config, kernel, arguments);
+}
+
+}  // namespace ingot::cuda

@@ -1,0 +1,22 @@
+// The decoder layers of one token in one launch on the whole GPU (Hopper). Between two kernels the memory is idle for
+// some microseconds: the last blocks end, the next kernel starts, and reads its input. Here one block runs on each
+// multiprocessor for the whole step, and a barrier for all blocks separates the phases of a layer. No phase writes
+// weights, so one warp of each block copies them ahead to shared memory, across barriers and layers.
+//
+// The kernel is compiled for the sizes of the model (specialised.h), because a general kernel spends most of its time on
+// addresses. Files, in the order of reading: shape.h, layers.cuh, plan.cuh, stream.cuh, input.cuh, products.cuh,
+// attention.cuh.
+#pragma once
+#include <string>
+
+#include "backend/cuda/dense_step.h"
+
+namespace ingot::cuda {
+
+// The source of the kernel for these layers. Empty if it does not support them, or the device cannot run it.
+std::string grid_source(const DenseStep& step, const DeviceLimits& device);
+// Bytes of scratch that are enough for any step; zeros before the first step. width: the most columns of a tensor.
+size_t grid_scratch_bytes(int width, int head_dim, const DeviceLimits& device);
+void run_grid(const void* kernel, const DenseStep& step, void* scratch, Device& device);
+
+}  // namespace ingot::cuda

@@ -1,0 +1,56 @@
+// What blocks and warps know of their share of a layer (shape.h), and the barriers.
+#pragma once
+#include "backend/cuda/device.cuh"
+#include "backend/cuda/grid/shape.h"
+
+namespace ingot::cuda::grid {
+
+// The units [first, end) of this block.
+struct Units {
+  int first, end;
+  __device__ __forceinline__ Units(int n_units, int n_blocks)
+      : first(static_cast<int>(static_cast<unsigned>(n_units) * blockIdx.x / static_cast<unsigned>(n_blocks))),
+        end(static_cast<int>(static_cast<unsigned>(n_units) * (blockIdx.x + 1) / static_cast<unsigned>(n_blocks))) {}
+};
+
+// The weight of a unit, and the tile of that weight.
+struct Place {
+  int weight, tile;
+};
+template <class C, int kPhase>
+__device__ __forceinline__ Place place_of(int unit) {
+  constexpr PhasePlan kPlan = plan_of(C::kShape, kPhase);
+  const int tile = kPlan.n_planes == 1 ? unit : unit / 2;
+  if constexpr (kPhase != kQkv) return {first_weight(kPhase), tile};
+  constexpr int kQ = C::kShape.n_heads * C::kShape.head_dim / kTileRows,
+                kK = C::kShape.n_kv_heads * C::kShape.head_dim / kTileRows;
+  return tile < kQ        ? Place{kWeightQ, tile}
+         : tile < kQ + kK ? Place{kWeightK, tile - kQ}
+                          : Place{kWeightV, tile - kQ - kK};
+}
+// The first and the last chunk of a unit.
+template <class C, int kPhase>
+__device__ __forceinline__ int first_chunk(int unit) {
+  constexpr PhasePlan kPlan = plan_of(C::kShape, kPhase);
+  return kPlan.n_planes == 1 ? 0 : unit % 2 * (kPlan.n_chunks / 2);
+}
+
+// A barrier of the warps that compute.
+__device__ __forceinline__ void sync_block() { asm volatile("bar.sync 1, %0;" ::"n"(kThreads) : "memory"); }
+
+// Waits until all blocks are here. Afterwards all blocks see what a block wrote before, but not through the first-level
+// cache. The highest bit of the word changes when the last block arrives.
+__device__ __forceinline__ void sync_grid(unsigned* barrier, int n_blocks) {
+  sync_block();
+  if (threadIdx.x == 0) {
+    const unsigned add = blockIdx.x == 0 ? 0x80000000u - static_cast<unsigned>(n_blocks - 1) : 1u;
+    unsigned before, now;
+    asm volatile("atom.add.release.gpu.global.u32 %0, [%1], %2;" : "=r"(before) : "l"(barrier), "r"(add) : "memory");
+    do {
+      asm volatile("ld.acquire.gpu.global.u32 %0, [%1];" : "=r"(now) : "l"(barrier) : "memory");
+    } while (((before ^ now) & 0x80000000u) == 0);
+  }
+  sync_block();
+}
+
+}  // namespace ingot::cuda::grid

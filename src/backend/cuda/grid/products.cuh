@@ -1,0 +1,241 @@
+// A block's share in the four products of a layer. A warp multiplies its columns of each unit by the tensor cores; then
+// the sums of the warps are added up.
+#pragma once
+#include "backend/cuda/grid/input.cuh"
+#include "backend/cuda/matmul/matvec_step.cuh"
+
+namespace ingot::cuda::grid {
+
+using matvec_step::Kind;
+
+// c [16 x 8] += a [16 x 32] of bytes b [32 x 8] of signed bytes. In a and b, lane t of four has columns 4t to 4t + 3,
+// and these plus 16.
+template <bool kSigned>
+__device__ __forceinline__ void mma_bytes(int (&c)[4], uint32_t a0, uint32_t a1, uint32_t a2, uint32_t a3, uint32_t b0,
+                                          uint32_t b1) {
+  if constexpr (kSigned) {
+    asm volatile("mma.sync.aligned.m16n8k32.row.col.s32.s8.s8.s32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"
+                 : "+r"(c[0]), "+r"(c[1]), "+r"(c[2]), "+r"(c[3])
+                 : "r"(a0), "r"(a1), "r"(a2), "r"(a3), "r"(b0), "r"(b1));
+  } else {
+    asm volatile("mma.sync.aligned.m16n8k32.row.col.s32.u8.s8.s32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"
+                 : "+r"(c[0]), "+r"(c[1]), "+r"(c[2]), "+r"(c[3])
+                 : "r"(a0), "r"(a1), "r"(a2), "r"(a3), "r"(b0), "r"(b1));
+  }
+}
+
+// The codes of a unit as bytes, in the order of the activations: codes 0 to 3 and 4 to 7 of the lane, or where a mask
+// takes them from nibbles, codes 0, 4, 1, 5 and 2, 6, 3, 7.
+template <class K>
+__device__ __forceinline__ uint2 bytes_of(const uint4* pieces /* of the lane's row */, int u, const uint32_t* table) {
+  if constexpr (K::kLayout == Layout::kCodes8) {
+    const uint4& v = pieces[u / 2];
+    return u % 2 ? make_uint2(v.z, v.w) : make_uint2(v.x, v.y);
+  } else {
+    const uint32_t word = word_of(pieces[0], u);
+    if constexpr (K::kLayout == Layout::kCodes4) return {word & 0x0F0F0F0Fu, word >> 4 & 0x0F0F0F0Fu};
+    const auto pair = [&](int i) { return table[word >> (8 * i) & 255]; };
+    return {pair(0) | pair(1) << 16, pair(2) | pair(3) << 16};
+  }
+}
+
+// Adds a step of codes to the lane's sums of rows g and g + 8; the four lanes of a row have a unit each.
+template <class K>
+__device__ __forceinline__ void multiply_codes(float (&acc)[2], const char* codes, const char* scales,
+                                               const CodesInput& input, int zero, int lane, const uint32_t* table) {
+  constexpr int kRowPieces = K::kLayout == Layout::kCodes8 ? 2 : 1, kGroups = K::kGroup16 ? 2 : 1;
+  const uint4* from = reinterpret_cast<const uint4*>(codes) + lane;
+  uint4 upper[kRowPieces], lower[kRowPieces];
+#pragma unroll
+  for (int i = 0; i < kRowPieces; ++i) upper[i] = from[64 * i], lower[i] = from[64 * i + 32];
+  const uint2 x = input.bytes[lane];
+  int sums[2][4] = {};  // of even and odd units, or of the halves of all units
+#pragma unroll
+  for (int u = 0; u < 4; ++u) {
+    const uint2 a = bytes_of<K>(upper, u, table), b = bytes_of<K>(lower, u, table);
+    const uint2 own = lane / 8 == u ? x : uint2{};
+    constexpr bool kSigned = K::kLayout == Layout::kCodebook4;
+    if constexpr (!K::kGroup16) {
+      mma_bytes<kSigned>(sums[u % 2], a.x, b.x, a.y, b.y, own.x, own.y);
+    } else if constexpr (K::kLayout == Layout::kCodes4) {
+      mma_bytes<kSigned>(sums[0], a.x, b.x, a.y, b.y, own.x & 0x00FF00FFu, own.y & 0x00FF00FFu);
+      mma_bytes<kSigned>(sums[1], a.x, b.x, a.y, b.y, own.x & 0xFF00FF00u, own.y & 0xFF00FF00u);
+    } else {
+      mma_bytes<kSigned>(sums[0], a.x, b.x, a.y, b.y, own.x, 0);
+      mma_bytes<kSigned>(sums[1], a.x, b.x, a.y, b.y, 0, own.y);
+    }
+  }
+  const int2 totals = input.totals[lane % 4];
+  constexpr bool kTotals = K::kMin || K::kLayout != Layout::kCodebook4;
+  const half* const scale_of = reinterpret_cast<const half*>(scales) + lane * (kGroups * (K::kMin ? 2 : 1));
+#pragma unroll
+  for (int r = 0; r < 2; ++r) {
+    const half* const own = scale_of + r * 32 * (kGroups * (K::kMin ? 2 : 1));
+    float sum = 0;
+#pragma unroll
+    for (int h = 0; h < kGroups; ++h) {
+      const int total = !kTotals ? 0 : K::kGroup16 ? (h == 0 ? totals.x : totals.y) : totals.x + totals.y;
+      int product = 256 * sums[h][2 * r] + sums[h][2 * r + 1];
+      if constexpr (!K::kGroup16) product += 256 * sums[1][2 * r] + sums[1][2 * r + 1];
+      if constexpr (K::kMin) {
+        const float2 pair = __half22float2(reinterpret_cast<const half2*>(own)[h]);
+        sum += pair.x * static_cast<float>(product) + pair.y * static_cast<float>(total);
+      } else {
+        sum += __half2float(own[h]) * static_cast<float>(kTotals ? product - zero * total : product);
+      }
+    }
+    acc[r] += input.scale * sum;
+  }
+}
+
+// Adds a step of 128 columns of 8-bit floats.
+__device__ __forceinline__ void multiply_float8(float (&acc)[2], const char* row, int row_stride, const float* scales,
+                                                const Float8Input& input, int lane) {
+  float part[4] = {};
+#pragma unroll
+  for (int u = 0; u < 2; ++u) {
+    const uint4 a = *reinterpret_cast<const uint4*>(row + 64 * u),
+                b = *reinterpret_cast<const uint4*>(row + 8 * row_stride + 64 * u);
+    const half* x = input.x + 16 * (lane % 4) + 64 * u;
+    const uint4 first = *reinterpret_cast<const uint4*>(x), second = *reinterpret_cast<const uint4*>(x + 8);
+#pragma unroll
+    for (int i = 0; i < 4; ++i) {
+      const uint32_t upper = word_of(a, i), lower = word_of(b, i);
+      const uint4& v = i < 2 ? first : second;
+      mma(part, halves_of_float8(upper), halves_of_float8(lower), halves_of_float8(upper >> 16),
+          halves_of_float8(lower >> 16), i % 2 ? v.z : v.x, i % 2 ? v.w : v.y);
+    }
+  }
+  acc[0] += input.scale * scales[0] * part[0], acc[1] += input.scale * scales[8] * part[2];
+}
+
+// A step of one unit: adds to the lane's sums of rows g and g + 8.
+template <class C, int kPhase>
+__device__ __forceinline__ void multiply(float (&acc)[2], const char* unit, const char* input, int part, int lane,
+                                         const uint32_t* table) {
+  constexpr PhasePlan kPlan = plan_of(C::kShape, kPhase);
+  constexpr WeightKind kKind = C::kShape.kinds[first_weight(kPhase)];
+  if constexpr (kKind.is_float8()) {
+    constexpr int kStride = row_bytes(kPlan.parts);
+    const char* const scales = unit + kTileRows * kStride + (part * kTileRows + lane / 4) * 4;
+    multiply_float8(acc, unit + lane / 4 * kStride + part * kTileCols + lane % 4 * 16, kStride,
+                    reinterpret_cast<const float*>(scales), *reinterpret_cast<const Float8Input*>(input), lane);
+  } else {
+    multiply_codes<Kind<kKind.layout, kKind.has_min, kKind.group16>>(
+        acc, unit + part * kKind.code_bytes(), unit + kPlan.parts * kKind.code_bytes() + part * kKind.scale_bytes(),
+        *reinterpret_cast<const CodesInput*>(input), kKind.zero, lane, table);
+  }
+}
+
+// Runs up to at_once units side by side; sums: [gates, kWarps, 16].
+template <class C, int kPhase>
+__device__ __forceinline__ void use_units(const Block<C>& b, Ring<C>& ring, int unit, int n_units, float* sums) {
+  constexpr PhasePlan kPlan = plan_of(C::kShape, kPhase);
+  constexpr WeightKind kKind = C::kShape.kinds[first_weight(kPhase)];
+  constexpr int kGates = kPhase == kGateUp ? 2 : 1, kChunks = kPlan.n_chunks / kPlan.n_planes;
+  constexpr bool kWhole = kPlan.parts * kPlan.n_chunks == kPlan.n_steps && kPlan.at_once == 1 && kPlan.parts == kWarps;
+  const int local = kPlan.at_once == 1 ? 0 : b.warp / kPlan.parts,
+            part = kPlan.at_once == 1 && kPlan.parts == kWarps ? b.warp : b.warp % kPlan.parts;
+  const bool has_unit = kWhole || (b.warp < kPlan.parts * kPlan.at_once && local < n_units);
+  const int first = first_chunk<C, kPhase>(unit);
+  const char* const slots = b.shared + Ring<C>::kAt.ring + local * kPlan.unit_bytes;
+  const char* input = b.template input<kPhase>() + first * kKind.input_bytes();
+  float acc[kGates][2] = {};
+#pragma unroll(kChunks <= 4 ? kChunks : 2)
+  for (int chunk = 0; chunk < kChunks; ++chunk, input += kKind.input_bytes()) {
+    const bool has_step = kWhole || (has_unit && (first + chunk) * kPlan.parts + part < kPlan.n_steps);
+#pragma unroll
+    for (int gate = 0; gate < kGates; ++gate) {
+      await(ring.full(), ring.parity);
+      if (has_step)
+        multiply<C, kPhase>(acc[gate], slots + ring.slot * Ring<C>::kAt.slot_bytes, input, part, b.lane, b.table);
+      __syncwarp();
+      if (b.lane == 0) arrive(ring.empty());
+      ring.advance();
+    }
+  }
+#pragma unroll
+  for (int gate = 0; gate < kGates; ++gate)
+#pragma unroll
+    for (int r = 0; r < 2; ++r) {
+      float v = acc[gate][r];
+      if constexpr (!kKind.is_float8()) {
+        v += __shfl_xor_sync(0xFFFFFFFFu, v, 1);
+        v += __shfl_xor_sync(0xFFFFFFFFu, v, 2);
+      }
+      if (b.lane % 4 == 0) sums[(gate * kWarps + b.warp) * kTileRows + b.lane / 4 + 8 * r] = v;
+    }
+}
+
+// Adds up the sums of the warps; thread o writes output o of a batch of units. `residual`: what the output is added to.
+template <class C, int kPhase>
+__device__ __forceinline__ void finish(const Block<C>& b, const Layer& layer, int first_unit, int n_units,
+                                       const float* sums, float residual) {
+  constexpr PhasePlan kPlan = plan_of(C::kShape, kPhase);
+  constexpr Shape kShape = C::kShape;
+  const Params& p = b.p;
+  const int o = static_cast<int>(threadIdx.x);
+  if (o >= n_units * kTileRows) return;
+  const int unit = first_unit + o / kTileRows, row = o % kTileRows, group = o / kTileRows / kPlan.at_once,
+            in_group = o / kTileRows % kPlan.at_once;
+  const Place at = place_of<C, kPhase>(unit);
+  const LayerProduct* w = layer.products + at.weight;
+  const int out = at.tile * kTileRows + row;
+  const float* from = sums + (group * (kPhase == kGateUp ? 2 : 1) * kWarps + in_group * kPlan.parts) * kTileRows + row;
+  float total[2] = {0, 0}, inverse = 1;
+#pragma unroll
+  for (int part = 0; part < kPlan.parts; ++part) {
+    total[0] += from[part * kTileRows];
+    if constexpr (kPhase == kGateUp) total[1] += from[(kWarps + part) * kTileRows];
+  }
+  if constexpr (kPhase == kQkv || kPhase == kGateUp) {
+    float squares = 0;
+#pragma unroll
+    for (int part = 0; part < kPlan.parts; ++part) squares += b.squares[part];
+    inverse = rsqrtf(squares / static_cast<float>(kPlan.n_in) + p.eps);
+  }
+  total[0] *= w->factor * inverse;
+  if constexpr (kPhase == kOut || kPhase == kDown) {
+    p.x[first_unit * kTileRows + o] = residual + total[0];
+  } else if constexpr (kPhase == kGateUp) {
+    p.hidden[out] = from_float<half>(act_mul(total[0], total[1] * (w[1].factor * inverse), kShape.act));
+  } else {
+    constexpr int kCols = (kShape.n_heads + 2 * kShape.n_kv_heads) * kShape.head_dim;
+    const int plane = kPlan.n_planes == 1 ? 0 : unit % 2;
+    if (kShape.biases && plane == 0 && w->bias != nullptr) total[0] += w->bias[out];
+    p.heads[plane * kCols + unit / kPlan.n_planes * kTileRows + row] = total[0];
+  }
+}
+
+// One product of a layer. ready() waits for its input.
+template <class C, int kPhase, class Ready>
+__device__ __forceinline__ void product(const Block<C>& b, Ring<C>& ring, const Layer& layer, Ready&& ready) {
+  constexpr PhasePlan kPlan = plan_of(C::kShape, kPhase);
+  constexpr bool kAdds = kPhase == kOut || kPhase == kDown;
+  const Params& p = b.p;
+  const Units units(kPlan.n_units, C::kShape.n_blocks);
+  const Input<C, kPhase> input(b, kPhase == kQkv ? layer.attention_norm : layer.ffn_norm);
+  ready();
+  if (units.first == units.end) return;
+  if constexpr (kAdds) {
+    input.stage(kPhase == kOut ? p.attended : p.hidden);
+  } else {
+    input.stage(p.x);
+  }
+  constexpr int kBatch = kPlan.batch, kGroupSums = (kPhase == kGateUp ? 2 : 1) * kWarps * kTileRows;
+  int turn = 0;
+#pragma unroll 1
+  for (int first = units.first; first < units.end; first += kBatch, turn ^= 1) {
+    const int n_units = min(kBatch, units.end - first), o = static_cast<int>(threadIdx.x);
+    const float residual = kAdds && o < n_units * kTileRows ? __ldcg(p.x + first * kTileRows + o) : 0.0f;
+    float* const sums = b.template sums<kPhase>(turn);
+#pragma unroll 1
+    for (int unit = 0; unit < n_units; unit += kPlan.at_once)
+      use_units<C, kPhase>(b, ring, first + unit, min(kPlan.at_once, n_units - unit),
+                           sums + unit / kPlan.at_once * kGroupSums);
+    sync_block();
+    finish<C, kPhase>(b, layer, first, n_units, sums, residual);
+  }
+}
+
+}  // namespace ingot::cuda::grid

@@ -1,0 +1,164 @@
+// How grid/layers.cuh divides a layer. A layer has four products, with attention after the first. The rows of a product
+// are cut into tiles of 16 rows, and the columns of a tile into steps of 128 columns. A block takes
+// `parts` steps of a tile at a time, one for each warp, or of several tiles if a row has few steps: that is a chunk.
+// Chunks go through a ring in shared memory. All of this is known when the kernel is compiled.
+#pragma once
+#include <cuda_fp16.h>
+
+#include <cstdint>
+
+#include "backend/cuda/matmul/packed_weight.h"
+
+namespace ingot::cuda::grid {
+
+constexpr int kWarps = 16;  // that compute
+constexpr int kThreads = 32 * kWarps;
+constexpr int kCopyThreads = 128;  // one warp copies; but registers belong to groups of four warps
+constexpr int kMaxSlots = 16;
+constexpr int kMaxBatch = 8;   // groups of units whose sums are added up at a time
+constexpr int kRowPad = 64;    // bytes between rows of numbers in a slot: rows of 64 mod 128 bytes meet in no bank
+constexpr int kStepKeys = 16;  // keys of a warp's step in attention; all in one block of the cache
+constexpr int kMaxGroup = 8;   // query heads of a KV head
+
+enum Phase { kQkv, kOut, kGateUp, kDown, kPhases };
+// In the order of DenseStep.
+enum LayerWeight { kWeightQ, kWeightK, kWeightV, kWeightOut, kWeightGate, kWeightUp, kWeightDown, kLayerWeights };
+
+struct WeightKind {
+  Layout layout = Layout::kCodes4;
+  bool has_min = false, group16 = false;
+  int zero = 0;
+  INGOT_HD constexpr bool is_float8() const { return layout == Layout::kFloat8; }
+  INGOT_HD constexpr int code_bytes() const { return layout == Layout::kCodes8 ? 2048 : 1024; }  // of a step
+  INGOT_HD constexpr int scale_bytes() const { return kTileUnits * 2 * (has_min ? 2 : 1) * (group16 ? 2 : 1); }
+  INGOT_HD constexpr int input_bytes() const { return is_float8() ? 272 : 304; }
+  constexpr bool operator==(const WeightKind&) const = default;
+};
+
+// What is compiled into a kernel.
+struct Shape {
+  int dim, ffn, n_heads, n_kv_heads, head_dim, rot_dim;
+  bool half_split, q_norm, k_norm, biases;
+  int act, n_layers, window, kv_block;  // kv_block: tokens of a block of the KV cache
+  int n_blocks, shared_bytes;           // of the device
+  WeightKind kinds[kLayerWeights];
+  INGOT_HD constexpr int group() const { return n_heads / n_kv_heads; }
+  INGOT_HD constexpr int n_splits() const {
+    const int n = n_blocks / n_kv_heads;
+    return n < 1 ? 1 : n > 32 ? 32 : n;
+  }
+};
+
+INGOT_HD constexpr int divide_up(int a, int b) { return (a + b - 1) / b; }
+INGOT_HD constexpr int up_to(int n, int unit) { return divide_up(n, unit) * unit; }
+INGOT_HD constexpr int largest_of(int a, int b) { return a > b ? a : b; }
+INGOT_HD constexpr int smallest_of(int a, int b) { return a < b ? a : b; }
+INGOT_HD constexpr int row_bytes(int parts) { return parts * 128 + kRowPad; }  // of numbers in a slot
+INGOT_HD constexpr int first_weight(int phase) {
+  return phase == kQkv ? kWeightQ : phase == kOut ? kWeightOut : phase == kGateUp ? kWeightGate : kWeightDown;
+}
+INGOT_HD constexpr int n_weights(int phase) { return phase == kQkv ? 3 : phase == kGateUp ? 2 : 1; }
+
+// Units are tiles, pairs of tiles of gate and up, or with n_planes 2 halves of a tile's columns whose sums lie in
+// separate planes.
+struct PhasePlan {
+  int n_in, n_steps, parts, at_once, n_chunks;  // at_once: tiles; n_chunks: of a tile
+  int n_units, n_planes, unit_bytes, slot_bytes;
+  int batch, n_turns;  // units whose sums are added up at a time; places for these sums
+};
+INGOT_HD constexpr PhasePlan plan_of(const Shape& s, int phase) {
+  PhasePlan p{};
+  p.n_in = phase == kOut ? s.n_heads * s.head_dim : phase == kDown ? s.ffn : s.dim;
+  p.n_steps = divide_up(p.n_in, kTileCols);
+  p.n_chunks = divide_up(p.n_steps, kWarps);
+  p.parts = divide_up(p.n_steps, p.n_chunks);
+  p.at_once = kWarps / p.parts;
+  const int n_tiles = (phase == kQkv      ? (s.n_heads + 2 * s.n_kv_heads) * s.head_dim
+                       : phase == kGateUp ? s.ffn
+                                          : s.dim) /
+                      kTileRows;
+  const int idle1 = divide_up(n_tiles, s.n_blocks) * s.n_blocks - n_tiles,
+            idle2 = divide_up(2 * n_tiles, s.n_blocks) * s.n_blocks - 2 * n_tiles;
+  p.n_planes = phase == kQkv && p.at_once == 1 && p.n_chunks % 2 == 0 && idle2 < 2 * idle1 ? 2 : 1;
+  p.n_units = n_tiles * p.n_planes;
+  for (int i = first_weight(phase); i < first_weight(phase) + n_weights(phase); ++i) {
+    const WeightKind& w = s.kinds[i];
+    const int rows = kTileRows * row_bytes(p.parts);
+    p.unit_bytes = largest_of(
+        p.unit_bytes, w.is_float8() ? rows + p.parts * kTileRows * 4 : p.parts * (w.code_bytes() + w.scale_bytes()));
+  }
+  p.unit_bytes = up_to(p.unit_bytes, 128);
+  p.slot_bytes = p.at_once * p.unit_bytes;
+  const int most = divide_up(divide_up(p.n_units, s.n_blocks), p.at_once),
+            room = smallest_of(kMaxBatch, kThreads / kTileRows / p.at_once);
+  p.batch = smallest_of(most, room) * p.at_once;
+  p.n_turns = most > room ? 2 : 1;
+  return p;
+}
+
+// Byte offsets in shared memory: two layers of Params, activations or a task of attention, sums, the ring.
+struct Places {
+  int layers, input, sums, ring, n_slots, slot_bytes, end;
+};
+constexpr int kLayerBytes = 7 * 32 + 5 * 8;
+INGOT_HD constexpr int task_bytes(int group, int dim) {
+  return 2 * (kMaxGroup + 2) * dim + 4 * (kWarps + 1) * group * (dim + 2);
+}
+// Bytes of the sums of a batch: [groups of units, gates, kWarps, 16].
+INGOT_HD constexpr int sum_bytes(const PhasePlan& p, int phase) {
+  return p.batch / p.at_once * (phase == kGateUp ? 2 : 1) * kWarps * kTileRows * 4;
+}
+INGOT_HD constexpr Places places_of(const Shape& s) {
+  Places at{};
+  int sums = 0;
+  int input = task_bytes(s.group(), s.head_dim);
+  for (int phase = 0; phase < kPhases; ++phase) {
+    const PhasePlan p = plan_of(s, phase);
+    input = largest_of(input, kWarps * p.n_chunks * s.kinds[first_weight(phase)].input_bytes());
+    at.slot_bytes = largest_of(at.slot_bytes, p.slot_bytes);
+    sums = largest_of(sums, p.n_turns * sum_bytes(p, phase));
+  }
+  at.input = up_to(2 * kLayerBytes, 128);
+  at.sums = at.input + up_to(input, 128);
+  at.ring = at.sums + sums;
+  at.n_slots = (s.shared_bytes - at.ring) / at.slot_bytes;
+  if (at.n_slots > kMaxSlots) at.n_slots = kMaxSlots;
+  at.end = at.ring + at.n_slots * at.slot_bytes;
+  return at;
+}
+
+struct LayerProduct {
+  const char *codes, *scales;  // PackedWeight's data and scales
+  const float* bias;           // [n_out] or null; only of q, k and v
+  float factor;
+};
+struct Layer {
+  LayerProduct products[kLayerWeights];
+  const float *attention_norm, *ffn_norm;  // [dim]
+  const float *q_norm, *k_norm;            // [head_dim]
+  int64_t kv_layer;
+};
+static_assert(sizeof(Layer) == kLayerBytes);
+
+constexpr int kMaxLayers = 96;
+
+struct Params {
+  Layer layers[kMaxLayers];
+  float* x;             // [dim]: the residual stream, input and output
+  const float* angles;  // [rot_dim]
+  void* kv;
+  int kv_blocks;
+  float eps, head_eps, score_scale;  // score_scale: with the factor log2(e)
+  uint64_t codebook_low, codebook_high;
+  const int32_t *positions, *block_table;
+  // Scratch in memory.
+  unsigned* barrier;
+  float* heads;     // [n_planes, (n_heads + 2 n_kv_heads) head_dim]: sums of q, k and v
+  half* attended;   // [n_heads * head_dim]
+  half* hidden;     // [ffn]
+  float* parts;     // [n_kv_heads, n_splits, group, head_dim]
+  float2* stats;    // [n_kv_heads, n_splits, group]: maximum, total
+  unsigned* ended;  // [n_kv_heads]: splits so far
+};
+
+}  // namespace ingot::cuda::grid

@@ -1,0 +1,97 @@
+// The weights of a block on their way through the ring: one warp copies all chunks of all layers in the order in which
+// the other warps use them, as far ahead as the ring has room.
+#pragma once
+#include "backend/cuda/cluster/cluster.cuh"
+#include "backend/cuda/grid/plan.cuh"
+
+namespace ingot::cuda::grid {
+
+// The place of a reader or a writer in the ring: slots in order, and how often it went around.
+template <class C>
+struct Ring {
+  static constexpr Places kAt = places_of(C::kShape);
+  uint32_t base, barriers;  // shared addresses; for each slot the barrier of full, then for each that of empty
+  int slot = 0;
+  uint32_t parity = 0;
+
+  __device__ __forceinline__ Ring(uint32_t shared, uint32_t barriers_of)
+      : base(shared + kAt.ring), barriers(barriers_of) {}
+  __device__ __forceinline__ uint32_t place() const { return base + slot * kAt.slot_bytes; }
+  __device__ __forceinline__ uint32_t full() const { return barriers + 8 * slot; }
+  __device__ __forceinline__ uint32_t empty() const { return barriers + 8 * (kMaxSlots + slot); }
+  __device__ __forceinline__ void advance() {
+    if (++slot == kAt.n_slots) slot = 0, parity ^= 1;
+  }
+};
+
+// Copies a chunk of up to at_once neighbouring units to a slot.
+template <class C, int kPhase>
+__device__ __forceinline__ void copy_chunk(const Ring<C>& ring, const Layer& layer, int gate, int first_unit,
+                                           int n_units, int chunk, int lane) {
+  constexpr PhasePlan kPlan = plan_of(C::kShape, kPhase);
+  constexpr WeightKind kKind = C::kShape.kinds[first_weight(kPhase)];
+  const int first_step = chunk * kPlan.parts, n = min(kPlan.parts, kPlan.n_steps - first_step);
+  constexpr int kStepBytes = kKind.is_float8() ? kTileRows * (kTileCols + 4) : kKind.code_bytes() + kKind.scale_bytes();
+  if (lane == 0) expect_bytes(ring.full(), static_cast<uint32_t>(n_units * n * kStepBytes));
+  __syncwarp();
+  for (int i = 0; i < n_units; ++i) {
+    const uint32_t to = ring.place() + i * kPlan.unit_bytes;
+    const Place at = place_of<C, kPhase>(first_unit + i);
+    const LayerProduct& w = layer.products[at.weight + gate];
+    if constexpr (kKind.is_float8()) {
+      const int64_t first_row = int64_t{at.tile} * kTileRows;
+      if (lane < kTileRows)
+        cluster::fetch(to + lane * row_bytes(kPlan.parts),
+                       w.codes + (first_row + lane) * kPlan.n_in + first_step * kTileCols,
+                       static_cast<uint32_t>(n * kTileCols), ring.full());
+      if (const int k = lane - kTileRows; k >= 0 && k < n) {
+        constexpr int kHeads = kPhase == kQkv ? C::kShape.head_dim : 0;
+        const int n_out = kPhase == kQkv ? (at.weight == kWeightQ ? C::kShape.n_heads : C::kShape.n_kv_heads) * kHeads
+                          : kPhase == kGateUp ? C::kShape.ffn
+                                              : C::kShape.dim;
+        cluster::fetch(to + kTileRows * row_bytes(kPlan.parts) + k * kTileRows * 4,
+                       w.scales + ((first_step + k) * column_scales(n_out) + first_row) * 4, kTileRows * 4,
+                       ring.full());
+      }
+    } else {
+      constexpr int kCodes = kKind.code_bytes(), kScales = kKind.scale_bytes();
+      const int64_t first = int64_t{at.tile} * kPlan.n_steps + first_step;
+      if (lane == 0) cluster::fetch(to, w.codes + first * kCodes, static_cast<uint32_t>(n * kCodes), ring.full());
+      if (lane == 1)
+        cluster::fetch(to + kPlan.parts * kCodes, w.scales + first * kScales, static_cast<uint32_t>(n * kScales),
+                       ring.full());
+    }
+  }
+}
+
+template <class C, int kPhase>
+__device__ __forceinline__ void copy_phase(const Layer& layer, Ring<C>& ring, int lane) {
+  constexpr PhasePlan kPlan = plan_of(C::kShape, kPhase);
+  const Units units(kPlan.n_units, C::kShape.n_blocks);
+#pragma unroll 1
+  for (int unit = units.first; unit < units.end; unit += kPlan.at_once) {
+    const int first = first_chunk<C, kPhase>(unit);
+#pragma unroll 1
+    for (int chunk = first; chunk < first + kPlan.n_chunks / kPlan.n_planes; ++chunk)
+#pragma unroll 1
+      for (int gate = 0; gate < (kPhase == kGateUp ? 2 : 1); ++gate) {
+        await(ring.empty(), ring.parity ^ 1);
+        copy_chunk<C, kPhase>(ring, layer, gate, unit, min(kPlan.at_once, units.end - unit), chunk, lane);
+        ring.advance();
+      }
+  }
+}
+
+// The warp that copies.
+template <class C>
+__device__ __forceinline__ void copy_weights(const Params& p, Ring<C> ring, int lane) {
+#pragma unroll 1
+  for (int i = 0; i < C::kShape.n_layers; ++i) {
+    copy_phase<C, kQkv>(p.layers[i], ring, lane);
+    copy_phase<C, kOut>(p.layers[i], ring, lane);
+    copy_phase<C, kGateUp>(p.layers[i], ring, lane);
+    copy_phase<C, kDown>(p.layers[i], ring, lane);
+  }
+}
+
+}  // namespace ingot::cuda::grid
