@@ -11,8 +11,9 @@
  * default SIGBUS ends the process; your own handler must end the process too, because the read cannot be completed. To
  * replace a model, write a new file and rename it over the old name; the mapping keeps the old file.
  *
- * Structs that you pass begin with their size, so that a newer library with more fields knows which fields you set.
- * Call the struct's ..._init function first. */
+ * Structs that you pass begin with their size. Call the struct's ..._init function first; from another language than C,
+ * ..._init_sized with the size of your struct. So a program keeps working with a newer library, whose structs may have
+ * more fields at their ends; and an older library refuses fields that it does not know, if they are set. */
 #ifndef INGOT_INGOT_H
 #define INGOT_INGOT_H
 
@@ -76,7 +77,10 @@ typedef struct ingot_model_options {
   const char* kv_type;  /* of the KV cache: "f16", "bf16", "f32", "q8_0" or "fp8"; NULL: "f16" */
 } ingot_model_options;
 
-INGOT_API void ingot_model_options_init(ingot_model_options* options);
+INGOT_API void ingot_model_options_init_sized(ingot_model_options* options, size_t size);
+static inline void ingot_model_options_init(ingot_model_options* options) {
+  ingot_model_options_init_sized(options, sizeof(*options));
+}
 
 /* path: a GGUF file, or a Hugging Face or MLX directory. options may be NULL. Names on the Hugging Face Hub are not
  * accepted: `ingot pull ORG/REPO` downloads a model and prints the path to pass here. */
@@ -116,7 +120,10 @@ typedef struct ingot_chat_options {
   const char* variables; /* a JSON object: more for the template, as {"enable_thinking": false}; NULL: nothing */
 } ingot_chat_options;
 
-INGOT_API void ingot_chat_options_init(ingot_chat_options* options);
+INGOT_API void ingot_chat_options_init_sized(ingot_chat_options* options, size_t size);
+static inline void ingot_chat_options_init(ingot_chat_options* options) {
+  ingot_chat_options_init_sized(options, sizeof(*options));
+}
 
 /* The same with options, which may be NULL. Assistant's messages may have "tool_calls", as ingot_read_answer writes
  * them, and a tool's result is {"role": "tool", "tool_call_id": ..., "content": ...}. */
@@ -184,7 +191,10 @@ typedef struct ingot_request_options {
   int penalty_window;      /* how many tokens back the penalties look: 64; -1: all */
 } ingot_request_options;
 
-INGOT_API void ingot_request_options_init(ingot_request_options* options);
+INGOT_API void ingot_request_options_init_sized(ingot_request_options* options, size_t size);
+static inline void ingot_request_options_init(ingot_request_options* options) {
+  ingot_request_options_init_sized(options, sizeof(*options));
+}
 
 typedef enum ingot_event_kind {
   INGOT_EVENT_TOKEN = 0,  /* a token was drawn */
@@ -236,7 +246,8 @@ INGOT_API ingot_status ingot_logits(ingot_model* model, const int32_t* tokens, s
 
 /* ---- embeddings ---- */
 
-/* A model that makes vectors of texts, or scores of documents. Any number of threads may use it; the calls run one after another. */
+/* A model that makes vectors of texts, or scores of documents. Any number of threads may use it; the calls run one after
+ * another. */
 typedef struct ingot_embedder ingot_embedder;
 
 typedef struct ingot_embedder_options {
@@ -249,7 +260,10 @@ typedef struct ingot_embedder_options {
   int normalize;        /* 1, the default: vectors of length 1; 0: vectors as the pooling gives them */
 } ingot_embedder_options;
 
-INGOT_API void ingot_embedder_options_init(ingot_embedder_options* options);
+INGOT_API void ingot_embedder_options_init_sized(ingot_embedder_options* options, size_t size);
+static inline void ingot_embedder_options_init(ingot_embedder_options* options) {
+  ingot_embedder_options_init_sized(options, sizeof(*options));
+}
 
 /* path: a GGUF file or a Hugging Face directory, of an encoder or of another model that states its pooling. options
  * may be NULL. */
@@ -272,7 +286,10 @@ typedef struct ingot_embed_options {
   const char* prompt_name; /* of a prompt of the model, such as "query", to put before each text; NULL: its default */
 } ingot_embed_options;
 
-INGOT_API void ingot_embed_options_init(ingot_embed_options* options);
+INGOT_API void ingot_embed_options_init_sized(ingot_embed_options* options, size_t size);
+static inline void ingot_embed_options_init(ingot_embed_options* options) {
+  ingot_embed_options_init_sized(options, sizeof(*options));
+}
 
 /* The same with options, which may be NULL. */
 INGOT_API ingot_status ingot_embed_with(ingot_embedder* embedder, const char* const* texts, const size_t* n_bytes,

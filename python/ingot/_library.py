@@ -87,11 +87,11 @@ _texts = c.POINTER(c.c_char_p)
 SIGNATURES: Dict[str, Tuple[Any, Tuple[Any, ...]]] = {
     "version": (_text, ()),
     "last_error": (_text, ()),
-    "model_options_init": (None, (c.POINTER(ModelOptions),)),
-    "chat_options_init": (None, (c.POINTER(ChatOptions),)),
-    "request_options_init": (None, (c.POINTER(RequestOptions),)),
-    "embedder_options_init": (None, (c.POINTER(EmbedderOptions),)),
-    "embed_options_init": (None, (c.POINTER(EmbedOptions),)),
+    "model_options_init_sized": (None, (c.POINTER(ModelOptions), c.c_size_t)),
+    "chat_options_init_sized": (None, (c.POINTER(ChatOptions), c.c_size_t)),
+    "request_options_init_sized": (None, (c.POINTER(RequestOptions), c.c_size_t)),
+    "embedder_options_init_sized": (None, (c.POINTER(EmbedderOptions), c.c_size_t)),
+    "embed_options_init_sized": (None, (c.POINTER(EmbedOptions), c.c_size_t)),
     "kind_of": (c.c_int, (_text, c.POINTER(c.c_int))),
     "load": (c.c_int, (_text, c.POINTER(ModelOptions), _out_handle)),
     "free": (c.c_int, (_handle,)),
@@ -143,10 +143,10 @@ def poll(request: c.c_void_p, timeout_ms: int, event: Event) -> bool:
     return status == OK
 
 
-def options(kind: Any, init: str, **fields: Any) -> Any:
+def options(kind: Any, prefix: str, **fields: Any) -> Any:
     """A struct with the library's defaults, and with the fields that are not None."""
     struct, known = kind(), [name for name, _ in kind._fields_]
-    call(init, c.byref(struct))
+    call(prefix + "_options_init_sized", c.byref(struct), c.sizeof(struct))
     for name, value in fields.items():
         if name not in known:
             raise InvalidError(f"there is no option {name!r}: use one of {', '.join(known[1:])}")

@@ -120,7 +120,7 @@ class Request:
         fields.pop("stop", None)
         fields["json_schema"] = schema_text(fields.pop("schema", None))
         stop_tokens = lib.array(fields.pop("stop_tokens", ()))
-        struct = lib.options(lib.RequestOptions, "request_options_init", **fields)
+        struct = lib.options(lib.RequestOptions, "request", **fields)
         struct.stop_tokens, struct.n_stop_tokens = stop_tokens, len(stop_tokens)
         number = LISTENER.add(queue) if queue is not None else None
         callback = LISTENER.callback if number is not None else lib.EventCallback()

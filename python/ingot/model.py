@@ -88,12 +88,12 @@ class Model:
         kind, handle = c.c_int(), c.c_void_p()
         lib.call("kind_of", lib.text(path, "the path"), c.byref(kind))
         if kind.value == lib.KIND_TEXT and pooling is None:
-            options = lib.options(lib.ModelOptions, "model_options_init", device=device, n_threads=n_threads, n_ctx=n_ctx,
+            options = lib.options(lib.ModelOptions, "model", device=device, n_threads=n_threads, n_ctx=n_ctx,
                                   max_seqs=max_seqs, max_batch_tokens=max_batch_tokens, n_kv_tokens=n_kv_tokens,
                                   max_queue=max_queue, deterministic=int(deterministic), kv_type=kv_type)
             lib.call("load", path.encode(), c.byref(options), c.byref(handle))
             return cls(path, lib.KIND_TEXT, handle, "free")
-        options = lib.options(lib.EmbedderOptions, "embedder_options_init", device=device, n_threads=n_threads, n_ctx=n_ctx,
+        options = lib.options(lib.EmbedderOptions, "embedder", device=device, n_threads=n_threads, n_ctx=n_ctx,
                               max_batch_tokens=max_batch_tokens or None, pooling=pooling, normalize=int(normalize))
         lib.call("embedder_load", path.encode(), c.byref(options), c.byref(handle))
         return cls(path, lib.KIND_EMBEDDER if pooling is not None else kind.value, handle, "embedder_free")
@@ -150,7 +150,7 @@ class Model:
 
     def _chat_prompt(self, messages: Messages, tools: Optional[str], variables: Optional[Mapping[str, Any]]) -> Any:
         said = [{"role": "user", "content": messages}] if isinstance(messages, str) else list(messages)
-        options = lib.options(lib.ChatOptions, "chat_options_init", tools=tools,
+        options = lib.options(lib.ChatOptions, "chat", tools=tools,
                               variables=json.dumps(variables) if variables is not None else None)
         return self._tokens("tokenize_chat_with", json.dumps(said).encode(), c.byref(options))
 
@@ -277,7 +277,7 @@ class Model:
         given = [texts] if isinstance(texts, str) else list(texts)
         data, sizes = lib.strings(given)
         vectors = np.empty((len(given), lib.call("embedder_dim", handle)), dtype=np.float32)
-        options = lib.options(lib.EmbedOptions, "embed_options_init", truncate=int(truncate), prompt_name=prompt_name)
+        options = lib.options(lib.EmbedOptions, "embed", truncate=int(truncate), prompt_name=prompt_name)
         lib.call("embed_with", handle, data, sizes, len(given), c.byref(options), vectors.ctypes.data, vectors.size)
         return vectors[0] if single else vectors
 

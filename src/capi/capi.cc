@@ -99,22 +99,21 @@ void ingot_set_log(ingot_log_callback callback, ingot_log_level least, void* use
   });
 }
 
-void ingot_model_options_init(ingot_model_options* options) {
-  if (options != nullptr) *options = {.struct_size = sizeof(*options), .max_seqs = 8};
+void ingot_model_options_init_sized(ingot_model_options* options, size_t size) {
+  init_options(options, size, {.max_seqs = 8});
 }
 
-void ingot_request_options_init(ingot_request_options* options) {
+void ingot_request_options_init_sized(ingot_request_options* options, size_t size) {
   const SamplingParams p;
-  if (options == nullptr) return;
-  *options = {.struct_size = sizeof(*options),
-              .max_tokens = -1,
-              .temperature = p.temperature,
-              .top_k = p.top_k,
-              .top_p = p.top_p,
-              .min_p = p.min_p,
-              .repetition_penalty = p.repetition_penalty,
-              .typical_p = p.typical_p,
-              .penalty_window = p.penalty_window};
+  init_options(options, size,
+               {.max_tokens = -1,
+                .temperature = p.temperature,
+                .top_k = p.top_k,
+                .top_p = p.top_p,
+                .min_p = p.min_p,
+                .repetition_penalty = p.repetition_penalty,
+                .typical_p = p.typical_p,
+                .penalty_window = p.penalty_window});
 }
 
 ingot_status ingot_load(const char* path, const ingot_model_options* given, ingot_model** model) {

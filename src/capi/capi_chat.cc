@@ -107,9 +107,7 @@ struct ingot_answer {
 
 extern "C" {
 
-void ingot_chat_options_init(ingot_chat_options* options) {
-  if (options != nullptr) *options = {.struct_size = sizeof(*options)};
-}
+void ingot_chat_options_init_sized(ingot_chat_options* options, size_t size) { init_options(options, size, {}); }
 
 ingot_status ingot_tokenize_chat_with(const ingot_model* model, const char* messages, const ingot_chat_options* given,
                                       int32_t* tokens, size_t capacity, size_t* n) {

@@ -36,8 +36,8 @@ using namespace ingot;
 
 extern "C" {
 
-void ingot_embedder_options_init(ingot_embedder_options* options) {
-  if (options != nullptr) *options = {.struct_size = sizeof(*options), .max_batch_tokens = 2048, .normalize = 1};
+void ingot_embedder_options_init_sized(ingot_embedder_options* options, size_t size) {
+  init_options(options, size, {.max_batch_tokens = 2048, .normalize = 1});
 }
 
 ingot_status ingot_embedder_load(const char* path, const ingot_embedder_options* given, ingot_embedder** embedder) {
@@ -73,9 +73,7 @@ void ingot_embedder_free(ingot_embedder* embedder) {
 
 int ingot_embedder_dim(const ingot_embedder* embedder) { return embedder == nullptr ? 0 : embedder->embedder->dim(); }
 
-void ingot_embed_options_init(ingot_embed_options* options) {
-  if (options != nullptr) *options = {.struct_size = sizeof(*options)};
-}
+void ingot_embed_options_init_sized(ingot_embed_options* options, size_t size) { init_options(options, size, {}); }
 
 ingot_status ingot_embed_with(ingot_embedder* embedder, const char* const* texts, const size_t* n_bytes, size_t n_texts,
                               const ingot_embed_options* given, float* vectors, size_t capacity) {

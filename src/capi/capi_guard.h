@@ -57,15 +57,28 @@ void copy_out(const Container& from, T* to, size_t capacity, size_t* n) {
   if (capacity > 0) std::copy_n(from.begin(), std::min(capacity, from.size()), &required(to, "the output"));
 }
 
+// The defaults in a struct of the caller, which may be that of an older header (shorter) or of a newer one (longer).
+template <class Options>
+void init_options(Options* options, size_t size, Options defaults) {
+  if (options == nullptr || size < sizeof(size_t)) return;
+  defaults.struct_size = size;
+  std::memset(options, 0, size);
+  std::memcpy(options, &defaults, std::min(size, sizeof(Options)));
+}
+
 // The caller's struct, as far as it goes, over the defaults.
 template <class Options>
 Options options_of(const Options* given, void (*init)(Options*)) {
   Options options;
   init(&options);
   if (given == nullptr) return options;
-  if (given->struct_size < sizeof(size_t) || given->struct_size > 4096)
-    throw Error("struct_size is {}: fill the options with their init function first", given->struct_size);
-  std::memcpy(&options, given, std::min(given->struct_size, sizeof(Options)));
+  const size_t size = given->struct_size;
+  if (size < sizeof(size_t) || size > 4096)
+    throw Error("struct_size is {}: fill the options with their init function first", size);
+  const char* bytes = reinterpret_cast<const char*>(given);
+  if (size > sizeof(Options) && std::any_of(bytes + sizeof(Options), bytes + size, [](char byte) { return byte != 0; }))
+    throw Error("an option is set that this library does not know: it is older than the header of the program");
+  std::memcpy(&options, given, std::min(size, sizeof(Options)));
   return options;
 }
 

@@ -55,7 +55,7 @@ def lib():
 @pytest.fixture(scope="module")
 def model(lib):
     options, handle = ModelOptions(), c.c_void_p()
-    lib.ingot_model_options_init(c.byref(options))
+    lib.ingot_model_options_init_sized(c.byref(options), c.c_size_t(c.sizeof(options)))
     assert options.struct_size == c.sizeof(options) and options.max_seqs == 8
     options.n_ctx, options.max_queue, options.n_threads = 256, 4, 2
     assert lib.ingot_load(MODEL, c.byref(options), c.byref(handle)) == OK, lib.ingot_last_error()
@@ -74,7 +74,7 @@ def chat_tokens(lib, model, text):
 
 def request_options(lib, **fields):
     options = RequestOptions()
-    lib.ingot_request_options_init(c.byref(options))
+    lib.ingot_request_options_init_sized(c.byref(options), c.c_size_t(c.sizeof(options)))
     assert options.struct_size == c.sizeof(options)
     for name, value in fields.items():
         setattr(options, name, value)
@@ -144,7 +144,7 @@ def test_a_grammar_without_texts_is_refused(lib, model):
 
 def chat_with(lib, model, messages, tools, variables=None):
     options, n, data = ChatOptions(), c.c_size_t(), json.dumps(messages).encode()
-    lib.ingot_chat_options_init(c.byref(options))
+    lib.ingot_chat_options_init_sized(c.byref(options), c.c_size_t(c.sizeof(options)))
     assert options.struct_size == c.sizeof(options)
     options.tools, options.variables = json.dumps(tools).encode(), variables
     assert lib.ingot_tokenize_chat_with(model, data, c.byref(options), None, c.c_size_t(0), c.byref(n)) == OK, lib.ingot_last_error()
@@ -265,15 +265,15 @@ def test_only_a_new_event_changes_the_event(lib, model):
 
 def test_numbers_have_bounds(lib):
     """Each number of the options at its extremes: an error that names it, or a model, and never thousands of threads."""
-    for kind, init, path, load in [(ModelOptions, lib.ingot_model_options_init, MODEL, lib.ingot_load),
-                                   (EmbedderOptions, lib.ingot_embedder_options_init,
+    for kind, init, path, load in [(ModelOptions, lib.ingot_model_options_init_sized, MODEL, lib.ingot_load),
+                                   (EmbedderOptions, lib.ingot_embedder_options_init_sized,
                                     str(SOURCE / "tests" / "data" / "encoders" / "bert.gguf").encode(), lib.ingot_embedder_load)]:
         for name, of in kind._fields_:
             if of is not c.c_int or name in ("deterministic", "normalize", "max_queue"):
                 continue
             for value in (-1, -(1 << 31), (1 << 31) - 1):
                 options, handle = kind(), c.c_void_p()
-                init(c.byref(options))
+                init(c.byref(options), c.c_size_t(c.sizeof(options)))
                 setattr(options, name, value)
                 assert load(path, c.byref(options), c.byref(handle)) == INVALID and not handle, (name, value)
                 assert f"{name} is {value}: it must be from".encode() in lib.ingot_last_error()
@@ -281,7 +281,7 @@ def test_numbers_have_bounds(lib):
 
 def load_embedder(lib, path, **fields):
     options, handle = EmbedderOptions(), c.c_void_p()
-    lib.ingot_embedder_options_init(c.byref(options))
+    lib.ingot_embedder_options_init_sized(c.byref(options), c.c_size_t(c.sizeof(options)))
     assert options.struct_size == c.sizeof(options) and options.normalize == 1 and options.max_batch_tokens == 2048
     for name, value in fields.items():
         setattr(options, name, value)
@@ -346,7 +346,7 @@ def test_embeddings_refuse_what_they_cannot_do(lib):
 def test_kv_types(lib):
     for kv_type, status in [(b"q8_0", OK), (b"bf16", OK), (b"q3", INVALID)]:
         options, handle = ModelOptions(), c.c_void_p()
-        lib.ingot_model_options_init(c.byref(options))
+        lib.ingot_model_options_init_sized(c.byref(options), c.c_size_t(c.sizeof(options)))
         options.n_ctx, options.n_threads, options.kv_type = 128, 1, kv_type
         assert lib.ingot_load(MODEL, c.byref(options), c.byref(handle)) == status
         if status == OK:
@@ -358,3 +358,32 @@ def test_kv_types(lib):
             assert lib.ingot_free(handle) == OK
         else:
             assert b"q3" in lib.ingot_last_error()
+
+
+def test_structs_may_grow(lib, model):
+    """A program with an older header has shorter structs, which the library must not write beyond; one with a newer header has longer ones,
+    whose fields the library does not know."""
+    class Newer(c.Structure):
+        _fields_ = [("known", RequestOptions), ("unknown", c.c_int64)]
+
+    older, newer, known = RequestOptions.typical_p.offset, c.sizeof(Newer), c.sizeof(RequestOptions)
+    buffer = (c.c_ubyte * 256)(*[0xA5] * 256)
+    lib.ingot_request_options_init_sized(buffer, c.c_size_t(older))
+    assert bytes(buffer[older:]) == b"\xa5" * (256 - older)
+    options = RequestOptions.from_buffer(buffer)
+    assert options.struct_size == older and options.top_k == 40
+    options.max_tokens, options.temperature = 5, 0
+    tokens, request = chat_tokens(lib, model, "Hello"), c.c_void_p()
+    assert lib.ingot_submit(model, tokens, c.c_size_t(len(tokens)), buffer, None, None, c.byref(request)) == OK, lib.ingot_last_error()
+    assert len(read(lib, request)[1]) <= 5
+    lib.ingot_request_free(request)
+    options = Newer(unknown=7)
+    lib.ingot_request_options_init_sized(c.byref(options), c.c_size_t(newer))
+    assert (options.known.struct_size, options.unknown) == (newer, 0) and newer > known
+    options.known.max_tokens = 2
+    assert lib.ingot_submit(model, tokens, c.c_size_t(len(tokens)), c.byref(options), None, None, c.byref(request)) == OK
+    read(lib, request)
+    lib.ingot_request_free(request)
+    options.unknown = 1
+    assert lib.ingot_submit(model, tokens, c.c_size_t(len(tokens)), c.byref(options), None, None, c.byref(request)) == INVALID
+    assert b"older than the header" in lib.ingot_last_error()
