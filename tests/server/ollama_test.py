@@ -173,6 +173,7 @@ def test_names_of_several_models(start):
         assert ask(server, model=name, stream=False, options=GREEDY).json()["message"]["content"] == ANSWER
     refused(ask(server, model="llama3"), "there is no model 'llama3'", 404)
     refused(server.post("/api/show", {"model": "llama3"}), "llama3", 404)
+    assert server.post("/api/show", {"name": "demo"}).json()["modelfile"] == "FROM demo", "as older clients say it"
     assert server.post("/v1/completions", {"model": "demo:latest", "prompt": "x", "max_tokens": 1}).status == 200
     assert lines(server.post("/api/pull", {"model": "qwen3"}))[-1] == {"status": "success"}
     assert [m["name"] for m in server.get("/api/ps").json()["models"]] == ["qwen3:latest"], "pulled is loaded, and there is room for one"
