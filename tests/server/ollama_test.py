@@ -98,6 +98,9 @@ def test_errors_outside_of_the_handlers(server, start):
     refused(server.post("/api/unknown", {}), "/api/unknown", 404)
     refused(server.get("/api/chat"), "POST", 405)
     refused(server.post("/api/embed", {"model": "demo", "input": "x"}), "writes text")
+    small = start("--max-body-bytes", 2000, "--access-log", "none")
+    refused(ask(small, messages=[{"role": "user", "content": "x" * 3000}]), "at most 2000", 413)
+    assert small.post("/v1/messages", {"messages": "x" * 3000}).json()["error"]["type"] == "request_too_large", "Anthropic's form, too"
     keyed = start("--api-key", "sesame", "--access-log", "none")
     refused(keyed.get("/api/tags"), "key", 401)
     assert keyed.get("/api/tags", headers={"Authorization": "Bearer sesame"}).status == 200
