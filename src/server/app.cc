@@ -145,6 +145,12 @@ void answer_errors(const std::string& path, const std::shared_ptr<Responder>& re
   }
 }
 
+// Ollama's older clients call the model `name`.
+void use_older_name(JsonValue& body) {
+  const auto name = Fields(body).string("name", 1024);
+  if (name && !body.contains("model")) body["model"] = *name;
+}
+
 // Throws ApiError if the model is of the wrong kind for the route.
 void check_kind(Needs needs, const ServedModel& model) {
   const Needs is = model.writes() ? Needs::kWriter : model.ranks() ? Needs::kRanker : Needs::kEmbedder;
@@ -318,6 +324,7 @@ void App::run(const std::shared_ptr<Job>& job) {
   guarded(*job, [&] {
     job->body = parse_request_json(std::exchange(job->request.body, {}));
     check_fields(job->route.api, job->body);
+    if (job->route.api == kOllamaModel) use_older_name(job->body);
     const std::string name = model_name(job->body);
     if (job->route.of_name) return job->responder->respond((this->*job->route.of_name)(name));
     models_.acquire(name, [this, job, guarded, name](std::shared_ptr<ServedModel> model, const std::string& failure) {

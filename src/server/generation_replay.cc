@@ -46,8 +46,14 @@ void GenerationRun::restart(const Fresh& fresh) {
     }
   } catch (const Error& error) {
     for (Choice& choice : choices_) choice.lost = !choice.finished;
-    give_up(printable(error.what(), 512));
+    return give_up(printable(error.what(), 512));
   }
+  std::vector<RequestId> unwanted;  // the client may have left meanwhile
+  {
+    std::lock_guard lock(mutex_);
+    if (cancelled_) unwanted = ids_;
+  }
+  for (const RequestId id : unwanted) model_->engine().cancel(id);
 }
 
 // Whether the token is one that the client has already. Ends the request if another token should be at that place.

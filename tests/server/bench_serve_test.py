@@ -54,7 +54,7 @@ def test_what_is_refused_is_counted(start):
     got = json.loads(bench("--url", server.url, "--api-key", "sesame", "--requests", 20, "--concurrency", 10, "-p", 5, "-n", 100, "-o", "json").stdout)
     check(got, 20)
     assert got["refused"] > 0 and got["failed"] == 0 and got["ok"] >= 2
-    assert "none of 2 requests" in bench("--url", server.url, "--api-key", "sesame", "--requests", 2, "-p", 5, "-n", 100000, ok=False).stderr
+    assert "none of 2 requests" in bench("--url", server.url, "--api-key", "sesame", "--requests", 2, "-p", 100000, "-n", 5, ok=False).stderr
 
 
 @pytest.mark.parametrize("args, word", [(["--url", "http://127.0.0.1:1"], "does not answer"), ([], "--url"), (["--url", "http://127.0.0.1:1", "--requests", "0"], "--requests")])

@@ -98,6 +98,9 @@ def test_errors_outside_of_the_handlers(server, start):
     refused(server.post("/api/unknown", {}), "/api/unknown", 404)
     refused(server.get("/api/chat"), "POST", 405)
     refused(server.post("/api/embed", {"model": "demo", "input": "x"}), "writes text")
+    small = start("--max-body-bytes", 2000, "--access-log", "none")
+    refused(ask(small, messages=[{"role": "user", "content": "x" * 3000}]), "at most 2000", 413)
+    assert small.post("/v1/messages", {"messages": "x" * 3000}).json()["error"]["type"] == "request_too_large", "Anthropic's form, too"
     keyed = start("--api-key", "sesame", "--access-log", "none")
     refused(keyed.get("/api/tags"), "key", 401)
     assert keyed.get("/api/tags", headers={"Authorization": "Bearer sesame"}).status == 200
@@ -173,6 +176,7 @@ def test_names_of_several_models(start):
         assert ask(server, model=name, stream=False, options=GREEDY).json()["message"]["content"] == ANSWER
     refused(ask(server, model="llama3"), "there is no model 'llama3'", 404)
     refused(server.post("/api/show", {"model": "llama3"}), "llama3", 404)
+    assert server.post("/api/show", {"name": "demo"}).json()["modelfile"] == "FROM demo", "as older clients say it"
     assert server.post("/v1/completions", {"model": "demo:latest", "prompt": "x", "max_tokens": 1}).status == 200
     assert lines(server.post("/api/pull", {"model": "qwen3"}))[-1] == {"status": "success"}
     assert [m["name"] for m in server.get("/api/ps").json()["models"]] == ["qwen3:latest"], "pulled is loaded, and there is room for one"

@@ -57,7 +57,7 @@ void answer_ollama_show(const ApiCall& call) {
 // A model that the server has is there already, and the call has loaded it. The server fetches no others.
 void answer_ollama_pull(const ApiCall& call) {
   const Fields fields(call.body);
-  const std::string name = fields.string("model", 1024).value_or(fields.string("name", 1024).value_or(""));
+  const std::string name = fields.string("model", 1024).value_or("");
   if (name.empty()) fields.refuse("model", "is missing");
   if (!call.models.knows(name))
     throw ApiError(404, fmt::format("model '{}' not found: this server has the models that it was started with; start "

@@ -25,6 +25,12 @@ double ms_since(std::chrono::steady_clock::time_point begin) {
   return std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - begin).count();
 }
 
+// The target of a request, even of one whose head is refused: it says which form an error has.
+std::string target_of(std::string_view head) {
+  const size_t begin = head.find(' ') + 1;
+  return std::string(head.substr(begin, head.find(' ', begin) - begin));
+}
+
 }  // namespace
 
 Session::Session(std::unique_ptr<Transport> transport, std::shared_ptr<ServerShared> shared)
@@ -169,7 +175,7 @@ Task<std::string> Session::read_body(std::string_view head_bytes, const HttpHead
 Task<bool> Session::serve_one() {
   std::optional<HttpResponse> refusal;
   HttpHead head;
-  std::string body;
+  std::string head_bytes, body;
   auto begin = Clock::now();
   bytes_out_ = 0;
   try {
@@ -177,7 +183,7 @@ Task<bool> Session::serve_one() {
     const bool found = co_await read_head(length);
     if (!found) co_return false;
     begin = Clock::now();
-    const std::string head_bytes = in_.substr(0, length);
+    head_bytes = in_.substr(0, length);
     in_.erase(0, length);
     head = parse_head(head_bytes, options().limits);
     head.request.peer = transport_->peer();
@@ -187,7 +193,7 @@ Task<bool> Session::serve_one() {
       body = co_await read_body(head_bytes, head);
     }
   } catch (const ApiError& error) {
-    refusal = error_response(error);
+    refusal = error_for(target_of(head_bytes), error);
   }
   if (closed_) co_return false;
   if (refusal) {
