@@ -158,6 +158,52 @@ TEST_P(PackedWeights, LetNaNThrough) {
   for (int64_t row = 0; row < kOut; ++row) EXPECT_EQ(std::isnan(got[row]), row == 3) << row;
 }
 
+// Blocks whose codes are all `fill`, with the scales of random blocks.
+std::vector<uint8_t> equal_codes(Format format, uint8_t fill) {
+  const std::vector<uint8_t> random = random_bytes(format, 1);
+  std::vector<uint8_t> bytes(random.size(), fill);
+  const FormatInfo& f = info(format);
+  for (size_t block = 0; block < bytes.size(); block += f.block_bytes) {
+    for (int i = 0; i < f.n_scale_fields; ++i) {
+      const auto kind = f.scale_fields[i].kind;
+      const int size = kind == quant::ScaleKind::kF32 ? 4 : kind == quant::ScaleKind::kF16 ? 2 : 1;
+      std::memcpy(&bytes[block + f.scale_fields[i].offset], &random[block + f.scale_fields[i].offset], size);
+    }
+  }
+  return bytes;
+}
+
+// The largest products that there are, all of one sign: kernels that add some of them in 16 bits have room for them.
+TEST_P(PackedWeights, HaveRoomForTheLargestSums) {
+  constexpr int kRows = 7;
+  const auto backend = backend_of(*GetParam());
+  std::vector<float> x(kRows * kIn), got(kRows * kOut), weights(kOut * kIn);
+  for (int64_t i = 0; i < kRows * kIn; ++i) x[i] = i / kIn % 2 == 0 ? 1.0f : -1.0f;
+  const Tensor in = backend->alloc(DType::kF32, kRows, kIn), y = backend->alloc(DType::kF32, kRows, kOut);
+  backend->upload(in, x.data());
+  for (int i = 0; i < kFormatCount; ++i) {
+    const auto format = static_cast<Format>(i);
+    if (info(format).unpack == nullptr || format == Format::IQ1_M) continue;  // the nibbles of whose scale lie between codes
+    for (const int fill : {0x00, 0x77, 0xFF}) {
+      const std::vector<uint8_t> bytes = equal_codes(format, static_cast<uint8_t>(fill));
+      decode_row(format, bytes.data(), weights.data(), kOut * kIn);
+      const Weight w = backend->prepare({.format = format, .n_out = kOut, .n_in = kIn, .codes = bytes.data()}, kForMatmul);
+      for (const int rows : {1, kRows}) {
+        backend->matmul(y.slice_rows(0, rows), in.slice_rows(0, rows), w, {});
+        backend->download(got.data(), y);
+        for (int64_t at = 0; at < rows * kOut; ++at) {
+          double want = 0, size = 0;
+          for (int64_t k = 0; k < kIn; ++k) {
+            want += double{weights[at % kOut * kIn + k]} * x[at / kOut * kIn];
+            size += std::abs(weights[at % kOut * kIn + k]);
+          }
+          ASSERT_NEAR(got[at], want, 1e-3 * size + 1e-30) << info(format).name << ", codes " << fill << ", at " << at;
+        }
+      }
+    }
+  }
+}
+
 TEST_P(PackedWeights, AreMultipliedInInt8) {
   for (int i = 0; i < kFormatCount; ++i) {
     const Format format = static_cast<Format>(i);
