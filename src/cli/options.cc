@@ -1,7 +1,5 @@
 #include "cli/options.h"
 
-#include <unistd.h>
-
 #include <random>
 
 #include "backend/device_name.h"
@@ -312,7 +310,7 @@ std::string read_text(const PromptOptions& o, const char* command) {
   std::string text = o.text;
   if (!o.file.empty()) text += read_file(o.file);
   if (o.has_text || !o.file.empty()) return text;
-  if (::isatty(STDIN_FILENO) == 1)
+  if (stdin_is_terminal())
     throw UsageError("there is no text: give it with {}, or pipe it in; see ingot {} --help", o.ways, command);
   return read_file("-");
 }
