@@ -39,7 +39,7 @@ void add_kernels_option(CLI::App& app, ModelOptions& o) {
       ->check(CLI::IsMember({"f16", "f32"}));
   app.add_option("--isa", o.isa,
                  "with --device cpu: use the kernels of this instruction set instead of the best one that the machine "
-                 "has: avx512bf16, avx512, avx2, neon_dot or portable");
+                 "has: avx512bf16, avx512, avx2, neon_i8mm, neon_dot or portable");
 }
 
 void add_trace_options(CLI::App& app, ModelOptions& o) {

@@ -1,5 +1,5 @@
-// Integer products of a group's codes with the activations of a tile's tokens, by Arm's instructions: one that multiplies
-// by a lane of a vector, and one (i8mm) that multiplies two rows by two tokens, eight elements of k each.
+// Integer products of a group's codes with the activations of a tile's tokens, by Arm's instructions: one multiplies by
+// a lane of a vector, and one (i8mm) multiplies two rows by two tokens, eight elements of k each.
 #pragma once
 #include "backend/cpu/kernels/simd.h"
 
@@ -35,8 +35,8 @@ constexpr bool kMultipliesByLane = false;
 #endif
 
 #if defined(__ARM_FEATURE_MATMUL_INT8)
-// Multiplies the codes of two quads. The codes of two rows are joined to a vector, and so are two tokens; a token without
-// a second one is joined with zeros.
+// Multiplies the codes of two quads. The codes of two rows are joined to a vector, and so are two tokens; the last token
+// of an odd number is joined with zeros.
 template <int M, int RV, class Codes>
 INLINE void multiply_two_by_two(I (&sums)[M][RV], const uint8_t* a, int first, int n_quads, Codes&& codes) {
   constexpr int P = (M + 1) / 2;
@@ -81,8 +81,8 @@ INLINE void multiply_two_by_two(I (&sums)[M][RV], const uint8_t* a, int first, i
 }
 #endif
 
-// Adds to sums [M tokens, RV vectors of rows] the products of quads [first, first + n_quads). `codes(quad, v)` gives four
-// codes of each row of vector v; `a` has the bytes of the group's activations.
+// Adds to sums [M tokens, RV vectors of rows] the products of quads [first, first + n_quads). `codes(quad, v)` gives
+// four codes of each row of vector v; `a` has the bytes of the group's activations.
 template <int M, int RV, class Codes>
 INLINE void multiply_by_lane([[maybe_unused]] I (&sums)[M][RV], [[maybe_unused]] const uint8_t* a,
                              [[maybe_unused]] int first, [[maybe_unused]] int n_quads,
