@@ -18,7 +18,7 @@ GPU_TESTS = [Cc]uda
 TSAN = $(shell setarch -R true 2>/dev/null && echo setarch -R)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup build demo test asan tsan fuzz bench bench-compare cuda install wheel docs format clean
+.PHONY: help setup build demo test asan tsan test-arm fuzz bench bench-compare cuda install wheel docs format clean
 
 help:  ## This list
 	@sed -n 's/^\([a-z-]*\):.*##/  make \1\t/p' $(MAKEFILE_LIST) | expand -t 22
@@ -55,6 +55,13 @@ tsan:  ## The tests under ThreadSanitizer
 	@cmake --preset tsan
 	@$(TSAN) cmake --build build-tsan
 	@$(TSAN) ctest --test-dir build-tsan --output-on-failure --no-tests=error -j $(JOBS)
+
+test-arm:  ## The tests of ops and formats on 64-bit Arm: cross compiled, run by QEMU
+	@$(SETUP) build test arm
+	@scripts/sysroot.sh arm64 build-arm/sysroot
+	@cmake --preset arm
+	@cmake --build build-arm --target test_base test_quant test_backend
+	@ctest --test-dir build-arm -L '^(base|quant|backend)$$' -E '$(GPU_TESTS)' --output-on-failure --no-tests=error -j $(JOBS)
 
 fuzz:  ## Each fuzz target for FUZZ_SECONDS (60); fails on a finding
 	@$(SETUP) build fuzz
@@ -104,4 +111,4 @@ format:  ## clang-format over every C++ file
 	@git ls-files '*.h' '*.cc' '*.cu' | xargs clang-format -i
 
 clean:  ## Remove what was built
-	rm -rf build build-asan build-tsan build-fuzz build-cuda build-debug build-base
+	rm -rf build build-asan build-tsan build-fuzz build-cuda build-debug build-base build-arm

@@ -1,17 +1,22 @@
 #!/bin/sh
-# Installs what a build needs and this machine lacks: scripts/setup.sh [build] [test] [bench] [fuzz], each a group of Debian packages.
+# Installs what a build needs and this machine lacks: scripts/setup.sh [build] [test] [bench] [fuzz] [arm], each a group of Debian packages.
 # Called by the Makefile before every target, so it takes no time when there is nothing to do. As root it installs, quietly; as
 # anyone else it says which command does. On a machine without apt it leaves the word to CMake, which names what it misses.
 set -eu
+
+# Boost has to be 1.81 or newer: Debian 12 has that beside its libboost-dev, which is older; later systems have one alone.
+boost=libboost-dev
+if grep -qs '^VERSION_CODENAME=bookworm' "${OS_RELEASE:-/etc/os-release}"; then boost=libboost1.81-dev; fi
 
 # program:package for what may come from elsewhere (a newer compiler, say); plain packages for libraries. What only helps comes along
 # when something is missing, where apt has it: ccache, a browser for the tests of the pages, systemd's checker for the unit.
 build="g++:g++ cmake:cmake ninja:ninja-build pkg-config:pkg-config
   libfmt-dev nlohmann-json3-dev libcli11-dev libpcre2-dev libutf8proc-dev libedit-dev
-  libcurl4-openssl-dev libssl-dev libboost1.81-dev ca-certificates"
+  libcurl4-openssl-dev libssl-dev $boost ca-certificates"
 test="libgtest-dev libgmock-dev python3:python3 python3-numpy python3-pytest python3-venv"
 bench="libbenchmark-dev"
 fuzz="clang++:clang libclang-rt-dev"
+arm="aarch64-linux-gnu-g++:g++-aarch64-linux-gnu qemu-aarch64-static:qemu-user-static"
 helpful="ccache:ccache"
 
 wanted="$build"
@@ -21,7 +26,8 @@ for group in "$@"; do
     test) wanted="$wanted $test"; helpful="$helpful systemd-analyze:systemd zsh:zsh fish:fish man:man-db chromium|chromium-headless-shell:chromium-headless-shell" ;;
     bench) wanted="$wanted $bench" ;;
     fuzz) wanted="$wanted $fuzz" ;;
-    *) echo "setup: no group '$group': build, test, bench and fuzz are known" >&2; exit 2 ;;
+    arm) wanted="$wanted $arm" ;;
+    *) echo "setup: no group '$group': build, test, bench, fuzz and arm are known" >&2; exit 2 ;;
   esac
 done
 

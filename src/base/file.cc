@@ -1,37 +1,26 @@
 #include "base/file.h"
 
-#include <fcntl.h>
-#include <sys/mman.h>
-#include <sys/stat.h>
-#include <unistd.h>
-
 #include <cerrno>
 #include <cstdio>
+#include <cstdlib>
 #include <cstring>
 #include <list>
+#include <memory>
 #include <mutex>
 #include <utility>
 
 #include "base/error.h"
+#include "base/system_file.h"
 
 namespace ingot {
 namespace {
 
-struct Descriptor {
-  Descriptor() = default;
-  Descriptor(Descriptor&& other) noexcept : fd(std::exchange(other.fd, -1)) {}
-  ~Descriptor() {
-    if (fd >= 0) ::close(fd);
-  }
-  int fd = -1;
-};
-
 // A mapped file and its status when it was mapped. The open descriptor identifies the file, so that replacing the file
 // under the same name does not count as a change.
 struct Mapped {
-  Descriptor file;
+  FileHandle file;
   std::string path;
-  struct stat then;
+  FileStatus then;
   const void* data = nullptr;
 };
 
@@ -50,53 +39,46 @@ MappedFiles& mapped_files() {
   throw Error("cannot {} '{}': {}", doing, printable(path), std::strerror(error));
 }
 
-// O_NONBLOCK makes open() return at once for a FIFO, which is then refused.
-struct stat open_regular(const std::string& path, Descriptor& file) {
-  file.fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-  if (file.fd < 0) throw_errno("open", path);
-  struct stat status {};
-  if (::fstat(file.fd, &status) != 0) throw_errno("read the status of", path);
-  if (S_ISDIR(status.st_mode)) throw Error("'{}' is a directory: give the file inside it", printable(path));
-  if (!S_ISREG(status.st_mode)) throw Error("'{}' is not a regular file", printable(path));
-  return status;
+FileStatus open_regular(const std::string& path, FileHandle& file) {
+  if (const auto entry = status_of(path); entry && entry->is_directory)
+    throw Error("'{}' is a directory: give the file inside it", printable(path));
+  file = open_to_read(path);
+  if (!file) throw_errno("open", path);
+  const auto status = status_of(file);
+  if (!status) throw_errno("read the status of", path);
+  if (!status->is_regular) throw Error("'{}' is not a regular file", printable(path));
+  return *status;
 }
 
-// Reads the whole file into memory; for file systems that do not support mmap.
-void* read_whole(const Descriptor& file, size_t size, const std::string& path) {
-  void* memory = ::mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-  if (memory == MAP_FAILED) throw_errno("map", path);
-  try {
-    for (size_t done = 0; done < size;) {
-      const ssize_t n = ::pread(file.fd, static_cast<char*>(memory) + done, size - done, static_cast<off_t>(done));
-      if (n < 0 && errno == EINTR) continue;
-      if (n < 0) throw_errno("read", path);
-      if (n == 0) throw Error("'{}' has become shorter while it was read", printable(path));
-      done += static_cast<size_t>(n);
-    }
-  } catch (...) {
-    ::munmap(memory, size);
-    throw;
+// Reads the whole file into memory; for file systems that do not support maps.
+uint8_t* read_whole(const FileHandle& file, size_t size, const std::string& path) {
+  std::unique_ptr<uint8_t, void (*)(void*)> memory(static_cast<uint8_t*>(std::malloc(size)), &std::free);
+  if (memory == nullptr) throw_errno("map", path);
+  for (size_t done = 0; done < size;) {
+    const ptrdiff_t n = read_some(file, memory.get() + done, size - done);
+    if (n < 0) throw_errno("read", path);
+    if (n == 0) throw Error("'{}' has become shorter while it was read", printable(path));
+    done += static_cast<size_t>(n);
   }
-  return memory;
+  return memory.release();
 }
 
 }  // namespace
 
 MappedFile::MappedFile(const std::string& path) : path_(path) {
-  Descriptor file;
-  const struct stat status = open_regular(path, file);
-  size_ = static_cast<size_t>(status.st_size);
+  FileHandle file;
+  const FileStatus status = open_regular(path, file);
+  size_ = static_cast<size_t>(status.n_bytes);
   if (size_ == 0) return;
   std::list<Mapped> entry;  // made first: nothing may throw once there is a mapping
   entry.push_back({.file = {}, .path = path, .then = status});
-  void* mapped = ::mmap(nullptr, size_, PROT_READ, MAP_PRIVATE, file.fd, 0);
-  if (mapped == MAP_FAILED) {
-    data_ = static_cast<const uint8_t*>(read_whole(file, size_, path));
+  data_ = map_file(file, size_);
+  if (data_ == nullptr) {
+    data_ = read_whole(file, size_, path);
     return;
   }
-  data_ = static_cast<const uint8_t*>(mapped);
   entry.front().data = data_;
-  std::swap(entry.front().file.fd, file.fd);
+  entry.front().file = std::move(file);
   MappedFiles& files = mapped_files();
   std::lock_guard lock(files.mutex);
   files.all.splice(files.all.end(), entry);
@@ -104,22 +86,25 @@ MappedFile::MappedFile(const std::string& path) : path_(path) {
 
 MappedFile::~MappedFile() {
   if (data_ == nullptr) return;
+  size_t n_mapped = 0;
   {
     MappedFiles& files = mapped_files();
     std::lock_guard lock(files.mutex);
-    files.all.remove_if([this](const Mapped& one) { return one.data == data_; });
+    n_mapped = files.all.remove_if([this](const Mapped& one) { return one.data == data_; });
   }
-  ::munmap(const_cast<uint8_t*>(data_), size_);
+  if (n_mapped > 0) {
+    unmap_file(data_, size_);
+  } else {
+    std::free(const_cast<uint8_t*>(data_));  // of read_whole
+  }
 }
 
 std::string changed_mapped_file() {
   MappedFiles& files = mapped_files();
   std::lock_guard lock(files.mutex);
   for (const Mapped& one : files.all) {
-    struct stat now {};
-    if (::fstat(one.file.fd, &now) != 0 || now.st_size != one.then.st_size ||
-        now.st_mtim.tv_sec != one.then.st_mtim.tv_sec || now.st_mtim.tv_nsec != one.then.st_mtim.tv_nsec)
-      return one.path;
+    const auto now = status_of(one.file);
+    if (!now || now->n_bytes != one.then.n_bytes || now->modified_ns != one.then.modified_ns) return one.path;
   }
   return {};
 }
@@ -135,15 +120,14 @@ MappedFile& MappedFile::operator=(MappedFile&& other) noexcept {
 }
 
 std::string read_file(const std::string& path, size_t max_bytes) {
-  Descriptor file;
+  FileHandle file;
   const bool is_stdin = path == "-";
-  if (!is_stdin && static_cast<size_t>(open_regular(path, file).st_size) > max_bytes)
+  if (!is_stdin && open_regular(path, file).n_bytes > max_bytes)
     throw Error("'{}' is larger than the limit of {} bytes", printable(path), max_bytes);
   std::string text;
   char buffer[1 << 16];
   for (;;) {
-    const ssize_t n = ::read(is_stdin ? STDIN_FILENO : file.fd, buffer, sizeof buffer);
-    if (n < 0 && errno == EINTR) continue;
+    const ptrdiff_t n = is_stdin ? read_standard_input(buffer, sizeof buffer) : read_some(file, buffer, sizeof buffer);
     if (n < 0) throw_errno("read", path);
     if (n == 0) return text;
     if (text.size() + static_cast<size_t>(n) > max_bytes)
@@ -153,39 +137,29 @@ std::string read_file(const std::string& path, size_t max_bytes) {
 }
 
 FileWriter::FileWriter(const std::string& path) : path_(path), temporary_(path + ".XXXXXX") {
-  struct stat status {};
-  if (::stat(path.c_str(), &status) == 0 && !S_ISREG(status.st_mode))
+  if (const auto old = status_of(path); old && !old->is_regular)
     throw Error("cannot write '{}': it is there and not a regular file", printable(path));
-  fd_ = ::mkostemp(temporary_.data(), O_CLOEXEC);
-  if (fd_ < 0) throw_errno("create a file beside", path);
-  ::fchmod(fd_, 0644);
+  file_ = open_temporary(temporary_);
+  if (!file_) throw_errno("create a file beside", path);
 }
 
 FileWriter::~FileWriter() {
-  if (fd_ < 0) return;
-  ::close(fd_);
-  ::unlink(temporary_.c_str());
+  if (is_committed_) return;
+  file_.close();
+  std::remove(temporary_.c_str());
 }
 
 void FileWriter::write(std::span<const uint8_t> bytes) {
-  while (!bytes.empty()) {
-    const ssize_t n = ::write(fd_, bytes.data(), bytes.size());
-    if (n < 0 && errno == EINTR) continue;
-    if (n < 0) throw_errno("write", path_);
-    bytes = bytes.subspan(static_cast<size_t>(n));
-  }
+  if (!write_all(file_, bytes)) throw_errno("write", path_);
 }
 
 void FileWriter::commit() {
-  if (::fsync(fd_) != 0) throw_errno("sync", path_);
-  if (::rename(temporary_.c_str(), path_.c_str()) != 0) throw_errno("write", path_);
-  ::close(fd_);
-  fd_ = -1;
-  Descriptor folder;  // sync the folder for the new name; not every file system can
+  if (!sync_file(file_)) throw_errno("sync", path_);
+  file_.close();
+  if (!replace_file(temporary_, path_)) throw_errno("write", path_);
+  is_committed_ = true;
   const size_t slash = path_.rfind('/');
-  const std::string name = slash == path_.npos ? "." : path_.substr(0, slash + 1);
-  folder.fd = ::open(name.c_str(), O_RDONLY | O_CLOEXEC | O_DIRECTORY);
-  if (folder.fd >= 0) ::fsync(folder.fd);
+  sync_folder(slash == path_.npos ? "." : path_.substr(0, slash + 1));  // for the new name
 }
 
 void write_file(const std::string& path, std::span<const uint8_t> bytes) {

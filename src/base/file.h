@@ -5,6 +5,8 @@
 #include <span>
 #include <string>
 
+#include "base/system_file.h"
+
 namespace ingot {
 
 // A whole regular file, mapped read-only; a file system without mmap has the file read into memory. Throws Error
@@ -51,7 +53,8 @@ class FileWriter {
 
  private:
   std::string path_, temporary_;
-  int fd_ = -1;
+  FileHandle file_;
+  bool is_committed_ = false;
 };
 
 // Writes and commits a file in one step.

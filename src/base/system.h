@@ -1,4 +1,4 @@
-// The memory that this process may use.
+// What this process may use of the system; system_posix.cc has the bodies for POSIX systems.
 #pragma once
 #include <cstddef>
 #include <string>
@@ -7,6 +7,19 @@ namespace ingot {
 
 // Memory that can be taken now without swapping: the smaller of what the system and the control group have left.
 size_t available_memory_bytes();
+
+// Zeroed memory in whole pages; null if there is not enough.
+void* take_pages(size_t n_bytes);
+void free_pages(void* memory, size_t n_bytes);
+void ask_for_large_pages(void* memory, size_t n_bytes);  // only a hint: nothing depends on the answer
+
+int cpus_by_affinity();  // the CPUs that this process may run on; 0 if unknown
+
+// The limit on the user's processes, for messages: "RLIMIT_NPROC is 4".
+std::string process_limit();
+
+// Raises the limit of open files and connections to `wanted` if the system lets it. Returns the limit.
+size_t raise_open_files(size_t wanted);
 
 std::string human_bytes(size_t bytes);  // "1.2 GiB"
 

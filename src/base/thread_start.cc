@@ -1,7 +1,5 @@
 #include "base/thread_start.h"
 
-#include <sys/resource.h>
-
 #include <algorithm>
 #include <atomic>
 #include <filesystem>
@@ -10,6 +8,7 @@
 
 #include "base/error.h"
 #include "base/log.h"
+#include "base/system.h"
 
 namespace ingot {
 namespace {
@@ -46,14 +45,8 @@ struct Gate {
 }  // namespace
 
 std::string thread_limits() {
-  rlimit processes{};
-  std::string text = "RLIMIT_NPROC is not known";
-  if (getrlimit(RLIMIT_NPROC, &processes) == 0) {
-    text = processes.rlim_cur == RLIM_INFINITY ? "RLIMIT_NPROC is unlimited"
-                                               : fmt::format("RLIMIT_NPROC is {}", processes.rlim_cur);
-  }
   const std::string pids = pids_limit();
-  return text + "; " + (pids.empty() ? "pids.max of the control group is not set" : pids);
+  return process_limit() + "; " + (pids.empty() ? "pids.max of the control group is not set" : pids);
 }
 
 void throw_thread_error(std::string_view name, const std::system_error& fault) {

@@ -1,7 +1,5 @@
 #include "base/threads.h"
 
-#include <sched.h>
-
 #include <algorithm>
 #include <chrono>
 #include <cmath>
@@ -10,6 +8,7 @@
 
 #include "base/cpu_topology.h"
 #include "base/error.h"
+#include "base/system.h"
 
 namespace ingot {
 namespace {
@@ -54,10 +53,8 @@ int quota_cpus() {
 }  // namespace
 
 int available_cpus() {
-  cpu_set_t set;
-  const int by_affinity = sched_getaffinity(0, sizeof(set), &set) == 0
-                              ? CPU_COUNT(&set)
-                              : static_cast<int>(std::thread::hardware_concurrency());
+  const int allowed = cpus_by_affinity();
+  const int by_affinity = allowed > 0 ? allowed : static_cast<int>(std::thread::hardware_concurrency());
   return std::max(1, std::min(by_affinity, quota_cpus()));
 }
 

@@ -1,7 +1,6 @@
 #include "cli/chat_commands.h"
 
 #include <fmt/format.h>
-#include <unistd.h>
 
 #include <cstdlib>
 

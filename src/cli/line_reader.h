@@ -17,7 +17,8 @@ class LineReader {
   bool interrupted() const { return interrupted_; }
 
  private:
-  struct Editor;
+  struct Editor;  // libedit's (line_reader_posix.cc)
+  std::optional<std::string> edit(const std::string& prompt, const std::string& draft);
   std::unique_ptr<Editor> editor_;  // null where no terminal is
   bool interrupted_ = false;
 };

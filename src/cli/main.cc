@@ -1,13 +1,12 @@
 // ingot: one program, with one file for each command. Exit codes: 0 done, 1 failed, 2 the command line is wrong, 71 the
 // GPU failed for good, 74 a file in use was cut, 130 interrupted.
 #include <fmt/format.h>
-#include <signal.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <cstdio>
 #include <exception>
 
+#include "base/console.h"
 #include "base/device_lost.h"
 #include "base/error.h"
 #include "cli/commands.h"
@@ -36,18 +35,14 @@ int report(const char* what, int code) {
 }
 
 // Model files are mapped. If a file becomes shorter, its last pages are gone.
-void on_lost_page(int) {
-  constexpr char kText[] =
-      "ingot: a model file became shorter while it was in use (or its disk failed); put it back and start again\n";
-  constexpr int kExitLostFile = 74;
-  [[maybe_unused]] const ssize_t n = write(STDERR_FILENO, kText, sizeof kText - 1);
-  _exit(kExitLostFile);
-}
+constexpr const char* kLostFile =
+    "ingot: a model file became shorter while it was in use (or its disk failed); put it back and start again\n";
+constexpr int kExitLostFile = 74;
 
 }  // namespace
 
 int main(int argc, char** argv) {
-  signal(SIGBUS, on_lost_page);
+  ingot::prepare_program(kLostFile, kExitLostFile);
   ingot::log_to_stderr();
   CLI::App app("ingot runs open language models, fast, on the machine you have.", "ingot");
   app.set_version_flag("--version", "ingot " INGOT_VERSION);

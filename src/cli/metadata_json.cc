@@ -45,8 +45,8 @@ JsonValue gguf_metadata(const Gguf& file) {
 JsonValue metadata_json(const Checkpoint& checkpoint, const ModelOptions& options) {
   if (options.path.empty()) return gguf_metadata(Gguf::parse(demo_model_bytes(), "the demo model"));
   const std::filesystem::path path = checkpoint.path();
-  if (std::filesystem::is_directory(path)) return JsonValue::parse(read_file(path / "config.json"));
-  return gguf_metadata(Gguf::open(path));
+  if (std::filesystem::is_directory(path)) return JsonValue::parse(read_file((path / "config.json").string()));
+  return gguf_metadata(Gguf::open(path.string()));
 }
 
 }  // namespace ingot

@@ -1,7 +1,5 @@
 #include "cli/options.h"
 
-#include <unistd.h>
-
 #include <random>
 
 #include "backend/device_name.h"
@@ -41,7 +39,7 @@ void add_kernels_option(CLI::App& app, ModelOptions& o) {
       ->check(CLI::IsMember({"f16", "f32"}));
   app.add_option("--isa", o.isa,
                  "with --device cpu: use the kernels of this instruction set instead of the best one that the machine "
-                 "has: avx512bf16, avx512, avx2, neon_dot or portable");
+                 "has: avx512bf16, avx512, avx2, neon_i8mm, neon_dot or portable");
 }
 
 void add_trace_options(CLI::App& app, ModelOptions& o) {
@@ -312,7 +310,7 @@ std::string read_text(const PromptOptions& o, const char* command) {
   std::string text = o.text;
   if (!o.file.empty()) text += read_file(o.file);
   if (o.has_text || !o.file.empty()) return text;
-  if (::isatty(STDIN_FILENO) == 1)
+  if (stdin_is_terminal())
     throw UsageError("there is no text: give it with {}, or pipe it in; see ingot {} --help", o.ways, command);
   return read_file("-");
 }

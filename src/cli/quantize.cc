@@ -2,13 +2,13 @@
 #include "cli/quantize.h"
 
 #include <fmt/format.h>
-#include <sys/stat.h>
 
 #include <nlohmann/json.hpp>
 
 #include "base/error.h"
 #include "base/log.h"
 #include "base/system.h"
+#include "base/system_file.h"
 #include "base/threads.h"
 #include "cli/commands.h"
 #include "cli/terminal.h"
@@ -21,9 +21,9 @@ namespace {
 struct Interrupted {};
 
 void check_output(const WriteOptions& o) {
-  struct stat status {};
-  if (::stat(o.out.c_str(), &status) != 0) return;
-  if (S_ISDIR(status.st_mode)) throw Error("'{}' is a directory: name the file to write", printable(o.out));
+  const auto status = status_of(o.out);
+  if (!status) return;
+  if (status->is_directory) throw Error("'{}' is a directory: name the file to write", printable(o.out));
   if (!o.force) throw Error("'{}' is there already: say --force to replace it", printable(o.out));
 }
 

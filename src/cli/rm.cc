@@ -1,6 +1,5 @@
 // ingot rm: removes models from the Hugging Face cache.
 #include <fmt/format.h>
-#include <unistd.h>
 
 #include <iostream>
 
@@ -21,7 +20,7 @@ struct RmOptions {
 };
 
 bool confirmed(const std::string& question) {
-  if (::isatty(STDIN_FILENO) != 1) throw UsageError("{} There is no terminal to ask on: say --yes", question);
+  if (!stdin_is_terminal()) throw UsageError("{} There is no terminal to ask on: say --yes", question);
   fmt::print(stderr, "{} [y/N] ", question);
   std::string answer;
   std::getline(std::cin, answer);

@@ -3,8 +3,6 @@
 // 2 the command line is wrong, 70 the engine ended, 71 the engine ended because the GPU failed for good, 72 hung.
 #include <fmt/format.h>
 #include <signal.h>
-#include <sys/resource.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <cstring>
@@ -13,6 +11,7 @@
 #include <map>
 
 #include "backend/device_name.h"
+#include "base/console.h"
 #include "base/device_lost.h"
 #include "base/error.h"
 #include "base/file.h"
@@ -188,40 +187,23 @@ std::vector<ModelSource> open_sources(ServeOptions& o) {
   return sources;
 }
 
-// Signals are waited for, not handled. Threads started after this call leave signals to the calling thread. SIGUSR1,
-// which supervisors send, does nothing.
-sigset_t block_signals() {
-  sigset_t set;
-  sigemptyset(&set);
-  for (int signal : {SIGTERM, SIGINT, SIGHUP, SIGPIPE, SIGUSR1}) sigaddset(&set, signal);
-  pthread_sigmask(SIG_BLOCK, &set, nullptr);
-  sigdelset(&set, SIGPIPE);  // not waited for: writes report the error
-  return set;
-}
-
-int wait_for_signal(const sigset_t& set, std::chrono::milliseconds timeout) {
-  const timespec time{.tv_sec = timeout.count() / 1000, .tv_nsec = timeout.count() % 1000 * 1'000'000};
-  const int signal = sigtimedwait(&set, nullptr, &time);
-  return signal > 0 ? signal : 0;
-}
-
 // Waits until all requests have ended, the time is over, or a second signal comes.
-void drain(App& app, HttpServer& server, const sigset_t& signals, int seconds) {
+void drain(App& app, HttpServer& server, int seconds) {
   fmt::print(stderr, "ingot: shutting down: {} requests come to their end first (a second signal ends them)\n",
              app.n_active());
   app.set_phase(Phase::kDraining);
   server.drain();
   const auto deadline = SteadyClock::now() + std::chrono::seconds(seconds);
   while (app.n_active() > 0 && SteadyClock::now() < deadline) {
-    const int signal = wait_for_signal(signals, std::chrono::milliseconds(20));
+    const int signal = next_signal(std::chrono::milliseconds(20));
     if (signal == SIGTERM || signal == SIGINT) std::_Exit(128 + signal);
   }
 }
 
-void run_until_signal(App& app, ModelPool& pool, const sigset_t& signals, const ServeOptions& o) {
+void run_until_signal(App& app, ModelPool& pool, const ServeOptions& o) {
   Watchdog watchdog({std::chrono::seconds(o.soft_watchdog_s), std::chrono::seconds(o.hard_watchdog_s)});
   for (;;) {
-    const int signal = wait_for_signal(signals, std::chrono::milliseconds(500));
+    const int signal = next_signal(std::chrono::milliseconds(500));
     if (signal == SIGTERM || signal == SIGINT) return;
     app.reload_keys();
     pool.tick();
@@ -248,19 +230,14 @@ void check_exposure(ServeOptions& o, const App& app) {
                 printable(o.http.host));
 }
 
-// Raises the limit of descriptors to what the connections need, plus some for files. If that fails, lowers
+// Raises the limit of open files to what the connections need, plus some for files. If that fails, lowers
 // max_connections to fit the limit.
 void fit_descriptors(size_t& max_connections) {
-  constexpr rlim_t kOthers = 128;
-  rlimit files{};
-  if (getrlimit(RLIMIT_NOFILE, &files) != 0) return;
-  const rlim_t wanted = max_connections + kOthers;
-  if (files.rlim_cur >= wanted) return;
-  files.rlim_cur = std::min(wanted, files.rlim_max);
-  setrlimit(RLIMIT_NOFILE, &files);
-  if (files.rlim_cur >= wanted) return;
-  max_connections = files.rlim_cur > 2 * kOthers ? files.rlim_cur - kOthers : std::max<size_t>(1, files.rlim_cur / 2);
-  log_warn("--max-connections: only {} fit in the limit of open files ({})", max_connections, files.rlim_max);
+  constexpr size_t kOthers = 128;
+  const size_t limit = raise_open_files(max_connections + kOthers);
+  if (limit >= max_connections + kOthers) return;
+  max_connections = limit > 2 * kOthers ? limit - kOthers : std::max<size_t>(1, limit / 2);
+  log_warn("--max-connections: only {} fit in the limit of open files ({})", max_connections, limit);
 }
 
 // The options of the port for /metrics: the same address and certificate, another port. A Unix socket has no ports, so
@@ -276,7 +253,7 @@ HttpServerOptions metrics_http(const ServeOptions& o) {
 }
 
 void serve(ServeOptions& o) {
-  const sigset_t signals = block_signals();
+  hold_signals();  // before the first thread
   o.app.version = INGOT_VERSION;
   o.app.only_local_hosts = is_loopback(o.http.host) && !o.http.host.starts_with("unix:");
   o.app.access_log = open_log(o.access_log);
@@ -300,7 +277,7 @@ void serve(ServeOptions& o) {
   auto loading = start_thread("the thread that loads the model",
                               [&] { return std::async(std::launch::async, [&] { pool.fill(); }); });
   while (loading.wait_for(std::chrono::seconds(0)) != std::future_status::ready) {
-    const int signal = wait_for_signal(signals, std::chrono::milliseconds(20));
+    const int signal = next_signal(std::chrono::milliseconds(20));
     if (signal == SIGTERM || signal == SIGINT) std::_Exit(0);
   }
   loading.get();
@@ -309,13 +286,13 @@ void serve(ServeOptions& o) {
   const bool has_url = !server.address().starts_with("unix:");
   fmt::print(stderr, "ingot: the server is ready{}\n",
              has_url ? fmt::format(": {}{}/v1 is for OpenAI's clients", page, server.address()) : "");
-  run_until_signal(app, pool, signals, o);
-  drain(app, server, signals, o.drain_s);
+  run_until_signal(app, pool, o);
+  drain(app, server, o.drain_s);
   pool.stop();
   for (const auto& model : app.models()) model->stop();  // remaining requests end with an error
   app.stop_workers();
   const auto deadline = SteadyClock::now() + std::chrono::seconds(1);
-  while (app.n_active() > 0 && SteadyClock::now() < deadline) wait_for_signal(signals, std::chrono::milliseconds(10));
+  while (app.n_active() > 0 && SteadyClock::now() < deadline) next_signal(std::chrono::milliseconds(10));
   server.stop();
 }
 

@@ -1,12 +1,13 @@
 #include "cli/terminal.h"
 
 #include <fmt/format.h>
-#include <unistd.h>
+#include <signal.h>
 
 #include <algorithm>
 #include <cstdlib>
 #include <utility>
 
+#include "base/console.h"
 #include "base/log.h"
 #include "base/system.h"
 
@@ -16,7 +17,7 @@ namespace {
 volatile sig_atomic_t g_interrupts = 0;
 
 void on_interrupt(int) {
-  if (g_interrupts != 0) _exit(130);
+  if (g_interrupts != 0) std::_Exit(130);
   g_interrupts = 1;
 }
 
@@ -38,12 +39,16 @@ std::string rough_time(double seconds) {
 }  // namespace
 
 // Asked only once, because progress is reported for every tensor.
+bool stdin_is_terminal() {
+  static const bool is_one = is_terminal(Stream::kInput);
+  return is_one;
+}
 bool stdout_is_terminal() {
-  static const bool is_one = ::isatty(STDOUT_FILENO) == 1;
+  static const bool is_one = is_terminal(Stream::kOutput);
   return is_one;
 }
 bool stderr_is_terminal() {
-  static const bool is_one = ::isatty(STDERR_FILENO) == 1;
+  static const bool is_one = is_terminal(Stream::kErrors);
   return is_one;
 }
 
@@ -95,13 +100,10 @@ void StatusLine::wipe() {
 
 InterruptGuard::InterruptGuard() {
   clear();
-  struct sigaction action {};
-  action.sa_handler = on_interrupt;
-  ::sigemptyset(&action.sa_mask);
-  ::sigaction(SIGINT, &action, &before_);
+  before_ = set_interrupt_handler(on_interrupt);
 }
 
-InterruptGuard::~InterruptGuard() { ::sigaction(SIGINT, &before_, nullptr); }
+InterruptGuard::~InterruptGuard() { set_interrupt_handler(before_); }
 
 bool InterruptGuard::interrupted() { return g_interrupts != 0; }
 void InterruptGuard::clear() { g_interrupts = 0; }

@@ -1,14 +1,13 @@
 // The terminal: progress bars, which are off without a terminal; and Ctrl-C, which first stops the work and then the
 // program.
 #pragma once
-#include <signal.h>
-
 #include <chrono>
 #include <cstddef>
 #include <string>
 
 namespace ingot {
 
+bool stdin_is_terminal();
 bool stdout_is_terminal();
 bool stderr_is_terminal();
 // Formats text for standard error: dimmed if standard error is a terminal and NO_COLOR is not set.
@@ -58,7 +57,7 @@ class InterruptGuard {
   static void clear();
 
  private:
-  struct sigaction before_;
+  void (*before_)(int);
 };
 
 }  // namespace ingot

@@ -87,18 +87,24 @@ TEST(F16, RoundsRandomFloats) {
 }
 
 #ifdef __FLT16_MANT_DIG__
+#if defined(__aarch64__)
+using NativeHalf = __fp16;  // GCC 12 has _Float16 in C++ on x86 only
+#else
+using NativeHalf = _Float16;
+#endif
+
 TEST(F16, AgreesWithTheCompiler) {
   std::mt19937 random(std::random_device{}());
   for (uint32_t half = 0; half < 0x10000; ++half) {
     const uint16_t pattern = static_cast<uint16_t>(half);
-    _Float16 native;
+    NativeHalf native;
     memcpy(&native, &pattern, 2);
     const float value = static_cast<float>(native);
     if (std::isnan(value)) continue;
     ASSERT_EQ(bits_from_float(float_from_f16(pattern)), bits_from_float(value)) << half;
     const float other = float_from_bits(static_cast<uint32_t>(random()));
     if (std::isnan(other)) continue;
-    const _Float16 rounded = static_cast<_Float16>(other);
+    const NativeHalf rounded = static_cast<NativeHalf>(other);
     uint16_t rounded_bits;
     memcpy(&rounded_bits, &rounded, 2);
     ASSERT_EQ(f16_from_float(other), rounded_bits) << other;

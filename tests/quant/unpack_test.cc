@@ -1,4 +1,6 @@
 // The second face of the block formats: codes, scales and minima agree with decode, for random blocks of every format.
+#include <algorithm>
+
 #include "quant/format.h"
 #include "quant/format_checks.h"
 

@@ -11,7 +11,7 @@ LIBRARIES = ["libfmt-dev", "nlohmann-json3-dev", "libcli11-dev", "libpcre2-dev",
              "libcurl4-openssl-dev", "libssl-dev", "libboost1.81-dev", "ca-certificates"]
 
 
-def run(*groups, programs=PROGRAMS, libraries=LIBRARIES, root=True, apt=True, apt_status=0, broken="", unknown=()):
+def run(*groups, programs=PROGRAMS, libraries=LIBRARIES, root=True, apt=True, apt_status=0, broken="", unknown=(), system="bookworm"):
     """(the finished process, the arguments of each call of apt-get) on a machine that has these programs and packages, and whose apt
     knows all but some."""
     with tempfile.TemporaryDirectory() as folder:
@@ -28,9 +28,10 @@ def run(*groups, programs=PROGRAMS, libraries=LIBRARIES, root=True, apt=True, ap
         for name, body in stubs.items():
             (bin / name).write_text(f"#!/bin/sh\n{body}\n")
             (bin / name).chmod(0o755)
-        for name in ("sh", "mktemp", "rm", "cat", "tr"):
+        (bin / "os-release").write_text(f"ID=debian\nVERSION_CODENAME={system}\n")
+        for name in ("sh", "mktemp", "rm", "cat", "tr", "grep"):
             (bin / name).symlink_to(pathlib.Path("/bin") / name)
-        done = subprocess.run([bin / "sh", ROOT / "scripts/setup.sh", *groups], env={"PATH": folder, "TMPDIR": folder},
+        done = subprocess.run([bin / "sh", ROOT / "scripts/setup.sh", *groups], env={"PATH": folder, "TMPDIR": folder, "OS_RELEASE": folder + "/os-release"},
                               capture_output=True, text=True)
         return done, calls.read_text().splitlines() if calls.exists() else []
 
@@ -72,10 +73,16 @@ class Setup(unittest.TestCase):
         self.assertEqual(packages(calls[2]), packages(calls[1])[:-5])  # nor is anything else that only helps
 
     def test_groups_are_asked_for_by_name(self):
-        for group, package in (("test", "libgtest-dev"), ("bench", "libbenchmark-dev"), ("fuzz", "libclang-rt-dev")):
+        for group, package in (("test", "libgtest-dev"), ("bench", "libbenchmark-dev"), ("fuzz", "libclang-rt-dev"),
+                               ("arm", "g++-aarch64-linux-gnu")):
             self.assertIn(package, packages(run("build", group)[1][1]))
         done, calls = run("build", "nonsense")
         self.assertEqual((done.returncode, calls), (2, []))
+
+    def test_boost_is_the_newer_one_where_there_are_two(self):
+        for system, package in (("bookworm", "libboost1.81-dev"), ("trixie", "libboost-dev"), ("noble", "libboost-dev")):
+            wanted = packages(run("build", libraries=[], system=system)[1][1])
+            self.assertEqual([p for p in wanted if p.startswith("libboost")], [package])
 
     def test_ccache_alone_is_not_worth_a_word(self):
         done, calls = run("build", programs=PROGRAMS[:-1])

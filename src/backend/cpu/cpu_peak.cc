@@ -1,13 +1,12 @@
 // Measures the most that this machine can do with the backend's own threads and instructions: the 100 per cent of
 // benchmark tables. Reading walks through far more memory than the caches hold. Multiplying runs, on registers, the
 // instruction that the matmul kernels use for the format.
-#include <unistd.h>
-
 #include <algorithm>
 #include <chrono>
 #include <cstring>
 
 #include "backend/cpu/cpu_backend.h"
+#include "base/system.h"
 
 namespace ingot {
 namespace {
@@ -34,8 +33,7 @@ double best_rate(ThreadPool& pool, int64_t n_tasks, Work&& work) {
 // 512 MiB is many times the size of any cache. A small machine reads a fourth of its free memory, at least 64 MiB.
 int64_t bytes_to_read() {
   constexpr int64_t kWanted = int64_t{512} << 20, kLeast = int64_t{64} << 20;
-  const int64_t free_bytes = int64_t{sysconf(_SC_AVPHYS_PAGES)} * sysconf(_SC_PAGESIZE);
-  return std::clamp(free_bytes / 4, kLeast, kWanted);
+  return std::clamp(static_cast<int64_t>(std::min<size_t>(available_memory_bytes() / 4, kWanted)), kLeast, kWanted);
 }
 
 }  // namespace

@@ -6,6 +6,8 @@
 
 #if defined(__x86_64__)
 #include <cpuid.h>
+#elif defined(__APPLE__)
+#include <sys/sysctl.h>
 #elif defined(__aarch64__)
 #include <sys/auxv.h>
 #endif
@@ -20,6 +22,7 @@ namespace avx512 { extern const Kernels kKernels; extern const RecurrenceKernels
 namespace avx512bf16 { extern const Kernels kKernels; extern const RecurrenceKernels kRecurrence; }
 #elif defined(__aarch64__)
 namespace neon_dot { extern const Kernels kKernels; extern const RecurrenceKernels kRecurrence; }
+namespace neon_i8mm { extern const Kernels kKernels; extern const RecurrenceKernels kRecurrence; }
 #endif
 
 namespace {
@@ -29,6 +32,25 @@ bool has_f16c() {  // __builtin_cpu_supports of Clang 14 does not know f16c
   unsigned eax = 0, ebx = 0, ecx = 0, edx = 0;
   return __get_cpuid(1, &eax, &ebx, &ecx, &edx) != 0 && (ecx & bit_F16C) != 0;
 }
+#elif defined(__aarch64__)
+struct ArmFeatures {
+  bool dot, i8mm, bf16;
+};
+#if defined(__APPLE__)
+bool has(const char* name) {
+  int value = 0;
+  size_t n_bytes = sizeof value;
+  return sysctlbyname(name, &value, &n_bytes, nullptr, 0) == 0 && value != 0;
+}
+ArmFeatures arm_features() {
+  return {has("hw.optional.arm.FEAT_DotProd"), has("hw.optional.arm.FEAT_I8MM"), has("hw.optional.arm.FEAT_BF16")};
+}
+#else
+ArmFeatures arm_features() {
+  const unsigned long first = getauxval(AT_HWCAP), second = getauxval(AT_HWCAP2);
+  return {(first & HWCAP_ASIMDDP) != 0, (second & HWCAP2_I8MM) != 0, (second & HWCAP2_BF16) != 0};
+}
+#endif
 #endif
 
 std::vector<const Kernels*> find_available() {
@@ -43,8 +65,9 @@ std::vector<const Kernels*> find_available() {
   if (has_avx512) found.push_back(&avx512::kKernels);
   if (has_avx2) found.push_back(&avx2::kKernels);
 #elif defined(__aarch64__)
-  constexpr unsigned long kDotProduct = 1ul << 20;  // HWCAP_ASIMDDP
-  if (getauxval(AT_HWCAP) & kDotProduct) found.push_back(&neon_dot::kKernels);
+  const ArmFeatures features = arm_features();
+  if (features.dot && features.i8mm && features.bf16) found.push_back(&neon_i8mm::kKernels);
+  if (features.dot) found.push_back(&neon_dot::kKernels);
 #endif
   found.push_back(&portable::kKernels);
   return found;
@@ -73,6 +96,7 @@ const RecurrenceKernels& recurrence_of(const Kernels& kernels) {
   if (&kernels == &avx512::kKernels) return avx512::kRecurrence;
   if (&kernels == &avx2::kKernels) return avx2::kRecurrence;
 #elif defined(__aarch64__)
+  if (&kernels == &neon_i8mm::kKernels) return neon_i8mm::kRecurrence;
   if (&kernels == &neon_dot::kKernels) return neon_dot::kRecurrence;
 #endif
   return portable::kRecurrence;

@@ -1,8 +1,7 @@
 #include "backend/cpu/memory.h"
 
-#include <sys/mman.h>
-
 #include "base/error.h"
+#include "base/system.h"
 
 namespace ingot::cpu {
 
@@ -11,8 +10,8 @@ Memory::Memory(size_t n_bytes) {
   constexpr size_t kHugePage = size_t{2} << 20;
   const bool huge = n_bytes >= 2 * kHugePage;
   const size_t mapped = n_bytes + (huge ? kHugePage : 0);
-  void* mapping = mmap(nullptr, mapped, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-  if (mapping == MAP_FAILED) {
+  void* mapping = take_pages(mapped);
+  if (mapping == nullptr) {
     throw Error("out of memory: {} MiB more are needed; use a smaller model or context", (n_bytes >> 20) + 1);
   }
   mapping_ = mapping;
@@ -21,14 +20,12 @@ Memory::Memory(size_t n_bytes) {
   size_ = n_bytes;
   if (huge) {
     data_ += (kHugePage - reinterpret_cast<uintptr_t>(data_) % kHugePage) % kHugePage;
-#if defined(MADV_HUGEPAGE)
-    madvise(data_, n_bytes / kHugePage * kHugePage, MADV_HUGEPAGE);  // only a hint: nothing depends on the result
-#endif
+    ask_for_large_pages(data_, n_bytes / kHugePage * kHugePage);
   }
 }
 
 Memory::~Memory() {
-  if (mapping_ != nullptr) munmap(mapping_, mapped_);
+  if (mapping_ != nullptr) free_pages(mapping_, mapped_);
 }
 
 }  // namespace ingot::cpu

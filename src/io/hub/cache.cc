@@ -1,13 +1,9 @@
 #include "io/hub/cache.h"
 
-#include <fcntl.h>
-#include <sys/file.h>
-#include <sys/stat.h>
-#include <unistd.h>
-
 #include <algorithm>
 #include <cerrno>
 #include <chrono>
+#include <cstdio>
 #include <cstring>
 #include <filesystem>
 #include <thread>
@@ -93,26 +89,16 @@ bool HubCache::has(const std::string& commit, const HubFile& file) const {
 }
 
 void HubCache::remove_leftover(const HubFile& file) const {
-  if (has_blob(file) && !HubLock::is_held(lock(file.hash))) ::unlink(incomplete(file.hash).c_str());
+  if (has_blob(file) && !HubLock::is_held(lock(file.hash))) std::remove(incomplete(file.hash).c_str());
 }
 
-// Makes a link with another name and renames it over the old link, so that readers always see a valid link.
 void HubCache::link(const std::string& commit, const HubFile& file) const {
   const fs::path path = fs::path(snapshot(commit)) / file.path;
   make_folder(path.parent_path().string());
   std::string target = "../../blobs/" + file.hash;
   for (char c : file.path)
     if (c == '/') target.insert(0, "../");
-  std::error_code error;
-  if (fs::read_symlink(path, error) == target) return;
-  const std::string temporary = (path.parent_path() / fmt::format(".{}.{}.link", file.hash, ::getpid())).string();
-  ::unlink(temporary.c_str());
-  if (::symlink(target.c_str(), temporary.c_str()) != 0) throw_errno("make the link", path.string(), errno);
-  if (::rename(temporary.c_str(), path.c_str()) != 0) {
-    const int reason = errno;
-    ::unlink(temporary.c_str());
-    throw_errno("make the link", path.string(), reason);
-  }
+  if (!link_file(target, path.string())) throw_errno("make the link", path.string(), errno);
 }
 
 std::vector<std::string> HubCache::paths(const std::string& commit) const {
@@ -134,43 +120,27 @@ std::vector<std::string> HubCache::paths(const std::string& commit) const {
 HubLock::HubLock(const std::string& path, const std::function<void()>& waiting) {
   make_folder(fs::path(path).parent_path().string());
   for (;;) {
-    fd_ = ::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0664);
-    if (fd_ < 0) throw_errno("open the lock", path, errno);
-    while (::flock(fd_, LOCK_EX | LOCK_NB) != 0) {
-      const int reason = errno;
-      try {
-        if (reason == ENOLCK || reason == ENOSYS || reason == EOPNOTSUPP) {
-          // at worst two writers corrupt one download, and the hash check finds that
-          log_warn("{}: this file system has no locks", printable(path));
-          return;
-        }
-        if (reason != EWOULDBLOCK && reason != EINTR) throw_errno("take the lock", path, reason);
-        waiting();
-      } catch (...) {
-        ::close(fd_);
-        throw;
+    file_ = open_to_update(path);
+    if (!file_) throw_errno("open the lock", path, errno);
+    for (;;) {
+      const LockResult result = try_lock(file_, false);
+      if (result == LockResult::kTaken) break;
+      if (result == LockResult::kFailed) throw_errno("take the lock", path, errno);
+      if (result == LockResult::kNoLocks) {
+        // at worst two writers corrupt one download, and the hash check finds that
+        log_warn("{}: this file system has no locks", printable(path));
+        return;
       }
+      waiting();
       std::this_thread::sleep_for(std::chrono::milliseconds(50));
     }
-    struct stat ours {
-    }, there{};
-    if (::fstat(fd_, &ours) == 0 && ::stat(path.c_str(), &there) == 0 && ours.st_ino == there.st_ino &&
-        ours.st_dev == there.st_dev)
-      return;
-    ::close(fd_);
+    if (is_file_at(file_, path)) return;
   }
 }
 
-HubLock::~HubLock() {
-  if (fd_ >= 0) ::close(fd_);
-}
-
 bool HubLock::is_held(const std::string& path) {
-  const int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
-  if (fd < 0) return false;
-  const bool held = ::flock(fd, LOCK_SH | LOCK_NB) != 0 && errno == EWOULDBLOCK;
-  ::close(fd);
-  return held;
+  const FileHandle file = open_to_read(path);
+  return file && try_lock(file, true) == LockResult::kHeldByOther;
 }
 
 }  // namespace ingot

@@ -2,7 +2,7 @@
 //   ROOT/models--ORG--REPO/blobs/HASH                  the bytes, named by their hash; HASH.incomplete until complete
 //                         /snapshots/COMMIT/PATH       a relative link to ../../blobs/HASH
 //                         /refs/REVISION               40 digits: the last known commit of a branch or tag
-//   ROOT/.locks/models--ORG--REPO/HASH.lock            locked with flock() by the process that writes the blob
+//   ROOT/.locks/models--ORG--REPO/HASH.lock            locked by the process that writes the blob
 // All functions throw Error if the file system refuses.
 #pragma once
 #include <functional>
@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "base/system_file.h"
 #include "io/hub/api.h"
 
 namespace ingot {
@@ -58,14 +59,13 @@ void make_folder(const std::string& path);
 class HubLock {
  public:
   HubLock(const std::string& path, const std::function<void()>& waiting);
-  ~HubLock();
   HubLock(const HubLock&) = delete;
   HubLock& operator=(const HubLock&) = delete;
 
   static bool is_held(const std::string& path);  // true if another holder has the lock
 
  private:
-  int fd_ = -1;
+  FileHandle file_;
 };
 
 }  // namespace ingot

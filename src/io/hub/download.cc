@@ -1,13 +1,12 @@
 #include "io/hub/download.h"
 
-#include <fcntl.h>
-#include <unistd.h>
-
 #include <algorithm>
 #include <cerrno>
+#include <cstdio>
 #include <cstring>
 
 #include "base/log.h"
+#include "base/system_file.h"
 #include "io/digest.h"
 #include "io/hub/name.h"
 
@@ -22,18 +21,15 @@ class Partial final : public HubSink {
  public:
   Partial(std::string path, const HubDownload& download, const HubDownloadEvents& events)
       : path_(std::move(path)), download_(download), events_(events), digest_(new_digest()) {
-    fd_ = ::open(path_.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0666);
-    if (fd_ < 0) fail("open");
+    file_ = open_to_update(path_);
+    if (!file_) fail("open");
     hash_partial();
-  }
-  ~Partial() override {
-    if (fd_ >= 0) ::close(fd_);
   }
 
   uint64_t size() const { return size_; }
 
   void reset() {
-    if (::ftruncate(fd_, 0) != 0 || ::lseek(fd_, 0, SEEK_SET) != 0) fail("empty");
+    if (!make_empty(file_)) fail("empty");
     size_ = 0;
     digest_ = new_digest();
   }
@@ -59,22 +55,21 @@ class Partial final : public HubSink {
                   printable(download_.file.path), download_.file.n_bytes);
     }
     digest_.update(bytes);
-    while (!bytes.empty()) {
-      const ssize_t n = ::write(fd_, bytes.data(), bytes.size());
-      if (n < 0 && errno == EINTR) continue;
-      if (n < 0) fail("write");
-      bytes = bytes.subspan(static_cast<size_t>(n));
-      size_ += static_cast<uint64_t>(n);
-    }
+    if (!write_all(file_, bytes)) fail("write");
+    size_ += bytes.size();
     if (events_.progress) events_.progress(size_);
   }
 
   std::string hash() { return digest_.finish(); }
-  void discard() { ::unlink(path_.c_str()); }
+  void discard() {
+    file_.close();
+    std::remove(path_.c_str());
+  }
 
   void move_to(const std::string& blob) {
-    if (::fsync(fd_) != 0) fail("write");
-    if (::rename(path_.c_str(), blob.c_str()) != 0) fail("rename");
+    if (!sync_file(file_)) fail("write");
+    file_.close();
+    if (!replace_file(path_, blob)) fail("rename");
   }
 
  private:
@@ -86,8 +81,7 @@ class Partial final : public HubSink {
   void hash_partial() {
     std::vector<uint8_t> buffer(1 << 20);
     for (;;) {
-      const ssize_t n = ::read(fd_, buffer.data(), buffer.size());
-      if (n < 0 && errno == EINTR) continue;
+      const ptrdiff_t n = read_some(file_, buffer.data(), buffer.size());
       if (n < 0) fail("read");
       if (n == 0) break;
       size_ += static_cast<uint64_t>(n);
@@ -111,7 +105,7 @@ class Partial final : public HubSink {
   const HubDownloadEvents& events_;
   Digest digest_;
   uint64_t size_ = 0;
-  int fd_ = -1;
+  FileHandle file_;
 };
 
 // Requests the missing bytes until the file is complete. Bytes received again after a reset are not progress: otherwise

@@ -1,7 +1,5 @@
 #include "io/hub/hub.h"
 
-#include <sys/statvfs.h>
-
 #include <algorithm>
 #include <filesystem>
 #include <set>
@@ -108,9 +106,9 @@ class Pull {
   }
 
   void check_room(uint64_t needed) const {
-    struct statvfs disk {};
-    if (::statvfs(cache_.folder().c_str(), &disk) != 0) return;  // the write will report the fault
-    const uint64_t free = static_cast<uint64_t>(disk.f_bavail) * disk.f_frsize;
+    std::error_code error;
+    const uint64_t free = std::filesystem::space(cache_.folder(), error).available;
+    if (error) return;  // the write will report the fault
     if (needed > free)
       throw Error(
           "'{}': not enough disk space: {} to download, {} free: free some (`ingot ls`, `ingot rm`), or keep models "

@@ -1,7 +1,5 @@
 #include "io/hub/list.h"
 
-#include <sys/stat.h>
-
 #include <algorithm>
 #include <filesystem>
 #include <map>
@@ -62,16 +60,11 @@ std::map<std::string, std::vector<std::string>> read_refs(const HubCache& cache)
 
 Link read_link(const HubCache& cache, const fs::path& snapshot, const std::string& path) {
   Link link{.path = path};
-  struct stat status {};
-  if (::stat((snapshot / path).c_str(), &status) == 0) {
-    link.n_bytes = static_cast<uint64_t>(status.st_size);
-    link.last_used = status.st_atime;
+  if (const auto status = status_of((snapshot / path).string())) {
+    link.n_bytes = status->n_bytes;
+    link.last_used = status->accessed_s;
   }
-  std::error_code error;
-  const fs::path target = fs::read_symlink(snapshot / path, error);
-  const fs::path blob = ((snapshot / path).parent_path() / target).lexically_normal();
-  if (!error && blob.parent_path() == (fs::path(cache.folder()) / "blobs").lexically_normal())
-    link.blob = blob.string();
+  link.blob = linked_file((snapshot / path).string(), cache.folder() + "/blobs");
   return link;
 }
 
@@ -124,10 +117,10 @@ void add_entries(const HubCache& cache, const std::string& repo, const Snapshot&
 void add_partial(const HubCache& cache, const std::string& repo, std::vector<HubEntry>& entries) {
   HubEntry entry{.repo = repo, .label = "partial"};
   for (const fs::path& path : entries_of(fs::path(cache.folder()) / "blobs")) {
-    struct stat status {};
-    if (path.extension() != ".incomplete" || ::stat(path.c_str(), &status) != 0) continue;
-    entry.n_bytes += static_cast<uint64_t>(status.st_size);
-    entry.last_used = std::max<int64_t>(entry.last_used, status.st_mtime);
+    const auto status = status_of(path.string());
+    if (path.extension() != ".incomplete" || !status) continue;
+    entry.n_bytes += status->n_bytes;
+    entry.last_used = std::max(entry.last_used, status->modified_ns / 1'000'000'000);
   }
   if (entry.last_used > 0) entries.push_back(entry);
 }
@@ -143,10 +136,9 @@ std::string repo_of(const std::string& folder) {
 
 HubRemoval whole_repository(const HubCache& cache) {
   HubRemoval removal{.folders = {cache.folder(), cache.lock_folder()}};
-  struct stat status {};
   for (const fs::path& path : entries_of(fs::path(cache.folder()) / "blobs"))
-    if (::lstat(path.c_str(), &status) == 0 && S_ISREG(status.st_mode))
-      removal.freed_bytes += static_cast<uint64_t>(status.st_size);
+    if (const auto status = status_of_entry(path.string()); status && status->is_regular)
+      removal.freed_bytes += status->n_bytes;
   return removal;
 }
 

@@ -118,7 +118,7 @@ void read_openai_choice(const JsonValue& choice, AnswerForm& form) {
     form.choice = choice_of_word(choice, "tool_choice");
     return;
   }
-  const std::string& type = string_member(choice, "type", "tool_choice");
+  const std::string type = string_member(choice, "type", "tool_choice");
   if (type == "function") return force_one(named_function(choice, "tool_choice"), form);
   if (type != "allowed_tools") refuse_value("tool_choice.type", "must be \"function\" or \"allowed_tools\"");
   read_allowed(choice, form);

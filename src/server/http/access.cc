@@ -1,13 +1,12 @@
 #include "server/http/access.h"
 
-#include <sys/stat.h>
-
 #include <algorithm>
 
 #include "base/ascii.h"
 #include "base/error.h"
 #include "base/file.h"
 #include "base/log.h"
+#include "base/system_file.h"
 
 namespace ingot {
 namespace {
@@ -20,8 +19,8 @@ bool equal_in_constant_time(std::string_view secret, std::string_view given) {
 }
 
 int64_t changed_at(const std::string& path) {
-  struct stat info;
-  return ::stat(path.c_str(), &info) == 0 ? info.st_mtim.tv_sec * 1'000'000'000 + info.st_mtim.tv_nsec : 0;
+  const auto status = status_of(path);
+  return status ? status->modified_ns : 0;
 }
 
 // The host name of an authority or origin: "http://localhost:8080" -> "localhost".

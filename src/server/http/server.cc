@@ -1,11 +1,5 @@
 #include "server/http/server.h"
 
-#include <netdb.h>
-#include <poll.h>
-#include <sys/socket.h>
-#include <sys/stat.h>
-#include <unistd.h>
-
 #include "server/http/coroutine.h"
 //
 #include <boost/asio/co_spawn.hpp>
@@ -18,6 +12,7 @@
 #include <boost/asio/redirect_error.hpp>
 #include <boost/asio/ssl.hpp>
 #include <boost/asio/use_awaitable.hpp>
+#include <filesystem>
 #include <thread>
 #include <vector>
 
@@ -25,6 +20,7 @@
 #include "base/log.h"
 #include "base/thread_start.h"
 #include "server/http/session.h"
+#include "server/http/socket.h"
 
 namespace ingot {
 namespace {
@@ -34,7 +30,10 @@ using boost::system::error_code;
 
 class PlainTransport final : public Transport {
  public:
-  PlainTransport(Socket socket, std::string peer) : socket_(std::move(socket)), peer_(std::move(peer)) {}
+  PlainTransport(Socket socket, std::string peer) : socket_(std::move(socket)), peer_(std::move(peer)) {
+    error_code ignored;
+    socket_.non_blocking(true, ignored);  // for write_now
+  }
   Task<bool> open() override { co_return true; }
   Task<size_t> read(asio::mutable_buffer into) override {
     error_code error;
@@ -47,8 +46,8 @@ class PlainTransport final : public Transport {
     co_return error ? 0 : n;
   }
   size_t write_now(asio::const_buffer from) override {
-    const ssize_t n = ::send(socket_.native_handle(), from.data(), from.size(), MSG_DONTWAIT | MSG_NOSIGNAL);
-    return n > 0 ? static_cast<size_t>(n) : 0;
+    error_code ignored;
+    return socket_.write_some(from, ignored);
   }
   void finish_writing() override {
     error_code ignored;
@@ -58,10 +57,7 @@ class PlainTransport final : public Transport {
     error_code ignored;
     socket_.close(ignored);
   }
-  bool may_still_read() override {
-    pollfd one{.fd = socket_.native_handle(), .events = 0, .revents = 0};
-    return ::poll(&one, 1, 0) >= 0 && (one.revents & (POLLHUP | POLLERR)) == 0;
-  }
+  bool may_still_read() override { return is_connected(socket_.native_handle()); }
   asio::any_io_executor executor() override { return socket_.get_executor(); }
   const std::string& peer() const override { return peer_; }
 
@@ -135,8 +131,9 @@ std::string url_of(const asio::ip::tcp::endpoint& endpoint, const char* scheme) 
 }
 
 void remove_stale_socket(const std::string& path) {
-  struct stat info;
-  if (::lstat(path.c_str(), &info) == 0 && S_ISSOCK(info.st_mode)) ::unlink(path.c_str());
+  std::error_code error;
+  if (std::filesystem::symlink_status(path, error).type() == std::filesystem::file_type::socket)
+    std::filesystem::remove(path, error);
 }
 
 }  // namespace

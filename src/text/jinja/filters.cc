@@ -1,4 +1,5 @@
 // Filters that work on one text or number, and the filters for JSON.
+#include <algorithm>
 #include <cmath>
 
 #include "text/jinja/format.h"

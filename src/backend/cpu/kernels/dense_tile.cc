@@ -43,7 +43,7 @@ INLINE void bf16_pass(F (&acc)[M][RV], const uint8_t* panel, const uint8_t* act,
 #pragma GCC unroll 4
     for (int v = 0; v < RV; ++v) w[v] = load_as<I>(panel + (pair * kPanelRows + row + v * W) * 4);
     if constexpr (M <= kPrefetchTokens) prefetch<kPanelRows * 4>(panel + pair * kPanelRows * 4 + kPrefetchAhead);
-#if defined(__AVX512BF16__)
+#if defined(INGOT_BF16_DOT)
 #pragma GCC unroll 16
     for (int m = 0; m < M; ++m) {
       const I x = all(load_as<int32_t>(act + (pair * M + m) * 4));

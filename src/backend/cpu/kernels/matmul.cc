@@ -1,6 +1,7 @@
 // The code around the tiles: packs activations, loops over panels and tiles, and writes a tile's result to y.
 #include "backend/cpu/kernels.h"
 #include "backend/cpu/kernels/activation.h"
+#include "backend/cpu/kernels/arm_products.h"
 #include "backend/cpu/kernels/simd.h"
 #include "backend/cpu/kernels/tables.h"
 
@@ -49,7 +50,8 @@ INLINE void pack_group(const float* x, int m, int m_count, const ActLayout& layo
     const float scaled = scale * (float)total;
     if (layout.has_min) __builtin_memcpy(sums + 4 * (part * m_count + m), &scaled, 4);
   }
-  for (int quad = 0; quad < kGroup / 4; ++quad) __builtin_memcpy(codes + 4 * (quad * m_count + m), bytes + 4 * quad, 4);
+  for (int quad = 0; quad < kGroup / 4; ++quad)
+    __builtin_memcpy(codes + quad_offset(quad, m, m_count), bytes + 4 * quad, 4);
 }
 
 void pack_bf16(const float* x, int64_t stride, int m_count, int64_t n_in, uint8_t* tile) {

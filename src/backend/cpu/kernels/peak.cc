@@ -45,7 +45,7 @@ double peak_f32(int64_t iterations) {
 }
 
 double peak_bf16(int64_t iterations) {
-#if defined(__AVX512BF16__)
+#if defined(INGOT_BF16_DOT)
   F sums[kChains] = {};
   I a = all(0x3F803F80), b = all(0x3F803F80);
   hide(a);

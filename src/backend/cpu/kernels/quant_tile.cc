@@ -1,6 +1,7 @@
 // Quantized panels times int8 activations: one template for all kinds (kernels.h). Sums of 32 products are exact
 // integers. Each sum is multiplied by the scales of both sides and added to the float sum.
 #include "backend/cpu/kernels.h"
+#include "backend/cpu/kernels/arm_products.h"
 #include "backend/cpu/kernels/pair_products.h"
 #include "backend/cpu/kernels/simd.h"
 #include "backend/cpu/kernels/tables.h"
@@ -11,7 +12,7 @@ namespace {
 // Vectors of rows in one pass over the panel. The pass keeps tokens x vectors accumulators, integer and float, in
 // registers. One pass is best for few tokens, since it reads memory in order.
 template <int M>
-constexpr int kRowVectors = W == 16 ? 2 : M == 1 ? 4 : 2;
+constexpr int kRowVectors = W == 16 ? 2 : M == 1 ? 4 : W == 8 || M < 4 ? 2 : 1;
 
 template <int kind>
 struct Kind {
@@ -87,23 +88,28 @@ INLINE void group_step(F (&acc)[M][RV], const uint8_t* codes, const uint8_t* sca
 #pragma GCC unroll 8
       for (int v = 0; v < RV; ++v) sums[m][v] = start;
     }
-    if constexpr (n_pairs > 1)
+    if constexpr (kMultipliesByLane) {
+      multiply_by_lane(sums, bytes, part * n_quads, n_quads, [&](int quad, int v) __attribute__((always_inline)) {
+        return load_codes<kind>(codes, quad, row + v * W, book);
+      });
+    } else if constexpr (n_pairs > 1) {
       multiply_in_pairs<n_pairs>(
           sums, bytes, part * n_quads, n_quads, [&](int quad, int v) __attribute__((always_inline)) {
             return load_codes<kind>(codes, quad, row + v * W, book);
           });
-    else
+    } else {
 #pragma GCC unroll 8
-    for (int i = 0; i < n_quads; ++i) {
-      const int quad = part * n_quads + i;
-      I code[RV];
+      for (int i = 0; i < n_quads; ++i) {
+        const int quad = part * n_quads + i;
+        I code[RV];
 #pragma GCC unroll 8
-      for (int v = 0; v < RV; ++v) code[v] = load_codes<kind>(codes, quad, row + v * W, book);
+        for (int v = 0; v < RV; ++v) code[v] = load_codes<kind>(codes, quad, row + v * W, book);
 #pragma GCC unroll 16
-      for (int m = 0; m < M; ++m) {
-        const I x = all(load_as<int32_t>(bytes + (quad * M + m) * 4));
+        for (int m = 0; m < M; ++m) {
+          const I x = all(load_as<int32_t>(bytes + (quad * M + m) * 4));
 #pragma GCC unroll 8
-        for (int v = 0; v < RV; ++v) sums[m][v] = multiply<kind>(sums[m][v], code[v], x);
+          for (int v = 0; v < RV; ++v) sums[m][v] = multiply<kind>(sums[m][v], code[v], x);
+        }
       }
     }
 #pragma GCC unroll 8
@@ -162,11 +168,13 @@ void quant_tile(const uint8_t* panel, const uint8_t* act, int64_t n_in, const ui
 }  // namespace
 
 #define TILES_OF(kind) \
-  { quant_tile<kind, 1>, quant_tile<kind, 2>, quant_tile<kind, 3>, quant_tile<kind, 4> TILES_5_6(kind) }
+  { quant_tile<kind, 1>, quant_tile<kind, 2>, quant_tile<kind, 3>, quant_tile<kind, 4> TILES_FROM_5(kind) }
 #if defined(__AVX512F__)
-#define TILES_5_6(kind) , quant_tile<kind, 5>, quant_tile<kind, 6>
+#define TILES_FROM_5(kind) , quant_tile<kind, 5>, quant_tile<kind, 6>
+#elif defined(__aarch64__)
+#define TILES_FROM_5(kind) , quant_tile<kind, 5>, quant_tile<kind, 6>, quant_tile<kind, 7>, quant_tile<kind, 8>
 #else
-#define TILES_5_6(kind)
+#define TILES_FROM_5(kind)
 #endif
 
 const TileFn kQuantTiles[kQuantKindCount][kMaxTile] = {

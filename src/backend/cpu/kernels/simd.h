@@ -226,6 +226,10 @@ INLINE I load_bytes(const uint8_t* p) {  // signed
   return (I)_mm512_cvtepi8_epi32(_mm_loadu_si128((const __m128i*)p));
 #elif defined(__AVX2__)
   return (I)_mm256_cvtepi8_epi32(_mm_loadl_epi64((const __m128i*)p));
+#elif defined(__aarch64__)
+  int8_t eight[8] = {};
+  __builtin_memcpy(eight, p, W);
+  return (I)vmovl_s16(vget_low_s16(vmovl_s8(vld1_s8(eight))));
 #else
   typedef int8_t B __attribute__((vector_size(W)));
   return __builtin_convertvector(load_as<B>(p), I);
@@ -274,10 +278,16 @@ INLINE F erf(F x) {
 
 // ---- dot products ----
 
-#if defined(__AVX512BF16__)
 // Adds to each lane the dot product of two pairs of bf16.
+#if defined(__AVX512BF16__)
+#define INGOT_BF16_DOT
 INLINE F dot2_bf16(F acc, I a, I b) {
   return (F)_mm512_dpbf16_ps((__m512)acc, (__m512bh)(__m512i)a, (__m512bh)(__m512i)b);
+}
+#elif defined(__ARM_FEATURE_BF16_VECTOR_ARITHMETIC)
+#define INGOT_BF16_DOT
+INLINE F dot2_bf16(F acc, I a, I b) {
+  return (F)vbfdotq_f32((float32x4_t)acc, (bfloat16x8_t)a, (bfloat16x8_t)b);
 }
 #endif
 

@@ -7,7 +7,7 @@
 
 namespace ingot::cpu::INGOT_ISA {
 
-#if defined(__AVX512BF16__)
+#if defined(INGOT_BF16_DOT)
 constexpr bool kBf16Dot = true;
 #else
 constexpr bool kBf16Dot = false;

@@ -5,7 +5,11 @@
 
 namespace ingot::cpu::INGOT_ISA {
 
-constexpr int kQuantTile = W == 16 ? 6 : 4;  // largest number of tokens in a tile
+#if defined(__aarch64__)
+constexpr int kQuantTile = 8;  // largest number of tokens in a tile; Arm's vectors are short, but there are 32 of them
+#else
+constexpr int kQuantTile = W == 16 ? 6 : 4;
+#endif
 constexpr int kDenseTile = W == 16 ? 12 : 6;
 extern const TileFn kQuantTiles[kQuantKindCount][kMaxTile];
 extern const TileFn kDenseTiles[kDenseCount][kMaxTile];

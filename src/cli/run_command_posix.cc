@@ -1,5 +1,3 @@
-#include "cli/run_command.h"
-
 #include <fcntl.h>
 #include <poll.h>
 #include <signal.h>
@@ -14,6 +12,7 @@
 #include <memory>
 
 #include "base/error.h"
+#include "cli/run_command.h"
 
 extern char** environ;
 

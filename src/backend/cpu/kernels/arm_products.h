@@ -1,0 +1,110 @@
+// Integer products of a group's codes with the activations of a tile's tokens, by Arm's instructions: one multiplies by
+// a lane of a vector, and one (i8mm) multiplies two rows by two tokens, eight elements of k each.
+#pragma once
+#include "backend/cpu/kernels/simd.h"
+
+namespace ingot::cpu::INGOT_ISA {
+
+#if defined(__ARM_FEATURE_MATMUL_INT8)
+constexpr int kActQuads = 2;  // quads of a token that are stored together
+#else
+constexpr int kActQuads = 1;
+#endif
+
+// Where a token's four bytes are among the bytes of a group, in a tile of m_count tokens.
+INLINE int quad_offset(int quad, int m, int m_count) {
+  return 4 * ((quad / kActQuads * m_count + m) * kActQuads + quad % kActQuads);
+}
+
+#if defined(__ARM_FEATURE_DOTPROD)
+constexpr bool kMultipliesByLane = true;
+
+// Multiplies by the four bytes in one lane of `tokens`; the lane is an immediate of the instruction.
+INLINE I dot4_lane(I acc, I codes, I tokens, int lane) {
+  const int32x4_t sums = (int32x4_t)acc;
+  const int8x16_t c = (int8x16_t)codes, x = (int8x16_t)tokens;
+  switch (lane) {
+    case 0: return (I)vdotq_laneq_s32(sums, c, x, 0);
+    case 1: return (I)vdotq_laneq_s32(sums, c, x, 1);
+    case 2: return (I)vdotq_laneq_s32(sums, c, x, 2);
+    default: return (I)vdotq_laneq_s32(sums, c, x, 3);
+  }
+}
+#else
+constexpr bool kMultipliesByLane = false;
+#endif
+
+#if defined(__ARM_FEATURE_MATMUL_INT8)
+// Multiplies the codes of two quads. The codes of two rows are joined to a vector, and so are two tokens; the last token
+// of an odd number is joined with zeros.
+template <int M, int RV, class Codes>
+INLINE void multiply_two_by_two(I (&sums)[M][RV], const uint8_t* a, int first, int n_quads, Codes&& codes) {
+  constexpr int P = (M + 1) / 2;
+  int32x4_t top[P][RV], bottom[P][RV];  // [2 rows, 2 tokens]: rows 0 and 1 of a vector, rows 2 and 3
+#pragma GCC unroll 8
+  for (int p = 0; p < P; ++p) {
+#pragma GCC unroll 8
+    for (int v = 0; v < RV; ++v) {
+      const int32x4_t second = 2 * p + 1 < M ? (int32x4_t)sums[2 * p + 1 < M ? 2 * p + 1 : 0][v] : int32x4_t{};
+      top[p][v] = vzip1q_s32((int32x4_t)sums[2 * p][v], second);
+      bottom[p][v] = vzip2q_s32((int32x4_t)sums[2 * p][v], second);
+    }
+  }
+#pragma GCC unroll 4
+  for (int quad = first; quad < first + n_quads; quad += 2) {
+    int8x16_t c_top[RV], c_bottom[RV];  // [2 rows, 8 of k]
+#pragma GCC unroll 8
+    for (int v = 0; v < RV; ++v) {
+      const int32x4_t even = (int32x4_t)codes(quad, v), odd = (int32x4_t)codes(quad + 1, v);
+      c_top[v] = (int8x16_t)vzip1q_s32(even, odd);
+      c_bottom[v] = (int8x16_t)vzip2q_s32(even, odd);
+    }
+#pragma GCC unroll 8
+    for (int p = 0; p < P; ++p) {
+      const int8_t* two = (const int8_t*)a + quad_offset(quad, 2 * p, M);
+      const int8x16_t x = 2 * p + 1 < M ? vld1q_s8(two) : vcombine_s8(vld1_s8(two), int8x8_t{});
+#pragma GCC unroll 8
+      for (int v = 0; v < RV; ++v) {
+        top[p][v] = vmmlaq_s32(top[p][v], c_top[v], x);
+        bottom[p][v] = vmmlaq_s32(bottom[p][v], c_bottom[v], x);
+      }
+    }
+  }
+#pragma GCC unroll 8
+  for (int p = 0; p < P; ++p) {
+#pragma GCC unroll 8
+    for (int v = 0; v < RV; ++v) {
+      sums[2 * p][v] = (I)vuzp1q_s32(top[p][v], bottom[p][v]);
+      if (2 * p + 1 < M) sums[2 * p + 1 < M ? 2 * p + 1 : 0][v] = (I)vuzp2q_s32(top[p][v], bottom[p][v]);
+    }
+  }
+}
+#endif
+
+// Adds to sums [M tokens, RV vectors of rows] the products of quads [first, first + n_quads). `codes(quad, v)` gives
+// four codes of each row of vector v; `a` has the bytes of the group's activations.
+template <int M, int RV, class Codes>
+INLINE void multiply_by_lane([[maybe_unused]] I (&sums)[M][RV], [[maybe_unused]] const uint8_t* a,
+                             [[maybe_unused]] int first, [[maybe_unused]] int n_quads,
+                             [[maybe_unused]] Codes&& codes) {
+#if defined(__ARM_FEATURE_MATMUL_INT8)
+  // For one token, half of each instruction would be wasted.
+  if constexpr (M > 1) return multiply_two_by_two(sums, a, first, n_quads, codes);
+#endif
+#if defined(__ARM_FEATURE_DOTPROD)
+#pragma GCC unroll 8
+  for (int quad = first; quad < first + n_quads; ++quad) {
+    I code[RV];
+#pragma GCC unroll 8
+    for (int v = 0; v < RV; ++v) code[v] = codes(quad, v);
+#pragma GCC unroll 16
+    for (int m = 0; m < M; ++m) {
+      const int at = quad * M + m;  // words from the start of the group, which is a multiple of a vector long
+#pragma GCC unroll 8
+      for (int v = 0; v < RV; ++v) sums[m][v] = dot4_lane(sums[m][v], code[v], load_as<I>(a + at / 4 * 16), at % 4);
+    }
+  }
+#endif
+}
+
+}  // namespace ingot::cpu::INGOT_ISA

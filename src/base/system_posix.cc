@@ -1,0 +1,71 @@
+#include <fmt/format.h>
+#include <sched.h>
+#include <sys/mman.h>
+#include <sys/resource.h>
+
+#include <algorithm>
+#include <fstream>
+#include <limits>
+
+#include "base/system.h"
+
+namespace ingot {
+namespace {
+
+// The number after `key` in a file of "key value" lines, or the first number when key is empty.
+size_t number_in(const char* path, const std::string& key, size_t fallback) {
+  std::ifstream file(path);
+  std::string word;
+  size_t value = 0;
+  while (key.empty() || file >> word) {
+    if (!key.empty() && word != key) continue;
+    return file >> value ? value : fallback;
+  }
+  return fallback;
+}
+
+}  // namespace
+
+size_t available_memory_bytes() {
+  constexpr size_t kUnknown = std::numeric_limits<size_t>::max();
+  const size_t system_kib = number_in("/proc/meminfo", "MemAvailable:", kUnknown / 1024);
+  const size_t limit = number_in("/sys/fs/cgroup/memory.max", "", kUnknown);
+  const size_t used = number_in("/sys/fs/cgroup/memory.current", "", 0);
+  return std::min(system_kib * 1024, limit > used ? limit - used : 0);
+}
+
+void* take_pages(size_t n_bytes) {
+  void* memory = mmap(nullptr, n_bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  return memory == MAP_FAILED ? nullptr : memory;
+}
+void free_pages(void* memory, size_t n_bytes) { munmap(memory, n_bytes); }
+
+
+#if defined(__linux__)
+void ask_for_large_pages(void* memory, size_t n_bytes) { madvise(memory, n_bytes, MADV_HUGEPAGE); }
+int cpus_by_affinity() {
+  cpu_set_t set;
+  return sched_getaffinity(0, sizeof(set), &set) == 0 ? CPU_COUNT(&set) : 0;
+}
+#else
+void ask_for_large_pages(void*, size_t) {}
+int cpus_by_affinity() { return 0; }
+#endif
+
+std::string process_limit() {
+  rlimit processes{};
+  if (getrlimit(RLIMIT_NPROC, &processes) != 0) return "RLIMIT_NPROC is not known";
+  return processes.rlim_cur == RLIM_INFINITY ? "RLIMIT_NPROC is unlimited"
+                                             : fmt::format("RLIMIT_NPROC is {}", processes.rlim_cur);
+}
+
+size_t raise_open_files(size_t wanted) {
+  rlimit files{};
+  if (getrlimit(RLIMIT_NOFILE, &files) != 0) return wanted;
+  if (files.rlim_cur >= wanted) return files.rlim_cur;
+  files.rlim_cur = std::min<rlim_t>(wanted, files.rlim_max);
+  setrlimit(RLIMIT_NOFILE, &files);
+  return files.rlim_cur;
+}
+
+}  // namespace ingot
