@@ -287,7 +287,8 @@ TEST(CudaBackend, SmallCasesOfEachKernel) {
   for (const DType dtype : {DType::kF16, DType::kE4M3})
     for (const int head_dim : {64, 128})
       cases.push_back(attention_case({.n_heads = 4, .n_kv_heads = 2, .head_dim = head_dim, .dtype = dtype}, mixed));
-  cases.push_back(attention_case({.n_heads = 2, .n_kv_heads = 2, .head_dim = 128}, {{0, 300}}));
+  for (const DType dtype : {DType::kF16, DType::kE4M3})
+    cases.push_back(attention_case({.n_heads = 2, .n_kv_heads = 2, .head_dim = 128, .dtype = dtype}, {{0, 300}}));
   cases.push_back(attention_case({.n_heads = 8, .n_kv_heads = 1, .head_dim = 576, .latent = true}, mixed));
   cases.push_back(attention_case({.n_heads = 4, .n_kv_heads = 2, .head_dim = 256}, {{300, 1}, {7, 5}}));
   cases.push_back(attention_case({.n_heads = 40, .n_kv_heads = 2, .head_dim = 80, .dtype = DType::kE4M3}, {{300, 1}, {7, 5}}));
@@ -355,7 +356,7 @@ TEST(CudaBackend, DeterministicAttentionDoesNotDependOnTheOthers) {
   if (!backend) GTEST_SKIP() << "no GPU";
   const uint64_t seed = std::random_device{}();
   backend->reserve(kLimits);
-  const AttentionShape shapes[] = {{8, 2, 64}, {8, 2, 256}, {6, 2, 80}, {.n_heads = 20, .n_kv_heads = 1, .head_dim = 576, .latent = true}};
+  const AttentionShape shapes[] = {{8, 2, 64}, {8, 2, 128}, {8, 2, 256}, {6, 2, 80}, {.n_heads = 20, .n_kv_heads = 1, .head_dim = 576, .latent = true}};
   for (const AttentionShape& a : shapes) {
     constexpr int kTokens = 90, kLong = 400;
     OpRig rig(*backend, seed);

@@ -538,9 +538,10 @@ inline void add_attention_cases(std::vector<OpCase>& cases) {
   cases.push_back(attention_case({14, 2, 64}, {{1100, 2}, {3, 1}}));
   cases.push_back(attention_case({.n_heads = 3, .n_kv_heads = 1, .head_dim = 128, .window = 700, .softcap = 30.0f}, {{1000, 1}, {5, 1}}));
   // Prompts of several hundred rows; some have few rows.
-  for (const int head_dim : {64, 128, 256}) {
+  for (const int head_dim : {64, 96, 128, 192, 256}) {
     cases.push_back(attention_case({4, 2, head_dim}, {{0, 300}}));
-    cases.push_back(attention_case({4, 1, head_dim}, {{0, 130}, {90, 70}, {40, 1}, {0, 33}}));
+    for (const DType dtype : {DType::kF16, DType::kBF16, DType::kE4M3})
+      cases.push_back(attention_case({4, 1, head_dim, dtype}, {{0, 130}, {90, 70}, {40, 1}, {0, 33}}));
     cases.push_back(attention_case({.n_heads = 3, .n_kv_heads = 1, .head_dim = head_dim, .block_size = 32, .window = 50}, {{300, 100}, {0, 90}}));
     cases.push_back(attention_case({.n_heads = 2, .n_kv_heads = 2, .head_dim = head_dim, .block_size = 48, .causal = false}, {{0, 261}, {0, 64}}));
   }

@@ -129,8 +129,8 @@ struct WideShape {
 };
 struct AttentionPlan {
   int n_seqs = 0, max_q_len = 0;
-  bool batch_invariant = false;
   bool any_short = false, any_long = false;  // sequences for kernels that may split keys; for those of prompts
+  bool on_hopper = false;                    // the latter by attention/hopper.cu
   WideShape wide;                            // rows 0: heads are narrow
   int rows = 16, n_row_blocks = 1, n_splits = 1;
   size_t part_bytes = 0;  // that `parts` needs

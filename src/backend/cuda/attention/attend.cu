@@ -9,6 +9,8 @@ using namespace attention;
 
 namespace {
 
+constexpr int kHopperRows = 256;  // fewer rows of the longest sequence leave most of Hopper's large tiles empty
+
 // Heads of which decode.cu has a kernel.
 bool is_narrow(const AttentionArgs& a) {
   const bool known = a.head_dim == 32 || a.head_dim == 64 || a.head_dim == 96 || a.head_dim == 128;
@@ -55,8 +57,11 @@ bool can_attend(const DeviceKv& kv, const AttentionArgs& a, const DeviceLimits& 
 AttentionPlan plan_attention(const DeviceKv& kv, const AttentionArgs& a, const AttentionStep& step,
                              const DeviceLimits& device) {
   const int group = a.n_heads / a.n_kv_heads, few = kRows / group;
-  const bool narrow = is_narrow(a), has_long = group <= kRows && can_attend_long(a.head_dim, device);
-  AttentionPlan plan{.n_seqs = step.n_seqs, .max_q_len = step.max_q_len, .batch_invariant = step.batch_invariant};
+  const bool narrow = is_narrow(a), on_hopper = can_attend_hopper(kv, a, device);
+  const bool has_long = group <= kRows && (on_hopper || can_attend_long(a.head_dim, device));
+  AttentionPlan plan{.n_seqs = step.n_seqs, .max_q_len = step.max_q_len};
+  plan.on_hopper = on_hopper && (step.batch_invariant || step.max_q_len * group >= kHopperRows ||
+                                 !can_attend_long(a.head_dim, device));
   plan.any_short = !has_long || (!step.batch_invariant && step.min_q_len <= few);
   plan.any_long = has_long && (step.batch_invariant || step.max_q_len > few);
   if (!plan.any_short) return plan;
@@ -84,7 +89,7 @@ void attend(const Tensor& y, const Tensor& q, const DeviceKv& kv, const Attentio
   Params p = params_of(y, q, kv, a, batch, plan);
   p.part_sums = static_cast<float*>(plan.parts);
   if (plan.parts != nullptr) p.part_stats = reinterpret_cast<float2*>(p.part_sums + n_parts(plan, kv) * kv.head_dim);
-  if (plan.any_long) can_attend_hopper(device, p, plan) ? attend_hopper(p, plan, device) : attend_long(p, plan, device);
+  if (plan.any_long) plan.on_hopper ? attend_hopper(p, plan, device) : attend_long(p, plan, device);
   if (!plan.any_short) return;
   plan.wide.rows > 0 ? attend_wide(p, plan, device) : attend_short(p, plan, device);
   merge_splits(p, plan, device);

@@ -295,7 +295,8 @@ void merge_splits(const attention::Params& p, const AttentionPlan& plan, Device&
 // attention/prefill.cu: prompts, where can_attend_long().
 bool can_attend_long(int head_dim, const DeviceLimits& device);
 void attend_long(const attention::Params& p, const AttentionPlan& plan, Device& device);
-bool can_attend_hopper(const Device& device, const attention::Params& p, const AttentionPlan& plan);  // long ones
+// attention/hopper.cu: the same on Hopper, where can_attend_hopper().
+bool can_attend_hopper(const DeviceKv& kv, const AttentionArgs& a, const DeviceLimits& device);
 void attend_hopper(const attention::Params& p, const AttentionPlan& plan, Device& device);
 
 }  // namespace ingot::cuda

@@ -1,10 +1,15 @@
-// Attention of prompts on Hopper: a block takes 128 packed rows, 64 to each of two warpgroups, and walks over the keys
-// 128 at a time, from the last to the first. A warp of its own fetches tiles of keys and values by TMA, 16 tokens of a
-// page at a time, two tiles deep. The products are wgmma: scores from shared memory, then weights in registers times
-// values in shared memory; each warpgroup has the scores of the next tile and the output of this one in flight while it
-// works on the softmax (FlashAttention-3, arXiv:2407.08608, without its explicit turns of the warpgroups). For f16 keys
-// and values in pages of whole 16 tokens, head dimensions 64 and 128, no cap; attention/prefill.cu takes the rest.
+// Attention of prompts on Hopper. A block stays on its multiprocessor and takes tasks: 64 packed rows for each of its
+// two or three warpgroups, and all the keys that these rows see, walked over tile by tile from the last to the first.
+// One warp fetches tiles of keys and values by TMA, 16 tokens of a page at a time. Three or seven warps bring the next
+// task's queries, and turn keys and values of other types into f16 where they lie. None of that waits for a task's end.
+// The products are wgmma: scores from shared memory, then weights in registers times values in shared memory. Each
+// warpgroup has the scores of the next tile and the output of this one in flight while it works on the softmax, and the
+// warpgroups start their products in turns, so that one's softmax is under the other's products (FlashAttention-3,
+// arXiv:2407.08608). For heads of 64, 96, 128, 192 and 256 columns, no cap; attention/prefill.cu takes the rest.
 #include <cuda.h>
+
+#include <algorithm>
+#include <type_traits>
 
 #include "backend/cuda/attention/attention.cuh"
 #include "backend/cuda/matmul/wgmma.cuh"
@@ -16,167 +21,336 @@ using namespace attention;
 
 namespace {
 
-[[maybe_unused]] constexpr int kBlockRows = 128, kGroupRows = 64;  // of a block, of a warpgroup
-constexpr int kTileKeys = 128, kStages = 2;
-[[maybe_unused]] constexpr int kPanel = 128 * 128;  // bytes of 128 rows of 64 halves: rows of 128 bytes, swizzled
+constexpr int kGroupRows = 64, kPageRows = 16;  // of a warpgroup; of a copy
 
-template <int kDim>
-struct Shared {
-  static constexpr int kTileBytes = kTileKeys * kDim * 2;
-  static constexpr int kKeysAt = kBlockRows * kDim * 2, kValues = kKeysAt + kStages * kTileBytes,
-                       kBarriers = kValues + kStages * kTileBytes, kBytes = kBarriers + 64 + 1024 /* to align it */;
-};
+// Rows in shared memory are groups of 8, a group is panels of kColumns columns, of 8 rows each: the same for queries,
+// keys and values. The 16-byte pieces of a row of a panel are swizzled.
+template <int kHeadDim, class K>
+struct Shape {
+  static constexpr int kDim = kHeadDim;
+  using Kv = K;
+  static constexpr bool kConverts = !std::is_same_v<K, half>;
+  static constexpr int kGroups = kDim == 64 ? 3 : 2, kRows = kGroups * kGroupRows;
+  // Warpgroups that help: one warp fetches, and kHelpers threads bring queries and convert.
+  static constexpr int kHelpGroups = kConverts && kGroups == 2 ? 2 : 1, kHelpers = 128 * kHelpGroups - 32;
+  static constexpr int kThreads = 128 * (kGroups + kHelpGroups);
+  // Columns of a product's output. 512 threads start with 128 registers each, too few for a product of 256 columns.
+  static constexpr int kAtOnce = kThreads > 384 && kDim > 192 ? 128 : kDim;
+  static constexpr int kHelpRegisters = kGroups == 3 ? 32 : kHelpGroups == 1 ? 56 : kDim == 256 ? 40 : 48;
+  static constexpr int kRegisters = (65536 / 128 - kHelpGroups * kHelpRegisters) / kGroups / 8 * 8;
+  static constexpr int kKeys = kDim <= 128 ? 128 : kDim == 192 ? 96 : kConverts ? 64 : 80;  // of a tile
+  static constexpr int kStages = kDim == 64 ? 4 : kDim <= 128 ? 3 : 2;
+  static constexpr int kColumns = kDim % 64 == 0 ? 64 : 32, kPanels = kDim / kColumns;
+  static constexpr int kPanelBytes = 8 * kColumns * 2, kRowGroup = kPanels * kPanelBytes;
+  static constexpr int kPieces = kColumns / 8;  // of a row of a panel
+  static constexpr int kTileBytes = kKeys * kDim * 2, kFetchedBytes = kKeys * kDim * static_cast<int>(sizeof(K));
+  static constexpr int kKeysAt = kRows * kDim * 2, kValuesAt = kKeysAt + kStages * kTileBytes,
+                       kBarriers = kValuesAt + kStages * kTileBytes;
+  // Barriers: of stages of keys, then of values: fetched, ready, free; then of the queries: ready, free.
+  static constexpr int kFetched = 0, kReady = kConverts ? 2 * kStages : 0, kFree = kReady + 2 * kStages,
+                       kQueriesReady = kFree + 2 * kStages, kQueriesFree = kQueriesReady + 1,
+                       kTaskAt = kBarriers + (kQueriesFree + 2) / 2 * 16;
+  static constexpr int kBytes = kTaskAt + 32 + 1024;  // the last to align it
 
-// Which tiles of keys a block walks over: [first, last], backwards.
-struct Walk {
-  int token0, q_len, kv_len, n_rows, row0, first, last;
-  const int32_t* table;
-
-  __device__ explicit Walk(const Params& p) {
-    const int seq = blockIdx.z;
-    token0 = p.batch.q_start[seq], q_len = p.batch.q_start[seq + 1] - token0, kv_len = p.batch.kv_len[seq];
-    n_rows = q_len * p.group;
-    row0 = static_cast<int>(gridDim.y - 1 - blockIdx.y) * kBlockRows;  // the longest first
-    if (empty()) return;
-    first = span_of(p, kv_len, q_len, row0).begin / kTileKeys;
-    last = (span_of(p, kv_len, q_len, min(row0 + kBlockRows, n_rows) - 1).end - 1) / kTileKeys;
-    table = p.batch.block_table + int64_t{seq} * *p.batch.max_blocks;
+  // The place of a row's piece, counted in pieces, and where the swizzle puts it.
+  static __device__ __forceinline__ int place_of(int row, int piece) {
+    return ((row / 8 * kPanels + piece / kPieces) * 8 + row % 8) * kPieces + piece % kPieces;
   }
-  __device__ bool empty() const { return n_rows <= kRows || row0 >= n_rows; }
+  static __device__ __forceinline__ int swizzled(int piece) { return piece ^ (piece >> 3 & (kPieces - 1)); }
 };
+
+struct alignas(16) Task {
+  int token0, q_len, kv_len;
+  int seq, head, row0;
+  int first, last;  // tiles; last < first: there are no more tasks
+
+  __device__ int n_rows(const Params& p) const { return q_len * p.group; }
+};
+
+// The tasks of this block. Those of a sequence are numbered from the longest to the shortest. Of each round of as many
+// tasks as there are blocks, a block takes one, and every second round in reverse, so that all blocks have about the
+// same to do. A warp calls it together.
+template <class S>
+class Tasks {
+ public:
+  __device__ Tasks(const Params& p, int n_seqs) : p_(p), n_seqs_(n_seqs) { count(); }
+
+  __device__ bool next(Task& task) {
+    const int in_round = static_cast<int>(round_ % 2 == 0 ? blockIdx.x : gridDim.x - 1 - blockIdx.x);
+    const int number = static_cast<int>(gridDim.x) * round_++ + in_round;
+    while (number >= before_ + __shfl_sync(kAll, up_to_, 31)) {
+      before_ += __shfl_sync(kAll, up_to_, 31);
+      seq0_ += 32;
+      if (seq0_ >= n_seqs_) return false;
+      count();
+    }
+    const int lane = __ffs(static_cast<int>(__ballot_sync(kAll, before_ + up_to_ > number))) - 1;
+    const int in_seq = number - before_ - __shfl_sync(kAll, up_to_ - n_, lane), heads = p_.kv.n_kv_heads;
+    const int seq = seq0_ + lane, token0 = p_.batch.q_start[seq], q_len = p_.batch.q_start[seq + 1] - token0;
+    const int kv_len = p_.batch.kv_len[seq], n_rows = q_len * p_.group;
+    const int row0 = ((n_rows + S::kRows - 1) / S::kRows - 1 - in_seq / heads) * S::kRows;
+    task = {token0, q_len, kv_len, seq, in_seq % heads, row0};
+    task.first = span_of(p_, kv_len, q_len, row0).begin / S::kKeys;
+    task.last = (span_of(p_, kv_len, q_len, min(row0 + S::kRows, n_rows) - 1).end - 1) / S::kKeys;
+    return true;
+  }
+
+ private:
+  static constexpr unsigned kAll = 0xFFFFFFFFu;
+
+  // This lane's sequence of the 32 from seq0_.
+  __device__ void count() {
+    const int lane = static_cast<int>(threadIdx.x) % 32, seq = seq0_ + lane;
+    const int n_rows = seq < n_seqs_ ? (p_.batch.q_start[seq + 1] - p_.batch.q_start[seq]) * p_.group : 0;
+    n_ = n_rows > p_.most_short ? (n_rows + S::kRows - 1) / S::kRows * p_.kv.n_kv_heads : 0;
+    up_to_ = n_;
+#pragma unroll
+    for (int i = 1; i < 32; i *= 2) {
+      const int other = __shfl_up_sync(kAll, up_to_, i);
+      if (lane >= i) up_to_ += other;
+    }
+  }
+
+  const Params& p_;
+  int n_seqs_, round_ = 0, seq0_ = 0, before_ = 0;  // tasks of sequences before seq0_
+  int n_, up_to_;                                   // tasks of this lane's sequence; with those from seq0_ on
+};
+
+// A place in the ring of stages.
+template <class S>
+struct Ring {
+  int stage = 0;
+  uint32_t phase = 0;
+  __device__ __forceinline__ void advance() {
+    if (++stage == S::kStages) stage = 0, phase ^= 1;
+  }
+};
+
+template <class S>
+__device__ __forceinline__ uint32_t barrier_of(uint32_t base, int kind, int part = 0, int stage = 0) {
+  return base + S::kBarriers + 8 * (kind + part * S::kStages + stage);
+}
+template <class S>
+__device__ __forceinline__ uint32_t tile_at(uint32_t base, int part, int stage) {
+  return base + (part == 0 ? S::kKeysAt : S::kValuesAt) + stage * S::kTileBytes;
+}
 
 // The warp that fetches.
-template <int kDim>
-__device__ void fetch(const CUtensorMap& map, const Params& p, const Walk& walk, uint32_t shared, uint32_t barriers) {
-  using S = Shared<kDim>;
-  constexpr int kPanels = kDim / 64, kCopies = kTileKeys / 16 * kPanels;
-  const int lane = threadIdx.x % 32, group = lane % 8, panel = lane / 8 % kPanels;
-  int stage = 0;
-  uint32_t phase = 1;
-  for (int tile = walk.last; tile >= walk.first; --tile) {
-    const int key = tile * kTileKeys + 16 * group, known = key < walk.kv_len ? key : 0;
-    const int64_t page = (int64_t{p.layer} * p.kv.n_blocks + walk.table[known / p.kv.block_size]) * 2;
-    for (int part = 0; part < 2; ++part) {  // keys, values
-      const uint32_t full = barriers + 8 * (part * kStages + stage), free = full + 8 * 2 * kStages;
-      await(free, phase);
-      if (lane == 0) expect_bytes(full, S::kTileBytes);
-      __syncwarp();
-      const int64_t row = ((page + part) * p.kv.n_kv_heads + blockIdx.x) * p.kv.block_size + known % p.kv.block_size;
-      const uint32_t to =
-          shared + (part == 0 ? S::kKeysAt : S::kValues) + stage * S::kTileBytes + panel * kPanel + group * 2048;
-      if (lane < kCopies) fetch_tile(to, map, 64 * panel, static_cast<int>(row), full);
+template <class S>
+__device__ void fetch(const CUtensorMap& map, const Params& p, Tasks<S> tasks, uint32_t base) {
+  const int lane = static_cast<int>(threadIdx.x) % 32;
+  Ring<S> ring;
+  for (Task task; tasks.next(task);) {
+    const int32_t* table = p.batch.block_table + int64_t{task.seq} * *p.batch.max_blocks;
+    const auto first_key = [&](int tile) {
+      const int key = tile * S::kKeys + kPageRows * min(lane, S::kKeys / kPageRows - 1);
+      return key < task.kv_len ? key : 0;
+    };
+    int next_block = table[first_key(task.last) / p.kv.block_size];
+    for (int tile = task.last; tile >= task.first; --tile, ring.advance()) {
+      const int64_t page = (int64_t{p.layer} * p.kv.n_blocks + next_block) * 2;
+      const int in_page = first_key(tile) % p.kv.block_size;
+      if (tile > task.first) next_block = table[first_key(tile - 1) / p.kv.block_size];
+      for (int part = 0; part < 2; ++part) {  // keys, values
+        const uint32_t fetched = barrier_of<S>(base, S::kFetched, part, ring.stage);
+        await(barrier_of<S>(base, S::kFree, part, ring.stage), ring.phase ^ 1);
+        if (lane == 0) expect_bytes(fetched, S::kFetchedBytes);
+        __syncwarp();
+        const int64_t row = ((page + part) * p.kv.n_kv_heads + task.head) * p.kv.block_size + in_page;
+        const uint32_t to = tile_at<S>(base, part, ring.stage) + S::kTileBytes - S::kFetchedBytes;
+        if (lane < S::kKeys / kPageRows)
+          fetch_box(to + lane * (kPageRows * S::kDim * static_cast<int>(sizeof(typename S::Kv))), map,
+                    static_cast<int>(row / 8), fetched);
+      }
     }
-    if (++stage == kStages) stage = 0, phase ^= 1;
   }
 }
 
-// This warpgroup's 64 rows of queries into shared memory; zeros past the last.
-template <int kDim>
-__device__ void load_queries(const Params& p, const Walk& walk, char* shared, int row0) {
-  const int thread = threadIdx.x % 128;
-  for (int i = thread; i < kGroupRows * kDim / 8; i += 128) {
-    const int r = i / (kDim / 8), piece = i % (kDim / 8), row = row0 + r, in_block = row - walk.row0;
-    const half* from = p.q + (walk.token0 + row / p.group) * p.q_stride +
-                       (static_cast<int>(blockIdx.x) * p.group + row % p.group) * kDim + 8 * piece;
-    const uint4 v = row < walk.n_rows ? *reinterpret_cast<const uint4*>(from) : uint4{};
-    *reinterpret_cast<uint4*>(shared + piece / 8 * kPanel + in_block * 128 + 16 * ((piece ^ in_block) & 7)) = v;
+// A task's queries into shared memory; zeros past the last row.
+template <class S>
+__device__ void load_queries(const Params& p, const Task& task, uint32_t base, int thread) {
+  constexpr int kRowPieces = S::kDim / 8;
+  for (int i = thread; i < S::kRows * kRowPieces; i += S::kHelpers) {
+    const int in_task = i / kRowPieces, piece = i % kRowPieces, row = task.row0 + in_task;
+    const bool in = row < task.n_rows(p);
+    const int head = task.head * p.group + row % p.group;
+    const half* from = p.q + (task.token0 + row / p.group) * p.q_stride + head * S::kDim;
+    copy8(base + 16 * S::swizzled(S::place_of(in_task, piece)), in ? from + 8 * piece : p.q, in);
+  }
+  commit_copies();
+  asm volatile("cp.async.wait_group 0;" ::: "memory");
+}
+
+// What lies past the last key may be anything, and zero times anything need not be zero. By n_threads together.
+template <class S>
+__device__ void clear_rows(char* values, int first_row, int thread, int n_threads) {
+  constexpr int kRowPieces = S::kDim / 8;
+  for (int i = thread; i < (S::kKeys - first_row) * kRowPieces; i += n_threads) {
+    const int row = first_row + i / kRowPieces, piece = i % kRowPieces;
+    reinterpret_cast<uint4*>(values)[S::place_of(row, piece)] = uint4{};  // swizzled or not: the whole row is cleared
   }
 }
 
-// What lies past the last key may be anything, and zero times anything need not be zero.
-template <int kDim>
-__device__ void clear_rows(char* values, int first_row) {
-  for (int i = threadIdx.x % 128; i < (kTileKeys - first_row) * kDim / 8; i += 128) {
-    const int row = first_row + i / (kDim / 8), piece = i % (kDim / 8);
-    *reinterpret_cast<uint4*>(values + piece / 8 * kPanel + row * 128 + 16 * (piece & 7)) = uint4{};
-  }
-  fence_shared();
+template <class S>
+__device__ __forceinline__ void helpers_barrier() {
+  asm volatile("bar.sync 7, %0;" ::"n"(S::kHelpers) : "memory");
 }
 
-using Scores = float[64];  // of a lane: of each 8 keys, row g keys 2t and 2t + 1, then row g + 8
+// Turns a tile into f16. Elements of two bytes lie where they stay. Those of one lie in the second half of the tile, in
+// the order in which they leave it, so that a piece is written to where only pieces lie that all threads have read.
+template <class S>
+__device__ void convert_tile(char* tile, int thread) {
+  using K = typename S::Kv;
+  using Raw = std::conditional_t<sizeof(K) == 2, uint4, uint2>;
+  constexpr int kPieces = S::kTileBytes / 16, kAtOnce = (S::kHelpRegisters < 48 ? 4 : 8) / static_cast<int>(sizeof(K));
+  const Raw* from = reinterpret_cast<const Raw*>(tile + S::kTileBytes - S::kFetchedBytes);
+  uint4* to = reinterpret_cast<uint4*>(tile);
+  for (int first = thread; first < kPieces + thread; first += kAtOnce * S::kHelpers) {
+    Raw raw[kAtOnce];
+#pragma unroll
+    for (int j = 0; j < kAtOnce; ++j)
+      if (first + j * S::kHelpers < kPieces) raw[j] = from[first + j * S::kHelpers];
+    if constexpr (sizeof(K) == 1) helpers_barrier<S>();
+#pragma unroll
+    for (int j = 0; j < kAtOnce; ++j) {
+      const int i = first + j * S::kHelpers;
+      if (i >= kPieces) break;
+      if constexpr (sizeof(K) == 2) {
+        to[i] = load8(reinterpret_cast<const K*>(&raw[j]));
+      } else {
+        const uint2 low = halves_of_four(raw[j].x), high = halves_of_four(raw[j].y);
+        to[S::swizzled(i)] = make_uint4(low.x, low.y, high.x, high.y);
+      }
+    }
+  }
+}
 
-template <int kDim>
+// The warps that bring queries and convert.
+template <class S>
+__device__ void help(const Params& p, Tasks<S> tasks, char* shared) {
+  const uint32_t base = shared_address(shared);
+  const int thread = static_cast<int>(threadIdx.x) - 32;
+  const auto done = [&](uint32_t barrier) {
+    fence_shared();
+    __syncwarp();
+    if (thread % 32 == 0) arrive(barrier);
+  };
+  uint32_t queries_phase = 1;
+  Ring<S> ring;
+  for (bool more = true; more; queries_phase ^= 1) {
+    Task task{.first = 0, .last = -1};
+    more = tasks.next(task);
+    await(barrier_of<S>(base, S::kQueriesFree), queries_phase);
+    if (thread == 0) *reinterpret_cast<Task*>(shared + S::kTaskAt) = task;
+    if (more) load_queries<S>(p, task, base, thread);
+    done(barrier_of<S>(base, S::kQueriesReady));
+    if constexpr (S::kConverts) {
+      for (int tile = task.last; tile >= task.first; --tile, ring.advance()) {
+        for (int part = 0; part < 2; ++part) {
+          await(barrier_of<S>(base, S::kFetched, part, ring.stage), ring.phase);
+          char* to = shared + tile_at<S>(0, part, ring.stage);
+          convert_tile<S>(to, thread);
+          if (part == 1 && (tile + 1) * S::kKeys > task.kv_len) {
+            helpers_barrier<S>();
+            clear_rows<S>(to, task.kv_len - tile * S::kKeys, thread, S::kHelpers);
+          }
+          done(barrier_of<S>(base, S::kReady, part, ring.stage));
+        }
+      }
+    }
+  }
+}
+
+template <class S>
 struct Rows {
   Span span[2];
   Span common;  // keys that all rows of the warpgroup see
   float most[2] = {kNone, kNone}, sum[2] = {0, 0};
-  float rescale[2];      // of what was summed before the last softmax_update()
-  float out[kDim / 2];   // as Scores
-  uint32_t weights[32];  // the last tile's as halves: fragments of 16 keys
+  float rescale[2];               // of what was summed before the last softmax_update()
+  float out[S::kDim / 2];         // of a lane: of each 8 columns, row g columns 2t and 2t + 1, then row g + 8
+  float scores[S::kKeys / 2];     // likewise, of keys
+  uint32_t weights[S::kKeys / 4];  // the last tile's as halves: fragments of 16 keys
+
+  __device__ __forceinline__ void start_scores(uint64_t queries, uint64_t keys) {
+    fence_products(scores);
+#pragma unroll
+    for (int i = 0; i < S::kDim / 16; ++i) {
+      constexpr int kSteps = S::kColumns / 16;  // of a panel
+      const int at = i / kSteps * S::kPanelBytes + i % kSteps * 32;
+      wgmma_scores<S::kKeys>(scores, queries + (at >> 4), keys + (at >> 4), i > 0);
+    }
+    commit_products();
+  }
+  __device__ __forceinline__ void start_output(uint64_t values) {
+    fence_products(out);
+#pragma unroll
+    for (int i = 0; i < S::kKeys / 16; ++i)
+#pragma unroll
+      for (int column = 0; column < S::kDim; column += S::kAtOnce)
+        wgmma_weights<S::kAtOnce>(reinterpret_cast<float(&)[S::kAtOnce / 2]>(out[column / 2]), &weights[4 * i],
+                                  values + (i * 2 * S::kRowGroup + column / S::kColumns * S::kPanelBytes >> 4));
+    commit_products();
+  }
 
   // Scores to weights, as floats; most, sum and rescale.
-  __device__ __forceinline__ void softmax_update(Scores& s, const Params& p, int key0, int t) {
-    if (key0 < common.begin || key0 + kTileKeys > common.end) {
+  __device__ __forceinline__ void softmax_update(const Params& p, int key0, int t) {
+    if (key0 < common.begin || key0 + S::kKeys > common.end) {
 #pragma unroll
-      for (int i = 0; i < 64; ++i) {
+      for (int i = 0; i < S::kKeys / 2; ++i) {
         const int key = key0 + i / 4 * 8 + 2 * t + i % 2;
         const Span& seen = span[i / 2 % 2];
-        if (key < seen.begin || key >= seen.end) s[i] = kNone;
+        if (key < seen.begin || key >= seen.end) scores[i] = kNone;
       }
     }
 #pragma unroll
     for (int h = 0; h < 2; ++h) {
       float top = most[h];
 #pragma unroll
-      for (int i = 0; i < 32; ++i) top = fmaxf(top, s[i / 2 * 4 + 2 * h + i % 2]);
+      for (int i = 0; i < S::kKeys / 4; ++i) top = fmaxf(top, scores[i / 2 * 4 + 2 * h + i % 2]);
       top = fmaxf(top, __shfl_xor_sync(0xFFFFFFFFu, top, 1));
       top = fmaxf(top, __shfl_xor_sync(0xFFFFFFFFu, top, 2));
-      const float base = top == kNone ? 0.0f : top * p.scale;
-      rescale[h] = fast_exp2(most[h] * p.scale - base);
-      most[h] = top;
+      // Sums are brought to a new maximum only if the maximum grew much: weights up to 2^8 do no harm.
+      const float before = most[h];
+      if ((top - before) * p.scale > 8.0f) most[h] = top;
+      const float base = most[h] == kNone ? 0.0f : most[h] * p.scale;
+      rescale[h] = fast_exp2(before * p.scale - base);
       float total = 0;
 #pragma unroll
-      for (int i = 0; i < 32; ++i) {
-        float& v = s[i / 2 * 4 + 2 * h + i % 2];
+      for (int i = 0; i < S::kKeys / 4; ++i) {
+        float& v = scores[i / 2 * 4 + 2 * h + i % 2];
         v = fast_exp2(fmaf(v, p.scale, -base));
         total += v;
       }
       sum[h] = sum[h] * rescale[h] + total;
     }
-  }
-  __device__ __forceinline__ void take_weights(const Scores& s) {
 #pragma unroll
-    for (int i = 0; i < 32; ++i) weights[i] = bits_of(__floats2half2_rn(s[2 * i], s[2 * i + 1]));
+    for (float& v : scores) asm volatile("" : "+f"(v)::"memory");  // not after a wait that follows
+  }
+  __device__ __forceinline__ void take_weights() {
+#pragma unroll
+    for (int i = 0; i < S::kKeys / 4; ++i) weights[i] = bits_of(__floats2half2_rn(scores[2 * i], scores[2 * i + 1]));
   }
   __device__ __forceinline__ void rescale_out() {
+    if (!__any_sync(0xFFFFFFFFu, rescale[0] != 1.0f || rescale[1] != 1.0f)) return;
 #pragma unroll
-    for (int i = 0; i < kDim / 2; ++i) out[i] *= rescale[i / 2 % 2];
+    for (int i = 0; i < S::kDim / 2; ++i) out[i] *= rescale[i / 2 % 2];
   }
 };
 
-template <int kDim>
-__device__ __forceinline__ void start_scores(Scores& s, uint32_t queries, uint32_t keys) {
-  constexpr int kRowGroup = 1024;  // bytes of 8 rows
-#pragma unroll
-  for (int i = 0; i < kDim / 16; ++i) {
-    const uint32_t at = i / 4 * kPanel + i % 4 * 32;
-    wgmma_128(s, matrix(queries + at, 16, kRowGroup), matrix(keys + at, 16, kRowGroup), i > 0);
-  }
-  commit_products();
-}
-
-template <int kDim>
-__device__ __forceinline__ void start_output(Rows<kDim>& rows, uint32_t values) {
-#pragma unroll
-  for (int i = 0; i < kTileKeys / 16; ++i)
-    wgmma_weights<kDim>(rows.out, &rows.weights[4 * i], matrix(values + i * 2048, kPanel, 1024));
-  commit_products();
-}
-
-template <int kDim>
-__device__ void write_rows(const Rows<kDim>& rows, const Params& p, const Walk& walk, int row0, int g, int t) {
+template <class S>
+__device__ __forceinline__ void write_rows(const Rows<S>& rows, const Params& p, const Task& task, int row0, int t) {
 #pragma unroll
   for (int h = 0; h < 2; ++h) {
     float total = rows.sum[h];
     total += __shfl_xor_sync(0xFFFFFFFFu, total, 1);
     total += __shfl_xor_sync(0xFFFFFFFFu, total, 2);
-    const int row = row0 + g + 8 * h;
-    if (row >= walk.n_rows) continue;
-    const int head = static_cast<int>(blockIdx.x) * p.group + row % p.group;
+    const int row = row0 + 8 * h;
+    if (row >= task.n_rows(p)) continue;
+    const int head = task.head * p.group + row % p.group;
     const float inverse = 1.0f / with_sink(p, total, rows.most[h] * p.scale, head);
-    const int64_t at = (walk.token0 + row / p.group) * p.y_stride + head * kDim + 2 * t;
+    const int64_t at = (task.token0 + row / p.group) * p.y_stride + head * S::kDim + 2 * t;
 #pragma unroll
-    for (int i = 0; i < kDim / 8; ++i) {
+    for (int i = 0; i < S::kDim / 8; ++i) {
       const float first = rows.out[4 * i + 2 * h] * inverse, second = rows.out[4 * i + 2 * h + 1] * inverse;
       if (p.y_f32) {
         *reinterpret_cast<float2*>(static_cast<float*>(p.y) + at + 8 * i) = make_float2(first, second);
@@ -188,99 +362,119 @@ __device__ void write_rows(const Rows<kDim>& rows, const Params& p, const Walk& 
   }
 }
 
-// A warpgroup's rows, over all tiles.
-template <int kDim>
-__device__ __forceinline__ void attend_rows(const Params& p, const Walk& walk, char* shared, uint32_t barriers,
+// The warpgroups' turns. A warpgroup starts its products, and lets the next one.
+template <class S>
+__device__ __forceinline__ void take_turn(int warpgroup) {
+  asm volatile("bar.sync %0, 256;" ::"r"(4 + warpgroup) : "memory");
+}
+template <class S>
+__device__ __forceinline__ void give_turn(int warpgroup) {
+  asm volatile("bar.arrive %0, 256;" ::"r"(4 + (warpgroup + 1) % S::kGroups) : "memory");
+}
+
+// A warpgroup's rows of a task, over all tiles.
+template <class S>
+__device__ __forceinline__ void attend_rows(const Params& p, const Task& task, char* shared, Ring<S>& ring,
                                             int warpgroup) {
-  using S = Shared<kDim>;
-  const int lane = threadIdx.x % 32, warp = threadIdx.x / 32 % 4, g = lane / 4, t = lane % 4;
-  const int group_row = walk.row0 + kGroupRows * warpgroup, row0 = group_row + 16 * warp;
-  const auto span_at = [&](int row) { return span_of(p, walk.kv_len, walk.q_len, min(row, walk.n_rows - 1)); };
-  Rows<kDim> rows;
-  rows.span[0] = span_at(row0 + g), rows.span[1] = span_at(row0 + g + 8);
+  const uint32_t base = shared_address(shared);
+  const int lane = static_cast<int>(threadIdx.x) % 32, warp = static_cast<int>(threadIdx.x) / 32 % 4, t = lane % 4;
+  const int group_row = task.row0 + kGroupRows * warpgroup, row0 = group_row + 16 * warp + lane / 4;
+  const auto span_at = [&](int row) { return span_of(p, task.kv_len, task.q_len, min(row, task.n_rows(p) - 1)); };
+  Rows<S> rows;
+  rows.span[0] = span_at(row0), rows.span[1] = span_at(row0 + 8);
   rows.common = {span_at(group_row + kGroupRows - 1).begin, span_at(group_row).end};
 #pragma unroll
   for (float& v : rows.out) v = 0;
-  load_queries<kDim>(p, walk, shared, group_row);
-  fence_shared();
-  warpgroup_barrier(warpgroup);
-  const uint32_t base = shared_address(shared), queries = base + warpgroup * kGroupRows * 128;
-  const auto barrier = [&](int kind, int stage) {
-    return barriers + 8 * (kind * kStages + stage);
-  };  // kind: keys, values; + 2: free
-  const auto release = [&](int part, int stage) {
-    if (threadIdx.x % 128 == 0) arrive(barrier(2 + part, stage));
+  const uint64_t queries = matrix<S::kColumns>(base + warpgroup * (kGroupRows / 8 * S::kRowGroup), 16, S::kRowGroup);
+  const auto matrix_of = [&](int part, int stage) {
+    return matrix<S::kColumns>(tile_at<S>(base, part, stage), S::kPanelBytes, S::kRowGroup);
+  };
+  const bool signals = threadIdx.x % 128 == 0;
+  const auto release_keys = [&](int stage, int tile) {
+    if (signals) arrive(barrier_of<S>(base, S::kFree, 0, stage));
+    if (signals && tile == task.first) arrive(barrier_of<S>(base, S::kQueriesFree));
   };
 
-  Scores scores;
-  int stage = 0;
-  uint32_t phase = 0;
-  await(barrier(0, 0), 0);
-  fence_products(scores);
-  start_scores<kDim>(scores, queries, base + S::kKeysAt);
-  await_products<0>(scores);
-  release(0, 0);
-  rows.softmax_update(scores, p, walk.last * kTileKeys, t);
-  rows.take_weights(scores);
-  for (int tile = walk.last; tile >= walk.first; --tile) {
-    const int next_stage = stage + 1 == kStages ? 0 : stage + 1;
-    const uint32_t next_phase = next_stage == 0 ? phase ^ 1 : phase;
-    const bool more = tile > walk.first;
-    if (more) {
-      await(barrier(0, next_stage), next_phase);
-      fence_products(scores);
-      start_scores<kDim>(scores, queries, base + S::kKeysAt + next_stage * S::kTileBytes);
-    }
-    await(barrier(1, stage), phase);
-    if ((tile + 1) * kTileKeys > walk.kv_len) {
-      clear_rows<kDim>(shared + S::kValues + stage * S::kTileBytes, walk.kv_len - tile * kTileKeys);
-      warpgroup_barrier(warpgroup);
-    }
-    fence_products(rows.out);
-    start_output(rows, base + S::kValues + stage * S::kTileBytes);
-    if (more) {
-      await_products<1>(scores);
-      release(0, next_stage);
-      rows.softmax_update(scores, p, (tile - 1) * kTileKeys, t);
-    }
-    await_products<0>(rows.out);
-    release(1, stage);
-    if (more) {
-      rows.rescale_out();
-      rows.take_weights(scores);
-    }
-    stage = next_stage, phase = next_phase;
+  await(barrier_of<S>(base, S::kReady, 0, ring.stage), ring.phase);
+  take_turn<S>(warpgroup);
+  rows.start_scores(queries, matrix_of(0, ring.stage));
+  give_turn<S>(warpgroup);
+  await_products<0>(rows.scores);
+  release_keys(ring.stage, task.last);
+  rows.softmax_update(p, task.last * S::kKeys, t);
+  rows.take_weights();
+  await(barrier_of<S>(base, S::kReady, 1, ring.stage), ring.phase);
+  if (!S::kConverts && (task.last + 1) * S::kKeys > task.kv_len) {
+    clear_rows<S>(shared + tile_at<S>(0, 1, ring.stage), task.kv_len - task.last * S::kKeys,
+                  static_cast<int>(threadIdx.x) % 128, 128);
+    fence_shared();
+    warpgroup_barrier(warpgroup);
   }
-  write_rows(rows, p, walk, row0, g, t);
+  for (int tile = task.last - 1; tile >= task.first; --tile) {
+    const Ring<S> before = ring;
+    ring.advance();
+    await(barrier_of<S>(base, S::kReady, 0, ring.stage), ring.phase);
+    take_turn<S>(warpgroup);
+    rows.start_scores(queries, matrix_of(0, ring.stage));
+    rows.start_output(matrix_of(1, before.stage));
+    give_turn<S>(warpgroup);
+    await_products<1>(rows.scores);
+    release_keys(ring.stage, tile);
+    rows.softmax_update(p, tile * S::kKeys, t);
+    // Here, for the loop in it keeps the compiler from moving the softmax behind the products' end.
+    await(barrier_of<S>(base, S::kReady, 1, ring.stage), ring.phase);
+    await_products<0>(rows.out);
+    if (signals) arrive(barrier_of<S>(base, S::kFree, 1, before.stage));
+    rows.rescale_out();
+    rows.take_weights();
+  }
+  rows.start_output(matrix_of(1, ring.stage));
+  await_products<0>(rows.out);
+  if (signals) arrive(barrier_of<S>(base, S::kFree, 1, ring.stage));
+  ring.advance();
+  write_rows(rows, p, task, row0, t);
 }
 
-template <int kDim>
-__global__ void __launch_bounds__(384, 1)
-    hopper_kernel(const __grid_constant__ CUtensorMap map, const __grid_constant__ Params p) {
+template <class S>
+__global__ void __launch_bounds__(S::kThreads, 1)
+    hopper_kernel(const __grid_constant__ CUtensorMap map, const __grid_constant__ Params p, int n_seqs) {
 #if INGOT_WGMMA
   extern __shared__ char unaligned[];
   char* shared = unaligned + (1024 - shared_address(unaligned) % 1024) % 1024;
-  const uint32_t barriers = shared_address(shared) + Shared<kDim>::kBarriers;
-  start_dependent();
-  const Walk walk(p);
-  if (walk.empty()) return;
+  const uint32_t base = shared_address(shared);
+  const int warpgroup = __shfl_sync(0xFFFFFFFFu, static_cast<int>(threadIdx.x) / 128, 0) - S::kHelpGroups;
   if (threadIdx.x == 0) {
-    for (int i = 0; i < 4 * kStages; ++i) init_barrier(barriers + 8 * i, i < 2 * kStages ? 1 : 2);
+    for (int i = 0; i <= S::kQueriesFree; ++i) {
+      const bool freed = i == S::kQueriesFree || (i >= S::kFree && i < S::kQueriesReady);
+      const bool helped = i == S::kQueriesReady || (i >= S::kReady && i < S::kFree && S::kConverts);
+      init_barrier(barrier_of<S>(base, i), freed ? S::kGroups : helped ? S::kHelpers / 32 : 1);
+    }
     fence_barriers();
   }
+  start_dependent();
   __syncthreads();
-  if (threadIdx.x < 128) {
-    shrink_registers<24>();
-    if (threadIdx.x < 32) fetch<kDim>(map, p, walk, shared_address(shared), barriers);
+  if (warpgroup < 0) {
+    shrink_registers<S::kHelpRegisters>();
+    const Tasks<S> tasks(p, n_seqs);
+    threadIdx.x < 32 ? fetch<S>(map, p, tasks, base) : help<S>(p, tasks, shared);
   } else {
-    grow_registers<240>();
-    attend_rows<kDim>(p, walk, shared, barriers, static_cast<int>(threadIdx.x) / 128 - 1);
+    grow_registers<S::kRegisters>();
+    if (warpgroup == S::kGroups - 1) give_turn<S>(warpgroup);
+    Ring<S> ring;
+    for (uint32_t phase = 0;; phase ^= 1) {
+      await(barrier_of<S>(base, S::kQueriesReady), phase);
+      const Task task = *reinterpret_cast<const Task*>(shared + S::kTaskAt);
+      if (task.last < task.first) break;
+      warpgroup_barrier(warpgroup);  // all of it have read the task, whose place one of its threads frees
+      attend_rows<S>(p, task, shared, ring, warpgroup);
+    }
   }
 #endif
 }
 
-// The cache as rows of one token and KV head, fetched 16 rows and 64 columns at a time.
-CUtensorMap map_of(const DeviceKv& kv, int64_t n_rows) {
+// The cache as groups of 8 rows of one token and KV head, of which a copy takes two, in panels as Shape has them.
+template <class S>
+CUtensorMap map_of(const DeviceKv& kv) {
   static const auto encode = [] {
     void* function = nullptr;
     cudaDriverEntryPointQueryResult found{};
@@ -289,35 +483,48 @@ CUtensorMap map_of(const DeviceKv& kv, int64_t n_rows) {
     CHECK(function != nullptr);
     return reinterpret_cast<decltype(&cuTensorMapEncodeTiled)>(function);
   }();
+  constexpr cuuint64_t kBytes = sizeof(typename S::Kv);
+  constexpr auto type = kBytes == 1 ? CU_TENSOR_MAP_DATA_TYPE_UINT8 : CU_TENSOR_MAP_DATA_TYPE_UINT16;
+  constexpr auto swizzle = kBytes == 1          ? CU_TENSOR_MAP_SWIZZLE_NONE
+                           : S::kColumns == 64 ? CU_TENSOR_MAP_SWIZZLE_128B
+                                                : CU_TENSOR_MAP_SWIZZLE_64B;
   CUtensorMap map;
-  const cuuint64_t sizes[] = {static_cast<cuuint64_t>(kv.head_dim), static_cast<cuuint64_t>(n_rows)};
-  const cuuint64_t strides[] = {static_cast<cuuint64_t>(kv.head_dim) * 2};
-  const cuuint32_t box[] = {64, 16}, steps[] = {1, 1};
-  const CUresult status = encode(&map, CU_TENSOR_MAP_DATA_TYPE_FLOAT16, 2, kv.data, sizes, strides, box, steps,
-                                 CU_TENSOR_MAP_INTERLEAVE_NONE, CU_TENSOR_MAP_SWIZZLE_128B,
-                                 CU_TENSOR_MAP_L2_PROMOTION_L2_256B, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
+  const cuuint64_t sizes[] = {S::kColumns, 8, S::kPanels, static_cast<cuuint64_t>(kv.n_rows() / 8)};
+  const cuuint64_t strides[] = {S::kDim * kBytes, S::kColumns * kBytes, 8 * S::kDim * kBytes};
+  const cuuint32_t box[] = {S::kColumns, 8, S::kPanels, kPageRows / 8}, steps[] = {1, 1, 1, 1};
+  const CUresult status = encode(&map, type, 4, kv.data, sizes, strides, box, steps, CU_TENSOR_MAP_INTERLEAVE_NONE,
+                                 swizzle, CU_TENSOR_MAP_L2_PROMOTION_L2_256B, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
   CHECK_EQ(static_cast<int>(status), 0);
   return map;
 }
 
 template <int kDim>
 void run(const Params& p, const AttentionPlan& plan, Device& device) {
-  using S = Shared<kDim>;
-  const dim3 grid(static_cast<unsigned>(p.kv.n_kv_heads), blocks_for(int64_t{plan.max_q_len} * p.group, kBlockRows),
-                  static_cast<unsigned>(plan.n_seqs));
-  launch(device, hopper_kernel<kDim>, grid, 384, S::kBytes, map_of(p.kv, p.kv.n_rows()), p);
+  with_small_type(p.kv.dtype, [&](auto* k) {
+    using S = Shape<kDim, std::remove_pointer_t<decltype(k)>>;
+    const int64_t of_head = blocks_for(int64_t{plan.max_q_len} * p.group, S::kRows);  // tasks of a sequence, at most
+    const dim3 grid(static_cast<unsigned>(
+        std::min<int64_t>(plan.n_seqs * p.kv.n_kv_heads * of_head, device.n_multiprocessors())));
+    launch(device, hopper_kernel<S>, grid, S::kThreads, S::kBytes, map_of<S>(p.kv), p, plan.n_seqs);
+  });
 }
 
 }  // namespace
 
-bool can_attend_hopper(const Device& device, const Params& p, const AttentionPlan& plan) {
-  const bool known = p.kv.dtype == DType::kF16 && p.kv.n_parts == 2 && (p.kv.head_dim == 64 || p.kv.head_dim == 128);
-  return device.is_hopper() && known && !plan.batch_invariant && p.softcap == 0 && p.kv.n_rows() <= INT32_MAX &&
-         plan.max_q_len * p.group >= 2 * kBlockRows;
+bool can_attend_hopper(const DeviceKv& kv, const AttentionArgs& a, const DeviceLimits& device) {
+  const int dim = a.head_dim;
+  const bool known = kv.n_parts == 2 && (dim == 64 || dim == 96 || dim == 128 || dim == 192 || dim == 256);
+  return device.is_hopper() && known && a.softcap == 0 && dtype_bytes(kv.dtype) <= 2 && kv.n_rows() / 8 <= INT32_MAX;
 }
 
 void attend_hopper(const Params& p, const AttentionPlan& plan, Device& device) {
-  p.kv.head_dim == 64 ? run<64>(p, plan, device) : run<128>(p, plan, device);
+  switch (p.kv.head_dim) {
+    case 64: return run<64>(p, plan, device);
+    case 96: return run<96>(p, plan, device);
+    case 128: return run<128>(p, plan, device);
+    case 192: return run<192>(p, plan, device);
+    case 256: return run<256>(p, plan, device);
+  }
 }
 
 }  // namespace ingot::cuda
