@@ -248,7 +248,9 @@ bool compare(const std::vector<float>& logits, const SamplingParams& params, con
   const Drawn drawn = draw(logits, params, history, position, mu);
   if (expected < 0) return false;
   EXPECT_EQ(drawn.token, expected);
-  if (params.mirostat != 0) EXPECT_NEAR(drawn.mu, oracle.mu, 1e-3);
+  if (params.mirostat != 0) {
+    EXPECT_NEAR(drawn.mu, oracle.mu, 1e-3);
+  }
   return true;
 }
 
