@@ -182,7 +182,8 @@ void CudaBackend::decoded_product(const Tensor& y, const Tensor& x, const Packed
                        .y = {part},
                        .n_jobs = 1,
                        .accumulate = accumulate,
-                       .batch_invariant = true},
+                       .batch_invariant = true,
+                       .decoded = true},
                       device_);
     check_launch("tile_matmul");
   }

@@ -216,7 +216,8 @@ __device__ __forceinline__ uint4 load_stream(const void* p) {
 
 // Overlapping launches (programmatic dependent launch, on Hopper and newer): a kernel started by launch() may begin
 // while the kernel before it still runs. The kernel first calls start_dependent(), or it calls let_next_start() and
-// later wait_for_previous(). Before the wait it may read only weights, which no kernel writes. Each kernel waits for
+// later wait_for_previous(). Before the wait it may read only weights, which no kernel writes
+// (but unpack.cu: Matvec::decoded). Each kernel waits for
 // the end of the kernel before it, so the order also holds for longer chains.
 __device__ __forceinline__ void let_next_start() {
 #if __CUDA_ARCH__ >= 900

@@ -69,6 +69,7 @@ struct Matvec {
   bool accumulate = false;                    // y += instead of y =
   int gate = -1;                              // an Activation: y[0] = act(jobs[0]) * jobs[1]; -1: none
   bool batch_invariant = false;               // tile_matmul: a row's numbers are the same whatever rows are beside it
+  bool decoded = false;                       // tile_matmul: the kernel in front writes the weight
   SpecialisedKernels* specialised = nullptr;  // kernels compiled for one product, where there is one for this
 };
 bool can_matvec(const PackedWeight& w);

@@ -27,6 +27,7 @@ struct Params : Shape {
   int64_t x_stride;
   RowNorm norm;  // x is the result of this norm, if there is one
   int n;
+  bool decoded;  // the kernel in front writes the weight
 };
 
 // The constants of a specialised kernel, or else the values of the launch.
@@ -121,6 +122,7 @@ inline Params params_of(const Matvec& m) {
   p.norm = row_norm_of(m.norm);
   p.has_norm = m.norm != nullptr;
   p.n = static_cast<int>(m.x.rows);
+  p.decoded = m.decoded;
   p.n_in = static_cast<int>(m.x.cols);
   p.y_f32 = m.y[0].dtype == DType::kF32;
   p.accumulate = m.accumulate;

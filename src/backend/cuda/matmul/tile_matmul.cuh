@@ -148,6 +148,7 @@ __device__ __forceinline__ void run(const Params& p) {
     for (int j = 0; j < 2; ++j)
       sources[j].copy_next(stages + stage * S::kBytes + S::kWeights + (2 * warp + j) * K::kSlotBytes, lane, step < end);
   };
+  if (p.decoded) wait_for_previous();
   for (int i = 0; i < S::kStages - 1; ++i) copy_weights(i, begin + i);
   if constexpr (K::kLayout == Layout::kCodebook4) fill_levels(table, p.jobs[0].w);
   wait_for_previous();
