@@ -60,7 +60,9 @@ void expect_golden_logits(const Golden& golden, const std::map<int, std::vector<
       ASSERT_NEAR(row[id], golden.logits[static_cast<size_t>(position) * n_vocab + id], 5 * tolerance)
           << "position " << position << ", token " << id;
   }
-  if (!rows.empty()) EXPECT_EQ(rows.rbegin()->first, static_cast<int>(golden.tokens.size()) - 1);
+  if (!rows.empty()) {
+    EXPECT_EQ(rows.rbegin()->first, static_cast<int>(golden.tokens.size()) - 1);
+  }
 }
 
 class Scoring : public testing::TestWithParam<std::tuple<const char*, const char*>> {};
