@@ -6,10 +6,10 @@
 #include <cstdio>
 #include <exception>
 
-#include "base/console.h"
 #include "base/device_lost.h"
 #include "base/error.h"
 #include "cli/commands.h"
+#include "cli/console.h"
 #include "cli/spellings.h"
 #include "cli/terminal.h"
 

@@ -11,7 +11,6 @@
 #include <map>
 
 #include "backend/device_name.h"
-#include "base/console.h"
 #include "base/device_lost.h"
 #include "base/error.h"
 #include "base/file.h"
@@ -20,6 +19,7 @@
 #include "base/thread_start.h"
 #include "base/threads.h"
 #include "cli/commands.h"
+#include "cli/console.h"
 #include "cli/generate.h"
 #include "cli/grammar_options.h"
 #include "server/app.h"

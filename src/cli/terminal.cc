@@ -7,9 +7,9 @@
 #include <cstdlib>
 #include <utility>
 
-#include "base/console.h"
 #include "base/log.h"
 #include "base/system.h"
+#include "cli/console.h"
 
 namespace ingot {
 namespace {

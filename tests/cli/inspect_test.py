@@ -44,11 +44,11 @@ def test_kernels_are_printed_as_they_are_timed(ingot):
     talk.wait_for(b"microseconds of a product")
     talk.wait_for(b"timing ")
     talk.wait_for(b"shape 1 of")
-    talk.wait_for(b"1 rows   cpu ")
+    talk.wait_for(b"1 rows   ")
     talk.wait_for(b"shape 2 of")
     talk.process.wait(timeout=60)
     piped = ingot("inspect", model, "--kernels", "--rows", "1,2")
-    assert piped.stdout.count("2 rows   cpu ") >= 2 and "timing" not in piped.stderr
+    assert piped.stdout.count("2 rows   ") >= 2 and "timing" not in piped.stderr
 
 
 def test_a_bench_says_where_it_is(ingot):

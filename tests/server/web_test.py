@@ -295,10 +295,10 @@ def test_copying_without_a_clipboard(server, browser):
 def test_a_refusal_is_shown(server, browser):
     page = browser.page(server.url)
     ready(page)
-    page.js("import('/store.js').then(s => s.settings.set('max_tokens', '1000000'))")
+    page.js("import('/store.js').then(s => s.settings.set('temperature', '-1'))")
     page.ask("Hello")
     page.wait("document.querySelector('.message .error')")
-    assert "context" in page.js("document.querySelector('.message .error').innerText")
+    assert "temperature" in page.js("document.querySelector('.message .error').innerText")
 
 
 def test_the_status_page(server, browser, shot):

@@ -5,7 +5,7 @@
 
 #include <cstring>
 
-#include "base/console.h"
+#include "cli/console.h"
 
 namespace ingot {
 namespace {
