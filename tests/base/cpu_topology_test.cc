@@ -1,6 +1,7 @@
 #include "base/cpu_topology.h"
 
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include <fstream>
 #include <string>
@@ -13,7 +14,7 @@ namespace {
 class FakeRoot {
  public:
   FakeRoot(const std::string& allowed, const std::vector<std::string>& siblings)
-      : path(std::filesystem::path(testing::TempDir()) / ("ingot-cpus-" + std::to_string(++made_))) {
+      : path(std::filesystem::path(testing::TempDir()) / ("ingot-cpus-" + std::to_string(getpid()) + "-" + std::to_string(++made_))) {
     write("proc/self/status", "Name:\tingot\nCpus_allowed:\tff\nCpus_allowed_list:\t" + allowed + "\nThreads:\t1\n");
     for (size_t cpu = 0; cpu < siblings.size(); ++cpu)
       write("sys/devices/system/cpu/cpu" + std::to_string(cpu) + "/topology/thread_siblings_list", siblings[cpu] + "\n");
