@@ -60,7 +60,8 @@ __device__ __forceinline__ float fast_exp2(float x) {
   asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
   return y;
 }
-#define INGOT_NONE __int_as_float(0xFF800000)  // minus infinity
+// The score of a key that does not count: minus infinity.
+__device__ __forceinline__ float no_score() { return __int_as_float(0xFF800000); }
 
 // Shared memory of a task, in place of the activations.
 struct TaskMemory {
@@ -225,13 +226,13 @@ struct Attention {
 #pragma unroll
       for (int j = 0; j < 2; ++j) {
         const int key = step * kStepKeys + 8 * u + b.lane % 4 * 2 + j;
-        scores[u][j] = key >= t.first_key && key < t.position ? scores[u][j] * b.p.score_scale : INGOT_NONE;
+        scores[u][j] = key >= t.first_key && key < t.position ? scores[u][j] * b.p.score_scale : no_score();
         largest = fmaxf(largest, scores[u][j]);
       }
     }
     largest = fmaxf(largest, __shfl_xor_sync(0xFFFFFFFFu, largest, 1));
     largest = fmaxf(largest, __shfl_xor_sync(0xFFFFFFFFu, largest, 2));
-    const float base = largest == INGOT_NONE ? 0.0f : largest, shrink = fast_exp2(rows.most - base);
+    const float base = largest == no_score() ? 0.0f : largest, shrink = fast_exp2(rows.most - base);
     rows.most = largest;
     rows.total *= shrink;
     uint32_t weights[2];
@@ -292,9 +293,9 @@ struct Attention {
   };
   template <class Stats, class Sum>
   static __device__ __forceinline__ Merged merge(int n, Stats&& stats, Sum&& sum) {
-    float most = INGOT_NONE;
+    float most = no_score();
     for (int i = 0; i < n; ++i) most = fmaxf(most, stats(i).x);
-    const float base = most == INGOT_NONE ? 0.0f : most;
+    const float base = most == no_score() ? 0.0f : most;
     Merged m{0, most, 0};
 #pragma unroll 4
     for (int i = 0; i < n; ++i) {
@@ -325,7 +326,7 @@ struct Attention {
     if (t.has_own())
       for (int r = kWarps - 1 - b.warp; r < kGroup; r += kWarps) add_own(r);
     if (t.first < t.end) {
-      Rows rows{.out = {}, .most = INGOT_NONE, .total = 0};
+      Rows rows{.out = {}, .most = no_score(), .total = 0};
 #pragma unroll 1
       for (int step = t.first;;) {
         use(rows, keys, values, step);

@@ -21,7 +21,7 @@ constexpr int kStepKeys = 16;  // keys of a warp's step in attention; all in one
 constexpr int kMaxGroup = 8;   // query heads of a KV head
 
 enum Phase { kQkv, kOut, kGateUp, kDown, kPhases };
-// In the order of DenseStep.
+// As in dense_step.h, which NVRTC cannot read.
 enum LayerWeight { kWeightQ, kWeightK, kWeightV, kWeightOut, kWeightGate, kWeightUp, kWeightDown, kLayerWeights };
 
 struct WeightKind {
