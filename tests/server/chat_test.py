@@ -37,6 +37,11 @@ def test_a_stream_keeps_the_rules(server):
     assert [e["choices"][0]["finish_reason"] for e in events] == [None] * (len(events) - 1) + ["length"]
 
 
+def counts_of(usage):
+    """Without the numbers of guessed tokens, which depend on measured times."""
+    return {name: value for name, value in usage.items() if name != "completion_tokens_details"}
+
+
 def test_streamed_text_is_the_whole_text(server, draw):
     for _ in range(6):
         fields = {"seed": draw.randrange(1 << 40), "temperature": 1.3, "max_tokens": draw.randint(1, 60), "stop": draw.sample(["the", "a fox", " b", ".", "qq"], 2)}
@@ -44,7 +49,7 @@ def test_streamed_text_is_the_whole_text(server, draw):
         events = server.chat(STORY, **fields, stream=True, stream_options={"include_usage": True}).events()
         assert text_of(events) == whole["choices"][0]["message"]["content"], fields
         assert events[-2]["choices"][0]["finish_reason"] == whole["choices"][0]["finish_reason"]
-        assert events[-1]["usage"] == whole["usage"]
+        assert counts_of(events[-1]["usage"]) == counts_of(whole["usage"])
 
 
 def test_the_seed_decides(server):
@@ -69,7 +74,7 @@ def test_choices_usage_and_tokens_in_one_stream(server):
     fields = {"n": 3, "seed": 9, "temperature": 1.5, "max_tokens": 15, "logprobs": True, "return_token_ids": True}
     whole = server.chat(STORY, **fields).json()
     *events, last = server.chat(STORY, **fields, stream=True, stream_options={"include_usage": True}).events()
-    assert last["choices"] == [] and last["usage"] == whole["usage"] and not any("usage" in e for e in events)
+    assert last["choices"] == [] and counts_of(last["usage"]) == counts_of(whole["usage"]) and not any("usage" in e for e in events)
     for i, choice in enumerate(whole["choices"]):
         own = [c for e in events for c in e["choices"] if c["index"] == i]
         assert [c["delta"].get("role") for c in own] == ["assistant"] + [None] * (len(own) - 1)

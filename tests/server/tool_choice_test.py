@@ -18,7 +18,7 @@ def check(name, arguments):
         assert got == {}
         return
     assert name == "weather" and list(got)[:2] == ["place", "days"] and set(got) <= {"place", "days", "unit"}
-    assert 1 <= len(got["place"]) <= 8 and type(got["days"]) is int and 1 <= got["days"] <= 9 and got.get("unit", "C") in ("C", "F")
+    assert 1 <= len(got["place"]) <= 8 and got["days"] % 1 == 0 and 1 <= got["days"] <= 9 and got.get("unit", "C") in ("C", "F")
 
 
 def flat(tools, parameters="parameters", **more):
