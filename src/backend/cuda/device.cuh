@@ -234,6 +234,37 @@ __device__ __forceinline__ void start_dependent() {
   wait_for_previous();
 }
 
+__device__ __forceinline__ float max_or_nan(float a, float b) {
+  float c;
+  asm("max.NaN.f32 %0, %1, %2;" : "=f"(c) : "f"(a), "f"(b));
+  return c;
+}
+
+// c [8 x 8] += a [8 x 16] b [16 x 8]: mma() with zeros in the lower rows.
+__device__ __forceinline__ void mma_upper(float (&c)[2], uint32_t a0, uint32_t a2, uint32_t b0, uint32_t b1) {
+  asm volatile(
+      "{\n.reg .f32 none<2>;\n"
+      "mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0,%1,none0,none1}, {%2,%3,%4,%3}, {%5,%6}, {%0,%1,%7,%7};\n}"
+      : "+f"(c[0]), "+f"(c[1])
+      : "r"(a0), "r"(0), "r"(a2), "r"(b0), "r"(b1), "f"(0.0f));
+}
+
+// c [16 x 8] += a [16 x 32] of bytes b [32 x 8] of signed bytes. In a and b, lane t of four has columns 4t to 4t + 3,
+// and these plus 16.
+template <bool kSigned>
+__device__ __forceinline__ void mma_bytes(int (&c)[4], uint32_t a0, uint32_t a1, uint32_t a2, uint32_t a3, uint32_t b0,
+                                          uint32_t b1) {
+  if constexpr (kSigned) {
+    asm volatile("mma.sync.aligned.m16n8k32.row.col.s32.s8.s8.s32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"
+                 : "+r"(c[0]), "+r"(c[1]), "+r"(c[2]), "+r"(c[3])
+                 : "r"(a0), "r"(a1), "r"(a2), "r"(a3), "r"(b0), "r"(b1));
+  } else {
+    asm volatile("mma.sync.aligned.m16n8k32.row.col.s32.u8.s8.s32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"
+                 : "+r"(c[0]), "+r"(c[1]), "+r"(c[2]), "+r"(c[3])
+                 : "r"(a0), "r"(a1), "r"(a2), "r"(a3), "r"(b0), "r"(b1));
+  }
+}
+
 // A barrier for all threads of a cluster that have not ended.
 __device__ __forceinline__ void cluster_barrier() {
 #if __CUDA_ARCH__ >= 900

@@ -8,21 +8,6 @@
 
 namespace ingot::cuda::cluster {
 
-// c [16 x 8] += a [16 x 32] of bytes b [32 x 8] of signed bytes. In a and b, lane t of four has columns 4t to 4t + 3,
-// and these plus 16.
-__device__ __forceinline__ void mma_bytes(int (&c)[4], uint32_t a0, uint32_t a1, uint32_t a2, uint32_t a3, uint32_t b0,
-                                          uint32_t b1) {
-  asm volatile("mma.sync.aligned.m16n8k32.row.col.s32.u8.s8.s32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"
-               : "+r"(c[0]), "+r"(c[1]), "+r"(c[2]), "+r"(c[3])
-               : "r"(a0), "r"(a1), "r"(a2), "r"(a3), "r"(b0), "r"(b1));
-}
-
-__device__ __forceinline__ float max_or_nan(float a, float b) {
-  float c;
-  asm("max.NaN.f32 %0, %1, %2;" : "=f"(c) : "f"(a), "f"(b));
-  return c;
-}
-
 // 128 activations. This lane has either the high or the low bytes of columns 32 u + 4t to 32 u + 4t + 3, and of these
 // plus 16.
 struct Fragment {
@@ -81,14 +66,14 @@ __device__ __forceinline__ float2 multiply(const Codes<kEight>& codes, const cha
                                            int lane) {
   int even[4] = {}, odd[4] = {};
   if constexpr (kEight) {
-    mma_bytes(even, codes.upper[0].x, codes.lower[0].x, codes.upper[0].y, codes.lower[0].y, first[0], second[0]);
-    mma_bytes(odd, codes.upper[0].z, codes.lower[0].z, codes.upper[0].w, codes.lower[0].w, first[1], second[1]);
-    mma_bytes(even, codes.upper[1].x, codes.lower[1].x, codes.upper[1].y, codes.lower[1].y, first[2], second[2]);
-    mma_bytes(odd, codes.upper[1].z, codes.lower[1].z, codes.upper[1].w, codes.lower[1].w, first[3], second[3]);
+    mma_bytes<false>(even, codes.upper[0].x, codes.lower[0].x, codes.upper[0].y, codes.lower[0].y, first[0], second[0]);
+    mma_bytes<false>(odd, codes.upper[0].z, codes.lower[0].z, codes.upper[0].w, codes.lower[0].w, first[1], second[1]);
+    mma_bytes<false>(even, codes.upper[1].x, codes.lower[1].x, codes.upper[1].y, codes.lower[1].y, first[2], second[2]);
+    mma_bytes<false>(odd, codes.upper[1].z, codes.lower[1].z, codes.upper[1].w, codes.lower[1].w, first[3], second[3]);
   } else {
     const auto unpacked = [&](int(&sums)[4], int unit, uint32_t u, uint32_t l) {
       constexpr uint32_t kMask = 0x0F0F0F0Fu;
-      mma_bytes(sums, u & kMask, l & kMask, u >> 4 & kMask, l >> 4 & kMask, first[unit], second[unit]);
+      mma_bytes<false>(sums, u & kMask, l & kMask, u >> 4 & kMask, l >> 4 & kMask, first[unit], second[unit]);
     };
     unpacked(even, 0, codes.upper[0].x, codes.lower[0].x);
     unpacked(odd, 1, codes.upper[0].y, codes.lower[0].y);

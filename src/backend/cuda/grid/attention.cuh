@@ -6,15 +6,6 @@
 
 namespace ingot::cuda::grid {
 
-// c [8 x 8] += a [8 x 16] b [16 x 8]: mma() with zeros in the lower rows.
-__device__ __forceinline__ void mma_upper(float (&c)[2], uint32_t a0, uint32_t a2, uint32_t b0, uint32_t b1) {
-  asm volatile(
-      "{\n.reg .f32 none<2>;\n"
-      "mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0,%1,none0,none1}, {%2,%3,%4,%3}, {%5,%6}, {%0,%1,%7,%7};\n}"
-      : "+f"(c[0]), "+f"(c[1])
-      : "r"(a0), "r"(0), "r"(a2), "r"(b0), "r"(b1), "f"(0.0f));
-}
-
 // Elements of the KV cache.
 struct CacheHalf {
   uint16_t bits;

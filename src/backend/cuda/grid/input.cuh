@@ -66,11 +66,6 @@ __device__ __forceinline__ uint32_t halves_of_float8(uint32_t two) {
   asm("cvt.rn.f16x2.e4m3x2 %0, %1;" : "=r"(v) : "h"(static_cast<uint16_t>(two)));
   return v;
 }
-__device__ __forceinline__ float max_or_nan(float a, float b) {
-  float c;
-  asm("max.NaN.f32 %0, %1, %2;" : "=f"(c) : "f"(a), "f"(b));
-  return c;
-}
 template <int kFirst>
 __device__ __forceinline__ float warp_max(float v) {
 #pragma unroll

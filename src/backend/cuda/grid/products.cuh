@@ -8,22 +8,6 @@ namespace ingot::cuda::grid {
 
 using matvec_step::Kind;
 
-// c [16 x 8] += a [16 x 32] of bytes b [32 x 8] of signed bytes. In a and b, lane t of four has columns 4t to 4t + 3,
-// and these plus 16.
-template <bool kSigned>
-__device__ __forceinline__ void mma_bytes(int (&c)[4], uint32_t a0, uint32_t a1, uint32_t a2, uint32_t a3, uint32_t b0,
-                                          uint32_t b1) {
-  if constexpr (kSigned) {
-    asm volatile("mma.sync.aligned.m16n8k32.row.col.s32.s8.s8.s32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"
-                 : "+r"(c[0]), "+r"(c[1]), "+r"(c[2]), "+r"(c[3])
-                 : "r"(a0), "r"(a1), "r"(a2), "r"(a3), "r"(b0), "r"(b1));
-  } else {
-    asm volatile("mma.sync.aligned.m16n8k32.row.col.s32.u8.s8.s32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"
-                 : "+r"(c[0]), "+r"(c[1]), "+r"(c[2]), "+r"(c[3])
-                 : "r"(a0), "r"(a1), "r"(a2), "r"(a3), "r"(b0), "r"(b1));
-  }
-}
-
 // The codes of a unit as bytes, in the order of the activations: codes 0 to 3 and 4 to 7 of the lane, or where a mask
 // takes them from nibbles, codes 0, 4, 1, 5 and 2, 6, 3, 7.
 template <class K>
