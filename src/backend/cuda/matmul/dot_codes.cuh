@@ -39,12 +39,6 @@ struct Input {
         halves(reinterpret_cast<uint2*>(shared + 256 * n_tiles)) {}
 };
 
-__device__ __forceinline__ float max_or_nan(float a, float b) {
-  float c;
-  asm("max.NaN.f32 %0, %1, %2;" : "=f"(c) : "f"(a), "f"(b));
-  return c;
-}
-
 // Converts columns 4i to 4i + 3 from halves; a warp calls this function for a whole tile.
 template <class K>
 __device__ __forceinline__ void put_input(const Input<K>& input, int i, uint2 halves, int zero) {
