@@ -288,7 +288,7 @@ class Model:
 
     def rerank(self, query: str, documents: Sequence[str], *, top: Optional[int] = None,
                truncate: bool = False) -> List[Ranked]:
-        """The documents by how well they answer the query, the best first; `top`: only so many."""
+        """The documents by how well they answer the query, the best first; `top`: the most to return."""
         handle = self._as(lib.KIND_RERANKER)
         data, sizes = lib.strings(documents)
         scores = np.empty(len(documents), dtype=np.float32)

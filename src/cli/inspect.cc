@@ -112,7 +112,7 @@ struct Planner {
   const WeightBytes weights;
 };
 
-// What context fits for each of so many sequences at once.
+// The context that fits each sequence, for several numbers of sequences at once.
 JsonValue what_fits(const Checkpoint& checkpoint, const InspectOptions& o) {
   const Config c = checkpoint.config();
   const Planner planner(checkpoint, o);

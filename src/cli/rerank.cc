@@ -60,7 +60,7 @@ void add_rerank(CLI::App& app) {
   command->add_option("-p,--prompt,--document", o->documents, "a document (repeatable)");
   command->add_option("-f,--file", o->file,
                       "a document in every line of this file, after those of -p; - for standard input");
-  command->add_option("-n,--top", o->top, "only so many, the best; 0: all")
+  command->add_option("-n,--top", o->top, "the number of best documents to print; 0: all")
       ->check(CLI::Range(0, 1 << 24))
       ->capture_default_str();
   command->add_flag("--json", o->json, "one JSON object, as /v1/rerank answers");

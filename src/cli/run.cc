@@ -117,7 +117,7 @@ void add_run(CLI::App& app) {
   command->add_flag("--json", o->json, "print one JSON object at the end instead of streaming text");
   command
       ->add_option("--logprobs", o->generate.sampling.n_logprobs,
-                   "with --json: log-probabilities, and of so many alternatives")
+                   "with --json: log-probabilities, and this many alternatives for each")
       ->check(CLI::Range(-1, 20))
       ->capture_default_str();
   add_generate_options(*command, o->generate, o->seed);

@@ -40,7 +40,7 @@ void add_stage_options(CLI::App& app, SamplingParams& p, std::vector<std::string
       {"--xtc-probability", p.xtc_probability, "XTC: how often the likeliest tokens are left out; 0: never"},
       {"--xtc-threshold", p.xtc_threshold, "XTC: from what probability on a token is likely; above 0.5: off"},
       {"--top-nsigma,--top-n-sigma", p.top_n_sigma,
-       "keep logits within so many standard deviations of the largest; 0: all"},
+       "keep logits within this many standard deviations of the largest; 0: all"},
       {"--dynatemp-range", p.dynatemp_range, "let the temperature vary by so much with the entropy; 0: off"},
       {"--dynatemp-exp", p.dynatemp_exponent, "how the temperature follows the entropy"},
       {"--mirostat-ent,--mirostat-tau", p.mirostat_tau, "Mirostat: the surprise to aim at, in bits"},
