@@ -5,6 +5,7 @@
 
 #include "base/error.h"
 #include "cli/terminal.h"
+#include "model/load_quantizer.h"
 #include "model/shapes.h"
 
 namespace ingot {
@@ -14,6 +15,7 @@ void add_bench_subject(CLI::App& command, BenchSubject& o) {
   command.add_option("--shape", o.shape, "random weights of a known shape instead of a file: " + shape_names());
   command.add_option("--type", o.type, "format of those weights")->capture_default_str();
   command.add_option("--device", o.model.device, "cpu, cuda, cuda:1 (the second GPU) or ref")->capture_default_str();
+  add_quantize_option(command, o.model);
   add_kernels_option(command, o.model);
   command.add_option("--kv-type,--cache-type", o.model.kv_type, "type of the KV cache: f16, bf16, f32, fp8 or q8_0")
       ->capture_default_str();
@@ -30,12 +32,14 @@ std::unique_ptr<Ranks> load_bench_runner(const BenchSubject& o, const RunnerOpti
   const std::optional<Format> format = format_from_name(o.type);
   if (!format) throw UsageError("unknown type '{}': use one such as F16, Q8_0, Q4_0 or Q4_K", printable(o.type));
   const Config config = config_of_shape(o.shape);
-  return std::make_unique<Ranks>(config, dummy_source(config, *format, 1), options, progress);
+  return std::make_unique<Ranks>(config, quantized_source(dummy_source(config, *format, 1), config, options.quantize),
+                                 options, progress);
 }
 
 std::string bench_name(const Ranks& runner, const BenchSubject& o) {
   const std::string name = printable(runner.config().name.empty() ? "model" : runner.config().name);
-  return name + " " + (o.shape.empty() ? info(runner.weights().layers[0].w_gate.format).name : o.type);
+  const std::string type = o.shape.empty() ? info(runner.weights().layers[0].w_gate.format).name : o.type;
+  return name + " " + type + (o.model.quantize.empty() || o.shape.empty() ? "" : " as " + o.model.quantize);
 }
 
 double decode_bytes(const Ranks& runner, int n_seqs, double kv_len) {

@@ -13,6 +13,7 @@
 #include "cli/metadata_json.h"
 #include "cli/options.h"
 #include "model/embedder.h"
+#include "model/load_quantizer.h"
 #include "text/json_value.h"
 
 namespace ingot {
@@ -107,7 +108,8 @@ RunnerOptions runner_options(const InspectOptions& o) {
 struct Planner {
   Planner(const Checkpoint& checkpoint, const InspectOptions& o)
       : backend(create_backend({.device = o.model.device, .n_threads = 1})),
-        weights(weight_bytes(*checkpoint.weights(), checkpoint.config(), *backend)) {}
+        weights(weight_bytes(*quantized_source(checkpoint.weights(), checkpoint.config(), o.model.quantize),
+                             checkpoint.config(), *backend)) {}
   const std::unique_ptr<Backend> backend;
   const WeightBytes weights;
 };
@@ -336,6 +338,8 @@ void add_inspect(CLI::App& app) {
       ->capture_default_str();
   command->add_option("--kv-type,--cache-type", o->model.kv_type, "type of the KV cache: f16, bf16, f32, fp8 or q8_0")
       ->capture_default_str();
+  add_quantize_option(*command, o->model);
+  command->get_option("--quantize")->needs("--fit");
   add_checkpoint_option(*command, o->model);
   command->get_option("--checkpoints")->needs("--fit");
   add_log_option(*command, o->model);

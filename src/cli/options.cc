@@ -73,6 +73,7 @@ void add_runner_options(CLI::App& app, ModelOptions& o) {
   app.add_option("--kv-type,--cache-type", o.kv_type,
                  "type of the KV cache: f16, bf16, f32, fp8 (E4M3, half of f16), or q8_0 (about half; CPU)")
       ->capture_default_str();
+  add_quantize_option(app, o);
   app.add_option("--gpu-memory,--gpu-memory-utilization", o.gpu_memory,
                  "with --device cuda: what may be taken of the GPU's memory, as 0.9 of it or as 40GiB; the KV cache "
                  "gets what the model leaves of it");
@@ -86,6 +87,12 @@ void add_runner_options(CLI::App& app, ModelOptions& o) {
   app.add_flag("--check-replay", o.check_replay,
                "with --device cuda: compare each step that is replayed with plain launches (slow)");
   add_log_option(app, o);
+}
+
+void add_quantize_option(CLI::App& app, ModelOptions& o) {
+  app.add_option("--quantize", o.quantize,
+                 "quantize matrices that are F32, F16 or BF16 while the model is loaded, to fp8, q8_0, q4_0, q4_k_m or "
+                 "another type of `ingot quantize`");
 }
 
 void add_checkpoint_option(CLI::App& app, ModelOptions& o) {
@@ -250,6 +257,7 @@ RunnerOptions runner_options(ModelOptions& o) {
       .block_size = o.block_size,
       .kv_dtype = runner_kv_type(o),
       .n_checkpoints = o.n_checkpoints,
+      .quantize = o.quantize,
       .check_tensors = o.check_tensors,
       .check_nan = o.check_nan,
       .check_replay = o.check_replay,

@@ -23,6 +23,7 @@ struct ModelOptions {
   Speculate speculate = Speculate::kAuto;
   std::string draft;  // path or name of a draft model; empty: none
   std::string kv_type = "f16";
+  std::string quantize;           // format for dense matrices; empty: as stored
   std::string kernels = "tuned";  // or "fixed"
   std::string activations;        // "f16" or "f32"; empty: chosen (backend.h)
   std::string isa;                // empty: the best
@@ -42,6 +43,7 @@ struct ModelOptions {
 void add_model_argument(CLI::App& app, ModelOptions& options);   // MODEL and -m, and the flags of the Hub
 void add_log_option(CLI::App& app, ModelOptions& options);
 void add_kernels_option(CLI::App& app, ModelOptions& options);   // --kernels of a GPU, --isa of the CPU
+void add_quantize_option(CLI::App& app, ModelOptions& options);
 void add_trace_options(CLI::App& app, ModelOptions& options);
 void add_runner_options(CLI::App& app, ModelOptions& options);   // device, threads, context, chunk, trace
 

@@ -3,27 +3,17 @@
 #include <cmath>
 
 #include "base/error.h"
-#include "model/weights.h"
+#include "model/wrapped_source.h"
 
 namespace ingot {
 namespace {
 
-class CheckedSource final : public WeightSource {
+class CheckedSource final : public WrappedSource {
  public:
-  explicit CheckedSource(std::unique_ptr<WeightSource> inner) : inner_(std::move(inner)) {}
-
-  std::string name() const override { return inner_->name(); }
-  Dialect dialect() const override { return inner_->dialect(); }
-  void release(const HostTensor& tensor) override { inner_->release(tensor); }
-  size_t total_bytes() const override { return inner_->total_bytes(); }
-  std::vector<std::string> unused() const override { return inner_->unused(); }
-
-  bool find_shape(const std::string& name, int64_t n_out, int64_t n_in, HostTensor& out) override {
-    return inner_->find_shape(name, n_out, n_in, out);
-  }
+  using WrappedSource::WrappedSource;
 
   bool find(const std::string& name, int64_t n_out, int64_t n_in, HostTensor& out) override {
-    if (!inner_->find(name, n_out, n_in, out)) return false;
+    if (!inner().find(name, n_out, n_in, out)) return false;
     if (out.n_out != n_out || out.n_in != n_in) return true;  // the caller refuses the shape
     std::vector<float> row(out.n_in);
     for (int64_t i = 0; i < out.n_out; ++i) {
@@ -36,9 +26,6 @@ class CheckedSource final : public WeightSource {
     }
     return true;
   }
-
- private:
-  std::unique_ptr<WeightSource> inner_;
 };
 
 }  // namespace

@@ -26,6 +26,7 @@ struct RunnerOptions {
   int n_checkpoints =
       0;  // of recurrent layers' states, for the prefix cache; -1: as many as are useful and fit (memory_plan)
   bool fills_memory() const { return memory_share > 0 || memory_bytes > 0; }
+  std::string quantize;        // format of dense matrices, encoded while they are loaded (load_quantizer.h); empty: none
   bool check_tensors = false;  // read every number of the weights first and refuse NaN and Inf
   bool check_nan = false;
   bool check_replay = false;  // compare recorded steps with plain launches, on backends that record steps

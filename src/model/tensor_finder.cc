@@ -5,6 +5,7 @@
 #include <cstring>
 
 #include "base/error.h"
+#include "model/load_quantizer.h"
 #include "quant/encode.h"
 
 namespace ingot {
@@ -157,6 +158,25 @@ void TensorFinder::decode_blocks(HostTensor& host) {
   decoded.format = Format::F16;
   release(host);
   host = own(decoded, std::move(bytes));
+}
+
+// Encodes the matrix, if the source has a quantizer for it.
+void TensorFinder::quantize(const std::string& gguf_name, HostTensor& host) {
+  const LoadQuantizer* quantizer = source_.quantizer();
+  if (quantizer == nullptr) return;
+  const Format format = quantizer->format_of(gguf_name, host.format, host.n_in);
+  if (format == host.format) return;
+  HostTensor encoded = host;
+  encoded.format = format;
+  encoded.type.clear();
+  if (encoded.file_bytes == 0) encoded.file_bytes = static_cast<size_t>(host.n_out) * row_bytes(host.format, host.n_in);
+  if (shapes_only_) {
+    host = encoded;
+    return;
+  }
+  std::vector<uint8_t> bytes = quantizer->encode(host, format, gguf_name);
+  release(host);
+  host = own(encoded, std::move(bytes));
 }
 
 // Transposes each of the matrices from [rows, columns] to [columns, rows].

@@ -1,5 +1,5 @@
 // Finds the tensor of a row of the tensor table in a checkpoint. Handles several possible names, rows or columns of a
-// fused tensor, experts that are separate tensors (they are joined), and norms that are stored less 1. Used by code
+// fused tensor, experts that are separate tensors (they are joined), norms that are stored less 1, and the source's quantizer. Used by code
 // that loads weights (weights.cc) and code that writes them (gguf_export.cc).
 #pragma once
 #include <list>
@@ -30,7 +30,9 @@ class TensorFinder {
       wanted.n_out /= size_of(slice.groups, config_);
       wanted.total /= size_of(slice.groups, config_);
     }
-    return find_matrix(wanted, out);
+    if (!find_matrix(wanted, out)) return false;
+    quantize(name_at(names_of(row.gguf_name).front(), layer, 0), out);
+    return true;
   }
   // The result is [n_experts or 1, n].
   template <class Owner>
@@ -90,6 +92,7 @@ class TensorFinder {
   void take_rows(const Wanted& wanted, HostTensor& host);
   void transpose(const Wanted& wanted, HostTensor& host);
   void decode_blocks(HostTensor& host);
+  void quantize(const std::string& gguf_name, HostTensor& host);
   bool ask(const std::string& name, int64_t n_out, int64_t n_in, HostTensor& out);
   HostTensor own(HostTensor shape, std::vector<uint8_t> bytes);
 

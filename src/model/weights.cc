@@ -141,9 +141,9 @@ class Loader {
   void tally(const HostTensor& host, int64_t n_experts) {
     ++mix_[host.type.empty() ? info(host.format).name : host.type];
     weights_.n_parameters += host.n_out * host.n_in;
-    const size_t n_bytes = host.file_bytes > 0 ? host.file_bytes : host.n_out * row_bytes(host.format, host.n_in);
+    const size_t n_bytes = host.n_out * row_bytes(host.format, host.n_in);
     weights_.active_bytes += n_experts > 1 ? n_bytes / n_experts * config_.experts.n_used : n_bytes;
-    done_ += n_bytes;
+    done_ += host.file_bytes > 0 ? host.file_bytes : n_bytes;
     if (progress_) progress_(done_, total_);
   }
 

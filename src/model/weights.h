@@ -13,6 +13,7 @@ namespace ingot {
 
 class Gguf;
 class HfQuantization;
+class LoadQuantizer;
 class Safetensors;
 
 enum class Dialect : uint8_t { kGguf, kHf };  // whose tensor names a source uses (model/tensors.h)
@@ -49,6 +50,8 @@ class WeightSource {
   virtual size_t total_bytes() const = 0;
   // Names of tensors that were never asked for.
   virtual std::vector<std::string> unused() const { return {}; }
+  // Chooses formats for the matrices that are stored dense (model/load_quantizer.h); null: matrices stay as stored.
+  virtual const LoadQuantizer* quantizer() const { return nullptr; }
 };
 
 // The file stays open and mapped while the source exists.

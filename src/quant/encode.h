@@ -14,6 +14,10 @@ namespace ingot {
 // false.
 void encode_row(Format format, const float* x, void* row, int64_t n_elements, const float* importance = nullptr);
 
+// Encodes to F8_E4M3 with one scale for the whole row: the largest magnitude becomes 448. Writes
+// row_bytes(Format::F8_E4M3, n_elements) bytes.
+void encode_float8_row(const float* x, void* row, int64_t n_elements);
+
 // "F32, F16, BF16, Q4_0, ...": for messages.
 std::string encodable_formats();
 
