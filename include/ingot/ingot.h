@@ -74,7 +74,7 @@ typedef struct ingot_model_options {
   int n_kv_tokens;      /* size of the KV cache; 0: n_ctx for each request, or what fits in memory */
   int max_queue;        /* requests that wait before INGOT_FULL; 0: any number */
   int deterministic;    /* 1: batch-invariant: other requests do not change a request's tokens */
-  const char* kv_type;  /* of the KV cache: "f16", "bf16", "f32", "q8_0" or "fp8"; NULL: "f16" */
+  const char* kv_type;  /* of the KV cache: "f16", "bf16", "f32", "fp8", "q8_0" or "q4_0" (GPU); NULL: "f16" */
 } ingot_model_options;
 
 INGOT_API void ingot_model_options_init_sized(ingot_model_options* options, size_t size);

@@ -78,7 +78,7 @@ class Model:
         n_kv_tokens: size of the KV cache; 0: n_ctx for each request, or what fits in memory
         max_queue: requests that may wait before QueueFullError; 0: any number
         deterministic: other requests do not change a request's tokens
-        kv_type: of the KV cache: "f16", "bf16", "f32", "q8_0" or "fp8"
+        kv_type: of the KV cache: "f16", "bf16", "f32", "fp8", "q8_0" or "q4_0" (GPU)
         pooling: "cls", "mean" or "last" makes a model for embed() of any model; None: what the model is for
         normalize: vectors of length 1
         """

@@ -21,14 +21,16 @@ struct KvShape {
   int n_parts() const { return values_are_keys ? 1 : 2; }
   // Bytes of one token's keys and values in all layers.
   size_t token_bytes() const {
-    const size_t head = static_cast<size_t>(head_dim);
+    const size_t head = static_cast<size_t>(head_dim), scales = (head + 31) / 32 * 2;
     return static_cast<size_t>(n_parts()) * n_layers * n_kv_heads *
-           (dtype == DType::kQ8_0 ? head + (head + 31) / 32 * 2 : head * dtype_bytes(dtype));
+           (dtype == DType::kQ8_0   ? head + scales
+            : dtype == DType::kQ4_0 ? head / 2 + scales
+                                    : head * dtype_bytes(dtype));
   }
   size_t bytes() const { return token_bytes() * block_size * n_blocks; }
 };
 
-// "f16", "bf16", "f32", "q8_0" or "fp8". Throws UsageError for any other name.
+// "f16", "bf16", "f32", "q8_0", "q4_0" or "fp8". Throws UsageError for any other name.
 DType parse_kv_type(const std::string& name);
 
 class KvCache {

@@ -14,10 +14,14 @@ enum class DType : uint8_t {
   kBF16,
   kI32,
   kQ8_0,  // only for KV caches: bytes, with a scale for each 32 elements of a head
+  kQ4_0,  // only for KV caches: 4 bits, with such scales
   kE4M3,  // only for KV caches: float8 without a scale, up to 448 (quant/f8_e4m3.h)
 };
 
-// Bytes of one element. Not for kQ8_0, whose bytes KvShape::token_bytes counts.
+// Whether 32 elements of a head share a scale. KvShape::token_bytes counts the bytes of these types.
+inline bool has_scales(DType dtype) { return dtype == DType::kQ8_0 || dtype == DType::kQ4_0; }
+
+// Bytes of one element, of types without scales.
 inline size_t dtype_bytes(DType dtype) {
   return dtype == DType::kF32 || dtype == DType::kI32 ? 4 : dtype == DType::kE4M3 ? 1 : 2;
 }

@@ -17,7 +17,7 @@ void add_bench_subject(CLI::App& command, BenchSubject& o) {
   command.add_option("--device", o.model.device, "cpu, cuda, cuda:1 (the second GPU) or ref")->capture_default_str();
   add_quantize_option(command, o.model);
   add_kernels_option(command, o.model);
-  command.add_option("--kv-type,--cache-type", o.model.kv_type, "type of the KV cache: f16, bf16, f32, fp8 or q8_0")
+  command.add_option("--kv-type,--cache-type", o.model.kv_type, "type of the KV cache: f16, bf16, f32, fp8, q8_0 or q4_0")
       ->capture_default_str();
   add_trace_options(command, o.model);
   add_log_option(command, o.model);

@@ -336,7 +336,7 @@ void add_inspect(CLI::App& app) {
   command->add_option("-c,--ctx-size", o->model.n_ctx, "context to plan memory for; 0: what `run` would choose")
       ->check(CLI::Range(0, 1 << 24))
       ->capture_default_str();
-  command->add_option("--kv-type,--cache-type", o->model.kv_type, "type of the KV cache: f16, bf16, f32, fp8 or q8_0")
+  command->add_option("--kv-type,--cache-type", o->model.kv_type, "type of the KV cache: f16, bf16, f32, fp8, q8_0 or q4_0")
       ->capture_default_str();
   add_quantize_option(*command, o->model);
   command->get_option("--quantize")->needs("--fit");

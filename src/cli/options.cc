@@ -71,7 +71,7 @@ void add_runner_options(CLI::App& app, ModelOptions& o) {
       ->check(CLI::Range(1, 1024))
       ->capture_default_str();
   app.add_option("--kv-type,--cache-type", o.kv_type,
-                 "type of the KV cache: f16, bf16, f32, fp8 (E4M3, half of f16), or q8_0 (about half; CPU)")
+                 "type of the KV cache: f16, bf16, f32, fp8 (E4M3, half of f16), q8_0 (about half), or q4_0 (about a quarter; GPU)")
       ->capture_default_str();
   add_quantize_option(app, o);
   app.add_option("--gpu-memory,--gpu-memory-utilization", o.gpu_memory,

@@ -33,7 +33,7 @@ Ranks::Ranks(const Config& config, std::unique_ptr<WeightSource> source, const R
       source_(options.check_tensors ? checked_source(std::move(source)) : std::move(source)),
       backend_(make_backend(options)) {
   if (!backend_->keeps_kv_as(options.kv_dtype))
-    throw Error("KV caches of q8_0 run on the CPU: use fp8 or f16, or the device cpu");
+    throw Error("KV caches of q4_0 are for GPUs: use q8_0 or fp8, or --device cuda");
   const size_t before = backend_->allocated_bytes(), free_before = backend_->available_bytes();
   size_t limit = memory_limit(options);
   if (options.fills_memory()) limit -= std::min(limit, backend_->driver_bytes());

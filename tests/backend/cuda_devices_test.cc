@@ -46,7 +46,7 @@ struct Result {
 void run_cases(Backend& backend, uint64_t seed, std::vector<Result>& results) {
   backend.reserve(kLimits);
   for (const OpCase& c : all_cases()) {
-    if (needs_bytes(c)) continue;
+    if (!runs_on(backend, c)) continue;
     OpRig rig(backend, seed);
     const OpRun op = c.prepare(rig);
     op.run();

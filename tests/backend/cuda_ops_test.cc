@@ -80,7 +80,7 @@ class CudaOps : public testing::TestWithParam<std::string> {
     const uint64_t seed = std::random_device{}();
     backend.reserve(kLimits);
     for (const OpCase& c : all_cases()) {
-      if (c.op != GetParam() || (needs_bytes(c) && !backend.keeps_kv_as(DType::kQ8_0))) continue;
+      if (c.op != GetParam() || !runs_on(backend, c)) continue;
       SCOPED_TRACE(c.name + ", seed " + std::to_string(seed));
       f(c, seed);
       if (testing::Test::HasFatalFailure()) return;
@@ -284,14 +284,15 @@ TEST(CudaBackend, SmallCasesOfEachKernel) {
     cases.push_back(moe_case(Format::Q4_K, Format::Q6_K, {n, 3, 8, 256, 256}, Activation::kSilu));
     cases.push_back(moe_case(Format::F16, Format::F16, {n, 2, 3, 64, 96}, Activation::kSilu, true));
   }
-  for (const DType dtype : {DType::kF16, DType::kE4M3})
+  for (const DType dtype : {DType::kF16, DType::kE4M3, DType::kQ8_0, DType::kQ4_0})
     for (const int head_dim : {64, 128})
       cases.push_back(attention_case({.n_heads = 4, .n_kv_heads = 2, .head_dim = head_dim, .dtype = dtype}, mixed));
   for (const DType dtype : {DType::kF16, DType::kE4M3})
     cases.push_back(attention_case({.n_heads = 2, .n_kv_heads = 2, .head_dim = 128, .dtype = dtype}, {{0, 300}}));
   cases.push_back(attention_case({.n_heads = 8, .n_kv_heads = 1, .head_dim = 576, .latent = true}, mixed));
   cases.push_back(attention_case({.n_heads = 4, .n_kv_heads = 2, .head_dim = 256}, {{300, 1}, {7, 5}}));
-  cases.push_back(attention_case({.n_heads = 40, .n_kv_heads = 2, .head_dim = 80, .dtype = DType::kE4M3}, {{300, 1}, {7, 5}}));
+  for (const DType dtype : {DType::kE4M3, DType::kQ4_0})
+    cases.push_back(attention_case({.n_heads = 40, .n_kv_heads = 2, .head_dim = 80, .dtype = dtype}, {{300, 1}, {7, 5}}));
   for (const OpCase& c : cases) {
     SCOPED_TRACE(c.name + ", seed " + std::to_string(seed));
     expect_close(run_case(c, *backend, seed, false), run_case(c, *ref, seed, false), std::max({c.tolerance, c.loose, kF16Error}));

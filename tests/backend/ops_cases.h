@@ -241,6 +241,7 @@ inline std::string label(const AttentionShape& a, const std::vector<SeqShape>& s
   if (!a.causal) text += " not causal";
   if (a.sinks) text += " sinks";
   if (a.dtype == DType::kQ8_0) text += " q8_0";
+  if (a.dtype == DType::kQ4_0) text += " q4_0";
   if (a.latent) text += " latent";
   for (const SeqShape& s : seqs) text += fmt::format(" {}+{}", s.past, s.q_len);
   return text;
@@ -506,18 +507,23 @@ inline void add_attention_cases(std::vector<OpCase>& cases) {
   const std::vector<SeqShape> mixed = {{0, 19}, {100, 1}, {37, 5}, {0, 1}, {64, 16}, {15, 1}};
   for (const int head_dim : {16, 20, 64, 80, 96, 128, 256})
     for (const int group : {1, 3, 7}) cases.push_back(attention_case({2 * group, 2, head_dim}, mixed));
-  for (const DType dtype : {DType::kF32, DType::kF16, DType::kBF16, DType::kQ8_0, DType::kE4M3})
+  for (const DType dtype : {DType::kF32, DType::kF16, DType::kBF16, DType::kQ8_0, DType::kQ4_0, DType::kE4M3})
     for (const int block_size : {1, 5, 8, 16, 24, 32, 64})
       cases.push_back(attention_case({.n_heads = 8, .n_kv_heads = 2, .head_dim = 64, .dtype = dtype, .block_size = block_size}, mixed));
-  for (const int head_dim : {16, 20, 80, 96, 128, 256, 576})
-    cases.push_back(attention_case({.n_heads = 6, .n_kv_heads = 2, .head_dim = head_dim, .dtype = DType::kQ8_0, .block_size = 24, .window = 70}, mixed));
-  cases.push_back(attention_case({9, 3, 64, DType::kQ8_0}, {{2000, 1}}));
+  for (const DType dtype : {DType::kQ8_0, DType::kQ4_0}) {
+    for (const int head_dim : {16, 20, 80, 96, 128, 256, 576})
+      cases.push_back(attention_case({.n_heads = 6, .n_kv_heads = 2, .head_dim = head_dim, .dtype = dtype, .block_size = 24, .window = 70}, mixed));
+    for (const int head_dim : {32, 64, 80, 96, 128, 256}) {
+      cases.push_back(attention_case({9, 3, head_dim, dtype}, {{2000, 1}}));
+      cases.push_back(attention_case({4, 1, head_dim, dtype}, {{0, 130}, {90, 70}, {40, 1}, {0, 33}}));
+    }
+  }
   for (const DType dtype : {DType::kBF16, DType::kE4M3})
     for (const int head_dim : {20, 32, 64, 96, 128, 256}) {
       cases.push_back(attention_case({.n_heads = 6, .n_kv_heads = 2, .head_dim = head_dim, .dtype = dtype, .window = 70}, mixed));
       cases.push_back(attention_case({.n_heads = 3, .n_kv_heads = 1, .head_dim = head_dim, .dtype = dtype}, {{900, 1}, {0, 130}, {40, 70}}));
     }
-  for (const DType dtype : {DType::kF32, DType::kF16, DType::kBF16, DType::kQ8_0, DType::kE4M3})
+  for (const DType dtype : {DType::kF32, DType::kF16, DType::kBF16, DType::kQ8_0, DType::kQ4_0, DType::kE4M3})
     for (const int head_dim : {20, 64, 576})
       for (const int block_size : {5, 16})
         if (head_dim < 576 || (block_size == 16 && dtype != DType::kF32))  // ref takes long for these
@@ -564,7 +570,12 @@ inline void add_qkv_cases(std::vector<OpCase>& cases) {
   }
 }
 
-inline bool needs_bytes(const OpCase& c) { return c.name.find(" q8_0") != c.name.npos; }
+// Caches of q4_0 are for GPUs; there, heads of types with scales have a multiple of 8 columns.
+inline bool runs_on(const Backend& backend, const OpCase& c) {
+  const auto has = [&](const char* text) { return c.name.find(text) != c.name.npos; };
+  if (has(" q4_0")) return backend.keeps_kv_as(DType::kQ4_0) && !has("heads of 20 ");
+  return !has(" q8_0") || !has("heads of 20 ") || backend.is_host();
+}
 
 inline void add_encoder_cases(std::vector<OpCase>& cases) {
   const std::vector<SeqShape> seqs = {{0, 5}, {0, 1}, {0, 19}};

@@ -41,7 +41,6 @@ class CudaBackend final : public Backend, public RecordedSteps {
   std::string name() const override { return "cuda"; }
   std::string description() const override { return description_; }
   DType act_dtype() const override { return act_; }
-  bool keeps_kv_as(DType dtype) const override { return dtype != DType::kQ8_0; }
   int prompt_chunk() const override { return 2048; }
 
   // cuda_memory.cc
@@ -267,8 +266,12 @@ inline bool on_16_bytes(const Tensor& x) { return reinterpret_cast<uintptr_t>(x.
 struct CudaKv : KvCache {
   CudaKv(const KvShape& s, cuda::Memory m) : KvCache(s), memory(std::move(m)) {}
   cuda::DeviceKv view() const {
-    return {memory.data(),    shape.dtype,      shape.n_layers, shape.n_blocks + 1,
-            shape.n_kv_heads, shape.block_size, shape.head_dim, shape.n_parts()};
+    cuda::DeviceKv kv{memory.data(),    shape.dtype,      shape.n_layers, shape.n_blocks + 1,
+                      shape.n_kv_heads, shape.block_size, shape.head_dim, shape.n_parts()};
+    const int64_t numbers = kv.n_rows() * shape.head_dim;
+    if (has_scales(shape.dtype))
+      kv.scales = static_cast<char*>(memory.data()) + (shape.dtype == DType::kQ4_0 ? numbers / 2 : numbers);
+    return kv;
   }
   cuda::Memory memory;
 };

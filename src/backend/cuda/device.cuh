@@ -279,19 +279,12 @@ __device__ __forceinline__ void cluster_barrier() {
 // do this, so that the blocks of the next kernel have room and time next to them.
 
 #ifndef __CUDACC_RTC__
-// Calls f with a null pointer of the element type of activations (with_type) or of a KV cache (with_kv_type).
+// Calls f with a null pointer of the element type of activations.
 template <class F>
 void with_type(DType dtype, F&& f) {
   if (dtype == DType::kF16) return f(static_cast<half*>(nullptr));
   CHECK(dtype == DType::kF32);
   f(static_cast<float*>(nullptr));
-}
-
-template <class F>
-void with_kv_type(DType dtype, F&& f) {
-  if (dtype == DType::kBF16) return f(static_cast<__nv_bfloat16*>(nullptr));
-  if (dtype == DType::kE4M3) return f(static_cast<__nv_fp8_e4m3*>(nullptr));
-  with_type(dtype, f);
 }
 
 // The kernel must follow the rules above. cudaGetLastError() reports a failed launch. Throws if the driver first has to

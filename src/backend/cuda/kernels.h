@@ -33,6 +33,7 @@ struct DeviceKv {
   DType dtype = DType::kF16;
   int n_layers = 0, n_blocks = 0, n_kv_heads = 0, block_size = 0, head_dim = 0;
   int n_parts = 2;  // keys and values; 1: the values are the keys
+  void* scales = nullptr;  // of types with scales (attention/cache.cuh): f16, [n_rows(), groups]
   int64_t n_rows() const {
     return int64_t{n_parts} * n_layers * n_blocks * n_kv_heads * block_size;
   }  // of head_dim elements

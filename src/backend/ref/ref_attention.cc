@@ -51,13 +51,27 @@ void round_to_bytes(const float* x, float* y, int64_t n) {
   }
 }
 
+// Rounds a group to 16 steps as ggml's Q4_0 does: the element of largest magnitude, the first of several, becomes -8. A
+// NaN or an infinity makes the whole group NaN.
+void round_to_nibbles(const float* x, float* y, int64_t n) {
+  float extreme = 0, none = 0;
+  for (int64_t i = 0; i < n; ++i) {
+    if (std::abs(x[i]) > std::abs(extreme)) extreme = x[i];
+    none += x[i] * 0.0f;
+  }
+  const float scale = extreme / -8.0f, inverse = extreme != 0 ? 1.0f / scale : 0.0f;
+  const float rounded = float_from_f16(f16_from_float(scale + none));
+  for (int64_t i = 0; i < n; ++i) y[i] = (std::floor(std::min(x[i] * inverse + 8.5f, 15.0f)) - 8.0f) * rounded;
+}
+
 // Writes the values that a cache of this type would hold for one token's key or value: [kv_dim].
 void round_row(const float* x, float* y, const KvShape& shape) {
   const int64_t n = int64_t{shape.n_kv_heads} * shape.head_dim;
-  if (shape.dtype == DType::kQ8_0) {
+  if (has_scales(shape.dtype)) {
+    const auto round = shape.dtype == DType::kQ8_0 ? round_to_bytes : round_to_nibbles;
     for (int64_t head = 0; head < n; head += shape.head_dim)
       for (int64_t i = 0; i < shape.head_dim; i += 32)
-        round_to_bytes(x + head + i, y + head + i, std::min<int64_t>(32, shape.head_dim - i));
+        round(x + head + i, y + head + i, std::min<int64_t>(32, shape.head_dim - i));
     return;
   }
   for (int64_t i = 0; i < n; ++i)

@@ -5,8 +5,7 @@
 // over columns may take them in any order: so lane t of four owns columns 8t to 8t + 7 of each 32 of q and k alike, and
 // reads 16 bytes at once.
 #pragma once
-#include "backend/cuda/device.cuh"
-#include "backend/cuda/kernels.h"
+#include "backend/cuda/attention/cache.cuh"
 
 namespace ingot::cuda {
 
@@ -77,30 +76,6 @@ struct Split {
     per_split = (n_steps + n_active - 1) / n_active;
   }
 };
-
-// Neighbouring elements of a cache as halves, in pairs: 8, or 4.
-__device__ __forceinline__ uint4 load8(const half* p) { return *reinterpret_cast<const uint4*>(p); }
-__device__ __forceinline__ uint2 load4(const half* p) { return *reinterpret_cast<const uint2*>(p); }
-__device__ __forceinline__ uint2 load4(const __nv_bfloat16* p) {
-  const auto* pairs = reinterpret_cast<const __nv_bfloat162*>(p);
-  return make_uint2(halves_of(pairs[0]), halves_of(pairs[1]));
-}
-__device__ __forceinline__ uint4 load8(const __nv_bfloat16* p) {
-  const uint4 raw = *reinterpret_cast<const uint4*>(p);
-  const auto* pairs = reinterpret_cast<const __nv_bfloat162*>(&raw);
-  return make_uint4(halves_of(pairs[0]), halves_of(pairs[1]), halves_of(pairs[2]), halves_of(pairs[3]));
-}
-__device__ __forceinline__ uint2 halves_of_four(uint32_t v) {
-  return make_uint2(halves_of(static_cast<__nv_fp8x2_storage_t>(v)),
-                    halves_of(static_cast<__nv_fp8x2_storage_t>(v >> 16)));
-}
-__device__ __forceinline__ uint2 load4(const __nv_fp8_e4m3* p) {
-  return halves_of_four(*reinterpret_cast<const uint32_t*>(p));
-}
-__device__ __forceinline__ uint4 load8(const __nv_fp8_e4m3* p) {
-  const uint2 raw = *reinterpret_cast<const uint2*>(p), low = halves_of_four(raw.x), high = halves_of_four(raw.y);
-  return make_uint4(low.x, low.y, high.x, high.y);
-}
 
 // What a warp knows of its 16 rows: queries, the running softmax, and the sums so far. Rows g and g + 8 are this
 // lane's.
@@ -205,18 +180,12 @@ struct Tile {
   }
 };
 
-// Where a key (which = 0) or value (1) of a block of the cache lies: its first element, counted from the cache's.
-__device__ __forceinline__ int64_t place_in(const Params& p, int block, int key, int which, int head) {
-  const int64_t page =
-      ((int64_t{p.layer} * p.kv.n_blocks + block) * p.kv.n_parts + which * (p.kv.n_parts - 1)) * p.kv.n_kv_heads + head;
-  return (page * p.kv.block_size + key % p.kv.block_size) * p.kv.head_dim;
+// The row of a key (which = 0) or value (1) in the cache.
+__device__ __forceinline__ int64_t row_in(const Params& p, int block, int key, int which, int head) {
+  return cached_row(p.kv, p.layer, block, key, which, head);
 }
-__device__ __forceinline__ int64_t place_of(const Params& p, const int32_t* table, int key, int which, int head) {
-  return place_in(p, table[key / p.kv.block_size], key, which, head);
-}
-template <class K = half>
-__device__ __forceinline__ const K* page_of(const Params& p, const int32_t* table, int key, int which, int head) {
-  return static_cast<const K*>(p.kv.data) + place_of(p, table, key, which, head);
+__device__ __forceinline__ int64_t row_of(const Params& p, const int32_t* table, int key, int which, int head) {
+  return row_in(p, table[key / p.kv.block_size], key, which, head);
 }
 
 __device__ __forceinline__ void store(const Params& p, int64_t at, float v) {
@@ -261,29 +230,29 @@ __device__ __forceinline__ void load_transposed(uint32_t (&v)[4], uint32_t addre
                : "r"(address));
 }
 
-// 8 elements to shared memory as halves, zeros unless `in`: f16 behind the arithmetic, other types at once.
 __device__ __forceinline__ void store8(uint32_t to, const uint4& v) {
   asm volatile("st.shared.v4.u32 [%0], {%1,%2,%3,%4};" ::"r"(to), "r"(v.x), "r"(v.y), "r"(v.z), "r"(v.w) : "memory");
 }
-template <class K>
-__device__ __forceinline__ void copy8(uint32_t to, const K* from, bool in) {
-  store8(to, in ? load8(from) : uint4{});
-}
+// 16 bytes to shared memory while other instructions run; zeros unless `in`.
 __device__ __forceinline__ void copy8(uint32_t to, const half* from, bool in) {
   asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(to), "l"(from), "r"(in ? 16 : 0) : "memory");
+}
+// 8 elements of a row of `dim` to shared memory as halves, zeros unless `in`: f16 while other instructions run, other
+// types at once.
+template <class K>
+__device__ __forceinline__ void copy_cached(uint32_t to, const Params& p, int64_t row, int dim, int column, bool in) {
+  const K* from = in ? cached_at<K>(p.kv, row, dim, column) : static_cast<const K*>(p.kv.data);
+  if constexpr (std::is_same_v<K, half>) {
+    copy8(to, from, in);
+  } else if constexpr (kIsScaled<K>) {
+    store8(to, in ? times(load8(from), cached_scales(p.kv, row, dim)[column / kScaleGroup]) : uint4{});
+  } else {
+    store8(to, in ? load8(from) : uint4{});
+  }
 }
 __device__ __forceinline__ void commit_copies() { asm volatile("cp.async.commit_group;" ::: "memory"); }
 
 }  // namespace attention
-
-// Calls f with a null pointer of the cache's type, of those that become f16.
-template <class F>
-void with_small_type(DType dtype, F&& f) {
-  if (dtype == DType::kBF16) return f(static_cast<__nv_bfloat16*>(nullptr));
-  if (dtype == DType::kE4M3) return f(static_cast<__nv_fp8_e4m3*>(nullptr));
-  CHECK(dtype == DType::kF16);
-  f(static_cast<half*>(nullptr));
-}
 
 // What attention/attend.cu chooses from. attention/decode.cu: sequences of few rows, heads of 32, 64, 96 and 128.
 void attend_short(const attention::Params& p, const AttentionPlan& plan, Device& device);

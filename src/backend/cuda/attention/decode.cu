@@ -1,7 +1,7 @@
 // Attention of sequences that bring few rows (decode): all warps of a block, and several blocks, take the same rows and
 // different keys, 32 at a time; the parts are merged by their maxima and sums (merge.cu). Each warp copies its keys and
-// values ahead to a ring of its own in shared memory, so no warp waits for another before the end. For keys and values of
-// two bytes or one, which become f16 in registers, in pages of whole 16 tokens.
+// values ahead to a ring of its own in shared memory, so no warp waits for another before the end. Keys and
+// values become f16 in registers. For pages of whole 16 tokens.
 #include <algorithm>
 
 #include "backend/cuda/attention/attention.cuh"
@@ -12,20 +12,36 @@ using namespace attention;
 
 namespace {
 
-// A slot of a warp's ring: 32 rows of keys or of values, in pieces of 16 bytes. Lanes read one piece of several rows at
-// once. Where the rows begin in the same bank, the pieces of a row change places, so that no two of them meet.
+// A slot of a warp's ring: 32 rows of keys or of values, in pieces of 16 bytes, then their scales. Lanes read one piece of
+// several rows at once. Where the rows begin in the same bank, the pieces of a row change places, so that no two of them
+// meet.
 template <int kDim, class K>
 struct Slot {
-  static constexpr int kRowBytes = kDim * static_cast<int>(sizeof(K)), kPieces = kRowBytes / 16;
-  static constexpr int kBytes = kKeys * kRowBytes, kSlots = 3;
+  static constexpr int kRowBytes = kDim * kBits<K> / 8, kPieces = kRowBytes / 16, kSlots = 3;
+  static constexpr int kGroups = kIsScaled<K> ? scale_groups(kDim) : 0;  // scales of a row
+  static constexpr int kScales = kKeys * kRowBytes, kBytes = kScales + kKeys * kGroups * 2;
   static constexpr bool kSwaps = kRowBytes % 128 == 0;
   // Columns of keys that a lane owns (Tile::load_q).
-  static constexpr int kOwn = sizeof(K) == 1 && kDim % 64 == 0 ? 16 : 8;
+  static constexpr int kOwn = kBits<K> == 8 && kDim % 64 == 0 ? 16 : 8;
 
   // Where a piece of a row is. The lanes of a load read keys g and g + 1, or values 2t for all t.
   __device__ static constexpr int place(bool values, int row, int piece) {
-    const int swap = !kSwaps ? 0 : values ? (row / 2 % 4) * 2 : row % 2 * 4;
+    const int swap = kRowBytes == 64 && kBits<K> == 4 ? row / 2 % 4
+                     : !kSwaps                        ? 0
+                     : values                         ? (row / 2 % 4) * 2
+                                                      : row % 2 * 4;
     return row * kRowBytes + 16 * (piece ^ swap);
+  }
+  // 8 or 4 elements of a row as halves.
+  template <int n>
+  __device__ static __forceinline__ auto load(const char* slot, bool values, int row, int column) {
+    const int byte = column * kBits<K> / 8;
+    const auto* from = reinterpret_cast<const K*>(slot + place(values, row, byte / 16) + byte % 16);
+    if constexpr (n == 8) return load8(from);
+    else return load4(from);
+  }
+  __device__ static __forceinline__ half scale(const char* slot, int row, int column) {
+    return reinterpret_cast<const half*>(slot + kScales)[row * kGroups + column / kScaleGroup];
   }
 };
 
@@ -46,10 +62,10 @@ template <int kDim, class K>
 __device__ __forceinline__ void copy_rows(uint32_t slot, const Params& p, const Pages& pages, int which, int head,
                                           int key0, int kv_len, int lane) {
   using S = Slot<kDim, K>;
-  const auto page = [&](int block, int key) {
-    return reinterpret_cast<const char*>(static_cast<const K*>(p.kv.data) + place_in(p, block, key, which, head));
-  };
-  const char *first = page(pages.first, key0), *second = page(pages.second, key0 + 16);
+  const int64_t first_row = row_in(p, pages.first, key0, which, head),
+                second_row = row_in(p, pages.second, key0 + 16, which, head);
+  const char *first = reinterpret_cast<const char*>(cached_at<K>(p.kv, first_row, kDim)),
+             *second = reinterpret_cast<const char*>(cached_at<K>(p.kv, second_row, kDim));
   constexpr int kEach = kKeys * S::kPieces / 32;
 #pragma unroll
   for (int j = 0; j < kEach; ++j) {
@@ -57,6 +73,11 @@ __device__ __forceinline__ void copy_rows(uint32_t slot, const Params& p, const 
     const bool in = key0 + row < kv_len;
     const char* from = (row < 16 ? first : second) + row % 16 * S::kRowBytes + 16 * piece;
     copy8(slot + S::place(which == 1, row, piece), reinterpret_cast<const half*>(in ? from : first), in);  // 16 bytes
+  }
+  if constexpr (kIsScaled<K>) {  // 16 rows' scales lie together
+    constexpr int kPieces = 2 * S::kGroups;
+    const half* from = cached_scales(p.kv, lane < kPieces ? first_row : second_row, kDim) + lane % kPieces * 8;
+    if (lane < 2 * kPieces) copy8(slot + S::kScales + 16 * lane, from, true);
   }
   commit_copies();
 }
@@ -73,8 +94,9 @@ __device__ __forceinline__ void load_key(uint4 (&k)[kDim / 32], const char* slot
   using S = Slot<kDim, K>;
 #pragma unroll
   for (int i = 0; i < kDim / 32; ++i) {
-    const int byte = (S::kOwn == 8 ? 32 * i + 8 * t : 64 * (i / 2) + 16 * t + 8 * (i % 2)) * static_cast<int>(sizeof(K));
-    k[i] = load8(reinterpret_cast<const K*>(slot + S::place(false, row, byte / 16) + byte % 16));
+    const int column = S::kOwn == 8 ? 32 * i + 8 * t : 64 * (i / 2) + 16 * t + 8 * (i % 2);
+    k[i] = S::template load<8>(slot, false, row, column);
+    if constexpr (kIsScaled<K>) k[i] = times(k[i], S::scale(slot, row, column));
   }
 }
 
@@ -95,15 +117,15 @@ __device__ __forceinline__ void score(float (&scores)[4][4], const Tile<kDim>& t
   }
 }
 
-// The sums += weights times the values of the slot.
+// The sums += weights times the values of the slot, of which n_valid keys are there.
 template <int kDim, class K>
-__device__ __forceinline__ void add_values(Tile<kDim>& tile, const float (&scores)[4][4], const char* slot, int g,
-                                           int t) {
+__device__ __forceinline__ void add_values(Tile<kDim>& tile, const float (&scores)[4][4], const char* slot, int n_valid,
+                                           int g, int t) {
   using S = Slot<kDim, K>;
   constexpr int kPerLane = Tile<kDim>::kPerLane;
 #pragma unroll
-  for (int half = 0; half < 2; ++half) {
-    const float(&w0)[4] = scores[2 * half], (&w1)[4] = scores[2 * half + 1];
+  for (int part = 0; part < 2; ++part) {
+    const float(&w0)[4] = scores[2 * part], (&w1)[4] = scores[2 * part + 1];
     const uint32_t a0 = bits_of(__floats2half2_rn(w0[0], w0[1])), a1 = bits_of(__floats2half2_rn(w0[2], w0[3]));
     const uint32_t a2 = bits_of(__floats2half2_rn(w1[0], w1[1])), a3 = bits_of(__floats2half2_rn(w1[2], w1[3]));
 #pragma unroll
@@ -111,16 +133,13 @@ __device__ __forceinline__ void add_values(Tile<kDim>& tile, const float (&score
       uint32_t v[4][kPerLane / 2];
 #pragma unroll
       for (int i = 0; i < 4; ++i) {
-        const int row = 16 * half + 2 * t + (i & 1) + (i & 2) * 4;
-        const int byte = (c * Tile<kDim>::kChunk + g * kPerLane) * static_cast<int>(sizeof(K));
-        const auto* from = reinterpret_cast<const K*>(slot + S::place(true, row, byte / 16) + byte % 16);
-        if constexpr (kPerLane == 8) {
-          const uint4 x = load8(from);
-          v[i][0] = x.x, v[i][1] = x.y, v[i][2] = x.z, v[i][3] = x.w;
-        } else {
-          const uint2 x = load4(from);
-          v[i][0] = x.x, v[i][1] = x.y;
-        }
+        const int row = 16 * part + 2 * t + (i & 1) + (i & 2) * 4;
+        const int column = c * Tile<kDim>::kChunk + g * kPerLane;
+        auto x = S::template load<kPerLane>(slot, true, row, column);
+        // The scale of a key that is not there may be NaN.
+        if constexpr (kIsScaled<K>) x = times(x, row < n_valid ? S::scale(slot, row, column) : half{});
+        v[i][0] = x.x, v[i][1] = x.y;
+        if constexpr (kPerLane == 8) v[i][2] = x.z, v[i][3] = x.w;
       }
 #pragma unroll
       for (int j = 0; j < kPerLane; ++j) {
@@ -133,7 +152,7 @@ __device__ __forceinline__ void add_values(Tile<kDim>& tile, const float (&score
 }
 
 template <int kDim, class K>
-__global__ void __launch_bounds__(kWarps * 32, sizeof(K) == 1 ? 3 : 2) short_kernel(const __grid_constant__ Params p) {
+__global__ void __launch_bounds__(kWarps * 32, kBits<K> == 16 ? 2 : 3) short_kernel(const __grid_constant__ Params p) {
   // The rings of the warps; in the end [kWarps, 16, kDim] sums, then [kWarps, 16, 2] maxima and totals.
   extern __shared__ __align__(128) char rings[];
   using S = Slot<kDim, K>;
@@ -180,7 +199,7 @@ __global__ void __launch_bounds__(kWarps * 32, sizeof(K) == 1 ? 3 : 2) short_ker
     mask(scores, p, step * kKeys, spans, all, t);
     tile.softmax_update(scores);
     await_slot();
-    add_values<kDim, K>(tile, scores, slot_of(number + 1), g, t);
+    add_values<kDim, K>(tile, scores, slot_of(number + 1), kv_len - step * kKeys, g, t);
     __syncwarp();
     copy(number + 4, step + 2 * kWarps, after, 0);
     next = after, after = later;
@@ -227,7 +246,7 @@ template <int kDim>
 void run(const Params& p, const AttentionPlan& plan, Device& device) {
   const auto n_seqs = static_cast<unsigned>(plan.n_seqs), n_heads = static_cast<unsigned>(p.kv.n_kv_heads);
   constexpr size_t kSums = kWarps * kRows * (kDim + 2) * sizeof(float);
-  with_small_type(p.kv.dtype, [&](auto* k) {
+  with_cached_half(p.kv.dtype, [&](auto* k) {
     using K = std::remove_pointer_t<decltype(k)>;
     using S = Slot<kDim, K>;
     launch(device, short_kernel<kDim, K>, dim3(static_cast<unsigned>(plan.n_splits), n_heads, n_seqs), kWarps * 32,

@@ -1,6 +1,5 @@
 // Verbs that work head by head: rotary embeddings, the KV cache, and what qkv does after its products.
-#include "backend/cuda/device.cuh"
-#include "backend/cuda/kernels.h"
+#include "backend/cuda/attention/cache.cuh"
 
 namespace ingot::cuda {
 namespace {
@@ -48,15 +47,12 @@ __global__ void rope_kernel(T* x, int64_t stride, int head_dim, int n_heads, Rop
   }
 }
 
-// Where a token's key (which = 0) or value (1) of one head lies.
-template <class K>
-__device__ __forceinline__ K* kv_row(const DeviceKv& kv, int layer, const DeviceBatch& batch, int token, int which,
-                                     int head) {
+// The cache's row for a token's key (which = 0) or value (1) of one head.
+__device__ __forceinline__ int64_t kv_row(const DeviceKv& kv, int layer, const DeviceBatch& batch, int token, int which,
+                                          int head) {
   const int position = batch.positions[token], seq = batch.token_seq[token];
   const int64_t block = batch.block_table[int64_t{seq} * *batch.max_blocks + position / kv.block_size];
-  const int64_t page =
-      ((int64_t{layer} * kv.n_blocks + block) * kv.n_parts + which * (kv.n_parts - 1)) * kv.n_kv_heads + head;
-  return static_cast<K*>(kv.data) + (page * kv.block_size + position % kv.block_size) * kv.head_dim;
+  return cached_row(kv, layer, block, position, which, head);
 }
 
 template <class T, class K>
@@ -64,11 +60,21 @@ __global__ void write_kernel(DeviceKv kv, int layer, const T* k, int64_t k_strid
                              DeviceBatch batch) {
   start_dependent();
   const int token = blockIdx.x, head = blockIdx.y;
-  K* key = kv_row<K>(kv, layer, batch, token, 0, head);
-  K* value = kv_row<K>(kv, layer, batch, token, 1, head);
-  for (int i = threadIdx.x; i < kv.head_dim; i += blockDim.x) {
-    key[i] = from_float<K>(to_float(k[token * k_stride + head * kv.head_dim + i]));
-    value[i] = from_float<K>(to_float(v[token * v_stride + head * kv.head_dim + i]));
+  const int64_t key = kv_row(kv, layer, batch, token, 0, head), value = kv_row(kv, layer, batch, token, 1, head);
+  const auto key_at = [&](int i) { return to_float(k[token * k_stride + head * kv.head_dim + i]); };
+  const auto value_at = [&](int i) { return to_float(v[token * v_stride + head * kv.head_dim + i]); };
+  if constexpr (kIsScaled<K>) {  // a warp each
+    const int lane = threadIdx.x % 32;
+    if (threadIdx.x < 32) {
+      store_scaled<K>(kv, key, kv.head_dim, lane, key_at);
+    } else if (kv.n_parts == 2) {
+      store_scaled<K>(kv, value, kv.head_dim, lane, value_at);
+    }
+  } else {
+    for (int i = threadIdx.x; i < kv.head_dim; i += blockDim.x) {
+      *cached_at<K>(kv, key, kv.head_dim, i) = from_float<K>(key_at(i));
+      *cached_at<K>(kv, value, kv.head_dim, i) = from_float<K>(value_at(i));
+    }
   }
 }
 
@@ -103,12 +109,12 @@ __global__ void __launch_bounds__(256)
     finish_kernel(const __grid_constant__ Heads q, const __grid_constant__ Heads k, const __grid_constant__ Heads v,
                   const __grid_constant__ Rope rope, const __grid_constant__ DeviceKv kv, int layer,
                   const __grid_constant__ DeviceBatch batch, bool warms_instruction_cache) {
+  // A warp's head, before it is written with its scales.
+  __shared__ float staged[kIsScaled<K> ? 256 / 32 : 1][kIsScaled<K> ? 64 * kPairs : 1];
   let_next_start();
   const int lane = threadIdx.x % 32, dim = kv.head_dim, token = blockIdx.x,
             n_warps = static_cast<int>(gridDim.y * blockDim.x / 32);
-  K* const keys = kv_row<K>(kv, layer, batch, token, 0, 0);
-  K* const values = kv_row<K>(kv, layer, batch, token, 1, 0);
-  const int64_t per_head = int64_t{kv.block_size} * dim;
+  const int64_t keys = kv_row(kv, layer, batch, token, 0, 0), values = kv_row(kv, layer, batch, token, 1, 0);
 #pragma unroll 1
   for (int pass = warms_instruction_cache ? 0 : 1; pass < 2; ++pass) {
     const bool real = pass == 1;
@@ -140,7 +146,8 @@ __global__ void __launch_bounds__(256)
       }
       float inverse = 1.0f;
       if (heads.norm) inverse = 1.0f / sqrtf(warp_sum(squares) / static_cast<float>(dim) + heads.eps);
-      K* to = (kind == 1 ? keys : values) + head * per_head;
+      const int64_t cached = (kind == 1 ? keys : values) + int64_t{head} * kv.block_size;
+      float* const stage = staged[kIsScaled<K> ? threadIdx.x / 32 : 0];
 #pragma unroll
       for (int j = 0; j < kPairs; ++j) {
         const Pair pair = pair_of(lane + 32 * j, rope);
@@ -158,10 +165,18 @@ __global__ void __launch_bounds__(256)
         if (kind == 0) {
           if (pair.first < dim) row[pair.first] = from_float<T>(first);
           if (pair.second < dim) row[pair.second] = from_float<T>(second);
+        } else if constexpr (kIsScaled<K>) {
+          stage[pair.first] = first, stage[pair.second] = second;
         } else {
-          if (pair.first < dim) to[pair.first] = from_float<K>(first);
-          if (pair.second < dim) to[pair.second] = from_float<K>(second);
+          if (pair.first < dim) *cached_at<K>(kv, cached, dim, pair.first) = from_float<K>(first);
+          if (pair.second < dim) *cached_at<K>(kv, cached, dim, pair.second) = from_float<K>(second);
         }
+      }
+      if constexpr (kIsScaled<K>) {
+        if (!real || kind == 0) continue;
+        __syncwarp();
+        store_scaled<K>(kv, cached, dim, lane, [&](int i) { return stage[i]; });
+        __syncwarp();
       }
     }
   }
@@ -190,7 +205,7 @@ void write_kv(const DeviceKv& kv, int layer, const Tensor& k, const Tensor& v, c
   if (k.rows == 0) return;
   CHECK(k.dtype == v.dtype);
   with_type(k.dtype, [&](auto* p) {
-    with_kv_type(kv.dtype, [&](auto* c) {
+    with_cached(kv.dtype, [&](auto* c) {
       using T = std::remove_pointer_t<decltype(p)>;
       using K = std::remove_pointer_t<decltype(c)>;
       const dim3 grid(static_cast<unsigned>(k.rows), static_cast<unsigned>(kv.n_kv_heads));
@@ -212,7 +227,7 @@ void finish_qkv(const QkvArgs& a, bool add_biases, const DeviceKv& kv, const Dev
   const unsigned n_blocks = a.x.rows < 64 ? blocks_for(q.n + k.n + v.n, kThreads / 32) : 1;  // of a token
   const dim3 grid(static_cast<unsigned>(a.x.rows), n_blocks);
   with_type(a.q.dtype, [&](auto* p) {
-    with_kv_type(kv.dtype, [&](auto* c) {
+    with_cached(kv.dtype, [&](auto* c) {
       using T = std::remove_pointer_t<decltype(p)>;
       using K = std::remove_pointer_t<decltype(c)>;
       const auto start = [&](auto kernel) {

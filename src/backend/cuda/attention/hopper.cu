@@ -500,7 +500,7 @@ CUtensorMap map_of(const DeviceKv& kv) {
 
 template <int kDim>
 void run(const Params& p, const AttentionPlan& plan, Device& device) {
-  with_small_type(p.kv.dtype, [&](auto* k) {
+  with_small_float(p.kv.dtype, [&](auto* k) {
     using S = Shape<kDim, std::remove_pointer_t<decltype(k)>>;
     const int64_t of_head = blocks_for(int64_t{plan.max_q_len} * p.group, S::kRows);  // tasks of a sequence, at most
     const dim3 grid(static_cast<unsigned>(
@@ -514,7 +514,8 @@ void run(const Params& p, const AttentionPlan& plan, Device& device) {
 bool can_attend_hopper(const DeviceKv& kv, const AttentionArgs& a, const DeviceLimits& device) {
   const int dim = a.head_dim;
   const bool known = kv.n_parts == 2 && (dim == 64 || dim == 96 || dim == 128 || dim == 192 || dim == 256);
-  return device.is_hopper() && known && a.softcap == 0 && dtype_bytes(kv.dtype) <= 2 && kv.n_rows() / 8 <= INT32_MAX;
+  return device.is_hopper() && known && a.softcap == 0 && dtype_bytes(kv.dtype) <= 2 && !has_scales(kv.dtype) &&
+         kv.n_rows() / 8 <= INT32_MAX;
 }
 
 void attend_hopper(const Params& p, const AttentionPlan& plan, Device& device) {

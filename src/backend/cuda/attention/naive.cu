@@ -1,7 +1,6 @@
 // Attention in f32 arithmetic for every head size, cache type and page size: what the fast kernels fall back to and are
 // checked against. One block a head of a token; its warps share the keys.
-#include "backend/cuda/device.cuh"
-#include "backend/cuda/kernels.h"
+#include "backend/cuda/attention/cache.cuh"
 
 namespace ingot::cuda {
 namespace {
@@ -37,13 +36,10 @@ __global__ void naive_kernel(Y* y, int64_t y_stride, const Q* q, int64_t q_strid
 
   float out[kMaxPerLane] = {}, most = -INFINITY, total = 0;
   for (int key = begin + warp; key < end; key += n_warps) {
-    const int64_t page =
-        ((int64_t{p.layer} * p.kv.n_blocks + table[key / p.kv.block_size]) * p.kv.n_parts) * p.kv.n_kv_heads + kv_head;
-    const int64_t which = int64_t{p.kv.n_parts - 1} * p.kv.n_kv_heads * p.kv.block_size * dim;
-    const K* k = static_cast<const K*>(p.kv.data) + (page * p.kv.block_size + key % p.kv.block_size) * dim;
-    const K* v = k + which;
+    const int64_t k = cached_row(p.kv, p.layer, table[key / p.kv.block_size], key, 0, kv_head),
+                  v = cached_row(p.kv, p.layer, table[key / p.kv.block_size], key, 1, kv_head);
     float score = 0;
-    for (int i = lane; i < dim; i += 32) score += shared[i] * to_float(k[i]);
+    for (int i = lane; i < dim; i += 32) score += shared[i] * cached_element<K>(p.kv, k, dim, i);
     score = warp_sum(score) * p.scale;
     if (p.softcap > 0) score = p.softcap * tanhf(score / p.softcap);
     const float largest = fmaxf(most, score), shrink = expf(most - largest), weight = expf(score - largest);
@@ -51,7 +47,7 @@ __global__ void naive_kernel(Y* y, int64_t y_stride, const Q* q, int64_t q_strid
     total = total * shrink + weight;
 #pragma unroll
     for (int j = 0; j < kMaxPerLane; ++j)
-      if (lane + 32 * j < dim) out[j] = out[j] * shrink + weight * to_float(v[lane + 32 * j]);
+      if (lane + 32 * j < dim) out[j] = out[j] * shrink + weight * cached_element<K>(p.kv, v, dim, lane + 32 * j);
   }
   float* parts = shared + dim;
   for (int j = 0; j < kMaxPerLane; ++j)
@@ -84,7 +80,7 @@ void attend_naive(const Tensor& y, const Tensor& q, const DeviceKv& kv, const At
   const size_t shared = static_cast<size_t>(a.head_dim + n_warps * (a.head_dim + 2)) * sizeof(float);  // under 48 KiB
   with_type(y.dtype, [&](auto* py) {
     with_type(q.dtype, [&](auto* pq) {
-      with_kv_type(kv.dtype, [&](auto* pk) {
+      with_cached(kv.dtype, [&](auto* pk) {
         using Y = std::remove_pointer_t<decltype(py)>;
         using Q = std::remove_pointer_t<decltype(pq)>;
         using K = std::remove_pointer_t<decltype(pk)>;

@@ -35,14 +35,14 @@ __device__ void copy_tile(uint32_t keys, uint32_t values, const Params& p, const
                           int kv_len, int warp, int lane) {
   using S = Shared<kDim>;
   const int first = key0 + 16 * warp, from_key = first < kv_len ? first : 0;
-  const K *k = page_of<K>(p, table, from_key, 0, head), *v = page_of<K>(p, table, from_key, 1, head);
+  const int64_t k = row_of(p, table, from_key, 0, head), v = row_of(p, table, from_key, 1, head);
 #pragma unroll
   for (int i = lane; i < 16 * S::kPieces; i += 32) {
     const int row = i / S::kPieces, piece = i % S::kPieces;
     const bool in = first + row < kv_len;
     const int at = (16 * warp + row) * S::kRowBytes;
-    copy8(keys + at + 16 * (piece ^ S::key_swizzle(row)), k + (in ? row * kDim + 8 * piece : 0), in);
-    copy8(values + at + 16 * (piece ^ S::value_swizzle(row)), v + (in ? row * kDim + 8 * piece : 0), in);
+    copy_cached<K>(keys + at + 16 * (piece ^ S::key_swizzle(row)), p, k + row, kDim, 8 * piece, in);
+    copy_cached<K>(values + at + 16 * (piece ^ S::value_swizzle(row)), p, v + row, kDim, 8 * piece, in);
   }
   commit_copies();
 }
@@ -170,7 +170,7 @@ void run_with(const Params& p, const AttentionPlan& plan, Device& device) {
 
 template <int kDim>
 void run(const Params& p, const AttentionPlan& plan, Device& device) {
-  with_small_type(p.kv.dtype, [&](auto* k) { run_with<kDim, std::remove_pointer_t<decltype(k)>>(p, plan, device); });
+  with_cached_half(p.kv.dtype, [&](auto* k) { run_with<kDim, std::remove_pointer_t<decltype(k)>>(p, plan, device); });
 }
 
 }  // namespace

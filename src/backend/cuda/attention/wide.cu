@@ -2,8 +2,8 @@
 // decode, latents, and every size that has no kernel of its own. A block takes 16 or 32 rows and, where a sequence is
 // split, a part of its keys, 32 keys a step. Queries and several steps of keys and values lie in shared memory. First
 // each warp computes the scores of 16 rows and some keys. Weights go through shared memory, for then each warp adds up
-// some columns of the values over all keys and rows. For keys and values of two bytes or one, which become f16 on
-// their way, in pages of whole 16 tokens, and heads of whole 8 columns.
+// some columns of the values over all keys and rows. Keys and values become f16 on their way. For pages of
+// whole 16 tokens, and heads of whole 8 columns.
 #include "backend/cuda/attention/attention.cuh"
 
 namespace ingot::cuda {
@@ -63,32 +63,30 @@ __device__ void copy_queries(uint32_t to, const Params& p, const Task& task) {
   }
 }
 
-// Where the 32 keys of a step are, 16 a page: looked up a step before they are copied.
+// The rows of the cache with the 32 keys of a step, 16 a page: looked up a step before they are copied.
 struct Pages {
   int64_t first, second;
 
   __device__ Pages(const Params& p, const Task& task, int step) {
     const int last = (task.kv_len - 1) & ~15;  // so that both pages exist
-    first = place_of(p, task.table, min(step * kKeys, last), 0, task.head);
-    second = place_of(p, task.table, min(step * kKeys + 16, last), 0, task.head);
+    first = row_of(p, task.table, min(step * kKeys, last), 0, task.head);
+    second = row_of(p, task.table, min(step * kKeys + 16, last), 0, task.head);
   }
 };
 
-// The rows of a step that lie `offset` elements behind its keys: 0 for the keys, more for the values. Zeros past the
-// last, for their weight is 0 and they may be NaN.
+// The rows of a step that lie `offset` rows behind its keys: 0 for the keys, more for the values. Zeros past the last,
+// for their weight is 0 and they may be NaN.
 template <class W, class K>
 __device__ void copy_rows(uint32_t to, const Params& p, const Task& task, const Pages& places, int64_t offset,
                           int key0) {
-  const K* const base = static_cast<const K*>(p.kv.data) + offset;
-  const K* pages[2] = {base + places.first, base + places.second};
   constexpr int kEach = kKeys * W::kPieces / W::kThreads;
   static_assert(kKeys * W::kPieces % W::kThreads == 0);
 #pragma unroll
   for (int j = 0; j < kEach; ++j) {
     const int i = static_cast<int>(threadIdx.x) + j * W::kThreads, row = i / W::kPieces, piece = i % W::kPieces;
     const bool in = key0 + row < task.kv_len && 8 * piece < p.kv.head_dim;
-    const K* page = row < 16 ? pages[0] : pages[1];
-    copy8(to + row * W::kRowBytes + 16 * (piece ^ row % 8), page + (in ? row % 16 * p.kv.head_dim + 8 * piece : 0), in);
+    const int64_t page = (row < 16 ? places.first : places.second) + offset;
+    copy_cached<K>(to + row * W::kRowBytes + 16 * (piece ^ row % 8), p, page + row % 16, p.kv.head_dim, 8 * piece, in);
   }
 }
 
@@ -98,15 +96,19 @@ __device__ __forceinline__ void copy_step(uint32_t stage, const Params& p, const
   const auto copy = [&](auto* k) {
     using K = std::remove_pointer_t<decltype(k)>;
     copy_rows<W, K>(stage, p, task, places, 0, step * kKeys);
-    const int64_t values = int64_t{p.kv.n_parts - 1} * p.kv.n_kv_heads * p.kv.block_size * p.kv.head_dim;
+    const int64_t values = int64_t{p.kv.n_parts - 1} * p.kv.n_kv_heads * p.kv.block_size;
     if (!W::kLatent) copy_rows<W, K>(stage + W::kKeyBytes, p, task, places, values, step * kKeys);
   };
   if (p.kv.dtype == DType::kF16) {
     copy(static_cast<half*>(nullptr));
   } else if (p.kv.dtype == DType::kBF16) {
     copy(static_cast<__nv_bfloat16*>(nullptr));
-  } else {
+  } else if (p.kv.dtype == DType::kE4M3) {
     copy(static_cast<__nv_fp8_e4m3*>(nullptr));
+  } else if (p.kv.dtype == DType::kQ8_0) {
+    copy(static_cast<CachedByte*>(nullptr));
+  } else {
+    copy(static_cast<CachedNibbles*>(nullptr));
   }
 }
 

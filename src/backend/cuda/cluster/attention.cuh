@@ -68,7 +68,7 @@ struct Attention {
 #pragma unroll
     for (int u = 0; u < 2; ++u)
 #pragma unroll
-      for (int i = 0; i < kHead / 32; ++i) s.keys[u][i] = attention::load8(page + (8 * u + g) * kHead + 8 * t + 32 * i);
+      for (int i = 0; i < kHead / 32; ++i) s.keys[u][i] = load8(page + (8 * u + g) * kHead + 8 * t + 32 * i);
     Tile().load_values(s.values, page + (int64_t{b.p.step.kv.n_kv_heads} * kHead << b.p.block_shift),
                        part.position - key0, g, t);
   }

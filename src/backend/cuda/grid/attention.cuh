@@ -51,6 +51,17 @@ __device__ __forceinline__ float fast_exp2(float x) {
   asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
   return y;
 }
+// The place of a column of a query or of the own key: of each 8, pairs 1 and 2 change places.
+__device__ __forceinline__ int query_place(int column) {
+  const int pair = column / 2 % 4;
+  return pair == 1 ? column + 2 : pair == 2 ? column - 2 : column;
+}
+// Loads from shared memory each time, so that no registers keep what is loaded.
+__device__ __forceinline__ uint4 load_again(uint32_t address) {
+  uint4 v;
+  asm volatile("ld.volatile.shared.v4.u32 {%0,%1,%2,%3}, [%4];" : "=r"(v.x), "=r"(v.y), "=r"(v.z), "=r"(v.w) : "r"(address));
+  return v;
+}
 // The score of a key that does not count: minus infinity.
 __device__ __forceinline__ float no_score() { return __int_as_float(0xFF800000); }
 
@@ -101,7 +112,9 @@ template <class C, class K>
 struct Attention {
   static constexpr Shape kShape = C::kShape;
   static constexpr int kDim = kShape.head_dim, kGroup = kShape.group(), kSplits = kShape.n_splits();
-  static constexpr int kPairs = kDim / 64, kChunks = kDim / 64;  // chunks of 64 columns of values
+  static constexpr int kPairs = kDim / 64, kChunks = kDim / 64;  // chunks of 64 columns
+  static constexpr int64_t kToValues = int64_t{kShape.n_kv_heads} * kShape.kv_block * kDim;  // from a key to its value
+  static_assert(kChunks <= 2);
 
   const Block<C>& b;
   const Layer& layer;
@@ -165,100 +178,156 @@ struct Attention {
         K* cache = row(t.own_block, t.position, is_value);
         low = store(cache + at[j][0], first), high = store(cache + at[j][1], second);
       }
-      to[at[j][0]] = low, to[at[j][1]] = high;
+      to[is_value ? at[j][0] : query_place(at[j][0])] = low, to[is_value ? at[j][1] : query_place(at[j][1])] = high;
     }
   }
 
-  // Rows of queries, with their running softmax: lane g, t has row g.
-  struct Rows {
-    float out[kChunks][8][2], most, total;
+  // The running sums of the queries of a group, up to 8. Lane g, t (lane 4g + t) has the weights of query g for keys 2t
+  // and 2t + 1 of 8, and sums of queries 2t and 2t + 1.
+  struct Running {
+    float out[kChunks][4][4];  // [chunk][j]: of both queries, columns 8g + j and 8g + j + 4 of the chunk
+    float most, total;         // of query g; total: of the lane's keys
   };
 
+  // 8 keys: columns 8t to 8t + 7 of each 32 of key g.
   struct Keys {
-    uint4 k[2][kDim / 32];
+    uint4 k[kDim / 32];
   };
+  // 64 columns of 16 values: columns 8g to 8g + 7 of values 2t, 2t + 1, 2t + 8 and 2t + 9.
   struct Values {
-    uint4 v[kChunks][4];
+    uint4 v[4];
   };
-  __device__ __forceinline__ void load_keys(Keys& keys, const K* page) const {
-    const int g = b.lane / 4, column = b.lane % 4;
+  // Zeros unless `in`: so the registers are free between their last use and the load.
+  __device__ __forceinline__ void load(Keys& keys, const K* page, int part, bool in) const {
+    const K* from = page + (8 * part + b.lane / 4) * kDim + b.lane % 4 * 8;
 #pragma unroll
-    for (int u = 0; u < 2; ++u)
+    for (int i = 0; i < kDim / 32; ++i) keys.k[i] = in ? load8(from + 32 * i) : uint4{};
+  }
+  // Values past n_valid are zeros, because their weight is 0 and they may be NaN.
+  __device__ __forceinline__ void load(Values& values, const K* page, int chunk, int n_valid) const {
+    const int first = b.lane % 4 * 2;
+    const K* from = page + kToValues + first * kDim + chunk * 64 + b.lane / 4 * 8;
 #pragma unroll
-      for (int i = 0; i < kDim / 32; ++i) keys.k[u][i] = load8(page + (8 * u + g) * kDim + 8 * column + 32 * i);
+    for (int i = 0; i < 4; ++i) {
+      const int key = (i & 1) + (i & 2) * 4;
+      values.v[i] = first + key < n_valid ? load8(from + key * kDim) : uint4{};
+    }
   }
 
-  // Values of 16 keys; those past n_valid are zeros, because their weight is 0 and they may be NaN.
-  __device__ __forceinline__ void load_values(Values& values, const K* page, int n_valid) const {
-    const int g = b.lane / 4;
-#pragma unroll
-    for (int c = 0; c < kChunks; ++c)
-#pragma unroll
-      for (int i = 0; i < 4; ++i) {
-        const int key = b.lane % 4 * 2 + (i & 1) + (i & 2) * 4;
-        values.v[c][i] = key < n_valid ? load8(page + key * kDim + c * 64 + g * 8) : uint4{};
-      }
-  }
-
-  __device__ __forceinline__ void use(Rows& rows, const Keys& keys, const Values& values, int step) const {
-    float scores[2][2] = {}, largest = rows.most;
-    const half* queries = memory.rows + b.lane / 4 * kDim + b.lane % 4 * 8;
+  // The scores of two keys, 8 * part + 2t and the next. Rows of queries lie in shared memory in the order of the tensor
+  // cores' registers (query_place): so one load gives the queries of two products, in the upper and in the lower rows.
+  __device__ __forceinline__ float2 score(const Keys& keys, int step, int part) const {
+    const uint32_t queries = shared_address(memory.rows + min(b.lane / 4, kGroup - 1) * kDim + b.lane % 4 * 8);
+    float upper[4] = {}, lower[4] = {};
 #pragma unroll
     for (int i = 0; i < kDim / 32; ++i) {
-      const uint4 q = b.lane / 4 < kGroup ? *reinterpret_cast<const uint4*>(queries + 32 * i) : uint4{};
-#pragma unroll
-      for (int u = 0; u < 2; ++u) {
-        mma_upper(scores[u], q.x, q.y, keys.k[u][i].x, keys.k[u][i].y);
-        mma_upper(scores[u], q.z, q.w, keys.k[u][i].z, keys.k[u][i].w);
-      }
+      const uint4 q = load_again(queries + 64 * i), &k = keys.k[i];
+      mma(upper, q.x, q.y, q.z, q.w, k.x, k.y);
+      mma(lower, q.x, q.y, q.z, q.w, k.z, k.w);
     }
-#pragma unroll
-    for (int u = 0; u < 2; ++u) {
-#pragma unroll
-      for (int j = 0; j < 2; ++j) {
-        const int key = step * kStepKeys + 8 * u + b.lane % 4 * 2 + j;
-        scores[u][j] = key >= t.first_key && key < t.position ? scores[u][j] * b.p.score_scale : no_score();
-        largest = fmaxf(largest, scores[u][j]);
-      }
-    }
+    const auto counted = [&](int j) {
+      const int key = step * kStepKeys + 8 * part + b.lane % 4 * 2 + j;
+      return key >= t.first_key && key < t.position ? (upper[j] + lower[2 + j]) * b.p.score_scale : no_score();
+    };
+    return {counted(0), counted(1)};
+  }
+
+  // Scores to weights, for keys 0 to 7 and 8 to 15; the sums are brought to the new maximum.
+  __device__ __forceinline__ uint2 softmax_update(Running& rows, const float2 (&scores)[2]) const {
+    float largest = fmaxf(fmaxf(rows.most, fmaxf(scores[0].x, scores[0].y)), fmaxf(scores[1].x, scores[1].y));
     largest = fmaxf(largest, __shfl_xor_sync(0xFFFFFFFFu, largest, 1));
     largest = fmaxf(largest, __shfl_xor_sync(0xFFFFFFFFu, largest, 2));
     const float base = largest == no_score() ? 0.0f : largest, shrink = fast_exp2(rows.most - base);
-    rows.most = largest;
-    rows.total *= shrink;
+    rows.most = largest, rows.total *= shrink;
     uint32_t weights[2];
 #pragma unroll
     for (int u = 0; u < 2; ++u) {
-      const float first = fast_exp2(scores[u][0] - base), second = fast_exp2(scores[u][1] - base);
+      const float first = fast_exp2(scores[u].x - base), second = fast_exp2(scores[u].y - base);
       rows.total += first + second;
       weights[u] = pair_of(first, second);
     }
-#pragma unroll
-    for (int c = 0; c < kChunks; ++c) {
-      const uint4(&v)[4] = values.v[c];
-#pragma unroll
-      for (int j = 0; j < 8; ++j) {
-        const uint32_t pick = j % 2 ? 0x7632 : 0x5410;
-        rows.out[c][j][0] *= shrink, rows.out[c][j][1] *= shrink;
-        mma_upper(rows.out[c][j], weights[0], weights[1], __byte_perm(word_of(v[0], j / 2), word_of(v[1], j / 2), pick),
-                  __byte_perm(word_of(v[2], j / 2), word_of(v[3], j / 2), pick));
-      }
-    }
-  }
-
-  __device__ __forceinline__ void put(Rows& rows) const {
-    const int g = b.lane / 4, column = b.lane % 4;
-    rows.total += __shfl_xor_sync(0xFFFFFFFFu, rows.total, 1);
-    rows.total += __shfl_xor_sync(0xFFFFFFFFu, rows.total, 2);
-    if (g >= kGroup) return;
-    float* to = memory.sums + (b.warp * kGroup + g) * kDim + 2 * column * 8;
+    const float of_query[2] = {__shfl_sync(0xFFFFFFFFu, shrink, b.lane % 4 * 8),
+                               __shfl_sync(0xFFFFFFFFu, shrink, b.lane % 4 * 8 + 4)};
 #pragma unroll
     for (int c = 0; c < kChunks; ++c)
 #pragma unroll
-      for (int h = 0; h < 2; ++h)
+      for (int j = 0; j < 4; ++j)
 #pragma unroll
-        for (int j = 0; j < 8; ++j) to[c * 64 + h * 8 + j] = rows.out[c][j][h];
-    if (column == 0) memory.stats[b.warp * kGroup + g] = {rows.most, rows.total};
+        for (int e = 0; e < 4; ++e) rows.out[c][j][e] *= of_query[e % 2];
+    return {weights[0], weights[1]};
+  }
+
+  __device__ __forceinline__ void add_values(float (&out)[4][4], const uint2& weights, const Values& values) const {
+    const uint4(&v)[4] = values.v;
+#pragma unroll
+    for (int j = 0; j < 4; ++j) {
+      const uint32_t pick = j % 2 ? 0x7632 : 0x5410;
+      const auto pair = [&](int key, int word) { return __byte_perm(word_of(v[key], word), word_of(v[key + 1], word), pick); };
+      mma(out[j], pair(0, j / 2), pair(0, 2 + j / 2), pair(2, j / 2), pair(2, 2 + j / 2), weights.x, weights.y);
+    }
+  }
+
+  // Attention over the steps of the warp, first to end. The first keys and values are loaded before ready().
+  template <class Ready>
+  __device__ __forceinline__ void walk(Ready&& ready) const {
+    constexpr int kLast = kChunks - 1;
+    const auto page_of = [&](int step, int block) { return row(block, step * kStepKeys, 0); };
+    const auto n_valid = [&](int step) { return t.position - step * kStepKeys; };
+    const bool any = t.first < t.end;
+    const K* page = page_of(t.first, t.first_block);
+    Keys first_keys, last_keys;
+    Values first_values, last_values;  // of the first chunk, and of the second if there is one
+    if (any) load(first_keys, page, 0, true), load(last_keys, page, 1, true), load(first_values, page, 0, n_valid(t.first));
+    const auto block_of = [&](int step) { return step < t.end ? t.table[step * kStepKeys / kShape.kv_block] : 0; };
+    int next_block = block_of(t.first + kWarps);
+    ready();
+    if (!any) return;
+    Running rows{.out = {}, .most = no_score(), .total = 0};
+#pragma unroll 1
+    for (int step = t.first;;) {  // what is used up makes room for what comes next
+      const int next = step + kWarps;
+      const bool more = next < t.end;
+      const K* const next_page = page_of(next, next_block);
+      float2 scores[2];
+      scores[0] = score(first_keys, step, 0);
+      __syncwarp();
+      if constexpr (kLast > 0) load(last_values, page, kLast, n_valid(step));
+      scores[1] = score(last_keys, step, 1);
+      __syncwarp();
+      load(first_keys, next_page, 0, more);
+      const uint2 weights = softmax_update(rows, scores);
+      add_values(rows.out[0], weights, first_values);
+      __syncwarp();
+      load(last_keys, next_page, 1, more);
+      if constexpr (kLast > 0) add_values(rows.out[kLast], weights, last_values);
+      if (!more) break;
+      if (!more) break;
+      load(first_values, next_page, 0, n_valid(next));
+      next_block = block_of(next + kWarps);
+      step = next, page = next_page;
+    }
+    put(rows);
+  }
+
+  __device__ __forceinline__ void put(Running& rows) const {
+    const int g = b.lane / 4;
+    rows.total += __shfl_xor_sync(0xFFFFFFFFu, rows.total, 1);
+    rows.total += __shfl_xor_sync(0xFFFFFFFFu, rows.total, 2);
+    if (b.lane % 4 == 0 && g < kGroup) memory.stats[b.warp * kGroup + g] = {rows.most, rows.total};
+#pragma unroll
+    for (int r = 0; r < 2; ++r) {
+      const int query = b.lane % 4 * 2 + r;
+      if (query >= kGroup) continue;
+      float* to = memory.sums + (b.warp * kGroup + query) * kDim + 8 * g;
+#pragma unroll
+      for (int c = 0; c < kChunks; ++c)
+#pragma unroll
+        for (int h = 0; h < 2; ++h) {
+          const float(&out)[4][4] = rows.out[c];
+          *reinterpret_cast<float4*>(to + 64 * c + 4 * h) =
+              make_float4(out[0][2 * h + r], out[1][2 * h + r], out[2][2 * h + r], out[3][2 * h + r]);
+        }
+    }
   }
 
   // The t.token's own key as an entry with the single weight 1.
@@ -278,21 +347,28 @@ struct Attention {
     if (b.lane == 0) memory.stats[t.n_entries() * kGroup + r] = {score, 1.0f};
   }
 
-  // Merges n entries that are `step` entries apart, with stats(i) and sum(i). Returns the sum before its division.
+  // Merges n entries, with stats(i) and sum(i). Reads kAtOnce sums before it waits for the first. Returns the sum before
+  // its division.
   struct Merged {
     float sum, most, total;
   };
-  template <class Stats, class Sum>
+  template <int kAtOnce, class Stats, class Sum>
   static __device__ __forceinline__ Merged merge(int n, Stats&& stats, Sum&& sum) {
     float most = no_score();
     for (int i = 0; i < n; ++i) most = fmaxf(most, stats(i).x);
     const float base = most == no_score() ? 0.0f : most;
     Merged m{0, most, 0};
-#pragma unroll 4
-    for (int i = 0; i < n; ++i) {
-      const float2 stat = stats(i);
-      const float weight = fast_exp2(stat.x - base);
-      m.total += weight * stat.y, m.sum += weight * sum(i);
+    for (int first = 0; first < n; first += kAtOnce) {
+      float sums[kAtOnce];
+#pragma unroll
+      for (int i = 0; i < kAtOnce; ++i) sums[i] = first + i < n ? sum(first + i) : 0.0f;
+#pragma unroll
+      for (int i = 0; i < kAtOnce; ++i) {
+        if (first + i >= n) break;
+        const float2 stat = stats(first + i);
+        const float weight = fast_exp2(stat.x - base);
+        m.total += weight * stat.y, m.sum += weight * sums[i];
+      }
     }
     return m;
   }
@@ -303,36 +379,19 @@ struct Attention {
   template <class Ready>
   __device__ __forceinline__ void run(Ready&& ready) const {
     const Params& p = b.p;
-    Keys keys;
-    Values values;
-    const auto load = [&](int step, int block) {
-      const K* page = row(block, step * kStepKeys, 0);
-      load_keys(keys, page);
-      load_values(values, page + int64_t{kShape.n_kv_heads} * kDim * kShape.kv_block, t.position - step * kStepKeys);
-    };
-    if (t.first < t.end) load(t.first, t.first_block);
-    ready();
-    for (int which = b.warp; which < kGroup + 2; which += kWarps) finish_head(which);
-    sync_block();
-    if (t.has_own())
-      for (int r = kWarps - 1 - b.warp; r < kGroup; r += kWarps) add_own(r);
-    if (t.first < t.end) {
-      Rows rows{.out = {}, .most = no_score(), .total = 0};
-#pragma unroll 1
-      for (int step = t.first;;) {
-        use(rows, keys, values, step);
-        step += kWarps;
-        if (step >= t.end) break;
-        load(step, t.table[step * kStepKeys / kShape.kv_block]);
-      }
-      put(rows);
-    }
+    walk([&] {
+      ready();
+      for (int which = b.warp; which < kGroup + 2; which += kWarps) finish_head(which);
+      sync_block();
+      if (t.has_own())
+        for (int r = kWarps - 1 - b.warp; r < kGroup; r += kWarps) add_own(r);
+    });
     sync_block();
     const int n_entries = t.n_entries() + t.has_own();
     const int first_part = t.kv_head * kSplits * kGroup;
     for (int i = static_cast<int>(threadIdx.x); i < kGroup * kDim; i += kThreads) {
       const int r = i / kDim, column = i % kDim;
-      const Merged m = merge(
+      const Merged m = merge<4>(
           n_entries, [&](int e) { return memory.stats[e * kGroup + r]; },
           [&](int e) { return memory.sums[e * kGroup * kDim + i]; });
       if (t.n_active == 1) {
@@ -359,12 +418,15 @@ struct Attention {
     }
     sync_block();
     if (b.squares[0] == 0) return;
+    float2* const stats = reinterpret_cast<float2*>(memory.sums);
+    for (int i = static_cast<int>(threadIdx.x); i < t.n_active * kGroup; i += kThreads)
+      stats[i] = __ldcg(p.stats + first_part + i);
+    sync_block();
     for (int i = static_cast<int>(threadIdx.x); i < kGroup * kDim; i += kThreads) {
-      const int r = i / kDim, column = i % kDim;
-      const Merged m = merge(
-          t.n_active, [&](int e) { return __ldcg(p.stats + first_part + e * kGroup + r); },
+      const Merged m = merge<kSplits < 16 ? kSplits : 16>(
+          t.n_active, [&](int e) { return stats[e * kGroup + i / kDim]; },
           [&](int e) { return __ldcg(p.parts + (first_part + e * kGroup) * kDim + i); });
-      output(r)[column] = from_float<half>(__fdividef(m.sum, m.total));
+      output(i / kDim)[i % kDim] = from_float<half>(__fdividef(m.sum, m.total));
     }
   }
 };

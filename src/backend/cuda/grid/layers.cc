@@ -68,7 +68,7 @@ bool shape_fits(const DenseStep& step) {
   return step.n_tokens == 1 && step.n_layers > 0 && step.n_layers <= grid::kMaxLayers &&
          (s.head_dim == 64 || s.head_dim == 128) && is_multiple(s.n_heads, s.n_kv_heads) &&
          s.n_heads <= grid::kMaxGroup * s.n_kv_heads && is_multiple(s.dim, 32) && is_multiple(s.ffn, 32) &&
-         dtype_bytes(kv.dtype) <= 2 && kv.n_parts == 2 && kv.head_dim == s.head_dim &&
+         dtype_bytes(kv.dtype) <= 2 && !has_scales(kv.dtype) && kv.n_parts == 2 && kv.head_dim == s.head_dim &&
          is_multiple(kv.block_size, grid::kStepKeys);
 }
 
