@@ -301,7 +301,6 @@ struct Attention {
       load(last_keys, next_page, 1, more);
       if constexpr (kLast > 0) add_values(rows.out[kLast], weights, last_values);
       if (!more) break;
-      if (!more) break;
       load(first_values, next_page, 0, n_valid(next));
       next_block = block_of(next + kWarps);
       step = next, page = next_page;
