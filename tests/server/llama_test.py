@@ -153,8 +153,12 @@ def test_truncate_prompt_tokens(server):
     assert long["usage"] | {"x": 0} and long["usage"]["prompt_tokens"] == n_ctx - 1 and long["usage"]["completion_tokens"] == 1
     assert server.chat("hello " * 50, truncate_prompt_tokens=20, max_tokens=1).json()["usage"]["prompt_tokens"] == 20
     assert server.post("/completion", {"prompt": ids, "truncate_prompt_tokens": 3, "n_predict": 1}).json()["tokens_evaluated"] == 3
+    assert server.post("/v1/responses", {"input": "hello " * 50, "truncate_prompt_tokens": 20, "max_output_tokens": 1}).json()["usage"]["input_tokens"] == 20
     for bad in (0, -2, "x"):
         server.post("/v1/completions", {"prompt": ids, "truncate_prompt_tokens": bad}).error(400, "truncate_prompt_tokens")
+        server.post("/v1/responses", {"input": "x", "truncate_prompt_tokens": bad}).error(400, "truncate_prompt_tokens")
+    refused = server.post("/v1/messages", {"messages": [{"role": "user", "content": "x"}], "max_tokens": 1, "truncate_prompt_tokens": 5}).json()
+    assert refused["type"] == "error" and "truncate_prompt_tokens is not supported on this route" in refused["error"]["message"]
 
 
 # ---- limits of rate ----
