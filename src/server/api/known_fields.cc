@@ -195,7 +195,8 @@ constexpr KnownField kFields[] = {
     {"fallback_credit_token", kMessages, kString, kIgnored},
     {"length_penalty", kText, kNumber, kIgnored},  // for beam search only
     {"request_id", kText, kString, kIgnored},
-    {"id_slot", kSampled, kInteger, kIgnored},
+    {"id_slot", kSampled, kInteger},
+    {"filename", kSlot, kString},
     {"n_keep", kLlama, kInteger, kIgnored},  // this server shifts no context
     // Ollama's: how a model is loaded, which the operator decides, and what a server does with too long a prompt.
     {"options.num_ctx", kOllamaRun, kInteger, kIgnored},
