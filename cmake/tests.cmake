@@ -5,7 +5,7 @@ include(GoogleTest)
 # Under a sanitizer, two programs that each have a pool of threads slow each other down by far more than by half: one at a time.
 set(INGOT_TEST_THREADS 1)
 set(INGOT_TEST_SECONDS 600)
-if(INGOT_SANITIZE)
+if(INGOT_SANITIZED)
   set(INGOT_TEST_THREADS 2)
   set(INGOT_TEST_SECONDS 1800)
 endif()
@@ -112,7 +112,7 @@ file(GLOB python_tests CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/tests/scripts/*_t
      ${PROJECT_SOURCE_DIR}/tests/python/*_test.py)
 set(slow 1)
 set(fail_calls "")
-if(INGOT_SANITIZE)
+if(INGOT_SANITIZED)
   set(slow 10)
 else()
   add_library(fail_calls SHARED ${PROJECT_SOURCE_DIR}/tests/server/fail_calls.cc)  # preloaded by server/faults_test.py
@@ -126,7 +126,7 @@ foreach(test ${python_tests})
   if(NOT folder STREQUAL "scripts" AND NOT TARGET ingot-cli)
     continue()
   endif()
-  if(folder MATCHES "capi|python" AND INGOT_SANITIZE)  # which Python would have to be built with as well
+  if(folder MATCHES "capi|python" AND INGOT_SANITIZED)  # which Python would have to be built with as well
     continue()
   endif()
   add_test(NAME ${folder}.${name} COMMAND ${INGOT_PYTHON} -B -m pytest -q -p no:cacheprovider ${test})

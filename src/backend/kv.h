@@ -3,6 +3,7 @@
 #pragma once
 #include <cstddef>
 #include <cstdint>
+#include <span>
 #include <string>
 
 #include "backend/tensor.h"
@@ -32,11 +33,17 @@ struct KvShape {
 
 // "f16", "bf16", "f32", "q8_0", "q4_0" or "fp8". Throws UsageError for any other name.
 DType parse_kv_type(const std::string& name);
+std::string kv_type_name(DType dtype);
 
 class KvCache {
  public:
   explicit KvCache(const KvShape& kv_shape) : shape(kv_shape) {}
   virtual ~KvCache() = default;
+  // Copies of one block, the keys and values of its tokens in all layers, in the cache's own byte layout. For files of
+  // cached prefixes. The copies take their turn among the steps that have been submitted.
+  virtual size_t block_bytes() const = 0;
+  virtual void read_block(int32_t block, std::span<uint8_t> to /* [block_bytes] */) const = 0;
+  virtual void write_block(int32_t block, std::span<const uint8_t> from /* [block_bytes] */) = 0;
   const KvShape shape;
 };
 

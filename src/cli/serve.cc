@@ -47,7 +47,7 @@ struct ServeOptions {
   HttpServerOptions http;
   AppOptions app;
   std::vector<std::string> aliases;
-  std::string access_log = "-", pooling, tool_parser;
+  std::string access_log = "-", pooling, tool_parser, slot_folder;
   int metrics_port = -1;  // -1: no port of its own
   int max_seqs = 16, queue = 0, kv_tokens = 0;
   bool insecure = false, lenient_schemas = false, any_order = false;
@@ -146,6 +146,7 @@ std::shared_ptr<ServedModel> load_served(ServeOptions& o, const std::shared_ptr<
   parts.lenient_schemas = o.lenient_schemas, parts.any_order = o.any_order;
   parts.engine.chunk = o.model.chunk;
   parts.speculate = o.model.speculate;
+  if (!o.slot_folder.empty()) parts.slot_files = {o.slot_folder, checkpoint->digest()};
   if (o.model.trace) parts.engine.on_step = [trace = o.model.trace](const StepStats& s) { trace_step(*trace, s); };
   auto model = std::make_shared<ServedModel>(std::move(parts));
   model->start();
@@ -390,6 +391,10 @@ void add_limit_options(CLI::App& command, ServeOptions& o) {
                   "tokens in the KV cache, shared by all sequences; 0: as many as the model's plan of memory has")
       ->check(CLI::Range(0, 1 << 30))
       ->capture_default_str();
+  command
+      .add_option("--slot-save-path", o.slot_folder,
+                  "folder for POST /slots/ID?action=save and restore, which keep the KV cache of a conversation")
+      ->check(CLI::ExistingDirectory);
   command.add_option("--max-body-bytes", o.http.limits.body_bytes, "largest request")
       ->check(CLI::Range(size_t{1024}, size_t{1} << 30))
       ->capture_default_str();

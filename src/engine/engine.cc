@@ -258,6 +258,7 @@ bool Engine::receive(bool block) {
 
 void Engine::handle(Message& message) {
   if (message.order == Order::kSubmit) return take_in(std::move(message.sequence));
+  if (message.order == Order::kCall) return message.call();
   const auto found = sequences_.find(message.id);
   if (found == sequences_.end() || found->second->finished) return;
   if (message.order == Order::kCancel) finish(*found->second, FinishReason::kCancelled);

@@ -17,6 +17,7 @@
 #pragma once
 #include <atomic>
 #include <functional>
+#include <future>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -29,6 +30,7 @@
 #include "base/queue.h"
 #include "engine/batch_builder.h"
 #include "engine/request.h"
+#include "engine/saved_prefix.h"
 #include "engine/scheduler.h"
 #include "engine/speculate/draft_lengths.h"
 #include "model/runner.h"
@@ -120,6 +122,14 @@ class Engine {
   bool lost_device() const;   // whether a lost device (DeviceLost) was the reason
   const RunnerInfo& info() const { return runner_.info(); }
 
+  // Any thread may call these functions too. Before the next step, the engine copies the cached part of a history,
+  // caches a saved one, or erases the cached part (returns the number of erased tokens). The futures throw Error if the
+  // engine cannot do so, and std::future_error if the engine has ended. What `prefix` refers to must live until then.
+  std::future<SavedPrefix> save_prefix(const CacheKey& root, std::vector<int32_t> tokens);
+  std::future<void> restore_prefix(const PrefixView& prefix);
+  std::future<int> erase_prefix(const CacheKey& root, std::vector<int32_t> tokens);
+  PrefixLayout prefix_layout() const;
+
   void start();  // runs steps on the engine's own thread until stop()
   void stop();   // cancels all remaining requests; the engine cannot be started again
 
@@ -131,11 +141,12 @@ class Engine {
   void warm_up();
 
  private:
-  enum class Order : uint8_t { kSubmit, kCancel, kPause, kResume };
+  enum class Order : uint8_t { kSubmit, kCancel, kPause, kResume, kCall };
   struct Message {
     Order order;
     std::unique_ptr<Sequence> sequence;  // for kSubmit
-    RequestId id = 0;                    // for the other orders
+    RequestId id = 0;                    // for kCancel, kPause and kResume
+    std::function<void()> call = {};     // for kCall
   };
   // A step in flight: planned but not complete.
   struct InFlightStep {
@@ -144,6 +155,9 @@ class Engine {
     bool is_timed = false;  // the time of the step tells what drafts cost
   };
 
+  template <class F>
+  auto call(F function);
+  void check_saves() const;
   RequestId push(Request request);
   std::unique_ptr<Sequence> make_sequence(Request request);
   void run();

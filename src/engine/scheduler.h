@@ -94,6 +94,15 @@ class Scheduler {
   void done(const StepItem& item, int n_accepted = 0);
   void failed(const StepItem& item);  // the item's step has failed
 
+  // For saved prefixes (saved_prefix.cc). find_cached: the cached part of a history, valid until the next call.
+  // add_cached: caches a history. write fills block `i` of the history, unless the cache has that block or i is less
+  // than n_missing. Throws Error if there are too few blocks. erase_cached: erases the history's blocks that no
+  // sequence holds; returns how many tokens they had.
+  const CacheMatch& find_cached(const CacheKey& root, const CacheTokens& tokens);
+  void add_cached(const CacheKey& root, const CacheTokens& tokens, int n_missing,
+                  const std::function<void(int i, int32_t block)>& write);
+  int erase_cached(const CacheKey& root, const CacheTokens& tokens);
+
   bool idle() const { return waiting_.empty() && running_.empty(); }  // paused sequences do not count
   std::span<Sequence* const> running() const { return running_; }
   int n_waiting() const { return static_cast<int>(waiting_.size()); }

@@ -1,8 +1,12 @@
 #include "model/checkpoint.h"
 
+#include <fmt/ranges.h>
+
+#include <algorithm>
 #include <filesystem>
 
 #include "base/error.h"
+#include "io/digest.h"
 #include "io/gguf/gguf.h"
 #include "io/gguf/tokenizer.h"
 #include "io/huggingface/config.h"
@@ -12,6 +16,19 @@
 
 namespace ingot {
 namespace {
+
+template <class File>
+std::string digest_of(const File& file) {
+  constexpr size_t kBytes = 256;  // of each tensor
+  Digest digest = Digest::sha256();
+  for (const auto& tensor : file.tensors()) {
+    const std::string head = fmt::format("{} {} {}\n", tensor.name, fmt::join(tensor.dims(), "x"), tensor.n_bytes);
+    digest.update({reinterpret_cast<const uint8_t*>(head.data()), head.size()});
+    const std::span<const uint8_t> bytes = file.data(tensor);
+    digest.update(bytes.first(std::min(bytes.size(), kBytes)));
+  }
+  return digest.finish();
+}
 
 class GgufCheckpoint final : public Checkpoint {
  public:
@@ -30,6 +47,7 @@ class GgufCheckpoint final : public Checkpoint {
 
   GenerationConfig generation() const override { return read_generation_config(file_->metadata()); }
   std::unique_ptr<WeightSource> weights() const override { return gguf_source(file_); }
+  std::string digest() const override { return digest_of(*file_); }
 
   CheckpointFacts facts() const override {
     CheckpointFacts facts{.container = fmt::format("GGUF version {}", file_->version()),
@@ -69,6 +87,7 @@ class HfCheckpoint final : public Checkpoint {
   std::unique_ptr<WeightSource> weights() const override {
     return safetensors_source(files(), HfQuantization::read(directory_), directory_.path());
   }
+  std::string digest() const override { return digest_of(*files()); }
 
   CheckpointFacts facts() const override {
     const auto weights = files();

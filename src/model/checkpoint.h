@@ -50,6 +50,8 @@ class Checkpoint {
   // The source keeps the parts of the checkpoint that it needs alive.
   virtual std::unique_ptr<WeightSource> weights() const = 0;
   virtual CheckpointFacts facts() const = 0;
+  // Identifies the weights: a SHA-256 of the tensors' names, sizes and first bytes. So it is fast, but not for security.
+  virtual std::string digest() const = 0;
 
   // The container, for code that writes another kind of file (model/gguf_export.h): one of the two is null.
   virtual const Gguf* gguf() const { return nullptr; }

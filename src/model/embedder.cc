@@ -274,10 +274,11 @@ void Embedder::check(std::span<const std::vector<int32_t>> texts) const {
   }
 }
 
-std::vector<int32_t> Embedder::cut(std::vector<int32_t> tokens) const {
-  if (tokens.size() <= static_cast<size_t>(max_tokens_)) return tokens;
+std::vector<int32_t> Embedder::cut(std::vector<int32_t> tokens, std::optional<int> most) const {
+  const auto n_kept = static_cast<size_t>(most.value_or(max_tokens_));
+  if (tokens.size() <= n_kept) return tokens;
   const int32_t last = tokens.back();
-  tokens.resize(max_tokens_);
+  tokens.resize(n_kept);
   if (tokenizer_->add_eos()) tokens.back() = last;
   return tokens;
 }
@@ -327,8 +328,8 @@ std::vector<int32_t> Embedder::prompt(std::string_view query, std::string_view d
   return tokenizer_->encode(text, {.add_special = false, .parse_special = true, .quoted = quoted});
 }
 
-Embedder::Pair Embedder::pair(std::string_view query, std::string_view document, bool truncate) const {
-  const size_t most = truncate ? static_cast<size_t>(max_tokens_) : std::numeric_limits<size_t>::max();
+Embedder::Pair Embedder::pair(std::string_view query, std::string_view document, std::optional<int> limit) const {
+  const size_t most = limit ? static_cast<size_t>(*limit) : std::numeric_limits<size_t>::max();
   Pair pair;
   if (!classifier_.prompt) {
     size_t n_first = 0;
@@ -351,7 +352,7 @@ Embedder::Scores Embedder::score(std::string_view query, std::span<const std::st
   std::vector<Pair> pairs;
   Scores scores;
   for (const std::string& document : documents) {
-    pairs.push_back(pair(query, document, truncate));
+    pairs.push_back(pair(query, document, truncate ? std::optional(max_tokens_) : std::nullopt));
     scores.n_tokens += pairs.back().tokens.size();
   }
   scores.values = score(pairs);

@@ -74,13 +74,13 @@ class Embedder {
   };
   Scores score(std::string_view query, std::span<const std::string> documents, bool truncate = false);
   // The same in two steps, for callers that score pairs of several queries at once. pair() makes the model's input, cut
-  // if `truncate` is true; score() scores the pairs. Throws Error naming the pair if a pair has no tokens or more than
-  // max_tokens().
+  // to `most` tokens as far as the model's own tokens allow; score() scores the pairs. Throws Error naming the pair if
+  // a pair has no tokens or more than max_tokens().
   struct Pair {
     std::vector<int32_t> tokens;
     int second = -1;  // index of the document's first token, for models that mark the second text; else -1
   };
-  Pair pair(std::string_view query, std::string_view document, bool truncate) const;
+  Pair pair(std::string_view query, std::string_view document, std::optional<int> most) const;
   std::vector<float> score(std::span<const Pair> pairs);
   bool ranks() const { return pooling_ == "rank"; }
 
@@ -92,8 +92,8 @@ class Embedder {
   int n_vocab() const { return n_vocab_; }
   int max_tokens() const { return max_tokens_; }
   int max_batch_tokens() const { return max_batch_tokens_; }  // limit for several texts that are computed together
-  // Cuts tokens to max_tokens() from the end; a final token that the model requires is kept.
-  std::vector<int32_t> cut(std::vector<int32_t> tokens) const;
+  // Keeps the first max_tokens() tokens, or the first `most`; a final token that the model requires is kept.
+  std::vector<int32_t> cut(std::vector<int32_t> tokens, std::optional<int> most = std::nullopt) const;
 
  private:
   struct Model;

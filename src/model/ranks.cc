@@ -84,6 +84,13 @@ void Ranks::forward(const Batch& batch) {
   logits_ = program_->output(batch.n_tokens(), batch.n_seqs(), batch.n_logits());
 }
 
+std::string Ranks::kv_layout() const {
+  const KvShape& kv = kv_->shape;
+  return fmt::format("device {}, {}, {} layers, {} heads of {}{}, blocks of {} tokens", backend_->name(),
+                     kv_type_name(kv.dtype), kv.n_layers, kv.n_kv_heads, kv.head_dim,
+                     kv.values_are_keys ? " (latents)" : "", kv.block_size);
+}
+
 // The device memory that the model may take.
 size_t Ranks::memory_limit(const RunnerOptions& o) const {
   const size_t free = backend_->available_bytes(), all = std::max(backend_->device_bytes(), free);

@@ -46,6 +46,10 @@ class Ranks final : public Runner {
   std::vector<Sampled> wait() override { return backend_->wait(); }
 
   std::vector<float> logits() override;
+  std::string kv_layout() const override;
+  size_t kv_block_bytes() const override { return kv_->block_bytes(); }
+  void read_kv(int32_t block, std::span<uint8_t> to) override { kv_->read_block(block, to); }
+  void write_kv(int32_t block, std::span<const uint8_t> from) override { kv_->write_block(block, from); }
 
   const Config& config() const { return config_; }
   const Weights& weights() const { return weights_; }

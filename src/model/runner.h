@@ -2,6 +2,7 @@
 #pragma once
 #include <span>
 #include <stdexcept>
+#include <string>
 #include <vector>
 
 #include "backend/batch.h"
@@ -38,6 +39,12 @@ class Runner {
   virtual std::vector<Sampled> wait() = 0;   // the tokens of the last sample, in row order
   // Between a forward and its sample: the logits of that forward on the host, [n_logits, n_vocab].
   virtual std::vector<float> logits() { throw std::logic_error("this runner shows no logits"); }
+  // Copies of KV blocks for files of cached prefixes, between steps. Blocks with equal layouts, of one model, can be
+  // exchanged. "": this runner copies no blocks.
+  virtual std::string kv_layout() const { return ""; }
+  virtual size_t kv_block_bytes() const { return 0; }
+  virtual void read_kv(int32_t /*block*/, std::span<uint8_t> /*to*/) { throw std::logic_error("no copies"); }
+  virtual void write_kv(int32_t /*block*/, std::span<const uint8_t> /*from*/) { throw std::logic_error("no copies"); }
 };
 
 }  // namespace ingot

@@ -43,7 +43,7 @@ const std::vector<App::Route>& App::routes() {
       {.method = "GET", .path = "/v1/models/", .at_once = &App::show_model},
       {.method = "GET", .path = "/props", .at_once = &App::props},
       {.method = "GET", .path = "/slots", .at_once = &App::slots},
-      {.method = "POST", .path = "/slots/", .at_once = &App::refuse_slot},
+      {.method = "POST", .path = "/slots/", .on_worker = answer_slot, .api = kSlot},
       {.method = "GET", .path = "/api/tags", .at_once = &App::ollama_tags},
       {.method = "GET", .path = "/api/ps", .at_once = &App::ollama_ps},
       {.method = "GET", .path = "/api/version", .at_once = &App::ollama_version, .while_loading = true},
@@ -125,6 +125,12 @@ bool is_json_type(const std::string& type) {
   const size_t charset = type.find("charset=");
   return is_json &&
          (charset == type.npos || type.find("utf-8", charset) != type.npos || type.find("UTF-8", charset) != type.npos);
+}
+
+// Ollama's documentation calls its API with `curl -d` alone, which says that the body is a form. A page of another site
+// can send that type without asking, but always names its origin.
+bool is_curl_for_ollama(const HttpRequest& head, const std::string& type) {
+  return type == "application/x-www-form-urlencoded" && head.path.starts_with("/api/") && !head.header("origin");
 }
 
 // Runs a handler. An exception of the handler becomes the answer.
@@ -269,7 +275,7 @@ std::optional<HttpResponse> App::refuse(HttpRequest& head) {
   if (has_body)
     if (auto refusal = over_limit(head)) return refusal;
   const std::string* type = head.header("content-type");
-  if (has_body && type && !is_json_type(*type))
+  if (has_body && type && !is_json_type(*type) && !is_curl_for_ollama(head, *type))
     return refused(415, "the body must be JSON in UTF-8: send it as Content-Type: application/json");
   return std::nullopt;
 }
@@ -322,7 +328,9 @@ void App::dispatch(HttpRequest request, std::shared_ptr<Responder> responder) {
 void App::run(const std::shared_ptr<Job>& job) {
   const auto guarded = [](const Job& j, auto f) { answer_errors(j.request.path, j.responder, f); };
   guarded(*job, [&] {
-    job->body = parse_request_json(std::exchange(job->request.body, {}));
+    const bool may_be_empty = job->route.api == kSlot;  // action=erase needs no fields
+    job->body = may_be_empty && job->request.body.empty() ? JsonValue::object()
+                                                          : parse_request_json(std::exchange(job->request.body, {}));
     check_fields(job->route.api, job->body);
     if (job->route.api == kOllamaModel) use_older_name(job->body);
     const std::string name = model_name(job->body);

@@ -73,7 +73,6 @@ class App final : public HttpHandler {
   HttpResponse show_model(const HttpRequest& request) const;
   HttpResponse props(const HttpRequest& request) const;
   HttpResponse slots(const HttpRequest& request) const;
-  HttpResponse refuse_slot(const HttpRequest& request) const;
   HttpResponse version(const HttpRequest& request) const;
   HttpResponse ollama_tags(const HttpRequest& request) const;
   HttpResponse ollama_ps(const HttpRequest& request) const;

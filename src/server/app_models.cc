@@ -80,27 +80,21 @@ HttpResponse App::props(const HttpRequest&) const {
 
 // ---- llama.cpp's ----
 
-// A slot for each sequence that can run at once; the engine gives a sequence no fixed slot, so only the number of those
-// that run means something.
+// A slot for each sequence that can run at once.
 HttpResponse App::slots(const HttpRequest& request) const {
   const auto loaded = models();
   if (loaded.empty()) throw ApiError(503, "no model is loaded");
-  const ServedModel& model = *loaded.front();
-  const int n_running = model.gauges().n_running, n = model.info().max_seqs;
-  if (n_running >= n && request.query.find("fail_on_no_slot=1") != std::string::npos)
+  ServedModel& model = *loaded.front();
+  const std::vector<bool> busy = model.writes() ? model.slots().busy() : std::vector<bool>();
+  if (std::ranges::all_of(busy, std::identity()) && request.query.find("fail_on_no_slot=1") != std::string::npos)
     throw ApiError(503, "no slot available");
   JsonValue list = JsonValue::array();
-  for (int i = 0; i < n; ++i)
+  for (size_t i = 0; i < busy.size(); ++i)
     list.push_back({{"id", i},
                     {"n_ctx", model.n_ctx()},
                     {"speculative", model.speculate() != Speculate::kOff},
-                    {"is_processing", i < n_running}});
+                    {"is_processing", static_cast<bool>(busy[i])}});
   return {.body = dump_json(list)};
-}
-
-HttpResponse App::refuse_slot(const HttpRequest&) const {
-  throw ApiError(501, "this server does not save, restore or erase slots: its prefix cache finds the beginning of each "
-                      "prompt that it has computed by itself");
 }
 
 HttpResponse App::version(const HttpRequest&) const { return {.body = dump_json({{"version", options_.version}})}; }

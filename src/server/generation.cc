@@ -105,6 +105,10 @@ void GenerationRun::submit(int i) {
   std::lock_guard lock(mutex_);
   ids_.push_back(id);
   choices_[i].id = id;
+  const size_t n_slots = spec_.slots.size();
+  choices_[i].slot = n_slots == 0 ? model_->slots().choose(spec_.prompts[i / spec_.n])
+                                  : spec_.slots[std::min(static_cast<size_t>(i), n_slots - 1)];
+  model_->slots().begin(choices_[i].slot);
 }
 
 void GenerationRun::push(Event event) {
@@ -280,7 +284,10 @@ void GenerationRun::on_finish(int index, const Finish& finish) {
   Choice& choice = choices_[index];
   const bool has_failed = finish.reason == FinishReason::kError && !finish.has_nan && !choice.over && !over_;
   if (has_failed && may_replay() && model_->lost_device()) return on_lost(index);
-  if (!std::exchange(choice.finished, true)) ++n_finished_;
+  if (!std::exchange(choice.finished, true)) {
+    ++n_finished_;
+    end_slot(index);
+  }
   if (n_finished_ == spec_.n_choices()) ticket_.reset();
   choice.usage = finish.usage;
   // Tokens after a stop string do not count.
@@ -304,6 +311,13 @@ void GenerationRun::on_finish(int index, const Finish& finish) {
     }
   }
   if (n_finished_ == spec_.n_choices()) complete();
+}
+
+void GenerationRun::end_slot(int index) {
+  Choice& choice = choices_[index];
+  std::vector<int32_t> tokens = spec_.prompts[index / spec_.n];
+  tokens.insert(tokens.end(), choice.taken.begin(), choice.taken.end());
+  model_->slots().end(choice.slot, {root_key(spec_.cache_salt), std::move(tokens)});
 }
 
 // Called when all sequences are over.

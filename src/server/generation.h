@@ -53,6 +53,7 @@ struct GenerationSpec {
   std::vector<int32_t> prediction = {};  // tokens that the answer may repeat
   int priority = 0;
   std::string client, cache_salt;  // as in the engine's Request
+  std::vector<int> slots;          // of the choices, the last one for all that remain; empty: the server chooses
   int n = 1;
   bool stream = false;
   int n_choices() const { return n * static_cast<int>(prompts.size()); }
@@ -161,8 +162,9 @@ class GenerationRun : public std::enable_shared_from_this<GenerationRun> {
     bool over = false;                               // the text is complete
     bool finished = false;                           // the engine has finished the sequence
     bool lost = false;                               // the engine has lost its device; the sequence begins again
-    std::vector<int32_t> taken;                      // where requests are replayed: the tokens so far
-    size_t n_again = 0;                              // how many of them the fresh engine has given
+    std::vector<int32_t> taken;                      // the tokens so far
+    size_t n_again = 0;                              // how many of them this engine has given
+    int slot = -1;                                   // of the sequence that runs
     int n_tokens = 0;
     Clock::time_point last_token{};
     ChoiceResult result;  // for an answer that is not streamed
@@ -194,6 +196,7 @@ class GenerationRun : public std::enable_shared_from_this<GenerationRun> {
   void show(int index, std::string text, bool all);
   void end_choice(int index, const char* reason, const std::string& failure = "");
   void on_finish(int index, const Finish& finish);
+  void end_slot(int index);
   void complete();
   void fail(const ApiError& error);
   void cancel();

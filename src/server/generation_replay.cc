@@ -58,7 +58,6 @@ void GenerationRun::restart(const Fresh& fresh) {
 
 // Whether the token is one that the client has already. Ends the request if another token should be at that place.
 bool GenerationRun::is_repeated(int index, const Sampled& token) {
-  if (!model_->asks_for_fresh()) return false;
   Choice& choice = choices_[index];
   if (choice.n_again == choice.taken.size()) {
     choice.taken.push_back(token.token);

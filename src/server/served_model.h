@@ -16,6 +16,7 @@
 #include "model/embedder.h"
 #include "server/embed_queue.h"
 #include "server/metrics.h"
+#include "server/slots.h"
 #include "text/calls/call_format.h"
 #include "text/chat.h"
 #include "text/grammar/model_grammars.h"
@@ -47,6 +48,7 @@ struct ServedModelParts {
   bool lenient_schemas = false, any_order = false;  // as in GrammarText
   Speculate speculate = Speculate::kOff;            // of requests that do not say
   std::shared_ptr<DraftModel> draft = nullptr;      // for Speculate::kDraft
+  SlotFiles slot_files = {};
 };
 
 class ServedModel {
@@ -67,6 +69,7 @@ class ServedModel {
       if (next) next(stats);
     };
     grammars_.emplace(*parts_.tokenizer, info_.n_vocab);
+    slots_.emplace(info_.max_seqs);
     engine_.emplace(*parts_.runner, parts_.engine);
   }
   void start() { engine_ ? engine_->start() : embeds_->start(); }
@@ -88,6 +91,8 @@ class ServedModel {
   int n_ctx() const { return !parts_.embedder ? context_limit(info_) : info_.n_ctx; }
   std::time_t created() const { return created_; }
   Engine& engine() { return *engine_; }      // of a model that writes
+  Slots& slots() { return *slots_; }         // of a model that writes
+  const SlotFiles& slot_files() const { return parts_.slot_files; }
   ModelGrammars& grammars() { return *grammars_; }  // of a model that writes
   bool lenient_schemas() const { return parts_.lenient_schemas; }
   bool any_order() const { return parts_.any_order; }
@@ -159,6 +164,7 @@ class ServedModel {
   const std::time_t created_ = std::time(nullptr);
   std::atomic<int> taken_{0};
   std::optional<ModelGrammars> grammars_;
+  std::optional<Slots> slots_;
 
  public:
   ModelMetrics metrics;

@@ -67,8 +67,9 @@ def test_links(page):
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.relative_to(SOURCE).as_posix())
 def test_lines_fit(page):
-    """120 characters, but for tables, and for links and code that cannot be cut."""
-    long = [line for line in page.read_text().splitlines() if len(line) > 120 and not line.startswith(("|", "    ", "<", "!["))]
+    """120 characters, but for tables of other pages than the first, and for links and code that cannot be cut."""
+    free = ("    ", "<", "![") if page == SOURCE / "README.md" else ("|", "    ", "<", "![")
+    long = [line for line in page.read_text().splitlines() if len(line) > 120 and not line.startswith(free)]
     inside = re.findall(r"^```.*?^```", page.read_text(), re.S | re.M)
     assert not [line for line in long if not any(line in block for block in inside)]
 

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <bit>
 #include <chrono>
+#include <cstring>
 #include <limits>
 #include <stdexcept>
 #include <thread>
@@ -134,6 +135,15 @@ void FakeRunner::sample(std::span<const SampleRow> rows) {
     sampled_.push_back(std::move(drawn));
   }
   sample_waits_ = true;
+}
+
+void FakeRunner::read_kv(int32_t block, std::span<uint8_t> to) {
+  std::memcpy(to.data(), &cache_.at(static_cast<size_t>(block) * options_.info.block_size), to.size());
+}
+
+void FakeRunner::write_kv(int32_t block, std::span<const uint8_t> from) {
+  std::memcpy(static_cast<void*>(&cache_.at(static_cast<size_t>(block) * options_.info.block_size)), from.data(),
+              from.size());
 }
 
 std::vector<Sampled> FakeRunner::wait() {

@@ -44,6 +44,10 @@ class FakeRunner final : public Runner {
   void forward(const Batch& batch) override;
   void sample(std::span<const SampleRow> rows) override;
   std::vector<Sampled> wait() override;
+  std::string kv_layout() const override { return "fake"; }
+  size_t kv_block_bytes() const override { return sizeof(Slot) * options_.info.block_size; }
+  void read_kv(int32_t block, std::span<uint8_t> to) override;
+  void write_kv(int32_t block, std::span<const uint8_t> from) override;
 
   int64_t n_steps() const { return n_steps_; }
   int64_t n_tokens() const { return n_tokens_; }

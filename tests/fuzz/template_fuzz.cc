@@ -67,6 +67,14 @@ size_t n_controls(const ChatTemplate& chat, const Json& messages) {
   return std::count_if(ids.begin(), ids.end(), [](int32_t id) { return tokenizer().is_special(id); });
 }
 
+// ChatML has no tools, so consecutive results of tools share a turn (generic_tools.h).
+size_t n_turns(const Json& messages) {
+  const auto is_result = [](const Json& message) { return message.value("role", Json("")) == "tool"; };
+  size_t n = 0;
+  for (size_t i = 0; i < messages.size(); ++i) n += i == 0 || !is_result(messages[i]) || !is_result(messages[i - 1]);
+  return n;
+}
+
 // A hostile template may write any control token, but a user has no say in how many ChatML's are.
 void check_chat(std::string_view source, std::string_view text) {
   const Json messages = Json::parse(text, nullptr, false);
@@ -74,7 +82,10 @@ void check_chat(std::string_view source, std::string_view text) {
   const ChatTemplate hostile(std::string(source), "<s>", "</s>", {.fuel = 100'000});
   may_refuse([&] { n_controls(hostile, messages); });
   static const ChatTemplate chatml = ChatTemplate::chatml_default();
-  may_refuse([&] { CHECK(n_controls(chatml, messages) == 2 * messages.size() + 1); });
+  may_refuse([&] {
+    const size_t n = n_controls(chatml, messages);  // throws for what is no conversation
+    CHECK(n == 2 * n_turns(messages) + 1);
+  });
 }
 
 }  // namespace

@@ -401,7 +401,7 @@ def test_limits(server, path, field, at_limit, beyond):
 
 def test_knobs_of_other_engines_insides_do_nothing(server):
     plain = server.chat(temperature=0).json()["choices"]
-    assert server.chat(temperature=0, n_discard=-1, n_keep=2**31, id_slot=-2, cache_id="../x", beam_width=10**6).json()["choices"] == plain
+    assert server.chat(temperature=0, n_discard=-1, n_keep=2**31, id_slot=-1, cache_id="../x", beam_width=10**6).json()["choices"] == plain
 
 
 def test_too_long_a_prompt_says_both_numbers(server):

@@ -56,12 +56,12 @@ def test_ollama(server, encoder):
 # and no 5xx. Values that break the schema are refused, by the first, whose requests are the same each time.
 @pytest.mark.parametrize("phase", ["coverage", "fuzzing"])
 @pytest.mark.parametrize("kind", ["writer", "encoder"])
-def test_schemathesis(kind, phase):
+def test_schemathesis(kind, phase, tmp_path):
     python = python_with("schemathesis>=4")
     excluded = "positive_data_acceptance" + (",negative_data_rejection" if phase == "fuzzing" else "")  # a template may refuse what the schema has
     model = {"writer": SOURCE / "models" / "demo.gguf", "encoder": SOURCE / "tests" / "data" / "encoders" / "bert.gguf"}[kind]
-    with running(model, "--pin", model.stem, "--max-seqs", 8) as server:  # pinned, or a request would unload it
+    with running(model, "--pin", model.stem, "--max-seqs", 8, "--slot-save-path", tmp_path) as server:  # pinned, or a request would unload it
         command = [python.parent / "schemathesis", "run", f"{server.url}/openapi.json", "--phases", phase, "--max-examples", "15", "--checks", "all",
                    "--exclude-checks", excluded, "--suppress-health-check", "all", "--request-timeout", "120"]
         done = subprocess.run(command, capture_output=True, text=True, timeout=900, env=os.environ | {"NO_COLOR": "1"}, cwd=python.parent)
-    assert done.returncode == 0 and "Tested: 30" in done.stdout, done.stdout[-20000:] + done.stderr
+    assert done.returncode == 0 and "Tested: 31" in done.stdout, done.stdout[-20000:] + done.stderr

@@ -131,6 +131,20 @@ def test_long_texts_are_refused_or_cut(bert):
     assert got.json()["usage"]["prompt_tokens"] == n and vectors(got).shape == (1, 48)
 
 
+def test_truncate_prompt_tokens(bert):
+    """vLLM's: the first tokens are kept, and the token that the model wants at the end."""
+    text = "the quick brown fox jumps over"
+    ids = bert.post("/tokenize", {"prompt": text}).json()["tokens"]
+    n = bert.get("/v1/models").json()["data"][0]["max_model_len"]
+    got = embed(bert, [text, "fox"], truncate_prompt_tokens=5)
+    expected = vectors(embed(bert, [ids[:4] + ids[-1:], bert.post("/tokenize", {"prompt": "fox"}).json()["tokens"]]))
+    assert len(ids) > 5 and got.json()["usage"]["prompt_tokens"] == 5 + len(bert.post("/tokenize", {"prompt": "fox"}).json()["tokens"])
+    assert cosines(vectors(got), expected).min() > 0.99999
+    assert embed(bert, "fox " * n, truncate_prompt_tokens=-1).json()["usage"]["prompt_tokens"] == n
+    for bad in (0, -2, n + 1, "x"):
+        embed(bert, text, truncate_prompt_tokens=bad).error(400, "truncate_prompt_tokens")
+
+
 def test_dimensions_where_the_model_says_so(start, tmp_path):
     assert embed(start(ENCODERS / "bert", "--access-log", "none"), "a", dimensions=48).status == 200
     folder = tmp_path / "cuttable"

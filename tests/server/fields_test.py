@@ -49,11 +49,15 @@ def test_roles_of_the_clients(server):
 
 @pytest.mark.parametrize("path, known", [("/v1/chat/completions", "function"), ("/v1/responses", "function"), ("/v1/messages", "custom")])
 def test_tools_of_others_are_left_out(server, path, known):
-    """web_search and its like would have to be run here. Clients that offer them beside their own are answered."""
+    """web_search and its like would have to be run here. Clients that offer them beside their own are answered; a request that offers
+    nothing else is refused."""
     assert len(CLIENTS["tools"][path]) >= 2
     for kind in CLIENTS["tools"][path]:
         tool = {"type": kind, "name": "look_it_up", "function": LOOK, "input_schema": LOOK["parameters"], "parameters": LOOK["parameters"]}
-        request = body(path, [USER], tools=[tool]) | {"max_output_tokens" if path == "/v1/responses" else "max_tokens": 1}
+        own = {"type": known, "name": "own", "function": LOOK | {"name": "own"}, "input_schema": LOOK["parameters"], "parameters": LOOK["parameters"]}
+        if kind != known:
+            assert "the server would have to run" in refusal(server, path, body(path, [USER], tools=[tool]))
+        request = body(path, [USER], tools=[tool, own]) | {"max_output_tokens" if path == "/v1/responses" else "max_tokens": 1}
         reply = server.post(path, request)
         assert reply.status == 200
         left_out = f"tools[0] is left out: this server has no tools of the type '{kind}'"

@@ -28,6 +28,7 @@ const std::map<std::string, ApiRoute> kRoutes = {{"/v1/chat/completions", kChat}
                                                  {"/completion", kLlamaCompletion},
                                                  {"/infill", kLlamaInfill},
                                                  {"/models/load", kModelName},
+                                                 {"/slots/{id}", kSlot},
                                                  {"/models/unload", kModelName},
                                                  {"/api/chat", kOllamaChat},
                                                  {"/api/generate", kOllamaGenerate},

@@ -82,7 +82,59 @@ def test_slots(start):
     assert [slot["id"] for slot in slots] == [0, 1, 2] and not any(slot["is_processing"] for slot in slots) and server.get("/slots?fail_on_no_slot=1").status == 200
     assert server.get("/props").json()["total_slots"] == 3
     for action in ("save", "restore", "erase"):
-        assert "prefix cache" in server.post(f"/slots/0?action={action}", {"filename": "x"}).error(501)["message"]
+        assert "--slot-save-path" in server.post(f"/slots/0?action={action}", {"filename": "x"}).error(501)["message"]
+
+
+def test_a_slot_is_saved_and_restored(start, tmp_path):
+    """A restart of the server forgets a conversation; its slot brings it back: the same text, and fewer computed tokens."""
+    prompt = "Once upon a time there was a fox. " * 6
+    ask = {"prompt": prompt, "n_predict": 20, "id_slot": 1, "temperature": 0}
+    first = start("--slot-save-path", tmp_path, "--max-seqs", 3)
+    text = first.post("/completion", ask).json()
+    assert text["id_slot"] == 1 and text["timings"]["cache_n"] == 0
+    saved = first.post("/slots/1?action=save", {"filename": "fox.slot"}).json()
+    n = text["tokens_evaluated"] + text["tokens_predicted"] - 1
+    assert saved["id_slot"] == 1 and saved["filename"] == "fox.slot" and saved["n_saved"] == n and saved["timings"]["save_ms"] >= 0
+    assert saved["n_written"] == (tmp_path / "fox.slot").stat().st_size
+    first.stop()
+
+    second = start("--slot-save-path", tmp_path, "--max-seqs", 3)
+    restored = second.post("/slots/0?action=restore", {"filename": "fox.slot"}).json()
+    assert restored["n_restored"] == n and restored["n_read"] == saved["n_written"] and "restore_ms" in restored["timings"]
+    again = second.post("/completion", ask | {"id_slot": 0}).json()
+    assert again["content"] == text["content"] and again["id_slot"] == 0
+    assert 0 < again["timings"]["prompt_n"] <= 16, "whole blocks of the prompt are found"
+    # The next turn continues after the answer, in the slot that knows its beginning.
+    longer = second.post("/completion", {"prompt": prompt + text["content"] + " The end", "n_predict": 2, "temperature": 0}).json()
+    assert longer["timings"]["cache_n"] >= n - 2 and longer["id_slot"] == 0
+    assert second.request("POST", "/slots/0?action=erase", "").json()["n_erased"] > n
+    assert second.post("/completion", ask).json()["timings"]["cache_n"] < 16
+
+
+def test_slots_refuse(start, tmp_path):
+    server = start("--slot-save-path", tmp_path)
+    for name in ("", "../x", "a/b", "/etc/passwd", ".hidden", "a\\b", "a\0b", "x" * 256, "ä", None, 5):
+        for action in ("save", "restore"):
+            server.post(f"/slots/0?action={action}", {"filename": name}).error(400, "filename")
+    for path in ("/slots/x?action=erase", "/slots/-1?action=erase", "/slots/999?action=erase", "/slots/0x?action=erase", "/slots/99999999999999999999?action=erase"):
+        server.post(path, {}).error(400, "id_slot")
+    for query in ("", "?action=", "?action=saved", "?xaction=save"):
+        server.post("/slots/0" + query, {"filename": "x"}).error(400, "action")
+    server.post("/slots/0?action=restore", {"filename": "nosuch"}).error(400)
+    server.post("/completion", {"prompt": "Once upon a time there was a small red fox who lived in the woods", "id_slot": 0, "n_predict": 4})
+    assert server.post("/slots/0?action=save", {"filename": "good"}).status == 200
+    bytes_ = (tmp_path / "good").read_bytes()
+    for i, bad in enumerate((b"", bytes_[:100], bytes_[:-1], bytes_ + b"x", bytes_[:200] + b"?" + bytes_[201:], b"GGUF" + bytes(100))):
+        (tmp_path / f"bad{i}").write_bytes(bad)
+        server.post("/slots/0?action=restore", {"filename": f"bad{i}"}).error(400)
+    (tmp_path / "folder").mkdir()
+    server.post("/slots/0?action=restore", {"filename": "folder"}).error(400)
+    server.stop()
+    other = start("--slot-save-path", tmp_path, "--kv-type", "f32")
+    assert "another layout" in other.post("/slots/0?action=restore", {"filename": "good"}).error(400, "filename")["message"]
+    other.stop()
+    third = start(SOURCE / "tests/data/models/llama.gguf", "--slot-save-path", tmp_path)
+    assert "another model" in third.post("/slots/0?action=restore", {"filename": "good"}).error(400, "filename")["message"]
 
 
 def test_version_and_ping(server):
@@ -153,8 +205,12 @@ def test_truncate_prompt_tokens(server):
     assert long["usage"] | {"x": 0} and long["usage"]["prompt_tokens"] == n_ctx - 1 and long["usage"]["completion_tokens"] == 1
     assert server.chat("hello " * 50, truncate_prompt_tokens=20, max_tokens=1).json()["usage"]["prompt_tokens"] == 20
     assert server.post("/completion", {"prompt": ids, "truncate_prompt_tokens": 3, "n_predict": 1}).json()["tokens_evaluated"] == 3
+    assert server.post("/v1/responses", {"input": "hello " * 50, "truncate_prompt_tokens": 20, "max_output_tokens": 1}).json()["usage"]["input_tokens"] == 20
     for bad in (0, -2, "x"):
         server.post("/v1/completions", {"prompt": ids, "truncate_prompt_tokens": bad}).error(400, "truncate_prompt_tokens")
+        server.post("/v1/responses", {"input": "x", "truncate_prompt_tokens": bad}).error(400, "truncate_prompt_tokens")
+    refused = server.post("/v1/messages", {"messages": [{"role": "user", "content": "x"}], "max_tokens": 1, "truncate_prompt_tokens": 5}).json()
+    assert refused["type"] == "error" and "truncate_prompt_tokens is not supported on this route" in refused["error"]["message"]
 
 
 # ---- limits of rate ----

@@ -29,6 +29,16 @@ def refused(reply, word, status=400):
     assert set(reply.json()) == {"error"} and word in reply.json()["error"], reply.body
 
 
+def test_curl_as_ollama_documents_it(server):
+    """curl -d names a form's type. A browser says where the page came from, and is held to JSON."""
+    body = json.dumps({"model": "demo", "messages": USER, "stream": False, "options": GREEDY})
+    form = {"Content-Type": "application/x-www-form-urlencoded"}
+    assert server.request("POST", "/api/chat", body, form).json()["message"]["content"] == ANSWER
+    assert server.request("POST", "/api/chat", body, form | {"Origin": server.url}).status == 415
+    assert server.request("POST", "/api/chat", body, {"Content-Type": "text/plain"}).status == 415
+    assert server.request("POST", "/v1/chat/completions", body, form).status == 415
+
+
 def test_a_stream_of_lines_and_a_whole(server):
     streamed = lines(ask(server, options=GREEDY))
     *pieces, last = streamed

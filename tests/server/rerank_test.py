@@ -53,6 +53,19 @@ def test_top_n_and_documents(ranker):
     assert len(rank(server, golden["query"], golden["documents"], top_n=1000, truncate=True).json()["results"]) == len(golden["documents"])
 
 
+def test_truncate_prompt_tokens(ranker):
+    """vLLM's: a pair keeps so many tokens, and a long document loses its end."""
+    server, golden = ranker
+    whole = rank(server, golden["query"], ["fox fox fox"]).json()["usage"]["prompt_tokens"]
+    cut = rank(server, golden["query"], ["fox " * 200], truncate_prompt_tokens=whole)
+    assert whole - 2 <= cut.json()["usage"]["prompt_tokens"] <= whole
+    n = server.get("/v1/models").json()["data"][0]["max_model_len"]
+    every = rank(server, golden["query"], ["word " * n], truncate=True).json()
+    assert rank(server, golden["query"], ["word " * n], truncate_prompt_tokens=-1).json()["results"] == every["results"]
+    for bad in (0, 1, n + 1):
+        rank(server, golden["query"], ["x"], truncate_prompt_tokens=bad).error(400, "truncate_prompt_tokens")
+
+
 def test_many_at_once(bert):
     texts = ["the quick brown fox", "numbers 123", "a", "other words", "it was not what they said"]
     expected = {q: by_index(rank(bert, q, texts)) for q in texts}

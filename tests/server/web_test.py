@@ -7,6 +7,15 @@ from conftest import SOURCE
 pytestmark = needs_browser
 
 
+def test_a_title_ends_with_a_whole_word(server, browser):
+    page = ready(browser.page(server.url))
+    title = lambda text: page.js(f"import('/store.js').then(s => s.titleOf({json.dumps(text)}))")
+    long = "Write a short poem about the sea, then a list of three items, then a formula"
+    assert title(long) == "Write a short poem about the sea, then a list of three…" and title(" Hi\n there ") == "Hi there" and title("x" * 70) == "x" * 60 + "…"
+    page.ask(long)
+    page.wait("document.getElementById('title').innerText.endsWith('three…')")
+
+
 def test_a_conversation(server, browser, shot):
     page = browser.page(server.url)
     ready(page)

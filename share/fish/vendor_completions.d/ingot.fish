@@ -245,6 +245,7 @@ complete -c ingot -n '__ingot_is "serve"' -l max-seqs -l parallel -x -d 'sequenc
 complete -c ingot -n '__ingot_is "serve"' -l queue -x -d 'sequences that may wait beyond these before requests get 429'
 complete -c ingot -n '__ingot_is "serve"' -l queue-timeout -x -d 'seconds that a request may wait for its turn, and then gets 503'
 complete -c ingot -n '__ingot_is "serve"' -l kv-tokens -x -d 'tokens in the KV cache, shared by all sequences'
+complete -c ingot -n '__ingot_is "serve"' -l slot-save-path -x -d 'folder for POST /slots/ID?action=save and restore, which keep the...'
 complete -c ingot -n '__ingot_is "serve"' -l max-body-bytes -x -d 'largest request'
 complete -c ingot -n '__ingot_is "serve"' -l max-connections -x -d 'connections at once'
 complete -c ingot -n '__ingot_is "serve"' -l header-timeout -x -d 'seconds for a request\'s headers [10]'

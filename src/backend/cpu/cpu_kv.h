@@ -1,6 +1,8 @@
 // CpuKv: pages [layer, block, kv_head], each for one head (KvLayout). The keys of a page are transposed, [dimension,
 // key], so that one vector holds the scores of 16 keys.
 #pragma once
+#include <cstring>
+
 #include "backend/cpu/kernels.h"
 #include "backend/cpu/memory.h"
 #include "backend/kv.h"
@@ -23,6 +25,18 @@ class CpuKv : public KvCache {
   // The page of block 0 for one head of a layer. The page of block b is b * page_stride bytes further.
   uint8_t* pages(int layer, int kv_head) const {
     return memory.data() + int64_t{layer} * shape.n_blocks * page_stride + kv_head * head_bytes;
+  }
+
+  size_t block_bytes() const override { return static_cast<size_t>(page_stride) * shape.n_layers; }
+  void read_block(int32_t block, std::span<uint8_t> to) const override {
+    CHECK(block >= 0 && block < shape.n_blocks && to.size() == block_bytes());
+    for (int layer = 0; layer < shape.n_layers; ++layer)
+      std::memcpy(to.data() + layer * page_stride, pages(layer, 0) + block * page_stride, page_stride);
+  }
+  void write_block(int32_t block, std::span<const uint8_t> from) override {
+    CHECK(block >= 0 && block < shape.n_blocks && from.size() == block_bytes());
+    for (int layer = 0; layer < shape.n_layers; ++layer)
+      std::memcpy(pages(layer, 0) + block * page_stride, from.data() + layer * page_stride, page_stride);
   }
 
   const KvLayout layout;

@@ -144,7 +144,32 @@ std::unique_ptr<KvCache> CudaBackend::make_kv(const KvShape& shape) {
   Memory memory(kv_bytes(shape));
   allocated_ += memory.size();
   check(cudaMemsetAsync(memory.data(), 0, memory.size(), device_.stream()), "cudaMemsetAsync");
-  return std::make_unique<CudaKv>(shape, std::move(memory));
+  return std::make_unique<CudaKv>(shape, std::move(memory), device_);
+}
+
+// A block has a page in each layer: [n_layers, n_blocks + 1, page].
+void CudaKv::read_block(int32_t block, std::span<uint8_t> to) const {
+  CHECK(block >= 0 && block < shape.n_blocks && to.size() == block_bytes());
+  const size_t page = block_bytes() / shape.n_layers, stride = page * (shape.n_blocks + 1);
+  const uint8_t* from = static_cast<const uint8_t*>(memory.data()) + block * page;
+  device.make_current();
+  for (int layer = 0; layer < shape.n_layers; ++layer)
+    check(cudaMemcpyAsync(to.data() + layer * page, from + layer * stride, page, cudaMemcpyDeviceToHost,
+                          device.stream()),
+          "cudaMemcpyAsync");
+  check(cudaStreamSynchronize(device.stream()), "cudaStreamSynchronize");
+}
+
+void CudaKv::write_block(int32_t block, std::span<const uint8_t> from) {
+  CHECK(block >= 0 && block < shape.n_blocks && from.size() == block_bytes());
+  const size_t page = block_bytes() / shape.n_layers, stride = page * (shape.n_blocks + 1);
+  uint8_t* to = static_cast<uint8_t*>(memory.data()) + block * page;
+  device.make_current();
+  for (int layer = 0; layer < shape.n_layers; ++layer)
+    check(cudaMemcpyAsync(to + layer * stride, from.data() + layer * page, page, cudaMemcpyHostToDevice,
+                          device.stream()),
+          "cudaMemcpyAsync");
+  check(cudaStreamSynchronize(device.stream()), "cudaStreamSynchronize");
 }
 
 void CudaBackend::reserve(const StepLimits& limits) {

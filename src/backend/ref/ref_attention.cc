@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <bit>
 #include <cmath>
+#include <cstring>
 #include <limits>
 #include <vector>
 
@@ -29,6 +30,18 @@ class RefKv : public KvCache {
     const int part = shape.values_are_keys ? 0 : which;
     return &data[((((int64_t{block} * shape.n_layers) + layer) * shape.n_parts() + part) * shape.block_size + offset) *
                  kv_dim];
+  }
+
+  size_t block_bytes() const override {
+    return sizeof(float) * shape.n_layers * shape.n_parts() * shape.block_size * static_cast<size_t>(kv_dim);
+  }
+  void read_block(int32_t block, std::span<uint8_t> to) const override {
+    CHECK(block >= 0 && block < shape.n_blocks && to.size() == block_bytes());
+    std::memcpy(to.data(), reinterpret_cast<const uint8_t*>(data.data()) + block * to.size(), to.size());
+  }
+  void write_block(int32_t block, std::span<const uint8_t> from) override {
+    CHECK(block >= 0 && block < shape.n_blocks && from.size() == block_bytes());
+    std::memcpy(reinterpret_cast<uint8_t*>(data.data()) + block * from.size(), from.data(), from.size());
   }
 
   const int64_t kv_dim;

@@ -42,6 +42,7 @@ void answer_ollama_pull(const ApiCall& call);        // POST /api/pull
 // llama.cpp's API.
 void answer_llama_completion(const ApiCall& call);  // POST /completion
 void answer_llama_infill(const ApiCall& call);      // POST /infill
+void answer_slot(const ApiCall& call);              // POST /slots/ID?action=...
 void answer_load(const ApiCall& call);              // POST /models/load: the call itself has loaded the model
 
 }  // namespace ingot

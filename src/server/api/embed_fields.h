@@ -1,5 +1,6 @@
 // Reads what requests for vectors have in common, and writes vectors.
 #pragma once
+#include <optional>
 #include <span>
 
 #include "server/api/fields.h"
@@ -7,9 +8,11 @@
 
 namespace ingot {
 
-// input: "text", ["text", ...], [1, 2, ...] or [[1, 2], ...]. `cut`: a text that is too long loses its end, else it is
-// refused. Throws ApiError.
-std::vector<EmbedText> read_texts(const Fields& fields, const Embedder& embedder, bool cut);
+// The number of tokens that a text is cut to, from its end; nothing: a text that is too long is refused. The fields are
+// `truncate` and vLLM's truncate_prompt_tokens, where -1 means as many tokens as the model reads. Throws ApiError.
+std::optional<int> read_cut(const Fields& fields, const Embedder& embedder, bool cuts_by_default = false);
+// input: "text", ["text", ...], [1, 2, ...] or [[1, 2], ...], cut to `most` tokens. Throws ApiError.
+std::vector<EmbedText> read_texts(const Fields& fields, const Embedder& embedder, std::optional<int> most);
 // How many numbers of each vector the answer keeps.
 size_t read_dimensions(const Fields& fields, const Embedder& embedder);
 

@@ -75,7 +75,7 @@ constexpr KnownField kFields[] = {
     {"options", kOllamaRun, kObject},
     {"options.num_predict", kOllamaText, kInteger},
     {"options.stop", kOllamaText, kString | kArray},
-    {"truncate_prompt_tokens", kChat | kCompletions | kLlama, kInteger},
+    {"truncate_prompt_tokens", kOpenAi | kLlama | kEmbeddings | kRerank, kInteger},
     {"min_tokens", kSampled, kInteger},
     {"stop", kSampled, kString | kArray},
     {"stop_sequences", kMessages, kString | kArray},
@@ -195,7 +195,8 @@ constexpr KnownField kFields[] = {
     {"fallback_credit_token", kMessages, kString, kIgnored},
     {"length_penalty", kText, kNumber, kIgnored},  // for beam search only
     {"request_id", kText, kString, kIgnored},
-    {"id_slot", kSampled, kInteger, kIgnored},
+    {"id_slot", kSampled, kInteger},
+    {"filename", kSlot, kString},
     {"n_keep", kLlama, kInteger, kIgnored},  // this server shifts no context
     // Ollama's: how a model is loaded, which the operator decides, and what a server does with too long a prompt.
     {"options.num_ctx", kOllamaRun, kInteger, kIgnored},
@@ -248,8 +249,8 @@ constexpr KnownField kFields[] = {
     {"add_special_tokens", kChat, kBool, kRefused, "", "is not supported: the template writes them"},
     {"include_reasoning", kChat, kBool, kRefused, "true"},
     {"return_tokens_as_token_ids", kChat | kCompletions, kBool, kRefused, "", "is not supported: use return_token_ids"},
-    {"truncate_prompt_tokens", kResponses | kMessages | kEmbeddings | kRerank, kInteger, kRefused, "",
-     "is not supported here: texts to embed or rank are cut with truncate"},
+    {"truncate_prompt_tokens", kMessages, kInteger, kRefused, "",
+     "is not supported on this route: send fewer messages, or use /v1/chat/completions"},
     {"images", kOllamaGenerate, kArray, kRefused, "", kTextOnly},
     {"image_data", kLlama, kArray, kRefused, "", kTextOnly},
     {"width", kOllamaGenerate, kInteger, kRefused, "", kTextOnly},

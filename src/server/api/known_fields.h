@@ -30,6 +30,7 @@ enum ApiRoute : uint32_t {
   kLlamaCompletion = 32768,   // /completion
   kLlamaInfill = 65536,       // /infill
   kModelName = 131072,        // /models/load, /models/unload
+  kSlot = 262144,             // /slots/ID
 };
 
 // Bits, because a field may have several types. Any field may be null, which means absent.

@@ -20,7 +20,7 @@ class LlamaWriter final : public AnswerWriter {
     std::string model;
     bool return_tokens = false, probabilities = false, timings = false;
     std::vector<std::string> prompts;  // as text
-    std::vector<int> n_prompt;         // tokens of each
+    std::vector<int> n_prompt, slots;  // tokens and slot of each
     JsonValue settings;
     std::vector<std::string> warnings;
   };
@@ -73,7 +73,7 @@ class LlamaWriter final : public AnswerWriter {
                       {"content", text},
                       {"tokens", std::move(ids)},
                       {"stop", false},
-                      {"id_slot", -1},
+                      {"id_slot", o_.slots[i]},
                       {"tokens_predicted", n_predicted_[i]},
                       {"tokens_evaluated", o_.n_prompt[i]}};
     if (o_.probabilities && !tokens.empty()) json["completion_probabilities"] = probabilities_json(tokens);
@@ -200,6 +200,10 @@ void answer(const ApiCall& call, const Fields& fields, std::vector<Prompt> promp
     options.n_prompt.push_back(static_cast<int>(spec.prompts[i].size()));
   }
   ServedModel::Ticket ticket = admit(model, spec.n_choices());
+  if (spec.slots.empty())
+    for (const std::vector<int32_t>& prompt : spec.prompts) spec.slots.push_back(model.slots().choose(prompt));
+  spec.slots.resize(spec.prompts.size(), spec.slots.back());
+  options.slots = spec.slots;
   constrain_text(call, spec);
   options.warnings = spec.constraint_warnings;
   options.settings = settings_json(spec);

@@ -11,8 +11,8 @@ namespace {
 // A text that is too long loses its end, unless `truncate` is false.
 void run(const ApiCall& call, const Fields& fields, std::function<std::string(EmbedAnswer)> body) {
   ServedModel::Ticket ticket = admit(*call.model, 1);
-  std::vector<EmbedText> texts =
-      read_texts(fields, call.model->embedder(), fields.boolean("truncate").value_or(true));
+  const Embedder& embedder = call.model->embedder();
+  std::vector<EmbedText> texts = read_texts(fields, embedder, read_cut(fields, embedder, true));
   read_keep_alive(call, fields);
   run_embeds(call, std::move(ticket), std::move(texts), std::move(body));
 }

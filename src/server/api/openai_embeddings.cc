@@ -53,7 +53,15 @@ static Form read_form(const Fields& fields, const Embedder& embedder) {
   return {.n_kept = read_dimensions(fields, embedder), .base64 = format == "base64"};
 }
 
-std::vector<EmbedText> read_texts(const Fields& fields, const Embedder& embedder, bool cut) {
+std::optional<int> read_cut(const Fields& fields, const Embedder& embedder, bool cuts_by_default) {
+  const bool cuts = fields.boolean("truncate").value_or(cuts_by_default);
+  const auto most = fields.integer("truncate_prompt_tokens", -1, embedder.max_tokens());
+  if (!most) return cuts ? std::optional(embedder.max_tokens()) : std::nullopt;
+  if (*most == 0) fields.refuse("truncate_prompt_tokens", "is 0: it must be at least 1, or -1 for what fits");
+  return *most > 0 ? static_cast<int>(*most) : embedder.max_tokens();
+}
+
+std::vector<EmbedText> read_texts(const Fields& fields, const Embedder& embedder, std::optional<int> most) {
   std::vector<EmbedText> texts;
   const std::string prefix = read_prefix(fields, embedder.facts());
   const int n_prompt = embedder.prompt_tokens(prefix);
@@ -62,7 +70,11 @@ std::vector<EmbedText> read_texts(const Fields& fields, const Embedder& embedder
          n_before = n_prompt;
          return embedder.tokenizer().encode(prefix + text);
        })) {
-    std::vector<int32_t> text = cut ? embedder.cut(std::move(one.tokens)) : std::move(one.tokens);
+    const size_t n_whole = one.tokens.size();
+    std::vector<int32_t> text = most ? embedder.cut(std::move(one.tokens), *most) : std::move(one.tokens);
+    if (text.size() < n_whole && text.size() <= static_cast<size_t>(n_before))
+      refuse_value(one.path,
+                   fmt::format("keeps {} tokens, and the prompt before it has {}: keep more", text.size(), n_before));
     if (text.empty()) refuse_value(one.path, "has no tokens: it needs at least one");
     for (const int32_t id : text)
       if (id >= embedder.n_vocab())
@@ -139,8 +151,7 @@ void answer_embeddings(const ApiCall& call) {
   const Embedder& embedder = call.model->embedder();
   ServedModel::Ticket ticket = admit(*call.model, 1);
   const Form form = read_form(fields, embedder);
-  const bool cut = fields.boolean("truncate").value_or(false);
-  run_embeds(call, std::move(ticket), read_texts(fields, embedder, cut),
+  run_embeds(call, std::move(ticket), read_texts(fields, embedder, read_cut(fields, embedder)),
              [form, model = call.model->id()](EmbedAnswer answer) { return body_of(answer, form, model); });
 }
 

@@ -319,6 +319,7 @@ void answer_responses(const ApiCall& call) {
   ServedModel::Ticket ticket = admit(model, 1);
   AnswerForm form;
   spec.prompts = {read_prompt(fields, model, form)};
+  truncate_prompts(fields, model, spec);
   check_prompt(model, spec.prompts[0], "input");
   spec.wants_tokens = true;  // to count the tokens of the reasoning
   prepare_answer(model, spec, form);

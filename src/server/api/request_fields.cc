@@ -178,6 +178,8 @@ void read_sampling(const ApiCall& call, const Fields& fields, GenerationSpec& sp
   read_stops(fields, model, spec);
   read_speculation(fields, model, spec);
   spec.priority = static_cast<int>(fields.integer("priority", -kMaxPriority, kMaxPriority).value_or(0));
+  const auto slot = fields.integer("id_slot", -1, model.info().max_seqs - 1).value_or(-1);
+  if (slot >= 0) spec.slots = {static_cast<int>(slot)};
   const HttpRequest& request = call.request;
   spec.client = request.client.empty() ? request.peer : request.client;
   spec.cache_salt = request.client + '\n' + fields.string("cache_salt", 1024).value_or("");

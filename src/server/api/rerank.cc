@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 #include <numeric>
 
+#include "server/api/embed_fields.h"
 #include "server/api/request_fields.h"
 #include "server/embed_run.h"
 
@@ -33,10 +34,10 @@ std::vector<EmbedText> read_pairs(const Fields& fields, const Embedder& embedder
                                   const std::vector<std::string>& documents) {
   const auto query = fields.string("query", 16 << 20);
   if (!query) fields.refuse("query", "is missing");
-  const bool cut = fields.boolean("truncate").value_or(false);
+  const std::optional<int> most = read_cut(fields, embedder);
   std::vector<EmbedText> pairs;
   for (const std::string& document : documents) {
-    Embedder::Pair pair = embedder.pair(*query, document, cut);
+    Embedder::Pair pair = embedder.pair(*query, document, most);
     const std::string path = fmt::format("documents[{}]", pairs.size());
     if (pair.tokens.empty()) refuse_value(path, "and the query have no tokens: they need at least one");
     if (pair.tokens.size() > static_cast<size_t>(embedder.max_tokens()))
@@ -45,6 +46,9 @@ std::vector<EmbedText> read_pairs(const Fields& fields, const Embedder& embedder
                                  "let their ends be cut with \"truncate\": true",
                                  path, pair.tokens.size(), embedder.max_tokens()),
                      path, "context_length_exceeded");
+    if (most && pair.tokens.size() > static_cast<size_t>(*most))
+      fields.refuse("truncate_prompt_tokens", fmt::format("is {}: the query and the model's own words have {} tokens",
+                                                          *most, pair.tokens.size()));
     pairs.push_back({std::move(pair.tokens), pair.second});
   }
   return pairs;

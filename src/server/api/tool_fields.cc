@@ -147,6 +147,8 @@ void read_tools(const Fields& fields, ToolStyle style, AnswerForm& form) {
       fields.refuse("tools", fmt::format("has {} elements: at most {}", tools->size(), kMaxTools));
     for (size_t i = 0; i < tools->size(); ++i)
       read_tool((*tools)[i], names_of(style), fmt::format("tools[{}]", i), form);
+    if (form.callable.empty() && !tools->empty())
+      refuse_value("tools", "has only tools that the server would have to run, and this server runs none");
   }
   form.parallel_calls = fields.boolean("parallel_tool_calls").value_or(true);
   if (const JsonValue* choice = fields.find("tool_choice"))

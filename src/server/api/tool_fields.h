@@ -12,8 +12,8 @@ enum class ToolStyle : uint8_t {
   kMessages,   // {"name", "description", "input_schema", "strict"}: Anthropic's
 };
 
-// Fills the form's tools, choice and warnings. A tool whose type no model's template knows is left out, with a warning.
-// Throws ApiError that names the field.
+// Fills the form's tools, choice and warnings. A tool whose type no model's template knows is left out, with a warning;
+// a request with such tools only is refused. Throws ApiError that names the field.
 void read_tools(const Fields& fields, ToolStyle style, AnswerForm& form);
 
 }  // namespace ingot

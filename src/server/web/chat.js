@@ -154,7 +154,7 @@ function finish(mine) {
 function send(text, files = []) {
   const unanswered = openCalls();
   unanswered.forEach(call => addResult(call, 'There is no result.'));
-  if (!chat.messages.length) chat.title = (text || files[0].name).replace(/\s+/g, ' ').slice(0, 60);
+  if (!chat.messages.length) chat.title = store.titleOf(text || files[0].name);
   append(tree.add(chat, {role: 'user', content: text, ...(files.length && {files})}));
   follow = true;
   keep();

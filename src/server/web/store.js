@@ -34,6 +34,12 @@ export function fresh() {
   return {id, title: 'New conversation', created: now, changed: now, messages: []};
 }
 
+// The title of a conversation that begins with this text: at most 60 characters, cut between two words.
+export function titleOf(text) {
+  const line = text.replace(/\s+/g, ' ').trim();
+  return line.length <= 60 ? line : line.slice(0, 60).replace(/ \S*$/, '') + '…';
+}
+
 // False when the browser's store is full.
 export function save(chat) {
   chat.changed = Date.now();

@@ -1,0 +1,37 @@
+// SavedPrefix: the cached part of a history, with a copy of its KV blocks. The server writes it to a file and gives it
+// back to an engine of the same model, which then does not compute these tokens again (Engine::save_prefix).
+#pragma once
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "engine/prefix_cache.h"
+
+namespace ingot {
+
+// What the bytes of saved blocks depend on, apart from the model.
+struct PrefixLayout {
+  std::string name;        // Runner::kv_layout()
+  int block_tokens = 0;
+  size_t block_bytes = 0;
+  int n_blocks = 0;  // of the whole pool: no prefix has more
+  int n_vocab = 0;
+};
+
+struct PrefixView {
+  CacheKey root;  // of the history's salt (root_key)
+  std::span<const int32_t> tokens;
+  int n_missing = 0;                // blocks at the beginning without bytes: they lie before the model's window
+  std::span<const uint8_t> blocks;  // [n_blocks - n_missing, block_bytes]; the last block may be partly filled
+};
+
+struct SavedPrefix {
+  CacheKey root;
+  std::vector<int32_t> tokens;
+  int n_missing = 0;
+  std::vector<uint8_t> blocks;
+  PrefixView view() const { return {root, tokens, n_missing, blocks}; }
+};
+
+}  // namespace ingot

@@ -1,0 +1,98 @@
+#include "io/prefix_file.h"
+
+#include <cstring>
+
+#include "base/file.h"
+#include "io/digest.h"
+#include "io/reader.h"
+
+namespace ingot {
+namespace {
+
+constexpr std::string_view kMagic = "INGOTKV1";
+constexpr size_t kDigestBytes = 64;
+constexpr uint64_t kMaxTextBytes = 1024, kMaxBlockBytes = uint64_t{1} << 40;
+
+std::span<const uint8_t> as_bytes(std::string_view text) {
+  return {reinterpret_cast<const uint8_t*>(text.data()), text.size()};
+}
+
+std::string digest_of(std::span<const uint8_t> bytes) {
+  Digest digest = Digest::sha256();
+  digest.update(bytes);
+  return digest.finish();
+}
+
+std::string read_text(Reader& reader, const char* field) {
+  const std::string_view text = reader.read_string(field);
+  if (text.size() > kMaxTextBytes) reader.fail(field, "has {} bytes; at most {}", text.size(), kMaxTextBytes);
+  return std::string(text);
+}
+
+template <class T>
+void append(std::string& out, const T& value) {
+  out.append(reinterpret_cast<const char*>(&value), sizeof value);
+}
+
+void append_text(std::string& out, const std::string& text) {
+  append(out, uint64_t{text.size()});
+  out += text;
+}
+
+}  // namespace
+
+PrefixFile parse_prefix_file(std::span<const uint8_t> bytes, std::string_view name) {
+  Reader reader(bytes, name);
+  if (as_text(reader.take(kMagic.size(), "magic")) != kMagic) reader.fail("magic", "this is no file of a saved slot");
+  PrefixFile file;
+  file.model = read_text(reader, "model");
+  file.layout = read_text(reader, "layout");
+  for (uint64_t& half : file.salt) half = reader.read<uint64_t>("salt");
+  file.block_tokens = reader.read<uint32_t>("tokens of a block");
+  if (file.block_tokens == 0) reader.fail("tokens of a block", "is 0");
+  file.block_bytes = reader.read<uint64_t>("bytes of a block");
+  if (file.block_bytes == 0 || file.block_bytes > kMaxBlockBytes)
+    reader.fail("bytes of a block", "is {}: must be 1 to {}", file.block_bytes, kMaxBlockBytes);
+  file.n_missing = reader.read<uint32_t>("blocks without bytes");
+  const auto n_tokens = reader.read<uint32_t>("number of tokens");
+  const std::span<const uint8_t> tokens = reader.take(uint64_t{n_tokens} * sizeof(int32_t), "tokens");
+  file.tokens.resize(n_tokens);
+  if (n_tokens > 0) std::memcpy(file.tokens.data(), tokens.data(), tokens.size());
+  for (const int32_t token : file.tokens)
+    if (token < 0) reader.fail("tokens", "has the token {}", token);
+  const uint64_t n_blocks = (uint64_t{n_tokens} + file.block_tokens - 1) / file.block_tokens;
+  if (file.n_missing > n_blocks)
+    reader.fail("tokens", "fill {} blocks, and {} are without bytes", n_blocks, file.n_missing);
+  const uint64_t n_stored = n_blocks - file.n_missing;
+  if (n_stored > reader.remaining() / file.block_bytes)
+    reader.fail("tokens", "fill {} blocks of {} bytes: truncated: {} bytes are left", n_stored, file.block_bytes,
+                reader.remaining());
+  file.blocks = reader.take(n_stored * file.block_bytes, "blocks");
+  const std::string digest = digest_of(reader.since(0));
+  if (as_text(reader.take(kDigestBytes, "digest")) != digest) reader.fail("digest", "the file is damaged");
+  if (reader.remaining() > 0) reader.fail("digest", "{} bytes follow it", reader.remaining());
+  return file;
+}
+
+size_t write_prefix_file(const std::string& path, const PrefixFile& file) {
+  std::string head(kMagic);
+  append_text(head, file.model);
+  append_text(head, file.layout);
+  for (const uint64_t half : file.salt) append(head, half);
+  append(head, file.block_tokens);
+  append(head, file.block_bytes);
+  append(head, file.n_missing);
+  append(head, static_cast<uint32_t>(file.tokens.size()));
+  head.append(reinterpret_cast<const char*>(file.tokens.data()), file.tokens.size() * sizeof(int32_t));
+  Digest digest = Digest::sha256();
+  FileWriter writer(path);
+  for (const std::span<const uint8_t> part : {as_bytes(head), file.blocks}) {
+    digest.update(part);
+    writer.write(part);
+  }
+  writer.write(as_bytes(digest.finish()));
+  writer.commit();
+  return head.size() + file.blocks.size() + kDigestBytes;
+}
+
+}  // namespace ingot

@@ -1,0 +1,25 @@
+// Writes the files that the fuzzer of saved slots starts from into the folder of its first argument.
+#include <cstdio>
+#include <filesystem>
+
+#include "base/file.h"
+#include "io/prefix_file.h"
+
+int main(int argc, char** argv) {
+  if (argc != 2) {
+    std::fputs("usage: seeds_prefix FOLDER\n", stderr);
+    return 2;
+  }
+  const std::string folder = argv[1], path = folder + "/whole";
+  const std::vector<uint8_t> blocks(24, 1);
+  std::filesystem::create_directories(folder);
+  ingot::PrefixFile file{.model = "m", .layout = "l", .block_tokens = 4, .block_bytes = 8, .tokens = {1, 2, 3, 4, 5, 6},
+                         .blocks = std::span(blocks).first(16)};
+  ingot::write_prefix_file(path, file);
+  std::string bytes = ingot::read_file(path);
+  bytes.resize(bytes.size() - 64);  // the target appends the digest
+  ingot::write_file(folder + "/unsigned", {reinterpret_cast<const uint8_t*>(bytes.data()), bytes.size()});
+  file.n_missing = 1;
+  file.blocks = std::span(blocks).first(8);
+  ingot::write_prefix_file(folder + "/missing", file);
+}

@@ -1,0 +1,105 @@
+// Files with saved prefixes: what is written is read again, and every damaged file is refused.
+#include "io/prefix_file.h"
+
+#include <gmock/gmock.h>
+
+#include <cstring>
+#include <filesystem>
+
+#include "base/file.h"
+#include "io/digest.h"
+#include "io/largest_allocation.h"
+#include "io/refused.h"
+
+namespace ingot {
+namespace {
+
+using testing::HasSubstr;
+
+std::span<const uint8_t> bytes_of(const std::string& text) {
+  return {reinterpret_cast<const uint8_t*>(text.data()), text.size()};
+}
+
+// Two blocks of three tokens each, of which the first has no bytes.
+PrefixFile small(const std::string& blocks) {
+  return {.model = "model", .layout = "layout", .salt = {1, 2}, .block_tokens = 3, .block_bytes = 8, .n_missing = 1,
+          .tokens = {5, 6, 7, 8}, .blocks = bytes_of(blocks)};
+}
+
+std::string written(const PrefixFile& file) {
+  const std::string path = testing::TempDir() + "prefix_file_test.bin";
+  const size_t n_bytes = write_prefix_file(path, file);
+  EXPECT_EQ(n_bytes, std::filesystem::file_size(path));
+  std::string bytes = read_file(path);
+  std::filesystem::remove(path);
+  return bytes;
+}
+
+// The file with the digest that belongs to its bytes.
+std::string signed_again(std::string bytes) {
+  bytes.resize(bytes.size() - 64);
+  Digest digest = Digest::sha256();
+  digest.update(bytes_of(bytes));
+  return bytes + digest.finish();
+}
+
+std::string refused(const std::string& bytes) {
+  largest_allocation = 0;
+  const std::string message = refusal([&] { parse_prefix_file(bytes_of(bytes), "slot.bin"); });
+  EXPECT_LE(largest_allocation, std::max<size_t>(4 * bytes.size(), 8192)) << message;
+  EXPECT_THAT(message, testing::StartsWith("slot.bin"));
+  return message;
+}
+
+TEST(PrefixFile, IsReadAsWritten) {
+  const std::string bytes = written(small("12345678"));
+  const PrefixFile file = parse_prefix_file(bytes_of(bytes), "slot.bin");
+  EXPECT_EQ(file.model, "model");
+  EXPECT_EQ(file.layout, "layout");
+  EXPECT_EQ(file.salt, (std::array<uint64_t, 2>{1, 2}));
+  EXPECT_EQ(file.block_tokens, 3u);
+  EXPECT_EQ(file.block_bytes, 8u);
+  EXPECT_EQ(file.n_missing, 1u);
+  EXPECT_EQ(file.tokens, (std::vector<int32_t>{5, 6, 7, 8}));
+  EXPECT_EQ(std::string(file.blocks.begin(), file.blocks.end()), "12345678");
+  const std::string empty = written({.model = "m", .layout = "l", .block_tokens = 16, .block_bytes = 4});
+  EXPECT_TRUE(parse_prefix_file(bytes_of(empty), "slot.bin").tokens.empty());
+}
+
+TEST(PrefixFile, IsRefusedWhereverItIsCutOrChanged) {
+  const std::string bytes = written(small("12345678"));
+  for (size_t n = 0; n < bytes.size(); ++n) refused(bytes.substr(0, n));
+  for (size_t i = 0; i < bytes.size(); ++i) {
+    std::string changed = bytes;
+    changed[i] ^= 1;
+    refused(changed);
+  }
+  EXPECT_THAT(refused(bytes + "x"), HasSubstr("1 bytes follow it"));
+}
+
+// An attacker writes the digest too.
+TEST(PrefixFile, NumbersAreCheckedBehindAValidDigest) {
+  const std::string bytes = written(small("12345678"));
+  const size_t numbers = 8 + 8 + 5 + 8 + 6 + 16;  // behind the magic, the texts and the salt
+  const auto with = [&](size_t at, const auto& value) {
+    std::string changed = bytes;
+    std::memcpy(changed.data() + numbers + at, &value, sizeof value);
+    return signed_again(changed);
+  };
+  EXPECT_THAT(refused(with(0, uint32_t{0})), HasSubstr("tokens of a block at offset"));
+  EXPECT_THAT(refused(with(4, uint64_t{0})), HasSubstr("is 0: must be 1 to"));
+  EXPECT_THAT(refused(with(4, ~uint64_t{0})), HasSubstr("must be 1 to"));
+  EXPECT_THAT(refused(with(4, uint64_t{1} << 40)), HasSubstr("truncated"));
+  EXPECT_THAT(refused(with(12, ~uint32_t{0})), HasSubstr("fill 2 blocks, and 4294967295 are without bytes"));
+  EXPECT_THAT(refused(with(16, ~uint32_t{0})), HasSubstr("truncated"));
+  EXPECT_THAT(refused(with(20, int32_t{-1})), HasSubstr("has the token -1"));
+  EXPECT_EQ(parse_prefix_file(bytes_of(with(20, int32_t{9})), "slot.bin").tokens[0], 9);
+}
+
+TEST(PrefixFile, SaysWhatAFileIsNot) {
+  EXPECT_THAT(refused("GGUF" + std::string(100, '\0')), HasSubstr("this is no file of a saved slot"));
+  EXPECT_THAT(refused(""), HasSubstr("truncated"));
+}
+
+}  // namespace
+}  // namespace ingot
