@@ -444,7 +444,13 @@ inline void add_matmul_cases(std::vector<OpCase>& cases) {
   for (const Format format : {Format::F32, Format::F16, Format::BF16}) {  // rows whose length is a multiple of no block
     for (const int64_t n_in : {1, 3, 31, 65}) cases.push_back(matmul_case(format, {14, 45, n_in}, true));
     cases.push_back(matmul_case(format, {100, 150, 1101}, true));  // long enough for kernels of prompts
+    cases.push_back(matmul_case(format, {100, 150, 1120}, true));
     cases.push_back(gate_up_case(format, format, {61, 90, 600}, Activation::kSilu));
+  }
+  // Prompts whose weights are unpacked for many tokens.
+  for (const Format format : {Format::F16, Format::BF16, Format::Q8_0, Format::IQ4_NL, Format::IQ4_XS, Format::AFFINE8_32, Format::AFFINE8_64}) {
+    cases.push_back(matmul_case(format, {1100, 40, 512}, true));
+    cases.push_back(gate_up_case(format, format, {61, 90, 256}, Activation::kSilu, true));
   }
   // A batch of sequences: one format for each way in which a device may store its codes and scales.
   for (const Format format : {Format::Q4_0, Format::Q4_1, Format::Q8_0, Format::Q5_1, Format::Q6_K, Format::Q2_K, Format::IQ4_NL, Format::NVFP4}) {

@@ -24,7 +24,8 @@ inline bool is_float8(Format format) { return format == Format::F8_E4M3 || forma
 // error 0.0048 deviations. Random weights carry that error to the output unchanged: 0.0048 expected. The error of one
 // token's output varies by chance, more so if a group's weights share a minimum. Over some hundred groups of 32 it
 // averages out, and twice is allowed. bf16 weights may take bf16 activations: 2^-9 / sqrt(3) relative, 0.0011 expected.
-// Dense f32 and f16 are multiplied in f32.
+// Dense f32 is multiplied in f32. Dense f16 and bf16 may become integers up to 8191, and their activations integers up
+// to 8128, with a scale for each 32: 2.1 / 8191 / sqrt(12) each, 0.000105 expected together. Twice is allowed.
 //
 // Most cases have activations that need no rounding (OpRig::activations), and allow only kFloatError. If the weights
 // themselves become int8, they have a rounding error of their own. Of random bytes read as F8_E4M3, the largest of 32
@@ -32,14 +33,17 @@ inline bool is_float8(Format format) { return format == Format::F8_E4M3 || forma
 // weight of a group may outweigh all others, and chance may give that weight a small activation, or the product of two
 // results a large factor. Scales without an exact f16 (NVFP4 with another scale for the whole tensor) are rounded to
 // f16: 2^-11 at most. Four times that is allowed, because the few groups of a row may nearly cancel.
+inline constexpr double kInt16Error = 2.1e-4;
+inline bool is_half(Format format) { return format == Format::F16 || format == Format::BF16; }
 inline double weight_error(Format format) {
   if (format == Format::NVFP4_SCALED) return 0x1p-9;
+  if (is_half(format)) return kInt16Error;
   return is_float8(format) ? 0.028 : kFloatError;
 }
 inline double format_error(Format format) {
   if (is_float8(format)) return 0.018;
   if (info(format).unpack != nullptr) return 0.010;
-  return format == Format::BF16 ? 0.004 : kFloatError;
+  return format == Format::BF16 ? 0.004 : weight_error(format);
 }
 
 }  // namespace ingot

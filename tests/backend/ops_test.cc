@@ -178,7 +178,8 @@ TEST(CpuBackend, MeasuresThePeakOfAFormat) {
       EXPECT_GT(peak.matmul_gflop_s, 0);
       EXPECT_GT(peak.read_gb_s, 0);
       const bool bf16 = format == Format::BF16 && kernels->bf16_dot;
-      EXPECT_EQ(peak.matmul_kind, info(format).unpack != nullptr ? "int8" : bf16 ? "bf16" : "f32");
+      const char* dense = bf16 ? "bf16" : kernels->int16_tile > 0 ? "int16" : "f32";
+      EXPECT_EQ(peak.matmul_kind, info(format).unpack != nullptr ? "int8" : dense);
     }
   }
 }

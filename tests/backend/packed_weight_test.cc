@@ -1,12 +1,13 @@
 // Packing keeps codes and scales exactly in every format: products with unit vectors give the weights themselves.
 // (F8_E4M3_32: to half a step of int8, and its f16 scale; NVFP4_SCALED: to the f16 of its scales.) The unit vectors are
-// scaled by 127, which int8 activations hold exactly. And every block format has an int8 kernel. The alternative, 32
+// scaled by 127, which int8 activations hold exactly. (Many rows of F16 and BF16 may be multiplied in 14 bits.) And every block format has an int8 kernel. The alternative, 32
 // bits a weight, gives right results too, so no other test would notice it.
 #include "backend/cpu/packed_weight.h"
 
 #include <gtest/gtest.h>
 
 #include <cstring>
+#include <limits>
 #include <random>
 
 #include "backend/cpu/cpu_backend.h"
@@ -20,6 +21,7 @@ class PackedWeights : public testing::TestWithParam<const cpu::Kernels*> {};
 
 constexpr int64_t kOut = 45, kIn = 512;
 
+// All unit vectors at once, and a few at a time.
 void check_unit_vectors(Format format, Backend& backend, const std::vector<uint8_t>& bytes) {
   std::vector<float> expected(kOut * kIn), x(kIn * kIn), got(kIn * kOut);
   decode_row(format, bytes.data(), expected.data(), kOut * kIn);
@@ -28,17 +30,22 @@ void check_unit_vectors(Format format, Backend& backend, const std::vector<uint8
   const Weight w = backend.prepare({.format = format, .n_out = kOut, .n_in = kIn, .codes = bytes.data()}, kForMatmul);
   const Tensor units = backend.alloc(DType::kF32, kIn, kIn), y = backend.alloc(DType::kF32, kIn, kOut);
   backend.upload(units, x.data());
-  backend.matmul(y, units, w, {});
-  backend.download(got.data(), y);
   float largest = 0;
   for (float v : expected) largest = std::max(largest, std::abs(v));
   const bool is_rounded = info(format).unpack == nullptr && info(format).block_size > 1;
   const float rounding = is_rounded ? 0.54f / 127 : format == Format::NVFP4_SCALED ? 0x1p-11f : 1e-6f;
-  for (int64_t k = 0; k < kIn; ++k) {
-    for (int64_t row = 0; row < kOut; ++row) {
-      // Formats with minima add two products, each rounded.
-      ASSERT_NEAR(got[k * kOut + row], 127.0f * expected[row * kIn + k], 127.0f * largest * rounding)
-          << "row " << row << ", column " << k;
+  for (const int64_t n_rows : {kIn, int64_t{4}}) {
+    for (int64_t row = 0; row < kIn; row += n_rows)
+      backend.matmul(y.slice_rows(row, n_rows), units.slice_rows(row, n_rows), w, {});
+    backend.download(got.data(), y);
+    const bool in_int16 = n_rows == kIn && (format == Format::F16 || format == Format::BF16);
+    const float allowed = 127.0f * largest * (in_int16 ? 0.51f / cpu::kInt16Weight : rounding);
+    for (int64_t k = 0; k < kIn; ++k) {
+      for (int64_t row = 0; row < kOut; ++row) {
+        // Formats with minima add two products, each rounded.
+        ASSERT_NEAR(got[k * kOut + row], 127.0f * expected[row * kIn + k], allowed)
+            << "row " << row << ", column " << k << ", " << n_rows << " rows at a time";
+      }
     }
   }
 }
@@ -156,6 +163,51 @@ TEST_P(PackedWeights, LetNaNThrough) {
   backend->matmul(y, in, w, {});
   backend->download(got.data(), y);
   for (int64_t row = 0; row < kOut; ++row) EXPECT_EQ(std::isnan(got[row]), row == 3) << row;
+}
+
+// The same for panels that are unpacked for many rows.
+TEST_P(PackedWeights, LetNaNThroughWithManyRows) {
+  constexpr int64_t kRows = 60;
+  const auto backend = backend_of(*GetParam());
+  for (const Format format : {Format::F16, Format::BF16}) {
+    std::vector<uint8_t> bytes = random_bytes(format, 1);
+    const uint16_t nan = 0x7FC1;  // in both formats
+    std::memcpy(&bytes[3 * row_bytes(format, kIn) + 4], &nan, 2);
+    const Weight w = backend->prepare({.format = format, .n_out = kOut, .n_in = kIn, .codes = bytes.data()}, kForMatmul);
+    std::vector<float> x(kRows * kIn, 1.0f), got(kRows * kOut);
+    x[7 * kIn + 9] = std::numeric_limits<float>::quiet_NaN();
+    const Tensor in = backend->alloc(DType::kF32, kRows, kIn), y = backend->alloc(DType::kF32, kRows, kOut);
+    backend->upload(in, x.data());
+    backend->matmul(y, in, w, {});
+    backend->download(got.data(), y);
+    for (int64_t i = 0; i < kRows * kOut; ++i)
+      EXPECT_EQ(std::isnan(got[i]), i % kOut == 3 || i / kOut == 7) << info(format).name << " at " << i;
+  }
+}
+
+// Codes are multiplied as the same integers, whether their panels are unpacked or not.
+TEST_P(PackedWeights, GiveARowTheSameBitsAmongManyRows) {
+  constexpr int64_t kRows = 60;
+  const auto backend = backend_of(*GetParam());
+  const uint64_t seed = std::random_device{}();
+  std::mt19937_64 random(seed);
+  std::normal_distribution<float> normal;
+  std::vector<float> x(kRows * kIn), got(kRows * kOut), alone(kRows * kOut);
+  for (float& v : x) v = normal(random);
+  const Tensor in = backend->alloc(DType::kF32, kRows, kIn), y = backend->alloc(DType::kF32, kRows, kOut);
+  backend->upload(in, x.data());
+  for (int i = 0; i < kFormatCount; ++i) {
+    const auto format = static_cast<Format>(i);
+    if (info(format).block_size == 1) continue;
+    SCOPED_TRACE(testing::Message() << info(format).name << ", seed " << seed);
+    const std::vector<uint8_t> bytes = random_bytes(format, seed);
+    const Weight w = backend->prepare({.format = format, .n_out = kOut, .n_in = kIn, .codes = bytes.data()}, kForMatmul);
+    backend->matmul(y, in, w, {});
+    backend->download(got.data(), y);
+    for (int64_t row = 0; row < kRows; ++row) backend->matmul(y.slice_rows(row, 1), in.slice_rows(row, 1), w, {});
+    backend->download(alone.data(), y);
+    EXPECT_EQ(got, alone);
+  }
 }
 
 // Blocks whose codes are all `fill`, with the scales of random blocks.

@@ -18,9 +18,12 @@ class CudaPerplexity : public testing::TestWithParam<Format> {
       GTEST_SKIP() << "no GPU";
     }
   }
-  static double perplexity_on(const char* device, const std::vector<int32_t>& tokens, const char* activations = "") {
-    return demo_perplexity(GetParam(), {.device = device, .activations = activations}, tokens, 4);
+  double perplexity_on(const char* device, const std::vector<int32_t>& tokens, const char* activations = "") const {
+    return demo_perplexity(matrices_, {.device = device, .activations = activations}, tokens, 4);
   }
+
+ private:
+  const std::shared_ptr<Rewritten> matrices_ = std::make_shared<Rewritten>(GetParam());
 };
 
 TEST_P(CudaPerplexity, IsThatOfRef) {

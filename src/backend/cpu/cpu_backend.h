@@ -108,10 +108,10 @@ class CpuBackend final : public Backend {
   // cpu_matmul.cc. With `gated`, the outputs are gate and up, and the first output's y gets act(gate) * up.
   const cpu::Kernels& kernels_for(const cpu::PackedWeight& w, int64_t rows) const;
   static bool run_together(const cpu::PackedWeight& gate, const cpu::PackedWeight& up);
-  bool widens(const cpu::PackedWeight& w, int64_t n_rows) const;
+  cpu::Unpacked unpacked(const cpu::PackedWeight& w, int64_t n_rows) const;
   void run_matmuls(Tensor x, std::span<const Output> outputs, std::optional<Activation> gated = {});
   void run_task(const cpu::MatmulJob& job, const cpu::PanelRange& range);
-  const uint8_t* pack(Tensor x, const cpu::PackedWeight& w, const cpu::Kernels& kernels, int slot);
+  const uint8_t* pack(Tensor x, const cpu::ActLayout& layout, int max_tile, const cpu::Kernels& kernels, int slot);
   void plan_matmuls(std::span<const cpu::MatmulJob> jobs, std::span<const int64_t> n_panels);
 
   // cpu_attention.cc

@@ -11,6 +11,7 @@ namespace ingot {
 using cpu::MatmulJob;
 using cpu::PackedWeight;
 using cpu::PanelRange;
+using cpu::Unpacked;
 
 namespace {
 
@@ -39,17 +40,18 @@ void CpuBackend::use_matmul_kernel(const std::string& kernel) {
   forced_kernels_ = kernel.empty() ? nullptr : &cpu::choose_kernels(kernel);
 }
 
-const uint8_t* CpuBackend::pack(Tensor x, const PackedWeight& w, const cpu::Kernels& kernels, int slot) {
-  const int64_t token_bytes = cpu::act_token_bytes(w.activations, w.n_in);
+const uint8_t* CpuBackend::pack(Tensor x, const cpu::ActLayout& layout, int max_tile, const cpu::Kernels& kernels,
+                                int slot) {
+  const int64_t token_bytes = cpu::act_token_bytes(layout, x.cols);
   const size_t needed = static_cast<size_t>(x.rows * token_bytes);
   if (activations_[slot].size() < needed)
     activations_[slot] = cpu::Memory(needed);  // only where reserve() was not called
   uint8_t* to = activations_[slot].data();
-  const cpu::Tiling tiling = cpu::make_tiling(static_cast<int>(x.rows), max_tile(w, kernels));
-  for_rows(tiling.n_tiles, x.rows * w.n_in, [&](int64_t tile, int) {
+  const cpu::Tiling tiling = cpu::make_tiling(static_cast<int>(x.rows), max_tile);
+  for_rows(tiling.n_tiles, x.rows * x.cols, [&](int64_t tile, int) {
     const int begin = cpu::tile_begin(tiling, static_cast<int>(tile));
     const int end = cpu::tile_begin(tiling, static_cast<int>(tile) + 1);
-    kernels.pack_activations(x.f32(begin), x.stride, end - begin, w.n_in, w.activations, to + begin * token_bytes);
+    kernels.pack_activations(x.f32(begin), x.stride, end - begin, x.cols, layout, to + begin * token_bytes);
   });
   return to;
 }
@@ -88,14 +90,15 @@ void CpuBackend::plan_matmuls(std::span<const MatmulJob> jobs, std::span<const i
 void CpuBackend::run_task(const MatmulJob& job, const PanelRange& range) {
   constexpr int64_t kLongTileBytes = 128 * 1024;  // below the length from which the kernel sums in parts
   const int64_t tile_bytes = cpu::kMaxTile * job.act_token_bytes;
-  if (!deterministic_ || tile_bytes < kLongTileBytes) return job.kernels->matmul(job, range);
+  const bool in_parts = tile_bytes >= kLongTileBytes && job.unpacked == Unpacked::kNo;
+  if (!deterministic_ || !in_parts) return job.kernels->matmul(job, range);
   for (int tile = range.tile_begin; tile < range.tile_end; ++tile)
     job.kernels->matmul(job, {range.panel_begin, range.panel_end, tile, tile + 1});
 }
 
-// The sums of widened weights depend on the batch.
-bool CpuBackend::widens(const PackedWeight& w, int64_t n_rows) const {
-  return w.widens && !deterministic_ && n_rows > (cpu::kWidenTiles - 1) * max_tile(w, kernels_);
+Unpacked CpuBackend::unpacked(const PackedWeight& w, int64_t n_rows) const {
+  const bool few = n_rows <= (cpu::kUnpackTiles - 1) * max_tile(w, kernels_, w.unpacked);
+  return few || (w.batch_changes_bits && deterministic_) ? Unpacked::kNo : w.unpacked;
 }
 
 void CpuBackend::run_matmuls(Tensor x, std::span<const Output> outputs, std::optional<Activation> gated) {
@@ -103,6 +106,7 @@ void CpuBackend::run_matmuls(Tensor x, std::span<const Output> outputs, std::opt
   std::array<MatmulJob, kMaxOutputs> jobs;
   std::array<int64_t, kMaxOutputs> n_panels{};
   std::array<const uint8_t*, kMaxOutputs> acts{};
+  std::array<cpu::ActLayout, kMaxOutputs> layouts;
   const int n = static_cast<int>(outputs.size());
   for (int i = 0; i < n; ++i) {
     const Output& out = outputs[i];
@@ -110,13 +114,18 @@ void CpuBackend::run_matmuls(Tensor x, std::span<const Output> outputs, std::opt
     CHECK_EQ(x.cols, w.n_in);
     CHECK_EQ(out.y.cols, w.n_out);
     const cpu::Kernels& kernels = kernels_for(w, x.rows);
+    const Unpacked how = unpacked(w, x.rows);
+    const int tile = max_tile(w, kernels, how);
+    layouts[i] = how == Unpacked::kNo ? w.activations : w.many_activations;
     for (int j = 0; j < i; ++j)
-      if (jobs[j].kernels == &kernels && cpu::same(packed(*outputs[j].w).activations, w.activations)) acts[i] = acts[j];
-    if (acts[i] == nullptr) acts[i] = pack(x, w, kernels, i);
+      if (jobs[j].kernels == &kernels && cpu::same(layouts[j], layouts[i])) acts[i] = acts[j];
+    if (acts[i] == nullptr) acts[i] = pack(x, layouts[i], tile, kernels, i);
     jobs[i] = cpu::job_of(w, kernels, static_cast<int>(x.rows), acts[i], out.y);
+    jobs[i].act_token_bytes = cpu::act_token_bytes(layouts[i], w.n_in);
+    jobs[i].tiling = cpu::make_tiling(static_cast<int>(x.rows), tile);
+    jobs[i].unpacked = how;
     jobs[i].bias = out.bias ? out.bias.f32() : nullptr;
     jobs[i].accumulate = out.accumulate;
-    jobs[i].widens = widens(w, x.rows);
     n_panels[i] = w.n_panels;
   }
   // Gate and up run together, panel by panel, so only the first matmul's panels become tasks.
@@ -149,7 +158,9 @@ bool CpuBackend::run_together(const PackedWeight& gate, const PackedWeight& up) 
 
 void CpuBackend::gate_up(const GateUpArgs& a) {
   const PackedWeight &gate = packed(*a.w_gate), &up = packed(*a.w_up);
-  if (!run_together(gate, up) || widens(gate, a.x.rows) || widens(up, a.x.rows)) return Backend::gate_up(a);
+  if (!run_together(gate, up) || unpacked(gate, a.x.rows) != Unpacked::kNo ||
+      unpacked(up, a.x.rows) != Unpacked::kNo)
+    return Backend::gate_up(a);
   const Output outputs[] = {{a.y, a.w_gate, a.b_gate}, {a.y, a.w_up, a.b_up}};
   run_matmuls(normed(a.x, a.normed, a.norm), outputs, a.act);
 }

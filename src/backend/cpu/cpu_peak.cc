@@ -50,9 +50,10 @@ Peak CpuBackend::measure_peak(Format weights) {
         best_rate(pool_, n_pieces, [&](int64_t i) { return kernels_.peak_read(memory.data() + i * kPiece, kPiece); });
   }
   peak.matmul_kind = cpu::multiplies_as(weights, kernels_);
-  const auto multiply = peak.matmul_kind == "int8"   ? kernels_.peak_int8
-                        : peak.matmul_kind == "bf16" ? kernels_.peak_bf16
-                                                     : kernels_.peak_f32;
+  const auto multiply = peak.matmul_kind == "int8"    ? kernels_.peak_int8
+                        : peak.matmul_kind == "int16" ? kernels_.peak_int16
+                        : peak.matmul_kind == "bf16"  ? kernels_.peak_bf16
+                                                      : kernels_.peak_f32;
   peak.matmul_gflop_s = best_rate(pool_, int64_t{16} * pool_.size(), [&](int64_t) { return multiply(kIterations); });
   return peak;
 }

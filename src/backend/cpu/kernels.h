@@ -123,19 +123,22 @@ constexpr int kDenseCount = 3;
 // The layout of packed activations for a kind of weight. A tile of m tokens holds, if dense: f32 [n_in, m], or with
 // bf16 pairs bf16 [n_in / 2, m, 2]. Otherwise it holds for each group of 32: int32 start [parts, m], f32 scale [m],
 // with has_min f32 sum [parts, m], int8 [8, m, 4]. `start` is -zero * (sum of the int8), `sum` is scale * (sum of the
-// int8).
+// int8). With int16_limit it holds for each group: f32 scale [m], with has_min f32 sum [m], int16 [16, m, 2].
 struct ActLayout {
   bool dense = false;
   bool bf16 = false;
   bool has_min = false;
   int parts = 1;
   int zero = 0;
+  int int16_limit = 0;  // the largest integer of 16 bits; 0: int8, up to 127
 };
 static inline bool same(const ActLayout& a, const ActLayout& b) {
-  return a.dense == b.dense && a.bf16 == b.bf16 && a.has_min == b.has_min && a.parts == b.parts && a.zero == b.zero;
+  return a.dense == b.dense && a.bf16 == b.bf16 && a.has_min == b.has_min && a.parts == b.parts && a.zero == b.zero &&
+         a.int16_limit == b.int16_limit;
 }
 static inline int64_t act_token_bytes(const ActLayout& a, int64_t n_in) {
   if (a.dense) return a.bf16 ? (n_in + 1) / 2 * 4 : n_in * 4;
+  if (a.int16_limit > 0) return n_in / kGroup * (2 * kGroup + 4 + (a.has_min ? 4 : 0));
   return n_in / kGroup * (kGroup + 4 + 4 * a.parts * (a.has_min ? 2 : 1));
 }
 
@@ -153,6 +156,15 @@ static inline int tile_begin(const Tiling& t, int tile) {
 }
 
 // ---- matmul ----
+
+// What a part of a panel is unpacked into, once for many tokens, because products of these numbers are faster.
+enum class Unpacked : uint8_t { kNo, kF32, kInt16 };
+constexpr int kUnpackTiles = 4;  // with fewer tiles of tokens, unpacking costs more time than it saves
+
+// F16 weights as 16-bit integers with a scale for each row and 32 of k. Sums of 32 products have room in 32 bits. The
+// activations are a multiple of 127, so what is exact in int8 is exact here.
+constexpr int kInt16Weight = 8191, kInt16Activation = 127 * 64;
+static_assert(int64_t{kGroup} * kInt16Weight * kInt16Activation < int64_t{1} << 31);
 
 // Multiplies one tile of tokens by one panel: out [m, 32 rows].
 using TileFn = void (*)(const uint8_t* panel, const uint8_t* act, int64_t n_in, const uint8_t* codebook, float* out);
@@ -172,11 +184,12 @@ struct MatmulJob {
   int64_t y_stride;
   const float* bias;  // [n_out] or null
   bool accumulate;    // true: y += the result
-  bool widens;        // dense weights of 16 bits are converted to f32 once for all tokens; sums are then in parts of k
-  Dense dense;        // the type of those weights
+  Unpacked unpacked;  // kF32: sums are in parts of k
+  int kind;           // in kQuantKinds; -1: dense
+  Dense dense;        // the type of dense weights
+  int zero;           // of the codes
   const Kernels* kernels;  // whose tiles these are
 };
-constexpr int kWidenTiles = 4;  // with fewer tiles of tokens, the conversion costs more time than it saves
 struct PanelRange {
   int64_t panel_begin, panel_end;
   int tile_begin, tile_end;
@@ -239,6 +252,7 @@ struct Kernels {
   const char* isa;
   int quant_tile;  // largest number of tokens in a tile, int8 and dense
   int dense_tile;
+  int int16_tile;     // 0 where integers of 16 bits are not multiplied at twice the rate of f32
   bool signed_codes;  // 8-bit codes are stored minus 128
   bool bf16_dot;      // bf16 weights need bf16 activations
 
@@ -269,6 +283,7 @@ struct Kernels {
   double (*peak_read)(const void* data, int64_t n_bytes);
   double (*peak_f32)(int64_t iterations);
   double (*peak_bf16)(int64_t iterations);  // f32 where bf16_dot is false
+  double (*peak_int16)(int64_t iterations);  // f32 where int16_tile is 0
   double (*peak_int8)(int64_t iterations);
 };
 

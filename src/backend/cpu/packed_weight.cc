@@ -277,19 +277,28 @@ void describe_quant(PackedWeight& w, const FormatInfo& f, int kind, const Kernel
   w.activations = {.has_min = k.has_min, .parts = layout.parts, .zero = (is_rounded(f) ? 128 : f.zero) + offset};
   if (k.span > 0)
     for (int i = 0; i < 16; ++i) w.codebook[i] = static_cast<uint8_t>(f.codebook[i] + offset);
+  if (is_signed && kernels.int16_tile > 0) {
+    w.unpacked = Unpacked::kInt16;
+    w.many_activations = {.has_min = k.has_min, .int16_limit = 127};
+  }
 }
 
 void describe_dense(PackedWeight& w, Dense type, const Kernels& kernels) {
   w.dense = type;
-  w.widens = type == Dense::kF16 || (type == Dense::kBF16 && !kernels.bf16_dot);
   w.activations = {.dense = true, .bf16 = type == Dense::kBF16 && kernels.bf16_dot};
+  if (type == Dense::kF32 || w.activations.bf16) return;
+  const bool in_int16 = kernels.int16_tile > 0 && w.n_in % kGroup == 0;
+  w.unpacked = in_int16 ? Unpacked::kInt16 : Unpacked::kF32;
+  w.many_activations = in_int16 ? ActLayout{.int16_limit = kInt16Activation} : w.activations;
+  w.batch_changes_bits = true;
 }
 
 }  // namespace
 
 const char* multiplies_as(Format format, const Kernels& kernels) {
   if (kind_of(info(format)) >= 0) return "int8";
-  return format == Format::BF16 && kernels.bf16_dot ? "bf16" : "f32";
+  if (format == Format::BF16 && kernels.bf16_dot) return "bf16";
+  return kernels.int16_tile > 0 && info(format).block_size == 1 && format != Format::F32 ? "int16" : "f32";
 }
 
 bool packs_alike(Format format) {
@@ -310,7 +319,9 @@ MatmulJob job_of(const PackedWeight& w, const Kernels& kernels, int n_rows, cons
           .factor = w.factor,
           .y = y.f32(),
           .y_stride = y.stride,
+          .kind = w.kind,
           .dense = w.dense,
+          .zero = w.activations.zero,
           .kernels = &kernels};
 }
 

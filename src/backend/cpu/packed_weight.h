@@ -5,6 +5,8 @@
 // F8_E4M3 has no codes, so it is rounded to int8 with a scale for each 32 elements, as Q8_0 is made. (That costs 0.5 %
 // of a standard deviation; the 3 mantissa bits of E4M3 cost 2.6 %.) F16 weights that are all bf16 numbers are stored as
 // BF16 if the core multiplies bf16. A format without a matching kernel is stored as f32.
+//
+// Products of many tokens may unpack the panels, part by part, into numbers that multiply faster.
 #pragma once
 #include <cstdint>
 
@@ -22,27 +24,32 @@ struct PackedWeight {
   int64_t n_panels = 0;  // in each expert
   int64_t panel_bytes = 0;
   int kind = -1;  // in kQuantKinds; -1: dense
-  bool widens = false;    // 16-bit numbers that are multiplied in f32
   Dense dense = Dense::kF32;
   float factor = 1;       // common factor of all scales, a power of two
   ActLayout activations;  // the layout of packed activations
+
+  Unpacked unpacked = Unpacked::kNo;  // for many tokens,
+  ActLayout many_activations;         // with these activations
+  bool batch_changes_bits = false;    // unpacked, a row's product has other bits
+
   uint8_t codebook[16] = {};
   Memory memory;
-
   KernelChoice choice{};
 
   const uint8_t* panels() const { return memory.data(); }
 };
 
-// The job of multiplying the first expert's panels by n_rows rows of packed activations.
+// The job of multiplying the first expert's panels by n_rows rows of packed activations, without unpacking.
 MatmulJob job_of(const PackedWeight& w, const Kernels& kernels, int n_rows, const uint8_t* act, Tensor y);
 
 // The largest number of tokens in a tile.
-inline int max_tile(const PackedWeight& w, const Kernels& kernels) {
+inline int max_tile(const PackedWeight& w, const Kernels& kernels, Unpacked unpacked = Unpacked::kNo) {
+  if (unpacked == Unpacked::kInt16) return kernels.int16_tile;
   return w.kind >= 0 ? kernels.quant_tile : kernels.dense_tile;
 }
 
-// The number type in which a matmul with weights of this format multiplies: "int8", "bf16" or "f32".
+// The number type in which a prompt's matmul with weights of this format multiplies: "int8", "int16", "bf16" or "f32".
+// (F16 weights may turn out to be bf16 numbers.)
 const char* multiplies_as(Format format, const Kernels& kernels);
 
 // The bytes that pack_weight allocates for a weight of this shape.

@@ -23,6 +23,30 @@ INLINE void store_s8(int8_t* p, I v) {
 
 constexpr int GV = kGroup / W;  // vectors in a group
 
+// As pack_group, into integers of 16 bits.
+INLINE void pack_group_int16(const float* x, int m, int m_count, const ActLayout& layout, uint8_t* out) {
+  F v[GV], top = {};
+  for (int i = 0; i < GV; ++i) {
+    v[i] = load(x + i * W);
+    top = larger_size(abs(v[i]), top);
+  }
+  const float most = largest_size(top), limit = (float)layout.int16_limit;
+  const float inverse = most > 1e-30f ? limit / most : 0.0f, scale = most / limit;
+  I total = {};
+  int16_t numbers[kGroup];
+  for (int i = 0; i < GV; ++i) {
+    const I q = round_to_int(v[i] * inverse);
+    total += q;
+    for (int j = 0; j < W; ++j) numbers[i * W + j] = (int16_t)q[j];
+  }
+  __builtin_memcpy(out + 4 * m, &scale, 4);
+  const float scaled = scale * (float)sum(total);
+  if (layout.has_min) __builtin_memcpy(out + 4 * (m_count + m), &scaled, 4);
+  uint8_t* pairs = out + 4 * m_count * (layout.has_min ? 2 : 1);
+  for (int pair = 0; pair < kGroup / 2; ++pair)
+    __builtin_memcpy(pairs + 4 * (pair * m_count + m), numbers + 2 * pair, 4);
+}
+
 // Packs one token's group of 32 into the record at `out`, in a tile of m_count tokens.
 INLINE void pack_group(const float* x, int m, int m_count, const ActLayout& layout, uint8_t* out) {
   F v[GV], top = {};
@@ -126,8 +150,10 @@ INLINE void run_part(const MatmulJob& job, int64_t panel, int token, int m, int 
                    job.codebook, out);
 }
 
+}  // namespace
+
 // Writes a tile's result times the factor, plus bias, to rows of y, or adds the result to y.
-INLINE void finish(const MatmulJob& job, const float* out, int64_t panel, int token, int m) {
+void finish(const MatmulJob& job, const float* out, int64_t panel, int token, int m) {
   const int64_t first = panel * kPanelRows;
   const int n = (int)(job.n_out - first < kPanelRows ? job.n_out - first : kPanelRows);
   for (int i = 0; i < m; ++i, out += kPanelRows) {
@@ -142,6 +168,8 @@ INLINE void finish(const MatmulJob& job, const float* out, int64_t panel, int to
       y[c] = out[c] * job.factor + (job.bias ? job.bias[first + c] : 0.0f) + (job.accumulate ? y[c] : 0.0f);
   }
 }
+
+namespace {
 
 // Writes elements [begin, begin + n) of k of a 16-bit panel to out [n, 32 rows].
 INLINE void widen(const uint8_t* panel, Dense type, int64_t begin, int64_t n, float* out) {
@@ -192,9 +220,16 @@ void pack_activations(const float* x, int64_t stride, int m_count, int64_t n_in,
     return pack_f32(x, stride, m_count, n_in, (float*)tile);
   }
   const int64_t group_bytes = act_token_bytes(layout, kGroup) * m_count;
-  for (int m = 0; m < m_count; ++m)
-    for (int64_t g = 0; g < n_in / kGroup; ++g)
-      pack_group(x + m * stride + g * kGroup, m, m_count, layout, tile + g * group_bytes);
+  for (int m = 0; m < m_count; ++m) {
+    for (int64_t g = 0; g < n_in / kGroup; ++g) {
+      const float* group = x + m * stride + g * kGroup;
+      if (layout.int16_limit > 0) {
+        pack_group_int16(group, m, m_count, layout, tile + g * group_bytes);
+      } else {
+        pack_group(group, m, m_count, layout, tile + g * group_bytes);
+      }
+    }
+  }
 }
 
 void matmul(const MatmulJob& job, const PanelRange& range) {
@@ -202,7 +237,10 @@ void matmul(const MatmulJob& job, const PanelRange& range) {
   MatmulJob later = job;  // for all parts of k after the first
   later.bias = nullptr;
   later.accumulate = true;
-  if (job.widens) return matmul_widened(job, later, range, out);
+#if defined(INGOT_INT16_DOT)
+  if (job.unpacked == Unpacked::kInt16) return matmul_in_int16(job, range);
+#endif
+  if (job.unpacked == Unpacked::kF32) return matmul_widened(job, later, range, out);
   const int n_parts = parts_of(job, range);
   if (n_parts == 1) {
     for_each_tile(

@@ -62,6 +62,26 @@ double peak_bf16(int64_t iterations) {
 #endif
 }
 
+double peak_int16(int64_t iterations) {
+#if defined(INGOT_INT16_DOT)
+  I sums[kChains] = {}, a = all(0x00010002), b = all(0x00010001);
+  hide(a);
+  hide(b);
+  for (int j = 0; j < kChains; ++j) hide(sums[j]);
+  for (int64_t i = 0; i < iterations; ++i) {
+#pragma GCC unroll 32
+    for (int j = 0; j < kChains; ++j) {
+      sums[j] = dot2_int16(sums[j], a, b);
+      hide(a);
+    }
+  }
+  for (int j = 0; j < kChains; ++j) hide(sums[j]);
+  return (double)iterations * kChains * W * 4;
+#else
+  return peak_f32(iterations);
+#endif
+}
+
 double peak_int8(int64_t iterations) {
   I sums[kChains] = {}, a = all(0x01020304), b = all(0x01010101);
   hide(a);

@@ -75,6 +75,17 @@ INLINE float largest(F v) {
 #endif
 }
 
+// Of numbers without a sign: NaN if there is one, as its bits are the largest integer.
+INLINE F larger_size(F a, F b) { return (F)((I)a > (I)b ? (I)a : (I)b); }
+INLINE float largest_size(F v) {
+  int32_t lanes[W], top = 0;
+  __builtin_memcpy(lanes, &v, sizeof(v));
+  for (int i = 0; i < W; ++i) top = lanes[i] > top ? lanes[i] : top;
+  float value;
+  __builtin_memcpy(&value, &top, 4);
+  return value;
+}
+
 INLINE int32_t sum(I v) {
 #if defined(__AVX512F__)
   return _mm512_reduce_add_epi32((__m512i)v);
@@ -278,6 +289,14 @@ INLINE F erf(F x) {
 
 // ---- dot products ----
 
+#if defined(__AVX2__)
+// GCC would multiply all and then add, when the products no longer have room in registers.
+INLINE I here(I v) {
+  asm volatile("" : "+x"(v));
+  return v;
+}
+#endif
+
 // Adds to each lane the dot product of two pairs of bf16.
 #if defined(__AVX512BF16__)
 #define INGOT_BF16_DOT
@@ -289,6 +308,15 @@ INLINE F dot2_bf16(F acc, I a, I b) {
 INLINE F dot2_bf16(F acc, I a, I b) {
   return (F)vbfdotq_f32((float32x4_t)acc, (bfloat16x8_t)a, (bfloat16x8_t)b);
 }
+#endif
+
+// Adds to each lane the dot product of two pairs of 16-bit integers.
+#if defined(__AVX512VNNI__)
+#define INGOT_INT16_DOT
+INLINE I dot2_int16(I acc, I a, I b) { return (I)_mm512_dpwssd_epi32((__m512i)acc, (__m512i)a, (__m512i)b); }
+#elif defined(__AVX2__)
+#define INGOT_INT16_DOT
+INLINE I dot2_int16(I acc, I a, I b) { return here(acc + (I)_mm256_madd_epi16((__m256i)a, (__m256i)b)); }
 #endif
 
 // Adds to each lane the dot product of its four codes with the four signed bytes of `a`. Codes are unsigned if the
@@ -307,11 +335,6 @@ constexpr bool kSignedCodes = true;
 #if defined(__AVX2__)
 // Sums of two products in 16-bit lanes, for codes below 128; adding some of them first takes fewer instructions.
 INLINE I pairs_of(I codes, I a) { return (I)_mm256_maddubs_epi16((__m256i)codes, (__m256i)a); }
-// GCC would multiply all and then add, when the products no longer have room in registers.
-INLINE I here(I v) {
-  asm volatile("" : "+x"(v));
-  return v;
-}
 INLINE I add_pairs(I a, I b) { return here((I)_mm256_add_epi16((__m256i)a, (__m256i)b)); }
 INLINE I sums_of_pairs(I pairs) { return (I)_mm256_madd_epi16((__m256i)pairs, _mm256_set1_epi16(1)); }
 INLINE I dot4_small(I acc, I codes, I a) { return here(acc + sums_of_pairs(pairs_of(codes, a))); }

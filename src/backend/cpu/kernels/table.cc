@@ -18,6 +18,7 @@ const Kernels kKernels = {
     .isa = INGOT_STRING(INGOT_ISA),
     .quant_tile = kQuantTile,
     .dense_tile = kDenseTile,
+    .int16_tile = kInt16Tile,
     .signed_codes = kSignedCodes,
     .bf16_dot = kBf16Dot,
     .quant_tiles = kQuantTiles,
@@ -38,6 +39,7 @@ const Kernels kKernels = {
     .peak_read = peak_read,
     .peak_f32 = peak_f32,
     .peak_bf16 = peak_bf16,
+    .peak_int16 = peak_int16,
     .peak_int8 = peak_int8,
 };
 

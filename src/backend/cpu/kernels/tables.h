@@ -11,10 +11,17 @@ constexpr int kQuantTile = 8;  // largest number of tokens in a tile; Arm's vect
 constexpr int kQuantTile = W == 16 ? 6 : 4;
 #endif
 constexpr int kDenseTile = W == 16 ? 12 : 6;
+#if defined(INGOT_INT16_DOT)
+constexpr int kInt16Tile = W == 16 ? 8 : 6;
+#else
+constexpr int kInt16Tile = 0;
+#endif
 extern const TileFn kQuantTiles[kQuantKindCount][kMaxTile];
 extern const TileFn kDenseTiles[kDenseCount][kMaxTile];
 
 void pack_activations(const float* x, int64_t stride, int m, int64_t n_in, const ActLayout& layout, uint8_t* tile);
+void finish(const MatmulJob& job, const float* out, int64_t panel, int token, int m);
+void matmul_in_int16(const MatmulJob& job, const PanelRange& range);
 void matmul(const MatmulJob& job, const PanelRange& range);
 void gate_up(const MatmulJob& gate, const MatmulJob& up, int act, const PanelRange& range);
 
@@ -33,6 +40,7 @@ void merge_attention(const float* partials, int64_t part_stride, int parts, int 
 double peak_read(const void* data, int64_t n_bytes);
 double peak_f32(int64_t iterations);
 double peak_bf16(int64_t iterations);
+double peak_int16(int64_t iterations);
 double peak_int8(int64_t iterations);
 
 }  // namespace ingot::cpu::INGOT_ISA

@@ -1,0 +1,212 @@
+// Products of many tokens in 16-bit integers. A part of a panel is unpacked into integers with f32 scales, in the
+// first-level cache, and multiplied by all tokens before the next part. Who gains:
+// - F16 weights that are no bf16 numbers, and BF16 where there are no bf16 dot products: otherwise they are multiplied
+//   in f32, at half the rate. They are rounded to 14 bits, 2^-14 of the largest of 32.
+// - Codes of 8 bits on AVX2, which multiplies bytes only if one of them has no sign. The integers are those of the
+//   int8 products, and sums are added in the same order: the results are the same bits.
+#include "backend/cpu/kernels.h"
+#include "backend/cpu/kernels/quant_panel.h"
+#include "backend/cpu/kernels/simd.h"
+#include "backend/cpu/kernels/tables.h"
+
+#if defined(INGOT_INT16_DOT)
+
+namespace ingot::cpu::INGOT_ISA {
+namespace {
+
+constexpr int kPartGroups = kSuperGroups;  // groups of 32 in a part
+constexpr int RV = 2;                      // vectors of rows in one pass
+constexpr int kPairs = kGroup / 2;
+
+struct Part {
+  float scales[kPartGroups][kPanelRows], mins[kPartGroups][kPanelRows];
+  int32_t codes[kPartGroups][kPairs][kPanelRows];  // two elements of k in each
+};
+
+// Adds the products of a part and m tokens to sums [m, 32 rows].
+template <int M, bool has_min>
+void part_tile(const Part& part, int n_groups, const uint8_t* act, float* sums) {
+  for (int row = 0; row < kPanelRows; row += RV * W) {
+    F acc[M][RV];
+    for (int m = 0; m < M; ++m)
+      for (int v = 0; v < RV; ++v) acc[m][v] = load(sums + m * kPanelRows + row + v * W);
+    const uint8_t* a = act;
+#pragma GCC unroll 1
+    for (int g = 0; g < n_groups; ++g) {
+      const uint8_t *a_sum = a + 4 * M, *numbers = a_sum + (has_min ? 4 * M : 0);
+      I totals[M][RV] = {};
+#pragma GCC unroll 4
+      for (int pair = 0; pair < kPairs; ++pair) {
+        I code[RV];
+#pragma GCC unroll 4
+        for (int v = 0; v < RV; ++v) code[v] = load_as<I>(&part.codes[g][pair][row + v * W]);
+#pragma GCC unroll 16
+        for (int m = 0; m < M; ++m) {
+          const I x = all(load_as<int32_t>(numbers + (pair * M + m) * 4));
+#pragma GCC unroll 4
+          for (int v = 0; v < RV; ++v) totals[m][v] = dot2_int16(totals[m][v], code[v], x);
+        }
+      }
+#pragma GCC unroll 4
+      for (int v = 0; v < RV; ++v) {
+        const F scale = load(&part.scales[g][row + v * W]);
+#pragma GCC unroll 16
+        for (int m = 0; m < M; ++m) acc[m][v] += to_float(totals[m][v]) * (scale * all(load_as<float>(a + m * 4)));
+      }
+      if constexpr (has_min) {
+#pragma GCC unroll 4
+        for (int v = 0; v < RV; ++v) {
+          const F min = load(&part.mins[g][row + v * W]);
+#pragma GCC unroll 16
+          for (int m = 0; m < M; ++m) acc[m][v] += min * all(load_as<float>(a_sum + m * 4));
+        }
+      }
+      a = numbers + kPairs * M * 4;
+    }
+    for (int m = 0; m < M; ++m)
+      for (int v = 0; v < RV; ++v) store(sums + m * kPanelRows + row + v * W, acc[m][v]);
+  }
+}
+
+// ---- unpacking: groups [first, first + n) of a panel ----
+
+typedef int16_t S __attribute__((vector_size(4 * W)));
+
+INLINE I pair_of(I low, I high) { return (low & 0xFFFF) | high << 16; }
+
+// Four codes in each lane, less their zero, as pairs.
+INLINE void split(I codes, int zero, int32_t* first, int32_t* second) {
+  const S bytes = (S)codes, offset = (int16_t)zero - S{};
+  const I low = (I)(S)((S)(bytes << 8 >> 8) - offset), high = (I)(S)((bytes >> 8) - offset);
+  const I pairs[2] = {pair_of(low, high), (I)((U)low >> 16) | (high & (int32_t)0xFFFF0000)};
+  __builtin_memcpy(first, &pairs[0], sizeof(I));
+  __builtin_memcpy(second, &pairs[1], sizeof(I));
+}
+
+template <int kind>
+void unpack_quant(const MatmulJob& job, const uint8_t* panel, int64_t first, int n, Part& part) {
+  constexpr BlockLayout b = Kind<kind>::layout;
+  const I book = Kind<kind>::k.span > 0 ? repeat16(job.codebook) : I{};
+  for (int g = 0; g < n; ++g) {
+    const uint8_t* block = panel + (first + g) / b.n_groups * b.bytes;
+    const uint8_t* record = block + b.head_bytes + (first + g) % b.n_groups * b.record_bytes;
+    const uint8_t* scales = b.shared ? block : record;
+    for (int row = 0; row < kPanelRows; row += W) {
+      F base[2][1] = {};
+      load_base<kind>(base[0], block, 0, row);
+      store(&part.scales[g][row], load_scale<kind>(scales, 0, 0, row, base[0][0]));
+      if constexpr (Kind<kind>::k.has_min) {
+        load_base<kind>(base[1], block, 1, row);
+        store(&part.mins[g][row], load_scale<kind>(scales, 1, 0, row, base[1][0]));
+      }
+      for (int quad = 0; quad < kGroup / 4; ++quad)
+        split(load_codes<kind>(record + b.codes_at, quad, row, book), job.zero, &part.codes[g][2 * quad][row],
+              &part.codes[g][2 * quad + 1][row]);
+    }
+  }
+}
+
+// Elements 2 * pair and 2 * pair + 1 of k.
+template <Dense type>
+INLINE void load_pair(const uint8_t* panel, int64_t pair, int row, F& low, F& high) {
+  if constexpr (type == Dense::kF16) {
+    low = load_f16((const uint16_t*)panel + 2 * pair * kPanelRows + row);
+    high = load_f16((const uint16_t*)panel + (2 * pair + 1) * kPanelRows + row);
+  } else {
+    const I both = load_as<I>(panel + (pair * kPanelRows + row) * 4);
+    low = (F)(both << 16);
+    high = (F)(both & (int32_t)0xFFFF0000);
+  }
+}
+
+template <Dense type>
+void unpack_dense(const uint8_t* panel, int64_t first, int n, Part& part) {
+  for (int g = 0; g < n; ++g) {
+    const int64_t first_pair = (first + g) * kPairs;
+    for (int row = 0; row < kPanelRows; row += W) {
+      F low, high, top = {};
+      for (int i = 0; i < kPairs; ++i) {
+        load_pair<type>(panel, first_pair + i, row, low, high);
+        top = larger_size(larger_size(abs(low), abs(high)), top);
+      }
+      store(&part.scales[g][row], top / (float)kInt16Weight);
+      const F inverse = top > 1e-30f ? (float)kInt16Weight / top : F{};
+      for (int i = 0; i < kPairs; ++i) {
+        load_pair<type>(panel, first_pair + i, row, low, high);
+        const I pair = pair_of(round_to_int(low * inverse), round_to_int(high * inverse));
+        __builtin_memcpy(&part.codes[g][i][row], &pair, sizeof(pair));
+      }
+    }
+  }
+}
+
+template <int kind = 0>
+void unpack(const MatmulJob& job, const uint8_t* panel, int64_t first, int n, Part& part) {
+  if constexpr (kind < kQuantKindCount) {
+    if (job.kind != kind) return unpack<kind + 1>(job, panel, first, n, part);
+    if constexpr (kSignedCodes && largest_code(kQuantKinds[kind]) >= 128) unpack_quant<kind>(job, panel, first, n, part);
+  } else if (job.dense == Dense::kF16) {
+    unpack_dense<Dense::kF16>(panel, first, n, part);
+  } else {
+    unpack_dense<Dense::kBF16>(panel, first, n, part);
+  }
+}
+
+// ---- the loops around them ----
+
+using PartFn = void (*)(const Part& part, int n_groups, const uint8_t* act, float* sums);
+#define TILES_TO_6(has_min)                                                                    \
+  part_tile<1, has_min>, part_tile<2, has_min>, part_tile<3, has_min>, part_tile<4, has_min>, \
+      part_tile<5, has_min>, part_tile<6, has_min>
+#if defined(__AVX512F__)
+#define TILES(has_min) {TILES_TO_6(has_min), part_tile<7, has_min>, part_tile<8, has_min>}
+#else
+#define TILES(has_min) {TILES_TO_6(has_min)}
+#endif
+const PartFn kPartTiles[2][kInt16Tile] = {TILES(false), TILES(true)};
+
+constexpr int kTokens = 512;  // whose sums are kept at a time
+struct Scratch {
+  Part part;
+  float sums[kTokens][kPanelRows];
+};
+alignas(64) thread_local Scratch scratch;
+
+// All of k, for the tokens of tiles [tile_begin, tile_end).
+INLINE void multiply_panel(const MatmulJob& job, int64_t panel, int tile_begin_, int tile_end, Scratch& s) {
+  const uint8_t* from = job.panels + panel * job.panel_bytes;
+  const int first_token = tile_begin(job.tiling, tile_begin_);
+  const int64_t n_groups = job.n_in / kGroup, group_bytes = job.act_token_bytes / n_groups;
+  const bool has_min = job.kind >= 0 && kQuantKinds[job.kind].has_min;
+  memset(s.sums, 0, (size_t)(tile_begin(job.tiling, tile_end) - first_token) * sizeof(s.sums[0]));
+  for (int64_t g = 0; g < n_groups; g += kPartGroups) {
+    const int n = (int)(n_groups - g < kPartGroups ? n_groups - g : kPartGroups);
+    unpack(job, from, g, n, s.part);
+    for (int tile = tile_begin_; tile < tile_end; ++tile) {
+      const int token = tile_begin(job.tiling, tile), m = tile_begin(job.tiling, tile + 1) - token;
+      const uint8_t* act = job.act + token * job.act_token_bytes + g * group_bytes * m;
+      kPartTiles[has_min][m - 1](s.part, n, act, s.sums[token - first_token]);
+    }
+  }
+}
+
+}  // namespace
+
+void matmul_in_int16(const MatmulJob& job, const PanelRange& range) {
+  const int n_tiles = kTokens / ((job.tiling.n_tokens + job.tiling.n_tiles - 1) / job.tiling.n_tiles);  // at a time
+  for (int first = range.tile_begin; first < range.tile_end; first += n_tiles) {
+    const int last = first + n_tiles < range.tile_end ? first + n_tiles : range.tile_end;
+    const int first_token = tile_begin(job.tiling, first);
+    for (int64_t panel = range.panel_begin; panel < range.panel_end; ++panel) {
+      multiply_panel(job, panel, first, last, scratch);
+      for (int tile = first; tile < last; ++tile) {
+        const int token = tile_begin(job.tiling, tile);
+        finish(job, scratch.sums[token - first_token], panel, token, tile_begin(job.tiling, tile + 1) - token);
+      }
+    }
+  }
+}
+
+}  // namespace ingot::cpu::INGOT_ISA
+
+#endif
