@@ -40,8 +40,7 @@ std::string bench_name(const Ranks& runner, const BenchSubject& o) {
 
 double decode_bytes(const Ranks& runner, int n_seqs, double kv_len) {
   const Weights& w = runner.weights();
-  const double lookup_only = w.model.tied ? 0.0 : static_cast<double>(w.model.embedding.bytes());
-  const double weights = static_cast<double>(w.active_bytes) - lookup_only;
+  const auto weights = static_cast<double>(w.active_bytes);
   const Config& c = runner.config();
   double read = 0;  // tokens read, summed over all layers
   for (int i = 0; i < c.n_layers; ++i) {
