@@ -16,6 +16,7 @@
 #include "backend/backend.h"
 #include "backend/cuda/cluster/layers.h"
 #include "backend/cuda/create_cuda.h"
+#include "backend/cuda/crossing/crossing.h"
 #include "backend/cuda/cuda_device.h"
 #include "backend/cuda/device_batch.h"
 #include "backend/cuda/experts/experts.h"
@@ -67,6 +68,7 @@ class CudaBackend final : public Backend, public RecordedSteps {
   void begin(const Batch& batch) override;
   void run(const Program& program, const Batch& batch) override;
   void prepare_program(const Program& program) override;
+  void remote(const RemoteBlock& block) override;
   bool overlaps() const override { return true; }
   void synchronize() override;
   void check_replays() override { checks_replays_ = true; }
@@ -126,6 +128,7 @@ class CudaBackend final : public Backend, public RecordedSteps {
   struct Graph {
     cudaGraphExec_t exec = nullptr;
     bool is_stale = false;  // correct, but faster kernels are ready by now
+    std::vector<const RemoteBlock*> crossings = {};  // in order
   };
 
   struct ScratchSizes {
@@ -185,6 +188,7 @@ class CudaBackend final : public Backend, public RecordedSteps {
   static int longest(const Batch& batch);
   int useful_context(const Program& program, int n_seqs, int context) const;
   void capture(Graph& graph, const Program& program);
+  void replay(const Graph& graph);
   void check_replay(const Graph& graph, const Program& program);
   struct Written {
     void* data;
@@ -232,6 +236,8 @@ class CudaBackend final : public Backend, public RecordedSteps {
   StepLimits limits_;
   std::map<GraphKey, Graph> graphs_;
   bool capturing_ = false;
+  std::vector<const RemoteBlock*> captured_crossings_;
+  cuda::Crossing crossing_;
   bool checks_replays_ = false;
   std::vector<Written> activations_,
       states_;  // buffers that steps write and later ops read; not caches, which a step writes anew
