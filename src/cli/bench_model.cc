@@ -14,6 +14,8 @@ void add_bench_subject(CLI::App& command, BenchSubject& o) {
   command.add_option("--shape", o.shape, "random weights of a known shape instead of a file: " + shape_names());
   command.add_option("--type", o.type, "format of those weights")->capture_default_str();
   command.add_option("--device", o.model.device, "cpu, cuda, cuda:1 (the second GPU) or ref")->capture_default_str();
+  add_gpu_memory_option(command, o.model);
+  add_split_options(command, o.model.split);
   add_kernels_option(command, o.model);
   command.add_option("--kv-type,--cache-type", o.model.kv_type, "type of the KV cache: f16, bf16, f32, fp8 or q8_0")
       ->capture_default_str();
