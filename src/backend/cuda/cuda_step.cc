@@ -62,6 +62,7 @@ Padding padding_of(const Program& program, int n_seqs, int q_len, int n_logits) 
 void CudaBackend::begin(const Batch& batch) { start(batch, {}, context_of(longest(batch), limits_.max_kv_len)); }
 
 void CudaBackend::start(const Batch& batch, const Padding& padding, int most_kv) {
+  device_.make_current();
   load_ready_kernels();
   Batch known = batch;
   known.tokens = host_drawn_tokens(batch);
@@ -155,6 +156,7 @@ void CudaBackend::replay(const Graph& graph) {
     crossing_.give_back();
   }
   if (fault) std::rethrow_exception(fault);
+  device_.make_current();  // a block's run may have used another GPU
 }
 
 // In a recorded step, the rows cross between two kernels. Otherwise the host waits for the stream.
@@ -171,7 +173,7 @@ void CudaBackend::remote(const RemoteBlock& b) {
     check(cudaMemcpyAsync(rows, b.x.data, bytes, cudaMemcpyDeviceToHost, device_.stream()), "cudaMemcpyAsync");
   check(cudaStreamSynchronize(device_.stream()), "cudaStreamSynchronize");
   b.run(batch(), rows);
-  device_.make_current();  // the run may have used another GPU
+  device_.make_current();
   check(cudaMemcpyAsync(b.x.data, rows, bytes, cudaMemcpyHostToDevice, device_.stream()), "cudaMemcpyAsync");
 }
 
