@@ -1,7 +1,7 @@
 #!/bin/sh
 # Builds for the GPU of this machine, runs the tests that need it, and measures: one call does all.
 #
-#   bench/gpu/run.sh [build] [test] [sanitize] [bench] [experts] [batch] [idle] [profile] [load] [ops] [kernels] [tuned] [ladder] [depth] [serving]
+#   bench/gpu/run.sh [build] [test] [sanitize] [bench] [experts] [batch] [idle] [profile] [load] [ops] [kernels] [tuned] [ladder] [depth] [serving] [offload]
 #   build, test and bench when none is named
 #
 # The build goes to build-gpu/ (BUILD=...), results to $OUT if it is set. CMAKE_ARGS are passed to cmake. `sanitize` has
@@ -9,7 +9,8 @@
 # side by side, bare and through the whole engine, `idle` what the GPU idles between decode steps, `profile` what each kernel of a token takes (ncu), `load` how fast
 # files are loaded (a 2.5 GB model is written for it), `ops`
 # attention and draws alone, `kernels` products alone, `tuned` those of the model's sizes and this device against the fixed ones, `ladder` more types,
-# `depth` decode far into the context, of one sequence and of sixteen, `serving` requests of 1,000 + 1,000 tokens through the whole engine.
+# `depth` decode far into the context, of one sequence and of sixteen, `serving` requests of 1,000 + 1,000 tokens through the whole engine, `offload` models
+# that the GPU shares with 16 cores of the CPU, with their tests.
 set -u
 cd "$(dirname "$0")/../.." || exit 1
 BUILD=${BUILD:-build-gpu}
@@ -139,5 +140,20 @@ if has serving; then
         --requests $n --max-seqs $n --spread 0 -p 1000 -n 1000 2>&1 | grep -E "throughput|rror|CHECK")"
     done
   done
+fi
+# Goals at batch 1: all experts on the CPU >= 60 tok/s; with 8 GiB on the GPU, 1.5 times as many.
+shared() {
+  echo "$*"
+  "$BUILD/ingot" bench --device cuda -t 16 -p 512 -n 64 -r 3 --log-level info "$@" 2>&1 | grep -E "^\| |does not fit|on cpu|rror|CHECK"
+}
+if has offload; then
+  "$BUILD/test_model" --gtest_filter='*CudaSplits*:PlannedGpu.*' >"$OUT/offload.log" 2>&1 || { echo "FAILED offload"; grep -A4 -E "Failure|CHECK|terminate|what" "$OUT/offload.log" | head -40; failed=1; }
+  shared --shape qwen3-30b-a3b --type Q4_0
+  shared --shape qwen3-30b-a3b --type Q4_0 --cpu-experts all
+  shared --shape qwen3-30b-a3b --type Q4_0 --gpu-memory 8GiB
+  shared --shape llama-3.1-8b --type Q4_0 --gpu-layers 16
+  shared --shape smollm-135m --type Q4_0 --override-tensor ffn_=CPU  # 30 crossings of little work
+  "$BUILD/ingot" bench engine --device cuda --shape qwen3-30b-a3b --type Q4_0 --cpu-experts all -t 16 --requests 8 --max-seqs 8 --rate 0 --spread 0 -p 64 -n 64 2>&1 |
+    grep -E "throughput|rror|CHECK"
 fi
 exit $failed

@@ -84,6 +84,8 @@ class Backend {
   virtual void begin(const Batch& batch);  // the ops below work on this batch
   virtual void run(const Program& program,
                    const Batch& batch);            // begin, then the blocks; may record a step and replay the record
+  // Some of the program's blocks. The ranges of a step come in order; the first begins with block 0.
+  void run_part(const Program& program, const Batch& batch, BlockRange range);
   virtual bool overlaps() const { return false; }  // run and sample return before the device has finished
   virtual void synchronize() {}                    // waits for the ops so far
   virtual void sample(const Tensor& logits /* [n_logits, n_vocab] */, std::span<const SampleRow> rows);
@@ -143,10 +145,13 @@ class Backend {
   virtual void moe(const MoeArgs& args);
   // All layers of a dense decoder. A backend may run all layers in one kernel.
   virtual void dense_layers(const DenseLayersBlock& block);
+  // Sends the rows of x to other devices, and waits for what they make of it.
+  virtual void remote(const RemoteBlock& block);
 
  protected:
   // The bodies of blocks (blocks.cc), as lists of ops.
-  void run_blocks(const Program& program);
+  void run_blocks(const Program& program, BlockRange range);
+  void run_blocks(const Program& program) { run_blocks(program, program.all()); }
   void block(const EmbedBlock& b);
   void block(const AttentionBlock& b);
   void block(const LatentAttentionBlock& b);
@@ -154,6 +159,7 @@ class Backend {
   void block(const FeedForwardBlock& b);
   void block(const ExpertsBlock& b);
   void block(const DenseLayersBlock& b) { dense_layers(b); }
+  void block(const RemoteBlock& b) { remote(b); }
   void block(const HeadBlock& b);
   void block(const PoolBlock& b);
 

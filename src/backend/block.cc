@@ -148,7 +148,6 @@ void Program::lay_out(Buffers& buffers) {
     block.x = x;
     if constexpr (requires { block.rope_table; })
       block.rope.angles = block.rope_table == kNoRope ? Tensor{} : ropes[static_cast<size_t>(block.rope_table)].angles;
-    if constexpr (requires { block.ropes; }) block.ropes = ropes;
     if constexpr (requires { block.head_ids; }) block.head_ids = head_ids;
     if constexpr (requires { block.kv; }) kv = block.kv;
     if constexpr (requires { block.states; }) states = block.states;
@@ -162,6 +161,9 @@ void Program::allocate(Backend& backend, const StepLimits& limits) {
   buffers.allocate(backend);
   lay_out(buffers);
   for (const RopeTable& rope : ropes) backend.upload(rope.inv_freq, rope.frequencies.data());
+  // Without an embedding, x comes from another device for real tokens only. Padding must still be finite.
+  if (!blocks.empty() && !std::holds_alternative<EmbedBlock>(blocks.front()))
+    backend.upload(x, std::vector<float>(static_cast<size_t>(x.rows * x.cols)).data());
   if (n_latent_heads > 0) {
     std::vector<int32_t> ids(static_cast<size_t>(head_ids.rows * head_ids.cols));
     for (size_t i = 0; i < ids.size(); ++i) ids[i] = static_cast<int32_t>(i) % n_latent_heads;

@@ -5,6 +5,7 @@
 // All blocks read and write one residual stream x, [n_tokens, dim]. Only the block itself reads its scratch, so all
 // blocks share one scratch buffer (Program::allocate).
 #pragma once
+#include <functional>
 #include <type_traits>
 #include <variant>
 #include <vector>
@@ -43,7 +44,6 @@ struct EmbedBlock {
   Tensor positions;              // [n_ctx, dim], [1, dim] or empty: added to each token
   Tensor second_type;            // [1, dim] or empty: added to the tokens of a pair's second text
   NormArgs norm;                 // empty weight: none
-  std::vector<RopeTable> ropes;  // the program's
   void lay_out(Buffers&) {}
 };
 
@@ -175,8 +175,22 @@ struct PoolBlock {
   void lay_out(Buffers& buffers);
 };
 
+// Blocks of the model that other devices compute. The residual stream crosses to them and back through host memory.
+struct RemoteBlock {
+  Tensor x;             // in, out: [max_tokens, dim]
+  bool reads_x = true;  // false: the first of the blocks is the embedding, which only writes x
+  // Runs the blocks on the batch. `rows` is in host memory. Set before the program is allocated.
+  std::function<void(const Batch& batch, float* rows /* in, out [n_tokens, dim] */)> run;
+  void lay_out(Buffers&) {}
+};
+
 using Block = std::variant<EmbedBlock, AttentionBlock, LatentAttentionBlock, DeltaBlock, FeedForwardBlock, ExpertsBlock,
-                           DenseLayersBlock, HeadBlock, PoolBlock>;
+                           DenseLayersBlock, HeadBlock, PoolBlock, RemoteBlock>;
+
+// Blocks [first, end) of a program.
+struct BlockRange {
+  int first = 0, end = 0;
+};
 
 // Places the buffers of a list of blocks: the first pass measures, the second places. Buffers from keep() get memory of
 // their own. The scratch buffers of all blocks start at the same address.
@@ -216,7 +230,7 @@ struct Program {
   Program();
   const int id;  // unique in this process: recorded steps are stored under it
   std::vector<Block> blocks;
-  std::vector<RopeTable> ropes;
+  std::vector<RopeTable> ropes;  // their angles are computed before the first block runs
   int dim = 0;
   int n_latent_heads = 0;       // 0: no attention over latents
   Tensor head_ids;              // [max_tokens, n_latent_heads]: 0, 1, ... in each row
@@ -224,6 +238,7 @@ struct Program {
   const KvCache* kv = nullptr;  // the cache that its blocks use; a program has at most one KV cache and one state cache
   const StateCache* states = nullptr;
 
+  BlockRange all() const { return {0, static_cast<int>(blocks.size())}; }
   bool has_logits() const { return !blocks.empty() && std::holds_alternative<HeadBlock>(blocks.back()); }
   bool has_dense_layers() const;
   int least_kv_heads() const { return kv != nullptr ? kv->shape.n_kv_heads : 0; }

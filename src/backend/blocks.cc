@@ -1,15 +1,24 @@
 // The ops of each block, in order, as the author of the model describes them.
 #include "backend/backend.h"
+#include "backend/ref/host_rows.h"
 
 namespace ingot {
 
 void Backend::run(const Program& program, const Batch& step) {
   begin(step);
-  run_blocks(program);
+  run_blocks(program, program.all());
 }
 
-void Backend::run_blocks(const Program& program) {
-  for (const Block& one : program.blocks) std::visit([&](const auto& typed) { block(typed); }, one);
+void Backend::run_part(const Program& program, const Batch& step, BlockRange range) {
+  if (range.first == 0) begin(step);
+  run_blocks(program, range);
+}
+
+void Backend::run_blocks(const Program& program, BlockRange range) {
+  if (range.first == 0)
+    for (const RopeTable& rope : program.ropes) rope_angles(token_rows(rope.angles), rope.inv_freq, rope.magnitude);
+  for (int i = range.first; i < range.end; ++i)
+    std::visit([&](const auto& typed) { block(typed); }, program.blocks[static_cast<size_t>(i)]);
 }
 
 // The input of a block: x after the block's norm, or x itself without a norm.
@@ -54,7 +63,6 @@ void Backend::block(const EmbedBlock& b) {
   if (b.second_type)
     for (const RowRange& rows : batch().second_rows) add_positions(x.slice_rows(rows.first, rows.n), b.second_type);
   if (b.norm.weight) norm(x, x, b.norm);
-  for (const RopeTable& rope : b.ropes) rope_angles(token_rows(rope.angles), rope.inv_freq, rope.magnitude);
 }
 
 void Backend::block(const AttentionBlock& b) {
@@ -234,6 +242,15 @@ void Backend::block(const HeadBlock& b) {
   gather_rows(selected, token_rows(b.x));
   norm_matmul(logits, selected, b.normed.slice_rows(0, n), b.norm, b.output);
   if (b.scale != 1 || b.softcap > 0) scale(logits, b.scale, b.softcap);
+}
+
+// A step of padding alone, with which a backend warms up, has no rows to send.
+void Backend::remote(const RemoteBlock& b) {
+  const int n = batch().n_tokens();
+  if (n == 0) return;
+  HostRows host(*this);
+  const Tensor x = b.x.slice_rows(0, n), rows = b.reads_x ? host.inout(x) : host.out(x);
+  b.run(batch(), rows.f32());
 }
 
 void Backend::block(const PoolBlock& b) {

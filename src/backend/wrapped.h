@@ -115,6 +115,9 @@ class Wrapped : public Backend {
   void delta_rule(const DeltaRuleArgs& args) override {
     around("delta_rule", args.y, [&] { inner_->delta_rule(args); });
   }
+  void remote(const RemoteBlock& block) override {
+    around("remote", block.x.slice_rows(0, batch().n_tokens()), [&] { inner_->remote(block); });
+  }
   void moe(const MoeArgs& args) override {
     around_normed("moe", args.norm.weight ? args.normed : Tensor{}, args.residual, [&] { inner_->moe(args); });
   }

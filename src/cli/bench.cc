@@ -111,7 +111,7 @@ void bench(BenchOptions& o) {
                               .bytes = runner->weights().file_bytes,
                               .n_parameters = runner->weights().n_parameters,
                               .backend = runner->backend().name(),
-                              .description = runner->backend().description(),
+                              .description = runner->description(),
                               .n_threads = runner->backend().n_threads()};
     report.begin(model);
     for (const Test& test : tests) {

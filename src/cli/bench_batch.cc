@@ -110,7 +110,7 @@ void bench_batch(BatchOptions& o) {
   const std::unique_ptr<Ranks> runner = load_bench_runner(o.subject, options);
   if (!o.json) {
     fmt::print("{}; {}; steps of at most {} tokens\n\n", bench_name(*runner, o.subject),
-               runner->backend().description(), runner->info().max_batch_tokens);
+               runner->description(), runner->info().max_batch_tokens);
     fmt::print(
         "|    PP |    TG |    B |   N_KV |   T_PP s |  S_PP t/s |   T_TG s |  S_TG t/s |      T s |     S t/s |  TG "
         "read |\n"

@@ -16,6 +16,8 @@ void add_bench_subject(CLI::App& command, BenchSubject& o) {
   command.add_option("--type", o.type, "format of those weights")->capture_default_str();
   command.add_option("--device", o.model.device, "cpu, cuda, cuda:1 (the second GPU) or ref")->capture_default_str();
   add_quantize_option(command, o.model);
+  add_gpu_memory_option(command, o.model);
+  add_split_options(command, o.model.split);
   add_kernels_option(command, o.model);
   command.add_option("--kv-type,--cache-type", o.model.kv_type, "type of the KV cache: f16, bf16, f32, fp8, q8_0 or q4_0")
       ->capture_default_str();
@@ -44,8 +46,7 @@ std::string bench_name(const Ranks& runner, const BenchSubject& o) {
 
 double decode_bytes(const Ranks& runner, int n_seqs, double kv_len) {
   const Weights& w = runner.weights();
-  const double lookup_only = w.model.tied ? 0.0 : static_cast<double>(w.model.embedding.bytes());
-  const double weights = static_cast<double>(w.active_bytes) - lookup_only;
+  const auto weights = static_cast<double>(w.active_bytes);
   const Config& c = runner.config();
   double read = 0;  // tokens read, summed over all layers
   for (int i = 0; i < c.n_layers; ++i) {

@@ -6,6 +6,7 @@
 #include <map>
 #include <nlohmann/json.hpp>
 
+#include "backend/planned_gpu.h"
 #include "base/error.h"
 #include "base/system.h"
 #include "cli/commands.h"
@@ -24,7 +25,8 @@ struct InspectOptions {
   bool json = false, tensors = false, show_template = false, fit = false, kernels = false;
   std::string shape, type = "Q4_0";  // used with `kernels`
   std::vector<int> rows = {1, 4, 16, 32, 64, 128, 256, 512, 1024};
-  uint64_t memory = 0;  // memory to fit in; 0: the free memory
+  uint64_t memory = 0;      // memory to fit in; 0: the free memory
+  uint64_t gpu_memory = 0;  // of a GPU that need not be there; 0: none
 };
 
 JsonValue quant_mix(const CheckpointFacts& facts) {
@@ -114,32 +116,79 @@ struct Planner {
   const WeightBytes weights;
 };
 
+JsonValue rows_of(const std::vector<MemoryPlan>& plans) {
+  JsonValue rows = JsonValue::array();
+  for (const MemoryPlan& p : plans)
+    rows.push_back({{"sequences", p.max_seqs},
+                    {"context", p.n_ctx},
+                    {"kv_bytes", p.kv_bytes},
+                    {"state_bytes", p.state_bytes},
+                    {"checkpoints", p.n_checkpoints()},
+                    {"activation_bytes", p.activation_bytes},
+                    {"total_bytes", p.total_bytes()}});
+  return rows;
+}
+
+// The same for a GPU of which only the memory is known, and the CPU for what does not fit there.
+JsonValue what_fits_gpu(const Checkpoint& checkpoint, const InspectOptions& o) {
+  const Config c = checkpoint.config();
+  const auto source = checkpoint.weights();
+  RunnerOptions options = runner_options(o);
+  options.n_checkpoints = o.model.n_checkpoints, options.n_ctx = o.model.n_ctx;
+  const auto gpu = planned_gpu(o.gpu_memory), cpu = create_backend({.device = "cpu", .n_threads = 1});
+  const size_t host_bytes = o.memory > 0 ? o.memory : cpu->available_bytes();
+  std::vector<DeviceMemory> devices = {{.name = "the GPU", .backend = gpu.get(), .available = o.gpu_memory}};
+  const auto host = [&] {
+    return DeviceMemory{.name = "the CPU", .backend = cpu.get(), .available = host_bytes};
+  };
+  const Split split = choose_split(c, *source, devices, host, options);
+  if (split.uses(1)) {
+    devices.push_back(host());
+    devices[0].fills = true;
+    options.max_batch_tokens = std::max(options.max_batch_tokens, kSplitChunk);
+  }
+  devices[0].available -= std::min(devices[0].available, gpu->driver_bytes());
+  JsonValue json = {{"model_context", c.n_ctx_train}, {"devices", JsonValue::array()}};
+  std::vector<std::string> names;
+  size_t available = 0, weights = 0;
+  for (DeviceMemory& device : devices) {
+    device.weights = weight_bytes(*source, c, *device.backend, split.part(static_cast<int>(names.size())));
+    names.push_back(device.name);
+    available += device.available, weights += device.weights.total();
+    json["devices"].push_back(
+        {{"name", device.name}, {"available_bytes", device.available}, {"weights_bytes", device.weights.total()}});
+  }
+  json["split"] = text_of(split, names), json["available_bytes"] = available, json["weights_bytes"] = weights;
+  json["fit"] = rows_of(plans_that_fit(c, split, devices, options));
+  return json;
+}
+
 // The context that fits each sequence, for several numbers of sequences at once.
 JsonValue what_fits(const Checkpoint& checkpoint, const InspectOptions& o) {
+  if (o.gpu_memory > 0) return what_fits_gpu(checkpoint, o);
   const Config c = checkpoint.config();
   const Planner planner(checkpoint, o);
   const size_t available = o.memory > 0 ? o.memory : planner.backend->available_bytes();
   JsonValue json = {{"available_bytes", available},
                {"weights_bytes", planner.weights.total()},
-               {"model_context", c.n_ctx_train},
-               {"fit", JsonValue::array()}};
+               {"model_context", c.n_ctx_train}};
   RunnerOptions options = runner_options(o);
   options.n_checkpoints = o.model.n_checkpoints;
-  for (const MemoryPlan& p : plans_that_fit(c, planner.weights, available, options, planner.backend.get()))
-    json["fit"].push_back({{"sequences", p.max_seqs},
-                           {"context", p.n_ctx},
-                           {"kv_bytes", p.kv_bytes},
-                           {"state_bytes", p.state_bytes},
-                           {"checkpoints", p.n_checkpoints()},
-                           {"activation_bytes", p.activation_bytes},
-                           {"total_bytes", p.total_bytes()}});
+  json["fit"] = rows_of(plans_that_fit(c, planner.weights, available, options, planner.backend.get()));
   return json;
 }
 
 void print_fit(const JsonValue& json) {
   const auto bytes = [](const JsonValue& value) { return human_bytes(value.get<uint64_t>()); };
-  fmt::print("{} available, {} for the weights; a twentieth is left free\n", bytes(json["available_bytes"]),
-             bytes(json["weights_bytes"]));
+  if (json.contains("split")) {
+    for (const JsonValue& device : json["devices"])
+      fmt::print("{}: {} available, {} for weights\n", device["name"].get<std::string>(),
+                 bytes(device["available_bytes"]), bytes(device["weights_bytes"]));
+    fmt::print("{}\n", json["split"].get<std::string>());
+  } else {
+    fmt::print("{} available, {} for the weights; a twentieth is left free\n", bytes(json["available_bytes"]),
+               bytes(json["weights_bytes"]));
+  }
   if (json["fit"].empty()) fmt::print("nothing fits: use a smaller model or a smaller quant\n");
   if (json["fit"].empty()) return;
   const bool recurrent = json["fit"][0]["state_bytes"] > 0;
@@ -314,6 +363,12 @@ void add_inspect(CLI::App& app) {
   command->add_option("--memory", o->memory, "with --fit: as if so much were available, as in 24GiB; 0: what is")
       ->transform(CLI::AsSizeValue(false))
       ->needs("--fit");
+  command
+      ->add_option("--gpu-memory", o->gpu_memory,
+                   "with --fit: on a GPU of so much memory, as in 16GiB, which need not be there, and what runs on the CPU "
+                   "if the model does not fit there")
+      ->transform(CLI::AsSizeValue(false))
+      ->needs("--fit");
   command->add_flag(
       "--kernels", o->kernels,
       "load the model, and show which kernel multiplies by each of its matrices, and how long each takes");
@@ -345,7 +400,7 @@ void add_inspect(CLI::App& app) {
   add_log_option(*command, o->model);
   command->footer(
       "Examples:\n  ingot inspect model.gguf -c 8192\n  ingot inspect model.gguf --json --tensors\n"
-      "  ingot inspect model.gguf --fit --memory 24GiB\n  ingot inspect model.gguf --kernels --device cuda --rows "
+      "  ingot inspect model.gguf --fit --memory 24GiB\n  ingot inspect model.gguf --fit --gpu-memory 16GiB\n  ingot inspect model.gguf --kernels --device cuda --rows "
       "1,64,256");
   command->callback([o] { inspect(*o); });
 }

@@ -50,9 +50,15 @@ void add_trace_options(CLI::App& app, ModelOptions& o) {
       ->needs(trace);
 }
 
+void add_gpu_memory_option(CLI::App& app, ModelOptions& o) {
+  app.add_option("--gpu-memory,--gpu-memory-utilization", o.gpu_memory,
+                 "with --device cuda: what may be taken of the GPU's memory, as 0.9 of it or as 40GiB; the KV cache "
+                 "gets what the model leaves of it, and a model that does not fit is shared with the CPU");
+}
+
 void add_runner_options(CLI::App& app, ModelOptions& o) {
   app.add_option("--device", o.device,
-                 "cpu, cuda (the first GPU), cuda:1 (the second, and so on), auto (cuda where there is a GPU, else cpu, "
+                 "cpu, cuda (the first GPU), cuda:1 (the second, and so on), several with commas and --pp, auto (cuda where there is a GPU, else cpu, "
                  "which a line tells), or ref (plain C++, slow, "
                  "the oracle)")
       ->capture_default_str();
@@ -74,9 +80,8 @@ void add_runner_options(CLI::App& app, ModelOptions& o) {
                  "type of the KV cache: f16, bf16, f32, fp8 (E4M3, half of f16), q8_0 (about half), or q4_0 (about a quarter; GPU)")
       ->capture_default_str();
   add_quantize_option(app, o);
-  app.add_option("--gpu-memory,--gpu-memory-utilization", o.gpu_memory,
-                 "with --device cuda: what may be taken of the GPU's memory, as 0.9 of it or as 40GiB; the KV cache "
-                 "gets what the model leaves of it");
+  add_gpu_memory_option(app, o);
+  add_split_options(app, o.split);
   add_kernels_option(app, o);
   add_trace_options(app, o);
   app.add_flag(
@@ -138,6 +143,7 @@ std::shared_ptr<DraftModel> load_draft(const std::shared_ptr<const Checkpoint>& 
   options.max_logits = 0;
   options.n_checkpoints = 4;
   options.memory_share = 0, options.memory_bytes = 0;
+  options.layers_on = {};  // those of the model
   return std::make_shared<DraftModel>(load_model(checkpoint, options, [](size_t, size_t) {}).runner);
 }
 
@@ -245,6 +251,7 @@ void read_gpu_memory(const ModelOptions& o, RunnerOptions& runner) {
 RunnerOptions runner_options(ModelOptions& o) {
   set_log_level(parse_log_level(o.log_level));
   if (!o.trace_path.empty() && !o.trace) o.trace = std::make_shared<TraceFile>(o.trace_path);
+  const SplitOptions layers_on = read_split_flags(o.split, o.device);
   RunnerOptions runner = {
       .backend = {.device = o.device,
                   .n_threads = o.n_threads,
@@ -252,6 +259,7 @@ RunnerOptions runner_options(ModelOptions& o) {
                   .activations = o.activations,
                   .kernels = o.kernels,
                   .deterministic = o.deterministic},
+      .layers_on = layers_on,
       .n_ctx = o.n_ctx,
       .max_batch_tokens = o.chunk,
       .block_size = o.block_size,

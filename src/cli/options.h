@@ -6,6 +6,7 @@
 
 #include "base/trace_file.h"
 #include "cli/hub_options.h"
+#include "cli/split_options.h"
 #include "engine/speculate/modes.h"
 #include "model/loader.h"
 
@@ -27,6 +28,7 @@ struct ModelOptions {
   std::string kernels = "tuned";  // or "fixed"
   std::string activations;        // "f16" or "f32"; empty: chosen (backend.h)
   std::string isa;                // empty: the best
+  SplitFlags split;
   std::string gpu_memory;      // a share of the device's memory, or bytes; empty: what the context needs
   std::string trace_path;
   std::string chat_template, chat_template_file;  // instead of the model's; empty: the model's
@@ -44,6 +46,7 @@ void add_model_argument(CLI::App& app, ModelOptions& options);   // MODEL and -m
 void add_log_option(CLI::App& app, ModelOptions& options);
 void add_kernels_option(CLI::App& app, ModelOptions& options);   // --kernels of a GPU, --isa of the CPU
 void add_quantize_option(CLI::App& app, ModelOptions& options);
+void add_gpu_memory_option(CLI::App& app, ModelOptions& options);
 void add_trace_options(CLI::App& app, ModelOptions& options);
 void add_runner_options(CLI::App& app, ModelOptions& options);   // device, threads, context, chunk, trace
 

@@ -41,10 +41,10 @@ constexpr LlamaFlag kLlamaFlags[] = {
     {"-ub --ubatch-size", Takes::kValue, nullptr, "--chunk says how many tokens a step has"},
     {"-tb --threads-batch", Takes::kValue, nullptr, "prefill and decode have the same --threads"},
     {"--threads-http", Takes::kValue, nullptr, "the server chooses its threads"},
-    {"-cmoe --cpu-moe", Takes::kNothing, nullptr, "experts are where the rest of the model is"},
-    {"-ncmoe --n-cpu-moe", Takes::kValue, nullptr, "experts are where the rest of the model is"},
+    {"-ncmoe --n-cpu-moe", Takes::kValue, "--cpu-experts", "experts are where the rest of the model is"},
+    {"-ot", Takes::kValue, "--override-tensor", "experts are where the rest of the model is"},
     {"-sm --split-mode -ts --tensor-split -mg --main-gpu", Takes::kValue, nullptr,
-     "a model is on one device, --device"},
+     "--device, --pp and --layers-split say how devices share a model"},
     {"--numa", Takes::kValue, nullptr, "threads are not bound to memory nodes"},
     {"--warmup --no-warmup", Takes::kNothing, nullptr, "there is no warm-up run"},
     {"--no-context-shift", Takes::kNothing, nullptr, "the context never shifts"},
@@ -122,9 +122,10 @@ class Arguments {
   void take_flag() {
     const size_t equals = std::min(args_[at_].find('='), args_[at_].size());
     const std::string flag = args_[at_].substr(0, equals);
-    if (has(flag)) return take_ours(flag);
     if (has("--device") && (flag == "-ngl" || flag == "--gpu-layers" || flag == "--n-gpu-layers"))
       return take_gpu_layers();
+    if (has(flag)) return take_ours(flag);
+    if (has("--cpu-experts") && (flag == "-cmoe" || flag == "--cpu-moe")) return replace("--cpu-experts", "all");
     if (flag == "-v" || flag == "--verbose") return replace("--log-level", "debug");
     if (flag == "--log-disable") return replace("--log-level", "off");
     const LlamaFlag* foreign = find_llama_flag(flag);
@@ -154,14 +155,17 @@ class Arguments {
     if (!has_hub_prefix(std::string_view(value).substr(at))) value.insert(at, "hf://");
   }
 
-  // The whole model is on one device: layers on a GPU mean that there is to be one, if the machine has one.
+  // Layers on a GPU mean that there is to be one, if the machine has one.
   void take_gpu_layers() {
     const size_t equals = args_[at_].find('=');
     const bool joined = equals != std::string::npos;
     if (!joined && at_ + 1 >= args_.size()) throw UsageError("{} needs a number of layers", args_[at_]);
     const std::string n = joined ? args_[at_].substr(equals + 1) : args_[at_ + 1];
-    erase(Takes::kValue);
-    if (n != "0" && std::ranges::find(args_, "--device") == args_.end()) added_ = {"--device", "auto"};
+    const auto is_device = [](const std::string& arg) { return arg == "--device" || arg.starts_with("--device="); };
+    if (n != "0" && std::ranges::none_of(args_, is_device)) added_ = {"--device", "auto"};
+    if (!has("--gpu-layers")) return erase(Takes::kValue);
+    args_[at_].replace(0, std::min(equals, args_[at_].size()), "--gpu-layers");
+    if (!joined) ++at_;
   }
 
   void replace(const char* flag, const char* value) {

@@ -1,5 +1,7 @@
 #include "model/decoder_program.h"
 
+#include <algorithm>
+
 namespace ingot {
 namespace {
 
@@ -21,41 +23,63 @@ std::vector<float> rope_divisors(const Config& c, const ModelWeights& w, Backend
   return divisors;
 }
 
-// Makes the blocks of one model, layer by layer.
+bool is_dense(const Config& c) { return c.experts.n == 0 && c.n_recurrent_layers() == 0 && !c.arch->latent_attention; }
+
+// Makes the blocks of one device, in order. The device's caches have only the layers of these blocks.
 class Builder {
  public:
   Builder(const Config& config, const Weights& weights, const DecoderCaches& caches)
       : c_(config), weights_(weights), caches_(caches) {}
 
-  void add_layer(Program& program, int layer) {
-    const LayerKind kind = c_.layer(layer);
-    const LayerWeights none, &w = weights_.layers.empty() ? none : weights_.layers[static_cast<size_t>(layer)];
-    if (kind.recurrent) {
-      program.blocks.emplace_back(delta(w));
-    } else if (c_.arch->latent_attention) {
-      program.blocks.emplace_back(latent_attention(w, kind));
-    } else {
-      program.blocks.emplace_back(attention(w, kind));
+  // Appends blocks [first, end) of the split's numbers.
+  void add(std::vector<Block>& blocks, int first, int end) {
+    const int head = 2 * c_.n_layers + 1;
+    for (int i = first; i < end; ++i) {
+      const int layer = (i - 1) / 2;
+      if (i == 0) {
+        blocks.emplace_back(EmbedBlock{.table = weights_.model.embedding, .scale = c_.embedding_scale});
+      } else if (i == head) {
+        blocks.emplace_back(head_block(c_, weights_));
+      } else if (i % 2 == 0) {
+        blocks.push_back(of_feed_forward(layer));
+      } else if (is_dense(c_) && i + 1 < end) {
+        const int n_layers = (std::min(end, head) - i) / 2;
+        blocks.emplace_back(dense_layers(layer, n_layers));
+        i += 2 * n_layers - 1;
+      } else {
+        blocks.push_back(of_attention(layer));
+      }
     }
-    if (kind.experts) {
-      program.blocks.emplace_back(experts(w));
-    } else {
-      program.blocks.emplace_back(feed_forward(w));
-    }
-  }
-
-  DenseLayersBlock dense_layers() {
-    DenseLayersBlock all;
-    const LayerWeights none;
-    for (int layer = 0; layer < c_.n_layers; ++layer) {
-      const LayerWeights& w = weights_.layers.empty() ? none : weights_.layers[static_cast<size_t>(layer)];
-      all.attention.push_back(attention(w, c_.layer(layer)));
-      all.feed_forward.push_back(feed_forward(w));
-    }
-    return all;
   }
 
  private:
+  const LayerWeights& weights_of(int layer) const {
+    static const LayerWeights none;
+    return weights_.layers.empty() ? none : weights_.layers[static_cast<size_t>(layer)];
+  }
+
+  Block of_attention(int layer) {
+    const LayerKind kind = c_.layer(layer);
+    const LayerWeights& w = weights_of(layer);
+    if (kind.recurrent) return delta(w);
+    if (c_.arch->latent_attention) return latent_attention(w, kind);
+    return attention(w, kind);
+  }
+
+  Block of_feed_forward(int layer) const {
+    if (c_.layer(layer).experts) return experts(weights_of(layer));
+    return feed_forward(weights_of(layer));
+  }
+
+  DenseLayersBlock dense_layers(int first, int n) {
+    DenseLayersBlock layers;
+    for (int layer = first; layer < first + n; ++layer) {
+      layers.attention.push_back(attention(weights_of(layer), c_.layer(layer)));
+      layers.feed_forward.push_back(feed_forward(weights_of(layer)));
+    }
+    return layers;
+  }
+
   NormArgs norm(const Tensor& weight) const { return {.weight = weight, .eps = c_.norm_eps, .kind = c_.arch->norm}; }
 
   Join join(const Tensor& post_norm) const {
@@ -166,8 +190,6 @@ class Builder {
   int n_kv_layers_ = 0, n_state_layers_ = 0;  // so far
 };
 
-bool is_dense(const Config& c) { return c.experts.n == 0 && c.n_recurrent_layers() == 0 && !c.arch->latent_attention; }
-
 void add_ropes(Program& program, const Config& c, const Weights& weights, Backend* backend, int n_ctx) {
   std::vector<float> divisors;
   if (backend != nullptr) divisors = rope_divisors(c, weights.model, *backend, n_ctx);
@@ -179,22 +201,41 @@ void add_ropes(Program& program, const Config& c, const Weights& weights, Backen
         {.rot_dim = c.rot_dim, .frequencies = rope_frequencies(c.rot_dim, c.local_theta, {}, {}, n_ctx)});
 }
 
+// A list without blocks. Attention needs ropes and, over latents, the numbers of its heads.
+Program empty_program(const Config& c, const Weights& weights, Backend* backend, int n_ctx, const Part& part) {
+  Program program;
+  program.dim = c.dim;
+  if (n_kv_layers(c, part) == 0) return program;
+  if (c.arch->latent_attention) program.n_latent_heads = c.n_heads;
+  add_ropes(program, c, weights, backend, n_ctx);
+  return program;
+}
+
 }  // namespace
 
 Program decoder_layers(const Config& c, const Weights& weights, const DecoderCaches& caches, Backend* backend,
                        int n_ctx) {
-  Program program;
-  program.dim = c.dim;
-  if (c.arch->latent_attention) program.n_latent_heads = c.n_heads;
-  add_ropes(program, c, weights, backend, n_ctx);
-  program.blocks.emplace_back(EmbedBlock{.table = weights.model.embedding, .scale = c.embedding_scale});
-  Builder builder(c, weights, caches);
-  if (is_dense(c)) {
-    program.blocks.emplace_back(builder.dense_layers());
-  } else {
-    for (int layer = 0; layer < c.n_layers; ++layer) builder.add_layer(program, layer);
-  }
+  Program program = empty_program(c, weights, backend, n_ctx, {});
+  Builder(c, weights, caches).add(program.blocks, 0, 2 * c.n_layers + 1);
   return program;
+}
+
+DevicePart device_part(const Config& c, const Weights& weights, const DecoderCaches& caches, Backend* backend,
+                       int n_ctx, const Split& split, int device) {
+  DevicePart part{.program = empty_program(c, weights, backend, n_ctx, split.part(device)), .runs = {}};
+  std::vector<Block>& blocks = part.program.blocks;
+  const auto n_blocks = [&] { return static_cast<int>(blocks.size()); };
+  Builder builder(c, weights, caches);
+  bool was_own = true;
+  for (const Split::Run& run : split.runs()) {
+    const bool is_own = run.device == device;
+    const int first = n_blocks();
+    if (is_own) builder.add(blocks, run.first, run.end);
+    if (is_own) part.runs.push_back({first, n_blocks()});
+    if (!is_own && was_own && device == split.head()) blocks.emplace_back(RemoteBlock{.reads_x = run.first > 0});
+    was_own = is_own;
+  }
+  return part;
 }
 
 HeadBlock head_block(const Config& c, const Weights& weights) {
@@ -205,11 +246,19 @@ HeadBlock head_block(const Config& c, const Weights& weights) {
           .n_vocab = c.n_vocab};
 }
 
-StateShape state_shape(const Config& c, int n_slots) {
+int n_kv_layers(const Config& c, const Part& part) {
+  int n = 0;
+  for (int layer = 0; layer < c.n_layers; ++layer) n += part.attention(layer) && !c.layer(layer).recurrent;
+  return n;
+}
+
+StateShape state_shape(const Config& c, int n_slots, const Part& part) {
   const DeltaConfig& d = c.delta;
-  if (c.n_recurrent_layers() == 0) return {};
+  int n_layers = 0;
+  for (int layer = 0; layer < c.n_layers; ++layer) n_layers += part.attention(layer) && c.layer(layer).recurrent;
+  if (n_layers == 0) return {};
   return {.n_slots = n_slots,
-          .n_layers = c.n_recurrent_layers(),
+          .n_layers = n_layers,
           .n_channels = d.n_channels(),
           .conv_width = d.conv_width,
           .n_heads = d.n_value_heads,
@@ -217,9 +266,8 @@ StateShape state_shape(const Config& c, int n_slots) {
           .value_dim = d.value_dim};
 }
 
-size_t step_bytes(const Config& c, const StepLimits& limits, const Backend* backend) {
-  Program program = decoder_layers(c, {}, {}, nullptr, limits.max_kv_len);
-  program.blocks.emplace_back(head_block(c, {}));
+size_t step_bytes(const Config& c, const StepLimits& limits, const Backend* backend, const Split& split, int device) {
+  Program program = device_part(c, {}, {}, nullptr, limits.max_kv_len, split, device).program;
   Buffers buffers(backend != nullptr ? backend->act_dtype() : DType::kF32, limits);
   program.lay_out(buffers);
   return buffers.bytes() + (backend != nullptr ? backend->scratch_bytes(buffers.limits()) : 0);

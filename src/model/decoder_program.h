@@ -1,8 +1,12 @@
 // A decoder as a list of blocks (backend/block.h): embedding, layers of attention and feed-forward, and an end. The end
-// is either the head (for logits) or pooling (for vectors).
+// is either the head (for logits) or pooling (for vectors). If several devices run the model, each has a list of its own
+// blocks.
 #pragma once
+#include <vector>
+
 #include "backend/backend.h"
 #include "model/config.h"
+#include "model/split.h"
 #include "model/weights.h"
 
 namespace ingot {
@@ -19,11 +23,23 @@ Program decoder_layers(const Config& config, const Weights& weights, const Decod
                        int n_ctx);
 HeadBlock head_block(const Config& config, const Weights& weights);
 
-// Shape of the state cache for this model; no layers if the model has no recurrent layer.
-StateShape state_shape(const Config& config, int n_slots);
+// The list of one device of a split. In the list of the head's device, a RemoteBlock without `run` stands for the runs
+// of other devices, one after another.
+struct DevicePart {
+  Program program;
+  std::vector<BlockRange> runs;  // of this device, in the order of Split::runs: their blocks in the list
+};
+DevicePart device_part(const Config& config, const Weights& weights, const DecoderCaches& caches, Backend* backend,
+                       int n_ctx, const Split& split, int device);
 
-// Bytes that a step within these limits takes besides weights and caches, measured on the list: the blocks' buffers,
-// and the backend's scratch (0 without a backend).
-size_t step_bytes(const Config& config, const StepLimits& limits, const Backend* backend);
+// The layers of the part with keys and values.
+int n_kv_layers(const Config& config, const Part& part);
+// Shape of the state cache for the part; no layers if the part has no recurrent layer.
+StateShape state_shape(const Config& config, int n_slots, const Part& part = {});
+
+// Bytes that a step within these limits takes on one device besides weights and caches, measured on the list: the
+// blocks' buffers, and the backend's scratch (0 without a backend).
+size_t step_bytes(const Config& config, const StepLimits& limits, const Backend* backend, const Split& split,
+                  int device);
 
 }  // namespace ingot

@@ -17,149 +17,211 @@ constexpr int64_t kSmallestContext = 512;
 constexpr int kSmallestChunk = 512;
 constexpr int64_t kMaxTokens = 1 << 30;
 
-// The bytes of the caches, with the backend's padding.
-size_t kv_bytes(const KvShape& shape, const Backend* backend) {
-  return backend != nullptr ? backend->kv_bytes(shape) : shape.bytes();
-}
-size_t state_bytes(const StateShape& shape, const Backend* backend) {
-  return !shape ? 0 : backend != nullptr ? backend->state_bytes(shape) : shape.bytes();
-}
-
-KvShape kv_shape(const Config& c, const RunnerOptions& o, int n_blocks) {
-  return {.n_layers = c.n_kv_layers(),
-          .n_kv_heads = c.n_kv_heads,
-          .head_dim = c.head_dim,
-          .block_size = o.block_size,
-          .n_blocks = n_blocks,
-          .dtype = o.kv_dtype,
-          .values_are_keys = c.arch->latent_attention};
-}
-
-// The most tokens that a cache of at most n_bytes holds.
-int64_t tokens_in(size_t n_bytes, const Config& c, const RunnerOptions& o, const Backend* backend) {
-  const size_t none = kv_bytes(kv_shape(c, o, 0), backend);
-  const size_t block = std::max<size_t>(kv_bytes(kv_shape(c, o, 1), backend) - none, 1);
-  const size_t left = n_bytes - std::min(n_bytes, none), size = static_cast<size_t>(o.block_size);
-  return static_cast<int64_t>(left / block * size + left % block * size / block);
-}
-
 int64_t whole_blocks(int64_t n_tokens, int block_size) { return (n_tokens + block_size - 1) / block_size; }
+
+// Plans for one model on its devices. The options change from plan to plan.
+class Planner {
+ public:
+  Planner(const Config& config, const Split& split, std::span<const DeviceMemory> devices)
+      : c_(config), split_(split), devices_(devices) {
+    for (size_t i = 0; i < devices.size(); ++i) parts_.push_back(split.part(static_cast<int>(i)));
+  }
+
+  MemoryPlan plan(const RunnerOptions& options) const;
+  std::vector<MemoryPlan> all_that_fit(const RunnerOptions& options) const;
+
+ private:
+  static size_t left_of(size_t available, size_t taken) { return available - std::min(available, taken); }
+  size_t left_by_weights(size_t i) const { return left_of(devices_[i].available, devices_[i].weights.total()); }
+  std::string name_of(size_t i) const { return devices_.size() == 1 ? "the device" : devices_[i].name; }
+
+  KvShape kv_shape(const RunnerOptions& o, int n_layers, int64_t n_blocks) const {
+    return {.n_layers = n_layers,
+            .n_kv_heads = c_.n_kv_heads,
+            .head_dim = c_.head_dim,
+            .block_size = o.block_size,
+            .n_blocks = static_cast<int>(n_blocks),
+            .dtype = o.kv_dtype,
+            .values_are_keys = c_.arch->latent_attention};
+  }
+
+  // The bytes of the caches, with the backend's padding.
+  size_t kv_bytes(size_t i, const KvShape& shape) const {
+    const Backend* backend = devices_[i].backend;
+    return shape.n_layers == 0 ? 0 : backend != nullptr ? backend->kv_bytes(shape) : shape.bytes();
+  }
+  size_t state_bytes(size_t i, const StateShape& shape) const {
+    const Backend* backend = devices_[i].backend;
+    return !shape ? 0 : backend != nullptr ? backend->state_bytes(shape) : shape.bytes();
+  }
+  size_t state_bytes(size_t i, int n_slots) const { return state_bytes(i, state_shape(c_, n_slots, parts_[i])); }
+
+  int64_t tokens_in(const std::vector<size_t>& bytes, const RunnerOptions& o) const;
+  int choose_checkpoints(const RunnerOptions& o) const;
+  int64_t tokens_held(const RunnerOptions& o, int n_ctx) const;
+  MemoryPlan plan_of(const RunnerOptions& o, int n_ctx, int64_t n_tokens) const;
+  RunnerOptions with_batch_tokens(RunnerOptions o) const;
+  std::vector<size_t> left_for_kv(const RunnerOptions& o) const;
+
+  const Config& c_;
+  const Split& split_;
+  const std::span<const DeviceMemory> devices_;
+  std::vector<Part> parts_;  // of each device
+};
+
+// The most tokens that caches of at most so many bytes on each device hold.
+int64_t Planner::tokens_in(const std::vector<size_t>& bytes, const RunnerOptions& o) const {
+  int64_t least = kMaxTokens;
+  for (size_t i = 0; i < bytes.size(); ++i) {
+    const int n_layers = n_kv_layers(c_, parts_[i]);
+    if (n_layers == 0) continue;
+    const size_t none = kv_bytes(i, kv_shape(o, n_layers, 0));
+    const size_t block = std::max<size_t>(kv_bytes(i, kv_shape(o, n_layers, 1)) - none, 1);
+    const size_t left = left_of(bytes[i], none), size = static_cast<size_t>(o.block_size);
+    least = std::min(least, static_cast<int64_t>(left / block * size + left % block * size / block));
+  }
+  return least;
+}
 
 // Two checkpoints for each sequence (the ends of its prompt and of its answer) and two for prefixes that many sequences
 // share, as far as they fit in an eighth of the memory that the weights leave.
-int choose_checkpoints(const Config& c, size_t free_bytes, const RunnerOptions& o, const Backend* backend) {
-  const size_t slot_bytes = state_bytes(state_shape(c, 1), backend) - state_bytes(state_shape(c, 0), backend);
-  if (slot_bytes == 0 || o.n_checkpoints >= 0) return std::max(0, o.n_checkpoints);
-  return static_cast<int>(std::min<size_t>(2 * static_cast<size_t>(o.max_seqs) + 2, free_bytes / 8 / slot_bytes));
+int Planner::choose_checkpoints(const RunnerOptions& o) const {
+  if (o.n_checkpoints >= 0 || !state_shape(c_, 1)) return std::max(0, o.n_checkpoints);
+  size_t n = 2 * static_cast<size_t>(o.max_seqs) + 2;
+  for (size_t i = 0; i < devices_.size(); ++i)
+    if (const size_t slot_bytes = state_bytes(i, 1) - state_bytes(i, 0); slot_bytes > 0)
+      n = std::min(n, left_by_weights(i) / 8 / slot_bytes);
+  return static_cast<int>(n);
 }
 
 // The tokens of a sequence of n_ctx that the pool holds at once. If every layer has a window: the window, the tokens
 // that two steps in flight write, and partly used blocks at both ends.
-int64_t tokens_held(const Config& c, const RunnerOptions& o, int n_ctx) {
-  const int64_t window = c.widest_window();
+int64_t Planner::tokens_held(const RunnerOptions& o, int n_ctx) const {
+  const int64_t window = c_.widest_window();
   return window == 0 ? n_ctx
                      : std::min<int64_t>(n_ctx, window + 2 * int64_t{o.max_batch_tokens} + 3 * int64_t{o.block_size});
 }
 
 // The plan for a pool of n_tokens and sequences of up to n_ctx.
-MemoryPlan plan_of(const Config& c, const WeightBytes& weights, size_t available, const RunnerOptions& o,
-                   const Backend* backend, int n_ctx, int64_t n_tokens) {
-  const int n_states = o.max_seqs + choose_checkpoints(c, available - std::min(weights.total(), available), o, backend);
+MemoryPlan Planner::plan_of(const RunnerOptions& o, int n_ctx, int64_t n_tokens) const {
+  const int n_states = o.max_seqs + choose_checkpoints(o);
+  const int64_t n_blocks = whole_blocks(n_tokens, o.block_size);
   MemoryPlan plan{.n_ctx = n_ctx,
-                  .kv = kv_shape(c, o, static_cast<int>(whole_blocks(n_tokens, o.block_size))),
-                  .states = state_shape(c, n_states),
-                  .weight_bytes = weights.total(),
-                  .borrowed_bytes = weights.borrowed,
-                  .available_bytes = available};
-  plan.kv_bytes = kv_bytes(plan.kv, backend);
-  plan.state_bytes = state_bytes(plan.states, backend);
-  plan.max_seqs = o.max_seqs;
-  plan.max_batch_tokens = static_cast<int>(std::min<int64_t>(o.max_batch_tokens, int64_t{n_ctx} * o.max_seqs));
-  const int max_logits = o.max_logits > 0 ? o.max_logits : o.max_seqs;
+                  .kv = kv_shape(o, c_.n_kv_layers(), n_blocks),
+                  .states = state_shape(c_, n_states),
+                  .max_batch_tokens =
+                      static_cast<int>(std::min<int64_t>(o.max_batch_tokens, int64_t{n_ctx} * o.max_seqs)),
+                  .max_seqs = o.max_seqs};
   plan.limits = {.max_tokens = plan.max_batch_tokens,
                  .max_seqs = plan.max_seqs,
-                 .max_logits = max_logits,
+                 .max_logits = o.max_logits > 0 ? o.max_logits : o.max_seqs,
                  .max_kv_len = n_ctx,
-                 .n_vocab = c.n_vocab};
-  plan.activation_bytes = step_bytes(c, plan.limits, backend);
+                 .n_vocab = c_.n_vocab};
+  for (size_t i = 0; i < devices_.size(); ++i) {
+    const DeviceMemory& device = devices_[i];
+    DevicePlan one{.name = device.name,
+                   .kv = kv_shape(o, n_kv_layers(c_, parts_[i]), n_blocks),
+                   .states = state_shape(c_, n_states, parts_[i]),
+                   .weight_bytes = device.weights.total(),
+                   .borrowed_bytes = device.weights.borrowed,
+                   .available_bytes = device.available};
+    one.kv_bytes = kv_bytes(i, one.kv);
+    one.state_bytes = state_bytes(i, one.states);
+    one.activation_bytes = step_bytes(c_, plan.limits, device.backend, split_, static_cast<int>(i));
+    plan.weight_bytes += one.weight_bytes, plan.borrowed_bytes += one.borrowed_bytes;
+    plan.kv_bytes += one.kv_bytes, plan.state_bytes += one.state_bytes;
+    plan.activation_bytes += one.activation_bytes, plan.available_bytes += one.available_bytes;
+    plan.devices.push_back(std::move(one));
+  }
   return plan;
 }
 
 // Returns the options with the tokens of a step. If the options give none, this function chooses them.
-RunnerOptions with_batch_tokens(const Config& c, const WeightBytes& weights, size_t available, RunnerOptions o,
-                                const Backend* backend) {
+RunnerOptions Planner::with_batch_tokens(RunnerOptions o) const {
   if (o.max_batch_tokens > 0) return o;
-  const size_t free_bytes = available - std::min(weights.total(), available);
-  const int n_ctx = o.n_ctx > 0 ? o.n_ctx : c.n_ctx_train;
+  const int n_ctx = o.n_ctx > 0 ? o.n_ctx : c_.n_ctx_train;
+  const Backend* backend = devices_[static_cast<size_t>(split_.head())].backend;
   for (int n = backend != nullptr ? backend->prompt_chunk() : kSmallestChunk; n >= kSmallestChunk; n /= 2) {
     o.max_batch_tokens = std::max(n, o.max_seqs);
-    if (plan_of(c, weights, available, o, backend, n_ctx, 1).activation_bytes <= free_bytes / 8) break;
+    const MemoryPlan plan = plan_of(o, n_ctx, 1);
+    bool fits = true;
+    for (size_t i = 0; i < devices_.size(); ++i)
+      fits = fits && plan.devices[i].activation_bytes <= left_by_weights(i) / 8;
+    if (fits) break;
   }
   return o;
 }
 
-}  // namespace
-
-MemoryPlan plan_memory(const Config& c, const WeightBytes& weights, size_t available, const RunnerOptions& options,
-                       const Backend* backend) {
-  const RunnerOptions o = with_batch_tokens(c, weights, available, options, backend);
-  const size_t weight_bytes = weights.total();
-  if (weight_bytes > available)
-    throw MemoryError("the weights need {} and the device has {} free: use a smaller model or a smaller quant",
-                      human_bytes(weight_bytes), human_bytes(available));
-  const StateShape states = state_shape(c, o.max_seqs + choose_checkpoints(c, available - weight_bytes, o, backend));
-  const size_t of_states = state_bytes(states, backend);
-  if (of_states > available - weight_bytes)
-    throw MemoryError(
-        "the states of {} sequences and {} checkpoints need {}, and {} are free beside the weights: allow fewer at "
-        "once",
-        o.max_seqs, states.n_slots - o.max_seqs, human_bytes(of_states), human_bytes(available - weight_bytes));
-  size_t left = available - weight_bytes - of_states;
-  if (o.fills_memory()) {
-    const int longest = o.n_ctx > 0 ? o.n_ctx : c.n_ctx_train;
-    left -= std::min(left, plan_of(c, weights, available, o, backend, longest, 1).activation_bytes);
-  } else {
-    left /= 2;  // leave half of the free memory to other uses
+// The bytes on each device that the KV cache may take. Throws Error if the weights and states do not fit.
+std::vector<size_t> Planner::left_for_kv(const RunnerOptions& o) const {
+  std::vector<size_t> left;
+  const int n_checkpoints = choose_checkpoints(o), n_ctx = o.n_ctx > 0 ? o.n_ctx : c_.n_ctx_train;
+  const MemoryPlan least = plan_of(o, n_ctx, 1);
+  for (size_t i = 0; i < devices_.size(); ++i) {
+    const size_t available = devices_[i].available, weights = devices_[i].weights.total();
+    if (weights > available)
+      throw MemoryError("the weights need {} and {} has {} free: use a smaller model or a smaller quant",
+                        human_bytes(weights), name_of(i), human_bytes(available));
+    const size_t states = state_bytes(i, o.max_seqs + n_checkpoints);
+    if (states > available - weights)
+      throw MemoryError(
+          "the states of {} sequences and {} checkpoints need {}, and {} are free beside the weights: allow fewer at "
+          "once",
+          o.max_seqs, n_checkpoints, human_bytes(states), human_bytes(available - weights));
+    const size_t free = available - weights - states;  // without `fills`, half of it is left to other uses
+    left.push_back(devices_[i].fills ? left_of(free, least.devices[i].activation_bytes) : free / 2);
   }
-  int64_t fit = tokens_in(left, c, o, backend);
-  if (o.fills_memory()) fit -= fit % o.block_size;
+  return left;
+}
+
+MemoryPlan Planner::plan(const RunnerOptions& options) const {
+  const RunnerOptions o = with_batch_tokens(options);
+  int64_t fit = tokens_in(left_for_kv(o), o);
+  if (std::ranges::any_of(devices_, &DeviceMemory::fills)) fit -= fit % o.block_size;
   int n_ctx = o.n_ctx;
   if (n_ctx == 0) {
-    const bool whole = tokens_held(c, o, c.n_ctx_train) <= fit;
-    n_ctx = static_cast<int>(whole ? c.n_ctx_train
-                                   : std::min<int64_t>(c.n_ctx_train, std::clamp(fit, kSmallestContext, kMaxTokens)));
+    const bool whole = tokens_held(o, c_.n_ctx_train) <= fit;
+    n_ctx = static_cast<int>(whole ? c_.n_ctx_train
+                                   : std::min<int64_t>(c_.n_ctx_train, std::clamp(fit, kSmallestContext, kMaxTokens)));
   }
   int64_t n_tokens = o.n_kv_tokens;
   const int64_t wanted = o.fills_memory() ? fit : std::min(fit, int64_t{n_ctx} * o.max_seqs);
-  if (n_tokens == 0) n_tokens = std::clamp<int64_t>(wanted, tokens_held(c, o, n_ctx), kMaxTokens);
-  const MemoryPlan plan = plan_of(c, weights, available, o, backend, n_ctx, n_tokens);
-  const bool chosen = o.n_ctx > 0 || o.n_kv_tokens > 0 || o.fills_memory();
-  if (chosen && plan.total_bytes() > available)
-    throw MemoryError(
-        "a KV cache of {} tokens needs {}, and {} are free beside the weights and {} for activations: use at most {} "
-        "tokens of context, or "
-        "fewer sequences at once",
-        n_tokens, human_bytes(plan.kv_bytes), human_bytes(available - weight_bytes), human_bytes(plan.activation_bytes),
-        o.fills_memory() ? fit : 2 * fit);
+  if (n_tokens == 0) n_tokens = std::clamp<int64_t>(wanted, tokens_held(o, n_ctx), kMaxTokens);
+  MemoryPlan plan = plan_of(o, n_ctx, n_tokens);
+  if (o.n_ctx == 0 && o.n_kv_tokens == 0 && !o.fills_memory()) return plan;
+  for (size_t i = 0; i < devices_.size(); ++i) {
+    const DevicePlan& one = plan.devices[i];
+    if (one.total_bytes() > one.available_bytes)
+      throw MemoryError(
+          "a KV cache of {} tokens needs {}, and {} are free beside the weights and {} for activations: use at most {} "
+          "tokens of context, or "
+          "fewer sequences at once",
+          n_tokens, human_bytes(one.kv_bytes), human_bytes(one.available_bytes - one.weight_bytes),
+          human_bytes(one.activation_bytes), devices_[i].fills ? fit : 2 * fit);
+  }
   return plan;
 }
 
-std::vector<MemoryPlan> plans_that_fit(const Config& c, const WeightBytes& weights, size_t available,
-                                       const RunnerOptions& options, const Backend* backend) {
+std::vector<MemoryPlan> Planner::all_that_fit(const RunnerOptions& options) const {
   constexpr int kMaxSequences = 256;
-  const size_t most_bytes = available - available / 20;
   std::vector<MemoryPlan> plans;
-  RunnerOptions o = with_batch_tokens(c, weights, available, options, backend);
+  RunnerOptions o = with_batch_tokens(options);
   for (o.max_seqs = 1; o.max_seqs <= kMaxSequences; o.max_seqs *= 2) {
     const auto in_pool = [&](int n_ctx) {
-      return whole_blocks(tokens_held(c, o, n_ctx), o.block_size) * o.block_size * o.max_seqs;
+      return whole_blocks(tokens_held(o, n_ctx), o.block_size) * o.block_size * o.max_seqs;
     };
-    const auto plan = [&](int n_ctx) { return plan_of(c, weights, available, o, backend, n_ctx, in_pool(n_ctx)); };
+    const auto plan = [&](int n_ctx) { return plan_of(o, n_ctx, in_pool(n_ctx)); };
     const auto fits = [&](int n_ctx) {
-      return in_pool(n_ctx) <= kMaxTokens && plan(n_ctx).total_bytes() <= most_bytes;
+      if (in_pool(n_ctx) > kMaxTokens) return false;
+      const MemoryPlan tried = plan(n_ctx);
+      for (size_t i = 0; i < devices_.size(); ++i) {
+        const size_t available = devices_[i].available, spare = devices_[i].fills ? 0 : available / 20;
+        if (tried.devices[i].total_bytes() > available - spare) return false;
+      }
+      return true;
     };
-    int low = std::min(static_cast<int>(kSmallestContext), c.n_ctx_train),
-        high = c.n_ctx_train;  // low fits; nothing above high fits
+    int low = std::min(static_cast<int>(kSmallestContext), c_.n_ctx_train),
+        high = c_.n_ctx_train;  // low fits; nothing above high fits
     if (!fits(low)) break;
     while (low < high) {
       const int middle = low + (high - low + 1) / 2;
@@ -170,21 +232,53 @@ std::vector<MemoryPlan> plans_that_fit(const Config& c, const WeightBytes& weigh
   return plans;
 }
 
+}  // namespace
+
+MemoryPlan plan_memory(const Config& config, const Split& split, std::span<const DeviceMemory> devices,
+                       const RunnerOptions& options) {
+  return Planner(config, split, devices).plan(options);
+}
+
+MemoryPlan plan_memory(const Config& config, const WeightBytes& weights, size_t available, const RunnerOptions& options,
+                       const Backend* backend) {
+  const DeviceMemory device{"", backend, weights, available, options.fills_memory()};
+  return plan_memory(config, Split(config.n_layers), {&device, 1}, options);
+}
+
+std::vector<MemoryPlan> plans_that_fit(const Config& config, const Split& split, std::span<const DeviceMemory> devices,
+                                       const RunnerOptions& options) {
+  return Planner(config, split, devices).all_that_fit(options);
+}
+
+std::vector<MemoryPlan> plans_that_fit(const Config& config, const WeightBytes& weights, size_t available,
+                                       const RunnerOptions& options, const Backend* backend) {
+  const DeviceMemory device{"", backend, weights, available, options.fills_memory()};
+  return plans_that_fit(config, Split(config.n_layers), {&device, 1}, options);
+}
+
 std::string MemoryPlan::table() const {
   const int64_t n_tokens = int64_t{kv.n_blocks} * kv.block_size;
   const std::string state_line =
       states ? fmt::format("  states       {:>10}   {} sequences and {} checkpoints of {}\n", human_bytes(state_bytes),
                            max_seqs, n_checkpoints(), human_bytes(states.slot_bytes()))
              : "";
+  std::string device_lines;
+  for (const DevicePlan& one : devices)
+    if (devices.size() > 1)
+      device_lines += fmt::format("  {:<11}  {:>10}   of {} free: weights {}, KV cache {}, activations {}\n", one.name,
+                                  human_bytes(one.total_bytes()), human_bytes(one.available_bytes),
+                                  human_bytes(one.weight_bytes), human_bytes(one.kv_bytes),
+                                  human_bytes(one.activation_bytes));
   return fmt::format(
       "  weights      {:>10}\n"
       "  KV cache     {:>10}   {} tokens of {}, for contexts of up to {}\n"
       "{}"
       "  activations  {:>10}   steps of up to {} tokens, {} sequences\n"
-      "  in all       {:>10}   of {} free\n",
+      "  in all       {:>10}   of {} free\n"
+      "{}",
       human_bytes(weight_bytes), human_bytes(kv_bytes), n_tokens, human_bytes(kv.token_bytes()), n_ctx, state_line,
       human_bytes(activation_bytes), max_batch_tokens, max_seqs, human_bytes(total_bytes()),
-      human_bytes(available_bytes));
+      human_bytes(available_bytes), device_lines);
 }
 
 }  // namespace ingot

@@ -1,6 +1,7 @@
 // The memory that a model will take, computed before any is taken: weights, KV cache, activations. The plan gives the
 // default context and the size of the KV pool, and refuses a model that cannot fit, naming both numbers.
 #pragma once
+#include <span>
 #include <string>
 #include <vector>
 
@@ -8,6 +9,7 @@
 #include "backend/kv.h"
 #include "backend/state.h"
 #include "model/config.h"
+#include "model/split.h"
 #include "model/weights.h"
 
 namespace ingot {
@@ -15,6 +17,26 @@ namespace ingot {
 class Backend;
 struct RunnerOptions;
 
+// What a plan needs to know of a device that runs a part of the model.
+struct DeviceMemory {
+  std::string name;                  // for messages
+  const Backend* backend = nullptr;  // null: neither scratch nor the padding of caches is counted
+  WeightBytes weights;               // of the part
+  size_t available = 0;              // that the model may take
+  bool fills = false;                // the KV cache may take all that is left of it; false: half
+};
+
+// One device's share of a plan. The fields mean what they mean in MemoryPlan.
+struct DevicePlan {
+  std::string name;
+  KvShape kv;
+  StateShape states;
+  size_t weight_bytes = 0, borrowed_bytes = 0, kv_bytes = 0, state_bytes = 0, activation_bytes = 0;
+  size_t available_bytes = 0;
+  size_t total_bytes() const { return weight_bytes + kv_bytes + state_bytes + activation_bytes; }
+};
+
+// Numbers of bytes are sums over the devices.
 struct MemoryPlan {
   int n_ctx = 0;  // tokens of one sequence
   KvShape kv;
@@ -32,6 +54,7 @@ struct MemoryPlan {
   size_t activation_bytes = 0;  // of a step: buffers of the program's blocks and the backend's scratch
   StepLimits limits;            // of a step
   size_t available_bytes = 0;   // before the model is loaded
+  std::vector<DevicePlan> devices;
 
   int n_checkpoints() const { return states ? states.n_slots - max_seqs : 0; }
   size_t total_bytes() const { return weight_bytes + kv_bytes + state_bytes + activation_bytes; }
@@ -43,13 +66,19 @@ struct MemoryPlan {
 // buffers would take more than an eighth of the free memory. The context is the one the model was trained with, or the
 // longest that fits. The pool holds one context for a single sequence; for several sequences, as much as fits, up to a
 // context for each; where the options say how much memory to use, all that is left of that. Where every layer has a
-// window, only a part of each sequence must fit, not its whole context. Without a backend, neither scratch nor the
-// padding of caches is counted. Throws Error if the weights, or what the user asked for, do not fit.
+// window, only a part of each sequence must fit, not its whole context. If several devices run the model, each number is
+// the least that fits on each of them. Throws Error if the weights, or what the user asked for, do not fit.
+MemoryPlan plan_memory(const Config& config, const Split& split, std::span<const DeviceMemory> devices,
+                       const RunnerOptions& options);
+// The same for one device.
 MemoryPlan plan_memory(const Config& config, const WeightBytes& weights, size_t available_bytes,
                        const RunnerOptions& options, const Backend* backend = nullptr);
 
 // For 1, 2, 4 ... sequences at once: the longest context that each sequence may fill, up to the model's own, until not
-// even a short context fits. Empty if the weights do not fit. Leaves a twentieth of the available memory free.
+// even a short context fits. Empty if the weights do not fit. Leaves a twentieth of the available memory free, but not on
+// devices with `fills`.
+std::vector<MemoryPlan> plans_that_fit(const Config& config, const Split& split, std::span<const DeviceMemory> devices,
+                                       const RunnerOptions& options);
 std::vector<MemoryPlan> plans_that_fit(const Config& config, const WeightBytes& weights, size_t available_bytes,
                                        const RunnerOptions& options, const Backend* backend = nullptr);
 

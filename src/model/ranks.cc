@@ -9,55 +9,58 @@
 #include "base/file.h"
 #include "base/log.h"
 #include "base/system.h"
-#include "model/decoder_program.h"
 
 namespace ingot {
 namespace {
 
-std::unique_ptr<Backend> make_backend(const RunnerOptions& options) {
-  std::unique_ptr<Backend> backend = create_backend(options.backend);
+std::unique_ptr<Backend> make_backend(const RunnerOptions& options, const std::string& device) {
+  BackendOptions of_device = options.backend;
+  of_device.device = device;
+  std::unique_ptr<Backend> backend = create_backend(of_device);
   if (auto* recorded = dynamic_cast<RecordedSteps*>(backend.get())) {
     if (options.check_replay) recorded->check_replays();
     if (options.trace && !options.trace_ops) recorded->trace_steps(options.trace);
   }
   if (options.check_nan) backend = nan_check_backend(std::move(backend));
   if (options.trace && options.trace_ops) backend = trace_backend(std::move(backend), options.trace);
+  if (!backend->keeps_kv_as(options.kv_dtype))
+    throw Error("KV caches of q4_0 are for GPUs: use q8_0 or fp8, or --device cuda");
   return backend;
+}
+
+// "a,b" as {"a", "b"}.
+std::vector<std::string> names_in(const std::string& list) {
+  std::vector<std::string> names;
+  for (size_t begin = 0; begin <= list.size();) {
+    const size_t end = std::min(list.find(',', begin), list.size());
+    names.push_back(list.substr(begin, end - begin));
+    begin = end + 1;
+  }
+  return names;
 }
 
 }  // namespace
 
-Ranks::Ranks(const Config& config, std::unique_ptr<WeightSource> source, const RunnerOptions& options,
+Ranks::Ranks(const Config& config, std::unique_ptr<WeightSource> source, RunnerOptions options,
              const LoadProgress& progress)
     : config_(config),
-      source_(options.check_tensors ? checked_source(std::move(source)) : std::move(source)),
-      backend_(make_backend(options)) {
-  if (!backend_->keeps_kv_as(options.kv_dtype))
-    throw Error("KV caches of q4_0 are for GPUs: use q8_0 or fp8, or --device cuda");
-  const size_t before = backend_->allocated_bytes(), free_before = backend_->available_bytes();
-  size_t limit = memory_limit(options);
-  if (options.fills_memory()) limit -= std::min(limit, backend_->driver_bytes());
-  plan_ = plan_memory(config_, weight_bytes(*source_, config_, *backend_), limit, options, backend_.get());
+      source_(options.check_tensors ? checked_source(std::move(source)) : std::move(source)) {
+  open_devices(options);
+  plan_ = plan_memory(config_, split_, device_memory(options, false), options);
   if (options.n_ctx > config_.n_ctx_train)
     log_warn("a context of {} tokens is more than the {} that the model was trained for", options.n_ctx,
              config_.n_ctx_train);
   load(progress);
-  if (options.fills_memory())  // the bytes that the weights take are known only now
-    plan_ = plan_memory(config_, {backend_->allocated_bytes() - before, plan_.borrowed_bytes}, limit, options,
-                        backend_.get());
+  if (options.fills_memory() || devices_.size() > 1)  // the bytes that the weights take are known only now
+    plan_ = plan_memory(config_, split_, device_memory(options, true), options);
   log_info("memory:\n{}", plan_.table());
-  kv_ = backend_->make_kv(plan_.kv);
-  if (plan_.states) states_ = backend_->make_states(plan_.states);
-  program_.emplace(decoder_layers(config_, weights_, {kv_.get(), states_.get()}, backend_.get(), plan_.n_ctx));
-  program_->blocks.emplace_back(head_block(config_, weights_));
-  program_->allocate(*backend_, plan_.limits);
-  const size_t free_after = std::min(backend_->available_bytes(), free_before);
-  log_info("{} of the device's memory are taken, and nothing more while it runs; the device has {} less than before",
-           human_bytes(backend_->allocated_bytes()), human_bytes(free_before - free_after));
+  make_programs();
+  link_stages();
+  const Backend& backend = *head().backend;
   info_ = {.n_vocab = config_.n_vocab,
            .n_ctx = plan_.n_ctx,
-           .block_size = kv_->shape.block_size,
-           .n_blocks = kv_->shape.n_blocks,
+           .block_size = plan_.kv.block_size,
+           .n_blocks = plan_.kv.n_blocks,
            .max_batch_tokens = plan_.max_batch_tokens,
            .max_seqs = plan_.max_seqs,
            .max_logits = plan_.limits.max_logits,
@@ -65,40 +68,54 @@ Ranks::Ranks(const Config& config, std::unique_ptr<WeightSource> source, const R
            .window = config_.widest_window(),
            .takes_embeddings = true,
            .embedding_dim = config_.dim,
-           .overlaps = backend_->overlaps()};
+           .overlaps = backend.overlaps() && devices_.size() == 1};
 }
 
-void Ranks::load(const LoadProgress& progress) {
-  const auto start = std::chrono::steady_clock::now();
-  weights_ = load_weights(*source_, config_, *backend_, progress);
-  backend_->synchronize();
-  const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
-  log_info("{} of weights in {:.3f} s, {:.1f} GB/s", human_bytes(weights_.file_bytes), seconds,
-           static_cast<double>(weights_.file_bytes) / seconds * 1e-9);
-  if (const std::string path = changed_mapped_file(); !path.empty())
-    throw Error("{} was written to or cut while it was loaded: start again when it is whole", printable(path));
+void Ranks::open_device(const std::string& name, const RunnerOptions& options) {
+  devices_.push_back(std::make_unique<Device>());
+  Device& device = *devices_.back();
+  device.backend = make_backend(options, name);
+  device.name = name == "auto" ? device.backend->name() : name;
+  device.taken_before = device.backend->allocated_bytes(), device.free_before = device.backend->available_bytes();
 }
 
-void Ranks::forward(const Batch& batch) {
-  backend_->run(*program_, batch);
-  logits_ = program_->output(batch.n_tokens(), batch.n_seqs(), batch.n_logits());
+// Opens the devices that the options name, and the CPU if it runs a part of the model that they do not.
+void Ranks::open_devices(RunnerOptions& options) {
+  for (const std::string& name : names_in(options.backend.device)) open_device(name, options);
+  const size_t n_named = devices_.size();
+  split_ = options.split;
+  if (split_.device.empty()) {
+    const auto memory_of = [&](const Device& device) {
+      return DeviceMemory{
+          .name = device.name, .backend = device.backend.get(), .available = memory_limit(device, options)};
+    };
+    std::vector<DeviceMemory> named;
+    for (const auto& device : devices_) named.push_back(memory_of(*device));
+    const auto host = [&] {
+      open_device("cpu", options);
+      return memory_of(*devices_.back());
+    };
+    split_ = choose_split(config_, *source_, named, host, options);
+  }
+  if (devices_.size() > n_named && !split_.uses(static_cast<int>(n_named))) devices_.pop_back();
+  if (devices_.size() > n_named && options.max_batch_tokens == 0)  // a larger step would take memory from the split
+    options.max_batch_tokens = std::max(kSplitChunk, options.max_seqs);
+  // A replay and the launches after it would both change the states of the other devices.
+  if (options.check_replay && devices_.size() > 1)
+    throw UsageError("replayed steps are checked only where a model is on one device, and this one is on {}",
+                     devices_.size());
+  CHECK_LE(split_.n_devices(), static_cast<int>(devices_.size()));
 }
 
-std::string Ranks::kv_layout() const {
-  const KvShape& kv = kv_->shape;
-  return fmt::format("device {}, {}, {} layers, {} heads of {}{}, blocks of {} tokens", backend_->name(),
-                     kv_type_name(kv.dtype), kv.n_layers, kv.n_kv_heads, kv.head_dim,
-                     kv.values_are_keys ? " (latents)" : "", kv.block_size);
-}
-
-// The device memory that the model may take.
-size_t Ranks::memory_limit(const RunnerOptions& o) const {
-  const size_t free = backend_->available_bytes(), all = std::max(backend_->device_bytes(), free);
+// The device memory that the model may take. Limits of the options are for the devices that the options name.
+size_t Ranks::memory_limit(const Device& device, const RunnerOptions& o) const {
+  const size_t free = device.backend->available_bytes(), all = std::max(device.backend->device_bytes(), free);
+  const bool is_limited = devices_.size() == 1 || !device.backend->is_host();
+  if (!is_limited || !o.fills_memory()) return free;
   if (o.memory_bytes > free)
     throw Error("the device has {} free, and {} are to be taken: use fewer", human_bytes(free),
                 human_bytes(o.memory_bytes));
   if (o.memory_bytes > 0) return o.memory_bytes;
-  if (o.memory_share == 0) return free;
   const auto limit = static_cast<size_t>(o.memory_share * static_cast<double>(all));
   if (limit <= all - free)
     throw Error("{} of the device's {} are in use already: a share of {} leaves nothing", human_bytes(all - free),
@@ -106,9 +123,163 @@ size_t Ranks::memory_limit(const RunnerOptions& o) const {
   return limit - (all - free);
 }
 
+// Before the weights are loaded, their bytes are an estimate. A GPU that has a part of the model is filled.
+std::vector<DeviceMemory> Ranks::device_memory(const RunnerOptions& options, bool is_loaded) const {
+  std::vector<DeviceMemory> devices;
+  for (size_t i = 0; i < devices_.size(); ++i) {
+    const Device& device = *devices_[i];
+    const Backend& backend = *device.backend;
+    DeviceMemory one{.name = device.name, .backend = &backend};
+    one.fills = devices_.size() > 1 ? !backend.is_host() : options.fills_memory();
+    if (is_loaded) {
+      one.weights = {backend.allocated_bytes() - device.taken_before, plan_.devices[i].borrowed_bytes};
+      one.available = plan_.devices[i].available_bytes;
+    } else {
+      one.weights = weight_bytes(*source_, config_, backend, split_.part(static_cast<int>(i)));
+      one.available = memory_limit(device, options);
+      if (one.fills) one.available -= std::min(one.available, backend.driver_bytes());
+    }
+    devices.push_back(std::move(one));
+  }
+  return devices;
+}
+
+void Ranks::load(const LoadProgress& progress) {
+  const auto start = std::chrono::steady_clock::now();
+  size_t file_bytes = 0, active_bytes = 0;
+  int64_t n_parameters = 0;
+  for (size_t i = 0; i < devices_.size(); ++i) {
+    Device& device = *devices_[i];
+    const LoadProgress go_on = [&](size_t done, size_t total) { progress(file_bytes + done, total); };
+    const Part part = devices_.size() > 1 ? split_.part(static_cast<int>(i)) : Part{};
+    device.weights = load_weights(*source_, config_, *device.backend, progress ? go_on : progress, part);
+    file_bytes += device.weights.file_bytes, active_bytes += device.weights.active_bytes;
+    n_parameters += device.weights.n_parameters;
+  }
+  if (devices_.size() > 1) check_unused(*source_, config_);
+  for (const auto& device : devices_) device->backend->synchronize();
+  Weights& all = devices_[static_cast<size_t>(split_.head())]->weights;
+  all.file_bytes = file_bytes, all.active_bytes = active_bytes, all.n_parameters = n_parameters;
+  const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  log_info("{} of weights in {:.3f} s, {:.1f} GB/s", human_bytes(file_bytes), seconds,
+           static_cast<double>(file_bytes) / seconds * 1e-9);
+  if (const std::string path = changed_mapped_file(); !path.empty())
+    throw Error("{} was written to or cut while it was loaded: start again when it is whole", printable(path));
+}
+
+void Ranks::make_programs() {
+  for (size_t i = 0; i < devices_.size(); ++i) {
+    Device& device = *devices_[i];
+    Backend& backend = *device.backend;
+    const DevicePlan& plan = plan_.devices[i];
+    if (plan.kv.n_layers > 0) device.kv = backend.make_kv(plan.kv);
+    if (plan.states) device.states = backend.make_states(plan.states);
+    device.part.emplace(device_part(config_, device.weights, {device.kv.get(), device.states.get()}, &backend,
+                                    plan_.n_ctx, split_, static_cast<int>(i)));
+  }
+}
+
+// Tells each RemoteBlock its stages, then has the backends prepare the programs.
+void Ranks::link_stages() {
+  const int own = split_.head();
+  std::vector<std::vector<Stage>> remote;  // of each RemoteBlock
+  std::vector<size_t> n_runs(devices_.size());
+  bool was_own = true;
+  for (const Split::Run& run : split_.runs()) {
+    Device& device = *devices_[static_cast<size_t>(run.device)];
+    const BlockRange blocks = device.part->runs[n_runs[static_cast<size_t>(run.device)]++];
+    if (run.device != own && was_own) remote.emplace_back();
+    if (run.device != own) remote.back().push_back({&device, blocks});
+    was_own = run.device == own;
+  }
+  size_t next = 0;
+  for (Block& block : devices_[static_cast<size_t>(own)]->part->program.blocks)
+    if (auto* crossing = std::get_if<RemoteBlock>(&block))
+      crossing->run = [stages = remote[next++], reads = crossing->reads_x](const Batch& batch, float* rows) {
+        run_stages(stages, batch, rows, reads);
+      };
+  for (const auto& device : devices_) {
+    device->part->program.allocate(*device->backend, plan_.limits);
+    const size_t free_after = std::min(device->backend->available_bytes(), device->free_before);
+    log_info("{} of {}'s memory are taken, and nothing more while it runs; the device has {} less than before",
+             human_bytes(device->backend->allocated_bytes()), device->name,
+             human_bytes(device->free_before - free_after));
+  }
+}
+
+// Runs the stages one after another. The rows pass from each to the next through `rows`, in host memory.
+void Ranks::run_stages(std::span<const Stage> stages, const Batch& batch, float* rows, bool reads) {
+  for (const Stage& stage : stages) {
+    Backend& backend = *stage.device->backend;
+    const Program& program = stage.device->part->program;
+    const Tensor x = program.x.slice_rows(0, batch.n_tokens());
+    if (reads) backend.upload(x, rows);
+    if (stage.device->part->runs.size() == 1) {
+      backend.run(program, batch);
+    } else {
+      backend.run_part(program, batch, stage.blocks);
+    }
+    backend.download(rows, x);
+    reads = true;
+  }
+}
+
+void Ranks::forward(const Batch& batch) {
+  const Program& program = head().part->program;
+  head().backend->run(program, batch);
+  logits_ = program.output(batch.n_tokens(), batch.n_seqs(), batch.n_logits());
+}
+
+size_t Ranks::allocated_bytes() const {
+  size_t bytes = 0;
+  for (const auto& device : devices_) bytes += device->backend->allocated_bytes();
+  return bytes;
+}
+
+std::string Ranks::description() const {
+  std::string all;
+  for (const auto& device : devices_) all += (all.empty() ? "" : "; ") + device->backend->description();
+  return all;
+}
+
+// Of each device that has a part of the cache, in order.
+std::string Ranks::kv_layout() const {
+  std::string all;
+  for (const auto& device : devices_) {
+    if (device->kv == nullptr) continue;
+    const KvShape& kv = device->kv->shape;
+    all += fmt::format("{}device {}, {}, {} layers, {} heads of {}{}, blocks of {} tokens", all.empty() ? "" : "; ",
+                       device->backend->name(), kv_type_name(kv.dtype), kv.n_layers, kv.n_kv_heads, kv.head_dim,
+                       kv.values_are_keys ? " (latents)" : "", kv.block_size);
+  }
+  return all;
+}
+
+size_t Ranks::kv_block_bytes() const {
+  size_t bytes = 0;
+  for (const auto& device : devices_) bytes += device->kv != nullptr ? device->kv->block_bytes() : 0;
+  return bytes;
+}
+
+void Ranks::read_kv(int32_t block, std::span<uint8_t> to) {
+  for (const auto& device : devices_) {
+    if (device->kv == nullptr) continue;
+    device->kv->read_block(block, to.first(device->kv->block_bytes()));
+    to = to.subspan(device->kv->block_bytes());
+  }
+}
+
+void Ranks::write_kv(int32_t block, std::span<const uint8_t> from) {
+  for (const auto& device : devices_) {
+    if (device->kv == nullptr) continue;
+    device->kv->write_block(block, from.first(device->kv->block_bytes()));
+    from = from.subspan(device->kv->block_bytes());
+  }
+}
+
 std::vector<float> Ranks::logits() {
   std::vector<float> host(static_cast<size_t>(logits_.rows * logits_.cols));
-  if (!host.empty()) backend_->download(host.data(), logits_);
+  if (!host.empty()) backend().download(host.data(), logits_);
   return host;
 }
 

@@ -1,18 +1,27 @@
-// Ranks: the Runner of real backends. Owns the backend, the weights, the KV pool and the program; today on one device.
+// Ranks: the Runner of real backends. Owns the devices. Each has a backend, the weights and caches of its blocks, and a
+// program of these blocks (split.h). With one device, the program is the whole model.
 #pragma once
 #include <memory>
 #include <optional>
+#include <span>
+#include <string>
+#include <vector>
 
 #include "backend/backend.h"
 #include "base/trace_file.h"
+#include "model/decoder_program.h"
 #include "model/memory_plan.h"
 #include "model/runner.h"
+#include "model/split.h"
+#include "model/split_choice.h"
 #include "model/weights.h"
 
 namespace ingot {
 
 struct RunnerOptions {
-  BackendOptions backend;
+  BackendOptions backend;  // its device may name several, as "cuda:0,cuda:1": they run the layers in turn
+  SplitOptions layers_on;
+  Split split;  // of the devices, instead of layers_on; empty: see there
   int n_ctx = 0;  // tokens of one sequence; 0: the model's own context, cut to what fits in memory
   int max_batch_tokens = 0;  // of one step; 0: the backend and the free memory decide
   int max_seqs = 1;
@@ -37,41 +46,62 @@ struct RunnerOptions {
 class Ranks final : public Runner {
  public:
   // Loads the weights. Throws Error when they do not fit or do not match the config.
-  Ranks(const Config& config, std::unique_ptr<WeightSource> source, const RunnerOptions& options,
+  Ranks(const Config& config, std::unique_ptr<WeightSource> source, RunnerOptions options,
         const LoadProgress& progress);
 
   const RunnerInfo& info() const override { return info_; }
   void forward(const Batch& batch) override;
-  void sample(std::span<const SampleRow> rows) override { backend_->sample(logits_, rows); }
-  std::vector<Sampled> wait() override { return backend_->wait(); }
+  void sample(std::span<const SampleRow> rows) override { backend().sample(logits_, rows); }
+  std::vector<Sampled> wait() override { return backend().wait(); }
 
   std::vector<float> logits() override;
   std::string kv_layout() const override;
-  size_t kv_block_bytes() const override { return kv_->block_bytes(); }
-  void read_kv(int32_t block, std::span<uint8_t> to) override { kv_->read_block(block, to); }
-  void write_kv(int32_t block, std::span<const uint8_t> from) override { kv_->write_block(block, from); }
+  size_t kv_block_bytes() const override;
+  void read_kv(int32_t block, std::span<uint8_t> to) override;
+  void write_kv(int32_t block, std::span<const uint8_t> from) override;
 
   const Config& config() const { return config_; }
-  const Weights& weights() const { return weights_; }
-  Backend& backend() { return *backend_; }
-  const KvShape& kv_shape() const { return kv_->shape; }
+  // Of the device that has the head; the numbers of bytes and parameters are those of the whole model.
+  const Weights& weights() const { return head().weights; }
+  Backend& backend() { return *head().backend; }  // of the device that has the head
+  const KvShape& kv_shape() const { return plan_.kv; }
   const MemoryPlan& memory() const { return plan_; }
+  std::string description() const;  // of all devices
 
-  // All device memory that is allocated; nothing more is allocated while the model runs.
-  size_t allocated_bytes() const { return backend_->allocated_bytes(); }
+  // The memory that is allocated on all devices; nothing more is allocated while the model runs.
+  size_t allocated_bytes() const;
 
  private:
-  size_t memory_limit(const RunnerOptions& options) const;
+  struct Device {
+    std::string name;  // of the options
+    std::unique_ptr<Backend> backend;
+    size_t taken_before = 0, free_before = 0;  // bytes, before the model is loaded
+    Weights weights;
+    std::unique_ptr<KvCache> kv;          // null without attention
+    std::unique_ptr<StateCache> states;  // null without recurrent layers
+    std::optional<DevicePart> part;
+  };
+  // Some blocks of a device's program.
+  struct Stage {
+    Device* device;
+    BlockRange blocks;
+  };
+
+  void open_devices(RunnerOptions& options);
+  void open_device(const std::string& name, const RunnerOptions& options);
+  size_t memory_limit(const Device& device, const RunnerOptions& options) const;
+  std::vector<DeviceMemory> device_memory(const RunnerOptions& options, bool is_loaded) const;
   void load(const LoadProgress& progress);
+  void make_programs();
+  void link_stages();
+  static void run_stages(std::span<const Stage> stages, const Batch& batch, float* rows, bool reads);
+  const Device& head() const { return *devices_[static_cast<size_t>(split_.head())]; }
 
   const Config config_;
   MemoryPlan plan_;
   std::unique_ptr<WeightSource> source_;  // the backend may read embeddings from its mapping
-  std::unique_ptr<Backend> backend_;
-  Weights weights_;
-  std::unique_ptr<KvCache> kv_;
-  std::unique_ptr<StateCache> states_;  // null in models without recurrent layers
-  std::optional<Program> program_;
+  Split split_;
+  std::vector<std::unique_ptr<Device>> devices_;
   Tensor logits_;  // [n_logits, n_vocab] of the last forward
   RunnerInfo info_;
 };

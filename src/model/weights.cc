@@ -41,13 +41,33 @@ bool is_known_to_be_unused(std::string_view name, const Config& config) {
   return false;
 }
 
+// Whether the part has the tensor of a row.
+bool is_in(const Part& part, std::string_view gguf_name, int layer) {
+  return is_of_feed_forward(gguf_name) ? part.feed_forward(layer) : part.attention(layer);
+}
+bool is_in(const Part& part, const MatrixRow<LayerWeights>& row, int layer) { return is_in(part, row.gguf_name, layer); }
+bool is_in(const Part& part, const VectorRow<LayerWeights>& row, int layer) { return is_in(part, row.gguf_name, layer); }
+bool is_in(const Part& part, const MatrixRow<ModelWeights>& row, int) {
+  return row.weight == &ModelWeights::output ? part.head() : part.embedding();
+}
+bool is_in(const Part& part, const VectorRow<ModelWeights>& row, int) {
+  return row.vector != &ModelWeights::final_norm || part.head();
+}
+
+// Each part has the tensors of ropes, and the one with the embedding counts them.
+bool counts(const Part&, const VectorRow<LayerWeights>&) { return true; }
+bool counts(const Part& part, const VectorRow<ModelWeights>& row) {
+  return row.vector == &ModelWeights::final_norm || part.embedding();
+}
+
 class Loader {
  public:
-  Loader(WeightSource& source, const Config& config, Backend& backend, const LoadProgress& progress)
+  Loader(WeightSource& source, const Config& config, Backend& backend, const LoadProgress& progress, const Part& part)
       : source_(source),
         config_(config),
         backend_(backend),
         progress_(progress),
+        part_(part),
         finder_(std::make_shared<TensorFinder>(source, config)) {}
 
   Weights load() {
@@ -63,7 +83,7 @@ class Loader {
       weights_.quant_mix += fmt::format("{}{} {}", weights_.quant_mix.empty() ? "" : ", ", type, count);
     weights_.file_bytes = done_;
     weights_.kept = finder_;
-    check_unused(source_, config_);
+    if (part_.has.empty()) check_unused(source_, config_);
     return std::move(weights_);
   }
 
@@ -73,16 +93,26 @@ class Loader {
                  int layer) {
     HostTensor host;
     for (const auto& row : matrices)
-      if (applies(row.when, config_, layer) && !(owner.*row.weight) && !is_tied_away(row, config_) &&
-          finder_->find(row, layer, host))
+      if (applies(row.when, config_, layer) && is_in(part_, row, layer) && !(owner.*row.weight) &&
+          !is_tied_away(row, config_) && finder_->find(row, layer, host))
         owner.*row.weight = prepare(host, row.use, row.count == Size::kNone ? 1 : size_of(row.count, config_));
     for (const auto& row : vectors)
-      if (applies(row.when, config_, layer) && finder_->find(row, layer, host)) owner.*row.vector = upload(host);
+      if (applies(row.when, config_, layer) && is_in(part_, row, layer) && finder_->find(row, layer, host))
+        owner.*row.vector = upload(host, counts(part_, row));
   }
 
   // Each of these rows is optional, because there is a row for each way in which a checkpoint may store the weight.
   void check_parts(int layer) const {
     const LayerWeights& w = weights_.layers[layer];
+    if (part_.attention(layer)) check_attention(w, layer);
+    if (part_.feed_forward(layer) && config_.layer(layer).experts && (!w.gate_exps || !w.up_exps))
+      throw Error("{}: the experts' tensors of layer {} are missing, among them '{}'", source_.name(), layer,
+                  source_.dialect() == Dialect::kGguf
+                      ? fmt::format("blk.{}.ffn_gate_exps.weight", layer)
+                      : fmt::format("model.layers.{}.mlp.experts.0.gate_proj.weight", layer));
+  }
+
+  void check_attention(const LayerWeights& w, int layer) const {
     if (config_.arch->latent_attention && (!w.wk_b || !w.wv_b))
       throw Error(
           "{}: the tensors that make keys and values of layer {} are missing: 'attn_k_b' and 'attn_v_b', or "
@@ -99,11 +129,6 @@ class Loader {
           "{}: config.json has attention_bias, and the biases of layer {} are missing: one of q_proj.bias, k_proj.bias "
           "and v_proj.bias",
           source_.name(), layer);
-    if (config_.layer(layer).experts && (!w.gate_exps || !w.up_exps))
-      throw Error("{}: the experts' tensors of layer {} are missing, among them '{}'", source_.name(), layer,
-                  source_.dialect() == Dialect::kGguf
-                      ? fmt::format("blk.{}.ffn_gate_exps.weight", layer)
-                      : fmt::format("model.layers.{}.mlp.experts.0.gate_proj.weight", layer));
   }
 
   Weight prepare(const HostTensor& host, unsigned use, int64_t count) {
@@ -115,26 +140,37 @@ class Loader {
     return weight;
   }
 
-  Tensor upload(const HostTensor& host) {
+  Tensor upload(const HostTensor& host, bool counts) {
     std::vector<float> values(static_cast<size_t>(host.n_out * host.n_in));
     for (int64_t i = 0; i < host.n_out; ++i)
       decode_row(host.format, host.data + i * row_bytes(host.format, host.n_in), values.data() + i * host.n_in,
                  host.n_in);
     const Tensor vector = backend_.alloc(DType::kF32, host.n_out, host.n_in);
     backend_.upload(vector, values.data());
-    tally(host, 1);
+    if (counts) tally(host, 1);
     finder_->release(host);
     return vector;
   }
 
+  // The rows of the embedding are looked up, so a token reads only one of them, unless they are the output matrix too.
   void tie_output() {
     ModelWeights& model = weights_.model;
-    if (model.output) return;
+    weights_.active_bytes -= model.embedding.bytes();
+    if (model.output || !part_.head()) return;
     if (config_.tied_output == false)
       throw Error("{}: the output matrix '{}' is missing, and the model does not tie it to the embedding",
                   source_.name(), finder_->name_of(model_matrices().back(), 0));
-    model.embedding = backend_.prepare(model.embedding, kForMatmul | kForEmbedding);
-    model.output = model.embedding;
+    if (part_.embedding()) {
+      model.embedding = backend_.prepare(model.embedding, kForMatmul | kForEmbedding);
+      model.output = model.embedding;
+    } else {  // another part has looked up and counted the tensor
+      HostTensor host;
+      finder_->find(model_matrices().front(), 0, host);
+      model.output = backend_.prepare(
+          {.format = host.format, .n_out = host.n_out, .n_in = host.n_in, .codes = host.data}, kForMatmul);
+      if (model.output.codes == nullptr) finder_->release(host);
+    }
+    weights_.active_bytes += model.output.bytes();
     model.tied = true;
   }
 
@@ -151,6 +187,7 @@ class Loader {
   const Config& config_;
   Backend& backend_;
   const LoadProgress& progress_;
+  const Part& part_;
   std::shared_ptr<TensorFinder> finder_;
   Weights weights_;
   std::map<std::string, int> mix_;
@@ -159,8 +196,13 @@ class Loader {
 
 }  // namespace
 
+bool is_of_feed_forward(std::string_view gguf_name) {
+  gguf_name.remove_prefix(std::string_view("blk.{}.").size());
+  return gguf_name.starts_with("ffn_") || gguf_name.starts_with("post_ffw_") || gguf_name.starts_with("exp_probs_");
+}
+
 // Visits the rows in the same way as Loader, so that both use the same tensors.
-WeightBytes weight_bytes(WeightSource& source, const Config& config, const Backend& backend) {
+WeightBytes weight_bytes(WeightSource& source, const Config& config, const Backend& backend, const Part& part) {
   TensorFinder finder(source, config, true);
   WeightBytes bytes;
   const auto prepared = [&](const Weight& shape, unsigned use) {
@@ -175,6 +217,7 @@ WeightBytes weight_bytes(WeightSource& source, const Config& config, const Backe
     HostTensor host;
     for (const auto& row : matrices) {
       if (!applies(row.when, config, layer) || std::ranges::find(seen, row.weight) != seen.end()) continue;
+      if (!is_in(part, row, layer) && !(row.use & kForEmbedding)) continue;
       if (is_tied_away(row, config) || !finder.find(row, layer, host)) continue;
       seen.push_back(row.weight);
       const int64_t count = row.count == Size::kNone ? 1 : size_of(row.count, config);
@@ -182,12 +225,13 @@ WeightBytes weight_bytes(WeightSource& source, const Config& config, const Backe
       row.use& kForEmbedding ? void(embedding = shape) : prepared(shape, row.use);
     }
     for (const auto& row : vectors)
-      if (applies(row.when, config, layer) && finder.find(row, layer, host))
+      if (applies(row.when, config, layer) && is_in(part, row, layer) && finder.find(row, layer, host))
         bytes.allocated += static_cast<size_t>(host.n_out * host.n_in) * sizeof(float);
     return seen;
   };
   const bool has_output = std::ranges::count(add(model_matrices(), model_vectors(), 0), &ModelWeights::output) > 0;
-  prepared(embedding, has_output ? kForEmbedding : kForMatmul | kForEmbedding);
+  const unsigned use = (part.embedding() ? kForEmbedding : 0u) | (part.head() && !has_output ? kForMatmul : 0u);
+  if (use != 0) prepared(embedding, use);
   for (int layer = 0; layer < config.n_layers; ++layer) add(layer_matrices(), layer_vectors(), layer);
   return bytes;
 }
@@ -201,8 +245,9 @@ void check_unused(const WeightSource& source, const Config& config) {
           source.dialect() == Dialect::kGguf ? config.arch->gguf_name : config.arch->hf_name);
 }
 
-Weights load_weights(WeightSource& source, const Config& config, Backend& backend, const LoadProgress& progress) {
-  return Loader(source, config, backend, progress).load();
+Weights load_weights(WeightSource& source, const Config& config, Backend& backend, const LoadProgress& progress,
+                     const Part& part) {
+  return Loader(source, config, backend, progress, part).load();
 }
 
 }  // namespace ingot

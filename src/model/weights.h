@@ -4,9 +4,11 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "backend/backend.h"
+#include "model/split.h"
 #include "model/tensors.h"
 
 namespace ingot {
@@ -72,7 +74,7 @@ struct Weights {
   ModelWeights model;
   std::vector<LayerWeights> layers;
   size_t file_bytes = 0;    // of all tensors, as stored in the source
-  size_t active_bytes = 0;  // bytes of the tensors that one token uses; of experts, only those that process the token
+  size_t active_bytes = 0;  // bytes that one token reads: no rows of an embedding, and only the experts that it uses
   int64_t n_parameters = 0;
   std::shared_ptr<void> kept;  // host memory that a backend reads from
   std::string quant_mix;       // "Q4_K 169, Q6_K 32, F32 65": matrices and vectors by format
@@ -87,10 +89,16 @@ struct WeightBytes {
 };
 
 // Throws Error naming a tensor that is missing or has the wrong shape or type.
-WeightBytes weight_bytes(WeightSource& source, const Config& config, const Backend& backend);
-Weights load_weights(WeightSource& source, const Config& config, Backend& backend, const LoadProgress& progress);
+// Both functions count and load only the blocks of `part`. Each part has the small tensors of the model's ropes.
+WeightBytes weight_bytes(WeightSource& source, const Config& config, const Backend& backend, const Part& part = {});
+Weights load_weights(WeightSource& source, const Config& config, Backend& backend, const LoadProgress& progress,
+                     const Part& part = {});
 
-// Throws Error naming a tensor that was never asked for, except those known to be useless to a text model.
+// Whether the tensor of a layer belongs to its feed-forward; if not, it belongs to its attention. By its GGUF name in the
+// tensor table ("blk.{}.ffn_up.weight").
+bool is_of_feed_forward(std::string_view gguf_name);
+
+// load_weights calls this function, unless it loads a part. To be called after the last part. Throws Error naming a tensor that was never asked for, except those known to be useless to a text model.
 void check_unused(const WeightSource& source, const Config& config);
 
 }  // namespace ingot

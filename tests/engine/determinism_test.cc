@@ -332,8 +332,8 @@ INSTANTIATE_TEST_SUITE_P(Models, BatchInvariance,
                                                           "deepseek3", "mistral_window", "gemma2", "gemma3", "qwen3next", "qwen35", "qwen35moe")),
                          [](const auto& test) { return std::string(std::get<0>(test.param)) + "_" + std::get<1>(test.param); });
 
-INSTANTIATE_TEST_SUITE_P(Devices, Deterministic, testing::Values("ref", "cpu", "cuda"),
-                         [](const auto& test) { return std::string(test.param); });
+INSTANTIATE_TEST_SUITE_P(Devices, Deterministic, testing::Values("ref", "cpu", "cuda", "cpu,cpu"),
+                         [](const auto& test) { return test.param == std::string_view("cpu,cpu") ? "stages" : std::string(test.param); });
 
 }  // namespace
 }  // namespace ingot

@@ -10,7 +10,7 @@ namespace ingot {
 // Whether this build and machine have the device; all have "cpu" and "ref".
 inline bool has_device(const std::string& device) {
   try {
-    create_backend({.device = device});
+    create_backend({.device = device.substr(0, device.find(','))});  // "cpu,cpu": two stages
     return true;
   } catch (const UsageError&) {
     return false;

@@ -16,6 +16,7 @@
 #include "backend/backend.h"
 #include "backend/cuda/cluster/layers.h"
 #include "backend/cuda/create_cuda.h"
+#include "backend/cuda/crossing/crossing.h"
 #include "backend/cuda/cuda_device.h"
 #include "backend/cuda/device_batch.h"
 #include "backend/cuda/experts/experts.h"
@@ -66,6 +67,7 @@ class CudaBackend final : public Backend, public RecordedSteps {
   void begin(const Batch& batch) override;
   void run(const Program& program, const Batch& batch) override;
   void prepare_program(const Program& program) override;
+  void remote(const RemoteBlock& block) override;
   bool overlaps() const override { return true; }
   void synchronize() override;
   void check_replays() override { checks_replays_ = true; }
@@ -125,6 +127,7 @@ class CudaBackend final : public Backend, public RecordedSteps {
   struct Graph {
     cudaGraphExec_t exec = nullptr;
     bool is_stale = false;  // correct, but faster kernels are ready by now
+    std::vector<const RemoteBlock*> crossings = {};  // in order
   };
 
   struct ScratchSizes {
@@ -184,6 +187,7 @@ class CudaBackend final : public Backend, public RecordedSteps {
   static int longest(const Batch& batch);
   int useful_context(const Program& program, int n_seqs, int context) const;
   void capture(Graph& graph, const Program& program);
+  void replay(const Graph& graph);
   void check_replay(const Graph& graph, const Program& program);
   struct Written {
     void* data;
@@ -231,6 +235,8 @@ class CudaBackend final : public Backend, public RecordedSteps {
   StepLimits limits_;
   std::map<GraphKey, Graph> graphs_;
   bool capturing_ = false;
+  std::vector<const RemoteBlock*> captured_crossings_;
+  cuda::Crossing crossing_;
   bool checks_replays_ = false;
   std::vector<Written> activations_,
       states_;  // buffers that steps write and later ops read; not caches, which a step writes anew
@@ -276,6 +282,8 @@ struct CudaKv : KvCache {
   size_t block_bytes() const override { return shape.token_bytes() * shape.block_size; }
   void read_block(int32_t block, std::span<uint8_t> to) const override;
   void write_block(int32_t block, std::span<const uint8_t> from) override;
+  template <class F>
+  void each_page(int32_t block, F&& f) const;
   cuda::Memory memory;
   const cuda::Device& device;
 };

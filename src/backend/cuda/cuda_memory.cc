@@ -147,28 +147,38 @@ std::unique_ptr<KvCache> CudaBackend::make_kv(const KvShape& shape) {
   return std::make_unique<CudaKv>(shape, std::move(memory), device_);
 }
 
-// A block has a page in each layer: [n_layers, n_blocks + 1, page].
+// A block has a page of numbers in each layer: [n_layers, n_blocks + 1, page]; and of types with scales a page of those.
+// Calls f(device address, offset in the block's bytes, bytes) for each page.
+template <class F>
+void CudaKv::each_page(int32_t block, F&& f) const {
+  CHECK(block >= 0 && block < shape.n_blocks);
+  const cuda::DeviceKv kv = view();
+  const size_t both = block_bytes() / shape.n_layers, n_pages = static_cast<size_t>(kv.n_layers) * kv.n_blocks,
+               numbers = kv.scales == nullptr ? both
+                                              : static_cast<size_t>(static_cast<char*>(kv.scales) -
+                                                                    static_cast<char*>(kv.data)) / n_pages;
+  for (int layer = 0; layer < shape.n_layers; ++layer) {
+    const size_t page = static_cast<size_t>(layer) * kv.n_blocks + block, scales = both - numbers;
+    f(static_cast<uint8_t*>(kv.data) + page * numbers, layer * both, numbers);
+    if (scales > 0) f(static_cast<uint8_t*>(kv.scales) + page * scales, layer * both + numbers, scales);
+  }
+}
+
 void CudaKv::read_block(int32_t block, std::span<uint8_t> to) const {
-  CHECK(block >= 0 && block < shape.n_blocks && to.size() == block_bytes());
-  const size_t page = block_bytes() / shape.n_layers, stride = page * (shape.n_blocks + 1);
-  const uint8_t* from = static_cast<const uint8_t*>(memory.data()) + block * page;
+  CHECK_EQ(to.size(), block_bytes());
   device.make_current();
-  for (int layer = 0; layer < shape.n_layers; ++layer)
-    check(cudaMemcpyAsync(to.data() + layer * page, from + layer * stride, page, cudaMemcpyDeviceToHost,
-                          device.stream()),
-          "cudaMemcpyAsync");
+  each_page(block, [&](const uint8_t* from, size_t at, size_t bytes) {
+    check(cudaMemcpyAsync(to.data() + at, from, bytes, cudaMemcpyDeviceToHost, device.stream()), "cudaMemcpyAsync");
+  });
   check(cudaStreamSynchronize(device.stream()), "cudaStreamSynchronize");
 }
 
 void CudaKv::write_block(int32_t block, std::span<const uint8_t> from) {
-  CHECK(block >= 0 && block < shape.n_blocks && from.size() == block_bytes());
-  const size_t page = block_bytes() / shape.n_layers, stride = page * (shape.n_blocks + 1);
-  uint8_t* to = static_cast<uint8_t*>(memory.data()) + block * page;
+  CHECK_EQ(from.size(), block_bytes());
   device.make_current();
-  for (int layer = 0; layer < shape.n_layers; ++layer)
-    check(cudaMemcpyAsync(to + layer * stride, from.data() + layer * page, page, cudaMemcpyHostToDevice,
-                          device.stream()),
-          "cudaMemcpyAsync");
+  each_page(block, [&](uint8_t* to, size_t at, size_t bytes) {
+    check(cudaMemcpyAsync(to, from.data() + at, bytes, cudaMemcpyHostToDevice, device.stream()), "cudaMemcpyAsync");
+  });
   check(cudaStreamSynchronize(device.stream()), "cudaStreamSynchronize");
 }
 

@@ -62,6 +62,7 @@ Padding padding_of(const Program& program, int n_seqs, int q_len, int n_logits) 
 void CudaBackend::begin(const Batch& batch) { start(batch, {}, context_of(longest(batch), limits_.max_kv_len)); }
 
 void CudaBackend::start(const Batch& batch, const Padding& padding, int most_kv) {
+  device_.make_current();
   load_ready_kernels();
   Batch known = batch;
   known.tokens = host_drawn_tokens(batch);
@@ -136,9 +137,44 @@ void CudaBackend::run(const Program& program, const Batch& batch) {
   if (checks_replays_) {
     check_replay(graph, program);
   } else {
-    check(cudaGraphLaunch(graph.exec, device_.stream()), "cudaGraphLaunch");
+    replay(graph);
   }
   if (graph.is_stale) capture(graph, program);
+}
+
+// Launches the graph, and does the host's part of it. If that fails, the GPU is still told to go on: it is waiting.
+void CudaBackend::replay(const Graph& graph) {
+  check(cudaGraphLaunch(graph.exec, device_.stream()), "cudaGraphLaunch");
+  std::exception_ptr fault;
+  for (const RemoteBlock* block : graph.crossings) {
+    crossing_.await_rows(device_);
+    try {
+      if (!fault && batch().n_tokens() > 0) block->run(batch(), crossing_.rows(0));
+    } catch (...) {
+      fault = std::current_exception();
+    }
+    crossing_.give_back();
+  }
+  if (fault) std::rethrow_exception(fault);
+  device_.make_current();  // a block's run may have used another GPU
+}
+
+// In a recorded step, the rows cross between two kernels. Otherwise the host waits for the stream.
+void CudaBackend::remote(const RemoteBlock& b) {
+  if (capturing_) {
+    captured_crossings_.push_back(&b);
+    return crossing_.enqueue(b.x.slice_rows(0, n_tokens_), device_);
+  }
+  float* rows = crossing_.rows(b.x.rows * b.x.cols);
+  const int n = batch().n_tokens();
+  if (n == 0) return;  // padding alone, to warm up
+  const size_t bytes = static_cast<size_t>(n) * static_cast<size_t>(b.x.cols) * sizeof(float);
+  if (b.reads_x)
+    check(cudaMemcpyAsync(rows, b.x.data, bytes, cudaMemcpyDeviceToHost, device_.stream()), "cudaMemcpyAsync");
+  check(cudaStreamSynchronize(device_.stream()), "cudaStreamSynchronize");
+  b.run(batch(), rows);
+  device_.make_current();
+  check(cudaMemcpyAsync(b.x.data, rows, bytes, cudaMemcpyHostToDevice, device_.stream()), "cudaMemcpyAsync");
 }
 
 // Records the decode steps of a program. Before that, a step of each size runs once with padding only, to load what it
@@ -185,6 +221,7 @@ void CudaBackend::compile_layers(const Program& program) {
 void CudaBackend::capture(Graph& graph, const Program& program) {
   check(cudaStreamBeginCapture(device_.stream(), cudaStreamCaptureModeThreadLocal), "cudaStreamBeginCapture");
   capturing_ = true;
+  captured_crossings_.clear();
   std::exception_ptr fault;
   try {
     run_blocks(program);
@@ -202,6 +239,7 @@ void CudaBackend::capture(Graph& graph, const Program& program) {
   check(status, "cudaStreamEndCapture");
   if (graph.exec != nullptr) retired_.push_back(graph.exec);
   graph = {};
+  graph.crossings = captured_crossings_;
   const cudaError_t made = cudaGraphInstantiate(&graph.exec, recorded, 0);
   cudaGraphDestroy(recorded);
   check(made, "cudaGraphInstantiate");
@@ -223,7 +261,7 @@ void CudaBackend::check_replay(const Graph& graph, const Program& program) {
   std::vector<Written> places = activations_;
   places.insert(places.end(), states_.begin(), states_.end());
   const auto before = downloaded(places);
-  check(cudaGraphLaunch(graph.exec, device_.stream()), "cudaGraphLaunch");
+  replay(graph);
   const auto replayed = downloaded(places);
   for (size_t i = 0; i < places.size(); ++i)
     check(cudaMemcpyAsync(places[i].data, before[i].data(), places[i].bytes, cudaMemcpyHostToDevice, device_.stream()),

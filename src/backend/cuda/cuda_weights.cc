@@ -8,6 +8,7 @@
 #include "backend/cuda/cuda_backend.h"
 #include "backend/cuda/matmul/float8.h"
 #include "backend/cuda/matmul/pack.h"
+#include "backend/gpu_sizes.h"
 #include "base/error.h"
 
 namespace ingot {
@@ -20,15 +21,7 @@ namespace {
 
 constexpr size_t kMaxWithoutFacts = 1024;
 
-int64_t code_bytes(const FormatInfo& format) { return format.code_bits == 4 ? 16 : 32; }  // of one unit
-// The units of one expert, in whole tiles.
-int64_t units_of(int64_t n_out, int64_t n_in) {
-  const int64_t k_tiles = (n_in + cuda::kTileCols - 1) / cuda::kTileCols;
-  return (n_out + cuda::kTileRows - 1) / cuda::kTileRows * k_tiles * cuda::kTileUnits;
-}
-int64_t scale_bytes(const FormatInfo& format, bool f32) {
-  return (format.group == 16 ? 2 : 1) * (format.has_min ? 2 : 1) * (f32 ? 4 : 2);
-}
+static_assert(kGpuTileRows == cuda::kTileRows && kGpuTileCols == cuda::kTileCols && kGpuUnit == cuda::kUnit);
 
 }  // namespace
 
@@ -51,12 +44,7 @@ Weight CudaBackend::prepare(const Weight& host, unsigned use) {
 }
 
 size_t CudaBackend::packed_bytes(const Weight& shape, unsigned /*use*/) const {
-  const FormatInfo& f = info(shape.format);
-  const bool f32 = act_ == DType::kF32;
-  if (is_float8(shape)) return cuda::float8_bytes(shape.n_out, shape.n_in);
-  if (f.unpack == nullptr) return static_cast<size_t>(shape.n_experts * shape.n_out * shape.n_in) * (f32 ? 4 : 2);
-  const int64_t n_units = shape.n_experts * units_of(shape.n_out, shape.n_in);
-  return static_cast<size_t>(n_units * (code_bytes(f) + scale_bytes(f, f32)));
+  return is_float8(shape) ? cuda::float8_bytes(shape.n_out, shape.n_in) : gpu_packed_bytes(shape, act_ == DType::kF32);
 }
 
 cuda::WeightUpload& CudaBackend::weight_upload() {
@@ -127,9 +115,9 @@ void CudaBackend::pack_codes(PackedWeight& w, const Weight& host) {
     w.codebook_high = quant::codebook_word(format.codebook + 8);
   }
   w.k_tiles = (w.n_in + cuda::kTileCols - 1) / cuda::kTileCols;
-  const int64_t n_units = units_of(w.n_out, w.n_in);
-  w.expert_bytes = n_units * code_bytes(format);
-  w.expert_scale_bytes = n_units * scale_bytes(format, w.f32);
+  const int64_t n_units = gpu_units(w.n_out, w.n_in);
+  w.expert_bytes = n_units * gpu_code_bytes(format);
+  w.expert_scale_bytes = n_units * gpu_scale_bytes(format, w.f32);
   const auto all_codes = static_cast<size_t>(w.n_experts * w.expert_bytes);
   const auto all_scales = static_cast<size_t>(w.n_experts * w.expert_scale_bytes);
   void *codes = take(all_codes), *scales = take(all_scales), *raw = scratch_at_least(raw_, host.bytes());

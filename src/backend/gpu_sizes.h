@@ -1,0 +1,33 @@
+// The bytes that weights take on a GPU, from shapes alone: for the backend of GPUs, and for plans without a GPU
+// (planned_gpu.h).
+#pragma once
+#include <cstddef>
+#include <cstdint>
+
+#include "backend/tensor.h"
+
+namespace ingot {
+
+// Codes lie in units of 32, which form tiles (cuda/matmul/packed_weight.h has the same numbers).
+inline constexpr int64_t kGpuTileRows = 16, kGpuTileCols = 128, kGpuUnit = 32;
+
+inline int64_t gpu_code_bytes(const FormatInfo& format) { return format.code_bits == 4 ? 16 : 32; }  // of one unit
+inline int64_t gpu_scale_bytes(const FormatInfo& format, bool f32) {
+  return (format.group == 16 ? 2 : 1) * (format.has_min ? 2 : 1) * (f32 ? 4 : 2);
+}
+// The units of one expert, in whole tiles.
+inline int64_t gpu_units(int64_t n_out, int64_t n_in) {
+  const int64_t k_tiles = (n_in + kGpuTileCols - 1) / kGpuTileCols;
+  return (n_out + kGpuTileRows - 1) / kGpuTileRows * k_tiles * (kGpuTileRows * kGpuTileCols / kGpuUnit);
+}
+
+// f32: activations are f32, and so are scales and dense weights. Weights that stay 8-bit floats take fewer bytes.
+inline size_t gpu_packed_bytes(const Weight& shape, bool f32) {
+  const FormatInfo& format = info(shape.format);
+  const int64_t n_experts = shape.n_experts;
+  if (format.unpack == nullptr) return static_cast<size_t>(n_experts * shape.n_out * shape.n_in * (f32 ? 4 : 2));
+  return static_cast<size_t>(n_experts * gpu_units(shape.n_out, shape.n_in) *
+                             (gpu_code_bytes(format) + gpu_scale_bytes(format, f32)));
+}
+
+}  // namespace ingot

@@ -1,0 +1,237 @@
+#include "model/split_choice.h"
+
+#include <algorithm>
+#include <regex>
+
+#include "base/error.h"
+#include "base/log.h"
+#include "base/memory_error.h"
+#include "base/system.h"
+#include "model/decoder_program.h"
+#include "model/ranks.h"
+#include "model/split_plan.h"
+#include "model/tensors.h"
+
+namespace ingot {
+namespace {
+
+constexpr int kUsefulContext = 4096;  // a model whose context would be shorter does not fit
+constexpr int kLeastOfSequence = 512;
+constexpr size_t kSpareShare = 50;  // padding of weights and caches that are counted block by block
+
+// The tokens for which every split keeps room.
+int64_t tokens_wanted(const Config& c, const RunnerOptions& o) {
+  if (o.n_kv_tokens > 0) return o.n_kv_tokens;
+  const int context = o.n_ctx > 0 ? o.n_ctx : std::min(c.n_ctx_train, kUsefulContext);
+  return std::max<int64_t>(context, int64_t{kLeastOfSequence} * o.max_seqs);
+}
+
+bool fits_whole(const Config& c, WeightSource& source, const DeviceMemory& device, const RunnerOptions& o) {
+  try {
+    const WeightBytes weights = weight_bytes(source, c, *device.backend);
+    const size_t available = device.available - std::min(device.available, device.backend->driver_bytes());
+    const MemoryPlan plan = plan_memory(c, weights, available, o, device.backend);
+    return plan.total_bytes() <= available && (o.n_ctx > 0 || plan.n_ctx >= std::min(c.n_ctx_train, kUsefulContext));
+  } catch (const MemoryError&) {
+    return false;
+  }
+}
+
+Part only(int block, int n_layers) {
+  Part part{.has = std::vector<bool>(static_cast<size_t>(2 * n_layers + 2))};
+  part.has[static_cast<size_t>(block)] = true;
+  return part;
+}
+
+// The weights and caches of one block on the device.
+size_t bytes_of_block(const Config& c, WeightSource& source, const Backend& backend, int block, const RunnerOptions& o) {
+  const Part part = only(block, c.n_layers);
+  size_t bytes = weight_bytes(source, c, backend, part).total();
+  KvShape kv{.n_layers = n_kv_layers(c, part),
+             .n_kv_heads = c.n_kv_heads,
+             .head_dim = c.head_dim,
+             .block_size = o.block_size,
+             .n_blocks = static_cast<int>((tokens_wanted(c, o) + o.block_size - 1) / o.block_size),
+             .dtype = o.kv_dtype,
+             .values_are_keys = c.arch->latent_attention};
+  if (kv.n_layers > 0) bytes += backend.kv_bytes(kv);
+  const int n_checkpoints = o.n_checkpoints >= 0 ? o.n_checkpoints : 2;
+  if (const StateShape states = state_shape(c, o.max_seqs + n_checkpoints, part)) bytes += backend.state_bytes(states);
+  return bytes;
+}
+
+std::vector<BlockNeeds> needs_of(const Config& c, WeightSource& source, const Backend& gpu, const Backend& host,
+                                 const RunnerOptions& o) {
+  std::vector<BlockNeeds> needs;
+  for (int block = 0; block < 2 * c.n_layers + 2; ++block) {
+    const bool is_feed_forward = block > 0 && block % 2 == 0;
+    BlockNeeds one{.gpu_bytes = bytes_of_block(c, source, gpu, block, o),
+                   .host_bytes = bytes_of_block(c, source, host, block, o),
+                   .has_experts = is_feed_forward && c.layer(block / 2 - 1).experts};
+    one.read_bytes = block == 0 ? 0 : one.host_bytes;
+    if (one.has_experts) one.read_bytes = one.host_bytes / static_cast<size_t>(c.experts.n) * c.experts.n_used;
+    needs.push_back(one);
+  }
+  return needs;
+}
+
+// The bytes that the device has for blocks, beside the buffers of a step.
+size_t room_on(const Config& c, const DeviceMemory& device, const RunnerOptions& o) {
+  const int n_tokens = o.max_batch_tokens > 0 ? o.max_batch_tokens : std::max(kSplitChunk, o.max_seqs);
+  const StepLimits limits{.max_tokens = n_tokens,
+                          .max_seqs = o.max_seqs,
+                          .max_logits = o.max_logits > 0 ? o.max_logits : o.max_seqs,
+                          .max_kv_len = static_cast<int>(tokens_wanted(c, o)),
+                          .n_vocab = c.n_vocab};
+  const size_t taken = step_bytes(c, limits, device.backend, Split(c.n_layers), 0) + device.backend->driver_bytes() +
+                       device.available / kSpareShare;
+  return device.available - std::min(device.available, taken);
+}
+
+// The names of the matrices that are most of a block: all of attention and of a plain feed-forward, and of experts those
+// that are stacked. Each weight has one or several names.
+std::vector<std::vector<std::string>> names_in_block(const Config& c, int layer, bool feed_forward) {
+  std::vector<std::pair<Weight LayerWeights::*, std::vector<std::string>>> weights;
+  const bool experts = feed_forward && c.layer(layer).experts;
+  for (const MatrixRow<LayerWeights>& row : layer_matrices()) {
+    if (!applies(row.when, c, layer) || is_of_feed_forward(row.gguf_name) != feed_forward) continue;
+    if (experts ? row.count != Size::kExperts : row.optional) continue;
+    auto known = std::ranges::find(weights, row.weight, &decltype(weights)::value_type::first);
+    if (known == weights.end()) known = weights.insert(weights.end(), {row.weight, {}});
+    const std::string_view name = row.gguf_name;
+    known->second.push_back(fmt::format(fmt::runtime(name.substr(0, name.find('|'))), layer));
+  }
+  std::vector<std::vector<std::string>> names;
+  for (auto& [weight, of_weight] : weights) names.push_back(std::move(of_weight));
+  return names;
+}
+
+// [blocks]: whether patterns put the block on the host. A block is on one device.
+std::vector<bool> blocks_on_host(const Config& c, const std::vector<TensorPlace>& places) {
+  std::vector<bool> on_host(static_cast<size_t>(2 * c.n_layers + 2));
+  std::vector<std::regex> patterns;
+  for (const TensorPlace& place : places) patterns.emplace_back(place.pattern);
+  bool finds_any = false;
+  const auto place_of = [&](const std::vector<std::string>& names) {
+    for (size_t i = 0; i < places.size(); ++i)
+      for (const std::string& name : names)
+        if (std::regex_search(name, patterns[i])) return finds_any = true, places[i].on_host;
+    return false;
+  };
+  for (int layer = 0; layer < c.n_layers; ++layer)
+    for (const bool feed_forward : {false, true}) {
+      const auto names = names_in_block(c, layer, feed_forward);
+      const auto n = std::ranges::count_if(names, place_of);
+      if (n != 0 && n != std::ssize(names))
+        throw UsageError(
+            "--override-tensor puts {} of {} matrices of {} of layer {} on the CPU, the rest not: they are on one "
+            "device, so the patterns must find all of them or none",
+            n, names.size(), feed_forward ? (c.layer(layer).experts ? "the experts" : "the feed-forward") : "attention",
+            layer);
+      on_host[static_cast<size_t>(2 * layer + 1 + feed_forward)] = n != 0;
+    }
+  if (!places.empty() && !finds_any)
+    throw UsageError("--override-tensor: no pattern finds a matrix of attention, feed-forward or experts of this model");
+  return on_host;
+}
+
+SplitWishes wishes_of(const Config& c, const RunnerOptions& o, size_t n_gpus) {
+  const SplitOptions& s = o.layers_on;
+  SplitWishes wishes{.gpu_layers = s.gpu_layers,
+                     .host_experts = s.cpu_experts,
+                     .layers_of_gpu = s.layers_of_device,
+                     .on_host = blocks_on_host(c, s.places)};
+  if (s.cpu_experts.value_or(0) > 0 && c.experts.n == 0)
+    throw UsageError("--cpu-experts is for models with experts, and this one has none: use --gpu-layers");
+  if (!s.layers_of_device.empty()) {
+    int sum = 0;
+    for (const int n : s.layers_of_device) sum += n;
+    const int wanted = std::min(s.gpu_layers.value_or(c.n_layers), c.n_layers);
+    if (s.layers_of_device.size() != n_gpus || sum != wanted)
+      throw UsageError("--layers-split gives {} devices {} layers: {} devices have {}", s.layers_of_device.size(), sum,
+                       n_gpus, wanted);
+    if (!wishes.gpu_layers) wishes.gpu_layers = c.n_layers;
+  }
+  // Patterns alone leave no more to choose.
+  if (!s.places.empty() && !wishes.gpu_layers) wishes.gpu_layers = c.n_layers;
+  if (!s.places.empty() && !wishes.host_experts) wishes.host_experts = 0;
+  return wishes;
+}
+
+}  // namespace
+
+std::vector<TensorPlace> parse_tensor_places(const std::string& list) {
+  std::vector<TensorPlace> places;
+  for (size_t begin = 0; begin < list.size();) {
+    const size_t end = std::min(list.find(',', begin), list.size());
+    const std::string item = list.substr(begin, end - begin);
+    const size_t equals = item.rfind('=');
+    std::string place = equals == item.npos ? "" : item.substr(equals + 1);
+    std::ranges::transform(place, place.begin(), [](char c) { return c >= 'A' && c <= 'Z' ? c - 'A' + 'a' : c; });
+    const bool on_gpu = place.starts_with("cuda") || place == "gpu";
+    if (place != "cpu" && !on_gpu)
+      throw UsageError("--override-tensor '{}': give PATTERN=CPU or PATTERN=CUDA0", printable(item));
+    try {
+      std::regex pattern(item.substr(0, equals));
+    } catch (const std::regex_error&) {
+      throw UsageError("--override-tensor '{}': the pattern is no regular expression", printable(item));
+    }
+    places.push_back({item.substr(0, equals), !on_gpu});
+    begin = end + 1;
+  }
+  return places;
+}
+
+Split choose_split(const Config& c, WeightSource& source, std::span<const DeviceMemory> gpus,
+                   const std::function<DeviceMemory()>& make_host, const RunnerOptions& o) {
+  const bool asks = o.layers_on.asks();
+  const bool is_cpu = gpus[0].name == "cpu";
+  if (gpus.size() == 1 && (is_cpu || (!asks && (gpus[0].backend->is_host() || fits_whole(c, source, gpus[0], o)))))
+    return Split(c.n_layers);
+  const DeviceMemory host = make_host();
+  const auto needs = needs_of(c, source, *gpus[0].backend, *host.backend, o);
+  SplitLimits limits{.gpu_bytes = {}, .host_bytes = room_on(c, host, o)};
+  for (const DeviceMemory& gpu : gpus) limits.gpu_bytes.push_back(room_on(c, gpu, o));
+  const auto split = plan_split(needs, limits, wishes_of(c, o, gpus.size()));
+  std::vector<std::string> names;
+  for (const DeviceMemory& gpu : gpus) names.push_back(gpu.name);
+  names.push_back(host.name);
+  if (!split) {
+    size_t all = 0, room = limits.host_bytes;
+    for (const BlockNeeds& need : needs) all += need.host_bytes;
+    for (const size_t bytes : limits.gpu_bytes) room += bytes;
+    throw MemoryError(
+        "the model needs {} with a context of {} tokens, and {} fit: {} beside the buffers of a step. Use a smaller "
+        "quant, a smaller model or a shorter context",
+        human_bytes(all), tokens_wanted(c, o), human_bytes(room), fmt::join(names, " and "));
+  }
+  if (!asks && gpus.size() == 1)
+    log_warn("the model does not fit {}, which has {} free: {}", gpus[0].name, human_bytes(gpus[0].available),
+             text_of(*split, names));
+  return *split;
+}
+
+std::string text_of(const Split& split, std::span<const std::string> names) {
+  const auto name = [&](int device) { return names[static_cast<size_t>(device)]; };
+  Split layers = split;  // each layer where its attention is
+  std::vector<std::string> parts;
+  const auto add = [&](const char* what, int first, int last, int device) {
+    parts.push_back(first == last ? fmt::format("{} {} on {}", what, first, name(device))
+                                  : fmt::format("{}s {} to {} on {}", what, first, last, name(device)));
+  };
+  const auto add_ranges = [&](const char* what, auto&& device_of /* -1: none */) {
+    for (int first = 0; first < layers.n_layers();) {
+      int last = first;
+      while (last + 1 < layers.n_layers() && device_of(last + 1) == device_of(first)) ++last;
+      if (device_of(first) >= 0) add(what, first, last, device_of(first));
+      first = last + 1;
+    }
+  };
+  add_ranges("layer", [&](int layer) { return layers.attention(layer); });
+  add_ranges("feed-forward of layer", [&](int layer) {
+    return layers.feed_forward(layer) == layers.attention(layer) ? -1 : layers.feed_forward(layer);
+  });
+  return fmt::format("{}", fmt::join(parts, ", "));
+}
+
+}  // namespace ingot

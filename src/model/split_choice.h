@@ -1,0 +1,44 @@
+// Decides which device runs each block of a model: what the options say, and where they leave it open, what fits and is
+// fastest (split_plan.h). For Ranks, and for plans without a device.
+#pragma once
+#include <functional>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "model/memory_plan.h"
+#include "model/split.h"
+
+namespace ingot {
+
+// Where the tensors are whose GGUF name a pattern finds. The first pattern that finds a name counts.
+struct TensorPlace {
+  std::string pattern;   // regular expression (ECMAScript), searched in names such as blk.3.ffn_up_exps.weight
+  bool on_host = false;  // false: on a GPU
+};
+// Reads llama.cpp's list "PATTERN=CPU,PATTERN=CUDA0". Throws UsageError.
+std::vector<TensorPlace> parse_tensor_places(const std::string& list);
+
+// Tokens of a step of a model that is shared with the host, if the options give none: a larger step would take memory
+// from the split.
+inline constexpr int kSplitChunk = 512;
+
+// Nothing and empty lists: chosen.
+struct SplitOptions {
+  std::optional<int> gpu_layers;   // so many layers are on GPUs, the last ones; the rest on the host
+  std::optional<int> cpu_experts;  // the experts of so many layers are on the host, the first ones of those on GPUs
+  std::vector<TensorPlace> places;
+  std::vector<int> layers_of_device;  // of each device that BackendOptions::device names
+  bool asks() const { return gpu_layers || cpu_experts || !places.empty(); }
+};
+
+// `gpus`: the devices that the options name, with the bytes that the model may take there. `host`: the same for the
+// CPU, called only if the whole model is not on `gpus`. If `gpus` is the CPU alone, the whole model is there. Host is device gpus.size() of the split. Throws Error if nothing
+// fits, and UsageError for options that do not fit the model.
+Split choose_split(const Config& config, WeightSource& source, std::span<const DeviceMemory> gpus,
+                   const std::function<DeviceMemory()>& host, const RunnerOptions& options);
+
+// "layers 0 to 9 of 32 on cpu, the rest on cuda". names: of each device.
+std::string text_of(const Split& split, std::span<const std::string> names);
+
+}  // namespace ingot
