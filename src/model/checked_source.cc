@@ -14,6 +14,7 @@ class CheckedSource final : public WeightSource {
 
   std::string name() const override { return inner_->name(); }
   Dialect dialect() const override { return inner_->dialect(); }
+  std::unique_ptr<WeightSource> again() const override { return checked_source(inner_->again()); }
   void release(const HostTensor& tensor) override { inner_->release(tensor); }
   size_t total_bytes() const override { return inner_->total_bytes(); }
   std::vector<std::string> unused() const override { return inner_->unused(); }

@@ -42,7 +42,7 @@ LoadedModel load_model(std::shared_ptr<const Checkpoint> checkpoint, const Runne
   model.tokenizer = model.checkpoint->tokenizer();
   check_vocabulary(*model.checkpoint, *model.tokenizer, config);
   model.chat = load_chat_template(*model.checkpoint, *model.tokenizer);
-  model.runner = std::make_unique<Ranks>(config, model.checkpoint->weights(), options, progress);
+  model.runner = start_ranks(config, model.checkpoint->weights(), options, progress);
   model.load_ms = std::chrono::duration<double, std::milli>(Clock::now() - start).count();
   return model;
 }

@@ -5,10 +5,12 @@
 
 #include "backend/recorded_steps.h"
 #include "backend/trace.h"
+#include "base/device_lost.h"
 #include "base/error.h"
 #include "base/file.h"
 #include "base/log.h"
 #include "base/system.h"
+#include "model/batch_message.h"
 #include "model/decoder_program.h"
 
 namespace ingot {
@@ -20,6 +22,7 @@ std::unique_ptr<Backend> make_backend(const RunnerOptions& options) {
     if (options.check_replay) recorded->check_replays();
     if (options.trace && !options.trace_ops) recorded->trace_steps(options.trace);
   }
+  if (options.parallel.communicator) backend->connect(options.parallel.communicator);
   if (options.check_nan) backend = nan_check_backend(std::move(backend));
   if (options.trace && options.trace_ops) backend = trace_backend(std::move(backend), options.trace);
   return backend;
@@ -30,6 +33,7 @@ std::unique_ptr<Backend> make_backend(const RunnerOptions& options) {
 Ranks::Ranks(const Config& config, std::unique_ptr<WeightSource> source, const RunnerOptions& options,
              const LoadProgress& progress)
     : config_(config),
+      communicator_(options.parallel.communicator),
       source_(options.check_tensors ? checked_source(std::move(source)) : std::move(source)),
       backend_(make_backend(options)) {
   if (!backend_->keeps_kv_as(options.kv_dtype))
@@ -38,13 +42,16 @@ Ranks::Ranks(const Config& config, std::unique_ptr<WeightSource> source, const R
   size_t limit = memory_limit(options);
   if (options.fills_memory()) limit -= std::min(limit, backend_->driver_bytes());
   plan_ = plan_memory(config_, weight_bytes(*source_, config_, *backend_), limit, options, backend_.get());
+  if (communicator_) agree(*communicator_, plan_);
   if (options.n_ctx > config_.n_ctx_train)
     log_warn("a context of {} tokens is more than the {} that the model was trained for", options.n_ctx,
              config_.n_ctx_train);
   load(progress);
-  if (options.fills_memory())  // the bytes that the weights take are known only now
+  if (options.fills_memory()) {  // the bytes that the weights take are known only now
     plan_ = plan_memory(config_, {backend_->allocated_bytes() - before, plan_.borrowed_bytes}, limit, options,
                         backend_.get());
+    if (communicator_) agree(*communicator_, plan_);
+  }
   log_info("memory:\n{}", plan_.table());
   kv_ = backend_->make_kv(plan_.kv);
   if (plan_.states) states_ = backend_->make_states(plan_.states);
@@ -66,6 +73,7 @@ Ranks::Ranks(const Config& config, std::unique_ptr<WeightSource> source, const R
            .takes_embeddings = true,
            .embedding_dim = config_.dim,
            .overlaps = backend_->overlaps()};
+  if (communicator_) await_all(*communicator_);
 }
 
 void Ranks::load(const LoadProgress& progress) {
@@ -79,14 +87,49 @@ void Ranks::load(const LoadProgress& progress) {
     throw Error("{} was written to or cut while it was loaded: start again when it is whole", printable(path));
 }
 
+Ranks::~Ranks() {
+  if (!communicator_) return;
+  try {
+    if (communicator_->rank() == 0) communicator_->send({});
+  } catch (...) {  // the others have ended already
+  }
+  backend_->connect(nullptr);
+  followers_.reset();
+}
+
+void Ranks::follow() {
+  for (;;) {
+    const std::vector<uint8_t> message = communicator_->receive();
+    if (message.empty()) return;
+    const ReceivedBatch received(message, kv_->shape.block_size);
+    forward(received.batch);
+  }
+}
+
+// Of several ranks none can go on without the others.
 void Ranks::forward(const Batch& batch) {
-  backend_->run(*program_, batch);
+  if (!communicator_) {
+    backend_->run(*program_, batch);
+  } else {
+    try {
+      if (communicator_->rank() == 0) communicator_->send(message_of(batch, kv_->shape.block_size));
+      backend_->run(*program_, batch);
+    } catch (const DeviceLost& lost) {
+      communicator_->abort(std::current_exception());
+      throw;
+    } catch (const std::exception& fault) {
+      const DeviceLost lost("{}: {}", rank_name(communicator_->rank(), communicator_->size()), fault.what());
+      communicator_->abort(std::make_exception_ptr(lost));
+      throw lost;
+    }
+  }
   logits_ = program_->output(batch.n_tokens(), batch.n_seqs(), batch.n_logits());
 }
 
 // The device memory that the model may take.
 size_t Ranks::memory_limit(const RunnerOptions& o) const {
-  const size_t free = backend_->available_bytes(), all = std::max(backend_->device_bytes(), free);
+  const size_t sharers = backend_->is_host() ? static_cast<size_t>(o.parallel.ranks_of_host) : 1;
+  const size_t free = backend_->available_bytes() / sharers, all = std::max(backend_->device_bytes() / sharers, free);
   if (o.memory_bytes > free)
     throw Error("the device has {} free, and {} are to be taken: use fewer", human_bytes(free),
                 human_bytes(o.memory_bytes));

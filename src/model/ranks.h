@@ -6,6 +6,7 @@
 #include "backend/backend.h"
 #include "base/trace_file.h"
 #include "model/memory_plan.h"
+#include "model/parallel.h"
 #include "model/runner.h"
 #include "model/weights.h"
 
@@ -30,6 +31,7 @@ struct RunnerOptions {
   bool check_nan = false;
   bool check_replay = false;  // compare recorded steps with plain launches, on backends that record steps
   std::shared_ptr<TraceFile> trace;
+  ParallelOptions parallel;
   bool trace_ops = true;  // true: trace each op, so a device waits after each; false: trace steps only
 };
 
@@ -39,12 +41,18 @@ class Ranks final : public Runner {
   Ranks(const Config& config, std::unique_ptr<WeightSource> source, const RunnerOptions& options,
         const LoadProgress& progress);
 
+  ~Ranks() override;
+
   const RunnerInfo& info() const override { return info_; }
   void forward(const Batch& batch) override;
   void sample(std::span<const SampleRow> rows) override { backend_->sample(logits_, rows); }
   std::vector<Sampled> wait() override { return backend_->wait(); }
 
   std::vector<float> logits() override;
+
+  // Of several ranks: all but the first run the batches of the first until it ends.
+  void follow();
+  void take(std::unique_ptr<Followers> followers) { followers_ = std::move(followers); }
 
   const Config& config() const { return config_; }
   const Weights& weights() const { return weights_; }
@@ -60,6 +68,8 @@ class Ranks final : public Runner {
   void load(const LoadProgress& progress);
 
   const Config config_;
+  const std::shared_ptr<Communicator> communicator_;  // null: this is the only rank
+  std::unique_ptr<Followers> followers_;              // the other ranks of this process
   MemoryPlan plan_;
   std::unique_ptr<WeightSource> source_;  // the backend may read embeddings from its mapping
   std::unique_ptr<Backend> backend_;
