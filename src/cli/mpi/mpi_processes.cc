@@ -78,14 +78,22 @@ class Pulse {
       }
       look();
     }
-    tell(true);
+    // Nothing may be on its way when MPI ends: a rank's last beat says that it leaves.
+    const auto end = Clock::now() + milliseconds(2000);
+    const auto has_left = [](const Beat& beat) { return beat.is_leaving != 0; };
+    while (Clock::now() < end && (std::ranges::count_if(beats_, has_left) < size_ - 1 ||
+                                  std::ranges::count_if(sent_, has_left) < size_ - 1)) {
+      tell(true);
+      listen();
+      std::this_thread::sleep_for(milliseconds(1));
+    }
   }
 
   // To a rank that has not taken the last beat yet, there is no other.
   void tell(bool is_leaving) {
     for (int r = 0; r < size_; ++r) {
       int done = 1;
-      if (r == rank_) continue;
+      if (r == rank_ || sent_[r].is_leaving) continue;
       if (requests_[r] != MPI_REQUEST_NULL) MPI_Test(&requests_[r], &done, MPI_STATUS_IGNORE);
       if (!done) continue;
       sent_[r] = {n_calls.load(), is_leaving ? 1 : 0};
