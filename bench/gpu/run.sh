@@ -1,7 +1,7 @@
 #!/bin/sh
 # Builds for the GPU of this machine, runs the tests that need it, and measures: one call does all.
 #
-#   bench/gpu/run.sh [build] [test] [sanitize] [bench] [experts] [batch] [idle] [profile] [load] [ops] [kernels] [tuned] [ladder] [depth] [serving] [offload]
+#   bench/gpu/run.sh [build] [test] [sanitize] [bench] [experts] [batch] [idle] [profile] [load] [ops] [kernels] [tuned] [ladder] [depth] [serving] [offload] [parallel] [parallel70b]
 #   build, test and bench when none is named
 #
 # The build goes to build-gpu/ (BUILD=...), results to $OUT if it is set. CMAKE_ARGS are passed to cmake. `sanitize` has
@@ -10,7 +10,9 @@
 # files are loaded (a 2.5 GB model is written for it), `ops`
 # attention and draws alone, `kernels` products alone, `tuned` those of the model's sizes and this device against the fixed ones, `ladder` more types,
 # `depth` decode far into the context, of one sequence and of sixteen, `serving` requests of 1,000 + 1,000 tokens through the whole engine, `offload` models
-# that the GPU shares with 16 cores of the CPU, with their tests.
+# that the GPU shares with 16 cores of the CPU, with their tests, `parallel` one model
+# on 2 GPUs (and on 4, where there are so many) against one: tests, equal text, sums by size, prompts and decode, serving;
+# `parallel70b` the same of a model of 70 billion parameters, prompts and decode only.
 set -u
 cd "$(dirname "$0")/../.." || exit 1
 BUILD=${BUILD:-build-gpu}
@@ -130,6 +132,44 @@ deep() {
 }
 if has depth; then
   for shape in llama-3.2-1b llama-3.1-8b qwen3.5-0.8b qwen3.5-9b deepseek-v2-lite glm-4.7-flash gemma-3-4b gpt-oss-20b; do deep $shape BF16; done
+fi
+# divided SHAPE TYPE RANKS...
+divided() {
+  shape=$1 type=$2
+  shift 2
+  for tp; do
+    test "$(nvidia-smi -L | wc -l)" -ge "$tp" || continue
+    echo "tp $tp: $("$BUILD/ingot" bench --device cuda --tp "$tp" -b 2048 --shape "$shape" --type "$type" -p 512,2048 -n 128 -r 3 2>&1 | grep -E "$shape|rror|failed|CHECK")"
+  done
+}
+# libnccl.so.2: of the system, or of PyTorch's or PyPI's package.
+if has parallel || has parallel70b; then
+  nccl=$(find / -name libnccl.so.2 -not -path '/proc/*' -printf '%h\n' 2>/dev/null | head -1)
+  export LD_LIBRARY_PATH="$nccl:${LD_LIBRARY_PATH:-}"
+fi
+if has parallel70b; then
+  divided llama-3.1-70b Q4_0 1 2 4
+  divided llama-3.1-70b BF16 2 4
+fi
+if has parallel; then
+  n_gpus=$(nvidia-smi -L | wc -l)
+  nvidia-smi topo -m | head -$((n_gpus + 1))
+  "$BUILD/test_backend" --gtest_filter='CudaRanks.*' >"$OUT/ranks.log" 2>&1 || { echo "FAILED CudaRanks"; tail -30 "$OUT/ranks.log"; failed=1; }
+  "$BUILD/test_model" --gtest_filter='*CudaParallel*' >"$OUT/parallel.log" 2>&1 || { echo "FAILED CudaParallel"; grep -E 'Failure|FAILED|what' "$OUT/parallel.log" | head -30; failed=1; }
+  write() { "$BUILD/ingot" run --device cuda --tp "$1" --raw -p "Once upon a time" -n 100 --temp 0 --ignore-eos --kv-type f32 --activations f32 2>>"$OUT/parallel.log"; }
+  test "$(write 1)" = "$(write 2)" && test -n "$(write 2)" && echo "the text of two GPUs is that of one" || { echo "FAILED: two GPUs write another text"; failed=1; }
+  for tp in 2 4; do
+    test "$n_gpus" -ge $tp || continue
+    "$BUILD/ingot" bench reduce --device cuda --tp $tp -r 200
+  done
+  for type in BF16 Q4_0; do divided llama-3.1-8b $type 1 2 4; done
+  for tp in 1 2 4; do
+    test "$n_gpus" -ge $tp || continue
+    echo "tp $tp, llama-3.1-8b BF16, 256 sequences: $("$BUILD/ingot" bench engine --device cuda --tp $tp --shape llama-3.1-8b --type BF16 \
+      --requests 256 --max-seqs 256 --spread 0 -p 1000 -n 1000 2>&1 | grep -E "throughput|rror|CHECK")"
+  done
+  "$BUILD/ingot" bench engine --device cuda --tp 2 --shape llama-3.1-8b --type BF16 --requests 1 --max-seqs 1 --rate 0 --spread 0 -p 64 -n 300 \
+    --trace "$OUT/parallel-trace.json" --trace-steps >>"$OUT/parallel.log" 2>&1 && python3 bench/gpu/idle.py "$OUT/parallel-trace.json" || failed=1
 fi
 # 64 sequences and more at once; as many requests as sequences, all there from the beginning.
 if has serving; then

@@ -18,6 +18,7 @@
 
 #include "backend/batch.h"
 #include "backend/block.h"
+#include "backend/communicator.h"
 #include "backend/kv.h"
 #include "backend/sampling.h"
 #include "backend/state.h"
@@ -71,6 +72,9 @@ class Backend {
   virtual size_t scratch_bytes(const StepLimits& /*limits*/) const { return 0; }  // what reserve will allocate
   virtual size_t driver_bytes() const { return 0; }  // memory left to the driver: kernel code, recorded steps
 
+  // The ranks that share each step with this backend, from before the first reserve() on; null: there are none any more.
+  virtual void connect(std::shared_ptr<Communicator> ranks) { ranks_ = std::move(ranks); }
+
   // matmul_kernels: the kernels that can multiply `rows` rows by w; the first is the default. use_matmul_kernel:
   // products use the named kernel, which must be in that list, until the next call; "" restores the default.
   // await_kernels: waits until all kernels requested so far are compiled. For `ingot inspect --kernels`, benchmarks and
@@ -112,6 +116,12 @@ class Backend {
   virtual void gather_rows(Tensor y /* out [n_logits, dim] */, Tensor x /* [n_tokens, dim] */);
   virtual void scale(Tensor x /* in, out [n, dim] */, float factor, float softcap /* 0: none */);
   virtual void copy(Tensor y /* out [n, dim] */, Tensor x /* [n, dim] */);  // views of any stride
+  virtual void zero(Tensor x /* out [n, dim], contiguous */);
+
+  // ---- primitives of several ranks (across_ranks.cc): all ranks run the same ones, on tensors of the same shape ----
+  virtual void all_reduce(Tensor x /* in, out [n, dim], contiguous: the sum over all ranks */);
+  virtual void all_gather(Tensor y /* out f32 [n_ranks * n, dim]: the rows of rank 0, of rank 1 ... */,
+                          Tensor x /* f32 [n, dim]; both contiguous */);
 
   // ---- primitives of experts and of attention over latents ----
   // ids and weights [n, n_used], best expert first; among equal scores, the lower expert number first
@@ -143,6 +153,8 @@ class Backend {
   virtual void norm_matmul(Tensor y /* out [n, n_out] */, Tensor x /* [n, n_in] */, Tensor normed /* out [n, n_in] */,
                            const NormArgs& norm, const Weight& w, Tensor bias = {});
   virtual void moe(const MoeArgs& args);
+  // x += the sum of y over all ranks
+  virtual void add_reduced(Tensor x /* in, out [n, dim] */, Tensor y /* [n, dim], contiguous; overwritten */);
   // All layers of a dense decoder. A backend may run all layers in one kernel.
   virtual void dense_layers(const DenseLayersBlock& block);
   // Sends the rows of x to other devices, and waits for what they make of it.
@@ -163,6 +175,7 @@ class Backend {
   void block(const HeadBlock& b);
   void block(const PoolBlock& b);
 
+  Communicator* ranks() const { return ranks_.get(); }
   const Batch& batch() const { return batch_; }
   // Counts for the ops of this step. They cover the batch and the sequences with which a backend pads the batch.
   struct StepSize {
@@ -179,11 +192,15 @@ class Backend {
 
  private:
   void put_embeddings(const Tensor& x);
+  // across_ranks.cc
+  void norm_across_ranks(const HeadsOfRanks& heads, const QkvArgs& args);
+  void gather_logits(const HeadBlock& b, const Tensor& logits, const Tensor& own);
   void join(const Join& join, const Tensor& x, const Tensor& branch, const Tensor& in, const Weight& w,
             const Tensor& bias);
   void shared_expert(const ExpertsBlock& b, const Tensor& x, const Tensor& normed);
   Tensor token_rows(const Tensor& t) const { return t ? t.slice_rows(0, size_.n_tokens) : t; }
 
+  std::shared_ptr<Communicator> ranks_;
   Batch batch_;
   StepSize size_;
   std::vector<int32_t> tokens_;  // the batch's tokens, when some of them are drawn tokens

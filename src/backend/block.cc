@@ -72,6 +72,7 @@ void AttentionBlock::lay_out(Buffers& buffers) {
   buffers.scratch_act(attended, q_dim);
   if (has_gate) buffers.scratch_act(gates, q_dim);
   if (!join.is_plain()) buffers.scratch_f32(branch, x.cols);  // values before a post-norm may not fit f16
+  if (heads_of_ranks) buffers.scratch_act(heads_of_ranks->rows, heads_of_ranks->q_dim + heads_of_ranks->k_dim);
 }
 
 void LatentAttentionBlock::lay_out(Buffers& buffers) {
@@ -120,6 +121,7 @@ void ExpertsBlock::lay_out(Buffers& buffers) {
   buffers.scratch_act(out, x.cols, n_used);
   if (shared_dim > 0) buffers.scratch_act(hidden, shared_dim);
   if (shared_scale != 1) buffers.scratch_f32(branch, x.cols);
+  if (sums) buffers.scratch_f32(sum, x.cols);
 }
 
 void HeadBlock::lay_out(Buffers& buffers) {
@@ -127,6 +129,9 @@ void HeadBlock::lay_out(Buffers& buffers) {
   buffers.keep(logits, DType::kF32, n_rows, n_vocab);
   buffers.scratch(selected, DType::kF32, n_rows, x.cols);
   buffers.scratch(normed, buffers.act(), n_rows, x.cols);
+  if (n_ranks == 1) return;
+  buffers.scratch(own, DType::kF32, n_rows, rank_vocab);
+  buffers.scratch(gathered, DType::kF32, n_ranks * n_rows, rank_vocab);
 }
 
 void PoolBlock::lay_out(Buffers& buffers) {

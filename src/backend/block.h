@@ -6,6 +6,7 @@
 // blocks share one scratch buffer (Program::allocate).
 #pragma once
 #include <functional>
+#include <optional>
 #include <type_traits>
 #include <variant>
 #include <vector>
@@ -24,7 +25,8 @@ struct Join {
   bool has_post_norm = false;
   NormArgs sum_norm;  // weight [1, dim] or empty: for encoders that normalise the sum
   float scale = 1;
-  bool is_plain() const { return !has_post_norm && scale == 1; }  // the product can be added to x directly
+  bool sums = false;  // each rank has some of the inputs: the products of all ranks are summed
+  bool is_plain() const { return !has_post_norm && scale == 1 && !sums; }  // the product can be added to x directly
 };
 
 // Cosines and sines for the positions of the batch. Blocks with the same rope share a table, and refer to it by index.
@@ -61,6 +63,7 @@ struct AttentionBlock {
   Weight wo;    // [dim, n_heads * head_dim]
   Tensor bo;    // [1, dim] or empty
   Join join;
+  std::optional<HeadsOfRanks> heads_of_ranks;       // as in QkvArgs
   bool has_gate = false;                            // set before the weights are loaded
   Tensor normed, q, k, v, attended, gates, branch;  // scratch
   void lay_out(Buffers& buffers);
@@ -142,7 +145,8 @@ struct ExpertsBlock {
   Weight shared_router;                        // [1, dim] or empty
   Weight shared_gate, shared_up, shared_down;  // [shared_dim, dim] twice, [dim, shared_dim]
   float shared_scale = 1;
-  Tensor normed, logits, ids, weights, gate, up, out, hidden, branch;  // scratch
+  bool sums = false;  // as in Join
+  Tensor normed, logits, ids, weights, gate, up, out, hidden, branch, sum;  // scratch
   void lay_out(Buffers& buffers);
 };
 
@@ -160,8 +164,10 @@ struct HeadBlock {
   Weight output;                 // [n_vocab, dim]
   float scale = 1, softcap = 0;  // scale and softcap of the logits; softcap 0: none
   int n_vocab = 0;
-  Tensor logits;            // out: [max_logits, n_vocab]
-  Tensor selected, normed;  // scratch
+  // Of several ranks each has the logits of `rank_vocab` neighbouring tokens, the last rank of what is left.
+  int n_ranks = 1, rank_vocab = 0;
+  Tensor logits;                           // out: [max_logits, n_vocab]
+  Tensor selected, normed, own, gathered;  // scratch; own and gathered: [1 | n_ranks * max_logits, rank_vocab]
   void lay_out(Buffers& buffers);
 };
 

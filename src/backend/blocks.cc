@@ -35,9 +35,11 @@ void Backend::join(const Join& j, const Tensor& x, const Tensor& branch, const T
     matmul_add(x, in, w, bias);
   } else {
     matmul(branch, in, w, bias);
+    const bool changes = j.has_post_norm || j.scale != 1;  // before the branch is added
+    if (j.sums && changes) all_reduce(branch);
     if (j.has_post_norm) norm(branch, branch, j.post_norm);
     if (j.scale != 1) scale(branch, j.scale, 0);
-    add(x, branch);
+    j.sums && !changes ? add_reduced(x, branch) : add(x, branch);
   }
   if (j.sum_norm.weight) norm(x, x, j.sum_norm);
 }
@@ -80,6 +82,7 @@ void Backend::block(const AttentionBlock& b) {
        .bv = b.bv,
        .q_norm = b.q_norm,
        .k_norm = b.k_norm,
+       .heads_of_ranks = b.heads_of_ranks ? &*b.heads_of_ranks : nullptr,
        .rope = {token_rows(b.rope.angles), b.rope.layout},
        .n_heads = a.n_heads,
        .n_kv_heads = a.n_kv_heads,
@@ -181,8 +184,10 @@ void Backend::block(const FeedForwardBlock& b) {
 
 void Backend::block(const ExpertsBlock& b) {
   const Tensor x = token_rows(b.x), norm_out = token_rows(b.normed);
+  const Tensor to = b.sums ? token_rows(b.sum) : x;
   const int64_t rows = x.rows * b.route.n_used;
-  moe({.residual = x,
+  if (b.sums) zero(to);
+  moe({.residual = to,
        .x = x,
        .norm = b.norm,
        .normed = norm_out,
@@ -202,9 +207,11 @@ void Backend::block(const ExpertsBlock& b) {
        .gate = b.gate.view(rows, b.ffn_dim),
        .up = b.up.view(rows, b.ffn_dim),
        .out = b.out.slice_rows(0, rows)});
-  if (b.shared_gate) shared_expert(b, x, norm_out);
+  if (b.shared_gate) shared_expert(b, to, norm_out);
+  if (b.sums) add_reduced(x, to);
 }
 
+// Adds the output of the shared expert to x.
 void Backend::shared_expert(const ExpertsBlock& b, const Tensor& x, const Tensor& norm_out) {
   const int64_t n = x.rows, dim = b.shared_dim;
   if (!b.shared_router) {
@@ -239,8 +246,10 @@ void Backend::block(const HeadBlock& b) {
   const int n = size().n_logits;
   if (n == 0) return;  // the chunk is not the last one of its prompt
   const Tensor selected = b.selected.slice_rows(0, n), logits = b.logits.slice_rows(0, n);
+  const Tensor own = b.n_ranks > 1 ? b.own.slice_rows(0, n) : logits;
   gather_rows(selected, token_rows(b.x));
-  norm_matmul(logits, selected, b.normed.slice_rows(0, n), b.norm, b.output);
+  norm_matmul(own.slice_cols(0, b.output.n_out), selected, b.normed.slice_rows(0, n), b.norm, b.output);
+  if (b.n_ranks > 1) gather_logits(b, logits, own);
   if (b.scale != 1 || b.softcap > 0) scale(logits, b.scale, b.softcap);
 }
 

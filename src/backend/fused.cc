@@ -17,8 +17,9 @@ void Backend::qkv(const QkvArgs& a) {
   matmul(a.q, x, *a.wq, a.bq);
   matmul(a.k, x, *a.wk, a.bk);
   matmul(a.v, x, *a.wv, a.bv);
+  if (a.heads_of_ranks != nullptr) norm_across_ranks(*a.heads_of_ranks, a);
   for (const auto& [rows, args] : {std::pair{a.q, a.q_norm}, {a.k, a.k_norm}}) {
-    if (!args.weight) continue;
+    if (!args.weight || a.heads_of_ranks != nullptr) continue;
     const Tensor heads = rows.reshape(n * rows.cols / args.weight.cols, args.weight.cols);
     norm(heads, heads, args);
   }
@@ -40,6 +41,11 @@ void Backend::matmul_add(Tensor residual, Tensor x, const Weight& w, Tensor bias
   const Tensor y = scratch(residual.rows, residual.cols);
   matmul(y, x, w, bias);
   add(residual, y);
+}
+
+void Backend::add_reduced(Tensor x, Tensor y) {
+  all_reduce(y);
+  add(x, y);
 }
 
 void Backend::norm_matmul(Tensor y, Tensor x, Tensor norm_out, const NormArgs& args, const Weight& w, Tensor bias) {

@@ -43,6 +43,14 @@ struct RopeArgs {
   RopeLayout layout = RopeLayout::kHalfSplit;
 };
 
+// The queries and keys of all ranks, for norms over all heads: where the heads of this rank lie among them.
+struct HeadsOfRanks {
+  int64_t q_dim = 0, k_dim = 0;      // of all ranks
+  int64_t first_q = 0, first_k = 0;  // of this rank
+  bool adds_k = true;                // false: a rank before this one has the same keys
+  Tensor rows;                       // scratch: [max_tokens, q_dim + k_dim]
+};
+
 struct QkvArgs {
   Tensor x;                    // [n_tokens, dim]
   NormArgs norm;               // norm of x before the products; empty weight: none
@@ -53,6 +61,7 @@ struct QkvArgs {
   Tensor bq, bk, bv;           // [1, rows of the weight] or empty
   NormArgs q_norm,
       k_norm;  // weight [1, head_dim] for each head, or [1, rows of the weight] for all heads; empty weight: none
+  const HeadsOfRanks* heads_of_ranks = nullptr;  // set if the norms are over the heads of several ranks
   RopeArgs rope;
   int n_heads = 0;
   int n_kv_heads = 0;

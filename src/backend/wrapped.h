@@ -46,6 +46,7 @@ class Wrapped : public Backend {
     Backend::begin(batch);
     inner_->begin(batch);
   }
+  void connect(std::shared_ptr<Communicator> ranks) override { inner_->connect(std::move(ranks)); }
   void synchronize() override { inner_->synchronize(); }
   std::vector<Sampled> wait() override { return inner_->wait(); }
 
@@ -97,6 +98,15 @@ class Wrapped : public Backend {
   void copy(Tensor y, Tensor x) override {
     around("copy", y, [&] { inner_->copy(y, x); });
   }
+  void zero(Tensor x) override {
+    around("zero", x, [&] { inner_->zero(x); });
+  }
+  void all_reduce(Tensor x) override {
+    around("all_reduce", x, [&] { inner_->all_reduce(x); });
+  }
+  void all_gather(Tensor y, Tensor x) override {
+    around("all_gather", y, [&] { inner_->all_gather(y, x); });
+  }
   void moe_route(Tensor ids, Tensor weights, Tensor logits, const RouteArgs& args) override {
     around("moe_route", weights, [&] { inner_->moe_route(ids, weights, logits, args); });
   }
@@ -126,6 +136,9 @@ class Wrapped : public Backend {
   }
   void gate_up(const GateUpArgs& args) override {
     around_normed("gate_up", args.norm.weight ? args.normed : Tensor{}, args.y, [&] { inner_->gate_up(args); });
+  }
+  void add_reduced(Tensor x, Tensor y) override {
+    around("add_reduced", x, [&] { inner_->add_reduced(x, y); });
   }
   void matmul_add(Tensor residual, Tensor x, const Weight& w, Tensor bias) override {
     around("matmul_add", residual, [&] { inner_->matmul_add(residual, x, w, bias); });

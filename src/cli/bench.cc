@@ -159,6 +159,7 @@ void add_bench(CLI::App& app) {
   add_bench_batch(*command);
   add_bench_engine(*command);
   add_bench_serve(*command);
+  add_bench_reduce(*command);
   add_bench_grammar(*command);
   add_bench_history(*command);
   command->footer(
@@ -166,7 +167,8 @@ void add_bench(CLI::App& app) {
       "-o json\n"
       "  ingot bench batch model.gguf --npl 1,8,32      several sequences at once\n"
       "  ingot bench engine model.gguf --rate 10        requests as a server has them\n"
-      "  ingot bench serve --url http://127.0.0.1:8080  a running server, as its clients see it");
+      "  ingot bench serve --url http://127.0.0.1:8080  a running server, as its clients see it\n"
+      "  ingot bench reduce --device cuda --tp 2        what several GPUs take to sum");
   command->callback([o, command] {
     if (command->get_subcommands().empty()) bench(*o);
   });

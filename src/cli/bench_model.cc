@@ -6,6 +6,7 @@
 #include "base/error.h"
 #include "cli/terminal.h"
 #include "model/load_quantizer.h"
+#include "model/rank_facts.h"
 #include "model/shapes.h"
 
 namespace ingot {
@@ -18,6 +19,7 @@ void add_bench_subject(CLI::App& command, BenchSubject& o) {
   add_quantize_option(command, o.model);
   add_gpu_memory_option(command, o.model);
   add_split_options(command, o.model.split);
+  add_parallel_options(command, o.model.parallel);
   add_kernels_option(command, o.model);
   command.add_option("--kv-type,--cache-type", o.model.kv_type, "type of the KV cache: f16, bf16, f32, fp8, q8_0 or q4_0")
       ->capture_default_str();
@@ -28,14 +30,22 @@ void add_bench_subject(CLI::App& command, BenchSubject& o) {
 std::unique_ptr<Ranks> load_bench_runner(const BenchSubject& o, const RunnerOptions& options) {
   if (!o.model.path.empty() && !o.shape.empty()) throw UsageError("give either a model file or --shape, not both");
   const auto checkpoint = o.shape.empty() ? open_model_file(o.model) : nullptr;  // a download may come first
+  if (options.parallel.communicator) meet_ranks(checkpoint ? fingerprint_of(*checkpoint) : o.shape + " " + o.type, options);
   ProgressBar bar("loading");
   const LoadProgress progress = [&](size_t done, size_t total) { bar.update(done, total); };
-  if (checkpoint) return std::move(load_model(checkpoint, options, progress).runner);
+  std::unique_ptr<Ranks> runner;
+  if (checkpoint) {
+    runner = load_model(checkpoint, options, progress).runner;
+    follow_first(*runner);
+    return runner;
+  }
   const std::optional<Format> format = format_from_name(o.type);
   if (!format) throw UsageError("unknown type '{}': use one such as F16, Q8_0, Q4_0 or Q4_K", printable(o.type));
   const Config config = config_of_shape(o.shape);
-  return std::make_unique<Ranks>(config, quantized_source(dummy_source(config, *format, 1), config, options.quantize),
-                                 options, progress);
+  runner = start_ranks(config, quantized_source(dummy_source(config, *format, 1), config, options.quantize), options,
+                       progress);
+  follow_first(*runner);
+  return runner;
 }
 
 std::string bench_name(const Ranks& runner, const BenchSubject& o) {

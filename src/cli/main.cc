@@ -1,5 +1,5 @@
 // ingot: one program, with one file for each command. Exit codes: 0 done, 1 failed, 2 the command line is wrong, 71 the
-// GPU failed for good, 74 a file in use was cut, 130 interrupted.
+// GPU or a rank failed for good, 74 a file in use was cut, 130 interrupted.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -10,6 +10,7 @@
 #include "base/error.h"
 #include "cli/commands.h"
 #include "cli/console.h"
+#include "cli/processes.h"
 #include "cli/spellings.h"
 #include "cli/terminal.h"
 
@@ -39,10 +40,8 @@ constexpr const char* kLostFile =
     "ingot: a model file became shorter while it was in use (or its disk failed); put it back and start again\n";
 constexpr int kExitLostFile = 74;
 
-}  // namespace
-
-int main(int argc, char** argv) {
-  ingot::prepare_program(kLostFile, kExitLostFile);
+// Returns the exit code.
+int run(int argc, char** argv) {
   ingot::log_to_stderr();
   CLI::App app("ingot runs open language models, fast, on the machine you have.", "ingot");
   app.set_version_flag("--version", "ingot " INGOT_VERSION);
@@ -88,4 +87,13 @@ int main(int argc, char** argv) {
   } catch (const std::exception& e) {
     return report(e.what(), 1);
   }
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  ingot::prepare_program(kLostFile, kExitLostFile);
+  const int code = run(argc, argv);
+  ingot::end_processes(code);
+  return code;
 }

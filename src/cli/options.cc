@@ -11,6 +11,7 @@
 #include "cli/demo_model.h"
 #include "cli/terminal.h"
 #include "io/gguf/gguf.h"
+#include "model/rank_facts.h"
 
 namespace ingot {
 
@@ -62,6 +63,7 @@ void add_runner_options(CLI::App& app, ModelOptions& o) {
                  "which a line tells), or ref (plain C++, slow, "
                  "the oracle)")
       ->capture_default_str();
+  add_parallel_options(app, o.parallel);
   app.add_option("-t,--threads", o.n_threads, "threads to compute with; 0: the cores this process may use")
       ->check(CLI::Range(0, kMaxThreads))
       ->capture_default_str();
@@ -144,6 +146,7 @@ std::shared_ptr<DraftModel> load_draft(const std::shared_ptr<const Checkpoint>& 
   options.n_checkpoints = 4;
   options.memory_share = 0, options.memory_bytes = 0;
   options.layers_on = {};  // those of the model
+  options.parallel = {};  // rank 0 runs it alone
   return std::make_shared<DraftModel>(load_model(checkpoint, options, [](size_t, size_t) {}).runner);
 }
 
@@ -275,6 +278,7 @@ RunnerOptions runner_options(ModelOptions& o) {
     throw UsageError("--check-replay is for --device cuda: other devices replay nothing");
   if (!o.isa.empty() && o.device != "cpu") throw UsageError("--isa is for --device cpu, not {}", printable(o.device));
   read_gpu_memory(o, runner);
+  set_parallel(o.parallel, o.device, runner);
   return runner;
 }
 
@@ -286,8 +290,10 @@ std::shared_ptr<const Checkpoint> open_model_file(const ModelOptions& o) {
 
 LoadedModel open_model(ModelOptions& o, const RunnerOptions& runner) {
   const auto checkpoint = open_model_file(o);  // a download may come first, with its own progress bar
+  if (runner.parallel.communicator) meet_ranks(fingerprint_of(*checkpoint), runner);
   ProgressBar bar("loading");
   LoadedModel model = load_model(checkpoint, runner, [&](size_t done, size_t total) { bar.update(done, total); });
+  follow_first(*model.runner);
   use_given_template(o, model);
   return model;
 }

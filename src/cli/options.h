@@ -6,6 +6,7 @@
 
 #include "base/trace_file.h"
 #include "cli/hub_options.h"
+#include "cli/parallel_options.h"
 #include "cli/split_options.h"
 #include "engine/speculate/modes.h"
 #include "model/loader.h"
@@ -16,6 +17,7 @@ struct ModelOptions {
   std::string path;            // or ORG/REPO[:QUANT] of the Hugging Face Hub; empty: the built-in demo model
   HubFlags hub;
   std::string device = "cpu";
+  ParallelFlags parallel;
   int n_threads = 0;
   int n_ctx = 0;
   int chunk = 0;  // tokens of a step; 0: chosen (model/memory_plan.h)

@@ -79,8 +79,8 @@ int run(RunOptions& o) {
   make_room_for_drafts(o.model, runner);
   o.generate.speculate = o.model.speculate;
   const auto draft = open_draft_file(o.model);
-  const std::string text = read_prompt(o.prompt, "run");
-  o.generate.draft = load_draft(draft, runner);
+  const std::string text = is_follower() ? "" : read_prompt(o.prompt, "run");
+  if (!is_follower()) o.generate.draft = load_draft(draft, runner);
   LoadedModel model = open_model(o.model, runner);
   o.generate.constraint = grammar.over(model);
   use_model_defaults(*o.generate.command, model.checkpoint->generation(), o.generate.sampling);

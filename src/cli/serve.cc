@@ -22,6 +22,8 @@
 #include "cli/console.h"
 #include "cli/generate.h"
 #include "cli/grammar_options.h"
+#include "cli/processes.h"
+#include "model/rank_facts.h"
 #include "server/app.h"
 #include "server/http/server.h"
 #include "server/metrics_port.h"
@@ -103,6 +105,7 @@ ServedModelParts served_parts(const ServeOptions& o, const Checkpoint& checkpoin
 
 std::shared_ptr<ServedModel> load_embedder(const ServeOptions& o, const std::shared_ptr<const Checkpoint>& checkpoint,
                                            const std::string& id) {
+  if (o.model.parallel.tp > 1) throw UsageError("--tp is for models that write text, and {} makes vectors", printable(id));
   EmbedOptions options{.n_ctx = o.model.n_ctx,
                        .max_batch_tokens = std::max(2048, o.model.chunk),
                        .check_tensors = o.model.check_tensors};
@@ -133,7 +136,9 @@ std::shared_ptr<ServedModel> load_served(ServeOptions& o, const std::shared_ptr<
   parts.facts.dim = config.dim;
   parts.facts.architecture = config.arch->gguf_name;
   parts.draft = load_draft(o.draft_file, serving_runner(o));
-  LoadedModel loaded = load_model(checkpoint, serving_runner(o), [](size_t, size_t) {});
+  const RunnerOptions runner = serving_runner(o);
+  if (runner.parallel.communicator) meet_ranks(fingerprint_of(*checkpoint), runner);
+  LoadedModel loaded = load_model(checkpoint, runner, [](size_t, size_t) {});
   use_given_template(o.model, loaded);
   if (!loaded.chat) log_warn("this model has no chat template; using ChatML");
   if (loaded.chat) parts.chat = std::move(*loaded.chat);
@@ -197,7 +202,7 @@ void drain(App& app, HttpServer& server, int seconds) {
   const auto deadline = SteadyClock::now() + std::chrono::seconds(seconds);
   while (app.n_active() > 0 && SteadyClock::now() < deadline) {
     const int signal = next_signal(std::chrono::milliseconds(20));
-    if (signal == SIGTERM || signal == SIGINT) std::_Exit(128 + signal);
+    if (signal == SIGTERM || signal == SIGINT) end_now(128 + signal);
   }
 }
 
@@ -210,9 +215,9 @@ void run_until_signal(App& app, ModelPool& pool, const ServeOptions& o) {
     pool.tick();
     if (!pool.replace_lost()) {
       fmt::print(stderr, "ingot: the model could not be loaded again after its device was lost; giving up\n");
-      std::_Exit(kExitLostDevice);
+      end_now(kExitLostDevice);
     }
-    if (const int code = watchdog.check(app); code != 0) std::_Exit(code);
+    if (const int code = watchdog.check(app); code != 0) end_now(code);
   }
 }
 
@@ -253,8 +258,20 @@ HttpServerOptions metrics_http(const ServeOptions& o) {
   return http;
 }
 
+// Processes that were started together have one model, which they load once.
+void check_processes(ServeOptions& o) {
+  if (o.paths.size() > 1) throw UsageError("several processes serve one model, and there are {}", o.paths.size());
+  if (o.ttl_s > 0) throw UsageError("--model-ttl is for one process: several processes load their model only once");
+  if (o.pool.replaces_lost) throw UsageError("--replay-on-device-loss is for one process: let mpirun be started again");
+  if (!o.paths.empty()) o.model.path = o.paths.front();
+}
+
 void serve(ServeOptions& o) {
   hold_signals();  // before the first thread
+  if (const RunnerOptions runner = serving_runner(o); runner.parallel.communicator) {
+    check_processes(o);
+    if (is_follower()) open_model(o.model, runner);  // does not return: the first process has the port
+  }
   o.app.version = INGOT_VERSION;
   o.app.only_local_hosts = is_loopback(o.http.host) && !o.http.host.starts_with("unix:");
   o.app.access_log = open_log(o.access_log);
@@ -279,7 +296,7 @@ void serve(ServeOptions& o) {
                               [&] { return std::async(std::launch::async, [&] { pool.fill(); }); });
   while (loading.wait_for(std::chrono::seconds(0)) != std::future_status::ready) {
     const int signal = next_signal(std::chrono::milliseconds(20));
-    if (signal == SIGTERM || signal == SIGINT) std::_Exit(0);
+    if (signal == SIGTERM || signal == SIGINT) end_now(0);
   }
   loading.get();
   app.set_phase(Phase::kReady);

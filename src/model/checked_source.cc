@@ -12,6 +12,8 @@ class CheckedSource final : public WrappedSource {
  public:
   using WrappedSource::WrappedSource;
 
+  std::unique_ptr<WeightSource> again() const override { return checked_source(inner().again()); }
+
   bool find(const std::string& name, int64_t n_out, int64_t n_in, HostTensor& out) override {
     if (!inner().find(name, n_out, n_in, out)) return false;
     if (out.n_out != n_out || out.n_in != n_in) return true;  // the caller refuses the shape

@@ -3,6 +3,7 @@
 #pragma once
 #include <algorithm>
 #include <cmath>
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
@@ -15,6 +16,7 @@ namespace ingot {
 class Gguf;
 class HfDirectory;
 struct HfConfig;
+struct Share;
 
 // What may differ between layers of one model.
 enum class LayerRope : uint8_t { kMain, kLocal, kNone };
@@ -63,6 +65,9 @@ struct DeltaConfig {
 };
 
 struct Config {
+  // Of one rank of several (shards.h): the numbers of heads and the widths of feed-forwards are the rank's own. Null: the
+  // whole model.
+  std::shared_ptr<const Share> share;
   const Arch* arch = nullptr;
   std::string name;  // general.name, as in the file: print with printable()
   int n_layers = 0;

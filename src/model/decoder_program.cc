@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "model/shards.h"
+
 namespace ingot {
 namespace {
 
@@ -23,7 +25,10 @@ std::vector<float> rope_divisors(const Config& c, const ModelWeights& w, Backend
   return divisors;
 }
 
-bool is_dense(const Config& c) { return c.experts.n == 0 && c.n_recurrent_layers() == 0 && !c.arch->latent_attention; }
+// Sums over several ranks lie between the layers' kernels.
+bool is_dense(const Config& c) {
+  return !c.share && c.experts.n == 0 && c.n_recurrent_layers() == 0 && !c.arch->latent_attention;
+}
 
 // Makes the blocks of one device, in order. The device's caches have only the layers of these blocks.
 class Builder {
@@ -83,7 +88,20 @@ class Builder {
   NormArgs norm(const Tensor& weight) const { return {.weight = weight, .eps = c_.norm_eps, .kind = c_.arch->norm}; }
 
   Join join(const Tensor& post_norm) const {
-    return {.post_norm = norm(post_norm), .has_post_norm = c_.arch->post_norms, .scale = c_.residual_scale};
+    return {.post_norm = norm(post_norm),
+            .has_post_norm = c_.arch->post_norms,
+            .scale = c_.residual_scale,
+            .sums = c_.share != nullptr};
+  }
+
+  std::optional<HeadsOfRanks> heads_of_ranks() const {
+    if (!c_.share || !c_.arch->norms_all_heads) return std::nullopt;
+    const Share& share = *c_.share;
+    return HeadsOfRanks{.q_dim = share.model.q_dim(),
+                        .k_dim = share.model.kv_dim(),
+                        .first_q = share.heads.first * c_.head_dim,
+                        .first_k = share.kv_heads.first * c_.head_dim,
+                        .adds_k = share.is_first_with_kv};
   }
 
   AttentionArgs attention_args(const LayerWeights& w, const LayerKind& kind) {
@@ -109,6 +127,7 @@ class Builder {
     b.gate = w.attn_gate, b.has_gate = c_.arch->gates_attention;
     b.wo = w.wo, b.bo = w.bo;
     b.join = join(w.attn_post_norm);
+    b.heads_of_ranks = heads_of_ranks();
     return b;
   }
 
@@ -181,6 +200,7 @@ class Builder {
     b.shared_router = w.shared_router;
     b.shared_gate = w.shared_gate, b.shared_up = w.shared_up, b.shared_down = w.shared_down;
     b.shared_scale = c_.residual_scale;
+    b.sums = c_.share != nullptr;
     return b;
   }
 
@@ -243,7 +263,9 @@ HeadBlock head_block(const Config& c, const Weights& weights) {
           .output = weights.model.output,
           .scale = c.logit_scale,
           .softcap = c.logit_softcap,
-          .n_vocab = c.n_vocab};
+          .n_vocab = c.n_vocab,
+          .n_ranks = c.share ? c.share->n_ranks : 1,
+          .rank_vocab = c.share ? c.share->rank_vocab : 0};
 }
 
 int n_kv_layers(const Config& c, const Part& part) {

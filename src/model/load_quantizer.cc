@@ -46,12 +46,17 @@ const float* bad_number(const std::vector<float>& row, Format format) {
 
 class QuantizedSource final : public WrappedSource {
  public:
-  QuantizedSource(std::unique_ptr<WeightSource> source, std::string_view type, const MixModel& model)
-      : WrappedSource(std::move(source)), quantizer_(type, model) {}
+  QuantizedSource(std::unique_ptr<WeightSource> source, const std::string& type, const MixModel& model)
+      : WrappedSource(std::move(source)), type_(type), model_(model), quantizer_(type, model) {}
+  std::unique_ptr<WeightSource> again() const override {
+    return std::make_unique<QuantizedSource>(inner().again(), type_, model_);
+  }
   const LoadQuantizer* quantizer() const override { return &quantizer_; }
   WeightSource& plain() { return inner(); }
 
  private:
+  const std::string type_;
+  const MixModel model_;
   const LoadQuantizer quantizer_;
 };
 

@@ -43,8 +43,8 @@ LoadedModel load_model(std::shared_ptr<const Checkpoint> checkpoint, const Runne
   model.tokenizer = model.checkpoint->tokenizer();
   check_vocabulary(*model.checkpoint, *model.tokenizer, config);
   model.chat = load_chat_template(*model.checkpoint, *model.tokenizer);
-  model.runner = std::make_unique<Ranks>(config, quantized_source(model.checkpoint->weights(), config, options.quantize),
-                                         options, progress);
+  model.runner = start_ranks(config, quantized_source(model.checkpoint->weights(), config, options.quantize), options,
+                             progress);
   model.load_ms = std::chrono::duration<double, std::milli>(Clock::now() - start).count();
   return model;
 }

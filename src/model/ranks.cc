@@ -5,10 +5,12 @@
 
 #include "backend/recorded_steps.h"
 #include "backend/trace.h"
+#include "base/device_lost.h"
 #include "base/error.h"
 #include "base/file.h"
 #include "base/log.h"
 #include "base/system.h"
+#include "model/batch_message.h"
 
 namespace ingot {
 namespace {
@@ -21,6 +23,7 @@ std::unique_ptr<Backend> make_backend(const RunnerOptions& options, const std::s
     if (options.check_replay) recorded->check_replays();
     if (options.trace && !options.trace_ops) recorded->trace_steps(options.trace);
   }
+  if (options.parallel.communicator) backend->connect(options.parallel.communicator);
   if (options.check_nan) backend = nan_check_backend(std::move(backend));
   if (options.trace && options.trace_ops) backend = trace_backend(std::move(backend), options.trace);
   if (!backend->keeps_kv_as(options.kv_dtype))
@@ -44,15 +47,19 @@ std::vector<std::string> names_in(const std::string& list) {
 Ranks::Ranks(const Config& config, std::unique_ptr<WeightSource> source, RunnerOptions options,
              const LoadProgress& progress)
     : config_(config),
+      communicator_(options.parallel.communicator),
       source_(options.check_tensors ? checked_source(std::move(source)) : std::move(source)) {
   open_devices(options);
   plan_ = plan_memory(config_, split_, device_memory(options, false), options);
+  if (communicator_) agree(*communicator_, plan_);
   if (options.n_ctx > config_.n_ctx_train)
     log_warn("a context of {} tokens is more than the {} that the model was trained for", options.n_ctx,
              config_.n_ctx_train);
   load(progress);
-  if (options.fills_memory() || devices_.size() > 1)  // the bytes that the weights take are known only now
+  if (options.fills_memory() || devices_.size() > 1) {  // the bytes that the weights take are known only now
     plan_ = plan_memory(config_, split_, device_memory(options, true), options);
+    if (communicator_) agree(*communicator_, plan_);
+  }
   log_info("memory:\n{}", plan_.table());
   make_programs();
   link_stages();
@@ -69,6 +76,7 @@ Ranks::Ranks(const Config& config, std::unique_ptr<WeightSource> source, RunnerO
            .takes_embeddings = true,
            .embedding_dim = config_.dim,
            .overlaps = backend.overlaps() && devices_.size() == 1};
+  if (communicator_) await_all(*communicator_);
 }
 
 void Ranks::open_device(const std::string& name, const RunnerOptions& options) {
@@ -83,7 +91,7 @@ void Ranks::open_device(const std::string& name, const RunnerOptions& options) {
 void Ranks::open_devices(RunnerOptions& options) {
   for (const std::string& name : names_in(options.backend.device)) open_device(name, options);
   const size_t n_named = devices_.size();
-  split_ = options.split;
+  split_ = communicator_ ? Split(config_.n_layers) : options.split;
   if (split_.device.empty()) {
     const auto memory_of = [&](const Device& device) {
       return DeviceMemory{
@@ -109,7 +117,9 @@ void Ranks::open_devices(RunnerOptions& options) {
 
 // The device memory that the model may take. Limits of the options are for the devices that the options name.
 size_t Ranks::memory_limit(const Device& device, const RunnerOptions& o) const {
-  const size_t free = device.backend->available_bytes(), all = std::max(device.backend->device_bytes(), free);
+  const size_t sharers = device.backend->is_host() ? static_cast<size_t>(o.parallel.ranks_of_host) : 1;
+  const size_t free = device.backend->available_bytes() / sharers,
+               all = std::max(device.backend->device_bytes() / sharers, free);
   const bool is_limited = devices_.size() == 1 || !device.backend->is_host();
   if (!is_limited || !o.fills_memory()) return free;
   if (o.memory_bytes > free)
@@ -224,9 +234,43 @@ void Ranks::run_stages(std::span<const Stage> stages, const Batch& batch, float*
   }
 }
 
+Ranks::~Ranks() {
+  if (!communicator_) return;
+  try {
+    if (communicator_->rank() == 0) communicator_->send({});
+  } catch (...) {  // the others have ended already
+  }
+  backend().connect(nullptr);
+  followers_.reset();
+}
+
+void Ranks::follow() {
+  for (;;) {
+    const std::vector<uint8_t> message = communicator_->receive();
+    if (message.empty()) return;
+    const ReceivedBatch received(message, plan_.kv.block_size);
+    forward(received.batch);
+  }
+}
+
+// Of several ranks none can go on without the others.
 void Ranks::forward(const Batch& batch) {
   const Program& program = head().part->program;
-  head().backend->run(program, batch);
+  if (!communicator_) {
+    head().backend->run(program, batch);
+  } else {
+    try {
+      if (communicator_->rank() == 0) communicator_->send(message_of(batch, plan_.kv.block_size));
+      head().backend->run(program, batch);
+    } catch (const DeviceLost& lost) {
+      communicator_->abort(std::current_exception());
+      throw;
+    } catch (const std::exception& fault) {
+      const DeviceLost lost("{}: {}", rank_name(communicator_->rank(), communicator_->size()), fault.what());
+      communicator_->abort(std::make_exception_ptr(lost));
+      throw lost;
+    }
+  }
   logits_ = program.output(batch.n_tokens(), batch.n_seqs(), batch.n_logits());
 }
 

@@ -11,6 +11,7 @@
 #include "base/trace_file.h"
 #include "model/decoder_program.h"
 #include "model/memory_plan.h"
+#include "model/parallel.h"
 #include "model/runner.h"
 #include "model/split.h"
 #include "model/split_choice.h"
@@ -40,6 +41,7 @@ struct RunnerOptions {
   bool check_nan = false;
   bool check_replay = false;  // compare recorded steps with plain launches, on backends that record steps
   std::shared_ptr<TraceFile> trace;
+  ParallelOptions parallel;
   bool trace_ops = true;  // true: trace each op, so a device waits after each; false: trace steps only
 };
 
@@ -48,6 +50,8 @@ class Ranks final : public Runner {
   // Loads the weights. Throws Error when they do not fit or do not match the config.
   Ranks(const Config& config, std::unique_ptr<WeightSource> source, RunnerOptions options,
         const LoadProgress& progress);
+
+  ~Ranks() override;
 
   const RunnerInfo& info() const override { return info_; }
   void forward(const Batch& batch) override;
@@ -59,6 +63,10 @@ class Ranks final : public Runner {
   size_t kv_block_bytes() const override;
   void read_kv(int32_t block, std::span<uint8_t> to) override;
   void write_kv(int32_t block, std::span<const uint8_t> from) override;
+
+  // Of several ranks: all but the first run the batches of the first until it ends.
+  void follow();
+  void take(std::unique_ptr<Followers> followers) { followers_ = std::move(followers); }
 
   const Config& config() const { return config_; }
   // Of the device that has the head; the numbers of bytes and parameters are those of the whole model.
@@ -98,6 +106,8 @@ class Ranks final : public Runner {
   const Device& head() const { return *devices_[static_cast<size_t>(split_.head())]; }
 
   const Config config_;
+  const std::shared_ptr<Communicator> communicator_;  // null: this is the only rank
+  std::unique_ptr<Followers> followers_;              // the other ranks of this process
   MemoryPlan plan_;
   std::unique_ptr<WeightSource> source_;  // the backend may read embeddings from its mapping
   Split split_;

@@ -1,6 +1,7 @@
 #include "model/shapes.h"
 
 #include <cmath>
+#include <functional>
 #include <list>
 #include <set>
 
@@ -76,6 +77,9 @@ class DummySource final : public WeightSource {
   DummySource(const Config& config, Format format, uint64_t seed) : config_(config), format_(format), seed_(seed) {}
 
   std::string name() const override { return config_.name + " (random weights)"; }
+  std::unique_ptr<WeightSource> again() const override {
+    return std::make_unique<DummySource>(config_, format_, seed_);
+  }
 
   bool find_shape(const std::string& name, int64_t n_out, int64_t n_in, HostTensor& out) override {
     if (!exists(name)) return false;
@@ -92,7 +96,7 @@ class DummySource final : public WeightSource {
     if (is_vector) {
       std::fill_n(reinterpret_cast<float*>(bytes.data()), n_in, name.ends_with(".bias") ? 0.01f : name.ends_with(".ssm_a") ? -1.0f : 1.0f);
     } else {
-      fill_random(format, seed_++, bytes.data(), n_out * (n_in / info(format).block_size),
+      fill_random(format, seed_ + std::hash<std::string>()(name), bytes.data(), n_out * (n_in / info(format).block_size),
                   1.0f / std::sqrt(static_cast<float>(n_in)));
     }
     return true;
@@ -158,7 +162,7 @@ class DummySource final : public WeightSource {
 
   const Config config_;
   const Format format_;
-  uint64_t seed_;
+  const uint64_t seed_;
   std::list<std::vector<uint8_t>> buffers_;
 };
 

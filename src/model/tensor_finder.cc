@@ -124,9 +124,7 @@ void TensorFinder::take_rows(const Wanted& w, HostTensor& host) {
     host = part;
     return;
   }
-  const bool is_copy =
-      std::any_of(copies_.begin(), copies_.end(), [&](const auto& copy) { return copy.data() == host.data; });
-  if (w.n_matrices == 1 && w.step == 1 && !is_copy) {
+  if (w.n_matrices == 1 && w.step == 1 && !is_own(host)) {
     part.whole = host.data;
     part.data = host.data + static_cast<size_t>(w.first) * n_bytes;
     host = part;

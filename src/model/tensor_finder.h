@@ -2,11 +2,13 @@
 // fused tensor, experts that are separate tensors (they are joined), norms that are stored less 1, and the source's quantizer. Used by code
 // that loads weights (weights.cc) and code that writes them (gguf_export.cc).
 #pragma once
+#include <algorithm>
 #include <list>
 #include <optional>
 #include <string>
 #include <vector>
 
+#include "model/shards.h"
 #include "model/weights.h"
 
 namespace ingot {
@@ -15,10 +17,13 @@ class TensorFinder {
  public:
   // The source must outlive the finder. With shapes_only, results have no data and no data is read.
   TensorFinder(WeightSource& source, const Config& config, bool shapes_only = false)
-      : source_(source), config_(config), shapes_only_(shapes_only) {}
+      : source_(source),
+        config_(config.share ? config.share->model : config),
+        rank_config_(config),
+        shapes_only_(shapes_only) {}
 
-  // In the result, n_out counts the rows of all experts together. Returns false if the row is optional and the
-  // checkpoint lacks it. Throws Error naming a tensor that is missing or has another shape or type.
+  // Of the config of one rank, the rank's part. In the result, n_out counts the rows of all experts together. Returns false if the row is optional and the
+  // checkpoint lacks it, or if the rank has none of it. Throws Error naming a tensor that is missing or has another shape or type.
   template <class Owner>
   bool find(const MatrixRow<Owner>& row, int layer, HostTensor& out) {
     const Slice& slice = is_gguf() ? row.gguf_slice : row.hf_slice;
@@ -32,7 +37,7 @@ class TensorFinder {
     }
     if (!find_matrix(wanted, out)) return false;
     quantize(name_at(names_of(row.gguf_name).front(), layer, 0), out);
-    return true;
+    return take_part(part_of(row, rank_config_), out);
   }
   // The result is [n_experts or 1, n].
   template <class Owner>
@@ -42,7 +47,7 @@ class TensorFinder {
     wanted.n_in = size_of(row.n, config_);
     if (!is_gguf()) wanted.is_log = row.hf_kept == VectorRow<Owner>::kLog;
     if (!is_gguf()) wanted.add_one = row.hf_kept == VectorRow<Owner>::kLessOne && norm_weight_plus_one();
-    return find_vector(wanted, out);
+    return find_vector(wanted, out) && take_part(part_of(row, rank_config_), out);
   }
   // The name that a row has, or would have, in the checkpoint; for messages.
   template <class Row>
@@ -86,6 +91,7 @@ class TensorFinder {
   static std::string name_at(const std::string& pattern, int layer, int expert);
   bool find_matrix(const Wanted& wanted, HostTensor& out);
   bool find_vector(const Wanted& wanted, HostTensor& out);
+  bool take_part(const std::optional<RankPart>& kept_part, HostTensor& host);  // tensor_cut.cc
   bool find_stored(const std::string& name, int64_t n_out, int64_t n_in, HostTensor& out);
   void check_shape(const std::string& name, int64_t n_out, int64_t n_in, const HostTensor& found) const;
   bool find_each(const std::string& pattern, const Wanted& wanted, HostTensor& out);
@@ -94,10 +100,14 @@ class TensorFinder {
   void decode_blocks(HostTensor& host);
   void quantize(const std::string& gguf_name, HostTensor& host);
   bool ask(const std::string& name, int64_t n_out, int64_t n_in, HostTensor& out);
+  bool is_own(const HostTensor& host) const {
+    return std::ranges::any_of(copies_, [&](const auto& copy) { return copy.data() == host.data; });
+  }
   HostTensor own(HostTensor shape, std::vector<uint8_t> bytes);
 
   WeightSource& source_;
-  const Config config_;
+  const Config config_;       // of the whole model, as the tensors in the source
+  const Config rank_config_;  // of the rank
   const bool shapes_only_;
   std::optional<bool> plus_one_;  // whether this checkpoint stores the norms less 1, once known
   std::list<std::vector<uint8_t>> copies_;

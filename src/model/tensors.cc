@@ -11,7 +11,7 @@ constexpr auto kIsNorm = VectorRow<L>::kLessOne;
 constexpr Size kEachExpert = kExperts, kEachHead = kHeads, kEachChannel = kChannels;
 
 constexpr Shard kWhole = Shard::kNone, kByColumns = Shard::kColumns, kByRows = Shard::kRows,
-     kByExperts = Shard::kExperts;
+     kByMatrices = Shard::kMatrices, kOnRankZero = Shard::kOnce;
 
 constexpr Slice kGateHalf = {kTwoExpertFfn}, kUpHalf = {kTwoExpertFfn, kExpertFfn};
 constexpr Slice kKeyRows = {kNopeAndValue, kNone, 1, true}, kValueRows = {kNopeAndValue, kNope};
@@ -55,15 +55,15 @@ constexpr MatrixRow<L> kLayerMatrices[] = {
     {"blk.{}.attn_kv_a_mqa.weight", "model.layers.{}.self_attn.kv_a_proj_with_mqa.weight", kHead, kDim, &L::wkv_a,
      kWhole, false, kForMatmul,
      When::kLatent},
-    {"blk.{}.attn_k_b.weight", "model.layers.{}.self_attn.kv_b_proj.weight", kKvRank, kNope, &L::wk_b, kByExperts,
+    {"blk.{}.attn_k_b.weight", "model.layers.{}.self_attn.kv_b_proj.weight", kKvRank, kNope, &L::wk_b, kByMatrices,
      kOptional, kForMatmul, When::kLatent,
      {}, kKeyRows, kEachHead},
-    {"blk.{}.attn_v_b.weight", "model.layers.{}.self_attn.kv_b_proj.weight", kValue, kKvRank, &L::wv_b, kByExperts,
+    {"blk.{}.attn_v_b.weight", "model.layers.{}.self_attn.kv_b_proj.weight", kValue, kKvRank, &L::wv_b, kByMatrices,
      kOptional, kForMatmul, When::kLatent,
      {}, kValueRows, kEachHead},
-    {"blk.{}.attn_kv_b.weight", "", kKvRank, kNope, &L::wk_b, kByExperts, kOptional, kForMatmul, When::kLatent,
+    {"blk.{}.attn_kv_b.weight", "", kKvRank, kNope, &L::wk_b, kByMatrices, kOptional, kForMatmul, When::kLatent,
      kKeyRows, {}, kEachHead},
-    {"blk.{}.attn_kv_b.weight", "", kValue, kKvRank, &L::wv_b, kByExperts, kOptional, kForMatmul, When::kLatent,
+    {"blk.{}.attn_kv_b.weight", "", kValue, kKvRank, &L::wv_b, kByMatrices, kOptional, kForMatmul, When::kLatent,
      kValueRows, {}, kEachHead},
     {"blk.{}.attn_q.weight", "model.layers.{}.self_attn.q_proj.weight", kQ, kDim, &L::wq, kByColumns, false,
      kForMatmul, When::kGated, kQueryOfHead,
@@ -135,33 +135,33 @@ constexpr MatrixRow<L> kLayerMatrices[] = {
      "model.layers.{}.block_sparse_moe.router.layer.weight",
      kExperts, kDim, &L::router, kWhole, false, kForMatmul, When::kExperts},
     {"blk.{}.ffn_gate_exps.weight|blk.{0}.ffn_gate.{1}.weight", EXPERT_NAMES("gate_proj", "w1"), kExpertFfn, kDim,
-     &L::gate_exps, kByExperts, kOptional, kForMatmul, When::kExperts,
+     &L::gate_exps, kByColumns, kOptional, kForMatmul, When::kExperts,
      {}, {}, kEachExpert},
     {"blk.{}.ffn_up_exps.weight|blk.{0}.ffn_up.{1}.weight", EXPERT_NAMES("up_proj", "w3"), kExpertFfn, kDim,
-     &L::up_exps, kByExperts, kOptional,
+     &L::up_exps, kByColumns, kOptional,
      kForMatmul, When::kExperts, {}, {}, kEachExpert},
     {"blk.{}.ffn_gate_exps.weight", "model.layers.{}.block_sparse_moe.input_linear.weight", kExpertFfn, kDim,
-     &L::gate_exps, kByExperts, kOptional,
+     &L::gate_exps, kByColumns, kOptional,
      kForMatmul, When::kExperts, {}, kGateHalf, kEachExpert},
     {"blk.{}.ffn_up_exps.weight", "model.layers.{}.block_sparse_moe.input_linear.weight", kExpertFfn, kDim,
-     &L::up_exps, kByExperts, kOptional,
+     &L::up_exps, kByColumns, kOptional,
      kForMatmul, When::kExperts, {}, kUpHalf, kEachExpert},
     {"blk.{}.ffn_gate_exps.weight", "model.layers.{}.mlp.experts.gate_up_proj", kExpertFfn, kDim, &L::gate_exps,
-     kByExperts, kOptional, kForMatmul, When::kSplitExperts, {},
+     kByColumns, kOptional, kForMatmul, When::kSplitExperts, {},
      kGateHalf, kEachExpert},
     {"blk.{}.ffn_up_exps.weight", "model.layers.{}.mlp.experts.gate_up_proj", kExpertFfn, kDim, &L::up_exps,
-     kByExperts, kOptional, kForMatmul,
+     kByColumns, kOptional, kForMatmul,
      When::kSplitExperts, {}, kUpHalf, kEachExpert},
     {"blk.{}.ffn_gate_exps.weight", "model.layers.{}.mlp.experts.gate_up_proj.weight|~model.layers.{}.mlp.experts.gate_up_proj",
-     kExpertFfn, kDim, &L::gate_exps, kByExperts, kOptional, kForMatmul, When::kInterleavedExperts, {}, kEvenRows,
+     kExpertFfn, kDim, &L::gate_exps, kByColumns, kOptional, kForMatmul, When::kInterleavedExperts, {}, kEvenRows,
      kEachExpert},
     {"blk.{}.ffn_up_exps.weight", "model.layers.{}.mlp.experts.gate_up_proj.weight|~model.layers.{}.mlp.experts.gate_up_proj",
-     kExpertFfn, kDim, &L::up_exps, kByExperts, kOptional, kForMatmul, When::kInterleavedExperts, {}, kOddRows, kEachExpert},
+     kExpertFfn, kDim, &L::up_exps, kByColumns, kOptional, kForMatmul, When::kInterleavedExperts, {}, kOddRows, kEachExpert},
     {"blk.{}.ffn_down_exps.weight|blk.{0}.ffn_down.{1}.weight",
      EXPERT_NAMES("down_proj", "w2") "|model.layers.{}.block_sparse_moe.output_linear.weight|model.layers.{}.mlp.experts.down_proj",
-     kDim, kExpertFfn, &L::down_exps, kByExperts, false, kForMatmul, When::kSplitExperts, {}, {}, kEachExpert},
+     kDim, kExpertFfn, &L::down_exps, kByRows, false, kForMatmul, When::kSplitExperts, {}, {}, kEachExpert},
     {"blk.{}.ffn_down_exps.weight", "model.layers.{}.mlp.experts.down_proj.weight|~model.layers.{}.mlp.experts.down_proj", kDim, kExpertFfn,
-     &L::down_exps, kByExperts, false, kForMatmul, When::kInterleavedExperts, {}, {}, kEachExpert},
+     &L::down_exps, kByRows, false, kForMatmul, When::kInterleavedExperts, {}, {}, kEachExpert},
     {"blk.{}.ffn_gate_inp_shexp.weight", "model.layers.{}.mlp.shared_expert_gate.weight", kOne, kDim,
      &L::shared_router, kWhole, kOptional,
      kForMatmul, When::kSharedExpert},
@@ -191,9 +191,9 @@ constexpr VectorRow<L> kLayerVectors[] = {
      kWhole, false, When::kLatent, kIsNorm},
     {"blk.{}.attn_sinks.weight", "model.layers.{}.self_attn.sinks", kHeads, &L::sinks, kByColumns, kOptional,
      When::kAttention},
-    {"blk.{}.attn_output.bias", "model.layers.{}.self_attn.o_proj.bias", kDim, &L::bo, kWhole, kOptional,
+    {"blk.{}.attn_output.bias", "model.layers.{}.self_attn.o_proj.bias", kDim, &L::bo, kOnRankZero, kOptional,
      When::kAttention},
-    {"blk.{}.ssm_conv1d.weight", "model.layers.{}.linear_attn.conv1d.weight", kConvWidth, &L::conv, kByExperts, false,
+    {"blk.{}.ssm_conv1d.weight", "model.layers.{}.linear_attn.conv1d.weight", kConvWidth, &L::conv, kByMatrices, false,
      When::kDelta, VectorRow<L>::kAsIs, {},
      kEachChannel},
     {"blk.{}.ssm_a", "model.layers.{}.linear_attn.A_log", kValueHeads, &L::decay, kByColumns, false, When::kDelta,
@@ -214,7 +214,7 @@ constexpr VectorRow<L> kLayerVectors[] = {
      When::kPlainSplitFfn},
     {"blk.{}.ffn_up.bias", "model.layers.{}.mlp.up_proj.bias", kFfn, &L::b_up, kByColumns, kOptional,
      When::kPlainSplitFfn},
-    {"blk.{}.ffn_down.bias", "model.layers.{}.mlp.down_proj.bias", kDim, &L::b_down, kWhole, kOptional,
+    {"blk.{}.ffn_down.bias", "model.layers.{}.mlp.down_proj.bias", kDim, &L::b_down, kOnRankZero, kOptional,
      When::kPlainFfn},
     {"blk.{}.post_ffw_norm.weight", "model.layers.{}.post_feedforward_layernorm.weight", kDim, &L::ffn_post_norm,
      kWhole, false, When::kPostNorms,
@@ -224,19 +224,19 @@ constexpr VectorRow<L> kLayerVectors[] = {
     {"blk.{}.exp_probs_b.bias",
      "model.layers.{}.mlp.gate.e_score_correction_bias|model.layers.{}.block_sparse_moe.e_score_correction_bias", kExperts, &L::router_bias, kWhole, kOptional, When::kExperts},
     {"blk.{}.ffn_gate_exps.bias", "model.layers.{}.mlp.experts.gate_up_proj_bias", kExpertFfn, &L::b_gate_exps,
-     kByExperts, kOptional, When::kExperts,
+     kByColumns, kOptional, When::kExperts,
      VectorRow<L>::kAsIs, kEvenRows, kEachExpert},
     {"blk.{}.ffn_up_exps.bias", "model.layers.{}.mlp.experts.gate_up_proj_bias", kExpertFfn, &L::b_up_exps,
-     kByExperts, kOptional, When::kExperts, VectorRow<L>::kAsIs,
+     kByColumns, kOptional, When::kExperts, VectorRow<L>::kAsIs,
      kOddRows, kEachExpert},
-    {"blk.{}.ffn_down_exps.bias", "model.layers.{}.mlp.experts.down_proj_bias", kDim, &L::b_down_exps, kByExperts,
+    {"blk.{}.ffn_down_exps.bias", "model.layers.{}.mlp.experts.down_proj_bias", kDim, &L::b_down_exps, kOnRankZero,
      kOptional, When::kExperts, VectorRow<L>::kAsIs, {},
      kEachExpert},
 };
 
 // If a checkpoint has no output matrix, the embedding is the output matrix (weights.cc).
 constexpr MatrixRow<M> kModelMatrices[] = {
-    {"token_embd.weight", "model.embed_tokens.weight", kVocab, kDim, &M::embedding, kByColumns, false, kForEmbedding},
+    {"token_embd.weight", "model.embed_tokens.weight", kVocab, kDim, &M::embedding, kWhole, false, kForEmbedding},
     {"output.weight", "lm_head.weight", kVocab, kDim, &M::output, kByColumns, kOptional},
 };
 
@@ -301,21 +301,6 @@ int64_t size_of(Size size, const Config& c) {
     case kValueHeadsOfGroup: return d.n_value_heads / d.n_key_heads;
   }
   CHECK(false);
-}
-
-int64_t units_of(Size size, const Config& c) {
-  switch (size) {
-    case kQ:
-    case kTwoQ:
-    case kAttended:
-    case Size::kLatentQ: return c.n_heads;
-    case kKv: return c.n_kv_heads;
-    case kDeltaKeys:
-    case kDeltaValues:
-    case kValueHeads:
-    case kChannels: return c.delta.n_key_heads;  // each with its value heads
-    default: return size_of(size, c);
-  }
 }
 
 bool applies(When when, const Config& c, int layer) {

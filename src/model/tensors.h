@@ -139,21 +139,15 @@ struct Slice {
   Size groups = Size::kNone;
 };
 
-// How ranks divide a tensor among them, so that a layer needs only two sums over all ranks (Megatron-LM,
-// arXiv:1909.08053): one after attention's output matrix and one after the down projection.
+// How ranks divide a tensor among them (shards.h), so that a layer needs only two sums over all ranks: one after
+// attention's output matrix and one after the down projection.
 enum class Shard : uint8_t {
-  kNone,     // each rank has all of it
-  // Each rank has some of the outputs: rows of the stored matrix, or elements of a vector. No sum is needed after the
-  // product.
-  kColumns,
-  kRows,     // each rank has some of the inputs; the products of all ranks are summed
-  // Each rank has some of the whole matrices or vectors that lie one after another: experts, heads or channels.
-  kExperts
+  kNone,      // each rank has all of it
+  kColumns,   // some of the outputs: rows of each stored matrix, or elements of each vector
+  kRows,      // some of the inputs; the products of all ranks are summed
+  kMatrices,  // some of the matrices or vectors that lie one after another: heads or channels
+  kOnce       // rank 0 has it: a bias that is added to a sum over all ranks
 };
-// The number of parts into which ranks can divide a size. Heads of attention and of gated delta nets stay whole, with
-// all that belongs to them. Of other sizes, each element is a part; a matrix divided by inputs must also keep its
-// format's blocks whole.
-int64_t units_of(Size size, const Config& config);
 
 // Names: "{}" stands for the layer. Names separated by '|' are tried in turn. "{1}" stands for the expert, where each
 // expert has a tensor of its own. A name after '~' is that of matrices stored transposed.
@@ -196,7 +190,9 @@ struct VectorRow {
   Slice hf_slice = {};
   Size count = Size::kNone;  // vectors that lie one after another; kNone: one
 
-  Size divided() const { return shard == Shard::kNone ? Size::kNone : shard == Shard::kColumns ? n : count; }
+  Size divided() const {
+    return shard == Shard::kColumns ? n : shard == Shard::kMatrices ? count : Size::kNone;
+  }
 };
 
 std::span<const MatrixRow<LayerWeights>> layer_matrices();

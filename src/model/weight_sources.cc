@@ -16,6 +16,7 @@ class GgufSource final : public WeightSource {
   explicit GgufSource(std::shared_ptr<const Gguf> file) : file_(std::move(file)) {}
 
   std::string name() const override { return printable(file_->metadata().source()); }
+  std::unique_ptr<WeightSource> again() const override { return std::make_unique<GgufSource>(file_); }
 
   bool find(const std::string& name, int64_t n_out, int64_t n_in, HostTensor& out) override {
     if (!find_shape(name, n_out, n_in, out)) return false;
@@ -102,9 +103,15 @@ class SafetensorsSource final : public WeightSource {
  public:
   SafetensorsSource(std::shared_ptr<const Safetensors> files, const std::optional<HfQuantization>& quantization,
                     std::string name)
-      : files_(std::move(files)), name_(std::move(name)), quantized_(*files_, quantization, name_) {}
+      : files_(std::move(files)),
+        name_(std::move(name)),
+        quantization_(quantization),
+        quantized_(*files_, quantization, name_) {}
 
   std::string name() const override { return printable(name_); }
+  std::unique_ptr<WeightSource> again() const override {
+    return std::make_unique<SafetensorsSource>(files_, quantization_, name_);
+  }
   Dialect dialect() const override { return Dialect::kHf; }
 
   bool find(const std::string& name, int64_t n_out, int64_t n_in, HostTensor& out) override {
@@ -202,6 +209,7 @@ class SafetensorsSource final : public WeightSource {
 
   std::shared_ptr<const Safetensors> files_;
   std::string name_;
+  std::optional<HfQuantization> quantization_;
   QuantizedTensors quantized_;
   std::set<std::string> used_;  // names of tensors and of quantized matrices
   std::list<std::vector<uint64_t>> copies_;

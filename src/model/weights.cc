@@ -160,6 +160,8 @@ class Loader {
     if (config_.tied_output == false)
       throw Error("{}: the output matrix '{}' is missing, and the model does not tie it to the embedding",
                   source_.name(), finder_->name_of(model_matrices().back(), 0));
+    model.tied = true;
+    if (config_.share) return tie_output_of_rank();
     if (part_.embedding()) {
       model.embedding = backend_.prepare(model.embedding, kForMatmul | kForEmbedding);
       model.output = model.embedding;
@@ -171,7 +173,17 @@ class Loader {
       if (model.output.codes == nullptr) finder_->release(host);
     }
     weights_.active_bytes += model.output.bytes();
-    model.tied = true;
+  }
+
+  // A rank looks up all rows of the embedding, and multiplies by its own rows.
+  void tie_output_of_rank() {
+    MatrixRow<ModelWeights> row = model_matrices().front();
+    row.shard = Shard::kColumns;
+    HostTensor host;
+    finder_->find(row, 0, host);
+    weights_.model.output = backend_.prepare(
+        {.format = host.format, .n_out = host.n_out, .n_in = host.n_in, .codes = host.data}, kForMatmul);
+    if (weights_.model.output.codes == nullptr) finder_->release(host);
   }
 
   void tally(const HostTensor& host, int64_t n_experts) {
@@ -230,8 +242,14 @@ WeightBytes weight_bytes(WeightSource& source, const Config& config, const Backe
     return seen;
   };
   const bool has_output = std::ranges::count(add(model_matrices(), model_vectors(), 0), &ModelWeights::output) > 0;
-  const unsigned use = (part.embedding() ? kForEmbedding : 0u) | (part.head() && !has_output ? kForMatmul : 0u);
+  const unsigned use = (part.embedding() ? kForEmbedding : 0u) |
+                       (part.head() && !has_output && !config.share ? kForMatmul : 0u);
   if (use != 0) prepared(embedding, use);
+  if (!has_output && config.share) {
+    Weight output = embedding;
+    output.n_out = config.share->vocab.n;
+    prepared(output, kForMatmul);
+  }
   for (int layer = 0; layer < config.n_layers; ++layer) add(layer_matrices(), layer_vectors(), layer);
   return bytes;
 }

@@ -3,6 +3,7 @@
 #include <functional>
 #include <memory>
 #include <optional>
+#include <stdexcept>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -50,6 +51,8 @@ class WeightSource {
   // The tensor just found has been prepared; its bytes will not be read again.
   virtual void release(const HostTensor&) {}
   virtual size_t total_bytes() const = 0;
+  // A source of the same tensors, for another thread.
+  virtual std::unique_ptr<WeightSource> again() const { throw std::logic_error("these weights can be read only once"); }
   // Names of tensors that were never asked for.
   virtual std::vector<std::string> unused() const { return {}; }
   // Chooses formats for the matrices that are stored dense (model/load_quantizer.h); null: matrices stay as stored.

@@ -28,6 +28,7 @@ class WrappedSource : public WeightSource {
 
  protected:
   WeightSource& inner() { return *inner_; }
+  const WeightSource& inner() const { return *inner_; }
 
  private:
   std::unique_ptr<WeightSource> inner_;

@@ -117,6 +117,75 @@ def test_the_manifest(flags, server, tmp_path):
     assert run(python, "-c", VALIDATE, has_nan).returncode != 0, "it looks at all"
 
 
+MULTI_HOST = """import sys, yaml
+for document in yaml.safe_load_all(open(sys.argv[1])):
+    print(__import__("json").dumps(document))
+"""
+
+
+def test_the_manifest_of_several_hosts(flags):
+    """No schema of LeaderWorkerSet can be had here, so the pods go through Kubernetes' own one, as those of a Deployment."""
+    python = python_with("kubernetes-validate>=1.30")
+    read = run(python, "-c", MULTI_HOST, DEPLOY / "leaderworkerset.yaml")
+    group, service = map(json.loads, read.stdout.splitlines())
+    assert (group["kind"], group["apiVersion"], service["kind"]) == ("LeaderWorkerSet", "leaderworkerset.x-k8s.io/v1", "Service")
+    template = group["spec"]["leaderWorkerTemplate"]
+    assert set(template) == {"size", "restartPolicy", "leaderTemplate", "workerTemplate"} and template["restartPolicy"] == "RecreateGroupOnPodRestart"
+    for pod in (template["leaderTemplate"], template["workerTemplate"]):
+        labels = {"app": "x"}
+        deployment = {"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "x"},
+                      "spec": {"selector": {"matchLabels": labels}, "template": {**pod, "metadata": {"labels": labels}}}}
+        validated = run(python, "-c", "import json, sys, kubernetes_validate; kubernetes_validate.validate(json.load(sys.stdin), '1.30', strict=True)",
+                        input=json.dumps(deployment))
+        assert validated.returncode == 0, validated.stderr
+        (container,) = pod["spec"]["containers"]
+        assert container["command"][0] in {what.split()[-1].rsplit("/", 1)[1] for name, what in image() if name == "COPY"}, "a script of the image"
+        gpus = container["resources"]["limits"]["nvidia.com/gpu"]
+        assert all(v["value"] == gpus for v in container.get("env", []) if v["name"] == "GPUS")
+    args = template["leaderTemplate"]["spec"]["containers"][0]["args"]
+    assert flags_in(args) and set(flags_in(args)) <= flags
+    assert service["spec"]["selector"].items() <= template["leaderTemplate"]["metadata"]["labels"].items()
+
+
+def stubs(folder, **bodies):
+    """A PATH whose programs say what they were called with."""
+    for name, body in bodies.items():
+        (folder / name).write_text(f'#!/bin/sh\necho {name} "$@" >> {folder}/calls\n{body}\n')
+        (folder / name).chmod(0o755)
+    return {"PATH": f"{folder}:/usr/bin:/bin"}
+
+
+def test_the_leader_starts_a_rank_for_each_gpu(flags, tmp_path):
+    env = stubs(tmp_path, ssh=f"[ -f {tmp_path}/up ] || {{ touch {tmp_path}/up; exit 255; }}", sleep="", mpirun="exit 71")
+    env |= {"LWS_LEADER_ADDRESS": "ingot-0.ingot.default", "LWS_GROUP_SIZE": "3", "GPUS": "4"}
+    done = run(DEPLOY / "leader.sh", "/models/m.gguf", "--max-seqs", "8", env=env)
+    assert done.returncode == 71, done.stderr
+    *waits, start = (tmp_path / "calls").read_text().splitlines()
+    assert waits == ["ssh ingot-0-1.ingot.default true", "sleep 2", "ssh ingot-0-1.ingot.default true", "ssh ingot-0-2.ingot.default true"]
+    assert start == ("mpirun --host ingot-0.ingot.default:4,ingot-0-1.ingot.default:4,ingot-0-2.ingot.default:4 -n 12 ingot serve --tp 12 "
+                     "--device cuda --host 0.0.0.0 /models/m.gguf --max-seqs 8")
+    assert set(flags_in(start.split(" serve ")[1].split())) <= flags
+
+
+@pytest.mark.parametrize("code, again", [(0, False), (1, False), (2, False), (70, True), (71, True), (72, True), (137, True)])
+def test_the_slurm_script(flags, tmp_path, code, again):
+    env = stubs(tmp_path, srun=f"exit {code}", scontrol="") | {"SLURM_GPUS_ON_NODE": "4", "SLURM_JOB_NUM_NODES": "2", "SLURM_JOB_ID": "7", "SLURMD_NODENAME": "node1"}
+    done = run(DEPLOY / "slurm.sh", "/models/m.gguf", "--max-seqs", "64", env=env)
+    assert done.returncode == code and "8 ranks; http://node1:8080" in done.stdout
+    start, *rest = (tmp_path / "calls").read_text().splitlines()
+    assert start == ("srun --mpi=pmix --kill-on-bad-exit=1 --ntasks=8 --ntasks-per-node=4 --gpu-bind=none ingot serve --tp 8 --device cuda --host 0.0.0.0 --port 8080 /models/m.gguf --max-seqs 64")
+    assert set(flags_in(start.split(" serve ")[1].split())) <= flags
+    assert rest == (["scontrol requeue 7"] if again else [])
+
+
+def test_the_slurm_script_says_how_it_is_used():
+    done = run(DEPLOY / "slurm.sh")
+    assert done.returncode == 2 and "usage: sbatch" in done.stderr
+    text = (DEPLOY / "slurm.sh").read_text()
+    directives = dict(re.findall(r"^#SBATCH --([a-z-]+)(?:=(.*))?$", text, re.M))
+    assert {"nodes", "gpus-per-node", "requeue"} <= set(directives)
+
+
 def image():
     """The instructions of the Containerfile, lines put together."""
     text = re.sub(r"\\\n\s*", " ", (DEPLOY / "Containerfile").read_text())

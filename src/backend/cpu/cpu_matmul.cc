@@ -166,6 +166,7 @@ void CpuBackend::gate_up(const GateUpArgs& a) {
 }
 
 void CpuBackend::qkv(const QkvArgs& a) {
+  if (a.heads_of_ranks != nullptr) return Backend::qkv(a);
   const Output outputs[] = {{a.q, a.wq, a.bq}, {a.k, a.wk, a.bk}, {a.v, a.wv, a.bv}};
   run_matmuls(normed(a.x, a.normed, a.norm), outputs);
   const int n_freq = a.rope.angles ? static_cast<int>(a.rope.angles.cols / 2) : 0;

@@ -27,6 +27,8 @@
 #include "backend/cuda/matmul/matmul_kernels.h"
 #include "backend/cuda/matmul/weight_upload.h"
 #include "backend/cuda/memory.h"
+#include "backend/cuda/ranks/nccl.h"
+#include "backend/cuda/ranks/one_shot.h"
 #include "backend/cuda/specialised.h"
 #include "backend/cuda/step_clock.h"
 #include "backend/recorded_steps.h"
@@ -104,6 +106,13 @@ class CudaBackend final : public Backend, public RecordedSteps {
   void matmul_add(Tensor residual, Tensor x, const Weight& w, Tensor bias) override;
   void norm_matmul(Tensor y, Tensor x, Tensor normed, const NormArgs& args, const Weight& w, Tensor bias) override;
   void dense_layers(const DenseLayersBlock& block) override;
+
+  // ranks/ranks_ops.cc
+  void connect(std::shared_ptr<Communicator> ranks) override;
+  void zero(Tensor x) override;
+  void all_reduce(Tensor x) override;
+  void all_gather(Tensor y, Tensor x) override;
+  void add_reduced(Tensor x, Tensor y) override;
 
   // experts/experts_ops.cc
   void copy(Tensor y, Tensor x) override;
@@ -184,6 +193,9 @@ class CudaBackend final : public Backend, public RecordedSteps {
   void launch_tiles(const cuda::ExpertMatmul& m);
   std::optional<GraphKey> key_of(const Program& program, const Batch& batch) const;
   void start(const Batch& batch, const Padding& padding, int most_kv);  // begin for a padded step
+  void share_drawn_tokens(const Batch& batch);
+  void await(cudaEvent_t event);
+  void meet_ranks();
   static int longest(const Batch& batch);
   int useful_context(const Program& program, int n_seqs, int context) const;
   void capture(Graph& graph, const Program& program);
@@ -253,6 +265,8 @@ class CudaBackend final : public Backend, public RecordedSteps {
   cuda::Memory draws_, draws_pinned_;
   cudaEvent_t drawn_event_ = nullptr;   // the draws have reached the host
   cudaEvent_t copied_event_ = nullptr;  // what the draws need has reached the device
+  std::unique_ptr<cuda::Nccl> nccl_;  // null: there are no other ranks
+  std::unique_ptr<cuda::OneShot> one_shot_;
   std::vector<Sampled> drawn_;         // what the last sample drew, once collected
   std::vector<int32_t> tokens_;        // the batch's tokens, if the host drew some of them
   std::unique_ptr<ThreadPool> pool_;   // for the host sampler

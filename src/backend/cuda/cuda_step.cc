@@ -79,11 +79,13 @@ void CudaBackend::start(const Batch& batch, const Padding& padding, int most_kv)
     for (int t = batch.q_start[seq]; t < batch.q_start[seq + 1]; ++t)
       CHECK_EQ(batch.positions[t], batch.kv_len[seq] - batch.q_start[seq + 1] + t);
   }
-  const bool has_drawn = std::ranges::any_of(known.tokens, [](int32_t token) { return token < 0; });
+  const bool has_drawn =
+      std::ranges::any_of(known.tokens, [](int32_t token) { return token < 0; }) && (!nccl_ || ranks()->rank() == 0);
   CHECK(!has_drawn || best_.data() != nullptr);
   const auto* keys = has_drawn && greedy_ ? static_cast<const cuda::Key*>(best_.data()) : nullptr;
   const auto* drawn = has_drawn && !greedy_ ? static_cast<const cuda::RowDrawn*>(best_.data()) : nullptr;
   if (device_batch_.upload(known, padding, keys, drawn, block_size_, device_)) drop_graphs();
+  if (nccl_) share_drawn_tokens(batch);
 }
 
 int CudaBackend::longest(const Batch& batch) {
@@ -185,17 +187,23 @@ void CudaBackend::prepare_program(const Program& program) {
   if (program.kv == nullptr || !program.has_logits()) return;
   const auto begun = std::chrono::steady_clock::now();
   compile_layers(program);
+  meet_ranks();
   const size_t before = available_bytes();
   size_t n_graphs = 0;
   const int most = most_sequences(limits_, 1);
   for (const int bucket : kBuckets) {
     const int n_seqs = std::min(bucket, most);
+    if (nccl_) {  // ranks have to run the same steps, but they may record different ones
+      start({}, padding_of(program, n_seqs, 1, n_seqs), context_of(kContexts[0], limits_.max_kv_len));
+      run_blocks(program);
+      meet_ranks();
+    }
     for (const int candidate : {kContexts[0], kContexts[1], kContexts[2], limits_.max_kv_len}) {
       const int context = useful_context(program, n_seqs, context_of(candidate, limits_.max_kv_len));
       const GraphKey key{program.id, n_seqs, 1, context};
       if (graphs_.contains(key) || graphs_.size() >= kMaxGraphs) continue;
       start({}, padding_of(program, n_seqs, 1, n_seqs), context);
-      if (n_seqs == 1 || candidate == kContexts[0]) run_blocks(program);
+      if (!nccl_ && (n_seqs == 1 || candidate == kContexts[0])) run_blocks(program);
       capture(graphs_[key], program);
       ++n_graphs;
     }

@@ -207,7 +207,7 @@ std::span<const int32_t> CudaBackend::host_drawn_tokens(const Batch& batch) {
 // Waits for the last sample's draws and puts them into drawn_.
 void CudaBackend::collect_draws() {
   if (rows_.empty() || !drawn_.empty()) return;
-  check(cudaEventSynchronize(drawn_event_), "cudaEventSynchronize");
+  await(drawn_event_);
   if (clock_) clock_->collect();
   std::vector<Sampled>& sampled = drawn_;
   sampled.resize(rows_.size());

@@ -1,0 +1,34 @@
+// Sums over GPUs by NCCL, in the GPUs' own memory. The library is loaded when ranks first need it, so programs are built
+// and run without it.
+#pragma once
+#include <cuda_runtime_api.h>
+
+#include <cstdint>
+#include <memory>
+
+#include "backend/communicator.h"
+#include "backend/tensor.h"
+
+namespace ingot::cuda {
+
+class Nccl {
+ public:
+  // All ranks call the constructor at the same time, each with its own GPU as the thread's current GPU. `ranks` is used
+  // only here. Throws Error if there is no library, or if the GPUs cannot reach each other.
+  explicit Nccl(Communicator& ranks);
+  ~Nccl();
+  Nccl(const Nccl&) = delete;
+  Nccl& operator=(const Nccl&) = delete;
+
+  // Each enqueues the work of this rank. The tensors are contiguous.
+  void all_reduce(const Tensor& x, cudaStream_t stream);
+  void all_gather(const Tensor& y, const Tensor& x, cudaStream_t stream);
+  void broadcast(void* data, size_t bytes, cudaStream_t stream);  // from rank 0
+  void check_peers();  // throws DeviceLost if NCCL knows that a rank has failed
+  void abort();        // ends the kernels that wait for other ranks
+
+ private:
+  void* comm_ = nullptr;
+};
+
+}  // namespace ingot::cuda

@@ -1,0 +1,76 @@
+// What the GPUs of several ranks compute together.
+#include <chrono>
+
+#include "backend/cuda/cuda_backend.h"
+#include "base/device_lost.h"
+
+namespace ingot {
+
+using cuda::check;
+
+void CudaBackend::connect(std::shared_ptr<Communicator> ranks) {
+  device_.make_current();
+  if (!ranks) {
+    if (one_shot_) one_shot_->stop();  // what still waits for another rank is of no use any more
+    if (nccl_) nccl_->abort();
+    cudaStreamSynchronize(device_.stream());  // ignores the status: a lost device has nothing to wait for
+    drop_graphs();
+    one_shot_.reset(), nccl_.reset();
+  } else {
+    nccl_ = std::make_unique<cuda::Nccl>(*ranks);
+    one_shot_ = cuda::OneShot::connect(*ranks, device_);
+  }
+  Backend::connect(std::move(ranks));
+}
+
+void CudaBackend::zero(Tensor x) {
+  CHECK(x.contiguous());
+  const size_t bytes = static_cast<size_t>(x.rows * x.cols) * dtype_bytes(x.dtype);
+  check(cudaMemsetAsync(x.data, 0, bytes, device_.stream()), "cudaMemsetAsync");
+}
+
+void CudaBackend::all_reduce(Tensor x) { nccl_->all_reduce(x, device_.stream()); }
+
+void CudaBackend::all_gather(Tensor y, Tensor x) { nccl_->all_gather(y, x, device_.stream()); }
+
+void CudaBackend::add_reduced(Tensor x, Tensor y) {
+  if (one_shot_ && one_shot_->takes(y)) return one_shot_->add_reduced(x, y, device_);
+  Backend::add_reduced(x, y);
+}
+
+// Waits for an event on this GPU. If another rank fails, kernels wait for it, and the event never comes.
+void CudaBackend::await(cudaEvent_t event) {
+  if (!nccl_) return check(cudaEventSynchronize(event), "cudaEventSynchronize");
+  const auto begun = std::chrono::steady_clock::now();
+  try {
+    for (cudaError_t status; (status = cudaEventQuery(event)) != cudaSuccess;) {
+      if (status != cudaErrorNotReady) check(status, "cudaEventQuery");
+      ranks()->check();
+      if (std::chrono::steady_clock::now() - begun < ranks()->limit()) continue;
+      nccl_->check_peers();
+      throw DeviceLost("the GPUs have not finished a step for {} s: a rank hangs, and the model ends",
+                       std::chrono::duration<double>(ranks()->limit()).count());
+    }
+  } catch (const DeviceLost&) {
+    if (one_shot_) one_shot_->stop();
+    nccl_->abort();
+    throw;
+  }
+}
+
+// Before the driver allocates memory or records steps: kernels of other ranks that wait for this one could wait for ever.
+void CudaBackend::meet_ranks() {
+  if (!nccl_) return;
+  check(cudaStreamSynchronize(device_.stream()), "cudaStreamSynchronize");
+  std::vector<char> all(static_cast<size_t>(ranks()->size()));
+  ranks()->exchange(all.data(), "", 1);
+}
+
+// Only rank 0 draws tokens. If its batch has tokens that the host does not know yet, the other ranks get them from its
+// GPU.
+void CudaBackend::share_drawn_tokens(const Batch& batch) {
+  if (std::ranges::none_of(batch.tokens, [](int32_t token) { return token < 0; })) return;
+  nccl_->broadcast(const_cast<int32_t*>(device_batch_.view().tokens), batch.tokens.size_bytes(), device_.stream());
+}
+
+}  // namespace ingot

@@ -1,0 +1,44 @@
+// Ranks that are threads of one process. They read and write each other's memory.
+#pragma once
+#include <atomic>
+#include <condition_variable>
+#include <memory>
+#include <mutex>
+
+#include "backend/communicator.h"
+
+namespace ingot {
+
+class ThreadRanks {
+ public:
+  // A rank that others have waited for longer than the limit has failed.
+  ThreadRanks(int n, std::chrono::milliseconds limit);
+
+  int size() const { return static_cast<int>(places_.size()); }
+  // The communicator of one rank, for one thread at a time. It keeps `ranks` alive.
+  static std::unique_ptr<Communicator> communicator(std::shared_ptr<ThreadRanks> ranks, int rank);
+
+ private:
+  friend class ThreadCommunicator;
+  // Waits until all ranks have called meet(). `limited`: no longer than the limit.
+  void meet(int rank, bool limited);
+  void abort(std::exception_ptr fault);
+  void throw_fault();  // with the mutex held
+  std::string missing() const;
+
+  struct Place {
+    const void* data = nullptr;  // what the rank shows the others between two meetings
+    size_t n_bytes = 0;
+    bool is_here = false;  // for the meeting that has not ended
+  };
+  const std::chrono::milliseconds limit_;
+  std::vector<Place> places_;
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  int n_here_ = 0;
+  std::atomic<uint64_t> n_meetings_{0};
+  std::atomic<bool> has_fault_{false};
+  std::exception_ptr fault_;
+};
+
+}  // namespace ingot

@@ -1,0 +1,308 @@
+// Ranks as processes of MPI. Every call starts a collective that does not block, and tests it: so a rank can see, while
+// it waits, that another one has failed. A thread tells the other ranks twice a second that this one lives and how many
+// calls it has begun, so a rank that has died, or that stays behind, has a name.
+#include <mpi.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <atomic>
+#include <csignal>
+#include <cstdio>
+#include <cstdlib>
+#include <mutex>
+#include <string>
+#include <thread>
+
+#include "base/check.h"
+#include "base/device_lost.h"
+#include "base/log.h"
+#include "base/thread_start.h"
+#include "cli/processes.h"
+
+namespace ingot {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+using std::chrono::milliseconds;
+
+constexpr milliseconds kBeat{500};
+constexpr std::chrono::microseconds kBusy{2000};  // a rank that waits for a step yields so long, and then sleeps
+
+void check_mpi(int status, const char* call) {
+  if (status != MPI_SUCCESS) throw DeviceLost("MPI: {} failed with error {}", call, status);
+}
+
+// What a rank tells the others.
+struct Beat {
+  int64_t n_calls = 0;  // begun
+  int64_t is_leaving = 0;
+};
+
+// Whether the other ranks live.
+class Pulse {
+ public:
+  Pulse(MPI_Comm comm, int rank, int size, milliseconds limit)
+      : comm_(comm),
+        rank_(rank),
+        size_(size),
+        limit_(limit),
+        last_(size, Clock::now()),
+        beats_(size),
+        sent_(size),
+        requests_(size, MPI_REQUEST_NULL) {
+    thread_ = start_thread("the pulse of a rank", [&] { return std::thread([this] { run(); }); });
+  }
+  ~Pulse() {
+    stop_ = true;
+    thread_.join();
+  }
+
+  std::atomic<int64_t> n_calls{0};
+
+  // The rank that has begun the fewest calls.
+  int slowest() {
+    const std::lock_guard lock(mutex_);
+    int slowest = rank_ == 0 ? size_ - 1 : 0;
+    for (int r = 0; r < size_; ++r)
+      if (r != rank_ && beats_[r].n_calls < beats_[slowest].n_calls) slowest = r;
+    return slowest;
+  }
+
+ private:
+  void run() {
+    while (!stop_) {
+      tell(false);
+      for (const auto next = Clock::now() + kBeat; Clock::now() < next && !stop_;) {
+        listen();
+        std::this_thread::sleep_for(milliseconds(20));
+      }
+      look();
+    }
+    // Nothing may be on its way when MPI ends: a rank's last beat says that it leaves.
+    const auto end = Clock::now() + milliseconds(2000);
+    const auto has_left = [](const Beat& beat) { return beat.is_leaving != 0; };
+    while (Clock::now() < end && (std::ranges::count_if(beats_, has_left) < size_ - 1 ||
+                                  std::ranges::count_if(sent_, has_left) < size_ - 1)) {
+      tell(true);
+      listen();
+      std::this_thread::sleep_for(milliseconds(1));
+    }
+  }
+
+  // To a rank that has not taken the last beat yet, there is no other.
+  void tell(bool is_leaving) {
+    for (int r = 0; r < size_; ++r) {
+      int done = 1;
+      if (r == rank_ || sent_[r].is_leaving) continue;
+      if (requests_[r] != MPI_REQUEST_NULL) MPI_Test(&requests_[r], &done, MPI_STATUS_IGNORE);
+      if (!done) continue;
+      sent_[r] = {n_calls.load(), is_leaving ? 1 : 0};
+      MPI_Isend(&sent_[r], sizeof(Beat), MPI_BYTE, r, 0, comm_, &requests_[r]);
+    }
+  }
+
+  void listen() {
+    for (;;) {
+      int has = 0;
+      MPI_Status status;
+      MPI_Iprobe(MPI_ANY_SOURCE, 0, comm_, &has, &status);
+      if (!has) return;
+      Beat beat;
+      MPI_Recv(&beat, sizeof(beat), MPI_BYTE, status.MPI_SOURCE, 0, comm_, MPI_STATUS_IGNORE);
+      const std::lock_guard lock(mutex_);
+      last_[status.MPI_SOURCE] = Clock::now();
+      beats_[status.MPI_SOURCE] = beat;
+    }
+  }
+
+  // If this process itself was stopped for a while, it hears of the others first.
+  void look() {
+    listen();
+    const auto now = Clock::now();
+    const bool was_stopped = now - last_look_ > limit_ / 2;
+    last_look_ = now;
+    for (int r = 0; r < size_ && !was_stopped; ++r) {
+      if (r == rank_ || beats_[r].is_leaving || now - last_[r] < limit_) continue;
+      std::fprintf(stderr, "ingot: %s has not been heard of for %lld s: it has ended or hangs, and all ranks end\n",
+                   rank_name(r, size_).c_str(),
+                   static_cast<long long>(std::chrono::duration_cast<std::chrono::seconds>(limit_).count()));
+      std::fflush(stderr);
+      MPI_Abort(MPI_COMM_WORLD, kExitLostDevice);
+    }
+  }
+
+  const MPI_Comm comm_;
+  const int rank_, size_;
+  const milliseconds limit_;
+  std::mutex mutex_;
+  std::vector<Clock::time_point> last_;
+  std::vector<Beat> beats_, sent_;
+  std::vector<MPI_Request> requests_;
+  Clock::time_point last_look_ = Clock::now();
+  std::atomic<bool> stop_{false};
+  std::thread thread_;
+};
+
+class MpiCommunicator final : public Communicator {
+ public:
+  explicit MpiCommunicator(milliseconds limit) : limit_(limit) {
+    MPI_Comm_rank(MPI_COMM_WORLD, &rank_);
+    MPI_Comm_size(MPI_COMM_WORLD, &size_);
+    check_mpi(MPI_Comm_dup(MPI_COMM_WORLD, &comm_), "MPI_Comm_dup");
+    check_mpi(MPI_Comm_dup(MPI_COMM_WORLD, &pulse_comm_), "MPI_Comm_dup");
+    pulse_ = std::make_unique<Pulse>(pulse_comm_, rank_, size_, limit);
+  }
+
+  int rank() const override { return rank_; }
+  int size() const override { return size_; }
+  milliseconds limit() const override { return limit_; }
+
+  void all_reduce(float* x, int64_t n) override {
+    constexpr int64_t kPiece = 1 << 28;
+    for (int64_t first = 0; first < n; first += kPiece)
+      finish(true, "MPI_Iallreduce", [&](MPI_Request* request) {
+        return MPI_Iallreduce(MPI_IN_PLACE, x + first, static_cast<int>(std::min(kPiece, n - first)), MPI_FLOAT,
+                              MPI_SUM, comm_, request);
+      });
+  }
+
+  void all_gather(void* all, const void* own, size_t n_bytes) override { gather(all, own, n_bytes, true); }
+  void exchange(void* all, const void* own, size_t n_bytes) override { gather(all, own, n_bytes, false); }
+
+  void send(std::span<const uint8_t> message) override {
+    int64_t n = static_cast<int64_t>(message.size());
+    broadcast(&n, sizeof(n), true);
+    if (n > 0) broadcast(const_cast<uint8_t*>(message.data()), static_cast<size_t>(n), true);
+  }
+
+  std::vector<uint8_t> receive() override {
+    int64_t n = 0;
+    broadcast(&n, sizeof(n), false);
+    std::vector<uint8_t> message(static_cast<size_t>(n));
+    if (n > 0) broadcast(message.data(), message.size(), true);
+    return message;
+  }
+
+  // The caller ends this process with its fault (end_processes), which ends the others.
+  void abort(std::exception_ptr) override {}
+  void check() override {}
+
+  void leave() { pulse_.reset(); }
+
+ private:
+  void broadcast(void* data, size_t n_bytes, bool limited) {
+    CHECK_LT(n_bytes, size_t{1} << 31);
+    finish(limited, "MPI_Ibcast", [&](MPI_Request* request) {
+      return MPI_Ibcast(data, static_cast<int>(n_bytes), MPI_BYTE, 0, comm_, request);
+    });
+  }
+
+  void gather(void* all, const void* own, size_t n_bytes, bool limited) {
+    CHECK_LT(n_bytes, size_t{1} << 31);
+    const int n = static_cast<int>(n_bytes);
+    finish(limited, "MPI_Iallgather",
+           [&](MPI_Request* request) { return MPI_Iallgather(own, n, MPI_BYTE, all, n, MPI_BYTE, comm_, request); });
+  }
+
+  template <class Start>
+  void finish(bool limited, const char* call, Start&& start) {
+    ++pulse_->n_calls;
+    MPI_Request request;
+    check_mpi(start(&request), call);
+    const auto begun = Clock::now();
+    for (int i = 1;; ++i) {
+      int done = 0;
+      check_mpi(MPI_Test(&request, &done, MPI_STATUS_IGNORE), call);
+      if (done) return;
+      if (i % 64 != 0) continue;
+      const auto waited = Clock::now() - begun;
+      if (limited && waited > limit_)
+        throw DeviceLost("{} has not answered for {} s: it hangs, and all ranks end",
+                         rank_name(pulse_->slowest(), size_), std::chrono::duration<double>(limit_).count());
+      waited < kBusy ? std::this_thread::yield() : std::this_thread::sleep_for(std::chrono::microseconds(100));
+    }
+  }
+
+  const milliseconds limit_;
+  int rank_ = 0, size_ = 1;
+  MPI_Comm comm_ = MPI_COMM_NULL, pulse_comm_ = MPI_COMM_NULL;
+  std::unique_ptr<Pulse> pulse_;
+};
+
+// Open MPI's mpirun, MPICH's and `srun --mpi=pmix` tell each process so. One process alone needs no MPI.
+bool has_company() {
+  for (const char* name : {"OMPI_COMM_WORLD_SIZE", "PMI_SIZE"})
+    if (const char* size = std::getenv(name)) return std::atoi(size) > 1;
+  const char* tasks = std::getenv("SLURM_NTASKS");
+  return std::getenv("PMIX_RANK") != nullptr && tasks != nullptr && std::atoi(tasks) > 1;
+}
+
+Processes& joined() {
+  static Processes processes;
+  return processes;
+}
+
+Processes join(milliseconds limit) {
+  int provided = 0;
+  check_mpi(MPI_Init_thread(nullptr, nullptr, MPI_THREAD_MULTIPLE, &provided), "MPI_Init_thread");
+  Processes processes;
+  int size = 1;
+  MPI_Comm_size(MPI_COMM_WORLD, &size);
+  if (size == 1) {
+    MPI_Finalize();
+    return processes;
+  }
+  if (provided < MPI_THREAD_MULTIPLE) throw Error("this MPI has no MPI_THREAD_MULTIPLE: install one that has it");
+  MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
+  MPI_Comm host;
+  MPI_Comm_split_type(MPI_COMM_WORLD, MPI_COMM_TYPE_SHARED, 0, MPI_INFO_NULL, &host);
+  MPI_Comm_rank(host, &processes.local_rank);
+  MPI_Comm_size(host, &processes.n_local);
+  MPI_Comm_free(&host);
+  auto ranks = std::make_shared<MpiCommunicator>(limit);
+  log_info("{}, {}", rank_name(ranks->rank(), ranks->size()), mpi_version());
+  processes.ranks = std::move(ranks);
+  return processes;
+}
+
+}  // namespace
+
+const Processes* started_together(milliseconds limit) {
+  static std::once_flag once;
+  std::call_once(once, [&] {
+    if (has_company()) joined() = join(limit);
+  });
+  return joined().ranks ? &joined() : nullptr;
+}
+
+void end_processes(int code) {
+  if (!joined().ranks) return;
+  std::fflush(nullptr);
+  if (code != 0) MPI_Abort(MPI_COMM_WORLD, code);
+  static_cast<MpiCommunicator&>(*joined().ranks).leave();
+  MPI_Finalize();
+}
+
+void end_now(int code) {
+  if (joined().ranks) MPI_Abort(MPI_COMM_WORLD, code);
+  std::_Exit(code);
+}
+
+std::string process_place() {
+  char host[MPI_MAX_PROCESSOR_NAME] = {};
+  int length = 0;
+  MPI_Get_processor_name(host, &length);
+  return fmt::format("host {}, process {}", host, getpid());
+}
+
+const char* mpi_version() {
+  static const std::string version = [] {
+    char text[MPI_MAX_LIBRARY_VERSION_STRING] = {};
+    int length = 0;
+    MPI_Get_library_version(text, &length);
+    return std::string(text, static_cast<size_t>(length)).substr(0, std::string(text).find_first_of(",\n"));
+  }();
+  return version.c_str();
+}
+
+}  // namespace ingot

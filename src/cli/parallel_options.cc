@@ -1,0 +1,101 @@
+#include "cli/parallel_options.h"
+
+#include <algorithm>
+#include <cstdlib>
+
+#include "backend/device_name.h"
+#include "base/error.h"
+#include "base/threads.h"
+#include "cli/processes.h"
+#include "model/rank_facts.h"
+#include "model/ranks.h"
+
+#ifndef INGOT_VERSION
+#define INGOT_VERSION "unknown"
+#endif
+
+namespace ingot {
+
+void add_parallel_options(CLI::App& app, ParallelFlags& o) {
+  app.add_option("--tp,--tensor-parallel-size", o.tp,
+                 "tensor parallel: so many ranks share every layer of the model, each on a device of its own: the GPUs "
+                 "from --device on, or a list such as --device cuda:0,cuda:2; with --device cpu they share the cores")
+      ->check(CLI::Range(1, 64))
+      ->capture_default_str();
+  app.add_option("--rank-timeout", o.timeout_s,
+                 "with --tp: seconds after which a rank that does not answer has failed, which ends all")
+      ->check(CLI::Range(1, 3600))
+      ->capture_default_str();
+}
+
+std::vector<std::string> device_list(const std::string& devices) {
+  std::vector<std::string> list;
+  for (size_t begin = 0; begin <= devices.size();) {
+    const size_t end = std::min(devices.find(',', begin), devices.size());
+    list.push_back(devices.substr(begin, end - begin));
+    begin = end + 1;
+  }
+  return list;
+}
+
+namespace {
+
+// A rank for each process. The processes of one host take its GPUs in turn, and share its cores.
+void set_processes(const Processes& processes, const ParallelFlags& o, const std::vector<std::string>& devices,
+                   RunnerOptions& runner) {
+  const int size = processes.ranks->size();
+  if (o.tp != size)
+    throw UsageError("{} processes were started together, and --tp says {}: say --tp {}", size, o.tp, size);
+  if (static_cast<int>(devices.size()) > 1 && static_cast<int>(devices.size()) < processes.n_local)
+    throw UsageError("{} processes run on this host, and --device names {} devices", processes.n_local, devices.size());
+  std::string& device = runner.backend.device;
+  if (devices.size() > 1) {
+    device = devices[static_cast<size_t>(processes.local_rank)];
+  } else if (is_cuda(device)) {
+    device = fmt::format("cuda:{}", cuda_index(device) + processes.local_rank);
+  } else if (runner.backend.n_threads == 0) {
+    runner.backend.n_threads = std::max(1, default_threads() / processes.n_local);
+  }
+  runner.parallel.communicator = processes.ranks;
+  runner.parallel.ranks_of_host = processes.n_local;
+}
+
+}  // namespace
+
+void set_parallel(const ParallelFlags& o, const std::string& device, RunnerOptions& runner) {
+  const std::vector<std::string> devices = device_list(device);
+  runner.backend.device = devices.front();
+  runner.parallel.limit = std::chrono::seconds(o.timeout_s);
+  runner.parallel.n_ranks = o.tp;
+  if (const Processes* processes = started_together(runner.parallel.limit))
+    return set_processes(*processes, o, devices, runner);
+  if (devices.size() == 1) return;
+  if (static_cast<int>(devices.size()) != o.tp)
+    throw UsageError("--device {} names {} devices, and --tp says {}: give one device for each rank", printable(device),
+                     devices.size(), o.tp);
+  for (size_t i = 0; i < devices.size(); ++i)
+    for (size_t j = 0; j < i; ++j)
+      if (is_cuda(devices[i]) && is_cuda(devices[j]) && cuda_index(devices[i]) == cuda_index(devices[j]))
+        throw UsageError("--device {} names a GPU twice: each rank needs its own", printable(device));
+  runner.parallel.devices = devices;
+}
+
+bool is_follower() {
+  const Processes* processes = started_together(ParallelOptions().limit);
+  return processes != nullptr && processes->ranks->rank() > 0;
+}
+
+void meet_ranks(const std::string& model, const RunnerOptions& runner) {
+  if (!runner.parallel.communicator) return;
+  check_alike(*runner.parallel.communicator,
+              {.version = INGOT_VERSION, .model = model, .options = options_text(runner), .place = process_place()});
+}
+
+void follow_first(Ranks& runner) {
+  if (!is_follower()) return;
+  runner.follow();
+  end_processes(0);
+  std::exit(0);
+}
+
+}  // namespace ingot

@@ -1,0 +1,32 @@
+// The processes that mpirun, or `srun --mpi=pmix`, started for one model: a rank each. Builds without MPI have
+// no_mpi.cc in place of mpi_processes.cc.
+#pragma once
+#include <chrono>
+#include <memory>
+#include <string>
+
+#include "backend/communicator.h"
+
+namespace ingot {
+
+struct Processes {
+  std::shared_ptr<Communicator> ranks;
+  int local_rank = 0, n_local = 1;  // among the ranks of this host
+};
+
+// Null if this process was started alone. The first call meets the other processes. Throws Error if they were started
+// together and this build has no MPI.
+const Processes* started_together(std::chrono::milliseconds limit);
+
+// Call it before the program ends. A code other than 0 ends the other processes too.
+void end_processes(int code);
+
+// Ends this process, and with it the others, without destructors.
+[[noreturn]] void end_now(int code);
+
+std::string process_place();  // "host node7, process 4711", for messages
+
+// "Open MPI v4.1.4", or "none".
+const char* mpi_version();
+
+}  // namespace ingot

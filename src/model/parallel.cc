@@ -1,0 +1,131 @@
+#include "model/parallel.h"
+
+#include <algorithm>
+#include <array>
+#include <thread>
+
+#include "backend/device_name.h"
+#include "backend/thread_communicator.h"
+#include "base/device_lost.h"
+#include "base/error.h"
+#include "base/log.h"
+#include "base/thread_start.h"
+#include "base/threads.h"
+#include "model/ranks.h"
+#include "model/shards.h"
+
+namespace ingot {
+
+std::string rank_device(const RunnerOptions& options, int rank) {
+  if (!options.parallel.devices.empty()) return options.parallel.devices[static_cast<size_t>(rank)];
+  const std::string& first = options.backend.device;
+  return is_cuda(first) ? fmt::format("cuda:{}", cuda_index(first) + rank) : first;
+}
+
+namespace {
+
+// The options of one rank in this process.
+RunnerOptions options_of(const RunnerOptions& all, const std::shared_ptr<ThreadRanks>& ranks, int rank) {
+  const int n = ranks->size();
+  RunnerOptions own = all;
+  own.parallel.communicator = ThreadRanks::communicator(ranks, rank);
+  own.parallel.ranks_of_host = n;
+  own.backend.device = rank_device(all, rank);
+  if (!is_cuda(own.backend.device)) {  // the ranks share the cores
+    const int n_threads = all.backend.n_threads > 0 ? all.backend.n_threads : default_threads();
+    own.backend.n_threads = std::max(1, n_threads / n);
+  }
+  if (rank > 0) own.trace = nullptr;
+  return own;
+}
+
+class FollowerThreads final : public Followers {
+ public:
+  FollowerThreads(std::shared_ptr<ThreadRanks> ranks, const std::vector<Config>& configs, WeightSource& source,
+                  const RunnerOptions& options)
+      : ranks_(std::move(ranks)), runners_(configs.size()) {
+    for (size_t r = 1; r < configs.size(); ++r) sources_.push_back(source.again());
+    for (size_t r = 1; r < configs.size(); ++r) {
+      const RunnerOptions own = options_of(options, ranks_, static_cast<int>(r));
+      threads_.push_back(start_thread("a rank", [&] {
+        return std::thread([this, r, config = configs[r], own] { load_and_follow(r, config, own); });
+      }));
+    }
+  }
+  ~FollowerThreads() override {
+    for (std::thread& thread : threads_) thread.join();
+  }
+
+ private:
+  // A runner lives until all threads have ended, because the others may read its memory.
+  void load_and_follow(size_t r, const Config& config, const RunnerOptions& options) {
+    try {
+      runners_[r] = std::make_unique<Ranks>(config, std::move(sources_[r - 1]), options, nullptr);
+      runners_[r]->follow();
+    } catch (...) {
+      options.parallel.communicator->abort(std::current_exception());
+    }
+  }
+
+  const std::shared_ptr<ThreadRanks> ranks_;
+  std::vector<std::unique_ptr<WeightSource>> sources_;
+  std::vector<std::unique_ptr<Ranks>> runners_;
+  std::vector<std::thread> threads_;
+};
+
+std::string shares_of(const std::vector<Config>& configs) {
+  std::string text;
+  for (const Config& c : configs) text += fmt::format("{}{}", text.empty() ? "" : ", ", c.n_heads);
+  return text;
+}
+
+}  // namespace
+
+std::unique_ptr<Ranks> start_ranks(const Config& config, std::unique_ptr<WeightSource> source,
+                                   const RunnerOptions& options, const LoadProgress& progress) {
+  const ParallelOptions& p = options.parallel;
+  if ((p.communicator || p.n_ranks > 1) && (options.layers_on.asks() || !options.split.device.empty()))
+    throw UsageError("several ranks have a share of every layer: leave out the options that place layers or experts");
+  if (p.communicator) {
+    const Config own =
+        config_of_rank(config, p.communicator->rank(), p.communicator->size(), largest_block(*source, config));
+    return std::make_unique<Ranks>(own, std::move(source), options, progress);
+  }
+  if (p.n_ranks == 1) return std::make_unique<Ranks>(config, std::move(source), options, progress);
+  std::vector<Config> configs;
+  const int64_t block = largest_block(*source, config);
+  for (int r = 0; r < p.n_ranks; ++r) configs.push_back(config_of_rank(config, r, p.n_ranks, block));
+  log_info("{} ranks, with {} heads", p.n_ranks, shares_of(configs));
+  const auto ranks = std::make_shared<ThreadRanks>(p.n_ranks, p.limit);
+  const RunnerOptions own = options_of(options, ranks, 0);
+  auto followers = std::make_unique<FollowerThreads>(ranks, configs, *source, options);
+  try {
+    auto first = std::make_unique<Ranks>(configs[0], std::move(source), own, progress);
+    first->take(std::move(followers));
+    return first;
+  } catch (...) {
+    own.parallel.communicator->abort(std::current_exception());
+    throw;
+  }
+}
+
+void await_all(Communicator& ranks) {
+  std::vector<char> all(static_cast<size_t>(ranks.size()));
+  ranks.exchange(all.data(), "", 1);
+}
+
+void agree(Communicator& ranks, MemoryPlan& plan) {
+  const std::array<int, 4> own = {plan.n_ctx, plan.kv.n_blocks, plan.states.n_slots, plan.max_batch_tokens};
+  std::vector<std::array<int, 4>> all(static_cast<size_t>(ranks.size()));
+  ranks.exchange(all.data(), own.data(), sizeof(own));
+  std::array<int, 4> least = own;
+  for (const auto& other : all)
+    for (size_t i = 0; i < least.size(); ++i) least[i] = std::min(least[i], other[i]);
+  plan.n_ctx = plan.limits.max_kv_len = least[0];
+  plan.kv.n_blocks = least[1];
+  plan.states.n_slots = least[2];
+  plan.max_batch_tokens = plan.limits.max_tokens = least[3];
+  for (DevicePlan& device : plan.devices) device.kv.n_blocks = least[1], device.states.n_slots = least[2];
+}
+
+}  // namespace ingot

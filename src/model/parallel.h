@@ -1,0 +1,50 @@
+// Several ranks run one model: each computes its share of every layer (shards.h), on a device of its own. Rank 0 has the
+// engine. It sends each batch to the others, which run the same program on it. The ranks are threads of this process, or
+// processes that were started together (a Communicator of the options).
+#pragma once
+#include <chrono>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "backend/communicator.h"
+
+namespace ingot {
+
+class Ranks;
+class WeightSource;
+struct Config;
+struct MemoryPlan;
+struct RunnerOptions;
+
+struct ParallelOptions {
+  int n_ranks = 1;                   // threads of this process
+  std::vector<std::string> devices;  // of the ranks; empty: BackendOptions::device, and the GPUs after it
+  // A rank that others have waited for longer has failed.
+  std::chrono::milliseconds limit{10'000};
+
+  std::shared_ptr<Communicator> communicator;  // of this rank
+  int ranks_of_host = 1;                       // how many share this host's memory
+};
+
+// Loads a model for one rank or for several. Of several processes, each calls this function.
+std::unique_ptr<Ranks> start_ranks(const Config& config, std::unique_ptr<WeightSource> source,
+                                   const RunnerOptions& options,
+                                   const std::function<void(size_t done, size_t total)>& progress);
+
+// The device of a rank of this process.
+std::string rank_device(const RunnerOptions& options, int rank);
+
+// The ranks of one model that run in threads of this process, except rank 0. Ends and joins them when destroyed.
+class Followers {
+ public:
+  virtual ~Followers() = default;
+};
+
+// What fits in the memory of every rank.
+void agree(Communicator& ranks, MemoryPlan& plan);
+// Returns when all ranks have called it. From here on ranks wait for each other only for a limited time.
+void await_all(Communicator& ranks);
+
+}  // namespace ingot

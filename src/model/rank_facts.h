@@ -1,0 +1,28 @@
+// What the processes of one model must have in common: the program, the model and the options. Compared before anything
+// is loaded, because ranks that differ would compute nonsense or wait for each other for ever.
+#pragma once
+#include <string>
+
+#include "backend/communicator.h"
+#include "model/checkpoint.h"
+
+namespace ingot {
+
+struct RunnerOptions;
+
+struct RankFacts {
+  std::string version;  // of the program
+  std::string model;    // fingerprint_of
+  std::string options;  // options_text
+  std::string place;    // "host node7, process 4711", for messages
+};
+
+// A hash of the sizes and of samples of all tensors. Reads some kilobytes of each file.
+std::string fingerprint_of(const Checkpoint& checkpoint);
+// The options that all ranks must have alike.
+std::string options_text(const RunnerOptions& options);
+
+// Throws Error on rank 0 if a rank differs from it. The other ranks wait until rank 0 has ended them.
+void check_alike(Communicator& ranks, const RankFacts& own);
+
+}  // namespace ingot

@@ -1,0 +1,49 @@
+// The engine over two ranks: requests side by side, chunks, a pool that is too small for all, the prefix cache and the
+// states of recurrent layers reach the other rank in the messages. Tiny models, with transformers' answers.
+#include <gtest/gtest.h>
+
+#include "model/parallel.h"
+#include "tiny_models.h"
+
+namespace ingot {
+namespace {
+
+std::unique_ptr<Ranks> start(const std::string& model, int n_kv_tokens) {
+  const auto file = std::make_shared<const Gguf>(Gguf::open(path_of(model + ".gguf")));
+  RunnerOptions options{.backend = {.device = "ref"},
+                        .n_ctx = 256,
+                        .max_batch_tokens = 32,
+                        .max_seqs = 4,
+                        .block_size = 4,
+                        .n_kv_tokens = n_kv_tokens,
+                        .kv_dtype = DType::kF32,
+                        .n_checkpoints = -1};
+  options.parallel.n_ranks = 2;
+  return start_ranks(config_from_gguf(*file), gguf_source(file), options, nullptr);
+}
+
+class ParallelEngine : public testing::TestWithParam<const char*> {};
+
+TEST_P(ParallelEngine, AnswersAreThoseOfTransformers) {
+  const GreedyGolden golden(GetParam());
+  const int n = static_cast<int>(golden.greedy.size()), n_all = static_cast<int>(golden.prompt.size()) + n;
+  for (const int n_kv_tokens : {n_all + 8, 4 * n_all + 64}) {  // one request at a time fits, or all
+    const auto runner = start(GetParam(), n_kv_tokens);
+    Engine engine(*runner, {.chunk = 7});
+    std::vector<std::shared_ptr<Collector>> sinks;
+    for (int i = 0; i < 4; ++i) sinks.push_back(submit(engine, golden.prompt, n));
+    run(engine);
+    for (const auto& sink : sinks) EXPECT_EQ(sink->tokens, golden.greedy) << n_kv_tokens;
+    const int half = n / 2;  // a later turn begins in the cache
+    const auto more = submit(engine, joined(golden.prompt, Tokens(golden.greedy.begin(), golden.greedy.begin() + half)), n - half);
+    run(engine);
+    EXPECT_EQ(more->tokens, Tokens(golden.greedy.begin() + half, golden.greedy.end()));
+    EXPECT_GT(more->finish->usage.cached_tokens, 0);
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Models, ParallelEngine, testing::Values("llama", "mistral_window", "gemma3", "qwen35moe", "deepseek2_lite"),
+                         [](const auto& i) { return std::string(i.param); });
+
+}  // namespace
+}  // namespace ingot
