@@ -156,6 +156,8 @@ class Backend {
   void block(const DenseLayersBlock& b) { dense_layers(b); }
   void block(const HeadBlock& b);
   void block(const PoolBlock& b);
+  void block(const DraftInputBlock& b);
+  void block(const KeepBlock& b);
 
   const Batch& batch() const { return batch_; }
   // Counts for the ops of this step. They cover the batch and the sequences with which a backend pads the batch.
@@ -173,6 +175,7 @@ class Backend {
 
  private:
   void put_embeddings(const Tensor& x);
+  void rotate(std::span<const RopeTable> ropes);
   void join(const Join& join, const Tensor& x, const Tensor& branch, const Tensor& in, const Weight& w,
             const Tensor& bias);
   void shared_expert(const ExpertsBlock& b, const Tensor& x, const Tensor& normed);
