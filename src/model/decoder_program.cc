@@ -1,5 +1,9 @@
 #include "model/decoder_program.h"
 
+#include <utility>
+
+#include "model/draft_head.h"
+
 namespace ingot {
 namespace {
 
@@ -44,10 +48,10 @@ class Builder {
     }
   }
 
-  DenseLayersBlock dense_layers() {
+  DenseLayersBlock dense_layers(int begin, int end) {
     DenseLayersBlock all;
     const LayerWeights none;
-    for (int layer = 0; layer < c_.n_layers; ++layer) {
+    for (int layer = begin; layer < end; ++layer) {
       const LayerWeights& w = weights_.layers.empty() ? none : weights_.layers[static_cast<size_t>(layer)];
       all.attention.push_back(attention(w, c_.layer(layer)));
       all.feed_forward.push_back(feed_forward(w));
@@ -189,11 +193,21 @@ Program decoder_layers(const Config& c, const Weights& weights, const DecoderCac
   add_ropes(program, c, weights, backend, n_ctx);
   program.blocks.emplace_back(EmbedBlock{.table = weights.model.embedding, .scale = c.embedding_scale});
   Builder builder(c, weights, caches);
-  if (is_dense(c)) {
-    program.blocks.emplace_back(builder.dense_layers());
-  } else {
-    for (int layer = 0; layer < c.n_layers; ++layer) builder.add_layer(program, layer);
+  const auto add_layers = [&](int begin, int end) {
+    if (is_dense(c)) {
+      program.blocks.emplace_back(builder.dense_layers(begin, end));
+    } else {
+      for (int layer = begin; layer < end; ++layer) builder.add_layer(program, layer);
+    }
+  };
+  int begin = 0;
+  if (c.draft_head && c.draft_head->is_eagle) {
+    for (const int end : c.draft_head->kept_layers) {
+      add_layers(std::exchange(begin, end), end);
+      program.blocks.emplace_back(KeepBlock{.place = program.n_kept++});
+    }
   }
+  add_layers(begin, c.n_layers);
   return program;
 }
 
@@ -222,7 +236,9 @@ size_t step_bytes(const Config& c, const StepLimits& limits, const Backend* back
   program.blocks.emplace_back(head_block(c, {}));
   Buffers buffers(backend != nullptr ? backend->act_dtype() : DType::kF32, limits);
   program.lay_out(buffers);
-  return buffers.bytes() + (backend != nullptr ? backend->scratch_bytes(buffers.limits()) : 0);
+  StepLimits all = buffers.limits();
+  const size_t of_head = c.draft_head ? draft_bytes(c, &all, buffers.act()) : 0;
+  return buffers.bytes() + of_head + (backend != nullptr ? backend->scratch_bytes(all) : 0);
 }
 
 }  // namespace ingot

@@ -23,7 +23,7 @@ HeadBlock head_block(const Config& config, const Weights& weights);
 StateShape state_shape(const Config& config, int n_slots);
 
 // Bytes that a step within these limits takes besides weights and caches, measured on the list: the blocks' buffers,
-// and the backend's scratch (0 without a backend).
+// those of a draft head, and the backend's scratch (0 without a backend).
 size_t step_bytes(const Config& config, const StepLimits& limits, const Backend* backend);
 
 }  // namespace ingot

@@ -8,6 +8,7 @@
 #include "base/memory_error.h"
 #include "base/system.h"
 #include "model/decoder_program.h"
+#include "model/draft_head.h"
 #include "model/ranks.h"
 
 namespace ingot {
@@ -17,9 +18,10 @@ constexpr int64_t kSmallestContext = 512;
 constexpr int kSmallestChunk = 512;
 constexpr int64_t kMaxTokens = 1 << 30;
 
-// The bytes of the caches, with the backend's padding.
-size_t kv_bytes(const KvShape& shape, const Backend* backend) {
-  return backend != nullptr ? backend->kv_bytes(shape) : shape.bytes();
+// The bytes of the caches, with the backend's padding. A draft head has a KV cache beside the model's.
+size_t kv_bytes(const Config& c, const KvShape& shape, const Backend* backend) {
+  const auto bytes = [&](const KvShape& one) { return backend != nullptr ? backend->kv_bytes(one) : one.bytes(); };
+  return bytes(shape) + (c.draft_head ? bytes(draft_kv_shape(*c.draft_head, shape)) : 0);
 }
 size_t state_bytes(const StateShape& shape, const Backend* backend) {
   return !shape ? 0 : backend != nullptr ? backend->state_bytes(shape) : shape.bytes();
@@ -37,8 +39,8 @@ KvShape kv_shape(const Config& c, const RunnerOptions& o, int n_blocks) {
 
 // The most tokens that a cache of at most n_bytes holds.
 int64_t tokens_in(size_t n_bytes, const Config& c, const RunnerOptions& o, const Backend* backend) {
-  const size_t none = kv_bytes(kv_shape(c, o, 0), backend);
-  const size_t block = std::max<size_t>(kv_bytes(kv_shape(c, o, 1), backend) - none, 1);
+  const size_t none = kv_bytes(c, kv_shape(c, o, 0), backend);
+  const size_t block = std::max<size_t>(kv_bytes(c, kv_shape(c, o, 1), backend) - none, 1);
   const size_t left = n_bytes - std::min(n_bytes, none), size = static_cast<size_t>(o.block_size);
   return static_cast<int64_t>(left / block * size + left % block * size / block);
 }
@@ -71,7 +73,7 @@ MemoryPlan plan_of(const Config& c, const WeightBytes& weights, size_t available
                   .weight_bytes = weights.total(),
                   .borrowed_bytes = weights.borrowed,
                   .available_bytes = available};
-  plan.kv_bytes = kv_bytes(plan.kv, backend);
+  plan.kv_bytes = kv_bytes(c, plan.kv, backend);
   plan.state_bytes = state_bytes(plan.states, backend);
   plan.max_seqs = o.max_seqs;
   plan.max_batch_tokens = static_cast<int>(std::min<int64_t>(o.max_batch_tokens, int64_t{n_ctx} * o.max_seqs));

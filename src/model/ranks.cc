@@ -25,19 +25,46 @@ std::unique_ptr<Backend> make_backend(const RunnerOptions& options) {
   return backend;
 }
 
+// A head that nobody asked for by name is left out if its tensors are not as expected.
+DraftHeadFile open_head(WeightSource& source, const Config& config, const RunnerOptions& options,
+                        const Backend& backend) {
+  if (options.eagle_head) return open_eagle_head(*options.eagle_head, config);
+  if (options.mtp_head == MtpHead::kNone) return {};
+  DraftHeadFile head = find_mtp_head(source, config);
+  if (!head && options.mtp_head == MtpHead::kNeeded)
+    throw Error("{}: the model has no layer for multi-token prediction (MTP): guess tokens in another way, or not",
+                source.name());
+  try {
+    if (head) head_bytes(head, backend);
+  } catch (const Error& error) {
+    if (options.mtp_head == MtpHead::kNeeded) throw;
+    log_warn("the model's layer for multi-token prediction is not used: {}", error.what());
+    return {};
+  }
+  return head;
+}
+
+Config with_head(Config config, const DraftHeadFile& head) {
+  config.draft_head = head.config;
+  return config;
+}
+
 }  // namespace
 
 Ranks::Ranks(const Config& config, std::unique_ptr<WeightSource> source, const RunnerOptions& options,
              const LoadProgress& progress)
-    : config_(config),
-      source_(options.check_tensors ? checked_source(std::move(source)) : std::move(source)),
-      backend_(make_backend(options)) {
+    : source_(options.check_tensors ? checked_source(std::move(source)) : std::move(source)),
+      backend_(make_backend(options)),
+      head_file_(open_head(*source_, config, options, *backend_)),
+      config_(with_head(config, head_file_)) {
   if (!backend_->keeps_kv_as(options.kv_dtype))
     throw Error("KV caches of q8_0 run on the CPU: use fp8 or f16, or the device cpu");
   const size_t before = backend_->allocated_bytes(), free_before = backend_->available_bytes();
   size_t limit = memory_limit(options);
   if (options.fills_memory()) limit -= std::min(limit, backend_->driver_bytes());
-  plan_ = plan_memory(config_, weight_bytes(*source_, config_, *backend_), limit, options, backend_.get());
+  WeightBytes bytes = weight_bytes(*source_, config_, *backend_);
+  if (head_file_) bytes += head_bytes(head_file_, *backend_);
+  plan_ = plan_memory(config_, bytes, limit, options, backend_.get());
   if (options.n_ctx > config_.n_ctx_train)
     log_warn("a context of {} tokens is more than the {} that the model was trained for", options.n_ctx,
              config_.n_ctx_train);
@@ -50,7 +77,14 @@ Ranks::Ranks(const Config& config, std::unique_ptr<WeightSource> source, const R
   if (plan_.states) states_ = backend_->make_states(plan_.states);
   program_.emplace(decoder_layers(config_, weights_, {kv_.get(), states_.get()}, backend_.get(), plan_.n_ctx));
   program_->blocks.emplace_back(head_block(config_, weights_));
-  program_->allocate(*backend_, plan_.limits);
+  StepLimits limits = program_->place(*backend_, plan_.limits);
+  if (head_file_) {
+    draft_head_.emplace(config_, weights_, head_weights_, *program_, plan_, *backend_);
+    limits = largest(limits, draft_head_->limits());
+  }
+  backend_->reserve(limits);
+  backend_->prepare_program(*program_);
+  if (draft_head_) draft_head_->prepare();
   const size_t free_after = std::min(backend_->available_bytes(), free_before);
   log_info("{} of the device's memory are taken, and nothing more while it runs; the device has {} less than before",
            human_bytes(backend_->allocated_bytes()), human_bytes(free_before - free_after));
@@ -65,12 +99,16 @@ Ranks::Ranks(const Config& config, std::unique_ptr<WeightSource> source, const R
            .window = config_.widest_window(),
            .takes_embeddings = true,
            .embedding_dim = config_.dim,
-           .overlaps = backend_->overlaps()};
+           .overlaps = backend_->overlaps(),
+           .draft_head = !head_file_                    ? DraftHeadKind::kNone
+                         : head_file_.config->is_eagle ? DraftHeadKind::kEagle3
+                                                       : DraftHeadKind::kMtp};
 }
 
 void Ranks::load(const LoadProgress& progress) {
   const auto start = std::chrono::steady_clock::now();
   weights_ = load_weights(*source_, config_, *backend_, progress);
+  if (head_file_) head_weights_ = load_head(head_file_, *backend_);
   backend_->synchronize();
   const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   log_info("{} of weights in {:.3f} s, {:.1f} GB/s", human_bytes(weights_.file_bytes), seconds,
@@ -80,6 +118,7 @@ void Ranks::load(const LoadProgress& progress) {
 }
 
 void Ranks::forward(const Batch& batch) {
+  batch_ = batch;
   backend_->run(*program_, batch);
   logits_ = program_->output(batch.n_tokens(), batch.n_seqs(), batch.n_logits());
 }

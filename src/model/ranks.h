@@ -5,11 +5,17 @@
 
 #include "backend/backend.h"
 #include "base/trace_file.h"
+#include "model/draft_head.h"
 #include "model/memory_plan.h"
 #include "model/runner.h"
 #include "model/weights.h"
 
 namespace ingot {
+
+class Checkpoint;
+
+// Whether a model's MTP head runs beside the model, so that it can guess tokens.
+enum class MtpHead : uint8_t { kNone, kIfPresent, kNeeded };
 
 struct RunnerOptions {
   BackendOptions backend;
@@ -26,6 +32,8 @@ struct RunnerOptions {
   int n_checkpoints =
       0;  // of recurrent layers' states, for the prefix cache; -1: as many as are useful and fit (memory_plan)
   bool fills_memory() const { return memory_share > 0 || memory_bytes > 0; }
+  MtpHead mtp_head = MtpHead::kNone;
+  std::shared_ptr<const Checkpoint> eagle_head;  // runs in place of an MTP head; null: none
   bool check_tensors = false;  // read every number of the weights first and refuse NaN and Inf
   bool check_nan = false;
   bool check_replay = false;  // compare recorded steps with plain launches, on backends that record steps
@@ -42,6 +50,8 @@ class Ranks final : public Runner {
   const RunnerInfo& info() const override { return info_; }
   void forward(const Batch& batch) override;
   void sample(std::span<const SampleRow> rows) override { backend_->sample(logits_, rows); }
+  void follow(std::span<const int32_t> next_tokens) override { draft_head_->follow(batch_, next_tokens); }
+  std::vector<int32_t> draft(std::span<const DraftRow> rows) override { return draft_head_->draft(rows); }
   std::vector<Sampled> wait() override { return backend_->wait(); }
 
   std::vector<float> logits() override;
@@ -49,6 +59,7 @@ class Ranks final : public Runner {
   const Config& config() const { return config_; }
   const Weights& weights() const { return weights_; }
   Backend& backend() { return *backend_; }
+  DraftHead* draft_head() { return draft_head_ ? &*draft_head_ : nullptr; }
   const KvShape& kv_shape() const { return kv_->shape; }
   const MemoryPlan& memory() const { return plan_; }
 
@@ -59,14 +70,18 @@ class Ranks final : public Runner {
   size_t memory_limit(const RunnerOptions& options) const;
   void load(const LoadProgress& progress);
 
+  const std::unique_ptr<WeightSource> source_;  // the backend may read embeddings from its mapping
+  const std::unique_ptr<Backend> backend_;
+  const DraftHeadFile head_file_;  // empty: no draft head
   const Config config_;
   MemoryPlan plan_;
-  std::unique_ptr<WeightSource> source_;  // the backend may read embeddings from its mapping
-  std::unique_ptr<Backend> backend_;
   Weights weights_;
+  DraftHeadWeights head_weights_;
   std::unique_ptr<KvCache> kv_;
   std::unique_ptr<StateCache> states_;  // null in models without recurrent layers
   std::optional<Program> program_;
+  std::optional<DraftHead> draft_head_;
+  Batch batch_;    // of the last forward
   Tensor logits_;  // [n_logits, n_vocab] of the last forward
   RunnerInfo info_;
 };
