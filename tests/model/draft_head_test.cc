@@ -183,6 +183,18 @@ TEST(DraftHead, GuessesForSeveralSequences) {
   EXPECT_EQ(runner.draft(wanted), alone);
 }
 
+// The check for NaN looks at each op of the head, too.
+TEST(DraftHead, RunsInsideADecorator) {
+  const Expected expected("qwen35");
+  RunnerOptions options = options_for("qwen35", "cpu");
+  options.check_nan = true;
+  Ranks runner = load("qwen35", options);
+  Text text(runner, expected.tokens, 0);
+  EXPECT_EQ(text.read(static_cast<int>(expected.tokens.size())), expected.next);
+  const DraftRow last = text.row(static_cast<int>(expected.tokens.size()) - 1, 4);
+  EXPECT_EQ(runner.draft(std::span(&last, 1)), expected.guesses);
+}
+
 // What the plan says before anything is loaded is what the model and its head take.
 TEST(DraftHead, ThePlanCountsIt) {
   for (const char* file : {"glm4_moe", "deepseek3.gguf", "qwen35", "eagle3"}) {
