@@ -75,6 +75,11 @@ typedef struct ingot_model_options {
   int max_queue;        /* requests that wait before INGOT_FULL; 0: any number */
   int deterministic;    /* 1: batch-invariant: other requests do not change a request's tokens */
   const char* kv_type;  /* of the KV cache: "f16", "bf16", "f32", "fp8", "q8_0" or "q4_0" (GPU); NULL: "f16" */
+  /* How tokens are guessed, so that a step may give several; the text is the same: "mtp" (the model's own layer for
+   * multi-token prediction), "draft" (the model `draft`), "eagle3" (the head `draft`), "ngram" (what followed the same
+   * words before), "auto" (by `draft` if given, else "mtp" if the model has it, else "ngram") or "off"; NULL: "off". */
+  const char* speculate;
+  const char* draft; /* path of a small model with the same tokens, or of an EAGLE-3 head; NULL: none */
 } ingot_model_options;
 
 INGOT_API void ingot_model_options_init_sized(ingot_model_options* options, size_t size);

@@ -44,7 +44,7 @@ KIND_TEXT, KIND_EMBEDDER, KIND_RERANKER = range(3)
 class ModelOptions(c.Structure):
     _fields_ = [("struct_size", c.c_size_t), ("device", c.c_char_p), ("n_threads", c.c_int), ("n_ctx", c.c_int),
                 ("max_seqs", c.c_int), ("max_batch_tokens", c.c_int), ("n_kv_tokens", c.c_int), ("max_queue", c.c_int),
-                ("deterministic", c.c_int), ("kv_type", c.c_char_p)]
+                ("deterministic", c.c_int), ("kv_type", c.c_char_p), ("speculate", c.c_char_p), ("draft", c.c_char_p)]
 
 
 class ChatOptions(c.Structure):

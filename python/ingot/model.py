@@ -66,8 +66,8 @@ class Model:
     @classmethod
     def load(cls, model: "Union[str, os.PathLike[str], None]" = None, *, device: str = "cpu", n_threads: int = 0,
              n_ctx: int = 0, max_seqs: int = 8, max_batch_tokens: int = 0, n_kv_tokens: int = 0, max_queue: int = 0,
-             deterministic: bool = False, kv_type: str = "f16", pooling: Optional[str] = None,
-             normalize: bool = True) -> "Model":
+             deterministic: bool = False, kv_type: str = "f16", speculate: str = "off", draft: Optional[str] = None,
+             pooling: Optional[str] = None, normalize: bool = True) -> "Model":
         """Loads a GGUF file, a directory of Hugging Face or MLX, or ORG/REPO[:QUANT] of the Hub; None: the demo model.
 
         device: "cpu", "cuda", "cuda:1" (the second GPU) or "ref" (the plain and slow reference)
@@ -79,6 +79,9 @@ class Model:
         max_queue: requests that may wait before QueueFullError; 0: any number
         deterministic: other requests do not change a request's tokens
         kv_type: of the KV cache: "f16", "bf16", "f32", "fp8", "q8_0" or "q4_0" (GPU)
+        speculate: how tokens are guessed, for several in a step and the same text: "auto", "mtp", "draft", "eagle3",
+            "ngram" or "off"
+        draft: path of a small model with the same tokens, or of an EAGLE-3 head; None: none
         pooling: "cls", "mean" or "last" makes a model for embed() of any model; None: what the model is for
         normalize: vectors of length 1
         """
@@ -90,7 +93,8 @@ class Model:
         if kind.value == lib.KIND_TEXT and pooling is None:
             options = lib.options(lib.ModelOptions, "model", device=device, n_threads=n_threads, n_ctx=n_ctx,
                                   max_seqs=max_seqs, max_batch_tokens=max_batch_tokens, n_kv_tokens=n_kv_tokens,
-                                  max_queue=max_queue, deterministic=int(deterministic), kv_type=kv_type)
+                                  max_queue=max_queue, deterministic=int(deterministic), kv_type=kv_type,
+                                  speculate=speculate, draft=draft)
             lib.call("load", path.encode(), c.byref(options), c.byref(handle))
             return cls(path, lib.KIND_TEXT, handle, "free")
         options = lib.options(lib.EmbedderOptions, "embedder", device=device, n_threads=n_threads, n_ctx=n_ctx,

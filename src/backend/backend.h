@@ -174,6 +174,8 @@ class Backend {
   void block(const RemoteBlock& b) { remote(b); }
   void block(const HeadBlock& b);
   void block(const PoolBlock& b);
+  void block(const DraftInputBlock& b);
+  void block(const KeepBlock& b);
 
   Communicator* ranks() const { return ranks_.get(); }
   const Batch& batch() const { return batch_; }

@@ -20,4 +20,17 @@ std::span<const int32_t> with_drawn_tokens(const Batch& batch, std::span<const S
   return storage;
 }
 
+StepLimits largest(const StepLimits& a, const StepLimits& b) {
+  return {.max_tokens = std::max(a.max_tokens, b.max_tokens),
+          .max_seqs = std::max(a.max_seqs, b.max_seqs),
+          .max_logits = std::max(a.max_logits, b.max_logits),
+          .max_kv_len = std::max(a.max_kv_len, b.max_kv_len),
+          .max_width = std::max(a.max_width, b.max_width),
+          .max_heads = std::max(a.max_heads, b.max_heads),
+          .head_dim = std::max(a.head_dim, b.head_dim),
+          .max_expert_rows = std::max(a.max_expert_rows, b.max_expert_rows),
+          .max_expert_floats = std::max(a.max_expert_floats, b.max_expert_floats),
+          .n_vocab = std::max(a.n_vocab, b.n_vocab)};
+}
+
 }  // namespace ingot

@@ -65,5 +65,6 @@ struct StepLimits {
   int64_t max_expert_floats = 0;  // floats of its input or output, with 64 columns of padding in each row
   int n_vocab = 0;                // 0: nothing is sampled
 };
+StepLimits largest(const StepLimits& a, const StepLimits& b);  // of each limit
 
 }  // namespace ingot

@@ -102,6 +102,11 @@ void DeltaBlock::lay_out(Buffers& buffers) {
   if (!join.is_plain()) buffers.scratch_f32(branch, x.cols);
 }
 
+void DraftInputBlock::lay_out(Buffers& buffers) {
+  buffers.scratch_f32(embedded, x.cols);
+  buffers.scratch_f32(normed, std::max(2 * x.cols, hidden.cols));  // the width that products may have to convert
+}
+
 void FeedForwardBlock::lay_out(Buffers& buffers) {
   buffers.scratch_act(normed, x.cols);
   buffers.scratch_act(hidden, ffn_dim);
@@ -148,19 +153,23 @@ void Program::lay_out(Buffers& buffers) {
     buffers.keep(rope.angles, DType::kF32, n, rope.rot_dim);
   }
   if (n_latent_heads > 0) buffers.keep(head_ids, DType::kI32, n, n_latent_heads);
+  if (n_kept > 0) buffers.keep(kept, DType::kF32, n, int64_t{n_kept} * dim);
+  if (has_pair) buffers.keep(pair, buffers.act(), n, 2 * int64_t{dim});
   for_each([&](auto& block) {
     buffers.begin_block();
     block.x = x;
     if constexpr (requires { block.rope_table; })
       block.rope.angles = block.rope_table == kNoRope ? Tensor{} : ropes[static_cast<size_t>(block.rope_table)].angles;
     if constexpr (requires { block.head_ids; }) block.head_ids = head_ids;
+    if constexpr (requires { block.kept; }) block.kept = kept;
+    if constexpr (requires { block.pair; }) block.pair = pair;
     if constexpr (requires { block.kv; }) kv = block.kv;
     if constexpr (requires { block.states; }) states = block.states;
     block.lay_out(buffers);
   });
 }
 
-void Program::allocate(Backend& backend, const StepLimits& limits) {
+StepLimits Program::place(Backend& backend, const StepLimits& limits) {
   Buffers buffers(backend.act_dtype(), limits);
   lay_out(buffers);
   buffers.allocate(backend);
@@ -174,7 +183,11 @@ void Program::allocate(Backend& backend, const StepLimits& limits) {
     for (size_t i = 0; i < ids.size(); ++i) ids[i] = static_cast<int32_t>(i) % n_latent_heads;
     backend.upload(head_ids, ids.data());
   }
-  backend.reserve(buffers.limits());
+  return buffers.limits();
+}
+
+void Program::allocate(Backend& backend, const StepLimits& limits) {
+  backend.reserve(place(backend, limits));
   backend.prepare_program(*this);
 }
 

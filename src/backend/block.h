@@ -49,8 +49,39 @@ struct EmbedBlock {
   void lay_out(Buffers&) {}
 };
 
+// The input of a draft head, which guesses the token after the next: the next token's embedding and the hidden state of
+// the row, both normed, side by side. For multi-token prediction (arXiv:2412.19437, 2.2), a projection of the pair
+// becomes the residual stream. For EAGLE-3 (arXiv:2503.01840), the hidden state becomes the residual stream, and the
+// attention that follows reads the pair.
+struct DraftInputBlock {
+  Tensor x;                       // in, out: [max_tokens, dim]
+  Tensor hidden;                  // [max_tokens, n] of another program, or empty: x itself is the hidden state
+  Weight table;                   // [n_vocab, dim]
+  float scale = 1;                // of embeddings
+  NormArgs final_norm;            // of the program that computed the hidden state; empty weight: none
+  NormArgs token_norm;            // weight [1, dim]: of embeddings
+  NormArgs hidden_norm;           // weight [1, dim]
+  Weight project;                 // [dim, 2 * dim]; with reads_pair [dim, n] or empty: makes x of the hidden state
+  bool hidden_first = false;      // the order of the pair
+  bool reads_pair = false;        // the attention that follows reads the pair
+  bool keeps_normed = false;      // with reads_pair: x becomes the normed hidden state
+  Tensor pair;                    // out: [max_tokens, 2 * dim], the program's
+  Tensor embedded, normed;        // scratch
+  void lay_out(Buffers& buffers);
+};
+
+// Copies the residual stream at a place between layers, for a draft head.
+struct KeepBlock {
+  Tensor x;       // [max_tokens, dim]
+  int place = 0;  // among the program's kept streams
+  Tensor kept;    // out: [max_tokens, n_kept * dim], the program's
+  void lay_out(Buffers&) {}
+};
+
 struct AttentionBlock {
   Tensor x;                 // in, out: [max_tokens, dim]
+  bool reads_pair = false;  // q, k and v are projections of `pair`, not of x; the weights have 2 * dim columns
+  Tensor pair;              // [max_tokens, 2 * dim], the program's
   NormArgs norm;            // weight [1, dim] or empty
   Weight wq, wk, wv;        // [n_heads * head_dim, dim], [n_kv_heads * head_dim, dim] twice
   Tensor bq, bk, bv;        // [1, rows of the weight] or empty
@@ -191,7 +222,7 @@ struct RemoteBlock {
 };
 
 using Block = std::variant<EmbedBlock, AttentionBlock, LatentAttentionBlock, DeltaBlock, FeedForwardBlock, ExpertsBlock,
-                           DenseLayersBlock, HeadBlock, PoolBlock, RemoteBlock>;
+                           DenseLayersBlock, HeadBlock, PoolBlock, RemoteBlock, DraftInputBlock, KeepBlock>;
 
 // Blocks [first, end) of a program.
 struct BlockRange {
@@ -240,6 +271,10 @@ struct Program {
   int dim = 0;
   int n_latent_heads = 0;       // 0: no attention over latents
   Tensor head_ids;              // [max_tokens, n_latent_heads]: 0, 1, ... in each row
+  int n_kept = 0;               // KeepBlocks
+  Tensor kept;                  // [max_tokens, n_kept * dim] f32: the streams that they keep
+  bool has_pair = false;        // begins with a DraftInputBlock
+  Tensor pair;                  // [max_tokens, 2 * dim]: what this block makes
   Tensor x;                     // [max_tokens, dim] f32: the residual stream
   const KvCache* kv = nullptr;  // the cache that its blocks use; a program has at most one KV cache and one state cache
   const StateCache* states = nullptr;
@@ -251,7 +286,9 @@ struct Program {
 
   // Gives all blocks their buffers. Call it once to measure, then Buffers::allocate, then a second time to place.
   void lay_out(Buffers& buffers);
-  // Measures, allocates and places the buffers; then calls the backend's reserve and prepare_program.
+  // Measures, allocates and places the buffers. Returns the limits with what the blocks set.
+  StepLimits place(Backend& backend, const StepLimits& limits);
+  // place(), then the backend's reserve and prepare_program.
   void allocate(Backend& backend, const StepLimits& limits);
   // Calls f with each block. For a DenseLayersBlock, calls f with each block inside.
   template <class F>

@@ -67,11 +67,35 @@ void Backend::block(const EmbedBlock& b) {
   if (b.norm.weight) norm(x, x, b.norm);
 }
 
+void Backend::block(const DraftInputBlock& b) {
+  const Tensor x = token_rows(b.x), embedded = token_rows(b.embedded), pair = token_rows(b.pair);
+  const Tensor first = pair.slice_cols(0, x.cols), second = pair.slice_cols(x.cols, x.cols);
+  Tensor hidden = b.hidden ? token_rows(b.hidden) : x;
+  if (b.reads_pair && b.hidden) {
+    matmul(x, hidden, b.project);
+    hidden = x;
+  }
+  if (b.final_norm.weight) {
+    const Tensor normed = token_rows(b.normed).slice_cols(0, x.cols);
+    norm(normed, hidden, b.final_norm);
+    hidden = normed;
+  }
+  embed(embedded, b.table, b.scale);
+  norm(b.hidden_first ? second : first, embedded, b.token_norm);
+  norm(b.hidden_first ? first : second, hidden, b.hidden_norm);
+  if (!b.reads_pair) matmul(x, pair, b.project);
+  if (b.keeps_normed) norm(x, x, b.hidden_norm);
+}
+
+void Backend::block(const KeepBlock& b) {
+  copy(token_rows(b.kept).slice_cols(b.place * b.x.cols, b.x.cols), token_rows(b.x));
+}
+
 void Backend::block(const AttentionBlock& b) {
   const Tensor x = token_rows(b.x), norm_out = token_rows(b.normed), q = token_rows(b.q),
                attended = token_rows(b.attended);
   const AttentionArgs& a = b.attention;
-  qkv({.x = x,
+  qkv({.x = b.reads_pair ? token_rows(b.pair) : x,
        .norm = b.norm,
        .normed = norm_out,
        .wq = &b.wq,

@@ -217,7 +217,7 @@ std::span<const float> adjusted(std::span<const float> raw, const SampleRow& row
     CHECK(token >= 0 && static_cast<size_t>(token) < logits.size());
     logits[token] = bias == -kInfinity ? -kInfinity : logits[token] + bias;
   }
-  return logits;
+  return std::span(logits).first(raw.size());
 }
 
 int32_t draw(std::span<const float> logits, float top, const SampleRow& row, SamplerScratch& scratch) {
@@ -270,7 +270,7 @@ int32_t argmax(std::span<const float> logits) {
 
 Sampled sample_row(std::span<const float> raw, const SampleRow& row, SamplerScratch& scratch) {
   CHECK(row.params != nullptr);
-  CHECK_EQ(raw.size(), scratch.logits.size());
+  CHECK_LE(raw.size(), scratch.logits.size());
   const SamplingParams& params = *row.params;
   if (needs_stages(params)) {
     Sampled drawn{.token = draw_by_stages(raw, row, scratch)};

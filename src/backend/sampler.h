@@ -21,6 +21,7 @@ struct Candidate {
 };
 
 // Working memory of one sampling thread. With it, a draw allocates nothing except the list Sampled::top.
+// Rows of fewer tokens may use it too: those of a draft head.
 struct SamplerScratch {
   explicit SamplerScratch(int n_vocab);
   std::vector<float> logits;    // [n_vocab]: the row after penalties, bias and mask

@@ -43,7 +43,7 @@ class Wrapped : public Backend {
   Peak measure_peak(Format weights) override { return inner_->measure_peak(weights); }
   // Backend::run passes every op through this object, so the inner backend cannot record and replay steps.
   void begin(const Batch& batch) override {
-    Backend::begin(batch);
+    set_step(batch, {batch.n_tokens(), batch.n_seqs(), batch.n_logits()});  // only the inner backend knows drawn tokens
     inner_->begin(batch);
   }
   void connect(std::shared_ptr<Communicator> ranks) override { inner_->connect(std::move(ranks)); }

@@ -61,6 +61,7 @@ Request request_of(CapiModel& model, std::span<const int32_t> prompt, const ingo
   request.ignore_eos = o.ignore_eos != 0;
   request.priority = o.priority;
   if (o.cache_salt != nullptr) request.cache_salt = o.cache_salt;
+  request.proposer = make_proposer(model.speculate, model.engine->info().draft_head, model.draft.get());
   if (!(o.timeout_s >= 0 && o.timeout_s < 1e9)) throw Error("timeout_s is {}: it must be from 0 to 10^9", o.timeout_s);
   if (o.timeout_s > 0)
     request.deadline =
@@ -128,20 +129,30 @@ ingot_status ingot_load(const char* path, const ingot_model_options* given, ingo
     check_range("n_kv_tokens", o.n_kv_tokens, 0, 1 << 30);
     check_range("max_queue", o.max_queue, 0, INT32_MAX);
     const int batch = o.max_batch_tokens > 0 ? std::max(o.max_batch_tokens, o.max_seqs) : 0;
+    const std::string how = o.speculate != nullptr ? o.speculate : "off";
+    const std::optional<Speculate> speculate = find_speculate(how);
+    if (!speculate)
+      throw Error("speculate is '{}': expected {}", printable(how), fmt::join(kSpeculateNames, ", "));
+    if (o.draft == nullptr && (speculate == Speculate::kDraft || speculate == Speculate::kEagle3))
+      throw Error("speculate is '{}', and draft is NULL: give a path", how);
+    const auto checkpoint = open_checkpoint(name);
+    const auto draft = o.draft != nullptr ? open_checkpoint(o.draft) : nullptr;
+    if (draft) check_draft(*draft, *speculate, *checkpoint->tokenizer());
+    RunnerOptions runner{.backend = {.device = o.device != nullptr ? o.device : "cpu",
+                                     .n_threads = o.n_threads,
+                                     .deterministic = o.deterministic != 0},
+                         .n_ctx = o.n_ctx,
+                         .max_batch_tokens = batch,
+                         .max_seqs = o.max_seqs,
+                         .max_logits = o.max_seqs + kScoredRows,
+                         .n_kv_tokens = o.n_kv_tokens,
+                         .kv_dtype = o.kv_type != nullptr ? parse_kv_type(o.kv_type) : DType::kF16,
+                         .n_checkpoints = -1};
+    choose_draft_head(*speculate, draft, runner);
     auto result = std::make_unique<ingot_model>();
-    result->shared = std::make_shared<CapiModel>(
-        name,
-        RunnerOptions{.backend = {.device = o.device != nullptr ? o.device : "cpu",
-                                  .n_threads = o.n_threads,
-                                  .deterministic = o.deterministic != 0},
-                      .n_ctx = o.n_ctx,
-                      .max_batch_tokens = batch,
-                      .max_seqs = o.max_seqs,
-                      .max_logits = o.max_seqs + kScoredRows,
-                      .n_kv_tokens = o.n_kv_tokens,
-                      .kv_dtype = o.kv_type != nullptr ? parse_kv_type(o.kv_type) : DType::kF16,
-                      .n_checkpoints = -1},
-        EngineOptions{.chunk = batch, .max_queue = o.max_queue});
+    result->shared =
+        std::make_shared<CapiModel>(checkpoint, runner, EngineOptions{.chunk = batch, .max_queue = o.max_queue},
+                                    *speculate, load_draft(draft, runner));
     *model = result.release();
     return INGOT_OK;
   });

@@ -8,6 +8,7 @@
 #include <string>
 
 #include "engine/engine.h"
+#include "engine/speculate/drafting.h"
 #include "ingot/ingot.h"
 #include "model/loader.h"
 #include "text/calls/model_format.h"
@@ -19,8 +20,11 @@ namespace ingot {
 inline constexpr int kScoredRows = 32;  // of logits in one step, for ingot_logits; each takes memory
 
 struct CapiModel {
-  CapiModel(const std::string& path, const RunnerOptions& runner, const EngineOptions& options)
-      : loaded(load_model(open_checkpoint(path), runner, nullptr)),
+  CapiModel(const std::shared_ptr<const Checkpoint>& checkpoint, const RunnerOptions& runner,
+            const EngineOptions& options, Speculate how, std::shared_ptr<DraftModel> draft_model)
+      : loaded(load_model(checkpoint, runner, nullptr)),
+        speculate(how),
+        draft(std::move(draft_model)),
         fallback(ChatTemplate::chatml_default()),
         call_format(&call_format_of_model(chat().source())),
         marker_tokens(ingot::marker_tokens(*call_format, *loaded.tokenizer)),
@@ -34,6 +38,8 @@ struct CapiModel {
   }
 
   LoadedModel loaded;
+  const Speculate speculate;
+  const std::shared_ptr<DraftModel> draft;  // null: none
   const ChatTemplate fallback;
   const CallFormat* const call_format;
   const std::vector<int32_t> marker_tokens;  // special tokens that call_format reads

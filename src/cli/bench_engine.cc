@@ -33,7 +33,7 @@ struct LoadOptions {
   int max_seqs = 32, max_batch_tokens = 0, n_kv_tokens = 0, seed = 1;
   bool no_prefix_cache = false, no_jump_ahead = false, json = false;
   GrammarOptions grammar;
-  std::string speculate = "off";  // or ngram, or oracle:P
+  std::string speculate = "off";  // or another name of a mode, or oracle:P
   int n_pairs = 5;
 };
 
@@ -52,11 +52,13 @@ std::optional<double> oracle_share(const std::string& speculate) {
 struct Speculation {
   std::string how = "off";
   std::vector<std::vector<int32_t>> answers;  // by request, in the order of sending
+  DraftHeadKind head = DraftHeadKind::kNone;
+  DraftModel* draft = nullptr;
 
   std::shared_ptr<Proposer> proposer(size_t request, size_t n_prompt, int n_vocab) const {
     if (const auto p = oracle_share(how))
       return std::make_shared<OracleProposer>(answers.at(request), n_prompt, n_vocab, *p, request);
-    return make_proposer(*find_speculate(how));
+    return make_proposer(*find_speculate(how), head, draft);
   }
 };
 
@@ -230,6 +232,7 @@ std::unique_ptr<EngineLoadRun> run_engine_load(Ranks& runner, const LoadOptions&
   run->steps.n_full = o.max_seqs;
   EngineOptions engine_options{.chunk = options.max_batch_tokens, .prefix_cache = !o.no_prefix_cache};
   engine_options.jump_ahead = !o.no_jump_ahead;
+  engine_options.draft_head = speculation.how != "off";
   engine_options.on_step = [&](const StepStats& s) {
     run->steps.add(s);
     if (options.trace) trace_step(*options.trace, s);
@@ -319,12 +322,13 @@ struct Sides {
 
 // The grammar's cost, or what speculation gains.
 Sides sides_of(Ranks& runner, const LoadOptions& o, const RunnerOptions& options,
-               const std::shared_ptr<Constraint>& constraint) {
+               const std::shared_ptr<Constraint>& constraint, DraftModel* draft) {
   if (constraint)
     return {"free", "constrained",
             [&, constraint](const EngineLoadRun&) { return run_engine_load(runner, o, options, constraint); }};
-  return {"off", "speculating", [&](const EngineLoadRun& without) {
-            return run_engine_load(runner, o, options, nullptr, {o.speculate, without.observed.answers});
+  return {"off", "speculating", [&, draft](const EngineLoadRun& without) {
+            return run_engine_load(runner, o, options, nullptr,
+                                   {o.speculate, without.observed.answers, runner.info().draft_head, draft});
           }};
 }
 
@@ -386,11 +390,16 @@ struct BenchGrammar {
 void bench_engine(LoadOptions& o) {
   InterruptGuard guard;
   const bool speculates = o.speculate != "off";
-  if (speculates && !oracle_share(o.speculate) && o.speculate != "ngram")
-    throw UsageError("--speculate {}: it must be off, ngram or oracle:P", printable(o.speculate));
+  const auto mode = find_speculate(o.speculate);
+  if (!oracle_share(o.speculate) && !mode)
+    throw UsageError("--speculate {}: it must be {} or oracle:P", printable(o.speculate),
+                     fmt::join(kSpeculateNames, ", "));
+  o.subject.model.speculate = mode.value_or(Speculate::kOff);
   const BenchGrammar grammar(o);
   if (speculates && grammar.constraint) throw UsageError("--speculate is compared without a grammar: give one of both");
+  const auto draft_file = open_draft_file(o.subject.model);
   RunnerOptions options = runner_options(o.subject.model);
+  choose_draft_head(o.subject.model.speculate, draft_file, options);
   const int turn = static_cast<int>(std::ceil((1 + o.spread) * (o.n_prompt + o.n_output)));
   const int64_t longest = o.n_shared + int64_t{o.n_turns} * turn + 1;
   if (longest > 1 << 24) throw UsageError("a conversation may have {} tokens: use fewer or shorter turns", longest);
@@ -403,9 +412,10 @@ void bench_engine(LoadOptions& o) {
   const int64_t block = options.block_size, enough = ((longest + block - 1) / block + 1) * block * o.max_seqs;
   const int64_t pool = o.n_kv_tokens > 0 ? std::max<int64_t>(o.n_kv_tokens, longest) : enough;
   options.n_kv_tokens = static_cast<int>(std::min<int64_t>(pool, 1 << 30));
+  const std::shared_ptr<DraftModel> draft = load_draft(draft_file, options);
   const std::unique_ptr<Ranks> runner = load_bench_runner(o.subject, options);
   { Engine(*runner, {}).warm_up(); }
-  const Sides sides = sides_of(*runner, o, options, grammar.constraint);
+  const Sides sides = sides_of(*runner, o, options, grammar.constraint, draft.get());
   const bool compares = grammar.constraint || speculates;
   const JsonValue result = compares ? compare(*runner, o, options, sides)
                                               : result_of(*run_engine_load(*runner, o, options, nullptr));
@@ -447,8 +457,10 @@ void add_bench_engine(CLI::App& bench) {
   add_grammar_options(*command, o->grammar);
   number("--pairs", o->n_pairs, "with a grammar or --speculate: loads without it and with it, in turn", 1, 1000);
   command->add_option("--speculate", o->speculate,
-                      "off, ngram, or oracle:P: guesses that are right with probability P, such as oracle:0.8")
+                      "off, a way to guess tokens as in `ingot run`, or oracle:P: guesses that are right with "
+                      "probability P, such as oracle:0.8")
       ->capture_default_str();
+  command->add_option("--draft", o->subject.model.draft, "as in `ingot run`");
   command->add_flag("--no-jump-ahead", o->no_jump_ahead, "draw each token of text that the grammar forces");
   command->add_flag("--json", o->json, "print JSON");
   command->footer(

@@ -40,9 +40,10 @@ ChatSession::ChatSession(ChatOptions& options, LineReader& reader)
 void ChatSession::load() {
   if (!grammar_) grammar_.emplace(options_.generate.grammar);
   RunnerOptions runner = runner_options(options_.model);
-  make_room_for_drafts(options_.model, runner);
+  const auto draft = open_draft_file(options_.model);
+  make_room_for_drafts(options_.model, draft, runner);
   options_.generate.speculate = options_.model.speculate;
-  options_.generate.draft = load_draft(open_draft_file(options_.model), runner);
+  options_.generate.draft = load_draft(draft, runner);
   model_ = open_model(options_.model, runner);
   if (!model_.chat) {
     fmt::print(stderr, "ingot: this model has no chat template; using ChatML\n");

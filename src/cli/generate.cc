@@ -80,7 +80,8 @@ Generation generate(Engine& engine, const Tokenizer& tokenizer, const std::vecto
                                       .stop_tokens = tokenizer.end_tokens(),
                                       .ignore_eos = options.ignore_eos,
                                       .sink = sink,
-                                      .proposer = make_proposer(options.speculate, options.draft.get()),
+                                      .proposer = make_proposer(options.speculate, engine.info().draft_head,
+                                                                options.draft.get()),
                                       .constraint = options.constraint,
                                       .constraint_start = constraint_start(tokenizer, prompt)});
   bool cancelled = false;

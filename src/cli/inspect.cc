@@ -110,10 +110,18 @@ RunnerOptions runner_options(const InspectOptions& o) {
 struct Planner {
   Planner(const Checkpoint& checkpoint, const InspectOptions& o)
       : backend(create_backend({.device = o.model.device, .n_threads = 1})),
-        weights(weight_bytes(*quantized_source(checkpoint.weights(), checkpoint.config(), o.model.quantize),
-                             checkpoint.config(), *backend)) {}
+        source(quantized_source(checkpoint.weights(), checkpoint.config(), o.model.quantize)),
+        config(checkpoint.config()),
+        weights(weight_bytes(*source, config, *backend)) {
+    const DraftHeadFile head = find_mtp_head(*source, config);
+    if (!head) return;
+    config.draft_head = head.config;
+    weights += head_bytes(head, *backend);
+  }
   const std::unique_ptr<Backend> backend;
-  const WeightBytes weights;
+  const std::unique_ptr<WeightSource> source;
+  Config config;  // with the MTP head that speculation would load
+  WeightBytes weights;
 };
 
 JsonValue rows_of(const std::vector<MemoryPlan>& plans) {
@@ -166,8 +174,8 @@ JsonValue what_fits_gpu(const Checkpoint& checkpoint, const InspectOptions& o) {
 // The context that fits each sequence, for several numbers of sequences at once.
 JsonValue what_fits(const Checkpoint& checkpoint, const InspectOptions& o) {
   if (o.gpu_memory > 0) return what_fits_gpu(checkpoint, o);
-  const Config c = checkpoint.config();
   const Planner planner(checkpoint, o);
+  const Config& c = planner.config;
   const size_t available = o.memory > 0 ? o.memory : planner.backend->available_bytes();
   JsonValue json = {{"available_bytes", available},
                {"weights_bytes", planner.weights.total()},

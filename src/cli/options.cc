@@ -114,43 +114,34 @@ void add_checkpoint_option(CLI::App& app, ModelOptions& o) {
 void add_speculate_option(CLI::App& app, ModelOptions& o) {
   app.add_option_function<std::string>(
          "--speculate", [&o](const std::string& name) { o.speculate = *find_speculate(name); },
-         "guess tokens that a step verifies, for several tokens in a step and the same text: auto, ngram (what "
-         "followed the same words before), draft (what the model of --draft writes) or off; guesses that do not pay end by "
-         "themselves [auto]")
+         "guess tokens that a step verifies, for several tokens in a step and the same text: mtp (by the model's own "
+         "layer for multi-token prediction), draft (by the model of --draft), eagle3 (by the head of --draft), ngram "
+         "(what followed the same words before), auto (by --draft if given, else mtp or ngram) or off; guesses that do "
+         "not pay end by themselves [auto]")
       ->check(CLI::IsMember(kSpeculateNames));
   app.add_option("--draft", o.draft,
-                 "a small model with the same tokens, which writes guesses: a file, a directory or ORG/REPO[:QUANT]");
+                 "a small model with the same tokens, or an EAGLE-3 head of the model, which guesses: a file, a "
+                 "directory or ORG/REPO[:QUANT]");
 }
 
 std::shared_ptr<const Checkpoint> open_draft_file(const ModelOptions& o) {
   if (o.draft.empty() && o.speculate == Speculate::kDraft) throw UsageError("--speculate draft needs --draft MODEL");
+  if (o.draft.empty() && o.speculate == Speculate::kEagle3)
+    throw UsageError("--speculate eagle3 needs --draft DIR, the head's directory");
   if (o.draft.empty()) return nullptr;
+  if (o.speculate == Speculate::kMtp) throw UsageError("--speculate mtp uses a layer of the model, and no --draft");
   auto checkpoint = open_checkpoint(resolve_model(o.draft, o.hub));
-  const auto own = open_model_file(o)->tokenizer(), other = checkpoint->tokenizer();
-  if (own->n_vocab() != other->n_vocab())
-    throw Error("--draft {}: it has {} tokens and the model has {}: a draft model needs the same tokens",
-                printable(o.draft), other->n_vocab(), own->n_vocab());
-  for (int32_t id = 0; id < own->n_vocab(); ++id)
-    if (own->token_bytes(id) != other->token_bytes(id))
-      throw Error("--draft {}: its token {} is '{}', and the model's is '{}': a draft model needs the same tokens",
-                  printable(o.draft), id, printable(other->token_bytes(id)), printable(own->token_bytes(id)));
+  try {
+    check_draft(*checkpoint, o.speculate, *open_model_file(o)->tokenizer());
+  } catch (const Error& error) {
+    throw Error("--draft {}", error.what());
+  }
   return checkpoint;
 }
 
-std::shared_ptr<DraftModel> load_draft(const std::shared_ptr<const Checkpoint>& checkpoint,
-                                       const RunnerOptions& runner) {
-  if (!checkpoint) return nullptr;
-  RunnerOptions options = runner;
-  options.max_seqs = 1;
-  options.max_logits = 0;
-  options.n_checkpoints = 4;
-  options.memory_share = 0, options.memory_bytes = 0;
-  options.layers_on = {};  // those of the model
-  options.parallel = {};  // rank 0 runs it alone
-  return std::make_shared<DraftModel>(load_model(checkpoint, options, [](size_t, size_t) {}).runner);
-}
-
-void make_room_for_drafts(const ModelOptions& o, RunnerOptions& runner) {
+void make_room_for_drafts(const ModelOptions& o, const std::shared_ptr<const Checkpoint>& draft,
+                          RunnerOptions& runner) {
+  choose_draft_head(o.speculate, draft, runner);
   if (o.speculate == Speculate::kOff) return;
   runner.max_logits = std::max(runner.max_logits, runner.max_seqs + kMaxDrafts);
   if (runner.n_checkpoints == 0) runner.n_checkpoints = 1;

@@ -8,8 +8,7 @@
 #include "cli/hub_options.h"
 #include "cli/parallel_options.h"
 #include "cli/split_options.h"
-#include "engine/speculate/modes.h"
-#include "model/loader.h"
+#include "engine/speculate/drafting.h"
 
 namespace ingot {
 
@@ -54,13 +53,12 @@ void add_runner_options(CLI::App& app, ModelOptions& options);   // device, thre
 
 void add_template_options(CLI::App& app, ModelOptions& options);  // for commands that read messages
 void add_speculate_option(CLI::App& app, ModelOptions& options);   // for commands that write text
-// The file of the draft model; null without --draft. Throws Error if it is not of the model's tokens.
+// The file of the draft model or the EAGLE-3 head; null without --draft. Throws Error if its tokens are not the model's.
 std::shared_ptr<const Checkpoint> open_draft_file(const ModelOptions& options);
-// The draft model on the model's device; null without a checkpoint.
-std::shared_ptr<DraftModel> load_draft(const std::shared_ptr<const Checkpoint>& checkpoint,
-                                       const RunnerOptions& runner);
-// Gives the runner the rows and slots that drafts of one sequence need.
-void make_room_for_drafts(const ModelOptions& options, RunnerOptions& runner);
+// Lets the runner load the draft head that the options ask for, and gives it the rows and slots that drafts of one
+// sequence need. draft: what open_draft_file returned.
+void make_room_for_drafts(const ModelOptions& options, const std::shared_ptr<const Checkpoint>& draft,
+                          RunnerOptions& runner);
 
 void add_checkpoint_option(CLI::App& app, ModelOptions& options);  // for commands that take several prompts in turn
 

@@ -76,9 +76,9 @@ int run(RunOptions& o) {
   finish_sampling(o.generate.sampling, o.seed);
   AnswerGrammar grammar(o.generate.grammar);
   RunnerOptions runner = runner_options(o.model);
-  make_room_for_drafts(o.model, runner);
   o.generate.speculate = o.model.speculate;
   const auto draft = open_draft_file(o.model);
+  make_room_for_drafts(o.model, draft, runner);
   const std::string text = is_follower() ? "" : read_prompt(o.prompt, "run");
   if (!is_follower()) o.generate.draft = load_draft(draft, runner);
   LoadedModel model = open_model(o.model, runner);

@@ -9,6 +9,7 @@ BatchBuilder::BatchBuilder(const SchedulerLimits& limits, int max_len)
   const size_t max_blocks = (static_cast<size_t>(max_len) + limits.block_size - 1) / limits.block_size;
   tokens_.reserve(limits.max_batch_tokens);
   positions_.reserve(limits.max_batch_tokens);
+  next_tokens_.reserve(limits.max_batch_tokens);
   q_start_.reserve(limits.max_seqs + 1);
   kv_len_.reserve(limits.max_seqs);
   block_table_.reserve(limits.max_seqs * max_blocks);
@@ -84,6 +85,26 @@ std::span<const SampleRow> BatchBuilder::fill_rows(const Step& step) {
     }
   }
   return rows_;
+}
+
+// A token that the step samples is the drawn_token() of its row, unless a grammar forced another one. The tokens after
+// a wrong draft do not matter.
+std::span<const int32_t> BatchBuilder::fill_next_tokens(const Step& step) {
+  next_tokens_.clear();
+  int row = 0;
+  for (const StepItem& item : step.items) {
+    const std::span<const int32_t> tokens = item.sequence->tokens;
+    const int end = item.begin + item.n_tokens, first_sampled = item.samples ? end - 1 - item.n_drafts : end;
+    row += item.n_scored;
+    for (int position = item.begin; position < end; ++position) {
+      const bool is_drawn = position >= first_sampled && !item.is_outrun();
+      const auto next = static_cast<size_t>(position) + 1;
+      next_tokens_.push_back(is_drawn ? drawn_token(row + position - first_sampled)
+                                      : next < tokens.size() ? tokens[next] : 0);
+    }
+    if (item.samples) row += 1 + item.n_drafts;
+  }
+  return next_tokens_;
 }
 
 // The vectors of this step's chunks, one after another. Other chunks of the same image are in other steps.

@@ -16,6 +16,8 @@ class BatchBuilder {
 
   const Batch& fill(const Step& step);                     // valid until the next fill
   std::span<const SampleRow> fill_rows(const Step& step);  // one for each logit row of the batch, in the same order
+  // For a draft head: the token after each token of the batch.
+  std::span<const int32_t> fill_next_tokens(const Step& step);
 
  private:
   void fill_block_table(const Step& step);
@@ -24,7 +26,7 @@ class BatchBuilder {
   const bool has_states_;
   const int embedding_dim_;
   std::vector<int32_t> tokens_, positions_, q_start_, kv_len_, block_table_, logit_rows_, state_in_, state_out_,
-      embedding_rows_;
+      embedding_rows_, next_tokens_;
   std::vector<float> embeddings_;  // [n_embeddings, embedding_dim]
   std::vector<SampleRow> rows_;
   std::vector<SamplingParams> forced_;  // parameters of rows whose token is known

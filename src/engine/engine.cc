@@ -140,6 +140,7 @@ std::unique_ptr<Sequence> Engine::make_sequence(Request request) {
   sequence->mirostat_mu = 2 * request.sampling.mirostat_tau;
   // Mirostat's state follows the tokens drawn, and a step draws the rows of drafts at once.
   if (!can_draft(runner_.info()) || request.sampling.mirostat != 0) request.proposer = nullptr;
+  CHECK(!request.proposer || !request.proposer->drafts_of_head(0) || has_draft_head());
   sequence->request = std::move(request);
   sequence->submitted = Clock::now();
   return sequence;

@@ -95,6 +95,7 @@ struct EngineOptions {
   int chunk = 0;  // tokens of one prompt in one step, cut to the runner's batch; 0: as many as that has
   std::function<void(const StepStats&)> on_step = {};  // called on the stepping thread
   bool prefix_cache = true;
+  bool draft_head = true;       // let the runner's draft head follow all steps; false: no request uses it
   bool jump_ahead = true;       // turn text that a grammar forces into tokens without sampling each
   int max_queue = 0;            // the most requests that wait for their first step; 0: no limit
   std::optional<bool> overlap;  // empty: the runner decides
@@ -184,6 +185,7 @@ class Engine {
   void try_again(const Sequence& sequence, DraftOffer& offer);
   void bring_drafts(Sequence& sequence, int n);
   void ask_for_guess(Sequence& sequence, int n);
+  void ask_draft_head();
   void cut_drafts(Sequence& sequence);
   void add_step_time(const StepStats& stats, Clock::time_point last);
   void make_masks(InFlightStep& in_flight);
@@ -193,6 +195,7 @@ class Engine {
   void cancel_all();
   void die(const char* why, bool lost_device = false);
   void publish();
+  bool has_draft_head() const { return options_.draft_head && runner_.info().draft_head != DraftHeadKind::kNone; }
   bool idle() const { return scheduler_.idle() && in_flight_.step == nullptr; }
 
   Runner& runner_;
@@ -213,7 +216,7 @@ class Engine {
   DraftLengths draft_lengths_{runner_.info().max_seqs};
   Acceptance acceptance_{256};             // of the drafts of all sequences
   std::vector<DraftOffer> offers_;         // within choose_drafts: of the sequences that decode and have a proposer,
-  std::vector<Sequence*> offering_;        // and these sequences
+  std::vector<Sequence*> offering_;        // and these sequences; null: it has failed
 
   mutable std::mutex gauges_mutex_;
   EngineGauges gauges_;

@@ -1,8 +1,11 @@
 // The engine's part of speculation: guesses become drafts of the next step, and a step's draws accept or refuse them.
 #include <algorithm>
+#include <functional>
 #include <new>
+#include <utility>
 
 #include "base/check.h"
+#include "base/device_lost.h"
 #include "engine/engine.h"
 #include "engine/faults.h"
 
@@ -72,12 +75,12 @@ bool Engine::choose_drafts() {
   }
   has_drafts |= std::ranges::any_of(offers_, [](const DraftOffer& o) { return o.n_chosen > 0; });
   const bool waits = some_unseen && has_drafts;
-  for (size_t i = 0; i < offering_.size(); ++i) {
-    Sequence& sequence = *offering_[i];
-    const bool is_fixed = !sequence.request.proposer->adapts();
-    sequence.waits_for_draw = is_fixed ? sequence.n_unseen > 0 : waits;
-    if (!sequence.waits_for_draw && sequence.n_unseen == 0) bring_drafts(sequence, offers_[i].n_chosen);
-  }
+  for (Sequence* sequence : offering_)
+    sequence->waits_for_draw = sequence->request.proposer->adapts() ? waits : sequence->n_unseen > 0;
+  ask_draft_head();
+  for (size_t i = 0; i < offering_.size(); ++i)
+    if (offering_[i] != nullptr && !offering_[i]->waits_for_draw && offering_[i]->n_unseen == 0)
+      bring_drafts(*offering_[i], offers_[i].n_chosen);
   return adapts;
 }
 
@@ -108,7 +111,8 @@ void Engine::bring_drafts(Sequence& sequence, int n) {
   const bool is_fixed = !sequence.request.proposer->adapts();
   if (n == 0 && !is_fixed) return;
   try {
-    if (sequence.request.proposer->is_costly()) ask_for_guess(sequence, n);
+    if (sequence.request.proposer->is_costly() && !sequence.request.proposer->drafts_of_head(n))
+      ask_for_guess(sequence, n);
     if (sequence.guess_at != sequence.len()) return;
     const std::span<const int32_t> tokens = sequence.guess.tokens;
     const std::span<const int32_t> drafts = is_fixed ? tokens : tokens.first(std::min<size_t>(n, tokens.size()));
@@ -116,6 +120,44 @@ void Engine::bring_drafts(Sequence& sequence, int n) {
     if (sequence.constraint) cut_drafts(sequence);
   } catch (const std::exception& error) {
     finish(sequence, FinishReason::kError, message_of(error));
+  }
+}
+
+// All sequences that bring drafts of a draft head to this step, at once. The head goes on from the last forward, so a
+// sequence that was not part of it brings no drafts.
+void Engine::ask_draft_head() {
+  if (in_flight_.step != nullptr) return;
+  struct Asking {
+    Sequence** sequence;
+    int n;
+  };
+  std::vector<Asking> asking;
+  for (size_t i = 0; i < offering_.size(); ++i) {
+    Sequence& sequence = *offering_[i];
+    const std::optional<int> wanted = sequence.request.proposer->drafts_of_head(offers_[i].n_chosen);
+    if (!wanted || sequence.waits_for_draw || sequence.head_step != counts_.n_steps - 1) continue;
+    const int n = scheduler_.make_room_for_drafts(sequence, std::min(*wanted, kMaxDrafts));
+    if (n > 0) asking.push_back({&offering_[i], n});
+  }
+  if (asking.empty()) return;
+  std::ranges::stable_sort(asking, std::greater(), &Asking::n);
+  std::vector<DraftRow> rows;
+  for (const auto& [sequence, n] : asking)
+    rows.push_back({(*sequence)->head_row, (*sequence)->n_computed - 1, (*sequence)->blocks, n});
+  try {
+    const std::vector<int32_t> drafts = runner_.draft(rows);
+    auto next = drafts.begin();
+    for (const auto& [sequence, n] : asking) {
+      (*sequence)->guess = {.tokens = {next, next + n}};
+      (*sequence)->guess_at = (*sequence)->len();
+      (*sequence)->n_unguessed = 0;
+      next += n;
+    }
+  } catch (const DeviceLost&) {
+    throw;
+  } catch (const std::exception& error) {
+    for (const auto& [sequence, n] : asking)
+      finish(*std::exchange(*sequence, nullptr), FinishReason::kError, message_of(error));
   }
 }
 

@@ -37,6 +37,7 @@ void Engine::run_step() {
   try {
     emit_logits(*next.step);
     runner_.sample(builder.fill_rows(*next.step));
+    if (has_draft_head()) runner_.follow(builder.fill_next_tokens(*next.step));
   } catch (const DeviceLost&) {
     throw;
   } catch (const std::exception& error) {
@@ -96,9 +97,13 @@ Engine::InFlightStep Engine::launch(BatchBuilder& builder, std::string* fault) {
   stats.planned = options_.now();
   const Batch& batch = builder.fill(step);
   stats.filled = options_.now();
+  int n_rows = 0;
   for (const StepItem& item : step.items) {
     Sequence& sequence = *item.sequence;
     ++sequence.n_steps;
+    n_rows += item.n_tokens;
+    sequence.head_step = stats.index;
+    sequence.head_row = n_rows - 1 - item.n_drafts;
     if (sequence.first_step != Clock::time_point{}) continue;
     sequence.first_step = stats.begin;
     --n_queued_;
@@ -177,6 +182,7 @@ void Engine::settle(const StepItem& item, std::span<const Sampled> drawn) {
   const std::span<const Sampled> scored = drawn.first(item.n_scored);
   drawn = drawn.subspan(item.n_scored);
   const int n_accepted = item.n_drafts > 0 ? accept(sequence, drawn) : 0;
+  sequence.head_row += n_accepted;
   scheduler_.done(item, n_accepted);
   const bool is_drawn = item.samples && !item.is_outrun();
   if (!sequence.finished) {

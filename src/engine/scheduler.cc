@@ -300,12 +300,24 @@ int Scheduler::drafts_for(const Sequence& sequence, int n_later) const {
   if (sequence.proposed.empty()) return 0;
   if (states_ && sequence.state_in == sequence.state_out && states_.n_free() <= limits_.max_seqs - n_running())
     return 0;
-  const int n_blocks = static_cast<int>(sequence.blocks.size()) + std::max(0, pool_.n_free() - n_running());
-  const int64_t room = static_cast<int64_t>(n_blocks) * limits_.block_size - sequence.n_computed - 1;
   const int n_wanted = std::min(static_cast<int>(sequence.proposed.size()), sequence.max_len - sequence.len() - 1);
   const int n_tokens = budget() - 1 - n_later - (waiting_.empty() ? 0 : 1);
   const int n_drafts = std::min({n_wanted, n_tokens, limits_.spare_rows - step_->n_spare_rows});
-  return static_cast<int>(std::clamp<int64_t>(room, 0, std::max(0, n_drafts)));
+  return static_cast<int>(std::clamp<int64_t>(room_for_drafts(sequence), 0, std::max(0, n_drafts)));
+}
+
+// The drafts for which the sequence has blocks, or can take some.
+int64_t Scheduler::room_for_drafts(const Sequence& sequence) const {
+  const int n_blocks = static_cast<int>(sequence.blocks.size()) + std::max(0, pool_.n_free() - n_running());
+  return static_cast<int64_t>(n_blocks) * limits_.block_size - sequence.n_computed - 1;
+}
+
+// The first draft comes without a write.
+int Scheduler::make_room_for_drafts(Sequence& sequence, int n) {
+  const int64_t room = std::min<int64_t>(room_for_drafts(sequence), sequence.max_len - sequence.len() - 1);
+  n = static_cast<int>(std::clamp<int64_t>(room, 0, n));
+  CHECK(n == 0 || grow(sequence, sequence.n_computed + n - 1));
+  return n;
 }
 
 // Puts the next n_tokens of the sequence into the step, followed by n_drafts of its proposed drafts.

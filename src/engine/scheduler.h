@@ -89,6 +89,9 @@ class Scheduler {
   void resume(Sequence* sequence);
   void remove(Sequence* sequence);   // finished or cancelled: takes no further part
   void release(Sequence* sequence);  // removed, and no step names it any more: frees its blocks
+  // Before a plan: takes the blocks into which a draft head writes while it guesses n drafts. Returns for how many drafts
+  // there is room beside the needs of others.
+  int make_room_for_drafts(Sequence& sequence, int n);
   const Step& plan();                // valid until the plan after the next
   // The item's step has run, so others may use the computed blocks. The sequence is cut back to its accepted drafts.
   void done(const StepItem& item, int n_accepted = 0);
@@ -131,6 +134,7 @@ class Scheduler {
   bool match_is_of(const Sequence& sequence) const;
   bool reserve(Sequence& sequence) const;
   void take_cached(Sequence& sequence);
+  int64_t room_for_drafts(const Sequence& sequence) const;
   int drafts_for(const Sequence& sequence, int n_later) const;
   void take(Sequence& sequence, int n_tokens, int n_drafts = 0);
   void cut_back(Sequence& sequence, int n_tokens);

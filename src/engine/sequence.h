@@ -52,6 +52,8 @@ struct Sequence {
   int guess_at = 0;               // 0: there is no guess
   int n_unguessed = 0;            // tokens since the last guess, of a proposer that is costly
   std::vector<int32_t> proposed;  // drafts for the next step
+  int64_t head_step = -1;         // for a draft head: the last step with this sequence, and
+  int head_row = 0;               // the row of the token before the last one there
   Acceptance acceptance{32};      // of this sequence's drafts
   // Drafts follow known tokens. So a sequence that is to bring drafts has no step planned until its last sampled token
   // is known.

@@ -24,6 +24,8 @@ constexpr Arch kArchs[] = {
      .hf_defaults = R"({"num_key_value_heads": 8, "rms_norm_eps": 1e-5, "rope_theta": 1000000.0, "sliding_window": null, "num_experts_per_tok": 2})"},
     {.gguf_name = "qwen2", .hf_name = "qwen2", .hf_window_opt_in = true,
      .hf_defaults = "{" WINDOWS "}"},
+    {.gguf_name = "qwen2", .hf_name = "mimo", .hf_window_opt_in = true,
+     .hf_defaults = "{" WINDOWS "}"},
     {.gguf_name = "qwen2moe", .hf_name = "qwen2_moe", .hf_window_opt_in = true,
      .hf_defaults = "{" WINDOWS R"(, "norm_topk_prob": false, "decoder_sparse_step": 1, "mlp_only_layers": null, "num_experts_per_tok": 4, "moe_intermediate_size": 1408, "shared_expert_intermediate_size": 5632})"},
     {.gguf_name = "qwen3", .hf_name = "qwen3", .hf_window_opt_in = true,

@@ -265,6 +265,7 @@ void refuse_other_kinds(const Metadata& metadata) {
 }  // namespace
 
 int Config::widest_window() const {
+  if (draft_head) return 0;
   int widest = 0;
   for (int i = 0; i < n_layers; ++i) {
     const int window = layer(i).window;

@@ -64,6 +64,8 @@ struct DeltaConfig {
   int n_channels() const { return 2 * all_keys() + all_values(); }  // q, k and v
 };
 
+struct DraftHeadConfig;
+
 struct Config {
   // Of one rank of several (shards.h): the numbers of heads and the widths of feed-forwards are the rank's own. Null: the
   // whole model.
@@ -94,6 +96,7 @@ struct Config {
   float attention_scale = 0;                                       // on q·k; 0: default_score_scale()
   float attention_softcap = 0, logit_softcap = 0;                  // 0: none
   bool attention_bias = false;      // the file says that q, k and v have biases, so these tensors must exist
+  std::shared_ptr<const DraftHeadConfig> draft_head;  // runs beside the model; null: none
   std::optional<bool> tied_output;  // the embedding is the output matrix; nothing: only if the checkpoint has none
 
   int q_dim() const { return n_heads * head_dim; }
@@ -105,7 +108,7 @@ struct Config {
   }
   int n_recurrent_layers() const { return static_cast<int>(std::ranges::count_if(layers, &LayerKind::recurrent)); }
   int n_kv_layers() const { return n_layers - n_recurrent_layers(); }  // layers that store keys and values
-  // The most tokens that a token sees in any layer; 0: some layer sees all tokens.
+  // The most tokens that a token sees in any layer; 0: some layer, or the draft head, sees all tokens.
   int widest_window() const;
   // The factor on q·k if the checkpoint does not say; for latents, the factor for the keys made from the latents.
   float default_score_scale() const {

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "model/draft_head.h"
 #include "model/shards.h"
 
 namespace ingot {
@@ -231,12 +232,27 @@ Program empty_program(const Config& c, const Weights& weights, Backend* backend,
   return program;
 }
 
+// Appends blocks [first, end) of the split's numbers. An EAGLE-3 head reads the stream behind some of the layers.
+void add_blocks(Program& program, Builder& builder, const Config& c, int first, int end) {
+  if (c.draft_head && c.draft_head->is_eagle) {
+    for (const int n_layers : c.draft_head->kept_layers) {
+      const int next = 2 * n_layers + 1;
+      if (next <= first || next > end) continue;
+      builder.add(program.blocks, first, next);
+      program.blocks.emplace_back(KeepBlock{.place = program.n_kept++});
+      first = next;
+    }
+  }
+  builder.add(program.blocks, first, end);
+}
+
 }  // namespace
 
 Program decoder_layers(const Config& c, const Weights& weights, const DecoderCaches& caches, Backend* backend,
                        int n_ctx) {
   Program program = empty_program(c, weights, backend, n_ctx, {});
-  Builder(c, weights, caches).add(program.blocks, 0, 2 * c.n_layers + 1);
+  Builder builder(c, weights, caches);
+  add_blocks(program, builder, c, 0, 2 * c.n_layers + 1);
   return program;
 }
 
@@ -250,7 +266,7 @@ DevicePart device_part(const Config& c, const Weights& weights, const DecoderCac
   for (const Split::Run& run : split.runs()) {
     const bool is_own = run.device == device;
     const int first = n_blocks();
-    if (is_own) builder.add(blocks, run.first, run.end);
+    if (is_own) add_blocks(part.program, builder, c, run.first, run.end);
     if (is_own) part.runs.push_back({first, n_blocks()});
     if (!is_own && was_own && device == split.head()) blocks.emplace_back(RemoteBlock{.reads_x = run.first > 0});
     was_own = is_own;
@@ -292,7 +308,9 @@ size_t step_bytes(const Config& c, const StepLimits& limits, const Backend* back
   Program program = device_part(c, {}, {}, nullptr, limits.max_kv_len, split, device).program;
   Buffers buffers(backend != nullptr ? backend->act_dtype() : DType::kF32, limits);
   program.lay_out(buffers);
-  return buffers.bytes() + (backend != nullptr ? backend->scratch_bytes(buffers.limits()) : 0);
+  StepLimits all = buffers.limits();
+  const size_t of_head = c.draft_head ? draft_bytes(c, &all, buffers.act()) : 0;
+  return buffers.bytes() + of_head + (backend != nullptr ? backend->scratch_bytes(all) : 0);
 }
 
 }  // namespace ingot

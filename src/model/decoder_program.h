@@ -38,7 +38,7 @@ int n_kv_layers(const Config& config, const Part& part);
 StateShape state_shape(const Config& config, int n_slots, const Part& part = {});
 
 // Bytes that a step within these limits takes on one device besides weights and caches, measured on the list: the
-// blocks' buffers, and the backend's scratch (0 without a backend).
+// blocks' buffers, those of a draft head, and the backend's scratch (0 without a backend).
 size_t step_bytes(const Config& config, const StepLimits& limits, const Backend* backend, const Split& split,
                   int device);
 

@@ -8,6 +8,7 @@
 #include "base/memory_error.h"
 #include "base/system.h"
 #include "model/decoder_program.h"
+#include "model/draft_head.h"
 #include "model/ranks.h"
 
 namespace ingot {
@@ -45,10 +46,12 @@ class Planner {
             .values_are_keys = c_.arch->latent_attention};
   }
 
-  // The bytes of the caches, with the backend's padding.
+  // The bytes of the caches, with the backend's padding. A draft head has a KV cache beside the model's.
   size_t kv_bytes(size_t i, const KvShape& shape) const {
     const Backend* backend = devices_[i].backend;
-    return shape.n_layers == 0 ? 0 : backend != nullptr ? backend->kv_bytes(shape) : shape.bytes();
+    const auto bytes = [&](const KvShape& one) { return backend != nullptr ? backend->kv_bytes(one) : one.bytes(); };
+    if (shape.n_layers == 0) return 0;
+    return bytes(shape) + (c_.draft_head ? bytes(draft_kv_shape(*c_.draft_head, shape)) : 0);
   }
   size_t state_bytes(size_t i, const StateShape& shape) const {
     const Backend* backend = devices_[i].backend;

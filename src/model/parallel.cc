@@ -61,7 +61,7 @@ class FollowerThreads final : public Followers {
   void load_and_follow(size_t r, const Config& config, const RunnerOptions& options) {
     try {
       runners_[r] = std::make_unique<Ranks>(config, std::move(sources_[r - 1]), options, nullptr);
-      runners_[r]->follow();
+      runners_[r]->run_as_follower();
     } catch (...) {
       options.parallel.communicator->abort(std::current_exception());
     }

@@ -42,13 +42,43 @@ std::vector<std::string> names_in(const std::string& list) {
   return names;
 }
 
+// A head that nobody asked for by name is left out if its tensors are not as expected. The model's ranks and devices
+// would have to share the head, so it runs only beside a model on one device.
+DraftHeadFile open_head(WeightSource& source, const Config& config, const RunnerOptions& options) {
+  const bool is_alone = !options.parallel.communicator && !options.layers_on.asks() && options.split.device.empty() &&
+                        names_in(options.backend.device).size() == 1;
+  const bool is_asked_for = options.eagle_head != nullptr || options.mtp_head == MtpHead::kNeeded;
+  if (!is_alone && is_asked_for)
+    throw UsageError("a draft head runs beside a model on one device: use --speculate ngram or draft on several");
+  if (options.eagle_head) return open_eagle_head(*options.eagle_head, config);
+  if (options.mtp_head == MtpHead::kNone || !is_alone) return {};
+  DraftHeadFile head = find_mtp_head(source, config);
+  if (!head && options.mtp_head == MtpHead::kNeeded)
+    throw Error("{}: the model has no layer for multi-token prediction (MTP): guess tokens in another way, or not",
+                source.name());
+  try {
+    if (head) head_bytes(head, *create_backend({.device = "ref"}));
+  } catch (const Error& error) {
+    if (options.mtp_head == MtpHead::kNeeded) throw;
+    log_warn("the model's layer for multi-token prediction is not used: {}", error.what());
+    return {};
+  }
+  return head;
+}
+
+Config with_head(Config config, const DraftHeadFile& head) {
+  config.draft_head = head.config;
+  return config;
+}
+
 }  // namespace
 
 Ranks::Ranks(const Config& config, std::unique_ptr<WeightSource> source, RunnerOptions options,
              const LoadProgress& progress)
-    : config_(config),
-      communicator_(options.parallel.communicator),
-      source_(options.check_tensors ? checked_source(std::move(source)) : std::move(source)) {
+    : source_(options.check_tensors ? checked_source(std::move(source)) : std::move(source)),
+      head_file_(open_head(*source_, config, options)),
+      config_(with_head(config, head_file_)),
+      communicator_(options.parallel.communicator) {
   open_devices(options);
   plan_ = plan_memory(config_, split_, device_memory(options, false), options);
   if (communicator_) agree(*communicator_, plan_);
@@ -75,7 +105,10 @@ Ranks::Ranks(const Config& config, std::unique_ptr<WeightSource> source, RunnerO
            .window = config_.widest_window(),
            .takes_embeddings = true,
            .embedding_dim = config_.dim,
-           .overlaps = backend.overlaps() && devices_.size() == 1};
+           .overlaps = backend.overlaps() && devices_.size() == 1,
+           .draft_head = !head_file_                    ? DraftHeadKind::kNone
+                         : head_file_.config->is_eagle ? DraftHeadKind::kEagle3
+                                                       : DraftHeadKind::kMtp};
   if (communicator_) await_all(*communicator_);
 }
 
@@ -113,6 +146,15 @@ void Ranks::open_devices(RunnerOptions& options) {
     throw UsageError("replayed steps are checked only where a model is on one device, and this one is on {}",
                      devices_.size());
   CHECK_LE(split_.n_devices(), static_cast<int>(devices_.size()));
+  if (head_file_ && devices_.size() > 1) drop_head(options);
+}
+
+// A model that turns out not to fit on one device has no draft head.
+void Ranks::drop_head(const RunnerOptions& options) {
+  if (options.eagle_head || options.mtp_head == MtpHead::kNeeded)
+    throw Error("a draft head runs beside a model on one device, and this model is on {}: use --speculate ngram",
+                devices_.size());
+  head_file_ = {}, config_.draft_head = nullptr;
 }
 
 // The device memory that the model may take. Limits of the options are for the devices that the options name.
@@ -146,6 +188,7 @@ std::vector<DeviceMemory> Ranks::device_memory(const RunnerOptions& options, boo
       one.available = plan_.devices[i].available_bytes;
     } else {
       one.weights = weight_bytes(*source_, config_, backend, split_.part(static_cast<int>(i)));
+      if (head_file_) one.weights += head_bytes(head_file_, backend);
       one.available = memory_limit(device, options);
       if (one.fills) one.available -= std::min(one.available, backend.driver_bytes());
     }
@@ -167,6 +210,7 @@ void Ranks::load(const LoadProgress& progress) {
     n_parameters += device.weights.n_parameters;
   }
   if (devices_.size() > 1) check_unused(*source_, config_);
+  if (head_file_) head_weights_ = load_head(head_file_, backend());
   for (const auto& device : devices_) device->backend->synchronize();
   Weights& all = devices_[static_cast<size_t>(split_.head())]->weights;
   all.file_bytes = file_bytes, all.active_bytes = active_bytes, all.n_parameters = n_parameters;
@@ -209,12 +253,23 @@ void Ranks::link_stages() {
         run_stages(stages, batch, rows, reads);
       };
   for (const auto& device : devices_) {
-    device->part->program.allocate(*device->backend, plan_.limits);
+    head_file_ ? allocate_with_head() : device->part->program.allocate(*device->backend, plan_.limits);
     const size_t free_after = std::min(device->backend->available_bytes(), device->free_before);
     log_info("{} of {}'s memory are taken, and nothing more while it runs; the device has {} less than before",
              human_bytes(device->backend->allocated_bytes()), device->name,
              human_bytes(device->free_before - free_after));
   }
+}
+
+// The draft head's programs share the backend's scratch with the model's.
+void Ranks::allocate_with_head() {
+  Program& program = devices_[0]->part->program;
+  StepLimits limits = program.place(backend(), plan_.limits);
+  draft_head_.emplace(config_, weights(), head_weights_, program, plan_, backend());
+  limits = largest(limits, draft_head_->limits());
+  backend().reserve(limits);
+  backend().prepare_program(program);
+  draft_head_->prepare();
 }
 
 // Runs the stages one after another. The rows pass from each to the next through `rows`, in host memory.
@@ -244,7 +299,7 @@ Ranks::~Ranks() {
   followers_.reset();
 }
 
-void Ranks::follow() {
+void Ranks::run_as_follower() {
   for (;;) {
     const std::vector<uint8_t> message = communicator_->receive();
     if (message.empty()) return;
@@ -256,6 +311,7 @@ void Ranks::follow() {
 // Of several ranks none can go on without the others.
 void Ranks::forward(const Batch& batch) {
   const Program& program = head().part->program;
+  batch_ = batch;
   if (!communicator_) {
     head().backend->run(program, batch);
   } else {

@@ -10,6 +10,7 @@
 #include "backend/backend.h"
 #include "base/trace_file.h"
 #include "model/decoder_program.h"
+#include "model/draft_head.h"
 #include "model/memory_plan.h"
 #include "model/parallel.h"
 #include "model/runner.h"
@@ -18,6 +19,11 @@
 #include "model/weights.h"
 
 namespace ingot {
+
+class Checkpoint;
+
+// Whether a model's MTP head runs beside the model, so that it can guess tokens.
+enum class MtpHead : uint8_t { kNone, kIfPresent, kNeeded };
 
 struct RunnerOptions {
   BackendOptions backend;  // its device may name several, as "cuda:0,cuda:1": they run the layers in turn
@@ -37,6 +43,8 @@ struct RunnerOptions {
       0;  // of recurrent layers' states, for the prefix cache; -1: as many as are useful and fit (memory_plan)
   bool fills_memory() const { return memory_share > 0 || memory_bytes > 0; }
   std::string quantize;        // format of dense matrices, encoded while they are loaded (load_quantizer.h); empty: none
+  MtpHead mtp_head = MtpHead::kNone;
+  std::shared_ptr<const Checkpoint> eagle_head;  // runs in place of an MTP head; null: none
   bool check_tensors = false;  // read every number of the weights first and refuse NaN and Inf
   bool check_nan = false;
   bool check_replay = false;  // compare recorded steps with plain launches, on backends that record steps
@@ -57,6 +65,8 @@ class Ranks final : public Runner {
   void forward(const Batch& batch) override;
   void sample(std::span<const SampleRow> rows) override { backend().sample(logits_, rows); }
   std::vector<Sampled> wait() override { return backend().wait(); }
+  void follow(std::span<const int32_t> next_tokens) override { draft_head_->follow(batch_, next_tokens); }
+  std::vector<int32_t> draft(std::span<const DraftRow> rows) override { return draft_head_->draft(rows); }
 
   std::vector<float> logits() override;
   std::string kv_layout() const override;
@@ -65,7 +75,7 @@ class Ranks final : public Runner {
   void write_kv(int32_t block, std::span<const uint8_t> from) override;
 
   // Of several ranks: all but the first run the batches of the first until it ends.
-  void follow();
+  void run_as_follower();
   void take(std::unique_ptr<Followers> followers) { followers_ = std::move(followers); }
 
   const Config& config() const { return config_; }
@@ -73,6 +83,7 @@ class Ranks final : public Runner {
   const Weights& weights() const { return head().weights; }
   Backend& backend() { return *head().backend; }  // of the device that has the head
   const KvShape& kv_shape() const { return plan_.kv; }
+  DraftHead* draft_head() { return draft_head_ ? &*draft_head_ : nullptr; }
   const MemoryPlan& memory() const { return plan_; }
   std::string description() const;  // of all devices
 
@@ -102,16 +113,22 @@ class Ranks final : public Runner {
   void load(const LoadProgress& progress);
   void make_programs();
   void link_stages();
+  void drop_head(const RunnerOptions& options);
+  void allocate_with_head();
   static void run_stages(std::span<const Stage> stages, const Batch& batch, float* rows, bool reads);
   const Device& head() const { return *devices_[static_cast<size_t>(split_.head())]; }
 
-  const Config config_;
+  const std::unique_ptr<WeightSource> source_;  // the backend may read embeddings from its mapping
+  DraftHeadFile head_file_;                     // empty: no draft head
+  Config config_;                               // with the draft head's
   const std::shared_ptr<Communicator> communicator_;  // null: this is the only rank
   std::unique_ptr<Followers> followers_;              // the other ranks of this process
   MemoryPlan plan_;
-  std::unique_ptr<WeightSource> source_;  // the backend may read embeddings from its mapping
   Split split_;
   std::vector<std::unique_ptr<Device>> devices_;
+  DraftHeadWeights head_weights_;
+  std::optional<DraftHead> draft_head_;
+  Batch batch_;    // of the last forward
   Tensor logits_;  // [n_logits, n_vocab] of the last forward
   RunnerInfo info_;
 };

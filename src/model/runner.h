@@ -10,6 +10,8 @@
 
 namespace ingot {
 
+enum class DraftHeadKind : uint8_t { kNone, kMtp, kEagle3 };
+
 struct RunnerInfo {
   int n_vocab = 0;
   int n_ctx = 0;       // tokens of one sequence, prompt and output together
@@ -24,6 +26,15 @@ struct RunnerInfo {
   bool takes_embeddings = false;  // accepts Batch::embeddings, rows of embedding_dim floats
   int embedding_dim = 0;
   bool overlaps = false;  // forward and sample return before the device is done, so the host can work meanwhile
+  DraftHeadKind draft_head = DraftHeadKind::kNone;  // any: follow and draft work
+};
+
+// A sequence that a draft head continues.
+struct DraftRow {
+  int row = 0;                      // of the last forward's tokens: the one before the sequence's last token
+  int position = 0;                 // of the row
+  std::span<const int32_t> blocks;  // KV blocks of the sequence, with room for n - 1 tokens after the row
+  int n = 0;                        // wanted guesses
 };
 
 class Runner {
@@ -37,6 +48,12 @@ class Runner {
   virtual void sample(
       std::span<const SampleRow> rows) = 0;  // one row for each of logit_rows, in order; valid until wait() too
   virtual std::vector<Sampled> wait() = 0;   // the tokens of the last sample, in row order
+  // After each sample: next_tokens [n_tokens of the last forward] are the tokens that follow the rows: token ids, or
+  // drawn_token()s of this sample. The head computes its keys and values for all rows. Valid until wait() too.
+  virtual void follow(std::span<const int32_t> /*next_tokens*/) {}
+  // While nothing is in flight: for each row, the n tokens that the head expects after the token that follows the row.
+  // The rows are ordered by n, the largest first.
+  virtual std::vector<int32_t> draft(std::span<const DraftRow> /*rows*/) { return {}; }
   // Between a forward and its sample: the logits of that forward on the host, [n_logits, n_vocab].
   virtual std::vector<float> logits() { throw std::logic_error("this runner shows no logits"); }
   // Copies of KV blocks for files of cached prefixes, between steps. Blocks with equal layouts, of one model, can be

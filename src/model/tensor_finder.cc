@@ -53,7 +53,7 @@ bool TensorFinder::find_stored(const std::string& name, int64_t n_out, int64_t n
 
 void TensorFinder::check_shape(const std::string& name, int64_t n_out, int64_t n_in, const HostTensor& found) const {
   if (found.n_out != n_out || found.n_in != n_in)
-    throw Error("{}: tensor '{}' is [{}, {}]: expected [{}, {}]", source_.name(), name, found.n_out, found.n_in, n_out,
+    throw Error("{}: tensor '{}' is [{}, {}]: expected [{}, {}]", source_.name(), source_.stored_name(name), found.n_out, found.n_in, n_out,
                 n_in);
 }
 
@@ -79,7 +79,8 @@ bool TensorFinder::find_matrix(const Wanted& w, HostTensor& out) {
     }
   }
   if (w.optional) return false;
-  throw Error("{}: tensor '{}' is missing", source_.name(), name_at(names_of(w.names).front(), w.layer, 0));
+  throw Error("{}: tensor '{}' is missing", source_.name(),
+              source_.stored_name(name_at(names_of(w.names).front(), w.layer, 0)));
 }
 
 // Joins experts that have a tensor each. All must have the same format.
@@ -90,7 +91,7 @@ bool TensorFinder::find_each(const std::string& pattern, const Wanted& w, HostTe
     const std::string name = name_at(pattern, w.layer, static_cast<int>(e));
     if (!find_stored(name, w.n_out, w.n_in, part)) {
       if (e == 0) return false;
-      throw Error("{}: tensor '{}' is missing", source_.name(), name);
+      throw Error("{}: tensor '{}' is missing", source_.name(), source_.stored_name(name));
     }
     const auto n_bytes = static_cast<size_t>(part.n_out) * row_bytes(part.format, part.n_in);
     if (e == 0) {
@@ -250,7 +251,8 @@ bool TensorFinder::find_vector(const Wanted& w, HostTensor& out) {
     return true;
   }
   if (w.optional) return false;
-  throw Error("{}: tensor '{}' is missing", source_.name(), name_at(names_of(w.names).front(), w.layer, 0));
+  throw Error("{}: tensor '{}' is missing", source_.name(),
+              source_.stored_name(name_at(names_of(w.names).front(), w.layer, 0)));
 }
 
 }  // namespace ingot

@@ -261,6 +261,8 @@ int64_t size_of(Size size, const Config& c) {
     case kNone: return 0;
     case kOne: return 1;
     case kDim: return c.dim;
+    case kTwoDim: return 2 * int64_t{c.dim};
+    case kThreeDim: return 3 * int64_t{c.dim};
     case kQ: return c.q_dim();
     case kKv: return c.kv_dim();
     case kQAndKv: return c.q_dim() + c.kv_dim();

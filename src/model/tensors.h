@@ -62,6 +62,8 @@ enum class Size : uint8_t {
   kNone,
   kOne,
   kDim,
+  kTwoDim,
+  kThreeDim,
   kQ,
   kKv,
   kQAndKv,

@@ -5,6 +5,7 @@
 #include <map>
 
 #include "base/error.h"
+#include "model/draft_config.h"
 #include "model/tensor_finder.h"
 
 namespace ingot {
@@ -14,12 +15,15 @@ namespace {
 bool is_tied_away(const MatrixRow<ModelWeights>& row, const Config& config) {
   return row.weight == &ModelWeights::output && config.tied_output == true;
 }
-bool is_tied_away(const MatrixRow<LayerWeights>&, const Config&) { return false; }
+template <class Owner>
+bool is_tied_away(const MatrixRow<Owner>&, const Config&) {
+  return false;
+}
 
 // Parts that text does not need: images and sound, layers that draft tokens, heads that read an embedding.
 constexpr std::string_view kOtherParts[] = {
     "visual.", "vision", "vit.", "audio_", "embed_vision.", "embed_audio.", "multi_modal_projector.", "mm_projector.",
-    "patch_merger.", "mtp.", "v.", "a.", "mm.", "score.", "classifier.", "cls.", "dense_"};
+    "patch_merger.", "mtp.", "mtp_layers.", "v.", "a.", "mm.", "score.", "classifier.", "cls.", "dense_"};
 // Frequencies that follow from the config, scales of an FP8 cache, and the output matrix of a model that ties it.
 constexpr std::string_view kNotNeeded[] = {".rotary_emb.inv_freq", ".attn_rot_embd.weight", ".k_scale", ".v_scale",
                                            "lm_head.weight", "output.weight"};
@@ -53,9 +57,17 @@ bool is_in(const Part& part, const MatrixRow<ModelWeights>& row, int) {
 bool is_in(const Part& part, const VectorRow<ModelWeights>& row, int) {
   return row.vector != &ModelWeights::final_norm || part.head();
 }
+// A model with a draft head is on one device.
+template <class Row>
+bool is_in(const Part&, const Row&, int) {
+  return true;
+}
 
 // Each part has the tensors of ropes, and the one with the embedding counts them.
-bool counts(const Part&, const VectorRow<LayerWeights>&) { return true; }
+template <class Owner>
+bool counts(const Part&, const VectorRow<Owner>&) {
+  return true;
+}
 bool counts(const Part& part, const VectorRow<ModelWeights>& row) {
   return row.vector == &ModelWeights::final_norm || part.embedding();
 }
@@ -77,7 +89,7 @@ class Loader {
     tie_output();
     for (int i = 0; i < config_.n_layers; ++i) {
       load_rows(layer_matrices(), layer_vectors(), weights_.layers[i], i);
-      check_parts(i);
+      check_parts(weights_.layers[i], i);
     }
     for (const auto& [type, count] : mix_)
       weights_.quant_mix += fmt::format("{}{} {}", weights_.quant_mix.empty() ? "" : ", ", type, count);
@@ -85,6 +97,16 @@ class Loader {
     weights_.kept = finder_;
     if (part_.has.empty()) check_unused(source_, config_);
     return std::move(weights_);
+  }
+
+  DraftHeadWeights load_head(const DraftHeadConfig& config) {
+    DraftHeadWeights head;
+    load_rows(head_matrices(config), head_vectors(config), head, 0);
+    if (config.is_eagle) load_rows<LayerWeights>(eagle_projections(), {}, head.layer, 0);
+    load_rows(layer_matrices(), layer_vectors(), head.layer, 0);
+    check_parts(head.layer, 0);
+    head.kept = finder_;
+    return head;
   }
 
  private:
@@ -102,8 +124,7 @@ class Loader {
   }
 
   // Each of these rows is optional, because there is a row for each way in which a checkpoint may store the weight.
-  void check_parts(int layer) const {
-    const LayerWeights& w = weights_.layers[layer];
+  void check_parts(const LayerWeights& w, int layer) const {
     if (part_.attention(layer)) check_attention(w, layer);
     if (part_.feed_forward(layer) && config_.layer(layer).experts && (!w.gate_exps || !w.up_exps))
       throw Error("{}: the experts' tensors of layer {} are missing, among them '{}'", source_.name(), layer,
@@ -206,15 +227,10 @@ class Loader {
   size_t done_ = 0, total_ = 0;
 };
 
-}  // namespace
-
-bool is_of_feed_forward(std::string_view gguf_name) {
-  gguf_name.remove_prefix(std::string_view("blk.{}.").size());
-  return gguf_name.starts_with("ffn_") || gguf_name.starts_with("post_ffw_") || gguf_name.starts_with("exp_probs_");
-}
-
-// Visits the rows in the same way as Loader, so that both use the same tensors.
-WeightBytes weight_bytes(WeightSource& source, const Config& config, const Backend& backend, const Part& part) {
+// Visits the rows in the same way as Loader, so that both use the same tensors. Of a draft head: its layer and the rest
+// of the head.
+WeightBytes bytes_of(WeightSource& source, const Config& config, const Backend& backend, const Part& part,
+                     const DraftHeadConfig* head) {
   TensorFinder finder(source, config, true);
   WeightBytes bytes;
   const auto prepared = [&](const Weight& shape, unsigned use) {
@@ -224,8 +240,8 @@ WeightBytes weight_bytes(WeightSource& source, const Config& config, const Backe
   // The model's embedding comes last, when it is known whether the embedding is also the output matrix.
   Weight embedding;
   const auto add = [&]<class Owner>(std::span<const MatrixRow<Owner>> matrices,
-                                    std::span<const VectorRow<Owner>> vectors, int layer) {
-    std::vector<Weight Owner::*> seen;
+                                    std::span<const VectorRow<Owner>> vectors, int layer,
+                                    std::vector<Weight Owner::*> seen = {}) {
     HostTensor host;
     for (const auto& row : matrices) {
       if (!applies(row.when, config, layer) || std::ranges::find(seen, row.weight) != seen.end()) continue;
@@ -241,6 +257,14 @@ WeightBytes weight_bytes(WeightSource& source, const Config& config, const Backe
         bytes.allocated += static_cast<size_t>(host.n_out * host.n_in) * sizeof(float);
     return seen;
   };
+  if (head != nullptr) {
+    add(head_matrices(*head), head_vectors(*head), 0);
+    if (embedding) prepared(embedding, kForEmbedding);
+    const std::span<const VectorRow<LayerWeights>> none;
+    add(layer_matrices(), layer_vectors(), 0,
+        head->is_eagle ? add(eagle_projections(), none, 0) : std::vector<Weight LayerWeights::*>{});
+    return bytes;
+  }
   const bool has_output = std::ranges::count(add(model_matrices(), model_vectors(), 0), &ModelWeights::output) > 0;
   const unsigned use = (part.embedding() ? kForEmbedding : 0u) |
                        (part.head() && !has_output && !config.share ? kForMatmul : 0u);
@@ -252,6 +276,23 @@ WeightBytes weight_bytes(WeightSource& source, const Config& config, const Backe
   }
   for (int layer = 0; layer < config.n_layers; ++layer) add(layer_matrices(), layer_vectors(), layer);
   return bytes;
+}
+
+}  // namespace
+
+bool is_of_feed_forward(std::string_view gguf_name) {
+  constexpr std::string_view kLayer = "blk.{}.";
+  if (!gguf_name.starts_with(kLayer)) return false;
+  gguf_name.remove_prefix(kLayer.size());
+  return gguf_name.starts_with("ffn_") || gguf_name.starts_with("post_ffw_") || gguf_name.starts_with("exp_probs_");
+}
+
+WeightBytes weight_bytes(WeightSource& source, const Config& config, const Backend& backend, const Part& part) {
+  return bytes_of(source, config, backend, part, nullptr);
+}
+
+WeightBytes head_bytes(const DraftHeadFile& head, const Backend& backend) {
+  return bytes_of(*head.source, head.config->layer, backend, {}, head.config.get());
 }
 
 void check_unused(const WeightSource& source, const Config& config) {
@@ -266,6 +307,10 @@ void check_unused(const WeightSource& source, const Config& config) {
 Weights load_weights(WeightSource& source, const Config& config, Backend& backend, const LoadProgress& progress,
                      const Part& part) {
   return Loader(source, config, backend, progress, part).load();
+}
+
+DraftHeadWeights load_head(const DraftHeadFile& head, Backend& backend) {
+  return Loader(*head.source, head.config->layer, backend, {}, {}).load_head(*head.config);
 }
 
 }  // namespace ingot

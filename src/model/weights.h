@@ -48,6 +48,8 @@ class WeightSource {
     out.data = nullptr;
     return true;
   }
+  // The name in the checkpoint, for messages; another one where a source renames tensors.
+  virtual std::string stored_name(const std::string& name) const { return name; }
   // The tensor just found has been prepared; its bytes will not be read again.
   virtual void release(const HostTensor&) {}
   virtual size_t total_bytes() const = 0;
@@ -89,6 +91,7 @@ struct WeightBytes {
   size_t allocated;  // by the backend
   size_t borrowed;   // stays in the source's memory, such as a mapped file, because the backend reads it there
   size_t total() const { return allocated + borrowed; }
+  void operator+=(const WeightBytes& other) { allocated += other.allocated, borrowed += other.borrowed; }
 };
 
 // Throws Error naming a tensor that is missing or has the wrong shape or type.

@@ -93,7 +93,7 @@ void GenerationRun::submit(int i) {
   request.min_tokens = std::min(spec_.min_tokens, request.max_tokens);
   if (spec_.echo || i % spec_.n == 0) request.prompt_logprobs = spec_.prompt_logprobs;
   request.wants_progress = spec_.wants_progress || spec_.wants_totals;
-  request.proposer = make_proposer(spec_.speculate, model_->draft(), spec_.prediction);
+  request.proposer = make_proposer(spec_.speculate, model_->info().draft_head, model_->draft(), spec_.prediction);
   request.constraint = spec_.constraint;
   request.constraint_start = spec_.constraint_start;
   request.priority = spec_.priority;

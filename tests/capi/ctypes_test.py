@@ -15,7 +15,8 @@ OK, INVALID, FULL, TIMEOUT, END = 0, 1, 2, 4, 5
 
 class ModelOptions(c.Structure):
     _fields_ = [("struct_size", c.c_size_t), ("device", c.c_char_p)] + [
-        (name, c.c_int) for name in "n_threads n_ctx max_seqs max_batch_tokens n_kv_tokens max_queue deterministic".split()] + [("kv_type", c.c_char_p)]
+        (name, c.c_int) for name in "n_threads n_ctx max_seqs max_batch_tokens n_kv_tokens max_queue deterministic".split()] + [
+        (name, c.c_char_p) for name in "kv_type speculate draft".split()]
 
 
 class EmbedderOptions(c.Structure):
@@ -358,6 +359,33 @@ def test_kv_types(lib):
             assert lib.ingot_free(handle) == OK
         else:
             assert b"q3" in lib.ingot_last_error()
+
+
+def test_speculation(lib):
+    """The same text in any way, with the model as its own draft too; what cannot guess is refused."""
+    def answer(speculate, draft=None):
+        options, handle, request = ModelOptions(), c.c_void_p(), c.c_void_p()
+        lib.ingot_model_options_init_sized(c.byref(options), c.c_size_t(c.sizeof(options)))
+        options.n_ctx, options.n_threads, options.speculate, options.draft = 256, 1, speculate, draft
+        status = lib.ingot_load(MODEL, c.byref(options), c.byref(handle))
+        if status != OK:
+            return status
+        tokens = chat_tokens(lib, handle, "Tell me a story about a fox.")
+        asked = request_options(lib, temperature=0, max_tokens=40)
+        assert lib.ingot_submit(handle, tokens, c.c_size_t(len(tokens)), c.byref(asked), None, None, c.byref(request)) == OK
+        text = read(lib, request)[1]
+        lib.ingot_request_free(request)
+        assert lib.ingot_free(handle) == OK
+        return text
+
+    plain = answer(None)
+    assert len(plain) > 0
+    for speculate, draft in ((b"off", None), (b"auto", None), (b"ngram", None), (b"draft", MODEL), (b"auto", MODEL)):
+        assert answer(speculate, draft) == plain, speculate
+    for speculate, draft, why in ((b"much", None, b"expected auto, off, ngram"), (b"draft", None, b"draft is NULL"),
+                                  (b"eagle3", MODEL, b"it is no EAGLE-3 head"),
+                                  (b"draft", str(SOURCE / "tests/data/models/qwen2.gguf").encode(), b"needs the same tokens")):
+        assert answer(speculate, draft) == INVALID and why in lib.ingot_last_error(), lib.ingot_last_error()
 
 
 def test_structs_may_grow(lib, model):

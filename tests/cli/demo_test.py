@@ -48,7 +48,7 @@ def test_builtin_is_the_file(ingot):
         assert one.pop("file")
         one["memory"].pop("available_bytes")
     assert facts[0] == facts[1]
-    assert facts[0]["file_bytes"] <= 12_000_000
+    assert facts[0]["file_bytes"] <= 12_500_000  # with the layer that guesses
     assert 5_000_000 <= facts[0]["parameters"] <= 15_000_000
 
 

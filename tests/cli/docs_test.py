@@ -127,7 +127,7 @@ class TestShell:
         assert "--slo-ttft-ms" in " ".join(shell("ingot bench serve --slo", folder))
 
     def test_values(self, shell, folder):
-        assert {"auto", "off", "ngram", "draft"} <= set(shell("ingot run --speculate ", folder))
+        assert {"auto", "off", "ngram", "draft", "mtp", "eagle3"} <= set(shell("ingot run --speculate ", folder))
 
     def test_files(self, shell, folder):
         assert any("model.gguf" in word for word in shell("ingot run mod", folder))

@@ -91,6 +91,35 @@ def test_run_speculates(ingot):
     assert "accepted" not in ingot("run", "-p", "Hello", "-n", "8", "--speculate", "off").stderr
 
 
+@pytest.mark.parametrize("model, draft", [("mimo", []), ("qwen35.gguf", []), ("eagle3", ["--draft", DATA / "heads" / "eagle3_head"])])
+def test_run_speculates_with_a_head(ingot, model, draft):
+    """Tiny random models with a layer for multi-token prediction, or an EAGLE-3 head: the same text, and some drafts."""
+    args = ["run", DATA / "heads" / model, "--raw", "-p", "the cat and the hat", "-n", "100", "--ignore-eos", "--temp", "0", "--json"]
+    off = json.loads(ingot(*args, "--speculate", "off").stdout)
+    for how in ("auto", "eagle3" if draft else "mtp"):
+        on = json.loads(ingot(*args, "--speculate", how, *draft).stdout)
+        assert on["token_ids"] == off["token_ids"]
+        assert on["draft_tokens"] > 0 and on["sampling_steps"] == 100 - on["accepted_tokens"]
+    bench = ["bench", "engine", DATA / "heads" / model, "--requests", "2", "-p", "8", "-n", "20", "--spread", "0", "--pairs", "1", "--json"]
+    result = json.loads(ingot(*bench, "--speculate", "eagle3" if draft else "mtp", *draft).stdout)
+    assert result["off"][0]["draft_tokens"] == 0 and result["speculating"][0]["output_tokens"] == 40
+
+
+def test_heads_that_are_missing_or_do_not_fit(ingot):
+    """One line, before anything is loaded."""
+    heads, plain = DATA / "heads", DATA / "models" / "llama.gguf"
+    for model, more, what in (
+            (plain, ["--speculate", "mtp"], "the model has no layer for multi-token prediction (MTP): guess tokens in another way, or not"),
+            (plain, ["--speculate", "eagle3", "--draft", heads / "mimo"], "it is no EAGLE-3 head, which has a tensor midlayer.hidden_norm.weight"),
+            (heads / "eagle3", ["--speculate", "draft", "--draft", heads / "eagle3_head"], "it is an EAGLE-3 head and no model"),
+            (heads / "eagle3_moe", ["--draft", heads / "eagle3_head"], "the head is for 261 tokens, and the model has 263")):
+        refused = ingot("run", model, "-p", "x", *more, ok=False)
+        assert refused.returncode == 1 and refused.stdout == "" and refused.stderr.count("\n") == 1 and what in refused.stderr
+    for wrong in (["--speculate", "eagle3"], ["--speculate", "mtp", "--draft", plain]):
+        refused = ingot("run", plain, "-p", "x", *wrong, ok=False)
+        assert refused.returncode == 2 and "--draft" in refused.stderr
+
+
 def test_a_draft_with_other_tokens_is_refused(ingot):
     other = DATA / "models" / "qwen2.gguf"
     for command in (["run", "-p", "x"], ["chat"]):

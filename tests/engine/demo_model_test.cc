@@ -9,7 +9,7 @@
 #include "base/file.h"
 #include "collector.h"
 #include "engine/engine.h"
-#include "engine/speculate/ngram.h"
+#include "engine/speculate/drafting.h"
 #include "model/loader.h"
 #include "model/score.h"
 #include "text/chat_encode.h"
@@ -81,7 +81,7 @@ TEST_P(DemoModel, AnswersAsTheReference) {
 }
 
 // 200 prompts: the same tokens and the same log-probabilities, bit for bit, in fewer steps. With the likeliest tokens
-// and with draws, beside others. The guesses are n-grams, or the answer without drafts, with mistakes.
+// and with draws, beside others. The guesses are those of the model's head, n-grams, or the answer without drafts, with mistakes.
 TEST(SpeculationOnTheDemoModel, ChangesNoBit) {
   const auto checkpoint = open_checkpoint(std::string(INGOT_TEST_DATA) + "/../../models/demo.gguf");
   LoadedModel model = load_model(checkpoint,
@@ -89,7 +89,8 @@ TEST(SpeculationOnTheDemoModel, ChangesNoBit) {
                                   .n_ctx = 512,
                                   .max_batch_tokens = 128,
                                   .max_seqs = 4,
-                                  .max_logits = 4 + 60},
+                                  .max_logits = 4 + 60,
+                                  .mtp_head = MtpHead::kNeeded},
                                  nullptr);
   const std::vector<std::string> heroes = {"fox", "bear", "girl", "boat", "frog"},
                                  places = {"sea", "wood", "town", "snow"};
@@ -106,7 +107,8 @@ TEST(SpeculationOnTheDemoModel, ChangesNoBit) {
       request.sampling.repetition_penalty = i % 4 == 0 ? 1.1f : 1;
       request.sampling.seed = static_cast<uint64_t>(i);
       request.sampling.n_logprobs = 0;
-      if (speculates && i % 4 < 2)
+      if (speculates && i % 4 == 0) request.proposer = std::make_shared<DraftHeadProposer>(1 + i % 7);
+      if (speculates && i % 4 == 1)
         request.proposer = std::make_shared<OracleProposer>(sinks[0][i]->tokens, request.prompt.size(),
                                                             model.runner->info().n_vocab, 0.8, i, 1 + i % 7);
       if (speculates && i % 4 >= 2)
@@ -125,6 +127,38 @@ TEST(SpeculationOnTheDemoModel, ChangesNoBit) {
     EXPECT_EQ(sinks[1][i]->logprobs, sinks[0][i]->logprobs) << i;
   }
   EXPECT_LT(n_steps[1], n_steps[0]);
+}
+
+// What tools/demo_model trains to guess: the model's layer for multi-token prediction, and the draft model.
+TEST(SpeculationOnTheDemoModel, TheTrainedPairGuessesWell) {
+  const std::string models = std::string(INGOT_TEST_DATA) + "/../../models/";
+  const RunnerOptions options{.backend = {.device = "cpu"}, .n_ctx = 512, .max_batch_tokens = 128, .max_logits = 8,
+                              .mtp_head = MtpHead::kNeeded};
+  LoadedModel model = load_model(open_checkpoint(models + "demo.gguf"), options, nullptr);
+  const auto file = open_checkpoint(models + "demo-draft.gguf");
+  check_draft(*file, Speculate::kDraft, *model.tokenizer);
+  const std::shared_ptr<DraftModel> draft = load_draft(file, options);
+  const auto share_right = [&](const std::shared_ptr<Proposer>& proposer) {
+    Engine engine(*model.runner);
+    for (const char* what : {"a fox", "a lost kite", "a baker", "an old boat", "two friends", "the sea"}) {
+      const Json messages = {{{"role", "user"}, {"content", fmt::format("Tell me a story about {}.", what)}}};
+      Request request{.prompt = encode_chat(*model.tokenizer, *model.chat, messages, Json::array(), nullptr),
+                      .sampling = {.temperature = 0},
+                      .max_tokens = 100,
+                      .stop_tokens = model.tokenizer->end_tokens(),
+                      .sink = std::make_shared<Collector>(),
+                      .proposer = proposer};
+      engine.submit(std::move(request));
+    }
+    while (engine.step()) {}
+    EXPECT_GT(engine.gauges().n_draft_tokens, 200);
+    return static_cast<double>(engine.gauges().n_accepted_tokens) / static_cast<double>(engine.gauges().n_draft_tokens);
+  };
+  const double of_head = share_right(std::make_shared<DraftHeadProposer>(1)),
+               of_draft = share_right(fixed([&](std::span<const int32_t> history) { return draft->write(history, 1); }));
+  fmt::print("right: {:.3f} of the head's guesses, {:.3f} of the draft model's\n", of_head, of_draft);
+  EXPECT_GT(of_head, 0.7);
+  EXPECT_GT(of_draft, 0.6);
 }
 
 INSTANTIATE_TEST_SUITE_P(Devices, DemoModel, testing::Values("ref", "cpu"), [](const auto& test) { return std::string(test.param); });

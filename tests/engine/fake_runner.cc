@@ -54,6 +54,7 @@ FakeRunner::FakeRunner(const FakeOptions& options)
     : options_(options),
       cache_(static_cast<size_t>(options.info.n_blocks) * options.info.block_size),
       states_(options.info.n_states),
+      head_(cache_.size()),
       writer_(options.info.n_blocks, -1) {}
 
 void FakeRunner::History::add(int32_t token, uint64_t vector) {
@@ -83,6 +84,7 @@ void FakeRunner::forward(const Batch& given) {
   const int64_t step = n_steps_++;
   if (options_.before_forward) options_.before_forward(step);
   begin_step(given.n_tokens());
+  require(!head_waits_, "a forward before the draft head has followed the one before");
 
   Batch batch = given;
   batch.tokens = with_drawn_tokens(given, sampled_, tokens_);
@@ -91,6 +93,9 @@ void FakeRunner::forward(const Batch& given) {
   check_states(batch);
   check_embeddings(batch);
   histories_.resize(batch.n_tokens());
+  places_.assign(batch.n_tokens(), 0);
+  has_logits_.assign(batch.n_tokens(), false);
+  for (int32_t row : batch.logit_rows) has_logits_[row] = true;
   for (int seq = 0; seq < batch.n_seqs(); ++seq) write_tokens(batch, seq, read_history(batch, seq));
   logits_.clear();
   logit_lens_.clear();
@@ -135,6 +140,59 @@ void FakeRunner::sample(std::span<const SampleRow> rows) {
     sampled_.push_back(std::move(drawn));
   }
   sample_waits_ = true;
+  head_waits_ = options_.info.draft_head != DraftHeadKind::kNone;
+}
+
+// A row without logits is followed by a known token: that of the next row, or the first of a later chunk.
+void FakeRunner::follow(std::span<const int32_t> next_tokens) {
+  require(head_waits_ && sample_waits_, "the draft head follows no sample");
+  require(next_tokens.size() == places_.size(), "{} next tokens for {} tokens", next_tokens.size(), places_.size());
+  head_waits_ = false;
+  for (size_t i = 0; i < places_.size(); ++i) {
+    int32_t next = next_tokens[i];
+    const bool is_drawn = next < 0;
+    require(has_logits_[i] || !is_drawn, "row {} has no logits, and its next token is drawn", i);
+    if (is_drawn) {
+      const auto row = static_cast<size_t>(-1 - next);
+      require(row < sampled_.size() && logits_[row] == histories_[i], "row {} is followed by the draw of row {}", i, row);
+      next = std::max(0, sampled_[row].token);
+    }
+    require(next < options_.info.n_vocab, "row {} is followed by {}", i, next);
+    head_[static_cast<size_t>(places_[i])] = {histories_[i], next};
+  }
+}
+
+// The head has an entry of the same history for each token up to the row. In a block that the prefix cache held, the
+// last entry may stand for another next token.
+std::vector<int32_t> FakeRunner::draft(std::span<const DraftRow> rows) {
+  require(!sample_waits_ && !head_waits_, "the draft head guesses while a step is in flight");
+  if (options_.before_draft) options_.before_draft(rows);
+  std::vector<int32_t> guesses;
+  int n_before = std::numeric_limits<int>::max();
+  for (const DraftRow& row : rows) {
+    require(row.n > 0 && row.n <= n_before, "{} guesses after {}", row.n, n_before);
+    n_before = row.n;
+    const int block_size = options_.info.block_size, last = row.position + row.n - 1;
+    require(last / block_size < static_cast<int>(row.blocks.size()), "no block for position {}", last);
+    const auto place = [&](int position) {
+      return static_cast<size_t>(row.blocks[position / block_size]) * block_size + position % block_size;
+    };
+    require(places_.at(row.row) == static_cast<int64_t>(place(row.position)), "row {} is not position {}", row.row,
+            row.position);
+    for (int position = 0; position <= row.position; ++position)
+      require(head_[place(position)].history == cache_[place(position)].history,
+              "the draft head has no entry for position {}", position);
+    History history = histories_[row.row];
+    history.add(head_[place(row.position)].next, 0);
+    for (int i = 0; i < row.n; ++i) {
+      const int32_t right = token_of(history.digest, 0, options_.info.n_vocab);
+      const bool is_right = mix(history.digest, 1) % 1000 < static_cast<uint64_t>(options_.head_right * 1000);
+      guesses.push_back(is_right ? right : (right + 1) % options_.info.n_vocab);
+      history.add(guesses.back(), 0);
+      if (i > 0) head_[place(row.position + i)] = {};  // an entry of a guess
+    }
+  }
+  return guesses;
 }
 
 void FakeRunner::read_kv(int32_t block, std::span<uint8_t> to) {
@@ -283,6 +341,7 @@ void FakeRunner::write_tokens(const Batch& batch, int seq, History history) {
     const uint64_t vector = vector_at(batch, i);
     history.add(batch.tokens[i], vector);
     histories_[i] = history;
+    places_[i] = &slot(batch, seq, batch.positions[i]) - cache_.data();
     slot(batch, seq, batch.positions[i]) = {batch.tokens[i], vector, batch.positions[i], history};
     if (!states_.empty()) states_[batch.state_out[seq]] = slot(batch, seq, batch.positions[i]);
   }

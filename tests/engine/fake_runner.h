@@ -2,7 +2,8 @@
 // seed. Its KV cache stores the history that a real cache stands for. So the fake notices every mistake of a scheduler:
 // a wrong position or length, a block written by another sequence, a block written by two sequences, a state of another
 // place or history. Step time and failures can be set. With info.overlaps, the fake is a device with its own clock:
-// forward returns at once, and wait() returns when the step's time has passed. For tests of the engine and the server.
+// forward returns at once, and wait() returns when the step's time has passed. The fake's draft head knows the model's next
+// tokens, and notices entries of another history. For tests of the engine and the server.
 #pragma once
 #include <fmt/format.h>
 
@@ -30,6 +31,9 @@ struct FakeOptions {
   std::function<bool(const SampleRow&)> spoils = {};      // rows whose logits are NaN
   std::function<int32_t(const SampleRow&)> writes = {};   // the token to sample instead
   std::function<void()> before_wait = {};                 // may throw, like a device that has failed
+  // With info.draft_head: each guess is right with this probability if the request's seed is 0.
+  double head_right = 0;
+  std::function<void(std::span<const DraftRow>)> before_draft = {};  // may throw
 };
 
 class FakeRunner final : public Runner {
@@ -48,6 +52,8 @@ class FakeRunner final : public Runner {
   size_t kv_block_bytes() const override { return sizeof(Slot) * options_.info.block_size; }
   void read_kv(int32_t block, std::span<uint8_t> to) override;
   void write_kv(int32_t block, std::span<const uint8_t> from) override;
+  void follow(std::span<const int32_t> next_tokens) override;
+  std::vector<int32_t> draft(std::span<const DraftRow> rows) override;
 
   int64_t n_steps() const { return n_steps_; }
   int64_t n_tokens() const { return n_tokens_; }
@@ -69,6 +75,12 @@ class FakeRunner final : public Runner {
     uint64_t vector = 0;
     int32_t position = -1;
     History history;
+  };
+
+  // The head's entry for a token: the history up to it, and the token that follows.
+  struct HeadSlot {
+    History history;
+    int32_t next = -1;
   };
 
   void begin_step(int n_tokens);
@@ -98,6 +110,10 @@ class FakeRunner final : public Runner {
   std::vector<int> logit_lens_;   // [n_logits]: length of each history
   std::vector<int32_t> tokens_;   // of the batch, with sampled tokens filled in
   std::vector<Sampled> sampled_;
+  std::vector<HeadSlot> head_;         // [n_blocks * block_size]
+  std::vector<int64_t> places_;        // [n_tokens of this batch]: the entry of each token in cache_ and head_
+  std::vector<bool> has_logits_;       // [n_tokens of this batch]
+  bool head_waits_ = false;            // a step that the head has not followed
   bool sample_waits_ = false;     // a sample has not been waited for
   std::chrono::steady_clock::time_point busy_until_, drawn_at_;
   int64_t n_steps_ = 0;

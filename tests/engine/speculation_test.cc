@@ -33,7 +33,11 @@ const std::array<Row, kVocab>& table() {
   return made;
 }
 
-// A model whose logits depend on the last token of the batch's row, with the host's sampler.
+// The engine's clock: a step takes a millisecond, whatever its rows, so guesses of a draft head always pay.
+Clock::time_point fake_time;
+
+// A model whose logits depend on the last token of the batch's row, with the host's sampler. Its draft head guesses the
+// likeliest tokens.
 class TableRunner final : public Runner {
  public:
   TableRunner() {
@@ -43,21 +47,35 @@ class TableRunner final : public Runner {
              .n_blocks = 1024,
              .max_batch_tokens = 256,
              .max_seqs = 16,
-             .max_logits = 96};
+             .max_logits = 96,
+             .draft_head = DraftHeadKind::kMtp};
   }
   const RunnerInfo& info() const override { return info_; }
   void forward(const Batch& batch) override {
     last_.clear();
     for (const int32_t row : batch.logit_rows) last_.push_back(batch.tokens[row]);
+    fake_time += std::chrono::milliseconds(1);
   }
   void sample(std::span<const SampleRow> rows) override {
     for (size_t i = 0; i < rows.size(); ++i) sampled_.push_back(draw_row(table()[last_[i]], rows[i], scratch_));
   }
   std::vector<Sampled> wait() override { return std::exchange(sampled_, {}); }
+  void follow(std::span<const int32_t> next_tokens) override {
+    next_.clear();
+    for (const int32_t token : next_tokens) next_.push_back(token < 0 ? sampled_[-1 - token].token : token);
+  }
+  std::vector<int32_t> draft(std::span<const DraftRow> rows) override {
+    std::vector<int32_t> drafts;
+    for (const DraftRow& row : rows) {
+      int32_t last = next_[row.row];
+      for (int i = 0; i < row.n; ++i) drafts.push_back(last = argmax(table()[last]));
+    }
+    return drafts;
+  }
 
  private:
   RunnerInfo info_;
-  std::vector<int32_t> last_;
+  std::vector<int32_t> last_, next_;
   std::vector<Sampled> sampled_;
   SamplerScratch scratch_{kVocab};
 };
@@ -159,10 +177,12 @@ Probabilities probabilities(const Setting& setting, std::span<const int32_t> his
   return p;
 }
 
-enum class Guess { kNone, kNgram, kLikeliest };
+enum class Guess { kNone, kNgram, kLikeliest, kHead };
+const char* const kGuessNames[] = {"none", "ngram", "likeliest", "head"};
 
 std::shared_ptr<Proposer> proposer_of(Guess guess) {
   if (guess == Guess::kNone) return nullptr;
+  if (guess == Guess::kHead) return std::make_shared<DraftHeadProposer>();
   if (guess == Guess::kNgram)
     return fixed([ngram = std::make_shared<NgramProposer>()](std::span<const int32_t> history) {
       return ngram->propose(history, 4).tokens;
@@ -177,7 +197,7 @@ std::shared_ptr<Proposer> proposer_of(Guess guess) {
 
 std::vector<std::vector<int32_t>> outputs(const Setting& setting, Guess guess, int64_t* n_accepted) {
   TableRunner runner;
-  Engine engine(runner, {.prefix_cache = false});
+  Engine engine(runner, {.prefix_cache = false, .now = [] { return fake_time; }});
   std::vector<std::shared_ptr<Collector>> sinks;
   for (int i = 0; i < kRequests; ++i) {
     sinks.push_back(std::make_shared<Collector>());
@@ -259,11 +279,11 @@ TEST_P(Speculation, KeepsTheDistribution) {
   const auto without = outputs(setting, Guess::kNone, &n_accepted);
   EXPECT_EQ(n_accepted, 0);
   EXPECT_GT(test(setting, without, true), 1e-3);
-  for (const Guess guess : {Guess::kNgram, Guess::kLikeliest}) {
+  for (const Guess guess : {Guess::kNgram, Guess::kLikeliest, Guess::kHead}) {
     const auto with = outputs(setting, guess, &n_accepted);
     const double p = test(setting, with, true);
     fmt::print("{:18} {:9}: {} drafts accepted, p = {:.3f}\n", setting.name,
-               guess == Guess::kNgram ? "ngram" : "likeliest", n_accepted, p);
+               kGuessNames[static_cast<int>(guess)], n_accepted, p);
     EXPECT_GT(n_accepted, 5000);
     EXPECT_GT(p, 1e-3);
     EXPECT_LT(test(other, with, false), 1e-9);  // the test notices another distribution

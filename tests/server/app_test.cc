@@ -445,6 +445,8 @@ TEST(App, SpeculationIsAskedForAndCounted) {
 
   for (const auto& [field, wrong] : {std::pair<std::string, Json>{"speculate", "much"},
                                      {"speculate", "draft"},
+                                     {"speculate", "mtp"},
+                                     {"speculate", "eagle3"},
                                      {"prediction", Json{{"type", "audio"}}},
                                      {"prediction", Json{{"content", Json::array({1})}}}}) {
     Json body = completion({1, 2, 3}, 0, 3, false);

@@ -471,8 +471,8 @@ def test_tokenize_round_trip(server, draw):
 
 # ---- several models ----
 
-# The demo model takes 32 MiB with so small a cache, and the other one 3.4.
-@pytest.mark.parametrize("limit", [("--models-max", 1), ("--models-memory", "34MiB", "--kv-tokens", 2048)], ids=["number", "memory"])
+# The demo model takes 38 MiB with so small a cache, and the other one 3.4.
+@pytest.mark.parametrize("limit", [("--models-max", 1), ("--models-memory", "40MiB", "--kv-tokens", 2048)], ids=["number", "memory"])
 def test_several_models(start, limit):
     import os
     import pathlib

@@ -400,8 +400,11 @@ def add_config(writer, spec, config):
         writer.add_rope_scaling_yarn_beta_slow(rope["beta_slow"])
 
 
-def write_gguf(path, spec, config, tensors):
-    writer = gguf.GGUFWriter(path, gguf.MODEL_ARCH_NAMES[DIALECTS[config.model_type].arch])
+def write_gguf(path, spec, config, tensors, more_keys={}):
+    arch = gguf.MODEL_ARCH_NAMES[DIALECTS[config.model_type].arch]
+    writer = gguf.GGUFWriter(path, arch)
+    for key, value in more_keys.items():
+        writer.add_uint32(f"{arch}.{key}", value)
     writer.add_type(gguf.GGUFType.MODEL)
     writer.add_name(f"golden {spec.name}")
     add_config(writer, spec, config)

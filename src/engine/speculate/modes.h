@@ -9,17 +9,21 @@
 #include "base/check.h"
 #include "engine/speculate/draft_model.h"
 #include "engine/speculate/ngram.h"
+#include "model/runner.h"
 
 namespace ingot {
 
 enum class Speculate : uint8_t {
-  kAuto,  // kDraft if there is a draft model, else kNgram
+  kAuto,  // kDraft if there is a draft model, else the draft head if there is one, else kNgram
   kOff,
   kNgram,
   kDraft,
+  kMtp,     // a draft head that is part of the model
+  kEagle3,  // a draft head of its own
 };
 
-inline const std::vector<std::string> kSpeculateNames = {"auto", "off", "ngram", "draft"};  // indexed by Speculate
+inline const std::vector<std::string> kSpeculateNames = {"auto",  "off", "ngram",
+                                                         "draft", "mtp", "eagle3"};  // indexed by Speculate
 
 inline std::optional<Speculate> find_speculate(std::string_view name) {
   for (size_t i = 0; i < kSpeculateNames.size(); ++i)
@@ -27,15 +31,23 @@ inline std::optional<Speculate> find_speculate(std::string_view name) {
   return std::nullopt;
 }
 
-// For one request; null: without drafts. A draft model (null: there is none) is needed for kDraft. prediction: tokens
-// that the answer may repeat; with any, kAuto is kNgram.
-inline std::shared_ptr<Proposer> make_proposer(Speculate speculate, DraftModel* draft = nullptr,
+// Whether a model with this head and this draft model (null: there is none) can speculate so.
+inline bool can_speculate(Speculate speculate, DraftHeadKind head, const DraftModel* draft) {
+  if (speculate == Speculate::kDraft) return draft != nullptr;
+  if (speculate == Speculate::kMtp) return head == DraftHeadKind::kMtp;
+  return speculate != Speculate::kEagle3 || head == DraftHeadKind::kEagle3;
+}
+
+// For one request; null: without drafts. prediction: tokens that the answer may repeat; with any, kAuto is kNgram.
+inline std::shared_ptr<Proposer> make_proposer(Speculate speculate, DraftHeadKind head, DraftModel* draft = nullptr,
                                                std::vector<int32_t> prediction = {}) {
+  CHECK(can_speculate(speculate, head, draft));
   if (speculate == Speculate::kOff) return nullptr;
-  if (speculate == Speculate::kDraft) CHECK(draft != nullptr);
-  const bool prefers_draft = speculate == Speculate::kDraft || (speculate == Speculate::kAuto && prediction.empty());
-  if (draft != nullptr && prefers_draft) return draft->proposer();
-  return std::make_shared<NgramProposer>(std::move(prediction));
+  if (speculate == Speculate::kNgram || (speculate == Speculate::kAuto && !prediction.empty()))
+    return std::make_shared<NgramProposer>(std::move(prediction));
+  if (draft != nullptr && (speculate == Speculate::kAuto || speculate == Speculate::kDraft)) return draft->proposer();
+  if (head != DraftHeadKind::kNone) return std::make_shared<DraftHeadProposer>();
+  return std::make_shared<NgramProposer>();
 }
 
 }  // namespace ingot

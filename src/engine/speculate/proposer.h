@@ -3,6 +3,7 @@
 // this folder. draft_lengths.h decides how many drafts a step verifies.
 #pragma once
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -27,6 +28,22 @@ class Proposer {
   // True: a guess takes time, such as steps of a model. The engine then asks only for guesses that a step verifies, and
   // not for each token.
   virtual bool is_costly() const { return false; }
+  // Where the runner's draft head guesses (Runner::draft), for all such sequences at once: the number of drafts, of which
+  // n_chosen pay. Then nobody calls propose(). Empty: propose() guesses.
+  virtual std::optional<int> drafts_of_head(int /*n_chosen*/) const { return std::nullopt; }
+};
+
+class DraftHeadProposer final : public Proposer {
+ public:
+  // With a fixed number of drafts, every step verifies that many; 0: the engine decides.
+  explicit DraftHeadProposer(int n_fixed = 0) : n_fixed_(n_fixed) {}
+  Proposal propose(std::span<const int32_t>, int) override { return {}; }
+  bool adapts() const override { return n_fixed_ == 0; }
+  bool is_costly() const override { return true; }
+  std::optional<int> drafts_of_head(int n_chosen) const override { return n_fixed_ > 0 ? n_fixed_ : n_chosen; }
+
+ private:
+  const int n_fixed_;
 };
 
 }  // namespace ingot

@@ -86,9 +86,9 @@ void read_speculation(const Fields& fields, const ServedModel& model, Generation
   spec.speculate = model.speculate();
   if (const auto name = fields.string("speculate", 16)) {
     const std::optional<Speculate> mode = find_speculate(*name);
-    if (!mode) fields.refuse("speculate", "must be auto, off, ngram or draft");
-    if (*mode == Speculate::kDraft && model.draft() == nullptr)
-      fields.refuse("speculate", "is draft, and the server has no draft model (--draft)");
+    if (!mode) fields.refuse("speculate", "must be auto, off, ngram, draft, mtp or eagle3");
+    if (!can_speculate(*mode, model.info().draft_head, model.draft()))
+      fields.refuse("speculate", fmt::format("is {}, which the server has not loaded (--speculate, --draft)", *name));
     spec.speculate = *mode;
   }
   const JsonValue* prediction = fields.find("prediction");

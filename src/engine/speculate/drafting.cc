@@ -1,0 +1,44 @@
+#include "engine/speculate/drafting.h"
+
+#include "base/error.h"
+
+namespace ingot {
+
+void check_draft(const Checkpoint& draft, Speculate how, const Tokenizer& tokens) {
+  const std::string name = printable(draft.path());
+  if (is_eagle_head(draft)) {
+    if (how != Speculate::kDraft) return;
+    throw Error("{}: it is an EAGLE-3 head and no model: speculate with eagle3", name);
+  }
+  if (how == Speculate::kEagle3)
+    throw Error("{}: it is no EAGLE-3 head, which has a tensor midlayer.hidden_norm.weight in safetensors files", name);
+  const auto other = draft.tokenizer();
+  if (tokens.n_vocab() != other->n_vocab())
+    throw Error("{}: it has {} tokens and the model has {}: a draft model needs the same tokens", name,
+                other->n_vocab(), tokens.n_vocab());
+  for (int32_t id = 0; id < tokens.n_vocab(); ++id)
+    if (tokens.token_bytes(id) != other->token_bytes(id))
+      throw Error("{}: its token {} is '{}', and the model's is '{}': a draft model needs the same tokens", name, id,
+                  printable(other->token_bytes(id)), printable(tokens.token_bytes(id)));
+}
+
+void choose_draft_head(Speculate how, const std::shared_ptr<const Checkpoint>& draft, RunnerOptions& runner) {
+  if (how == Speculate::kMtp) runner.mtp_head = MtpHead::kNeeded;
+  if (how == Speculate::kAuto && !draft) runner.mtp_head = MtpHead::kIfPresent;
+  if (how != Speculate::kOff && draft && is_eagle_head(*draft)) runner.eagle_head = draft;
+}
+
+std::shared_ptr<DraftModel> load_draft(const std::shared_ptr<const Checkpoint>& draft, const RunnerOptions& runner) {
+  if (!draft || runner.eagle_head) return nullptr;
+  RunnerOptions options = runner;
+  options.mtp_head = MtpHead::kNone;
+  options.max_seqs = 1;
+  options.max_logits = 0;
+  options.n_checkpoints = 4;
+  options.memory_share = 0, options.memory_bytes = 0;
+  options.layers_on = {}, options.split = {};  // those of the model
+  options.parallel = {};                       // rank 0 runs the draft model alone
+  return std::make_shared<DraftModel>(load_model(draft, options, [](size_t, size_t) {}).runner);
+}
+
+}  // namespace ingot

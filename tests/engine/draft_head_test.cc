@@ -1,0 +1,296 @@
+// Guesses of a draft head, which the engine asks for all sequences at once: with right and wrong guesses, a request has
+// the same output as without. The fake runner checks that the head follows every token.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <stdexcept>
+
+#include "collector.h"
+#include "devices.h"
+#include "engine/engine.h"
+#include "model/checkpoint.h"
+#include "model/ranks.h"
+#include "text/grammar/compile.h"
+
+namespace ingot {
+namespace {
+
+// The engine's clock: a step takes 500 us, and 5 us for each of its tokens.
+Clock::time_point fake_time;
+
+struct Case {
+  bool overlaps, states;
+};
+
+class DraftHeads : public testing::TestWithParam<Case> {
+ protected:
+  FakeOptions options(double right) const {
+    FakeOptions fake;
+    fake.info = {.n_vocab = 100,
+                 .n_ctx = 512,
+                 .block_size = 4,
+                 .n_blocks = 600,
+                 .max_batch_tokens = 64,
+                 .max_seqs = 8,
+                 .max_logits = 40,
+                 .draft_head = DraftHeadKind::kMtp};
+    fake.info.n_states = GetParam().states ? 24 : 0;
+    fake.info.overlaps = GetParam().overlaps;
+    fake.head_right = right;
+    fake.before_wait = [] { fake_time += std::chrono::microseconds(500); };
+    return fake;
+  }
+  static Clock::time_point now() { return fake_time; }
+};
+
+Request request_of(std::vector<int32_t> prompt, int max_tokens) {
+  Request request{
+      .prompt = std::move(prompt), .max_tokens = max_tokens, .proposer = std::make_shared<DraftHeadProposer>()};
+  request.sampling.n_logprobs = 0;
+  return request;
+}
+
+std::shared_ptr<Collector> submit(Engine& engine, Request request) {
+  const auto sink = std::make_shared<Collector>();
+  request.sink = sink;
+  engine.submit(std::move(request));
+  return sink;
+}
+
+void run(Engine& engine) {
+  while (engine.step()) {}
+}
+
+void expect_whole(const Collector& sink, const Request& request, const RunnerInfo& info) {
+  const Expected expected = expected_output(request, info);
+  ASSERT_TRUE(sink.finish);
+  EXPECT_EQ(sink.tokens, expected.tokens);
+  EXPECT_EQ(sink.finish->reason, expected.reason) << sink.finish->error;
+}
+
+TEST_P(DraftHeads, RightGuessesSaveSteps) {
+  FakeRunner runner(options(1));
+  Engine engine(runner, {.now = now});
+  const Request request = request_of({1, 2, 3}, 300);
+  const auto sink = submit(engine, request);
+  run(engine);
+  expect_whole(*sink, request, runner.info());
+  EXPECT_GT(engine.gauges().n_accepted_tokens, 200);
+  EXPECT_EQ(engine.gauges().n_accepted_tokens, engine.gauges().n_draft_tokens);
+  EXPECT_EQ(runner.violations(), std::vector<std::string>());
+}
+
+TEST_P(DraftHeads, WrongGuessesEnd) {
+  FakeRunner runner(options(0));
+  Engine engine(runner, {.now = now});
+  const Request request = request_of({1, 2, 3}, 500);
+  const auto sink = submit(engine, request);
+  run(engine);
+  expect_whole(*sink, request, runner.info());
+  EXPECT_EQ(engine.gauges().n_accepted_tokens, 0);
+  EXPECT_LT(engine.gauges().n_draft_tokens, 80);
+  EXPECT_GE(engine.gauges().n_draft_tokens, 2);
+  EXPECT_EQ(runner.violations(), std::vector<std::string>());
+}
+
+// All sequences that decode are in one call of the head.
+TEST_P(DraftHeads, GuessesForAllSequencesAtOnce) {
+  size_t most = 0;
+  FakeOptions fake = options(1);
+  fake.before_draft = [&](std::span<const DraftRow> rows) { most = std::max(most, rows.size()); };
+  FakeRunner runner(fake);
+  Engine engine(runner, {.now = now});
+  std::vector<Request> requests;
+  std::vector<std::shared_ptr<Collector>> sinks;
+  for (int i = 0; i < 5; ++i) {
+    requests.push_back(request_of({i, 1, 2}, 200));
+    sinks.push_back(submit(engine, requests.back()));
+  }
+  run(engine);
+  for (size_t i = 0; i < sinks.size(); ++i) expect_whole(*sinks[i], requests[i], runner.info());
+  EXPECT_EQ(most, 5u);
+  EXPECT_GT(engine.gauges().n_accepted_tokens, 500);
+}
+
+// A wrong entry of the head would be found by the fake runner, and an output that depends on guesses here.
+TEST_P(DraftHeads, NoScheduleChangesTheOutput) {
+  Random random;
+  SCOPED_TRACE(random.seed());
+  int64_t n_preempted = 0, n_cached = 0, n_accepted = 0, n_wrong = 0;
+  for (int round = 0; round < 20; ++round) {
+    FakeOptions fake = options(0.8);
+    fake.info.n_ctx = 128;
+    fake.info.n_blocks = 40;
+    FakeRunner runner(fake);
+    Engine engine(runner, {.chunk = random.integer(3, 40), .now = now});
+    std::vector<Request> requests;
+    std::vector<std::shared_ptr<Collector>> sinks;
+    for (int i = 0; i < 18; ++i) {
+      Request request = random.request(runner.info(), nullptr);
+      request.prompt.resize(std::min<size_t>(request.prompt.size(), 40));
+      if (i % 3 > 0) request.prompt = requests.back().prompt;
+      request.max_tokens = random.integer(30, 60);
+      request.min_tokens = 0;
+      if (i % 4 > 0) request.sampling.seed = 0;
+      if (i % 5 > 0) request.proposer = std::make_shared<DraftHeadProposer>(i % 2 * random.integer(0, 7));
+      requests.push_back(request);
+      sinks.push_back(submit(engine, request));
+      if (random.chance(0.3)) engine.step();
+    }
+    run(engine);
+    for (size_t i = 0; i < sinks.size(); ++i) expect_whole(*sinks[i], requests[i], runner.info());
+    ASSERT_EQ(runner.violations(), std::vector<std::string>());
+    EXPECT_EQ(engine.gauges().blocks_used + engine.gauges().states_used, 0);
+    n_preempted += engine.gauges().n_preemptions;
+    n_cached += engine.gauges().n_cached_tokens;
+    n_accepted += engine.gauges().n_accepted_tokens;
+    n_wrong += engine.gauges().n_draft_tokens - engine.gauges().n_accepted_tokens;
+  }
+  EXPECT_GT(n_preempted, 10);
+  EXPECT_GT(n_cached, 100);
+  EXPECT_GT(n_accepted, 100);
+  EXPECT_GT(n_wrong, 100);
+}
+
+// Guesses that the constraint refuses are cut off. Forced text is a chunk that the head follows, too.
+TEST_P(DraftHeads, ConstraintsHold) {
+  FakeRunner runner(options(1));
+  Engine engine(runner, {.now = now});
+  std::vector<std::string> texts;
+  for (int i = 0; i < 100; ++i) texts.push_back(i < 26 ? std::string(1, static_cast<char>('a' + i)) : "");
+  const auto vocabulary = std::make_shared<GrammarVocabulary>(texts, std::vector<int32_t>{99});
+  Request request = request_of({1, 2, 3}, 200);
+  request.constraint = std::make_shared<Constraint>(compile_regex("([a-z][a-m]xyz){99}"), vocabulary);
+  const Request plain = [&] {
+    Request copy = request;
+    copy.proposer = nullptr;
+    return copy;
+  }();
+  const auto sink = submit(engine, request);
+  run(engine);
+  const auto without = submit(engine, plain);
+  run(engine);
+  EXPECT_EQ(sink->finish->reason, FinishReason::kLength) << sink->finish->error;
+  EXPECT_EQ(sink->tokens, without->tokens);
+  EXPECT_EQ(runner.violations(), std::vector<std::string>());
+}
+
+// A fixed number of drafts, up to the last token that fits.
+TEST_P(DraftHeads, EndExactlyAtMaxTokensAndAtAnyStopToken) {
+  FakeRunner runner(options(1));
+  const std::vector<int32_t> all = expected_output(request_of({9, 8, 7}, 12), runner.info()).tokens;
+  for (int n = 1; n <= 12; ++n) {
+    for (const bool by_stop : {false, true}) {
+      SCOPED_TRACE(n);
+      Engine engine(runner);
+      Request request = request_of({9, 8, 7}, by_stop ? 40 : n);
+      request.proposer = std::make_shared<DraftHeadProposer>(5);
+      if (by_stop) request.stop_tokens = {all[n - 1]};
+      const auto sink = submit(engine, request);
+      run(engine);
+      expect_whole(*sink, request, runner.info());
+      EXPECT_EQ(engine.gauges().blocks_used + engine.gauges().states_used, 0);
+    }
+  }
+  Request whole = request_of({1, 2, 3}, -1);  // to the end of the context
+  whole.proposer = std::make_shared<DraftHeadProposer>(7);
+  Engine engine(runner);
+  const auto sink = submit(engine, whole);
+  run(engine);
+  expect_whole(*sink, whole, runner.info());
+  EXPECT_GT(engine.gauges().n_accepted_tokens, 400);
+  EXPECT_EQ(runner.violations(), std::vector<std::string>());
+}
+
+TEST_P(DraftHeads, AFailureEndsTheRequestsThatAsked) {
+  FakeOptions fake = options(1);
+  int n_calls = 0;
+  fake.before_draft = [&](std::span<const DraftRow>) {
+    if (++n_calls == 2) throw std::runtime_error("no power");
+  };
+  FakeRunner runner(fake);
+  Engine engine(runner, {.now = now});
+  const Request with = request_of({1, 2, 3}, 200), plain = [] {
+    Request request = request_of({4, 5}, 200);
+    request.proposer = nullptr;
+    return request;
+  }();
+  const auto failed = submit(engine, with);
+  const auto whole = submit(engine, plain);
+  run(engine);
+  EXPECT_EQ(failed->finish->reason, FinishReason::kError);
+  EXPECT_EQ(failed->finish->error, "no power");
+  expect_whole(*whole, plain, runner.info());
+  EXPECT_EQ(engine.gauges().blocks_used, 0);
+}
+
+// The heads of tests/data/heads, with --deterministic: the text and its log-probabilities are those without drafts, bit
+// for bit, also after cached prefixes and with n > 1.
+class RealHeads : public testing::TestWithParam<std::tuple<std::string, std::string>> {};
+
+TEST_P(RealHeads, GiveTheSameText) {
+  const auto& [file, device] = GetParam();
+  if (!has_device(device)) GTEST_SKIP() << "no GPU";
+  const std::string path = std::string(INGOT_TEST_DATA) + "/heads/" + file;
+  const auto checkpoint = open_checkpoint(path);
+  RunnerOptions options{.backend = {.device = device, .n_threads = 2, .deterministic = true},
+                        .n_ctx = 128,
+                        .max_batch_tokens = 32,
+                        .max_seqs = 4,
+                        .max_logits = 40,
+                        .block_size = 4,
+                        .n_kv_tokens = 256,
+                        .n_checkpoints = 8,
+                        .mtp_head = MtpHead::kNeeded};
+  if (file.starts_with("eagle")) options.eagle_head = open_checkpoint(path + "_head");
+  Ranks runner(checkpoint->config(), checkpoint->weights(), options, nullptr);
+  Random random;
+  SCOPED_TRACE(random.seed());
+  std::vector<Request> requests;
+  for (int i = 0; i < 40; ++i) {
+    Request request = i % 3 == 2 ? requests.back() : request_of({}, random.integer(1, 40));
+    if (i % 3 < 2)
+      for (int n = random.integer(1, 50); n > 0; --n)
+        request.prompt.push_back(random.integer(0, runner.info().n_vocab - 1));
+    request.sampling.seed = static_cast<uint64_t>(i);
+    request.sampling.temperature = i % 2 == 0 ? 0 : 0.8f;
+    requests.push_back(request);
+  }
+  const auto outputs = [&](int n_drafts, int64_t* n_accepted) {
+    Engine engine(runner);
+    std::vector<std::shared_ptr<Collector>> sinks;
+    for (Request request : requests) {
+      request.proposer = n_drafts > 0 ? std::make_shared<DraftHeadProposer>(n_drafts) : nullptr;
+      sinks.push_back(submit(engine, request));
+    }
+    run(engine);
+    *n_accepted = engine.gauges().n_accepted_tokens;
+    EXPECT_EQ(engine.gauges().n_draft_tokens > 0, n_drafts > 0);
+    std::vector<std::pair<std::vector<int32_t>, std::vector<float>>> all;
+    for (const auto& sink : sinks) all.emplace_back(sink->tokens, sink->logprobs);
+    return all;
+  };
+  int64_t n_accepted = 0;
+  const auto without = outputs(0, &n_accepted);
+  EXPECT_EQ(n_accepted, 0);
+  for (const int n_drafts : {1, 4}) EXPECT_EQ(outputs(n_drafts, &n_accepted), without) << n_drafts;
+}
+
+INSTANTIATE_TEST_SUITE_P(Models, RealHeads,
+                         testing::Combine(testing::Values("llama_nextn", "glm4_moe.gguf", "deepseek3", "qwen3next",
+                                                          "qwen35.gguf", "mimo", "eagle3", "eagle3_moe"),
+                                          testing::Values("cpu", "cuda")),
+                         [](const auto& test) {
+                           const std::string& file = std::get<0>(test.param);
+                           return file.substr(0, file.find('.')) + "_" + std::get<1>(test.param);
+                         });
+
+INSTANTIATE_TEST_SUITE_P(Engines, DraftHeads,
+                         testing::Values(Case{false, false}, Case{false, true}, Case{true, false}, Case{true, true}),
+                         [](const auto& test) {
+                           return std::string(test.param.overlaps ? "Overlapping" : "InTurn") +
+                                  (test.param.states ? "Hybrid" : "");
+                         });
+
+}  // namespace
+}  // namespace ingot

@@ -1,0 +1,310 @@
+// Draft heads on tiny random models (tools/goldens/make_draft_heads.py): the same logits and guesses as their families'
+// published code, which runs transformers' layers there.
+#include <gmock/gmock.h>
+
+#include <fstream>
+#include <functional>
+#include <numeric>
+
+#include "engine/devices.h"
+#include "golden_models.h"
+#include "model/checkpoint.h"
+#include "model/draft_head.h"
+#include "safetensors_edit.h"
+
+namespace ingot {
+namespace {
+
+using testing::HasSubstr;
+
+const fs::path kHeads = fs::path(INGOT_TEST_DATA) / "heads";
+
+struct Case {
+  std::string file, device;
+};
+
+std::vector<Case> cases() {
+  std::vector<Case> all;
+  for (const auto& entry : fs::directory_iterator(kHeads)) {
+    const bool is_model = entry.path().extension() == ".gguf" || fs::exists(entry.path() / "expected.json");
+    for (const char* device : {"ref", "cpu", "cuda"})
+      if (is_model && has_device(device)) all.push_back({entry.path().filename(), device});
+  }
+  std::ranges::sort(all, {}, [](const Case& c) { return c.file + c.device; });
+  return all;
+}
+
+struct Expected {
+  explicit Expected(const std::string& file) {
+    const fs::path folder = kHeads / fs::path(file).stem();
+    const auto json = nlohmann::json::parse(read_file((folder / "expected.json").string()));
+    tokens = json["tokens"].get<std::vector<int32_t>>();
+    next = json["next"];
+    guesses = json["guesses"].get<std::vector<int32_t>>();
+    logits = read_npy(folder / "head.npy");
+  }
+  std::vector<int32_t> tokens, guesses;
+  int32_t next = 0;           // after the tokens
+  std::vector<float> logits;  // [tokens less 1, n_vocab of the head]: after each token and the one that follows it
+};
+
+RunnerOptions options_for(const std::string& file, const std::string& device) {
+  RunnerOptions options{.backend = {.device = device, .n_threads = 2, .activations = device == "cuda" ? "f32" : ""},
+                        .max_batch_tokens = 64,
+                        .max_seqs = 64,
+                        .block_size = 4,
+                        .kv_dtype = DType::kF32,
+                        .mtp_head = MtpHead::kNeeded};
+  if (fs::exists(kHeads / (file + "_head"))) options.eagle_head = open_checkpoint((kHeads / (file + "_head")).string());
+  return options;
+}
+
+// Brings chunks of one sequence to a runner, and asks its head.
+class Text {
+ public:
+  Text(Ranks& runner, std::span<const int32_t> tokens, int first_block) : runner_(runner), tokens_(tokens) {
+    for (int i = 0; i < 40; ++i) blocks_.push_back(first_block + i);
+  }
+  // Computes the next n tokens, and samples what follows them. Returns that token.
+  int32_t read(int n) {
+    std::vector<int32_t> positions(n);
+    std::iota(positions.begin(), positions.end(), n_read_);
+    const std::vector<int32_t> q_start = {0, n}, kv_len = {n_read_ + n}, logit_rows = {n - 1},
+                               no_state = {n_read_ > 0 ? 0 : -1}, state = {0};
+    const SamplingParams greedy{.temperature = 0};
+    Batch batch{.tokens = tokens_.subspan(n_read_, n),
+                .positions = positions,
+                .q_start = q_start,
+                .kv_len = kv_len,
+                .block_table = blocks_,
+                .max_blocks = static_cast<int>(blocks_.size()),
+                .logit_rows = logit_rows};
+    if (runner_.info().n_states > 0) batch.state_in = no_state, batch.state_out = state;
+    runner_.forward(batch);
+    const SampleRow row{.params = &greedy, .position = n_read_ + n};
+    runner_.sample(std::span(&row, 1));
+    n_read_ += n, n_last_ = n;
+    std::vector<int32_t> next(tokens_.begin() + n_read_ - n + 1, tokens_.begin() + n_read_);
+    next.push_back(n_read_ < static_cast<int>(tokens_.size()) ? tokens_[n_read_] : drawn_token(0));
+    runner_.follow(next);
+    return runner_.wait()[0].token;
+  }
+  DraftRow row(int position, int n) const {
+    return {.row = position - (n_read_ - n_last_), .position = position, .blocks = blocks_, .n = n};
+  }
+  // The head's logits after each of the last tokens read.
+  std::vector<float> logits() {
+    std::vector<DraftRow> rows;
+    for (int position = n_read_ - n_last_; position < n_read_; ++position) rows.push_back(row(position, 1));
+    return runner_.draft_head()->logits(rows);
+  }
+  int n_read() const { return n_read_; }
+
+ private:
+  Ranks& runner_;
+  const std::span<const int32_t> tokens_;
+  std::vector<int32_t> blocks_;
+  int n_read_ = 0, n_last_ = 0;
+};
+
+Ranks load(const std::string& file, const RunnerOptions& options) {
+  const auto checkpoint = open_checkpoint((kHeads / file).string());
+  return Ranks(checkpoint->config(), checkpoint->weights(), options, nullptr);
+}
+
+class DraftHeads : public testing::TestWithParam<Case> {};
+
+TEST_P(DraftHeads, LogitsAndGuessesEqualThePublishedCode) {
+  const Expected expected(GetParam().file);
+  Ranks runner = load(GetParam().file, options_for(GetParam().file, GetParam().device));
+  for (const int chunk : {64, 7, 1}) {  // whole, in parts and token by token, in other blocks each time
+    Text text(runner, expected.tokens, chunk);
+    std::vector<float> logits;
+    int32_t next = -1;
+    const int n = static_cast<int>(expected.tokens.size());
+    while (text.n_read() < n) {
+      next = text.read(std::min(chunk, n - text.n_read()));
+      const std::vector<float> part = text.logits();
+      logits.insert(logits.end(), part.begin(), part.end());
+    }
+    EXPECT_EQ(next, expected.next);
+    logits.resize(expected.logits.size());
+    const double error = largest_difference(logits, expected.logits);
+    EXPECT_LT(error, GetParam().device == "cuda" ? 0.02 : 1e-4) << chunk;
+    RecordProperty(fmt::format("error_{}", chunk), fmt::format("{:.1e}", error));
+    const DraftRow last = text.row(n - 1, 4);
+    EXPECT_EQ(runner.draft(std::span(&last, 1)), expected.guesses) << chunk;
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Models, DraftHeads, testing::ValuesIn(cases()), [](const auto& test) {
+  std::string name = test.param.file + "_" + test.param.device;
+  std::ranges::replace(name, '.', '_');
+  return name;
+});
+
+// Two sequences at once, in one call, give what each gives alone.
+TEST(DraftHead, GuessesForSeveralSequences) {
+  const Expected expected("llama_nextn");
+  Ranks runner = load("llama_nextn", options_for("llama_nextn", "cpu"));
+  const std::span<const int32_t> tokens = expected.tokens;
+  const auto guess_after = [&](size_t n) {
+    Text text(runner, tokens.first(n), 0);
+    text.read(static_cast<int>(n));
+    const DraftRow row = text.row(static_cast<int>(n) - 1, 4);
+    return runner.draft(std::span(&row, 1));
+  };
+  std::vector<int32_t> alone = guess_after(20);
+  const std::vector<int32_t> other = guess_after(12);
+  alone.insert(alone.end(), other.begin(), other.begin() + 2);
+
+  std::vector<int32_t> all(tokens.begin(), tokens.begin() + 20), positions(32), blocks(2 * 10), next;
+  all.insert(all.end(), tokens.begin(), tokens.begin() + 12);
+  for (int i = 0; i < 32; ++i) positions[i] = i < 20 ? i : i - 20;
+  std::iota(blocks.begin(), blocks.end(), 50);
+  const std::vector<int32_t> q_start = {0, 20, 32}, kv_len = {20, 12}, logit_rows = {19, 31};
+  runner.forward({.tokens = all,
+                  .positions = positions,
+                  .q_start = q_start,
+                  .kv_len = kv_len,
+                  .block_table = blocks,
+                  .max_blocks = 10,
+                  .logit_rows = logit_rows});
+  const SamplingParams greedy{.temperature = 0};
+  const SampleRow rows[] = {{.params = &greedy, .position = 20}, {.params = &greedy, .position = 12}};
+  runner.sample(rows);
+  next.assign(all.begin() + 1, all.end());
+  next.push_back(drawn_token(1));
+  next[19] = drawn_token(0);
+  runner.follow(next);
+  runner.wait();
+  const DraftRow wanted[] = {{.row = 19, .position = 19, .blocks = std::span(blocks).first(10), .n = 4},
+                             {.row = 31, .position = 11, .blocks = std::span(blocks).last(10), .n = 2}};
+  EXPECT_EQ(runner.draft(wanted), alone);
+}
+
+// The check for NaN looks at each op of the head, too.
+TEST(DraftHead, RunsInsideADecorator) {
+  const Expected expected("qwen35");
+  RunnerOptions options = options_for("qwen35", "cpu");
+  options.check_nan = true;
+  Ranks runner = load("qwen35", options);
+  Text text(runner, expected.tokens, 0);
+  EXPECT_EQ(text.read(static_cast<int>(expected.tokens.size())), expected.next);
+  const DraftRow last = text.row(static_cast<int>(expected.tokens.size()) - 1, 4);
+  EXPECT_EQ(runner.draft(std::span(&last, 1)), expected.guesses);
+}
+
+// What the plan says before anything is loaded is what the model and its head take.
+TEST(DraftHead, ThePlanCountsIt) {
+  for (const char* file : {"glm4_moe", "deepseek3.gguf", "qwen35", "eagle3"}) {
+    RunnerOptions options = options_for(file, "cpu");
+    const size_t with = load(file, options).memory().allocated_bytes();
+    EXPECT_EQ(load(file, options).allocated_bytes(), with) << file;
+    options.mtp_head = MtpHead::kNone, options.eagle_head = nullptr;
+    EXPECT_LT(load(file, options).allocated_bytes(), with) << file;
+  }
+}
+
+std::string fault_of(const std::function<void()>& call) {
+  try {
+    call();
+  } catch (const Error& error) {
+    return error.what();
+  }
+  return "no fault";
+}
+
+// A copy of a folder of heads/ with other tensors.
+class HeadCopy {
+ public:
+  explicit HeadCopy(const std::string& name, const std::function<void(RawTensors&)>& change)
+      : path_(fs::path(testing::TempDir()) / fmt::format("head_{}_{}", name, ++n_copies_)) {
+    fs::remove_all(path_);
+    fs::copy(kHeads / name, path_);
+    RawTensors tensors = take_safetensors(path_);
+    change(tensors);
+    std::ofstream(path_ / "model.safetensors", std::ios::binary) << safetensors_of(tensors);
+  }
+  ~HeadCopy() { fs::remove_all(path_); }
+  HeadCopy(const HeadCopy&) = delete;
+  HeadCopy& operator=(const HeadCopy&) = delete;
+  // Changes keys of config.json.
+  void set(const nlohmann::json& keys) const {
+    auto json = nlohmann::json::parse(read_file((path_ / "config.json").string()));
+    json.update(keys);
+    std::ofstream(path_ / "config.json") << json.dump();
+  }
+  const fs::path& path() const { return path_; }
+
+ private:
+  static inline int n_copies_ = 0;
+  fs::path path_;
+};
+
+TEST(DraftHeadFaults, NameWhatIsMissing) {
+  const auto no_change = [](RawTensors&) {};
+  const HeadCopy none("llama_nextn", [](RawTensors&t) { t.erase("model.layers.2.eh_proj.weight"); }),
+      no_norm("llama_nextn", [](RawTensors&t) { t.erase("model.layers.2.hnorm.weight"); }),
+      no_layer("qwen35", [](RawTensors&t) { t.erase("mtp.layers.0.mlp.up_proj.weight"); }),
+      wide("llama_nextn",
+           [](RawTensors&t) {
+             t["model.layers.2.eh_proj.weight"].shape = {64, 32};
+           }),
+      whole("llama_nextn", no_change);
+  const auto load_copy = [](const HeadCopy& copy, MtpHead use) {
+    const auto checkpoint = open_checkpoint(copy.path().string());
+    const Ranks runner(checkpoint->config(), checkpoint->weights(), {.backend = {.device = "cpu"}, .mtp_head = use},
+                       nullptr);
+    return runner.info().draft_head;
+  };
+  const std::pair<const HeadCopy*, const char*> cases[] = {
+      {&none, "the model has no layer for multi-token prediction (MTP)"},
+      {&no_norm, "tensor 'model.layers.2.hnorm.weight' is missing"},
+      {&no_layer, "tensor 'mtp.layers.0.mlp.up_proj.weight' is missing"},
+      {&wide, "is [64, 32]: expected [32, 64]"}};
+  for (const auto& [copy, what] : cases) {
+    EXPECT_THAT(fault_of([&, copy = copy] { load_copy(*copy, MtpHead::kNeeded); }), HasSubstr(what));
+    EXPECT_EQ(load_copy(*copy, MtpHead::kIfPresent), DraftHeadKind::kNone);
+  }
+  EXPECT_EQ(load_copy(whole, MtpHead::kIfPresent), DraftHeadKind::kMtp);
+  EXPECT_EQ(load_copy(whole, MtpHead::kNone), DraftHeadKind::kNone);
+}
+
+TEST(DraftHeadFaults, AnEagleHeadFitsItsModel) {
+  const auto no_change = [](RawTensors&) {};
+  const auto fault_with = [](const HeadCopy& head, const char* model) {
+    RunnerOptions options{.backend = {.device = "cpu"}};
+    options.eagle_head = open_checkpoint(head.path().string());
+    return fault_of([&] { load(model, options); });
+  };
+  const HeadCopy head("eagle3_head", no_change);
+  EXPECT_EQ(fault_with(head, "eagle3"), "no fault");
+  EXPECT_THAT(fault_with(head, "eagle3_moe"), HasSubstr("the head is for 261 tokens, and the model has 263"));
+  EXPECT_THAT(fault_with(head, "llama_nextn"),
+              HasSubstr("the head reads three layers inside the model, which has 2 layers"));
+  head.set({{"hidden_size", 48}});
+  EXPECT_THAT(fault_with(head, "eagle3"),
+              HasSubstr("the head reads hidden states of 48 numbers, and the model's have 32"));
+  const HeadCopy two("eagle3_head", no_change);
+  two.set({{"num_hidden_layers", 2}});
+  EXPECT_THAT(fault_with(two, "eagle3"), HasSubstr("expected one dense layer"));
+  const HeadCopy far("eagle3_head", no_change);
+  far.set({{"eagle_config", {{"eagle_aux_hidden_state_layer_ids", {1, 4, 8}}}}});
+  EXPECT_THAT(fault_with(far, "eagle3"), HasSubstr("eagle_aux_hidden_state_layer_ids[2]"));
+  const HeadCopy unnamed("eagle3_head", [](RawTensors& t) { t.erase("d2t"); });
+  EXPECT_THAT(fault_with(unnamed, "eagle3"),
+              HasSubstr("the head knows 97 of the model's 261 tokens, and tensor 'd2t'"));
+  const HeadCopy outside("eagle3_head", [](RawTensors& t) { t["d2t"].bytes[96 * 8] = char(200); });
+  EXPECT_THAT(fault_with(outside, "eagle3"), HasSubstr("names token 96 + "));
+  const HeadCopy short_list("eagle3_head", [](RawTensors& t) {
+    t["d2t"].shape = {96};
+    t["d2t"].bytes.resize(96 * 8);
+  });
+  EXPECT_THAT(fault_with(short_list, "eagle3"), HasSubstr("'d2t' has 96 elements of I64: expected 97"));
+  const HeadCopy no_fc("eagle3_head", [](RawTensors& t) { t.erase("fc.weight"); });
+  EXPECT_THAT(fault_with(no_fc, "eagle3"), HasSubstr("tensor 'fc.weight' is missing"));
+}
+
+}  // namespace
+}  // namespace ingot
