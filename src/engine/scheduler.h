@@ -89,8 +89,8 @@ class Scheduler {
   void resume(Sequence* sequence);
   void remove(Sequence* sequence);   // finished or cancelled: takes no further part
   void release(Sequence* sequence);  // removed, and no step names it any more: frees its blocks
-  // Before a plan: takes the blocks into which a draft head writes while it guesses n drafts. Returns for how many drafts
-  // there is room beside the needs of others.
+  // Before a plan: takes the blocks into which a draft head writes while it guesses n drafts. Returns the number of
+  // drafts for which there is room beside the needs of others.
   int make_room_for_drafts(Sequence& sequence, int n);
   const Step& plan();                // valid until the plan after the next
   // The item's step has run, so others may use the computed blocks. The sequence is cut back to its accepted drafts.

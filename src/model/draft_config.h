@@ -16,8 +16,8 @@ namespace ingot {
 class Checkpoint;
 
 struct DraftHeadConfig {
-  Config layer;                 // a model of one layer; EAGLE-3: its n_vocab is the number of tokens that the head knows
-  bool is_eagle = false;        // reads three hidden states of the model; else the last one, after the model's final norm
+  Config layer;                 // a model of one layer; EAGLE-3: its n_vocab is the number of tokens the head knows
+  bool is_eagle = false;        // reads three hidden states of the model; else the last, after the final norm
   bool hidden_first = false;    // DraftInputBlock
   bool keeps_normed = false;    // DraftInputBlock
   bool returns_normed = false;  // its hidden state for the token after is that after its own final norm

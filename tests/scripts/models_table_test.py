@@ -7,7 +7,7 @@ import unittest
 
 ROOT = pathlib.Path(os.environ.get("INGOT_SOURCE", pathlib.Path(__file__).parents[2]))
 PAGE = (ROOT / "docs" / "models.md").read_text()
-SAME = {"kimi_k2"}  # deepseek_v3 in all but the name
+SAME = {"kimi_k2", "mimo"}  # deepseek_v3 and qwen2 in all but the name
 EMBEDS = {"gemma-embedding": "gemma_embed"}
 
 

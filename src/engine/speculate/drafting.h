@@ -8,8 +8,8 @@
 
 namespace ingot {
 
-// Throws Error if the checkpoint `draft` is of no use: a head where a model is wanted, a model where a head is wanted, or
-// a model whose tokens are not those of `tokens`.
+// Throws Error if the checkpoint `draft` is of no use: a head where a model is wanted, a model where a head is wanted,
+// or a model whose tokens are not those of `tokens`.
 void check_draft(const Checkpoint& draft, Speculate how, const Tokenizer& tokens);
 
 // Lets a runner load the draft head that `how` asks for. draft: null or checked.

@@ -28,8 +28,8 @@ class Proposer {
   // True: a guess takes time, such as steps of a model. The engine then asks only for guesses that a step verifies, and
   // not for each token.
   virtual bool is_costly() const { return false; }
-  // Where the runner's draft head guesses (Runner::draft), for all such sequences at once: the number of drafts, of which
-  // n_chosen pay. Then nobody calls propose(). Empty: propose() guesses.
+  // Where the runner's draft head guesses (Runner::draft), for all such sequences at once: the number of drafts. The
+  // engine found that n_chosen pay. Nobody calls propose() then. Empty: propose() guesses.
   virtual std::optional<int> drafts_of_head(int /*n_chosen*/) const { return std::nullopt; }
 };
 
