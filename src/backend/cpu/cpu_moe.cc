@@ -67,7 +67,9 @@ void CpuBackend::run_groups(Tensor x, std::span<const ExpertOutput> outputs, std
     const int slot = static_cast<int>(i);
     const bool shared = i > 0 && expert_jobs_[0].kernels == &kernels &&
                         cpu::same(static_cast<const PackedWeight*>(outputs[0].w->packed)->activations, w.activations);
-    acts[i] = shared ? acts[0] : one_row ? pack(x, w.activations, max_tile(w, kernels), kernels, slot) : pack_groups(x, w, kernels, slot);
+    acts[i] = shared    ? acts[0]
+              : one_row ? pack(x, w.activations, max_tile(w, kernels), kernels, slot)
+                        : pack_groups(x, w, kernels, slot);
     const int64_t token_bytes = cpu::act_token_bytes(w.activations, w.n_in);
     for (const ExpertGroup& group : groups_) {
       MatmulJob job = cpu::job_of(w, kernels, group.n_rows, acts[i] + (one_row ? 0 : group.first * token_bytes),

@@ -75,7 +75,7 @@ typedef int16_t S __attribute__((vector_size(4 * W)));
 INLINE I pair_of(I low, I high) { return (low & 0xFFFF) | high << 16; }
 
 // Four codes in each lane, less their zero, as pairs.
-INLINE void split(I codes, int zero, int32_t* first, int32_t* second) {
+[[maybe_unused]] INLINE void split(I codes, int zero, int32_t* first, int32_t* second) {
   const S bytes = (S)codes, offset = (int16_t)zero - S{};
   const I low = (I)(S)((S)(bytes << 8 >> 8) - offset), high = (I)(S)((bytes >> 8) - offset);
   const I pairs[2] = {pair_of(low, high), (I)((U)low >> 16) | (high & (int32_t)0xFFFF0000)};
@@ -144,7 +144,8 @@ template <int kind = 0>
 void unpack(const MatmulJob& job, const uint8_t* panel, int64_t first, int n, Part& part) {
   if constexpr (kind < kQuantKindCount) {
     if (job.kind != kind) return unpack<kind + 1>(job, panel, first, n, part);
-    if constexpr (kSignedCodes && largest_code(kQuantKinds[kind]) >= 128) unpack_quant<kind>(job, panel, first, n, part);
+    if constexpr (kSignedCodes && largest_code(kQuantKinds[kind]) >= 128)
+      unpack_quant<kind>(job, panel, first, n, part);
   } else if (job.dense == Dense::kF16) {
     unpack_dense<Dense::kF16>(panel, first, n, part);
   } else {
