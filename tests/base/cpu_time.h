@@ -5,7 +5,15 @@
 
 namespace ingot {
 
-#if defined(__SANITIZE_THREAD__)
+#if defined(__has_feature)  // Clang
+#if __has_feature(address_sanitizer)
+#define INGOT_FUZZ_BUILD  // at -O1, and with libFuzzer's counters
+#endif
+#endif
+
+#if defined(INGOT_FUZZ_BUILD)
+inline constexpr double kSanitizerSlowdown = 16;
+#elif defined(__SANITIZE_THREAD__)
 inline constexpr double kSanitizerSlowdown = 20;
 #elif defined(__SANITIZE_ADDRESS__)
 inline constexpr double kSanitizerSlowdown = 4;
