@@ -104,20 +104,25 @@ OrderedJson time_kernels(BenchSubject& subject, const std::vector<int>& rows, bo
   options.n_ctx = 512;
   options.max_batch_tokens = *std::ranges::max_element(rows);
   const std::unique_ptr<Ranks> runner = load_bench_runner(subject, options);
-  OrderedJson json = {{"backend", runner->backend().description()}, {"matrices", OrderedJson::array()}};
+  OrderedJson json = {{"backend", runner->description()}, {"matrices", OrderedJson::array()}};
   if (prints)
     fmt::print("{}\nmicroseconds of a product; the first kernel is the one that a step takes\n",
                printable(json["backend"].get<std::string>()));
-  const auto groups = groups_of(runner->weights());
   InterruptGuard guard;
-  for (const auto& [kind, group] : groups) {
-    if (InterruptGuard::interrupted()) break;
-    StatusLine status;
-    status.show(fmt::format("timing {} [{} x {}], shape {} of {}", info(std::get<0>(kind)).name, std::get<1>(kind),
-                            std::get<2>(kind), json["matrices"].size() + 1, groups.size()));
-    json["matrices"].push_back(time_group(runner->backend(), kind, group, rows));
-    status.wipe();
-    if (prints) print_group(json["matrices"].back());
+  for (int device = 0; device < runner->n_devices(); ++device) {
+    if (prints && runner->n_devices() > 1) fmt::print("\non {}:\n", runner->device_name(device));
+    const auto groups = groups_of(runner->weights(device));
+    size_t n_done = 0;
+    for (const auto& [kind, group] : groups) {
+      if (InterruptGuard::interrupted()) break;
+      StatusLine status;
+      status.show(fmt::format("timing {} [{} x {}], shape {} of {}", info(std::get<0>(kind)).name, std::get<1>(kind),
+                              std::get<2>(kind), ++n_done, groups.size()));
+      json["matrices"].push_back(time_group(runner->backend(device), kind, group, rows));
+      if (runner->n_devices() > 1) json["matrices"].back()["device"] = runner->device_name(device);
+      status.wipe();
+      if (prints) print_group(json["matrices"].back());
+    }
   }
   return json;
 }

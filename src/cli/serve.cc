@@ -10,7 +10,6 @@
 #include <future>
 #include <map>
 
-#include "backend/device_name.h"
 #include "base/device_lost.h"
 #include "base/error.h"
 #include "base/file.h"
@@ -91,7 +90,6 @@ ServedModelParts served_parts(const ServeOptions& o, const Checkpoint& checkpoin
                          .facts = {.n_bytes = static_cast<int64_t>(facts.file_bytes)},
                          .queue_limit = o.queue > 0 ? o.queue : std::max(64, 4 * o.max_seqs),
                          .queue_timeout = std::chrono::seconds(o.queue_timeout_s)};
-  parts.facts.on_gpu = is_cuda(o.model.device);
   std::map<std::string, int64_t> elements_of;  // by the type of the tensors
   for (const CheckpointTensor& tensor : facts.tensors) {
     parts.facts.n_parameters += tensor.n_elements;
@@ -145,6 +143,8 @@ std::shared_ptr<ServedModel> load_served(ServeOptions& o, const std::shared_ptr<
   if (loaded.chat) parts.chat = std::move(*loaded.chat);
   parts.tokenizer = std::move(loaded.tokenizer);
   parts.facts.taken_bytes = loaded.runner->allocated_bytes();
+  for (int i = 0; i < loaded.runner->n_devices(); ++i)
+    parts.facts.devices.push_back({loaded.runner->device_name(i), loaded.runner->backend(i).allocated_bytes()});
   const size_t kv_bytes = loaded.runner->memory().kv_bytes;
   parts.runner = std::move(loaded.runner);
   parts.call_format = find_call_format(o.tool_parser);

@@ -113,10 +113,12 @@ Ranks::Ranks(const Config& config, std::unique_ptr<WeightSource> source, RunnerO
 }
 
 void Ranks::open_device(const std::string& name, const RunnerOptions& options) {
+  const bool is_known = std::ranges::any_of(devices_, [&](const auto& other) { return other->name == name; });
   devices_.push_back(std::make_unique<Device>());
   Device& device = *devices_.back();
   device.backend = make_backend(options, name);
   device.name = name == "auto" ? device.backend->name() : name;
+  if (is_known) device.name += fmt::format(" ({})", devices_.size());  // only the CPU may be there twice
   device.taken_before = device.backend->allocated_bytes(), device.free_before = device.backend->available_bytes();
 }
 

@@ -82,6 +82,10 @@ class Ranks final : public Runner {
   // Of the device that has the head; the numbers of bytes and parameters are those of the whole model.
   const Weights& weights() const { return head().weights; }
   Backend& backend() { return *head().backend; }  // of the device that has the head
+  int n_devices() const { return static_cast<int>(devices_.size()); }
+  const std::string& device_name(int i) const { return devices_[static_cast<size_t>(i)]->name; }
+  Backend& backend(int i) { return *devices_[static_cast<size_t>(i)]->backend; }
+  const Weights& weights(int i) const { return devices_[static_cast<size_t>(i)]->weights; }
   const KvShape& kv_shape() const { return plan_.kv; }
   DraftHead* draft_head() { return draft_head_ ? &*draft_head_ : nullptr; }
   const MemoryPlan& memory() const { return plan_; }

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
+#include "backend/device_name.h"
 #include "base/error.h"
 #include "server/api/fields.h"
 #include "server/api/ollama_fields.h"
@@ -150,7 +151,9 @@ HttpResponse App::ollama_ps(const HttpRequest&) const {
     const auto left = std::chrono::duration_cast<std::chrono::system_clock::duration>(row.left.value_or(kNever));
     model["expires_at"] = ollama_time(std::chrono::system_clock::now() + left);
     model["size"] = row.model->facts().taken_bytes;
-    model["size_vram"] = row.model->facts().on_gpu ? row.model->facts().taken_bytes : 0;
+    size_t on_gpus = 0;
+    for (const DeviceBytes& taken : row.model->facts().devices) on_gpus += is_cuda(taken.device) ? taken.bytes : 0;
+    model["size_vram"] = on_gpus;
     model["context_length"] = row.model->n_ctx();
     list.push_back(std::move(model));
   }

@@ -123,6 +123,11 @@ class MetricsPrinter {
     });
     by_use("state_slots", "Slots for states of recurrent layers; cached slots hold checkpoints.",
            [](const EngineGauges& g) { return Uses{g.states_used, g.states_cached, g.n_states}; });
+    describe(out_, prefix_ + "device_memory_bytes", "gauge", "Memory that the model takes on each of its devices.");
+    for (const MetricsSource& m : models_)
+      for (const DeviceBytes& taken : m.devices)
+        out_ += fmt::format("{}device_memory_bytes{{{},device=\"{}\"}} {}\n", prefix_, m.metrics.labels_, taken.device,
+                            taken.bytes);
     describe(out_, prefix_ + "cache_config_info", "gauge", "Configuration of the KV cache.");
     for (const MetricsSource& m : models_)
       out_ += fmt::format("{}cache_config_info{{{},block_size=\"{}\",num_gpu_blocks=\"{}\"}} 1\n", prefix_,

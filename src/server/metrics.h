@@ -54,10 +54,17 @@ class ModelMetrics {
   std::array<std::atomic<uint64_t>, 4> n_ended_{};  // indexed by RequestEnd
 };
 
+// The memory that a model takes on one of its devices.
+struct DeviceBytes {
+  std::string device;
+  size_t bytes = 0;
+};
+
 struct MetricsSource {
   const ModelMetrics& metrics;
   EngineGauges gauges;
   RunnerInfo info;
+  std::vector<DeviceBytes> devices = {};
 };
 
 // Prints the figures of all models; `prefix` is "ingot:" or "vllm:".

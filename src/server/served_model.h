@@ -29,7 +29,7 @@ struct ModelFacts {
   size_t taken_bytes = 0;  // memory taken by weights, KV cache and everything else
   int n_ctx_train = 0, dim = 0;
   std::string architecture, quantization, container;  // "llama", "Q4_K", "gguf"
-  bool on_gpu = false;
+  std::vector<DeviceBytes> devices;  // what each takes of taken_bytes
 };
 
 struct ServedModelParts {

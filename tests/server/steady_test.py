@@ -37,4 +37,5 @@ def test_blocks_are_counted_by_use(server):
     blocks = {use: int(n) for use, n in re.findall(r'ingot:kv_blocks\{.*use="(\w+)"\} (\d+)', text)}
     assert set(blocks) == {"held", "cached", "free"} and blocks["cached"] > 0
     assert sum(blocks.values()) == int(re.search(r'num_gpu_blocks="(\d+)"', text)[1])
+    assert int(re.search(r'ingot:device_memory_bytes\{.*device="cpu"\} (\d+)', text)[1]) > 1e6
     assert re.search(r'ingot:state_slots\{.*use="cached"\} 0', text) and "ingot:window_blocks_released_total{" in text
