@@ -60,6 +60,13 @@ def test_what_cannot_be_divided_is_refused(ingot, models):
         assert done.returncode == 2 and error in done.stderr and done.stderr.count("\n") == 1, done.stderr
 
 
+def test_bench_knows_ranks(ingot):
+    rows = json.loads(ingot("bench", "-p", 8, "-n", 4, "-r", 1, "-o", "json", "--tp", 2).stdout)
+    assert {row["backend"] for row in rows} == {"cpu x2"} and all(row["avg_ts"] > 0 for row in rows)
+    sums = json.loads(ingot("bench", "reduce", "--tp", 2, "--rows", 16, "-r", 2, "-o", "json").stdout)
+    assert [row["bytes"] for row in sums] == [16384, 65536, 262144] and all(row["sum_us"] > 0 and row["added_us"] > 0 for row in sums)
+
+
 # ---- processes ----
 
 def test_processes_write_the_text_of_one(ingot, mpirun):
