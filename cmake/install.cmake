@@ -13,6 +13,9 @@ configure_file(cmake/ingot.pc.in ${PROJECT_BINARY_DIR}/ingot.pc @ONLY)
 
 if(TARGET ingot-cli)
   install(TARGETS ingot-cli RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
+  if(TARGET ingot_mpi)  # where the program looks for it: ../lib/ingot
+    install(TARGETS ingot_mpi LIBRARY DESTINATION lib/ingot)
+  endif()
 endif()
 install(TARGETS ingot_shared LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR})
 install(FILES include/ingot/ingot.h DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/ingot)

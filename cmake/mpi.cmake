@@ -1,5 +1,5 @@
-# src/cli/mpi/: with MPI the program may be started by mpirun, a rank of the model in each process. Without MPI, or with
-# -DINGOT_MPI=OFF, no_mpi.cc takes its place. Only the program links MPI, not libingot.
+# src/cli/mpi/: with MPI the program may be started by mpirun, a rank of the model in each process. Only a module links MPI,
+# which the program loads then. Without MPI, or with -DINGOT_MPI=OFF, there is no module.
 set(INGOT_MPI "AUTO" CACHE STRING "Ranks as processes of MPI: AUTO (when MPI is found), ON or OFF")
 set_property(CACHE INGOT_MPI PROPERTY STRINGS AUTO ON OFF)
 set(INGOT_HAS_MPI OFF)
@@ -15,10 +15,14 @@ endif()
 message(STATUS "MPI: ${INGOT_HAS_MPI}")
 
 function(ingot_mpi target)
-  if(INGOT_HAS_MPI)
-    target_sources(${target} PRIVATE ${PROJECT_SOURCE_DIR}/src/cli/mpi/mpi_processes.cc)
-    target_link_libraries(${target} PRIVATE MPI::MPI_CXX)
-  else()
-    target_sources(${target} PRIVATE ${PROJECT_SOURCE_DIR}/src/cli/mpi/no_mpi.cc)
+  target_sources(${target} PRIVATE ${PROJECT_SOURCE_DIR}/src/cli/mpi/mpi_module.cc)
+  target_link_libraries(${target} PRIVATE ${CMAKE_DL_LIBS})
+  if(NOT INGOT_HAS_MPI)
+    return()
   endif()
+  add_library(ingot_mpi MODULE ${PROJECT_SOURCE_DIR}/src/cli/mpi/mpi_processes.cc $<TARGET_OBJECTS:ingot_base>)
+  target_include_directories(ingot_mpi PRIVATE ${PROJECT_SOURCE_DIR}/src)
+  target_link_libraries(ingot_mpi PRIVATE Threads::Threads fmt::fmt MPI::MPI_CXX)
+  set_target_properties(ingot_mpi PROPERTIES LIBRARY_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR})
+  add_dependencies(${target} ingot_mpi)
 endfunction()

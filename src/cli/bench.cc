@@ -10,6 +10,7 @@
 #include "cli/commands.h"
 #include "cli/terminal.h"
 #include "model/score.h"
+#include "model/shards.h"
 
 namespace ingot {
 namespace {
@@ -63,6 +64,13 @@ double prefill_ops(const Ranks& runner, double kv_len) {
   return 2 * matrices + attention;
 }
 
+// "cuda", or "cuda x2" where each of two ranks has a part of the model.
+std::string backend_name(Ranks& runner) {
+  const auto& share = runner.config().share;
+  const std::string name = runner.backend().name();
+  return share ? fmt::format("{} x{}", name, share->n_ranks) : name;
+}
+
 BenchRow measure(Ranks& runner, const Test& test, int n_repeats, const Peak& peak) {
   const std::vector<int32_t> tokens = bench_tokens(static_cast<size_t>(test.n + test.depth), runner.info().n_vocab);
   seconds_of(runner, test.prefill ? test : Test{false, std::min(test.n, 4), test.depth}, tokens);  // warms up
@@ -110,7 +118,7 @@ void bench(BenchOptions& o) {
     const BenchModel model = {.name = bench_name(*runner, o.subject),
                               .bytes = runner->weights().file_bytes,
                               .n_parameters = runner->weights().n_parameters,
-                              .backend = runner->backend().name(),
+                              .backend = backend_name(*runner),
                               .description = runner->description(),
                               .n_threads = runner->backend().n_threads()};
     report.begin(model);

@@ -26,7 +26,7 @@ void logits(LogitsOptions& o) {
   RunnerOptions runner = runner_options(o.model);
   if (o.all && runner.max_batch_tokens == 0) runner.max_batch_tokens = kRowsOfStep;
   runner.max_logits = o.all ? runner.max_batch_tokens : 1;
-  const std::string text = o.tokens.empty() ? read_prompt(o.prompt, "logits") : "";
+  const std::string text = o.tokens.empty() && !is_follower() ? read_prompt(o.prompt, "logits") : "";
   LoadedModel model = open_model(o.model, runner);
   const std::vector<int32_t> tokens =
       o.tokens.empty() ? model.tokenizer->encode(text, {.add_special = !o.no_special}) : o.tokens;

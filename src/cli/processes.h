@@ -1,5 +1,4 @@
-// The processes that mpirun, or `srun --mpi=pmix`, started for one model: a rank each. Builds without MPI have
-// no_mpi.cc in place of mpi_processes.cc.
+// The processes that mpirun, or `srun --mpi=pmix`, started for one model: a rank each (mpi/).
 #pragma once
 #include <chrono>
 #include <memory>
@@ -15,7 +14,7 @@ struct Processes {
 };
 
 // Null if this process was started alone. The first call meets the other processes. Throws Error if they were started
-// together and this build has no MPI.
+// together and there is no libingot_mpi.so.
 const Processes* started_together(std::chrono::milliseconds limit);
 
 // Call it before the program ends. A code other than 0 ends the other processes too.
@@ -25,8 +24,5 @@ void end_processes(int code);
 [[noreturn]] void end_now(int code);
 
 std::string process_place();  // "host node7, process 4711", for messages
-
-// "Open MPI v4.1.4", or "none".
-const char* mpi_version();
 
 }  // namespace ingot

@@ -3,6 +3,7 @@ differ are refused, and a rank that dies or hangs ends all."""
 import http.client
 import json
 import os
+import pathlib
 import re
 import shutil
 import signal
@@ -13,6 +14,7 @@ import pytest
 from conftest import DATA
 
 PROGRAM = os.environ["INGOT"]
+MODULE = pathlib.Path(PROGRAM).with_name("libingot_mpi.so")
 SLOW = float(os.environ.get("INGOT_SLOW", 1))
 # On ref sums are in double, so ranks change no token. The CPU rounds activations, which may turn a draw that is close.
 EXACT = ["--device", "ref", "--kv-type", "f32"]
@@ -26,8 +28,7 @@ def token_ids(ingot, *args):
 @pytest.fixture(scope="module")
 def mpirun():
     """mpirun(n, *args) -> the words that start n processes of ingot, be there as many cores or not."""
-    linked = subprocess.run(["ldd", PROGRAM], capture_output=True, text=True).stdout
-    if "libmpi" not in linked or not shutil.which("mpirun"):
+    if not MODULE.exists() or not shutil.which("mpirun"):
         pytest.skip("this ingot was built without MPI, or there is no mpirun")
     says = subprocess.run(["mpirun", "--version"], capture_output=True, text=True).stdout
     own = ["--allow-run-as-root", "--oversubscribe", "--bind-to", "none"] if "Open MPI" in says or "OpenRTE" in says else []
@@ -59,6 +60,13 @@ def test_what_cannot_be_divided_is_refused(ingot, models):
         assert done.returncode == 2 and error in done.stderr and done.stderr.count("\n") == 1, done.stderr
 
 
+def test_bench_knows_ranks(ingot):
+    rows = json.loads(ingot("bench", "-p", 8, "-n", 4, "-r", 1, "-o", "json", "--tp", 2).stdout)
+    assert {row["backend"] for row in rows} == {"cpu x2"} and all(row["avg_ts"] > 0 for row in rows)
+    sums = json.loads(ingot("bench", "reduce", "--tp", 2, "--rows", 16, "-r", 2, "-o", "json").stdout)
+    assert [row["bytes"] for row in sums] == [16384, 65536, 262144] and all(row["sum_us"] > 0 and row["added_us"] > 0 for row in sums)
+
+
 # ---- processes ----
 
 def test_processes_write_the_text_of_one(ingot, mpirun):
@@ -74,6 +82,20 @@ def test_processes_and_threads_agree_on_all_kinds_of_layers(ingot, mpirun, model
     done = run(mpirun(2, *args, "-o", tmp_path / "processes.npy"))
     assert done.returncode == 0, done.stderr
     assert (tmp_path / "threads.npy").read_bytes() == (tmp_path / "processes.npy").read_bytes()
+
+
+def test_without_its_module_the_program_runs_alone_only(tmp_path):
+    linked = subprocess.run(["ldd", PROGRAM], capture_output=True, text=True).stdout
+    assert "libmpi" not in linked
+    program = tmp_path / "ingot"
+    shutil.copy(PROGRAM, program)
+    assert run([program, "run", *PROMPT]).returncode == 0
+    for variables in ({"OMPI_COMM_WORLD_SIZE": "3"}, {"PMI_SIZE": "3"}, {"PMIX_RANK": "0", "SLURM_NTASKS": "3"}):
+        done = subprocess.run([program, "run", *PROMPT, "--tp", "3"], env=os.environ | variables, capture_output=True, text=True)
+        assert done.returncode == 1 and "3 processes were started together, and libingot_mpi.so cannot be loaded (it is not there)" in done.stderr
+    (tmp_path / "libingot_mpi.so").write_text("no library")
+    done = subprocess.run([program, "run", *PROMPT, "--tp", "3"], env=os.environ | {"PMI_SIZE": "3"}, capture_output=True, text=True)
+    assert done.returncode == 1 and re.search(r"cannot be loaded \(.*(invalid ELF header|file too short)", done.stderr), done.stderr
 
 
 def test_the_number_of_processes_is_that_of_tp(mpirun):

@@ -6,7 +6,6 @@
 
 #include <algorithm>
 #include <atomic>
-#include <csignal>
 #include <cstdio>
 #include <cstdlib>
 #include <mutex>
@@ -15,9 +14,8 @@
 
 #include "base/check.h"
 #include "base/device_lost.h"
-#include "base/log.h"
 #include "base/thread_start.h"
-#include "cli/processes.h"
+#include "cli/mpi/mpi_calls.h"
 
 namespace ingot {
 namespace {
@@ -229,19 +227,6 @@ class MpiCommunicator final : public Communicator {
   std::unique_ptr<Pulse> pulse_;
 };
 
-// Open MPI's mpirun, MPICH's and `srun --mpi=pmix` tell each process so. One process alone needs no MPI.
-bool has_company() {
-  for (const char* name : {"OMPI_COMM_WORLD_SIZE", "PMI_SIZE"})
-    if (const char* size = std::getenv(name)) return std::atoi(size) > 1;
-  const char* tasks = std::getenv("SLURM_NTASKS");
-  return std::getenv("PMIX_RANK") != nullptr && tasks != nullptr && std::atoi(tasks) > 1;
-}
-
-Processes& joined() {
-  static Processes processes;
-  return processes;
-}
-
 Processes join(milliseconds limit) {
   int provided = 0;
   check_mpi(MPI_Init_thread(nullptr, nullptr, MPI_THREAD_MULTIPLE, &provided), "MPI_Init_thread");
@@ -259,50 +244,28 @@ Processes join(milliseconds limit) {
   MPI_Comm_rank(host, &processes.local_rank);
   MPI_Comm_size(host, &processes.n_local);
   MPI_Comm_free(&host);
-  auto ranks = std::make_shared<MpiCommunicator>(limit);
-  log_info("{}, {}", rank_name(ranks->rank(), ranks->size()), mpi_version());
-  processes.ranks = std::move(ranks);
+  processes.ranks = std::make_shared<MpiCommunicator>(limit);
   return processes;
 }
 
-}  // namespace
-
-const Processes* started_together(milliseconds limit) {
-  static std::once_flag once;
-  std::call_once(once, [&] {
-    if (has_company()) joined() = join(limit);
-  });
-  return joined().ranks ? &joined() : nullptr;
-}
-
-void end_processes(int code) {
-  if (!joined().ranks) return;
-  std::fflush(nullptr);
-  if (code != 0) MPI_Abort(MPI_COMM_WORLD, code);
-  static_cast<MpiCommunicator&>(*joined().ranks).leave();
+void leave(Processes& processes) {
+  static_cast<MpiCommunicator&>(*processes.ranks).leave();
   MPI_Finalize();
 }
 
-void end_now(int code) {
-  if (joined().ranks) MPI_Abort(MPI_COMM_WORLD, code);
-  std::_Exit(code);
-}
+void abort(int code) { MPI_Abort(MPI_COMM_WORLD, code); }
 
-std::string process_place() {
+std::string place() {
   char host[MPI_MAX_PROCESSOR_NAME] = {};
   int length = 0;
   MPI_Get_processor_name(host, &length);
   return fmt::format("host {}, process {}", host, getpid());
 }
 
-const char* mpi_version() {
-  static const std::string version = [] {
-    char text[MPI_MAX_LIBRARY_VERSION_STRING] = {};
-    int length = 0;
-    MPI_Get_library_version(text, &length);
-    return std::string(text, static_cast<size_t>(length)).substr(0, std::string(text).find_first_of(",\n"));
-  }();
-  return version.c_str();
-}
-
+}  // namespace
 }  // namespace ingot
+
+const ingot::MpiCalls* ingot_mpi_calls() {
+  static constexpr ingot::MpiCalls calls = {ingot::join, ingot::leave, ingot::abort, ingot::place};
+  return &calls;
+}
