@@ -245,7 +245,7 @@ void read_gpu_memory(const ModelOptions& o, RunnerOptions& runner) {
 RunnerOptions runner_options(ModelOptions& o) {
   set_log_level(parse_log_level(o.log_level));
   if (!o.trace_path.empty() && !o.trace) o.trace = std::make_shared<TraceFile>(o.trace_path);
-  const SplitOptions layers_on = read_split_flags(o.split, o.device);
+  const SplitOptions layers_on = read_split_flags(o.split, o.parallel.tp, o.device);
   RunnerOptions runner = {
       .backend = {.device = o.device,
                   .n_threads = o.n_threads,

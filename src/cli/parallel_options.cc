@@ -64,11 +64,12 @@ void set_processes(const Processes& processes, const ParallelFlags& o, const std
 
 void set_parallel(const ParallelFlags& o, const std::string& device, RunnerOptions& runner) {
   const std::vector<std::string> devices = device_list(device);
-  runner.backend.device = devices.front();
   runner.parallel.limit = std::chrono::seconds(o.timeout_s);
   runner.parallel.n_ranks = o.tp;
   if (const Processes* processes = started_together(runner.parallel.limit))
     return set_processes(*processes, o, devices, runner);
+  if (o.tp == 1) return;  // several devices then run the layers in turn (--pp)
+  runner.backend.device = devices.front();
   if (devices.size() == 1) return;
   if (static_cast<int>(devices.size()) != o.tp)
     throw UsageError("--device {} names {} devices, and --tp says {}: give one device for each rank", printable(device),
@@ -93,7 +94,7 @@ void meet_ranks(const std::string& model, const RunnerOptions& runner) {
 
 void follow_first(Ranks& runner) {
   if (!is_follower()) return;
-  runner.follow();
+  runner.run_as_follower();
   end_processes(0);
   std::exit(0);
 }

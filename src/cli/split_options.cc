@@ -41,7 +41,7 @@ void add_split_options(CLI::App& app, SplitFlags& o) {
       ->delimiter(',');
 }
 
-SplitOptions read_split_flags(const SplitFlags& flags, std::string& device) {
+SplitOptions read_split_flags(const SplitFlags& flags, int n_ranks, std::string& device) {
   SplitOptions split{.gpu_layers = count_of("--gpu-layers", flags.gpu_layers),
                      .cpu_experts = count_of("--cpu-experts", flags.cpu_experts),
                      .places = parse_tensor_places(flags.override_tensor),
@@ -53,6 +53,9 @@ SplitOptions read_split_flags(const SplitFlags& flags, std::string& device) {
   if (device == "cpu" && split.gpu_layers)
     throw UsageError("--gpu-layers {} needs a GPU: give --device cuda", flags.gpu_layers);
   const auto n_named = std::count(device.begin(), device.end(), ',') + 1;
+  if (n_ranks > 1 && (flags.pp > 1 || split.asks()))
+    throw UsageError("--tp gives each rank a share of every layer: leave out --pp and what places layers or experts");
+  if (n_ranks > 1) return split;
   if (flags.pp != n_named)
     throw UsageError("--device names {} devices, and --pp {}: as in --device cuda:0,cuda:1 --pp 2", n_named, flags.pp);
   if (!flags.layers_split.empty() && flags.pp == 1) throw UsageError("--layers-split needs --pp");

@@ -16,7 +16,8 @@ struct SplitFlags {
 };
 
 void add_split_options(CLI::App& app, SplitFlags& flags);
-// `device` is the value of --device; it becomes cpu if no layer is to be on a GPU. Throws UsageError.
-SplitOptions read_split_flags(const SplitFlags& flags, std::string& device);
+// `device` is the value of --device; it becomes cpu if no layer is to be on a GPU. n_ranks: of --tp, which takes a list
+// of devices too. Throws UsageError.
+SplitOptions read_split_flags(const SplitFlags& flags, int n_ranks, std::string& device);
 
 }  // namespace ingot

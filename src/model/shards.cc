@@ -4,6 +4,7 @@
 #include <numeric>
 
 #include "base/error.h"
+#include "model/draft_config.h"
 #include "model/tensor_finder.h"
 
 namespace ingot {
@@ -223,5 +224,8 @@ template std::optional<RankPart> part_of(const MatrixRow<LayerWeights>&, const C
 template std::optional<RankPart> part_of(const MatrixRow<ModelWeights>&, const Config&);
 template std::optional<RankPart> part_of(const VectorRow<LayerWeights>&, const Config&);
 template std::optional<RankPart> part_of(const VectorRow<ModelWeights>&, const Config&);
+// A draft head is on one rank, which has all of it.
+template std::optional<RankPart> part_of(const MatrixRow<DraftHeadWeights>&, const Config&);
+template std::optional<RankPart> part_of(const VectorRow<DraftHeadWeights>&, const Config&);
 
 }  // namespace ingot

@@ -39,7 +39,8 @@ TEST_P(Goldens, RefGreedyEqualsTransformers) {
   EXPECT_EQ(greedy, golden.greedy);
 }
 
-// With F16 and F32 files, nothing is rounded. In other files, activations become int8 or bf16. If that makes a router
+// With F16 and F32 files, nothing is rounded with --deterministic, and in steps of few tokens; prompts are multiplied in
+// integers of 14 bits, an error like that of transformers in half precision. In other files, activations become int8 or bf16. If that makes a router
 // choose another expert, a whole row differs; most rows do not.
 TEST_P(Goldens, CpuLogitsAreNearTransformers) {
   const Golden golden = read_golden(GetParam());
@@ -50,7 +51,9 @@ TEST_P(Goldens, CpuLogitsAreNearTransformers) {
     Ranks runner = load_golden(golden.name, {.device = "cpu", .n_threads = 2});
     const std::vector<float> logits = all_logits(runner, golden.tokens, chunk);
     if (is_exact) {
-      const double error = largest_difference(logits, golden.logits);
+      EXPECT_LT(largest_difference(logits, golden.logits), chunk > 7 ? 0.08 : 1e-4) << chunk;
+      Ranks exact = load_golden(golden.name, {.device = "cpu", .n_threads = 2, .deterministic = true});
+      const double error = largest_difference(all_logits(exact, golden.tokens, chunk), golden.logits);
       EXPECT_LT(error, 1e-4) << chunk;
       RecordProperty("error", fmt::format("{:.1e}", error));
       continue;

@@ -19,7 +19,7 @@ namespace ingot {
 namespace {
 
 RunnerOptions options_for(const std::string& name, const std::string& device, int n_ranks) {
-  RunnerOptions options{.backend = {.device = device, .n_threads = n_ranks}, .n_ctx = n_ctx_of(name), .max_batch_tokens = 512,
+  RunnerOptions options{.backend = {.device = device, .n_threads = n_ranks, .deterministic = device == "cpu"}, .n_ctx = n_ctx_of(name), .max_batch_tokens = 512,
                         .max_logits = 512, .kv_dtype = DType::kF32};
   options.parallel.n_ranks = n_ranks;
   return options;
@@ -113,7 +113,7 @@ std::vector<std::string> run_apart(const std::string& name, int n, const std::fu
         options.parallel.communicator = wrap(ThreadRanks::communicator(ranks, static_cast<int>(r)));
         const auto checkpoint = open_checkpoint((kModels / (name + ".gguf")).string());
         runners[r] = start_ranks(checkpoint->config(), checkpoint->weights(), options, nullptr);
-        r == 0 ? lead(*runners[r]) : runners[r]->follow();
+        r == 0 ? lead(*runners[r]) : runners[r]->run_as_follower();
         if (r == 0) runners[r].reset();
       } catch (const Error& error) {
         errors[r] = error.what();

@@ -12,8 +12,8 @@ namespace {
 
 Ranks load(const std::string& name, const std::string& devices, const Split& split) {
   auto file = std::make_shared<const Gguf>(Gguf::open((kModels / (name + ".gguf")).string()));
-  const std::string activations = devices.find("cuda") == devices.npos ? "" : "f32";
-  const RunnerOptions options{.backend = {.device = devices, .n_threads = 1, .activations = activations}, .split = split, .n_ctx = n_ctx_of(name),
+  const bool on_gpu = devices.find("cuda") != devices.npos;
+  const RunnerOptions options{.backend = {.device = devices, .n_threads = 1, .activations = on_gpu ? "f32" : "", .deterministic = !on_gpu}, .split = split, .n_ctx = n_ctx_of(name),
                               .max_batch_tokens = 512, .max_logits = 512, .kv_dtype = DType::kF32};
   return Ranks(config_from_gguf(*file), gguf_source(file), options, nullptr);
 }
@@ -101,7 +101,6 @@ class CudaSplits : public testing::TestWithParam<std::string> {
 
 TEST_P(CudaSplits, NearTransformers) {
   const Golden golden = read_golden(GetParam());
-  const double bound = is_exact(golden) ? 1e-3 : 0.5;
   const int n_layers = load(golden.name, "cuda", {}).config().n_layers;
   for (const char* devices : {"cuda,cpu", "cpu,cuda"})  // either may have the head
     for (const Split& split : splits_of(n_layers, 1)) {
@@ -110,6 +109,8 @@ TEST_P(CudaSplits, NearTransformers) {
       Ranks ranks = load(golden.name, devices, split);
       for (const int chunk : {512, 7, 1}) {
         const std::vector<float> logits = all_logits(ranks, golden.tokens, chunk);
+        // The CPU multiplies F16 prompts in integers of 14 bits.
+        const double bound = !is_exact(golden) ? 0.5 : chunk > 7 ? 0.08 : 1e-3;
         size_t n_far = 0;
         for (size_t i = 0; i < logits.size(); ++i) n_far += !(std::abs(double{logits[i]} - golden.logits[i]) < bound);
         EXPECT_LE(n_far, is_exact(golden) ? 0 : logits.size() / 5) << chunk;
