@@ -1,6 +1,7 @@
 // The op table: every op of a backend, with the formats and edge shapes that matter, as data. ops_test.cc runs each
 // case on a backend and on ref, and compares the results; bench/ops_bench.cc times larger cases from the same
-// functions. A new op needs a new function here and its lines in all_cases() (docs/add-an-op.md).
+// functions. A new op needs a new function here and its lines in all_cases() (docs/add-an-op.md). Long because it is one
+// table.
 #pragma once
 #include <fmt/format.h>
 
