@@ -27,7 +27,7 @@ const Mix& mix_of(std::string_view type) {
   try {
     return find_mix(type);
   } catch (const UsageError&) {
-    throw UsageError("--quantize: unknown type '{}': use fp8 or one of {}", printable(type, 64), mix_names());
+    throw UsageError("quantize: unknown type '{}': use fp8 or one of {}", printable(type, 64), mix_names());
   }
 }
 
@@ -70,7 +70,7 @@ void check_changes(QuantizedSource& source, const Config& config, const std::str
     if (!TensorFinder(source.plain(), config, true).find(row, 0, plain) || plain.format != quantized.format) return;
     stored = info(plain.format).name;
   }
-  throw Error("{}: --quantize {} changes nothing, because the matrices are {} already: leave the flag out",
+  throw Error("{}: quantizing to {} changes nothing, because the matrices are {} already: load the model as it is",
               source.name(), type, stored);
 }
 
@@ -109,7 +109,7 @@ std::vector<uint8_t> LoadQuantizer::encode(const HostTensor& host, Format format
   if (bad_row >= 0) {
     std::vector<float>& row = rows[0];
     decode_row(host.format, host.data + static_cast<size_t>(bad_row) * from_bytes, row.data(), host.n_in);
-    throw Error("tensor '{}', row {}: {} cannot be quantized to {}: use the model without --quantize", name,
+    throw Error("tensor '{}', row {}: {} cannot be quantized to {}: load the model as it is", name,
                 bad_row.load(), *bad_number(row, format), info(format).name);
   }
   return out;

@@ -27,7 +27,7 @@ std::unique_ptr<Backend> make_backend(const RunnerOptions& options, const std::s
   if (options.check_nan) backend = nan_check_backend(std::move(backend));
   if (options.trace && options.trace_ops) backend = trace_backend(std::move(backend), options.trace);
   if (!backend->keeps_kv_as(options.kv_dtype))
-    throw Error("KV caches of q4_0 are for GPUs: use q8_0 or fp8, or --device cuda");
+    throw Error("KV caches of q4_0 are for GPUs: use q8_0 or fp8, or a GPU");
   return backend;
 }
 
@@ -49,7 +49,7 @@ DraftHeadFile open_head(WeightSource& source, const Config& config, const Runner
                         names_in(options.backend.device).size() == 1;
   const bool is_asked_for = options.eagle_head != nullptr || options.mtp_head == MtpHead::kNeeded;
   if (!is_alone && is_asked_for)
-    throw UsageError("a draft head runs beside a model on one device: use --speculate ngram or draft on several");
+    throw UsageError("a draft head runs beside a model on one device: on several, speculate with ngram or draft");
   if (options.eagle_head) return open_eagle_head(*options.eagle_head, config);
   if (options.mtp_head == MtpHead::kNone || !is_alone) return {};
   DraftHeadFile head = find_mtp_head(source, config);
@@ -154,7 +154,7 @@ void Ranks::open_devices(RunnerOptions& options) {
 // A model that turns out not to fit on one device has no draft head.
 void Ranks::drop_head(const RunnerOptions& options) {
   if (options.eagle_head || options.mtp_head == MtpHead::kNeeded)
-    throw Error("a draft head runs beside a model on one device, and this model is on {}: use --speculate ngram",
+    throw Error("a draft head runs beside a model on one device, and this model is on {}: speculate with ngram",
                 devices_.size());
   head_file_ = {}, config_.draft_head = nullptr;
 }

@@ -124,14 +124,14 @@ std::vector<bool> blocks_on_host(const Config& c, const std::vector<TensorPlace>
       const auto n = std::ranges::count_if(names, place_of);
       if (n != 0 && n != std::ssize(names))
         throw UsageError(
-            "--override-tensor puts {} of {} matrices of {} of layer {} on the CPU, the rest not: they are on one "
+            "override-tensor puts {} of {} matrices of {} of layer {} on the CPU, the rest not: they are on one "
             "device, so the patterns must find all of them or none",
             n, names.size(), feed_forward ? (c.layer(layer).experts ? "the experts" : "the feed-forward") : "attention",
             layer);
       on_host[static_cast<size_t>(2 * layer + 1 + feed_forward)] = n != 0;
     }
   if (!places.empty() && !finds_any)
-    throw UsageError("--override-tensor: no pattern finds a matrix of attention, feed-forward or experts of this model");
+    throw UsageError("override-tensor: no pattern finds a matrix of attention, feed-forward or experts of this model");
   return on_host;
 }
 
@@ -142,13 +142,13 @@ SplitWishes wishes_of(const Config& c, const RunnerOptions& o, size_t n_gpus) {
                      .layers_of_gpu = s.layers_of_device,
                      .on_host = blocks_on_host(c, s.places)};
   if (s.cpu_experts.value_or(0) > 0 && c.experts.n == 0)
-    throw UsageError("--cpu-experts is for models with experts, and this one has none: use --gpu-layers");
+    throw UsageError("cpu-experts is for models with experts, and this one has none: use gpu-layers");
   if (!s.layers_of_device.empty()) {
     int sum = 0;
     for (const int n : s.layers_of_device) sum += n;
     const int wanted = std::min(s.gpu_layers.value_or(c.n_layers), c.n_layers);
     if (s.layers_of_device.size() != n_gpus || sum != wanted)
-      throw UsageError("--layers-split gives {} devices {} layers: {} devices have {}", s.layers_of_device.size(), sum,
+      throw UsageError("layers-split gives {} devices {} layers: {} devices have {}", s.layers_of_device.size(), sum,
                        n_gpus, wanted);
     if (!wishes.gpu_layers) wishes.gpu_layers = c.n_layers;
   }
@@ -170,11 +170,11 @@ std::vector<TensorPlace> parse_tensor_places(const std::string& list) {
     std::ranges::transform(place, place.begin(), [](char c) { return c >= 'A' && c <= 'Z' ? c - 'A' + 'a' : c; });
     const bool on_gpu = place.starts_with("cuda") || place == "gpu";
     if (place != "cpu" && !on_gpu)
-      throw UsageError("--override-tensor '{}': give PATTERN=CPU or PATTERN=CUDA0", printable(item));
+      throw UsageError("override-tensor '{}': give PATTERN=CPU or PATTERN=CUDA0", printable(item));
     try {
       std::regex pattern(item.substr(0, equals));
     } catch (const std::regex_error&) {
-      throw UsageError("--override-tensor '{}': the pattern is no regular expression", printable(item));
+      throw UsageError("override-tensor '{}': the pattern is no regular expression", printable(item));
     }
     places.push_back({item.substr(0, equals), !on_gpu});
     begin = end + 1;

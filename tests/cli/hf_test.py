@@ -24,7 +24,7 @@ def test_logits_equal_transformers(ingot, models, hf, tmp_path, name):
     ingot("logits", hf / name, "--tokens", tokens, "--all", "-o", out, "--device", "ref", "--cache-type", "f32")
     assert np.abs(np.load(out) - expected).max() < 1e-4
     ingot("logits", hf / name, "--tokens", tokens, "--all", "-o", out)
-    assert np.abs(np.load(out) - expected).max() < (0.2 if name == "llama_bf16" else 0.02)  # bf16 activations where the CPU has them
+    assert np.abs(np.load(out) - expected).max() < (0.2 if name == "llama_bf16" else 0.08)  # bf16 activations where the CPU has them
 
 
 def test_greedy_text_equals_that_of_the_gguf(ingot, models, hf):

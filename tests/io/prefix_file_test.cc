@@ -27,7 +27,7 @@ PrefixFile small(const std::string& blocks) {
 }
 
 std::string written(const PrefixFile& file) {
-  const std::string path = testing::TempDir() + "prefix_file_test.bin";
+  const std::string path = testing::TempDir() + "prefix_file_test_" + std::to_string(getpid()) + ".bin";
   const size_t n_bytes = write_prefix_file(path, file);
   EXPECT_EQ(n_bytes, std::filesystem::file_size(path));
   std::string bytes = read_file(path);

@@ -106,11 +106,12 @@ TEST_P(EncoderExport, QuantizedVectorsStayNear) {
   }
 }
 
-// docs/models.md describes BF16 weights on the CPU: their activations are rounded too. F16 weights are exact.
+// docs/models.md describes BF16 weights on the CPU: their activations are rounded too. F16 weights multiply
+// integers of 14 bits.
 TEST_P(EncoderExport, Bf16OnTheCpuIsWithinOnePerCent) {
   const fs::path directory = kData / "encoders" / GetParam();
   const auto ids = nlohmann::json::parse(read_file(directory.string() + ".json"))["ids"].get<std::vector<std::vector<int32_t>>>();
-  for (const auto& [type, most] : {std::pair{"BF16", 1e-2}, std::pair{"F16", 1e-5}}) {
+  for (const auto& [type, most] : {std::pair{"BF16", 1e-2}, std::pair{"F16", 2e-4}}) {
     const Scratch file(".gguf");
     convert(directory, file.path, {.mix = &find_mix(type)});
     const std::vector<float> exact = open(file.path)->embed(ids);

@@ -46,9 +46,9 @@ def test_vectors_are_those_of_sentence_transformers(encoder):
     assert got.shape == (6, 48) and cosines(got, golden["embeddings"]["plain"]).min() > 0.9999
     assert np.abs(np.linalg.norm(got, axis=1) - 1).max() < 1e-5
     for i, text in enumerate(golden["texts"]):  # a text is the same in any company
-        assert np.abs(vectors(embed(server, text))[0] - got[i]).max() < 1e-5
+        assert np.abs(vectors(embed(server, text))[0] - got[i]).max() < 2e-4
     ids = vectors(embed(server, golden["ids"]))
-    assert np.abs(ids - got).max() < 1e-5 and np.abs(vectors(embed(server, golden["ids"][0])) - got[:1]).max() < 1e-5
+    assert np.abs(ids - got).max() < 2e-4 and np.abs(vectors(embed(server, golden["ids"][0])) - got[:1]).max() < 2e-4
     if not server.is_gguf:  # such a file has no prompts
         assert cosines(vectors(embed(server, golden["texts"], prompt_name="query")), golden["embeddings"]["query"]).min() > 0.9999
 

@@ -1,5 +1,6 @@
 #include "engine/speculate/drafting.h"
 
+#include "backend/device_name.h"
 #include "base/error.h"
 
 namespace ingot {
@@ -24,7 +25,8 @@ void check_draft(const Checkpoint& draft, Speculate how, const Tokenizer& tokens
 
 void choose_draft_head(Speculate how, const std::shared_ptr<const Checkpoint>& draft, RunnerOptions& runner) {
   if (how == Speculate::kMtp) runner.mtp_head = MtpHead::kNeeded;
-  if (how == Speculate::kAuto && !draft) runner.mtp_head = MtpHead::kIfPresent;
+  // On a GPU the head's steps have cost more than its guesses have gained, so there it runs only by name.
+  if (how == Speculate::kAuto && !draft && !is_cuda(runner.backend.device)) runner.mtp_head = MtpHead::kIfPresent;
   if (how != Speculate::kOff && draft && is_eagle_head(*draft)) runner.eagle_head = draft;
 }
 
