@@ -116,7 +116,7 @@ void add_speculate_option(CLI::App& app, ModelOptions& o) {
          "--speculate", [&o](const std::string& name) { o.speculate = *find_speculate(name); },
          "guess tokens that a step verifies, for several tokens in a step and the same text: mtp (by the model's own "
          "layer for multi-token prediction), draft (by the model of --draft), eagle3 (by the head of --draft), ngram "
-         "(what followed the same words before), auto (by --draft if given, else mtp or ngram) or off; guesses that do "
+         "(what followed the same words before), auto (by --draft if given, else ngram, or on the CPU mtp) or off; guesses that do "
          "not pay end by themselves [auto]")
       ->check(CLI::IsMember(kSpeculateNames));
   app.add_option("--draft", o.draft,
