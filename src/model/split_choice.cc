@@ -1,8 +1,8 @@
 #include "model/split_choice.h"
 
 #include <algorithm>
-#include <regex>
 
+#include "base/ascii.h"
 #include "base/error.h"
 #include "base/log.h"
 #include "base/memory_error.h"
@@ -109,13 +109,11 @@ std::vector<std::vector<std::string>> names_in_block(const Config& c, int layer,
 // [blocks]: whether patterns put the block on the host. A block is on one device.
 std::vector<bool> blocks_on_host(const Config& c, const std::vector<TensorPlace>& places) {
   std::vector<bool> on_host(static_cast<size_t>(2 * c.n_layers + 2));
-  std::vector<std::regex> patterns;
-  for (const TensorPlace& place : places) patterns.emplace_back(place.pattern);
   bool finds_any = false;
   const auto place_of = [&](const std::vector<std::string>& names) {
-    for (size_t i = 0; i < places.size(); ++i)
+    for (const TensorPlace& place : places)
       for (const std::string& name : names)
-        if (std::regex_search(name, patterns[i])) return finds_any = true, places[i].on_host;
+        if (place.pattern->matches_part(name)) return finds_any = true, place.on_host;
     return false;
   };
   for (int layer = 0; layer < c.n_layers; ++layer)
@@ -166,17 +164,15 @@ std::vector<TensorPlace> parse_tensor_places(const std::string& list) {
     const size_t end = std::min(list.find(',', begin), list.size());
     const std::string item = list.substr(begin, end - begin);
     const size_t equals = item.rfind('=');
-    std::string place = equals == item.npos ? "" : item.substr(equals + 1);
-    std::ranges::transform(place, place.begin(), [](char c) { return c >= 'A' && c <= 'Z' ? c - 'A' + 'a' : c; });
+    const std::string place = equals == item.npos ? "" : lower(item.substr(equals + 1));
     const bool on_gpu = place.starts_with("cuda") || place == "gpu";
     if (place != "cpu" && !on_gpu)
       throw UsageError("override-tensor '{}': give PATTERN=CPU or PATTERN=CUDA0", printable(item));
     try {
-      std::regex pattern(item.substr(0, equals));
-    } catch (const std::regex_error&) {
-      throw UsageError("override-tensor '{}': the pattern is no regular expression", printable(item));
+      places.push_back({std::make_shared<const Pattern>(item.substr(0, equals)), !on_gpu});
+    } catch (const Error& error) {
+      throw UsageError("override-tensor: {}", error.what());
     }
-    places.push_back({item.substr(0, equals), !on_gpu});
     begin = end + 1;
   }
   return places;

@@ -2,18 +2,20 @@
 // fastest (split_plan.h). For Ranks, and for plans without a device.
 #pragma once
 #include <functional>
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
 
 #include "model/memory_plan.h"
 #include "model/split.h"
+#include "text/tokenizers/pattern.h"
 
 namespace ingot {
 
-// Where the tensors are whose GGUF name a pattern finds. The first pattern that finds a name counts.
+// The device of the tensors whose GGUF name contains a match of the pattern. The first place whose pattern matches counts.
 struct TensorPlace {
-  std::string pattern;   // regular expression (ECMAScript), searched in names such as blk.3.ffn_up_exps.weight
+  std::shared_ptr<const Pattern> pattern;  // searched in names such as blk.3.ffn_up_exps.weight
   bool on_host = false;  // false: on a GPU
 };
 // Reads llama.cpp's list "PATTERN=CPU,PATTERN=CUDA0". Throws UsageError.
@@ -32,9 +34,9 @@ struct SplitOptions {
   bool asks() const { return gpu_layers || cpu_experts || !places.empty(); }
 };
 
-// `gpus`: the devices that the options name, with the bytes that the model may take there. `host`: the same for the
-// CPU, called only if the whole model is not on `gpus`. If `gpus` is the CPU alone, the whole model is there. Host is device gpus.size() of the split. Throws Error if nothing
-// fits, and UsageError for options that do not fit the model.
+// `gpus`: the devices that the options name, with the bytes that the model may take there. If `gpus` is the CPU alone,
+// the whole model is there. `host`: the same for the CPU, called only if the whole model is not on `gpus`; the host is
+// device gpus.size() of the split. Throws Error if nothing fits, and UsageError for options that do not fit the model.
 Split choose_split(const Config& config, WeightSource& source, std::span<const DeviceMemory> gpus,
                    const std::function<DeviceMemory()>& host, const RunnerOptions& options);
 

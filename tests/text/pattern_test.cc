@@ -38,6 +38,13 @@ TEST(Pattern, IsBoundToTheStartAlone) {
   for (const Row& row : rows) EXPECT_EQ(Pattern(row.expression).matches_start(row.text), row.matches) << row.expression << " on " << row.text;
 }
 
+TEST(Pattern, FindsAPart) {
+  EXPECT_TRUE(Pattern(R"(blk\.(3|4)\..*_exps)").matches_part("model.blk.4.ffn_up_exps.weight"));
+  EXPECT_FALSE(Pattern(R"(blk\.(3|4)\..*_exps)").matches_part("model.blk.5.ffn_up_exps.weight"));
+  EXPECT_FALSE(Pattern("^blk").matches_part("model.blk.4"));
+  EXPECT_TRUE(Pattern("").matches_part(""));
+}
+
 TEST(Pattern, HostileOnesAreRefused) {
   for (const char* bad : {"(", "[a", "*a", "(?P<", "\\"}) EXPECT_THAT(complaint([&] { Pattern{bad}; }), testing::HasSubstr(" at ")) << bad;
   EXPECT_THAT(complaint([] { Pattern(std::string(5000, 'a')); }), testing::HasSubstr("5000 bytes long"));

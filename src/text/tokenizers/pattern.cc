@@ -35,7 +35,7 @@ Pattern::Pattern(std::string_view expression) : expression_(expression), compile
   int error = 0;
   PCRE2_SIZE offset = 0;
   compiled_->code = pcre2_compile(reinterpret_cast<PCRE2_SPTR>(expression.data()), expression.size(),
-                                  PCRE2_ANCHORED | PCRE2_UTF, &error, &offset, nullptr);
+                                  PCRE2_UTF, &error, &offset, nullptr);
   if (compiled_->code == nullptr)
     throw Error("expression '{}': {} at {}", printable(expression), message_of(error), offset);
   compiled_->context = pcre2_match_context_create(nullptr);
@@ -45,10 +45,13 @@ Pattern::Pattern(std::string_view expression) : expression_(expression), compile
 
 Pattern::~Pattern() = default;
 
-bool Pattern::matches_start(std::string_view text) const {
+bool Pattern::matches_start(std::string_view text) const { return matches(text, PCRE2_ANCHORED); }
+bool Pattern::matches_part(std::string_view text) const { return matches(text, 0); }
+
+bool Pattern::matches(std::string_view text, unsigned options) const {
   const std::unique_ptr<pcre2_match_data, void (*)(pcre2_match_data*)> data(pcre2_match_data_create(1, nullptr),
                                                                             pcre2_match_data_free);
-  const int result = pcre2_match(compiled_->code, reinterpret_cast<PCRE2_SPTR>(text.data()), text.size(), 0, 0,
+  const int result = pcre2_match(compiled_->code, reinterpret_cast<PCRE2_SPTR>(text.data()), text.size(), 0, options,
                                  data.get(), compiled_->context);
   if (result == PCRE2_ERROR_NOMATCH) return false;
   if (result < 0)

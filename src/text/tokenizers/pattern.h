@@ -1,5 +1,5 @@
-// One regular expression from a model's files, which matches names. It works like Python's re.match: the match must
-// begin at the start of the text, but may end anywhere. PCRE2, with limits, because the expression may be hostile.
+// One regular expression from a model's files or from a user, which matches names. PCRE2, with limits, because the
+// expression may be hostile.
 // (Pretokenizer has the expressions that cut text.)
 #pragma once
 #include <memory>
@@ -14,10 +14,13 @@ class Pattern {
   explicit Pattern(std::string_view expression);
   ~Pattern();
 
-  // Throws Error when the expression needs too many steps on this text.
+  // Both throw Error when the expression needs too many steps on this text. matches_start is Python's re.match: the
+  // match begins at the start of the text, and may end anywhere. matches_part is re.search: it may begin anywhere too.
   bool matches_start(std::string_view text) const;
+  bool matches_part(std::string_view text) const;
 
  private:
+  bool matches(std::string_view text, unsigned options) const;
   struct Compiled;
   std::string expression_;
   std::unique_ptr<Compiled> compiled_;
