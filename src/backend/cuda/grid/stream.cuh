@@ -113,14 +113,22 @@ __device__ __forceinline__ void copy_phase(const Layer& layer, Ring<C>& ring, in
   }
 }
 
-// The warp that copies.
+template <class C, int kPhase>
+__device__ __forceinline__ bool has_units() {
+  const Units units(plan_of(C::kShape, kPhase).n_units, C::kShape.n_blocks);
+  return units.first < units.end;
+}
+
+// The warp that copies. It waits for the choice of experts only where the other warps wait for what it copies then, so
+// that it never falls a layer behind them, and the barrier's parity is enough.
 template <class C>
 __device__ __forceinline__ void copy_weights(const Params& p, Ring<C> ring, int lane) {
 #pragma unroll 1
   for (int i = 0; i < C::kShape.n_layers; ++i) {
     copy_phase<C, kQkv>(p.layers[i], ring, lane);
     copy_phase<C, kOut>(p.layers[i], ring, lane);
-    if constexpr (C::kShape.n_experts > 0) await(ring.chosen(), i & 1);
+    if constexpr (C::kShape.n_experts > 0)
+      if (has_units<C, kGateUp>() || has_units<C, kDown>()) await(ring.chosen(), i & 1);
     copy_phase<C, kGateUp>(p.layers[i], ring, lane);
     copy_phase<C, kDown>(p.layers[i], ring, lane);
   }
