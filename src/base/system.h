@@ -21,6 +21,8 @@ std::string process_limit();
 // Raises the limit of open files and connections to `wanted` if the system lets it. Returns the limit.
 size_t raise_open_files(size_t wanted);
 
+std::string host_name();  // "localhost" if unknown
+
 std::string human_bytes(size_t bytes);  // "1.2 GiB"
 
 }  // namespace ingot

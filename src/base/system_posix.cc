@@ -2,8 +2,10 @@
 #include <sched.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
+#include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <fstream>
 #include <limits>
 
@@ -32,6 +34,11 @@ size_t available_memory_bytes() {
   const size_t limit = number_in("/sys/fs/cgroup/memory.max", "", kUnknown);
   const size_t used = number_in("/sys/fs/cgroup/memory.current", "", 0);
   return std::min(system_kib * 1024, limit > used ? limit - used : 0);
+}
+
+std::string host_name() {
+  std::array<char, 256> name{};
+  return gethostname(name.data(), name.size() - 1) == 0 ? name.data() : "localhost";
 }
 
 void* take_pages(size_t n_bytes) {

@@ -25,7 +25,8 @@ SchedulerLimits scheduler_limits(const RunnerInfo& info, const EngineOptions& op
           .window = info.window,
           .spare_rows = std::max(0, info.max_logits - info.max_seqs),
           .embedding_dim = info.takes_embeddings ? info.embedding_dim : 0,
-          .prefix_cache = options.prefix_cache};
+          .prefix_cache = options.prefix_cache,
+          .cache_listener = options.cache_listener.get()};
 }
 
 // Drafts need spare rows of logits, and in models with states a spare slot.

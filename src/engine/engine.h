@@ -95,6 +95,7 @@ struct EngineOptions {
   int chunk = 0;  // tokens of one prompt in one step, cut to the runner's batch; 0: as many as that has
   std::function<void(const StepStats&)> on_step = {};  // called on the stepping thread
   bool prefix_cache = true;
+  std::shared_ptr<CacheListener> cache_listener = {};
   bool draft_head = true;       // let the runner's draft head follow all steps; false: no request uses it
   bool jump_ahead = true;       // turn text that a grammar forces into tokens without sampling each
   int max_queue = 0;            // the most requests that wait for their first step; 0: no limit

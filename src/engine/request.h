@@ -104,6 +104,7 @@ struct Request {
   int priority = 0;  // -kMaxPriority to kMaxPriority
   std::string client;
   std::string cache_salt;           // only requests with equal salts share cached prefixes
+  bool publishes_prefix = false;    // the engine's CacheListener hears of all chains with this salt; few salts, then
   Clock::time_point begin_by = {};  // the latest time for the first step, else the request ends; zero: no limit
   Clock::time_point deadline = {};  // the time at which the request ends in any case; zero: no limit
 

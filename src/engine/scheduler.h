@@ -50,6 +50,7 @@ struct SchedulerLimits {
   int spare_rows = 0;     // rows of logits in one step beyond one for each sequence: for drafts and scored prompts
   int embedding_dim = 0;  // of the vectors that may replace tokens; 0: the model takes none
   bool prefix_cache = true;
+  CacheListener* cache_listener = nullptr;
 };
 
 // One sequence's part of a step: tokens [begin, begin + n_tokens) of it.

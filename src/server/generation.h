@@ -53,6 +53,7 @@ struct GenerationSpec {
   std::vector<int32_t> prediction = {};  // tokens that the answer may repeat
   int priority = 0;
   std::string client, cache_salt;  // as in the engine's Request
+  bool publishes_prefix = false;   // likewise
   std::vector<int> slots;          // of the choices, the last one for all that remain; empty: the server chooses
   int n = 1;
   bool stream = false;

@@ -182,9 +182,10 @@ void read_sampling(const ApiCall& call, const Fields& fields, GenerationSpec& sp
   if (slot >= 0) spec.slots = {static_cast<int>(slot)};
   const HttpRequest& request = call.request;
   spec.client = request.client.empty() ? request.peer : request.client;
-  spec.cache_salt = request.client + '\n' + fields.string("cache_salt", 1024).value_or("");
-  // A random salt, so that the request shares no prefix with any other request.
-  if (!fields.boolean("cache_prompt").value_or(true)) spec.cache_salt += random_id("\n");
+  const std::string salt = fields.string("cache_salt", 1024).value_or("");
+  const bool shares = fields.boolean("cache_prompt").value_or(true);
+  spec.cache_salt = request.client + '\n' + salt + (shares ? "" : random_id("\n"));  // random: shares no prefix
+  spec.publishes_prefix = salt.empty() && shares;
 }
 
 StreamFields read_generation(const ApiCall& call, const Fields& fields, GenerationSpec& spec) {
