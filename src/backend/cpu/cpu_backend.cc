@@ -9,6 +9,7 @@
 #include "backend/cpu/isa.h"
 #include "backend/ref/ref_backend.h"
 #include "base/error.h"
+#include "base/numa.h"
 
 namespace ingot {
 
@@ -17,14 +18,19 @@ CpuBackend::CpuBackend(const BackendOptions& options)
       recurrence_(cpu::recurrence_of(kernels_)),
       deterministic_(options.deterministic),
       measures_kernels_(options.isa.empty()),
-      pool_(options.n_threads) {}
+      pool_(options.n_threads, start_std_thread, choose_nodes(options.numa)) {}
 
 std::unique_ptr<Backend> create_cpu_backend(const BackendOptions& options) {
   return std::make_unique<CpuBackend>(options);
 }
 
 std::string CpuBackend::description() const {
-  return fmt::format("cpu: {} thread{}, {}", pool_.size(), pool_.size() == 1 ? "" : "s", kernels_.isa);
+  const size_t n_nodes = pool_.nodes().size();
+  return fmt::format("cpu: {} thread{}{}, {}", pool_.size(), pool_.size() == 1 ? "" : "s",
+                     n_nodes == 0   ? ""
+                     : n_nodes == 1 ? fmt::format(" on memory node {}", pool_.nodes()[0].id)
+                                    : fmt::format(" on {} memory nodes", n_nodes),
+                     kernels_.isa);
 }
 
 Tensor CpuBackend::alloc(DType dtype, int64_t rows, int64_t cols) {

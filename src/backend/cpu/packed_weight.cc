@@ -346,6 +346,7 @@ PackedWeight pack_weight(const Weight& host, const Kernels& kernels, ThreadPool&
     describe_dense(w, dense, kernels);
   }
   w.memory = Memory(packed_bytes(host));  // zeroed, so rows past n_out multiply to zero
+  place_by_thread(w.memory, host.n_experts, pool);
   const QuantPacker packer(format, kQuantKinds[std::max(kind, 0)], host, kernels.signed_codes, factor);
   const auto pack_panel = [&](int64_t expert, int64_t panel) {
     uint8_t* to = w.memory.data() + (expert * w.n_panels + panel) * w.panel_bytes;
@@ -359,7 +360,7 @@ PackedWeight pack_weight(const Weight& host, const Kernels& kernels, ThreadPool&
       }
     }
   };
-  // A loop for each expert: each thread packs, and so places in memory, the panels that it multiplies later.
+  // A loop for each expert: each thread packs the panels that it multiplies later.
   for (int64_t expert = 0; expert < host.n_experts; ++expert)
     pool.parallel_for(w.n_panels, [&](int64_t panel, int) { pack_panel(expert, panel); });
   return w;
