@@ -60,6 +60,7 @@ size_t CpuBackend::kv_bytes(const KvShape& shape) const { return cpu::CpuKv::byt
 
 std::unique_ptr<KvCache> CpuBackend::make_kv(const KvShape& shape) {
   auto kv = std::make_unique<cpu::CpuKv>(shape);
+  cpu::place_in_turn(kv->memory, pool_.nodes());
   allocated_ += kv->memory.size();
   return kv;
 }
@@ -103,10 +104,10 @@ void CpuBackend::reserve(const StepLimits& limits) {
     for (auto* rows_of : {&order_, &place_}) rows_of->reserve(n);
     groups_.reserve(n);
     expert_jobs_.reserve(2 * n);
-    expert_panels_.reserve(n);
+    expert_panels_.reserve(2 * n);
   }
   token_seq_.reserve(limits.max_tokens);
-  matmul_tasks_.reserve(4096 + static_cast<size_t>(limits.max_expert_rows));
+  matmul_tasks_.reserve(4096 + 2 * static_cast<size_t>(limits.max_expert_rows));
   attention_tasks_.reserve(static_cast<size_t>(limits.max_tokens + limits.max_seqs + pool_.size() * 16));
   sampler_scratch_.clear();
   for (int i = 0; i < std::min(pool_.size(), std::max(limits.max_logits, 1)); ++i)

@@ -306,7 +306,8 @@ bool packs_alike(Format format) {
   return kind >= 0 && largest_code(kQuantKinds[kind]) < 128;
 }
 
-MatmulJob job_of(const PackedWeight& w, const Kernels& kernels, int n_rows, const uint8_t* act, Tensor y) {
+MatmulJob job_of(const PackedWeight& w, const Kernels& kernels, int n_rows, const uint8_t* act, Tensor y,
+                 Unpacked unpacked) {
   return {.tiles = w.kind >= 0 ? kernels.quant_tiles[w.kind] : kernels.dense_tiles[static_cast<int>(w.dense)],
           .panels = w.panels(),
           .panel_bytes = w.panel_bytes,
@@ -314,11 +315,12 @@ MatmulJob job_of(const PackedWeight& w, const Kernels& kernels, int n_rows, cons
           .n_out = w.n_out,
           .codebook = w.codebook,
           .act = act,
-          .act_token_bytes = act_token_bytes(w.activations, w.n_in),
-          .tiling = make_tiling(n_rows, max_tile(w, kernels)),
+          .act_token_bytes = act_token_bytes(activations_of(w, unpacked), w.n_in),
+          .tiling = make_tiling(n_rows, max_tile(w, kernels, unpacked)),
           .factor = w.factor,
           .y = y.f32(),
           .y_stride = y.stride,
+          .unpacked = unpacked,
           .kind = w.kind,
           .dense = w.dense,
           .zero = w.activations.zero,
