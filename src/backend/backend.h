@@ -214,6 +214,7 @@ struct BackendOptions {
   std::string device = "cpu";  // "cpu", "cuda" (the first GPU), "cuda:N" or "ref"
   int n_threads = 0;           // 0: one for each core that this process may use
   std::string isa;             // cpu: "avx2", "portable" ... (cpu/isa.h); empty: the best that this machine supports
+  std::string numa = "off";    // cpu: "distribute" or "isolate" (base/numa.h)
   std::string activations;     // cuda: "f16" or "f32"; empty: f16, and float8 where weights are F8_E4M3
   std::string kernels;         // cuda: "tuned" to this device and the model's sizes, or "fixed"; empty: tuned
   bool deterministic = false;  // batch-invariant: a token's bits do not depend on the other tokens of its batch

@@ -40,7 +40,13 @@ void add_kernels_option(CLI::App& app, ModelOptions& o) {
       ->check(CLI::IsMember({"f16", "f32"}));
   app.add_option("--isa", o.isa,
                  "with --device cpu: use the kernels of this instruction set instead of the best one that the machine "
-                 "has: avx512bf16, avx512, avx2, neon_i8mm, neon_dot or portable");
+                 "has: avx512bf16, avx512, avx_vnni, avx2, neon_i8mm, neon_dot or portable");
+  app.add_option("--numa", o.numa,
+                 "with --device cpu, on a machine with several memory nodes: distribute (threads are bound to all nodes, "
+                 "and read weights from their own), isolate (all threads and weights are on the node where the program "
+                 "starts) or off (the system decides)")
+      ->check(CLI::IsMember({"distribute", "isolate", "off"}))
+      ->capture_default_str();
 }
 
 void add_trace_options(CLI::App& app, ModelOptions& o) {
@@ -250,6 +256,7 @@ RunnerOptions runner_options(ModelOptions& o) {
       .backend = {.device = o.device,
                   .n_threads = o.n_threads,
                   .isa = o.isa,
+                  .numa = o.numa,
                   .activations = o.activations,
                   .kernels = o.kernels,
                   .deterministic = o.deterministic},
@@ -268,6 +275,7 @@ RunnerOptions runner_options(ModelOptions& o) {
   if (o.check_replay && !is_cuda(o.device))
     throw UsageError("--check-replay is for --device cuda: other devices replay nothing");
   if (!o.isa.empty() && o.device != "cpu") throw UsageError("--isa is for --device cpu, not {}", printable(o.device));
+  if (o.numa != "off" && o.device != "cpu") throw UsageError("--numa is for --device cpu, not {}", printable(o.device));
   read_gpu_memory(o, runner);
   set_parallel(o.parallel, o.device, runner);
   return runner;

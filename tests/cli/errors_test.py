@@ -46,6 +46,8 @@ def refused(done, code, *words):
         (["bench", "--kernels", ""], ["--kernels", "tuned"]),
         (["run", "-p", "x", "--isa", "mmx"], ["'mmx'", "portable"]),
         (["bench", "--device", "ref", "--isa", "portable"], ["--isa", "--device cpu, not ref"]),
+        (["run", "-p", "x", "--numa", "numactl"], ["--numa", "distribute", "isolate", "off"]),
+        (["bench", "--device", "ref", "--numa", "isolate"], ["--numa", "--device cpu, not ref"]),
         (["inspect", "--shape", "llama-3.2-1b"], ["--kernels"]),
         (["inspect", "--kernels", "--rows", "0"], ["--rows"]),
         (["run", "-p", ""], ["prompt"]),

@@ -115,15 +115,11 @@ void CpuBackend::run_matmuls(Tensor x, std::span<const Output> outputs, std::opt
     CHECK_EQ(out.y.cols, w.n_out);
     const cpu::Kernels& kernels = kernels_for(w, x.rows);
     const Unpacked how = unpacked(w, x.rows);
-    const int tile = max_tile(w, kernels, how);
-    layouts[i] = how == Unpacked::kNo ? w.activations : w.many_activations;
+    layouts[i] = activations_of(w, how);
     for (int j = 0; j < i; ++j)
       if (jobs[j].kernels == &kernels && cpu::same(layouts[j], layouts[i])) acts[i] = acts[j];
-    if (acts[i] == nullptr) acts[i] = pack(x, layouts[i], tile, kernels, i);
-    jobs[i] = cpu::job_of(w, kernels, static_cast<int>(x.rows), acts[i], out.y);
-    jobs[i].act_token_bytes = cpu::act_token_bytes(layouts[i], w.n_in);
-    jobs[i].tiling = cpu::make_tiling(static_cast<int>(x.rows), tile);
-    jobs[i].unpacked = how;
+    if (acts[i] == nullptr) acts[i] = pack(x, layouts[i], max_tile(w, kernels, how), kernels, i);
+    jobs[i] = cpu::job_of(w, kernels, static_cast<int>(x.rows), acts[i], out.y, how);
     jobs[i].bias = out.bias ? out.bias.f32() : nullptr;
     jobs[i].accumulate = out.accumulate;
     n_panels[i] = w.n_panels;

@@ -306,7 +306,8 @@ bool packs_alike(Format format) {
   return kind >= 0 && largest_code(kQuantKinds[kind]) < 128;
 }
 
-MatmulJob job_of(const PackedWeight& w, const Kernels& kernels, int n_rows, const uint8_t* act, Tensor y) {
+MatmulJob job_of(const PackedWeight& w, const Kernels& kernels, int n_rows, const uint8_t* act, Tensor y,
+                 Unpacked unpacked) {
   return {.tiles = w.kind >= 0 ? kernels.quant_tiles[w.kind] : kernels.dense_tiles[static_cast<int>(w.dense)],
           .panels = w.panels(),
           .panel_bytes = w.panel_bytes,
@@ -314,11 +315,12 @@ MatmulJob job_of(const PackedWeight& w, const Kernels& kernels, int n_rows, cons
           .n_out = w.n_out,
           .codebook = w.codebook,
           .act = act,
-          .act_token_bytes = act_token_bytes(w.activations, w.n_in),
-          .tiling = make_tiling(n_rows, max_tile(w, kernels)),
+          .act_token_bytes = act_token_bytes(activations_of(w, unpacked), w.n_in),
+          .tiling = make_tiling(n_rows, max_tile(w, kernels, unpacked)),
           .factor = w.factor,
           .y = y.f32(),
           .y_stride = y.stride,
+          .unpacked = unpacked,
           .kind = w.kind,
           .dense = w.dense,
           .zero = w.activations.zero,
@@ -346,6 +348,7 @@ PackedWeight pack_weight(const Weight& host, const Kernels& kernels, ThreadPool&
     describe_dense(w, dense, kernels);
   }
   w.memory = Memory(packed_bytes(host));  // zeroed, so rows past n_out multiply to zero
+  place_by_thread(w.memory, host.n_experts, pool);
   const QuantPacker packer(format, kQuantKinds[std::max(kind, 0)], host, kernels.signed_codes, factor);
   const auto pack_panel = [&](int64_t expert, int64_t panel) {
     uint8_t* to = w.memory.data() + (expert * w.n_panels + panel) * w.panel_bytes;
@@ -359,7 +362,7 @@ PackedWeight pack_weight(const Weight& host, const Kernels& kernels, ThreadPool&
       }
     }
   };
-  // A loop for each expert: each thread packs, and so places in memory, the panels that it multiplies later.
+  // A loop for each expert: each thread packs the panels that it multiplies later.
   for (int64_t expert = 0; expert < host.n_experts; ++expert)
     pool.parallel_for(w.n_panels, [&](int64_t panel, int) { pack_panel(expert, panel); });
   return w;
