@@ -68,6 +68,7 @@ JsonValue architecture(const Config& c) {
                {"rope_theta", c.rope_theta},
                {"norm_eps", c.norm_eps},
                {"sliding_window", c.sliding_window}};
+  if (c.arch->learned_positions) json.erase("rope_theta");
   if (c.sliding_window > 0) json["sliding_window_layers"] = windowed_layers(c);
   if (c.experts.n > 0) json.update(experts(c.experts));
   if (c.n_recurrent_layers() > 0) json["recurrent_layers"] = c.n_recurrent_layers();
