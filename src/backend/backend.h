@@ -72,7 +72,7 @@ class Backend {
   virtual size_t scratch_bytes(const StepLimits& /*limits*/) const { return 0; }  // what reserve will allocate
   virtual size_t driver_bytes() const { return 0; }  // memory left to the driver: kernel code, recorded steps
 
-  // The ranks that share each step with this backend, from before the first reserve() on; null: there are none any more.
+  // The ranks that share each step with this backend, set before the first reserve(); null: no ranks.
   virtual void connect(std::shared_ptr<Communicator> ranks) { ranks_ = std::move(ranks); }
 
   // matmul_kernels: the kernels that can multiply `rows` rows by w; the first is the default. use_matmul_kernel:

@@ -40,7 +40,8 @@ std::vector<int> allowed_cpus(const std::filesystem::path& root) {
 int cores_of(const std::vector<int>& cpus, const std::filesystem::path& root) {
   std::set<int> first_of_core;
   for (const int cpu : cpus) {
-    std::ifstream file(root / "sys/devices/system/cpu" / ("cpu" + std::to_string(cpu)) / "topology/thread_siblings_list");
+    const std::filesystem::path folder = root / "sys/devices/system/cpu" / ("cpu" + std::to_string(cpu));
+    std::ifstream file(folder / "topology/thread_siblings_list");
     const std::vector<int> siblings = numbers_in(file);
     if (siblings.empty()) return 0;
     first_of_core.insert(siblings.front());

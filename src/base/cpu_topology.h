@@ -5,7 +5,7 @@
 
 namespace ingot {
 
-// The cores on whose CPUs this process may run; a core that runs several threads at once (hyperthreads) has several CPUs.
+// The cores whose CPUs this process may use; a core that runs several threads at once (hyperthreads) has several CPUs.
 // 0 if the files do not say. `root` is the root of the file system.
 int allowed_cores(const std::filesystem::path& root = "/");
 

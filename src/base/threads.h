@@ -19,7 +19,7 @@ namespace ingot {
 // once, as a thread that is bound to some CPUs later knows only these.
 int available_cpus();
 
-// The cores on which this process may run, as many as available_cpus() at most: a second thread on a core would only take
+// The cores on which this process may run, at most available_cpus(): a second thread on a core would only take
 // time from the first, since both wait for the same memory or the same vector units.
 int default_threads();
 
@@ -41,7 +41,7 @@ class ThreadPool {
   const std::vector<MemoryNode>& nodes() const { return nodes_; }
 
   // Calls fn(task, thread) for each task in [0, n_tasks), with thread in [0, size()); returns when all calls have
-  // returned. Thread i begins with the i-th of size() equal shares. Only one thread at a time may call parallel_for, and
+  // returned. Thread i begins with the i-th of size() equal shares. One thread at a time may call parallel_for, and
   // not from inside fn. fn must not throw.
   template <class F>
   void parallel_for(int64_t n_tasks, F&& fn) {

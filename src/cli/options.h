@@ -54,7 +54,7 @@ void add_runner_options(CLI::App& app, ModelOptions& options);   // device, thre
 
 void add_template_options(CLI::App& app, ModelOptions& options);  // for commands that read messages
 void add_speculate_option(CLI::App& app, ModelOptions& options);   // for commands that write text
-// The file of the draft model or the EAGLE-3 head; null without --draft. Throws Error if its tokens are not the model's.
+// The file of the draft model or the EAGLE-3 head; null without --draft. Throws Error if its tokens are different.
 std::shared_ptr<const Checkpoint> open_draft_file(const ModelOptions& options);
 // Lets the runner load the draft head that the options ask for, and gives it the rows and slots that drafts of one
 // sequence need. draft: what open_draft_file returned.

@@ -82,7 +82,7 @@ RunnerOptions serving_runner(ServeOptions& o) {
 
 // True for a model made for vectors, or if the user asks for a pooling.
 bool is_embedder(const ServeOptions& o, const Checkpoint& checkpoint) {
-  return !o.pooling.empty() || find_encoder_config(checkpoint) || read_embed_facts(checkpoint).pooling;
+  return !o.pooling.empty() || read_embed_facts(checkpoint).pooling;
 }
 
 // The parts that both kinds of models have; the caller adds the rest.
@@ -107,7 +107,8 @@ ServedModelParts served_parts(const ServeOptions& o, const Checkpoint& checkpoin
 
 std::shared_ptr<ServedModel> load_embedder(const ServeOptions& o, const std::shared_ptr<const Checkpoint>& checkpoint,
                                            const std::string& id) {
-  if (o.model.parallel.tp > 1) throw UsageError("--tp is for models that write text, and {} makes vectors", printable(id));
+  if (o.model.parallel.tp > 1)
+    throw UsageError("--tp is for models that write text, and {} makes vectors", printable(id));
   EmbedOptions options{.n_ctx = o.model.n_ctx,
                        .max_batch_tokens = std::max(2048, o.model.chunk),
                        .check_tensors = o.model.check_tensors};
@@ -118,9 +119,9 @@ std::shared_ptr<ServedModel> load_embedder(const ServeOptions& o, const std::sha
   if (parts.embedder->pooling() == "none")
     throw Error("{}: it gives a vector of each token and not one of a text: choose how with --pooling",
                 printable(checkpoint->path()));
-  const auto encoder = find_encoder_config(*checkpoint);
-  parts.facts.n_ctx_train = encoder ? encoder->n_ctx : checkpoint->config().n_ctx_train;
-  parts.facts.architecture = encoder ? encoder->arch->gguf_name : checkpoint->config().arch->gguf_name;
+  const Config config = checkpoint->config();
+  parts.facts.n_ctx_train = config.n_ctx_train;
+  parts.facts.architecture = config.arch->gguf_name;
   parts.facts.dim = parts.embedder->dim();
   auto model = std::make_shared<ServedModel>(std::move(parts));
   model->start();

@@ -204,7 +204,7 @@ void Engine::run() {
   } catch (const std::exception& error) {
     die(error.what());
   } catch (...) {
-    die("an exception that is no std::exception");
+    die("an exception that is not a std::exception");
   }
 }
 
@@ -259,7 +259,7 @@ bool Engine::receive(bool block) {
 }
 
 void Engine::handle(Message& message) {
-  if (message.order == Order::kSubmit) return take_in(std::move(message.sequence));
+  if (message.order == Order::kSubmit) return admit(std::move(message.sequence));
   if (message.order == Order::kCall) return message.call();
   const auto found = sequences_.find(message.id);
   if (found == sequences_.end() || found->second->finished) return;
@@ -269,7 +269,7 @@ void Engine::handle(Message& message) {
 }
 
 // If memory runs out here, only this request fails.
-void Engine::take_in(std::unique_ptr<Sequence> owned) {
+void Engine::admit(std::unique_ptr<Sequence> owned) {
   Sequence& sequence = *owned;
   try {
     const auto place = sequences_.try_emplace(sequence.id).first;
@@ -343,9 +343,9 @@ void Engine::publish() {
   counts_.n_waiting = scheduler_.n_waiting();
   counts_.n_paused = scheduler_.n_paused();
   counts_.blocks_used = scheduler_.pool().n_used();
-  counts_.blocks_cached = scheduler_.pool().n_kept();
+  counts_.blocks_cached = scheduler_.pool().n_cached();
   counts_.states_used = scheduler_.states().n_used();
-  counts_.states_cached = scheduler_.states().n_kept();
+  counts_.states_cached = scheduler_.states().n_cached();
   counts_.n_states = scheduler_.states().n_slots();
   counts_.n_blocks_released = scheduler_.n_blocks_released();
   counts_.block_size = runner_.info().block_size;

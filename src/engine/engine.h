@@ -165,13 +165,13 @@ class Engine {
   void run();
   bool receive(bool block);
   void handle(Message& message);
-  void take_in(std::unique_ptr<Sequence> sequence);
+  void admit(std::unique_ptr<Sequence> sequence);
   void end_late_requests();
   void run_step();
   InFlightStep launch(BatchBuilder& builder, std::string* fault);
   void complete(InFlightStep& in_flight, std::string fault);
-  void settle(const StepItem& item, std::span<const Sampled> drawn);
-  void settle_failed(const StepItem& item, const std::string& fault);
+  void complete_item(const StepItem& item, std::span<const Sampled> drawn);
+  void fail_item(const StepItem& item, const std::string& fault);
   void emit_progress(const Sequence& sequence);
   void emit_scores(const StepItem& item, std::span<const Sampled> scored);
   void emit_logits(const Step& step);

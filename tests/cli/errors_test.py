@@ -25,7 +25,7 @@ def refused(done, code, *words):
         (["serv", "--help"], ["nearest: serve"]),
         (["help", "frobnicate"], ["frobnicate"]),
         (["run", "-p", "x", "--logprobs", "2"], ["--logprobs needs --json"]),
-        (["run", "What is it?"], ["'What is it?' is no model", "-p"]),
+        (["run", "What is it?"], ["'What is it?' is not a model", "-p"]),
         (["run", "m.gguf", "What?", "-p", "x"], ["QUESTION", "--prompt"]),
         (["run", "-p", "x", "--chat-template", "llama3"], ["llama3", "--chat-template-file"]),
         (["run", "-p", "x", "-ngl"], ["-ngl needs a number"]),

@@ -57,7 +57,7 @@ const uint8_t* CpuBackend::pack(Tensor x, const cpu::ActLayout& layout, int max_
 }
 
 // Makes kTasksPerThread tasks for each thread, but no task so small that starting the task costs more than running it.
-// Cuts by panels first, and by tiles if there are too few panels. The tasks of a thread are the same part of each matrix
+// Cuts by panels first, and by tiles if there are too few panels. A thread's tasks are the same part of each matrix
 // in every step, and the part that it packed.
 void CpuBackend::plan_matmuls(std::span<const MatmulJob> jobs, std::span<const int64_t> n_panels) {
   constexpr int64_t kLeastWork = 16 * 1024;  // bytes of weights times tokens

@@ -91,7 +91,7 @@ class QuantPacker {
     if (kind_.scales == Scales::kE8M0) {
       *to = static_cast<uint8_t>(bits_from_float(value) >> 23);
     } else if (kind_.scales == Scales::kE4M3) {
-      *to = static_cast<uint8_t>(f16_from_float(value) >> 7);  // an f16 has the same bits, 7 places up, for a number 2^8 smaller
+      *to = static_cast<uint8_t>(f16_from_float(value) >> 7);  // an f16 has these bits 7 places up, scaled by 2^-8
     } else {
       const uint16_t half = f16_from_float(value);
       std::memcpy(to, &half, 2);
@@ -170,7 +170,7 @@ int span_of(const FormatInfo& f) {
   return f.codebook == nullptr ? 0 : *std::max_element(f.codebook, f.codebook + f.levels) - lowest_level(f);
 }
 
-// The kind of kernel for a format, or -1 if there is none. Of two that differ in the span alone, it is the narrower one.
+// The kind of kernel for a format, or -1 without one. Of two that differ in the span alone, it is the narrower one.
 int kind_of(const FormatInfo& f) {
   if (f.block_size == 1) return -1;
   const QuantKind wanted = is_rounded(f)
@@ -270,7 +270,7 @@ void describe_quant(PackedWeight& w, const FormatInfo& f, int kind, const Kernel
   const BlockLayout layout = block_layout(k);
   w.kind = kind;
   w.factor = factor;
-  // Levels of a codebook are counted from the lowest. What has no room in 7 bits is stored minus 128 if the kernel needs
+  // Levels of a codebook are counted from the lowest. Levels above 7 bits are stored minus 128 if the kernel needs
   // signed codes; the levels of a wide codebook are then themselves.
   const bool is_signed = largest_code(k) >= 128 && kernels.signed_codes;
   const int offset = k.span > 0 ? (is_signed ? 0 : -lowest_level(f)) : is_signed ? -128 : 0;

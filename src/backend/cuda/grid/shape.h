@@ -7,6 +7,7 @@
 
 #include <cstdint>
 
+#include "backend/cuda/layer_weight.h"
 #include "backend/cuda/matmul/packed_weight.h"
 
 namespace ingot::cuda::grid {
@@ -21,8 +22,6 @@ constexpr int kStepKeys = 16;  // keys of a warp's step in attention; all in one
 constexpr int kMaxGroup = 8;   // query heads of a KV head
 
 enum Phase { kQkv, kOut, kGateUp, kDown, kPhases };
-// As in dense_step.h, which NVRTC cannot read.
-enum LayerWeight { kWeightQ, kWeightK, kWeightV, kWeightOut, kWeightGate, kWeightUp, kWeightDown, kLayerWeights };
 
 struct WeightKind {
   Layout layout = Layout::kCodes4;
