@@ -10,6 +10,16 @@
 #include "engine/faults.h"
 
 namespace ingot {
+namespace {
+
+// What supports the i-th draft of a guess. A guess of a costly proposer has no evidence but the place of a draft: the
+// further from known text, the less likely it is right.
+int evidence_of(const Sequence& sequence, int i) {
+  if (!sequence.request.proposer->is_costly()) return sequence.guess.evidence + i;
+  return i == 0 ? 0 : 1 << std::min(i, 4);
+}
+
+}  // namespace
 
 // After a delivered token: compares the last guess with what came. If a guess costs little, asks for the next one.
 void Engine::propose(Sequence& sequence) {
@@ -18,14 +28,19 @@ void Engine::propose(Sequence& sequence) {
   sequence.proposed.clear();
   for (size_t i = 0; sequence.guess_at > 0 && i < guess.tokens.size() && sequence.guess_at + i < history.size(); ++i) {
     const bool is_right = guess.tokens[i] == history[sequence.guess_at + i];
-    const int evidence = guess.evidence + static_cast<int>(i);
+    const int evidence = evidence_of(sequence, static_cast<int>(i));
     sequence.acceptance.add(evidence, is_right);
     acceptance_.add(evidence, is_right);
+    if (i == 0) judge_trial(sequence, is_right);
     if (!is_right) break;
   }
   sequence.guess_at = 0;
   if (sequence.request.proposer->is_costly()) {
-    ++sequence.n_unguessed;
+    // Answers that are too short for a trial of their own are tried, too: one in so many tokens of all answers.
+    constexpr int kTokensOfShortAnswers = 1024;
+    const bool is_first = sequence.n_sampling_steps == 1;
+    sequence.n_unguessed += is_first && n_unguessed_ >= kTokensOfShortAnswers ? sequence.next_trial : 1;
+    n_unguessed_ = std::min(n_unguessed_ + 1, kTokensOfShortAnswers);
     return;
   }
   try {
@@ -43,7 +58,7 @@ void Engine::ask_for_guess(Sequence& sequence, int n) {
   guess.tokens.erase(std::ranges::find_if(guess.tokens, no_token), guess.tokens.end());
   guess.tokens.resize(std::min(guess.tokens.size(), static_cast<size_t>(n)));
   sequence.guess_at = sequence.len();
-  sequence.n_unguessed = 0;
+  sequence.n_unguessed = n_unguessed_ = 0;
 }
 
 // Before a plan: chooses the drafts that its step verifies. Returns whether the time of the step is of use for later
@@ -91,18 +106,30 @@ void Engine::offer_drafts(Sequence& sequence) {
   DraftOffer& offer = offers_.emplace_back();
   const Proposer& proposer = *sequence.request.proposer;
   if (!proposer.adapts() || (!proposer.is_costly() && sequence.guess_at != sequence.len())) return;
-  const int evidence = proposer.is_costly() ? 0 : sequence.guess.evidence;
   const int n_guessed = proposer.is_costly() ? kMaxDrafts : static_cast<int>(sequence.guess.tokens.size());
   double gain = 1;
   for (; offer.n < std::min(n_guessed, sequence.max_len - sequence.planned_len() - 1); ++offer.n)
-    offer.gains[offer.n] = gain *= sequence.acceptance.of(evidence + offer.n, acceptance_);
+    offer.gains[offer.n] = gain *= sequence.acceptance.of(evidence_of(sequence, offer.n), acceptance_);
 }
 
-// A costly proposer whose drafts do not pay is tried again now and then: the text may have changed.
-void Engine::try_again(const Sequence& sequence, DraftOffer& offer) {
-  constexpr int kTokensBetweenTrials = 128, kDraftsOfTrial = 2;
-  if (sequence.request.proposer->is_costly() && sequence.n_unguessed >= kTokensBetweenTrials)
-    offer.n_chosen = std::max(offer.n_chosen, std::min(kDraftsOfTrial, offer.n));
+// A costly proposer whose drafts do not pay is tried again now and then, with one draft: the text may have changed.
+void Engine::try_again(Sequence& sequence, DraftOffer& offer) {
+  sequence.is_trial = sequence.request.proposer->is_costly() && offer.n_chosen == 0 && offer.n > 0 &&
+                      sequence.n_unguessed >= sequence.next_trial;
+  if (sequence.is_trial) offer.n_chosen = 1;
+}
+
+// After each trial in vain, the next one comes after twice as many tokens. After a right guess, it comes soon: a few
+// right ones show that the text has changed.
+void Engine::judge_trial(Sequence& sequence, bool was_right) {
+  constexpr int kTokensAfterARightGuess = 4, kMostTokens = 1 << 20;
+  if (was_right) {
+    sequence.next_trial = kTokensAfterARightGuess;
+    sequence.trial_wait = kTokensBetweenTrials;
+  } else {
+    if (sequence.is_trial) sequence.trial_wait = std::min(2 * sequence.trial_wait, kMostTokens);
+    sequence.next_trial = sequence.trial_wait;
+  }
 }
 
 // The first n tokens of the guess become drafts; all, if the proposer does not adapt.
@@ -150,7 +177,7 @@ void Engine::ask_draft_head() {
     for (const auto& [sequence, n] : asking) {
       (*sequence)->guess = {.tokens = {next, next + n}};
       (*sequence)->guess_at = (*sequence)->len();
-      (*sequence)->n_unguessed = 0;
+      (*sequence)->n_unguessed = n_unguessed_ = 0;
       next += n;
     }
   } catch (const DeviceLost&) {
@@ -203,6 +230,17 @@ void Engine::add_step_time(const StepStats& stats, Clock::time_point last) {
     draft_lengths_.add_step(stats.n_seqs, stats.n_tokens, std::chrono::duration<double>(time).count());
   } catch (const std::bad_alloc&) {  // one measurement less
   }
+}
+
+// What drafts gain: the time of the step beside the time in which steps without drafts would have given its tokens. Both
+// are times that decide about drafts, so a slow moment of the machine is no loss.
+void Engine::add_gain(Sequence& sequence, const InFlightStep& step, int n_tokens) {
+  const StepStats& stats = step.stats;
+  const std::optional<double> seconds = draft_lengths_.seconds_of(stats.n_seqs, stats.n_tokens),
+                              plain = draft_lengths_.seconds_of(stats.n_seqs, stats.n_seqs);
+  if (!step.is_timed || !seconds || !plain) return;
+  sequence.step_seconds += *seconds, counts_.step_seconds += *seconds;
+  sequence.plain_seconds += n_tokens * *plain, counts_.plain_seconds += n_tokens * *plain;
 }
 
 }  // namespace ingot
