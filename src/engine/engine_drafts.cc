@@ -10,16 +10,6 @@
 #include "engine/faults.h"
 
 namespace ingot {
-namespace {
-
-// What supports the i-th draft of a guess. A guess of a costly proposer has no evidence but the place of a draft: the
-// further from known text, the less likely it is right.
-int evidence_of(const Sequence& sequence, int i) {
-  if (!sequence.request.proposer->is_costly()) return sequence.guess.evidence + i;
-  return i == 0 ? 0 : 1 << std::min(i, 4);
-}
-
-}  // namespace
 
 // After a delivered token: compares the last guess with what came. If a guess costs little, asks for the next one.
 void Engine::propose(Sequence& sequence) {
@@ -28,7 +18,7 @@ void Engine::propose(Sequence& sequence) {
   sequence.proposed.clear();
   for (size_t i = 0; sequence.guess_at > 0 && i < guess.tokens.size() && sequence.guess_at + i < history.size(); ++i) {
     const bool is_right = guess.tokens[i] == history[sequence.guess_at + i];
-    const int evidence = evidence_of(sequence, static_cast<int>(i));
+    const int evidence = guess.evidence + static_cast<int>(i);
     sequence.acceptance.add(evidence, is_right);
     acceptance_.add(evidence, is_right);
     if (i == 0) judge_trial(sequence, is_right);
@@ -106,10 +96,11 @@ void Engine::offer_drafts(Sequence& sequence) {
   DraftOffer& offer = offers_.emplace_back();
   const Proposer& proposer = *sequence.request.proposer;
   if (!proposer.adapts() || (!proposer.is_costly() && sequence.guess_at != sequence.len())) return;
+  const int evidence = proposer.is_costly() ? 0 : sequence.guess.evidence;
   const int n_guessed = proposer.is_costly() ? kMaxDrafts : static_cast<int>(sequence.guess.tokens.size());
   double gain = 1;
   for (; offer.n < std::min(n_guessed, sequence.max_len - sequence.planned_len() - 1); ++offer.n)
-    offer.gains[offer.n] = gain *= sequence.acceptance.of(evidence_of(sequence, offer.n), acceptance_);
+    offer.gains[offer.n] = gain *= sequence.acceptance.of(evidence + offer.n, acceptance_);
 }
 
 // A costly proposer whose drafts do not pay is tried again now and then, with one draft: the text may have changed.
