@@ -59,6 +59,7 @@ void print_json(const LoadedModel& model, const RunOptions& o, const Generation&
                {"draft_tokens", u.draft_tokens},
                {"accepted_tokens", u.accepted_tokens},
                {"sampling_steps", u.sampling_steps},
+               {"draft_gain", u.draft_gain},
                {"load_ms", model.load_ms},
                {"seed", o.generate.sampling.seed}};
   json["token_ids"] = JsonValue::array();

@@ -46,6 +46,8 @@ Usage usage_of(const Sequence& sequence) {
   usage.draft_tokens = sequence.n_drafted;
   usage.accepted_tokens = sequence.n_accepted;
   usage.sampling_steps = sequence.n_sampling_steps;
+  if (sequence.n_drafted > 0 && sequence.step_seconds > 0)
+    usage.draft_gain = sequence.plain_seconds / sequence.step_seconds;
   usage.preemptions = sequence.n_preempted;
   const bool started = sequence.first_step != Clock::time_point{};
   usage.queue_ms = ms_between(sequence.submitted, started ? sequence.first_step : Clock::now());

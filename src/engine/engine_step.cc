@@ -162,7 +162,7 @@ void Engine::complete(InFlightStep& in_flight, std::string fault) {
     }
     const auto n_rows = static_cast<size_t>(item.n_rows());
     CHECK_LE(row + n_rows, drawn.size());
-    complete_item(item, std::span(drawn).subspan(row, n_rows));
+    complete_item(item, std::span(drawn).subspan(row, n_rows), {done.step, stats, done.is_timed});
     row += n_rows;
   }
   CHECK(stats.failed || row == drawn.size());
@@ -176,7 +176,7 @@ void Engine::complete(InFlightStep& in_flight, std::string fault) {
 }
 
 // Handles one sequence's part of a completed step.
-void Engine::complete_item(const StepItem& item, std::span<const Sampled> drawn) {
+void Engine::complete_item(const StepItem& item, std::span<const Sampled> drawn, const InFlightStep& step) {
   Sequence& sequence = *item.sequence;
   --sequence.n_steps;
   const std::span<const Sampled> scored = drawn.first(item.n_scored);
@@ -194,6 +194,7 @@ void Engine::complete_item(const StepItem& item, std::span<const Sampled> drawn)
       return finish(sequence, FinishReason::kError, error.what());
     }
     sequence.n_sampling_steps += is_drawn;
+    if (is_drawn && sequence.request.proposer) add_gain(sequence, step, n_accepted + 1);
     if (is_drawn) emit_tokens(sequence, drawn.first(static_cast<size_t>(n_accepted) + 1));
   } else if (sequence.n_steps == 0) {
     destroy(sequence);

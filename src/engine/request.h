@@ -37,6 +37,7 @@ struct Usage {
   int draft_tokens = 0;   // drafts that steps verified
   int accepted_tokens = 0;  // part of draft_tokens: equal to the sampled token
   int sampling_steps = 0;   // steps that gave tokens of the output
+  double draft_gain = 0;    // how many times as fast drafts made the output, as far as that was measured; 0: unknown
   int preemptions = 0;      // times that the request lost its KV blocks and was computed again
   double queue_ms = 0;    // from submit to the request's first step
   double prefill_ms = 0;  // from the first step to the first sampled token

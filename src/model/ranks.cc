@@ -332,6 +332,12 @@ void Ranks::forward(const Batch& batch) {
   logits_ = program.output(batch.n_tokens(), batch.n_seqs(), batch.n_logits());
 }
 
+std::vector<Sampled> Ranks::wait() {
+  std::vector<Sampled> drawn = backend().wait();
+  if (draft_head_) draft_head_->drawn(drawn);
+  return drawn;
+}
+
 size_t Ranks::allocated_bytes() const {
   size_t bytes = 0;
   for (const auto& device : devices_) bytes += device->backend->allocated_bytes();

@@ -64,7 +64,7 @@ class Ranks final : public Runner {
   const RunnerInfo& info() const override { return info_; }
   void forward(const Batch& batch) override;
   void sample(std::span<const SampleRow> rows) override { backend().sample(logits_, rows); }
-  std::vector<Sampled> wait() override { return backend().wait(); }
+  std::vector<Sampled> wait() override;
   void follow(std::span<const int32_t> next_tokens) override { draft_head_->follow(batch_, next_tokens); }
   std::vector<int32_t> draft(std::span<const DraftRow> rows) override { return draft_head_->draft(rows); }
 

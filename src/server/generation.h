@@ -77,6 +77,8 @@ struct TokenText {
 struct Totals {
   int prompt_tokens = 0, completion_tokens = 0, cached_tokens = 0;
   int accepted_drafts = 0, rejected_drafts = 0;  // of those that steps verified
+  int sampling_steps = 0;                        // steps that gave tokens of answers
+  double draft_gain = 0;  // as Usage::draft_gain, of the choice with the most tokens
   int max_tokens_clamped = 0;  // the most tokens of an answer, where the context holds fewer than asked for; else 0
   double queue_ms = 0, prefill_ms = 0, decode_ms = 0;  // of the choice that took longest
 };

@@ -368,14 +368,21 @@ JsonValue usage_json(const Totals& t) {
 JsonValue timings_json(const Totals& t) {
   const auto rate = [](int n, double ms) { return ms > 0 && n > 0 ? n / ms * 1e3 : 0.0; };
   const int n_prompt = t.prompt_tokens - t.cached_tokens;
-  return {{"cache_n", t.cached_tokens},
-          {"prompt_n", n_prompt},
-          {"prompt_ms", t.prefill_ms},
-          {"prompt_per_second", rate(n_prompt, t.prefill_ms)},
-          {"predicted_n", t.completion_tokens},
-          {"predicted_ms", t.decode_ms},
-          {"predicted_per_second", rate(t.completion_tokens - 1, t.decode_ms)},
-          {"queue_ms", t.queue_ms}};
+  JsonValue json = {{"cache_n", t.cached_tokens},
+                    {"prompt_n", n_prompt},
+                    {"prompt_ms", t.prefill_ms},
+                    {"prompt_per_second", rate(n_prompt, t.prefill_ms)},
+                    {"predicted_n", t.completion_tokens},
+                    {"predicted_ms", t.decode_ms},
+                    {"predicted_per_second", rate(t.completion_tokens - 1, t.decode_ms)},
+                    {"queue_ms", t.queue_ms}};
+  if (const int n_drafts = t.accepted_drafts + t.rejected_drafts; n_drafts > 0) {
+    json["draft_n"] = n_drafts;
+    json["draft_n_accepted"] = t.accepted_drafts;
+    json["tokens_per_step"] = static_cast<double>(t.completion_tokens) / std::max(1, t.sampling_steps);
+    if (t.draft_gain > 0) json["draft_gain"] = t.draft_gain;
+  }
+  return json;
 }
 
 JsonValue progress_json(const PromptState& prompt) {
