@@ -1,10 +1,14 @@
 # What people and CI type. Each target installs what it lacks (scripts/setup.sh; SETUP=true skips that) and builds in a folder of its own.
 # Presets in CMakePresets.json do the same for an IDE.
 SHELL        := /bin/sh
+ifdef JOBS  # holds for builds too; without JOBS Ninja decides
+export CMAKE_BUILD_PARALLEL_LEVEL = $(JOBS)
+endif
 SETUP        ?= scripts/setup.sh
 JOBS         ?= $(shell nproc)
 PREFIX       ?= /usr/local
 FUZZ_SECONDS ?= 60
+SANITIZED    ?= io text server
 PROMPT       ?= Tell me a story.
 
 # nvcc alone is no reason to wait for CUDA kernels: there has to be a GPU too. `make cuda` builds them anywhere.
@@ -63,11 +67,11 @@ test-arm:  ## The tests of ops and formats on 64-bit Arm: cross compiled, run by
 	@cmake --build build-arm --target test_base test_quant test_backend
 	@ctest --test-dir build-arm -L '^(base|quant|backend)$$' -E '$(GPU_TESTS)' --output-on-failure --no-tests=error -j $(JOBS)
 
-sanitized:  ## The tests of parsers and server under ASan and UBSan; each fuzz target for FUZZ_SECONDS
+sanitized:  ## The tests of parsers and server (SANITIZED) under ASan and UBSan; each fuzz target for FUZZ_SECONDS
 	@$(SETUP) build test fuzz
 	@cmake --preset fuzz -DINGOT_TESTS=ON
-	@cmake --build build-fuzz --target tests/fuzz/all test_io test_text test_server
-	@ctest --test-dir build-fuzz -L '^(io|text|server)$$' -E '$(GPU_TESTS)' --output-on-failure --no-tests=error -j $(JOBS)
+	@cmake --build build-fuzz --target tests/fuzz/all $(SANITIZED:%=test_%)
+	@ctest --test-dir build-fuzz -L "^($$(echo $(SANITIZED) | tr ' ' '|'))\$$" -E '$(GPU_TESTS)' --output-on-failure --no-tests=error -j $(JOBS)
 	@scripts/fuzz.sh build-fuzz $(FUZZ_SECONDS)
 
 fuzz:  ## Each fuzz target for FUZZ_SECONDS (60); fails on a finding
