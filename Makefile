@@ -1,10 +1,14 @@
 # What people and CI type. Each target installs what it lacks (scripts/setup.sh; SETUP=true skips that) and builds in a folder of its own.
 # Presets in CMakePresets.json do the same for an IDE.
 SHELL        := /bin/sh
+ifdef JOBS  # holds for builds too; without JOBS Ninja decides
+export CMAKE_BUILD_PARALLEL_LEVEL = $(JOBS)
+endif
 SETUP        ?= scripts/setup.sh
 JOBS         ?= $(shell nproc)
 PREFIX       ?= /usr/local
 FUZZ_SECONDS ?= 60
+SANITIZED    ?= io text server
 PROMPT       ?= Tell me a story.
 
 COMPILERS    ?= $(foreach c,g++-12 g++-13 g++-14 g++-15 clang++-14 clang++-15 clang++-16 clang++-17 clang++-18 clang++-19 clang++-20,\
@@ -81,11 +85,11 @@ test-compilers:  ## base, quant and backend with each compiler that is here: no 
 	  ctest --test-dir $$folder -L '^(base|quant|backend)$$' -E '$(GPU_TESTS)' --output-on-failure --no-tests=error -j $(JOBS) || exit 1; \
 	done
 
-sanitized:  ## The tests of parsers and server under ASan and UBSan; each fuzz target for FUZZ_SECONDS
+sanitized:  ## The tests of parsers and server (SANITIZED) under ASan and UBSan; each fuzz target for FUZZ_SECONDS
 	@$(SETUP) build test fuzz
 	@cmake --preset fuzz -DINGOT_TESTS=ON
-	@cmake --build build-fuzz --target tests/fuzz/all test_io test_text test_server
-	@ctest --test-dir build-fuzz -L '^(io|text|server)$$' -E '$(GPU_TESTS)' --output-on-failure --no-tests=error -j $(JOBS)
+	@cmake --build build-fuzz --target tests/fuzz/all $(SANITIZED:%=test_%)
+	@ctest --test-dir build-fuzz -L "^($$(echo $(SANITIZED) | tr ' ' '|'))\$$" -E '$(GPU_TESTS)' --output-on-failure --no-tests=error -j $(JOBS)
 	@scripts/fuzz.sh build-fuzz $(FUZZ_SECONDS)
 
 fuzz:  ## Each fuzz target for FUZZ_SECONDS (60); fails on a finding
