@@ -1,11 +1,18 @@
 # What people and CI type. Each target installs what it lacks (scripts/setup.sh; SETUP=true skips that) and builds in a folder of its own.
 # Presets in CMakePresets.json do the same for an IDE.
 SHELL        := /bin/sh
+ifdef JOBS  # holds for builds too; without JOBS Ninja decides
+export CMAKE_BUILD_PARALLEL_LEVEL = $(JOBS)
+endif
 SETUP        ?= scripts/setup.sh
 JOBS         ?= $(shell nproc)
 PREFIX       ?= /usr/local
 FUZZ_SECONDS ?= 60
+SANITIZED    ?= io text server
 PROMPT       ?= Tell me a story.
+
+COMPILERS    ?= $(foreach c,g++-12 g++-13 g++-14 g++-15 clang++-14 clang++-15 clang++-16 clang++-17 clang++-18 clang++-19 clang++-20,\
+                  $(if $(shell command -v $(c)),$(c)))
 
 # nvcc alone is no reason to wait for CUDA kernels: there has to be a GPU too. `make cuda` builds them anywhere.
 HAS_GPU := $(shell nvidia-smi -L 2>/dev/null)
@@ -18,7 +25,7 @@ GPU_TESTS = [Cc]uda
 TSAN = $(shell setarch -R true 2>/dev/null && echo setarch -R)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup build demo test asan tsan test-arm fuzz bench bench-compare check-base cuda install wheel wheel-cuda sanitized docs format clean
+.PHONY: help setup build demo test asan tsan test-arm test-avx-vnni test-compilers fuzz bench bench-compare check-base cuda install wheel wheel-cuda sanitized docs format clean
 
 help:  ## This list
 	@sed -n 's/^\([a-z-]*\):.*##/  make \1\t/p' $(MAKEFILE_LIST) | expand -t 22
@@ -63,11 +70,26 @@ test-arm:  ## The tests of ops and formats on 64-bit Arm: cross compiled, run by
 	@cmake --build build-arm --target test_base test_quant test_backend
 	@ctest --test-dir build-arm -L '^(base|quant|backend)$$' -E '$(GPU_TESTS)' --output-on-failure --no-tests=error -j $(JOBS)
 
-sanitized:  ## The tests of parsers and server under ASan and UBSan; each fuzz target for FUZZ_SECONDS
+test-avx-vnni:  ## The kernels for AVX-VNNI, on a machine with AVX-512, which has the same instructions in another encoding
+	@$(SETUP) build test
+	@cmake --preset avx-vnni
+	@cmake --build build-avx-vnni --target test_backend
+	@ctest --test-dir build-avx-vnni -L '^backend$$' -E '$(GPU_TESTS)' --output-on-failure --no-tests=error -j $(JOBS)
+
+test-compilers:  ## base, quant and backend with each compiler that is here: no warnings, and their tests (COMPILERS="g++-14 clang++-19")
+	@$(SETUP) build test
+	@for compiler in $(COMPILERS); do \
+	  folder=build-compilers/$$compiler; echo "$$compiler"; \
+	  cmake -S . -B $$folder -G Ninja -DCMAKE_CXX_COMPILER=$$compiler -DCMAKE_COMPILE_WARNING_AS_ERROR=ON -DINGOT_CUDA=OFF && \
+	  cmake --build $$folder --target test_base test_quant test_backend && \
+	  ctest --test-dir $$folder -L '^(base|quant|backend)$$' -E '$(GPU_TESTS)' --output-on-failure --no-tests=error -j $(JOBS) || exit 1; \
+	done
+
+sanitized:  ## The tests of parsers and server (SANITIZED) under ASan and UBSan; each fuzz target for FUZZ_SECONDS
 	@$(SETUP) build test fuzz
 	@cmake --preset fuzz -DINGOT_TESTS=ON
-	@cmake --build build-fuzz --target tests/fuzz/all test_io test_text test_server
-	@ctest --test-dir build-fuzz -L '^(io|text|server)$$' -E '$(GPU_TESTS)' --output-on-failure --no-tests=error -j $(JOBS)
+	@cmake --build build-fuzz --target tests/fuzz/all $(SANITIZED:%=test_%)
+	@ctest --test-dir build-fuzz -L "^($$(echo $(SANITIZED) | tr ' ' '|'))\$$" -E '$(GPU_TESTS)' --output-on-failure --no-tests=error -j $(JOBS)
 	@scripts/fuzz.sh build-fuzz $(FUZZ_SECONDS)
 
 fuzz:  ## Each fuzz target for FUZZ_SECONDS (60); fails on a finding
@@ -128,4 +150,4 @@ format:  ## clang-format over every C++ file
 	@git ls-files '*.h' '*.cc' '*.cu' | xargs clang-format -i
 
 clean:  ## Remove what was built
-	rm -rf build build-asan build-tsan build-fuzz build-cuda build-debug build-base build-arm
+	rm -rf build build-asan build-tsan build-fuzz build-cuda build-debug build-base build-arm build-avx-vnni build-compilers

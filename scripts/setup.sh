@@ -14,7 +14,7 @@ build="g++:g++ cmake:cmake ninja:ninja-build pkg-config:pkg-config
   libfmt-dev nlohmann-json3-dev libcli11-dev libpcre2-dev libutf8proc-dev libedit-dev
   libcurl4-openssl-dev libssl-dev $boost ca-certificates"
 test="libgtest-dev libgmock-dev python3:python3 python3-numpy python3-pytest python3-venv
-  libopenmpi-dev mpirun:openmpi-bin haproxy:haproxy"
+  libopenmpi-dev mpirun:openmpi-bin haproxy:haproxy python3-zmq python3-msgpack"
 bench="libbenchmark-dev"
 fuzz="clang++:clang libclang-rt-dev"
 arm="aarch64-linux-gnu-g++:g++-aarch64-linux-gnu qemu-aarch64-static:qemu-user-static"

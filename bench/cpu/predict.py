@@ -17,12 +17,12 @@ import subprocess
 import sys
 
 CORES = {  # the instruction set that ingot takes there: Skylake's servers have AVX-512 without VNNI
-    "znver4": "avx512bf16", "znver3": "avx2", "icelake-server": "avx512", "skylake-avx512": "avx2", "alderlake": "avx2",
+    "znver4": "avx512bf16", "znver3": "avx2", "icelake-server": "avx512", "skylake-avx512": "avx2", "alderlake": "avx_vnni",
     "neoverse-v1": "neon_dot",
 }
 KERNELS_H = pathlib.Path(__file__).resolve().parents[2] / "src/backend/cpu/kernels.h"
 BLOCK = 1024  # weights
-PRODUCTS = {"vpdpbusd": 64, "vpmaddubsw": 32, "sdot": 16}  # weights that an instruction multiplies
+PRODUCTS = re.compile(r"\b(?:(vpdpbusd|vpmaddubsw)\b.*%([yz])mm|(sdot)\b)")  # what multiplies codes
 
 
 def kinds():
@@ -51,6 +51,12 @@ def one_row_loops(kernel_object, objdump):
     return {kind: loops[same.get(kind, kind)] for kind in loops}
 
 
+def products(code):
+    """The weights that an instruction multiplies."""
+    match = PRODUCTS.search(code)
+    return 0 if match is None else 16 if match[3] else 64 if match[2] == "z" else 32
+
+
 def innermost(lines):
     """The shortest loop that multiplies codes, without its jump."""
     addresses = [int(address, 16) for address, _ in lines]
@@ -58,7 +64,7 @@ def innermost(lines):
     for i, (_, code) in enumerate(lines):
         target = re.match(r"\s*(?:j\w+|b\.\w+)\s+0x([0-9a-f]+)", code)
         start = addresses.index(int(target[1], 16)) if target and int(target[1], 16) in addresses else len(lines)
-        if start < i and any(re.search("|".join(PRODUCTS), c) for _, c in lines[start:i]):
+        if start < i and any(products(c) > 0 for _, c in lines[start:i]):
             if best is None or i - start < len(best):
                 best = [re.split(r"\s# |//", c)[0].strip() for _, c in lines[start:i]]
     return best
@@ -96,7 +102,7 @@ def main():
         row = f"| {names} | {bits:.2f} |"
         for core, isa in cores.items():
             loop = loops[isa][kind]
-            blocks = sum(PRODUCTS.get(code.split()[0], 0) for code in loop) / BLOCK  # in an iteration
+            blocks = sum(products(code) for code in loop) / BLOCK  # in an iteration
             block_bytes = bits * BLOCK / 8
             per_block = cycles(loop, core, "llvm-mca" + args.llvm) / blocks
             row += f" {len(loop) / blocks / block_bytes:.2f}, {per_block:.0f}, {block_bytes / per_block:.1f} |"

@@ -1,7 +1,7 @@
 #!/bin/sh
 # Builds for the GPU of this machine, runs the tests that need it, and measures: one call does all.
 #
-#   bench/gpu/run.sh [build] [test] [sanitize] [bench] [experts] [batch] [idle] [profile] [load] [ops] [kernels] [tuned] [ladder] [depth] [serving] [offload] [parallel] [parallel70b]
+#   bench/gpu/run.sh [build] [test] [sanitize] [bench] [experts] [batch] [idle] [profile] [load] [ops] [kernels] [tuned] [ladder] [depth] [serving] [offload] [parallel] [parallel70b] [wheel]
 #   build, test and bench when none is named
 #
 # The build goes to build-gpu/ (BUILD=...), results to $OUT if it is set. CMAKE_ARGS are passed to cmake. `sanitize` has
@@ -12,7 +12,8 @@
 # `depth` decode far into the context, of one sequence and of sixteen, `serving` requests of 1,000 + 1,000 tokens through the whole engine, `offload` models
 # that the GPU shares with 16 cores of the CPU, with their tests, `parallel` one model
 # on 2 GPUs (and on 4, where there are so many) against one: tests, equal text, sums by size, prompts and decode, serving;
-# `parallel70b` the same of a model of 70 billion parameters, prompts and decode only.
+# `parallel70b` the same of a model of 70 billion parameters, prompts and decode only; `wheel` the Python package
+# of $BUILD/wheel (made by `make wheel-cuda`, or scripts/wheel.py, where PyPI can be reached) in an environment of its own.
 set -u
 cd "$(dirname "$0")/../.." || exit 1
 BUILD=${BUILD:-build-gpu}
@@ -195,5 +196,8 @@ if has offload; then
   shared --shape smollm-135m --type Q4_0 --override-tensor ffn_=CPU  # 30 crossings of little work
   "$BUILD/ingot" bench engine --device cuda --shape qwen3-30b-a3b --type Q4_0 --cpu-experts all -t 16 --requests 8 --max-seqs 8 --rate 0 --spread 0 -p 64 -n 64 2>&1 |
     grep -E "throughput|rror|CHECK"
+fi
+if has wheel; then
+  python3 bench/gpu/wheel.py "$BUILD"/wheel/ingot-*.whl || failed=1
 fi
 exit $failed

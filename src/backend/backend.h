@@ -72,7 +72,7 @@ class Backend {
   virtual size_t scratch_bytes(const StepLimits& /*limits*/) const { return 0; }  // what reserve will allocate
   virtual size_t driver_bytes() const { return 0; }  // memory left to the driver: kernel code, recorded steps
 
-  // The ranks that share each step with this backend, from before the first reserve() on; null: there are none any more.
+  // The ranks that share each step with this backend, set before the first reserve(); null: no ranks.
   virtual void connect(std::shared_ptr<Communicator> ranks) { ranks_ = std::move(ranks); }
 
   // matmul_kernels: the kernels that can multiply `rows` rows by w; the first is the default. use_matmul_kernel:
@@ -214,6 +214,7 @@ struct BackendOptions {
   std::string device = "cpu";  // "cpu", "cuda" (the first GPU), "cuda:N" or "ref"
   int n_threads = 0;           // 0: one for each core that this process may use
   std::string isa;             // cpu: "avx2", "portable" ... (cpu/isa.h); empty: the best that this machine supports
+  std::string numa = "off";    // cpu: "distribute" or "isolate" (base/numa.h)
   std::string activations;     // cuda: "f16" or "f32"; empty: f16, and float8 where weights are F8_E4M3
   std::string kernels;         // cuda: "tuned" to this device and the model's sizes, or "fixed"; empty: tuned
   bool deterministic = false;  // batch-invariant: a token's bits do not depend on the other tokens of its batch

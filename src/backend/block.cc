@@ -55,8 +55,9 @@ void Buffers::allocate(Backend& backend) {
   for (Arena* arena : {&kept_, &scratch_}) {
     // Backends count rows and columns in ints, so the arena has rows of this many bytes.
     constexpr size_t kRow = kAlignment;
+    if (arena->most == 0) continue;
     const auto rows = static_cast<int64_t>((arena->most + kRow - 1) / kRow);
-    arena->base = static_cast<char*>(backend.alloc(DType::kI32, std::max<int64_t>(rows, 1), kRow / 4).data);
+    arena->base = static_cast<char*>(backend.alloc(DType::kI32, rows, kRow / 4).data);
     arena->at = 0;
   }
 }

@@ -1,6 +1,6 @@
 // Blocks: a model as a list of typed steps, from token ids to logits or vectors. Each block is a struct with its own
-// weights, sizes, caches and scratch; blocks.cc lists the ops that compute the block. model/decoder_program.h and
-// model/encoder_program.h build such lists; Backend::run runs them.
+// weights, sizes, caches and scratch; blocks.cc lists the ops that compute the block. model/decoder_program.h
+// builds such lists; Backend::run runs them.
 //
 // All blocks read and write one residual stream x, [n_tokens, dim]. Only the block itself reads its scratch, so all
 // blocks share one scratch buffer (Program::allocate).
@@ -205,7 +205,7 @@ struct HeadBlock {
   Weight output;                 // [n_vocab, dim]
   float scale = 1, softcap = 0;  // scale and softcap of the logits; softcap 0: none
   int n_vocab = 0;
-  // Of several ranks each has the logits of `rank_vocab` neighbouring tokens, the last rank of what is left.
+  // Each of several ranks has the logits of `rank_vocab` neighbouring tokens; the last rank has the remaining ones.
   int n_ranks = 1, rank_vocab = 0;
   Tensor logits;                           // out: [max_logits, n_vocab]
   Tensor selected, normed, own, gathered;  // scratch; own and gathered: [1 | n_ranks * max_logits, rank_vocab]

@@ -1,4 +1,4 @@
-// PlannedGpu: a GPU that is not there, known by its memory alone. It answers what memory plans ask (backend.h, "Sizes for
+// PlannedGpu: a GPU of which only the memory is known. It answers what memory plans ask (backend.h, "Sizes for
 // memory plans"), nearly as CudaBackend does, and computes nothing. For `ingot inspect --fit --gpu-memory 16GiB`.
 #pragma once
 #include <memory>

@@ -87,11 +87,11 @@ void Draw::add_dry() {
     int32_t& longest = counts[seen[seen.size() - k]];
     if (runs[k] >= params.dry_allowed_length) longest = std::max(longest, runs[k] + 1);
   }
-  constexpr float kMost = 1e30f;  // so that the logit stays finite
+  constexpr float kMaxPenalty = 1e30f;  // so that the logit stays finite
   for (Candidate& c : candidates) {
     if (counts[c.id] == 0) continue;
     const auto excess = static_cast<float>(counts[c.id] - 1 - params.dry_allowed_length);
-    c.logit -= std::min(kMost, params.dry_multiplier * std::pow(params.dry_base, excess));
+    c.logit -= std::min(kMaxPenalty, params.dry_multiplier * std::pow(params.dry_base, excess));
   }
   for (const int32_t token : seen) counts[token] = 0;
 }

@@ -10,8 +10,9 @@
 //   top_k typ_p top_p min_p   as in the fast path
 //   xtc          with the given probability, removes the tokens of at least the threshold, except the least likely of
 //                these (p-e-w, text-generation-webui #6335)
-//   temperature  logits / T; at 0 the likeliest token that is left; with dynatemp_range r, T = low + (high - low) * (entropy / log n)^exponent, where low =
-//                max(0, T - r), high = T + r, n is the number of candidates (EDT, arXiv:2403.14541, as in llama.cpp)
+//   temperature  logits / T; at 0 the likeliest token that is left; with dynatemp_range r, T = low + (high - low) *
+//                (entropy / log n)^exponent, where low = max(0, T - r), high = T + r, and n is the number of candidates
+//                (EDT, arXiv:2403.14541, as in llama.cpp)
 //
 // Bias comes before the first stage that is neither penalties nor dry; the mask comes first of all. With Mirostat 2
 // (arXiv:2007.14966, algorithm 2), the truncations are left out, and after the temperature only tokens with a surprise

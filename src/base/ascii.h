@@ -13,6 +13,8 @@ inline std::string lower(std::string_view text) {
   return out;
 }
 
+constexpr bool is_blank(char c) { return c == ' ' || c == '\t' || c == '\r' || c == '\n'; }
+
 // Returns `text` without the white space at both ends, as a view of `text`.
 constexpr std::string_view trim(std::string_view text, std::string_view blanks = " \t\r\n") {
   const size_t first = text.find_first_not_of(blanks);

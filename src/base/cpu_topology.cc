@@ -1,5 +1,6 @@
 #include "base/cpu_topology.h"
 
+#include <algorithm>
 #include <fstream>
 #include <set>
 #include <sstream>
@@ -35,17 +36,40 @@ std::vector<int> allowed_cpus(const std::filesystem::path& root) {
   return {};
 }
 
-}  // namespace
-
-int allowed_cores(const std::filesystem::path& root) {
+// The cores of these CPUs; 0 if the files do not say.
+int cores_of(const std::vector<int>& cpus, const std::filesystem::path& root) {
   std::set<int> first_of_core;
-  for (const int cpu : allowed_cpus(root)) {
-    std::ifstream file(root / "sys/devices/system/cpu" / ("cpu" + std::to_string(cpu)) / "topology/thread_siblings_list");
+  for (const int cpu : cpus) {
+    const std::filesystem::path folder = root / "sys/devices/system/cpu" / ("cpu" + std::to_string(cpu));
+    std::ifstream file(folder / "topology/thread_siblings_list");
     const std::vector<int> siblings = numbers_in(file);
     if (siblings.empty()) return 0;
     first_of_core.insert(siblings.front());
   }
   return static_cast<int>(first_of_core.size());
+}
+
+}  // namespace
+
+int allowed_cores(const std::filesystem::path& root) { return cores_of(allowed_cpus(root), root); }
+
+std::vector<MemoryNode> memory_nodes(const std::filesystem::path& root) {
+  const std::vector<int> allowed = allowed_cpus(root);
+  const std::filesystem::path folder = root / "sys/devices/system/node";
+  std::vector<MemoryNode> nodes;
+  std::ifstream online(folder / "online");
+  for (const int id : numbers_in(online)) {
+    std::ifstream list(folder / ("node" + std::to_string(id)) / "cpulist");
+    MemoryNode node;
+    node.id = id;
+    for (const int cpu : numbers_in(list))
+      if (std::find(allowed.begin(), allowed.end(), cpu) != allowed.end()) node.cpus.push_back(cpu);
+    if (node.cpus.empty()) continue;
+    const int n_cores = cores_of(node.cpus, root);
+    node.n_cores = n_cores > 0 ? n_cores : static_cast<int>(node.cpus.size());
+    nodes.push_back(std::move(node));
+  }
+  return nodes;
 }
 
 }  // namespace ingot

@@ -2,6 +2,7 @@
 #pragma once
 #include <cstddef>
 #include <string>
+#include <vector>
 
 namespace ingot {
 
@@ -14,12 +15,19 @@ void free_pages(void* memory, size_t n_bytes);
 void ask_for_large_pages(void* memory, size_t n_bytes);  // only a hint: nothing depends on the answer
 
 int cpus_by_affinity();  // the CPUs that this process may run on; 0 if unknown
+int current_cpu();       // on which the caller runs; -1 if unknown
+bool run_on_cpus(const std::vector<int>& cpus);  // the calling thread, from now on; false with errno if refused
+
+// Takes the pages that nothing has touched yet in turn from these memory nodes; false with errno if refused.
+bool interleave_pages(void* memory, size_t n_bytes, const std::vector<int>& nodes);
 
 // The limit on the user's processes, for messages: "RLIMIT_NPROC is 4".
 std::string process_limit();
 
 // Raises the limit of open files and connections to `wanted` if the system lets it. Returns the limit.
 size_t raise_open_files(size_t wanted);
+
+std::string host_name();  // "localhost" if unknown
 
 std::string human_bytes(size_t bytes);  // "1.2 GiB"
 

@@ -2,8 +2,16 @@
 #include <sched.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
+#include <unistd.h>
+#if defined(__linux__)
+#include <linux/mempolicy.h>
+#include <sys/syscall.h>
+#endif
 
 #include <algorithm>
+#include <array>
+#include <cerrno>
+#include <climits>
 #include <fstream>
 #include <limits>
 
@@ -34,12 +42,16 @@ size_t available_memory_bytes() {
   return std::min(system_kib * 1024, limit > used ? limit - used : 0);
 }
 
+std::string host_name() {
+  std::array<char, 256> name{};
+  return gethostname(name.data(), name.size() - 1) == 0 ? name.data() : "localhost";
+}
+
 void* take_pages(size_t n_bytes) {
   void* memory = mmap(nullptr, n_bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   return memory == MAP_FAILED ? nullptr : memory;
 }
 void free_pages(void* memory, size_t n_bytes) { munmap(memory, n_bytes); }
-
 
 #if defined(__linux__)
 void ask_for_large_pages(void* memory, size_t n_bytes) { madvise(memory, n_bytes, MADV_HUGEPAGE); }
@@ -47,9 +59,42 @@ int cpus_by_affinity() {
   cpu_set_t set;
   return sched_getaffinity(0, sizeof(set), &set) == 0 ? CPU_COUNT(&set) : 0;
 }
+int current_cpu() { return sched_getcpu(); }
+
+// A bit for each number.
+static std::vector<unsigned long> bit_mask(const std::vector<int>& numbers) {
+  constexpr size_t kBits = sizeof(unsigned long) * CHAR_BIT;
+  std::vector<unsigned long> mask;
+  for (const int number : numbers) {
+    const auto place = static_cast<size_t>(number) / kBits;
+    if (mask.size() <= place) mask.resize(place + 1);
+    mask[place] |= 1UL << static_cast<size_t>(number) % kBits;
+  }
+  return mask;
+}
+
+// cpu_set_t has room for 1,024 CPUs only, and the C library has no mbind().
+bool run_on_cpus(const std::vector<int>& cpus) {
+  const std::vector<unsigned long> mask = bit_mask(cpus);
+  return syscall(SYS_sched_setaffinity, 0, mask.size() * sizeof(mask[0]), mask.data()) == 0;
+}
+bool interleave_pages(void* memory, size_t n_bytes, const std::vector<int>& nodes) {
+  const std::vector<unsigned long> mask = bit_mask(nodes);
+  const size_t n_bits = mask.size() * sizeof(mask[0]) * CHAR_BIT + 1;  // the kernel reads one bit less
+  return syscall(SYS_mbind, memory, n_bytes, MPOL_INTERLEAVE, mask.data(), n_bits, 0) == 0;
+}
 #else
 void ask_for_large_pages(void*, size_t) {}
 int cpus_by_affinity() { return 0; }
+int current_cpu() { return -1; }
+bool run_on_cpus(const std::vector<int>&) {
+  errno = ENOSYS;
+  return false;
+}
+bool interleave_pages(void*, size_t, const std::vector<int>&) {
+  errno = ENOSYS;
+  return false;
+}
 #endif
 
 std::string process_limit() {

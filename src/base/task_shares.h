@@ -1,4 +1,4 @@
-// The tasks of a parallel loop in equal shares, one for each thread. A thread takes the tasks of its own share, in order,
+// The tasks of a parallel loop in equal shares, one for each thread. A thread takes tasks of its own share, in order,
 // and then what is left of the others'. So the same thread works on the same part of the data in each loop of as many
 // tasks, as caches and memory near a core like it, and a slow thread keeps the others waiting for one task at most.
 #pragma once
@@ -8,7 +8,7 @@
 
 namespace ingot {
 
-// With so many equal tasks, a loop with one thread of half the speed ends at most an eighth of a share later than it could.
+// With so many equal tasks, a loop with one thread of half the speed ends at most an eighth of a share late.
 constexpr int64_t kTasksPerThread = 16;
 
 class TaskShares {
@@ -23,7 +23,7 @@ class TaskShares {
     }
   }
 
-  // The next task of this thread, or -1. `n_empty` counts the shares that the thread has found empty: 0 before its first
+  // The next task of this thread, or -1. `n_empty` counts the shares that the thread found empty: 0 before its first
   // task of a loop.
   int64_t take(int thread, int& n_empty) {
     for (; n_empty < n_; ++n_empty) {

@@ -1,13 +1,17 @@
 #include "base/threads.h"
 
 #include <algorithm>
+#include <cerrno>
 #include <chrono>
 #include <cmath>
 #include <fstream>
 #include <string>
+#include <system_error>
+#include <utility>
 
-#include "base/cpu_topology.h"
 #include "base/error.h"
+#include "base/log.h"
+#include "base/numa.h"
 #include "base/system.h"
 
 namespace ingot {
@@ -53,23 +57,29 @@ int quota_cpus() {
 }  // namespace
 
 int available_cpus() {
-  const int allowed = cpus_by_affinity();
-  const int by_affinity = allowed > 0 ? allowed : static_cast<int>(std::thread::hardware_concurrency());
-  return std::max(1, std::min(by_affinity, quota_cpus()));
+  static const int n_cpus = [] {
+    const int allowed = cpus_by_affinity();
+    const int by_affinity = allowed > 0 ? allowed : static_cast<int>(std::thread::hardware_concurrency());
+    return std::max(1, std::min(by_affinity, quota_cpus()));
+  }();
+  return n_cpus;
 }
 
 int default_threads() {
-  const int cpus = available_cpus(), cores = allowed_cores();
-  return cores > 0 ? std::min(cpus, cores) : cpus;
+  static const int n_cores = allowed_cores();
+  return n_cores > 0 ? std::min(available_cpus(), n_cores) : available_cpus();
 }
 
-ThreadPool::ThreadPool(int n_threads, const ThreadStarter& start) {
+ThreadPool::ThreadPool(int n_threads, const ThreadStarter& start, std::vector<MemoryNode> nodes)
+    : nodes_(std::move(nodes)) {
   if (n_threads < 0 || n_threads > kMaxThreads)
     throw Error("{} threads to compute with: from 0 to {} can be had", n_threads, kMaxThreads);
-  const int n = n_threads > 0 ? n_threads : std::min(default_threads(), kMaxThreads);
+  const int all = std::min(default_threads(), kMaxThreads), usual = nodes_.empty() ? all : std::min(all, cores_of(nodes_));
+  const int n = n_threads > 0 ? n_threads : usual;
   workers_ = start_workers(
       n - 1, "the thread pool", [this](int i) { work(i + 1); }, start);  // thread 0 is the caller
   shares_ = TaskShares(size());
+  if (!nodes_.empty()) on_each_thread([this](int thread) { bind(thread); });
 }
 
 ThreadPool::~ThreadPool() {
@@ -77,6 +87,15 @@ ThreadPool::~ThreadPool() {
   epoch_.fetch_add(2);
   epoch_.notify_all();
   for (std::thread& worker : workers_) worker.join();
+}
+
+void ThreadPool::bind(int thread) {
+  const MemoryNode& node = node_of(thread, size(), nodes_);
+  if (thread == 0) caller_ = std::this_thread::get_id();
+  if (run_on_cpus(node.cpus)) return;
+  const int code = errno;
+  log_warn("the thread pool: thread {} is not bound to memory node {}: {}; going on without", thread, node.id,
+           std::generic_category().message(code));
 }
 
 void ThreadPool::take_tasks(int thread) {
@@ -88,6 +107,7 @@ void ThreadPool::take_tasks(int thread) {
 // epoch_; run() changes epoch_ and then reads entered_. So a worker that saw the job open is counted before the job is
 // closed, and run() waits for it. Any other worker leaves without reading the job.
 void ThreadPool::run(int64_t n_tasks, Call call, void* context) {
+  if (!nodes_.empty() && caller_ != std::this_thread::get_id()) bind(0);  // another thread calls than before
   call_ = call;
   context_ = context;
   shares_.deal(n_tasks);

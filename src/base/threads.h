@@ -1,7 +1,7 @@
 // ThreadPool: a fork-join pool for short parallel loops (a microsecond a loop while its threads are warm). The caller
 // takes part. Each thread has a share of the tasks and helps the others when it has done its own (task_shares.h), so a
 // thread that is slow, or that the system has suspended, delays only its own task. Idle threads spin for some tens of
-// microseconds, then sleep.
+// microseconds, then sleep. On request, the threads are bound to memory nodes (numa.h).
 #pragma once
 #include <atomic>
 #include <cstdint>
@@ -9,15 +9,17 @@
 #include <type_traits>
 #include <vector>
 
+#include "base/cpu_topology.h"
 #include "base/task_shares.h"
 #include "base/thread_start.h"
 
 namespace ingot {
 
-// The number of CPUs that this process may use, by its affinity mask and its control group's quota; at least 1.
+// The number of CPUs that this process may use, by its affinity mask and its control group's quota; at least 1. Counted
+// once, as a thread that is bound to some CPUs later knows only these.
 int available_cpus();
 
-// The cores on which this process may run, as many as available_cpus() at most: a second thread on a core would only take
+// The cores on which this process may run, at most available_cpus(): a second thread on a core would only take
 // time from the first, since both wait for the same memory or the same vector units.
 int default_threads();
 
@@ -27,15 +29,19 @@ class ThreadPool {
  public:
   // n_threads includes the caller; 0 means default_threads(). Where the system refuses some threads, the pool warns and
   // has fewer. Throws Error when no thread but the caller's can run, and when n_threads is more than kMaxThreads.
-  explicit ThreadPool(int n_threads = 0, const ThreadStarter& start = start_std_thread);
+  // With `nodes`, each thread runs on the CPUs of its memory node only, also the caller; 0 means a thread for each core
+  // of these nodes. Where the system refuses that, the pool warns.
+  explicit ThreadPool(int n_threads = 0, const ThreadStarter& start = start_std_thread,
+                      std::vector<MemoryNode> nodes = {});
   ~ThreadPool();
   ThreadPool(const ThreadPool&) = delete;
   ThreadPool& operator=(const ThreadPool&) = delete;
 
   int size() const { return static_cast<int>(workers_.size()) + 1; }
+  const std::vector<MemoryNode>& nodes() const { return nodes_; }
 
   // Calls fn(task, thread) for each task in [0, n_tasks), with thread in [0, size()); returns when all calls have
-  // returned. Thread i begins with the i-th of size() equal shares. Only one thread at a time may call parallel_for, and
+  // returned. Thread i begins with the i-th of size() equal shares. One thread at a time may call parallel_for, and
   // not from inside fn. fn must not throw.
   template <class F>
   void parallel_for(int64_t n_tasks, F&& fn) {
@@ -49,9 +55,21 @@ class ThreadPool {
         const_cast<void*>(static_cast<const void*>(&fn)));
   }
 
+  // Calls fn(thread) once on each thread, under the rules of parallel_for.
+  template <class F>
+  void on_each_thread(F&& fn) {
+    std::atomic<int> n_arrived{0};
+    parallel_for(size(), [&](int64_t, int thread) {
+      if (++n_arrived == size()) n_arrived.notify_all();
+      for (int n; (n = n_arrived) < size();) n_arrived.wait(n);  // so nobody takes a second task
+      fn(thread);
+    });
+  }
+
  private:
   using Call = void (*)(void* context, int64_t task, int thread);
 
+  void bind(int thread);
   void run(int64_t n_tasks, Call call, void* context);
   void work(int thread);
   void take_tasks(int thread);
@@ -61,6 +79,9 @@ class ThreadPool {
   Call call_ = nullptr;
   void* context_ = nullptr;
   TaskShares shares_{0};
+
+  std::vector<MemoryNode> nodes_;
+  std::thread::id caller_;  // the thread that is bound as thread 0
 
   alignas(64) std::atomic<uint32_t> epoch_{0};  // odd while a job is open to workers
   alignas(64) std::atomic<int32_t> entered_{0};  // workers that may be looking at the job

@@ -173,9 +173,7 @@ ingot_status ingot_kind_of(const char* path, ingot_model_kind* kind) {
     required(kind, "kind");
     const std::shared_ptr<const Checkpoint> checkpoint = open_checkpoint(&required(path, "path"));
     const std::optional<std::string> pooling = read_embed_facts(*checkpoint).pooling;
-    *kind = pooling == "rank"                                   ? INGOT_KIND_RERANKER
-            : pooling || find_encoder_config(*checkpoint) ? INGOT_KIND_EMBEDDER
-                                                                : INGOT_KIND_TEXT;
+    *kind = pooling == "rank" ? INGOT_KIND_RERANKER : pooling ? INGOT_KIND_EMBEDDER : INGOT_KIND_TEXT;
     return INGOT_OK;
   });
 }

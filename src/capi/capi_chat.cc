@@ -21,7 +21,7 @@ OrderedJson json_of(const char* text, const char* name, OrderedJson::value_t typ
   if (text == nullptr) return nullptr;
   walk_json(text, name, [](const JsonEvent&) {});
   OrderedJson value = OrderedJson::parse(text);
-  if (value.type() != type) throw Error("{} is no JSON {}", name, OrderedJson(type).type_name());
+  if (value.type() != type) throw Error("{} is not a JSON {}", name, OrderedJson(type).type_name());
   return value;
 }
 

@@ -36,7 +36,7 @@ ingot_status guarded(Body&& body) noexcept {
   } catch (const std::exception& error) {
     return failed(INGOT_INTERNAL, error.what());
   } catch (...) {
-    return failed(INGOT_INTERNAL, "an exception that is no std::exception");
+    return failed(INGOT_INTERNAL, "an exception that is not a std::exception");
   }
 }
 

@@ -21,7 +21,8 @@ void add_bench_subject(CLI::App& command, BenchSubject& o) {
   add_split_options(command, o.model.split);
   add_parallel_options(command, o.model.parallel);
   add_kernels_option(command, o.model);
-  command.add_option("--kv-type,--cache-type", o.model.kv_type, "type of the KV cache: f16, bf16, f32, fp8, q8_0 or q4_0")
+  command
+      .add_option("--kv-type,--cache-type", o.model.kv_type, "type of the KV cache: f16, bf16, f32, fp8, q8_0 or q4_0")
       ->capture_default_str();
   add_trace_options(command, o.model);
   add_log_option(command, o.model);
@@ -30,7 +31,8 @@ void add_bench_subject(CLI::App& command, BenchSubject& o) {
 std::unique_ptr<Ranks> load_bench_runner(const BenchSubject& o, const RunnerOptions& options) {
   if (!o.model.path.empty() && !o.shape.empty()) throw UsageError("give either a model file or --shape, not both");
   const auto checkpoint = o.shape.empty() ? open_model_file(o.model) : nullptr;  // a download may come first
-  if (options.parallel.communicator) meet_ranks(checkpoint ? fingerprint_of(*checkpoint) : o.shape + " " + o.type, options);
+  if (options.parallel.communicator)
+    meet_ranks(checkpoint ? fingerprint_of(*checkpoint) : o.shape + " " + o.type, options);
   ProgressBar bar("loading");
   const LoadProgress progress = [&](size_t done, size_t total) { bar.update(done, total); };
   std::unique_ptr<Ranks> runner;

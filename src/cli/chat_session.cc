@@ -15,7 +15,7 @@
 namespace ingot {
 namespace {
 
-constexpr int kMaxToolRounds = 50;  // answers with calls in one turn: a model may call for ever
+constexpr int kMaxToolRounds = 50;  // answers with calls in one turn: a model may never stop calling
 
 std::optional<ToolFile> read_tools(const ChatOptions& o) {
   if (!o.tools.empty()) return read_tool_file(o.tools);

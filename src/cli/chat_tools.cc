@@ -131,7 +131,7 @@ ToolResult ToolRunner::run(const ToolCall& call) {
   if (command == tools_.commands.end()) {
     result = {fmt::format("There is no tool '{}'.", call.name)};
   } else if (!call.whole) {
-    result = {"The call was not run: its arguments are no JSON object."};
+    result = {"The call was not run: its arguments are not a JSON object."};
   } else if (consent_ == ToolConsent::kNone) {
     result = {"The call was not run.", true};
   } else if (!may_run(call.name)) {

@@ -1,4 +1,4 @@
-// The commands of the program, one file for each. A command adds its subcommand, and CLI11 calls the command after parsing.
+// The commands of the program, one file for each. A command adds a subcommand, and CLI11 calls it after parsing.
 #pragma once
 #include <CLI/CLI.hpp>
 

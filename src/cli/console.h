@@ -9,7 +9,7 @@ namespace ingot {
 enum class Stream { kInput, kOutput, kErrors };
 bool is_terminal(Stream stream);
 
-// Called first in main. A page of a mapped file that the disk does not give any more then ends the program with
+// Called first in main. If a page of a mapped file cannot be read any longer, the program then ends with
 // `lost_page_text` and `lost_page_code`.
 void prepare_program(const char* lost_page_text, int lost_page_code);
 

@@ -24,7 +24,7 @@ void add_convert(CLI::App& app) {
   command->callback([o] {
     o->in = resolve_model(o->in, o->hub);
     if (!HfDirectory::is_one(o->in))
-      throw Error("'{}' is no model directory (with a config.json): for a GGUF file there is `ingot quantize`",
+      throw Error("'{}' is not a model directory (with a config.json): for a GGUF file there is `ingot quantize`",
                   printable(o->in));
     write_model(*o);
   });

@@ -1,5 +1,5 @@
-// The demo model, models/demo.gguf, built into the program (cmake/demo_model.cmake): a whole GGUF file. Verbs use it if
-// no model is named. The bytes are page-aligned and read-only, and live as long as the program.
+// The demo model, models/demo.gguf, built into the program (cmake/demo_model.cmake): a whole GGUF file. Commands use
+// the demo model if no model is named. The bytes are page-aligned and read-only, and live as long as the program.
 #pragma once
 #include <cstdint>
 #include <span>

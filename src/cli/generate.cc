@@ -137,9 +137,10 @@ std::string speed_line(const Usage& usage) {
       usage.cached_tokens > 0 ? fmt::format(" ({} more from the cache)", usage.cached_tokens) : "";
   const std::string drafts =
       usage.draft_tokens > 0
-          ? fmt::format("; {:.1f} tokens a step, {} of {} drafts accepted",
+          ? fmt::format("; {:.1f} tokens a step, {} of {} drafts accepted{}",
                         static_cast<double>(usage.output_tokens) / std::max(1, usage.sampling_steps),
-                        usage.accepted_tokens, usage.draft_tokens)
+                        usage.accepted_tokens, usage.draft_tokens,
+                        usage.draft_gain > 0 ? fmt::format(", {:.2f} times as fast", usage.draft_gain) : "")
           : "";
   return fmt::format("prefill {} tokens{}, {:.1f} tok/s; decode {} tokens, {:.1f} tok/s{}",
                      usage.prompt_tokens - usage.cached_tokens, cached, prefill_rate(usage), usage.output_tokens,

@@ -60,7 +60,7 @@ HubOptions hub_options(const HubFlags& f) {
 HubName require_hub_name(const std::string& given) {
   const auto name = parse_hub_name(given);
   if (!name)
-    throw UsageError("'{}' is no repository of the Hugging Face Hub: give ORG/REPO or ORG/REPO:QUANT",
+    throw UsageError("'{}' is not a repository of the Hugging Face Hub: give ORG/REPO or ORG/REPO:QUANT",
                      printable(given));
   return *name;
 }
@@ -110,7 +110,7 @@ std::string resolve_model(const std::string& given, const HubFlags& flags) {
     throw;
   } catch (const Error& e) {
     if (name->explicit_hub) throw;
-    throw Error("{} ('{}' is no file or directory here, so it was taken as a model of the Hugging Face Hub)", e.what(),
+    throw Error("{} ('{}' is not a file or directory here, so ingot asked the Hugging Face Hub for it)", e.what(),
                 printable(given));
   }
 }

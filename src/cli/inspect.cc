@@ -68,13 +68,14 @@ JsonValue architecture(const Config& c) {
                {"rope_theta", c.rope_theta},
                {"norm_eps", c.norm_eps},
                {"sliding_window", c.sliding_window}};
+  if (c.arch->learned_positions) json.erase("rope_theta");
   if (c.sliding_window > 0) json["sliding_window_layers"] = windowed_layers(c);
   if (c.experts.n > 0) json.update(experts(c.experts));
   if (c.n_recurrent_layers() > 0) json["recurrent_layers"] = c.n_recurrent_layers();
   return json;
 }
 
-// Counts, of the experts, only those that one token uses.
+// Counts only as many experts as one token uses.
 int64_t active_parameters(const CheckpointFacts& facts, const Config& c) {
   int64_t n = 0;
   for (const CheckpointTensor& t : facts.tensors) {
@@ -85,18 +86,6 @@ int64_t active_parameters(const CheckpointFacts& facts, const Config& c) {
     n += of_experts ? t.n_elements / c.experts.n * c.experts.n_used : t.n_elements;
   }
   return n;
-}
-
-JsonValue encoder_architecture(const EncoderConfig& c) {
-  return {{"architecture", c.arch->gguf_name},
-          {"layers", c.n_layers},
-          {"dim", c.dim},
-          {"heads", c.n_heads},
-          {"head_dim", c.head_dim},
-          {"ffn_dim", c.ffn_dim},
-          {"vocabulary", c.n_vocab},
-          {"context", c.n_ctx},
-          {"norm_eps", c.norm_eps}};
 }
 
 RunnerOptions runner_options(const InspectOptions& o) {
@@ -166,7 +155,7 @@ JsonValue what_fits_gpu(const Checkpoint& checkpoint, const InspectOptions& o) {
     json["devices"].push_back(
         {{"name", device.name}, {"available_bytes", device.available}, {"weights_bytes", device.weights.total()}});
   }
-  json["split"] = text_of(split, names), json["available_bytes"] = available, json["weights_bytes"] = weights;
+  json["split"] = split_text(split, names), json["available_bytes"] = available, json["weights_bytes"] = weights;
   json["fit"] = rows_of(plans_that_fit(c, split, devices, options));
   return json;
 }
@@ -218,7 +207,7 @@ JsonValue memory_need(const Checkpoint& checkpoint, const InspectOptions& o) {
   RunnerOptions options = runner_options(o);
   options.n_ctx = o.model.n_ctx;
   const size_t available = planner.backend->available_bytes();
-  // No limit, to learn the need even if the memory is not there.
+  // Without a limit, the plan says what the model needs, even if the machine has less.
   constexpr size_t kUnlimited = std::numeric_limits<size_t>::max() / 4;
   const bool is_bounded = o.model.n_ctx == 0 && planner.weights.total() <= available;
   const MemoryPlan plan = plan_memory(checkpoint.config(), planner.weights, is_bounded ? available : kUnlimited,
@@ -280,11 +269,11 @@ JsonValue describe(const Checkpoint& checkpoint, const CheckpointFacts& facts, c
   for (const CheckpointTensor& t : facts.tensors) n_parameters += t.n_elements;
   json["parameters"] = n_parameters;
   json["quant_mix"] = quant_mix(facts);
-  std::optional<EncoderConfig> encoder;
+  bool encoder = false;
   if (!facts.tensors.empty()) {
     json["model"] = or_error([&] {
-      encoder = find_encoder_config(checkpoint);
-      return encoder ? encoder_architecture(*encoder) : architecture(checkpoint.config());
+      encoder = is_encoder(checkpoint);
+      return architecture(checkpoint.config());
     });
     if (json["model"].contains("experts")) json["active_parameters"] = active_parameters(facts, checkpoint.config());
     if (!encoder)
@@ -340,7 +329,7 @@ void inspect(InspectOptions& o) {
     return;
   }
   const CheckpointFacts facts = checkpoint->facts();
-  if (o.fit && find_encoder_config(*checkpoint))
+  if (o.fit && is_encoder(*checkpoint))
     throw Error("an encoder keeps no cache, and has no context to fit: its memory is its weights");
   if (o.fit && facts.tensors.empty()) throw Error("this file has no tensors: there is nothing to fit");
   JsonValue json = o.fit ? what_fits(*checkpoint, o) : describe(*checkpoint, facts, o);
@@ -373,7 +362,8 @@ void add_inspect(CLI::App& app) {
       ->needs("--fit");
   command
       ->add_option("--gpu-memory", o->gpu_memory,
-                   "with --fit: on a GPU of so much memory, as in 16GiB, which need not be there, and what runs on the CPU "
+                   "with --fit: on a GPU of so much memory, as in 16GiB, which need not be there, and what runs on the "
+                   "CPU "
                    "if the model does not fit there")
       ->transform(CLI::AsSizeValue(false))
       ->needs("--fit");
@@ -399,7 +389,9 @@ void add_inspect(CLI::App& app) {
   command->add_option("-c,--ctx-size", o->model.n_ctx, "context to plan memory for; 0: what `run` would choose")
       ->check(CLI::Range(0, 1 << 24))
       ->capture_default_str();
-  command->add_option("--kv-type,--cache-type", o->model.kv_type, "type of the KV cache: f16, bf16, f32, fp8, q8_0 or q4_0")
+  command
+      ->add_option("--kv-type,--cache-type", o->model.kv_type,
+                   "type of the KV cache: f16, bf16, f32, fp8, q8_0 or q4_0")
       ->capture_default_str();
   add_quantize_option(*command, o->model);
   command->get_option("--quantize")->needs("--fit");
@@ -408,7 +400,9 @@ void add_inspect(CLI::App& app) {
   add_log_option(*command, o->model);
   command->footer(
       "Examples:\n  ingot inspect model.gguf -c 8192\n  ingot inspect model.gguf --json --tensors\n"
-      "  ingot inspect model.gguf --fit --memory 24GiB\n  ingot inspect model.gguf --fit --gpu-memory 16GiB\n  ingot inspect model.gguf --kernels --device cuda --rows "
+      "  ingot inspect model.gguf --fit --memory 24GiB\n"
+      "  ingot inspect model.gguf --fit --gpu-memory 16GiB\n"
+      "  ingot inspect model.gguf --kernels --device cuda --rows "
       "1,64,256");
   command->callback([o] { inspect(*o); });
 }

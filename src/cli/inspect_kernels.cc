@@ -34,7 +34,7 @@ std::map<Kind, Group> groups_of(const Weights& weights) {
 // cache holds its weights. A round takes about kRoundMs, so that slow products run less often than fast ones.
 double time_of(Backend& backend, const Group& group, const Tensor& x, const Tensor& y) {
   constexpr int kRounds = 5;
-  constexpr double kRoundMs = 4, kMostProducts = 24;
+  constexpr double kRoundMs = 4, kMaxProducts = 24;
   size_t next = 0;
   const auto microseconds = [&](int n_products) {
     backend.synchronize();
@@ -46,7 +46,7 @@ double time_of(Backend& backend, const Group& group, const Tensor& x, const Tens
   };
   microseconds(1);  // warms up
   backend.await_kernels();
-  const int n_products = static_cast<int>(std::clamp(kRoundMs * 1e3 / microseconds(1), 1.0, kMostProducts));
+  const int n_products = static_cast<int>(std::clamp(kRoundMs * 1e3 / microseconds(1), 1.0, kMaxProducts));
   std::vector<double> rounds;
   for (int round = 0; round < kRounds; ++round) rounds.push_back(microseconds(n_products));
   return percentile(rounds, 0.5);

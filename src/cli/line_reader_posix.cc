@@ -11,7 +11,7 @@
 
 namespace ingot {
 
-constexpr const char *kBracketed = "\033[?2004h", *kPlain = "\033[?2004l";  // how a terminal gives what is pasted
+constexpr const char *kBracketed = "\033[?2004h", *kPlain = "\033[?2004l";  // how a terminal marks pasted text
 
 // An editor of libedit, with the keys of the user's ~/.editrc.
 struct LineReader::Editor {
@@ -39,7 +39,7 @@ struct LineReader::Editor {
     return static_cast<Editor*>(self)->prompt.data();
   }
 
-  // A terminal brackets what is pasted (kBracketed). Its lines are part of one message, and no keys.
+  // A terminal brackets pasted text (kBracketed). The lines of the text belong to one message and are not commands.
   static unsigned char paste(EditLine* line, int) {
     constexpr std::wstring_view kEnd = L"\033[201~";
     std::wstring text;

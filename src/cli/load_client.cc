@@ -202,7 +202,7 @@ void ask_model(LoadPlan& plan) {
   if (code != CURLE_OK) throw Error("{} does not answer: {}", printable(plan.url), curl_easy_strerror(code));
   const auto json = nlohmann::json::parse(answer, nullptr, false);
   if (!json.is_object() || !json.contains("data") || !json["data"].is_array() || json["data"].empty())
-    throw Error("{}/v1/models is no list of models: {}", printable(plan.url), printable(answer, 200));
+    throw Error("{}/v1/models is not a list of models: {}", printable(plan.url), printable(answer, 200));
   for (const auto& model : json["data"]) {
     if (!model.is_object() || !model.contains("id") || !model["id"].is_string()) continue;
     if (!plan.model.empty() && model["id"] != plan.model) continue;

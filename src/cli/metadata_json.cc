@@ -13,13 +13,13 @@
 namespace ingot {
 namespace {
 
-constexpr size_t kMostElements = 64, kFirstElements = 8;
+constexpr size_t kMaxElements = 64, kFirstElements = 8;
 
 JsonValue json_of(const Value& value) {
   if (value.is_array()) {
-    const bool is_long = value.count > kMostElements;
+    const bool is_long = value.count > kMaxElements;
     JsonValue list = JsonValue::array();
-    for (const Value& element : value.elements(is_long ? kFirstElements : kMostElements))
+    for (const Value& element : value.elements(is_long ? kFirstElements : kMaxElements))
       list.push_back(json_of(element));
     if (!is_long) return list;
     return {{"type", value_type_name(value.element)}, {"length", value.count}, {"first", std::move(list)}};

@@ -40,7 +40,13 @@ void add_kernels_option(CLI::App& app, ModelOptions& o) {
       ->check(CLI::IsMember({"f16", "f32"}));
   app.add_option("--isa", o.isa,
                  "with --device cpu: use the kernels of this instruction set instead of the best one that the machine "
-                 "has: avx512bf16, avx512, avx2, neon_i8mm, neon_dot or portable");
+                 "has: avx512bf16, avx512, avx_vnni, avx2, neon_i8mm, neon_dot or portable");
+  app.add_option("--numa", o.numa,
+                 "with --device cpu, on a machine with several memory nodes: distribute (threads are bound to all nodes, "
+                 "and read weights from their own), isolate (all threads and weights are on the node where the program "
+                 "starts) or off (the system decides)")
+      ->check(CLI::IsMember({"distribute", "isolate", "off"}))
+      ->capture_default_str();
 }
 
 void add_trace_options(CLI::App& app, ModelOptions& o) {
@@ -59,7 +65,8 @@ void add_gpu_memory_option(CLI::App& app, ModelOptions& o) {
 
 void add_runner_options(CLI::App& app, ModelOptions& o) {
   app.add_option("--device", o.device,
-                 "cpu, cuda (the first GPU), cuda:1 (the second, and so on), several with commas and --pp, auto (cuda where there is a GPU, else cpu, "
+                 "cpu, cuda (the first GPU), cuda:1 (the second, and so on), several with commas and --pp, auto (cuda "
+                 "where there is a GPU, else cpu, "
                  "which a line tells), or ref (plain C++, slow, "
                  "the oracle)")
       ->capture_default_str();
@@ -79,7 +86,8 @@ void add_runner_options(CLI::App& app, ModelOptions& o) {
       ->check(CLI::Range(1, 1024))
       ->capture_default_str();
   app.add_option("--kv-type,--cache-type", o.kv_type,
-                 "type of the KV cache: f16, bf16, f32, fp8 (E4M3, half of f16), q8_0 (about half), or q4_0 (about a quarter; GPU)")
+                 "type of the KV cache: f16, bf16, f32, fp8 (E4M3, half of f16), q8_0 (about half), or q4_0 (about a "
+                 "quarter; GPU)")
       ->capture_default_str();
   add_quantize_option(app, o);
   add_gpu_memory_option(app, o);
@@ -116,7 +124,8 @@ void add_speculate_option(CLI::App& app, ModelOptions& o) {
          "--speculate", [&o](const std::string& name) { o.speculate = *find_speculate(name); },
          "guess tokens that a step verifies, for several tokens in a step and the same text: mtp (by the model's own "
          "layer for multi-token prediction), draft (by the model of --draft), eagle3 (by the head of --draft), ngram "
-         "(what followed the same words before), auto (by --draft if given, else ngram, or on the CPU mtp) or off; guesses that do "
+         "(what followed the same words before), auto (by --draft if given, else ngram, or on the CPU mtp) or off; "
+         "guesses that do "
          "not pay end by themselves [auto]")
       ->check(CLI::IsMember(kSpeculateNames));
   app.add_option("--draft", o.draft,
@@ -250,6 +259,7 @@ RunnerOptions runner_options(ModelOptions& o) {
       .backend = {.device = o.device,
                   .n_threads = o.n_threads,
                   .isa = o.isa,
+                  .numa = o.numa,
                   .activations = o.activations,
                   .kernels = o.kernels,
                   .deterministic = o.deterministic},
@@ -268,6 +278,7 @@ RunnerOptions runner_options(ModelOptions& o) {
   if (o.check_replay && !is_cuda(o.device))
     throw UsageError("--check-replay is for --device cuda: other devices replay nothing");
   if (!o.isa.empty() && o.device != "cpu") throw UsageError("--isa is for --device cpu, not {}", printable(o.device));
+  if (o.numa != "off" && o.device != "cpu") throw UsageError("--numa is for --device cpu, not {}", printable(o.device));
   read_gpu_memory(o, runner);
   set_parallel(o.parallel, o.device, runner);
   return runner;
@@ -304,7 +315,7 @@ void use_given_template(const ModelOptions& o, LoadedModel& model) {
     return;
   }
   if (!o.chat_template.empty() && o.chat_template.find('{') == std::string::npos)
-    throw UsageError("--chat-template '{}' is no template: give Jinja, chatml, or --chat-template-file FILE",
+    throw UsageError("--chat-template '{}' is not a template: give Jinja, chatml, or --chat-template-file FILE",
                      printable(o.chat_template, 64));
   const std::string source = o.chat_template.empty() ? read_file(o.chat_template_file) : o.chat_template;
   Template::parse(source);  // throws here; ChatTemplate would fall back to ChatML

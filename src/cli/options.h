@@ -29,6 +29,7 @@ struct ModelOptions {
   std::string kernels = "tuned";  // or "fixed"
   std::string activations;        // "f16" or "f32"; empty: chosen (backend.h)
   std::string isa;                // empty: the best
+  std::string numa = "off";       // or "distribute" or "isolate"
   SplitFlags split;
   std::string gpu_memory;      // a share of the device's memory, or bytes; empty: what the context needs
   std::string trace_path;
@@ -45,7 +46,7 @@ struct ModelOptions {
 
 void add_model_argument(CLI::App& app, ModelOptions& options);   // MODEL and -m, and the flags of the Hub
 void add_log_option(CLI::App& app, ModelOptions& options);
-void add_kernels_option(CLI::App& app, ModelOptions& options);   // --kernels of a GPU, --isa of the CPU
+void add_kernels_option(CLI::App& app, ModelOptions& options);   // --kernels of a GPU, --isa and --numa of the CPU
 void add_quantize_option(CLI::App& app, ModelOptions& options);
 void add_gpu_memory_option(CLI::App& app, ModelOptions& options);
 void add_trace_options(CLI::App& app, ModelOptions& options);
@@ -53,7 +54,7 @@ void add_runner_options(CLI::App& app, ModelOptions& options);   // device, thre
 
 void add_template_options(CLI::App& app, ModelOptions& options);  // for commands that read messages
 void add_speculate_option(CLI::App& app, ModelOptions& options);   // for commands that write text
-// The file of the draft model or the EAGLE-3 head; null without --draft. Throws Error if its tokens are not the model's.
+// The file of the draft model or the EAGLE-3 head; null without --draft. Throws Error if its tokens are different.
 std::shared_ptr<const Checkpoint> open_draft_file(const ModelOptions& options);
 // Lets the runner load the draft head that the options ask for, and gives it the rows and slots that drafts of one
 // sequence need. draft: what open_draft_file returned.

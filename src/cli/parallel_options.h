@@ -22,7 +22,7 @@ std::vector<std::string> device_list(const std::string& devices);
 // Throws UsageError if the flags do not fit each other. `device`: what --device says.
 void set_parallel(const ParallelFlags& flags, const std::string& device, RunnerOptions& runner);
 
-// Whether this process is not the first of those that mpirun started: it only follows.
+// True for all processes that mpirun started except the first: such a process only follows.
 bool is_follower();
 // Before a model is loaded: throws Error unless all processes have the same program, model and options. The model:
 // fingerprint_of, or the name of a shape.

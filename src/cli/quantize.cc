@@ -31,7 +31,7 @@ std::optional<Format> format_of(const std::string& name, const char* flag) {
   if (name.empty()) return std::nullopt;
   const auto format = format_from_name(name);
   if (!format || !info(*format).can_encode)
-    throw UsageError("{}: '{}' is no type that can be written: use one of {}", flag, printable(name, 64),
+    throw UsageError("{}: '{}' cannot be written: use one of {}", flag, printable(name, 64),
                      encodable_formats());
   return format;
 }
@@ -73,7 +73,7 @@ void print_summary(const WriteOptions& o, const QuantizeReport& r, double second
                "ingot: warning: {} is larger than the model that it was made of: choose a type with fewer bits\n",
                printable(o.out));
   if (!r.fallbacks.empty())
-    fmt::print(stderr, "ingot: warning: rows that are no whole blocks of their type, which got another: {}\n",
+    fmt::print(stderr, "ingot: warning: rows that do not fill whole blocks of their type, which got another: {}\n",
                first_of(r.fallbacks));
   if (!r.without_importance.empty())
     fmt::print(stderr, "ingot: warning: the importance matrix says nothing about {}\n", first_of(r.without_importance));
@@ -146,7 +146,7 @@ void add_quantize(CLI::App& app) {
   command->add_option("TYPE", o->type, mix_names())->required();
   add_write_options(*command, *o);
   command->footer(
-      "Norms and biases stay F32. Rows that are no whole blocks of a type get one of smaller blocks.\n"
+      "Norms and biases stay F32. Rows that do not fill whole blocks of a type get a type with smaller blocks.\n"
       "Examples:\n  ingot quantize model-f16.gguf model-q4.gguf Q4_K_M\n"
       "  ingot quantize Qwen3-0.6B/ qwen3.gguf Q4_K_M --imatrix imatrix.gguf");
   command->callback([o] {

@@ -37,7 +37,8 @@ std::string_view token_bytes_of(const Tokenizer& tokenizer, int32_t id) {
 }
 
 JsonValue token_json(const Tokenizer& tokenizer, const Sampled& sampled) {
-  JsonValue json = {{"id", sampled.token}, {"text", token_bytes_of(tokenizer, sampled.token)}, {"logprob", sampled.logprob}};
+  JsonValue json = {
+      {"id", sampled.token}, {"text", token_bytes_of(tokenizer, sampled.token)}, {"logprob", sampled.logprob}};
   for (const TokenLogprob& top : sampled.top)
     json["top"].push_back(
         {{"id", top.token}, {"text", token_bytes_of(tokenizer, top.token)}, {"logprob", top.logprob}});
@@ -58,6 +59,7 @@ void print_json(const LoadedModel& model, const RunOptions& o, const Generation&
                {"draft_tokens", u.draft_tokens},
                {"accepted_tokens", u.accepted_tokens},
                {"sampling_steps", u.sampling_steps},
+               {"draft_gain", u.draft_gain},
                {"load_ms", model.load_ms},
                {"seed", o.generate.sampling.seed}};
   json["token_ids"] = JsonValue::array();
@@ -71,7 +73,7 @@ void print_json(const LoadedModel& model, const RunOptions& o, const Generation&
 int run(RunOptions& o) {
   if (!o.prompt.has_text && o.prompt.file.empty() && o.model.path.find(' ') != std::string::npos &&
       !std::filesystem::exists(o.model.path))
-    throw UsageError("'{}' is no model: give a question with -p, or behind the model", printable(o.model.path, 64));
+    throw UsageError("'{}' is not a model: give a question with -p, or behind the model", printable(o.model.path, 64));
   if (o.generate.sampling.n_logprobs >= 0 && !o.json) throw UsageError("--logprobs needs --json, which prints them");
   finish_sampling(o.generate.sampling, o.seed);
   AnswerGrammar grammar(o.generate.grammar);

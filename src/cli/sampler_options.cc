@@ -18,7 +18,7 @@ std::vector<SamplerStage> stages_of(const std::string& text) {
     const auto stage = find_sampler_stage(name);
     if (!stage || std::ranges::find(stages, *stage) != stages.end())
       throw CLI::ValidationError("--samplers", fmt::format("'{}' {}: the stages are {}", name,
-                                                           stage ? "occurs twice" : "is no stage",
+                                                           stage ? "occurs twice" : "is not a stage",
                                                            fmt::join(kSamplerStages, ";")));
     stages.push_back(*stage);
     begin = end + 1;

@@ -25,6 +25,7 @@
 #include "model/rank_facts.h"
 #include "server/app.h"
 #include "server/http/server.h"
+#include "server/kv_events.h"
 #include "server/metrics_port.h"
 #include "server/watchdog.h"
 #include "text/calls/call_format.h"
@@ -50,6 +51,8 @@ struct ServeOptions {
   std::vector<std::string> aliases;
   std::string access_log = "-", pooling, tool_parser, slot_folder;
   int metrics_port = -1;  // -1: no port of its own
+  KvEventsOptions kv_event_options;
+  std::shared_ptr<KvEvents> kv_events;  // null: nobody is told
   int max_seqs = 16, queue = 0, kv_tokens = 0;
   bool insecure = false, lenient_schemas = false, any_order = false;
   int queue_timeout_s = 60, drain_s = 30, soft_watchdog_s = 60, hard_watchdog_s = 120;
@@ -79,7 +82,7 @@ RunnerOptions serving_runner(ServeOptions& o) {
 
 // True for a model made for vectors, or if the user asks for a pooling.
 bool is_embedder(const ServeOptions& o, const Checkpoint& checkpoint) {
-  return !o.pooling.empty() || find_encoder_config(checkpoint) || read_embed_facts(checkpoint).pooling;
+  return !o.pooling.empty() || read_embed_facts(checkpoint).pooling;
 }
 
 // The parts that both kinds of models have; the caller adds the rest.
@@ -104,7 +107,8 @@ ServedModelParts served_parts(const ServeOptions& o, const Checkpoint& checkpoin
 
 std::shared_ptr<ServedModel> load_embedder(const ServeOptions& o, const std::shared_ptr<const Checkpoint>& checkpoint,
                                            const std::string& id) {
-  if (o.model.parallel.tp > 1) throw UsageError("--tp is for models that write text, and {} makes vectors", printable(id));
+  if (o.model.parallel.tp > 1)
+    throw UsageError("--tp is for models that write text, and {} makes vectors", printable(id));
   EmbedOptions options{.n_ctx = o.model.n_ctx,
                        .max_batch_tokens = std::max(2048, o.model.chunk),
                        .check_tensors = o.model.check_tensors};
@@ -115,9 +119,9 @@ std::shared_ptr<ServedModel> load_embedder(const ServeOptions& o, const std::sha
   if (parts.embedder->pooling() == "none")
     throw Error("{}: it gives a vector of each token and not one of a text: choose how with --pooling",
                 printable(checkpoint->path()));
-  const auto encoder = find_encoder_config(*checkpoint);
-  parts.facts.n_ctx_train = encoder ? encoder->n_ctx : checkpoint->config().n_ctx_train;
-  parts.facts.architecture = encoder ? encoder->arch->gguf_name : checkpoint->config().arch->gguf_name;
+  const Config config = checkpoint->config();
+  parts.facts.n_ctx_train = config.n_ctx_train;
+  parts.facts.architecture = config.arch->gguf_name;
   parts.facts.dim = parts.embedder->dim();
   auto model = std::make_shared<ServedModel>(std::move(parts));
   model->start();
@@ -151,6 +155,8 @@ std::shared_ptr<ServedModel> load_served(ServeOptions& o, const std::shared_ptr<
   parts.defaults = checkpoint->generation();
   parts.lenient_schemas = o.lenient_schemas, parts.any_order = o.any_order;
   parts.engine.chunk = o.model.chunk;
+  parts.engine.cache_listener = o.kv_events;
+  if (o.kv_events) o.kv_events->loaded(parts.facts.devices.front().device == "cpu" ? "CPU" : "GPU");
   parts.speculate = o.model.speculate;
   if (!o.slot_folder.empty()) parts.slot_files = {o.slot_folder, checkpoint->digest()};
   if (o.model.trace) parts.engine.on_step = [trace = o.model.trace](const StepStats& s) { trace_step(*trace, s); };
@@ -267,6 +273,20 @@ void check_processes(ServeOptions& o) {
   if (!o.paths.empty()) o.model.path = o.paths.front();
 }
 
+void start_kv_events(ServeOptions& o, const ModelSource& model) {
+  KvEventsOptions& events = o.kv_event_options;
+  if (events.endpoint.empty()) {
+    if (!events.replay.empty() || !events.topic.empty())
+      throw UsageError("--kv-events-replay and --kv-events-topic need --kv-events");
+    return;
+  }
+  if (o.paths.size() > 1) throw UsageError("--kv-events is for one model, and there are {}", o.paths.size());
+  if (events.topic.empty()) events.topic = fmt::format("kv@{}@{}", host_name(), model.id);
+  o.kv_events = std::make_shared<KvEvents>(events);
+  fmt::print(stderr, "ingot: events of the KV cache at {}, topic {}\n", o.kv_events->endpoint(), printable(events.topic));
+  if (!events.replay.empty()) fmt::print(stderr, "ingot: past ones at {}\n", o.kv_events->replay_endpoint());
+}
+
 void serve(ServeOptions& o) {
   hold_signals();  // before the first thread
   if (const RunnerOptions runner = serving_runner(o); runner.parallel.communicator) {
@@ -278,7 +298,9 @@ void serve(ServeOptions& o) {
   o.app.access_log = open_log(o.access_log);
   o.app.prepare_threads = std::max(2, available_cpus() / 2);
   o.pool.idle_ttl = std::chrono::seconds(o.ttl_s);
-  ModelPool pool(open_sources(o), o.pool);
+  std::vector<ModelSource> sources = open_sources(o);
+  start_kv_events(o, sources.front());
+  ModelPool pool(std::move(sources), o.pool);
   App app(o.app, pool);
   check_exposure(o, app);
   fit_descriptors(o.http.max_connections);
@@ -350,6 +372,16 @@ void add_http_options(CLI::App& command, ServeOptions& o) {
   command.add_option("--metrics-compat", "vllm: give the metrics under vLLM's names too")
       ->check(CLI::IsMember({"vllm"}))
       ->each([&o](const std::string&) { o.app.vllm_metrics = true; });
+}
+
+void add_kv_event_options(CLI::App& command, ServeOptions& o) {
+  command.add_option("--kv-events", o.kv_event_options.endpoint,
+                     "publish which prefixes are cached, over ZeroMQ in vLLM's form, for routers in a trusted network: "
+                     "tcp://*:5557 listens, tcp://HOST:PORT connects. The events have the tokens of prompts");
+  command.add_option("--kv-events-replay", o.kv_event_options.replay,
+                     "with --kv-events: where a router asks for events that it missed, such as tcp://*:5558");
+  command.add_option("--kv-events-topic", o.kv_event_options.topic,
+                     "with --kv-events: the topic [kv@HOST@MODEL]");
 }
 
 void add_limit_options(CLI::App& command, ServeOptions& o) {
@@ -457,6 +489,7 @@ void add_serve(CLI::App& app) {
   add_hub_options(*command, o->model.hub);
   add_http_options(*command, *o);
   add_limit_options(*command, *o);
+  add_kv_event_options(*command, *o);
   add_template_options(*command, o->model);
   add_runner_options(*command, o->model);
   add_checkpoint_option(*command, o->model);

@@ -45,7 +45,6 @@ constexpr LlamaFlag kLlamaFlags[] = {
     {"-ot", Takes::kValue, "--override-tensor", "experts are where the rest of the model is"},
     {"-sm --split-mode -ts --tensor-split -mg --main-gpu", Takes::kValue, nullptr,
      "--device, --pp and --layers-split say how devices share a model"},
-    {"--numa", Takes::kValue, nullptr, "threads are not bound to memory nodes"},
     {"--warmup --no-warmup", Takes::kNothing, nullptr, "there is no warm-up run"},
     {"--no-context-shift", Takes::kNothing, nullptr, "the context never shifts"},
     {"-cnv --conversation -i --interactive", Takes::kNothing, nullptr, "`ingot chat` is a conversation"},

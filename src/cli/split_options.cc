@@ -22,11 +22,13 @@ std::optional<int> count_of(const char* flag, const std::string& text) {
 
 void add_split_options(CLI::App& app, SplitFlags& o) {
   app.add_option("--gpu-layers", o.gpu_layers,
-                 "with --device cuda: this many layers on the GPU, the last ones, and the rest on the CPU; all, or auto: "
+                 "with --device cuda: this many layers on the GPU, the last ones, and the rest on the CPU; all, or "
+                 "auto: "
                  "as many as fit (also -ngl)")
       ->capture_default_str();
   app.add_option("--cpu-experts,--n-cpu-moe", o.cpu_experts,
-                 "with --device cuda: the experts of this many layers on the CPU, the first ones of those on the GPU; all, "
+                 "with --device cuda: the experts of this many layers on the CPU, the first ones of those on the GPU; "
+                 "all, "
                  "or auto: as few as needed")
       ->capture_default_str();
   app.add_option("--override-tensor", o.override_tensor,

@@ -25,7 +25,8 @@ SchedulerLimits scheduler_limits(const RunnerInfo& info, const EngineOptions& op
           .window = info.window,
           .spare_rows = std::max(0, info.max_logits - info.max_seqs),
           .embedding_dim = info.takes_embeddings ? info.embedding_dim : 0,
-          .prefix_cache = options.prefix_cache};
+          .prefix_cache = options.prefix_cache,
+          .cache_listener = options.cache_listener.get()};
 }
 
 // Drafts need spare rows of logits, and in models with states a spare slot.
@@ -45,6 +46,8 @@ Usage usage_of(const Sequence& sequence) {
   usage.draft_tokens = sequence.n_drafted;
   usage.accepted_tokens = sequence.n_accepted;
   usage.sampling_steps = sequence.n_sampling_steps;
+  if (sequence.n_drafted > 0 && sequence.step_seconds > 0)
+    usage.draft_gain = sequence.plain_seconds / sequence.step_seconds;
   usage.preemptions = sequence.n_preempted;
   const bool started = sequence.first_step != Clock::time_point{};
   usage.queue_ms = ms_between(sequence.submitted, started ? sequence.first_step : Clock::now());
@@ -203,7 +206,7 @@ void Engine::run() {
   } catch (const std::exception& error) {
     die(error.what());
   } catch (...) {
-    die("an exception that is no std::exception");
+    die("an exception that is not a std::exception");
   }
 }
 
@@ -258,7 +261,7 @@ bool Engine::receive(bool block) {
 }
 
 void Engine::handle(Message& message) {
-  if (message.order == Order::kSubmit) return take_in(std::move(message.sequence));
+  if (message.order == Order::kSubmit) return admit(std::move(message.sequence));
   if (message.order == Order::kCall) return message.call();
   const auto found = sequences_.find(message.id);
   if (found == sequences_.end() || found->second->finished) return;
@@ -268,7 +271,7 @@ void Engine::handle(Message& message) {
 }
 
 // If memory runs out here, only this request fails.
-void Engine::take_in(std::unique_ptr<Sequence> owned) {
+void Engine::admit(std::unique_ptr<Sequence> owned) {
   Sequence& sequence = *owned;
   try {
     const auto place = sequences_.try_emplace(sequence.id).first;
@@ -342,9 +345,9 @@ void Engine::publish() {
   counts_.n_waiting = scheduler_.n_waiting();
   counts_.n_paused = scheduler_.n_paused();
   counts_.blocks_used = scheduler_.pool().n_used();
-  counts_.blocks_cached = scheduler_.pool().n_kept();
+  counts_.blocks_cached = scheduler_.pool().n_cached();
   counts_.states_used = scheduler_.states().n_used();
-  counts_.states_cached = scheduler_.states().n_kept();
+  counts_.states_cached = scheduler_.states().n_cached();
   counts_.n_states = scheduler_.states().n_slots();
   counts_.n_blocks_released = scheduler_.n_blocks_released();
   counts_.block_size = runner_.info().block_size;

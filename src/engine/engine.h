@@ -88,6 +88,8 @@ struct EngineGauges {
   int64_t n_draft_tokens = 0;     // drafts that steps verified
   int64_t n_accepted_tokens = 0;  // part of n_draft_tokens: equal to the sampled token
   int64_t n_accepted_at[kMaxDrafts] = {};  // the same by the draft's place among the drafts of its step
+  double step_seconds = 0;   // of decode steps of sequences with a proposer, as such steps are measured
+  double plain_seconds = 0;  // of steps without drafts that would have given the same tokens
   Clock::time_point last_step{};  // when the last step was complete; for a watchdog
 };
 
@@ -95,6 +97,7 @@ struct EngineOptions {
   int chunk = 0;  // tokens of one prompt in one step, cut to the runner's batch; 0: as many as that has
   std::function<void(const StepStats&)> on_step = {};  // called on the stepping thread
   bool prefix_cache = true;
+  std::shared_ptr<CacheListener> cache_listener = {};
   bool draft_head = true;       // let the runner's draft head follow all steps; false: no request uses it
   bool jump_ahead = true;       // turn text that a grammar forces into tokens without sampling each
   int max_queue = 0;            // the most requests that wait for their first step; 0: no limit
@@ -164,13 +167,13 @@ class Engine {
   void run();
   bool receive(bool block);
   void handle(Message& message);
-  void take_in(std::unique_ptr<Sequence> sequence);
+  void admit(std::unique_ptr<Sequence> sequence);
   void end_late_requests();
   void run_step();
   InFlightStep launch(BatchBuilder& builder, std::string* fault);
   void complete(InFlightStep& in_flight, std::string fault);
-  void settle(const StepItem& item, std::span<const Sampled> drawn);
-  void settle_failed(const StepItem& item, const std::string& fault);
+  void complete_item(const StepItem& item, std::span<const Sampled> drawn, const InFlightStep& step);
+  void fail_item(const StepItem& item, const std::string& fault);
   void emit_progress(const Sequence& sequence);
   void emit_scores(const StepItem& item, std::span<const Sampled> scored);
   void emit_logits(const Step& step);
@@ -182,12 +185,14 @@ class Engine {
   void propose(Sequence& sequence);
   bool choose_drafts();
   void offer_drafts(Sequence& sequence);
-  void try_again(const Sequence& sequence, DraftOffer& offer);
+  void try_again(Sequence& sequence, DraftOffer& offer);
+  void judge_trial(Sequence& sequence, bool was_right);
   void bring_drafts(Sequence& sequence, int n);
   void ask_for_guess(Sequence& sequence, int n);
   void ask_draft_head();
   void cut_drafts(Sequence& sequence);
   void add_step_time(const StepStats& stats, Clock::time_point last);
+  void add_gain(Sequence& sequence, const InFlightStep& step, int n_tokens);
   void make_masks(InFlightStep& in_flight);
   void make_masks(Sequence& sequence, int n_drafts);
   void finish(Sequence& sequence, FinishReason reason, const std::string& error = "", int32_t stop_token = -1);
@@ -215,6 +220,7 @@ class Engine {
   EngineGauges counts_;
   DraftLengths draft_lengths_{runner_.info().max_seqs};
   Acceptance acceptance_{256};             // of the drafts of all sequences
+  int n_unguessed_ = 0;                    // tokens since the last guess of any proposer that is costly
   std::vector<DraftOffer> offers_;         // within choose_drafts: of the sequences that decode and have a proposer,
   std::vector<Sequence*> offering_;        // and these sequences; null: it has failed
 

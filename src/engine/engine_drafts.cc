@@ -21,11 +21,16 @@ void Engine::propose(Sequence& sequence) {
     const int evidence = guess.evidence + static_cast<int>(i);
     sequence.acceptance.add(evidence, is_right);
     acceptance_.add(evidence, is_right);
+    if (i == 0) judge_trial(sequence, is_right);
     if (!is_right) break;
   }
   sequence.guess_at = 0;
   if (sequence.request.proposer->is_costly()) {
-    ++sequence.n_unguessed;
+    // Answers that are too short for a trial of their own are tried, too: one in so many tokens of all answers.
+    constexpr int kTokensOfShortAnswers = 1024;
+    const bool is_first = sequence.n_sampling_steps == 1;
+    sequence.n_unguessed += is_first && n_unguessed_ >= kTokensOfShortAnswers ? sequence.next_trial : 1;
+    n_unguessed_ = std::min(n_unguessed_ + 1, kTokensOfShortAnswers);
     return;
   }
   try {
@@ -43,7 +48,7 @@ void Engine::ask_for_guess(Sequence& sequence, int n) {
   guess.tokens.erase(std::ranges::find_if(guess.tokens, no_token), guess.tokens.end());
   guess.tokens.resize(std::min(guess.tokens.size(), static_cast<size_t>(n)));
   sequence.guess_at = sequence.len();
-  sequence.n_unguessed = 0;
+  sequence.n_unguessed = n_unguessed_ = 0;
 }
 
 // Before a plan: chooses the drafts that its step verifies. Returns whether the time of the step is of use for later
@@ -98,11 +103,24 @@ void Engine::offer_drafts(Sequence& sequence) {
     offer.gains[offer.n] = gain *= sequence.acceptance.of(evidence + offer.n, acceptance_);
 }
 
-// A costly proposer whose drafts do not pay is tried again now and then: the text may have changed.
-void Engine::try_again(const Sequence& sequence, DraftOffer& offer) {
-  constexpr int kTokensBetweenTrials = 128, kDraftsOfTrial = 2;
-  if (sequence.request.proposer->is_costly() && sequence.n_unguessed >= kTokensBetweenTrials)
-    offer.n_chosen = std::max(offer.n_chosen, std::min(kDraftsOfTrial, offer.n));
+// A costly proposer whose drafts do not pay is tried again now and then, with one draft: the text may have changed.
+void Engine::try_again(Sequence& sequence, DraftOffer& offer) {
+  sequence.is_trial = sequence.request.proposer->is_costly() && offer.n_chosen == 0 && offer.n > 0 &&
+                      sequence.n_unguessed >= sequence.next_trial;
+  if (sequence.is_trial) offer.n_chosen = 1;
+}
+
+// After each trial in vain, the next one comes after twice as many tokens. After a right guess, it comes soon: a few
+// right ones show that the text has changed.
+void Engine::judge_trial(Sequence& sequence, bool was_right) {
+  constexpr int kTokensAfterARightGuess = 4, kMostTokens = 1 << 20;
+  if (was_right) {
+    sequence.next_trial = kTokensAfterARightGuess;
+    sequence.trial_wait = kTokensBetweenTrials;
+  } else {
+    if (sequence.is_trial) sequence.trial_wait = std::min(2 * sequence.trial_wait, kMostTokens);
+    sequence.next_trial = sequence.trial_wait;
+  }
 }
 
 // The first n tokens of the guess become drafts; all, if the proposer does not adapt.
@@ -150,7 +168,7 @@ void Engine::ask_draft_head() {
     for (const auto& [sequence, n] : asking) {
       (*sequence)->guess = {.tokens = {next, next + n}};
       (*sequence)->guess_at = (*sequence)->len();
-      (*sequence)->n_unguessed = 0;
+      (*sequence)->n_unguessed = n_unguessed_ = 0;
       next += n;
     }
   } catch (const DeviceLost&) {
@@ -203,6 +221,17 @@ void Engine::add_step_time(const StepStats& stats, Clock::time_point last) {
     draft_lengths_.add_step(stats.n_seqs, stats.n_tokens, std::chrono::duration<double>(time).count());
   } catch (const std::bad_alloc&) {  // one measurement less
   }
+}
+
+// What drafts gain: the time of the step beside the time in which steps without drafts would have given its tokens. Both
+// are times that decide about drafts, so a slow moment of the machine is no loss.
+void Engine::add_gain(Sequence& sequence, const InFlightStep& step, int n_tokens) {
+  const StepStats& stats = step.stats;
+  const std::optional<double> seconds = draft_lengths_.seconds_of(stats.n_seqs, stats.n_tokens),
+                              plain = draft_lengths_.seconds_of(stats.n_seqs, stats.n_seqs);
+  if (!step.is_timed || !seconds || !plain) return;
+  sequence.step_seconds += *seconds, counts_.step_seconds += *seconds;
+  sequence.plain_seconds += n_tokens * *plain, counts_.plain_seconds += n_tokens * *plain;
 }
 
 }  // namespace ingot

@@ -20,7 +20,7 @@ void Engine::run_step() {
   std::string fault;
   const int64_t n_finished = counts_.n_finished;
   InFlightStep next = launch(builder, &fault);
-  // Without progress here, the engine would wait for ever.
+  // Without progress here, the engine would wait forever.
   CHECK(next.step != nullptr || in_flight_.step != nullptr || counts_.n_finished > n_finished);
   if (in_flight_.step != nullptr) complete(in_flight_, "");
   if (next.step == nullptr) return;
@@ -119,9 +119,9 @@ Engine::InFlightStep Engine::launch(BatchBuilder& builder, std::string* fault) {
   stats.n_running = scheduler_.n_running();
   stats.n_waiting = scheduler_.n_waiting();
   stats.blocks_used = scheduler_.pool().n_used();
-  stats.blocks_cached = scheduler_.pool().n_kept();
+  stats.blocks_cached = scheduler_.pool().n_cached();
   stats.states_used = scheduler_.states().n_used();
-  stats.states_cached = scheduler_.states().n_kept();
+  stats.states_cached = scheduler_.states().n_cached();
   try {
     runner_.forward(batch);
   } catch (const DeviceLost&) {
@@ -157,12 +157,12 @@ void Engine::complete(InFlightStep& in_flight, std::string fault) {
   const int64_t n_output = counts_.n_output_tokens, n_forced = counts_.n_forced_tokens;
   for (const StepItem& item : done.step->items) {
     if (stats.failed) {
-      settle_failed(item, fault);
+      fail_item(item, fault);
       continue;
     }
     const auto n_rows = static_cast<size_t>(item.n_rows());
     CHECK_LE(row + n_rows, drawn.size());
-    settle(item, std::span(drawn).subspan(row, n_rows));
+    complete_item(item, std::span(drawn).subspan(row, n_rows), {done.step, stats, done.is_timed});
     row += n_rows;
   }
   CHECK(stats.failed || row == drawn.size());
@@ -176,7 +176,7 @@ void Engine::complete(InFlightStep& in_flight, std::string fault) {
 }
 
 // Handles one sequence's part of a completed step.
-void Engine::settle(const StepItem& item, std::span<const Sampled> drawn) {
+void Engine::complete_item(const StepItem& item, std::span<const Sampled> drawn, const InFlightStep& step) {
   Sequence& sequence = *item.sequence;
   --sequence.n_steps;
   const std::span<const Sampled> scored = drawn.first(item.n_scored);
@@ -194,13 +194,14 @@ void Engine::settle(const StepItem& item, std::span<const Sampled> drawn) {
       return finish(sequence, FinishReason::kError, error.what());
     }
     sequence.n_sampling_steps += is_drawn;
+    if (is_drawn && sequence.request.proposer) add_gain(sequence, step, n_accepted + 1);
     if (is_drawn) emit_tokens(sequence, drawn.first(static_cast<size_t>(n_accepted) + 1));
   } else if (sequence.n_steps == 0) {
     destroy(sequence);
   }
 }
 
-void Engine::settle_failed(const StepItem& item, const std::string& fault) {
+void Engine::fail_item(const StepItem& item, const std::string& fault) {
   Sequence& sequence = *item.sequence;
   --sequence.n_steps;
   scheduler_.failed(item);

@@ -1,4 +1,4 @@
-// Helpers for faults on the engine's thread, in places where nothing may throw any more. For src/engine only.
+// Helpers for faults on the engine's thread, in places where an exception would end the process. For src/engine only.
 #pragma once
 #include <exception>
 #include <string>

@@ -36,7 +36,7 @@ int32_t BlockPool::take() {
 }
 
 void BlockPool::share(int32_t block) {
-  CHECK(refs(block) > 0 || kept(block));
+  CHECK(refs(block) > 0 || is_cached(block));
   if (refs_[block]++ == 0) unlink(block);
 }
 
@@ -51,7 +51,7 @@ void BlockPool::release(int32_t block, bool keep) {
 }
 
 void BlockPool::discard(int32_t block) {
-  if (refs(block) > 0 || !kept(block)) return;
+  if (refs(block) > 0 || !is_cached(block)) return;
   unlink(block);
   free_.push_back(block);
 }

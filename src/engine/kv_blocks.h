@@ -1,6 +1,6 @@
 // BlockPool: records which KV block, or which state slot (state_slots.h), has which holders. A block with one holder is
-// writable by that holder. A full block may be shared and is then immutable. A block without a holder is free (`blank`)
-// or cached (`kept`): its content stays until the space is needed. The block cached for the longest time is evicted
+// writable by that holder. A full block may be shared and is then immutable. A block without a holder is free or
+// cached: its content stays until the space is needed. The block cached for the longest time is evicted
 // first. The pool knows block numbers only: the backend owns the pages, and the prefix cache knows their content.
 #pragma once
 #include <cstdint>
@@ -17,7 +17,7 @@ class BlockPool {
   int n_blocks() const { return static_cast<int>(refs_.size()); }
   // The blocks that take() can give: free and cached.
   int n_free() const { return static_cast<int>(free_.size()) + n_cached_; }
-  int n_kept() const { return n_cached_; }
+  int n_cached() const { return n_cached_; }
   int n_used() const { return n_blocks() - n_free(); }
   int refs(int32_t block) const;
 
@@ -27,7 +27,7 @@ class BlockPool {
   void discard(int32_t block);                     // frees the block if it is cached: its content is no longer useful
 
  private:
-  bool kept(int32_t block) const { return next_[block] >= 0; }
+  bool is_cached(int32_t block) const { return next_[block] >= 0; }
   void link(int32_t block);  // as the most recently cached block
   void unlink(int32_t block);
 

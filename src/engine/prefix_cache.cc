@@ -121,7 +121,22 @@ CacheKey PrefixCache::insert(const CacheKey& parent, const CacheTokens& tokens, 
   const CacheKey key = same >= 0 ? nodes_[same].key : CacheKey{hash, next_id_++};
   if (same >= 0) erase(same);  // the node has a block again
   link(block, {.parent = parent, .key = key, .n_tokens = n_tokens}, tokens);
+  if (full && listener_ != nullptr) tell(nodes_[block], tokens);
   return key;
+}
+
+void PrefixCache::announce(const CacheKey& root) {
+  if (std::ranges::find(announced_roots_, root) == announced_roots_.end()) announced_roots_.push_back(root);
+}
+
+void PrefixCache::tell(Node& node, const CacheTokens& tokens) {
+  for (size_t i = 0; i < tokens.size(); ++i)
+    if (tokens.row(i) != RowDigest{}) return;
+  const bool begins = std::ranges::find(announced_roots_, node.parent) != announced_roots_.end();
+  const int32_t parent = begins ? -1 : find_key(node.parent);
+  if (!begins && (parent < 0 || !nodes_[parent].announced)) return;
+  node.announced = true;
+  listener_->cached(node.key.id, begins ? 0 : node.parent.id, tokens.tokens);
 }
 
 void PrefixCache::link(int32_t index, const Node& node, const CacheTokens& tokens) {
@@ -141,6 +156,7 @@ void PrefixCache::erase(int32_t index) {
   if (node.n_tokens == 0) return;
   if (node.next >= 0) nodes_[node.next].previous = node.previous;
   (node.previous >= 0 ? nodes_[node.previous].next : bucket_of(node)) = node.next;
+  if (node.announced) listener_->evicted(node.key.id);
   const int32_t state = std::exchange(node, {}).state;
   if (state < 0) return;
   node_of_state_[state] = -1;
@@ -172,8 +188,8 @@ void PrefixCache::need_states(int n, std::function<void(int32_t)> on_lost) {
 }
 
 void PrefixCache::keep_state(const CacheKey& key, int32_t state) {
-  for (int32_t node = full_[key.hash & mask_]; node >= 0; node = nodes_[node].next)
-    if (nodes_[node].key == key && node < n_blocks_) return keep_state(node, state);
+  const int32_t node = find_key(key);
+  if (node >= 0 && node < n_blocks_) keep_state(node, state);
 }
 
 void PrefixCache::keep_state(int32_t block, int32_t state) {
@@ -194,6 +210,12 @@ int32_t PrefixCache::find_full(const CacheKey& parent, uint64_t hash, const Cach
       return block;
   }
   return -1;
+}
+
+int32_t PrefixCache::find_key(const CacheKey& key) const {
+  int32_t node = full_[key.hash & mask_];
+  while (node >= 0 && nodes_[node].key != key) node = nodes_[node].next;
+  return node;
 }
 
 uint64_t PrefixCache::hash_of(const CacheKey& parent, const CacheTokens& tokens) const {

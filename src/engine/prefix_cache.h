@@ -12,8 +12,8 @@
 // For models with recurrent layers, blocks alone are not enough: a sequence can continue only from a place for which a
 // state is cached (state_slots.h).
 //
-// This class is an index only: the pool decides who holds a block and when the block is evicted (kv_blocks.h). All
-// storage is fixed: nothing is allocated after construction.
+// This class is an index only: the pool decides who holds a block and when the block is evicted (kv_blocks.h). Nothing
+// is allocated after construction, except for the list of announced roots.
 #pragma once
 #include <array>
 #include <concepts>
@@ -22,6 +22,8 @@
 #include <span>
 #include <string>
 #include <vector>
+
+#include "engine/cache_listener.h"
 
 namespace ingot {
 
@@ -94,6 +96,9 @@ class PrefixCache {
   // Removes every cached block that starts with this prefix.
   void forget(const CacheKey& root, const CacheTokens& tokens);
   bool holds(int32_t block) const { return nodes_[block].n_tokens > 0; }
+  // Before the first insert(); null: none. The listener hears of chains whose root was announced before.
+  void set_listener(CacheListener* listener) { listener_ = listener; }
+  void announce(const CacheKey& root);
   size_t longest_chain() const { return nodes_.size(); }  // in blocks, the most that find() can return
 
   // From now on, find() returns chains only up to a cached state. There are n states. on_lost is called for each state
@@ -113,6 +118,7 @@ class PrefixCache {
     int32_t state = -1;     // the state after the last token
     int32_t next = -1;      // the next node in the bucket
     int32_t previous = -1;  // -1: the node is the first
+    bool announced = false;  // the listener knows the block
   };
 
   void link(int32_t index, const Node& node, const CacheTokens& tokens);
@@ -122,6 +128,8 @@ class PrefixCache {
   }
   void keep_what_is_seen(CacheMatch& match) const;
   int32_t find_full(const CacheKey& parent, uint64_t hash, const CacheTokens& tokens) const;  // returns a node
+  int32_t find_key(const CacheKey& key) const;  // returns the node of a full block, or -1
+  void tell(Node& node, const CacheTokens& tokens);
   void find_tail(const CacheTokens& tokens, CacheMatch& match) const;
   CacheTokens tokens_of(int32_t node) const;
 
@@ -136,6 +144,8 @@ class PrefixCache {
   std::vector<int32_t> full_, tails_;   // buckets: the first node of each, newest first
   std::vector<int32_t> node_of_state_;  // -1: the state has no node; empty: the model has no states
   std::function<void(int32_t)> on_lost_state_;
+  CacheListener* listener_ = nullptr;
+  std::vector<CacheKey> announced_roots_;  // few
 };
 
 }  // namespace ingot

@@ -37,6 +37,7 @@ struct Usage {
   int draft_tokens = 0;   // drafts that steps verified
   int accepted_tokens = 0;  // part of draft_tokens: equal to the sampled token
   int sampling_steps = 0;   // steps that gave tokens of the output
+  double draft_gain = 0;    // how many times as fast drafts made the output, as far as that was measured; 0: unknown
   int preemptions = 0;      // times that the request lost its KV blocks and was computed again
   double queue_ms = 0;    // from submit to the request's first step
   double prefill_ms = 0;  // from the first step to the first sampled token
@@ -104,6 +105,7 @@ struct Request {
   int priority = 0;  // -kMaxPriority to kMaxPriority
   std::string client;
   std::string cache_salt;           // only requests with equal salts share cached prefixes
+  bool publishes_prefix = false;    // the engine's CacheListener hears of all chains with this salt; few salts, then
   Clock::time_point begin_by = {};  // the latest time for the first step, else the request ends; zero: no limit
   Clock::time_point deadline = {};  // the time at which the request ends in any case; zero: no limit
 

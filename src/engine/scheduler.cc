@@ -38,6 +38,7 @@ Scheduler::Scheduler(const SchedulerLimits& limits)
       states_(limits.n_states, limits.max_seqs, cache_) {
   CHECK(limits.max_batch_tokens > 0 && limits.max_seqs > 0 && limits.chunk > 0);
   CHECK(limits.block_size > 0 && limits.n_blocks > 0);
+  cache_.set_listener(limits.cache_listener);
   running_.reserve(limits.max_seqs);
   prompts_.reserve(limits.max_seqs);
   match_.blocks.reserve(cache_.longest_chain());
@@ -47,6 +48,7 @@ Scheduler::Scheduler(const SchedulerLimits& limits)
 // May throw if memory runs out; nothing has changed then.
 void Scheduler::add(Sequence* sequence) {
   sequence->root = sequence->chain = root_key(sequence->request.cache_salt);
+  if (sequence->request.publishes_prefix) cache_.announce(sequence->root);
   sequence->rank = rank_of(*sequence);
   const size_t n = waiting_.size() + running_.size() + paused_.size() + 1;
   for (auto* list : {&waiting_, &paused_})

@@ -50,6 +50,7 @@ struct SchedulerLimits {
   int spare_rows = 0;     // rows of logits in one step beyond one for each sequence: for drafts and scored prompts
   int embedding_dim = 0;  // of the vectors that may replace tokens; 0: the model takes none
   bool prefix_cache = true;
+  CacheListener* cache_listener = nullptr;
 };
 
 // One sequence's part of a step: tokens [begin, begin + n_tokens) of it.
@@ -88,7 +89,7 @@ class Scheduler {
   void pause(Sequence* sequence);  // takes no part until resumed; others may take its blocks
   void resume(Sequence* sequence);
   void remove(Sequence* sequence);   // finished or cancelled: takes no further part
-  void release(Sequence* sequence);  // removed, and no step names it any more: frees its blocks
+  void release(Sequence* sequence);  // removed and in no step in flight: frees its blocks
   // Before a plan: takes the blocks into which a draft head writes while it guesses n drafts. Returns the number of
   // drafts for which there is room beside the needs of others.
   int make_room_for_drafts(Sequence& sequence, int n);

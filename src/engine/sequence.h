@@ -11,6 +11,8 @@
 
 namespace ingot {
 
+inline constexpr int kTokensBetweenTrials = 128;
+
 struct Sequence {
   RequestId id = 0;
   Request request;
@@ -51,6 +53,9 @@ struct Sequence {
   Proposal guess;                 // what the proposer expects after the first guess_at tokens
   int guess_at = 0;               // 0: there is no guess
   int n_unguessed = 0;            // tokens since the last guess, of a proposer that is costly
+  int next_trial = kTokensBetweenTrials;  // at so many of these tokens, the proposer is tried again; and after a
+  int trial_wait = kTokensBetweenTrials;  // trial in vain, at so many
+  bool is_trial = false;                  // the next step's drafts
   std::vector<int32_t> proposed;  // drafts for the next step
   int64_t head_step = -1;         // for a draft head: the last step with this sequence, and
   int head_row = 0;               // the row of the token before the last one there
@@ -60,6 +65,8 @@ struct Sequence {
   bool waits_for_draw = false;
   int n_drafted = 0, n_accepted = 0;  // drafts that steps verified, and drafts that were right
   int n_sampling_steps = 0;           // steps that gave tokens of the output
+  double step_seconds = 0;            // of these steps, as such steps are measured (DraftLengths)
+  double plain_seconds = 0;           // of steps without drafts that would have given the same tokens
 
   int n_cached = 0;  // prompt tokens found in the prefix cache, so not computed
   int n_preempted = 0;

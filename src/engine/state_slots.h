@@ -24,10 +24,10 @@ class StateSlots {
   int n_free() const { return pool_.n_free(); }
   int n_slots() const { return pool_.n_blocks(); }
   int n_used() const { return pool_.n_used(); }
-  int n_kept() const { return pool_.n_kept(); }
+  int n_cached() const { return pool_.n_cached(); }
 
-  // Gives the sequence a slot. The sequence continues from `checkpoint`, or begins (-1). `exclusive`: no other sequence may
-  // continue from the checkpoint, so the sequence takes over the slot.
+  // Gives the sequence a slot. The sequence continues from `checkpoint` (-1: begins). `exclusive`: no other sequence
+  // may continue from the checkpoint, so the sequence takes over the slot.
   void start(Sequence& sequence, int32_t checkpoint, bool exclusive);
   // The sequence's next step is planned: sets the slots that `item` reads and writes. `leave`: the state written
   // becomes a checkpoint, if another slot is free for the sequence.

@@ -43,7 +43,8 @@ void append_text(std::string& out, const std::string& text) {
 
 PrefixFile parse_prefix_file(std::span<const uint8_t> bytes, std::string_view name) {
   Reader reader(bytes, name);
-  if (as_text(reader.take(kMagic.size(), "magic")) != kMagic) reader.fail("magic", "this is no file of a saved slot");
+  if (as_text(reader.take(kMagic.size(), "magic")) != kMagic)
+    reader.fail("magic", "this is not the file of a saved slot");
   PrefixFile file;
   file.model = read_text(reader, "model");
   file.layout = read_text(reader, "layout");

@@ -14,6 +14,9 @@ namespace {
 #define GRANITE R"("embedding_multiplier": 1.0, "attention_multiplier": 1.0, "residual_multiplier": 1.0, "logits_scaling": 1.0)"
 #define LATENT R"("q_lora_rank": 1536, "kv_lora_rank": 512, "qk_nope_head_dim": 128, "qk_rope_head_dim": 64, "v_head_dim": 128)"
 #define GEMMA3 "{" GEMMA R"(, "num_attention_heads": 8, "num_key_value_heads": 4, "final_logit_softcapping": null, "rope_theta": 1000000.0, "rope_local_base_freq": null, "sliding_window_pattern": null, "_sliding_window_pattern": null, "use_bidirectional_attention": false, "vocab_size": 262208, "max_position_embeddings": 131072})"
+#define ENCODER R"("position_embedding_type": "absolute", "is_decoder": false, "add_cross_attention": false)"
+#define BERT ENCODER R"(, "hidden_act": "gelu", "layer_norm_eps": 1e-12, "type_vocab_size": 2)"
+constexpr const char* kRobertaKeys = "{" BERT R"(, "pad_token_id": 1})";
 constexpr const char* kDeepseek3Keys = "{" LATENT R"(, "n_shared_experts": 1, "norm_topk_prob": true, "routed_scaling_factor": 2.5, "rope_interleave": true, "num_experts_per_tok": 8, "moe_intermediate_size": 2048, "first_k_dense_replace": 3, "n_group": 8, "topk_group": 4})";
 
 constexpr Arch kArchs[] = {
@@ -91,8 +94,28 @@ constexpr Arch kArchs[] = {
     {.gguf_name = "gpt-oss", .hf_name = "gpt_oss", .activation = Activation::kClampedSwiglu, .gguf_ffn_norm_is_post = true, .window_period = 2,
      .interleaved_experts = true, .normalizes_experts = true, .yarn_truncates = false,
      .hf_defaults = R"({"num_key_value_heads": 8, "head_dim": 64, "rms_norm_eps": 1e-5, "attention_bias": true, "rope_theta": 150000.0, "sliding_window": 128, "layer_types": null, "num_experts_per_tok": 4, "swiglu_limit": 7.0, "rope_parameters": {"rope_type": "yarn", "factor": 32.0, "beta_fast": 32.0, "beta_slow": 1.0, "truncate": false, "original_max_position_embeddings": 4096}})"},
+    {.gguf_name = "bert", .hf_name = "bert", .activation = Activation::kGelu, .norm = NormKind::kLayer, .pre_norms = false, .sum_norms = true,
+     .gated = false, .bidirectional = true, .encoder = true, .learned_positions = true,
+     .hf_defaults = "{" BERT "}"},
+    {.gguf_name = "bert", .hf_name = "roberta", .activation = Activation::kGelu, .norm = NormKind::kLayer, .pre_norms = false, .sum_norms = true,
+     .gated = false, .bidirectional = true, .encoder = true, .learned_positions = true, .positions_after_pad = true,
+     .hf_defaults = kRobertaKeys},
+    {.gguf_name = "bert", .hf_name = "xlm-roberta", .activation = Activation::kGelu, .norm = NormKind::kLayer, .pre_norms = false, .sum_norms = true,
+     .gated = false, .bidirectional = true, .encoder = true, .learned_positions = true, .positions_after_pad = true,
+     .hf_defaults = kRobertaKeys},
+    {.gguf_name = "bert", .hf_name = "camembert", .activation = Activation::kGelu, .norm = NormKind::kLayer, .pre_norms = false, .sum_norms = true,
+     .gated = false, .bidirectional = true, .encoder = true, .learned_positions = true, .positions_after_pad = true,
+     .hf_defaults = kRobertaKeys},
+    {.gguf_name = "nomic-bert", .hf_name = "nomic_bert", .norm = NormKind::kLayer, .pre_norms = false, .sum_norms = true, .bidirectional = true,
+     .encoder = true,
+     .hf_defaults = "{" ENCODER R"(, "n_layer": null, "n_embd": null, "n_head": null, "n_inner": null, "n_positions": null, "activation_function": null, "layer_norm_eps": 1e-12, "layer_norm_epsilon": null, "rotary_emb_base": null, "rotary_emb_fraction": null, "type_vocab_size": 2, "prenorm": false, "use_rms_norm": false, "rotary_emb_interleaved": false})"},
+    {.gguf_name = "modern-bert", .hf_name = "modernbert", .activation = Activation::kGelu, .norm = NormKind::kLayer, .fused = true,
+     .window_period = 3, .first_is_global = true, .local_theta = 10000, .bidirectional = true, .encoder = true,
+     .hf_defaults = "{" ENCODER R"(, "hidden_activation": "gelu", "norm_eps": 1e-5, "local_attention": 128, "layer_types": null, "global_attn_every_n_layers": null, "global_rope_theta": 160000.0, "local_rope_theta": null})"},
 };
 
+#undef BERT
+#undef ENCODER
 #undef WINDOWS
 #undef DELTA
 #undef GEMMA

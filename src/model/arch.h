@@ -21,14 +21,17 @@ struct Arch {
   Scoring scoring = Scoring::kSoftmax;  // of experts, for directories; GGUF files have a key for it
   NormKind norm = NormKind::kRms;
   bool pre_norms = true;               // norms before attention and feed-forward
+  bool sum_norms = false;              // norms after each addition to the residual stream, and none at the end
   bool post_norms = false;             // norms of the outputs of attention and feed-forward
   bool norms_all_heads = false;        // the q and k norms span all heads together
   bool norm_weight_plus_one = false;   // Hugging Face files store the norms' weights less 1
   bool scales_embedding = false;       // multiplies embeddings by sqrt(dim)
   bool fused = false;                  // q, k, v are one tensor; gate and up are one tensor
+  bool gated = true;                   // feed-forward: act(gate) * up; otherwise act(up)
   bool gguf_ffn_norm_is_post = false;  // GGUF files call the norm before the feed-forward post_attention_norm
   // Of `window_period` layers, all but the last have the window, if the file does not say which layers; 0: all layers.
   int window_period = 0;
+  bool first_is_global = false;  // of `window_period` layers, all but the first have the window
   int no_rope_period = 0;  // of this many layers the last has no rope, if the file does not say; 0: none
   // Rope base of the layers with a window, if the file does not say; their rope is not scaled. kSameTheta: the base of
   // the other layers, not scaled. 0: the same rope as the other layers, scaling included.
@@ -43,9 +46,18 @@ struct Arch {
   bool normalizes_experts = false;  // a token's expert weights sum to 1, if the file does not say
   bool yarn_truncates = true;       // for GGUF files, which have no key for it
   bool bidirectional = false;       // Config::bidirectional, for all models of the row
+  // Bidirectional, with a norm of the embeddings and without an output matrix. Pairs of texts may have token types.
+  bool encoder = false;
+  bool learned_positions = false;    // a table of positions instead of rope
+  bool positions_after_pad = false;  // in directories, position 0 is the table's row after the padding token's id
   // Keys of config.json that this architecture reads besides the keys of all families (io/huggingface/config.cc), each
   // with the value that transformers uses if the file lacks the key.
   const char* hf_defaults = "{}";
+
+  // Whether a layer has the window, by a period; 0: all layers.
+  bool has_window(int layer, int period) const {
+    return period == 0 || (first_is_global ? layer % period > 0 : layer % period < period - 1);
+  }
 };
 
 std::span<const Arch> all_archs();

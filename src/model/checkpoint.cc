@@ -135,6 +135,19 @@ class HfCheckpoint final : public Checkpoint {
 
 }  // namespace
 
+bool is_encoder(const Checkpoint& checkpoint) {
+  std::string name;
+  if (const Gguf* file = checkpoint.gguf()) {
+    name = file->metadata().find_string("general.architecture").value_or("");
+  } else if (const HfDirectory* directory = checkpoint.directory()) {
+    const JsonDocument document = directory->document("config.json");
+    if (const auto type = document.root().find("model_type")) name = type->string();
+  }
+  return std::ranges::any_of(all_archs(), [&](const Arch& arch) {
+    return arch.encoder && name == (checkpoint.gguf() != nullptr ? arch.gguf_name : arch.hf_name);
+  });
+}
+
 std::shared_ptr<const Checkpoint> gguf_checkpoint(std::shared_ptr<const Gguf> file) {
   return std::make_shared<GgufCheckpoint>(std::move(file));
 }
@@ -146,7 +159,8 @@ std::shared_ptr<const Checkpoint> hf_checkpoint(const std::string& directory) {
 std::shared_ptr<const Checkpoint> open_checkpoint(const std::string& path) {
   if (HfDirectory::is_one(path)) return hf_checkpoint(path);
   if (std::filesystem::is_directory(path))
-    throw Error("'{}' is a directory without a config.json: give a model's directory, or a .gguf file", printable(path));
+    throw Error("'{}' is a directory without a config.json: give a model's directory, or a .gguf file",
+                printable(path));
   return gguf_checkpoint(std::make_shared<const Gguf>(Gguf::open(path)));
 }
 

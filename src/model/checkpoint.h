@@ -50,13 +50,16 @@ class Checkpoint {
   // The source keeps the parts of the checkpoint that it needs alive.
   virtual std::unique_ptr<WeightSource> weights() const = 0;
   virtual CheckpointFacts facts() const = 0;
-  // Identifies the weights: a SHA-256 of the tensors' names, sizes and first bytes. So it is fast, but not for security.
+  // Identifies the weights: a SHA-256 of the tensors' names, sizes and first bytes. It is fast, and not for security.
   virtual std::string digest() const = 0;
 
   // The container, for code that writes another kind of file (model/gguf_export.h): one of the two is null.
   virtual const Gguf* gguf() const { return nullptr; }
   virtual const HfDirectory* directory() const { return nullptr; }
 };
+
+// Whether the table of architectures has the checkpoint's as an encoder.
+bool is_encoder(const Checkpoint& checkpoint);
 
 // Opens a GGUF file (any part of a split file), or a directory with config.json. Throws Error.
 std::shared_ptr<const Checkpoint> open_checkpoint(const std::string& path);

@@ -116,7 +116,7 @@ void difference_of_two(HeadLayer& layer) {
   std::vector<float> weight(layer.n_in);
   for (int i = 0; i < layer.n_in; ++i) weight[i] = layer.weight[2 * i] - layer.weight[2 * i + 1];
   layer.weight = std::move(weight);
-  if (!layer.bias.empty()) layer.bias = {layer.bias[0] - layer.bias[1]};
+  if (!layer.bias.empty()) layer.bias.assign(1, layer.bias[0] - layer.bias[1]);
   layer.n_out = 1;
 }
 

@@ -131,11 +131,12 @@ std::vector<LayerKind> read_layers(const Keys& keys, const Config& c) {
   const int period = pattern != nullptr && !listed ? keys.integer(kPattern, 0, c.n_layers) : arch.window_period;
   const int n_dense = keys.integer_or("leading_dense_block_count", 0, 0, c.n_layers);
   for (int i = 0; i < c.n_layers; ++i) {
-    const bool windowed = has_window ? (*has_window)[i] : period == 0 || i % period < period - 1;
+    const bool windowed = has_window ? (*has_window)[i] : arch.has_window(i, period);
     if (windowed) layers[i].window = c.sliding_window;
     if (c.local_theta > 0 && windowed) layers[i].rope = LayerRope::kLocal;
     if (arch.rope_needs_window && c.sliding_window > 0 && !windowed) layers[i].rope = LayerRope::kNone;
     if (arch.no_rope_period > 0 && (i + 1) % arch.no_rope_period == 0) layers[i].rope = LayerRope::kNone;
+    if (arch.learned_positions) layers[i].rope = LayerRope::kNone;
     layers[i].experts = c.experts.n > 0 && i >= n_dense;
   }
   return layers;
@@ -238,16 +239,21 @@ void read_latent(const Keys& keys, Config& c) {
 
 // The rows of the embedding. loader.cc checks them against the tokenizer's number of tokens.
 int vocabulary_rows(const Gguf& file) {
-  constexpr int64_t kMost = 1 << 24;
+  constexpr int64_t kMaxRows = 1 << 24;
   const TensorInfo* embedding = file.find("token_embd.weight");
   if (embedding == nullptr)
     throw Error("{}: tensor 'token_embd.weight' is missing{}", printable(file.metadata().source()),
                 file.tensors().empty() ? ": this file holds a vocabulary, not a model" : "");
   const int64_t n_vocab = embedding->n_dims == 2 ? static_cast<int64_t>(embedding->shape[1]) : 0;
-  if (n_vocab < 1 || n_vocab > kMost)
+  if (n_vocab < 1 || n_vocab > kMaxRows)
     throw Error("{}: tensor 'token_embd.weight' has {} dimensions and {} rows: expected 2 and at most {}",
-                printable(file.metadata().source()), embedding->n_dims, n_vocab, kMost);
+                printable(file.metadata().source()), embedding->n_dims, n_vocab, kMaxRows);
   return static_cast<int>(n_vocab);
+}
+
+int token_types(const Gguf& file) {
+  const TensorInfo* types = file.find("token_types.weight");
+  return types == nullptr ? 0 : static_cast<int>(types->n_elements() / static_cast<int64_t>(types->shape[0]));
 }
 
 // Files that accompany a model and have some of its keys.
@@ -293,15 +299,20 @@ Config config_from_gguf(const Gguf& file) {
   const bool only_experts = !has_dense && keys.has("expert_feed_forward_length");
   c.ffn_dim = keys.integer_of_layers(only_experts ? "expert_feed_forward_length" : "feed_forward_length", 1, 1 << 24);
   c.n_ctx_train = keys.integer("context_length", 1, 1 << 30);
-  c.norm_eps = keys.positive("attention.layer_norm_rms_epsilon");
-  c.rot_dim = keys.integer_or("rope.dimension_count", c.head_dim, 2, c.head_dim);
-  if (c.rot_dim % 2 != 0) throw keys.error("rope.dimension_count", "{} is not an even number", c.rot_dim);
+  c.norm_eps = keys.positive(c.arch->norm == NormKind::kLayer ? "attention.layer_norm_epsilon"
+                                                              : "attention.layer_norm_rms_epsilon");
+  if (!c.arch->learned_positions) {
+    c.rot_dim = keys.integer_or("rope.dimension_count", c.head_dim, 2, c.head_dim);
+    if (c.rot_dim % 2 != 0) throw keys.error("rope.dimension_count", "{} is not an even number", c.rot_dim);
+  }
   c.rope_theta = keys.positive_or("rope.freq_base", 10000.0f);
   c.rope_scaling = file.find("rope_factors_long.weight") != nullptr ? read_long_rope(keys, c.n_ctx_train)
                                                                     : read_rope_scaling(keys, c.n_ctx_train, *c.arch);
   c.rope_layout = c.arch->gguf_rope;
   c.sliding_window = layer_window(*c.arch, keys.integer_or("attention.sliding_window", 0, 0, 1 << 30));
-  const bool denies_causal = !keys.boolean_or("attention.causal", true);
+  const bool denies_causal = !keys.boolean_or("attention.causal", !c.arch->encoder);
+  if (c.arch->encoder && !denies_causal)
+    throw keys.error("attention.causal", "is true: '{}' models are read whole", c.arch->gguf_name);
   if (denies_causal && !c.arch->bidirectional && c.sliding_window > 0)
     throw keys.error("attention.causal", "is false, and layers have windows: not supported together");
   c.bidirectional = c.arch->bidirectional || denies_causal;
@@ -316,6 +327,7 @@ Config config_from_gguf(const Gguf& file) {
   }
   read_scales(keys, c);
   c.n_vocab = vocabulary_rows(file);
+  c.n_token_types = token_types(file);
   return c;
 }
 

@@ -67,7 +67,7 @@ struct DeltaConfig {
 struct DraftHeadConfig;
 
 struct Config {
-  // Of one rank of several (shards.h): the numbers of heads and the widths of feed-forwards are the rank's own. Null: the
+  // Of one rank of several (shards.h): numbers of heads and widths of feed-forwards are the rank's own. Null: the
   // whole model.
   std::shared_ptr<const Share> share;
   const Arch* arch = nullptr;
@@ -86,6 +86,9 @@ struct Config {
   RopeScaling rope_scaling;
   float local_theta = 0;  // rope base of layers with LayerRope::kLocal, not scaled; 0: no layer has it
   RopeLayout rope_layout = RopeLayout::kHalfSplit;
+  int n_token_types = 0;   // of the texts of a pair; 0: the model does not tell them apart
+  int first_position = 0;  // the row of the table of positions for position 0; converters to GGUF drop the rows before
+  std::optional<Activation> activation;  // if not the architecture's
   int sliding_window = 0;         // of the layers that have a window; 0: no layer has a window
   std::vector<LayerKind> layers;  // [n_layers]; empty: all layers are alike
   bool bidirectional = false;     // a token also sees the tokens after it: the model embeds texts and cannot generate

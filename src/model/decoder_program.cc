@@ -26,9 +26,13 @@ std::vector<float> rope_divisors(const Config& c, const ModelWeights& w, Backend
   return divisors;
 }
 
-// Whether all layers may be one block. Sums over several ranks lie between the layers' kernels.
+NormArgs norm_args(const Config& c, const Tensor& weight, const Tensor& bias) {
+  return {.weight = weight, .bias = bias, .eps = c.norm_eps, .kind = c.arch->norm};
+}
+
+// Whether layers may be one block. Sums over several ranks lie between the layers' kernels.
 bool has_plain_attention(const Config& c) {
-  return !c.share && c.n_recurrent_layers() == 0 && !c.arch->latent_attention;
+  return !c.share && !c.arch->encoder && c.n_recurrent_layers() == 0 && !c.arch->latent_attention;
 }
 
 // Makes the blocks of one device, in order. The device's caches have only the layers of these blocks.
@@ -43,7 +47,7 @@ class Builder {
     for (int i = first; i < end; ++i) {
       const int layer = (i - 1) / 2;
       if (i == 0) {
-        blocks.emplace_back(EmbedBlock{.table = weights_.model.embedding, .scale = c_.embedding_scale});
+        blocks.emplace_back(embedding());
       } else if (i == head) {
         blocks.emplace_back(head_block(c_, weights_));
       } else if (i % 2 == 0) {
@@ -62,6 +66,15 @@ class Builder {
   const LayerWeights& weights_of(int layer) const {
     static const LayerWeights none;
     return weights_.layers.empty() ? none : weights_.layers[static_cast<size_t>(layer)];
+  }
+
+  EmbedBlock embedding() const {
+    const ModelWeights& m = weights_.model;
+    EmbedBlock b{
+        .table = m.embedding, .scale = c_.embedding_scale, .norm = norm_args(c_, m.embed_norm, m.embed_norm_bias)};
+    if (m.positions) b.positions = m.positions.slice_rows(c_.first_position, m.positions.rows - c_.first_position);
+    if (m.token_types.rows > 1) b.second_type = m.token_types.slice_rows(1, 1);
+    return b;
   }
 
   Block of_attention(int layer) {
@@ -98,11 +111,13 @@ class Builder {
     return layers;
   }
 
-  NormArgs norm(const Tensor& weight) const { return {.weight = weight, .eps = c_.norm_eps, .kind = c_.arch->norm}; }
+  NormArgs norm(const Tensor& weight, const Tensor& bias = {}) const { return norm_args(c_, weight, bias); }
 
-  Join join(const Tensor& post_norm) const {
+  // norm_of_block: the norm before the block, or that of the sum after it.
+  Join join(const Tensor& post_norm, const NormArgs& norm_of_block) const {
     return {.post_norm = norm(post_norm),
             .has_post_norm = c_.arch->post_norms,
+            .sum_norm = c_.arch->sum_norms ? norm_of_block : NormArgs{},
             .scale = c_.residual_scale,
             .sums = c_.share != nullptr};
   }
@@ -117,8 +132,10 @@ class Builder {
                         .adds_k = share.is_first_with_kv};
   }
 
+  // Bidirectional models read a text whole, in one step. Only one layer needs its keys and values, so all layers
+  // share the pages of one.
   AttentionArgs attention_args(const LayerWeights& w, const LayerKind& kind) {
-    return {.layer = n_kv_layers_++,
+    return {.layer = c_.bidirectional ? 0 : n_kv_layers_++,
             .n_heads = c_.n_heads,
             .n_kv_heads = c_.n_kv_heads,
             .head_dim = c_.head_dim,
@@ -130,7 +147,14 @@ class Builder {
   }
 
   AttentionBlock attention(const LayerWeights& w, const LayerKind& kind) {
-    AttentionBlock b{.norm = norm(w.attn_norm), .wq = w.wq, .wk = w.wk, .wv = w.wv, .bq = w.bq, .bk = w.bk, .bv = w.bv};
+    const NormArgs of_block = norm(w.attn_norm, w.attn_norm_bias);
+    AttentionBlock b{.norm = c_.arch->sum_norms ? NormArgs{} : of_block,
+                     .wq = w.wq,
+                     .wk = w.wk,
+                     .wv = w.wv,
+                     .bq = w.bq,
+                     .bk = w.bk,
+                     .bv = w.bv};
     b.q_norm = {.weight = w.q_norm, .eps = c_.norm_eps};
     b.k_norm = {.weight = w.k_norm, .eps = c_.norm_eps};
     b.rope_table = kind.rope == LayerRope::kNone ? kNoRope : kind.rope == LayerRope::kLocal ? kLocalRope : kMainRope;
@@ -139,7 +163,7 @@ class Builder {
     b.kv = caches_.kv;
     b.gate = w.attn_gate, b.has_gate = c_.arch->gates_attention;
     b.wo = w.wo, b.bo = w.bo;
-    b.join = join(w.attn_post_norm);
+    b.join = join(w.attn_post_norm, of_block);
     b.heads_of_ranks = heads_of_ranks();
     return b;
   }
@@ -157,7 +181,7 @@ class Builder {
     b.rope.layout = c_.rope_layout;
     b.attention = attention_args(w, kind);
     b.kv = caches_.kv;
-    b.join = join(w.attn_post_norm);
+    b.join = join(w.attn_post_norm, {});
     return b;
   }
 
@@ -179,21 +203,22 @@ class Builder {
     b.tiled = d.tiled;
     b.states = caches_.states;
     b.layer = n_state_layers_++;
-    b.join = join(w.attn_post_norm);
+    b.join = join(w.attn_post_norm, {});
     return b;
   }
 
   FeedForwardBlock feed_forward(const LayerWeights& w) const {
-    return {.norm = norm(w.ffn_norm),
+    const NormArgs of_block = norm(w.ffn_norm, w.ffn_norm_bias);
+    return {.norm = c_.arch->sum_norms ? NormArgs{} : of_block,
             .w_gate = w.w_gate,
             .w_up = w.w_up,
             .w_down = w.w_down,
             .b_gate = w.b_gate,
             .b_up = w.b_up,
             .b_down = w.b_down,
-            .act = c_.arch->activation,
+            .act = c_.activation.value_or(c_.arch->activation),
             .ffn_dim = c_.ffn_dim,
-            .join = join(w.ffn_post_norm)};
+            .join = join(w.ffn_post_norm, of_block)};
   }
 
   ExpertsBlock experts(const LayerWeights& w) const {
@@ -238,7 +263,7 @@ void add_ropes(Program& program, const Config& c, const Weights& weights, Backen
 Program empty_program(const Config& c, const Weights& weights, Backend* backend, int n_ctx, const Part& part) {
   Program program;
   program.dim = c.dim;
-  if (n_kv_layers(c, part) == 0) return program;
+  if (n_kv_layers(c, part) == 0 || c.arch->learned_positions) return program;
   if (c.arch->latent_attention) program.n_latent_heads = c.n_heads;
   add_ropes(program, c, weights, backend, n_ctx);
   return program;
@@ -286,8 +311,12 @@ DevicePart device_part(const Config& c, const Weights& weights, const DecoderCac
   return part;
 }
 
+NormArgs final_norm(const Config& c, const Weights& weights) {
+  return norm_args(c, weights.model.final_norm, weights.model.final_norm_bias);
+}
+
 HeadBlock head_block(const Config& c, const Weights& weights) {
-  return {.norm = {.weight = weights.model.final_norm, .eps = c.norm_eps, .kind = c.arch->norm},
+  return {.norm = final_norm(c, weights),
           .output = weights.model.output,
           .scale = c.logit_scale,
           .softcap = c.logit_softcap,

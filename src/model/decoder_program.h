@@ -1,6 +1,6 @@
-// A decoder as a list of blocks (backend/block.h): embedding, layers of attention and feed-forward, and an end. The end
-// is either the head (for logits) or pooling (for vectors). If several devices run the model, each has a list of its own
-// blocks.
+// A model as a list of blocks (backend/block.h): embedding, layers of attention and feed-forward, and an
+// end. The end is either the head (for logits) or pooling (for vectors). If several devices run the model, each has a
+// list of its own blocks.
 #pragma once
 #include <vector>
 
@@ -21,6 +21,7 @@ struct DecoderCaches {
 // but not run. n_ctx: tokens of the longest sequence; some ropes depend on n_ctx.
 Program decoder_layers(const Config& config, const Weights& weights, const DecoderCaches& caches, Backend* backend,
                        int n_ctx);
+NormArgs final_norm(const Config& config, const Weights& weights);
 HeadBlock head_block(const Config& config, const Weights& weights);
 
 // The list of one device of a split. In the list of the head's device, a RemoteBlock without `run` stands for the runs

@@ -1,12 +1,16 @@
 #include "model/draft_head.h"
 
 #include <algorithm>
+#include <limits>
 
 #include "base/check.h"
 #include "model/decoder_program.h"
 
 namespace ingot {
 namespace {
+
+constexpr int32_t kLost = std::numeric_limits<int32_t>::min();
+constexpr int kMostWaiting = 128;  // tokens; a run for as many costs little for each
 
 // The layer of the head, with a head's input in place of the embedding.
 Program layer_program(const DraftHeadConfig& head, const DraftHeadWeights& w, const Weights& model, KvCache* kv,
@@ -48,27 +52,58 @@ HeadBlock end_of(const DraftHeadConfig& head, const DraftHeadWeights& w, const W
   return end;
 }
 
+// From hidden states to the head's keys and values. What the layer computes from them is not needed, so a token attends
+// to itself alone, and there is no feed-forward part.
 Program follow_program(const DraftHeadConfig& head, const DraftHeadWeights& w, const Config& config,
                        const Weights& model, KvCache* kv, Backend* backend, int n_ctx, const Tensor& hidden) {
   DraftInputBlock input{.hidden = hidden};
   if (!head.is_eagle) input.final_norm = head_block(config, model).norm;
-  return layer_program(head, w, model, kv, backend, n_ctx, std::move(input));
+  Program program = layer_program(head, w, model, kv, backend, n_ctx, std::move(input));
+  program.blocks.resize(2);
+  if (auto* attention = std::get_if<AttentionBlock>(&program.blocks.back())) attention->attention.window = 1;
+  return program;
 }
 
-Program chain_program(const DraftHeadConfig& head, const DraftHeadWeights& w, const Weights& model, KvCache* kv,
-                      Backend* backend, int n_ctx) {
-  DraftInputBlock input;
-  const HeadBlock end = end_of(head, w, model);
-  if (head.returns_normed) input.final_norm = end.norm;
+// From hidden states to the logits of the first guess.
+Program start_program(const DraftHeadConfig& head, const DraftHeadWeights& w, const Config& config,
+                      const Weights& model, KvCache* kv, Backend* backend, int n_ctx, const Tensor& hidden) {
+  DraftInputBlock input{.hidden = hidden};
+  if (!head.is_eagle) input.final_norm = head_block(config, model).norm;
   Program program = layer_program(head, w, model, kv, backend, n_ctx, std::move(input));
-  program.blocks.emplace_back(end);
+  program.blocks.emplace_back(end_of(head, w, model));
   return program;
+}
+
+// Goes on from the head's own hidden state: the same layer with the same buffers, and no other input.
+void make_chain(Program& chain, const Program& start, const DraftHeadConfig& head) {
+  chain.blocks = start.blocks;
+  chain.ropes = start.ropes, chain.dim = start.dim;
+  chain.n_latent_heads = start.n_latent_heads, chain.head_ids = start.head_ids;
+  chain.has_pair = start.has_pair, chain.pair = start.pair;
+  chain.x = start.x, chain.kv = start.kv;
+  auto& input = std::get<DraftInputBlock>(chain.blocks.front());
+  input.hidden = {};
+  input.final_norm = head.returns_normed ? std::get<HeadBlock>(chain.blocks.back()).norm : NormArgs{};
 }
 
 // One row for each sequence.
 StepLimits chain_limits(StepLimits limits) {
   limits.max_tokens = limits.max_logits = limits.max_seqs;
   return limits;
+}
+
+// Hidden states beside those of the programs: of the tokens that wait, of a run of follow_, and of one of start_.
+struct HiddenRows {
+  Tensor waiting, following, starting;
+  void lay_out(Buffers& buffers, int64_t width) {
+    buffers.keep(waiting, DType::kF32, std::min(kMostWaiting, buffers.limits().max_tokens), width);
+    buffers.keep(following, DType::kF32, buffers.limits().max_tokens, width);
+    buffers.keep(starting, DType::kF32, buffers.limits().max_seqs, width);
+  }
+};
+
+int64_t hidden_width(const DraftHeadConfig& head, const Config& config) {
+  return head.is_eagle ? int64_t{3} * config.dim : config.dim;
 }
 
 }  // namespace
@@ -78,37 +113,140 @@ DraftHead::DraftHead(const Config& config, const Weights& weights, const DraftHe
     : config_(config.draft_head),
       backend_(backend),
       kv_(backend.make_kv(draft_kv_shape(*config_, plan.kv))),
-      follow_(follow_program(*config_, head, config, weights, kv_.get(), &backend, plan.n_ctx,
-                             config_->is_eagle ? model.kept : model.x)),
-      chain_(chain_program(*config_, head, weights, kv_.get(), &backend, plan.n_ctx)) {
-  limits_ = largest(follow_.place(backend, plan.limits), chain_.place(backend, chain_limits(plan.limits)));
-  first_.blocks.emplace_back(chain_.blocks.back());
-  first_.x = chain_.x;
-  first_.kv = chain_.kv;
+      hidden_(config_->is_eagle ? model.kept : model.x) {
+  HiddenRows rows;
+  Buffers buffers(backend.act_dtype(), plan.limits);
+  rows.lay_out(buffers, hidden_.cols);
+  buffers.allocate(backend);
+  rows.lay_out(buffers, hidden_.cols);
+  waiting_hidden_ = rows.waiting, following_hidden_ = rows.following, starting_hidden_ = rows.starting;
+  for (const Tensor& t : {waiting_hidden_, following_hidden_, starting_hidden_})  // padding must be finite
+    backend.upload(t, std::vector<float>(static_cast<size_t>(t.rows * t.cols)).data());
+  follow_.emplace(follow_program(*config_, head, config, weights, kv_.get(), &backend, plan.n_ctx, following_hidden_));
+  start_.emplace(start_program(*config_, head, config, weights, kv_.get(), &backend, plan.n_ctx, starting_hidden_));
+  limits_ = largest(follow_->place(backend, plan.limits), start_->place(backend, chain_limits(plan.limits)));
+  make_chain(chain_, *start_, *config_);
 }
 
 void DraftHead::prepare() {
-  for (const Program* program : {&follow_, &chain_, &first_}) backend_.prepare_program(*program);
+  for (const Program* program : {&*follow_, &*start_, &chain_}) backend_.prepare_program(*program);
 }
 
 // A vector in place of the next token counts as its placeholder.
 void DraftHead::follow(const Batch& batch, std::span<const int32_t> next_tokens) {
   CHECK_EQ(next_tokens.size(), batch.tokens.size());
-  Batch next = batch;
-  next.tokens = next_tokens;
-  next.logit_rows = next.state_in = next.state_out = next.embedding_rows = {};
-  next.embeddings = {};
-  backend_.run(follow_, next);
+  const int n = batch.n_tokens();
+  next_tokens_.assign(next_tokens.begin(), next_tokens.end());
+  for (Waiting& one : waiting_)
+    if (one.token < 0) one.token = kLost;  // its step failed
+  const int64_t most = waiting_hidden_.rows;
+  const bool waits = n <= most / 2;
+  if (!waits || static_cast<int64_t>(waiting_.size()) + n > most) catch_up({});
+  table_.assign(batch.block_table.begin(), batch.block_table.end());
+  table_width_ = batch.max_blocks;
+  if (!waits) {
+    backend_.copy(following_hidden_.slice_rows(0, n), hidden_.slice_rows(0, n));
+    Batch next = batch;
+    next.tokens = next_tokens_;
+    next.logit_rows = next.state_in = next.state_out = next.embedding_rows = {};
+    next.embeddings = {};
+    return backend_.run(*follow_, next);
+  }
+  backend_.copy(waiting_hidden_.slice_rows(static_cast<int64_t>(waiting_.size()), n), hidden_.slice_rows(0, n));
+  const int block_size = kv_->shape.block_size;
+  for (int seq = 0; seq < batch.n_seqs(); ++seq)
+    for (int i = batch.q_start[seq]; i < batch.q_start[seq + 1]; ++i)
+      waiting_.push_back({next_tokens[static_cast<size_t>(i)], batch.positions[i],
+                          batch.blocks(seq)[batch.positions[i] / block_size], static_cast<int>(waiting_.size())});
+}
+
+void DraftHead::drawn(std::span<const Sampled> tokens) {
+  const auto know = [&](int32_t& token) {
+    const auto row = static_cast<size_t>(-1 - int64_t{token});
+    if (token < 0 && row < tokens.size()) token = std::max(0, tokens[row].token);  // after NaN any token will do
+  };
+  for (int32_t& token : next_tokens_) know(token);
+  for (Waiting& one : waiting_) know(one.token);
+}
+
+// Computes the entries of all tokens that wait, but for those of the rows that guess: start_ computes these. An entry
+// depends on its own token only. So tokens at following places make one sequence of a batch, whoever they belong to.
+void DraftHead::catch_up(std::span<const DraftRow> guessing) {
+  const int block_size = kv_->shape.block_size;
+  const auto same_place = [&](const Waiting& one, int32_t block, int position) {
+    return one.block == block && one.position % block_size == position % block_size;
+  };
+  late_.clear();
+  for (auto one = waiting_.rbegin(); one != waiting_.rend(); ++one) {  // of two for one place, the older is stale
+    const bool is_done =
+        one->token < 0 ||  // kLost
+        std::ranges::any_of(late_, [&](const Waiting& o) { return same_place(o, one->block, one->position); }) ||
+        std::ranges::any_of(guessing, [&](const DraftRow& row) {
+          return same_place(*one, row.blocks[static_cast<size_t>(row.position / block_size)], row.position);
+        });
+    if (!is_done) late_.push_back(*one);
+  }
+  std::ranges::reverse(late_);
+  waiting_.clear();
+  while (!late_.empty()) follow_late();
+}
+
+// One batch of late_, of as many sequences as a batch may have; the rest stays.
+void DraftHead::follow_late() {
+  const int block_size = kv_->shape.block_size;
+  std::vector<std::vector<Waiting>> seqs;
+  std::vector<Waiting> rest;
+  for (const Waiting& one : late_) {
+    const auto goes_on = [&](const std::vector<Waiting>& seq) {
+      return seq.back().position + 1 == one.position &&
+             (one.position % block_size == 0 || seq.back().block == one.block);
+    };
+    const auto seq = std::ranges::find_if(seqs, goes_on);
+    if (seq != seqs.end()) {
+      seq->push_back(one);
+    } else if (seqs.size() < static_cast<size_t>(starting_hidden_.rows)) {
+      seqs.push_back({one});
+    } else {
+      rest.push_back(one);
+    }
+  }
+  late_ = std::move(rest);
+  size_t width = static_cast<size_t>(table_width_);
+  for (const auto& seq : seqs) width = std::max(width, static_cast<size_t>(seq.back().position / block_size) + 1);
+  start_batch();
+  int64_t n = 0, n_same = 0;  // rows, and the last of them that lie side by side among those that wait
+  std::vector<int32_t> tokens;
+  const auto copy_rows = [&](int from) {
+    backend_.copy(following_hidden_.slice_rows(n - n_same, n_same), waiting_hidden_.slice_rows(from, n_same));
+    n_same = 0;
+  };
+  for (size_t s = 0; s < seqs.size(); ++s) {
+    // The table of the last step, where that is known, so that a device need not bring another one.
+    block_table_.resize((s + 1) * width, seqs[s].front().block);
+    const auto row = block_table_.begin() + static_cast<ptrdiff_t>(s * width);
+    if ((s + 1) * static_cast<size_t>(table_width_) <= table_.size())
+      std::copy_n(table_.begin() + static_cast<ptrdiff_t>(s) * table_width_, table_width_, row);
+    for (const Waiting& one : seqs[s]) {
+      if (n_same > 0 && one.row != last_row_ + 1) copy_rows(last_row_ + 1 - static_cast<int>(n_same));
+      last_row_ = one.row, ++n, ++n_same;
+      tokens.push_back(one.token);
+      positions_.push_back(one.position);
+      row[one.position / block_size] = one.block;
+    }
+    q_start_.push_back(static_cast<int32_t>(n));
+    kv_len_.push_back(seqs[s].back().position + 1);
+  }
+  copy_rows(last_row_ + 1 - static_cast<int>(n_same));
+  run(*follow_, tokens, static_cast<int>(width));
 }
 
 std::vector<int32_t> DraftHead::draft(std::span<const DraftRow> rows) {
   std::vector<std::vector<int32_t>> guesses(rows.size());
-  std::vector<int32_t> last(rows.size());
-  take_hidden(rows);
+  std::vector<int32_t> last = start(rows);
   for (int depth = 0; !rows.empty() && depth < rows.front().n; ++depth) {
     const std::span<const DraftRow> deep =
         rows.first(static_cast<size_t>(std::ranges::count_if(rows, [&](const auto& row) { return row.n > depth; })));
-    run(depth == 0 ? first_ : chain_, deep, depth, last);
+    if (depth > 0) run_rows(chain_, deep, depth, last);
     std::vector<SampleRow> wanted;
     for (const DraftRow& row : deep) wanted.push_back({.params = &greedy_, .position = row.position + depth + 2});
     backend_.sample(chain_.output(0, 0, static_cast<int>(deep.size())), wanted);
@@ -125,42 +263,55 @@ std::vector<int32_t> DraftHead::draft(std::span<const DraftRow> rows) {
 }
 
 std::vector<float> DraftHead::logits(std::span<const DraftRow> rows) {
-  take_hidden(rows);
-  run(first_, rows, 0, std::vector<int32_t>(rows.size()));
+  start(rows);
   const Tensor logits = chain_.output(0, 0, static_cast<int>(rows.size()));
   std::vector<float> host(static_cast<size_t>(logits.rows * logits.cols));
   backend_.download(host.data(), logits);
   return host;
 }
 
-// Copies the hidden states of the last follow().
-void DraftHead::take_hidden(std::span<const DraftRow> rows) {
-  for (size_t i = 0; i < rows.size(); ++i)
-    backend_.copy(chain_.x.slice_rows(static_cast<int64_t>(i), 1), follow_.x.slice_rows(rows[i].row, 1));
+// Runs start_ for the rows. Returns the token that follows each.
+std::vector<int32_t> DraftHead::start(std::span<const DraftRow> rows) {
+  std::vector<int32_t> tokens;
+  catch_up(rows);
+  for (size_t i = 0; i < rows.size(); ++i) {
+    tokens.push_back(next_tokens_[static_cast<size_t>(rows[i].row)]);
+    backend_.copy(starting_hidden_.slice_rows(static_cast<int64_t>(i), 1), hidden_.slice_rows(rows[i].row, 1));
+  }
+  if (!rows.empty()) run_rows(*start_, rows, 0, tokens);
+  return tokens;
 }
 
 // One token for each row, `depth` places after the row.
-void DraftHead::run(const Program& program, std::span<const DraftRow> rows, int depth,
-                    std::span<const int32_t> tokens) {
-  size_t max_blocks = 0;
-  for (const DraftRow& row : rows) max_blocks = std::max(max_blocks, row.blocks.size());
-  for (auto* array : {&positions_, &q_start_, &kv_len_, &logit_rows_, &block_table_}) array->clear();
+void DraftHead::run_rows(const Program& program, std::span<const DraftRow> rows, int depth,
+                         std::span<const int32_t> tokens) {
+  size_t width = 0;
+  for (const DraftRow& row : rows) width = std::max(width, row.blocks.size());
+  start_batch();
   for (size_t i = 0; i < rows.size(); ++i) {
     const DraftRow& row = rows[i];
     logit_rows_.push_back(static_cast<int32_t>(i));
-    q_start_.push_back(static_cast<int32_t>(i));
+    q_start_.push_back(static_cast<int32_t>(i) + 1);
     positions_.push_back(row.position + depth);
     kv_len_.push_back(row.position + depth + 1);
     block_table_.insert(block_table_.end(), row.blocks.begin(), row.blocks.end());
-    block_table_.resize((i + 1) * max_blocks);
+    block_table_.resize((i + 1) * width);
   }
-  q_start_.push_back(static_cast<int32_t>(rows.size()));
-  backend_.run(program, {.tokens = tokens.first(rows.size()),
+  run(program, tokens.first(rows.size()), static_cast<int>(width));
+}
+
+void DraftHead::start_batch() {
+  for (auto* array : {&positions_, &kv_len_, &logit_rows_, &block_table_}) array->clear();
+  q_start_.assign(1, 0);
+}
+
+void DraftHead::run(const Program& program, std::span<const int32_t> tokens, int table_width) {
+  backend_.run(program, {.tokens = tokens,
                          .positions = positions_,
                          .q_start = q_start_,
                          .kv_len = kv_len_,
                          .block_table = block_table_,
-                         .max_blocks = static_cast<int>(max_blocks),
+                         .max_blocks = table_width,
                          .logit_rows = logit_rows_});
 }
 
@@ -175,20 +326,21 @@ KvShape draft_kv_shape(const DraftHeadConfig& head, const KvShape& model) {
 
 size_t draft_bytes(const Config& config, StepLimits* limits, DType act) {
   const DraftHeadConfig& head = *config.draft_head;
-  const int64_t width = head.is_eagle ? int64_t{3} * config.dim : config.dim;
   size_t bytes = 0;
-  const auto measure = [&](Program program, const StepLimits& of_program) {
-    Buffers buffers(act, of_program);
-    program.lay_out(buffers);
+  const auto measure = [&](auto rows_or_program, const StepLimits& of_step, auto... more) {
+    Buffers buffers(act, of_step);
+    rows_or_program.lay_out(buffers, more...);
     bytes += buffers.bytes();
     return buffers.limits();
   };
   const StepLimits step = *limits;
+  const int64_t width = hidden_width(head, config);
   const Tensor hidden{nullptr, DType::kF32, step.max_tokens, width, width};
+  measure(HiddenRows{}, step, width);
   *limits =
       largest(*limits, measure(follow_program(head, {}, config, {}, nullptr, nullptr, step.max_kv_len, hidden), step));
-  *limits =
-      largest(*limits, measure(chain_program(head, {}, {}, nullptr, nullptr, step.max_kv_len), chain_limits(step)));
+  *limits = largest(*limits, measure(start_program(head, {}, config, {}, nullptr, nullptr, step.max_kv_len, hidden),
+                                     chain_limits(step)));
   return bytes;
 }
 

@@ -9,7 +9,6 @@
 #include "io/gguf/gguf.h"
 #include "io/huggingface/modules.h"
 #include "model/decoder_program.h"
-#include "model/encoder_program.h"
 
 namespace ingot {
 namespace {
@@ -84,7 +83,7 @@ EmbedFacts read_embed_facts(const Checkpoint& checkpoint) {
     read_cuts(*directory, facts);
   }
   if (has_classifier(checkpoint)) facts.pooling = "rank";
-  if (!facts.pooling && find_encoder_config(checkpoint)) facts.pooling = "mean";
+  if (!facts.pooling && is_encoder(checkpoint)) facts.pooling = "mean";
   return facts;
 }
 
@@ -104,50 +103,27 @@ std::string EmbedFacts::prompt_names() const {
 
 // ---- models
 
-// The model that an Embedder runs: an encoder, or a decoder's layers without the head.
+// The layers of a model, without the head.
 struct Embedder::Model {
-  std::optional<EncoderConfig> encoder;
-  EncoderWeights encoder_weights;
-  Config decoder;
-  Weights decoder_weights;
+  Config config;
+  Weights weights;
   std::unique_ptr<KvCache> kv;
   std::optional<Program> program;
 
-  int dim() const { return encoder ? encoder->dim : decoder.dim; }
-  int n_vocab() const { return encoder ? encoder->n_vocab : decoder.n_vocab; }
-  int n_ctx() const { return encoder ? encoder->n_ctx : decoder.n_ctx_train; }
-  const std::string& name() const { return encoder ? encoder->name : decoder.name; }
-
   void load(WeightSource& source, Backend& backend, const StepLimits& limits, const LoadProgress& progress);
-  KvShape kv_shape(DType dtype, const StepLimits& limits) const;
 };
-
-// A text is read whole in one step, so an encoder needs keys and values within one layer only.
-KvShape Embedder::Model::kv_shape(DType dtype, const StepLimits& limits) const {
-  KvShape shape{.n_layers = 1,
-                .block_size = kBlockSize,
-                .n_blocks = limits.max_tokens / kBlockSize + limits.max_seqs,
-                .dtype = dtype};
-  if (encoder) {
-    shape.n_kv_heads = encoder->n_heads, shape.head_dim = encoder->head_dim;
-  } else {
-    shape.n_layers = decoder.n_layers, shape.n_kv_heads = decoder.n_kv_heads, shape.head_dim = decoder.head_dim;
-    shape.values_are_keys = decoder.arch->latent_attention;
-  }
-  return shape;
-}
 
 void Embedder::Model::load(WeightSource& source, Backend& backend, const StepLimits& limits,
                            const LoadProgress& progress) {
-  if (encoder) {
-    encoder_weights = load_encoder_weights(source, *encoder, backend, progress);
-  } else {
-    decoder.tied_output = true;  // an output matrix is not needed to embed
-    decoder_weights = load_weights(source, decoder, backend, progress);
-  }
-  kv = backend.make_kv(kv_shape(backend.act_dtype() == DType::kF32 ? DType::kF32 : DType::kF16, limits));
-  program.emplace(encoder ? encoder_layers(*encoder, encoder_weights, kv.get())
-                          : decoder_layers(decoder, decoder_weights, {.kv = kv.get()}, &backend, limits.max_kv_len));
+  weights = load_weights(source, config, backend, progress);
+  kv = backend.make_kv({.n_layers = config.bidirectional ? 1 : config.n_layers,
+                        .n_kv_heads = config.n_kv_heads,
+                        .head_dim = config.head_dim,
+                        .block_size = kBlockSize,
+                        .n_blocks = limits.max_tokens / kBlockSize + limits.max_seqs,
+                        .dtype = backend.act_dtype() == DType::kF32 ? DType::kF32 : DType::kF16,
+                        .values_are_keys = config.arch->latent_attention});
+  program.emplace(decoder_layers(config, weights, {.kv = kv.get()}, &backend, limits.max_kv_len));
 }
 
 // The arrays that a Batch refers to.
@@ -218,11 +194,11 @@ void Embedder::choose_pooling(const EmbedOptions& options) {
 
 void Embedder::load(const EmbedOptions& options, const LoadProgress& progress) {
   model_ = std::make_unique<Model>();
-  model_->encoder = find_encoder_config(*checkpoint_);
-  if (!model_->encoder) model_->decoder = checkpoint_->config();
-  name_ = model_->name();
-  n_vocab_ = model_->n_vocab();
-  const int dim = model_->dim(), n_ctx = model_->n_ctx();
+  Config& config = model_->config = checkpoint_->config();
+  config.tied_output = true;  // an output matrix is not needed to embed
+  name_ = config.name;
+  n_vocab_ = config.n_vocab;
+  const int dim = config.dim, n_ctx = config.n_ctx_train;
   if (options.n_ctx > n_ctx)
     throw UsageError("a context of {} tokens is more than the {} that the model has", options.n_ctx, n_ctx);
   const int most = std::min({n_ctx, facts_.max_tokens.value_or(n_ctx), kMaxDefaultTokens});
@@ -235,13 +211,13 @@ void Embedder::load(const EmbedOptions& options, const LoadProgress& progress) {
   source_ = checkpoint_->weights();
   if (options.check_tensors) source_ = checked_source(std::move(source_));
   if (ranks()) {
-    classifier_ = read_classifier(*checkpoint_, *source_, dim, model_->encoder.has_value());
+    classifier_ = read_classifier(*checkpoint_, *source_, dim, config.arch->encoder);
   } else if (EmbedHead dense = read_dense_head(*checkpoint_, *source_, dim);
              pooling_ != "none") {  // the layers need pooled rows
     dense_ = std::move(dense);
   }
   dim_ = dense_.empty() ? dim : dense_.n_out();
-  if (!model_->encoder && model_->decoder.n_recurrent_layers() > 0)
+  if (config.n_recurrent_layers() > 0)
     throw Error("models with recurrent layers make no embeddings here: use one without");
   backend_ = create_backend(options.backend);
   const StepLimits limits{.max_tokens = max_batch_tokens_, .max_seqs = kMaxSeqs, .max_kv_len = max_tokens_};
@@ -251,11 +227,7 @@ void Embedder::load(const EmbedOptions& options, const LoadProgress& progress) {
 }
 
 PoolBlock Embedder::pool_block() {
-  PoolBlock end{.norm = model_->encoder ? model_->encoder_weights.final_norm
-                                        : NormArgs{.weight = model_->decoder_weights.model.final_norm,
-                                                   .eps = model_->decoder.norm_eps,
-                                                   .kind = model_->decoder.arch->norm},
-                .pools = false};
+  PoolBlock end{.norm = final_norm(model_->config, model_->weights), .pools = false};
   for (const auto& [name, pooling] : kPoolings)
     if (name == (ranks() ? classifier_.pooling : pooling_)) end.pools = true, end.pooling = pooling;
   const bool pools_some = ranks() ? classifier_.pad.has_value() : !facts_.pools_prompt;
@@ -407,7 +379,7 @@ void Embedder::run(std::span<const Input> inputs, std::vector<float>& out) {
 // [n_tokens, dim] to [n_texts, dim]. If a text has no tokens to pool, the result is as in sentence-transformers: "cls"
 // takes the text's first token, and other poolings give zeros.
 std::vector<float> Embedder::pool(std::span<const float> rows, std::span<const Input> inputs) const {
-  const auto dim = static_cast<size_t>(model_->dim());
+  const auto dim = static_cast<size_t>(model_->config.dim);
   std::vector<float> out(inputs.size() * dim);
   size_t first_row = 0;
   for (size_t text = 0; text < inputs.size(); ++text) {

@@ -14,7 +14,6 @@
 
 #include "model/checkpoint.h"
 #include "model/classifier.h"
-#include "model/encoder_config.h"
 #include "model/weights.h"
 
 namespace ingot {

@@ -10,9 +10,9 @@
 #include "base/log.h"
 #include "io/gguf/gguf.h"
 #include "model/embedder.h"
-#include "model/encoder_export.h"
 #include "model/gguf_delta.h"
 #include "model/gguf_keys.h"
+#include "model/head_export.h"
 #include "model/tensor_finder.h"
 
 namespace ingot {
@@ -92,9 +92,12 @@ class DirectoryExport {
                       .is_large = config_.n_layers == 80 && config_.n_heads != config_.n_kv_heads};
     if (tied_ && config_.tied_output == false && !writes_no_text_)
       throw Error("{}: the output matrix is missing, and the model does not tie it to the embedding", out_.source);
-    for (ExportTensor& tensor : head_export(checkpoint_, *source_, config_.dim, false))
+    for (ExportTensor& tensor : head_export(checkpoint_, *source_, config_.dim, config_.arch->encoder))
       out_.tensors.push_back(std::move(tensor));
     check_unused(*source_, config_);
+    if (config_.arch->encoder)
+      for (const std::string& name : source_->unused())
+        log_warn("{}: tensor '{}' is not used", out_.source, printable(name));
     warn_about_llama_cpp();
     return std::move(out_);
   }
@@ -102,26 +105,47 @@ class DirectoryExport {
  private:
   template <class Owner>
   void add_rows(std::span<const MatrixRow<Owner>> matrices, std::span<const VectorRow<Owner>> vectors, int layer) {
-    for (const auto& row : vectors)
-      if (applies(row.when, config_, layer)) add(row, layer, false);
+    for (const auto& row : vectors) {
+      if (!applies(row.when, config_, layer) || row.gguf_slice.first != Size::kNone) continue;
+      VectorRow<Owner> whole = row;
+      if (row.gguf_slice.total != Size::kNone) whole.n = row.gguf_slice.total, whole.gguf_slice = whole.hf_slice = {};
+      if (add(whole, layer, false) && layer == 0) fit_to_gguf(out_.tensors.back());
+    }
+    std::vector<Weight Owner::*> done;
+    std::string_view fused;  // the last matrix of several parts
     for (const auto& row : matrices) {
       const bool is_output = std::string_view(row.gguf_name) == "output.weight";
-      if ((is_output && (config_.tied_output == true || writes_no_text_)) || !applies(row.when, config_, layer))
+      if ((is_output && (config_.tied_output == true || writes_no_text_)) || !applies(row.when, config_, layer) ||
+          std::ranges::find(done, row.weight) != done.end())
         continue;
+      bool added = row.gguf_name == fused;
       if (row.gguf_slice.total == Size::kNone) {
-        if (add(row, layer, true) && is_output) tied_ = false;
-      } else if (row.gguf_slice.first ==
-                 Size::kNone) {  // GGUF fuses the parts too: export the whole with the first part
+        added = add(row, layer, true);
+        if (added && is_output) tied_ = false;
+      } else if (row.gguf_slice.first == Size::kNone) {  // GGUF fuses the parts too: export the whole once
         MatrixRow<Owner> whole = row;
         whole.n_out = row.gguf_slice.total;
         whole.gguf_slice = whole.hf_slice = {};
-        if (std::string_view(row.gguf_name) == "blk.{}.ssm_in.weight") {
-          add_groups(whole, layer);
-        } else {
-          add(whole, layer, true);
-        }
+        added = std::string_view(row.gguf_name) == "blk.{}.ssm_in.weight" ? add_groups(whole, layer)
+                                                                          : add(whole, layer, true);
+        if (added) fused = row.gguf_name;
       }
+      if (added) done.push_back(row.weight);
     }
+  }
+
+  // Drops rows that readers of GGUF do not expect: positions before the first, which are for padding, and the second
+  // token type if the tokenizer gives the second text of a pair type 0, since readers give that text type 1.
+  void fit_to_gguf(ExportTensor& tensor) const {
+    const bool is_position = tensor.name == "position_embd.weight";
+    const bool one_type = tensor.name == "token_types.weight" && has_classifier(checkpoint_) &&
+                          !checkpoint_.tokenizer()->marks_second();
+    if (!is_position && !one_type) return;
+    const auto n_rows = static_cast<size_t>(is_position ? config_.n_ctx_train : 1);
+    tensor.row_order.resize(n_rows);
+    std::iota(tensor.row_order.begin(), tensor.row_order.end(), is_position ? config_.first_position : 0);
+    tensor.n_bytes = tensor.n_bytes / tensor.shape[1] * n_rows;
+    tensor.shape[1] = n_rows;
   }
 
   template <class Row>
@@ -156,11 +180,12 @@ class DirectoryExport {
 
   // Splits a matrix with q, k, v and gates grouped by key head into two tensors.
   template <class Owner>
-  void add_groups(const MatrixRow<Owner>& row, int layer) {
-    if (!add(row, layer, true)) return;
+  bool add_groups(const MatrixRow<Owner>& row, int layer) {
+    if (!add(row, layer, true)) return false;
     const ExportTensor all = std::move(out_.tensors.back());
     out_.tensors.pop_back();
     for (ExportTensor& part : split_groups(config_, layer, all)) out_.tensors.push_back(std::move(part));
+    return true;
   }
 
   // The name that this architecture's current files use: the first of several, except for one norm in some files.
@@ -195,6 +220,7 @@ class DirectoryExport {
   // Warns about what llama.cpp's loader of the architecture (src/models/) needs or ignores in a file that ingot can
   // run.
   void warn_about_llama_cpp() const {
+    if (config_.arch->encoder) return;
     const std::string_view arch = config_.arch->gguf_name;
     const auto is_one_of = [&](std::initializer_list<std::string_view> names) {
       return std::ranges::find(names, arch) != names.end();
@@ -223,22 +249,11 @@ class DirectoryExport {
     const std::vector<float> scaled = rope_frequencies(config_.rot_dim, config_.rope_theta, config_.rope_scaling, {});
     std::vector<float> divisors(plain.size());
     for (size_t i = 0; i < plain.size(); ++i) divisors[i] = plain[i] / scaled[i];
-    add_frequencies("rope_freqs.weight", std::move(divisors));
+    add_frequencies("rope_freqs.weight", divisors);
   }
 
-  void add_frequencies(const char* name, std::vector<float> values) {
-    const auto kept = std::make_shared<const std::vector<float>>(std::move(values));
-    const auto n = static_cast<int64_t>(kept->size());
-    out_.tensors.push_back({.name = name,
-                            .shape = {kept->size()},
-                            .ggml_type = 0,
-                            .format = Format::F32,
-                            .n_bytes = kept->size() * sizeof(float),
-                            .open =
-                                [kept, n] {
-                                  return HostTensor{Format::F32, 1, n, reinterpret_cast<const uint8_t*>(kept->data())};
-                                },
-                            .close = [](const HostTensor&) {}});
+  void add_frequencies(const char* name, const std::vector<float>& values) {
+    out_.tensors.push_back(computed_tensor(name, {values.size()}, values));
   }
 
   const Checkpoint& checkpoint_;
@@ -258,7 +273,6 @@ int64_t ExportTensor::n_rows() const {
 
 GgufExport gguf_export(std::shared_ptr<const Checkpoint> checkpoint) {
   if (const Gguf* file = checkpoint->gguf()) return of_gguf(std::move(checkpoint), *file);
-  if (const auto encoder = find_encoder_config(*checkpoint)) return encoder_export(std::move(checkpoint), *encoder);
   const Config config = checkpoint->config();
   GgufExport out = DirectoryExport(*checkpoint, config).make();
   out.write_metadata = [checkpoint, config](GgufWriter& writer) { write_gguf_keys(*checkpoint, config, writer); };

@@ -9,7 +9,7 @@
 #include "io/huggingface/config.h"
 #include "io/huggingface/tokenizer.h"
 #include "model/classifier.h"
-#include "model/encoder_export.h"
+#include "model/head_export.h"
 
 namespace ingot {
 namespace {
@@ -46,6 +46,7 @@ void write_yarn(const Checkpoint& checkpoint, const Config& c, const KeyWriter& 
 
 // Llama 3's scaling is written as a tensor, rope_freqs (gguf_export.cc).
 void write_rope(const Checkpoint& checkpoint, const Config& c, const KeyWriter& keys) {
+  if (c.arch->learned_positions) return;
   keys.count("rope.dimension_count", c.rot_dim);
   keys.set("rope.freq_base", c.rope_theta);
   const RopeScaling& scaling = c.rope_scaling;
@@ -65,9 +66,24 @@ void write_rope(const Checkpoint& checkpoint, const Config& c, const KeyWriter& 
   if (is_yarn) write_yarn(checkpoint, c, keys);
 }
 
+// In encoders, of every n layers the first is global. Returns n.
+int global_period(const Checkpoint& checkpoint, const Config& c) {
+  for (int n = 1; n <= c.n_layers; ++n) {
+    bool fits = true;
+    for (int i = 0; i < c.n_layers; ++i) fits = fits && (c.layer(i).window > 0) == c.arch->has_window(i, n);
+    if (fits) return n;
+  }
+  throw Error("{}: GGUF cannot say which layers of this model have a window: run the directory as it is",
+              printable(checkpoint.path()));
+}
+
 // Writes what differs between layers, if it differs from what readers assume.
 void write_layers(const Checkpoint& checkpoint, const Config& c, const KeyWriter& keys) {
   const Arch& arch = *c.arch;
+  if (arch.encoder) {
+    if (c.sliding_window > 0) keys.count("attention.sliding_window_pattern", global_period(checkpoint, c));
+    return;
+  }
   std::vector<bool> windowed;
   bool as_usual = true;
   int n_dense = 0;
@@ -77,7 +93,7 @@ void write_layers(const Checkpoint& checkpoint, const Config& c, const KeyWriter
   for (int i = 0; i < c.n_layers; ++i) {
     const LayerKind layer = c.layer(i);
     windowed.push_back(layer.window > 0);
-    as_usual = as_usual && windowed[i] == (arch.window_period == 0 || i % arch.window_period < arch.window_period - 1);
+    as_usual = as_usual && windowed[i] == arch.has_window(i, arch.window_period);
     if (c.experts.n > 0 && !layer.experts && n_dense++ != i)
       throw Error(
           "{}: layer {} has no experts, and one before it has: GGUF cannot say that: run the directory as it is",
@@ -159,15 +175,15 @@ void write_sizes(const Config& c, const KeyWriter& keys) {
   keys.count("attention.value_length", c.latent.kv_rank > 0 ? c.latent.kv_rank : c.head_dim);
   if (c.latent.kv_rank > 0) write_latent(c, keys);
   if (c.n_recurrent_layers() > 0) write_delta(c, keys);
-  keys.set("attention.layer_norm_rms_epsilon", c.norm_eps);
+  const bool is_layer_norm = c.arch->norm == NormKind::kLayer;
+  keys.set(is_layer_norm ? "attention.layer_norm_epsilon" : "attention.layer_norm_rms_epsilon", c.norm_eps);
   if (c.sliding_window > 0)
     keys.count("attention.sliding_window", c.arch->bidirectional ? 2 * (c.sliding_window - 1) : c.sliding_window);
-  if (c.bidirectional && !c.arch->bidirectional) keys.set("attention.causal", false);
+  if (c.bidirectional && (!c.arch->bidirectional || c.arch->encoder)) keys.set("attention.causal", false);
   keys.count("vocab_size", c.n_vocab);
 }
 
-}  // namespace
-
+// n_rows: rows of the embedding.
 void write_tokenizer_keys(const Checkpoint& checkpoint, int n_rows, GgufWriter& writer) {
   const HfDirectory* directory = checkpoint.directory();
   CHECK(directory != nullptr);
@@ -181,8 +197,13 @@ void write_tokenizer_keys(const Checkpoint& checkpoint, int n_rows, GgufWriter& 
   }
 }
 
+}  // namespace
+
 void write_gguf_keys(const Checkpoint& checkpoint, const Config& config, GgufWriter& writer) {
   const std::string arch = config.arch->gguf_name;
+  if (config.activation && config.activation != config.arch->activation)
+    throw Error("{}: GGUF cannot say that a model of type '{}' has another activation: run the directory as it is",
+                printable(checkpoint.path()), config.arch->hf_name);
   writer.set("general.architecture", arch);
   writer.set("general.type", std::string("model"));
   writer.set("general.name", config.name);

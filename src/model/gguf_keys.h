@@ -10,7 +10,4 @@ namespace ingot {
 // express.
 void write_gguf_keys(const Checkpoint& checkpoint, const Config& config, GgufWriter& writer);
 
-// Writes the tokenizer only. n_rows: rows of the embedding.
-void write_tokenizer_keys(const Checkpoint& checkpoint, int n_rows, GgufWriter& writer);
-
 }  // namespace ingot

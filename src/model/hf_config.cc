@@ -16,18 +16,21 @@ struct ActivationName {
 };
 constexpr ActivationName kActivations[] = {{"silu", Activation::kSilu},
                                            {"swish", Activation::kSilu},
+                                           {"swiglu", Activation::kSilu},
                                            {"gelu", Activation::kGelu},
                                            {"gelu_pytorch_tanh", Activation::kGeluTanh},
+                                           {"gelu_fast", Activation::kGeluTanh},
                                            {"gelu_new", Activation::kGeluTanh}};
 
-void check_activation(const HfConfig& file, const Arch& arch) {
+// Decoders have the activation of their architecture.
+Activation activation_of(const HfConfig& file, const Arch& arch) {
   for (const ActivationName& row : kActivations)
-    if (file.hidden_act == row.name && arch.activation == row.activation) return;
+    if (file.hidden_act == row.name && (arch.encoder || arch.activation == row.activation)) return row.activation;
   // Gemma's first files say "gelu" for the tanh approximation; gpt-oss's files say "silu" for clamped SwiGLU.
-  if (file.hidden_act == "gelu" && arch.activation == Activation::kGeluTanh) return;
+  if (file.hidden_act == "gelu" && arch.activation == Activation::kGeluTanh) return arch.activation;
   if (file.hidden_act == "silu" && arch.activation == Activation::kClampedSwiglu &&
       (file.swiglu_limit == 0 || file.swiglu_limit == 7))
-    return;
+    return arch.activation;
   throw file.error("hidden_act", "'{}' is not supported for models of type '{}'", printable(file.hidden_act, 64),
                    arch.hf_name);
 }
@@ -94,12 +97,13 @@ RopeScaling rope_scaling_of(const HfConfig& file, int rot_dim) {
 bool has_window(const HfConfig& file, const Arch& arch, int layer) {
   if (!file.layer_types.empty()) return file.layer_types[layer] == "sliding_attention";
   const int period = file.sliding_window_pattern > 0 ? file.sliding_window_pattern : arch.window_period;
-  if (period > 0) return layer % period < period - 1;
+  if (period > 0) return arch.has_window(layer, period);
   if (arch.hf_window_opt_in) return file.use_sliding_window && layer >= file.max_window_layers.value_or(0);
   return true;
 }
 
 bool has_rope(const HfConfig& file, const Arch& arch, int layer) {
+  if (arch.learned_positions) return false;
   if (arch.rope_needs_window && file.sliding_window > 0) return has_window(file, arch, layer);
   if (!file.layer_has_rope.empty()) return file.layer_has_rope[layer];
   const int period = file.no_rope_interval > 0 ? file.no_rope_interval : arch.no_rope_period;
@@ -205,12 +209,23 @@ void set_scales(const HfConfig& file, Config& c) {
   c.logit_softcap = file.logit_softcap;
 }
 
-int rotated_dims(const HfConfig& file) {
+int rotated_dims(const HfConfig& file, const Arch& arch) {
+  if (arch.learned_positions) return 0;
   const int rot_dim = static_cast<int>(static_cast<float>(file.head_dim) * file.rope.partial_rotary_factor);
   if (file.rope.partial_rotary_factor > 1 || rot_dim < 2 || rot_dim % 2 != 0)
     throw file.error("partial_rotary_factor", "{} of head_dim {} is not an even number of dimensions up to head_dim",
                      file.rope.partial_rotary_factor, file.head_dim);
   return rot_dim;
+}
+
+// In tables of positions, RoBERTa has rows for padding before the row of position 0.
+void set_positions(const HfConfig& file, Config& c) {
+  c.n_token_types = file.n_token_types;
+  if (c.arch->positions_after_pad) c.first_position = file.pad_id + 1;
+  c.n_ctx_train = file.n_ctx - c.first_position;
+  if (c.n_ctx_train < 1)
+    throw file.error("max_position_embeddings", "{} is out of range: expected more than {} rows for padding",
+                     file.n_ctx, c.first_position);
 }
 
 }  // namespace
@@ -224,7 +239,7 @@ Config config_from_hf(const HfConfig& file) {
   } catch (const Error& error) {
     throw file.error("model_type", "{}", error.what());
   }
-  check_activation(file, *c.arch);
+  c.activation = activation_of(file, *c.arch);
   c.bidirectional = c.arch->bidirectional || !file.causal;
   c.name = file.name;
   c.n_layers = file.n_layers;
@@ -234,9 +249,9 @@ Config config_from_hf(const HfConfig& file) {
   c.head_dim = file.head_dim;
   c.ffn_dim = file.ffn_dim;
   c.n_vocab = file.n_vocab;
-  c.n_ctx_train = file.n_ctx;
+  set_positions(file, c);
   c.norm_eps = file.norm_eps;
-  c.rot_dim = rotated_dims(file);
+  c.rot_dim = rotated_dims(file, *c.arch);
   c.rope_theta = file.rope.theta;
   c.rope_scaling = rope_scaling_of(file, c.rot_dim);
   c.rope_layout = c.arch->hf_rope;

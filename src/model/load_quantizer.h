@@ -31,7 +31,7 @@ class LoadQuantizer {
   const std::unique_ptr<ThreadPool> pool_;
 };
 
-// Wraps the source: matrices get the formats of `type` when they are loaded. Returns the source itself if type is empty.
+// Wraps the source: matrices get the formats of `type` when they are loaded. Returns the source itself if `type` is "".
 std::unique_ptr<WeightSource> quantized_source(std::unique_ptr<WeightSource> source, const Config& config,
                                                const std::string& type);
 

@@ -3,13 +3,12 @@
 #include <chrono>
 
 #include "base/error.h"
-#include "model/encoder_config.h"
 #include "model/load_quantizer.h"
 
 namespace ingot {
 namespace {
 
-std::string text_of(const Tokenizer& tokenizer, std::optional<int32_t> id) {
+std::string token_text(const Tokenizer& tokenizer, std::optional<int32_t> id) {
   return id ? std::string(tokenizer.token_text(*id)) : std::string();
 }
 
@@ -24,7 +23,8 @@ void check_vocabulary(const Checkpoint& checkpoint, const Tokenizer& tokenizer, 
 std::optional<ChatTemplate> load_chat_template(const Checkpoint& checkpoint, const Tokenizer& tokenizer) {
   auto source = checkpoint.chat_template();
   if (!source) return std::nullopt;
-  return ChatTemplate(*std::move(source), text_of(tokenizer, tokenizer.bos()), text_of(tokenizer, tokenizer.eos()));
+  return ChatTemplate(*std::move(source), token_text(tokenizer, tokenizer.bos()),
+                      token_text(tokenizer, tokenizer.eos()));
 }
 
 LoadedModel load_model(std::shared_ptr<const Checkpoint> checkpoint, const RunnerOptions& options,
@@ -33,12 +33,9 @@ LoadedModel load_model(std::shared_ptr<const Checkpoint> checkpoint, const Runne
   const auto start = Clock::now();
   LoadedModel model;
   model.checkpoint = std::move(checkpoint);
-  if (find_encoder_config(*model.checkpoint))
-    throw Error("{}: this model is an encoder, which makes vectors and writes no text: use `ingot embed`",
-                printable(model.checkpoint->path()));
   const Config config = model.checkpoint->config();
   if (config.bidirectional)
-    throw Error("{}: this model reads whole texts to make vectors, and writes none: use `ingot embed`",
+    throw Error("{}: this model reads whole texts and makes vectors, and cannot write: use `ingot embed`",
                 printable(model.checkpoint->path()));
   model.tokenizer = model.checkpoint->tokenizer();
   check_vocabulary(*model.checkpoint, *model.tokenizer, config);

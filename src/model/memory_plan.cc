@@ -72,7 +72,7 @@ class Planner {
   std::vector<Part> parts_;  // of each device
 };
 
-// The most tokens that caches of at most so many bytes on each device hold.
+// The number of tokens that fit caches of these sizes, one size for each device.
 int64_t Planner::tokens_in(const std::vector<size_t>& bytes, const RunnerOptions& o) const {
   int64_t least = kMaxTokens;
   for (size_t i = 0; i < bytes.size(); ++i) {

@@ -66,7 +66,7 @@ struct MemoryPlan {
 // buffers would take more than an eighth of the free memory. The context is the one the model was trained with, or the
 // longest that fits. The pool holds one context for a single sequence; for several sequences, as much as fits, up to a
 // context for each; where the options say how much memory to use, all that is left of that. Where every layer has a
-// window, only a part of each sequence must fit, not its whole context. If several devices run the model, each number is
+// window, only a part of each sequence must fit, not its whole context. If several devices run the model, a number is
 // the least that fits on each of them. Throws Error if the weights, or what the user asked for, do not fit.
 MemoryPlan plan_memory(const Config& config, const Split& split, std::span<const DeviceMemory> devices,
                        const RunnerOptions& options);
@@ -75,7 +75,7 @@ MemoryPlan plan_memory(const Config& config, const WeightBytes& weights, size_t 
                        const RunnerOptions& options, const Backend* backend = nullptr);
 
 // For 1, 2, 4 ... sequences at once: the longest context that each sequence may fill, up to the model's own, until not
-// even a short context fits. Empty if the weights do not fit. Leaves a twentieth of the available memory free, but not on
+// even a short context fits. Empty if the weights do not fit. Leaves a twentieth of available memory free, but not on
 // devices with `fills`.
 std::vector<MemoryPlan> plans_that_fit(const Config& config, const Split& split, std::span<const DeviceMemory> devices,
                                        const RunnerOptions& options);

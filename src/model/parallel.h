@@ -1,5 +1,5 @@
-// Several ranks run one model: each computes its share of every layer (shards.h), on a device of its own. Rank 0 has the
-// engine. It sends each batch to the others, which run the same program on it. The ranks are threads of this process, or
+// Several ranks run one model: each computes its share of every layer (shards.h) on its own device. Rank 0 has the
+// engine. It sends each batch to the others, which run the same program. The ranks are threads of this process, or
 // processes that were started together (a Communicator of the options).
 #pragma once
 #include <chrono>

@@ -216,7 +216,7 @@ class Writer {
     if (!bad) return;
     if (!std::isfinite(*bad))
       throw Error(
-          "{}: tensor '{}', row {}: {} is no number to compute with: the file is damaged, or its training failed",
+          "{}: tensor '{}', row {}: {} is not a number to compute with: the file is damaged, or its training failed",
           model_.source, printable(plan.tensor->name), row, *bad);
     throw Error("{}: tensor '{}', row {}: {} is more than {} can hold ({}): use BF16", model_.source,
                 printable(plan.tensor->name), row, *bad, info(*plan.target).name, kLargestF16);

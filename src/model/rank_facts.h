@@ -1,5 +1,5 @@
 // What the processes of one model must have in common: the program, the model and the options. Compared before anything
-// is loaded, because ranks that differ would compute nonsense or wait for each other for ever.
+// is loaded, because ranks that differ would compute nonsense or wait for each other forever.
 #pragma once
 #include <string>
 

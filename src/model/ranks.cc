@@ -42,7 +42,7 @@ std::vector<std::string> names_in(const std::string& list) {
   return names;
 }
 
-// A head that nobody asked for by name is left out if its tensors are not as expected. The model's ranks and devices
+// A head that the options do not name is left out if its tensors are not as expected. The model's ranks and devices
 // would have to share the head, so it runs only beside a model on one device.
 DraftHeadFile open_head(WeightSource& source, const Config& config, const RunnerOptions& options) {
   const bool is_alone = !options.parallel.communicator && !options.layers_on.asks() && options.split.device.empty() &&
@@ -330,6 +330,12 @@ void Ranks::forward(const Batch& batch) {
     }
   }
   logits_ = program.output(batch.n_tokens(), batch.n_seqs(), batch.n_logits());
+}
+
+std::vector<Sampled> Ranks::wait() {
+  std::vector<Sampled> drawn = backend().wait();
+  if (draft_head_) draft_head_->drawn(drawn);
+  return drawn;
 }
 
 size_t Ranks::allocated_bytes() const {

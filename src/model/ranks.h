@@ -42,7 +42,7 @@ struct RunnerOptions {
   int n_checkpoints =
       0;  // of recurrent layers' states, for the prefix cache; -1: as many as are useful and fit (memory_plan)
   bool fills_memory() const { return memory_share > 0 || memory_bytes > 0; }
-  std::string quantize;        // format of dense matrices, encoded while they are loaded (load_quantizer.h); empty: none
+  std::string quantize;        // format of dense matrices, encoded during loading (load_quantizer.h); empty: none
   MtpHead mtp_head = MtpHead::kNone;
   std::shared_ptr<const Checkpoint> eagle_head;  // runs in place of an MTP head; null: none
   bool check_tensors = false;  // read every number of the weights first and refuse NaN and Inf
@@ -64,7 +64,7 @@ class Ranks final : public Runner {
   const RunnerInfo& info() const override { return info_; }
   void forward(const Batch& batch) override;
   void sample(std::span<const SampleRow> rows) override { backend().sample(logits_, rows); }
-  std::vector<Sampled> wait() override { return backend().wait(); }
+  std::vector<Sampled> wait() override;
   void follow(std::span<const int32_t> next_tokens) override { draft_head_->follow(batch_, next_tokens); }
   std::vector<int32_t> draft(std::span<const DraftRow> rows) override { return draft_head_->draft(rows); }
 

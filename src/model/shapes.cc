@@ -144,6 +144,7 @@ class DummySource final : public WeightSource {
     if (name.ends_with(".post_attention_norm.weight")) return config_.arch->post_norms;
     const std::string_view arch = config_.arch->gguf_name;
     if (name == "output.weight") return config_.dim >= kUntiedDim;
+    if (name.ends_with("attn_qkv.weight")) return config_.arch->fused || config_.arch->delta_period > 0;
     if (name == "rope_freqs.weight") return false;
     const bool pairs_beta = arch == "qwen3next";
     if (name.ends_with("ssm_in.weight") || name.ends_with(pairs_beta ? "ssm_beta.weight" : "ssm_ba.weight")) return false;

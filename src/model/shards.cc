@@ -14,14 +14,14 @@ namespace {
 struct Divided {
   const Config& model;
   int rank, n_ranks;
-  int64_t n_parts = 1;  // so many others have another part of the same
+  int64_t n_groups = 1;  // of n_ranks ranks each; a group divides a part of its own
 
   // Neighbouring units for each rank, as even as possible; `each`: elements of a unit.
   Range deal(int64_t n_units, int64_t each, const char* what) const {
     if (n_units < n_ranks)
       throw UsageError("{} ranks are too many for {}: its {} can be divided into {} part{} of whole blocks at most",
-                       n_parts * n_ranks, model.name.empty() ? "this model" : printable(model.name), what,
-                       n_parts * n_units, n_parts * n_units == 1 ? "" : "s");
+                       n_groups * n_ranks, model.name.empty() ? "this model" : printable(model.name), what,
+                       n_groups * n_units, n_groups * n_units == 1 ? "" : "s");
     const int64_t first = n_units * rank / n_ranks, end = n_units * (rank + 1) / n_ranks;
     return {first * each, (end - first) * each};
   }

@@ -2,7 +2,7 @@
 // feed-forward and some of the vocabulary, in all layers (Megatron-LM, arXiv:1909.08053). The column `shard` of the
 // tensor table (tensors.h) says what that means for each tensor.
 //
-// The config of a rank has the sizes of the rank's part. So code that takes sizes from a config is right for a rank too.
+// The config of a rank has the sizes of the rank's part. Code that takes sizes from a config is right for a rank too.
 #pragma once
 #include <optional>
 #include <vector>

@@ -44,7 +44,8 @@ Part only(int block, int n_layers) {
 }
 
 // The weights and caches of one block on the device.
-size_t bytes_of_block(const Config& c, WeightSource& source, const Backend& backend, int block, const RunnerOptions& o) {
+size_t bytes_of_block(const Config& c, WeightSource& source, const Backend& backend, int block,
+                      const RunnerOptions& o) {
   const Part part = only(block, c.n_layers);
   size_t bytes = weight_bytes(source, c, backend, part).total();
   KvShape kv{.n_layers = n_kv_layers(c, part),
@@ -88,7 +89,7 @@ size_t room_on(const Config& c, const DeviceMemory& device, const RunnerOptions&
   return device.available - std::min(device.available, taken);
 }
 
-// The names of the matrices that are most of a block: all of attention and of a plain feed-forward, and of experts those
+// Names of the matrices that are most of a block: all of attention and of a plain feed-forward, and of experts those
 // that are stacked. Each weight has one or several names.
 std::vector<std::vector<std::string>> names_in_block(const Config& c, int layer, bool feed_forward) {
   std::vector<std::pair<Weight LayerWeights::*, std::vector<std::string>>> weights;
@@ -203,11 +204,11 @@ Split choose_split(const Config& c, WeightSource& source, std::span<const Device
   }
   if (!asks && gpus.size() == 1)
     log_warn("the model does not fit {}, which has {} free: {}", gpus[0].name, human_bytes(gpus[0].available),
-             text_of(*split, names));
+             split_text(*split, names));
   return *split;
 }
 
-std::string text_of(const Split& split, std::span<const std::string> names) {
+std::string split_text(const Split& split, std::span<const std::string> names) {
   const auto name = [&](int device) { return names[static_cast<size_t>(device)]; };
   Split layers = split;  // each layer where its attention is
   std::vector<std::string> parts;

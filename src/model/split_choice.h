@@ -13,7 +13,7 @@
 
 namespace ingot {
 
-// The device of the tensors whose GGUF name contains a match of the pattern. The first place whose pattern matches counts.
+// The device of tensors whose GGUF name contains a match of the pattern. The first place whose pattern matches counts.
 struct TensorPlace {
   std::shared_ptr<const Pattern> pattern;  // searched in names such as blk.3.ffn_up_exps.weight
   bool on_host = false;  // false: on a GPU
@@ -27,8 +27,8 @@ inline constexpr int kSplitChunk = 512;
 
 // Nothing and empty lists: chosen.
 struct SplitOptions {
-  std::optional<int> gpu_layers;   // so many layers are on GPUs, the last ones; the rest on the host
-  std::optional<int> cpu_experts;  // the experts of so many layers are on the host, the first ones of those on GPUs
+  std::optional<int> gpu_layers;   // the last N layers are on GPUs; the others on the host
+  std::optional<int> cpu_experts;  // the experts of the first N layers on GPUs are on the host
   std::vector<TensorPlace> places;
   std::vector<int> layers_of_device;  // of each device that BackendOptions::device names
   bool asks() const { return gpu_layers || cpu_experts || !places.empty(); }
@@ -41,6 +41,6 @@ Split choose_split(const Config& config, WeightSource& source, std::span<const D
                    const std::function<DeviceMemory()>& host, const RunnerOptions& options);
 
 // "layers 0 to 9 of 32 on cpu, the rest on cuda". names: of each device.
-std::string text_of(const Split& split, std::span<const std::string> names);
+std::string split_text(const Split& split, std::span<const std::string> names);
 
 }  // namespace ingot

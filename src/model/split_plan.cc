@@ -21,7 +21,8 @@ class Search {
 
   std::optional<Split> best() const {
     const bool is_fixed = wishes_.gpu_layers && (wishes_.host_experts || !has_experts());
-    if (is_fixed) return split_of(first_gpu_layer(*wishes_.gpu_layers), experts_wished(), *wishes_.gpu_layers < n_layers_);
+    if (is_fixed)
+      return split_of(first_gpu_layer(*wishes_.gpu_layers), experts_wished(), *wishes_.gpu_layers < n_layers_);
     std::optional<Split> best;
     double least_ms = 0;
     const int lowest = wishes_.gpu_layers ? first_gpu_layer(*wishes_.gpu_layers) : 0,

@@ -53,8 +53,8 @@ bool TensorFinder::find_stored(const std::string& name, int64_t n_out, int64_t n
 
 void TensorFinder::check_shape(const std::string& name, int64_t n_out, int64_t n_in, const HostTensor& found) const {
   if (found.n_out != n_out || found.n_in != n_in)
-    throw Error("{}: tensor '{}' is [{}, {}]: expected [{}, {}]", source_.name(), source_.stored_name(name), found.n_out, found.n_in, n_out,
-                n_in);
+    throw Error("{}: tensor '{}' is [{}, {}]: expected [{}, {}]", source_.name(), source_.stored_name(name),
+                found.n_out, found.n_in, n_out, n_in);
 }
 
 bool TensorFinder::find_matrix(const Wanted& w, HostTensor& out) {
@@ -184,11 +184,11 @@ void TensorFinder::transpose(const Wanted& w, HostTensor& host) {
   if (info(host.format).block_size != 1)
     throw Error("{}: '{}' is stored transposed and as {}: expected F32, F16 or BF16", source_.name(), w.names,
                 info(host.format).name);
-  HostTensor turned = host;
-  turned.n_out = w.n_matrices * columns;
-  turned.n_in = rows;
+  HostTensor transposed = host;
+  transposed.n_out = w.n_matrices * columns;
+  transposed.n_in = rows;
   if (shapes_only_) {
-    host = turned;
+    host = transposed;
     return;
   }
   const auto size = static_cast<int64_t>(info(host.format).block_bytes);
@@ -199,7 +199,7 @@ void TensorFinder::transpose(const Wanted& w, HostTensor& host) {
         std::memcpy(bytes.data() + ((m * columns + j) * rows + i) * size,
                     host.data + ((m * rows + i) * columns + j) * size, static_cast<size_t>(size));
   release(host);
-  host = own(turned, std::move(bytes));
+  host = own(transposed, std::move(bytes));
 }
 
 // MLX stores the norms of Qwen's hybrids with the 1 added. It also moves the axes of their convolutions, so the shape

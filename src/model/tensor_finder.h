@@ -1,6 +1,6 @@
 // Finds the tensor of a row of the tensor table in a checkpoint. Handles several possible names, rows or columns of a
-// fused tensor, experts that are separate tensors (they are joined), norms that are stored less 1, and the source's quantizer. Used by code
-// that loads weights (weights.cc) and code that writes them (gguf_export.cc).
+// fused tensor, experts that are separate tensors (they are joined), norms that are stored less 1, and the source's
+// quantizer. Used by code that loads weights (weights.cc) and code that writes them (gguf_export.cc).
 #pragma once
 #include <algorithm>
 #include <list>
@@ -22,12 +22,14 @@ class TensorFinder {
         rank_config_(config),
         shapes_only_(shapes_only) {}
 
-  // Of the config of one rank, the rank's part. In the result, n_out counts the rows of all experts together. Returns false if the row is optional and the
-  // checkpoint lacks it, or if the rank has none of it. Throws Error naming a tensor that is missing or has another shape or type.
+  // With the config of a rank, finds the rank's part. In the result, n_out counts the rows of all experts together.
+  // Returns false if the row is optional and the checkpoint lacks the tensor, or if the rank has no part of it. Throws
+  // Error naming a tensor that is missing or has another shape or type.
   template <class Owner>
   bool find(const MatrixRow<Owner>& row, int layer, HostTensor& out) {
     const Slice& slice = is_gguf() ? row.gguf_slice : row.hf_slice;
     Wanted wanted = wanted_of(row, layer, slice);
+    if (row.when == When::kFused && config_.arch->fused) wanted.optional = false;  // encoders may have three matrices
     wanted.n_out = size_of(row.n_out, config_);
     wanted.n_in = size_of(row.n_in, config_);
     if (slice.groups != Size::kNone) {
@@ -42,7 +44,7 @@ class TensorFinder {
   // The result is [n_experts or 1, n].
   template <class Owner>
   bool find(const VectorRow<Owner>& row, int layer, HostTensor& out) {
-    Wanted wanted = wanted_of(row, layer, is_gguf() ? Slice{} : row.hf_slice);
+    Wanted wanted = wanted_of(row, layer, is_gguf() ? row.gguf_slice : row.hf_slice);
     wanted.n_out = 1;
     wanted.n_in = size_of(row.n, config_);
     if (!is_gguf()) wanted.is_log = row.hf_kept == VectorRow<Owner>::kLog;

@@ -13,6 +13,7 @@ constexpr Size kEachExpert = kExperts, kEachHead = kHeads, kEachChannel = kChann
 constexpr Shard kWhole = Shard::kNone, kByColumns = Shard::kColumns, kByRows = Shard::kRows,
      kByMatrices = Shard::kMatrices, kOnRankZero = Shard::kOnce;
 
+constexpr Slice kQOfThree = {kQAndTwoKv}, kKOfThree = {kQAndTwoKv, kQ}, kVOfThree = {kQAndTwoKv, kQAndKv};
 constexpr Slice kGateHalf = {kTwoExpertFfn}, kUpHalf = {kTwoExpertFfn, kExpertFfn};
 constexpr Slice kKeyRows = {kNopeAndValue, kNone, 1, true}, kValueRows = {kNopeAndValue, kNope};
 // Each head has a query and a gate. Each key head's group has q, k, values and gates; betas come before alphas.
@@ -29,22 +30,33 @@ constexpr Slice kEvenRows = {kTwoExpertFfn, kNone, 2}, kOddRows = {kTwoExpertFfn
   "model.layers.{0}.mlp.experts.{1}." name ".weight|model.layers.{0}.block_sparse_moe.experts.{1}." w       \
   ".weight|model.layers.{}.mlp.switch_mlp." name ".weight|model.layers.{}.block_sparse_moe.switch_mlp." name ".weight"
 
+// Names in decoders; BERT; Nomic's files; ModernBERT. `kind`: weight or bias.
+#define QKV_NAMES(kind) \
+  "model.layers.{}.self_attn.qkv_proj." kind "|model.encoder.layers.{}.attn.Wqkv." kind "|model.layers.{}.attn.Wqkv." kind
+#define OUTPUT_NAMES(kind)                                                                         \
+  "model.layers.{}.self_attn.o_proj." kind "|model.encoder.layer.{}.attention.output.dense." kind \
+  "|model.encoder.layers.{}.attn.out_proj." kind "|model.layers.{}.attn.Wo." kind
+#define GATE_NAMES(kind) "model.layers.{}.mlp.gate_proj." kind "|model.encoder.layers.{}.mlp.fc12." kind
+#define UP_NAMES(kind) \
+  "model.layers.{}.mlp.up_proj." kind "|model.encoder.layer.{}.intermediate.dense." kind "|model.encoder.layers.{}.mlp.fc11." kind
+#define DOWN_NAMES(kind)                                                                     \
+  "model.layers.{}.mlp.down_proj." kind "|model.encoder.layer.{}.output.dense." kind        \
+  "|model.encoder.layers.{}.mlp.fc2." kind "|model.layers.{}.mlp.Wo." kind
+
 constexpr MatrixRow<L> kLayerMatrices[] = {
-    {"blk.{}.attn_q.weight", "model.layers.{}.self_attn.q_proj.weight", kQ, kDim, &L::wq, kByColumns, false,
+    // Encoders of one architecture may have q, k and v in one matrix or in three.
+    {"blk.{}.attn_qkv.weight", QKV_NAMES("weight"), kQ, kDim, &L::wq, kByColumns, kOptional, kForMatmul,
+     When::kFused, kQOfThree, kQOfThree},
+    {"blk.{}.attn_qkv.weight", QKV_NAMES("weight"), kKv, kDim, &L::wk, kByColumns, kOptional, kForMatmul,
+     When::kFused, kKOfThree, kKOfThree},
+    {"blk.{}.attn_qkv.weight", QKV_NAMES("weight"), kKv, kDim, &L::wv, kByColumns, kOptional, kForMatmul,
+     When::kFused, kVOfThree, kVOfThree},
+    {"blk.{}.attn_q.weight", "model.layers.{}.self_attn.q_proj.weight|model.encoder.layer.{}.attention.self.query.weight", kQ, kDim, &L::wq, kByColumns, false,
      kForMatmul, When::kSplit},
-    {"blk.{}.attn_k.weight", "model.layers.{}.self_attn.k_proj.weight", kKv, kDim, &L::wk, kByColumns, false,
+    {"blk.{}.attn_k.weight", "model.layers.{}.self_attn.k_proj.weight|model.encoder.layer.{}.attention.self.key.weight", kKv, kDim, &L::wk, kByColumns, false,
      kForMatmul, When::kSplit},
-    {"blk.{}.attn_v.weight", "model.layers.{}.self_attn.v_proj.weight", kKv, kDim, &L::wv, kByColumns, false,
+    {"blk.{}.attn_v.weight", "model.layers.{}.self_attn.v_proj.weight|model.encoder.layer.{}.attention.self.value.weight", kKv, kDim, &L::wv, kByColumns, false,
      kForMatmul, When::kSplit},
-    {"blk.{}.attn_qkv.weight", "model.layers.{}.self_attn.qkv_proj.weight", kQ, kDim, &L::wq, kByColumns, false,
-     kForMatmul, When::kFused,
-     {kQAndTwoKv}, {kQAndTwoKv}},
-    {"blk.{}.attn_qkv.weight", "model.layers.{}.self_attn.qkv_proj.weight", kKv, kDim, &L::wk, kByColumns, false,
-     kForMatmul, When::kFused,
-     {kQAndTwoKv, kQ}, {kQAndTwoKv, kQ}},
-    {"blk.{}.attn_qkv.weight", "model.layers.{}.self_attn.qkv_proj.weight", kKv, kDim, &L::wv, kByColumns, false,
-     kForMatmul, When::kFused,
-     {kQAndTwoKv, kQAndKv}, {kQAndTwoKv, kQAndKv}},
     {"blk.{}.attn_q.weight", "model.layers.{}.self_attn.q_proj.weight", Size::kLatentQ, kDim, &L::wq, kByColumns,
      false, kForMatmul, When::kLatentQ},
     {"blk.{}.attn_q_a.weight", "model.layers.{}.self_attn.q_a_proj.weight", kQRank, kDim, &L::wq_a, kWhole, false,
@@ -75,7 +87,7 @@ constexpr MatrixRow<L> kLayerMatrices[] = {
      kForMatmul, When::kGated},
     {"blk.{}.attn_v.weight", "model.layers.{}.self_attn.v_proj.weight", kKv, kDim, &L::wv, kByColumns, false,
      kForMatmul, When::kGated},
-    {"blk.{}.attn_output.weight", "model.layers.{}.self_attn.o_proj.weight", kDim, kAttended, &L::wo, kByRows, false,
+    {"blk.{}.attn_output.weight", OUTPUT_NAMES("weight"), kDim, kAttended, &L::wo, kByRows, false,
      kForMatmul, When::kAttention},
 
     {"blk.{}.attn_qkv.weight", "model.layers.{}.linear_attn.in_proj_qkv.weight", kDeltaKeys, kDim, &L::wq, kByColumns,
@@ -117,17 +129,17 @@ constexpr MatrixRow<L> kLayerMatrices[] = {
     {"blk.{}.ssm_out.weight", "model.layers.{}.linear_attn.out_proj.weight", kDim, kDeltaValues, &L::wo, kByRows,
      false, kForMatmul, When::kDelta},
 
-    {"blk.{}.ffn_gate.weight", "model.layers.{}.mlp.gate_proj.weight", kFfn, kDim, &L::w_gate, kByColumns, false,
+    {"blk.{}.ffn_gate.weight", GATE_NAMES("weight"), kFfn, kDim, &L::w_gate, kByColumns, false,
+     kForMatmul, When::kPlainSplitGate},
+    {"blk.{}.ffn_up.weight", UP_NAMES("weight"), kFfn, kDim, &L::w_up, kByColumns, false,
      kForMatmul, When::kPlainSplitFfn},
-    {"blk.{}.ffn_up.weight", "model.layers.{}.mlp.up_proj.weight", kFfn, kDim, &L::w_up, kByColumns, false,
-     kForMatmul, When::kPlainSplitFfn},
-    {"blk.{}.ffn_up.weight", "model.layers.{}.mlp.gate_up_proj.weight", kFfn, kDim, &L::w_gate, kByColumns, false,
+    {"blk.{}.ffn_up.weight", "model.layers.{}.mlp.gate_up_proj.weight|model.layers.{}.mlp.Wi.weight", kFfn, kDim, &L::w_gate, kByColumns, false,
      kForMatmul, When::kPlainFusedFfn,
      {kTwoFfn}, {kTwoFfn}},
-    {"blk.{}.ffn_up.weight", "model.layers.{}.mlp.gate_up_proj.weight", kFfn, kDim, &L::w_up, kByColumns, false,
+    {"blk.{}.ffn_up.weight", "model.layers.{}.mlp.gate_up_proj.weight|model.layers.{}.mlp.Wi.weight", kFfn, kDim, &L::w_up, kByColumns, false,
      kForMatmul, When::kPlainFusedFfn,
      {kTwoFfn, kFfn}, {kTwoFfn, kFfn}},
-    {"blk.{}.ffn_down.weight", "model.layers.{}.mlp.down_proj.weight", kDim, kFfn, &L::w_down, kByRows, false,
+    {"blk.{}.ffn_down.weight", DOWN_NAMES("weight"), kDim, kFfn, &L::w_down, kByRows, false,
      kForMatmul, When::kPlainFfn},
 
     {"blk.{}.ffn_gate_inp.weight",
@@ -175,12 +187,31 @@ constexpr MatrixRow<L> kLayerMatrices[] = {
 
 #undef EXPERT_NAMES
 
+// Norms after a sum. The first files of BERT call weight and bias gamma and beta.
+#define ATTENTION_SUM_NAMES(kind, old)                                                                                \
+  "model.encoder.layer.{}.attention.output.LayerNorm." kind "|model.encoder.layer.{}.attention.output.LayerNorm." old \
+  "|model.layers.{}.post_attention_layernorm." kind "|model.encoder.layers.{}.norm1." kind
+#define FFN_SUM_NAMES(kind, old)                                                                  \
+  "model.encoder.layer.{}.output.LayerNorm." kind "|model.encoder.layer.{}.output.LayerNorm." old \
+  "|model.layers.{}.post_mlp_layernorm." kind "|model.encoder.layers.{}.norm2." kind
+#define EMBED_NORM_NAMES(kind, old) \
+  "model.embeddings.LayerNorm." kind "|model.embeddings.LayerNorm." old "|model.embeddings.norm." kind "|model.emb_ln." kind
+
 constexpr VectorRow<L> kLayerVectors[] = {
-    {"blk.{}.attn_norm.weight", "model.layers.{}.input_layernorm.weight", kDim, &L::attn_norm, kWhole, false,
-     When::kPreNorms, kIsNorm},
-    {"blk.{}.attn_q.bias", "model.layers.{}.self_attn.q_proj.bias", kQ, &L::bq, kByColumns, kOptional, When::kSplit},
-    {"blk.{}.attn_k.bias", "model.layers.{}.self_attn.k_proj.bias", kKv, &L::bk, kByColumns, kOptional, When::kSplit},
-    {"blk.{}.attn_v.bias", "model.layers.{}.self_attn.v_proj.bias", kKv, &L::bv, kByColumns, kOptional, When::kSplit},
+    {"blk.{}.attn_norm.weight", "model.layers.{}.input_layernorm.weight|model.layers.{}.attn_norm.weight", kDim, &L::attn_norm, kWhole, false,
+     When::kAttentionPreNorm, kIsNorm},
+    {"blk.{}.attn_norm.bias", "model.layers.{}.attn_norm.bias", kDim, &L::attn_norm_bias, kWhole, kOptional, When::kPreNormBiases},
+    {"blk.{}.attn_output_norm.weight", ATTENTION_SUM_NAMES("weight", "gamma"), kDim, &L::attn_norm, kWhole, false, When::kSumNorms},
+    {"blk.{}.attn_output_norm.bias", ATTENTION_SUM_NAMES("bias", "beta"), kDim, &L::attn_norm_bias, kWhole, kOptional, When::kSumNorms},
+    {"blk.{}.attn_qkv.bias", QKV_NAMES("bias"), kQ, &L::bq, kByColumns, kOptional, When::kFused,
+     VectorRow<L>::kAsIs, kQOfThree, kNone, kQOfThree},
+    {"blk.{}.attn_qkv.bias", QKV_NAMES("bias"), kKv, &L::bk, kByColumns, kOptional, When::kFused,
+     VectorRow<L>::kAsIs, kKOfThree, kNone, kKOfThree},
+    {"blk.{}.attn_qkv.bias", QKV_NAMES("bias"), kKv, &L::bv, kByColumns, kOptional, When::kFused,
+     VectorRow<L>::kAsIs, kVOfThree, kNone, kVOfThree},
+    {"blk.{}.attn_q.bias", "model.layers.{}.self_attn.q_proj.bias|model.encoder.layer.{}.attention.self.query.bias", kQ, &L::bq, kByColumns, kOptional, When::kSplit},
+    {"blk.{}.attn_k.bias", "model.layers.{}.self_attn.k_proj.bias|model.encoder.layer.{}.attention.self.key.bias", kKv, &L::bk, kByColumns, kOptional, When::kSplit},
+    {"blk.{}.attn_v.bias", "model.layers.{}.self_attn.v_proj.bias|model.encoder.layer.{}.attention.self.value.bias", kKv, &L::bv, kByColumns, kOptional, When::kSplit},
     {"blk.{}.attn_q_norm.weight", "model.layers.{}.self_attn.q_norm.weight", kQNorm, &L::q_norm, kWhole, kOptional,
      When::kAttention, kIsNorm},
     {"blk.{}.attn_k_norm.weight", "model.layers.{}.self_attn.k_norm.weight", kKNorm, &L::k_norm, kWhole, kOptional,
@@ -191,7 +222,7 @@ constexpr VectorRow<L> kLayerVectors[] = {
      kWhole, false, When::kLatent, kIsNorm},
     {"blk.{}.attn_sinks.weight", "model.layers.{}.self_attn.sinks", kHeads, &L::sinks, kByColumns, kOptional,
      When::kAttention},
-    {"blk.{}.attn_output.bias", "model.layers.{}.self_attn.o_proj.bias", kDim, &L::bo, kOnRankZero, kOptional,
+    {"blk.{}.attn_output.bias", OUTPUT_NAMES("bias"), kDim, &L::bo, kOnRankZero, kOptional,
      When::kAttention},
     {"blk.{}.ssm_conv1d.weight", "model.layers.{}.linear_attn.conv1d.weight", kConvWidth, &L::conv, kByMatrices, false,
      When::kDelta, VectorRow<L>::kAsIs, {},
@@ -207,14 +238,21 @@ constexpr VectorRow<L> kLayerVectors[] = {
      When::kPostNorms, kIsNorm},
     // Files of some architectures name this norm as others name their post-norm.
     {"blk.{}.ffn_norm.weight|blk.{}.post_attention_norm.weight",
-     "model.layers.{}.pre_feedforward_layernorm.weight|model.layers.{}.post_attention_layernorm.weight", kDim,
+     "model.layers.{}.pre_feedforward_layernorm.weight|model.layers.{}.post_attention_layernorm.weight|model.layers.{}.mlp_norm.weight", kDim,
      &L::ffn_norm, kWhole, false,
      When::kPreNorms, kIsNorm},
-    {"blk.{}.ffn_gate.bias", "model.layers.{}.mlp.gate_proj.bias", kFfn, &L::b_gate, kByColumns, kOptional,
+    {"blk.{}.ffn_norm.bias", "model.layers.{}.mlp_norm.bias", kDim, &L::ffn_norm_bias, kWhole, kOptional, When::kPreNormBiases},
+    {"blk.{}.layer_output_norm.weight", FFN_SUM_NAMES("weight", "gamma"), kDim, &L::ffn_norm, kWhole, false, When::kSumNorms},
+    {"blk.{}.layer_output_norm.bias", FFN_SUM_NAMES("bias", "beta"), kDim, &L::ffn_norm_bias, kWhole, kOptional, When::kSumNorms},
+    {"blk.{}.ffn_gate.bias", GATE_NAMES("bias"), kFfn, &L::b_gate, kByColumns, kOptional,
+     When::kPlainSplitGate},
+    {"blk.{}.ffn_up.bias", UP_NAMES("bias"), kFfn, &L::b_up, kByColumns, kOptional,
      When::kPlainSplitFfn},
-    {"blk.{}.ffn_up.bias", "model.layers.{}.mlp.up_proj.bias", kFfn, &L::b_up, kByColumns, kOptional,
-     When::kPlainSplitFfn},
-    {"blk.{}.ffn_down.bias", "model.layers.{}.mlp.down_proj.bias", kDim, &L::b_down, kOnRankZero, kOptional,
+    {"blk.{}.ffn_up.bias", "model.layers.{}.mlp.Wi.bias", kFfn, &L::b_gate, kByColumns, kOptional, When::kPlainFusedFfn,
+     VectorRow<L>::kAsIs, {kTwoFfn}, kNone, {kTwoFfn}},
+    {"blk.{}.ffn_up.bias", "model.layers.{}.mlp.Wi.bias", kFfn, &L::b_up, kByColumns, kOptional, When::kPlainFusedFfn,
+     VectorRow<L>::kAsIs, {kTwoFfn, kFfn}, kNone, {kTwoFfn, kFfn}},
+    {"blk.{}.ffn_down.bias", DOWN_NAMES("bias"), kDim, &L::b_down, kOnRankZero, kOptional,
      When::kPlainFfn},
     {"blk.{}.post_ffw_norm.weight", "model.layers.{}.post_feedforward_layernorm.weight", kDim, &L::ffn_post_norm,
      kWhole, false, When::kPostNorms,
@@ -236,13 +274,20 @@ constexpr VectorRow<L> kLayerVectors[] = {
 
 // If a checkpoint has no output matrix, the embedding is the output matrix (weights.cc).
 constexpr MatrixRow<M> kModelMatrices[] = {
-    {"token_embd.weight", "model.embed_tokens.weight", kVocab, kDim, &M::embedding, kWhole, false, kForEmbedding},
+    {"token_embd.weight", "model.embed_tokens.weight|model.embeddings.word_embeddings.weight|model.embeddings.tok_embeddings.weight", kVocab, kDim, &M::embedding, kWhole, false, kForEmbedding},
     {"output.weight", "lm_head.weight", kVocab, kDim, &M::output, kByColumns, kOptional},
 };
 
 constexpr VectorRow<M> kModelVectors[] = {
-    {"output_norm.weight", "model.norm.weight", kDim, &M::final_norm, kWhole, false, When::kAlways,
+    {"output_norm.weight", "model.norm.weight|model.final_norm.weight", kDim, &M::final_norm, kWhole, false, When::kFinalNorm,
      VectorRow<M>::kLessOne},
+    {"output_norm.bias", "model.final_norm.bias", kDim, &M::final_norm_bias, kWhole, kOptional, When::kPreNormBiases},
+    {"token_embd_norm.weight", EMBED_NORM_NAMES("weight", "gamma"), kDim, &M::embed_norm, kWhole, false, When::kEncoder},
+    {"token_embd_norm.bias", EMBED_NORM_NAMES("bias", "beta"), kDim, &M::embed_norm_bias, kWhole, kOptional, When::kEncoder},
+    {"position_embd.weight", "model.embeddings.position_embeddings.weight", kDim, &M::positions, kWhole, false, When::kLearnedPositions,
+     VectorRow<M>::kAsIs, {}, kPositions},
+    {"token_types.weight", "model.embeddings.token_type_embeddings.weight", kDim, &M::token_types, kWhole, kOptional, When::kEncoder,
+     VectorRow<M>::kAsIs, {}, kTokenTypes},
     {"rope_freqs.weight", "", kHalfRot, &M::rope_divisors, kWhole, kOptional},
     {"rope_factors_short.weight", "", kHalfRot, &M::rope_short, kWhole, kOptional},
     {"rope_factors_long.weight", "", kHalfRot, &M::rope_long, kWhole, kOptional},
@@ -275,6 +320,8 @@ int64_t size_of(Size size, const Config& c) {
     case kTwoFfn: return 2 * c.ffn_dim;
     case kVocab: return c.n_vocab;
     case kHalfRot: return c.rot_dim / 2;
+    case kPositions: return int64_t{c.first_position} + c.n_ctx_train;
+    case kTokenTypes: return c.n_token_types;
     case kExperts: return c.experts.n;
     case kExpertFfn: return c.experts.ffn_dim;
     case kTwoExpertFfn: return 2 * c.experts.ffn_dim;
@@ -312,9 +359,15 @@ bool applies(When when, const Config& c, int layer) {
     case When::kAlways: return true;
     case When::kAttention: return attends;
     case When::kPreNorms: return c.arch->pre_norms;
+    case When::kAttentionPreNorm: return c.arch->pre_norms && !(c.arch->encoder && layer == 0);
+    case When::kPreNormBiases: return c.arch->pre_norms && c.arch->norm == NormKind::kLayer;
     case When::kPostNorms: return c.arch->post_norms;
+    case When::kSumNorms: return c.arch->sum_norms;
+    case When::kFinalNorm: return !c.arch->sum_norms;
+    case When::kEncoder: return c.arch->encoder;
+    case When::kLearnedPositions: return c.arch->learned_positions;
     case When::kSplit: return attends && !gated && !c.arch->fused && !latent;
-    case When::kFused: return c.arch->fused;
+    case When::kFused: return c.arch->fused || c.arch->encoder;
     case When::kGated: return gated;
     case When::kDelta: return kind.recurrent;
     case When::kLatent: return latent;
@@ -322,6 +375,7 @@ bool applies(When when, const Config& c, int layer) {
     case When::kLatentQ: return latent && c.latent.q_rank == 0;
     case When::kPlainFfn: return plain;
     case When::kPlainSplitFfn: return plain && !c.arch->fused;
+    case When::kPlainSplitGate: return plain && !c.arch->fused && c.arch->gated;
     case When::kPlainFusedFfn: return plain && c.arch->fused;
     case When::kExperts: return !plain;
     case When::kInterleavedExperts: return !plain && c.arch->interleaved_experts;

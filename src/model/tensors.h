@@ -12,7 +12,7 @@ namespace ingot {
 
 // Matrices are [n_out, n_in]; vectors are [1, n] in f32. Experts' matrices and vectors lie one after another.
 struct LayerWeights {
-  Tensor attn_norm;       // [1, dim]
+  Tensor attn_norm, attn_norm_bias;  // [1, dim]: before attention, or of the sum after it
   Weight wq, wk, wv;      // [q_dim | kv_dim | kv_dim, dim]
   Tensor bq, bk, bv;      // [1, q_dim | kv_dim | kv_dim]
   Tensor q_norm, k_norm;  // [1, head_dim], or [1, q_dim | kv_dim]
@@ -33,7 +33,7 @@ struct LayerWeights {
   Tensor decay, dt;        // [1, n_value_heads]
   Tensor value_norm;       // [1, value_dim]
   Tensor attn_post_norm;   // [1, dim]
-  Tensor ffn_norm;         // [1, dim]
+  Tensor ffn_norm, ffn_norm_bias;  // [1, dim]: before the feed-forward, or of the sum after it
   Weight w_gate, w_up;     // [ffn_dim, dim]
   Tensor b_gate, b_up;     // [1, ffn_dim]
   Weight w_down;           // [dim, ffn_dim]
@@ -51,11 +51,14 @@ struct LayerWeights {
 
 struct ModelWeights {
   Weight embedding;              // [n_vocab, dim]
-  Tensor final_norm;             // [1, dim]
+  Tensor final_norm, final_norm_bias;  // [1, dim]
   Weight output;                 // [n_vocab, dim]
   bool tied = false;             // the output is the embedding
   Tensor rope_divisors;          // [1, rot_dim / 2]
   Tensor rope_short, rope_long;  // [1, rot_dim / 2]: LongRoPE's factors, if the config has none
+  Tensor embed_norm, embed_norm_bias;  // [1, dim]
+  Tensor positions;    // [first_position + n_ctx_train, dim], or [1, dim]: the first token type is added to each row
+  Tensor token_types;  // [n_token_types, dim]: load_weights subtracts the first row from the second
 };
 
 enum class Size : uint8_t {
@@ -76,6 +79,8 @@ enum class Size : uint8_t {
   kTwoFfn,
   kVocab,
   kHalfRot,
+  kPositions,
+  kTokenTypes,
   kExperts,
   kExpertFfn,
   kTwoExpertFfn,
@@ -112,7 +117,13 @@ enum class When : uint8_t {
   kAlways,
   kAttention,
   kPreNorms,
+  kAttentionPreNorm,  // the first layer of an encoder reads the normed embeddings
+  kPreNormBiases,
   kPostNorms,
+  kSumNorms,
+  kFinalNorm,
+  kEncoder,
+  kLearnedPositions,
   kSplit,
   kFused,
   kGated,
@@ -122,6 +133,7 @@ enum class When : uint8_t {
   kLatentQ,
   kPlainFfn,
   kPlainSplitFfn,
+  kPlainSplitGate,
   kPlainFusedFfn,
   kExperts,
   kInterleavedExperts,
@@ -191,6 +203,7 @@ struct VectorRow {
   } hf_kept = kAsIs;  // in Hugging Face checkpoints: unchanged; norms less 1; x stored as log(-x)
   Slice hf_slice = {};
   Size count = Size::kNone;  // vectors that lie one after another; kNone: one
+  Slice gguf_slice = {};
 
   Size divided() const {
     return shard == Shard::kColumns ? n : shard == Shard::kMatrices ? count : Size::kNone;

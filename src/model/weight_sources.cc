@@ -162,6 +162,7 @@ class SafetensorsSource final : public WeightSource {
     if (name.starts_with("model.")) {
       names.push_back("model.language_model." + name.substr(6));
       names.push_back(name.substr(6));  // saved without an output matrix, as embedding models are
+      for (const char* encoder : {"bert.", "roberta.", "nomic_bert."}) names.push_back(encoder + name.substr(6));
     }
     return names;
   }

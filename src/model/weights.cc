@@ -29,6 +29,8 @@ constexpr std::string_view kNotNeeded[] = {".rotary_emb.inv_freq", ".attn_rot_em
                                            "lm_head.weight", "output.weight"};
 
 bool is_known_to_be_unused(std::string_view name, const Config& config) {
+  if (config.arch->encoder)  // poolers and heads are not needed
+    return !name.starts_with("blk.") && name.find("layer.") == name.npos && name.find("layers.") == name.npos;
   for (const std::string_view suffix : kNotNeeded)
     if (name.ends_with(suffix) && (suffix != "output.weight" || name == suffix)) return true;
   for (const std::string_view wrapper : {"model.", "language_model.", "thinker."})
@@ -49,8 +51,8 @@ bool is_known_to_be_unused(std::string_view name, const Config& config) {
 bool is_in(const Part& part, std::string_view gguf_name, int layer) {
   return is_of_feed_forward(gguf_name) ? part.feed_forward(layer) : part.attention(layer);
 }
-bool is_in(const Part& part, const MatrixRow<LayerWeights>& row, int layer) { return is_in(part, row.gguf_name, layer); }
-bool is_in(const Part& part, const VectorRow<LayerWeights>& row, int layer) { return is_in(part, row.gguf_name, layer); }
+bool is_in(const Part& part, const MatrixRow<LayerWeights>& r, int layer) { return is_in(part, r.gguf_name, layer); }
+bool is_in(const Part& part, const VectorRow<LayerWeights>& r, int layer) { return is_in(part, r.gguf_name, layer); }
 bool is_in(const Part& part, const MatrixRow<ModelWeights>& row, int) {
   return row.weight == &ModelWeights::output ? part.head() : part.embedding();
 }
@@ -87,6 +89,7 @@ class Loader {
     total_ = source_.total_bytes();
     load_rows(model_matrices(), model_vectors(), weights_.model, 0);
     tie_output();
+    add_token_types();
     for (int i = 0; i < config_.n_layers; ++i) {
       load_rows(layer_matrices(), layer_vectors(), weights_.layers[i], i);
       check_parts(weights_.layers[i], i);
@@ -177,7 +180,7 @@ class Loader {
   void tie_output() {
     ModelWeights& model = weights_.model;
     weights_.active_bytes -= model.embedding.bytes();
-    if (model.output || !part_.head()) return;
+    if (model.output || !part_.head() || config_.arch->encoder) return;
     if (config_.tied_output == false)
       throw Error("{}: the output matrix '{}' is missing, and the model does not tie it to the embedding",
                   source_.name(), finder_->name_of(model_matrices().back(), 0));
@@ -194,6 +197,24 @@ class Loader {
       if (model.output.codes == nullptr) finder_->release(host);
     }
     weights_.active_bytes += model.output.bytes();
+  }
+
+  // The first token type is added to the vectors of all tokens, as the positions are. Only the second type of a pair is
+  // added to some of them, so the table keeps its difference from the first.
+  void add_token_types() {
+    ModelWeights& model = weights_.model;
+    if (!model.token_types) return;
+    const auto dim = static_cast<size_t>(config_.dim);
+    if (!model.positions) model.positions = backend_.alloc(DType::kF32, 1, config_.dim);
+    std::vector<float> types(static_cast<size_t>(model.token_types.rows) * dim);
+    std::vector<float> positions(static_cast<size_t>(model.positions.rows) * dim);
+    backend_.download(types.data(), model.token_types);
+    if (config_.arch->learned_positions) backend_.download(positions.data(), model.positions);
+    for (size_t i = 0; i < positions.size(); ++i) positions[i] += types[i % dim];
+    if (types.size() > dim)
+      for (size_t i = dim; i < 2 * dim; ++i) types[i] -= types[i - dim];
+    backend_.upload(model.positions, positions.data());
+    backend_.upload(model.token_types, types.data());
   }
 
   // A rank looks up all rows of the embedding, and multiplies by its own rows.
@@ -267,7 +288,7 @@ WeightBytes bytes_of(WeightSource& source, const Config& config, const Backend& 
   }
   const bool has_output = std::ranges::count(add(model_matrices(), model_vectors(), 0), &ModelWeights::output) > 0;
   const unsigned use = (part.embedding() ? kForEmbedding : 0u) |
-                       (part.head() && !has_output && !config.share ? kForMatmul : 0u);
+                       (part.head() && !has_output && !config.share && !config.arch->encoder ? kForMatmul : 0u);
   if (use != 0) prepared(embedding, use);
   if (!has_output && config.share) {
     Weight output = embedding;
@@ -284,7 +305,8 @@ bool is_of_feed_forward(std::string_view gguf_name) {
   constexpr std::string_view kLayer = "blk.{}.";
   if (!gguf_name.starts_with(kLayer)) return false;
   gguf_name.remove_prefix(kLayer.size());
-  return gguf_name.starts_with("ffn_") || gguf_name.starts_with("post_ffw_") || gguf_name.starts_with("exp_probs_");
+  constexpr std::string_view kPrefixes[] = {"ffn_", "post_ffw_", "layer_output_norm", "exp_probs_"};
+  return std::ranges::any_of(kPrefixes, [&](std::string_view prefix) { return gguf_name.starts_with(prefix); });
 }
 
 WeightBytes weight_bytes(WeightSource& source, const Config& config, const Backend& backend, const Part& part) {
@@ -299,8 +321,8 @@ void check_unused(const WeightSource& source, const Config& config) {
   for (const std::string& name : source.unused())
     if (!is_known_to_be_unused(name, config))
       throw Error(
-          "{}: tensor '{}' is in the file, and nothing uses it: models of type '{}' that have it are not supported",
-          source.name(), printable(name),
+          "{}: tensor '{}' is {}, and nothing uses it: models of type '{}' that have it are not supported",
+          source.name(), printable(name), config.arch->encoder ? "part of a layer" : "in the file",
           source.dialect() == Dialect::kGguf ? config.arch->gguf_name : config.arch->hf_name);
 }
 

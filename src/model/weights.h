@@ -100,11 +100,12 @@ WeightBytes weight_bytes(WeightSource& source, const Config& config, const Backe
 Weights load_weights(WeightSource& source, const Config& config, Backend& backend, const LoadProgress& progress,
                      const Part& part = {});
 
-// Whether the tensor of a layer belongs to its feed-forward; if not, it belongs to its attention. By its GGUF name in the
-// tensor table ("blk.{}.ffn_up.weight").
+// Whether the tensor of a layer belongs to the feed-forward; if not, the tensor belongs to attention. The name is the
+// GGUF name in the tensor table ("blk.{}.ffn_up.weight").
 bool is_of_feed_forward(std::string_view gguf_name);
 
-// load_weights calls this function, unless it loads a part. To be called after the last part. Throws Error naming a tensor that was never asked for, except those known to be useless to a text model.
+// Throws Error naming a tensor of the source that was never asked for, except those known to be useless for text.
+// load_weights calls this function, unless it loads a part: then the caller calls it after the last part.
 void check_unused(const WeightSource& source, const Config& config);
 
 }  // namespace ingot

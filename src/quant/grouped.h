@@ -2,7 +2,7 @@
 // minimum:
 //   w = scale * value(code) + min      value(code) is the code itself, or codebook[code]; 0 <= code < levels
 // A format derives from Grouped<itself>, defines its constants, and reads the bits of a block in `unpack`. Grouped
-// provides `decode`; the backends' load-time repacks are built on the same parts. There are three kinds of format, which
+// provides `decode`; the backends' load-time repacks use the same parts. There are three kinds of format, which
 // differ in their constants only:
 //   symmetric   zero = z      min = -z * scale, exact because z is a power of two; decoded as scale * (code - z)
 //   with min    has_min       the block stores min
@@ -126,7 +126,8 @@ INGOT_HD float float_from_ue4m3(uint32_t byte) {
 inline void store_scale_bits(const ScaleField& field, uint8_t* block, uint16_t bits) {
   uint8_t* p = block + field.offset;
   if (field.kind == ScaleKind::kF16Nibbles) {
-    for (int i = 0; i < 4; ++i) p[2 * i + 1] = static_cast<uint8_t>((p[2 * i + 1] & 15) | ((bits >> (4 * i)) & 15) << 4);
+    for (int i = 0; i < 4; ++i)
+      p[2 * i + 1] = static_cast<uint8_t>((p[2 * i + 1] & 15) | ((bits >> (4 * i)) & 15) << 4);
   } else if (field.kind == ScaleKind::kF32) {
     const uint32_t word = static_cast<uint32_t>(bits) << 16;
     memcpy(p, &word, 4);
@@ -155,7 +156,8 @@ INGOT_HD void pack_nibbles(const uint8_t* __restrict codes, uint8_t* __restrict 
 // Packs the low two bits of 128 codes: bits 0-1 of 32 bytes hold the first 32 codes, bits 2-3 the next 32, and so on.
 INGOT_HD void pack_bit_pairs(const uint8_t* __restrict codes, uint8_t* __restrict bytes) {
   for (int i = 0; i < 32; ++i) {
-    bytes[i] = static_cast<uint8_t>((codes[i] & 3) | (codes[32 + i] & 3) << 2 | (codes[64 + i] & 3) << 4 | (codes[96 + i] & 3) << 6);
+    bytes[i] = static_cast<uint8_t>((codes[i] & 3) | (codes[32 + i] & 3) << 2 | (codes[64 + i] & 3) << 4 |
+                                    (codes[96 + i] & 3) << 6);
   }
 }
 

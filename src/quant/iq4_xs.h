@@ -29,7 +29,7 @@ struct IQ4_XS : Grouped<IQ4_XS> {
       unpack_nibbles<16>(block + 8 + 16 * g, codes + 32 * g);
     }
   }
-  INGOT_HD static void pack(const uint8_t* codes, const int* s, const int* /*m*/, float d, float /*dmin*/, uint8_t* block) {
+  INGOT_HD static void pack(const uint8_t* codes, const int* s, const int*, float d, float, uint8_t* block) {
     store_f16(block, d);
     memset(block + 2, 0, 6);
     for (int g = 0; g < 8; ++g) {

@@ -36,7 +36,7 @@ struct Q3_K : Grouped<Q3_K> {
       }
     }
   }
-  INGOT_HD static void pack(const uint8_t* codes, const int* s, const int* /*m*/, float d, float /*dmin*/, uint8_t* block) {
+  INGOT_HD static void pack(const uint8_t* codes, const int* s, const int*, float d, float, uint8_t* block) {
     memset(block, 0, 32);
     for (int i = 0; i < 256; ++i) block[i % 32] |= static_cast<uint8_t>((codes[i] >> 2) << (i / 32));
     pack_bit_pairs(codes, block + 32);

@@ -36,7 +36,7 @@ struct Q6_K : Grouped<Q6_K> {
       }
     }
   }
-  INGOT_HD static void pack(const uint8_t* codes, const int* s, const int* /*m*/, float d, float /*dmin*/, uint8_t* block) {
+  INGOT_HD static void pack(const uint8_t* codes, const int* s, const int*, float d, float, uint8_t* block) {
     for (int half = 0; half < 2; ++half) {
       pack_nibbles<64>(codes + 128 * half, block + 64 * half);
       uint8_t high[128];

@@ -99,6 +99,7 @@ void GenerationRun::submit(int i) {
   request.priority = spec_.priority;
   request.client = spec_.client;
   request.cache_salt = spec_.cache_salt;
+  request.publishes_prefix = spec_.publishes_prefix;
   request.begin_by = (replayed_ ? Clock::now() : begin_) + model_->queue_timeout();
   request.sink = std::make_shared<Sink>(shared_from_this(), i);
   const RequestId id = model_->engine().submit(std::move(request));

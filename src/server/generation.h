@@ -53,6 +53,7 @@ struct GenerationSpec {
   std::vector<int32_t> prediction = {};  // tokens that the answer may repeat
   int priority = 0;
   std::string client, cache_salt;  // as in the engine's Request
+  bool publishes_prefix = false;   // likewise
   std::vector<int> slots;          // of the choices, the last one for all that remain; empty: the server chooses
   int n = 1;
   bool stream = false;
@@ -76,6 +77,8 @@ struct TokenText {
 struct Totals {
   int prompt_tokens = 0, completion_tokens = 0, cached_tokens = 0;
   int accepted_drafts = 0, rejected_drafts = 0;  // of those that steps verified
+  int sampling_steps = 0;                        // steps that gave tokens of answers
+  double draft_gain = 0;  // as Usage::draft_gain, of the choice with the most tokens
   int max_tokens_clamped = 0;  // the most tokens of an answer, where the context holds fewer than asked for; else 0
   double queue_ms = 0, prefill_ms = 0, decode_ms = 0;  // of the choice that took longest
 };

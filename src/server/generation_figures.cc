@@ -39,7 +39,13 @@ Totals GenerationRun::totals() const {
   if (fewest < spec_.max_tokens) sum.max_tokens_clamped = fewest;
   for (size_t i = 0; i < choices_.size(); i += static_cast<size_t>(spec_.n))
     sum.cached_tokens += choices_[i].usage.cached_tokens;
+  int most_tokens = 0;
   for (const Choice& choice : choices_) {
+    sum.sampling_steps += choice.usage.sampling_steps;
+    if (choice.usage.output_tokens > most_tokens) {
+      most_tokens = choice.usage.output_tokens;
+      sum.draft_gain = choice.usage.draft_gain;
+    }
     sum.completion_tokens += choice.usage.output_tokens;
     sum.accepted_drafts += choice.usage.accepted_tokens;
     sum.rejected_drafts += choice.usage.draft_tokens - choice.usage.accepted_tokens;

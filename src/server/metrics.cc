@@ -162,6 +162,11 @@ class MetricsPrinter {
       for (int i = 0; i < kMaxDrafts; ++i)
         out_ += fmt::format("{}spec_decode_num_accepted_tokens_per_pos_total{{{},position=\"{}\"}} {}\n", prefix_,
                             m.metrics.labels_, i, m.gauges.n_accepted_at[i]);
+    value("spec_decode_step_seconds_total", "counter", "Time of sequences that speculate, as such steps are measured.",
+          [](const auto& m) { return m.gauges.step_seconds; });
+    value("spec_decode_plain_seconds_total", "counter",
+          "Time of steps without drafts that would have given the same tokens.",
+          [](const auto& m) { return m.gauges.plain_seconds; });
     value("prefix_cache_queries_total", "counter", "Prompt tokens that were looked up in the prefix cache.",
           [](const auto& m) { return m.gauges.n_prompt_tokens; });
     value("prefix_cache_hits_total", "counter", "Prompt tokens found in the prefix cache.",

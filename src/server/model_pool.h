@@ -65,7 +65,7 @@ class ModelPool {
   // Unloads a model now, on request of a client. `name` must be known, here and below.
   Unload unload(const std::string& name);
   // How long the model may idle after the last request, in place of Limits::idle_ttl, until the next request for it.
-  // Negative: for ever.
+  // Negative: without a limit.
   void keep(const std::string& name, std::chrono::seconds idle);
   // With Limits::replaces_lost: replaces the models whose engines have lost their devices. Returns false if one could
   // not be loaded again.

@@ -9,7 +9,7 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-std::string text_of(const Json& message) {
+std::string content_text(const Json& message) {
   const auto content = message.find("content");
   if (content == message.end() || content->is_null()) return "";
   return content->is_array() ? joined_parts(*content) : content->get<std::string>();
@@ -33,7 +33,7 @@ void tools_to_system(Json& messages, const Json& tools) {
       "Write one such line for each call, and nothing after the last. What the tools say comes in the next message, "
       "between <tool_response> and </tool_response>. If no tool helps, answer without a call.";
   if (messages[0]["role"] != "system") messages.insert(messages.begin(), Json{{"role", "system"}});
-  const std::string given = text_of(messages[0]);
+  const std::string given = content_text(messages[0]);
   messages[0]["content"] = given.empty() ? text : given + "\n\n" + text;
 }
 
@@ -43,7 +43,7 @@ void tool_calls_to_text(Json& messages) {
   for (Json& message : messages) {
     const bool is_result = message["role"] == "tool";
     if (is_result) {
-      const std::string text = "<tool_response>" + text_of(message) + "</tool_response>";
+      const std::string text = "<tool_response>" + content_text(message) + "</tool_response>";
       if (after_result)
         out.back()["content"].get_ref<std::string&>() += "\n" + text;
       else
@@ -51,7 +51,7 @@ void tool_calls_to_text(Json& messages) {
     } else {
       if (message.contains("tool_calls") && message["tool_calls"].is_array()) {
         arguments_to_object(message);
-        std::string text = text_of(message);
+        std::string text = content_text(message);
         for (const Json& call : message["tool_calls"]) text += (text.empty() ? "" : "\n") + call_text(call);
         message["content"] = std::move(text);
         message.erase("tool_calls");

@@ -383,7 +383,7 @@ def test_speculation(lib):
     for speculate, draft in ((b"off", None), (b"auto", None), (b"ngram", None), (b"draft", MODEL), (b"auto", MODEL)):
         assert answer(speculate, draft) == plain, speculate
     for speculate, draft, why in ((b"much", None, b"expected auto, off, ngram"), (b"draft", None, b"draft is NULL"),
-                                  (b"eagle3", MODEL, b"it is no EAGLE-3 head"),
+                                  (b"eagle3", MODEL, b"it is not an EAGLE-3 head"),
                                   (b"draft", str(SOURCE / "tests/data/models/qwen2.gguf").encode(), b"needs the same tokens")):
         assert answer(speculate, draft) == INVALID and why in lib.ingot_last_error(), lib.ingot_last_error()
 

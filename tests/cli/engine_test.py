@@ -110,8 +110,8 @@ def test_heads_that_are_missing_or_do_not_fit(ingot):
     heads, plain = DATA / "heads", DATA / "models" / "llama.gguf"
     for model, more, what in (
             (plain, ["--speculate", "mtp"], "the model has no layer for multi-token prediction (MTP): guess tokens in another way, or not"),
-            (plain, ["--speculate", "eagle3", "--draft", heads / "mimo"], "it is no EAGLE-3 head, which has a tensor midlayer.hidden_norm.weight"),
-            (heads / "eagle3", ["--speculate", "draft", "--draft", heads / "eagle3_head"], "it is an EAGLE-3 head and no model"),
+            (plain, ["--speculate", "eagle3", "--draft", heads / "mimo"], "it is not an EAGLE-3 head, which has a tensor midlayer.hidden_norm.weight"),
+            (heads / "eagle3", ["--speculate", "draft", "--draft", heads / "eagle3_head"], "it is an EAGLE-3 head and not a model"),
             (heads / "eagle3_moe", ["--draft", heads / "eagle3_head"], "the head is for 261 tokens, and the model has 263")):
         refused = ingot("run", model, "-p", "x", *more, ok=False)
         assert refused.returncode == 1 and refused.stdout == "" and refused.stderr.count("\n") == 1 and what in refused.stderr

@@ -152,7 +152,7 @@ def test_a_path_that_exists_wins(hub, run, models, tmp_path):
     assert hub.requests == []
     assert "No such file" in run("inspect", "org/missing.gguf", code=1).stderr and hub.requests == []
     error = run("inspect", "org/repo", code=1).stderr
-    assert "no repository org/repo" in error and "is no file or directory here" in error
+    assert "no repository org/repo" in error and "is not a file or directory here" in error
 
 
 def test_file_revision_and_new_commits(hub, run, seed):
@@ -169,7 +169,7 @@ def test_file_revision_and_new_commits(hub, run, seed):
     assert old in run("pull", "org/repo:Q8_0", "--revision", old).stdout
     assert "has no revision 'v9'" in run("pull", "org/repo", "--revision", "v9", code=1).stderr
     assert "has no file 'x.gguf'" in run("pull", "org/repo", "-hff", "x.gguf", code=1).stderr
-    assert "is no revision" in run("pull", "org/repo", "--revision", "../x", code=1).stderr
+    assert "is not a revision" in run("pull", "org/repo", "--revision", "../x", code=1).stderr
 
 
 # --- who may ---

@@ -2,6 +2,8 @@
 import csv
 import io
 import json
+import pathlib
+import re
 
 import numpy as np
 import pytest
@@ -153,6 +155,19 @@ def test_inspect_says_what_fits(ingot, models):
     assert few[1]["state_bytes"] == 3 * slot
     assert "sequences  checkpoints  context each" in ingot("inspect", models / "qwen35.gguf", "--fit").stdout
     assert ingot("inspect", models / "llama.gguf", "--memory", "8MiB", ok=False).returncode != 0
+
+
+def test_numa_binds_threads_where_there_are_nodes(ingot):
+    folder = pathlib.Path("/sys/devices/system/node")
+    n_nodes = sum((node / "cpulist").read_text().strip() != "" for node in folder.glob("node[0-9]*"))
+    bench = ["bench", "-p", 8, "-n", 0, "-r", 1, "--numa"]
+    assert "threads, " in ingot(*bench, "off").stdout
+    for how in ["distribute", "isolate"]:
+        done = ingot(*bench, how, ok=False)
+        if n_nodes > 1 and done.returncode == 0:
+            assert re.search(" on (2|3|4|8) memory nodes| on memory node ", done.stdout)
+        else:
+            assert done.returncode == 2 and re.fullmatch(f"ingot: memory nodes, {how}: .*; use off\n", done.stderr)
 
 
 def test_isa_chooses_the_kernels(ingot):

@@ -72,8 +72,8 @@ def test_never_overwrites_without_force(ingot, models, tmp_path):
 @pytest.mark.parametrize("args, code, message", [
     (["IN", "OUT"], 2, "TYPE is required"),
     (["IN", "OUT", "Q4_K_XL"], 2, "unknown type 'Q4_K_XL': use one of F32, F16"),
-    (["IN", "OUT", "Q8_0", "--output-type", "IQ2_S"], 2, "--output-type: 'IQ2_S' is no type that can be written: use one of F32"),
-    (["IN", "OUT", "Q8_0", "--imatrix", "IN"], 1, "is no importance matrix"),
+    (["IN", "OUT", "Q8_0", "--output-type", "IQ2_S"], 2, "--output-type: 'IQ2_S' cannot be written: use one of F32"),
+    (["IN", "OUT", "Q8_0", "--imatrix", "IN"], 1, "is not an importance matrix"),
     (["IN", "OUT", "Q8_0", "--imatrx", "IN"], 2, "(nearest: --imatrix)"),
     (["IN.no", "OUT", "Q8_0"], 1, "No such file"),
     (["IN", "no/such/folder/OUT", "Q8_0"], 1, "cannot create a file beside"),
@@ -88,7 +88,7 @@ def test_what_is_wrong_is_named(ingot, models, tmp_path, args, code, message):
 
 def test_convert_wants_a_directory(ingot, models, tmp_path):
     done = ingot("convert", models / "llama.gguf", tmp_path / "out.gguf", ok=False)
-    assert done.returncode == 1 and "is no model directory" in done.stderr and "ingot quantize" in done.stderr
+    assert done.returncode == 1 and "is not a model directory" in done.stderr and "ingot quantize" in done.stderr
 
 
 def write_large(path):

@@ -39,7 +39,7 @@ def test_dry_and_its_breakers():
     assert said(*dry, "--dry-allowed-length", "50", prompt=prompt) == plain
 
 
-@pytest.mark.parametrize("flags, word", [(["--samplers", "top_k;top_q"], "'top_q' is no stage"), (["--samplers", "top_k;top_k"], "'top_k' occurs twice"), (["--mirostat", "1"], "--mirostat"),
+@pytest.mark.parametrize("flags, word", [(["--samplers", "top_k;top_q"], "'top_q' is not a stage"), (["--samplers", "top_k;top_k"], "'top_k' occurs twice"), (["--mirostat", "1"], "--mirostat"),
                                          (["--dry-base", "0.5"], "dry_base is 0.5"), (["--xtc-probability", "2"], "xtc_probability is 2"), (["--dry-allowed-length", "0"], "dry_allowed_length")])
 def test_what_is_out_of_range(flags, word):
     done = run(*flags)

@@ -22,7 +22,7 @@ def test_a_question_behind_the_model(ingot):
 
 
 @pytest.mark.parametrize("flags", [["-ngl", "0"], ["-ngl", "99"], ["--n-gpu-layers=0"], ["-np", "4"], ["-ub", "64"], ["-tb", "2"], ["-fa"], ["-fa", "on"], ["--flash-attn=auto"], ["-cb"], ["--mlock", "--no-mmap"], ["--jinja"],
-                                   ["-ncmoe", "3"], ["-cmoe"], ["-ot", "exps=CPU"], ["-sm", "none"], ["-ts", "1,1"], ["--numa", "distribute"], ["--no-warmup"], ["-ctv", "q8_0"]])
+                                   ["-ncmoe", "3"], ["-cmoe"], ["-ot", "exps=CPU"], ["-sm", "none"], ["-ts", "1,1"], ["--no-warmup"], ["-ctv", "q8_0"]])
 def test_flags_that_change_nothing(ingot, flags):
     done = ingot("run", *flags, *ASK)
     assert done.stdout == "7 + 5 = 12.\n"

@@ -55,7 +55,7 @@ def test_load_goes_on_with_what_was_saved(chat, ingot, tmp_path):
     path.write_text(json.dumps([{"role": "user", "content": "My name is Bramwell."}, {"role": "assistant", "content": "Hello Bramwell."}]))
     done, messages = chat([f"/load {path}", "What is my name?"])
     assert "The talk has 1 question." in done.stdout and "Your name is Bramwell." in done.stdout and len(messages) == 4
-    for text, word in [("{}", "must be a JSON array"), ("[{", "line 1"), ('[{"role": "user"}]', "[0] is no message"), ('[{"role": "wizard", "content": "x"}]', "[0] is no message")]:
+    for text, word in [("{}", "must be a JSON array"), ("[{", "line 1"), ('[{"role": "user"}]', "[0] is not a message"), ('[{"role": "wizard", "content": "x"}]', "[0] is not a message")]:
         path.write_text(text)
         done, messages = chat(["What is 7 + 5?", f"/load {path}"])
         assert word in done.stderr and str(path) in done.stderr and len(messages) == 2, "the talk stays as it was"

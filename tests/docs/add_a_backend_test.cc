@@ -8,7 +8,6 @@
 #include "docs/toy_device.h"
 #include "model/checkpoint.h"
 #include "model/decoder_program.h"
-#include "model/encoder_program.h"
 #include "model/golden_models.h"
 
 namespace ingot {
@@ -93,16 +92,16 @@ std::vector<float> decoder_logits(Backend& backend, const Golden& golden, int ch
 // The mean of a text's last hidden states.
 std::vector<float> encoder_vector(Backend& backend, const std::string& name, int n) {
   const auto checkpoint = open_checkpoint((fs::path(INGOT_TEST_DATA) / "encoders" / (name + ".gguf")).string());
-  const EncoderConfig config = find_encoder_config(*checkpoint).value();
+  const Config config = checkpoint->config();
   const auto source = checkpoint->weights();
-  const EncoderWeights weights = load_encoder_weights(*source, config, backend, nullptr);
+  const Weights weights = load_weights(*source, config, backend, nullptr);
   std::vector<int32_t> tokens;
   for (int i = 0; i < n; ++i) tokens.push_back((5 + 37 * i) % config.n_vocab);
   const int n_blocks = (n + kBlockSize - 1) / kBlockSize;
   const auto kv = backend.make_kv({.n_layers = 1, .n_kv_heads = config.n_heads, .head_dim = config.head_dim, .block_size = kBlockSize,
                                    .n_blocks = n_blocks, .dtype = DType::kF32});
-  Program program = encoder_layers(config, weights, kv.get());
-  program.blocks.emplace_back(PoolBlock{.norm = weights.final_norm});
+  Program program = decoder_layers(config, weights, {.kv = kv.get()}, &backend, n);
+  program.blocks.emplace_back(PoolBlock{.norm = final_norm(config, weights)});
   program.allocate(backend, limits_of(n, 0));
   Sequence sequence(n_blocks);
   const Batch batch = sequence.next(tokens);

@@ -5,9 +5,8 @@
 
 #include <stdexcept>
 
-#include "collector.h"
 #include "devices.h"
-#include "engine/engine.h"
+#include "draft_cases.h"
 #include "model/checkpoint.h"
 #include "model/ranks.h"
 #include "text/grammar/compile.h"
@@ -15,27 +14,14 @@
 namespace ingot {
 namespace {
 
-// The engine's clock: a step takes 500 us, and 5 us for each of its tokens.
+// The engine's clock: a step takes 500 us.
 Clock::time_point fake_time;
 
-struct Case {
-  bool overlaps, states;
-};
-
-class DraftHeads : public testing::TestWithParam<Case> {
+class DraftHeads : public testing::TestWithParam<DraftCase> {
  protected:
   FakeOptions options(double right) const {
-    FakeOptions fake;
-    fake.info = {.n_vocab = 100,
-                 .n_ctx = 512,
-                 .block_size = 4,
-                 .n_blocks = 600,
-                 .max_batch_tokens = 64,
-                 .max_seqs = 8,
-                 .max_logits = 40,
-                 .draft_head = DraftHeadKind::kMtp};
-    fake.info.n_states = GetParam().states ? 24 : 0;
-    fake.info.overlaps = GetParam().overlaps;
+    FakeOptions fake = GetParam().options(512, 600);
+    fake.info.draft_head = DraftHeadKind::kMtp;
     fake.head_right = right;
     fake.before_wait = [] { fake_time += std::chrono::microseconds(500); };
     return fake;
@@ -48,24 +34,6 @@ Request request_of(std::vector<int32_t> prompt, int max_tokens) {
       .prompt = std::move(prompt), .max_tokens = max_tokens, .proposer = std::make_shared<DraftHeadProposer>()};
   request.sampling.n_logprobs = 0;
   return request;
-}
-
-std::shared_ptr<Collector> submit(Engine& engine, Request request) {
-  const auto sink = std::make_shared<Collector>();
-  request.sink = sink;
-  engine.submit(std::move(request));
-  return sink;
-}
-
-void run(Engine& engine) {
-  while (engine.step()) {}
-}
-
-void expect_whole(const Collector& sink, const Request& request, const RunnerInfo& info) {
-  const Expected expected = expected_output(request, info);
-  ASSERT_TRUE(sink.finish);
-  EXPECT_EQ(sink.tokens, expected.tokens);
-  EXPECT_EQ(sink.finish->reason, expected.reason) << sink.finish->error;
 }
 
 TEST_P(DraftHeads, RightGuessesSaveSteps) {
@@ -91,6 +59,60 @@ TEST_P(DraftHeads, WrongGuessesEnd) {
   EXPECT_LT(engine.gauges().n_draft_tokens, 80);
   EXPECT_GE(engine.gauges().n_draft_tokens, 2);
   EXPECT_EQ(runner.violations(), std::vector<std::string>());
+}
+
+// Trials in vain become rarer: at 128 tokens, at 256 more, and so on.
+TEST_P(DraftHeads, TrialsInVainBecomeRare) {
+  FakeOptions fake = options(0);
+  fake.info.n_ctx = 8192, fake.info.n_blocks = 2100, fake.check_every = 100;
+  FakeRunner runner(fake);
+  Engine engine(runner, {.now = now});
+  const auto drafts_of = [&](int n_tokens) {
+    const int64_t before = engine.gauges().n_drafts;
+    submit(engine, request_of({1, 2, 3}, n_tokens));
+    run(engine);
+    return engine.gauges().n_drafts - before;
+  };
+  drafts_of(500);
+  const int64_t some = drafts_of(1000), many = drafts_of(8000);
+  EXPECT_GE(some, 2);
+  EXPECT_LE(many, some + 3);
+}
+
+// Answers that are too short for a trial of their own are tried, too: what changes may be the texts.
+TEST_P(DraftHeads, ShortAnswersAreTried) {
+  FakeRunner runner(options(0));
+  Engine engine(runner, {.now = now});
+  const auto drafts_of = [&](int n_answers) {
+    const int64_t before = engine.gauges().n_drafts;
+    for (int i = 0; i < n_answers; ++i) {
+      submit(engine, request_of({i % 90, 2, 3}, 20));
+      run(engine);
+    }
+    return engine.gauges().n_drafts - before;
+  };
+  drafts_of(10);
+  const int64_t later = drafts_of(256);  // 5 times 1,024 tokens
+  EXPECT_GE(later, 3);
+  EXPECT_LE(later, 5);
+}
+
+// The closing figures: every step takes as long, so the gain is the tokens a step gives.
+TEST_P(DraftHeads, TheGainIsMeasured) {
+  FakeRunner runner(options(1));
+  Engine engine(runner, {.now = now});
+  const auto sink = submit(engine, request_of({1, 2, 3}, 400));
+  run(engine);
+  const Usage& usage = sink->finish->usage;
+  const double tokens_a_step = static_cast<double>(usage.output_tokens) / usage.sampling_steps;
+  EXPECT_NEAR(usage.draft_gain, tokens_a_step, 0.2 * usage.draft_gain);
+  EXPECT_GT(usage.draft_gain, 3);
+  EXPECT_EQ(usage.draft_gain, engine.gauges().plain_seconds / engine.gauges().step_seconds);
+  Request plain = request_of({1, 2, 3}, 100);
+  plain.proposer = nullptr;
+  const auto without = submit(engine, plain);
+  run(engine);
+  EXPECT_EQ(without->finish->usage.draft_gain, 0);
 }
 
 // All sequences that decode are in one call of the head.
@@ -285,12 +307,7 @@ INSTANTIATE_TEST_SUITE_P(Models, RealHeads,
                            return file.substr(0, file.find('.')) + "_" + std::get<1>(test.param);
                          });
 
-INSTANTIATE_TEST_SUITE_P(Engines, DraftHeads,
-                         testing::Values(Case{false, false}, Case{false, true}, Case{true, false}, Case{true, true}),
-                         [](const auto& test) {
-                           return std::string(test.param.overlaps ? "Overlapping" : "InTurn") +
-                                  (test.param.states ? "Hybrid" : "");
-                         });
+INSTANTIATE_TEST_SUITE_P(Engines, DraftHeads, draft_cases(), draft_case_name);
 
 }  // namespace
 }  // namespace ingot

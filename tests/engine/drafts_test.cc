@@ -4,32 +4,14 @@
 
 #include <stdexcept>
 
-#include "collector.h"
-#include "engine/engine.h"
+#include "draft_cases.h"
 
 namespace ingot {
 namespace {
 
-struct Case {
-  bool overlaps, states;
-};
-
-class Drafts : public testing::TestWithParam<Case> {
+class Drafts : public testing::TestWithParam<DraftCase> {
  protected:
-  // Drafts need spare rows of logits and spare slots for states.
-  FakeOptions options() const {
-    FakeOptions fake;
-    fake.info = {.n_vocab = 100,
-                 .n_ctx = 128,
-                 .block_size = 4,
-                 .n_blocks = 200,
-                 .max_batch_tokens = 64,
-                 .max_seqs = 8,
-                 .max_logits = 40};
-    fake.info.n_states = GetParam().states ? 24 : 0;
-    fake.info.overlaps = GetParam().overlaps;
-    return fake;
-  }
+  FakeOptions options() const { return GetParam().options(128, 200); }
 };
 
 Request request_of(std::vector<int32_t> prompt, int max_tokens, uint64_t seed = 0) {
@@ -37,28 +19,6 @@ Request request_of(std::vector<int32_t> prompt, int max_tokens, uint64_t seed = 
   request.sampling.seed = seed;
   request.sampling.n_logprobs = 0;
   return request;
-}
-
-std::shared_ptr<Collector> submit(Engine& engine, Request request) {
-  const auto sink = std::make_shared<Collector>();
-  request.sink = sink;
-  engine.submit(std::move(request));
-  return sink;
-}
-
-void run(Engine& engine) {
-  while (engine.step()) {}
-}
-
-void expect_whole(const Collector& sink, const Request& request, const RunnerInfo& info) {
-  const Expected expected = expected_output(request, info);
-  ASSERT_TRUE(sink.finish);
-  EXPECT_EQ(sink.tokens, expected.tokens);
-  EXPECT_EQ(sink.finish->reason, expected.reason) << sink.finish->error;
-  EXPECT_EQ(sink.finish->stop_token, expected.stop_token);
-  EXPECT_EQ(sink.finish->usage.output_tokens,
-            static_cast<int>(expected.tokens.size()) + (expected.reason == FinishReason::kStop));
-  for (size_t i = 0; i < sink.tokens.size(); ++i) EXPECT_EQ(sink.logprobs[i], -static_cast<float>(sink.tokens[i]));
 }
 
 TEST_P(Drafts, RightOnesTakeFewerSteps) {
@@ -271,12 +231,7 @@ TEST(DraftsOfHybrids, NeedASpareSlot) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Engines, Drafts,
-                         testing::Values(Case{false, false}, Case{false, true}, Case{true, false}, Case{true, true}),
-                         [](const auto& test) {
-                           return std::string(test.param.overlaps ? "Overlapping" : "InTurn") +
-                                  (test.param.states ? "Hybrid" : "");
-                         });
+INSTANTIATE_TEST_SUITE_P(Engines, Drafts, draft_cases(), draft_case_name);
 
 }  // namespace
 }  // namespace ingot

@@ -30,10 +30,10 @@ TEST(BlockPool, KeptBlocksGoOldestFirst) {
   pool.release(a, true);
   pool.release(c);
   EXPECT_EQ(pool.n_free(), 3);
-  EXPECT_EQ(pool.n_kept(), 2);
+  EXPECT_EQ(pool.n_cached(), 2);
   EXPECT_EQ(pool.take(), c);  // free blocks first
   pool.share(b);              // used again
-  EXPECT_EQ(pool.n_kept(), 1);
+  EXPECT_EQ(pool.n_cached(), 1);
   pool.release(b, true);
   EXPECT_EQ(pool.take(), a);
   EXPECT_EQ(pool.take(), b);
@@ -48,11 +48,11 @@ TEST(BlockPool, WhatIsKeptMayTurnBlank) {
   EXPECT_EQ(pool.refs(a), 1);
   pool.release(a, true);
   pool.release(b, true);
-  EXPECT_EQ(pool.n_kept(), 2);
+  EXPECT_EQ(pool.n_cached(), 2);
   pool.discard(b);
   pool.discard(b);
   pool.discard(a);
-  EXPECT_EQ(pool.n_kept(), 0);
+  EXPECT_EQ(pool.n_cached(), 0);
   EXPECT_EQ(pool.n_free(), 2);
   EXPECT_NE(pool.take(), pool.take());
 }
@@ -106,7 +106,7 @@ TEST(BlockPool, KeepsItsBooksUnderRandomUse) {
       }
     }
     ASSERT_EQ(pool.n_used(), static_cast<int>(holders.size()));
-    ASSERT_EQ(pool.n_kept(), static_cast<int>(kept.size()));
+    ASSERT_EQ(pool.n_cached(), static_cast<int>(kept.size()));
     for (const auto& [block, n] : holders) ASSERT_EQ(pool.refs(block), n);
   }
 }

@@ -250,5 +250,69 @@ TEST(PrefixCache, HashesOnlyFindCandidates) {
   }
 }
 
+// What a listener was told, as text: "1<0:5,6" is block 1 after 0 with two tokens, "-1" its end.
+struct Heard final : CacheListener {
+  std::vector<std::string> events;
+  std::map<uint64_t, int> short_ids;  // ids in the order in which they were heard
+  std::string id(uint64_t block) {
+    return std::to_string(block == 0 ? 0 : short_ids.emplace(block, static_cast<int>(short_ids.size()) + 1).first->second);
+  }
+  void cached(uint64_t block, uint64_t parent, std::span<const int32_t> tokens) override {
+    const std::string of_parent = id(parent);
+    events.push_back(id(block) + "<" + of_parent + ":");
+    for (const int32_t token : tokens) events.back() += std::to_string(token) + ",";
+  }
+  void evicted(uint64_t block) override { events.push_back("-" + id(block)); }
+};
+
+TEST(PrefixCache, AListenerHearsOfFullBlocks) {
+  PrefixCache cache(8, 2);
+  Heard heard;
+  cache.set_listener(&heard);
+  cache.announce(root_key(""));
+  const CacheKey root = root_key("");
+  const CacheKey first = cache.insert(root, Tokens{1, 2}, 5), second = cache.insert(first, Tokens{3, 4}, 6);
+  EXPECT_TRUE(cache.insert(root, Tokens{1, 2}, 4) == first);  // another block with the same tokens
+  cache.insert(second, Tokens{5}, 7);                         // a tail
+  cache.insert(cache.insert(root_key("salt"), Tokens{1, 2}, 0), Tokens{8, 9}, 1);
+  EXPECT_THAT(heard.events, ElementsAre("1<0:1,2,", "2<1:3,4,"));
+  for (const int32_t block : {7, 6, 5, 0, 1}) cache.lose(block);
+  EXPECT_THAT(heard.events, ElementsAre("1<0:1,2,", "2<1:3,4,", "-2", "-1"));
+  cache.insert(root, Tokens{1, 2}, 5);  // a new id
+  cache.forget(root, Tokens{1, 2});
+  EXPECT_THAT(heard.events, ElementsAre("1<0:1,2,", "2<1:3,4,", "-2", "-1", "3<0:1,2,", "-3"));
+}
+
+// A vector is not its token, and what follows a block that the listener does not know has no place for it.
+TEST(PrefixCache, AListenerDoesNotHearOfVectors) {
+  PrefixCache cache(8, 2, 0, {}, true);
+  Heard heard;
+  cache.set_listener(&heard);
+  cache.announce(root_key(""));
+  const Tokens tokens{1, 1, 2, 3};
+  const std::vector<RowDigest> rows{{}, {5, 6}};
+  const CacheTokens all(tokens, rows);
+  const CacheKey first = cache.insert(root_key(""), all.first(2), 0);
+  cache.insert(first, all.subspan(2, 2), 1);
+  EXPECT_THAT(heard.events, ElementsAre());
+  cache.insert(root_key(""), Tokens{2, 3}, 2);
+  EXPECT_THAT(heard.events, ElementsAre("1<0:2,3,"));
+}
+
+// With windows, an evicted block stays in the index by its tokens, but the listener hears that it is gone.
+TEST(PrefixCache, AListenerHearsOfBlocksBeforeTheWindow) {
+  PrefixCache cache(8, 2, 2);
+  Heard heard;
+  cache.set_listener(&heard);
+  cache.announce(root_key(""));
+  const CacheKey root = root_key("");
+  const CacheKey first = cache.insert(root, Tokens{1, 2}, 0);
+  cache.insert(first, Tokens{3, 4}, 1);
+  cache.lose(0);
+  EXPECT_THAT(heard.events, ElementsAre("1<0:1,2,", "2<1:3,4,", "-1"));
+  EXPECT_TRUE(cache.insert(root, Tokens{1, 2}, 3) == first);
+  EXPECT_THAT(heard.events, ElementsAre("1<0:1,2,", "2<1:3,4,", "-1", "1<0:1,2,"));
+}
+
 }  // namespace
 }  // namespace ingot

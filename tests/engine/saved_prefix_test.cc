@@ -187,8 +187,8 @@ INSTANTIATE_TEST_SUITE_P(Devices, SavedBlocks,
                                          std::pair("cpu", DType::kF16), std::pair("cpu", DType::kQ8_0),
                                          std::pair("cpu", DType::kE4M3), std::pair("cuda", DType::kF16),
                                          std::pair("cuda", DType::kE4M3)),
-                         [](const auto& info) {
-                           return std::string(info.param.first) + "_" + kv_type_name(info.param.second);
+                         [](const auto& i) {
+                           return std::string(i.param.first) + "_" + kv_type_name(i.param.second);
                          });
 
 }  // namespace

@@ -121,6 +121,26 @@ TEST_P(SpeculationTime, IsNeverSlower) {
   }
 }
 
+// Guesses that take time, as those of a draft model do: half of a step's.
+TEST_P(SpeculationTime, CostlyGuessesAreNeverSlower) {
+  struct Costly final : Proposer {
+    explicit Costly(std::shared_ptr<Proposer> of) : oracle(std::move(of)) {}
+    Proposal propose(std::span<const int32_t> history, int n) override {
+      fake_time += std::chrono::microseconds(55);
+      return oracle->propose(history, n);
+    }
+    bool is_costly() const override { return true; }
+    std::shared_ptr<Proposer> oracle;
+  };
+  const double without = run(GetParam(), memory_bound, 1, 900, nullptr).us;
+  for (const double p : {0.0, 0.2, 0.9}) {
+    const Outcome with = run(GetParam(), memory_bound, 1, 900, [&](const Request& request, const Expected& expected) {
+      return std::make_shared<Costly>(oracle(p)(request, expected));
+    });
+    EXPECT_LT(with.us, without * (p > 0.5 ? 0.7 : 1.02)) << "p " << p << ", " << with.gauges.n_drafts << " guesses";
+  }
+}
+
 // A text that cannot be predicted has no repeated pairs, so there is nothing to verify.
 TEST_P(SpeculationTime, NgramOnRandomTextCostsNothing) {
   const auto ngram = [](const Request&, const Expected&) { return std::make_shared<NgramProposer>(); };

@@ -183,8 +183,8 @@ TEST(GgufHostile, Shapes) {  // G26, G27, G28, G29
   expect_refused({"G28", shaped({uint64_t{1} << 62}, kF32), "take more than 2^63 bytes"});
   expect_refused({"G28", shaped({uint64_t{1} << 60}, kF32), "truncated: need 4611686018427387904 bytes, have 256"});
   expect_refused(
-      {"G29", shaped({33}, kQ4_0), "rows of 33 elements are no multiple of the 32 elements of a Q4_0 block"});
-  expect_refused({"G29", shaped({16, 2}, kQ4_0), "rows of 16 elements are no multiple"});
+      {"G29", shaped({33}, kQ4_0), "rows of 33 elements are not a multiple of the 32 elements of a Q4_0 block"});
+  expect_refused({"G29", shaped({16, 2}, kQ4_0), "rows of 16 elements are not a multiple"});
 }
 
 TEST(GgufHostile, TensorTypes) {  // G31

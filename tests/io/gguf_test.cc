@@ -211,7 +211,7 @@ TEST(GgufWriter, RefusesWhatTheFormatDoesNotAllow) {
   EXPECT_THAT(refusal([&] { writer.add_tensor("t", 0, {1}, std::vector<uint8_t>(4)); }), HasSubstr("twice"));
   EXPECT_THAT(refusal([&] { writer.add_tensor("u", 0, {2}, std::vector<uint8_t>(4)); }),
               HasSubstr("4 bytes of data for"));
-  EXPECT_THAT(refusal([&] { writer.add_tensor("v", 2, {33}, std::vector<uint8_t>(18)); }), HasSubstr("no multiple"));
+  EXPECT_THAT(refusal([&] { writer.add_tensor("v", 2, {33}, std::vector<uint8_t>(18)); }), HasSubstr("not a multiple"));
   EXPECT_THAT(refusal([&] { writer.add_tensor("w", 0, {}, std::vector<uint8_t>(4)); }), HasSubstr("0 dimensions"));
   EXPECT_THAT(refusal([&] { writer.add_tensor("x", 5, {32}, std::vector<uint8_t>(4)); }), HasSubstr("removed"));
   EXPECT_THAT(refusal([&] { writer.add_tensor(std::string(64, 'x'), 0, {1}, std::vector<uint8_t>(4)); }),

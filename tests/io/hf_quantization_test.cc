@@ -123,7 +123,7 @@ TEST(HfQuantization, GptqModulesOfTheirOwn) {
     expect_refused(gptq(fmt::format(R"("bits": 4, "group_size": 128, "dynamic": {})", dynamic)), expected);
   };
   refused(R"({"a": {"bits": 5}})", "5 is not supported: expected 2, 3, 4, 8");
-  refused(R"({"a": {"group_size": 0}})", "0 is no group");
+  refused(R"({"a": {"group_size": 0}})", "0 is not a group size");
   refused(R"({"+:(a": {}})", "dynamic");
   refused(R"({"a": 4})", "dynamic");
   refused("[]", "dynamic");

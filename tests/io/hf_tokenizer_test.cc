@@ -207,8 +207,8 @@ TEST_F(HfTokenizerEdit, ConfigFilesAddTokensAndNames) {
   EXPECT_EQ(more->find("<new>"), 430);
   EXPECT_NE(more->token_text(5), "ignored") << "tokenizer.json has it already";
   EXPECT_EQ(more->type(427), TokenType::kUnused) << "no one names it";
-  expect_refused("the key is no token id", [](Json& json) { json["added_tokens_decoder"] = {{"x5", {{"content", "a"}}}}; }, "tokenizer_config.json");
-  expect_refused("the key is no token id", [](Json& json) { json["added_tokens_decoder"] = {{"99999999999", {{"content", "a"}}}}; }, "tokenizer_config.json");
+  expect_refused("the key is not a token id", [](Json& json) { json["added_tokens_decoder"] = {{"x5", {{"content", "a"}}}}; }, "tokenizer_config.json");
+  expect_refused("the key is not a token id", [](Json& json) { json["added_tokens_decoder"] = {{"99999999999", {{"content", "a"}}}}; }, "tokenizer_config.json");
   EXPECT_FALSE(edited([](Json& json) { json["add_bos_token"] = false; }, "tokenizer_config.json")->add_bos());
   // S21: file names are not followed.
   EXPECT_EQ(edited([](Json& json) { json["vocab_file"] = "/etc/passwd"; }, "tokenizer_config.json")->n_vocab(), 424);

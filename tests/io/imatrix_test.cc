@@ -108,7 +108,7 @@ TEST_F(ImatrixTest, AllZerosAreAllAlike) {
 }
 
 TEST_F(ImatrixTest, RefusesWhatIsNone) {
-  EXPECT_THAT(refused(""), HasSubstr("is no importance matrix but an empty file"));
+  EXPECT_THAT(refused(""), HasSubstr("is not an importance matrix but an empty file"));
   EXPECT_THAT(refused("<!doctype html><title>404</title>"), HasSubstr("a web page"));
   GgufWriter model;
   add(model, "token_embd.weight", {2, 2}, {1, 2, 3, 4});

@@ -97,7 +97,7 @@ TEST(PrefixFile, NumbersAreCheckedBehindAValidDigest) {
 }
 
 TEST(PrefixFile, SaysWhatAFileIsNot) {
-  EXPECT_THAT(refused("GGUF" + std::string(100, '\0')), HasSubstr("this is no file of a saved slot"));
+  EXPECT_THAT(refused("GGUF" + std::string(100, '\0')), HasSubstr("this is not the file of a saved slot"));
   EXPECT_THAT(refused(""), HasSubstr("truncated"));
 }
 

@@ -235,10 +235,10 @@ TEST(QuantizedTensors, MlxThatDoesNotFitIsRefused) {  // S11
                       {"m.weight", "U32", {64}, "tensor 'm.weight': 1 dimensions: expected 2"},
                       {"m.weight", "U32", {2, 2, 16}, "expected F16 [2, 2, 2]"},  // experts without gaps
                       {"m.weight", "U32", {4, 0}, "tensor 'm.weight': has no elements"},
-                      {"m.weight", "U32", {4, 15}, "tensor 'm.weight': rows of 120 are no whole groups: expected a multiple of 64"},
+                      {"m.weight", "U32", {4, 15}, "tensor 'm.weight': rows of 120 do not fill whole groups: expected a multiple of 64"},
                       {"m.weight", "U32", {5, 16}, "tensor 'm.scales': F16 [4, 2] (16 bytes): expected F16 [5, 2]"}};
   for (const Row& row : rows) EXPECT_THAT(complaint(mlx_file().replace(row.tensor, row.dtype, row.dims), kMlx), HasSubstr(row.expected));
-  EXPECT_THAT(complaint(mlx_file(), R"({"quantization": {"group_size": 64, "bits": 3}})"), HasSubstr("hold no whole number of codes"));
+  EXPECT_THAT(complaint(mlx_file(), R"({"quantization": {"group_size": 64, "bits": 3}})"), HasSubstr("do not hold a whole number of codes"));
   EXPECT_THAT(complaint(mlx_file(), R"({"quantization": {"group_size": 64, "bits": 8}})"), HasSubstr("'m.scales': F16 [4, 2] (16 bytes): expected F16 [4, 1]"));
   EXPECT_THAT(complaint(mlx_file(), "{}"), HasSubstr("config.json does not say how it is quantized"));
   EXPECT_THAT(complaint(mlx_file(), R"({"quantization": {"group_size": 64, "bits": 4, "model.layers.9": {"bits": 8}}})"),
@@ -250,7 +250,7 @@ TEST(QuantizedTensors, MlxThatDoesNotFitIsRefused) {  // S11
 TEST(QuantizedTensors, MxScalesThatAreNoNumbersAreRefused) {
   const std::string config = R"({"quantization": {"group_size": 16, "bits": 4, "mode": "nvfp4"}})";
   QuantizedBytes file = QuantizedBytes().add("m.weight", "U32", {2, 8}).add("m.scales", "U8", {2, 4}, "\x7e\x01\x02\x03\x04\x05\x06\x80");
-  EXPECT_THAT(complaint(file, config), HasSubstr("tensor 'm.scales': element 7 is 128, which is no scale: expected 0 to 126"));
+  EXPECT_THAT(complaint(file, config), HasSubstr("tensor 'm.scales': element 7 is 128, which is not a scale: expected 0 to 126"));
   EXPECT_THAT(complaint(file.add("m.biases", "F16", {2, 4}), config), HasSubstr("tensor 'm.biases': is there: expected none"));
   file = QuantizedBytes().add("m.weight", "U32", {2, 8}).add("m.scales", "U8", {2, 2}, std::string("\xfe\x00\x01\xff", 4));
   EXPECT_THAT(complaint(file, R"({"quantization": {"group_size": 32, "bits": 4, "mode": "mxfp4"}})"), HasSubstr("element 3 is 255"));
@@ -269,10 +269,10 @@ TEST(QuantizedTensors, GptqAndAwqThatDoNotFitAreRefused) {
   EXPECT_THAT(complaint(file().replace("m.qzeros", "I32", {1, 2}), gptq), HasSubstr("'m.qzeros': I32 [1, 2] (8 bytes): expected I32 [2, 1]"));
   EXPECT_THAT(complaint(file().replace("m.scales", "F16", {8, 2}), gptq), HasSubstr("'m.scales': F16 [8, 2]"));
   EXPECT_THAT(complaint(file().replace("m.qzeros", nullptr, {}), gptq), HasSubstr("'m.qzeros' is missing"));
-  EXPECT_THAT(complaint(file().replace("m.qweight", "I32", {8, 7}), gptq), HasSubstr("7 outputs of 4 bits fill no whole words"));
+  EXPECT_THAT(complaint(file().replace("m.qweight", "I32", {8, 7}), gptq), HasSubstr("7 outputs of 4 bits do not fill whole words"));
   EXPECT_THAT(complaint(file().replace("m.qweight", "I64", {8, 8}), gptq), HasSubstr("'m.qweight': I64"));
   const std::string awq = R"({"quantization_config": {"quant_method": "awq", "bits": 4, "group_size": 32}})";
-  EXPECT_THAT(complaint(file(), awq), HasSubstr("'m.qweight': rows of 8 are no whole groups: expected a multiple of 32"));
+  EXPECT_THAT(complaint(file(), awq), HasSubstr("'m.qweight': rows of 8 do not fill whole groups: expected a multiple of 32"));
   EXPECT_THAT(complaint(file().replace("m.qweight", "I32", {64, 1}).replace("m.scales", nullptr, {}), awq), HasSubstr("'m.scales' is missing"));
   auto gemv = [](int group) {
     return fmt::format(R"({{"quantization_config": {{"quant_method": "awq", "bits": 4, "group_size": {}, "version": "gemv"}}}})", group);
@@ -319,7 +319,7 @@ TEST(QuantizedTensors, OthersThatDoNotFitAreRefused) {
     EXPECT_THAT(complaint(floats4(std::string(bits, 4)), nvfp4), HasSubstr("tensor 'm.weight_global_scale': "));
   EXPECT_THAT(complaint(floats4("").replace("m.weight_global_scale", nullptr, {}), nvfp4), HasSubstr("'m.weight_global_scale' is missing"));
   EXPECT_THAT(complaint(floats4("").replace("m.weight_scale", "F8_E4M3", {2, 1}), nvfp4), HasSubstr("expected F8_E4M3 [2, 2]"));
-  EXPECT_THAT(complaint(floats4("").replace("m.weight_packed", "U8", {2, 12}), nvfp4), HasSubstr("rows of 24 are no whole groups"));
+  EXPECT_THAT(complaint(floats4("").replace("m.weight_packed", "U8", {2, 12}), nvfp4), HasSubstr("rows of 24 do not fill whole groups"));
 
   const std::string modelopt = R"({"quantization_config": {"quant_method": "modelopt", "quant_algo": "NVFP4"}})", one("\0\0\x80\x3f", 4);
   auto nibbles = [&](std::vector<int64_t> dims_of_scalar) {

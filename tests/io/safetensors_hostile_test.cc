@@ -129,7 +129,7 @@ TEST(SafetensorsHostile, Shapes) {  // S07
 
 TEST(SafetensorsHostile, Types) {  // S08
   for (const char* dtype : {"\"f32\"", "\"F31\"", "\"\"", "\"F32 \"", "\"Q4_0\"", "\"\\u001b[2J\""})
-    expect_header_refused(tensor(dtype, "[2]", "[0,8]"), "is no type of the safetensors format");
+    expect_header_refused(tensor(dtype, "[2]", "[0,8]"), "is not a type of the safetensors format");
   for (const char* dtype : {"3", "null", "[\"F32\"]", "true"}) expect_header_refused(tensor(dtype, "[2]", "[0,8]"), "'dtype' at offset");
   expect_header_refused(tensor("\"F4\"", "[3]", "[0,2]"), "12 bits of F4 do not fill whole bytes");
   expect_header_refused(tensor("\"F6_E2M3\"", "[5]", "[0,4]"), "30 bits of F6_E2M3");

@@ -8,15 +8,6 @@
 namespace ingot {
 namespace {
 
-bool has_gpu() {
-  try {
-    create_backend({.device = "cuda"});
-    return true;
-  } catch (const UsageError&) {
-    return false;
-  }
-}
-
 class CudaGoldens : public testing::TestWithParam<std::string> {
  protected:
   void SetUp() override {

@@ -62,7 +62,8 @@ RunnerOptions options_for(const std::string& file, const std::string& device) {
 // Brings chunks of one sequence to a runner, and asks its head.
 class Text {
  public:
-  Text(Ranks& runner, std::span<const int32_t> tokens, int first_block) : runner_(runner), tokens_(tokens) {
+  Text(Ranks& runner, std::span<const int32_t> tokens, int first_block, int n_read = 0, int state = 0)
+      : runner_(runner), tokens_(tokens), state_(state), n_read_(n_read) {
     for (int i = 0; i < 40; ++i) blocks_.push_back(first_block + i);
   }
   // Computes the next n tokens, and samples what follows them. Returns that token.
@@ -70,7 +71,7 @@ class Text {
     std::vector<int32_t> positions(n);
     std::iota(positions.begin(), positions.end(), n_read_);
     const std::vector<int32_t> q_start = {0, n}, kv_len = {n_read_ + n}, logit_rows = {n - 1},
-                               no_state = {n_read_ > 0 ? 0 : -1}, state = {0};
+                               no_state = {n_read_ > 0 ? state_ : -1}, state = {state_};
     const SamplingParams greedy{.temperature = 0};
     Batch batch{.tokens = tokens_.subspan(n_read_, n),
                 .positions = positions,
@@ -104,7 +105,8 @@ class Text {
   Ranks& runner_;
   const std::span<const int32_t> tokens_;
   std::vector<int32_t> blocks_;
-  int n_read_ = 0, n_last_ = 0;
+  const int state_;
+  int n_read_, n_last_ = 0;
 };
 
 Ranks load(const std::string& file, const RunnerOptions& options) {
@@ -132,6 +134,26 @@ TEST_P(DraftHeads, LogitsAndGuessesEqualThePublishedCode) {
     const double error = largest_difference(logits, expected.logits);
     EXPECT_LT(error, GetParam().device == "cuda" ? 0.02 : 1e-4) << chunk;
     RecordProperty(fmt::format("error_{}", chunk), fmt::format("{:.1e}", error));
+    const DraftRow last = text.row(n - 1, 4);
+    EXPECT_EQ(runner.draft(std::span(&last, 1)), expected.guesses) << chunk;
+  }
+}
+
+// Entries that were computed late, with those of another text and in place of those of wrong drafts, are the same.
+TEST_P(DraftHeads, LateEntriesGiveTheSameGuesses) {
+  const Expected expected(GetParam().file);
+  Ranks runner = load(GetParam().file, options_for(GetParam().file, GetParam().device));
+  const std::span<const int32_t> tokens = expected.tokens;
+  const int n = static_cast<int>(tokens.size());
+  const std::vector<int32_t> reversed(tokens.rbegin(), tokens.rend());
+  for (const int chunk : {1, 3}) {
+    Text text(runner, tokens, 1), other(runner, reversed, 60, 0, 1);
+    while (text.n_read() < n) {
+      if (runner.info().n_states == 0 && text.n_read() % 8 == 6)  // drafts that the next chunk overwrites
+        Text(runner, reversed, 1, text.n_read()).read(std::min(3, n - text.n_read()));
+      other.read(std::min(chunk, n - other.n_read()));
+      text.read(std::min(chunk, n - text.n_read()));
+    }
     const DraftRow last = text.row(n - 1, 4);
     EXPECT_EQ(runner.draft(std::span(&last, 1)), expected.guesses) << chunk;
   }
@@ -193,6 +215,26 @@ TEST(DraftHead, RunsInsideADecorator) {
   EXPECT_EQ(text.read(static_cast<int>(expected.tokens.size())), expected.next);
   const DraftRow last = text.row(static_cast<int>(expected.tokens.size()) - 1, 4);
   EXPECT_EQ(runner.draft(std::span(&last, 1)), expected.guesses);
+}
+
+// A head that is not asked computes the entries of many tokens together.
+TEST(DraftHead, RunsSeldomWhenNobodyAsks) {
+  const fs::path path = fs::path(testing::TempDir()) / "draft_head_trace.json";
+  const Expected expected("llama_nextn");
+  const int n = static_cast<int>(expected.tokens.size());
+  {
+    RunnerOptions options = options_for("llama_nextn", "cpu");
+    options.trace = std::make_shared<TraceFile>(path.string());
+    Ranks runner = load("llama_nextn", options);
+    for (int i = 0; i < 4; ++i) {
+      Text text(runner, expected.tokens, 40 * i);
+      while (text.n_read() < n) text.read(1);
+    }
+  }
+  int n_embeds = 0;
+  for (const auto& line : nlohmann::json::parse(read_file(path.string()))) n_embeds += line["name"] == "embed";
+  fs::remove(path);
+  EXPECT_EQ(n_embeds - 4 * n, (4 * n - 1) / 64);  // 64 tokens wait at most
 }
 
 // What the plan says before anything is loaded is what the model and its head take.

@@ -242,7 +242,7 @@ TEST_F(EncoderDirectory, ConfigsMustMakeSense) {
   EXPECT_THAT(config([](auto& j) { j["layer_types"][1] = "linear"; }), HasSubstr("'linear'"));
   EXPECT_THAT(config([](auto& j) { j["local_attention"] = -2; }), HasSubstr("local_attention"));
   EXPECT_THAT(config([](auto& j) { j["rope_parameters"]["full_attention"]["rope_theta"] = -1; }), HasSubstr("rope_theta"));
-  EXPECT_THAT(config([](auto& j) { j["rope_parameters"]["sliding_attention"]["rope_type"] = "yarn"; }), HasSubstr("'yarn' is not supported for encoders"));
+  EXPECT_THAT(config([](auto& j) { j["rope_parameters"]["sliding_attention"]["rope_type"] = "yarn"; }), HasSubstr("'yarn' is not supported for sliding_attention"));
   EXPECT_THAT(config([](auto& j) { j["is_decoder"] = true; }), HasSubstr("'is_decoder'"));
   EXPECT_THAT(config([](auto& j) { j["num_hidden_layers"] = 3, j.erase("layer_types"); }), HasSubstr("is part of a layer"));
   EXPECT_THAT(config([](auto& j) { j["num_hidden_layers"] = 5, j.erase("layer_types"); }), HasSubstr("is missing"));

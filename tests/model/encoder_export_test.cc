@@ -1,7 +1,7 @@
 // Directories of embedding models and cross-encoders become GGUF files that give the same vectors and scores. The files
 // have the keys and tensors that the gguf package wrote for the files of tests/data (tools/goldens/make_encoders.py,
 // make_rankers.py).
-#include "model/encoder_export.h"
+#include "model/gguf_export.h"
 
 #include <gmock/gmock.h>
 

@@ -7,6 +7,7 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 
+#include "base/error.h"
 #include "base/file.h"
 #include "io/gguf/gguf.h"
 #include "model/score.h"
@@ -21,6 +22,15 @@ struct Golden {
   std::vector<int32_t> tokens, greedy;
   std::vector<float> logits;  // [n_tokens, n_vocab]
 };
+
+inline bool has_gpu() {
+  try {
+    create_backend({.device = "cuda"});
+    return true;
+  } catch (const UsageError&) {
+    return false;
+  }
+}
 
 // NumPy's format 1.0: magic, version, header length, header, then the little-endian floats.
 inline std::vector<float> read_npy(const fs::path& path) {

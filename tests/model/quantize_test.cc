@@ -170,7 +170,7 @@ TEST_F(QuantizeTest, RefusesWhatCannotBeWritten) {
   const std::string in = write_one_matrix(path("in.gguf"), values);
   for (const char* mix : {"Q8_0", "F16", "BF16"})
     EXPECT_THAT(refused(in, {.mix = &find_mix(mix)}),
-                AllOf(HasSubstr("'blk.0.attn_q.weight', row 1: nan is no number")))
+                AllOf(HasSubstr("'blk.0.attn_q.weight', row 1: nan is not a number")))
         << mix;
   values[40] = 1e6f;
   write_one_matrix(in, values);

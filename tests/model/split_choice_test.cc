@@ -31,7 +31,7 @@ struct Choice {
         },
         options);
     const std::string names[] = {"gpu", "cpu"};
-    return text_of(split, names);
+    return split_text(split, names);
   }
 
   Config config;

@@ -25,7 +25,7 @@ std::vector<BlockNeeds> dense() { return model(8, 20, 80, false); }      // 900 
 std::vector<BlockNeeds> experts() { return model(8, 20, 320, true); }  // 2820 MiB
 
 // A letter for each block, in the order of a step: the embedding, each layer's two, the head. 'h': the host.
-std::string text_of(const std::optional<Split>& split, size_t n_gpus) {
+std::string split_name(const std::optional<Split>& split, size_t n_gpus) {
   if (!split) return "none";
   std::string text;
   for (size_t i = 0; i < split->device.size(); ++i) {
@@ -80,7 +80,7 @@ TEST(SplitPlan, Table) {
   for (const Row& row : kRows) {
     SplitLimits limits{.gpu_bytes = {}, .host_bytes = row.host * kMiB};
     for (const size_t mib : row.gpus) limits.gpu_bytes.push_back(mib * kMiB);
-    EXPECT_EQ(text_of(plan_split(row.blocks, limits, row.wishes), row.gpus.size()), row.expected) << row.what;
+    EXPECT_EQ(split_name(plan_split(row.blocks, limits, row.wishes), row.gpus.size()), row.expected) << row.what;
   }
 }
 

@@ -25,16 +25,7 @@ bool is_exact(const Golden& golden) {
   return json["types"].size() == 1 && (type == "F32" || type == "F16");
 }
 
-bool has_gpu() {
-  try {
-    create_backend({.device = "cuda"});
-    return true;
-  } catch (const UsageError&) {
-    return false;
-  }
-}
-
-std::string text_of(const Split& split) {
+std::string split_name(const Split& split) {
   std::string text;
   for (const int device : split.device) text += static_cast<char>('0' + device);
   return text;
@@ -69,7 +60,7 @@ TEST_P(Splits, SameBitsAsOneDevice) {
   Ranks whole = load(golden.name, "cpu", {});
   const unsigned seed = std::random_device{}();
   for (const Split& split : splits_of(whole.config().n_layers, seed)) {
-    SCOPED_TRACE(fmt::format("seed {}, blocks on devices {}", seed, text_of(split)));
+    SCOPED_TRACE(fmt::format("seed {}, blocks on devices {}", seed, split_name(split)));
     Ranks ranks = load(golden.name, "cpu,cpu,cpu", split);
     EXPECT_EQ(ranks.weights().n_parameters, whole.weights().n_parameters);
     EXPECT_EQ(ranks.weights().file_bytes, whole.weights().file_bytes);
@@ -85,7 +76,7 @@ TEST_P(Splits, RefAndCpuAreNearTransformers) {
   Ranks whole = load(golden.name, "cpu", {});
   for (const Split& split : splits_of(whole.config().n_layers, 1)) {
     if (split.n_devices() > 2) continue;
-    SCOPED_TRACE(text_of(split));
+    SCOPED_TRACE(split_name(split));
     Ranks ranks = load(golden.name, "ref,cpu", split);
     EXPECT_LT(largest_difference(all_logits(ranks, golden.tokens, 7), golden.logits), 1e-4);
   }
@@ -105,7 +96,7 @@ TEST_P(CudaSplits, NearTransformers) {
   for (const char* devices : {"cuda,cpu", "cpu,cuda"})  // either may have the head
     for (const Split& split : splits_of(n_layers, 1)) {
       if (split.n_devices() > 2) continue;
-      SCOPED_TRACE(fmt::format("{} {}", devices, text_of(split)));
+      SCOPED_TRACE(fmt::format("{} {}", devices, split_name(split)));
       Ranks ranks = load(golden.name, devices, split);
       for (const int chunk : {512, 7, 1}) {
         const std::vector<float> logits = all_logits(ranks, golden.tokens, chunk);
@@ -125,7 +116,7 @@ TEST_P(CudaSplits, GreedyEqualsTransformers) {
   const int n_layers = load(golden.name, "cuda", {}).config().n_layers;
   for (const Split& split : splits_of(n_layers, 1)) {
     if (split.n_devices() > 2) continue;
-    SCOPED_TRACE(text_of(split));
+    SCOPED_TRACE(split_name(split));
     Ranks ranks = load(golden.name, "cuda,cpu", split);
     Lockstep sequence(ranks);
     const SamplingParams params{.temperature = 0};

@@ -53,6 +53,13 @@ class FuzzTable(unittest.TestCase):
         self.assertTrue(text.startswith("before\n\n## What"))
         self.assertEqual(text.count("| 61 | 815 |"), len(fuzz_table.READS))
 
+    def test_a_target_without_a_log_keeps_its_row(self):
+        kept = "| `gguf` | GGUF files | 7 | 8 | 9 |"
+        done, text = self.run_on(list(fuzz_table.READS)[1:], f"before\n{fuzz_table.BEGIN}\n{kept}\n{fuzz_table.END}\nafter\n")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertIn(f"\n{kept}\n", text)
+        self.assertEqual(text.count("| 61 | 815 |"), len(fuzz_table.READS) - 1)
+
     def test_a_missing_log_is_told(self):
         done, text = self.run_on(list(fuzz_table.READS)[1:])
         self.assertEqual(done.returncode, 1)

@@ -8,7 +8,7 @@ import unittest
 ROOT = pathlib.Path(os.environ.get("INGOT_SOURCE", pathlib.Path(__file__).parents[2]))
 PAGE = (ROOT / "docs" / "models.md").read_text()
 SAME = {"kimi_k2", "mimo"}  # deepseek_v3 and qwen2 in all but the name
-EMBEDS = {"gemma-embedding": "gemma_embed"}
+EMBEDS = {"gemma-embedding": "gemma_embed", "bert": "bert", "nomic-bert": "nomic_bert", "modern-bert": "modern_bert"}
 
 
 class ModelsTable(unittest.TestCase):

@@ -56,7 +56,7 @@ class Setup(unittest.TestCase):
         done, calls = run("build", "test", programs=[], libraries=[])
         self.assertEqual(done.returncode, 0, done.stderr)
         self.assertEqual(set(packages(calls[1])), {"g++", "cmake", "ninja-build", "pkg-config", "ccache", *LIBRARIES, "libgtest-dev",
-                                                   "libgmock-dev", "python3", "python3-numpy", "python3-pytest", "python3-venv", "libopenmpi-dev", "openmpi-bin", "haproxy",
+                                                   "libgmock-dev", "python3", "python3-numpy", "python3-pytest", "python3-venv", "libopenmpi-dev", "openmpi-bin", "haproxy", "python3-zmq", "python3-msgpack",
                                                    "systemd", "zsh", "fish", "man-db", "chromium-headless-shell"})
 
     def test_a_browser_comes_for_tests_where_apt_has_one_and_there_is_none(self):

@@ -417,7 +417,15 @@ TEST(App, SpeculationIsAskedForAndCounted) {
     const Json details = recorder->json()["usage"]["completion_tokens_details"];
     const int right = details["accepted_prediction_tokens"];
     accepted_sum += right;
-    drafts_sum += right + details["rejected_prediction_tokens"].get<int>();
+    const int n_drafts = right + details["rejected_prediction_tokens"].get<int>();
+    drafts_sum += n_drafts;
+    const Json timings = recorder->json()["timings"];
+    EXPECT_EQ(timings.value("draft_n", 0), n_drafts);
+    EXPECT_EQ(timings.value("draft_n_accepted", 0), right);
+    EXPECT_EQ(timings.contains("tokens_per_step"), n_drafts > 0);
+    if (n_drafts > 0) {
+      EXPECT_EQ(timings["tokens_per_step"], n_tokens / static_cast<double>(n_tokens - right));
+    }
     return right;
   };
   EXPECT_EQ(accepted({{"speculate", "off"}}, 100), 0);

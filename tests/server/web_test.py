@@ -322,6 +322,19 @@ def test_the_status_page(server, browser, shot):
     assert page.complaints() == []
 
 
+def test_speculation_is_shown(server, browser):
+    page = browser.page(server.url + "/status")
+    message = """{stats: {usage: {completion_tokens: 100, prompt_tokens: 16}, timings: {predicted_per_second: 200, queue_ms: 1, prompt_ms: 2,
+      draft_n: 80, draft_n_accepted: 60, tokens_per_step: 2.5, draft_gain: 1.4}}}"""
+    line = page.js(f"import('/message.js').then(m => m.statsLine({message}))")
+    assert "2.5 tokens a step, 60 of 80 guesses right, 1.4 times as fast" in line
+    assert "guesses" not in page.js(f"import('/message.js').then(m => m.statsLine({message.replace('draft_n: 80', 'draft_n: 0')}))")
+    sums = """{spec_decode_num_draft_tokens_total: 80, spec_decode_num_accepted_tokens_total: 60,
+      spec_decode_plain_seconds_total: 3, spec_decode_step_seconds_total: 2}"""
+    assert page.js(f"import('/status.js').then(m => m.guesses({sums}))") == [["75 %", "of guesses right"], ["1.5 ×", "speed by guesses"]]
+    assert page.js("import('/status.js').then(m => m.guesses({}))") == []
+
+
 def test_the_first_values_of_the_status_page(server, browser):
     """What one look at the metrics tells is shown after one look."""
     server.chat("Tell me a story.", max_tokens=20, ignore_eos=True)

@@ -5,6 +5,7 @@
 #include <ctime>
 #include <random>
 
+#include "base/cpu_time.h"
 #include "base/error.h"
 #include "base/utf8.h"
 #include "text/tokenizer_fixture.h"
@@ -101,6 +102,8 @@ TEST(Pretokenizer, LongRunsTakeLinearTime) {
 // Eight times the text takes eight times as long; a quadratic expression would take 64 times. Processor time, of which the least of some
 // attempts counts: other programs make it longer, and nothing makes it shorter.
 TEST(Pretokenizer, TimeGrowsWithTheText) {
+  // Bytes. Under a sanitizer fewer are enough to find bad accesses.
+  constexpr size_t kLong = (size_t{512} << 10) / static_cast<size_t>(kSanitizerSlowdown);
   auto seconds = [](const Pretokenizer& pretokenizer, const std::string& text) {
     const std::clock_t start = std::clock();
     size_t n_pieces = 0;
@@ -111,7 +114,7 @@ TEST(Pretokenizer, TimeGrowsWithTheText) {
   for (const PretokenizerRow& row : pretokenizer_rows()) {
     const Pretokenizer pretokenizer(row.patterns);
     for (const char* unit : kUnits) {
-      const std::string text = run_of(unit, 64u << 10), longer = run_of(unit, 512u << 10);
+      const std::string text = run_of(unit, kLong / 8), longer = run_of(unit, kLong);
       double least = 1e9, least_longer = 1e9;
       for (int attempt = 0; attempt < 5; ++attempt) {
         least = std::min(least, seconds(pretokenizer, text));

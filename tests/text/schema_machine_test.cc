@@ -254,7 +254,7 @@ TEST(SchemaMachine, WhatCannotBeEnforcedIsRefusedByPath) {
   says(R"({"enum":3})", "#", "'enum'");
   says(R"({"$ref":"#"})", "'$ref'", "leads back");
   says(R"({"allOf":[{"type":"string"},{"type":"null"}]})", "no value", "at all");
-  says("{", "not JSON", "");
+  says("{", "the schema is not JSON: line 1, column 2: ", "");
   says("[]", "#", "object or a boolean");
 }
 

@@ -6,6 +6,7 @@
 #include <random>
 #include <thread>
 
+#include "base/cpu_time.h"
 #include "text/stream_decoder.h"
 #include "text/tokenizer_fixture.h"
 
@@ -132,12 +133,15 @@ TEST_F(TokenizerProperty, ThreadsMayShareATokenizer) {
 constexpr const char* kUnits[] = {"A",    " ",    "\n",     "7",     ".",  "中文", "e\u0301\u0302", "👨‍👩‍👧", "us", "aGVsbG8gd29ybGQ",
                                   "\r\n", "\xFF", "\u2581", "<|im_", " x", "the "};
 
+// Bytes of a long text. Under a sanitizer fewer are enough to find bad accesses.
+constexpr size_t kLong = (size_t{1} << 20) / static_cast<size_t>(kSanitizerSlowdown);
+
 TEST_F(TokenizerProperty, AMegabyteOfAnythingTakesLinearTime) {
   for (const char* name : {"bpe_gpt2", "bpe_llama3", "spm_llama"}) {
     const auto tokenizer = testing::fixture_tokenizer(name);
     for (const char* unit : kUnits) {
       std::string text;
-      while (text.size() < 1u << 20) text += unit;
+      while (text.size() < kLong) text += unit;
       const std::clock_t start = std::clock();
       const auto ids = tokenizer->encode(text, {.add_special = false, .parse_special = true});
       // About 0.05 s each; a quadratic algorithm would need minutes.
@@ -154,7 +158,7 @@ TEST_F(TokenizerProperty, SixteenTimesTheTextTakesSixteenTimesTheTime) {
     const auto tokenizer = testing::fixture_tokenizer(name);
     for (const char* unit : kUnits) {
       std::string part, whole;
-      while (part.size() < 1u << 16) part += unit;
+      while (part.size() < kLong / 16) part += unit;
       for (int i = 0; i < 16; ++i) whole += part;
       auto seconds = [&](const std::string& text) {
         const std::clock_t start = std::clock();

@@ -9,6 +9,7 @@
 #include "backend/cpu/isa.h"
 #include "backend/ref/ref_backend.h"
 #include "base/error.h"
+#include "base/numa.h"
 
 namespace ingot {
 
@@ -17,14 +18,19 @@ CpuBackend::CpuBackend(const BackendOptions& options)
       recurrence_(cpu::recurrence_of(kernels_)),
       deterministic_(options.deterministic),
       measures_kernels_(options.isa.empty()),
-      pool_(options.n_threads) {}
+      pool_(options.n_threads, start_std_thread, choose_nodes(options.numa)) {}
 
 std::unique_ptr<Backend> create_cpu_backend(const BackendOptions& options) {
   return std::make_unique<CpuBackend>(options);
 }
 
 std::string CpuBackend::description() const {
-  return fmt::format("cpu: {} thread{}, {}", pool_.size(), pool_.size() == 1 ? "" : "s", kernels_.isa);
+  const size_t n_nodes = pool_.nodes().size();
+  return fmt::format("cpu: {} thread{}{}, {}", pool_.size(), pool_.size() == 1 ? "" : "s",
+                     n_nodes == 0   ? ""
+                     : n_nodes == 1 ? fmt::format(" on memory node {}", pool_.nodes()[0].id)
+                                    : fmt::format(" on {} memory nodes", n_nodes),
+                     kernels_.isa);
 }
 
 Tensor CpuBackend::alloc(DType dtype, int64_t rows, int64_t cols) {
@@ -54,6 +60,7 @@ size_t CpuBackend::kv_bytes(const KvShape& shape) const { return cpu::CpuKv::byt
 
 std::unique_ptr<KvCache> CpuBackend::make_kv(const KvShape& shape) {
   auto kv = std::make_unique<cpu::CpuKv>(shape);
+  cpu::place_in_turn(kv->memory, pool_.nodes());
   allocated_ += kv->memory.size();
   return kv;
 }
@@ -97,10 +104,10 @@ void CpuBackend::reserve(const StepLimits& limits) {
     for (auto* rows_of : {&order_, &place_}) rows_of->reserve(n);
     groups_.reserve(n);
     expert_jobs_.reserve(2 * n);
-    expert_panels_.reserve(n);
+    expert_panels_.reserve(2 * n);
   }
   token_seq_.reserve(limits.max_tokens);
-  matmul_tasks_.reserve(4096 + static_cast<size_t>(limits.max_expert_rows));
+  matmul_tasks_.reserve(4096 + 2 * static_cast<size_t>(limits.max_expert_rows));
   attention_tasks_.reserve(static_cast<size_t>(limits.max_tokens + limits.max_seqs + pool_.size() * 16));
   sampler_scratch_.clear();
   for (int i = 0; i < std::min(pool_.size(), std::max(limits.max_logits, 1)); ++i)

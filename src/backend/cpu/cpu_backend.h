@@ -136,7 +136,9 @@ class CpuBackend final : public Backend {
   void group_by_expert(Tensor ids, int64_t n_experts);
   Tensor gathered(Tensor x, cpu::Memory& memory);
   static Tensor room(cpu::Memory& memory, int64_t rows, int64_t cols);
-  const uint8_t* pack_groups(Tensor x, const cpu::PackedWeight& w, const cpu::Kernels& kernels, int slot);
+  int64_t rows_of_group(Tensor x) const { return x.rows / static_cast<int64_t>(groups_.size()); }
+  const uint8_t* pack_groups(Tensor x, const cpu::ActLayout& layout, int max_tile, const cpu::Kernels& kernels,
+                             int slot);
   void run_groups(Tensor x, std::span<const ExpertOutput> outputs, std::optional<Activation> gated);
 
   // Calls f(row, thread) for n rows. Uses several threads if the work is large enough: `elements` in all rows together.

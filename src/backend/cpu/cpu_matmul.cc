@@ -57,7 +57,7 @@ const uint8_t* CpuBackend::pack(Tensor x, const cpu::ActLayout& layout, int max_
 }
 
 // Makes kTasksPerThread tasks for each thread, but no task so small that starting the task costs more than running it.
-// Cuts by panels first, and by tiles if there are too few panels. The tasks of a thread are the same part of each matrix
+// Cuts by panels first, and by tiles if there are too few panels. A thread's tasks are the same part of each matrix
 // in every step, and the part that it packed.
 void CpuBackend::plan_matmuls(std::span<const MatmulJob> jobs, std::span<const int64_t> n_panels) {
   constexpr int64_t kLeastWork = 16 * 1024;  // bytes of weights times tokens
@@ -115,15 +115,11 @@ void CpuBackend::run_matmuls(Tensor x, std::span<const Output> outputs, std::opt
     CHECK_EQ(out.y.cols, w.n_out);
     const cpu::Kernels& kernels = kernels_for(w, x.rows);
     const Unpacked how = unpacked(w, x.rows);
-    const int tile = max_tile(w, kernels, how);
-    layouts[i] = how == Unpacked::kNo ? w.activations : w.many_activations;
+    layouts[i] = activations_of(w, how);
     for (int j = 0; j < i; ++j)
       if (jobs[j].kernels == &kernels && cpu::same(layouts[j], layouts[i])) acts[i] = acts[j];
-    if (acts[i] == nullptr) acts[i] = pack(x, layouts[i], tile, kernels, i);
-    jobs[i] = cpu::job_of(w, kernels, static_cast<int>(x.rows), acts[i], out.y);
-    jobs[i].act_token_bytes = cpu::act_token_bytes(layouts[i], w.n_in);
-    jobs[i].tiling = cpu::make_tiling(static_cast<int>(x.rows), tile);
-    jobs[i].unpacked = how;
+    if (acts[i] == nullptr) acts[i] = pack(x, layouts[i], max_tile(w, kernels, how), kernels, i);
+    jobs[i] = cpu::job_of(w, kernels, static_cast<int>(x.rows), acts[i], out.y, how);
     jobs[i].bias = out.bias ? out.bias.f32() : nullptr;
     jobs[i].accumulate = out.accumulate;
     n_panels[i] = w.n_panels;

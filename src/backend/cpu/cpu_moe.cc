@@ -58,30 +58,34 @@ Tensor CpuBackend::room(cpu::Memory& memory, int64_t rows, int64_t cols) {
 // outputs are gate and up, and the first output's y gets act(gate) * up.
 void CpuBackend::run_groups(Tensor x, std::span<const ExpertOutput> outputs, std::optional<Activation> gated) {
   expert_jobs_.clear();
+  expert_panels_.clear();
   const uint8_t* acts[2] = {};
+  cpu::ActLayout layouts[2];
   const bool one_row = x.rows == 1;
   for (size_t i = 0; i < outputs.size(); ++i) {
     const auto& w = *static_cast<const PackedWeight*>(outputs[i].w->packed);
     CHECK_EQ(x.cols, w.n_in);
-    const cpu::Kernels& kernels = kernels_for(w, x.rows / static_cast<int64_t>(groups_.size()));
-    const int slot = static_cast<int>(i);
-    const bool shared = i > 0 && expert_jobs_[0].kernels == &kernels &&
-                        cpu::same(static_cast<const PackedWeight*>(outputs[0].w->packed)->activations, w.activations);
+    const cpu::Kernels& kernels = kernels_for(w, rows_of_group(x));
+    const cpu::Unpacked how = unpacked(w, rows_of_group(x));
+    layouts[i] = activations_of(w, how);
+    const int slot = static_cast<int>(i), tile = max_tile(w, kernels, how);
+    const bool shared = i > 0 && expert_jobs_[0].kernels == &kernels && cpu::same(layouts[0], layouts[i]);
     acts[i] = shared    ? acts[0]
-              : one_row ? pack(x, w.activations, max_tile(w, kernels), kernels, slot)
-                        : pack_groups(x, w, kernels, slot);
-    const int64_t token_bytes = cpu::act_token_bytes(w.activations, w.n_in);
+              : one_row ? pack(x, layouts[i], tile, kernels, slot)
+                        : pack_groups(x, layouts[i], tile, kernels, slot);
+    const int64_t token_bytes = cpu::act_token_bytes(layouts[i], w.n_in);
     for (const ExpertGroup& group : groups_) {
       MatmulJob job = cpu::job_of(w, kernels, group.n_rows, acts[i] + (one_row ? 0 : group.first * token_bytes),
-                                  outputs[i].y.slice_rows(group.first, group.n_rows));
+                                  outputs[i].y.slice_rows(group.first, group.n_rows), how);
       job.panels += group.expert * w.n_panels * w.panel_bytes;
       job.bias = outputs[i].bias ? outputs[i].bias.f32(group.expert) : nullptr;
       expert_jobs_.push_back(job);
+      expert_panels_.push_back(w.n_panels);
     }
   }
-  const size_t n_groups = groups_.size();
-  expert_panels_.assign(n_groups, static_cast<const PackedWeight*>(outputs[0].w->packed)->n_panels);
-  plan_matmuls({expert_jobs_.data(), n_groups}, expert_panels_);
+  // Gate and up run together, so only the gate's panels become tasks.
+  const size_t n_groups = groups_.size(), n_dealt = gated ? n_groups : expert_jobs_.size();
+  plan_matmuls({expert_jobs_.data(), n_dealt}, {expert_panels_.data(), n_dealt});
   pool_.parallel_for(static_cast<int64_t>(matmul_tasks_.size()), [&](int64_t i, int) {
     const MatmulTask& task = matmul_tasks_[i];
     if (gated) {
@@ -94,19 +98,20 @@ void CpuBackend::run_groups(Tensor x, std::span<const ExpertOutput> outputs, std
 }
 
 // Packs each group into separate tiles.
-const uint8_t* CpuBackend::pack_groups(Tensor x, const PackedWeight& w, const cpu::Kernels& kernels, int slot) {
-  const int64_t token_bytes = cpu::act_token_bytes(w.activations, w.n_in);
+const uint8_t* CpuBackend::pack_groups(Tensor x, const cpu::ActLayout& layout, int max_tile, const cpu::Kernels& kernels,
+                                       int slot) {
+  const int64_t token_bytes = cpu::act_token_bytes(layout, x.cols);
   const auto needed = static_cast<size_t>(x.rows * token_bytes);
   if (activations_[slot].size() < needed)
     activations_[slot] = cpu::Memory(needed);  // only where reserve() was not called
   uint8_t* to = activations_[slot].data();
-  for_rows(static_cast<int64_t>(groups_.size()), x.rows * w.n_in, [&](int64_t g, int) {
+  for_rows(static_cast<int64_t>(groups_.size()), x.rows * x.cols, [&](int64_t g, int) {
     const ExpertGroup& group = groups_[g];
-    const cpu::Tiling tiling = cpu::make_tiling(group.n_rows, max_tile(w, kernels));
+    const cpu::Tiling tiling = cpu::make_tiling(group.n_rows, max_tile);
     for (int tile = 0; tile < tiling.n_tiles; ++tile) {
       const int64_t begin = group.first + cpu::tile_begin(tiling, tile),
                     end = group.first + cpu::tile_begin(tiling, tile + 1);
-      kernels.pack_activations(x.f32(begin), x.stride, static_cast<int>(end - begin), w.n_in, w.activations,
+      kernels.pack_activations(x.f32(begin), x.stride, static_cast<int>(end - begin), x.cols, layout,
                                 to + begin * token_bytes);
     }
   });
@@ -145,8 +150,12 @@ void CpuBackend::moe(const MoeArgs& a) {
   moe_route(a.ids, a.weights, a.logits, a.route);
   group_by_expert(a.ids, a.w_gate->n_experts);
   const Tensor hidden = a.gate, out = a.out;  // rows sorted by expert
-  const ExpertOutput gate_and_up[] = {{hidden, a.w_gate, a.b_gate}, {hidden, a.w_up, a.b_up}};
-  run_groups(x.rows == 1 ? x : gathered(x, expert_in_), gate_and_up, a.act);
+  const Tensor sorted = x.rows == 1 ? x : gathered(x, expert_in_);
+  const int64_t rows = rows_of_group(sorted);
+  const bool together = unpacked(gate, rows) == cpu::Unpacked::kNo && unpacked(up, rows) == cpu::Unpacked::kNo;
+  const ExpertOutput gate_and_up[] = {{hidden, a.w_gate, a.b_gate}, {together ? hidden : a.up, a.w_up, a.b_up}};
+  run_groups(sorted, gate_and_up, together ? std::optional(a.act) : std::nullopt);
+  if (!together) act_mul(hidden, hidden, a.up, a.act);
   const ExpertOutput down{out, a.w_down, a.b_down};
   run_groups(hidden, {&down, 1}, {});
   place_.resize(order_.size());

@@ -17,6 +17,7 @@ size_t CpuBackend::state_bytes(const StateShape& shape) const { return CpuStates
 std::unique_ptr<StateCache> CpuBackend::make_states(const StateShape& shape) {
   CHECK(shape.conv_width >= 2 && shape.conv_width <= cpu::kMaxConvWidth);
   auto states = std::make_unique<CpuStates>(shape);
+  cpu::place_in_turn(states->memory, pool_.nodes());
   allocated_ += states->memory.size();
   return states;
 }

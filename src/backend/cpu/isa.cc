@@ -18,6 +18,7 @@ namespace ingot::cpu {
 namespace portable { extern const Kernels kKernels; extern const RecurrenceKernels kRecurrence; }
 #if defined(__x86_64__)
 namespace avx2 { extern const Kernels kKernels; extern const RecurrenceKernels kRecurrence; }
+namespace avx_vnni { extern const Kernels kKernels; extern const RecurrenceKernels kRecurrence; }
 namespace avx512 { extern const Kernels kKernels; extern const RecurrenceKernels kRecurrence; }
 namespace avx512bf16 { extern const Kernels kKernels; extern const RecurrenceKernels kRecurrence; }
 #elif defined(__aarch64__)
@@ -28,9 +29,14 @@ namespace neon_i8mm { extern const Kernels kKernels; extern const RecurrenceKern
 namespace {
 
 #if defined(__x86_64__)
-bool has_f16c() {  // __builtin_cpu_supports of Clang 14 does not know f16c
+// __builtin_cpu_supports of Clang 14 knows neither f16c nor avxvnni.
+bool has_f16c() {
   unsigned eax = 0, ebx = 0, ecx = 0, edx = 0;
   return __get_cpuid(1, &eax, &ebx, &ecx, &edx) != 0 && (ecx & bit_F16C) != 0;
+}
+[[maybe_unused]] bool has_avx_vnni() {
+  unsigned eax = 0, ebx = 0, ecx = 0, edx = 0;
+  return __get_cpuid_count(7, 1, &eax, &ebx, &ecx, &edx) != 0 && (eax & 1 << 4) != 0;
 }
 #elif defined(__aarch64__)
 struct ArmFeatures {
@@ -63,6 +69,11 @@ std::vector<const Kernels*> find_available() {
                           __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512vnni");
   if (has_avx512 && __builtin_cpu_supports("avx512bf16")) found.push_back(&avx512bf16::kKernels);
   if (has_avx512) found.push_back(&avx512::kKernels);
+#if defined(INGOT_TEST_AVX_VNNI)
+  if (has_avx512) found.push_back(&avx_vnni::kKernels);
+#else
+  if (has_avx2 && has_avx_vnni()) found.push_back(&avx_vnni::kKernels);
+#endif
   if (has_avx2) found.push_back(&avx2::kKernels);
 #elif defined(__aarch64__)
   const ArmFeatures features = arm_features();
@@ -94,6 +105,7 @@ const RecurrenceKernels& recurrence_of(const Kernels& kernels) {
 #if defined(__x86_64__)
   if (&kernels == &avx512bf16::kKernels) return avx512bf16::kRecurrence;
   if (&kernels == &avx512::kKernels) return avx512::kRecurrence;
+  if (&kernels == &avx_vnni::kKernels) return avx_vnni::kRecurrence;
   if (&kernels == &avx2::kKernels) return avx2::kRecurrence;
 #elif defined(__aarch64__)
   if (&kernels == &neon_i8mm::kKernels) return neon_i8mm::kRecurrence;

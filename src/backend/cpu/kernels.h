@@ -60,11 +60,11 @@ constexpr QuantKind kQuantKinds[] = {
 };
 constexpr int kQuantKindCount = sizeof(kQuantKinds) / sizeof(kQuantKinds[0]);
 
-// The largest number that a kernel multiplies, codes and levels being counted from the lowest one. Numbers below 128 are
+// The largest number that a kernel multiplies, with codes and levels counted from the lowest. Numbers below 128 are
 // the same byte with and without a sign.
 static constexpr int largest_code(const QuantKind& kind) { return kind.span > 0 ? kind.span : (1 << kind.bits) - 1; }
 
-// Codes are split into planes, so that a panel has hardly more bytes than the file: the low 8, 4 or 2 bits of each code,
+// Codes are split into planes, so that a panel is hardly larger than in the file: the low 8, 4 or 2 bits of each code,
 // then the other one or two bits. A plane of b bits holds [k / (32 / b), 32 rows, 4 bytes]: elements 4q to 4q + 3 have
 // their bits in the four bytes of a 32-bit word, at bit b * (q % (8 / b)) of each byte.
 struct Planes {
@@ -77,7 +77,7 @@ static constexpr Planes planes_of(int bits) {
 
 // A panel is a run of blocks. A block covers 32 elements of k (64 if 64 elements share a scale, 256 in super-blocks). A
 // block has a head, and then a record for each group of 32 elements:
-//   head     super-blocks: base scales, base minima f16 [32 rows]; if groups share a scale: scales, minima f16 [32 rows]
+//   head     super-blocks: base scales, base minima f16 [32 rows]; where groups share a scale: scales, minima f16 [32]
 //   record   scales, minima of the group [parts, 32 rows], unless the head has them; then the planes of the codes
 // where parts = max(32 / group, 1), and minima are present only with has_min. Most records are whole cache lines.
 struct BlockLayout {
@@ -162,7 +162,7 @@ enum class Unpacked : uint8_t { kNo, kF32, kInt16 };
 constexpr int kUnpackTiles = 4;  // with fewer tiles of tokens, unpacking costs more time than it saves
 
 // F16 weights as 16-bit integers with a scale for each row and 32 of k. Sums of 32 products have room in 32 bits. The
-// activations are a multiple of 127, so what is exact in int8 is exact here.
+// activations are a multiple of 127, so numbers that int8 holds exactly are exact here.
 constexpr int kInt16Weight = 8191, kInt16Activation = 127 * 64;
 static_assert(int64_t{kGroup} * kInt16Weight * kInt16Activation < int64_t{1} << 31);
 

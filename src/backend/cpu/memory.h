@@ -5,6 +5,9 @@
 #include <cstddef>
 #include <cstdint>
 #include <utility>
+#include <vector>
+
+#include "base/threads.h"
 
 namespace ingot::cpu {
 
@@ -32,5 +35,12 @@ class Memory {
   uint8_t* data_ = nullptr;
   size_t size_ = 0;
 };
+
+// Both place pages that nothing has touched yet, if there is a choice between memory nodes.
+// Data that all threads read: the pages lie on the nodes in turn.
+void place_in_turn(const Memory& memory, const std::vector<MemoryNode>& nodes);
+// n_runs equal runs, each read in equal parts by the pool's threads: a part lies on the node of its thread. Runs with
+// less than two large pages for a node lie on the nodes in turn.
+void place_by_thread(const Memory& memory, int64_t n_runs, ThreadPool& pool);
 
 }  // namespace ingot::cpu

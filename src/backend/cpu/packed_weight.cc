@@ -91,7 +91,7 @@ class QuantPacker {
     if (kind_.scales == Scales::kE8M0) {
       *to = static_cast<uint8_t>(bits_from_float(value) >> 23);
     } else if (kind_.scales == Scales::kE4M3) {
-      *to = static_cast<uint8_t>(f16_from_float(value) >> 7);  // an f16 has the same bits, 7 places up, for a number 2^8 smaller
+      *to = static_cast<uint8_t>(f16_from_float(value) >> 7);  // an f16 has these bits 7 places up, scaled by 2^-8
     } else {
       const uint16_t half = f16_from_float(value);
       std::memcpy(to, &half, 2);
@@ -170,7 +170,7 @@ int span_of(const FormatInfo& f) {
   return f.codebook == nullptr ? 0 : *std::max_element(f.codebook, f.codebook + f.levels) - lowest_level(f);
 }
 
-// The kind of kernel for a format, or -1 if there is none. Of two that differ in the span alone, it is the narrower one.
+// The kind of kernel for a format, or -1 without one. Of two that differ in the span alone, it is the narrower one.
 int kind_of(const FormatInfo& f) {
   if (f.block_size == 1) return -1;
   const QuantKind wanted = is_rounded(f)
@@ -270,7 +270,7 @@ void describe_quant(PackedWeight& w, const FormatInfo& f, int kind, const Kernel
   const BlockLayout layout = block_layout(k);
   w.kind = kind;
   w.factor = factor;
-  // Levels of a codebook are counted from the lowest. What has no room in 7 bits is stored minus 128 if the kernel needs
+  // Levels of a codebook are counted from the lowest. Levels above 7 bits are stored minus 128 if the kernel needs
   // signed codes; the levels of a wide codebook are then themselves.
   const bool is_signed = largest_code(k) >= 128 && kernels.signed_codes;
   const int offset = k.span > 0 ? (is_signed ? 0 : -lowest_level(f)) : is_signed ? -128 : 0;
@@ -306,7 +306,8 @@ bool packs_alike(Format format) {
   return kind >= 0 && largest_code(kQuantKinds[kind]) < 128;
 }
 
-MatmulJob job_of(const PackedWeight& w, const Kernels& kernels, int n_rows, const uint8_t* act, Tensor y) {
+MatmulJob job_of(const PackedWeight& w, const Kernels& kernels, int n_rows, const uint8_t* act, Tensor y,
+                 Unpacked unpacked) {
   return {.tiles = w.kind >= 0 ? kernels.quant_tiles[w.kind] : kernels.dense_tiles[static_cast<int>(w.dense)],
           .panels = w.panels(),
           .panel_bytes = w.panel_bytes,
@@ -314,11 +315,12 @@ MatmulJob job_of(const PackedWeight& w, const Kernels& kernels, int n_rows, cons
           .n_out = w.n_out,
           .codebook = w.codebook,
           .act = act,
-          .act_token_bytes = act_token_bytes(w.activations, w.n_in),
-          .tiling = make_tiling(n_rows, max_tile(w, kernels)),
+          .act_token_bytes = act_token_bytes(activations_of(w, unpacked), w.n_in),
+          .tiling = make_tiling(n_rows, max_tile(w, kernels, unpacked)),
           .factor = w.factor,
           .y = y.f32(),
           .y_stride = y.stride,
+          .unpacked = unpacked,
           .kind = w.kind,
           .dense = w.dense,
           .zero = w.activations.zero,
@@ -346,6 +348,7 @@ PackedWeight pack_weight(const Weight& host, const Kernels& kernels, ThreadPool&
     describe_dense(w, dense, kernels);
   }
   w.memory = Memory(packed_bytes(host));  // zeroed, so rows past n_out multiply to zero
+  place_by_thread(w.memory, host.n_experts, pool);
   const QuantPacker packer(format, kQuantKinds[std::max(kind, 0)], host, kernels.signed_codes, factor);
   const auto pack_panel = [&](int64_t expert, int64_t panel) {
     uint8_t* to = w.memory.data() + (expert * w.n_panels + panel) * w.panel_bytes;
@@ -359,7 +362,7 @@ PackedWeight pack_weight(const Weight& host, const Kernels& kernels, ThreadPool&
       }
     }
   };
-  // A loop for each expert: each thread packs, and so places in memory, the panels that it multiplies later.
+  // A loop for each expert: each thread packs the panels that it multiplies later.
   for (int64_t expert = 0; expert < host.n_experts; ++expert)
     pool.parallel_for(w.n_panels, [&](int64_t panel, int) { pack_panel(expert, panel); });
   return w;

@@ -39,14 +39,20 @@ struct PackedWeight {
   const uint8_t* panels() const { return memory.data(); }
 };
 
-// The job of multiplying the first expert's panels by n_rows rows of packed activations, without unpacking.
-MatmulJob job_of(const PackedWeight& w, const Kernels& kernels, int n_rows, const uint8_t* act, Tensor y);
-
 // The largest number of tokens in a tile.
 inline int max_tile(const PackedWeight& w, const Kernels& kernels, Unpacked unpacked = Unpacked::kNo) {
   if (unpacked == Unpacked::kInt16) return kernels.int16_tile;
   return w.kind >= 0 ? kernels.quant_tile : kernels.dense_tile;
 }
+
+// The layout of the activations that multiply a weight.
+inline const ActLayout& activations_of(const PackedWeight& w, Unpacked unpacked) {
+  return unpacked == Unpacked::kNo ? w.activations : w.many_activations;
+}
+
+// The job of multiplying the first expert's panels by n_rows rows of packed activations.
+MatmulJob job_of(const PackedWeight& w, const Kernels& kernels, int n_rows, const uint8_t* act, Tensor y,
+                 Unpacked unpacked = Unpacked::kNo);
 
 // The number type in which a prompt's matmul with weights of this format multiplies: "int8", "int16", "bf16" or "f32".
 // (F16 weights may turn out to be bf16 numbers.)

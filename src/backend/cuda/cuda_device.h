@@ -25,7 +25,7 @@ struct DeviceLimits {
   int n_multiprocessors = 1;
   size_t most_shared = size_t{48} << 10;  // most bytes of shared memory in one block
   size_t l2_bytes = 0;
-  bool multiplies_float8 = false;  // products of 8-bit floats by the tensor cores, unless the backend's options forbid it
+  bool multiplies_float8 = false;  // products of 8-bit floats by the tensor cores, unless options forbid it
 
   bool is_hopper() const { return major == 9; }  // newer GPUs do not have Hopper's special instructions
   bool has_dependent_launch() const { return major >= 9; }

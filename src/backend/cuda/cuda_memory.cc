@@ -147,7 +147,7 @@ std::unique_ptr<KvCache> CudaBackend::make_kv(const KvShape& shape) {
   return std::make_unique<CudaKv>(shape, std::move(memory), device_);
 }
 
-// A block has a page of numbers in each layer: [n_layers, n_blocks + 1, page]; and of types with scales a page of those.
+// A block has a page of numbers in each layer: [n_layers, n_blocks + 1, page]; types with scales have a page of them.
 // Calls f(device address, offset in the block's bytes, bytes) for each page.
 template <class F>
 void CudaKv::each_page(int32_t block, F&& f) const {

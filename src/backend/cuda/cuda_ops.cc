@@ -86,8 +86,8 @@ void CudaBackend::product(const Tensor& y, Input& input, const Weight& weight, c
 }
 
 // Returns false, and does nothing, if cuBLASLt does not take the weight as it is.
-bool CudaBackend::library_product(const Tensor& y, Input& input, const PackedWeight& w, const cuda::MatmulKernel& kernel,
-                                  bool accumulate) {
+bool CudaBackend::library_product(const Tensor& y, Input& input, const PackedWeight& w,
+                                  const cuda::MatmulKernel& kernel, bool accumulate) {
   if (kernel.float8) return float8_product(y, input, w, accumulate);
   if (kernel.decodes || deterministic_) return false;
   return dense_->run(y, in_act_dtype(input.x), w.data, 1.0f, accumulate, device_);
@@ -95,9 +95,9 @@ bool CudaBackend::library_product(const Tensor& y, Input& input, const PackedWei
 
 // Whether cuBLASLt can run these products side by side. They share scratch, so none of them may decode its weight.
 bool CudaBackend::can_run_side_by_side(const Input& input, std::span<const Weight* const> weights) {
-  constexpr int64_t kMostRows = 512;  // more rows fill the device
+  constexpr int64_t kMaxRows = 512;  // more rows fill the device
   const int64_t n = input.x.rows;
-  if (deterministic_ || input.norm || n > kMostRows || input.x.dtype != act_ || !on_16_bytes(input.x)) return false;
+  if (deterministic_ || input.norm || n > kMaxRows || input.x.dtype != act_ || !on_16_bytes(input.x)) return false;
   const PackedWeight& first = ready(*weights[0]);
   return std::ranges::all_of(weights, [&](const Weight* w) {
     const cuda::MatmulKernel& kernel = kernel_for(*w, n);
@@ -106,14 +106,14 @@ bool CudaBackend::can_run_side_by_side(const Input& input, std::span<const Weigh
   });
 }
 
-// y[i] = x w[i]^T. Kernels of few rows or few outputs leave much of the device idle, so all products but the first run on
+// y[i] = x w[i]^T. Kernels of few rows or few outputs leave much of the device idle, so products after the first run on
 // a branch.
 void CudaBackend::products(std::span<const Tensor> y, Input& input, std::span<const Weight* const> weights) {
   std::vector<bool> done(y.size());
   if (can_run_side_by_side(input, weights)) {
     const auto run = [&](size_t i) {
-      done[i] =
-          library_product(y[i], input, packed(*weights[i]), kernel_for(*weights[i], input.x.rows), /*accumulate=*/false);
+      const cuda::MatmulKernel& kernel = kernel_for(*weights[i], input.x.rows);
+      done[i] = library_product(y[i], input, packed(*weights[i]), kernel, /*accumulate=*/false);
     };
     if (packed(*weights[0]).layout == cuda::Layout::kFloat8)
       quantize(input, cuda::takes_whole_rows(packed(*weights[0]), input.x.rows));

@@ -5,10 +5,9 @@
 
 #include "backend/block.h"
 #include "backend/cuda/kernels.h"
+#include "backend/cuda/layer_weight.h"
 
 namespace ingot::cuda {
-
-enum LayerWeight { kWeightQ, kWeightK, kWeightV, kWeightOut, kWeightGate, kWeightUp, kWeightDown, kLayerWeights };
 
 struct LayerProduct {
   const char *codes, *scales;  // PackedWeight's data and scales

@@ -274,9 +274,10 @@ __device__ __forceinline__ void cluster_barrier() {
 
 // A short kernel spends most of its time fetching its own instructions. So kernels of a decode step make a warm-up
 // pass: before they wait, they run their code once on whatever is in memory, and write nothing. Then they run the same
-// code again with the instructions already fetched (`for (int pass = warms_instruction_cache ? 0 : 1; pass < 2; ++pass)`, which must
-// not be unrolled). Data that both passes read must bypass the first-level cache (__ldcg). Only kernels with few blocks
-// do this, so that the blocks of the next kernel have room and time next to them.
+// code again with the instructions already fetched. The loop over the passes,
+// `for (int pass = warms_instruction_cache ? 0 : 1; pass < 2; ++pass)`, must not be unrolled. Data that both passes
+// read must bypass the first-level cache (__ldcg). Only kernels with few blocks do this, so that the blocks of the next
+// kernel have room and time next to them.
 
 #ifndef __CUDACC_RTC__
 // Calls f with a null pointer of the element type of activations.

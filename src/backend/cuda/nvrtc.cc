@@ -62,7 +62,7 @@ bool find_all(void* library, Nvrtc::Functions& f) {
          find(library, "nvrtcGetErrorString", f.error);
 }
 
-std::string_view text_of(const EmbeddedSource& source) {
+std::string_view source_text(const EmbeddedSource& source) {
   return {source.begin, static_cast<size_t>(source.end - source.begin)};
 }
 
@@ -77,7 +77,7 @@ struct Headers {
 
   Headers() {
     for (const auto& [name, text] : kSystemHeaders) names.push_back(name), texts.push_back(text);
-    for (const EmbeddedSource& source : kEmbeddedSources) own.emplace_back(text_of(source));
+    for (const EmbeddedSource& source : kEmbeddedSources) own.emplace_back(source_text(source));
     for (size_t i = 0; i < own.size(); ++i) names.push_back(kEmbeddedSources[i].name), texts.push_back(own[i].c_str());
   }
 };
@@ -100,7 +100,8 @@ std::string Nvrtc::made_with(const std::string& arch) const {
   std::string all = "nvrtc " + version_;
   for (const std::string& option : options_for(arch)) all += " " + option;
   for (const auto& [name, text] : kSystemHeaders) all += fmt::format("\n{}\n{}", name, text);
-  for (const EmbeddedSource& source : kEmbeddedSources) all += fmt::format("\n{}\n{}", source.name, text_of(source));
+  for (const EmbeddedSource& source : kEmbeddedSources)
+    all += fmt::format("\n{}\n{}", source.name, source_text(source));
   return all;
 }
 

@@ -17,7 +17,7 @@
 namespace ingot::cuda {
 namespace {
 
-constexpr size_t kMost = 1024;  // kernels of one model; no model needs more
+constexpr size_t kMaxKernels = 1024;  // kernels of one model; no model needs more
 
 const char* name_of(Layout layout) {
   return layout == Layout::kCodes8   ? "Layout::kCodes8"
@@ -25,16 +25,16 @@ const char* name_of(Layout layout) {
                                      : "Layout::kCodebook4";
 }
 
-std::string text_of(const int (&v)[3]) { return fmt::format("{{{}, {}, {}}}", v[0], v[1], v[2]); }
+std::string braces_of(const int (&v)[3]) { return fmt::format("{{{}, {}, {}}}", v[0], v[1], v[2]); }
 
-std::string text_of(const ProductShape& s) {
+std::string braces_of(const ProductShape& s) {
   return fmt::format(
       "ProductShape{{.n_in = {}, .n_steps = {}, .n_jobs = {}, .n_tiles = {}, .first_tile = {}, .n_out = {}, .zero = "
       "{}, .act = {}, .split = {}, "
       ".n_warps = {}, .n_tokens = {}, .n_terms = {}, .n_sums = {}, .n_inputs = {}, .has_norm = {}, .has_bias = {}, "
       ".y_f32 = {}, .accumulate = {}, "
       ".staged = {}, .warms_instruction_cache = {}}}",
-      s.n_in, s.n_steps, s.n_jobs, s.n_tiles, text_of(s.first_tile), text_of(s.n_out), s.zero, s.act, s.split,
+      s.n_in, s.n_steps, s.n_jobs, s.n_tiles, braces_of(s.first_tile), braces_of(s.n_out), s.zero, s.act, s.split,
       s.n_warps, s.n_tokens, s.n_terms, s.n_sums, s.n_inputs, s.has_norm, s.has_bias, s.y_f32, s.accumulate, s.staged,
       s.warms_instruction_cache);
 }
@@ -50,7 +50,7 @@ std::string source(const char* file, const char* params, const std::string& boun
       "#include \"backend/cuda/{}.cuh\"\nusing namespace ingot::cuda;\n"
       "extern \"C\" __global__ void __launch_bounds__({}) specialised(const __grid_constant__ {}::Params p) {{\n  {}, "
       "{}>(p);\n}}\n",
-      file, bounds, params, body, text_of(shape));
+      file, bounds, params, body, braces_of(shape));
 }
 
 // Hopper's special instructions need sm_90a.
@@ -117,7 +117,7 @@ void SpecialisedKernels::add_thread() {
 const void* SpecialisedKernels::find(const SpecialisedKernel& kernel) {
   const auto known = std::ranges::find(entries_, kernel, &Entry::kernel);
   if (known != entries_.end()) return known->function;
-  if (entries_.size() == kMost) return nullptr;
+  if (entries_.size() == kMaxKernels) return nullptr;
   if (made_with_.empty()) made_with_ = Nvrtc::get()->made_with(arch_);
   {
     const std::lock_guard lock(mutex_);

@@ -84,7 +84,8 @@ void DraftLengths::choose(std::span<DraftOffer> offers, int n_seqs, int n_rows) 
     offer.n_chosen = 0;
     for (int i = 0; i < offer.n; ++i) order_.emplace_back(offer.gains[i], &offer);
   }
-  if (order_.empty() || !is_measured(n_seqs, n_rows)) return;
+  const auto may_pay = [](const DraftOffer& offer) { return offer.n > 0 && offer.gains[0] > kLeastGain - 1; };
+  if (std::ranges::none_of(offers, may_pay) || !is_measured(n_seqs, n_rows)) return;
   std::ranges::sort(order_, [](const auto& a, const auto& b) { return a.first > b.first; });
   const double limit = most_rows(n_seqs);
   double best = kLeastGain * n_seqs / *seconds_of(n_seqs, n_rows), n_tokens = n_seqs;

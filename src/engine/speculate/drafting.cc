@@ -9,10 +9,11 @@ void check_draft(const Checkpoint& draft, Speculate how, const Tokenizer& tokens
   const std::string name = printable(draft.path());
   if (is_eagle_head(draft)) {
     if (how != Speculate::kDraft) return;
-    throw Error("{}: it is an EAGLE-3 head and no model: speculate with eagle3", name);
+    throw Error("{}: it is an EAGLE-3 head and not a model: speculate with eagle3", name);
   }
   if (how == Speculate::kEagle3)
-    throw Error("{}: it is no EAGLE-3 head, which has a tensor midlayer.hidden_norm.weight in safetensors files", name);
+    throw Error("{}: it is not an EAGLE-3 head, which has a tensor midlayer.hidden_norm.weight in safetensors files",
+                name);
   const auto other = draft.tokenizer();
   if (tokens.n_vocab() != other->n_vocab())
     throw Error("{}: it has {} tokens and the model has {}: a draft model needs the same tokens", name,

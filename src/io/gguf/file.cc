@@ -178,7 +178,7 @@ uint64_t gguf_tensor_bytes(uint32_t type_id, std::span<const uint64_t> dims) {
     if (__builtin_mul_overflow(n_elements, dim, &n_elements)) throw Error("the dimensions multiply to more than 2^63");
   }
   if (dims[0] % type->block_size != 0)
-    throw Error("rows of {} elements are no multiple of the {} elements of a {} block", dims[0], type->block_size,
+    throw Error("rows of {} elements are not a multiple of the {} elements of a {} block", dims[0], type->block_size,
                 type->name);
   int64_t n_bytes = 0;
   if (__builtin_mul_overflow(n_elements / type->block_size, type->block_bytes, &n_bytes))

@@ -69,7 +69,8 @@ void ImportanceMatrix::read_gguf() {
     add(name, means_of(file, tensor, *counts));
   }
   if (entries_.empty())
-    throw Error("{}: is no importance matrix: no tensor's name ends in {} (is it a model?)", printable(path_), kSums);
+    throw Error("{}: is not an importance matrix: no tensor's name ends in {} (is it a model?)", printable(path_),
+                kSums);
   n_chunks_ = file.metadata().find_u32("imatrix.chunk_count").value_or(0);
   if (const Value* datasets = file.metadata().find("imatrix.datasets"); datasets != nullptr && datasets->is_array())
     for (const std::string_view name : file.metadata().get_strings("imatrix.datasets"))
@@ -82,7 +83,7 @@ void ImportanceMatrix::read_legacy(std::span<const uint8_t> bytes) {
   Reader reader(bytes, path_);
   const auto n_entries = bytes.size() < 4 ? 0 : reader.read<int32_t>("entry count");
   if (n_entries < 1 || n_entries > kMaxEntries)
-    throw Error("{}: is no importance matrix but {}", printable(path_),
+    throw Error("{}: is not an importance matrix but {}", printable(path_),
                 describe_file(bytes.first(std::min<size_t>(bytes.size(), 64)), bytes.size()));
   for (int32_t i = 0; i < n_entries; ++i) {
     const int32_t n_name = read_count(reader, "name length", kMaxNameBytes);

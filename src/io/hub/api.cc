@@ -15,13 +15,13 @@ constexpr int64_t kMaxFileBytes = int64_t{1} << 50;
 HubFile parse_entry(const Json& entry) {
   HubFile file{.path = std::string(entry.at("path").string())};
   if (!is_hub_path(file.path))
-    throw entry.at("path").error("'{}' is no path inside a repository", printable(file.path, 128));
+    throw entry.at("path").error("'{}' is not a path inside a repository", printable(file.path, 128));
   const auto lfs = entry.find("lfs");  // a large file: the "oid" beside lfs is that of its pointer file
   const Json hash = lfs ? lfs->at("oid") : entry.at("oid");
   std::string_view digits = hash.string();
   if (digits.starts_with("sha256:")) digits.remove_prefix(7);
   if (!is_hex(digits, lfs ? 64 : 40))
-    throw hash.error("'{}' is no hash of {} digits", printable(hash.string(), 80), lfs ? 64 : 40);
+    throw hash.error("'{}' is not a hash of {} digits", printable(hash.string(), 80), lfs ? 64 : 40);
   file.hash = digits;
   file.n_bytes = static_cast<uint64_t>((lfs ? lfs->at("size") : entry.at("size")).integer(0, kMaxFileBytes));
   return file;
@@ -43,7 +43,7 @@ std::string_view HubResponse::header(const std::string& name) const {
 std::string parse_revision(std::string_view body, const std::string& source) {
   const JsonDocument document = JsonDocument::parse(body, source);
   const Json sha = document.root().at("sha");
-  if (!is_commit(sha.string())) throw sha.error("'{}' is no commit of 40 digits", printable(sha.string(), 80));
+  if (!is_commit(sha.string())) throw sha.error("'{}' is not a commit of 40 digits", printable(sha.string(), 80));
   return std::string(sha.string());
 }
 

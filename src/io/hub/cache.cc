@@ -71,7 +71,7 @@ std::optional<std::string> HubCache::commit_of(const std::string& revision) cons
   std::string commit = read_file(path, 256);
   commit.erase(commit.find_last_not_of(" \r\n") + 1);  // npos + 1 is 0
   if (!is_commit(commit))
-    throw Error("{}: '{}' is no commit: remove that file", printable(path), printable(commit, 64));
+    throw Error("{}: '{}' is not a commit: remove that file", printable(path), printable(commit, 64));
   return commit;
 }
 

@@ -75,7 +75,7 @@ std::set<std::string> shards_of(const std::string& index) {
   return names;
 }
 
-// A list in which each file stands once, of those that the repository has.
+// The files of the list that the repository has, each once.
 class Files {
  public:
   explicit Files(const std::vector<std::string>& paths) : paths_(paths) {}

@@ -29,7 +29,7 @@ class Url {
     CHECK(handle_ != nullptr);
     if (curl_url_set(handle_, CURLUPART_URL, text.c_str(), 0) != CURLUE_OK) {
       curl_url_cleanup(handle_);
-      throw Error("'{}' is no address (URL)", printable(text));
+      throw Error("'{}' is not an address (URL)", printable(text));
     }
   }
   ~Url() { curl_url_cleanup(handle_); }
@@ -160,7 +160,7 @@ HubHttp::HubHttp(HubHttpOptions options) : options_(without_slash(std::move(opti
   handle_ = std::make_unique<Handle>();
   const Url endpoint(options_.endpoint);
   if (endpoint.scheme() != "https" && endpoint.scheme() != "http")
-    throw Error("'{}' is no endpoint: give one that begins with https:// (HF_ENDPOINT or --hf-endpoint)",
+    throw Error("'{}' is not an endpoint: give one that begins with https:// (HF_ENDPOINT or --hf-endpoint)",
                 printable(options_.endpoint));
   for (char c : options_.token)
     if (static_cast<unsigned char>(c) <= 0x20 || c == 0x7f)

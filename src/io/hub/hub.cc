@@ -181,7 +181,7 @@ HubChoice choose_cached(const HubName& name, const std::vector<std::string>& pat
 
 void check_revision(const HubOptions& options) {
   if (!is_hub_revision(options.revision))
-    throw Error("'{}' is no revision: give a branch, a tag or a commit", printable(options.revision));
+    throw Error("'{}' is not a revision: give a branch, a tag or a commit", printable(options.revision));
 }
 
 }  // namespace

@@ -17,9 +17,32 @@ constexpr std::string_view kOfAllFamilies[] = {
     "num_local_experts", "original_max_position_embeddings", "rms_norm_eps", "rope_parameters", "rope_scaling",
     "rope_theta", "tie_word_embeddings", "vocab_size"};
 
+// Other names of some keys.
+constexpr std::pair<std::string_view, std::string_view> kOtherNames[] = {
+    {"num_hidden_layers", "n_layer"},
+    {"hidden_size", "n_embd"},
+    {"num_attention_heads", "n_head"},
+    {"intermediate_size", "n_inner"},
+    {"max_position_embeddings", "n_positions"},
+    {"hidden_act", "activation_function"},
+    {"rms_norm_eps", "layer_norm_eps"},
+    {"rms_norm_eps", "layer_norm_epsilon"},
+    {"rms_norm_eps", "norm_eps"},
+    {"rope_theta", "global_rope_theta"},
+    {"rope_theta", "rotary_emb_base"},
+    {"rope_local_base_freq", "local_rope_theta"},
+    {"partial_rotary_factor", "rotary_emb_fraction"},
+    {"sliding_window", "local_attention"},
+    {"sliding_window_pattern", "global_attn_every_n_layers"},
+};
+
+// Variants that would change the results and are not implemented.
+constexpr const char* kRefusedFlags[] = {"is_decoder", "add_cross_attention", "prenorm", "use_rms_norm",
+                                         "rotary_emb_interleaved"};
+
 // The object of a file, and an object with the keys of its family and their defaults. A null in the file means no
 // value, even if there is a default. A key that neither all families nor this family have is ignored, as in
-// transformers. Without the second object all keys are read.
+// transformers. Without the second object all keys are read. A key is found by any of its names.
 struct Keys {
   Json own;
   std::optional<Json> defaults;
@@ -28,8 +51,15 @@ struct Keys {
     return !defaults || defaults->has(key) || std::ranges::count(kOfAllFamilies, key) > 0;
   }
   std::optional<Json> find(std::string_view key) const {
-    if (!counts(key)) return std::nullopt;
-    return own.has(key) || !defaults ? own.find(key) : defaults->find(key);
+    std::vector<std::string_view> names = {key};
+    for (const auto& [usual, other] : kOtherNames)
+      if (usual == key) names.push_back(other);
+    std::erase_if(names, [&](std::string_view name) { return !counts(name); });
+    for (const std::string_view name : names)
+      if (own.has(name)) return own.find(name);
+    for (const std::string_view name : names)
+      if (defaults && defaults->has(name)) return defaults->find(name);
+    return std::nullopt;
   }
   Json at(std::string_view key) const {
     const auto value = find(key);
@@ -84,7 +114,8 @@ void read_rope_of_layers(const Json& rope, HfRope& out, int n_ctx) {
     } else if (type == "sliding_attention" && string_or(value, "rope_type", "default") == "default") {
       out.local_theta = find_positive(value, "rope_theta").value_or(0.0f);
     } else {
-      throw value.error("rope parameters of this kind for one type of layers are not supported");
+      throw value.error("rope of type '{}' is not supported for {}",
+                        printable(string_or(value, "rope_type", "default"), 64), printable(type, 64));
     }
   }
 }
@@ -171,6 +202,8 @@ struct IntKey {
   int64_t low, high;
 };
 constexpr IntKey kBlockKeys[] = {
+    {"type_vocab_size", &HfConfig::n_token_types, 0, kMaxVocab},
+    {"pad_token_id", &HfConfig::pad_id, -1, kMaxVocab},
     {"num_local_experts", &HfConfig::n_experts, 0, kMaxExperts},
     {"num_experts", &HfConfig::n_experts, 0, kMaxExperts},
     {"n_routed_experts", &HfConfig::n_experts, 0, kMaxExperts},
@@ -235,6 +268,10 @@ void read_blocks(const Keys& text, HfConfig& c) {
       c.mlp_only_layers.push_back(static_cast<int>(layer.integer(0, kMaxLayers)));
   if (const auto types = text.find("mlp_layer_types")) read_mlp_types(*types, c);
   if (const auto clip = text.find("clip_qkv")) throw clip->error("limits of q, k and v are not supported");
+  for (const char* key : kRefusedFlags)
+    if (const auto flag = text.find(key); flag && flag->boolean()) throw flag->error("is true, which is not supported");
+  if (const auto type = text.find("position_embedding_type"); type && type->string() != "absolute")
+    throw type->error("'{}' is not supported: 'absolute' is", printable(type->string(), 64));
   if (c.n_experts == 0) return;
   if (c.n_experts_used < 1 || c.n_experts_used > c.n_experts)
     throw Error("{}: 'num_experts_per_tok' is missing or more than the {} experts", printable(c.source), c.n_experts);
@@ -250,11 +287,12 @@ void read_sizes(const Keys& text, HfConfig& c) {
         .error("{} is not a multiple of num_key_value_heads {}", c.n_heads, c.n_kv_heads);
   if (!text.find("head_dim") && c.dim % c.n_heads != 0)
     throw text.at("hidden_size")
-        .error("{} is not a multiple of num_attention_heads {}, and head_dim is missing", c.dim, c.n_heads);
+        .error("{} is not a multiple of {} heads, and head_dim is missing", c.dim, c.n_heads);
   c.head_dim = integer_or(text, "head_dim", c.dim / c.n_heads, 2, kMaxHeadDim);
   if (c.head_dim < 2 || c.head_dim > kMaxHeadDim)
     throw text.at("hidden_size")
-        .error("{} for {} heads makes heads of {}: expected 2 to {}", c.dim, c.n_heads, c.head_dim, kMaxHeadDim);
+        .error("{} for {} heads makes heads of {} dimensions: expected 2 to {}", c.dim, c.n_heads, c.head_dim,
+               kMaxHeadDim);
   const bool only_experts = !text.find("intermediate_size") && text.find("moe_intermediate_size");
   c.ffn_dim =
       static_cast<int>(text.at(only_experts ? "moe_intermediate_size" : "intermediate_size").integer(1, kMaxFfn));

@@ -52,6 +52,9 @@ struct HfConfig {
   float query_pre_attn_scalar = 0, attn_softcap = 0, logit_softcap = 0;
   float embedding_multiplier = 0, attention_multiplier = 0, residual_multiplier = 0, logits_scaling = 0;
 
+  // Encoders: token types of the texts of a pair, and RoBERTa's padding token, which says where positions begin.
+  int n_token_types = 0, pad_id = 1;
+
   // Mixtures of experts; n_experts is 0 in other models.
   int n_experts = 0, n_experts_used = 0, expert_dim = 0, shared_expert_dim = 0, n_shared_experts = 0;
   int decoder_sparse_step = 1, first_k_dense = 0, n_groups = 1, n_groups_used = 0;

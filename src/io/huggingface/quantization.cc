@@ -41,7 +41,7 @@ int one_of(const Json& value, std::initializer_list<int> allowed) {
 int group_size(const Json& object) {
   const Json value = object.at("group_size");
   const int64_t size = value.integer(-1, kMaxGroup);
-  if (size == 0) throw value.error("0 is no group");
+  if (size == 0) throw value.error("0 is not a group size");
   return static_cast<int>(std::max<int64_t>(size, 0));
 }
 

@@ -253,7 +253,7 @@ class FloatRows {
     const int last = m.scheme.group == 16 ? 0x7E : 0xFE;
     for (size_t i = 0; i < scales.size(); ++i)
       if (scales[i] > last)
-        throw Error("{}: tensor '{}': element {} is {}, which is no scale: expected 0 to {}", printable(source),
+        throw Error("{}: tensor '{}': element {} is {}, which is not a scale: expected 0 to {}", printable(source),
                     printable(m.scales->name, 128), i, scales[i], last);
     if (m.global == nullptr) return;
     const float global = numbers_of(*m.global, files.data(*m.global))[0];

@@ -126,14 +126,14 @@ class QuantizedTensors::Finder {
   int64_t unpacked(int64_t n_words) const {
     const int64_t bits = n_words * 32;
     if (n_words > INT32_MAX || bits % m_.scheme.bits != 0)
-      fail(*m_.codes, "{} words hold no whole number of codes: expected so", n_words);
+      fail(*m_.codes, "{} words do not hold a whole number of codes: expected so", n_words);
     return bits / m_.scheme.bits;
   }
   void set_shape(int64_t n_out, int64_t n_in) {
     m_.n_out = n_out;
     m_.n_in = n_in;
     if (n_in % m_.group() != 0)
-      fail(*m_.codes, "rows of {} are no whole groups: expected a multiple of {}", n_in, m_.group());
+      fail(*m_.codes, "rows of {} do not fill whole groups: expected a multiple of {}", n_in, m_.group());
   }
 
   static constexpr std::initializer_list<const char*> kFloats = {"F16", "BF16", "F32"}, kWords = {"I32", "U32"},
@@ -160,7 +160,7 @@ class QuantizedTensors::Finder {
     set_shape(m_.codes->shape[1], unpacked(m_.codes->shape[0]));
     const int64_t zero_bits = m_.n_out * m_.scheme.bits;
     if (zero_bits % 32 != 0)
-      fail(*m_.codes, "{} outputs of {} bits fill no whole words: expected so", m_.n_out, m_.scheme.bits);
+      fail(*m_.codes, "{} outputs of {} bits do not fill whole words: expected so", m_.n_out, m_.scheme.bits);
     m_.scales = need(".scales", kFloats, {m_.n_groups(), m_.n_out});
     m_.zeros = need(".qzeros", kWords, {m_.n_groups(), zero_bits / 32});
     find_order(".g_idx");

@@ -93,7 +93,7 @@ class HeaderReader {
     } else if (field_ == kDtype) {
       if (event.kind != Kind::kString) fail("expected a string, got {}", json_kind_name(event.kind));
       tensor_.dtype = safe_dtype(event.text);
-      if (tensor_.dtype == nullptr) fail("'{}' is no type of the safetensors format", printable(event.text, 64));
+      if (tensor_.dtype == nullptr) fail("'{}' is not a type of the safetensors format", printable(event.text, 64));
     } else if (event.kind != Kind::kBeginArray) {
       fail("expected an array, got {}", json_kind_name(event.kind));
     }

@@ -201,10 +201,10 @@ void add_lower_case(const HfDirectory& directory, TokenizerSpec& spec) {
 int64_t id_of_key(std::string_view key, const Json& token) {
   int64_t id = 0;
   for (const char c : key) {
-    if (c < '0' || c > '9' || id > kMaxId) throw token.error("the key is no token id");
+    if (c < '0' || c > '9' || id > kMaxId) throw token.error("the key is not a token id");
     id = id * 10 + (c - '0');
   }
-  if (key.empty() || id > kMaxId) throw token.error("the key is no token id");
+  if (key.empty() || id > kMaxId) throw token.error("the key is not a token id");
   return id;
 }
 

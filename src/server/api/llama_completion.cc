@@ -11,8 +11,8 @@
 namespace ingot {
 namespace {
 
-constexpr FieldAlias kAliases[] = {{"max_tokens", "n_predict"}};
-constexpr size_t kMaxPrompts = 128, kMaxExtras = 256;
+constexpr FieldAlias kLlamaAliases[] = {{"max_tokens", "n_predict"}};
+constexpr size_t kMaxExtras = 256;
 
 class LlamaWriter final : public AnswerWriter {
  public:
@@ -249,23 +249,23 @@ std::vector<int32_t> extra_tokens(const Fields& fields, const Tokenizer& tokeniz
 }  // namespace
 
 void answer_llama_completion(const ApiCall& call) {
-  const Fields fields(call.body, "", kAliases);
+  const Fields fields(call.body, "", kLlamaAliases);
   answer(call, fields, read_prompts(fields, call.model->tokenizer()));
 }
 
 void answer_llama_infill(const ApiCall& call) {
-  const Fields fields(call.body, "", kAliases);
+  const Fields fields(call.body, "", kLlamaAliases);
   const Tokenizer& tokenizer = call.model->tokenizer();
-  const auto text_of = [&](const char* name) {
+  const auto tokens_of = [&](const char* name) {
     return tokenizer.encode(fields.string(name, 16 << 20).value_or(""), {.add_special = false, .parse_special = false});
   };
   fields.at("input_prefix");
   fields.at("input_suffix");
-  auto middle = infill_prompt(tokenizer, text_of("input_prefix"), text_of("input_suffix"), false);
+  auto middle = infill_prompt(tokenizer, tokens_of("input_prefix"), tokens_of("input_suffix"), false);
   if (!middle) fields.refuse("input_prefix", "needs a model with fill-in-the-middle tokens; this model has none");
   std::vector<int32_t> tokens;
   if (tokenizer.add_bos() && tokenizer.bos()) tokens.push_back(*tokenizer.bos());
-  for (const std::vector<int32_t>& part : {extra_tokens(fields, tokenizer), *middle, text_of("prompt")})
+  for (const std::vector<int32_t>& part : {extra_tokens(fields, tokenizer), *middle, tokens_of("prompt")})
     tokens.insert(tokens.end(), part.begin(), part.end());
   answer(call, fields, {{"input_prefix", std::move(tokens)}});
 }

@@ -160,7 +160,7 @@ std::vector<int32_t> encode(const ServedModel& model, JsonValue chat, AnswerForm
   return read_chat_prompt(Fields(chat), model, form);
 }
 
-// Text that the model continues: the prompt as it is, or the text between prompt and suffix.
+// Text that the model continues: the prompt unchanged, or the text between prompt and suffix.
 std::vector<int32_t> encode_raw(const Fields& fields, const ServedModel& model, const std::string& prompt,
                                 const std::string& suffix) {
   const Tokenizer& tokenizer = model.tokenizer();

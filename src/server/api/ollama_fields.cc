@@ -13,7 +13,7 @@
 namespace ingot {
 namespace {
 
-constexpr FieldAlias kAliases[] = {
+constexpr FieldAlias kOllamaAliases[] = {
     {"max_tokens", "options.num_predict"},
     {"temperature", "options.temperature"},
     {"top_k", "options.top_k"},
@@ -80,7 +80,7 @@ std::string short_count(int64_t n) {
 
 }  // namespace
 
-Fields ollama_fields(const JsonValue& body) { return Fields(body, "", kAliases); }
+Fields ollama_fields(const JsonValue& body) { return Fields(body, "", kOllamaAliases); }
 
 JsonValue openai_messages(const JsonValue& messages) {
   JsonValue own = JsonValue::array();
@@ -137,10 +137,11 @@ bool read_keep_alive(const ApiCall& call, const Fields& fields) {
   const JsonValue* given = fields.find("keep_alive");
   if (!given) return false;
   const auto seconds = given->is_number() ? std::optional(given->get<double>()) : seconds_of(given->get<std::string>());
-  constexpr double kMost = 1e9;
+  constexpr double kMaxSeconds = 1e9;
   if (!seconds || !std::isfinite(*seconds))
     fields.refuse("keep_alive", "must be seconds, or a time such as 5m or 1h30m");
-  call.models.keep(call.name, std::chrono::seconds(static_cast<int64_t>(std::clamp(std::ceil(*seconds), -1.0, kMost))));
+  const double most = std::clamp(std::ceil(*seconds), -1.0, kMaxSeconds);
+  call.models.keep(call.name, std::chrono::seconds(static_cast<int64_t>(most)));
   return *seconds == 0;
 }
 

@@ -17,8 +17,6 @@
 namespace ingot {
 namespace {
 
-constexpr size_t kMaxPrompts = 128;
-
 // Counts characters. Holds back the first bytes of an incomplete character.
 class CharacterCount {
  public:

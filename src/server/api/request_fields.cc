@@ -182,9 +182,10 @@ void read_sampling(const ApiCall& call, const Fields& fields, GenerationSpec& sp
   if (slot >= 0) spec.slots = {static_cast<int>(slot)};
   const HttpRequest& request = call.request;
   spec.client = request.client.empty() ? request.peer : request.client;
-  spec.cache_salt = request.client + '\n' + fields.string("cache_salt", 1024).value_or("");
-  // A random salt, so that the request shares no prefix with any other request.
-  if (!fields.boolean("cache_prompt").value_or(true)) spec.cache_salt += random_id("\n");
+  const std::string salt = fields.string("cache_salt", 1024).value_or("");
+  const bool shares = fields.boolean("cache_prompt").value_or(true);
+  spec.cache_salt = request.client + '\n' + salt + (shares ? "" : random_id("\n"));  // random: shares no prefix
+  spec.publishes_prefix = salt.empty() && shares;
 }
 
 StreamFields read_generation(const ApiCall& call, const Fields& fields, GenerationSpec& spec) {
@@ -367,14 +368,21 @@ JsonValue usage_json(const Totals& t) {
 JsonValue timings_json(const Totals& t) {
   const auto rate = [](int n, double ms) { return ms > 0 && n > 0 ? n / ms * 1e3 : 0.0; };
   const int n_prompt = t.prompt_tokens - t.cached_tokens;
-  return {{"cache_n", t.cached_tokens},
-          {"prompt_n", n_prompt},
-          {"prompt_ms", t.prefill_ms},
-          {"prompt_per_second", rate(n_prompt, t.prefill_ms)},
-          {"predicted_n", t.completion_tokens},
-          {"predicted_ms", t.decode_ms},
-          {"predicted_per_second", rate(t.completion_tokens - 1, t.decode_ms)},
-          {"queue_ms", t.queue_ms}};
+  JsonValue json = {{"cache_n", t.cached_tokens},
+                    {"prompt_n", n_prompt},
+                    {"prompt_ms", t.prefill_ms},
+                    {"prompt_per_second", rate(n_prompt, t.prefill_ms)},
+                    {"predicted_n", t.completion_tokens},
+                    {"predicted_ms", t.decode_ms},
+                    {"predicted_per_second", rate(t.completion_tokens - 1, t.decode_ms)},
+                    {"queue_ms", t.queue_ms}};
+  if (const int n_drafts = t.accepted_drafts + t.rejected_drafts; n_drafts > 0) {
+    json["draft_n"] = n_drafts;
+    json["draft_n_accepted"] = t.accepted_drafts;
+    json["tokens_per_step"] = static_cast<double>(t.completion_tokens) / std::max(1, t.sampling_steps);
+    if (t.draft_gain > 0) json["draft_gain"] = t.draft_gain;
+  }
+  return json;
 }
 
 JsonValue progress_json(const PromptState& prompt) {

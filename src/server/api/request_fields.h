@@ -10,6 +10,8 @@ namespace ingot {
 
 struct AnswerForm;  // answer_form.h
 
+inline constexpr size_t kMaxPrompts = 128;  // of one request
+
 // Reads everything except the prompt, max_tokens, stream and n. Absent fields get the defaults of the model's makers.
 // Requests with the same API key and cache_salt share cached prefixes.
 void read_sampling(const ApiCall& call, const Fields& fields, GenerationSpec& spec);
@@ -31,7 +33,7 @@ void read_max_tokens(const Fields& fields, std::initializer_list<const char*> na
 // Reads OpenAI's logprobs and top_logprobs. Returns whether log-probabilities are wanted.
 bool read_logprobs(const Fields& fields, SamplingParams& sampling);
 
-// vLLM's truncate_prompt_tokens: keeps the last tokens of each prompt, at most so many; -1: as many as leave room for
+// vLLM's truncate_prompt_tokens: keeps at most this number of last tokens of each prompt; -1: as many as leave room for
 // one token of an answer.
 void truncate_prompts(const Fields& fields, const ServedModel& model, GenerationSpec& spec);
 

@@ -36,7 +36,7 @@ struct HttpHead {
 std::optional<size_t> head_length(std::string_view bytes, const HttpLimits& limits);
 
 // Parses `head`, the bytes measured by head_length. Throws ApiError: 400, 405, 411, 413, 414, 415, 431, 501, 505. After
-// any of these errors, the connection cannot be used any more.
+// any of these errors, the connection is unusable.
 HttpHead parse_head(std::string_view head, const HttpLimits& limits);
 
 }  // namespace ingot

@@ -24,12 +24,12 @@ class RateLimit {
     double left = 0;  // requests
     Clock::time_point at;
   };
-  static constexpr size_t kMostClients = 1 << 16;  // a client that is forgotten has a full bucket
+  static constexpr size_t kMaxClients = 1 << 16;  // a client that is forgotten has a full bucket
 
   const int per_minute_;
   Clock::time_point (*const now_)();
   std::mutex mutex_;
-  LruMap<std::string, Bucket> buckets_{kMostClients};
+  LruMap<std::string, Bucket> buckets_{kMaxClients};
 };
 
 }  // namespace ingot

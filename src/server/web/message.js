@@ -6,13 +6,17 @@ import {View} from '/markdown.js';
 
 const button = (text, action, attributes = {}) => make('button', {type: 'button', onclick: action, ...attributes}, text);
 
-function statsLine({stats, partial}, progress) {
+export function statsLine({stats, partial}, progress) {
   if (progress) return progress;
   const parts = [];
   if (stats?.usage) {
     const {usage, timings} = stats, cached = usage.prompt_tokens_details?.cached_tokens ?? 0;
     parts.push(`${usage.completion_tokens} tokens`);
     if (timings?.predicted_per_second) parts.push(`${timings.predicted_per_second.toFixed(1)} tok/s`);
+    if (timings?.draft_n) {
+      const gain = timings.draft_gain ? `, ${timings.draft_gain.toFixed(1)} times as fast` : '';
+      parts.push(`${timings.tokens_per_step.toFixed(1)} tokens a step, ${timings.draft_n_accepted} of ${timings.draft_n} guesses right${gain}`);
+    }
     if (timings) parts.push(`first after ${Math.round(timings.queue_ms + timings.prompt_ms)} ms`);
     parts.push(`prompt ${usage.prompt_tokens}${cached ? `, ${Math.round(100 * cached / usage.prompt_tokens)} % cached` : ''}`);
   }

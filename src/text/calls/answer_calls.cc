@@ -10,8 +10,6 @@ namespace {
 
 constexpr size_t kMaxName = 256;
 
-bool is_blank(char c) { return c == ' ' || c == '\t' || c == '\r' || c == '\n'; }
-
 bool is_name(char c) {
   return static_cast<unsigned char>(c) > ' ' && c != 0x7F &&
          std::string_view("<>[](){}\"'`=,;|\\").find(c) == std::string_view::npos;

@@ -10,7 +10,6 @@ namespace {
 
 constexpr size_t kMaxName = 256;
 
-bool is_blank(char c) { return c == ' ' || c == '\t' || c == '\r' || c == '\n'; }
 bool is_identifier(char c) {
   return (lower(c) >= 'a' && lower(c) <= 'z') || (c >= '0' && c <= '9') || c == '_' || c == '.' || c == '-';
 }

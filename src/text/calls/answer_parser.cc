@@ -9,13 +9,8 @@
 #include "base/splitmix.h"
 
 namespace ingot {
-namespace {
 
 constexpr int kMaxWarnings = 16;
-
-bool is_blank(char c) { return c == ' ' || c == '\t' || c == '\r' || c == '\n'; }
-
-}  // namespace
 
 AnswerParser::AnswerParser(const CallFormat& format, const AnswerOptions& options)
     : format_(format),

@@ -1,4 +1,4 @@
-// How the lists of SchemaMachine are laid out: what is at each place of a frame or a word.
+// How the lists of SchemaMachine are laid out: the content of each place of a frame or a word.
 #pragma once
 #include <cstdint>
 #include <span>

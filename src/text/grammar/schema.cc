@@ -31,7 +31,9 @@ Json parse(std::string_view text) {
       return true;
     });
   } catch (const Json::exception& error) {
-    throw Error("the schema is not JSON: {}", printable(error.what()));
+    std::string_view reason = error.what();  // "[json.exception.parse_error.101] parse error at line 1, column 2: ..."
+    if (const size_t place = reason.find("line "); place != reason.npos) reason.remove_prefix(place);
+    throw Error("the schema is not JSON: {}", printable(reason));
   }
 }
 

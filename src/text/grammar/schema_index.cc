@@ -111,7 +111,7 @@ bool is_recursive_anchor(const Json& json) {
 
 }  // namespace
 
-SchemaIndex::SchemaIndex(const Json& root) : root_(root), draft_(draft_of(root)) {
+SchemaIndex::SchemaIndex(const Json& root) : draft_(draft_of(root)) {
   named_.emplace("", &root);
   read(root, "", Role::kSchema, 0);
 }

@@ -48,7 +48,6 @@ class SchemaIndex {
   const Json* follow(const Json& from, std::string_view pointer) const;
   const Json* member(const Json& object, const std::string& name) const;
 
-  const Json& root_;
   Draft draft_ = Draft::kAll;
   std::map<std::string, const Json*> named_;            // by absolute address
   std::unordered_map<const Json*, std::string> bases_;  // of each object: the address of its resource

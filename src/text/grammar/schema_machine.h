@@ -26,7 +26,7 @@ namespace ingot {
 struct MachineOptions {
   bool any_order = false;    // allow any order of members; else the schema's order, then other members
   bool is_compact = false;   // no white space between values
-  uint32_t max_blanks = 16;  // bytes of white space in a row: a model must not go on with them for ever
+  uint32_t max_blanks = 16;  // bytes of white space in a row: so that a model cannot go on with them
 };
 
 class SchemaMachine final : public Automaton {

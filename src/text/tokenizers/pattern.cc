@@ -4,18 +4,13 @@
 #include <pcre2.h>
 
 #include "base/error.h"
+#include "text/tokenizers/text_regex.h"
 
 namespace ingot {
 namespace {
 
 constexpr size_t kMaxExpression = 4096;
 constexpr uint32_t kMatchLimit = 1'000'000, kHeapLimitKib = 16 * 1024;
-
-std::string message_of(int code) {
-  PCRE2_UCHAR text[256];
-  pcre2_get_error_message(code, text, sizeof text);
-  return reinterpret_cast<const char*>(text);
-}
 
 }  // namespace
 
@@ -37,7 +32,7 @@ Pattern::Pattern(std::string_view expression) : expression_(expression), compile
   compiled_->code = pcre2_compile(reinterpret_cast<PCRE2_SPTR>(expression.data()), expression.size(),
                                   PCRE2_UTF, &error, &offset, nullptr);
   if (compiled_->code == nullptr)
-    throw Error("expression '{}': {} at {}", printable(expression), message_of(error), offset);
+    throw Error("expression '{}': {} at {}", printable(expression), pcre2_message(error), offset);
   compiled_->context = pcre2_match_context_create(nullptr);
   pcre2_set_match_limit(compiled_->context, kMatchLimit);
   pcre2_set_heap_limit(compiled_->context, kHeapLimitKib);
@@ -55,7 +50,7 @@ bool Pattern::matches(std::string_view text, unsigned options) const {
                                  data.get(), compiled_->context);
   if (result == PCRE2_ERROR_NOMATCH) return false;
   if (result < 0)
-    throw Error("expression '{}' on '{}': {}", printable(expression_), printable(text, 128), message_of(result));
+    throw Error("expression '{}' on '{}': {}", printable(expression_), printable(text, 128), pcre2_message(result));
   return true;
 }
 

@@ -55,12 +55,6 @@ std::string spell_out_spaces(std::string_view pattern) {
   return out;
 }
 
-std::string pcre2_message(int code) {
-  PCRE2_UCHAR text[256];
-  pcre2_get_error_message(code, text, sizeof text);
-  return reinterpret_cast<const char*>(text);
-}
-
 CodePointer compile(std::string_view pattern, int& error, PCRE2_SIZE& offset) {
   return CodePointer(pcre2_compile(reinterpret_cast<PCRE2_SPTR>(pattern.data()), pattern.size(), PCRE2_UTF | PCRE2_UCP,
                                    &error, &offset, nullptr));
@@ -104,6 +98,12 @@ std::vector<uint64_t> characters_of(std::string_view symbol) {
 }
 
 }  // namespace
+
+std::string pcre2_message(int code) {
+  PCRE2_UCHAR text[256];
+  pcre2_get_error_message(code, text, sizeof text);
+  return reinterpret_cast<const char*>(text);
+}
 
 struct TextRegex::Code {
   CodePointer compiled;

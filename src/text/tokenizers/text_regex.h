@@ -8,6 +8,8 @@
 
 namespace ingot {
 
+std::string pcre2_message(int code);  // of an error of PCRE2
+
 class TextRegex {
  public:
   // Throws Error for an expression that PCRE2 refuses. \s and \S mean Unicode's White_Space, as in the Rust and

@@ -35,7 +35,7 @@ constexpr bool kMultipliesByLane = false;
 #endif
 
 #if defined(__ARM_FEATURE_MATMUL_INT8)
-// Multiplies the codes of two quads. The codes of two rows are joined to a vector, and so are two tokens; the last token
+// Multiplies the codes of two quads. Codes of two rows are joined to a vector, and so are two tokens; the last token
 // of an odd number is joined with zeros.
 template <int M, int RV, class Codes>
 INLINE void multiply_two_by_two(I (&sums)[M][RV], const uint8_t* a, int first, int n_quads, Codes&& codes) {

@@ -1,4 +1,4 @@
-// Products of codes and activations in 16 bits, for instruction sets that multiply bytes into sums of two (AVX2): the sums
+// Products of codes and activations in 16 bits, for sets that multiply bytes into sums of two (AVX2): the sums
 // of several quads are added in 16 bits, before pairs of them are added in 32 bits.
 #pragma once
 #include "backend/cpu/kernels/simd.h"

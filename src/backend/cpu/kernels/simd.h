@@ -310,10 +310,26 @@ INLINE F dot2_bf16(F acc, I a, I b) {
 }
 #endif
 
+// AVX-VNNI has instructions of AVX-512 VNNI for 256 bits, in a shorter encoding. Other bytes, the same arithmetic: so
+// a machine with AVX-512 can test these kernels in its own encoding (INGOT_TEST_AVX_VNNI in CMake).
+#if defined(INGOT_AVX_VNNI)
+#if defined(INGOT_TEST_AVX_VNNI)
+#define INGOT_VNNI(name) "vp" name " %2, %1, %0"
+#else
+#define INGOT_VNNI(name) "%{vex%} vp" name " %2, %1, %0"
+#endif
+#endif
+
 // Adds to each lane the dot product of two pairs of 16-bit integers.
 #if defined(__AVX512VNNI__)
 #define INGOT_INT16_DOT
 INLINE I dot2_int16(I acc, I a, I b) { return (I)_mm512_dpwssd_epi32((__m512i)acc, (__m512i)a, (__m512i)b); }
+#elif defined(INGOT_AVX_VNNI)
+#define INGOT_INT16_DOT
+INLINE I dot2_int16(I acc, I a, I b) {
+  asm(INGOT_VNNI("dpwssd") : "+x"(acc) : "x"(a), "x"(b));
+  return acc;
+}
 #elif defined(__AVX2__)
 #define INGOT_INT16_DOT
 INLINE I dot2_int16(I acc, I a, I b) { return here(acc + (I)_mm256_madd_epi16((__m256i)a, (__m256i)b)); }
@@ -321,7 +337,7 @@ INLINE I dot2_int16(I acc, I a, I b) { return here(acc + (I)_mm256_madd_epi16((_
 
 // Adds to each lane the dot product of its four codes with the four signed bytes of `a`. Codes are unsigned if the
 // instruction needs unsigned codes (kSignedCodes false), else signed; small codes (under 128) work in both cases.
-#if defined(__AVX2__) && !defined(__AVX512VNNI__)
+#if defined(__AVX2__) && !defined(__AVX512VNNI__) && !defined(INGOT_AVX_VNNI)
 constexpr bool kAddsPairs = true;  // there are pairs_of, add_pairs and sums_of_pairs
 #else
 constexpr bool kAddsPairs = false;
@@ -329,6 +345,13 @@ constexpr bool kAddsPairs = false;
 #if defined(__AVX512VNNI__)
 constexpr bool kSignedCodes = false;
 INLINE I dot4(I acc, I codes, I a) { return (I)_mm512_dpbusd_epi32((__m512i)acc, (__m512i)codes, (__m512i)a); }
+INLINE I dot4_small(I acc, I codes, I a) { return dot4(acc, codes, a); }
+#elif defined(INGOT_AVX_VNNI)
+constexpr bool kSignedCodes = false;
+INLINE I dot4(I acc, I codes, I a) {
+  asm(INGOT_VNNI("dpbusd") : "+x"(acc) : "x"(codes), "x"(a));
+  return acc;
+}
 INLINE I dot4_small(I acc, I codes, I a) { return dot4(acc, codes, a); }
 #else
 constexpr bool kSignedCodes = true;

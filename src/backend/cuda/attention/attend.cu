@@ -11,7 +11,7 @@ namespace {
 
 constexpr int kHopperRows = 256;  // fewer rows of the longest sequence leave most of Hopper's large tiles empty
 
-// Heads of which decode.cu has a kernel.
+// The head sizes for which decode.cu has a kernel.
 bool is_narrow(const AttentionArgs& a) {
   const bool known = a.head_dim == 32 || a.head_dim == 64 || a.head_dim == 96 || a.head_dim == 128;
   return known && a.n_heads / a.n_kv_heads <= kRows;

@@ -10,7 +10,7 @@ namespace ingot::cuda {
 struct CachedByte {
   uint8_t bits;
 };
-// q4_0: two integers from -8 to 7, plus 8. Elements 2j and 2j + 1 of a row's 8 are the bits from 4j and from 16 + 4j on.
+// q4_0: two integers from -8 to 7, plus 8. Elements 2j and 2j + 1 of a row's 8 are the bits from 4j and 16 + 4j on.
 struct CachedNibbles {
   uint8_t bits;
 };
@@ -46,7 +46,8 @@ void with_cached(DType dtype, F&& f) {
 // The row of a token's key (which = 0) or value (1) of one head in a block of the cache.
 __device__ __forceinline__ int64_t cached_row(const DeviceKv& kv, int layer, int64_t block, int position, int which,
                                               int head) {
-  const int64_t page = ((layer * int64_t{kv.n_blocks} + block) * kv.n_parts + which * (kv.n_parts - 1)) * kv.n_kv_heads + head;
+  const int64_t part = (layer * int64_t{kv.n_blocks} + block) * kv.n_parts + which * (kv.n_parts - 1);
+  const int64_t page = part * kv.n_kv_heads + head;
   return page * kv.block_size + position % kv.block_size;
 }
 // The address of elements of a row of `dim`. With nibbles, column is a multiple of 4.

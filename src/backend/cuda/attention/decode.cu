@@ -12,8 +12,8 @@ using namespace attention;
 
 namespace {
 
-// A slot of a warp's ring: 32 rows of keys or of values, in pieces of 16 bytes, then their scales. Lanes read one piece of
-// several rows at once. Where the rows begin in the same bank, the pieces of a row change places, so that no two of them
+// A slot of a warp's ring: 32 rows of keys or of values, in pieces of 16 bytes, then scales. Lanes read one piece of
+// several rows at once. If rows begin in the same bank, the pieces of a row change places, so that no two of them
 // meet.
 template <int kDim, class K>
 struct Slot {
@@ -117,7 +117,7 @@ __device__ __forceinline__ void score(float (&scores)[4][4], const Tile<kDim>& t
   }
 }
 
-// The sums += weights times the values of the slot, of which n_valid keys are there.
+// Adds weights times the slot's values to the sums. The first n_valid keys of the slot exist.
 template <int kDim, class K>
 __device__ __forceinline__ void add_values(Tile<kDim>& tile, const float (&scores)[4][4], const char* slot, int n_valid,
                                            int g, int t) {
@@ -136,7 +136,7 @@ __device__ __forceinline__ void add_values(Tile<kDim>& tile, const float (&score
         const int row = 16 * part + 2 * t + (i & 1) + (i & 2) * 4;
         const int column = c * Tile<kDim>::kChunk + g * kPerLane;
         auto x = S::template load<kPerLane>(slot, true, row, column);
-        // The scale of a key that is not there may be NaN.
+        // The scale of a missing key may be NaN.
         if constexpr (kIsScaled<K>) x = times(x, row < n_valid ? S::scale(slot, row, column) : half{});
         v[i][0] = x.x, v[i][1] = x.y;
         if constexpr (kPerLane == 8) v[i][2] = x.z, v[i][3] = x.w;

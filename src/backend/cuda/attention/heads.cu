@@ -1,4 +1,4 @@
-// Verbs that work head by head: rotary embeddings, the KV cache, and what qkv does after its products.
+// Ops that work head by head: rotary embeddings, the KV cache, and what qkv does after its products.
 #include "backend/cuda/attention/cache.cuh"
 
 namespace ingot::cuda {
@@ -93,7 +93,7 @@ Heads heads_of(const Tensor& x, int n, const Tensor& bias, const NormArgs* norm)
       x.data, x.stride, n, bias ? bias.f32() : nullptr, normed ? norm->weight.f32() : nullptr, normed ? norm->eps : 0};
 }
 
-// Pair i of a head of `dim`: those that turn together first, then neighbours among the rest.
+// Pair i of a head of `dim`: the elements that rope rotates together first, then neighbours among the others.
 struct Pair {
   int first, second;
 };

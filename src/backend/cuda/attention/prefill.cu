@@ -19,7 +19,7 @@ __device__ __forceinline__ uint4 load_shared(uint32_t address) {
   return v;
 }
 
-// A tile in shared memory: rows of kPieces pieces of 16 bytes, of which piece c of row r lies at place c ^
+// A tile in shared memory: rows of kPieces pieces of 16 bytes. Piece c of row r lies at place c ^
 // key_swizzle(r), or c ^ value_swizzle(r).
 template <int kDim>
 struct Shared {
@@ -137,7 +137,7 @@ __global__ void __launch_bounds__(kWarps * 32, kDim > 128 ? 1 : 3) long_kernel(c
   int buffer = 0;
   for (int key0 = first_tile * kTileKeys; key0 < last_key; key0 += kTileKeys, buffer ^= 1) {
     asm volatile("cp.async.wait_group 0;" ::: "memory");
-    __syncthreads();  // the tile is there, and nobody reads the other buffer any more
+    __syncthreads();  // the tile has arrived, and no warp reads the other buffer
     const uint32_t keys = base + buffer * S::kTileBytes, values = base + (2 + buffer) * S::kTileBytes;
     if (key0 + kTileKeys < last_key) {
       const uint32_t other = base + (buffer ^ 1) * S::kTileBytes;

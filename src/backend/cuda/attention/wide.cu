@@ -1,4 +1,4 @@
-// Attention with heads of up to 576 columns, of which one warp's registers cannot hold the sums: heads of 256 that
+// Attention with heads of up to 576 columns, whose sums do not fit one warp's registers: heads of 256 that
 // decode, latents, and every size that has no kernel of its own. A block takes 16 or 32 rows and, where a sequence is
 // split, a part of its keys, 32 keys a step. Queries and several steps of keys and values lie in shared memory. First
 // each warp computes the scores of 16 rows and some keys. Weights go through shared memory, for then each warp adds up
@@ -14,7 +14,7 @@ namespace {
 
 constexpr int kMaxStages = 3;
 
-// The place of a block in shared memory, in bytes: queries, weights, maxima, then stages of keys and values. Piece c, of
+// A block's shared memory, in bytes: queries, weights, maxima, then stages of keys and values. Piece c, of
 // 16 bytes, of row r lies at place c ^ r % 8, so that no two rows of a matrix meet in a bank.
 template <int kWidth, int kTiles, bool kIsLatent>
 struct Wide {
@@ -140,7 +140,7 @@ struct State {
   }
 };
 
-// scores[u] = 16 queries times 8 keys, of which `keys` is the first. Several sums each, so that products need not wait
+// scores[u] = 16 queries times 8 keys from `keys` on. Several sums each, so that products need not wait
 // for each other.
 template <class W>
 __device__ __forceinline__ void score(float (&scores)[W::kGroupTiles][4], uint32_t queries, uint32_t keys, int lane) {
@@ -211,7 +211,7 @@ __device__ __forceinline__ void shrink_sums(State<W>& s, const float* maxima, in
   }
 }
 
-// Scores to weights, as halves in shared memory: [row, 32 keys], of which piece c of row r lies at place c ^ r / 2 % 4.
+// Scores to weights, as halves in shared memory: [row, 32 keys]. Piece c of row r lies at place c ^ r / 2 % 4.
 template <class W>
 __device__ __forceinline__ void put_weights(uint32_t weights, State<W>& s, const float (&scores)[W::kGroupTiles][4],
                                             const float (&most)[2], int row, int group, int t) {

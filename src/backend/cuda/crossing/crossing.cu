@@ -12,7 +12,7 @@ namespace ingot::cuda {
 namespace {
 
 constexpr int kThreads = 256;
-constexpr unsigned kMostBlocks = 32;  // enough to fill the bus
+constexpr unsigned kMaxBlocks = 32;  // enough to fill the bus
 
 // On the device. Both are zero at first.
 struct Sender {
@@ -81,7 +81,7 @@ void Crossing::enqueue(const Tensor& x, Device& device) {
   auto* sender = static_cast<Sender*>(on_device_.data());
   auto* counts = static_cast<Counts*>(counts_.data());
   auto* rows = static_cast<float*>(rows_.data());
-  const auto n_blocks = static_cast<unsigned>(std::clamp<int64_t>(n / (4 * kThreads), 1, kMostBlocks));
+  const auto n_blocks = static_cast<unsigned>(std::clamp<int64_t>(n / (4 * kThreads), 1, kMaxBlocks));
   launch(device, send_kernel, dim3(n_blocks), kThreads, 0, rows, static_cast<const float*>(x.f32()), n, sender,
          &counts->sent);
   launch(device, receive_kernel, dim3(n_blocks), kThreads, 0, x.f32(), static_cast<const float*>(rows), n,

@@ -1,9 +1,9 @@
-// Crossing: how rows leave a recorded step for other devices, and come back (RemoteBlock). A graph cannot call the host.
+// Crossing: how rows go from a recorded step to other devices and back (RemoteBlock). A graph cannot call the host.
 // So one kernel writes the rows to pinned memory and counts; the host, which waits for the count, computes in place and
 // counts too; a second kernel waits for the host's count and reads the rows. No call of the driver is in between: a
 // crossing costs some microseconds more than the kernels and the host's work.
 //
-// CudaBackend::run serves the crossings of a step in their order, right after it has launched the graph. The kernel that
+// CudaBackend::run serves the crossings of a step in order, right after it has launched the graph. The kernel that
 // waits occupies few blocks, and ends only when the host has counted, so the host counts even if its work fails.
 #pragma once
 #include <cstdint>

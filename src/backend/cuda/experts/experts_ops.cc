@@ -123,8 +123,8 @@ void CudaBackend::moe(const MoeArgs& a) {
   if (a.x.rows == 0) return;
   // One expert for all tokens: its products are like any other. Experts have no kernels for 8-bit floats.
   const bool is_float8 = w_gate.layout == cuda::Layout::kFloat8 || w_down.layout == cuda::Layout::kFloat8,
-             alone = w_gate.n_experts == 1 && !w_gate.f32 && (a.x.rows > 1 || deterministic_ || is_float8);
-  if (!alone && (!cuda::can_expert_matmul(w_gate) || !cuda::can_expert_matmul(w_down) ||
+             is_plain = w_gate.n_experts == 1 && !w_gate.f32 && (a.x.rows > 1 || deterministic_ || is_float8);
+  if (!is_plain && (!cuda::can_expert_matmul(w_gate) || !cuda::can_expert_matmul(w_down) ||
                  !cuda::share_matvec(w_gate, w_up)))
     return Backend::moe(a);
   route(a);
@@ -138,8 +138,8 @@ void CudaBackend::moe(const MoeArgs& a) {
                           .n_rows = n_rows,
                           .gate = static_cast<int>(a.act),
                           .specialised = specialised_for(w_gate)};
-  const bool each = !alone && takes_rows(gate);
-  if (alone) {
+  const bool each = !is_plain && takes_rows(gate);
+  if (is_plain) {
     gate_up(
         {.y = a.gate, .x = x, .w_gate = a.w_gate, .w_up = a.w_up, .b_gate = a.b_gate, .b_up = a.b_up, .act = a.act});
     matmul(a.out, a.gate, *a.w_down, a.b_down);

@@ -7,6 +7,7 @@
 
 #include <cstdint>
 
+#include "backend/cuda/layer_weight.h"
 #include "backend/cuda/matmul/packed_weight.h"
 
 namespace ingot::cuda::grid {
@@ -22,8 +23,6 @@ constexpr int kMaxGroup = 8;   // query heads of a KV head
 constexpr int kMaxUsed = 32;   // experts of a token: one for each lane of a warp
 
 enum Phase { kQkv, kOut, kGateUp, kDown, kPhases };
-// As in dense_step.h, which NVRTC cannot read.
-enum LayerWeight { kWeightQ, kWeightK, kWeightV, kWeightOut, kWeightGate, kWeightUp, kWeightDown, kLayerWeights };
 
 struct WeightKind {
   Layout layout = Layout::kCodes4;

@@ -34,7 +34,9 @@ void point_scales(cublasLtMatmulDesc_t operation, const float* of_w, const float
 
 }  // namespace
 
-DenseMatmul::DenseMatmul() : workspace_(kWorkspace), branch_workspace_(kWorkspace) { check_lt(cublasLtCreate(&handle_), "Create"); }
+DenseMatmul::DenseMatmul() : workspace_(kWorkspace), branch_workspace_(kWorkspace) {
+  check_lt(cublasLtCreate(&handle_), "Create");
+}
 
 DenseMatmul::~DenseMatmul() { cublasLtDestroy(handle_); }
 
@@ -110,7 +112,7 @@ bool DenseMatmul::run_float8(const Tensor& y, const Float8Rows& x, const PackedW
   const Plan& plan = plan_for({x.n, w.n_out, w.n_in, w.n_in, y.stride, DType::kE4M3, y.dtype, alignment(w.data),
                                alignment(x.data), alignment(y.data), scales});
   if (!plan.found) return false;
-  const float* of_w = static_cast<const float*>(w.scales) + (scales == Scales::kBlocks ? blocks_at(w.n_out, w.n_in) : 0);
+  const auto* of_w = static_cast<const float*>(w.scales) + (scales == Scales::kBlocks ? blocks_at(w.n_out, w.n_in) : 0);
   point_scales(plan.operation.get(), of_w, x.scales);
   multiply(plan, y, x.data, w.data, 1.0f, accumulate, device);
   return true;

@@ -36,7 +36,7 @@ inline size_t float8_rows_bytes(int64_t n, int64_t n_in) {
 // x: [n, n_in] f16, n_in a multiple of 128, rows on 8 bytes. `to` has float8_rows_bytes.
 Float8Rows quantize_rows(void* to, const Tensor& x, bool whole_rows, Device& device);
 
-// Whether a product of n rows uses one scale for each row of activations. cuBLASLt's kernels for that are the fastest for
+// Whether a product of n rows uses one scale for each row of activations. cuBLASLt's kernels for those are fastest for
 // many rows, and slow for few (docs/notes).
 inline bool takes_whole_rows(const PackedWeight& w, int64_t n) { return w.grid == ScaleGrid::kRows && n > 128; }
 // With a scale for each 128 columns, cuBLASLt's kernels take a multiple of this number of rows.

@@ -1,4 +1,4 @@
-// Products of a few rows of activations (up to 8, f16) with weights of 8-bit floats, at the speed of memory. All warps of
+// Products of a few rows of activations (up to 8, f16) with weights of 8-bit floats, at memory speed. All warps of
 // a block share a tile of 16 rows of weights: a warp multiplies every 16th group of 128 columns on the tensor cores. It
 // loads some groups ahead, also across the ends of tiles, and the first ones before the kernel in front has ended. (Two
 // blocks of 8 warps on a multiprocessor were slower, and so were tiles of 8 rows with a warp or a few for each.)

@@ -34,8 +34,8 @@ inline int64_t decoded_rows(int64_t n_out, int64_t row_bytes) {
   return std::min(n_out, std::max<int64_t>(256, kDecodedBytes / row_bytes / 256 * 256));
 }
 
-// The choice by the list alone. With `batch_invariant` the choice is the same for any number of rows, and a row's results
-// do not depend on the other rows.
+// The choice by the list alone. With `batch_invariant`, the choice is the same for any number of rows, and the
+// results of a row do not depend on the other rows.
 const MatmulKernel& matmul_kernel_for(const DeviceLimits& device, const PackedWeight& w, int64_t rows,
                                       bool batch_invariant);
 

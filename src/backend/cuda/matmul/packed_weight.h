@@ -11,7 +11,7 @@
 //
 // The factor is a power of two that keeps scales well within f16. Tiles are padded with zero scales.
 //
-// 8-bit floats (F8_E4M3) stay rows of numbers [n_out, n_in], as cuBLASLt takes them. Their scales are f32, in two tables
+// 8-bit floats (F8_E4M3) stay rows of numbers [n_out, n_in], as cuBLASLt takes them. The scales are f32, in two tables
 // (below): a product uses the table that fits what shares a scale.
 #pragma once
 #include <cstdint>

@@ -1,9 +1,9 @@
 // Products of quantized weights with more rows of activations than the stream kernel suits: the decode of a batch of
 // sequences. The kernel is in tile_matmul.cuh; this file plans its launch.
 //
-// A row's numbers depend on the number of other rows only through the split of columns among blocks. With Matvec::batch_invariant
-// the split does not depend on the number of rows, so a row's numbers are the same for one row as for a thousand. So
-// with --deterministic this kernel runs all products, those of dense weights too.
+// A row's numbers depend on the number of other rows only through the split of columns among blocks. With
+// Matvec::batch_invariant the split does not depend on the number of rows, so a row's numbers are the same for one row
+// as for a thousand. So with --deterministic this kernel runs all products, those of dense weights too.
 #include <algorithm>
 
 #include "backend/cuda/matmul/tile_matmul.cuh"

@@ -41,7 +41,7 @@ struct Library {
 };
 
 Library load_library() {
-  // No multicast over NVLink: it needs rights that containers often lack. All connections are made at the start, because
+  // No multicast over NVLink: it needs rights that containers often lack. Connections are made at the start, because
   // a step that is recorded cannot make one.
   setenv("NCCL_NVLS_ENABLE", "0", 0);
   setenv("NCCL_RUNTIME_CONNECT", "0", 0);

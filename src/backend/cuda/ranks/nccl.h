@@ -1,4 +1,4 @@
-// Sums over GPUs by NCCL, in the GPUs' own memory. The library is loaded when ranks first need it, so programs are built
+// Sums over GPUs by NCCL, in the GPUs' own memory. The library is loaded when ranks first need it, so builds work
 // and run without it.
 #pragma once
 #include <cuda_runtime_api.h>

@@ -11,7 +11,7 @@ using cuda::check;
 void CudaBackend::connect(std::shared_ptr<Communicator> ranks) {
   device_.make_current();
   if (!ranks) {
-    if (one_shot_) one_shot_->stop();  // what still waits for another rank is of no use any more
+    if (one_shot_) one_shot_->stop();  // sums that still wait for another rank are useless now
     if (nccl_) nccl_->abort();
     cudaStreamSynchronize(device_.stream());  // ignores the status: a lost device has nothing to wait for
     drop_graphs();
@@ -58,7 +58,7 @@ void CudaBackend::await(cudaEvent_t event) {
   }
 }
 
-// Before the driver allocates memory or records steps: kernels of other ranks that wait for this one could wait for ever.
+// Before the driver allocates memory or records steps: kernels of other ranks that wait for this one could hang.
 void CudaBackend::meet_ranks() {
   if (!nccl_) return;
   check(cudaStreamSynchronize(device_.stream()), "cudaStreamSynchronize");

@@ -23,8 +23,8 @@ __device__ __forceinline__ void load_transposed(uint32_t (&v)[4], const half* at
 }
 
 // The address that a lane passes to ldmatrix for an operand of mma(), at a row and column of a matrix in shared memory.
-// a is 16 x 16: place_of_a for a matrix stored as a; place_of_transposed_a for its transpose, [columns of a, rows of a]. b
-// is 16 deep and 16 wide, which is two operands: place_of_b for [depth, width], place_of_transposed_b for [width, depth].
+// a is 16 x 16: place_of_a for a matrix stored as a; place_of_transposed_a for its transpose [columns of a, rows]. b
+// is 16 deep and 16 wide, two operands: place_of_b for [depth, width], place_of_transposed_b for [width, depth].
 __device__ __forceinline__ const half* place_of_a(const half* m, int stride, int row, int column, int lane) {
   return m + (row + lane % 16) * stride + column + lane / 16 * 8;
 }

@@ -20,7 +20,7 @@ struct Stage {
 struct Walk {
   Stage stages[2];
   half s[kSlice * kRow];                                   // [column of v, row of k]
-  half u[kTokens * kSliceRow], left[kTokens * kSliceRow];  // what tokens add; what is left of it after the chunk
+  half u[kTokens * kSliceRow], left[kTokens * kSliceRow];  // what tokens add; the part that remains after the chunk
 };
 
 __device__ __forceinline__ void copy16(void* to, const void* from, bool in) {

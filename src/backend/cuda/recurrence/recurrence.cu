@@ -59,12 +59,12 @@ __global__ void __launch_bounds__(kThreads) edge_kernel(const __grid_constant__ 
     to[i] = p.x[(first - kept + i / p.n_channels) * p.x_stride + i % p.n_channels];
 }
 
-// A channel of a sequence, or of a part of a sequence. Weights and inputs are at the end of arrays of kMost; the front
-// of the arrays is zero.
-template <int kMost>
+// A channel of a sequence, or of a part of a sequence. Weights and inputs are at the end of arrays of kMaxWidth; the
+// front of the arrays is zero.
+template <int kMaxWidth>
 __global__ void __launch_bounds__(kConvThreads) conv_kernel(const __grid_constant__ Conv p) {
   start_dependent();
-  const int c = static_cast<int>(blockIdx.x) * kConvThreads + threadIdx.x, seq = blockIdx.y, none = kMost - p.width;
+  const int c = static_cast<int>(blockIdx.x) * kConvThreads + threadIdx.x, seq = blockIdx.y, none = kMaxWidth - p.width;
   if (c >= p.n_channels) return;
   const int start = p.batch.q_start[seq], begin = start + static_cast<int>(blockIdx.z) * kConvPart,
             end = p.batch.q_start[seq + 1];
@@ -73,11 +73,11 @@ __global__ void __launch_bounds__(kConvThreads) conv_kernel(const __grid_constan
   const float* before = begin > start ? p.edge_of(begin, seq)
                         : in >= 0     ? p.states.data + in * p.states.slot_floats
                                       : nullptr;
-  float weights[kMost], window[kMost];  // window ends with the token's own input
+  float weights[kMaxWidth], window[kMaxWidth];  // window ends with the token's own input
 #pragma unroll
-  for (int i = 0; i < kMost; ++i) {
+  for (int i = 0; i < kMaxWidth; ++i) {
     weights[i] = i >= none ? p.weight[c * p.weight_stride + i - none] : 0.0f;
-    const bool kept = before != nullptr && i >= none && i < kMost - 1;
+    const bool kept = before != nullptr && i >= none && i < kMaxWidth - 1;
     window[i] = kept ? before[int64_t{i - none} * p.n_channels + c] : 0.0f;
   }
   float* x = p.x + begin * p.x_stride + c;
@@ -87,14 +87,14 @@ __global__ void __launch_bounds__(kConvThreads) conv_kernel(const __grid_constan
     for (int j = 0; j < kConvAhead; ++j) next[j] = first + j < n ? x[(first + j) * p.x_stride] : 0.0f;
   };
   const auto use = [&](float input, int t) {
-    window[kMost - 1] = input;
+    window[kMaxWidth - 1] = input;
     float sum = 0;
 #pragma unroll
-    for (int i = 0; i < kMost; ++i)
+    for (int i = 0; i < kMaxWidth; ++i)
       if (i >= none) sum = fmaf(weights[i], window[i], sum);
     x[t * p.x_stride] = sum / (1.0f + __expf(-sum));
 #pragma unroll
-    for (int i = 0; i + 1 < kMost; ++i) window[i] = window[i + 1];
+    for (int i = 0; i + 1 < kMaxWidth; ++i) window[i] = window[i + 1];
   };
   load(0);
   for (int first = 0; first < n; first += kConvAhead) {
@@ -114,7 +114,7 @@ __global__ void __launch_bounds__(kConvThreads) conv_kernel(const __grid_constan
   if (begin + n < end) return;
   float* after = p.states.data + p.batch.state_out[seq] * p.states.slot_floats + c;
 #pragma unroll
-  for (int i = 0; i + 1 < kMost; ++i)
+  for (int i = 0; i + 1 < kMaxWidth; ++i)
     if (i >= none) after[int64_t{i - none} * p.n_channels] = window[i];
 }
 

@@ -30,7 +30,8 @@ bool has_penalties(const SamplingParams& p) {
 bool is_plain_greedy(const SampleRow& row) {
   if (row.unwanted) return true;
   const SamplingParams& p = *row.params;
-  return p.temperature == 0 && !needs_stages(p) && !has_penalties(p) && p.logit_bias.empty() && row.mask == nullptr && p.n_logprobs < 0;
+  return p.temperature == 0 && !needs_stages(p) && !has_penalties(p) && p.logit_bias.empty() && row.mask == nullptr &&
+         p.n_logprobs < 0;
 }
 
 bool is_for_host(const SampleRow& row) {
@@ -176,7 +177,7 @@ void CudaBackend::sample_rows(const Tensor& logits) {
           "cudaMemcpyAsync");
 }
 
-// The copy does not wait for the step, which is in flight: masks take a hundredth of a small model's step. If the draws of
+// The copy does not wait for the step, which is in flight: masks take 1 % of a small model's step. If the draws of
 // the sample before are not known to be done, the copy waits for them, because they read the same memory.
 void CudaBackend::copy_draws(void* to, const void* from, size_t bytes) {
   const bool is_free = drawn_event_ != nullptr && cudaEventQuery(drawn_event_) == cudaSuccess;

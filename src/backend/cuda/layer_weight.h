@@ -1,0 +1,8 @@
+// The matrices of a layer of a dense decoder, in the order of the layer's products. NVRTC reads this file too.
+#pragma once
+
+namespace ingot::cuda {
+
+enum LayerWeight { kWeightQ, kWeightK, kWeightV, kWeightOut, kWeightGate, kWeightUp, kWeightDown, kLayerWeights };
+
+}  // namespace ingot::cuda
