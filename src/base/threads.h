@@ -61,7 +61,7 @@ class ThreadPool {
     std::atomic<int> n_arrived{0};
     parallel_for(size(), [&](int64_t, int thread) {
       if (++n_arrived == size()) n_arrived.notify_all();
-      for (int n; (n = n_arrived) < size();) n_arrived.wait(n);  // so nobody takes a second task
+      for (int n; (n = n_arrived) < size();) n_arrived.wait(n);  // so no thread takes a second task
       fn(thread);
     });
   }

@@ -52,7 +52,7 @@ struct ServeOptions {
   std::string access_log = "-", pooling, tool_parser, slot_folder;
   int metrics_port = -1;  // -1: no port of its own
   KvEventsOptions kv_event_options;
-  std::shared_ptr<KvEvents> kv_events;  // null: nobody is told
+  std::shared_ptr<KvEvents> kv_events;  // null: no events
   int max_seqs = 16, queue = 0, kv_tokens = 0;
   bool insecure = false, lenient_schemas = false, any_order = false;
   int queue_timeout_s = 60, drain_s = 30, soft_watchdog_s = 60, hard_watchdog_s = 120;

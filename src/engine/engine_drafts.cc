@@ -26,7 +26,7 @@ void Engine::propose(Sequence& sequence) {
   }
   sequence.guess_at = 0;
   if (sequence.request.proposer->is_costly()) {
-    // Answers that are too short for a trial of their own are tried, too: one in so many tokens of all answers.
+    // Answers that are too short for a trial of their own are tried, too: one trial in kTokensOfShortAnswers tokens.
     constexpr int kTokensOfShortAnswers = 1024;
     const bool is_first = sequence.n_sampling_steps == 1;
     sequence.n_unguessed += is_first && n_unguessed_ >= kTokensOfShortAnswers ? sequence.next_trial : 1;

@@ -53,8 +53,8 @@ struct Sequence {
   Proposal guess;                 // what the proposer expects after the first guess_at tokens
   int guess_at = 0;               // 0: there is no guess
   int n_unguessed = 0;            // tokens since the last guess, of a proposer that is costly
-  int next_trial = kTokensBetweenTrials;  // at so many of these tokens, the proposer is tried again; and after a
-  int trial_wait = kTokensBetweenTrials;  // trial in vain, at so many
+  int next_trial = kTokensBetweenTrials;  // the proposer is tried again when n_unguessed reaches this number
+  int trial_wait = kTokensBetweenTrials;  // next_trial after a trial in vain
   bool is_trial = false;                  // the next step's drafts
   std::vector<int32_t> proposed;  // drafts for the next step
   int64_t head_step = -1;         // for a draft head: the last step with this sequence, and

@@ -52,13 +52,19 @@ HeadBlock end_of(const DraftHeadConfig& head, const DraftHeadWeights& w, const W
   return end;
 }
 
-// From hidden states to the head's keys and values. What the layer computes from them is not needed, so a token attends
-// to itself alone, and there is no feed-forward part.
-Program follow_program(const DraftHeadConfig& head, const DraftHeadWeights& w, const Config& config,
+// The layer of the head, from the model's hidden states.
+Program hidden_program(const DraftHeadConfig& head, const DraftHeadWeights& w, const Config& config,
                        const Weights& model, KvCache* kv, Backend* backend, int n_ctx, const Tensor& hidden) {
   DraftInputBlock input{.hidden = hidden};
   if (!head.is_eagle) input.final_norm = head_block(config, model).norm;
-  Program program = layer_program(head, w, model, kv, backend, n_ctx, std::move(input));
+  return layer_program(head, w, model, kv, backend, n_ctx, std::move(input));
+}
+
+// From hidden states to the head's keys and values. The output of the layer is not needed, so a token attends to itself
+// alone, and there is no feed-forward part.
+Program follow_program(const DraftHeadConfig& head, const DraftHeadWeights& w, const Config& config,
+                       const Weights& model, KvCache* kv, Backend* backend, int n_ctx, const Tensor& hidden) {
+  Program program = hidden_program(head, w, config, model, kv, backend, n_ctx, hidden);
   program.blocks.resize(2);
   if (auto* attention = std::get_if<AttentionBlock>(&program.blocks.back())) attention->attention.window = 1;
   return program;
@@ -67,9 +73,7 @@ Program follow_program(const DraftHeadConfig& head, const DraftHeadWeights& w, c
 // From hidden states to the logits of the first guess.
 Program start_program(const DraftHeadConfig& head, const DraftHeadWeights& w, const Config& config,
                       const Weights& model, KvCache* kv, Backend* backend, int n_ctx, const Tensor& hidden) {
-  DraftInputBlock input{.hidden = hidden};
-  if (!head.is_eagle) input.final_norm = head_block(config, model).norm;
-  Program program = layer_program(head, w, model, kv, backend, n_ctx, std::move(input));
+  Program program = hidden_program(head, w, config, model, kv, backend, n_ctx, hidden);
   program.blocks.emplace_back(end_of(head, w, model));
   return program;
 }
@@ -170,7 +174,8 @@ void DraftHead::drawn(std::span<const Sampled> tokens) {
 }
 
 // Computes the entries of all tokens that wait, but for those of the rows that guess: start_ computes these. An entry
-// depends on its own token only. So tokens at following places make one sequence of a batch, whoever they belong to.
+// depends on its own token only. So tokens at consecutive positions make one sequence of a batch, even if they belong to
+// several sequences.
 void DraftHead::catch_up(std::span<const DraftRow> guessing) {
   const int block_size = kv_->shape.block_size;
   const auto same_place = [&](const Waiting& one, int32_t block, int position) {

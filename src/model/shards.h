@@ -30,7 +30,7 @@ struct Share {
 };
 
 // The config of one rank. Matrices are divided by their inputs only in multiples of `block` columns (largest_block).
-// Throws UsageError if the model cannot be divided among so many ranks.
+// Throws UsageError if the model cannot be divided among n_ranks ranks.
 Config config_of_rank(const Config& model, int rank, int n_ranks, int64_t block);
 
 // The longest block of the matrices that ranks divide by their inputs.

@@ -63,3 +63,11 @@ def test_the_types_are_strict(python, tmp_path):
 @pytest.mark.parametrize("page", ["README.md", "docs/python.md", "python/README.md"])
 def test_the_examples_of_the_pages_run(python, page, tmp_path):
     run(python, SOURCE / "tests" / "python" / "run_examples.py", SOURCE / page, cwd=tmp_path, env=clean_env())
+
+
+def test_what_pip_builds_has_a_place(tmp_path):
+    """`pip install .` builds in python/, which takes minutes. Here it is configured: no file has the name of a folder."""
+    run("cmake", "-S", SOURCE / "python", "-B", tmp_path, "-G", "Ninja", "-DINGOT_CUDA=OFF", "-DSKBUILD_DATA_DIR=data")
+    targets = [line.rsplit(": ", 1) for line in run("ninja", "-C", tmp_path, "-t", "targets", "all").splitlines()]
+    files = [name for name, rule in targets if rule != "phony"]
+    assert len(files) > 100 and not [name for name in files if (tmp_path / name).is_dir()]
