@@ -181,11 +181,21 @@ struct ExpertsBlock {
   void lay_out(Buffers& buffers);
 };
 
-// All layers of a dense decoder, attention and feed-forward in turn. They are one block so that a backend may run all
-// of them in one kernel.
+// Layers of a decoder with plain attention: attention and feed-forward in turn, or attention and experts in turn. They
+// are one block so that a backend may run all of them in one kernel.
 struct DenseLayersBlock {
   std::vector<AttentionBlock> attention;       // [n_layers]
-  std::vector<FeedForwardBlock> feed_forward;  // [n_layers]
+  std::vector<FeedForwardBlock> feed_forward;  // [n_layers], or empty
+  std::vector<ExpertsBlock> experts;           // [n_layers] if feed_forward is empty
+  // Calls f with the block after attention i.
+  template <class F>
+  void with_second(size_t i, F&& f) {
+    feed_forward.empty() ? f(experts[i]) : f(feed_forward[i]);
+  }
+  template <class F>
+  void with_second(size_t i, F&& f) const {
+    feed_forward.empty() ? f(experts[i]) : f(feed_forward[i]);
+  }
 };
 
 // The head: computes logits for the rows of the batch in logit_rows.
@@ -302,7 +312,7 @@ template <class F>
 void Program::for_each(F&& f) {
   for (Block& block : blocks) {
     if (auto* layers = std::get_if<DenseLayersBlock>(&block)) {
-      for (size_t i = 0; i < layers->attention.size(); ++i) f(layers->attention[i]), f(layers->feed_forward[i]);
+      for (size_t i = 0; i < layers->attention.size(); ++i) f(layers->attention[i]), layers->with_second(i, f);
       continue;
     }
     std::visit(

@@ -262,7 +262,7 @@ void Backend::shared_expert(const ExpertsBlock& b, const Tensor& x, const Tensor
 void Backend::dense_layers(const DenseLayersBlock& b) {
   for (size_t i = 0; i < b.attention.size(); ++i) {
     block(b.attention[i]);
-    block(b.feed_forward[i]);
+    b.with_second(i, [&](const auto& second) { block(second); });
   }
 }
 

@@ -30,9 +30,9 @@ NormArgs norm_args(const Config& c, const Tensor& weight, const Tensor& bias) {
   return {.weight = weight, .bias = bias, .eps = c.norm_eps, .kind = c.arch->norm};
 }
 
-// Sums over several ranks lie between the layers' kernels.
-bool is_dense(const Config& c) {
-  return !c.share && !c.arch->encoder && c.experts.n == 0 && c.n_recurrent_layers() == 0 && !c.arch->latent_attention;
+// Whether layers may be one block. Sums over several ranks lie between the layers' kernels.
+bool has_plain_attention(const Config& c) {
+  return !c.share && !c.arch->encoder && c.n_recurrent_layers() == 0 && !c.arch->latent_attention;
 }
 
 // Makes the blocks of one device, in order. The device's caches have only the layers of these blocks.
@@ -52,8 +52,8 @@ class Builder {
         blocks.emplace_back(head_block(c_, weights_));
       } else if (i % 2 == 0) {
         blocks.push_back(of_feed_forward(layer));
-      } else if (is_dense(c_) && i + 1 < end) {
-        const int n_layers = (std::min(end, head) - i) / 2;
+      } else if (has_plain_attention(c_) && i + 1 < end) {
+        const int n_layers = n_alike(layer, (std::min(end, head) - i) / 2);
         blocks.emplace_back(dense_layers(layer, n_layers));
         i += 2 * n_layers - 1;
       } else {
@@ -90,11 +90,23 @@ class Builder {
     return feed_forward(weights_of(layer));
   }
 
+  // Of the n layers from the first one on, how many in a row have experts as the first one has, or have none.
+  int n_alike(int first, int n) const {
+    int alike = 1;
+    while (alike < n && c_.layer(first + alike).experts == c_.layer(first).experts) ++alike;
+    return alike;
+  }
+
   DenseLayersBlock dense_layers(int first, int n) {
     DenseLayersBlock layers;
     for (int layer = first; layer < first + n; ++layer) {
-      layers.attention.push_back(attention(weights_of(layer), c_.layer(layer)));
-      layers.feed_forward.push_back(feed_forward(weights_of(layer)));
+      const LayerWeights& w = weights_of(layer);
+      layers.attention.push_back(attention(w, c_.layer(layer)));
+      if (c_.layer(layer).experts) {
+        layers.experts.push_back(experts(w));
+      } else {
+        layers.feed_forward.push_back(feed_forward(w));
+      }
     }
     return layers;
   }

@@ -22,7 +22,7 @@ Program layer_program(const DraftHeadConfig& head, const DraftHeadWeights& w, co
   if (const auto* dense = std::get_if<DenseLayersBlock>(&program.blocks.back())) {
     const DenseLayersBlock layer = *dense;
     program.blocks.back() = layer.attention[0];
-    program.blocks.emplace_back(layer.feed_forward[0]);
+    layer.with_second(0, [&](const auto& second) { program.blocks.emplace_back(second); });
   }
   if (head.is_eagle) {
     auto& attention = std::get<AttentionBlock>(program.blocks[1]);

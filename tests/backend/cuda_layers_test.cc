@@ -28,6 +28,9 @@ struct LayersCase {
   int window = 0;
   Activation act = Activation::kSilu;
   DType kv = DType::kF16;
+  int n_experts = 0, n_used = 2;  // 0: a plain feed-forward network
+  Scoring scoring = Scoring::kSoftmax;
+  bool plain_choice = false;  // without a bias that decides which experts are chosen
 };
 
 const LayersCase kCases[] = {
@@ -51,6 +54,11 @@ const LayersCase kCases[] = {
     {.name = "q4_k, heads of 128, fp8 cache", .format = Format::Q4_K, .past = 600, .dim = 768, .ffn = 2048, .n_heads = 8, .n_kv_heads = 4, .head_dim = 128, .kv = DType::kE4M3},
     {.name = "mxfp4, a codebook", .format = Format::MXFP4, .past = 300, .dim = 512, .ffn = 1024, .n_heads = 8, .kv = DType::kBF16},
     {.name = "f16", .format = Format::F16, .past = 17, .fits = false},
+    {.name = "q4_0, experts", .format = Format::Q4_0, .past = 30, .dim = 512, .ffn = 256, .n_heads = 8, .head_norms = true, .n_experts = 16, .n_used = 4},
+    {.name = "q8_0, sigmoid experts", .format = Format::Q8_0, .past = 700, .dim = 320, .ffn = 128, .n_experts = 300, .n_used = 9, .scoring = Scoring::kSigmoid},
+    {.name = "q4_k, wide experts", .format = Format::Q4_K, .past = 3, .dim = 2560, .ffn = 2048, .n_heads = 20, .n_kv_heads = 4, .head_dim = 128, .n_layers = 2, .n_experts = 8},
+    {.name = "mxfp4, experts by their scores", .format = Format::MXFP4, .past = 64, .dim = 512, .ffn = 384, .n_heads = 8, .n_experts = 64, .n_used = 8, .plain_choice = true},
+    {.name = "q4_0, few columns of experts", .format = Format::Q4_0, .past = 5, .fits = false, .ffn = 96, .n_experts = 8},
     {.name = "f8_e4m3", .format = Format::F8_E4M3, .past = 77, .dim = 384, .ffn = 1024, .head_dim = 128, .layout = RopeLayout::kInterleaved},
 };
 
@@ -75,7 +83,11 @@ class Decoder {
     DenseLayersBlock layers;
     for (int i = 0; i < c.n_layers; ++i) {
       layers.attention.push_back(attention(i));
-      layers.feed_forward.push_back(feed_forward());
+      if (c.n_experts > 0) {
+        layers.experts.push_back(experts(seed + static_cast<uint64_t>(i)));
+      } else {
+        layers.feed_forward.push_back(feed_forward());
+      }
     }
     program_.blocks.emplace_back(layers);
     program_.blocks.emplace_back(HeadBlock{.norm = rig_.norm(c.dim), .output = rig_.weight(Format::F16, kVocab, c.dim), .n_vocab = kVocab});
@@ -110,7 +122,10 @@ class Decoder {
   int64_t kv_dim() const { return int64_t{c_.n_kv_heads} * c_.head_dim; }
   // [1, ffn]. No other block's scratch overlaps this row, because the head's scratch is smaller than the buffers before
   // the row.
-  Tensor hidden() const { return std::get<DenseLayersBlock>(program_.blocks[1]).feed_forward[0].hidden.slice_rows(0, 1); }
+  Tensor hidden() const {
+    const auto& layers = std::get<DenseLayersBlock>(program_.blocks[1]);
+    return (c_.n_experts > 0 ? layers.experts[0].gate : layers.feed_forward[0].hidden).slice_rows(0, 1);
+  }
 
   AttentionBlock attention(int layer) {
     AttentionBlock b{.norm = rig_.norm(c_.dim), .wq = rig_.weight(c_.format, q_dim(), c_.dim), .wk = rig_.weight(c_.format, kv_dim(), c_.dim),
@@ -128,6 +143,24 @@ class Decoder {
   FeedForwardBlock feed_forward() {
     return {.norm = rig_.norm(c_.dim), .w_gate = rig_.weight(c_.format, c_.ffn, c_.dim), .w_up = rig_.weight(c_.format, c_.ffn, c_.dim),
             .w_down = rig_.weight(c_.format, c_.dim, c_.ffn), .act = c_.act, .ffn_dim = static_cast<int>(c_.ffn)};
+  }
+  // The choice is by a random order of the experts, unless plain_choice: a tie that two kernels round to different sides
+  // would be another result. Scores and weights are those of the residual stream.
+  ExpertsBlock experts(uint64_t seed) {
+    const int64_t n = c_.n_experts;
+    ExpertsBlock b{.norm = rig_.norm(c_.dim), .w_router = rig_.weight(Format::F16, n, c_.dim), .b_router = rig_.values(1, n, 0.1f)};
+    b.route = {.n_used = c_.n_used, .scoring = c_.scoring, .normalize = c_.scoring == Scoring::kSoftmax, .scale = 1.5f};
+    if (!c_.plain_choice) {
+      std::vector<float> order(static_cast<size_t>(n));
+      for (size_t i = 0; i < order.size(); ++i) order[i] = 2.0f * static_cast<float>(i);
+      std::ranges::shuffle(order, std::mt19937_64(seed));
+      b.route.bias = backend_.alloc(DType::kF32, 1, n);
+      backend_.upload(b.route.bias, order.data());
+    }
+    b.w_gate = rig_.weight(c_.format, c_.ffn, c_.dim, n), b.w_up = rig_.weight(c_.format, c_.ffn, c_.dim, n);
+    b.w_down = rig_.weight(c_.format, c_.dim, c_.ffn, n);
+    b.n_experts = c_.n_experts, b.ffn_dim = static_cast<int>(c_.ffn);
+    return b;
   }
 
   Backend& backend_;
@@ -172,7 +205,7 @@ TEST_P(CudaLayers, ReplaysAreChecked) {
 
 TEST_P(CudaLayers, EqualOpsOneByOne) {
   const bool has_clusters = backend->description().find("NVIDIA H") != std::string::npos;
-  const uint64_t seed = std::random_device{}();
+  const uint64_t seed = GetParam().plain_choice ? 7 : std::random_device{}();
   SCOPED_TRACE("seed " + std::to_string(seed));
   OpByOp other(create_cuda_backend({.device = "cuda"}));
   Decoder plain(other, GetParam(), seed), recorded(*backend, GetParam(), seed);  // the same weights and tokens
@@ -202,8 +235,9 @@ TEST(SmallestCudaLayers, ForSanitizers) {
   OpByOp other(create_cuda_backend({.device = "cuda", .kernels = "fixed"}));
   const uint64_t seed = std::random_device{}();
   SCOPED_TRACE("seed " + std::to_string(seed));
-  for (const Format format : {Format::Q4_0, Format::Q8_0}) {
-    const LayersCase c{.name = "smallest", .format = format, .past = 20, .dim = 256, .ffn = 256, .n_heads = 4, .n_layers = 2, .head_norms = true};
+  int n_cases = 0;
+  for (const int n_experts : {0, 0, 6}) {
+    const LayersCase c{.name = "smallest", .format = n_cases++ == 1 ? Format::Q8_0 : Format::Q4_0, .past = 20, .dim = 256, .ffn = 256, .n_heads = 4, .n_layers = 2, .head_norms = true, .n_experts = n_experts};
     Decoder plain(other, c, seed), recorded(*backend, c, seed);
     plain.begin(0);
     plain.run();

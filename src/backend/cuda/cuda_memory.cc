@@ -216,6 +216,7 @@ CudaBackend::ScratchSizes CudaBackend::scratch_for(const StepLimits& limits) con
   const bool codes = weights_.empty() || std::ranges::any_of(weights_, [](const PackedWeight& w) {
                        return w.layout != cuda::Layout::kDense;
                      });
+  const int64_t hidden = limits.max_expert_floats / std::max(limits.max_tokens, 1);  // of all experts of a token
   const Tensor few{nullptr, act_, cuda::kMatvecRows, limits.max_width, limits.max_width};
   return {
       .up = rows,
@@ -228,7 +229,8 @@ CudaBackend::ScratchSizes CudaBackend::scratch_for(const StepLimits& limits) con
                   static_cast<size_t>(limits.head_dim + 2) * sizeof(float),
       .order = limits.max_expert_rows > 0 ? cuda::expert_order_bytes(limits.max_expert_rows, cuda::kMaxExperts) : 0,
       .grid = act_ == DType::kF16 && !deterministic_
-                  ? cuda::grid_scratch_bytes(limits.max_width, limits.head_dim, device_.limits())
+                  ? cuda::grid_scratch_bytes(std::max<int64_t>(limits.max_width, hidden), limits.head_dim,
+                                             device_.limits())
                   : 0};
 }
 

@@ -21,18 +21,41 @@ LayerProduct product_of(const Weight& weight, const Tensor& bias) {
 
 const float* floats_of(const Tensor& t) { return t ? t.f32() : nullptr; }
 
-DenseShape shape_of(const AttentionBlock& a, const FeedForwardBlock& f) {
-  return {.dim = static_cast<int>(a.x.cols),
-          .ffn = f.ffn_dim,
-          .n_heads = a.attention.n_heads,
-          .n_kv_heads = a.attention.n_kv_heads,
-          .head_dim = a.attention.head_dim,
-          .rot_dim = a.rope.angles ? static_cast<int>(a.rope.angles.cols) : 0,
-          .half_split = a.rope.layout == RopeLayout::kHalfSplit,
-          .eps = a.norm.eps,
-          .head_eps = a.q_norm.weight ? a.q_norm.eps : a.k_norm.eps,
-          .score_scale = a.attention.scale * 1.44269504f,
-          .act = static_cast<int>(f.act)};
+// What follows attention.
+struct Second {
+  const NormArgs& norm;
+  const Weight &gate, &up, &down;
+  int64_t n_experts;
+  ExpertRouter router;
+};
+
+Second second_of(const FeedForwardBlock& f) { return {f.norm, f.w_gate, f.w_up, f.w_down, 1, {}}; }
+Second second_of(const ExpertsBlock& e) {
+  return {e.norm, e.w_gate, e.w_up, e.w_down, e.n_experts,
+          {packed(e.w_router).data, floats_of(e.b_router), floats_of(e.route.bias)}};
+}
+
+void set_second(DenseShape&, const FeedForwardBlock&) {}
+void set_second(DenseShape& s, const ExpertsBlock& e) {
+  s.n_experts = e.n_experts, s.n_used = e.route.n_used;
+  s.sigmoid = e.route.scoring == Scoring::kSigmoid, s.normalize = e.route.normalize, s.route_scale = e.route.scale;
+}
+
+template <class Block>
+DenseShape shape_of(const AttentionBlock& a, const Block& f) {
+  DenseShape shape{.dim = static_cast<int>(a.x.cols),
+                   .ffn = f.ffn_dim,
+                   .n_heads = a.attention.n_heads,
+                   .n_kv_heads = a.attention.n_kv_heads,
+                   .head_dim = a.attention.head_dim,
+                   .rot_dim = a.rope.angles ? static_cast<int>(a.rope.angles.cols) : 0,
+                   .half_split = a.rope.layout == RopeLayout::kHalfSplit,
+                   .eps = a.norm.eps,
+                   .head_eps = a.q_norm.weight ? a.q_norm.eps : a.k_norm.eps,
+                   .score_scale = a.attention.scale * 1.44269504f,
+                   .act = static_cast<int>(f.act)};
+  set_second(shape, f);
+  return shape;
 }
 
 bool is_plain_norm(const NormArgs& n) { return n.weight && !n.bias && n.kind == NormKind::kRms; }
@@ -49,19 +72,48 @@ bool attention_fits(const AttentionBlock& a) {
          !a.bo && a.join.is_plain() && !a.join.sum_norm.weight;
 }
 
-bool feed_forward_fits(const FeedForwardBlock& f, float eps) {
+bool second_fits(const FeedForwardBlock& f, float eps) {
   return is_plain_norm(f.norm) && f.norm.eps == eps && f.w_gate && !f.b_gate && !f.b_up && !f.b_down &&
          f.join.is_plain() && !f.join.sum_norm.weight;
 }
 
+bool second_fits(const ExpertsBlock& e, float eps) {
+  const PackedWeight& router = packed(e.w_router);
+  return is_plain_norm(e.norm) && e.norm.eps == eps && !e.b_gate && !e.b_up && !e.b_down && e.shared_dim == 0 &&
+         !e.sums && e.route.n_groups_used >= e.route.n_groups && router.layout == Layout::kDense && !router.f32 &&
+         reinterpret_cast<uintptr_t>(router.data) % 16 == 0;
+}
+
 // Takes over the codebook. Returns false if the weight cannot be a LayerProduct, or if the step has another codebook.
-bool weight_fits(DenseStep& step, const Weight& weight) {
+bool weight_fits(DenseStep& step, const Weight& weight, int64_t n_experts) {
   const PackedWeight& w = packed(weight);
-  if (w.n_experts != 1 || w.f32) return false;
+  if (w.n_experts != n_experts || w.f32) return false;
   if (w.layout != Layout::kCodebook4) return true;
   if (step.codebook_low == 0 && step.codebook_high == 0)
     step.codebook_low = w.codebook_low, step.codebook_high = w.codebook_high;
   return step.codebook_low == w.codebook_low && step.codebook_high == w.codebook_high;
+}
+
+// Returns false if the layer does not fit.
+template <class Block>
+bool add_layer(DenseStep& step, const AttentionBlock& a, const Block& block) {
+  if (!attention_fits(a) || !second_fits(block, a.norm.eps) || !(shape_of(a, block) == step.shape)) return false;
+  const Second second = second_of(block);
+  for (const Weight* w : {&a.wq, &a.wk, &a.wv, &a.wo})
+    if (!weight_fits(step, *w, 1)) return false;
+  for (const Weight* w : {&second.gate, &second.up, &second.down})
+    if (!weight_fits(step, *w, second.n_experts)) return false;
+  step.layers[step.n_layers++] = {
+      .products = {product_of(a.wq, a.bq), product_of(a.wk, a.bk), product_of(a.wv, a.bv), product_of(a.wo, {}),
+                   product_of(second.gate, {}), product_of(second.up, {}), product_of(second.down, {})},
+      .attention_norm = a.norm.weight.f32(),
+      .ffn_norm = second.norm.weight.f32(),
+      .q_norm = floats_of(a.q_norm.weight),
+      .k_norm = floats_of(a.k_norm.weight),
+      .router = second.router,
+      .kv_layer = a.attention.layer,
+      .window = a.attention.window};
+  return true;
 }
 
 }  // namespace
@@ -71,23 +123,13 @@ std::unique_ptr<DenseStep> dense_step(const DenseLayersBlock& block, const Devic
   const AttentionBlock& first = block.attention.front();
   if (block.attention.size() > kMaxDenseLayers || reinterpret_cast<uintptr_t>(first.x.data) % 16 != 0) return nullptr;
   auto step = std::make_unique<DenseStep>();
-  step->shape = shape_of(first, block.feed_forward.front());
+  block.with_second(0, [&](const auto& second) { step->shape = shape_of(first, second); });
   for (size_t i = 0; i < block.attention.size(); ++i) {
-    const AttentionBlock& a = block.attention[i];
-    const FeedForwardBlock& f = block.feed_forward[i];
-    if (!attention_fits(a) || !feed_forward_fits(f, a.norm.eps) || !(shape_of(a, f) == step->shape)) return nullptr;
-    if (a.rope.angles.data != first.rope.angles.data) return nullptr;
-    for (const Weight* w : {&a.wq, &a.wk, &a.wv, &a.wo, &f.w_gate, &f.w_up, &f.w_down})
-      if (!weight_fits(*step, *w)) return nullptr;
-    step->layers[step->n_layers++] = {
-        .products = {product_of(a.wq, a.bq), product_of(a.wk, a.bk), product_of(a.wv, a.bv), product_of(a.wo, {}),
-                     product_of(f.w_gate, {}), product_of(f.w_up, {}), product_of(f.w_down, {})},
-        .attention_norm = a.norm.weight.f32(),
-        .ffn_norm = f.norm.weight.f32(),
-        .q_norm = floats_of(a.q_norm.weight),
-        .k_norm = floats_of(a.k_norm.weight),
-        .kv_layer = a.attention.layer,
-        .window = a.attention.window};
+    bool fits = false;
+    block.with_second(i, [&](const auto& second) {
+      fits = block.attention[i].rope.angles.data == first.rope.angles.data && add_layer(*step, block.attention[i], second);
+    });
+    if (!fits) return nullptr;
   }
   step->n_tokens = n_tokens;
   step->x = first.x.f32();

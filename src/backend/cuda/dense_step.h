@@ -1,5 +1,5 @@
-// DenseStep: the decoder layers of a step as data, for kernels that run all layers in one launch. cluster/layers.h runs
-// one token on one thread block cluster; grid/layers.h runs a few tokens on the whole GPU.
+// DenseStep: the decoder layers of one token as data, for kernels that run all layers in one launch. cluster/layers.h
+// runs the layers of small models on one thread block cluster; grid/layers.h uses the whole GPU.
 #pragma once
 #include <memory>
 
@@ -18,10 +18,18 @@ struct LayerProduct {
   bool has_min : 1, group16 : 1;
 };
 
+// How a layer chooses the experts of a token.
+struct ExpertRouter {
+  const void* w = nullptr;             // [n_experts, dim] f16
+  const float* bias = nullptr;         // [n_experts] or null: added to the products
+  const float* choice_bias = nullptr;  // [n_experts] or null: added to the scores only for the choice
+};
+
 struct DenseLayer {
   LayerProduct products[kLayerWeights];
   const float *attention_norm, *ffn_norm;  // [dim]
   const float *q_norm, *k_norm;            // [head_dim], for each head, or null
+  ExpertRouter router;                     // only with experts; gate, up and down are then those of all experts
   int64_t kv_layer;
   int window;  // 0: none
 };
@@ -32,6 +40,9 @@ struct DenseShape {
   bool half_split = false;                       // RopeLayout
   float eps = 0, head_eps = 0, score_scale = 0;  // score_scale: with the factor log2(e)
   int act = 0;
+  int n_experts = 0, n_used = 0;  // 0: no experts; `ffn` is the width of one expert
+  bool sigmoid = false, normalize = false;
+  float route_scale = 1;
   bool operator==(const DenseShape&) const = default;
 };
 
@@ -51,7 +62,7 @@ struct DenseStep {
 };
 
 // The step of these layers. Null if the layers differ in more than their weights, are too many, or use more than plain
-// attention and a plain gated feed-forward network.
+// attention and a plain gated feed-forward network or experts without groups and without a shared expert.
 std::unique_ptr<DenseStep> dense_step(const DenseLayersBlock& block, const DeviceKv& kv, const DeviceBatch& batch,
                                       int n_tokens);
 

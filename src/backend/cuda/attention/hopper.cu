@@ -12,6 +12,7 @@
 #include <type_traits>
 
 #include "backend/cuda/attention/attention.cuh"
+#include "backend/cuda/cluster/cluster.cuh"
 #include "backend/cuda/matmul/wgmma.cuh"
 #include "backend/cuda/memory.h"
 
@@ -29,7 +30,7 @@ template <int kHeadDim, class K>
 struct Shape {
   static constexpr int kDim = kHeadDim;
   using Kv = K;
-  static constexpr bool kConverts = !std::is_same_v<K, half>;
+  static constexpr bool kConverts = !std::is_same_v<K, half>, kScaled = kIsScaled<K>;
   static constexpr int kGroups = kDim == 64 ? 3 : 2, kRows = kGroups * kGroupRows;
   // Warpgroups that help: one warp fetches, and kHelpers threads bring queries and convert.
   static constexpr int kHelpGroups = kConverts && kGroups == 2 ? 2 : 1, kHelpers = 128 * kHelpGroups - 32;
@@ -38,14 +39,17 @@ struct Shape {
   static constexpr int kAtOnce = kThreads > 384 && kDim > 192 ? 128 : kDim;
   static constexpr int kHelpRegisters = kGroups == 3 ? 32 : kHelpGroups == 1 ? 56 : kDim == 256 ? 40 : 48;
   static constexpr int kRegisters = (65536 / 128 - kHelpGroups * kHelpRegisters) / kGroups / 8 * 8;
-  static constexpr int kKeys = kDim <= 128 ? 128 : kDim == 192 ? 96 : kConverts ? 64 : 80;  // of a tile
+  static constexpr int kKeys =  // of a tile
+      kDim == 128 && kScaled ? 112 : kDim <= 128 ? 128 : kDim == 192 ? 96 : kConverts ? 64 : 80;
   static constexpr int kStages = kDim == 64 ? 4 : kDim <= 128 ? 3 : 2;
   static constexpr int kColumns = kDim % 64 == 0 ? 64 : 32, kPanels = kDim / kColumns;
   static constexpr int kPanelBytes = 8 * kColumns * 2, kRowGroup = kPanels * kPanelBytes;
   static constexpr int kPieces = kColumns / 8;  // of a row of a panel
-  static constexpr int kTileBytes = kKeys * kDim * 2, kFetchedBytes = kKeys * kDim * static_cast<int>(sizeof(K));
+  static constexpr int kTileBytes = kKeys * kDim * 2, kFetchedBytes = kKeys * kDim * kBits<K> / 8;
+  static constexpr int kScaleBytes = kScaled ? scale_groups(kDim) * 2 : 0;  // of a row
   static constexpr int kKeysAt = kRows * kDim * 2, kValuesAt = kKeysAt + kStages * kTileBytes,
-                       kBarriers = kValuesAt + kStages * kTileBytes;
+                       kScalesAt = kValuesAt + kStages * kTileBytes,  // of keys, then of values
+                       kBarriers = kScalesAt + 2 * kStages * kKeys * kScaleBytes;
   // Barriers: of stages of keys, then of values: fetched, ready, free; then of the queries: ready, free.
   static constexpr int kFetched = 0, kReady = kConverts ? 2 * kStages : 0, kFree = kReady + 2 * kStages,
                        kQueriesReady = kFree + 2 * kStages, kQueriesFree = kQueriesReady + 1,
@@ -55,6 +59,11 @@ struct Shape {
   // The place of a row's piece, counted in pieces, and where the swizzle puts it.
   static __device__ __forceinline__ int place_of(int row, int piece) {
     return ((row / 8 * kPanels + piece / kPieces) * 8 + row % 8) * kPieces + piece % kPieces;
+  }
+  // The row at such a place, and the row's piece.
+  static __device__ __forceinline__ int2 row_of(int place) {
+    const int of_panel = place / kPieces / 8;
+    return {of_panel / kPanels * 8 + place / kPieces % 8, of_panel % kPanels * kPieces + place % kPieces};
   }
   static __device__ __forceinline__ int swizzled(int piece) { return piece ^ (piece >> 3 & (kPieces - 1)); }
 };
@@ -134,6 +143,10 @@ template <class S>
 __device__ __forceinline__ uint32_t tile_at(uint32_t base, int part, int stage) {
   return base + (part == 0 ? S::kKeysAt : S::kValuesAt) + stage * S::kTileBytes;
 }
+template <class S>
+__device__ __forceinline__ uint32_t scales_at(uint32_t base, int part, int stage) {
+  return base + S::kScalesAt + (part * S::kStages + stage) * (S::kKeys * S::kScaleBytes);
+}
 
 // The warp that fetches.
 template <class S>
@@ -154,13 +167,17 @@ __device__ void fetch(const CUtensorMap& map, const Params& p, Tasks<S> tasks, u
       for (int part = 0; part < 2; ++part) {  // keys, values
         const uint32_t fetched = barrier_of<S>(base, S::kFetched, part, ring.stage);
         await(barrier_of<S>(base, S::kFree, part, ring.stage), ring.phase ^ 1);
-        if (lane == 0) expect_bytes(fetched, S::kFetchedBytes);
+        if (lane == 0) expect_bytes(fetched, S::kFetchedBytes + S::kKeys * S::kScaleBytes);
         __syncwarp();
         const int64_t row = ((page + part) * p.kv.n_kv_heads + task.head) * p.kv.block_size + in_page;
         const uint32_t to = tile_at<S>(base, part, ring.stage) + S::kTileBytes - S::kFetchedBytes;
-        if (lane < S::kKeys / kPageRows)
-          fetch_box(to + lane * (kPageRows * S::kDim * static_cast<int>(sizeof(typename S::Kv))), map,
-                    static_cast<int>(row / 8), fetched);
+        if (lane < S::kKeys / kPageRows) {
+          fetch_box(to + lane * (kPageRows * S::kDim * kBits<typename S::Kv> / 8), map, static_cast<int>(row / 8),
+                    fetched);
+          if constexpr (S::kScaled)
+            cluster::fetch(scales_at<S>(base, part, ring.stage) + lane * (kPageRows * S::kScaleBytes),
+                           cached_scales(p.kv, row, S::kDim), kPageRows * S::kScaleBytes, fetched);
+        }
       }
     }
   }
@@ -196,13 +213,14 @@ __device__ __forceinline__ void helpers_barrier() {
   asm volatile("bar.sync 7, %0;" ::"n"(S::kHelpers) : "memory");
 }
 
-// Turns a tile into f16. Elements of two bytes lie where they stay. Those of one lie in the second half of the tile, in
-// the order in which they leave it, so that a piece is written to where only pieces lie that all threads have read.
+// Turns a tile into f16. Elements of two bytes lie where they stay. Smaller ones lie at the end of the tile, in the order
+// in which they leave it, so that a piece is written to where only pieces lie that all threads have read.
 template <class S>
-__device__ void convert_tile(char* tile, int thread) {
+__device__ void convert_tile(char* tile, const half* scales /* [keys, scale_groups] */, int thread) {
   using K = typename S::Kv;
-  using Raw = std::conditional_t<sizeof(K) == 2, uint4, uint2>;
-  constexpr int kPieces = S::kTileBytes / 16, kAtOnce = (S::kHelpRegisters < 48 ? 4 : 8) / static_cast<int>(sizeof(K));
+  using Raw = std::conditional_t<kBits<K> == 16, uint4, std::conditional_t<kBits<K> == 8, uint2, uint32_t>>;
+  constexpr int kPieces = S::kTileBytes / 16, kMost = S::kHelpRegisters < 48 ? 4 : 8,
+                kAtOnce = kBits<K> == 16 ? kMost / 2 : kMost;
   const Raw* from = reinterpret_cast<const Raw*>(tile + S::kTileBytes - S::kFetchedBytes);
   uint4* to = reinterpret_cast<uint4*>(tile);
   for (int first = thread; first < kPieces + thread; first += kAtOnce * S::kHelpers) {
@@ -210,17 +228,17 @@ __device__ void convert_tile(char* tile, int thread) {
 #pragma unroll
     for (int j = 0; j < kAtOnce; ++j)
       if (first + j * S::kHelpers < kPieces) raw[j] = from[first + j * S::kHelpers];
-    if constexpr (sizeof(K) == 1) helpers_barrier<S>();
+    if constexpr (kBits<K> < 16) helpers_barrier<S>();
 #pragma unroll
     for (int j = 0; j < kAtOnce; ++j) {
       const int i = first + j * S::kHelpers;
       if (i >= kPieces) break;
-      if constexpr (sizeof(K) == 2) {
-        to[i] = load8(reinterpret_cast<const K*>(&raw[j]));
-      } else {
-        const uint2 low = halves_of_four(raw[j].x), high = halves_of_four(raw[j].y);
-        to[S::swizzled(i)] = make_uint4(low.x, low.y, high.x, high.y);
+      uint4 v = load8(reinterpret_cast<const K*>(&raw[j]));
+      if constexpr (S::kScaled) {
+        const auto [row, piece] = S::row_of(i);
+        v = times(v, scales[row * scale_groups(S::kDim) + piece * 8 / kScaleGroup]);
       }
+      to[kBits<K> == 16 ? i : S::swizzled(i)] = v;
     }
   }
 }
@@ -249,7 +267,7 @@ __device__ void help(const Params& p, Tasks<S> tasks, char* shared) {
         for (int part = 0; part < 2; ++part) {
           await(barrier_of<S>(base, S::kFetched, part, ring.stage), ring.phase);
           char* to = shared + tile_at<S>(0, part, ring.stage);
-          convert_tile<S>(to, thread);
+          convert_tile<S>(to, reinterpret_cast<const half*>(shared + scales_at<S>(0, part, ring.stage)), thread);
           if (part == 1 && (tile + 1) * S::kKeys > task.kv_len) {
             helpers_barrier<S>();
             clear_rows<S>(to, task.kv_len - tile * S::kKeys, thread, S::kHelpers);
@@ -392,7 +410,7 @@ __device__ __forceinline__ void attend_rows(const Params& p, const Task& task, c
   const bool signals = threadIdx.x % 128 == 0;
   const auto release_keys = [&](int stage, int tile) {
     if (signals) arrive(barrier_of<S>(base, S::kFree, 0, stage));
-    if (signals && tile == task.first) arrive(barrier_of<S>(base, S::kQueriesFree));
+    if (lane == 0 && tile == task.first) arrive(barrier_of<S>(base, S::kQueriesFree));
   };
 
   await(barrier_of<S>(base, S::kReady, 0, ring.stage), ring.phase);
@@ -435,6 +453,15 @@ __device__ __forceinline__ void attend_rows(const Params& p, const Task& task, c
   write_rows(rows, p, task, row0, t);
 }
 
+// Lane 0 of each warp reads the task, because lane 0 then frees its place.
+__device__ __forceinline__ Task read_task(const char* at) {
+  int4 parts[2]{};
+  if (threadIdx.x % 32 == 0) parts[0] = reinterpret_cast<const int4*>(at)[0], parts[1] = reinterpret_cast<const int4*>(at)[1];
+  const auto all = [](int v) { return __shfl_sync(0xFFFFFFFFu, v, 0); };
+  return {all(parts[0].x), all(parts[0].y), all(parts[0].z), all(parts[0].w),
+          all(parts[1].x), all(parts[1].y), all(parts[1].z), all(parts[1].w)};
+}
+
 template <class S>
 __global__ void __launch_bounds__(S::kThreads, 1)
     hopper_kernel(const __grid_constant__ CUtensorMap map, const __grid_constant__ Params p, int n_seqs) {
@@ -445,9 +472,12 @@ __global__ void __launch_bounds__(S::kThreads, 1)
   const int warpgroup = __shfl_sync(0xFFFFFFFFu, static_cast<int>(threadIdx.x) / 128, 0) - S::kHelpGroups;
   if (threadIdx.x == 0) {
     for (int i = 0; i <= S::kQueriesFree; ++i) {
-      const bool freed = i == S::kQueriesFree || (i >= S::kFree && i < S::kQueriesReady);
+      const bool freed = i >= S::kFree && i < S::kQueriesReady;
       const bool helped = i == S::kQueriesReady || (i >= S::kReady && i < S::kFree && S::kConverts);
-      init_barrier(barrier_of<S>(base, i), freed ? S::kGroups : helped ? S::kHelpers / 32 : 1);
+      init_barrier(barrier_of<S>(base, i), i == S::kQueriesFree ? 4 * S::kGroups
+                                           : freed              ? S::kGroups
+                                           : helped             ? S::kHelpers / 32
+                                                                : 1);
     }
     fence_barriers();
   }
@@ -463,9 +493,8 @@ __global__ void __launch_bounds__(S::kThreads, 1)
     Ring<S> ring;
     for (uint32_t phase = 0;; phase ^= 1) {
       await(barrier_of<S>(base, S::kQueriesReady), phase);
-      const Task task = *reinterpret_cast<const Task*>(shared + S::kTaskAt);
+      const Task task = read_task(shared + S::kTaskAt);
       if (task.last < task.first) break;
-      warpgroup_barrier(warpgroup);  // all of it have read the task, whose place one of its threads frees
       attend_rows<S>(p, task, shared, ring, warpgroup);
     }
   }
@@ -483,15 +512,16 @@ CUtensorMap map_of(const DeviceKv& kv) {
     CHECK(function != nullptr);
     return reinterpret_cast<decltype(&cuTensorMapEncodeTiled)>(function);
   }();
-  constexpr cuuint64_t kBytes = sizeof(typename S::Kv);
-  constexpr auto type = kBytes == 1 ? CU_TENSOR_MAP_DATA_TYPE_UINT8 : CU_TENSOR_MAP_DATA_TYPE_UINT16;
-  constexpr auto swizzle = kBytes == 1          ? CU_TENSOR_MAP_SWIZZLE_NONE
+  constexpr cuuint64_t kElementBits = kBits<typename S::Kv>;
+  constexpr cuuint32_t kUnits = kElementBits == 4 ? S::kColumns / 2 : S::kColumns;  // of a panel's row: elements, or bytes
+  constexpr auto type = kElementBits <= 8 ? CU_TENSOR_MAP_DATA_TYPE_UINT8 : CU_TENSOR_MAP_DATA_TYPE_UINT16;
+  constexpr auto swizzle = kElementBits <= 8    ? CU_TENSOR_MAP_SWIZZLE_NONE
                            : S::kColumns == 64 ? CU_TENSOR_MAP_SWIZZLE_128B
                                                 : CU_TENSOR_MAP_SWIZZLE_64B;
   CUtensorMap map;
-  const cuuint64_t sizes[] = {S::kColumns, 8, S::kPanels, static_cast<cuuint64_t>(kv.n_rows() / 8)};
-  const cuuint64_t strides[] = {S::kDim * kBytes, S::kColumns * kBytes, 8 * S::kDim * kBytes};
-  const cuuint32_t box[] = {S::kColumns, 8, S::kPanels, kPageRows / 8}, steps[] = {1, 1, 1, 1};
+  const cuuint64_t sizes[] = {kUnits, 8, S::kPanels, static_cast<cuuint64_t>(kv.n_rows() / 8)};
+  const cuuint64_t strides[] = {S::kDim * kElementBits / 8, S::kColumns * kElementBits / 8, S::kDim * kElementBits};
+  const cuuint32_t box[] = {kUnits, 8, S::kPanels, kPageRows / 8}, steps[] = {1, 1, 1, 1};
   const CUresult status = encode(&map, type, 4, kv.data, sizes, strides, box, steps, CU_TENSOR_MAP_INTERLEAVE_NONE,
                                  swizzle, CU_TENSOR_MAP_L2_PROMOTION_L2_256B, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
   CHECK_EQ(static_cast<int>(status), 0);
@@ -500,7 +530,7 @@ CUtensorMap map_of(const DeviceKv& kv) {
 
 template <int kDim>
 void run(const Params& p, const AttentionPlan& plan, Device& device) {
-  with_small_float(p.kv.dtype, [&](auto* k) {
+  with_cached_half(p.kv.dtype, [&](auto* k) {
     using S = Shape<kDim, std::remove_pointer_t<decltype(k)>>;
     const int64_t of_head = blocks_for(int64_t{plan.max_q_len} * p.group, S::kRows);  // tasks of a sequence, at most
     const dim3 grid(static_cast<unsigned>(
@@ -514,7 +544,7 @@ void run(const Params& p, const AttentionPlan& plan, Device& device) {
 bool can_attend_hopper(const DeviceKv& kv, const AttentionArgs& a, const DeviceLimits& device) {
   const int dim = a.head_dim;
   const bool known = kv.n_parts == 2 && (dim == 64 || dim == 96 || dim == 128 || dim == 192 || dim == 256);
-  return device.is_hopper() && known && a.softcap == 0 && dtype_bytes(kv.dtype) <= 2 && !has_scales(kv.dtype) &&
+  return device.is_hopper() && known && a.softcap == 0 && dtype_bytes(kv.dtype) <= 2 &&
          kv.n_rows() / 8 <= INT32_MAX;
 }
 

@@ -332,7 +332,8 @@ bool can_run_cluster(const DenseStep& step, Device& device) {
   const DeviceKv& kv = step.kv;
   if (dtype_bytes(kv.dtype) > 2 || has_scales(kv.dtype) || kv.n_parts != 2 || kv.head_dim != kHead) return false;
   if (kv.block_size % 16 != 0 || !std::has_single_bit(static_cast<unsigned>(kv.block_size))) return false;
-  if (step.n_tokens != 1 || step.n_layers == 0 || !fits(params_of(device, step))) return false;
+  if (step.n_tokens != 1 || step.n_layers == 0 || step.shape.n_experts > 0 || !fits(params_of(device, step)))
+    return false;
   bool can = false;
   with_small_float(kv.dtype, [&](auto* k) { can = can_launch<std::remove_pointer_t<decltype(k)>>(device); });
   return can;

@@ -62,8 +62,6 @@ __device__ __forceinline__ uint4 load_again(uint32_t address) {
   asm volatile("ld.volatile.shared.v4.u32 {%0,%1,%2,%3}, [%4];" : "=r"(v.x), "=r"(v.y), "=r"(v.z), "=r"(v.w) : "r"(address));
   return v;
 }
-// The score of a key that does not count: minus infinity.
-__device__ __forceinline__ float no_score() { return __int_as_float(0xFF800000); }
 
 // Shared memory of a task, in place of the activations.
 struct TaskMemory {
@@ -227,7 +225,7 @@ struct Attention {
     }
     const auto counted = [&](int j) {
       const int key = step * kStepKeys + 8 * part + b.lane % 4 * 2 + j;
-      return key >= t.first_key && key < t.position ? (upper[j] + lower[2 + j]) * b.p.score_scale : no_score();
+      return key >= t.first_key && key < t.position ? (upper[j] + lower[2 + j]) * b.p.score_scale : minus_infinity();  // which does not count
     };
     return {counted(0), counted(1)};
   }
@@ -237,7 +235,7 @@ struct Attention {
     float largest = fmaxf(fmaxf(rows.most, fmaxf(scores[0].x, scores[0].y)), fmaxf(scores[1].x, scores[1].y));
     largest = fmaxf(largest, __shfl_xor_sync(0xFFFFFFFFu, largest, 1));
     largest = fmaxf(largest, __shfl_xor_sync(0xFFFFFFFFu, largest, 2));
-    const float base = largest == no_score() ? 0.0f : largest, shrink = fast_exp2(rows.most - base);
+    const float base = largest == minus_infinity() ? 0.0f : largest, shrink = fast_exp2(rows.most - base);
     rows.most = largest, rows.total *= shrink;
     uint32_t weights[2];
 #pragma unroll
@@ -282,7 +280,7 @@ struct Attention {
     int next_block = block_of(t.first + kWarps);
     ready();
     if (!any) return;
-    Running rows{.out = {}, .most = no_score(), .total = 0};
+    Running rows{.out = {}, .most = minus_infinity(), .total = 0};
 #pragma unroll 1
     for (int step = t.first;;) {  // what is used up makes room for what comes next
       const int next = step + kWarps;
@@ -353,9 +351,9 @@ struct Attention {
   };
   template <int kAtOnce, class Stats, class Sum>
   static __device__ __forceinline__ Merged merge(int n, Stats&& stats, Sum&& sum) {
-    float most = no_score();
+    float most = minus_infinity();
     for (int i = 0; i < n; ++i) most = fmaxf(most, stats(i).x);
-    const float base = most == no_score() ? 0.0f : most;
+    const float base = most == minus_infinity() ? 0.0f : most;
     Merged m{0, most, 0};
     for (int first = 0; first < n; first += kAtOnce) {
       float sums[kAtOnce];

@@ -18,6 +18,7 @@ struct Block {
   char* const shared;
   const uint32_t* table;  // bytes of codebook entries
   float* squares;         // [kWarps]: sums of squares of the activations
+  Choice* choice;         // the experts of the layer
   const int warp, lane;
 
   // The data of a layer in shared memory, because constant memory is slow at the first access.
@@ -66,6 +67,7 @@ __device__ __forceinline__ uint32_t halves_of_float8(uint32_t two) {
   asm("cvt.rn.f16x2.e4m3x2 %0, %1;" : "=r"(v) : "h"(static_cast<uint16_t>(two)));
   return v;
 }
+__device__ __forceinline__ float minus_infinity() { return __int_as_float(0xFF800000); }
 template <int kFirst>
 __device__ __forceinline__ float warp_max(float v) {
 #pragma unroll

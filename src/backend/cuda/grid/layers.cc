@@ -13,7 +13,7 @@ namespace ingot::cuda {
 namespace {
 
 constexpr size_t kStaticShared = 3072;  // at least what the kernel declares, and the driver's
-constexpr int kFewestSlots = 3;
+constexpr int kFewestSlots = 3, kMaxGridExperts = 512;
 
 bool is_multiple(int n, int unit) { return n % unit == 0; }
 
@@ -36,6 +36,10 @@ grid::Shape shape_of(const DenseStep& step, const DeviceLimits& device) {
                     .n_layers = step.n_layers,
                     .window = first.window,
                     .kv_block = step.kv.block_size,
+                    .n_experts = s.n_experts,
+                    .n_used = s.n_used,
+                    .sigmoid = s.sigmoid,
+                    .normalize = s.normalize,
                     .n_blocks = device.n_multiprocessors,
                     .shared_bytes = static_cast<int>(device.most_shared - kStaticShared)};
   for (int i = 0; i < kLayerWeights; ++i) shape.kinds[i] = kind_of(first.products[i]);
@@ -49,6 +53,7 @@ bool kinds_fit(const DenseStep& step, const grid::Shape& shape) {
   for (int phase = 0; phase < grid::kPhases; ++phase) {
     const grid::WeightKind& first = shape.kinds[grid::first_weight(phase)];
     if (first.layout == Layout::kDense) return false;  // its own kernels are as fast (docs/notes)
+    if (shape.n_experts > 0 && phase >= grid::kGateUp && first.is_float8()) return false;
     for (int i = 0; i < grid::n_weights(phase); ++i)
       if (!(shape.kinds[grid::first_weight(phase) + i] == first)) return false;
   }
@@ -62,10 +67,15 @@ bool kinds_fit(const DenseStep& step, const grid::Shape& shape) {
   });
 }
 
+bool experts_fit(const DenseShape& s) {
+  return s.n_experts == 0 ||
+         (s.n_used <= grid::kMaxUsed && s.n_experts <= kMaxGridExperts && is_multiple(s.ffn, kTileCols));
+}
+
 bool shape_fits(const DenseStep& step) {
   const DenseShape& s = step.shape;
   const DeviceKv& kv = step.kv;
-  return step.n_tokens == 1 && step.n_layers > 0 && step.n_layers <= grid::kMaxLayers &&
+  return experts_fit(s) && step.n_tokens == 1 && step.n_layers > 0 && step.n_layers <= grid::kMaxLayers &&
          (s.head_dim == 64 || s.head_dim == 128) && is_multiple(s.n_heads, s.n_kv_heads) &&
          s.n_heads <= grid::kMaxGroup * s.n_kv_heads && is_multiple(s.dim, 32) && is_multiple(s.ffn, 32) &&
          dtype_bytes(kv.dtype) <= 2 && !has_scales(kv.dtype) && kv.n_parts == 2 && kv.head_dim == s.head_dim &&
@@ -92,7 +102,7 @@ const char* element_of(DType dtype) {
 
 // Offsets in the scratch. n_heads and n_kv_heads in columns.
 struct Scratch {
-  size_t heads, attended, hidden, parts, stats, bytes;
+  size_t heads, attended, hidden, logits, parts, stats, bytes;
 };
 // The counters come first, because each step leaves zeros there.
 constexpr size_t kEnded = 256, kMaxKvHeads = 128, kCounters = kEnded + kMaxKvHeads * sizeof(unsigned);
@@ -106,6 +116,7 @@ Scratch scratch_of(int64_t heads, int64_t kv_heads, int64_t ffn, int64_t n_parts
   at.heads = take(2 * (heads + 2 * kv_heads) * 4);
   at.attended = take(heads * 2);
   at.hidden = take(ffn * 2);
+  at.logits = take(kMaxGridExperts * 4);
   at.parts = take(n_parts * head_dim * 4);
   at.stats = take(n_parts * 8);
   at.bytes = end;
@@ -122,12 +133,13 @@ std::string grid_source(const DenseStep& step, const DeviceLimits& device) {
   if (!kinds_fit(step, s) || grid::places_of(s).n_slots < kFewestSlots) return "";
   return fmt::format(
       "#include \"backend/cuda/grid/layers.cuh\"\nusing namespace ingot::cuda;\nusing namespace ingot::cuda::grid;\n"
-      "struct Own {{\n  static constexpr Shape kShape{{{}, {}, {}, {}, {}, {}, {}, {}, {}, {}, {}, {}, {}, {}, {}, {}, "
+      "struct Own {{\n  static constexpr Shape kShape{{{}, {}, {}, {}, {}, {}, {}, {}, {}, {}, {}, {}, {}, {}, {}, {}, {}, {}, "
+      "{}, {}, "
       "{{{}}}}};\n}};\n"
       "extern \"C\" __global__ void __launch_bounds__(kThreads + kCopyThreads, 1) specialised(const __grid_constant__ "
       "Params p) {{\n  run<Own, {}>(p);\n}}\n",
       s.dim, s.ffn, s.n_heads, s.n_kv_heads, s.head_dim, s.rot_dim, s.half_split, s.q_norm, s.k_norm, s.biases, s.act,
-      s.n_layers, s.window, s.kv_block, s.n_blocks, s.shared_bytes, kinds_source(s), element_of(step.kv.dtype));
+      s.n_layers, s.window, s.kv_block, s.n_experts, s.n_used, s.sigmoid, s.normalize, s.n_blocks, s.shared_bytes, kinds_source(s), element_of(step.kv.dtype));
 }
 
 size_t grid_scratch_bytes(int width, int head_dim, const DeviceLimits& device) {
@@ -148,20 +160,24 @@ void run_grid(const void* kernel, const DenseStep& step, void* scratch, Device& 
                         from.products[i].factor};
     to.attention_norm = from.attention_norm, to.ffn_norm = from.ffn_norm;
     to.q_norm = from.q_norm, to.k_norm = from.k_norm, to.kv_layer = from.kv_layer;
+    to.router = static_cast<const half*>(from.router.w);
+    to.router_bias = from.router.bias, to.choice_bias = from.router.choice_bias;
   }
   p.x = step.x, p.angles = step.angles;
   p.kv = step.kv.data, p.kv_blocks = step.kv.n_blocks;
+  p.route_scale = s.route_scale;
   p.eps = s.eps, p.head_eps = s.head_eps, p.score_scale = s.score_scale;
   p.codebook_low = step.codebook_low, p.codebook_high = step.codebook_high;
   p.positions = step.batch.positions, p.block_table = step.batch.block_table;
   char* const base = static_cast<char*>(scratch);
-  const Scratch at = scratch_of(int64_t{s.n_heads} * s.head_dim, int64_t{s.n_kv_heads} * s.head_dim, s.ffn,
+  const Scratch at = scratch_of(int64_t{s.n_heads} * s.head_dim, int64_t{s.n_kv_heads} * s.head_dim, shape.hidden(),
                                 int64_t{s.n_heads} * shape.n_splits(), s.head_dim);
   p.barrier = reinterpret_cast<unsigned*>(base);
   p.ended = reinterpret_cast<unsigned*>(base + kEnded);
   p.heads = reinterpret_cast<float*>(base + at.heads);
   p.attended = reinterpret_cast<half*>(base + at.attended);
   p.hidden = reinterpret_cast<half*>(base + at.hidden);
+  p.logits = reinterpret_cast<float*>(base + at.logits);
   p.parts = reinterpret_cast<float*>(base + at.parts);
   p.stats = reinterpret_cast<float2*>(base + at.stats);
   // All blocks run at the same time, or none: other streams may use the GPU too.

@@ -1,6 +1,7 @@
 // The decoder layers of one token on the whole grid (grid/layers.h): the kernel.
 #pragma once
 #include "backend/cuda/grid/attention.cuh"
+#include "backend/cuda/grid/router.cuh"
 #include "quant/grouped.h"
 
 namespace ingot::cuda::grid {
@@ -18,7 +19,12 @@ __device__ __forceinline__ void compute(const Block<C>& b, Ring<C> ring) {
     });
     task.runs ? Attention<C, K>(b, layer, task).run(ready) : ready();
     product<C, kOut>(b, ring, layer, ready);
-    product<C, kGateUp>(b, ring, layer, ready);
+    if constexpr (C::kShape.n_experts > 0) {
+      Router<C> router(b, layer);
+      product<C, kGateUp>(b, ring, layer, [&] { ready(), router.put_logits(); }, [&] { router.choose(ring); });
+    } else {
+      product<C, kGateUp>(b, ring, layer, ready);
+    }
     if (i + 1 < C::kShape.n_layers) b.copy_layer(i + 1);
     product<C, kDown>(b, ring, layer, ready);
   }
@@ -27,9 +33,10 @@ __device__ __forceinline__ void compute(const Block<C>& b, Ring<C> ring) {
 template <class C, class K>
 __device__ __forceinline__ void run(const Params& p) {
   extern __shared__ __align__(128) char shared[];
-  __shared__ __align__(8) uint64_t barriers[2 * kMaxSlots];
+  __shared__ __align__(8) uint64_t barriers[2 * kMaxSlots + 1];
   __shared__ uint32_t table[256];
   __shared__ float squares[kWarps];
+  __shared__ Choice choice;
   constexpr Places kAt = places_of(C::kShape);
   const int thread = static_cast<int>(threadIdx.x);
   const uint32_t barriers_at = shared_address(barriers);
@@ -37,15 +44,16 @@ __device__ __forceinline__ void run(const Params& p) {
     init_barrier(barriers_at + 8 * thread, 1);
     init_barrier(barriers_at + 8 * (kMaxSlots + thread), kWarps);
   }
+  if (thread == 0) init_barrier(barriers_at + 8 * (2 * kMaxSlots), 1);
   if (thread < 256) {
     const auto byte = [&](int code) { return quant::codebook_entry(p.codebook_low, p.codebook_high, code) & 255; };
     table[thread] = static_cast<uint32_t>(byte(thread & 15) | byte(thread >> 4) << 8);
   }
-  const Block<C> b{p, shared, table, squares, thread / 32, thread % 32};
+  const Block<C> b{p, shared, table, squares, &choice, thread / 32, thread % 32};
   b.copy_layer(0);
   fence_barriers();
   __syncthreads();
-  const Ring<C> ring(shared_address(shared), barriers_at);
+  const Ring<C> ring(shared_address(shared), barriers_at, &choice);
   if (b.warp >= kWarps) {
     shrink_registers<24>();
     if (b.warp == kWarps) copy_weights<C>(p, ring, b.lane);

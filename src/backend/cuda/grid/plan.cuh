@@ -38,19 +38,32 @@ __device__ __forceinline__ int first_chunk(int unit) {
 // A barrier of the warps that compute.
 __device__ __forceinline__ void sync_block() { asm volatile("bar.sync 1, %0;" ::"n"(kThreads) : "memory"); }
 
-// Waits until all blocks are here. Afterwards all blocks see what a block wrote before, but not through the first-level
-// cache. The highest bit of the word changes when the last block arrives.
+// A barrier for all blocks, of which one thread each arrives and waits. Afterwards the thread sees what the threads of
+// other blocks wrote before they arrived, but not through the first-level cache. The highest bit of the word changes when
+// the last block arrives. arrive_grid returns what await_grid needs.
+__device__ __forceinline__ unsigned arrive_grid(unsigned* barrier, int n_blocks) {
+  const unsigned add = blockIdx.x == 0 ? 0x80000000u - static_cast<unsigned>(n_blocks - 1) : 1u;
+  unsigned before;
+  asm volatile("atom.add.release.gpu.global.u32 %0, [%1], %2;" : "=r"(before) : "l"(barrier), "r"(add) : "memory");
+  return before;
+}
+__device__ __forceinline__ void await_grid(const unsigned* barrier, unsigned before) {
+  unsigned now;
+  do {
+    asm volatile("ld.acquire.gpu.global.u32 %0, [%1];" : "=r"(now) : "l"(barrier) : "memory");
+  } while (((before ^ now) & 0x80000000u) == 0);
+}
+// The barrier for all threads that compute.
 __device__ __forceinline__ void sync_grid(unsigned* barrier, int n_blocks) {
   sync_block();
-  if (threadIdx.x == 0) {
-    const unsigned add = blockIdx.x == 0 ? 0x80000000u - static_cast<unsigned>(n_blocks - 1) : 1u;
-    unsigned before, now;
-    asm volatile("atom.add.release.gpu.global.u32 %0, [%1], %2;" : "=r"(before) : "l"(barrier), "r"(add) : "memory");
-    do {
-      asm volatile("ld.acquire.gpu.global.u32 %0, [%1];" : "=r"(now) : "l"(barrier) : "memory");
-    } while (((before ^ now) & 0x80000000u) == 0);
-  }
+  if (threadIdx.x == 0) await_grid(barrier, arrive_grid(barrier, n_blocks));
   sync_block();
 }
+
+// The experts of the token, in shared memory.
+struct Choice {
+  int experts[kMaxUsed];
+  float weights[kMaxUsed];
+};
 
 }  // namespace ingot::cuda::grid

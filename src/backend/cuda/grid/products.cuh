@@ -182,7 +182,8 @@ __device__ __forceinline__ void finish(const Block<C>& b, const Layer& layer, in
   if constexpr (kPhase == kOut || kPhase == kDown) {
     p.x[first_unit * kTileRows + o] = residual + total[0];
   } else if constexpr (kPhase == kGateUp) {
-    p.hidden[out] = from_float<half>(act_mul(total[0], total[1] * (w[1].factor * inverse), kShape.act));
+    const float weight = kShape.n_experts > 0 ? b.choice->weights[out / kShape.ffn] : 1.0f;
+    p.hidden[out] = from_float<half>(weight * act_mul(total[0], total[1] * (w[1].factor * inverse), kShape.act));
   } else {
     constexpr int kCols = (kShape.n_heads + 2 * kShape.n_kv_heads) * kShape.head_dim;
     const int plane = kPlan.n_planes == 1 ? 0 : unit % 2;
@@ -191,21 +192,24 @@ __device__ __forceinline__ void finish(const Block<C>& b, const Layer& layer, in
   }
 }
 
-// One product of a layer. ready() waits for its input.
-template <class C, int kPhase, class Ready>
-__device__ __forceinline__ void product(const Block<C>& b, Ring<C>& ring, const Layer& layer, Ready&& ready) {
+// One product of a layer. ready() waits for its input. staged() is called when the input is in shared memory.
+template <class C, int kPhase, class Ready, class Staged>
+__device__ __forceinline__ void product(const Block<C>& b, Ring<C>& ring, const Layer& layer, Ready&& ready,
+                                        Staged&& staged) {
   constexpr PhasePlan kPlan = plan_of(C::kShape, kPhase);
   constexpr bool kAdds = kPhase == kOut || kPhase == kDown;
   const Params& p = b.p;
   const Units units(kPlan.n_units, C::kShape.n_blocks);
   const Input<C, kPhase> input(b, kPhase == kQkv ? layer.attention_norm : layer.ffn_norm);
   ready();
-  if (units.first == units.end) return;
-  if constexpr (kAdds) {
-    input.stage(kPhase == kOut ? p.attended : p.hidden);
-  } else {
-    input.stage(p.x);
+  if (units.first < units.end) {
+    if constexpr (kAdds) {
+      input.stage(kPhase == kOut ? p.attended : p.hidden);
+    } else {
+      input.stage(p.x);
+    }
   }
+  staged();
   constexpr int kBatch = kPlan.batch, kGroupSums = (kPhase == kGateUp ? 2 : 1) * kWarps * kTileRows;
   int turn = 0;
 #pragma unroll 1
@@ -220,6 +224,10 @@ __device__ __forceinline__ void product(const Block<C>& b, Ring<C>& ring, const 
     sync_block();
     finish<C, kPhase>(b, layer, first, n_units, sums, residual);
   }
+}
+template <class C, int kPhase, class Ready>
+__device__ __forceinline__ void product(const Block<C>& b, Ring<C>& ring, const Layer& layer, Ready&& ready) {
+  product<C, kPhase>(b, ring, layer, ready, [] {});
 }
 
 }  // namespace ingot::cuda::grid

@@ -20,6 +20,7 @@ constexpr int kMaxBatch = 8;   // groups of units whose sums are added up at a t
 constexpr int kRowPad = 64;    // bytes between rows of numbers in a slot: rows of 64 mod 128 bytes meet in no bank
 constexpr int kStepKeys = 16;  // keys of a warp's step in attention; all in one block of the cache
 constexpr int kMaxGroup = 8;   // query heads of a KV head
+constexpr int kMaxUsed = 32;   // experts of a token: one for each lane of a warp
 
 enum Phase { kQkv, kOut, kGateUp, kDown, kPhases };
 
@@ -39,8 +40,11 @@ struct Shape {
   int dim, ffn, n_heads, n_kv_heads, head_dim, rot_dim;
   bool half_split, q_norm, k_norm, biases;
   int act, n_layers, window, kv_block;  // kv_block: tokens of a block of the KV cache
+  int n_experts, n_used;                // 0: none; `ffn` is the width of one expert
+  bool sigmoid, normalize;              // of the choice of experts
   int n_blocks, shared_bytes;           // of the device
   WeightKind kinds[kLayerWeights];
+  INGOT_HD constexpr int hidden() const { return n_experts > 0 ? n_used * ffn : ffn; }  // of all experts of a token
   INGOT_HD constexpr int group() const { return n_heads / n_kv_heads; }
   INGOT_HD constexpr int n_splits() const {
     const int n = n_blocks / n_kv_heads;
@@ -67,13 +71,13 @@ struct PhasePlan {
 };
 INGOT_HD constexpr PhasePlan plan_of(const Shape& s, int phase) {
   PhasePlan p{};
-  p.n_in = phase == kOut ? s.n_heads * s.head_dim : phase == kDown ? s.ffn : s.dim;
+  p.n_in = phase == kOut ? s.n_heads * s.head_dim : phase == kDown ? s.hidden() : s.dim;
   p.n_steps = divide_up(p.n_in, kTileCols);
   p.n_chunks = divide_up(p.n_steps, kWarps);
   p.parts = divide_up(p.n_steps, p.n_chunks);
   p.at_once = kWarps / p.parts;
   const int n_tiles = (phase == kQkv      ? (s.n_heads + 2 * s.n_kv_heads) * s.head_dim
-                       : phase == kGateUp ? s.ffn
+                       : phase == kGateUp ? s.hidden()
                                           : s.dim) /
                       kTileRows;
   const int idle1 = divide_up(n_tiles, s.n_blocks) * s.n_blocks - n_tiles,
@@ -99,7 +103,7 @@ INGOT_HD constexpr PhasePlan plan_of(const Shape& s, int phase) {
 struct Places {
   int layers, input, sums, ring, n_slots, slot_bytes, end;
 };
-constexpr int kLayerBytes = 7 * 32 + 5 * 8;
+constexpr int kLayerBytes = 7 * 32 + 8 * 8;
 INGOT_HD constexpr int task_bytes(int group, int dim) {
   return 2 * (kMaxGroup + 2) * dim + 4 * (kWarps + 1) * group * (dim + 2);
 }
@@ -135,6 +139,8 @@ struct Layer {
   LayerProduct products[kLayerWeights];
   const float *attention_norm, *ffn_norm;  // [dim]
   const float *q_norm, *k_norm;            // [head_dim]
+  const half* router;                      // [n_experts, dim]
+  const float *router_bias, *choice_bias;  // [n_experts] or null, as in dense_step.h
   int64_t kv_layer;
 };
 static_assert(sizeof(Layer) == kLayerBytes);
@@ -148,13 +154,15 @@ struct Params {
   void* kv;
   int kv_blocks;
   float eps, head_eps, score_scale;  // score_scale: with the factor log2(e)
+  float route_scale;
   uint64_t codebook_low, codebook_high;
   const int32_t *positions, *block_table;
   // Scratch in memory.
   unsigned* barrier;
   float* heads;     // [n_planes, (n_heads + 2 n_kv_heads) head_dim]: sums of q, k and v
   half* attended;   // [n_heads * head_dim]
-  half* hidden;     // [ffn]
+  half* hidden;     // [ffn]; with experts [n_used, ffn], each row times the weight of its expert
+  float* logits;    // [n_experts]
   float* parts;     // [n_kv_heads, n_splits, group, head_dim]
   float2* stats;    // [n_kv_heads, n_splits, group]: maximum, total
   unsigned* ended;  // [n_kv_heads]: splits so far

@@ -11,18 +11,47 @@ template <class C>
 struct Ring {
   static constexpr Places kAt = places_of(C::kShape);
   uint32_t base, barriers;  // shared addresses; for each slot the barrier of full, then for each that of empty
+  const Choice* choice;     // complete at each phase of the barrier chosen()
   int slot = 0;
   uint32_t parity = 0;
 
-  __device__ __forceinline__ Ring(uint32_t shared, uint32_t barriers_of)
-      : base(shared + kAt.ring), barriers(barriers_of) {}
+  __device__ __forceinline__ Ring(uint32_t shared, uint32_t barriers_of, const Choice* choice_of)
+      : base(shared + kAt.ring), barriers(barriers_of), choice(choice_of) {}
   __device__ __forceinline__ uint32_t place() const { return base + slot * kAt.slot_bytes; }
   __device__ __forceinline__ uint32_t full() const { return barriers + 8 * slot; }
   __device__ __forceinline__ uint32_t empty() const { return barriers + 8 * (kMaxSlots + slot); }
+  __device__ __forceinline__ uint32_t chosen() const { return barriers + 8 * (2 * kMaxSlots); }
   __device__ __forceinline__ void advance() {
     if (++slot == kAt.n_slots) slot = 0, parity ^= 1;
   }
 };
+
+// Steps of a weight that lie side by side in memory, and their place in a chunk.
+struct Steps {
+  int64_t first;
+  int place, n;
+};
+// Run number `run` of the runs that make up n steps of a tile from first_step on. There is one run, except in the down
+// projection of experts: its columns are those of one expert after the other.
+template <class C, int kPhase>
+__device__ __forceinline__ Steps steps_of(const Ring<C>& ring, int tile, int first_step, int n, int run) {
+  constexpr Shape s = C::kShape;
+  constexpr int kSteps = plan_of(s, kPhase).n_steps;
+  if constexpr (s.n_experts > 0 && kPhase == kDown) {
+    constexpr int kEach = kSteps / s.n_used;
+    const int used = first_step / kEach + run, begin = max(first_step, used * kEach),
+              end = min(first_step + n, (used + 1) * kEach);
+    if (begin >= end) return {0, 0, 0};
+    const int64_t of_expert = int64_t{ring.choice->experts[used]} * (s.dim / kTileRows) + tile;
+    return {of_expert * kEach + begin - used * kEach, begin - first_step, end - begin};
+  } else if constexpr (s.n_experts > 0 && kPhase == kGateUp) {
+    constexpr int kTiles = s.ffn / kTileRows;
+    const int64_t of_expert = int64_t{ring.choice->experts[tile / kTiles]} * kTiles + tile % kTiles;
+    return {of_expert * kSteps + first_step, 0, run == 0 ? n : 0};
+  } else {
+    return {int64_t{tile} * kSteps + first_step, 0, run == 0 ? n : 0};
+  }
+}
 
 // Copies a chunk of up to at_once neighbouring units to a slot.
 template <class C, int kPhase>
@@ -54,12 +83,14 @@ __device__ __forceinline__ void copy_chunk(const Ring<C>& ring, const Layer& lay
                        ring.full());
       }
     } else {
+      const Steps steps = steps_of<C, kPhase>(ring, at.tile, first_step, n, lane / 2);
       constexpr int kCodes = kKind.code_bytes(), kScales = kKind.scale_bytes();
-      const int64_t first = int64_t{at.tile} * kPlan.n_steps + first_step;
-      if (lane == 0) cluster::fetch(to, w.codes + first * kCodes, static_cast<uint32_t>(n * kCodes), ring.full());
-      if (lane == 1)
-        cluster::fetch(to + kPlan.parts * kCodes, w.scales + first * kScales, static_cast<uint32_t>(n * kScales),
-                       ring.full());
+      if (steps.n > 0 && lane % 2 == 0)
+        cluster::fetch(to + steps.place * kCodes, w.codes + steps.first * kCodes,
+                       static_cast<uint32_t>(steps.n * kCodes), ring.full());
+      if (steps.n > 0 && lane % 2 == 1)
+        cluster::fetch(to + kPlan.parts * kCodes + steps.place * kScales, w.scales + steps.first * kScales,
+                       static_cast<uint32_t>(steps.n * kScales), ring.full());
     }
   }
 }
@@ -82,13 +113,22 @@ __device__ __forceinline__ void copy_phase(const Layer& layer, Ring<C>& ring, in
   }
 }
 
-// The warp that copies.
+template <class C, int kPhase>
+__device__ __forceinline__ bool has_units() {
+  const Units units(plan_of(C::kShape, kPhase).n_units, C::kShape.n_blocks);
+  return units.first < units.end;
+}
+
+// The warp that copies. It waits for the choice of experts only where the other warps wait for what it copies then, so
+// that it never falls a layer behind them, and the barrier's parity is enough.
 template <class C>
 __device__ __forceinline__ void copy_weights(const Params& p, Ring<C> ring, int lane) {
 #pragma unroll 1
   for (int i = 0; i < C::kShape.n_layers; ++i) {
     copy_phase<C, kQkv>(p.layers[i], ring, lane);
     copy_phase<C, kOut>(p.layers[i], ring, lane);
+    if constexpr (C::kShape.n_experts > 0)
+      if (has_units<C, kGateUp>() || has_units<C, kDown>()) await(ring.chosen(), i & 1);
     copy_phase<C, kGateUp>(p.layers[i], ring, lane);
     copy_phase<C, kDown>(p.layers[i], ring, lane);
   }

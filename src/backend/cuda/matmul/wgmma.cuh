@@ -97,7 +97,8 @@ __device__ __forceinline__ uint64_t matrix(uint32_t address, int leading, int st
   "%31"
 #define INGOT_NAMES_40 INGOT_NAMES_32 ",%32,%33,%34,%35,%36,%37,%38,%39"
 #define INGOT_NAMES_48 INGOT_NAMES_40 ",%40,%41,%42,%43,%44,%45,%46,%47"
-#define INGOT_NAMES_64 INGOT_NAMES_48 ",%48,%49,%50,%51,%52,%53,%54,%55,%56,%57,%58,%59,%60,%61,%62,%63"
+#define INGOT_NAMES_56 INGOT_NAMES_48 ",%48,%49,%50,%51,%52,%53,%54,%55"
+#define INGOT_NAMES_64 INGOT_NAMES_56 ",%56,%57,%58,%59,%60,%61,%62,%63"
 #define INGOT_NAMES_96                                                                                                 \
   INGOT_NAMES_64 ",%64,%65,%66,%67,%68,%69,%70,%71,%72,%73,%74,%75,%76,%77,%78,%79,%80,%81,%82,%83,%84,%85,%86,%87,%" \
                  "88,%89,%90,%91,%92,%93,%94,%95"
@@ -117,6 +118,8 @@ __device__ __forceinline__ void wgmma_scores(float (&d)[kKeys / 2], uint64_t a, 
                : "l"(a), "l"(b), "r"(static_cast<int>(add)))
   if constexpr (kKeys == 128) {
     INGOT_SCORES("128", INGOT_NAMES_64, "%64", "%65", "%66", INGOT_64(d, 0));
+  } else if constexpr (kKeys == 112) {
+    INGOT_SCORES("112", INGOT_NAMES_56, "%56", "%57", "%58", INGOT_32(d, 0), INGOT_16(d, 32), INGOT_8(d, 48));
   } else if constexpr (kKeys == 96) {
     INGOT_SCORES("96", INGOT_NAMES_48, "%48", "%49", "%50", INGOT_32(d, 0), INGOT_16(d, 32));
   } else if constexpr (kKeys == 80) {

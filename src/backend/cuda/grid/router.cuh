@@ -1,0 +1,152 @@
+// The choice of a token's experts. Each block multiplies the residual stream by the router's rows of a few experts; then
+// all blocks meet, and in each block one warp chooses among all logits. Meanwhile the other warps stage the input of the
+// experts' products.
+#pragma once
+#include "backend/cuda/grid/products.cuh"
+
+namespace ingot::cuda::grid {
+
+// An integer that orders as the float does; NaN comes before all numbers.
+__device__ __forceinline__ uint32_t order_of(float v) {
+  const uint32_t bits = __float_as_uint(v);
+  return v != v ? 0 : bits >> 31 ? ~bits : bits | 0x80000000u;
+}
+
+template <class C>
+struct Router {
+  static constexpr Shape kShape = C::kShape;
+  static constexpr int kExperts = divide_up(kShape.n_experts, kShape.n_blocks);  // of a block: every n_blocks-th
+  static constexpr int kPieces = divide_up(kShape.dim, 4 * kThreads);            // of 4 columns, of a thread
+  static constexpr int kLogits = divide_up(kShape.n_experts, 32);                // of a lane
+  static constexpr int kNone = 0x7FFFFFFF;
+  const Block<C>& b;
+  const Layer& layer;
+  uint2 w[kExperts][kPieces];  // halves
+  float4 norm[kPieces];
+  unsigned barrier = 0;  // of thread 0
+
+  static __device__ __forceinline__ int expert(int i) {
+    return static_cast<int>(blockIdx.x) + i * kShape.n_blocks;
+  }
+  static __device__ __forceinline__ int column(int piece) {
+    return 4 * (static_cast<int>(threadIdx.x) + piece * kThreads);
+  }
+  // Loads the weights.
+  __device__ __forceinline__ Router(const Block<C>& block, const Layer& of) : b(block), layer(of) {
+#pragma unroll
+    for (int piece = 0; piece < kPieces; ++piece) {
+      const bool in = column(piece) < kShape.dim;
+      norm[piece] = in ? __ldg(reinterpret_cast<const float4*>(layer.ffn_norm + column(piece))) : float4{};
+#pragma unroll
+      for (int i = 0; i < kExperts; ++i)
+        w[i][piece] = in && expert(i) < kShape.n_experts
+                          ? __ldg(reinterpret_cast<const uint2*>(layer.router + int64_t{expert(i)} * kShape.dim +
+                                                                 column(piece)))
+                          : uint2{};
+    }
+  }
+
+  // Writes the logits of the block's experts, and arrives at the barrier of all blocks.
+  __device__ __forceinline__ void put_logits() {
+    const auto sums_of = [&](int warp) { return b.template sums<kGateUp>(0) + warp * (kExperts + 1); };
+    float squares = 0, sums[kExperts] = {};
+#pragma unroll
+    for (int piece = 0; piece < kPieces; ++piece) {
+      if (column(piece) >= kShape.dim) continue;
+      const float4 x = load4(b.p.x, column(piece)), normed = times(x, norm[piece]);
+      squares += dot(x, x);
+#pragma unroll
+      for (int i = 0; i < kExperts; ++i) {
+        const float2 low = __half22float2(half2_of(w[i][piece].x)), high = __half22float2(half2_of(w[i][piece].y));
+        sums[i] += dot(normed, {low.x, low.y, high.x, high.y});
+      }
+    }
+    squares = warp_sum(squares);
+    if (b.lane == 0) sums_of(b.warp)[kExperts] = squares;
+#pragma unroll
+    for (int i = 0; i < kExperts; ++i) {
+      const float sum = warp_sum(sums[i]);
+      if (b.lane == 0) sums_of(b.warp)[i] = sum;
+    }
+    sync_block();
+    if (b.warp > 0) return;
+    const int own = expert(b.lane);
+    if (b.lane < kExperts && own < kShape.n_experts) {
+      float total = 0, all = 0;
+#pragma unroll
+      for (int warp = 0; warp < kWarps; ++warp) total += sums_of(warp)[b.lane], all += sums_of(warp)[kExperts];
+      total *= rsqrtf(all / static_cast<float>(kShape.dim) + b.p.eps);
+      b.p.logits[own] = total + (layer.router_bias != nullptr ? layer.router_bias[own] : 0.0f);
+    }
+    __syncwarp();
+    if (b.lane == 0) barrier = arrive_grid(b.p.barrier, kShape.n_blocks);
+  }
+
+  // One warp waits for all logits, and chooses.
+  __device__ __forceinline__ void choose(const Ring<C>& ring) const {
+    if (b.warp > 0) return;
+    if (b.lane == 0) await_grid(b.p.barrier, barrier);
+    __syncwarp();
+    float scores[kLogits];
+    score(scores);
+    uint32_t keys[kLogits];  // 0: chosen, NaN or none
+#pragma unroll
+    for (int j = 0; j < kLogits; ++j) {
+      const int e = b.lane + 32 * j;
+      const bool has_bias = layer.choice_bias != nullptr;
+      keys[j] = e < kShape.n_experts ? order_of(scores[j] + (has_bias ? layer.choice_bias[e] : 0.0f)) : 0;
+    }
+    int expert = 0;
+    float weight = 0;
+#pragma unroll 1
+    for (int i = 0; i < kShape.n_used; ++i) {
+      uint32_t best = 0;
+      int at = kNone;
+#pragma unroll
+      for (int j = 0; j < kLogits; ++j)
+        if (keys[j] > best) best = keys[j], at = b.lane + 32 * j;
+      const uint32_t most = __reduce_max_sync(0xFFFFFFFFu, best);
+      int found = __reduce_min_sync(0xFFFFFFFFu, best == most ? at : kNone);
+      if (found == kNone) found = i;  // only NaN is left, but the result must be an expert
+      float of_found = 0;
+#pragma unroll
+      for (int j = 0; j < kLogits; ++j)
+        if (found == b.lane + 32 * j) of_found = scores[j], keys[j] = 0;
+      of_found = __shfl_sync(0xFFFFFFFFu, of_found, found % 32);
+      if (b.lane == i) expert = found, weight = of_found;
+    }
+    const float total = kShape.normalize ? fmaxf(warp_sum(weight), 1e-20f) : 1.0f;
+    if (b.lane < kShape.n_used) {
+      b.choice->experts[b.lane] = expert;
+      b.choice->weights[b.lane] = weight * b.p.route_scale / total;
+    }
+    __syncwarp();
+    if (b.lane == 0) arrive(ring.chosen());
+  }
+
+ private:
+  // Scores of experts lane, lane + 32, ...
+  __device__ __forceinline__ void score(float (&scores)[kLogits]) const {
+    float top = minus_infinity(), sum = 0;
+#pragma unroll
+    for (int j = 0; j < kLogits; ++j) {
+      const int e = b.lane + 32 * j;
+      scores[j] = e < kShape.n_experts ? __ldcg(b.p.logits + e) : minus_infinity();
+      top = fmaxf(top, scores[j]);
+    }
+    if constexpr (kShape.sigmoid) {
+#pragma unroll
+      for (float& v : scores) v = 1.0f / (1.0f + expf(-v));
+      return;
+    }
+#pragma unroll
+    for (int i = 16; i > 0; i /= 2) top = fmaxf(top, __shfl_xor_sync(0xFFFFFFFFu, top, i));
+#pragma unroll
+    for (float& v : scores) v = expf(v - top), sum += v;
+    const float factor = 1.0f / warp_sum(sum);
+#pragma unroll
+    for (float& v : scores) v *= factor;
+  }
+};
+
+}  // namespace ingot::cuda::grid
