@@ -59,6 +59,38 @@ TEST_P(KernelChoices, GiveTheSameBits) {
   }
 }
 
+// A gate and an up that no single kernel can run (another format; weights that are unpacked for many rows) give the same
+// bits as the ops one by one, and take no memory that reserve() did not.
+TEST_P(KernelChoices, GateAndUpNeedNotRunTogether) {
+  constexpr int kRows = 300;
+  const uint64_t seed = std::random_device{}();
+  SCOPED_TRACE(testing::Message() << "seed " << seed);
+  std::mt19937_64 random(seed);
+  std::normal_distribution<float> normal;
+  std::vector<float> x(kRows * kIn), dense(kOut * kIn);
+  for (auto* all : {&x, &dense})
+    for (float& v : *all) v = normal(random);
+  const Weight quantized = random_weight(seed), f32 = backend_->prepare(
+      {.format = Format::F32, .n_out = kOut, .n_in = kIn, .codes = reinterpret_cast<const uint8_t*>(dense.data())}, kForMatmul);
+  backend_->reserve({.max_tokens = kRows, .max_width = kIn});
+  const Tensor in = backend_->alloc(DType::kF32, kRows, kIn);
+  const auto out = [&] { return backend_->alloc(DType::kF32, kRows, kOut); };
+  const Tensor y = out(), gated = out(), other = out();
+  backend_->upload(in, x.data());
+  const size_t allocated = backend_->allocated_bytes();
+  for (const auto& [gate, up] : {std::pair{quantized, f32}, {f32, quantized}, {quantized, quantized}})
+    for (const int n : {1, 5, kRows}) {
+      const auto rows = [&](const Tensor& t) { return t.slice_rows(0, n); };
+      backend_->gate_up({.y = rows(y), .x = rows(in), .w_gate = &gate, .w_up = &up});
+      backend_->matmul(rows(gated), rows(in), gate, {});
+      backend_->matmul(rows(other), rows(in), up, {});
+      backend_->act_mul(rows(gated), rows(gated), rows(other), Activation::kSilu);
+      const std::vector<float> got = values(rows(y)), want = values(rows(gated));
+      EXPECT_EQ(std::memcmp(got.data(), want.data(), got.size() * 4), 0) << n << " rows";
+    }
+  EXPECT_EQ(backend_->allocated_bytes(), allocated);
+}
+
 // The list of `inspect --kernels`: the chosen set first, then the others that can run this weight.
 TEST_P(KernelChoices, AreListed) {
   const Weight w = random_weight(1);

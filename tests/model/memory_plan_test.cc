@@ -172,8 +172,9 @@ void expect_planned(const Config& c, const std::function<std::unique_ptr<WeightS
         Ranks ranks(c, source(), options, nullptr);
         const size_t taken = ranks.allocated_bytes();
         EXPECT_EQ(ranks.memory().allocated_bytes(), taken);
-        const std::vector<int32_t> tokens(20, 1);
-        for_each_logits(ranks, tokens, 16, 19, [](int, std::span<const float>) {});
+        const std::vector<int32_t> tokens(std::min(options.n_ctx, chunk), 1);  // prompts have kernels of their own
+        const int n = static_cast<int>(tokens.size());
+        for_each_logits(ranks, tokens, n - 4, n - 1, [](int, std::span<const float>) {});
         EXPECT_EQ(ranks.allocated_bytes(), taken) << "a step took more";
       }
 }

@@ -107,7 +107,7 @@ class CpuBackend final : public Backend {
 
   // cpu_matmul.cc. With `gated`, the outputs are gate and up, and the first output's y gets act(gate) * up.
   const cpu::Kernels& kernels_for(const cpu::PackedWeight& w, int64_t rows) const;
-  static bool run_together(const cpu::PackedWeight& gate, const cpu::PackedWeight& up);
+  bool run_together(const cpu::PackedWeight& gate, const cpu::PackedWeight& up, int64_t n_rows) const;
   cpu::Unpacked unpacked(const cpu::PackedWeight& w, int64_t n_rows) const;
   void run_matmuls(Tensor x, std::span<const Output> outputs, std::optional<Activation> gated = {});
   void run_task(const cpu::MatmulJob& job, const cpu::PanelRange& range);

@@ -147,18 +147,21 @@ void CpuBackend::matmul_add(Tensor residual, Tensor x, const Weight& w, Tensor b
   run_matmuls(x, {&output, 1});
 }
 
-// Whether one kernel can run tiles of both: it needs the same instruction set and tiles of the same size.
-bool CpuBackend::run_together(const PackedWeight& gate, const PackedWeight& up) {
-  return std::ranges::equal(gate.choice.for_rows, up.choice.for_rows) && (gate.kind >= 0) == (up.kind >= 0);
+// Whether one kernel can run tiles of both for this number of rows: it needs the same instruction set, tiles of the same
+// size, and weights that stay packed.
+bool CpuBackend::run_together(const PackedWeight& gate, const PackedWeight& up, int64_t n_rows) const {
+  return &kernels_for(gate, n_rows) == &kernels_for(up, n_rows) && (gate.kind >= 0) == (up.kind >= 0) &&
+         unpacked(gate, n_rows) == Unpacked::kNo && unpacked(up, n_rows) == Unpacked::kNo;
 }
 
 void CpuBackend::gate_up(const GateUpArgs& a) {
-  const PackedWeight &gate = packed(*a.w_gate), &up = packed(*a.w_up);
-  if (!run_together(gate, up) || unpacked(gate, a.x.rows) != Unpacked::kNo ||
-      unpacked(up, a.x.rows) != Unpacked::kNo)
-    return Backend::gate_up(a);
-  const Output outputs[] = {{a.y, a.w_gate, a.b_gate}, {a.y, a.w_up, a.b_up}};
-  run_matmuls(normed(a.x, a.normed, a.norm), outputs, a.act);
+  const bool together = run_together(packed(*a.w_gate), packed(*a.w_up), a.x.rows);
+  // Two outputs use two places for packed activations at most, so the last place is free for `up`.
+  static_assert(kMaxOutputs > 2);
+  const Tensor up = together ? a.y : room(activations_[kMaxOutputs - 1], a.y.rows, a.y.cols);
+  const Output outputs[] = {{a.y, a.w_gate, a.b_gate}, {up, a.w_up, a.b_up}};
+  run_matmuls(normed(a.x, a.normed, a.norm), outputs, together ? std::optional(a.act) : std::nullopt);
+  if (!together) act_mul(a.y, a.y, up, a.act);
 }
 
 void CpuBackend::qkv(const QkvArgs& a) {

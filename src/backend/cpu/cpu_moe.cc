@@ -144,15 +144,13 @@ void CpuBackend::moe(const MoeArgs& a) {
   const auto& gate = *static_cast<const PackedWeight*>(a.w_gate->packed);
   const auto& up = *static_cast<const PackedWeight*>(a.w_up->packed);
   if (a.x.rows == 0) return;
-  if (!run_together(gate, up)) return Backend::moe(a);
   const Tensor x = normed(a.x, a.normed, a.norm);
   matmul(a.logits, x, *a.w_router, a.b_router);
   moe_route(a.ids, a.weights, a.logits, a.route);
   group_by_expert(a.ids, a.w_gate->n_experts);
   const Tensor hidden = a.gate, out = a.out;  // rows sorted by expert
   const Tensor sorted = x.rows == 1 ? x : gathered(x, expert_in_);
-  const int64_t rows = rows_of_group(sorted);
-  const bool together = unpacked(gate, rows) == cpu::Unpacked::kNo && unpacked(up, rows) == cpu::Unpacked::kNo;
+  const bool together = run_together(gate, up, rows_of_group(sorted));
   const ExpertOutput gate_and_up[] = {{hidden, a.w_gate, a.b_gate}, {together ? hidden : a.up, a.w_up, a.b_up}};
   run_groups(sorted, gate_and_up, together ? std::optional(a.act) : std::nullopt);
   if (!together) act_mul(hidden, hidden, a.up, a.act);
