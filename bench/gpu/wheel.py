@@ -2,7 +2,7 @@
 """Runs the Python package of a wheel on a device: bench/gpu/wheel.py WHEEL [DEVICE], with cuda as the default.
 
 The wheel is unpacked into a fresh environment without pip and without a network. What the wheel asks for (NumPy, and NVIDIA's packages
-of cuBLAS and NVRTC) is linked from the Python that runs this script. The device must answer as the CPU does."""
+of cuBLAS and NVRTC) is linked from the Python that runs this script. The device must answer as the reference does."""
 import importlib.util
 import pathlib
 import subprocess
@@ -18,14 +18,14 @@ import ingot
 from ingot import Model
 
 device = sys.argv[1]
-cpu, model = Model.load(), Model.load(device=device)
+ref, model = Model.load(device="ref"), Model.load(device=device)
 question = "What is 7 + 5?"
-answers = [m.chat(question, max_tokens=20, temperature=0).text for m in (cpu, model)]
+answers = [m.chat(question, max_tokens=20, temperature=0).text for m in (ref, model)]
 assert answers == ["7 + 5 = 12."] * 2, answers
 ids = model.tokenize("Once upon a time there was a fox.")
-error = np.abs(model.logits(ids) - cpu.logits(ids)).max()
+error = np.abs(model.logits(ids) - ref.logits(ids)).max()
 assert error < 0.1, error
-print(f"{ingot.__file__}: {device} answers '{answers[1]}', logits within {error:.1e} of the CPU's")
+print(f"{ingot.__file__}: {device} answers '{answers[1]}', logits within {error:.1e} of the reference's")
 """
 
 

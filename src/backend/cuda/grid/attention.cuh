@@ -6,26 +6,27 @@
 
 namespace ingot::cuda::grid {
 
-// Elements of the KV cache.
+// Elements of the KV cache. Eight: what holds 8 of them.
 struct CacheHalf {
+  using Eight = uint4;
   uint16_t bits;
 };
 struct CacheBfloat {
+  using Eight = uint4;
   uint16_t bits;
 };
 struct CacheFloat8 {  // E4M3
+  using Eight = uint2;
   uint8_t bits;
 };
 
-// 8 elements as halves.
-__device__ __forceinline__ uint4 load8(const CacheHalf* p) { return *reinterpret_cast<const uint4*>(p); }
-__device__ __forceinline__ uint4 load8(const CacheBfloat* p) {
-  const uint4 v = *reinterpret_cast<const uint4*>(p);
+// 8 elements as halves, from their bytes.
+__device__ __forceinline__ uint4 halves_of(const CacheHalf*, const uint4& v) { return v; }
+__device__ __forceinline__ uint4 halves_of(const CacheBfloat*, const uint4& v) {
   const auto two = [](uint32_t w) { return pair_of(__uint_as_float(w << 16), __uint_as_float(w & 0xFFFF0000u)); };
   return {two(v.x), two(v.y), two(v.z), two(v.w)};
 }
-__device__ __forceinline__ uint4 load8(const CacheFloat8* p) {
-  const uint2 v = *reinterpret_cast<const uint2*>(p);
+__device__ __forceinline__ uint4 halves_of(const CacheFloat8*, const uint2& v) {
   return {halves_of_float8(v.x), halves_of_float8(v.x >> 16), halves_of_float8(v.y), halves_of_float8(v.y >> 16)};
 }
 // Writes an element; returns what was written.
@@ -56,23 +57,39 @@ __device__ __forceinline__ int query_place(int column) {
   const int pair = column / 2 % 4;
   return pair == 1 ? column + 2 : pair == 2 ? column - 2 : column;
 }
+// Copies 16 or 8 bytes to shared memory; zeros unless `in`. The copy ends some time later.
+__device__ __forceinline__ void copy_later(uint32_t to, const uint4* from, bool in) {
+  asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(to), "l"(from), "r"(in ? 16 : 0) : "memory");
+}
+__device__ __forceinline__ void copy_later(uint32_t to, const uint2* from, bool in) {
+  asm volatile("cp.async.ca.shared.global [%0], [%1], 8, %2;" ::"r"(to), "l"(from), "r"(in ? 8 : 0) : "memory");
+}
+__device__ __forceinline__ void end_piece() { asm volatile("cp.async.commit_group;" ::: "memory"); }
+// Waits for all pieces of this thread but the last kHeldPieces - 1.
+__device__ __forceinline__ void await_piece() {
+  asm volatile("cp.async.wait_group %0;" ::"n"(kHeldPieces - 1) : "memory");
+}
 // Loads from shared memory each time, so that no registers keep what is loaded.
 __device__ __forceinline__ uint4 load_again(uint32_t address) {
   uint4 v;
   asm volatile("ld.volatile.shared.v4.u32 {%0,%1,%2,%3}, [%4];" : "=r"(v.x), "=r"(v.y), "=r"(v.z), "=r"(v.w) : "r"(address));
   return v;
 }
+__device__ __forceinline__ void load_again(uint4& v, uint32_t address) { v = load_again(address); }
+__device__ __forceinline__ void load_again(uint2& v, uint32_t address) {
+  asm volatile("ld.volatile.shared.v2.u32 {%0,%1}, [%2];" : "=r"(v.x), "=r"(v.y) : "r"(address));
+}
 
 // Shared memory of a task, in place of the activations.
 struct TaskMemory {
   half* rows;     // [kMaxGroup + 2, dim]: queries, the own key, the own value
-  float* sums;    // [kWarps + 1, group, dim]: of each warp, then of the own key
+  float* sums;    // [kWarps + 1, entry_floats]: of each warp, then of the own key: [group, dim]
   float2* stats;  // [kWarps + 1, group]: maximum, total
 
   __device__ TaskMemory(char* at, int group, int dim)
       : rows(reinterpret_cast<half*>(at)),
         sums(reinterpret_cast<float*>(rows + (kMaxGroup + 2) * dim)),
-        stats(reinterpret_cast<float2*>(sums + (kWarps + 1) * group * dim)) {}
+        stats(reinterpret_cast<float2*>(sums + (kWarps + 1) * entry_floats(group, dim))) {}
 };
 
 // What a warp knows of its block's task. It is the same in all layers.
@@ -112,6 +129,7 @@ struct Attention {
   static constexpr int kDim = kShape.head_dim, kGroup = kShape.group(), kSplits = kShape.n_splits();
   static constexpr int kPairs = kDim / 64, kChunks = kDim / 64;  // chunks of 64 columns
   static constexpr int64_t kToValues = int64_t{kShape.n_kv_heads} * kShape.kv_block * kDim;  // from a key to its value
+  static constexpr int kEntry = entry_floats(kGroup, kDim);
   static_assert(kChunks <= 2);
 
   const Block<C>& b;
@@ -187,39 +205,54 @@ struct Attention {
     float most, total;         // of query g; total: of the lane's keys
   };
 
-  // 8 keys: columns 8t to 8t + 7 of each 32 of key g.
-  struct Keys {
-    uint4 k[kDim / 32];
-  };
-  // 64 columns of 16 values: columns 8g to 8g + 7 of values 2t, 2t + 1, 2t + 8 and 2t + 9.
-  struct Values {
+  // A piece: what a warp copies and uses at a time. Each lane copies what it will use itself. A step has kChunks pieces
+  // of keys and then kChunks pieces of values. Of keys, the lane has columns 8t to 8t + 7 of each 32: those of key g of
+  // 8 keys, or with heads of 64 of keys g and g + 8. Of values, it has columns 8g to 8g + 7 of a chunk of 64: those of
+  // values 2t, 2t + 1, 2t + 8 and 2t + 9.
+  struct Piece {
     uint4 v[4];
   };
-  // Zeros unless `in`: so the registers are free between their last use and the load.
-  __device__ __forceinline__ void load(Keys& keys, const K* page, int part, bool in) const {
-    const K* from = page + (8 * part + b.lane / 4) * kDim + b.lane % 4 * 8;
-#pragma unroll
-    for (int i = 0; i < kDim / 32; ++i) keys.k[i] = in ? load8(from + 32 * i) : uint4{};
+  static constexpr int kPieces = 2 * kChunks;
+  static_assert(kPieces % kHeldPieces == 0);
+  using Eight = typename K::Eight;
+
+  __device__ __forceinline__ uint32_t place_of(int piece) const {
+    return shared_address(memory.sums + b.warp * kEntry) + piece % kHeldPieces * kPieceBytes + b.lane * sizeof(Eight);
   }
   // Values past n_valid are zeros, because their weight is 0 and they may be NaN.
-  __device__ __forceinline__ void load(Values& values, const K* page, int chunk, int n_valid) const {
-    const int first = b.lane % 4 * 2;
-    const K* from = page + kToValues + first * kDim + chunk * 64 + b.lane / 4 * 8;
+  __device__ __forceinline__ void copy_piece(int piece, const K* page, int n_valid) const {
+    const uint32_t to = place_of(piece);
+    const int g = b.lane / 4, t4 = b.lane % 4;
 #pragma unroll
     for (int i = 0; i < 4; ++i) {
-      const int key = (i & 1) + (i & 2) * 4;
-      values.v[i] = first + key < n_valid ? load8(from + key * kDim) : uint4{};
+      const bool is_key = piece < kChunks;
+      const int key = !is_key ? 2 * t4 + (i & 1) + (i & 2) * 4 : kChunks == 2 ? 8 * piece + g : i / 2 * 8 + g;
+      const int column = !is_key ? (piece - kChunks) * 64 + 8 * g : 8 * t4 + 32 * (kChunks == 2 ? i : i % 2);
+      const K* from = page + (is_key ? 0 : kToValues) + key * kDim + column;
+      copy_later(to + i * 32 * sizeof(Eight), reinterpret_cast<const Eight*>(from), is_key || key < n_valid);
     }
+    end_piece();
+  }
+  __device__ __forceinline__ Piece await(int piece) const {
+    await_piece();
+    Piece p;
+#pragma unroll
+    for (int i = 0; i < 4; ++i) {
+      Eight raw;
+      load_again(raw, place_of(piece) + i * 32 * sizeof(Eight));
+      p.v[i] = halves_of(static_cast<const K*>(nullptr), raw);
+    }
+    return p;
   }
 
   // The scores of two keys, 8 * part + 2t and the next. Rows of queries lie in shared memory in the order of the tensor
   // cores' registers (query_place): so one load gives the queries of two products, in the upper and in the lower rows.
-  __device__ __forceinline__ float2 score(const Keys& keys, int step, int part) const {
+  __device__ __forceinline__ float2 score(const uint4* keys, int step, int part) const {
     const uint32_t queries = shared_address(memory.rows + min(b.lane / 4, kGroup - 1) * kDim + b.lane % 4 * 8);
     float upper[4] = {}, lower[4] = {};
 #pragma unroll
     for (int i = 0; i < kDim / 32; ++i) {
-      const uint4 q = load_again(queries + 64 * i), &k = keys.k[i];
+      const uint4 q = load_again(queries + 64 * i), &k = keys[i];
       mma(upper, q.x, q.y, q.z, q.w, k.x, k.y);
       mma(lower, q.x, q.y, q.z, q.w, k.z, k.w);
     }
@@ -255,7 +288,7 @@ struct Attention {
     return {weights[0], weights[1]};
   }
 
-  __device__ __forceinline__ void add_values(float (&out)[4][4], const uint2& weights, const Values& values) const {
+  __device__ __forceinline__ void add_values(float (&out)[4][4], const uint2& weights, const Piece& values) const {
     const uint4(&v)[4] = values.v;
 #pragma unroll
     for (int j = 0; j < 4; ++j) {
@@ -265,41 +298,58 @@ struct Attention {
     }
   }
 
-  // Attention over the steps of the warp, first to end. The first keys and values are loaded before ready().
+  // Attention over the steps of the warp, first to end. kHeldPieces pieces are on their way at any time. ready() calls
+  // its argument when the block's activations are no longer used, which is where the pieces go.
   template <class Ready>
   __device__ __forceinline__ void walk(Ready&& ready) const {
-    constexpr int kLast = kChunks - 1;
     const auto page_of = [&](int step, int block) { return row(block, step * kStepKeys, 0); };
     const auto n_valid = [&](int step) { return t.position - step * kStepKeys; };
+    const auto block_of = [&](int step) { return step < t.end ? t.table[step * kStepKeys / kShape.kv_block] : 0; };
     const bool any = t.first < t.end;
     const K* page = page_of(t.first, t.first_block);
-    Keys first_keys, last_keys;
-    Values first_values, last_values;  // of the first chunk, and of the second if there is one
-    if (any) load(first_keys, page, 0, true), load(last_keys, page, 1, true), load(first_values, page, 0, n_valid(t.first));
-    const auto block_of = [&](int step) { return step < t.end ? t.table[step * kStepKeys / kShape.kv_block] : 0; };
     int next_block = block_of(t.first + kWarps);
-    ready();
+    ready([&] {
+      if (!any) return;
+#pragma unroll
+      for (int i = 0; i < kHeldPieces; ++i) copy_piece(i, page, n_valid(t.first));
+    });
     if (!any) return;
     Running rows{.out = {}, .most = minus_infinity(), .total = 0};
 #pragma unroll 1
-    for (int step = t.first;;) {  // what is used up makes room for what comes next
+    for (int step = t.first;;) {
       const int next = step + kWarps;
       const bool more = next < t.end;
       const K* const next_page = page_of(next, next_block);
+      const auto copy_after = [&](int piece) {  // into the place of this piece, which is used up
+        const int other = piece + kHeldPieces;
+        if (other < kPieces) {
+          copy_piece(other, page, n_valid(step));
+        } else if (more) {
+          copy_piece(other - kPieces, next_page, n_valid(next));
+        } else {
+          end_piece();
+        }
+      };
       float2 scores[2];
-      scores[0] = score(first_keys, step, 0);
-      __syncwarp();
-      if constexpr (kLast > 0) load(last_values, page, kLast, n_valid(step));
-      scores[1] = score(last_keys, step, 1);
-      __syncwarp();
-      load(first_keys, next_page, 0, more);
+#pragma unroll
+      for (int i = 0; i < kChunks; ++i) {
+        const Piece keys = await(i);
+        if constexpr (kChunks == 2) {
+          scores[i] = score(keys.v, step, i);
+        } else {
+          scores[0] = score(keys.v, step, 0), scores[1] = score(keys.v + 2, step, 1);
+        }
+        __syncwarp();
+        copy_after(i);
+      }
       const uint2 weights = softmax_update(rows, scores);
-      add_values(rows.out[0], weights, first_values);
-      __syncwarp();
-      load(last_keys, next_page, 1, more);
-      if constexpr (kLast > 0) add_values(rows.out[kLast], weights, last_values);
+#pragma unroll
+      for (int i = 0; i < kChunks; ++i) {
+        add_values(rows.out[i], weights, await(kChunks + i));
+        __syncwarp();
+        copy_after(kChunks + i);
+      }
       if (!more) break;
-      load(first_values, next_page, 0, n_valid(next));
       next_block = block_of(next + kWarps);
       step = next, page = next_page;
     }
@@ -315,7 +365,7 @@ struct Attention {
     for (int r = 0; r < 2; ++r) {
       const int query = b.lane % 4 * 2 + r;
       if (query >= kGroup) continue;
-      float* to = memory.sums + (b.warp * kGroup + query) * kDim + 8 * g;
+      float* to = memory.sums + b.warp * kEntry + query * kDim + 8 * g;
 #pragma unroll
       for (int c = 0; c < kChunks; ++c)
 #pragma unroll
@@ -337,93 +387,121 @@ struct Attention {
     for (int j = 0; j < kPairs; ++j) {
       const float2 q = pair(r, j), k = pair(kMaxGroup, j);
       score += q.x * k.x + q.y * k.y;
-      reinterpret_cast<float2*>(memory.sums + (t.n_entries() * kGroup + r) * kDim)[b.lane + 32 * j] =
+      reinterpret_cast<float2*>(memory.sums + t.n_entries() * kEntry + r * kDim)[b.lane + 32 * j] =
           pair(kMaxGroup + 1, j);
     }
     score = warp_sum(score) * b.p.score_scale;
     if (b.lane == 0) memory.stats[t.n_entries() * kGroup + r] = {score, 1.0f};
   }
 
-  // Merges n entries, with stats(i) and sum(i). Reads kAtOnce sums before it waits for the first. Returns the sum before
-  // its division.
+  // Lane i has the statistics of entry i of a query: a maximum and a total. The weights of the entries, by which sums
+  // are multiplied; and the maximum and total of all.
   struct Merged {
-    float sum, most, total;
+    float weight, most, total;
   };
-  template <int kAtOnce, class Stats, class Sum>
-  static __device__ __forceinline__ Merged merge(int n, Stats&& stats, Sum&& sum) {
-    float most = minus_infinity();
-    for (int i = 0; i < n; ++i) most = fmaxf(most, stats(i).x);
-    const float base = most == minus_infinity() ? 0.0f : most;
-    Merged m{0, most, 0};
-    for (int first = 0; first < n; first += kAtOnce) {
-      float sums[kAtOnce];
-#pragma unroll
-      for (int i = 0; i < kAtOnce; ++i) sums[i] = first + i < n ? sum(first + i) : 0.0f;
-#pragma unroll
-      for (int i = 0; i < kAtOnce; ++i) {
-        if (first + i >= n) break;
-        const float2 stat = stats(first + i);
-        const float weight = fast_exp2(stat.x - base);
-        m.total += weight * stat.y, m.sum += weight * sums[i];
-      }
-    }
-    return m;
+  static __device__ __forceinline__ Merged merge(float2 stat) {
+    const float most = warp_max<16>(stat.x), weight = fast_exp2(stat.x - (most == minus_infinity() ? 0.0f : most));
+    return {weight, most, warp_sum(weight * stat.y)};
   }
 
   __device__ __forceinline__ half* output(int r) const { return b.p.attended + (t.kv_head * kGroup + r) * kDim; }
 
-  // ready() waits for the queries, keys and values. The first step is loaded before that.
-  template <class Ready>
-  __device__ __forceinline__ void run(Ready&& ready) const {
+  // The first pieces are on their way while the block waits for the queries, keys and values of the other blocks.
+  __device__ __forceinline__ void run() const {
     const Params& p = b.p;
-    walk([&] {
-      ready();
+    walk([&](auto&& begin) {
+      b.sync_grid(begin);
       for (int which = b.warp; which < kGroup + 2; which += kWarps) finish_head(which);
       sync_block();
       if (t.has_own())
         for (int r = kWarps - 1 - b.warp; r < kGroup; r += kWarps) add_own(r);
     });
     sync_block();
-    const int n_entries = t.n_entries() + t.has_own();
-    const int first_part = t.kv_head * kSplits * kGroup;
-    for (int i = static_cast<int>(threadIdx.x); i < kGroup * kDim; i += kThreads) {
-      const int r = i / kDim, column = i % kDim;
-      const Merged m = merge<4>(
-          n_entries, [&](int e) { return memory.stats[e * kGroup + r]; },
-          [&](int e) { return memory.sums[e * kGroup * kDim + i]; });
-      if (t.n_active == 1) {
-        output(r)[column] = from_float<half>(__fdividef(m.sum, m.total));
-        continue;
-      }
-      const int part = first_part + t.split * kGroup + r;
-      p.parts[part * kDim + column] = m.sum;
-      if (column == 0) p.stats[part] = {m.most, m.total};
+    const int n_entries = t.n_entries() + t.has_own(), first_part = t.kv_head * kSplits * kGroup;
+    for (int r = b.warp; r < kGroup; r += kWarps) {
+      float2& stat = memory.stats[min(b.lane, n_entries - 1) * kGroup + r];
+      const Merged m = merge(b.lane < n_entries ? stat : make_float2(minus_infinity(), 0));
+      if (b.lane < n_entries) stat.x = m.weight;
+      if (b.lane > 0) continue;
+      b.squares[r] = t.n_active == 1 ? __fdividef(1.0f, m.total) : 1.0f;
+      if (t.n_active > 1) p.stats[first_part + t.split * kGroup + r] = {m.most, m.total};
     }
-    if (t.n_active > 1) merge_splits(first_part);
+    sync_block();
+    for (int i = static_cast<int>(threadIdx.x); i < kGroup * kDim; i += kThreads) {
+      const int r = i / kDim;
+      float sum = 0;
+#pragma unroll
+      for (int e = 0; e < kWarps + 1; ++e)
+        if (e < n_entries) sum += memory.stats[e * kGroup + r].x * memory.sums[e * kEntry + i];
+      if (t.n_active == 1) {
+        output(r)[i % kDim] = from_float<half>(sum * b.squares[r]);
+      } else {
+        p.parts[(first_part + t.split * kGroup) * kDim + i] = sum;
+      }
+    }
+    if (t.n_active > 1)
+      merge_splits(p.parts + first_part * kDim, p.stats + first_part, p.ended + t.kv_head, output(0), t.n_active,
+                   memory.sums, b.squares);
   }
 
-  // The block that comes last merges.
-  __device__ __forceinline__ void merge_splits(int first_part) const {
-    const Params& p = b.p;
+  // The block that comes last merges. Several threads (ways) take the splits of 4 columns in turns, so many loads are in
+  // flight at once.
+  // It is a call, so its registers are free elsewhere.
+  static __device__ __noinline__ void merge_splits(const float* parts_of_head, const float2* stats, unsigned* ended,
+                                                   half* output, int n_active, float* sums, float* squares) {
+    constexpr int kVectors = kGroup * kDim / 4, kWays = smallest_of(kThreads / kVectors, smallest_of(kSplits, kWarps)),
+                  kLoads = smallest_of(8, divide_up(kSplits, kWays));
+    const int warp = static_cast<int>(threadIdx.x) / 32, lane = static_cast<int>(threadIdx.x) % 32;
     sync_block();
     if (threadIdx.x == 0) {
       unsigned before;
-      asm volatile("atom.add.acq_rel.gpu.global.u32 %0, [%1], 1;" : "=r"(before) : "l"(p.ended + t.kv_head) : "memory");
-      const bool is_last = before + 1 == static_cast<unsigned>(t.n_active);
-      if (is_last) p.ended[t.kv_head] = 0;
-      b.squares[0] = is_last ? 1.0f : 0.0f;
+      asm volatile("atom.add.acq_rel.gpu.global.u32 %0, [%1], 1;" : "=r"(before) : "l"(ended) : "memory");
+      const bool is_last = before + 1 == static_cast<unsigned>(n_active);
+      if (is_last) *ended = 0;
+      squares[kWarps - 1] = is_last ? 1.0f : 0.0f;
     }
     sync_block();
-    if (b.squares[0] == 0) return;
-    float2* const stats = reinterpret_cast<float2*>(memory.sums);
-    for (int i = static_cast<int>(threadIdx.x); i < t.n_active * kGroup; i += kThreads)
-      stats[i] = __ldcg(p.stats + first_part + i);
+    if (squares[kWarps - 1] == 0) return;
+    const int vector = static_cast<int>(threadIdx.x) % kVectors, way = static_cast<int>(threadIdx.x) / kVectors;
+    const float4* from = reinterpret_cast<const float4*>(parts_of_head) + vector;
+    float4 parts[kLoads];
+    const auto load_parts = [&](int first) {
+#pragma unroll
+      for (int i = 0; i < kLoads; ++i) {
+        const int split = first + i * kWays;
+        parts[i] = way < kWays && split < n_active ? __ldcg(from + split * kVectors) : float4{};
+      }
+    };
+    load_parts(way);
+    float* const weights = sums + kWays * kGroup * kDim;  // [kSplits, group]
+    for (int r = warp; r < kGroup; r += kWarps) {
+      const bool counts = lane < n_active;
+      const Merged m = merge(counts ? __ldcg(stats + lane * kGroup + r) : make_float2(minus_infinity(), 0));
+      if (lane < kSplits) weights[lane * kGroup + r] = m.weight;
+      if (lane == 0) squares[r] = __fdividef(1.0f, m.total);
+    }
+    sync_block();
+    float4 sum{};
+#pragma unroll 1
+    for (int first = way;;) {
+#pragma unroll
+      for (int i = 0; i < kLoads; ++i) {
+        const int split = first + i * kWays;
+        const float weight = split < n_active ? weights[split * kGroup + vector * 4 / kDim] : 0.0f;
+        sum.x += weight * parts[i].x, sum.y += weight * parts[i].y;
+        sum.z += weight * parts[i].z, sum.w += weight * parts[i].w;
+      }
+      first += kLoads * kWays;
+      if (first >= n_active) break;
+      load_parts(first);
+    }
+    if (way < kWays) reinterpret_cast<float4*>(sums)[threadIdx.x] = sum;
     sync_block();
     for (int i = static_cast<int>(threadIdx.x); i < kGroup * kDim; i += kThreads) {
-      const Merged m = merge<kSplits < 16 ? kSplits : 16>(
-          t.n_active, [&](int e) { return stats[e * kGroup + i / kDim]; },
-          [&](int e) { return __ldcg(p.parts + (first_part + e * kGroup) * kDim + i); });
-      output(i / kDim)[i % kDim] = from_float<half>(__fdividef(m.sum, m.total));
+      float total = 0;
+#pragma unroll
+      for (int w = 0; w < kWays; ++w) total += sums[w * kGroup * kDim + i];
+      output[i] = from_float<half>(total * squares[i / kDim]);
     }
   }
 };

@@ -39,7 +39,13 @@ struct Block {
   __device__ __forceinline__ float* sums(int turn) const {
     return reinterpret_cast<float*>(shared + kAt.sums + turn * sum_bytes(plan_of(C::kShape, kPhase), kPhase));
   }
-  __device__ __forceinline__ void sync_grid() const { grid::sync_grid(p.barrier, C::kShape.n_blocks); }
+  __device__ __forceinline__ void sync_grid() const {
+    sync_grid([] {});
+  }
+  template <class Meanwhile>
+  __device__ __forceinline__ void sync_grid(Meanwhile&& meanwhile) const {
+    grid::sync_grid(p.barrier, C::kShape.n_blocks, meanwhile);
+  }
 };
 
 // The activations of one step in shared memory, for codes.

@@ -17,7 +17,7 @@ __device__ __forceinline__ void compute(const Block<C>& b, Ring<C> ring) {
     product<C, kQkv>(b, ring, layer, [&] {
       if (i > 0) b.sync_grid();
     });
-    task.runs ? Attention<C, K>(b, layer, task).run(ready) : ready();
+    task.runs ? Attention<C, K>(b, layer, task).run() : ready();
     product<C, kOut>(b, ring, layer, ready);
     if constexpr (C::kShape.n_experts > 0) {
       Router<C> router(b, layer);

@@ -53,10 +53,13 @@ __device__ __forceinline__ void await_grid(const unsigned* barrier, unsigned bef
     asm volatile("ld.acquire.gpu.global.u32 %0, [%1];" : "=r"(now) : "l"(barrier) : "memory");
   } while (((before ^ now) & 0x80000000u) == 0);
 }
-// The barrier for all threads that compute.
-__device__ __forceinline__ void sync_grid(unsigned* barrier, int n_blocks) {
+// The barrier for all threads that compute. meanwhile() runs after the block has arrived.
+template <class Meanwhile>
+__device__ __forceinline__ void sync_grid(unsigned* barrier, int n_blocks, Meanwhile&& meanwhile) {
   sync_block();
-  if (threadIdx.x == 0) await_grid(barrier, arrive_grid(barrier, n_blocks));
+  const unsigned before = threadIdx.x == 0 ? arrive_grid(barrier, n_blocks) : 0;
+  meanwhile();
+  if (threadIdx.x == 0) await_grid(barrier, before);
   sync_block();
 }
 

@@ -104,8 +104,13 @@ struct Places {
   int layers, input, sums, ring, n_slots, slot_bytes, end;
 };
 constexpr int kLayerBytes = 7 * 32 + 8 * 8;
+// A task of attention: rows; sums, whose places first hold a warp's pieces of the cache; statistics.
+constexpr int kPieceBytes = 2048, kHeldPieces = 2;  // of keys or values; of a warp, on their way
+INGOT_HD constexpr int entry_floats(int group, int dim) {
+  return largest_of(group * dim, kHeldPieces * kPieceBytes / 4);
+}
 INGOT_HD constexpr int task_bytes(int group, int dim) {
-  return 2 * (kMaxGroup + 2) * dim + 4 * (kWarps + 1) * group * (dim + 2);
+  return 2 * (kMaxGroup + 2) * dim + 4 * (kWarps + 1) * (entry_floats(group, dim) + 2 * group);
 }
 // Bytes of the sums of a batch: [groups of units, gates, kWarps, 16].
 INGOT_HD constexpr int sum_bytes(const PhasePlan& p, int phase) {

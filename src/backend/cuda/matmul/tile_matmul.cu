@@ -54,8 +54,9 @@ void tile_matmul(const Matvec& m, Device& device) {
   if (p.n == 0) return;
   with_kind(*m.jobs[0].w, [&](auto kind) {
     using K = decltype(kind);
-    p.n <= 32 ? start<K, 4>(p, m.batch_invariant, m.specialised, device)
-              : start<K, 8>(p, m.batch_invariant, m.specialised, device);
+    p.n <= 8    ? start<K, 1>(p, m.batch_invariant, m.specialised, device)
+    : p.n <= 32 ? start<K, 4>(p, m.batch_invariant, m.specialised, device)
+                : start<K, 8>(p, m.batch_invariant, m.specialised, device);
   });
 }
 

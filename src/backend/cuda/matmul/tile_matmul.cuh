@@ -36,6 +36,7 @@ __device__ __forceinline__ void copy_input(uint32_t to, const Params& p, int fir
   using S = Stage<K, kTokenTiles>;
   constexpr int kPerRow = K::kCols / 8, kRowsAtOnce = 32 * kWarps / kPerRow;
   const int row = static_cast<int>(threadIdx.x) / kPerRow, k = static_cast<int>(threadIdx.x) % kPerRow * 8;
+  if (S::kTokens < kRowsAtOnce && row >= S::kTokens) return;
   const int n_in = shape_of<kShape>(p).n_in;
   const bool in = (kShape.n_in > 0 && kShape.n_in % K::kCols == 0) || column + k < n_in;
   const half* from = p.x + (in ? column + k : 0);
@@ -95,6 +96,21 @@ __device__ __forceinline__ float load_of_block(uint32_t address, int rank) {
   return v;
 }
 
+// Adds up a lane's sums of one token tile, from kRanks blocks of the cluster. All loads are in flight at once.
+// at(n) is the place of sum n.
+template <int kRanks, class At>
+__device__ __forceinline__ void add_up(float (&sums)[2][4], uint32_t address, At&& at) {
+  float parts[kRanks][8];
+#pragma unroll
+  for (int rank = 0; rank < kRanks; ++rank)
+#pragma unroll
+    for (int n = 0; n < 8; ++n) parts[rank][n] = load_of_block(address + 4 * at(n), rank);
+#pragma unroll
+  for (int rank = 0; rank < kRanks; ++rank)
+#pragma unroll
+    for (int n = 0; n < 8; ++n) sums[n / 4][n % 4] += parts[rank][n];
+}
+
 // Adds up the sums of all blocks of a cluster; each block writes some token tiles.
 template <int kTokenTiles, Shape kShape>
 __device__ __forceinline__ void finish(const Params& p, const Sums<kTokenTiles>& acc, float* shared, int first_token) {
@@ -106,14 +122,17 @@ __device__ __forceinline__ void finish(const Params& p, const Sums<kTokenTiles>&
   for (int i = 0; i < 8 * kTokenTiles; ++i) own[32 * i] = acc[i / (4 * kTokenTiles)][i / 4 % kTokenTiles][i % 4];
   if (s.split > 1) cluster_barrier();
   const uint32_t address = shared_address(own);
-  for (int i = static_cast<int>(blockIdx.y); i < kTokenTiles; i += s.split) {
+  for (int i = static_cast<int>(blockIdx.y); i < kTokenTiles && first_token + 8 * i < p.n; i += s.split) {
+    const auto at = [&](int n) { return 32 * ((n / 4 * kTokenTiles + i) * 4 + n % 4); };
     float sums[2][4] = {};
-    for (int rank = 0; rank < s.split; ++rank) {
+    switch (s.split) {
+      case 1:
 #pragma unroll
-      for (int n = 0; n < 8; ++n) {
-        const int at = 32 * ((n / 4 * kTokenTiles + i) * 4 + n % 4);
-        sums[n / 4][n % 4] += s.split > 1 ? load_of_block(address + 4 * at, rank) : own[at];
-      }
+        for (int n = 0; n < 8; ++n) sums[n / 4][n % 4] = own[at(n)];
+        break;
+      case 2: add_up<2>(sums, address, at); break;
+      case 4: add_up<4>(sums, address, at); break;
+      default: add_up<8>(sums, address, at);
     }
     if (s.y_f32) {
       write_sums<float, kShape>(p, sums, warp, first_token + 8 * i, lane);

@@ -24,7 +24,7 @@ struct Cut {
   double us;
 };
 Cut cut_for(int n_tokens, int n_rows, int n_blocks, int n_steps, const ClustersAtOnce& at_once) {
-  constexpr double kAddUp[] = {0, 1, 3.5, 9};
+  constexpr double kAddUp[] = {0, 1, 1.5, 2};
   const double step = 0.62 + 0.0065 * n_tokens, ends = 3.5 + 0.058 * n_tokens;
   Cut best{n_tokens, 1, INFINITY};
   const int n_all = (n_rows + n_tokens - 1) / n_tokens * n_blocks;

@@ -109,33 +109,39 @@ __device__ __forceinline__ int tile_of(bool gated, int warp, int j) {
   return gated ? block * (kTiles / 2) + 4 * group + in_group : block * kTiles + 8 * group + 4 * j + in_group;
 }
 
-// Adds 8 neighbouring sums of n rows over all blocks of the cluster. The rows are `stride` apart; row `last` is the
-// last one. Each block begins with its own sums, so that not all blocks read from the same block at once.
-template <int n>
-__device__ __forceinline__ void add_up(float (&v)[n][8], const float* own, int stride, int last, int split) {
+// Adds 8 neighbouring sums of kRows rows over all blocks of the cluster, with the sums of kRanks blocks in flight at once.
+// The rows are `stride` apart; row `last` is the last one. Each block begins with its own sums, so that not all blocks
+// read from the same block at once.
+template <int kRows, int kRanks>
+__device__ __forceinline__ void add_up(float (&v)[kRows][8], const float* own, int stride, int last, int split) {
 #pragma unroll
   for (auto& row : v)
 #pragma unroll
     for (float& x : row) x = 0;
   const uint32_t address = shared_address(own);
 #pragma unroll 1
-  for (int i = 0; i < split; ++i) {
-    uint32_t there;
-    asm("mapa.shared::cluster.u32 %0, %1, %2;"
-        : "=r"(there)
-        : "r"(address), "r"((static_cast<int>(blockIdx.y) + i) & (split - 1)));
-    float4 parts[2 * n];  // all in flight at once
+  for (int first = 0; first < split; first += kRanks) {
+    float4 parts[kRanks][2 * kRows];
 #pragma unroll
-    for (int j = 0; j < 2 * n; ++j)
-      asm volatile("ld.shared::cluster.v4.f32 {%0,%1,%2,%3}, [%4];"
-                   : "=f"(parts[j].x), "=f"(parts[j].y), "=f"(parts[j].z), "=f"(parts[j].w)
-                   : "r"(there + 4 * stride * min(j / 2, last) + 16 * (j % 2)));
+    for (int i = 0; i < kRanks; ++i) {
+      uint32_t there;
+      asm("mapa.shared::cluster.u32 %0, %1, %2;"
+          : "=r"(there)
+          : "r"(address), "r"((static_cast<int>(blockIdx.y) + first + i) & (split - 1)));
 #pragma unroll
-    for (int j = 0; j < 2 * n; ++j) {
-      float* to = v[j / 2] + 4 * (j % 2);
-      const float4& part = parts[j];
-      to[0] += part.x, to[1] += part.y, to[2] += part.z, to[3] += part.w;
+      for (int j = 0; j < 2 * kRows; ++j)
+        asm volatile("ld.shared::cluster.v4.f32 {%0,%1,%2,%3}, [%4];"
+                     : "=f"(parts[i][j].x), "=f"(parts[i][j].y), "=f"(parts[i][j].z), "=f"(parts[i][j].w)
+                     : "r"(there + 4 * stride * min(j / 2, last) + 16 * (j % 2)));
     }
+#pragma unroll
+    for (int i = 0; i < kRanks; ++i)
+#pragma unroll
+      for (int j = 0; j < 2 * kRows; ++j) {
+        float* to = v[j / 2] + 4 * (j % 2);
+        const float4& part = parts[i][j];
+        to[0] += part.x, to[1] += part.y, to[2] += part.z, to[3] += part.w;
+      }
   }
 }
 
@@ -160,8 +166,8 @@ __device__ __forceinline__ void write8(Y* y, const float (&v)[8], int n, bool ac
 }
 
 // Writes a block's share of the outputs, from sums [token][kOut]. A thread keeps the same 8 rows of weights for all its
-// tokens.
-template <int kTokens, int kOut, Shape kShape>
+// tokens, and takes kRows tokens at a time.
+template <int kTokens, int kOut, int kRows, int kRanks, Shape kShape>
 __device__ __forceinline__ void write_outputs(const Params& p, const float* sums, int thread, int first_token) {
   const Shape s = shape_of<kShape>(p);
   const bool gated = s.act >= 0;
@@ -184,16 +190,15 @@ __device__ __forceinline__ void write_outputs(const Params& p, const float* sums
     for (int i = 0; i < 8; ++i)
       v[i] = v[i] * of.w.factor + (s.has_bias && of.bias && i < n_rows ? of.bias[row + i] : 0.0f);
   };
-  constexpr int kAtOnce = 4;
 #pragma unroll 1
-  for (int t = begin + thread / n_pieces; t < begin + per_block; t += kAtOnce * n_together) {
-    float v[kAtOnce][8], up[kAtOnce][8];
+  for (int t = begin + thread / n_pieces; t < begin + per_block; t += kRows * n_together) {
+    float v[kRows][8], up[kRows][8];
     const float* from = sums + t * kOut + column;
     const int last = (begin + per_block - 1 - t) / n_together;
-    add_up(v, from, n_together * kOut, last, p.split);
-    if (gated) add_up(up, from + 64, n_together * kOut, last, p.split);
+    add_up<kRows, kRanks>(v, from, n_together * kOut, last, p.split);
+    if (gated) add_up<kRows, kRanks>(up, from + 64, n_together * kOut, last, p.split);
 #pragma unroll
-    for (int i = 0; i < kAtOnce; ++i) {
+    for (int i = 0; i < kRows; ++i) {
       const int token = t + i * n_together;
       if (i > last || first_token + token >= p.n) break;
       finish(v[i], job);
@@ -285,7 +290,15 @@ __device__ __forceinline__ void work(const Params& p, char* shared, uint32_t bar
   }
   workers_barrier();
   if (p.split > 1) cluster_barrier();
-  write_outputs<kTokens, S::kOut, kShape>(p, sums, thread, first_token);
+  const auto write = [&]<int kRows, int kRanks>() {
+    write_outputs<kTokens, S::kOut, kRows, kRanks, kShape>(p, sums, thread, first_token);
+  };
+  switch (p.split) {
+    case 1: write.template operator()<4, 1>(); break;
+    case 2: write.template operator()<4, 2>(); break;
+    case 4: write.template operator()<2, 4>(); break;
+    default: write.template operator()<1, 8>();
+  }
   if (p.split > 1) cluster_barrier();  // no block ends while other blocks read its sums
 }
 
