@@ -14,6 +14,7 @@ namespace {
 
 constexpr size_t kStaticShared = 3072;  // at least what the kernel declares, and the driver's
 constexpr int kFewestSlots = 3, kMaxGridExperts = 512;
+constexpr int kSharedWithExperts = 190000;  // bytes; more made steps 2 to 3 % slower
 
 bool is_multiple(int n, int unit) { return n % unit == 0; }
 
@@ -42,6 +43,7 @@ grid::Shape shape_of(const DenseStep& step, const DeviceLimits& device) {
                     .normalize = s.normalize,
                     .n_blocks = device.n_multiprocessors,
                     .shared_bytes = static_cast<int>(device.most_shared - kStaticShared)};
+  if (s.n_experts > 0) shape.shared_bytes = std::min(shape.shared_bytes, kSharedWithExperts);
   for (int i = 0; i < kLayerWeights; ++i) shape.kinds[i] = kind_of(first.products[i]);
   for (int l = 0; l < step.n_layers; ++l)
     for (int i = kWeightQ; i <= kWeightV; ++i) shape.biases |= step.layers[l].products[i].bias != nullptr;
