@@ -155,8 +155,8 @@ class Backend {
   virtual void moe(const MoeArgs& args);
   // x += the sum of y over all ranks
   virtual void add_reduced(Tensor x /* in, out [n, dim] */, Tensor y /* [n, dim], contiguous; overwritten */);
-  // All layers of a dense decoder. A backend may run all layers in one kernel.
-  virtual void dense_layers(const DenseLayersBlock& block);
+  // Layers of a decoder, one after another. A backend may run all layers in one kernel.
+  virtual void plain_layers(const PlainLayersBlock& block);
   // Sends the rows of x to other devices, and waits for what they make of it.
   virtual void remote(const RemoteBlock& block);
 
@@ -170,7 +170,7 @@ class Backend {
   void block(const DeltaBlock& b);
   void block(const FeedForwardBlock& b);
   void block(const ExpertsBlock& b);
-  void block(const DenseLayersBlock& b) { dense_layers(b); }
+  void block(const PlainLayersBlock& b) { plain_layers(b); }
   void block(const RemoteBlock& b) { remote(b); }
   void block(const HeadBlock& b);
   void block(const PoolBlock& b);

@@ -192,8 +192,8 @@ void Program::allocate(Backend& backend, const StepLimits& limits) {
   backend.prepare_program(*this);
 }
 
-bool Program::has_dense_layers() const {
-  return std::ranges::any_of(blocks, [](const Block& b) { return std::holds_alternative<DenseLayersBlock>(b); });
+bool Program::has_plain_layers() const {
+  return std::ranges::any_of(blocks, [](const Block& b) { return std::holds_alternative<PlainLayersBlock>(b); });
 }
 
 Tensor Program::output(int n_tokens, int n_seqs, int n_logits) const {

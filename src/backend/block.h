@@ -183,7 +183,7 @@ struct ExpertsBlock {
 
 // Layers of a decoder with plain attention: attention and feed-forward in turn, or attention and experts in turn. They
 // are one block so that a backend may run all of them in one kernel.
-struct DenseLayersBlock {
+struct PlainLayersBlock {
   std::vector<AttentionBlock> attention;       // [n_layers]
   std::vector<FeedForwardBlock> feed_forward;  // [n_layers], or empty
   std::vector<ExpertsBlock> experts;           // [n_layers] if feed_forward is empty
@@ -232,7 +232,7 @@ struct RemoteBlock {
 };
 
 using Block = std::variant<EmbedBlock, AttentionBlock, LatentAttentionBlock, DeltaBlock, FeedForwardBlock, ExpertsBlock,
-                           DenseLayersBlock, HeadBlock, PoolBlock, RemoteBlock, DraftInputBlock, KeepBlock>;
+                           PlainLayersBlock, HeadBlock, PoolBlock, RemoteBlock, DraftInputBlock, KeepBlock>;
 
 // Blocks [first, end) of a program.
 struct BlockRange {
@@ -291,7 +291,7 @@ struct Program {
 
   BlockRange all() const { return {0, static_cast<int>(blocks.size())}; }
   bool has_logits() const { return !blocks.empty() && std::holds_alternative<HeadBlock>(blocks.back()); }
-  bool has_dense_layers() const;
+  bool has_plain_layers() const;
   int least_kv_heads() const { return kv != nullptr ? kv->shape.n_kv_heads : 0; }
 
   // Gives all blocks their buffers. Call it once to measure, then Buffers::allocate, then a second time to place.
@@ -300,7 +300,7 @@ struct Program {
   StepLimits place(Backend& backend, const StepLimits& limits);
   // place(), then the backend's reserve and prepare_program.
   void allocate(Backend& backend, const StepLimits& limits);
-  // Calls f with each block. For a DenseLayersBlock, calls f with each block inside.
+  // Calls f with each block. For a PlainLayersBlock, calls f with each block inside.
   template <class F>
   void for_each(F&& f);
 
@@ -311,13 +311,13 @@ struct Program {
 template <class F>
 void Program::for_each(F&& f) {
   for (Block& block : blocks) {
-    if (auto* layers = std::get_if<DenseLayersBlock>(&block)) {
+    if (auto* layers = std::get_if<PlainLayersBlock>(&block)) {
       for (size_t i = 0; i < layers->attention.size(); ++i) f(layers->attention[i]), layers->with_second(i, f);
       continue;
     }
     std::visit(
         [&](auto& one) {
-          if constexpr (!std::is_same_v<std::remove_reference_t<decltype(one)>, DenseLayersBlock>) f(one);
+          if constexpr (!std::is_same_v<std::remove_reference_t<decltype(one)>, PlainLayersBlock>) f(one);
         },
         block);
   }

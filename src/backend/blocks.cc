@@ -259,7 +259,7 @@ void Backend::shared_expert(const ExpertsBlock& b, const Tensor& x, const Tensor
        .out = b.out.view(n, x.cols)});
 }
 
-void Backend::dense_layers(const DenseLayersBlock& b) {
+void Backend::plain_layers(const PlainLayersBlock& b) {
   for (size_t i = 0; i < b.attention.size(); ++i) {
     block(b.attention[i]);
     b.with_second(i, [&](const auto& second) { block(second); });

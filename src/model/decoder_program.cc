@@ -54,7 +54,7 @@ class Builder {
         blocks.push_back(of_feed_forward(layer));
       } else if (has_plain_attention(c_) && i + 1 < end) {
         const int n_layers = n_alike(layer, (std::min(end, head) - i) / 2);
-        blocks.emplace_back(dense_layers(layer, n_layers));
+        blocks.emplace_back(plain_layers(layer, n_layers));
         i += 2 * n_layers - 1;
       } else {
         blocks.push_back(of_attention(layer));
@@ -97,8 +97,8 @@ class Builder {
     return alike;
   }
 
-  DenseLayersBlock dense_layers(int first, int n) {
-    DenseLayersBlock layers;
+  PlainLayersBlock plain_layers(int first, int n) {
+    PlainLayersBlock layers;
     for (int layer = first; layer < first + n; ++layer) {
       const LayerWeights& w = weights_of(layer);
       layers.attention.push_back(attention(w, c_.layer(layer)));

@@ -19,8 +19,8 @@ Program layer_program(const DraftHeadConfig& head, const DraftHeadWeights& w, co
   weights.model = model.model;
   weights.layers = {w.layer};
   Program program = decoder_layers(head.layer, weights, {.kv = kv}, backend, n_ctx);
-  if (const auto* dense = std::get_if<DenseLayersBlock>(&program.blocks.back())) {
-    const DenseLayersBlock layer = *dense;
+  if (const auto* dense = std::get_if<PlainLayersBlock>(&program.blocks.back())) {
+    const PlainLayersBlock layer = *dense;
     program.blocks.back() = layer.attention[0];
     layer.with_second(0, [&](const auto& second) { program.blocks.emplace_back(second); });
   }

@@ -80,7 +80,7 @@ class Decoder {
     for (size_t i = 0; i < rope.frequencies.size(); ++i) rope.frequencies[i] = 1.0f / static_cast<float>(1 + 3 * i);
     program_.ropes.push_back(rope);
     program_.blocks.emplace_back(EmbedBlock{.table = rig_.weight(Format::F16, kTokens, c.dim)});
-    DenseLayersBlock layers;
+    PlainLayersBlock layers;
     for (int i = 0; i < c.n_layers; ++i) {
       layers.attention.push_back(attention(i));
       if (c.n_experts > 0) {
@@ -123,7 +123,7 @@ class Decoder {
   // [1, ffn]. No other block's scratch overlaps this row, because the head's scratch is smaller than the buffers before
   // the row.
   Tensor hidden() const {
-    const auto& layers = std::get<DenseLayersBlock>(program_.blocks[1]);
+    const auto& layers = std::get<PlainLayersBlock>(program_.blocks[1]);
     return (c_.n_experts > 0 ? layers.experts[0].gate : layers.feed_forward[0].hidden).slice_rows(0, 1);
   }
 

@@ -105,7 +105,7 @@ class CudaBackend final : public Backend, public RecordedSteps {
   void gate_up(const GateUpArgs& args) override;
   void matmul_add(Tensor residual, Tensor x, const Weight& w, Tensor bias) override;
   void norm_matmul(Tensor y, Tensor x, Tensor normed, const NormArgs& args, const Weight& w, Tensor bias) override;
-  void dense_layers(const DenseLayersBlock& block) override;
+  void plain_layers(const PlainLayersBlock& block) override;
 
   // ranks/ranks_ops.cc
   void connect(std::shared_ptr<Communicator> ranks) override;
@@ -173,8 +173,8 @@ class CudaBackend final : public Backend, public RecordedSteps {
   void begin_tuning(const BackendOptions& options);
   void load_ready_kernels();
   // cuda_ops.cc
-  std::unique_ptr<cuda::DenseStep> step_of_one_token(const DenseLayersBlock& block);
-  const void* grid_kernel(const cuda::DenseStep& step);
+  std::unique_ptr<cuda::LayersStep> step_of_one_token(const PlainLayersBlock& block);
+  const void* grid_kernel(const cuda::LayersStep& step);
   void compile_layers(const Program& program);  // cuda_step.cc
   void time_kernels(int64_t most_rows);
   double time_kernel(const cuda::MatmulKernel& kernel, const std::vector<const Weight*>& weights, int64_t rows);

@@ -254,18 +254,18 @@ void CudaBackend::qkv(const QkvArgs& a) {
 }
 
 // The kernel of all layers on the whole grid; null if there is none, or not yet.
-const void* CudaBackend::grid_kernel(const cuda::DenseStep& step) {
+const void* CudaBackend::grid_kernel(const cuda::LayersStep& step) {
   if (!specialised_) return nullptr;
   const std::string source = cuda::grid_source(step, device_.limits());
   return source.empty() ? nullptr : specialised_->find({.which = cuda::SpecialisedKernel::kGrid, .source = source});
 }
 
-std::unique_ptr<cuda::DenseStep> CudaBackend::step_of_one_token(const DenseLayersBlock& b) {
+std::unique_ptr<cuda::LayersStep> CudaBackend::step_of_one_token(const PlainLayersBlock& b) {
   if (act_ != DType::kF16 || deterministic_) return nullptr;
-  return cuda::dense_step(b, view_of(*b.attention[0].kv), device_batch_.view(), 1);
+  return cuda::layers_step(b, view_of(*b.attention[0].kv), device_batch_.view(), 1);
 }
 
-void CudaBackend::dense_layers(const DenseLayersBlock& b) {
+void CudaBackend::plain_layers(const PlainLayersBlock& b) {
   const auto step = n_tokens_ == 1 && n_seqs_ == 1 ? step_of_one_token(b) : nullptr;
   if (step && most_kv_ <= cuda::kMaxClusterKv && cuda::can_run_cluster(*step, device_)) {
     cuda::run_cluster(*step, device_);
@@ -275,7 +275,7 @@ void CudaBackend::dense_layers(const DenseLayersBlock& b) {
     cuda::run_grid(kernel, *step, grid_.data(), device_);
     return check_launch("run_grid");
   }
-  Backend::dense_layers(b);
+  Backend::plain_layers(b);
 }
 
 void CudaBackend::embed(Tensor x, const Weight& table, float scale) {

@@ -94,7 +94,7 @@ int CudaBackend::longest(const Batch& batch) {
 
 // The smallest context with the same launches as this one: for longer contexts the keys may not be split further.
 int CudaBackend::useful_context(const Program& program, int n_seqs, int context) const {
-  if (n_seqs == 1 && program.has_dense_layers()) return context;  // may run on a cluster up to some context
+  if (n_seqs == 1 && program.has_plain_layers()) return context;  // may run on a cluster up to some context
   const int n_tasks = std::max(n_seqs * program.least_kv_heads(), 1),
             most = (2 * device_.n_multiprocessors() + n_tasks - 1) / n_tasks;
   for (const int candidate : kContexts)
@@ -218,7 +218,7 @@ void CudaBackend::prepare_program(const Program& program) {
 // Waits for the kernel of all layers, because results would otherwise depend on the time when the kernel is ready.
 void CudaBackend::compile_layers(const Program& program) {
   for (const Block& block : program.blocks) {
-    const auto* layers = std::get_if<DenseLayersBlock>(&block);
+    const auto* layers = std::get_if<PlainLayersBlock>(&block);
     const auto step = layers != nullptr ? step_of_one_token(*layers) : nullptr;
     if (!step || grid_kernel(*step) != nullptr || !specialised_) continue;
     specialised_->wait();

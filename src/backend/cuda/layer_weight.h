@@ -1,4 +1,4 @@
-// The matrices of a layer of a dense decoder, in the order of the layer's products. NVRTC reads this file too.
+// The matrices of a decoder layer, in the order of the layer's products. NVRTC reads this file too.
 #pragma once
 
 namespace ingot::cuda {

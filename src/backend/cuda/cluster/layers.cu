@@ -23,7 +23,7 @@ constexpr size_t kReserved = 1024;  // other shared memory of a block
 
 // Bytes of a transfer.
 __device__ uint32_t bytes_of(const Params& p, int sent) {
-  const DenseShape& s = p.step.shape;
+  const LayersShape& s = p.step.shape;
   if (sent == kInput || sent == kMiddle) return s.dim * 4;
   if (sent == kHidden) return s.ffn * 4;
   if (sent == kHeads) return (s.n_heads + 2 * s.n_kv_heads) * kHead * 2;
@@ -32,10 +32,10 @@ __device__ uint32_t bytes_of(const Params& p, int sent) {
 
 __device__ void prepare(const Block& b) {
   const Params& p = b.p;
-  const DenseShape& shape = p.step.shape;
+  const LayersShape& shape = p.step.shape;
   const int thread = static_cast<int>(threadIdx.x);
   const auto* table = reinterpret_cast<const uint64_t*>(p.step.layers);
-  for (int i = thread; i < p.step.n_layers * static_cast<int>(sizeof(DenseLayer) / 8); i += kThreads)
+  for (int i = thread; i < p.step.n_layers * static_cast<int>(sizeof(StepLayer) / 8); i += kThreads)
     b.at<uint64_t>(p.layers)[i] = table[i];
   if (thread <= kPhases) {
     Extent extent = extent_of(shape, thread, b.rank);
@@ -94,7 +94,7 @@ __device__ __forceinline__ Sums sums_of(const Block& b, int phase, int first, in
 template <class K>
 __device__ __forceinline__ void finish_head(const Block& b, int layer, const Attention<K>& attention, int head, int at0,
                                             int at1, Sums v) {
-  const DenseShape& s = b.p.step.shape;
+  const LayersShape& s = b.p.step.shape;
   const int half_rot = s.rot_dim / 2, other = head - s.n_heads,
             kind = other < 0              ? 0
                    : other < s.n_kv_heads ? 1
@@ -129,7 +129,7 @@ __device__ __forceinline__ void finish_head(const Block& b, int layer, const Att
 // After a product, each warp finishes a job and sends the result to all blocks in pieces of 16 bytes.
 template <class K>
 __device__ __forceinline__ void finish(const Block& b, int layer, int phase, const Attention<K>& attention) {
-  const DenseShape& s = b.p.step.shape;
+  const LayersShape& s = b.p.step.shape;
   const Extent e = b.extent(phase);
   const int lane = b.lane, i = lane % kTileRows;
   const uint32_t stage = static_cast<uint32_t>(b.p.stage + 128 * b.warp);
@@ -246,10 +246,10 @@ __global__ void __launch_bounds__(kThreads, 1) layers_kernel(const __grid_consta
 }
 
 // The places in shared memory, and as many slots as fit.
-Params params_of(const Device& device, const DenseStep& step) {
+Params params_of(const Device& device, const LayersStep& step) {
   Params p{};
   p.step = step;
-  const DenseShape& s = step.shape;
+  const LayersShape& s = step.shape;
   p.group = s.n_heads / s.n_kv_heads;
   p.n_splits = std::max(kBlocks / s.n_kv_heads, 1);
   p.block_shift = std::countr_zero(static_cast<unsigned>(step.kv.block_size));
@@ -263,7 +263,7 @@ Params params_of(const Device& device, const DenseStep& step) {
   p.scale_stride = scale_bytes(step.layers[0].products[0].has_min);
   int at = 0;
   const auto take = [&](int bytes) { return std::exchange(at, at + up_to(bytes, 128)); };
-  p.layers = take(step.n_layers * static_cast<int>(sizeof(DenseLayer)));
+  p.layers = take(step.n_layers * static_cast<int>(sizeof(StepLayer)));
   p.shares = take(kWarps * kPhases * static_cast<int>(sizeof(Share)));
   p.extents = take((kPhases + 1) * static_cast<int>(sizeof(Extent)));
   p.rows = take(rows * static_cast<int>(sizeof(Row)));
@@ -292,7 +292,7 @@ Params params_of(const Device& device, const DenseStep& step) {
 }
 
 // All weights have the layout of the first. Weights of one phase also have its zero.
-bool weights_fit(const DenseLayer& layer, const LayerProduct& first) {
+bool weights_fit(const StepLayer& layer, const LayerProduct& first) {
   const LayerProduct* w = layer.products;
   const auto alike = [&](int a, int b) { return w[a].zero == w[b].zero; };
   return alike(kWeightQ, kWeightK) && alike(kWeightQ, kWeightV) && alike(kWeightGate, kWeightUp) &&
@@ -305,7 +305,7 @@ bool weights_fit(const DenseLayer& layer, const LayerProduct& first) {
 // The ring must hold all units of a phase, and all units must have the same size. Every block must have rows in each of
 // the last three products.
 bool fits(const Params& p) {
-  const DenseShape& s = p.step.shape;
+  const LayersShape& s = p.step.shape;
   if (s.head_dim != kHead || s.n_heads > kMaxHeads || s.n_kv_heads > kBlocks || p.group > attention::kRows / 2 ||
       s.dim % kTileRows != 0 || s.ffn % kTileRows != 0 || n_tiles(s.dim) < kBlocks || n_tiles(s.ffn) < kBlocks ||
       s.act > 3)
@@ -314,7 +314,7 @@ bool fits(const Params& p) {
     const Extent e = extent_of(s, phase, 0);
     if (e.n_rows * e.k_tiles > p.n_slots) return false;
   }
-  return std::all_of(p.step.layers, p.step.layers + p.step.n_layers, [&](const DenseLayer& layer) {
+  return std::all_of(p.step.layers, p.step.layers + p.step.n_layers, [&](const StepLayer& layer) {
     return layer.window == 0 && weights_fit(layer, p.step.layers[0].products[0]);
   });
 }
@@ -328,7 +328,7 @@ bool can_launch(Device& device) {
 
 }  // namespace
 
-bool can_run_cluster(const DenseStep& step, Device& device) {
+bool can_run_cluster(const LayersStep& step, Device& device) {
   const DeviceKv& kv = step.kv;
   if (dtype_bytes(kv.dtype) > 2 || has_scales(kv.dtype) || kv.n_parts != 2 || kv.head_dim != kHead) return false;
   if (kv.block_size % 16 != 0 || !std::has_single_bit(static_cast<unsigned>(kv.block_size))) return false;
@@ -339,7 +339,7 @@ bool can_run_cluster(const DenseStep& step, Device& device) {
   return can;
 }
 
-void run_cluster(const DenseStep& step, Device& device) {
+void run_cluster(const LayersStep& step, Device& device) {
   const Params p = params_of(device, step);
   with_small_float(step.kv.dtype, [&](auto* k) {
     using K = std::remove_pointer_t<decltype(k)>;

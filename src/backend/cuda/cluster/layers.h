@@ -3,7 +3,7 @@
 // shared memory, which takes a tenth of a launch. Weights stream through rings in shared
 // memory, up to a layer ahead of their use.
 #pragma once
-#include "backend/cuda/dense_step.h"
+#include "backend/cuda/layers_step.h"
 
 namespace ingot::cuda {
 
@@ -11,7 +11,7 @@ namespace ingot::cuda {
 inline constexpr int kMaxClusterKv = 4096;
 
 // Whether the kernel supports these layers and this step of one token, and the device can run a cluster of this size.
-bool can_run_cluster(const DenseStep& step, Device& device);
-void run_cluster(const DenseStep& step, Device& device);
+bool can_run_cluster(const LayersStep& step, Device& device);
+void run_cluster(const LayersStep& step, Device& device);
 
 }  // namespace ingot::cuda

@@ -33,7 +33,7 @@ struct alignas(16) Row {
 };
 
 struct Params {
-  DenseStep step;
+  LayersStep step;
   int n_slots, code_stride, scale_stride, group, n_splits, block_shift;  // a KV block has 1 << block_shift tokens
   // Byte offsets in shared memory.
   int layers, shares, extents, rows, fetcher, barriers, angles, input, middle, hidden, attended, heads, parts, entries,
@@ -48,7 +48,7 @@ __host__ __device__ inline int dealt(int n, int rank, int ranks) { return n > ra
 
 // A block's rows of qkv are whole heads of queries, keys or values. Its rows of gate and up alternate: one tile of
 // gate, one tile of up.
-__host__ __device__ inline Extent extent_of(const DenseShape& s, int phase, int rank) {
+__host__ __device__ inline Extent extent_of(const LayersShape& s, int phase, int rank) {
   const int columns = phase == kDown ? s.ffn : phase == kOut ? s.n_heads * kHead : s.dim;
   const int things = dealt(phase == kQkv      ? s.n_heads + 2 * s.n_kv_heads
                            : phase == kGateUp ? n_tiles(s.ffn)
@@ -68,7 +68,7 @@ __host__ __device__ inline Share share_of(const Extent& e, int warp) {
 }
 
 // The weight (in the low three bits) and the tile of that weight, for a row of the block.
-__host__ __device__ inline int tile_of(const DenseShape& s, int phase, int rank, int row) {
+__host__ __device__ inline int tile_of(const LayersShape& s, int phase, int rank, int row) {
   if (phase == kOut || phase == kDown) return (phase == kOut ? kWeightOut : kWeightDown) | (rank + kBlocks * row) << 3;
   if (phase == kGateUp) return (kWeightGate + row % 2) | (rank + kBlocks * (row / 2)) << 3;
   const int head = rank + kBlocks * (row / kHeadTiles), tile = row % kHeadTiles;
@@ -102,7 +102,7 @@ struct Block {
   __device__ __forceinline__ T* at(int place) const {
     return reinterpret_cast<T*>(shared + place);
   }
-  __device__ __forceinline__ const DenseLayer& layer(int i) const { return at<DenseLayer>(p.layers)[i]; }
+  __device__ __forceinline__ const StepLayer& layer(int i) const { return at<StepLayer>(p.layers)[i]; }
   __device__ __forceinline__ const Extent& extent(int phase) const { return at<Extent>(p.extents)[phase]; }
   __device__ __forceinline__ uint32_t barrier(int sent) const { return base + p.barriers + 8 * sent; }
   // The barrier for the phase's units. Units arrive once a layer, because the ring never holds more than one layer's

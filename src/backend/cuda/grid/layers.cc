@@ -20,9 +20,9 @@ bool is_multiple(int n, int unit) { return n % unit == 0; }
 
 grid::WeightKind kind_of(const LayerProduct& w) { return {w.layout, w.has_min, w.group16, w.zero}; }
 
-grid::Shape shape_of(const DenseStep& step, const DeviceLimits& device) {
-  const DenseShape& s = step.shape;
-  const DenseLayer& first = step.layers[0];
+grid::Shape shape_of(const LayersStep& step, const DeviceLimits& device) {
+  const LayersShape& s = step.shape;
+  const StepLayer& first = step.layers[0];
   grid::Shape shape{.dim = s.dim,
                     .ffn = s.ffn,
                     .n_heads = s.n_heads,
@@ -51,7 +51,7 @@ grid::Shape shape_of(const DenseStep& step, const DeviceLimits& device) {
 }
 
 // The same kinds in all layers, and of the weights of one phase.
-bool kinds_fit(const DenseStep& step, const grid::Shape& shape) {
+bool kinds_fit(const LayersStep& step, const grid::Shape& shape) {
   for (int phase = 0; phase < grid::kPhases; ++phase) {
     const grid::WeightKind& first = shape.kinds[grid::first_weight(phase)];
     if (first.layout == Layout::kDense) return false;  // its own kernels are as fast (docs/notes)
@@ -59,7 +59,7 @@ bool kinds_fit(const DenseStep& step, const grid::Shape& shape) {
     for (int i = 0; i < grid::n_weights(phase); ++i)
       if (!(shape.kinds[grid::first_weight(phase) + i] == first)) return false;
   }
-  return std::all_of(step.layers, step.layers + step.n_layers, [&](const DenseLayer& layer) {
+  return std::all_of(step.layers, step.layers + step.n_layers, [&](const StepLayer& layer) {
     for (int i = 0; i < kLayerWeights; ++i)
       if (!(kind_of(layer.products[i]) == shape.kinds[i]) ||
           reinterpret_cast<uintptr_t>(layer.products[i].codes) % 16 != 0)
@@ -69,13 +69,13 @@ bool kinds_fit(const DenseStep& step, const grid::Shape& shape) {
   });
 }
 
-bool experts_fit(const DenseShape& s) {
+bool experts_fit(const LayersShape& s) {
   return s.n_experts == 0 ||
          (s.n_used <= grid::kMaxUsed && s.n_experts <= kMaxGridExperts && is_multiple(s.ffn, kTileCols));
 }
 
-bool shape_fits(const DenseStep& step) {
-  const DenseShape& s = step.shape;
+bool shape_fits(const LayersStep& step) {
+  const LayersShape& s = step.shape;
   const DeviceKv& kv = step.kv;
   return experts_fit(s) && step.n_tokens == 1 && step.n_layers > 0 && step.n_layers <= grid::kMaxLayers &&
          (s.head_dim == 64 || s.head_dim == 128) && is_multiple(s.n_heads, s.n_kv_heads) &&
@@ -127,7 +127,7 @@ Scratch scratch_of(int64_t heads, int64_t kv_heads, int64_t ffn, int64_t n_parts
 
 }  // namespace
 
-std::string grid_source(const DenseStep& step, const DeviceLimits& device) {
+std::string grid_source(const LayersStep& step, const DeviceLimits& device) {
   if (!device.is_hopper() || !shape_fits(step) ||
       step.shape.n_kv_heads > std::min<int>(kMaxKvHeads, device.n_multiprocessors))
     return "";
@@ -150,12 +150,12 @@ size_t grid_scratch_bytes(int width, int head_dim, const DeviceLimits& device) {
   return scratch_of(width, width, width, int64_t{device.n_multiprocessors} * grid::kMaxGroup, dim).bytes;
 }
 
-void run_grid(const void* kernel, const DenseStep& step, void* scratch, Device& device) {
+void run_grid(const void* kernel, const LayersStep& step, void* scratch, Device& device) {
   const grid::Shape shape = shape_of(step, device.limits());
-  const DenseShape& s = step.shape;
+  const LayersShape& s = step.shape;
   grid::Params p{};
   for (int l = 0; l < step.n_layers; ++l) {
-    const DenseLayer& from = step.layers[l];
+    const StepLayer& from = step.layers[l];
     grid::Layer& to = p.layers[l];
     for (int i = 0; i < kLayerWeights; ++i)
       to.products[i] = {from.products[i].codes, from.products[i].scales, from.products[i].bias,

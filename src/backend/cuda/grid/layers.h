@@ -9,14 +9,14 @@
 #pragma once
 #include <string>
 
-#include "backend/cuda/dense_step.h"
+#include "backend/cuda/layers_step.h"
 
 namespace ingot::cuda {
 
 // The source of the kernel for these layers. Empty if it does not support them, or the device cannot run it.
-std::string grid_source(const DenseStep& step, const DeviceLimits& device);
+std::string grid_source(const LayersStep& step, const DeviceLimits& device);
 // Bytes of scratch that are enough for any step; zeros before the first step. width: the most columns of a tensor.
 size_t grid_scratch_bytes(int width, int head_dim, const DeviceLimits& device);
-void run_grid(const void* kernel, const DenseStep& step, void* scratch, Device& device);
+void run_grid(const void* kernel, const LayersStep& step, void* scratch, Device& device);
 
 }  // namespace ingot::cuda

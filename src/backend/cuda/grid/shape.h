@@ -145,7 +145,7 @@ struct Layer {
   const float *attention_norm, *ffn_norm;  // [dim]
   const float *q_norm, *k_norm;            // [head_dim]
   const half* router;                      // [n_experts, dim]
-  const float *router_bias, *choice_bias;  // [n_experts] or null, as in dense_step.h
+  const float *router_bias, *choice_bias;  // [n_experts] or null, as in layers_step.h
   int64_t kv_layer;
 };
 static_assert(sizeof(Layer) == kLayerBytes);

@@ -1,4 +1,4 @@
-// DenseStep: the decoder layers of one token as data, for kernels that run all layers in one launch. cluster/layers.h
+// LayersStep: the decoder layers of one token as data, for kernels that run all layers in one launch. cluster/layers.h
 // runs the layers of small models on one thread block cluster; grid/layers.h uses the whole GPU.
 #pragma once
 #include <memory>
@@ -25,7 +25,7 @@ struct ExpertRouter {
   const float* choice_bias = nullptr;  // [n_experts] or null: added to the scores only for the choice
 };
 
-struct DenseLayer {
+struct StepLayer {
   LayerProduct products[kLayerWeights];
   const float *attention_norm, *ffn_norm;  // [dim]
   const float *q_norm, *k_norm;            // [head_dim], for each head, or null
@@ -35,7 +35,7 @@ struct DenseLayer {
 };
 
 // What all layers have in common.
-struct DenseShape {
+struct LayersShape {
   int dim = 0, ffn = 0, n_heads = 0, n_kv_heads = 0, head_dim = 0, rot_dim = 0;
   bool half_split = false;                       // RopeLayout
   float eps = 0, head_eps = 0, score_scale = 0;  // score_scale: with the factor log2(e)
@@ -43,15 +43,15 @@ struct DenseShape {
   int n_experts = 0, n_used = 0;  // 0: no experts; `ffn` is the width of one expert
   bool sigmoid = false, normalize = false;
   float route_scale = 1;
-  bool operator==(const DenseShape&) const = default;
+  bool operator==(const LayersShape&) const = default;
 };
 
-inline constexpr int kMaxDenseLayers = 80;
+inline constexpr int kMaxStepLayers = 80;
 
-struct DenseStep {
-  DenseLayer layers[kMaxDenseLayers];
+struct LayersStep {
+  StepLayer layers[kMaxStepLayers];
   int n_layers, n_tokens;
-  DenseShape shape;
+  LayersShape shape;
   uint64_t codebook_low, codebook_high;  // of all weights with Layout::kCodebook4
   float* x;                              // [n_tokens, x_stride]: the residual stream, input and output
   int64_t x_stride;
@@ -63,7 +63,7 @@ struct DenseStep {
 
 // The step of these layers. Null if the layers differ in more than their weights, are too many, or use more than plain
 // attention and a plain gated feed-forward network or experts without groups and without a shared expert.
-std::unique_ptr<DenseStep> dense_step(const DenseLayersBlock& block, const DeviceKv& kv, const DeviceBatch& batch,
+std::unique_ptr<LayersStep> layers_step(const PlainLayersBlock& block, const DeviceKv& kv, const DeviceBatch& batch,
                                       int n_tokens);
 
 }  // namespace ingot::cuda

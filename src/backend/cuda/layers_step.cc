@@ -1,4 +1,4 @@
-#include "backend/cuda/dense_step.h"
+#include "backend/cuda/layers_step.h"
 
 #include <algorithm>
 
@@ -35,15 +35,15 @@ Second second_of(const ExpertsBlock& e) {
           {packed(e.w_router).data, floats_of(e.b_router), floats_of(e.route.bias)}};
 }
 
-void set_second(DenseShape&, const FeedForwardBlock&) {}
-void set_second(DenseShape& s, const ExpertsBlock& e) {
+void set_second(LayersShape&, const FeedForwardBlock&) {}
+void set_second(LayersShape& s, const ExpertsBlock& e) {
   s.n_experts = e.n_experts, s.n_used = e.route.n_used;
   s.sigmoid = e.route.scoring == Scoring::kSigmoid, s.normalize = e.route.normalize, s.route_scale = e.route.scale;
 }
 
 template <class Block>
-DenseShape shape_of(const AttentionBlock& a, const Block& f) {
-  DenseShape shape{.dim = static_cast<int>(a.x.cols),
+LayersShape shape_of(const AttentionBlock& a, const Block& f) {
+  LayersShape shape{.dim = static_cast<int>(a.x.cols),
                    .ffn = f.ffn_dim,
                    .n_heads = a.attention.n_heads,
                    .n_kv_heads = a.attention.n_kv_heads,
@@ -85,7 +85,7 @@ bool second_fits(const ExpertsBlock& e, float eps) {
 }
 
 // Takes over the codebook. Returns false if the weight cannot be a LayerProduct, or if the step has another codebook.
-bool weight_fits(DenseStep& step, const Weight& weight, int64_t n_experts) {
+bool weight_fits(LayersStep& step, const Weight& weight, int64_t n_experts) {
   const PackedWeight& w = packed(weight);
   if (w.n_experts != n_experts || w.f32) return false;
   if (w.layout != Layout::kCodebook4) return true;
@@ -96,7 +96,7 @@ bool weight_fits(DenseStep& step, const Weight& weight, int64_t n_experts) {
 
 // Returns false if the layer does not fit.
 template <class Block>
-bool add_layer(DenseStep& step, const AttentionBlock& a, const Block& block) {
+bool add_layer(LayersStep& step, const AttentionBlock& a, const Block& block) {
   if (!attention_fits(a) || !second_fits(block, a.norm.eps) || !(shape_of(a, block) == step.shape)) return false;
   const Second second = second_of(block);
   for (const Weight* w : {&a.wq, &a.wk, &a.wv, &a.wo})
@@ -118,11 +118,11 @@ bool add_layer(DenseStep& step, const AttentionBlock& a, const Block& block) {
 
 }  // namespace
 
-std::unique_ptr<DenseStep> dense_step(const DenseLayersBlock& block, const DeviceKv& kv, const DeviceBatch& batch,
+std::unique_ptr<LayersStep> layers_step(const PlainLayersBlock& block, const DeviceKv& kv, const DeviceBatch& batch,
                                       int n_tokens) {
   const AttentionBlock& first = block.attention.front();
-  if (block.attention.size() > kMaxDenseLayers || reinterpret_cast<uintptr_t>(first.x.data) % 16 != 0) return nullptr;
-  auto step = std::make_unique<DenseStep>();
+  if (block.attention.size() > kMaxStepLayers || reinterpret_cast<uintptr_t>(first.x.data) % 16 != 0) return nullptr;
+  auto step = std::make_unique<LayersStep>();
   block.with_second(0, [&](const auto& second) { step->shape = shape_of(first, second); });
   for (size_t i = 0; i < block.attention.size(); ++i) {
     bool fits = false;
