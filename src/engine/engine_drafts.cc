@@ -1,7 +1,6 @@
 // The engine's part of speculation: guesses become drafts of the next step, and a step's draws accept or refuse them.
 #include <algorithm>
 #include <functional>
-#include <new>
 #include <utility>
 
 #include "base/check.h"
@@ -215,20 +214,17 @@ int Engine::accept(Sequence& sequence, std::span<const Sampled> drawn) {
 }
 
 // Where steps follow one another, a step takes the time from the end of the last step to its own end.
-void Engine::add_step_time(const StepStats& stats, Clock::time_point last) {
-  const Clock::duration time = stats.emitted - std::max(stats.begin, last);
-  try {
-    draft_lengths_.add_step(stats.n_seqs, stats.n_tokens, std::chrono::duration<double>(time).count());
-  } catch (const std::bad_alloc&) {  // one measurement less
-  }
+void Engine::add_step_time(const InFlightStep& step, Clock::time_point last) {
+  const Clock::duration time = step.stats.emitted - std::max(step.stats.begin, last);
+  draft_lengths_.add_step(step.shape, std::chrono::duration<double>(time).count());
 }
 
 // What drafts gain: the time of the step beside the time in which steps without drafts would have given its tokens. Both
 // are times that decide about drafts, so a slow moment of the machine is no loss.
 void Engine::add_gain(Sequence& sequence, const InFlightStep& step, int n_tokens) {
-  const StepStats& stats = step.stats;
-  const std::optional<double> seconds = draft_lengths_.seconds_of(stats.n_seqs, stats.n_tokens),
-                              plain = draft_lengths_.seconds_of(stats.n_seqs, stats.n_seqs);
+  const int n_seqs = step.shape.n_seqs;
+  const std::optional<double> seconds = draft_lengths_.seconds_of(step.shape),
+                              plain = draft_lengths_.seconds_of({n_seqs, n_seqs});
   if (!step.is_timed || !seconds || !plain) return;
   sequence.step_seconds += *seconds, counts_.step_seconds += *seconds;
   sequence.plain_seconds += n_tokens * *plain, counts_.plain_seconds += n_tokens * *plain;
