@@ -54,7 +54,8 @@ TEST_P(SimulatedGpuTest, AdaptsToTheBestNumberOfDrafts) {
   const std::vector<uint64_t> seeds = {1, 2, 3};  // the same luck for all numbers of drafts
   const auto milliseconds = [&](const auto& make) {
     double us = 0;
-    for (const uint64_t seed : seeds) us += run(fake, SimulatedGpu(seed), 4 * max_seqs, 600, make(seed)).us;
+    for (const uint64_t seed : seeds)
+      us += run(fake, SimulatedGpu(seed), max_seqs == 1 ? 4 : 16, max_seqs == 1 ? 900 : 500, make(seed)).us;
     return us / 1e3;
   };
   const double off = milliseconds([](uint64_t) -> MakeProposer { return nullptr; });
