@@ -140,8 +140,8 @@ class Engine {
   // Only without start(): takes the submitted requests and does one step. Returns false if there was nothing to do.
   // Throws DeviceLost.
   bool step();
-  // Only without start(): runs a prompt and a decode step whose output is dropped, to load code and weights. Throws
-  // Error if a step fails.
+  // Only without start(): runs a prompt and a decode step whose output is dropped, to load code and weights; on a device
+  // that works by itself, also steps with drafts. Throws Error if a step fails.
   void warm_up();
 
  private:
@@ -186,7 +186,7 @@ class Engine {
   void propose(Sequence& sequence);
   bool choose_drafts();
   void offer_drafts(Sequence& sequence);
-  void try_again(Sequence& sequence, DraftOffer& offer);
+  void try_again(Sequence& sequence, DraftOffer& offer, int n_seqs, int n_rows);
   void judge_trial(Sequence& sequence, bool was_right);
   void bring_drafts(Sequence& sequence, int n);
   void ask_for_guess(Sequence& sequence, int n);

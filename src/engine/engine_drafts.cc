@@ -75,7 +75,7 @@ bool Engine::choose_drafts() {
   }
   if (!reads_prompt) {
     draft_lengths_.choose(offers_, n_seqs, n_rows);
-    for (size_t i = 0; i < offering_.size(); ++i) try_again(*offering_[i], offers_[i]);
+    for (size_t i = 0; i < offering_.size(); ++i) try_again(*offering_[i], offers_[i], n_seqs, n_rows);
   }
   has_drafts |= std::ranges::any_of(offers_, [](const DraftOffer& o) { return o.n_chosen > 0; });
   const bool waits = some_unseen && has_drafts;
@@ -102,10 +102,11 @@ void Engine::offer_drafts(Sequence& sequence) {
     offer.gains[offer.n] = gain *= sequence.acceptance.of(evidence + offer.n, acceptance_);
 }
 
-// A costly proposer whose drafts do not pay is tried again now and then, with one draft: the text may have changed.
-void Engine::try_again(Sequence& sequence, DraftOffer& offer) {
+// A costly proposer whose drafts do not pay is tried again now and then, with one draft: the text may have changed. That
+// does not help where guesses take longer than steps.
+void Engine::try_again(Sequence& sequence, DraftOffer& offer, int n_seqs, int n_rows) {
   sequence.is_trial = sequence.request.proposer->is_costly() && offer.n_chosen == 0 && offer.n > 0 &&
-                      sequence.n_unguessed >= sequence.next_trial;
+                      sequence.n_unguessed >= sequence.next_trial && draft_lengths_.can_pay(n_seqs, n_rows);
   if (sequence.is_trial) offer.n_chosen = 1;
 }
 

@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <set>
 
 #include "engine/speculate/ngram.h"
 #include "timed_runner.h"
@@ -61,24 +62,38 @@ TEST_P(SpeculationTime, IsNeverSlower) {
   }
 }
 
-// Guesses that take time, as those of a draft model do: half of a step's.
-TEST_P(SpeculationTime, CostlyGuessesAreNeverSlower) {
+// Guesses that take time, as those of a draft model do.
+MakeProposer costly(double p, int us) {
   struct Costly final : Proposer {
-    explicit Costly(std::shared_ptr<Proposer> of) : oracle(std::move(of)) {}
+    Costly(std::shared_ptr<Proposer> of, int time) : oracle(std::move(of)), us(time) {}
     Proposal propose(std::span<const int32_t> history, int n) override {
-      fake_time += std::chrono::microseconds(55);
+      fake_time += std::chrono::microseconds(us);
       return oracle->propose(history, n);
     }
     bool is_costly() const override { return true; }
-    std::shared_ptr<Proposer> oracle;
+    const std::shared_ptr<Proposer> oracle;
+    const int us;
   };
+  return [=](const Request& request, const Expected& expected) {
+    return std::make_shared<Costly>(oracle(p)(request, expected), us);
+  };
+}
+
+TEST_P(SpeculationTime, CostlyGuessesAreNeverSlower) {
   const double without = run(GetParam(), memory_bound, 1, 900, nullptr).us;
   for (const double p : {0.0, 0.2, 0.9}) {
-    const Outcome with = run(GetParam(), memory_bound, 1, 900, [&](const Request& request, const Expected& expected) {
-      return std::make_shared<Costly>(oracle(p)(request, expected));
-    });
+    const Outcome with = run(GetParam(), memory_bound, 1, 900, costly(p, 55));
     EXPECT_LT(with.us, without * (p > 0.5 ? 0.7 : 1.02)) << "p " << p << ", " << with.gauges.n_drafts << " guesses";
   }
+}
+
+// A guess that takes two steps does not pay, even if it is right, so it is tried to measure that, and not again.
+TEST_P(SpeculationTime, GuessesThatCannotPayAreNotTried) {
+  const double without = run(GetParam(), memory_bound, 1, 900, nullptr).us;
+  const Outcome with = run(GetParam(), memory_bound, 1, 900, costly(1, 210));
+  EXPECT_GE(with.gauges.n_drafts, 2);
+  EXPECT_LE(with.gauges.n_drafts, 4);
+  EXPECT_LT(with.us, without * 1.01);
 }
 
 // A text that cannot be predicted has no repeated pairs, so there is nothing to verify.
@@ -110,6 +125,18 @@ TEST_P(SpeculationTime, FollowsTheText) {
   const double plain = run(GetParam(), memory_bound, 1, 400, nullptr).us;
   EXPECT_LT(two.us - third, plain * 1.05);
   EXPECT_LT(all.us - two.us, plain / 400 * 300 / 3);
+}
+
+// So that a GPU has recorded them when a request comes.
+TEST_P(SpeculationTime, AWarmUpBringsDraftsWhereStepsOverlap) {
+  for (const bool has_head : {false, true}) {
+    FakeOptions fake = options(GetParam());
+    if (has_head) fake.info.draft_head = DraftHeadKind::kMtp;
+    std::set<int> n_rows;
+    TimedRunner runner(fake, [&](const Batch& b) { return n_rows.insert(b.n_tokens()), StepCost{100}; });
+    Engine(runner, {.now = [] { return fake_time; }}).warm_up();
+    EXPECT_EQ(n_rows, GetParam() ? std::set({1, 2, 3, 4, 5, 6, 7, 8}) : std::set({1, 2})) << has_head;
+  }
 }
 
 INSTANTIATE_TEST_SUITE_P(Engines, SpeculationTime, testing::Bool(),

@@ -44,6 +44,8 @@ class TimedRunner final : public Runner {
     fake_time = std::max(fake_time, drawn_at_);
     return runner_.wait();
   }
+  void follow(std::span<const int32_t> next_tokens) override { runner_.follow(next_tokens); }
+  std::vector<int32_t> draft(std::span<const DraftRow> rows) override { return runner_.draft(rows); }
 
  private:
   static Clock::duration time(double us) {

@@ -91,6 +91,13 @@ double DraftLengths::most_rows(int n_seqs) const {
   return 2 * known;
 }
 
+bool DraftLengths::can_pay(int n_seqs, int n_rows) const {
+  const std::optional<double> plain = seconds_of({n_seqs, n_rows, n_seqs == 1 || n_rows == n_seqs});
+  for (int n = 1; plain && n <= std::min(kMaxDrafts, max_drafts_); ++n)
+    if (*plain * (n_seqs + n) > kLeastGain * n_seqs * *seconds_of({n_seqs, n_rows + n, n_seqs == 1})) return true;
+  return false;
+}
+
 void DraftLengths::choose(std::span<DraftOffer> offers, int n_seqs, int n_rows) {
   const auto may_pay = [](const DraftOffer& offer) { return offer.n > 0 && offer.gains[0] > kLeastGain - 1; };
   const std::optional<double> plain = seconds_of({n_seqs, n_rows, n_seqs == 1 || n_rows == n_seqs});

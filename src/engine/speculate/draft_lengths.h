@@ -47,6 +47,8 @@ class DraftLengths {
   void add_step(const StepShape& step, double seconds);
   // Sets n_chosen of all offers. Without drafts, the step has n_rows rows, and n_seqs sequences get a token from it.
   void choose(std::span<DraftOffer> offers, int n_seqs, int n_rows);
+  // Whether drafts of one sequence would pay in such a step if all of them were right.
+  bool can_pay(int n_seqs, int n_rows) const;
   // The time of such a step: measured, or between measured ones, or assumed. Empty: no step without drafts has been
   // measured.
   std::optional<double> seconds_of(const StepShape& step) const;
