@@ -33,19 +33,29 @@ struct LoadOptions {
   int max_seqs = 32, max_batch_tokens = 0, n_kv_tokens = 0, seed = 1;
   bool no_prefix_cache = false, no_jump_ahead = false, json = false;
   GrammarOptions grammar;
-  std::string speculate = "off";  // or another name of a mode, or oracle:P
+  std::string speculate = "off";  // or another name of a mode, or oracle:P, or oracle:P:N
   int n_pairs = 5;
 };
 
-// P of "oracle:P"; empty: another way to speculate. Throws UsageError.
-std::optional<double> oracle_share(const std::string& speculate) {
-  if (!speculate.starts_with("oracle:")) return std::nullopt;
-  const std::string number = speculate.substr(7);
+// Guesses that are right with probability p; n_fixed in each step, or 0: the engine decides.
+struct Oracle {
   double p = -1;
-  const auto [end, error] = std::from_chars(number.data(), number.data() + number.size(), p);
-  if (error != std::errc() || end != number.data() + number.size() || !(p >= 0 && p <= 1))
-    throw UsageError("--speculate oracle:P needs a probability from 0 to 1, such as oracle:0.8");
-  return p;
+  int n_fixed = 0;
+};
+
+// Of "oracle:P" or "oracle:P:N"; empty: another way to speculate. Throws UsageError.
+std::optional<Oracle> find_oracle(const std::string& speculate) {
+  if (!speculate.starts_with("oracle:")) return std::nullopt;
+  Oracle oracle;
+  const char* end = speculate.data() + speculate.size();
+  std::from_chars_result read = std::from_chars(speculate.data() + 7, end, oracle.p);
+  const bool has_n = read.ec == std::errc() && read.ptr < end && *read.ptr == ':';
+  if (has_n) read = std::from_chars(read.ptr + 1, end, oracle.n_fixed);
+  const bool is_n = !has_n || (oracle.n_fixed >= 1 && oracle.n_fixed <= kMaxDrafts);
+  if (read.ec != std::errc() || read.ptr != end || !(oracle.p >= 0 && oracle.p <= 1) || !is_n)
+    throw UsageError("--speculate oracle:P needs a probability from 0 to 1, such as oracle:0.8; oracle:P:N needs 1 to {} "
+                     "drafts, such as oracle:0.8:4", kMaxDrafts);
+  return oracle;
 }
 
 // What the engine speculates with. The oracle knows the answers of a load before, which had the same prompts.
@@ -56,8 +66,9 @@ struct Speculation {
   DraftModel* draft = nullptr;
 
   std::shared_ptr<Proposer> proposer(size_t request, size_t n_prompt, int n_vocab) const {
-    if (const auto p = oracle_share(how))
-      return std::make_shared<OracleProposer>(answers.at(request), n_prompt, n_vocab, *p, request);
+    if (const auto oracle = find_oracle(how))
+      return std::make_shared<OracleProposer>(answers.at(request), n_prompt, n_vocab, oracle->p, request,
+                                              oracle->n_fixed);
     return make_proposer(*find_speculate(how), head, draft);
   }
 };
@@ -237,7 +248,8 @@ std::unique_ptr<EngineLoadRun> run_engine_load(Ranks& runner, const LoadOptions&
     run->steps.add(s);
     if (options.trace) trace_step(*options.trace, s);
   };
-  Engine engine(runner, engine_options);
+  GivenAnswers given(runner);  // what the oracle knows
+  Engine engine(find_oracle(o.speculate) ? static_cast<Runner&>(given) : runner, engine_options);
   engine.start();
   const Clock::time_point start = Clock::now();
   const std::clock_t cpu_start = std::clock();
@@ -391,8 +403,8 @@ void bench_engine(LoadOptions& o) {
   InterruptGuard guard;
   const bool speculates = o.speculate != "off";
   const auto mode = find_speculate(o.speculate);
-  if (!oracle_share(o.speculate) && !mode)
-    throw UsageError("--speculate {}: it must be {} or oracle:P", printable(o.speculate),
+  if (!find_oracle(o.speculate) && !mode)
+    throw UsageError("--speculate {}: it must be {} or oracle:P or oracle:P:N", printable(o.speculate),
                      fmt::join(kSpeculateNames, ", "));
   o.subject.model.speculate = mode.value_or(Speculate::kOff);
   const BenchGrammar grammar(o);
@@ -457,8 +469,8 @@ void add_bench_engine(CLI::App& bench) {
   add_grammar_options(*command, o->grammar);
   number("--pairs", o->n_pairs, "with a grammar or --speculate: loads without it and with it, in turn", 1, 1000);
   command->add_option("--speculate", o->speculate,
-                      "off, a way to guess tokens as in `ingot run`, or oracle:P: guesses that are right with "
-                      "probability P, such as oracle:0.8")
+                      "off, a way to guess tokens as in `ingot run`, or oracle:P: guesses of given answers that are "
+                      "right with probability P, such as oracle:0.8; oracle:0.8:4: always 4 drafts")
       ->capture_default_str();
   command->add_option("--draft", o->subject.model.draft, "as in `ingot run`");
   command->add_flag("--no-jump-ahead", o->no_jump_ahead, "draw each token of text that the grammar forces");

@@ -10,6 +10,7 @@
 #include "base/error.h"
 #include "base/thread_start.h"
 #include "engine/faults.h"
+#include "engine/speculate/oracle.h"
 
 namespace ingot {
 namespace {
@@ -182,15 +183,26 @@ void Engine::warm_up() {
     void on_finish(const Finish& f) override { finish = f; }
     Finish finish;
   };
-  const auto sink = std::make_shared<Sink>();
-  Request request;
-  request.sink = sink;
-  request.prompt.assign(std::clamp(context_limit(runner_.info()) - 2, 1, 2), 0);
-  request.sampling.temperature = 0;
-  request.max_tokens = std::min(2, context_limit(runner_.info()) - static_cast<int>(request.prompt.size()));
-  submit(std::move(request));
-  while (step()) {}
-  if (sink->finish.reason == FinishReason::kError) throw Error("the first step failed: {}", sink->finish.error);
+  const RunnerInfo& info = runner_.info();
+  // A device that works by itself may record steps of up to 8 rows a sequence, when they come for the first time.
+  const int n_most = overlap_ && can_draft(info) ? std::min(7, info.max_logits - info.max_seqs) : 0;
+  for (int n_drafts = 0; n_drafts <= n_most; ++n_drafts) {
+    const auto sink = std::make_shared<Sink>();
+    Request request;
+    request.sink = sink;
+    request.prompt.assign(std::clamp(context_limit(info) - 2, 1, 2), 0);
+    request.sampling.temperature = 0;
+    request.max_tokens = std::min(2 + n_drafts, context_limit(info) - static_cast<int>(request.prompt.size()));
+    if (n_drafts > 0 && has_draft_head()) {
+      request.proposer = std::make_shared<DraftHeadProposer>(n_drafts);
+    } else if (n_drafts > 0) {
+      request.proposer = std::make_shared<OracleProposer>(std::vector<int32_t>(2 + n_drafts), request.prompt.size(),
+                                                          info.n_vocab, 1, 0, n_drafts);
+    }
+    submit(std::move(request));
+    while (step()) {}
+    if (sink->finish.reason == FinishReason::kError) throw Error("the first step failed: {}", sink->finish.error);
+  }
 }
 
 // ---- the stepping thread ----

@@ -140,8 +140,8 @@ class Engine {
   // Only without start(): takes the submitted requests and does one step. Returns false if there was nothing to do.
   // Throws DeviceLost.
   bool step();
-  // Only without start(): runs a prompt and a decode step whose output is dropped, to load code and weights. Throws
-  // Error if a step fails.
+  // Only without start(): runs a prompt and a decode step whose output is dropped, to load code and weights; on a device
+  // that works by itself, also steps with drafts. Throws Error if a step fails.
   void warm_up();
 
  private:
@@ -157,6 +157,7 @@ class Engine {
     const Step* step = nullptr;  // null: none
     StepStats stats;
     bool is_timed = false;  // the time of the step tells what drafts cost
+    StepShape shape = {};
   };
 
   template <class F>
@@ -185,13 +186,13 @@ class Engine {
   void propose(Sequence& sequence);
   bool choose_drafts();
   void offer_drafts(Sequence& sequence);
-  void try_again(Sequence& sequence, DraftOffer& offer);
+  void try_again(Sequence& sequence, DraftOffer& offer, int n_seqs, int n_rows);
   void judge_trial(Sequence& sequence, bool was_right);
   void bring_drafts(Sequence& sequence, int n);
   void ask_for_guess(Sequence& sequence, int n);
   void ask_draft_head();
   void cut_drafts(Sequence& sequence);
-  void add_step_time(const StepStats& stats, Clock::time_point last);
+  void add_step_time(const InFlightStep& step, Clock::time_point last);
   void add_gain(Sequence& sequence, const InFlightStep& step, int n_tokens);
   void make_masks(InFlightStep& in_flight);
   void make_masks(Sequence& sequence, int n_drafts);
@@ -218,7 +219,7 @@ class Engine {
   std::unordered_map<RequestId, std::unique_ptr<Sequence>> sequences_;
   Clock::time_point next_limit_ = Clock::time_point::max();  // the earliest of all deadlines
   EngineGauges counts_;
-  DraftLengths draft_lengths_{runner_.info().max_seqs};
+  DraftLengths draft_lengths_{runner_.info().max_seqs, runner_.info().max_logits - runner_.info().max_seqs};
   Acceptance acceptance_{256};             // of the drafts of all sequences
   int n_unguessed_ = 0;                    // tokens since the last guess of any proposer that is costly
   std::vector<DraftOffer> offers_;         // within choose_drafts: of the sequences that decode and have a proposer,

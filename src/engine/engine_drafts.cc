@@ -1,7 +1,6 @@
 // The engine's part of speculation: guesses become drafts of the next step, and a step's draws accept or refuse them.
 #include <algorithm>
 #include <functional>
-#include <new>
 #include <utility>
 
 #include "base/check.h"
@@ -76,7 +75,7 @@ bool Engine::choose_drafts() {
   }
   if (!reads_prompt) {
     draft_lengths_.choose(offers_, n_seqs, n_rows);
-    for (size_t i = 0; i < offering_.size(); ++i) try_again(*offering_[i], offers_[i]);
+    for (size_t i = 0; i < offering_.size(); ++i) try_again(*offering_[i], offers_[i], n_seqs, n_rows);
   }
   has_drafts |= std::ranges::any_of(offers_, [](const DraftOffer& o) { return o.n_chosen > 0; });
   const bool waits = some_unseen && has_drafts;
@@ -103,10 +102,11 @@ void Engine::offer_drafts(Sequence& sequence) {
     offer.gains[offer.n] = gain *= sequence.acceptance.of(evidence + offer.n, acceptance_);
 }
 
-// A costly proposer whose drafts do not pay is tried again now and then, with one draft: the text may have changed.
-void Engine::try_again(Sequence& sequence, DraftOffer& offer) {
+// A costly proposer whose drafts do not pay is tried again now and then, with one draft: the text may have changed. That
+// does not help where guesses take longer than steps.
+void Engine::try_again(Sequence& sequence, DraftOffer& offer, int n_seqs, int n_rows) {
   sequence.is_trial = sequence.request.proposer->is_costly() && offer.n_chosen == 0 && offer.n > 0 &&
-                      sequence.n_unguessed >= sequence.next_trial;
+                      sequence.n_unguessed >= sequence.next_trial && draft_lengths_.can_pay(n_seqs, n_rows);
   if (sequence.is_trial) offer.n_chosen = 1;
 }
 
@@ -215,20 +215,17 @@ int Engine::accept(Sequence& sequence, std::span<const Sampled> drawn) {
 }
 
 // Where steps follow one another, a step takes the time from the end of the last step to its own end.
-void Engine::add_step_time(const StepStats& stats, Clock::time_point last) {
-  const Clock::duration time = stats.emitted - std::max(stats.begin, last);
-  try {
-    draft_lengths_.add_step(stats.n_seqs, stats.n_tokens, std::chrono::duration<double>(time).count());
-  } catch (const std::bad_alloc&) {  // one measurement less
-  }
+void Engine::add_step_time(const InFlightStep& step, Clock::time_point last) {
+  const Clock::duration time = step.stats.emitted - std::max(step.stats.begin, last);
+  draft_lengths_.add_step(step.shape, std::chrono::duration<double>(time).count());
 }
 
 // What drafts gain: the time of the step beside the time in which steps without drafts would have given its tokens. Both
 // are times that decide about drafts, so a slow moment of the machine is no loss.
 void Engine::add_gain(Sequence& sequence, const InFlightStep& step, int n_tokens) {
-  const StepStats& stats = step.stats;
-  const std::optional<double> seconds = draft_lengths_.seconds_of(stats.n_seqs, stats.n_tokens),
-                              plain = draft_lengths_.seconds_of(stats.n_seqs, stats.n_seqs);
+  const int n_seqs = step.shape.n_seqs;
+  const std::optional<double> seconds = draft_lengths_.seconds_of(step.shape),
+                              plain = draft_lengths_.seconds_of({n_seqs, n_seqs});
   if (!step.is_timed || !seconds || !plain) return;
   sequence.step_seconds += *seconds, counts_.step_seconds += *seconds;
   sequence.plain_seconds += n_tokens * *plain, counts_.plain_seconds += n_tokens * *plain;

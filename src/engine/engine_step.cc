@@ -113,6 +113,8 @@ Engine::InFlightStep Engine::launch(BatchBuilder& builder, std::string* fault) {
   counts_.n_computed_tokens += step.n_tokens;
   stats.n_tokens = step.n_tokens;
   stats.n_seqs = static_cast<int>(step.items.size());
+  const auto is_as_first = [&](const StepItem& item) { return item.n_tokens == step.items.front().n_tokens; };
+  in_flight.shape = {stats.n_seqs, step.n_tokens, std::ranges::all_of(step.items, is_as_first)};
   stats.n_decodes = step.n_decodes;
   stats.n_preempted = step.n_preempted;
   stats.n_cached = step.n_cached;
@@ -162,14 +164,14 @@ void Engine::complete(InFlightStep& in_flight, std::string fault) {
     }
     const auto n_rows = static_cast<size_t>(item.n_rows());
     CHECK_LE(row + n_rows, drawn.size());
-    complete_item(item, std::span(drawn).subspan(row, n_rows), {done.step, stats, done.is_timed});
+    complete_item(item, std::span(drawn).subspan(row, n_rows), {done.step, stats, done.is_timed, done.shape});
     row += n_rows;
   }
   CHECK(stats.failed || row == drawn.size());
   stats.n_emitted = static_cast<int>(counts_.n_output_tokens - n_output);
   stats.n_forced = static_cast<int>(counts_.n_forced_tokens - n_forced);
   stats.emitted = options_.now();
-  if (done.is_timed && !stats.failed) add_step_time(stats, counts_.last_step);
+  if (done.is_timed && !stats.failed) add_step_time({done.step, stats, true, done.shape}, counts_.last_step);
   counts_.last_step = stats.emitted;
   publish();
   if (options_.on_step) options_.on_step(stats);

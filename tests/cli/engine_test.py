@@ -64,15 +64,16 @@ def test_bench_engine_with_a_grammar(ingot):
 def test_bench_engine_speculates(ingot):
     """Loads without drafts and with them, in turn, which write the same; an oracle knows the answers of the load before."""
     args = ["bench", "engine", "--shape", "smollm-135m", "--requests", "2", "--max-seqs", "1", "-p", "8", "-n", "48", "--spread", "0", "--pairs", "1"]
-    for how, least, most in (("oracle:1", 1, 1), ("oracle:0", 0, 0), ("ngram", 0, 1)):
+    for how, least, most in (("oracle:1", 1, 1), ("oracle:1:2", 1, 1), ("oracle:0", 0, 0), ("ngram", 0, 1)):
         r = json.loads(ingot(*args, "--speculate", how, "--json").stdout)
         off, on = r["off"][0], r["speculating"][0]
         assert off["draft_tokens"] == 0 and off["output_tokens"] == on["output_tokens"] == 96
         assert least * on["draft_tokens"] <= on["accepted_tokens"] <= most * on["draft_tokens"]
         assert on["steps"] == off["steps"] - on["accepted_tokens"]
-        assert on["draft_tokens"] > 0 or how != "oracle:1"
+        assert on["draft_tokens"] > 0 or not how.startswith("oracle:1")
+        assert how != "oracle:1:2" or 2 * 30 <= on["accepted_tokens"] <= 2 * 32  # 16 steps a request
     assert "speculating / off" in ingot(*args, "--speculate", "oracle:0.5").stdout
-    for how in ("oracle:1.5", "oracle:x", "oracle:", "guess"):
+    for how in ("oracle:1.5", "oracle:x", "oracle:", "oracle:1:", "oracle:1:0", "oracle:1:16", "oracle:1:2:3", "guess"):
         refused = ingot(*args, "--speculate", how, ok=False)
         assert refused.returncode == 2 and "--speculate" in refused.stderr and "Traceback" not in refused.stderr
 

@@ -9,6 +9,7 @@ namespace ingot {
 namespace {
 
 using Seconds = std::function<double(int n_rows)>;
+constexpr int kManyDrafts = 1000;
 
 DraftOffer offer(double p, int n = kMaxDrafts) {
   DraftOffer made{.gains = {}, .n = n};
@@ -17,35 +18,46 @@ DraftOffer offer(double p, int n = kMaxDrafts) {
   return made;
 }
 
+// The step that a choice makes of sequences that decode.
+StepShape choose(DraftLengths& lengths, std::vector<DraftOffer>& offers) {
+  StepShape step{.n_seqs = static_cast<int>(offers.size())};
+  lengths.choose(offers, step.n_seqs, step.n_seqs);
+  step.n_rows = step.n_seqs;
+  for (const DraftOffer& o : offers) {
+    step.n_rows += o.n_chosen;
+    step.is_even &= o.n_chosen == offers[0].n_chosen;
+  }
+  return step;
+}
+
 // Runs steps of n_seqs sequences that all have the same acceptance; returns the drafts of the last step.
 std::vector<int> settle(DraftLengths& lengths, int n_seqs, double p, const Seconds& seconds, int n_steps = 60) {
   std::vector<int> chosen;
-  for (int step = 0; step < n_steps; ++step) {
+  for (int i = 0; i < n_steps; ++i) {
     std::vector<DraftOffer> offers(n_seqs, offer(p));
-    lengths.choose(offers, n_seqs, n_seqs);
-    int n_rows = n_seqs;
+    const StepShape step = choose(lengths, offers);
+    lengths.add_step(step, seconds(step.n_rows));
     chosen.clear();
-    for (const DraftOffer& o : offers) n_rows += o.n_chosen, chosen.push_back(o.n_chosen);
-    lengths.add_step(n_seqs, n_rows, seconds(n_rows));
+    for (const DraftOffer& o : offers) chosen.push_back(o.n_chosen);
   }
   return chosen;
 }
 
 TEST(DraftLengths, WithoutATimeThereAreNoDrafts) {
-  DraftLengths lengths(4);
+  DraftLengths lengths(4, kManyDrafts);
   std::vector<DraftOffer> offers(1, offer(1));
   lengths.choose(offers, 1, 1);
   EXPECT_EQ(offers[0].n_chosen, 0);
-  lengths.add_step(1, 1, 1);
+  lengths.add_step({1, 1}, 1);
   lengths.choose(offers, 1, 1);
   EXPECT_EQ(offers[0].n_chosen, 0);  // one time may be a cold start
-  lengths.add_step(1, 1, 1);
+  lengths.add_step({1, 1}, 1);
   lengths.choose(offers, 1, 1);
   EXPECT_EQ(offers[0].n_chosen, 1);  // more rows are tried step by step
 }
 
 TEST(DraftLengths, FreeRowsAreAllTaken) {
-  DraftLengths lengths(4);
+  DraftLengths lengths(4, kManyDrafts);
   EXPECT_EQ(settle(lengths, 1, 0.95, [](int) { return 1.0; }), std::vector<int>{kMaxDrafts});
 }
 
@@ -59,7 +71,7 @@ TEST(DraftLengths, TheChoiceIsTheBestOfAll) {
         tokens += gain *= p;
         if (tokens / (1 + c * n) > best_rate) best = n, best_rate = tokens / (1 + c * n);
       }
-      DraftLengths lengths(4);
+      DraftLengths lengths(4, kManyDrafts);
       const auto seconds = [&](int n_rows) { return 1e-3 * (1 + c * (n_rows - 1)); };
       EXPECT_EQ(settle(lengths, 1, p, seconds), std::vector<int>{best}) << "p " << p << ", cost " << c;
     }
@@ -71,7 +83,7 @@ TEST(DraftLengths, LargeBatchesBringFewerDraftsAndThenNone) {
   const auto seconds = [](int n_rows) { return 1 + 0.1 * std::max(0, n_rows - 32); };
   int last = kMaxDrafts;
   for (const int n_seqs : {1, 4, 8, 16, 32, 64}) {
-    DraftLengths lengths(64);
+    DraftLengths lengths(64, kManyDrafts);
     int n = 0;
     for (const int one : settle(lengths, n_seqs, 0.7, seconds)) n += one;
     EXPECT_LE(n / n_seqs, last) << n_seqs;
@@ -81,14 +93,12 @@ TEST(DraftLengths, LargeBatchesBringFewerDraftsAndThenNone) {
 }
 
 TEST(DraftLengths, TheMostLikelyDraftsOfAllSequencesAreTaken) {
-  DraftLengths lengths(4);
+  DraftLengths lengths(4, kManyDrafts);
   const auto seconds = [](int n_rows) { return n_rows <= 8 ? 1.0 : 10.0; };
   for (int step = 0; step < 40; ++step) {
     std::vector<DraftOffer> offers = {offer(0.9), offer(0.2), offer(0.8), offer(0)};
-    lengths.choose(offers, 4, 4);
-    int n_rows = 4;
-    for (const DraftOffer& o : offers) n_rows += o.n_chosen;
-    lengths.add_step(4, n_rows, seconds(n_rows));
+    const StepShape made = choose(lengths, offers);
+    lengths.add_step(made, seconds(made.n_rows));
     if (step < 39) continue;
     // 0.9, 0.81, 0.8 and 0.729: the rows that are free.
     EXPECT_EQ(offers[0].n_chosen, 3);
@@ -100,21 +110,20 @@ TEST(DraftLengths, TheMostLikelyDraftsOfAllSequencesAreTaken) {
 
 // One slow step, such as the first one with a kernel, is not what such steps cost.
 TEST(DraftLengths, ASlowMomentIsForgotten) {
-  DraftLengths lengths(4);
+  DraftLengths lengths(4, kManyDrafts);
   for (int step = 0; step < 100; ++step) {
     std::vector<DraftOffer> offers(1, offer(0.9));
-    lengths.choose(offers, 1, 1);
-    const int n_rows = 1 + offers[0].n_chosen;
-    lengths.add_step(1, n_rows, step % 5 == 3 ? 20 : 1);
+    const StepShape made = choose(lengths, offers);
+    lengths.add_step(made, step % 5 == 3 ? 20 : 1);
     if (step > 60) {
-      EXPECT_GE(n_rows, 12) << step;
+      EXPECT_GE(made.n_rows, 12) << step;
     }
   }
 }
 
 // What rows cost may change, for example as the context grows. Times that are no longer measured are forgotten.
 TEST(DraftLengths, OldTimesAreMeasuredAgain) {
-  DraftLengths lengths(4);
+  DraftLengths lengths(4, kManyDrafts);
   EXPECT_EQ(settle(lengths, 1, 0.9, [](int n_rows) { return 1.0 * n_rows; }), std::vector<int>{0});
   EXPECT_EQ(settle(lengths, 1, 0.9, [](int) { return 1.0; }, 500), std::vector<int>{0});
   EXPECT_EQ(settle(lengths, 1, 0.9, [](int) { return 1.0; }, 1200), std::vector<int>{kMaxDrafts});
@@ -127,24 +136,65 @@ TEST(DraftLengths, OldTimesAreMeasuredAgain) {
 // The trials of what never pays cost little: rows that cost as much as steps, and good guesses all the same.
 TEST(DraftLengths, TrialsAreCheap) {
   for (const int n_seqs : {1, 3, 16, 100}) {
-    DraftLengths lengths(100);
+    DraftLengths lengths(100, kManyDrafts);
     double with = 0, without = 0;
     const auto seconds = [](int n_rows) { return 1.0 * n_rows; };
     for (int step = 0; step < 5000; ++step) {
       std::vector<DraftOffer> offers(n_seqs, offer(0.9));
-      lengths.choose(offers, n_seqs, n_seqs);
+      const StepShape made = choose(lengths, offers);
       double tokens = n_seqs;
-      int n_rows = n_seqs;
-      for (const DraftOffer& o : offers) {
-        n_rows += o.n_chosen;
+      for (const DraftOffer& o : offers)
         for (int i = 0; i < o.n_chosen; ++i) tokens += o.gains[i];
-      }
-      lengths.add_step(n_seqs, n_rows, seconds(n_rows));
-      with += seconds(n_rows);
+      lengths.add_step(made, seconds(made.n_rows));
+      with += seconds(made.n_rows);
       without += seconds(n_seqs) * tokens / n_seqs;
     }
     EXPECT_LT(with, without * 1.01) << n_seqs;
   }
+}
+
+// Two sequences of eight would else get all of the drafts that a step has room for.
+TEST(DraftLengths, SequencesShareTheRoom) {
+  DraftLengths lengths(8, 16);
+  EXPECT_EQ(settle(lengths, 8, 0.9, [](int) { return 1.0; }), std::vector<int>(8, 2));
+}
+
+// As on a GPU that replays recorded steps. Sequences that differ bring the same number of drafts, or different numbers
+// where that is worth its price, or where one has no guess.
+TEST(DraftLengths, UnevenStepsMustBeWorthTheirPrice) {
+  for (const double price : {0.01, 0.5}) {
+    for (const double other : {0.0, 0.75}) {
+      DraftLengths lengths(2, kManyDrafts);
+      StepShape last;
+      std::vector<DraftOffer> offers;
+      for (int i = 0; i < 60; ++i) {
+        offers = {offer(0.9), offer(other, other > 0 ? kMaxDrafts : 0)};
+        last = choose(lengths, offers);
+        lengths.add_step(last, 1 + 0.05 * last.n_rows + (last.is_even ? 0 : price));
+      }
+      EXPECT_EQ(last.is_even, price > 0.1 && other > 0) << price << ", " << other;
+      EXPECT_GT(offers[0].n_chosen, 2) << price << ", " << other;
+    }
+  }
+}
+
+// When a sequence ends, the times of steps with one sequence more tell enough.
+TEST(DraftLengths, FewerSequencesGoOnAtOnce) {
+  DraftLengths lengths(8, kManyDrafts);
+  const auto seconds = [](int n_rows) { return 1 + 0.02 * n_rows; };
+  settle(lengths, 8, 0.8, seconds);
+  for (const int n_seqs : {7, 6, 4})
+    for (const int n : settle(lengths, n_seqs, 0.8, seconds, 1)) EXPECT_GE(n, 3) << n_seqs;
+}
+
+// One sequence is as slow as four, and five are much slower. So what is measured for one and for eight does not tell
+// that drafts of four do not pay: steps without drafts are measured.
+TEST(DraftLengths, ANumberOfSequencesThatMayBeFasterIsMeasured) {
+  DraftLengths lengths(8, kManyDrafts);
+  const auto seconds = [](int n_rows) { return n_rows <= 4 ? 1.0 : 2.2; };
+  settle(lengths, 1, 0.3, seconds);
+  settle(lengths, 8, 0.3, seconds);
+  EXPECT_EQ(settle(lengths, 4, 0.5, seconds), std::vector<int>(4, 0));
 }
 
 }  // namespace

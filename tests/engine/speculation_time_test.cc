@@ -2,51 +2,19 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <set>
 
-#include "collector.h"
-#include "engine/engine.h"
 #include "engine/speculate/ngram.h"
-#include "engine/speculate/oracle.h"
+#include "timed_runner.h"
 
 namespace ingot {
 namespace {
 
-using Cost = double (*)(int n_rows);  // microseconds
+using Cost = double (*)(int n_rows);  // microseconds of a step; the host takes 10 us more
 
 double memory_bound(int n_rows) { return 100 + n_rows; }
 double compute_bound(int n_rows) { return 20.0 * n_rows; }
 double tiled(int n_rows) { return 60 + 50 * std::ceil(n_rows / 8.0); }
-
-Clock::time_point fake_time;
-
-// The fake model on a device whose steps take the time that `cost` says. The host takes 10 us for each step.
-class TimedRunner final : public Runner {
- public:
-  TimedRunner(const FakeOptions& options, Cost cost) : runner_(options), cost_(cost) { fake_time = {}; }
-  const RunnerInfo& info() const override { return runner_.info(); }
-  void forward(const Batch& batch) override {
-    runner_.forward(batch);
-    fake_time += time(10);
-    done_at_ = std::max(done_at_, fake_time) + time(cost_(batch.n_tokens()));
-    if (!info().overlaps) fake_time = done_at_;
-  }
-  void sample(std::span<const SampleRow> rows) override {
-    runner_.sample(rows);
-    drawn_at_ = done_at_;
-  }
-  std::vector<Sampled> wait() override {
-    fake_time = std::max(fake_time, drawn_at_);
-    return runner_.wait();
-  }
-
- private:
-  static Clock::duration time(double us) {
-    return std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double, std::micro>(us));
-  }
-  FakeRunner runner_;
-  const Cost cost_;
-  Clock::time_point done_at_{}, drawn_at_{};
-};
 
 FakeOptions options(bool overlaps) {
   FakeOptions fake;
@@ -62,35 +30,8 @@ FakeOptions options(bool overlaps) {
   return fake;
 }
 
-struct Outcome {
-  double us = 0;
-  EngineGauges gauges;
-};
-using MakeProposer = std::function<std::shared_ptr<Proposer>(const Request& request, const Expected& expected)>;
-
 Outcome run(bool overlaps, Cost cost, int n_seqs, int n_output, const MakeProposer& make) {
-  TimedRunner runner(options(overlaps), cost);
-  Engine engine(runner, {.now = [] { return fake_time; }});
-  std::vector<std::shared_ptr<Collector>> sinks;
-  std::vector<Expected> expected;
-  for (int i = 0; i < n_seqs; ++i) {
-    Request request{.prompt = {i, 2, 3}, .max_tokens = n_output};
-    expected.push_back(expected_output(request, runner.info()));
-    if (make) request.proposer = make(request, expected.back());
-    sinks.push_back(std::make_shared<Collector>());
-    request.sink = sinks.back();
-    engine.submit(std::move(request));
-  }
-  while (engine.step()) {}
-  for (int i = 0; i < n_seqs; ++i) EXPECT_EQ(sinks[i]->tokens, expected[i].tokens);
-  return {std::chrono::duration<double, std::micro>(fake_time - Clock::time_point{}).count(), engine.gauges()};
-}
-
-MakeProposer oracle(double p) {
-  return [p](const Request& request, const Expected& expected) {
-    return std::make_shared<OracleProposer>(expected.tokens, request.prompt.size(), 1000, p,
-                                            static_cast<uint64_t>(request.prompt[0]));
-  };
+  return run(options(overlaps), [&](const Batch& b) { return StepCost{cost(b.n_tokens())}; }, n_seqs, n_output, make);
 }
 
 class SpeculationTime : public testing::TestWithParam<bool> {};
@@ -121,24 +62,38 @@ TEST_P(SpeculationTime, IsNeverSlower) {
   }
 }
 
-// Guesses that take time, as those of a draft model do: half of a step's.
-TEST_P(SpeculationTime, CostlyGuessesAreNeverSlower) {
+// Guesses that take time, as those of a draft model do.
+MakeProposer costly(double p, int us) {
   struct Costly final : Proposer {
-    explicit Costly(std::shared_ptr<Proposer> of) : oracle(std::move(of)) {}
+    Costly(std::shared_ptr<Proposer> of, int time) : oracle(std::move(of)), us(time) {}
     Proposal propose(std::span<const int32_t> history, int n) override {
-      fake_time += std::chrono::microseconds(55);
+      fake_time += std::chrono::microseconds(us);
       return oracle->propose(history, n);
     }
     bool is_costly() const override { return true; }
-    std::shared_ptr<Proposer> oracle;
+    const std::shared_ptr<Proposer> oracle;
+    const int us;
   };
+  return [=](const Request& request, const Expected& expected) {
+    return std::make_shared<Costly>(oracle(p)(request, expected), us);
+  };
+}
+
+TEST_P(SpeculationTime, CostlyGuessesAreNeverSlower) {
   const double without = run(GetParam(), memory_bound, 1, 900, nullptr).us;
   for (const double p : {0.0, 0.2, 0.9}) {
-    const Outcome with = run(GetParam(), memory_bound, 1, 900, [&](const Request& request, const Expected& expected) {
-      return std::make_shared<Costly>(oracle(p)(request, expected));
-    });
+    const Outcome with = run(GetParam(), memory_bound, 1, 900, costly(p, 55));
     EXPECT_LT(with.us, without * (p > 0.5 ? 0.7 : 1.02)) << "p " << p << ", " << with.gauges.n_drafts << " guesses";
   }
+}
+
+// A guess that takes two steps does not pay, even if it is right, so it is tried to measure that, and not again.
+TEST_P(SpeculationTime, GuessesThatCannotPayAreNotTried) {
+  const double without = run(GetParam(), memory_bound, 1, 900, nullptr).us;
+  const Outcome with = run(GetParam(), memory_bound, 1, 900, costly(1, 210));
+  EXPECT_GE(with.gauges.n_drafts, 2);
+  EXPECT_LE(with.gauges.n_drafts, 4);
+  EXPECT_LT(with.us, without * 1.01);
 }
 
 // A text that cannot be predicted has no repeated pairs, so there is nothing to verify.
@@ -170,6 +125,18 @@ TEST_P(SpeculationTime, FollowsTheText) {
   const double plain = run(GetParam(), memory_bound, 1, 400, nullptr).us;
   EXPECT_LT(two.us - third, plain * 1.05);
   EXPECT_LT(all.us - two.us, plain / 400 * 300 / 3);
+}
+
+// So that a GPU has recorded them when a request comes.
+TEST_P(SpeculationTime, AWarmUpBringsDraftsWhereStepsOverlap) {
+  for (const bool has_head : {false, true}) {
+    FakeOptions fake = options(GetParam());
+    if (has_head) fake.info.draft_head = DraftHeadKind::kMtp;
+    std::set<int> n_rows;
+    TimedRunner runner(fake, [&](const Batch& b) { return n_rows.insert(b.n_tokens()), StepCost{100}; });
+    Engine(runner, {.now = [] { return fake_time; }}).warm_up();
+    EXPECT_EQ(n_rows, GetParam() ? std::set({1, 2, 3, 4, 5, 6, 7, 8}) : std::set({1, 2})) << has_head;
+  }
 }
 
 INSTANTIATE_TEST_SUITE_P(Engines, SpeculationTime, testing::Bool(),

@@ -19,21 +19,22 @@ class Acceptance {
     level.n *= forget_, level.n_right *= forget_;
     level.n += 1, level.n_right += is_right;
   }
-  // The probability that a draft with this evidence is right, by a few drafts of `prior` and all own ones.
+  // The probability that a draft with this evidence is right, by some drafts of `prior` and all own ones. Fewer of
+  // `prior` would make sequences that are alike bring different numbers of drafts, by luck.
   double of(int evidence, const Acceptance& prior) const {
-    constexpr double kPriorDrafts = 4;
-    const Level& level = levels_[level_of(evidence)];
-    return (level.n_right + kPriorDrafts * prior.of(evidence)) / (level.n + kPriorDrafts);
+    return levels_[level_of(evidence)].share(16, prior.of(evidence));
   }
-  // The same without a prior: a guess counts as two drafts.
+  // The same without a prior: what less evidence tells counts as two drafts, and without any, half of them are right.
   double of(int evidence) const {
-    const Level& level = levels_[level_of(evidence)];
-    return (level.n_right + 1) / (level.n + 2);
+    double share = .5;
+    for (size_t i = 0; i <= level_of(evidence); ++i) share = levels_[i].share(2, share);
+    return share;
   }
 
  private:
   struct Level {
     double n = 0, n_right = 0;  // drafts
+    double share(double n_prior, double prior) const { return (n_right + n_prior * prior) / (n + n_prior); }
   };
   // 0 to 1, 2 to 3, 4 to 7, 8 to 15, and more.
   static size_t level_of(int evidence) {

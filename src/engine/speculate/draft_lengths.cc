@@ -7,9 +7,10 @@ namespace ingot {
 namespace {
 
 constexpr double kLeastGain = 1.05;    // in tokens a second; less may be noise
+constexpr double kLeastSorted = 1.03;  // of the most valuable drafts over as many of each sequence: gains are estimates
 constexpr int64_t kEnough = 2;         // times that make a number of rows known
 constexpr int64_t kForgotten = 1024;   // after this many steps without a new time
-constexpr double kAssumedShare = .2;   // of a row's part of the smallest step: the cost of more rows, until it is known
+constexpr double kAssumedShare = .2;   // of a row's part of a step without drafts: the cost of a draft, until it is known
 
 }  // namespace
 
@@ -17,86 +18,122 @@ double DraftLengths::Times::least() const {
   return *std::min_element(last.begin(), last.begin() + std::min<int64_t>(n, static_cast<int64_t>(last.size())));
 }
 
-bool DraftLengths::is_known(const Times& times) const {
-  return times.n >= kEnough && n_steps_ - times.when <= kForgotten;
+bool DraftLengths::is_recent(const Times& times) const { return times.n > 0 && n_steps_ - times.when <= kForgotten; }
+
+bool DraftLengths::is_known(const Times& times) const { return times.n >= kEnough && is_recent(times); }
+
+// Every number up to 16; then numbers within an eighth of each other, up to 2^17.
+size_t DraftLengths::bucket_of(int n) {
+  if (n <= 16) return static_cast<size_t>(n);
+  return std::min(std::tuple_size_v<Curve> - 1, static_cast<size_t>(std::lround(8 * std::log2(n))) - 16);
 }
 
-// Every number up to 16; then numbers within an eighth of each other.
-int DraftLengths::bucket_of(int n) { return n <= 16 ? n : static_cast<int>(std::lround(8 * std::log2(n))) - 16; }
+double DraftLengths::number_of(size_t bucket) {
+  return bucket <= 16 ? static_cast<double>(bucket) : std::exp2(static_cast<double>(bucket + 16) / 8);
+}
 
-double DraftLengths::rows_of(int bucket) { return bucket <= 16 ? bucket : std::exp2((bucket + 16) / 8.0); }
-
-void DraftLengths::add_step(int n_seqs, int n_rows, double seconds) {
-  Times& times = curves_[bucket_of(n_seqs)][bucket_of(n_rows)];
+void DraftLengths::add_step(const StepShape& step, double seconds) {
+  Times& times = step.n_rows <= step.n_seqs ? plain_[bucket_of(step.n_seqs)]
+                                            : (step.is_even ? even_ : uneven_)[bucket_of(step.n_rows)];
   ++n_steps_;
-  if (n_steps_ - times.when > kForgotten) times.n = 0;
+  if (!is_recent(times)) times.n = 0;
   times.last[static_cast<size_t>(times.n++) % times.last.size()] = seconds;
   times.when = n_steps_;
 }
 
-const DraftLengths::Curve* DraftLengths::curve_of(int n_seqs) const {
-  const auto curve = curves_.find(bucket_of(n_seqs));
-  return curve == curves_.end() ? nullptr : &curve->second;
+// Of a step without drafts. If it is not known: fewer sequences take no longer, and each sequence takes no longer than
+// in a smaller step.
+std::optional<double> DraftLengths::plain_seconds(int n_seqs) const {
+  const size_t bucket = bucket_of(n_seqs);
+  if (is_known(plain_[bucket])) return plain_[bucket].least();
+  std::optional<double> least;
+  for (size_t at = 1; at < plain_.size(); ++at)
+    if (is_known(plain_[at]))
+      least = std::max(least.value_or(0), plain_[at].least() * std::min(1.0, n_seqs / number_of(at)));
+  return least;
 }
 
-std::optional<double> DraftLengths::seconds_of(int n_seqs, int n_rows) const {
-  const Curve* curve = curve_of(n_seqs);
-  if (curve == nullptr) return std::nullopt;
-  const int bucket = bucket_of(n_rows);
-  std::optional<std::pair<int, double>> first, below;
-  for (const auto& [at, times] : *curve) {
-    if (!is_known(times)) continue;
-    const double here = times.least();
-    if (at == bucket) return here;
-    if (at > bucket) {
-      if (!below) return std::nullopt;
-      const double share = (n_rows - rows_of(below->first)) / (rows_of(at) - rows_of(below->first));
-      return below->second + std::clamp(share, 0.0, 1.0) * (here - below->second);
-    }
-    below = {at, here};
-    if (!first) first = below;
+// An uneven step is assumed to cost as much as an even one, until one is known.
+std::optional<double> DraftLengths::seconds_of(const StepShape& step) const {
+  const std::optional<double> plain = plain_seconds(step.n_seqs);
+  if (!plain || step.n_rows <= step.n_seqs) return plain;
+  const size_t first = bucket_of(step.n_seqs), bucket = bucket_of(step.n_rows);
+  const auto knows = [&](const Times& times) { return is_known(times); };
+  const bool as_even = step.is_even || std::none_of(uneven_.begin() + first, uneven_.end(), knows);
+  const Curve& curve = as_even ? even_ : uneven_;
+  struct Point {
+    double n_rows, seconds;
+  };
+  Point below = {static_cast<double>(step.n_seqs), *plain};
+  for (size_t at = bucket; at > first; --at) {
+    if (!is_known(curve[at])) continue;
+    below = {number_of(at), curve[at].least()};
+    break;
   }
-  if (!below) return std::nullopt;
-  const double more_rows = n_rows - rows_of(below->first), known_rows = rows_of(below->first) - rows_of(first->first);
-  const double a_row = known_rows > 0 ? std::max(0.0, below->second - first->second) / known_rows
-                                      : kAssumedShare * below->second / rows_of(below->first);
-  return below->second + a_row * more_rows;
+  for (size_t at = bucket; at < curve.size(); ++at) {
+    if (!is_known(curve[at])) continue;
+    const Point above = {number_of(at), curve[at].least()};
+    if (above.n_rows <= below.n_rows) return above.seconds;
+    const double share = (step.n_rows - below.n_rows) / (above.n_rows - below.n_rows);
+    return below.seconds + std::clamp(share, 0.0, 1.0) * (above.seconds - below.seconds);
+  }
+  const double a_row = below.n_rows > step.n_seqs
+                           ? std::max(0.0, below.seconds - *plain) / (below.n_rows - step.n_seqs)
+                           : kAssumedShare * *plain / step.n_seqs;
+  return below.seconds + a_row * std::max(0.0, step.n_rows - below.n_rows);
 }
 
 // The rows of the largest step that may be tried.
 double DraftLengths::most_rows(int n_seqs) const {
-  double known = 0;
-  for (const auto& [at, times] : *curve_of(n_seqs))
-    if (is_known(times)) known = rows_of(at);
+  double known = n_seqs;
+  for (size_t at = bucket_of(n_seqs); at < even_.size(); ++at)
+    if (is_known(even_[at]) || is_known(uneven_[at])) known = std::max(known, number_of(at));
   return 2 * known;
 }
 
-bool DraftLengths::is_measured(int n_seqs, int n_rows) const {
-  const Curve* curve = curve_of(n_seqs);
-  if (curve == nullptr) return false;
-  const auto times = curve->find(bucket_of(n_rows));
-  return times != curve->end() && is_known(times->second);
+bool DraftLengths::can_pay(int n_seqs, int n_rows) const {
+  const std::optional<double> plain = seconds_of({n_seqs, n_rows, n_seqs == 1 || n_rows == n_seqs});
+  for (int n = 1; plain && n <= std::min(kMaxDrafts, max_drafts_); ++n)
+    if (*plain * (n_seqs + n) > kLeastGain * n_seqs * *seconds_of({n_seqs, n_rows + n, n_seqs == 1})) return true;
+  return false;
 }
 
 void DraftLengths::choose(std::span<DraftOffer> offers, int n_seqs, int n_rows) {
+  const auto may_pay = [](const DraftOffer& offer) { return offer.n > 0 && offer.gains[0] > kLeastGain - 1; };
+  const std::optional<double> plain = seconds_of({n_seqs, n_rows, n_seqs == 1 || n_rows == n_seqs});
   order_.clear();
+  int n_of_each = static_cast<int>(offers.size()) == n_seqs && n_rows == n_seqs ? kMaxDrafts : 0;
   for (DraftOffer& offer : offers) {
     offer.n_chosen = 0;
+    n_of_each = std::min(n_of_each, offer.n);
     for (int i = 0; i < offer.n; ++i) order_.emplace_back(offer.gains[i], &offer);
   }
-  const auto may_pay = [](const DraftOffer& offer) { return offer.n > 0 && offer.gains[0] > kLeastGain - 1; };
-  if (std::ranges::none_of(offers, may_pay) || !is_measured(n_seqs, n_rows)) return;
-  std::ranges::sort(order_, [](const auto& a, const auto& b) { return a.first > b.first; });
-  const double limit = most_rows(n_seqs);
-  double best = kLeastGain * n_seqs / *seconds_of(n_seqs, n_rows), n_tokens = n_seqs;
-  size_t n_best = 0;
-  for (size_t i = 0; i < order_.size() && n_rows + static_cast<double>(i) < limit; ++i) {
-    n_tokens += order_[i].first;
-    const double rate = n_tokens / *seconds_of(n_seqs, n_rows + static_cast<int>(i) + 1);
-    if (rate > best) best = rate, n_best = i + 1;
+  if (std::ranges::none_of(offers, may_pay) || !plain) return;
+  const double most = std::min<double>(max_drafts_, most_rows(n_seqs) - n_rows);
+  double best = kLeastGain * n_seqs / *plain;
+  const auto is_best = [&](double n_tokens, int n_drafts, bool is_even) {
+    const double rate = n_tokens / *seconds_of({n_seqs, n_rows + n_drafts, is_even});
+    return rate > best && (best = rate, true);
+  };
+  double n_tokens = n_seqs;
+  int best_of_each = 0;
+  for (int n = 1; n <= n_of_each && n * n_seqs <= most; ++n) {
+    for (const DraftOffer& offer : offers) n_tokens += offer.gains[n - 1];
+    if (is_best(n_tokens, n * n_seqs, true)) best_of_each = n;
   }
-  // The gains of a sequence decrease, so the chosen drafts are its first ones.
-  for (size_t i = 0; i < n_best; ++i) ++order_[i].second->n_chosen;
+  if (best_of_each > 0) best *= kLeastSorted;
+  // The gains of a sequence decrease, so the most valuable drafts are the first ones of their sequences.
+  std::ranges::sort(order_, [](const auto& a, const auto& b) { return a.first > b.first; });
+  n_tokens = n_seqs;
+  int best_of_all = 0, longest = 0;
+  for (int n = 1; n <= static_cast<int>(order_.size()) && n <= most; ++n) {
+    const auto& [gain, offer] = order_[n - 1];
+    n_tokens += gain;
+    longest = std::max(longest, ++offer->n_chosen);
+    if (is_best(n_tokens, n, n_seqs == 1 || (n_rows == n_seqs && n == longest * n_seqs))) best_of_all = n;
+  }
+  for (DraftOffer& offer : offers) offer.n_chosen = best_of_all > 0 ? 0 : best_of_each;
+  for (int i = 0; i < best_of_all; ++i) ++order_[i].second->n_chosen;
 }
 
 }  // namespace ingot

@@ -17,4 +17,15 @@ Proposal OracleProposer::propose(std::span<const int32_t> history, int n) {
   return proposal;
 }
 
+void GivenAnswers::sample(std::span<const SampleRow> rows) {
+  rows_.assign(rows.begin(), rows.end());
+  params_.resize(rows.size());
+  for (size_t i = 0; i < rows.size(); ++i) {
+    const uint64_t token = static_cast<uint64_t>(rows[i].history.front()) + 7919 * rows[i].history.size();
+    force(params_[i], static_cast<int32_t>(token % static_cast<uint64_t>(info().n_vocab)), -1);
+    rows_[i].params = &params_[i];
+  }
+  runner_.sample(rows_);
+}
+
 }  // namespace ingot

@@ -1,7 +1,8 @@
 // OracleProposer: knows the output, and is right with a given probability. For tests and benchmarks: their acceptance
-// can be set.
+// can be set. GivenAnswers: a model whose output can be known.
 #pragma once
 #include "engine/speculate/proposer.h"
+#include "model/runner.h"
 
 namespace ingot {
 
@@ -27,6 +28,23 @@ class OracleProposer final : public Proposer {
   const double p_right_;
   const uint64_t seed_;
   const int n_fixed_;
+};
+
+// Runs a model, and draws tokens that depend on a history's first token and its length only. A model's own text is not
+// known to the end: on a GPU, the logits of a step with drafts differ in their last bits from those of a step without,
+// and one other token makes all that follow other ones.
+class GivenAnswers final : public Runner {
+ public:
+  explicit GivenAnswers(Runner& runner) : runner_(runner) {}
+  const RunnerInfo& info() const override { return runner_.info(); }
+  void forward(const Batch& batch) override { runner_.forward(batch); }
+  void sample(std::span<const SampleRow> rows) override;
+  std::vector<Sampled> wait() override { return runner_.wait(); }
+
+ private:
+  Runner& runner_;
+  std::vector<SampleRow> rows_;
+  std::vector<SamplingParams> params_;  // of each row
 };
 
 }  // namespace ingot
