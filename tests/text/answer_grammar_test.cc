@@ -282,6 +282,39 @@ TEST(AnswerGrammar, MarkersAreControlTokens) {
   EXPECT_TRUE(accepts(*compile_answer(rules), "\xff<tool_call>" + call + "\xff</tool_call>"));
 }
 
+// Whether no text of up to `n` more bytes, of these few characters, is a dead end.
+bool has_no_dead_end(Automaton& machine, GrammarState state, int n) {
+  if (n == 0) return true;
+  bool is_alive = machine.accepts(state);
+  for (const char c : std::string_view("\">az\n<{ÿ€😀")) {
+    const GrammarState next = machine.step(state, static_cast<uint8_t>(c));
+    if (next.is_dead()) continue;
+    is_alive = true;
+    if (!has_no_dead_end(machine, next, n - 1)) return false;
+  }
+  return is_alive;
+}
+
+// A parameter's name has at most 256 bytes, and the last character is whole.
+TEST(AnswerGrammar, LongNamesEndInWholeCharacters) {
+  AnswerRules rules{.format = find_call_format("minimax_m2"), .calls = Calls::kMust};
+  rules.tools = {{"f", R"({"type": "object"})", ""}};
+  const auto machine = compile_answer(rules);
+  const std::string begin = "<minimax:tool_call>\n<invoke name=\"f\">\n<parameter name=\"";
+  const std::string end = "\">1</parameter>\n</invoke>\n</minimax:tool_call>";
+  for (size_t n = 250; n <= 256; ++n) {
+    GrammarState state = machine->start();
+    for (const char c : begin + std::string(n, 'a')) state = machine->step(state, static_cast<uint8_t>(c));
+    EXPECT_FALSE(state.is_dead());
+    EXPECT_TRUE(has_no_dead_end(*machine, state, 4)) << n << " bytes";
+  }
+  for (const char* last : {"", "a", "ÿ", "€", "😀"}) {
+    const std::string_view character(last);
+    EXPECT_TRUE(accepts(*machine, begin + std::string(256 - character.size(), 'a') + last + end)) << last;
+    EXPECT_FALSE(accepts(*machine, begin + std::string(257 - character.size(), 'a') + last + end)) << last;
+  }
+}
+
 // A token that ends the answer stands for all behind it.
 TEST(AnswerGrammar, EndsWhereATokenEndsTheAnswer) {
   AnswerRules rules{.format = find_call_format("gpt_oss"), .calls = Calls::kMust, .tools = callable(kWeather)};
