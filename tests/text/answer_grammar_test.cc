@@ -6,6 +6,7 @@
 #include <set>
 
 #include "base/ascii.h"
+#include "base/cpu_time.h"
 #include "base/error.h"
 #include "text/calls/answer_grammar.h"
 #include "text/calls_check.h"
@@ -96,6 +97,8 @@ std::vector<MarkerSpelling::Token> tokens_of(const CallFormat& row) {
     tokens.push_back({name, row.syntax == CallSyntax::kChannel && (name == "<|call|>" || name == "<|return|>")});
   return tokens;
 }
+
+constexpr int kDraws = kIsSanitized ? 1 : 4;  // of tools: walks take a sanitizer's build long
 
 // A walk through an automaton by random bytes.
 class Walk {
@@ -211,7 +214,7 @@ TEST_P(EachRow, ForcedIsParsed) {
   const unsigned seed = std::random_device{}();
   SCOPED_TRACE(seed);
   std::mt19937 draw(seed);
-  for (int i = 0; i < 4; ++i) {
+  for (int i = 0; i < kDraws; ++i) {
     const Json tools = drawn_tools(draw);
     const AnswerRules rules = rules_for(row(), tools, Calls::kMust, draw);
     walk(rules, tools, draw, 3, [&](const Answer& answer) {
@@ -227,7 +230,7 @@ TEST_P(EachRow, CallsBehindTextAreParsed) {
   const unsigned seed = std::random_device{}();
   SCOPED_TRACE(seed);
   std::mt19937 draw(seed);
-  for (int i = 0; i < 4; ++i) {
+  for (int i = 0; i < kDraws; ++i) {
     const Json tools = drawn_tools(draw);
     const AnswerRules rules = rules_for(row(), tools, Calls::kMay, draw);
     walk(rules, tools, draw, 3, [&](const Answer& answer) { check_calls(answer, tools, rules.parallel); });
@@ -244,7 +247,7 @@ TEST_P(EachRow, ContentFollowsItsSchema) {
     const Json tools = drawn_tools(draw);
     AnswerRules rules = rules_for(row(), tools, calls, draw);
     rules.content = GrammarText{.kind = GrammarKind::kRegex, .text = "[0-9]{3}!"};
-    walk(rules, tools, draw, 6, [&](const Answer& answer) {
+    walk(rules, tools, draw, kDraws + 2, [&](const Answer& answer) {
       check_calls(answer, tools, rules.parallel);
       const bool has_content = trim(answer.content).size() == 4 && answer.content.back() == '!';
       EXPECT_EQ(has_content, answer.calls.empty()) << testing::described(answer);
