@@ -20,7 +20,7 @@ function(ingot_cpu_kernels)
   list(FIND layers ingot_backend place)
   # Instrumented, the tiles take GCC ten minutes a file at -O3.
   set(level -O3)
-  if(INGOT_SANITIZED)
+  if(INGOT_SANITIZE)
     set(level -O1)
   endif()
   if(INGOT_TEST_AVX_VNNI)

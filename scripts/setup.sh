@@ -16,7 +16,7 @@ build="g++:g++ cmake:cmake ninja:ninja-build pkg-config:pkg-config
 test="libgtest-dev libgmock-dev python3:python3 python3-numpy python3-pytest python3-venv
   libopenmpi-dev mpirun:openmpi-bin haproxy:haproxy python3-zmq python3-msgpack"
 bench="libbenchmark-dev"
-fuzz="clang++:clang libclang-rt-dev"
+fuzz="clang++:clang llvm-symbolizer:llvm libclang-rt-dev"
 arm="aarch64-linux-gnu-g++:g++-aarch64-linux-gnu qemu-aarch64-static:qemu-user-static"
 helpful="ccache:ccache"
 

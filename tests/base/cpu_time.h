@@ -7,19 +7,26 @@ namespace ingot {
 
 #if defined(__has_feature)  // Clang
 #if __has_feature(address_sanitizer)
-#define INGOT_FUZZ_BUILD  // at -O1, and with libFuzzer's counters
+#define INGOT_ADDRESS_SANITIZER
 #endif
+#if __has_feature(thread_sanitizer)
+#define INGOT_THREAD_SANITIZER
+#endif
+#elif defined(__SANITIZE_ADDRESS__)  // GCC
+#define INGOT_ADDRESS_SANITIZER
+#elif defined(__SANITIZE_THREAD__)
+#define INGOT_THREAD_SANITIZER
 #endif
 
-#if defined(INGOT_FUZZ_BUILD)
+// How much longer code of a sanitizer's build may take: with -O1, and with -O0 in tests.
+#if defined(INGOT_THREAD_SANITIZER)
+inline constexpr double kSanitizerSlowdown = 40;
+#elif defined(INGOT_ADDRESS_SANITIZER)
 inline constexpr double kSanitizerSlowdown = 16;
-#elif defined(__SANITIZE_THREAD__)
-inline constexpr double kSanitizerSlowdown = 20;
-#elif defined(__SANITIZE_ADDRESS__)
-inline constexpr double kSanitizerSlowdown = 4;
 #else
 inline constexpr double kSanitizerSlowdown = 1;
 #endif
+inline constexpr bool kIsSanitized = kSanitizerSlowdown > 1;
 
 class CpuTimer {
  public:

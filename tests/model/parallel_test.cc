@@ -200,7 +200,7 @@ TEST(RankFactsTest, RanksThatDifferAreRefusedByName) {
                {{"1.1", "abc", "context 64", "host a, process 7"}, "rank 2 of 3 (host a, process 7) is ingot 1.1, and rank 0 is ingot 1.0"},
                {{"1.0", "xyz", "context 64", "host a, process 7"}, "rank 2 of 3 (host a, process 7) has another model file than rank 0"},
                {{"1.0", "abc", "context 65", "host a, process 7"}, "has other options than rank 0 (context 65, not context 64)"}};
-  for (const auto& [other, expected] : cases) {
+  for (const Case& one : cases) {
     const auto ranks = std::make_shared<ThreadRanks>(3, std::chrono::seconds(10));
     std::vector<std::string> errors(3);
     std::vector<std::thread> threads;
@@ -208,15 +208,15 @@ TEST(RankFactsTest, RanksThatDifferAreRefusedByName) {
       threads.emplace_back([&, r] {
         const auto communicator = ThreadRanks::communicator(ranks, r);
         try {
-          check_alike(*communicator, r == 2 ? other : same);
+          check_alike(*communicator, r == 2 ? one.other : same);
         } catch (const Error& error) {
           errors[static_cast<size_t>(r)] = error.what();
           communicator->abort(std::current_exception());
         }
       });
     for (std::thread& thread : threads) thread.join();
-    EXPECT_THAT(errors, testing::Each(testing::HasSubstr(expected)));
-    EXPECT_EQ(errors[0].empty(), std::string(expected).empty());
+    EXPECT_THAT(errors, testing::Each(testing::HasSubstr(one.error)));
+    EXPECT_EQ(errors[0].empty(), std::string(one.error).empty());
   }
 }
 

@@ -76,6 +76,7 @@ class Setup(unittest.TestCase):
         for group, package in (("test", "libgtest-dev"), ("bench", "libbenchmark-dev"), ("fuzz", "libclang-rt-dev"),
                                ("arm", "g++-aarch64-linux-gnu")):
             self.assertIn(package, packages(run("build", group)[1][1]))
+        self.assertEqual(packages(run("build", "fuzz")[1][1]), ["clang", "llvm", "libclang-rt-dev"])
         done, calls = run("build", "nonsense")
         self.assertEqual((done.returncode, calls), (2, []))
 

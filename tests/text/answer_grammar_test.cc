@@ -6,6 +6,7 @@
 #include <set>
 
 #include "base/ascii.h"
+#include "base/cpu_time.h"
 #include "base/error.h"
 #include "text/calls/answer_grammar.h"
 #include "text/calls_check.h"
@@ -96,6 +97,8 @@ std::vector<MarkerSpelling::Token> tokens_of(const CallFormat& row) {
     tokens.push_back({name, row.syntax == CallSyntax::kChannel && (name == "<|call|>" || name == "<|return|>")});
   return tokens;
 }
+
+constexpr int kDraws = kIsSanitized ? 1 : 4;  // of tools: walks take a sanitizer's build long
 
 // A walk through an automaton by random bytes.
 class Walk {
@@ -211,7 +214,7 @@ TEST_P(EachRow, ForcedIsParsed) {
   const unsigned seed = std::random_device{}();
   SCOPED_TRACE(seed);
   std::mt19937 draw(seed);
-  for (int i = 0; i < 4; ++i) {
+  for (int i = 0; i < kDraws; ++i) {
     const Json tools = drawn_tools(draw);
     const AnswerRules rules = rules_for(row(), tools, Calls::kMust, draw);
     walk(rules, tools, draw, 3, [&](const Answer& answer) {
@@ -227,7 +230,7 @@ TEST_P(EachRow, CallsBehindTextAreParsed) {
   const unsigned seed = std::random_device{}();
   SCOPED_TRACE(seed);
   std::mt19937 draw(seed);
-  for (int i = 0; i < 4; ++i) {
+  for (int i = 0; i < kDraws; ++i) {
     const Json tools = drawn_tools(draw);
     const AnswerRules rules = rules_for(row(), tools, Calls::kMay, draw);
     walk(rules, tools, draw, 3, [&](const Answer& answer) { check_calls(answer, tools, rules.parallel); });
@@ -244,7 +247,7 @@ TEST_P(EachRow, ContentFollowsItsSchema) {
     const Json tools = drawn_tools(draw);
     AnswerRules rules = rules_for(row(), tools, calls, draw);
     rules.content = GrammarText{.kind = GrammarKind::kRegex, .text = "[0-9]{3}!"};
-    walk(rules, tools, draw, 6, [&](const Answer& answer) {
+    walk(rules, tools, draw, kDraws + 2, [&](const Answer& answer) {
       check_calls(answer, tools, rules.parallel);
       const bool has_content = trim(answer.content).size() == 4 && answer.content.back() == '!';
       EXPECT_EQ(has_content, answer.calls.empty()) << testing::described(answer);
@@ -280,6 +283,39 @@ TEST(AnswerGrammar, MarkersAreControlTokens) {
   rules.spelling = MarkerSpelling({{"<tool_call>"}, {"</tool_call>"}});
   EXPECT_FALSE(accepts(*compile_answer(rules), "<tool_call>" + call + "</tool_call>"));
   EXPECT_TRUE(accepts(*compile_answer(rules), "\xff<tool_call>" + call + "\xff</tool_call>"));
+}
+
+// Whether no text of up to `n` more bytes, of these few characters, is a dead end.
+bool has_no_dead_end(Automaton& machine, GrammarState state, int n) {
+  if (n == 0) return true;
+  bool is_alive = machine.accepts(state);
+  for (const char c : std::string_view("\">az\n<{ÿ€😀")) {
+    const GrammarState next = machine.step(state, static_cast<uint8_t>(c));
+    if (next.is_dead()) continue;
+    is_alive = true;
+    if (!has_no_dead_end(machine, next, n - 1)) return false;
+  }
+  return is_alive;
+}
+
+// A parameter's name has at most 256 bytes, and the last character is whole.
+TEST(AnswerGrammar, LongNamesEndInWholeCharacters) {
+  AnswerRules rules{.format = find_call_format("minimax_m2"), .calls = Calls::kMust};
+  rules.tools = {{"f", R"({"type": "object"})", ""}};
+  const auto machine = compile_answer(rules);
+  const std::string begin = "<minimax:tool_call>\n<invoke name=\"f\">\n<parameter name=\"";
+  const std::string end = "\">1</parameter>\n</invoke>\n</minimax:tool_call>";
+  for (size_t n = 250; n <= 256; ++n) {
+    GrammarState state = machine->start();
+    for (const char c : begin + std::string(n, 'a')) state = machine->step(state, static_cast<uint8_t>(c));
+    EXPECT_FALSE(state.is_dead());
+    EXPECT_TRUE(has_no_dead_end(*machine, state, 4)) << n << " bytes";
+  }
+  for (const char* last : {"", "a", "ÿ", "€", "😀"}) {
+    const std::string_view character(last);
+    EXPECT_TRUE(accepts(*machine, begin + std::string(256 - character.size(), 'a') + last + end)) << last;
+    EXPECT_FALSE(accepts(*machine, begin + std::string(257 - character.size(), 'a') + last + end)) << last;
+  }
 }
 
 // A token that ends the answer stands for all behind it.

@@ -2,6 +2,7 @@
 
 #include "base/ascii.h"
 #include "text/calls/value_reader.h"
+#include "text/tokenizers/unicode.h"
 
 namespace ingot {
 namespace {
@@ -39,6 +40,14 @@ bool begins_null(std::string_view text) {
   return std::string_view("null").starts_with(text) || std::string_view("None").starts_with(text);
 }
 bool is_null(std::string_view text) { return text == "null" || text == "None"; }
+
+// The number of bytes until the last character of the text is whole.
+size_t missing_bytes(std::string_view text) {
+  const size_t n = utf8_incomplete_tail(text);
+  if (n == 0) return 0;
+  const auto lead = static_cast<unsigned char>(text[text.size() - n]);
+  return (lead >= 0xF0 ? 4 : lead >= 0xE0 ? 3 : 2) - n;
+}
 
 // Whether c cannot begin a JSON value or a Python literal.
 bool begins_plain_text(char c) {
@@ -114,10 +123,11 @@ bool TaggedMachine::on_key(Place& place, char c) {
   const auto found = place.search.feed(key_end_, c, released);
   if (found == TerminatorSearch::Found::kNever || !put(place, escaped(released))) return false;
   place.text += released;
-  if (place.text.size() > kMaxKey) return false;
+  if (place.text.size() + missing_bytes(place.text) > kMaxKey) return false;
   if (found == TerminatorSearch::Found::kYes) return end_key(place);
   if (place.search.may_end(key_end_) && can_put(place, "\":")) return true;
-  return place.search.n_tokens == 0 && can_put(place, escaped(place.search.held));
+  if (place.search.n_tokens > 0 || place.text.size() + place.search.held.size() >= kMaxKey) return false;
+  return can_put(place, escaped(place.search.held));
 }
 
 bool TaggedMachine::end_key(Place& place) {
