@@ -1,6 +1,7 @@
 #!/bin/sh
 # Runs every libFuzzer target of a build folder for some seconds each, as many at a time as there are cores: scripts/fuzz.sh BUILD SECONDS.
 # The corpus grows in BUILD/corpus/TARGET, where the build has put the seeds. Each finding is shown, and lies in BUILD/findings.
+# FUZZ_SEED is the seed of the random numbers; without it each run has another one.
 set -eu
 build=$1
 seconds=$2
@@ -9,7 +10,7 @@ if [ $# -eq 3 ]; then  # one target
   name=$(basename "$3")
   corpus="$build/corpus/$name"
   mkdir -p "$corpus" "$build/findings"
-  if ! "$3" -max_total_time="$seconds" -timeout=10 -rss_limit_mb=2048 -print_final_stats=1 \
+  if ! "$3" -seed="${FUZZ_SEED:-0}" -max_total_time="$seconds" -timeout=10 -rss_limit_mb=2048 -print_final_stats=1 \
       -artifact_prefix="$build/findings/$name-" "$corpus" >"$build/$name.log" 2>&1; then
     tail -n 60 "$build/$name.log"
     echo "fuzz: $name found something; the input is in $build/findings" >&2
