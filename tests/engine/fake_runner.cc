@@ -54,8 +54,8 @@ FakeRunner::FakeRunner(const FakeOptions& options)
     : options_(options),
       cache_(static_cast<size_t>(options.info.n_blocks) * options.info.block_size),
       states_(options.info.n_states),
-      head_(cache_.size()),
-      writer_(options.info.n_blocks, -1) {}
+      writer_(options.info.n_blocks, -1),
+      head_(cache_.size()) {}
 
 void FakeRunner::History::add(int32_t token, uint64_t vector) {
   ids = mix(ids, static_cast<uint64_t>(token));
