@@ -102,19 +102,20 @@ void Engine::offer_drafts(Sequence& sequence) {
     offer.gains[offer.n] = gain *= sequence.acceptance.of(evidence + offer.n, acceptance_);
 }
 
-// A costly proposer whose drafts do not pay is tried again now and then, with one draft: the text may have changed. That
-// does not help where guesses take longer than steps.
+// A costly proposer whose drafts do not pay is tried again now and then, with one draft: the text may have changed.
 void Engine::try_again(Sequence& sequence, DraftOffer& offer, int n_seqs, int n_rows) {
   sequence.is_trial = sequence.request.proposer->is_costly() && offer.n_chosen == 0 && offer.n > 0 &&
-                      sequence.n_unguessed >= sequence.next_trial && draft_lengths_.can_pay(n_seqs, n_rows);
-  if (sequence.is_trial) offer.n_chosen = 1;
+                      sequence.n_unguessed >= sequence.next_trial;
+  if (!sequence.is_trial) return;
+  offer.n_chosen = 1;
+  sequence.trial_can_pay = draft_lengths_.can_pay(n_seqs, n_rows);
 }
 
 // After each trial in vain, the next one comes after twice as many tokens. After a right guess, it comes soon: a few
-// right ones show that the text has changed.
+// right ones show that the text has changed. That is no help where guesses take longer than steps.
 void Engine::judge_trial(Sequence& sequence, bool was_right) {
   constexpr int kTokensAfterARightGuess = 4, kMostTokens = 1 << 20;
-  if (was_right) {
+  if (was_right && (!sequence.is_trial || sequence.trial_can_pay)) {
     sequence.next_trial = kTokensAfterARightGuess;
     sequence.trial_wait = kTokensBetweenTrials;
   } else {

@@ -56,6 +56,7 @@ struct Sequence {
   int next_trial = kTokensBetweenTrials;  // the proposer is tried again when n_unguessed reaches this number
   int trial_wait = kTokensBetweenTrials;  // next_trial after a trial in vain
   bool is_trial = false;                  // the next step's drafts
+  bool trial_can_pay = false;             // by the times of steps, if all drafts are right
   std::vector<int32_t> proposed;  // drafts for the next step
   int64_t head_step = -1;         // for a draft head: the last step with this sequence, and
   int head_row = 0;               // the row of the token before the last one there

@@ -22,7 +22,7 @@ class Acceptance {
   // The probability that a draft with this evidence is right, by some drafts of `prior` and all own ones. Fewer of
   // `prior` would make sequences that are alike bring different numbers of drafts, by luck.
   double of(int evidence, const Acceptance& prior) const {
-    return levels_[level_of(evidence)].share(16, prior.of(evidence));
+    return levels_[level_of(evidence)].share(8, prior.of(evidence));
   }
   // The same without a prior: what less evidence tells counts as two drafts, and without any, half of them are right.
   double of(int evidence) const {
