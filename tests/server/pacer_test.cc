@@ -52,6 +52,7 @@ TEST(Pacer, SlotsGrowAndShrinkWithTheStreams) {
   }
   EXPECT_EQ(done.get_future().wait_for(std::chrono::seconds(120)), std::future_status::ready);
   EXPECT_GE(Pacer::Clock::now() - begin, Milliseconds(60));
+  workers.stop();  // after its last job, a worker still looks for more
   const Pacer::Stream one(pacer);
   EXPECT_TRUE(pacer.in_one_slot(Pacer::Clock::time_point(Milliseconds(6)), Pacer::Clock::time_point(Milliseconds(7))));
   EXPECT_FALSE(pacer.in_one_slot(Pacer::Clock::time_point(Milliseconds(7)), Pacer::Clock::time_point(Milliseconds(8))));
