@@ -32,6 +32,7 @@ TEST(Pacer, RunsEachJobOnceWhenItsSlotIsOver) {
   post_some();
   other.join();
   EXPECT_EQ(done.get_future().wait_for(std::chrono::seconds(120)), std::future_status::ready);
+  workers.stop();  // after its last job, a worker still looks for more
   EXPECT_EQ(n_early, 0);
 }
 
