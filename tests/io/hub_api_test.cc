@@ -52,6 +52,7 @@ TEST(HubApi, Tree) {
 TEST(HubApi, NextPage) {
   EXPECT_EQ(next_page(R"(<https://h/x?cursor=a,b>; rel="next")"), "https://h/x?cursor=a,b");
   EXPECT_EQ(next_page(R"(<https://h/1>; rel="prev", <https://h/2>; rel="next")"), "https://h/2");
+  EXPECT_EQ(next_page(R"(<<https://h/2>; rel="next")"), "https://h/2");
   for (const char* header : {"", "<", ">", "<x>", R"(<x>; rel="prev")", R"(x; rel="next")", "><", "<<<"}) EXPECT_FALSE(next_page(header)) << header;
 }
 

@@ -58,8 +58,9 @@ void parse_tree(std::string_view body, const std::string& source, std::vector<Hu
 
 std::optional<std::string> next_page(std::string_view header) {
   while (!header.empty()) {
-    const size_t open = header.find('<'), close = header.find('>', open == header.npos ? 0 : open);
-    if (open == header.npos || close == header.npos) return std::nullopt;
+    const size_t first = header.find('<'), close = header.find('>', first == header.npos ? 0 : first);
+    if (first == header.npos || close == header.npos) return std::nullopt;
+    const size_t open = header.rfind('<', close);  // an address has no brackets
     const size_t end = std::min(header.find(",", close), header.size());
     const std::string_view parameters = header.substr(close + 1, end - close - 1);
     if (parameters.find("rel=\"next\"") != parameters.npos)
