@@ -23,6 +23,7 @@ class Pacer {
   using Clock = std::chrono::steady_clock;
 
   // A slot lasts `each` times the number of streams, and `longest` at most. With slots of length zero, no output waits.
+  // Stop the workers before the pacer ends: they may run its jobs.
   Pacer(Workers& workers, std::chrono::milliseconds longest, std::chrono::milliseconds each = kEach)
       : workers_(workers), longest_(std::max<Clock::duration>(longest, Clock::duration(1))), each_(each) {}
 

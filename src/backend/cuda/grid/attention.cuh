@@ -57,17 +57,10 @@ __device__ __forceinline__ int query_place(int column) {
   const int pair = column / 2 % 4;
   return pair == 1 ? column + 2 : pair == 2 ? column - 2 : column;
 }
-// Copies 16 or 8 bytes to shared memory; zeros unless `in`. The copy ends some time later.
-__device__ __forceinline__ void copy_later(uint32_t to, const uint4* from, bool in) {
-  asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(to), "l"(from), "r"(in ? 16 : 0) : "memory");
-}
-__device__ __forceinline__ void copy_later(uint32_t to, const uint2* from, bool in) {
+// Copies 8 elements to shared memory, as matvec_step.cuh does; zeros unless `in`.
+__device__ __forceinline__ void copy8(uint32_t to, const uint4* from, bool in) { matvec_step::copy16(to, from, in); }
+__device__ __forceinline__ void copy8(uint32_t to, const uint2* from, bool in) {
   asm volatile("cp.async.ca.shared.global [%0], [%1], 8, %2;" ::"r"(to), "l"(from), "r"(in ? 8 : 0) : "memory");
-}
-__device__ __forceinline__ void end_piece() { asm volatile("cp.async.commit_group;" ::: "memory"); }
-// Waits for all pieces of this thread but the last kHeldPieces - 1.
-__device__ __forceinline__ void await_piece() {
-  asm volatile("cp.async.wait_group %0;" ::"n"(kHeldPieces - 1) : "memory");
 }
 // Loads from shared memory each time, so that no registers keep what is loaded.
 __device__ __forceinline__ uint4 load_again(uint32_t address) {
@@ -229,12 +222,12 @@ struct Attention {
       const int key = !is_key ? 2 * t4 + (i & 1) + (i & 2) * 4 : kChunks == 2 ? 8 * piece + g : i / 2 * 8 + g;
       const int column = !is_key ? (piece - kChunks) * 64 + 8 * g : 8 * t4 + 32 * (kChunks == 2 ? i : i % 2);
       const K* from = page + (is_key ? 0 : kToValues) + key * kDim + column;
-      copy_later(to + i * 32 * sizeof(Eight), reinterpret_cast<const Eight*>(from), is_key || key < n_valid);
+      copy8(to + i * 32 * sizeof(Eight), reinterpret_cast<const Eight*>(from), is_key || key < n_valid);
     }
-    end_piece();
+    matvec_step::end_copies();
   }
   __device__ __forceinline__ Piece await(int piece) const {
-    await_piece();
+    matvec_step::await_copies<kHeldPieces - 1>();
     Piece p;
 #pragma unroll
     for (int i = 0; i < 4; ++i) {
@@ -327,7 +320,7 @@ struct Attention {
         } else if (more) {
           copy_piece(other - kPieces, next_page, n_valid(next));
         } else {
-          end_piece();
+          matvec_step::end_copies();
         }
       };
       float2 scores[2];
@@ -444,9 +437,8 @@ struct Attention {
                    memory.sums, b.squares);
   }
 
-  // The block that comes last merges. Several threads (ways) take the splits of 4 columns in turns, so many loads are in
-  // flight at once.
-  // It is a call, so its registers are free elsewhere.
+  // The last block to end merges the splits. kWays threads share the splits of 4 columns, so that many loads are in
+  // flight at once. The function is not inlined, because its registers would make the rest of the kernel spill.
   static __device__ __noinline__ void merge_splits(const float* parts_of_head, const float2* stats, unsigned* ended,
                                                    half* output, int n_active, float* sums, float* squares) {
     constexpr int kVectors = kGroup * kDim / 4, kWays = smallest_of(kThreads / kVectors, smallest_of(kSplits, kWarps)),
