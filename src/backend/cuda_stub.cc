@@ -15,6 +15,7 @@ namespace cuda {
 
 void fail_allocation(int) {}
 int allocations_left() { return -1; }
+void pretend_card(int, int, size_t) {}
 
 }  // namespace cuda
 }  // namespace ingot

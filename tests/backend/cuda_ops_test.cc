@@ -24,9 +24,9 @@ void gate_up(Backend& backend, Tensor y, Tensor x, const Weight& w_gate, const W
 
 using Results = std::vector<std::vector<float>>;
 
-std::unique_ptr<Backend> gpu(const std::string& activations = "f16", bool deterministic = false) {
+std::unique_ptr<Backend> gpu(const std::string& activations = "f16", bool deterministic = false, const std::string& kernels = "") {
   try {
-    return create_cuda_backend({.device = "cuda", .activations = activations, .deterministic = deterministic});
+    return create_cuda_backend({.device = "cuda", .activations = activations, .kernels = kernels, .deterministic = deterministic});
   } catch (const UsageError&) {
     return nullptr;
   }
@@ -111,6 +111,24 @@ TEST_P(CudaOps, FusedMatchesItsDefault) {
   });
 }
 
+// An RTX 3090 or 4090: blocks have 99 KB of shared memory, and there are neither clusters nor Hopper's instructions.
+std::unique_ptr<Backend> small_card(bool deterministic = false) {
+  cuda::pretend_card(8, 9, 99 << 10);
+  auto backend = gpu("f16", deterministic, "fixed");
+  cuda::pretend_card(0, 0, 0);
+  return backend;
+}
+
+TEST_P(CudaOps, MatchRefOnASmallCard) {
+  const auto card = small_card();
+  if (!card) GTEST_SKIP() << "no GPU";
+  each_case(*card, [&](const OpCase& c, uint64_t seed) {
+    const auto ref = create_ref_backend();
+    ref->reserve(kLimits);
+    expect_close(run_case(c, *card, seed, false), run_case(c, *ref, seed, false), std::max({c.tolerance, c.loose, kF16Error}));
+  });
+}
+
 std::vector<std::string> ops() {
   std::map<std::string, int> names;
   for (const OpCase& c : all_cases()) ++names[c.op];
@@ -121,14 +139,14 @@ std::vector<std::string> ops() {
 INSTANTIATE_TEST_SUITE_P(, CudaOps, testing::ValuesIn(ops()), [](const auto& i) { return i.param; });
 
 // Activations in f16, as in a model, through products of few and many rows.
-TEST(CudaBackend, TakesF16Activations) {
-  const auto backend = gpu(), ref = create_ref_backend();
-  if (!backend) GTEST_SKIP() << "no GPU";
+void take_f16_activations(Backend* backend) {
+  if (backend == nullptr) GTEST_SKIP() << "no GPU";
+  const auto ref = create_ref_backend();
   const uint64_t seed = std::random_device{}();
   backend->reserve(kLimits);
   ref->reserve(kLimits);
   for (const Format format : all_formats())
-    for (const int64_t n : {1, 2, 8, 9, 16, 40, 300}) {
+    for (const int64_t n : {1, 2, 8, 9, 16, 40, 100, 300}) {
       SCOPED_TRACE(std::string(info(format).name) + ", rows " + std::to_string(n) + ", seed " + std::to_string(seed));
       constexpr int64_t kIn = 1280, kOut = 336;
       OpRig here(*backend, seed), there(*ref, seed);
@@ -161,6 +179,9 @@ TEST(CudaBackend, TakesF16Activations) {
       expect_close(got, want, kF16Error);
     }
 }
+TEST(CudaBackend, TakesF16Activations) { take_f16_activations(gpu().get()); }
+TEST(CudaBackend, TakesF16ActivationsOnASmallCard) { take_f16_activations(small_card().get()); }
+TEST(CudaBackend, TakesF16ActivationsOnASmallCardWhenDeterministic) { take_f16_activations(small_card(true).get()); }
 
 // One format for each layout of weights on the device.
 constexpr Format kEveryKind[] = {Format::F16,  Format::Q4_0, Format::Q4_1, Format::Q8_0, Format::Q5_1,

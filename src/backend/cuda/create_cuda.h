@@ -1,6 +1,7 @@
 // Declares the CUDA backend without a CUDA header. cuda_memory.cc defines it; in builds without CUDA, cuda_stub.cc
 // does.
 #pragma once
+#include <cstddef>
 #include <memory>
 #include <string>
 
@@ -19,6 +20,11 @@ namespace cuda {
 // For tests: from now on, the n-th allocation of device or pinned memory (0: the next) fails once; -1: none fails.
 void fail_allocation(int n);
 int allocations_left();  // allocations before the failing one; -1: it has failed, or none is set to fail
+
+// For tests: backends made from now on plan for a card of this compute capability, whose blocks have at most
+// `shared_bytes` of shared memory. BackendOptions::kernels must be "fixed", because the GPU does not run what is compiled
+// for another card. major = 0: the GPU as it is.
+void pretend_card(int major, int minor, size_t shared_bytes);
 
 }  // namespace cuda
 }  // namespace ingot

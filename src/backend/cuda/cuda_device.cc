@@ -1,5 +1,8 @@
 #include "backend/cuda/cuda_device.h"
 
+#include <algorithm>
+
+#include "backend/cuda/create_cuda.h"
 #include "backend/cuda/memory.h"
 
 namespace ingot::cuda {
@@ -7,7 +10,14 @@ namespace {
 
 constexpr size_t kFreeShared = size_t{48} << 10;  // bytes, static and dynamic, that any block may use
 
+struct Card {
+  int major = 0, minor = 0;
+  size_t shared_bytes = 0;
+} pretended;  // for tests
+
 }  // namespace
+
+void pretend_card(int major, int minor, size_t shared_bytes) { pretended = {major, minor, shared_bytes}; }
 
 cudaError_t select_device(int index) noexcept {
   int current = -1;
@@ -29,6 +39,10 @@ Device::Device(int index) : index_(index) {
              .most_shared = properties.sharedMemPerBlockOptin,
              .l2_bytes = static_cast<size_t>(properties.l2CacheSize),
              .multiplies_float8 = 10 * properties.major + properties.minor >= 89};
+  if (pretended.major > 0) {
+    limits_.major = pretended.major, limits_.minor = pretended.minor;
+    limits_.most_shared = std::min(limits_.most_shared, pretended.shared_bytes);
+  }
   check(cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking), "cudaStreamCreate");
   for (cudaStream_t* other : {&copy_stream_, &branch_})
     check(cudaStreamCreateWithFlags(other, cudaStreamNonBlocking), "cudaStreamCreate");

@@ -52,8 +52,8 @@ bool can_attend(const DeviceKv& kv, const AttentionArgs& a, const DeviceLimits& 
   return is_narrow(a) || wide_shape(a.head_dim, kv.n_parts == 1, 1, device).rows > 0;
 }
 
-// A sequence with few rows has a block for each KV head and split; there are as many splits as fill the GPU, if it has
-// kSplitKeys keys for each.
+// A sequence with few rows has a block for each KV head and split; there are as many splits as the GPU holds at once, if
+// it has kSplitKeys keys for each.
 AttentionPlan plan_attention(const DeviceKv& kv, const AttentionArgs& a, const AttentionStep& step,
                              const DeviceLimits& device) {
   const int group = a.n_heads / a.n_kv_heads, few = kRows / group;
@@ -74,9 +74,8 @@ AttentionPlan plan_attention(const DeviceKv& kv, const AttentionArgs& a, const A
     n_at_once = plan.wide.n_blocks * device.n_multiprocessors;
   }
   const int n_tasks = step.n_seqs * a.n_kv_heads * plan.n_row_blocks;
-  const int wanted = narrow ? (n_at_once + n_tasks - 1) / n_tasks : n_at_once / n_tasks;
   const int most = (step.most_kv + kSplitKeys - 1) / kSplitKeys;
-  if (!step.batch_invariant) plan.n_splits = std::clamp(wanted, 1, std::max(most, 1));
+  if (!step.batch_invariant) plan.n_splits = std::clamp(n_at_once / n_tasks, 1, std::max(most, 1));
   if (plan.n_splits > 1)
     plan.part_bytes = static_cast<size_t>(n_parts(plan, kv)) * static_cast<size_t>(kv.head_dim + 2) * sizeof(float);
   return plan;

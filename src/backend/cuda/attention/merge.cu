@@ -1,5 +1,7 @@
 // The splits of a row's keys to its result: each is brought to the largest of their maxima. A block takes up to 128
 // columns of a row, 4 a lane; its warps share the splits.
+#include <algorithm>
+
 #include "backend/cuda/attention/attention.cuh"
 
 namespace ingot::cuda {
@@ -8,7 +10,7 @@ using namespace attention;
 
 namespace {
 
-constexpr int kMergeWarps = 16;
+constexpr int kMergeWarps = 16;  // at most
 
 struct Row {
   float most, total;
@@ -38,7 +40,8 @@ __global__ void __launch_bounds__(32 * kMergeWarps) merge_kernel(const __grid_co
   extern __shared__ float weights[];  // [n_splits]
   __shared__ float4 sums[kMergeWarps][32];
   start_dependent();
-  const int warp = threadIdx.x / 32, lane = threadIdx.x % 32, n_quads = p.kv.head_dim / 4;
+  const int warp = threadIdx.x / 32, lane = threadIdx.x % 32, n_warps = blockDim.x / 32;
+  const int n_quads = p.kv.head_dim / 4;
   const int row = static_cast<int>(blockIdx.x) / n_parts, quad = static_cast<int>(blockIdx.x) % n_parts * 32 + lane;
   const int row_block = row / p.rows, head = blockIdx.y, seq = blockIdx.z;
   const int token0 = p.batch.q_start[seq], q_len = p.batch.q_start[seq + 1] - token0, n_rows = q_len * p.group;
@@ -52,12 +55,12 @@ __global__ void __launch_bounds__(32 * kMergeWarps) merge_kernel(const __grid_co
   const auto* from = reinterpret_cast<const float4*>(p.part_sums + part * p.kv.head_dim) + quad;
   float4 sum{};
 #pragma unroll 8
-  for (int i = warp; i < n; i += kMergeWarps)
+  for (int i = warp; i < n; i += n_warps)
     if (quad < n_quads) add(sum, weights[i], from[i * n_quads]);
   sums[warp][lane] = sum;
   __syncthreads();
   if (warp > 0 || quad >= n_quads) return;
-  for (int i = 1; i < kMergeWarps; ++i) add(sum, 1, sums[i][lane]);
+  for (int i = 1; i < n_warps; ++i) add(sum, 1, sums[i][lane]);
   const int query_head = head * p.group + row % p.group;
   const float inverse = 1.0f / with_sink(p, whole.total, whole.most, query_head);
   const int64_t at = (token0 + row / p.group) * p.y_stride + query_head * p.kv.head_dim + 4 * quad;
@@ -70,9 +73,10 @@ __global__ void __launch_bounds__(32 * kMergeWarps) merge_kernel(const __grid_co
 void merge_splits(const Params& p, const AttentionPlan& plan, Device& device) {
   if (p.n_splits == 1) return;
   const int n_parts = (p.kv.head_dim + 127) / 128;
-  const dim3 grid(static_cast<unsigned>(p.rows * p.n_row_blocks * n_parts), static_cast<unsigned>(p.kv.n_kv_heads),
+  const int n_rows = std::min(p.rows * p.n_row_blocks, plan.max_q_len * p.group), n_warps = std::min(kMergeWarps, p.n_splits);
+  const dim3 grid(static_cast<unsigned>(n_rows * n_parts), static_cast<unsigned>(p.kv.n_kv_heads),
                   static_cast<unsigned>(plan.n_seqs));
-  launch(device, merge_kernel, grid, 32 * kMergeWarps, static_cast<size_t>(p.n_splits) * sizeof(float), p, n_parts);
+  launch(device, merge_kernel, grid, 32 * n_warps, static_cast<size_t>(p.n_splits) * sizeof(float), p, n_parts);
 }
 
 }  // namespace ingot::cuda

@@ -39,9 +39,9 @@ struct ExpertOrder {
   int tile_rows = 0;
   int64_t most_tiles = 0;
 };
-// The addresses of these arrays in memory of expert_order_bytes() bytes. If the experts have few rows each, tiles are
-// short.
-ExpertOrder expert_order_in(void* memory, int64_t n_rows, int64_t n_experts);
+// The addresses of these arrays in memory of expert_order_bytes() bytes. If the experts have few rows each, or the
+// device has little shared memory, tiles are short.
+ExpertOrder expert_order_in(void* memory, int64_t n_rows, int64_t n_experts, const DeviceLimits& device);
 size_t expert_order_bytes(int64_t n_rows, int64_t n_experts);
 void order_by_expert(const ExpertOrder& order, const int32_t* ids, int64_t n_rows, int64_t n_experts, Device& device);
 

@@ -53,13 +53,13 @@ bool CudaBackend::takes_rows(const ExpertMatmul& m) const {
 
 void CudaBackend::order_rows(const int32_t* ids, int64_t n_rows, int64_t n_experts) {
   void* memory = scratch_at_least(order_, cuda::expert_order_bytes(n_rows, n_experts));
-  cuda::order_by_expert(cuda::expert_order_in(memory, n_rows, n_experts), ids, n_rows, n_experts, device_);
+  cuda::order_by_expert(cuda::expert_order_in(memory, n_rows, n_experts, device_.limits()), ids, n_rows, n_experts, device_);
   check_launch("order_by_expert");
 }
 
 // The rows are already sorted in order_.
 void CudaBackend::launch_tiles(const ExpertMatmul& m) {
-  cuda::expert_tiles(m, cuda::expert_order_in(order_.data(), m.n_rows, m.w[0]->n_experts), device_);
+  cuda::expert_tiles(m, cuda::expert_order_in(order_.data(), m.n_rows, m.w[0]->n_experts, device_.limits()), device_);
   check_launch("expert_tiles");
 }
 

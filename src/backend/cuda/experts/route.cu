@@ -81,9 +81,10 @@ void route_rows(const Tensor& ids, const Tensor& weights, const Tensor& logits, 
          logits.stride, logits.rows);
 }
 
-ExpertOrder expert_order_in(void* memory, int64_t n_rows, int64_t n_experts) {
+ExpertOrder expert_order_in(void* memory, int64_t n_rows, int64_t n_experts, const DeviceLimits& device) {
+  constexpr size_t kForLongTiles = size_t{112} << 10;  // bytes of shared memory that tiles.cu needs for 64 rows
   ExpertOrder o;
-  o.tile_rows = n_rows <= 16 * n_experts ? 16 : 64;
+  o.tile_rows = n_rows <= 16 * n_experts ? 16 : device.most_shared < kForLongTiles ? 32 : 64;
   o.most_tiles = std::min(n_rows, n_experts) + n_rows / o.tile_rows;
   o.n_tiles = static_cast<int32_t*>(memory);
   o.order = o.n_tiles + 1;

@@ -26,21 +26,26 @@ struct Params {
   const half* x;
   int64_t x_stride, x_rows, n_rows;
   ExpertOrder order;
-  int n_in, n_steps, n_tiles;  // n_tiles: tiles of 16 outputs
+  int n_in, n_steps, n_tiles, n_stages;  // n_tiles: tiles of 16 outputs
   void* y;
   int64_t y_stride;
   bool y_f32, y_packs;  // packs: y takes halves in whole 16 bytes
   int act;
 };
 
+constexpr size_t kStaticShared = 2048;  // more than the kernel declares
+
 template <class K, int kTokenTiles>
 struct Stage {
   static constexpr int kTokens = 8 * kTokenTiles;
   static constexpr int kWeights = kTokens * kInputRowBytes<K>;
   static constexpr int kBytes = kWeights + kTiles * K::kSlotBytes;
-  static constexpr int kStages = 3 * kBytes <= (112 << 10) ? 3 : 2;  // two blocks on a multiprocessor
-  static constexpr int kOut = 16 * kTiles + 4;                       // floats in a row of sums
-  static constexpr int kShared = std::max(kStages * kBytes, kTokens* kOut * 4);
+  static constexpr int kOut = 16 * kTiles + 4;  // floats in a row of sums
+  static constexpr int kSums = kTokens * kOut * 4;
+  // Three stages if two such blocks fit a multiprocessor.
+  static int n_stages(size_t most_shared) {
+    return stages_that_fit(kBytes, 3 * kBytes <= (112 << 10) ? 3 : 2, most_shared - kStaticShared);
+  }
 };
 
 // The block's rows of activations, kCols columns of them, with zeros from column n_in on. Rows past the last row repeat
@@ -166,19 +171,19 @@ __global__ void __launch_bounds__(32 * kWarps, 2) expert_kernel(const __grid_con
     if (step < p.n_steps) input.copy(stages + stage * S::kBytes, step * K::kCols);
     end_copies();
   };
-  for (int s = 0; s < S::kStages - 1; ++s) copy(s, s);
+  for (int s = 0; s < p.n_stages - 1; ++s) copy(s, s);
 
   const half2 offset = __float2half2_rn(1024.0f + static_cast<float>(p.w[0].zero));
   float acc[2][kTokenTiles][4] = {};
-  int stage = 0, ahead = S::kStages - 1;
+  int stage = 0, ahead = p.n_stages - 1;
   for (int step = 0; step < p.n_steps; ++step) {
-    await_copies<S::kStages - 2>();
+    await_stage(p.n_stages);
     __syncthreads();
-    copy(ahead, step + S::kStages - 1);
+    copy(ahead, step + p.n_stages - 1);
     const char* at = shared + stage * S::kBytes;
     multiply_step<K, kTokenTiles>(acc, at + S::kWeights + 2 * warp * K::kSlotBytes, at, lane, offset, table);
-    stage = stage + 1 == S::kStages ? 0 : stage + 1;
-    ahead = ahead + 1 == S::kStages ? 0 : ahead + 1;
+    stage = stage + 1 == p.n_stages ? 0 : stage + 1;
+    ahead = ahead + 1 == p.n_stages ? 0 : ahead + 1;
   }
   await_copies<0>();
   finish<K, kTokenTiles>(p, acc, tile, rows, reinterpret_cast<float*>(shared));
@@ -188,9 +193,11 @@ template <class K, int kTokenTiles>
 void start(Params p, Device& device) {
   using S = Stage<K, kTokenTiles>;
   p.n_steps = (p.n_in + K::kCols - 1) / K::kCols;
+  p.n_stages = S::n_stages(device.most_shared());
+  CHECK(p.n_stages >= 2);
   launch(device, expert_kernel<K, kTokenTiles>,
          dim3(blocks_for(p.n_tiles, p.act >= 0 ? kWarps : kTiles), static_cast<unsigned>(p.order.most_tiles)),
-         32 * kWarps, S::kShared, p);
+         32 * kWarps, std::max(static_cast<size_t>(p.n_stages) * S::kBytes, size_t{S::kSums}), p);
 }
 
 }  // namespace
@@ -211,7 +218,9 @@ void expert_tiles(const ExpertMatmul& m, const ExpertOrder& order, Device& devic
   p.act = m.gate;
   with_kind(w, [&](auto kind) {
     using K = decltype(kind);
-    p.order.tile_rows <= 16 ? start<K, 2>(p, device) : start<K, 8>(p, device);
+    p.order.tile_rows <= 16   ? start<K, 2>(p, device)
+    : p.order.tile_rows <= 32 ? start<K, 4>(p, device)
+                              : start<K, 8>(p, device);
   });
 }
 

@@ -79,10 +79,10 @@ struct TaskMemory {
   float* sums;    // [kWarps + 1, entry_floats]: of each warp, then of the own key: [group, dim]
   float2* stats;  // [kWarps + 1, group]: maximum, total
 
-  __device__ TaskMemory(char* at, int group, int dim)
+  __device__ TaskMemory(char* at, int dim, int entry)
       : rows(reinterpret_cast<half*>(at)),
         sums(reinterpret_cast<float*>(rows + (kMaxGroup + 2) * dim)),
-        stats(reinterpret_cast<float2*>(sums + (kWarps + 1) * entry_floats(group, dim))) {}
+        stats(reinterpret_cast<float2*>(sums + (kWarps + 1) * entry)) {}
 };
 
 // What a warp knows of its block's task. It is the same in all layers.
@@ -122,7 +122,7 @@ struct Attention {
   static constexpr int kDim = kShape.head_dim, kGroup = kShape.group(), kSplits = kShape.n_splits();
   static constexpr int kPairs = kDim / 64, kChunks = kDim / 64;  // chunks of 64 columns
   static constexpr int64_t kToValues = int64_t{kShape.n_kv_heads} * kShape.kv_block * kDim;  // from a key to its value
-  static constexpr int kEntry = entry_floats(kGroup, kDim);
+  static constexpr int kEntry = entry_floats(kShape);
   static_assert(kChunks <= 2);
 
   const Block<C>& b;
@@ -131,7 +131,7 @@ struct Attention {
   const TaskMemory memory;
 
   __device__ Attention(const Block<C>& block, const Layer& layer_of, const Task<C>& task)
-      : b(block), layer(layer_of), t(task), memory(block.shared + Block<C>::kAt.input, kGroup, kDim) {}
+      : b(block), layer(layer_of), t(task), memory(block.shared + Block<C>::kAt.input, kDim, kEntry) {}
 
   // The address of a t.token's key (which = 0) or value.
   __device__ __forceinline__ K* row(int64_t block, int key, int which) const {
@@ -205,12 +205,12 @@ struct Attention {
   struct Piece {
     uint4 v[4];
   };
-  static constexpr int kPieces = 2 * kChunks;
-  static_assert(kPieces % kHeldPieces == 0);
+  static constexpr int kPieces = pieces_of_step(kDim), kHeld = kShape.held_pieces;
+  static_assert(kPieces == 2 * kChunks && kPieces % kHeld == 0);
   using Eight = typename K::Eight;
 
   __device__ __forceinline__ uint32_t place_of(int piece) const {
-    return shared_address(memory.sums + b.warp * kEntry) + piece % kHeldPieces * kPieceBytes + b.lane * sizeof(Eight);
+    return shared_address(memory.sums + b.warp * kEntry) + piece % kHeld * kPieceBytes + b.lane * sizeof(Eight);
   }
   // Values past n_valid are zeros, because their weight is 0 and they may be NaN.
   __device__ __forceinline__ void copy_piece(int piece, const K* page, int n_valid) const {
@@ -227,7 +227,7 @@ struct Attention {
     matvec_step::end_copies();
   }
   __device__ __forceinline__ Piece await(int piece) const {
-    matvec_step::await_copies<kHeldPieces - 1>();
+    matvec_step::await_copies<kHeld - 1>();
     Piece p;
 #pragma unroll
     for (int i = 0; i < 4; ++i) {
@@ -291,7 +291,7 @@ struct Attention {
     }
   }
 
-  // Attention over the steps of the warp, first to end. kHeldPieces pieces are on their way at any time. ready() calls
+  // Attention over the steps of the warp, first to end. kHeld pieces are on their way at any time. ready() calls
   // its argument when the block's activations are no longer used, which is where the pieces go.
   template <class Ready>
   __device__ __forceinline__ void walk(Ready&& ready) const {
@@ -304,7 +304,7 @@ struct Attention {
     ready([&] {
       if (!any) return;
 #pragma unroll
-      for (int i = 0; i < kHeldPieces; ++i) copy_piece(i, page, n_valid(t.first));
+      for (int i = 0; i < kHeld; ++i) copy_piece(i, page, n_valid(t.first));
     });
     if (!any) return;
     Running rows{.out = {}, .most = minus_infinity(), .total = 0};
@@ -314,7 +314,7 @@ struct Attention {
       const bool more = next < t.end;
       const K* const next_page = page_of(next, next_block);
       const auto copy_after = [&](int piece) {  // into the place of this piece, which is used up
-        const int other = piece + kHeldPieces;
+        const int other = piece + kHeld;
         if (other < kPieces) {
           copy_piece(other, page, n_valid(step));
         } else if (more) {

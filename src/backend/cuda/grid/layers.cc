@@ -14,7 +14,6 @@ namespace {
 
 constexpr size_t kStaticShared = 3072;  // at least what the kernel declares, and the driver's
 constexpr int kFewestSlots = 3, kMaxGridExperts = 512;
-constexpr int kSharedWithExperts = 190000;  // bytes; more made steps 2 to 3 % slower
 
 bool is_multiple(int n, int unit) { return n % unit == 0; }
 
@@ -42,11 +41,12 @@ grid::Shape shape_of(const LayersStep& step, const DeviceLimits& device) {
                     .sigmoid = s.sigmoid,
                     .normalize = s.normalize,
                     .n_blocks = device.n_multiprocessors,
-                    .shared_bytes = static_cast<int>(device.most_shared - kStaticShared)};
-  if (s.n_experts > 0) shape.shared_bytes = std::min(shape.shared_bytes, kSharedWithExperts);
+                    .shared_bytes = static_cast<int>(device.most_shared - kStaticShared),
+                    .held_pieces = grid::pieces_of_step(s.head_dim)};
   for (int i = 0; i < kLayerWeights; ++i) shape.kinds[i] = kind_of(first.products[i]);
   for (int l = 0; l < step.n_layers; ++l)
     for (int i = kWeightQ; i <= kWeightV; ++i) shape.biases |= step.layers[l].products[i].bias != nullptr;
+  if (grid::places_of(shape).n_slots < kFewestSlots) shape.held_pieces = grid::kFewestHeld;
   return shape;
 }
 
@@ -136,12 +136,12 @@ std::string grid_source(const LayersStep& step, const DeviceLimits& device) {
   return fmt::format(
       "#include \"backend/cuda/grid/layers.cuh\"\nusing namespace ingot::cuda;\nusing namespace ingot::cuda::grid;\n"
       "struct Own {{\n  static constexpr Shape kShape{{{}, {}, {}, {}, {}, {}, {}, {}, {}, {}, {}, {}, {}, {}, {}, {}, {}, {}, "
-      "{}, {}, "
+      "{}, {}, {}, "
       "{{{}}}}};\n}};\n"
       "extern \"C\" __global__ void __launch_bounds__(kThreads + kCopyThreads, 1) specialised(const __grid_constant__ "
       "Params p) {{\n  run<Own, {}>(p);\n}}\n",
       s.dim, s.ffn, s.n_heads, s.n_kv_heads, s.head_dim, s.rot_dim, s.half_split, s.q_norm, s.k_norm, s.biases, s.act,
-      s.n_layers, s.window, s.kv_block, s.n_experts, s.n_used, s.sigmoid, s.normalize, s.n_blocks, s.shared_bytes, kinds_source(s), element_of(step.kv.dtype));
+      s.n_layers, s.window, s.kv_block, s.n_experts, s.n_used, s.sigmoid, s.normalize, s.n_blocks, s.shared_bytes, s.held_pieces, kinds_source(s), element_of(step.kv.dtype));
 }
 
 size_t grid_scratch_bytes(int width, int head_dim, const DeviceLimits& device) {

@@ -43,6 +43,7 @@ struct Shape {
   int n_experts, n_used;                // 0: none; `ffn` is the width of one expert
   bool sigmoid, normalize;              // of the choice of experts
   int n_blocks, shared_bytes;           // of the device
+  int held_pieces;                      // of the KV cache, on their way to a warp; more leave less room for weights
   WeightKind kinds[kLayerWeights];
   INGOT_HD constexpr int hidden() const { return n_experts > 0 ? n_used * ffn : ffn; }  // of all experts of a token
   INGOT_HD constexpr int group() const { return n_heads / n_kv_heads; }
@@ -103,14 +104,16 @@ INGOT_HD constexpr PhasePlan plan_of(const Shape& s, int phase) {
 struct Places {
   int layers, input, sums, ring, n_slots, slot_bytes, end;
 };
+constexpr int kRingWithExperts = 108 << 10;  // at most; with more, steps were 2 to 3 % slower
 constexpr int kLayerBytes = 7 * 32 + 8 * 8;
 // A task of attention: rows; sums, whose places first hold a warp's pieces of the cache; statistics.
-constexpr int kPieceBytes = 2048, kHeldPieces = 2;  // of keys or values; of a warp, on their way
-INGOT_HD constexpr int entry_floats(int group, int dim) {
-  return largest_of(group * dim, kHeldPieces * kPieceBytes / 4);
+constexpr int kPieceBytes = 2048, kFewestHeld = 2;  // of keys or values
+INGOT_HD constexpr int pieces_of_step(int head_dim) { return head_dim / 32; }
+INGOT_HD constexpr int entry_floats(const Shape& s) {
+  return largest_of(s.group() * s.head_dim, s.held_pieces * kPieceBytes / 4);
 }
-INGOT_HD constexpr int task_bytes(int group, int dim) {
-  return 2 * (kMaxGroup + 2) * dim + 4 * (kWarps + 1) * (entry_floats(group, dim) + 2 * group);
+INGOT_HD constexpr int task_bytes(const Shape& s) {
+  return 2 * (kMaxGroup + 2) * s.head_dim + 4 * (kWarps + 1) * (entry_floats(s) + 2 * s.group());
 }
 // Bytes of the sums of a batch: [groups of units, gates, kWarps, 16].
 INGOT_HD constexpr int sum_bytes(const PhasePlan& p, int phase) {
@@ -119,7 +122,7 @@ INGOT_HD constexpr int sum_bytes(const PhasePlan& p, int phase) {
 INGOT_HD constexpr Places places_of(const Shape& s) {
   Places at{};
   int sums = 0;
-  int input = task_bytes(s.group(), s.head_dim);
+  int input = task_bytes(s);
   for (int phase = 0; phase < kPhases; ++phase) {
     const PhasePlan p = plan_of(s, phase);
     input = largest_of(input, kWarps * p.n_chunks * s.kinds[first_weight(phase)].input_bytes());
@@ -129,7 +132,7 @@ INGOT_HD constexpr Places places_of(const Shape& s) {
   at.input = up_to(2 * kLayerBytes, 128);
   at.sums = at.input + up_to(input, 128);
   at.ring = at.sums + sums;
-  at.n_slots = (s.shared_bytes - at.ring) / at.slot_bytes;
+  at.n_slots = smallest_of(s.shared_bytes - at.ring, s.n_experts > 0 ? kRingWithExperts : 0x7FFFFFFF) / at.slot_bytes;
   if (at.n_slots > kMaxSlots) at.n_slots = kMaxSlots;
   at.end = at.ring + at.n_slots * at.slot_bytes;
   return at;

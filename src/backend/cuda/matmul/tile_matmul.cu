@@ -18,6 +18,17 @@ namespace {
 
 constexpr int kMaxSplit = 8;  // blocks in a cluster; every device with clusters allows 8
 
+// Shared memory for stages: what a block may have, but not more than an A100's multiprocessor has.
+size_t room_of(const DeviceLimits& device) {
+  constexpr size_t kTable = 1024, kMost = size_t{160} << 10;
+  return std::min(device.most_shared - kTable, kMost);
+}
+template <class K, int kTokenTiles>
+int stages_of(const DeviceLimits& device) {
+  using S = Stage<K, kTokenTiles>;
+  return stages_that_fit(S::kBytes, S::kMostStages, room_of(device));
+}
+
 template <class K, int kTokenTiles>
 __global__ void __launch_bounds__(32 * kWarps, 2) any_kernel(const __grid_constant__ Params p) {
   run<K, kTokenTiles, Shape{}>(p);
@@ -31,6 +42,8 @@ void start(Params p, bool batch_invariant, SpecialisedKernels* specialised, Devi
   const auto n_blocks = blocks_for(p.n_tiles, per_block), n_token_blocks = blocks_for(p.n, S::kTokens);
   const int n_alike = static_cast<int>(batch_invariant ? n_blocks : n_blocks * n_token_blocks);
   p.n_steps = (p.n_in + K::kCols - 1) / K::kCols;
+  p.n_stages = stages_of<K, kTokenTiles>(device.limits());
+  CHECK(p.n_stages >= 2);
   p.split = 1;
   while (device.has_clusters() && p.split < kMaxSplit && p.n_steps >= 8 * p.split &&
          n_alike * p.split <= device.n_multiprocessors())
@@ -40,7 +53,8 @@ void start(Params p, bool batch_invariant, SpecialisedKernels* specialised, Devi
   if constexpr (K::kLayout != Layout::kDense)  // dense weights come here only with --deterministic
     kernel =
         kernel_or(kernel, specialised, {SpecialisedKernel::kTiles, K::kLayout, K::kMin, K::kGroup16, kTokenTiles, p});
-  launch_clusters(device, kernel, dim3(n_blocks, split, n_token_blocks), dim3(1, split, 1), 32 * kWarps, S::kShared, p);
+  launch_clusters(device, kernel, dim3(n_blocks, split, n_token_blocks), dim3(1, split, 1), 32 * kWarps,
+                  static_cast<size_t>(p.n_stages) * S::kBytes, p);
 }
 
 }  // namespace
@@ -54,9 +68,10 @@ void tile_matmul(const Matvec& m, Device& device) {
   if (p.n == 0) return;
   with_kind(*m.jobs[0].w, [&](auto kind) {
     using K = decltype(kind);
-    p.n <= 8    ? start<K, 1>(p, m.batch_invariant, m.specialised, device)
-    : p.n <= 32 ? start<K, 4>(p, m.batch_invariant, m.specialised, device)
-                : start<K, 8>(p, m.batch_invariant, m.specialised, device);
+    const bool fits_many = stages_of<K, 8>(device.limits()) >= 2;  // not 8-bit codes on a card with 99 KB
+    p.n <= 8                 ? start<K, 1>(p, m.batch_invariant, m.specialised, device)
+    : p.n <= 32 || !fits_many ? start<K, 4>(p, m.batch_invariant, m.specialised, device)
+                             : start<K, 8>(p, m.batch_invariant, m.specialised, device);
   });
 }
 

@@ -2,6 +2,10 @@
 // memory (matvec_step.cuh) to the tensor core's operands in registers, exact integers times the scale; the product of a
 // step; and the choice of a kernel for a weight.
 #pragma once
+#ifndef __CUDACC_RTC__
+#include <algorithm>
+#endif
+
 #include "backend/cuda/device.cuh"
 #include "backend/cuda/matmul/matvec_step.cuh"
 
@@ -181,7 +185,19 @@ __device__ __forceinline__ void multiply_step(float (&acc)[2][kTokenTiles][4], c
   }
 }
 
+// A ring of 2 to 4 stages; each is a step's weights and activations. Waits for the oldest copy of n_stages - 1.
+__device__ __forceinline__ void await_stage(int n_stages) {
+  n_stages == 2   ? matvec_step::await_copies<0>()
+  : n_stages == 3 ? matvec_step::await_copies<1>()
+                  : matvec_step::await_copies<2>();
+}
+
 #ifndef __CUDACC_RTC__
+// As many stages as fit, up to `most`; less than 2: the kernel cannot run on this device.
+inline int stages_that_fit(size_t stage_bytes, int most, size_t room) {
+  return std::min(most, static_cast<int>(room / stage_bytes));
+}
+
 // Calls f with the kind of a weight's steps. Codebook formats have no minima, and no 8-bit format has both minima and
 // two scales for 32 elements.
 template <class F>
