@@ -1,7 +1,8 @@
-// What this process may use of the system; system_posix.cc has the bodies for POSIX systems.
+// What this process may use of the system: system_posix.cc and system_windows.cc have what differs between systems.
 #pragma once
 #include <cstddef>
 #include <string>
+#include <string_view>
 #include <vector>
 
 namespace ingot {
@@ -28,6 +29,8 @@ std::string process_limit();
 size_t raise_open_files(size_t wanted);
 
 std::string host_name();  // "localhost" if unknown
+// As text.find(needle), but in linear time for every text. `needle` is not empty.
+size_t find_in_linear_time(std::string_view text, std::string_view needle);
 
 std::string human_bytes(size_t bytes);  // "1.2 GiB"
 

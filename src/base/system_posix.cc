@@ -12,6 +12,7 @@
 #include <array>
 #include <cerrno>
 #include <climits>
+#include <cstring>
 #include <fstream>
 #include <limits>
 
@@ -96,6 +97,11 @@ bool interleave_pages(void*, size_t, const std::vector<int>&) {
   return false;
 }
 #endif
+
+size_t find_in_linear_time(std::string_view text, std::string_view needle) {
+  const void* at = memmem(text.data(), text.size(), needle.data(), needle.size());
+  return at == nullptr ? std::string_view::npos : static_cast<size_t>(static_cast<const char*>(at) - text.data());
+}
 
 std::string process_limit() {
   rlimit processes{};
