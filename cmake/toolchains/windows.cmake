@@ -14,8 +14,11 @@ set(CMAKE_CROSSCOMPILING_EMULATOR env WINEDEBUG=-all wine)
 # Windows 10; 64-bit file offsets. GCC puts 32-byte vectors on a stack of 16-byte alignment (its bug 54412), so the assembler makes
 # every move of a vector an unaligned one.
 set(CMAKE_C_FLAGS_INIT "-D_WIN32_WINNT=0x0A00 -D_FILE_OFFSET_BITS=64")
-set(CMAKE_CXX_FLAGS_INIT "${CMAKE_C_FLAGS_INIT} -DNOMINMAX -DNOGDI -DWIN32_LEAN_AND_MEAN -Wa,-muse-unaligned-vector-move -Wa,-mbig-obj")
+set(CMAKE_CXX_FLAGS_INIT "${CMAKE_C_FLAGS_INIT} -DNOMINMAX -DNOGDI -DWIN32_LEAN_AND_MEAN -DPCRE2_STATIC -Wa,-muse-unaligned-vector-move -Wa,-mbig-obj")
 set(CMAKE_EXE_LINKER_FLAGS_INIT "-static")
+# The libraries of Windows that OpenSSL, curl and Asio call, after those that call them.
+set(CMAKE_CXX_STANDARD_LIBRARIES "-lsynchronization -lmswsock -lws2_32 -lcrypt32 -lbcrypt -lwinmm -ladvapi32 -lshell32 -lole32 -luuid -luser32 -lkernel32"
+    CACHE STRING "Libraries of Windows that every program is linked with")
 
 set(CMAKE_FIND_ROOT_PATH_MODE_PROGRAM NEVER)
 set(CMAKE_FIND_ROOT_PATH_MODE_LIBRARY ONLY)

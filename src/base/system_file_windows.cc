@@ -114,6 +114,8 @@ const uint8_t* map_file(const FileHandle& file, size_t size) {
 }
 void unmap_file(const uint8_t* data, size_t) { UnmapViewOfFile(data); }
 
+bool is_full(int error) { return error == ENOSPC || error == EFBIG; }
+
 LockResult try_lock(const FileHandle& file, bool shared) {
   OVERLAPPED at{};
   const DWORD flags = LOCKFILE_FAIL_IMMEDIATELY | (shared ? 0 : LOCKFILE_EXCLUSIVE_LOCK);

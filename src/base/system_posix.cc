@@ -110,6 +110,10 @@ std::string process_limit() {
                                              : fmt::format("RLIMIT_NPROC is {}", processes.rlim_cur);
 }
 
+void wait_while(const WaitWord& word, uint32_t value) { word.wait(value); }
+void wake_one(WaitWord& word) { word.notify_one(); }
+void wake_all(WaitWord& word) { word.notify_all(); }
+
 size_t raise_open_files(size_t wanted) {
   rlimit files{};
   if (getrlimit(RLIMIT_NOFILE, &files) != 0) return wanted;

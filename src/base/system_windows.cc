@@ -64,6 +64,12 @@ size_t find_in_linear_time(std::string_view text, std::string_view needle) {
 
 std::string process_limit() { return "Windows has no limit on processes"; }
 
+void wait_while(const WaitWord& word, uint32_t value) {
+  WaitOnAddress(const_cast<WaitWord*>(&word), &value, sizeof value, INFINITE);
+}
+void wake_one(WaitWord& word) { WakeByAddressSingle(&word); }
+void wake_all(WaitWord& word) { WakeByAddressAll(&word); }
+
 size_t raise_open_files(size_t wanted) { return wanted; }  // handles have no limit worth a name
 
 }  // namespace ingot

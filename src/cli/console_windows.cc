@@ -69,7 +69,7 @@ void prepare_program(const char* lost_page_text, int lost_page_code) {
   lost_text = lost_page_text;
   lost_code = lost_page_code;
   AddVectoredExceptionHandler(1, on_fault);
-  _set_fmode(_O_BINARY);
+  _fmode = _O_BINARY;
   for (std::FILE* file : {stdin, stdout, stderr}) _setmode(_fileno(file), _O_BINARY);
   setvbuf(stderr, nullptr, _IONBF, 0);
   SetConsoleCP(CP_UTF8);
