@@ -25,7 +25,7 @@ GPU_TESTS = [Cc]uda
 TSAN = $(shell setarch -R true 2>/dev/null && echo setarch -R)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup build demo test asan tsan test-arm test-avx-vnni test-compilers fuzz bench bench-compare check-base cuda install wheel wheel-cuda sanitized docs format clean
+.PHONY: help setup build demo test asan tsan test-arm test-avx-vnni test-compilers test-windows fuzz bench bench-compare check-base cuda install wheel wheel-cuda sanitized docs format clean
 
 help:  ## This list
 	@sed -n 's/^\([a-z-]*\):.*##/  make \1\t/p' $(MAKEFILE_LIST) | expand -t 22
@@ -69,6 +69,13 @@ test-arm:  ## The tests of ops and formats on 64-bit Arm: cross compiled, run by
 	@cmake --preset arm
 	@cmake --build build-arm --target test_base test_quant test_backend
 	@ctest --test-dir build-arm -L '^(base|quant|backend)$$' -E '$(GPU_TESTS)' --output-on-failure --no-tests=error -j $(JOBS)
+
+test-windows:  ## The tests on Windows: cross compiled, run by Wine
+	@$(SETUP) build test windows
+	@scripts/windows_libraries.sh build-windows/libraries
+	@cmake --preset windows
+	@cmake --build build-windows
+	@ctest --test-dir build-windows --output-on-failure --no-tests=error -j $(JOBS)
 
 test-avx-vnni:  ## The kernels for AVX-VNNI, on a machine with AVX-512, which has the same instructions in another encoding
 	@$(SETUP) build test
@@ -150,4 +157,4 @@ format:  ## clang-format over every C++ file
 	@git ls-files '*.h' '*.cc' '*.cu' | xargs clang-format -i
 
 clean:  ## Remove what was built
-	rm -rf build build-asan build-tsan build-fuzz build-cuda build-debug build-base build-arm build-avx-vnni build-compilers
+	rm -rf build build-asan build-tsan build-fuzz build-cuda build-debug build-base build-arm build-avx-vnni build-compilers build-windows

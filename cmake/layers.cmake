@@ -1,7 +1,11 @@
 # ingot_layer(FOLDER [UNITY] [SUBFOLDERS ...] [LIBS ...]): the object library ingot_FOLDER (of a/b: ingot_a_b) from src/FOLDER/*.cc, and
-# its place in the link order. UNITY: several files are compiled as one in release builds. An empty folder makes nothing. Includes only go down the list of layers: scripts/layers.py checks that.
+# its place in the link order. Files named *_posix.cc and *_windows.cc are for those systems alone. UNITY: several files are compiled as one in release builds. An empty folder makes nothing. Includes only go down the list of layers: scripts/layers.py checks that.
 set_property(GLOBAL PROPERTY INGOT_LAYERS "")
 set_property(GLOBAL PROPERTY INGOT_LIBS "")
+set(INGOT_OTHER_SYSTEM windows)
+if(WIN32)
+  set(INGOT_OTHER_SYSTEM posix)
+endif()
 
 function(ingot_layer folder)
   cmake_parse_arguments(arg "UNITY" "" "SUBFOLDERS;LIBS" ${ARGN})
@@ -10,6 +14,7 @@ function(ingot_layer folder)
     list(APPEND patterns src/${folder}/${sub}/*.cc)
   endforeach()
   file(GLOB sources CONFIGURE_DEPENDS ${patterns})
+  list(FILTER sources EXCLUDE REGEX "_${INGOT_OTHER_SYSTEM}\\.cc$")
   if(NOT sources)
     return()
   endif()
@@ -18,6 +23,8 @@ function(ingot_layer folder)
   target_include_directories(${target} PUBLIC ${PROJECT_SOURCE_DIR}/src ${PROJECT_SOURCE_DIR}/include)
   if(arg_UNITY AND CMAKE_BUILD_TYPE STREQUAL "Release")
     set_target_properties(${target} PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE 9)
+    list(FILTER sources INCLUDE REGEX "_windows\\.cc$")  # the macros of windows.h are for no other file
+    set_source_files_properties(${sources} PROPERTIES SKIP_UNITY_BUILD_INCLUSION ON)
   endif()
   get_property(below GLOBAL PROPERTY INGOT_LIBS)
   target_link_libraries(${target} PUBLIC ${below} ${arg_LIBS})
@@ -37,6 +44,9 @@ function(ingot_library)
   add_library(ingot STATIC ${objects})
   target_include_directories(ingot PUBLIC ${PROJECT_SOURCE_DIR}/src ${PROJECT_SOURCE_DIR}/include)
   target_link_libraries(ingot PUBLIC ${libs})
+  if(WIN32)  # the C API has no DLL
+    return()
+  endif()
   # The same as a shared library, which shows the C API and nothing else.
   add_library(ingot_shared SHARED ${objects})
   target_link_libraries(ingot_shared PRIVATE ${libs})

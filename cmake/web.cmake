@@ -2,19 +2,27 @@
 # byte, and writes the table of them that src/server/web.cc reads (server/web_assets.h in the build folder).
 function(ingot_embed_web target)
   file(GLOB files CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/src/server/web/*)
-  set(assembly "/* Made by cmake/web.cmake. */\n    .section .rodata.ingot_web, \"a\", %progbits\n")
+  set(data_section ".rodata.ingot_web, \"a\", %progbits")
+  set(hidden .hidden)
+  set(stack_note "    .section .note.GNU-stack, \"\", %progbits\n")
+  if(WIN32)
+    set(data_section ".rdata, \"dr\"")
+    set(hidden .globl)  # the format knows no other
+    set(stack_note "")
+  endif()
+  set(assembly "/* Made by cmake/web.cmake. */\n    .section ${data_section}\n")
   set(symbols "")
   set(rows "")
   set(i 0)
   foreach(file ${files})
     cmake_path(GET file FILENAME name)
-    string(APPEND assembly "    .globl ingot_web_${i}_begin\n    .hidden ingot_web_${i}_begin\ningot_web_${i}_begin:\n    .incbin \"${file}\"\n"
-                           "    .globl ingot_web_${i}_end\n    .hidden ingot_web_${i}_end\ningot_web_${i}_end:\n    .byte 0\n")
+    string(APPEND assembly "    .globl ingot_web_${i}_begin\n    ${hidden} ingot_web_${i}_begin\ningot_web_${i}_begin:\n    .incbin \"${file}\"\n"
+                           "    .globl ingot_web_${i}_end\n    ${hidden} ingot_web_${i}_end\ningot_web_${i}_end:\n    .byte 0\n")
     string(APPEND symbols "extern const char ingot_web_${i}_begin[], ingot_web_${i}_end[];\n")
     string(APPEND rows "    {\"/${name}\", ingot_web_${i}_begin, ingot_web_${i}_end},\n")
     math(EXPR i "${i} + 1")
   endforeach()
-  string(APPEND assembly "    .section .note.GNU-stack, \"\", %progbits\n")
+  string(APPEND assembly "${stack_note}")
   string(CONCAT header "// Made by cmake/web.cmake: the files of src/server/web.\n#pragma once\nextern \"C\" {\n${symbols}}\nnamespace ingot {\n"
              "struct EmbeddedFile {\n  const char *name, *begin, *end;\n};\ninline constexpr EmbeddedFile kEmbeddedFiles[] = {\n${rows}};\n}  // namespace ingot\n")
   file(CONFIGURE OUTPUT ${PROJECT_BINARY_DIR}/web/server/web_assets.h CONTENT "${header}" @ONLY)

@@ -1,5 +1,5 @@
 #!/bin/sh
-# Installs what a build needs and this machine lacks: scripts/setup.sh [build] [test] [bench] [fuzz] [arm], each a group of Debian packages.
+# Installs what a build needs and this machine lacks: scripts/setup.sh [build] [test] [bench] [fuzz] [arm] [windows], each a group of Debian packages.
 # Called by the Makefile before every target, so it takes no time when there is nothing to do. As root it installs, quietly; as
 # anyone else it says which command does. On a machine without apt it leaves the word to CMake, which names what it misses.
 set -eu
@@ -18,6 +18,7 @@ test="libgtest-dev libgmock-dev python3:python3 python3-numpy python3-pytest pyt
 bench="libbenchmark-dev"
 fuzz="clang++:clang llvm-symbolizer:llvm libclang-rt-dev"
 arm="aarch64-linux-gnu-g++:g++-aarch64-linux-gnu qemu-aarch64-static:qemu-user-static"
+windows="x86_64-w64-mingw32-g++-posix:g++-mingw-w64-x86-64-posix wine:wine dpkg-source:dpkg-dev make:make perl:perl"
 helpful="ccache:ccache"
 
 wanted="$build"
@@ -28,7 +29,8 @@ for group in "$@"; do
     bench) wanted="$wanted $bench" ;;
     fuzz) wanted="$wanted $fuzz" ;;
     arm) wanted="$wanted $arm" ;;
-    *) echo "setup: no group '$group': build, test, bench, fuzz and arm are known" >&2; exit 2 ;;
+    windows) wanted="$wanted $windows" ;;
+    *) echo "setup: no group '$group': build, test, bench, fuzz, arm and windows are known" >&2; exit 2 ;;
   esac
 done
 

@@ -155,7 +155,7 @@ void FileWriter::write(std::span<const uint8_t> bytes) {
 
 void FileWriter::commit() {
   if (!sync_file(file_)) throw_errno("sync", path_);
-  file_.close();
+  file_.close();  // Windows does not rename an open file
   if (!replace_file(temporary_, path_)) throw_errno("write", path_);
   is_committed_ = true;
   const size_t slash = path_.rfind('/');

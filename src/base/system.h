@@ -1,7 +1,10 @@
-// What this process may use of the system; system_posix.cc has the bodies for POSIX systems.
+// What this process may use of the system: system_posix.cc and system_windows.cc have what differs between systems.
 #pragma once
+#include <atomic>
 #include <cstddef>
+#include <cstdint>
 #include <string>
+#include <string_view>
 #include <vector>
 
 namespace ingot {
@@ -27,7 +30,15 @@ std::string process_limit();
 // Raises the limit of open files and connections to `wanted` if the system lets it. Returns the limit.
 size_t raise_open_files(size_t wanted);
 
+// A word that threads wait on, as with std::atomic's wait and notify. (Those of MinGW's GCC 12 may miss a wake-up.)
+using WaitWord = std::atomic<uint32_t>;
+void wait_while(const WaitWord& word, uint32_t value);  // until it differs; may return earlier
+void wake_one(WaitWord& word);
+void wake_all(WaitWord& word);
+
 std::string host_name();  // "localhost" if unknown
+// As text.find(needle), but in linear time for every text. `needle` is not empty.
+size_t find_in_linear_time(std::string_view text, std::string_view needle);
 
 std::string human_bytes(size_t bytes);  // "1.2 GiB"
 

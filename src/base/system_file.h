@@ -1,5 +1,5 @@
-// The system's calls for files; system_file_posix.cc has the bodies for POSIX systems. Functions return -1, false or
-// nothing and set errno if the system refuses. Interrupted calls are repeated.
+// The system's calls for files, with one body for each system: system_file_posix.cc and system_file_windows.cc. Functions
+// return -1, false or nothing and set errno if the system refuses. Interrupted calls are repeated.
 #pragma once
 #include <cstddef>
 #include <cstdint>
@@ -51,6 +51,7 @@ bool make_empty(const FileHandle& file);
 bool sync_file(const FileHandle& file);
 bool replace_file(const std::string& from, const std::string& to);  // renames over `to`
 void sync_folder(const std::string& path);                          // where the file system can
+bool is_full(int error);  // whether this errno means that a disk or a quota is full, or a file as large as it may be
 
 // The first `size` bytes of a file, for reading; null if the file system cannot map files. Unmapped by unmap_file.
 const uint8_t* map_file(const FileHandle& file, size_t size);

@@ -104,6 +104,8 @@ const uint8_t* map_file(const FileHandle& file, size_t size) {
 }
 void unmap_file(const uint8_t* data, size_t size) { ::munmap(const_cast<uint8_t*>(data), size); }
 
+bool is_full(int error) { return error == ENOSPC || error == EDQUOT || error == EFBIG; }
+
 LockResult try_lock(const FileHandle& file, bool shared) {
   for (;;) {
     if (::flock(file.fd(), (shared ? LOCK_SH : LOCK_EX) | LOCK_NB) == 0) return LockResult::kTaken;

@@ -12,6 +12,7 @@
 #include <array>
 #include <cerrno>
 #include <climits>
+#include <cstring>
 #include <fstream>
 #include <limits>
 
@@ -97,12 +98,21 @@ bool interleave_pages(void*, size_t, const std::vector<int>&) {
 }
 #endif
 
+size_t find_in_linear_time(std::string_view text, std::string_view needle) {
+  const void* at = memmem(text.data(), text.size(), needle.data(), needle.size());
+  return at == nullptr ? std::string_view::npos : static_cast<size_t>(static_cast<const char*>(at) - text.data());
+}
+
 std::string process_limit() {
   rlimit processes{};
   if (getrlimit(RLIMIT_NPROC, &processes) != 0) return "RLIMIT_NPROC is not known";
   return processes.rlim_cur == RLIM_INFINITY ? "RLIMIT_NPROC is unlimited"
                                              : fmt::format("RLIMIT_NPROC is {}", processes.rlim_cur);
 }
+
+void wait_while(const WaitWord& word, uint32_t value) { word.wait(value); }
+void wake_one(WaitWord& word) { word.notify_one(); }
+void wake_all(WaitWord& word) { word.notify_all(); }
 
 size_t raise_open_files(size_t wanted) {
   rlimit files{};

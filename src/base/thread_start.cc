@@ -38,8 +38,13 @@ std::string pids_limit() {
 
 // The workers wait here until the number of workers that run is known. Workers from n_kept on end at once.
 struct Gate {
-  static constexpr int kClosed = -1;
-  std::atomic<int> n_kept{kClosed};
+  static constexpr uint32_t kClosed = UINT32_MAX;
+  WaitWord n_kept{kClosed};
+
+  void open(int n) {
+    n_kept = static_cast<uint32_t>(n);
+    wake_all(n_kept);
+  }
 };
 
 }  // namespace
@@ -65,8 +70,8 @@ std::vector<std::thread> start_workers(int n, std::string_view name, const std::
   try {
     for (int i = 0; i < n; ++i) {
       threads.push_back(start([gate, body, i] {
-        gate->n_kept.wait(Gate::kClosed);
-        if (i < gate->n_kept) body(i);
+        while (gate->n_kept == Gate::kClosed) wait_while(gate->n_kept, Gate::kClosed);
+        if (static_cast<uint32_t>(i) < gate->n_kept) body(i);
       }));
     }
   } catch (const std::system_error& error) {
@@ -76,8 +81,7 @@ std::vector<std::thread> start_workers(int n, std::string_view name, const std::
   }
   const int n_started = static_cast<int>(threads.size());
   if (n_started == n) {
-    gate->n_kept = n;
-    gate->n_kept.notify_all();
+    gate->open(n);
     return threads;
   }
   if (n_started == 0) {
@@ -85,8 +89,7 @@ std::vector<std::thread> start_workers(int n, std::string_view name, const std::
                 fault.message(), thread_limits());
   }
   const int n_kept = std::max(1, n_started - 1);
-  gate->n_kept = n_kept;
-  gate->n_kept.notify_all();
+  gate->open(n_kept);
   for (int i = n_kept; i < n_started; ++i) threads[static_cast<size_t>(i)].join();
   threads.resize(static_cast<size_t>(n_kept));
   // Loading may make a pool for each matrix: do not repeat the last warning.

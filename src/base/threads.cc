@@ -85,7 +85,7 @@ ThreadPool::ThreadPool(int n_threads, const ThreadStarter& start, std::vector<Me
 ThreadPool::~ThreadPool() {
   stop_ = true;
   epoch_.fetch_add(2);
-  epoch_.notify_all();
+  wake_all(epoch_);
   for (std::thread& worker : workers_) worker.join();
 }
 
@@ -112,13 +112,13 @@ void ThreadPool::run(int64_t n_tasks, Call call, void* context) {
   context_ = context;
   shares_.deal(n_tasks);
   epoch_.fetch_add(1);
-  epoch_.notify_all();
+  wake_all(epoch_);
   take_tasks(0);
   epoch_.fetch_add(1);
   const auto all_left = [this] { return entered_.load() == 0; };
   while (!spin_until(all_left)) {
-    const int32_t entered = entered_.load();
-    if (entered != 0) entered_.wait(entered);
+    const uint32_t entered = entered_.load();
+    if (entered != 0) wait_while(entered_, entered);
   }
 }
 
@@ -132,7 +132,7 @@ void ThreadPool::wait_for_job(uint32_t seen) {
     // Sleep while the last job seen is being closed, but wake up when the next job opens.
     const uint32_t now = epoch_.load();
     if (now == seen || now % 2 == 0) {
-      if (!stop_.load()) epoch_.wait(now);
+      if (!stop_.load()) wait_while(epoch_, now);
     }
   }
 }
@@ -146,7 +146,7 @@ void ThreadPool::work(int thread) {
     const uint32_t epoch = epoch_.load();
     if (epoch % 2 == 1) take_tasks(thread);
     seen = epoch;
-    if (entered_.fetch_sub(1) == 1) entered_.notify_one();
+    if (entered_.fetch_sub(1) == 1) wake_one(entered_);
   }
 }
 

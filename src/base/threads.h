@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "base/cpu_topology.h"
+#include "base/system.h"
 #include "base/task_shares.h"
 #include "base/thread_start.h"
 
@@ -58,10 +59,11 @@ class ThreadPool {
   // Calls fn(thread) once on each thread, under the rules of parallel_for.
   template <class F>
   void on_each_thread(F&& fn) {
-    std::atomic<int> n_arrived{0};
+    WaitWord n_arrived{0};
     parallel_for(size(), [&](int64_t, int thread) {
-      if (++n_arrived == size()) n_arrived.notify_all();
-      for (int n; (n = n_arrived) < size();) n_arrived.wait(n);  // so no thread takes a second task
+      const auto n_all = static_cast<uint32_t>(size());
+      if (++n_arrived == n_all) wake_all(n_arrived);
+      for (uint32_t n; (n = n_arrived) < n_all;) wait_while(n_arrived, n);  // so no thread takes a second task
       fn(thread);
     });
   }
@@ -83,8 +85,8 @@ class ThreadPool {
   std::vector<MemoryNode> nodes_;
   std::thread::id caller_;  // the thread that is bound as thread 0
 
-  alignas(64) std::atomic<uint32_t> epoch_{0};  // odd while a job is open to workers
-  alignas(64) std::atomic<int32_t> entered_{0};  // workers that may be looking at the job
+  alignas(64) WaitWord epoch_{0};  // odd while a job is open to workers
+  alignas(64) WaitWord entered_{0};  // workers that may be looking at the job
   std::atomic<bool> stop_{false};
   std::vector<std::thread> workers_;
 };

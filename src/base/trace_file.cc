@@ -15,7 +15,7 @@ double microseconds(TraceFile::Clock::duration d) { return std::chrono::duration
 
 }  // namespace
 
-TraceFile::TraceFile(const std::string& path) : file_(std::fopen(path.c_str(), "we")), path_(path) {
+TraceFile::TraceFile(const std::string& path) : file_(std::fopen(path.c_str(), "w")), path_(path) {
   if (file_ == nullptr) throw Error("cannot create the trace file '{}': {}", printable(path), std::strerror(errno));
   std::fputs("[\n", file_);
 }

@@ -69,7 +69,7 @@ class Chat {
       const fs::path path = options_.talk_file;
       std::error_code ignored;
       if (path.has_parent_path()) fs::create_directories(path.parent_path(), ignored);
-      session_.talk.save(path);
+      session_.talk.save(options_.talk_file);
       fs::permissions(path, fs::perms::owner_read | fs::perms::owner_write, ignored);
     } catch (const Error& error) {
       fmt::print(stderr, "ingot: warning: the talk is not kept: {}\n", error.what());

@@ -1,4 +1,4 @@
-// The terminal, and the signals that end a program; console_posix.cc has the bodies for POSIX systems.
+// The terminal, and the signals that end a program; console_posix.cc and console_windows.cc have the bodies.
 #pragma once
 #include <chrono>
 #include <string>

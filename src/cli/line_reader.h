@@ -17,7 +17,7 @@ class LineReader {
   bool interrupted() const { return interrupted_; }
 
  private:
-  struct Editor;  // libedit's (line_reader_posix.cc)
+  struct Editor;  // libedit's on POSIX systems, the console's on Windows
   std::optional<std::string> edit(const std::string& prompt, const std::string& draft);
   std::unique_ptr<Editor> editor_;  // null where no terminal is
   bool interrupted_ = false;

@@ -1,12 +1,11 @@
 #include "server/zeromq.h"
 
-#include <dlfcn.h>
-
 #include <algorithm>
 #include <array>
 #include <type_traits>
 
 #include "base/error.h"
+#include "base/shared_library.h"
 
 namespace ingot {
 namespace {
@@ -14,6 +13,7 @@ namespace {
 // libzmq's interface, the same in all versions 4.x.
 constexpr int kSendLimit = 23, kLinger = 17, kLastEndpoint = 32, kMoreToCome = 13;  // options of a socket
 constexpr int kDontWait = 1, kSendMore = 2;
+constexpr const char* kNames[] = {"libzmq.so.5", "libzmq.dll"};
 constexpr int kMessages = 100'000;  // that wait for a slow receiver
 
 struct Library {
@@ -33,10 +33,12 @@ struct Library {
 
 Library load_library() {
   Library l;
-  void* handle = dlopen("libzmq.so.5", RTLD_NOW | RTLD_LOCAL);
+  void* handle = nullptr;
+  for (const char* name : kNames)
+    if (handle == nullptr) handle = open_library(name);
   if (handle == nullptr) return l;
   const auto find = [&](const char* name, auto& function) {
-    function = reinterpret_cast<std::remove_reference_t<decltype(function)>>(dlsym(handle, name));
+    function = reinterpret_cast<std::remove_reference_t<decltype(function)>>(function_of(handle, name));
     return function != nullptr;
   };
   if (find("zmq_ctx_new", l.new_context) && find("zmq_socket", l.new_socket) && find("zmq_close", l.close) &&
@@ -50,7 +52,7 @@ Library load_library() {
 const Library& library() {
   static const Library loaded = load_library();
   if (loaded.context == nullptr)
-    throw UsageError("events of the KV cache need ZeroMQ's library, libzmq.so.5: install libzmq5");
+    throw UsageError("events of the KV cache need ZeroMQ's library, libzmq.so.5 (on Windows libzmq.dll): install libzmq5");
   return loaded;
 }
 

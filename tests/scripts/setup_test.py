@@ -74,7 +74,7 @@ class Setup(unittest.TestCase):
 
     def test_groups_are_asked_for_by_name(self):
         for group, package in (("test", "libgtest-dev"), ("bench", "libbenchmark-dev"), ("fuzz", "libclang-rt-dev"),
-                               ("arm", "g++-aarch64-linux-gnu")):
+                               ("arm", "g++-aarch64-linux-gnu"), ("windows", "wine")):
             self.assertIn(package, packages(run("build", group)[1][1]))
         self.assertEqual(packages(run("build", "fuzz")[1][1]), ["clang", "llvm", "libclang-rt-dev"])
         done, calls = run("build", "nonsense")

@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <ctime>
 #include <nlohmann/json.hpp>
 #include <random>
 #include <thread>
@@ -269,6 +270,29 @@ TEST(Template, ReadsTheClockItIsGiven) {
   time.tm_yday = 33;
   EXPECT_EQ(t.render(Json::object(), {}, [&] { return time; }), "03 February 2024 04:05 Sat 034 3");
   EXPECT_GE(std::stoi(rendered("{{ strftime_now('%Y') }}")), 2024);
+}
+
+// On random days of 1970 to 2099, with what the system's strftime writes in the C locale (%c differs on Windows).
+TEST(Template, FormatsTimesAsTheSystem) {
+  const auto by_system = [](const std::tm& time, const std::string& format) {
+    char text[64];
+    return std::string(text, std::strftime(text, sizeof text, format.c_str(), &time));
+  };
+  const uint64_t seed = std::random_device{}();
+  std::mt19937_64 random(seed);
+  int n_compared = 0;
+  for (int i = 0; i < 300; ++i) {
+    const auto seconds = static_cast<std::time_t>(random() % 4'102'444'800);
+    const std::tm time = *std::gmtime(&seconds);
+    for (const char what : std::string("aAbBCdDeFgGhHIjmMnpRStTuUVwWxXyY")) {
+      const std::string format{'%', what}, wanted = by_system(time, format);
+      if (wanted.empty()) continue;  // Windows knows fewer
+      ++n_compared;
+      const Template t = Template::parse("{{ strftime_now('" + format + "') }}");
+      EXPECT_EQ(t.render(Json::object(), {}, [&] { return time; }), wanted) << format << ", " << seconds << " s, seed " << seed;
+    }
+  }
+  EXPECT_GE(n_compared, 300 * 15);
 }
 
 TEST(Template, VariablesHideGlobalsAndMustBeAnObject) {

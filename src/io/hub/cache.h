@@ -1,6 +1,6 @@
 // The Hugging Face cache of one repository, in the layout that huggingface_hub and llama.cpp also use:
 //   ROOT/models--ORG--REPO/blobs/HASH                  the bytes, named by their hash; HASH.incomplete until complete
-//                         /snapshots/COMMIT/PATH       a relative link to ../../blobs/HASH
+//                         /snapshots/COMMIT/PATH       a relative link to ../../blobs/HASH; on Windows a hard link
 //                         /refs/REVISION               40 digits: the last known commit of a branch or tag
 //   ROOT/.locks/models--ORG--REPO/HASH.lock            locked by the process that writes the blob
 // All functions throw Error if the file system refuses.

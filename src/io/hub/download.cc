@@ -93,11 +93,11 @@ class Partial final : public HubSink {
 
   [[noreturn]] void fail(const char* doing) const {
     const int error = errno;
-    const bool full = error == ENOSPC || error == EDQUOT || error == EFBIG;
     throw Error("cannot {} '{}': {}{}", doing, printable(path_), std::strerror(error),
-                full ? "; what has come is kept: free some space (`ingot ls`, `ingot rm`), and the same command goes "
-                       "on from there"
-                     : "");
+                is_full(error)
+                    ? "; what has come is kept: free some space (`ingot ls`, `ingot rm`), and the same command goes "
+                      "on from there"
+                    : "");
   }
 
   const std::string path_;

@@ -1,4 +1,4 @@
-// What Asio does not say of a socket; socket_posix.cc has the body for POSIX systems.
+// What Asio does not say of a socket: socket_posix.cc and socket_windows.cc.
 #pragma once
 #include <cstdint>
 

@@ -1,6 +1,9 @@
 // The functions that a template can call by name: range, dict, namespace, raise_exception and strftime_now.
 #include <algorithm>
 #include <ctime>
+#include <iterator>
+#include <optional>
+#include <string>
 
 #include "text/jinja/objects.h"
 #include "text/jinja/runtime.h"
@@ -52,12 +55,54 @@ Value name_space(Runtime& rt, const Value&, const Params& p) {
 
 Value raise_exception(Runtime& rt, const Value&, const Params& p) { throw Error("{}", printable(rt.str(*p[0]), 1024)); }
 
-// Formats in the C locale, independent of the program's locale; locale-dependent parts are written out.
+struct IsoWeek {
+  int year, week;
+};
+// The week by ISO 8601: it belongs to the year of its Thursday.
+IsoWeek iso_week(const std::tm& time) {
+  const int year = time.tm_year + 1900, thursday = time.tm_yday + 3 - (time.tm_wday + 6) % 7;  // a day of the year
+  const auto days_of = [](int y) { return (y % 4 == 0 && y % 100 != 0) || y % 400 == 0 ? 366 : 365; };
+  if (thursday < 0) return {year - 1, (thursday + days_of(year - 1)) / 7 + 1};
+  if (thursday >= days_of(year)) return {year + 1, 1};
+  return {year, thursday / 7 + 1};
+}
+
+struct TimeNumber {
+  char directive;
+  int value, width;
+  char pad = '0';
+};
+// The number of a directive; null if it is none. Windows' strftime knows too few of them.
+std::optional<TimeNumber> time_number(const std::tm& time, char directive) {
+  const int year = time.tm_year + 1900, hour = time.tm_hour, monday = (time.tm_wday + 6) % 7;
+  const IsoWeek iso = iso_week(time);
+  const TimeNumber numbers[] = {{'C', year / 100, 2},
+                                {'d', time.tm_mday, 2},
+                                {'e', time.tm_mday, 2, ' '},
+                                {'g', iso.year % 100, 2},
+                                {'G', iso.year, 1},
+                                {'H', hour, 2},
+                                {'I', (hour + 11) % 12 + 1, 2},
+                                {'j', time.tm_yday + 1, 3},
+                                {'m', time.tm_mon + 1, 2},
+                                {'M', time.tm_min, 2},
+                                {'S', time.tm_sec, 2},
+                                {'u', monday + 1, 1},
+                                {'U', (time.tm_yday + 7 - time.tm_wday) / 7, 2},
+                                {'V', iso.week, 2},
+                                {'w', time.tm_wday, 1},
+                                {'W', (time.tm_yday + 7 - monday) / 7, 2},
+                                {'y', year % 100, 2},
+                                {'Y', year, 1}};
+  const auto* found = std::ranges::find(numbers, directive, &TimeNumber::directive);
+  return found == std::end(numbers) ? std::nullopt : std::optional(*found);
+}
+
+// Formats in the C locale, independent of the program's locale.
 std::string format_time(const std::tm& time, std::string_view format) {
   static constexpr const char* kDays[] = {"Sunday", "Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday"};
   static constexpr const char* kMonths[] = {"January", "February", "March",     "April",   "May",      "June",
                                             "July",    "August",   "September", "October", "November", "December"};
-  static constexpr std::string_view kNumbers = "CdeFgGHIjmMRsSTuUVwWyYzZDnt";
   const std::string_view day = kDays[std::clamp(time.tm_wday, 0, 6)], month = kMonths[std::clamp(time.tm_mon, 0, 11)];
   std::string out;
   for (size_t i = 0; i < format.size(); ++i) {
@@ -69,8 +114,16 @@ std::string format_time(const std::tm& time, std::string_view format) {
     const bool no_pad = i + 1 < format.size() && format[i + 1] == '-';  // glibc's "%-d"
     i += no_pad ? 2 : 1;
     const char what = i < format.size() ? format[i] : '%';
+    if (const auto number = time_number(time, what)) {
+      const std::string digits = std::to_string(number->value);
+      const auto width = static_cast<size_t>(no_pad ? 1 : number->width);
+      out.append(width - std::min(width, digits.size()), number->pad) += digits;
+      continue;
+    }
     switch (what) {
       case '%': out += '%'; break;
+      case 'n': out += '\n'; break;
+      case 't': out += '\t'; break;
       case 'a': out += day.substr(0, 3); break;
       case 'A': out += day; break;
       case 'b':
@@ -78,16 +131,25 @@ std::string format_time(const std::tm& time, std::string_view format) {
       case 'B': out += month; break;
       case 'p': out += time.tm_hour < 12 ? "AM" : "PM"; break;
       case 'f': out += "000000"; break;  // the clock has whole seconds
-      case 'x': out += format_time(time, "%m/%d/%y"); break;
-      case 'X': out += format_time(time, "%H:%M:%S"); break;
+      case 'x':
+      case 'D': out += format_time(time, "%m/%d/%y"); break;
+      case 'X':
+      case 'T': out += format_time(time, "%H:%M:%S"); break;
+      case 'F': out += format_time(time, "%Y-%m-%d"); break;
+      case 'R': out += format_time(time, "%H:%M"); break;
       case 'c': out += format_time(time, "%a %b %e %H:%M:%S %Y"); break;
-      default: {
-        if (kNumbers.find(what) == std::string_view::npos)
-          throw Error("strftime_now: unknown directive '%{}'", printable({&what, 1}));
-        const char directive[] = {'%', no_pad ? '-' : what, no_pad ? what : '\0', '\0'};
-        char text[64];
-        out.append(text, std::strftime(text, sizeof text, directive, &time));
+      case 's': {
+        std::tm same = time;
+        out += std::to_string(std::mktime(&same));
+        break;
       }
+      case 'z':
+      case 'Z': {  // what the system knows of its time zone
+        char text[64];
+        out.append(text, std::strftime(text, sizeof text, what == 'z' ? "%z" : "%Z", &time));
+        break;
+      }
+      default: throw Error("strftime_now: unknown directive '%{}'", printable({&what, 1}));
     }
   }
   if (out.size() > 256) throw Error("strftime_now: the text is longer than 256 bytes");

@@ -1,5 +1,7 @@
 #include "text/jinja/runtime.h"
 
+#include <fmt/chrono.h>
+
 #include <algorithm>
 
 #include "text/jinja/objects.h"
@@ -260,10 +262,7 @@ std::string Runtime::str(const Value& value) {
 
 std::tm Runtime::now() const {
   if (clock_) return clock_();
-  const std::time_t seconds = std::time(nullptr);
-  std::tm local{};
-  localtime_r(&seconds, &local);
-  return local;
+  return fmt::localtime(std::time(nullptr));
 }
 
 }  // namespace ingot::jinja

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "base/system.h"
 #include "base/utf8.h"
 #include "text/tokenizers/unicode.h"
 
@@ -181,8 +182,8 @@ bool is_lower(char32_t c) { return category(c) == UTF8PROC_CATEGORY_LL; }
 size_t find_text(std::string_view text, std::string_view needle, size_t from) {
   if (from > text.size()) return std::string_view::npos;
   if (needle.empty()) return from;
-  const void* at = memmem(text.data() + from, text.size() - from, needle.data(), needle.size());
-  return at == nullptr ? std::string_view::npos : static_cast<size_t>(static_cast<const char*>(at) - text.data());
+  const size_t at = find_in_linear_time(text.substr(from), needle);
+  return at == std::string_view::npos ? at : from + at;
 }
 
 std::string_view strip(std::string_view text, const std::string_view* chars, bool left, bool right) {
