@@ -8,6 +8,7 @@
 #include "cli/chat_commands.h"
 #include "cli/chat_session.h"
 #include "cli/commands.h"
+#include "cli/console.h"
 #include "cli/terminal.h"
 
 namespace ingot {
@@ -28,7 +29,7 @@ class Chat {
   void loop() {
     std::optional<InterruptGuard> guard;  // Ctrl-C between two reads does not end the program
     if (reader_.is_interactive()) guard.emplace();
-    if (stdout_is_terminal()) fmt::print("{}. /help lists the commands, Ctrl-D leaves.\n", session_.title());
+    if (stdout_is_terminal()) fmt::print("{}. /help lists the commands, {} leaves.\n", session_.title(), keys_of_the_end());
     if (stdout_is_terminal() && options_.resume) show_talk();
     while (const std::optional<std::string> line = read_message(reader_, "> ")) {
       if (reader_.interrupted()) {

@@ -6,6 +6,7 @@
 
 #include "base/error.h"
 #include "base/file.h"
+#include "cli/console.h"
 #include "cli/terminal.h"
 
 namespace ingot {
@@ -126,9 +127,9 @@ void print_help() {
   fmt::print("{:<16} this list\n", "/help");
   for (const ChatCommand& c : kCommands) fmt::print("{:<16} {}\n", fmt::format("{} {}", c.name, c.argument), c.help);
   fmt::print(
-      "{:<16} leave (also Ctrl-D); Ctrl-C stops an answer and clears a line\n"
+      "{:<16} leave (also {}); Ctrl-C stops an answer and clears a line\n"
       "A line that ends with \\ continues. Pasted lines are one message, and so are lines between two \"\"\".\n",
-      "/quit");
+      "/quit", keys_of_the_end());
 }
 
 }  // namespace

@@ -13,6 +13,9 @@ bool is_terminal(Stream stream);
 // `lost_page_text` and `lost_page_code`.
 void prepare_program(const char* lost_page_text, int lost_page_code);
 
+// The keys that end the input: "Ctrl-D".
+const char* keys_of_the_end();
+
 // Ctrl-C: returns the handler so far. A call that waits for input ends when the handler has run.
 using InterruptHandler = void (*)(int);
 InterruptHandler set_interrupt_handler(InterruptHandler handler);

@@ -29,6 +29,8 @@ sigset_t held_signals() {
 
 bool is_terminal(Stream stream) { return ::isatty(static_cast<int>(stream)) == 1; }
 
+const char* keys_of_the_end() { return "Ctrl-D"; }
+
 void prepare_program(const char* lost_page_text, int lost_page_code) {
   lost_text = lost_page_text;
   lost_code = lost_page_code;

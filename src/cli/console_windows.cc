@@ -65,6 +65,8 @@ bool is_terminal(Stream stream) {
   return GetConsoleMode(handle_of(stream), &mode) != 0;
 }
 
+const char* keys_of_the_end() { return "Ctrl-Z and Enter"; }
+
 void prepare_program(const char* lost_page_text, int lost_page_code) {
   lost_text = lost_page_text;
   lost_code = lost_page_code;

@@ -45,6 +45,7 @@ int run(int argc, char** argv) {
   ingot::log_to_stderr();
   CLI::App app("ingot runs open language models, fast, on the machine you have.", "ingot");
   app.set_version_flag("--version", "ingot " INGOT_VERSION);
+  app.allow_windows_style_options(false);  // on Windows too, /a/path is a file
   app.require_subcommand(1);
   app.footer(kExamples);
   ingot::add_run(app);
