@@ -17,6 +17,7 @@ import pytest
 
 SOURCE = pathlib.Path(os.environ["INGOT_SOURCE"])
 SLOW = float(os.environ.get("INGOT_SLOW", 1))  # how much longer everything may take: under a sanitizer, say
+END = signal.SIGINT if "INGOT_EMULATED" in os.environ else signal.SIGTERM  # Wine makes Ctrl-C of SIGINT, nothing of SIGTERM
 SEED = random.SystemRandom().randrange(1 << 32)
 
 
@@ -151,7 +152,7 @@ class Server:
             time.sleep(0.01)
         raise AssertionError("the engine still has work")
 
-    def stop(self, how=signal.SIGTERM):
+    def stop(self, how=END):
         if self.process.poll() is None:
             self.process.send_signal(how)
         code = self.process.wait(60 * SLOW)
