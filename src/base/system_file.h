@@ -1,5 +1,5 @@
-// The system's calls for files, with one body for each system: system_file_posix.cc and system_file_windows.cc. Functions
-// return -1, false or nothing and set errno if the system refuses. Interrupted calls are repeated.
+// The system's calls for files; system_file_posix.cc and system_file_windows.cc have the bodies. Functions return -1,
+// false or nothing and set errno if the system refuses. Interrupted calls are repeated.
 #pragma once
 #include <cstddef>
 #include <cstdint>

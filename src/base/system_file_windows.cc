@@ -96,7 +96,9 @@ bool write_all(const FileHandle& file, std::span<const uint8_t> bytes) {
   return true;
 }
 
-bool make_empty(const FileHandle& file) { return ::_chsize_s(file.fd(), 0) == 0 && ::_lseeki64(file.fd(), 0, SEEK_SET) == 0; }
+bool make_empty(const FileHandle& file) {
+  return ::_chsize_s(file.fd(), 0) == 0 && ::_lseeki64(file.fd(), 0, SEEK_SET) == 0;
+}
 bool sync_file(const FileHandle& file) { return ::_commit(file.fd()) == 0; }
 bool replace_file(const std::string& from, const std::string& to) {
   if (MoveFileExA(from.c_str(), to.c_str(), MOVEFILE_REPLACE_EXISTING | MOVEFILE_WRITE_THROUGH) != 0) return true;

@@ -29,7 +29,8 @@ class Chat {
   void loop() {
     std::optional<InterruptGuard> guard;  // Ctrl-C between two reads does not end the program
     if (reader_.is_interactive()) guard.emplace();
-    if (stdout_is_terminal()) fmt::print("{}. /help lists the commands, {} leaves.\n", session_.title(), keys_of_the_end());
+    if (stdout_is_terminal())
+      fmt::print("{}. /help lists the commands, {} leaves.\n", session_.title(), keys_of_the_end());
     if (stdout_is_terminal() && options_.resume) show_talk();
     while (const std::optional<std::string> line = read_message(reader_, "> ")) {
       if (reader_.interrupted()) {

@@ -53,7 +53,8 @@ std::string quoted(const std::string& word) {
 HANDLE input_file(const std::string& command, std::string_view text) {
   std::string name = (std::filesystem::temp_directory_path() / "ingot.XXXXXX").string();
   if (!open_temporary(name)) throw_start(command);
-  SECURITY_ATTRIBUTES inherited{.nLength = sizeof(SECURITY_ATTRIBUTES), .lpSecurityDescriptor = nullptr, .bInheritHandle = TRUE};
+  SECURITY_ATTRIBUTES inherited{
+      .nLength = sizeof(SECURITY_ATTRIBUTES), .lpSecurityDescriptor = nullptr, .bInheritHandle = TRUE};
   const HANDLE file = CreateFileA(name.c_str(), GENERIC_READ | GENERIC_WRITE, 0, &inherited, CREATE_ALWAYS,
                                   FILE_ATTRIBUTE_TEMPORARY | FILE_FLAG_DELETE_ON_CLOSE, nullptr);
   DWORD n = 0;
@@ -71,7 +72,8 @@ struct Started {
 // alone.
 void start(const std::vector<std::string>& command, std::string_view text, Started& started) {
   const Handle input(input_file(command[0], text));
-  SECURITY_ATTRIBUTES inherited{.nLength = sizeof(SECURITY_ATTRIBUTES), .lpSecurityDescriptor = nullptr, .bInheritHandle = TRUE};
+  SECURITY_ATTRIBUTES inherited{
+      .nLength = sizeof(SECURITY_ATTRIBUTES), .lpSecurityDescriptor = nullptr, .bInheritHandle = TRUE};
   Handle writer;
   if (CreatePipe(started.output.put(), writer.put(), &inherited, 0) == 0) throw_start(command[0]);
   SetHandleInformation(started.output.get(), HANDLE_FLAG_INHERIT, 0);

@@ -52,8 +52,8 @@ bool can_attend(const DeviceKv& kv, const AttentionArgs& a, const DeviceLimits& 
   return is_narrow(a) || wide_shape(a.head_dim, kv.n_parts == 1, 1, device).rows > 0;
 }
 
-// A sequence with few rows has a block for each KV head and split; there are as many splits as the GPU holds at once, if
-// it has kSplitKeys keys for each.
+// A sequence with few rows has a block for each KV head and split; there are as many splits as the GPU holds at once,
+// if each has kSplitKeys keys.
 AttentionPlan plan_attention(const DeviceKv& kv, const AttentionArgs& a, const AttentionStep& step,
                              const DeviceLimits& device) {
   const int group = a.n_heads / a.n_kv_heads, few = kRows / group;

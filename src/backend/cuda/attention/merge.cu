@@ -73,7 +73,8 @@ __global__ void __launch_bounds__(32 * kMergeWarps) merge_kernel(const __grid_co
 void merge_splits(const Params& p, const AttentionPlan& plan, Device& device) {
   if (p.n_splits == 1) return;
   const int n_parts = (p.kv.head_dim + 127) / 128;
-  const int n_rows = std::min(p.rows * p.n_row_blocks, plan.max_q_len * p.group), n_warps = std::min(kMergeWarps, p.n_splits);
+  const int n_rows = std::min(p.rows * p.n_row_blocks, plan.max_q_len * p.group),
+            n_warps = std::min(kMergeWarps, p.n_splits);
   const dim3 grid(static_cast<unsigned>(n_rows * n_parts), static_cast<unsigned>(p.kv.n_kv_heads),
                   static_cast<unsigned>(plan.n_seqs));
   launch(device, merge_kernel, grid, 32 * n_warps, static_cast<size_t>(p.n_splits) * sizeof(float), p, n_parts);

@@ -53,7 +53,8 @@ bool CudaBackend::takes_rows(const ExpertMatmul& m) const {
 
 void CudaBackend::order_rows(const int32_t* ids, int64_t n_rows, int64_t n_experts) {
   void* memory = scratch_at_least(order_, cuda::expert_order_bytes(n_rows, n_experts));
-  cuda::order_by_expert(cuda::expert_order_in(memory, n_rows, n_experts, device_.limits()), ids, n_rows, n_experts, device_);
+  cuda::order_by_expert(cuda::expert_order_in(memory, n_rows, n_experts, device_.limits()), ids, n_rows, n_experts,
+                        device_);
   check_launch("order_by_expert");
 }
 
@@ -124,8 +125,8 @@ void CudaBackend::moe(const MoeArgs& a) {
   // One expert for all tokens: its products are like any other. Experts have no kernels for 8-bit floats.
   const bool is_float8 = w_gate.layout == cuda::Layout::kFloat8 || w_down.layout == cuda::Layout::kFloat8,
              is_plain = w_gate.n_experts == 1 && !w_gate.f32 && (a.x.rows > 1 || deterministic_ || is_float8);
-  if (!is_plain && (!cuda::can_expert_matmul(w_gate) || !cuda::can_expert_matmul(w_down) ||
-                 !cuda::share_matvec(w_gate, w_up)))
+  if (!is_plain &&
+      (!cuda::can_expert_matmul(w_gate) || !cuda::can_expert_matmul(w_down) || !cuda::share_matvec(w_gate, w_up)))
     return Backend::moe(a);
   route(a);
   const Tensor& x = a.norm.weight ? a.normed : a.x;

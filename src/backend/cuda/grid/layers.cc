@@ -141,7 +141,8 @@ std::string grid_source(const LayersStep& step, const DeviceLimits& device) {
       "extern \"C\" __global__ void __launch_bounds__(kThreads + kCopyThreads, 1) specialised(const __grid_constant__ "
       "Params p) {{\n  run<Own, {}>(p);\n}}\n",
       s.dim, s.ffn, s.n_heads, s.n_kv_heads, s.head_dim, s.rot_dim, s.half_split, s.q_norm, s.k_norm, s.biases, s.act,
-      s.n_layers, s.window, s.kv_block, s.n_experts, s.n_used, s.sigmoid, s.normalize, s.n_blocks, s.shared_bytes, s.held_pieces, kinds_source(s), element_of(step.kv.dtype));
+      s.n_layers, s.window, s.kv_block, s.n_experts, s.n_used, s.sigmoid, s.normalize, s.n_blocks, s.shared_bytes,
+      s.held_pieces, kinds_source(s), element_of(step.kv.dtype));
 }
 
 size_t grid_scratch_bytes(int width, int head_dim, const DeviceLimits& device) {
