@@ -13,7 +13,7 @@ if(NOT INGOT_CUDA STREQUAL "OFF")
     endif()
     enable_language(CUDA)
     if("${CMAKE_CUDA_ARCHITECTURES}" MATCHES "(^|;)90(-|;|$)" AND NOT "${CMAKE_CUDA_ARCHITECTURES}" MATCHES "90a")
-      message(FATAL_ERROR "CMAKE_CUDA_ARCHITECTURES has 90: Hopper's kernels need 90a-real in its place.")
+      message(WARNING "CMAKE_CUDA_ARCHITECTURES has 90 and not 90a-real: Hopper runs without its fastest kernels.")
     endif()
     if(INGOT_CUDA_DEFAULT_ARCHS)
       # Code of 8.0 runs on all of 8.x. 90a has what only Hopper has. From the PTX of 9.0 the driver makes code for GPUs

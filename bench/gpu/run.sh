@@ -1,10 +1,11 @@
 #!/bin/sh
 # Builds for the GPU of this machine, runs the tests that need it, and measures: one call does all.
 #
-#   bench/gpu/run.sh [build] [test] [sanitize] [bench] [experts] [batch] [idle] [profile] [load] [ops] [kernels] [tuned] [ladder] [depth] [serving] [offload] [parallel] [parallel70b] [wheel]
+#   bench/gpu/run.sh [build] [test] [sanitize] [bench] [experts] [batch] [idle] [profile] [load] [ops] [kernels] [tuned] [ladder] [depth] [serving] [offload] [parallel] [parallel70b] [wheel] [ptx]
 #   build, test and bench when none is named
 #
-# The build goes to build-gpu/ (BUILD=...), results to $OUT if it is set. CMAKE_ARGS are passed to cmake. `sanitize` has
+# The build goes to build-gpu/ (BUILD=...), results to $OUT if it is set. CMAKE_ARGS are passed to cmake. With TESTS_LIKE=..., only
+# groups of tests with this word run. `sanitize` has
 # compute-sanitizer look for bad accesses, races and barriers, `experts` measures models with experts and with recurrent layers, `batch` sequences
 # side by side, bare and through the whole engine, `idle` what the GPU idles between decode steps, `profile` what each kernel of a token takes (ncu), `load` how fast
 # files are loaded (a 2.5 GB model is written for it), `ops`
@@ -13,7 +14,8 @@
 # that the GPU shares with 16 cores of the CPU, with their tests, `parallel` one model
 # on 2 GPUs (and on 4, where there are so many) against one: tests, equal text, sums by size, prompts and decode, serving;
 # `parallel70b` the same of a model of 70 billion parameters, prompts and decode only; `wheel` the Python package
-# of $BUILD/wheel (made by `make wheel-cuda`, or scripts/wheel.py, where PyPI can be reached) in an environment of its own.
+# of $BUILD/wheel (made by `make wheel-cuda`, or scripts/wheel.py, where PyPI can be reached) in an environment of its own, `ptx` the tests with a
+# program that has PTX only, which the driver compiles as it does on a GPU newer than the toolkit ($BUILD has this program afterwards).
 set -u
 cd "$(dirname "$0")/../.." || exit 1
 BUILD=${BUILD:-build-gpu}
@@ -23,14 +25,20 @@ failed=0
 
 has() { case " $steps " in *" $1 "*) true ;; *) false ;; esac; }
 
-if has build; then
-  test -f "$BUILD/build.ninja" || cmake -S . -B "$BUILD" -G Ninja -DCMAKE_BUILD_TYPE=Release -DINGOT_CUDA=ON -DCMAKE_CUDA_ARCHITECTURES=90a-real \
-    ${CMAKE_ARGS:-} >"$OUT/cmake.log" 2>&1 || { tail -20 "$OUT/cmake.log"; exit 1; }
+build_programs() {
   cmake --build "$BUILD" --target ingot-cli test_backend test_model test_engine >"$OUT/build.log" 2>&1 || { grep -E 'error|FAILED' "$OUT/build.log" | head -40; exit 1; }
+}
+configure() {
+  cmake -S . -B "$BUILD" -G Ninja -DCMAKE_BUILD_TYPE=Release -DINGOT_CUDA=ON -DCMAKE_CUDA_ARCHITECTURES="$1" \
+    ${CMAKE_ARGS:-} >"$OUT/cmake.log" 2>&1 || { tail -20 "$OUT/cmake.log"; exit 1; }
+}
+if has build; then
+  test -f "$BUILD/build.ninja" || configure 90a-real
+  build_programs
 fi
 
-if has test; then
-  # One process a test group: they run beside each other, for ref is slow and has one thread.
+# One process a test group: they run beside each other, for ref is slow and has one thread. $1: a word for the log.
+run_tests() {
   each() { "$BUILD/$1" --gtest_list_tests --gtest_filter="$2" | awk -v program="$1" '/^[^ ]/ {suite = $1} /^ / {print program, suite $1}'; }
   { each test_backend '*Cuda*'; each test_model '*CudaPerplexity*'; } >"$OUT/tests.txt"
   echo "test_model *CudaGoldens*" >>"$OUT/tests.txt"
@@ -38,10 +46,13 @@ if has test; then
     'Models/BatchInvariance.*/cuda_*' 'Models/Hybrid.*/*_cuda' 'Models/Scoring.*/cuda_*'; do
     echo "test_engine $filter"
   done >>"$OUT/tests.txt"
-  xargs -P 8 -L 1 sh -c '"$0"/"$1" --gtest_filter="$2" >"$0/$1.$$.log" 2>&1 || { echo "FAILED $1 $2"; grep -A4 -E "Failure|CHECK|terminate|what" "$0/$1.$$.log" | head -${LINES_EACH:-30}; exit 1; }' \
-    "$BUILD" <"$OUT/tests.txt" || failed=1
-  test $failed = 0 && echo "all $(wc -l <"$OUT/tests.txt") groups of tests passed"
-fi
+  test -z "${TESTS_LIKE:-}" || sed -i "/$TESTS_LIKE/!d" "$OUT/tests.txt"
+  xargs -P ${TESTS_AT_ONCE:-8} -L 1 sh -c '"$0"/"$1" --gtest_filter="$2" >"$0/$1.$$.log" 2>&1 || { echo "FAILED $1 $2"; grep -A4 -E "Failure|CHECK|terminate|what" "$0/$1.$$.log" | head -${LINES_EACH:-30}; exit 1; }' \
+    "$BUILD" <"$OUT/tests.txt" || { failed=1; return; }
+  echo "all $(wc -l <"$OUT/tests.txt") groups of tests passed$1"
+}
+
+has test && run_tests ""
 
 # Small cases of every kind of kernel: the tool makes them some hundred times slower. What races within cuBLASLt's (nvjet) is not ours.
 # Layers on a cluster too, each tool: a block's sums lie in two places in turn, so that barriers which racecheck knows order them; what blocks
@@ -199,5 +210,17 @@ if has offload; then
 fi
 if has wheel; then
   python3 bench/gpu/wheel.py "$BUILD"/wheel/ingot-*.whl || failed=1
+fi
+# The driver compiles a file of kernels when the first of these runs, and keeps the result in ~/.nv.
+if has ptx; then
+  configure 90-virtual
+  build_programs
+  export CUDA_CACHE_MAXSIZE=4294967296
+  for run in first second; do
+    begun=$(date +%s%N)
+    "$BUILD/ingot" run --device cuda -p "Tell me a story." -n 8 >/dev/null || failed=1
+    echo "$run start from PTX: $((($(date +%s%N) - begun) / 1000000)) ms"
+  done
+  run_tests ", from PTX"
 fi
 exit $failed

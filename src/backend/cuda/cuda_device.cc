@@ -38,9 +38,11 @@ Device::Device(int index) : index_(index) {
              .n_multiprocessors = properties.multiProcessorCount,
              .most_shared = properties.sharedMemPerBlockOptin,
              .l2_bytes = static_cast<size_t>(properties.l2CacheSize),
-             .multiplies_float8 = 10 * properties.major + properties.minor >= 89};
+             .multiplies_float8 = 10 * properties.major + properties.minor >= 89,
+             .has_hopper_code = finds_hopper_code()};
   if (pretended.major > 0) {
     limits_.major = pretended.major, limits_.minor = pretended.minor;
+    limits_.has_hopper_code &= limits_.is_hopper();
     limits_.most_shared = std::min(limits_.most_shared, pretended.shared_bytes);
   }
   check(cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking), "cudaStreamCreate");

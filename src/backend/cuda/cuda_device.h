@@ -16,6 +16,10 @@ namespace ingot::cuda {
 // Does not throw, because destructors call it: they ignore the error of a lost GPU.
 cudaError_t select_device(int index) noexcept;
 
+// Whether the program's code for the current device has Hopper's special instructions. Code for 9.0a has them. Newer
+// GPUs do not know them, and code that the driver compiles from PTX does not have them. Throws like check().
+bool finds_hopper_code();
+
 // The number of clusters of 2^i blocks that the GPU holds at once.
 using ClustersAtOnce = std::array<int, 5>;
 
@@ -27,7 +31,9 @@ struct DeviceLimits {
   size_t l2_bytes = 0;
   bool multiplies_float8 = false;  // products of 8-bit floats by the tensor cores, unless options forbid it
 
-  bool is_hopper() const { return major == 9; }  // newer GPUs do not have Hopper's special instructions
+  bool has_hopper_code = false;  // the program has Hopper's special instructions for it: see finds_hopper_code()
+
+  bool is_hopper() const { return major == 9; }
   bool has_dependent_launch() const { return major >= 9; }
   bool has_clusters() const { return major >= 9; }
 };

@@ -544,7 +544,7 @@ void run(const Params& p, const AttentionPlan& plan, Device& device) {
 bool can_attend_hopper(const DeviceKv& kv, const AttentionArgs& a, const DeviceLimits& device) {
   const int dim = a.head_dim;
   const bool known = kv.n_parts == 2 && (dim == 64 || dim == 96 || dim == 128 || dim == 192 || dim == 256);
-  return device.is_hopper() && known && a.softcap == 0 && dtype_bytes(kv.dtype) <= 2 &&
+  return device.has_hopper_code && known && a.softcap == 0 && dtype_bytes(kv.dtype) <= 2 &&
          kv.n_rows() / 8 <= INT32_MAX;
 }
 

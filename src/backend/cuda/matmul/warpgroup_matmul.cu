@@ -76,7 +76,7 @@ void start(Params p, SpecialisedKernels* specialised, Device& device) {
 }  // namespace
 
 bool can_warpgroup_matmul(const DeviceLimits& device, const PackedWeight& w) {
-  return device.is_hopper() && w.layout != Layout::kDense && w.layout != Layout::kFloat8 && !w.f32 &&
+  return device.has_hopper_code && w.layout != Layout::kDense && w.layout != Layout::kFloat8 && !w.f32 &&
          w.n_out <= int64_t{65535} * kTileRows * kTiles / 2;
 }
 
