@@ -271,7 +271,7 @@ void CudaBackend::plain_layers(const PlainLayersBlock& b) {
     cuda::run_cluster(*step, device_);
     return check_launch("run_cluster");
   }
-  if (const void* kernel = step ? grid_kernel(*step) : nullptr) {
+  if (const void* kernel = step && is_grid_faster(*step, most_kv_) ? grid_kernel(*step) : nullptr) {
     cuda::run_grid(kernel, *step, grid_.data(), device_);
     return check_launch("run_grid");
   }

@@ -8,6 +8,7 @@
 // --check-replay compares replays with direct launches.
 #include <algorithm>
 #include <chrono>
+#include <climits>
 #include <cstring>
 #include <exception>
 #include <utility>
@@ -26,8 +27,9 @@ namespace {
 constexpr int kBuckets[] = {1, 2, 4, 8, 16, 24, 32, 48, 64, 96, 128, 160, 192, 224, 256};
 constexpr int kMaxRecordedTokens = 8;  // tokens of one sequence
 constexpr size_t kMaxGraphs = 48;
-// Attention of a recorded step is planned for contexts up to one of these lengths, or for the longest context.
-constexpr int kContexts[] = {cuda::kSplitKeys, 1024, cuda::kMaxClusterKv};
+// Attention of a recorded step is planned for contexts up to one of these lengths, but for the longest context at most.
+// Between the longer ones, steps of one token change from the cluster to the grid, and from the grid to single kernels.
+constexpr int kContexts[] = {cuda::kSplitKeys, 1024, cuda::kMaxClusterKv, 32 << 10, 64 << 10, INT_MAX};
 
 // The largest number of sequences in a bucket within these limits.
 int most_sequences(const StepLimits& limits, int q_len) {
@@ -42,9 +44,7 @@ int bucket_of(int n_seqs, int most) {
 
 // The smallest of kContexts that is at least kv_len, or the longest context that is possible.
 int context_of(int kv_len, int max_kv_len) {
-  const int* context = std::ranges::lower_bound(kContexts, kv_len);
-  return context == std::end(kContexts) ? std::max(max_kv_len, kv_len)
-                                        : std::min(*context, std::max(max_kv_len, kv_len));
+  return std::min(*std::ranges::lower_bound(kContexts, kv_len), std::max(max_kv_len, kv_len));
 }
 
 Padding padding_of(const Program& program, int n_seqs, int q_len, int n_logits) {
@@ -198,8 +198,8 @@ void CudaBackend::prepare_program(const Program& program) {
       run_blocks(program);
       meet_ranks();
     }
-    for (const int candidate : {kContexts[0], kContexts[1], kContexts[2], limits_.max_kv_len}) {
-      const int context = useful_context(program, n_seqs, context_of(candidate, limits_.max_kv_len));
+    for (const int candidate : kContexts) {
+      const int context = useful_context(program, n_seqs, std::min(candidate, limits_.max_kv_len));
       const GraphKey key{program.id, n_seqs, 1, context};
       if (graphs_.contains(key) || graphs_.size() >= kMaxGraphs) continue;
       start({}, padding_of(program, n_seqs, 1, n_seqs), context);

@@ -313,6 +313,7 @@ struct Attention {
       const int next = step + kWarps;
       const bool more = next < t.end;
       const K* const next_page = page_of(next, next_block);
+      next_block = block_of(next + kWarps);  // a step ahead, because the load takes as long as a step
       const auto copy_after = [&](int piece) {  // into the place of this piece, which is used up
         const int other = piece + kHeld;
         if (other < kPieces) {
@@ -343,7 +344,6 @@ struct Attention {
         copy_after(kChunks + i);
       }
       if (!more) break;
-      next_block = block_of(next + kWarps);
       step = next, page = next_page;
     }
     put(rows);
