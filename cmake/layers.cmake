@@ -1,5 +1,7 @@
-# ingot_layer(FOLDER [UNITY] [SUBFOLDERS ...] [LIBS ...]): the object library ingot_FOLDER (of a/b: ingot_a_b) from src/FOLDER/*.cc, and
-# its place in the link order. Files named *_posix.cc and *_windows.cc are for those systems alone. UNITY: several files are compiled as one in release builds. An empty folder makes nothing. Includes only go down the list of layers: scripts/layers.py checks that.
+# ingot_layer(FOLDER [UNITY [BUT ...]] [SUBFOLDERS ...] [LIBS ...]): the object library ingot_FOLDER (of a/b:
+# ingot_a_b) from src/FOLDER/*.cc, and its place in the link order. Files named *_posix.cc and *_windows.cc are for those systems alone.
+# UNITY: several files are compiled as one in release builds, BUT those whose private names other files have, too. An empty folder makes
+# nothing. Includes only go down the list of layers: scripts/layers.py checks that.
 set_property(GLOBAL PROPERTY INGOT_LAYERS "")
 set_property(GLOBAL PROPERTY INGOT_LIBS "")
 set(INGOT_OTHER_SYSTEM windows)
@@ -8,7 +10,7 @@ if(WIN32)
 endif()
 
 function(ingot_layer folder)
-  cmake_parse_arguments(arg "UNITY" "" "SUBFOLDERS;LIBS" ${ARGN})
+  cmake_parse_arguments(arg "UNITY" "" "BUT;SUBFOLDERS;LIBS" ${ARGN})
   set(patterns src/${folder}/*.cc)
   foreach(sub ${arg_SUBFOLDERS})
     list(APPEND patterns src/${folder}/${sub}/*.cc)
@@ -24,7 +26,8 @@ function(ingot_layer folder)
   if(arg_UNITY AND CMAKE_BUILD_TYPE STREQUAL "Release")
     set_target_properties(${target} PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE 9)
     list(FILTER sources INCLUDE REGEX "_windows\\.cc$")  # the macros of windows.h are for no other file
-    set_source_files_properties(${sources} PROPERTIES SKIP_UNITY_BUILD_INCLUSION ON)
+    list(TRANSFORM arg_BUT PREPEND ${PROJECT_SOURCE_DIR}/src/${folder}/)
+    set_source_files_properties(${sources} ${arg_BUT} PROPERTIES SKIP_UNITY_BUILD_INCLUSION ON)
   endif()
   get_property(below GLOBAL PROPERTY INGOT_LIBS)
   target_link_libraries(${target} PUBLIC ${below} ${arg_LIBS})

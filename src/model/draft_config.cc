@@ -37,13 +37,13 @@ class OneLayer final : public WeightSource {
 };
 
 // The ways to store an MTP head. "{}" stands for the number of the model's layers.
-struct Layout {
+struct HeadLayout {
   Dialect dialect;
   const char* tensor;  // a checkpoint with this tensor has the layout
   const char* layer;   // the start of the names of the layer's tensors
   bool hidden_first, returns_normed;
 };
-constexpr Layout kLayouts[] = {
+constexpr HeadLayout kLayouts[] = {
     {Dialect::kGguf, "blk.{}.nextn.eh_proj.weight", "blk.{}.", false, false},
     {Dialect::kHf, "model.layers.{}.eh_proj.weight", "model.layers.{}.", false, false},         // DeepSeek V3, GLM
     {Dialect::kHf, "mtp.fc.weight", "mtp.layers.0.", false, true},                              // Qwen3-Next, Qwen3.5
@@ -85,7 +85,7 @@ std::vector<int32_t> tokens_of(const Safetensors& files, const std::string& name
 DraftHeadFile find_mtp_head(WeightSource& source, const Config& model) {
   const auto at = [&](const char* name) { return fmt::format(fmt::runtime(name), model.n_layers); };
   HostTensor found;
-  for (const Layout& layout : kLayouts) {
+  for (const HeadLayout& layout : kLayouts) {
     if (layout.dialect != source.dialect() || !source.find_shape(at(layout.tensor), 0, 0, found)) continue;
     auto head = std::make_shared<DraftHeadConfig>();
     head->layer = model;

@@ -52,7 +52,8 @@ Library load_library() {
 const Library& library() {
   static const Library loaded = load_library();
   if (loaded.context == nullptr)
-    throw UsageError("events of the KV cache need ZeroMQ's library, libzmq.so.5 (on Windows libzmq.dll): install libzmq5");
+    throw UsageError(
+        "events of the KV cache need ZeroMQ's library, libzmq.so.5 (on Windows libzmq.dll): install libzmq5");
   return loaded;
 }
 

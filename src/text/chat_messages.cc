@@ -11,7 +11,7 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-constexpr size_t kMaxMessages = 16'384, kMaxTools = 256, kMaxVariables = 256, kMaxDepth = 64;
+constexpr size_t kMaxMessages = 16'384, kMaxTools = 256, kMaxVariables = 256, kMaxMessageDepth = 64;
 
 size_t depth_of(const Json& json, size_t limit) {
   if (!json.is_structured() || limit == 0) return 0;
@@ -67,7 +67,8 @@ void check_messages(const Json& messages) {
     if (!message.contains("role") || !message["role"].is_string()) throw Error("messages[{}].role must be a string", i);
     if (message.contains("content")) check_content(message["content"], i);
     if (message.contains("tool_calls")) check_tool_calls(message["tool_calls"], i);
-    if (depth_of(message, kMaxDepth + 1) > kMaxDepth) throw Error("messages[{}] nests deeper than {}", i, kMaxDepth);
+    if (depth_of(message, kMaxMessageDepth + 1) > kMaxMessageDepth)
+      throw Error("messages[{}] nests deeper than {}", i, kMaxMessageDepth);
   }
 }
 
@@ -77,7 +78,8 @@ void check_tools(const Json& tools) {
   if (tools.size() > kMaxTools) throw Error("tools has {} items, over the limit of {}", tools.size(), kMaxTools);
   for (size_t i = 0; i < tools.size(); ++i) {
     if (!tools[i].is_object()) throw Error("tools[{}] must be an object", i);
-    if (depth_of(tools[i], kMaxDepth + 1) > kMaxDepth) throw Error("tools[{}] nests deeper than {}", i, kMaxDepth);
+    if (depth_of(tools[i], kMaxMessageDepth + 1) > kMaxMessageDepth)
+      throw Error("tools[{}] nests deeper than {}", i, kMaxMessageDepth);
   }
 }
 
@@ -93,8 +95,8 @@ void check_template_variables(const Json& variables) {
     if (std::find(std::begin(kReserved), std::end(kReserved), name) != std::end(kReserved)) {
       throw Error("the chat template's variable '{}' is reserved", name);
     }
-    if (depth_of(value, kMaxDepth + 1) > kMaxDepth) {
-      throw Error("the chat template's variable '{}' nests deeper than {}", printable(name, 64), kMaxDepth);
+    if (depth_of(value, kMaxMessageDepth + 1) > kMaxMessageDepth) {
+      throw Error("the chat template's variable '{}' nests deeper than {}", printable(name, 64), kMaxMessageDepth);
     }
   }
 }
@@ -109,7 +111,7 @@ void arguments_to_object(Json& message) {
   for_arguments(message, [](Json& arguments) {
     if (!arguments.is_string()) return;
     Json parsed = Json::parse(arguments.get_ref<const std::string&>(), nullptr, false);
-    if (parsed.is_object() && depth_of(parsed, kMaxDepth + 1) <= kMaxDepth) arguments = std::move(parsed);
+    if (parsed.is_object() && depth_of(parsed, kMaxMessageDepth + 1) <= kMaxMessageDepth) arguments = std::move(parsed);
   });
 }
 

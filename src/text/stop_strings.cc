@@ -9,7 +9,7 @@ namespace ingot {
 namespace {
 
 constexpr size_t kMaxStrings = 16;
-constexpr size_t kMaxBytes = 256;
+constexpr size_t kMaxStopBytes = 256;
 
 }  // namespace
 
@@ -17,8 +17,8 @@ StopStrings::StopStrings(std::vector<std::string> strings) {
   if (strings.size() > kMaxStrings) throw Error("{} stop strings: at most {}", strings.size(), kMaxStrings);
   for (size_t i = 0; i < strings.size(); ++i) {
     if (strings[i].empty()) throw Error("stop string {} is empty", i);
-    if (strings[i].size() > kMaxBytes)
-      throw Error("stop string {} has {} bytes: at most {}", i, strings[i].size(), kMaxBytes);
+    if (strings[i].size() > kMaxStopBytes)
+      throw Error("stop string {} has {} bytes: at most {}", i, strings[i].size(), kMaxStopBytes);
     // The fallbacks of a pattern result from matching it against itself, starting at the second byte.
     Pattern& pattern = patterns_.emplace_back(Pattern{std::move(strings[i]), {0}, 0});
     for (size_t j = 1; j < pattern.text.size(); ++j) {

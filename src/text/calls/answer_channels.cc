@@ -14,7 +14,7 @@ namespace ingot {
 namespace {
 
 constexpr size_t kMaxHeader = 512;
-constexpr std::string_view kStart = "<|start|>", kChannel = "<|channel|>", kMessage = "<|message|>";
+constexpr std::string_view kStartMark = "<|start|>", kChannelMark = "<|channel|>", kMessageMark = "<|message|>";
 
 // The word after the last `mark` in the header.
 std::string word_after(std::string_view header, std::string_view mark) {
@@ -56,12 +56,12 @@ bool AnswerParser::on_channel_plain(char c) {
 void AnswerParser::on_channel_marker(std::string_view marker) {
   if (state_ == State::kHeader) return header_done(marker);
   raw_ += marker;
-  if (marker == kStart || marker == kChannel || marker == "to=") return enter(State::kHeader);
+  if (marker == kStartMark || marker == kChannelMark || marker == "to=") return enter(State::kHeader);
   const bool is_stray = state_ == State::kIdle && !call_due_;
   call_due_ = false;
   flush_markup();
   if (is_stray) warn(fmt::format("{} has no opening marker", marker));
-  if (marker == kMessage)
+  if (marker == kMessageMark)
     enter_body(Kind::kContent);
   else
     enter(State::kIdle);
@@ -70,10 +70,10 @@ void AnswerParser::on_channel_marker(std::string_view marker) {
 void AnswerParser::header_done(std::string_view marker) {
   const std::string header = std::exchange(raw_, {});
   raw_ = header + std::string(marker);
-  const std::string channel = word_after(header, kChannel);
+  const std::string channel = word_after(header, kChannelMark);
   std::string recipient = word_after(header, "to=");
   marked_ = true;
-  if (marker != kMessage) {
+  if (marker != kMessageMark) {
     fail();
   } else if (!recipient.empty()) {
     if (recipient.starts_with("functions.")) recipient.erase(0, 10);

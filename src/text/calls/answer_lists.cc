@@ -8,7 +8,7 @@
 namespace ingot {
 namespace {
 
-constexpr size_t kMaxName = 256;
+constexpr size_t kMaxListedName = 256;
 
 bool is_identifier(char c) {
   return (lower(c) >= 'a' && lower(c) <= 'z') || (c >= '0' && c <= '9') || c == '_' || c == '.' || c == '-';
@@ -70,7 +70,7 @@ void AnswerParser::on_function(char c) {
     in_envelope_ = false;
     begin_args(ValueReader::Dialect::kPython);
     on_args(c);
-  } else if (is_identifier(c) && name_.size() < kMaxName) {
+  } else if (is_identifier(c) && name_.size() < kMaxListedName) {
     name_ += c;
     raw_ += c;
   } else {
@@ -157,7 +157,7 @@ void AnswerParser::member_done() {
   state_ = State::kNext;
   if (is_name_) {
     name_ = string_of(value_);
-    if (name_.empty() || name_.size() > kMaxName || !is_callable(name_)) return fail();
+    if (name_.empty() || name_.size() > kMaxListedName || !is_callable(name_)) return fail();
     if (!args_.empty()) whole_call();
   } else if (is_args_) {  // a string that contains an object, or null
     args_ = value_ == "null" ? "{}" : value_as_json(string_of(value_));

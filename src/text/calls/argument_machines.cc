@@ -23,11 +23,11 @@ bool is_word(char c) {
 
 // Whether the model can write the parameter's name. Syntaxes other than kPython and kTagged can quote any name.
 bool can_write(const CallFormat& format, std::string_view name) {
-  constexpr size_t kMaxName = 256;
+  constexpr size_t kMaxPlainName = 256;
   if (format.syntax == CallSyntax::kPython)
-    return !name.empty() && name.size() <= kMaxName && std::ranges::all_of(name, is_word);
+    return !name.empty() && name.size() <= kMaxPlainName && std::ranges::all_of(name, is_word);
   if (format.syntax != CallSyntax::kTagged) return true;
-  return name.size() <= kMaxName && name.find(trim(format.key_end)) == name.npos && trim(name) == name;
+  return name.size() <= kMaxPlainName && name.find(trim(format.key_end)) == name.npos && trim(name) == name;
 }
 
 }  // namespace

@@ -7,8 +7,8 @@
 namespace ingot {
 namespace {
 
-constexpr size_t kMaxKey = 256;  // as in AnswerParser
-constexpr uint16_t kMaxDepth = 250;
+constexpr size_t kMaxTagName = 256;  // as in AnswerParser
+constexpr uint16_t kMaxTagDepth = 250;
 
 enum Phase : uint8_t {
   kBetween,  // between parameters
@@ -123,10 +123,10 @@ bool TaggedMachine::on_key(Place& place, char c) {
   const auto found = place.search.feed(key_end_, c, released);
   if (found == TerminatorSearch::Found::kNever || !put(place, escaped(released))) return false;
   place.text += released;
-  if (place.text.size() + missing_bytes(place.text) > kMaxKey) return false;
+  if (place.text.size() + missing_bytes(place.text) > kMaxTagName) return false;
   if (found == TerminatorSearch::Found::kYes) return end_key(place);
   if (place.search.may_end(key_end_) && can_put(place, "\":")) return true;
-  if (place.search.n_tokens > 0 || place.text.size() + place.search.held.size() >= kMaxKey) return false;
+  if (place.search.n_tokens > 0 || place.text.size() + place.search.held.size() >= kMaxTagName) return false;
   return can_put(place, escaped(place.search.held));
 }
 
@@ -271,7 +271,7 @@ bool TaggedMachine::json_byte(Place& place, char c) {
   }
   const bool opens = c == '{' || c == '[', closes = c == '}' || c == ']';
   if (place.at == 0 && (closes || c == ',' || c == ':')) return false;
-  if (opens && place.at == kMaxDepth) return false;
+  if (opens && place.at == kMaxTagDepth) return false;
   place.at = static_cast<uint16_t>(place.at + opens - closes);
   if (c == '"') place.flags |= kInString;
   return put(place, {&c, 1});

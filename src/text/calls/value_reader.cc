@@ -13,7 +13,7 @@ constexpr size_t kMaxKey = 256;
 
 bool is_digit(char c) { return c >= '0' && c <= '9'; }
 bool is_hex(char c) { return is_digit(c) || (lower(c) >= 'a' && lower(c) <= 'f'); }
-bool is_word(char c) {
+bool is_word_byte(char c) {
   return is_digit(c) || (lower(c) >= 'a' && lower(c) <= 'z') || c == '_' || static_cast<unsigned char>(c) >= 0x80;
 }
 
@@ -159,7 +159,8 @@ ValueReader::Status ValueReader::on_value(char c, std::string& out) {
     state_ = State::kString;
     return Status::kMore;
   }
-  if (!is_word(c) && c != '-' && (dialect_ != Dialect::kGemma || c == ',' || c == '}' || c == ']')) return Status::kBad;
+  if (!is_word_byte(c) && c != '-' && (dialect_ != Dialect::kGemma || c == ',' || c == '}' || c == ']'))
+    return Status::kBad;
   held_ = c;
   state_ = State::kBare;
   return Status::kMore;
@@ -182,7 +183,7 @@ ValueReader::Status ValueReader::on_key(char c, std::string& out) {
     state_ = State::kMark;
     return Status::kMore;
   }
-  if ((frame() != '(' && dialect_ != Dialect::kGemma) || !is_word(c)) return Status::kBad;
+  if ((frame() != '(' && dialect_ != Dialect::kGemma) || !is_word_byte(c)) return Status::kBad;
   held_ = c;
   state_ = State::kBareKey;
   return Status::kMore;
@@ -198,7 +199,8 @@ ValueReader::Status ValueReader::on_bare_key(char c, std::string& out) {
     state_ = State::kValue;
     return Status::kMore;
   }
-  const bool goes_on = is_word(c) || (frame() == '(' ? c == ' ' : std::string_view("{}[],\"").find(c) == held_.npos);
+  const bool goes_on =
+      is_word_byte(c) || (frame() == '(' ? c == ' ' : std::string_view("{}[],\"").find(c) == held_.npos);
   if (!goes_on || held_.size() == kMaxKey) return Status::kBad;
   held_ += c;
   return Status::kMore;
@@ -280,8 +282,8 @@ bool ValueReader::end_bare(std::string& out) {
 }
 
 ValueReader::Status ValueReader::on_bare(char c, std::string& out) {
-  const bool goes_on =
-      dialect_ == Dialect::kGemma ? c != ',' && c != '}' && c != ']' : is_word(c) || c == '+' || c == '-' || c == '.';
+  const bool goes_on = dialect_ == Dialect::kGemma ? c != ',' && c != '}' && c != ']'
+                                                   : is_word_byte(c) || c == '+' || c == '-' || c == '.';
   if (goes_on) {
     held_ += c;
     return Status::kMore;

@@ -10,7 +10,7 @@ namespace ingot {
 namespace {
 
 constexpr size_t kMaxParts = 1 << 19, kMaxRules = 10000;
-constexpr int kMaxDepth = 1024;
+constexpr int kMaxRuleDepth = 1024;
 
 }  // namespace
 
@@ -20,7 +20,7 @@ Grammar::Part Grammar::add(Node node) {
   if (nodes_.size() >= kMaxParts) throw Error("the grammar is too large: it has more than {} parts", kMaxParts);
   int depth = 0;
   for (Part part : node.parts) depth = std::max(depth, nodes_[part].depth + 1);
-  if (depth > kMaxDepth) throw Error("the grammar nests groups deeper than {}", kMaxDepth);
+  if (depth > kMaxRuleDepth) throw Error("the grammar nests groups deeper than {}", kMaxRuleDepth);
   node.depth = static_cast<uint16_t>(depth);
   nodes_.push_back(std::move(node));
   weights_.push_back(1);

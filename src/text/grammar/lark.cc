@@ -50,7 +50,7 @@ constexpr std::array<std::pair<std::string_view, std::string_view>, 25> kCommon 
 
 bool is_lower(char c) { return c >= 'a' && c <= 'z'; }
 bool is_upper(char c) { return c >= 'A' && c <= 'Z'; }
-bool is_name_char(char c) { return is_lower(c) || is_upper(c) || (c >= '0' && c <= '9') || c == '_'; }
+bool is_lark_name_char(char c) { return is_lower(c) || is_upper(c) || (c >= '0' && c <= '9') || c == '_'; }
 bool is_terminal(std::string_view name) {
   const size_t first = name.find_first_not_of('_');
   return first != std::string_view::npos && is_upper(name[first]);
@@ -93,7 +93,7 @@ class LarkReader {
   }
 
   std::string_view take_name() {
-    const std::string_view name = text_.take_while(is_name_char);
+    const std::string_view name = text_.take_while(is_lark_name_char);
     if (name.empty() || (name[0] >= '0' && name[0] <= '9')) text_.expected("a name");
     return name;
   }
@@ -129,7 +129,7 @@ class LarkReader {
       if (!text_.take("{}")) text_.expected("'{}' (no option of llguidance is supported)");
     } else {
       text_.take("%");
-      const std::string_view name = text_.take_while(is_name_char);
+      const std::string_view name = text_.take_while(is_lark_name_char);
       text_.fail_at(begin, fmt::format("'%{}' is not supported here", printable(name)));
     }
     skip_space(false);
@@ -206,7 +206,7 @@ class LarkReader {
       parts.push_back(c == '(' ? part : grammar_.repeat(part, 0, 1));
     } else if (text_.take("%json")) {
       parts.push_back(terminal(read_schema()));
-    } else if (is_name_char(c)) {
+    } else if (is_lark_name_char(c)) {
       parts.push_back(read_reference());
     } else if (c == '<') {
       text_.fail_at(begin, "a token by name or number (<...>) is not supported: write its text");
@@ -296,7 +296,7 @@ class LarkReader {
       const CharRange range{value[0], last[0]};
       return grammar_.language(grammar_.languages().characters({&range, 1}));
     }
-    if (text_.peek() != 'i' || is_name_char(text_.peek(1))) {
+    if (text_.peek() != 'i' || is_lark_name_char(text_.peek(1))) {
       std::string bytes;
       for (char32_t c : value) utf8_append(bytes, c);
       return grammar_.literal(bytes);

@@ -8,12 +8,12 @@ namespace ingot {
 
 namespace {
 
-constexpr uint32_t kMaxDepth = 4096;  // of stacks; deeper text is not allowed
+constexpr uint32_t kMaxStackDepth = 4096;  // of stacks; deeper text is not allowed
 constexpr size_t kMaxHeads = 1 << 22;
 constexpr size_t kMaxItems = 1 << 14;  // ways to read the text at one state
-constexpr size_t kMaxRows = 1 << 14;   // cached steps, 1 KiB each
+constexpr size_t kMaxCachedSteps = 1 << 14;  // cached steps, 1 KiB each
 constexpr size_t kMaxWords = 1 << 26;
-constexpr uint32_t kUnknown = UINT32_MAX;
+constexpr uint32_t kUnknownStep = UINT32_MAX;
 
 }  // namespace
 
@@ -199,7 +199,7 @@ void PushdownMachine::rank_rules(const Grammar& grammar) {
   if (ready.size() == rules_.size()) return;
   // Each remaining rule has a remaining predecessor. So a walk over predecessors meets a rule twice, and finds a
   // circle.
-  Words before(rules_.size(), kUnknown);
+  Words before(rules_.size(), kUnknownStep);
   for (uint32_t rule = 0; rule < rules_.size(); ++rule) {
     if (rules_[rule].rank >= 0) continue;
     for (uint32_t other : begins[rule]) before[other] = rule;
@@ -242,7 +242,7 @@ void PushdownMachine::add_heads(Closure& closure, Expr id, Stack stack) {
       closure.items.push_back({2 * head.id, head.rest, stack});
     } else if (head.kind == kMachine) {
       closure.items.push_back({machine_terminal(head.id, machine_starts_[head.id]), head.rest, stack});
-    } else if (depths_[stack] < kMaxDepth) {
+    } else if (depths_[stack] < kMaxStackDepth) {
       Words& callers = closure.entered[rules_[head.id].rank];
       if (head.rest == kEmpty) {  // at a rule's end, reuse the caller's stack: right recursion stays flat
         const auto above = stacks_[stack];
@@ -391,7 +391,7 @@ GrammarState PushdownMachine::step(GrammarState state, uint8_t byte) {
     if (next.frame == frame && can_be_word(kind - 1, next)) return {word(kind, next.place), state.frame, next.text};
     return end_terminal(machine_terminal(kind - 1, next), state.frame);
   }
-  if (rows_.size() > kMaxRows) {
+  if (rows_.size() > kMaxCachedSteps) {
     rows_.clear();
     states_.clear();
     state_index_.clear();
@@ -399,10 +399,10 @@ GrammarState PushdownMachine::step(GrammarState state, uint8_t byte) {
   auto& row = rows_[state.frame];
   if (!row) {
     row = std::make_unique<std::array<uint32_t, 256>>();
-    row->fill(kUnknown);
+    row->fill(kUnknownStep);
   }
   uint32_t& number = (*row)[byte];
-  if (number == kUnknown) number = number_of(find_step(state.frame, byte));
+  if (number == kUnknownStep) number = number_of(find_step(state.frame, byte));
   return states_[number];
 }
 

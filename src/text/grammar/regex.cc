@@ -14,9 +14,9 @@ namespace {
 
 using Id = RegularLanguages::Id;
 
-constexpr int kMaxDepth = 200;      // of nested groups
+constexpr int kMaxGroupDepth = 200;  // of nested groups
 constexpr int kMaxRepeat = 65535;   // in {n,m}
-constexpr size_t kMaxBytes = 1 << 16;
+constexpr size_t kMaxPatternBytes = 1 << 16;
 
 struct Term;
 using Terms = std::vector<Term>;           // a sequence
@@ -59,7 +59,7 @@ class Parser {
   }
 
   std::vector<Terms> parse_choices(int depth) {
-    if (depth > kMaxDepth) fail("groups nest too deeply");
+    if (depth > kMaxGroupDepth) fail("groups nest too deeply");
     std::vector<Terms> choices(1);
     while (!at_end() && peek() != ')') {
       if (take("|")) {
@@ -327,8 +327,8 @@ class Builder {
 }  // namespace
 
 Id parse_regex(RegularLanguages& languages, std::string_view pattern, RegexMatch match) {
-  if (pattern.size() > kMaxBytes)
-    throw Error("a regular expression of {} bytes; at most {}", pattern.size(), kMaxBytes);
+  if (pattern.size() > kMaxPatternBytes)
+    throw Error("a regular expression of {} bytes; at most {}", pattern.size(), kMaxPatternBytes);
   if (!is_valid_utf8(pattern)) throw Error("a regular expression that is not UTF-8");
   const std::vector<Terms> choices = Parser(languages, pattern).parse();
   Builder builder(languages);

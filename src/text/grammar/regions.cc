@@ -8,7 +8,7 @@ namespace ingot {
 
 namespace {
 
-constexpr size_t kMaxPlaces = 64;  // most places that a search visits
+constexpr size_t kMaxSearchedPlaces = 64;  // most places that a search visits
 constexpr int kMaxChars = 24;      // most characters that a search follows; few tokens have more
 
 // Reads the bytes of a character that is beyond ASCII and not special.
@@ -147,7 +147,7 @@ Region Regions::find(uint32_t place) {
       return region;
     }
     region.chars += end > begin && seen.size() > end;
-    if (seen.size() > kMaxPlaces || region.chars >= kMaxChars) return region;
+    if (seen.size() > kMaxSearchedPlaces || region.chars >= kMaxChars) return region;
   }
   region.chars = Region::kNoEnd;
   return region;

@@ -11,9 +11,9 @@ namespace ingot {
 
 namespace {
 
-constexpr uint32_t kNone = UINT32_MAX;
+constexpr uint32_t kNotYet = UINT32_MAX;
 
-constexpr uint32_t kMaxDepth = 500;    // of expressions: bounds stack and time for hostile patterns
+constexpr uint32_t kMaxExpressionDepth = 500;  // of expressions: bounds stack and time for hostile patterns
 constexpr size_t kMaxSearched = 20000;  // states that is_live() visits before it returns true
 
 uint64_t hash_of(std::span<const uint32_t> words, uint64_t seed) {
@@ -58,14 +58,15 @@ RegularLanguages::Id RegularLanguages::intern(Kind kind, std::span<const uint32_
   }
   if (nodes_.size() >= max_nodes_) throw Error("the grammar is too large: it needs more than {} states", max_nodes_);
   Node node = describe(kind, args);
-  if (node.depth > kMaxDepth)
-    throw Error("a regular expression has more than {} parts that nest or that are optional in a row", kMaxDepth);
+  if (node.depth > kMaxExpressionDepth)
+    throw Error("a regular expression has more than {} parts that nest or that are optional in a row",
+                kMaxExpressionDepth);
   node.first = static_cast<uint32_t>(args_.size());
   node.count = static_cast<uint32_t>(args.size());
   args_.insert(args_.end(), args.begin(), args.end());
   nodes_.push_back(node);
-  first_derived_.push_back(kNone);
-  row_of_.push_back(kNone);
+  first_derived_.push_back(kNotYet);
+  row_of_.push_back(kNotYet);
   life_.push_back(Life::kUnknown);
   const Id id = static_cast<Id>(nodes_.size() - 1);
   index_.emplace(hash, id);
@@ -369,12 +370,12 @@ RegularLanguages::Id RegularLanguages::derive(Id id, uint8_t byte) {
   const Node& node = nodes_[id];
   if (node.kind == Kind::kNothing || node.kind == Kind::kEmpty) return kNothing;
   if (node.kind == Kind::kBytes) return byte_sets_[args(node)[0]][byte] ? kEmpty : kNothing;
-  if (first_derived_[id] == kNone) {
+  if (first_derived_[id] == kNotYet) {
     first_derived_[id] = static_cast<uint32_t>(derived_.size());
-    derived_.resize(derived_.size() + class_bytes_[node.classes].size(), kNone);
+    derived_.resize(derived_.size() + class_bytes_[node.classes].size(), kNotYet);
   }
   const size_t at = first_derived_[id] + classes_[node.classes][byte];
-  if (derived_[at] == kNone) {
+  if (derived_[at] == kNotYet) {
     const Id next = derive_now(id, byte);
     derived_[at] = next;
   }
@@ -467,7 +468,7 @@ bool RegularLanguages::search_life(Id id) {
 }
 
 const std::array<RegularLanguages::Id, 256>& RegularLanguages::row(Id id) {
-  if (row_of_[id] != kNone) return rows_[row_of_[id]];
+  if (row_of_[id] != kNotYet) return rows_[row_of_[id]];
   std::array<Id, 256> by_class;
   const uint32_t classes = nodes_[id].classes;
   for (size_t i = 0; i < class_bytes_[classes].size(); ++i) {

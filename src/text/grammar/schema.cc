@@ -11,19 +11,19 @@ namespace {
 
 using Json = SchemaIndex::Json;
 
-constexpr int kMaxDepth = 256;  // of nested values
-constexpr size_t kMaxBytes = size_t{1} << 20;
+constexpr int kMaxValueDepth = 256;  // of nested values
+constexpr size_t kMaxSchemaBytes = size_t{1} << 20;
 constexpr size_t kMaxMembers = 16384;            // of an object, because each name is compared with all before
 constexpr size_t kMaxEntries = size_t{1} << 18;  // of the table
-constexpr size_t kMaxMatches = size_t{1} << 26;  // bytes of names times number of patterns
-constexpr int kMaxInPlace = 512;                 // nested schemas that constrain the same value
+constexpr size_t kMaxNameMatches = size_t{1} << 26;  // bytes of names times number of patterns
+constexpr int kMaxSchemasOfValue = 512;              // nested schemas that constrain the same value
 
 Json parse(std::string_view text) {
-  if (text.size() > kMaxBytes) throw Error("a schema of {} bytes; at most {}", text.size(), kMaxBytes);
-  std::array<size_t, kMaxDepth + 2> n_members{};  // [depth]: members so far of the open object
+  if (text.size() > kMaxSchemaBytes) throw Error("a schema of {} bytes; at most {}", text.size(), kMaxSchemaBytes);
+  std::array<size_t, kMaxValueDepth + 2> n_members{};  // [depth]: members so far of the open object
   try {
     return Json::parse(text, [&](int depth, Json::parse_event_t event, Json&) {
-      if (depth > kMaxDepth) throw Error("schema: values nest deeper than {}", kMaxDepth);
+      if (depth > kMaxValueDepth) throw Error("schema: values nest deeper than {}", kMaxValueDepth);
       size_t& n = n_members[static_cast<size_t>(depth)];
       if (event == Json::parse_event_t::object_end) n_members[static_cast<size_t>(depth) + 1] = 0;
       if (event == Json::parse_event_t::key && ++n > kMaxMembers)
@@ -74,7 +74,7 @@ void SchemaReader::read() {
     current_ = next.id;
     fill(*next.place.json, next.id, next.path);
   }
-  if (n_name_bytes_ * n_patterns_ > kMaxMatches)  // each name is matched with each pattern
+  if (n_name_bytes_ * n_patterns_ > kMaxNameMatches)  // each name is matched with each pattern
     throw Error("schema: 'patternProperties' has too many patterns for so many names in 'properties'");
   if (!relaxed_.empty()) relax_opposites();
   check_loops();
@@ -210,7 +210,8 @@ void SchemaReader::check_loops() {
   const auto visit = [&](auto& self, SchemaId id, int depth) -> void {
     if (state[id] == 2) return;
     if (state[id] == 1) throw Error("schema: a '$ref' leads back to itself without a value in between");
-    if (depth > kMaxInPlace) throw Error("schema: '$ref' leads to '$ref' more than {} times", kMaxInPlace);
+    if (depth > kMaxSchemasOfValue)
+      throw Error("schema: '$ref' leads to '$ref' more than {} times", kMaxSchemasOfValue);
     state[id] = 1;
     for (Formula formula : {t_.schemas[id].others, t_.schemas[id].objects})
       f_.each_leaf(formula, [&](uint32_t next) { self(self, next, depth + 1); });

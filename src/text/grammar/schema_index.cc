@@ -11,7 +11,7 @@ namespace {
 
 using Json = SchemaIndex::Json;
 
-constexpr int kMaxSchemas = 64;     // of nested schemas
+constexpr int kMaxSchemaDepth = 64;  // of nested schemas
 constexpr size_t kFewMembers = 16;  // searched one by one
 
 // Keywords, and the draft that introduced each. All other keywords exist since draft 4.
@@ -151,7 +151,7 @@ void SchemaIndex::read(const Json& json, std::string base, Role role, int n_sche
     for (const Json& item : json) read(item, base, role, n_schemas);
   } else if (json.is_object()) {
     if (role == Role::kSchema) {
-      if (++n_schemas > kMaxSchemas) throw Error("schema: schemas nest deeper than {}", kMaxSchemas);
+      if (++n_schemas > kMaxSchemaDepth) throw Error("schema: schemas nest deeper than {}", kMaxSchemaDepth);
       read_names(json, base);
     }
     bases_[&json] = base;

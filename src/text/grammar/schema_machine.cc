@@ -10,7 +10,7 @@ namespace ingot {
 namespace {
 
 // The bytes that may come between words or begin a word.
-constexpr std::array<bool, 256> kBetween = [] {
+constexpr std::array<bool, 256> kStaysBetween = [] {
   std::array<bool, 256> table{};
   for (char c : std::string_view(" \n\t\"{}[],:-0123456789tfn")) table[static_cast<uint8_t>(c)] = true;
   return table;
@@ -60,7 +60,7 @@ GrammarState SchemaMachine::step(GrammarState state, uint8_t byte) {
 }
 
 GrammarState SchemaMachine::step_between(GrammarState state, uint8_t byte) {
-  if (!kBetween[byte]) return {};
+  if (!kStaysBetween[byte]) return {};
   if (state.text != 0) return find_step(state, byte);
   const uint64_t key = uint64_t{state.frame} << 32 | state.place << 8 | byte;
   if (const auto it = steps_.find(key); it != steps_.end()) return it->second;

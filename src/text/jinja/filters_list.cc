@@ -310,7 +310,7 @@ Value reject(Runtime& rt, const Value& self, const Params& p) { return choose(rt
 Value select_attr(Runtime& rt, const Value& self, const Params& p) { return choose(rt, self, p, true, true); }
 Value reject_attr(Runtime& rt, const Value& self, const Params& p) { return choose(rt, self, p, true, false); }
 
-constexpr Builtin kFilters[] = {
+constexpr Builtin kListFilters[] = {
     {"attr", attr, 1, {"name"}},
     {"batch", batch, 1, {"linecount", "fill_with"}},
     {"count", length},
@@ -338,6 +338,6 @@ constexpr Builtin kFilters[] = {
 
 }  // namespace
 
-std::span<const Builtin> list_filters() { return kFilters; }
+std::span<const Builtin> list_filters() { return kListFilters; }
 
 }  // namespace ingot::jinja

@@ -15,7 +15,7 @@ namespace ingot {
 namespace {
 
 using Kind = NormalizerStep::Kind;
-constexpr size_t kMaxBytes = size_t{1} << 30;
+constexpr size_t kMaxNormalizedBytes = size_t{1} << 30;
 
 struct CharRange {
   char32_t first, last;
@@ -79,8 +79,8 @@ void clean_nmt(std::string& out, char32_t c) {
 }
 
 void check_growth(const std::string& out) {
-  if (out.size() > kMaxBytes)
-    throw Error("the text grows past {} bytes as the model's tokenizer normalizes it", kMaxBytes);
+  if (out.size() > kMaxNormalizedBytes)
+    throw Error("the text grows past {} bytes as the model's tokenizer normalizes it", kMaxNormalizedBytes);
 }
 
 std::string replace_all(std::string_view text, std::string_view from, std::string_view to) {

@@ -3,11 +3,10 @@
 #include "base/error.h"
 #include "base/half.h"
 #include "base/utf8.h"
+#include "text/tokenizers/unicode.h"
 
 namespace ingot {
 namespace {
-
-constexpr std::string_view kSpaceMark = "\xE2\x96\x81";  // U+2581
 
 // Whether a space follows another character.
 bool has_inner_space(std::string_view piece) {

@@ -14,8 +14,8 @@
 namespace ingot {
 namespace {
 
-constexpr uint32_t kHeapLimitKib = 256 * 1024;
-constexpr uint32_t kMatchLimit = 200'000'000;
+constexpr uint32_t kSplitHeapKib = 256 * 1024;
+constexpr uint32_t kSplitMatchLimit = 200'000'000;
 constexpr size_t kJitStackBytes = size_t{64} << 20;  // reserved; only the pages that a match needs are touched
 
 template <auto kFree>
@@ -137,8 +137,8 @@ struct TextRegex::Matcher::Memory {
 
 TextRegex::Matcher::Matcher(const TextRegex& regex) : regex_(regex), memory_(std::make_unique<Memory>()) {
   if (!memory_->data || !memory_->context) throw std::bad_alloc();
-  pcre2_set_match_limit(memory_->context.get(), kMatchLimit);
-  pcre2_set_heap_limit(memory_->context.get(), kHeapLimitKib);
+  pcre2_set_match_limit(memory_->context.get(), kSplitMatchLimit);
+  pcre2_set_heap_limit(memory_->context.get(), kSplitHeapKib);
 }
 
 TextRegex::Matcher::~Matcher() = default;

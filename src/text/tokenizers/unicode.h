@@ -7,6 +7,9 @@
 
 namespace ingot {
 
+// U+2581: what stands for a space in the tokens of SentencePiece.
+inline constexpr std::string_view kSpaceMark = "\xE2\x96\x81";
+
 // True if every sequence is well-formed.
 bool is_valid_utf8(std::string_view text);
 

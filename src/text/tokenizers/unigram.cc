@@ -4,11 +4,11 @@
 
 #include "base/error.h"
 #include "base/utf8.h"
+#include "text/tokenizers/unicode.h"
 
 namespace ingot {
 namespace {
 
-constexpr std::string_view kSpaceMark = "\xE2\x96\x81";  // U+2581
 constexpr double kUnknownPenalty = 10;
 
 // Whether U+2581 follows another character.

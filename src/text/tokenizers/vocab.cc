@@ -12,7 +12,6 @@ namespace ingot {
 namespace {
 
 constexpr size_t kMaxTokens = size_t{1} << 24;
-constexpr std::string_view kSpaceMark = "\xE2\x96\x81";  // U+2581
 
 // Tokens that end an answer, for models whose file does not name any. Many GGUF files say how a text ends, but not how
 // a turn ends. kFileEnds, the separators of a program's files, are only for files that name no end at all.

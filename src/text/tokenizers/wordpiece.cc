@@ -3,11 +3,10 @@
 #include <algorithm>
 
 #include "base/error.h"
+#include "text/tokenizers/unicode.h"
 
 namespace ingot {
 namespace {
-
-constexpr std::string_view kSpaceMark = "\xE2\x96\x81";  // U+2581
 
 size_t n_characters(std::string_view text) {
   return static_cast<size_t>(
