@@ -1,5 +1,5 @@
-// What the engine itself costs, without a model: planning and filling a step of n sequences that decode, finding a long prompt in the
-// prefix cache, a whole step on the fake runner.
+// What the engine itself costs, without a model: planning and filling a step of n sequences that decode, finding a long
+// prompt in the prefix cache, a whole step on the fake runner.
 #include <benchmark/benchmark.h>
 
 #include <memory>
@@ -12,10 +12,12 @@
 namespace ingot {
 namespace {
 
-// n sequences of about 2000 tokens, each on its own blocks; each step is planned, filled and done, as the engine does it.
+// n sequences of about 2000 tokens, each on its own blocks; each step is planned, filled and done, as the engine does
+// it.
 void plan_and_fill(benchmark::State& state) {
   const int n = static_cast<int>(state.range(0)), n_prompt = 2000, n_blocks = n * 300;
-  const SchedulerLimits limits{.max_batch_tokens = 8192, .max_seqs = n, .chunk = 8192, .block_size = 16, .n_blocks = n_blocks};
+  const SchedulerLimits limits{
+      .max_batch_tokens = 8192, .max_seqs = n, .chunk = 8192, .block_size = 16, .n_blocks = n_blocks};
   Scheduler scheduler(limits);
   BatchBuilder builder(limits, 8192);
   std::vector<std::unique_ptr<Sequence>> sequences;
@@ -56,7 +58,8 @@ void find_prefix(benchmark::State& state) {
   for (int i = 0; i < n; ++i) tokens[i] = i * 7919 % 50000;
   const CacheKey root = root_key("");
   CacheKey key = root;
-  for (int i = 0; (i + 1) * 16 <= n; ++i) key = cache.insert(key, std::span<const int32_t>(tokens).subspan(static_cast<size_t>(i) * 16, 16), i);
+  for (int i = 0; (i + 1) * 16 <= n; ++i)
+    key = cache.insert(key, std::span<const int32_t>(tokens).subspan(static_cast<size_t>(i) * 16, 16), i);
   CacheMatch match;
   for (auto _ : state) cache.find(root, tokens, match);
   if (match.n_tokens != n / 16 * 16) state.SkipWithError("not found");
@@ -71,7 +74,8 @@ struct Silent : TokenSink {
 void whole_step(benchmark::State& state) {
   const int n = static_cast<int>(state.range(0));
   FakeOptions options;
-  options.info = {.n_vocab = 1000, .n_ctx = 256, .block_size = 16, .n_blocks = n * 16, .max_batch_tokens = 1024, .max_seqs = n};
+  options.info = {
+      .n_vocab = 1000, .n_ctx = 256, .block_size = 16, .n_blocks = n * 16, .max_batch_tokens = 1024, .max_seqs = n};
   FakeRunner runner(options);
   Engine engine(runner, {});
   int64_t n_sent = 0;

@@ -1,9 +1,11 @@
-// Times the verbs at the shapes of real models, made by the functions of the op table, against this machine's peak, which is
-// measured first. Usage: ops_bench [--benchmark_filter=REGEX ...] [THREADS [ISA] | cuda | cuda:N]; all of it takes a minute. On a GPU it times
-// what `ingot bench` does not show alone, attention and draws, with the launch and the wait for it.
+// Times the verbs at the shapes of real models, made by the functions of the op table, against this machine's peak,
+// which is measured first. Usage: ops_bench [--benchmark_filter=REGEX ...] [THREADS [ISA] | cuda | cuda:N]; all of it
+// takes a minute. On a GPU it times what `ingot bench` does not show alone, attention and draws, with the launch and
+// the wait for it.
 //
-// %peak is the least time that the operations or the bytes of a case can take, whichever is longer, over the time measured.
-// Decoding reads every weight once a token, out of memory: such a case goes through several copies, more than caches hold.
+// %peak is the least time that the operations or the bytes of a case can take, whichever is longer, over the time
+// measured. Decoding reads every weight once a token, out of memory: such a case goes through several copies, more than
+// caches hold.
 #include <benchmark/benchmark.h>
 
 #include <cstdlib>
@@ -33,8 +35,14 @@ BackendOptions options;
 std::unique_ptr<Backend> make_backend() {
   auto backend = create_backend(options);
   const bool gpu = is_cuda(options.device);
-  backend->reserve({.max_tokens = gpu ? 8192 : 512, .max_seqs = gpu ? 64 : 16, .max_logits = 1, .max_kv_len = 8192, .max_width = 8192,
-                    .max_heads = 32, .head_dim = 128, .n_vocab = 16});
+  backend->reserve({.max_tokens = gpu ? 8192 : 512,
+                    .max_seqs = gpu ? 64 : 16,
+                    .max_logits = 1,
+                    .max_kv_len = 8192,
+                    .max_width = 8192,
+                    .max_heads = 32,
+                    .head_dim = 128,
+                    .n_vocab = 16});
   return backend;
 }
 
@@ -123,7 +131,8 @@ void time_draws(benchmark::State& state, const SamplingParams& params, bool flat
   std::vector<float> host(size_t{kRows} * kVocab);
   for (float& v : host) v = normal(random);
   for (int row = 0; !flat && row < kRows; ++row)
-    for (int i = 0; i < 20; ++i) host[size_t{kVocab} * row + random() % kVocab] = 14.0f + static_cast<float>(random() % 64) / 10.0f;
+    for (int i = 0; i < 20; ++i)
+      host[size_t{kVocab} * row + random() % kVocab] = 14.0f + static_cast<float>(random() % 64) / 10.0f;
   const Tensor logits = backend->alloc(DType::kF32, kRows, kVocab);
   backend->upload(logits, host.data());
   std::vector<SampleRow> rows(kRows, {.params = &params});
@@ -142,9 +151,11 @@ void add_gpu_cases() {
   const auto backend = make_backend();
   benchmark::AddCustomContext("backend", backend->description());
   const Peak peak = backend->measure_peak(Format::F16);
-  benchmark::AddCustomContext("peak", fmt::format("{:.0f} GB/s read, {:.0f} GFLOP/s {}", peak.read_gb_s, peak.matmul_gflop_s, peak.matmul_kind));
+  benchmark::AddCustomContext("peak", fmt::format("{:.0f} GB/s read, {:.0f} GFLOP/s {}", peak.read_gb_s,
+                                                  peak.matmul_gflop_s, peak.matmul_kind));
   const ModelShape m = {"llama-3.1-8b", 4096, 32, 8, 128, 14336};
-  for (const auto& seqs : {std::vector<SeqShape>{{0, 8192}}, {{0, 2048}}, {{8191, 1}}, std::vector<SeqShape>(64, {1024, 1})})
+  for (const auto& seqs :
+       {std::vector<SeqShape>{{0, 8192}}, {{0, 2048}}, {{8191, 1}}, std::vector<SeqShape>(64, {1024, 1})})
     add(m, attention_case({m.n_heads, m.n_kv_heads, m.head_dim}, seqs), peak);
   // Decode with wider heads, and over latents.
   for (const auto& seqs : {std::vector<SeqShape>{{32767, 1}}, std::vector<SeqShape>(16, {8191, 1})}) {
@@ -162,8 +173,9 @@ void add_gpu_cases() {
   };
   for (const auto& [name, params] : draws)
     for (const bool flat : {false, true})
-      benchmark::RegisterBenchmark(fmt::format("draw 256 x 128256, {}, {} logits", name, flat ? "flat" : "peaked").c_str(),
-                                   [=, p = params](benchmark::State& state) { time_draws(state, p, flat, peak); })
+      benchmark::RegisterBenchmark(
+          fmt::format("draw 256 x 128256, {}, {} logits", name, flat ? "flat" : "peaked").c_str(),
+          [=, p = params](benchmark::State& state) { time_draws(state, p, flat, peak); })
           ->Unit(benchmark::kMicrosecond)
           ->UseRealTime();
 }

@@ -1,5 +1,6 @@
-// Times the tokenizers on a mebibyte of many kinds of text, prose and what repeats: one of each family, from the goldens, or of the
-// models that are named (GGUF files, or directories with a tokenizer.json). Usage: tokenizer_bench [--benchmark_filter=REGEX ...] [MODEL ...]
+// Times the tokenizers on a mebibyte of many kinds of text, prose and what repeats: one of each family, from the
+// goldens, or of the models that are named (GGUF files, or directories with a tokenizer.json). Usage: tokenizer_bench
+// [--benchmark_filter=REGEX ...] [MODEL ...]
 #include <benchmark/benchmark.h>
 
 #include <filesystem>
@@ -13,7 +14,8 @@
 namespace ingot {
 namespace {
 
-constexpr const char* kFamilies[] = {"hf/llama3", "hf/qwen2", "hf/spm_legacy", "hf/spm_gemma", "encoders/bert_uncased", "encoders/xlm_roberta"};
+constexpr const char* kFamilies[] = {
+    "hf/llama3", "hf/qwen2", "hf/spm_legacy", "hf/spm_gemma", "encoders/bert_uncased", "encoders/xlm_roberta"};
 
 struct Kind {
   const char* name;
@@ -62,8 +64,9 @@ int main(int argc, char** argv) {
     for (const std::string& path : paths) {
       tokenizers.push_back(ingot::load(path));
       for (const ingot::Kind& kind : ingot::kKinds)
-        benchmark::RegisterBenchmark((std::filesystem::path(path).filename().string() + "/" + kind.name).c_str(),
-                                     [t = tokenizers.back().get(), &kind](benchmark::State& state) { time_kind(state, *t, kind); })
+        benchmark::RegisterBenchmark(
+            (std::filesystem::path(path).filename().string() + "/" + kind.name).c_str(),
+            [t = tokenizers.back().get(), &kind](benchmark::State& state) { time_kind(state, *t, kind); })
             ->Unit(benchmark::kMillisecond);
     }
     benchmark::RunSpecifiedBenchmarks();

@@ -1,4 +1,5 @@
-// What is logged while one lives, a line after another. Afterwards lines are dropped, as in a program that names no sink.
+// What is logged while one lives, a line after another. Afterwards lines are dropped, as in a program that names no
+// sink.
 #pragma once
 #include <string>
 

@@ -2,11 +2,11 @@
 //
 //   formats_bench [FORMAT,... | all] [ISA] [THREADS]
 //
-// The rate of one row is in GB/s of packed weights, since decoding reads every weight once a token; copies of the matrix
-// fill more than the caches. "In cache" is that rate for one core and a matrix that stays in its second-level cache: what
-// its instructions allow. Other processes may use the memory too, so reading alone is measured in turns with that
-// product, and "of read" is the median of the ratios. The rates of more rows are in 10^9 operations a second, the best of
-// several tries.
+// The rate of one row is in GB/s of packed weights, since decoding reads every weight once a token; copies of the
+// matrix fill more than the caches. "In cache" is that rate for one core and a matrix that stays in its second-level
+// cache: what its instructions allow. Other processes may use the memory too, so reading alone is measured in turns
+// with that product, and "of read" is the median of the ratios. The rates of more rows are in 10^9 operations a second,
+// the best of several tries.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -63,15 +63,23 @@ class Reader {
 class FormatBench {
  public:
   FormatBench(Format format, const BackendOptions& options) : backend_(create_cpu_backend(options)), reader_(options) {
-    backend_->reserve({.max_tokens = 512, .max_seqs = 1, .max_logits = 1, .max_kv_len = 16, .max_width = 8192, .max_heads = 1,
-                       .head_dim = 16, .n_vocab = 16});
+    backend_->reserve({.max_tokens = 512,
+                       .max_seqs = 1,
+                       .max_logits = 1,
+                       .max_kv_len = 16,
+                       .max_width = 8192,
+                       .max_heads = 1,
+                       .head_dim = 16,
+                       .n_vocab = 16});
     std::vector<uint8_t> bytes(static_cast<size_t>(kOut) * row_bytes(format, kIn));
     fill_random(format, 1, bytes.data(), kOut * kIn / info(format).block_size, 1.0f);
     const Weight host{.format = format, .n_out = kOut, .n_in = kIn, .codes = bytes.data()};
     packed_ = static_cast<double>(cpu::packed_bytes(host));
-    for (double total = 0; total < kMoreThanCaches; total += packed_) copies_.push_back(backend_->prepare(host, kForMatmul));
+    for (double total = 0; total < kMoreThanCaches; total += packed_)
+      copies_.push_back(backend_->prepare(host, kForMatmul));
     constexpr double kWeights = kOut * kIn;
-    fmt::print("| {} | {:.2f} | {:.2f} |", info(format).name, 8 * static_cast<double>(bytes.size()) / kWeights, 8 * packed_ / kWeights);
+    fmt::print("| {} | {:.2f} | {:.2f} |", info(format).name, 8 * static_cast<double>(bytes.size()) / kWeights,
+               8 * packed_ / kWeights);
   }
 
   // The rate of one core with weights in its cache.

@@ -12,7 +12,8 @@ namespace ingot {
 // places threads and memory). Throws UsageError for another name, and where there is no choice between nodes.
 std::vector<MemoryNode> choose_nodes(std::string_view name, std::vector<MemoryNode> nodes, int current);
 
-// The same for this process, by what it could use when it first asked: a thread that is bound later knows only its node.
+// The same for this process, by what it could use when it first asked: a thread that is bound later knows only its
+// node.
 std::vector<MemoryNode> choose_nodes(std::string_view name);
 
 int cores_of(const std::vector<MemoryNode>& nodes);

@@ -74,7 +74,8 @@ ThreadPool::ThreadPool(int n_threads, const ThreadStarter& start, std::vector<Me
     : nodes_(std::move(nodes)) {
   if (n_threads < 0 || n_threads > kMaxThreads)
     throw Error("{} threads to compute with: from 0 to {} can be had", n_threads, kMaxThreads);
-  const int all = std::min(default_threads(), kMaxThreads), usual = nodes_.empty() ? all : std::min(all, cores_of(nodes_));
+  const int all = std::min(default_threads(), kMaxThreads),
+            usual = nodes_.empty() ? all : std::min(all, cores_of(nodes_));
   const int n = n_threads > 0 ? n_threads : usual;
   workers_ = start_workers(
       n - 1, "the thread pool", [this](int i) { work(i + 1); }, start);  // thread 0 is the caller

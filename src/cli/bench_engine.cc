@@ -53,8 +53,10 @@ std::optional<Oracle> find_oracle(const std::string& speculate) {
   if (has_n) read = std::from_chars(read.ptr + 1, end, oracle.n_fixed);
   const bool is_n = !has_n || (oracle.n_fixed >= 1 && oracle.n_fixed <= kMaxDrafts);
   if (read.ec != std::errc() || read.ptr != end || !(oracle.p >= 0 && oracle.p <= 1) || !is_n)
-    throw UsageError("--speculate oracle:P needs a probability from 0 to 1, such as oracle:0.8; oracle:P:N needs 1 to {} "
-                     "drafts, such as oracle:0.8:4", kMaxDrafts);
+    throw UsageError(
+        "--speculate oracle:P needs a probability from 0 to 1, such as oracle:0.8; oracle:P:N needs 1 to {} "
+        "drafts, such as oracle:0.8:4",
+        kMaxDrafts);
   return oracle;
 }
 

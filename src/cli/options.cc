@@ -41,10 +41,11 @@ void add_kernels_option(CLI::App& app, ModelOptions& o) {
   app.add_option("--isa", o.isa,
                  "with --device cpu: use the kernels of this instruction set instead of the best one that the machine "
                  "has: avx512bf16, avx512, avx_vnni, avx2, neon_i8mm, neon_dot or portable");
-  app.add_option("--numa", o.numa,
-                 "with --device cpu, on a machine with several memory nodes: distribute (threads are bound to all nodes, "
-                 "and read weights from their own), isolate (all threads and weights are on the node where the program "
-                 "starts) or off (the system decides)")
+  app.add_option(
+         "--numa", o.numa,
+         "with --device cpu, on a machine with several memory nodes: distribute (threads are bound to all nodes, "
+         "and read weights from their own), isolate (all threads and weights are on the node where the program "
+         "starts) or off (the system decides)")
       ->check(CLI::IsMember({"distribute", "isolate", "off"}))
       ->capture_default_str();
 }

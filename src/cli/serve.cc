@@ -283,7 +283,8 @@ void start_kv_events(ServeOptions& o, const ModelSource& model) {
   if (o.paths.size() > 1) throw UsageError("--kv-events is for one model, and there are {}", o.paths.size());
   if (events.topic.empty()) events.topic = fmt::format("kv@{}@{}", host_name(), model.id);
   o.kv_events = std::make_shared<KvEvents>(events);
-  fmt::print(stderr, "ingot: events of the KV cache at {}, topic {}\n", o.kv_events->endpoint(), printable(events.topic));
+  fmt::print(stderr, "ingot: events of the KV cache at {}, topic {}\n", o.kv_events->endpoint(),
+             printable(events.topic));
   if (!events.replay.empty()) fmt::print(stderr, "ingot: past ones at {}\n", o.kv_events->replay_endpoint());
 }
 

@@ -1,6 +1,6 @@
-// CacheListener: hears which full blocks the prefix cache has, for routers that send a request to the server that has the
-// longest prefix of it (server/kv_events.h). Called on the stepping thread. It hears of requests with publishes_prefix
-// only, and not of blocks with vectors, which their tokens do not identify.
+// CacheListener: hears which full blocks the prefix cache has, for routers that send a request to the server that has
+// the longest prefix of it (server/kv_events.h). Called on the stepping thread. It hears of requests with
+// publishes_prefix only, and not of blocks with vectors, which their tokens do not identify.
 #pragma once
 #include <cstdint>
 #include <span>

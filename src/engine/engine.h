@@ -140,8 +140,8 @@ class Engine {
   // Only without start(): takes the submitted requests and does one step. Returns false if there was nothing to do.
   // Throws DeviceLost.
   bool step();
-  // Only without start(): runs a prompt and a decode step whose output is dropped, to load code and weights; on a device
-  // that works by itself, also steps with drafts. Throws Error if a step fails.
+  // Only without start(): runs a prompt and a decode step whose output is dropped, to load code and weights; on a
+  // device that works by itself, also steps with drafts. Throws Error if a step fails.
   void warm_up();
 
  private:

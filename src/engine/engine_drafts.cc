@@ -221,8 +221,8 @@ void Engine::add_step_time(const InFlightStep& step, Clock::time_point last) {
   draft_lengths_.add_step(step.shape, std::chrono::duration<double>(time).count());
 }
 
-// What drafts gain: the time of the step beside the time in which steps without drafts would have given its tokens. Both
-// are times that decide about drafts, so a slow moment of the machine is no loss.
+// What drafts gain: the time of the step beside the time in which steps without drafts would have given its tokens.
+// Both are times that decide about drafts, so a slow moment of the machine is no loss.
 void Engine::add_gain(Sequence& sequence, const InFlightStep& step, int n_tokens) {
   const int n_seqs = step.shape.n_seqs;
   const std::optional<double> seconds = draft_lengths_.seconds_of(step.shape),

@@ -174,8 +174,8 @@ void DraftHead::drawn(std::span<const Sampled> tokens) {
 }
 
 // Computes the entries of all tokens that wait, but for those of the rows that guess: start_ computes these. An entry
-// depends on its own token only. So tokens at consecutive positions make one sequence of a batch, even if they belong to
-// several sequences.
+// depends on its own token only. So tokens at consecutive positions make one sequence of a batch, even if they belong
+// to several sequences.
 void DraftHead::catch_up(std::span<const DraftRow> guessing) {
   const int block_size = kv_->shape.block_size;
   const auto same_place = [&](const Waiting& one, int32_t block, int position) {

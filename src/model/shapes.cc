@@ -25,7 +25,8 @@ struct Shape {
 };
 
 constexpr LatentConfig kLatentOfLite = {.kv_rank = 512, .nope_dim = 128, .rope_dim = 64, .value_dim = 128};
-constexpr LatentConfig kLatentOfFlash = {.q_rank = 768, .kv_rank = 512, .nope_dim = 192, .rope_dim = 64, .value_dim = 256};
+constexpr LatentConfig kLatentOfFlash = {
+    .q_rank = 768, .kv_rank = 512, .nope_dim = 192, .rope_dim = 64, .value_dim = 256};
 
 constexpr Shape kShapes[] = {
     {"smollm-135m", "llama", 30, 576, 9, 3, 64, 1536, 49152, 2048, 1e4f, 1e-5f},
@@ -94,10 +95,13 @@ class DummySource final : public WeightSource {
     auto& bytes = buffers_.emplace_back(n_out * row_bytes(format, n_in));
     out.data = bytes.data();
     if (is_vector) {
-      std::fill_n(reinterpret_cast<float*>(bytes.data()), n_in, name.ends_with(".bias") ? 0.01f : name.ends_with(".ssm_a") ? -1.0f : 1.0f);
+      std::fill_n(reinterpret_cast<float*>(bytes.data()), n_in,
+                  name.ends_with(".bias")    ? 0.01f
+                  : name.ends_with(".ssm_a") ? -1.0f
+                                             : 1.0f);
     } else {
-      fill_random(format, seed_ + std::hash<std::string>()(name), bytes.data(), n_out * (n_in / info(format).block_size),
-                  1.0f / std::sqrt(static_cast<float>(n_in)));
+      fill_random(format, seed_ + std::hash<std::string>()(name), bytes.data(),
+                  n_out * (n_in / info(format).block_size), 1.0f / std::sqrt(static_cast<float>(n_in)));
     }
     return true;
   }
@@ -112,11 +116,14 @@ class DummySource final : public WeightSource {
       std::set<std::string> seen;  // count the first of several rows for one tensor, or all of its parts
       for (const auto& row : matrices)
         if (has(row, layer) && (seen.insert(first_name(row.gguf_name)).second || row.gguf_slice.total != Size::kNone)) {
-          const int64_t n_in = size_of(row.n_in, config_), count = row.count == Size::kNone ? 1 : size_of(row.count, config_);
+          const int64_t n_in = size_of(row.n_in, config_),
+                        count = row.count == Size::kNone ? 1 : size_of(row.count, config_);
           total += bytes_of(first_name(row.gguf_name), count * size_of(row.n_out, config_), n_in);
         }
       for (const auto& row : vectors)
-        if (has(row, layer)) total += bytes_of(first_name(row.gguf_name), row.count == Size::kNone ? 1 : size_of(row.count, config_), size_of(row.n, config_));
+        if (has(row, layer))
+          total += bytes_of(first_name(row.gguf_name), row.count == Size::kNone ? 1 : size_of(row.count, config_),
+                            size_of(row.n, config_));
     };
     add(model_matrices(), model_vectors(), 0);
     for (int layer = 0; layer < config_.n_layers; ++layer) add(layer_matrices(), layer_vectors(), layer);
@@ -147,14 +154,16 @@ class DummySource final : public WeightSource {
     if (name.ends_with("attn_qkv.weight")) return config_.arch->fused || config_.arch->delta_period > 0;
     if (name == "rope_freqs.weight") return false;
     const bool pairs_beta = arch == "qwen3next";
-    if (name.ends_with("ssm_in.weight") || name.ends_with(pairs_beta ? "ssm_beta.weight" : "ssm_ba.weight")) return false;
+    if (name.ends_with("ssm_in.weight") || name.ends_with(pairs_beta ? "ssm_beta.weight" : "ssm_ba.weight"))
+      return false;
     if (pairs_beta && name.ends_with("ssm_alpha.weight")) return false;
     if (name.ends_with("ssm_dt.bias")) return true;
     if (name.ends_with(".bias"))
-      return arch == "qwen2" && (name.ends_with("attn_q.bias") || name.ends_with("attn_k.bias") || name.ends_with("attn_v.bias"));
+      return arch == "qwen2" &&
+             (name.ends_with("attn_q.bias") || name.ends_with("attn_k.bias") || name.ends_with("attn_v.bias"));
     if (name.ends_with("_q_norm.weight") || name.ends_with("_k_norm.weight"))
-      return config_.arch->gates_attention || config_.arch->norms_all_heads || arch == "qwen3" || arch == "qwen3moe" || arch == "gemma3" ||
-             arch == "exaone4";
+      return config_.arch->gates_attention || config_.arch->norms_all_heads || arch == "qwen3" || arch == "qwen3moe" ||
+             arch == "gemma3" || arch == "exaone4";
     if (name.ends_with("_sinks.weight")) return arch == "gpt-oss";
     if (name.ends_with("attn_kv_b.weight")) return false;
     if (name.ends_with("ffn_gate_inp_shexp.weight")) return arch == "qwen2moe" || config_.arch->gates_attention;

@@ -31,9 +31,11 @@ double seconds_now() {
 
 }  // namespace
 
-KvEvents::KvEvents(const KvEventsOptions& options) : options_(options), events_(ZmqSocket::Kind::kPublish, options.endpoint) {
+KvEvents::KvEvents(const KvEventsOptions& options)
+    : options_(options), events_(ZmqSocket::Kind::kPublish, options.endpoint) {
   if (!options.replay.empty()) replay_ = std::make_unique<ZmqSocket>(ZmqSocket::Kind::kRouter, options.replay);
-  thread_ = start_thread("the thread that publishes events of the KV cache", [&] { return std::thread([this] { run(); }); });
+  thread_ =
+      start_thread("the thread that publishes events of the KV cache", [&] { return std::thread([this] { run(); }); });
 }
 
 KvEvents::~KvEvents() {

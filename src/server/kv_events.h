@@ -1,5 +1,5 @@
-// KvEvents: tells routers which prefixes the KV cache has, in the form that vLLM publishes: over ZeroMQ, a topic, a number
-// that counts messages, and in MessagePack [time, [event, ...], 0]. Events are
+// KvEvents: tells routers which prefixes the KV cache has, in the form that vLLM publishes: over ZeroMQ, a topic, a
+// number that counts messages, and in MessagePack [time, [event, ...], 0]. Events are
 //   ["BlockStored", [block, ...], the block before or null, [token, ...], tokens of a block, null, medium, null]
 //   ["BlockRemoved", [block, ...], medium]
 //   ["AllBlocksCleared"]

@@ -10,8 +10,8 @@ class ZmqSocket {
  public:
   enum class Kind : int { kPublish = 1, kRouter = 6 };
 
-  // Listens at an endpoint with '*' or of ipc://, such as tcp://*:5557; connects to any other. Throws UsageError if there
-  // is no libzmq, or for an endpoint that cannot be used.
+  // Listens at an endpoint with '*' or of ipc://, such as tcp://*:5557; connects to any other. Throws UsageError if
+  // there is no libzmq, or for an endpoint that cannot be used.
   ZmqSocket(Kind kind, const std::string& endpoint);
   ~ZmqSocket();
   ZmqSocket(const ZmqSocket&) = delete;

@@ -25,7 +25,9 @@ std::vector<std::string> run_ranks(int n, std::chrono::milliseconds limit, F&& f
   for (int r = 0; r < n; ++r)
     threads.emplace_back([&, r] {
       std::mt19937 random(seed + static_cast<unsigned>(r));
-      const auto delay = [&] { std::this_thread::sleep_for(std::chrono::microseconds(random() % 4 == 0 ? random() % 300 : 0)); };
+      const auto delay = [&] {
+        std::this_thread::sleep_for(std::chrono::microseconds(random() % 4 == 0 ? random() % 300 : 0));
+      };
       const auto communicator = ThreadRanks::communicator(ranks, r);
       try {
         f(*communicator, delay);

@@ -15,8 +15,14 @@
 namespace ingot {
 namespace {
 
-constexpr StepLimits kLimits = {.max_tokens = 512, .max_seqs = 8, .max_logits = 8, .max_kv_len = 4096, .max_width = 4100,
-                                .max_heads = 64, .head_dim = 256, .n_vocab = 16};
+constexpr StepLimits kLimits = {.max_tokens = 512,
+                                .max_seqs = 8,
+                                .max_logits = 8,
+                                .max_kv_len = 4096,
+                                .max_width = 4100,
+                                .max_heads = 64,
+                                .head_dim = 256,
+                                .n_vocab = 16};
 
 // Uses the kernels of the list, because timings may choose other kernels on another GPU of the same model. Null: there
 // is no such device.
@@ -60,17 +66,20 @@ void run_steps(Backend& backend, uint64_t seed, std::vector<Result>& results) {
   Program program;
   program.dim = 1024;
   program.blocks.emplace_back(EmbedBlock{.table = rig.weight(Format::F16, 50, 1024)});
-  program.blocks.emplace_back(HeadBlock{.norm = rig.norm(1024), .output = rig.weight(Format::Q4_0, 512, 1024), .n_vocab = 512});
+  program.blocks.emplace_back(
+      HeadBlock{.norm = rig.norm(1024), .output = rig.weight(Format::Q4_0, 512, 1024), .n_vocab = 512});
   program.allocate(backend, kLimits);
   const SamplingParams params{.temperature = 1, .top_k = 0, .top_p = 1, .min_p = 0};
   for (int32_t i = 0; i < 6; ++i) {
-    const std::vector<int32_t> tokens{i, 40 - i}, positions{0, 0}, q_start{0, 1, 2}, kv_len{1, 1}, blocks{0, 1}, rows{0, 1};
+    const std::vector<int32_t> tokens{i, 40 - i}, positions{0, 0}, q_start{0, 1, 2}, kv_len{1, 1}, blocks{0, 1},
+        rows{0, 1};
     backend.run(program, {tokens, positions, q_start, kv_len, blocks, 1, rows});
     const Tensor logits = program.output(2, 2, 2);
     const SampleRow draws[] = {{&params, i, {}, nullptr}, {&params, i + 1, {}, nullptr}};
     backend.sample(logits, draws);
     Bytes drawn;
-    for (const Sampled& s : backend.wait()) drawn.insert(drawn.end(), reinterpret_cast<const char*>(&s.token), reinterpret_cast<const char*>(&s.token + 1));
+    for (const Sampled& s : backend.wait())
+      drawn.insert(drawn.end(), reinterpret_cast<const char*>(&s.token), reinterpret_cast<const char*>(&s.token + 1));
     results.push_back({"step " + std::to_string(i), downloaded(backend, logits)});
     results.push_back({"draws " + std::to_string(i), drawn});
   }
@@ -105,7 +114,8 @@ TEST_P(CudaTwoDevices, TakeTurns) {
   for (Backend* backend : {first.get(), second.get()}) backend->reserve(kLimits);
   for (const uint64_t seed : {1, 2}) {
     OpRig here(*first, seed), there(*second, seed);
-    const Tensor x = here.activations(3, 512), rx = there.activations(3, 512), y = here.output(3, 96), ry = there.output(3, 96);
+    const Tensor x = here.activations(3, 512), rx = there.activations(3, 512), y = here.output(3, 96),
+                 ry = there.output(3, 96);
     const Weight &w = here.weight(Format::Q8_0, 96, 512), &rw = there.weight(Format::Q8_0, 96, 512);
     first->matmul(y, x, w);
     second->matmul(ry, rx, rw);
@@ -115,8 +125,9 @@ TEST_P(CudaTwoDevices, TakeTurns) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(, CudaTwoDevices, testing::Values("cuda:1", "cuda:0"),
-                         [](const auto& test) { return std::string(test.param) == "cuda:0" ? "BothAreOne" : "OfOneKind"; });
+INSTANTIATE_TEST_SUITE_P(, CudaTwoDevices, testing::Values("cuda:1", "cuda:0"), [](const auto& test) {
+  return std::string(test.param) == "cuda:0" ? "BothAreOne" : "OfOneKind";
+});
 
 }  // namespace
 }  // namespace ingot

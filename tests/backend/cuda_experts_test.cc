@@ -69,21 +69,35 @@ class Layer {
     start_ = floats_of(backend, a_.residual);
     norm_ = rig_.norm(c.dim);
     a_.w_router = &rig_.weight(c.router, c.n_experts, c.dim);
-    a_.w_gate = &rig_.weight(c.gate, c.ffn, c.dim, c.n_experts), a_.w_up = &rig_.weight(c.gate, c.ffn, c.dim, c.n_experts);
+    a_.w_gate = &rig_.weight(c.gate, c.ffn, c.dim, c.n_experts),
+    a_.w_up = &rig_.weight(c.gate, c.ffn, c.dim, c.n_experts);
     a_.w_down = &rig_.weight(c.down, c.dim, c.ffn, c.n_experts);
     if (c.biases) {
       a_.b_router = rig_.values(1, c.n_experts);
-      a_.b_gate = rig_.values(c.n_experts, c.ffn), a_.b_up = rig_.values(c.n_experts, c.ffn), a_.b_down = rig_.values(c.n_experts, c.dim);
+      a_.b_gate = rig_.values(c.n_experts, c.ffn), a_.b_up = rig_.values(c.n_experts, c.ffn),
+      a_.b_down = rig_.values(c.n_experts, c.dim);
     }
     a_.route = c.route, a_.act = c.act;
     if (c.route_bias) a_.route.bias = rig_.values(1, c.n_experts, 0.2f);
     a_.x = backend.alloc(backend.act_dtype(), c.n, c.dim);
-    a_.logits = rig_.output(c.n, c.n_experts), a_.weights = rig_.output(c.n, c.route.n_used), a_.ids = rig_.experts(c.n, c.route.n_used, c.n_experts);
+    a_.logits = rig_.output(c.n, c.n_experts), a_.weights = rig_.output(c.n, c.route.n_used),
+    a_.ids = rig_.experts(c.n, c.route.n_used, c.n_experts);
     const auto hidden = [&](int64_t cols) { return backend.alloc(backend.act_dtype(), rows_, cols); };
     a_.gate = hidden(c.ffn), a_.up = hidden(c.ffn), a_.out = hidden(c.dim);
-    ExpertsBlock block{.x = a_.residual, .norm = norm_, .w_router = *a_.w_router, .b_router = a_.b_router, .route = a_.route,
-                       .w_gate = *a_.w_gate, .w_up = *a_.w_up, .w_down = *a_.w_down, .b_gate = a_.b_gate, .b_up = a_.b_up,
-                       .b_down = a_.b_down, .act = a_.act, .n_experts = static_cast<int>(c.n_experts), .ffn_dim = static_cast<int>(c.ffn)};
+    ExpertsBlock block{.x = a_.residual,
+                       .norm = norm_,
+                       .w_router = *a_.w_router,
+                       .b_router = a_.b_router,
+                       .route = a_.route,
+                       .w_gate = *a_.w_gate,
+                       .w_up = *a_.w_up,
+                       .w_down = *a_.w_down,
+                       .b_gate = a_.b_gate,
+                       .b_up = a_.b_up,
+                       .b_down = a_.b_down,
+                       .act = a_.act,
+                       .n_experts = static_cast<int>(c.n_experts),
+                       .ffn_dim = static_cast<int>(c.ffn)};
     block.normed = a_.x, block.logits = a_.logits, block.ids = a_.ids, block.weights = a_.weights;
     block.gate = a_.gate, block.up = a_.up, block.out = a_.out;
     program_.blocks.emplace_back(block);
@@ -124,11 +138,13 @@ class Layer {
     const std::vector<float> rows = floats_of(other.backend_, other.a_.x);
     backend_.upload(x, rows.data());
     backend_.matmul(a_.logits, x, *a_.w_router, a_.b_router);
-    const std::vector<float> logits = floats_of(backend_, a_.logits), got_weights = floats_of(other.backend_, other.a_.weights);
+    const std::vector<float> logits = floats_of(backend_, a_.logits),
+                             got_weights = floats_of(other.backend_, other.a_.weights);
     const std::vector<int32_t> got = other.ids();
     const auto n_used = static_cast<size_t>(c_.route.n_used), n_experts = static_cast<size_t>(c_.n_experts);
     for (size_t t = 0; t < static_cast<size_t>(c_.n); ++t) {
-      const std::vector<float> row(logits.begin() + static_cast<int64_t>(t * n_experts), logits.begin() + static_cast<int64_t>((t + 1) * n_experts));
+      const std::vector<float> row(logits.begin() + static_cast<int64_t>(t * n_experts),
+                                   logits.begin() + static_cast<int64_t>((t + 1) * n_experts));
       std::vector<int32_t> want(n_used), moved_ids(n_used);
       std::vector<float> weights(n_used), moved_weights(n_used);
       route_token(want.data(), weights.data(), row, a_.route);
@@ -142,7 +158,8 @@ class Layer {
       if (close) continue;
       for (size_t k = 0; k < n_used; ++k) {
         ASSERT_EQ(got[t * n_used + k], want[k]) << "token " << t << ", choice " << k;
-        ASSERT_NEAR(got_weights[t * n_used + k], weights[k], 4e-3 * std::fabs(c_.route.scale)) << "token " << t << ", choice " << k;
+        ASSERT_NEAR(got_weights[t * n_used + k], weights[k], 4e-3 * std::fabs(c_.route.scale))
+            << "token " << t << ", choice " << k;
       }
     }
   }
@@ -185,7 +202,8 @@ TEST(CudaExperts, AStepOfFewTokensEqualsRef) {
   }
   const uint64_t seed = std::random_device{}();
   std::mt19937_64 random(seed);
-  const StepLimits limits = {.max_tokens = 16, .max_seqs = 16, .max_logits = 1, .max_kv_len = 64, .max_width = 2048, .n_vocab = 16};
+  const StepLimits limits = {
+      .max_tokens = 16, .max_seqs = 16, .max_logits = 1, .max_kv_len = 64, .max_width = 2048, .n_vocab = 16};
   backend->reserve(limits);
   ref->reserve(limits);
   for (const ExpertsCase& c : kCases) {

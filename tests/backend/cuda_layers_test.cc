@@ -74,7 +74,9 @@ class OpByOp final : public Wrapped {
 class Decoder {
  public:
   Decoder(Backend& backend, const LayersCase& c, uint64_t seed) : backend_(backend), c_(c), rig_(backend, seed) {
-    kv_ = &rig_.cache_and_batch({{c.past, kSteps}}, {.n_layers = c.n_layers, .n_kv_heads = c.n_kv_heads, .head_dim = c.head_dim, .dtype = c.kv});
+    kv_ = &rig_.cache_and_batch(
+        {{c.past, kSteps}},
+        {.n_layers = c.n_layers, .n_kv_heads = c.n_kv_heads, .head_dim = c.head_dim, .dtype = c.kv});
     program_.dim = static_cast<int>(c.dim);
     RopeTable rope{.rot_dim = c.head_dim, .frequencies = std::vector<float>(static_cast<size_t>(c.head_dim / 2))};
     for (size_t i = 0; i < rope.frequencies.size(); ++i) rope.frequencies[i] = 1.0f / static_cast<float>(1 + 3 * i);
@@ -90,8 +92,10 @@ class Decoder {
       }
     }
     program_.blocks.emplace_back(layers);
-    program_.blocks.emplace_back(HeadBlock{.norm = rig_.norm(c.dim), .output = rig_.weight(Format::F16, kVocab, c.dim), .n_vocab = kVocab});
-    program_.allocate(backend, {.max_tokens = 16, .max_seqs = 2, .max_logits = 2, .max_kv_len = 8192, .n_vocab = kVocab});
+    program_.blocks.emplace_back(
+        HeadBlock{.norm = rig_.norm(c.dim), .output = rig_.weight(Format::F16, kVocab, c.dim), .n_vocab = kVocab});
+    program_.allocate(backend,
+                      {.max_tokens = 16, .max_seqs = 2, .max_logits = 2, .max_kv_len = 8192, .n_vocab = kVocab});
   }
 
   void begin(int step) { rig_.begin({{c_.past + step, 1}}, kTokens); }
@@ -128,12 +132,18 @@ class Decoder {
   }
 
   AttentionBlock attention(int layer) {
-    AttentionBlock b{.norm = rig_.norm(c_.dim), .wq = rig_.weight(c_.format, q_dim(), c_.dim), .wk = rig_.weight(c_.format, kv_dim(), c_.dim),
+    AttentionBlock b{.norm = rig_.norm(c_.dim),
+                     .wq = rig_.weight(c_.format, q_dim(), c_.dim),
+                     .wk = rig_.weight(c_.format, kv_dim(), c_.dim),
                      .wv = rig_.weight(c_.format, kv_dim(), c_.dim)};
     if (c_.biases) b.bq = rig_.values(1, q_dim()), b.bk = rig_.values(1, kv_dim()), b.bv = rig_.values(1, kv_dim());
     if (c_.head_norms) b.q_norm = rig_.norm(c_.head_dim), b.k_norm = rig_.norm(c_.head_dim);
     b.rope_table = 0, b.rope.layout = c_.layout;
-    b.attention = {.layer = layer, .n_heads = c_.n_heads, .n_kv_heads = c_.n_kv_heads, .head_dim = c_.head_dim, .scale = 0.125f,
+    b.attention = {.layer = layer,
+                   .n_heads = c_.n_heads,
+                   .n_kv_heads = c_.n_kv_heads,
+                   .head_dim = c_.head_dim,
+                   .scale = 0.125f,
                    .window = c_.window};
     b.kv = kv_;
     b.wo = rig_.weight(c_.format, c_.dim, q_dim());
@@ -141,14 +151,20 @@ class Decoder {
     return b;
   }
   FeedForwardBlock feed_forward() {
-    return {.norm = rig_.norm(c_.dim), .w_gate = rig_.weight(c_.format, c_.ffn, c_.dim), .w_up = rig_.weight(c_.format, c_.ffn, c_.dim),
-            .w_down = rig_.weight(c_.format, c_.dim, c_.ffn), .act = c_.act, .ffn_dim = static_cast<int>(c_.ffn)};
+    return {.norm = rig_.norm(c_.dim),
+            .w_gate = rig_.weight(c_.format, c_.ffn, c_.dim),
+            .w_up = rig_.weight(c_.format, c_.ffn, c_.dim),
+            .w_down = rig_.weight(c_.format, c_.dim, c_.ffn),
+            .act = c_.act,
+            .ffn_dim = static_cast<int>(c_.ffn)};
   }
-  // The choice is by a random order of the experts, unless plain_choice: a tie that two kernels round to different sides
-  // would be another result. Scores and weights are those of the residual stream.
+  // The choice is by a random order of the experts, unless plain_choice: a tie that two kernels round to different
+  // sides would be another result. Scores and weights are those of the residual stream.
   ExpertsBlock experts(uint64_t seed) {
     const int64_t n = c_.n_experts;
-    ExpertsBlock b{.norm = rig_.norm(c_.dim), .w_router = rig_.weight(Format::F16, n, c_.dim), .b_router = rig_.values(1, n, 0.1f)};
+    ExpertsBlock b{.norm = rig_.norm(c_.dim),
+                   .w_router = rig_.weight(Format::F16, n, c_.dim),
+                   .b_router = rig_.values(1, n, 0.1f)};
     b.route = {.n_used = c_.n_used, .scoring = c_.scoring, .normalize = c_.scoring == Scoring::kSoftmax, .scale = 1.5f};
     if (!c_.plain_choice) {
       std::vector<float> order(static_cast<size_t>(n));
@@ -218,7 +234,8 @@ TEST_P(CudaLayers, EqualOpsOneByOne) {
       recorded.poison();
       recorded.run();
       const std::vector<float> got = recorded.logits();
-      ASSERT_LE(relative_error(got, want), 2e-2) << "step " << step << ", run " << i;  // f16 between products; NaN fails too
+      ASSERT_LE(relative_error(got, want), 2e-2)
+          << "step " << step << ", run " << i;  // f16 between products; NaN fails too
       ASSERT_EQ(recorded.hidden_is_poisoned(), GetParam().fits && has_clusters) << "step " << step << ", run " << i;
     }
   }
@@ -237,7 +254,15 @@ TEST(SmallestCudaLayers, ForSanitizers) {
   SCOPED_TRACE("seed " + std::to_string(seed));
   int n_cases = 0;
   for (const int n_experts : {0, 0, 6}) {
-    const LayersCase c{.name = "smallest", .format = n_cases++ == 1 ? Format::Q8_0 : Format::Q4_0, .past = 20, .dim = 256, .ffn = 256, .n_heads = 4, .n_layers = 2, .head_norms = true, .n_experts = n_experts};
+    const LayersCase c{.name = "smallest",
+                       .format = n_cases++ == 1 ? Format::Q8_0 : Format::Q4_0,
+                       .past = 20,
+                       .dim = 256,
+                       .ffn = 256,
+                       .n_heads = 4,
+                       .n_layers = 2,
+                       .head_norms = true,
+                       .n_experts = n_experts};
     Decoder plain(other, c, seed), recorded(*backend, c, seed);
     plain.begin(0);
     plain.run();

@@ -18,22 +18,39 @@ namespace ingot {
 namespace {
 
 // y = act(x w_gate^T + b_gate) * (x w_up^T + b_up)
-void gate_up(Backend& backend, Tensor y, Tensor x, const Weight& w_gate, const Weight& w_up, Tensor b_gate, Tensor b_up, Activation act) {
-  backend.gate_up({.y = y, .x = x, .norm = {}, .normed = {}, .w_gate = &w_gate, .w_up = &w_up, .b_gate = b_gate, .b_up = b_up, .act = act});
+void gate_up(Backend& backend, Tensor y, Tensor x, const Weight& w_gate, const Weight& w_up, Tensor b_gate, Tensor b_up,
+             Activation act) {
+  backend.gate_up({.y = y,
+                   .x = x,
+                   .norm = {},
+                   .normed = {},
+                   .w_gate = &w_gate,
+                   .w_up = &w_up,
+                   .b_gate = b_gate,
+                   .b_up = b_up,
+                   .act = act});
 }
 
 using Results = std::vector<std::vector<float>>;
 
-std::unique_ptr<Backend> gpu(const std::string& activations = "f16", bool deterministic = false, const std::string& kernels = "") {
+std::unique_ptr<Backend> gpu(const std::string& activations = "f16", bool deterministic = false,
+                             const std::string& kernels = "") {
   try {
-    return create_cuda_backend({.device = "cuda", .activations = activations, .kernels = kernels, .deterministic = deterministic});
+    return create_cuda_backend(
+        {.device = "cuda", .activations = activations, .kernels = kernels, .deterministic = deterministic});
   } catch (const UsageError&) {
     return nullptr;
   }
 }
 
-constexpr StepLimits kLimits = {.max_tokens = 512, .max_seqs = 8, .max_logits = 8, .max_kv_len = 4096, .max_width = 4100,
-                                .max_heads = 64, .head_dim = 256, .n_vocab = 16};
+constexpr StepLimits kLimits = {.max_tokens = 512,
+                                .max_seqs = 8,
+                                .max_logits = 8,
+                                .max_kv_len = 4096,
+                                .max_width = 4100,
+                                .max_heads = 64,
+                                .head_dim = 256,
+                                .n_vocab = 16};
 
 Results run_case(const OpCase& c, Backend& backend, uint64_t seed, bool unfused) {
   OpRig rig(backend, seed, unfused);
@@ -125,7 +142,8 @@ TEST_P(CudaOps, MatchRefOnASmallCard) {
   each_case(*card, [&](const OpCase& c, uint64_t seed) {
     const auto ref = create_ref_backend();
     ref->reserve(kLimits);
-    expect_close(run_case(c, *card, seed, false), run_case(c, *ref, seed, false), std::max({c.tolerance, c.loose, kF16Error}));
+    expect_close(run_case(c, *card, seed, false), run_case(c, *ref, seed, false),
+                 std::max({c.tolerance, c.loose, kF16Error}));
   });
 }
 
@@ -150,7 +168,8 @@ void take_f16_activations(Backend* backend) {
       SCOPED_TRACE(std::string(info(format).name) + ", rows " + std::to_string(n) + ", seed " + std::to_string(seed));
       constexpr int64_t kIn = 1280, kOut = 336;
       OpRig here(*backend, seed), there(*ref, seed);
-      const Tensor x = here.values(n, kIn), narrow = backend->alloc(DType::kF16, n, kIn), y = backend->alloc(DType::kF16, n, kOut);
+      const Tensor x = here.values(n, kIn), narrow = backend->alloc(DType::kF16, n, kIn),
+                   y = backend->alloc(DType::kF16, n, kOut);
       const Tensor wide = here.output(n, kOut), up = backend->alloc(DType::kF16, n, kOut);
       const Weight& w = here.weight(format, kOut, kIn);
       NormArgs ones{.weight = backend->alloc(DType::kF32, 1, kIn)};
@@ -198,15 +217,18 @@ TEST(CudaBackend, KernelsMatchRef) {
   if (!backend) GTEST_SKIP() << "no GPU";
   const uint64_t seed = std::random_device{}();
   constexpr int64_t kMost = 513, kOut = 280;
-  constexpr int64_t kRows[] = {1, 2, 16, 17, 31, 32, 33, 64, 65, 96, 97, 128, 129, 130, 192, 193, 255, 256, 257, 288, 384, 511, 512, 513};
+  constexpr int64_t kRows[] = {1,   2,   16,  17,  31,  32,  33,  64,  65,  96,  97,  128,
+                               129, 130, 192, 193, 255, 256, 257, 288, 384, 511, 512, 513};
   backend->reserve(kLimits);
   ref->reserve(kLimits);
   std::set<std::string> seen;
   for (const Format format : kEveryKind) {
     const int64_t n_in = info(format).block_size > 32 ? 768 : 416;
     OpRig here(*backend, seed), there(*ref, seed);
-    const Tensor x = here.activations(kMost, n_in), bias = here.values(1, kOut), y = here.output(kMost, kOut), gated = here.output(kMost, kOut);
-    const Tensor rx = there.activations(kMost, n_in), rbias = there.values(1, kOut), ry = there.output(kMost, kOut), rgated = there.output(kMost, kOut);
+    const Tensor x = here.activations(kMost, n_in), bias = here.values(1, kOut), y = here.output(kMost, kOut),
+                 gated = here.output(kMost, kOut);
+    const Tensor rx = there.activations(kMost, n_in), rbias = there.values(1, kOut), ry = there.output(kMost, kOut),
+                 rgated = there.output(kMost, kOut);
     const Weight &w = here.weight(format, kOut, n_in), &up = here.weight(format, kOut, n_in);
     const Weight &rw = there.weight(format, kOut, n_in), &rup = there.weight(format, kOut, n_in);
     const Tensor narrow = backend->alloc(DType::kF16, kMost, kOut);
@@ -219,7 +241,8 @@ TEST(CudaBackend, KernelsMatchRef) {
     };
     // The product, the product with a gate, the product added twice, and the product through f16.
     const auto results_of = [&](const std::string& kernel, int64_t n) {
-      const Tensor in = x.slice_rows(0, n), out = y.slice_rows(0, n), gate = gated.slice_rows(0, n), half = narrow.slice_rows(0, n);
+      const Tensor in = x.slice_rows(0, n), out = y.slice_rows(0, n), gate = gated.slice_rows(0, n),
+                   half = narrow.slice_rows(0, n);
       const std::vector<float> poison(static_cast<size_t>(n * kOut), NAN);
       Results results;
       backend->use_matmul_kernel(kernel);
@@ -273,12 +296,14 @@ TEST(CudaBackend, KernelsShareALaunch) {
   const std::vector<SeqShape> many = {{0, 100}, {40, 1}, {37, 50}}, one = {{40, 1}};
   for (const auto& seqs : {many, one})
     for (const Format format : {Format::Q4_0, Format::Q4_K, Format::Q6_K, Format::IQ4_NL}) {
-      const OpCase c = qkv_case({{6, 2, 64}, 2048, format, format, format, true, false, RopeLayout::kHalfSplit, 64}, seqs);
+      const OpCase c =
+          qkv_case({{6, 2, 64}, 2048, format, format, format, true, false, RopeLayout::kHalfSplit, 64}, seqs);
       const Results want = run_case(c, *ref, seed, false);
       for (const char* kernel : {"stream", "stream for this size", "warpgroups", "warpgroups for this size", "tiles"}) {
         SCOPED_TRACE(fmt::format("{}, {}, seed {}", info(format).name, kernel, seed));
         OpRig probe(*backend, seed);
-        const std::vector<std::string> can = backend->matmul_kernels(probe.weight(format, 64, 2048), seqs.size() == 1 ? 1 : 151);
+        const std::vector<std::string> can =
+            backend->matmul_kernels(probe.weight(format, 64, 2048), seqs.size() == 1 ? 1 : 151);
         if (std::ranges::find(can, kernel) == can.end()) continue;  // not on this device, or not for so many rows
         backend->use_matmul_kernel(kernel);
         if (is_for_one_size(kernel)) {
@@ -300,7 +325,8 @@ TEST(CudaBackend, SmallCasesOfEachKernel) {
   backend->reserve(kLimits);
   ref->reserve(kLimits);
   const std::vector<SeqShape> mixed = {{100, 1}, {0, 40}, {7, 5}};
-  std::vector<OpCase> cases = {moe_route_case(7, 64, {.n_used = 6, .n_groups = 8, .n_groups_used = 3}), moe_combine_case(7, 3, 96)};
+  std::vector<OpCase> cases = {moe_route_case(7, 64, {.n_used = 6, .n_groups = 8, .n_groups_used = 3}),
+                               moe_combine_case(7, 3, 96)};
   for (const int64_t n : {1, 7, 40}) {  // single rows, tiles of 16, tiles of 64
     cases.push_back(moe_case(Format::Q4_K, Format::Q6_K, {n, 3, 8, 256, 256}, Activation::kSilu));
     cases.push_back(moe_case(Format::F16, Format::F16, {n, 2, 3, 64, 96}, Activation::kSilu, true));
@@ -313,10 +339,12 @@ TEST(CudaBackend, SmallCasesOfEachKernel) {
   cases.push_back(attention_case({.n_heads = 8, .n_kv_heads = 1, .head_dim = 576, .latent = true}, mixed));
   cases.push_back(attention_case({.n_heads = 4, .n_kv_heads = 2, .head_dim = 256}, {{300, 1}, {7, 5}}));
   for (const DType dtype : {DType::kE4M3, DType::kQ4_0})
-    cases.push_back(attention_case({.n_heads = 40, .n_kv_heads = 2, .head_dim = 80, .dtype = dtype}, {{300, 1}, {7, 5}}));
+    cases.push_back(
+        attention_case({.n_heads = 40, .n_kv_heads = 2, .head_dim = 80, .dtype = dtype}, {{300, 1}, {7, 5}}));
   for (const OpCase& c : cases) {
     SCOPED_TRACE(c.name + ", seed " + std::to_string(seed));
-    expect_close(run_case(c, *backend, seed, false), run_case(c, *ref, seed, false), std::max({c.tolerance, c.loose, kF16Error}));
+    expect_close(run_case(c, *backend, seed, false), run_case(c, *ref, seed, false),
+                 std::max({c.tolerance, c.loose, kF16Error}));
   }
   for (const Format format : {Format::F16, Format::Q4_0, Format::Q6_K, Format::IQ4_NL, Format::F8_E4M3})
     for (const int64_t n : {1, 9, 140}) {
@@ -358,33 +386,42 @@ TEST(CudaBackend, DeterministicRowsDoNotDependOnTheOthers) {
       const auto products = [&](int64_t first, int64_t n) {
         backend->matmul(y.slice_rows(first, n), x.slice_rows(first, n), w);
         gate_up(*backend, up.slice_rows(first, n), x.slice_rows(first, n), w, w_up, {}, {}, Activation::kSilu);
-        Results results{std::vector<float>(static_cast<size_t>(n * n_out)), std::vector<float>(static_cast<size_t>(n * n_out))};
+        Results results{std::vector<float>(static_cast<size_t>(n * n_out)),
+                        std::vector<float>(static_cast<size_t>(n * n_out))};
         backend->download(results[0].data(), y.slice_rows(first, n));
         backend->download(results[1].data(), up.slice_rows(first, n));
         return results;
       };
       const Results all = products(0, kRows);
-      for (const auto& [first, n] : {std::pair<int64_t, int64_t>{0, 1}, {7, 1}, {259, 1}, {3, 2}, {20, 17}, {100, 64}, {31, 129}}) {
+      for (const auto& [first, n] :
+           {std::pair<int64_t, int64_t>{0, 1}, {7, 1}, {259, 1}, {3, 2}, {20, 17}, {100, 64}, {31, 129}}) {
         const Results some = products(first, n);
         for (int o = 0; o < 2; ++o)
-          EXPECT_TRUE(std::equal(some[o].begin(), some[o].end(), all[o].begin() + first * n_out)) << "output " << o << ", rows " << first << " + " << n;
+          EXPECT_TRUE(std::equal(some[o].begin(), some[o].end(), all[o].begin() + first * n_out))
+              << "output " << o << ", rows " << first << " + " << n;
       }
     }
 }
 
-// Deterministic, a token's attention is the same to the last bit whatever sequences are beside its own, and whatever tokens come with it.
+// Deterministic, a token's attention is the same to the last bit whatever sequences are beside its own, and whatever
+// tokens come with it.
 TEST(CudaBackend, DeterministicAttentionDoesNotDependOnTheOthers) {
   const auto backend = gpu("f16", true);
   if (!backend) GTEST_SKIP() << "no GPU";
   const uint64_t seed = std::random_device{}();
   backend->reserve(kLimits);
-  const AttentionShape shapes[] = {{8, 2, 64}, {8, 2, 128}, {8, 2, 256}, {6, 2, 80}, {.n_heads = 20, .n_kv_heads = 1, .head_dim = 576, .latent = true}};
+  const AttentionShape shapes[] = {{8, 2, 64},
+                                   {8, 2, 128},
+                                   {8, 2, 256},
+                                   {6, 2, 80},
+                                   {.n_heads = 20, .n_kv_heads = 1, .head_dim = 576, .latent = true}};
   for (const AttentionShape& a : shapes) {
     constexpr int kTokens = 90, kLong = 400;
     OpRig rig(*backend, seed);
     const int64_t kv_dim = int64_t{a.n_kv_heads} * a.head_dim, q_dim = int64_t{a.n_heads} * a.head_dim;
-    KvCache& kv = rig.cache_and_batch({{0, kTokens}, {kLong, 1}}, {.n_layers = 2, .n_kv_heads = a.n_kv_heads, .head_dim = a.head_dim,
-                                                                   .values_are_keys = a.latent});
+    KvCache& kv = rig.cache_and_batch(
+        {{0, kTokens}, {kLong, 1}},
+        {.n_layers = 2, .n_kv_heads = a.n_kv_heads, .head_dim = a.head_dim, .values_are_keys = a.latent});
     const Tensor q = rig.values(kTokens + 1, q_dim, 2.0f), y = rig.output(kTokens + 1, q_dim);
     const Tensor k = rig.values(kTokens + 1, kv_dim), v = rig.values(kTokens + 1, kv_dim);
     backend->kv_write(kv, 1, k, a.latent ? k : v);
@@ -470,7 +507,9 @@ TEST(CudaBackend, KnowsWhatWeightsTake) {
       rig.weight(format, 64, 1024);  // with all scratch for the conversion
       const size_t before = backend->allocated_bytes();
       rig.weight(format, 64, 1024);
-      EXPECT_EQ(backend->allocated_bytes() - before, backend->packed_bytes({.format = format, .n_out = 64, .n_in = 1024}, kForMatmul)) << info(format).name;
+      EXPECT_EQ(backend->allocated_bytes() - before,
+                backend->packed_bytes({.format = format, .n_out = 64, .n_in = 1024}, kForMatmul))
+          << info(format).name;
     }
   }
 }

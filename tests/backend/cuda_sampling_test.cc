@@ -131,8 +131,9 @@ TEST(CudaSampling, DrawsAsTheHostSampler) {
     ASSERT_EQ(drawn.size(), c.rows.size());
     SamplerScratch scratch(n_vocab);
     for (size_t i = 0; i < drawn.size(); ++i) {
-      SCOPED_TRACE(fmt::format("vocabulary {}, row {} of kind {}: temperature {}, top_k {}, top_p {}, min_p {}, mask {}", n_vocab, i, i % 7,
-                               c.params[i].temperature, c.params[i].top_k, c.params[i].top_p, c.params[i].min_p, !c.masks[i].empty()));
+      SCOPED_TRACE(fmt::format(
+          "vocabulary {}, row {} of kind {}: temperature {}, top_k {}, top_p {}, min_p {}, mask {}", n_vocab, i, i % 7,
+          c.params[i].temperature, c.params[i].top_k, c.params[i].top_p, c.params[i].min_p, !c.masks[i].empty()));
       const Sampled want = sample_row(c.logits[i], c.rows[i], scratch);
       ++n_drawn;
       if (drawn[i].token != want.token) {
@@ -179,8 +180,9 @@ TEST(CudaSampling, HasTheRightDistribution) {
   SCOPED_TRACE("seed " + std::to_string(seed));
   std::mt19937_64 random(seed);
   constexpr int kRows = 256, kRounds = 40, kVocab = 3000;
-  for (const SamplingParams& base : {plain(), SamplingParams{.temperature = 0.7f, .top_k = 20, .top_p = 0.9f, .min_p = 0.02f},
-                                    SamplingParams{.temperature = 1.3f, .top_k = 0, .top_p = 0.8f, .min_p = 0}}) {
+  for (const SamplingParams& base :
+       {plain(), SamplingParams{.temperature = 0.7f, .top_k = 20, .top_p = 0.9f, .min_p = 0.02f},
+        SamplingParams{.temperature = 1.3f, .top_k = 0, .top_p = 0.8f, .min_p = 0}}) {
     const Logits logits = logits_of(0, kVocab, random);
     const std::vector<double> probability = distribution(logits, base);
     std::vector<double> seen(kVocab);
@@ -201,7 +203,9 @@ TEST(CudaSampling, HasTheRightDistribution) {
     // deviations.
     double statistic = 0, rare_expected = 0, rare_seen = 0;
     int degrees = -1;
-    const auto count = [&](double expected, double n) { statistic += (n - expected) * (n - expected) / expected, ++degrees; };
+    const auto count = [&](double expected, double n) {
+      statistic += (n - expected) * (n - expected) / expected, ++degrees;
+    };
     for (int i = 0; i < kVocab; ++i) {
       const double expected = probability[i] * kRows * kRounds;
       if (expected >= 8) count(expected, seen[i]);
@@ -248,7 +252,8 @@ TEST(CudaSampling, GreedyRowsOfRawLogits) {
   c.finish();
   const std::vector<Sampled> drawn = draw_on_gpu(*backend, c);
   SamplerScratch scratch(50021);
-  for (size_t i = 0; i < drawn.size(); ++i) EXPECT_EQ(drawn[i].token, draw_row(c.logits[i], c.rows[i], scratch).token) << "row " << i;
+  for (size_t i = 0; i < drawn.size(); ++i)
+    EXPECT_EQ(drawn[i].token, draw_row(c.logits[i], c.rows[i], scratch).token) << "row " << i;
 }
 
 }  // namespace

@@ -24,8 +24,10 @@ class Deterministic : public testing::TestWithParam<Format> {
   Weight random_weight(int64_t n_out, int64_t n_in, int64_t n_experts) {
     const Format format = GetParam();
     auto& bytes = bytes_.emplace_back(static_cast<size_t>(n_experts * n_out) * row_bytes(format, n_in));
-    fill_random(format, random_(), bytes.data(), n_experts * n_out * n_in / info(format).block_size, 1.0f / std::sqrt(static_cast<float>(n_in)));
-    return backend_->prepare({.format = format, .n_out = n_out, .n_in = n_in, .codes = bytes.data(), .n_experts = n_experts}, kForMatmul);
+    fill_random(format, random_(), bytes.data(), n_experts * n_out * n_in / info(format).block_size,
+                1.0f / std::sqrt(static_cast<float>(n_in)));
+    return backend_->prepare(
+        {.format = format, .n_out = n_out, .n_in = n_in, .codes = bytes.data(), .n_experts = n_experts}, kForMatmul);
   }
   Tensor rows(int64_t n, int64_t n_cols) { return backend_->alloc(DType::kF32, n, n_cols); }
   Tensor random_rows(int64_t n, int64_t n_cols) {
@@ -73,9 +75,11 @@ TEST_P(Deterministic, ARowOfAnExpertDoesNotDependOnTheOthers) {
   SCOPED_TRACE(seed_);
   const int64_t n_in = dense() ? 8192 : 512, n_out = 300, n_rows = 25;
   const Weight w = random_weight(n_out, n_in, 2);
-  const Tensor x = random_rows(n_rows, n_in), y = rows(n_rows, n_out), alone = rows(n_rows, n_out), ids = backend_->alloc(DType::kI32, n_rows, 1);
+  const Tensor x = random_rows(n_rows, n_in), y = rows(n_rows, n_out), alone = rows(n_rows, n_out),
+               ids = backend_->alloc(DType::kI32, n_rows, 1);
   for (int64_t row = 0; row < n_rows; ++row) ids.i32(row)[0] = row % 8 == 0;  // few rows for one, many for the other
-  for (int64_t row = 0; row < n_rows; ++row) backend_->moe_matmul(alone.slice_rows(row, 1), x.slice_rows(row, 1), w, ids.slice_rows(row, 1), {});
+  for (int64_t row = 0; row < n_rows; ++row)
+    backend_->moe_matmul(alone.slice_rows(row, 1), x.slice_rows(row, 1), w, ids.slice_rows(row, 1), {});
   for (const int64_t n : {n_rows, int64_t{9}}) {
     backend_->moe_matmul(y.slice_rows(0, n), x.slice_rows(0, n), w, ids.slice_rows(0, n), {});
     ASSERT_NO_FATAL_FAILURE(expect_same(y, alone, 0, n));

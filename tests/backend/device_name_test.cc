@@ -34,16 +34,19 @@ TEST(DeviceName, NumbersOfGpus) {
 }
 
 TEST(DeviceName, WhatIsNoNumberIsTheUsersFault) {
-  for (const char* name : {"cuda:", "cuda:x", "cuda:-1", "cuda:+1", "cuda: 1", "cuda:1 ", "cuda:1x", "cuda:0x1", "cuda:99999999999", "cuda:1:2"}) {
+  for (const char* name : {"cuda:", "cuda:x", "cuda:-1", "cuda:+1", "cuda: 1", "cuda:1 ", "cuda:1x", "cuda:0x1",
+                           "cuda:99999999999", "cuda:1:2"}) {
     EXPECT_THROW(cuda_index(name), UsageError) << name;
     EXPECT_THROW(create_backend({.device = name}), UsageError) << name;
-    EXPECT_THAT(fault_of([&] { create_backend({.device = name}); }), HasSubstr("cuda:N")) << name;  // does not say "no GPU"
+    EXPECT_THAT(fault_of([&] { create_backend({.device = name}); }), HasSubstr("cuda:N"))
+        << name;  // does not say "no GPU"
   }
 }
 
 TEST(DeviceName, SaysHowManyGpusThereAre) {
   EXPECT_NO_THROW(check_cuda_index(1, 2));
-  EXPECT_THAT(fault_of([] { check_cuda_index(9, 2); }), AllOf(HasSubstr("cuda:9"), HasSubstr("has 2"), HasSubstr("cuda:0 to cuda:1")));
+  EXPECT_THAT(fault_of([] { check_cuda_index(9, 2); }),
+              AllOf(HasSubstr("cuda:9"), HasSubstr("has 2"), HasSubstr("cuda:0 to cuda:1")));
   EXPECT_THAT(fault_of([] { check_cuda_index(1, 1); }), AllOf(HasSubstr("has 1"), Not(HasSubstr(" to "))));
   EXPECT_THROW(create_cuda_backend({.device = "cuda:1000000"}), UsageError);
 }

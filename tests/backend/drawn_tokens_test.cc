@@ -32,18 +32,28 @@ TEST_P(DrawnTokens, AreWhatTheLastSampleDrew) {
   std::vector<float> table(kVocab * kDim), logits(kRows * kVocab);
   for (float& v : table) v = std::nearbyint(8 * normal(random));  // exact in every type
   for (float& v : logits) v = normal(random);
-  const Weight weight = backend->prepare({.format = Format::F32, .n_out = kVocab, .n_in = kDim, .codes = table.data()}, kForEmbedding);
+  const Weight weight =
+      backend->prepare({.format = Format::F32, .n_out = kVocab, .n_in = kDim, .codes = table.data()}, kForEmbedding);
   const Tensor x = backend->alloc(DType::kF32, kRows, kDim), rows = backend->alloc(DType::kF32, kRows, kVocab);
   backend->upload(rows, logits.data());
 
-  const std::vector<int32_t> positions = {5, 0, 9, 2, 7, 1}, kv_len = {6, 1, 10, 3, 8, 2}, q_start = {0, 1, 2, 3, 4, 5, 6};
+  const std::vector<int32_t> positions = {5, 0, 9, 2, 7, 1}, kv_len = {6, 1, 10, 3, 8, 2},
+                             q_start = {0, 1, 2, 3, 4, 5, 6};
   const std::vector<int32_t> named = {drawn_token(3), 17, drawn_token(0), drawn_token(5), 250, drawn_token(3)};
   const std::vector<int32_t> blocks(kRows);
   const auto batch = [&](const std::vector<int32_t>& tokens) {
-    return Batch{.tokens = tokens, .positions = positions, .q_start = q_start, .kv_len = kv_len, .block_table = blocks, .max_blocks = 1, .logit_rows = {}};
+    return Batch{.tokens = tokens,
+                 .positions = positions,
+                 .q_start = q_start,
+                 .kv_len = kv_len,
+                 .block_table = blocks,
+                 .max_blocks = 1,
+                 .logit_rows = {}};
   };
   // Drawn by argmax only, by a device's sampler, and by the host's sampler.
-  for (const SamplingParams& params : {SamplingParams{.temperature = 0}, SamplingParams{.temperature = 1}, SamplingParams{.temperature = 1, .typical_p = 0.9f}, SamplingParams{.temperature = 1, .xtc_probability = 0.5f}}) {
+  for (const SamplingParams& params : {SamplingParams{.temperature = 0}, SamplingParams{.temperature = 1},
+                                       SamplingParams{.temperature = 1, .typical_p = 0.9f},
+                                       SamplingParams{.temperature = 1, .xtc_probability = 0.5f}}) {
     std::vector<SampleRow> wanted;
     for (int i = 0; i < kRows; ++i) wanted.push_back({.params = &params, .position = i});
     wanted[1].unwanted = true;
@@ -62,7 +72,8 @@ TEST_P(DrawnTokens, AreWhatTheLastSampleDrew) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Devices, DrawnTokens, testing::Values("ref", "cpu", "cuda"), [](const auto& test) { return std::string(test.param); });
+INSTANTIATE_TEST_SUITE_P(Devices, DrawnTokens, testing::Values("ref", "cpu", "cuda"),
+                         [](const auto& test) { return std::string(test.param); });
 
 }  // namespace
 }  // namespace ingot

@@ -21,7 +21,8 @@ class KernelChoices : public testing::TestWithParam<Format> {
   Weight random_weight(uint64_t seed) {
     bytes_.emplace_back(static_cast<size_t>(kOut) * row_bytes(GetParam(), kIn));
     fill_random(GetParam(), seed, bytes_.back().data(), kOut * kIn / info(GetParam()).block_size, 1.0f);
-    return backend_->prepare({.format = GetParam(), .n_out = kOut, .n_in = kIn, .codes = bytes_.back().data()}, kForMatmul);
+    return backend_->prepare({.format = GetParam(), .n_out = kOut, .n_in = kIn, .codes = bytes_.back().data()},
+                             kForMatmul);
   }
   std::vector<float> values(const Tensor& t) {
     std::vector<float> got(t.rows * t.cols);
@@ -53,14 +54,15 @@ TEST_P(KernelChoices, GiveTheSameBits) {
       const std::vector<float> gated = values(y);
       if (first.empty()) first = got, first_gated = gated;
       EXPECT_EQ(std::memcmp(first.data(), got.data(), got.size() * 4), 0) << kernel << ", " << rows << " rows";
-      EXPECT_EQ(std::memcmp(first_gated.data(), gated.data(), gated.size() * 4), 0) << kernel << ", " << rows << " rows, gated";
+      EXPECT_EQ(std::memcmp(first_gated.data(), gated.data(), gated.size() * 4), 0)
+          << kernel << ", " << rows << " rows, gated";
     }
     backend_->use_matmul_kernel("");
   }
 }
 
-// A gate and an up that no single kernel can run (another format; weights that are unpacked for many rows) give the same
-// bits as the ops one by one, and take no memory that reserve() did not.
+// A gate and an up that no single kernel can run (another format; weights that are unpacked for many rows) give the
+// same bits as the ops one by one, and take no memory that reserve() did not.
 TEST_P(KernelChoices, GateAndUpNeedNotRunTogether) {
   constexpr int kRows = 300;
   const uint64_t seed = std::random_device{}();
@@ -119,8 +121,10 @@ TEST(KernelChoice, OthersHaveOneKernel) {
   const auto backend = create_cpu_backend({.device = "cpu", .n_threads = 1});
   for (const Format format : {Format::F16, Format::Q8_0, Format::IQ4_NL}) {
     const std::vector<uint8_t> bytes(static_cast<size_t>(kOut) * row_bytes(format, kIn));
-    const Weight w = backend->prepare({.format = format, .n_out = kOut, .n_in = kIn, .codes = bytes.data()}, kForMatmul);
-    EXPECT_EQ(backend->matmul_kernels(w, 1), std::vector<std::string>{cpu::available_kernels().front()->isa}) << info(format).name;
+    const Weight w =
+        backend->prepare({.format = format, .n_out = kOut, .n_in = kIn, .codes = bytes.data()}, kForMatmul);
+    EXPECT_EQ(backend->matmul_kernels(w, 1), std::vector<std::string>{cpu::available_kernels().front()->isa})
+        << info(format).name;
   }
 }
 
@@ -128,8 +132,10 @@ TEST(KernelChoice, IsTheSetThatWasAskedFor) {
   for (const cpu::Kernels* kernels : cpu::available_kernels()) {
     const auto backend = create_cpu_backend({.device = "cpu", .n_threads = 1, .isa = kernels->isa});
     const std::vector<uint8_t> bytes(static_cast<size_t>(kOut) * row_bytes(Format::Q4_0, kIn));
-    const Weight w = backend->prepare({.format = Format::Q4_0, .n_out = kOut, .n_in = kIn, .codes = bytes.data()}, kForMatmul);
-    for (const int rows : {1, 8, 300}) EXPECT_EQ(backend->matmul_kernels(w, rows), std::vector<std::string>{kernels->isa});
+    const Weight w =
+        backend->prepare({.format = Format::Q4_0, .n_out = kOut, .n_in = kIn, .codes = bytes.data()}, kForMatmul);
+    for (const int rows : {1, 8, 300})
+      EXPECT_EQ(backend->matmul_kernels(w, rows), std::vector<std::string>{kernels->isa});
   }
 }
 

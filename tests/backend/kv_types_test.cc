@@ -12,7 +12,9 @@ namespace {
 
 std::vector<float> attended(Backend& backend, DType dtype, uint64_t seed) {
   OpRig rig(backend, seed);
-  const OpRun op = attention_case({.n_heads = 8, .n_kv_heads = 2, .head_dim = 64, .dtype = dtype}, {{100, 30}, {0, 40}, {300, 1}}).prepare(rig);
+  const OpRun op =
+      attention_case({.n_heads = 8, .n_kv_heads = 2, .head_dim = 64, .dtype = dtype}, {{100, 30}, {0, 40}, {300, 1}})
+          .prepare(rig);
   op.run();
   std::vector<float> result(static_cast<size_t>(op.outputs[0].rows * op.outputs[0].cols));
   backend.download(result.data(), op.outputs[0]);
@@ -22,7 +24,8 @@ std::vector<float> attended(Backend& backend, DType dtype, uint64_t seed) {
 // Root mean square of the difference, relative to that of `b`.
 double difference(const std::vector<float>& a, const std::vector<float>& b) {
   double squares = 0, errors = 0;
-  for (size_t i = 0; i < a.size(); ++i) squares += double{b[i]} * b[i], errors += (double{a[i]} - b[i]) * (double{a[i]} - b[i]);
+  for (size_t i = 0; i < a.size(); ++i)
+    squares += double{b[i]} * b[i], errors += (double{a[i]} - b[i]) * (double{a[i]} - b[i]);
   return std::sqrt(errors / squares);
 }
 
@@ -34,7 +37,8 @@ TEST(KvTypes, ErrAsTheirStepsSay) {
   for (const char* device : {"ref", "cpu"}) {
     const auto backend = create_backend({.device = device, .n_threads = 2});
     const std::vector<float> exact = attended(*backend, DType::kF32, seed);
-    const double f16 = difference(attended(*backend, DType::kF16, seed), exact), bytes = difference(attended(*backend, DType::kQ8_0, seed), exact);
+    const double f16 = difference(attended(*backend, DType::kF16, seed), exact),
+                 bytes = difference(attended(*backend, DType::kQ8_0, seed), exact);
     EXPECT_LT(f16, 1e-3);
     EXPECT_LT(bytes, 0.03);
     EXPECT_GT(bytes, 4 * f16);
@@ -46,7 +50,9 @@ TEST(KvTypes, ErrAsTheirStepsSay) {
 }
 
 TEST(KvTypes, TakeTheirBytes) {
-  const auto bytes = [](int head_dim, DType dtype) { return KvShape{.n_layers = 3, .n_kv_heads = 2, .head_dim = head_dim, .dtype = dtype}.token_bytes(); };
+  const auto bytes = [](int head_dim, DType dtype) {
+    return KvShape{.n_layers = 3, .n_kv_heads = 2, .head_dim = head_dim, .dtype = dtype}.token_bytes();
+  };
   EXPECT_EQ(bytes(64, DType::kF32), 2u * 3 * 2 * 64 * 4);
   EXPECT_EQ(bytes(64, DType::kF16), 2u * 3 * 2 * 64 * 2);
   EXPECT_EQ(bytes(64, DType::kE4M3), 2u * 3 * 2 * 64);
@@ -60,22 +66,25 @@ TEST(KvTypes, TakeTheirBytes) {
   // The allocated bytes are the planned bytes, except for the padding to chunks of 16 keys and rows of 32 elements.
   const auto backend = create_backend({.device = "cpu"});
   const size_t before = backend->allocated_bytes();
-  const KvShape shape{.n_layers = 2, .n_kv_heads = 2, .head_dim = 128, .block_size = 16, .n_blocks = 64, .dtype = DType::kQ8_0};
+  const KvShape shape{
+      .n_layers = 2, .n_kv_heads = 2, .head_dim = 128, .block_size = 16, .n_blocks = 64, .dtype = DType::kQ8_0};
   const auto kv = backend->make_kv(shape);
   EXPECT_EQ(backend->allocated_bytes() - before, shape.bytes());
-  const KvShape once{.n_layers = 2, .n_kv_heads = 1, .head_dim = 576, .block_size = 16, .n_blocks = 64, .values_are_keys = true};
+  const KvShape once{
+      .n_layers = 2, .n_kv_heads = 1, .head_dim = 576, .block_size = 16, .n_blocks = 64, .values_are_keys = true};
   const auto half = backend->make_kv(once);
   EXPECT_EQ(backend->allocated_bytes() - before, shape.bytes() + once.bytes());
 }
 
-// A step of 4 bits is 2.1 / 8 of a deviation, so the error is 15 times that of bytes. No backend but CUDA has kernels for
-// q4_0; ref is their oracle.
+// A step of 4 bits is 2.1 / 8 of a deviation, so the error is 15 times that of bytes. No backend but CUDA has kernels
+// for q4_0; ref is their oracle.
 TEST(KvTypes, NibblesErrAsTheirStepsSay) {
   const uint64_t seed = std::random_device{}();
   SCOPED_TRACE(seed);
   const auto backend = create_backend({.device = "ref"});
   const std::vector<float> exact = attended(*backend, DType::kF32, seed);
-  const double bytes = difference(attended(*backend, DType::kQ8_0, seed), exact), nibbles = difference(attended(*backend, DType::kQ4_0, seed), exact);
+  const double bytes = difference(attended(*backend, DType::kQ8_0, seed), exact),
+               nibbles = difference(attended(*backend, DType::kQ4_0, seed), exact);
   EXPECT_LT(nibbles, 30 * bytes);
   EXPECT_GT(nibbles, 7 * bytes);
 }
@@ -85,12 +94,14 @@ TEST(KvTypes, BytesKeepWhatIsNoNumber) {
   for (const char* device : {"ref", "cpu"}) {
     for (const float bad : {std::numeric_limits<float>::quiet_NaN(), std::numeric_limits<float>::infinity()}) {
       const auto backend = create_backend({.device = device, .n_threads = 1});
-      const KvShape shape{.n_layers = 1, .n_kv_heads = 1, .head_dim = 64, .block_size = 16, .n_blocks = 1, .dtype = DType::kQ8_0};
+      const KvShape shape{
+          .n_layers = 1, .n_kv_heads = 1, .head_dim = 64, .block_size = 16, .n_blocks = 1, .dtype = DType::kQ8_0};
       const auto kv = backend->make_kv(shape);
       const std::vector<int32_t> token = {0}, position = {0}, q_start = {0, 1}, len = {1}, table = {0};
       backend->begin({token, position, q_start, len, table, 1, token});
       std::vector<float> host(64, 1.0f), out(64);
-      const Tensor q = backend->alloc(DType::kF32, 1, 64), v = backend->alloc(DType::kF32, 1, 64), y = backend->alloc(DType::kF32, 1, 64);
+      const Tensor q = backend->alloc(DType::kF32, 1, 64), v = backend->alloc(DType::kF32, 1, 64),
+                   y = backend->alloc(DType::kF32, 1, 64);
       backend->upload(q, host.data());
       host[40] = bad;
       backend->upload(v, host.data());
@@ -110,18 +121,24 @@ TEST(KvTypes, E4M3IsTheNearest) {
   for (int code = 0; code < 0x7F; ++code) numbers.push_back(quant::float_from_e4m3(static_cast<uint32_t>(code)));
   EXPECT_EQ(numbers.front(), 0);
   EXPECT_EQ(numbers.back(), 448);
-  std::vector<std::pair<float, float>> cases = {{1e9f, 448}, {std::numeric_limits<float>::infinity(), 448}, {448.5f, 448}};  // from, to
+  std::vector<std::pair<float, float>> cases = {
+      {1e9f, 448}, {std::numeric_limits<float>::infinity(), 448}, {448.5f, 448}};  // from, to
   for (size_t i = 0; i + 1 < numbers.size(); ++i) {
     const float low = numbers[i], high = numbers[i + 1], middle = (low + high) / 2;
-    cases.insert(cases.end(), {{low, low}, {std::nextafter(middle, 0.0f), low}, {middle, i % 2 == 0 ? low : high}, {std::nextafter(middle, 1e9f), high}});
+    cases.insert(cases.end(), {{low, low},
+                               {std::nextafter(middle, 0.0f), low},
+                               {middle, i % 2 == 0 ? low : high},
+                               {std::nextafter(middle, 1e9f), high}});
   }
   while (cases.size() % 64 != 0) cases.emplace_back(0.0f, 0.0f);
   for (const char* device : {"ref", "cpu"}) {
     const auto backend = create_backend({.device = device, .n_threads = 1});
-    const KvShape shape{.n_layers = 1, .n_kv_heads = 1, .head_dim = 64, .block_size = 16, .n_blocks = 1, .dtype = DType::kE4M3};
+    const KvShape shape{
+        .n_layers = 1, .n_kv_heads = 1, .head_dim = 64, .block_size = 16, .n_blocks = 1, .dtype = DType::kE4M3};
     const auto kv = backend->make_kv(shape);
     const std::vector<int32_t> token = {0}, position = {0}, q_start = {0, 1}, len = {1}, table = {0};
-    const Tensor q = backend->alloc(DType::kF32, 1, 64), v = backend->alloc(DType::kF32, 1, 64), y = backend->alloc(DType::kF32, 1, 64);
+    const Tensor q = backend->alloc(DType::kF32, 1, 64), v = backend->alloc(DType::kF32, 1, 64),
+                 y = backend->alloc(DType::kF32, 1, 64);
     for (const float sign : {1.0f, -1.0f}) {
       for (size_t first = 0; first < cases.size(); first += 64) {
         std::vector<float> host(64, 1.0f), out(64);
@@ -139,7 +156,8 @@ TEST(KvTypes, E4M3IsTheNearest) {
 }
 
 TEST(KvTypes, E4M3KeepsWhatIsNoNumber) {
-  for (const float sign : {1.0f, -1.0f}) EXPECT_EQ(quant::e4m3_from_float(std::copysign(std::nanf(""), sign)) & 0x7F, 0x7F);
+  for (const float sign : {1.0f, -1.0f})
+    EXPECT_EQ(quant::e4m3_from_float(std::copysign(std::nanf(""), sign)) & 0x7F, 0x7F);
   EXPECT_TRUE(std::isnan(quant::float_from_e4m3(0x7F)));
 }
 

@@ -1,4 +1,5 @@
-// Where pages lie. The kernel tells the policy and the memory node of a page; machines with one node have no other to tell.
+// Where pages lie. The kernel tells the policy and the memory node of a page; machines with one node have no other to
+// tell.
 #include "backend/cpu/memory.h"
 
 #include <gtest/gtest.h>
@@ -53,7 +54,8 @@ bool system_has_policies() {
 }
 
 TEST(PlaceInTurn, AsksForPagesOfAllNodes) {
-  if (!system_has_policies()) GTEST_SKIP() << "the system has no memory policies, or does not let this process set them";
+  if (!system_has_policies())
+    GTEST_SKIP() << "the system has no memory policies, or does not let this process set them";
   const Memory memory(8 * kMiB), untouched(8 * kMiB), small(kMiB);
   place_in_turn(memory, one_node_twice());
   place_in_turn(small, one_node_twice());

@@ -101,7 +101,8 @@ class OpRig {
     block_table_.assign(seqs.size() * max_blocks_, -1);
     size_t next = 0;
     for (size_t i = 0; i < seqs.size(); ++i)
-      for (int b = 0; b < (seqs[i].past + seqs[i].q_len + bs - 1) / bs; ++b) block_table_[i * max_blocks_ + b] = order[next++];
+      for (int b = 0; b < (seqs[i].past + seqs[i].q_len + bs - 1) / bs; ++b)
+        block_table_[i * max_blocks_ + b] = order[next++];
     std::vector<SeqShape> past;
     for (const SeqShape& s : seqs) past.push_back({0, s.past});
     if (begin(past) > 0) {
@@ -157,7 +158,8 @@ class OpRig {
     block_table_ = order;
     max_blocks_ = shape.n_blocks;
     const int n = begin({{0, shape.n_blocks * shape.block_size}});
-    for (int layer = 0; layer < shape.n_layers; ++layer) backend_.kv_write(*kv_, layer, output(n, kv_dim), output(n, kv_dim));
+    for (int layer = 0; layer < shape.n_layers; ++layer)
+      backend_.kv_write(*kv_, layer, output(n, kv_dim), output(n, kv_dim));
   }
 
   Backend& backend_;

@@ -20,8 +20,14 @@ constexpr size_t kFew = 64;  // outputs
 
 Results run_case(const OpCase& c, Backend& backend, uint64_t seed, bool unfused) {
   OpRig rig(backend, seed, unfused);
-  backend.reserve({.max_tokens = 128, .max_seqs = 8, .max_logits = 8, .max_kv_len = 4096, .max_width = 4100, .max_heads = 64,
-                   .head_dim = 256, .n_vocab = 16});
+  backend.reserve({.max_tokens = 128,
+                   .max_seqs = 8,
+                   .max_logits = 8,
+                   .max_kv_len = 4096,
+                   .max_width = 4100,
+                   .max_heads = 64,
+                   .head_dim = 256,
+                   .n_vocab = 16});
   const OpRun op = c.prepare(rig);
   op.run();
   Results results;
@@ -49,7 +55,8 @@ std::string complaint(const Results& got, const Results& want, double tolerance,
     const double rms = n < kFew ? std::max(1.0, std::sqrt(squares / n)) : std::sqrt(squares / n);
     const double error_rms = std::sqrt(error_squares / n), allowed = (n < kFew ? 4 : 1) * tolerance * rms;
     if (!std::isfinite(rms)) return fmt::format("ref's output {} is not finite", o);
-    if (!(error_rms <= allowed + slack / std::sqrt(n))) return fmt::format("output {}: root mean square error {} of {}", o, error_rms, rms);
+    if (!(error_rms <= allowed + slack / std::sqrt(n)))
+      return fmt::format("output {}: root mean square error {} of {}", o, error_rms, rms);
     if (!(worst <= 10 * allowed + slack))
       return fmt::format("output {} [{}]: {}, want {}; rms {}", o, worst_at, got[o][worst_at], want[o][worst_at], rms);
   }
@@ -64,7 +71,8 @@ class DropsABlock final : public Wrapped {
     std::vector<float> copy(x.rows * x.cols);
     inner().download(copy.data(), x);
     for (int64_t row = 0; row < x.rows; ++row)
-      std::fill_n(copy.begin() + (row + 1) * x.cols - std::min<int64_t>(x.cols, 32), std::min<int64_t>(x.cols, 32), 0.0f);
+      std::fill_n(copy.begin() + (row + 1) * x.cols - std::min<int64_t>(x.cols, 32), std::min<int64_t>(x.cols, 32),
+                  0.0f);
     const Tensor dropped = inner().alloc(DType::kF32, x.rows, x.cols);
     inner().upload(dropped, copy.data());
     inner().matmul(y, dropped, w, bias);
@@ -135,7 +143,8 @@ TEST(OpTable, NoticesADroppedBlock) {
     const Results want = run_case(c, *create_ref_backend(), seed, false);
     if (want[0].size() < kFew) continue;
     DropsABlock mutant(create_cpu_backend({}));
-    EXPECT_NE(complaint(run_case(c, mutant, seed, true), want, c.tolerance, c.slack), "") << c.name << ", seed " << seed;
+    EXPECT_NE(complaint(run_case(c, mutant, seed, true), want, c.tolerance, c.slack), "")
+        << c.name << ", seed " << seed;
     ++n_cases;
   }
   EXPECT_GT(n_cases, 500);

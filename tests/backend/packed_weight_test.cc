@@ -1,7 +1,8 @@
 // Packing keeps codes and scales exactly in every format: products with unit vectors give the weights themselves.
 // (F8_E4M3_32: to half a step of int8, and its f16 scale; NVFP4_SCALED: to the f16 of its scales.) The unit vectors are
-// scaled by 127, which int8 activations hold exactly. (Many rows of F16 and BF16 may be multiplied in 14 bits.) And every block format has an int8 kernel. The alternative, 32
-// bits a weight, gives right results too, so no other test would notice it.
+// scaled by 127, which int8 activations hold exactly. (Many rows of F16 and BF16 may be multiplied in 14 bits.) And
+// every block format has an int8 kernel. The alternative, 32 bits a weight, gives right results too, so no other test
+// would notice it.
 #include "backend/cpu/packed_weight.h"
 
 #include <gtest/gtest.h>
@@ -58,8 +59,14 @@ std::vector<uint8_t> random_bytes(Format format, uint64_t seed) {
 
 std::unique_ptr<Backend> backend_of(const cpu::Kernels& kernels) {
   auto backend = create_cpu_backend({.device = "cpu", .n_threads = 2, .isa = kernels.isa});
-  backend->reserve({.max_tokens = 512, .max_seqs = 1, .max_logits = 1, .max_kv_len = 16, .max_width = 512, .max_heads = 1,
-                    .head_dim = 16, .n_vocab = 16});
+  backend->reserve({.max_tokens = 512,
+                    .max_seqs = 1,
+                    .max_logits = 1,
+                    .max_kv_len = 16,
+                    .max_width = 512,
+                    .max_heads = 1,
+                    .head_dim = 16,
+                    .n_vocab = 16});
   return backend;
 }
 
@@ -75,7 +82,8 @@ TEST_P(PackedWeights, HoldTheWeightsExactly) {
 // Scales that f16 cannot hold: all very small or very large.
 TEST_P(PackedWeights, HoldScalesOfAnySizeExactly) {
   const auto backend = backend_of(*GetParam());
-  for (const Format format : {Format::AFFINE4_32, Format::AFFINE4_64, Format::AFFINE8_32, Format::AFFINE8_64, Format::F8_E4M3_32})
+  for (const Format format :
+       {Format::AFFINE4_32, Format::AFFINE4_64, Format::AFFINE8_32, Format::AFFINE8_64, Format::F8_E4M3_32})
     for (const float size : {1e-30f, 1e-7f, 3e5f, 1e20f}) {
       const uint64_t seed = std::random_device{}();
       SCOPED_TRACE(testing::Message() << info(format).name << " times " << size << ", seed " << seed);
@@ -91,8 +99,8 @@ TEST_P(PackedWeights, HoldScalesOfAnySizeExactly) {
     }
 }
 
-// Decoding is as fast as the panels are small: they have the bits of the file, or up to 4 % more where the file packs the
-// scales of a super-block in 6 bits.
+// Decoding is as fast as the panels are small: they have the bits of the file, or up to 4 % more where the file packs
+// the scales of a super-block in 6 bits.
 TEST_P(PackedWeights, AreAsSmallAsTheFile) {
   const std::pair<Format, double> bits[] = {
       {Format::Q4_0, 4.5},       {Format::Q4_1, 5},         {Format::Q5_0, 5.5},        {Format::Q5_1, 6},
@@ -111,7 +119,8 @@ TEST_P(PackedWeights, AreAsSmallAsTheFile) {
 }
 
 // The product of two rows of activations and a weight of 32 x 64.
-std::vector<float> product(Backend& backend, Format format, const std::vector<uint16_t>& weights, const std::vector<float>& x) {
+std::vector<float> product(Backend& backend, Format format, const std::vector<uint16_t>& weights,
+                           const std::vector<float>& x) {
   const Weight w = backend.prepare({.format = format, .n_out = 32, .n_in = 64, .codes = weights.data()}, kForMatmul);
   const Tensor in = backend.alloc(DType::kF32, 2, 64), y = backend.alloc(DType::kF32, 2, 32);
   backend.upload(in, x.data());
@@ -156,7 +165,8 @@ TEST_P(PackedWeights, LetNaNThrough) {
   const auto backend = backend_of(*GetParam());
   std::vector<uint8_t> bytes = random_bytes(Format::F8_E4M3_32, 1);
   bytes[3 * row_bytes(Format::F8_E4M3_32, kIn) + 4] = 0x7F;
-  const Weight w = backend->prepare({.format = Format::F8_E4M3_32, .n_out = kOut, .n_in = kIn, .codes = bytes.data()}, kForMatmul);
+  const Weight w =
+      backend->prepare({.format = Format::F8_E4M3_32, .n_out = kOut, .n_in = kIn, .codes = bytes.data()}, kForMatmul);
   std::vector<float> x(kIn, 1.0f), got(kOut);
   const Tensor in = backend->alloc(DType::kF32, 1, kIn), y = backend->alloc(DType::kF32, 1, kOut);
   backend->upload(in, x.data());
@@ -173,7 +183,8 @@ TEST_P(PackedWeights, LetNaNThroughWithManyRows) {
     std::vector<uint8_t> bytes = random_bytes(format, 1);
     const uint16_t nan = 0x7FC1;  // in both formats
     std::memcpy(&bytes[3 * row_bytes(format, kIn) + 4], &nan, 2);
-    const Weight w = backend->prepare({.format = format, .n_out = kOut, .n_in = kIn, .codes = bytes.data()}, kForMatmul);
+    const Weight w =
+        backend->prepare({.format = format, .n_out = kOut, .n_in = kIn, .codes = bytes.data()}, kForMatmul);
     std::vector<float> x(kRows * kIn, 1.0f), got(kRows * kOut);
     x[7 * kIn + 9] = std::numeric_limits<float>::quiet_NaN();
     const Tensor in = backend->alloc(DType::kF32, kRows, kIn), y = backend->alloc(DType::kF32, kRows, kOut);
@@ -201,7 +212,8 @@ TEST_P(PackedWeights, GiveARowTheSameBitsAmongManyRows) {
     if (info(format).block_size == 1) continue;
     SCOPED_TRACE(testing::Message() << info(format).name << ", seed " << seed);
     const std::vector<uint8_t> bytes = random_bytes(format, seed);
-    const Weight w = backend->prepare({.format = format, .n_out = kOut, .n_in = kIn, .codes = bytes.data()}, kForMatmul);
+    const Weight w =
+        backend->prepare({.format = format, .n_out = kOut, .n_in = kIn, .codes = bytes.data()}, kForMatmul);
     backend->matmul(y, in, w, {});
     backend->download(got.data(), y);
     for (int64_t row = 0; row < kRows; ++row) backend->matmul(y.slice_rows(row, 1), in.slice_rows(row, 1), w, {});
@@ -235,11 +247,13 @@ TEST_P(PackedWeights, HaveRoomForTheLargestSums) {
   backend->upload(in, x.data());
   for (int i = 0; i < kFormatCount; ++i) {
     const auto format = static_cast<Format>(i);
-    if (info(format).unpack == nullptr || format == Format::IQ1_M) continue;  // the nibbles of whose scale lie between codes
+    if (info(format).unpack == nullptr || format == Format::IQ1_M)
+      continue;  // the nibbles of whose scale lie between codes
     for (const int fill : {0x00, 0x77, 0xFF}) {
       const std::vector<uint8_t> bytes = equal_codes(format, static_cast<uint8_t>(fill));
       decode_row(format, bytes.data(), weights.data(), kOut * kIn);
-      const Weight w = backend->prepare({.format = format, .n_out = kOut, .n_in = kIn, .codes = bytes.data()}, kForMatmul);
+      const Weight w =
+          backend->prepare({.format = format, .n_out = kOut, .n_in = kIn, .codes = bytes.data()}, kForMatmul);
       for (const int rows : {1, kRows}) {
         backend->matmul(y.slice_rows(0, rows), in.slice_rows(0, rows), w, {});
         backend->download(got.data(), y);
@@ -264,7 +278,8 @@ TEST_P(PackedWeights, AreMultipliedInInt8) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(, PackedWeights, testing::ValuesIn(cpu::available_kernels().begin(), cpu::available_kernels().end()),
+INSTANTIATE_TEST_SUITE_P(, PackedWeights,
+                         testing::ValuesIn(cpu::available_kernels().begin(), cpu::available_kernels().end()),
                          [](const auto& test) { return std::string(test.param->isa); });
 
 }  // namespace

@@ -66,7 +66,8 @@ struct Layer {
 struct Inputs {
   std::vector<float> channels, beta, alpha;
   Inputs(Random& random, const Layer& layer, int n)
-      : channels(random.normal(int64_t{n} * layer.shape.n_channels, 0, 1)), beta(random.normal(int64_t{n} * layer.shape.n_heads, 0, 1)),
+      : channels(random.normal(int64_t{n} * layer.shape.n_channels, 0, 1)),
+        beta(random.normal(int64_t{n} * layer.shape.n_heads, 0, 1)),
         alpha(random.normal(int64_t{n} * layer.shape.n_heads, -1, 1.5f)) {}
 };
 
@@ -82,19 +83,35 @@ struct Steps {
     state_out.push_back(out);
     tokens.assign(positions.size(), 0);
   }
-  Batch batch() const { return {.tokens = tokens, .positions = positions, .q_start = q_start, .kv_len = kv_len, .state_in = state_in, .state_out = state_out}; }
+  Batch batch() const {
+    return {.tokens = tokens,
+            .positions = positions,
+            .q_start = q_start,
+            .kv_len = kv_len,
+            .state_in = state_in,
+            .state_out = state_out};
+  }
 };
 
 // Both ops of a layer, one after the other.
-std::vector<float> run(Backend& backend, StateCache& states, const Layer& l, const Steps& steps, const Inputs& inputs, int layer) {
+std::vector<float> run(Backend& backend, StateCache& states, const Layer& l, const Steps& steps, const Inputs& inputs,
+                       int layer) {
   const auto n = static_cast<int64_t>(steps.positions.size());
   const StateShape& s = l.shape;
-  const Tensor x = upload(backend, n, s.n_channels, inputs.channels), y = backend.alloc(DType::kF32, n, int64_t{s.n_heads} * s.value_dim);
+  const Tensor x = upload(backend, n, s.n_channels, inputs.channels),
+               y = backend.alloc(DType::kF32, n, int64_t{s.n_heads} * s.value_dim);
   backend.begin(steps.batch());
   backend.short_conv(x, upload(backend, s.n_channels, s.conv_width, l.weight), states, layer);
-  backend.delta_rule({.y = y, .qkv = x, .beta = upload(backend, n, s.n_heads, inputs.beta), .alpha = upload(backend, n, s.n_heads, inputs.alpha),
-                      .decay = upload(backend, 1, s.n_heads, l.decay), .dt = upload(backend, 1, s.n_heads, l.dt), .n_key_heads = l.n_key_heads,
-                      .tiled = l.tiled, .states = &states, .layer = layer});
+  backend.delta_rule({.y = y,
+                      .qkv = x,
+                      .beta = upload(backend, n, s.n_heads, inputs.beta),
+                      .alpha = upload(backend, n, s.n_heads, inputs.alpha),
+                      .decay = upload(backend, 1, s.n_heads, l.decay),
+                      .dt = upload(backend, 1, s.n_heads, l.dt),
+                      .n_key_heads = l.n_key_heads,
+                      .tiled = l.tiled,
+                      .states = &states,
+                      .layer = layer});
   return values_of(backend, y);
 }
 
@@ -166,7 +183,8 @@ void expect_same_in_cuts(Backend& backend, Random& random, const Layer& layer, i
     std::copy_n(all.beta.begin() + begin * n_heads, k * n_heads, part.beta.begin());
     std::copy_n(all.alpha.begin() + begin * n_heads, k * n_heads, part.alpha.begin());
     const std::vector<float> got = run(backend, *states, layer, steps, part, 0);
-    for (size_t i = 0; i < k * width; ++i) ASSERT_EQ(got[i], expected[begin * width + i]) << "token " << begin + i / width;
+    for (size_t i = 0; i < k * width; ++i)
+      ASSERT_EQ(got[i], expected[begin * width + i]) << "token " << begin + i / width;
     begin += k;
   }
 }
@@ -188,7 +206,8 @@ TEST_P(Recurrence, EqualsRefOverManyTokens) {
     const auto states = backend_->make_states(s), ref_states = ref_->make_states(s);
     int past[4] = {};
     for (int step = 0; step < 2; ++step) {
-      const int lengths[2][4] = {{step == 0 ? 65 : 1, 64, random_.integer(1, 63), 127}, {random_.integer(64, 200), 63, 200, 2}};
+      const int lengths[2][4] = {{step == 0 ? 65 : 1, 64, random_.integer(1, 63), 127},
+                                 {random_.integer(64, 200), 63, 200, 2}};
       Steps steps;
       for (int seq = 0; seq < 4; ++seq) {
         const int n = lengths[round % 2][seq];
@@ -200,7 +219,8 @@ TEST_P(Recurrence, EqualsRefOverManyTokens) {
       const int same = round % 3;
       for (int t = 0; t < n; ++t) {
         if (same == 1)  // not queries too: for a query at right angles to the key, only rounding errors would remain
-          for (int c = layer.n_key_heads * 128; c < 2 * layer.n_key_heads * 128; ++c) inputs.channels[int64_t{t} * s.n_channels + c] = inputs.channels[c];
+          for (int c = layer.n_key_heads * 128; c < 2 * layer.n_key_heads * 128; ++c)
+            inputs.channels[int64_t{t} * s.n_channels + c] = inputs.channels[c];
         for (int h = 0; h < s.n_heads && round > 1; ++h) {
           const int kind = random_.integer(0, 5);
           float &alpha = inputs.alpha[int64_t{t} * s.n_heads + h], &beta = inputs.beta[int64_t{t} * s.n_heads + h];
@@ -208,7 +228,8 @@ TEST_P(Recurrence, EqualsRefOverManyTokens) {
           beta = random_.integer(0, 3) == 0 ? -50.0f : random_.integer(0, 1) == 0 ? 50.0f : beta;
         }
       }
-      const std::vector<float> got = run(*backend_, *states, layer, steps, inputs, 1), want = run(*ref_, *ref_states, layer, steps, inputs, 1);
+      const std::vector<float> got = run(*backend_, *states, layer, steps, inputs, 1),
+                               want = run(*ref_, *ref_states, layer, steps, inputs, 1);
       const int64_t width = int64_t{s.n_heads} * 128;
       for (int seq = 0; seq < 4; ++seq)
         for (int h = 0; h < s.n_heads; ++h) {
@@ -221,8 +242,12 @@ TEST_P(Recurrence, EqualsRefOverManyTokens) {
             }
           // If decay leaves a token only its own key, and the query is at right angles to that key, outputs cancel but
           // errors do not.
-          ASSERT_LE(std::sqrt(errors), (!rounds_to_halves ? 2e-5 : same == 1 ? 1.5e-2 : 4e-3) * (std::sqrt(squares) + 5e-3))
-              << "round " << round << ", step " << step << ", sequence " << seq << ", head " << h << " of " << s.n_heads;
+          ASSERT_LE(std::sqrt(errors), (!rounds_to_halves ? 2e-5
+                                        : same == 1       ? 1.5e-2
+                                                          : 4e-3) *
+                                           (std::sqrt(squares) + 5e-3))
+              << "round " << round << ", step " << step << ", sequence " << seq << ", head " << h << " of "
+              << s.n_heads;
         }
     }
   }

@@ -170,7 +170,8 @@ struct Oracle {
       double entropy = 0;
       for (const Token& token : tokens) entropy -= token.p > 0 ? token.p * std::log(token.p) : 0;
       const double low = std::max(0.0, t - params.dynatemp_range), high = t + params.dynatemp_range;
-      t = low + (high - low) * std::pow(entropy / std::log(static_cast<double>(tokens.size())), params.dynatemp_exponent);
+      t = low +
+          (high - low) * std::pow(entropy / std::log(static_cast<double>(tokens.size())), params.dynatemp_exponent);
     }
     if (t > 0) {
       for (Token& token : tokens) token.logit /= t;
@@ -192,8 +193,9 @@ struct Oracle {
   void apply(SamplerStage stage) {
     const bool truncates = stage != kPenalties && stage != kDry && stage != kTemperature;
     if (truncates && params.mirostat != 0) return;
-    void (Oracle::*const kOf[])() = {&Oracle::penalties, &Oracle::dry,   &Oracle::n_sigma, &Oracle::top_k,      &Oracle::typical,
-                                     &Oracle::top_p,     &Oracle::min_p, &Oracle::xtc,     &Oracle::temperature};
+    void (Oracle::*const kOf[])() = {&Oracle::penalties, &Oracle::dry,     &Oracle::n_sigma,
+                                     &Oracle::top_k,     &Oracle::typical, &Oracle::top_p,
+                                     &Oracle::min_p,     &Oracle::xtc,     &Oracle::temperature};
     (this->*kOf[static_cast<size_t>(stage)])();
   }
 
@@ -215,7 +217,8 @@ struct Oracle {
   }
 };
 
-const std::vector<SamplerStage> kAll = {kPenalties, kDry, kTopNSigma, kTopK, kTypical, kTopP, kMinP, kXtc, kTemperature};
+const std::vector<SamplerStage> kAll = {kPenalties, kDry,  kTopNSigma, kTopK,       kTypical,
+                                        kTopP,      kMinP, kXtc,       kTemperature};
 
 SamplingParams plain() {
   SamplingParams p;
@@ -447,7 +450,9 @@ TEST(SamplerStages, RangesAreChecked) {
   EXPECT_NE(message([](SamplingParams& p) { p.mirostat = 1; }).find("mirostat is 1"), std::string::npos);
   EXPECT_NE(message([](SamplingParams& p) { p.dry_base = 0.5f; }).find("dry_base"), std::string::npos);
   EXPECT_NE(message([](SamplingParams& p) { p.xtc_probability = NAN; }).find("xtc_probability"), std::string::npos);
-  EXPECT_NE(message([](SamplingParams& p) { p.dry_breakers = std::make_shared<std::vector<uint32_t>>(2); }).find("dry_breakers"),
+  EXPECT_NE(message([](SamplingParams& p) {
+              p.dry_breakers = std::make_shared<std::vector<uint32_t>>(2);
+            }).find("dry_breakers"),
             std::string::npos);
   EXPECT_EQ(find_sampler_stage("typ_p"), kTypical);
   EXPECT_EQ(find_sampler_stage("tail_free"), std::nullopt);

@@ -48,7 +48,8 @@ class Sequences {
     for (const Running& r : running_) {
       kv_len_.push_back(r.length);
       table_.insert(table_.end(), r.blocks.begin(), r.blocks.end());
-      for (size_t i = r.blocks.size(); i < longest; ++i) table_.push_back(random_() % 2 != 0 ? -1 : static_cast<int32_t>(random_() % 1000));
+      for (size_t i = r.blocks.size(); i < longest; ++i)
+        table_.push_back(random_() % 2 != 0 ? -1 : static_cast<int32_t>(random_() % 1000));
     }
     batch_ = Batch{.kv_len = kv_len_, .block_table = table_, .max_blocks = static_cast<int>(longest)};
     return batch_;
@@ -57,7 +58,8 @@ class Sequences {
  private:
   void grow(Running& r, int n) {
     r.length += n;
-    while (static_cast<int>(r.blocks.size()) * kBlockSize < r.length) r.blocks.push_back(static_cast<int32_t>(random_() % 100000));
+    while (static_cast<int>(r.blocks.size()) * kBlockSize < r.length)
+      r.blocks.push_back(static_cast<int32_t>(random_() % 100000));
   }
 
   std::mt19937_64 random_;
@@ -79,7 +81,8 @@ size_t apply(std::span<const TableChange> changes, std::vector<int32_t>& device)
 void expect_holds(const std::vector<int32_t>& device, const Batch& batch, int stride) {
   for (int seq = 0; seq < batch.n_seqs(); ++seq)
     for (int i = 0; i < (batch.kv_len[seq] + kBlockSize - 1) / kBlockSize; ++i)
-      ASSERT_EQ(device[static_cast<size_t>(seq * stride + i)], batch.blocks(seq)[i]) << "sequence " << seq << ", block " << i;
+      ASSERT_EQ(device[static_cast<size_t>(seq * stride + i)], batch.blocks(seq)[i])
+          << "sequence " << seq << ", block " << i;
 }
 
 TEST(TableMirror, HoldsEveryBatchOfARandomSeries) {
@@ -93,7 +96,8 @@ TEST(TableMirror, HoldsEveryBatchOfARandomSeries) {
   std::vector<int32_t> device(kRows * kStride, 0);
   for (int step = 0; step < 3000; ++step) {
     const auto one = [&] { return random() % sequences.size(); };
-    if (sequences.size() == 0 || (sequences.size() < kRows && random() % 8 == 0)) sequences.add(1 + static_cast<int>(random() % kLongest));
+    if (sequences.size() == 0 || (sequences.size() < kRows && random() % 8 == 0))
+      sequences.add(1 + static_cast<int>(random() % kLongest));
     for (size_t i = 0; i < sequences.size(); ++i) sequences.grow(i, 1);
     if (random() % 10 == 0) sequences.grow(one(), static_cast<int>(random() % 60));
     if (random() % 20 == 0) sequences.give_up(one());

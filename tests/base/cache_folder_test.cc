@@ -1,5 +1,5 @@
-// CacheFolder: what was stored comes back, and nothing else ever does: not when a file was cut, changed, swapped for another's, is a folder or cannot
-// be read. Where nothing can be written, storing says so and finding finds nothing.
+// CacheFolder: what was stored comes back, and nothing else ever does: not when a file was cut, changed, swapped for
+// another's, is a folder or cannot be read. Where nothing can be written, storing says so and finding finds nothing.
 #include "base/cache_folder.h"
 
 #include <gmock/gmock.h>
@@ -23,7 +23,8 @@ using Bytes = std::vector<char>;
 class CacheFolderTest : public testing::Test {
  protected:
   void SetUp() override {
-    root_ = fs::path(testing::TempDir()) / fmt::format("cache_{}_{}", ::getpid(), testing::UnitTest::GetInstance()->current_test_info()->name());
+    root_ = fs::path(testing::TempDir()) /
+            fmt::format("cache_{}_{}", ::getpid(), testing::UnitTest::GetInstance()->current_test_info()->name());
     fs::remove_all(root_);
   }
   void TearDown() override { fs::remove_all(root_); }
@@ -47,7 +48,8 @@ TEST_F(CacheFolderTest, FindsWhatWasStored) {
   std::mt19937_64 random(seed);
   const CacheFolder cache(path());
   EXPECT_EQ(cache.find("a"), std::nullopt);  // there is not even a folder
-  const Bytes a = random_bytes(random, 1 + random() % 100000), b = random_bytes(random, 100), changed = random_bytes(random, 3);
+  const Bytes a = random_bytes(random, 1 + random() % 100000), b = random_bytes(random, 100),
+              changed = random_bytes(random, 3);
   cache.store("a", a);
   cache.store("b", b);
   cache.store("nothing", {});

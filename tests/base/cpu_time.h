@@ -1,5 +1,5 @@
-// The time that a test's process spends on processors, for what must not take long: other work of the machine does not count, and of a
-// sanitizer's build only a part does.
+// The time that a test's process spends on processors, for what must not take long: other work of the machine does not
+// count, and of a sanitizer's build only a part does.
 #pragma once
 #include <ctime>
 

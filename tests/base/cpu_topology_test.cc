@@ -12,16 +12,18 @@
 namespace ingot {
 namespace {
 
-// A root with files as Linux has them: which CPUs are allowed, for each CPU those of its core, and the CPUs of each memory
-// node that has a number in `online`.
+// A root with files as Linux has them: which CPUs are allowed, for each CPU those of its core, and the CPUs of each
+// memory node that has a number in `online`.
 class FakeRoot {
  public:
   FakeRoot(const std::string& allowed, const std::vector<std::string>& siblings, const std::string& online = "",
            const std::vector<std::string>& node_cpus = {})
-      : path(std::filesystem::path(testing::TempDir()) / ("ingot-cpus-" + std::to_string(getpid()) + "-" + std::to_string(++made_))) {
+      : path(std::filesystem::path(testing::TempDir()) /
+             ("ingot-cpus-" + std::to_string(getpid()) + "-" + std::to_string(++made_))) {
     write("proc/self/status", "Name:\tingot\nCpus_allowed:\tff\nCpus_allowed_list:\t" + allowed + "\nThreads:\t1\n");
     for (size_t cpu = 0; cpu < siblings.size(); ++cpu)
-      write("sys/devices/system/cpu/cpu" + std::to_string(cpu) + "/topology/thread_siblings_list", siblings[cpu] + "\n");
+      write("sys/devices/system/cpu/cpu" + std::to_string(cpu) + "/topology/thread_siblings_list",
+            siblings[cpu] + "\n");
     if (!online.empty()) write("sys/devices/system/node/online", online + "\n");
     for (size_t node = 0; node < node_cpus.size(); ++node)
       write("sys/devices/system/node/node" + std::to_string(node) + "/cpulist", node_cpus[node] + "\n");
@@ -67,7 +69,8 @@ std::string text_of(const std::vector<MemoryNode>& nodes) {
 TEST(MemoryNodes, HaveTheCpusOfThisProcess) {
   const std::vector<std::string> pairs = {"0,4", "1,5", "2,6", "3,7", "0,4", "1,5", "2,6", "3,7"};
   const std::vector<std::string> two = {"0-1,4-5", "2-3,6-7"};
-  EXPECT_EQ(text_of(memory_nodes(FakeRoot("0-7", pairs, "0-1", two).path)), "0: 0 1 4 5 (2 cores); 1: 2 3 6 7 (2 cores); ");
+  EXPECT_EQ(text_of(memory_nodes(FakeRoot("0-7", pairs, "0-1", two).path)),
+            "0: 0 1 4 5 (2 cores); 1: 2 3 6 7 (2 cores); ");
   EXPECT_EQ(text_of(memory_nodes(FakeRoot("1-3", pairs, "0-1", two).path)), "0: 1 (1 cores); 1: 2 3 (2 cores); ");
   EXPECT_EQ(text_of(memory_nodes(FakeRoot("2,6", pairs, "0-1", two).path)), "1: 2 6 (1 cores); ");
 }
@@ -80,7 +83,8 @@ TEST(MemoryNodes, MayHaveNoCpus) {  // memory on a card, or a node that is switc
 TEST(MemoryNodes, AreNoneWithoutTheFiles) {
   EXPECT_TRUE(memory_nodes("/nowhere").empty());
   EXPECT_TRUE(memory_nodes(FakeRoot("0-1", {"0", "1"}).path).empty());
-  EXPECT_EQ(text_of(memory_nodes(FakeRoot("0-1", {}, "0", {"0-1"}).path)), "0: 0 1 (2 cores); ") << "cores are not known";
+  EXPECT_EQ(text_of(memory_nodes(FakeRoot("0-1", {}, "0", {"0-1"}).path)), "0: 0 1 (2 cores); ")
+      << "cores are not known";
 }
 
 }  // namespace

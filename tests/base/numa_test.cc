@@ -67,7 +67,8 @@ TEST(NodeOf, DealsThreadsByCores) {
   for (int round = 0; round < 100; ++round) {
     const int n_threads = 1 + static_cast<int>(random() % 64);
     std::vector<MemoryNode> some;
-    for (int id = 0; id <= static_cast<int>(random() % 8); ++id) some.push_back(node(id, std::vector<int>(1 + random() % 9)));
+    for (int id = 0; id <= static_cast<int>(random() % 8); ++id)
+      some.push_back(node(id, std::vector<int>(1 + random() % 9)));
     for (int thread = 1; thread < n_threads; ++thread)
       EXPECT_LE(node_of(thread - 1, n_threads, some).id, node_of(thread, n_threads, some).id);
   }

@@ -59,7 +59,8 @@ TEST(TaskShares, CoresOfTwoKindsAreBothBusy) {
     std::vector<double> speeds(n_fast, 1.0);
     speeds.insert(speeds.end(), 8, 0.4);
     const auto n_tasks = kTasksPerThread * static_cast<int64_t>(speeds.size());
-    EXPECT_LE(run(n_tasks, speeds).end, 1.15 * static_cast<double>(n_tasks) / (n_fast + 8 * 0.4)) << n_fast << " fast cores";
+    EXPECT_LE(run(n_tasks, speeds).end, 1.15 * static_cast<double>(n_tasks) / (n_fast + 8 * 0.4))
+        << n_fast << " fast cores";
   }
 }
 

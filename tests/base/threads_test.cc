@@ -33,8 +33,9 @@ TEST(ThreadPool, RunsEachTaskOnceWithAThreadOfItsOwn) {
   }
 }
 
-// Jobs of changing size and context back to back, with pauses long enough for workers to fall asleep, and plain memory as the
-// only link between tasks of one job and the next: a lost wake-up hangs, a stale job gives a wrong sum, a race shows under TSan.
+// Jobs of changing size and context back to back, with pauses long enough for workers to fall asleep, and plain memory
+// as the only link between tasks of one job and the next: a lost wake-up hangs, a stale job gives a wrong sum, a race
+// shows under TSan.
 TEST(ThreadPool, ThousandsOfJobsInARow) {
   const unsigned seed = std::random_device{}();
   SCOPED_TRACE(seed);
@@ -88,7 +89,8 @@ TEST(ThreadPool, HasFewerThreadsWhereTheSystemStartsNoMore) {
     const std::string& said = log.text();
     const int n_workers = std::max(1, n_started - 1);
     EXPECT_EQ(pool.size(), n_workers + 1);
-    EXPECT_NE(said.find(fmt::format("the thread pool: thread {} of 7 does not start", n_started + 1)), said.npos) << said;
+    EXPECT_NE(said.find(fmt::format("the thread pool: thread {} of 7 does not start", n_started + 1)), said.npos)
+        << said;
     EXPECT_NE(said.find(thread_limits().substr(0, 15)), said.npos) << said;  // "RLIMIT_NPROC is"
     EXPECT_NE(said.find(fmt::format("going on with {}", n_workers)), said.npos) << said;
     std::vector<int> runs(100);
@@ -136,7 +138,9 @@ TEST(ThreadPool, HasABound) {
 double cpu_seconds() {
   rusage usage{};
   getrusage(RUSAGE_SELF, &usage);
-  const auto seconds = [](const timeval& t) { return static_cast<double>(t.tv_sec) + 1e-6 * static_cast<double>(t.tv_usec); };
+  const auto seconds = [](const timeval& t) {
+    return static_cast<double>(t.tv_sec) + 1e-6 * static_cast<double>(t.tv_usec);
+  };
   return seconds(usage.ru_utime) + seconds(usage.ru_stime);
 }
 

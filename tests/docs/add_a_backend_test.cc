@@ -1,5 +1,6 @@
-// docs/add-a-backend.md, followed: this program is built with the class of the page (cmake/tests.cmake), whose memory the host cannot
-// reach, and runs the models of tests/data on it. What is computed there must be what ref computes, but for activations in f16.
+// docs/add-a-backend.md, followed: this program is built with the class of the page (cmake/tests.cmake), whose memory
+// the host cannot reach, and runs the models of tests/data on it. What is computed there must be what ref computes, but
+// for activations in f16.
 #include <gtest/gtest.h>
 
 #include <numeric>
@@ -20,7 +21,9 @@ constexpr int kBlockSize = 16;
 // One sequence's batches, on blocks that are not in order and a state slot that is not the first.
 class Sequence {
  public:
-  explicit Sequence(int n_blocks) : blocks_(static_cast<size_t>(n_blocks)) { std::iota(blocks_.rbegin(), blocks_.rend(), 0); }
+  explicit Sequence(int n_blocks) : blocks_(static_cast<size_t>(n_blocks)) {
+    std::iota(blocks_.rbegin(), blocks_.rend(), 0);
+  }
 
   // The next tokens, each with logits.
   Batch next(std::span<const int32_t> tokens) {
@@ -32,8 +35,15 @@ class Sequence {
     std::iota(rows_.begin(), rows_.end(), 0);
     length_ += n;
     q_start_[1] = n;
-    return {.tokens = tokens, .positions = positions_, .q_start = q_start_, .kv_len = {&length_, 1}, .block_table = blocks_,
-            .max_blocks = static_cast<int>(blocks_.size()), .logit_rows = rows_, .state_in = {&state_in_, 1}, .state_out = {&state_out_, 1}};
+    return {.tokens = tokens,
+            .positions = positions_,
+            .q_start = q_start_,
+            .kv_len = {&length_, 1},
+            .block_table = blocks_,
+            .max_blocks = static_cast<int>(blocks_.size()),
+            .logit_rows = rows_,
+            .state_in = {&state_in_, 1},
+            .state_out = {&state_out_, 1}};
   }
 
  private:
@@ -59,8 +69,12 @@ std::vector<float> decoder_logits(Backend& backend, const Golden& golden, int ch
   const std::unique_ptr<WeightSource> source = gguf_source(file);
   const Weights weights = load_weights(*source, config, backend, nullptr);
   const int n = static_cast<int>(golden.tokens.size()), n_blocks = (n + kBlockSize - 1) / kBlockSize;
-  const auto kv = backend.make_kv({.n_layers = config.n_kv_layers(), .n_kv_heads = config.n_kv_heads, .head_dim = config.head_dim,
-                                   .block_size = kBlockSize, .n_blocks = n_blocks, .dtype = DType::kF32,
+  const auto kv = backend.make_kv({.n_layers = config.n_kv_layers(),
+                                   .n_kv_heads = config.n_kv_heads,
+                                   .head_dim = config.head_dim,
+                                   .block_size = kBlockSize,
+                                   .n_blocks = n_blocks,
+                                   .dtype = DType::kF32,
                                    .values_are_keys = config.arch->latent_attention});
   const StateShape shape = state_shape(config, 2);
   const auto states = shape ? backend.make_states(shape) : nullptr;
@@ -98,8 +112,12 @@ std::vector<float> encoder_vector(Backend& backend, const std::string& name, int
   std::vector<int32_t> tokens;
   for (int i = 0; i < n; ++i) tokens.push_back((5 + 37 * i) % config.n_vocab);
   const int n_blocks = (n + kBlockSize - 1) / kBlockSize;
-  const auto kv = backend.make_kv({.n_layers = 1, .n_kv_heads = config.n_heads, .head_dim = config.head_dim, .block_size = kBlockSize,
-                                   .n_blocks = n_blocks, .dtype = DType::kF32});
+  const auto kv = backend.make_kv({.n_layers = 1,
+                                   .n_kv_heads = config.n_heads,
+                                   .head_dim = config.head_dim,
+                                   .block_size = kBlockSize,
+                                   .n_blocks = n_blocks,
+                                   .dtype = DType::kF32});
   Program program = decoder_layers(config, weights, {.kv = kv.get()}, &backend, n);
   program.blocks.emplace_back(PoolBlock{.norm = final_norm(config, weights)});
   program.allocate(backend, limits_of(n, 0));
@@ -125,8 +143,8 @@ TEST_P(AddABackend, NothingIsLostOnTheWay) {
   EXPECT_LT(largest_difference(want, golden.logits), 1e-4);
 }
 
-// Activations of 11 bits: logits of these models are up to 8 to 11. Where two experts are as good for a token, the error may decide
-// which it gets: of models that have experts, one position may be another.
+// Activations of 11 bits: logits of these models are up to 8 to 11. Where two experts are as good for a token, the
+// error may decide which it gets: of models that have experts, one position may be another.
 TEST_P(AddABackend, F16LogitsAreNear) {
   const Golden golden = read_golden(GetParam());
   ToyBackend toy;

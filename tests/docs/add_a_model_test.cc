@@ -1,5 +1,6 @@
-// docs/add-a-model.md, followed: this program is built with the page's row put into the table of architectures (cmake/tests.cmake), and
-// runs a model of the new name: the llama golden with its keys renamed, whose logits by transformers must come out.
+// docs/add-a-model.md, followed: this program is built with the page's row put into the table of architectures
+// (cmake/tests.cmake), and runs a model of the new name: the llama golden with its keys renamed, whose logits by
+// transformers must come out.
 #include <gtest/gtest.h>
 
 #include <cstring>

@@ -1,5 +1,5 @@
-// The device of docs/add-a-backend.md: memory of its own, under addresses that are none of the host's. Whoever follows one, or
-// copies past a buffer's end, ends the program.
+// The device of docs/add-a-backend.md: memory of its own, under addresses that are none of the host's. Whoever follows
+// one, or copies past a buffer's end, ends the program.
 #pragma once
 #include <cstdint>
 #include <cstring>

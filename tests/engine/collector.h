@@ -59,7 +59,9 @@ inline Expected expected_output(const Request& request, const RunnerInfo& info) 
   for (int i = 0; i < n_most; ++i) {
     int32_t token = FakeRunner::next_token(history, request.sampling.seed, info.n_vocab, request.embeddings);
     const auto& stops = request.stop_tokens;
-    const auto stops_here = [&] { return !request.ignore_eos && std::find(stops.begin(), stops.end(), token) != stops.end(); };
+    const auto stops_here = [&] {
+      return !request.ignore_eos && std::find(stops.begin(), stops.end(), token) != stops.end();
+    };
     // As the fake model treats forbidden tokens.
     while (i < request.min_tokens && stops_here()) token = (token + 1) % info.n_vocab;
     if (stops_here()) {

@@ -38,7 +38,8 @@ void run(Engine& engine) {
 TEST(Company, PriorityGoesFirst) {
   FakeRunner runner(options_of(64, 1));
   Engine engine(runner);
-  const auto busy = std::make_shared<Collector>(), low = std::make_shared<Collector>(), high = std::make_shared<Collector>();
+  const auto busy = std::make_shared<Collector>(), low = std::make_shared<Collector>(),
+             high = std::make_shared<Collector>();
   engine.submit(make_request(4, 5, busy));
   engine.step();
   engine.submit(make_request(4, 6, low));
@@ -104,7 +105,8 @@ TEST(Company, RequestsOfOneClientStayInOrder) {
     request.client = "one";
     engine.submit(request);
     for (int j = 0; j < i % 5; ++j) engine.step();
-    for (size_t later = 1; later < sinks.size(); ++later) ASSERT_TRUE(!sinks[later]->finish || sinks[later - 1]->finish);
+    for (size_t later = 1; later < sinks.size(); ++later)
+      ASSERT_TRUE(!sinks[later]->finish || sinks[later - 1]->finish);
   }
   run(engine);
 }
@@ -162,7 +164,8 @@ TEST(Company, APausedRequestMeetsItsDeadline) {
   const RequestId id = engine.submit(request);
   engine.pause(id);
   engine.start();
-  for (int i = 0; i < 2000 && engine.gauges().n_finished == 0; ++i) std::this_thread::sleep_for(std::chrono::milliseconds(5));
+  for (int i = 0; i < 2000 && engine.gauges().n_finished == 0; ++i)
+    std::this_thread::sleep_for(std::chrono::milliseconds(5));
   engine.stop();
   EXPECT_EQ(sink->finish->reason, FinishReason::kDeadline);
   EXPECT_EQ(runner.n_steps(), 0);
@@ -218,7 +221,9 @@ TEST(Company, TheQueueIsBounded) {
   FakeRunner runner(options_of(6, 4));  // room for one sequence
   Engine engine(runner, {.max_queue = 2});
   std::vector<std::shared_ptr<Collector>> sinks;
-  const auto ask = [&](int n) { return engine.try_submit(make_request(n, 20, sinks.emplace_back(std::make_shared<Collector>()))); };
+  const auto ask = [&](int n) {
+    return engine.try_submit(make_request(n, 20, sinks.emplace_back(std::make_shared<Collector>())));
+  };
   EXPECT_TRUE(ask(70));
   engine.step();
   EXPECT_TRUE(ask(70));
@@ -285,7 +290,8 @@ TEST(Company, WhatSpoiledARequestIsNotCached) {
   };
   BadFirst runner;
   Engine engine(runner);
-  const auto bad = std::make_shared<Collector>(), good = std::make_shared<Collector>(), again = std::make_shared<Collector>();
+  const auto bad = std::make_shared<Collector>(), good = std::make_shared<Collector>(),
+             again = std::make_shared<Collector>();
   for (const auto& sink : {bad, good, again}) {
     engine.submit(make_request(40, 2, sink));
     run(engine);

@@ -92,10 +92,14 @@ void expect_turns_to_compute_what_is_new(const FakeOptions& options) {
   EXPECT_TRUE(chat.runner.violations().empty());
 }
 
-TEST_P(Conversation, ATurnComputesOnlyWhatIsNew) { expect_turns_to_compute_what_is_new(options_of(2048, 1600, GetParam())); }
+TEST_P(Conversation, ATurnComputesOnlyWhatIsNew) {
+  expect_turns_to_compute_what_is_new(options_of(2048, 1600, GetParam()));
+}
 
 // The same for a model with states: two checkpoints for each conversation are enough.
-TEST_P(Conversation, ATurnGoesOnFromAState) { expect_turns_to_compute_what_is_new(options_of(2048, 1600, GetParam(), 16 + 34)); }
+TEST_P(Conversation, ATurnGoesOnFromAState) {
+  expect_turns_to_compute_what_is_new(options_of(2048, 1600, GetParam(), 16 + 34));
+}
 
 TEST_P(Conversation, AnEditKeepsWhatComesBeforeIt) {
   Random random;
@@ -146,7 +150,8 @@ TEST_P(Conversation, ManyGoOnFromOneState) {
   const Tokens prompt = random_tokens(random, 65);
   chat.cached(prompt);
   std::vector<std::shared_ptr<Collector>> sinks;
-  for (int i = 0; i < 10; ++i) sinks.push_back(chat.submit(joined(prompt, random_tokens(random, random.integer(1, 40))), 30));
+  for (int i = 0; i < 10; ++i)
+    sinks.push_back(chat.submit(joined(prompt, random_tokens(random, random.integer(1, 40))), 30));
   chat.run();
   for (const auto& sink : sinks) EXPECT_GE(sink->finish->usage.cached_tokens, 64);
   EXPECT_TRUE(chat.runner.violations().empty());
@@ -267,7 +272,8 @@ TEST(PrefixCaching, BlocksBeforeTheWindowAreGivenUp) {
   FakeOptions options = options_of(512, 32);
   options.info.window = 40;
   int most_used = 0;
-  Chatter chat(options, {.chunk = 32, .on_step = [&](const StepStats& s) { most_used = std::max(most_used, s.blocks_used); }});
+  Chatter chat(options,
+               {.chunk = 32, .on_step = [&](const StepStats& s) { most_used = std::max(most_used, s.blocks_used); }});
   const Tokens prompt = random_tokens(random, 300);
   const auto sink = chat.submit(prompt, 100);
   chat.run();
@@ -284,7 +290,8 @@ TEST(PrefixCaching, AWindowedModelAdmitsByItsWindow) {
     FakeOptions options = options_of(512, 70, overlaps);
     options.info.window = 40;
     int most_running = 0;
-    Chatter chat(options, {.chunk = 32, .on_step = [&](const StepStats& s) { most_running = std::max(most_running, s.n_running); }});
+    Chatter chat(options, {.chunk = 32,
+                           .on_step = [&](const StepStats& s) { most_running = std::max(most_running, s.n_running); }});
     for (int i = 0; i < 6; ++i) chat.submit(random_tokens(random, 300), 60);  // 23 blocks each
     chat.run();
     EXPECT_EQ(most_running, 6);
@@ -314,7 +321,8 @@ TEST(PrefixCaching, AWindowedPoolTakesRequestsLongerThanItself) {
           requests.push_back(request);
         }
         chat.run();
-        for (size_t i = 0; i < sinks.size(); ++i) EXPECT_EQ(sinks[i]->tokens, expected_output(requests[i], options.info).tokens);
+        for (size_t i = 0; i < sinks.size(); ++i)
+          EXPECT_EQ(sinks[i]->tokens, expected_output(requests[i], options.info).tokens);
         EXPECT_TRUE(chat.runner.violations().empty());
         EXPECT_GT(chat.engine.gauges().n_blocks_released, 80);
         EXPECT_EQ(chat.engine.gauges().blocks_used, 0);

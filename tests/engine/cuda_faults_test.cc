@@ -17,18 +17,22 @@ constexpr const char* kModel = "qwen3";
 
 std::unique_ptr<Ranks> load() {
   const auto file = std::make_shared<const Gguf>(Gguf::open(path_of(std::string(kModel) + ".gguf")));
-  return std::make_unique<Ranks>(config_from_gguf(*file), gguf_source(file),
-                                 RunnerOptions{.backend = {.device = "cuda"}, .n_ctx = 256, .max_batch_tokens = 128, .max_seqs = 4}, nullptr);
+  return std::make_unique<Ranks>(
+      config_from_gguf(*file), gguf_source(file),
+      RunnerOptions{.backend = {.device = "cuda"}, .n_ctx = 256, .max_batch_tokens = 128, .max_seqs = 4}, nullptr);
 }
 
 // Requests for all kinds of sampling, so that all buffers grow: greedy, from a distribution, with penalties and
 // log-probabilities, on the host.
 std::vector<std::shared_ptr<Collector>> submit_all_kinds(Engine& engine, const GreedyGolden& golden) {
   std::vector<std::shared_ptr<Collector>> sinks{submit(engine, golden.prompt, 12)};
-  for (const SamplingParams& params : {SamplingParams{.temperature = 1, .seed = 1}, SamplingParams{.temperature = 1, .repetition_penalty = 1.2f, .seed = 2, .n_logprobs = 5},
-                                       SamplingParams{.temperature = 1, .typical_p = 0.9f, .seed = 3}}) {
+  for (const SamplingParams& params :
+       {SamplingParams{.temperature = 1, .seed = 1},
+        SamplingParams{.temperature = 1, .repetition_penalty = 1.2f, .seed = 2, .n_logprobs = 5},
+        SamplingParams{.temperature = 1, .typical_p = 0.9f, .seed = 3}}) {
     sinks.push_back(std::make_shared<Collector>());
-    engine.submit({.prompt = golden.prompt, .sampling = params, .max_tokens = 12, .ignore_eos = true, .sink = sinks.back()});
+    engine.submit(
+        {.prompt = golden.prompt, .sampling = params, .max_tokens = 12, .ignore_eos = true, .sink = sinks.back()});
   }
   return sinks;
 }
@@ -96,7 +100,8 @@ class Breaking final : public Runner {
   Breaking(Ranks& inner, int at_step) : inner_(inner), at_step_(at_step) {}
   const RunnerInfo& info() const override { return inner_.info(); }
   void forward(const Batch& batch) override {
-    if (n_steps_++ == at_step_) inner_.backend().scale({reinterpret_cast<void*>(0x1000), DType::kF32, 1, 64, 64}, 2.0f, 0.0f);
+    if (n_steps_++ == at_step_)
+      inner_.backend().scale({reinterpret_cast<void*>(0x1000), DType::kF32, 1, 64, 64}, 2.0f, 0.0f);
     inner_.forward(batch);
   }
   void sample(std::span<const SampleRow> rows) override { inner_.sample(rows); }
@@ -117,7 +122,8 @@ class Breaking final : public Runner {
   for (int i = 0; i < 8; ++i) sinks.push_back(submit(engine, golden.prompt, 40));  // four of the requests run at once
   engine.start();
   const auto begin = Clock::now();
-  while (engine.fault().empty() && Clock::now() - begin < std::chrono::seconds(5)) std::this_thread::sleep_for(std::chrono::milliseconds(5));
+  while (engine.fault().empty() && Clock::now() - begin < std::chrono::seconds(5))
+    std::this_thread::sleep_for(std::chrono::milliseconds(5));
   engine.stop();
   bool all = engine.lost_device();
   for (const auto& sink : sinks) all = all && sink->finish && sink->finish->reason == FinishReason::kError;
@@ -126,7 +132,8 @@ class Breaking final : public Runner {
 }
 
 TEST_F(CudaFaults, ABadAccessEndsTheEngine) {
-  for (const int at_step : {0, 1, 6}) EXPECT_EXIT(lose_device(golden_, at_step), testing::ExitedWithCode(kExitLostDevice), "illegal");
+  for (const int at_step : {0, 1, 6})
+    EXPECT_EXIT(lose_device(golden_, at_step), testing::ExitedWithCode(kExitLostDevice), "illegal");
 }
 
 }  // namespace

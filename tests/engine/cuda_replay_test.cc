@@ -25,15 +25,18 @@ class CudaReplay : public testing::TestWithParam<std::string> {
   }
   void run_checked(const BackendOptions& backend) {
     const auto file = std::make_shared<const Gguf>(Gguf::open(path_of(GetParam() + ".gguf")));
-    RunnerOptions options{.backend = backend, .n_ctx = 128, .max_batch_tokens = 128, .max_seqs = 3, .check_replay = true};
+    RunnerOptions options{
+        .backend = backend, .n_ctx = 128, .max_batch_tokens = 128, .max_seqs = 3, .check_replay = true};
     Ranks runner(config_from_gguf(*file), gguf_source(file), options, nullptr);
     const GreedyGolden golden(GetParam());
     Engine engine(runner);
     for (const int n_requests : {1, 3}) {
       std::vector<std::shared_ptr<Collector>> sinks;
-      for (int i = 0; i < n_requests; ++i) sinks.push_back(submit(engine, Tokens(golden.prompt.begin(), golden.prompt.begin() + 5 + i), 10));
+      for (int i = 0; i < n_requests; ++i)
+        sinks.push_back(submit(engine, Tokens(golden.prompt.begin(), golden.prompt.begin() + 5 + i), 10));
       run(engine);
-      for (const auto& sink : sinks) EXPECT_TRUE(sink->finish && sink->finish->reason == FinishReason::kLength) << sink->finish->error;
+      for (const auto& sink : sinks)
+        EXPECT_TRUE(sink->finish && sink->finish->reason == FinishReason::kLength) << sink->finish->error;
     }
     EXPECT_EQ(engine.gauges().n_failed_steps, 0);
   }
@@ -49,7 +52,8 @@ INSTANTIATE_TEST_SUITE_P(Models, CudaReplay, testing::ValuesIn(models()), [](con
 TEST(CudaReplays, TheDemoModel) {
   if (!has_device("cuda")) GTEST_SKIP() << "no GPU";
   const auto file = std::make_shared<const Gguf>(Gguf::open(std::string(INGOT_TEST_DATA) + "/../../models/demo.gguf"));
-  Ranks runner(config_from_gguf(*file), gguf_source(file), {.backend = {.device = "cuda"}, .n_ctx = 256, .max_seqs = 4, .check_replay = true}, nullptr);
+  Ranks runner(config_from_gguf(*file), gguf_source(file),
+               {.backend = {.device = "cuda"}, .n_ctx = 256, .max_seqs = 4, .check_replay = true}, nullptr);
   Engine engine(runner);
   for (const int n_requests : {1, 4}) {
     std::vector<std::shared_ptr<Collector>> sinks;

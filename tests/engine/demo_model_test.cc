@@ -32,7 +32,11 @@ const Json& expected() {
 // The model's answer with its stop token.
 std::vector<int32_t> greedy(Engine& engine, const Tokenizer& tokenizer, const std::vector<int32_t>& prompt, int n) {
   auto sink = std::make_shared<Collector>();
-  engine.submit({.prompt = prompt, .sampling = {.temperature = 0}, .max_tokens = n, .stop_tokens = tokenizer.end_tokens(), .sink = sink});
+  engine.submit({.prompt = prompt,
+                 .sampling = {.temperature = 0},
+                 .max_tokens = n,
+                 .stop_tokens = tokenizer.end_tokens(),
+                 .sink = sink});
   while (engine.step()) {
   }
   std::vector<int32_t> ids = sink->tokens;
@@ -81,7 +85,8 @@ TEST_P(DemoModel, AnswersAsTheReference) {
 }
 
 // 200 prompts: the same tokens and the same log-probabilities, bit for bit, in fewer steps. With the likeliest tokens
-// and with draws, beside others. The guesses are those of the model's head, n-grams, or the answer without drafts, with mistakes.
+// and with draws, beside others. The guesses are those of the model's head, n-grams, or the answer without drafts, with
+// mistakes.
 TEST(SpeculationOnTheDemoModel, ChangesNoBit) {
   const auto checkpoint = open_checkpoint(std::string(INGOT_TEST_DATA) + "/../../models/demo.gguf");
   LoadedModel model = load_model(checkpoint,
@@ -155,13 +160,15 @@ TEST(SpeculationOnTheDemoModel, TheTrainedPairGuessesWell) {
     return static_cast<double>(engine.gauges().n_accepted_tokens) / static_cast<double>(engine.gauges().n_draft_tokens);
   };
   const double of_head = share_right(std::make_shared<DraftHeadProposer>(1)),
-               of_draft = share_right(fixed([&](std::span<const int32_t> history) { return draft->write(history, 1); }));
+               of_draft =
+                   share_right(fixed([&](std::span<const int32_t> history) { return draft->write(history, 1); }));
   fmt::print("right: {:.3f} of the head's guesses, {:.3f} of the draft model's\n", of_head, of_draft);
   EXPECT_GT(of_head, 0.7);
   EXPECT_GT(of_draft, 0.6);
 }
 
-INSTANTIATE_TEST_SUITE_P(Devices, DemoModel, testing::Values("ref", "cpu"), [](const auto& test) { return std::string(test.param); });
+INSTANTIATE_TEST_SUITE_P(Devices, DemoModel, testing::Values("ref", "cpu"),
+                         [](const auto& test) { return std::string(test.param); });
 
 }  // namespace
 }  // namespace ingot

@@ -24,16 +24,18 @@ struct Setup {
 
 std::unique_ptr<Ranks> load(const Setup& s) {
   const std::string name = s.model.empty() && s.device == "ref" ? "qwen3" : s.model;
-  const std::string file = std::string(INGOT_TEST_DATA) + (name.empty() ? "/../../models/demo.gguf" : "/models/" + name + ".gguf");
+  const std::string file =
+      std::string(INGOT_TEST_DATA) + (name.empty() ? "/../../models/demo.gguf" : "/models/" + name + ".gguf");
   const auto gguf = std::make_shared<const Gguf>(Gguf::open(file));
-  return std::make_unique<Ranks>(config_from_gguf(*gguf), gguf_source(gguf),
-                                 RunnerOptions{.backend = {.device = s.device, .n_threads = s.n_threads, .deterministic = true},
-                                               .n_ctx = s.n_ctx,
-                                               .max_batch_tokens = 512,
-                                               .max_seqs = s.max_seqs,
-                                               .n_kv_tokens = s.n_kv_tokens > 0 ? s.n_kv_tokens : 64 * s.n_ctx,
-                                               .n_checkpoints = -1},
-                                 nullptr);
+  return std::make_unique<Ranks>(
+      config_from_gguf(*gguf), gguf_source(gguf),
+      RunnerOptions{.backend = {.device = s.device, .n_threads = s.n_threads, .deterministic = true},
+                    .n_ctx = s.n_ctx,
+                    .max_batch_tokens = 512,
+                    .max_seqs = s.max_seqs,
+                    .n_kv_tokens = s.n_kv_tokens > 0 ? s.n_kv_tokens : 64 * s.n_ctx,
+                    .n_checkpoints = -1},
+      nullptr);
 }
 
 // The output of a request: tokens, and the bits of their log-probabilities.
@@ -117,7 +119,8 @@ TEST_P(Deterministic, ChunksAndTheCacheChangeNothing) {
     longer.max_tokens -= static_cast<int>(n);
     const auto sink = submit(engine, longer);
     run(engine);
-    EXPECT_EQ(said(*sink).logprobs, std::vector(first->logprobs.begin() + static_cast<ptrdiff_t>(n), first->logprobs.end()));
+    EXPECT_EQ(said(*sink).logprobs,
+              std::vector(first->logprobs.begin() + static_cast<ptrdiff_t>(n), first->logprobs.end()));
   }
 }
 
@@ -150,7 +153,11 @@ TEST_P(Deterministic, NeighboursChangeNothing) {
 
 TEST_P(Deterministic, PreemptionChangesNothing) {
   SCOPED_TRACE(random_.seed());
-  const auto tight = load({.device = GetParam(), .n_ctx = ref() ? 128 : 256, .n_kv_tokens = ref() ? 160 : 320, .max_seqs = 6, .n_threads = 1});
+  const auto tight = load({.device = GetParam(),
+                           .n_ctx = ref() ? 128 : 256,
+                           .n_kv_tokens = ref() ? 160 : 320,
+                           .max_seqs = 6,
+                           .n_threads = 1});
   std::vector<Request> requests;
   std::vector<Said> expected;
   for (int i = 0; i < 8; ++i) {
@@ -176,7 +183,8 @@ TEST_P(Deterministic, PreemptionChangesNothing) {
 TEST_P(Deterministic, OverlappedStepsChangeNothing) {
   SCOPED_TRACE(random_.seed());
   std::vector<Request> requests;
-  for (int i = 0; i < (ref() ? 5 : 24); ++i) requests.push_back(random_request(random_, info(), ref() ? 20 : 120, ref() ? 12 : 40));
+  for (int i = 0; i < (ref() ? 5 : 24); ++i)
+    requests.push_back(random_request(random_, info(), ref() ? 20 : 120, ref() ? 12 : 40));
   std::vector<std::shared_ptr<Collector>> first;
   // Without `stops`: up to max_tokens. With `stops`: every other request stops at a token of its middle.
   for (const bool stops : {false, true}) {
@@ -197,7 +205,8 @@ TEST_P(Deterministic, OverlappedStepsChangeNothing) {
         EXPECT_EQ(a.finish->reason, stops && i % 2 == 0 ? FinishReason::kStop : FinishReason::kLength) << i;
       }
     }
-    for (size_t i = 0; !stops && i < requests.size(); i += 2) requests[i].stop_tokens = {first[i]->tokens[first[i]->tokens.size() / 2]};
+    for (size_t i = 0; !stops && i < requests.size(); i += 2)
+      requests[i].stop_tokens = {first[i]->tokens[first[i]->tokens.size() / 2]};
   }
 }
 
@@ -249,7 +258,8 @@ TEST(DeterministicLoad, ConversationsComputeWhatIsNew) {
 TEST(DeterministicLoad, OneRequestHasOneAnswer) {
   Random random;
   SCOPED_TRACE(random.seed());
-  const auto roomy = load({.device = "cpu", .n_ctx = 256}), tight = load({.device = "cpu", .n_ctx = 256, .n_kv_tokens = 272, .max_seqs = 12});
+  const auto roomy = load({.device = "cpu", .n_ctx = 256}),
+             tight = load({.device = "cpu", .n_ctx = 256, .n_kv_tokens = 272, .max_seqs = 12});
   Request request = random_request(random, roomy->info(), 1, 1);
   request.prompt.resize(80);
   for (int32_t& token : request.prompt) token = random.integer(0, roomy->info().n_vocab - 1);
@@ -262,7 +272,8 @@ TEST(DeterministicLoad, OneRequestHasOneAnswer) {
   std::vector<Said> answers;
   int64_t n_preempted = 0, n_cached = 0, n_steps = 0;
   for (int round = 0; answers.size() < n_wanted; ++round) {
-    Engine engine(round % 2 == 0 ? *tight : *roomy, {.chunk = random.integer(1, 512), .prefix_cache = round < 2 || random.chance(0.5)});
+    Engine engine(round % 2 == 0 ? *tight : *roomy,
+                  {.chunk = random.integer(1, 512), .prefix_cache = round < 2 || random.chance(0.5)});
     std::vector<std::shared_ptr<Collector>> needles;
     for (int i = 0; i < 50; ++i) {
       if (random.chance(0.5)) {
@@ -281,8 +292,8 @@ TEST(DeterministicLoad, OneRequestHasOneAnswer) {
     n_cached += engine.gauges().n_cached_tokens;
     n_steps += engine.gauges().n_steps;
   }
-  std::printf("%zu answers, %lld steps, %lld preemptions, %lld cached tokens\n", answers.size(), static_cast<long long>(n_steps),
-              static_cast<long long>(n_preempted), static_cast<long long>(n_cached));
+  std::printf("%zu answers, %lld steps, %lld preemptions, %lld cached tokens\n", answers.size(),
+              static_cast<long long>(n_steps), static_cast<long long>(n_preempted), static_cast<long long>(n_cached));
   for (const Said& answer : answers) ASSERT_EQ(answer, answers[0]);
   EXPECT_GT(n_preempted, 0);
   EXPECT_GT(n_cached, 0);
@@ -297,7 +308,8 @@ TEST_P(BatchInvariance, SameTokensInAnyBatch) {
   Random random;
   SCOPED_TRACE(random.seed());
   const auto roomy = load({.device = device, .n_ctx = 256, .model = model});
-  const auto tight = load({.device = device, .n_ctx = 256, .n_kv_tokens = 288, .max_seqs = 6, .n_threads = 1, .model = model});
+  const auto tight =
+      load({.device = device, .n_ctx = 256, .n_kv_tokens = 288, .max_seqs = 6, .n_threads = 1, .model = model});
   Request request = random_request(random, roomy->info(), 1, 1);
   request.prompt.resize(150);
   for (int32_t& token : request.prompt) token = random.integer(0, roomy->info().n_vocab - 1);
@@ -326,14 +338,18 @@ TEST_P(BatchInvariance, SameTokensInAnyBatch) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Models, BatchInvariance,
-                         testing::Combine(testing::Values("cpu", "cuda"),
-                                          testing::Values("mixtral", "qwen2moe", "qwen3moe", "granitemoe", "gpt_oss_mxfp4", "deepseek2_lite",
-                                                          "deepseek3", "mistral_window", "gemma2", "gemma3", "qwen3next", "qwen35", "qwen35moe")),
-                         [](const auto& test) { return std::string(std::get<0>(test.param)) + "_" + std::get<1>(test.param); });
+INSTANTIATE_TEST_SUITE_P(
+    Models, BatchInvariance,
+    testing::Combine(testing::Values("cpu", "cuda"),
+                     testing::Values("mixtral", "qwen2moe", "qwen3moe", "granitemoe", "gpt_oss_mxfp4", "deepseek2_lite",
+                                     "deepseek3", "mistral_window", "gemma2", "gemma3", "qwen3next", "qwen35",
+                                     "qwen35moe")),
+    [](const auto& test) { return std::string(std::get<0>(test.param)) + "_" + std::get<1>(test.param); });
 
 INSTANTIATE_TEST_SUITE_P(Devices, Deterministic, testing::Values("ref", "cpu", "cuda", "cpu,cpu"),
-                         [](const auto& test) { return test.param == std::string_view("cpu,cpu") ? "stages" : std::string(test.param); });
+                         [](const auto& test) {
+                           return test.param == std::string_view("cpu,cpu") ? "stages" : std::string(test.param);
+                         });
 
 }  // namespace
 }  // namespace ingot

@@ -34,7 +34,8 @@ RunnerInfo random_info(Random& random) {
   info.max_batch_tokens = random.chance(0.3) ? random.integer(1, 4) : random.integer(1, 40);
   info.max_seqs = random.integer(1, 8);
   if (random.chance(0.5)) info.max_logits = info.max_seqs + random.integer(0, 20);
-  if (random.chance(0.5)) info.n_states = info.max_seqs + (random.chance(0.2) ? 0 : random.integer(1, 3 * info.max_seqs));
+  if (random.chance(0.5))
+    info.n_states = info.max_seqs + (random.chance(0.2) ? 0 : random.integer(1, 3 * info.max_seqs));
   if (random.chance(0.25)) {
     info.window = random.integer(2, 12);
     const int least = most_blocks_needed(info.window, info.block_size);  // may be less than a sequence has
@@ -89,7 +90,8 @@ class Load {
     check_outputs();
   }
 
-  int64_t n_tokens = 0, n_cached = 0, n_cached_states = 0, n_late = 0, n_steps = 0, n_preempted = 0, n_mixed = 0, n_failed = 0, n_scored = 0;
+  int64_t n_tokens = 0, n_cached = 0, n_cached_states = 0, n_late = 0, n_steps = 0, n_preempted = 0, n_mixed = 0,
+          n_failed = 0, n_scored = 0;
   int64_t n_requests = 0, n_stopped = 0, longest_wait = 0, n_accepted = 0, n_rejected = 0;
 
  private:
@@ -218,9 +220,11 @@ void run_loads(Kind kind) {
     sum.n_steps += load.n_steps, sum.n_preempted += load.n_preempted, sum.n_mixed += load.n_mixed;
     sum.n_failed += load.n_failed, sum.n_requests += load.n_requests, sum.n_stopped += load.n_stopped;
     sum.n_accepted += load.n_accepted, sum.n_rejected += load.n_rejected;
-    sum.n_scored += load.n_scored, sum.n_cached += load.n_cached, sum.n_cached_states += load.n_cached_states, sum.n_late += load.n_late;
+    sum.n_scored += load.n_scored, sum.n_cached += load.n_cached, sum.n_cached_states += load.n_cached_states,
+        sum.n_late += load.n_late;
   }
-  std::printf("%lld steps, %lld requests\n", static_cast<long long>(sum.n_steps), static_cast<long long>(sum.n_requests));
+  std::printf("%lld steps, %lld requests\n", static_cast<long long>(sum.n_steps),
+              static_cast<long long>(sum.n_requests));
   // The load reaches its targets. Each bound is far below the values of all seeds, because a few rounds make most of a
   // sum.
   EXPECT_GT(sum.n_steps, 100 * n_rounds);

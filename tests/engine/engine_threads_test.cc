@@ -161,7 +161,8 @@ TEST(EngineThreads, CancelledFromAllSidesARequestEndsOnce) {
     Random random(seed + which);
     while (n_submitted < kRequests) {
       const int last = n_submitted;
-      for (int k = 0; k < 3 && last > 0; ++k) engine.cancel(ids[static_cast<size_t>(random.integer(std::max(0, last - 20), last - 1))]);
+      for (int k = 0; k < 3 && last > 0; ++k)
+        engine.cancel(ids[static_cast<size_t>(random.integer(std::max(0, last - 20), last - 1))]);
       engine.cancel(random.chance(0.5) ? static_cast<RequestId>(random.integer(1 << 20, 1 << 30)) : 0);
       std::this_thread::sleep_for(std::chrono::microseconds(random.integer(0, 200)));
     }
@@ -185,7 +186,8 @@ TEST(EngineThreads, CancelledFromAllSidesARequestEndsOnce) {
   EXPECT_EQ(engine.gauges().blocks_used, 0);
   EXPECT_EQ(engine.gauges().n_finished, kRequests);
   engine.stop();
-  EXPECT_TRUE(std::ranges::all_of(sinks, [](const auto& s) { return s->n_ends == 1 && s->reason != FinishReason::kError; }));
+  EXPECT_TRUE(
+      std::ranges::all_of(sinks, [](const auto& s) { return s->n_ends == 1 && s->reason != FinishReason::kError; }));
   EXPECT_EQ(runner.violations(), std::vector<std::string>());
 }
 
@@ -224,7 +226,8 @@ TEST(EngineThreads, SaysWhyItsThreadEnded) {
   broken = true;
   broken.notify_all();
   std::optional<Finish> finish;
-  for (std::vector<TokenEvent> events = first->wait(); !events.empty(); events = first->wait()) finish = events.back().finish;
+  for (std::vector<TokenEvent> events = first->wait(); !events.empty(); events = first->wait())
+    finish = events.back().finish;
   ASSERT_TRUE(finish);
   EXPECT_EQ(finish->reason, FinishReason::kError);
   EXPECT_EQ(finish->error, "the metrics are full");

@@ -158,7 +158,8 @@ TEST(FailedCalls, AnAllocationCostsARequestOrAStep) {
       for (int n = 0; n < 200; ++n) {
         SCOPED_TRACE(n);
         FakeOptions options;
-        options.info = {.n_vocab = 100, .n_ctx = 64, .block_size = 4, .n_blocks = 17, .max_batch_tokens = 16, .max_seqs = 4};
+        options.info = {
+            .n_vocab = 100, .n_ctx = 64, .block_size = 4, .n_blocks = 17, .max_batch_tokens = 16, .max_seqs = 4};
         options.info.overlaps = overlaps;
         FakeRunner runner(options);
         Engine engine(runner, {});
@@ -251,11 +252,13 @@ int open_descriptors() {
 
 // Loads a model and asks for a few tokens, to check that the model works.
 std::vector<int32_t> load_and_run(const std::string& path) {
-  const LoadedModel model = load_model(open_checkpoint(path), {.backend = {.device = "cpu", .n_threads = 1}, .n_ctx = 64}, nullptr);
+  const LoadedModel model =
+      load_model(open_checkpoint(path), {.backend = {.device = "cpu", .n_threads = 1}, .n_ctx = 64}, nullptr);
   allocations_left = file_fault.calls_left = -1;  // the injected failure is over
   Engine engine(*model.runner, {});
   const auto sink = std::make_shared<Collector>();
-  engine.submit({.prompt = {1, 2, 3}, .sampling = {.temperature = 0}, .max_tokens = 4, .ignore_eos = true, .sink = sink});
+  engine.submit(
+      {.prompt = {1, 2, 3}, .sampling = {.temperature = 0}, .max_tokens = 4, .ignore_eos = true, .sink = sink});
   while (engine.step()) {
   }
   return sink->tokens;

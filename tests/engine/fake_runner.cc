@@ -154,7 +154,8 @@ void FakeRunner::follow(std::span<const int32_t> next_tokens) {
     require(has_logits_[i] || !is_drawn, "row {} has no logits, and its next token is drawn", i);
     if (is_drawn) {
       const auto row = static_cast<size_t>(-1 - next);
-      require(row < sampled_.size() && logits_[row] == histories_[i], "row {} is followed by the draw of row {}", i, row);
+      require(row < sampled_.size() && logits_[row] == histories_[i], "row {} is followed by the draw of row {}", i,
+              row);
       next = std::max(0, sampled_[row].token);
     }
     require(next < options_.info.n_vocab, "row {} is followed by {}", i, next);
@@ -277,18 +278,21 @@ void FakeRunner::check_blocks(const Batch& batch) {
 // sequences write the same slot.
 void FakeRunner::check_states(const Batch& batch) {
   const int n_states = options_.info.n_states;
-  require(batch.state_in.size() == (n_states > 0 ? batch.kv_len.size() : 0) && batch.state_out.size() == batch.state_in.size(),
+  require(batch.state_in.size() == (n_states > 0 ? batch.kv_len.size() : 0) &&
+              batch.state_out.size() == batch.state_in.size(),
           "{} and {} states for {} sequences", batch.state_in.size(), batch.state_out.size(), batch.n_seqs());
   std::vector<int> writer(n_states, -1);
   for (int seq = 0; seq < static_cast<int>(batch.state_out.size()); ++seq) {
     const int in = batch.state_in[seq], out = batch.state_out[seq];
     require(out >= 0 && out < n_states && writer[out] < 0, "sequence {} writes state {}", seq, out);
-    require(in >= -1 && in < n_states && (in < 0) == (batch.positions[batch.q_start[seq]] == 0), "sequence {} begins with state {}", seq, in);
+    require(in >= -1 && in < n_states && (in < 0) == (batch.positions[batch.q_start[seq]] == 0),
+            "sequence {} begins with state {}", seq, in);
     writer[out] = seq;
   }
   for (int seq = 0; seq < static_cast<int>(batch.state_in.size()); ++seq) {
     const int in = batch.state_in[seq];
-    require(in < 0 || writer[in] < 0 || writer[in] == seq, "state {} is read by sequence {} and written by {}", in, seq, in < 0 ? -1 : writer[in]);
+    require(in < 0 || writer[in] < 0 || writer[in] == seq, "state {} is read by sequence {} and written by {}", in, seq,
+            in < 0 ? -1 : writer[in]);
   }
 }
 
@@ -311,7 +315,9 @@ uint64_t FakeRunner::vector_at(const Batch& batch, int token) const {
   return row < 0 ? 0 : digest_of(batch.embeddings.subspan(static_cast<size_t>(row) * dim, dim));
 }
 
-bool FakeRunner::checks_all(size_t row) const { return (static_cast<size_t>(n_steps_) + row) % static_cast<size_t>(options_.check_every) == 0; }
+bool FakeRunner::checks_all(size_t row) const {
+  return (static_cast<size_t>(n_steps_) + row) % static_cast<size_t>(options_.check_every) == 0;
+}
 
 // The cache's content before this batch's tokens, checked slot by slot as far back as the new tokens see.
 FakeRunner::History FakeRunner::read_history(const Batch& batch, int seq) {

@@ -2,8 +2,8 @@
 // seed. Its KV cache stores the history that a real cache stands for. So the fake notices every mistake of a scheduler:
 // a wrong position or length, a block written by another sequence, a block written by two sequences, a state of another
 // place or history. Step time and failures can be set. With info.overlaps, the fake is a device with its own clock:
-// forward returns at once, and wait() returns when the step's time has passed. The fake's draft head knows the model's next
-// tokens, and notices entries of another history. For tests of the engine and the server.
+// forward returns at once, and wait() returns when the step's time has passed. The fake's draft head knows the model's
+// next tokens, and notices entries of another history. For tests of the engine and the server.
 #pragma once
 #include <fmt/format.h>
 

@@ -19,7 +19,13 @@ struct Case {
 
 FakeOptions losing(const Case& c, int64_t at_step) {
   FakeOptions options;
-  options.info = {.n_vocab = 40, .n_ctx = 48, .block_size = 4, .n_blocks = 30, .max_batch_tokens = 16, .max_seqs = 6, .overlaps = c.overlaps};
+  options.info = {.n_vocab = 40,
+                  .n_ctx = 48,
+                  .block_size = 4,
+                  .n_blocks = 30,
+                  .max_batch_tokens = 16,
+                  .max_seqs = 6,
+                  .overlaps = c.overlaps};
   const auto n_waits = std::make_shared<int64_t>(0);
   if (c.in_wait) {
     options.before_wait = [=] {
@@ -93,9 +99,11 @@ TEST(LostDevices, WhileTheEngineIsDestroyed) {
   EXPECT_EQ(sink->finish->reason, FinishReason::kError);
 }
 
-INSTANTIATE_TEST_SUITE_P(, LostDevice, testing::Values(Case{false, false}, Case{false, true}, Case{true, false}, Case{true, true}),
+INSTANTIATE_TEST_SUITE_P(, LostDevice,
+                         testing::Values(Case{false, false}, Case{false, true}, Case{true, false}, Case{true, true}),
                          [](const auto& i) {
-                           return std::string(i.param.overlaps ? "Overlapped" : "InTurn") + (i.param.in_wait ? "InWait" : "InForward");
+                           return std::string(i.param.overlaps ? "Overlapped" : "InTurn") +
+                                  (i.param.in_wait ? "InWait" : "InForward");
                          });
 
 }  // namespace

@@ -35,14 +35,16 @@ TEST_P(ParallelEngine, AnswersAreThoseOfTransformers) {
     run(engine);
     for (const auto& sink : sinks) EXPECT_EQ(sink->tokens, golden.greedy) << n_kv_tokens;
     const int half = n / 2;  // a later turn begins in the cache
-    const auto more = submit(engine, joined(golden.prompt, Tokens(golden.greedy.begin(), golden.greedy.begin() + half)), n - half);
+    const auto more =
+        submit(engine, joined(golden.prompt, Tokens(golden.greedy.begin(), golden.greedy.begin() + half)), n - half);
     run(engine);
     EXPECT_EQ(more->tokens, Tokens(golden.greedy.begin() + half, golden.greedy.end()));
     EXPECT_GT(more->finish->usage.cached_tokens, 0);
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Models, ParallelEngine, testing::Values("llama", "mistral_window", "gemma3", "qwen35moe", "deepseek2_lite"),
+INSTANTIATE_TEST_SUITE_P(Models, ParallelEngine,
+                         testing::Values("llama", "mistral_window", "gemma3", "qwen35moe", "deepseek2_lite"),
                          [](const auto& i) { return std::string(i.param); });
 
 }  // namespace

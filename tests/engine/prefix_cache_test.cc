@@ -221,7 +221,8 @@ TEST(PrefixCache, HashesOnlyFindCandidates) {
       size_t n = 0;
       for (; n + kSize <= tokens.size(); n += kSize) {
         Tokens next = history;
-        next.insert(next.end(), tokens.begin() + static_cast<ptrdiff_t>(n), tokens.begin() + static_cast<ptrdiff_t>(n + kSize));
+        next.insert(next.end(), tokens.begin() + static_cast<ptrdiff_t>(n),
+                    tokens.begin() + static_cast<ptrdiff_t>(n + kSize));
         if (held.find(next) == held.end()) break;
         history = next;
         ASSERT_LT(n / kSize, match.blocks.size());
@@ -255,7 +256,8 @@ struct Heard final : CacheListener {
   std::vector<std::string> events;
   std::map<uint64_t, int> short_ids;  // ids in the order in which they were heard
   std::string id(uint64_t block) {
-    return std::to_string(block == 0 ? 0 : short_ids.emplace(block, static_cast<int>(short_ids.size()) + 1).first->second);
+    return std::to_string(block == 0 ? 0
+                                     : short_ids.emplace(block, static_cast<int>(short_ids.size()) + 1).first->second);
   }
   void cached(uint64_t block, uint64_t parent, std::span<const int32_t> tokens) override {
     const std::string of_parent = id(parent);

@@ -1,5 +1,5 @@
-// Saved prefixes: a history's blocks leave one engine as bytes, and another engine of the same model continues from them
-// with the same tokens.
+// Saved prefixes: a history's blocks leave one engine as bytes, and another engine of the same model continues from
+// them with the same tokens.
 #include <gtest/gtest.h>
 
 #include "engine/engine.h"

@@ -74,8 +74,15 @@ TEST_P(Scoring, PromptsScoreAsTransformersSays) {
   const Golden golden = read_golden(model);
   const double tolerance = cuda ? 0.08 : 1e-3;  // f16 activations, like CudaGoldens
   for (const int max_logits : {0, 7, 200}) {
-    Ranks runner = load(model, {.n_ctx = 128, .max_batch_tokens = 24, .max_seqs = 4, .max_logits = max_logits, .block_size = 4,
-                                     .n_kv_tokens = 150, .kv_dtype = DType::kF32}, device);
+    Ranks runner = load(model,
+                        {.n_ctx = 128,
+                         .max_batch_tokens = 24,
+                         .max_seqs = 4,
+                         .max_logits = max_logits,
+                         .block_size = 4,
+                         .n_kv_tokens = 150,
+                         .kv_dtype = DType::kF32},
+                        device);
     Engine engine(runner, {.chunk = 11});
     std::vector<std::shared_ptr<Collector>> sinks;
     // Requests for one prompt, which is cached from the first on; every second request is scored.
@@ -109,8 +116,12 @@ TEST_P(Scoring, PromptsScoreAsTransformersSays) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Models, Scoring, testing::Combine(testing::Values("ref", "cuda"), testing::Values("llama", "gemma2", "qwen35_q8_0")),
-                         [](const auto& test) { return std::string(std::get<0>(test.param)) + "_" + std::get<1>(test.param); });
+INSTANTIATE_TEST_SUITE_P(Models, Scoring,
+                         testing::Combine(testing::Values("ref", "cuda"),
+                                          testing::Values("llama", "gemma2", "qwen35_q8_0")),
+                         [](const auto& test) {
+                           return std::string(std::get<0>(test.param)) + "_" + std::get<1>(test.param);
+                         });
 
 Request fake_request(std::vector<int32_t> prompt, std::shared_ptr<TokenSink> sink) {
   Request request;

@@ -18,14 +18,15 @@ struct Setup {
 
 std::unique_ptr<Ranks> load(const std::string& model, const Setup& s) {
   const auto file = std::make_shared<const Gguf>(Gguf::open(path_of(model + ".gguf")));
-  return std::make_unique<Ranks>(config_from_gguf(*file), gguf_source(file),
-                                 RunnerOptions{.backend = {.device = s.device, .n_threads = 2, .deterministic = s.deterministic},
-                                               .n_ctx = 256,
-                                               .max_batch_tokens = 128,
-                                               .max_seqs = 6,
-                                               .block_size = s.block_size,
-                                               .n_kv_tokens = s.n_kv_tokens},
-                                 nullptr);
+  return std::make_unique<Ranks>(
+      config_from_gguf(*file), gguf_source(file),
+      RunnerOptions{.backend = {.device = s.device, .n_threads = 2, .deterministic = s.deterministic},
+                    .n_ctx = 256,
+                    .max_batch_tokens = 128,
+                    .max_seqs = 6,
+                    .block_size = s.block_size,
+                    .n_kv_tokens = s.n_kv_tokens},
+      nullptr);
 }
 
 TEST(Window, IsTheWidestOfAllLayers) {
@@ -41,14 +42,16 @@ TEST_P(Windowed, ASequenceHoldsItsWindowAndTheCacheTheRest) {
   const GreedyGolden golden("mistral_window");
   const auto runner = load("mistral_window", {.device = GetParam()});
   int most_blocks = 0;
-  Engine engine(*runner, {.chunk = 8, .on_step = [&](const StepStats& s) { most_blocks = std::max(most_blocks, s.blocks_used); }});
+  Engine engine(*runner, {.chunk = 8,
+                          .on_step = [&](const StepStats& s) { most_blocks = std::max(most_blocks, s.blocks_used); }});
   const auto first = submit(engine, golden.prompt, 64);
   run(engine);
   EXPECT_EQ(first->tokens, golden.greedy);
   // 16 tokens of window and 8 of a chunk are 6 blocks, and may begin and end within a block.
   EXPECT_LE(most_blocks, 8);
   EXPECT_EQ(engine.gauges().blocks_used, 0);
-  const auto again = submit(engine, golden.prompt, 64), longer = submit(engine, joined(golden.prompt, golden.greedy), 9);
+  const auto again = submit(engine, golden.prompt, 64),
+             longer = submit(engine, joined(golden.prompt, golden.greedy), 9);
   run(engine);
   EXPECT_EQ(again->finish->usage.cached_tokens, static_cast<int>(golden.prompt.size()) - 1);
   EXPECT_EQ(again->tokens, golden.greedy);
@@ -72,19 +75,22 @@ TEST_P(Windowed, BlocksAreUsedAgainByOthers) {
       sinks.push_back(submit(engine, joined(golden.prompt, begun), 64 - n));
     }
     run(engine);
-    for (size_t i = 0; i < known.size(); ++i) EXPECT_EQ(sinks[i]->tokens, Tokens(golden.greedy.begin() + known[i], golden.greedy.end())) << i;
+    for (size_t i = 0; i < known.size(); ++i)
+      EXPECT_EQ(sinks[i]->tokens, Tokens(golden.greedy.begin() + known[i], golden.greedy.end())) << i;
     EXPECT_EQ(engine.gauges().n_preemptions, 0);  // without windows, the six requests would need three times the cache
     EXPECT_EQ(engine.gauges().blocks_used, 0);
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Devices, Windowed, testing::Values("ref", "cpu"), [](const auto& test) { return std::string(test.param); });
+INSTANTIATE_TEST_SUITE_P(Devices, Windowed, testing::Values("ref", "cpu"),
+                         [](const auto& test) { return std::string(test.param); });
 
 TEST(Window, ALayerThatSeesAllKeepsAll) {
   const GreedyGolden golden("gemma3");
   const auto runner = load("gemma3", {});
   int most_blocks = 0;
-  Engine engine(*runner, {.chunk = 8, .on_step = [&](const StepStats& s) { most_blocks = std::max(most_blocks, s.blocks_used); }});
+  Engine engine(*runner, {.chunk = 8,
+                          .on_step = [&](const StepStats& s) { most_blocks = std::max(most_blocks, s.blocks_used); }});
   const auto sink = submit(engine, golden.prompt, 64);
   run(engine);
   EXPECT_EQ(sink->tokens, golden.greedy);

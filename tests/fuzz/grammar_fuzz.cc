@@ -1,7 +1,7 @@
-// Bytes as a constraint of one kind, which the build names: FUZZ_KIND is gbnf, lark, regex or schema. The first byte holds
-// options of a schema, then comes the constraint's text up to a NUL, then bytes that are read with it. A constraint is
-// compiled or refused in one printable line; the machine takes each byte or refuses it, and what its words say is what
-// its steps say.
+// Bytes as a constraint of one kind, which the build names: FUZZ_KIND is gbnf, lark, regex or schema. The first byte
+// holds options of a schema, then comes the constraint's text up to a NUL, then bytes that are read with it. A
+// constraint is compiled or refused in one printable line; the machine takes each byte or refuses it, and what its
+// words say is what its steps say.
 #include <string_view>
 
 #include "base/check.h"

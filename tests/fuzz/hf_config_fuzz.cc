@@ -10,9 +10,11 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     for (char c : document.root().render()) ensure(static_cast<unsigned char>(c) >= 0x20, "rendered text is printable");
     const HfConfig config = parse_hf_config(document, "fuzz");
     ensure(config.n_layers >= 1 && config.dim >= 1 && config.ffn_dim >= 1 && config.n_vocab >= 1, "sizes are positive");
-    ensure(config.n_heads % config.n_kv_heads == 0 && config.head_dim >= 2 && config.head_dim <= 1024, "heads make sense");
+    ensure(config.n_heads % config.n_kv_heads == 0 && config.head_dim >= 2 && config.head_dim <= 1024,
+           "heads make sense");
     ensure(config.norm_eps > 0 && config.rope.theta > 0, "floats are positive");
-    ensure(config.layer_types.empty() || config.layer_types.size() == static_cast<size_t>(config.n_layers), "one type a layer");
+    ensure(config.layer_types.empty() || config.layer_types.size() == static_cast<size_t>(config.n_layers),
+           "one type a layer");
   } catch (const Error& error) {
     for (const char* c = error.what(); *c != 0; ++c)
       ensure(static_cast<unsigned char>(*c) >= 0x20, "messages are printable");

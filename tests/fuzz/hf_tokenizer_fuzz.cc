@@ -1,5 +1,6 @@
-// Any bytes as a tokenizer.json: refused by Error, or read as a tokenizer that gives ids of its vocabulary for any text, and text for
-// these, alone and in pairs. Anything else (another exception, a sanitizer's report, a hang) is a finding.
+// Any bytes as a tokenizer.json: refused by Error, or read as a tokenizer that gives ids of its vocabulary for any
+// text, and text for these, alone and in pairs. Anything else (another exception, a sanitizer's report, a hang) is a
+// finding.
 #include <unistd.h>
 
 #include <filesystem>
@@ -13,13 +14,18 @@
 namespace ingot {
 namespace {
 
-constexpr std::string_view kTexts[] = {"", "Hello, world! 12345", " \t a\u0301 \u4E2D\u6587 \u2581x", "<s>[CLS]</s><|bos|> the\r\n",
-                                       "\xFF\xC0\x80 \xED\xA0\x80", "the the the the \U0001F468\u200D\U0001F469"};
+constexpr std::string_view kTexts[] = {"",
+                                       "Hello, world! 12345",
+                                       " \t a\u0301 \u4E2D\u6587 \u2581x",
+                                       "<s>[CLS]</s><|bos|> the\r\n",
+                                       "\xFF\xC0\x80 \xED\xA0\x80",
+                                       "the the the the \U0001F468\u200D\U0001F469"};
 
 // Files of fixed names are read from folders only: one for this process.
 const std::string& folder() {
   static const std::string path = [] {
-    const std::string made = (std::filesystem::temp_directory_path() / ("fuzz_hf_tokenizer_" + std::to_string(::getpid()))).string();
+    const std::string made =
+        (std::filesystem::temp_directory_path() / ("fuzz_hf_tokenizer_" + std::to_string(::getpid()))).string();
     std::filesystem::create_directories(made);
     set_log_level(LogLevel::kOff);
     return made;
@@ -52,7 +58,8 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   try {
     check(*Tokenizer::create(read_hf_tokenizer(HfDirectory(folder()), {})->spec));
   } catch (const Error& error) {
-    for (const char* c = error.what(); *c != 0; ++c) ensure(static_cast<unsigned char>(*c) >= 0x20, "messages are printable");
+    for (const char* c = error.what(); *c != 0; ++c)
+      ensure(static_cast<unsigned char>(*c) >= 0x20, "messages are printable");
   }
   return 0;
 }

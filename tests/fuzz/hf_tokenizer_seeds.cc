@@ -1,5 +1,6 @@
-// Writes the tokenizer.json files that the fuzzer starts from into the folder of its first argument: every tokenizer that the tests
-// have, of each model and with each kind of step, its vocabulary cut so that a change of one byte is likely to matter.
+// Writes the tokenizer.json files that the fuzzer starts from into the folder of its first argument: every tokenizer
+// that the tests have, of each model and with each kind of step, its vocabulary cut so that a change of one byte is
+// likely to matter.
 #include <algorithm>
 #include <cstdio>
 #include <filesystem>
@@ -22,8 +23,8 @@ std::pair<std::string, std::string> parts_of(const Json& merge) {
   return {text.substr(0, text.find(' ')), text.substr(text.find(' ') + 1)};
 }
 
-// The first tokens and those in `wanted`, as the model has them: an object of ids, or pairs of token and score. Byte tokens come all or
-// not at all. Returns their ids.
+// The first tokens and those in `wanted`, as the model has them: an object of ids, or pairs of token and score. Byte
+// tokens come all or not at all. Returns their ids.
 std::map<std::string, size_t> cut_vocabulary(Json& vocab, const std::set<std::string>& wanted) {
   std::map<std::string, size_t> ids;
   size_t n_first = 0;
@@ -83,6 +84,7 @@ int main(int argc, char** argv) {
     Json json = Json::parse(ingot::read_file(entry.path().string()));
     cut(json);
     const std::string text = json.dump();
-    ingot::write_file(std::string(argv[1]) + "/" + entry.path().parent_path().filename().string(), {reinterpret_cast<const uint8_t*>(text.data()), text.size()});
+    ingot::write_file(std::string(argv[1]) + "/" + entry.path().parent_path().filename().string(),
+                      {reinterpret_cast<const uint8_t*>(text.data()), text.size()});
   }
 }

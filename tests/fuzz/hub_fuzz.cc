@@ -1,5 +1,6 @@
-// Any bytes as what a Hub answers: the first says which answer, the rest is it. Refused by Error, or read with the promises kept that
-// the cache relies on: paths and hashes that can be joined to a folder, files chosen from those that were listed.
+// Any bytes as what a Hub answers: the first says which answer, the rest is it. Refused by Error, or read with the
+// promises kept that the cache relies on: paths and hashes that can be joined to a folder, files chosen from those that
+// were listed.
 #include <unistd.h>
 
 #include <algorithm>
@@ -31,7 +32,8 @@ void fuzz_tree(std::string_view text) {
   std::sort(paths.begin(), paths.end());
   const HubChoice choice = choose_files("org/repo", paths, "", "");
   ensure(choice.is_directory() == choice.files.empty(), "something is chosen");
-  for (const std::string& path : choice.files) ensure(std::binary_search(paths.begin(), paths.end(), path), "what is chosen was listed");
+  for (const std::string& path : choice.files)
+    ensure(std::binary_search(paths.begin(), paths.end(), path), "what is chosen was listed");
 }
 
 // modules.json, of a repository that has a model in the folders "" and "m".
@@ -50,10 +52,12 @@ void fuzz_headers(std::string_view text) {
   HubResponse response{.status = text.empty() ? 404 : 400 + static_cast<unsigned char>(text[0]) % 200};
   while (!text.empty()) {
     const std::string_view line = text.substr(0, text.find('\n'));
-    if (const size_t colon = line.find(':'); colon != line.npos) response.headers[std::string(line.substr(0, colon))] = line.substr(colon + 1);
+    if (const size_t colon = line.find(':'); colon != line.npos)
+      response.headers[std::string(line.substr(0, colon))] = line.substr(colon + 1);
     text.remove_prefix(std::min(line.size() + 1, text.size()));
   }
-  if (const auto next = next_page(response.header("link"))) ensure(!next->starts_with("<"), "an address has no brackets");
+  if (const auto next = next_page(response.header("link")))
+    ensure(!next->starts_with("<"), "an address has no brackets");
   parse_content_range(response.header("content-range"));
   check_printable(hub_refusal({.repo = "org/repo", .revision = "main", .endpoint = "https://h"}, response).what());
   check_file_headers(response, {.path = "m.gguf", .n_bytes = 10, .hash = std::string(64, 'a')}, std::string(40, 'b'));
@@ -89,7 +93,8 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
       case 'c': fuzz_choice(text); break;
       case 'm': fuzz_modules(text); break;
       case 'n':
-        if (const auto name = parse_hub_name(text)) ensure(std::count(name->repo.begin(), name->repo.end(), '/') == 1, "one slash");
+        if (const auto name = parse_hub_name(text))
+          ensure(std::count(name->repo.begin(), name->repo.end(), '/') == 1, "one slash");
         break;
       default: break;
     }

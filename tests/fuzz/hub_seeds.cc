@@ -11,9 +11,12 @@ int main(int argc, char** argv) {
     return 2;
   }
   const std::string sha1(40, 'a'), sha256(64, 'b');
-  auto small = [&](const std::string& path) { return R"({"type":"file","path":")" + path + R"(","oid":")" + sha1 + R"(","size":12})"; };
+  auto small = [&](const std::string& path) {
+    return R"({"type":"file","path":")" + path + R"(","oid":")" + sha1 + R"(","size":12})";
+  };
   auto large = [&](const std::string& path) {
-    return R"({"type":"file","path":")" + path + R"(","oid":")" + sha1 + R"(","size":9,"lfs":{"oid":")" + sha256 + R"(","size":9,"pointerSize":1}})";
+    return R"({"type":"file","path":")" + path + R"(","oid":")" + sha1 + R"(","size":9,"lfs":{"oid":")" + sha256 +
+           R"(","size":9,"pointerSize":1}})";
   };
   const std::pair<const char*, std::string> seeds[] = {
       {"revision", R"(r{"id":"a/b","sha":")" + sha1 + R"(","siblings":[{"rfilename":"x"}]})"},
@@ -33,5 +36,6 @@ int main(int argc, char** argv) {
   };
   std::filesystem::create_directories(argv[1]);
   for (const auto& [name, bytes] : seeds)
-    ingot::write_file(std::string(argv[1]) + "/" + name, {reinterpret_cast<const uint8_t*>(bytes.data()), bytes.size()});
+    ingot::write_file(std::string(argv[1]) + "/" + name,
+                      {reinterpret_cast<const uint8_t*>(bytes.data()), bytes.size()});
 }

@@ -1,4 +1,5 @@
-// Writes the checkpoints that the fuzzer of quantized ones starts from into the folder of its first argument: one of each layout.
+// Writes the checkpoints that the fuzzer of quantized ones starts from into the folder of its first argument: one of
+// each layout.
 #include <cstdio>
 #include <filesystem>
 

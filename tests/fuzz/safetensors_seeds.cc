@@ -1,5 +1,5 @@
-// Writes the files that the safetensors fuzzer starts from into the folder of its first argument: each uses one part of the
-// format, so that few mutations lead from one of them to any fault.
+// Writes the files that the safetensors fuzzer starts from into the folder of its first argument: each uses one part of
+// the format, so that few mutations lead from one of them to any fault.
 #include <cstdio>
 #include <filesystem>
 
@@ -24,5 +24,6 @@ int main(int argc, char** argv) {
   };
   std::filesystem::create_directories(argv[1]);
   for (const auto& [name, bytes] : seeds)
-    ingot::write_file(std::string(argv[1]) + "/" + name, {reinterpret_cast<const uint8_t*>(bytes.data()), bytes.size()});
+    ingot::write_file(std::string(argv[1]) + "/" + name,
+                      {reinterpret_cast<const uint8_t*>(bytes.data()), bytes.size()});
 }

@@ -1,6 +1,6 @@
 // Bytes as text for small whole vocabularies, which must come back as they were, streamed or at once; and bytes as a
-// specification, which must be refused with an Error or make a tokenizer that works; and bytes as a table of normalizations
-// and a text for WordPiece and Unigram.
+// specification, which must be refused with an Error or make a tokenizer that works; and bytes as a table of
+// normalizations and a text for WordPiece and Unigram.
 #include "base/check.h"
 #include "base/error.h"
 #include "base/log.h"
@@ -101,10 +101,13 @@ std::unique_ptr<OwnedSpec> encoder_spec(std::string_view charsmap, uint8_t flags
   owned->spec.bos = owned->spec.eos = 1;
   testing::add_token(*owned, "<unk>", TokenType::kUnknown);
   testing::add_token(*owned, "</s>", TokenType::kControl);
-  for (const char* token : {"\u2581", "\u2581a", "a", "b", "ab", "ba", "\u4e2d", "\u2581the", "."}) testing::add_token(*owned, token, TokenType::kNormal);
+  for (const char* token : {"\u2581", "\u2581a", "a", "b", "ab", "ba", "\u4e2d", "\u2581the", "."})
+    testing::add_token(*owned, token, TokenType::kNormal);
   if (!(flags & 1)) {
     for (size_t i = 0; i < owned->tokens.size(); ++i) owned->spec.scores.push_back(-static_cast<float>(i % 5));
-    if (!charsmap.empty()) owned->spec.normalize = {{.kind = Kind::kCharsmap, .from = std::string(charsmap), .by_grapheme = (flags & 2) != 0}};
+    if (!charsmap.empty())
+      owned->spec.normalize = {
+          {.kind = Kind::kCharsmap, .from = std::string(charsmap), .by_grapheme = (flags & 2) != 0}};
   } else {
     owned->spec.normalize = bert_normalizer(flags & 2, true, std::nullopt, flags & 4);
   }

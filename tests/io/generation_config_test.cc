@@ -14,7 +14,8 @@
 namespace ingot {
 namespace {
 
-constexpr const char* kModules = R"([{"idx": 0, "name": "0", "path": "", "type": "sentence_transformers.models.Transformer"},
+constexpr const char* kModules =
+    R"([{"idx": 0, "name": "0", "path": "", "type": "sentence_transformers.models.Transformer"},
                                      {"idx": 1, "name": "1", "path": "1_Pooling", "type": "sentence_transformers.models.Pooling"}])";
 
 class Directory : public testing::Test {
@@ -97,14 +98,20 @@ TEST(GenerationConfigGguf, EveryKeyAndItsRange) {
   writer.set("general.sampling.top_k", int32_t{-3});
   const std::vector<uint8_t> odd = writer.to_bytes();
   const Gguf other = Gguf::parse(odd, "m.gguf");
-  EXPECT_NE(refusal([&] { read_generation_config(other.metadata()); }).find("general.sampling.top_k"), std::string::npos);
+  EXPECT_NE(refusal([&] { read_generation_config(other.metadata()); }).find("general.sampling.top_k"),
+            std::string::npos);
 }
 
 TEST_F(Directory, PoolingOfBothGenerations) {
-  EXPECT_EQ(pooling(R"({"word_embedding_dimension": 384, "pooling_mode_cls_token": false, "pooling_mode_mean_tokens": true})"), "mean");
+  EXPECT_EQ(
+      pooling(
+          R"({"word_embedding_dimension": 384, "pooling_mode_cls_token": false, "pooling_mode_mean_tokens": true})"),
+      "mean");
   EXPECT_EQ(pooling(R"({"pooling_mode_lasttoken": true})"), "lasttoken");
   EXPECT_EQ(pooling(R"({"embedding_dimension": 384, "pooling_mode": "cls"})"), "cls");
-  EXPECT_NE(refusal([&] { pooling(R"({"pooling_mode_cls_token": true, "pooling_mode_max_tokens": true})"); }).find("cls and max"),
+  EXPECT_NE(refusal([&] {
+              pooling(R"({"pooling_mode_cls_token": true, "pooling_mode_max_tokens": true})");
+            }).find("cls and max"),
             std::string::npos);
   EXPECT_NE(refusal([&] { pooling(R"({"pooling_mode": "middle"})"); }).find("'middle'"), std::string::npos);
   EXPECT_NE(refusal([&] { pooling(R"({"pooling_mode_cls_token": false})"); }), "");

@@ -74,7 +74,8 @@ TEST(GgufTokenizer, BytesWithoutATokenAreDropped) {
   const auto tokenizer = Tokenizer::create(tokenizer_spec(file));
   ASSERT_GT(golden.at("texts").size(), 10u);
   for (size_t i = 0; i < golden.at("texts").size(); ++i)
-    EXPECT_EQ(tokenizer->encode(golden["texts"][i].get<std::string>()), golden["ids"][i].get<std::vector<int32_t>>()) << golden["texts"][i];
+    EXPECT_EQ(tokenizer->encode(golden["texts"][i].get<std::string>()), golden["ids"][i].get<std::vector<int32_t>>())
+        << golden["texts"][i];
 }
 
 TEST(GgufTokenizer, ReadsWordPiece) {
@@ -126,7 +127,8 @@ TEST(GgufTokenizer, SentencePieceLikeBytePairsEqualTheReference) {
   const std::string hf = std::string(INGOT_TEST_DATA) + "/tokenizers/hf/spm_gemma";
   const auto owned = read_hf_tokenizer(HfDirectory(hf), {});
   const auto golden = nlohmann::json::parse(read_file(hf + ".json"));
-  for (const auto& [model, pre] : {std::pair{"gemma4", "gemma4"}, std::pair{"gpt2", "granite-embed-multi-311m"}, std::pair{"gpt2", "sarvam-moe"}}) {
+  for (const auto& [model, pre] : {std::pair{"gemma4", "gemma4"}, std::pair{"gpt2", "granite-embed-multi-311m"},
+                                   std::pair{"gpt2", "sarvam-moe"}}) {
     GgufWriter writer;
     writer.set("tokenizer.ggml.model", model);
     writer.set("tokenizer.ggml.pre", pre);
@@ -142,7 +144,8 @@ TEST(GgufTokenizer, SentencePieceLikeBytePairsEqualTheReference) {
     const auto texts = golden["texts"].get<std::vector<std::string>>();
     ASSERT_GT(texts.size(), 100u);
     for (size_t i = 0; i < texts.size(); ++i)
-      EXPECT_EQ(tokenizer->encode(texts[i], {.add_special = false, .parse_special = true}), golden["ids"][i].get<std::vector<int32_t>>())
+      EXPECT_EQ(tokenizer->encode(texts[i], {.add_special = false, .parse_special = true}),
+                golden["ids"][i].get<std::vector<int32_t>>())
           << pre << ": " << printable(texts[i]);
   }
 }

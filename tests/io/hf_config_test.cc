@@ -25,7 +25,9 @@ TEST(HfConfigHostile, EveryValueOfEveryByte) {
   const std::string whole = read_file(kConfig);
   const size_t n_refused = sweep_bytes(whole, [](const std::string& text) {
     const HfConfig c = parse(text);
-    ASSERT_TRUE(c.n_layers >= 1 && c.n_heads % c.n_kv_heads == 0 && c.head_dim >= 2 && c.norm_eps > 0 && c.rope.theta > 0) << text;
+    ASSERT_TRUE(c.n_layers >= 1 && c.n_heads % c.n_kv_heads == 0 && c.head_dim >= 2 && c.norm_eps > 0 &&
+                c.rope.theta > 0)
+        << text;
   });
   EXPECT_GT(n_refused, whole.size() * 100);
 }

@@ -39,7 +39,8 @@ TEST_P(HfEncoderTokenizer, EncodesAndDecodesLikeTheReference) {
     const auto ids = tokenizer->encode(texts[i], {.add_special = false, .parse_special = true});
     EXPECT_EQ(ids, expected["ids"][i].get<std::vector<int32_t>>()) << printable(texts[i]);
     const std::string_view name = GetParam();
-    const bool one_space = name == "unigram_bytes" || name == "t5";  // Metaspace's decoder takes a second leading space too
+    const bool one_space =
+        name == "unigram_bytes" || name == "t5";  // Metaspace's decoder takes a second leading space too
     const std::string decoded = tokenizer->decode(ids, true);
     if (!one_space) {
       EXPECT_EQ(decoded, expected["decoded"][i].get<std::string>()) << printable(texts[i]);
@@ -57,7 +58,8 @@ TEST_P(HfEncoderTokenizer, AddsWhatTheReferenceAdds) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Families, HfEncoderTokenizer,
-                         testing::Values("bert_uncased", "bert_cased", "bert_accents", "xlm_roberta", "t5", "unigram_bytes"),
+                         testing::Values("bert_uncased", "bert_cased", "bert_accents", "xlm_roberta", "t5",
+                                         "unigram_bytes"),
                          [](const auto& name) { return std::string(name.param); });
 
 TEST(HfNormalizer, EveryStepEqualsTheReference) {
@@ -90,29 +92,52 @@ class HfEncoderTokenizerEdit : public testing::Test {
     std::ofstream(file, std::ios::binary) << json.dump();
     return refusal([&] { load(directory_); });
   }
-  fs::path directory_ = fs::path(testing::TempDir()) / fmt::format("hf_encoder_tokenizer_{}", testing::UnitTest::GetInstance()->current_test_info()->name());
+  fs::path directory_ =
+      fs::path(testing::TempDir()) /
+      fmt::format("hf_encoder_tokenizer_{}", testing::UnitTest::GetInstance()->current_test_info()->name());
 };
 
 TEST_F(HfEncoderTokenizerEdit, WordPieceModelsMustMakeSense) {
-  EXPECT_THAT(refused("bert_uncased", [](Object& j) { j["model"]["continuing_subword_prefix"] = ""; }), HasSubstr("is empty"));
-  EXPECT_THAT(refused("bert_uncased", [](Object& j) { j["model"]["max_input_chars_per_word"] = 0; }), HasSubstr("max_input_chars_per_word"));
-  EXPECT_THAT(refused("bert_uncased", [](Object& j) { j["model"]["unk_token"] = "[NONE]"; }), HasSubstr("names no unknown token"));
-  EXPECT_THAT(refused("bert_uncased", [](Object& j) { j["pre_tokenizer"] = {{"type", "UnicodeScripts"}}; }), HasSubstr("'UnicodeScripts'"));
-  EXPECT_THAT(refused("bert_uncased", [](Object& j) { j["decoder"] = {{"type", "CTC"}}; }), HasSubstr("the decoder 'CTC'"));
-  EXPECT_THAT(refused("bert_accents", [](Object& j) { j["post_processor"]["sep"] = {"[SEP]"}; }), HasSubstr("expected a token and its id"));
-  EXPECT_THAT(refused("bert_accents", [](Object& j) { j["post_processor"]["cls"] = {"[CLS]", -1}; }), HasSubstr("post_processor.cls[1]"));
+  EXPECT_THAT(refused("bert_uncased", [](Object& j) { j["model"]["continuing_subword_prefix"] = ""; }),
+              HasSubstr("is empty"));
+  EXPECT_THAT(refused("bert_uncased", [](Object& j) { j["model"]["max_input_chars_per_word"] = 0; }),
+              HasSubstr("max_input_chars_per_word"));
+  EXPECT_THAT(refused("bert_uncased", [](Object& j) { j["model"]["unk_token"] = "[NONE]"; }),
+              HasSubstr("names no unknown token"));
+  EXPECT_THAT(refused("bert_uncased",
+                      [](Object& j) {
+                        j["pre_tokenizer"] = {{"type", "UnicodeScripts"}};
+                      }),
+              HasSubstr("'UnicodeScripts'"));
+  EXPECT_THAT(refused("bert_uncased",
+                      [](Object& j) {
+                        j["decoder"] = {{"type", "CTC"}};
+                      }),
+              HasSubstr("the decoder 'CTC'"));
+  EXPECT_THAT(refused("bert_accents", [](Object& j) { j["post_processor"]["sep"] = {"[SEP]"}; }),
+              HasSubstr("expected a token and its id"));
+  EXPECT_THAT(refused("bert_accents",
+                      [](Object& j) {
+                        j["post_processor"]["cls"] = {"[CLS]", -1};
+                      }),
+              HasSubstr("post_processor.cls[1]"));
 }
 
 TEST_F(HfEncoderTokenizerEdit, UnigramModelsMustMakeSense) {
-  EXPECT_THAT(refused("t5", [](Object& j) { j["model"]["vocab"][5] = {"x"}; }), HasSubstr("expected a token and its score"));
+  EXPECT_THAT(refused("t5", [](Object& j) { j["model"]["vocab"][5] = {"x"}; }),
+              HasSubstr("expected a token and its score"));
   EXPECT_THAT(refused("t5", [](Object& j) { j["model"]["vocab"][5] = {"", 1.0}; }), HasSubstr("'model.vocab[5]'"));
   EXPECT_THAT(refused("t5", [](Object& j) { j["model"]["vocab"][5][1] = "high"; }), HasSubstr("model.vocab[5][1]"));
   EXPECT_THAT(refused("t5", [](Object& j) { j["model"]["unk_id"] = nullptr; }), HasSubstr("names no unknown token"));
   EXPECT_THAT(refused("t5", [](Object& j) { j["model"]["unk_id"] = 1 << 20; }), HasSubstr("names no unknown token"));
-  EXPECT_THAT(refused("t5", [](Object& j) { j["normalizer"]["normalizers"][0]["precompiled_charsmap"] = "AA*="; }), HasSubstr("is not base64"));
-  EXPECT_THAT(refused("t5", [](Object& j) { j["normalizer"]["normalizers"][0]["precompiled_charsmap"] = "AAA"; }), HasSubstr("is not base64"));
-  EXPECT_THAT(refused("t5", [](Object& j) { j["normalizer"]["normalizers"][0]["precompiled_charsmap"] = "/////w=="; }), HasSubstr("precompiled_charsmap: its trie"));
-  EXPECT_THAT(refused("unigram_bytes", [](Object& j) { j["model"]["vocab"][3][0] = "<0x01>x"; }), HasSubstr("255 byte tokens"));
+  EXPECT_THAT(refused("t5", [](Object& j) { j["normalizer"]["normalizers"][0]["precompiled_charsmap"] = "AA*="; }),
+              HasSubstr("is not base64"));
+  EXPECT_THAT(refused("t5", [](Object& j) { j["normalizer"]["normalizers"][0]["precompiled_charsmap"] = "AAA"; }),
+              HasSubstr("is not base64"));
+  EXPECT_THAT(refused("t5", [](Object& j) { j["normalizer"]["normalizers"][0]["precompiled_charsmap"] = "/////w=="; }),
+              HasSubstr("precompiled_charsmap: its trie"));
+  EXPECT_THAT(refused("unigram_bytes", [](Object& j) { j["model"]["vocab"][3][0] = "<0x01>x"; }),
+              HasSubstr("255 byte tokens"));
 }
 
 }  // namespace

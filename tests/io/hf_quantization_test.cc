@@ -42,8 +42,8 @@ std::string gptq(const std::string& members) { return hf(R"("quant_method": "gpt
 std::string awq(const std::string& members) { return hf(R"("quant_method": "awq", )" + members); }
 std::string fp8(const std::string& members) { return hf(R"("quant_method": "fp8")" + members); }
 std::string ct(const std::string& format, const std::string& weights, const std::string& more = "") {
-  return hf(R"("quant_method": "compressed-tensors", "format": ")" + format + R"(", "config_groups": {"group_0": {"targets": ["Linear"], "weights": {)" +
-            weights + "}}}" + more);
+  return hf(R"("quant_method": "compressed-tensors", "format": ")" + format +
+            R"(", "config_groups": {"group_0": {"targets": ["Linear"], "weights": {)" + weights + "}}}" + more);
 }
 
 TEST(HfQuantization, NothingSaidIsNothing) {
@@ -54,8 +54,10 @@ TEST(HfQuantization, NothingSaidIsNothing) {
 TEST(HfQuantization, Mlx) {
   for (const int bits : {2, 3, 4, 5, 6, 8})
     for (const int group : {32, 64, 128}) {
-      const QuantScheme scheme = scheme_of(mlx(fmt::format(R"("group_size": {}, "bits": {}, "mode": "affine")", group, bits)));
-      EXPECT_EQ(scheme, (QuantScheme{.layout = QuantLayout::kMlxAffine, .bits = bits, .group = group, .symmetric = false}));
+      const QuantScheme scheme =
+          scheme_of(mlx(fmt::format(R"("group_size": {}, "bits": {}, "mode": "affine")", group, bits)));
+      EXPECT_EQ(scheme,
+                (QuantScheme{.layout = QuantLayout::kMlxAffine, .bits = bits, .group = group, .symmetric = false}));
     }
   EXPECT_EQ(scheme_of(mlx(R"("group_size": 32, "bits": 4, "mode": "mxfp4")")).layout, QuantLayout::kMlxMxfp4);
   EXPECT_EQ(scheme_of(mlx(R"("group_size": 32, "bits": 8, "mode": "mxfp8")")).layout, QuantLayout::kMlxMxfp8);
@@ -65,9 +67,11 @@ TEST(HfQuantization, Mlx) {
 }
 
 TEST(HfQuantization, MlxOverrides) {
-  const HfQuantization q = read(mlx(R"("group_size": 32, "bits": 4, "mode": "mxfp4", "a.b": {"group_size": 64, "bits": 8}, "c": false, "d": true,
+  const HfQuantization q = read(
+      mlx(R"("group_size": 32, "bits": 4, "mode": "mxfp4", "a.b": {"group_size": 64, "bits": 8}, "c": false, "d": true,
                                        "e": {"bits": 2}, "f": {"mode": "nvfp4"})"));
-  EXPECT_EQ(*q.find("a.b"), (QuantScheme{.layout = QuantLayout::kMlxAffine, .bits = 8, .group = 64, .symmetric = false}));
+  EXPECT_EQ(*q.find("a.b"),
+            (QuantScheme{.layout = QuantLayout::kMlxAffine, .bits = 8, .group = 64, .symmetric = false}));
   EXPECT_EQ(q.find("c"), nullptr);
   EXPECT_EQ(q.find("d")->layout, QuantLayout::kMlxMxfp4);
   EXPECT_EQ(q.find("e")->group, 64);  // mlx's own default
@@ -84,7 +88,8 @@ TEST(HfQuantization, MlxThatMakesNoSense) {  // S11
   expect_refused(mlx(R"("group_size": 64, "bits": 7)"), "7 is not supported: expected 2, 3, 4, 5, 6, 8");
   expect_refused(mlx(R"("bits": 4)"), "'group_size' is missing");
   expect_refused(mlx(R"("group_size": 64)"), "'bits' is missing");
-  expect_refused(mlx(R"("group_size": 64, "bits": 4, "mode": "nf4")"), "'nf4' is not supported: expected affine, mxfp4, mxfp8 or nvfp4");
+  expect_refused(mlx(R"("group_size": 64, "bits": 4, "mode": "nf4")"),
+                 "'nf4' is not supported: expected affine, mxfp4, mxfp8 or nvfp4");
   expect_refused(mlx(R"("group_size": 64, "bits": 4, "mode": "mxfp4")"), "64 is not supported: expected 32");
   expect_refused(mlx(R"("group_size": 16, "bits": 8, "mode": "nvfp4")"), "8 is not supported: expected 4");
   expect_refused(mlx(R"("group_size": 64, "bits": 4, "model.x": {"bits": 7})"), "bits");
@@ -92,11 +97,15 @@ TEST(HfQuantization, MlxThatMakesNoSense) {  // S11
 }
 
 TEST(HfQuantization, Gptq) {
-  EXPECT_EQ(scheme_of(gptq(R"("bits": 4, "group_size": 128, "desc_act": true, "sym": false)")),
-            (QuantScheme{.layout = QuantLayout::kGptq, .bits = 4, .group = 128, .symmetric = false, .zeros_less_one = true}));
-  EXPECT_EQ(scheme_of(gptq(R"("bits": 8, "group_size": -1, "checkpoint_format": "gptq_v2")")), (QuantScheme{.layout = QuantLayout::kGptq, .bits = 8}));
-  for (const char* bits : {"0", "1", "5", "6", "7", "16", "\"4\""}) expect_refused(gptq(fmt::format(R"("bits": {}, "group_size": 128)", bits)), "bits");
-  for (const char* group : {"0", "-2", "2097152", "1.5"}) expect_refused(gptq(fmt::format(R"("bits": 4, "group_size": {})", group)), "group_size");
+  EXPECT_EQ(
+      scheme_of(gptq(R"("bits": 4, "group_size": 128, "desc_act": true, "sym": false)")),
+      (QuantScheme{.layout = QuantLayout::kGptq, .bits = 4, .group = 128, .symmetric = false, .zeros_less_one = true}));
+  EXPECT_EQ(scheme_of(gptq(R"("bits": 8, "group_size": -1, "checkpoint_format": "gptq_v2")")),
+            (QuantScheme{.layout = QuantLayout::kGptq, .bits = 8}));
+  for (const char* bits : {"0", "1", "5", "6", "7", "16", "\"4\""})
+    expect_refused(gptq(fmt::format(R"("bits": {}, "group_size": 128)", bits)), "bits");
+  for (const char* group : {"0", "-2", "2097152", "1.5"})
+    expect_refused(gptq(fmt::format(R"("bits": 4, "group_size": {})", group)), "group_size");
   expect_refused(gptq(R"("group_size": 128)"), "'bits' is missing");
   expect_refused(gptq(R"("bits": 4)"), "'group_size' is missing");
   for (const char* format : {"marlin", "bitblas", "gptq_v3"})
@@ -107,7 +116,8 @@ TEST(HfQuantization, Gptq) {
 TEST(HfQuantization, GptqModulesOfTheirOwn) {
   const HfQuantization q = read(gptq(R"("bits": 4, "group_size": 128, "sym": false, "dynamic": {
       "-:.*lm_head": {}, "+:.*\\.1\\.mlp": {"bits": 8, "group_size": 32}, ".*\\.up_proj$": {"group_size": -1, "sym": true, "desc_act": true}, "+:.*up": {"bits": 3}})"));
-  const QuantScheme common{.layout = QuantLayout::kGptq, .bits = 4, .group = 128, .symmetric = false, .zeros_less_one = true};
+  const QuantScheme common{
+      .layout = QuantLayout::kGptq, .bits = 4, .group = 128, .symmetric = false, .zeros_less_one = true};
   auto with = [&](int bits, int group, bool symmetric) {
     QuantScheme scheme = common;
     scheme.bits = bits, scheme.group = group, scheme.symmetric = symmetric;
@@ -118,7 +128,8 @@ TEST(HfQuantization, GptqModulesOfTheirOwn) {
   EXPECT_EQ(*q.find("model.layers.1.mlp.up_proj"), with(8, 32, false));  // the first match
   EXPECT_EQ(*q.find("model.layers.2.mlp.up_proj"), with(4, 0, true));
   EXPECT_EQ(*q.find("model.layers.2.mlp.up_proj.x"), with(3, 128, false));
-  EXPECT_EQ(*read(gptq(R"("bits": 4, "group_size": 128, "dynamic": null)")).find("m"), *read(gptq(R"("bits": 4, "group_size": 128)")).find("m"));
+  EXPECT_EQ(*read(gptq(R"("bits": 4, "group_size": 128, "dynamic": null)")).find("m"),
+            *read(gptq(R"("bits": 4, "group_size": 128)")).find("m"));
   auto refused = [](const char* dynamic, const char* expected) {
     expect_refused(gptq(fmt::format(R"("bits": 4, "group_size": 128, "dynamic": {})", dynamic)), expected);
   };
@@ -151,46 +162,80 @@ TEST(HfQuantization, Fp8) {
 }
 
 TEST(HfQuantization, CompressedTensors) {
-  EXPECT_EQ(scheme_of(ct("pack-quantized", R"("num_bits": 4, "type": "int", "symmetric": false, "strategy": "group", "group_size": 128)")),
-            (QuantScheme{.layout = QuantLayout::kPacked, .bits = 4, .group = 128, .symmetric = false}));
-  EXPECT_EQ(scheme_of(ct("pack-quantized", R"("num_bits": 8, "strategy": "channel")")), (QuantScheme{.layout = QuantLayout::kPacked}));
-  EXPECT_EQ(scheme_of(ct("int-quantized", R"("num_bits": 8, "type": "int", "strategy": "channel")")).layout, QuantLayout::kInt8);
-  EXPECT_EQ(scheme_of(ct("naive-quantized", R"("num_bits": 8, "type": "int", "strategy": "tensor")")).layout, QuantLayout::kInt8);
-  EXPECT_EQ(scheme_of(ct("float-quantized", R"("num_bits": 8, "type": "float", "strategy": "tensor")")).layout, QuantLayout::kFloat8);
-  EXPECT_EQ(scheme_of(ct("float-quantized", R"("num_bits": 8, "type": "float", "strategy": "block", "block_structure": [128, 128])")).block_cols, 128);
-  EXPECT_EQ(scheme_of(ct("pack-quantized", R"("num_bits": 4, "group_size": 32)", R"(, "sparsity_config": {"format": "dense"}, "transform_config": {})")).group, 32);
+  EXPECT_EQ(
+      scheme_of(ct("pack-quantized",
+                   R"("num_bits": 4, "type": "int", "symmetric": false, "strategy": "group", "group_size": 128)")),
+      (QuantScheme{.layout = QuantLayout::kPacked, .bits = 4, .group = 128, .symmetric = false}));
+  EXPECT_EQ(scheme_of(ct("pack-quantized", R"("num_bits": 8, "strategy": "channel")")),
+            (QuantScheme{.layout = QuantLayout::kPacked}));
+  EXPECT_EQ(scheme_of(ct("int-quantized", R"("num_bits": 8, "type": "int", "strategy": "channel")")).layout,
+            QuantLayout::kInt8);
+  EXPECT_EQ(scheme_of(ct("naive-quantized", R"("num_bits": 8, "type": "int", "strategy": "tensor")")).layout,
+            QuantLayout::kInt8);
+  EXPECT_EQ(scheme_of(ct("float-quantized", R"("num_bits": 8, "type": "float", "strategy": "tensor")")).layout,
+            QuantLayout::kFloat8);
+  EXPECT_EQ(scheme_of(ct("float-quantized",
+                         R"("num_bits": 8, "type": "float", "strategy": "block", "block_structure": [128, 128])"))
+                .block_cols,
+            128);
+  EXPECT_EQ(scheme_of(ct("pack-quantized", R"("num_bits": 4, "group_size": 32)",
+                         R"(, "sparsity_config": {"format": "dense"}, "transform_config": {})"))
+                .group,
+            32);
   for (int bits = 2; bits <= 8; ++bits)
-    EXPECT_EQ(scheme_of(ct("pack-quantized", fmt::format(R"("num_bits": {}, "strategy": "channel")", bits))).bits, bits);
+    EXPECT_EQ(scheme_of(ct("pack-quantized", fmt::format(R"("num_bits": {}, "strategy": "channel")", bits))).bits,
+              bits);
   EXPECT_EQ(scheme_of(ct("int-quantized", R"("num_bits": 8, "symmetric": false, "strategy": "channel")")),
             (QuantScheme{.layout = QuantLayout::kInt8, .symmetric = false}));
-  EXPECT_EQ(scheme_of(ct("nvfp4-pack-quantized", R"("num_bits": 4, "type": "float", "strategy": "tensor_group", "group_size": 16)")),
+  EXPECT_EQ(scheme_of(ct("nvfp4-pack-quantized",
+                         R"("num_bits": 4, "type": "float", "strategy": "tensor_group", "group_size": 16)")),
             (QuantScheme{.layout = QuantLayout::kPackedNvfp4, .bits = 4, .group = 16}));
-  EXPECT_EQ(scheme_of(ct("mxfp4-pack-quantized", R"("num_bits": 4, "type": "float", "strategy": "group", "group_size": 32)")),
-            (QuantScheme{.layout = QuantLayout::kPackedMxfp4, .bits = 4, .group = 32}));
-  EXPECT_EQ(scheme_of(ct("mxfp8-quantized", R"("num_bits": 8, "type": "float", "strategy": "group", "group_size": 32)")),
-            (QuantScheme{.layout = QuantLayout::kFloat8, .block_rows = 1, .block_cols = 32}));
-  expect_refused(ct("nvfp4-pack-quantized", R"("num_bits": 4, "type": "float", "strategy": "tensor_group", "group_size": 32)"), "32 is not supported: expected 16");
-  expect_refused(ct("nvfp4-pack-quantized", R"("num_bits": 4, "type": "int", "group_size": 16)"), "'int' is not supported");
-  expect_refused(ct("mxfp4-pack-quantized", R"("num_bits": 4, "type": "float", "strategy": "channel", "group_size": 32)"), "'channel' is not supported");
-  expect_refused(ct("mxfp8-quantized", R"("num_bits": 8, "type": "float", "symmetric": false, "group_size": 32)"), "symmetric");
-  expect_refused(ct("mxfp4-pack-quantized", R"("num_bits": 8, "type": "float", "group_size": 32)"), "8 is not supported: expected 4");
+  EXPECT_EQ(
+      scheme_of(ct("mxfp4-pack-quantized", R"("num_bits": 4, "type": "float", "strategy": "group", "group_size": 32)")),
+      (QuantScheme{.layout = QuantLayout::kPackedMxfp4, .bits = 4, .group = 32}));
+  EXPECT_EQ(
+      scheme_of(ct("mxfp8-quantized", R"("num_bits": 8, "type": "float", "strategy": "group", "group_size": 32)")),
+      (QuantScheme{.layout = QuantLayout::kFloat8, .block_rows = 1, .block_cols = 32}));
+  expect_refused(
+      ct("nvfp4-pack-quantized", R"("num_bits": 4, "type": "float", "strategy": "tensor_group", "group_size": 32)"),
+      "32 is not supported: expected 16");
+  expect_refused(ct("nvfp4-pack-quantized", R"("num_bits": 4, "type": "int", "group_size": 16)"),
+                 "'int' is not supported");
+  expect_refused(
+      ct("mxfp4-pack-quantized", R"("num_bits": 4, "type": "float", "strategy": "channel", "group_size": 32)"),
+      "'channel' is not supported");
+  expect_refused(ct("mxfp8-quantized", R"("num_bits": 8, "type": "float", "symmetric": false, "group_size": 32)"),
+                 "symmetric");
+  expect_refused(ct("mxfp4-pack-quantized", R"("num_bits": 8, "type": "float", "group_size": 32)"),
+                 "8 is not supported: expected 4");
   const std::string weights = R"("num_bits": 8, "type": "float", "strategy": "tensor")";
-  for (const char* format : {"mxfp6-pack-quantized", "marlin-24", "dense", ""}) expect_refused(ct(format, weights), "pack-quantized");
+  for (const char* format : {"mxfp6-pack-quantized", "marlin-24", "dense", ""})
+    expect_refused(ct(format, weights), "pack-quantized");
   expect_refused(ct("pack-quantized", weights), "pack-quantized weights are integers");
   expect_refused(ct("int-quantized", weights), "contradict the format int-quantized");
-  expect_refused(ct("float-quantized", R"("num_bits": 8, "type": "int", "strategy": "tensor")"), "contradict the format float-quantized");
-  for (const char* bits : {"0", "1", "9", "4.5"}) expect_refused(ct("pack-quantized", fmt::format(R"("num_bits": {})", bits)), "num_bits");
+  expect_refused(ct("float-quantized", R"("num_bits": 8, "type": "int", "strategy": "tensor")"),
+                 "contradict the format float-quantized");
+  for (const char* bits : {"0", "1", "9", "4.5"})
+    expect_refused(ct("pack-quantized", fmt::format(R"("num_bits": {})", bits)), "num_bits");
   expect_refused(ct("int-quantized", R"("num_bits": 4)"), "4 is not supported: expected 8");
-  expect_refused(ct("float-quantized", R"("num_bits": 8, "type": "float", "strategy": "tensor_group")"), "tensor_group");
-  expect_refused(ct("float-quantized", R"("num_bits": 8, "type": "float", "strategy": "block")"), "'block_structure' is missing");
+  expect_refused(ct("float-quantized", R"("num_bits": 8, "type": "float", "strategy": "tensor_group")"),
+                 "tensor_group");
+  expect_refused(ct("float-quantized", R"("num_bits": 8, "type": "float", "strategy": "block")"),
+                 "'block_structure' is missing");
   expect_refused(ct("float-quantized", R"("num_bits": 8, "type": "float", "symmetric": false)"), "symmetric");
-  expect_refused(ct("pack-quantized", R"("num_bits": 4, "group_size": 32)", R"(, "transform_config": {"config_groups": {"R1": {}}})"), "transform_config");
-  expect_refused(ct("pack-quantized", R"("num_bits": 4, "group_size": 32)", R"(, "sparsity_config": {"format": "sparse-24-bitmask"})"), "sparse-24-bitmask");
-  expect_refused(hf(R"("quant_method": "compressed-tensors", "format": "pack-quantized")"), "'config_groups' is missing");
+  expect_refused(ct("pack-quantized", R"("num_bits": 4, "group_size": 32)",
+                    R"(, "transform_config": {"config_groups": {"R1": {}}})"),
+                 "transform_config");
+  expect_refused(ct("pack-quantized", R"("num_bits": 4, "group_size": 32)",
+                    R"(, "sparsity_config": {"format": "sparse-24-bitmask"})"),
+                 "sparse-24-bitmask");
+  expect_refused(hf(R"("quant_method": "compressed-tensors", "format": "pack-quantized")"),
+                 "'config_groups' is missing");
 }
 
 TEST(HfQuantization, ModelOpt) {
-  const QuantScheme nvfp4{.layout = QuantLayout::kModelOptNvfp4, .bits = 4, .group = 16}, fp8{.layout = QuantLayout::kFloat8};
+  const QuantScheme nvfp4{.layout = QuantLayout::kModelOptNvfp4, .bits = 4, .group = 16},
+      fp8{.layout = QuantLayout::kFloat8};
   const QuantScheme mxfp4{.layout = QuantLayout::kModelOptMxfp4, .bits = 4, .group = 32};
   const std::pair<const char*, QuantScheme> algorithms[] = {
       {"FP8", fp8},
@@ -204,9 +249,11 @@ TEST(HfQuantization, ModelOpt) {
       {"W4A8_NVFP4_FP8", nvfp4},
       {"NVFP4_AWQ", nvfp4}};
   for (const auto& [name, scheme] : algorithms) {
-    const std::string algorithm = fmt::format(R"("quant_algo": "{}", "kv_cache_quant_algo": "FP8", "ignore": ["lm_head"])", name);
+    const std::string algorithm =
+        fmt::format(R"("quant_algo": "{}", "kv_cache_quant_algo": "FP8", "ignore": ["lm_head"])", name);
     EXPECT_EQ(scheme_of(hf(R"("quant_method": "modelopt", )" + algorithm)), scheme) << name;
-    EXPECT_EQ(scheme_of(R"({"producer": {"name": "modelopt"}, "quantization": {)" + algorithm + "}}"), scheme) << name;  // hf_quant_config.json
+    EXPECT_EQ(scheme_of(R"({"producer": {"name": "modelopt"}, "quantization": {)" + algorithm + "}}"), scheme)
+        << name;  // hf_quant_config.json
   }
   EXPECT_EQ(read(hf(R"("quant_algo": "FP8", "quant_library": "modelopt")")).method(), "modelopt");
   EXPECT_EQ(scheme_of(hf(R"("quant_algo": "NVFP4", "group_size": 16)")), nvfp4);
@@ -229,7 +276,8 @@ TEST(HfQuantization, ModelOptsMixedModules) {
   EXPECT_EQ(q.find("model.layers.0.mlp.experts.7.up_proj")->block_cols, 32);
   EXPECT_EQ(q.find("model.layers.1.mlp.experts.6.up_proj"), nullptr);
   expect_refused(hf(R"("quant_algo": "MIXED_PRECISION")"), "'quantized_layers' is missing");
-  expect_refused(hf(R"("quant_algo": "MIXED_PRECISION", "quantized_layers": {"a": {"quant_algo": "W8A16"}})"), "'W8A16' is not supported");
+  expect_refused(hf(R"("quant_algo": "MIXED_PRECISION", "quantized_layers": {"a": {"quant_algo": "W8A16"}})"),
+                 "'W8A16' is not supported");
   expect_refused(hf(R"("quant_algo": "MIXED_PRECISION", "quantized_layers": {"a": {}})"), "'quant_algo' is missing");
   expect_refused(hf(R"("quant_algo": "MIXED_PRECISION", "quantized_layers": ["a"])"), "quantized_layers");
 }
@@ -239,18 +287,22 @@ TEST(HfQuantization, OfADirectory) {
   namespace fs = std::filesystem;
   const fs::path directory = fs::path(testing::TempDir()) / "hf_quantization_directory";
   fs::create_directories(directory);
-  const auto write = [&](const char* name, const std::string& text) { write_file((directory / name).string(), span_of(text)); };
+  const auto write = [&](const char* name, const std::string& text) {
+    write_file((directory / name).string(), span_of(text));
+  };
   const auto read_all = [&] { return HfQuantization::read(HfDirectory(directory.string())); };
   write("config.json", "{}");
   EXPECT_FALSE(read_all());
-  write("hf_quant_config.json", R"({"producer": {"name": "modelopt"}, "quantization": {"quant_algo": "FP8", "exclude_modules": ["lm_head"]}})");
+  write("hf_quant_config.json",
+        R"({"producer": {"name": "modelopt"}, "quantization": {"quant_algo": "FP8", "exclude_modules": ["lm_head"]}})");
   ASSERT_TRUE(read_all());
   EXPECT_EQ(read_all()->method(), "modelopt");
   write("config.json", gptq(R"("bits": 4, "group_size": 128)"));
   EXPECT_EQ(read_all()->method(), "gptq");
   write("config.json", "{}");
   write("hf_quant_config.json", R"({"quantization": {"quant_algo": "INT3"}})");
-  EXPECT_THAT(refusal(read_all), testing::AllOf(HasSubstr("hf_quant_config.json"), HasSubstr("'INT3' is not supported")));
+  EXPECT_THAT(refusal(read_all),
+              testing::AllOf(HasSubstr("hf_quant_config.json"), HasSubstr("'INT3' is not supported")));
   write("hf_quant_config.json", "{");
   EXPECT_THAT(refusal(read_all), HasSubstr("hf_quant_config.json"));
   fs::remove_all(directory);
@@ -258,31 +310,42 @@ TEST(HfQuantization, OfADirectory) {
 
 TEST(HfQuantization, GroupsAreFoundByName) {
   auto group = [](const char* targets, int bits) {
-    return fmt::format(R"({{"targets": {}, "format": "pack-quantized", "weights": {{"num_bits": {}, "strategy": "channel"}}}})", targets, bits);
+    return fmt::format(
+        R"({{"targets": {}, "format": "pack-quantized", "weights": {{"num_bits": {}, "strategy": "channel"}}}})",
+        targets, bits);
   };
-  const auto q = read(hf(R"("quant_method": "compressed-tensors", "format": "mixed-precision", "config_groups": {"a": )" + group(R"(["Linear"])", 4) + R"(, "b": )" +
-                         group(R"(["re:.*layers\\.[02]\\..*down_proj", "re:model"])", 8) + R"(, "c": )" + group(R"(["model.layers.2.mlp.down_proj"])", 2) +
-                         R"(, "d": {"targets": ["Attention"], "weights": null}})"));
+  const auto q = read(
+      hf(R"("quant_method": "compressed-tensors", "format": "mixed-precision", "config_groups": {"a": )" +
+         group(R"(["Linear"])", 4) + R"(, "b": )" + group(R"(["re:.*layers\\.[02]\\..*down_proj", "re:model"])", 8) +
+         R"(, "c": )" + group(R"(["model.layers.2.mlp.down_proj"])", 2) +
+         R"(, "d": {"targets": ["Attention"], "weights": null}})"));
   EXPECT_EQ(q.find("layers.0.mlp.down_proj")->bits, 8);
   EXPECT_EQ(q.find("model.layers.1.mlp.up_proj")->bits, 8);  // bound only to the start, as in re.match
   EXPECT_EQ(q.find("a.model.layers.1.mlp.up_proj")->bits, 4);
   EXPECT_EQ(q.find("model.layers.2.mlp.down_proj")->bits, 2);
   EXPECT_EQ(q.find("layers.1.mlp.down_proj")->bits, 4);
-  const auto named = read(hf(R"("quant_method": "compressed-tensors", "config_groups": {"c": )" + group(R"(["x.down_proj"])", 2) + "}"));
+  const auto named = read(
+      hf(R"("quant_method": "compressed-tensors", "config_groups": {"c": )" + group(R"(["x.down_proj"])", 2) + "}"));
   EXPECT_EQ(named.find("x.up_proj"), nullptr);
-  expect_refused(hf(R"("quant_method": "compressed-tensors", "config_groups": {"c": )" + group(R"(["re:(a"])", 4) + "}"), "config_groups.c.targets[0]");
-  const auto slow = read(hf(R"("quant_method": "compressed-tensors", "config_groups": {"c": )" + group(R"(["re:(a+)+$"])", 4) + "}"));
+  expect_refused(
+      hf(R"("quant_method": "compressed-tensors", "config_groups": {"c": )" + group(R"(["re:(a"])", 4) + "}"),
+      "config_groups.c.targets[0]");
+  const auto slow =
+      read(hf(R"("quant_method": "compressed-tensors", "config_groups": {"c": )" + group(R"(["re:(a+)+$"])", 4) + "}"));
   EXPECT_THAT(refusal([&] { slow.find(std::string(64, 'a') + "!"); }), HasSubstr("(a+)+$"));
 }
 
 TEST(HfQuantization, OthersAreRefusedByName) {  // S22
-  for (const char* method : {"bitsandbytes", "hqq", "aqlm", "torchao", "quanto", "eetq", "vptq", "auto-round", "modelopt", "bitnet", "GPTQ", ""}) {
+  for (const char* method : {"bitsandbytes", "hqq", "aqlm", "torchao", "quanto", "eetq", "vptq", "auto-round",
+                             "modelopt", "bitnet", "GPTQ", ""}) {
     expect_refused(hf(fmt::format(R"("quant_method": "{}")", method)), fmt::format("'{}'", method).c_str());
-    expect_refused(hf(fmt::format(R"("quant_method": "{}")", method)), "use one of these, the model's unquantized checkpoint, or a GGUF file of it");
+    expect_refused(hf(fmt::format(R"("quant_method": "{}")", method)),
+                   "use one of these, the model's unquantized checkpoint, or a GGUF file of it");
   }
   expect_refused(hf(R"("quant_method": "evil\u001b[2J")"), "evil");
   expect_refused(hf(R"("quant_method": 4)"), "quant_method");
-  EXPECT_EQ(scheme_of(hf(R"("quant_method": "mxfp4", "modules_to_not_convert": ["lm_head"])")).layout, QuantLayout::kMxfp4Blocks);
+  EXPECT_EQ(scheme_of(hf(R"("quant_method": "mxfp4", "modules_to_not_convert": ["lm_head"])")).layout,
+            QuantLayout::kMxfp4Blocks);
 }
 
 }  // namespace

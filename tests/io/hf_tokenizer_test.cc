@@ -41,7 +41,8 @@ TEST_P(HfTokenizerGolden, EncodesLikeTheReference) {
     const auto ids = tokenizer->encode(texts[i], {.add_special = false, .parse_special = true});
     EXPECT_EQ(ids, expected[i]) << printable(texts[i]);
     if (keeps_text && texts[i].find("<pad_") == texts[i].npos) {
-      EXPECT_EQ(tokenizer->decode(ids), std::string_view(GetParam()) == "qwen2" ? normalize(texts[i], NormalForm::kC) : texts[i]);
+      EXPECT_EQ(tokenizer->decode(ids),
+                std::string_view(GetParam()) == "qwen2" ? normalize(texts[i], NormalForm::kC) : texts[i]);
     }
   }
   RecordProperty("compared", std::to_string(texts.size()));  // for tools/models_table.py
@@ -59,8 +60,8 @@ TEST_P(HfTokenizerGolden, AddsBosAndEosLikeTheReference) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Families, HfTokenizerGolden,
-                         testing::Values("llama3", "qwen2", "starcoder", "deepseek", "phi4", "spm_legacy", "spm_first", "spm_always",
-                                         "spm_gemma"),
+                         testing::Values("llama3", "qwen2", "starcoder", "deepseek", "phi4", "spm_legacy", "spm_first",
+                                         "spm_always", "spm_gemma"),
                          [](const auto& golden) { return std::string(golden.param); });
 
 TEST(HfTokenizer, SentencePieceTextComesBack) {
@@ -116,35 +117,47 @@ class HfTokenizerEdit : public testing::Test {
     return load(directory_);
   }
 
-  void expect_refused(const char* expected, const std::function<void(Json&)>& edit, const char* file = "tokenizer.json") {
+  void expect_refused(const char* expected, const std::function<void(Json&)>& edit,
+                      const char* file = "tokenizer.json") {
     EXPECT_THAT(refusal([&] { edited(edit, file); }), HasSubstr(expected));
   }
 
-  fs::path directory_ = fs::path(testing::TempDir()) / fmt::format("hf_tokenizer_{}", testing::UnitTest::GetInstance()->current_test_info()->name());
+  fs::path directory_ = fs::path(testing::TempDir()) /
+                        fmt::format("hf_tokenizer_{}", testing::UnitTest::GetInstance()->current_test_info()->name());
 };
 
 TEST_F(HfTokenizerEdit, UnknownStepsAreNamed) {
   use("llama3");
   auto set = [](const char* key, const Json& value) { return [=](Json& json) { json[key] = value; }; };
   expect_refused("the normalizer 'ByteLevel'", set("normalizer", {{"type", "ByteLevel"}}));
-  expect_refused("'normalizer.normalizers[1]' at offset", set("normalizer", {{"type", "Sequence"}, {"normalizers", {{{"type", "NFC"}}, {{"type", "NFQ"}}}}}));
+  expect_refused("'normalizer.normalizers[1]' at offset",
+                 set("normalizer", {{"type", "Sequence"}, {"normalizers", {{{"type", "NFC"}}, {{"type", "NFQ"}}}}}));
   expect_refused("'cls' is missing", set("post_processor", {{"type", "BertProcessing"}}));
   expect_refused("the decoder 'WordPiece'", set("decoder", {{"type", "WordPiece"}}));
   expect_refused("neither byte-level BPE nor", set("pre_tokenizer", {{"type", "Whitespace"}}));
-  expect_refused("the pre_tokenizer 'Whitespace'", [](Json& json) { json["pre_tokenizer"]["pretokenizers"][0] = {{"type", "Whitespace"}}; });
-  expect_refused("the behavior 'MergedWithNext'", [](Json& json) { json["pre_tokenizer"]["pretokenizers"][0]["behavior"] = "MergedWithNext"; });
-  expect_refused("the behavior 'Isolated' with invert", [](Json& json) { json["pre_tokenizer"]["pretokenizers"][0]["invert"] = true; });
+  expect_refused("the pre_tokenizer 'Whitespace'", [](Json& json) {
+    json["pre_tokenizer"]["pretokenizers"][0] = {{"type", "Whitespace"}};
+  });
+  expect_refused("the behavior 'MergedWithNext'",
+                 [](Json& json) { json["pre_tokenizer"]["pretokenizers"][0]["behavior"] = "MergedWithNext"; });
+  expect_refused("the behavior 'Isolated' with invert",
+                 [](Json& json) { json["pre_tokenizer"]["pretokenizers"][0]["invert"] = true; });
   expect_refused("'pre_tokenizer.pretokenizers[0].pattern.Regex' at offset",
                  [](Json& json) { json["pre_tokenizer"]["pretokenizers"][0]["pattern"]["Regex"] = "[a&&b]"; });
-  expect_refused("pattern.Regex' at offset", [](Json& json) { json["pre_tokenizer"]["pretokenizers"][0]["pattern"]["Regex"] = "(a+)+$"; });  // T08
-  expect_refused("'(a+)+(?m:$)' may take exponential time", [](Json& json) { json["pre_tokenizer"]["pretokenizers"][0]["pattern"]["Regex"] = "(a+)+$"; });
+  expect_refused("pattern.Regex' at offset",
+                 [](Json& json) { json["pre_tokenizer"]["pretokenizers"][0]["pattern"]["Regex"] = "(a+)+$"; });  // T08
+  expect_refused("'(a+)+(?m:$)' may take exponential time",
+                 [](Json& json) { json["pre_tokenizer"]["pretokenizers"][0]["pattern"]["Regex"] = "(a+)+$"; });
   expect_refused("may take exponential time", [](Json& json) {
     json["normalizer"] = {{"type", "Replace"}, {"pattern", {{"Regex", "(?:x|[w-z])+!"}}}, {"content", ""}};
   });
-  expect_refused("pre-tokenizer expression '(a'", [](Json& json) { json["pre_tokenizer"]["pretokenizers"][0]["pattern"]["Regex"] = "(a"; });
-  expect_refused("'add_prefix_space' after other steps is not supported", [](Json& json) { json["pre_tokenizer"]["pretokenizers"][1]["add_prefix_space"] = true; });
-  expect_refused("after ByteLevel, the pre_tokenizer 'Digits'",
-                 [](Json& json) { json["pre_tokenizer"]["pretokenizers"].push_back({{"type", "Digits"}, {"individual_digits", true}}); });
+  expect_refused("pre-tokenizer expression '(a'",
+                 [](Json& json) { json["pre_tokenizer"]["pretokenizers"][0]["pattern"]["Regex"] = "(a"; });
+  expect_refused("'add_prefix_space' after other steps is not supported",
+                 [](Json& json) { json["pre_tokenizer"]["pretokenizers"][1]["add_prefix_space"] = true; });
+  expect_refused("after ByteLevel, the pre_tokenizer 'Digits'", [](Json& json) {
+    json["pre_tokenizer"]["pretokenizers"].push_back({{"type", "Digits"}, {"individual_digits", true}});
+  });
   expect_refused("'WordLevel' are not supported", [](Json& json) { json["model"]["type"] = "WordLevel"; });
   expect_refused("expected an array, got object", [](Json& json) { json["model"]["type"] = "Unigram"; });
   expect_refused("the pre_tokenizer 'ByteLevel'", [](Json& json) { json["model"]["type"] = "WordPiece"; });
@@ -169,12 +182,15 @@ TEST_F(HfTokenizerEdit, SlowExpressionsRunAsOthers) {
   for (const char* slow : {R"(\d{1,3}(?=(?:\d{3})*\b))", R"((?=(\d{3})+(?!\d)))"}) {
     const auto tokenizer = edited([&](Json& json) {
       auto& steps = json["pre_tokenizer"]["pretokenizers"];
-      steps.insert(steps.begin(), Json{{"type", "Split"}, {"pattern", {{"Regex", slow}}}, {"behavior", "Isolated"}, {"invert", false}});
+      steps.insert(
+          steps.begin(),
+          Json{{"type", "Split"}, {"pattern", {{"Regex", slow}}}, {"behavior", "Isolated"}, {"invert", false}});
     });
     const std::string digits(1 << 20, '7');
     const std::clock_t start = std::clock();
     EXPECT_EQ(tokenizer->decode(tokenizer->encode(digits, {.add_special = false})), digits);
-    EXPECT_LT(static_cast<double>(std::clock() - start) / CLOCKS_PER_SEC, 20.0) << slow;  // takes some 0.2 s; quadratic: minutes
+    EXPECT_LT(static_cast<double>(std::clock() - start) / CLOCKS_PER_SEC, 20.0)
+        << slow;  // takes some 0.2 s; quadratic: minutes
   }
 }
 
@@ -183,14 +199,16 @@ TEST_F(HfTokenizerEdit, TokensAndMergesAreChecked) {
   expect_refused("expected an integer, got str", [](Json& json) { json["model"]["vocab"]["a"] = "7"; });  // T05
   expect_refused("-1 is out of range", [](Json& json) { json["model"]["vocab"]["a"] = -1; });
   expect_refused("is out of range", [](Json& json) { json["model"]["vocab"]["a"] = int64_t{1} << 31; });
-  expect_refused("the token id is 100000, but there are only 420 tokens", [](Json& json) { json["model"]["vocab"]["a"] = 100000; });
+  expect_refused("the token id is 100000, but there are only 420 tokens",
+                 [](Json& json) { json["model"]["vocab"]["a"] = 100000; });
   expect_refused("has the id 5, which is that of", [](Json& json) { json["model"]["vocab"]["more"] = 5; });
   expect_refused("has the id 5, which is that of", [](Json& json) { json["added_tokens"][0]["id"] = 5; });
   expect_refused("'content' is empty", [](Json& json) { json["added_tokens"][0]["content"] = ""; });  // T06
   expect_refused("'single_word' is not supported", [](Json& json) { json["added_tokens"][0]["single_word"] = true; });
   for (const Json& merge : {Json("a"), Json("a b c"), Json(" a"), Json("")})  // T04
     expect_refused("is not two tokens with one space", [&](Json& json) { json["model"]["merges"].push_back(merge); });
-  for (const Json& merge : {Json({"a"}), Json({"a", "b", "c"}), Json(3), Json({1, 2}), Json({"a", ""}), Json({"a b", "c"})})
+  for (const Json& merge :
+       {Json({"a"}), Json({"a", "b", "c"}), Json(3), Json({1, 2}), Json({"a", ""}), Json({"a b", "c"})})
     expect_refused("'model.merges[", [&](Json& json) { json["model"]["merges"].push_back(merge); });
   expect_refused("not in the vocabulary", [](Json& json) { json["model"]["merges"].push_back({"a", "nothing"}); });
   expect_refused("occurs twice", [](Json& json) { json["model"]["merges"].push_back(json["model"]["merges"][0]); });
@@ -202,13 +220,27 @@ TEST_F(HfTokenizerEdit, TokensAndMergesAreChecked) {
 
 TEST_F(HfTokenizerEdit, ConfigFilesAddTokensAndNames) {
   use("llama3");
-  const auto more = edited([](Json& json) { json["added_tokens_decoder"] = {{"5", {{"content", "ignored"}}}, {"430", {{"content", "<new>"}, {"special", true}}}}; },
-                           "tokenizer_config.json");
+  const auto more = edited(
+      [](Json& json) {
+        json["added_tokens_decoder"] = {{"5", {{"content", "ignored"}}},
+                                        {"430", {{"content", "<new>"}, {"special", true}}}};
+      },
+      "tokenizer_config.json");
   EXPECT_EQ(more->find("<new>"), 430);
   EXPECT_NE(more->token_text(5), "ignored") << "tokenizer.json has it already";
   EXPECT_EQ(more->type(427), TokenType::kUnused) << "no one names it";
-  expect_refused("the key is not a token id", [](Json& json) { json["added_tokens_decoder"] = {{"x5", {{"content", "a"}}}}; }, "tokenizer_config.json");
-  expect_refused("the key is not a token id", [](Json& json) { json["added_tokens_decoder"] = {{"99999999999", {{"content", "a"}}}}; }, "tokenizer_config.json");
+  expect_refused(
+      "the key is not a token id",
+      [](Json& json) {
+        json["added_tokens_decoder"] = {{"x5", {{"content", "a"}}}};
+      },
+      "tokenizer_config.json");
+  expect_refused(
+      "the key is not a token id",
+      [](Json& json) {
+        json["added_tokens_decoder"] = {{"99999999999", {{"content", "a"}}}};
+      },
+      "tokenizer_config.json");
   EXPECT_FALSE(edited([](Json& json) { json["add_bos_token"] = false; }, "tokenizer_config.json")->add_bos());
   // S21: file names are not followed.
   EXPECT_EQ(edited([](Json& json) { json["vocab_file"] = "/etc/passwd"; }, "tokenizer_config.json")->n_vocab(), 424);

@@ -26,14 +26,16 @@ std::vector<HubFile> tree(const std::string& body) {
 
 TEST(HubApi, Revision) {
   EXPECT_EQ(parse_revision(R"({"id":"a/b","sha":")" + kSha1 + R"(","siblings":[]})", "r"), kSha1);
-  for (const char* body : {"", "[]", "{}", R"({"sha":null})", R"({"sha":7})", R"({"sha":"main"})", R"({"sha":"A"})", "nul", "{\"sha\":\"\xff\"}"})
+  for (const char* body : {"", "[]", "{}", R"({"sha":null})", R"({"sha":7})", R"({"sha":"main"})", R"({"sha":"A"})",
+                           "nul", "{\"sha\":\"\xff\"}"})
     EXPECT_NE(refusal([&] { parse_revision(body, "the revision"); }).find("the revision"), std::string::npos) << body;
 }
 
 TEST(HubApi, Tree) {
-  const auto files = tree(R"([{"type":"directory","path":"x","oid":"","size":0},{"type":"file","path":"x/c.json","oid":")" + kSha1 +
-                          R"(","size":12},{"type":"file","path":"m.gguf","oid":")" + kSha1 + R"(","size":5,"lfs":{"oid":"sha256:)" + kSha256 +
-                          R"(","size":1099511627776,"pointerSize":134},"xetHash":"x"}])");
+  const auto files =
+      tree(R"([{"type":"directory","path":"x","oid":"","size":0},{"type":"file","path":"x/c.json","oid":")" + kSha1 +
+           R"(","size":12},{"type":"file","path":"m.gguf","oid":")" + kSha1 + R"(","size":5,"lfs":{"oid":"sha256:)" +
+           kSha256 + R"(","size":1099511627776,"pointerSize":134},"xetHash":"x"}])");
   ASSERT_EQ(files.size(), 2u);
   EXPECT_EQ(files[0].path, "x/c.json");
   EXPECT_EQ(files[0].hash, kSha1);
@@ -44,8 +46,10 @@ TEST(HubApi, Tree) {
     return R"([{"type":"file","path":")" + path + R"(","oid":")" + oid + R"(","size":)" + size + "}]";
   };
   EXPECT_EQ(tree(file("a", kSha1, "0")).size(), 1u);
-  for (const auto& body : {file("../a", kSha1, "1"), file("a", kSha256, "1"), file("a", "..", "1"), file("a", kSha1, "-1"), file("a", kSha1, "1e300"),
-                           file("a", kSha1, "null"), file("a\\u0000", kSha1, "1"), std::string("{}"), std::string(R"([[]])"), std::string(R"([{"type":"file"}])")})
+  for (const auto& body :
+       {file("../a", kSha1, "1"), file("a", kSha256, "1"), file("a", "..", "1"), file("a", kSha1, "-1"),
+        file("a", kSha1, "1e300"), file("a", kSha1, "null"), file("a\\u0000", kSha1, "1"), std::string("{}"),
+        std::string(R"([[]])"), std::string(R"([{"type":"file"}])")})
     refusal([&] { tree(body); });
 }
 
@@ -53,7 +57,8 @@ TEST(HubApi, NextPage) {
   EXPECT_EQ(next_page(R"(<https://h/x?cursor=a,b>; rel="next")"), "https://h/x?cursor=a,b");
   EXPECT_EQ(next_page(R"(<https://h/1>; rel="prev", <https://h/2>; rel="next")"), "https://h/2");
   EXPECT_EQ(next_page(R"(<<https://h/2>; rel="next")"), "https://h/2");
-  for (const char* header : {"", "<", ">", "<x>", R"(<x>; rel="prev")", R"(x; rel="next")", "><", "<<<"}) EXPECT_FALSE(next_page(header)) << header;
+  for (const char* header : {"", "<", ">", "<x>", R"(<x>; rel="prev")", R"(x; rel="next")", "><", "<<<"})
+    EXPECT_FALSE(next_page(header)) << header;
 }
 
 TEST(HubApi, ContentRange) {
@@ -63,20 +68,28 @@ TEST(HubApi, ContentRange) {
   EXPECT_EQ(range->total, 200u);
   EXPECT_FALSE(parse_content_range("bytes 1-2/*")->total);
   EXPECT_FALSE(parse_content_range("bytes */5")->begin);
-  for (const char* header : {"", "bytes", "bytes ", "bytes /", "bytes 1/2", "bytes 1-/2", "bytes -1/2", "bytes 1-2/x", "octets 1-2/3", "bytes 1-2/-3", "bytes 1-99999999999999999999/2"})
+  for (const char* header : {"", "bytes", "bytes ", "bytes /", "bytes 1/2", "bytes 1-/2", "bytes -1/2", "bytes 1-2/x",
+                             "octets 1-2/3", "bytes 1-2/-3", "bytes 1-99999999999999999999/2"})
     EXPECT_FALSE(parse_content_range(header)) << header;
 }
 
 TEST(HubApi, FileHeaders) {
   const HubFile file{.path = "m.gguf", .n_bytes = 10, .hash = kSha256};
-  auto check = [&](int status, std::map<std::string, std::string> headers) { check_file_headers({.status = status, .headers = std::move(headers)}, file, kSha1); };
+  auto check = [&](int status, std::map<std::string, std::string> headers) {
+    check_file_headers({.status = status, .headers = std::move(headers)}, file, kSha1);
+  };
   check(200, {});
-  check(200, {{"x-repo-commit", kSha1}, {"x-linked-etag", "\"" + kSha256 + "\""}, {"x-linked-size", "10"}, {"content-length", "10"}, {"etag", "\"other\""}});
+  check(200, {{"x-repo-commit", kSha1},
+              {"x-linked-etag", "\"" + kSha256 + "\""},
+              {"x-linked-size", "10"},
+              {"content-length", "10"},
+              {"etag", "\"other\""}});
   check(200, {{"x-linked-etag", "W/\"" + kSha256 + "\""}});
   check(206, {{"content-range", "bytes 4-9/10"}, {"content-length", "6"}});
   using Headers = std::map<std::string, std::string>;
-  for (const Headers& headers : {Headers{{"x-repo-commit", kSha256}}, Headers{{"x-linked-etag", "x"}}, Headers{{"x-linked-size", "9"}},
-                                 Headers{{"content-length", "11"}}, Headers{{"content-range", "bytes 0-8/9"}}})
+  for (const Headers& headers :
+       {Headers{{"x-repo-commit", kSha256}}, Headers{{"x-linked-etag", "x"}}, Headers{{"x-linked-size", "9"}},
+        Headers{{"content-length", "11"}}, Headers{{"content-range", "bytes 0-8/9"}}})
     EXPECT_NE(refusal([&] { check(200, headers); }).find("m.gguf"), std::string::npos);
 }
 
@@ -85,8 +98,13 @@ TEST(HubApi, Refusals) {
   for (int status : {400, 401, 403, 404, 410, 418, 429, 500, 503}) {
     for (const char* code : {"", "RepoNotFound", "GatedRepo", "RevisionNotFound", "EntryNotFound", "\x1b[31m"}) {
       for (const char* file : {"", "x\n.gguf"}) {
-        const HubRequest request{.repo = "org/repo", .revision = "v\x07", .endpoint = "https://h", .file = file, .has_token = status % 2 == 0};
-        const HubResponse response{.status = status, .headers = {{"x-error-code", code}, {"x-error-message", "a\nb\x1b"}}};
+        const HubRequest request{.repo = "org/repo",
+                                 .revision = "v\x07",
+                                 .endpoint = "https://h",
+                                 .file = file,
+                                 .has_token = status % 2 == 0};
+        const HubResponse response{.status = status,
+                                   .headers = {{"x-error-code", code}, {"x-error-message", "a\nb\x1b"}}};
         const std::string message = refusal([&] { throw hub_refusal(request, response); });
         EXPECT_NE(message.find("org/repo"), message.npos) << message;
         EXPECT_NE(message.find(std::to_string(status)), message.npos) << message;
@@ -102,7 +120,9 @@ TEST(HubApi, UrlEncode) {
 
 // From FIPS 180-4 and from git.
 TEST(Digest, KnownValues) {
-  auto bytes = [](std::string_view text) { return std::span(reinterpret_cast<const uint8_t*>(text.data()), text.size()); };
+  auto bytes = [](std::string_view text) {
+    return std::span(reinterpret_cast<const uint8_t*>(text.data()), text.size());
+  };
   Digest abc = Digest::sha256();
   abc.update(bytes("a"));
   abc.update(bytes("bc"));
@@ -120,8 +140,10 @@ TEST(HubHttp, OnlyHttpsFromAnHttpsEndpoint) {
   HubHttp http({.endpoint = "http://127.0.0.1:1/"});
   EXPECT_EQ(http.options().endpoint, "http://127.0.0.1:1");
   EXPECT_NE(refusal([&] { http.get("file:///etc/passwd", 1); }).find("only https"), std::string::npos);
-  for (const char* endpoint : {"", "x", "ftp://x", "file:///", "https://", "https://a b"}) refusal([&] { HubHttp({.endpoint = endpoint}); });
-  for (const char* token : {"a b", "a\r\nX: y", "\x7f"}) refusal([&] { HubHttp({.endpoint = "https://x", .token = token}); });
+  for (const char* endpoint : {"", "x", "ftp://x", "file:///", "https://", "https://a b"})
+    refusal([&] { HubHttp({.endpoint = endpoint}); });
+  for (const char* token : {"a b", "a\r\nX: y", "\x7f"})
+    refusal([&] { HubHttp({.endpoint = "https://x", .token = token}); });
 }
 
 TEST(HubHttp, StopsWhenAsked) {

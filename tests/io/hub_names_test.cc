@@ -41,9 +41,11 @@ TEST(HubName, Accepted) {
 
 // The rules are those of huggingface_hub.utils.validate_repo_id; an organisation is required, too.
 TEST(HubName, Refused) {
-  for (const char* text : {"", "repo", "/", "a/", "/b", "a/b/c", "/a/b", "./a", "a/.", "a/..", "../b", ".a/b", "a/-b", "a-/b", "a/b.", "a--b/c",
-                           "a/b..c", "a/b.git", "a b/c", "a/b:", "a/b:c:d", "a/b:../x", "a/b:-x", "caf\xc3\xa9/b", "a/b\n", "a\\b/c", "~/b", "hf://", "hf://x",
-                           "hf://a/b/c", "C:/x", "a/b?c", "a/b#c", "a/b%2e"})
+  for (const char* text :
+       {"",      "repo",   "/",          "a/",       "/b",     "a/b/c",         "/a/b",   "./a",    "a/.",
+        "a/..",  "../b",   ".a/b",       "a/-b",     "a-/b",   "a/b.",          "a--b/c", "a/b..c", "a/b.git",
+        "a b/c", "a/b:",   "a/b:c:d",    "a/b:../x", "a/b:-x", "caf\xc3\xa9/b", "a/b\n",  "a\\b/c", "~/b",
+        "hf://", "hf://x", "hf://a/b/c", "C:/x",     "a/b?c",  "a/b#c",         "a/b%2e"})
     EXPECT_FALSE(parse_hub_name(text)) << text;
   EXPECT_FALSE(parse_hub_name(std::string_view("a/b\0c", 5)));
   EXPECT_FALSE(parse_hub_name("a/" + std::string(97, 'x')));
@@ -51,8 +53,11 @@ TEST(HubName, Refused) {
 }
 
 TEST(HubName, Paths) {
-  for (const char* path : {"a", "a/b.gguf", "1_Pooling/config.json", ".gitattributes", "a b", "\xc3\xa9.gguf", "...", "a/..b"}) EXPECT_TRUE(is_hub_path(path)) << path;
-  for (const char* path : {"", "/", "/a", "a/", "a//b", "..", "a/..", "../a", "a/../b", ".", "./a", "a\\b", "C:x", "a\nb", "\x7f", "\x1b[m"})
+  for (const char* path :
+       {"a", "a/b.gguf", "1_Pooling/config.json", ".gitattributes", "a b", "\xc3\xa9.gguf", "...", "a/..b"})
+    EXPECT_TRUE(is_hub_path(path)) << path;
+  for (const char* path : {"", "/", "/a", "a/", "a//b", "..", "a/..", "../a", "a/../b", ".", "./a", "a\\b", "C:x",
+                           "a\nb", "\x7f", "\x1b[m"})
     EXPECT_FALSE(is_hub_path(path)) << path;
   EXPECT_FALSE(is_hub_path(std::string_view("a\0b", 3)));
   EXPECT_FALSE(is_hub_path(std::string(256, 'x')));
@@ -94,9 +99,16 @@ TEST(QuantLabel, OfNames) {
 }
 
 TEST(GgufModels, GroupsPartsAndPassesOverWhatIsNoModel) {
-  const Paths paths = {"MMPROJ-F16.gguf",           "a-Q4_0-00001-of-00002.gguf", "a-Q4_0-00002-of-00002.gguf", "a-Q8_0-00001-of-00002.gguf",
-                       "a.imatrix.gguf",            "b-00003-of-00002.gguf",      "b.gguf",                     "config.json",
-                       "dir/mtp-Q8_0.gguf",         "x.GGUF"};
+  const Paths paths = {"MMPROJ-F16.gguf",
+                       "a-Q4_0-00001-of-00002.gguf",
+                       "a-Q4_0-00002-of-00002.gguf",
+                       "a-Q8_0-00001-of-00002.gguf",
+                       "a.imatrix.gguf",
+                       "b-00003-of-00002.gguf",
+                       "b.gguf",
+                       "config.json",
+                       "dir/mtp-Q8_0.gguf",
+                       "x.GGUF"};
   const auto models = gguf_models(paths);
   ASSERT_EQ(models.size(), 4u);
   EXPECT_EQ(models[0].files, (Paths{paths[1], paths[2]}));
@@ -114,7 +126,8 @@ std::string chosen(const Paths& paths, const std::string& tag, const std::string
 }
 
 TEST(ChooseFiles, ByTag) {
-  const Paths paths = {"m-UD-Q4_K_M.gguf", "m-Q4_K_M.gguf", "m-Q8_0.gguf", "m-UD-Q6_K_XL.gguf", "m-distilled-v2.gguf", "mmproj-Q5_0.gguf"};
+  const Paths paths = {"m-UD-Q4_K_M.gguf",  "m-Q4_K_M.gguf",       "m-Q8_0.gguf",
+                       "m-UD-Q6_K_XL.gguf", "m-distilled-v2.gguf", "mmproj-Q5_0.gguf"};
   EXPECT_EQ(chosen(paths, ""), "m-Q4_K_M.gguf");
   EXPECT_EQ(chosen(paths, "LATEST"), "m-Q4_K_M.gguf");
   EXPECT_EQ(chosen(paths, "ud-q4_k_m"), "m-UD-Q4_K_M.gguf");
@@ -137,7 +150,8 @@ TEST(ChooseFiles, SplitModelsWholeOrNotAtAll) {
   for (size_t gone = 0; gone < 3; ++gone) {
     Paths some = parts;
     some.erase(some.begin() + static_cast<std::ptrdiff_t>(gone));
-    EXPECT_NE(refusal([&] { choose_files("o/r", some, "", ""); }).find("split in 3 files, of which 2"), std::string::npos);
+    EXPECT_NE(refusal([&] { choose_files("o/r", some, "", ""); }).find("split in 3 files, of which 2"),
+              std::string::npos);
   }
 }
 
@@ -155,8 +169,15 @@ Paths files_of(const Paths& paths, const std::string& file) {
 }
 
 TEST(ChooseFiles, Directories) {
-  const Paths paths = {"README.md", "chat_template.jinja", "config.json", "consolidated.safetensors", "model-00001-of-00001.safetensors",
-                       "model.safetensors.index.json", "modeling.py", "pytorch_model.bin", "tokenizer.json"};
+  const Paths paths = {"README.md",
+                       "chat_template.jinja",
+                       "config.json",
+                       "consolidated.safetensors",
+                       "model-00001-of-00001.safetensors",
+                       "model.safetensors.index.json",
+                       "modeling.py",
+                       "pytorch_model.bin",
+                       "tokenizer.json"};
   const HubChoice choice = choose_files("o/r", paths, "", "");
   EXPECT_TRUE(choice.is_directory());
   EXPECT_EQ(choice.label, "safetensors");
@@ -172,7 +193,10 @@ TEST(ChooseFiles, Directories) {
   EXPECT_EQ(choose_files("o/r", one, "", "").label, "F16");
   EXPECT_EQ(choose_files("o/r", one, "SafeTensors", "").label, "safetensors");
   EXPECT_NE(refusal([&] { choose_files("o/r", paths, "Q8_0", ""); }).find("leave the tag out"), std::string::npos);
-  EXPECT_NE(refusal([] { choose_files("o/r", {"config.json", "pytorch_model.bin"}, "", ""); }).find("neither GGUF"), std::string::npos);
+  EXPECT_NE(refusal([] {
+              choose_files("o/r", {"config.json", "pytorch_model.bin"}, "", "");
+            }).find("neither GGUF"),
+            std::string::npos);
   EXPECT_NE(refusal([] { choose_files("o/r", {}, "", ""); }).find("neither GGUF"), std::string::npos);
 }
 
@@ -226,7 +250,9 @@ TEST(ChooseFiles, RandomNames) {
   const auto seed = std::random_device{}();
   SCOPED_TRACE(seed);
   std::mt19937 random(seed);
-  const Paths pieces = {"a", "-", ".", "_", "/", "Q4_K_M", "q8_0", "UD-", "F16", "-00001-of-00002", "-00002-of-00002", "mmproj", ".gguf", "IQ2_XXS", "K", "4"};
+  const Paths pieces = {
+      "a",      "-",     ".",       "_", "/", "Q4_K_M", "q8_0", "UD-", "F16", "-00001-of-00002", "-00002-of-00002",
+      "mmproj", ".gguf", "IQ2_XXS", "K", "4"};
   for (int round = 0; round < 2000; ++round) {
     Paths paths;
     for (size_t n = random() % 8; n > 0; --n) {

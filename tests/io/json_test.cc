@@ -41,17 +41,20 @@ TEST(Json, KnowsPathsAndOffsets) {
   EXPECT_EQ(e.offset(), text.find("\"e\""));
   EXPECT_EQ(document.root().at("z").offset(), text.find("1.5"));
   EXPECT_EQ(document.root().path(), "");
-  EXPECT_EQ(refusal([&] { e.integer(0, 9); }), fmt::format("c.json: 'b[1].d[1]' at offset {}: expected an integer, got str \"e\"", text.find("\"e\"")));
+  EXPECT_EQ(refusal([&] { e.integer(0, 9); }),
+            fmt::format("c.json: 'b[1].d[1]' at offset {}: expected an integer, got str \"e\"", text.find("\"e\"")));
 }
 
 TEST(Json, RefusesOtherKindsAndRanges) {
-  const JsonDocument document = parse(R"({"i": 5, "r": 1.5, "s": "5", "b": true, "l": [5], "n": null, "big": 18446744073709551615, "huge": 1e300})");
+  const JsonDocument document = parse(
+      R"({"i": 5, "r": 1.5, "s": "5", "b": true, "l": [5], "n": null, "big": 18446744073709551615, "huge": 1e300})");
   const Json root = document.root();
   for (const char* key : {"r", "s", "b", "l", "huge"})
     EXPECT_THAT(refusal([&] { root.at(key).integer(0, 100); }), HasSubstr(fmt::format("'{}' at offset", key)));
   EXPECT_THAT(refusal([&] { root.at("i").integer(0, 4); }), HasSubstr("5 is out of range: expected 0 to 4"));
   EXPECT_THAT(refusal([&] { root.at("big").integer(0, INT64_MAX); }), HasSubstr("'big'"));
-  for (const char* key : {"s", "b", "l"}) EXPECT_THAT(refusal([&] { root.at(key).number(); }), HasSubstr("expected a number"));
+  for (const char* key : {"s", "b", "l"})
+    EXPECT_THAT(refusal([&] { root.at(key).number(); }), HasSubstr("expected a number"));
   EXPECT_THAT(refusal([&] { root.at("i").boolean(); }), HasSubstr("expected a bool, got integer 5"));
   EXPECT_THAT(refusal([&] { root.at("i").string(); }), HasSubstr("expected a string"));
   EXPECT_THAT(refusal([&] { root.at("i").elements(); }), HasSubstr("expected an array"));
@@ -62,8 +65,9 @@ TEST(Json, RefusesOtherKindsAndRanges) {
 
 TEST(Json, SyntaxErrorsHaveAPlace) {
   EXPECT_THAT(refused("{\"a\": 1,\n \"b\": NaN}"), HasSubstr("c.json: line 2, column "));
-  for (const char* text : {"", "  ", "{", "[1,]", "{\"a\":1,}", "{\"a\" 1}", "{\"a\":1} x", "[Infinity]", "[-NaN]", "// c\n{}", "{}//", "[01]",
-                           "[1e999]", "[\"\x01\"]", "[\"\xff\"]", "[\"\\ud800\"]", "{'a':1}", "[\"a\nb\"]", "nul"})
+  for (const char* text :
+       {"", "  ", "{", "[1,]", "{\"a\":1,}", "{\"a\" 1}", "{\"a\":1} x", "[Infinity]", "[-NaN]", "// c\n{}", "{}//",
+        "[01]", "[1e999]", "[\"\x01\"]", "[\"\xff\"]", "[\"\\ud800\"]", "{'a':1}", "[\"a\nb\"]", "nul"})
     EXPECT_THAT(refused(text), HasSubstr("is not JSON")) << text;
   EXPECT_THAT(refused(std::string_view("{}\0", 3)), HasSubstr("column 3 (offset 2): is not JSON: a NUL byte"));
   EXPECT_THAT(refused("\xEF\xBB\xBF{}"), HasSubstr("byte order mark"));

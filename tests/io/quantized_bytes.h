@@ -13,7 +13,8 @@ namespace ingot {
 class QuantizedBytes {
  public:
   // The bytes are `data`; if `data` is shorter than the shape, the bytes are 0, 1, 2, ...
-  QuantizedBytes& add(const std::string& name, const std::string& dtype, const std::vector<int64_t>& dims, std::string data = "") {
+  QuantizedBytes& add(const std::string& name, const std::string& dtype, const std::vector<int64_t>& dims,
+                      std::string data = "") {
     size_t n_bytes = safe_dtype(dtype)->bits / 8;
     for (const int64_t dim : dims) n_bytes *= static_cast<size_t>(dim);
     for (size_t i = data.size(); i < n_bytes; ++i) data += static_cast<char>(i);
@@ -22,7 +23,8 @@ class QuantizedBytes {
     return *this;
   }
   // Replaces a tensor; with a null dtype, removes the tensor.
-  QuantizedBytes& replace(const std::string& name, const char* dtype, const std::vector<int64_t>& dims, const std::string& data = "") {
+  QuantizedBytes& replace(const std::string& name, const char* dtype, const std::vector<int64_t>& dims,
+                          const std::string& data = "") {
     std::erase_if(tensors_, [&](const Tensor& t) { return t.name == name; });
     return dtype == nullptr ? *this : add(name, dtype, dims, data);
   }
@@ -32,8 +34,9 @@ class QuantizedBytes {
     for (const Tensor& t : tensors_) {
       std::string shape;
       for (const int64_t dim : t.dims) shape += fmt::format("{}{}", shape.empty() ? "" : ",", dim);
-      header += fmt::format(R"({}"{}":{{"dtype":"{}","shape":[{}],"data_offsets":[{},{}]}})", data.empty() && header == "{" ? "" : ",", t.name,
-                            t.dtype, shape, data.size(), data.size() + t.data.size());
+      header += fmt::format(R"({}"{}":{{"dtype":"{}","shape":[{}],"data_offsets":[{},{}]}})",
+                            data.empty() && header == "{" ? "" : ",", t.name, t.dtype, shape, data.size(),
+                            data.size() + t.data.size());
       data += t.data;
     }
     header += "}";

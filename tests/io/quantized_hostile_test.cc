@@ -31,7 +31,8 @@ TEST_P(QuantizedHostile, EveryValueOfEveryByteOfTheConfig) {
   EXPECT_GT(sweep_bytes(config, [&](const std::string& json) { use_quantized(whole, json); }), config.size() * 100);
 }
 
-INSTANTIATE_TEST_SUITE_P(, QuantizedHostile, testing::ValuesIn(quantized_fixtures()), [](const auto& i) { return std::string(i.param.name); });
+INSTANTIATE_TEST_SUITE_P(, QuantizedHostile, testing::ValuesIn(quantized_fixtures()),
+                         [](const auto& i) { return std::string(i.param.name); });
 
 }  // namespace
 }  // namespace ingot

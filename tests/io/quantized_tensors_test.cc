@@ -138,7 +138,8 @@ TEST_P(QuantizedGoldens, DecodeToTheWeightsOfTheOracle) {
   ASSERT_NE(weights, nullptr);
   ASSERT_THAT(weights->dims(), testing::ElementsAre(matrix->n_out, matrix->n_in));
   uint64_t n_bytes = 0;
-  for (const SafeTensor& t : files.tensors()) n_bytes += t.name == "expected" || t.name == "m.input_scale" ? 0 : t.n_bytes;
+  for (const SafeTensor& t : files.tensors())
+    n_bytes += t.name == "expected" || t.name == "m.input_scale" ? 0 : t.n_bytes;
   EXPECT_EQ(matrix->n_bytes, n_bytes);
 
   const GatheredMatrix gathered = tensors.gather(*matrix);
@@ -146,7 +147,8 @@ TEST_P(QuantizedGoldens, DecodeToTheWeightsOfTheOracle) {
   std::vector<float> row(static_cast<size_t>(matrix->n_in)), want(row);
   float error = 0;
   for (int64_t i = 0; i < matrix->n_out; ++i) {
-    decode_row(gathered.format, gathered.bytes() + i * row_bytes(gathered.format, matrix->n_in), row.data(), matrix->n_in);
+    decode_row(gathered.format, gathered.bytes() + i * row_bytes(gathered.format, matrix->n_in), row.data(),
+               matrix->n_in);
     std::memcpy(want.data(), files.data(*weights).data() + i * matrix->n_in * 4, want.size() * 4);
     for (size_t k = 0; k < row.size(); ++k) {
       ASSERT_NEAR(row[k], want[k], expected->exact ? 0 : 3e-8) << "row " << i << ", column " << k;
@@ -157,7 +159,8 @@ TEST_P(QuantizedGoldens, DecodeToTheWeightsOfTheOracle) {
   RecordProperty("becomes", info(gathered.format).name);
   RecordProperty("max_error", fmt::format("{}", error));
   RecordProperty("n_compared", static_cast<int>(matrix->n_out * matrix->n_in));
-  RecordProperty("bytes_per_weight", fmt::format("{:.4g}", static_cast<double>(matrix->n_bytes) / static_cast<double>(matrix->n_out * matrix->n_in)));
+  RecordProperty("bytes_per_weight", fmt::format("{:.4g}", static_cast<double>(matrix->n_bytes) /
+                                                               static_cast<double>(matrix->n_out * matrix->n_in)));
 }
 
 TEST(QuantizedTensors, EveryFileHasItsRow) { EXPECT_EQ(names().size(), std::size(kExpected)); }
@@ -172,10 +175,14 @@ INSTANTIATE_TEST_SUITE_P(Files, QuantizedGoldens, testing::ValuesIn(names()), []
 TEST(QuantizedTensors, GathersFloat8WithBlocksOf128) {
   const float scales[2][2] = {{0.5f, 2}, {3, 0.25f}};
   const std::string scale_bytes(reinterpret_cast<const char*>(scales), sizeof scales);
-  const std::string bytes = QuantizedBytes().add("m.weight", "F8_E4M3", {130, 256}).add("m.weight_scale_inv", "F32", {2, 2}, scale_bytes).bytes();
+  const std::string bytes = QuantizedBytes()
+                                .add("m.weight", "F8_E4M3", {130, 256})
+                                .add("m.weight_scale_inv", "F32", {2, 2}, scale_bytes)
+                                .bytes();
   const auto files = Safetensors::parse(span_of(bytes), "m.safetensors");
   const std::string config = R"({"quantization_config": {"quant_method": "fp8", "weight_block_size": [128, 128]}})";
-  const QuantizedTensors tensors(files, HfQuantization::read(JsonDocument::parse(config, "config.json").root()), "model");
+  const QuantizedTensors tensors(files, HfQuantization::read(JsonDocument::parse(config, "config.json").root()),
+                                 "model");
   const GatheredMatrix gathered = tensors.gather(*tensors.find("m"));
   ASSERT_STREQ(info(gathered.format).name, "F8_E4M3");
   std::vector<float> row(256);
@@ -184,7 +191,8 @@ TEST(QuantizedTensors, GathersFloat8WithBlocksOf128) {
     for (int k = 0; k < 256; ++k) {
       const auto number = static_cast<uint8_t>(i * 256 + k);
       if ((number & 0x7F) == 0x7F) EXPECT_TRUE(std::isnan(row[k]));
-      else EXPECT_EQ(row[k], scales[i / 128][k / 128] * quant::float_from_e4m3(number)) << "row " << i << ", column " << k;
+      else
+        EXPECT_EQ(row[k], scales[i / 128][k / 128] * quant::float_from_e4m3(number)) << "row " << i << ", column " << k;
     }
   }
 }
@@ -194,7 +202,8 @@ TEST(QuantizedTensors, GathersFloat8WithBlocksOf128) {
 void gather_all(const QuantizedBytes& file, const std::string& config) {
   const std::string bytes = file.bytes();
   const auto files = Safetensors::parse(span_of(bytes), "m.safetensors");
-  const QuantizedTensors tensors(files, HfQuantization::read(JsonDocument::parse(config, "config.json").root()), "model");
+  const QuantizedTensors tensors(files, HfQuantization::read(JsonDocument::parse(config, "config.json").root()),
+                                 "model");
   for (const QuantizedMatrix& matrix : tensors.matrices()) tensors.gather(matrix);
 }
 std::string complaint(const QuantizedBytes& file, const std::string& config) {
@@ -221,66 +230,99 @@ TEST(QuantizedTensors, MlxThatDoesNotFitIsRefused) {  // S11
     std::vector<int64_t> dims;
     const char* expected;
   };
-  const Row rows[] = {{"m.scales", nullptr, {}, "tensor 'm.scales' is missing: expected F16 [4, 2], as MLX 4-bit g64 weights have it"},
-                      {"m.biases", nullptr, {}, "tensor 'm.biases' is missing: expected F16 [4, 2]"},
-                      {"m.scales", "F16", {4, 1}, "tensor 'm.scales': F16 [4, 1] (8 bytes): expected F16 [4, 2]"},
-                      {"m.scales", "F16", {2, 4}, "expected F16 [4, 2]"},
-                      {"m.scales", "F16", {4, 2, 1}, "expected F16 [4, 2]"},
-                      {"m.scales", "F16", {4, 4096}, "F16 [4, 4096] (32768 bytes): expected F16 [4, 2]"},
-                      {"m.scales", "U8", {4, 2}, "tensor 'm.scales': U8 [4, 2] (8 bytes): expected F16 [4, 2]"},
-                      {"m.scales", "F64", {4, 2}, "expected F16 [4, 2]"},
-                      {"m.biases", "I32", {4, 2}, "tensor 'm.biases': I32 [4, 2]"},
-                      {"m.weight", "U8", {4, 64}, "tensor 'm.weight': U8 [4, 64] (256 bytes): expected U32 [4, 64]"},
-                      {"m.weight", "I32", {4, 16}, "tensor 'm.weight': I32"},
-                      {"m.weight", "U32", {64}, "tensor 'm.weight': 1 dimensions: expected 2"},
-                      {"m.weight", "U32", {2, 2, 16}, "expected F16 [2, 2, 2]"},  // experts without gaps
-                      {"m.weight", "U32", {4, 0}, "tensor 'm.weight': has no elements"},
-                      {"m.weight", "U32", {4, 15}, "tensor 'm.weight': rows of 120 do not fill whole groups: expected a multiple of 64"},
-                      {"m.weight", "U32", {5, 16}, "tensor 'm.scales': F16 [4, 2] (16 bytes): expected F16 [5, 2]"}};
-  for (const Row& row : rows) EXPECT_THAT(complaint(mlx_file().replace(row.tensor, row.dtype, row.dims), kMlx), HasSubstr(row.expected));
-  EXPECT_THAT(complaint(mlx_file(), R"({"quantization": {"group_size": 64, "bits": 3}})"), HasSubstr("do not hold a whole number of codes"));
-  EXPECT_THAT(complaint(mlx_file(), R"({"quantization": {"group_size": 64, "bits": 8}})"), HasSubstr("'m.scales': F16 [4, 2] (16 bytes): expected F16 [4, 1]"));
+  const Row rows[] = {
+      {"m.scales", nullptr, {}, "tensor 'm.scales' is missing: expected F16 [4, 2], as MLX 4-bit g64 weights have it"},
+      {"m.biases", nullptr, {}, "tensor 'm.biases' is missing: expected F16 [4, 2]"},
+      {"m.scales", "F16", {4, 1}, "tensor 'm.scales': F16 [4, 1] (8 bytes): expected F16 [4, 2]"},
+      {"m.scales", "F16", {2, 4}, "expected F16 [4, 2]"},
+      {"m.scales", "F16", {4, 2, 1}, "expected F16 [4, 2]"},
+      {"m.scales", "F16", {4, 4096}, "F16 [4, 4096] (32768 bytes): expected F16 [4, 2]"},
+      {"m.scales", "U8", {4, 2}, "tensor 'm.scales': U8 [4, 2] (8 bytes): expected F16 [4, 2]"},
+      {"m.scales", "F64", {4, 2}, "expected F16 [4, 2]"},
+      {"m.biases", "I32", {4, 2}, "tensor 'm.biases': I32 [4, 2]"},
+      {"m.weight", "U8", {4, 64}, "tensor 'm.weight': U8 [4, 64] (256 bytes): expected U32 [4, 64]"},
+      {"m.weight", "I32", {4, 16}, "tensor 'm.weight': I32"},
+      {"m.weight", "U32", {64}, "tensor 'm.weight': 1 dimensions: expected 2"},
+      {"m.weight", "U32", {2, 2, 16}, "expected F16 [2, 2, 2]"},  // experts without gaps
+      {"m.weight", "U32", {4, 0}, "tensor 'm.weight': has no elements"},
+      {"m.weight",
+       "U32",
+       {4, 15},
+       "tensor 'm.weight': rows of 120 do not fill whole groups: expected a multiple of 64"},
+      {"m.weight", "U32", {5, 16}, "tensor 'm.scales': F16 [4, 2] (16 bytes): expected F16 [5, 2]"}};
+  for (const Row& row : rows)
+    EXPECT_THAT(complaint(mlx_file().replace(row.tensor, row.dtype, row.dims), kMlx), HasSubstr(row.expected));
+  EXPECT_THAT(complaint(mlx_file(), R"({"quantization": {"group_size": 64, "bits": 3}})"),
+              HasSubstr("do not hold a whole number of codes"));
+  EXPECT_THAT(complaint(mlx_file(), R"({"quantization": {"group_size": 64, "bits": 8}})"),
+              HasSubstr("'m.scales': F16 [4, 2] (16 bytes): expected F16 [4, 1]"));
   EXPECT_THAT(complaint(mlx_file(), "{}"), HasSubstr("config.json does not say how it is quantized"));
-  EXPECT_THAT(complaint(mlx_file(), R"({"quantization": {"group_size": 64, "bits": 4, "model.layers.9": {"bits": 8}}})"),
-              HasSubstr("says how 'model.layers.9' is quantized, and there is no such quantized matrix"));
-  EXPECT_THAT(complaint(mlx_file(), R"({"quantization": {"group_size": 64, "bits": 4, "m": false}})"), HasSubstr("does not cover it"));
+  EXPECT_THAT(
+      complaint(mlx_file(), R"({"quantization": {"group_size": 64, "bits": 4, "model.layers.9": {"bits": 8}}})"),
+      HasSubstr("says how 'model.layers.9' is quantized, and there is no such quantized matrix"));
+  EXPECT_THAT(complaint(mlx_file(), R"({"quantization": {"group_size": 64, "bits": 4, "m": false}})"),
+              HasSubstr("does not cover it"));
   EXPECT_THAT(complaint(mlx_file().add("m.qweight", "I32", {16, 16}), kMlx), HasSubstr("'m.qweight'"));
 }
 
 TEST(QuantizedTensors, MxScalesThatAreNoNumbersAreRefused) {
   const std::string config = R"({"quantization": {"group_size": 16, "bits": 4, "mode": "nvfp4"}})";
-  QuantizedBytes file = QuantizedBytes().add("m.weight", "U32", {2, 8}).add("m.scales", "U8", {2, 4}, "\x7e\x01\x02\x03\x04\x05\x06\x80");
-  EXPECT_THAT(complaint(file, config), HasSubstr("tensor 'm.scales': element 7 is 128, which is not a scale: expected 0 to 126"));
-  EXPECT_THAT(complaint(file.add("m.biases", "F16", {2, 4}), config), HasSubstr("tensor 'm.biases': is there: expected none"));
-  file = QuantizedBytes().add("m.weight", "U32", {2, 8}).add("m.scales", "U8", {2, 2}, std::string("\xfe\x00\x01\xff", 4));
-  EXPECT_THAT(complaint(file, R"({"quantization": {"group_size": 32, "bits": 4, "mode": "mxfp4"}})"), HasSubstr("element 3 is 255"));
+  QuantizedBytes file =
+      QuantizedBytes().add("m.weight", "U32", {2, 8}).add("m.scales", "U8", {2, 4}, "\x7e\x01\x02\x03\x04\x05\x06\x80");
+  EXPECT_THAT(complaint(file, config),
+              HasSubstr("tensor 'm.scales': element 7 is 128, which is not a scale: expected 0 to 126"));
+  EXPECT_THAT(complaint(file.add("m.biases", "F16", {2, 4}), config),
+              HasSubstr("tensor 'm.biases': is there: expected none"));
+  file =
+      QuantizedBytes().add("m.weight", "U32", {2, 8}).add("m.scales", "U8", {2, 2}, std::string("\xfe\x00\x01\xff", 4));
+  EXPECT_THAT(complaint(file, R"({"quantization": {"group_size": 32, "bits": 4, "mode": "mxfp4"}})"),
+              HasSubstr("element 3 is 255"));
   file.replace("m.weight", "U32", {2, 16});
-  EXPECT_THAT(complaint(file, R"({"quantization": {"group_size": 32, "bits": 8, "mode": "mxfp8"}})"), HasSubstr("element 3 is 255"));
+  EXPECT_THAT(complaint(file, R"({"quantization": {"group_size": 32, "bits": 8, "mode": "mxfp8"}})"),
+              HasSubstr("element 3 is 255"));
 }
 
 TEST(QuantizedTensors, GptqAndAwqThatDoNotFitAreRefused) {
   const std::string gptq = R"({"quantization_config": {"quant_method": "gptq", "bits": 4, "group_size": 32}})";
   auto file = [] {
-    return QuantizedBytes().add("m.qweight", "I32", {8, 8}).add("m.qzeros", "I32", {2, 1}).add("m.scales", "F16", {2, 8}).add("m.g_idx", "I32", {64});
+    return QuantizedBytes()
+        .add("m.qweight", "I32", {8, 8})
+        .add("m.qzeros", "I32", {2, 1})
+        .add("m.scales", "F16", {2, 8})
+        .add("m.g_idx", "I32", {64});
   };
   const std::string zeros(64 * 4, '\0');
   EXPECT_THAT(complaint(file(), gptq), HasSubstr("tensor 'm.g_idx': element"));  // its bytes are 0, 1, 2, ...
-  EXPECT_THAT(complaint(file().replace("m.g_idx", "I32", {32}, zeros), gptq), HasSubstr("'m.g_idx': I32 [32] (128 bytes): expected I32 [64]"));
-  EXPECT_THAT(complaint(file().replace("m.qzeros", "I32", {1, 2}), gptq), HasSubstr("'m.qzeros': I32 [1, 2] (8 bytes): expected I32 [2, 1]"));
+  EXPECT_THAT(complaint(file().replace("m.g_idx", "I32", {32}, zeros), gptq),
+              HasSubstr("'m.g_idx': I32 [32] (128 bytes): expected I32 [64]"));
+  EXPECT_THAT(complaint(file().replace("m.qzeros", "I32", {1, 2}), gptq),
+              HasSubstr("'m.qzeros': I32 [1, 2] (8 bytes): expected I32 [2, 1]"));
   EXPECT_THAT(complaint(file().replace("m.scales", "F16", {8, 2}), gptq), HasSubstr("'m.scales': F16 [8, 2]"));
   EXPECT_THAT(complaint(file().replace("m.qzeros", nullptr, {}), gptq), HasSubstr("'m.qzeros' is missing"));
-  EXPECT_THAT(complaint(file().replace("m.qweight", "I32", {8, 7}), gptq), HasSubstr("7 outputs of 4 bits do not fill whole words"));
+  EXPECT_THAT(complaint(file().replace("m.qweight", "I32", {8, 7}), gptq),
+              HasSubstr("7 outputs of 4 bits do not fill whole words"));
   EXPECT_THAT(complaint(file().replace("m.qweight", "I64", {8, 8}), gptq), HasSubstr("'m.qweight': I64"));
   const std::string awq = R"({"quantization_config": {"quant_method": "awq", "bits": 4, "group_size": 32}})";
-  EXPECT_THAT(complaint(file(), awq), HasSubstr("'m.qweight': rows of 8 do not fill whole groups: expected a multiple of 32"));
-  EXPECT_THAT(complaint(file().replace("m.qweight", "I32", {64, 1}).replace("m.scales", nullptr, {}), awq), HasSubstr("'m.scales' is missing"));
+  EXPECT_THAT(complaint(file(), awq),
+              HasSubstr("'m.qweight': rows of 8 do not fill whole groups: expected a multiple of 32"));
+  EXPECT_THAT(complaint(file().replace("m.qweight", "I32", {64, 1}).replace("m.scales", nullptr, {}), awq),
+              HasSubstr("'m.scales' is missing"));
   auto gemv = [](int group) {
-    return fmt::format(R"({{"quantization_config": {{"quant_method": "awq", "bits": 4, "group_size": {}, "version": "gemv"}}}})", group);
+    return fmt::format(
+        R"({{"quantization_config": {{"quant_method": "awq", "bits": 4, "group_size": {}, "version": "gemv"}}}})",
+        group);
   };
-  auto rows = [] { return QuantizedBytes().add("m.qweight", "I32", {8, 8}).add("m.qzeros", "I32", {8, 4}).add("m.scales", "F16", {8, 32}); };
+  auto rows = [] {
+    return QuantizedBytes()
+        .add("m.qweight", "I32", {8, 8})
+        .add("m.qzeros", "I32", {8, 4})
+        .add("m.scales", "F16", {8, 32});
+  };
   EXPECT_NO_THROW(gather_all(rows(), gemv(32)));
-  EXPECT_THAT(complaint(rows().replace("m.scales", "F16", {8, 2}), gemv(32)), HasSubstr("'m.scales': F16 [8, 2] (32 bytes): expected F16 [8, 32]"));
-  EXPECT_THAT(complaint(rows().replace("m.qzeros", "I32", {8, 1}), gemv(32)), HasSubstr("'m.qzeros': I32 [8, 1] (32 bytes): expected I32 [8, 4]"));
+  EXPECT_THAT(complaint(rows().replace("m.scales", "F16", {8, 2}), gemv(32)),
+              HasSubstr("'m.scales': F16 [8, 2] (32 bytes): expected F16 [8, 32]"));
+  EXPECT_THAT(complaint(rows().replace("m.qzeros", "I32", {8, 1}), gemv(32)),
+              HasSubstr("'m.qzeros': I32 [8, 1] (32 bytes): expected I32 [8, 4]"));
   EXPECT_THAT(complaint(rows(), gemv(64)), HasSubstr("'m.scales': F16 [8, 32] (512 bytes): expected F16 [8, 16]"));
   EXPECT_THAT(complaint(rows(), gemv(16)), HasSubstr("groups of 16: expected 32, 64 or a multiple of 128"));
 }
@@ -292,60 +334,92 @@ TEST(QuantizedTensors, OthersThatDoNotFitAreRefused) {
   };
   const std::string packed = ct("pack-quantized", R"({"num_bits": 4, "strategy": "group", "group_size": 32})");
   auto file = [] {
-    return QuantizedBytes().add("m.weight_packed", "I32", {4, 8}).add("m.weight_scale", "BF16", {4, 2}).add("m.weight_shape", "I64", {2}, u64_bytes(4) + u64_bytes(64));
+    return QuantizedBytes()
+        .add("m.weight_packed", "I32", {4, 8})
+        .add("m.weight_scale", "BF16", {4, 2})
+        .add("m.weight_shape", "I64", {2}, u64_bytes(4) + u64_bytes(64));
   };
-  EXPECT_THAT(complaint(file().replace("m.weight_shape", "I64", {2}), packed), HasSubstr("tensor 'm.weight_shape': is [506097522914230528, 1084818905618843912]: expected the shape of the codes, which are [4, 8 words]"));
-  EXPECT_THAT(complaint(file().replace("m.weight_shape", nullptr, {}), packed), HasSubstr("'m.weight_shape' is missing"));
-  EXPECT_THAT(complaint(file().replace("m.weight_scale", "BF16", {1}), packed), HasSubstr("'m.weight_scale': BF16 [1] (2 bytes): expected F16 [4, 2]"));
-  const std::string asymmetric = ct("pack-quantized", R"({"num_bits": 4, "strategy": "group", "group_size": 32, "symmetric": false})");
+  EXPECT_THAT(complaint(file().replace("m.weight_shape", "I64", {2}), packed),
+              HasSubstr("tensor 'm.weight_shape': is [506097522914230528, 1084818905618843912]: expected the shape of "
+                        "the codes, which are [4, 8 words]"));
+  EXPECT_THAT(complaint(file().replace("m.weight_shape", nullptr, {}), packed),
+              HasSubstr("'m.weight_shape' is missing"));
+  EXPECT_THAT(complaint(file().replace("m.weight_scale", "BF16", {1}), packed),
+              HasSubstr("'m.weight_scale': BF16 [1] (2 bytes): expected F16 [4, 2]"));
+  const std::string asymmetric =
+      ct("pack-quantized", R"({"num_bits": 4, "strategy": "group", "group_size": 32, "symmetric": false})");
   EXPECT_THAT(complaint(file(), asymmetric), HasSubstr("'m.weight_zero_point' is missing: expected I32 [1, 2]"));
-  EXPECT_THAT(complaint(file().add("m.weight_zero_point", "I8", {4, 3}), asymmetric), HasSubstr("'m.weight_zero_point': I8 [4, 3]"));
+  EXPECT_THAT(complaint(file().add("m.weight_zero_point", "I8", {4, 3}), asymmetric),
+              HasSubstr("'m.weight_zero_point': I8 [4, 3]"));
   auto shaped = [&](int64_t n_words, uint64_t n_out, uint64_t n_in) {
-    return file().replace("m.weight_packed", "I32", {4, n_words}).replace("m.weight_shape", "I64", {2}, u64_bytes(n_out) + u64_bytes(n_in));
+    return file()
+        .replace("m.weight_packed", "I32", {4, n_words})
+        .replace("m.weight_shape", "I64", {2}, u64_bytes(n_out) + u64_bytes(n_in));
   };
   for (const auto& [n_words, n_out, n_in] : {std::tuple{8, 4, 0}, {8, 4, 65}, {8, 4, 56}, {8, 5, 64}, {9, 4, 64}})
-    EXPECT_THAT(complaint(shaped(n_words, n_out, n_in), packed), HasSubstr(fmt::format("'m.weight_shape': is [{}, {}]", n_out, n_in)));
+    EXPECT_THAT(complaint(shaped(n_words, n_out, n_in), packed),
+                HasSubstr(fmt::format("'m.weight_shape': is [{}, {}]", n_out, n_in)));
   EXPECT_THAT(complaint(shaped(8, 4, ~uint64_t{0}), packed), HasSubstr("'m.weight_shape': is [4, -1]"));
   const std::string five = ct("pack-quantized", R"({"num_bits": 5, "strategy": "channel"})");
-  EXPECT_THAT(complaint(shaped(2, 4, 7).replace("m.weight_scale", "BF16", {4, 1}), five), HasSubstr("rows of 7 fill as many words in either of two ways"));
+  EXPECT_THAT(complaint(shaped(2, 4, 7).replace("m.weight_scale", "BF16", {4, 1}), five),
+              HasSubstr("rows of 7 fill as many words in either of two ways"));
   EXPECT_THAT(complaint(shaped(3, 4, 64), five), HasSubstr("'m.weight_shape': is [4, 64]"));
 
-  const std::string nvfp4 = ct("nvfp4-pack-quantized", R"({"num_bits": 4, "type": "float", "strategy": "tensor_group", "group_size": 16})");
+  const std::string nvfp4 =
+      ct("nvfp4-pack-quantized", R"({"num_bits": 4, "type": "float", "strategy": "tensor_group", "group_size": 16})");
   auto floats4 = [](const std::string& global) {
-    return QuantizedBytes().add("m.weight_packed", "U8", {2, 16}).add("m.weight_scale", "F8_E4M3", {2, 2}).add("m.weight_global_scale", "F32", {1}, global);
+    return QuantizedBytes()
+        .add("m.weight_packed", "U8", {2, 16})
+        .add("m.weight_scale", "F8_E4M3", {2, 2})
+        .add("m.weight_global_scale", "F32", {1}, global);
   };
   EXPECT_NO_THROW(gather_all(floats4(std::string("\0\0\x80\x3f", 4)), nvfp4));
   for (const char* bits : {"\0\0\0\0", "\0\0\x80\x7f", "\0\0\xc0\x7f", "\0\0\x80\xbf"})  // 0, infinity, NaN, -1
     EXPECT_THAT(complaint(floats4(std::string(bits, 4)), nvfp4), HasSubstr("tensor 'm.weight_global_scale': "));
-  EXPECT_THAT(complaint(floats4("").replace("m.weight_global_scale", nullptr, {}), nvfp4), HasSubstr("'m.weight_global_scale' is missing"));
-  EXPECT_THAT(complaint(floats4("").replace("m.weight_scale", "F8_E4M3", {2, 1}), nvfp4), HasSubstr("expected F8_E4M3 [2, 2]"));
-  EXPECT_THAT(complaint(floats4("").replace("m.weight_packed", "U8", {2, 12}), nvfp4), HasSubstr("rows of 24 do not fill whole groups"));
+  EXPECT_THAT(complaint(floats4("").replace("m.weight_global_scale", nullptr, {}), nvfp4),
+              HasSubstr("'m.weight_global_scale' is missing"));
+  EXPECT_THAT(complaint(floats4("").replace("m.weight_scale", "F8_E4M3", {2, 1}), nvfp4),
+              HasSubstr("expected F8_E4M3 [2, 2]"));
+  EXPECT_THAT(complaint(floats4("").replace("m.weight_packed", "U8", {2, 12}), nvfp4),
+              HasSubstr("rows of 24 do not fill whole groups"));
 
-  const std::string modelopt = R"({"quantization_config": {"quant_method": "modelopt", "quant_algo": "NVFP4"}})", one("\0\0\x80\x3f", 4);
+  const std::string modelopt = R"({"quantization_config": {"quant_method": "modelopt", "quant_algo": "NVFP4"}})",
+                    one("\0\0\x80\x3f", 4);
   auto nibbles = [&](std::vector<int64_t> dims_of_scalar) {
-    return QuantizedBytes().add("m.weight", "U8", {2, 16}).add("m.weight_scale", "F8_E4M3", {2, 2}).add("m.weight_scale_2", "F32", dims_of_scalar, one);
+    return QuantizedBytes()
+        .add("m.weight", "U8", {2, 16})
+        .add("m.weight_scale", "F8_E4M3", {2, 2})
+        .add("m.weight_scale_2", "F32", dims_of_scalar, one);
   };
   EXPECT_NO_THROW(gather_all(nibbles({}), modelopt));
   EXPECT_NO_THROW(gather_all(nibbles({1}).add("m.input_scale", "F32", {}), modelopt));
   EXPECT_THAT(complaint(nibbles({2}), modelopt), HasSubstr("'m.weight_scale_2': F32 [2] (8 bytes): expected F32 [1]"));
-  EXPECT_THAT(complaint(nibbles({}).replace("m.weight_scale_2", nullptr, {}), modelopt), HasSubstr("'m.weight_scale_2' is missing"));
-  EXPECT_THAT(complaint(nibbles({}).replace("m.weight_scale_2", "F16", {}), modelopt), HasSubstr("'m.weight_scale_2': F16 []"));
-  EXPECT_THAT(complaint(nibbles({}).replace("m.weight_scale_2", "F32", {}, std::string("\0\0\xc0\x7f", 4)), modelopt), HasSubstr("'m.weight_scale_2': nan is on every"));
-  EXPECT_THAT(complaint(nibbles({}).replace("m.weight_scale", "U8", {2, 2}), modelopt), HasSubstr("'m.weight_scale': U8 [2, 2] (4 bytes): expected F8_E4M3 [2, 2]"));
-  EXPECT_THAT(complaint(nibbles({}).add("m.pre_quant_scale", "BF16", {32}), modelopt), HasSubstr("tensor 'm.pre_quant_scale': scales what the matrix is multiplied with"));
+  EXPECT_THAT(complaint(nibbles({}).replace("m.weight_scale_2", nullptr, {}), modelopt),
+              HasSubstr("'m.weight_scale_2' is missing"));
+  EXPECT_THAT(complaint(nibbles({}).replace("m.weight_scale_2", "F16", {}), modelopt),
+              HasSubstr("'m.weight_scale_2': F16 []"));
+  EXPECT_THAT(complaint(nibbles({}).replace("m.weight_scale_2", "F32", {}, std::string("\0\0\xc0\x7f", 4)), modelopt),
+              HasSubstr("'m.weight_scale_2': nan is on every"));
+  EXPECT_THAT(complaint(nibbles({}).replace("m.weight_scale", "U8", {2, 2}), modelopt),
+              HasSubstr("'m.weight_scale': U8 [2, 2] (4 bytes): expected F8_E4M3 [2, 2]"));
+  EXPECT_THAT(complaint(nibbles({}).add("m.pre_quant_scale", "BF16", {32}), modelopt),
+              HasSubstr("tensor 'm.pre_quant_scale': scales what the matrix is multiplied with"));
   EXPECT_THAT(complaint(nibbles({}), "{}"), HasSubstr("config.json does not say how it is quantized"));
 
   const std::string fp8 = R"({"quantization_config": {"quant_method": "fp8", "weight_block_size": [2, 32]}})";
   auto floats = [](const char* scale, const char* dtype, std::vector<int64_t> dims) {
     return QuantizedBytes().add("m.weight", "F8_E4M3", {5, 64}).add(scale, dtype, dims);
   };
-  EXPECT_THAT(complaint(floats("m.weight_scale_inv", "F32", {2, 2}), fp8), HasSubstr("'m.weight_scale_inv': F32 [2, 2] (16 bytes): expected F32 [3, 2]"));
+  EXPECT_THAT(complaint(floats("m.weight_scale_inv", "F32", {2, 2}), fp8),
+              HasSubstr("'m.weight_scale_inv': F32 [2, 2] (16 bytes): expected F32 [3, 2]"));
   EXPECT_THAT(complaint(floats("m.weight_scale_inv", "I32", {3, 2}), fp8), HasSubstr("'m.weight_scale_inv': I32"));
   EXPECT_THAT(complaint(floats("m.other", "F32", {3, 2}), fp8), HasSubstr("tensor 'm.weight_scale' is missing"));
   const std::string rows = R"({"quantization_config": {"quant_method": "fp8"}})";
-  EXPECT_THAT(complaint(floats("m.weight_scale", "F32", {4}), rows), HasSubstr("'m.weight_scale': F32 [4] (16 bytes): expected F32 [5]"));
+  EXPECT_THAT(complaint(floats("m.weight_scale", "F32", {4}), rows),
+              HasSubstr("'m.weight_scale': F32 [4] (16 bytes): expected F32 [5]"));
   EXPECT_THAT(complaint(floats("m.weight_scale", "F32", {3, 2}), rows), HasSubstr("expected F32 [5, 1]"));
-  EXPECT_THAT(complaint(QuantizedBytes().add("m.weight", "F8_E5M2", {4, 64}).add("m.scales", "F16", {4, 1}), kMlx), HasSubstr("F8_E5M2"));
+  EXPECT_THAT(complaint(QuantizedBytes().add("m.weight", "F8_E5M2", {4, 64}).add("m.scales", "F16", {4, 1}), kMlx),
+              HasSubstr("F8_E5M2"));
 }
 
 }  // namespace

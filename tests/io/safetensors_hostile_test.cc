@@ -41,7 +41,8 @@ TEST(SafetensorsHostile, HeaderLengths) {  // S01
   expect_refused(u64_bytes(0) + "{}", "header length at offset 0: 0 bytes are too few");
   expect_refused(u64_bytes(1) + "{}", "header length at offset 0: 1 bytes are too few");
   for (const uint64_t length : {~uint64_t{0}, ~uint64_t{0} - 7, uint64_t{1} << 63, uint64_t{100'000'001}})
-    expect_refused(u64_bytes(length) + "{}", fmt::format("header length at offset 0: {} bytes; the limit is 100000000", length));
+    expect_refused(u64_bytes(length) + "{}",
+                   fmt::format("header length at offset 0: {} bytes; the limit is 100000000", length));
   expect_refused(u64_bytes(3) + "{}", "truncated: need 3 bytes, have 2");
   expect_refused("version https://git-lfs.github.com/spec/v1\noid sha256:0\n", "Git LFS pointer");
   expect_refused("<!DOCTYPE html><html><body></body></html>", "web page");
@@ -50,7 +51,8 @@ TEST(SafetensorsHostile, HeaderLengths) {  // S01
 }
 
 TEST(SafetensorsHostile, HeadersThatAreNoObject) {  // S02
-  for (const char* header : {"[]  ", "12  ", "\"a\"", "null", "true"}) expect_header_refused(header, "expected an object", 0);
+  for (const char* header : {"[]  ", "12  ", "\"a\"", "null", "true"})
+    expect_header_refused(header, "expected an object", 0);
   for (const char* header : {"{} x", "{,}", "{\"a\":}", "  ", "{\"a\": NaN}", "{\"\xff\xff\": 1}", "abcd"})
     expect_header_refused(header, "is not JSON", 0);
   expect_header_refused(std::string("{}\0\0", 4), "is not JSON", 0);
@@ -58,19 +60,23 @@ TEST(SafetensorsHostile, HeadersThatAreNoObject) {  // S02
 }
 
 TEST(SafetensorsHostile, Duplicates) {  // S03
-  const std::string t = R"("t":{"dtype":"U8","shape":[4],"data_offsets":[0,4]})", u = R"("t":{"dtype":"U8","shape":[4],"data_offsets":[4,8]})";
+  const std::string t = R"("t":{"dtype":"U8","shape":[4],"data_offsets":[0,4]})",
+                    u = R"("t":{"dtype":"U8","shape":[4],"data_offsets":[4,8]})";
   expect_header_refused("{" + t + "," + u + "}", "tensor 't': this name occurs twice");
   expect_header_refused("{" + t + "," + t + "}", "tensor 't': this name occurs twice", 4);
   expect_header_refused(R"({"__metadata__":{},"__metadata__":{}})", "'__metadata__' at offset", 0);
   expect_header_refused(R"({"__metadata__":{"a":"1","a":"1"}})", "the key 'a' occurs twice", 0);
-  expect_header_refused(R"({"t":{"dtype":"U8","shape":[8],"data_offsets":[0,8],"dtype":"U8"}})", "'dtype' at offset 60: the key occurs twice");
+  expect_header_refused(R"({"t":{"dtype":"U8","shape":[8],"data_offsets":[0,8],"dtype":"U8"}})",
+                        "'dtype' at offset 60: the key occurs twice");
 }
 
 TEST(SafetensorsHostile, Nesting) {  // S04
   for (const size_t depth : {65, 1000, 1'000'000})
-    expect_header_refused("{\"t\":" + std::string(depth, '[') + std::string(depth, ']') + "}", "expected an object, got array", 0);
+    expect_header_refused("{\"t\":" + std::string(depth, '[') + std::string(depth, ']') + "}",
+                          "expected an object, got array", 0);
   for (const size_t depth : {65, 1000, 1'000'000})  // where any value is allowed
-    expect_header_refused("{\"t\":{\"x\":" + std::string(depth, '[') + std::string(depth, ']') + "}}", "nested more than 64 levels", 0);
+    expect_header_refused("{\"t\":{\"x\":" + std::string(depth, '[') + std::string(depth, ']') + "}}",
+                          "nested more than 64 levels", 0);
 }
 
 TEST(SafetensorsHostile, ManyTensors) {  // S05
@@ -130,13 +136,15 @@ TEST(SafetensorsHostile, Shapes) {  // S07
 TEST(SafetensorsHostile, Types) {  // S08
   for (const char* dtype : {"\"f32\"", "\"F31\"", "\"\"", "\"F32 \"", "\"Q4_0\"", "\"\\u001b[2J\""})
     expect_header_refused(tensor(dtype, "[2]", "[0,8]"), "is not a type of the safetensors format");
-  for (const char* dtype : {"3", "null", "[\"F32\"]", "true"}) expect_header_refused(tensor(dtype, "[2]", "[0,8]"), "'dtype' at offset");
+  for (const char* dtype : {"3", "null", "[\"F32\"]", "true"})
+    expect_header_refused(tensor(dtype, "[2]", "[0,8]"), "'dtype' at offset");
   expect_header_refused(tensor("\"F4\"", "[3]", "[0,2]"), "12 bits of F4 do not fill whole bytes");
   expect_header_refused(tensor("\"F6_E2M3\"", "[5]", "[0,4]"), "30 bits of F6_E2M3");
   expect_header_refused(tensor("\"F32\"", "[3]", "[0,8]"), "8 bytes, but shape [3] of F32 takes 12");
   expect_header_refused(R"({"":{"dtype":"U8","shape":[8],"data_offsets":[0,8]}})", "name is empty");
   expect_header_refused(R"({"t":[]})", "tensor 't' at offset 13: expected an object, got array");
-  expect_header_refused(R"({"__metadata__":{"a":1}})", "'__metadata__': 'a' at offset 29: expected a string, got integer", 0);
+  expect_header_refused(R"({"__metadata__":{"a":1}})",
+                        "'__metadata__': 'a' at offset 29: expected a string, got integer", 0);
   expect_header_refused(R"({"__metadata__":{"a":{"b":"c"}}})", "expected a string, got object", 0);
   expect_header_refused(R"({"__metadata__":"a"})", "expected an object, got str", 0);
 }
@@ -144,21 +152,26 @@ TEST(SafetensorsHostile, Types) {  // S08
 TEST(SafetensorsHostile, Layout) {  // S09, S14
   const std::string one = tensor("\"U8\"", "[8]", "[0,8]");
   for (const size_t n_data : {0u, 1u, 6u, 7u})
-    expect_header_refused(one, fmt::format("tensor 't': data at offset 61: truncated: need 8 bytes, have {}", n_data), n_data);
+    expect_header_refused(one, fmt::format("tensor 't': data at offset 61: truncated: need 8 bytes, have {}", n_data),
+                          n_data);
   expect_header_refused(one, "offset 69: 17 bytes after the last tensor", 25);
   expect_header_refused(tensor("\"U8\"", "[7]", "[1,8]"), "1 bytes before it belong to no tensor");
-  expect_header_refused(R"({"a":{"dtype":"U8","shape":[2],"data_offsets":[0,2]},"b":{"dtype":"U8","shape":[4],"data_offsets":[4,8]}})",
-                        "tensor 'b': data at offset 117: 2 bytes before it");
-  expect_header_refused(R"({"a":{"dtype":"U8","shape":[6],"data_offsets":[0,6]},"b":{"dtype":"U8","shape":[4],"data_offsets":[4,8]}})",
-                        "tensor 'b': data at offset 117: overlaps tensor 'a', which ends at 119");
+  expect_header_refused(
+      R"({"a":{"dtype":"U8","shape":[2],"data_offsets":[0,2]},"b":{"dtype":"U8","shape":[4],"data_offsets":[4,8]}})",
+      "tensor 'b': data at offset 117: 2 bytes before it");
+  expect_header_refused(
+      R"({"a":{"dtype":"U8","shape":[6],"data_offsets":[0,6]},"b":{"dtype":"U8","shape":[4],"data_offsets":[4,8]}})",
+      "tensor 'b': data at offset 117: overlaps tensor 'a', which ends at 119");
   expect_header_refused("{}", "8 bytes after the last tensor", 8);
 }
 
 // A file that uses every part of the format, for the sweeps.
 std::string fixture() {
-  return safetensors_bytes(R"({"__metadata__":{"format":"pt","k":"v\u00e9"},"w":{"dtype":"F32","shape":[2,3],"data_offsets":[0,24]},)"
-                           R"("h":{"dtype":"BF16","shape":[4],"data_offsets":[24,32]},"s":{"x":[1,{"y":2.5}],"dtype":"I64","shape":[],"data_offsets":[32,40]},)"
-                           R"("z":{"dtype":"F16","shape":[0,7],"data_offsets":[40,40]}}  )", 40);
+  return safetensors_bytes(
+      R"({"__metadata__":{"format":"pt","k":"v\u00e9"},"w":{"dtype":"F32","shape":[2,3],"data_offsets":[0,24]},)"
+      R"("h":{"dtype":"BF16","shape":[4],"data_offsets":[24,32]},"s":{"x":[1,{"y":2.5}],"dtype":"I64","shape":[],"data_offsets":[32,40]},)"
+      R"("z":{"dtype":"F16","shape":[0,7],"data_offsets":[40,40]}}  )",
+      40);
 }
 
 TEST(SafetensorsHostile, EveryTruncation) {

@@ -32,10 +32,13 @@ class SafetensorsDirectory : public testing::Test {
   }
   void TearDown() override { fs::remove_all(directory_); }
 
-  void write(const std::string& name, const std::string& text) { std::ofstream(directory_ / name, std::ios::binary) << text; }
+  void write(const std::string& name, const std::string& text) {
+    std::ofstream(directory_ / name, std::ios::binary) << text;
+  }
   // A shard with one tensor of four bytes.
   void write_shard(const std::string& name, const std::string& tensor) {
-    write(name, safetensors_bytes(fmt::format(R"({{"{}":{{"dtype":"F32","shape":[1],"data_offsets":[0,4]}}}})", tensor), 4));
+    write(name,
+          safetensors_bytes(fmt::format(R"({{"{}":{{"dtype":"F32","shape":[1],"data_offsets":[0,4]}}}})", tensor), 4));
   }
   void write_index(const std::string& weight_map, const std::string& metadata = R"({"total_size":8})") {
     write("model.safetensors.index.json", fmt::format(R"({{"metadata":{},"weight_map":{}}})", metadata, weight_map));
@@ -74,7 +77,10 @@ TEST(Safetensors, ReadsShards) {
 
 TEST(Safetensors, AcceptsWhatIsOddButRight) {
   const std::string scalar = R"({"s":{"dtype":"F64","shape":[],"data_offsets":[0,8]}})";
-  for (const std::string& header : {scalar, " \n\t" + scalar + " \r\n   ", std::string(R"({"__metadata__":{},"z":{"shape":[3,0],"data_offsets":[0,0],"dtype":"F32"},)") + scalar.substr(1)}) {
+  for (const std::string& header :
+       {scalar, " \n\t" + scalar + " \r\n   ",
+        std::string(R"({"__metadata__":{},"z":{"shape":[3,0],"data_offsets":[0,0],"dtype":"F32"},)") +
+            scalar.substr(1)}) {
     const std::string bytes = safetensors_bytes(header, 8);
     const Safetensors model = Safetensors::parse(span_of(bytes), "m");
     ASSERT_NE(model.find("s"), nullptr);
@@ -88,11 +94,13 @@ TEST(Safetensors, AcceptsWhatIsOddButRight) {
 }
 
 TEST(Safetensors, KnowsEveryType) {
-  const std::pair<const char*, int> types[] = {{"BOOL", 8}, {"U8", 8}, {"I8", 8}, {"F8_E4M3", 8}, {"F8_E5M2", 8}, {"F8_E8M0", 8}, {"F4", 4},
-                                               {"F6_E2M3", 6}, {"F6_E3M2", 6}, {"I16", 16}, {"U16", 16}, {"F16", 16}, {"BF16", 16}, {"I32", 32},
-                                               {"U32", 32}, {"F32", 32}, {"I64", 64}, {"U64", 64}, {"F64", 64}, {"C64", 64}};
+  const std::pair<const char*, int> types[] = {
+      {"BOOL", 8},    {"U8", 8},      {"I8", 8},   {"F8_E4M3", 8}, {"F8_E5M2", 8}, {"F8_E8M0", 8}, {"F4", 4},
+      {"F6_E2M3", 6}, {"F6_E3M2", 6}, {"I16", 16}, {"U16", 16},    {"F16", 16},    {"BF16", 16},   {"I32", 32},
+      {"U32", 32},    {"F32", 32},    {"I64", 64}, {"U64", 64},    {"F64", 64},    {"C64", 64}};
   for (const auto& [name, bits] : types) {
-    const std::string bytes = safetensors_bytes(fmt::format(R"({{"t":{{"dtype":"{}","shape":[2,4],"data_offsets":[0,{}]}}}})", name, bits), bits);
+    const std::string bytes = safetensors_bytes(
+        fmt::format(R"({{"t":{{"dtype":"{}","shape":[2,4],"data_offsets":[0,{}]}}}})", name, bits), bits);
     EXPECT_EQ(Safetensors::parse(span_of(bytes), "m").tensors()[0].n_bytes, static_cast<uint64_t>(bits));
   }
 }
@@ -111,8 +119,9 @@ TEST_F(SafetensorsDirectory, ShardsMayBeInTheHubsCache) {  // S12
 
 TEST_F(SafetensorsDirectory, RefusesNamesThatLeadElsewhere) {  // S12
   write_shard("x.safetensors", "a");
-  for (const char* name : {R"("../x.safetensors")", R"("/etc/x.safetensors")", R"("a/x.safetensors")", R"("C:\\x.safetensors")", R"("x\u0000.safetensors")",
-                           R"("")", R"("..")", R"(".safetensors")", R"("/etc/passwd")", R"("config.json")"}) {
+  for (const char* name :
+       {R"("../x.safetensors")", R"("/etc/x.safetensors")", R"("a/x.safetensors")", R"("C:\\x.safetensors")",
+        R"("x\u0000.safetensors")", R"("")", R"("..")", R"(".safetensors")", R"("/etc/passwd")", R"("config.json")"}) {
     write_index(fmt::format(R"({{"a":{}}})", name));
     EXPECT_THAT(refused(), testing::AllOf(HasSubstr("'weight_map.a' at offset"), HasSubstr("plain name"))) << name;
   }

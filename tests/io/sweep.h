@@ -12,7 +12,8 @@ namespace ingot {
 template <class Use>
 void expect_cuts_refused(const std::string& whole, const Use& use) {
   EXPECT_NO_THROW(use(whole));
-  for (size_t n = 0; n < whole.size(); ++n) EXPECT_NE(refusal([&] { use(whole.substr(0, n)); }), "") << n << " of " << whole.size() << " bytes";
+  for (size_t n = 0; n < whole.size(); ++n)
+    EXPECT_NE(refusal([&] { use(whole.substr(0, n)); }), "") << n << " of " << whole.size() << " bytes";
 }
 
 // Returns how many of the size * 256 files were refused. The others were read; they include the unchanged file once for

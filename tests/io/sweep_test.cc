@@ -34,12 +34,16 @@ namespace fs = std::filesystem;
 // A folder for the running test.
 class Folder {
  public:
-  Folder() : path_(fs::path(testing::TempDir()) / fmt::format("sweep_{}_{}", ::getpid(), testing::UnitTest::GetInstance()->random_seed())) {
+  Folder()
+      : path_(fs::path(testing::TempDir()) /
+              fmt::format("sweep_{}_{}", ::getpid(), testing::UnitTest::GetInstance()->random_seed())) {
     fs::create_directories(path_ / "1_Pooling");
   }
   ~Folder() { fs::remove_all(path_); }
 
-  std::string path(const std::string& file = "") const { return file.empty() ? path_.string() : (path_ / file).string(); }
+  std::string path(const std::string& file = "") const {
+    return file.empty() ? path_.string() : (path_ / file).string();
+  }
   void write_once(const std::string& file, const std::string& bytes) const {
     if (!fs::exists(path(file))) write(file, bytes);
   }
@@ -137,7 +141,9 @@ std::string gguf_imatrix() {
   w.set("imatrix.datasets", std::vector<std::string>{"d"});
   w.set("imatrix.chunk_count", uint32_t{2});
   const float sums[] = {1, 2}, counts[] = {2};
-  auto data = [](const float* values, size_t n) { return std::vector<uint8_t>(reinterpret_cast<const uint8_t*>(values), reinterpret_cast<const uint8_t*>(values + n)); };
+  auto data = [](const float* values, size_t n) {
+    return std::vector<uint8_t>(reinterpret_cast<const uint8_t*>(values), reinterpret_cast<const uint8_t*>(values + n));
+  };
   w.add_tensor("m.in_sum2", 0, {2, 1}, data(sums, 2));
   w.add_tensor("m.counts", 0, {1, 1}, data(counts, 1));
   add_last(w);
@@ -156,7 +162,8 @@ void use_gguf(const Folder&, const std::string& bytes) { walk(Gguf::parse(span_o
 // A vocabulary may be refused when the tokenizer is created; a tokenizer that was created works.
 void use_vocabulary(const TokenizerSpec& spec) {
   const auto tokenizer = Tokenizer::create(spec);
-  for (const int32_t id : tokenizer->encode("ab a", {.parse_special = true})) ensure(id >= 0 && id < tokenizer->n_vocab(), "ids are tokens");
+  for (const int32_t id : tokenizer->encode("ab a", {.parse_special = true}))
+    ensure(id >= 0 && id < tokenizer->n_vocab(), "ids are tokens");
 }
 
 void use_imatrix(const Folder& folder, const std::string& bytes) {
@@ -176,7 +183,8 @@ void use_part(const std::string& bytes, int number) {
   const uint32_t n_parts = split_count(files[0].metadata);
   for (uint32_t i = 0; i < 2; ++i) {
     check_part(files[0].metadata, files[i].metadata, i, n_parts);
-    for (const TensorInfo& tensor : files[i].tensors) ensure(tensor.offset + tensor.n_bytes <= (i == 0 ? first : second).size(), "the data is there");
+    for (const TensorInfo& tensor : files[i].tensors)
+      ensure(tensor.offset + tensor.n_bytes <= (i == 0 ? first : second).size(), "the data is there");
   }
 }
 
@@ -198,12 +206,14 @@ void use_tokenizer(const Folder& folder, const std::string& bytes) {
 void use_generation_config(const Folder& folder, const std::string& bytes) {
   folder.write("generation_config.json", bytes);
   const GenerationConfig config = read_generation_config(HfDirectory(folder.path()));
-  ensure(config.temperature.value_or(0) >= 0 && config.top_k.value_or(0) >= 0 && config.top_p.value_or(0) <= 1, "defaults are in range");
+  ensure(config.temperature.value_or(0) >= 0 && config.top_k.value_or(0) >= 0 && config.top_p.value_or(0) <= 1,
+         "defaults are in range");
 }
 
 const std::string kModules = R"([{"path":"","type":"sentence_transformers.models.Transformer"},)"
                              R"({"path":"1_Pooling","type":"sentence_transformers.models.Pooling"}])";
-const std::string kPooling = R"({"word_embedding_dimension":8,"pooling_mode_cls_token":true,"pooling_mode_mean_tokens":false})";
+const std::string kPooling =
+    R"({"word_embedding_dimension":8,"pooling_mode_cls_token":true,"pooling_mode_mean_tokens":false})";
 
 void use_pooling(const Folder& folder, const std::string& bytes) {
   folder.write_once("modules.json", kModules);
@@ -228,7 +238,8 @@ void use_text_options(const Folder& folder, const std::string& bytes) {
 void use_tree(const Folder&, const std::string& bytes) {
   std::vector<HubFile> files;
   parse_tree(bytes, "tree", files);
-  for (const HubFile& file : files) ensure(is_hub_path(file.path) && (is_hex(file.hash, 40) || is_hex(file.hash, 64)), "names stay inside");
+  for (const HubFile& file : files)
+    ensure(is_hub_path(file.path) && (is_hex(file.hash, 40) || is_hex(file.hash, 64)), "names stay inside");
 }
 
 const std::string kHash(40, 'a');
@@ -241,21 +252,35 @@ std::vector<Kind> kinds() {
       {"gguf_arrays", arrays(), use_gguf},
       {"gguf_packed", blocks(1), use_gguf},
       {"gguf_aligned", blocks(64), use_gguf},
-      {"gguf_vocabulary", vocabulary(), [](const Folder&, const std::string& bytes) { use_vocabulary(tokenizer_spec(Gguf::parse(span_of(bytes), "m"))); }},
-      {"gguf_sampling", sampling(), [](const Folder&, const std::string& bytes) { read_generation_config(Gguf::parse(span_of(bytes), "m").metadata()); }},
+      {"gguf_vocabulary", vocabulary(),
+       [](const Folder&, const std::string& bytes) {
+         use_vocabulary(tokenizer_spec(Gguf::parse(span_of(bytes), "m")));
+       }},
+      {"gguf_sampling", sampling(),
+       [](const Folder&, const std::string& bytes) {
+         read_generation_config(Gguf::parse(span_of(bytes), "m").metadata());
+       }},
       {"gguf_first_part", part(0), [](const Folder&, const std::string& bytes) { use_part(bytes, 0); }},
       {"gguf_second_part", part(1), [](const Folder&, const std::string& bytes) { use_part(bytes, 1); }},
       {"imatrix_gguf", gguf_imatrix(), use_imatrix},
       {"imatrix_dat", old_imatrix(), use_imatrix},
       {"index", R"({"metadata":{"total_size":8},"weight_map":{"a":"s.safetensors"}})", use_index, 100},
-      {"tokenizer_unigram", R"({)" + added + R"(,"pre_tokenizer":{"type":"Metaspace","replacement":"\u2581"},"model":{"type":"Unigram","unk_id":0,"vocab":[["<unk>",0],["a",-1.5]]}})", use_tokenizer, 100},
-      {"tokenizer_wordpiece", R"({)" + added + R"(,"normalizer":{"type":"BertNormalizer"},"pre_tokenizer":{"type":"BertPreTokenizer"},)"
-                              R"("model":{"type":"WordPiece","unk_token":"<unk>","vocab":{"<unk>":0,"a":1,"##b":2}}})", use_tokenizer, 100},
-      {"generation_config", R"({"do_sample":true,"temperature":0.5,"top_k":20,"top_p":0.9,"repetition_penalty":1.1})", use_generation_config, 100},
+      {"tokenizer_unigram",
+       R"({)" + added +
+           R"(,"pre_tokenizer":{"type":"Metaspace","replacement":"\u2581"},"model":{"type":"Unigram","unk_id":0,"vocab":[["<unk>",0],["a",-1.5]]}})",
+       use_tokenizer, 100},
+      {"tokenizer_wordpiece",
+       R"({)" + added +
+           R"(,"normalizer":{"type":"BertNormalizer"},"pre_tokenizer":{"type":"BertPreTokenizer"},)"
+           R"("model":{"type":"WordPiece","unk_token":"<unk>","vocab":{"<unk>":0,"a":1,"##b":2}}})",
+       use_tokenizer, 100},
+      {"generation_config", R"({"do_sample":true,"temperature":0.5,"top_k":20,"top_p":0.9,"repetition_penalty":1.1})",
+       use_generation_config, 100},
       {"pooling", kPooling, use_pooling, 100},
       {"modules", kModules, use_modules, 100},
       {"text_options", R"({"max_seq_length":128,"do_lower_case":true,"query_length":null})", use_text_options, 100},
-      {"hub_revision", R"({"id":"a/b","sha":")" + kHash + R"("})", [](const Folder&, const std::string& bytes) { ensure(is_commit(parse_revision(bytes, "r")), "a commit"); }, 100},
+      {"hub_revision", R"({"id":"a/b","sha":")" + kHash + R"("})",
+       [](const Folder&, const std::string& bytes) { ensure(is_commit(parse_revision(bytes, "r")), "a commit"); }, 100},
       {"hub_tree", R"([{"type":"file","path":"m.gguf","oid":")" + kHash + R"(","size":12}])", use_tree, 100},
   };
 }
@@ -273,7 +298,8 @@ TEST_P(Sweep, EveryTruncation) {
 
 TEST_P(Sweep, EveryValueOfEveryByte) {
   const Folder folder;
-  const size_t n_refused = sweep_bytes(GetParam().bytes, [&](const std::string& bytes) { GetParam().use(folder, bytes); });
+  const size_t n_refused =
+      sweep_bytes(GetParam().bytes, [&](const std::string& bytes) { GetParam().use(folder, bytes); });
   EXPECT_GT(n_refused, GetParam().bytes.size() * GetParam().least_refused);
 }
 

@@ -17,14 +17,16 @@ inline uint64_t walk(const Safetensors& model) {
     ensure(model.find(tensor.name) == &tensor, "each tensor is found");
     const auto data = model.data(tensor);
     ensure(data.size() == tensor.n_bytes, "the data is there");
-    ensure(static_cast<uint64_t>(tensor.n_elements()) * tensor.dtype->bits == tensor.n_bytes * 8, "shape and size agree");
+    ensure(static_cast<uint64_t>(tensor.n_elements()) * tensor.dtype->bits == tensor.n_bytes * 8,
+           "shape and size agree");
     for (uint8_t byte : data) sum += byte;
     n_bytes += tensor.n_bytes;
     if (!data.empty()) ranges.emplace_back(data.data(), data.data() + data.size());
   }
   for (const auto& [key, value] : model.metadata()) sum += key.size() + value.size();
   std::sort(ranges.begin(), ranges.end());
-  for (size_t i = 1; i < ranges.size(); ++i) ensure(ranges[i - 1].second == ranges[i].first || model.n_files() > 1, "tensors tile the data");
+  for (size_t i = 1; i < ranges.size(); ++i)
+    ensure(ranges[i - 1].second == ranges[i].first || model.n_files() > 1, "tensors tile the data");
   ensure(n_bytes < model.file_bytes(), "tensors lie inside the files");
   return sum;
 }

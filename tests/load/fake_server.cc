@@ -1,5 +1,5 @@
-// The server on the fake runner: every token is known beforehand, and a step takes as long as it is told, so that load tests
-// measure the server and not a model. Prints its address when it is ready.
+// The server on the fake runner: every token is known beforehand, and a step takes as long as it is told, so that load
+// tests measure the server and not a model. Prints its address when it is ready.
 #include <fmt/format.h>
 #include <signal.h>
 #include <sys/resource.h>

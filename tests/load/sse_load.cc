@@ -1,9 +1,11 @@
-// A load client for fake_server: one epoll loop that keeps many requests under way, knows every token that each must bring, and times
-// them. Prints one JSON line; exit code 1 when a checked answer lost, doubled, reordered or mixed a token.
+// A load client for fake_server: one epoll loop that keeps many requests under way, knows every token that each must
+// bring, and times them. Prints one JSON line; exit code 1 when a checked answer lost, doubled, reordered or mixed a
+// token.
 //
-// Requests come all at once, --concurrency at a time, or at random times (--rate). Of --tenants each has prompts that begin alike and a
-// cache salt of its own. Beside them, and not checked: --stalled connections that ask and never read, --idle ones that never ask,
-// --slow ones that send a byte of their headers a second, and --resets a second that are reset at a random moment.
+// Requests come all at once, --concurrency at a time, or at random times (--rate). Of --tenants each has prompts that
+// begin alike and a cache salt of its own. Beside them, and not checked: --stalled connections that ask and never read,
+// --idle ones that never ask, --slow ones that send a byte of their headers a second, and --resets a second that are
+// reset at a random moment.
 #include <arpa/inet.h>
 #include <fmt/format.h>
 #include <netinet/tcp.h>

@@ -22,7 +22,8 @@ std::string refusal_of(const std::function<void()>& f) {
 
 TEST(Checkpoint, DirectoriesAndFilesSayTheSame) {
   for (const std::string& name : hf_names()) {
-    const auto hf = open_checkpoint((kHfModels / name).string()), gguf = open_checkpoint((kModels / (name + ".gguf")).string());
+    const auto hf = open_checkpoint((kHfModels / name).string()),
+               gguf = open_checkpoint((kModels / (name + ".gguf")).string());
     const CheckpointFacts a = hf->facts(), b = gguf->facts();
     EXPECT_EQ(a.container, "Hugging Face directory");
     EXPECT_EQ(b.container, "GGUF version 3");
@@ -53,13 +54,17 @@ TEST(Checkpoint, DirectoriesAndFilesSayTheSame) {
 
 TEST(Checkpoint, MoreTokensThanTheEmbeddingHasRowsAreRefused) {  // G24, S19
   const HfCopy copy("qwen2");
-  copy.edit("tokenizer.json", [](auto& json) { json["added_tokens"].push_back({{"id", 265}, {"content", "<|more|>"}, {"special", true}}); });
-  const std::string message = refusal_of([&] { load_model(open_checkpoint(copy.path().string()), {.backend = {.device = "ref"}}, nullptr); });
+  copy.edit("tokenizer.json", [](auto& json) {
+    json["added_tokens"].push_back({{"id", 265}, {"content", "<|more|>"}, {"special", true}});
+  });
+  const std::string message =
+      refusal_of([&] { load_model(open_checkpoint(copy.path().string()), {.backend = {.device = "ref"}}, nullptr); });
   EXPECT_THAT(message, HasSubstr("the tokenizer has 266 tokens, and the embedding has 265 rows"));
 }
 
 TEST(Checkpoint, LoadsAndChats) {
-  const LoadedModel model = load_model(open_checkpoint((kHfModels / "qwen2").string()), {.backend = {.device = "ref"}}, nullptr);
+  const LoadedModel model =
+      load_model(open_checkpoint((kHfModels / "qwen2").string()), {.backend = {.device = "ref"}}, nullptr);
   ASSERT_TRUE(model.chat);
   const auto messages = nlohmann::ordered_json::parse(R"([{"role":"user","content":"hi"}])");
   EXPECT_EQ(model.chat->render(messages, nullptr, false, nlohmann::ordered_json::object()), "<|bos|>user: hi<|eos|>");
@@ -88,12 +93,15 @@ TEST(Checkpoint, ChatTemplatesHaveAnOrder) {
 }
 
 TEST(Checkpoint, OtherPathsAreRefused) {
-  EXPECT_THAT(refusal_of([] { open_checkpoint(testing::TempDir()); }), HasSubstr("is a directory without a config.json: give"));
-  EXPECT_THAT(refusal_of([] { open_checkpoint((kHfModels / "llama" / "model.safetensors").string()); }), HasSubstr("give the directory"));
+  EXPECT_THAT(refusal_of([] { open_checkpoint(testing::TempDir()); }),
+              HasSubstr("is a directory without a config.json: give"));
+  EXPECT_THAT(refusal_of([] { open_checkpoint((kHfModels / "llama" / "model.safetensors").string()); }),
+              HasSubstr("give the directory"));
   const HfCopy copy("llama");
   fs::remove(copy.path() / "tokenizer.json");
-  EXPECT_THAT(refusal_of([&] { load_model(open_checkpoint(copy.path().string()), {.backend = {.device = "ref"}}, nullptr); }),
-              HasSubstr("tokenizer.json: is missing"));
+  EXPECT_THAT(
+      refusal_of([&] { load_model(open_checkpoint(copy.path().string()), {.backend = {.device = "ref"}}, nullptr); }),
+      HasSubstr("tokenizer.json: is missing"));
 }
 
 TEST(Checkpoint, TokenizersOfModelsThatDoNotRunAreRead) {
@@ -107,8 +115,9 @@ TEST(Checkpoint, TokenizersOfModelsThatDoNotRunAreRead) {
 TEST(Checkpoint, VocabularyMustFitTheEmbedding) {
   const HfCopy copy("llama");
   copy.edit("tokenizer.json", [](auto& json) { json["added_tokens"].push_back({{"id", 261}, {"content", "<more>"}}); });
-  EXPECT_THAT(refusal_of([&] { load_model(open_checkpoint(copy.path().string()), {.backend = {.device = "ref"}}, nullptr); }),
-              HasSubstr("the tokenizer has 262 tokens, and the embedding has 261 rows"));
+  EXPECT_THAT(
+      refusal_of([&] { load_model(open_checkpoint(copy.path().string()), {.backend = {.device = "ref"}}, nullptr); }),
+      HasSubstr("the tokenizer has 262 tokens, and the embedding has 261 rows"));
 }
 
 }  // namespace

@@ -98,7 +98,8 @@ TEST(Convert, KeepsHowLatentsTurn) {
                  {.backend = {.device = "ref"}, .max_batch_tokens = 512, .max_logits = 512, .kv_dtype = DType::kF32}, nullptr);
     std::vector<float> logits = all_logits(runner, read_golden(name).tokens, 512);
     logits.erase(logits.begin(), logits.end() - checkpoint->config().n_vocab);
-    for (size_t i = 0; i < logits.size(); i += kStride) EXPECT_NEAR(logits[i], expected.at(i / kStride).get<double>(), 1e-3) << name << " " << i;
+    for (size_t i = 0; i < logits.size(); i += kStride)
+      EXPECT_NEAR(logits[i], expected.at(i / kStride).get<double>(), 1e-3) << name << " " << i;
   }
 }
 

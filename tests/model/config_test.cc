@@ -64,9 +64,17 @@ std::string delta_complaint(const std::string& skip, const Edit& edit, Config* r
     if (skip != key) w.set(std::string("qwen35.") + key, value);
   };
   w.set("general.architecture", std::string("qwen35"));
-  for (const auto& [key, value] : {std::pair{"block_count", 6u}, {"context_length", 128u}, {"embedding_length", 64u}, {"feed_forward_length", 96u},
-                                   {"attention.head_count", 4u}, {"attention.head_count_kv", 2u}, {"ssm.group_count", 2u},
-                                   {"ssm.time_step_rank", 6u}, {"ssm.state_size", 24u}, {"ssm.inner_size", 120u}, {"ssm.conv_kernel", 4u}})
+  for (const auto& [key, value] : {std::pair{"block_count", 6u},
+                                   {"context_length", 128u},
+                                   {"embedding_length", 64u},
+                                   {"feed_forward_length", 96u},
+                                   {"attention.head_count", 4u},
+                                   {"attention.head_count_kv", 2u},
+                                   {"ssm.group_count", 2u},
+                                   {"ssm.time_step_rank", 6u},
+                                   {"ssm.state_size", 24u},
+                                   {"ssm.inner_size", 120u},
+                                   {"ssm.conv_kernel", 4u}})
     set(key, uint32_t{value});
   set("attention.layer_norm_rms_epsilon", 1e-5f);
   if (edit) edit(w);
@@ -90,26 +98,43 @@ TEST(Config, GatedDeltaNets) {
   EXPECT_FALSE(c.layer(3).recurrent);
   delta_complaint("", [](GgufWriter& w) { w.set("qwen35.full_attention_interval", uint32_t{3}); }, &c);
   EXPECT_EQ(c.n_recurrent_layers(), 4);
-  delta_complaint("", [](GgufWriter& w) { w.set("qwen35.attention.recurrent_layers", std::vector<bool>{true, false, true, false, false, false}); }, &c);
+  delta_complaint(
+      "",
+      [](GgufWriter& w) {
+        w.set("qwen35.attention.recurrent_layers", std::vector<bool>{true, false, true, false, false, false});
+      },
+      &c);
   EXPECT_EQ(c.n_recurrent_layers(), 2);
   EXPECT_TRUE(c.layer(2).recurrent);
-  delta_complaint("", [](GgufWriter& w) { w.set("qwen35.nextn_predict_layers", uint32_t{1}); }, &c);  // a layer that only drafts tokens
+  delta_complaint(
+      "", [](GgufWriter& w) { w.set("qwen35.nextn_predict_layers", uint32_t{1}); },
+      &c);  // a layer that only drafts tokens
   EXPECT_EQ(c.n_layers, 5);
 }
 
 TEST(Config, GatedDeltaNetsRefuseBadKeys) {
-  for (const char* key : {"ssm.group_count", "ssm.time_step_rank", "ssm.state_size", "ssm.inner_size", "ssm.conv_kernel"}) {
+  for (const char* key :
+       {"ssm.group_count", "ssm.time_step_rank", "ssm.state_size", "ssm.inner_size", "ssm.conv_kernel"}) {
     EXPECT_NE(delta_complaint(key, nullptr).find(key), std::string::npos) << key;
     for (const uint32_t value : {0u, 0xFFFFFFFFu}) {
-      const std::string message = delta_complaint(key, [&](GgufWriter& w) { w.set(std::string("qwen35.") + key, value); });
+      const std::string message =
+          delta_complaint(key, [&](GgufWriter& w) { w.set(std::string("qwen35.") + key, value); });
       EXPECT_NE(message.find(key), std::string::npos) << key << " = " << value << ": " << message;
       EXPECT_NE(message.find("out of range"), std::string::npos) << message;
     }
   }
-  EXPECT_NE(delta_complaint("", [](GgufWriter& w) { w.set("qwen35.ssm.time_step_rank", uint32_t{5}); }).find("not a multiple of ssm.group_count 2"), std::string::npos);
-  EXPECT_NE(delta_complaint("", [](GgufWriter& w) { w.set("qwen35.ssm.inner_size", uint32_t{121}); }).find("not a multiple of ssm.time_step_rank 6"), std::string::npos);
-  EXPECT_NE(delta_complaint("", [](GgufWriter& w) { w.set("qwen35.full_attention_interval", uint32_t{0}); }).find("full_attention_interval"), std::string::npos);
-  EXPECT_NE(delta_complaint("", [](GgufWriter& w) { w.set("qwen35.nextn_predict_layers", uint32_t{6}); }).find("nextn_predict_layers"), std::string::npos);
+  EXPECT_NE(delta_complaint("", [](GgufWriter& w) { w.set("qwen35.ssm.time_step_rank", uint32_t{5}); })
+                .find("not a multiple of ssm.group_count 2"),
+            std::string::npos);
+  EXPECT_NE(delta_complaint("", [](GgufWriter& w) { w.set("qwen35.ssm.inner_size", uint32_t{121}); })
+                .find("not a multiple of ssm.time_step_rank 6"),
+            std::string::npos);
+  EXPECT_NE(delta_complaint("", [](GgufWriter& w) { w.set("qwen35.full_attention_interval", uint32_t{0}); })
+                .find("full_attention_interval"),
+            std::string::npos);
+  EXPECT_NE(delta_complaint("", [](GgufWriter& w) { w.set("qwen35.nextn_predict_layers", uint32_t{6}); })
+                .find("nextn_predict_layers"),
+            std::string::npos);
 }
 
 // Lists with a number for each layer, where all layers are equal. In Ollama's hybrids, recurrent layers have no heads
@@ -124,31 +149,47 @@ TEST(Config, ListsForLayers) {
   EXPECT_EQ(same.n_heads, 4);
   EXPECT_EQ(same.n_kv_heads, 1);
   EXPECT_EQ(same.ffn_dim, 40);
-  const std::pair<const char*, List> bad[] = {{"attention.head_count", {4, 8}}, {"attention.head_count_kv", {2, 1}}, {"feed_forward_length", {96, 64}},
-                                              {"attention.head_count_kv", {2, 0}}, {"attention.head_count_kv", {0, 0}}, {"attention.head_count", {4, 4, 4}},
+  const std::pair<const char*, List> bad[] = {{"attention.head_count", {4, 8}},    {"attention.head_count_kv", {2, 1}},
+                                              {"feed_forward_length", {96, 64}},   {"attention.head_count_kv", {2, 0}},
+                                              {"attention.head_count_kv", {0, 0}}, {"attention.head_count", {4, 4, 4}},
                                               {"attention.head_count_kv", {}}};
   for (const auto& [key, list] : bad) {
-    const std::string message = complaint("", [&, key = key, list = list](GgufWriter& w) { w.set(std::string("llama.") + key, list); });
+    const std::string message =
+        complaint("", [&, key = key, list = list](GgufWriter& w) { w.set(std::string("llama.") + key, list); });
     EXPECT_NE(message.find(key), std::string::npos) << key << ": " << message;
   }
-  EXPECT_NE(complaint("", [](GgufWriter& w) { w.set("llama.attention.head_count_kv", List{2, 1}); }).find("is 2 in layer 0 and 1 in layer 1: layers that differ"),
+  EXPECT_NE(complaint("",
+                      [](GgufWriter& w) {
+                        w.set("llama.attention.head_count_kv", List{2, 1});
+                      })
+                .find("is 2 in layer 0 and 1 in layer 1: layers that differ"),
             std::string::npos);
   Config c;
-  ASSERT_EQ(delta_complaint("", [](GgufWriter& w) { w.set("qwen35.attention.head_count_kv", List{0, 2, 2, 0, 0, 0}); }, &c), "");
+  ASSERT_EQ(delta_complaint(
+                "",
+                [](GgufWriter& w) {
+                  w.set("qwen35.attention.head_count_kv", List{0, 2, 2, 0, 0, 0});
+                },
+                &c),
+            "");
   EXPECT_EQ(c.n_kv_heads, 2);
   EXPECT_EQ(c.n_recurrent_layers(), 4);
   EXPECT_TRUE(c.layer(0).recurrent);
   EXPECT_FALSE(c.layer(1).recurrent);
   for (const List& list : {List{0, 2, 1, 0, 0, 0}, List{0, 0, 0, 0, 0, 0}, List{2, 0}})
-    EXPECT_NE(delta_complaint("", [&](GgufWriter& w) { w.set("qwen35.attention.head_count_kv", list); }).find("attention.head_count_kv"), std::string::npos);
+    EXPECT_NE(delta_complaint("", [&](GgufWriter& w) { w.set("qwen35.attention.head_count_kv", list); })
+                  .find("attention.head_count_kv"),
+              std::string::npos);
 }
 
-TEST(Config, DefaultsKvHeadsToHeads) { EXPECT_EQ(read(model_bytes("llama.attention.head_count_kv", nullptr)).n_kv_heads, 4); }
+TEST(Config, DefaultsKvHeadsToHeads) {
+  EXPECT_EQ(read(model_bytes("llama.attention.head_count_kv", nullptr)).n_kv_heads, 4);
+}
 
 TEST(Config, NamesTheMissingKey) {
   for (const char* key : {"general.architecture", "llama.block_count", "llama.context_length", "llama.embedding_length",
-                          "llama.feed_forward_length", "llama.attention.head_count", "llama.attention.layer_norm_rms_epsilon",
-                          "token_embd.weight"}) {
+                          "llama.feed_forward_length", "llama.attention.head_count",
+                          "llama.attention.layer_norm_rms_epsilon", "token_embd.weight"}) {
     const std::string message = complaint(key, nullptr);
     EXPECT_NE(message.find(key), std::string::npos) << key << ": " << message;
     EXPECT_NE(message.find("missing"), std::string::npos) << key << ": " << message;
@@ -216,7 +257,9 @@ TEST(Config, RefusesBadValuesByKey) {
 
 TEST(Config, WindowsOfAnyWidth) {
   const auto window = [](uint32_t width) {
-    return read(model_bytes("", [=](GgufWriter& w) { w.set("llama.attention.sliding_window", width); })).layer(0).window;
+    return read(model_bytes("", [=](GgufWriter& w) { w.set("llama.attention.sliding_window", width); }))
+        .layer(0)
+        .window;
   };
   EXPECT_EQ(window(0), 0);  // none
   EXPECT_EQ(window(1), 1);
@@ -228,7 +271,10 @@ TEST(Config, RopeOfWindows) {
   const auto exaone = [](const Edit& edit) {
     GgufWriter w;
     w.set("general.architecture", std::string("exaone4"));
-    for (const auto& [key, value] : {std::pair{"block_count", 5u}, {"context_length", 128u}, {"embedding_length", 64u}, {"feed_forward_length", 96u},
+    for (const auto& [key, value] : {std::pair{"block_count", 5u},
+                                     {"context_length", 128u},
+                                     {"embedding_length", 64u},
+                                     {"feed_forward_length", 96u},
                                      {"attention.head_count", 4u}})
       w.set(std::string("exaone4.") + key, uint32_t{value});
     w.set("exaone4.attention.layer_norm_rms_epsilon", 1e-5f);
@@ -236,7 +282,8 @@ TEST(Config, RopeOfWindows) {
     w.add_tensor("token_embd.weight", 0, {64, 3}, std::vector<uint8_t>(64 * 3 * 4));
     std::string ropes;
     const Config c = read(w.to_bytes());
-    for (int i = 0; i < c.n_layers; ++i) ropes += c.layer(i).rope == LayerRope::kNone ? '-' : c.layer(i).window > 0 ? 'w' : 'r';
+    for (int i = 0; i < c.n_layers; ++i)
+      ropes += c.layer(i).rope == LayerRope::kNone ? '-' : c.layer(i).window > 0 ? 'w' : 'r';
     return ropes;
   };
   EXPECT_EQ(exaone([](GgufWriter&) {}), "rrrrr");
@@ -308,7 +355,8 @@ TEST(Config, FilesOfOtherKindsAreNamed) {  // G43
 }
 
 TEST(Config, ListsSupportedArchitectures) {
-  const std::string message = complaint("", [](GgufWriter& w) { w.set("general.architecture", std::string("mamba\x1b[2J")); });
+  const std::string message =
+      complaint("", [](GgufWriter& w) { w.set("general.architecture", std::string("mamba\x1b[2J")); });
   for (const Arch& arch : all_archs()) EXPECT_NE(message.find(arch.gguf_name), std::string::npos) << message;
   EXPECT_EQ(message.find('\x1b'), std::string::npos);
 }

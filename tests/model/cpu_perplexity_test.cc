@@ -1,9 +1,9 @@
-// The demo model's perplexity on its held-out text on the CPU, with its matrices in each format that ingot writes and with
-// the best and the last but one of the instruction sets, against that of the same numbers as F32: within 0.2 %. Rounding
-// activations to int8 moves single tokens by more, up and down, so the comparison takes 3,072 tokens. They would take
-// ref minutes; F32 on the CPU is ref's stand-in, and is compared with ref over the first two windows. (The last set, the
-// portable one, is slow; each set's products have tests of their own. Formats without an encoder would have random
-// weights, and the perplexity of noise.)
+// The demo model's perplexity on its held-out text on the CPU, with its matrices in each format that ingot writes and
+// with the best and the last but one of the instruction sets, against that of the same numbers as F32: within 0.2 %.
+// Rounding activations to int8 moves single tokens by more, up and down, so the comparison takes 3,072 tokens. They
+// would take ref minutes; F32 on the CPU is ref's stand-in, and is compared with ref over the first two windows. (The
+// last set, the portable one, is slow; each set's products have tests of their own. Formats without an encoder would
+// have random weights, and the perplexity of noise.)
 #include <gtest/gtest.h>
 
 #include <set>
@@ -24,7 +24,8 @@ TEST_P(CpuPerplexity, IsThatOfRef) {
   const auto on_cpu = [&](const char* isa, int n_windows, bool decoded) {
     return demo_perplexity(matrices, {.device = "cpu", .n_threads = 2, .isa = isa}, tokens, n_windows, decoded);
   };
-  EXPECT_NEAR(on_cpu("", kWindowsOfRef, true) / demo_perplexity(matrices, {.device = "ref"}, tokens, kWindowsOfRef), 1, 1e-4);
+  EXPECT_NEAR(on_cpu("", kWindowsOfRef, true) / demo_perplexity(matrices, {.device = "ref"}, tokens, kWindowsOfRef), 1,
+              1e-4);
   const double want = on_cpu("", kWindows, true);
   RecordProperty("f32", fmt::format("{:.5f}", want));
   const auto sets = cpu::measured_kernels();

@@ -19,7 +19,8 @@ TEST_P(CudaGoldens, F32LogitsEqualTransformers) {
   const Golden golden = read_golden(GetParam());
   for (const int block_size : {16, 4}) {
     Ranks runner = load_golden(golden.name, {.device = "cuda", .activations = "f32"}, block_size);
-    for (const int chunk : {512, 7, 1}) EXPECT_LT(largest_difference(all_logits(runner, golden.tokens, chunk), golden.logits), 1e-4) << chunk;
+    for (const int chunk : {512, 7, 1})
+      EXPECT_LT(largest_difference(all_logits(runner, golden.tokens, chunk), golden.logits), 1e-4) << chunk;
   }
 }
 
@@ -30,7 +31,8 @@ TEST_P(CudaGoldens, F16LogitsAreNearTransformers) {
   for (const int block_size : {16, 4}) {
     Ranks runner = load_golden(golden.name, {.device = "cuda"}, block_size, DType::kF16);
     for (const int chunk : {512, 20, 7, 1})
-      EXPECT_LT(largest_difference(all_logits(runner, golden.tokens, chunk), golden.logits), 0.08) << block_size << " " << chunk;
+      EXPECT_LT(largest_difference(all_logits(runner, golden.tokens, chunk), golden.logits), 0.08)
+          << block_size << " " << chunk;
   }
 }
 

@@ -12,8 +12,11 @@ namespace {
 
 std::unique_ptr<Ranks> start(const std::string& name, int n_ranks) {
   const auto checkpoint = open_checkpoint((kModels / (name + ".gguf")).string());
-  RunnerOptions options{.backend = {.device = "cuda", .activations = "f32"}, .n_ctx = n_ctx_of(name), .max_batch_tokens = 512,
-                        .max_logits = 512, .kv_dtype = DType::kF32};
+  RunnerOptions options{.backend = {.device = "cuda", .activations = "f32"},
+                        .n_ctx = n_ctx_of(name),
+                        .max_batch_tokens = 512,
+                        .max_logits = 512,
+                        .kv_dtype = DType::kF32};
   options.parallel.n_ranks = n_ranks;
   return start_ranks(checkpoint->config(), checkpoint->weights(), options, nullptr);
 }
@@ -41,10 +44,12 @@ TEST_P(CudaParallel, LogitsEqualThoseOfOneGpu) {
     return;
   }
   for (const int chunk : {512, 7, 1})  // of one token: recorded steps
-    EXPECT_LT(largest_difference(all_logits(*two, golden.tokens, chunk), all_logits(*one, golden.tokens, chunk)), 1e-3) << chunk;
+    EXPECT_LT(largest_difference(all_logits(*two, golden.tokens, chunk), all_logits(*one, golden.tokens, chunk)), 1e-3)
+        << chunk;
 }
 
-INSTANTIATE_TEST_SUITE_P(Models, CudaParallel, testing::ValuesIn(golden_names()), [](const auto& i) { return i.param; });
+INSTANTIATE_TEST_SUITE_P(Models, CudaParallel, testing::ValuesIn(golden_names()),
+                         [](const auto& i) { return i.param; });
 
 }  // namespace
 }  // namespace ingot

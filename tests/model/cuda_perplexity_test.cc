@@ -1,6 +1,7 @@
 // The demo model's perplexity on its held-out text on the GPU, with its matrices in each format in turn, against ref
-// with the same bytes: equal within half a per cent, or within two where activations become FP8. Formats without an encoder in ingot get random blocks, and the
-// perplexity of noise. Skipped if the build has no CUDA or the machine no GPU.
+// with the same bytes: equal within half a per cent, or within two where activations become FP8. Formats without an
+// encoder in ingot get random blocks, and the perplexity of noise. Skipped if the build has no CUDA or the machine no
+// GPU.
 #include <gtest/gtest.h>
 
 #include "base/error.h"
@@ -37,7 +38,8 @@ TEST_P(CudaPerplexity, IsThatOfRef) {
   EXPECT_NEAR(with_halves / want, 1, 0.005) << with_halves << " for " << want;
 }
 
-INSTANTIATE_TEST_SUITE_P(Formats, CudaPerplexity, testing::ValuesIn(all_formats()), [](const auto& i) { return std::string(ingot::info(i.param).name); });
+INSTANTIATE_TEST_SUITE_P(Formats, CudaPerplexity, testing::ValuesIn(all_formats()),
+                         [](const auto& i) { return std::string(ingot::info(i.param).name); });
 
 }  // namespace
 }  // namespace ingot

@@ -49,7 +49,10 @@ struct Expected {
 };
 
 RunnerOptions options_for(const std::string& file, const std::string& device) {
-  RunnerOptions options{.backend = {.device = device, .n_threads = 2, .activations = device == "cuda" ? "f32" : "", .deterministic = device == "cpu"},
+  RunnerOptions options{.backend = {.device = device,
+                                    .n_threads = 2,
+                                    .activations = device == "cuda" ? "f32" : "",
+                                    .deterministic = device == "cpu"},
                         .max_batch_tokens = 64,
                         .max_seqs = 64,
                         .block_size = 4,

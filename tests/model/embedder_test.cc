@@ -28,7 +28,8 @@ struct EncoderGolden {
 
 EncoderGolden read_encoder_golden(const std::string& name) {
   const auto json = nlohmann::json::parse(read_file((kEncoders / (name + ".json")).string()));
-  return {json["pooling"], json["sequences"], json["ids"], json["texts"], read_npy(kEncoders / (name + ".npy")), json["embeddings"]};
+  return {json["pooling"],   json["sequences"], json["ids"], json["texts"], read_npy(kEncoders / (name + ".npy")),
+          json["embeddings"]};
 }
 
 std::vector<std::string> encoder_names() {
@@ -39,7 +40,9 @@ std::vector<std::string> encoder_names() {
   return names;
 }
 
-std::unique_ptr<Embedder> open(const fs::path& path, const EmbedOptions& options) { return Embedder::open(open_checkpoint(path.string()), options, nullptr); }
+std::unique_ptr<Embedder> open(const fs::path& path, const EmbedOptions& options) {
+  return Embedder::open(open_checkpoint(path.string()), options, nullptr);
+}
 
 EmbedOptions each_token(const char* device = "ref") {
   return {.backend = {.device = device, .n_threads = 2}, .pooling = "none", .normalize = false};
@@ -55,7 +58,8 @@ double cosine(std::span<const float> a, std::span<const float> b) {
 class Encoders : public testing::TestWithParam<std::tuple<std::string, const char*>> {
  protected:
   const EncoderGolden golden_ = read_encoder_golden(std::get<0>(GetParam()));
-  const fs::path path_ = kEncoders / (std::get<0>(GetParam()) + (std::string(std::get<1>(GetParam())) == "gguf" ? ".gguf" : ""));
+  const fs::path path_ =
+      kEncoders / (std::get<0>(GetParam()) + (std::string(std::get<1>(GetParam())) == "gguf" ? ".gguf" : ""));
 };
 
 TEST_P(Encoders, RefEqualsTransformers) {
@@ -95,7 +99,8 @@ TEST_P(Encoders, TextsEqualSentenceTransformers) {
     EXPECT_EQ(has_prompts, std::string_view(std::get<1>(GetParam())) == "directory");
     for (const char* prompt : {"plain", "query"}) {
       std::vector<std::vector<int32_t>> ids;
-      for (const std::string& text : golden_.texts) ids.push_back(embedder->tokenizer().encode((prompt == std::string("query") ? "the query: " : "") + text));
+      for (const std::string& text : golden_.texts)
+        ids.push_back(embedder->tokenizer().encode((prompt == std::string("query") ? "the query: " : "") + text));
       if (prompt == std::string("plain")) {
         EXPECT_EQ(ids, golden_.ids);
       }
@@ -106,20 +111,23 @@ TEST_P(Encoders, TextsEqualSentenceTransformers) {
         const std::span<const float> row(&rows[i * embedder->dim()], embedder->dim());
         EXPECT_GT(cosine(row, expected), 0.99995) << golden_.texts[i];
         least = std::min(least, cosine(row, expected));
-        EXPECT_NEAR(cosine(row, row) * std::inner_product(row.begin(), row.end(), row.begin(), 0.0), 1.0, 1e-5) << "not of length 1";
+        EXPECT_NEAR(cosine(row, row) * std::inner_product(row.begin(), row.end(), row.begin(), 0.0), 1.0, 1e-5)
+            << "not of length 1";
       }
     }
   }
   RecordProperty("cosine", fmt::format("{:.1e}", 1 - least));
 }
 
-INSTANTIATE_TEST_SUITE_P(Models, Encoders, testing::Combine(testing::ValuesIn(encoder_names()), testing::Values("gguf", "directory")),
+INSTANTIATE_TEST_SUITE_P(Models, Encoders,
+                         testing::Combine(testing::ValuesIn(encoder_names()), testing::Values("gguf", "directory")),
                          [](const auto& i) { return std::get<0>(i.param) + "_" + std::get<1>(i.param); });
 
 TEST(Embedder, PoolsAsTold) {
   const EncoderGolden golden = read_encoder_golden("bert");
   for (const char* pooling : {"cls", "mean", "last"}) {
-    const auto embedder = open(kEncoders / "bert.gguf", {.backend = {.device = "ref"}, .pooling = pooling, .normalize = false});
+    const auto embedder =
+        open(kEncoders / "bert.gguf", {.backend = {.device = "ref"}, .pooling = pooling, .normalize = false});
     const size_t dim = embedder->dim();
     std::vector<float> expected;
     size_t begin = 0;
@@ -128,7 +136,9 @@ TEST(Embedder, PoolsAsTold) {
         double sum = 0;
         for (size_t t = 0; t < sequence.size(); ++t) sum += golden.hidden[(begin + t) * dim + i];
         const size_t row = pooling == std::string("cls") ? begin : begin + sequence.size() - 1;
-        expected.push_back(pooling == std::string("mean") ? static_cast<float>(sum / static_cast<double>(sequence.size())) : golden.hidden[row * dim + i]);
+        expected.push_back(pooling == std::string("mean")
+                               ? static_cast<float>(sum / static_cast<double>(sequence.size()))
+                               : golden.hidden[row * dim + i]);
       }
       begin += sequence.size();
     }
@@ -137,7 +147,8 @@ TEST(Embedder, PoolsAsTold) {
 }
 
 TEST(Embedder, ManyTextsTakeManyBatches) {
-  const auto embedder = open(kEncoders / "bert.gguf", {.backend = {.device = "cpu", .n_threads = 2}, .max_batch_tokens = 100});
+  const auto embedder =
+      open(kEncoders / "bert.gguf", {.backend = {.device = "cpu", .n_threads = 2}, .max_batch_tokens = 100});
   const uint32_t seed = std::random_device{}();
   SCOPED_TRACE(seed);
   std::mt19937 rng(seed);
@@ -198,7 +209,8 @@ TEST(Embedder, RefusesTexts) {
 }
 
 TEST(Embedder, RefusesOptions) {
-  EXPECT_THAT(refusal([] { open(kEncoders / "bert.gguf", {.pooling = "max"}); }), HasSubstr("pooling 'max' is not known"));
+  EXPECT_THAT(refusal([] { open(kEncoders / "bert.gguf", {.pooling = "max"}); }),
+              HasSubstr("pooling 'max' is not known"));
   EXPECT_THAT(refusal([] { open(kEncoders / "bert.gguf", {.n_ctx = 71}); }), HasSubstr("more than the 70"));
 }
 
@@ -227,7 +239,8 @@ class EncoderDirectory : public testing::Test {
     std::ofstream(path_ / "config.json") << before;
     return result;
   }
-  const fs::path path_ = fs::path(testing::TempDir()) / fmt::format("encoder_{}", testing::UnitTest::GetInstance()->current_test_info()->name());
+  const fs::path path_ = fs::path(testing::TempDir()) /
+                         fmt::format("encoder_{}", testing::UnitTest::GetInstance()->current_test_info()->name());
 };
 
 TEST_F(EncoderDirectory, ConfigsMustMakeSense) {
@@ -238,13 +251,17 @@ TEST_F(EncoderDirectory, ConfigsMustMakeSense) {
   EXPECT_THAT(config([](auto& j) { j.erase("hidden_size"); }), HasSubstr("'hidden_size' is missing"));
   EXPECT_THAT(config([](auto& j) { j["norm_eps"] = 0; }), HasSubstr("'norm_eps'"));
   EXPECT_THAT(config([](auto& j) { j["hidden_activation"] = "relu6"; }), HasSubstr("'relu6' is not supported"));
-  EXPECT_THAT(config([](auto& j) { j["layer_types"].push_back("full_attention"); }), HasSubstr("5 elements for 4 layers"));
+  EXPECT_THAT(config([](auto& j) { j["layer_types"].push_back("full_attention"); }),
+              HasSubstr("5 elements for 4 layers"));
   EXPECT_THAT(config([](auto& j) { j["layer_types"][1] = "linear"; }), HasSubstr("'linear'"));
   EXPECT_THAT(config([](auto& j) { j["local_attention"] = -2; }), HasSubstr("local_attention"));
-  EXPECT_THAT(config([](auto& j) { j["rope_parameters"]["full_attention"]["rope_theta"] = -1; }), HasSubstr("rope_theta"));
-  EXPECT_THAT(config([](auto& j) { j["rope_parameters"]["sliding_attention"]["rope_type"] = "yarn"; }), HasSubstr("'yarn' is not supported for sliding_attention"));
+  EXPECT_THAT(config([](auto& j) { j["rope_parameters"]["full_attention"]["rope_theta"] = -1; }),
+              HasSubstr("rope_theta"));
+  EXPECT_THAT(config([](auto& j) { j["rope_parameters"]["sliding_attention"]["rope_type"] = "yarn"; }),
+              HasSubstr("'yarn' is not supported for sliding_attention"));
   EXPECT_THAT(config([](auto& j) { j["is_decoder"] = true; }), HasSubstr("'is_decoder'"));
-  EXPECT_THAT(config([](auto& j) { j["num_hidden_layers"] = 3, j.erase("layer_types"); }), HasSubstr("is part of a layer"));
+  EXPECT_THAT(config([](auto& j) { j["num_hidden_layers"] = 3, j.erase("layer_types"); }),
+              HasSubstr("is part of a layer"));
   EXPECT_THAT(config([](auto& j) { j["num_hidden_layers"] = 5, j.erase("layer_types"); }), HasSubstr("is missing"));
   EXPECT_THAT(config([](auto& j) { j["intermediate_size"] = 58; }), HasSubstr("expected [116, 48]"));
   EXPECT_THAT(config([](auto& j) { j["vocab_size"] = 100; }), HasSubstr("the tokenizer has"));
@@ -263,8 +280,11 @@ TEST_F(EncoderDirectory, OldKeysAreRead) {
 }
 
 TEST_F(EncoderDirectory, ModulesMustBeKnown) {
-  edit("modules.json", [](auto& j) { j.push_back({{"idx", 3}, {"name", "3"}, {"path", "3_LSTM"}, {"type", "sentence_transformers.models.LSTM"}}); });
-  EXPECT_THAT(refusal([&] { open(path_, {}); }), HasSubstr("the module 'sentence_transformers.models.LSTM' is not supported"));
+  edit("modules.json", [](auto& j) {
+    j.push_back({{"idx", 3}, {"name", "3"}, {"path", "3_LSTM"}, {"type", "sentence_transformers.models.LSTM"}});
+  });
+  EXPECT_THAT(refusal([&] { open(path_, {}); }),
+              HasSubstr("the module 'sentence_transformers.models.LSTM' is not supported"));
 }
 
 // ---- EmbeddingGemma: attention in both directions, and dense layers after pooling
@@ -294,8 +314,10 @@ TEST_F(GemmaDirectory, DenseLayersAreRead) {
 TEST_F(GemmaDirectory, DenseLayersMustMakeSense) {
   EXPECT_THAT(dense([](auto& j) { j["in_features"] = 71; }), HasSubstr("71 features, and what comes before has 72"));
   EXPECT_THAT(dense([](auto& j) { j["in_features"] = 72, j["out_features"] = 41; }), HasSubstr("expected [41, 72]"));
-  EXPECT_THAT(dense([](auto& j) { j["out_features"] = 40, j["activation_function"] = "torch.nn.Softmax"; }), HasSubstr("'torch.nn.Softmax'"));
-  EXPECT_THAT(dense([](auto& j) { j["activation_function"] = "torch.nn.Identity", j["use_residual"] = true; }), HasSubstr("'use_residual'"));
+  EXPECT_THAT(dense([](auto& j) { j["out_features"] = 40, j["activation_function"] = "torch.nn.Softmax"; }),
+              HasSubstr("'torch.nn.Softmax'"));
+  EXPECT_THAT(dense([](auto& j) { j["activation_function"] = "torch.nn.Identity", j["use_residual"] = true; }),
+              HasSubstr("'use_residual'"));
   edit("modules.json", [](auto& j) { j[2]["path"] = "../../elsewhere"; });
   EXPECT_THAT(refusal([&] { open(path_, {}); }), HasSubstr("not the name of a folder"));
 }
@@ -305,12 +327,16 @@ TEST_F(GemmaDirectory, LooksToBothSides) {
   const auto golden = read_encoder_golden("gemma_embed");
   edit("config.json", [](auto& j) { j["use_bidirectional_attention"] = false; });
   EXPECT_GT(largest_difference(open(path_, each_token())->embed(golden.sequences), golden.hidden), 1e-2);
-  EXPECT_THAT(refusal([&] { load_model(open_checkpoint((kEncoders / "gemma_embed.gguf").string()), {.backend = {.device = "ref"}}, nullptr); }),
+  EXPECT_THAT(refusal([&] {
+                load_model(open_checkpoint((kEncoders / "gemma_embed.gguf").string()), {.backend = {.device = "ref"}},
+                           nullptr);
+              }),
               HasSubstr("use `ingot embed`"));
 }
 
 TEST_F(EncoderDirectory, PoolingMustBeKnown) {
-  edit("1_Pooling/config.json", [](auto& j) { j["pooling_mode_cls_token"] = false, j["pooling_mode_max_tokens"] = true; });
+  edit("1_Pooling/config.json",
+       [](auto& j) { j["pooling_mode_cls_token"] = false, j["pooling_mode_max_tokens"] = true; });
   EXPECT_THAT(refusal([&] { open(path_, {}); }), HasSubstr("pooling by 'max' is not supported"));
 }
 

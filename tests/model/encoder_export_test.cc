@@ -41,11 +41,13 @@ void convert(const fs::path& directory, const fs::path& out, const QuantizeOptio
 std::set<std::string> tensors_of(const fs::path& path) {
   const Gguf file = Gguf::open(path.string());
   std::set<std::string> names;
-  for (const TensorInfo& tensor : file.tensors()) names.insert(fmt::format("{} {}", tensor.name, fmt::join(tensor.dims(), ",")));
+  for (const TensorInfo& tensor : file.tensors())
+    names.insert(fmt::format("{} {}", tensor.name, fmt::join(tensor.dims(), ",")));
   return names;
 }
 
-std::unique_ptr<Embedder> open(const fs::path& path, const EmbedOptions& options = {.backend = {.device = "ref", .n_threads = 2}}) {
+std::unique_ptr<Embedder> open(const fs::path& path,
+                               const EmbedOptions& options = {.backend = {.device = "ref", .n_threads = 2}}) {
   return Embedder::open(open_checkpoint(path.string()), options, nullptr);
 }
 
@@ -71,7 +73,8 @@ TEST_P(EncoderExport, TheFileGivesTheSameVectors) {
   each_token.backend.device = "ref";
   each_token.pooling = "none";
   each_token.normalize = false;
-  EXPECT_LT(largest_difference(open(file.path, each_token)->embed(sequences), read_npy(directory.string() + ".npy")), 1e-4);
+  EXPECT_LT(largest_difference(open(file.path, each_token)->embed(sequences), read_npy(directory.string() + ".npy")),
+            1e-4);
 }
 
 TEST_P(EncoderExport, TheFileHasLlamaCppsNames) {
@@ -110,7 +113,8 @@ TEST_P(EncoderExport, QuantizedVectorsStayNear) {
 // integers of 14 bits.
 TEST_P(EncoderExport, Bf16OnTheCpuIsWithinOnePerCent) {
   const fs::path directory = kData / "encoders" / GetParam();
-  const auto ids = nlohmann::json::parse(read_file(directory.string() + ".json"))["ids"].get<std::vector<std::vector<int32_t>>>();
+  const auto ids =
+      nlohmann::json::parse(read_file(directory.string() + ".json"))["ids"].get<std::vector<std::vector<int32_t>>>();
   for (const auto& [type, most] : {std::pair{"BF16", 1e-2}, std::pair{"F16", 2e-4}}) {
     const Scratch file(".gguf");
     convert(directory, file.path, {.mix = &find_mix(type)});
@@ -124,7 +128,8 @@ TEST_P(EncoderExport, Bf16OnTheCpuIsWithinOnePerCent) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Models, EncoderExport,
-                         testing::Values("bert", "xlm_roberta", "nomic_bert", "modern_bert", "qwen3_embed", "gemma_embed"),
+                         testing::Values("bert", "xlm_roberta", "nomic_bert", "modern_bert", "qwen3_embed",
+                                         "gemma_embed"),
                          [](const auto& i) { return std::string(i.param); });
 
 class RankerExport : public testing::TestWithParam<const char*> {};
@@ -137,12 +142,14 @@ TEST_P(RankerExport, TheFileGivesTheSameScores) {
   EXPECT_EQ(tensors_of(file.path), tensors_of(directory.string() + ".gguf"));
   const auto embedder = open(file.path);
   ASSERT_TRUE(embedder->ranks());
-  const auto scores = embedder->score(golden["query"].get<std::string>(), golden["documents"].get<std::vector<std::string>>(), true);
+  const auto scores =
+      embedder->score(golden["query"].get<std::string>(), golden["documents"].get<std::vector<std::string>>(), true);
   for (size_t i = 0; i < scores.values.size(); ++i)
     EXPECT_NEAR(scores.values[i], 1 / (1 + std::exp(-golden["logits"][i].get<double>())), 1e-4) << i;
 }
 
-INSTANTIATE_TEST_SUITE_P(Models, RankerExport, testing::Values("bert", "xlm_roberta", "modern_bert", "qwen3_score", "qwen3_yes"),
+INSTANTIATE_TEST_SUITE_P(Models, RankerExport,
+                         testing::Values("bert", "xlm_roberta", "modern_bert", "qwen3_score", "qwen3_yes"),
                          [](const auto& i) { return std::string(i.param); });
 
 // ---- properties that GGUF cannot express
@@ -163,14 +170,20 @@ std::string refusal(const char* model, const char* file, const std::function<voi
 
 TEST(EncoderExportRefusals, AreNamed) {
   EXPECT_EQ(refusal("encoders/bert", "config.json", [](auto&) {}), "was accepted");
-  EXPECT_THAT(refusal("encoders/bert", "config.json", [](auto& j) { j["hidden_act"] = "silu"; }), HasSubstr("another activation"));
+  EXPECT_THAT(refusal("encoders/bert", "config.json", [](auto& j) { j["hidden_act"] = "silu"; }),
+              HasSubstr("another activation"));
   EXPECT_THAT(refusal("encoders/modern_bert", "config.json",
-                      [](auto& j) { j["layer_types"] = {"full_attention", "full_attention", "sliding_attention", "full_attention"}; }),
+                      [](auto& j) {
+                        j["layer_types"] = {"full_attention", "full_attention", "sliding_attention", "full_attention"};
+                      }),
               HasSubstr("which layers of this model have a window"));
-  EXPECT_THAT(refusal("encoders/bert", "tokenizer.json", [](auto& j) { j["normalizer"]["handle_chinese_chars"] = false; }),
-              HasSubstr("changes a text before it cuts words"));
-  EXPECT_THAT(refusal("rankers/modern_bert", "config.json", [](auto& j) { j["classifier_pooling"] = "cls"; }), HasSubstr("pools by 'cls'"));
-  EXPECT_THAT(refusal("encoders/gemma_embed", "2_Dense/config.json", [](auto& j) { j["activation_function"] = "torch.nn.modules.activation.Tanh"; }),
+  EXPECT_THAT(
+      refusal("encoders/bert", "tokenizer.json", [](auto& j) { j["normalizer"]["handle_chinese_chars"] = false; }),
+      HasSubstr("changes a text before it cuts words"));
+  EXPECT_THAT(refusal("rankers/modern_bert", "config.json", [](auto& j) { j["classifier_pooling"] = "cls"; }),
+              HasSubstr("pools by 'cls'"));
+  EXPECT_THAT(refusal("encoders/gemma_embed", "2_Dense/config.json",
+                      [](auto& j) { j["activation_function"] = "torch.nn.modules.activation.Tanh"; }),
               HasSubstr("a bias or an activation"));
 }
 

@@ -61,17 +61,23 @@ inline std::vector<std::string> golden_names() {
   return names;
 }
 
-inline Ranks load_golden(const std::string& name, const BackendOptions& backend, int block_size = 16, DType kv_dtype = DType::kF32) {
+inline Ranks load_golden(const std::string& name, const BackendOptions& backend, int block_size = 16,
+                         DType kv_dtype = DType::kF32) {
   auto file = std::make_shared<const Gguf>(Gguf::open((kModels / (name + ".gguf")).string()));
   const Config config = config_from_gguf(*file);
-  RunnerOptions options{.backend = backend, .n_ctx = n_ctx_of(name), .max_batch_tokens = 512, .max_logits = 512, .block_size = block_size,
+  RunnerOptions options{.backend = backend,
+                        .n_ctx = n_ctx_of(name),
+                        .max_batch_tokens = 512,
+                        .max_logits = 512,
+                        .block_size = block_size,
                         .kv_dtype = kv_dtype};
   return Ranks(config, gguf_source(file), options, nullptr);
 }
 
 inline std::vector<float> all_logits(Ranks& runner, std::span<const int32_t> tokens, int chunk) {
   std::vector<float> all;
-  for_each_logits(runner, tokens, chunk, 0, [&](int, std::span<const float> row) { all.insert(all.end(), row.begin(), row.end()); });
+  for_each_logits(runner, tokens, chunk, 0,
+                  [&](int, std::span<const float> row) { all.insert(all.end(), row.begin(), row.end()); });
   return all;
 }
 

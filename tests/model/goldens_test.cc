@@ -24,7 +24,8 @@ TEST_P(Goldens, ChunksDoNotChangeLogits) {
   const Golden golden = read_golden(GetParam());
   Ranks runner = load_golden(golden.name, {.device = "ref"}, 4);
   const std::vector<float> whole = all_logits(runner, golden.tokens, 512);
-  for (int chunk : {1, 7, 16}) EXPECT_LT(largest_difference(all_logits(runner, golden.tokens, chunk), whole), 1e-5) << chunk;
+  for (int chunk : {1, 7, 16})
+    EXPECT_LT(largest_difference(all_logits(runner, golden.tokens, chunk), whole), 1e-5) << chunk;
 }
 
 TEST_P(Goldens, RefGreedyEqualsTransformers) {
@@ -33,15 +34,16 @@ TEST_P(Goldens, RefGreedyEqualsTransformers) {
   std::vector<int32_t> tokens = golden.tokens;
   tokens.insert(tokens.end(), golden.greedy.begin(), golden.greedy.end());
   std::vector<int32_t> greedy;
-  for_each_logits(runner, tokens, 1, static_cast<int>(golden.tokens.size()) - 1, [&](int position, std::span<const float> row) {
-    if (position + 1 < static_cast<int>(tokens.size())) greedy.push_back(argmax(row));
-  });
+  for_each_logits(runner, tokens, 1, static_cast<int>(golden.tokens.size()) - 1,
+                  [&](int position, std::span<const float> row) {
+                    if (position + 1 < static_cast<int>(tokens.size())) greedy.push_back(argmax(row));
+                  });
   EXPECT_EQ(greedy, golden.greedy);
 }
 
-// With F16 and F32 files, nothing is rounded with --deterministic, and in steps of few tokens; prompts are multiplied in
-// integers of 14 bits, an error like that of transformers in half precision. In other files, activations become int8 or bf16. If that makes a router
-// choose another expert, a whole row differs; most rows do not.
+// With F16 and F32 files, nothing is rounded with --deterministic, and in steps of few tokens; prompts are multiplied
+// in integers of 14 bits, an error like that of transformers in half precision. In other files, activations become int8
+// or bf16. If that makes a router choose another expert, a whole row differs; most rows do not.
 TEST_P(Goldens, CpuLogitsAreNearTransformers) {
   const Golden golden = read_golden(GetParam());
   const auto json = nlohmann::json::parse(read_file((kModels / (golden.name + ".json")).string()));
@@ -63,7 +65,8 @@ TEST_P(Goldens, CpuLogitsAreNearTransformers) {
     size_t n_far = 0;
     for (size_t t = 0; t < golden.tokens.size(); ++t) {
       double row = 0;
-      for (size_t i = t * n_vocab; i < (t + 1) * n_vocab; ++i) row = std::max(row, std::abs(double{logits[i]} - golden.logits[i]));
+      for (size_t i = t * n_vocab; i < (t + 1) * n_vocab; ++i)
+        row = std::max(row, std::abs(double{logits[i]} - golden.logits[i]));
       n_far += !(row < 0.5);
     }
     EXPECT_LE(n_far, golden.tokens.size() / 5) << chunk;
@@ -104,7 +107,8 @@ std::vector<std::string> rounded_names() {
 }
 
 INSTANTIATE_TEST_SUITE_P(Models, Goldens, testing::ValuesIn(golden_names()), [](const auto& i) { return i.param; });
-INSTANTIATE_TEST_SUITE_P(Models, RoundedGoldens, testing::ValuesIn(rounded_names()), [](const auto& i) { return i.param; });
+INSTANTIATE_TEST_SUITE_P(Models, RoundedGoldens, testing::ValuesIn(rounded_names()),
+                         [](const auto& i) { return i.param; });
 
 }  // namespace
 }  // namespace ingot

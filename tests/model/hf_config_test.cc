@@ -92,7 +92,8 @@ TEST_F(HfConfigTest, BothGenerationsOfRopeKeysAreTheSame) {
 
 TEST_F(HfConfigTest, HasTheDefaultsOfTransformers) {
   const Config c = read_with([](Json& json) {
-    for (const char* key : {"head_dim", "num_key_value_heads", "rope_theta", "rope_scaling", "tie_word_embeddings"}) json[key] = nullptr;
+    for (const char* key : {"head_dim", "num_key_value_heads", "rope_theta", "rope_scaling", "tie_word_embeddings"})
+      json[key] = nullptr;
   });
   EXPECT_EQ(c.head_dim, 8);
   EXPECT_EQ(c.n_kv_heads, 4);
@@ -120,8 +121,8 @@ TEST_F(HfConfigTest, AcceptsIntegersThatAreWrittenAsReals) {
 }
 
 TEST_F(HfConfigTest, RequiredKeysAreNamed) {
-  for (const char* key : {"model_type", "num_hidden_layers", "hidden_size", "num_attention_heads", "intermediate_size", "vocab_size",
-                          "max_position_embeddings", "rms_norm_eps"}) {
+  for (const char* key : {"model_type", "num_hidden_layers", "hidden_size", "num_attention_heads", "intermediate_size",
+                          "vocab_size", "max_position_embeddings", "rms_norm_eps"}) {
     const std::string message = complaint([&](Json& json) { json.erase(key); });
     EXPECT_NE(message.find(key), std::string::npos) << message;
     EXPECT_NE(message.find("config.json"), std::string::npos) << message;
@@ -130,12 +131,14 @@ TEST_F(HfConfigTest, RequiredKeysAreNamed) {
 }
 
 TEST_F(HfConfigTest, NumbersAreChecked) {  // S17
-  for (const char* key : {"num_hidden_layers", "hidden_size", "num_attention_heads", "num_key_value_heads", "intermediate_size", "vocab_size",
-                          "max_position_embeddings", "head_dim"})
-    for (const Json& bad : {Json("32"), Json(1e10), Json(-1), Json(0), Json(9223372036854775808u), Json({32}), Json(true), Json(1.5)})
+  for (const char* key : {"num_hidden_layers", "hidden_size", "num_attention_heads", "num_key_value_heads",
+                          "intermediate_size", "vocab_size", "max_position_embeddings", "head_dim"})
+    for (const Json& bad :
+         {Json("32"), Json(1e10), Json(-1), Json(0), Json(9223372036854775808u), Json({32}), Json(true), Json(1.5)})
       expect_refused(key, bad);
   for (const char* key : {"rms_norm_eps", "rope_theta"})
-    for (const Json& bad : {Json("1"), Json(0), Json(-1.0), Json(1e300), Json({1.0}), Json(false)}) expect_refused(key, bad);
+    for (const Json& bad : {Json("1"), Json(0), Json(-1.0), Json(1e300), Json({1.0}), Json(false)})
+      expect_refused(key, bad);
   expect_refused("num_key_value_heads", 3);
   expect_refused("num_key_value_heads", 8);
   const std::string message = complaint([](Json& json) { json["head_dim"] = nullptr, json["hidden_size"] = 30; });
@@ -145,7 +148,9 @@ TEST_F(HfConfigTest, NumbersAreChecked) {  // S17
 
 TEST_F(HfConfigTest, BrokenJsonHasAPlace) {  // S16
   const std::string good = copy_.read("config.json");
-  const std::string bad_texts[] = {"", good.substr(0, good.size() / 2), good + ",", "{\"a\": NaN}", "{\"a\": 1,}", "{} // x", std::string(100000, '[')};
+  const std::string bad_texts[] = {
+      "",        good.substr(0, good.size() / 2), good + ",", "{\"a\": NaN}", "{\"a\": 1,}",
+      "{} // x", std::string(100000, '[')};
   for (const std::string& bad : bad_texts) {
     copy_.write("config.json", bad);
     try {
@@ -172,9 +177,12 @@ TEST_F(HfConfigTest, AHugeFileIsNotRead) {  // S16
 
 TEST_F(HfConfigTest, RopeKindsAreNamed) {  // S19
   for (const char* kind : {"proportional", "mrope", "quadratic"}) {
-    const std::string message = complaint([&](Json& json) { json["rope_scaling"] = {{"rope_type", kind}, {"factor", 2.0}}; });
+    const std::string message = complaint([&](Json& json) {
+      json["rope_scaling"] = {{"rope_type", kind}, {"factor", 2.0}};
+    });
     EXPECT_NE(message.find(kind), std::string::npos) << message;
-    EXPECT_NE(message.find("supported are default, linear, dynamic, llama3, yarn and longrope"), std::string::npos) << message;
+    EXPECT_NE(message.find("supported are default, linear, dynamic, llama3, yarn and longrope"), std::string::npos)
+        << message;
   }
   for (const char* key : {"factor", "low_freq_factor", "high_freq_factor", "original_max_position_embeddings"}) {
     const std::string message = complaint([&](Json& json) { json["rope_scaling"].erase(key); });
@@ -184,17 +192,20 @@ TEST_F(HfConfigTest, RopeKindsAreNamed) {  // S19
       EXPECT_NE(other.find(key), std::string::npos) << other;
     }
   }
-  EXPECT_NE(complaint([](Json& json) { json["rope_scaling"]["high_freq_factor"] = 1.0; }).find("high_freq_factor"), std::string::npos);
+  EXPECT_NE(complaint([](Json& json) { json["rope_scaling"]["high_freq_factor"] = 1.0; }).find("high_freq_factor"),
+            std::string::npos);
   auto by_layer = [&](const char* type, const Json& rope) {
     return complaint([&](Json& json) { json["rope_scaling"] = {{"full_attention", Json::object()}, {type, rope}}; });
   };
   EXPECT_NE(by_layer("chunked_attention", Json::object()).find("chunked_attention"), std::string::npos);
-  EXPECT_NE(by_layer("sliding_attention", {{"rope_type", "linear"}, {"factor", 2.0}}).find("sliding_attention"), std::string::npos);
+  EXPECT_NE(by_layer("sliding_attention", {{"rope_type", "linear"}, {"factor", 2.0}}).find("sliding_attention"),
+            std::string::npos);
   EXPECT_EQ(by_layer("sliding_attention", {{"rope_theta", 1e4}}), "");
   for (const char* kind : {"longrope", "su"}) {
     auto longrope = [&](const Json& factors) {
       return complaint([&](Json& json) {
-        json["rope_scaling"] = {{"type", kind}, {"short_factor", std::vector<double>(16, 1.0)}, {"long_factor", factors}};
+        json["rope_scaling"] = {
+            {"type", kind}, {"short_factor", std::vector<double>(16, 1.0)}, {"long_factor", factors}};
       });
     };
     EXPECT_EQ(longrope(std::vector<double>(16, 1.5)), "");
@@ -216,9 +227,16 @@ TEST_F(HfConfigTest, WindowsFollowTheArchitecture) {
   };
   EXPECT_EQ(read_with(mistral).sliding_window, 64);
   EXPECT_EQ(read_with(qwen).sliding_window, 0);
-  EXPECT_EQ(read_with([&](Json& json) { qwen(json), json["use_sliding_window"] = true, json["max_window_layers"] = 0; }).sliding_window, 64);
-  EXPECT_EQ(read_with([&](Json& json) { qwen(json), json["use_sliding_window"] = true, json["max_window_layers"] = 28; }).sliding_window, 0);
-  const Config mixed = read_with([&](Json& json) { qwen(json), json["use_sliding_window"] = true, json["max_window_layers"] = 1; });
+  EXPECT_EQ(read_with([&](Json& json) {
+              qwen(json), json["use_sliding_window"] = true, json["max_window_layers"] = 0;
+            }).sliding_window,
+            64);
+  EXPECT_EQ(read_with([&](Json& json) {
+              qwen(json), json["use_sliding_window"] = true, json["max_window_layers"] = 28;
+            }).sliding_window,
+            0);
+  const Config mixed =
+      read_with([&](Json& json) { qwen(json), json["use_sliding_window"] = true, json["max_window_layers"] = 1; });
   EXPECT_EQ(mixed.layer(0).window, 0);
   EXPECT_EQ(mixed.layer(1).window, 64);
   const Json full = "full_attention", sliding = "sliding_attention";
@@ -226,19 +244,27 @@ TEST_F(HfConfigTest, WindowsFollowTheArchitecture) {
   EXPECT_EQ(read_with([&](Json& json) { qwen(json), json["layer_types"] = {sliding, sliding}; }).sliding_window, 64);
   EXPECT_EQ(read_with([&](Json& json) { mistral(json), json["layer_types"] = {full, sliding}; }).layer(0).window, 0);
   EXPECT_EQ(read_with([&](Json& json) { mistral(json), json["layer_types"] = {sliding, full}; }).layer(0).window, 64);
-  EXPECT_NE(complaint([&](Json& json) { json["layer_types"] = {full, sliding}; }).find("sliding_window"), std::string::npos);
-  for (const Json& bad : {Json({full}), Json({full, full, full}), Json({full, "linear_attention"}), Json({full, "chunked_attention"}), Json({1, 2}), Json("full_attention")})
+  EXPECT_NE(complaint([&](Json& json) {
+              json["layer_types"] = {full, sliding};
+            }).find("sliding_window"),
+            std::string::npos);
+  for (const Json& bad : {Json({full}), Json({full, full, full}), Json({full, "linear_attention"}),
+                          Json({full, "chunked_attention"}), Json({1, 2}), Json("full_attention")})
     expect_refused("layer_types", bad);  // S18
 }
 
 TEST_F(HfConfigTest, WhatIsNotSupportedIsNamed) {  // S22
-  for (const char* method : {"bitsandbytes", "hqq", "torchao"}) expect_refused("quantization_config", {{"quant_method", method}}, method);
+  for (const char* method : {"bitsandbytes", "hqq", "torchao"})
+    expect_refused("quantization_config", {{"quant_method", method}}, method);
   expect_refused("quantization_config", {{"quant_method", "aqlm"}}, "unquantized checkpoint");
   expect_refused("quantization", {{"group_size", 64}, {"bits", 7}}, "bits");
   EXPECT_EQ(read_with([](Json& json) { json["quantization_config"] = nullptr; }).n_layers, 2);
   expect_refused("hidden_act", "gelu");
   expect_refused("model_type", "mamba\x1b[2J", "supported are llama, mistral, mixtral, qwen2");
-  EXPECT_EQ(read_with([](Json& json) { json["auto_map"] = {{"AutoModel", "evil.py"}}; }).n_layers, 2);  // S20: not followed
+  EXPECT_EQ(read_with([](Json& json) {
+              json["auto_map"] = {{"AutoModel", "evil.py"}};
+            }).n_layers,
+            2);  // S20: not followed
 }
 
 // OLMo 3 scales the rope of its full-attention layers. In EXAONE 4, only layers with a window have rope, if there are
@@ -251,11 +277,13 @@ TEST_F(HfConfigTest, RopeFollowsTheWindow) {
       edit(json);
     });
     std::string out;
-    for (const LayerKind& layer : c.layers) out += layer.rope == LayerRope::kNone ? '-' : layer.rope == LayerRope::kLocal ? 'l' : 'm';
+    for (const LayerKind& layer : c.layers)
+      out += layer.rope == LayerRope::kNone ? '-' : layer.rope == LayerRope::kLocal ? 'l' : 'm';
     return std::pair(out, c.local_theta);
   };
   EXPECT_EQ(ropes("olmo3", [](Json& json) { json["sliding_window"] = 16; }), std::pair(std::string("lllml"), 20000.0f));
-  EXPECT_EQ(ropes("olmo2", [](Json& json) { json["sliding_window"] = nullptr; }), std::pair(std::string("mmmmm"), 0.0f));
+  EXPECT_EQ(ropes("olmo2", [](Json& json) { json["sliding_window"] = nullptr; }),
+            std::pair(std::string("mmmmm"), 0.0f));
   EXPECT_EQ(ropes("exaone4", [](Json& json) { json["sliding_window"] = 16; }).first, "mmm-m");
   EXPECT_EQ(ropes("exaone4", [](Json& json) { json["sliding_window"] = nullptr; }).first, "mmmmm");
   const Json full = "full_attention", sliding = "sliding_attention";
@@ -278,13 +306,15 @@ TEST_F(HfConfigTest, WhichLayersAreDense) {
   EXPECT_EQ(experts(nullptr), std::pair(false, true));
   EXPECT_EQ(experts({"sparse", "sparse"}), std::pair(true, true));
   EXPECT_EQ(experts({"sparse", "dense"}), std::pair(true, false));
-  for (const Json& bad : {Json({"sparse"}), Json({"sparse", "moe"}), Json({1, 2}), Json("sparse")}) expect_refused("mlp_layer_types", bad);
+  for (const Json& bad : {Json({"sparse"}), Json({"sparse", "moe"}), Json({1, 2}), Json("sparse")})
+    expect_refused("mlp_layer_types", bad);
 }
 
 TEST_F(HfConfigTest, HowMuchOfAHeadTurns) {
   EXPECT_EQ(read_with([](Json& json) { json["rotary_dim"] = 8; }).rot_dim, 8);
   EXPECT_EQ(read_with([](Json& json) { json["rotary_dim"] = 8, json["partial_rotary_factor"] = 0.5; }).rot_dim, 16);
-  for (const Json& bad : {Json(0), Json(64), Json("8"), Json(7)}) expect_refused(bad == 7 ? "partial_rotary_factor" : "rotary_dim", bad);
+  for (const Json& bad : {Json(0), Json(64), Json("8"), Json(7)})
+    expect_refused(bad == 7 ? "partial_rotary_factor" : "rotary_dim", bad);
   expect_refused("clip_qkv", 8.0);
 }
 
@@ -325,12 +355,16 @@ TEST(HfDeltaConfig, LayersAndBadKeys) {
   EXPECT_EQ(c.n_recurrent_layers(), 2);
   ASSERT_EQ(complaint([](Json& json) { json["rope_parameters"].erase("partial_rotary_factor"); }, &c), "");
   EXPECT_EQ(c.rot_dim, c.head_dim / 4);
-  for (const char* key : {"linear_num_key_heads", "linear_num_value_heads", "linear_key_head_dim", "linear_value_head_dim", "linear_conv_kernel_dim"}) {
+  for (const char* key : {"linear_num_key_heads", "linear_num_value_heads", "linear_key_head_dim",
+                          "linear_value_head_dim", "linear_conv_kernel_dim"}) {
     EXPECT_NE(complaint([&](Json& json) { json[key] = nullptr; }).find(key), std::string::npos) << key;
     for (const Json& value : {Json(0), Json(1 << 30), Json("4"), Json(-1)})
       EXPECT_NE(complaint([&](Json& json) { json[key] = value; }).find(key), std::string::npos) << key << " " << value;
   }
-  EXPECT_NE(complaint([](Json& json) { json["linear_num_value_heads"] = 5; }).find("not a multiple of linear_num_key_heads 2"), std::string::npos);
+  EXPECT_NE(complaint([](Json& json) {
+              json["linear_num_value_heads"] = 5;
+            }).find("not a multiple of linear_num_key_heads 2"),
+            std::string::npos);
   const std::string qwen = complaint([](Json& json) { json["model_type"] = "qwen3"; });
   EXPECT_NE(qwen.find("have no linear_attention"), std::string::npos) << qwen;
   EXPECT_EQ(complaint([](Json& json) { json["model_type"] = "llama"; }, &c), "");  // all its layers are equal

@@ -87,7 +87,8 @@ TEST(HfVariants, MlxHasWholeNormsInHybrids) {
   auto header = nlohmann::ordered_json::parse(bytes.substr(8, length));
   int n_norms = 0, n_convolutions = 0;
   for (auto& [name, tensor] : header.items()) {
-    if (name.ends_with("conv1d.weight")) tensor["shape"] = {tensor["shape"][0], tensor["shape"][2], 1}, ++n_convolutions;
+    if (name.ends_with("conv1d.weight"))
+      tensor["shape"] = {tensor["shape"][0], tensor["shape"][2], 1}, ++n_convolutions;
     if (!name.ends_with("norm.weight") || name.find("linear_attn") != name.npos) continue;
     ++n_norms;
     ASSERT_EQ(tensor["dtype"], "F32");
@@ -103,7 +104,8 @@ TEST(HfVariants, MlxHasWholeNormsInHybrids) {
   std::string changed = header.dump();
   changed.resize((changed.size() + 7) / 8 * 8, ' ');
   const uint64_t new_length = changed.size();
-  copy.write("model.safetensors", std::string(reinterpret_cast<const char*>(&new_length), 8) + changed + bytes.substr(8 + length));
+  copy.write("model.safetensors",
+             std::string(reinterpret_cast<const char*>(&new_length), 8) + changed + bytes.substr(8 + length));
   EXPECT_LT(error_of(copy.path(), read_golden("qwen35")), 1e-4);
 }
 
@@ -135,7 +137,9 @@ TEST(HfVariants, BiasesThatAreSaidToBeThereMustBe) {
     load_hf(copy.path());
     FAIL() << "was accepted";
   } catch (const Error& error) {
-    EXPECT_NE(std::string(error.what()).find("config.json has attention_bias, and the biases of layer 0 are missing"), std::string::npos) << error.what();
+    EXPECT_NE(std::string(error.what()).find("config.json has attention_bias, and the biases of layer 0 are missing"),
+              std::string::npos)
+        << error.what();
   }
   copy.edit("config.json", [](auto& json) { json["attention_bias"] = false; });
   EXPECT_LT(error_of(copy.path(), read_golden("llama")), 1e-4);
@@ -156,7 +160,9 @@ TEST(HfVariants, TensorsAreRefusedByName) {
     load_hf(copy.path());
     FAIL() << "was accepted";
   } catch (const Error& error) {
-    EXPECT_NE(std::string(error.what()).find("'model.layers.1.self_attn.k_proj.weight' is stored as I32"), std::string::npos) << error.what();
+    EXPECT_NE(std::string(error.what()).find("'model.layers.1.self_attn.k_proj.weight' is stored as I32"),
+              std::string::npos)
+        << error.what();
   }
   copy.edit("config.json", [](auto& json) { json["intermediate_size"] = 64; });  // S10
   try {

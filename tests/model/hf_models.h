@@ -16,7 +16,11 @@ inline std::vector<std::string> hf_names() {
 
 inline Ranks load_hf(const fs::path& directory) {
   const auto checkpoint = hf_checkpoint(directory.string());
-  const RunnerOptions options{.backend = {.device = "ref"}, .n_ctx = n_ctx_of(directory.filename()), .max_batch_tokens = 512, .max_logits = 512, .kv_dtype = DType::kF32};
+  const RunnerOptions options{.backend = {.device = "ref"},
+                              .n_ctx = n_ctx_of(directory.filename()),
+                              .max_batch_tokens = 512,
+                              .max_logits = 512,
+                              .kv_dtype = DType::kF32};
   return Ranks(checkpoint->config(), checkpoint->weights(), options, nullptr);
 }
 
@@ -34,7 +38,9 @@ class HfCopy {
   HfCopy& operator=(const HfCopy&) = delete;
 
   const fs::path& path() const { return path_; }
-  void write(const std::string& file, const std::string& text) const { std::ofstream(path_ / file, std::ios::binary) << text; }
+  void write(const std::string& file, const std::string& text) const {
+    std::ofstream(path_ / file, std::ios::binary) << text;
+  }
   std::string read(const std::string& file) const { return read_file((path_ / file).string()); }
   // Changes a JSON file through a nlohmann value.
   template <class F>

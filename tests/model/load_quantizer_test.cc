@@ -20,11 +20,13 @@ using ::testing::HasSubstr;
 
 std::vector<float> logits_of(const Checkpoint& checkpoint, const std::string& quantize) {
   const Config config = checkpoint.config();
-  const RunnerOptions options{.backend = {.device = "ref"}, .max_batch_tokens = 8, .max_logits = 8, .kv_dtype = DType::kF32};
+  const RunnerOptions options{
+      .backend = {.device = "ref"}, .max_batch_tokens = 8, .max_logits = 8, .kv_dtype = DType::kF32};
   Ranks runner(config, quantized_source(checkpoint.weights(), config, quantize), options, nullptr);
   const std::vector<int32_t> tokens = {1, 5, 9, 3, 2};
   std::vector<float> all;
-  for_each_logits(runner, tokens, 8, 0, [&](int, std::span<const float> row) { all.insert(all.end(), row.begin(), row.end()); });
+  for_each_logits(runner, tokens, 8, 0,
+                  [&](int, std::span<const float> row) { all.insert(all.end(), row.begin(), row.end()); });
   return all;
 }
 
@@ -76,7 +78,9 @@ TEST(LoadQuantizer, Fp8RowsHaveOneScaleAndTheNearestNumbers) {
   for (const float x : row) most = std::max(most, std::fabs(x));
   for (int i = 0; i < kIn; ++i) {
     // Half a step: 3 bits of mantissa, and 2^-10 of the scale for the smallest numbers.
-    EXPECT_LE(std::fabs(decoded[i] - row[i]), std::max(std::fabs(row[i]) / 16 * 1.0001f, most / 448 * 0x1p-10f * 1.0001f)) << i;
+    EXPECT_LE(std::fabs(decoded[i] - row[i]),
+              std::max(std::fabs(row[i]) / 16 * 1.0001f, most / 448 * 0x1p-10f * 1.0001f))
+        << i;
   }
   std::fill(row.begin(), row.end(), 0.0f);
   encode_float8_row(row.data(), bytes.data(), kIn);
@@ -99,7 +103,8 @@ TEST(LoadQuantizer, PlansTheBytesThatItLoads) {
   const Config config = config_of_shape("smollm-135m");
   const auto backend = create_backend({.device = "ref"});
   const auto bytes = [&](const char* type) {
-    return weight_bytes(*quantized_source(dummy_source(config, Format::BF16, 1), config, type), config, *backend).total();
+    return weight_bytes(*quantized_source(dummy_source(config, Format::BF16, 1), config, type), config, *backend)
+        .total();
   };
   EXPECT_NEAR(static_cast<double>(bytes("q8_0")) / static_cast<double>(bytes("")), 8.5 / 16, 0.01);
 }
@@ -113,7 +118,8 @@ TEST(LoadQuantizer, SaysWhatItCannotDo) {
   const LoadQuantizer quantizer("q8_0", {.n_layers = 1});
   std::vector<float> rows(64, 1.0f);
   rows[40] = INFINITY;
-  const HostTensor host{.format = Format::F32, .n_out = 2, .n_in = 32, .data = reinterpret_cast<const uint8_t*>(rows.data())};
+  const HostTensor host{
+      .format = Format::F32, .n_out = 2, .n_in = 32, .data = reinterpret_cast<const uint8_t*>(rows.data())};
   EXPECT_THAT(refusal([&] { quantizer.encode(host, Format::Q8_0, "blk.0.attn_q.weight"); }),
               AllOf(HasSubstr("'blk.0.attn_q.weight', row 1: inf")));
 }

@@ -55,19 +55,22 @@ TEST(MemoryPlan, SeveralSequencesShareAPool) {
 // If the size of memory to use is given, the pool takes everything that weights and activations leave, even more than
 // the sequences could fill.
 TEST(MemoryPlan, ThePoolTakesTheRest) {
-  for (const RunnerOptions& options : {RunnerOptions{.n_ctx = 1024, .max_seqs = 4, .memory_share = 0.5}, {.max_seqs = 4, .memory_bytes = 1}}) {
+  for (const RunnerOptions& options :
+       {RunnerOptions{.n_ctx = 1024, .max_seqs = 4, .memory_share = 0.5}, {.max_seqs = 4, .memory_bytes = 1}}) {
     const MemoryPlan plan = plan_memory(config(), 1000 * kMiB, 9000 * kMiB, options);
     EXPECT_LE(plan.total_bytes(), 9000 * kMiB);
     EXPECT_GT(plan.total_bytes() + 2 * plan.kv.token_bytes() * plan.kv.block_size, 9000 * kMiB);
     EXPECT_EQ(plan.n_ctx, options.n_ctx > 0 ? 1024 : 131072);
   }
   EXPECT_EQ(plan_memory(config(), 1000 * kMiB, 9000 * kMiB, {.n_kv_tokens = 320, .memory_share = 0.5}).kv.n_blocks, 20);
-  EXPECT_THAT(error_of(1000 * kMiB, 1010 * kMiB, {.n_ctx = 4096, .memory_share = 0.5}), HasSubstr("KV cache of 4096 tokens needs 128.0 MiB"));
+  EXPECT_THAT(error_of(1000 * kMiB, 1010 * kMiB, {.n_ctx = 4096, .memory_share = 0.5}),
+              HasSubstr("KV cache of 4096 tokens needs 128.0 MiB"));
 }
 
 TEST(MemoryPlan, WhatCannotFitIsRefusedWithBothNumbers) {
   EXPECT_THAT(error_of(2000 * kMiB, 1000 * kMiB, {}), HasSubstr("need 2.0 GiB and the device has 1000.0 MiB free"));
-  EXPECT_THAT(error_of(1000 * kMiB, 1100 * kMiB, {.n_ctx = 100000}), HasSubstr("KV cache of 100000 tokens needs 3.1 GiB, and 100.0 MiB are free"));
+  EXPECT_THAT(error_of(1000 * kMiB, 1100 * kMiB, {.n_ctx = 100000}),
+              HasSubstr("KV cache of 100000 tokens needs 3.1 GiB, and 100.0 MiB are free"));
   EXPECT_THAT(error_of(1000 * kMiB, 1100 * kMiB, {.n_ctx = 100000}), HasSubstr("at most 3200 tokens"));
   EXPECT_EQ(error_of(1000 * kMiB, 2000 * kMiB, {.n_ctx = 4096}), "");
 }
@@ -95,7 +98,9 @@ TEST(MemoryPlan, WhatFits) {
     if (plan.n_ctx < 131072) {
       EXPECT_GT(plan.total_bytes() + plan.max_seqs * plan.kv.token_bytes(), available - available / 20);
     }
-    EXPECT_EQ(plan_memory(config(), weights, available, {.n_ctx = plan.n_ctx, .max_seqs = plan.max_seqs, .n_kv_tokens = plan.n_ctx * plan.max_seqs}).n_ctx,
+    EXPECT_EQ(plan_memory(config(), weights, available,
+                          {.n_ctx = plan.n_ctx, .max_seqs = plan.max_seqs, .n_kv_tokens = plan.n_ctx * plan.max_seqs})
+                  .n_ctx,
               plan.n_ctx);
   }
   EXPECT_TRUE(plans_that_fit(config(), 4001 * kMiB, available, options).empty());
@@ -137,10 +142,14 @@ TEST(MemoryPlan, StatesOfRecurrentLayers) {
   EXPECT_EQ(plan.kv.token_bytes(), 2u * 6 * 2 * 256 * 2);
   EXPECT_EQ(plan.total_bytes(), 1000 * kMiB + plan.kv.bytes() + 4 * slot + plan.activation_bytes);
   EXPECT_THAT(plan.table(), HasSubstr("4 sequences and 0 checkpoints of"));
-  EXPECT_EQ(plan_memory(c, 1000 * kMiB, 8000 * kMiB, {.n_ctx = 4096, .max_seqs = 4, .n_checkpoints = 3}).states.n_slots, 7);
-  EXPECT_EQ(plan_memory(c, 1000 * kMiB, 8000 * kMiB, {.n_ctx = 4096, .max_seqs = 4, .n_checkpoints = -1}).states.n_slots, 4 + 10);
+  EXPECT_EQ(plan_memory(c, 1000 * kMiB, 8000 * kMiB, {.n_ctx = 4096, .max_seqs = 4, .n_checkpoints = 3}).states.n_slots,
+            7);
+  EXPECT_EQ(
+      plan_memory(c, 1000 * kMiB, 8000 * kMiB, {.n_ctx = 4096, .max_seqs = 4, .n_checkpoints = -1}).states.n_slots,
+      4 + 10);
   // An eighth of the free memory, and the table shows it.
-  const MemoryPlan tight = plan_memory(c, 1000 * kMiB, 1000 * kMiB + 8 * 3 * slot + 100, {.n_ctx = 512, .max_seqs = 4, .n_checkpoints = -1});
+  const MemoryPlan tight =
+      plan_memory(c, 1000 * kMiB, 1000 * kMiB + 8 * 3 * slot + 100, {.n_ctx = 512, .max_seqs = 4, .n_checkpoints = -1});
   EXPECT_EQ(tight.states.bytes(), (4 + 3) * slot);
   EXPECT_THAT(tight.table(), HasSubstr("4 sequences and 3 checkpoints of"));
   EXPECT_EQ(plan_memory(config(), 1000 * kMiB, 8000 * kMiB, {.max_seqs = 4, .n_checkpoints = -1}).states.bytes(), 0u);

@@ -29,14 +29,17 @@ Matrix matrix_of(const RawTensor& tensor) {
     uint32_t bits = 0;
     std::memcpy(&bits, &tensor.bytes[at], each);
     const auto half = static_cast<uint16_t>(bits);
-    m.values.push_back(each == 4 ? float_from_bits(bits) : tensor.dtype == "F16" ? float_from_f16(half) : float_from_bf16(half));
+    m.values.push_back(each == 4               ? float_from_bits(bits)
+                       : tensor.dtype == "F16" ? float_from_f16(half)
+                                               : float_from_bf16(half));
   }
   return m;
 }
 
 // experts.0.gate_proj and so on, stacked in switch_mlp.gate_proj.
 Matrices with_stacked_experts(const Matrices& matrices) {
-  const std::pair<const char*, const char*> kMlxNames[] = {{"w1.weight", "gate_proj.weight"}, {"w2.weight", "down_proj.weight"}, {"w3.weight", "up_proj.weight"}};
+  const std::pair<const char*, const char*> kMlxNames[] = {
+      {"w1.weight", "gate_proj.weight"}, {"w2.weight", "down_proj.weight"}, {"w3.weight", "up_proj.weight"}};
   Matrices out;
   std::map<std::string, std::map<int, const Matrix*>> experts;
   for (const auto& [name, m] : matrices) {
@@ -65,7 +68,8 @@ void add_mlx(RawTensors& out, const std::string& module, Matrix& m) {
   std::vector<float> scales, biases;
   for (size_t at = 0; at < m.values.size(); at += kGroup) {
     const auto [low, high] = std::minmax_element(&m.values[at], &m.values[at] + kGroup);
-    const float bias = float_from_f16(f16_from_float(*low)), scale = float_from_f16(f16_from_float((*high - *low) / 15));
+    const float bias = float_from_f16(f16_from_float(*low)),
+                scale = float_from_f16(f16_from_float((*high - *low) / 15));
     for (size_t i = at; i < at + kGroup; ++i) {
       const float code = scale > 0 ? std::clamp(std::round((m.values[i] - bias) / scale), 0.0f, 15.0f) : 0;
       words[i / 8] |= static_cast<uint32_t>(code) << i % 8 * 4;
@@ -122,7 +126,9 @@ TEST_P(MlxRows, SameWeightsSameLogits) {
     decoded[name] = raw_tensor("F32", m.shape, m.values);
   }
   fs::copy(plain, mlx);
-  const auto write = [](const fs::path& path, const std::string& text) { std::ofstream(path, std::ios::binary) << text; };
+  const auto write = [](const fs::path& path, const std::string& text) {
+    std::ofstream(path, std::ios::binary) << text;
+  };
   write(plain / "model.safetensors", safetensors_of(decoded));
   write(mlx / "model.safetensors", safetensors_of(quantized));
   auto config = nlohmann::ordered_json::parse(read_file((plain / "config.json").string()));
@@ -134,8 +140,10 @@ TEST_P(MlxRows, SameWeightsSameLogits) {
   EXPECT_LT(largest_difference(logits_of(hf_checkpoint(mlx.string()), golden), expected), 1e-4) << "MLX";
   write_gguf(gguf_export(hf_checkpoint(plain.string())), {.mix = &find_mix("F32")}, gguf.string());
   EXPECT_LT(largest_difference(logits_of(open_checkpoint(gguf.string()), golden), expected), 1e-4) << "GGUF";
-  EXPECT_GT(largest_difference(golden.logits, expected), n_quantized > 0 ? 1e-2 : -1.0) << "the four bits make a difference";
-  const std::set<std::string> kOddRows = {"qwen35", "deepseek3", "glm4_moe_lite", "phi3_long", "phi3_short"};  // no row has whole groups
+  EXPECT_GT(largest_difference(golden.logits, expected), n_quantized > 0 ? 1e-2 : -1.0)
+      << "the four bits make a difference";
+  const std::set<std::string> kOddRows = {"qwen35", "deepseek3", "glm4_moe_lite", "phi3_long",
+                                          "phi3_short"};  // no row has whole groups
   EXPECT_EQ(n_quantized == 0, kOddRows.contains(GetParam()));
   RecordProperty("quantized", std::to_string(n_quantized));
 }

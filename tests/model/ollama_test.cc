@@ -17,9 +17,11 @@ std::vector<uint8_t> in_dialect(const Gguf& golden, const std::function<void(Ggu
     std::string name(tensor.name);
     if (name.ends_with(".ssm_dt.bias")) name.resize(name.size() - 5);
     const std::span<const uint8_t> data = golden.data(tensor);
-    writer.add_tensor(name, tensor.ggml_type, {tensor.shape.begin(), tensor.shape.begin() + tensor.n_dims}, {data.begin(), data.end()});
+    writer.add_tensor(name, tensor.ggml_type, {tensor.shape.begin(), tensor.shape.begin() + tensor.n_dims},
+                      {data.begin(), data.end()});
   }
-  for (const char* name : {"v.patch_embed.weight", "mtp.norm.weight"}) writer.add_tensor(name, 0, {32}, std::vector<uint8_t>(128));
+  for (const char* name : {"v.patch_embed.weight", "mtp.norm.weight"})
+    writer.add_tensor(name, 0, {32}, std::vector<uint8_t>(128));
   return writer.to_bytes();
 }
 
@@ -27,7 +29,8 @@ TEST(Ollama, HybridsHaveTheSameLogits) {
   for (const std::string name : {"qwen35", "qwen35moe"}) {
     const Golden golden = read_golden(name);
     const Gguf file = Gguf::open((kModels / (name + ".gguf")).string());
-    const uint32_t n_layers = file.metadata().get_u32(name + ".block_count"), n_kv_heads = file.metadata().get_u32(name + ".attention.head_count_kv");
+    const uint32_t n_layers = file.metadata().get_u32(name + ".block_count"),
+                   n_kv_heads = file.metadata().get_u32(name + ".attention.head_count_kv");
     const std::vector<uint8_t> bytes = in_dialect(file, [&](GgufWriter& w) {
       auto set = [&](const char* key, auto value) { w.set(name + "." + key, value); };
       std::vector<uint32_t> kv_heads(n_layers);
@@ -42,7 +45,8 @@ TEST(Ollama, HybridsHaveTheSameLogits) {
       if (name == "qwen35moe") set("norm_top_k_prob", true);
     });
     const auto dialect = std::make_shared<const Gguf>(Gguf::parse(bytes, "ollama.gguf"));
-    const RunnerOptions options{.backend = {.device = "ref"}, .max_batch_tokens = 512, .max_logits = 512, .kv_dtype = DType::kF32};
+    const RunnerOptions options{
+        .backend = {.device = "ref"}, .max_batch_tokens = 512, .max_logits = 512, .kv_dtype = DType::kF32};
     Ranks runner(config_from_gguf(*dialect), gguf_source(dialect), options, nullptr);
     EXPECT_LT(largest_difference(all_logits(runner, golden.tokens, 512), golden.logits), 1e-4) << name;
   }

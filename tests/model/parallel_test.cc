@@ -19,8 +19,11 @@ namespace ingot {
 namespace {
 
 RunnerOptions options_for(const std::string& name, const std::string& device, int n_ranks) {
-  RunnerOptions options{.backend = {.device = device, .n_threads = n_ranks, .deterministic = device == "cpu"}, .n_ctx = n_ctx_of(name), .max_batch_tokens = 512,
-                        .max_logits = 512, .kv_dtype = DType::kF32};
+  RunnerOptions options{.backend = {.device = device, .n_threads = n_ranks, .deterministic = device == "cpu"},
+                        .n_ctx = n_ctx_of(name),
+                        .max_batch_tokens = 512,
+                        .max_logits = 512,
+                        .kv_dtype = DType::kF32};
   options.parallel.n_ranks = n_ranks;
   return options;
 }
@@ -44,8 +47,9 @@ TEST_P(Parallel, LogitsEqualTransformers) {
     try {
       runner = start(path, "ref", n);
     } catch (const UsageError& error) {  // the model is too small
-      EXPECT_THAT(error.what(), testing::AnyOf(testing::HasSubstr("ranks are too many for golden " + golden.name + ": its"),
-                                               testing::HasSubstr("ranks cannot share")));
+      EXPECT_THAT(error.what(),
+                  testing::AnyOf(testing::HasSubstr("ranks are too many for golden " + golden.name + ": its"),
+                                 testing::HasSubstr("ranks cannot share")));
       EXPECT_TRUE(n == 4 || has_small_experts(golden.name)) << error.what();
       continue;
     }
@@ -100,8 +104,9 @@ class Delayed final : public Communicator {
 };
 
 // Runs each rank as a process does it: by its own communicator. `lead` runs in rank 0; returns the ranks' errors.
-std::vector<std::string> run_apart(const std::string& name, int n, const std::function<void(Ranks&)>& lead,
-                                   const std::function<std::unique_ptr<Communicator>(std::unique_ptr<Communicator>)>& wrap) {
+std::vector<std::string> run_apart(
+    const std::string& name, int n, const std::function<void(Ranks&)>& lead,
+    const std::function<std::unique_ptr<Communicator>(std::unique_ptr<Communicator>)>& wrap) {
   const auto ranks = std::make_shared<ThreadRanks>(n, std::chrono::seconds(10));
   std::vector<std::string> errors(static_cast<size_t>(n));
   std::vector<std::unique_ptr<Ranks>> runners(static_cast<size_t>(n));

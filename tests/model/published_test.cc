@@ -23,13 +23,16 @@ class Copy {
   }
   ~Copy() { fs::remove_all(path); }
   Json json(const char* file) const { return Json::parse(read_file((path / file).string())); }
-  void write(const std::string& file, const std::string& text) const { std::ofstream(path / file, std::ios::binary) << text; }
+  void write(const std::string& file, const std::string& text) const {
+    std::ofstream(path / file, std::ios::binary) << text;
+  }
   // Files of real repositories that ingot does not read.
   void add_others(std::initializer_list<const char*> names) const {
     for (const char* name : names) write(name, std::string(name).ends_with(".json") ? "{}" : "text");
   }
 
-  const fs::path path = fs::path(testing::TempDir()) / fmt::format("published_{}", testing::UnitTest::GetInstance()->current_test_info()->name());
+  const fs::path path = fs::path(testing::TempDir()) /
+                        fmt::format("published_{}", testing::UnitTest::GetInstance()->current_test_info()->name());
 };
 
 RawTensor ones(std::vector<int64_t> shape) {
@@ -52,10 +55,18 @@ TEST(Published, Qwen35) {
   text["mtp_use_dedicated_embeddings"] = false;
   text["rope_parameters"]["mrope_interleaved"] = true;
   text["rope_parameters"]["mrope_section"] = {1, 1, 1};
-  const Json config = {{"architectures", {"Qwen3_5ForConditionalGeneration"}}, {"image_token_id", 260}, {"model_type", "qwen3_5"}, {"text_config", text},
-                       {"tie_word_embeddings", true}, {"transformers_version", "4.57.0.dev0"}, {"video_token_id", 261},
-                       {"vision_config", {{"depth", 1}, {"hidden_size", 16}, {"model_type", "qwen3_5"}, {"num_heads", 2}, {"out_hidden_size", 40}}},
-                       {"vision_end_token_id", 262}, {"vision_start_token_id", 259}};
+  const Json config = {
+      {"architectures", {"Qwen3_5ForConditionalGeneration"}},
+      {"image_token_id", 260},
+      {"model_type", "qwen3_5"},
+      {"text_config", text},
+      {"tie_word_embeddings", true},
+      {"transformers_version", "4.57.0.dev0"},
+      {"video_token_id", 261},
+      {"vision_config",
+       {{"depth", 1}, {"hidden_size", 16}, {"model_type", "qwen3_5"}, {"num_heads", 2}, {"out_hidden_size", 40}}},
+      {"vision_end_token_id", 262},
+      {"vision_start_token_id", 259}};
   copy.write("config.json", config.dump(4));
   RawTensors shards[2];
   Json weight_map = Json::object();
@@ -70,12 +81,18 @@ TEST(Published, Qwen35) {
     ASSERT_TRUE(name.starts_with("model.")) << name;
     add("model.language_model." + name.substr(6), tensor);
   }
-  for (const char* name : {"model.visual.blocks.0.attn.qkv.weight", "model.visual.merger.linear_fc1.weight", "mtp.fc.weight", "mtp.layers.0.self_attn.q_proj.weight"})
+  for (const char* name : {"model.visual.blocks.0.attn.qkv.weight", "model.visual.merger.linear_fc1.weight",
+                           "mtp.fc.weight", "mtp.layers.0.self_attn.q_proj.weight"})
     add(name, ones({8, 16}));
-  for (const char* name : {"model.visual.patch_embed.proj.bias", "mtp.norm.weight", "mtp.layers.0.input_layernorm.weight"}) add(name, ones({16}));
-  for (int i = 0; i < 2; ++i) copy.write(fmt::format("model.safetensors-0000{}-of-00002.safetensors", i + 1), safetensors_of(shards[i]));
-  copy.write("model.safetensors.index.json", Json{{"metadata", {{"total_size", n_bytes}}}, {"weight_map", weight_map}}.dump());
-  copy.add_others({"README.md", "LICENSE", "merges.txt", "vocab.json", "preprocessor_config.json", "video_preprocessor_config.json"});
+  for (const char* name :
+       {"model.visual.patch_embed.proj.bias", "mtp.norm.weight", "mtp.layers.0.input_layernorm.weight"})
+    add(name, ones({16}));
+  for (int i = 0; i < 2; ++i)
+    copy.write(fmt::format("model.safetensors-0000{}-of-00002.safetensors", i + 1), safetensors_of(shards[i]));
+  copy.write("model.safetensors.index.json",
+             Json{{"metadata", {{"total_size", n_bytes}}}, {"weight_map", weight_map}}.dump());
+  copy.add_others({"README.md", "LICENSE", "merges.txt", "vocab.json", "preprocessor_config.json",
+                   "video_preprocessor_config.json"});
 
   const Golden golden = read_golden("qwen35");
   const auto checkpoint = open_checkpoint(copy.path.string());
@@ -95,18 +112,23 @@ TEST(Published, EmbeddingGemma) {
   Json config = copy.json("config.json");
   config.erase("rope_parameters");
   config.erase("dtype");
-  config.update(Json{{"rope_theta", 1000000.0}, {"rope_local_base_freq", 10000.0}, {"rope_scaling", nullptr}, {"torch_dtype", "float32"},
+  config.update(Json{{"rope_theta", 1000000.0},
+                     {"rope_local_base_freq", 10000.0},
+                     {"rope_scaling", nullptr},
+                     {"torch_dtype", "float32"},
                      {"transformers_version", "4.57.0.dev0"}});
   copy.write("config.json", config.dump(2));
   Json prompts = copy.json("config_sentence_transformers.json");
   prompts["model_type"] = "SentenceTransformer";
-  prompts["__version__"] = {{"sentence_transformers", "5.2.0"}, {"transformers", "4.57.0.dev0"}, {"pytorch", "2.8.0+cu128"}};
+  prompts["__version__"] = {
+      {"sentence_transformers", "5.2.0"}, {"transformers", "4.57.0.dev0"}, {"pytorch", "2.8.0+cu128"}};
   prompts["prompts"]["BitextMining"] = "task: search result | query: ";
   prompts["prompts"]["STS"] = "task: sentence similarity | query: ";
   copy.write("config_sentence_transformers.json", prompts.dump(2));
   copy.write("sentence_bert_config.json", R"({"max_seq_length": 70, "do_lower_case": false})");
   fs::create_directories(copy.path / "4_Normalize");
-  copy.add_others({"README.md", "added_tokens.json", "generation_config.json", "special_tokens_map.json", "tokenizer.model"});
+  copy.add_others(
+      {"README.md", "added_tokens.json", "generation_config.json", "special_tokens_map.json", "tokenizer.model"});
 
   const auto golden = nlohmann::json::parse(read_file((kData / "encoders/gemma_embed.json").string()));
   const auto embedder = Embedder::open(open_checkpoint(copy.path.string()), {.backend = {.device = "ref"}}, nullptr);
@@ -114,7 +136,8 @@ TEST(Published, EmbeddingGemma) {
   const std::vector<float> rows = embedder->embed(ids);
   const auto expected = golden["embeddings"]["plain"].get<std::vector<std::vector<float>>>();
   ASSERT_EQ(rows.size(), expected.size() * embedder->dim());
-  for (size_t i = 0; i < rows.size(); ++i) EXPECT_NEAR(rows[i], expected[i / embedder->dim()][i % embedder->dim()], 1e-4) << i;
+  for (size_t i = 0; i < rows.size(); ++i)
+    EXPECT_NEAR(rows[i], expected[i / embedder->dim()][i % embedder->dim()], 1e-4) << i;
   EXPECT_EQ(open_checkpoint(copy.path.string())->tokenizer()->encode(golden["texts"][0].get<std::string>()), ids[0]);
 }
 
@@ -123,13 +146,17 @@ TEST(Published, BgeReranker) {
   const Copy copy("rankers/xlm_roberta");
   Json config = copy.json("config.json");
   for (const char* key : {"dtype", "is_decoder", "add_cross_attention", "tie_word_embeddings"}) config.erase(key);
-  config.update(Json{{"_name_or_path", "BAAI/bge-reranker-base"}, {"output_past", true}, {"position_embedding_type", "absolute"},
-                     {"torch_dtype", "float32"}, {"transformers_version", "4.38.1"}});
+  config.update(Json{{"_name_or_path", "BAAI/bge-reranker-base"},
+                     {"output_past", true},
+                     {"position_embedding_type", "absolute"},
+                     {"torch_dtype", "float32"},
+                     {"transformers_version", "4.38.1"}});
   copy.write("config.json", config.dump(2));
   RawTensors tensors = take_safetensors(copy.path);
   std::vector<int64_t> positions(config["max_position_embeddings"].get<size_t>());
   std::iota(positions.begin(), positions.end(), 0);
-  tensors["roberta.embeddings.position_ids"] = raw_tensor("I64", {1, static_cast<int64_t>(positions.size())}, positions);
+  tensors["roberta.embeddings.position_ids"] =
+      raw_tensor("I64", {1, static_cast<int64_t>(positions.size())}, positions);
   copy.write("model.safetensors", safetensors_of(tensors));
   copy.add_others({"README.md", "special_tokens_map.json", "sentencepiece.bpe.model", "pytorch_model.bin"});
 
@@ -138,7 +165,8 @@ TEST(Published, BgeReranker) {
   ASSERT_TRUE(embedder->ranks());
   const auto documents = golden["documents"].get<std::vector<std::string>>();
   const auto scores = embedder->score(golden["query"].get<std::string>(), documents, true).values;
-  for (size_t i = 0; i < documents.size(); ++i) EXPECT_NEAR(scores.at(i), golden["scores"][i].get<double>(), 1e-4) << documents[i];
+  for (size_t i = 0; i < documents.size(); ++i)
+    EXPECT_NEAR(scores.at(i), golden["scores"][i].get<double>(), 1e-4) << documents[i];
 }
 
 }  // namespace

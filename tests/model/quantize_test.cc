@@ -80,8 +80,10 @@ TEST_F(QuantizeTest, DirectoriesBecomeTheFilesThatTheGgufPackageWrote) {
       // Keys that converters always write, even with a value that changes nothing.
       if (entry.key.find(".expert_group_") != std::string::npos && render(entry.value, 9) == "1") continue;
       if (entry.key.ends_with(".attention.sliding_window") && render(entry.value, 9) == "0") continue;
-      if (entry.key.ends_with(".rope.scaling.original_context_length") && !golden.metadata().contains("phi3.rope.scaling.attn_factor") &&
-          golden.metadata().contains("phi3.block_count")) continue;
+      if (entry.key.ends_with(".rope.scaling.original_context_length") &&
+          !golden.metadata().contains("phi3.rope.scaling.attn_factor") &&
+          golden.metadata().contains("phi3.block_count"))
+        continue;
       const Value* value = written.metadata().find(entry.key);
       ASSERT_NE(value, nullptr) << entry.key;
       EXPECT_EQ(render(*value, 1000), render(entry.value, 1000)) << entry.key;
@@ -95,8 +97,11 @@ TEST_F(QuantizeTest, WrittenDirectoriesComputeWhatTransformersDid) {
     write(kHfModels / name, {.mix = &find_mix("F32")});
     const Golden golden = read_golden(name);
     const auto checkpoint = open_checkpoint(path("out.gguf"));
-    const RunnerOptions options{
-        .backend = {.device = "ref"}, .n_ctx = n_ctx_of(name), .max_batch_tokens = 512, .max_logits = 512, .kv_dtype = DType::kF32};
+    const RunnerOptions options{.backend = {.device = "ref"},
+                                .n_ctx = n_ctx_of(name),
+                                .max_batch_tokens = 512,
+                                .max_logits = 512,
+                                .kv_dtype = DType::kF32};
     Ranks converted(checkpoint->config(), checkpoint->weights(), options, nullptr);
     const std::vector<float> logits = all_logits(converted, golden.tokens, 512);
     EXPECT_LT(largest_difference(logits, golden.logits), 1e-4);

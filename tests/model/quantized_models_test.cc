@@ -36,7 +36,8 @@ void PrintTo(const Model& model, std::ostream* out) { *out << model.name; }
 
 Ranks load(const fs::path& path, const char* device = "ref") {
   const auto checkpoint = open_checkpoint(path.string());
-  const RunnerOptions options{.backend = {.device = device, .n_threads = 2}, .max_batch_tokens = 64, .max_logits = 64, .kv_dtype = DType::kF32};
+  const RunnerOptions options{
+      .backend = {.device = device, .n_threads = 2}, .max_batch_tokens = 64, .max_logits = 64, .kv_dtype = DType::kF32};
   return Ranks(checkpoint->config(), checkpoint->weights(), options, nullptr);
 }
 
@@ -69,8 +70,10 @@ TEST_P(QuantizedModels, LogitsEqualTransformers) {
 // weights.
 TEST_P(QuantizedModels, LogitsOfTheCpuAreNearThem) {
   const fs::path directory = kQuantized / GetParam().name;
-  const bool experts = std::string_view(GetParam().name) == "gpt_oss_mxfp4";  // an expert that was almost chosen may replace another
-  EXPECT_LT(rms_difference(logits_of(directory, tokens_of(directory), "cpu"), expected_of(directory)), experts ? 0.3 : 0.1);
+  const bool experts =
+      std::string_view(GetParam().name) == "gpt_oss_mxfp4";  // an expert that was almost chosen may replace another
+  EXPECT_LT(rms_difference(logits_of(directory, tokens_of(directory), "cpu"), expected_of(directory)),
+            experts ? 0.3 : 0.1);
 }
 
 TEST_P(QuantizedModels, SayWhatTheyAreMadeOf) {
@@ -88,7 +91,8 @@ TEST_P(QuantizedModels, SayWhatTheyAreMadeOf) {
   EXPECT_LT(n_bytes, facts.file_bytes);
 }
 
-INSTANTIATE_TEST_SUITE_P(Models, QuantizedModels, testing::ValuesIn(kModels), [](const auto& i) { return std::string(i.param.name); });
+INSTANTIATE_TEST_SUITE_P(Models, QuantizedModels, testing::ValuesIn(kModels),
+                         [](const auto& i) { return std::string(i.param.name); });
 
 // The differences come from rounding the weights, not from ingot: to the 8 bits of mantissa of bf16, or to 4 bits a
 // weight.
@@ -106,7 +110,9 @@ TEST(QuantizedModel, TheSameWeightsAgreeInThreeContainers) {
 // A copy of one of the models, which a test may change.
 class ModelCopy {
  public:
-  explicit ModelCopy(const char* name) : path_(fs::path(testing::TempDir()) / fmt::format("quantized_{}", testing::UnitTest::GetInstance()->current_test_info()->name())) {
+  explicit ModelCopy(const char* name)
+      : path_(fs::path(testing::TempDir()) /
+              fmt::format("quantized_{}", testing::UnitTest::GetInstance()->current_test_info()->name())) {
     fs::remove_all(path_);
     fs::copy(kQuantized / name, path_);
   }
@@ -134,7 +140,8 @@ class ModelCopy {
 TEST(QuantizedModel, ShapesAreCheckedAgainstTheConfig) {  // S10
   const ModelCopy copy("mlx_4bit");
   copy.edit_config([](auto& json) { json["intermediate_size"] = 32; });
-  EXPECT_THAT(copy.complaint(), HasSubstr("tensor 'model.layers.0.mlp.gate_proj.weight' is [64, 64]: expected [32, 64]"));
+  EXPECT_THAT(copy.complaint(),
+              HasSubstr("tensor 'model.layers.0.mlp.gate_proj.weight' is [64, 64]: expected [32, 64]"));
   copy.edit_config([](auto& json) { json["intermediate_size"] = 64, json["vocab_size"] = 1000; });
   EXPECT_THAT(copy.complaint(), HasSubstr("tensor 'model.embed_tokens.weight' is [261, 64]: expected [1000, 64]"));
 }
@@ -142,7 +149,8 @@ TEST(QuantizedModel, ShapesAreCheckedAgainstTheConfig) {  // S10
 TEST(QuantizedModel, AConfigThatSaysNothingOrOtherThings) {
   const ModelCopy copy("mlx_4bit");
   copy.edit_config([](auto& json) { json["quantization"]["bits"] = 8; });
-  EXPECT_THAT(copy.complaint(), HasSubstr("'lm_head.weight': rows of 32 do not fill whole groups: expected a multiple of 64"));
+  EXPECT_THAT(copy.complaint(),
+              HasSubstr("'lm_head.weight': rows of 32 do not fill whole groups: expected a multiple of 64"));
   copy.edit_config([](auto& json) { json.erase("quantization"), json.erase("quantization_config"); });
   EXPECT_THAT(copy.complaint(), HasSubstr("config.json does not say how it is quantized"));
   const CheckpointFacts facts = open_checkpoint(copy.path().string())->facts();  // the tensors can still be inspected
@@ -161,7 +169,8 @@ TEST(QuantizedModel, TensorsOfAWrapperHaveAPrefix) {
   for (const auto& [name, value] : header.items()) renamed["language_model." + name] = value;
   const std::string text = renamed.dump(), rest = bytes.substr(8 + length);
   const uint64_t new_length = text.size();
-  std::ofstream(copy.path() / "model.safetensors", std::ios::binary) << std::string(reinterpret_cast<const char*>(&new_length), 8) << text << rest;
+  std::ofstream(copy.path() / "model.safetensors", std::ios::binary)
+      << std::string(reinterpret_cast<const char*>(&new_length), 8) << text << rest;
   EXPECT_LT(largest_difference(logits_of(copy.path(), tokens_of(copy.path())), expected_of(copy.path())), 1e-4);
 }
 

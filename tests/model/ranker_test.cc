@@ -28,7 +28,9 @@ RankerGolden read_ranker_golden(const std::string& name) {
   return {json["query"], json["documents"], json["ids"], json["logits"], json["scores"]};
 }
 
-std::unique_ptr<Embedder> open(const fs::path& path, const EmbedOptions& options) { return Embedder::open(open_checkpoint(path.string()), options, nullptr); }
+std::unique_ptr<Embedder> open(const fs::path& path, const EmbedOptions& options) {
+  return Embedder::open(open_checkpoint(path.string()), options, nullptr);
+}
 
 EmbedOptions on(const char* device) { return {.backend = {.device = device, .n_threads = 2}}; }
 
@@ -93,11 +95,11 @@ TEST_P(Rankers, RefuseWhatIsTooLong) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Models, Rankers,
-                         testing::Values(std::tuple("bert", "gguf"), std::tuple("bert", "directory"), std::tuple("xlm_roberta", "gguf"),
-                                         std::tuple("xlm_roberta", "directory"), std::tuple("modern_bert", "gguf"),
-                                         std::tuple("modern_bert", "directory"), std::tuple("qwen3_score", "gguf"),
-                                         std::tuple("qwen3_score", "directory"), std::tuple("qwen3_yes", "gguf"),
-                                         std::tuple("qwen3_yes", "directory")),
+                         testing::Values(std::tuple("bert", "gguf"), std::tuple("bert", "directory"),
+                                         std::tuple("xlm_roberta", "gguf"), std::tuple("xlm_roberta", "directory"),
+                                         std::tuple("modern_bert", "gguf"), std::tuple("modern_bert", "directory"),
+                                         std::tuple("qwen3_score", "gguf"), std::tuple("qwen3_score", "directory"),
+                                         std::tuple("qwen3_yes", "gguf"), std::tuple("qwen3_yes", "directory")),
                          [](const auto& i) { return std::get<0>(i.param) + "_" + std::get<1>(i.param); });
 
 // The tokens of pairs, cut and whole, equal those of the tokenizers library; "longest_first" has cut document 4.
@@ -109,7 +111,8 @@ TEST(Ranker, PairsEqualTokenizers) {
       const auto tokenizer = open_checkpoint(path)->tokenizer();
       for (size_t i = 0; i < golden.documents.size(); ++i) {
         size_t n_first = 0;
-        EXPECT_EQ(tokenizer->encode_pair(golden.query, golden.documents[i], n_ctx, n_first), golden.ids[i]) << path << " " << i;
+        EXPECT_EQ(tokenizer->encode_pair(golden.query, golden.documents[i], n_ctx, n_first), golden.ids[i])
+            << path << " " << i;
         EXPECT_EQ(n_first, golden.ids[5].size() - 1) << "the query, and what is around it";
       }
     }
@@ -182,10 +185,12 @@ class ThreeClasses final : public WeightSource {
 
 TEST(Ranker, RefusesModelsThatSort) {
   ThreeClasses source;
-  EXPECT_THAT(refusal([&] { read_classifier(*open_checkpoint((kRankers / "qwen3_score").string()), source, 48, false); }),
-              HasSubstr("feelings: the model sorts texts into 3 classes"));
-  EXPECT_THAT(refusal([&] { read_classifier(*open_checkpoint((kRankers / "qwen3_score").string()), source, 47, false); }),
-              HasSubstr("'score.weight' is [3, 48]: expected [3, 47]"));
+  EXPECT_THAT(
+      refusal([&] { read_classifier(*open_checkpoint((kRankers / "qwen3_score").string()), source, 48, false); }),
+      HasSubstr("feelings: the model sorts texts into 3 classes"));
+  EXPECT_THAT(
+      refusal([&] { read_classifier(*open_checkpoint((kRankers / "qwen3_score").string()), source, 47, false); }),
+      HasSubstr("'score.weight' is [3, 48]: expected [3, 47]"));
 }
 
 // The encoder of a cross-encoder can compute embeddings if the caller chooses a pooling.
@@ -210,14 +215,16 @@ class RankerDirectory : public testing::Test {
     std::ofstream(path_ / "config.json") << json.dump();
     return refusal([&] { open(path_, on("ref")); });
   }
-  const fs::path path_ = fs::path(testing::TempDir()) / fmt::format("ranker_{}", testing::UnitTest::GetInstance()->current_test_info()->name());
+  const fs::path path_ = fs::path(testing::TempDir()) /
+                         fmt::format("ranker_{}", testing::UnitTest::GetInstance()->current_test_info()->name());
 };
 
 TEST_F(RankerDirectory, ConfigsMustBeKnown) {
   EXPECT_EQ(config([](auto&) {}), "was accepted");
   EXPECT_THAT(config([](auto& j) { j["classifier_pooling"] = "max"; }), HasSubstr("'classifier_pooling'"));
   EXPECT_THAT(config([](auto& j) { j["classifier_activation"] = "relu6"; }), HasSubstr("'relu6' is not supported"));
-  EXPECT_THAT(config([](auto& j) { j["sentence_transformers"]["activation_fn"] = "torch.nn.Softmax"; }), HasSubstr("'torch.nn.Softmax'"));
+  EXPECT_THAT(config([](auto& j) { j["sentence_transformers"]["activation_fn"] = "torch.nn.Softmax"; }),
+              HasSubstr("'torch.nn.Softmax'"));
   EXPECT_THAT(config([](auto& j) { j["architectures"] = "x"; }), HasSubstr("architectures"));
 }
 
@@ -233,9 +240,12 @@ TEST(Ranker, TheTemplateAsks) {
   auto write = [&](const char* file, const char* text) { std::ofstream(copy / file) << text; };
   EXPECT_EQ(accepted([] {}), "was accepted");
   EXPECT_THAT(accepted([&] { fs::remove(copy / "chat_template.jinja"); }), HasSubstr("needs a chat template"));
-  EXPECT_THAT(accepted([&] { write("chat_template.jinja", "{{ messages[0].content }}"); }), HasSubstr("leaves out the {document}"));
+  EXPECT_THAT(accepted([&] { write("chat_template.jinja", "{{ messages[0].content }}"); }),
+              HasSubstr("leaves out the {document}"));
   EXPECT_THAT(accepted([&] { write("chat_template.jinja", "{{ messages[0"); }), HasSubstr("line 1"));
-  EXPECT_THAT(accepted([&] { write("1_LogitScore/config.json", R"({"true_token_id": 40, "false_token_id": 100000})"); }), HasSubstr("'false_token_id'"));
+  EXPECT_THAT(
+      accepted([&] { write("1_LogitScore/config.json", R"({"true_token_id": 40, "false_token_id": 100000})"); }),
+      HasSubstr("'false_token_id'"));
   EXPECT_THAT(accepted([&] { write("1_LogitScore/config.json", "{}"); }), HasSubstr("'true_token_id' is missing"));
   EXPECT_EQ(accepted([&] { write("1_LogitScore/config.json", R"({"true_token_id": 40})"); }), "was accepted");
   fs::remove_all(copy);

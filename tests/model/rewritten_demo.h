@@ -1,5 +1,5 @@
-// The demo model with its matrices in another format, and its perplexity on its held-out text. Formats without an encoder
-// in ingot get random blocks, and the perplexity of noise.
+// The demo model with its matrices in another format, and its perplexity on its held-out text. Formats without an
+// encoder in ingot get random blocks, and the perplexity of noise.
 #pragma once
 #include <cmath>
 #include <list>
@@ -32,7 +32,8 @@ class Rewritten {
     std::vector<float> row(static_cast<size_t>(matrix.n_in));
     for (int64_t i = 0; i < matrix.n_out; ++i) {
       decode_row(matrix.format, matrix.data + i * row_bytes(matrix.format, matrix.n_in), row.data(), matrix.n_in);
-      encode_row(format_, row.data(), bytes.data() + static_cast<size_t>(i) * row_bytes(format_, matrix.n_in), matrix.n_in);
+      encode_row(format_, row.data(), bytes.data() + static_cast<size_t>(i) * row_bytes(format_, matrix.n_in),
+                 matrix.n_in);
     }
     return bytes;
   }

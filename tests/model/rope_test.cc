@@ -22,7 +22,8 @@ TEST(Rope, FrequenciesEqualTransformers) {
     const int n_ctx = c["n_ctx"];
     if (kind == "linear") s.kind = RopeScalingKind::kLinear;
     if (kind == "dynamic") s.kind = RopeScalingKind::kDynamic;
-    if (kind == "longrope") divisors = c[n_ctx > s.original_context ? "long_factor" : "short_factor"].get<std::vector<float>>();
+    if (kind == "longrope")
+      divisors = c[n_ctx > s.original_context ? "long_factor" : "short_factor"].get<std::vector<float>>();
     if (kind == "longrope") s.kind = RopeScalingKind::kLongRope;
     if (kind == "yarn") {
       s.kind = RopeScalingKind::kYarn;
@@ -36,7 +37,8 @@ TEST(Rope, FrequenciesEqualTransformers) {
       s.high_freq_factor = c["high_freq_factor"];
     }
     const std::vector<float> expected = c["inv_freq"];
-    const std::vector<float> got = rope_frequencies(static_cast<int>(2 * expected.size()), c["rope_theta"], s, divisors, n_ctx);
+    const std::vector<float> got =
+        rope_frequencies(static_cast<int>(2 * expected.size()), c["rope_theta"], s, divisors, n_ctx);
     ASSERT_EQ(got.size(), expected.size());
     for (size_t i = 0; i < got.size(); ++i) EXPECT_NEAR(got[i], expected[i], 3e-6 * expected[i]) << i;
   }
@@ -61,7 +63,8 @@ TEST(Rope, LinearScalingAndDivisorsDivide) {
 // YaRN keeps the fast frequencies, divides the slow ones by the factor, and interpolates monotonically in between.
 TEST(Rope, YarnInterpolatesSlowFrequenciesOnly) {
   const RopeScaling yarn = {.kind = RopeScalingKind::kYarn, .factor = 8, .original_context = 4096};
-  const std::vector<float> plain = rope_frequencies(128, 10000, {}, {}), scaled = rope_frequencies(128, 10000, yarn, {});
+  const std::vector<float> plain = rope_frequencies(128, 10000, {}, {}),
+                           scaled = rope_frequencies(128, 10000, yarn, {});
   EXPECT_FLOAT_EQ(scaled.front(), plain.front());
   EXPECT_FLOAT_EQ(scaled.back(), plain.back() / 8);
   for (size_t i = 1; i < plain.size(); ++i) {

@@ -20,7 +20,8 @@ using RawTensors = std::map<std::string, RawTensor>;
 
 template <class T>
 RawTensor raw_tensor(const char* dtype, std::vector<int64_t> shape, const std::vector<T>& values) {
-  return {dtype, std::move(shape), std::string(reinterpret_cast<const char*>(values.data()), values.size() * sizeof(T))};
+  return {dtype, std::move(shape),
+          std::string(reinterpret_cast<const char*>(values.data()), values.size() * sizeof(T))};
 }
 
 inline void read_safetensors(const std::string& path, RawTensors& out) {
@@ -53,7 +54,9 @@ inline std::string safetensors_of(const RawTensors& tensors) {
   header["__metadata__"] = {{"format", "pt"}};
   std::string data;
   for (const auto& [name, tensor] : tensors) {
-    header[name] = {{"dtype", tensor.dtype}, {"shape", tensor.shape}, {"data_offsets", {data.size(), data.size() + tensor.bytes.size()}}};
+    header[name] = {{"dtype", tensor.dtype},
+                    {"shape", tensor.shape},
+                    {"data_offsets", {data.size(), data.size() + tensor.bytes.size()}}};
     data += tensor.bytes;
   }
   const std::string text = header.dump();

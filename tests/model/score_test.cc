@@ -24,8 +24,8 @@ Config tiny() {
 
 Ranks runner(int max_logits) {
   const Config c = tiny();
-  return Ranks(c, dummy_source(c, Format::F32, 7), {.backend = {.device = "ref"}, .n_ctx = 64, .max_batch_tokens = 16, .max_logits = max_logits},
-               nullptr);
+  return Ranks(c, dummy_source(c, Format::F32, 7),
+               {.backend = {.device = "ref"}, .n_ctx = 64, .max_batch_tokens = 16, .max_logits = max_logits}, nullptr);
 }
 
 std::vector<int32_t> some_tokens(int n) {
@@ -53,7 +53,9 @@ TEST(Score, RefusesTokensThatCannotBe) {
 // A pool may be smaller than the context: for a model with windows, or because the user sets its size.
 TEST(Score, ThePoolBoundsASequence) {
   const Config c = tiny();
-  Ranks small(c, dummy_source(c, Format::F32, 7), {.backend = {.device = "ref"}, .n_ctx = 64, .max_batch_tokens = 32, .max_seqs = 2, .n_kv_tokens = 64}, nullptr);
+  Ranks small(c, dummy_source(c, Format::F32, 7),
+              {.backend = {.device = "ref"}, .n_ctx = 64, .max_batch_tokens = 32, .max_seqs = 2, .n_kv_tokens = 64},
+              nullptr);
   Lockstep two(small, 2);
   two.feed(some_tokens(32), 16);
   two.feed(some_tokens(32), 16);
@@ -78,10 +80,12 @@ TEST(Score, SequencesInLockstepAreEachAsIfAlone) {
   const std::vector<float> first = step(0, kFirst), second = step(kFirst, kLen - kFirst);
   for (int s = 0; s < kSeqs; ++s) {
     Ranks alone = runner(16);
-    for_each_logits(alone, std::span(all).subspan(s * kLen, kLen), 16, 0, [&](int position, std::span<const float> logits) {
-      const float* row = position < kFirst ? &first[(s * kFirst + position) * 50] : &second[(s * 2 + position - kFirst) * 50];
-      for (int i = 0; i < 50; ++i) EXPECT_NEAR(row[i], logits[i], 1e-5f) << s << " " << position;
-    });
+    for_each_logits(
+        alone, std::span(all).subspan(s * kLen, kLen), 16, 0, [&](int position, std::span<const float> logits) {
+          const float* row =
+              position < kFirst ? &first[(s * kFirst + position) * 50] : &second[(s * 2 + position - kFirst) * 50];
+          for (int i = 0; i < 50; ++i) EXPECT_NEAR(row[i], logits[i], 1e-5f) << s << " " << position;
+        });
   }
   EXPECT_EQ(sequences.length(), kLen);
   EXPECT_THROW(sequences.feed(std::vector<int32_t>(kSeqs * 14, 1), 13), Error);  // 21 of 20

@@ -18,11 +18,13 @@ using testing::HasSubstr;
 constexpr size_t kGiB = size_t{1} << 30;
 
 struct Choice {
-  explicit Choice(const char* shape, Format format = Format::Q4_0) : config(config_of_shape(shape)), source(dummy_source(config, format, 1)) {}
+  explicit Choice(const char* shape, Format format = Format::Q4_0)
+      : config(config_of_shape(shape)), source(dummy_source(config, format, 1)) {}
 
   // "layers 0 to 47 on gpu" for a GPU and a host of so many GiB.
   std::string operator()(double gpu_gib, double host_gib, RunnerOptions options = {}) {
-    const auto gpu = planned_gpu(static_cast<size_t>(gpu_gib * kGiB)), cpu = create_backend({.device = "cpu", .n_threads = 1});
+    const auto gpu = planned_gpu(static_cast<size_t>(gpu_gib * kGiB)),
+               cpu = create_backend({.device = "cpu", .n_threads = 1});
     const DeviceMemory device{.name = "gpu", .backend = gpu.get(), .available = gpu->available_bytes()};
     split = choose_split(
         config, *source, {&device, 1},
@@ -68,7 +70,8 @@ TEST(SplitChoice, ADenseModelLosesLayers) {
     }
     EXPECT_GT(n, last) << gib;
     EXPECT_LT(n, 32);
-    for (int layer = n; layer < 32; ++layer) EXPECT_EQ(choose.split.attention(layer) + choose.split.feed_forward(layer), 0);
+    for (int layer = n; layer < 32; ++layer)
+      EXPECT_EQ(choose.split.attention(layer) + choose.split.feed_forward(layer), 0);
     EXPECT_EQ(choose.split.head(), 0);
     last = n;
   }
@@ -82,7 +85,8 @@ TEST(SplitChoice, AModelOfExpertsLosesExperts) {
   for (int layer = 0; layer < 48; ++layer) n += choose.split.feed_forward(layer);
   EXPECT_GT(n, 24);
   EXPECT_LT(n, 36);
-  EXPECT_EQ(choose(8, 64, {.layers_on = {.cpu_experts = 99}}), "layers 0 to 47 on gpu, feed-forward of layers 0 to 47 on cpu");
+  EXPECT_EQ(choose(8, 64, {.layers_on = {.cpu_experts = 99}}),
+            "layers 0 to 47 on gpu, feed-forward of layers 0 to 47 on cpu");
 }
 
 // The chosen split leaves room for the context that was asked for: the plan of memory accepts it.
@@ -94,7 +98,8 @@ TEST(SplitChoice, ThePlanAcceptsTheSplit) {
       const double gib = std::string(shape) == "qwen3.5-0.8b" ? 0.75 : 4;
       choose(gib, 64, options);
       ASSERT_TRUE(choose.split.uses(1)) << shape;
-      const auto gpu = planned_gpu(static_cast<size_t>(gib * kGiB)), cpu = create_backend({.device = "cpu", .n_threads = 1});
+      const auto gpu = planned_gpu(static_cast<size_t>(gib * kGiB)),
+                 cpu = create_backend({.device = "cpu", .n_threads = 1});
       const DeviceMemory devices[] = {
           {"gpu", gpu.get(), weight_bytes(*choose.source, choose.config, *gpu, choose.split.part(0)), gpu->available_bytes() - gpu->driver_bytes(), true},
           {"cpu", cpu.get(), weight_bytes(*choose.source, choose.config, *cpu, choose.split.part(1)), 64 * kGiB, false}};
@@ -119,15 +124,20 @@ TEST(SplitChoice, LayersAsAsked) {
 
 TEST(SplitChoice, Patterns) {
   Choice choose("qwen3-30b-a3b");
-  const auto with = [&](const char* list) { return choose(80, 64, {.layers_on = {.places = parse_tensor_places(list)}}); };
+  const auto with = [&](const char* list) {
+    return choose(80, 64, {.layers_on = {.places = parse_tensor_places(list)}});
+  };
   const std::string all = "layers 0 to 47 on gpu, feed-forward of layers 0 to 47 on cpu";
   EXPECT_EQ(with("exps=CPU"), all);
   EXPECT_EQ(with("\\.ffn_(up|down|gate)_exps\\.=CPU"), all);
   EXPECT_EQ(with("ffn_up_exps=CPU,ffn_gate_exps=CPU,ffn_down_exps=CPU"), all);
-  EXPECT_EQ(with("blk\\.(0|1|5)\\.ffn_.*_exps.=CPU"), "layers 0 to 47 on gpu, feed-forward of layers 0 to 1 on cpu, feed-forward of layer 5 on cpu");
-  EXPECT_EQ(with("blk\\.[0-9]\\..*exps=CUDA0,exps=CPU"), "layers 0 to 47 on gpu, feed-forward of layers 10 to 47 on cpu");
+  EXPECT_EQ(with("blk\\.(0|1|5)\\.ffn_.*_exps.=CPU"),
+            "layers 0 to 47 on gpu, feed-forward of layers 0 to 1 on cpu, feed-forward of layer 5 on cpu");
+  EXPECT_EQ(with("blk\\.[0-9]\\..*exps=CUDA0,exps=CPU"),
+            "layers 0 to 47 on gpu, feed-forward of layers 10 to 47 on cpu");
   EXPECT_EQ(with("blk\\.47\\.=CPU"), "layers 0 to 46 on gpu, layer 47 on cpu");
-  EXPECT_THAT(error_of([&] { with("ffn_down_exps=CPU"); }), HasSubstr("puts 1 of 3 matrices of the experts of layer 0 on the CPU"));
+  EXPECT_THAT(error_of([&] { with("ffn_down_exps=CPU"); }),
+              HasSubstr("puts 1 of 3 matrices of the experts of layer 0 on the CPU"));
   EXPECT_THAT(error_of([&] { with("nothing=CPU"); }), HasSubstr("no pattern finds"));
   EXPECT_THAT(error_of([&] { with("exps=DISK"); }), HasSubstr("give PATTERN=CPU or PATTERN=CUDA0"));
   EXPECT_THAT(error_of([&] { with("exps"); }), HasSubstr("give PATTERN=CPU or PATTERN=CUDA0"));
@@ -144,7 +154,8 @@ TEST(PlannedGpu, AnswersNearlyAsCuda) {
   }
   const auto planned = planned_gpu(80 * kGiB);
   const auto expect_near = [](size_t got, size_t wanted, const std::string& what) {
-    EXPECT_NEAR(static_cast<double>(got), static_cast<double>(wanted), 0.02 * static_cast<double>(wanted) + (64 << 20)) << what;
+    EXPECT_NEAR(static_cast<double>(got), static_cast<double>(wanted), 0.02 * static_cast<double>(wanted) + (64 << 20))
+        << what;
   };
   for (const char* shape : {"llama-3.1-8b", "qwen3-30b-a3b", "qwen3.5-0.8b"})
     for (const Format format : {Format::BF16, Format::Q4_0, Format::Q6_K}) {
@@ -152,8 +163,10 @@ TEST(PlannedGpu, AnswersNearlyAsCuda) {
       const auto source = dummy_source(c, format, 1);
       const std::string what = fmt::format("{} {}", shape, info(format).name);
       expect_near(weight_bytes(*source, c, *planned).total(), weight_bytes(*source, c, *cuda).total(), what);
-      const StepLimits limits{.max_tokens = 512, .max_seqs = 8, .max_logits = 8, .max_kv_len = 8192, .n_vocab = c.n_vocab};
-      expect_near(step_bytes(c, limits, planned.get(), Split(c.n_layers), 0), step_bytes(c, limits, cuda.get(), Split(c.n_layers), 0), what);
+      const StepLimits limits{
+          .max_tokens = 512, .max_seqs = 8, .max_logits = 8, .max_kv_len = 8192, .n_vocab = c.n_vocab};
+      expect_near(step_bytes(c, limits, planned.get(), Split(c.n_layers), 0),
+                  step_bytes(c, limits, cuda.get(), Split(c.n_layers), 0), what);
     }
   EXPECT_EQ(planned->driver_bytes(), cuda->driver_bytes());
 }

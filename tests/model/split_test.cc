@@ -13,8 +13,13 @@ namespace {
 Ranks load(const std::string& name, const std::string& devices, const Split& split) {
   auto file = std::make_shared<const Gguf>(Gguf::open((kModels / (name + ".gguf")).string()));
   const bool on_gpu = devices.find("cuda") != devices.npos;
-  const RunnerOptions options{.backend = {.device = devices, .n_threads = 1, .activations = on_gpu ? "f32" : "", .deterministic = !on_gpu}, .split = split, .n_ctx = n_ctx_of(name),
-                              .max_batch_tokens = 512, .max_logits = 512, .kv_dtype = DType::kF32};
+  const RunnerOptions options{
+      .backend = {.device = devices, .n_threads = 1, .activations = on_gpu ? "f32" : "", .deterministic = !on_gpu},
+      .split = split,
+      .n_ctx = n_ctx_of(name),
+      .max_batch_tokens = 512,
+      .max_logits = 512,
+      .kv_dtype = DType::kF32};
   return Ranks(config_from_gguf(*file), gguf_source(file), options, nullptr);
 }
 
@@ -65,7 +70,8 @@ TEST_P(Splits, SameBitsAsOneDevice) {
     EXPECT_EQ(ranks.weights().n_parameters, whole.weights().n_parameters);
     EXPECT_EQ(ranks.weights().file_bytes, whole.weights().file_bytes);
     EXPECT_EQ(ranks.weights().active_bytes, whole.weights().active_bytes);
-    for (const int chunk : {512, 7, 1}) EXPECT_EQ(all_logits(ranks, golden.tokens, chunk), all_logits(whole, golden.tokens, chunk)) << chunk;
+    for (const int chunk : {512, 7, 1})
+      EXPECT_EQ(all_logits(ranks, golden.tokens, chunk), all_logits(whole, golden.tokens, chunk)) << chunk;
   }
 }
 

@@ -41,7 +41,9 @@ std::vector<Config> configs() {
   return all;
 }
 
-int64_t count_of(const MatrixRow<LayerWeights>& row, const Config& c) { return row.count == Size::kNone ? 1 : size_of(row.count, c); }
+int64_t count_of(const MatrixRow<LayerWeights>& row, const Config& c) {
+  return row.count == Size::kNone ? 1 : size_of(row.count, c);
+}
 
 TEST(Shards, EveryLargeMatrixOfALayerHasOne) {
   for (const Config& c : configs())
@@ -50,7 +52,8 @@ TEST(Shards, EveryLargeMatrixOfALayerHasOne) {
         if (!applies(row.when, c, layer)) continue;
         // Outputs that are latents, or one number for each head or expert: every rank needs all of them, or gains
         // nothing from dividing them.
-        const bool small = row.n_out == Size::kOne || row.n_out == Size::kExperts || row.n_out == Size::kQRank || row.n_out == Size::kHead;
+        const bool small = row.n_out == Size::kOne || row.n_out == Size::kExperts || row.n_out == Size::kQRank ||
+                           row.n_out == Size::kHead;
         EXPECT_EQ(row.shard == Shard::kNone, small) << c.name << ": " << row.gguf_name;
         EXPECT_EQ(row.shard == Shard::kMatrices, row.count == Size::kHeads) << c.name << ": " << row.gguf_name;
         if (small) {
@@ -76,8 +79,8 @@ TEST(Shards, LittleIsKeptByAll) {
     }
 }
 
-// Of each divided size, every rank has a part that is not empty, and the parts of all ranks together are the whole. Only
-// keys and values of a model with few of them are on several ranks.
+// Of each divided size, every rank has a part that is not empty, and the parts of all ranks together are the whole.
+// Only keys and values of a model with few of them are on several ranks.
 TEST(Shards, RanksShareEverySize) {
   for (const Config& model : configs())
     for (const int n : {2, 4, 8}) {

@@ -31,7 +31,8 @@ class Copy {
   explicit Copy(const Object& row) {
     fs::remove_all(path);
     fs::copy(kData / row["base"].get<std::string>(), path, fs::copy_options::recursive);
-    const Object moves = row.value("moves", Object::array()), files = row.value("files", Object::object()), set = row.value("set", Object::object());
+    const Object moves = row.value("moves", Object::array()), files = row.value("files", Object::object()),
+                 set = row.value("set", Object::object());
     for (const Object& move : moves) {
       const fs::path target = path / move[1].get<std::string>();
       fs::create_directories(target.parent_path());
@@ -93,7 +94,8 @@ class EncoderVariants : public testing::TestWithParam<Row> {
   void check(Embedder& embedder, const std::string& prompt_name, const std::string& prompt) {
     const auto& [golden, row] = GetParam();
     for (size_t i = 0; i < golden["texts"].size(); ++i)
-      expect_near(vector_of(embedder, prompt, golden["texts"][i]), unit(row["vectors"][prompt_name][i]), fmt::format("{} {}", prompt_name, i));
+      expect_near(vector_of(embedder, prompt, golden["texts"][i]), unit(row["vectors"][prompt_name][i]),
+                  fmt::format("{} {}", prompt_name, i));
   }
 };
 
@@ -101,7 +103,8 @@ TEST_P(EncoderVariants, EqualSentenceTransformers) {
   const Copy copy(GetParam().row);
   const auto embedder = open(copy.path);
   EXPECT_EQ(embedder->max_tokens(), GetParam().row["max_tokens"].get<int>());
-  for (const std::string prompt : {"", "query"}) check(*embedder, prompt, embedder->facts().find_prompt(prompt).value());
+  for (const std::string prompt : {"", "query"})
+    check(*embedder, prompt, embedder->facts().find_prompt(prompt).value());
 }
 
 // A converted GGUF file gives the same result, or the conversion is refused.
@@ -131,7 +134,8 @@ class RankerVariants : public testing::TestWithParam<Row> {
 TEST_P(RankerVariants, EqualSentenceTransformers) {
   const auto& [golden, row] = GetParam();
   const Copy copy(row);
-  const auto scores = open(copy.path)->score(golden["query"].get<std::string>(), golden["documents"].get<std::vector<std::string>>(), true);
+  const auto scores = open(copy.path)->score(golden["query"].get<std::string>(),
+                                             golden["documents"].get<std::vector<std::string>>(), true);
   expect_near(scores.values, row["scores"], "score");
 }
 
@@ -140,8 +144,10 @@ TEST_P(RankerVariants, EqualWhenConverted) {
   const Copy copy(row);
   const fs::path file = copy.path / "converted.gguf";
   write_gguf(gguf_export(open_checkpoint(copy.path.string())), {}, file.string());
-  const auto before = open(copy.path), after = open(file, {.backend = {.device = "ref"}, .n_ctx = before->max_tokens()});
-  const auto scores = after->score(golden["query"].get<std::string>(), golden["documents"].get<std::vector<std::string>>(), true);
+  const auto before = open(copy.path),
+             after = open(file, {.backend = {.device = "ref"}, .n_ctx = before->max_tokens()});
+  const auto scores =
+      after->score(golden["query"].get<std::string>(), golden["documents"].get<std::vector<std::string>>(), true);
   std::vector<float> expected = row["scores"];  // a GGUF file's scores are from 0 to 1
   if (row["base"] == "rankers/bert") std::ranges::transform(expected, expected.begin(), sigmoid);
   expect_near(scores.values, expected, "score");
@@ -161,7 +167,8 @@ class Bidirectional : public testing::TestWithParam<Row> {
 TEST_P(Bidirectional, EqualTransformers) {
   const Object& row = GetParam().row;
   const Copy copy(as_variant(row["name"]));
-  const EmbedOptions options{.backend = {.device = "ref"}, .n_ctx = n_ctx_of(row["name"]), .pooling = "mean", .normalize = false};
+  const EmbedOptions options{
+      .backend = {.device = "ref"}, .n_ctx = n_ctx_of(row["name"]), .pooling = "mean", .normalize = false};
   const std::vector<std::vector<int32_t>> sequence = {row["sequence"]};
   expect_near(open(copy.path, options)->embed(sequence), row["mean"], "mean");
   EXPECT_THAT([&] { load_model(open_checkpoint(copy.path.string()), {.backend = {.device = "ref"}}, nullptr); },
@@ -199,15 +206,19 @@ Object module(const std::string& kind, const std::string& path = "") {
 }
 
 TEST(Modules, OrderAndKindMustBeKnown) {
-  const auto modules = [](std::initializer_list<Object> list) { return with_file("modules.json", Object(std::vector<Object>(list)), "encoders/gemma_embed"); };
-  const Object first = module("Transformer"), pool = module("Pooling", "1_Pooling"), dense = module("Dense", "2_Dense"), unit = module("Normalize", "3_Normalize");
+  const auto modules = [](std::initializer_list<Object> list) {
+    return with_file("modules.json", Object(std::vector<Object>(list)), "encoders/gemma_embed");
+  };
+  const Object first = module("Transformer"), pool = module("Pooling", "1_Pooling"), dense = module("Dense", "2_Dense"),
+               unit = module("Normalize", "3_Normalize");
   EXPECT_EQ(modules({first, pool, unit, dense}), "was accepted");
   EXPECT_THAT(modules({first, unit, pool}), HasSubstr("'Normalize' is not supported at this place"));
   EXPECT_THAT(modules({first, dense, pool}), HasSubstr("'Dense' is not supported at this place"));
   EXPECT_THAT(modules({first, pool, pool}), HasSubstr("'Pooling' is not supported at this place"));
   EXPECT_THAT(modules({pool, first}), HasSubstr("a Transformer is supported as the first module"));
   EXPECT_THAT(modules({first, first, pool}), HasSubstr("a Transformer is supported as the first module"));
-  EXPECT_THAT(modules({first, pool, module("LayerNorm", "2_LayerNorm")}), HasSubstr("'sentence_transformers.models.LayerNorm' is not supported"));
+  EXPECT_THAT(modules({first, pool, module("LayerNorm", "2_LayerNorm")}),
+              HasSubstr("'sentence_transformers.models.LayerNorm' is not supported"));
   Object other = first;
   other["type"] = "custom_st.Transformer";
   EXPECT_THAT(modules({other, pool}), HasSubstr("'custom_st.Transformer' is not supported"));
@@ -218,20 +229,27 @@ TEST(Modules, OrderAndKindMustBeKnown) {
 
 TEST(Modules, OptionsMustBeKnown) {
   const auto options = [](const Object& value) { return with_file("sentence_bert_config.json", value); };
-  EXPECT_EQ(options({{"max_seq_length", nullptr}, {"model_args", {{"torch_dtype", "bfloat16"}}}, {"query_length", nullptr}}), "was accepted");
+  EXPECT_EQ(
+      options({{"max_seq_length", nullptr}, {"model_args", {{"torch_dtype", "bfloat16"}}}, {"query_length", nullptr}}),
+      "was accepted");
   EXPECT_THAT(options({{"max_seq_length", 0}}), HasSubstr("'max_seq_length'"));
   EXPECT_THAT(options({{"query_length", 32}}), HasSubstr("'query_length'"));
   EXPECT_THAT(options({{"config_args", {{"is_causal", false}}}}), HasSubstr("'config_args.is_causal'"));
   EXPECT_THAT(options({{"modality_config", {{"image", Object::object()}}}}), HasSubstr("reading 'image'"));
   EXPECT_THAT(options({{"modality_config", {{"message", Object::object()}}}}), HasSubstr("reading 'message'"));
-  EXPECT_THAT(options({{"module_output_name", "sentence_embedding"}}), HasSubstr("'sentence_embedding' is not supported"));
+  EXPECT_THAT(options({{"module_output_name", "sentence_embedding"}}),
+              HasSubstr("'sentence_embedding' is not supported"));
   EXPECT_THAT(options({{"new_option", true}}), HasSubstr("'new_option'"));
-  EXPECT_THAT(with_file("config_sentence_transformers.json", {{"prompts", Object::object()}, {"default_prompt_name", "query"}}), HasSubstr("'query' is none of the prompts"));
+  EXPECT_THAT(
+      with_file("config_sentence_transformers.json", {{"prompts", Object::object()}, {"default_prompt_name", "query"}}),
+      HasSubstr("'query' is none of the prompts"));
 }
 
 // Token types that a pair cannot express are refused, and so are end tokens of a pair that a single text does not have.
 TEST(Pairs, OtherFormsAreRefused) {
-  const auto piece = [](const char* kind, const char* id, int type) { return Object{{kind, {{"id", id}, {"type_id", type}}}}; };
+  const auto piece = [](const char* kind, const char* id, int type) {
+    return Object{{kind, {{"id", id}, {"type_id", type}}}};
+  };
   const auto score = [&](const Object& pair) {
     Object processor = read_json(kData / "rankers/bert/tokenizer.json")["post_processor"];
     processor["pair"] = pair;
@@ -244,7 +262,8 @@ TEST(Pairs, OtherFormsAreRefused) {
     }
     return std::string("was accepted");
   };
-  const Object a = piece("Sequence", "A", 0), b = piece("Sequence", "B", 1), cls = piece("SpecialToken", "[CLS]", 0), sep = piece("SpecialToken", "[SEP]", 0);
+  const Object a = piece("Sequence", "A", 0), b = piece("Sequence", "B", 1), cls = piece("SpecialToken", "[CLS]", 0),
+               sep = piece("SpecialToken", "[SEP]", 0);
   EXPECT_EQ(score({cls, a, sep, b, piece("SpecialToken", "[SEP]", 1)}), "was accepted");
   EXPECT_THAT(score({cls, a, sep, b, sep}), HasSubstr("types other than 0"));
   EXPECT_THAT(score({cls, piece("Sequence", "A", 1), sep, b, sep}), HasSubstr("types other than 0"));

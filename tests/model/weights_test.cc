@@ -32,11 +32,18 @@ Config tiny(const char* arch) {
   c.rope_layout = c.arch->gguf_rope;
   c.n_token_types = c.arch->encoder ? 2 : 0;
   const std::string name = arch;
-  if (name.ends_with("moe") || name == "qwen3next" || name == "gpt-oss" || name == "minimax-m2" || c.arch->latent_attention)
+  if (name.ends_with("moe") || name == "qwen3next" || name == "gpt-oss" || name == "minimax-m2" ||
+      c.arch->latent_attention)
     c.experts = {.n = 5, .n_used = 2, .ffn_dim = 32};
-  if (name == "qwen2moe" || name == "qwen3next" || name == "qwen35moe" || name == "glm4moe" || c.arch->latent_attention) c.experts.shared_dim = 64;
+  if (name == "qwen2moe" || name == "qwen3next" || name == "qwen35moe" || name == "glm4moe" || c.arch->latent_attention)
+    c.experts.shared_dim = 64;
   if (c.arch->delta_period > 0) {
-    c.delta = {.n_key_heads = 2, .n_value_heads = 4, .key_dim = 8, .value_dim = 24, .conv_width = 4, .tiled = c.arch->tiles_value_heads};
+    c.delta = {.n_key_heads = 2,
+               .n_value_heads = 4,
+               .key_dim = 8,
+               .value_dim = 24,
+               .conv_width = 4,
+               .tiled = c.arch->tiles_value_heads};
     c.layers = {{.experts = c.experts.n > 0, .recurrent = true}, {.experts = c.experts.n > 0}};
   }
   if (c.arch->latent_attention) {
@@ -120,7 +127,8 @@ TEST(Weights, EveryArchitectureLoads) {
 }
 
 TEST(Weights, NamesTheMissingTensor) {
-  for (const char* name : {"token_embd.weight", "output_norm.weight", "blk.1.attn_k.weight", "blk.0.attn_norm.weight"}) {
+  for (const char* name :
+       {"token_embd.weight", "output_norm.weight", "blk.1.attn_k.weight", "blk.0.attn_norm.weight"}) {
     const std::string message = complaint(name, true);
     EXPECT_NE(message.find(name), std::string::npos) << message;
     EXPECT_NE(message.find("broken.gguf"), std::string::npos) << message;
@@ -189,7 +197,8 @@ TEST(Weights, ANumberThatIsNotFiniteIsFoundWhenAsked) {  // G37
     load_weights(*checked_source(damaged()), wide(), *backend, nullptr);
     ADD_FAILURE() << "was accepted";
   } catch (const Error& error) {
-    EXPECT_NE(std::string(error.what()).find("'blk.1.ffn_up.weight' has nan at row 3, column 64"), std::string::npos) << error.what();
+    EXPECT_NE(std::string(error.what()).find("'blk.1.ffn_up.weight' has nan at row 3, column 64"), std::string::npos)
+        << error.what();
   }
 }
 
@@ -213,14 +222,16 @@ TEST(Weights, VectorsAreDense) {  // G36
     load_weights(source, tiny("llama"), *backend, nullptr);
     ADD_FAILURE() << "was accepted";
   } catch (const Error& error) {
-    EXPECT_NE(std::string(error.what()).find("'blk.0.attn_norm.weight' is stored as Q4_0"), std::string::npos) << error.what();
+    EXPECT_NE(std::string(error.what()).find("'blk.0.attn_norm.weight' is stored as Q4_0"), std::string::npos)
+        << error.what();
   }
 }
 
 // Experts with one tensor each, as in the first Mixtral files; each expert has its own numbers.
 class Scattered final : public WeightSource {
  public:
-  explicit Scattered(const Config& c, Format of_last) : inner_(dummy_source(c, Format::F32, 1)), n_(c.experts.n), of_last_(of_last) {}
+  explicit Scattered(const Config& c, Format of_last)
+      : inner_(dummy_source(c, Format::F32, 1)), n_(c.experts.n), of_last_(of_last) {}
   std::string name() const override { return "scattered.gguf"; }
   bool find(const std::string& name, int64_t n_out, int64_t n_in, HostTensor& out) override {
     int layer = 0, expert = 0;
@@ -229,7 +240,8 @@ class Scattered final : public WeightSource {
       return name.find("_exps.") == name.npos && inner_->find(name, n_out, n_in, out);
     const Format format = expert == n_ - 1 ? of_last_ : Format::F32;
     auto& bytes = copies_.emplace_back(n_out * row_bytes(format, n_in));
-    if (format == Format::F32) std::fill_n(reinterpret_cast<float*>(bytes.data()), n_out * n_in, static_cast<float>(expert));
+    if (format == Format::F32)
+      std::fill_n(reinterpret_cast<float*>(bytes.data()), n_out * n_in, static_cast<float>(expert));
     out = {.format = format, .n_out = n_out, .n_in = n_in, .data = bytes.data()};
     return true;
   }
@@ -261,7 +273,8 @@ TEST(Weights, ExpertsWithATensorEachAreStacked) {
     load_weights(mixed, config, *backend, nullptr);
     ADD_FAILURE() << "was accepted";
   } catch (const Error& error) {
-    EXPECT_NE(std::string(error.what()).find("'blk.0.ffn_gate.2.weight' is stored as F16"), std::string::npos) << error.what();
+    EXPECT_NE(std::string(error.what()).find("'blk.0.ffn_gate.2.weight' is stored as F16"), std::string::npos)
+        << error.what();
   }
 }
 
@@ -291,7 +304,8 @@ TEST(Weights, ScalesOfNvfp4AreApplied) {
   };
   for (const std::vector<float>& scales : {std::vector{2.0f, 0.25f, 1e-3f}, std::vector{0.75f}}) {
     const auto source = source_of(scales);
-    const std::vector<float> plain = values_of(*source, "blk.1.ffn_up_exps.weight"), scaled = values_of(*source, "blk.0.ffn_up_exps.weight");
+    const std::vector<float> plain = values_of(*source, "blk.1.ffn_up_exps.weight"),
+                             scaled = values_of(*source, "blk.0.ffn_up_exps.weight");
     EXPECT_TRUE(source->unused().empty());
     for (size_t i = 0; i < plain.size(); ++i)
       ASSERT_NEAR(scaled[i], plain[i] * scales[i / (kOut * kIn) % scales.size()], 1e-6 * std::abs(plain[i])) << i;
@@ -302,7 +316,8 @@ TEST(Weights, ScalesOfNvfp4AreApplied) {
       source->find("blk.0.ffn_up_exps.weight", kExperts * kOut, kIn, found);
       ADD_FAILURE() << "was accepted";
     } catch (const Error& error) {
-      EXPECT_NE(std::string(error.what()).find("m.gguf: tensor 'blk.0.ffn_up_exps.scale' has "), std::string::npos) << error.what();
+      EXPECT_NE(std::string(error.what()).find("m.gguf: tensor 'blk.0.ffn_up_exps.scale' has "), std::string::npos)
+          << error.what();
     }
   }
 }
@@ -326,14 +341,16 @@ class Extra final : public WeightSource {
 TEST(Weights, RefusesTensorsThatNothingUses) {
   const auto backend = create_ref_backend();
   const Config config = tiny("llama");
-  for (const char* name : {"vision.patch.weight", "model.visual.blocks.0.norm1.weight", "mtp.fc.weight", "v.blk.0.ln1.weight", "output.weight",
-                           "model.layers.2.eh_proj.weight", "blk.2.nextn.eh_proj.weight", "language_model.lm_head.weight",
-                           "model.layers.1.self_attn.rotary_emb.inv_freq", "blk.0.attn_rot_embd.weight"}) {
+  for (const char* name :
+       {"vision.patch.weight", "model.visual.blocks.0.norm1.weight", "mtp.fc.weight", "v.blk.0.ln1.weight",
+        "output.weight", "model.layers.2.eh_proj.weight", "blk.2.nextn.eh_proj.weight", "language_model.lm_head.weight",
+        "model.layers.1.self_attn.rotary_emb.inv_freq", "blk.0.attn_rot_embd.weight"}) {
     Extra source(config, name);
     EXPECT_NO_THROW(load_weights(source, config, *backend, nullptr)) << name;
   }
-  for (const char* name : {"blk.1.ffn_up.scale", "blk.0.attn_norm.bias", "blk.1.attn_q_a.bias", "model.layers.1.self_attn.q_a_proj.bias",
-                           "model.layers.0.mlp.extra.weight", "blk.0.attn_output.weight2", "extra.weight", "model.embed_positions.weight"}) {
+  for (const char* name : {"blk.1.ffn_up.scale", "blk.0.attn_norm.bias", "blk.1.attn_q_a.bias",
+                           "model.layers.1.self_attn.q_a_proj.bias", "model.layers.0.mlp.extra.weight",
+                           "blk.0.attn_output.weight2", "extra.weight", "model.embed_positions.weight"}) {
     Extra source(config, name);
     try {
       load_weights(source, config, *backend, nullptr);

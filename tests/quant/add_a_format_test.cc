@@ -1,5 +1,5 @@
-// docs/add-a-format.md, followed: the header that the page shows is the one of the tree, to the letter, and what the page
-// says to add is there.
+// docs/add-a-format.md, followed: the header that the page shows is the one of the tree, to the letter, and what the
+// page says to add is there.
 #include <gmock/gmock.h>
 
 #include <fstream>

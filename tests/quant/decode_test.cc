@@ -1,5 +1,5 @@
-// decode against the gguf package's NumPy dequantizers (Q1_0, Q2_0: ggml itself; AFFINE*, F8_E4M3*: mlx), to the bit: random codes
-// with ordinary, special and non-finite scales.
+// decode against the gguf package's NumPy dequantizers (Q1_0, Q2_0: ggml itself; AFFINE*, F8_E4M3*: mlx), to the bit:
+// random codes with ordinary, special and non-finite scales.
 #include "quant/format.h"
 
 #include <fmt/format.h>
@@ -17,7 +17,8 @@ void record(Format format, const std::vector<float>& got, const std::vector<floa
   testing::Test::RecordProperty("format", f.name);
   testing::Test::RecordProperty("max_error", fmt::format("{}", error));
   testing::Test::RecordProperty("n_compared", static_cast<int>(got.size()));
-  testing::Test::RecordProperty("bytes_per_weight", fmt::format("{:.4g}", static_cast<double>(f.block_bytes) / f.block_size));
+  testing::Test::RecordProperty("bytes_per_weight",
+                                fmt::format("{:.4g}", static_cast<double>(f.block_bytes) / f.block_size));
 }
 
 class Decode : public testing::TestWithParam<Format> {};

@@ -10,7 +10,8 @@ namespace {
 
 class Fill : public testing::TestWithParam<Format> {};
 
-// Of several seeds together: one's numbers are chosen from a small table, whose own mean and deviation are up to chance.
+// Of several seeds together: one's numbers are chosen from a small table, whose own mean and deviation are up to
+// chance.
 TEST_P(Fill, HasMeanZeroAndTheDeviationAsked) {
   const FormatInfo& f = info(GetParam());
   const uint64_t seed = quant::fresh_seed();

@@ -26,7 +26,8 @@ concept IsGrouped = requires {
   T::group;
 };
 
-// Random bytes with finite scale fields of any size and sign; f32 ones are a bf16, under 2, so that products stay finite.
+// Random bytes with finite scale fields of any size and sign; f32 ones are a bf16, under 2, so that products stay
+// finite.
 template <class T>
 std::vector<uint8_t> random_blocks(uint64_t seed, int n_blocks) {
   std::mt19937_64 random(seed);
@@ -76,8 +77,8 @@ double code_value(int code) {
   }
 }
 
-// Each weight is scale * value + min, rounded to float once: doubles hold that sum exactly (scales of 16 bits, codes under
-// nine), or where the exponents are far apart, all of it that counts.
+// Each weight is scale * value + min, rounded to float once: doubles hold that sum exactly (scales of 16 bits, codes
+// under nine), or where the exponents are far apart, all of it that counts.
 template <class T>
 void check_unpack(uint64_t seed) {
   SCOPED_TRACE(testing::Message() << T::name << ", seed " << seed);

@@ -1,4 +1,5 @@
-// The handlers on the fake runner: what each client gets is known token by token, whoever else is there, and whatever fails.
+// The handlers on the fake runner: what each client gets is known token by token, whoever else is there, and whatever
+// fails.
 #include <latch>
 
 #include "server/rig.h"
@@ -97,7 +98,8 @@ TEST(App, AFailedStepIsAnErrorOfItsRequestsOnly) {
   EXPECT_TRUE(rig.wait_idle());
 }
 
-// Of n choices one comes to logits that are no numbers: it ends there and says so, and the others are what they would have been.
+// Of n choices one comes to logits that are no numbers: it ends there and says so, and the others are what they would
+// have been.
 TEST(App, AnAnswerWhoseNumbersAreNoneEndsWithError) {
   constexpr size_t kNanAt = 2 + 7;  // tokens of prompt and answer
   Rig rig({.spoils = [](const SampleRow& row) { return row.params->seed == 11 && row.history.size() == kNanAt; }});
@@ -134,7 +136,8 @@ TEST(App, AnswersWhoseNumbersAreNoneInOtherApis) {
     chat["messages"] = messages["messages"] = Json::array({{{"role", "user"}, {"content", "x"}}});
     messages["max_tokens"] = 5;
     responses["input"] = "x";
-    const auto of_chat = rig.post("/v1/chat/completions", chat), of_responses = rig.post("/v1/responses", responses), of_messages = rig.post("/v1/messages", messages);
+    const auto of_chat = rig.post("/v1/chat/completions", chat), of_responses = rig.post("/v1/responses", responses),
+               of_messages = rig.post("/v1/messages", messages);
     ASSERT_TRUE(of_chat->wait() && of_responses->wait() && of_messages->wait());
     EXPECT_NE(of_chat->body().find(R"("finish_reason":"error")"), std::string::npos) << of_chat->body();
     EXPECT_NE(of_responses->body().find(R"("status":"failed")"), std::string::npos) << of_responses->body();
@@ -153,7 +156,8 @@ double ended(Rig& rig) {
   rig.app.handle(std::move(request), recorder);
   double sum = 0;
   const std::string& text = recorder->body();
-  for (size_t at = text.find("ingot:request_success_total{"); at != std::string::npos; at = text.find("ingot:request_success_total{", at + 1))
+  for (size_t at = text.find("ingot:request_success_total{"); at != std::string::npos;
+       at = text.find("ingot:request_success_total{", at + 1))
     sum += std::stod(text.substr(text.find("} ", at) + 2));
   return sum;
 }
@@ -164,7 +168,8 @@ TEST(App, WhoLeavesAtTheEndIsCountedOnce) {
   Random random;
   SCOPED_TRACE(random.seed());
   for (int i = 0; i < 150; ++i) {
-    Json body = completion({random.integer(0, 250)}, static_cast<uint64_t>(i), random.integer(1, 6), random.chance(0.7));
+    Json body =
+        completion({random.integer(0, 250)}, static_cast<uint64_t>(i), random.integer(1, 6), random.chance(0.7));
     if (random.chance(0.3)) body["stop"] = {"a", "e"};
     if (random.chance(0.2)) body["n"] = 2;
     const auto recorder = rig.post("/v1/completions", body);
@@ -191,7 +196,8 @@ TEST(App, NChoicesAndPromptsEachHaveTheirSeed) {
   }
 }
 
-// Of a model that has tokens for it, in its order. Names of control tokens are text in both texts; token ids stay as they are.
+// Of a model that has tokens for it, in its order. Names of control tokens are text in both texts; token ids stay as
+// they are.
 TEST(App, ASuffixIsFilledInTo) {
   const auto with = [](std::vector<std::string> names, bool add_bos = false) {
     return [names, add_bos](ServedModelParts& parts) {
@@ -218,7 +224,8 @@ TEST(App, ASuffixIsFilledInTo) {
   };
   const auto text_of = [](const Json& json) { return json.at("choices")[0]["text"].get<std::string>(); };
   const std::string after = "){}<|fim_middle|>";
-  Rig qwen({}, 64, {}, with({"<|fim_prefix|>", "<|fim_suffix|>", "<|fim_middle|>"})), mistral({}, 64, {}, with({"[PREFIX]", "[SUFFIX]", "[MIDDLE]"}, true)), none;
+  Rig qwen({}, 64, {}, with({"<|fim_prefix|>", "<|fim_suffix|>", "<|fim_middle|>"})),
+      mistral({}, 64, {}, with({"[PREFIX]", "[SUFFIX]", "[MIDDLE]"}, true)), none;
   std::vector<int32_t> expected = ids(256, "f(x");
   std::ranges::copy(ids(257, after), std::back_inserter(expected));
   expected.push_back(258);
@@ -236,18 +243,22 @@ TEST(App, ASuffixIsFilledInTo) {
   std::vector<int32_t> longer = ids('\n', "\n--- snippet ---\n\nint x;");
   longer.insert(longer.end(), expected.begin(), expected.end());
   longer.insert(longer.end(), {'+', 'y'});
-  EXPECT_EQ(infilled({{"input_extra", {{{"filename", "a.c"}, {"text", "int x;"}}}}, {"prompt", "+y"}}), qwen.expected(longer, 7, 20));
+  EXPECT_EQ(infilled({{"input_extra", {{{"filename", "a.c"}, {"text", "int x;"}}}}, {"prompt", "+y"}}),
+            qwen.expected(longer, 7, 20));
   expected = ids(257, after);
   std::ranges::copy(ids(256, "f(x"), std::back_inserter(expected));
-  EXPECT_EQ(text_of(answer(mistral, "f(x", {{"suffix", after}, {"add_special_tokens", false}})), mistral.expected(expected, 7, 20));
+  EXPECT_EQ(text_of(answer(mistral, "f(x", {{"suffix", after}, {"add_special_tokens", false}})),
+            mistral.expected(expected, 7, 20));
   expected.insert(expected.begin(), 0);
   EXPECT_EQ(text_of(answer(mistral, "f(x", {{"suffix", after}})), mistral.expected(expected, 7, 20));
-  for (const Json& nothing : {Json(""), Json(nullptr)}) EXPECT_EQ(text_of(answer(none, "f(x", {{"suffix", nothing}})), none.expected({'f', '(', 'x'}, 7, 20));
+  for (const Json& nothing : {Json(""), Json(nullptr)})
+    EXPECT_EQ(text_of(answer(none, "f(x", {{"suffix", nothing}})), none.expected({'f', '(', 'x'}, 7, 20));
   EXPECT_EQ(answer(none, "f(x", {{"suffix", "y"}})["error"]["param"], "suffix");
   EXPECT_EQ(answer(qwen, "f(x", {{"suffix", "y"}, {"echo", true}})["error"]["param"], "suffix");
 }
 
-// Each handler is given the document that the model's name was read from, and does not look at the text: there is none here.
+// Each handler is given the document that the model's name was read from, and does not look at the text: there is none
+// here.
 TEST(App, ABodyIsParsedOnceForAllThatReadIt) {
   Rig rig;
   Workers workers(1);
@@ -330,7 +341,8 @@ TEST(App, TheQueueIsBounded) {
 TEST(App, WhoWaitsTooLongGets503) {
   std::atomic<bool> late_is_over{false};
   Rig rig({.info = {.n_ctx = 1024, .block_size = 16, .n_blocks = 64, .max_batch_tokens = 64, .max_seqs = 1},
-           .before_forward = [&](int64_t) { std::this_thread::sleep_for(std::chrono::milliseconds(late_is_over ? 0 : 10)); }},
+           .before_forward =
+               [&](int64_t) { std::this_thread::sleep_for(std::chrono::milliseconds(late_is_over ? 0 : 10)); }},
           64, {}, [](ServedModelParts& parts) { parts.queue_timeout = std::chrono::seconds(1); });
   std::shared_ptr<Recorder> busy;  // for more than a second, which it may take, for it has begun
   do {                             // unless the machine stood still for so long
@@ -350,7 +362,9 @@ TEST(App, WhoWaitsTooLongGets503) {
 
 TEST(App, AReaderThatDoesNotReadPausesItselfOnly) {
   std::atomic<bool> all_are_paused{false};  // long before their answers are over, for till then steps are slow
-  Rig rig({.before_forward = [&](int64_t) { std::this_thread::sleep_for(std::chrono::microseconds(all_are_paused ? 100 : 30'000)); }});
+  Rig rig({.before_forward = [&](int64_t) {
+    std::this_thread::sleep_for(std::chrono::microseconds(all_are_paused ? 100 : 30'000));
+  }});
   std::vector<std::shared_ptr<Recorder>> stalled;
   for (int i = 0; i < 3; ++i) {
     stalled.push_back(rig.post("/v1/completions", completion({1, 2}, static_cast<uint64_t>(i), 250, true)));
@@ -489,7 +503,8 @@ TEST(App, PhasesAndRoutes) {
     HttpRequest request{.method = "POST", .path = "/v1/completions", .headers = {{"host", "localhost"}}};
     const auto refusal = rig.app.refuse(request);
     ASSERT_TRUE(refusal);
-    EXPECT_NE(std::ranges::find(refusal->headers, std::pair<std::string, std::string>("Retry-After", "1")), refusal->headers.end());
+    EXPECT_NE(std::ranges::find(refusal->headers, std::pair<std::string, std::string>("Retry-After", "1")),
+              refusal->headers.end());
   }
 }
 
@@ -497,7 +512,8 @@ TEST(App, EndsWithRequestsUnderWay) {
   std::vector<std::shared_ptr<Recorder>> open;
   {
     // 10 s of answers, of which none is to be over before the end.
-    Rig rig({.info = {.n_ctx = 2048, .block_size = 16, .n_blocks = 2048, .max_batch_tokens = 64, .max_seqs = 16}, .step_us = 5000});
+    Rig rig({.info = {.n_ctx = 2048, .block_size = 16, .n_blocks = 2048, .max_batch_tokens = 64, .max_seqs = 16},
+             .step_us = 5000});
     for (int i = 0; i < 8; ++i) open.push_back(rig.post("/v1/completions", completion({1, 2}, 3, 2000, i % 2 == 0)));
     open.push_back(rig.post("/v1/completions", completion({1, 2}, 3, 2000, false)));
     while (rig.model->n_taken() < 9) std::this_thread::yield();
@@ -505,7 +521,8 @@ TEST(App, EndsWithRequestsUnderWay) {
   for (const auto& one : open) {
     ASSERT_TRUE(one->wait(std::chrono::seconds(1)));
     // A stream that had begun has its status, and says in an event that it is cut.
-    EXPECT_TRUE(one->failed() || one->status() == 503 || one->body().find("\"error\"") != std::string::npos) << one->status() << one->body();
+    EXPECT_TRUE(one->failed() || one->status() == 503 || one->body().find("\"error\"") != std::string::npos)
+        << one->status() << one->body();
   }
 }
 

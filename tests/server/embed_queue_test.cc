@@ -1,5 +1,5 @@
-// EmbedQueue with a computation whose every row is known: what comes back is of the text that it was asked for, large requests
-// hold up nobody, and failures, cancelling and the end cost nobody else anything.
+// EmbedQueue with a computation whose every row is known: what comes back is of the text that it was asked for, large
+// requests hold up nobody, and failures, cancelling and the end cost nobody else anything.
 #include "server/embed_queue.h"
 
 #include <gtest/gtest.h>

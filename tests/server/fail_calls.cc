@@ -1,8 +1,9 @@
 // Preloaded into the server by faults_test.py: calls fail as on a machine that has run out of something.
 //
-// FAIL_CALL names one: accept, socket, connect, epoll_create1, eventfd, pthread_create, isatty, or new (memory). FAIL_AT says which call of it fails,
-// counted from 1; FAIL_EVERY instead fails each with a chance of 1 in that many. SIGUSR2 arms and disarms; FAIL_ARMED=1 begins armed.
-// Memory of less than 512 bytes is always there: the destructor of nlohmann's JSON takes a little, and can say nothing.
+// FAIL_CALL names one: accept, socket, connect, epoll_create1, eventfd, pthread_create, isatty, or new (memory).
+// FAIL_AT says which call of it fails, counted from 1; FAIL_EVERY instead fails each with a chance of 1 in that many.
+// SIGUSR2 arms and disarms; FAIL_ARMED=1 begins armed. Memory of less than 512 bytes is always there: the destructor of
+// nlohmann's JSON takes a little, and can say nothing.
 #include <dlfcn.h>
 #include <errno.h>
 #include <pthread.h>

@@ -31,7 +31,8 @@ TEST(Fields, AnyBytesBecomeAStringThatCanBeRead) {
   const unsigned seed = std::random_device{}();
   SCOPED_TRACE(seed);
   std::mt19937 draw(seed);
-  const std::string pieces[] = {"\xE4\xB8", "\xF0\x9F\x99", "\x80", "\xC0\x80", "\xED\xA0\x80", "\u4e16", "\"", "\\", "\n", "a"};
+  const std::string pieces[] = {"\xE4\xB8", "\xF0\x9F\x99", "\x80", "\xC0\x80", "\xED\xA0\x80",
+                                "\u4e16",   "\"",           "\\",   "\n",       "a"};
   for (int i = 0; i < 5000; ++i) {
     std::string text;
     for (unsigned n = draw() % 12; n > 0; --n) {
@@ -47,7 +48,8 @@ TEST(Fields, AnyBytesBecomeAStringThatCanBeRead) {
 
 TEST(Fields, HaveOtherNamesInOtherApis) {
   constexpr FieldAlias kAliases[] = {{"max_tokens", "options.num_predict"}, {"input", "prompt"}};
-  const JsonValue body = {{"options", {{"num_predict", 7}, {"num", {{"deep", 1}}}}}, {"prompt", {"a", "b"}}, {"max_tokens", 9}};
+  const JsonValue body = {
+      {"options", {{"num_predict", 7}, {"num", {{"deep", 1}}}}}, {"prompt", {"a", "b"}}, {"max_tokens", 9}};
   const Fields fields(body, "", kAliases);
   EXPECT_EQ(fields.integer("max_tokens", 0, 100), 7) << "the request's own name counts, and no other";
   EXPECT_EQ(fields.strings("input", 9, 9)->size(), 2u);

@@ -74,7 +74,8 @@ TEST(ModelPool, TheOneIdleLongestMakesRoom) {
 
 TEST(ModelPool, MemoryTogetherIsBounded) {
   Counters a, b, c, d, e;
-  ModelPool pool({source("a", a, false, 40), source("b", b, false, 50), source("c", c, false, 70), source("d", d, false, 300), source("e", e, false, 150)},
+  ModelPool pool({source("a", a, false, 40), source("b", b, false, 50), source("c", c, false, 70),
+                  source("d", d, false, 300), source("e", e, false, 150)},
                  {.max_bytes = 100});
   pool.fill();  // a, b; there would be no room for c
   EXPECT_EQ(state_of(pool, "b"), ModelState::kLoaded);
@@ -111,8 +112,9 @@ TEST(ModelPool, WhoFindsTooLittleMemoryMakesOthersGo) {
     };
     return one;
   };
-  ModelPool pool({on_device("a", 30), on_device("b", 30), on_device("c", 60), on_device("d", 120), on_device("e", 80, true)},
-                 {.patience = std::chrono::milliseconds(50)});
+  ModelPool pool(
+      {on_device("a", 30), on_device("b", 30), on_device("c", 60), on_device("d", 120), on_device("e", 80, true)},
+      {.patience = std::chrono::milliseconds(50)});
   pool_of = &pool;
   pool.fill();
   EXPECT_EQ(state_of(pool, "b"), ModelState::kLoaded);
@@ -170,7 +172,8 @@ TEST(ModelPool, TheIdleGoAfterTheirTime) {
   pool.load_now("b");
   pool.tick();
   const ModelState at_once = state_of(pool, "a");
-  if (ModelPool::Clock::now() - begin < std::chrono::seconds(1)) {  // else the machine stood still, and it may have gone
+  if (ModelPool::Clock::now() - begin <
+      std::chrono::seconds(1)) {  // else the machine stood still, and it may have gone
     EXPECT_EQ(at_once, ModelState::kLoaded);
   }
   std::this_thread::sleep_for(std::chrono::milliseconds(1100));

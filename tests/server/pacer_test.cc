@@ -69,7 +69,8 @@ TEST(Pacer, AStreamMayOutliveIt) {
 }
 
 std::shared_ptr<Recorder> stream_of(Rig& rig, int n) {
-  auto recorder = rig.post("/v1/completions", Json{{"prompt", {1, 2}}, {"seed", 3}, {"max_tokens", n}, {"stream", true}});
+  auto recorder =
+      rig.post("/v1/completions", Json{{"prompt", {1, 2}}, {"seed", 3}, {"max_tokens", n}, {"stream", true}});
   EXPECT_TRUE(recorder->wait());
   EXPECT_EQ(streamed_text(recorder->body()), rig.expected({1, 2}, 3, n));
   return recorder;
@@ -95,12 +96,14 @@ TEST(Pacer, TokensThatComeFastShareWrites) {
 
 // A slot is longer than the test here too: the stop string ends the answer at once, and the model does not go on.
 TEST(Pacer, AStopStringEndsTheAnswerAtOnce) {
-  std::atomic<int64_t> last_step{0};  // where the model waits for the answer's end, should it be that much ahead of who looks for the stop
+  std::atomic<int64_t> last_step{
+      0};  // where the model waits for the answer's end, should it be that much ahead of who looks for the stop
   std::atomic<bool> over{false};
   Rig rig({.step_us = 5000,
            .before_forward =
                [&](int64_t step) {
-                 for (int i = 0; step == last_step && !over && i < 60'000; ++i) std::this_thread::sleep_for(Milliseconds(1));
+                 for (int i = 0; step == last_step && !over && i < 60'000; ++i)
+                   std::this_thread::sleep_for(Milliseconds(1));
                }},
           64, kLongSlots);
   const std::string full = rig.expected({1, 2}, 3, 240);
@@ -116,10 +119,12 @@ TEST(Pacer, AStopStringEndsTheAnswerAtOnce) {
     over = false;
     last_step = rig.model->engine().gauges().n_steps + 150;
     const auto recorder =
-        rig.post("/v1/completions", Json{{"prompt", {1, 2}}, {"seed", 3}, {"max_tokens", 240}, {"stream", stream}, {"stop", stop}});
+        rig.post("/v1/completions",
+                 Json{{"prompt", {1, 2}}, {"seed", 3}, {"max_tokens", 240}, {"stream", stream}, {"stop", stop}});
     ASSERT_TRUE(recorder->wait());
     over = true;
-    EXPECT_EQ(stream ? streamed_text(recorder->body()) : recorder->json()["choices"][0]["text"].get<std::string>(), full.substr(0, at));
+    EXPECT_EQ(stream ? streamed_text(recorder->body()) : recorder->json()["choices"][0]["text"].get<std::string>(),
+              full.substr(0, at));
     EXPECT_LE(recorder->n_writes(), stream ? 4 : 0);
     EXPECT_TRUE(rig.wait_idle());
     EXPECT_LT(rig.model->engine().gauges().n_output_tokens - before, 200) << "it has gone on to the limit";
@@ -131,8 +136,9 @@ TEST(Pacer, TextThatStopStringsLetThroughSharesWrites) {
   const Milliseconds slot(40);
   Rig rig({.step_us = 1000}, 64, {.stream_interval = slot, .stream_interval_each = slot});
   const auto begin = Pacer::Clock::now();
-  const auto recorder =
-      rig.post("/v1/completions", Json{{"prompt", {1, 2}}, {"seed", 3}, {"max_tokens", 200}, {"stream", true}, {"stop", "not to be found"}});
+  const auto recorder = rig.post(
+      "/v1/completions",
+      Json{{"prompt", {1, 2}}, {"seed", 3}, {"max_tokens", 200}, {"stream", true}, {"stop", "not to be found"}});
   ASSERT_TRUE(recorder->wait());
   EXPECT_EQ(streamed_text(recorder->body()), rig.expected({1, 2}, 3, 200));
   const int n_slots = static_cast<int>((Pacer::Clock::now() - begin) / slot) + 1;

@@ -1,5 +1,5 @@
-// --replay-on-device-loss with devices that are lost at chosen steps: the requests are computed again on a fresh engine,
-// once, and their clients see nothing of it but the time.
+// --replay-on-device-loss with devices that are lost at chosen steps: the requests are computed again on a fresh
+// engine, once, and their clients see nothing of it but the time.
 #include <atomic>
 
 #include "base/device_lost.h"
@@ -20,7 +20,8 @@ struct LosingRig {
 
   explicit LosingRig(std::vector<int64_t> lost, bool replays = true, FakeOptions options = {.step_us = 100})
       : lost_at(std::move(lost)),
-        rig(options, 64, {}, [this, options](ServedModelParts& parts) { load(parts, options); }, {.replaces_lost = replays}) {}
+        rig(options, 64, {}, [this, options](ServedModelParts& parts) { load(parts, options); },
+            {.replaces_lost = replays}) {}
   ~LosingRig() {
     for (const auto& model : rig.app.models()) model->stop();
   }

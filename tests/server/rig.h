@@ -1,5 +1,5 @@
-// What the server's tests share: a model of bytes on the fake runner, whose every token is known beforehand, and a Responder that
-// keeps what it is told.
+// What the server's tests share: a model of bytes on the fake runner, whose every token is known beforehand, and a
+// Responder that keeps what it is told.
 #pragma once
 #include <gtest/gtest.h>
 
@@ -126,15 +126,17 @@ class Recorder final : public Responder {
 struct Rig {
   using Change = std::function<void(ServedModelParts&)>;
 
-  explicit Rig(FakeOptions options = {}, int queue_limit = 64, const AppOptions& app_options = {}, const Change& change = [](ServedModelParts&) {},
-               const ModelPool::Limits& limits = {})
+  explicit Rig(
+      FakeOptions options = {}, int queue_limit = 64, const AppOptions& app_options = {},
+      const Change& change = [](ServedModelParts&) {}, const ModelPool::Limits& limits = {})
       : pool(sources(options, queue_limit, change), limits), app(app_options, pool) {
     model = pool.load_now("bytes");
     app.set_phase(Phase::kReady);
   }
 
   std::vector<ModelSource> sources(const FakeOptions& options, int queue_limit, const Change& change) {
-    return {{.id = "bytes", .aliases = {"other"}, .load = [=, this] { return make_model(options, queue_limit, change); }}};
+    return {
+        {.id = "bytes", .aliases = {"other"}, .load = [=, this] { return make_model(options, queue_limit, change); }}};
   }
 
   std::shared_ptr<ServedModel> make_model(FakeOptions options, int queue_limit, const Change& change) {

@@ -51,7 +51,8 @@ TEST(Watchdog, AnEngineWhoseThreadHasEnded) {
   EXPECT_EQ(watchdog.check(rig.app), kExitLostEngine);
 }
 
-// A fault of the device from which it does not recover. Whoever waited hears of it, nobody is answered any more, and the exit code says why.
+// A fault of the device from which it does not recover. Whoever waited hears of it, nobody is answered any more, and
+// the exit code says why.
 TEST(Watchdog, ADeviceThatIsLost) {
   std::atomic<bool> all_are_there{false};
   Rig rig({.before_forward = [&](int64_t step) {
@@ -60,7 +61,8 @@ TEST(Watchdog, ADeviceThatIsLost) {
   }});
   Watchdog watchdog({});
   std::vector<std::shared_ptr<Recorder>> streams;
-  for (int i = 0; i < 20; ++i) streams.push_back(rig.post("/v1/completions", completion(200)));  // more than run at once
+  for (int i = 0; i < 20; ++i)
+    streams.push_back(rig.post("/v1/completions", completion(200)));  // more than run at once
   EXPECT_EQ(watchdog.check(rig.app), 0);
   EXPECT_EQ(health(rig.app), 200);
   all_are_there = true;
@@ -69,7 +71,8 @@ TEST(Watchdog, ADeviceThatIsLost) {
   for (const auto& stream : streams) {
     ASSERT_TRUE(stream->wait());
     n_failed += stream->status() == 500;
-    EXPECT_TRUE(stream->status() == 500 || stream->status() == 503) << stream->status() << ": a worker may come to it when all is over";
+    EXPECT_TRUE(stream->status() == 500 || stream->status() == 503)
+        << stream->status() << ": a worker may come to it when all is over";
   }
   EXPECT_GE(n_failed, 1);
   EXPECT_TRUE(rig.model->lost_device());

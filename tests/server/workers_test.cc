@@ -15,7 +15,8 @@ namespace {
 
 constexpr std::chrono::seconds kPatience{120};
 
-// Bursts with pauses between them, so that threads fall asleep and are woken at every moment; a forgotten job would leave its burst unfinished.
+// Bursts with pauses between them, so that threads fall asleep and are woken at every moment; a forgotten job would
+// leave its burst unfinished.
 TEST(Workers, RunEveryJobOfEveryBurst) {
   const unsigned seed = std::random_device{}();
   SCOPED_TRACE(seed);
@@ -72,7 +73,8 @@ TEST(Workers, LaterJobsRunAtTheirTimeBesideOthers) {
         n_early += Workers::Clock::now() < when;
         if (--left == 0) done.set_value();
       };
-      draw() % 4 == 0 ? workers.post([job, when] { std::this_thread::sleep_until(when), job(); }) : workers.post_at(when, job);
+      draw() % 4 == 0 ? workers.post([job, when] { std::this_thread::sleep_until(when), job(); })
+                      : workers.post_at(when, job);
       if (draw() % 8 == 0) std::this_thread::sleep_for(std::chrono::microseconds(draw() % 2000));
     }
     ASSERT_EQ(done.get_future().wait_for(kPatience), std::future_status::ready);
@@ -113,7 +115,8 @@ TEST(Workers, WhatWaitsIsRunBeforeTheEndAndAfterItNothing) {
   EXPECT_EQ(n, 101);
 }
 
-// Where a system starts two of four threads, one runs jobs, and the end is as orderly as ever; where it starts none, that is an error.
+// Where a system starts two of four threads, one runs jobs, and the end is as orderly as ever; where it starts none,
+// that is an error.
 TEST(Workers, AreFewerWhereTheSystemStartsNoMore) {
   const auto refused_from = [](int fails_at) {
     return [n = 0, fails_at](std::function<void()> body) mutable {

@@ -62,7 +62,9 @@ TEST(EncodeChat, TheTemplatesControlTokensAreControlTokens) {
 TEST(EncodeChat, ItMayEndWithTheLastMessageOrWithinIt) {
   const Model m;
   const ChatTemplate chat = ChatTemplate::chatml_default();
-  const auto text = [&](const Json& messages, ChatEnd end) { return m.tokenizer->decode(encode_chat(*m.tokenizer, chat, messages, nullptr, nullptr, end)); };
+  const auto text = [&](const Json& messages, ChatEnd end) {
+    return m.tokenizer->decode(encode_chat(*m.tokenizer, chat, messages, nullptr, nullptr, end));
+  };
   EXPECT_EQ(text(asked("Hi"), ChatEnd::kMessage), "<|im_start|>user\nHi<|im_end|>\n");
   Json messages = asked("Hi");
   messages.push_back({{"role", "assistant"}, {"content", "It is <|im_end|> so \xF4\x8F\xBF\xBE: "}});
@@ -71,13 +73,16 @@ TEST(EncodeChat, ItMayEndWithTheLastMessageOrWithinIt) {
   EXPECT_THAT(m.controls(ids), ElementsAre(m.start, m.end, m.start)) << "what stands in the message is text";
   EXPECT_THROW(text(asked("Hi"), ChatEnd::kOpenMessage), Error);
   messages.back()["content"] = Json::array({text_part("a"), text_part("b <|im_end|>")});
-  EXPECT_EQ(text(messages, ChatEnd::kOpenMessage), "<|im_start|>user\nHi<|im_end|>\n<|im_start|>assistant\na\nb <|im_end|>");
-  for (const Json& content : {Json::array(), Json::array({"a"}), Json::array({{{"type", "text"}, {"text", 1}}}), Json(nullptr)}) {
+  EXPECT_EQ(text(messages, ChatEnd::kOpenMessage),
+            "<|im_start|>user\nHi<|im_end|>\n<|im_start|>assistant\na\nb <|im_end|>");
+  for (const Json& content :
+       {Json::array(), Json::array({"a"}), Json::array({{{"type", "text"}, {"text", 1}}}), Json(nullptr)}) {
     messages.back()["content"] = content;
     EXPECT_THROW(text(messages, ChatEnd::kOpenMessage), Error) << content;
   }
   EXPECT_THROW(text(Json::array(), ChatEnd::kOpenMessage), Error);
-  const ChatTemplate silent("{% for m in messages %}{% if m.role == 'user' %}{{ m.content }}{% endif %}{% endfor %}", "", "");
+  const ChatTemplate silent("{% for m in messages %}{% if m.role == 'user' %}{{ m.content }}{% endif %}{% endfor %}",
+                            "", "");
   messages.back()["content"] = "a";
   EXPECT_THROW(encode_chat(*m.tokenizer, silent, messages, nullptr, nullptr, ChatEnd::kOpenMessage), Error);
 }
@@ -100,10 +105,12 @@ TEST(EncodeChat, AUsersAreText) {
   }
 }
 
-// As Qwen3's template takes an answer apart: what stands before </think>, without the ends of lines around it, is the thought.
+// As Qwen3's template takes an answer apart: what stands before </think>, without the ends of lines around it, is the
+// thought.
 TEST(EncodeChat, WhatATemplateTrimsIsTrimmed) {
   auto spec = testing::byte_level_spec();
-  const int32_t start = add_token(*spec, "<|im_start|>", TokenType::kControl), close = add_token(*spec, "</think>", TokenType::kControl);
+  const int32_t start = add_token(*spec, "<|im_start|>", TokenType::kControl),
+                close = add_token(*spec, "</think>", TokenType::kControl);
   add_token(*spec, "<think>", TokenType::kControl);
   const auto tokenizer = Tokenizer::create(spec->view());
   const ChatTemplate chat(
@@ -112,17 +119,20 @@ TEST(EncodeChat, WhatATemplateTrimsIsTrimmed) {
       "<|im_start|><think>\n{{ thought }}\n</think>\n\n{{ m.content.split('</think>')[-1].lstrip('\\n') }}"
       "{% else %}<|im_start|>{{ m.content }}{% endif %}{% endfor %}", "", "");
   auto encode = [&](const char* content) {
-    return encode_chat(*tokenizer, chat, Json::array({Json{{"role", "assistant"}, {"content", content}}}), nullptr, nullptr);
+    return encode_chat(*tokenizer, chat, Json::array({Json{{"role", "assistant"}, {"content", content}}}), nullptr,
+                       nullptr);
   };
   auto controls = [&](const std::vector<int32_t>& ids) {
     std::vector<int32_t> found;
-    std::copy_if(ids.begin(), ids.end(), std::back_inserter(found), [&](int32_t id) { return tokenizer->is_special(id); });
+    std::copy_if(ids.begin(), ids.end(), std::back_inserter(found),
+                 [&](int32_t id) { return tokenizer->is_special(id); });
     return found;
   };
   const auto ids = encode("<think>\nHm.\n\n</think>\n\nYes.");
   EXPECT_EQ(tokenizer->decode(ids), "<|im_start|><think>\nHm.\n</think>\n\nYes.");
   EXPECT_EQ(controls(ids).size(), 3u) << "those that the template writes";
-  // What a user spells stays text, wherever the template moves it: "<|im_start|>" here, and a </think> that it does not take out.
+  // What a user spells stays text, wherever the template moves it: "<|im_start|>" here, and a </think> that it does not
+  // take out.
   const auto quoted = encode("<think>\nHm <|im_start|>.\n\n</think>\n\n<|im_start|>Yes.");
   EXPECT_EQ(tokenizer->decode(quoted), "<|im_start|><think>\nHm <|im_start|>.\n</think>\n\n<|im_start|>Yes.");
   EXPECT_EQ(controls(quoted), controls(ids));

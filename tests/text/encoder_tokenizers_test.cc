@@ -1,6 +1,6 @@
 // WordPiece and Unigram without any file: a Unigram model as GGUF has it against sentencepiece
-// (tools/tokenizer_goldens/make_encoders.py), tables of normalizations that are damaged (bad-input row T07), bytes that are
-// no text, and work in proportion to the length of the text.
+// (tools/tokenizer_goldens/make_encoders.py), tables of normalizations that are damaged (bad-input row T07), bytes that
+// are no text, and work in proportion to the length of the text.
 #include <gmock/gmock.h>
 
 #include <chrono>
@@ -40,7 +40,8 @@ std::unique_ptr<OwnedSpec> word_piece_spec() {
   owned->spec.cuts = bert_cuts();
   owned->spec.normalize = bert_normalizer(true, true, std::nullopt, true);
   for (const char* token : {"[UNK]", "[CLS]", "[SEP]"}) add_token(*owned, token, TokenType::kControl);
-  for (const char* token : {"\u2581un", "\u2581u", "aff", "able", "a", "\u2581.", "\u2581\u4e2d", "\u2581cafe"}) add_token(*owned, token, TokenType::kNormal);
+  for (const char* token : {"\u2581un", "\u2581u", "aff", "able", "a", "\u2581.", "\u2581\u4e2d", "\u2581cafe"})
+    add_token(*owned, token, TokenType::kNormal);
   owned->spec.unk = 0;
   owned->spec.bos = 1;
   owned->spec.eos = 2;
@@ -75,7 +76,8 @@ TEST(Unigram, EncodesLikeSentencePiece) {
   ASSERT_GT(texts.size(), 200u);
   for (size_t i = 0; i < texts.size(); ++i) {
     if (texts[i].find('\0') != std::string::npos) continue;  // SentencePiece's trie ends at NUL
-    EXPECT_EQ(tokenizer->encode(texts[i], {.add_special = false}), json["ids"][i].get<std::vector<int32_t>>()) << printable(texts[i]);
+    EXPECT_EQ(tokenizer->encode(texts[i], {.add_special = false}), json["ids"][i].get<std::vector<int32_t>>())
+        << printable(texts[i]);
   }
 }
 
@@ -95,7 +97,8 @@ TEST(Unigram, ControlTokensAreNotPieces) {
   auto owned = unigram_spec();
   add_token(*owned, "<", TokenType::kNormal, -3);
   EXPECT_THAT(Tokenizer::create(owned->view())->encode("</s>"), ElementsAre(2, 7, 0, 1));
-  EXPECT_THAT(Tokenizer::create(owned->view())->encode("</s>", {.add_special = false, .parse_special = true}), ElementsAre(1));
+  EXPECT_THAT(Tokenizer::create(owned->view())->encode("</s>", {.add_special = false, .parse_special = true}),
+              ElementsAre(1));
 }
 
 TEST(WordPiece, LongestFirstOrUnknown) {
@@ -165,7 +168,8 @@ const std::string& good_charsmap() {
 
 TEST(Charsmap, EveryPrefixIsRefused) {
   for (size_t n = 0; n < good_charsmap().size(); ++n) {
-    if (n > 0 && good_charsmap()[n - 1] == '\0' && n + 64 > good_charsmap().size()) continue;  // it may end after a replacement
+    if (n > 0 && good_charsmap()[n - 1] == '\0' && n + 64 > good_charsmap().size())
+      continue;  // it may end after a replacement
     std::string error;
     try {
       const Charsmap map(std::string_view(good_charsmap()).substr(0, n));
@@ -191,7 +195,8 @@ TEST(Charsmap, FlippedBitsAreRefusedOrHarmless) {
   int n_refused = 0;
   for (int round = 0; round < 300; ++round) {
     std::string blob = good_charsmap();
-    for (int i = 0, n = 1 + static_cast<int>(rng() % 4); i < n; ++i) blob[rng() % blob.size()] ^= static_cast<char>(1u << rng() % 8);
+    for (int i = 0, n = 1 + static_cast<int>(rng() % 4); i < n; ++i)
+      blob[rng() % blob.size()] ^= static_cast<char>(1u << rng() % 8);
     try {
       const Charsmap map(blob);
       for (int i = 0; i < 20; ++i) {
@@ -229,16 +234,20 @@ TEST(Charsmap, LoopsAndFarNodes) {
 // ---- length
 
 TEST(EncoderTokenizers, AMegabyteOfAnythingTakesLinearTime) {
-  const char* units[] = {"A", "a", " ", "\n", "7", ".", "\u4e2d", "e\u0301\u0302", "\U0001F468\u200D\U0001F469", "us ", "ab", "\xFF", "\u2581", "\uFDFA", "the "};
+  const char* units[] = {
+      "A",   "a",  " ",    "\n",     "7",      ".",   "\u4e2d", "e\u0301\u0302", "\U0001F468\u200D\U0001F469",
+      "us ", "ab", "\xFF", "\u2581", "\uFDFA", "the "};
   auto golden = testing::fixture("encoders/spm");
   golden["spec"]["pre"] = "";
   auto spm = testing::spec_from_json(golden["spec"]);
-  spm->spec.normalize = {{.kind = Kind::kCharsmap, .from = good_charsmap()}, {.kind = Kind::kReplacePattern, .from = "^ +| +$|(?<= ) +"}};
+  spm->spec.normalize = {{.kind = Kind::kCharsmap, .from = good_charsmap()},
+                         {.kind = Kind::kReplacePattern, .from = "^ +| +$|(?<= ) +"}};
   auto by_grapheme = testing::spec_from_json(golden["spec"]);
   by_grapheme->spec.normalize = spm->spec.normalize;
   by_grapheme->spec.normalize[0].by_grapheme = true;
   std::vector<std::unique_ptr<Tokenizer>> tokenizers;
-  for (const auto& owned : {std::move(spm), std::move(by_grapheme), word_piece_spec(), unigram_spec()}) tokenizers.push_back(Tokenizer::create(owned->view()));
+  for (const auto& owned : {std::move(spm), std::move(by_grapheme), word_piece_spec(), unigram_spec()})
+    tokenizers.push_back(Tokenizer::create(owned->view()));
   for (const auto& tokenizer : tokenizers) {
     for (const char* unit : units) {
       std::string text;
@@ -246,7 +255,8 @@ TEST(EncoderTokenizers, AMegabyteOfAnythingTakesLinearTime) {
       const std::clock_t start = std::clock();
       const size_t n_ids = tokenizer->encode(text).size();
       // About 0.2 s each; a quadratic algorithm would need minutes.
-      EXPECT_LT(static_cast<double>(std::clock() - start) / CLOCKS_PER_SEC, 15.0) << tokenizer->model() << " '" << unit << "'";
+      EXPECT_LT(static_cast<double>(std::clock() - start) / CLOCKS_PER_SEC, 15.0)
+          << tokenizer->model() << " '" << unit << "'";
       EXPECT_LE(n_ids, 8 * text.size() + 2);  // U+FDFA becomes 18 characters
     }
   }

@@ -1,5 +1,5 @@
-// The merge loop and the trie by the work they do, counted rather than timed: in proportion to the text, whatever it repeats
-// (bad-input row T10).
+// The merge loop and the trie by the work they do, counted rather than timed: in proportion to the text, whatever it
+// repeats (bad-input row T10).
 #include "text/tokenizers/merge.h"
 
 #include <gtest/gtest.h>

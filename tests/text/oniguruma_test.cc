@@ -1,4 +1,5 @@
-// Expressions of tokenizer.json in PCRE2 cut texts where Hugging Face tokenizers does (tools/tokenizer_goldens/make_hf.py).
+// Expressions of tokenizer.json in PCRE2 cut texts where Hugging Face tokenizers does
+// (tools/tokenizer_goldens/make_hf.py).
 #include "text/tokenizers/oniguruma.h"
 
 #include <gmock/gmock.h>
@@ -11,7 +12,8 @@ namespace ingot {
 namespace {
 
 size_t n_characters(std::string_view text) {
-  return static_cast<size_t>(std::count_if(text.begin(), text.end(), [](char c) { return (static_cast<unsigned char>(c) & 0xC0) != 0x80; }));
+  return static_cast<size_t>(
+      std::count_if(text.begin(), text.end(), [](char c) { return (static_cast<unsigned char>(c) & 0xC0) != 0x80; }));
 }
 
 TEST(Oniguruma, CutsWhereTheReferenceCuts) {
@@ -26,7 +28,8 @@ TEST(Oniguruma, CutsWhereTheReferenceCuts) {
     for (size_t t = 0; t < texts.size(); ++t) {
       std::vector<size_t> sizes;
       pretokenizer.split(texts[t], [&](std::string_view piece) { sizes.push_back(n_characters(piece)); });
-      EXPECT_EQ(sizes, golden["pieces"][p][t].get<std::vector<size_t>>()) << patterns[p] << " (" << translated << ") on " << printable(texts[t]);
+      EXPECT_EQ(sizes, golden["pieces"][p][t].get<std::vector<size_t>>())
+          << patterns[p] << " (" << translated << ") on " << printable(texts[t]);
     }
   }
 }
@@ -41,13 +44,21 @@ TEST(Oniguruma, LiteralsMatchThemselves) {
 }
 
 TEST(Oniguruma, RefusesWhatWouldMeanSomethingElse) {
-  const std::pair<const char*, const char*> rows[] = {{"[a-z&&[^b]]", "an intersection of classes"}, {"[a[bc]]", "a class within a class"},
-                                                      {"[[:alpha:]]", "a class within a class"},     {"(?s:.)", "a group that begins with '(?s:'"},
-                                                      {"(?<name>a)", "a group that begins with"},    {R"(\bfoo)", R"('\b')"},
-                                                      {R"(\R)", R"('\R')"},                          {R"(\X)", R"('\X')"},
-                                                      {R"(\k<a>)", R"('\k')"},                       {R"((a)\1)", R"('\1')"},
-                                                      {"a{2}+", "'+' after a count"},                {R"(\u12)", "without four digits"},           {R"(\pL+)", "without braces"},
-                                                      {R"([\W])", R"('\W')"},                        {"a\\", "a backslash at its end"}};
+  const std::pair<const char*, const char*> rows[] = {{"[a-z&&[^b]]", "an intersection of classes"},
+                                                      {"[a[bc]]", "a class within a class"},
+                                                      {"[[:alpha:]]", "a class within a class"},
+                                                      {"(?s:.)", "a group that begins with '(?s:'"},
+                                                      {"(?<name>a)", "a group that begins with"},
+                                                      {R"(\bfoo)", R"('\b')"},
+                                                      {R"(\R)", R"('\R')"},
+                                                      {R"(\X)", R"('\X')"},
+                                                      {R"(\k<a>)", R"('\k')"},
+                                                      {R"((a)\1)", R"('\1')"},
+                                                      {"a{2}+", "'+' after a count"},
+                                                      {R"(\u12)", "without four digits"},
+                                                      {R"(\pL+)", "without braces"},
+                                                      {R"([\W])", R"('\W')"},
+                                                      {"a\\", "a backslash at its end"}};
   for (const auto& [pattern, expected] : rows) {
     try {
       pcre2_from_oniguruma(pattern);

@@ -35,7 +35,8 @@ TEST(Pattern, IsBoundToTheStartAlone) {
                       {R"(model\.layers\.(0|[2-9])\.mlp.*)", "model.layers.1.mlp.up_proj", false},
                       {R"((?!.*\.down).*proj)", "x.up_proj", true},
                       {R"((?!.*\.down).*proj)", "x.down_proj", false}};
-  for (const Row& row : rows) EXPECT_EQ(Pattern(row.expression).matches_start(row.text), row.matches) << row.expression << " on " << row.text;
+  for (const Row& row : rows)
+    EXPECT_EQ(Pattern(row.expression).matches_start(row.text), row.matches) << row.expression << " on " << row.text;
 }
 
 TEST(Pattern, FindsAPart) {
@@ -46,9 +47,11 @@ TEST(Pattern, FindsAPart) {
 }
 
 TEST(Pattern, HostileOnesAreRefused) {
-  for (const char* bad : {"(", "[a", "*a", "(?P<", "\\"}) EXPECT_THAT(complaint([&] { Pattern{bad}; }), testing::HasSubstr(" at ")) << bad;
+  for (const char* bad : {"(", "[a", "*a", "(?P<", "\\"})
+    EXPECT_THAT(complaint([&] { Pattern{bad}; }), testing::HasSubstr(" at ")) << bad;
   EXPECT_THAT(complaint([] { Pattern(std::string(5000, 'a')); }), testing::HasSubstr("5000 bytes long"));
-  EXPECT_THAT(complaint([] { Pattern("(a+)+$").matches_start(std::string(64, 'a') + "!"); }), testing::HasSubstr("match limit"));
+  EXPECT_THAT(complaint([] { Pattern("(a+)+$").matches_start(std::string(64, 'a') + "!"); }),
+              testing::HasSubstr("match limit"));
   EXPECT_NE(complaint([] { Pattern("a").matches_start("\xff"); }), "");
 }
 

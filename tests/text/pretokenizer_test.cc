@@ -99,8 +99,8 @@ TEST(Pretokenizer, LongRunsTakeLinearTime) {
   }
 }
 
-// Eight times the text takes eight times as long; a quadratic expression would take 64 times. Processor time, of which the least of some
-// attempts counts: other programs make it longer, and nothing makes it shorter.
+// Eight times the text takes eight times as long; a quadratic expression would take 64 times. Processor time, of which
+// the least of some attempts counts: other programs make it longer, and nothing makes it shorter.
 TEST(Pretokenizer, TimeGrowsWithTheText) {
   // Bytes. Under a sanitizer fewer are enough to find bad accesses.
   constexpr size_t kLong = (size_t{512} << 10) / static_cast<size_t>(kSanitizerSlowdown);
@@ -132,7 +132,8 @@ TEST(Pretokenizer, RefusesWhatItCannotRun) {
   // Of the eighth degree, which no check refuses: an error, in time, and not a hang.
   const std::string_view evil[] = {"a*a*a*a*a*a*a*a*[cd]"};
   const Pretokenizer pretokenizer(evil);
-  EXPECT_THAT([&] { split(pretokenizer, std::string(300, 'a') + "b"); }, ::testing::ThrowsMessage<Error>(HasSubstr("match limit exceeded")));
+  EXPECT_THAT([&] { split(pretokenizer, std::string(300, 'a') + "b"); },
+              ::testing::ThrowsMessage<Error>(HasSubstr("match limit exceeded")));
 }
 
 TEST(Pretokenizer, UnknownNamesGetTheDefault) {

@@ -1,5 +1,5 @@
-// Which expressions are refused because they may take exponential time (row T08 of the bad inputs), and that what models have is not.
-// The rows were compared with how often PCRE2's own matcher goes back when it runs them.
+// Which expressions are refused because they may take exponential time (row T08 of the bad inputs), and that what
+// models have is not. The rows were compared with how often PCRE2's own matcher goes back when it runs them.
 #include "text/tokenizers/regex_growth.h"
 
 #include <gmock/gmock.h>
@@ -24,31 +24,86 @@ std::string refusal_of(std::string_view pattern) {
 }
 
 TEST(RegexGrowth, ExponentialOnesAreRefused) {
-  const char* patterns[] = {
-      "(a+)+$", "(a*)*", "(?:a|a)+b", "(?:a|ab|b)*c", "(?:a+b?)+c", "(?:a?b?)*c", "(?:a?a?)*c", "(?:a?a?)+c", "(?:a*b*)*c", "((a+)b?)+c",
-      "(?:\\s*[\\r\\n]+)+x", "(?:\\p{L}|\\w)+!", "(?:[a-f]|[f-z])+!", "(?i:(?:[A-Z]|[a-z])+)!", "(?:(?i)k|\\x{212A})+!", "(?:.|\\n.|\\n)*!",
-      "x(?=(?:a+)+b)y", "(?<=z)(?!(?:a|a)+b)", "(?:(?>a+)|(?>a))*b", "(?:\\d{1,3}){2,}x", "(?:(?:a{2}){1,}){1,}b", "(?:a+?)+?b", "(?:[[:alpha:]]|[a])+1",
-      "(?:é|[à-ü])+!", "(?:aa|a)+b", "(?:a.|.a)+$", "((((((a+))))))+b"};
+  const char* patterns[] = {"(a+)+$",
+                            "(a*)*",
+                            "(?:a|a)+b",
+                            "(?:a|ab|b)*c",
+                            "(?:a+b?)+c",
+                            "(?:a?b?)*c",
+                            "(?:a?a?)*c",
+                            "(?:a?a?)+c",
+                            "(?:a*b*)*c",
+                            "((a+)b?)+c",
+                            "(?:\\s*[\\r\\n]+)+x",
+                            "(?:\\p{L}|\\w)+!",
+                            "(?:[a-f]|[f-z])+!",
+                            "(?i:(?:[A-Z]|[a-z])+)!",
+                            "(?:(?i)k|\\x{212A})+!",
+                            "(?:.|\\n.|\\n)*!",
+                            "x(?=(?:a+)+b)y",
+                            "(?<=z)(?!(?:a|a)+b)",
+                            "(?:(?>a+)|(?>a))*b",
+                            "(?:\\d{1,3}){2,}x",
+                            "(?:(?:a{2}){1,}){1,}b",
+                            "(?:a+?)+?b",
+                            "(?:[[:alpha:]]|[a])+1",
+                            "(?:é|[à-ü])+!",
+                            "(?:aa|a)+b",
+                            "(?:a.|.a)+$",
+                            "((((((a+))))))+b"};
   for (const char* pattern : patterns) EXPECT_THAT(refusal_of(pattern), HasSubstr("exponential")) << pattern;
-  EXPECT_EQ(refusal_of("(a+)+$"), "the expression '(a+)+$' may take exponential time: there are exponentially many ways to repeat 'a' in it");
+  EXPECT_EQ(refusal_of("(a+)+$"),
+            "the expression '(a+)+$' may take exponential time: there are exponentially many ways to repeat 'a' in it");
 }
 
 TEST(RegexGrowth, OthersAreNot) {
-  const char* patterns[] = {
-      "a+", "(?:ab+)+c", "(?:a+b)+c", "(?:[A-Z][a-z]*)+!", "(?:\\p{L}\\p{M}*(?: \\p{L}\\p{M}*)*)+", "(?:\\d{1,3},)+x", "(?:\\d{3})*\\b", "(?=(\\d{3})+(?!\\d))",
-      "(?>a+)+", "(?:a++b?)+c", "\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+", "a*a*a*b", "(?s).+", "(?:a|b|cd)+e", "(?:a{0,2}b){3,7}", "[^\\]a]+", "[]a]+(?:x]*y)*",
-      "(?i:'s|'t)+", "(?:k|(?i:j))+", "\\x{4e00}+[\\x41-\\x43]*", "\\pL+\\p{Lu}*", "(?:(?i:a)|b)+", "a{,3}", "a{x}b{", "(?:\\Aa|\\Gb)+\\z", "", "|a|", "(?:)*", "(?:^|$)*a",
-      "(?:(?=a)b)*", "\\s{512}(?!\\S)|\\s{256}(?!\\S)|\\s{1}", "(?:\\p{sc:Han}|\\p{sc:Hiragana})+x"};
+  const char* patterns[] = {"a+",
+                            "(?:ab+)+c",
+                            "(?:a+b)+c",
+                            "(?:[A-Z][a-z]*)+!",
+                            "(?:\\p{L}\\p{M}*(?: \\p{L}\\p{M}*)*)+",
+                            "(?:\\d{1,3},)+x",
+                            "(?:\\d{3})*\\b",
+                            "(?=(\\d{3})+(?!\\d))",
+                            "(?>a+)+",
+                            "(?:a++b?)+c",
+                            "\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+",
+                            "a*a*a*b",
+                            "(?s).+",
+                            "(?:a|b|cd)+e",
+                            "(?:a{0,2}b){3,7}",
+                            "[^\\]a]+",
+                            "[]a]+(?:x]*y)*",
+                            "(?i:'s|'t)+",
+                            "(?:k|(?i:j))+",
+                            "\\x{4e00}+[\\x41-\\x43]*",
+                            "\\pL+\\p{Lu}*",
+                            "(?:(?i:a)|b)+",
+                            "a{,3}",
+                            "a{x}b{",
+                            "(?:\\Aa|\\Gb)+\\z",
+                            "",
+                            "|a|",
+                            "(?:)*",
+                            "(?:^|$)*a",
+                            "(?:(?=a)b)*",
+                            "\\s{512}(?!\\S)|\\s{256}(?!\\S)|\\s{1}",
+                            "(?:\\p{sc:Han}|\\p{sc:Hiragana})+x"};
   for (const char* pattern : patterns) EXPECT_EQ(refusal_of(pattern), "") << pattern;
   for (const PretokenizerRow& row : pretokenizer_rows())
     for (const std::string_view pattern : row.patterns) {
-      const bool looks_behind = row.names.front() == "superbpe" && pattern.starts_with("\\G");  // which makes it harmless, and is not seen
+      const bool looks_behind =
+          row.names.front() == "superbpe" && pattern.starts_with("\\G");  // which makes it harmless, and is not seen
       EXPECT_EQ(refusal_of(pattern).empty(), !looks_behind) << row.names.front() << " " << refusal_of(pattern);
     }
 }
 
 TEST(RegexGrowth, WhatCannotBeToldIsNamed) {
-  const std::pair<const char*, const char*> rows[] = {{"(a)\\1+", "'\\1'"}, {"(?R)?a", "of a kind that is not known"}, {"(a)(?(1)b)", "of a kind that is not known"}, {"(*COMMIT)a", "a verb"}, {"(?<word>a)b", "of a kind that is not known"},
+  const std::pair<const char*, const char*> rows[] = {{"(a)\\1+", "'\\1'"},
+                                                      {"(?R)?a", "of a kind that is not known"},
+                                                      {"(a)(?(1)b)", "of a kind that is not known"},
+                                                      {"(*COMMIT)a", "a verb"},
+                                                      {"(?<word>a)b", "of a kind that is not known"},
                                                       {"\\X+", "'\\X'"}};
   for (const auto& [pattern, what] : rows) EXPECT_THAT(refusal_of(pattern), HasSubstr(what)) << pattern;
 }
@@ -56,11 +111,16 @@ TEST(RegexGrowth, WhatCannotBeToldIsNamed) {
 // Files may hold any expression: large ones are refused in time, too.
 TEST(RegexGrowth, LargeOnesEndSoon) {
   std::string classes = "(?:", words = "(?:", copies = "a{60}";
-  for (int i = 0; i < 90; ++i) classes += (i == 0 ? "" : "|") + fmt::format("[\\x{{{:x}}}-\\x{{{:x}}}]", 0x4e00 + 10 * i, 0x4e09 + 10 * i);
+  for (int i = 0; i < 90; ++i)
+    classes += (i == 0 ? "" : "|") + fmt::format("[\\x{{{:x}}}-\\x{{{:x}}}]", 0x4e00 + 10 * i, 0x4e09 + 10 * i);
   for (int i = 0; i < 800; ++i) words += (i == 0 ? "" : "|") + fmt::format("w{}", i);
   for (int i = 0; i < 4; ++i) copies = "(?:" + copies + "){9}";
-  const std::pair<std::string, const char*> rows[] = {{classes + ")+x", ""}, {words + ")+x", "supported"}, {copies, "too"}, {std::string(3000, '.'), ""},
-                                                      {"(?:(?:(?:(?:(?:){60}){60}){60}){60}){60}", "too"}, {std::string(200, '(') + "a" + std::string(200, ')') + "+", ""}};
+  const std::pair<std::string, const char*> rows[] = {{classes + ")+x", ""},
+                                                      {words + ")+x", "supported"},
+                                                      {copies, "too"},
+                                                      {std::string(3000, '.'), ""},
+                                                      {"(?:(?:(?:(?:(?:){60}){60}){60}){60}){60}", "too"},
+                                                      {std::string(200, '(') + "a" + std::string(200, ')') + "+", ""}};
   for (const auto& [pattern, what] : rows) {
     const CpuTimer timer;
     EXPECT_THAT(refusal_of(pattern), HasSubstr(what)) << pattern.substr(0, 40);

@@ -1,4 +1,5 @@
-// Templates and conversations that mean harm: each is rendered as jinja2 renders it, or refused with its line, and soon.
+// Templates and conversations that mean harm: each is rendered as jinja2 renders it, or refused with its line, and
+// soon.
 #include <gmock/gmock.h>
 
 #include <ctime>
@@ -42,14 +43,15 @@ void expect_rows(const std::vector<Row>& rows) {
 }
 
 TEST(HostileTemplates, NestingIsRefusedWhereItBegins) {  // C02
-  expect_rows({{"{{ " + repeated("(", 100'000) + "1" + repeated(")", 100'000) + " }}", "refused: template line 1, column"},
-               {repeated("{% if 1 %}", 10'000) + repeated("{% endif %}", 10'000), "deeper than 256"},
-               {repeated("{% for x in [1] %}", 10'000), "refused: template line 1"},
-               {"{{ a" + repeated(".a", 100'000) + " }}", "deeper than 256"},
-               {"{{ 1" + repeated("|string", 10'000) + " }}", "deeper than 256"},
-               {"{{ " + repeated("[", 100'000) + repeated("]", 100'000) + " }}", "deeper than 256"},
-               {"{{ " + repeated("not ", 100'000) + "1 }}", "deeper than 256"},
-               {"{{ " + repeated("-", 100'000) + "1 }}", "deeper than 256"}});
+  expect_rows(
+      {{"{{ " + repeated("(", 100'000) + "1" + repeated(")", 100'000) + " }}", "refused: template line 1, column"},
+       {repeated("{% if 1 %}", 10'000) + repeated("{% endif %}", 10'000), "deeper than 256"},
+       {repeated("{% for x in [1] %}", 10'000), "refused: template line 1"},
+       {"{{ a" + repeated(".a", 100'000) + " }}", "deeper than 256"},
+       {"{{ 1" + repeated("|string", 10'000) + " }}", "deeper than 256"},
+       {"{{ " + repeated("[", 100'000) + repeated("]", 100'000) + " }}", "deeper than 256"},
+       {"{{ " + repeated("not ", 100'000) + "1 }}", "deeper than 256"},
+       {"{{ " + repeated("-", 100'000) + "1 }}", "deeper than 256"}});
 }
 
 TEST(HostileTemplates, NothingElseIsLoaded) {  // C03

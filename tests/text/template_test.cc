@@ -289,7 +289,8 @@ TEST(Template, FormatsTimesAsTheSystem) {
       if (wanted.empty()) continue;  // Windows knows fewer
       ++n_compared;
       const Template t = Template::parse("{{ strftime_now('" + format + "') }}");
-      EXPECT_EQ(t.render(Json::object(), {}, [&] { return time; }), wanted) << format << ", " << seconds << " s, seed " << seed;
+      EXPECT_EQ(t.render(Json::object(), {}, [&] { return time; }), wanted)
+          << format << ", " << seconds << " s, seed " << seed;
     }
   }
   EXPECT_GE(n_compared, 300 * 15);

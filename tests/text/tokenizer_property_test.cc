@@ -130,8 +130,9 @@ TEST_F(TokenizerProperty, ThreadsMayShareATokenizer) {
 }
 
 // Texts that are one word to the pre-tokenizer, or merge all the way up, or hardly at all (row T10).
-constexpr const char* kUnits[] = {"A",    " ",    "\n",     "7",     ".",  "中文", "e\u0301\u0302", "👨‍👩‍👧", "us", "aGVsbG8gd29ybGQ",
-                                  "\r\n", "\xFF", "\u2581", "<|im_", " x", "the "};
+constexpr const char* kUnits[] = {
+    "A",    " ",    "\n",     "7",     ".",  "中文", "e\u0301\u0302", "👨‍👩‍👧", "us", "aGVsbG8gd29ybGQ",
+    "\r\n", "\xFF", "\u2581", "<|im_", " x", "the "};
 
 // Bytes of a long text. Under a sanitizer fewer are enough to find bad accesses.
 constexpr size_t kLong = (size_t{1} << 20) / static_cast<size_t>(kSanitizerSlowdown);
@@ -151,8 +152,8 @@ TEST_F(TokenizerProperty, AMegabyteOfAnythingTakesLinearTime) {
   }
 }
 
-// Processor time, of which the least of some attempts counts: other programs make it longer, and nothing makes it shorter. A quadratic
-// algorithm would take 256 times as long; what no longer fits the caches makes it 20 to 45.
+// Processor time, of which the least of some attempts counts: other programs make it longer, and nothing makes it
+// shorter. A quadratic algorithm would take 256 times as long; what no longer fits the caches makes it 20 to 45.
 TEST_F(TokenizerProperty, SixteenTimesTheTextTakesSixteenTimesTheTime) {
   for (const char* name : {"bpe_gpt2", "bpe_llama3", "spm_llama"}) {
     const auto tokenizer = testing::fixture_tokenizer(name);

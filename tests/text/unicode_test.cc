@@ -38,7 +38,8 @@ TEST(Unicode, NormalFormC) {  // examples of UAX #15
                                                       {"\u0958", "\u0915\u093c"},
                                                       {"\u00e9\u0301", "\u00e9\u0301"}};
   for (const auto& [text, expected] : rows) EXPECT_EQ(normalize(text, NormalForm::kC), expected) << text;
-  EXPECT_EQ(normalize("e\xFF\u0301\xC3", NormalForm::kC), "e\xFF\u0301\xC3") << "ill-formed bytes stay, and nothing combines across them";
+  EXPECT_EQ(normalize("e\xFF\u0301\xC3", NormalForm::kC), "e\xFF\u0301\xC3")
+      << "ill-formed bytes stay, and nothing combines across them";
 }
 
 TEST(Unicode, IllFormedSequencesAreSeen) {

@@ -147,8 +147,8 @@ void CpuBackend::matmul_add(Tensor residual, Tensor x, const Weight& w, Tensor b
   run_matmuls(x, {&output, 1});
 }
 
-// Whether one kernel can run tiles of both for this number of rows: it needs the same instruction set, tiles of the same
-// size, and weights that stay packed.
+// Whether one kernel can run tiles of both for this number of rows: it needs the same instruction set, tiles of the
+// same size, and weights that stay packed.
 bool CpuBackend::run_together(const PackedWeight& gate, const PackedWeight& up, int64_t n_rows) const {
   return &kernels_for(gate, n_rows) == &kernels_for(up, n_rows) && (gate.kind >= 0) == (up.kind >= 0) &&
          unpacked(gate, n_rows) == Unpacked::kNo && unpacked(up, n_rows) == Unpacked::kNo;

@@ -98,8 +98,8 @@ void CpuBackend::run_groups(Tensor x, std::span<const ExpertOutput> outputs, std
 }
 
 // Packs each group into separate tiles.
-const uint8_t* CpuBackend::pack_groups(Tensor x, const cpu::ActLayout& layout, int max_tile, const cpu::Kernels& kernels,
-                                       int slot) {
+const uint8_t* CpuBackend::pack_groups(Tensor x, const cpu::ActLayout& layout, int max_tile,
+                                       const cpu::Kernels& kernels, int slot) {
   const int64_t token_bytes = cpu::act_token_bytes(layout, x.cols);
   const auto needed = static_cast<size_t>(x.rows * token_bytes);
   if (activations_[slot].size() < needed)

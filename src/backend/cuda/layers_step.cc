@@ -127,7 +127,8 @@ std::unique_ptr<LayersStep> layers_step(const PlainLayersBlock& block, const Dev
   for (size_t i = 0; i < block.attention.size(); ++i) {
     bool fits = false;
     block.with_second(i, [&](const auto& second) {
-      fits = block.attention[i].rope.angles.data == first.rope.angles.data && add_layer(*step, block.attention[i], second);
+      fits =
+          block.attention[i].rope.angles.data == first.rope.angles.data && add_layer(*step, block.attention[i], second);
     });
     if (!fits) return nullptr;
   }

@@ -10,7 +10,8 @@ constexpr double kLeastGain = 1.05;    // in tokens a second; less may be noise
 constexpr double kLeastSorted = 1.03;  // of the most valuable drafts over as many of each sequence: gains are estimates
 constexpr int64_t kEnough = 2;         // times that make a number of rows known
 constexpr int64_t kForgotten = 512;    // after this many steps without a new time
-constexpr double kAssumedShare = .2;   // of a row's part of a step without drafts: the cost of a draft, until it is known
+constexpr double kAssumedShare =
+    .2;  // of a row's part of a step without drafts: the cost of a draft, until it is known
 
 }  // namespace
 

@@ -2,11 +2,11 @@
 //
 // A draft is worth the probability that the output gets a token from it. Its cost is the time of one more row in the
 // step. Step times are measured: of steps without drafts by the number of sequences, of steps with drafts by the number
-// of rows, since rows cost much the same whichever sequences bring them. A choice takes as many drafts of each sequence,
-// or the most valuable drafts of all sequences, which may cost more: a GPU replays recorded steps only if all sequences
-// bring the same number of rows. It takes those that give the most tokens a second. If that is not clearly more than
-// without drafts, there are none. So the drafts become fewer where acceptance is low, and where rows cost much: in large
-// batches.
+// of rows, since rows cost much the same whichever sequences bring them. A choice takes as many drafts of each
+// sequence, or the most valuable drafts of all sequences, which may cost more: a GPU replays recorded steps only if all
+// sequences bring the same number of rows. It takes those that give the most tokens a second. If that is not clearly
+// more than without drafts, there are none. So the drafts become fewer where acceptance is low, and where rows cost
+// much: in large batches.
 //
 // Times are the least of the last few: what slows the machine for a moment does not count. Old times are forgotten, and
 // then measured again. A number of sequences that has not run without drafts gets the least time that the others

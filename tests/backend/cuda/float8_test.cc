@@ -1,4 +1,5 @@
-// Products of FP8 weights with activations that the backend quantizes to FP8, against ref, for each way of sharing scales.
+// Products of FP8 weights with activations that the backend quantizes to FP8, against ref, for each way of sharing
+// scales.
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
@@ -130,7 +131,8 @@ TEST(CudaFloat8, MatchesRefWithEveryGridOfScales) {
       const std::vector<float> want = there.run(x, kMost, false, DType::kF32),
                                want_rounded = there.run(rounded, kMost, false, DType::kF32);
       for (const int64_t n : {1, 2, 7, 8, 9, 16, 63, 64, 65, 72, 128, 129, 513}) {
-        SCOPED_TRACE(fmt::format("[{} x {}] shared {}, rows {}, seed {}", n_out, n_in, static_cast<int>(shared), n, seed));
+        SCOPED_TRACE(
+            fmt::format("[{} x {}] shared {}, rows {}, seed {}", n_out, n_in, static_cast<int>(shared), n, seed));
         kernels.insert(backend->matmul_kernels(here.w, n)[0]);
         EXPECT_LE(error_of(here.run(x, n, false, DType::kF32), want), 1e-3);
         EXPECT_LE(error_of(here.run(x, n, true, DType::kF32), want, 1), 1e-3);

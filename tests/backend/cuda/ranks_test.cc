@@ -1,5 +1,5 @@
-// Several GPUs, a thread each: their sums equal those of the host and are the same bits on all of them, in plain launches
-// and in a model's recorded steps. Skipped with one GPU.
+// Several GPUs, a thread each: their sums equal those of the host and are the same bits on all of them, in plain
+// launches and in a model's recorded steps. Skipped with one GPU.
 #include <gtest/gtest.h>
 
 #include <cuda_runtime_api.h>
@@ -60,7 +60,8 @@ TEST(CudaRanks, SumsEqualThoseOfTheHost) {
     int64_t rows, cols;
   };
   // From one slice of one block to more than the kernel of small sums takes; a size twice, so that places are reused.
-  constexpr Size kSizes[] = {{1, 4}, {1, 1024}, {1, 4096}, {3, 4096}, {1, 4096}, {33, 2880}, {64, 8192}, {65, 8192}, {512, 4096}, {7, 36}};
+  constexpr Size kSizes[] = {{1, 4},     {1, 1024},  {1, 4096},  {3, 4096},   {1, 4096},
+                             {33, 2880}, {64, 8192}, {65, 8192}, {512, 4096}, {7, 36}};
   std::vector<std::vector<std::vector<float>>> results(static_cast<size_t>(n));
   on_gpus(n, [&](Backend& backend, int rank) {
     for (int round = 0; round < 3; ++round)
@@ -85,7 +86,8 @@ TEST(CudaRanks, SumsEqualThoseOfTheHost) {
       for (size_t j = 0; j < size; ++j) expected[j] += y[j];
     }
     for (size_t j = 0; j < size; ++j) ASSERT_NEAR(results[0][i][j], expected[j], 1e-5) << i << " " << j;
-    for (int r = 1; r < n; ++r) EXPECT_EQ(results[static_cast<size_t>(r)][i], results[0][i]) << "rank " << r << ", case " << i;
+    for (int r = 1; r < n; ++r)
+      EXPECT_EQ(results[static_cast<size_t>(r)][i], results[0][i]) << "rank " << r << ", case " << i;
   }
 }
 

@@ -36,9 +36,30 @@ ProductShape of_few_rows(ProductShape shape, int n_tokens) {
 // Gate and up of eight experts, or the weighted sum over eight experts.
 ProductShape of_experts(bool gated) {
   if (gated)
-    return {.n_in = 2048, .n_steps = 16, .n_jobs = 2, .n_tiles = 48, .n_out = {768}, .zero = 8, .act = 0, .n_warps = 16, .n_terms = 1, .n_sums = 8, .n_inputs = 1};
-  return {.n_in = 768, .n_steps = 6, .n_jobs = 1, .n_tiles = 128, .n_out = {2048}, .zero = 8, .n_warps = 8, .n_terms = 8, .n_sums = 1, .n_inputs = 8,
-          .has_bias = true, .y_f32 = true, .accumulate = true};
+    return {.n_in = 2048,
+            .n_steps = 16,
+            .n_jobs = 2,
+            .n_tiles = 48,
+            .n_out = {768},
+            .zero = 8,
+            .act = 0,
+            .n_warps = 16,
+            .n_terms = 1,
+            .n_sums = 8,
+            .n_inputs = 1};
+  return {.n_in = 768,
+          .n_steps = 6,
+          .n_jobs = 1,
+          .n_tiles = 128,
+          .n_out = {2048},
+          .zero = 8,
+          .n_warps = 8,
+          .n_terms = 8,
+          .n_sums = 1,
+          .n_inputs = 8,
+          .has_bias = true,
+          .y_f32 = true,
+          .accumulate = true};
 }
 
 TEST(Specialised, CompilesForEveryArchitecture) {
@@ -50,7 +71,8 @@ TEST(Specialised, CompilesForEveryArchitecture) {
                                          {SpecialisedKernel::kTiles, Layout::kCodes4, false, false, 4, kShapes[2]},
                                          {SpecialisedKernel::kDotRows, Layout::kDense, false, false, 2, kShapes[2]},
                                          {SpecialisedKernel::kExpertCodes, Layout::kCodes4, false, false, 2, of_experts(true)}};
-    for (const SpecialisedKernel& kernel : kernels) EXPECT_GT(nvrtc->compile(source_of(kernel), arch).size(), 1000u) << arch << '\n' << source_of(kernel);
+    for (const SpecialisedKernel& kernel : kernels)
+      EXPECT_GT(nvrtc->compile(source_of(kernel), arch).size(), 1000u) << arch << '\n' << source_of(kernel);
   }
 }
 
@@ -61,21 +83,28 @@ TEST(Specialised, CompilesForEveryKindOfWeight) {
     Layout layout;
     bool has_min, group16, dots;
   };
-  constexpr Kind kKinds[] = {{Layout::kCodes4, false, false, true}, {Layout::kCodes4, true, false, true},      {Layout::kCodes8, false, false, true},
-                             {Layout::kCodes8, true, false, true},  {Layout::kCodes8, false, true, true},      {Layout::kCodes4, true, true, false},
-                             {Layout::kCodes4, false, true, false}, {Layout::kCodebook4, false, false, false}, {Layout::kCodebook4, false, true, false}};
+  constexpr Kind kKinds[] = {{Layout::kCodes4, false, false, true},   {Layout::kCodes4, true, false, true},
+                             {Layout::kCodes8, false, false, true},   {Layout::kCodes8, true, false, true},
+                             {Layout::kCodes8, false, true, true},    {Layout::kCodes4, true, true, false},
+                             {Layout::kCodes4, false, true, false},   {Layout::kCodebook4, false, false, false},
+                             {Layout::kCodebook4, false, true, false}};
   int i = 0;
   for (const Kind& k : kKinds) {
     const bool gated = ++i % 2 != 0;
     if (k.dots) {
-      const SpecialisedKernel kernel{SpecialisedKernel::kDotCodes, k.layout, k.has_min, k.group16, gated ? 2 : 1, gated ? shape_with(true) : kShapes[1]};
+      const SpecialisedKernel kernel{
+          SpecialisedKernel::kDotCodes,         k.layout, k.has_min, k.group16, gated ? 2 : 1,
+          gated ? shape_with(true) : kShapes[1]};
       EXPECT_GT(nvrtc->compile(source_of(kernel), "sm_90a").size(), 1000u) << source_of(kernel);
     }
-    const SpecialisedKernel others[] = {{SpecialisedKernel::kWarpgroups, k.layout, k.has_min, k.group16, 64 + i % 3 * 32, shape_with(gated)},
-                                        {SpecialisedKernel::kMatvec, k.layout, k.has_min, k.group16, 1 + i / 2 % 2, of_few_rows(shape_with(gated), 2 + i)},
-                                        {SpecialisedKernel::kTiles, k.layout, k.has_min, k.group16, 4 + i / 2 % 2 * 4, shape_with(gated)},
-                                        {SpecialisedKernel::kExpertCodes, k.layout, k.has_min, k.group16, gated ? 2 : 1, of_experts(gated)}};
-    for (const SpecialisedKernel& kernel : others) EXPECT_GT(nvrtc->compile(source_of(kernel), "sm_90a").size(), 1000u) << source_of(kernel);
+    const SpecialisedKernel others[] = {
+        {SpecialisedKernel::kWarpgroups, k.layout, k.has_min, k.group16, 64 + i % 3 * 32, shape_with(gated)},
+        {SpecialisedKernel::kMatvec, k.layout, k.has_min, k.group16, 1 + i / 2 % 2,
+         of_few_rows(shape_with(gated), 2 + i)},
+        {SpecialisedKernel::kTiles, k.layout, k.has_min, k.group16, 4 + i / 2 % 2 * 4, shape_with(gated)},
+        {SpecialisedKernel::kExpertCodes, k.layout, k.has_min, k.group16, gated ? 2 : 1, of_experts(gated)}};
+    for (const SpecialisedKernel& kernel : others)
+      EXPECT_GT(nvrtc->compile(source_of(kernel), "sm_90a").size(), 1000u) << source_of(kernel);
   }
 }
 
@@ -127,7 +156,8 @@ TEST(Specialised, MayEndBeforeAnythingIsMade) {
   if (Nvrtc::get() == nullptr) GTEST_SKIP() << "no NVRTC";
   for (int n = 0; n < 3; ++n) {
     SpecialisedKernels kernels({.major = 8}, "");
-    for (int i = 0; i < n; ++i) kernels.find({SpecialisedKernel::kDotCodes, Layout::kCodes4, false, false, 1, kShapes[i]});
+    for (int i = 0; i < n; ++i)
+      kernels.find({SpecialisedKernel::kDotCodes, Layout::kCodes4, false, false, 1, kShapes[i]});
   }
 }
 

@@ -14,7 +14,11 @@ namespace {
 constexpr DeviceLimits kDevice = {.major = 8};
 
 PackedWeight codes(int64_t n_out, int64_t n_in, bool has_min = false) {
-  return {.layout = Layout::kCodes4, .has_min = has_min, .n_out = n_out, .n_in = n_in, .k_tiles = (n_in + kTileCols - 1) / kTileCols};
+  return {.layout = Layout::kCodes4,
+          .has_min = has_min,
+          .n_out = n_out,
+          .n_in = n_in,
+          .k_tiles = (n_in + kTileCols - 1) / kTileCols};
 }
 
 std::string listed(const PackedWeight& w, int64_t rows) { return matmul_kernel_for(kDevice, w, rows, false).name; }
@@ -35,13 +39,18 @@ TEST(TimedChoice, AnotherKernelMustWinByATwentieth) {
     EXPECT_FALSE(choice.knows(w));
     choice.add(kDevice, w, 100, [&](const MatmulKernel& kernel, int64_t rows) {
       EXPECT_TRUE(kernel.can(kDevice, w, rows) && !kernel.specialised && rows <= 100);
-      return rows == 32 && &kernel == rival ? 10 * share : &kernel == &matmul_kernel_for(kDevice, w, rows, false) ? 10.0 : 50.0;
+      return rows == 32 && &kernel == rival                           ? 10 * share
+             : &kernel == &matmul_kernel_for(kDevice, w, rows, false) ? 10.0
+                                                                      : 50.0;
     });
     EXPECT_TRUE(choice.knows(w));
     EXPECT_FALSE(choice.knows(other));
-    for (const int64_t rows : {17, 24, 32}) EXPECT_EQ(choice.kernel_for(kDevice, w, rows).name, wins ? std::string(rival->name) : listed(w, rows)) << rows;
-    for (const int64_t rows : {1, 4, 5, 16, 33, 64, 65, 100, 512, 5000}) EXPECT_EQ(choice.kernel_for(kDevice, w, rows).name, listed(w, rows)) << rows;
-    for (const int64_t rows : {1, 24, 300}) EXPECT_EQ(choice.kernel_for(kDevice, other, rows).name, listed(other, rows)) << rows;
+    for (const int64_t rows : {17, 24, 32})
+      EXPECT_EQ(choice.kernel_for(kDevice, w, rows).name, wins ? std::string(rival->name) : listed(w, rows)) << rows;
+    for (const int64_t rows : {1, 4, 5, 16, 33, 64, 65, 100, 512, 5000})
+      EXPECT_EQ(choice.kernel_for(kDevice, w, rows).name, listed(w, rows)) << rows;
+    for (const int64_t rows : {1, 24, 300})
+      EXPECT_EQ(choice.kernel_for(kDevice, other, rows).name, listed(other, rows)) << rows;
   }
 }
 
@@ -51,10 +60,13 @@ TEST(TimedChoice, IsAlwaysAKernelThatCan) {
   SCOPED_TRACE(seed);
   std::mt19937_64 random(seed);
   for (int i = 0; i < 50; ++i) {
-    const PackedWeight w = codes(static_cast<int64_t>(16 << random() % 12), static_cast<int64_t>(32 << random() % 10), random() % 2 != 0);
+    const PackedWeight w =
+        codes(static_cast<int64_t>(16 << random() % 12), static_cast<int64_t>(32 << random() % 10), random() % 2 != 0);
     TimedChoice choice;
-    choice.add(kDevice, w, static_cast<int64_t>(random() % 4096), [&](const MatmulKernel&, int64_t) { return 1.0 + static_cast<double>(random() % 100); });
-    for (int64_t rows = 1; rows < 5000; rows = rows * 3 / 2 + 1) EXPECT_TRUE(choice.kernel_for(kDevice, w, rows).can(kDevice, w, rows)) << rows;
+    choice.add(kDevice, w, static_cast<int64_t>(random() % 4096),
+               [&](const MatmulKernel&, int64_t) { return 1.0 + static_cast<double>(random() % 100); });
+    for (int64_t rows = 1; rows < 5000; rows = rows * 3 / 2 + 1)
+      EXPECT_TRUE(choice.kernel_for(kDevice, w, rows).can(kDevice, w, rows)) << rows;
   }
 }
 

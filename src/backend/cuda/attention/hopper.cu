@@ -213,8 +213,8 @@ __device__ __forceinline__ void helpers_barrier() {
   asm volatile("bar.sync 7, %0;" ::"n"(S::kHelpers) : "memory");
 }
 
-// Turns a tile into f16. Elements of two bytes lie where they stay. Smaller ones lie at the end of the tile, in the order
-// in which they leave it, so that a piece is written to where only pieces lie that all threads have read.
+// Turns a tile into f16. Elements of two bytes lie where they stay. Smaller ones lie at the end of the tile, in the
+// order in which they leave it, so that a piece is written to where only pieces lie that all threads have read.
 template <class S>
 __device__ void convert_tile(char* tile, const half* scales /* [keys, scale_groups] */, int thread) {
   using K = typename S::Kv;
@@ -456,7 +456,8 @@ __device__ __forceinline__ void attend_rows(const Params& p, const Task& task, c
 // Lane 0 of each warp reads the task, because lane 0 then frees its place.
 __device__ __forceinline__ Task read_task(const char* at) {
   int4 parts[2]{};
-  if (threadIdx.x % 32 == 0) parts[0] = reinterpret_cast<const int4*>(at)[0], parts[1] = reinterpret_cast<const int4*>(at)[1];
+  if (threadIdx.x % 32 == 0)
+    parts[0] = reinterpret_cast<const int4*>(at)[0], parts[1] = reinterpret_cast<const int4*>(at)[1];
   const auto all = [](int v) { return __shfl_sync(0xFFFFFFFFu, v, 0); };
   return {all(parts[0].x), all(parts[0].y), all(parts[0].z), all(parts[0].w),
           all(parts[1].x), all(parts[1].y), all(parts[1].z), all(parts[1].w)};
@@ -513,7 +514,8 @@ CUtensorMap map_of(const DeviceKv& kv) {
     return reinterpret_cast<decltype(&cuTensorMapEncodeTiled)>(function);
   }();
   constexpr cuuint64_t kElementBits = kBits<typename S::Kv>;
-  constexpr cuuint32_t kUnits = kElementBits == 4 ? S::kColumns / 2 : S::kColumns;  // of a panel's row: elements, or bytes
+  constexpr cuuint32_t kUnits =
+      kElementBits == 4 ? S::kColumns / 2 : S::kColumns;  // of a panel's row: elements, or bytes
   constexpr auto type = kElementBits <= 8 ? CU_TENSOR_MAP_DATA_TYPE_UINT8 : CU_TENSOR_MAP_DATA_TYPE_UINT16;
   constexpr auto swizzle = kElementBits <= 8    ? CU_TENSOR_MAP_SWIZZLE_NONE
                            : S::kColumns == 64 ? CU_TENSOR_MAP_SWIZZLE_128B

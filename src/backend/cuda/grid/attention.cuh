@@ -1,6 +1,6 @@
-// Attention of a layer: a task is a KV head and a part (split) of the earlier keys. The warps of a block take 16 keys at
-// a time. The last split also takes the token's own key and value, and writes them to the cache. The block
-// that ends a head's last split merges the splits.
+// Attention of a layer: a task is a KV head and a part (split) of the earlier keys. The warps of a block take 16 keys
+// at a time. The last split also takes the token's own key and value, and writes them to the cache. The block that ends
+// a head's last split merges the splits.
 #pragma once
 #include "backend/cuda/grid/products.cuh"
 
@@ -65,7 +65,9 @@ __device__ __forceinline__ void copy8(uint32_t to, const uint2* from, bool in) {
 // Loads from shared memory each time, so that no registers keep what is loaded.
 __device__ __forceinline__ uint4 load_again(uint32_t address) {
   uint4 v;
-  asm volatile("ld.volatile.shared.v4.u32 {%0,%1,%2,%3}, [%4];" : "=r"(v.x), "=r"(v.y), "=r"(v.z), "=r"(v.w) : "r"(address));
+  asm volatile("ld.volatile.shared.v4.u32 {%0,%1,%2,%3}, [%4];"
+               : "=r"(v.x), "=r"(v.y), "=r"(v.z), "=r"(v.w)
+               : "r"(address));
   return v;
 }
 __device__ __forceinline__ void load_again(uint4& v, uint32_t address) { v = load_again(address); }
@@ -251,7 +253,8 @@ struct Attention {
     }
     const auto counted = [&](int j) {
       const int key = step * kStepKeys + 8 * part + b.lane % 4 * 2 + j;
-      return key >= t.first_key && key < t.position ? (upper[j] + lower[2 + j]) * b.p.score_scale : minus_infinity();  // which does not count
+      return key >= t.first_key && key < t.position ? (upper[j] + lower[2 + j]) * b.p.score_scale
+                                                    : minus_infinity();  // which does not count
     };
     return {counted(0), counted(1)};
   }
@@ -286,7 +289,9 @@ struct Attention {
 #pragma unroll
     for (int j = 0; j < 4; ++j) {
       const uint32_t pick = j % 2 ? 0x7632 : 0x5410;
-      const auto pair = [&](int key, int word) { return __byte_perm(word_of(v[key], word), word_of(v[key + 1], word), pick); };
+      const auto pair = [&](int key, int word) {
+        return __byte_perm(word_of(v[key], word), word_of(v[key + 1], word), pick);
+      };
       mma(out[j], pair(0, j / 2), pair(0, 2 + j / 2), pair(2, j / 2), pair(2, 2 + j / 2), weights.x, weights.y);
     }
   }

@@ -3,8 +3,8 @@
 // results instead.
 //
 // For codes, activations become 16-bit integers with a scale for each step. The tensor core multiplies the high and the
-// low byte as two columns. Its 8 columns are those of the four units of 32 columns in a step. In the product of one unit,
-// the columns of the others are zeros, so one accumulator holds the sums of all units.
+// low byte as two columns. Its 8 columns are those of the four units of 32 columns in a step. In the product of one
+// unit, the columns of the others are zeros, so one accumulator holds the sums of all units.
 #pragma once
 #include "backend/cuda/grid/stream.cuh"
 

@@ -3,8 +3,8 @@
 // multiprocessor for the whole step, and a barrier for all blocks separates the phases of a layer. No phase writes
 // weights, so one warp of each block copies them ahead to shared memory, across barriers and layers.
 //
-// The kernel is compiled for the sizes of the model (specialised.h), because a general kernel spends most of its time on
-// addresses. Files, in the order of reading: shape.h, layers.cuh, plan.cuh, stream.cuh, input.cuh, products.cuh,
+// The kernel is compiled for the sizes of the model (specialised.h), because a general kernel spends most of its time
+// on addresses. Files, in the order of reading: shape.h, layers.cuh, plan.cuh, stream.cuh, input.cuh, products.cuh,
 // attention.cuh.
 #pragma once
 #include <string>

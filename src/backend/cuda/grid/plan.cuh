@@ -39,8 +39,8 @@ __device__ __forceinline__ int first_chunk(int unit) {
 __device__ __forceinline__ void sync_block() { asm volatile("bar.sync 1, %0;" ::"n"(kThreads) : "memory"); }
 
 // A barrier for all blocks, of which one thread each arrives and waits. Afterwards the thread sees what the threads of
-// other blocks wrote before they arrived, but not through the first-level cache. The highest bit of the word changes when
-// the last block arrives. arrive_grid returns what await_grid needs.
+// other blocks wrote before they arrived, but not through the first-level cache. The highest bit of the word changes
+// when the last block arrives. arrive_grid returns what await_grid needs.
 __device__ __forceinline__ unsigned arrive_grid(unsigned* barrier, int n_blocks) {
   const unsigned add = blockIdx.x == 0 ? 0x80000000u - static_cast<unsigned>(n_blocks - 1) : 1u;
   unsigned before;

@@ -1,6 +1,6 @@
-// The choice of a token's experts. Each block multiplies the residual stream by the router's rows of a few experts; then
-// all blocks meet, and in each block one warp chooses among all logits. Meanwhile the other warps stage the input of the
-// experts' products.
+// The choice of a token's experts. Each block multiplies the residual stream by the router's rows of a few experts;
+// then all blocks meet, and in each block one warp chooses among all logits. Meanwhile the other warps stage the input
+// of the experts' products.
 #pragma once
 #include "backend/cuda/grid/products.cuh"
 

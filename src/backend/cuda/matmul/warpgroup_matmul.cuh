@@ -109,9 +109,9 @@ __device__ __forceinline__ int tile_of(bool gated, int warp, int j) {
   return gated ? block * (kTiles / 2) + 4 * group + in_group : block * kTiles + 8 * group + 4 * j + in_group;
 }
 
-// Adds 8 neighbouring sums of kRows rows over all blocks of the cluster, with the sums of kRanks blocks in flight at once.
-// The rows are `stride` apart; row `last` is the last one. Each block begins with its own sums, so that not all blocks
-// read from the same block at once.
+// Adds 8 neighbouring sums of kRows rows over all blocks of the cluster, with the sums of kRanks blocks in flight at
+// once. The rows are `stride` apart; row `last` is the last one. Each block begins with its own sums, so that not all
+// blocks read from the same block at once.
 template <int kRows, int kRanks>
 __device__ __forceinline__ void add_up(float (&v)[kRows][8], const float* own, int stride, int last, int split) {
 #pragma unroll
