@@ -28,7 +28,7 @@ bool contains(const std::optional<std::string>& text, std::string_view what) {
 
 Json text_parts(std::string_view text) { return Json::array({Json{{"type", "text"}, {"text", text}}}); }
 
-// In the forms that the template supports.
+// Content and tools in the forms that the template supports.
 template <class Adapt>
 Json content_of(const Adapt& adapt, std::string_view text) {
   return adapt.text_to_parts ? text_parts(text) : Json(text);
@@ -115,7 +115,7 @@ ChatTemplate::Adapt ChatTemplate::probe() const {
 }
 
 void ChatTemplate::probe_content(Adapt& adapt) const {
-  // Does not use braces: compilers differ in whether one message in braces is an array with that message.
+  // Json::array() instead of braces: compilers disagree on whether {message} is an array or a copy of the message.
   auto asked = [&](Json content, const Json& tools) {
     return attempt(Json::array({message("user", std::move(content))}), tools);
   };
@@ -152,10 +152,10 @@ void ChatTemplate::probe_tool_calls(Adapt& adapt) const {
   object[std::string(kNeedle)] = 1;
   const auto from_object = calling(content_of(adapt, ""), object);
   const auto from_text = calling(content_of(adapt, ""), object.dump());
-  // If a template renders nothing without more variables, the probes do not show what it supports.
+  // A template that needs more variables fails on every probe, so the probes do not show what the template supports.
   const bool renders = attempt(Json::array({message("user", content_of(adapt, "Hello"))}), nullptr).has_value();
   adapt.calls_to_text = renders && !contains(from_object, kNeedle) && !contains(from_text, kNeedle);
-  // Python's notation of an object is of no use to a model.
+  // A template that prints an object in Python's notation does not support objects.
   const bool reads_object =
       contains(from_object, kNeedle) && !contains(from_object, fmt::format("{{'{}': 1}}", kNeedle));
   const bool reads_text = contains(from_text, object.dump());
@@ -164,7 +164,7 @@ void ChatTemplate::probe_tool_calls(Adapt& adapt) const {
   const Json arguments = adapt.arguments_to_text ? Json(object.dump()) : object;
   const auto from_empty = adapt.arguments_to_text ? from_text : from_object;
   const auto from_null = calling(Json(nullptr), arguments), from_absent = calling(std::nullopt, arguments);
-  // A template that always fails on tool calls may still get messages without content.
+  // A template that fails on all tool calls is bad too, because it may still get messages without content.
   auto is_bad = [&](const auto& text) { return !text || (contains(text, "None") && !contains(from_empty, "None")); };
   adapt.null_to_empty = is_bad(from_null);
   adapt.absent_to_null = is_bad(from_absent);

@@ -1,9 +1,9 @@
 // ChatTemplate: renders a conversation in the format on which a model was trained, with the model's own Jinja template.
 //
-// Messages and tools are JSON in OpenAI's format. They reach the template as Hugging Face's apply_chat_template passes
-// them, with the variables messages, tools, documents, add_generation_prompt, bos_token and eos_token. Published
-// templates accept only a part of that format. So the constructor tries the template on small conversations, and
-// render() then adapts the input:
+// Messages and tools are JSON in OpenAI's format. The template gets the same variables as from Hugging Face's
+// apply_chat_template: messages, tools, documents, add_generation_prompt, bos_token and eos_token. Published templates
+// support only parts of OpenAI's format. So the constructor tests the template with small conversations, and render()
+// adapts the input:
 //   - OpenAI's clients send tool-call arguments as JSON text. The text becomes an object if the template would quote it
 //     a second time or refuse it; an object becomes text if the template refuses objects.
 //   - Content made of parts becomes one text if the template does not support parts. A text becomes a part if the
@@ -13,7 +13,7 @@
 //   - A system message is merged into the first user message if the template refuses or drops it.
 //   - Absent tools become an empty list if the template needs a list.
 //   - Tools that the template does not show are described in the system message, and calls and results become text
-//     (generic_tools.h). The same holds for calls that the template does not show.
+//     (generic_tools.h). Calls that the template does not show become text too.
 // Input that the template supports is passed unchanged.
 #pragma once
 #include <functional>
@@ -28,7 +28,7 @@ namespace ingot {
 
 class ChatTemplate {
  public:
-  // Reports a broken template (Template::parse throws) by log_warn, and uses ChatML in its place.
+  // If Template::parse rejects `source`, logs a warning and uses ChatML instead.
   ChatTemplate(std::string source, std::string bos, std::string eos, TemplateLimits limits = {},
                TemplateClock clock = {});
 
@@ -37,9 +37,9 @@ class ChatTemplate {
 
   // `messages`: an array of objects; `tools`: an array or null; `variables`: an object or null with more variables for
   // the template (enable_thinking, reasoning_effort, documents, ...). The result contains the special tokens that the
-  // template writes, including a BOS if it writes one. `last_edit` runs on the messages, tools and variables just
-  // before the template sees them. Throws Error, which names the field, for malformed messages or a reserved variable.
-  // Throws Error with the template's line for input that the template refuses.
+  // template writes, including a BOS if it writes one. `last_edit` changes the adapted messages, the tools and the
+  // variables just before rendering. Throws Error, which names the field, for malformed messages or a reserved
+  // variable. Throws Error with the template's line for input that the template refuses.
   using Edit = std::function<void(nlohmann::ordered_json&)>;
   std::string render(const nlohmann::ordered_json& messages, const nlohmann::ordered_json& tools,
                      bool add_generation_prompt, const nlohmann::ordered_json& variables,

@@ -10,8 +10,9 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-// The mark, U+10FFFF. It is a noncharacter: texts do not use it, and templates copy it unchanged. A mark is put in
-// front of each byte of a user's text at which a control token must not begin. The marks are removed after rendering.
+// The mark: U+10FFFF, a noncharacter. Texts do not contain it, and templates copy it unchanged. Before rendering, a
+// mark is inserted in front of each byte of the request's text at which a control token must not begin. The marks are
+// removed after rendering.
 constexpr std::string_view kMark = "\xF4\x8F\xBF\xBF";
 
 // U+10FFFE, another noncharacter: marks where the text of an open message ends.
@@ -117,8 +118,8 @@ class Marker {
     if (done > 0 || !out.empty()) text = out + text.substr(done);
   }
 
-  // Where a control token begins that the end of the text cuts off, because a template may join two texts; the end of
-  // the text if there is none.
+  // The position of a control token that the end of the text cuts off; text.size() if there is none. A template may
+  // join two texts, which would complete such a token.
   size_t name_begun(std::string_view text) const {
     const std::string_view bare = text.substr(0, text.find_last_not_of(" \t\r\n") + 1);  // templates trim
     size_t begin = text.size();
@@ -170,7 +171,8 @@ void prefer_plain(std::string& marked, std::string plain, std::vector<size_t>& p
   places = std::move(moved);
 }
 
-// The text at the end of the last message, if that is an assistant's: its content, or the text of its last part.
+// The text at the end of the last message: its content, or the text of its last part. Null if the message is not an
+// assistant's or does not end with text.
 std::string* last_text(Json& messages) {
   if (!messages.is_array() || messages.empty() || !messages.back().is_object()) return nullptr;
   Json& message = messages.back();

@@ -1,6 +1,6 @@
-// Turns a conversation into token ids. The template renders it, and only text of the template becomes control tokens.
-// The text of a user stays text anywhere in the request, even "<|im_end|>". If a model needs a BOS and its template
-// writes none, one is added.
+// Turns a conversation into token ids. The template renders the conversation. Only text that the template itself writes
+// can become control tokens. All text of the request stays text, even "<|im_end|>". If the model needs a BOS and the
+// template writes none, encode_chat adds the BOS.
 #pragma once
 #include <nlohmann/json_fwd.hpp>
 #include <vector>
@@ -10,8 +10,9 @@
 
 namespace ingot {
 
-// How the text ends: where an answer begins (kAnswer), after the last message and its end (kMessage), or before the end
-// of the last message, which is the assistant's, so that the model continues it (kOpenMessage).
+// Where the prompt ends. kAnswer: at the start of a new answer. kMessage: after the end of the last message.
+// kOpenMessage: before the end marker of the last message, which must be the assistant's; the model continues this
+// message.
 enum class ChatEnd { kAnswer, kMessage, kOpenMessage };
 
 // messages: [{"role": ..., "content": ...}, ...]. Throws Error for messages that the template refuses.

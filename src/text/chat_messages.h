@@ -5,12 +5,12 @@
 
 namespace ingot {
 
-// Throws Error, which names the field (messages[2].content), unless a template can take the messages.
+// These functions throw Error, which names the field (messages[2].content), for malformed input or input over a limit.
 void check_messages(const nlohmann::ordered_json& messages);
 void check_tools(const nlohmann::ordered_json& tools);
 void check_template_variables(const nlohmann::ordered_json& variables);
 
-// Content made of parts as one text, with each part on a separate line.
+// Joins the texts of content parts, one part per line.
 std::string joined_parts(const nlohmann::ordered_json& parts);
 
 // Turns the arguments of each tool call of the message into an object if they are the JSON text of an object

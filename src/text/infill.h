@@ -1,6 +1,6 @@
-// Infill: the prompt with which a model writes the text between two given texts, for models that have tokens for this
-// (Bavarian et al. 2022, "Efficient Training of Language Models to Fill in the Middle"). These tokens are recognised by
-// their spelling in the vocabulary.
+// Infill: builds the prompt that makes a model write the text between two given texts. The model must have infill
+// tokens (Bavarian et al. 2022, "Efficient Training of Language Models to Fill in the Middle"), which are found in the
+// vocabulary by their spelling.
 #pragma once
 #include <optional>
 #include <span>

@@ -1,4 +1,4 @@
-// JSON that the program writes, and JSON of requests. Objects keep the order of their members.
+// JsonValue: the JSON of requests and of the program's output. Objects keep the order of their members.
 #pragma once
 #include <nlohmann/json_fwd.hpp>
 

@@ -1,7 +1,7 @@
 // StopStrings: ends streamed text at the first of several strings. Text that may be the beginning of a stop string is
-// held back until more text decides. So no part of a stop string is shown, and no other text is lost. Each string is
-// matched with Knuth, Morris and Pratt's automaton, so the time is linear for any text. The result does not depend on
-// how the text is cut into pieces.
+// held back until the next text decides. So no part of a stop string is shown, and no other text is lost. Each string
+// is matched with Knuth, Morris and Pratt's automaton, so the time is linear for any text. The result does not depend
+// on how the text is cut into pieces.
 #pragma once
 #include <cstddef>
 #include <string>

@@ -16,7 +16,7 @@ StreamDecoder::StreamDecoder(const Tokenizer& tokenizer, StreamOptions options)
 }
 
 std::string StreamDecoder::push(int32_t id) {
-  // A row that pads the embedding to a round number is not a token, but a model may draw it.
+  // A model may sample a padding row of its embedding table. The id of such a row is beyond the vocabulary.
   if (id >= tokenizer_.n_vocab()) return {};
   const bool skip_special = options_.skip_special && !std::ranges::binary_search(options_.shown_special, id);
   tokenizer_.append_decoded(id, skip_special, at_start_, pending_);

@@ -1,5 +1,5 @@
-// Decodes tokens to text while the model draws them. The output has only whole characters; the bytes of an incomplete
-// character are held back.
+// Decodes tokens to text while the model generates them. The output contains only whole characters; the bytes of an
+// incomplete character are held back.
 #pragma once
 #include <span>
 
@@ -10,7 +10,7 @@ namespace ingot {
 struct StreamOptions {
   bool skip_special = true;
   std::span<const int32_t> shown_special =
-      {};                       // sorted: special tokens that are shown even so; must outlive the decoder
+      {};                       // sorted: special tokens shown despite skip_special; must outlive the decoder
   bool replace_invalid = true;  // ill-formed UTF-8 becomes U+FFFD (WHATWG); otherwise its bytes stay unchanged
   // The token before the first token (the prompt's last token), if there is one. After text, a SentencePiece model's
   // leading space is part of the answer; at the start of a text or after an added token it is not.
@@ -22,7 +22,7 @@ class StreamDecoder {
   explicit StreamDecoder(const Tokenizer& tokenizer, StreamOptions options = {});
 
   // Returns the text that is complete now: whole characters, or nothing. At most 3 bytes are held back.
-  std::string push(int32_t id);  // an id beyond the vocabulary is no text; throws Error for a negative id
+  std::string push(int32_t id);  // an id beyond the vocabulary has no text; throws Error for a negative id
   // Returns the bytes that were held back, at the end of the answer.
   std::string flush();
 

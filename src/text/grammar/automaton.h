@@ -1,5 +1,6 @@
-// Automaton: a grammar as a machine that reads bytes, for the code that fills masks. A state is small, and may be
-// stored and compared. The data behind a state is made when the state is first reached. Not thread-safe.
+// Automaton: a grammar as a machine that reads bytes. The code that fills token masks uses this interface. A state is
+// small and can be stored and compared. The data behind a state is built when the state is first reached. Not
+// thread-safe.
 #pragma once
 #include <cstdint>
 #include <functional>
@@ -26,31 +27,32 @@ class Automaton {
   // Limits the work of all steps until the next call; a step beyond the limit throws Error. Work is counted, not
   // timed, so that the result does not depend on the computer. Without a call there is no limit.
   virtual void limit_work(size_t) {}
-  virtual size_t n_bytes() const { return 0; }  // approximate present size
+  virtual size_t n_bytes() const { return 0; }  // approximate current size
 
   virtual GrammarState start() = 0;
   // The state after `byte`; dead if no text of the grammar continues with `byte`.
   virtual GrammarState step(GrammarState state, uint8_t byte) = 0;
   virtual bool accepts(GrammarState state) = 0;  // whether the text may end here
 
-  // Words (strings, numbers, names) are read by places alone; the frame around the word does not matter. kWordEnds: the
-  // byte is the last byte of the word. kWordOver: the word ended before this byte.
+  // Inside a word (string, number, name), steps depend on the place alone, not on the frame. kWordEnds: the byte is the
+  // last byte of the word. kWordOver: the word ended before this byte.
   static constexpr uint32_t kDead = 0, kWordEnds = 1, kWordOver = 2;
   virtual bool is_word(uint32_t place) const = 0;
   virtual uint32_t step_word(uint32_t place, uint8_t byte) = 0;
-  // The place is in a JSON string and not in an escape: only a quote ends the word, and a quote does nothing else.
+  // Whether the place is in a JSON string and not in an escape. At such a place, a quote ends the word, and no other
+  // byte does.
   virtual bool is_string(uint32_t) const { return false; }
   // Whether the string stays open after any characters in any number. False if unknown.
   virtual bool allows_any_text(uint32_t) const { return false; }
-  // What follows a word that ends at `place`. Words with equal outcomes lead to equal states.
+  // Identifies the effect of a word that ends at `place`: in the same frame, equal outcomes lead to equal states.
   virtual uint32_t word_outcome(uint32_t place) = 0;
   virtual GrammarState end_word(GrammarState state) = 0;
   // If the rest of the word may be any characters: at least `first` and at most `second` characters (-1: no limit).
   // first < 0: the word has other limits.
   virtual std::pair<int, int> free_chars(uint32_t place) const = 0;
-  // A free word may end as one of these texts, and then has another outcome than a free word. `text`: the rest of the
-  // word after the place; `place`: the place at its end. free_place: the place of the same word once it can no longer
-  // become one of these texts.
+  // A free word that equals one of these texts has a different outcome than all other free words. `text`: the rest of
+  // the word after the place; `place`: the place at its end. free_place: the place of the same word once it can no
+  // longer become one of these texts.
   struct KnownEnd {
     std::string text;
     uint32_t place;

@@ -21,7 +21,8 @@ void make_canonical(nlohmann::json& value) {
 
 std::string SchemaMachine::string_of(const std::string& json) { return nlohmann::json::parse(json).get<std::string>(); }
 
-// A number for the value of a text. Equal values have equal numbers, whatever their spelling.
+// A number that identifies the value of a JSON text. Equal values have equal numbers, even if they are spelled
+// differently.
 uint32_t SchemaMachine::canonical(const std::string& json) {
   nlohmann::json value = nlohmann::json::parse(json, nullptr, false);
   make_canonical(value);

@@ -10,7 +10,7 @@ namespace ingot {
 
 namespace {
 
-constexpr size_t kMaxCachedBytes = size_t{64} << 20;  // masks of one grammar; when more are cached, all are dropped
+constexpr size_t kMaxCachedBytes = size_t{64} << 20;  // masks of one grammar; beyond this, the cache is cleared
 constexpr size_t kMaxForcedTexts = 1 << 13;           // the same for forced texts
 
 }  // namespace

@@ -19,7 +19,7 @@ class Constraint {
   Constraint(std::unique_ptr<Automaton> automaton, std::shared_ptr<const GrammarVocabulary> vocabulary);
 
   const GrammarVocabulary& vocabulary() const { return *vocabulary_; }
-  size_t n_bytes() const { return n_bytes_; }  // present size of the masks and the machine
+  size_t n_bytes() const { return n_bytes_; }  // current size of the masks and the machine
 
  private:
   friend class Matcher;
@@ -47,7 +47,7 @@ class Constraint {
   CloserSet closers_now_;  // for a state that is not cached
   std::unordered_map<GrammarState, std::string> forced_;
   size_t n_mask_bytes_ = 0;
-  std::atomic<size_t> n_bytes_{0};  // read without the mutex, which is held for as long as a mask takes
+  std::atomic<size_t> n_bytes_{0};  // atomic, so that readers need not wait while a mask is built
 };
 
 class Matcher {
@@ -62,7 +62,7 @@ class Matcher {
   void roll_back(int n);
   bool can_end() const { return can_end_; }  // the answer may end here
   bool is_over();                            // the answer must end here
-  // The bytes that must come next, whatever is sampled; at most kMaxForced.
+  // The bytes with which every allowed continuation begins; at most kMaxForced.
   static constexpr size_t kMaxForced = 256;
   std::string forced();
   int n_tokens() const { return static_cast<int>(states_.size()) - 1; }

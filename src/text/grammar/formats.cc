@@ -72,7 +72,7 @@ constexpr std::array<std::pair<std::string_view, std::string_view>, 19> kFormats
      "(?:,(?:[A-Za-z0-9_%]+\\.)*[A-Za-z0-9_%]+(?::[1-9]\\d{0,3}|\\*)?)*\\})*"},
     {"json-pointer", POINTER_RULE},
     {"relative-json-pointer", "(?:0|[1-9]\\d*)(?:#|" POINTER_RULE ")"},
-    {"regex", ""},  // no expression can tell whether an expression is valid: refused
+    {"regex", ""},  // refused: no regular expression can check a regular expression
 }};
 
 }  // namespace

@@ -115,7 +115,7 @@ void Grammar::rewrite_left_recursion(Rule rule) {
 
 // ---- Facts about parts, computed from the leaves upwards
 
-// Calls accept(part) when the fact is known for needs(part) of the part's inner parts.
+// Calls accept(part) once the fact holds for needs(part) of the part's inner parts.
 template <class Needs, class Accept>
 void Grammar::propagate(const Needs& needs, const Accept& accept) const {
   std::vector<std::vector<Part>> users(nodes_.size());

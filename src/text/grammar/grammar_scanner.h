@@ -1,4 +1,4 @@
-// GrammarScanner: the text of a grammar while it is read: the position of the reader, and the errors with their place.
+// GrammarScanner: a cursor over the text of a grammar, which reports errors with their line and column.
 #pragma once
 #include <algorithm>
 #include <optional>

@@ -1,11 +1,11 @@
-// JSON strings: the bytes of a string's text, and the bytes of the characters that the text stands for.
+// Reads JSON strings byte by byte: decodes the escapes of a string's text into the UTF-8 bytes of its characters.
 #pragma once
 #include <cstdint>
 #include <functional>
 
 namespace ingot {
 
-// The reader's position in an escape. The number is 0 between characters.
+// The reader's position in an escape. number() is 0 between characters.
 struct Escape {
   enum Phase : uint8_t { kNone, kBackslash, kHex, kLowBackslash, kLowU, kLowHex };
   Phase phase = kNone;
@@ -33,8 +33,8 @@ struct EscapeStep {
 EscapeStep step_escape(Escape escape, uint8_t byte);
 
 // Whether the escape read so far can become a character that may follow `state`. step(state, byte) returns the state
-// after a byte, or 0 if no text continues. Of the ASCII characters, only control characters may be written as \uXXXX,
-// unless `any_ascii` is set. So a text has one spelling, which can be predicted.
+// after a byte, or 0 if no text continues. Among ASCII characters, only control characters may be written as \uXXXX,
+// unless `any_ascii` is set. So the spelling of a text can be predicted.
 using ByteStep = std::function<uint32_t(uint32_t state, uint8_t byte)>;
 bool can_complete(const ByteStep& step, uint32_t state, Escape escape, bool any_ascii);
 // The same rule, without any_ascii, for a character that `step` has made of `escape` and `byte`.

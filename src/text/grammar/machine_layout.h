@@ -1,4 +1,4 @@
-// How the lists of SchemaMachine are laid out: the content of each place of a frame or a word.
+// The layout of SchemaMachine's lists: the meaning of each position in a frame or a word.
 #pragma once
 #include <cstdint>
 #include <span>
@@ -7,16 +7,17 @@
 
 namespace ingot {
 
-// The kinds of frames, and the places of their members.
+// The kinds of frames, and the positions of their members.
 enum FrameKind : uint32_t { kSlot, kObject, kArray };
 enum SlotWord { kSlotParent = 1, kSlotPlan, kSlotText, kSlotLink };
 enum ObjectWord { kObjectSlot = 1, kObjectPlan, kObjectCount, kObjectOrder, kObjectText, kNameText, kObjectBits };
 enum ArrayWord { kArraySlot = 1, kArrayPlan, kArrayCount, kArrayText, kArrayBits };
 
-// The kinds of words, and the places of their members.
+// The kinds of words, and the positions of their members.
 enum WordKind : uint32_t { kBare, kString, kName };
 enum WordWord { kEscapeLow = 1, kEscapeHigh, kAnyAscii, kAlive, kGoals };  // kBare, kString: goal, language, ...
-enum NameWord { kNameSet = 3, kNameNode, kOthers, kPatterns };             // the node + 1, or 0: off the tree
+enum NameWord { kNameSet = 3, kNameNode, kOthers, kPatterns };             // kNameNode: the node + 1, or 0: not in the
+                                                                           // tree
 
 inline constexpr uint32_t kFirstText = 1;
 

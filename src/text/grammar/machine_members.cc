@@ -26,9 +26,9 @@ SchemaMachine::Formula SchemaMachine::member_formula(const ObjectPlan& plan, uin
   return f_.all(std::move(parts));
 }
 
-// The conditions on a member, so that `need` can still become true. per_rule: the goal that each rule sets for the
-// member. A broken rule (`now` is kFalse) sets no goal. A rule that must fail, but can fail later, need not fail at
-// this member.
+// Returns the plan of a member: the conditions under which `need` can still become true. per_rule: the goal that each
+// rule sets for the member. A broken rule (`now` is kFalse) sets no goal. A rule that must fail need not fail at this
+// member if the rule can fail later.
 uint32_t SchemaMachine::child_plan(Formula need, const std::vector<Formula>& per_rule,
                                    const std::vector<bool>& can_fail_later, const std::vector<Truth>& now,
                                    std::vector<Formula> goals, Words& link) {
@@ -141,7 +141,7 @@ uint32_t SchemaMachine::plan_member(Words& frame, int name, const std::vector<bo
   return is_possible(child) ? child : UINT32_MAX;
 }
 
-// Whether no member that may still come can break the rule.
+// Whether no further member can break the rule.
 bool SchemaMachine::can_only_hold(const ObjectPlan& plan, const ObjectRule& rule, uint32_t r,
                                   std::span<const uint32_t> frame) const {
   if (!rule.patterns.empty() || rule.additional != kAnySchema || rule.max >= 0 || rule.limits_names) return false;
@@ -212,7 +212,7 @@ uint32_t SchemaMachine::enter_item(uint32_t frame, uint32_t text) {
   return frames_.intern(slot);
 }
 
-// The items so far of an array whose items must differ, as canonical() writes them. Empty for any other frame.
+// The items so far, in canonical form, if `frame` is an array whose items must differ. Empty for any other frame.
 std::vector<std::string> SchemaMachine::seen_items(uint32_t frame) const {
   const auto words = frames_[frame];
   if (words.empty() || words[0] != kArray) return {};
@@ -227,8 +227,8 @@ std::vector<std::string> SchemaMachine::seen_items(uint32_t frame) const {
   return seen;
 }
 
-// The word at `place` without the texts that would repeat an item of `frame`. A string of any characters stays
-// unchanged, because it can always differ.
+// The word at `place` without the texts that would repeat an item of `frame`. A word that may contain any characters
+// stays unchanged, because it can always differ from the items.
 uint32_t SchemaMachine::without_seen(uint32_t place, uint32_t frame) {
   if (place == kDead) return kDead;
   Words word = words_.copy(place - kFirstWord);

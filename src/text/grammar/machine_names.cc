@@ -34,7 +34,7 @@ bool SchemaMachine::allows_name(ObjectPlan& plan, const Words& frame, uint32_t n
                                        n_words(plan.names.size()));
   if (has_bit(seen, name) || (!options_.any_order && name < frame[kObjectOrder])) return false;
   const bool is_plain = plan.rules.size() == 1 && plan.need == f_.leaf(0);
-  if (is_plain) {  // a single rule, which must hold: the result does not change, so it is stored
+  if (is_plain) {  // with a single rule that must hold, the result for a name never changes and is cached
     const ObjectRule& rule = table_->objects[plan.rules[0]];
     if (rule.max >= 0 && static_cast<int>(frame[kObjectCount]) >= rule.max) return false;
     if (!options_.any_order &&

@@ -179,7 +179,7 @@ SchemaMachine::ArrayPlan& SchemaMachine::array_plan(uint32_t value) {
 
 bool SchemaMachine::is_possible(uint32_t plan) {
   if (values_[plan].is_possible < 0) {
-    values_[plan].is_possible = 1;  // during the search: an optional member may contain the same value
+    values_[plan].is_possible = 1;  // assumed during the search, because a member may contain the same value
     const bool found = find_possible(plan);
     values_[plan].is_possible = found;
   }

@@ -1,4 +1,4 @@
-// SchemaMachine: the begin and the end of values.
+// SchemaMachine: how values begin and end.
 #include <algorithm>
 
 #include "text/grammar/machine_layout.h"

@@ -1,4 +1,4 @@
-// SchemaMachine: words, read byte by byte in any frame.
+// SchemaMachine: reads words byte by byte, independently of the frame.
 #include <algorithm>
 
 #include "text/grammar/machine_layout.h"

@@ -99,7 +99,7 @@ std::shared_ptr<Constraint> ModelGrammars::get(const std::string& key, const Mak
   return use(entries_.front());
 }
 
-// Call with the mutex held. Keeps the newest entry whatever its size, because it is about to be used.
+// Call with the mutex held. Keeps the newest entry even if it is over the limit, because the caller is about to use it.
 void ModelGrammars::drop_old() {
   size_t bytes = 0;
   for (auto entry = entries_.begin(); entry != entries_.end();) {

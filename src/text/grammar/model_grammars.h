@@ -1,5 +1,5 @@
-// ModelGrammars: the compiled grammars for the answers of one model. Recently used grammars stay cached, so that a
-// schema that comes with each request is compiled once.
+// ModelGrammars: the compiled grammars for the answers of one model. Recently used grammars stay cached, so a schema
+// that every request repeats is compiled once.
 #pragma once
 #include <functional>
 #include <list>
@@ -18,14 +18,14 @@ enum class GrammarKind : uint8_t { kSchema, kRegex, kGrammar };
 
 struct GrammarText {
   GrammarKind kind = GrammarKind::kSchema;
-  std::string text;           // JSON Schema; ECMA 262; GBNF, or Lark where there is no ::=
-  bool any_order = false;     // members of objects: in any order, not in the schema's
-  bool is_lenient = false;    // of a schema, what cannot be enforced becomes a warning
-  bool deep_indents = false;  // JSON may have lines with much white space, which models are kept from
+  std::string text;           // JSON Schema; ECMA 262; GBNF, or Lark if there is no ::=
+  bool any_order = false;     // members of objects may have any order, not only the schema's
+  bool is_lenient = false;    // a schema's keyword that cannot be enforced becomes a warning
+  bool deep_indents = false;  // raises the limit on white space at the start of a JSON line
 };
 
-// Throws Error, which says what is wrong or cannot be enforced, and where. If `warnings` is not null, the warnings of a
-// schema are added.
+// Throws Error, which says what is wrong or cannot be enforced, and where. Adds a schema's warnings to `warnings`
+// unless it is null.
 std::unique_ptr<Automaton> compile(const GrammarText& grammar, std::vector<std::string>* warnings = nullptr);
 
 // A regular expression that matches exactly these texts.

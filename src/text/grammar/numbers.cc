@@ -78,7 +78,7 @@ int compare(const Decimal& a, const Decimal& b) {
   return a.is_negative ? -sign : sign;
 }
 
-// The numbers that kPlain can write and that lie on one side of a limit.
+// The numbers in kPlain's notation on one side of a limit.
 Id beyond(RegularLanguages& l, const Decimal& limit, bool is_minimum, bool is_strict) {
   const Id any = parse_regex(l, kUnsigned, RegexMatch::kWhole), minus = l.literal("-");
   const Id zeros = parse_regex(l, "-0(\\.0+)?", RegexMatch::kWhole);
@@ -152,7 +152,7 @@ RegularLanguages::Id number_language(RegularLanguages& l, const NumberLimits& li
   if (is_free || limits.is_integer || limits.multiple_of) return written_out;
   std::vector<Id> all{written_out};
   const auto is_within = [&](const std::optional<Decimal>& limit, bool is_minimum, int low, int high) {
-    if (!limit) return true;  // low and high are one of -10, -1, 0, 1, 10
+    if (!limit) return true;  // low and high are small whole numbers, from -10 to 10
     const int bound = is_minimum ? low : high;
     const Decimal edge = *Decimal::parse(std::to_string(bound));
     return is_minimum ? compare(*limit, edge) <= 0 : compare(*limit, edge) >= 0;

@@ -44,8 +44,8 @@ struct CharKinds {
 
 class PlainTokens {
  public:
-  // Characters beyond ASCII that patterns treat differently (\s, \S and the dot do). No plain token contains such a
-  // character.
+  // Whether `c` is one of the characters beyond ASCII that patterns treat differently (\s, \S and the dot do). No plain
+  // token contains such a character.
   static bool is_special(char32_t c);
   static bool is_plain(std::string_view bytes);
 

@@ -8,7 +8,7 @@ namespace ingot {
 
 namespace {
 
-constexpr uint32_t kMaxStackDepth = 4096;  // of stacks; deeper text is not allowed
+constexpr uint32_t kMaxStackDepth = 4096;  // text that nests deeper is not allowed
 constexpr size_t kMaxHeads = 1 << 22;
 constexpr size_t kMaxItems = 1 << 14;  // ways to read the text at one state
 constexpr size_t kMaxCachedSteps = 1 << 14;  // cached steps, 1 KiB each
@@ -84,11 +84,11 @@ PushdownMachine::Expr PushdownMachine::build(Grammar& grammar, const Grammar::Fa
   return expr(words, has_empty);
 }
 
-// Regular neighbours become one terminal.
+// Adjacent regular parts become one terminal.
 PushdownMachine::Expr PushdownMachine::build_sequence(Grammar& grammar, const Grammar::Facts& facts,
                                                       std::span<const Grammar::Part> parts) {
   Expr id = kEmpty;
-  Language language = RegularLanguages::kEmpty;  // of the regular neighbours so far
+  Language language = RegularLanguages::kEmpty;  // of the adjacent regular parts so far
   uint32_t weight = 0;
   const auto end_terminal = [&] {
     if (language != RegularLanguages::kEmpty)
@@ -142,7 +142,7 @@ const std::vector<PushdownMachine::Head>& PushdownMachine::heads(Expr id) {
   return *heads_[id];
 }
 
-// The rest of a repetition repeats once less: partial derivatives by symbols (Antimirov 1996).
+// Computes partial derivatives by symbols (Antimirov 1996). The rest of a repetition repeats one time fewer.
 std::vector<PushdownMachine::Head> PushdownMachine::find_heads(Expr id) {
   std::vector<Head> found;
   const Words words = exprs_.copy(id);
@@ -176,7 +176,7 @@ std::vector<PushdownMachine::Head> PushdownMachine::find_heads(Expr id) {
   return found;
 }
 
-// Sorts the rules, so that each rule comes before the rules that it may begin with.
+// Sorts the rules: each rule comes before the rules that it may begin with.
 void PushdownMachine::rank_rules(const Grammar& grammar) {
   std::vector<Words> begins(rules_.size());
   Words n_before(rules_.size()), ready;
@@ -197,8 +197,8 @@ void PushdownMachine::rank_rules(const Grammar& grammar) {
   }
   rule_of_rank_ = ready;
   if (ready.size() == rules_.size()) return;
-  // Each remaining rule has a remaining predecessor. So a walk over predecessors meets a rule twice, and finds a
-  // circle.
+  // Each remaining rule has a remaining predecessor. So a walk over predecessors meets a rule twice, and that path is a
+  // cycle.
   Words before(rules_.size(), kUnknownStep);
   for (uint32_t rule = 0; rule < rules_.size(); ++rule) {
     if (rules_[rule].rank >= 0) continue;
@@ -216,7 +216,7 @@ void PushdownMachine::rank_rules(const Grammar& grammar) {
 
 // ---- States
 
-// Adds everything that may come next if the way continues with `rest`.
+// Adds all terminals and rules that may come next if the way continues with `rest`.
 void PushdownMachine::go_on(Closure& closure, Expr rest, Stack stack) {
   std::vector<std::pair<Expr, Stack>> ready{{rest, stack}};
   while (!ready.empty()) {
@@ -341,8 +341,8 @@ uint32_t PushdownMachine::machine_terminal(uint32_t machine, GrammarState state)
   return 1 + 2 * machine_states_.intern(words);
 }
 
-// A word that is the machine's whole text has no clear end, because the text after the word may continue with the same
-// bytes. Such a word is not a word here.
+// Whether the machine is in a word with a clear end. A word that is the machine's whole text has no clear end, because
+// the text after the machine may begin with bytes that would also continue the word.
 bool PushdownMachine::can_be_word(uint32_t machine, GrammarState state) {
   return state.place < (UINT32_MAX - kFirstWord) / n_kinds_ - 1 && machines_[machine]->is_word(state.place) &&
          state.frame != machine_starts_[machine].frame && !machines_[machine]->accepts(state);
@@ -426,7 +426,7 @@ GrammarState PushdownMachine::find_step(uint32_t frame, uint8_t byte) {
   return close(closure);
 }
 
-// The state in which a word's terminal has become `terminal`, which may end.
+// The state after a step in a word that turned the word's terminal into `terminal`, which may end here.
 GrammarState PushdownMachine::end_terminal(uint32_t terminal, uint32_t context) {
   const uint64_t key = uint64_t{terminal} << 32 | context;
   if (const auto it = ends_.find(key); it != ends_.end()) return it->second;
@@ -443,7 +443,8 @@ bool PushdownMachine::accepts(GrammarState state) {
   return accepts(end_word(state));
 }
 
-// ---- Words. A word is over when its terminal may end, because two ways then continue: the terminal and what follows.
+// ---- Words. A word ends where its terminal may end, because the text can then continue in two ways: with more of the
+// terminal or with the part after it.
 
 uint32_t PushdownMachine::step_word(uint32_t place, uint8_t byte) {
   const uint32_t kind = kind_of(place), inner = place_of(place);

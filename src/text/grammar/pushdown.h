@@ -1,8 +1,8 @@
 // PushdownMachine: runs a context-free grammar byte by byte. The machine follows all ways to read the text in parallel.
-// Each way has a terminal that is being read, the rest of its rule, and a stack with the rests of the rules above. Ways
-// that enter a rule at the same byte share one stack from then on (a graph-structured stack; Tomita, "An efficient
-// context-free parsing algorithm for natural languages", 1985). So ambiguity costs memory, but never exponentially
-// much.
+// Each way consists of the terminal that is being read, the rest of its rule, and a stack with the rests of the calling
+// rules. Ways that enter a rule at the same byte share one stack from then on (a graph-structured stack; Tomita, "An
+// efficient context-free parsing algorithm for natural languages", 1985). So memory does not grow exponentially for
+// ambiguous grammars.
 #pragma once
 #include <array>
 #include <deque>
@@ -28,8 +28,8 @@ class PushdownMachine final : public Automaton {
   GrammarState start() override { return start_; }
   GrammarState step(GrammarState state, uint8_t byte) override;
   bool accepts(GrammarState state) override;
-  // Words: a terminal up to where it may end, if there is only one way to read the text; or a word of an embedded
-  // machine.
+  // Words exist only where there is one way to read the text. A word is a terminal up to the first position where the
+  // terminal may end, or a word of an embedded machine.
   bool is_word(uint32_t place) const override { return place >= kFirstWord; }
   uint32_t step_word(uint32_t place, uint8_t byte) override;
   bool is_string(uint32_t place) const override;
@@ -96,7 +96,7 @@ class PushdownMachine final : public Automaton {
   GrammarState end_terminal(uint32_t terminal, uint32_t context);
   uint32_t machine_terminal(uint32_t machine, GrammarState state);
   uint32_t word(uint32_t kind, uint32_t place) const;
-  uint32_t kind_of(uint32_t place) const { return (place - kFirstWord) % n_kinds_; }  // 0: a language; else machine + 1
+  uint32_t kind_of(uint32_t place) const { return (place - kFirstWord) % n_kinds_; }  // 0: a language; n: machine n - 1
   uint32_t place_of(uint32_t place) const { return (place - kFirstWord) / n_kinds_; }
   bool can_be_word(uint32_t machine, GrammarState state);
   uint32_t number_of(GrammarState state);

@@ -113,8 +113,8 @@ bool Regions::stays_alike(uint32_t place, uint8_t kind, const CharKinds& alive) 
   return !others.empty() && std::ranges::all_of(others, [&](uint32_t other) { return next(other).alive == alive; });
 }
 
-// Follows the characters of `stays` from place to place. Stops when all places are known, or at a place with other
-// characters.
+// Follows the characters of `stays` from place to place. Stops when all places are known, or at a place where different
+// characters may come next.
 Region Regions::find(uint32_t place) {
   if (automaton_.allows_any_text(place)) return kAnyText;
   const CharKinds alive = next(place).alive;

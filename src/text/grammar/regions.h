@@ -1,6 +1,6 @@
-// Regions of a word. From all places of a region the same characters may come next, and most of these characters lead
-// to a place of the same region. While a string stays in a region, the characters of a token alone decide whether the
-// token is allowed.
+// Regions: sets of places in a word. At all places of a region, the same characters may come next, and most of these
+// characters lead to a place of the same region. While a string stays in a region, the characters of a token alone
+// decide whether the token is allowed.
 #pragma once
 #include <cstdint>
 #include <deque>
@@ -28,7 +28,7 @@ class Regions {
  public:
   explicit Regions(Automaton& automaton) : automaton_(automaton) {}
 
-  // What may come after `place`, which must be a place of a string (Automaton::is_string).
+  // The characters that may come after `place`, which must be a place of a string (Automaton::is_string).
   struct Next {
     CharKinds alive;
     // The places after a character beyond ASCII that is not PlainTokens::is_special. Empty if some of these characters

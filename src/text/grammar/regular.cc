@@ -13,7 +13,7 @@ namespace {
 
 constexpr uint32_t kNotYet = UINT32_MAX;
 
-constexpr uint32_t kMaxExpressionDepth = 500;  // of expressions: bounds stack and time for hostile patterns
+constexpr uint32_t kMaxExpressionDepth = 500;  // bounds stack and time for hostile patterns
 constexpr size_t kMaxSearched = 20000;  // states that is_live() visits before it returns true
 
 uint64_t hash_of(std::span<const uint32_t> words, uint64_t seed) {
@@ -195,12 +195,12 @@ RegularLanguages::Id RegularLanguages::literal(std::string_view text) {
   return id;
 }
 
-// Texts share a common prefix, so that a derivative keeps only the texts that continue with the byte.
+// Builds a prefix tree: texts share common prefixes, so a derivative keeps only the texts that continue with the byte.
 RegularLanguages::Id RegularLanguages::literals(std::span<const std::string_view> texts) {
   std::vector<std::string_view> sorted(texts.begin(), texts.end());
   std::ranges::sort(sorted);
   const auto make = [&](auto& self, std::span<const std::string_view> group, size_t depth) -> Id {
-    const std::string_view first = group.front(), last = group.back();  // the extremes: their common prefix is all's
+    const std::string_view first = group.front(), last = group.back();  // their common prefix is shared by all
     if (group.size() == 1) return literal(first.substr(depth));
     const size_t shared = static_cast<size_t>(std::ranges::mismatch(first, last).in1 - first.begin());
     if (shared > depth) {
@@ -439,8 +439,8 @@ bool RegularLanguages::is_live(Id id) {
   return known == Life::kUnknown ? search_life(id) : known == Life::kLive;
 }
 
-// Searches depth first for a state that has the empty text. If there is one, all states on the path to it are live. If
-// there is none, all visited states are dead.
+// Depth-first search for a state that accepts the empty text. If a state is found, all states on the path to that state
+// are live. If none is found, all visited states are dead.
 bool RegularLanguages::search_life(Id id) {
   struct Step {
     Id at;

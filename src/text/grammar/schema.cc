@@ -13,7 +13,7 @@ using Json = SchemaIndex::Json;
 
 constexpr int kMaxValueDepth = 256;  // of nested values
 constexpr size_t kMaxSchemaBytes = size_t{1} << 20;
-constexpr size_t kMaxMembers = 16384;            // of an object, because each name is compared with all before
+constexpr size_t kMaxMembers = 16384;            // of an object: each name is compared with all earlier names
 constexpr size_t kMaxEntries = size_t{1} << 18;  // of the table
 constexpr size_t kMaxNameMatches = size_t{1} << 26;  // bytes of names times number of patterns
 constexpr int kMaxSchemasOfValue = 512;              // nested schemas that constrain the same value
@@ -103,7 +103,8 @@ SchemaId SchemaReader::add(Schema schema) {
   if (t_.schemas.size() >= kMaxEntries) throw Error("schema: it has more than {} schemas", kMaxEntries);
   t_.schemas.push_back(schema);
   const auto id = static_cast<SchemaId>(t_.schemas.size() - 1);
-  // Formulas keep their parts in the order in which leaves are made. So members keep the document's order.
+  // Formulas order their parts by the creation of the leaves. Creating the leaf here keeps members in the document's
+  // order.
   f_.leaf(id);
   return id;
 }
@@ -118,7 +119,7 @@ int SchemaReader::add_rule(ArrayRule rule) {
   return static_cast<int>(t_.arrays.size() - 1);
 }
 
-// ---- What every schema has
+// ---- Parts common to all schemas
 
 SchemaId SchemaReader::schema(const Json& json, const std::string& path) {
   if (json.is_boolean()) return json.get<bool>() ? kAnySchema : kNoSchema;
@@ -204,7 +205,7 @@ void SchemaReader::read_applicators(const Json& json, const std::string& path, s
   others.push_back(f_.any({f_.all({when, then}), f_.all({f_.negation(when), otherwise})}));
 }
 
-// Refuses a schema that refers to itself through references alone: it would have no meaning.
+// Refuses a schema that refers to itself through references alone, because such a schema has no meaning.
 void SchemaReader::check_loops() {
   std::vector<uint8_t> state(t_.schemas.size());  // 1: on the path, 2: done
   const auto visit = [&](auto& self, SchemaId id, int depth) -> void {

@@ -1,6 +1,6 @@
 // A JSON Schema as a table of rules (drafts 4 to 2020-12). Each schema has its own rules, by type, and a formula over
 // other schemas ($ref, allOf, anyOf, oneOf, not, if). A keyword that cannot be enforced is refused with its path, never
-// ignored. The table is made once for a schema; schema_machine.h runs it.
+// silently ignored. The table is made once for a schema; schema_machine.h runs it.
 #pragma once
 #include <array>
 #include <string>
@@ -26,7 +26,7 @@ struct ObjectRule {
   RegularLanguages::Id names = 0;                                         // the allowed names
   std::vector<std::string> required;
   int min = 0, max = -1;                                                  // number of members; -1: no limit
-  // Whether the rule only requires some names, so that nothing can break the rule once they are present.
+  // Whether the rule only requires some names. Once these names are present, nothing can break the rule.
   bool is_presence_only() const {
     return properties.empty() && patterns.empty() && additional == kAnySchema && max < 0 && min == 0 && !limits_names;
   }
@@ -47,7 +47,7 @@ struct Schema {
   std::array<RegularLanguages::Id, kScalarTypes> languages{};  // of the text; for a string, of its content
   int object = -1, array = -1;                                // index in SchemaTable::objects and arrays, or -1
   Formulas::Id others = Formulas::kTrue;                      // leaves: schemas that the same value must meet
-  Formulas::Id objects = Formulas::kTrue;                     // the same for objects only
+  Formulas::Id objects = Formulas::kTrue;                     // like `others`, for objects only
 };
 
 struct SchemaOptions {

@@ -1,5 +1,5 @@
-// SchemaIndex: finds the schemas of a document: by $id, $anchor and $dynamicAnchor, and as the target of a reference.
-// Also knows which keywords the document's draft has.
+// SchemaIndex: finds the schemas of a document by $id, $anchor and $dynamicAnchor, and resolves references. Also
+// reports which keywords the document's draft lacks.
 #pragma once
 #include <map>
 #include <nlohmann/json.hpp>
@@ -10,25 +10,26 @@
 
 namespace ingot {
 
-// The draft that "$schema" names. kAll: no draft or an unknown draft; every keyword counts.
+// The draft that "$schema" names. kAll: no draft or an unknown draft; the keywords of all drafts are read.
 enum class Draft : int { k3 = 3, k4 = 4, k6 = 6, k7 = 7, k2019 = 2019, k2020 = 2020, kAll = 9999 };
 
 class SchemaIndex {
  public:
   using Json = nlohmann::ordered_json;
-  // Selects the schemas of dynamic anchors: those of the resource that was entered first. 0: no anchor is known.
+  // Decides which schema each dynamic anchor refers to: the schema in the resource that was entered first. 0: no
+  // dynamic anchor is known.
   using Scope = uint32_t;
 
   // Throws Error if schemas nest too deeply. `root` must outlive the index.
   explicit SchemaIndex(const Json& root);
 
   Draft draft() const { return draft_; }
-  // Up to draft 7, keywords beside a $ref are ignored.
+  // Up to draft 7, keywords next to a $ref are ignored.
   bool ref_is_alone() const { return draft_ <= Draft::k7; }
-  // Whether only a later draft has the keyword, so that it means nothing in this document.
+  // Whether the keyword exists only in later drafts, and so has no meaning in this document.
   bool is_unknown(std::string_view keyword) const;
 
-  // The scope inside `schema`, if it is reached from `scope`.
+  // The scope inside `schema` when `schema` is entered from `scope`.
   Scope enter(Scope scope, const Json& schema);
 
   struct Target {
@@ -51,7 +52,7 @@ class SchemaIndex {
   Draft draft_ = Draft::kAll;
   std::map<std::string, const Json*> named_;            // by absolute address
   std::unordered_map<const Json*, std::string> bases_;  // of each object: the address of its resource
-  // Members of objects that have many, by name.
+  // For objects with many members: the members by name.
   mutable std::unordered_map<const Json*, std::unordered_map<std::string_view, const Json*>> members_;
   std::map<std::string, Anchors> dynamic_;  // of each resource; "": $recursiveAnchor
   std::vector<Anchors> scopes_{Anchors()};

@@ -75,7 +75,7 @@ void SchemaReader::read_number(const Json& json, const std::string& path, Schema
   limits.minimum = number(json, path, "minimum");
   limits.maximum = number(json, path, "maximum");
   std::vector<Language> parts;
-  for (const bool is_minimum : {true, false}) {  // a flag in draft 4, later a limit of its own
+  for (const bool is_minimum : {true, false}) {  // a flag in draft 4, a separate limit in later drafts
     const char* key = is_minimum ? "exclusiveMinimum" : "exclusiveMaximum";
     if (!json.contains(key)) continue;
     if (json[key].is_boolean()) {
@@ -209,7 +209,7 @@ void SchemaReader::read_members(const Json& json, const std::string& path, Objec
     if (const auto language = regex(pattern, path, "patternProperties", RegexMatch::kSearch)) {
       rule.patterns.emplace_back(*language, id);
     } else {
-      rule.additional = kAnySchema;  // the pattern is unknown, so the remaining names are unknown too
+      rule.additional = kAnySchema;  // the pattern is not enforced, so the additional names are unknown
     }
   }
 }

@@ -69,7 +69,7 @@ GrammarState SchemaMachine::step_between(GrammarState state, uint8_t byte) {
   return next;
 }
 
-// Allows no white space, one space, or a line end and a limited number of blanks, as people and programs write JSON.
+// Allows the usual layouts of JSON: no white space, one space, or a line end followed by a limited number of blanks.
 uint32_t SchemaMachine::add_blank(GrammarState state, uint8_t byte) {
   const uint32_t kind = state.place % kPlaceKinds, n = state.place / kPlaceKinds;
   if (options_.is_compact || kind == kColon || kind == kDone || (kind == kValue && state.frame == root_slot_))

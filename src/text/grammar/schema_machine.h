@@ -1,12 +1,12 @@
-// SchemaMachine: reads JSON byte by byte and knows after each byte whether the text can still become a value that a
+// SchemaMachine: reads JSON byte by byte and decides after each byte whether the text can still become a value that a
 // schema allows.
 //
 // The machine follows all parts of the schema in parallel. A value has goals: formulas over schemas. When the first
 // byte of the value shows its type, the goals become formulas over rules of that type. For a scalar, the result is one
 // regular language. For an object or array, the result is a set of rules that hold so far. Each member has its own
-// goals, one for each rule that mentions the member. When the member ends, the rules whose goals were missed are
-// broken. The levels above say which goals are needed, so a byte that leaves no possible choice of rules is refused at
-// once.
+// goals, one for each rule that mentions the member. When the member ends, each rule whose goal was missed is broken.
+// The enclosing values determine which goals are needed. So a byte after which no choice of rules can succeed is
+// refused at once.
 #pragma once
 #include <array>
 #include <map>
@@ -24,9 +24,9 @@
 namespace ingot {
 
 struct MachineOptions {
-  bool any_order = false;    // allow any order of members; else the schema's order, then other members
+  bool any_order = false;    // allow any order of members; otherwise the schema's order, then other members
   bool is_compact = false;   // no white space between values
-  uint32_t max_blanks = 16;  // bytes of white space in a row: so that a model cannot go on with them
+  uint32_t max_blanks = 16;  // bytes of white space in a row; keeps a model from endless white space
 };
 
 class SchemaMachine final : public Automaton {
@@ -57,23 +57,24 @@ class SchemaMachine final : public Automaton {
   using Formula = Formulas::Id;
   using Words = std::vector<uint32_t>;
 
-  // Places between words: the kind of the place, and in higher bits the white space read so far.
+  // Places between words: the kind of the place, and in higher bits a count of the white space read so far.
   enum Place : uint32_t {
     kPlaceDead = 0, kValue = 3, kFirstItem, kNextItem, kFirstName, kNextName, kColon, kAfterValue, kDone,
     kPlaceKinds = 16
   };
   static constexpr uint32_t kFirstWord = 1 << 12;
-  static constexpr uint32_t kMaxBlanks = (kFirstWord - kPlaceKinds) / kPlaceKinds - 2;  // that places can count
+  static constexpr uint32_t kMaxBlanks = (kFirstWord - kPlaceKinds) / kPlaceKinds - 2;  // the most that a place can
+                                                                                        // count
   static constexpr size_t kMaxTexts = 1 << 24;
 
-  // The conditions on a value: goals over schemas, and the combinations of goals that suffice (leaves: goals).
+  // The conditions on a value: goals, which are formulas over schemas, and `need`, a formula over goals that must hold.
   struct ValuePlan {
     std::vector<Formula> goals;
     Formula need = Formulas::kTrue;
-    bool is_single = false;  // a single goal that is needed, so nothing about it must be remembered
+    bool is_single = false;  // one goal, which must be met, so its result need not be stored
     int8_t is_possible = -1;
-    std::array<uint32_t, kScalarTypes> words{};  // first places; UINT32_MAX until made
-    int object = -1, array = -1;                 // plans; -1 until made
+    std::array<uint32_t, kScalarTypes> words{};  // first places; UINT32_MAX until built
+    int object = -1, array = -1;                 // plans; -1 until built
   };
   // Leaves of `goals` and `need` are rules, by their index in `rules`.
   struct ObjectPlan {
@@ -102,14 +103,14 @@ class SchemaMachine final : public Automaton {
     std::vector<Formula> goals;
     Formula need = Formulas::kTrue;
     std::vector<int> rules;
-    uint32_t most = 0;  // items are counted up to this
+    uint32_t most = 0;  // the item count stops here
     bool is_unique = false;
   };
   struct NameSet {
     uint32_t plan = 0;
     std::vector<bool> allowed;  // [name]
     Words below;                // how many of the first i names of `sorted` are allowed
-    Language others = 0;        // the allowed names that no rule names
+    Language others = 0;        // the allowed names that no rule mentions
     bool any = false;
     bool is_free = false;       // other names may be any text, and the names are plain ASCII
   };

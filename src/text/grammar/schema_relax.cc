@@ -1,5 +1,5 @@
-// A lenient reader may relax a schema, so that the schema allows more than it says. Under `not`, and wherever a schema
-// must fail, the rules would then allow less. So conditions of that kind are dropped.
+// A lenient reader may relax a schema: its rules then allow more values than its text. Where a schema must fail (`not`,
+// `oneOf`, `maxContains`), relaxed rules would forbid valid values. So such conditions are dropped.
 #include <algorithm>
 
 #include "text/grammar/schema_reader.h"

@@ -1,6 +1,6 @@
 // unevaluatedProperties and unevaluatedItems. Which members count as evaluated depends on the conditions that hold
 // (anyOf, if, ...). So the members are grouped by the conditions under which they are evaluated. For each group, one of
-// the conditions holds, or the group's members meet the keyword's schema. Items are grouped in the same way.
+// its conditions must hold, or its members must meet the keyword's schema. Items are grouped in the same way.
 #include <algorithm>
 #include <map>
 
@@ -55,8 +55,8 @@ void SchemaReader::read_unevaluated(const Json& json, const std::string& path, s
 
 // ---- What is evaluated
 
-// Collects what the schema at `place` evaluates; that schema applies if `when` holds. is_inside: `place` is a subschema
-// of the schema with the keyword.
+// Collects the members or items that the schema at `place` evaluates when the condition `when` holds. is_inside:
+// `place` is a subschema of the schema with the keyword.
 void SchemaReader::collect(const Place& place, bool is_object, bool is_inside, Formula when,
                            std::vector<Evaluated>& out) {
   const Json& json = *place.json;
@@ -184,7 +184,7 @@ Formulas::Id SchemaReader::named_formula(const Named& names, SchemaId rest) {
 Formulas::Id SchemaReader::unnamed_formula(const std::vector<Evaluated>& evaluated, const Named& names, SchemaId rest) {
   ObjectRule named;
   for (const auto& [name, when] : names) named.properties.emplace_back(name, kAnySchema);
-  std::vector<std::pair<Language, Formula>> patterns;  // patterns that count only under a condition
+  std::vector<std::pair<Language, Formula>> patterns;  // patterns that evaluate only under a condition
   Language others = l_.any_text();
   for (const Evaluated& one : evaluated) {
     for (Language pattern : one.patterns) {

@@ -1,4 +1,4 @@
-// enum and const: values become rules that only these values meet.
+// enum and const: turns values into rules that only these values meet.
 #include <array>
 
 #include "text/grammar/schema_reader.h"

@@ -1,5 +1,5 @@
-// GrammarVocabulary: the tokens of a model as grammars see them: a trie of their bytes, and the tokens that are plain
-// text of a JSON string (plain text makes up most of a document). Made once for a model; thread-safe.
+// GrammarVocabulary: the tokens of a model, prepared for grammars: a trie of their bytes, and tables of the tokens that
+// are plain text of a JSON string, because most of a document is plain text. Built once per model; thread-safe.
 #pragma once
 #include <functional>
 #include <map>
@@ -22,7 +22,8 @@ inline void add_closer(CloserSet& set, int32_t closer) {
   set[static_cast<size_t>(closer) / 64] |= uint64_t{1} << (static_cast<uint32_t>(closer) % 64);
 }
 
-// How a grammar names a control token, which has no text: this byte, which never occurs in UTF-8, and the token's name.
+// A control token has no text. In a grammar, it is this byte, which never occurs in UTF-8, followed by the token's
+// name.
 inline constexpr char kControlByte = '\xff';
 
 class GrammarVocabulary {
@@ -30,8 +31,8 @@ class GrammarVocabulary {
   // The tokens of a text, as the model's tokenizer splits it.
   using Encode = std::function<std::vector<int32_t>(std::string_view text)>;
 
-  // bytes: the text of each token; empty for a control token, which has no text. ends: the tokens that end an answer.
-  // encode: may be called from any thread; empty if no tokenizer is known.
+  // bytes: the text of each token, or kControlByte and the name of a control token; empty: never allowed as text. ends:
+  // the tokens that end an answer. encode: may be called from any thread; empty if no tokenizer is known.
   GrammarVocabulary(std::vector<std::string> bytes, std::vector<int32_t> ends, Encode encode = {});
   GrammarVocabulary(const GrammarVocabulary&) = delete;  // trie_ views bytes_
   GrammarVocabulary& operator=(const GrammarVocabulary&) = delete;

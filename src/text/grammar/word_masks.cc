@@ -7,7 +7,7 @@ namespace ingot {
 
 namespace {
 
-constexpr int kFewKinds = 6;  // with few kinds, a walk of the trie ends early by itself
+constexpr int kFewKinds = 6;  // with few kinds, a walk of the trie is short anyway
 
 }  // namespace
 

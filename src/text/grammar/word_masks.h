@@ -1,5 +1,5 @@
-// WordMasks: for a word at a place, in any context: which tokens leave the word open, and where other tokens end the
-// word.
+// WordMasks: finds, for a place in a word, the tokens that leave the word open, and the trie nodes at which other
+// tokens end the word. The result does not depend on the frame around the word.
 #pragma once
 #include <memory>
 #include <unordered_map>
@@ -14,7 +14,7 @@ namespace ingot {
 struct WordMask {
   struct Exit {
     uint32_t node;       // node of `tree`
-    bool is_after;       // the word ends with this node's byte, else before it
+    bool is_after;       // the word ends with this node's byte; otherwise before it
   };
   struct Exits {
     uint32_t place;      // of the word when it ends
