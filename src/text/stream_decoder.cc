@@ -16,7 +16,7 @@ StreamDecoder::StreamDecoder(const Tokenizer& tokenizer, StreamOptions options)
 }
 
 std::string StreamDecoder::push(int32_t id) {
-  // A model may sample a padding row of its embedding table. The id of such a row is beyond the vocabulary.
+  // A model may sample the id of a padding row of the embedding table. Such an id is beyond the vocabulary.
   if (id >= tokenizer_.n_vocab()) return {};
   const bool skip_special = options_.skip_special && !std::ranges::binary_search(options_.shown_special, id);
   tokenizer_.append_decoded(id, skip_special, at_start_, pending_);

@@ -59,7 +59,7 @@ void AnswerParser::on_expect(char c) {
   }
 }
 
-// Prepares what the next state needs.
+// Enters the next state and prepares its data.
 void AnswerParser::go(State next) {
   state_ = next;
   switch (next) {
@@ -153,8 +153,8 @@ void AnswerParser::begin_args(ValueReader::Dialect dialect) {
   state_ = State::kArgs;
 }
 
-// Without a marker, a Python call is reported only with its first key, because `[see](here)` is not a call. The
-// arguments of an envelope are held until its name is known.
+// Without an opening marker, a Python call is reported only after its first key, because `[see](here)` is not a call.
+// The arguments of an envelope are held until its name is known.
 void AnswerParser::on_args(char c) {
   std::string json;
   const size_t held = reader_.held().size();

@@ -3,7 +3,8 @@
 //     <|channel|>analysis<|message|>REASONING<|end|>
 //     <|start|>assistant<|channel|>commentary to=functions.NAME <|constrain|>json<|message|>{...}<|call|>
 //     <|start|>assistant<|channel|>final<|message|>CONTENT<|return|>
-// The recipient may be on either side of the channel. Commentary without a recipient is for people, so it is content.
+// The recipient may be on either side of the channel. Commentary without a recipient is content, because it is meant
+// for the user.
 #include <fmt/format.h>
 
 #include "base/ascii.h"

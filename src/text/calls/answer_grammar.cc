@@ -17,7 +17,7 @@ namespace {
 using Json = nlohmann::ordered_json;
 using Part = Grammar::Part;
 
-constexpr int kMaxNumberedCalls = 8;  // calls with numbers in their texts, so that each call has its own grammar part
+constexpr int kMaxNumberedCalls = 8;  // each call with a number in its text needs its own grammar part
 constexpr int kMaxBlanks = 8;         // blanks between the parts of an answer
 
 constexpr std::string_view kChannelMarks[] = {"<|start|>", "<|channel|>", "<|message|>",
@@ -64,7 +64,7 @@ class AnswerGrammar {
 };
 
 // Any text that contains none of `without` and does not begin, after white space, with one of `not_first`. The texts
-// are trimmed, as the parser trims them.
+// are trimmed, as in the parser.
 Part AnswerGrammar::plain_text(std::vector<std::string_view> without, const std::vector<std::string_view>& not_first) {
   RegularLanguages& l = g_.languages();
   using Language = Grammar::Language;
@@ -82,7 +82,7 @@ Part AnswerGrammar::plain_text(std::vector<std::string_view> without, const std:
   return g_.language(l.all_of(std::move(parts)));
 }
 
-// The markers that begin a call for the parser.
+// The markers at which the parser begins a call.
 std::vector<std::string_view> AnswerGrammar::openers() const {
   std::vector<std::string_view> markers = {row_.list_begin, row_.call_begin, row_.other_begin};
   if (row_.bare_name) markers.push_back(row_.name_begin);

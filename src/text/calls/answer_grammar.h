@@ -1,6 +1,6 @@
 // The grammar of a whole answer: reasoning, content and calls in the form that AnswerParser reads. The grammar forces
-// calls and holds them to the schemas of their tools. If the answer has markers around the content, the grammar also
-// holds the content to a schema. The server makes one grammar per request.
+// calls, holds calls to the schemas of their tools, and holds the content to the grammar that the request asks for. The
+// server caches these grammars by AnswerRules::key().
 #pragma once
 #include <memory>
 #include <nlohmann/json_fwd.hpp>
@@ -20,7 +20,7 @@ struct AnswerRules {
     kNone,    // the answer has no reasoning
     kMay,     // reasoning may come first
     kOpen,    // the prompt has begun the reasoning
-    kBefore,  // the reasoning comes before this grammar
+    kBefore,  // the reasoning ends before this grammar begins
   };
   struct Tool {
     std::string name;
@@ -32,13 +32,14 @@ struct AnswerRules {
   MarkerSpelling spelling;
   Reasoning reasoning = Reasoning::kNone;
   Calls calls = Calls::kNone;
-  bool parallel = true;      // several calls may follow one another
+  bool parallel = true;      // the answer may have several calls
   std::vector<Tool> tools;   // the tools that may be called
   std::optional<GrammarText> content;  // the grammar of the content; empty: any text
   std::string content_where;           // place of `content` in the request, for messages
   bool is_lenient = false;             // a part of a tool's schema that cannot be enforced becomes a warning
 
-  // Identifies the grammar: equal keys mean equal grammars. Descriptions and other annotations of schemas do not count.
+  // Identifies the grammar: equal keys mean equal grammars. Descriptions and other annotations of schemas are not part
+  // of the key.
   std::string key() const;
 };
 
@@ -47,8 +48,8 @@ struct AnswerRules {
 // `parameters` is not the schema of an object.
 std::string arguments_schema(const nlohmann::ordered_json& parameters, const std::string& where);
 
-// Throws Error, which begins with the place in the request: "tools[3].function.parameters: ...". Warnings begin in the
-// same way; they are added if `warnings` is not null.
+// Throws Error, which begins with the place in the request: "tools[3].function.parameters: ...". Adds warnings, which
+// begin in the same way, to `warnings` unless it is null.
 std::unique_ptr<Automaton> compile_answer(const AnswerRules& rules, std::vector<std::string>* warnings = nullptr);
 
 }  // namespace ingot

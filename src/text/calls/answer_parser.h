@@ -3,21 +3,23 @@
 // call_format.h.
 //
 // Guarantees for any bytes:
-//   - No byte is lost. Each byte counts in the `raw` of one event, in order. Reasoning and content are the bytes as
-//     written. Bytes that are in no text are markup: markers of the format, and white space around the markers.
+//   - No byte is lost. The `raw` of exactly one event counts each byte, in order. Reasoning and content are passed on
+//     as written. Bytes that belong to no text are markup: markers of the format, and white space around the markers.
 //   - Text that does not parse as a call is content, byte for byte, with a warning.
-//   - Time is linear in the text. Memory holds only the undecided part of the text, so never more than the text.
+//   - Time is linear in the length of the text. Memory holds only the undecided part of the text.
 //
 // Decisions that clients see:
-//   - Reasoning comes only at the front (in harmony: in any message), without the white space before its start and
-//     after its end. A call inside reasoning is reasoning, unless the row says that calls end reasoning.
-//   - A call begins when its name and the first byte of its arguments are known. Arguments stream as JSON text. JSON is
-//     passed on as written. Tagged parameters follow the tool's schema: strings stream, other types come when complete.
-//   - If a call breaks or is cut within its arguments, the client has seen the call already. So the call ends with
+//   - Reasoning is recognised only at the start of the answer (in harmony: in any message). White space before the
+//     reasoning and after its end marker is markup. A call inside reasoning is reasoning, unless the row sets
+//     call_ends_reasoning.
+//   - A call is reported when its name and the first byte of its arguments are known. Arguments stream as JSON text.
+//     JSON is passed on as written. Tagged parameters are converted by the tool's schema: strings stream, and values of
+//     other types are sent when they are complete.
+//   - If the arguments of a call are malformed or cut, the client has already seen the call. So the call ends with
 //     whole = false and the arguments so far, a prefix of a JSON object, as in OpenAI's API at max_tokens. The text
 //     after such a call is content. A call that is cut before its arguments is content.
-//   - White space between a call and its neighbours is markup. A closing marker without an opening marker is markup if
-//     calls came before the marker, else content.
+//   - White space between a call and its neighbours is markup. A closing marker without an opening marker is markup
+//     after a call, otherwise content.
 #pragma once
 #include <cstdint>
 #include <map>
@@ -40,7 +42,7 @@ struct AnswerEvent {
   std::string id;     // kCallBegin
   int call = -1;      // kCall*: the number of the call, from 0
   bool whole = true;  // kCallEnd: the arguments are a complete JSON object
-  size_t raw = 0;     // the number of bytes of the answer that the event stands for
+  size_t raw = 0;     // the number of bytes of the answer that the event covers
 };
 using AnswerEvents = std::vector<AnswerEvent>;
 
@@ -98,7 +100,7 @@ class AnswerParser {
   struct Choice {
     std::string_view marker;
     State next;
-    bool again = false;  // the next state reads the marker itself
+    bool again = false;  // the next state reads the marker again
   };
 
   // answer_parser.cc: events, text, and the begin and end of calls
@@ -183,14 +185,14 @@ class AnswerParser {
   std::string raw_;  // read, but not yet known to be markup or content
   Kind body_ = Kind::kContent;
   bool has_reasoning_ = false, in_answer_ = false;
-  bool after_call_ = false;                                      // only white space came since a call
+  bool after_call_ = false;                                      // only white space since the last call
   bool list_due_ = false, call_due_ = false, args_due_ = false;  // closing markers that are expected
   int n_calls_ = 0, n_warnings_ = 0;
 
-  bool marked_ = false;   // a marker announced calls
+  bool marked_ = false;   // an opening marker was read
   bool bracket_ = false;  // the list is in brackets
   int block_calls_ = 0;   // calls since the last opening marker
-  bool begun_ = false;    // the client has been told of the call
+  bool begun_ = false;    // kCallBegin was sent for the call
   std::vector<Choice> choices_;
   ValueReader reader_;
   std::string name_, id_, args_;

@@ -1,5 +1,5 @@
-// Machines for the arguments of a call in syntaxes other than JSON. The machines enforce the schema of the JSON that
-// AnswerParser makes of the text.
+// Machines for the arguments of a call in syntaxes other than JSON. The machines enforce the schema on the JSON into
+// which AnswerParser converts the text.
 #pragma once
 #include <memory>
 #include <nlohmann/json_fwd.hpp>

@@ -1,11 +1,11 @@
-// CallFormat: how the models of a family write reasoning and tool calls, as a row of data for each family. AnswerParser
-// reads with the row, and the grammar that forces calls writes with the same row, so forced text always parses.
+// CallFormat: the syntax in which a model family writes reasoning and tool calls, as a row of data. AnswerParser and
+// the grammar that forces calls use the same row, so forced text always parses.
 //
 // An answer is   [header] [think_begin REASONING think_end] [answer_begin] content and calls [answer_end]
 // and calls are  list_begin CALL separator CALL ... list_end, where CALL is one of CallSyntax.
 //
-// The texts of a row are as a model writes them, with line breaks. The parser ignores the white space at both ends of
-// each text, and accepts any white space between texts.
+// The texts of a row are exactly what a model writes, including line breaks. The parser ignores the white space at both
+// ends of each text, and accepts any white space between texts.
 #pragma once
 #include <array>
 #include <cstdint>
@@ -93,7 +93,7 @@ const CallFormat& call_format_of_template(std::string_view template_text);
 // The names of all rows, for messages and --help.
 std::vector<std::string_view> call_format_names();
 
-// Whether the prompt ends where reasoning begins.
+// Whether the prompt ends with the marker that begins reasoning.
 bool opens_reasoning(const CallFormat& format, std::string_view prompt_end);
 
 }  // namespace ingot

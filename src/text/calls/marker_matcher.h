@@ -1,5 +1,5 @@
-// MarkerMatcher: finds the first of several markers in text that comes byte by byte. Bytes that may begin a marker are
-// held until more bytes decide; other bytes are released. Markers are short, so the time for a byte is bounded.
+// MarkerMatcher: finds the first of several markers in text that arrives byte by byte. Bytes that may begin a marker
+// are held until more bytes decide. Other bytes are released. Markers are short, so the time per byte is bounded.
 #pragma once
 #include <string>
 #include <string_view>
@@ -10,7 +10,7 @@ namespace ingot {
 
 class MarkerMatcher {
  public:
-  // The markers must outlive the matcher. Empty markers are never found. Held bytes stay, for take().
+  // The markers must outlive the matcher. Empty markers are never found. Held bytes stay held.
   void look_for(std::vector<std::string_view> markers) { markers_ = std::move(markers); }
 
   // Returns the marker that this byte completes, or an empty text. Bytes that belong to no marker are appended to

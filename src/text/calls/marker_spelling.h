@@ -1,6 +1,6 @@
-// MarkerSpelling: how a model's tokens write a marker of a call format. A control token has no text; a grammar writes
-// the token as kControlByte and its name. So a marker with control tokens is spelled with these tokens, and the names
-// of the tokens as plain text are not a marker.
+// MarkerSpelling: converts a marker of a call format to the bytes that a grammar uses. A control token has no text; a
+// grammar writes the token as kControlByte and its name. So the name of a control token in plain text is not part of a
+// marker.
 #pragma once
 #include <string>
 #include <string_view>
@@ -46,7 +46,7 @@ struct Terminator {
   std::string layout;
 };
 
-// Finds a terminator in text that comes byte by byte.
+// Finds a terminator in text that arrives byte by byte.
 struct TerminatorSearch {
   enum class Found : uint8_t { kNo, kYes, kNever };
   std::string held;     // may be the beginning of the terminator

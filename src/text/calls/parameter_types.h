@@ -1,5 +1,5 @@
-// The kinds of values that a tool's parameters may have, for tagged calls: the text between tags is a plain string or
-// JSON. AnswerParser reads with these kinds, and the machines of make_arguments_machine write with them.
+// The kinds of values that a tool's parameters may have. In tagged calls, the kind decides whether the text between
+// tags is a plain string or JSON. AnswerParser and the machines of make_arguments_machine use the same kinds.
 #pragma once
 #include <cstdint>
 #include <map>
@@ -18,7 +18,7 @@ enum class ParameterKind : uint8_t {
 
 using ParameterKinds = std::map<std::string, ParameterKind, std::less<>>;
 
-// The kind of each property at the top level of a schema of a tool's parameters. A malformed schema has no properties.
+// The kind of each property at the top level of a schema of a tool's parameters. Empty for a malformed schema.
 ParameterKinds parameter_kinds(const nlohmann::ordered_json& schema);
 
 }  // namespace ingot

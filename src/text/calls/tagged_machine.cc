@@ -25,7 +25,7 @@ enum Flag : uint8_t {
   kHasMembers = 1,
   kAtStart = 2,    // at the start of a value, where a line break is layout
   kNewline = 4,    // a line break was read; it is layout if the value ends here
-  kMayBeNull = 8,  // the value so far is in `text` and may become null; nothing has been put
+  kMayBeNull = 8,  // the value so far is in `text` and may become null; put() was not yet called
   kInString = 16,  // inside a JSON string
   kEscaped = 32,
 };
@@ -41,7 +41,7 @@ bool begins_null(std::string_view text) {
 }
 bool is_null(std::string_view text) { return text == "null" || text == "None"; }
 
-// The number of bytes until the last character of the text is whole.
+// The number of bytes that are missing from the text's last character.
 size_t missing_bytes(std::string_view text) {
   const size_t n = utf8_incomplete_tail(text);
   if (n == 0) return 0;

@@ -1,6 +1,6 @@
-// TranslatedMachine: a machine for text that stands for JSON in another syntax. The machine translates each byte as
-// AnswerParser does, and passes the JSON to a machine that knows the allowed JSON. So the schema holds for the JSON
-// that clients get, whatever the syntax. argument_machines.h lists the syntaxes.
+// TranslatedMachine: a base class for machines that read arguments in a syntax other than JSON. The machine translates
+// each byte to JSON as AnswerParser does, and passes the JSON to a second machine, which enforces the schema. So the
+// schema holds for the JSON that clients get. Derived classes: TaggedMachine, ValueMachine.
 #pragma once
 #include <array>
 #include <memory>
@@ -43,7 +43,7 @@ class TranslatedMachine : public Automaton {
   virtual bool read(Place& place, char c) = 0;
   virtual bool may_end(const Place& place) = 0;
 
-  // put() passes JSON to the machine; can_put() asks whether the machine would accept the JSON.
+  // put() passes JSON to the machine; can_put() returns whether the machine would accept the JSON.
   bool put(Place& place, std::string_view json);
   bool can_put(const Place& place, std::string_view json);
   bool can_close(const Place& place);  // whether a last brace would complete the JSON

@@ -1,6 +1,6 @@
-// Machines for arguments in Gemma's syntax, {key:value}, and in Python's, key=value with commas. The machines write a
-// part of the dialects that ValueReader reads. There is no white space between values, except for one blank after
-// Python's commas and colons.
+// ValueMachine: reads arguments in Gemma's syntax, {key:value}, or in Python's, key=value with commas. The machine
+// accepts a subset of the dialects that ValueReader reads. White space between values is not allowed, except for one
+// blank after Python's commas and colons.
 #pragma once
 #include "text/calls/translated_machine.h"
 

@@ -1,8 +1,8 @@
-// ValueReader: reads a value that a model writes, byte by byte, and writes JSON text. Valid JSON passes unchanged.
-// Control characters in strings, which JSON forbids and models write, are escaped. Two other dialects become JSON:
+// ValueReader: converts a value that a model writes to JSON text, byte by byte. Valid JSON stays unchanged. Control
+// characters in strings, which JSON forbids but models write, are escaped. Two other dialects become JSON:
 //   kPython  literals as in Python, and the arguments of a call: (city='Paris', n=[1, None]) is
 //            {"city": "Paris", "n": [1, null]}
-//   kGemma   {city:<escape>Paris<escape>,n:1}: bare keys, strings between marks; words that are no literals are strings
+//   kGemma   {city:<escape>Paris<escape>,n:1}: bare keys, strings between marks; words other than literals are strings
 // Time is linear in the text. Memory is a byte for each level of nesting (at most kMaxDepth) and the held() bytes.
 #pragma once
 #include <cstdint>
@@ -76,8 +76,7 @@ class ValueReader {
   int n_hex_ = 0;
 };
 
-// The value that `text` spells, as JSON text. Accepts JSON and Python's literals; returns an empty text for anything
-// else.
+// Converts a value in JSON or in Python's literals to JSON text. Returns an empty text for anything else.
 std::string value_as_json(std::string_view text);
 
 }  // namespace ingot

@@ -16,8 +16,7 @@ enum ArrayWord { kArraySlot = 1, kArrayPlan, kArrayCount, kArrayText, kArrayBits
 // The kinds of words, and the positions of their members.
 enum WordKind : uint32_t { kBare, kString, kName };
 enum WordWord { kEscapeLow = 1, kEscapeHigh, kAnyAscii, kAlive, kGoals };  // kBare, kString: goal, language, ...
-enum NameWord { kNameSet = 3, kNameNode, kOthers, kPatterns };             // kNameNode: the node + 1, or 0: not in the
-                                                                           // tree
+enum NameWord { kNameSet = 3, kNameNode, kOthers, kPatterns };             // kNameNode: node + 1, 0: none
 
 inline constexpr uint32_t kFirstText = 1;
 

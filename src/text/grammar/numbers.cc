@@ -152,7 +152,7 @@ RegularLanguages::Id number_language(RegularLanguages& l, const NumberLimits& li
   if (is_free || limits.is_integer || limits.multiple_of) return written_out;
   std::vector<Id> all{written_out};
   const auto is_within = [&](const std::optional<Decimal>& limit, bool is_minimum, int low, int high) {
-    if (!limit) return true;  // low and high are small whole numbers, from -10 to 10
+    if (!limit) return true;
     const int bound = is_minimum ? low : high;
     const Decimal edge = *Decimal::parse(std::to_string(bound));
     return is_minimum ? compare(*limit, edge) <= 0 : compare(*limit, edge) >= 0;

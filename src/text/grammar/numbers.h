@@ -25,8 +25,8 @@ struct NumberLimits {
   bool excludes_minimum = false, excludes_maximum = false;
 };
 
-// The numbers within the limits. With an exponent, only magnitudes below 1 or from 10 on are allowed, and only if all
-// numbers of that range are within the limits.
+// The numbers within the limits. If there are limits, an exponent is allowed only for magnitudes below 1 or from 10 on,
+// and only if all numbers of that range are within the limits. Integers and multiples never have an exponent.
 RegularLanguages::Id number_language(RegularLanguages& languages, const NumberLimits& limits);
 
 // All spellings of one number without an exponent: 1, 1.0, 1.00.

@@ -63,8 +63,7 @@ class SchemaMachine final : public Automaton {
     kPlaceKinds = 16
   };
   static constexpr uint32_t kFirstWord = 1 << 12;
-  static constexpr uint32_t kMaxBlanks = (kFirstWord - kPlaceKinds) / kPlaceKinds - 2;  // the most that a place can
-                                                                                        // count
+  static constexpr uint32_t kMaxBlanks = (kFirstWord - kPlaceKinds) / kPlaceKinds - 2;  // limit of the count
   static constexpr size_t kMaxTexts = 1 << 24;
 
   // The conditions on a value: goals, which are formulas over schemas, and `need`, a formula over goals that must hold.

@@ -39,7 +39,7 @@ struct Slice {
 
 Slice resolve_slice(const Value* start, const Value* stop, const Value* step, size_t n_items) {
   const auto n = static_cast<Int>(n_items);
-  const Int stride = step == nullptr ? 1 : std::clamp(step->as_int(), -n - 1, n + 1);  // longer steps end the same way
+  const Int stride = step == nullptr ? 1 : std::clamp(step->as_int(), -n - 1, n + 1);  // longer steps are equivalent
   if (stride == 0) throw Error("slice step cannot be zero");
   const Int low = stride > 0 ? 0 : -1, high = stride > 0 ? n : n - 1;
   auto bound = [&](const Value* value, Int fallback) {

@@ -1,5 +1,5 @@
-// The tree that the parser makes from a template. In a Runtime, expressions evaluate themselves (jinja/expr.cc) and
-// statements run (jinja/stmt.cc). Variables are numbered: a number is an index of the Program's name table.
+// The tree that the parser makes from a template. A Runtime evaluates the expressions (jinja/expr.cc) and runs the
+// statements (jinja/stmt.cc). Variables are numbered: a number is an index of the Program's name table.
 #pragma once
 #include <memory>
 #include <optional>
@@ -151,7 +151,7 @@ struct Filter : Expr {
   Value eval(Runtime& rt) const override;
   ExprPtr input;
   std::string name;
-  const Builtin* filter = nullptr;  // null: unknown, an error only when it runs (as in jinja2, inside `if`)
+  const Builtin* filter = nullptr;  // null: an unknown filter, an error only when it runs (as in jinja2 inside `if`)
   CallArgs args;
 };
 

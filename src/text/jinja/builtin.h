@@ -1,5 +1,5 @@
 // Builtin: a filter, test, method or global function as a row of a table: its name, its parameters and its function.
-// The binding of arguments to parameters, with Python's errors, is here for all builtins.
+// For all builtins, call_builtin binds the arguments to the parameters, with Python's errors.
 #pragma once
 #include <array>
 #include <span>
@@ -22,7 +22,7 @@ struct Args {
   bool take(std::string_view name, Value& out);
 };
 
-// The input of a builtin: the value on which it works, and for each parameter the argument or null.
+// The arguments of a builtin: for each parameter the argument or null.
 struct Params {
   static constexpr size_t kMax = 5;
   std::array<const Value*, kMax> slots{};
@@ -32,7 +32,7 @@ struct Params {
   // Returns the argument, which must have this type as in Python, or the fallback.
   Int integer(size_t i, Int fallback) const;
   bool boolean(size_t i, bool fallback) const;
-  // None counts as absent.
+  // Returns the argument, or null if the argument is absent or None.
   const Value* given(size_t i) const { return slots[i] == nullptr || slots[i]->is_none() ? nullptr : slots[i]; }
 };
 

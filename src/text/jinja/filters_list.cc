@@ -196,7 +196,7 @@ Value sum(Runtime& rt, const Value& self, const Params& p) {
 }
 
 Value batch(Runtime& rt, const Value& self, const Params& p) {
-  const Int size = p[0]->is_int() ? p[0]->as_int() : -1;  // jinja2 only compares the count with it
+  const Int size = p[0]->is_int() ? p[0]->as_int() : -1;  // jinja2 only compares the number of items with this value
   std::vector<Value> batches, now;
   for (const Value& item : rt.iterate(self)) {
     if (static_cast<Int>(now.size()) == size) batches.push_back(rt.list(std::move(now))), now.clear();
@@ -281,7 +281,7 @@ Value map(Runtime& rt, const Value& self, const Params& p) {
   return rt.iterator(std::move(out));
 }
 
-// select and reject: choose items by a test or by truth, on the items or on an attribute of them.
+// select and reject: choose items by a test or by truth, applied to each item or to one of its attributes.
 Value choose(Runtime& rt, const Value& self, const Params& p, bool by_attribute, bool wanted) {
   if (!truthy(self)) return rt.iterator({});
   Args args = *p.all;

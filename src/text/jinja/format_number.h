@@ -1,4 +1,5 @@
-// What Python's two ways of formatting share: the specification of a conversion, formatted numbers, and padding.
+// The common parts of Python's two ways of formatting: the specification of a conversion, formatted numbers, and
+// padding.
 #pragma once
 #include <string>
 #include <string_view>
@@ -21,7 +22,8 @@ struct FormatSpec {
 };
 
 bool is_digit_at(std::string_view text, size_t i);
-// Reads the digits from i on, and moves i past them; 0 if there are none. Throws Error for a number that is too large.
+// Reads the digits at i and moves i past them. Returns 0 if there are no digits. Throws Error for a number that is too
+// large.
 Int read_number(std::string_view text, size_t& i);
 
 bool is_float_type(char type);

@@ -1,7 +1,7 @@
-// Which variables of the request a block hides. jinja2 decides this when it compiles a template, not when it runs. If a
-// block assigns a name before it first reads it, the name belongs to the block from its start. So inner blocks that
-// read the name earlier find it undefined, even if the request has a variable with that name. The parser records loads
-// and stores in their order; resolve_frames then follows jinja2's idtracking.py.
+// Finds the variables of the request that a block hides. jinja2 decides this when it compiles a template, not when the
+// template runs. If a block assigns a name before it first reads the name, the name belongs to the block from its
+// start. So inner blocks that read the name earlier find it undefined, even if the request has a variable with that
+// name. The parser records loads and stores in their order; resolve_frames then follows jinja2's idtracking.py.
 #pragma once
 #include <deque>
 #include <unordered_set>

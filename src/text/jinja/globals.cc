@@ -58,7 +58,7 @@ Value raise_exception(Runtime& rt, const Value&, const Params& p) { throw Error(
 struct IsoWeek {
   int year, week;
 };
-// The week by ISO 8601: it belongs to the year of its Thursday.
+// The ISO 8601 week. A week belongs to the year of its Thursday.
 IsoWeek iso_week(const std::tm& time) {
   const int year = time.tm_year + 1900, thursday = time.tm_yday + 3 - (time.tm_wday + 6) % 7;  // a day of the year
   const auto days_of = [](int y) { return (y % 4 == 0 && y % 100 != 0) || y % 400 == 0 ? 366 : 365; };
@@ -72,7 +72,7 @@ struct TimeNumber {
   int value, width;
   char pad = '0';
 };
-// The number of a directive; null if it is none. Windows' strftime knows too few of them.
+// The number that a directive prints; null for all other directives. Windows' strftime supports too few directives.
 std::optional<TimeNumber> time_number(const std::tm& time, char directive) {
   const int year = time.tm_year + 1900, hour = time.tm_hour, monday = (time.tm_wday + 6) % 7;
   const IsoWeek iso = iso_week(time);
@@ -144,7 +144,7 @@ std::string format_time(const std::tm& time, std::string_view format) {
         break;
       }
       case 'z':
-      case 'Z': {  // what the system knows of its time zone
+      case 'Z': {  // from the system's time zone
         char text[64];
         out.append(text, std::strftime(text, sizeof text, what == 'z' ? "%z" : "%Z", &time));
         break;

@@ -1,5 +1,5 @@
 // Cuts a template into text and tokens by jinja2's rules: trim_blocks, lstrip_blocks, the signs '-' and '+' at tags,
-// raw blocks and comments. Called by the parser, which takes the whole list of tokens.
+// raw blocks and comments. The parser works on the complete list of tokens.
 #pragma once
 #include <string>
 #include <string_view>
@@ -33,7 +33,7 @@ std::string normalized_source(std::string_view source);
 // Throws Error for input that jinja2's lexer refuses: an unclosed comment, raw block or string, or unmatched brackets.
 std::vector<Token> tokenize(const std::string& source);
 
-// The value of a string token: quotes off, escapes replaced.
+// The value of a string token, without quotes and with escapes replaced.
 std::string unquote(const Token& token);
 
 // "line 3, column 7"

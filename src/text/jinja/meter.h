@@ -1,6 +1,6 @@
-// Meter: the steps that a rendering may still use. Each evaluated node, each new list item and each 32 bytes read or
-// written cost one step. No string may grow over the output limit. Checks come before the work, so a hostile template
-// fails early.
+// Meter: counts down the steps that a rendering may still use. Each evaluated node and each 32 bytes read or written
+// cost one step; each new list item costs four steps. No string may grow over the output limit. Checks come before the
+// work, so a hostile template fails early.
 #pragma once
 #include "base/error.h"
 #include "text/jinja/template.h"

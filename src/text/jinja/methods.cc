@@ -9,7 +9,7 @@
 namespace ingot::jinja {
 namespace {
 
-// Called before a change: the value may come to contain itself, so the Runtime empties it at the end.
+// Called before a change. The value may contain itself after the change, so the Runtime empties it at the end.
 void keep(Runtime& rt, const Value& self) {
   bool& kept = self.is_seq() ? self.seq().kept : self.dict().kept;
   if (!kept) rt.keep(self);

@@ -265,7 +265,7 @@ Value Loop::cycle(const Args& args) const {
 Value Loop::changed(Runtime& rt, Args& args) {
   const Value now = rt.tuple(args.positional);
   const bool differs = !last_changed_ || !equal(*last_changed_, now, rt.meter);
-  if (!last_changed_) rt.keep(Value::object(shared_from_this()));  // it may refer to itself from now on
+  if (!last_changed_) rt.keep(Value::object(shared_from_this()));  // the loop may refer to itself from now on
   last_changed_ = now;
   return Value::boolean(differs);
 }
@@ -288,7 +288,7 @@ Flow run_loop(Runtime& rt, const For& node, std::vector<Value> items, const std:
     Runtime::Enter enter(rt, node.body, scope);
     Value item;
     while (true) {
-      // The filter runs in its own scope, so the next item is found before this turn's scope begins.
+      // The filter runs in its own scope, so the next item is found before the scope of this iteration begins.
       if (!loop->next(rt, item)) break;
       rt.meter.spend();
       enter.renew();
@@ -296,7 +296,7 @@ Flow run_loop(Runtime& rt, const For& node, std::vector<Value> items, const std:
       if (node.has_loop) rt.scope()->set(node.loop_id, loop_value);
       const Flow flow = rt.run(node.body);
       if (flow == Flow::kBreak) break;
-      ran = ran || flow == Flow::kNext;  // as in jinja2: interrupted turns do not count
+      ran = ran || flow == Flow::kNext;  // as in jinja2: interrupted iterations do not count
     }
   }
   loop->end();

@@ -1,4 +1,4 @@
-// The objects that a template can have besides plain values: namespaces, macros, the `loop` of a for, ranges, iterators
+// The objects of a template, in addition to plain values: namespaces, macros, the `loop` of a for, ranges, iterators
 // and the views from keys(), values() and items().
 #pragma once
 #include <memory>

@@ -121,7 +121,7 @@ class Parser {
   std::vector<Token> unknown_;  // unknown filters and tests, until it is clear whether they are in an `if`
   std::vector<std::string> open_tags_;
   std::deque<Frame> frames_;  // the frames of all scopes
-  Frame* frame_ = nullptr;    // the current one
+  Frame* frame_ = nullptr;    // the current frame
 };
 
 }  // namespace ingot::jinja

@@ -1,4 +1,4 @@
-// Expressions of the parser, each function one level of jinja2's precedence.
+// The parser's functions for expressions. Each function parses one level of jinja2's precedence.
 #include <algorithm>
 
 #include "base/error.h"
@@ -145,7 +145,7 @@ ExprPtr Parser::product() {
   return left;
 }
 
-ExprPtr Parser::power() {  // from left to right; in Python from right to left
+ExprPtr Parser::power() {  // left-associative, unlike in Python
   const int line = now().line;
   ExprPtr left = unary();
   while (skip_op("**")) left = binary(line, Op::kPow, std::move(left), unary());
@@ -209,7 +209,7 @@ ExprPtr Parser::number() {
   return std::make_unique<Const>(token.line, Value::integer(*int_of_text(digits, decimal ? 10 : 0)));
 }
 
-ExprPtr Parser::strings() {  // neighbouring strings are joined
+ExprPtr Parser::strings() {  // adjacent strings are joined
   const int line = now().line;
   std::string text;
   while (is(TokenKind::kString)) text += unquote(take());

@@ -10,7 +10,7 @@
 namespace ingot::jinja {
 namespace {
 
-// Levels of evaluation for each allowed level of nesting: a recursive macro takes several levels for each call.
+// Levels of evaluation for each allowed level of nesting, because each call of a recursive macro needs several levels.
 constexpr size_t kLevelsPerDepth = 10;
 
 }  // namespace

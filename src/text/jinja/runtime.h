@@ -1,5 +1,5 @@
-// Runtime: one rendering. It holds the variables in scope, the text so far and the remaining budget. The nodes of the
-// tree and the builtins work on it. It lives on the stack of Template::render.
+// Runtime: the state of one rendering: the variables in scope, the text so far and the remaining budget. The nodes of
+// the tree and the builtins work on this state. Template::render makes a Runtime for each call.
 #pragma once
 #include <ctime>
 #include <memory>
@@ -58,7 +58,7 @@ class Runtime {
     Enter(Runtime& runtime, const Block& entered) : Enter(runtime, entered, runtime.scope_) {}
     Enter(Runtime& runtime, const Block& entered, std::shared_ptr<Scope> outside);
     ~Enter() { rt.scope_ = std::move(old); }
-    void renew();  // empties it for the next turn of a loop
+    void renew();  // empties the scope for the next iteration of a loop
     Runtime& rt;
     const Block& block;
     std::shared_ptr<Scope> old, outer;
@@ -98,8 +98,8 @@ class Runtime {
   bool contains(const Value& container, const Value& item);
   size_t length(const Value& value);
   Value binary(Op op, const Value& a, const Value& b);
-  // Holds a value that was changed after it was made, or a scope that a macro uses, until the end of the rendering.
-  // Then it is emptied. That breaks cycles, and long chains are destroyed link by link.
+  // Holds a value that was changed after its creation, or a scope that a macro uses, until the end of the rendering,
+  // and then empties the value or scope. This breaks cycles, and destroys long chains link by link.
   void keep(const Value& value) { kept_.push_back(value); }
   void keep(std::shared_ptr<Scope> scope) { kept_scopes_.push_back(std::move(scope)); }
 

@@ -6,7 +6,7 @@ namespace ingot::jinja {
 
 namespace {
 
-// jinja2 joins the output of these blocks with the text around them, unconverted.
+// jinja2 joins the output of these blocks with the surrounding text without a conversion, so the output must be text.
 void write_text(Runtime& rt, const Value& value) {
   if (!value.is_string()) throw Error("the block gives a {}, not text", value.type_name());
   rt.write(value.text());

@@ -31,7 +31,7 @@ Template Template::parse(std::string_view source, const TemplateLimits& limits) 
 std::string Template::render(const nlohmann::ordered_json& variables, const TemplateLimits& limits,
                              const TemplateClock& clock) const {
   if (!variables.is_object()) throw Error("the variables of a template must be a JSON object");
-  TemplateLimits free = limits;  // reading the variables costs no fuel, because it sets the fuel
+  TemplateLimits free = limits;  // reading the variables costs no fuel, because their size sets the fuel
   free.fuel = SIZE_MAX / 2;
   free.fuel_per_byte = 0;
   jinja::Meter reading(free, 0);

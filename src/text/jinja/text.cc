@@ -12,8 +12,8 @@
 namespace ingot::jinja {
 namespace {
 
-// Letters whose capital is several letters (SpecialCasing.txt, without the polytonic Greek ones). Title case keeps only
-// the first of these letters.
+// Characters whose upper case is several characters (SpecialCasing.txt, without polytonic Greek). In title case, only
+// the first of these characters is upper case.
 struct LongCase {
   char32_t code;
   const char* upper;

@@ -3,8 +3,9 @@
 // are shared by reference as in Python, so passing messages around copies nothing. Ints have 128 bits: unsigned 64-bit
 // numbers of JSON keep their value, and an overflow is an error.
 //
-// Two rules keep destructors shallow. A container knows its depth, and refuses to nest beyond the limit. A container
-// that was changed after it was made is also held by the Runtime, which empties it at the end; that breaks cycles too.
+// Two rules keep destructors shallow. A container stores its depth, and refuses to nest beyond the limit. The Runtime
+// also holds each container that was changed after its creation, and empties the container at the end, which also
+// breaks cycles.
 #pragma once
 #include <memory>
 #include <string>

@@ -1,6 +1,5 @@
-// Finds added tokens (<|im_start|>, user-defined words) in text before it is tokenized. At each position the longest
-// token that begins there wins; the leftmost position comes first. A sorted list, narrowed byte by byte, serves as the
-// trie.
+// Finds added tokens (<|im_start|>, user-defined words) in text before it is tokenized. The leftmost match wins, and
+// the longest of all matches at the same position. The search narrows a sorted list byte by byte, like a trie.
 #pragma once
 #include <array>
 #include <cstdint>

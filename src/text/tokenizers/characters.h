@@ -17,8 +17,8 @@ bool is_nonspacing_mark(char32_t c);  // category Mn
 bool is_mark(char32_t c);             // Mn, Mc, Me
 bool is_control_like(char32_t c);     // Cc, Cf, Co
 
-// leading_space: the length of the white space at the start of text. The other function: text without white space at
-// its end.
+// leading_space: the length of the white space at the start of text. without_trailing_space: text without the white
+// space at its end.
 size_t leading_space(std::string_view text);
 std::string_view without_trailing_space(std::string_view text);
 

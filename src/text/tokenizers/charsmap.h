@@ -1,5 +1,5 @@
-// SentencePiece's compiled normalization table (precompiled_charsmap): replacements of strings by other strings. It
-// holds a size, a trie of that many bytes (a double array: https://github.com/s-yata/darts-clone), and the
+// SentencePiece's compiled normalization table (precompiled_charsmap): replacements of strings by other strings. The
+// table consists of a size, a trie of that many bytes (a double array: https://github.com/s-yata/darts-clone), and the
 // replacements, each ended by NUL. The table may be hostile: the constructor checks the whole trie, so look-ups need no
 // checks.
 #pragma once
@@ -18,8 +18,8 @@ class Charsmap {
 
   // Replaces every longest match, left to right, as SentencePiece itself does.
   std::string apply(std::string_view text) const;
-  // The same as in Hugging Face tokenizers: matches the start of a grapheme of less than six bytes, or else the start
-  // of each character.
+  // As in Hugging Face tokenizers: a grapheme of less than six bytes is replaced if a key matches its start. Otherwise,
+  // each character of the grapheme is matched separately.
   std::string apply_by_grapheme(std::string_view text) const;
 
  private:

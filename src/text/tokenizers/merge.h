@@ -1,6 +1,5 @@
-// The merge loop that both BPE dialects share: neighbouring symbols join, best rank first and leftmost among equal
-// ranks, until no pair of neighbours can merge. A heap of candidate pairs over a linked list: O(n log n) in the length
-// of the text.
+// The merge loop of both BPE dialects: adjacent symbols merge, best rank first and leftmost among equal ranks, until no
+// adjacent pair can merge. A heap of candidate pairs over a linked list takes O(n log n) in the length of the text.
 #pragma once
 #include <algorithm>
 #include <cstdint>
@@ -28,7 +27,7 @@ struct Symbol {
 class MergeQueue {
  public:
   // Links the symbols in order and merges them. The result is the list from symbols[0] along `next`. find(left, right)
-  // returns the Merge of two neighbouring Symbols, if there is one.
+  // returns the Merge of two adjacent Symbols, if there is one.
   template <class Find>
   void merge_all(std::vector<Symbol>& symbols, const Find& find) {
     heap_.clear();
@@ -44,7 +43,7 @@ class MergeQueue {
       const uint64_t best = heap_.back();
       heap_.pop_back();
       const auto i = static_cast<uint32_t>(best);
-      // Skips a key if its pair has changed since.
+      // Skips a key if its pair has changed since the push.
       if (!symbols[i].with_next || key(symbols[i].with_next->rank, i) != best) continue;
       join(symbols, i);
       update(symbols, i, find);

@@ -1,4 +1,5 @@
-// Maps pairs of token ids to their merge: a flat hash table, which is read millions of times for a megabyte of text.
+// Maps pairs of token ids to their merge. A flat hash table, because encoding a megabyte of text reads the table
+// millions of times.
 #pragma once
 #include <bit>
 #include <optional>

@@ -7,8 +7,8 @@
 
 namespace ingot {
 
-// The expression in PCRE2's syntax, for PCRE2_UTF and PCRE2_UCP. Throws Error, which names a construct without
-// translation.
+// The expression in PCRE2's syntax, for PCRE2_UTF and PCRE2_UCP. Throws Error for a construct without translation, and
+// names the construct.
 std::string pcre2_from_oniguruma(std::string_view pattern);
 
 // An expression that matches exactly this text.

@@ -1,6 +1,5 @@
-// One regular expression from a model's files or from a user, which matches names. PCRE2, with limits, because the
-// expression may be hostile.
-// (Pretokenizer has the expressions that cut text.)
+// Pattern: a regular expression from a model's files or from a user that matches names. It runs in PCRE2 with limits,
+// because the expression may be hostile. TextRegex is for expressions that cut text.
 #pragma once
 #include <memory>
 #include <string>

@@ -1,7 +1,7 @@
-// Cuts text into the words within which a model merges, with the regular expressions of its training (text_regex.h). If
-// there are several expressions, each cuts the pieces from the one before. Every match is a piece, and so is the text
-// between matches, unless the rule says that matches (mostly white space) are dropped. PCRE2 needs well-formed UTF-8,
-// so each run of ill-formed bytes is a separate piece. The text before and after such a run is cut as separate texts.
+// Cuts text into words with the regular expressions of the model's training (text_regex.h). Tokens merge only within a
+// word. If there are several expressions, each expression cuts the pieces of the previous expression. Every match is a
+// piece, and so is the text between matches, unless the rule drops one of the two. PCRE2 needs well-formed UTF-8, so
+// each run of ill-formed bytes is a separate piece. The text before and after such a run is cut as separate texts.
 #pragma once
 #include <functional>
 #include <span>
@@ -15,7 +15,7 @@ namespace ingot {
 
 class Pretokenizer {
  public:
-  // With these expressions the pieces together are the whole text. Throws Error for an expression that PCRE2 refuses.
+  // With patterns, the pieces together are the whole text. Throws Error for an expression that PCRE2 refuses.
   explicit Pretokenizer(std::span<const std::string_view> patterns);
   explicit Pretokenizer(std::span<const CutRule> rules);
 

@@ -42,8 +42,9 @@ constexpr Patterns kGpt4o = {
     R"([^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]+[\p{Ll}\p{Lm}\p{Lo}\p{M}]*(?i:'s|'t|'re|'ve|'m|'ll|'d)?|)"
     R"(\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+)"};
 // Groups of three digits, counted from the right, as in \d{1,3}(?=(?:\d{3})*\b) and similar expressions. At each group,
-// these look ahead to the end of the digits, which takes quadratic time. Here one step isolates the digits. The next
-// step looks ahead only at the first group (\A); every later group begins where the last one ended (\G).
+// those expressions look ahead to the end of the digits, which takes quadratic time. Here one step isolates the digits.
+// The next step looks ahead only at the first group (\A); every later group begins at the end of the previous group
+// (\G).
 constexpr std::string_view kGroupsOfNumbers = R"(\A\p{N}{1,3}(?=(?:\p{N}{3})*+\z)|(?!\A)\G\p{N}{3})";
 constexpr std::string_view kGroupsOfDigits = R"(\A\p{Nd}{1,3}(?=(?:\p{Nd}{3})*+\z)|(?!\A)\G\p{Nd}{3})";
 // Digits that no \w of Oniguruma follows; Oniguruma's \w has more characters than PCRE2's.
@@ -61,8 +62,9 @@ constexpr Patterns kAfmoe = {
 #define NO_CUT R"((?:[^\p{Nd}]++|(?<!\p{Nd})\p{Nd}{1,2}(?=(?:\p{Nd}{3})*+(?!\p{Nd}))))"
 constexpr Patterns kSuperBpe = {R"(\p{N}+)", R"(\G(?:\A)" NO_CUT R"(++|\p{Nd}{3})" NO_CUT R"(*+))"};
 #undef NO_CUT
-// The published expression ends in \s{512}(?!\S)|\s{256}(?!\S) and so on, down to \s{1}. After each of these lengths it
-// looks for an end of line again. Here a second step cuts the spaces that the first step has found.
+// The published expression ends in \s{512}(?!\S)|\s{256}(?!\S) and so on, down to \s{1}. After each of these lengths,
+// the published expression looks for an end of line again. Here a second step cuts the spaces that the first step has
+// found.
 constexpr Patterns kJais2 = {
     R"((?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s)",
     R"((?:\A(?=[^\S\r\n]++\z)|(?!\A)\G)(?:\s{512}|\s{256}|\s{128}|\s{64}|\s{32}|\s{16}|\s{8}|\s{4}|\s{1,2}))"};
@@ -114,7 +116,8 @@ constexpr Patterns kBailing = {
     R"('(?i:[sdmt]|ll|ve|re)|[^\r\n\p{L}\p{N}]?+\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]++[\r\n]*|\s*[\r\n]|\s+(?!\S)|\s+)"};
 constexpr Patterns kSeedCoder = {
     R"((?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}\r\n]+|\s*[\r\n]+|\s+(?!\S)|\s+)"};
-// Possessive quantifiers. They only change the memory for a long match, because another alternative follows the group.
+// Possessive quantifiers save memory in a long match. They do not change the match, because nothing follows the group
+// in its alternative.
 constexpr Patterns kExaoneMoe = {
     R"((?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?(?:\p{L}\p{M}*+(?: \p{L}\p{M}*+)*+)++|\p{N}|)"
     R"( ?[^\s\p{L}\p{N}]+[\r\n/]?|\s*[\r\n]|\s+(?!\S)|\s+)"};

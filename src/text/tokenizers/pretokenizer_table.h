@@ -21,8 +21,8 @@ const PretokenizerRow& find_pretokenizer(std::string_view name);
 // GGUF's name for exactly these expressions: the first name of the row, or nothing.
 std::optional<std::string_view> pretokenizer_name(std::span<const std::string> patterns, bool whole_words);
 
-// For published expressions that take quadratic time (as tokenizer.json has them): expressions that cut the same way in
-// linear time. Nothing for any other expression.
+// If `published`, as spelled in tokenizer.json, takes quadratic time: expressions that cut the same way in linear time.
+// Empty for any other expression.
 std::span<const std::string_view> linear_expressions(std::string_view published);
 
 // Whether this is byte pair encoding as in SentencePiece: over characters, with spaces as U+2581.

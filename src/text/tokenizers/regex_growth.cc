@@ -24,7 +24,7 @@ using States = std::vector<int>;
 struct Edge {
   int to;
   bool atomic = false;  // within a group that never backtracks: alternatives from a loop around it are never tried
-  bool doubled = false;  // two loops make this edge
+  bool doubled = false;  // two loops create this edge
 };
 
 struct Automaton {

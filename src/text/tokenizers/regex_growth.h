@@ -4,10 +4,10 @@
 // to them.
 //
 // The expression becomes an automaton without empty moves (Glushkov's: a state for each character or class in it).
-// There are exponentially many ways exactly if, within a loop, two different paths lead from a state to a state over
-// the same characters (Weber and Seidl, "On the degree of ambiguity of finite automata", 1991). Lookarounds are checked
-// separately, and rule nothing out. Atomic groups never backtrack, but this counts only for a loop around them that
-// repeats their work. So the check also refuses some harmless expressions.
+// There are exponentially many ways exactly if, within a loop, two different paths over the same characters connect the
+// same two states (Weber and Seidl, "On the degree of ambiguity of finite automata", 1991). Lookarounds are checked
+// separately; the check does not use them to exclude ways. Atomic groups never backtrack, but the check uses this only
+// for loops around an atomic group. So the check also refuses some harmless expressions.
 #pragma once
 #include <cstdint>
 #include <functional>

@@ -1,7 +1,7 @@
 // Makes token ids independent of PCRE2's version of Unicode. If PCRE2 and unicode_table.h differ about a character,
-// PCRE2 sees a stand-in: a character of the same category with as many bytes. The stand-in is near the character,
-// because expressions also have ranges of neighbouring characters. So a letter that PCRE2 does not know is cut as a
-// letter.
+// PCRE2 gets a stand-in: a character of the same category with the same number of bytes. So a letter that PCRE2's
+// version does not contain is still cut as a letter. The stand-in is close to the character, because expressions also
+// contain ranges of characters.
 #pragma once
 #include <array>
 #include <cstdint>
@@ -16,8 +16,8 @@ class StandIns {
   // assigned: a bit for each code point, set if PCRE2 has a category for it. Code points past the end are ignored.
   explicit StandIns(const std::vector<uint64_t>& assigned);
 
-  // The text for PCRE2, with the same length: usually the text itself, else `changed`, which holds the copy. The text
-  // must be well-formed UTF-8.
+  // The text for PCRE2, with the same length: usually the text itself, otherwise `changed`, which holds the copy. The
+  // text must be well-formed UTF-8.
   std::string_view readable(std::string_view text, std::string& changed) const;
 
  private:

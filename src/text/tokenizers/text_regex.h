@@ -1,5 +1,6 @@
-// A regular expression that finds its matches in a text one after another: the expressions of a model's tokenizer, in
-// PCRE2's syntax, JIT compiled, with limits, because the expression may be hostile. (Pattern is for names.)
+// TextRegex: a regular expression of a model's tokenizer, which finds its matches in a text one after another. The
+// expression is in PCRE2's syntax and JIT-compiled. Limits apply, because the expression may be hostile. (Pattern is
+// for expressions that match names.)
 #pragma once
 #include <memory>
 #include <optional>
@@ -8,7 +9,7 @@
 
 namespace ingot {
 
-std::string pcre2_message(int code);  // of an error of PCRE2
+std::string pcre2_message(int code);  // `code`: an error of PCRE2
 
 class TextRegex {
  public:

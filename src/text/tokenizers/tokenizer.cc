@@ -203,7 +203,7 @@ void Tokenizer::append_decoded(int32_t id, bool skip_special, bool& at_start, st
   const bool skipped = skip_special && vocab_.is_special(id);
   const bool was_at_start = at_start;
   at_start = added && (prefix_rule_ != PrefixRule::kFirstUnlessSpace || (at_start && id == vocab_.bos));
-  if (kind_.repairs) at_start = was_at_start && skipped;  // the tokens of encoders are joined, whatever they are
+  if (kind_.repairs) at_start = was_at_start && skipped;  // for encoders, only a skipped token keeps at_start
   if (!skipped) out += bytes;
 }
 

@@ -38,8 +38,8 @@ class Tokenizer {
 
   // Encodes two texts as one, as BERT reads a question and an answer: BOS, the first text, the model's separator
   // tokens, the second text, EOS. If that exceeds max_tokens, tokens are cut from the ends of the texts, the longer
-  // text first. n_first: the number of tokens before the second text. Throws Error if the tokenizer joins pairs in
-  // another way.
+  // text first. n_first: the number of tokens before the second text. Throws Error if the tokenizer joins pairs
+  // differently.
   std::vector<int32_t> encode_pair(std::string_view first, std::string_view second, size_t max_tokens,
                                    size_t& n_first) const;
 

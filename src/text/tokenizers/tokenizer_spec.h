@@ -1,5 +1,5 @@
-// What a checkpoint says about its tokenizer, independent of file formats. The readers of src/io fill it in.
-// Tokenizer::create checks it and copies what it needs, so the views must live only until then.
+// TokenizerSpec: the tokenizer data of a checkpoint, independent of file formats. The readers of src/io fill in the
+// fields. Tokenizer::create checks and copies the data, so the views must stay valid only until create() returns.
 #pragma once
 #include <cstdint>
 #include <optional>
@@ -70,12 +70,12 @@ enum class PairTypes : uint8_t { kNone, kSecond, kOther };
 struct TokenizerSpec {
   std::string source;  // the file's name, for messages
   std::string model;   // one of the names above
-  std::string pre;     // which pre-tokenizer, for byte-level BPE (text/tokenizers/pretokenizer_table.h)
+  std::string pre;     // the pre-tokenizer's name, for byte-level BPE (text/tokenizers/pretokenizer_table.h)
   std::optional<std::vector<std::string>> patterns;  // replaces `pre`: the expressions themselves, in PCRE2's syntax
-  bool whole_words = false;  // with patterns: a word that is a token stays that token, whatever the merges
+  bool whole_words = false;  // with patterns: a word that is a token stays that token, even if the merges differ
   bool prefix_space = false;  // byte-level BPE: puts a space before a text that does not begin with one
   std::vector<NormalizerStep> normalize;
-  std::vector<CutRule> cuts;  // WordPiece and Unigram: what cuts words
+  std::vector<CutRule> cuts;  // WordPiece and Unigram: the rules that cut words
   bool split_words = false;   // Unigram: no token spans a space
   bool tidy_decode = false;   // WordPiece: no space before . ? ! and , when decoding
   int max_word_chars = 100;   // WordPiece: longer words are unknown

@@ -1,5 +1,5 @@
-// A set of strings with a number each, which finds all keys at the start of a text. The nodes of the tree are in one
-// array, and the children of a node are next to each other. For WordPiece and Unigram vocabularies.
+// Trie: maps keys to numbers, and finds all keys at the start of a text. The nodes are in one array, where the children
+// of a node are adjacent. For WordPiece and Unigram vocabularies.
 #pragma once
 #include <cstdint>
 #include <string_view>

@@ -7,7 +7,7 @@
 
 namespace ingot {
 
-// U+2581: what stands for a space in the tokens of SentencePiece.
+// U+2581, which stands for a space in the tokens of SentencePiece.
 inline constexpr std::string_view kSpaceMark = "\xE2\x96\x81";
 
 // True if every sequence is well-formed.

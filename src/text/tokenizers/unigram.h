@@ -1,7 +1,7 @@
-// Unigram (SentencePiece's language model of pieces; T5, XLM-RoBERTa and the embedding models derived from it). Among
-// all ways to write a text in pieces it chooses the way with the highest probability. Viterbi's algorithm finds this
-// way over the pieces that begin at each character. A character in no piece is unknown; its score is below that of the
-// rarest piece. Neighbouring unknown characters join, and become byte tokens if the vocabulary has them.
+// Unigram (SentencePiece's language model of pieces; T5, XLM-RoBERTa and the embedding models derived from it). Splits
+// a text into the sequence of pieces with the highest probability, which Viterbi's algorithm finds over the pieces that
+// begin at each character. A character that is not a piece can be read as unknown, with a score below that of the
+// rarest piece. Adjacent unknown characters join, and become byte tokens if the vocabulary has byte tokens.
 #pragma once
 #include "text/tokenizers/pretokenizer.h"
 #include "text/tokenizers/subword.h"

@@ -13,8 +13,9 @@ namespace {
 
 constexpr size_t kMaxTokens = size_t{1} << 24;
 
-// Tokens that end an answer, for models whose file does not name any. Many GGUF files say how a text ends, but not how
-// a turn ends. kFileEnds, the separators of a program's files, are only for files that name no end at all.
+// Tokens that end an answer, for models whose file names no EOT or EOM and no list of ends. Many GGUF files name the
+// token that ends a text, but not the token that ends a turn. kFileEnds, the separators between a program's files, are
+// used only if the file names no EOS either.
 constexpr std::string_view kTurnEnds[] = {
     "<|eot_id|>",
     "<|eom_id|>",

@@ -1,6 +1,7 @@
-// WordPiece (BERT and its successors): takes the longest token at the start of a word, then the longest token that
-// continues it, until the word ends. A word without such tokens becomes one unknown token. The vocabulary has GGUF's
-// spelling: U+2581 before tokens that begin a word, nothing before tokens that continue it.
+// WordPiece (BERT and its successors): takes the longest token at the start of a word, then repeatedly the longest
+// token that continues the word, until the word ends. If no token fits at some point, the whole word becomes one
+// unknown token. The vocabulary has GGUF's spelling: U+2581 before tokens that begin a word, nothing before tokens that
+// continue it.
 #pragma once
 #include "text/tokenizers/pretokenizer.h"
 #include "text/tokenizers/subword.h"
