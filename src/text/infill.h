@@ -10,8 +10,8 @@
 
 namespace ingot {
 
-// The two texts in the format of the model's training. A BOS goes in front if the model needs it and add_special is
-// set. Returns nothing if the model has no infill tokens.
+// The two texts in the format of the model's training. Begins with BOS if the model needs BOS and add_special is set.
+// Returns nothing if the model has no infill tokens.
 std::optional<std::vector<int32_t>> infill_prompt(const Tokenizer& tokenizer, std::span<const int32_t> before,
                                                   std::span<const int32_t> after, bool add_special);
 

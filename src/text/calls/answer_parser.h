@@ -18,8 +18,8 @@
 //   - If the arguments of a call are malformed or cut, the client has already seen the call. So the call ends with
 //     whole = false and the arguments so far, a prefix of a JSON object, as in OpenAI's API at max_tokens. The text
 //     after such a call is content. A call that is cut before its arguments is content.
-//   - White space between a call and its neighbours is markup. A closing marker without an opening marker is markup
-//     after a call, otherwise content.
+//   - White space next to a call is markup. A closing marker without an opening marker is markup after a call,
+//     otherwise content.
 #pragma once
 #include <cstdint>
 #include <map>

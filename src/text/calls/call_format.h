@@ -59,7 +59,7 @@ struct CallFormat {
   bool call_ends_reasoning = false;  // the first marker of a call also ends the reasoning
   bool bare_name = false;            // name_begin may come without call_begin
   bool trims_value = false;          // remove one line break at each end of a tagged value
-  bool untyped_is_json = false;      // a tagged value of unknown type is JSON if it parses as JSON, else a string
+  bool untyped_is_json = false;      // a tagged value of unknown type is JSON if it parses as JSON, otherwise a string
 
   // The text of forced calls: begin_text, then the arguments, then for each further call next_text and its arguments,
   // then end_text. The form of the arguments depends on the syntax: a JSON object (kEnvelope, kNamed, kChannel),

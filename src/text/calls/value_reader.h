@@ -27,7 +27,7 @@ class ValueReader {
   explicit ValueReader(Dialect dialect = Dialect::kJson, std::string_view mark = {}) : dialect_(dialect), mark_(mark) {}
 
   Status feed(char c, std::string& out);
-  Status finish(std::string& out);                   // ends the text: kDone for a complete value, else kBad
+  Status finish(std::string& out);                   // ends the text: kDone for a complete value, otherwise kBad
   const std::string& held() const { return held_; }  // read, but not yet in `out`
 
  private:

@@ -54,7 +54,7 @@ class Matcher {
  public:
   explicit Matcher(std::shared_ptr<Constraint> constraint);
 
-  // The tokens that may come next. End tokens are among them if the answer may end here.
+  // The tokens that may come next. Includes the end tokens if the answer may end here.
   std::shared_ptr<const TokenMask> mask();
   // Advances by one token. If the mask does not allow the token, returns false and changes nothing.
   bool accept(int32_t token);

@@ -92,7 +92,7 @@ std::shared_ptr<Constraint> ModelGrammars::get(const std::string& key, const Mak
   auto made = std::make_shared<Constraint>(make(&new_warnings), vocabulary());
   const std::lock_guard lock(mutex_);
   const auto [place, is_new] = places_.try_emplace(key);
-  if (!is_new) return use(*place->second);  // another thread was first
+  if (!is_new) return use(*place->second);  // another thread has added the entry
   entries_.push_front({key, std::move(made), std::move(new_warnings)});
   place->second = entries_.begin();
   drop_old();

@@ -301,7 +301,7 @@ void PushdownMachine::count_words(size_t n) {
 }
 
 GrammarState PushdownMachine::close(Closure& closure) {
-  while (!closure.entered.empty()) {  // in order of rank, so that all callers of a rule are known before it is entered
+  while (!closure.entered.empty()) {  // in order of rank, because all callers of a rule must be known first
     auto node = closure.entered.extract(closure.entered.begin());
     add_heads(closure, rules_[rule_of_rank_[static_cast<size_t>(node.key())]].body, intern_stack(node.mapped()));
     if (closure.items.size() > kMaxItems) break;

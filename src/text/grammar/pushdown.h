@@ -41,7 +41,7 @@ class PushdownMachine final : public Automaton {
   uint32_t free_place(uint32_t place) override;
 
  private:
-  using Expr = uint32_t;   // the rest of a rule: a part of its body, or what remains of a part
+  using Expr = uint32_t;   // the rest of a rule: a part of its body, or the remainder of a part
   using Stack = uint32_t;  // a set of pairs (expression to continue with, its stack)
   using Language = RegularLanguages::Id;
   using Words = std::vector<uint32_t>;

@@ -273,7 +273,7 @@ class Builder {
  public:
   explicit Builder(RegularLanguages& languages) : languages_(languages) {}
 
-  // The texts that match `choices` and continue with a text of `rest`. at_start: nothing comes before.
+  // The texts that match `choices` and continue with a text of `rest`. at_start: no text comes before.
   Id build(const std::vector<Terms>& choices, Id rest, bool at_start) {
     std::vector<Id> parts;
     for (const Terms& terms : choices) parts.push_back(build(terms, rest, at_start));

@@ -1,7 +1,7 @@
 // Regular languages over bytes as hash-consed expressions: union, intersection, complement, concatenation, repetition.
-// An expression is its own automaton: the derivative of a language by a byte is the language of what may follow that
-// byte (Brzozowski, "Derivatives of regular expressions", 1964). Derivatives are made on first use, so a large
-// repetition costs nothing until text reaches it. Not thread-safe.
+// An expression is its own automaton: the derivative of a language by a byte is the language of the texts that may
+// follow that byte (Brzozowski, "Derivatives of regular expressions", 1964). Derivatives are made on first use, so a
+// large repetition costs nothing until text reaches it. Not thread-safe.
 #pragma once
 #include <array>
 #include <bitset>

@@ -138,7 +138,7 @@ class SchemaReader {
   std::unordered_map<SchemaId, Language> name_languages_;  // of name_language()
   std::set<SchemaId> relaxed_;                             // schemas that are enforced only in part
   size_t n_name_bytes_ = 0, n_patterns_ = 0;               // of all properties and patternProperties
-  size_t n_evaluated_ = 0;                                 // what collect() has found
+  size_t n_evaluated_ = 0;                                 // entries that collect() has found
   std::set<Place> open_places_;                            // of collect()
 };
 

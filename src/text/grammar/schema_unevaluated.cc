@@ -53,7 +53,7 @@ void SchemaReader::read_unevaluated(const Json& json, const std::string& path, s
   }
 }
 
-// ---- What is evaluated
+// ---- Collecting the evaluated members and items
 
 // Collects the members or items that the schema at `place` evaluates when the condition `when` holds. is_inside:
 // `place` is a subschema of the schema with the keyword.

@@ -21,7 +21,7 @@ class TokenTrie {
   };
 
   TokenTrie() = default;
-  // Takes the bytes of tokens with their ids, and sorts them. A token without bytes ends at the root.
+  // tokens: the bytes and the id of each token, in any order. A token without bytes ends at the root.
   explicit TokenTrie(std::vector<std::pair<std::string_view, int32_t>> tokens);
 
   // In depth-first order: a node, then all nodes below it.

@@ -125,7 +125,7 @@ class Lexer {
     finish(after_end(end, sign == '-', sign != '+'));
   }
 
-  // Where the text of a raw block begins if the tag is {% raw %}, else 0.
+  // Where the text of a raw block begins if the tag is {% raw %}, otherwise 0.
   size_t raw_begin(size_t tag) const {
     if (source_[tag + 1] != '%') return 0;
     size_t at = tag + 2;

@@ -33,8 +33,8 @@ class Meter {
     if (count != 0) fits(n > max_bytes_ / count ? max_bytes_ + 1 : n * count);
     make(n * count);
   }
-  // Charges for n new items of a list or dictionary. They cost more than bytes, because each takes a few hundred bytes
-  // of memory.
+  // Charges for n new items of a list or dictionary. Items cost more than bytes, because each item needs a few hundred
+  // bytes of memory.
   void items(size_t n) {
     if (n > kMaxItems) throw Error("the template makes a list of over {} items", kMaxItems);
     spend(1 + 4 * n);

@@ -168,7 +168,7 @@ std::unique_ptr<const Stmt> Parser::if_statement(int line) {
   };
   branch();
   frame_->branch(Event::kNextBranch);
-  while (skip_name("elif")) {  // in jinja2, each elif is an `if` in the else branch of the `if` before
+  while (skip_name("elif")) {  // in jinja2, each elif is an `if` in the else branch of the previous `if`
     branch();
     frame_->branch(Event::kEndIf);
   }

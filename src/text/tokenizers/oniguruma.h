@@ -1,6 +1,6 @@
 // The regular expressions of tokenizer.json are written for Oniguruma (Ruby's syntax); this program runs them in PCRE2.
-// Most constructs of pre-tokenizers have the same meaning in both. Others are translated, or refused if PCRE2 would
-// give them another meaning.
+// Most constructs of pre-tokenizers have the same meaning in both. Other constructs are translated, or refused if PCRE2
+// would give them a different meaning.
 #pragma once
 #include <string>
 #include <string_view>

@@ -38,8 +38,8 @@ StandIns::StandIns(const std::vector<uint64_t>& assigned) {
   }
 }
 
-// DeepSeek's first expression lists whole blocks of letters with case. The neighbours of new letters with case of three
-// or four bytes are all in that list, but the new letters are not, so their stand-ins come from other blocks.
+// DeepSeek's first expression lists the cased letters of whole blocks. A new cased letter of three or four bytes is not
+// in that list, but all letters near it are. So the stand-in of such a letter comes from another block.
 char32_t StandIns::nearest(const Run& run, const std::vector<Run>& others) {
   const bool has_case = run.kind <= UnicodeRuns::kTitle;
   const char32_t wanted = has_case && n_bytes(run.first) == 4 ? 0x16E50 : run.first == 0x1C89 ? 0x10C7 : run.first;

@@ -46,8 +46,8 @@ class Tokenizer {
   // Whether the tokens of a pair have type 1 from the second text on. Otherwise all tokens have type 0.
   bool marks_second() const { return pair_types_ == PairTypes::kSecond; }
 
-  // The bytes of the tokens. Control tokens give their names, or nothing with skip_special. Throws Error for an id
-  // outside of the vocabulary.
+  // The bytes of the tokens. A control token decodes to its name, or to nothing with skip_special. Throws Error for an
+  // id outside of the vocabulary.
   std::string decode(std::span<const int32_t> ids, bool skip_special = false) const;
 
   // decode(), token by token (text/stream_decoder.h). at_start: the token is at the start of the text or follows an

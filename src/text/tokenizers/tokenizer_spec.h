@@ -57,7 +57,7 @@ struct NormalizerStep {
   bool by_grapheme = false;  // applies kCharsmap as Hugging Face does
 };
 
-// What happens to the matches of an expression that cuts words, and to the text between them.
+// The pieces that an expression cuts: its matches, the text between the matches, or both.
 enum class Cut : uint8_t { kIsolate /* both are pieces */, kDropMatches, kDropRest };
 struct CutRule {
   std::string pattern;
@@ -87,7 +87,7 @@ struct TokenizerSpec {
   std::optional<int64_t> bos, eos, eot, eom, unk, pad;
   std::vector<int64_t> ends;  // more tokens that end an answer
   std::optional<bool> add_bos, add_eos, add_space_prefix;
-  // The tokens between two texts that are read as one. EOS also goes after the second text.
+  // The tokens between two texts that are read as one. EOS also follows the second text.
   std::vector<int64_t> pair_between;
   PairTypes pair_types = PairTypes::kSecond;
   bool pair_is_known = true;  // false: a pair has other tokens at its ends than a single text

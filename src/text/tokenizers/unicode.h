@@ -1,5 +1,5 @@
 // Unicode helpers for the tokenizers and templates: UTF-8 in and out, repair of ill-formed UTF-8, and GPT-2's spelling
-// of bytes as printable characters. base/utf8.h defines what is well-formed.
+// of bytes as printable characters. base/utf8.h defines well-formed UTF-8.
 #pragma once
 #include <optional>
 #include <string>

@@ -175,7 +175,7 @@ void Vocab::read_special_ids(const TokenizerSpec& spec) {
   fall_back(spec.eos, eos, 2);
 }
 
-// The file's settings come first; the lists are used only if there are none.
+// The lists are used only if the file names no EOT, no EOM and no list of ends.
 void Vocab::mark_ends(const TokenizerSpec& spec) {
   ends_.assign(text_.size(), false);
   const auto mark_all = [&](std::span<const std::string_view> texts) {
