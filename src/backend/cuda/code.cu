@@ -7,7 +7,7 @@ namespace {
 
 constexpr int kThreadsWithWgmma = 64;
 
-// Never launched. The most threads that a launch may have tell how the kernel was compiled.
+// Never launched. Its launch bound shows whether the code that the driver chose has wgmma.
 __global__ void __launch_bounds__(INGOT_WGMMA ? kThreadsWithWgmma : 32) bounds_of_code() {}
 
 }  // namespace

@@ -22,8 +22,8 @@ void fail_allocation(int n);
 int allocations_left();  // allocations before the failing one; -1: it has failed, or none is set to fail
 
 // For tests: backends made from now on plan for a card of this compute capability, whose blocks have at most
-// `shared_bytes` of shared memory. BackendOptions::kernels must be "fixed", because the GPU does not run what is
-// compiled for another card. major = 0: the GPU as it is.
+// `shared_bytes` of shared memory. BackendOptions::kernels must be "fixed", because the real GPU cannot run kernels
+// that NVRTC compiles for another card. major = 0: backends plan for the real GPU.
 void pretend_card(int major, int minor, size_t shared_bytes);
 
 }  // namespace cuda

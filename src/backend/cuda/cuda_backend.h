@@ -150,21 +150,20 @@ class CudaBackend final : public Backend, public RecordedSteps {
   void pack_float8(cuda::PackedWeight& w, const Weight& host);
   uint32_t* fact_of(cuda::PackedWeight& w);
   cuda::WeightUpload& weight_upload();
-  void finish_weights();     // reads the facts that so far only the device knows
+  void finish_weights();     // downloads the facts that the device has found
   void* take(size_t bytes);  // allocates device memory that lives as long as the backend
-  // Both grow `memory` to at least `bytes`, after the work that uses it has ended. Recorded steps hold scratch
-  // addresses, so scratch_at_least drops recorded steps when scratch moves. They hold no address of memory from
-  // `grown`.
+  // Both grow `memory` to at least `bytes`, after the work that uses it has ended. Recorded steps hold addresses of
+  // scratch, so scratch_at_least() drops recorded steps when scratch moves. Recorded steps hold no address of memory
+  // from grown().
   void* scratch_at_least(cuda::Memory& memory, size_t bytes, cuda::Place place = cuda::Place::kDevice);
   void* grown(cuda::Memory& memory, size_t bytes, cuda::Place place = cuda::Place::kDevice);
   Tensor in_act_dtype(const Tensor& x);              // converts x to the type of activations
   const cuda::PackedWeight& ready(const Weight& w);  // the weight, with its factor read
-  // The input of a product: x, or the norm of x. Either a kernel has already written the norm, or the product computes
-  // it.
+  // The input of a product: x, or the norm of x. The norm has been written by a kernel, or the product computes it.
   struct Input {
     Tensor x;
     std::optional<cuda::DeferredNorm> norm = {};
-    std::optional<cuda::Float8Rows> float8 = {};  // x as 8-bit floats, from the product before
+    std::optional<cuda::Float8Rows> float8 = {};  // x as 8-bit floats, from the previous product
   };
   Input input_of(const Tensor& x, const Tensor& normed, const NormArgs& norm, const Weight& w);
   void launch(const cuda::MatmulKernel& kernel, cuda::Matvec m, Input& input);
@@ -229,7 +228,7 @@ class CudaBackend final : public Backend, public RecordedSteps {
   std::vector<Weight> factors_;  // the weights that products use
   std::unique_ptr<cuda::DenseMatmul> dense_;
   std::unique_ptr<cuda::WeightUpload> upload_;  // until reserve()
-  std::vector<cuda::PackedWeight*> without_facts_;  // the device is finding one for each, a word of facts_
+  std::vector<cuda::PackedWeight*> without_facts_;  // their facts are still on the device, in facts_
   cuda::Memory facts_;
   cuda::Memory raw_;       // a weight or a part of it, in the file's layout, while it is repacked
   cuda::Memory decoded_;   // a slice of a quantized weight for the dense product, or activations as 8-bit floats
@@ -238,9 +237,9 @@ class CudaBackend final : public Backend, public RecordedSteps {
   cuda::Memory up_;        // the second product of gate_up
   cuda::Memory partials_;  // partial results of split attention
   cuda::Memory order_;     // rows by expert (experts.h)
-  cuda::Memory grid_;      // of grid/layers.h: between two steps its counters are zeros
+  cuda::Memory grid_;      // for grid/layers.h; its counters are zero between steps
 
-  int block_size_ = 16;  // of the KV cache; before there is a cache, the usual size
+  int block_size_ = 16;  // of the KV cache; the usual size until there is a cache
   cuda::BatchUpload device_batch_;
   int n_tokens_ = 0, n_seqs_ = 0, min_q_len_ = 0, max_q_len_ = 0;
   int most_kv_ = 0;  // attention is planned for this length: no sequence of the step is longer
@@ -251,7 +250,7 @@ class CudaBackend final : public Backend, public RecordedSteps {
   cuda::Crossing crossing_;
   bool checks_replays_ = false;
   std::vector<Written> activations_,
-      states_;  // buffers that steps write and later ops read; not caches, which a step writes anew
+      states_;  // buffers that check_replay() restores; not KV caches, because a step run twice writes the same
   std::unique_ptr<cuda::StepClock> clock_;
   std::vector<cudaGraphExec_t> retired_;  // replaced graphs, which may still be running
 
@@ -260,14 +259,14 @@ class CudaBackend final : public Backend, public RecordedSteps {
   bool greedy_ = false;            // the sampled rows are argmax keys, not RowDrawn
   std::vector<size_t> host_rows_;  // indices in rows_ of the rows that the host's sampler draws
   std::vector<int32_t> counts_;    // [n_vocab]: zero between draws
-  cuda::Memory best_, sampled_;    // keys or RowDrawn on the device; pinned: the same, then the logits of host_rows_
+  cuda::Memory best_, sampled_;    // best_: keys or RowDrawn; sampled_: pinned copy, then the logits of host_rows_
   cuda::Memory argmax_;            // RowArgmax, zero between draws
   cuda::Memory draws_, draws_pinned_;
   cudaEvent_t drawn_event_ = nullptr;   // the draws have reached the host
-  cudaEvent_t copied_event_ = nullptr;  // what the draws need has reached the device
-  std::unique_ptr<cuda::Nccl> nccl_;  // null: there are no other ranks
+  cudaEvent_t copied_event_ = nullptr;  // the inputs of the draws have reached the device
+  std::unique_ptr<cuda::Nccl> nccl_;  // null: no other ranks
   std::unique_ptr<cuda::OneShot> one_shot_;
-  std::vector<Sampled> drawn_;         // what the last sample drew, once collected
+  std::vector<Sampled> drawn_;         // the draws of the last sample(), once collected
   std::vector<int32_t> tokens_;        // the batch's tokens, if the host drew some of them
   std::unique_ptr<ThreadPool> pool_;   // for the host sampler
 };
@@ -282,7 +281,7 @@ inline bool is_worth_compiling(const cuda::PackedWeight& w) { return w.n_in * w.
 
 inline bool on_16_bytes(const Tensor& x) { return reinterpret_cast<uintptr_t>(x.data) % 16 == 0 && x.stride % 8 == 0; }
 
-// The last block is for the sequences that pad a step.
+// The last block of the cache receives the writes of sequences that pad a step.
 struct CudaKv : KvCache {
   CudaKv(const KvShape& s, cuda::Memory m, const cuda::Device& d) : KvCache(s), memory(std::move(m)), device(d) {}
   cuda::DeviceKv view() const {

@@ -76,8 +76,8 @@ void Device::prepare(const void* kernel, size_t shared, unsigned cluster_blocks)
   check(permit(kernels_[kernel], kernel, shared, cluster_blocks), "cudaFuncSetAttribute");
 }
 
-// Permits a kernel all the shared memory there is. Another backend on this GPU has its own Device, and must not lower
-// the limit that this Device needs.
+// Raises the kernel's limit to all shared memory of a block. A smaller limit could undo the setting of another backend,
+// which has its own Device for the same GPU.
 cudaError_t Device::permit(Kernel& k, const void* kernel, size_t shared, unsigned cluster_blocks) {
   if (!k.known) {
     cudaFuncAttributes attributes{};

@@ -11,16 +11,16 @@
 
 namespace ingot::cuda {
 
-// Makes the GPU the current device of this thread; free of cost if it already is. The previous device is not restored,
+// Makes the GPU the current device of this thread; costs nothing if it already is. The previous device is not restored,
 // because setting a device creates its context, and a thread may begin with a device that this process does not use.
-// Does not throw, because destructors call it: they ignore the error of a lost GPU.
+// Does not throw, because destructors call it and ignore the error of a lost GPU.
 cudaError_t select_device(int index) noexcept;
 
-// Whether the program's code for the current device has Hopper's special instructions. Code for 9.0a has them. Newer
-// GPUs do not know them, and code that the driver compiles from PTX does not have them. Throws like check().
+// Whether the program's code for the current device has Hopper's special instructions. Code compiled for 9.0a has them.
+// Newer GPUs do not support them, and code that the driver compiles from PTX lacks them. Throws like check().
 bool finds_hopper_code();
 
-// The number of clusters of 2^i blocks that the GPU holds at once.
+// [i]: how many clusters of 2^i blocks can be resident on the GPU at once.
 using ClustersAtOnce = std::array<int, 5>;
 
 // The properties of the GPU's model.
@@ -29,9 +29,9 @@ struct DeviceLimits {
   int n_multiprocessors = 1;
   size_t most_shared = size_t{48} << 10;  // most bytes of shared memory in one block
   size_t l2_bytes = 0;
-  bool multiplies_float8 = false;  // products of 8-bit floats by the tensor cores, unless options forbid it
+  bool multiplies_float8 = false;  // the tensor cores multiply 8-bit floats, and options do not forbid it
 
-  bool has_hopper_code = false;  // the program has Hopper's special instructions for it: see finds_hopper_code()
+  bool has_hopper_code = false;  // see finds_hopper_code()
 
   bool is_hopper() const { return major == 9; }
   bool has_dependent_launch() const { return major >= 9; }
@@ -63,8 +63,8 @@ class Device {
   bool has_dependent_launch() const { return limits_.has_dependent_launch(); }
   bool has_clusters() const { return limits_.has_clusters(); }
 
-  // Enqueues two groups of kernels that may run at the same time, for kernels that leave much of the GPU idle. While
-  // on_branch() is called, stream() is a second stream. What the caller enqueues afterwards waits for both groups.
+  // Enqueues two groups of kernels that may run at the same time, for kernels that leave much of the GPU idle. During
+  // on_branch(), stream() is a second stream. Work that the caller enqueues afterwards waits for both groups.
   template <class A, class B>
   void side_by_side(A&& on_branch, B&& on_stream) {
     const Join join(*this);
@@ -80,8 +80,9 @@ class Device {
   // Calls the driver only when a limit has to be raised.
   void prepare(const void* kernel, size_t shared, unsigned cluster_blocks);
 
-  // For clusters of up to most_blocks blocks, each with `shared` bytes of dynamic shared memory; 0: the GPU cannot
-  // launch them. The result is cached for each kernel, so a kernel must always be passed the same threads and memory.
+  // Counts resident clusters of up to most_blocks blocks, each with `shared` bytes of dynamic shared memory. 0: the GPU
+  // cannot launch such clusters. The result is cached by kernel, so all calls for a kernel must pass the same threads
+  // and memory.
   const ClustersAtOnce& clusters_at_once(const void* kernel, int threads, size_t shared, unsigned most_blocks);
 
  private:
@@ -105,7 +106,7 @@ class Device {
     ~Join() { device.join(); }
   };
   void begin_branch();
-  // CUDA remembers an error of these two, and the next check_launch() reports it.
+  // CUDA keeps an error of these two functions, and the next check_launch() reports it.
   void end_branch() noexcept;
   void join() noexcept;
   cudaError_t permit(Kernel& k, const void* kernel, size_t shared, unsigned cluster_blocks);

@@ -1,5 +1,5 @@
-// Chooses the kernels for the products of a CudaBackend: by the list of matmul_kernels.cc, by timings made when the
-// model was loaded, and by the kernels compiled for the model's sizes, which become ready later.
+// Chooses the kernels for the products of a CudaBackend. The choice uses the list of matmul_kernels.cc, timings from
+// model loading, and kernels compiled for the model's sizes as they become ready.
 #include <algorithm>
 #include <chrono>
 #include <cmath>
@@ -83,15 +83,15 @@ struct Event {
   Event& operator=(const Event&) = delete;
 };
 
-// Matrices that take much of a step's time. For the others, the list decides.
+// Matrices whose products take much of a step's time. For other matrices, the list decides.
 bool is_worth_timing(const PackedWeight& w) {
   return w.layout != cuda::Layout::kDense && w.layout != cuda::Layout::kFloat8 && w.n_in * w.n_out >= 1 << 20;
 }
 
 }  // namespace
 
-// Microseconds of a product: the better of two rounds. Each product takes another weight of the same kind, so that no
-// cache already holds the weight.
+// Returns the microseconds of a product, in the better of two rounds. Each product uses a different weight of the same
+// kind, so that the weight is not cached.
 double CudaBackend::time_kernel(const MatmulKernel& kernel, const std::vector<const Weight*>& weights, int64_t rows) {
   static constexpr size_t kProducts = 3;
   const Weight& first = *weights[0];

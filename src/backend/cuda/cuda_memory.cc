@@ -100,7 +100,8 @@ void* CudaBackend::take(size_t bytes) {
   return buffers_.back().data();
 }
 
-// Never grows while a step is recorded: a step runs once, and allocates what it needs, before it is recorded.
+// Never grows `memory` during a recording, because a step of the same size has run before and has allocated its
+// scratch.
 void* CudaBackend::scratch_at_least(Memory& memory, size_t bytes, cuda::Place place) {
   if (memory.size() >= bytes) return memory.data();
   CHECK(!capturing_);
@@ -111,7 +112,7 @@ void* CudaBackend::scratch_at_least(Memory& memory, size_t bytes, cuda::Place pl
 void* CudaBackend::grown(Memory& memory, size_t bytes, cuda::Place place) {
   if (memory.size() >= bytes && memory.data() != nullptr) return memory.data();
   check(cudaStreamSynchronize(device_.stream()), "cudaStreamSynchronize");
-  if (bytes < 1 << 20) bytes = std::bit_ceil(std::max<size_t>(bytes, 256));  // so that slow growth seldom reallocates
+  if (bytes < 1 << 20) bytes = std::bit_ceil(std::max<size_t>(bytes, 256));  // slow growth rarely reallocates
   const size_t before = memory.data() != nullptr ? memory.size() : 0;
   memory = Memory();
   if (place == cuda::Place::kDevice) allocated_ -= before;
@@ -147,8 +148,8 @@ std::unique_ptr<KvCache> CudaBackend::make_kv(const KvShape& shape) {
   return std::make_unique<CudaKv>(shape, std::move(memory), device_);
 }
 
-// A block has a page of numbers in each layer: [n_layers, n_blocks + 1, page]; types with scales have a page of them.
-// Calls f(device address, offset in the block's bytes, bytes) for each page.
+// Calls f(device address, offset in the block's bytes, bytes) for each page of a block. A block has a page of numbers
+// in each layer: [n_layers, n_blocks + 1, page]. Types with scales also have a page of scales in each layer.
 template <class F>
 void CudaKv::each_page(int32_t block, F&& f) const {
   CHECK(block >= 0 && block < shape.n_blocks);
@@ -245,7 +246,7 @@ void CudaBackend::upload(const Tensor& to, const void* from) {
   device_.make_current();
   const size_t row = static_cast<size_t>(to.cols) * dtype_bytes(to.dtype), rows = static_cast<size_t>(to.rows);
   if (rows * row == 0) return;
-  if (upload_ && to.contiguous()) return upload_->copy(to.data, from, rows * row, device_);  // a vector in the weights
+  if (upload_ && to.contiguous()) return upload_->copy(to.data, from, rows * row, device_);  // one of the weights
   check(cudaMemcpy2DAsync(to.data, static_cast<size_t>(to.stride) * dtype_bytes(to.dtype), from, row, row, rows,
                           cudaMemcpyHostToDevice, device_.stream()),
         "cudaMemcpy2DAsync");
@@ -262,8 +263,8 @@ void CudaBackend::download(void* to, const Tensor& from) {
   check(cudaStreamSynchronize(device_.stream()), "cudaStreamSynchronize");
 }
 
-// The best of several runs of two tests: reading a gigabyte, and a product of matrices with 8192 (f16) or 4096 (f32)
-// rows.
+// Runs two tests several times and returns the best results. One test reads a gigabyte, the other multiplies matrices
+// with 8192 (f16) or 4096 (f32) rows.
 Peak CudaBackend::measure_peak(Format) {
   device_.make_current();
   constexpr size_t kBytes = size_t{1} << 30;

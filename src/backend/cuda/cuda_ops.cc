@@ -1,5 +1,5 @@
-// The ops of CudaBackend: which kernel, on which tensors. A product of a single row computes the norm in front of it on
-// its way, which saves a launch.
+// The ops of CudaBackend: each op chooses a kernel and passes its tensors. A product of a single row also computes the
+// norm of its input, which saves a launch.
 #include <algorithm>
 #include <utility>
 
@@ -18,7 +18,7 @@ const float* data_of(const Tensor& bias) { return bias ? bias.f32() : nullptr; }
 
 bool alike(const Weight& a, const Weight& b) { return cuda::share_matvec(packed(a), packed(b)); }
 
-constexpr int64_t kMaxDeferred = 16384;  // columns of a row that a product norms on the way
+constexpr int64_t kMaxDeferred = 16384;  // most columns of a row whose norm a product computes
 
 }  // namespace
 
@@ -47,7 +47,7 @@ CudaBackend::Input CudaBackend::input_of(const Tensor& x, const Tensor& normed, 
   return {normed};
 }
 
-// The first product of an input computes its norm; later ones read what it wrote.
+// The first product of an input computes the norm and writes it. Later products read the written norm.
 void CudaBackend::launch(const cuda::MatmulKernel& kernel, cuda::Matvec m, Input& input) {
   m.x = aligned(input.x);
   if (input.norm && kernel.run != cuda::matvec)
@@ -72,7 +72,7 @@ void CudaBackend::product(const Tensor& y, Input& input, const Weight& weight, c
   if (!library_product(y, input, w, kernel, accumulate)) {
     const Tensor x = in_act_dtype(input.x);
     if (kernel.decodes || kernel.float8) {
-      input.float8.reset();  // the decoded weight takes its place
+      input.float8.reset();  // the decoded weight overwrites it
       decoded_product(y, x, w, accumulate);
     } else {
       cuda::plain_matmul(y, x, w, accumulate, device_);
@@ -85,7 +85,7 @@ void CudaBackend::product(const Tensor& y, Input& input, const Weight& weight, c
   }
 }
 
-// Returns false, and does nothing, if cuBLASLt does not take the weight as it is.
+// Returns false, and leaves y unchanged, if cuBLASLt cannot read the weight as it is stored.
 bool CudaBackend::library_product(const Tensor& y, Input& input, const PackedWeight& w,
                                   const cuda::MatmulKernel& kernel, bool accumulate) {
   if (kernel.float8) return float8_product(y, input, w, accumulate);
@@ -106,8 +106,8 @@ bool CudaBackend::can_run_side_by_side(const Input& input, std::span<const Weigh
   });
 }
 
-// y[i] = x w[i]^T. Kernels of few rows or few outputs leave much of the device idle, so products after the first run on
-// a branch.
+// y[i] = x w[i]^T. Kernels for few rows or few outputs leave much of the device idle, so all products but the first run
+// on a branch.
 void CudaBackend::products(std::span<const Tensor> y, Input& input, std::span<const Weight* const> weights) {
   std::vector<bool> done(y.size());
   if (can_run_side_by_side(input, weights)) {
@@ -127,7 +127,7 @@ void CudaBackend::products(std::span<const Tensor> y, Input& input, std::span<co
     if (!done[i]) product(y[i], input, *weights[i], {}, false);
 }
 
-// Rows of 8-bit floats for all whole groups of rows, or for all rows.
+// Quantizes the input to 8-bit floats: all rows if `whole_rows`, otherwise only the whole groups of rows.
 void CudaBackend::quantize(Input& input, bool whole_rows) {
   const int64_t n = input.x.rows, n_grouped = whole_rows ? n : n / cuda::kFloat8Group * cuda::kFloat8Group;
   if (n_grouped == 0 || (input.float8 && input.float8->whole_rows == whole_rows)) return;
@@ -137,8 +137,8 @@ void CudaBackend::quantize(Input& input, bool whole_rows) {
   check_launch("quantize_rows");
 }
 
-// Returns false if cuBLASLt has no kernel for these sizes. The products of one input quantize it once. Rows after the
-// last whole group are multiplied as halves.
+// Returns false if cuBLASLt has no kernel for these sizes. The products of one input share its quantized rows. Rows
+// after the last whole group are multiplied as halves.
 bool CudaBackend::float8_product(const Tensor& y, Input& input, const PackedWeight& w, bool accumulate) {
   const int64_t n = input.x.rows;
   const int at_once = cuda::most_float8_rows(device_.limits(), w.n_in);
@@ -161,7 +161,7 @@ bool CudaBackend::float8_product(const Tensor& y, Input& input, const PackedWeig
   return true;
 }
 
-// Slice by slice of the weight, as halves that stay in the L2 cache until cuBLASLt reads them.
+// Decodes the weight to halves, one slice at a time. A slice stays in the L2 cache until the product reads it.
 void CudaBackend::decoded_product(const Tensor& y, const Tensor& x, const PackedWeight& w, bool accumulate) {
   const int64_t row_bytes = w.n_in * static_cast<int64_t>(dtype_bytes(act_)),
                 slice = cuda::decoded_rows(w.n_out, row_bytes);
@@ -226,7 +226,7 @@ void CudaBackend::gate_up(const GateUpArgs& a) {
 }
 
 void CudaBackend::qkv(const QkvArgs& a) {
-  if (a.q_norm.weight && a.q_norm.weight.cols != a.head_dim) return Backend::qkv(a);  // over all heads
+  if (a.q_norm.weight && a.q_norm.weight.cols != a.head_dim) return Backend::qkv(a);  // a norm over all heads
   const Weight* weights[] = {a.wq, a.wk, a.wv};
   const Tensor outputs[] = {a.q, a.k, a.v};
   ready(*a.wq);
@@ -253,7 +253,7 @@ void CudaBackend::qkv(const QkvArgs& a) {
   check_launch("finish_qkv");
 }
 
-// The kernel of all layers on the whole grid; null if there is none, or not yet.
+// The kernel that runs all layers on the whole GPU. Null if there is none, or if it is not compiled yet.
 const void* CudaBackend::grid_kernel(const cuda::LayersStep& step) {
   if (!specialised_) return nullptr;
   const std::string source = cuda::grid_source(step, device_.limits());

@@ -1,11 +1,12 @@
 // A step of CudaBackend: the batch and the recorded graph.
 //
 // Steps whose sequences all have the same small number of tokens need the same launches each time, because kernels read
-// lengths and blocks on the device. So such a step is recorded as a CUDA graph and replayed. Small models need a single
-// launch for the whole step, because their kernels are shorter than a launch. The number of sequences is padded to one
-// of kBuckets. The graphs of a program's decode steps are recorded when the program is prepared, so no request waits
-// for a recording. Other recordable steps run without a graph the first time, and are recorded while the device works.
-// --check-replay compares replays with direct launches.
+// lengths and blocks on the device. Such a step is recorded as a CUDA graph and replayed. The number of sequences is
+// padded to one of kBuckets. The graphs of a program's decode steps are recorded when the program is prepared, so no
+// request waits for a recording. Other recordable steps run without a graph the first time, and are recorded while the
+// device works. --check-replay compares replays with direct launches.
+//
+// In small models, a kernel takes less time than a launch, so a single kernel runs all layers.
 #include <algorithm>
 #include <chrono>
 #include <climits>
@@ -27,8 +28,9 @@ namespace {
 constexpr int kBuckets[] = {1, 2, 4, 8, 16, 24, 32, 48, 64, 96, 128, 160, 192, 224, 256};
 constexpr int kMaxRecordedTokens = 8;  // tokens of one sequence
 constexpr size_t kMaxGraphs = 48;
-// Attention of a recorded step is planned for contexts up to one of these lengths, but for the longest context at most.
-// Between the longer ones, steps of one token change from the cluster to the grid, and from the grid to single kernels.
+// A recorded step plans attention for contexts up to one of these lengths, but not beyond the longest possible context.
+// Steps of one token change at some of the longer lengths from the cluster to the grid, and from the grid to single
+// kernels.
 constexpr int kContexts[] = {cuda::kSplitKeys, 1024, cuda::kMaxClusterKv, 32 << 10, 64 << 10, INT_MAX};
 
 // The largest number of sequences in a bucket within these limits.
@@ -42,7 +44,7 @@ int bucket_of(int n_seqs, int most) {
   return std::min(*bucket, most);
 }
 
-// The smallest of kContexts that is at least kv_len, or the longest context that is possible.
+// The smallest of kContexts that is at least kv_len, but not more than the longest possible context.
 int context_of(int kv_len, int max_kv_len) {
   return std::min(*std::ranges::lower_bound(kContexts, kv_len), std::max(max_kv_len, kv_len));
 }
@@ -92,9 +94,10 @@ int CudaBackend::longest(const Batch& batch) {
   return batch.kv_len.empty() ? 0 : *std::ranges::max_element(batch.kv_len);
 }
 
-// The smallest context with the same launches as this one: for longer contexts the keys may not be split further.
+// Returns the smallest context that has the same launches as `context`. Beyond some length, the keys are not split
+// further, so longer contexts share a graph.
 int CudaBackend::useful_context(const Program& program, int n_seqs, int context) const {
-  if (n_seqs == 1 && program.has_plain_layers()) return context;  // may run on a cluster up to some context
+  if (n_seqs == 1 && program.has_plain_layers()) return context;  // the kind of kernel depends on the context
   const int n_tasks = std::max(n_seqs * program.least_kv_heads(), 1),
             most = (2 * device_.n_multiprocessors() + n_tasks - 1) / n_tasks;
   for (const int candidate : kContexts)
@@ -144,7 +147,8 @@ void CudaBackend::run(const Program& program, const Batch& batch) {
   if (graph.is_stale) capture(graph, program);
 }
 
-// Launches the graph, and does the host's part of it. If that fails, the GPU is still told to go on: it is waiting.
+// Launches the graph and runs its remote blocks on the host. If a block fails, the GPU is still released, because it
+// waits for the host.
 void CudaBackend::replay(const Graph& graph) {
   check(cudaGraphLaunch(graph.exec, device_.stream()), "cudaGraphLaunch");
   std::exception_ptr fault;
@@ -161,7 +165,8 @@ void CudaBackend::replay(const Graph& graph) {
   device_.make_current();  // a block's run may have used another GPU
 }
 
-// In a recorded step, the rows cross between two kernels. Otherwise the host waits for the stream.
+// In a recorded step, two kernels exchange the rows with the host (crossing.h). Otherwise the host waits for the
+// stream.
 void CudaBackend::remote(const RemoteBlock& b) {
   if (capturing_) {
     captured_crossings_.push_back(&b);
@@ -169,7 +174,7 @@ void CudaBackend::remote(const RemoteBlock& b) {
   }
   float* rows = crossing_.rows(b.x.rows * b.x.cols);
   const int n = batch().n_tokens();
-  if (n == 0) return;  // padding alone, to warm up
+  if (n == 0) return;  // a warm-up step of padding only
   const size_t bytes = static_cast<size_t>(n) * static_cast<size_t>(b.x.cols) * sizeof(float);
   if (b.reads_x)
     check(cudaMemcpyAsync(rows, b.x.data, bytes, cudaMemcpyDeviceToHost, device_.stream()), "cudaMemcpyAsync");
@@ -179,9 +184,9 @@ void CudaBackend::remote(const RemoteBlock& b) {
   check(cudaMemcpyAsync(b.x.data, rows, bytes, cudaMemcpyHostToDevice, device_.stream()), "cudaMemcpyAsync");
 }
 
-// Records the decode steps of a program. Before that, a step of each size runs once with padding only, to load what it
-// needs from the driver (kernel code, plans of products). Padding writes to no sequence's blocks. Contexts of the same
-// step size need the same kernels and plans.
+// Records the decode steps of a program. First, a step of each size runs once with padding only, so that the driver
+// loads kernel code and cuBLASLt plans are made. Padding writes to no sequence's blocks. Contexts of the same step size
+// need the same kernels and plans.
 void CudaBackend::prepare_program(const Program& program) {
   device_.make_current();
   if (program.kv == nullptr || !program.has_logits()) return;
@@ -215,7 +220,7 @@ void CudaBackend::prepare_program(const Program& program) {
            (before - std::min(before, available_bytes())) >> 20);
 }
 
-// Waits for the kernel of all layers, because results would otherwise depend on the time when the kernel is ready.
+// Waits until the kernel that runs all layers is compiled. Otherwise results would depend on when it becomes ready.
 void CudaBackend::compile_layers(const Program& program) {
   for (const Block& block : program.blocks) {
     const auto* layers = std::get_if<PlainLayersBlock>(&block);
@@ -263,8 +268,8 @@ std::vector<std::vector<char>> CudaBackend::downloaded(const std::vector<Written
   return all;
 }
 
-// Runs the replay first, then direct launches from the same state. So data that the replay fails to write is found too,
-// in this step or in a later step through the cache.
+// Runs the replay first, then direct launches from the same state. So the check also finds data that the replay fails
+// to write, in this step or, through the cache, in a later step.
 void CudaBackend::check_replay(const Graph& graph, const Program& program) {
   std::vector<Written> places = activations_;
   places.insert(places.end(), states_.begin(), states_.end());

@@ -1,6 +1,6 @@
 // Weights of CudaBackend: copied to the device piece by piece, and repacked there. Loading does not wait for the
-// device. The device finds one fact about a weight: the largest scale, which determines the weight's factor, or for
-// 8-bit floats what shares a scale (packed_weight.h). The host reads the facts when an op first needs one.
+// device. The device computes one fact about a weight: the largest scale, which determines the weight's factor, or for
+// 8-bit floats which elements share a scale (packed_weight.h). The host reads the facts when an op first needs one.
 #include <algorithm>
 #include <bit>
 #include <cmath>
@@ -90,7 +90,8 @@ void CudaBackend::pack_float8(PackedWeight& w, const Weight& host) {
   check_launch("pack_float8");
 }
 
-// A word on the device, zero, for what the device finds out about a weight. finish_weights() reads all of them.
+// Returns a zeroed word on the device, where a kernel stores its fact about the weight. finish_weights() reads all
+// words.
 uint32_t* CudaBackend::fact_of(PackedWeight& w) {
   if (without_facts_.size() == kMaxWithoutFacts) finish_weights();
   auto* fact = static_cast<uint32_t*>(scratch_at_least(facts_, kMaxWithoutFacts * sizeof(uint32_t))) +

@@ -1,6 +1,6 @@
-// What the kernels share: elements of both activation types, reductions, the tensor core's 16 x 8 x 16 product, and
-// functions to launch kernels. NVRTC (specialised.h) compiles only the device part, with its own cuda_fp16.h
-// (rtc_half.h).
+// Device code that all kernels share: elements of both activation types, reductions, the tensor core's 16 x 8 x 16
+// product, and functions to launch kernels. NVRTC (specialised.h) compiles only the device part, with its own
+// cuda_fp16.h (rtc_half.h).
 #pragma once
 #include <cuda_fp16.h>
 
@@ -93,9 +93,9 @@ __device__ __forceinline__ float block_sum(float v, float* shared) {
   return block_sum(v, shared, static_cast<int>(blockDim.x) / 32);
 }
 
-// The RMS norm of one row of n elements by n_threads, the whole block. Calls put(i, v) for each 4 elements from 4i on,
-// and with zeros up to n_put. Neighbouring threads put neighbouring elements. If `writes`, also writes the result to
-// memory.
+// Computes the RMS norm of one row of n elements with all n_threads threads of the block. Calls put(i, v) with elements
+// 4i to 4i + 3, padded with zeros up to n_put. Neighbouring threads put neighbouring elements. If `writes`, block 0
+// also writes the result to norm.y.
 struct RowNorm {
   const float* x;  // null: no norm
   const float* weight;
@@ -119,7 +119,7 @@ __device__ __forceinline__ void norm_row(const RowNorm& norm, int n, int n_put, 
     if (writes && blockIdx.x == 0 && 4 * i < n) reinterpret_cast<uint2*>(norm.y)[i] = packed;
   };
   const int first = static_cast<int>(threadIdx.x), step = n_threads;
-  if (n_put <= 4 * step) {  // short code for short rows: there, even fetching instructions takes time
+  if (n_put <= 4 * step) {  // short code: for short rows, even the instruction fetch takes time
     const bool in = 4 * first < n;
     const float4 v = in ? __ldcg(x + first) : float4{}, w = in ? weight[first] : float4{};
     const float inverse = inverse_of(square(v));
@@ -170,9 +170,10 @@ __device__ __forceinline__ float act_mul(float gate, float up, int act) {
   return g / (1.0f + __expf(-1.702f * g)) * (u + 1.0f);
 }
 
-// c [16 x 8] += a [16 x 16] b [16 x 8]. With g = lane / 4 and t = lane % 4, a lane holds: of a, rows {g, g + 8, g, g +
-// 8}, columns 2t and 2t + 1, plus 8 in a[2] and a[3]; of b, column g, rows 2t and 2t + 1, and these plus 8; of c, row
-// g, columns 2t and 2t + 1, then the same columns of row g + 8.
+// c [16 x 8] += a [16 x 16] b [16 x 8]. With g = lane / 4 and t = lane % 4, a lane holds:
+// a: rows g, g + 8, g, g + 8; columns 2t and 2t + 1, plus 8 in a2 and a3.
+// b: column g; rows 2t and 2t + 1, plus 8 in b1.
+// c: row g, columns 2t and 2t + 1; then row g + 8, the same columns.
 __device__ __forceinline__ void mma(float (&c)[4], uint32_t a0, uint32_t a1, uint32_t a2, uint32_t a3, uint32_t b0,
                                     uint32_t b1) {
   asm volatile("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"
@@ -215,10 +216,10 @@ __device__ __forceinline__ uint4 load_stream(const void* p) {
 }
 
 // Overlapping launches (programmatic dependent launch, on Hopper and newer): a kernel started by launch() may begin
-// while the kernel before it still runs. The kernel first calls start_dependent(), or it calls let_next_start() and
-// later wait_for_previous(). Before the wait it may read only weights, which no kernel writes
-// (but unpack.cu: Matvec::decoded). Each kernel waits for
-// the end of the kernel before it, so the order also holds for longer chains.
+// while the previous kernel still runs. The kernel first calls start_dependent(), or it calls let_next_start() and
+// later wait_for_previous(). Before the wait, the kernel may read only weights, because kernels do not write weights.
+// The exception is Matvec::decoded, where a kernel of unpack.cu writes the weight. Every kernel waits for the end of
+// the previous kernel, so the order also holds for longer chains.
 __device__ __forceinline__ void let_next_start() {
 #if __CUDA_ARCH__ >= 900
   asm volatile("griddepcontrol.launch_dependents;");
@@ -249,8 +250,8 @@ __device__ __forceinline__ void mma_upper(float (&c)[2], uint32_t a0, uint32_t a
       : "r"(a0), "r"(0), "r"(a2), "r"(b0), "r"(b1), "f"(0.0f));
 }
 
-// c [16 x 8] += a [16 x 32] of bytes b [32 x 8] of signed bytes. In a and b, lane t of four has columns 4t to 4t + 3,
-// and these plus 16.
+// c [16 x 8] += a [16 x 32] of bytes b [32 x 8] of signed bytes. Lane t of four holds columns 4t to 4t + 3 of a and the
+// same rows of b, and these plus 16.
 template <bool kSigned>
 __device__ __forceinline__ void mma_bytes(int (&c)[4], uint32_t a0, uint32_t a1, uint32_t a2, uint32_t a3, uint32_t b0,
                                           uint32_t b1) {
@@ -273,14 +274,13 @@ __device__ __forceinline__ void cluster_barrier() {
 }
 
 // A short kernel spends most of its time fetching its own instructions. So kernels of a decode step make a warm-up
-// pass: before they wait, they run their code once on whatever is in memory, and write nothing. Then they run the same
-// code again with the instructions already fetched. The loop over the passes,
-// `for (int pass = warms_instruction_cache ? 0 : 1; pass < 2; ++pass)`, must not be unrolled. Data that both passes
-// read must bypass the first-level cache (__ldcg). Only kernels with few blocks do this, so that the blocks of the next
-// kernel have room and time next to them.
+// pass: before the wait, they run their code once on whatever is in memory, and write nothing. The second pass, after
+// the wait, finds the instructions in the cache. The loop over the passes, `for (int pass = warms_instruction_cache ? 0
+// : 1; pass < 2; ++pass)`, must not be unrolled. Data that both passes read must bypass the L1 cache (__ldcg). Only
+// kernels with few blocks do this, so that the blocks of the next kernel have room and time next to them.
 
 #ifndef __CUDACC_RTC__
-// Calls f with a null pointer of the element type of activations.
+// Calls f with a null pointer to the element type of activations.
 template <class F>
 void with_type(DType dtype, F&& f) {
   if (dtype == DType::kF16) return f(static_cast<half*>(nullptr));
@@ -288,8 +288,8 @@ void with_type(DType dtype, F&& f) {
   f(static_cast<float*>(nullptr));
 }
 
-// The kernel must follow the rules above. cudaGetLastError() reports a failed launch. Throws if the driver first has to
-// permit the shared memory or the cluster size and does not.
+// The kernel must follow the rules for overlapping launches. cudaGetLastError() reports a failed launch. Throws if the
+// driver refuses the shared memory or the cluster size.
 template <class... P, class... A>
 void launch_clusters(Device& device, void (*kernel)(P...), dim3 grid, dim3 cluster, int threads, size_t shared,
                      A&&... args) {

@@ -7,17 +7,17 @@
 namespace ingot::cuda {
 namespace {
 
-// Table changes in one kernel; more changes take several kernels.
+// Most table changes that one kernel copies. More changes need several kernels.
 constexpr size_t kMaxChanges = size_t{64} << 10;
 
-// Offsets of the arrays, in ints; each array is aligned to 16 bytes. In pinned memory, changes of the table take the
+// Offsets of the arrays, in ints; each array is aligned to 16 bytes. Pinned memory holds the list of table changes in
 // place of the table.
 struct Places {
   int64_t tokens, positions, token_seq, q_start, kv_len, logit_rows, state_in, state_out, table, end;
 };
 
 Places places_of(int64_t max_tokens, int64_t max_seqs, int64_t max_logits, int64_t table_size) {
-  int64_t at = 4;  // the first four hold the length of a table row
+  int64_t at = 4;  // the first four ints hold the length of a table row
   const auto take = [&](int64_t n) {
     const int64_t begin = at;
     at += (n + 3) / 4 * 4;

@@ -17,16 +17,16 @@ class BatchUpload {
   ~BatchUpload();
   // Allocates room for batches of these sizes. The old contents are lost, and the addresses may change.
   void reserve(int max_tokens, int max_seqs, int max_logits, int max_blocks, Device& device);
-  // Tokens below 0 are replaced by drawn tokens: from `keys`, or from `drawn` if `keys` is null; both null: there are
-  // none. Returns true if the addresses changed to make room.
+  // Tokens below 0 are replaced by drawn tokens from `keys`, or from `drawn` if `keys` is null. If both are null, no
+  // token is replaced. Returns true if the addresses changed to make room.
   bool upload(const Batch& batch, const Padding& padding, const Key* keys, const RowDrawn* drawn, int block_size,
               Device& device);
   const DeviceBatch& view() const { return view_; }
   size_t bytes() const { return device_.size(); }
-  static size_t bytes_for(int max_tokens, int max_seqs, int max_logits, int max_blocks);  // what reserve will allocate
+  static size_t bytes_for(int max_tokens, int max_seqs, int max_logits, int max_blocks);  // that reserve() allocates
 
  private:
-  // An upload may still be in flight when the next batch comes, so there are several slots, used in turn.
+  // An upload may still be in flight when the next batch arrives, so several slots are used in turn.
   static constexpr int kSlots = 4;
   struct Slot {
     Memory memory;

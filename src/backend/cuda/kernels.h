@@ -13,18 +13,18 @@ namespace ingot::cuda {
 class Device;
 struct DeviceLimits;
 
-// The batch on the device: arrays of batch.h, all ints. They lie at fixed places, so that a recorded step sees each new
-// batch.
+// The batch on the device: the arrays of batch.h, all ints. Their addresses are fixed, so a recorded step reads each
+// new batch.
 struct DeviceBatch {
   const int32_t* tokens = nullptr;
   const int32_t* positions = nullptr;
-  const int32_t* token_seq = nullptr;  // [n_tokens]: which sequence a token belongs to
+  const int32_t* token_seq = nullptr;  // [n_tokens]: the sequence of a token
   const int32_t* q_start = nullptr;
   const int32_t* kv_len = nullptr;
   const int32_t* logit_rows = nullptr;
   const int32_t* max_blocks = nullptr;                      // [1]: entries of a row of the table
   const int32_t* block_table = nullptr;                     // [n_seqs, *max_blocks]
-  const int32_t *state_in = nullptr, *state_out = nullptr;  // [n_seqs], of models with recurrent layers
+  const int32_t *state_in = nullptr, *state_out = nullptr;  // [n_seqs], for models with recurrent layers
 };
 
 // Pages: [layer, block, key or value, kv_head, token of the block, head_dim].
@@ -32,8 +32,8 @@ struct DeviceKv {
   void* data = nullptr;
   DType dtype = DType::kF16;
   int n_layers = 0, n_blocks = 0, n_kv_heads = 0, block_size = 0, head_dim = 0;
-  int n_parts = 2;  // keys and values; 1: the values are the keys
-  void* scales = nullptr;  // of types with scales (attention/cache.cuh): f16, [n_rows(), groups]
+  int n_parts = 2;  // keys and values; 1: the keys are also the values
+  void* scales = nullptr;  // only of types with scales (attention/cache.cuh): f16, [n_rows(), groups]
   int64_t n_rows() const {
     return int64_t{n_parts} * n_layers * n_blocks * n_kv_heads * block_size;
   }  // of head_dim elements
@@ -50,39 +50,38 @@ struct MatvecJob {
   const PackedWeight* w = nullptr;
   const float* bias = nullptr;
 };
-// A norm whose result a product takes at once: f32 row x to f16 row y. The product computes it on the way, and writes y
-// too.
+// A norm that a product computes itself: f32 row x to f16 row y. The product also writes y.
 struct DeferredNorm {
   Tensor y, x;
   NormArgs args;
 };
-bool can_defer(const DeferredNorm& norm);  // RMS of one row
+bool can_defer(const DeferredNorm& norm);  // whether it is an RMS norm of one row
 
 class SpecialisedKernels;
 
 struct Matvec {
   Tensor x;                            // [n, n_in] f16
-  const DeferredNorm* norm = nullptr;  // x is its y
+  const DeferredNorm* norm = nullptr;  // if set, x is norm->y
   void* arranged = nullptr;            // scratch of matvec_scratch(x) bytes
   MatvecJob jobs[3];
   Tensor y[3];
-  int n_jobs = 0;                             // share_matvec() of any two
+  int n_jobs = 0;                             // share_matvec() holds for any two jobs
   bool accumulate = false;                    // y += instead of y =
   int gate = -1;                              // an Activation: y[0] = act(jobs[0]) * jobs[1]; -1: none
-  bool batch_invariant = false;               // tile_matmul: a row's numbers are the same whatever rows are beside it
-  bool decoded = false;                       // tile_matmul: the kernel in front writes the weight
-  SpecialisedKernels* specialised = nullptr;  // kernels compiled for one product, where there is one for this
+  bool batch_invariant = false;               // tile_matmul: a row's result does not depend on the other rows
+  bool decoded = false;                       // tile_matmul: the previous kernel writes the weight
+  SpecialisedKernels* specialised = nullptr;  // may be null
 };
 bool can_matvec(const PackedWeight& w);
-bool share_matvec(const PackedWeight& a, const PackedWeight& b);  // whether one call can take both
+bool share_matvec(const PackedWeight& a, const PackedWeight& b);  // whether one launch can compute both
 size_t matvec_scratch(const Tensor& x);
 void matvec(const Matvec& m, Device& device);
 
-// tile_matmul.cu: the same for any number of rows; no norm.
+// tile_matmul.cu: the same for any number of rows, without a norm.
 bool can_tile_matmul(const PackedWeight& w);
 void tile_matmul(const Matvec& m, Device& device);
 
-// warpgroup_matmul.cu: the same for a hundred rows and more, of quantized weights, on Hopper; no norm.
+// warpgroup_matmul.cu: the same for a hundred rows or more of quantized weights on Hopper, without a norm.
 bool can_warpgroup_matmul(const DeviceLimits& device, const PackedWeight& w);
 void warpgroup_matmul(const Matvec& m, Device& device);
 
@@ -93,8 +92,8 @@ void dot_rows(const Matvec& m, Device& device);
 // dot_codes.cu: the same for one row of x and codes of 4 or 8 bits; matvec() calls it.
 bool can_dot_codes(const PackedWeight& w);
 
-// plain_matmul.cu: y = x w^T, or y += with accumulate, for dense weights of any size and alignment; slow. x has w's
-// type.
+// plain_matmul.cu: y = x w^T, or y += with accumulate, for dense weights of any size and alignment. Slow. x has the
+// type of w.
 void plain_matmul(const Tensor& y, const Tensor& x, const PackedWeight& w, bool accumulate, Device& device);
 
 // rows.cu
@@ -114,31 +113,32 @@ void angles_of_positions(const Tensor& angles, const Tensor& inv_freq, float mag
 void rope_rows(const Tensor& x, int n_heads, const RopeArgs& args, Device& device);
 void write_kv(const DeviceKv& kv, int layer, const Tensor& k, const Tensor& v, const DeviceBatch& batch,
               Device& device);
-// What qkv does after the products: biases, norms, rope, and the cache.
+// The rest of qkv after the products: biases, norms, rope, and the cache.
 void finish_qkv(const QkvArgs& args, bool add_biases, const DeviceKv& kv, const DeviceBatch& batch, Device& device);
 
-// attention/attend.cu, which chooses from the kernels beside it.
-inline constexpr int kSplitKeys = 128;  // keys of a split at least, where the keys of a sequence are split
+// attention/attend.cu chooses between the other attention kernels.
+inline constexpr int kSplitKeys = 128;  // if a sequence's keys are split, a split has about this many keys or more
 struct AttentionStep {
   int n_seqs = 0, min_q_len = 0, max_q_len = 0;
   int most_kv = 0;     // no sequence is longer
-  bool batch_invariant = false;  // a token's numbers are the same whatever is beside it: no sequence splits its keys
+  bool batch_invariant = false;  // a token's result does not depend on the batch: keys are not split
 };
-// A kind of block of attention/wide.cu; rows 0: none.
+// The block shape of attention/wide.cu; rows 0: not used.
 struct WideShape {
   int rows = 0, n_stages = 0;
-  int n_blocks = 0;  // on a multiprocessor
+  int n_blocks = 0;  // per multiprocessor
 };
 struct AttentionPlan {
   int n_seqs = 0, max_q_len = 0;
-  bool any_short = false, any_long = false;  // sequences for kernels that may split keys; for those of prompts
-  bool on_hopper = false;                    // the latter by attention/hopper.cu
-  WideShape wide;                            // rows 0: heads are narrow
+  bool any_short = false, any_long = false;  // sequences for kernels that may split keys; for prompt kernels
+  bool on_hopper = false;                    // attention/hopper.cu runs the prompts
+  WideShape wide;                            // rows 0: heads are narrow, for attention/decode.cu
   int rows = 16, n_row_blocks = 1, n_splits = 1;
-  size_t part_bytes = 0;  // that `parts` needs
+  size_t part_bytes = 0;  // size of `parts`
   void* parts = nullptr;  // scratch
 };
-// Keys and values of two bytes or one in pages of whole 16 tokens, and heads of 32 or of whole 8 columns from 64 on.
+// Whether attend() supports these heads: elements of at most two bytes, pages of a multiple of 16 tokens, and heads of
+// 32 columns or of a multiple of 8 from 64 on.
 bool can_attend(const DeviceKv& kv, const AttentionArgs& args, const DeviceLimits& device);
 AttentionPlan plan_attention(const DeviceKv& kv, const AttentionArgs& args, const AttentionStep& step,
                              const DeviceLimits& device);
@@ -150,34 +150,34 @@ void attend_naive(const Tensor& y, const Tensor& q, const DeviceKv& kv, const At
                   const DeviceBatch& batch, Device& device, bool batch_invariant);
 
 // argmax.cu
-using Key = unsigned long long;  // orders as logits and ids do: logit_key.cuh
+using Key = unsigned long long;  // logit_key.cuh: ordered by logit, then by id
 struct RowArgmax {
-  Key most;           // of the blocks so far
-  unsigned n_blocks;  // of the row, that are done
+  Key most;           // of the finished blocks
+  unsigned n_blocks;  // finished blocks of the row
 };
-// best[i] and copy[i] (pinned memory) = key of the largest logit of row i; token_of() of sampling/sample.cc reads it.
-// rows[i]: zero before and after.
+// Writes the key of row i's largest logit to best[i] and to copy[i] (pinned memory). token_of() of sampling/sample.cc
+// decodes a key. rows[i] must be zero before the call, and is zero after it.
 void argmax_rows(Key* best, Key* copy, RowArgmax* rows, const Tensor& logits, Device& device);
 
-// draw.cu: a draw of each row, in the order of sampling.h. All pointers are the device's.
-inline constexpr int kMaxTop = 20;  // of logprobs beside the drawn token's, as sampling.cc has it
+// draw.cu: draws one token for each row, with the steps in the order of sampling.h. All pointers are device pointers.
+inline constexpr int kMaxTop = 20;  // most logprobs besides the drawn token's, as in sampling.cc
 struct LogitEdit {
   int32_t token = 0;
-  int32_t count = 0;  // times that penalties see it
-  float bias = 0;     // -infinity forbids it
-  float raw = 0;      // the logit before, which the kernel keeps here
+  int32_t count = 0;  // occurrences for the penalties
+  float bias = 0;     // -infinity forbids the token
+  float raw = 0;      // the kernel saves the unedited logit here
 };
 struct RowDraw {
   double u = 0;                   // in [0, 1)
-  float inverse_temperature = 0;  // 0: the likeliest
+  float inverse_temperature = 0;  // 0: the most likely token
   float top_p = 1;
   float log_min_p = 0;  // -infinity: off
   int32_t top_k = 0;    // 0: off
   float repetition = 1, presence = 0, frequency = 0;
-  int32_t row = 0;                      // of the logits
-  int32_t first_edit = 0, n_edits = 0;  // each token once
-  int32_t n_top = -1;                   // logprobs: -1: none
-  bool may_forbid = false;              // mask or bias
+  int32_t row = 0;                      // row of the logits
+  int32_t first_edit = 0, n_edits = 0;  // each token at most once
+  int32_t n_top = -1;                   // top logprobs to return; -1: no logprobs
+  bool may_forbid = false;              // a mask or a bias may forbid tokens
   const uint32_t* mask = nullptr;       // bit i: token i is allowed
 };
 struct RowDrawn {
@@ -190,29 +190,29 @@ struct RowDrawn {
 void draw_rows(RowDrawn* drawn, const Tensor& logits /* edited */, const RowDraw* draws, int n_draws, LogitEdit* edits,
                Device& device);
 
-// argmax.cu: a batch from pinned memory, read by a kernel: between two steps 5 us; a copy, and a kernel that puts in
-// the tokens, took 13. Words [first, first + n) of it are tokens. Those below 0 become what row -1 - token drew: the
-// token of its key, or where `keys` is null that of drawn.
+// argmax.cu: upload_batch() copies a batch with a kernel that reads pinned memory. The kernel takes 5 us between two
+// steps. A copy and a separate kernel for the tokens took 13 us. Words [first, first + n) of the batch are tokens. A
+// token below 0 is replaced by the token that row -1 - token drew, from `keys`, or from `drawn` if `keys` is null.
 struct DrawnTokens {
   int64_t first = 0, n = 0;
   const Key* keys = nullptr;
   const RowDrawn* drawn = nullptr;
 };
-// Entries of the block table that have changed, on their way with the batch.
+// Changed entries of the block table, copied with the batch.
 struct TableWrites {
   int32_t* table = nullptr;
   const int32_t* pairs =
-      nullptr;    // [n, 2] pinned, on 16 bytes: index and value; the same index twice has the same value
+      nullptr;    // [n, 2] pinned, aligned to 16 bytes: index and value; a repeated index has the same value
   int64_t n = 0;  // even
 };
-void upload_batch(int32_t* to /* [n] */, const int32_t* from /* [n] pinned; both on 16 bytes, and so long */, int64_t n,
+void upload_batch(int32_t* to /* [n] */, const int32_t* from /* [n] pinned; both in whole 16 bytes */, int64_t n,
                   const DrawnTokens& tokens, const TableWrites& writes, Device& device);
 
-bool has_code();  // peak.cu: whether kernels were compiled for the current GPU, or the driver can do that
+bool has_code();  // peak.cu: whether there are kernels for the current GPU, or PTX for the driver
 
-// peak.cu: what measure_peak times
+// peak.cu: for measure_peak()
 void fill_noise(const Tensor& t, Device& device);  // contiguous rows
 void read_all(const void* data, size_t bytes, float* sink,
-              Device& device);  // reads every byte once, for measure_peak
+              Device& device);  // reads every byte once
 
 }  // namespace ingot::cuda

@@ -21,7 +21,7 @@ LayerProduct product_of(const Weight& weight, const Tensor& bias) {
 
 const float* floats_of(const Tensor& t) { return t ? t.f32() : nullptr; }
 
-// What follows attention.
+// The part of a layer after attention.
 struct Second {
   const NormArgs& norm;
   const Weight &gate, &up, &down;
@@ -84,7 +84,8 @@ bool second_fits(const ExpertsBlock& e, float eps) {
          reinterpret_cast<uintptr_t>(router.data) % 16 == 0;
 }
 
-// Takes over the codebook. Returns false if the weight cannot be a LayerProduct, or if the step has another codebook.
+// Copies the codebook to the step. Returns false if the weight cannot be a LayerProduct, or if the step has another
+// codebook.
 bool weight_fits(LayersStep& step, const Weight& weight, int64_t n_experts) {
   const PackedWeight& w = packed(weight);
   if (w.n_experts != n_experts || w.f32) return false;

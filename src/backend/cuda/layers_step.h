@@ -29,7 +29,7 @@ struct StepLayer {
   LayerProduct products[kLayerWeights];
   const float *attention_norm, *ffn_norm;  // [dim]
   const float *q_norm, *k_norm;            // [head_dim], for each head, or null
-  ExpertRouter router;                     // only with experts; gate, up and down are then those of all experts
+  ExpertRouter router;                     // only with experts; gate, up and down then hold all experts
   int64_t kv_layer;
   int window;  // 0: none
 };
@@ -38,7 +38,7 @@ struct StepLayer {
 struct LayersShape {
   int dim = 0, ffn = 0, n_heads = 0, n_kv_heads = 0, head_dim = 0, rot_dim = 0;
   bool half_split = false;                       // RopeLayout
-  float eps = 0, head_eps = 0, score_scale = 0;  // score_scale: with the factor log2(e)
+  float eps = 0, head_eps = 0, score_scale = 0;  // score_scale includes the factor log2(e)
   int act = 0;
   int n_experts = 0, n_used = 0;  // 0: no experts; `ffn` is the width of one expert
   bool sigmoid = false, normalize = false;
@@ -61,8 +61,8 @@ struct LayersStep {
   DeviceBatch batch;
 };
 
-// The step of these layers. Null if the layers differ in more than their weights, are too many, or use more than plain
-// attention and a plain gated feed-forward network or experts without groups and without a shared expert.
+// Returns null if the layers are too many, if they differ in more than their weights, or if they use more than plain
+// attention with a plain gated feed-forward network, or with experts without groups and without a shared expert.
 std::unique_ptr<LayersStep> layers_step(const PlainLayersBlock& block, const DeviceKv& kv, const DeviceBatch& batch,
                                       int n_tokens);
 

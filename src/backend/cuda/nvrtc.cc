@@ -28,7 +28,7 @@ struct Nvrtc::Functions {
 
 namespace {
 
-// NVRTC has no headers of the C++ library. These types equal nvcc's, so that parameters have the same layout.
+// NVRTC has no C++ library headers. These types equal nvcc's, so kernel parameters have the same layout.
 constexpr std::pair<const char*, const char*> kSystemHeaders[] = {
     {"cstdint",
      "#pragma once\n"

@@ -18,7 +18,7 @@ class Nvrtc {
   // cuda.cmake. Any thread may call this function. Throws Error with the compiler's message.
   std::vector<char> compile(const std::string& source, const std::string& arch) const;
 
-  // Names everything besides the source that the machine code depends on; part of the key of a cached copy.
+  // Describes everything besides the source on which the machine code depends; part of the key of a cached copy.
   std::string made_with(const std::string& arch) const;
 
   struct Functions;

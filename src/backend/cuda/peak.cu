@@ -22,8 +22,8 @@ __global__ void read_kernel(const uint4* data, int64_t n, float* sink) {
   if (bits == 0x12345678u) *sink = 1;  // keeps the compiler from removing the loads
 }
 
-// Random numbers from -1 to 1. Zeros or a constant would need less power than the numbers of a model, and so run
-// faster.
+// Random numbers from -1 to 1. With zeros or a constant, the product would use less power than with a model's numbers,
+// and so run faster.
 template <class T>
 __global__ void noise_kernel(T* data, int64_t n) {
   for (int64_t i = int64_t{blockIdx.x} * kThreads + threadIdx.x; i < n; i += int64_t{gridDim.x} * kThreads) {
@@ -39,7 +39,7 @@ __global__ void noise_kernel(T* data, int64_t n) {
 bool has_code() {
   cudaFuncAttributes attributes{};
   if (cudaFuncGetAttributes(&attributes, read_kernel) == cudaSuccess) return true;
-  cudaGetLastError();  // or it would be taken for an error of the next launch
+  cudaGetLastError();  // otherwise the next check_launch() would report this error
   return false;
 }
 

@@ -18,8 +18,8 @@ NormParams params_of(const NormArgs& a) {
   return {a.weight.f32(), a.bias ? a.bias.f32() : nullptr, a.eps, a.kind == NormKind::kLayer};
 }
 
-// Floats that a norm's thread holds in registers, so that they are read once. The thread reads the rest of its row
-// twice.
+// Floats that a thread of a norm keeps in registers, to read them only once. The thread reads the rest of its row
+// again.
 constexpr int kKept = 16;
 
 // One block for each row.
@@ -44,7 +44,7 @@ __global__ void norm_kernel(Y* y, int64_t y_stride, const X* x, int64_t x_stride
   }
   for (int64_t i = threadIdx.x + int64_t{kKept} * blockDim.x; i < dim; i += blockDim.x) read(i);
   float mean = 0;
-  if (p.layer) {  // the variance about the mean takes a second pass, because of rounding
+  if (p.layer) {  // a second pass computes the variance about the mean, to limit rounding errors
     mean = block_sum(sum, shared) / static_cast<float>(dim);
     squares = 0;
 #pragma unroll
@@ -69,7 +69,7 @@ __global__ void norm_kernel(Y* y, int64_t y_stride, const X* x, int64_t x_stride
 }
 
 // The same without mean and bias, for f32 rows with a multiple of 4 elements, aligned to 16 bytes. Most models have
-// such rows, and steps with few rows wait for this kernel.
+// such rows, and in steps with few rows the other kernels wait for this one.
 constexpr int kPackThreads = 512;
 constexpr int kMaxPacks = 4;
 
@@ -179,7 +179,7 @@ struct ActMul {
   }
 };
 
-// Each thread takes 8 halves of contiguous rows, because a prompt's activations are long.
+// Each thread processes 8 halves of contiguous rows, because the activations of a prompt are large.
 __global__ void act_mul_kernel(uint4* y, const uint4* gate, const uint4* up, int64_t n, int act) {
   start_dependent();
   const int64_t i = int64_t{blockIdx.x} * kThreads + threadIdx.x;

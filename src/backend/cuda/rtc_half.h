@@ -1,4 +1,4 @@
-// The file that specialised kernels (specialised.h) include as <cuda_fp16.h>: the few functions of cuda_fp16.h that
+// Specialised kernels (specialised.h) include this file as <cuda_fp16.h>. It has the few functions of cuda_fp16.h that
 // they use, written in PTX. So NVRTC needs no file of the toolkit, and does not parse its ten thousand lines for each
 // kernel.
 #pragma once

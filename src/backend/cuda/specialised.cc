@@ -42,7 +42,7 @@ std::string kind_of(const SpecialisedKernel& k) {
   return fmt::format("matvec_step::Kind<{}, {}, {}>", name_of(k.layout), k.has_min, k.group16);
 }
 
-// Source of a kernel with the body run<`body`, its shape>() and the launch bounds of the general kernel.
+// Source of a kernel that calls `body` with `shape` as its last template argument. `bounds` are the launch bounds.
 std::string source(const char* file, const char* params, const std::string& bounds, const std::string& body,
                    const ProductShape& shape) {
   return fmt::format(
@@ -62,7 +62,7 @@ std::string arch_of(const DeviceLimits& device) {
 std::string source_of(const SpecialisedKernel& k) {
   const ProductShape& s = k.shape;
   const bool gated = s.act >= 0;
-  // The number of threads is that of the launch; the number of blocks fits as with `most` threads a multiprocessor.
+  // Bounds for the threads of the launch, and for as many blocks as fit with `most` threads per multiprocessor.
   const auto bounds = [&](int most) { return fmt::format("{}, {}", 32 * s.n_warps, most / (32 * s.n_warps)); };
   switch (k.which) {
     case SpecialisedKernel::kDotCodes:
@@ -129,7 +129,7 @@ const void* SpecialisedKernels::find(const SpecialisedKernel& kernel) {
 }
 
 void SpecialisedKernels::work() {
-  [[maybe_unused]] const int nicer = nice(10);  // lowers the priority of this thread only, as on Linux
+  [[maybe_unused]] const int nicer = nice(10);  // on Linux, lowers the priority of this thread only
   std::unique_lock lock(mutex_);
   while (true) {
     asked_.wait(lock, [&] { return stops_ || n_begun_ < entries_.size(); });
@@ -144,7 +144,7 @@ void SpecialisedKernels::work() {
   }
 }
 
-// Empty if the kernel cannot be compiled.
+// Returns no code if the kernel cannot be compiled.
 std::vector<char> SpecialisedKernels::make(const SpecialisedKernel& kernel) {
   const auto complain = [&](const char* what) {
     const std::lock_guard lock(mutex_);

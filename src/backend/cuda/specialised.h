@@ -1,12 +1,14 @@
 // Kernels compiled for one product of the loaded model. Such a kernel has the body of a kernel that is compiled ahead
-// of time, with the product's sizes and flags (product_shape.h) as constants. docs/notes says which products
-// gain from this; only their kernels are compiled.
+// of time (the general kernel), with the product's sizes and flags (product_shape.h) as constants. Only products that
+// gain from this have such kernels; docs/notes lists them.
 //
 // No step waits for a compilation. The first step that asks for a product's kernel starts the compilation in separate
 // threads (NVRTC, or a copy that an earlier run left in the user's cache folder), and runs the general kernel. When all
 // requested kernels are ready, the next step uses them. Both kernels compute the same numbers in the same order. If
-// NVRTC fails, the general kernel stays in use. The kernel of all layers (kGrid) has no general kernel: it takes the
-// place of a layer's single kernels, and a model is ready only when it is compiled.
+// NVRTC fails, the general kernel stays in use.
+//
+// The kernel of all layers (kGrid) has no general kernel. It replaces the separate kernels of the layers, and a model
+// is ready only when this kernel is compiled.
 #pragma once
 #include <driver_types.h>
 
@@ -31,11 +33,11 @@ struct SpecialisedKernel {
   enum Which : uint8_t { kDotCodes, kDotRows, kMatvec, kTiles, kWarpgroups, kExpertCodes, kGrid } which;
   Layout layout;
   bool has_min, group16;
-  // kDotCodes and kExpertCodes: gates + 1. kDotRows: rows of weights in a task. The others: activations that a block
-  // takes, counted in tiles of 8 rows for kMatvec and kTiles, in rows for kWarpgroups.
+  // kDotCodes and kExpertCodes: gates + 1. kDotRows: rows of weights in a task. The others: rows of activations of a
+  // block, counted in tiles of 8 rows for kMatvec and kTiles, in single rows for kWarpgroups.
   int n;
   ProductShape shape;
-  std::string source;  // kGrid: all of it
+  std::string source;  // the whole source, only for kGrid
 
   bool operator==(const SpecialisedKernel&) const = default;
 };
@@ -45,21 +47,21 @@ std::string source_of(const SpecialisedKernel& kernel);
 
 class SpecialisedKernels {
  public:
-  // For a device with these limits; NVRTC must be there. `folder` caches the compiled kernels; "": no cache.
+  // For a device with these limits; NVRTC must be available. `folder` caches the compiled kernels; "": no cache.
   SpecialisedKernels(const DeviceLimits& device, std::string folder);
   ~SpecialisedKernels();  // waits for running compilations
   SpecialisedKernels(const SpecialisedKernels&) = delete;
   SpecialisedKernels& operator=(const SpecialisedKernels&) = delete;
 
-  // The kernel in the form that launches take; null if it is not ready yet or could not be compiled.
+  // Returns the kernel for a launch. Null if it is not ready yet or could not be compiled.
   const void* find(const SpecialisedKernel& kernel);
 
-  // Loads the compiled kernels, unless others are still compiling. Returns true if there are new kernels; recorded
-  // steps should then be recorded again.
+  // Loads the compiled kernels, unless some are still being compiled. Returns true if there are new kernels. The caller
+  // should then record its recorded steps again.
   bool load_ready();
   void wait();  // until all requested kernels are compiled
 
-  int n_failed() const { return n_failed_; }  // of the loaded kernels
+  int n_failed() const { return n_failed_; }  // kernels that failed to compile or to load
 
  private:
   struct Entry {

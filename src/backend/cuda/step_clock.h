@@ -1,5 +1,5 @@
 // StepClock: records when the device began and ended each step, for the trace. Events on the stream mark these times.
-// Only events that have already passed are read, so the host does not wait for any of them.
+// The host reads only events that have completed, so it never waits for one.
 #pragma once
 #include <cuda_runtime_api.h>
 
@@ -17,8 +17,8 @@ class StepClock {
   StepClock(std::shared_ptr<TraceFile> file, Device& device);
   ~StepClock();
 
-  void begin(int n_tokens, int n_seqs);  // comes before the step's ops
-  void end();                            // comes after the launch of the step's draws
+  void begin(int n_tokens, int n_seqs);  // before the step's ops
+  void end();                            // after the launch of the step's draws
   void collect();                        // writes the steps that are complete
 
  private:
@@ -33,7 +33,7 @@ class StepClock {
   std::vector<cudaEvent_t> free_;
   std::deque<Step> steps_;
   cudaEvent_t last_ =
-      nullptr;  // an event and its host time; later times are measured from it, because long intervals are inexact
+      nullptr;  // its host time is last_time_; later times are relative to it, because long intervals are inexact
   TraceFile::Clock::time_point last_time_;
 };
 

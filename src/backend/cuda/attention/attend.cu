@@ -1,4 +1,4 @@
-// Which kernel takes which sequences, and how their keys are split.
+// Chooses the kernel for each sequence, and the number of splits of its keys.
 #include <algorithm>
 
 #include "backend/cuda/attention/attention.cuh"
@@ -9,7 +9,7 @@ using namespace attention;
 
 namespace {
 
-constexpr int kHopperRows = 256;  // fewer rows of the longest sequence leave most of Hopper's large tiles empty
+constexpr int kHopperRows = 256;  // with fewer rows in the longest sequence, most of Hopper's large tiles are empty
 
 // The head sizes for which decode.cu has a kernel.
 bool is_narrow(const AttentionArgs& a) {
@@ -52,8 +52,8 @@ bool can_attend(const DeviceKv& kv, const AttentionArgs& a, const DeviceLimits& 
   return is_narrow(a) || wide_shape(a.head_dim, kv.n_parts == 1, 1, device).rows > 0;
 }
 
-// A sequence with few rows has a block for each KV head and split; there are as many splits as the GPU holds at once,
-// if each has kSplitKeys keys.
+// A sequence with few rows has a block for each KV head and split. There are as many splits as the GPU runs at once,
+// but not more than one for each kSplitKeys keys.
 AttentionPlan plan_attention(const DeviceKv& kv, const AttentionArgs& a, const AttentionStep& step,
                              const DeviceLimits& device) {
   const int group = a.n_heads / a.n_kv_heads, few = kRows / group;

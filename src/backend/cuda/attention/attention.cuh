@@ -1,8 +1,8 @@
-// What the kinds of attention share: the packed rows, a warp's tile of 16 of them with its running softmax
-// (FlashAttention-2, arXiv:2307.08691), the way to a page, and how the keys of a sequence are split.
+// Shared by the attention kernels: packed rows, a warp's tile of 16 rows with its running softmax (FlashAttention-2,
+// arXiv:2307.08691), rows of the cache, and the splits of a sequence's keys.
 //
 // The query heads that share a KV head are packed: row r of a sequence is head r % group of its token r / group. A sum
-// over columns may take them in any order: so lane t of four owns columns 8t to 8t + 7 of each 32 of q and k alike, and
+// over columns may add them in any order. So lane t of four owns columns 8t to 8t + 7 of each 32 in both q and k, and
 // reads 16 bytes at once.
 #pragma once
 #include "backend/cuda/attention/cache.cuh"
@@ -26,16 +26,16 @@ struct Params {
   DeviceBatch batch;
   int layer, group, window;
   bool causal;
-  float scale, softcap;  // scale by log2(e) too where there is no cap
+  float scale, softcap;  // without a cap, scale includes the factor log2(e)
   const float* sinks;    // [n heads] or null
-  int most_short;        // the most rows of a sequence that the kernels with split keys take
-  // Of those kernels: rows of a block, blocks of rows of a sequence, and splits of its keys.
+  int most_short;        // most rows of a sequence for the kernels with split keys
+  // For those kernels: rows of a block, blocks of rows of a sequence, and splits of its keys.
   int rows, n_row_blocks, n_splits;
   float* part_sums;    // [n_seqs, n_kv_heads, n_row_blocks, rows, n_splits, head_dim]
   float2* part_stats;  // [n_seqs, n_kv_heads, n_row_blocks, rows, n_splits]: maximum, total
 };
 
-// The first split of a row in part_stats, and in part_sums where it is multiplied by head_dim.
+// Index of a row's first split in part_stats. In part_sums, the offset is this index times head_dim.
 __device__ __forceinline__ int64_t first_part(const Params& p, int seq, int head, int row_block, int row) {
   return (((int64_t{seq} * p.kv.n_kv_heads + head) * p.n_row_blocks + row_block) * p.rows + row) * p.n_splits;
 }
@@ -46,8 +46,8 @@ __device__ __forceinline__ float fast_exp2(float x) {
   return y;
 }
 
-// The total of a head's weights whose largest is 2^most, with that of its sink. Where the sink is so much larger that
-// its weight is infinite, the quotient is the 0 that it should be.
+// Adds the weight of a head's sink to the total of its other weights, all relative to 2^most. If the sink's weight
+// overflows to infinity, the result of the row is 0, as it should be.
 __device__ __forceinline__ float with_sink(const Params& p, float total, float most, int head) {
   return p.sinks == nullptr ? total : total + exp2f(p.sinks[head] * 1.44269504f - most);
 }
@@ -63,10 +63,10 @@ __device__ __forceinline__ Span span_of(const Params& p, int kv_len, int q_len, 
                                                                              : kv_len};
 }
 
-// The keys that rows [row, last_row] of a sequence see, in steps of kKeys, and their splits. The launch has room for
-// n_splits, whatever the sequence's length is; n_active of them have keys.
+// The keys that rows [row, last_row] of a sequence see, in steps of kKeys, and their splits. Every launch has n_splits
+// splits, for any length of the sequence. Only n_active of them have keys.
 struct Split {
-  int first, n_steps, n_active, per_split;  // steps, but for n_active
+  int first, n_steps, n_active, per_split;  // in steps, except n_active
 
   __device__ Split(const Params& p, int kv_len, int q_len, int row, int last_row) {
     constexpr int kSteps = kSplitKeys / kKeys;
@@ -77,8 +77,7 @@ struct Split {
   }
 };
 
-// What a warp knows of its 16 rows: queries, the running softmax, and the sums so far. Rows g and g + 8 are this
-// lane's.
+// The state of a warp's 16 rows: queries, the running softmax, and the sums so far. A lane holds rows g and g + 8.
 template <int kDim>
 struct Tile {
   static constexpr int kPerLane = kDim % 64 == 0 ? 8 : 4;  // columns of v that a lane reads at once
@@ -87,7 +86,8 @@ struct Tile {
   float out[kChunks][kPerLane][4];
   float most[2] = {kNone, kNone}, total[2] = {0, 0};
 
-  // Lane t owns columns 8t to 8t + 7 of each 32, or with kOwn = 16 columns 16t to 16t + 15 of each 64.
+  // Loads the queries. Lane t owns columns 8t to 8t + 7 of each 32, or with kOwn = 16 columns 16t to 16t + 15 of each
+  // 64.
   template <int kOwn = 8>
   __device__ void load_q(const Params& p, int token0, int head0, int row0, int n_rows, int g, int t) {
 #pragma unroll
@@ -107,7 +107,7 @@ struct Tile {
       for (int j = 0; j < kPerLane; ++j) out[c][j][0] = out[c][j][1] = out[c][j][2] = out[c][j][3] = 0;
   }
 
-  // Scores to weights, in place; the sums are brought to the new maximum.
+  // Turns scores into weights, in place, and rescales the sums to the new maximum.
   __device__ void softmax_update(float (&scores)[4][4]) {
 #pragma unroll
     for (int h = 0; h < 2; ++h) {
@@ -134,7 +134,8 @@ struct Tile {
     }
   }
 
-  // Values of 16 keys; those past n_valid are zeros, for their weight is 0 and they may be NaN.
+  // Values of 16 keys. From n_valid on they are zeros, because the cache may hold NaN there, which a weight of 0 does
+  // not remove.
   struct Values {
     uint32_t v[kChunks][4][kPerLane / 2];
   };
@@ -165,7 +166,7 @@ struct Tile {
     }
   }
 
-  // f(half of the rows, first column of 2 * kPerLane in a row, chunk) for what this lane holds.
+  // Calls f(0 for row g or 1 for row g + 8, first column, sums) for each 2 * kPerLane columns that this lane holds.
   template <class F>
   __device__ void each_piece(int t, F&& f) const {
 #pragma unroll
@@ -196,7 +197,7 @@ __device__ __forceinline__ void store(const Params& p, int64_t at, float v) {
   }
 }
 
-// Scores of 8 n keys from key0: scale, cap, and the mask; `all` is what every row sees.
+// Applies the scale, the cap and the mask to the scores of 8 n keys from key0. Every row sees the keys of `all`.
 template <int n>
 __device__ __forceinline__ void mask(float (&scores)[n][4], const Params& p, int key0, const Span (&spans)[2],
                                      const Span& all, int t) {
@@ -218,7 +219,7 @@ __device__ __forceinline__ void mask(float (&scores)[n][4], const Params& p, int
     }
 }
 
-// Four 8 x 8 matrices of halves from shared memory: as they lie, or transposed.
+// Load four 8 x 8 matrices of halves from shared memory, as stored or transposed.
 __device__ __forceinline__ void load_matrices(uint32_t (&v)[4], uint32_t address) {
   asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0,%1,%2,%3}, [%4];"
                : "=r"(v[0]), "=r"(v[1]), "=r"(v[2]), "=r"(v[3])
@@ -233,12 +234,12 @@ __device__ __forceinline__ void load_transposed(uint32_t (&v)[4], uint32_t addre
 __device__ __forceinline__ void store8(uint32_t to, const uint4& v) {
   asm volatile("st.shared.v4.u32 [%0], {%1,%2,%3,%4};" ::"r"(to), "r"(v.x), "r"(v.y), "r"(v.z), "r"(v.w) : "memory");
 }
-// 16 bytes to shared memory while other instructions run; zeros unless `in`.
+// Copies 16 bytes to shared memory asynchronously; zeros unless `in`.
 __device__ __forceinline__ void copy8(uint32_t to, const half* from, bool in) {
   asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(to), "l"(from), "r"(in ? 16 : 0) : "memory");
 }
-// 8 elements of a row of `dim` to shared memory as halves, zeros unless `in`: f16 while other instructions run, other
-// types at once.
+// Copies 8 elements of a row of `dim` to shared memory as halves; zeros unless `in`. The copy is asynchronous for f16,
+// and synchronous for other types.
 template <class K>
 __device__ __forceinline__ void copy_cached(uint32_t to, const Params& p, int64_t row, int dim, int column, bool in) {
   const K* from = in ? cached_at<K>(p.kv, row, dim, column) : static_cast<const K*>(p.kv.data);
@@ -254,17 +255,18 @@ __device__ __forceinline__ void commit_copies() { asm volatile("cp.async.commit_
 
 }  // namespace attention
 
-// What attention/attend.cu chooses from. attention/decode.cu: sequences of few rows, heads of 32, 64, 96 and 128.
+// The kernels from which attention/attend.cu chooses. attention/decode.cu: sequences with few rows, heads of 32, 64, 96
+// and 128.
 void attend_short(const attention::Params& p, const AttentionPlan& plan, Device& device);
-// attention/wide.cu: any number of rows, of heads of any multiple of 8.
+// attention/wide.cu: any number of rows, with heads of any multiple of 8.
 WideShape wide_shape(int head_dim, bool latent, int64_t n_rows, const DeviceLimits& device);
 void attend_wide(const attention::Params& p, const AttentionPlan& plan, Device& device);
-// attention/merge.cu: the splits of what these two made.
+// attention/merge.cu: merges the splits that these two kernels computed.
 void merge_splits(const attention::Params& p, const AttentionPlan& plan, Device& device);
-// attention/prefill.cu: prompts, where can_attend_long().
+// attention/prefill.cu: prompts, if can_attend_long().
 bool can_attend_long(int head_dim, const DeviceLimits& device);
 void attend_long(const attention::Params& p, const AttentionPlan& plan, Device& device);
-// attention/hopper.cu: the same on Hopper, where can_attend_hopper().
+// attention/hopper.cu: prompts on Hopper, if can_attend_hopper().
 bool can_attend_hopper(const DeviceKv& kv, const AttentionArgs& a, const DeviceLimits& device);
 void attend_hopper(const attention::Params& p, const AttentionPlan& plan, Device& device);
 

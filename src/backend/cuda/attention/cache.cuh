@@ -1,5 +1,5 @@
-// Elements of the KV cache: their types, where the row of a token's head lies, and loads as halves. Scaled types store
-// integers, with an f16 scale for each 32 elements of a row. The scales lie behind all rows: [n_rows, groups].
+// Elements of the KV cache: their types, the row of a token's head, and loads as halves. Scaled types store integers,
+// with an f16 scale for each 32 elements of a row. The scales follow all rows: [n_rows, groups].
 #pragma once
 #include "backend/cuda/device.cuh"
 #include "backend/cuda/kernels.h"
@@ -10,7 +10,8 @@ namespace ingot::cuda {
 struct CachedByte {
   uint8_t bits;
 };
-// q4_0: two integers from -8 to 7, plus 8. Elements 2j and 2j + 1 of a row's 8 are the bits from 4j and 16 + 4j on.
+// q4_0: two integers from -8 to 7, plus 8. Of 8 elements in a word, element 2j is at bit 4j and element 2j + 1 at bit
+// 16 + 4j.
 struct CachedNibbles {
   uint8_t bits;
 };
@@ -22,8 +23,8 @@ inline constexpr int kBits = std::is_same_v<K, CachedNibbles> ? 4 : 8 * static_c
 inline constexpr int kScaleGroup = 32;  // elements that share a scale
 __device__ __host__ constexpr int scale_groups(int dim) { return (dim + kScaleGroup - 1) / kScaleGroup; }
 
-// Calls f with a null pointer of the type of a cache's elements: of small floats, of all types that attention reads as
-// halves, and of all types.
+// Call f with a null pointer to the element type of a cache. The first accepts the small floats, the second all types
+// that attention reads as halves, the third all types.
 template <class F>
 void with_small_float(DType dtype, F&& f) {
   if (dtype == DType::kBF16) return f(static_cast<__nv_bfloat16*>(nullptr));
@@ -59,7 +60,7 @@ __device__ __forceinline__ half* cached_scales(const DeviceKv& kv, int64_t row, 
   return static_cast<half*>(kv.scales) + row * scale_groups(dim);
 }
 
-// Neighbouring elements as halves, in pairs: 8, or 4. Of scaled types, the integers.
+// Load 8 or 4 neighbouring elements as pairs of halves. For scaled types, these are the integers without the scale.
 __device__ __forceinline__ uint4 load8(const half* p) { return *reinterpret_cast<const uint4*>(p); }
 __device__ __forceinline__ uint2 load4(const half* p) { return *reinterpret_cast<const uint2*>(p); }
 __device__ __forceinline__ uint2 load4(const __nv_bfloat16* p) {
@@ -82,7 +83,7 @@ __device__ __forceinline__ uint4 load8(const __nv_fp8_e4m3* p) {
   const uint2 raw = *reinterpret_cast<const uint2*>(p), low = halves_of_four(raw.x), high = halves_of_four(raw.y);
   return make_uint4(low.x, low.y, high.x, high.y);
 }
-// In halves 1024 + n, n from 0 to 1023 is the lower bits.
+// The half 1024 + n, for n from 0 to 1023, has n in its low bits.
 __device__ __forceinline__ uint32_t less(uint32_t pair, uint32_t offset) {
   return bits_of(__hsub2(half2_of(pair), half2_of(offset)));
 }
@@ -124,7 +125,7 @@ __device__ __forceinline__ uint2 times(const uint2& v, half scale) {
   return make_uint2(times(v.x, s), times(v.y, s));
 }
 
-// One element, for kernels that need no speed.
+// Returns one element. Slow.
 template <class K>
 __device__ __forceinline__ float cached_element(const DeviceKv& kv, int64_t row, int dim, int column) {
   if constexpr (kIsScaled<K>) {
@@ -153,8 +154,8 @@ __device__ __forceinline__ Scaled8 scaled_of<CachedByte>(const float (&x)[8]) {
   for (int i = 1; i < 4; i *= 2)
     most = fmaxf(most, __shfl_xor_sync(0xFFFFFFFFu, most, i)), nan += __shfl_xor_sync(0xFFFFFFFFu, nan, i);
   const float inverse = most > 0 ? 127.0f / most : 0.0f;
-  Scaled8 s{0, 0, most / 127.0f + nan};  // NaN or Inf makes the scale NaN on purpose, so that the error spreads
-  const auto code = [&](float v) {  // rounds as ref does
+  Scaled8 s{0, 0, most / 127.0f + nan};  // a NaN or Inf makes the scale NaN, so that the error spreads
+  const auto code = [&](float v) {  // rounds like ref
     const float product = __uint_as_float(__float_as_uint(v * inverse) & ~1u);
     return static_cast<uint32_t>(__float2int_rn(product) + 128) & 255;
   };
@@ -163,7 +164,7 @@ __device__ __forceinline__ Scaled8 scaled_of<CachedByte>(const float (&x)[8]) {
   return s;
 }
 
-// As ggml: the element of largest magnitude, the first of several, becomes -8.
+// As in ggml, the element of largest magnitude (the first of equal ones) becomes -8.
 template <>
 __device__ __forceinline__ Scaled8 scaled_of<CachedNibbles>(const float (&x)[8]) {
   float extreme = 0, nan = 0;
@@ -186,7 +187,8 @@ __device__ __forceinline__ Scaled8 scaled_of<CachedNibbles>(const float (&x)[8])
   return s;
 }
 
-// A warp writes a row of a scaled type. value(column) is the element, read only where column < dim, a multiple of 8.
+// A warp writes a row of a scaled type. value(column) returns an element, and is called only for column < dim. dim is a
+// multiple of 8.
 template <class K, class F>
 __device__ __forceinline__ void store_scaled(const DeviceKv& kv, int64_t row, int dim, int lane, F&& value) {
   for (int first = 0; first < dim; first += 8 * 32) {

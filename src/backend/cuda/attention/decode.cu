@@ -1,7 +1,7 @@
-// Attention of sequences that bring few rows (decode): all warps of a block, and several blocks, take the same rows and
-// different keys, 32 at a time; the parts are merged by their maxima and sums (merge.cu). Each warp copies its keys and
-// values ahead to a ring of its own in shared memory, so no warp waits for another before the end. Keys and
-// values become f16 in registers. For pages of whole 16 tokens.
+// Attention of sequences with few rows (decode). All warps of a block, and several blocks, process the same rows and
+// different keys, 32 at a time. The parts are merged by their maxima and sums (merge.cu). Each warp prefetches its keys
+// and values to its own ring in shared memory, so warps wait for each other only at the end. Keys and values become f16
+// in registers. Pages must have a multiple of 16 tokens.
 #include <algorithm>
 
 #include "backend/cuda/attention/attention.cuh"
@@ -13,8 +13,7 @@ using namespace attention;
 namespace {
 
 // A slot of a warp's ring: 32 rows of keys or of values, in pieces of 16 bytes, then scales. Lanes read one piece of
-// several rows at once. If rows begin in the same bank, the pieces of a row change places, so that no two of them
-// meet.
+// several rows at once. If rows begin in the same bank, the pieces of a row are swizzled to avoid bank conflicts.
 template <int kDim, class K>
 struct Slot {
   static constexpr int kRowBytes = kDim * kBits<K> / 8, kPieces = kRowBytes / 16, kSlots = 3;
@@ -24,7 +23,7 @@ struct Slot {
   // Columns of keys that a lane owns (Tile::load_q).
   static constexpr int kOwn = kBits<K> == 8 && kDim % 64 == 0 ? 16 : 8;
 
-  // Where a piece of a row is. The lanes of a load read keys g and g + 1, or values 2t for all t.
+  // Offset of a piece of a row. The lanes of a load read keys g and g + 1, or values 2t for all t.
   __device__ static constexpr int place(bool values, int row, int piece) {
     const int swap = kRowBytes == 64 && kBits<K> == 4 ? row / 2 % 4
                      : !kSwaps                        ? 0
@@ -32,7 +31,7 @@ struct Slot {
                                                       : row % 2 * 4;
     return row * kRowBytes + 16 * (piece ^ swap);
   }
-  // 8 or 4 elements of a row as halves.
+  // Loads 8 or 4 elements of a row as halves.
   template <int n>
   __device__ static __forceinline__ auto load(const char* slot, bool values, int row, int column) {
     const int byte = column * kBits<K> / 8;
@@ -56,8 +55,8 @@ struct Pages {
   }
 };
 
-// Starts the copy of 32 keys (which = 0) or values (1) to a slot; rows past kv_len are zeros, for their weight is 0 and
-// they may be NaN.
+// Starts the copy of 32 keys (which = 0) or values (1) to a slot. Rows past kv_len are zeros, because the cache may
+// hold NaN there, which a weight of 0 does not remove.
 template <int kDim, class K>
 __device__ __forceinline__ void copy_rows(uint32_t slot, const Params& p, const Pages& pages, int which, int head,
                                           int key0, int kv_len, int lane) {
@@ -74,7 +73,7 @@ __device__ __forceinline__ void copy_rows(uint32_t slot, const Params& p, const 
     const char* from = (row < 16 ? first : second) + row % 16 * S::kRowBytes + 16 * piece;
     copy8(slot + S::place(which == 1, row, piece), reinterpret_cast<const half*>(in ? from : first), in);  // 16 bytes
   }
-  if constexpr (kIsScaled<K>) {  // 16 rows' scales lie together
+  if constexpr (kIsScaled<K>) {  // the scales of 16 rows are contiguous
     constexpr int kPieces = 2 * S::kGroups;
     const half* from = cached_scales(p.kv, lane < kPieces ? first_row : second_row, kDim) + lane % kPieces * 8;
     if (lane < 2 * kPieces) copy8(slot + S::kScales + 16 * lane, from, true);
@@ -82,13 +81,13 @@ __device__ __forceinline__ void copy_rows(uint32_t slot, const Params& p, const 
   commit_copies();
 }
 
-// Waits for all copies but the newest two.
+// Waits for all copies except the newest two.
 __device__ __forceinline__ void await_slot() {
   asm volatile("cp.async.wait_group 2;" ::: "memory");
   __syncwarp();
 }
 
-// The halves of a lane's columns of a key: those of two products for each 32 columns.
+// Loads a lane's columns of a key as halves: the operands of two products for each 32 columns.
 template <int kDim, class K>
 __device__ __forceinline__ void load_key(uint4 (&k)[kDim / 32], const char* slot, int row, int t) {
   using S = Slot<kDim, K>;
@@ -153,11 +152,11 @@ __device__ __forceinline__ void add_values(Tile<kDim>& tile, const float (&score
 
 template <int kDim, class K>
 __global__ void __launch_bounds__(kWarps * 32, kBits<K> == 16 ? 2 : 3) short_kernel(const __grid_constant__ Params p) {
-  // The rings of the warps; in the end [kWarps, 16, kDim] sums, then [kWarps, 16, 2] maxima and totals.
+  // The rings of the warps; at the end [kWarps, 16, kDim] sums, then [kWarps, 16, 2] maxima and totals.
   extern __shared__ __align__(128) char rings[];
   using S = Slot<kDim, K>;
   let_next_start();
-  // The batch was there before the step began, so it may be read before the kernel in front has ended.
+  // The batch was uploaded before the step began, so the kernel may read it before the previous kernel ends.
   const int split = blockIdx.x, head = blockIdx.y, seq = blockIdx.z;
   const int warp = threadIdx.x / 32, lane = threadIdx.x % 32, g = lane / 4, t = lane % 4;
   const int token0 = p.batch.q_start[seq], q_len = p.batch.q_start[seq + 1] - token0, kv_len = p.batch.kv_len[seq];
@@ -176,7 +175,7 @@ __global__ void __launch_bounds__(kWarps * 32, kBits<K> == 16 ? 2 : 3) short_ker
   // A slot number counts copies: keys and values of a step, then those of the next.
   const auto slot_of = [&](int number) { return ring + number % S::kSlots * S::kBytes; };
   const auto copy = [&](int number, int step, const Pages& pages, int which) {
-    if (step >= end) return commit_copies();  // an empty group, for await_slot counts groups
+    if (step >= end) return commit_copies();  // an empty group, because await_slot() counts groups
     copy_rows<kDim, K>(shared_address(slot_of(number)), p, pages, which, head, step * kKeys, kv_len, lane);
   };
   const auto pages_of = [&](int step) { return Pages(p, table, step * kKeys, kv_len); };

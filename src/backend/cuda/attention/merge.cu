@@ -1,5 +1,5 @@
-// The splits of a row's keys to its result: each is brought to the largest of their maxima. A block takes up to 128
-// columns of a row, 4 a lane; its warps share the splits.
+// Merges the splits of a row's keys: each split is rescaled to the largest of their maxima. A block merges up to 128
+// columns of a row, 4 per lane. Its warps share the splits.
 #include <algorithm>
 
 #include "backend/cuda/attention/attention.cuh"
@@ -16,7 +16,7 @@ struct Row {
   float most, total;
 };
 
-// Every warp reads the maxima and totals of all splits; the first writes down what each split is multiplied by.
+// Every warp reads the maxima and totals of all splits. The first warp stores the factor of each split.
 __device__ Row weigh(float* weights, const float2* stats, int n) {
   const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
   float most = kNone, total = 0;
@@ -48,7 +48,7 @@ __global__ void __launch_bounds__(32 * kMergeWarps) merge_kernel(const __grid_co
   if (n_rows > p.most_short || row >= n_rows) return;
   const int row0 = row_block * p.rows, last_row = min(row0 + p.rows, n_rows) - 1;
   const int n = Split(p, p.batch.kv_len[seq], q_len, row0, last_row).n_active;
-  if (n == 1) return;  // the row is there
+  if (n == 1) return;  // the row is already complete
   const int64_t part = first_part(p, seq, head, row_block, row % p.rows);
   const Row whole = weigh(weights, p.part_stats + part, n);
   __syncthreads();

@@ -1,12 +1,12 @@
-// Attention in f32 arithmetic for every head size, cache type and page size: what the fast kernels fall back to and are
-// checked against. One block a head of a token; its warps share the keys.
+// Attention in f32 arithmetic for every head size, cache type and page size. This kernel is the fallback of the fast
+// kernels, and tests compare them with it. One block runs a head of a token; its warps share the keys.
 #include "backend/cuda/attention/cache.cuh"
 
 namespace ingot::cuda {
 namespace {
 
-constexpr int kWarps = 4, kManyWarps = 16;  // of a block; many where there are few blocks
-constexpr int kMaxPerLane = 18;             // columns of a lane: heads of up to 576, what latents have
+constexpr int kWarps = 4, kManyWarps = 16;  // of a block; many if there are few blocks
+constexpr int kMaxPerLane = 18;             // columns of a lane: heads of up to 576, the size of latents
 
 struct Params {
   DeviceKv kv;

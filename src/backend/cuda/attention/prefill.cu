@@ -1,7 +1,8 @@
-// Attention of sequences that bring many rows (prompts): a block takes 64 rows, 16 a warp, and walks over the keys 64
-// at a time. Keys and values come to shared memory two tiles deep, swizzled so that no two lanes of a load meet in a
-// bank; values are transposed on the way to the registers (ldmatrix). In pages of whole 16 tokens: each warp copies 16
-// tokens of a tile, of f16 behind the arithmetic; other types become f16 on their way.
+// Attention of sequences with many rows (prompts). A block has 64 rows, 16 per warp, and loops over the keys 64 at a
+// time. Keys and values are double-buffered in shared memory. They are swizzled so that no two lanes of a load have a
+// bank conflict. ldmatrix transposes the values on the way to the registers. Pages have a multiple of 16 tokens, and
+// each warp copies 16 tokens of a tile. Copies of f16 overlap with the arithmetic (cp.async); other types are converted
+// to f16 while they are copied.
 #include "backend/cuda/attention/attention.cuh"
 #include "backend/cuda/memory.h"
 
@@ -19,8 +20,8 @@ __device__ __forceinline__ uint4 load_shared(uint32_t address) {
   return v;
 }
 
-// A tile in shared memory: rows of kPieces pieces of 16 bytes. Piece c of row r lies at place c ^
-// key_swizzle(r), or c ^ value_swizzle(r).
+// A tile in shared memory: rows of kPieces pieces of 16 bytes. Piece c of row r is at place c ^ key_swizzle(r), or c ^
+// value_swizzle(r).
 template <int kDim>
 struct Shared {
   static constexpr int kPieces = kDim / 8, kRowBytes = kDim * 2, kTileBytes = kTileKeys * kRowBytes;
@@ -29,7 +30,7 @@ struct Shared {
   static __device__ __forceinline__ int value_swizzle(int row) { return kWhole ? row & 7 : row >> 1 & 3; }
 };
 
-// This warp's 16 of the 64 keys and values from key0; zeros past the last.
+// Copies this warp's 16 of the 64 keys and values from key0; zeros past the last key.
 template <int kDim, class K>
 __device__ void copy_tile(uint32_t keys, uint32_t values, const Params& p, const int32_t* table, int head, int key0,
                           int kv_len, int warp, int lane) {
@@ -66,8 +67,8 @@ __device__ __forceinline__ void score(float (&scores)[4][4], const Tile<kDim>& t
   }
 }
 
-// out += weights times the values of 16 keys from row `first` of the tile. Here out holds columns 8i + 2t and the next
-// as its i-th.
+// out += weights times the values of 16 keys from row `first` of the tile. Here the i-th element of out holds columns
+// 8i + 2t and 8i + 2t + 1.
 template <int kDim>
 __device__ __forceinline__ void add_values(Tile<kDim>& tile, const float (&w0)[4], const float (&w1)[4],
                                            uint32_t values, int first, int lane) {
@@ -118,7 +119,7 @@ __global__ void __launch_bounds__(kWarps * 32, kDim > 128 ? 1 : 3) long_kernel(c
   const int seq = blockIdx.z, head = blockIdx.y, warp = threadIdx.x / 32, lane = threadIdx.x % 32, g = lane / 4,
             t = lane % 4;
   const int token0 = p.batch.q_start[seq], q_len = p.batch.q_start[seq + 1] - token0, kv_len = p.batch.kv_len[seq];
-  const int n_rows = q_len * p.group, block_row = (gridDim.x - 1 - blockIdx.x) * kWarps * kRows;  // the longest first
+  const int n_rows = q_len * p.group, block_row = (gridDim.x - 1 - blockIdx.x) * kWarps * kRows;  // the rows with the most keys first
   if (n_rows <= p.most_short || block_row >= n_rows) return;
   const int row0 = block_row + warp * kRows, last_row = min(row0 + kRows, n_rows) - 1;
   const bool idle = row0 >= n_rows;  // a warp that only copies

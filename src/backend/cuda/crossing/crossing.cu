@@ -12,7 +12,7 @@ namespace ingot::cuda {
 namespace {
 
 constexpr int kThreads = 256;
-constexpr unsigned kMaxBlocks = 32;  // enough to fill the bus
+constexpr unsigned kMaxBlocks = 32;  // enough to saturate the bus
 
 // On the device. Both are zero at first.
 struct Sender {
@@ -40,7 +40,7 @@ __global__ void send_kernel(float* rows, const float* x, int64_t n, Sender* send
   store_release(sent, ++sender->n_sent);
 }
 
-// The rows are read past the caches, which may hold those of the crossing before.
+// Reads the rows past the caches, which may hold the rows of the previous crossing.
 __global__ void receive_kernel(float* x, const float* rows, int64_t n, const Sender* sender,
                                const volatile uint32_t* returned) {
   start_dependent();
@@ -63,7 +63,7 @@ float* Crossing::rows(int64_t n_floats) {
   const size_t bytes = static_cast<size_t>(n_floats) * sizeof(float);
   if (rows_.size() < bytes) {
     rows_ = Memory(bytes, Place::kPinned);
-    std::memset(rows_.data(), 0, bytes);  // padding of a step is sent back as it is
+    std::memset(rows_.data(), 0, bytes);  // padding rows of a step are sent back unchanged
   }
   if (counts_.data() == nullptr) {
     counts_ = Memory(sizeof(Counts), Place::kPinned);
@@ -89,7 +89,7 @@ void Crossing::enqueue(const Tensor& x, Device& device) {
   check_launch("crossing");
 }
 
-// Asks the driver now and then whether the GPU is lost, because then it never sends.
+// Asks the driver every 10 ms whether the GPU is lost, because a lost GPU never sends the rows.
 void Crossing::await_rows(const Device& device) {
   const auto* counts = static_cast<const Counts*>(counts_.data());
   auto next_query = std::chrono::steady_clock::now() + std::chrono::milliseconds(10);

@@ -1,10 +1,11 @@
-// Crossing: how rows go from a recorded step to other devices and back (RemoteBlock). A graph cannot call the host.
-// So one kernel writes the rows to pinned memory and counts; the host, which waits for the count, computes in place and
-// counts too; a second kernel waits for the host's count and reads the rows. No call of the driver is in between: a
-// crossing costs some microseconds more than the kernels and the host's work.
+// Crossing: sends rows from a recorded step to other devices and back (RemoteBlock). Host nodes of a graph must not
+// call CUDA, so the kernels and the host synchronise through counts in pinned memory. One kernel writes the rows to
+// pinned memory and counts. The host waits for this count, computes in place, and counts too. A second kernel waits for
+// the host's count and reads the rows. No driver call is in between, so a crossing adds only some microseconds to the
+// kernels and the host's work.
 //
-// CudaBackend::run serves the crossings of a step in order, right after it has launched the graph. The kernel that
-// waits occupies few blocks, and ends only when the host has counted, so the host counts even if its work fails.
+// CudaBackend::run serves the crossings of a step in order, right after it has launched the graph. The waiting kernel
+// occupies few blocks, and ends only when the host has counted. So the host counts even if its work fails.
 #pragma once
 #include <cstdint>
 
@@ -16,12 +17,13 @@ namespace ingot::cuda {
 
 class Crossing {
  public:
-  // Pinned rows for at least n_floats. Rows that recorded kernels know must not move, so the first call names the most.
+  // Returns pinned rows for at least n_floats. Recorded kernels hold the address, so the first call must ask for the
+  // largest number.
   float* rows(int64_t n_floats);
   // Enqueues both kernels for the rows of x, [n, dim] f32.
   void enqueue(const Tensor& x, Device& device);
 
-  // For each crossing of a launched graph: waits for the rows; then lets the GPU go on.
+  // For each crossing of a launched graph: await_rows() waits for the rows, and give_back() lets the GPU continue.
   void await_rows(const Device& device);
   void give_back();
 

@@ -41,8 +41,8 @@ struct Library {
 };
 
 Library load_library() {
-  // No multicast over NVLink: it needs rights that containers often lack. Connections are made at the start, because
-  // a step that is recorded cannot make one.
+  // Disables multicast over NVLink, which needs rights that containers often lack. Connections are made at the start,
+  // because a recorded step cannot make one.
   setenv("NCCL_NVLS_ENABLE", "0", 0);
   setenv("NCCL_RUNTIME_CONNECT", "0", 0);
   Library l;
@@ -94,7 +94,7 @@ Nccl::Nccl(Communicator& ranks) {
 
 Nccl::~Nccl() { abort(); }
 
-// Also at the end: to destroy a communicator would wait for all ranks.
+// The destructor also aborts, because destroying a communicator waits for all ranks.
 void Nccl::abort() {
   if (comm_ != nullptr) library().abort(std::exchange(comm_, nullptr));
 }

@@ -1,5 +1,5 @@
-// Sums over GPUs by NCCL, in the GPUs' own memory. The library is loaded when ranks first need it, so builds work
-// and run without it.
+// Sums over GPUs with NCCL, in the GPUs' own memory. The library is loaded when ranks first need it, so ingot builds
+// and runs without it.
 #pragma once
 #include <cuda_runtime_api.h>
 
@@ -13,8 +13,8 @@ namespace ingot::cuda {
 
 class Nccl {
  public:
-  // All ranks call the constructor at the same time, each with its own GPU as the thread's current GPU. `ranks` is used
-  // only here. Throws Error if there is no library, or if the GPUs cannot reach each other.
+  // All ranks call the constructor at the same time, each with its own GPU as the thread's current GPU. The constructor
+  // does not keep `ranks`. Throws Error if there is no library, or if the GPUs cannot reach each other.
   explicit Nccl(Communicator& ranks);
   ~Nccl();
   Nccl(const Nccl&) = delete;
@@ -24,7 +24,7 @@ class Nccl {
   void all_reduce(const Tensor& x, cudaStream_t stream);
   void all_gather(const Tensor& y, const Tensor& x, cudaStream_t stream);
   void broadcast(void* data, size_t bytes, cudaStream_t stream);  // from rank 0
-  void check_peers();  // throws DeviceLost if NCCL knows that a rank has failed
+  void check_peers();  // throws DeviceLost if NCCL reports a failed rank
   void abort();        // ends the kernels that wait for other ranks
 
  private:

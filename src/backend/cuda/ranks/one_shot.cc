@@ -33,7 +33,7 @@ std::vector<Door> exchanged(Communicator& ranks, const Door& own) {
 
 bool same_host(const Door& a, const Door& b) { return std::string_view(a.host) == b.host; }
 
-// Null if this GPU cannot read that memory.
+// Returns null if this GPU cannot read the memory behind the door.
 void* open_door(const Door& door, const Door& own) {
   if (door.process == own.process) {
     int can = 0;
@@ -59,7 +59,7 @@ std::unique_ptr<OneShot> OneShot::connect(Communicator& ranks, Device& device) {
   *static_cast<int*>(one->stop_.data()) = 0;
   Door own{.process = getpid(), .device = device.index(), .data = one->memory_.data()};
   gethostname(own.host, sizeof(own.host) - 1);
-  if (cudaIpcGetMemHandle(&own.handle, own.data) != cudaSuccess) cudaGetLastError();  // is not needed in one process
+  if (cudaIpcGetMemHandle(&own.handle, own.data) != cudaSuccess) cudaGetLastError();  // ranks in one process need no handle
   const std::vector<Door> doors = exchanged(ranks, own);
   OneShotPeers& peers = one->peers_;
   peers.rank = ranks.rank(), peers.n_ranks = ranks.size();

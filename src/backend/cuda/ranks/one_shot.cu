@@ -17,7 +17,7 @@ __device__ __forceinline__ uint32_t told(const uint32_t* flag) {
   return turn;
 }
 
-// Slices of `slice` floats, a multiple of four.
+// A block sums a slice of `slice` floats, a multiple of four.
 __global__ void __launch_bounds__(kThreads) one_shot_kernel(OneShotPeers peers, float* x, int64_t x_stride,
                                                             const float* y, int64_t cols, int64_t n, int slice) {
   const int block = static_cast<int>(blockIdx.x), thread = static_cast<int>(threadIdx.x);
@@ -32,7 +32,7 @@ __global__ void __launch_bounds__(kThreads) one_shot_kernel(OneShotPeers peers, 
     __threadfence_system();
     tell(peers.flags[thread] + block * kMaxPeers + peers.rank, turn);
     const uint32_t* flag = peers.flags[peers.rank] + block * kMaxPeers + thread;
-    for (int i = 1; static_cast<int32_t>(told(flag) - turn) < 0; ++i)  // the other rank may have begun its next turn
+    for (int i = 1; static_cast<int32_t>(told(flag) - turn) < 0; ++i)  // the other rank may already be in its next turn
       if (i % 4096 == 0 && *reinterpret_cast<const volatile int*>(peers.stop) != 0) break;
   }
   __syncthreads();

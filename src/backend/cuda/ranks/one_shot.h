@@ -1,9 +1,10 @@
 // Sums of few numbers over the GPUs of one host, in one kernel that reads the memory of the other GPUs. For such sums,
-// NCCL's time is the time of its protocol.
+// NCCL spends its time on its protocol.
 //
-// Each block has a place in the memory of its GPU for a slice of the numbers. It copies its slice there, tells the same
-// block of every other GPU, waits to be told by each, and adds the slices of all GPUs in the order of the ranks. So all
-// GPUs get the same bits. A block counts its turns in device memory, so a launch can be recorded and replayed.
+// Each block has a place in the memory of its GPU for a slice of the numbers. The block copies its slice there, sets
+// its flag on every other GPU, and waits for the flags of the same block on those GPUs. Then it adds the slices of all
+// GPUs in the order of the ranks, so all GPUs get the same bits. A block counts its turns in device memory, so a launch
+// can be recorded and replayed.
 #pragma once
 #include <memory>
 #include <vector>
@@ -16,17 +17,17 @@
 namespace ingot::cuda {
 
 constexpr int kMaxPeers = 8;
-constexpr int kOneShotBlocks = 128;   // fewer than any GPU has multiprocessors: all blocks run at once
+constexpr int kOneShotBlocks = 128;   // so few that all blocks are resident at once
 constexpr int kOneShotFloats = 4096;  // the longest slice of a block
 constexpr int kOneShotTurns =
-    2;  // a block's places: for this turn, and for the one before, which others may still read
+    2;  // places of a block: for this turn, and for the previous turn, which others may still read
 
-// What the kernel gets: the places and the flags of all ranks, as this GPU reaches them.
+// Parameters of the kernel: the places and flags of all ranks, as this GPU addresses them.
 struct OneShotPeers {
   float* places[kMaxPeers] = {};
   uint32_t* flags[kMaxPeers] = {};  // [blocks, ranks] on each GPU: the last turn of a rank's block
   uint32_t* turns = nullptr;        // [blocks] on this GPU
-  const int* stop = nullptr;        // in host memory: not 0 when a rank has failed, so that no block waits for it
+  const int* stop = nullptr;        // in host memory: not 0 after a rank has failed; then no block waits
   int rank = 0, n_ranks = 0;
 };
 
@@ -35,11 +36,11 @@ void one_shot(const OneShotPeers& peers, const Tensor& x, const Tensor& y, Devic
 
 class OneShot {
  public:
-  // All ranks call it at the same time. Null if a GPU cannot read the memory of another one.
+  // All ranks call connect() at the same time. Returns null if a GPU cannot read the memory of another GPU.
   static std::unique_ptr<OneShot> connect(Communicator& ranks, Device& device);
   ~OneShot();
 
-  // The sums that are faster here than with NCCL.
+  // Whether the sum is faster here than with NCCL.
   bool takes(const Tensor& y) const;
   // x += the sum of y over all ranks. Both are f32.
   void add_reduced(const Tensor& x, const Tensor& y, Device& device);

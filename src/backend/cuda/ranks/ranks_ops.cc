@@ -1,4 +1,4 @@
-// What the GPUs of several ranks compute together.
+// Ops that the GPUs of several ranks run together.
 #include <chrono>
 
 #include "backend/cuda/cuda_backend.h"
@@ -38,7 +38,8 @@ void CudaBackend::add_reduced(Tensor x, Tensor y) {
   Backend::add_reduced(x, y);
 }
 
-// Waits for an event on this GPU. If another rank fails, kernels wait for it, and the event never comes.
+// Waits for an event on this GPU. If another rank fails, kernels wait for that rank and the event never happens. So the
+// wait has a time limit.
 void CudaBackend::await(cudaEvent_t event) {
   if (!nccl_) return check(cudaEventSynchronize(event), "cudaEventSynchronize");
   const auto begun = std::chrono::steady_clock::now();
@@ -58,7 +59,8 @@ void CudaBackend::await(cudaEvent_t event) {
   }
 }
 
-// Before the driver allocates memory or records steps: kernels of other ranks that wait for this one could hang.
+// Waits for the GPU and for all ranks. Called before the driver allocates memory or records steps, because kernels of
+// other ranks that wait for this rank could hang meanwhile.
 void CudaBackend::meet_ranks() {
   if (!nccl_) return;
   check(cudaStreamSynchronize(device_.stream()), "cudaStreamSynchronize");
@@ -66,8 +68,8 @@ void CudaBackend::meet_ranks() {
   ranks()->exchange(all.data(), "", 1);
 }
 
-// Only rank 0 draws tokens. If its batch has tokens that the host does not know yet, the other ranks get them from its
-// GPU.
+// Only rank 0 draws tokens. If the batch has tokens that the host has not read yet, rank 0 sends them to the other
+// GPUs.
 void CudaBackend::share_drawn_tokens(const Batch& batch) {
   if (std::ranges::none_of(batch.tokens, [](int32_t token) { return token < 0; })) return;
   nccl_->broadcast(const_cast<int32_t*>(device_batch_.view().tokens), batch.tokens.size_bytes(), device_.stream());
