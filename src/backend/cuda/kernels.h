@@ -205,7 +205,7 @@ struct TableWrites {
       nullptr;    // [n, 2] pinned, aligned to 16 bytes: index and value; a repeated index has the same value
   int64_t n = 0;  // even
 };
-void upload_batch(int32_t* to /* [n] */, const int32_t* from /* [n] pinned; both in whole 16 bytes */, int64_t n,
+void upload_batch(int32_t* to /* [n] */, const int32_t* from /* [n] pinned; both in aligned units of 16 */, int64_t n,
                   const DrawnTokens& tokens, const TableWrites& writes, Device& device);
 
 bool has_code();  // peak.cu: whether there are kernels for the current GPU, or PTX for the driver

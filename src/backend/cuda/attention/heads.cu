@@ -1,4 +1,4 @@
-// Ops that work head by head: rotary embeddings, the KV cache, and what qkv does after its products.
+// Ops that work head by head: rotary embeddings, writes to the KV cache, and the rest of qkv after its products.
 #include "backend/cuda/attention/cache.cuh"
 
 namespace ingot::cuda {
@@ -28,7 +28,7 @@ Rope rope_of(const RopeArgs& a) {
   return {a.angles.f32(), a.angles.stride, static_cast<int>(a.angles.cols / 2), a.layout == RopeLayout::kHalfSplit};
 }
 
-// Turns pair i of a head in place.
+// Rotates pair i of a head in place.
 template <class T>
 __device__ __forceinline__ void turn(T* head, int i, const Rope& rope, const float* angles) {
   T& first = head[rope.split ? i : 2 * i];
@@ -63,7 +63,7 @@ __global__ void write_kernel(DeviceKv kv, int layer, const T* k, int64_t k_strid
   const int64_t key = kv_row(kv, layer, batch, token, 0, head), value = kv_row(kv, layer, batch, token, 1, head);
   const auto key_at = [&](int i) { return to_float(k[token * k_stride + head * kv.head_dim + i]); };
   const auto value_at = [&](int i) { return to_float(v[token * v_stride + head * kv.head_dim + i]); };
-  if constexpr (kIsScaled<K>) {  // a warp each
+  if constexpr (kIsScaled<K>) {  // one warp for the key, one for the value
     const int lane = threadIdx.x % 32;
     if (threadIdx.x < 32) {
       store_scaled<K>(kv, key, kv.head_dim, lane, key_at);
@@ -102,14 +102,14 @@ __device__ __forceinline__ Pair pair_of(int i, const Rope& rope) {
   return {2 * i, 2 * i + 1};
 }
 
-// A warp takes one head of a token after another: q heads, then k, then v. Its lanes hold pairs, up to kPairs each, and
-// each pair's cosine and sine for all heads.
+// A warp processes one head of a token after another: q heads, then k, then v. Each lane holds up to kPairs pairs, and
+// for all heads the cosine and sine of each pair.
 template <class T, class K, int kPairs>
 __global__ void __launch_bounds__(256)
     finish_kernel(const __grid_constant__ Heads q, const __grid_constant__ Heads k, const __grid_constant__ Heads v,
                   const __grid_constant__ Rope rope, const __grid_constant__ DeviceKv kv, int layer,
                   const __grid_constant__ DeviceBatch batch, bool warms_instruction_cache) {
-  // A warp's head, before it is written with its scales.
+  // A warp's head before quantization.
   __shared__ float staged[kIsScaled<K> ? 256 / 32 : 1][kIsScaled<K> ? 64 * kPairs : 1];
   let_next_start();
   const int lane = threadIdx.x % 32, dim = kv.head_dim, token = blockIdx.x,

@@ -1,11 +1,17 @@
-// Attention of prompts on Hopper. A block stays on its multiprocessor and takes tasks: 64 packed rows for each of its
-// two or three warpgroups, and all the keys that these rows see, walked over tile by tile from the last to the first.
-// One warp fetches tiles of keys and values by TMA, 16 tokens of a page at a time. Three or seven warps bring the next
-// task's queries, and turn keys and values of other types into f16 where they lie. None of that waits for a task's end.
+// Attention of prompts on Hopper. A block stays on its multiprocessor and processes several tasks. A task is 64 packed
+// rows for each of the block's two or three warpgroups, and all keys that these rows see, tile by tile from the last to
+// the first.
+//
+// One warp fetches tiles of keys and values by TMA, 16 tokens of a page at a time. Three or seven warps load the
+// queries of the next task, and convert keys and values of other types to f16 in place. These warps work ahead across
+// the ends of tasks.
+//
 // The products are wgmma: scores from shared memory, then weights in registers times values in shared memory. Each
-// warpgroup has the scores of the next tile and the output of this one in flight while it works on the softmax, and the
-// warpgroups start their products in turns, so that one's softmax is under the other's products (FlashAttention-3,
-// arXiv:2407.08608). For heads of 64, 96, 128, 192 and 256 columns, no cap; attention/prefill.cu takes the rest.
+// warpgroup starts the scores of a tile together with the output of the previous tile, and computes the softmax of the
+// scores while the output is in flight. The warpgroups start their products in turns, so that the softmax of one
+// overlaps with the products of another (FlashAttention-3, arXiv:2407.08608).
+//
+// Supports heads of 64, 96, 128, 192 and 256 columns, without a cap.
 #include <cuda.h>
 
 #include <algorithm>
@@ -24,15 +30,15 @@ namespace {
 
 constexpr int kGroupRows = 64, kPageRows = 16;  // of a warpgroup; of a copy
 
-// Rows in shared memory are groups of 8, a group is panels of kColumns columns, of 8 rows each: the same for queries,
-// keys and values. The 16-byte pieces of a row of a panel are swizzled.
+// Queries, keys and values have the same layout in shared memory: groups of 8 rows, and in a group panels of kColumns
+// columns. The 16-byte pieces of a row of a panel are swizzled.
 template <int kHeadDim, class K>
 struct Shape {
   static constexpr int kDim = kHeadDim;
   using Kv = K;
   static constexpr bool kConverts = !std::is_same_v<K, half>, kScaled = kIsScaled<K>;
   static constexpr int kGroups = kDim == 64 ? 3 : 2, kRows = kGroups * kGroupRows;
-  // Warpgroups that help: one warp fetches, and kHelpers threads bring queries and convert.
+  // Helper warpgroups: one warp fetches, and kHelpers threads load queries and convert.
   static constexpr int kHelpGroups = kConverts && kGroups == 2 ? 2 : 1, kHelpers = 128 * kHelpGroups - 32;
   static constexpr int kThreads = 128 * (kGroups + kHelpGroups);
   // Columns of a product's output. 512 threads start with 128 registers each, too few for a product of 256 columns.
@@ -48,19 +54,20 @@ struct Shape {
   static constexpr int kTileBytes = kKeys * kDim * 2, kFetchedBytes = kKeys * kDim * kBits<K> / 8;
   static constexpr int kScaleBytes = kScaled ? scale_groups(kDim) * 2 : 0;  // of a row
   static constexpr int kKeysAt = kRows * kDim * 2, kValuesAt = kKeysAt + kStages * kTileBytes,
-                       kScalesAt = kValuesAt + kStages * kTileBytes,  // of keys, then of values
+                       kScalesAt = kValuesAt + kStages * kTileBytes,  // scales of keys, then of values
                        kBarriers = kScalesAt + 2 * kStages * kKeys * kScaleBytes;
-  // Barriers: of stages of keys, then of values: fetched, ready, free; then of the queries: ready, free.
+  // Barriers: fetched, ready and free, each for the stages of keys and then of values. Then ready and free for the
+  // queries.
   static constexpr int kFetched = 0, kReady = kConverts ? 2 * kStages : 0, kFree = kReady + 2 * kStages,
                        kQueriesReady = kFree + 2 * kStages, kQueriesFree = kQueriesReady + 1,
                        kTaskAt = kBarriers + (kQueriesFree + 2) / 2 * 16;
-  static constexpr int kBytes = kTaskAt + 32 + 1024;  // the last to align it
+  static constexpr int kBytes = kTaskAt + 32 + 1024;  // 1024 bytes for the alignment
 
-  // The place of a row's piece, counted in pieces, and where the swizzle puts it.
+  // The place of a row's piece, counted in pieces, before the swizzle.
   static __device__ __forceinline__ int place_of(int row, int piece) {
     return ((row / 8 * kPanels + piece / kPieces) * 8 + row % 8) * kPieces + piece % kPieces;
   }
-  // The row at such a place, and the row's piece.
+  // The row and the piece at a place.
   static __device__ __forceinline__ int2 row_of(int place) {
     const int of_panel = place / kPieces / 8;
     return {of_panel / kPanels * 8 + place / kPieces % 8, of_panel % kPanels * kPieces + place % kPieces};
@@ -71,14 +78,14 @@ struct Shape {
 struct alignas(16) Task {
   int token0, q_len, kv_len;
   int seq, head, row0;
-  int first, last;  // tiles; last < first: there are no more tasks
+  int first, last;  // tiles; last < first: no more tasks
 
   __device__ int n_rows(const Params& p) const { return q_len * p.group; }
 };
 
-// The tasks of this block. Those of a sequence are numbered from the longest to the shortest. Of each round of as many
-// tasks as there are blocks, a block takes one, and every second round in reverse, so that all blocks have about the
-// same to do. A warp calls it together.
+// The tasks of this block. The tasks of a sequence are numbered from the longest to the shortest. A round has one task
+// for each block, and every second round is assigned in reverse. So all blocks have about the same amount of work.
+// Whole warps call next().
 template <class S>
 class Tasks {
  public:
@@ -107,7 +114,7 @@ class Tasks {
  private:
   static constexpr unsigned kAll = 0xFFFFFFFFu;
 
-  // This lane's sequence of the 32 from seq0_.
+  // Counts the tasks of the 32 sequences from seq0_ on, one sequence for each lane.
   __device__ void count() {
     const int lane = static_cast<int>(threadIdx.x) % 32, seq = seq0_ + lane;
     const int n_rows = seq < n_seqs_ ? (p_.batch.q_start[seq + 1] - p_.batch.q_start[seq]) * p_.group : 0;
@@ -122,7 +129,7 @@ class Tasks {
 
   const Params& p_;
   int n_seqs_, round_ = 0, seq0_ = 0, before_ = 0;  // tasks of sequences before seq0_
-  int n_, up_to_;                                   // tasks of this lane's sequence; with those from seq0_ on
+  int n_, up_to_;                                   // tasks of this lane's sequence; of the sequences from seq0_ to it
 };
 
 // A place in the ring of stages.
@@ -148,7 +155,7 @@ __device__ __forceinline__ uint32_t scales_at(uint32_t base, int part, int stage
   return base + S::kScalesAt + (part * S::kStages + stage) * (S::kKeys * S::kScaleBytes);
 }
 
-// The warp that fetches.
+// Runs in the warp that fetches keys and values.
 template <class S>
 __device__ void fetch(const CUtensorMap& map, const Params& p, Tasks<S> tasks, uint32_t base) {
   const int lane = static_cast<int>(threadIdx.x) % 32;
@@ -183,7 +190,7 @@ __device__ void fetch(const CUtensorMap& map, const Params& p, Tasks<S> tasks, u
   }
 }
 
-// A task's queries into shared memory; zeros past the last row.
+// Loads a task's queries to shared memory; zeros past the last row.
 template <class S>
 __device__ void load_queries(const Params& p, const Task& task, uint32_t base, int thread) {
   constexpr int kRowPieces = S::kDim / 8;
@@ -198,13 +205,14 @@ __device__ void load_queries(const Params& p, const Task& task, uint32_t base, i
   asm volatile("cp.async.wait_group 0;" ::: "memory");
 }
 
-// What lies past the last key may be anything, and zero times anything need not be zero. By n_threads together.
+// Clears the values past the last key, because the cache may hold NaN there, which a weight of 0 does not remove.
+// n_threads threads call this together.
 template <class S>
 __device__ void clear_rows(char* values, int first_row, int thread, int n_threads) {
   constexpr int kRowPieces = S::kDim / 8;
   for (int i = thread; i < (S::kKeys - first_row) * kRowPieces; i += n_threads) {
     const int row = first_row + i / kRowPieces, piece = i % kRowPieces;
-    reinterpret_cast<uint4*>(values)[S::place_of(row, piece)] = uint4{};  // swizzled or not: the whole row is cleared
+    reinterpret_cast<uint4*>(values)[S::place_of(row, piece)] = uint4{};  // the whole row, so no swizzle
   }
 }
 
@@ -213,8 +221,8 @@ __device__ __forceinline__ void helpers_barrier() {
   asm volatile("bar.sync 7, %0;" ::"n"(S::kHelpers) : "memory");
 }
 
-// Turns a tile into f16. Elements of two bytes lie where they stay. Smaller ones lie at the end of the tile, in the
-// order in which they leave it, so that a piece is written to where only pieces lie that all threads have read.
+// Converts a tile to f16 in place. Elements of two bytes keep their place. Smaller elements start at the end of the
+// tile, in the order of the conversion. So a write overwrites only pieces that all threads have read.
 template <class S>
 __device__ void convert_tile(char* tile, const half* scales /* [keys, scale_groups] */, int thread) {
   using K = typename S::Kv;
@@ -243,7 +251,7 @@ __device__ void convert_tile(char* tile, const half* scales /* [keys, scale_grou
   }
 }
 
-// The warps that bring queries and convert.
+// Runs in the warps that load queries and convert.
 template <class S>
 __device__ void help(const Params& p, Tasks<S> tasks, char* shared) {
   const uint32_t base = shared_address(shared);
@@ -284,10 +292,10 @@ struct Rows {
   Span span[2];
   Span common;  // keys that all rows of the warpgroup see
   float most[2] = {kNone, kNone}, sum[2] = {0, 0};
-  float rescale[2];               // of what was summed before the last softmax_update()
-  float out[S::kDim / 2];         // of a lane: of each 8 columns, row g columns 2t and 2t + 1, then row g + 8
-  float scores[S::kKeys / 2];     // likewise, of keys
-  uint32_t weights[S::kKeys / 4];  // the last tile's as halves: fragments of 16 keys
+  float rescale[2];               // factor for sums from before the last softmax_update()
+  float out[S::kDim / 2];         // for each 8 columns: row g, columns 2t and 2t + 1, then row g + 8
+  float scores[S::kKeys / 2];     // the same for each 8 keys
+  uint32_t weights[S::kKeys / 4];  // of the last tile, as halves: fragments of 16 keys
 
   __device__ __forceinline__ void start_scores(uint64_t queries, uint64_t keys) {
     fence_products(scores);
@@ -310,7 +318,7 @@ struct Rows {
     commit_products();
   }
 
-  // Scores to weights, as floats; most, sum and rescale.
+  // Turns scores into weights, as floats. Updates most, sum and rescale.
   __device__ __forceinline__ void softmax_update(const Params& p, int key0, int t) {
     if (key0 < common.begin || key0 + S::kKeys > common.end) {
 #pragma unroll
@@ -327,7 +335,8 @@ struct Rows {
       for (int i = 0; i < S::kKeys / 4; ++i) top = fmaxf(top, scores[i / 2 * 4 + 2 * h + i % 2]);
       top = fmaxf(top, __shfl_xor_sync(0xFFFFFFFFu, top, 1));
       top = fmaxf(top, __shfl_xor_sync(0xFFFFFFFFu, top, 2));
-      // Sums are brought to a new maximum only if the maximum grew much: weights up to 2^8 do no harm.
+      // Changes the maximum, and so rescales the sums, only if it grew by a factor above 2^8. Weights up to 2^8 do no
+      // harm.
       const float before = most[h];
       if ((top - before) * p.scale > 8.0f) most[h] = top;
       const float base = most[h] == kNone ? 0.0f : most[h] * p.scale;
@@ -342,7 +351,7 @@ struct Rows {
       sum[h] = sum[h] * rescale[h] + total;
     }
 #pragma unroll
-    for (float& v : scores) asm volatile("" : "+f"(v)::"memory");  // not after a wait that follows
+    for (float& v : scores) asm volatile("" : "+f"(v)::"memory");  // keeps the softmax before the next wait
   }
   __device__ __forceinline__ void take_weights() {
 #pragma unroll
@@ -380,7 +389,8 @@ __device__ __forceinline__ void write_rows(const Rows<S>& rows, const Params& p,
   }
 }
 
-// The warpgroups' turns. A warpgroup starts its products, and lets the next one.
+// The warpgroups start their products in turns. take_turn() waits for the turn of this warpgroup, and give_turn() lets
+// the next warpgroup start.
 template <class S>
 __device__ __forceinline__ void take_turn(int warpgroup) {
   asm volatile("bar.sync %0, 256;" ::"r"(4 + warpgroup) : "memory");
@@ -390,7 +400,7 @@ __device__ __forceinline__ void give_turn(int warpgroup) {
   asm volatile("bar.arrive %0, 256;" ::"r"(4 + (warpgroup + 1) % S::kGroups) : "memory");
 }
 
-// A warpgroup's rows of a task, over all tiles.
+// Computes a warpgroup's rows of a task, over all tiles.
 template <class S>
 __device__ __forceinline__ void attend_rows(const Params& p, const Task& task, char* shared, Ring<S>& ring,
                                             int warpgroup) {
@@ -439,7 +449,7 @@ __device__ __forceinline__ void attend_rows(const Params& p, const Task& task, c
     await_products<1>(rows.scores);
     release_keys(ring.stage, tile);
     rows.softmax_update(p, tile * S::kKeys, t);
-    // Here, for the loop in it keeps the compiler from moving the softmax behind the products' end.
+    // The await is here because its loop keeps the compiler from moving the softmax behind the end of the products.
     await(barrier_of<S>(base, S::kReady, 1, ring.stage), ring.phase);
     await_products<0>(rows.out);
     if (signals) arrive(barrier_of<S>(base, S::kFree, 1, before.stage));
@@ -453,7 +463,7 @@ __device__ __forceinline__ void attend_rows(const Params& p, const Task& task, c
   write_rows(rows, p, task, row0, t);
 }
 
-// Lane 0 of each warp reads the task, because lane 0 then frees its place.
+// Lane 0 of each warp reads the task, because lane 0 later frees the place of the task.
 __device__ __forceinline__ Task read_task(const char* at) {
   int4 parts[2]{};
   if (threadIdx.x % 32 == 0)
@@ -502,7 +512,8 @@ __global__ void __launch_bounds__(S::kThreads, 1)
 #endif
 }
 
-// The cache as groups of 8 rows of one token and KV head, of which a copy takes two, in panels as Shape has them.
+// Describes the cache to TMA: groups of 8 rows, in panels as in Shape. A row is the key or value of a token and KV
+// head. A copy fetches two groups.
 template <class S>
 CUtensorMap map_of(const DeviceKv& kv) {
   static const auto encode = [] {

@@ -119,7 +119,7 @@ __global__ void __launch_bounds__(kWarps * 32, kDim > 128 ? 1 : 3) long_kernel(c
   const int seq = blockIdx.z, head = blockIdx.y, warp = threadIdx.x / 32, lane = threadIdx.x % 32, g = lane / 4,
             t = lane % 4;
   const int token0 = p.batch.q_start[seq], q_len = p.batch.q_start[seq + 1] - token0, kv_len = p.batch.kv_len[seq];
-  const int n_rows = q_len * p.group, block_row = (gridDim.x - 1 - blockIdx.x) * kWarps * kRows;  // the rows with the most keys first
+  const int n_rows = q_len * p.group, block_row = (gridDim.x - 1 - blockIdx.x) * kWarps * kRows;  // the longest first
   if (n_rows <= p.most_short || block_row >= n_rows) return;
   const int row0 = block_row + warp * kRows, last_row = min(row0 + kRows, n_rows) - 1;
   const bool idle = row0 >= n_rows;  // a warp that only copies

@@ -1,9 +1,9 @@
-// Attention with heads of up to 576 columns, whose sums do not fit one warp's registers: heads of 256 that
-// decode, latents, and every size that has no kernel of its own. A block takes 16 or 32 rows and, where a sequence is
-// split, a part of its keys, 32 keys a step. Queries and several steps of keys and values lie in shared memory. First
-// each warp computes the scores of 16 rows and some keys. Weights go through shared memory, for then each warp adds up
-// some columns of the values over all keys and rows. Keys and values become f16 on their way. For pages of
-// whole 16 tokens, and heads of whole 8 columns.
+// Attention with heads of up to 576 columns, whose sums do not fit in the registers of one warp: decode with heads of
+// 256, latents, and all sizes without a kernel of their own. A block processes 16 or 32 rows and, if a sequence is
+// split, a part of its keys, 32 keys per step. Queries and several steps of keys and values are in shared memory.
+// First, each warp computes the scores of 16 rows and some keys. The weights pass through shared memory, because then
+// each warp adds up some columns of the values over all keys and rows. Keys and values become f16 while they are
+// copied. Pages must have a multiple of 16 tokens, and heads a multiple of 8 columns.
 #include "backend/cuda/attention/attention.cuh"
 
 namespace ingot::cuda {
@@ -14,25 +14,25 @@ namespace {
 
 constexpr int kMaxStages = 3;
 
-// A block's shared memory, in bytes: queries, weights, maxima, then stages of keys and values. Piece c, of
-// 16 bytes, of row r lies at place c ^ r % 8, so that no two rows of a matrix meet in a bank.
+// A block's shared memory, in bytes: queries, weights, maxima, then stages of keys and values. Piece c, of 16 bytes, of
+// row r is at place c ^ r % 8, to avoid bank conflicts between the rows of a matrix.
 template <int kWidth, int kTiles, bool kIsLatent>
 struct Wide {
   static constexpr int kDim = kWidth, kRowTiles = kTiles, kBlockRows = 16 * kTiles;
   static constexpr bool kLatent = kIsLatent;  // values are the keys
   static constexpr int kBlockWarps = kTiles == 1 ? 4 : 8, kThreads = 32 * kBlockWarps;
   static constexpr int kGroups = kBlockWarps / kTiles;           // warps that share rows, each with its own keys
-  static constexpr int kGroupTiles = kKeys / 8 / kGroups;        // of 8 keys, a warp
-  static constexpr int kColumnTiles = kWidth / 8 / kBlockWarps;  // of 8 columns, a warp
+  static constexpr int kGroupTiles = kKeys / 8 / kGroups;        // tiles of 8 keys per warp
+  static constexpr int kColumnTiles = kWidth / 8 / kBlockWarps;  // tiles of 8 columns per warp
   static constexpr int kPieces = kWidth / 8, kRowBytes = 2 * kWidth;
   static constexpr int kKeyBytes = kKeys * kRowBytes, kStageBytes = kIsLatent ? kKeyBytes : 2 * kKeyBytes;
   static constexpr int kWeights = kBlockRows * kRowBytes, kMaxima = kWeights + kBlockRows * kKeys * 2;
   static constexpr int kStages = kMaxima + kBlockRows * kGroups * static_cast<int>(sizeof(float));
-  static constexpr int kAtOnce = 2 * (kStages + 2 * kStageBytes) <= 226 << 10 ? 2 : 1;  // blocks on a multiprocessor
+  static constexpr int kAtOnce = 2 * (kStages + 2 * kStageBytes) <= 226 << 10 ? 2 : 1;  // blocks per multiprocessor
   static constexpr size_t bytes(int n_stages) { return static_cast<size_t>(kStages + n_stages * kStageBytes); }
 };
 
-// What a block works on: rows [row0, row0 + n) of a sequence's n_rows, and steps [begin, end) of its keys.
+// The work of a block: rows [row0, row0 + n) of a sequence's n_rows, and steps [begin, end) of its keys.
 struct Task {
   int seq, head, row_block, split, token0, q_len, kv_len, n_rows, row0, n, n_active = 0, begin, end;
   const int32_t* table;
@@ -63,7 +63,7 @@ __device__ void copy_queries(uint32_t to, const Params& p, const Task& task) {
   }
 }
 
-// The rows of the cache with the 32 keys of a step, 16 a page: looked up a step before they are copied.
+// The cache rows of a step's 32 keys, 16 per page. The lookup is one step ahead of the copy.
 struct Pages {
   int64_t first, second;
 
@@ -74,8 +74,8 @@ struct Pages {
   }
 };
 
-// The rows of a step that lie `offset` rows behind its keys: 0 for the keys, more for the values. Zeros past the last,
-// for their weight is 0 and they may be NaN.
+// Copies the rows of a step at `offset` rows after its keys: 0 for the keys, more for the values. Rows past the last
+// key are zeros, because the cache may hold NaN there, which a weight of 0 does not remove.
 template <class W, class K>
 __device__ void copy_rows(uint32_t to, const Params& p, const Task& task, const Pages& places, int64_t offset,
                           int key0) {
@@ -112,7 +112,7 @@ __device__ __forceinline__ void copy_step(uint32_t stage, const Params& p, const
   }
 }
 
-// Waits for all groups of copies but the newest n_stages - 2.
+// Waits for all groups of copies except the newest n_stages - 2.
 __device__ __forceinline__ void wait_for_copies(int n_stages) {
   static_assert(kMaxStages == 3);
   if (n_stages == 3) {
@@ -122,8 +122,8 @@ __device__ __forceinline__ void wait_for_copies(int n_stages) {
   }
 }
 
-// What a warp knows. Of the rows whose scores it computes, g and g + 8 are this lane's: their totals over the warp's
-// keys. Of its columns, the sums over all rows of the block, with those rows' maxima.
+// The state of a warp. total: rows g and g + 8 of the rows whose scores the warp computes, over the warp's keys. most
+// and out: the maxima of all rows of the block, and their sums in the warp's columns.
 template <class W>
 struct State {
   float total[2] = {0, 0};
@@ -140,11 +140,11 @@ struct State {
   }
 };
 
-// scores[u] = 16 queries times 8 keys from `keys` on. Several sums each, so that products need not wait
+// scores[u] = 16 queries times 8 keys from `keys` on. Each score has several partial sums, so that products do not wait
 // for each other.
 template <class W>
 __device__ __forceinline__ void score(float (&scores)[W::kGroupTiles][4], uint32_t queries, uint32_t keys, int lane) {
-  constexpr int kSums = W::kRowTiles == 1 ? 4 : 2;  // where registers are few, other warps fill the waits
+  constexpr int kSums = W::kRowTiles == 1 ? 4 : 2;  // with fewer free registers, other warps hide the latency
   float sums[W::kGroupTiles][kSums][4] = {};
   const uint32_t q_row = queries + lane % 16 * W::kRowBytes, k_row = keys + lane % 8 * W::kRowBytes;
 #pragma unroll
@@ -172,7 +172,7 @@ __device__ __forceinline__ void score(float (&scores)[W::kGroupTiles][4], uint32
     }
 }
 
-// The largest score of each of a warp's rows, for the other warps: maxima [row, group].
+// Stores the largest score of each of a warp's rows for the other warps: maxima [row, group].
 template <class W>
 __device__ __forceinline__ void tell_maxima(float* maxima, const float (&scores)[W::kGroupTiles][4], int row, int group,
                                             int t) {
@@ -187,7 +187,7 @@ __device__ __forceinline__ void tell_maxima(float* maxima, const float (&scores)
   }
 }
 
-// The sums so far are brought to the rows' new maxima.
+// Rescales the sums to the rows' new maxima.
 template <class W>
 __device__ __forceinline__ void shrink_sums(State<W>& s, const float* maxima, int n_tiles, int own_tile, int g) {
 #pragma unroll
@@ -211,7 +211,7 @@ __device__ __forceinline__ void shrink_sums(State<W>& s, const float* maxima, in
   }
 }
 
-// Scores to weights, as halves in shared memory: [row, 32 keys]. Piece c of row r lies at place c ^ r / 2 % 4.
+// Turns scores into weights, as halves in shared memory: [row, 32 keys]. Piece c of row r is at place c ^ r / 2 % 4.
 template <class W>
 __device__ __forceinline__ void put_weights(uint32_t weights, State<W>& s, const float (&scores)[W::kGroupTiles][4],
                                             const float (&most)[2], int row, int group, int t) {
@@ -258,7 +258,7 @@ __device__ __forceinline__ void add_values(State<W>& s, uint32_t weights, uint32
   }
 }
 
-// The warp's columns of a row to the result, or to this split's part of it.
+// Writes the warp's columns of a row to the result, or to the part of this split.
 template <class W>
 __device__ void write_row(const State<W>& s, const Params& p, const Task& task, int r, int h, float total, int warp,
                           int g, int t) {
@@ -281,7 +281,7 @@ __device__ void write_row(const State<W>& s, const Params& p, const Task& task, 
   if (!whole && warp == 0 && t == 0) p.part_stats[part] = make_float2(s.most[r][h], total);
 }
 
-// totals [row, group] in shared memory.
+// Completes the totals and writes all rows. totals: [row, group] in shared memory.
 template <class W>
 __device__ void finish(State<W>& s, const Params& p, const Task& task, float* totals, int warp, int g, int t) {
 #pragma unroll
@@ -308,7 +308,7 @@ template <class W>
 __global__ void __launch_bounds__(W::kThreads, W::kAtOnce) wide_kernel(const __grid_constant__ Params p, int n_stages) {
   extern __shared__ __align__(128) char shared[];
   let_next_start();
-  const Task task(p);  // the batch was there before the step began
+  const Task task(p);  // the batch was uploaded before the step began
   if (task.empty()) return wait_for_previous();
   const int warp = threadIdx.x / 32, lane = threadIdx.x % 32, g = lane / 4, t = lane % 4;
   const int tile = warp % W::kRowTiles, group = warp / W::kRowTiles, n_tiles = (task.n + 15) / 16, row = 16 * tile + g;
@@ -356,7 +356,7 @@ __global__ void __launch_bounds__(W::kThreads, W::kAtOnce) wide_kernel(const __g
   finish(state, p, task, maxima, warp, g, t);
 }
 
-// Calls f with the kind of block for these heads.
+// Calls f with the Wide type for these heads.
 template <class F>
 void with_kind(int head_dim, bool latent, int rows, F&& f) {
   const auto with_rows = [&]<int kDim, bool kLatent>(std::integral_constant<int, kDim>, std::bool_constant<kLatent>) {
@@ -370,10 +370,11 @@ void with_kind(int head_dim, bool latent, int rows, F&& f) {
 
 }  // namespace
 
-// The first of these that fits: two blocks on a multiprocessor hide each other's waits. Heads of less than 64 would be
-// mostly padding; published ones are of 32, which has a kernel of its own.
+// Returns the first shape that fits. Two blocks per multiprocessor are preferred, because they hide each other's
+// latency. Heads of fewer than 64 columns would be mostly padding. Published models with such heads have 32 columns,
+// for which attention/decode.cu has a kernel.
 WideShape wide_shape(int head_dim, bool latent, int64_t n_rows, const DeviceLimits& device) {
-  constexpr size_t kSystem = 1024;  // bytes that each block takes besides its own
+  constexpr size_t kSystem = 1024;  // bytes of shared memory that CUDA reserves in each block
   constexpr WideShape kShapes[] = {{32, 3, 2}, {32, 2, 2}, {32, 3, 1}, {32, 2, 1},
                                    {16, 3, 2}, {16, 2, 2}, {16, 3, 1}, {16, 2, 1}};
   if (head_dim % 8 != 0 || head_dim < 64 || head_dim > (latent ? 576 : 512)) return {};

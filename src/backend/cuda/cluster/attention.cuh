@@ -1,6 +1,6 @@
-// Attention of one token within a cluster. A block handles a group of query heads and a part of the earlier keys; its
-// warps handle 16 keys at a time. The token's own key arrives together with the heads, because it is only now being
-// written to the cache. A warp requests its first keys and values before the heads arrive.
+// Attention of one token within a cluster. A block handles a group of query heads and a part of the earlier keys. Its
+// warps process 16 keys at a time. The token's own key arrives together with the heads, because it is being written to
+// the cache at the same time. A warp requests its first keys and values before the heads arrive.
 #pragma once
 #include "backend/cuda/attention/attention.cuh"
 #include "backend/cuda/cluster/products.cuh"
@@ -9,13 +9,13 @@ namespace ingot::cuda::cluster {
 
 constexpr int kStepKeys = 16;  // all in one block of the cache
 
-// What a thread knows about its part; it is the same in all layers.
+// A block's part of the attention, as seen by one thread. It is the same in all layers.
 struct Part {
   int position, kv_head, split, n_heads;  // query heads of the block
   int begin, end;                         // steps of keys before the token
   int first, block;                       // the warp's first step, and its block of the KV cache
   int own_block;                          // the token's own block of the KV cache
-  int stats, sums;                        // where the first part holds the values that this thread gathers
+  int stats, sums;                        // where the first part has the values that this thread gathers
   int piece, to, to_step;                 // 4 columns of the block's part to merge, and the blocks to send to
 
   __device__ explicit Part(const Block& b) {
@@ -179,7 +179,7 @@ struct Attention {
     if (first < part.end) prefetch(next_layer, first);
   }
 
-  // Prefetches the lines of a step to the L2 cache: each lane takes a key or a value.
+  // Prefetches the lines of a step to the L2 cache; each lane prefetches a key or a value.
   __device__ __forceinline__ void prefetch(int64_t layer, int step) const {
     const int key = step * kStepKeys + b.lane % kStepKeys;
     if (key < part.position)
@@ -200,7 +200,7 @@ struct Attention {
     if (t == 0) stats(part.first - part.begin)[g] = {rows.most, rows.total};
   }
 
-  // 4 columns merged over n parts, which are `far` floats apart.
+  // 4 columns, merged over n parts that are far_sums and far_stats floats apart.
   struct Merged {
     float4 sum;
     float most, total;

@@ -13,7 +13,7 @@ __device__ __forceinline__ int rank_of_block() {
   return static_cast<int>(rank);
 }
 
-// A barrier for all threads of all blocks.
+// A barrier for all threads of the cluster.
 __device__ __forceinline__ void sync() {
   asm volatile("barrier.cluster.arrive.release.aligned;\nbarrier.cluster.wait.acquire.aligned;" ::: "memory");
 }
@@ -37,7 +37,7 @@ __device__ __forceinline__ void send(uint32_t to, const uint2& v, uint32_t barri
                : "memory");
 }
 
-// Copies global memory to this block's shared memory. The bytes are a multiple of 16, aligned to 16.
+// Copies global memory to this block's shared memory. `bytes` and both addresses are multiples of 16.
 __device__ __forceinline__ void fetch(uint32_t to, const void* from, uint32_t bytes, uint32_t barrier) {
   asm volatile("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];" ::"r"(to),
                "l"(from), "r"(bytes), "r"(barrier)

@@ -1,9 +1,10 @@
 // The decoder layers of one token on one cluster (cluster/layers.h). A layer is four products, with attention between
-// the first two. After each of these phases, every block sends its outputs to all blocks. A block may overwrite data
-// that another block has to read, because it cannot get that far until the other block has sent the results of that
-// data: every block has rows in three products of a layer. The same holds for the warps of one block and their sums.
-// The sums still use two places in turn, so that a block barrier is between the last reads and the next writes;
-// racecheck sees barriers, but not st.async.
+// the first two. After each of these phases, every block sends its outputs to all blocks.
+//
+// No block overwrites data that another block still has to read. Every block has rows in three products of a layer, so
+// a block gets far enough to overwrite the data only after the other block has sent the results that it computed from
+// them. The same holds for the warps of one block and their sums. Nevertheless the sums use two places in turn, so that
+// a block barrier is between the last reads and the next writes. racecheck sees barriers, but not st.async.
 #include <algorithm>
 #include <bit>
 #include <utility>
@@ -49,7 +50,7 @@ __device__ void prepare(const Block& b) {
   if (thread < kSents) init_barrier(b.barrier(thread), 1);
   if (thread < kPhases) init_barrier(b.phase_barrier(thread), max(extent_of(shape, thread, b.rank).n_rows, 1));
   for (int i = thread; i < (p.squares[0] - p.input) / 4; i += kThreads)
-    b.at<uint32_t>(p.input)[i] = 0;  // rows end in zeros up to a whole step
+    b.at<uint32_t>(p.input)[i] = 0;  // rows are padded with zeros to whole steps
   fence_barriers();
   __syncthreads();
   if (thread < kWarps * kPhases) b.at<Share>(p.shares)[thread] = share_of(b.extent(thread % kPhases), thread / kPhases);
@@ -69,8 +70,7 @@ __device__ __forceinline__ void receive(const Block& b, int sent, int layer) {
   if (threadIdx.x == 0) expect_bytes(b.barrier(sent), bytes_of(b.p, sent));  // the next layer's transfer
 }
 
-// The sums of a job, which a warp finishes at a time: two tiles of outputs, or a head. A lane has one or two of these
-// sums.
+// A lane's one or two sums of a job. A job is two tiles of outputs, or a head. A warp finishes one job at a time.
 struct Sums {
   float first = 0, second = 0;
 };
@@ -245,7 +245,7 @@ __global__ void __launch_bounds__(kThreads, 1) layers_kernel(const __grid_consta
 #endif
 }
 
-// The places in shared memory, and as many slots as fit.
+// Sets the places in shared memory, with as many slots as fit.
 Params params_of(const Device& device, const LayersStep& step) {
   Params p{};
   p.step = step;
@@ -291,7 +291,7 @@ Params params_of(const Device& device, const LayersStep& step) {
   return p;
 }
 
-// All weights have the layout of the first. Weights of one phase also have its zero.
+// Whether all weights have the layout of the first, and the weights of one phase the same zero.
 bool weights_fit(const StepLayer& layer, const LayerProduct& first) {
   const LayerProduct* w = layer.products;
   const auto alike = [&](int a, int b) { return w[a].zero == w[b].zero; };

@@ -1,5 +1,5 @@
 // How cluster/layers.cu divides a layer: the tiles of 16 rows that a block has in each of the four products, the steps
-// of 128 columns of these tiles that each warp takes, and all places in shared memory.
+// of 128 columns of these tiles for each warp, and all places in shared memory.
 //
 // If there are enough warps for all columns, a warp uses the same columns in all its tiles, so that it converts a part
 // of the activations to integers only once. The steps of all tiles of a block in a layer, in order of use, are called
@@ -19,7 +19,7 @@ constexpr int kMaxSlots = 256;  // in the ring
 constexpr int kMaxHeads = 4 * kThreads / kHead;
 
 enum Phase { kQkv, kOut, kGateUp, kDown, kPhases };
-// What blocks send: the residual stream before and after attention, heads, parts of attention, the hidden row.
+// The data that blocks send: the residual stream before and after attention, heads, parts of attention, the hidden row.
 enum Sent { kInput, kHeads, kParts, kMiddle, kHidden, kSents };
 
 struct alignas(16) Share {
@@ -43,7 +43,7 @@ struct Params {
 
 __host__ __device__ inline int up_to(int n, int unit) { return (n + unit - 1) / unit * unit; }
 __host__ __device__ inline int n_tiles(int rows) { return (rows + kTileRows - 1) / kTileRows; }
-// How many of n things the block of this rank gets, when they are dealt out in turn.
+// How many of n items the block of this rank gets if they are dealt out in turn.
 __host__ __device__ inline int dealt(int n, int rank, int ranks) { return n > rank ? (n - rank - 1) / ranks + 1 : 0; }
 
 // A block's rows of qkv are whole heads of queries, keys or values. Its rows of gate and up alternate: one tile of
@@ -90,8 +90,8 @@ struct Block {
   const uint32_t base;  // the address of shared
   const int rank, warp, lane;
 
-  // The same block, for code that should compute its own addresses. Otherwise the compiler keeps dozens of addresses in
-  // registers.
+  // The same block, for code that should compute its own addresses. Without this, the compiler keeps dozens of
+  // addresses in registers.
   __device__ __forceinline__ Block anew() const {
     int none;
     asm volatile("mov.u32 %0, 0;" : "=r"(none));

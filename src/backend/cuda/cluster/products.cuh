@@ -1,15 +1,15 @@
-// A block's share in a product: integers times integers on tensor cores. The activations become 16-bit integers with a
+// A block's share of a product: integers times integers on tensor cores. The activations become 16-bit integers with a
 // scale for each 128 columns, as in dot_codes.cu. The tensor core multiplies the high and the low byte as two columns.
 // Its 8 columns are those of the four units of a tile. In the products of a unit, the columns of the other units are
-// zeros. So one accumulator holds the sums of all units, and each sum is in the lanes that know its scale.
+// zeros. So one accumulator holds the sums of all units, and each sum is in the lanes that hold its scale.
 #pragma once
 #include "backend/cuda/cluster/cluster.cuh"
 #include "backend/cuda/cluster/plan.cuh"
 
 namespace ingot::cuda::cluster {
 
-// 128 activations. This lane has either the high or the low bytes of columns 32 u + 4t to 32 u + 4t + 3, and of these
-// plus 16.
+// 128 activations. A lane has either the high or the low bytes of columns 32 u + 4t to 32 u + 4t + 3, and of these plus
+// 16.
 struct Fragment {
   uint32_t first, second;
   int high, low;  // sums over unit t
@@ -129,7 +129,7 @@ __device__ __forceinline__ void fetch_row(const Block& b, int layer, const Row& 
   }
 }
 
-// State of the warp that fetches. It fetches as far ahead as the ring has room; each lane takes a tile.
+// State of the warp that fetches. The warp fetches as far ahead as the ring has room; each lane fetches a tile.
 struct Fetcher {
   int layer, row, slot, room;
 
@@ -154,7 +154,7 @@ struct Fetcher {
   }
 };
 
-// Called after each phase, whose units have been used, and once before all phases (phase -1).
+// Called after each phase, when the phase's units have been used, and once before all phases (phase -1).
 __device__ __forceinline__ void fetch_ahead(const Block& b, int phase) {
   Fetcher now = *b.at<Fetcher>(b.p.fetcher);
   if (phase >= 0) now.room += b.extent(phase + 1).first_unit - b.extent(phase).first_unit;
@@ -180,7 +180,7 @@ __device__ __forceinline__ Eight weights_of(const float* weight, int column, int
   return {column < n ? __ldg(at) : float4{}, column + 16 < n ? __ldg(at + 4) : float4{}};
 }
 
-// Where the units of a warp's columns are. The units are `row_step` tiles apart.
+// The positions of the units of a warp's columns. The units are `row_step` tiles apart.
 struct Walk {
   const char *codes, *scales;
   float* sums;
@@ -198,7 +198,7 @@ __device__ __forceinline__ void multiply_tiles(const Block& b, Walk at, int n, i
     first[unit] = b.lane / 8 == unit ? mine0 : 0, second[unit] = b.lane / 8 == unit ? mine1 : 0;
   const int code_stride = b.p.code_stride, scale_stride = b.p.scale_stride;
 #pragma unroll 1
-  for (int i = 0; i < n; i += 2) {  // two at a time, because a single one mostly waits
+  for (int i = 0; i < n; i += 2) {  // two at a time, to hide latency
     int next = at.slot + at.step;
     if (next >= at.n_slots) next -= at.n_slots;
     if (i + 1 == n) next = at.slot;
@@ -217,8 +217,8 @@ __device__ __forceinline__ void multiply_tiles(const Block& b, Walk at, int n, i
   }
 }
 
-// The warp's share of a product of the row, times `weight` if there is one. ready() waits for the row. Sums go to
-// [tile, k, 16], the squares of the row to [k].
+// Computes the warp's share of a product of the row, which is first multiplied by `weight` if there is one. ready()
+// waits for the row. Sums go to [tile, k, 16], the squares of the row to [k].
 template <class Ready>
 __device__ __forceinline__ void multiply_share(const Block& b, const Ring& ring, int layer, int phase, const float* row,
                                                const float* weight, Ready&& ready) {

@@ -1,7 +1,7 @@
-// experts/rows.cu's kernel for quantized weights. A block goes through tiles of 16 outputs. A tile belongs to one
-// expert; with a gate, it has two tiles, one of each matrix. Or a tile belongs to a weighted sum over a token's
-// experts, so that the down projection and its addition to the residual stream are one launch. The warps of a block
-// share a tile's columns. Each warp copies its next steps to its own ring in shared memory, also across the ends of
+// The kernel of experts/rows.cu for quantized weights. A block processes tiles of 16 outputs. A tile belongs to one
+// expert; with a gate, it consists of two tiles, one of each matrix. Or a tile belongs to a weighted sum over a token's
+// experts. Then the down projection and its addition to the residual stream are one launch. The warps of a block share
+// a tile's columns. Each warp prefetches its next steps to its own ring in shared memory, also across the ends of
 // tiles.
 #pragma once
 #include "backend/cuda/experts/rows.cuh"
@@ -21,9 +21,9 @@ constexpr int kMaxWarps = 16, kFewestWarps = 8;  // 256 threads fill the table o
 
 // Blocks are divided into groups. A group has the outputs of rows that share their activations (gate and up of a
 // token's experts), or of a sum of rows (their down projections).
-struct Params : expert_rows_detail::Params {  // n_sums and n_inputs count for a group, n_tiles for a sum
+struct Params : expert_rows_detail::Params {  // n_sums and n_inputs are per group, n_tiles is per sum
   int64_t input_step;                         // from one group's activations to the next group's
-  bool knows_experts;                         // before the kernel in front has ended
+  bool knows_experts;                         // before the previous kernel has ended
 };
 
 // The activations, and their sums over a unit or over its halves. A zero point or a minimum is multiplied by these
@@ -41,7 +41,7 @@ struct Input {
   __device__ Input(char* shared, int n_inputs, int n_steps)
       : x(reinterpret_cast<half*>(shared)), sums(reinterpret_cast<float*>(x + n_inputs * n_steps * kTileCols)) {}
 
-  // A lane takes 8 columns, so a warp takes two steps; the second may be past the end.
+  // A lane copies 8 columns, so a warp copies two steps; the second may be past the end.
   template <Shape kShape>
   __device__ __forceinline__ void stage(const Params& p, float offset) const {
     const Shape s = shape_of<kShape>(p);

@@ -1,4 +1,4 @@
-// The same as experts/rows.cu for dense weights, and, slowly, for any weight: a warp computes an output of a row, or of
+// Like experts/rows.cu, for dense weights; also a slow kernel for any weight. A warp computes an output of a row, or of
 // a weighted sum of rows.
 #include "backend/cuda/device.cuh"
 #include "backend/cuda/experts/rows.cuh"
@@ -11,7 +11,7 @@ using namespace expert_rows_detail;
 
 namespace {
 
-constexpr int kWarps = 8, kAhead = 8;  // kAhead: loads of a lane
+constexpr int kWarps = 8, kAhead = 8;  // kAhead: loads of a lane in flight
 constexpr int kChunk = 32 * 8;         // elements in one load of a warp
 
 __device__ __forceinline__ const half* input_of(const Params& p, int64_t row) {

@@ -45,7 +45,7 @@ ExpertOrder expert_order_in(void* memory, int64_t n_rows, int64_t n_experts, con
 size_t expert_order_bytes(int64_t n_rows, int64_t n_experts);
 void order_by_expert(const ExpertOrder& order, const int32_t* ids, int64_t n_rows, int64_t n_experts, Device& device);
 
-// y[i] = x[i * x.rows / n_rows] w[ids[i]]^T + bias[ids[i]]; with a gate, act(that of w[0]) * (that of w[1]).
+// y[i] = x[i * x.rows / n_rows] w[ids[i]]^T + bias[ids[i]]; with a gate, act(product with w[0]) * (product with w[1]).
 struct ExpertMatmul {
   Tensor y, x;  // [n_rows / n_terms, n_out], [x.rows, n_in]
   const PackedWeight* w[2] = {};
@@ -53,18 +53,18 @@ struct ExpertMatmul {
   const int32_t* ids = nullptr;  // [n_rows]
   int64_t n_rows = 0;
   const float* weights =
-      nullptr;  // [n_rows]: y[t] += the sum of n_terms neighbours, each times its weight; expert_rows() only
+      nullptr;  // [n_rows]: y[t] += the weighted sum of n_terms neighbours; only for expert_rows()
   int n_terms = 1;
   int gate = -1;                              // an Activation; -1: one product
   SpecialisedKernels* specialised = nullptr;  // as in Matvec
   bool knows_experts =
-      false;  // ids and weights may be read before the kernel in front, another expert_rows(), has ended
+      false;  // the previous kernel is an expert_rows() with the same ids, so they may be read before it ends
 };
 
 // Whether the fast kernels support this weight; the plain kernel supports all weights.
 bool can_expert_matmul(const PackedWeight& w);
-// experts/rows.cu, experts/dense.cu: every row by itself, for few rows. x is f16, aligned to 16 bytes.
-// plain_expert_rows: x has any alignment and w's type; slow.
+// experts/rows.cu, experts/dense.cu: for few rows, each of which reads its own weights. x is f16, aligned to 16 bytes.
+// plain_expert_rows() accepts any alignment, and x has w's type. Slow.
 bool can_expert_rows(const ExpertMatmul& m);
 void expert_rows(const ExpertMatmul& m, Device& device);
 void plain_expert_rows(const ExpertMatmul& m, Device& device);

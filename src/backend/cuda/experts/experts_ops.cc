@@ -1,6 +1,6 @@
-// The ops of models with experts. If there are few rows, each row reads the matrix of its expert by itself. More rows
-// are sorted by expert first, so that a matrix is read once for many rows. Only the number of rows decides, so a step
-// can be recorded.
+// The ops of models with experts. If there are few rows, each row reads the matrix of its expert separately. More rows
+// are sorted by expert first, so that a matrix is read once for many rows. The choice depends only on the number of
+// rows, so a step can be recorded.
 #include <algorithm>
 #include <utility>
 
@@ -43,7 +43,7 @@ void CudaBackend::moe_route(Tensor ids, Tensor weights, Tensor logits, const Rou
   check_launch("route_rows");
 }
 
-// More rows than this are faster in tiles, with 32 experts as with 128 (docs/notes). Rows are also faster in
+// More rows than this are faster in tiles, both with 32 and with 128 experts (docs/notes). Rows are also faster in
 // tiles if there are more rows than experts.
 static constexpr int64_t kMaxRows = 16;
 
@@ -95,8 +95,8 @@ void CudaBackend::moe_combine(Tensor residual, Tensor y, Tensor weights) {
   check_launch("combine_rows");
 }
 
-// Chooses the experts of each token from the norm of x. If that is one kernel, the kernel also computes the norm of a
-// single row.
+// Chooses the experts of each token from the norm of x. If one kernel does this, it also computes the norm of a single
+// row.
 void CudaBackend::route(const MoeArgs& a) {
   const PackedWeight& w = ready(*a.w_router);
   const Tensor& x = a.norm.weight ? a.normed : a.x;

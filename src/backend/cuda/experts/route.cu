@@ -20,11 +20,11 @@ __global__ void route_kernel(const __grid_constant__ Route p, const float* logit
   if (token < n_tokens) route_token(p, token, logits + token * stride, shared + warp * route_floats(p.n_experts), lane);
 }
 
-// One block: counts, sums up the counts, and scatters. The order of an expert's rows varies, and does not matter: a
-// row's numbers do not depend on the other rows.
+// One block counts the rows, sums up the counts, and scatters. The order of an expert's rows varies, but does not
+// matter, because a row's result does not depend on the other rows.
 __global__ void __launch_bounds__(kOrderThreads)
     order_kernel(ExpertOrder out, const int32_t* ids, int64_t n_rows, int n_experts) {
-  extern __shared__ int counts[];  // [n_experts], then where each expert begins, among rows and among tiles
+  extern __shared__ int counts[];  // [n_experts], then each expert's first row and first tile
   int *starts = counts + n_experts, *tile_starts = starts + n_experts;
   start_dependent();
   for (int e = threadIdx.x; e < n_experts; e += kOrderThreads) counts[e] = 0;

@@ -15,13 +15,13 @@ struct Route {
   float scale;
 };
 
-// An integer that orders as the float does; NaN comes before all numbers.
+// An integer with the same order as the float; NaN is below all numbers.
 __device__ __forceinline__ uint32_t key_of(float v) {
   const uint32_t bits = __float_as_uint(v);
   return isnan(v) ? 0 : bits >> 31 ? ~bits : bits | 0x80000000u;
 }
 
-// The best expert of a lane, which looks at every 32nd expert.
+// The best expert of a lane; a lane checks every 32nd expert.
 struct Best {
   uint32_t key = 0;
   int at = INT32_MAX;
@@ -95,7 +95,7 @@ __device__ inline void keep_best_groups(const Route& p, float* choice, float* wo
   __syncwarp();
 }
 
-// The choice of one token's experts by a warp; `shared` has route_floats().
+// A warp chooses the experts of one token; `shared` has route_floats() floats.
 __device__ inline void route_token(const Route& p, int64_t token, const float* logits, float* shared, int lane) {
   float *scores = shared, *choice = scores + p.n_experts, *chosen = choice + p.n_experts;
   score(p, logits, scores, choice, lane);

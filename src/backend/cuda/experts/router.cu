@@ -1,6 +1,6 @@
-// The router for a few tokens and their choice of experts, as one kernel, because two kernels take longer to begin and
-// end than to run. A thread block cluster handles a token, and a warp one output at a time. The logits are collected in
-// the first block, where a warp chooses the experts.
+// The router's product for a few tokens and their choice of experts, as one kernel, because two kernels take longer to
+// begin and end than to run. A thread block cluster handles a token, and a warp one output at a time. The logits are
+// collected in the first block of the cluster, where a warp chooses the experts.
 #include <algorithm>
 
 #include "backend/cuda/cluster/cluster.cuh"

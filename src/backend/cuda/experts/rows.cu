@@ -1,6 +1,6 @@
-// Products of few rows of activations with the matrices of their experts: the decode of one sequence, or of a few. The
-// kernel for quantized weights is in experts/codes.cuh. Every row reads its weights by itself. If many rows share an
-// expert, experts/tiles.cu is used instead.
+// Products of few rows of activations with the matrices of their experts, for the decode of one sequence or of a few.
+// The kernel for quantized weights is in experts/codes.cuh. Every row reads its weights separately. If many rows share
+// an expert, experts/tiles.cu is used instead.
 #include <algorithm>
 
 #include "backend/cuda/experts/codes.cuh"
@@ -17,7 +17,7 @@ namespace {
 
 constexpr size_t kStaticShared = 4096;  // more than the kernel declares
 
-// The fewest blocks that end no later than one block a multiprocessor would; small blocks are two a multiprocessor.
+// The fewest blocks that need no more rounds than one large block, or two small blocks, per multiprocessor.
 dim3 grid_of(const Device& device, const Params& p, int n_groups, int n_warps) {
   const int n_tasks = p.n_sums * p.n_tiles,
             most = std::max(1, kMaxWarps / n_warps * device.n_multiprocessors() / n_groups);
@@ -35,7 +35,7 @@ void start(Params p, SpecialisedKernels* specialised, Device& device) {
   constexpr size_t kRing = K::kSlots * K::kSlotBytes;
   const size_t input = Input<K>::bytes(p.n_inputs, p.n_steps);
   for (int j = 0; j < kGates; ++j)
-    CHECK_EQ(p.w[j].expert_bytes, int64_t{p.n_tiles} * p.n_steps * (512 * K::kPieces));  // experts have no gaps
+    CHECK_EQ(p.w[j].expert_bytes, int64_t{p.n_tiles} * p.n_steps * (512 * K::kPieces));  // no gaps between experts
   p.n_warps = kMaxWarps * kRing + input + kStaticShared <= device.most_shared() ? kMaxWarps : kFewestWarps;
   const SpecialisedKernel kind{SpecialisedKernel::kExpertCodes, K::kLayout, K::kMin, K::kGroup16, kGates, p};
   launch(device, kernel_or(any_kernel<K, kGates>, specialised, kind),

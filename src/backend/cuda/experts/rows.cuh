@@ -1,4 +1,4 @@
-// What rows.cu and dense.cu share: products of few rows, each with the matrix of its own expert, or weighted sums of
+// Shared by rows.cu and dense.cu: products of few rows, each with the matrix of its own expert, or weighted sums of
 // such rows.
 #pragma once
 #include "backend/cuda/device.cuh"
@@ -12,7 +12,7 @@ namespace ingot::cuda::expert_rows_detail {
 constexpr int kMaxTerms = 32;           // each lane holds one
 constexpr size_t kMaxInput = 96 << 10;  // bytes of activations in shared memory
 
-using Shape = ProductShape;  // accumulate: the sum of n_terms neighbours, each times its weight, is added to y
+using Shape = ProductShape;  // accumulate: y += the weighted sum of n_terms neighbours
 
 struct Params : Shape {
   PackedWeight w[2];
@@ -26,7 +26,7 @@ struct Params : Shape {
   int64_t y_stride;
 };
 
-// One term of a sum, as a lane knows it: its expert and its weight.
+// A lane's term of a sum: its expert and its weight.
 struct Term {
   int expert = 0;
   float weight = 1.0f;

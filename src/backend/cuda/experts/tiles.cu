@@ -1,8 +1,8 @@
 // Products of many rows with the matrices of their experts. The rows are in tiles with one expert each (ExpertOrder).
-// The tiles are made on the device, so the grid has room for the largest possible number of tiles, and surplus blocks
-// end at once. A block handles sixteen tiles of 16 outputs, two for each warp (with a gate: eight of each weight), and
-// one tile of up to 64 rows. It goes through their columns in steps that are copied ahead into shared memory, as in
-// tile_matmul.cu, for dense weights too.
+// The device makes the tiles, so the grid has room for the largest possible number of tiles, and surplus blocks end at
+// once. A block handles sixteen tiles of 16 outputs, two for each warp (with a gate: eight of each weight), and one
+// tile of up to 64 rows. It processes their columns in steps that are prefetched to shared memory, as in
+// tile_matmul.cu. Dense weights use the same kernel.
 #include <algorithm>
 
 #include "backend/cuda/device.cuh"
@@ -29,7 +29,7 @@ struct Params {
   int n_in, n_steps, n_tiles, n_stages;  // n_tiles: tiles of 16 outputs
   void* y;
   int64_t y_stride;
-  bool y_f32, y_packs;  // packs: y takes halves in whole 16 bytes
+  bool y_f32, y_packs;  // y_packs: halves go to y 16 bytes at a time
   int act;
 };
 
@@ -152,7 +152,7 @@ __global__ void __launch_bounds__(32 * kWarps, 2) expert_kernel(const __grid_con
   let_next_start();
   if constexpr (K::kLayout == Layout::kCodebook4) fill_levels(table, p.w[0]);
   wait_for_previous();
-  const RowTile tile = p.order.tiles[blockIdx.y];  // may be past the last tile, and then holds anything
+  const RowTile tile = p.order.tiles[blockIdx.y];  // undefined past the last tile
   if (static_cast<int>(blockIdx.y) >= *p.order.n_tiles) return;
   if (static_cast<int>(threadIdx.x) < tile.n) rows[threadIdx.x] = p.order.order[tile.first + threadIdx.x];
   const auto source = [&](int j) {

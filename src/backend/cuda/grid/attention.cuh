@@ -1,12 +1,12 @@
-// Attention of a layer: a task is a KV head and a part (split) of the earlier keys. The warps of a block take 16 keys
-// at a time. The last split also takes the token's own key and value, and writes them to the cache. The block that ends
-// a head's last split merges the splits.
+// Attention of a layer. A task is a KV head and a part (split) of the earlier keys. The warps of a block process 16
+// keys at a time. The last split also handles the token's own key and value, and writes them to the cache. The last
+// block to finish a split of a head merges the head's splits.
 #pragma once
 #include "backend/cuda/grid/products.cuh"
 
 namespace ingot::cuda::grid {
 
-// Elements of the KV cache. Eight: what holds 8 of them.
+// Elements of the KV cache. Eight: a type that holds 8 of them.
 struct CacheHalf {
   using Eight = uint4;
   uint16_t bits;
@@ -20,7 +20,7 @@ struct CacheFloat8 {  // E4M3
   uint8_t bits;
 };
 
-// 8 elements as halves, from their bytes.
+// Converts 8 elements to halves.
 __device__ __forceinline__ uint4 halves_of(const CacheHalf*, const uint4& v) { return v; }
 __device__ __forceinline__ uint4 halves_of(const CacheBfloat*, const uint4& v) {
   const auto two = [](uint32_t w) { return pair_of(__uint_as_float(w << 16), __uint_as_float(w & 0xFFFF0000u)); };
@@ -29,7 +29,7 @@ __device__ __forceinline__ uint4 halves_of(const CacheBfloat*, const uint4& v) {
 __device__ __forceinline__ uint4 halves_of(const CacheFloat8*, const uint2& v) {
   return {halves_of_float8(v.x), halves_of_float8(v.x >> 16), halves_of_float8(v.y), halves_of_float8(v.y >> 16)};
 }
-// Writes an element; returns what was written.
+// Writes an element. Returns the written value.
 __device__ __forceinline__ half store(CacheHalf* to, float v) {
   const half h = from_float<half>(v);
   *reinterpret_cast<half*>(to) = h;
@@ -52,7 +52,7 @@ __device__ __forceinline__ float fast_exp2(float x) {
   asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
   return y;
 }
-// The place of a column of a query or of the own key: of each 8, pairs 1 and 2 change places.
+// The place of a column of a query or of the own key. In each 8 columns, pairs 1 and 2 are swapped.
 __device__ __forceinline__ int query_place(int column) {
   const int pair = column / 2 % 4;
   return pair == 1 ? column + 2 : pair == 2 ? column - 2 : column;
@@ -62,7 +62,7 @@ __device__ __forceinline__ void copy8(uint32_t to, const uint4* from, bool in) {
 __device__ __forceinline__ void copy8(uint32_t to, const uint2* from, bool in) {
   asm volatile("cp.async.ca.shared.global [%0], [%1], 8, %2;" ::"r"(to), "l"(from), "r"(in ? 8 : 0) : "memory");
 }
-// Loads from shared memory each time, so that no registers keep what is loaded.
+// Loads from shared memory at each call, so that the compiler keeps no loaded values in registers.
 __device__ __forceinline__ uint4 load_again(uint32_t address) {
   uint4 v;
   asm volatile("ld.volatile.shared.v4.u32 {%0,%1,%2,%3}, [%4];"
@@ -87,7 +87,7 @@ struct TaskMemory {
         stats(reinterpret_cast<float2*>(sums + (kWarps + 1) * entry)) {}
 };
 
-// What a warp knows of its block's task. It is the same in all layers.
+// The task of a block, as seen by one of its warps. It is the same in all layers.
 template <class C>
 struct Task {
   int kv_head, split, position;
@@ -135,7 +135,7 @@ struct Attention {
   __device__ Attention(const Block<C>& block, const Layer& layer_of, const Task<C>& task)
       : b(block), layer(layer_of), t(task), memory(block.shared + Block<C>::kAt.input, kDim, kEntry) {}
 
-  // The address of a t.token's key (which = 0) or value.
+  // The address of a token's key (which = 0) or value.
   __device__ __forceinline__ K* row(int64_t block, int key, int which) const {
     const int64_t page = ((layer.kv_layer * b.p.kv_blocks + block) * 2 + which) * kShape.n_kv_heads + t.kv_head;
     return static_cast<K*>(b.p.kv) + (page * kShape.kv_block + key % kShape.kv_block) * kDim;
@@ -200,10 +200,10 @@ struct Attention {
     float most, total;         // of query g; total: of the lane's keys
   };
 
-  // A piece: what a warp copies and uses at a time. Each lane copies what it will use itself. A step has kChunks pieces
-  // of keys and then kChunks pieces of values. Of keys, the lane has columns 8t to 8t + 7 of each 32: those of key g of
-  // 8 keys, or with heads of 64 of keys g and g + 8. Of values, it has columns 8g to 8g + 7 of a chunk of 64: those of
-  // values 2t, 2t + 1, 2t + 8 and 2t + 9.
+  // A warp copies and uses one piece at a time. Each lane copies only what it uses itself. A step has kChunks pieces of
+  // keys and then kChunks pieces of values. Of a piece of keys, the lane has columns 8t to 8t + 7 of each 32, of key g
+  // of 8 keys, or with heads of 64 of keys g and g + 8. Of a piece of values, the lane has columns 8g to 8g + 7 of a
+  // chunk of 64, of values 2t, 2t + 1, 2t + 8 and 2t + 9.
   struct Piece {
     uint4 v[4];
   };
@@ -214,7 +214,7 @@ struct Attention {
   __device__ __forceinline__ uint32_t place_of(int piece) const {
     return shared_address(memory.sums + b.warp * kEntry) + piece % kHeld * kPieceBytes + b.lane * sizeof(Eight);
   }
-  // Values past n_valid are zeros, because their weight is 0 and they may be NaN.
+  // Values from n_valid on are zeros, because the cache may hold NaN there, which a weight of 0 does not remove.
   __device__ __forceinline__ void copy_piece(int piece, const K* page, int n_valid) const {
     const uint32_t to = place_of(piece);
     const int g = b.lane / 4, t4 = b.lane % 4;
@@ -240,8 +240,9 @@ struct Attention {
     return p;
   }
 
-  // The scores of two keys, 8 * part + 2t and the next. Rows of queries lie in shared memory in the order of the tensor
-  // cores' registers (query_place): so one load gives the queries of two products, in the upper and in the lower rows.
+  // Returns the scores of keys 8 * part + 2t and 8 * part + 2t + 1. The queries are in shared memory in the order of
+  // the tensor core's registers (query_place()). So one load yields the queries of two products, in the upper and in
+  // the lower rows.
   __device__ __forceinline__ float2 score(const uint4* keys, int step, int part) const {
     const uint32_t queries = shared_address(memory.rows + min(b.lane / 4, kGroup - 1) * kDim + b.lane % 4 * 8);
     float upper[4] = {}, lower[4] = {};
@@ -254,12 +255,12 @@ struct Attention {
     const auto counted = [&](int j) {
       const int key = step * kStepKeys + 8 * part + b.lane % 4 * 2 + j;
       return key >= t.first_key && key < t.position ? (upper[j] + lower[2 + j]) * b.p.score_scale
-                                                    : minus_infinity();  // which does not count
+                                                    : minus_infinity();  // masked
     };
     return {counted(0), counted(1)};
   }
 
-  // Scores to weights, for keys 0 to 7 and 8 to 15; the sums are brought to the new maximum.
+  // Turns scores into weights, for keys 0 to 7 and 8 to 15, and rescales the sums to the new maximum.
   __device__ __forceinline__ uint2 softmax_update(Running& rows, const float2 (&scores)[2]) const {
     float largest = fmaxf(fmaxf(rows.most, fmaxf(scores[0].x, scores[0].y)), fmaxf(scores[1].x, scores[1].y));
     largest = fmaxf(largest, __shfl_xor_sync(0xFFFFFFFFu, largest, 1));
@@ -296,8 +297,8 @@ struct Attention {
     }
   }
 
-  // Attention over the steps of the warp, first to end. kHeld pieces are on their way at any time. ready() calls
-  // its argument when the block's activations are no longer used, which is where the pieces go.
+  // Processes the steps of the warp, from `first` to `end`, with kHeld pieces in flight at any time. ready() calls its
+  // argument when the block's activations are no longer used, because the pieces overwrite them.
   template <class Ready>
   __device__ __forceinline__ void walk(Ready&& ready) const {
     const auto page_of = [&](int step, int block) { return row(block, step * kStepKeys, 0); };
@@ -319,7 +320,7 @@ struct Attention {
       const bool more = next < t.end;
       const K* const next_page = page_of(next, next_block);
       next_block = block_of(next + kWarps);  // a step ahead, because the load takes as long as a step
-      const auto copy_after = [&](int piece) {  // into the place of this piece, which is used up
+      const auto copy_after = [&](int piece) {  // to the place of this piece, which has been used
         const int other = piece + kHeld;
         if (other < kPieces) {
           copy_piece(other, page, n_valid(step));
@@ -375,7 +376,7 @@ struct Attention {
     }
   }
 
-  // The t.token's own key as an entry with the single weight 1.
+  // Adds the token's own key as an entry with the single weight 1.
   __device__ __forceinline__ void add_own(int r) const {
     const auto pair = [&](int row, int j) {
       return __half22float2(reinterpret_cast<const half2*>(memory.rows + row * kDim)[b.lane + 32 * j]);
@@ -392,8 +393,8 @@ struct Attention {
     if (b.lane == 0) memory.stats[t.n_entries() * kGroup + r] = {score, 1.0f};
   }
 
-  // Lane i has the statistics of entry i of a query: a maximum and a total. The weights of the entries, by which sums
-  // are multiplied; and the maximum and total of all.
+  // Lane i passes the maximum and total of entry i of a query. weight: the factor for the sums of this entry. most and
+  // total: of all entries.
   struct Merged {
     float weight, most, total;
   };
@@ -404,7 +405,7 @@ struct Attention {
 
   __device__ __forceinline__ half* output(int r) const { return b.p.attended + (t.kv_head * kGroup + r) * kDim; }
 
-  // The first pieces are on their way while the block waits for the queries, keys and values of the other blocks.
+  // The first pieces are in flight while the block waits for the queries, keys and values of the other blocks.
   __device__ __forceinline__ void run() const {
     const Params& p = b.p;
     walk([&](auto&& begin) {
@@ -442,7 +443,7 @@ struct Attention {
                    memory.sums, b.squares);
   }
 
-  // The last block to end merges the splits. kWays threads share the splits of 4 columns, so that many loads are in
+  // The last block to finish merges the splits. kWays threads share the splits of 4 columns, so that many loads are in
   // flight at once. The function is not inlined, because its registers would make the rest of the kernel spill.
   static __device__ __noinline__ void merge_splits(const float* parts_of_head, const float2* stats, unsigned* ended,
                                                    half* output, int n_active, float* sums, float* squares) {

@@ -1,10 +1,10 @@
-// The activations of a product. Warps do not share them: a warp uses the same columns in all its units, so it reads,
-// converts and keeps these columns by itself, and waits for no other warp. The norm's common factor multiplies the
+// The activations of a product. Warps do not share them. A warp uses the same columns in all its units, so it reads,
+// converts and keeps these columns itself, and waits for no other warp. The norm's common factor is applied to the
 // results instead.
 //
 // For codes, activations become 16-bit integers with a scale for each step. The tensor core multiplies the high and the
 // low byte as two columns. Its 8 columns are those of the four units of 32 columns in a step. In the product of one
-// unit, the columns of the others are zeros, so one accumulator holds the sums of all units.
+// unit, the columns of the other units are zeros, so one accumulator holds the sums of all units.
 #pragma once
 #include "backend/cuda/grid/stream.cuh"
 
@@ -21,7 +21,7 @@ struct Block {
   Choice* choice;         // the experts of the layer
   const int warp, lane;
 
-  // The data of a layer in shared memory, because constant memory is slow at the first access.
+  // The data of a layer is in shared memory, because the first access to constant memory is slow.
   __device__ __forceinline__ Layer& layer(int i) const { return reinterpret_cast<Layer*>(shared + kAt.layers)[i % 2]; }
   __device__ __forceinline__ void copy_layer(int i) const {
     if (threadIdx.x < kLayerBytes / 8)
@@ -123,7 +123,7 @@ __device__ __forceinline__ void put_codes(CodesInput& to, const float4 (&v)[2], 
     total.x += __shfl_xor_sync(0xFFFFFFFFu, total.x, i);
     total.y += __shfl_xor_sync(0xFFFFFFFFu, total.y, i);
   }
-  // A mask takes every other code of 4 bits (packed_weight.h): codes 0, 4, 1, 5, then 2, 6, 3, 7.
+  // A mask selects every other code of 4 bits (packed_weight.h): codes 0, 4, 1, 5, then 2, 6, 3, 7.
   to.bytes[lane] =
       nibbles ? make_uint2(__byte_perm(low, high, 0x5140), __byte_perm(low, high, 0x7362)) : make_uint2(low, high);
   if (lane % 8 == 0) to.totals[lane / 8] = total;

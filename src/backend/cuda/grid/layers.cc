@@ -1,4 +1,4 @@
-// Which layers run on the whole grid (grid/layers.h), and the launch.
+// Decides which layers run on the whole GPU (grid/layers.h), and launches their kernel.
 #include "backend/cuda/grid/layers.h"
 
 #include <fmt/format.h>
@@ -12,7 +12,7 @@
 namespace ingot::cuda {
 namespace {
 
-constexpr size_t kStaticShared = 3072;  // at least what the kernel declares, and the driver's
+constexpr size_t kStaticShared = 3072;  // covers the static shared memory of the kernel and of the driver
 constexpr int kFewestSlots = 3, kMaxGridExperts = 512;
 
 bool is_multiple(int n, int unit) { return n % unit == 0; }
@@ -50,11 +50,11 @@ grid::Shape shape_of(const LayersStep& step, const DeviceLimits& device) {
   return shape;
 }
 
-// The same kinds in all layers, and of the weights of one phase.
+// Whether the kinds of weights are the same in all layers, and for the weights of one phase.
 bool kinds_fit(const LayersStep& step, const grid::Shape& shape) {
   for (int phase = 0; phase < grid::kPhases; ++phase) {
     const grid::WeightKind& first = shape.kinds[grid::first_weight(phase)];
-    if (first.layout == Layout::kDense) return false;  // its own kernels are as fast (docs/notes)
+    if (first.layout == Layout::kDense) return false;  // separate kernels are as fast (docs/notes)
     if (shape.n_experts > 0 && phase >= grid::kGateUp && first.is_float8()) return false;
     for (int i = 0; i < grid::n_weights(phase); ++i)
       if (!(shape.kinds[grid::first_weight(phase) + i] == first)) return false;
@@ -102,11 +102,11 @@ const char* element_of(DType dtype) {
   return dtype == DType::kBF16 ? "CacheBfloat" : dtype == DType::kE4M3 ? "CacheFloat8" : "CacheHalf";
 }
 
-// Offsets in the scratch. n_heads and n_kv_heads in columns.
+// Byte offsets in the scratch. scratch_of() counts heads and kv_heads in columns.
 struct Scratch {
   size_t heads, attended, hidden, logits, parts, stats, bytes;
 };
-// The counters come first, because each step leaves zeros there.
+// The counters come first, at the same place for all steps, because each step leaves zeros there for the next.
 constexpr size_t kEnded = 256, kMaxKvHeads = 128, kCounters = kEnded + kMaxKvHeads * sizeof(unsigned);
 
 Scratch scratch_of(int64_t heads, int64_t kv_heads, int64_t ffn, int64_t n_parts, int64_t head_dim) {
@@ -190,7 +190,7 @@ void run_grid(const void* kernel, const LayersStep& step, void* scratch, Device&
   p.logits = reinterpret_cast<float*>(base + at.logits);
   p.parts = reinterpret_cast<float*>(base + at.parts);
   p.stats = reinterpret_cast<float2*>(base + at.stats);
-  // All blocks run at the same time, or none: other streams may use the GPU too.
+  // All blocks run at the same time, or none does, because other streams may use the GPU, too.
   cudaLaunchAttribute cooperative{};
   cooperative.id = cudaLaunchAttributeCooperative;
   cooperative.val.cooperative = 1;

@@ -1,4 +1,4 @@
-// What blocks and warps know of their share of a layer (shape.h), and the barriers.
+// The share of a block in a layer (shape.h), and the barriers.
 #pragma once
 #include "backend/cuda/device.cuh"
 #include "backend/cuda/grid/shape.h"
@@ -28,7 +28,7 @@ __device__ __forceinline__ Place place_of(int unit) {
          : tile < kQ + kK ? Place{kWeightK, tile - kQ}
                           : Place{kWeightV, tile - kQ - kK};
 }
-// The first and the last chunk of a unit.
+// The first chunk of a unit.
 template <class C, int kPhase>
 __device__ __forceinline__ int first_chunk(int unit) {
   constexpr PhasePlan kPlan = plan_of(C::kShape, kPhase);
@@ -38,9 +38,9 @@ __device__ __forceinline__ int first_chunk(int unit) {
 // A barrier of the warps that compute.
 __device__ __forceinline__ void sync_block() { asm volatile("bar.sync 1, %0;" ::"n"(kThreads) : "memory"); }
 
-// A barrier for all blocks, of which one thread each arrives and waits. Afterwards the thread sees what the threads of
-// other blocks wrote before they arrived, but not through the first-level cache. The highest bit of the word changes
-// when the last block arrives. arrive_grid returns what await_grid needs.
+// A barrier for all blocks. One thread of each block arrives and waits. Afterwards the thread sees everything that
+// threads of other blocks wrote before they arrived, but not through the L1 cache. The highest bit of the word changes
+// when the last block arrives. arrive_grid() returns the value that await_grid() needs.
 __device__ __forceinline__ unsigned arrive_grid(unsigned* barrier, int n_blocks) {
   const unsigned add = blockIdx.x == 0 ? 0x80000000u - static_cast<unsigned>(n_blocks - 1) : 1u;
   unsigned before;

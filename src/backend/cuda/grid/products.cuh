@@ -1,4 +1,4 @@
-// A block's share in the four products of a layer. A warp multiplies its columns of each unit by the tensor cores; then
+// A block's share of the four products of a layer. A warp multiplies its columns of each unit on the tensor cores. Then
 // the sums of the warps are added up.
 #pragma once
 #include "backend/cuda/grid/input.cuh"
@@ -8,8 +8,8 @@ namespace ingot::cuda::grid {
 
 using matvec_step::Kind;
 
-// The codes of a unit as bytes, in the order of the activations: codes 0 to 3 and 4 to 7 of the lane, or where a mask
-// takes them from nibbles, codes 0, 4, 1, 5 and 2, 6, 3, 7.
+// The codes of a unit as bytes, in the order of the activations: codes 0 to 3 and 4 to 7 of the lane. If a mask selects
+// them from nibbles, the order is 0, 4, 1, 5 and 2, 6, 3, 7.
 template <class K>
 __device__ __forceinline__ uint2 bytes_of(const uint4* pieces /* of the lane's row */, int u, const uint32_t* table) {
   if constexpr (K::kLayout == Layout::kCodes8) {
@@ -93,7 +93,7 @@ __device__ __forceinline__ void multiply_float8(float (&acc)[2], const char* row
   acc[0] += input.scale * scales[0] * part[0], acc[1] += input.scale * scales[8] * part[2];
 }
 
-// A step of one unit: adds to the lane's sums of rows g and g + 8.
+// Adds a step of one unit to the lane's sums of rows g and g + 8.
 template <class C, int kPhase>
 __device__ __forceinline__ void multiply(float (&acc)[2], const char* unit, const char* input, int part, int lane,
                                          const uint32_t* table) {
@@ -151,7 +151,8 @@ __device__ __forceinline__ void use_units(const Block<C>& b, Ring<C>& ring, int 
     }
 }
 
-// Adds up the sums of the warps; thread o writes output o of a batch of units. `residual`: what the output is added to.
+// Adds up the sums of the warps. Thread o writes output o of a batch of units. `residual`: the value to which the
+// output is added.
 template <class C, int kPhase>
 __device__ __forceinline__ void finish(const Block<C>& b, const Layer& layer, int first_unit, int n_units,
                                        const float* sums, float residual) {

@@ -1,12 +1,12 @@
-// The choice of a token's experts. Each block multiplies the residual stream by the router's rows of a few experts;
-// then all blocks meet, and in each block one warp chooses among all logits. Meanwhile the other warps stage the input
-// of the experts' products.
+// The choice of a token's experts. Each block multiplies the residual stream by the router's rows of a few experts.
+// After a barrier for all blocks, one warp of each block chooses among all logits. Meanwhile the other warps stage the
+// input of the experts' products.
 #pragma once
 #include "backend/cuda/grid/products.cuh"
 
 namespace ingot::cuda::grid {
 
-// An integer that orders as the float does; NaN comes before all numbers.
+// An integer with the same order as the float; NaN is below all numbers.
 __device__ __forceinline__ uint32_t order_of(float v) {
   const uint32_t bits = __float_as_uint(v);
   return v != v ? 0 : bits >> 31 ? ~bits : bits | 0x80000000u;
@@ -89,7 +89,7 @@ struct Router {
     __syncwarp();
     float scores[kLogits];
     score(scores);
-    uint32_t keys[kLogits];  // 0: chosen, NaN or none
+    uint32_t keys[kLogits];  // 0: already chosen, NaN or no expert
 #pragma unroll
     for (int j = 0; j < kLogits; ++j) {
       const int e = b.lane + 32 * j;

@@ -1,7 +1,7 @@
 // How grid/layers.cuh divides a layer. A layer has four products, with attention after the first. The rows of a product
-// are cut into tiles of 16 rows, and the columns of a tile into steps of 128 columns. A block takes
-// `parts` steps of a tile at a time, one for each warp, or of several tiles if a row has few steps: that is a chunk.
-// Chunks go through a ring in shared memory. All of this is known when the kernel is compiled.
+// are cut into tiles of 16 rows, and the columns of a tile into steps of 128 columns. A chunk is `parts` steps of a
+// tile, one for each warp, or of several tiles if a row has few steps. A block processes one chunk after another,
+// through a ring in shared memory. All of this is known when the kernel is compiled.
 #pragma once
 #include <cuda_fp16.h>
 
@@ -14,10 +14,10 @@ namespace ingot::cuda::grid {
 
 constexpr int kWarps = 16;  // that compute
 constexpr int kThreads = 32 * kWarps;
-constexpr int kCopyThreads = 128;  // one warp copies; but registers belong to groups of four warps
+constexpr int kCopyThreads = 128;  // only one warp copies, but setmaxnreg is for groups of four warps
 constexpr int kMaxSlots = 16;
 constexpr int kMaxBatch = 8;   // groups of units whose sums are added up at a time
-constexpr int kRowPad = 64;    // bytes between rows of numbers in a slot: rows of 64 mod 128 bytes meet in no bank
+constexpr int kRowPad = 64;    // bytes between rows of numbers in a slot: rows of 64 mod 128 bytes avoid bank conflicts
 constexpr int kStepKeys = 16;  // keys of a warp's step in attention; all in one block of the cache
 constexpr int kMaxGroup = 8;   // query heads of a KV head
 constexpr int kMaxUsed = 32;   // experts of a token: one for each lane of a warp
@@ -35,7 +35,7 @@ struct WeightKind {
   constexpr bool operator==(const WeightKind&) const = default;
 };
 
-// What is compiled into a kernel.
+// The constants that are compiled into a kernel.
 struct Shape {
   int dim, ffn, n_heads, n_kv_heads, head_dim, rot_dim;
   bool half_split, q_norm, k_norm, biases;
@@ -43,7 +43,7 @@ struct Shape {
   int n_experts, n_used;                // 0: none; `ffn` is the width of one expert
   bool sigmoid, normalize;              // of the choice of experts
   int n_blocks, shared_bytes;           // of the device
-  int held_pieces;                      // of the KV cache, on their way to a warp; more leave less room for weights
+  int held_pieces;                      // of the KV cache, in flight for a warp; more leave less room for weights
   WeightKind kinds[kLayerWeights];
   INGOT_HD constexpr int hidden() const { return n_experts > 0 ? n_used * ffn : ffn; }  // of all experts of a token
   INGOT_HD constexpr int group() const { return n_heads / n_kv_heads; }
@@ -63,8 +63,8 @@ INGOT_HD constexpr int first_weight(int phase) {
 }
 INGOT_HD constexpr int n_weights(int phase) { return phase == kQkv ? 3 : phase == kGateUp ? 2 : 1; }
 
-// Units are tiles, pairs of tiles of gate and up, or with n_planes 2 halves of a tile's columns whose sums lie in
-// separate planes.
+// A unit is a tile, or a pair of tiles of gate and up. With n_planes = 2 it is a half of a tile's columns, and the sums
+// of the two halves are in separate planes.
 struct PhasePlan {
   int n_in, n_steps, parts, at_once, n_chunks;  // at_once: tiles; n_chunks: of a tile
   int n_units, n_planes, unit_bytes, slot_bytes;
@@ -106,7 +106,8 @@ struct Places {
 };
 constexpr int kRingWithExperts = 108 << 10;  // at most; with more, steps were 2 to 3 % slower
 constexpr int kLayerBytes = 7 * 32 + 8 * 8;
-// A task of attention: rows; sums, whose places first hold a warp's pieces of the cache; statistics.
+// Shared memory of a task of attention: rows, sums and statistics. The place for a warp's sums first holds its pieces
+// of the cache.
 constexpr int kPieceBytes = 2048, kFewestHeld = 2;  // of keys or values
 INGOT_HD constexpr int pieces_of_step(int head_dim) { return head_dim / 32; }
 INGOT_HD constexpr int entry_floats(const Shape& s) {
@@ -161,7 +162,7 @@ struct Params {
   const float* angles;  // [rot_dim]
   void* kv;
   int kv_blocks;
-  float eps, head_eps, score_scale;  // score_scale: with the factor log2(e)
+  float eps, head_eps, score_scale;  // score_scale includes the factor log2(e)
   float route_scale;
   uint64_t codebook_low, codebook_high;
   const int32_t *positions, *block_table;
@@ -173,7 +174,7 @@ struct Params {
   float* logits;    // [n_experts]
   float* parts;     // [n_kv_heads, n_splits, group, head_dim]
   float2* stats;    // [n_kv_heads, n_splits, group]: maximum, total
-  unsigned* ended;  // [n_kv_heads]: splits so far
+  unsigned* ended;  // [n_kv_heads]: finished splits
 };
 
 }  // namespace ingot::cuda::grid

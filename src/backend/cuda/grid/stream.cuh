@@ -1,16 +1,16 @@
-// The weights of a block on their way through the ring: one warp copies all chunks of all layers in the order in which
-// the other warps use them, as far ahead as the ring has room.
+// Streams the weights of a block through the ring. One warp copies all chunks of all layers in the order in which the
+// other warps use them, as far ahead as the ring has room.
 #pragma once
 #include "backend/cuda/cluster/cluster.cuh"
 #include "backend/cuda/grid/plan.cuh"
 
 namespace ingot::cuda::grid {
 
-// The place of a reader or a writer in the ring: slots in order, and how often it went around.
+// The position of a reader or a writer in the ring: the slot, and the parity of the round.
 template <class C>
 struct Ring {
   static constexpr Places kAt = places_of(C::kShape);
-  uint32_t base, barriers;  // shared addresses; for each slot the barrier of full, then for each that of empty
+  uint32_t base, barriers;  // shared addresses; the barriers are "full" of each slot, then "empty" of each slot
   const Choice* choice;     // complete at each phase of the barrier chosen()
   int slot = 0;
   uint32_t parity = 0;
@@ -26,13 +26,13 @@ struct Ring {
   }
 };
 
-// Steps of a weight that lie side by side in memory, and their place in a chunk.
+// Steps of a weight that are contiguous in memory, and their place in a chunk.
 struct Steps {
   int64_t first;
   int place, n;
 };
-// Run number `run` of the runs that make up n steps of a tile from first_step on. There is one run, except in the down
-// projection of experts: its columns are those of one expert after the other.
+// Returns run number `run` of the runs that make up n steps of a tile from first_step on. There is one run, except in
+// the down projection of experts, whose columns are those of one expert after another.
 template <class C, int kPhase>
 __device__ __forceinline__ Steps steps_of(const Ring<C>& ring, int tile, int first_step, int n, int run) {
   constexpr Shape s = C::kShape;
@@ -119,8 +119,8 @@ __device__ __forceinline__ bool has_units() {
   return units.first < units.end;
 }
 
-// The warp that copies. It waits for the choice of experts only where the other warps wait for what it copies then, so
-// that it never falls a layer behind them, and the barrier's parity is enough.
+// Runs in the warp that copies. This warp waits for the choice of experts only if the other warps then wait for its
+// copies. So it never falls a layer behind the other warps, and the barrier's parity is enough.
 template <class C>
 __device__ __forceinline__ void copy_weights(const Params& p, Ring<C> ring, int lane) {
 #pragma unroll 1

@@ -24,7 +24,7 @@ int alignment(const void* p) {
   return static_cast<int>(address & (~address + 1));
 }
 
-// cuBLASLt finds no kernel without such pointers, so a plan has some from the beginning.
+// cuBLASLt finds no kernel without such pointers, so a new plan gets placeholders.
 void point_scales(cublasLtMatmulDesc_t operation, const float* of_w, const float* of_x) {
   check_lt(cublasLtMatmulDescSetAttribute(operation, CUBLASLT_MATMUL_DESC_A_SCALE_POINTER, &of_w, sizeof of_w),
            "A_SCALE_POINTER");

@@ -1,5 +1,5 @@
-// DenseMatmul: y = x w^T through cuBLASLt. The algorithm that cuBLASLt recommends for a shape is cached for later
-// steps. Steps have any number of rows, so there are many shapes; the most recently used ones stay cached.
+// DenseMatmul: y = x w^T with cuBLASLt. The algorithm that cuBLASLt recommends for a shape is cached for later steps.
+// Steps have any number of rows, so there are many shapes, and only the most recently used ones stay cached.
 #pragma once
 #include <cublasLt.h>
 
@@ -26,7 +26,7 @@ class DenseMatmul {
   // and the same type; y: [n, n_out] has that type or f32. Returns false, and does nothing, if cuBLASLt has no kernel
   // for these sizes and alignments.
   bool run(const Tensor& y, const Tensor& x, const void* w, float alpha, bool accumulate, Device& device);
-  // The same with 8-bit floats: y is f16 or f32. Not for sums that overflow y's type.
+  // The same with 8-bit floats: y is f16 or f32. The sums must not overflow the type of y.
   bool run_float8(const Tensor& y, const Float8Rows& x, const PackedWeight& w, bool accumulate, Device& device);
   size_t workspace_bytes() const { return workspace_.size() + branch_workspace_.size(); }
 
@@ -48,8 +48,8 @@ class DenseMatmul {
     cublasLtMatmulAlgo_t algo;
     bool found = false;
   };
-  // What shares a scale: kNone: there are no scales. kRows and kColumns: in w and x, a row, or 128 columns of a row.
-  // kBlocks: in w a block of 128 x 128, in x 128 columns.
+  // The elements that share a scale. kNone: no scales. kRows: a row, in w and x. kColumns: 128 columns of a row, in w
+  // and x. kBlocks: a block of 128 x 128 in w, 128 columns of a row in x.
   enum class Scales { kNone, kRows, kColumns, kBlocks };
   // n, n_out, n_in, strides of x and y, types of x and y, alignments of w, x, y, scales
   using Key = std::tuple<int64_t, int64_t, int64_t, int64_t, int64_t, DType, DType, int, int, int, Scales>;

@@ -1,8 +1,8 @@
-// dot_codes.cu's kernel: the product of one row of activations with quantized weights of 4- or 8-bit codes. It
+// The kernel of dot_codes.cu: the product of one row of activations with quantized weights of 4- or 8-bit codes. It
 // multiplies integers by integers, so no code is decoded. The activations become 16-bit integers with a scale for each
-// 128 columns (a step is 2^-15 of the largest: finer than the f16 input). dp2a multiplies two of them at once with
-// codes in their stored order. A warp loads its next steps while it uses the last ones. It loads the first steps before
-// the kernel in front has ended. The warps of a block divide the columns of a tile of 16 rows, and add up their sums in
+// 128 columns (a step is 2^-15 of the largest: finer than the f16 input). dp2a multiplies two of them at once by codes
+// in their stored order. A warp loads its next steps while it uses the current ones, and loads its first steps before
+// the previous kernel ends. The warps of a block divide the columns of a tile of 16 rows, and add up their sums in
 // shared memory.
 #pragma once
 #include "backend/cuda/matmul/matvec_tiles.cuh"
@@ -68,8 +68,8 @@ __device__ __forceinline__ void put_input(const Input<K>& input, int i, uint2 ha
   if (lane == 0) input.scales[tile] = largest / 32767.0f;
 }
 
-// First stores the activations as halves, then converts them by tiles. So there is only one copy of the conversion
-// code; a short kernel waits for its instructions.
+// First stores the activations as halves, then converts them tile by tile. So there is only one copy of the conversion
+// code, because a short kernel waits for its instructions.
 template <class K, Shape kShape>
 __device__ __forceinline__ void stage(const Input<K>& input, const Params& p, float* reduce /* [33] */, bool real) {
   const Shape s = shape_of<kShape>(p);

@@ -1,7 +1,7 @@
-// dot_rows.cu's kernel: the product of one row of activations with dense weights. A warp takes one or two rows of
-// weights at a time and reads each row in order, 512 bytes a load. It loads a batch while it uses the batch before,
-// also across the ends of rows. It loads the first batch before the kernel in front has ended. The activations are in
-// shared memory.
+// The kernel of dot_rows.cu: the product of one row of activations with dense weights. A warp processes one or two rows
+// of weights at a time and reads each row in order, 512 bytes per load. It loads the next batch while it uses the
+// current batch, also across the ends of rows, and loads the first batch before the previous kernel ends. The
+// activations are in shared memory.
 #pragma once
 #include "backend/cuda/matmul/matvec_tiles.cuh"
 
@@ -43,7 +43,7 @@ struct Task {
     }
   }
   __device__ const Job& job_of(const Params& p, int r) const { return p.jobs[kGated ? r : job]; }
-  // The last rows of a task may be missing. The last existing row is computed in their place, and not written.
+  // The last rows of a task may not exist. The last existing row is then computed in their place, but not written.
   __device__ int64_t row_of(const Shape& s, int r) const {
     return kGated ? row : min(row + r, int64_t{pick(s.n_out, job)} - 1);
   }
@@ -54,7 +54,7 @@ struct Batch {
   static constexpr int kLoads = kAhead / kRows;  // of one row
   template <Shape kShape>
   static constexpr bool kWhole = kShape.n_in > 0 &&
-                                 kShape.n_in % (kLoads * kChunk) == 0;  // a compile-time fact: a row is whole batches
+                                 kShape.n_in % (kLoads * kChunk) == 0;  // known at compile time: a row is whole batches
   uint4 w[kRows][kLoads];
 };
 
@@ -62,7 +62,7 @@ template <int kRows, bool kGated, Shape kShape>
 struct Stream {
   const Params& p;
   const int lane, stride;
-  int task, chunk = 0;  // chunk: in the next batch
+  int task, chunk = 0;  // chunk: the first of the next batch
   const half* w[kRows];
 
   __device__ Stream(const Params& params, int lane_of, int first, int stride_of)

@@ -1,5 +1,5 @@
-// Packs weights of 8-bit floats, and quantizes rows of activations to them. A scale brings the largest number to 448,
-// the largest E4M3. NaN stays NaN.
+// Packs weights of 8-bit floats, and quantizes rows of activations to 8-bit floats. A scale maps the largest number to
+// 448, the largest E4M3. NaN stays NaN.
 #include "backend/cuda/device.cuh"
 #include "backend/cuda/matmul/float8.h"
 #include "quant/f8_e4m3.h"
@@ -42,7 +42,7 @@ __device__ __forceinline__ uint32_t float8_of(uint2 v, float factor) {
   const uint32_t high = __nv_cvt_float2_to_fp8x2(make_float2(b.x * factor, b.y * factor), __NV_SATFINITE, __NV_E4M3);
   return low | high << 16;
 }
-// The factor of rows of zeros is 0 too, and their scale 1.
+// For rows of zeros, the factor is 0 and the scale is 1.
 __device__ __forceinline__ float factor_of(float largest) { return largest > 0 ? kLargest / largest : 0.0f; }
 __device__ __forceinline__ float scale_of(float largest) { return largest > 0 ? largest / kLargest : 1.0f; }
 __device__ __forceinline__ float warp_max(float v) {
@@ -51,7 +51,7 @@ __device__ __forceinline__ float warp_max(float v) {
   return v;
 }
 
-// A scale for each 128 columns: one warp for each, 4 columns a lane.
+// A scale for each 128 columns: one warp for each scale, 4 columns per lane.
 __global__ void quantize_columns_kernel(uint32_t* to, float* scales, const half* x, int64_t stride, int n_in) {
   start_dependent();
   const int k = static_cast<int>(blockIdx.y) * kWarps + static_cast<int>(threadIdx.x) / 32, lane = threadIdx.x % 32;
@@ -63,7 +63,7 @@ __global__ void quantize_columns_kernel(uint32_t* to, float* scales, const half*
   if (lane == 0) scales[int64_t{k} * gridDim.x + row] = scale_of(largest);
 }
 
-// A scale for each row: one block for each.
+// A scale for each row: one block for each row.
 __global__ void quantize_rows_kernel(uint32_t* to, float* scales, const half* x, int64_t stride, int n_in) {
   __shared__ float shared[kWarps];
   start_dependent();

@@ -1,7 +1,7 @@
 // Weights of 8-bit floats (Layout::kFloat8): packing, and products.
 //
 // One to eight rows of activations: matvec() multiplies in f16 (float8_rows.cu), at the speed of memory. More rows:
-// quantize_rows() makes 8-bit floats of the activations, and cuBLASLt multiplies those (DenseMatmul::run_float8).
+// quantize_rows() converts the activations to 8-bit floats, and cuBLASLt multiplies them (DenseMatmul::run_float8).
 #pragma once
 #include "backend/cuda/kernels.h"
 
@@ -13,33 +13,34 @@ inline size_t float8_bytes(int64_t n_out, int64_t n_in) {
 }
 inline bool can_be_float8(int64_t n_in) { return n_in % kScaleCols == 0; }
 
-// Fills w.data and w.scales from blocks of F8_E4M3. *not_shared (on the device, zero before) gets the bits below.
+// Fills w.data and w.scales from blocks of F8_E4M3. Sets bits of the enum below in *not_shared (on the device, zero
+// before the call).
 enum : uint32_t { kRowsDiffer = 1, kBlocksDiffer = 2 };
 void pack_float8(const void* blocks, const PackedWeight& w, uint32_t* not_shared, Device& device);
 ScaleGrid grid_of(uint32_t not_shared);
 
-// The most rows of activations that matvec() takes at once; 0: none.
+// The most rows of activations that matvec() can multiply at once; 0: none.
 int most_float8_rows(const DeviceLimits& device, int64_t n_in);
 void float8_rows(const Matvec& m, Device& device);
 
-// Activations as 8-bit floats. With kRows one scale for each row: scales [n]. Else one for each 128 columns: scales
-// [n_in / 128, n].
+// Activations as 8-bit floats. With whole_rows, there is one scale for each row: scales [n]. Otherwise there is one for
+// each 128 columns: scales [n_in / 128, n].
 struct Float8Rows {
   const void* data = nullptr;  // [n, n_in]
   const float* scales = nullptr;
   int64_t n = 0, n_in = 0;
-  bool whole_rows = false;  // share a scale
+  bool whole_rows = false;  // each row has one scale
 };
 inline size_t float8_rows_bytes(int64_t n, int64_t n_in) {
   return static_cast<size_t>(n * n_in + (n_in + kScaleCols - 1) / kScaleCols * n * 4);
 }
-// x: [n, n_in] f16, n_in a multiple of 128, rows on 8 bytes. `to` has float8_rows_bytes.
+// x: [n, n_in] f16, n_in a multiple of 128, rows aligned to 8 bytes. `to` has float8_rows_bytes() bytes.
 Float8Rows quantize_rows(void* to, const Tensor& x, bool whole_rows, Device& device);
 
-// Whether a product of n rows uses one scale for each row of activations. cuBLASLt's kernels for those are fastest for
-// many rows, and slow for few (docs/notes).
+// Whether a product of n rows uses one scale for each row of activations. cuBLASLt's kernels for such scales are
+// fastest for many rows, and slow for few (docs/notes).
 inline bool takes_whole_rows(const PackedWeight& w, int64_t n) { return w.grid == ScaleGrid::kRows && n > 128; }
-// With a scale for each 128 columns, cuBLASLt's kernels take a multiple of this number of rows.
+// With a scale for each 128 columns, cuBLASLt's kernels need a multiple of this number of rows.
 inline constexpr int64_t kFloat8Group = 8;
 
 }  // namespace ingot::cuda

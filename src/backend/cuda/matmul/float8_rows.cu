@@ -1,10 +1,10 @@
-// Products of a few rows of activations (up to 8, f16) with weights of 8-bit floats, at memory speed. All warps of
-// a block share a tile of 16 rows of weights: a warp multiplies every 16th group of 128 columns on the tensor cores. It
-// loads some groups ahead, also across the ends of tiles, and the first ones before the kernel in front has ended. (Two
-// blocks of 8 warps on a multiprocessor were slower, and so were tiles of 8 rows with a warp or a few for each.)
+// Products of a few rows of activations (up to 8, f16) with weights of 8-bit floats, at memory speed. All warps of a
+// block share a tile of 16 rows of weights: a warp multiplies every 16th group of 128 columns on the tensor cores. It
+// loads some groups ahead, also across the ends of tiles, and the first groups before the previous kernel ends. (Two
+// blocks of 8 warps per multiprocessor were slower. Tiles of 8 rows with one warp or a few for each were slower, too.)
 //
-// A sum may add its columns in any order. So a lane loads 16 neighbouring numbers of a row, and they are columns 2t,
-// 2t + 1, 2t + 8 and 2t + 9 of four products.
+// A sum may add its columns in any order. So a lane loads 16 neighbouring numbers of a row, and uses them as columns
+// 2t, 2t + 1, 2t + 8 and 2t + 9 of four products.
 #include <algorithm>
 
 #include "backend/cuda/matmul/float8.h"
@@ -17,7 +17,7 @@ using namespace matvec_tiles;
 namespace {
 
 constexpr int kWarps = 16, kMaxRows = 8;
-constexpr int kPad = 8;  // halves after a row of activations in shared memory: no two rows begin in the same bank
+constexpr int kPad = 8;  // halves after a row of activations in shared memory, against bank conflicts
 
 __device__ __forceinline__ uint32_t low_halves(uint32_t numbers) {
   return halves_of(static_cast<__nv_fp8x2_storage_t>(numbers));
@@ -39,7 +39,7 @@ struct Loader {
   int tile, group;
   const uint8_t* numbers[kGates];  // of row g
   const float* scales[kGates];
-  int lower[kGates], scale_stride[kGates];  // lower: rows from row g to the other row
+  int lower[kGates], scale_stride[kGates];  // lower: rows from row g to row g + 8
 
   __device__ Loader(const Params& params, int warp, int lane)
       : p(params),
@@ -57,7 +57,7 @@ struct Loader {
     for (int j = 0; j < kGates; ++j) {
       const PackedWeight& w = p.jobs[job + j].w;
       scale_stride[j] = static_cast<int>(column_scales(w.n_out));
-      // The last tile may have fewer rows. Its last row is computed in their place, and not written.
+      // The last tile may have fewer rows. Its last row is then computed in their place, but not written.
       const int first = (tile - pick(p.first_tile, job)) * kTileRows + g, last = static_cast<int>(w.n_out) - 1,
                 row = min(first, last);
       lower[j] = min(first + 8, last) - row;
@@ -174,7 +174,7 @@ size_t shared_bytes(int64_t n, int64_t n_in, int gates) {
 }  // namespace
 
 int most_float8_rows(const DeviceLimits& device, int64_t n_in) {
-  constexpr size_t kStatic = 1024;  // at least what the kernel declares, and the driver's
+  constexpr size_t kStatic = 1024;  // covers the static shared memory of the kernel and of the driver
   return static_cast<int>(
       std::min<size_t>(kMaxRows, (device.most_shared - kStatic) / shared_bytes(1, n_in, 2)));
 }

@@ -17,15 +17,15 @@ bool can_stream(const DeviceLimits& device, const PackedWeight& w, int64_t rows)
   return can_matvec(w) && rows <= (dense(w) ? 1 : float8(w) ? most_float8_rows(device, w.n_in) : kMatvecRows);
 }
 
-// From 9 rows on, the stream kernel needs a second operand of activations; the tiles kernel is as fast for 32 rows, and
-// many outputs let it fill the device.
+// From 9 rows on, the stream kernel needs a second operand of activations. The tiles kernel is as fast for up to 32
+// rows, and fills the device if there are many outputs.
 bool stream_wins(const DeviceLimits&, const PackedWeight& w, int64_t rows) {
   return !codes(w) || rows <= 8 || w.n_out < 8192 || w.n_in < 2048;
 }
 
 bool can_group(const DeviceLimits& device, const PackedWeight& w, int64_t) { return can_warpgroup_matmul(device, w); }
-// Blocks of this kernel are long, and begin and end slowly. So it needs matrices that fill the device, and neither few
-// rows nor thousands.
+// Blocks of this kernel are long, and begin and end slowly. So the kernel needs matrices that fill the device, and
+// neither few rows nor thousands.
 bool group_wins(const DeviceLimits&, const PackedWeight& w, int64_t rows) {
   const int64_t size = w.n_in * w.n_out;
   const bool wide = w.n_out >= 8192, large = size >= 32 << 20;

@@ -1,6 +1,6 @@
-// Chooses the kernel of a product. There is an ordered list; the first kernel that supports the product and wins there
-// is used, unless timings from when the model was loaded favour another kernel. `ingot inspect --kernels` shows the
-// choice for a model's matrices, and times it against the other kernels.
+// Chooses the kernel of a product. From an ordered list, the first kernel is used that supports the product and wins
+// for its size, unless timings made at model load favour another kernel. `ingot inspect --kernels` shows the choice for
+// a model's matrices, and times it against the other kernels.
 #pragma once
 #include <algorithm>
 #include <functional>
@@ -39,9 +39,9 @@ inline int64_t decoded_rows(int64_t n_out, int64_t row_bytes) {
 const MatmulKernel& matmul_kernel_for(const DeviceLimits& device, const PackedWeight& w, int64_t rows,
                                       bool batch_invariant);
 
-// The choice by time. One weight of each kind is timed with several numbers of rows; each result holds for all numbers
-// from the previous one up to it. Another kernel must be a twentieth faster than the list's kernel, so that a machine
-// nearly always makes the same choice.
+// The choice by time. One weight of each kind is timed with several numbers of rows. Each result also applies to all
+// smaller numbers, down to the previous timed number. Another kernel must be a twentieth faster than the list's kernel,
+// so that a machine nearly always makes the same choice.
 class TimedChoice {
  public:
   // Microseconds of a product with `rows` rows by this kernel.

@@ -1,7 +1,6 @@
-// matvec.cu's kernel: products of quantized weights with few rows of activations, up to 16. The tensor-core tiles have
-// the weights as the 16-row operand. Every weight is read once, and only the speed of reading matters. So the kernel is
-// a stream: each warp copies ahead into its own ring in shared memory, across the ends of tiles, and starts before the
-// kernel in front has ended.
+// The kernel of matvec.cu: products of quantized weights with few rows of activations, up to 16. The weights are the
+// 16-row operand of the tensor cores. Every weight is read once, and only the speed of reading matters. So each warp
+// prefetches into its own ring in shared memory, across the ends of tiles, and starts before the previous kernel ends.
 //
 // The warps of a block divide the columns of a tile, and add up their sums in shared memory. matvec_step.cuh has the
 // work of a warp on one step.
@@ -25,7 +24,7 @@ __device__ __forceinline__ int rows_of(const Params& p) {
 }
 
 // Activations in the order in which the lanes use them: in each 32 columns, the 8 columns of lane t are together. Each
-// row is padded with zeros to whole steps. 8 more elements put tokens in different banks.
+// row is padded with zeros to whole steps. 8 more elements per row avoid bank conflicts between tokens.
 INGOT_HD int whole_steps(int n_in) { return (n_in + kTileCols - 1) / kTileCols * kTileCols; }
 INGOT_HD int arranged_stride(int n_in) { return whole_steps(n_in) + 8; }
 

@@ -1,4 +1,4 @@
-// One step of matvec.cu's stream: how a warp copies 128 columns of 16 rows of weights to a slot of its ring, and
+// One step of the stream of matvec.cu: a warp copies 128 columns of 16 rows of weights to a slot of its ring, and
 // multiplies them from there.
 //
 // A sum over columns may add them in any order, so no fragment needs shuffling. Lane t of four owns the columns that
@@ -7,7 +7,6 @@
 // Weights are not decoded. The bits of a code, read as an f16, are the number code * 2^-24 (a subnormal, which the
 // tensor core multiplies exactly). So the tensor core multiplies codes. Another product, with the constant -zero,
 // subtracts the zero point. Then the scales multiply the sums of a group.
-// multiply sums of a group.
 #pragma once
 #include "backend/cuda/device.cuh"
 #include "quant/grouped.h"
@@ -44,7 +43,7 @@ __device__ __forceinline__ void await_copies() {
   asm volatile("cp.async.wait_group %0;" ::"n"(kPending) : "memory");
 }
 
-// Where a lane finds its share of a tile.
+// Addresses of a lane's share of a tile.
 struct From {
   const char *codes, *scales;
 };
@@ -62,7 +61,7 @@ __device__ __forceinline__ From from_of(const PackedWeight& w, int tile, int lan
   return from_of<K>(w, tile, lane, w.k_tiles);
 }
 
-// One step of 16 rows.
+// Copies one step of 16 rows.
 template <class K>
 __device__ __forceinline__ void copy_step(uint32_t slot, const From& from, int lane) {
 #pragma unroll

@@ -1,5 +1,5 @@
-// What matvec.cuh, dot_codes.cuh, tile_matmul.cuh and warpgroup_matmul.cuh share: products of several weights in one
-// launch, as a list of tiles of 16 rows, and the end of such a tile.
+// Shared by matvec.cuh, dot_codes.cuh, tile_matmul.cuh and warpgroup_matmul.cuh: products of several weights in one
+// launch, as a list of tiles of 16 rows, and the last stage of such a tile.
 //
 // A kernel whose body is a template over a Shape is compiled twice: ahead of time with Shape{}, for any product, and at
 // run time with the constants of one product (specialised.h).
@@ -10,7 +10,7 @@
 namespace ingot::cuda::matvec_tiles {
 
 constexpr int kMaxWarps = 16;             // in a block
-constexpr int kPrefetchBytes = 64 << 10;  // of a tile, prefetched to the L2 cache while the kernel in front still runs
+constexpr int kPrefetchBytes = 64 << 10;  // of a tile, prefetched to the L2 cache while the previous kernel still runs
 
 using Shape = ProductShape;
 
@@ -27,10 +27,10 @@ struct Params : Shape {
   int64_t x_stride;
   RowNorm norm;  // x is the result of this norm, if there is one
   int n;
-  bool decoded;  // the kernel in front writes the weight
+  bool decoded;  // the previous kernel writes the weight
 };
 
-// The constants of a specialised kernel, or else the values of the launch.
+// The constants of a specialised kernel, otherwise the values of the launch.
 template <Shape kShape>
 __device__ __forceinline__ Shape shape_of(const Shape& p) {
   if constexpr (kShape.n_in > 0) {

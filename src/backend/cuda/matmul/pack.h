@@ -11,8 +11,8 @@
 
 namespace ingot::cuda {
 
-// The exponent of PackedWeight::factor, from the largest scale, or minimum divided by 128. It brings scales below 128,
-// and weights below 2^15.
+// The exponent of PackedWeight::factor, from the largest scale (or minimum divided by 128). With this factor, scales
+// are below 128 and weights below 2^15.
 INGOT_HD int factor_exponent(float largest) {
   int exponent = 7;
   if (largest > 0) frexpf(largest, &exponent);

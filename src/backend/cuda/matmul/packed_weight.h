@@ -11,8 +11,8 @@
 //
 // The factor is a power of two that keeps scales well within f16. Tiles are padded with zero scales.
 //
-// 8-bit floats (F8_E4M3) stay rows of numbers [n_out, n_in], as cuBLASLt takes them. The scales are f32, in two tables
-// (below): a product uses the table that fits what shares a scale.
+// 8-bit floats (F8_E4M3) stay rows of numbers [n_out, n_in], as cuBLASLt needs them. The scales are f32, in two tables
+// (below). A product uses the table for its ScaleGrid.
 #pragma once
 #include <cstdint>
 
@@ -37,7 +37,7 @@ INGOT_HD int place_of_codes(bool eight_bits, int row, int unit, int t) {
   return eight_bits ? (unit / 2 * 64 + lane) * 16 + unit % 2 * 8 : lane * 16 + unit * 4;
 }
 
-// Sizes of the tables of scales of 8-bit floats, in floats; cuBLASLt asks for whole groups of four.
+// Sizes of the tables of scales of 8-bit floats, in floats; cuBLASLt requires multiples of four.
 //   columns  [n_in / 128, column_scales(n_out)]         the scale of row r and 128 columns from 128 k on: at [k, r]
 //   blocks   [n_out / 128 upwards, block_scales(n_in)]  the scale of the first row of each 128
 INGOT_HD constexpr int64_t column_scales(int64_t n_out) { return (n_out + 3) / 4 * 4; }

@@ -1,5 +1,5 @@
-// The numbers of a product that are the same in every step. A kernel that is compiled for the product (specialised.h)
-// has them as constants.
+// The constants of a product that are the same in every step. A kernel that is compiled for the product (specialised.h)
+// has them at compile time.
 #pragma once
 
 namespace ingot::cuda {

@@ -1,9 +1,9 @@
-// Products of quantized weights with more rows of activations than the stream kernel suits: the decode of a batch of
-// sequences. The kernel is in tile_matmul.cuh; this file plans its launch.
+// Products of quantized weights with more rows of activations than the stream kernel suits, for the decode of a batch
+// of sequences. The kernel is in tile_matmul.cuh. This file plans its launch.
 //
-// A row's numbers depend on the number of other rows only through the split of columns among blocks. With
-// Matvec::batch_invariant the split does not depend on the number of rows, so a row's numbers are the same for one row
-// as for a thousand. So with --deterministic this kernel runs all products, those of dense weights too.
+// The number of rows affects the result of a row only through the split of columns among blocks. With
+// Matvec::batch_invariant, the split does not depend on the number of rows, so a row's result is the same with one row
+// as with a thousand. So with --deterministic this kernel runs all products, also those of dense weights.
 #include <algorithm>
 
 #include "backend/cuda/matmul/tile_matmul.cuh"
@@ -18,7 +18,7 @@ namespace {
 
 constexpr int kMaxSplit = 8;  // blocks in a cluster; every device with clusters allows 8
 
-// Shared memory for stages: what a block may have, but not more than an A100's multiprocessor has.
+// Shared memory for stages: the limit of a block, but not more than an A100's multiprocessor has.
 size_t room_of(const DeviceLimits& device) {
   constexpr size_t kTable = 1024, kMost = size_t{160} << 10;
   return std::min(device.most_shared - kTable, kMost);
@@ -68,7 +68,7 @@ void tile_matmul(const Matvec& m, Device& device) {
   if (p.n == 0) return;
   with_kind(*m.jobs[0].w, [&](auto kind) {
     using K = decltype(kind);
-    const bool fits_many = stages_of<K, 8>(device.limits()) >= 2;  // not 8-bit codes on a card with 99 KB
+    const bool fits_many = stages_of<K, 8>(device.limits()) >= 2;  // false for 8-bit codes on a card with 99 KB
     p.n <= 8                 ? start<K, 1>(p, m.batch_invariant, m.specialised, device)
     : p.n <= 32 || !fits_many ? start<K, 4>(p, m.batch_invariant, m.specialised, device)
                              : start<K, 8>(p, m.batch_invariant, m.specialised, device);

@@ -1,9 +1,9 @@
-// tile_matmul.cu's kernel. A block handles sixteen tiles of 16 rows of weights, two for each warp, and up to 64 rows of
-// activations. It goes through their columns in steps that are copied ahead into shared memory. Codes become halves in
+// The kernel of tile_matmul.cu. A block handles sixteen tiles of 16 rows of weights, two for each warp, and up to 64
+// rows of activations. It processes their columns in steps that are prefetched to shared memory. Codes become halves in
 // registers: exact integers, times the scale.
 //
 // If there are fewer blocks than the device can hold, a cluster of blocks shares the columns (Hopper and newer). Each
-// block puts its sums in its shared memory, and adds up the sums of all blocks for a share of the outputs, always in
+// block stores its sums in its shared memory, and adds up the sums of all blocks for a share of the outputs, always in
 // the same order.
 #pragma once
 #include "backend/cuda/matmul/matvec_tiles.cuh"
@@ -26,11 +26,11 @@ struct Stage {
   static constexpr int kTokens = 8 * kTokenTiles;
   static constexpr int kWeights = kTokens * kInputRowBytes<K>;
   static constexpr int kBytes = kWeights + kTiles * K::kSlotBytes;
-  // A fourth stage makes few rows a tenth faster, if two blocks still fit a multiprocessor of Hopper.
+  // A fourth stage makes products of few rows a tenth faster, if two blocks still fit on a multiprocessor of Hopper.
   static constexpr int kMostStages = kTokenTiles == 1 && 8 * kBytes <= (224 << 10) ? 4 : 3;
 };
 
-// The block's rows of activations, kCols columns of them, with zeros from column n_in on.
+// Copies kCols columns of the block's rows of activations, with zeros from column n_in on.
 template <class K, int kTokenTiles, Shape kShape>
 __device__ __forceinline__ void copy_input(uint32_t to, const Params& p, int first_token, int column) {
   using S = Stage<K, kTokenTiles>;

@@ -1,6 +1,6 @@
-// What tile_matmul.cu, experts/tiles.cu and warpgroup_matmul.cu share: the conversion of codes in a slot of shared
-// memory (matvec_step.cuh) to the tensor core's operands in registers, exact integers times the scale; the product of a
-// step; and the choice of a kernel for a weight.
+// Shared by tile_matmul.cu, experts/tiles.cu and warpgroup_matmul.cu: the conversion of codes in a slot of shared
+// memory (matvec_step.cuh) to the tensor core's operands in registers, as exact integers times the scale; the product
+// of a step; and the choice of a kernel for a weight.
 #pragma once
 #ifndef __CUDACC_RTC__
 #include <algorithm>
@@ -50,9 +50,9 @@ __device__ __forceinline__ uint32_t masked_or(uint32_t v, uint32_t mask, uint32_
   return r;
 }
 
-// Exact integers: codes minus their zero point, or entries of the codebook. `offset` is the pair of 1024 + zero. A code
-// in the low bits of the f16 1024 is the number 1024 + code. A code four bits higher is 1024 + 16 * code, which one
-// multiply-add also reduces exactly.
+// Returns exact integers: codes minus their zero point, or entries of the codebook. `offset` is the pair of 1024 +
+// zero. A code in the low bits of the f16 1024 is the number 1024 + code. A code four bits higher is 1024 + 16 * code,
+// which one multiply-add also reduces exactly.
 template <class K>
 __device__ __forceinline__ half2 level_pair(const uint32_t (&words)[2], int j, half2 offset, const uint32_t* table) {
   if constexpr (K::kLayout == Layout::kCodebook4) return half2_of(table[words[0] >> (8 * j) & 255]);
@@ -91,13 +91,14 @@ __device__ __forceinline__ void weights_of(uint32_t (&a)[2][4], const char* slot
 }
 
 // A step of dense weights: 64 columns of 16 rows. In each 32 columns, lane t owns columns 8t to 8t + 7. They are in
-// four pieces: rows g and g + 8 of both halves.
+// four pieces: rows g and g + 8 of both halves of the step.
 struct Dense {
   static constexpr Layout kLayout = Layout::kDense;
   static constexpr int kCols = 64, kSlotBytes = 2048;
 };
 
-// The distance between the rows of activations of a step in shared memory; the lanes of a read use all banks.
+// Bytes from one row of a step's activations to the next in shared memory, chosen so that the lanes of a read use all
+// banks.
 template <class K>
 inline constexpr int kInputRowBytes = 2 * K::kCols + (K::kLayout == Layout::kDense ? 64 : 32);
 
@@ -185,7 +186,8 @@ __device__ __forceinline__ void multiply_step(float (&acc)[2][kTokenTiles][4], c
   }
 }
 
-// A ring of 2 to 4 stages; each is a step's weights and activations. Waits for the oldest copy of n_stages - 1.
+// Waits for the oldest of n_stages - 1 copies. The ring has 2 to 4 stages; a stage holds the weights and activations of
+// a step.
 __device__ __forceinline__ void await_stage(int n_stages) {
   n_stages == 2   ? matvec_step::await_copies<0>()
   : n_stages == 3 ? matvec_step::await_copies<1>()
@@ -193,7 +195,7 @@ __device__ __forceinline__ void await_stage(int n_stages) {
 }
 
 #ifndef __CUDACC_RTC__
-// As many stages as fit, up to `most`; less than 2: the kernel cannot run on this device.
+// Returns how many stages fit, up to `most`. With less than 2, the kernel cannot run on this device.
 inline int stages_that_fit(size_t stage_bytes, int most, size_t room) {
   return std::min(most, static_cast<int>(room / stage_bytes));
 }

@@ -24,7 +24,7 @@ __device__ __forceinline__ void store8(half* to, const float (&v)[8]) {
   *reinterpret_cast<uint4*>(to) = *reinterpret_cast<const uint4*>(halves);
 }
 
-// Without the factor: one row for each blockIdx.x, 8 elements for each thread.
+// Decodes without the factor: one row for each blockIdx.x, 8 elements for each thread.
 template <class S>
 __global__ void unpack_kernel(S* out, const __grid_constant__ PackedWeight w, int64_t first) {
   start_dependent();
@@ -35,8 +35,8 @@ __global__ void unpack_kernel(S* out, const __grid_constant__ PackedWeight w, in
   store8(out + row * w.n_in + 8 * i, values);
 }
 
-// To halves: one warp for each tile, through shared memory, in the layout of the products. `out` begins with the first
-// row of tile `first_tile`.
+// Decodes to halves, one warp for each tile, through shared memory, with the functions of the products. `out` begins
+// with the first row of tile `first_tile`.
 template <class K>
 __global__ void __launch_bounds__(32 * kTileWarps)
     unpack_tiles_kernel(half* out, const __grid_constant__ PackedWeight w, int first_tile, int64_t n_rows) {

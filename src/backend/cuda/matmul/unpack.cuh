@@ -1,4 +1,5 @@
-// Decodes one row of a PackedWeight of codes or of 8-bit floats, 8 elements at a time: for kernels with no faster way.
+// Decodes one row of a PackedWeight of codes or of 8-bit floats, 8 elements at a time, for kernels that have no faster
+// way.
 #pragma once
 #include "backend/cuda/device.cuh"
 

@@ -1,6 +1,6 @@
-// Products of quantized weights with a hundred or more rows of activations, on Hopper: steps of a server that mix
+// Products of quantized weights with a hundred or more rows of activations, on Hopper, for server steps that mix
 // prompts and decodes. Codes become halves in the registers that the tensor cores read (wgmma), so weights are read as
-// codes and never written as halves. The kernel is in warpgroup_matmul.cuh; this file plans its launch.
+// codes and never written as halves. The kernel is in warpgroup_matmul.cuh. This file plans its launch.
 #include <algorithm>
 #include <cmath>
 

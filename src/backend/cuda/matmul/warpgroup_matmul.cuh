@@ -1,8 +1,8 @@
-// warpgroup_matmul.cu's kernel. A block handles 256 rows of weights, 128 for each of two warpgroups, in two operands of
-// 64. It handles up to 128 rows of activations. A third warpgroup copies the activations to shared memory, 64 columns
-// at a time, in the column order of the codes: a sum may add its columns in any order, if both factors have the same
-// order. Each warp copies its own tiles of codes ahead (matvec_step.cuh), and decodes 32 columns while the tensor cores
-// work on the 32 columns before.
+// The kernel of warpgroup_matmul.cu. A block handles 256 rows of weights, 128 for each of two warpgroups, in two
+// operands of 64, and up to 128 rows of activations. A third warpgroup copies the activations to shared memory, 64
+// columns at a time, in the column order of the codes. A sum may add its columns in any order, if both factors have the
+// same order. Each warp prefetches its own tiles of codes (matvec_step.cuh), and decodes 32 columns while the tensor
+// cores multiply the previous 32 columns.
 //
 // If there are fewer blocks than multiprocessors, a cluster of blocks shares the columns, as in tile_matmul.cu.
 #pragma once
@@ -37,7 +37,7 @@ struct Shared {
   static constexpr int kOut = 16 * kTiles + 4;  // floats in a row of sums; the sums overwrite the rings
   static constexpr int kRings = kWeights + kWorkers / 32 * kWarpBytes, kSums = kTokens * kOut * 4;
   static constexpr int kBarriers = kRings > kSums ? kRings : kSums;
-  static constexpr int kBytes = kBarriers + 16 * kPanels + 1024 /* to align it */;
+  static constexpr int kBytes = kBarriers + 16 * kPanels + 1024 /* for the alignment */;
 };
 
 __device__ __forceinline__ uint32_t full_barrier(uint32_t barriers, int panel) { return barriers + 8 * panel; }
@@ -47,7 +47,7 @@ __device__ __forceinline__ uint32_t free_barrier(uint32_t barriers, int panel) {
 __device__ __forceinline__ void workers_barrier() { asm volatile("bar.sync 3, %0;" ::"n"(kWorkers) : "memory"); }
 
 // A thread's part of a panel, in the warpgroup that fetches: 8 columns of some rows. Lane t of a product owns columns
-// 4t to 4t + 3 of each 16 (packed_weight.h). The tensor core reads elements 2t, 2t + 1, 2t + 8 and 2t + 9 from this
+// 4t to 4t + 3 of each 16 (packed_weight.h), but the tensor core reads elements 2t, 2t + 1, 2t + 8 and 2t + 9 from this
 // lane. So pairs of columns are swapped.
 template <int kTokens>
 struct Fetch {
@@ -92,7 +92,7 @@ __device__ __forceinline__ void fetch(const Params& p, char* shared, uint32_t ba
   for (int step = begin; step < end; ++step) {
 #pragma unroll
     for (int i = 0; i < 2; ++i) {
-      f.load(v[1 - i], step * kTileCols + (i + 1) * kPanelCols);  // past the last step, loads the next or nothing
+      f.load(v[1 - i], step * kTileCols + (i + 1) * kPanelCols);  // past the last step, loads unused columns or zeros
       await(free_barrier(barriers, panel), phase);
       f.put(shared + panel * kPanelBytes, v[i]);
       fence_shared();
@@ -166,7 +166,7 @@ __device__ __forceinline__ void write8(Y* y, const float (&v)[8], int n, bool ac
 }
 
 // Writes a block's share of the outputs, from sums [token][kOut]. A thread keeps the same 8 rows of weights for all its
-// tokens, and takes kRows tokens at a time.
+// tokens, and handles kRows tokens at a time.
 template <int kTokens, int kOut, int kRows, int kRanks, Shape kShape>
 __device__ __forceinline__ void write_outputs(const Params& p, const float* sums, int thread, int first_token) {
   const Shape s = shape_of<kShape>(p);

@@ -1,6 +1,6 @@
 // WeightUpload: copies weights from a file to the device. Threads copy the file's pages into pinned buffers, and the
-// device copies the buffers by itself. So reading, the bus and repacking work at the same time, and the slowest of them
-// sets the loading time.
+// device copies the buffers asynchronously. So reading, the bus and repacking work at the same time, and the slowest of
+// them sets the loading time.
 #pragma once
 #include <array>
 

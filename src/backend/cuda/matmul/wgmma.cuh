@@ -1,12 +1,12 @@
 // Hopper's warpgroup products and tile copies in PTX (PTX ISA, "Asynchronous Warpgroup Level Matrix Instructions" and
-// "cp.async.bulk.tensor"). A matrix in shared memory is panels of 64 halves a row; the 16-byte pieces of a row are
-// swizzled by row % 8.
+// "cp.async.bulk.tensor"). A matrix in shared memory consists of panels with rows of 64 halves. The 16-byte pieces of a
+// row are swizzled by row % 8.
 #pragma once
 #include <cuda.h>
 
 #include <cstdint>
 
-// Only code for sm_90a may call them.
+// Only code for sm_90a may use wgmma and setmaxnreg.
 #if defined(__CUDA_ARCH_FEAT_SM90_ALL)
 #define INGOT_WGMMA 1
 #else
@@ -61,7 +61,7 @@ __device__ __forceinline__ void grow_registers() {
   asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(kRegisters));
 }
 
-// To be called before products that add to v.
+// Must be called before products that add to v.
 template <int n>
 __device__ __forceinline__ void fence_products(float (&v)[n]) {
 #pragma unroll
@@ -69,7 +69,7 @@ __device__ __forceinline__ void fence_products(float (&v)[n]) {
   asm volatile("wgmma.fence.sync.aligned;" ::: "memory");
 }
 __device__ __forceinline__ void commit_products() { asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory"); }
-// Waits until at most kPending commits are open; they write v.
+// Waits until at most kPending committed groups of products are in flight. v: accumulators of these products.
 template <int kPending, int n>
 __device__ __forceinline__ void await_products(float (&v)[n]) {
   asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(kPending) : "memory");

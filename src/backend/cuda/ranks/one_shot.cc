@@ -59,7 +59,7 @@ std::unique_ptr<OneShot> OneShot::connect(Communicator& ranks, Device& device) {
   *static_cast<int*>(one->stop_.data()) = 0;
   Door own{.process = getpid(), .device = device.index(), .data = one->memory_.data()};
   gethostname(own.host, sizeof(own.host) - 1);
-  if (cudaIpcGetMemHandle(&own.handle, own.data) != cudaSuccess) cudaGetLastError();  // ranks in one process need no handle
+  if (cudaIpcGetMemHandle(&own.handle, own.data) != cudaSuccess) cudaGetLastError();  // only other processes need it
   const std::vector<Door> doors = exchanged(ranks, own);
   OneShotPeers& peers = one->peers_;
   peers.rank = ranks.rank(), peers.n_ranks = ranks.size();

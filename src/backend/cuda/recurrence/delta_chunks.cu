@@ -1,14 +1,14 @@
 // The gated delta rule over many tokens at once (arXiv:2406.06484, arXiv:2412.06464): 64 tokens are one chunk. S is the
-// matrix before a chunk. g[t] is the sum of the logarithms of its tokens' decays up to t. A[t, i] = beta[t] exp(g[t] -
-// g[i]) k[t] k[i]^T for i < t. Then
+// matrix before a chunk. g[t] is the sum of the logarithms of the decays of the chunk's tokens up to t. A[t, i] =
+// beta[t] exp(g[t] - g[i]) k[t] k[i]^T for i < t. Then
 //   T = (1 + A)^-1,  W = T beta exp(g) k,  U = T beta v - W S             what each token adds to S
 //   y = exp(g) q S + P U,  with P[t, i] = exp(g[t] - g[i]) q[t] k[i]^T for i <= t
 //   S = exp(g[last]) S + (exp(g[last] - g) k)^T U                         after the chunk
-// Exponents are differences of such sums, so none is positive, however fast a state decays.
+// All exponents are differences of such sums, and never positive, however fast a state decays.
 //
 // A first kernel computes all chunks at once: T in f32, products on the tensor cores. It overwrites its inputs with its
 // results: q and k scaled to length 1 and P in the rows of q and k, W and T beta v in the rows of v, all in halves, and
-// the exponentials in alpha and beta. A second kernel (delta_walk.cu) goes through the chunks in order.
+// the exponentials in alpha and beta. A second kernel (delta_walk.cu) processes the chunks in order.
 #include "backend/cuda/memory.h"
 #include "backend/cuda/recurrence/delta_chunks.cuh"
 
@@ -52,7 +52,7 @@ __device__ __forceinline__ void stage_rows(half* to, float* from, int64_t stride
 // Sums the logarithms of decays, in one warp; alpha and beta become exp(g) and exp(g[last] - g).
 __device__ __forceinline__ void find_decays(Chunk& c, const Delta& p, int head, int64_t first, int n, int lane) {
   constexpr float kLeast =
-      -60.0f;  // for one token, after which nothing of the state is left; a lower value would round the later sums
+      -60.0f;  // of one token, after which nothing is left of the state; lower values would make later sums inexact
   float sum = 0, g[2];
 #pragma unroll
   for (int j = 0; j < 2; ++j) {
@@ -140,7 +140,7 @@ struct Band {
       }
     }
   }
-  // Writes A to shared memory, and P of n tokens to the room in the rows of q and k.
+  // Writes A to shared memory, and P of n tokens to the free space in the rows of q and k.
   __device__ __forceinline__ void put_decayed(Chunk& c, const float (&acc)[8][4], half* to, int64_t stride,
                                               int n) const {
 #pragma unroll
@@ -164,7 +164,7 @@ struct Band {
   }
 };
 
-// T beta and T beta exp(g), for the products.
+// Computes T beta and T beta exp(g), for the products.
 __device__ __forceinline__ void scale_inverse(Chunk& c) {
   for (int e = threadIdx.x; e < kTokens * kTokens; e += kChunkThreads) {
     const int row = e / kTokens, column = e % kTokens;
@@ -227,7 +227,7 @@ __global__ void __launch_bounds__(kChunkThreads, 2) chunk_kernel(const __grid_co
   band.multiply_keys(acc, c);
   for (int i = 0; i < p.n_heads / p.n_key_heads; ++i) {
     const Places places(p, key_head, i);
-    __syncthreads();  // of the previous head
+    __syncthreads();  // the previous head is done
     stage_rows(c.v, places.v + at, p.qkv_stride, n, false, [](const float4&) { return 1.0f; });
     if (threadIdx.x < 32) find_decays(c, p, value_head(p, key_head, i), first, n, threadIdx.x);
     __syncthreads();

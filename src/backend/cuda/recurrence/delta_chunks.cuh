@@ -1,5 +1,5 @@
-// What the two kernels of the chunked delta rule share. delta_chunks.cu explains both kernels, and where the first
-// leaves its results for the second, delta_walk.cu.
+// Shared by the two kernels of the chunked delta rule. delta_chunks.cu explains both kernels, and where the first
+// kernel stores its results for the second kernel, delta_walk.cu.
 #pragma once
 #include "backend/cuda/device.cuh"
 #include "backend/cuda/recurrence/recurrence.cuh"
@@ -8,7 +8,7 @@ namespace ingot::cuda::recurrence {
 
 inline constexpr int kTokens = 64, kDim = 128;  // tokens in a chunk; key and value dimension
 inline constexpr int kChunkWarps = 8, kChunkThreads = 32 * kChunkWarps;
-inline constexpr int kRow = kDim + 8, kSquare = kTokens + 8;  // halves from row to row, chosen against bank conflicts
+inline constexpr int kRow = kDim + 8, kSquare = kTokens + 8;  // row strides in halves, against bank conflicts
 
 // Loads four 8 x 8 matrices of halves; the second function transposes them.
 __device__ __forceinline__ void load_matrices(uint32_t (&v)[4], const half* at) {

@@ -1,6 +1,6 @@
-// The second kernel of the chunked delta rule (delta_chunks.cu). A block goes through a sequence's chunks with 16
-// columns of a head's matrix. The matrix is f32, in registers, and is converted to halves for the products. The next
-// chunk is copied while the current chunk is used.
+// The second kernel of the chunked delta rule (delta_chunks.cu). A block processes 16 columns of a head's matrix
+// through all chunks of a sequence. The matrix is f32, in registers, and is converted to halves for the products. The
+// next chunk is copied while the current chunk is used.
 #include "backend/cuda/memory.h"
 #include "backend/cuda/recurrence/delta_chunks.cuh"
 
@@ -20,7 +20,7 @@ struct Stage {
 struct Walk {
   Stage stages[2];
   half s[kSlice * kRow];                                   // [column of v, row of k]
-  half u[kTokens * kSliceRow], left[kTokens * kSliceRow];  // what tokens add; the part that remains after the chunk
+  half u[kTokens * kSliceRow], left[kTokens * kSliceRow];  // u: what tokens add; left: the rest of u after the chunk
 };
 
 __device__ __forceinline__ void copy16(void* to, const void* from, bool in) {
@@ -67,8 +67,8 @@ struct Share {
   }
 };
 
-// W S or q S for a band of 16 tokens. Even and odd steps have separate sums, because each product waits for the one
-// before.
+// Computes W S or q S for a band of 16 tokens. Even and odd steps have separate sums, because each product waits for
+// the previous product on the same sums.
 __device__ __forceinline__ void multiply_state(float (&sums)[2][4], const half* rows, const half* s, int first,
                                                int lane) {
   float odd[2][4] = {};
@@ -131,8 +131,8 @@ __device__ __forceinline__ void put_outputs(const Walk& c, const Stage& stage, f
   }
 }
 
-// 16 columns of a head's matrix through all chunks of a sequence. Each warp holds 16 rows of the matrix. Four warps
-// multiply W by it, four multiply q.
+// Processes 16 columns of a head's matrix through all chunks of a sequence. Each warp holds 16 rows of the matrix. Four
+// warps multiply W by the matrix, and four multiply q.
 __global__ void __launch_bounds__(kChunkThreads, 1) walk_kernel(const __grid_constant__ Delta p) {
   extern __shared__ __align__(128) char shared[];
   Walk& c = *reinterpret_cast<Walk*>(shared);

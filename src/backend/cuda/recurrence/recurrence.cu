@@ -1,7 +1,7 @@
-// Gates, short convolutions and the gated delta rule. Threads go through the tokens of a sequence in order (in a
-// convolution, through a part of the tokens). Each thread has its share of the state in registers, and the next tokens'
-// inputs in flight. So a token's numbers never depend on the batch. delta_chunks.cu has the rule for many tokens at
-// once.
+// Gates, short convolutions and the gated delta rule. Threads process the tokens of a sequence in order (in a
+// convolution, the tokens of a part of the sequence). So a token's result never depends on the batch. Each thread keeps
+// its share of the state in registers, and the inputs of the next tokens in flight. delta_chunks.cu has the rule for
+// many tokens at once.
 #include "backend/cuda/device.cuh"
 #include "backend/cuda/recurrence/recurrence.cuh"
 #include "backend/cuda/recurrence/recurrence.h"
@@ -34,20 +34,18 @@ struct Conv {
   int64_t weight_stride;
   int width, n_channels;
   float*
-      // [part, width - 1, n_channels]: the inputs before each part of a sequence except the first; null: sequences are
-      // not cut
-      // whole
+      // [part, width - 1, n_channels]: the inputs before each part of a sequence except the first; null: no parts
       edges;
   DeviceStates states;
   DeviceBatch batch;
 
-  // The edges of all sequences' parts in order, with gaps.
+  // The edges are in the order of sequences and parts, with gaps.
   __device__ float* edge_of(int first_token, int seq) const {
     return edges + (first_token / kConvPart + seq) * int64_t{width - 1} * n_channels;
   }
 };
 
-// Copies the inputs that later parts begin with, before the parts overwrite each other's inputs.
+// Copies the inputs before each later part, because the parts overwrite each other's inputs.
 __global__ void __launch_bounds__(kThreads) edge_kernel(const __grid_constant__ Conv p) {
   start_dependent();
   const int seq = blockIdx.z, begin = p.batch.q_start[seq],
@@ -59,8 +57,8 @@ __global__ void __launch_bounds__(kThreads) edge_kernel(const __grid_constant__ 
     to[i] = p.x[(first - kept + i / p.n_channels) * p.x_stride + i % p.n_channels];
 }
 
-// A channel of a sequence, or of a part of a sequence. Weights and inputs are at the end of arrays of kMaxWidth; the
-// front of the arrays is zero.
+// A thread handles a channel of a sequence, or of a part of a sequence. Weights and inputs are at the end of arrays of
+// kMaxWidth. The front of the arrays is zero.
 template <int kMaxWidth>
 __global__ void __launch_bounds__(kConvThreads) conv_kernel(const __grid_constant__ Conv p) {
   start_dependent();
@@ -73,7 +71,7 @@ __global__ void __launch_bounds__(kConvThreads) conv_kernel(const __grid_constan
   const float* before = begin > start ? p.edge_of(begin, seq)
                         : in >= 0     ? p.states.data + in * p.states.slot_floats
                                       : nullptr;
-  float weights[kMaxWidth], window[kMaxWidth];  // window ends with the token's own input
+  float weights[kMaxWidth], window[kMaxWidth];  // the last input in window is the token's own
 #pragma unroll
   for (int i = 0; i < kMaxWidth; ++i) {
     weights[i] = i >= none ? p.weight[c * p.weight_stride + i - none] : 0.0f;
@@ -101,7 +99,7 @@ __global__ void __launch_bounds__(kConvThreads) conv_kernel(const __grid_constan
     float inputs[kConvAhead];
 #pragma unroll
     for (int j = 0; j < kConvAhead; ++j) inputs[j] = next[j];
-    load(first + kConvAhead);  // before the stores; after them, the loads would wait
+    load(first + kConvAhead);  // before the stores, because loads after them would wait
     if (first + kConvAhead <= n) {
 #pragma unroll
       for (int j = 0; j < kConvAhead; ++j) use(inputs[j], first + j);
@@ -138,7 +136,8 @@ struct Chunk {
   float v[kTokens][kColumns];
   float beta[kTokens], alpha[kTokens];
 };
-// What each token does to a head: S = keep S; S += k^T (take (v - k S)), where k and q are multiplied by these factors.
+// The update of a head by each token: S = keep S; S += k^T (take (v - k S)), where k and q are multiplied by these
+// factors.
 template <int kTokens>
 struct Factors {
   float keep[kTokens], take[kTokens], k[kTokens], q[kTokens];
@@ -189,7 +188,7 @@ __device__ void find_factors(Factors<Chunk<kPer>::kTokens>& factors, const Chunk
   factors.k[t] = 1.0f / sqrtf(squares[1] + 1e-6f);
 }
 
-// The rows of a column that a lane has: four neighbours at a time.
+// The j-th row that a lane holds of a column. A lane holds groups of four neighbouring rows.
 __device__ __forceinline__ int row_of(int j, int lane) { return 4 * kColumnLanes * (j / 4) + 4 * lane + j % 4; }
 
 template <int kPer>
@@ -209,8 +208,8 @@ __device__ __forceinline__ float dot_rows(const float (&a)[kPer], const float (&
   return (sums[0] + sums[1]) + (sums[2] + sums[3]);
 }
 
-// 16 columns of a head's matrix through all tokens of a sequence. A chunk is copied while the chunk before is used. A
-// token's q S and the next token's k S are sums over the same matrix, and are computed together.
+// Processes 16 columns of a head's matrix through all tokens of a sequence. The next chunk is copied while the current
+// chunk is used. A token's q S and the next token's k S are sums over the same matrix, and are computed together.
 template <int kPer, bool kPacks>
 __global__ void __launch_bounds__(kDeltaThreads) delta_kernel(const __grid_constant__ Delta p) {
   using C = Chunk<kPer>;

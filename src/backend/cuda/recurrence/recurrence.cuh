@@ -1,4 +1,4 @@
-// What the two versions of the gated delta rule share: recurrence.cu, token by token, and delta_chunks.cu, 64 tokens at
+// Shared by the two versions of the gated delta rule: recurrence.cu, token by token, and delta_chunks.cu, 64 tokens at
 // once.
 #pragma once
 #include "backend/cuda/device.cuh"
@@ -14,7 +14,7 @@ struct Delta {
   int n_heads, n_key_heads, key_dim, value_dim;
   bool tiled;
   bool packs;           // rows of q and k can be read 16 bytes at a time
-  int fewest_chunked;   // sequences with at least this many tokens go through in chunks
+  int fewest_chunked;   // sequences with at least this many tokens use chunks
   DeviceStates states;  // the matrices
   DeviceBatch batch;
 };

@@ -1,4 +1,4 @@
-// Kernels of recurrent layers (recurrence.cu, delta_chunks.cu, delta_walk.cu). States are f32. The batch names the
+// Kernels of recurrent layers (recurrence.cu, delta_chunks.cu, delta_walk.cu). States are f32. The batch contains the
 // slots to read and write.
 #pragma once
 #include <driver_types.h>
@@ -26,8 +26,8 @@ int64_t conv_edge_floats(int64_t n_channels, int width, int n_tokens, int n_seqs
 // x [n_tokens, n_channels], in place; weight [n_channels, width].
 void short_conv(const Tensor& x, const Tensor& weight, const DeviceStates& states, const DeviceBatch& batch, int n_seqs,
                 int most_tokens, float* edges, Device& device);
-// With `chunks`, sequences of many tokens may go through 64 tokens at once; the result then differs in the last bits.
-// The batch's sequences have fewest_tokens to most_tokens tokens.
+// With `chunks`, sequences of many tokens may be processed 64 tokens at a time, and the result then differs in the last
+// bits. The batch's sequences have fewest_tokens to most_tokens tokens.
 void delta_rule(const DeltaRuleArgs& args, const DeviceStates& states, const DeviceBatch& batch, int n_seqs,
                 int fewest_tokens, int most_tokens, bool chunks, Device& device);
 

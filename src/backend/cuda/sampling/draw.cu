@@ -1,12 +1,12 @@
-// Draws from each row of logits, one block for each row: penalties and bias, logprobs, truncations, and the draw
-// itself. The order is that of sampling.h, and the result is that of sampler.h except for rounding.
+// Draws from each row of logits, with one block for each row: penalties and bias, logprobs, truncations, and the draw
+// itself. The steps have the order of sampling.h, and the result equals that of sampler.h except for rounding.
 //
-// No row is sorted. Every truncation keeps a prefix of the order of likelihood. So one pass finds the largest logit,
-// the sum of all weights, and each thread's own largest logit. At least k logits reach the k-th largest of the threads'
-// logits, so it is a lower bound. A second pass gathers the logits that reach the bounds, mostly tens of candidates,
-// and only those are sorted. If there are too many (a flat row under top-p), a histogram of counts estimates where the
-// prefix ends, and the logits around that end are sorted. Sums are over fixed shares, so a row's draw is
-// batch-invariant.
+// No row is sorted. Every truncation keeps a prefix of the tokens in order of likelihood. The first pass finds the
+// largest logit, the sum of all weights, and each thread's own largest logit. The k-th largest of the threads' logits
+// is a lower bound for the top k, because at least k logits reach it. A second pass gathers the logits that reach the
+// bounds, mostly tens of candidates, and only these are sorted. If there are too many (a flat row under top-p), a
+// histogram of counts estimates where the prefix ends, and the logits around that end are sorted. Each sum is over
+// fixed shares of the row, so the draw is batch-invariant.
 #include <algorithm>
 
 #include "backend/cuda/kernels.h"
@@ -36,7 +36,7 @@ struct Depth {
   __device__ float logit(uint32_t depth) const { return per_nat > 0 ? top - static_cast<float>(depth) / per_nat : top; }
 };
 
-// Among the logits of one depth, the m-th by id.
+// Returns the key of the m-th logit, by id, among the logits of one depth.
 __device__ Key nth_of_ties(const Row& row, const Depth& depth, uint32_t tied, double m, Shared& s) {
   reset(s);
   double before = 0;
@@ -57,15 +57,15 @@ struct Target {
   double amount;  // number of elements, or mass
 };
 
-// The depths from `begin` on, 2^bits of them.
+// 2^bits depths, from `begin` on.
 struct Bin {
   uint32_t begin;
   int bits;
   __device__ bool has(uint32_t depth) const { return depth >= begin && (depth - begin) >> bits == 0; }
 };
 
-// The part of a bin in which the target is reached, estimated from the counts of the parts. All weights of a part are
-// taken to be equal, so a target count is exact, and a target mass is not.
+// Returns the part of a bin in which the target is reached, estimated from the counts of the parts. The estimate takes
+// all weights of a part to be equal, so it is exact for a count, but not for a mass.
 __device__ Bin part_of(const Row& row, const Depth& depth, const Bin& bin, double count, double mass,
                        const Target& target, Shared& s) {
   const int shift = max(bin.bits - kBinBits, 0);
@@ -94,7 +94,7 @@ __device__ Bin part_of(const Row& row, const Depth& depth, const Bin& bin, doubl
   return {bin.begin + (static_cast<uint32_t>(s.first < kNone ? s.first : s.last) << shift), shift};
 }
 
-// The exact count and mass before a bin. The elements of the bin are gathered.
+// Computes the exact count and mass before a bin, and gathers the elements of the bin.
 struct Around {
   double count, mass, mass_in;
   int n_in;
@@ -116,8 +116,8 @@ __device__ Around look_around(const Row& row, const Depth& depth, const Bin& bin
   return around;
 }
 
-// The shortest prefix of the row's logits, from the top down to `floor`, that reaches the target's count or mass; all
-// these logits if they do not reach the target.
+// Returns the shortest prefix of the row's logits, from the top down to `floor`, that reaches the target's count or
+// mass. Returns all these logits if they do not reach the target.
 __device__ Prefix prefix_of(const Row& row, float top, float floor, const Target& target, Shared& s) {
   const Depth depth(top, fmaxf(floor, top - 100.0f));  // logits further below have no weight
   Bin bin{0, kDepthBits};
@@ -158,7 +158,7 @@ __device__ Prefix prefix_of(const Row& row, float top, float floor, const Target
 
 // ---- the draw ----
 
-// Decides for element i of the candidates; the weights up to and with it sum up to `to`.
+// Records candidate i if it is picked. `to` is the sum of the weights up to and including i.
 __device__ void pick(int i, float w, double to, double target, Shared& s) {
   if (!(w > 0)) return;
   atomicMax(&s.last, i);  // for a target that rounding moves past the end
@@ -218,7 +218,7 @@ __device__ int32_t draw_from_row(const Row& row, Key last, float top, const RowD
   return picked(s);
 }
 
-// How many of the n sorted candidates the truncations keep.
+// Returns how many of the n sorted candidates the truncations keep.
 __device__ int kept_of(int n, const Best& best, const RowDraw& d, Shared& s) {
   if (d.top_k > 0) n = min(n, d.top_k);
   const Sums sums = sum_sorted(s, n, best.top);
@@ -240,8 +240,8 @@ constexpr double kFlat = 500;
 __device__ int32_t draw(const Row& row, const RowDraw& d, const Best& best, Shared& s) {
   const bool top_k = d.top_k > 0;
   if (!top_k && d.top_p >= 1 && d.log_min_p == -INFINITY) return draw_from_row(row, 0, best.top, d, s);
-  // A bound that all kept logits reach. With top-k and top-p there is none, because the logits that min-p removes still
-  // count in the mass of the k likeliest.
+  // A bound that all kept logits reach. With top-k and top-p there is no such bound, because the logits that min-p
+  // removes still count in the mass of the top k.
   float floor = top_k && d.top_p < 1 ? -INFINITY : best.top + d.log_min_p;
   if (top_k && d.top_k <= kThreads) {
     floor = fmaxf(floor, kth_of_threads(best.of_thread, d.top_k, s));
@@ -269,7 +269,7 @@ __device__ int32_t draw(const Row& row, const RowDraw& d, const Best& best, Shar
   return draw_sorted(kept_of(n, best, d, s), best.top, d, s);
 }
 
-// The likeliest tokens of the raw row.
+// Finds the most likely tokens of the raw row.
 __device__ void find_top(const Row& row, const Best& best, double log_total, int n_top, RowDrawn& out, Shared& s) {
   const int wanted = min(n_top, row.n);
   int n = 0;
@@ -291,7 +291,7 @@ __device__ void find_top(const Row& row, const Best& best, double log_total, int
   __syncthreads();
 }
 
-// Penalties, then bias.
+// Applies penalties, then the bias.
 __device__ void edit(float* logits, LogitEdit& e, const RowDraw& d) {
   float v = e.raw = logits[e.token];
   if (e.count > 0) {

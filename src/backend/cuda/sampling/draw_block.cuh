@@ -1,4 +1,4 @@
-// What a block does for one row of logits (draw.cu): read all of the row, gather some logits, and sort and sum the
+// Steps of a block for one row of logits (draw.cu): read the whole row, gather some logits, and sort and sum the
 // gathered logits.
 #pragma once
 #include <cfloat>
@@ -105,7 +105,8 @@ __device__ __forceinline__ double warp_scan(double v) {
   return v;
 }
 
-// The sum of v over the threads up to this one. total(s) is the sum over all threads, until the next scan.
+// Returns the sum of v over the threads up to and including this one. total(s) is the sum over all threads, until the
+// next scan.
 __device__ __forceinline__ double scan(double v, Shared& s) {
   const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
   const double to = warp_scan(v);
@@ -175,7 +176,7 @@ __device__ __forceinline__ int gather(const Row& row, Shared& s, Wanted&& wanted
   return s.n;
 }
 
-// Sorts likeliest first: a bitonic sort of the next power of two.
+// Sorts by likelihood, most likely first, with a bitonic sort of the next power of two.
 __device__ inline void sort_keys(Shared& s, int n) {
   int padded = 2;
   while (padded < n) padded *= 2;
@@ -193,7 +194,7 @@ __device__ inline void sort_keys(Shared& s, int n) {
   __syncthreads();
 }
 
-// The k-th largest of the threads' largest logits: at least k logits are not below it. k is at most kThreads.
+// Returns the k-th largest of the threads' largest logits. At least k logits are not below it. k is at most kThreads.
 __device__ inline float kth_of_threads(float of_thread, int k, Shared& s) {
   __syncthreads();
   s.keys[threadIdx.x] = key_of(of_thread, threadIdx.x);
@@ -203,7 +204,7 @@ __device__ inline float kth_of_threads(float of_thread, int k, Shared& s) {
   return kth;
 }
 
-// Masses of the n sorted candidates up to numbers 2t and 2t + 1, where t is the thread's number.
+// Cumulative masses of the n sorted candidates, up to and including candidates 2t and 2t + 1 of thread t.
 struct Sums {
   double mass[2], total;
 };

@@ -1,4 +1,4 @@
-// Integer keys of logits that order as in sampler.h: larger logits first, then lower ids; NaN loses to every other
+// Integer keys of logits, in the order of sampler.h: larger logits first, then lower ids. NaN loses to every other
 // logit.
 #pragma once
 #include <cuda_runtime.h>

@@ -1,8 +1,8 @@
-// The draws of CudaBackend. If all rows only need their largest logit, one launch draws all rows. Other steps are drawn
-// by draw.cu. Rows with options that draw.cu does not support (typical sampling, the stages of sampler_stages.h) are
-// drawn by the host's sampler, from a copy of that row only. Only some bytes for each row are copied back.
+// The draws of CudaBackend. If all rows only need their largest logit, one launch draws all rows. Otherwise draw.cu
+// draws them. Rows with options that draw.cu does not support (typical sampling, the stages of sampler_stages.h) are
+// drawn by the host's sampler, from a copy of only that row. For other rows, only some bytes each are copied back.
 //
-// Steps overlap. wait() waits only for its own sample, not for a step launched later. That later step may name tokens
+// Steps overlap. wait() waits only for its own sample, not for a step launched later. The later step may use tokens
 // that the sample has not drawn yet. If the device draws these tokens, the step reads them on the device. If the host
 // draws them, begin() waits for them.
 #include <algorithm>
@@ -26,7 +26,7 @@ bool has_penalties(const SamplingParams& p) {
   return p.penalty_window != 0 && (p.repetition_penalty != 1 || p.presence_penalty != 0 || p.frequency_penalty != 0);
 }
 
-// Whether a row's draw is simply the largest of its raw logits.
+// Whether the drawn token is the one with the largest raw logit.
 bool is_plain_greedy(const SampleRow& row) {
   if (row.unwanted) return true;
   const SamplingParams& p = *row.params;
@@ -45,7 +45,7 @@ int32_t token_of(unsigned long long key) {
   return key >> 32 <= 0x007FFFFF ? kNoToken : static_cast<int32_t>(0xFFFFFFFFu - static_cast<uint32_t>(key));
 }
 
-// The tokens whose logits a row changes, each once. `counts` [n_vocab] is zero before and after the call.
+// Adds the tokens whose logits a row changes, each once. `counts` [n_vocab] is zero before and after the call.
 void add_edits(const SampleRow& row, std::vector<int32_t>& counts, std::vector<cuda::LogitEdit>& edits) {
   const SamplingParams& p = *row.params;
   const size_t first = edits.size();
@@ -129,7 +129,7 @@ void CudaBackend::sample_greedy(const Tensor& logits) {
   check_launch("argmax_rows");
 }
 
-// Fills one piece of pinned memory for the kernel, and copies it at once: the rows' draws, their edits, their masks.
+// Fills one piece of pinned memory for the kernel, with the rows' draws, edits and masks, and copies it with one copy.
 void CudaBackend::sample_rows(const Tensor& logits) {
   std::vector<cuda::RowDraw> draws;
   std::vector<cuda::LogitEdit> edits;
@@ -177,8 +177,8 @@ void CudaBackend::sample_rows(const Tensor& logits) {
           "cudaMemcpyAsync");
 }
 
-// The copy does not wait for the step, which is in flight: masks take 1 % of a small model's step. If the draws of
-// the sample before are not known to be done, the copy waits for them, because they read the same memory.
+// The copy does not wait for the step in flight, because copying masks takes 1 % of a small model's step. If the
+// previous sample's draws may still be running, the copy waits for them, because they read the same memory.
 void CudaBackend::copy_draws(void* to, const void* from, size_t bytes) {
   const bool is_free = drawn_event_ != nullptr && cudaEventQuery(drawn_event_) == cudaSuccess;
   const cudaStream_t stream = is_free ? device_.copy_stream() : device_.stream();
@@ -197,8 +197,7 @@ std::vector<Sampled> CudaBackend::wait() {
   return std::exchange(drawn_, {});
 }
 
-// Returns the batch's tokens with the host's draws filled in. If the device draws, its tokens are filled in on the
-// device.
+// Returns the batch's tokens with the host's draws filled in. Tokens that the device draws are filled in on the device.
 std::span<const int32_t> CudaBackend::host_drawn_tokens(const Batch& batch) {
   if (host_rows_.empty()) return batch.tokens;
   collect_draws();
