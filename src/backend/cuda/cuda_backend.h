@@ -281,7 +281,7 @@ inline bool is_worth_compiling(const cuda::PackedWeight& w) { return w.n_in * w.
 
 inline bool on_16_bytes(const Tensor& x) { return reinterpret_cast<uintptr_t>(x.data) % 16 == 0 && x.stride % 8 == 0; }
 
-// The last block of the cache receives the writes of sequences that pad a step.
+// The last block is for the writes of sequences that pad a step.
 struct CudaKv : KvCache {
   CudaKv(const KvShape& s, cuda::Memory m, const cuda::Device& d) : KvCache(s), memory(std::move(m)), device(d) {}
   cuda::DeviceKv view() const {

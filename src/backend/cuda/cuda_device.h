@@ -80,9 +80,8 @@ class Device {
   // Calls the driver only when a limit has to be raised.
   void prepare(const void* kernel, size_t shared, unsigned cluster_blocks);
 
-  // Counts resident clusters of up to most_blocks blocks, each with `shared` bytes of dynamic shared memory. 0: the GPU
-  // cannot launch such clusters. The result is cached by kernel, so all calls for a kernel must pass the same threads
-  // and memory.
+  // Counts clusters of up to most_blocks blocks, each with `shared` bytes of dynamic shared memory; 0: the GPU cannot
+  // launch them. The result is cached by kernel, so all calls for a kernel must pass the same threads and memory.
   const ClustersAtOnce& clusters_at_once(const void* kernel, int threads, size_t shared, unsigned most_blocks);
 
  private:

@@ -90,8 +90,8 @@ bool is_worth_timing(const PackedWeight& w) {
 
 }  // namespace
 
-// Returns the microseconds of a product, in the better of two rounds. Each product uses a different weight of the same
-// kind, so that the weight is not cached.
+// Microseconds of a product, in the better of two rounds. Each product uses another weight of the same kind, so that
+// the weight is not cached.
 double CudaBackend::time_kernel(const MatmulKernel& kernel, const std::vector<const Weight*>& weights, int64_t rows) {
   static constexpr size_t kProducts = 3;
   const Weight& first = *weights[0];

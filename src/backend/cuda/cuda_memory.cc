@@ -149,7 +149,7 @@ std::unique_ptr<KvCache> CudaBackend::make_kv(const KvShape& shape) {
 }
 
 // Calls f(device address, offset in the block's bytes, bytes) for each page of a block. A block has a page of numbers
-// in each layer: [n_layers, n_blocks + 1, page]. Types with scales also have a page of scales in each layer.
+// in each layer, [n_layers, n_blocks + 1, page], and a page of scales if its type has them.
 template <class F>
 void CudaKv::each_page(int32_t block, F&& f) const {
   CHECK(block >= 0 && block < shape.n_blocks);
@@ -263,8 +263,8 @@ void CudaBackend::download(void* to, const Tensor& from) {
   check(cudaStreamSynchronize(device_.stream()), "cudaStreamSynchronize");
 }
 
-// Runs two tests several times and returns the best results. One test reads a gigabyte, the other multiplies matrices
-// with 8192 (f16) or 4096 (f32) rows.
+// The best of several runs of two tests: reading a gigabyte, and a product of matrices with 8192 (f16) or 4096 (f32)
+// rows.
 Peak CudaBackend::measure_peak(Format) {
   device_.make_current();
   constexpr size_t kBytes = size_t{1} << 30;

@@ -47,7 +47,7 @@ CudaBackend::Input CudaBackend::input_of(const Tensor& x, const Tensor& normed, 
   return {normed};
 }
 
-// The first product of an input computes the norm and writes it. Later products read the written norm.
+// The first product of an input computes and writes the norm. Later products read it.
 void CudaBackend::launch(const cuda::MatmulKernel& kernel, cuda::Matvec m, Input& input) {
   m.x = aligned(input.x);
   if (input.norm && kernel.run != cuda::matvec)
@@ -127,7 +127,7 @@ void CudaBackend::products(std::span<const Tensor> y, Input& input, std::span<co
     if (!done[i]) product(y[i], input, *weights[i], {}, false);
 }
 
-// Quantizes the input to 8-bit floats: all rows if `whole_rows`, otherwise only the whole groups of rows.
+// Quantizes the input to 8-bit floats: all rows, or only whole groups of rows.
 void CudaBackend::quantize(Input& input, bool whole_rows) {
   const int64_t n = input.x.rows, n_grouped = whole_rows ? n : n / cuda::kFloat8Group * cuda::kFloat8Group;
   if (n_grouped == 0 || (input.float8 && input.float8->whole_rows == whole_rows)) return;
@@ -161,7 +161,7 @@ bool CudaBackend::float8_product(const Tensor& y, Input& input, const PackedWeig
   return true;
 }
 
-// Decodes the weight to halves, one slice at a time. A slice stays in the L2 cache until the product reads it.
+// Decodes one slice of the weight at a time to halves, which stay in the L2 cache until the product reads them.
 void CudaBackend::decoded_product(const Tensor& y, const Tensor& x, const PackedWeight& w, bool accumulate) {
   const int64_t row_bytes = w.n_in * static_cast<int64_t>(dtype_bytes(act_)),
                 slice = cuda::decoded_rows(w.n_out, row_bytes);
@@ -253,7 +253,7 @@ void CudaBackend::qkv(const QkvArgs& a) {
   check_launch("finish_qkv");
 }
 
-// The kernel that runs all layers on the whole GPU. Null if there is none, or if it is not compiled yet.
+// The kernel that runs all layers on the whole GPU. Null if there is none, or not yet.
 const void* CudaBackend::grid_kernel(const cuda::LayersStep& step) {
   if (!specialised_) return nullptr;
   const std::string source = cuda::grid_source(step, device_.limits());

@@ -94,8 +94,7 @@ int CudaBackend::longest(const Batch& batch) {
   return batch.kv_len.empty() ? 0 : *std::ranges::max_element(batch.kv_len);
 }
 
-// Returns the smallest context that has the same launches as `context`. Beyond some length, the keys are not split
-// further, so longer contexts share a graph.
+// The smallest context with the same launches. From some length on, the keys are not split further.
 int CudaBackend::useful_context(const Program& program, int n_seqs, int context) const {
   if (n_seqs == 1 && program.has_plain_layers()) return context;  // the kind of kernel depends on the context
   const int n_tasks = std::max(n_seqs * program.least_kv_heads(), 1),
@@ -147,8 +146,8 @@ void CudaBackend::run(const Program& program, const Batch& batch) {
   if (graph.is_stale) capture(graph, program);
 }
 
-// Launches the graph and runs its remote blocks on the host. If a block fails, the GPU is still released, because it
-// waits for the host.
+// Launches the graph and runs its remote blocks. If a block fails, the GPU is still released, because it waits for the
+// host.
 void CudaBackend::replay(const Graph& graph) {
   check(cudaGraphLaunch(graph.exec, device_.stream()), "cudaGraphLaunch");
   std::exception_ptr fault;
@@ -165,8 +164,7 @@ void CudaBackend::replay(const Graph& graph) {
   device_.make_current();  // a block's run may have used another GPU
 }
 
-// In a recorded step, two kernels exchange the rows with the host (crossing.h). Otherwise the host waits for the
-// stream.
+// In a recorded step, two kernels exchange the rows with the host. Otherwise the host waits for the stream.
 void CudaBackend::remote(const RemoteBlock& b) {
   if (capturing_) {
     captured_crossings_.push_back(&b);

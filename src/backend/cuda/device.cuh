@@ -93,9 +93,9 @@ __device__ __forceinline__ float block_sum(float v, float* shared) {
   return block_sum(v, shared, static_cast<int>(blockDim.x) / 32);
 }
 
-// Computes the RMS norm of one row of n elements with all n_threads threads of the block. Calls put(i, v) with elements
-// 4i to 4i + 3, padded with zeros up to n_put. Neighbouring threads put neighbouring elements. If `writes`, block 0
-// also writes the result to norm.y.
+// Computes the RMS norm of one row of n elements with all n_threads of the block. Calls put(i, v) with elements 4i to
+// 4i + 3, and with zeros up to n_put. Neighbouring threads put neighbouring elements. If `writes`, block 0 also writes
+// norm.y.
 struct RowNorm {
   const float* x;  // null: no norm
   const float* weight;
@@ -216,10 +216,9 @@ __device__ __forceinline__ uint4 load_stream(const void* p) {
 }
 
 // Overlapping launches (programmatic dependent launch, on Hopper and newer): a kernel started by launch() may begin
-// while the previous kernel still runs. The kernel first calls start_dependent(), or it calls let_next_start() and
-// later wait_for_previous(). Before the wait, the kernel may read only weights, because kernels do not write weights.
-// The exception is Matvec::decoded, where a kernel of unpack.cu writes the weight. Every kernel waits for the end of
-// the previous kernel, so the order also holds for longer chains.
+// while the previous kernel still runs. It first calls start_dependent(), or it calls let_next_start() and later
+// wait_for_previous(). Before the wait it may read only weights, because no kernel writes them (except unpack.cu:
+// Matvec::decoded). Every kernel waits for the end of the previous kernel, so the order also holds for longer chains.
 __device__ __forceinline__ void let_next_start() {
 #if __CUDA_ARCH__ >= 900
   asm volatile("griddepcontrol.launch_dependents;");
@@ -250,8 +249,8 @@ __device__ __forceinline__ void mma_upper(float (&c)[2], uint32_t a0, uint32_t a
       : "r"(a0), "r"(0), "r"(a2), "r"(b0), "r"(b1), "f"(0.0f));
 }
 
-// c [16 x 8] += a [16 x 32] of bytes b [32 x 8] of signed bytes. Lane t of four holds columns 4t to 4t + 3 of a and the
-// same rows of b, and these plus 16.
+// c [16 x 8] += a [16 x 32] of bytes b [32 x 8] of signed bytes. Lane t of four has columns 4t to 4t + 3 of a, the same
+// rows of b, and these plus 16.
 template <bool kSigned>
 __device__ __forceinline__ void mma_bytes(int (&c)[4], uint32_t a0, uint32_t a1, uint32_t a2, uint32_t a3, uint32_t b0,
                                           uint32_t b1) {

@@ -17,8 +17,8 @@ class BatchUpload {
   ~BatchUpload();
   // Allocates room for batches of these sizes. The old contents are lost, and the addresses may change.
   void reserve(int max_tokens, int max_seqs, int max_logits, int max_blocks, Device& device);
-  // Tokens below 0 are replaced by drawn tokens from `keys`, or from `drawn` if `keys` is null. If both are null, no
-  // token is replaced. Returns true if the addresses changed to make room.
+  // Tokens below 0 are replaced by drawn tokens from `keys`, or from `drawn` if `keys` is null. If both are null, they
+  // are kept. Returns true if the addresses changed to make room.
   bool upload(const Batch& batch, const Padding& padding, const Key* keys, const RowDrawn* drawn, int block_size,
               Device& device);
   const DeviceBatch& view() const { return view_; }

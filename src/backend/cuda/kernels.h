@@ -55,7 +55,7 @@ struct DeferredNorm {
   Tensor y, x;
   NormArgs args;
 };
-bool can_defer(const DeferredNorm& norm);  // whether it is an RMS norm of one row
+bool can_defer(const DeferredNorm& norm);  // an RMS norm of one row
 
 class SpecialisedKernels;
 
@@ -137,8 +137,8 @@ struct AttentionPlan {
   size_t part_bytes = 0;  // size of `parts`
   void* parts = nullptr;  // scratch
 };
-// Whether attend() supports these heads: elements of at most two bytes, pages of a multiple of 16 tokens, and heads of
-// 32 columns or of a multiple of 8 from 64 on.
+// Elements must have at most two bytes, pages a multiple of 16 tokens, and heads 32 columns or a multiple of 8 from 64
+// on.
 bool can_attend(const DeviceKv& kv, const AttentionArgs& args, const DeviceLimits& device);
 AttentionPlan plan_attention(const DeviceKv& kv, const AttentionArgs& args, const AttentionStep& step,
                              const DeviceLimits& device);
@@ -155,11 +155,11 @@ struct RowArgmax {
   Key most;           // of the finished blocks
   unsigned n_blocks;  // finished blocks of the row
 };
-// Writes the key of row i's largest logit to best[i] and to copy[i] (pinned memory). token_of() of sampling/sample.cc
-// decodes a key. rows[i] must be zero before the call, and is zero after it.
+// best[i] and copy[i] (pinned memory) = key of the largest logit of row i, decoded by token_of() of sampling/sample.cc.
+// rows[i] is zero before and after.
 void argmax_rows(Key* best, Key* copy, RowArgmax* rows, const Tensor& logits, Device& device);
 
-// draw.cu: draws one token for each row, with the steps in the order of sampling.h. All pointers are device pointers.
+// draw.cu: draws a token for each row, in the order of sampling.h. All pointers are device pointers.
 inline constexpr int kMaxTop = 20;  // most logprobs besides the drawn token's, as in sampling.cc
 struct LogitEdit {
   int32_t token = 0;
@@ -174,10 +174,10 @@ struct RowDraw {
   float log_min_p = 0;  // -infinity: off
   int32_t top_k = 0;    // 0: off
   float repetition = 1, presence = 0, frequency = 0;
-  int32_t row = 0;                      // row of the logits
-  int32_t first_edit = 0, n_edits = 0;  // each token at most once
-  int32_t n_top = -1;                   // top logprobs to return; -1: no logprobs
-  bool may_forbid = false;              // a mask or a bias may forbid tokens
+  int32_t row = 0;                      // of the logits
+  int32_t first_edit = 0, n_edits = 0;  // each token once
+  int32_t n_top = -1;                   // top logprobs; -1: no logprobs
+  bool may_forbid = false;              // by mask or bias
   const uint32_t* mask = nullptr;       // bit i: token i is allowed
 };
 struct RowDrawn {
@@ -190,9 +190,9 @@ struct RowDrawn {
 void draw_rows(RowDrawn* drawn, const Tensor& logits /* edited */, const RowDraw* draws, int n_draws, LogitEdit* edits,
                Device& device);
 
-// argmax.cu: upload_batch() copies a batch with a kernel that reads pinned memory. The kernel takes 5 us between two
-// steps. A copy and a separate kernel for the tokens took 13 us. Words [first, first + n) of the batch are tokens. A
-// token below 0 is replaced by the token that row -1 - token drew, from `keys`, or from `drawn` if `keys` is null.
+// argmax.cu: upload_batch() is a kernel that reads a batch from pinned memory. It takes 5 us between two steps; a copy
+// and a kernel for the tokens took 13 us. Words [first, first + n) of the batch are tokens. A token below 0 becomes the
+// token that row -1 - token drew, from `keys`, or from `drawn` if `keys` is null.
 struct DrawnTokens {
   int64_t first = 0, n = 0;
   const Key* keys = nullptr;

@@ -21,7 +21,7 @@ LayerProduct product_of(const Weight& weight, const Tensor& bias) {
 
 const float* floats_of(const Tensor& t) { return t ? t.f32() : nullptr; }
 
-// The part of a layer after attention.
+// The part after attention.
 struct Second {
   const NormArgs& norm;
   const Weight &gate, &up, &down;

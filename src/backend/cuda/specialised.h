@@ -56,12 +56,12 @@ class SpecialisedKernels {
   // Returns the kernel for a launch. Null if it is not ready yet or could not be compiled.
   const void* find(const SpecialisedKernel& kernel);
 
-  // Loads the compiled kernels, unless some are still being compiled. Returns true if there are new kernels. The caller
-  // should then record its recorded steps again.
+  // Loads the compiled kernels, unless some are still being compiled. Returns true if there are new kernels; recorded
+  // steps should then be recorded again.
   bool load_ready();
   void wait();  // until all requested kernels are compiled
 
-  int n_failed() const { return n_failed_; }  // kernels that failed to compile or to load
+  int n_failed() const { return n_failed_; }  // to compile or to load
 
  private:
   struct Entry {

@@ -1,4 +1,4 @@
-// Chooses the kernel for each sequence, and the number of splits of its keys.
+// Chooses the kernels for the sequences, and the splits of their keys.
 #include <algorithm>
 
 #include "backend/cuda/attention/attention.cuh"
@@ -53,7 +53,7 @@ bool can_attend(const DeviceKv& kv, const AttentionArgs& a, const DeviceLimits& 
 }
 
 // A sequence with few rows has a block for each KV head and split. There are as many splits as the GPU runs at once,
-// but not more than one for each kSplitKeys keys.
+// but at most one per kSplitKeys keys.
 AttentionPlan plan_attention(const DeviceKv& kv, const AttentionArgs& a, const AttentionStep& step,
                              const DeviceLimits& device) {
   const int group = a.n_heads / a.n_kv_heads, few = kRows / group;

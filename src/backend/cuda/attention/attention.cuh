@@ -86,8 +86,7 @@ struct Tile {
   float out[kChunks][kPerLane][4];
   float most[2] = {kNone, kNone}, total[2] = {0, 0};
 
-  // Loads the queries. Lane t owns columns 8t to 8t + 7 of each 32, or with kOwn = 16 columns 16t to 16t + 15 of each
-  // 64.
+  // Lane t owns columns 8t to 8t + 7 of each 32, or with kOwn = 16 columns 16t to 16t + 15 of each 64.
   template <int kOwn = 8>
   __device__ void load_q(const Params& p, int token0, int head0, int row0, int n_rows, int g, int t) {
 #pragma unroll
@@ -134,8 +133,7 @@ struct Tile {
     }
   }
 
-  // Values of 16 keys. From n_valid on they are zeros, because the cache may hold NaN there, which a weight of 0 does
-  // not remove.
+  // Values of 16 keys. From n_valid on they are set to zero, because they may be NaN, and 0 * NaN is NaN.
   struct Values {
     uint32_t v[kChunks][4][kPerLane / 2];
   };
@@ -166,7 +164,7 @@ struct Tile {
     }
   }
 
-  // Calls f(0 for row g or 1 for row g + 8, first column, sums) for each 2 * kPerLane columns that this lane holds.
+  // Calls f(0 for row g or 1 for row g + 8, first column, sums) for each 2 * kPerLane columns of this lane.
   template <class F>
   __device__ void each_piece(int t, F&& f) const {
 #pragma unroll
@@ -197,7 +195,7 @@ __device__ __forceinline__ void store(const Params& p, int64_t at, float v) {
   }
 }
 
-// Applies the scale, the cap and the mask to the scores of 8 n keys from key0. Every row sees the keys of `all`.
+// Applies scale, cap and mask to the scores of 8 n keys from key0. Every row sees the keys of `all`.
 template <int n>
 __device__ __forceinline__ void mask(float (&scores)[n][4], const Params& p, int key0, const Span (&spans)[2],
                                      const Span& all, int t) {
@@ -238,8 +236,8 @@ __device__ __forceinline__ void store8(uint32_t to, const uint4& v) {
 __device__ __forceinline__ void copy8(uint32_t to, const half* from, bool in) {
   asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(to), "l"(from), "r"(in ? 16 : 0) : "memory");
 }
-// Copies 8 elements of a row of `dim` to shared memory as halves; zeros unless `in`. The copy is asynchronous for f16,
-// and synchronous for other types.
+// Copies 8 elements of a row of `dim` to shared memory as halves; zeros unless `in`. Only copies of f16 are
+// asynchronous.
 template <class K>
 __device__ __forceinline__ void copy_cached(uint32_t to, const Params& p, int64_t row, int dim, int column, bool in) {
   const K* from = in ? cached_at<K>(p.kv, row, dim, column) : static_cast<const K*>(p.kv.data);

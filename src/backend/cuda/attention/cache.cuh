@@ -60,7 +60,7 @@ __device__ __forceinline__ half* cached_scales(const DeviceKv& kv, int64_t row, 
   return static_cast<half*>(kv.scales) + row * scale_groups(dim);
 }
 
-// Load 8 or 4 neighbouring elements as pairs of halves. For scaled types, these are the integers without the scale.
+// Load 8 or 4 neighbouring elements as pairs of halves. Scaled types: the integers.
 __device__ __forceinline__ uint4 load8(const half* p) { return *reinterpret_cast<const uint4*>(p); }
 __device__ __forceinline__ uint2 load4(const half* p) { return *reinterpret_cast<const uint2*>(p); }
 __device__ __forceinline__ uint2 load4(const __nv_bfloat16* p) {
@@ -187,8 +187,7 @@ __device__ __forceinline__ Scaled8 scaled_of<CachedNibbles>(const float (&x)[8])
   return s;
 }
 
-// A warp writes a row of a scaled type. value(column) returns an element, and is called only for column < dim. dim is a
-// multiple of 8.
+// A warp writes a row of a scaled type. value(column) is called only for column < dim, a multiple of 8.
 template <class K, class F>
 __device__ __forceinline__ void store_scaled(const DeviceKv& kv, int64_t row, int dim, int lane, F&& value) {
   for (int first = 0; first < dim; first += 8 * 32) {

@@ -55,8 +55,8 @@ struct Pages {
   }
 };
 
-// Starts the copy of 32 keys (which = 0) or values (1) to a slot. Rows past kv_len are zeros, because the cache may
-// hold NaN there, which a weight of 0 does not remove.
+// Starts the copy of 32 keys (which = 0) or values (1) to a slot. Rows past kv_len are set to zero, because they may be
+// NaN, and 0 * NaN is NaN.
 template <int kDim, class K>
 __device__ __forceinline__ void copy_rows(uint32_t slot, const Params& p, const Pages& pages, int which, int head,
                                           int key0, int kv_len, int lane) {

@@ -63,7 +63,7 @@ __global__ void write_kernel(DeviceKv kv, int layer, const T* k, int64_t k_strid
   const int64_t key = kv_row(kv, layer, batch, token, 0, head), value = kv_row(kv, layer, batch, token, 1, head);
   const auto key_at = [&](int i) { return to_float(k[token * k_stride + head * kv.head_dim + i]); };
   const auto value_at = [&](int i) { return to_float(v[token * v_stride + head * kv.head_dim + i]); };
-  if constexpr (kIsScaled<K>) {  // one warp for the key, one for the value
+  if constexpr (kIsScaled<K>) {  // one warp each
     const int lane = threadIdx.x % 32;
     if (threadIdx.x < 32) {
       store_scaled<K>(kv, key, kv.head_dim, lane, key_at);

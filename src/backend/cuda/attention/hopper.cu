@@ -1,17 +1,13 @@
-// Attention of prompts on Hopper. A block stays on its multiprocessor and processes several tasks. A task is 64 packed
-// rows for each of the block's two or three warpgroups, and all keys that these rows see, tile by tile from the last to
-// the first.
+// Attention of prompts on Hopper. A block stays on its multiprocessor and processes several tasks: 64 packed rows for
+// each of its two or three warpgroups, and all keys that these rows see, tile by tile from the last to the first.
 //
-// One warp fetches tiles of keys and values by TMA, 16 tokens of a page at a time. Three or seven warps load the
-// queries of the next task, and convert keys and values of other types to f16 in place. These warps work ahead across
-// the ends of tasks.
+// One warp fetches tiles of keys and values by TMA, 16 tokens of a page at a time. Three or seven warps load the next
+// task's queries, and convert keys and values of other types to f16 in place. These warps do not wait for a task's end.
 //
-// The products are wgmma: scores from shared memory, then weights in registers times values in shared memory. Each
-// warpgroup starts the scores of a tile together with the output of the previous tile, and computes the softmax of the
-// scores while the output is in flight. The warpgroups start their products in turns, so that the softmax of one
-// overlaps with the products of another (FlashAttention-3, arXiv:2407.08608).
-//
-// Supports heads of 64, 96, 128, 192 and 256 columns, without a cap.
+// The products are wgmma: scores from shared memory, then weights in registers times values in shared memory. A
+// warpgroup starts the scores of a tile together with the output of the previous tile, and computes the softmax while
+// the output is in flight. The warpgroups start their products in turns, so that one's softmax overlaps with the
+// other's products (FlashAttention-3, arXiv:2407.08608). For heads of 64, 96, 128, 192 and 256 columns, without a cap.
 #include <cuda.h>
 
 #include <algorithm>
@@ -30,7 +26,7 @@ namespace {
 
 constexpr int kGroupRows = 64, kPageRows = 16;  // of a warpgroup; of a copy
 
-// Queries, keys and values have the same layout in shared memory: groups of 8 rows, and in a group panels of kColumns
+// Queries, keys and values have the same layout in shared memory: groups of 8 rows, divided into panels of kColumns
 // columns. The 16-byte pieces of a row of a panel are swizzled.
 template <int kHeadDim, class K>
 struct Shape {
@@ -56,8 +52,7 @@ struct Shape {
   static constexpr int kKeysAt = kRows * kDim * 2, kValuesAt = kKeysAt + kStages * kTileBytes,
                        kScalesAt = kValuesAt + kStages * kTileBytes,  // scales of keys, then of values
                        kBarriers = kScalesAt + 2 * kStages * kKeys * kScaleBytes;
-  // Barriers: fetched, ready and free, each for the stages of keys and then of values. Then ready and free for the
-  // queries.
+  // Barriers: fetched, ready and free of the stages of keys, then of values; then ready and free of the queries.
   static constexpr int kFetched = 0, kReady = kConverts ? 2 * kStages : 0, kFree = kReady + 2 * kStages,
                        kQueriesReady = kFree + 2 * kStages, kQueriesFree = kQueriesReady + 1,
                        kTaskAt = kBarriers + (kQueriesFree + 2) / 2 * 16;
@@ -114,7 +109,7 @@ class Tasks {
  private:
   static constexpr unsigned kAll = 0xFFFFFFFFu;
 
-  // Counts the tasks of the 32 sequences from seq0_ on, one sequence for each lane.
+  // Counts the tasks of 32 sequences from seq0_ on, one per lane.
   __device__ void count() {
     const int lane = static_cast<int>(threadIdx.x) % 32, seq = seq0_ + lane;
     const int n_rows = seq < n_seqs_ ? (p_.batch.q_start[seq + 1] - p_.batch.q_start[seq]) * p_.group : 0;
@@ -155,7 +150,7 @@ __device__ __forceinline__ uint32_t scales_at(uint32_t base, int part, int stage
   return base + S::kScalesAt + (part * S::kStages + stage) * (S::kKeys * S::kScaleBytes);
 }
 
-// Runs in the warp that fetches keys and values.
+// For the warp that fetches.
 template <class S>
 __device__ void fetch(const CUtensorMap& map, const Params& p, Tasks<S> tasks, uint32_t base) {
   const int lane = static_cast<int>(threadIdx.x) % 32;
@@ -205,8 +200,7 @@ __device__ void load_queries(const Params& p, const Task& task, uint32_t base, i
   asm volatile("cp.async.wait_group 0;" ::: "memory");
 }
 
-// Clears the values past the last key, because the cache may hold NaN there, which a weight of 0 does not remove.
-// n_threads threads call this together.
+// Clears the values past the last key, because they may be NaN, and 0 * NaN is NaN. All n_threads call this together.
 template <class S>
 __device__ void clear_rows(char* values, int first_row, int thread, int n_threads) {
   constexpr int kRowPieces = S::kDim / 8;
@@ -251,7 +245,7 @@ __device__ void convert_tile(char* tile, const half* scales /* [keys, scale_grou
   }
 }
 
-// Runs in the warps that load queries and convert.
+// For the warps that load queries and convert.
 template <class S>
 __device__ void help(const Params& p, Tasks<S> tasks, char* shared) {
   const uint32_t base = shared_address(shared);
@@ -335,8 +329,7 @@ struct Rows {
       for (int i = 0; i < S::kKeys / 4; ++i) top = fmaxf(top, scores[i / 2 * 4 + 2 * h + i % 2]);
       top = fmaxf(top, __shfl_xor_sync(0xFFFFFFFFu, top, 1));
       top = fmaxf(top, __shfl_xor_sync(0xFFFFFFFFu, top, 2));
-      // Changes the maximum, and so rescales the sums, only if it grew by a factor above 2^8. Weights up to 2^8 do no
-      // harm.
+      // Rescales only if the maximum grew by a factor above 2^8, because weights up to 2^8 do no harm.
       const float before = most[h];
       if ((top - before) * p.scale > 8.0f) most[h] = top;
       const float base = most[h] == kNone ? 0.0f : most[h] * p.scale;
@@ -389,8 +382,7 @@ __device__ __forceinline__ void write_rows(const Rows<S>& rows, const Params& p,
   }
 }
 
-// The warpgroups start their products in turns. take_turn() waits for the turn of this warpgroup, and give_turn() lets
-// the next warpgroup start.
+// The warpgroups start their products in turns. give_turn() starts the turn of the next warpgroup.
 template <class S>
 __device__ __forceinline__ void take_turn(int warpgroup) {
   asm volatile("bar.sync %0, 256;" ::"r"(4 + warpgroup) : "memory");
@@ -449,7 +441,7 @@ __device__ __forceinline__ void attend_rows(const Params& p, const Task& task, c
     await_products<1>(rows.scores);
     release_keys(ring.stage, tile);
     rows.softmax_update(p, tile * S::kKeys, t);
-    // The await is here because its loop keeps the compiler from moving the softmax behind the end of the products.
+    // The loop of this await keeps the compiler from moving the softmax behind the end of the products.
     await(barrier_of<S>(base, S::kReady, 1, ring.stage), ring.phase);
     await_products<0>(rows.out);
     if (signals) arrive(barrier_of<S>(base, S::kFree, 1, before.stage));
@@ -463,7 +455,7 @@ __device__ __forceinline__ void attend_rows(const Params& p, const Task& task, c
   write_rows(rows, p, task, row0, t);
 }
 
-// Lane 0 of each warp reads the task, because lane 0 later frees the place of the task.
+// Lane 0 of each warp reads the task, because lane 0 later frees its place.
 __device__ __forceinline__ Task read_task(const char* at) {
   int4 parts[2]{};
   if (threadIdx.x % 32 == 0)
@@ -512,8 +504,7 @@ __global__ void __launch_bounds__(S::kThreads, 1)
 #endif
 }
 
-// Describes the cache to TMA: groups of 8 rows, in panels as in Shape. A row is the key or value of a token and KV
-// head. A copy fetches two groups.
+// The cache for TMA: groups of 8 rows of one KV head, in panels as in Shape. A copy fetches two groups.
 template <class S>
 CUtensorMap map_of(const DeviceKv& kv) {
   static const auto encode = [] {

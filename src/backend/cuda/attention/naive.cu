@@ -1,5 +1,5 @@
-// Attention in f32 arithmetic for every head size, cache type and page size. This kernel is the fallback of the fast
-// kernels, and tests compare them with it. One block runs a head of a token; its warps share the keys.
+// Attention in f32 arithmetic for every head size, cache type and page size: the fallback and the reference of the fast
+// kernels. One block per head of a token; its warps share the keys.
 #include "backend/cuda/attention/cache.cuh"
 
 namespace ingot::cuda {

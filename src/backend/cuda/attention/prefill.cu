@@ -1,8 +1,7 @@
 // Attention of sequences with many rows (prompts). A block has 64 rows, 16 per warp, and loops over the keys 64 at a
-// time. Keys and values are double-buffered in shared memory. They are swizzled so that no two lanes of a load have a
-// bank conflict. ldmatrix transposes the values on the way to the registers. Pages have a multiple of 16 tokens, and
-// each warp copies 16 tokens of a tile. Copies of f16 overlap with the arithmetic (cp.async); other types are converted
-// to f16 while they are copied.
+// time. Keys and values are double-buffered in shared memory, and swizzled to avoid bank conflicts. ldmatrix transposes
+// the values on the way to registers. Pages have a multiple of 16 tokens, and each warp copies 16 tokens of a tile.
+// Copies of f16 overlap with the arithmetic (cp.async); other types become f16 during the copy.
 #include "backend/cuda/attention/attention.cuh"
 #include "backend/cuda/memory.h"
 

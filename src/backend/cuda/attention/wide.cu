@@ -1,9 +1,9 @@
-// Attention with heads of up to 576 columns, whose sums do not fit in the registers of one warp: decode with heads of
-// 256, latents, and all sizes without a kernel of their own. A block processes 16 or 32 rows and, if a sequence is
-// split, a part of its keys, 32 keys per step. Queries and several steps of keys and values are in shared memory.
-// First, each warp computes the scores of 16 rows and some keys. The weights pass through shared memory, because then
-// each warp adds up some columns of the values over all keys and rows. Keys and values become f16 while they are
-// copied. Pages must have a multiple of 16 tokens, and heads a multiple of 8 columns.
+// Attention with heads of up to 576 columns, whose sums do not fit one warp's registers: decode with heads of 256,
+// latents, and all sizes without a kernel of their own. A block processes 16 or 32 rows and, if a sequence is split, a
+// part of its keys, 32 per step. Queries and several steps of keys and values are in shared memory. First each warp
+// computes the scores of 16 rows and some keys. Weights pass through shared memory, because each warp then adds up some
+// columns of the values over all keys and rows. Keys and values become f16 during the copy. For pages of a multiple of
+// 16 tokens, and heads of a multiple of 8 columns.
 #include "backend/cuda/attention/attention.cuh"
 
 namespace ingot::cuda {
@@ -75,7 +75,7 @@ struct Pages {
 };
 
 // Copies the rows of a step at `offset` rows after its keys: 0 for the keys, more for the values. Rows past the last
-// key are zeros, because the cache may hold NaN there, which a weight of 0 does not remove.
+// are set to zero, because they may be NaN, and 0 * NaN is NaN.
 template <class W, class K>
 __device__ void copy_rows(uint32_t to, const Params& p, const Task& task, const Pages& places, int64_t offset,
                           int key0) {
@@ -140,8 +140,8 @@ struct State {
   }
 };
 
-// scores[u] = 16 queries times 8 keys from `keys` on. Each score has several partial sums, so that products do not wait
-// for each other.
+// scores[u] = 16 queries times 8 keys from `keys` on, in several partial sums, so that products do not wait for each
+// other.
 template <class W>
 __device__ __forceinline__ void score(float (&scores)[W::kGroupTiles][4], uint32_t queries, uint32_t keys, int lane) {
   constexpr int kSums = W::kRowTiles == 1 ? 4 : 2;  // with fewer free registers, other warps hide the latency
@@ -281,7 +281,7 @@ __device__ void write_row(const State<W>& s, const Params& p, const Task& task, 
   if (!whole && warp == 0 && t == 0) p.part_stats[part] = make_float2(s.most[r][h], total);
 }
 
-// Completes the totals and writes all rows. totals: [row, group] in shared memory.
+// totals: [row, group] in shared memory.
 template <class W>
 __device__ void finish(State<W>& s, const Params& p, const Task& task, float* totals, int warp, int g, int t) {
 #pragma unroll
@@ -370,9 +370,8 @@ void with_kind(int head_dim, bool latent, int rows, F&& f) {
 
 }  // namespace
 
-// Returns the first shape that fits. Two blocks per multiprocessor are preferred, because they hide each other's
-// latency. Heads of fewer than 64 columns would be mostly padding. Published models with such heads have 32 columns,
-// for which attention/decode.cu has a kernel.
+// Returns the first shape that fits. Two blocks per multiprocessor hide each other's latency. Heads of fewer than 64
+// columns would be mostly padding. In published models these have 32 columns, which decode.cu supports.
 WideShape wide_shape(int head_dim, bool latent, int64_t n_rows, const DeviceLimits& device) {
   constexpr size_t kSystem = 1024;  // bytes of shared memory that CUDA reserves in each block
   constexpr WideShape kShapes[] = {{32, 3, 2}, {32, 2, 2}, {32, 3, 1}, {32, 2, 1},

@@ -9,7 +9,7 @@ namespace ingot::cuda::cluster {
 
 constexpr int kStepKeys = 16;  // all in one block of the cache
 
-// A block's part of the attention, as seen by one thread. It is the same in all layers.
+// A block's part, as seen by a thread; the same in all layers.
 struct Part {
   int position, kv_head, split, n_heads;  // query heads of the block
   int begin, end;                         // steps of keys before the token

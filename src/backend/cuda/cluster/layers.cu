@@ -1,10 +1,8 @@
 // The decoder layers of one token on one cluster (cluster/layers.h). A layer is four products, with attention between
-// the first two. After each of these phases, every block sends its outputs to all blocks.
-//
-// No block overwrites data that another block still has to read. Every block has rows in three products of a layer, so
-// a block gets far enough to overwrite the data only after the other block has sent the results that it computed from
-// them. The same holds for the warps of one block and their sums. Nevertheless the sums use two places in turn, so that
-// a block barrier is between the last reads and the next writes. racecheck sees barriers, but not st.async.
+// the first two. After each of these phases, every block sends its outputs to all blocks. Every block has rows in three
+// products of a layer. So a block overwrites data only after every other block has read it and sent its results. The
+// same holds for the warps of one block and their sums. The sums still alternate between two places, so that a block
+// barrier is between the last reads and the next writes: racecheck sees barriers, but not st.async.
 #include <algorithm>
 #include <bit>
 #include <utility>

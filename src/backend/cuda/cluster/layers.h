@@ -1,7 +1,7 @@
-// The decoder layers of one token in one launch, on one thread block cluster of 16 blocks (Hopper). In a small model, a
-// layer spends more time on launches than on reading its bytes. Blocks of a cluster pass data by writing to each
-// other's shared memory, which takes a tenth of the time of a launch. Weights stream through rings in shared memory, up
-// to a layer ahead of their use.
+// The decoder layers of one token in one launch, on one thread block cluster of 16 blocks (Hopper). A layer of a small
+// model spends more time on launches than on reading its bytes. Blocks of a cluster write to each other's shared
+// memory, in a tenth of the time of a launch. Weights stream through rings in shared memory, up to a layer ahead of
+// their use.
 #pragma once
 #include "backend/cuda/layers_step.h"
 

@@ -217,8 +217,8 @@ __device__ __forceinline__ void multiply_tiles(const Block& b, Walk at, int n, i
   }
 }
 
-// Computes the warp's share of a product of the row, which is first multiplied by `weight` if there is one. ready()
-// waits for the row. Sums go to [tile, k, 16], the squares of the row to [k].
+// Computes the warp's share of a product of the row, times `weight` if there is one. ready() waits for the row. Sums go
+// to [tile, k, 16], the squares of the row to [k].
 template <class Ready>
 __device__ __forceinline__ void multiply_share(const Block& b, const Ring& ring, int layer, int phase, const float* row,
                                                const float* weight, Ready&& ready) {

@@ -89,7 +89,7 @@ void Crossing::enqueue(const Tensor& x, Device& device) {
   check_launch("crossing");
 }
 
-// Asks the driver every 10 ms whether the GPU is lost, because a lost GPU never sends the rows.
+// Asks the driver every 10 ms whether the GPU is lost, because then the rows never arrive.
 void Crossing::await_rows(const Device& device) {
   const auto* counts = static_cast<const Counts*>(counts_.data());
   auto next_query = std::chrono::steady_clock::now() + std::chrono::milliseconds(10);

@@ -1,10 +1,9 @@
 // Crossing: sends rows from a recorded step to other devices and back (RemoteBlock). Host nodes of a graph must not
-// call CUDA, so the kernels and the host synchronise through counts in pinned memory. One kernel writes the rows to
-// pinned memory and counts. The host waits for this count, computes in place, and counts too. A second kernel waits for
-// the host's count and reads the rows. No driver call is in between, so a crossing adds only some microseconds to the
-// kernels and the host's work.
+// call CUDA, so counts in pinned memory synchronise kernels and host. One kernel writes the rows to pinned memory and
+// counts. The host waits for this count, computes in place, and counts too. A second kernel waits for the host's count
+// and reads the rows. No driver call is in between, so a crossing adds only some microseconds.
 //
-// CudaBackend::run serves the crossings of a step in order, right after it has launched the graph. The waiting kernel
+// CudaBackend::run serves the crossings of a step in order, right after the launch of the graph. The waiting kernel
 // occupies few blocks, and ends only when the host has counted. So the host counts even if its work fails.
 #pragma once
 #include <cstdint>

@@ -52,8 +52,7 @@ struct ExpertMatmul {
   const float* bias[2] = {};     // [n_experts, n_out] or null
   const int32_t* ids = nullptr;  // [n_rows]
   int64_t n_rows = 0;
-  const float* weights =
-      nullptr;  // [n_rows]: y[t] += the weighted sum of n_terms neighbours; only for expert_rows()
+  const float* weights = nullptr;  // [n_rows]: y[t] += the weighted sum of n_terms neighbours; only for expert_rows()
   int n_terms = 1;
   int gate = -1;                              // an Activation; -1: one product
   SpecialisedKernels* specialised = nullptr;  // as in Matvec
@@ -63,8 +62,8 @@ struct ExpertMatmul {
 
 // Whether the fast kernels support this weight; the plain kernel supports all weights.
 bool can_expert_matmul(const PackedWeight& w);
-// experts/rows.cu, experts/dense.cu: for few rows, each of which reads its own weights. x is f16, aligned to 16 bytes.
-// plain_expert_rows() accepts any alignment, and x has w's type. Slow.
+// experts/rows.cu, experts/dense.cu: for few rows; each row reads its own weights. x is f16, aligned to 16 bytes.
+// plain_expert_rows: x has any alignment and w's type; slow.
 bool can_expert_rows(const ExpertMatmul& m);
 void expert_rows(const ExpertMatmul& m, Device& device);
 void plain_expert_rows(const ExpertMatmul& m, Device& device);

@@ -1,6 +1,6 @@
 // Attention of a layer. A task is a KV head and a part (split) of the earlier keys. The warps of a block process 16
 // keys at a time. The last split also handles the token's own key and value, and writes them to the cache. The last
-// block to finish a split of a head merges the head's splits.
+// block to finish a head's task merges the splits.
 #pragma once
 #include "backend/cuda/grid/products.cuh"
 
@@ -62,7 +62,7 @@ __device__ __forceinline__ void copy8(uint32_t to, const uint4* from, bool in) {
 __device__ __forceinline__ void copy8(uint32_t to, const uint2* from, bool in) {
   asm volatile("cp.async.ca.shared.global [%0], [%1], 8, %2;" ::"r"(to), "l"(from), "r"(in ? 8 : 0) : "memory");
 }
-// Loads from shared memory at each call, so that the compiler keeps no loaded values in registers.
+// Loads from shared memory at each call, so that no registers keep the values.
 __device__ __forceinline__ uint4 load_again(uint32_t address) {
   uint4 v;
   asm volatile("ld.volatile.shared.v4.u32 {%0,%1,%2,%3}, [%4];"
@@ -87,7 +87,7 @@ struct TaskMemory {
         stats(reinterpret_cast<float2*>(sums + (kWarps + 1) * entry)) {}
 };
 
-// The task of a block, as seen by one of its warps. It is the same in all layers.
+// A block's task, as seen by a warp; the same in all layers.
 template <class C>
 struct Task {
   int kv_head, split, position;
@@ -214,7 +214,7 @@ struct Attention {
   __device__ __forceinline__ uint32_t place_of(int piece) const {
     return shared_address(memory.sums + b.warp * kEntry) + piece % kHeld * kPieceBytes + b.lane * sizeof(Eight);
   }
-  // Values from n_valid on are zeros, because the cache may hold NaN there, which a weight of 0 does not remove.
+  // Values from n_valid on are set to zero, because they may be NaN, and 0 * NaN is NaN.
   __device__ __forceinline__ void copy_piece(int piece, const K* page, int n_valid) const {
     const uint32_t to = place_of(piece);
     const int g = b.lane / 4, t4 = b.lane % 4;
@@ -240,9 +240,9 @@ struct Attention {
     return p;
   }
 
-  // Returns the scores of keys 8 * part + 2t and 8 * part + 2t + 1. The queries are in shared memory in the order of
-  // the tensor core's registers (query_place()). So one load yields the queries of two products, in the upper and in
-  // the lower rows.
+  // The scores of keys 8 * part + 2t and 8 * part + 2t + 1. The queries are in shared memory in the order of the tensor
+  // core's registers (query_place()), so one load yields the queries of two products, in the upper and in the lower
+  // rows.
   __device__ __forceinline__ float2 score(const uint4* keys, int step, int part) const {
     const uint32_t queries = shared_address(memory.rows + min(b.lane / 4, kGroup - 1) * kDim + b.lane % 4 * 8);
     float upper[4] = {}, lower[4] = {};

@@ -12,7 +12,7 @@
 namespace ingot::cuda {
 namespace {
 
-constexpr size_t kStaticShared = 3072;  // covers the static shared memory of the kernel and of the driver
+constexpr size_t kStaticShared = 3072;  // for the kernel's static memory and the driver's
 constexpr int kFewestSlots = 3, kMaxGridExperts = 512;
 
 bool is_multiple(int n, int unit) { return n % unit == 0; }
@@ -50,7 +50,7 @@ grid::Shape shape_of(const LayersStep& step, const DeviceLimits& device) {
   return shape;
 }
 
-// Whether the kinds of weights are the same in all layers, and for the weights of one phase.
+// Whether all layers, and the weights of one phase, have the same kinds of weights.
 bool kinds_fit(const LayersStep& step, const grid::Shape& shape) {
   for (int phase = 0; phase < grid::kPhases; ++phase) {
     const grid::WeightKind& first = shape.kinds[grid::first_weight(phase)];
@@ -102,11 +102,11 @@ const char* element_of(DType dtype) {
   return dtype == DType::kBF16 ? "CacheBfloat" : dtype == DType::kE4M3 ? "CacheFloat8" : "CacheHalf";
 }
 
-// Byte offsets in the scratch. scratch_of() counts heads and kv_heads in columns.
+// Byte offsets in the scratch. heads and kv_heads are in columns.
 struct Scratch {
   size_t heads, attended, hidden, logits, parts, stats, bytes;
 };
-// The counters come first, at the same place for all steps, because each step leaves zeros there for the next.
+// The counters come first, at a fixed place, because each step leaves zeros there.
 constexpr size_t kEnded = 256, kMaxKvHeads = 128, kCounters = kEnded + kMaxKvHeads * sizeof(unsigned);
 
 Scratch scratch_of(int64_t heads, int64_t kv_heads, int64_t ffn, int64_t n_parts, int64_t head_dim) {

@@ -18,8 +18,8 @@ std::string grid_source(const LayersStep& step, const DeviceLimits& device);
 // Whether the grid is faster than single kernels for a context of kv_len tokens. Single kernels read keys and values
 // faster, at 3.8 TB/s instead of 3.0 TB/s, but each layer begins and ends several of them.
 bool is_grid_faster(const LayersStep& step, int kv_len);
-// Bytes of scratch that are enough for any step. The scratch must be zero before the first step. width: the most
-// columns of a tensor.
+// Bytes of scratch that are enough for any step; must be zero before the first step. width: the most columns of a
+// tensor.
 size_t grid_scratch_bytes(int width, int head_dim, const DeviceLimits& device);
 void run_grid(const void* kernel, const LayersStep& step, void* scratch, Device& device);
 

@@ -151,8 +151,8 @@ __device__ __forceinline__ void use_units(const Block<C>& b, Ring<C>& ring, int 
     }
 }
 
-// Adds up the sums of the warps. Thread o writes output o of a batch of units. `residual`: the value to which the
-// output is added.
+// Adds up the sums of the warps. Thread o writes output o of a batch of units. `residual`: added to the output of kOut
+// and kDown.
 template <class C, int kPhase>
 __device__ __forceinline__ void finish(const Block<C>& b, const Layer& layer, int first_unit, int n_units,
                                        const float* sums, float residual) {

@@ -31,7 +31,6 @@ struct Router {
   static __device__ __forceinline__ int column(int piece) {
     return 4 * (static_cast<int>(threadIdx.x) + piece * kThreads);
   }
-  // Loads the weights.
   __device__ __forceinline__ Router(const Block<C>& block, const Layer& of) : b(block), layer(of) {
 #pragma unroll
     for (int piece = 0; piece < kPieces; ++piece) {

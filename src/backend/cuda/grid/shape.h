@@ -63,8 +63,8 @@ INGOT_HD constexpr int first_weight(int phase) {
 }
 INGOT_HD constexpr int n_weights(int phase) { return phase == kQkv ? 3 : phase == kGateUp ? 2 : 1; }
 
-// A unit is a tile, or a pair of tiles of gate and up. With n_planes = 2 it is a half of a tile's columns, and the sums
-// of the two halves are in separate planes.
+// A unit is a tile, a pair of tiles of gate and up, or with n_planes = 2 half of a tile's columns. Each half has its
+// own plane of sums.
 struct PhasePlan {
   int n_in, n_steps, parts, at_once, n_chunks;  // at_once: tiles; n_chunks: of a tile
   int n_units, n_planes, unit_bytes, slot_bytes;
@@ -106,8 +106,7 @@ struct Places {
 };
 constexpr int kRingWithExperts = 108 << 10;  // at most; with more, steps were 2 to 3 % slower
 constexpr int kLayerBytes = 7 * 32 + 8 * 8;
-// Shared memory of a task of attention: rows, sums and statistics. The place for a warp's sums first holds its pieces
-// of the cache.
+// A task of attention: rows, sums, statistics. A warp's place for sums first holds its pieces of the cache.
 constexpr int kPieceBytes = 2048, kFewestHeld = 2;  // of keys or values
 INGOT_HD constexpr int pieces_of_step(int head_dim) { return head_dim / 32; }
 INGOT_HD constexpr int entry_floats(const Shape& s) {

@@ -119,8 +119,8 @@ __device__ __forceinline__ bool has_units() {
   return units.first < units.end;
 }
 
-// Runs in the warp that copies. This warp waits for the choice of experts only if the other warps then wait for its
-// copies. So it never falls a layer behind the other warps, and the barrier's parity is enough.
+// For the warp that copies. It waits for the choice of experts only if the other warps then wait for its copies. So it
+// never falls a layer behind them, and the barrier's parity is enough.
 template <class C>
 __device__ __forceinline__ void copy_weights(const Params& p, Ring<C> ring, int lane) {
 #pragma unroll 1

@@ -48,8 +48,8 @@ class DenseMatmul {
     cublasLtMatmulAlgo_t algo;
     bool found = false;
   };
-  // The elements that share a scale. kNone: no scales. kRows: a row, in w and x. kColumns: 128 columns of a row, in w
-  // and x. kBlocks: a block of 128 x 128 in w, 128 columns of a row in x.
+  // The elements that share a scale. kRows: a row, in w and x. kColumns: 128 columns of a row, in w and x. kBlocks: 128
+  // x 128 in w, 128 columns of a row in x.
   enum class Scales { kNone, kRows, kColumns, kBlocks };
   // n, n_out, n_in, strides of x and y, types of x and y, alignments of w, x, y, scales
   using Key = std::tuple<int64_t, int64_t, int64_t, int64_t, int64_t, DType, DType, int, int, int, Scales>;

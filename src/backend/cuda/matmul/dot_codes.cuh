@@ -218,7 +218,6 @@ struct Loader {
   }
 };
 
-// The body of the kernel.
 template <class K, Shape kShape>
 __device__ __forceinline__ void run(const Params& p) {
   extern __shared__ __align__(16) char shared[];                             // the activations

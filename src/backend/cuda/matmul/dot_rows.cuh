@@ -159,7 +159,6 @@ struct Sums {
   }
 };
 
-// The body of the kernel.
 template <int kRows, bool kGated, Shape kShape>
 __device__ __forceinline__ void run(const Params& p) {
   extern __shared__ __align__(16) half shared[];  // [n_in] activations

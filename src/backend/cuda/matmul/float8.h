@@ -13,8 +13,7 @@ inline size_t float8_bytes(int64_t n_out, int64_t n_in) {
 }
 inline bool can_be_float8(int64_t n_in) { return n_in % kScaleCols == 0; }
 
-// Fills w.data and w.scales from blocks of F8_E4M3. Sets bits of the enum below in *not_shared (on the device, zero
-// before the call).
+// Fills w.data and w.scales from blocks of F8_E4M3. Sets the bits below in *not_shared (on the device, zero before).
 enum : uint32_t { kRowsDiffer = 1, kBlocksDiffer = 2 };
 void pack_float8(const void* blocks, const PackedWeight& w, uint32_t* not_shared, Device& device);
 ScaleGrid grid_of(uint32_t not_shared);
@@ -23,8 +22,8 @@ ScaleGrid grid_of(uint32_t not_shared);
 int most_float8_rows(const DeviceLimits& device, int64_t n_in);
 void float8_rows(const Matvec& m, Device& device);
 
-// Activations as 8-bit floats. With whole_rows, there is one scale for each row: scales [n]. Otherwise there is one for
-// each 128 columns: scales [n_in / 128, n].
+// Activations as 8-bit floats. Scales: with whole_rows [n], one for each row; otherwise [n_in / 128, n], one for each
+// 128 columns.
 struct Float8Rows {
   const void* data = nullptr;  // [n, n_in]
   const float* scales = nullptr;

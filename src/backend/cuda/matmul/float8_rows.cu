@@ -174,7 +174,7 @@ size_t shared_bytes(int64_t n, int64_t n_in, int gates) {
 }  // namespace
 
 int most_float8_rows(const DeviceLimits& device, int64_t n_in) {
-  constexpr size_t kStatic = 1024;  // covers the static shared memory of the kernel and of the driver
+  constexpr size_t kStatic = 1024;  // for the kernel's static memory and the driver's
   return static_cast<int>(
       std::min<size_t>(kMaxRows, (device.most_shared - kStatic) / shared_bytes(1, n_in, 2)));
 }

@@ -135,7 +135,6 @@ struct Stream {
   static constexpr int kStepBytes = 512 * K::kPieces;  // from one step to the next
 };
 
-// The body of the kernel.
 template <class K, int kTokenTiles, int kGates, Shape kShape>
 __device__ __forceinline__ void run(const Params& p) {
   // The rings of the warps; then sums [2, warps, kGates, n, 16], where one half is written while the other is read;

@@ -61,7 +61,6 @@ __device__ __forceinline__ From from_of(const PackedWeight& w, int tile, int lan
   return from_of<K>(w, tile, lane, w.k_tiles);
 }
 
-// Copies one step of 16 rows.
 template <class K>
 __device__ __forceinline__ void copy_step(uint32_t slot, const From& from, int lane) {
 #pragma unroll

@@ -143,7 +143,6 @@ __device__ __forceinline__ void finish(const Params& p, const Sums<kTokenTiles>&
   if (s.split > 1) cluster_barrier();  // no block ends while other blocks read its sums
 }
 
-// The body of the kernel.
 template <class K, int kTokenTiles, Shape kShape>
 __device__ __forceinline__ void run(const Params& p) {
   using S = Stage<K, kTokenTiles>;

@@ -97,8 +97,7 @@ struct Dense {
   static constexpr int kCols = 64, kSlotBytes = 2048;
 };
 
-// Bytes from one row of a step's activations to the next in shared memory, chosen so that the lanes of a read use all
-// banks.
+// Bytes from one row of a step's activations to the next in shared memory, against bank conflicts.
 template <class K>
 inline constexpr int kInputRowBytes = 2 * K::kCols + (K::kLayout == Layout::kDense ? 64 : 32);
 
@@ -186,8 +185,7 @@ __device__ __forceinline__ void multiply_step(float (&acc)[2][kTokenTiles][4], c
   }
 }
 
-// Waits for the oldest of n_stages - 1 copies. The ring has 2 to 4 stages; a stage holds the weights and activations of
-// a step.
+// Waits for the oldest of n_stages - 1 copies. There are 2 to 4 stages, each with a step's weights and activations.
 __device__ __forceinline__ void await_stage(int n_stages) {
   n_stages == 2   ? matvec_step::await_copies<0>()
   : n_stages == 3 ? matvec_step::await_copies<1>()

@@ -302,7 +302,6 @@ __device__ __forceinline__ void work(const Params& p, char* shared, uint32_t bar
   if (p.split > 1) cluster_barrier();  // no block ends while other blocks read its sums
 }
 
-// The body of the kernel.
 template <class K, int kTokens, Shape kShape>
 __device__ __forceinline__ void run(const Params& p) {
 #if INGOT_WGMMA

@@ -69,7 +69,7 @@ __device__ __forceinline__ void fence_products(float (&v)[n]) {
   asm volatile("wgmma.fence.sync.aligned;" ::: "memory");
 }
 __device__ __forceinline__ void commit_products() { asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory"); }
-// Waits until at most kPending committed groups of products are in flight. v: accumulators of these products.
+// Waits until at most kPending committed groups are in flight. v: their accumulators.
 template <int kPending, int n>
 __device__ __forceinline__ void await_products(float (&v)[n]) {
   asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(kPending) : "memory");

@@ -24,7 +24,7 @@ class Nccl {
   void all_reduce(const Tensor& x, cudaStream_t stream);
   void all_gather(const Tensor& y, const Tensor& x, cudaStream_t stream);
   void broadcast(void* data, size_t bytes, cudaStream_t stream);  // from rank 0
-  void check_peers();  // throws DeviceLost if NCCL reports a failed rank
+  void check_peers();  // throws DeviceLost if NCCL reports that a rank has failed
   void abort();        // ends the kernels that wait for other ranks
 
  private:

@@ -33,7 +33,7 @@ std::vector<Door> exchanged(Communicator& ranks, const Door& own) {
 
 bool same_host(const Door& a, const Door& b) { return std::string_view(a.host) == b.host; }
 
-// Returns null if this GPU cannot read the memory behind the door.
+// Null if this GPU cannot read the memory.
 void* open_door(const Door& door, const Door& own) {
   if (door.process == own.process) {
     int can = 0;

@@ -17,7 +17,7 @@ __device__ __forceinline__ uint32_t told(const uint32_t* flag) {
   return turn;
 }
 
-// A block sums a slice of `slice` floats, a multiple of four.
+// A block sums `slice` floats, a multiple of four.
 __global__ void __launch_bounds__(kThreads) one_shot_kernel(OneShotPeers peers, float* x, int64_t x_stride,
                                                             const float* y, int64_t cols, int64_t n, int slice) {
   const int block = static_cast<int>(blockIdx.x), thread = static_cast<int>(threadIdx.x);

@@ -1,10 +1,9 @@
 // Sums of few numbers over the GPUs of one host, in one kernel that reads the memory of the other GPUs. For such sums,
 // NCCL spends its time on its protocol.
 //
-// Each block has a place in the memory of its GPU for a slice of the numbers. The block copies its slice there, sets
-// its flag on every other GPU, and waits for the flags of the same block on those GPUs. Then it adds the slices of all
-// GPUs in the order of the ranks, so all GPUs get the same bits. A block counts its turns in device memory, so a launch
-// can be recorded and replayed.
+// Each block has a place in its GPU's memory for a slice of the numbers. It copies its slice there, sets its flag on
+// every other GPU, and waits for the flags of the same block there. Then it adds the slices of all GPUs in rank order,
+// so all GPUs get the same bits. A block counts its turns in device memory, so a launch can be recorded and replayed.
 #pragma once
 #include <memory>
 #include <vector>

@@ -38,8 +38,7 @@ void CudaBackend::add_reduced(Tensor x, Tensor y) {
   Backend::add_reduced(x, y);
 }
 
-// Waits for an event on this GPU. If another rank fails, kernels wait for that rank and the event never happens. So the
-// wait has a time limit.
+// Waits for an event on this GPU, with a time limit, because the event never happens if another rank fails.
 void CudaBackend::await(cudaEvent_t event) {
   if (!nccl_) return check(cudaEventSynchronize(event), "cudaEventSynchronize");
   const auto begun = std::chrono::steady_clock::now();
@@ -59,8 +58,8 @@ void CudaBackend::await(cudaEvent_t event) {
   }
 }
 
-// Waits for the GPU and for all ranks. Called before the driver allocates memory or records steps, because kernels of
-// other ranks that wait for this rank could hang meanwhile.
+// Called before the driver allocates memory or records steps, because kernels of other ranks that wait for this rank
+// could hang.
 void CudaBackend::meet_ranks() {
   if (!nccl_) return;
   check(cudaStreamSynchronize(device_.stream()), "cudaStreamSynchronize");

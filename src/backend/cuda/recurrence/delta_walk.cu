@@ -68,7 +68,7 @@ struct Share {
 };
 
 // Computes W S or q S for a band of 16 tokens. Even and odd steps have separate sums, because each product waits for
-// the previous product on the same sums.
+// the previous one.
 __device__ __forceinline__ void multiply_state(float (&sums)[2][4], const half* rows, const half* s, int first,
                                                int lane) {
   float odd[2][4] = {};

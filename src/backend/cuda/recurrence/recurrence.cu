@@ -57,8 +57,8 @@ __global__ void __launch_bounds__(kThreads) edge_kernel(const __grid_constant__ 
     to[i] = p.x[(first - kept + i / p.n_channels) * p.x_stride + i % p.n_channels];
 }
 
-// A thread handles a channel of a sequence, or of a part of a sequence. Weights and inputs are at the end of arrays of
-// kMaxWidth. The front of the arrays is zero.
+// A thread handles a channel of a sequence, or of a part of it. Weights and inputs are at the end of arrays of
+// kMaxWidth, after zeros.
 template <int kMaxWidth>
 __global__ void __launch_bounds__(kConvThreads) conv_kernel(const __grid_constant__ Conv p) {
   start_dependent();
@@ -188,7 +188,7 @@ __device__ void find_factors(Factors<Chunk<kPer>::kTokens>& factors, const Chunk
   factors.k[t] = 1.0f / sqrtf(squares[1] + 1e-6f);
 }
 
-// The j-th row that a lane holds of a column. A lane holds groups of four neighbouring rows.
+// The j-th row of a column in a lane; rows are in groups of four neighbours.
 __device__ __forceinline__ int row_of(int j, int lane) { return 4 * kColumnLanes * (j / 4) + 4 * lane + j % 4; }
 
 template <int kPer>

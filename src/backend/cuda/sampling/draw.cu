@@ -1,12 +1,12 @@
-// Draws from each row of logits, with one block for each row: penalties and bias, logprobs, truncations, and the draw
-// itself. The steps have the order of sampling.h, and the result equals that of sampler.h except for rounding.
+// Draws from each row of logits, one block per row: penalties and bias, logprobs, truncations, and the draw itself. The
+// order is that of sampling.h, and the result is that of sampler.h except for rounding.
 //
-// No row is sorted. Every truncation keeps a prefix of the tokens in order of likelihood. The first pass finds the
-// largest logit, the sum of all weights, and each thread's own largest logit. The k-th largest of the threads' logits
-// is a lower bound for the top k, because at least k logits reach it. A second pass gathers the logits that reach the
+// No row is sorted. Every truncation keeps a prefix of the tokens in order of likelihood. One pass finds the largest
+// logit, the sum of all weights, and each thread's own largest logit. The k-th largest of the threads' logits is a
+// lower bound for the top k, because at least k logits reach it. A second pass gathers the logits that reach the
 // bounds, mostly tens of candidates, and only these are sorted. If there are too many (a flat row under top-p), a
-// histogram of counts estimates where the prefix ends, and the logits around that end are sorted. Each sum is over
-// fixed shares of the row, so the draw is batch-invariant.
+// histogram of counts estimates where the prefix ends, and the logits around that end are sorted. Sums are over fixed
+// shares, so a row's draw is batch-invariant.
 #include <algorithm>
 
 #include "backend/cuda/kernels.h"
@@ -36,7 +36,7 @@ struct Depth {
   __device__ float logit(uint32_t depth) const { return per_nat > 0 ? top - static_cast<float>(depth) / per_nat : top; }
 };
 
-// Returns the key of the m-th logit, by id, among the logits of one depth.
+// The key of the m-th logit, by id, of one depth.
 __device__ Key nth_of_ties(const Row& row, const Depth& depth, uint32_t tied, double m, Shared& s) {
   reset(s);
   double before = 0;
@@ -64,8 +64,8 @@ struct Bin {
   __device__ bool has(uint32_t depth) const { return depth >= begin && (depth - begin) >> bits == 0; }
 };
 
-// Returns the part of a bin in which the target is reached, estimated from the counts of the parts. The estimate takes
-// all weights of a part to be equal, so it is exact for a count, but not for a mass.
+// The part of a bin in which the target is reached, estimated from the counts of the parts. All weights of a part are
+// taken to be equal, so the estimate is exact for a count, but not for a mass.
 __device__ Bin part_of(const Row& row, const Depth& depth, const Bin& bin, double count, double mass,
                        const Target& target, Shared& s) {
   const int shift = max(bin.bits - kBinBits, 0);

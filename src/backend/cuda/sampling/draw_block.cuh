@@ -105,8 +105,8 @@ __device__ __forceinline__ double warp_scan(double v) {
   return v;
 }
 
-// Returns the sum of v over the threads up to and including this one. total(s) is the sum over all threads, until the
-// next scan.
+// The sum of v over the threads up to and including this one. total(s) is the sum over all threads, until the next
+// scan.
 __device__ __forceinline__ double scan(double v, Shared& s) {
   const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
   const double to = warp_scan(v);
@@ -176,7 +176,7 @@ __device__ __forceinline__ int gather(const Row& row, Shared& s, Wanted&& wanted
   return s.n;
 }
 
-// Sorts by likelihood, most likely first, with a bitonic sort of the next power of two.
+// Sorts the most likely first: a bitonic sort of the next power of two.
 __device__ inline void sort_keys(Shared& s, int n) {
   int padded = 2;
   while (padded < n) padded *= 2;
