@@ -1,4 +1,4 @@
-// ASCII letters and white space, independent of the locale: for names of headers, words of protocols and config files.
+// ASCII letters and white space, independent of the locale: for header names, protocol keywords and config files.
 #pragma once
 #include <string>
 #include <string_view>

@@ -1,5 +1,5 @@
-// A file is a Header, then the bytes. Two 64-bit hashes name the file and guard against accidents. They do not guard
-// against an attacker, who would have to write to the user's own folder.
+// A file is a Header, then the bytes. Two 64-bit hashes form the file's name and detect accidental damage. The hashes
+// do not protect against an attacker, but an attacker would need write access to the user's own folder.
 #include "base/cache_folder.h"
 
 #include <algorithm>
@@ -88,7 +88,7 @@ void CacheFolder::store(std::string_view made_of, std::span<const char> bytes) c
   writer.commit();
 }
 
-// Removes a tenth of the files at once, so that the folder is seldom scanned for removals.
+// Removes about a tenth of the files at once, so removals are rare.
 void CacheFolder::drop_oldest() const {
   std::vector<std::pair<fs::file_time_type, fs::path>> files;
   std::error_code error;

@@ -1,6 +1,6 @@
-// CacheFolder: files that hold bytes which took a while to make, for the next run. The key of an entry is a text that
-// names everything the bytes depend on. The folder is not trusted: a file that is cut, changed or made for another key
-// counts as absent. The folder is not needed either: where it cannot be written, the bytes are made again.
+// CacheFolder: a cache on disk for data that is slow to compute. The key of an entry is a text that names everything
+// the data depends on. The files are not trusted: a file that is truncated, changed or stored for another key counts as
+// absent. The program also works without the folder: if the folder cannot be written, each run computes the data again.
 #pragma once
 #include <cstdint>
 #include <optional>
@@ -16,8 +16,8 @@ std::string cache_home();
 
 class CacheFolder {
  public:
-  // The folder is made at the first store(). A path of "" stores nothing. When the folder holds `most_files`, store()
-  // removes the files used longest ago.
+  // The first store() creates the folder. With the path "", nothing is stored. When the folder holds `most_files`,
+  // store() removes the least recently used files.
   explicit CacheFolder(std::string path, size_t most_files = 1000) : path_(std::move(path)), most_files_(most_files) {}
 
   std::optional<std::vector<char>> find(std::string_view made_of) const;

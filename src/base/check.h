@@ -1,5 +1,5 @@
-// CHECK: a fault in ingot itself. Always on; prints the values and aborts. A fault of a file, a request or a user
-// throws Error instead.
+// CHECK: an assertion that is always on. A failure is a bug in ingot: CHECK prints the values and aborts. An error in a
+// file, a request or the user's input throws Error instead.
 #pragma once
 #include <cstdio>
 #include <cstdlib>

@@ -36,7 +36,7 @@ std::vector<int> allowed_cpus(const std::filesystem::path& root) {
   return {};
 }
 
-// The cores of these CPUs; 0 if the files do not say.
+// The number of cores of these CPUs; 0 if unknown.
 int cores_of(const std::vector<int>& cpus, const std::filesystem::path& root) {
   std::set<int> first_of_core;
   for (const int cpu : cpus) {

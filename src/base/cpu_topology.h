@@ -1,12 +1,12 @@
-// The cores and memory nodes of this machine, as Linux describes them in files.
+// The cores and memory nodes of this machine, read from Linux's /proc and /sys.
 #pragma once
 #include <filesystem>
 #include <vector>
 
 namespace ingot {
 
-// The cores whose CPUs this process may use; a core that runs several threads at once (hyperthreads) has several CPUs.
-// 0 if the files do not say. `root` is the root of the file system.
+// The number of cores whose CPUs this process may use; 0 if unknown. A core with hyperthreads has several CPUs. `root`
+// is the root of the file system.
 int allowed_cores(const std::filesystem::path& root = "/");
 
 // A part of the memory (a NUMA node), and the CPUs near it.
@@ -16,7 +16,7 @@ struct MemoryNode {
   int n_cores = 0;        // of these CPUs
 };
 
-// The nodes with CPUs for this process, by number. Empty if the files do not say.
+// The nodes that have CPUs for this process, in the order of their ids. Empty if unknown.
 std::vector<MemoryNode> memory_nodes(const std::filesystem::path& root = "/");
 
 }  // namespace ingot

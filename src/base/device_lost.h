@@ -1,5 +1,6 @@
-// DeviceLost: the device has failed for good, as a GPU does after a kernel's bad access. Every later call to the device
-// fails too, and only a new process helps: the engine ends, and the program exits with kExitLostDevice.
+// DeviceLost: the device has failed permanently, for example a GPU after an illegal access in a kernel. Every later
+// call to the device fails too, and only a new process can use the device again. So the engine stops, and the program
+// exits with kExitLostDevice.
 #pragma once
 #include "base/error.h"
 

@@ -1,6 +1,6 @@
-// Error: a fault of a user, a file or a request. The message says on one line what is wrong, where, and what to do.
-// Errors are caught in two places only: the command line (message and exit code) and the server (OpenAI error object
-// and status).
+// Error: an error in the user's input, a file or a request. The message says on one line what is wrong, where, and what
+// to do. The command line reports an Error as a message and an exit code, the server as an OpenAI error object and a
+// status.
 #pragma once
 #include <fmt/format.h>
 

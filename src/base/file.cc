@@ -15,8 +15,8 @@
 namespace ingot {
 namespace {
 
-// A mapped file and its status when it was mapped. The open descriptor identifies the file, so that replacing the file
-// under the same name does not count as a change.
+// A mapped file and its status when it was mapped. The open descriptor identifies the file, so replacing the file under
+// the same name does not count as a change.
 struct Mapped {
   FileHandle file;
   std::string path;
@@ -50,7 +50,7 @@ FileStatus open_regular(const std::string& path, FileHandle& file) {
   return *status;
 }
 
-// Reads the whole file into memory; for file systems that do not support maps.
+// Reads the whole file into memory; for file systems that do not support mmap.
 uint8_t* read_whole(const FileHandle& file, size_t size, const std::string& path) {
   std::unique_ptr<uint8_t, void (*)(void*)> memory(static_cast<uint8_t*>(std::malloc(size)), &std::free);
   if (memory == nullptr) throw_errno("map", path);
@@ -70,7 +70,7 @@ MappedFile::MappedFile(const std::string& path) : path_(path) {
   const FileStatus status = open_regular(path, file);
   size_ = static_cast<size_t>(status.n_bytes);
   if (size_ == 0) return;
-  std::list<Mapped> entry;  // made first: nothing may throw once there is a mapping
+  std::list<Mapped> entry;  // allocated first, because nothing may throw after map_file
   entry.push_back({.file = {}, .path = path, .then = status});
   data_ = map_file(file, size_);
   if (data_ == nullptr) {
@@ -95,7 +95,7 @@ MappedFile::~MappedFile() {
   if (n_mapped > 0) {
     unmap_file(data_, size_);
   } else {
-    std::free(const_cast<uint8_t*>(data_));  // of read_whole
+    std::free(const_cast<uint8_t*>(data_));  // from read_whole
   }
 }
 
@@ -159,7 +159,7 @@ void FileWriter::commit() {
   if (!replace_file(temporary_, path_)) throw_errno("write", path_);
   is_committed_ = true;
   const size_t slash = path_.rfind('/');
-  sync_folder(slash == path_.npos ? "." : path_.substr(0, slash + 1));  // for the new name
+  sync_folder(slash == path_.npos ? "." : path_.substr(0, slash + 1));  // makes the new name durable
 }
 
 void write_file(const std::string& path, std::span<const uint8_t> bytes) {

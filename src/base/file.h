@@ -1,4 +1,5 @@
-// Safe reading and writing of files: one open() a file, regular files only, and every read through that descriptor.
+// Safe reading and writing of files. Each file is opened once and must be a regular file; all reads use that
+// descriptor.
 #pragma once
 #include <cstddef>
 #include <cstdint>
@@ -9,9 +10,9 @@
 
 namespace ingot {
 
-// A whole regular file, mapped read-only; a file system without mmap has the file read into memory. Throws Error
-// (naming the path and the reason) when the file cannot be opened, is not a regular file (a directory, FIFO or device
-// is refused without blocking), or cannot be read. An empty file has an empty span.
+// A whole regular file, mapped read-only. If the file system does not support mmap, the file is read into memory
+// instead. Throws Error (naming the path and the reason) when the file cannot be opened, is not a regular file (a
+// directory, FIFO or device is refused without blocking), or cannot be read. An empty file has an empty span.
 class MappedFile {
  public:
   explicit MappedFile(const std::string& path);
@@ -30,7 +31,7 @@ class MappedFile {
   size_t size_ = 0;
 };
 
-// The path of a file that is mapped now and was written to or cut after it was mapped; "" when no mapped file has
+// The path of a mapped file that was written to or truncated after the file was mapped; "" when no mapped file has
 // changed. Reading such a mapping gives the new bytes, zeros, or a SIGBUS.
 std::string changed_mapped_file();
 
@@ -38,9 +39,9 @@ std::string changed_mapped_file();
 // max_bytes.
 std::string read_file(const std::string& path, size_t max_bytes = size_t{1} << 30);
 
-// Writes a file that appears whole or not at all. The bytes go to a temporary file beside `path`; commit() syncs the
-// temporary file and renames it to `path`. Until then `path` keeps its old content, also for programs that have it
-// mapped. Without commit() the temporary file is removed. All functions throw Error.
+// Writes a file that appears whole or not at all. The bytes go to a temporary file next to `path`; commit() syncs the
+// temporary file and renames it to `path`. Programs that have mapped the old file keep the old content. Without
+// commit(), the destructor removes the temporary file. All functions throw Error.
 class FileWriter {
  public:
   explicit FileWriter(const std::string& path);  // throws at once if the folder cannot be written to

@@ -23,12 +23,12 @@ INGOT_HD uint32_t bits_from_float(float value) {
   return bits;
 }
 
-// Exact for each of the 65,536 bit patterns, subnormals included. No branch, only one select.
+// Exact for each of the 65,536 bit patterns, subnormals included. Compiles to one select and no branch.
 INGOT_HD float float_from_f16(uint16_t half) {
   const uint32_t sign = static_cast<uint32_t>(half & 0x8000u) << 16;
   const uint32_t magnitude = static_cast<uint32_t>(half & 0x7FFFu) << 13;
   if (magnitude >= 0x0F800000u) return float_from_bits(sign | magnitude | 0x7F800000u);  // infinity and NaN
-  // 2^112 moves the exponent bias from 15 to 127, and normalises subnormals on the way.
+  // Multiplying by 2^112 changes the exponent bias from 15 to 127 and normalises subnormals.
   return float_from_bits(sign | bits_from_float(float_from_bits(magnitude) * 0x1p112f));
 }
 

@@ -1,6 +1,5 @@
-// Logging: lines go to the sink that the program sets (set_log_sink), and are dropped before a sink is set. The default
-// level is warn; `--log-level` changes it. The program's output proper (generated text, results) never goes through the
-// log.
+// Logging: lines go to the sink that the program sets (set_log_sink). Lines logged before that are dropped. The default
+// level is warn; `--log-level` sets another level. The program's output (generated text, results) does not use the log.
 #pragma once
 #include <fmt/format.h>
 

@@ -1,4 +1,4 @@
-// LruMap: a map of at most `most` entries; put() into a full map drops the entry that was used longest ago.
+// LruMap: a map of at most `most` entries; put() into a full map drops the least recently used entry.
 #pragma once
 #include <cstddef>
 #include <list>
@@ -38,7 +38,7 @@ class LruMap {
 
  private:
   const size_t most_;
-  std::list<std::pair<Key, Value>> entries_;  // the one used last comes first
+  std::list<std::pair<Key, Value>> entries_;  // the most recently used entry first
   std::map<Key, typename std::list<std::pair<Key, Value>>::iterator> places_;
 };
 

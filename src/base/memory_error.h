@@ -1,5 +1,5 @@
-// MemoryError: there is too little memory to load a model; loading may work when more memory is free. The memory plan
-// throws it; the server's model pool catches it and unloads an idle model.
+// MemoryError: too little memory is free to load a model. The memory plan throws MemoryError; the server's model pool
+// catches MemoryError and unloads an idle model.
 #pragma once
 #include "base/error.h"
 

@@ -1,5 +1,6 @@
-// Which threads run near which memory, on machines whose memory is in several nodes (NUMA). A page lies on the node of
-// the thread that touches it first. So threads that stay on a node, and touch what they will read, read from near.
+// Places threads near their memory on machines with several memory nodes (NUMA). The system allocates a page on the
+// node of the thread that touches the page first. So a thread that stays on one node reads local memory if the same
+// thread touched the data first.
 #pragma once
 #include <string_view>
 #include <vector>
@@ -8,17 +9,19 @@
 
 namespace ingot {
 
-// The nodes to use, by name: "distribute" (all), "isolate" (the one of the CPU `current`) or "off" (none: the system
-// places threads and memory). Throws UsageError for another name, and where there is no choice between nodes.
+// The nodes to use, by name: "distribute" (all nodes), "isolate" (the node of the CPU `current`) or "off" (none: the
+// system places threads and memory). Throws UsageError for another name. "distribute" and "isolate" also throw
+// UsageError if this process has fewer than two nodes.
 std::vector<MemoryNode> choose_nodes(std::string_view name, std::vector<MemoryNode> nodes, int current);
 
-// The same for this process, by what it could use when it first asked: a thread that is bound later knows only its
-// node.
+// The same for this process and the calling thread's CPU. The nodes are read only at the first call, because a thread
+// that has been bound sees only its own node.
 std::vector<MemoryNode> choose_nodes(std::string_view name);
 
 int cores_of(const std::vector<MemoryNode>& nodes);
 
-// The node of a thread out of n_threads. Neighbours share a node, and each node has threads by the number of its cores.
+// The node of a thread out of n_threads. Consecutive threads share a node, and each node gets threads in proportion to
+// its cores.
 const MemoryNode& node_of(int thread, int n_threads, const std::vector<MemoryNode>& nodes);
 
 }  // namespace ingot

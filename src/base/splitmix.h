@@ -1,6 +1,5 @@
-// SplitMix64 (Steele, Lea and Flood 2014): its finaliser, which spreads the bits of a number over the whole word, and
-// the step of its counter. For hashes and for streams of random words; not safe against someone who looks for
-// collisions.
+// SplitMix64 (Steele, Lea and Flood 2014): the finaliser, which mixes the bits of a word, and the counter's step. For
+// hashes and for streams of random words; not safe against deliberate collisions.
 #pragma once
 #include <cstdint>
 

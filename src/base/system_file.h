@@ -1,5 +1,5 @@
-// The system's calls for files; system_file_posix.cc and system_file_windows.cc have the bodies. Functions return -1,
-// false or nothing and set errno if the system refuses. Interrupted calls are repeated.
+// System calls for files, implemented in system_file_posix.cc and system_file_windows.cc. If a call fails, the function
+// returns -1, false or an empty value and sets errno. Interrupted calls are repeated.
 #pragma once
 #include <cstddef>
 #include <cstdint>
@@ -10,7 +10,7 @@
 
 namespace ingot {
 
-// An open file, closed at the end; programs that this program starts do not inherit it.
+// An open file, closed by the destructor. Child processes do not inherit the descriptor.
 class FileHandle {
  public:
   FileHandle() = default;
@@ -50,17 +50,17 @@ bool write_all(const FileHandle& file, std::span<const uint8_t> bytes);
 bool make_empty(const FileHandle& file);
 bool sync_file(const FileHandle& file);
 bool replace_file(const std::string& from, const std::string& to);  // renames over `to`
-void sync_folder(const std::string& path);                          // where the file system can
-bool is_full(int error);  // whether this errno means that a disk or a quota is full, or a file as large as it may be
+void sync_folder(const std::string& path);                          // if the file system supports this
+bool is_full(int error);  // whether errno means a full disk or quota, or a file at its size limit
 
 // The first `size` bytes of a file, for reading; null if the file system cannot map files. Unmapped by unmap_file.
 const uint8_t* map_file(const FileHandle& file, size_t size);
 void unmap_file(const uint8_t* data, size_t size);
 
 enum class LockResult { kTaken, kHeldByOther, kNoLocks, kFailed };
-LockResult try_lock(const FileHandle& file, bool shared);  // until the file is closed
+LockResult try_lock(const FileHandle& file, bool shared);  // held until the file is closed
 
-// Makes `path` name the file that `target`, relative to the folder of `path`, names. An old `path` is replaced.
+// Links `path` to the file `target`, which is relative to the folder of `path`. An existing `path` is replaced.
 bool link_file(const std::string& target, const std::string& path);
 // The file in `folder` that `path` was linked to with link_file; empty if there is none.
 std::string linked_file(const std::string& path, const std::string& folder);

@@ -1,4 +1,4 @@
-// Descriptors are those of the C library, whose names are UTF-8 by the program's manifest (cmake/windows).
+// Uses the C library's descriptors. Path names are UTF-8 because of the program's manifest (cmake/windows).
 #include <fcntl.h>
 #include <io.h>
 #include <sys/stat.h>
@@ -29,7 +29,7 @@ bool identify(const FileHandle& file, BY_HANDLE_FILE_INFORMATION& facts) {
   return file && GetFileInformationByHandle(handle_of(file), &facts) != 0;
 }
 
-// The size of one call is an unsigned int.
+// One call reads or writes at most an unsigned int of bytes.
 unsigned count_of(size_t n) { return static_cast<unsigned>(n < (size_t{1} << 30) ? n : size_t{1} << 30); }
 
 }  // namespace
@@ -105,13 +105,13 @@ bool replace_file(const std::string& from, const std::string& to) {
   errno = EACCES;
   return false;
 }
-void sync_folder(const std::string&) {}  // MOVEFILE_WRITE_THROUGH has done it
+void sync_folder(const std::string&) {}  // MOVEFILE_WRITE_THROUGH has already synced
 
 const uint8_t* map_file(const FileHandle& file, size_t size) {
   const HANDLE mapping = CreateFileMappingA(handle_of(file), nullptr, PAGE_READONLY, 0, 0, nullptr);
   if (mapping == nullptr) return nullptr;
   const void* data = MapViewOfFile(mapping, FILE_MAP_READ, 0, 0, size);
-  CloseHandle(mapping);  // the view keeps the mapping
+  CloseHandle(mapping);  // the view keeps the mapping alive
   return static_cast<const uint8_t*>(data);
 }
 void unmap_file(const uint8_t* data, size_t) { UnmapViewOfFile(data); }
@@ -125,7 +125,7 @@ LockResult try_lock(const FileHandle& file, bool shared) {
   return GetLastError() == ERROR_LOCK_VIOLATION ? LockResult::kHeldByOther : LockResult::kNoLocks;
 }
 
-// A hard link: symbolic links need a right that most users lack.
+// Makes a hard link, because symbolic links need a privilege that most users lack.
 bool link_file(const std::string& target, const std::string& path) {
   const fs::path file = (fs::path(path).parent_path() / target).lexically_normal();
   std::error_code error;

@@ -21,7 +21,7 @@
 namespace ingot {
 namespace {
 
-// The number after `key` in a file of "key value" lines, or the first number when key is empty.
+// The number after `key` in a file of "key value" lines, or the file's first number when `key` is empty.
 size_t number_in(const char* path, const std::string& key, size_t fallback) {
   std::ifstream file(path);
   std::string word;
@@ -62,7 +62,7 @@ int cpus_by_affinity() {
 }
 int current_cpu() { return sched_getcpu(); }
 
-// A bit for each number.
+// A mask with the bit of each number set.
 static std::vector<unsigned long> bit_mask(const std::vector<int>& numbers) {
   constexpr size_t kBits = sizeof(unsigned long) * CHAR_BIT;
   std::vector<unsigned long> mask;
@@ -74,7 +74,7 @@ static std::vector<unsigned long> bit_mask(const std::vector<int>& numbers) {
   return mask;
 }
 
-// cpu_set_t has room for 1,024 CPUs only, and the C library has no mbind().
+// Direct system calls, because cpu_set_t holds only 1,024 CPUs and the C library has no mbind().
 bool run_on_cpus(const std::vector<int>& cpus) {
   const std::vector<unsigned long> mask = bit_mask(cpus);
   return syscall(SYS_sched_setaffinity, 0, mask.size() * sizeof(mask[0]), mask.data()) == 0;

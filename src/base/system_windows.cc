@@ -16,7 +16,7 @@ size_t available_memory_bytes() {
 
 void* take_pages(size_t n_bytes) { return VirtualAlloc(nullptr, n_bytes, MEM_RESERVE | MEM_COMMIT, PAGE_READWRITE); }
 void free_pages(void* memory, size_t) { VirtualFree(memory, 0, MEM_RELEASE); }
-void ask_for_large_pages(void*, size_t) {}  // they need a right that most users lack
+void ask_for_large_pages(void*, size_t) {}  // large pages need a privilege that most users lack
 
 int cpus_by_affinity() {
   DWORD_PTR ours = 0, machine = 0;
@@ -25,7 +25,7 @@ int cpus_by_affinity() {
 
 int current_cpu() { return static_cast<int>(GetCurrentProcessorNumber()); }
 
-// A thread's mask has 64 CPUs.
+// A thread's affinity mask covers 64 CPUs.
 bool run_on_cpus(const std::vector<int>& cpus) {
   DWORD_PTR mask = 0;
   for (const int cpu : cpus)
@@ -70,6 +70,6 @@ void wait_while(const WaitWord& word, uint32_t value) {
 void wake_one(WaitWord& word) { WakeByAddressSingle(&word); }
 void wake_all(WaitWord& word) { WakeByAddressAll(&word); }
 
-size_t raise_open_files(size_t wanted) { return wanted; }  // handles have no limit worth a name
+size_t raise_open_files(size_t wanted) { return wanted; }  // Windows has no small limit on handles
 
 }  // namespace ingot

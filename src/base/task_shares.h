@@ -1,6 +1,7 @@
-// The tasks of a parallel loop in equal shares, one for each thread. A thread takes tasks of its own share, in order,
-// and then what is left of the others'. So the same thread works on the same part of the data in each loop of as many
-// tasks, as caches and memory near a core like it, and a slow thread keeps the others waiting for one task at most.
+// Divides the tasks of a parallel loop into equal shares, one for each thread. A thread takes the tasks of its own
+// share in order, and then helps with the remaining tasks of the other shares. In loops with the same number of tasks,
+// a thread mostly works on the same part of the data, which is good for caches and NUMA. A slow thread delays the
+// others by one task at most.
 #pragma once
 #include <atomic>
 #include <cstdint>
@@ -8,14 +9,14 @@
 
 namespace ingot {
 
-// With so many equal tasks, a loop with one thread of half the speed ends at most an eighth of a share late.
+// With 16 equal tasks a thread, a thread at half speed delays the loop by at most an eighth of a share.
 constexpr int64_t kTasksPerThread = 16;
 
 class TaskShares {
  public:
   explicit TaskShares(int n_threads) : n_(n_threads), shares_(std::make_unique<Share[]>(n_threads)) {}
 
-  // Not while a thread takes tasks.
+  // Must not be called while a thread takes tasks.
   void deal(int64_t n_tasks) {
     for (int i = 0; i < n_; ++i) {
       shares_[i].next.store(i * n_tasks / n_, std::memory_order_relaxed);

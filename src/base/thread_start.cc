@@ -36,7 +36,7 @@ std::string pids_limit() {
   }
 }
 
-// The workers wait here until the number of workers that run is known. Workers from n_kept on end at once.
+// The workers wait here until start_workers knows how many workers to keep. Workers from n_kept on end at once.
 struct Gate {
   static constexpr uint32_t kClosed = UINT32_MAX;
   WaitWord n_kept{kClosed};

@@ -106,9 +106,9 @@ void ThreadPool::take_tasks(int thread) {
 
 // Safety depends on the order of the atomic operations, all of them seq_cst: a worker changes entered_ and then reads
 // epoch_; run() changes epoch_ and then reads entered_. So a worker that saw the job open is counted before the job is
-// closed, and run() waits for it. Any other worker leaves without reading the job.
+// closed, and run() waits for that worker. Any other worker leaves without reading the job.
 void ThreadPool::run(int64_t n_tasks, Call call, void* context) {
-  if (!nodes_.empty() && caller_ != std::this_thread::get_id()) bind(0);  // another thread calls than before
+  if (!nodes_.empty() && caller_ != std::this_thread::get_id()) bind(0);  // not the thread bound as thread 0
   call_ = call;
   context_ = context;
   shares_.deal(n_tasks);
@@ -124,7 +124,7 @@ void ThreadPool::run(int64_t n_tasks, Call call, void* context) {
 }
 
 void ThreadPool::wait_for_job(uint32_t seen) {
-  // Checking stop_ alone is enough: a worker that left a job late may already have seen the last epoch.
+  // stop_ is checked separately, because a worker that left a job late may already have seen the destructor's epoch.
   const auto is_new = [&] {
     const uint32_t epoch = epoch_.load();
     return stop_.load() || (epoch != seen && epoch % 2 == 1);

@@ -1,7 +1,7 @@
-// ThreadPool: a fork-join pool for short parallel loops (a microsecond a loop while its threads are warm). The caller
-// takes part. Each thread has a share of the tasks and helps the others when it has done its own (task_shares.h), so a
-// thread that is slow, or that the system has suspended, delays only its own task. Idle threads spin for some tens of
-// microseconds, then sleep. On request, the threads are bound to memory nodes (numa.h).
+// ThreadPool: a fork-join pool for short parallel loops (about a microsecond of overhead a loop while the threads
+// spin). The caller works too. Each thread has a share of the tasks and helps the others after its own share
+// (task_shares.h). So a thread that is slow or suspended delays only the task in its hands. Idle threads spin for some
+// tens of microseconds, then sleep. On request, the threads are bound to memory nodes (numa.h).
 #pragma once
 #include <atomic>
 #include <cstdint>
@@ -17,21 +17,21 @@
 namespace ingot {
 
 // The number of CPUs that this process may use, by its affinity mask and its control group's quota; at least 1. Counted
-// once, as a thread that is bound to some CPUs later knows only these.
+// only once, because a thread that has been bound sees only the CPUs of its own mask.
 int available_cpus();
 
-// The cores on which this process may run, at most available_cpus(): a second thread on a core would only take
-// time from the first, since both wait for the same memory or the same vector units.
+// The number of cores on which this process may run, at most available_cpus(). A second thread on a core would not
+// help, because both threads compete for the same memory bandwidth or the same vector units.
 int default_threads();
 
 constexpr int kMaxThreads = 1024;  // the most that a caller may ask for
 
 class ThreadPool {
  public:
-  // n_threads includes the caller; 0 means default_threads(). Where the system refuses some threads, the pool warns and
-  // has fewer. Throws Error when no thread but the caller's can run, and when n_threads is more than kMaxThreads.
-  // With `nodes`, each thread runs on the CPUs of its memory node only, also the caller; 0 means a thread for each core
-  // of these nodes. Where the system refuses that, the pool warns.
+  // n_threads includes the caller; 0 means default_threads(). If the system refuses some threads, the pool warns and
+  // uses fewer. Throws Error when no other thread can start, and when n_threads is more than kMaxThreads.
+  // With `nodes`, each thread, including the caller, is bound to the CPUs of its memory node; n_threads = 0 means one
+  // thread for each core of these nodes. If the system refuses the binding, the pool warns.
   explicit ThreadPool(int n_threads = 0, const ThreadStarter& start = start_std_thread,
                       std::vector<MemoryNode> nodes = {});
   ~ThreadPool();
@@ -63,7 +63,7 @@ class ThreadPool {
     parallel_for(size(), [&](int64_t, int thread) {
       const auto n_all = static_cast<uint32_t>(size());
       if (++n_arrived == n_all) wake_all(n_arrived);
-      for (uint32_t n; (n = n_arrived) < n_all;) wait_while(n_arrived, n);  // so no thread takes a second task
+      for (uint32_t n; (n = n_arrived) < n_all;) wait_while(n_arrived, n);  // no thread may take a second task
       fn(thread);
     });
   }
@@ -86,7 +86,7 @@ class ThreadPool {
   std::thread::id caller_;  // the thread that is bound as thread 0
 
   alignas(64) WaitWord epoch_{0};  // odd while a job is open to workers
-  alignas(64) WaitWord entered_{0};  // workers that may be looking at the job
+  alignas(64) WaitWord entered_{0};  // workers that may be reading the job
   std::atomic<bool> stop_{false};
   std::vector<std::thread> workers_;
 };

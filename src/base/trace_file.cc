@@ -20,7 +20,7 @@ TraceFile::TraceFile(const std::string& path) : file_(std::fopen(path.c_str(), "
   std::fputs("[\n", file_);
 }
 
-// The format allows a trailing comma and a missing closing bracket. A complete file has the bracket and no such comma.
+// The format allows a trailing comma and a missing closing bracket. A complete file is valid JSON all the same.
 TraceFile::~TraceFile() {
   std::fputs("{\"name\": \"end\", \"ph\": \"M\", \"pid\": 1}\n]\n", file_);
   std::fclose(file_);
@@ -36,7 +36,7 @@ void TraceFile::span(const char* track, const char* name, Clock::time_point begi
   write(line);
 }
 
-// A full disk ends the trace and nothing else.
+// A failed write, such as on a full disk, only warns once.
 void TraceFile::write(const std::string& line) {
   if (std::fwrite(line.data(), 1, line.size(), file_) == line.size() || std::exchange(failed_, true)) return;
   log_warn("cannot write the trace file {}: {}; it has gaps from here on", printable(path_), std::strerror(errno));

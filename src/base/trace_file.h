@@ -1,5 +1,5 @@
-// TraceFile: time spans in Chrome's trace format, one JSON object a line. Perfetto and chrome://tracing open the file,
-// even when the program was stopped before the end. Thread-safe.
+// TraceFile: writes time spans in Chrome's trace format, one JSON object a line. Perfetto and chrome://tracing can open
+// the file even if the program was killed. Thread-safe.
 #pragma once
 #include <chrono>
 #include <cstdio>

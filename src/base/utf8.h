@@ -5,9 +5,9 @@
 
 namespace ingot {
 
-// How a byte string begins. For a well-formed sequence, `ok` is true and `length` is the sequence's length. Otherwise
-// `length` is that of the maximal subpart (the bytes that the WHATWG decoder replaces by one U+FFFD), and `cut` is true
-// when the string ends where the sequence could still go on.
+// The first sequence of a byte string. For a well-formed sequence, `ok` is true and `length` is the sequence's length.
+// Otherwise `length` is the length of the maximal subpart (the bytes that the WHATWG decoder replaces by one U+FFFD),
+// and `cut` is true when the string ends inside a sequence that more bytes could complete.
 struct Utf8Step {
   size_t length = 0;
   bool ok = false;
@@ -21,7 +21,8 @@ inline Utf8Step utf8_step(std::string_view s) {
   if (lead < 0x80) return {1, true, false};
   if (lead < 0xC2 || lead > 0xF4) return {1, false, false};
   const size_t need = lead < 0xE0 ? 2 : lead < 0xF0 ? 3 : 4;
-  // Only the second byte's bounds depend on the lead byte: no overlong forms, surrogates, or code points past U+10FFFF.
+  // Only the second byte's bounds depend on the lead byte. They exclude overlong forms, surrogates, and code points
+  // above U+10FFFF.
   unsigned low = lead == 0xE0 ? 0xA0 : lead == 0xF0 ? 0x90 : 0x80;
   unsigned high = lead == 0xED ? 0x9F : lead == 0xF4 ? 0x8F : 0xBF;
   for (size_t i = 1; i < need; ++i, low = 0x80, high = 0xBF) {

@@ -1,5 +1,4 @@
-// One encoder for each kind of format, chosen by the format's constants. The format's own `pack` writes the codes to
-// the block.
+// One encoder for each kind of format; the format's constants select the encoder. The format's `pack` writes the block.
 #include "quant/encode.h"
 
 #include <limits>
@@ -21,7 +20,7 @@ void pack_levels(const float* levels, float scale, float min, uint8_t* block) {
   T::pack(codes, scale, min, block);
 }
 
-// 8 bits have enough levels without a search: the largest magnitude becomes 127 or -127.
+// For 8 bits, no search is needed: the largest magnitude becomes 127 or -127.
 template <class T>
 void encode_absmax(const float* x, uint8_t* block) {
   float max = 0;
@@ -32,7 +31,7 @@ void encode_absmax(const float* x, uint8_t* block) {
   T::pack(codes, d, 0, block);
 }
 
-// Of the given scales, takes the scale whose levels have the least error.
+// Uses the scale with the least error.
 template <class T>
 void encode_best(const float* x, const float* w, std::span<const float> scales, uint8_t* block) {
   float levels[T::block_size], best[T::block_size], best_scale = 0, least = std::numeric_limits<float>::infinity();
@@ -46,7 +45,8 @@ void encode_best(const float* x, const float* w, std::span<const float> scales, 
   pack_levels<T>(best, best_scale, 0, block);
 }
 
-// Tries the best fit, and the scale that puts the extreme on the outermost level; f16 may hold the second better.
+// Tries the best fit and the scale that maps the extreme to the outermost level. After rounding to f16, the second may
+// be better.
 template <class T>
 void encode_scaled(const float* x, const float* w, uint8_t* block) {
   const float fit = fit_scale<Levels<T>, T::block_size>(x, w).scale,

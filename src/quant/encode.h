@@ -1,7 +1,6 @@
-// Encodes f32 to the formats that can be written: those with `pack` or `encode` (info().can_encode). F32, F16, BF16 and
-// Q8_0 are rounded bit for bit as ggml rounds them. For the other formats a search finds the least squared error,
-// weighted by importance where the caller gives it. Used by the quantizer, by converters, and by tests that need
-// weights of known origin; inference never calls it.
+// Encodes f32 to the formats that define `pack` or `encode` (info().can_encode). F32, F16, BF16 and Q8_0 are rounded
+// bit for bit as ggml rounds them. For the other formats a search finds codes with a low squared error, weighted by
+// importance if the caller passes it. Used by the quantizer, converters and tests, not during inference.
 #pragma once
 #include <string>
 

@@ -1,7 +1,7 @@
-// Encodes blocks of 256 weights whose groups share a scale d (and a second one, dmin, for the minima); each group
-// multiplies d and dmin by small integers of its own. First, each group is fitted separately. Then d is chosen so that
-// d times integers comes close to these fits. Then two steps alternate, at most kRounds times, until nothing changes:
-// choose the integers and codes for the given d, and choose d for the given integers and codes. For encode.cc.
+// Encodes blocks of 256 weights whose groups share a scale d (and a scale dmin for the minima). Each group multiplies d
+// and dmin by its own small integers. First, each group is fitted separately. Then d is chosen so that d times integers
+// comes close to these fits. Then two steps alternate until d and dmin no longer change, at most kRounds times: choose
+// the integers and codes for the given d, and choose d for the given integers and codes. For encode.cc.
 #pragma once
 #include <limits>
 
@@ -40,7 +40,7 @@ class SuperBlock {
  private:
   using L = Levels<T>;
   static constexpr int kGroups = T::block_size / T::group, kRounds = 4;
-  static constexpr float kFirstUnit = -2, kLastUnit = 2, kUnitStep = 0.5f;  // like the steps in fit.h, for the integers
+  static constexpr float kFirstUnit = -2, kLastUnit = 2, kUnitStep = 0.5f;  // as the steps in fit.h, for the integers
 
   struct State {
     float d = 0, dmin = 0, error = 0;
@@ -54,8 +54,8 @@ class SuperBlock {
     return static_cast<int>(std::lrintf(v));
   }
 
-  // Tries a d for each step, from the group with the largest scale; keeps the d whose integers come closest to all
-  // fits.
+  // Tries one d for each step: the d that maps the largest scale to an integer near the end of the range. Keeps the d
+  // whose integers fit all groups best.
   void start_scaled() {
     float extreme = 0, least = std::numeric_limits<float>::infinity();
     for (const ScaleFit& fit : scaled_) extreme = std::fabs(fit.scale) > std::fabs(extreme) ? fit.scale : extreme;
@@ -74,7 +74,7 @@ class SuperBlock {
     }
   }
 
-  // As start_scaled, for d and dmin together.
+  // As start_scaled, for d and dmin.
   void start_with_min() {
     float scale = 0, min = 0, least = std::numeric_limits<float>::infinity();
     for (const AffineFit& fit : affine_) {
@@ -98,7 +98,7 @@ class SuperBlock {
     }
   }
 
-  // For each group, tries the integers next to its fit and keeps the best ones with their codes.
+  // For each group, tries the integers next to the group's fit and keeps the best integers and their codes.
   void choose_integers() {
     const float inverse = reciprocal(state_.d), min_inverse = reciprocal(state_.dmin);
     state_.error = 0;

@@ -1,14 +1,14 @@
 // F8_E4M3: f32 scale s, then 128 numbers of 8 bits: sign, 4 bits of exponent, 3 of mantissa (OCP's E4M3: no infinity;
-// all bits set but the sign is NaN). w = s * number. The loader converts FP8 checkpoints to this format if a scale
+// NaN has all bits set except the sign). w = s * number. The loader converts FP8 checkpoints to this format if a scale
 // covers 128 columns or more. F8_E4M3_32 is the same with 32 numbers: for MXFP8, and for FP8 with other blocks. The
-// values are not evenly spaced, so the formats have no codes and groups (grouped.h), only decode.
+// values are not evenly spaced, so these formats have no codes and groups (grouped.h), only decode.
 #pragma once
 #include "quant/grouped.h"
 
 namespace ingot::quant {
 
 INGOT_HD float float_from_e4m3(uint32_t byte) {
-  // 2^120 moves the exponent bias from 7 to 127, and normalises subnormals on the way.
+  // Multiplying by 2^120 changes the exponent bias from 7 to 127 and normalises subnormals.
   const float magnitude = float_from_bits((byte & 0x7F) << 20) * 0x1p120f;
   const uint32_t nan = (byte & 0x7F) == 0x7F ? 0x7FC00000u : 0u;
   return float_from_bits(bits_from_float(magnitude) | nan | (byte & 0x80) << 24);

@@ -1,6 +1,5 @@
-// Block formats get random bytes; then each scale field that the format lists gets a value from a small table. Dense
-// formats get numbers from a table of normal deviates. Both tables are made for sigma first, so that the loops only
-// copy.
+// Blocks are filled with random bytes; then each scale field of the format gets a value from a small table. Dense
+// formats get numbers from a table of normal deviates. Both tables are already scaled by sigma, so the loops only copy.
 #include "quant/fill.h"
 
 #include <algorithm>
@@ -13,7 +12,7 @@
 namespace ingot {
 namespace {
 
-// A counter whose bits are mixed, so that a word does not depend on the word before.
+// A counter whose bits are mixed.
 class Random {
  public:
   explicit Random(uint64_t seed) : state_(seed) {}
@@ -36,7 +35,7 @@ void fill_bytes(Random& random, uint8_t* out, int64_t n_bytes) {
   std::memcpy(out + i, &word, static_cast<size_t>(n_bytes - i));
 }
 
-// Draws the power of two below or above |scale|, as the e of 2^(e-128), so that the mean square is right.
+// Draws the power of two below or above |scale|, as the e of 2^(e-128). The probabilities give the mean square scale^2.
 uint8_t e8m0_near(float scale, Random& random) {
   int exponent;
   const float fraction = std::frexp(std::fabs(scale), &exponent) * 2;  // [1, 2), of 2^(exponent - 1)
@@ -44,7 +43,7 @@ uint8_t e8m0_near(float scale, Random& random) {
   return static_cast<uint8_t>(std::clamp(127 + exponent + up, 0, 254));
 }
 
-// Draws the E4M3 number below or above |scale| in the same way; steps are even within an octave, and below 2^-6.
+// Draws the E4M3 number below or above |scale| in the same way. Steps are even within an octave and below 2^-6.
 uint8_t ue4m3_near(float scale, Random& random) {
   int exponent;
   std::frexp(scale, &exponent);
@@ -63,10 +62,11 @@ uint16_t scale_bits(float scale, quant::ScaleKind kind, Random& random) {
 
 constexpr int kVariants = 256;  // scales to choose from
 
-// The bits of all scale fields, kVariants times. A field is unit * sigma * factor, where the factors lie between 0.5
-// and 1.5 and have mean square 1. Every second variant negates the factor before it, so that weights have mean 0 also
-// where the levels are not symmetric about 0. Fields of one block share a factor, so that scale and minimum stay in
-// proportion; a field that multiplies another has a factor of its own. A field that whole matrices share has no factor.
+// The bits of all scale fields, kVariants times. A field is unit * sigma * factor. The factors have mean square 1 and
+// magnitudes of about 0.5 to 1.5. Every second variant negates the factor of the variant before, so the weights have
+// mean 0 even if the levels are not symmetric about 0. The fields of a block share a factor, which keeps scale and
+// minimum in proportion. A field that multiplies another field has its own factor. A field that whole matrices share
+// has no factor.
 std::vector<uint16_t> scale_table(const FormatInfo& f, float sigma, Random& random) {
   std::vector<uint16_t> table;  // [kVariants, n_scale_fields]
   constexpr float kRootMeanSquare = 1.0408f;
@@ -102,7 +102,7 @@ void fill_dense(Random& random, uint8_t* out, int64_t n, float sigma) {
   constexpr uint64_t kDeviates = 4096;
   std::vector<uint8_t> table(kDeviates * T::block_bytes);
   for (uint64_t i = 0; i < kDeviates; ++i) {
-    float sum = -6;  // twelve uniforms less six: nearly normal, deviation 1, same on every machine
+    float sum = -6;  // the sum of twelve uniforms minus six: nearly normal, deviation 1
     for (int j = 0; j < 12; ++j) sum += random.uniform();
     const float value = sum * sigma;
     T::encode(&value, &table[i * T::block_bytes]);

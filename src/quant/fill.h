@@ -1,5 +1,5 @@
-// Makes valid random weights of any format, fast: for models of a known shape without a file (`ingot bench --shape`)
-// and for tests of ops.
+// Generates valid random weights of any format quickly, for models without a file (`ingot bench --shape`) and for tests
+// of ops.
 #pragma once
 #include "quant/format.h"
 

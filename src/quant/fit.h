@@ -1,20 +1,21 @@
-// Fits one group of weights to a format's levels: finds the scale (and minimum) for which the sum of w * (x - value)^2
-// is least, where w is the importance of each element. For encode.cc.
+// Fits one group of weights to a format's levels: finds the scale (and minimum) that minimises the sum of w * (x -
+// value)^2, where w is the importance of each element. For encode.cc.
 //
-// Given the codes, the best scale is a division (least squares); given the scale, the best codes are the nearest
-// levels. A search finds the best pair: it lays the group's range on the outermost levels, and in small steps a little
-// inside and outside of them; it fits each start, then fits the best result again until the result does not improve.
+// For given codes, the best scale is a division (least squares). For a given scale, the best codes are the nearest
+// levels. The search for the best pair starts with scales that map the group's range to the outermost levels, or a few
+// small steps inside or outside of them. Each start is fitted once; the best result is fitted again until it stops
+// improving.
 #pragma once
 #include "quant/levels.h"
 
 namespace ingot::quant {
 
-// How far beyond the outermost level the range may reach, counted in levels.
+// How far beyond the outermost level the range may reach, in levels.
 constexpr float kFirstStep = -1.0f, kLastStep = 1.75f, kStep = 0.125f, kAffineStep = 0.25f;
 constexpr int kRefits = 3;
 
-// x ~ scale * level. gain is the amount by which the fit reduces the sum of w x x. curvature says how the error grows
-// when the scale is s instead: error(s) = sum(w x x) - gain + curvature * (s - scale)^2.
+// x ~ scale * level. gain is the amount by which the fit reduces the sum of w x x. curvature gives the error at another
+// scale s: error(s) = sum(w x x) - gain + curvature * (s - scale)^2.
 struct ScaleFit {
   float scale = 0, gain = 0, curvature = 0;
 };

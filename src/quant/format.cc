@@ -1,4 +1,5 @@
-// The formats as run-time values: one FormatInfo for each type of formats.def, and the names of all ggml types.
+// The run-time descriptions of the formats: one FormatInfo for each type in formats.def, and the names of all ggml
+// types.
 #include "quant/format.h"
 
 #include <algorithm>

@@ -22,7 +22,7 @@ inline constexpr int kFormatCount = static_cast<int>(Format::kCount);
 
 struct FormatInfo {
   const char* name;                   // "Q4_K"
-  std::optional<uint32_t> ggml_type;  // its id in GGUF files; none for formats that GGUF lacks
+  std::optional<uint32_t> ggml_type;  // the id in GGUF files; none if GGUF lacks the format
   int block_size;                     // elements in a block
   int block_bytes;
   void (*decode)(const uint8_t* blocks, float* out, int64_t n_blocks);  // out: [n_blocks * block_size]
@@ -32,7 +32,7 @@ struct FormatInfo {
   void (*unpack)(const uint8_t* blocks, uint8_t* codes, float* scales, float* mins, int64_t n_blocks);
   // codes: [n_blocks * block_size]; scales, mins: [n_blocks * block_size / group]
   int code_bits;           // 4 or 8: the width in which a backend may keep the codes
-  int levels;              // codes are less
+  int levels;              // codes are 0 to levels - 1
   int group;               // elements that share a scale
   int run;                 // neighbouring groups that share one scale and minimum
   int zero;                // symmetric formats: mins are -zero * scale; other formats: 0
@@ -41,7 +41,7 @@ struct FormatInfo {
   float scale_unit;        // of 256-element blocks: a scale is a small integer times scale_unit and the block's d
   const quant::ScaleField* scale_fields;
   int n_scale_fields;
-  bool can_encode;  // encode_row() (quant/encode.h) writes it
+  bool can_encode;  // encode_row() (quant/encode.h) can write the format
 };
 
 const FormatInfo& info(Format format);
@@ -49,8 +49,8 @@ const FormatInfo& info(Format format);
 std::optional<Format> format_from_ggml(uint32_t type);
 std::optional<Format> format_from_name(std::string_view name);  // any case
 
-// The name of a ggml type, also of a type that ingot cannot read, so that an error message can name it. The names of
-// types that ggml has removed end in "(removed)". Null if the id is unknown.
+// The name of a ggml type, for messages. Includes types that ingot cannot read. The names of types that ggml has
+// removed end in "(removed)". Null if the id is unknown.
 const char* ggml_type_name(uint32_t type);
 
 // n_elements must be whole blocks.

@@ -1,19 +1,19 @@
-// What the block formats share. A block holds unsigned codes in element order; each group of codes has a scale and a
-// minimum:
+// The common base of the block formats. A block holds unsigned codes; each group of codes has a scale and a minimum:
 //   w = scale * value(code) + min      value(code) is the code itself, or codebook[code]; 0 <= code < levels
 // A format derives from Grouped<itself>, defines its constants, and reads the bits of a block in `unpack`. Grouped
-// provides `decode`; the backends' load-time repacks use the same parts. There are three kinds of format, which
-// differ in their constants only:
+// provides `decode`. The backends' load-time repacking uses `unpack` too. The three kinds of format differ only in
+// their constants:
 //   symmetric   zero = z      min = -z * scale, exact because z is a power of two; decoded as scale * (code - z)
 //   with min    has_min       the block stores min
 //   codebook    codebook[16]  min = 0
 // Products of f16 scales and codes fit in 24 bits, so decode rounds once at most, with or without fused multiply-add. A
-// block of 256 elements has one scale d for all scales, and possibly a second for all minima. There
+// block of 256 elements has one factor d for all scales, and possibly a factor dmin for all minima. In such a block
 //   scale = d * scale_unit * n     scale_unit is a power of two, n a signed 8-bit integer
-// Where more elements share a scale than the backends have kernels for, the scale is repeated for each group of 32, and
-// `run` is the number of neighbouring groups that share a scale. A format that can be written has `pack` too, the
-// inverse of unpack. `pack` takes codes, scale and minimum; for blocks of 256 elements, `pack` takes codes, the groups'
-// integers s (lowest_scale to highest_scale) and m (0 to highest_scale), d and dmin (encode.cc).
+// The backends have kernels for at most 32 elements with a common scale. If more elements share a scale, `unpack`
+// repeats the scale for each group of 32, and `run` is the number of neighbouring groups that share a scale. A format
+// that can be written also has `pack`, the inverse of `unpack`. `pack` takes codes, scale and minimum. For blocks of
+// 256 elements, `pack` takes codes, the groups' integers s (lowest_scale to highest_scale) and m (0 to highest_scale),
+// d and dmin (encode.cc).
 #pragma once
 #include "base/half.h"
 
@@ -23,14 +23,14 @@ namespace ingot::quant {
 // four u16, lowest nibble first; f32.
 enum class ScaleKind : uint8_t { kF16, kE8M0, kUE4M3, kF16Nibbles, kF32 };
 
-// A scale field of the block. When all other bytes are random, `unit` in this field gives weights with mean 0 and
+// A scale field of the block. If this field holds `unit` and all other bytes are random, the weights have mean 0 and
 // deviation 1 (fill.cc).
 struct ScaleField {
   int offset;  // bytes from the start of the block
   float unit;
   ScaleKind kind = ScaleKind::kF16;
   bool multiplies = false;  // multiplies the field before it, so sigma does not scale it
-  bool shared = false;      // whole rows or matrices share it in checkpoints, so random weights have one value
+  bool shared = false;      // in checkpoints, whole rows or matrices share the value; random fills do too
 };
 
 template <class T>
@@ -38,7 +38,7 @@ concept HasCodebook = requires {
   T::codebook[0];
 };
 
-// A codebook as two integers, for device code that may not index a host array.
+// A codebook as two integers, because device code cannot index a host array.
 constexpr uint64_t codebook_word(const int8_t* entries) {
   uint64_t word = 0;
   for (int i = 0; i < 8; ++i) word |= static_cast<uint64_t>(static_cast<uint8_t>(entries[i])) << (8 * i);
@@ -60,7 +60,7 @@ struct Grouped {
   static constexpr float scale_unit = 1;
   static constexpr int run = 1;
 
-  // The integer that the scale multiplies, without the minimum: codebook[code], or code - zero.
+  // The integer by which the scale is multiplied, without the minimum: codebook[code], or code - zero.
   INGOT_HD static int level(int code) {
     if constexpr (HasCodebook<T>) {
 #if defined(__CUDA_ARCH__)
@@ -109,7 +109,7 @@ INGOT_HD void store_f16(uint8_t* p, float value) {
   memcpy(p, &half, 2);
 }
 
-// The f16 of IQ1_M.
+// Assembles the f16 of IQ1_M from four nibbles.
 INGOT_HD uint16_t load_f16_nibbles(const uint8_t* p) {
   return static_cast<uint16_t>(p[1] >> 4 | (p[3] & 0xF0) | (p[5] & 0xF0) << 4 | (p[7] & 0xF0) << 8);
 }
@@ -122,7 +122,8 @@ INGOT_HD float float_from_ue4m3(uint32_t byte) {
   return float_from_bits((exponent + 120) << 23 | mantissa << 20);
 }
 
-// The bits of a scale field, for code that handles any format (fill.cc, tests). Of an f32, the upper half: a bf16.
+// The bits of a scale field, for code that handles any format (fill.cc, tests). For an f32, only the upper half: a
+// bf16.
 inline void store_scale_bits(const ScaleField& field, uint8_t* block, uint16_t bits) {
   uint8_t* p = block + field.offset;
   if (field.kind == ScaleKind::kF16Nibbles) {
@@ -161,8 +162,7 @@ INGOT_HD void pack_bit_pairs(const uint8_t* __restrict codes, uint8_t* __restric
   }
 }
 
-// Adds 16 to codes[i] where bit i of the four bytes is set. Each word holds eight codes, and takes one bit for each
-// byte.
+// Adds 16 to codes[i] if bit i of the four bytes is set. A word holds eight codes and uses the eight bits of one byte.
 INGOT_HD void unpack_fifth_bits(const uint8_t* __restrict bits, uint8_t* __restrict codes) {
   for (int i = 0; i < 4; ++i) {
     uint64_t word;

@@ -1,14 +1,14 @@
-// What the IQ1, IQ2 and IQ3 formats share. Eight weights (four in IQ3) are one entry of a grid: a set of points that is
-// the same for all models. In IQ2 and IQ3 an entry has magnitudes, and the signs are stored elsewhere in the block. A
-// code is the index of a magnitude, plus 3 (IQ2) or 8 (IQ3) for a negative weight; the codebook lists both signs. A
-// scale field s means the odd number 2s + 1, in steps of scale_unit * d.
+// Common parts of the IQ1, IQ2 and IQ3 formats. Eight weights (four in IQ3) are one entry of a grid, a fixed table of
+// points. In IQ2 and IQ3 an entry holds magnitudes, and the block stores the signs separately. A code is the index of a
+// magnitude, plus 3 (IQ2) or 8 (IQ3) for a negative weight; the codebook lists both signs. A scale field s stands for
+// the scale (2s + 1) * scale_unit * d.
 #pragma once
 #include "quant/grouped.h"
 
 namespace ingot::quant {
 
 // The grids, made by tools/quant_tables/make.py. An entry is a 16-bit word of eight 2-bit or four 4-bit indices. The
-// tables are static within functions because device code may not index a host array.
+// tables are static inside functions because device code cannot index a host array.
 INGOT_HD uint32_t iq1_grid(int entry) {
   static constexpr uint16_t table[2048] = {
 #include "quant/grids/iq1.inc"
@@ -60,13 +60,14 @@ INGOT_HD uint64_t bytes_of_nibbles(uint32_t fields) {
   return (x | x << 4) & 0x0F0F0F0F0F0F0F0Fu;
 }
 
-// Spreads eight bits to bytes of 0 and 1: byte i selects bit i, then moves that bit to its top, and then to its bottom.
+// Spreads eight bits to bytes of 0 and 1: masks bit i in byte i, then moves the bit to the byte's top, then to its
+// bottom.
 INGOT_HD uint64_t bytes_of_bits(uint32_t bits) {
   const uint64_t own_bit = (bits * 0x0101010101010101u) & 0x8040201008040201u;
   return ((own_bit + 0x7F7F7F7F7F7F7F7Fu) >> 7) & 0x0101010101010101u;
 }
 
-// Takes seven sign bits and adds the eighth, which makes the number of set bits even.
+// Adds the eighth sign bit, which makes the number of set bits even.
 INGOT_HD uint32_t even_signs(uint32_t seven) {
   uint32_t parity = seven ^ seven >> 4;
   parity ^= parity >> 2;

@@ -1,4 +1,4 @@
-// IQ1_M: the low 8 bits of 32 entries of the grid, one for 8 weights; 16 bytes of nibbles, low nibbles first, each with
+// IQ1_M: the low 8 bits of 32 grid entries, one for each 8 weights; 16 bytes of nibbles, low nibbles first, each with
 // an entry's 3 high bits and the direction in which its levels are moved (see IQ1_S); four u16, each with four 3-bit
 // scales s, lowest bits first, and a nibble of the f16 d. w = (d * (2s + 1) / 8) * codebook[code].
 #pragma once

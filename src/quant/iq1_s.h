@@ -1,6 +1,6 @@
-// IQ1_S: f16 d; the low 8 bits of 32 entries of the grid, one for 8 weights; for each group of 32 weights a u16 with
-// the 3 high bits of four entries, lowest bits first, a 3-bit scale s, and the direction in which the levels -1, 0, 1
-// are moved by 1/8. w = (d * (2s + 1) / 8) * codebook[code].
+// IQ1_S: f16 d; the low 8 bits of 32 grid entries, one for each 8 weights; for each group of 32 weights a u16 with the
+// 3 high bits of four entries, lowest bits first, a 3-bit scale s, and the direction in which the levels -1, 0, 1 are
+// moved by 1/8. w = (d * (2s + 1) / 8) * codebook[code].
 #pragma once
 #include "quant/iq.h"
 

@@ -1,5 +1,5 @@
-// IQ2_S: f16 d; the low 8 bits of 32 entries of the grid, one for 8 weights; 32 bytes of signs; the entries' 2 high
-// bits in 8 bytes, lowest first; 8 bytes of 4-bit scales s, low nibbles first. w = (d * (2s + 1) / 8) * codebook[code].
+// IQ2_S: f16 d; the low 8 bits of 32 grid entries, one for each 8 weights; 32 bytes of signs; the entries' 2 high bits
+// in 8 bytes, lowest first; 8 bytes of 4-bit scales s, low nibbles first. w = (d * (2s + 1) / 8) * codebook[code].
 #pragma once
 #include "quant/iq2_xxs.h"
 

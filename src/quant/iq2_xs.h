@@ -1,4 +1,4 @@
-// IQ2_XS: f16 d; 32 u16, each the 9-bit entry of the grid and 7 sign bits of 8 weights; 8 bytes of 4-bit scales s, low
+// IQ2_XS: f16 d; 32 u16, each with the 9-bit grid entry and 7 sign bits of 8 weights; 8 bytes of 4-bit scales s, low
 // nibbles first. w = (d * (2s + 1) / 8) * codebook[code].
 #pragma once
 #include "quant/iq2_xxs.h"

@@ -1,5 +1,5 @@
-// IQ2_XXS: f16 d; for each group of 32 weights, four bytes (entries of the grid) and a u32 that has four times 7 sign
-// bits, lowest bits first, and a 4-bit scale s at the top. w = (d * (2s + 1) / 8) * codebook[code].
+// IQ2_XXS: f16 d; for each group of 32 weights, four bytes (grid entries) and a u32 with four times 7 sign bits, lowest
+// bits first, and a 4-bit scale s at the top. w = (d * (2s + 1) / 8) * codebook[code].
 #pragma once
 #include "quant/iq.h"
 

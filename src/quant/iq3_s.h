@@ -1,5 +1,5 @@
-// IQ3_S: f16 d; the low 8 bits of 64 entries of the grid, one for 4 weights; the entries' ninth bits in 8 bytes; 32
-// bytes of signs; 4 bytes of 4-bit scales s, low nibbles first. w = (d * (2s + 1)) * codebook[code].
+// IQ3_S: f16 d; the low 8 bits of 64 grid entries, one for each 4 weights; the entries' ninth bits in 8 bytes; 32 bytes
+// of signs; 4 bytes of 4-bit scales s, low nibbles first. w = (d * (2s + 1)) * codebook[code].
 #pragma once
 #include "quant/iq.h"
 

@@ -1,5 +1,5 @@
-// IQ3_XXS: f16 d; 64 entries of the grid, one for 4 weights; for each group of 32 weights a u32 that has four times 7
-// sign bits, lowest bits first, and a 4-bit scale s at the top. w = (d * (2s + 1) / 4) * codebook[code].
+// IQ3_XXS: f16 d; 64 grid entries, one for each 4 weights; for each group of 32 weights a u32 with four times 7 sign
+// bits, lowest bits first, and a 4-bit scale s at the top. w = (d * (2s + 1) / 4) * codebook[code].
 #pragma once
 #include "quant/iq.h"
 

@@ -1,5 +1,5 @@
-// The levels that a format's codes stand for, four at a time: finds the level nearest to a number, and the code of a
-// level. For the searches of fit.h and encode.cc.
+// The levels that a format's codes stand for. Finds the levels nearest to four numbers at a time, and the code of a
+// level. For fit.h and encode.cc.
 #pragma once
 #include <algorithm>
 #include <array>
@@ -21,7 +21,7 @@ inline F4 load4(const float* p) {
 inline void store4(float* p, F4 v) { std::memcpy(p, &v, sizeof v); }
 inline float sum(F4 v) { return (v[0] + v[1]) + (v[2] + v[3]); }
 
-// 1 / d, or 0 where 1 / d is not finite: d is 0 or very small.
+// 1 / d, or 0 if 1 / d is not finite because d is 0 or very small.
 inline float reciprocal(float d) {
   const float inverse = 1.0f / d;
   return std::isfinite(inverse) ? inverse : 0.0f;
@@ -29,7 +29,8 @@ inline float reciprocal(float d) {
 
 inline float rounded_f16(float value) { return float_from_f16(f16_from_float(value)); }
 
-// A scale rounded to f16. A scale too small for f16 becomes the smallest f16, since the codes can be larger instead.
+// A scale rounded to f16. A nonzero scale that would round to 0 becomes the smallest f16, because the codes can then be
+// smaller.
 inline float f16_scale(float value) {
   const float rounded = rounded_f16(value);
   return rounded == 0 && value != 0 ? std::copysign(0x1p-24f, value) : rounded;
@@ -38,9 +39,9 @@ inline float f16_scale(float value) {
 // The integers from `first` (code 0) to `last`.
 template <int first, int last>
 struct IntLevels {
-  static constexpr float lowest = first, highest = last, unit = 1;  // unit: the typical distance of two levels
+  static constexpr float lowest = first, highest = last, unit = 1;  // unit: the typical distance between two levels
   static F4 nearest(F4 v) {
-    constexpr float kRound = 0x1.8p23f;  // floats of this size are integers
+    constexpr float kRound = 0x1.8p23f;  // adding kRound rounds v to an integer
     v = (v + kRound) - kRound;
     v = v < lowest ? lowest + F4{} : v;
     return v > highest ? highest + F4{} : v;

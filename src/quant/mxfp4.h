@@ -1,6 +1,6 @@
 // MXFP4 (OCP Microscaling v1.0): one E8M0 exponent e; nibbles as in Q4_0, each an E2M1 number.
-// w = 2^(e-127) * e2m1(code). The codebook holds doubled levels, so that they are integers, and the scale is halved:
-// 2^(e-128). Unlike in OCP's format, e = 255 is not NaN but 2^128, as in ggml.
+// w = 2^(e-127) * e2m1(code). The codebook holds doubled levels, which are integers; the scale is halved: 2^(e-128). In
+// OCP's format e = 255 is NaN; here it is 2^128, as in ggml.
 #pragma once
 #include "quant/grouped.h"
 

@@ -1,6 +1,6 @@
-// NVFP4: four scales e in E4M3 without a sign, one for 16 elements; for each group 8 bytes of nibbles, low nibbles
-// first, each an E2M1 number. As in MXFP4, levels are doubled and scales halved: w = (e / 2) * codebook[code]. If a
-// tensor has a scale for all its elements, that scale is a tensor of its own.
+// NVFP4: four scales e in E4M3 without a sign, each for 16 elements; for each group 8 bytes of nibbles, low nibbles
+// first, each an E2M1 number. As in MXFP4, levels are doubled and scales halved: w = (e / 2) * codebook[code]. A scale
+// for a whole tensor is stored as a separate tensor.
 #pragma once
 #include "quant/mxfp4.h"
 

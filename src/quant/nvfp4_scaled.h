@@ -1,6 +1,6 @@
 // NVFP4_SCALED: f32 scale s of the whole tensor, then a block of NVFP4. w = s * (e / 2) * codebook[code]. The loader
-// converts NVFP4 checkpoints of ModelOpt and compressed-tensors to this format, because their tensors have such a scale
-// and ggml's blocks have no room for it.
+// converts NVFP4 checkpoints of ModelOpt and compressed-tensors to this format: their tensors have a tensor-wide scale,
+// for which ggml's blocks have no field.
 #pragma once
 #include "quant/nvfp4.h"
 

@@ -5,9 +5,9 @@
 
 namespace ingot::quant {
 
-// The 12 bytes that Q4_K and Q5_K share. Groups 0-3 lie in the low six bits of bytes 0-3 (s) and 4-7 (m). Groups 4-7
-// have their low four bits in bytes 8-11 (s low nibble, m high nibble) and their high two bits on top of bytes 0-3 (s)
-// and 4-7 (m).
+// The 12 bytes that Q4_K and Q5_K share. Groups 0-3 are in the low six bits of bytes 0-3 (s) and 4-7 (m). Groups 4-7
+// have their low four bits in bytes 8-11 (s low nibble, m high nibble) and their high two bits in the top bits of bytes
+// 0-3 (s) and 4-7 (m).
 INGOT_HD void unpack_k_scales(const uint8_t* __restrict packed, float d, float dmin, float* __restrict scales,
                               float* __restrict mins) {
   for (int g = 0; g < 4; ++g) {

@@ -1,4 +1,4 @@
-// Q8_0: f16 scale d; 32 signed bytes q. w = d * q, so code = q + 128, which is the byte with its top bit flipped.
+// Q8_0: f16 scale d; 32 signed bytes q. w = d * q. The code is q + 128, the byte with its top bit flipped.
 #pragma once
 #include "quant/grouped.h"
 
