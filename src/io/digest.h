@@ -1,5 +1,5 @@
-// The two hashes that identify files on the Hugging Face Hub: SHA-256 of the bytes (large files), and git's hash, the
-// SHA-1 of a header and the bytes (other files). OpenSSL computes both.
+// The two hashes that identify files on the Hugging Face Hub: SHA-256 of the bytes for large files, and git's hash
+// (SHA-1 of a header and the bytes) for other files. Computed by OpenSSL.
 #pragma once
 #include <cstdint>
 #include <memory>
@@ -17,7 +17,7 @@ class Digest {
   Digest& operator=(Digest&&) noexcept;
 
   void update(std::span<const uint8_t> bytes);
-  std::string finish();  // lower-case hexadecimal digits; the last call
+  std::string finish();  // lower-case hexadecimal digits; must be the last call
 
  private:
   struct State;

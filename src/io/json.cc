@@ -240,7 +240,7 @@ void Json::append_rendered(std::string& out) const {
   }
 }
 
-// Found by a walk from the root to the node; only error messages need it.
+// Walks from the root to the node. Slow, but used only for error messages.
 std::string Json::path() const {
   std::string path;
   for (uint32_t at = 0; at != index_;) {

@@ -1,8 +1,8 @@
-// JSON from model files, which may be hostile: config.json, tokenizer.json, the header of a safetensors file. Accepts
-// strict JSON in UTF-8 without a byte order mark, nested up to a limit, without duplicate keys in an object; integers
-// stay exact. Every error names the file, the path of the value ('rope_scaling.factor') and its offset. walk_json
-// reports values while it reads and stores nothing; JsonDocument stores them in one flat table, 24 bytes a value.
-// nlohmann's parser reads the text.
+// Reads JSON from untrusted model files: config.json, tokenizer.json, the header of a safetensors file. Accepts strict
+// JSON in UTF-8 without a byte order mark, with limited nesting and no duplicate keys in an object. Integers stay
+// exact. Every error names the file, the path of the value ('rope_scaling.factor') and its offset. walk_json only
+// reports the values as events; JsonDocument stores the values in one flat table, 24 bytes a value. nlohmann's parser
+// reads the text.
 #pragma once
 #include <cstdint>
 #include <functional>
@@ -24,10 +24,10 @@ struct JsonEvent {
     kNull, kBool, kInteger, kReal, kString, kKey, kBeginObject, kEndObject, kBeginArray, kEndArray
   };
   Kind kind = Kind::kNull;
-  size_t offset = 0;      // where the event begins in the text; for an end event, where the text after it begins
-  int64_t integer = 0;    // also of a bool; an integer that does not fit is a real
+  size_t offset = 0;      // where the event begins in the text; for an end event, where the event ends
+  int64_t integer = 0;    // also for a bool; an integer that does not fit is a real
   double real = 0;
-  std::string_view text;  // of a string or key, decoded; valid during the call only
+  std::string_view text;  // a string or key, decoded; valid only during the call
 };
 
 // Throws Error ("FILE: line 3, column 7 (offset 41): ...") if the text is not JSON or nests deeper than the limit.
@@ -41,8 +41,8 @@ class JsonDocument {
  public:
   // `source` is the file's name, for messages. Throws Error.
   static JsonDocument parse(std::string_view text, std::string source);
-  // Reads and parses a file of at most max_bytes. If the file is not JSON at all, the Error says what it is (a Git LFS
-  // pointer, a web page).
+  // Reads and parses a file of at most max_bytes. If the file is not JSON at all, the Error names the kind of file (a
+  // Git LFS pointer, a web page).
   static JsonDocument read(const std::string& path, size_t max_bytes);
 
   Json root() const;
@@ -67,7 +67,7 @@ class Json {
   bool is_null() const { return kind() == Kind::kNull; }
   size_t offset() const;
 
-  // The member of that name; nothing if the member is absent or null. Throws Error if the value is not an object.
+  // The member `key`; nothing if absent or null. Throws Error if this value is not an object.
   std::optional<Json> find(std::string_view key) const;
   bool has(std::string_view key) const { return member(key).has_value(); }  // true for null members too
   // Throws Error if the member is absent or null.
@@ -75,8 +75,8 @@ class Json {
   std::vector<std::pair<std::string_view, Json>> members() const;  // of an object, in the order of the file
   std::vector<Json> elements() const;                              // of an array
 
-  // Each throws Error if the value is of another kind or out of range. 32.0 counts as an integer, since some programs
-  // write integers so.
+  // Each throws Error if the value is of another kind or out of range. 32.0 counts as an integer, because some programs
+  // write integers in this way.
   int64_t integer(int64_t low, int64_t high) const;
   double number() const;  // finite
   bool boolean() const;
@@ -84,7 +84,7 @@ class Json {
 
   std::string path() const;      // "rope_scaling.factor", "merges[3]"; empty for the root
   std::string describe() const;  // for messages: `str "abc"`, `integer 7`, `array of 2`
-  std::string render() const;    // for people, on one line; long values are cut
+  std::string render() const;    // for display, on one line; long values are truncated
   // An Error about this value: "FILE: 'rope_scaling.factor' at offset 120: MESSAGE".
   template <class... Args>
   Error error(fmt::format_string<Args...> format, Args&&... args) const {

@@ -1,5 +1,5 @@
-// walk_json: nlohmann's parser, with the offset of every event. The parser's own interface has no offsets, so the
-// parser reads the text through an iterator that reports its position.
+// walk_json: nlohmann's parser, with an offset for every event. The parser's interface has no offsets, so the parser
+// reads the text through an iterator that reports its position.
 #include <algorithm>
 #include <iterator>
 #include <nlohmann/json.hpp>
@@ -102,7 +102,7 @@ class Walker final : public nlohmann::json_sax<nlohmann::json> {
   std::string_view text_;
   const std::string& source_;
   const std::function<void(const JsonEvent&)>& on_event_;
-  const char* reached_;  // by the parser, which has read one byte more after a number
+  const char* reached_;  // the parser's position; after a number, the parser has read one byte more
   size_t done_ = 0;
   int depth_ = 0;
 };

@@ -23,7 +23,7 @@ constexpr const char* kName<float> = "f32";
 template <>
 constexpr const char* kName<std::string_view> = "str";
 
-// What the file has, for messages: the type, and for numbers the value.
+// The value found in the file, for messages: the type, and for numbers also the value.
 std::string describe(const Value& value) {
   if (value.is_array() || value.type == ValueType::kString) return value.type_name();
   return value.type_name() + " " + render(value);

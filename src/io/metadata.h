@@ -1,7 +1,7 @@
 // The metadata of a model file: keys in file order, with typed getters. If the key is missing, get_* throws Error and
 // find_* returns nullopt. Both throw Error if the value is of another kind or does not fit; the message names the file,
 // the key, what was expected and what was found: "model.gguf: metadata 'llama.block_count': expected u32, got str". All
-// strings are views of the mapped file, may hold any bytes, and live as long as the Gguf that they came from.
+// strings are views of the mapped file and may hold any bytes. The strings are valid as long as the Gguf.
 #pragma once
 #include <optional>
 #include <string>
@@ -52,7 +52,7 @@ class Metadata {
   Maybe<bool> find_bool(Key key) const { return find_as<bool>(key); }
   Maybe<std::string_view> find_string(Key key) const { return find_as<std::string_view>(key); }
 
-  // Whole arrays; the same rules hold for each element, except that an f32 may be infinite (but not NaN).
+  // Whole arrays. The same rules apply to each element, except that an f32 may be infinite (but not NaN).
   List<uint32_t> get_u32s(Key key) const { return get_list<uint32_t>(key); }
   List<int32_t> get_i32s(Key key) const { return get_list<int32_t>(key); }
   List<float> get_f32s(Key key) const { return get_list<float>(key); }
@@ -63,8 +63,8 @@ class Metadata {
   Maybe<List<float>> find_f32s(Key key) const { return find_list<float>(key); }
   Maybe<List<std::string_view>> find_strings(Key key) const { return find_list<std::string_view>(key); }
 
-  // Per-layer values (head_count_kv, for example), stored as one scalar for all layers or an array with one element a
-  // layer; the result always has n_layers values.
+  // Per-layer values, such as head_count_kv. The file has one scalar for all layers or an array with one element for
+  // each layer; the result always has n_layers values.
   List<uint32_t> get_u32_per_layer(Key key, size_t n_layers) const { return get_per_layer<uint32_t>(key, n_layers); }
   Maybe<List<uint32_t>> find_u32_per_layer(Key key, size_t n_layers) const {
     return find_per_layer<uint32_t>(key, n_layers);

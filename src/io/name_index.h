@@ -1,6 +1,5 @@
-// Finds an entry by name among entries that stay in file order: a sorted list of their positions. Sorting instead of
-// hashing, so that a hostile file cannot choose names that make the lookup slow, and so that duplicates become
-// neighbours.
+// Finds an entry by name: a list of the entries' positions, sorted by name; the entries stay in file order. Sorting,
+// unlike hashing, gives a hostile file no way to make lookups slow, and puts duplicates next to each other.
 #pragma once
 #include <algorithm>
 #include <cstdint>
@@ -14,14 +13,14 @@ namespace ingot {
 class NameIndex {
  public:
   NameIndex() = default;
-  // name_of(i) is the name of entry i. find() calls name_of again, and it must return the same names.
+  // name_of(i) is the name of entry i. find() and duplicate() must get the same names.
   template <class NameOf>
   NameIndex(size_t n, const NameOf& name_of) : order_(n) {
     std::iota(order_.begin(), order_.end(), 0u);
     std::stable_sort(order_.begin(), order_.end(), [&](uint32_t a, uint32_t b) { return name_of(a) < name_of(b); });
   }
 
-  // The second of two entries that share a name, if there are any.
+  // The second of two entries with the same name; nothing if all names are distinct.
   template <class NameOf>
   std::optional<size_t> duplicate(const NameOf& name_of) const {
     for (size_t i = 1; i < order_.size(); ++i)

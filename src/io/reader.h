@@ -1,6 +1,6 @@
-// The one bounds-checked reader of bytes from a file. Every read names its field, so that a failure says "FILE:
-// CONTEXT: FIELD at offset N: truncated: need A bytes, have B". Nothing is copied: strings are views of the bytes. Used
-// by the GGUF parser. Little-endian only, like the machines that ingot runs on.
+// A bounds-checked reader for the bytes of a file, little-endian only. Every read names its field, so an error says
+// "FILE: CONTEXT: FIELD at offset N: truncated: need A bytes, have B". Strings are views of the bytes, not copies. Used
+// for GGUF files, safetensors files, importance matrices and saved prefixes.
 #pragma once
 #include <bit>
 #include <cstdint>
@@ -49,7 +49,7 @@ class Reader {
     return value;
   }
 
-  // Reads a u64 length, then that many bytes (any bytes). Refuses 1 GiB and more even if the file holds that many.
+  // Reads a u64 length, then that many bytes (any bytes). Refuses strings of 1 GiB and more.
   std::string_view read_string(const char* field) {
     const auto n_bytes = read<uint64_t>(field);
     if (n_bytes >= kMaxStringBytes && n_bytes <= remaining()) [[unlikely]]
@@ -57,13 +57,13 @@ class Reader {
     return as_text(take(n_bytes, field));
   }
 
-  // Throws Error about the field that was read last.
+  // Throws Error about `field`, with the offset of the last read.
   template <class... Args>
   [[noreturn]] void fail(const char* field, fmt::format_string<Args...> format, Args&&... args) const {
     fail_at_field(field, fmt::format(format, std::forward<Args>(args)...));
   }
 
-  // Names what is being read, for messages, while the Scope lives: `metadata 'llama.block_count'`.
+  // Adds a context to error messages while the Scope lives: `metadata 'llama.block_count'`.
   class Scope {
    public:
     Scope(Reader& reader, const char* what, std::string_view name) : reader_(reader) {

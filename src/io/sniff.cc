@@ -54,7 +54,7 @@ constexpr Kind kKinds[] = {
     {"\0\0\0\0\0\0\0\0"sv, "zeros at its start (a download that was cut off?)", "download it again"},
 };
 
-// Compares with case, except HTML: its patterns are in lower case, and the file may use capitals.
+// Case-sensitive, except for HTML, whose patterns are in lower case.
 bool starts_with(std::string_view text, const Kind& kind) {
   if (text.size() < kind.start.size()) return false;
   text = text.substr(0, kind.start.size());

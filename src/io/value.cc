@@ -11,7 +11,7 @@ namespace {
 struct TypeRow {
   const char* name;
   uint8_t n_bytes;      // 0: varies
-  uint8_t n_bytes_min;  // the fewest bytes of such a value in a file
+  uint8_t n_bytes_min;  // the smallest encoding in a file
 };
 
 constexpr TypeRow kTypes[kNumValueTypes] = {{"u8", 1, 1},  {"i8", 1, 1},  {"u16", 2, 2},  {"i16", 2, 2}, {"u32", 4, 4},

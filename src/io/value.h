@@ -1,6 +1,6 @@
-// One metadata value, as a view of the GGUF bytes that hold it. Decodes and copies on request only, so that a merges
-// array of 600,000 strings costs one walk over its lengths and no allocation. A value is a scalar, a string, an array
-// of these, or an array of arrays (two levels at most).
+// One metadata value, as a view of its GGUF bytes. Values are decoded and copied only on request: parsing an array of
+// 600,000 merges walks over the lengths once and allocates nothing. A value is a scalar, a string, an array of these,
+// or an array of arrays (two levels at most).
 #pragma once
 #include <cstdint>
 #include <limits>
@@ -14,7 +14,7 @@
 
 namespace ingot {
 
-// The enumerators have the numbers of the file format.
+// The enumerators' values are those of the file format.
 enum class ValueType : uint32_t { kU8, kI8, kU16, kI16, kU32, kI32, kF32, kBool, kString, kArray, kU64, kI64, kF64 };
 inline constexpr uint32_t kNumValueTypes = 13;
 inline constexpr int kMaxArrayDepth = 2;
@@ -31,11 +31,12 @@ struct Value {
   std::string type_name() const;  // "u32", or "[str]" for an array of strings
 
   // The value as T (bool, a 32 or 64 bit integer, float, double or string_view); nothing if the kind differs or the
-  // value does not fit. Any integer type gives an integer; f32 and f64 give float and double. A bool is not an integer.
+  // value does not fit. Every integer type converts to every integer T, and f32 and f64 convert to float and double. A
+  // bool is not an integer.
   template <class T>
   std::optional<T> as() const;
 
-  // Up to `max` elements of an array, from the first on, each a view.
+  // The first `max` elements of an array, as views.
   std::vector<Value> elements(size_t max = std::numeric_limits<size_t>::max()) const;
 };
 
@@ -43,7 +44,8 @@ struct Value {
 Value read_value(Reader& reader, ValueType type, int depth = 0);
 ValueType read_value_type(Reader& reader, const char* field);
 
-// For people: strings quoted, control bytes escaped, long text cut, long arrays as `[151936 x str] "!", "#", ...`.
+// For display: strings quoted, control bytes escaped, long text truncated, long arrays as `[151936 x str] "!", "#",
+// ...`.
 std::string render(const Value& value, size_t max_items = 8);
 
 }  // namespace ingot

@@ -66,7 +66,7 @@ std::string_view read_name(Reader& reader, const char* field, size_t max_bytes) 
 }
 
 Metadata read_metadata(Reader& reader, uint64_t n_entries, const std::string& name) {
-  std::vector<Metadata::Entry> entries;  // grows with the entries read: the file's count alone allocates nothing
+  std::vector<Metadata::Entry> entries;  // not reserved: the file's count is untrusted
   for (uint64_t i = 0; i < n_entries; ++i) {
     Metadata::Entry entry;
     entry.offset = reader.offset();
@@ -138,7 +138,7 @@ void place_tensors(GgufFile& file, uint64_t table_end, uint64_t n_bytes, const s
   }
 }
 
-// Refuses overlaps; warns about holes that alignment does not explain.
+// Refuses overlaps, and warns about holes that are not alignment padding.
 void check_layout(GgufFile& file, uint64_t table_end, uint64_t n_bytes, const std::string& name) {
   std::vector<const TensorInfo*> order;
   for (const TensorInfo& tensor : file.tensors) order.push_back(&tensor);

@@ -1,7 +1,6 @@
 // One GGUF file (a whole model, or one part of a split model), parsed from its bytes. Versions 2 and 3, little-endian.
-// Format: https://github.com/ggml-org/ggml/blob/master/docs/gguf.md. Every count, size and offset in the file is
-// checked against the file's size before memory is allocated or data is read. Other code uses Gguf (gguf.h), which
-// calls this parser.
+// Format: https://github.com/ggml-org/ggml/blob/master/docs/gguf.md. Every count, size and offset is checked against
+// the file's size before memory is allocated or data is read. Most code uses Gguf (gguf.h), which calls this parser.
 #pragma once
 #include <array>
 #include <cstdint>
@@ -39,11 +38,11 @@ inline constexpr size_t kGgufMaxKeyBytes = 65535;
 inline constexpr size_t kGgufMaxTensorName = 63;
 inline constexpr int kGgufMaxDims = 4;
 
-// Says why the name is not allowed for a key or tensor; nullptr if it is allowed.
+// The reason why the name is not allowed for a key or tensor; nullptr if the name is allowed.
 const char* gguf_name_fault(std::string_view name, size_t max_bytes);
 // True for a power of two up to kGgufMaxAlignment.
 bool is_gguf_alignment(uint32_t alignment);
-// The bytes that a tensor takes. Throws Error (without the tensor's name) if the type or a dimension is invalid, or if
+// The size of a tensor in bytes. Throws Error (without the tensor's name) if the type or a dimension is invalid, or if
 // the size overflows.
 uint64_t gguf_tensor_bytes(uint32_t ggml_type, std::span<const uint64_t> dims);
 
@@ -52,10 +51,10 @@ struct GgufFile {
   uint32_t alignment = kGgufDefaultAlignment;
   Metadata metadata;
   std::vector<TensorInfo> tensors;    // in file order, names distinct, ranges inside the file and disjoint
-  std::vector<std::string> warnings;  // odd but harmless: bytes that belong to no tensor
+  std::vector<std::string> warnings;  // harmless oddities: bytes that belong to no tensor
 };
 
-// The result has views of `bytes`, which must outlive it; `name` is for messages. Throws Error.
+// `bytes` must outlive the result, which has views of them. `name` is for messages. Throws Error.
 GgufFile parse_gguf_file(std::span<const uint8_t> bytes, const std::string& name);
 
 }  // namespace ingot

@@ -22,7 +22,8 @@ constexpr Size kSizes[] = {
     {28, 1, 8},      // F64
 };
 
-// What to use instead of types that ggml has removed. Most were layouts of these types, which ggml now makes at load.
+// The type that replaces a removed type. Most removed types were other layouts of these types; ggml now creates such
+// layouts at load time.
 const char* instead_of_removed(uint32_t id) {
   if (id == 4 || id == 5 || (id >= 31 && id <= 33)) return "Q4_0";
   return id >= 36 && id <= 38 ? "IQ4_NL" : nullptr;

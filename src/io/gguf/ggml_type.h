@@ -1,5 +1,5 @@
 // The tensor types of the GGUF file format: the elements and bytes of a block. quant/format.h describes the types that
-// ingot computes with; the sizes of the others are here, so that any valid file opens for `ingot inspect`.
+// ingot computes with. This file adds the sizes of the other types, so `ingot inspect` can open any valid file.
 #pragma once
 #include <cstdint>
 #include <optional>
@@ -19,8 +19,8 @@ struct GgmlType {
 // Nothing if the number is unknown or was removed from the format.
 std::optional<GgmlType> ggml_type(uint32_t id);
 
-// Text for messages, also for numbers that ggml_type refuses: "12 (Q4_K)", "77 (unknown)"; for removed types with
-// advice: "31 (Q4_0_4_4 (removed); use the model in Q4_0)".
+// A description of any type for messages: "12 (Q4_K)", "77 (unknown)", "31 (Q4_0_4_4 (removed); use the model in
+// Q4_0)".
 std::string describe_ggml_type(uint32_t id);
 
 }  // namespace ingot

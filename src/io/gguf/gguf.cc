@@ -45,7 +45,7 @@ Gguf Gguf::parse(std::span<const uint8_t> bytes, const std::string& name) {
   return model;
 }
 
-// The file opened first is mapped and parsed again as one of the parts: cheap, and all parts are treated alike.
+// Maps and parses the file opened first again as one of the parts. This costs little, and all parts are treated alike.
 void Gguf::open_split(const std::string& path, uint32_t n_parts) {
   for (uint32_t part = 0; part < n_parts; ++part) {
     const std::string part_path = split_path(path, part, n_parts);

@@ -1,5 +1,5 @@
 // A GGUF model: one file, or all parts of a split model (`-00001-of-0000N.gguf`), memory-mapped. All checks are done at
-// open; later accesses need none. Contains nothing about architectures. Used by model/, text/ and the commands.
+// open; later accesses need none. Independent of model architectures. Used by model/, text/ and the commands.
 #pragma once
 #include <span>
 #include <string>
@@ -14,8 +14,8 @@ namespace ingot {
 
 class Gguf {
  public:
-  // Opens a model; any part of a split model opens all parts, which must be in the same folder. A file without tensors
-  // (vocabulary only) is allowed. Throws Error naming the file (the part), the field and the offset.
+  // Opens a model. `path` may be any part of a split model; all parts must be in the same folder. A file without
+  // tensors (vocabulary only) is allowed. Throws Error naming the file (the part), the field and the offset.
   static Gguf open(const std::string& path);
 
   // Parses one whole model in memory; `bytes` must outlive the result. `name` is for messages.
@@ -34,7 +34,7 @@ class Gguf {
   uint32_t alignment() const { return alignment_; }
   size_t n_files() const { return files_.size(); }
   uint64_t file_bytes() const;  // of all parts
-  // Odd but harmless: bytes that belong to no tensor. The caller shows the warnings, or refuses the file.
+  // Harmless oddities: bytes that belong to no tensor. The caller shows the warnings or refuses the file.
   std::span<const std::string> warnings() const { return warnings_; }
 
  private:

@@ -23,7 +23,7 @@ std::vector<float> floats_of(const Gguf& file, const TensorInfo& tensor) {
   return values;
 }
 
-// Turns sums over the tokens that each matrix saw into means. A matrix (an expert) that saw no token gets equal means.
+// Divides the sums by each matrix's token count. A matrix (an expert) that processed no token gets equal means.
 std::vector<float> means_of(const Gguf& file, const TensorInfo& sums, const TensorInfo& counts) {
   std::vector<float> means = floats_of(file, sums);
   const std::vector<float> seen = floats_of(file, counts);
@@ -77,8 +77,8 @@ void ImportanceMatrix::read_gguf() {
       if (dataset_.empty()) dataset_ = name;
 }
 
-// i32 count; then for each entry: i32 length and name, i32 calls, i32 number of values, f32 sums over the calls. In
-// newer files then: i32 chunks, i32 length and name of the text.
+// i32 count; then for each entry: i32 length and name, i32 calls, i32 number of values, f32 sums over the calls. Newer
+// files end with i32 chunks, i32 length and name of the text.
 void ImportanceMatrix::read_legacy(std::span<const uint8_t> bytes) {
   Reader reader(bytes, path_);
   const auto n_entries = bytes.size() < 4 ? 0 : reader.read<int32_t>("entry count");
@@ -108,7 +108,7 @@ void ImportanceMatrix::add(const std::string& name, std::vector<float> means) {
   for (const float mean : means)
     if (!std::isfinite(mean) || mean < 0)
       throw Error("{}: entry '{}' has the value {}: expected 0 or more", printable(path_), printable(name), mean);
-  constexpr double kUnseen = 1e-5;  // of the mean; with a weight of 0, the codes could be anything
+  constexpr double kUnseen = 1e-5;  // of the mean; a weight of 0 would leave the codes undetermined
   const double mean = std::accumulate(means.begin(), means.end(), 0.0) / static_cast<double>(means.size());
   const auto least = static_cast<float>(mean > 0 ? mean * kUnseen : 1.0);
   for (float& value : means) value = std::max(value, least);

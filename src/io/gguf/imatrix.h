@@ -1,5 +1,6 @@
-// An importance matrix as llama.cpp's imatrix tool writes it, as a GGUF file or in the older .dat format. For each
-// matrix of a model it has the mean square of each input, which weighs the error of a weight. For model/quantize.
+// An importance matrix of llama.cpp's imatrix tool, as a GGUF file or in the older .dat format. The file has the mean
+// square of each input of each weight matrix. Quantization weights the squared error of a weight with this mean. For
+// model/quantize.
 #pragma once
 #include <cstdint>
 #include <map>
@@ -15,14 +16,15 @@ class ImportanceMatrix {
   // Throws Error naming the file, the entry and the fault.
   static ImportanceMatrix read(const std::string& path);
 
-  // The importances for a tensor, by its GGUF name: one for each element of a row, for each of its matrices. All are
-  // above 0; an input that never occurred gets a very small value. Empty if the file has no entry for the tensor.
+  // The importances for a tensor, by its GGUF name: one for each element of a row, for each matrix in the tensor. All
+  // values are above 0; an input that was always 0 has a very small importance. Empty if the file has no entry for the
+  // tensor.
   std::span<const float> find(std::string_view tensor) const;
 
   const std::string& path() const { return path_; }
   size_t size() const { return entries_.size(); }
   uint32_t n_chunks() const { return n_chunks_; }  // chunks of text that the matrix was computed from; 0: not stated
-  const std::string& dataset() const { return dataset_; }  // as in the file: print with printable()
+  const std::string& dataset() const { return dataset_; }  // untrusted: print with printable()
   std::vector<std::string> names() const;
 
  private:

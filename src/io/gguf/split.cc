@@ -14,7 +14,7 @@ constexpr const char* kNumberKey = "split.no";
 constexpr const char* kCountKey = "split.count";
 constexpr size_t kDigits = 5;
 
-// The name up to "-00001-of-0000N.gguf"; nothing if the name does not end like that for this N.
+// The name before "-00001-of-0000N.gguf"; nothing if the name does not have this ending for N = n_parts.
 std::optional<std::string> prefix_of(std::string_view name, uint32_t n_parts) {
   const std::string end = fmt::format("-of-{:05}.gguf", n_parts);
   if (!name.ends_with(end)) return std::nullopt;

@@ -11,12 +11,12 @@ namespace ingot {
 uint32_t split_count(const Metadata& metadata);
 
 // The path of part `part` (from 0), in the folder of `path`, which is any part. Throws Error if the name of `path` does
-// not follow the pattern for n_parts, or if the part lies outside the folder (a symbolic link may lead only to the
-// folder where `path` itself lies).
+// not follow the pattern for n_parts, or if the part is outside the folder (a symbolic link may point only into the
+// folder that contains `path` itself).
 std::string split_path(const std::string& path, uint32_t part, uint32_t n_parts);
 
-// Throws Error naming the file of `part` if `part` is not number `index` of `n_parts`, or if `part` and the first part
-// have a key in common with different values (so `part` belongs to another model).
+// Throws Error naming the file of `part` if `part` is not number `index` of `n_parts`, or if a key has different values
+// in `part` and the first part, so `part` belongs to another model.
 void check_part(const Metadata& first, const Metadata& part, uint32_t index, uint32_t n_parts);
 
 }  // namespace ingot

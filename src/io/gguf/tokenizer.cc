@@ -17,19 +17,19 @@ void require_elements(const Metadata& metadata, std::string_view key, std::initi
   throw metadata.error(key, "expected an array of {}, got {}", value_type_name(*allowed.begin()), value->type_name());
 }
 
-// A flag of SentencePiece's or BERT's normalizer, which most files lack.
+// A flag of SentencePiece's or BERT's normalizer. Most files lack these flags.
 bool flag_or(const Metadata& metadata, const char* key, bool fallback) {
   return metadata.find_bool(key).value_or(fallback);
 }
 
 std::optional<int64_t> find_separator(const Metadata& metadata) {
-  // llama.cpp spells the key as the first of these.
+  // The first spelling is llama.cpp's.
   for (const char* key : {"tokenizer.ggml.seperator_token_id", "tokenizer.ggml.separator_token_id"})
     if (const auto separator = metadata.find_i64(key)) return separator;
   return std::nullopt;
 }
 
-// For BERT: the classifier's token before a text, the separator after it.
+// For BERT: CLS before a text, SEP after the text.
 void read_word_piece(const Metadata& metadata, TokenizerSpec& spec) {
   const bool lowercase = flag_or(metadata, "tokenizer.ggml.normalizer.lowercase", true);
   spec.normalize =
@@ -55,7 +55,7 @@ void read_unigram(const Metadata& metadata, TokenizerSpec& spec) {
 // As in llama.cpp: EOS after each text, and SEP before the second text if the file asks for SEP.
 void read_pair(const Metadata& metadata, TokenizerSpec& spec) {
   const bool encoder = spec.model == kWordPieceModel || spec.model == kUnigramModel;
-  const bool xlm_roberta = spec.model == kUnigramModel;  // older files lack the key, and use two tokens
+  const bool xlm_roberta = spec.model == kUnigramModel;  // older files lack the key but need two tokens
   if (spec.eos && spec.add_eos.value_or(encoder)) spec.pair_between.push_back(*spec.eos);
   if (!metadata.find_bool("tokenizer.ggml.add_sep_token").value_or(xlm_roberta)) return;
   const auto separator = find_separator(metadata);
@@ -81,8 +81,8 @@ TokenizerSpec tokenizer_spec(const Gguf& file) {
   spec.eos = metadata.find_i64("tokenizer.ggml.eos_token_id");
   spec.eot = metadata.find_i64("tokenizer.ggml.eot_token_id");
   spec.eom = metadata.find_i64("tokenizer.ggml.eom_token_id");
-  // Byte-level files may name the unknown token of tokenizer_config.json. It is ignored, as llama.cpp and Hugging Face
-  // drop text that has no token.
+  // Byte-level files may name the unknown token of tokenizer_config.json. This token is ignored, because llama.cpp and
+  // Hugging Face drop text that has no token.
   if (spec.model != kByteLevelBpe) spec.unk = metadata.find_i64("tokenizer.ggml.unknown_token_id");
   spec.pad = metadata.find_i64("tokenizer.ggml.padding_token_id");
   spec.add_bos = metadata.find_bool("tokenizer.ggml.add_bos_token");

@@ -1,12 +1,12 @@
-// The tokenizer of a GGUF file (tokenizer.ggml.*), in the form that Tokenizer::create takes.
+// Reads the tokenizer of a GGUF file (tokenizer.ggml.*) as a TokenizerSpec for Tokenizer::create.
 #pragma once
 #include "io/gguf/gguf.h"
 #include "text/tokenizers/tokenizer_spec.h"
 
 namespace ingot {
 
-// The result has views of the file, which must stay open while the tokenizer is made. Throws Error if a key is missing
-// or of another type. Tokenizer::create checks whether the values fit together.
+// The result has views of the file, which must stay open until the tokenizer has been created. Throws Error if a key is
+// missing or of another type. Tokenizer::create checks whether the values are consistent.
 TokenizerSpec tokenizer_spec(const Gguf& file);
 
 }  // namespace ingot

@@ -29,8 +29,8 @@ size_t n_characters(std::string_view text) {
   return n;
 }
 
-// True if the token can be split into two tokens in more ways than the list of merges has. SentencePiece would then
-// merge pairs that the list lacks.
+// True if the token can be split into two tokens in more ways than the list of merges contains. SentencePiece would
+// then merge pairs that are not in the list.
 bool splits_in_other_ways(std::string_view token, const Ids& ids,
                           const std::unordered_map<std::string_view, int>& n_merges) {
   int n_splits = 0;
@@ -41,8 +41,8 @@ bool splits_in_other_ways(std::string_view token, const Ids& ids,
 }
 
 // SentencePiece merges by the score of the merged token; a tokenizer.json lists the pairs, best first. Here a token's
-// score is the position of its first pair. The result is the same if the list has every way to split a token in two,
-// and if all pairs of one token are neighbours, as in lists that were made from scores.
+// score is the negated position of its first pair. The tokenizers are equivalent if the list has every way to split a
+// token in two, and if all pairs of a token are adjacent, as in lists made from scores.
 std::vector<float> scores_from_merges(const TokenizerSpec& spec) {
   std::vector<std::string> made;  // the merged tokens, in the order of the list
   for (std::string_view merge : spec.merges) {
@@ -80,7 +80,7 @@ void write_id(GgufWriter& writer, const char* name, std::optional<int64_t> id) {
   if (id && *id >= 0) writer.set(fmt::format("tokenizer.ggml.{}_token_id", name), static_cast<uint32_t>(*id));
 }
 
-// Writes eos, and as many of the other tokens that end an answer as GGUF has keys for.
+// Writes eos and up to two more tokens that end an answer: GGUF has only three keys for such tokens.
 void write_ends(const TokenizerSpec& spec, GgufWriter& writer) {
   write_id(writer, "eos", spec.eos);
   std::vector<int64_t> ends;
@@ -103,7 +103,7 @@ bool same(const std::vector<NormalizerStep>& a, const std::vector<NormalizerStep
   return std::equal(a.begin(), a.end(), b.begin(), b.end(), [](const auto& x, const auto& y) { return same(x, y); });
 }
 
-// Finds which of BERT's normalizers the specification has.
+// Finds the flags of BERT's normalizer that give the normalizer of the specification.
 void write_word_piece(const TokenizerSpec& spec, GgufWriter& writer) {
   for (const bool lowercase : {true, false})
     for (const bool strip_accents : {true, false}) {

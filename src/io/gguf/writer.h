@@ -1,6 +1,5 @@
-// Writes GGUF files: metadata in the order in which it was set, then tensors in the order in which they were added,
-// each aligned. The same calls give the same bytes. Used by the converters and the quantizer, and by tests for
-// fixtures.
+// Writes GGUF files: metadata in the order of the set() calls, then aligned tensors in the order of the add_tensor()
+// calls. The same calls give the same bytes. Used by the converters, the quantizer and tests.
 #pragma once
 #include <cstdint>
 #include <functional>
@@ -69,15 +68,15 @@ void encode(std::string& out, const T& value) {
 
 class GgufWriter {
  public:
-  // Makes the tensor's data when it is written, so that a large model is never in memory as a whole.
+  // Called to create a tensor's data when the tensor is written, so a large model is never in memory as a whole.
   using Produce = std::function<std::vector<uint8_t>()>;
   using Sink = std::function<void(std::span<const uint8_t>)>;
 
   explicit GgufWriter(uint32_t version = 3);  // 2 or 3
 
   // Sets a key to a bool, number or string, or to a vector or span of these (or of vectors), with the C++ type. Setting
-  // a key again keeps its position. general.alignment takes effect. Throws Error for a name (or alignment) that the
-  // format does not allow.
+  // a key again keeps its position. Setting general.alignment changes the alignment of the written file. Throws Error
+  // for a name or alignment that the format does not allow.
   template <class T>
   void set(std::string_view key, const T& value) {
     std::string bytes;
@@ -87,14 +86,14 @@ class GgufWriter {
   void set(std::string_view key, const Value& value);  // copies a value of another file
 
   // shape[0] is the row length, as in TensorInfo. Throws Error if the format does not allow the name, type or shape, or
-  // if the name is taken. Throws Error here, or in write for a Produce, if the data has not the size that type and
-  // shape give.
+  // if the name is taken. If the size of the data does not match type and shape, `data` throws Error here, and
+  // `produce` throws Error during the write.
   void add_tensor(std::string_view name, uint32_t ggml_type, std::vector<uint64_t> shape, Produce produce);
   void add_tensor(std::string_view name, uint32_t ggml_type, std::vector<uint64_t> shape, std::vector<uint8_t> data);
 
   void write_to(const Sink& sink) const;
   std::vector<uint8_t> to_bytes() const;
-  // Writes tensor by tensor, all or nothing; `path` may be a file that is being read
+  // Writes one tensor at a time. The file appears whole or not at all; `path` may be a file that is being read.
   void write(const std::string& path) const;
 
  private:

@@ -16,7 +16,7 @@ HubFile parse_entry(const Json& entry) {
   HubFile file{.path = std::string(entry.at("path").string())};
   if (!is_hub_path(file.path))
     throw entry.at("path").error("'{}' is not a path inside a repository", printable(file.path, 128));
-  const auto lfs = entry.find("lfs");  // a large file: the "oid" beside lfs is that of its pointer file
+  const auto lfs = entry.find("lfs");  // a large file: the outer "oid" is the hash of the pointer file
   const Json hash = lfs ? lfs->at("oid") : entry.at("oid");
   std::string_view digits = hash.string();
   if (digits.starts_with("sha256:")) digits.remove_prefix(7);
@@ -60,7 +60,7 @@ std::optional<std::string> next_page(std::string_view header) {
   while (!header.empty()) {
     const size_t first = header.find('<'), close = header.find('>', first == header.npos ? 0 : first);
     if (first == header.npos || close == header.npos) return std::nullopt;
-    const size_t open = header.rfind('<', close);  // an address has no brackets
+    const size_t open = header.rfind('<', close);  // a URL has no angle brackets
     const size_t end = std::min(header.find(",", close), header.size());
     const std::string_view parameters = header.substr(close + 1, end - close - 1);
     if (parameters.find("rel=\"next\"") != parameters.npos)

@@ -1,5 +1,5 @@
-// Parses and checks the Hub's answers: JSON (a revision, the files of a commit), headers, and refusals, which become
-// errors that say what to do. No network here: http.h makes the requests.
+// Parses and checks the Hub's responses: JSON (a revision, the files of a commit), headers, and errors with advice for
+// the user. Contains no network code: http.h makes the requests.
 #pragma once
 #include <cstdint>
 #include <map>
@@ -13,14 +13,14 @@
 namespace ingot {
 
 struct HubFile {
-  std::string path;      // path in the repository; is_hub_path() holds
+  std::string path;      // path in the repository; is_hub_path() is true
   uint64_t n_bytes = 0;
   std::string hash;      // 64 digits: SHA-256 of the bytes; 40: git's hash. Also the blob's name in the cache
 };
 
 struct HubResponse {
   int status = 0;
-  std::string url;                             // the address that answered, after redirects
+  std::string url;                             // the URL of the response, after redirects
   std::map<std::string, std::string> headers;  // names in lower case; includes the redirects' x-... headers
   std::string body;
 
@@ -29,17 +29,18 @@ struct HubResponse {
 
 inline constexpr size_t kMaxHubJsonBytes = 16 << 20, kMaxHubFiles = 100'000;
 
-// The commit from the answer of /api/models/REPO/revision/REVISION. `source` is for messages. Throws Error.
+// Parses the response of /api/models/REPO/revision/REVISION and returns the commit. `source` is for messages. Throws
+// Error.
 std::string parse_revision(std::string_view body, const std::string& source);
 
-// Appends the files from the answer of /api/models/REPO/tree/COMMIT. Throws Error, also for a path that leads out of
-// the repository.
+// Appends the files from the response of /api/models/REPO/tree/COMMIT. Throws Error, also for a path outside the
+// repository.
 void parse_tree(std::string_view body, const std::string& source, std::vector<HubFile>& files);
 
-// The address of rel="next" in a Link header.
+// The URL with rel="next" in a Link header.
 std::optional<std::string> next_page(std::string_view link_header);
 
-// Parses "bytes 100-199/200", or "bytes */200", where begin is nothing; a total of * gives nothing.
+// Parses "bytes 100-199/200" or "bytes */200". `begin` is nothing for a range of *, `total` for a total of *.
 struct ContentRange {
   std::optional<uint64_t> begin, total;
 };
@@ -50,7 +51,7 @@ std::optional<uint64_t> parse_size(std::string_view header);
 // Throws Error if the headers contradict the request: another commit, size or hash.
 void check_file_headers(const HubResponse& response, const HubFile& file, const std::string& commit);
 
-// What a request was about, for the messages of hub_refusal().
+// The subject of a request, for the messages of hub_refusal().
 struct HubRequest {
   std::string repo, revision, endpoint;
   std::string file;  // empty: the request was about the repository
@@ -58,10 +59,10 @@ struct HubRequest {
 };
 Error hub_refusal(const HubRequest& request, const HubResponse& response);
 
-// True if the same request may succeed a little later.
+// True if the same request may succeed later.
 bool is_transient(int status);
 
-// "org/my repo" -> "org/my%20repo": encodes all but letters, digits, -._~ and the characters in `keep`.
+// "org/my repo" -> "org/my%20repo": encodes all characters except letters, digits, -._~ and those in `keep`.
 std::string url_encode(std::string_view text, std::string_view keep);
 
 }  // namespace ingot

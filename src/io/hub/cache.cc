@@ -115,8 +115,8 @@ std::vector<std::string> HubCache::paths(const std::string& commit) const {
   return paths;
 }
 
-// The previous holder may have removed the lock's file. Then this lock is on a file that no other process will open, so
-// lock again.
+// The previous holder may have removed the lock's file. The acquired lock would then be on a file that no other process
+// can open, so the loop opens and locks the new file.
 HubLock::HubLock(const std::string& path, const std::function<void()>& waiting) {
   make_folder(fs::path(path).parent_path().string());
   for (;;) {
@@ -127,7 +127,7 @@ HubLock::HubLock(const std::string& path, const std::function<void()>& waiting) 
       if (result == LockResult::kTaken) break;
       if (result == LockResult::kFailed) throw_errno("take the lock", path, errno);
       if (result == LockResult::kNoLocks) {
-        // at worst two writers corrupt one download, and the hash check finds that
+        // at worst two writers corrupt one download, which the hash check detects
         log_warn("{}: this file system has no locks", printable(path));
         return;
       }

@@ -27,10 +27,10 @@ class HubCache {
   std::string lock_folder() const;
   std::string lock(const std::string& hash) const { return lock_folder() + "/" + hash + ".lock"; }
 
-  // Creates the folders that a download needs, and the file that tells backup programs to skip the cache.
+  // Creates the folders for a download, and the marker file that makes backup programs skip the cache.
   void prepare(const std::string& commit) const;
 
-  // The commit of a revision, if the cache knows it; a commit gives itself.
+  // The commit of a revision, if the cache has a ref for the revision. For a commit, returns the commit.
   std::optional<std::string> commit_of(const std::string& revision) const;
   void write_ref(const std::string& revision, const std::string& commit) const;
 
@@ -38,7 +38,7 @@ class HubCache {
   bool has(const std::string& commit, const HubFile& file) const;  // the snapshot has the file with its size
   void link(const std::string& commit, const HubFile& file) const;
 
-  // Removes the remains of an earlier download if the blob is complete and no process is downloading it.
+  // Removes HASH.incomplete if the blob is complete and no process is downloading the blob.
   void remove_leftover(const HubFile& file) const;
 
   // The paths of a snapshot's files whose links are valid, sorted; empty if there is no such snapshot.
@@ -54,8 +54,8 @@ std::string hub_folder_name(const std::string& repo);
 // Creates the folder and its parents. Throws Error.
 void make_folder(const std::string& path);
 
-// A lock, held while the object lives. Waits while another process holds it, calling `waiting` now and then; `waiting`
-// may throw.
+// A file lock, held while the object lives. The constructor waits while another process holds the lock and calls
+// `waiting` repeatedly; `waiting` may throw.
 class HubLock {
  public:
   HubLock(const std::string& path, const std::function<void()>& waiting);

@@ -10,7 +10,7 @@
 namespace ingot {
 namespace {
 
-// A label is one of these, after UD- or not, and before _LETTERS or not (Q4_K_M, UD-Q2_K_XL, MXFP4_MOE).
+// A label is one of these, optionally with UD- in front and _LETTERS behind (Q4_K_M, UD-Q2_K_XL, MXFP4_MOE).
 constexpr std::string_view kTypes[] = {
     "F32",   "F16",     "BF16",   "FP32",  "FP16",  "Q1_0",   "Q2_0",   "Q4_0",  "Q4_1",  "Q5_0",    "Q5_1",   "Q8_0",
     "Q8_1",  "Q2_K",    "Q3_K",   "Q4_K",  "Q5_K",  "Q6_K",   "Q8_K",   "IQ1_S", "IQ1_M", "IQ2_XXS", "IQ2_XS", "IQ2_S",
@@ -18,7 +18,7 @@ constexpr std::string_view kTypes[] = {
 };
 constexpr std::string_view kDynamic = "UD-";
 constexpr std::string_view kPreferred[] = {"Q4_K_M", "Q8_0"};
-// GGUF files that stand beside a model.
+// GGUF files next to a model that are not models themselves.
 constexpr std::string_view kNotModels[] = {"MMPROJ", "IMATRIX", "MTP-", "EAGLE3-", "DFLASH-", "DSPARK-"};
 
 bool is_letter(char c) { return c >= 'A' && c <= 'Z'; }
@@ -30,7 +30,7 @@ bool contains(const std::vector<std::string>& sorted, std::string_view path) {
 
 std::string_view base_name(std::string_view path) { return path.substr(path.rfind('/') + 1); }  // npos + 1 is 0
 
-// How long the label at the front of `name` (in capitals) is; 0: there is none.
+// The length of the label at the start of `name` (in capitals); 0: no label.
 size_t label_length(std::string_view name) {
   const size_t prefix = name.starts_with(kDynamic) ? kDynamic.size() : 0;
   const std::string_view rest = name.substr(prefix);
@@ -87,7 +87,7 @@ bool is_model(std::string_view path) {
                       [&](std::string_view word) { return name.find(word) != name.npos; });
 }
 
-// Is `word` in `name`, with a dot, dash, slash or nothing on either side? Both in capitals.
+// True if `name` contains `word` with a dot, dash, slash or nothing on either side. Both in capitals.
 bool has_word(std::string_view name, std::string_view word) {
   auto in_word = [](char c) { return is_alnum(c) || c == '_'; };
   for (size_t at = name.find(word); at != name.npos; at = name.find(word, at + 1)) {
@@ -144,7 +144,7 @@ std::string quant_label(std::string_view path) {
 
 std::vector<HubGguf> gguf_models(const std::vector<std::string>& paths) {
   std::vector<HubGguf> models;
-  std::string prefix;  // of the split model that is being collected: in sorted paths its parts follow each other
+  std::string prefix;  // of the split model being collected; in sorted paths, its parts are adjacent
   for (const std::string& path : paths) {
     if (!is_model(path)) continue;
     const auto split = split_of(path);

@@ -17,10 +17,10 @@ constexpr const char* kConfig = "config.json";
 constexpr const char* kOneFile = "model.safetensors";
 constexpr const char* kIndex = "model.safetensors.index.json";
 
-// What is read of the repository's own folder, wherever the model lies.
+// The files read from the repository's root folder, even if the model is in another folder.
 constexpr std::string_view kWholeFiles[] = {kModules, "config_sentence_transformers.json"};
 
-// What is read of the model's folder, besides the weights and kHfTextOptionFiles. Code and pickles are not.
+// The files read from the model's folder, besides the weights and kHfTextOptionFiles. Code and pickles are never read.
 constexpr std::string_view kModelFiles[] = {
     kConfig,
     "generation_config.json",
@@ -38,7 +38,7 @@ constexpr std::string_view kModelFiles[] = {
     "hf_quant_config.json",
 };
 
-// What is read of the folder of another module: pooling, a dense layer.
+// The files read from the folder of another module: pooling, a dense layer.
 constexpr std::string_view kModuleFiles[] = {kConfig, kOneFile};
 
 bool contains(const std::vector<std::string>& sorted, const std::string& path) {
@@ -49,7 +49,7 @@ bool has_model(const std::vector<std::string>& paths, const std::string& prefix)
   return contains(paths, prefix + kConfig) && (contains(paths, prefix + kOneFile) || contains(paths, prefix + kIndex));
 }
 
-// "1_Pooling/", or "" for the repository's own folder: of each module in the order of modules.json.
+// The folder of each module, in the order of modules.json: "1_Pooling/", or "" for the repository's root folder.
 std::vector<std::string> module_prefixes(const std::string& file) {
   const JsonDocument document = JsonDocument::read(file, kMaxModulesBytes);
   const std::vector<Json> modules = document.root().elements();
@@ -75,7 +75,7 @@ std::set<std::string> shards_of(const std::string& index) {
   return names;
 }
 
-// The files of the list that the repository has, each once.
+// Collects the files that the repository has, each once.
 class Files {
  public:
   explicit Files(const std::vector<std::string>& paths) : paths_(paths) {}

@@ -1,6 +1,6 @@
-// Which files of a repository make a safetensors directory. Most have fixed names. Two kinds of files name others:
-// modules.json of sentence-transformers names folders, and the index of a model in shards names the shards. Such a file
-// must be at hand before the list is complete. Used by hub for the Hub's listing and for the cache.
+// Selects the files of a repository that make up a safetensors directory. Most files have fixed names. Two files name
+// further files: modules.json of sentence-transformers names folders, and the index of a sharded model names the
+// shards. Both must be available locally before the list is complete. Used for the Hub's listing and for the cache.
 #pragma once
 #include <functional>
 #include <string>
@@ -8,14 +8,15 @@
 
 namespace ingot {
 
-// Does a folder that may hold the model have config.json and safetensors weights? `paths` are the repository's, sorted.
+// True if a folder that may hold the model has config.json and safetensors weights. `paths` are the repository's,
+// sorted.
 bool has_safetensors(const std::vector<std::string>& paths);
 
-// The files to have, each once, in the order to fetch them in. `paths` are those of the listing or of the cache,
-// sorted. `at_hand(path)` returns where a file of the repository lies on the disk, and may download it first; it is
-// called for modules.json and the index alone. Shards are listed even where `paths` lacks them: the caller looks.
-// Throws Error for a modules.json or an index that is broken or names something outside of the repository, and where
-// the folder of the model has no weights.
+// The files of the directory, each once, in the order of download. `paths` are those of the listing or of the cache,
+// sorted. `at_hand(path)` returns the local path of a repository file and may download the file first; only
+// modules.json and the index are requested. Shards are listed even if `paths` lacks them; the caller must check. Throws
+// Error if modules.json or the index is invalid or names a file outside the repository, and if the model's folder has
+// no weights.
 std::vector<std::string> directory_files(const std::string& repo, const std::vector<std::string>& paths,
                                          const std::function<std::string(const std::string& path)>& at_hand);
 

@@ -13,10 +13,10 @@
 namespace ingot {
 namespace {
 
-constexpr int kMaxFailures = 5;               // in a row, without progress between
-constexpr uint64_t kLeastProgress = 1 << 20;  // new bytes that count as progress; of small files a thousandth
+constexpr int kMaxFailures = 5;               // in a row, without progress in between
+constexpr uint64_t kLeastProgress = 1 << 20;  // new bytes that count as progress; at most a thousandth of the file
 
-// blobs/HASH.incomplete: the bytes of the file so far, and their hash.
+// blobs/HASH.incomplete: the bytes received so far, and their hash.
 class Partial final : public HubSink {
  public:
   Partial(std::string path, const HubDownload& download, const HubDownloadEvents& events)
@@ -77,7 +77,7 @@ class Partial final : public HubSink {
     return download_.file.hash.size() == 64 ? Digest::sha256() : Digest::git_blob(download_.file.n_bytes);
   }
 
-  // Hashes the bytes that an earlier run left. More bytes than the file has cannot belong to the file.
+  // Hashes the bytes of an earlier run. If there are more bytes than the file has, starts again.
   void hash_partial() {
     std::vector<uint8_t> buffer(1 << 20);
     for (;;) {
@@ -108,11 +108,11 @@ class Partial final : public HubSink {
   FileHandle file_;
 };
 
-// Requests the missing bytes until the file is complete. Bytes received again after a reset are not progress: otherwise
-// a server that cuts connections and does not resume would be asked forever.
+// Requests the missing bytes until the file is complete. Bytes received again after a reset do not count as progress.
+// Otherwise a server that cuts connections and does not resume would cause an endless loop.
 void fill(HubHttp& http, const HubDownload& download, Partial& partial) {
   const uint64_t step = std::min(kLeastProgress, download.file.n_bytes / 1000 + 1);
-  uint64_t mark = partial.size();  // the most bytes so far
+  uint64_t mark = partial.size();  // the largest size so far
   for (int failures = 0; partial.size() < download.file.n_bytes;) {
     std::optional<HubResponse> response;
     std::string why = "the connection ended early";

@@ -1,5 +1,5 @@
-// Downloads one file from the Hub to the cache's blobs: resumes a partial download, checks the hash, and renames the
-// file to its final name only then.
+// Downloads one file from the Hub to the cache's blobs. Resumes a partial download, and renames the file to its final
+// name only after checking the hash.
 #pragma once
 #include <functional>
 #include <string>
@@ -10,19 +10,19 @@
 namespace ingot {
 
 struct HubDownload {
-  HubRequest request;  // the request of the user, for messages
+  HubRequest request;  // the user's request, for messages
   std::string url;
   std::string commit;
   HubFile file;
 };
 
 struct HubDownloadEvents {
-  std::function<void(uint64_t n_bytes)> progress;  // bytes of the file so far; the number may go back
-  std::function<void()> waiting;                   // another process downloads it
+  std::function<void(uint64_t n_bytes)> progress;  // bytes of the file so far; may decrease
+  std::function<void()> waiting;                   // called while another process downloads the file
 };
 
-// Returns when the blob is complete, also if another process downloaded it. Bytes that were received stay in
-// blobs/HASH.incomplete after any failure, except a wrong hash. Throws HubInterrupted, or Error saying what to do.
+// Returns when the blob is complete, even if another process downloaded it. After a failure, the received bytes stay in
+// blobs/HASH.incomplete, except after a wrong hash. Throws HubInterrupted or Error.
 void download_blob(HubHttp& http, const HubCache& cache, const HubDownload& download, const HubDownloadEvents& events);
 
 }  // namespace ingot

@@ -1,4 +1,5 @@
-// hub_options_from_environment: the environment variables of huggingface_hub. Each has a flag too (cli/hub_options.h).
+// hub_options_from_environment: reads the environment variables of huggingface_hub. Flags override them
+// (cli/hub_options.h).
 #include <algorithm>
 #include <charconv>
 #include <cstdlib>

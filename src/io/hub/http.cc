@@ -21,7 +21,7 @@ constexpr const char* kOwnAuthority =
     "; where an authority of your own signs for this server, SSL_CERT_FILE names the file with its certificate";
 constexpr size_t kMaxHeaderBytes = 64 << 10, kMaxRefusalBytes = 64 << 10;
 
-// The parts of an address, parsed by libcurl, which also makes the connection.
+// The parts of a URL, parsed by libcurl, which also makes the connection.
 class Url {
  public:
   explicit Url(const std::string& text, const Url* base = nullptr)
@@ -63,7 +63,7 @@ void init_curl() {
   if (code != CURLE_OK) throw Error("libcurl cannot start: {}", curl_easy_strerror(code));
 }
 
-// True for failures of the network; false for errors that a second try cannot fix.
+// True for network failures; false for errors that a second attempt cannot fix.
 bool is_cut(CURLcode code) {
   constexpr CURLcode kForGood[] = {CURLE_UNSUPPORTED_PROTOCOL, CURLE_URL_MALFORMAT,      CURLE_PEER_FAILED_VERIFICATION,
                                    CURLE_SSL_CERTPROBLEM,      CURLE_SSL_CACERT_BADFILE, CURLE_SSL_ISSUER_ERROR,
@@ -84,7 +84,7 @@ struct HubHttp::Handle {
   CURL* curl;
 };
 
-// One request and its answer. libcurl calls back into it; an exception in a callback waits in `failure`.
+// One request and its response. libcurl calls its callbacks; `failure` stores an exception thrown in a callback.
 struct HubHttp::Transfer {
   CURL* curl;
   const std::function<bool()>& stopped;
@@ -104,21 +104,21 @@ struct HubHttp::Transfer {
       return n;
     } catch (...) {
       failure = std::current_exception();
-      return n == 0 ? 1 : 0;  // any result but n stops libcurl
+      return n == 0 ? 1 : 0;  // any result other than n stops libcurl
     }
   }
 
   void on_header(std::string_view line) {
     header_bytes += line.size();
     if (header_bytes > kMaxHeaderBytes) throw Error("the server sent more than {} bytes of headers", kMaxHeaderBytes);
-    if (line.starts_with("HTTP/")) response.headers.clear();  // the headers before were of a "100 Continue" or a proxy
+    if (line.starts_with("HTTP/")) response.headers.clear();  // earlier headers belong to a "100 Continue" or a proxy
     const size_t colon = line.find(':');
     if (colon != line.npos) response.headers[lower(line.substr(0, colon))] = trim(line.substr(colon + 1));
   }
 
   bool to_sink() const { return sink != nullptr && (response.status == 200 || response.status == 206); }
 
-  // Called before the first byte of the body, or at the end of an answer without a body.
+  // Called before the first byte of the body, or at the end of a response without a body.
   void begin() {
     if (begun) return;
     begun = true;
@@ -224,7 +224,7 @@ void HubHttp::perform(const std::string& url, Transfer& transfer) {
   throw Error("{}", message);
 }
 
-// Of a redirect's headers, keeps only what the Hub says about the file.
+// Follows redirects. Keeps only the redirects' headers that describe the file.
 HubResponse HubHttp::follow(const std::string& first, uint64_t from, size_t max_bytes, HubSink* sink) {
   const bool secure = Url(options_.endpoint).scheme() == "https";
   std::string url = Url(first).whole();

@@ -1,5 +1,5 @@
-// HTTP for the Hub, on libcurl: GET requests. Redirects are followed here, not by libcurl, so that the access token is
-// sent to the endpoint's own origin only, and that all requests use https (or http, if the endpoint does). A cut
+// HTTP GET requests to the Hub, using libcurl. This code follows redirects instead of libcurl. So the access token is
+// sent only to the endpoint's own origin, and all requests use https (or http, if the endpoint does). An interrupted
 // transfer (network failure, stall) throws HubCut and may be tried again.
 #pragma once
 #include <functional>
@@ -21,7 +21,7 @@ class HubInterrupted : public Error {
   using Error::Error;
 };
 
-// Receives the body of an answer with status 200 or 206, piece by piece.
+// Receives the body of a response with status 200 or 206, piece by piece.
 class HubSink {
  public:
   virtual ~HubSink() = default;
@@ -34,9 +34,9 @@ constexpr int kLongWait_s = 3;
 struct HubHttpOptions {
   std::string endpoint;            // scheme://host[:port][/path]; trailing slashes are dropped
   std::string token;               // sent as a bearer token; empty: no token
-  std::string certificates;        // a file of authorities to trust; empty: the system's
+  std::string certificates;        // a file of trusted authorities; empty: the system's
   int timeout_s = 30;              // the longest wait for a byte
-  std::function<bool()> stopped;   // called now and then; returning true throws HubInterrupted
+  std::function<bool()> stopped;   // polled during transfers; returning true throws HubInterrupted
   std::function<void(const std::string& why, int seconds)> pausing;  // called before a wait of kLongWait_s or more
 };
 
@@ -48,15 +48,15 @@ class HubHttp {
 
   const HubHttpOptions& options() const { return options_; }
 
-  // Returns the whole answer, whatever its status. Tries cut transfers and transient statuses again a few times. Throws
-  // HubCut or Error.
+  // Returns the whole response with any status. Retries interrupted transfers and transient statuses a few times.
+  // Throws HubCut or Error.
   HubResponse get(const std::string& url, size_t max_bytes);
 
-  // Makes one attempt: the bytes from offset `from` on go to the sink. Of an answer that is neither 200 nor 206, only
-  // the response is returned. Throws HubCut, or what the sink throws.
+  // Makes one attempt: the bytes from offset `from` on go to the sink. The sink gets nothing if the status is neither
+  // 200 nor 206. Throws HubCut or the sink's exceptions.
   HubResponse fetch(const std::string& url, uint64_t from, HubSink& sink);
 
-  // Waits after failure n (from 1): longer each time, or as long as the server asks, at most half a minute.
+  // Waits after failure n (from 1), longer each time or as long as the server asks, but at most half a minute.
   void wait_after_failure(int n, const HubResponse* response) const;
 
   void check_stopped() const;

@@ -18,7 +18,7 @@ namespace fs = std::filesystem;
 
 constexpr size_t kMaxPages = 1000;
 
-// One pull: the steps of pull_model, and their shared state.
+// The steps of pull_model and their shared state.
 class Pull {
  public:
   Pull(const HubName& name, const HubOptions& options, const HubEvents& events)
@@ -54,8 +54,7 @@ class Pull {
     return files;
   }
 
-  // Downloads those of `files` that are missing, in this order. The total is known and the disk space checked before
-  // the first request for bytes.
+  // Downloads the missing files in this order. Computes the total and checks the disk space before the first download.
   void download(const std::string& commit, const std::vector<HubFile>& files) {
     std::vector<HubFile> missing;
     std::set<std::string> hashes;  // two files may share one blob
@@ -108,7 +107,7 @@ class Pull {
   void check_room(uint64_t needed) const {
     std::error_code error;
     const uint64_t free = std::filesystem::space(cache_.folder(), error).available;
-    if (error) return;  // the write will report the fault
+    if (error) return;  // a later write will report the error
     if (needed > free)
       throw Error(
           "'{}': not enough disk space: {} to download, {} free: free some (`ingot ls`, `ingot rm`), or keep models "
@@ -162,7 +161,7 @@ std::string path_to_open(const HubCache& cache, const std::string& commit, const
   return cache.snapshot(commit) + (choice.open.empty() ? "" : "/" + choice.open);
 }
 
-// Called last, so that offline a revision means its newest complete commit. A cache that cannot be written is no error.
+// Called last, so offline a revision means its newest complete commit. Only warns if the cache cannot be written.
 void write_ref(const HubCache& cache, const std::string& revision, const std::string& commit) {
   try {
     cache.write_ref(revision, commit);

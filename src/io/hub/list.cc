@@ -16,7 +16,7 @@ namespace fs = std::filesystem;
 // A file of a snapshot and the blob that the file links to.
 struct Link {
   std::string path;  // in the snapshot
-  std::string blob;  // full path, after one link; empty if the file is no link or leads elsewhere
+  std::string blob;  // full path, after one link; empty if not a link to a blob
   uint64_t n_bytes = 0;
   int64_t last_used = 0;
 };
@@ -51,7 +51,7 @@ std::map<std::string, std::vector<std::string>> read_refs(const HubCache& cache)
     const std::string name = it->path().lexically_relative(home).generic_string();
     try {
       if (const auto commit = cache.commit_of(name); commit && !is_commit(name)) refs[*commit].push_back(name);
-    } catch (const Error&) {  // a damaged ref names no commit
+    } catch (const Error&) {  // skip a damaged ref
     }
   }
   for (auto& [commit, names] : refs) std::sort(names.begin(), names.end());
@@ -94,7 +94,7 @@ HubEntry entry_of(const HubCache& cache, const std::string& repo, const Snapshot
   return entry;
 }
 
-// Each GGUF model is an entry; the other files (safetensors, or no model) form one entry.
+// Each GGUF model is an entry. All other files (a safetensors model or other data) form one entry.
 void add_entries(const HubCache& cache, const std::string& repo, const Snapshot& snapshot,
                  std::vector<HubEntry>& entries) {
   std::vector<std::string> others = snapshot.paths();

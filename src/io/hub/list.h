@@ -9,11 +9,11 @@
 
 namespace ingot {
 
-// A model in one snapshot: a GGUF file with its parts, or a safetensors directory; or files that are not a model.
+// A model in one snapshot (a GGUF file with its parts, or a safetensors directory), or files that are not a model.
 struct HubEntry {
   std::string repo;
   std::string commit;                   // empty: the files belong to no snapshot yet
-  std::vector<std::string> revisions;   // the names under which the cache knows the commit
+  std::vector<std::string> revisions;   // the refs that name the commit
   // "Q4_K_M", "safetensors"; "-" for other files, "partial" for interrupted downloads
   std::string label;
   std::string path;                     // path to open; empty if the entry is not a model
@@ -21,7 +21,7 @@ struct HubEntry {
   int64_t last_used = 0;                // seconds since 1970
 };
 
-// The entries of all model repositories in the cache, sorted by name. Skips what cannot be read.
+// The entries of all model repositories in the cache, sorted by name. Skips unreadable files.
 std::vector<HubEntry> list_cache(const std::string& root);
 
 // Paths to remove, in the order of removal.
@@ -31,8 +31,8 @@ struct HubRemoval {
   uint64_t freed_bytes = 0;
 };
 
-// Plans the removal of a whole repository, of one model of it (by tag), of one revision, or of both together. Throws
-// Error if the cache lacks it, or if another process is downloading it.
+// Plans the removal of a whole repository, of one of its models (by tag), of one revision, or of one model in one
+// revision. Throws Error if nothing in the cache matches, or if another process is downloading a matching file.
 HubRemoval plan_removal(const std::string& root, const HubName& name, const std::string& revision);
 void remove(const HubRemoval& removal);
 

@@ -9,7 +9,7 @@ namespace {
 constexpr int64_t kMaxLayers = 1024, kMaxDim = 1 << 20, kMaxHeads = 4096, kMaxHeadDim = 1024, kMaxFfn = 1 << 24;
 constexpr int64_t kMaxVocab = 1 << 24, kMaxContext = 1 << 30, kMaxId = INT32_MAX, kMaxExperts = 4096;
 
-// The keys that are read in the files of all families.
+// The keys that are read for all families.
 constexpr std::string_view kOfAllFamilies[] = {
     "attention_bias", "head_dim", "hidden_act", "hidden_size", "intermediate_size", "is_causal",
     "max_position_embeddings",
@@ -40,9 +40,9 @@ constexpr std::pair<std::string_view, std::string_view> kOtherNames[] = {
 constexpr const char* kRefusedFlags[] = {"is_decoder", "add_cross_attention", "prenorm", "use_rms_norm",
                                          "rotary_emb_interleaved"};
 
-// The object of a file, and an object with the keys of its family and their defaults. A null in the file means no
-// value, even if there is a default. A key that neither all families nor this family have is ignored, as in
-// transformers. Without the second object all keys are read. A key is found by any of its names.
+// The object of a file, and an object with the family's keys and their defaults. A null in the file means no value,
+// even if there is a default. As in transformers, keys that the family does not use are ignored. Without `defaults`,
+// all keys are read. A key is found by any of its names.
 struct Keys {
   Json own;
   std::optional<Json> defaults;
@@ -106,7 +106,7 @@ std::vector<float> factors(const Json& rope, const char* key) {
 
 void read_rope_kind(const Json& rope, HfRope& out, int n_ctx);
 
-// Rope parameters for each type of layer. Layers with a window may have another base, but no other difference.
+// Rope parameters for each type of layer. Layers with a window may differ only in the base.
 void read_rope_of_layers(const Json& rope, HfRope& out, int n_ctx) {
   for (const auto& [type, value] : rope.members()) {
     if (type == "full_attention") {
@@ -244,7 +244,7 @@ constexpr FloatKey kScaleKeys[] = {
     {"swiglu_limit", &HfConfig::swiglu_limit},
 };
 
-// One entry for each layer; takes priority over the number of dense layers.
+// One entry for each layer; overrides the number of dense layers.
 void read_mlp_types(const Json& types, HfConfig& c) {
   const std::vector<Json> list = types.elements();
   if (list.size() != static_cast<size_t>(c.n_layers))

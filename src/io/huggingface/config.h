@@ -1,8 +1,7 @@
-// config.json of a Hugging Face model. Both generations of keys are read into one form: transformers 5 writes
-// rope_parameters, older releases rope_theta and rope_scaling; a wrapper (a vision model) has the text model's keys in
-// text_config. dtype and torch_dtype are ignored: each tensor states its own type. Numbers are checked against the
-// widest range that makes sense for any model. model/config.cc interprets them for an architecture, and names the keys
-// in its own errors.
+// Reads config.json of a Hugging Face model. HfConfig hides the differences between versions: transformers 5 writes
+// rope_parameters, older releases write rope_theta and rope_scaling. A vision model has the text model's keys in
+// text_config. dtype and torch_dtype are ignored, because each tensor has its own type. Numbers are checked against
+// ranges that hold for any model. model/config.cc interprets the numbers for an architecture.
 #pragma once
 #include <cstdint>
 #include <functional>
@@ -22,7 +21,7 @@ struct HfRope {
   std::optional<float> factor, low_freq_factor, high_freq_factor, beta_fast, beta_slow;
   std::optional<float> attention_factor, mscale, mscale_all_dim;
   std::vector<float> short_factor, long_factor;
-  float local_theta = 0;     // rope base of layers with a window, if it differs; else 0
+  float local_theta = 0;     // rope base of layers with a window, if different; else 0
   int original_context = 0;  // original_max_position_embeddings; max_position_embeddings if the file lacks it
   bool truncate = true;
 };
@@ -43,16 +42,16 @@ struct HfConfig {
   bool bidirectional = false;              // use_bidirectional_attention
   bool causal = true;                      // is_causal; any decoder may set it to false
   std::optional<int> max_window_layers;
-  int sliding_window_pattern = 0;          // of this many layers, all but the last have the window; 0: not stated
+  int sliding_window_pattern = 0;          // of this many layers, all except the last have a window; 0: absent
   std::vector<std::string> layer_types;    // empty, or one for each layer
   std::vector<bool> layer_has_rope;        // no_rope_layers: empty, or one for each layer
   int no_rope_interval = 0;                // no_rope_layer_interval
 
-  // Scales and caps; 0: not in the file.
+  // Scales and caps; 0: absent.
   float query_pre_attn_scalar = 0, attn_softcap = 0, logit_softcap = 0;
   float embedding_multiplier = 0, attention_multiplier = 0, residual_multiplier = 0, logits_scaling = 0;
 
-  // Encoders: token types of the texts of a pair, and RoBERTa's padding token, which says where positions begin.
+  // Encoders: the number of token types, and RoBERTa's padding token, from which the first position is computed.
   int n_token_types = 0, pad_id = 1;
 
   // Mixtures of experts; n_experts is 0 in other models.
@@ -69,29 +68,28 @@ struct HfConfig {
 
   // Gated delta nets (linear_attention in layer_types); 0 in other models.
   int delta_key_heads = 0, delta_value_heads = 0, delta_key_dim = 0, delta_value_dim = 0, delta_conv_width = 0;
-  int full_attention_interval = 0;         // of this many layers, the last has full attention; 0: not stated
+  int full_attention_interval = 0;         // of this many layers, the last has full attention; 0: absent
 
   std::optional<HfQuantization> quantization;
 
-  // Makes an Error about a key: "FILE: 'KEY': MESSAGE".
+  // Creates an Error about a key: "FILE: 'KEY': MESSAGE".
   template <class... Args>
   Error error(const char* key, fmt::format_string<Args...> format, Args&&... args) const {
     return Error("{}: '{}': {}", printable(source), key, fmt::format(format, std::forward<Args>(args)...));
   }
 };
 
-// The keys that files of that model_type may have besides those of all families: a JSON object with the values that
-// transformers uses if the file lacks a key; null means no value. Without HfDefaults all keys are read.
+// Returns the keys of a model_type, in addition to the keys of all families: a JSON object with the values that
+// transformers uses if the file lacks a key. null means no value. Without HfDefaults all keys are read.
 using HfDefaults = std::function<std::string(std::string_view model_type)>;
 
-// Throws Error naming the file, the key and the value. For a quantization that is not supported, the Error names
-// alternatives.
+// Throws Error naming the file, the key and the value. For an unsupported quantization, the Error names alternatives.
 HfConfig read_hf_config(const HfDirectory& directory, const HfDefaults& defaults = nullptr);
 // Parses a document in memory; `name` is the model's name.
 HfConfig parse_hf_config(const JsonDocument& document, std::string name, const HfDefaults& defaults = nullptr);
 
-// The tokens that end an answer: eos_token_id of config.json and generation_config.json, each a number or a list;
-// without duplicates.
+// The tokens that end an answer, without duplicates: eos_token_id of config.json and generation_config.json, each a
+// number or a list.
 std::vector<int64_t> read_hf_ends(const HfDirectory& directory);
 
 }  // namespace ingot

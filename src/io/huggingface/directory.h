@@ -1,7 +1,7 @@
 // A Hugging Face model directory: config.json and other files with fixed names. Only files with these names are opened.
-// References to other files (auto_map, vocab_file, pickled weights) are not followed, with one exception: the folders
-// in modules.json of sentence-transformers. The model may lie in such a folder (0_Transformer); then that folder is the
-// directory, and the folder with modules.json is its `whole`. Used by config, tokenizer and model/checkpoint.
+// References to other files (auto_map, vocab_file, pickled weights) are not followed, except the folders in
+// modules.json of sentence-transformers. If the model is in such a folder (0_Transformer), that folder is the
+// directory, and whole() is the folder with modules.json. Used by config, tokenizer and model/checkpoint.
 #pragma once
 #include <optional>
 #include <string>
@@ -18,16 +18,16 @@ class HfDirectory {
   // Throws Error if modules.json is invalid.
   explicit HfDirectory(std::string path);
 
-  // True for a directory with a config.json, or with a module that is such a directory.
+  // True for a directory that has a config.json, or a module with a config.json.
   static bool is_one(const std::string& path);
 
   const std::string& path() const { return path_; }
-  // The directory with modules.json; the same directory for most models.
+  // The directory with modules.json; for most models, this directory.
   HfDirectory whole() const { return HfDirectory(whole_, whole_); }
   std::string name() const;  // the directory's name, or org/repo in the Hugging Face cache
   bool has(const char* file) const;
   std::string file(const char* name) const;
-  // Parses the JSON file of that name, which must exist. Throws Error.
+  // Parses the JSON file `name`, which must exist. Throws Error.
   JsonDocument document(const char* name) const;
   // As document(); nothing if the file does not exist.
   std::optional<JsonDocument> find_document(const char* name) const;

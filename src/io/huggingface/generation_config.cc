@@ -23,7 +23,7 @@ constexpr Number kNumbers[] = {
     {"repetition_penalty", "general.sampling.penalty_repeat", &GenerationConfig::repetition_penalty, 0, 100, false},
 };
 
-// The comparisons are written so that NaN is out of range.
+// These comparisons make NaN out of range.
 bool in_range(const Number& row, double value) {
   return value <= row.high && (value > row.low || (row.low_allowed && value == row.low));
 }

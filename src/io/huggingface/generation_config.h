@@ -1,7 +1,6 @@
-// The sampling settings that the makers of a model recommend: generation_config.json of a Hugging Face directory,
-// general.sampling.* of a GGUF file. A setting that the file lacks stays empty, and the program's default applies; a
-// flag overrides both. The tokens that end an answer are read with the tokenizer (read_hf_ends). Used by
-// model/checkpoint.
+// The recommended sampling settings of a model: generation_config.json of a Hugging Face directory, or
+// general.sampling.* of a GGUF file. If the file lacks a setting, the program's default applies. Flags override both.
+// The tokens that end an answer are read elsewhere (read_hf_ends). Used by model/checkpoint.
 #pragma once
 #include <optional>
 
@@ -19,7 +18,7 @@ struct GenerationConfig {
   std::optional<int> penalty_window;  // in GGUF files only; -1: all tokens
 };
 
-// Throws Error naming file, key and value if a value is of the wrong kind or out of range.
+// Throws Error naming the file, the key and the value if a value has the wrong kind or is out of range.
 GenerationConfig read_generation_config(const HfDirectory& directory);
 GenerationConfig read_generation_config(const Metadata& metadata);
 

@@ -100,7 +100,7 @@ void read_module(const HfDirectory& whole, const Json& module, HfModules& out) {
 
 // ---- sentence_bert_config.json
 
-// Checks the model's kinds of input. A model that answers in words may also read messages.
+// Checks the model's input modalities. A model that answers with tokens may also read messages.
 void check_modalities(const Json& config, bool asks) {
   const auto modalities = config.find("modality_config");
   if (!modalities) return;
@@ -124,7 +124,7 @@ void check_options(const Json& config, bool asks) {
     if (const auto value = config.find(key)) throw value->error("is not supported");
   for (const char* key : {"model_args", "model_kwargs", "tokenizer_args", "processor_kwargs", "config_args",
                           "config_kwargs", "processing_kwargs"})
-    if (const auto value = config.find(key))  // allowed: keys that change no result, or its precision only
+    if (const auto value = config.find(key))  // allowed: keys that change at most the precision of the result
       refuse_other_keys(*value, {"trust_remote_code", "torch_dtype", "dtype", "attn_implementation",
                                  "add_pooling_layer", "use_cache", "use_fast", "padding_side"});
 }

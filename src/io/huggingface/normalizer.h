@@ -1,4 +1,4 @@
-// The normalizer of tokenizer.json: changes a text before all other steps. For io/huggingface/pipeline.
+// The normalizer of tokenizer.json, which changes a text before all other steps. For io/huggingface/pipeline.
 #pragma once
 #include <string>
 #include <vector>
@@ -15,8 +15,8 @@ bool hf_is_type(const Json& step, std::string_view type);
 bool hf_flag_or(const Json& step, const char* key, bool fallback);
 [[noreturn]] void hf_refuse(const Json& step, const char* what);
 
-// The expression of {"Regex": ...} in PCRE2's syntax. Throws Error if the expression has another meaning in PCRE2, is
-// invalid, or may take exponential time.
+// Converts the expression of {"Regex": ...} to PCRE2's syntax. Throws Error if the expression is invalid, cannot be
+// converted, or may take exponential time.
 std::string hf_expression(const Json& regex);
 
 // Throws Error naming a step that is not supported.

@@ -20,12 +20,12 @@ bool is_text(const Json& step, const char* key, std::string_view text) {
 
 bool is_space_pattern(const Json& step) { return is_text(step.at("pattern"), "String", " "); }
 
-// ---- byte-level BPE: every step that splits words becomes an expression
+// ---- byte-level BPE: each splitting step becomes an expression
 
 void check_split(const Json& step) {
   const std::string_view behavior = step.at("behavior").string();
   const bool invert = hf_flag_or(step, "invert", false);
-  // "Removed" with invert drops the text between matches. These expressions match everything, so no text is lost.
+  // "Removed" with invert drops the text between matches. These expressions match all text, so nothing is dropped.
   if (!(behavior == "Isolated" && !invert) && !(behavior == "Removed" && invert))
     throw step.error("the behavior '{}'{} is not supported: use a GGUF file of this model", printable(behavior, 32),
                      invert ? " with invert" : "");
@@ -88,9 +88,10 @@ void read_byte_level(const Json& root, const std::vector<Json>& cutters, Tokeniz
     if (!hf_is_type(step, "ByteLevel")) hf_refuse(step, "the decoder");
 }
 
-// ---- SentencePiece BPE: spaces become U+2581, one may be put in front, and the text is not split
+// ---- SentencePiece BPE: spaces become U+2581, a leading U+2581 may be added, and the text is not split
 
-// True if U+2581 occurs only at the start of tokens. Then no merge crosses a U+2581, whether the text is split or not.
+// True if U+2581 occurs only at the start of tokens. Then no merge crosses a U+2581, and splitting there changes
+// nothing.
 bool marks_only_lead(const TokenizerSpec& spec) {
   return std::all_of(spec.tokens.begin(), spec.tokens.end(),
                      [](std::string_view token) { return token.find(kSpaceMark, 1) == token.npos; });

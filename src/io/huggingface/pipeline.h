@@ -6,8 +6,8 @@
 
 namespace ingot {
 
-// Sets the kind of the tokenizer, how it splits text into words, and where it adds a space, BOS or EOS. `root` is the
-// whole document; spec already has the tokens. Throws Error naming a step that is not supported.
+// Sets the tokenizer's kind, the rules that split text into words, and the rules that add a space, BOS or EOS. `root`
+// is the whole document; `spec` already has the tokens. Throws Error naming a step that is not supported.
 void read_hf_pipeline(const Json& root, TokenizerSpec& spec);
 
 }  // namespace ingot

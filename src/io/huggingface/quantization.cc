@@ -37,7 +37,7 @@ int one_of(const Json& value, std::initializer_list<int> allowed) {
   throw value.error("{} is not supported: expected {}", number, list);
 }
 
-// In the file, -1 means whole rows; here, 0 does.
+// A group of -1 in the file means whole rows; in ingot, 0.
 int group_size(const Json& object) {
   const Json value = object.at("group_size");
   const int64_t size = value.integer(-1, kMaxGroup);
@@ -61,7 +61,7 @@ void check_name(const Json& object, const char* key, const std::string& value,
 struct MlxMode {
   const char* name;
   QuantLayout layout;
-  // Affine: mlx's defaults if a layer does not state them. Other modes: the only values that the mode has.
+  // Affine: mlx's defaults for layers that lack the values. Other modes: the only valid values.
   int bits, group;
 };
 constexpr MlxMode kMlxModes[] = {{"affine", QuantLayout::kMlxAffine, 4, 64},
@@ -69,7 +69,8 @@ constexpr MlxMode kMlxModes[] = {{"affine", QuantLayout::kMlxAffine, 4, 64},
                                  {"mxfp8", QuantLayout::kMlxMxfp8, 8, 32},
                                  {"nvfp4", QuantLayout::kMlxNvfp4, 4, 16}};
 
-// The scheme of a layer's own object. Without a mode the scheme is affine, whatever the model's mode is, as in mlx.
+// The scheme of a layer's own object. Without a mode the scheme is affine even if the model has another mode, as in
+// mlx.
 QuantScheme read_mlx_scheme(const Json& json) {
   const std::string name = text_or(json, "mode", "affine");
   const auto mode =
@@ -138,7 +139,7 @@ QuantScheme read_fp8(const Json& json) {
 
 // ---- ModelOpt ----
 
-// ModelOpt's algorithms, by their storage of weights. Their handling of activations (W4A16, W4A8) is ignored.
+// ModelOpt's algorithms and their weight layouts. The quantization of activations (W4A16, W4A8) is ignored.
 struct ModelOptAlgorithm {
   const char* name;
   QuantScheme scheme;
@@ -174,7 +175,7 @@ QuantScheme read_algorithm(const Json& json) {
 
 // ---- compressed-tensors ----
 
-// Refuses rotations, which change what the matrices compute, and sparse matrices.
+// Refuses rotations, which change the results of the matrices, and sparse matrices.
 void refuse_parts(const Json& json) {
   const auto transform = json.find("transform_config"), sparsity = json.find("sparsity_config");
   const auto groups = transform ? transform->find("config_groups") : std::nullopt;
@@ -251,8 +252,8 @@ void HfQuantization::read_mlx(const Json& json) {
   }
 }
 
-// Reads the keys of config.json or hf_quant_config.json, which are the same here. With MIXED_PRECISION, modules have
-// algorithms of their own: a matrix, or all matrices in a module, such as the experts of a layer.
+// Reads config.json or hf_quant_config.json, which have the same keys. With MIXED_PRECISION, each module has its own
+// algorithm. A module is a matrix or a group of matrices, such as the experts of a layer.
 void HfQuantization::read_modelopt(const Json& json) {
   method_ = "modelopt";
   if (json.at("quant_algo").string() != "MIXED_PRECISION") {
@@ -263,8 +264,8 @@ void HfQuantization::read_modelopt(const Json& json) {
     subtrees_.emplace(module, read_algorithm(own));
 }
 
-// GPTQModel's `dynamic`: an expression, after "-:" for modules that are not quantized, and the settings that differ for
-// modules whose names it matches from the start.
+// GPTQModel's `dynamic` maps an expression to the settings that differ for the matching modules. The expression must
+// match from the start of a module's name. The prefix "-:" means that the modules are not quantized.
 void HfQuantization::read_rules(const Json& dynamic) {
   for (const auto& [key, own] : dynamic.members()) {
     const bool leaves = key.starts_with("-:");
@@ -347,8 +348,8 @@ std::optional<HfQuantization> HfQuantization::read(const HfDirectory& directory)
   return own_file ? read(own_file->root()) : std::nullopt;
 }
 
-// A module's own name has priority over an expression, and an expression over a class. The module's class is not known
-// here, so every class matches.
+// A module's own name has priority over an expression, and an expression over a class. The module's class is unknown,
+// so every class matches.
 const QuantScheme* HfQuantization::find(std::string_view module) const {
   if (const auto it = overrides_.find(module); it != overrides_.end()) return it->second ? &*it->second : nullptr;
   for (std::string_view outer = module; !subtrees_.empty() && !outer.empty();) {

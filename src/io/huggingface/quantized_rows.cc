@@ -1,5 +1,5 @@
-// Converts the rows of a quantized matrix. For each layout, the codes, scales and minima of some rows are read; then
-// one path makes blocks of a format from them. Works on tiles of 32 rows, since GPTQ and AWQ store rows side by side.
+// Converts the rows of a quantized matrix. Each layout has code that reads the codes, scales and minima of some rows;
+// common code then creates the blocks. Works on tiles of 32 rows, because GPTQ and AWQ store rows side by side.
 #include <algorithm>
 #include <cmath>
 
@@ -15,7 +15,7 @@ namespace ingot {
 namespace {
 
 constexpr int64_t kTileRows = 32;
-constexpr int64_t kLeastForThreads = 1 << 18;  // elements of a matrix
+constexpr int64_t kLeastForThreads = 1 << 18;  // elements of a matrix; smaller matrices use one thread
 
 uint32_t load_word(std::span<const uint8_t> bytes, int64_t i) { return quant::load_u32(bytes.data() + 4 * i); }
 
@@ -118,7 +118,8 @@ class IntegerRows {
 
   // A word holds eight rows of a column; rows.first and n_out are multiples of 8.
   void read_awq_codes(Rows& rows) const {
-    // Blocks of columns are transposed in the cache: rows are often a power of two apart and would evict each other.
+    // Transposes blocks of columns in a buffer: the row stride is often a power of two, and rows would evict each other
+    // from the cache.
     constexpr int64_t kStep = 64;
     for (int64_t begin = 0; begin < m_.n_in; begin += kStep)
       for (int64_t i = 0; i < rows.n; i += 8) {
@@ -139,7 +140,7 @@ class IntegerRows {
     if (m_.scheme.layout == QuantLayout::kInt8) {
       for (int64_t k = 0; k < n_in; ++k) to[k] = codes_[row * n_in + k] ^ 0x80;
     } else if (m_.scheme.layout == QuantLayout::kGptq) {
-      for (int64_t k = 0; k < n_in; k += 32) {  // 32 codes are `bits` words, stored one below the other
+      for (int64_t k = 0; k < n_in; k += 32) {  // 32 codes are `bits` words in one column
         uint32_t words[8];
         const int64_t n = std::min<int64_t>(32, n_in - k), first = k / 32 * bits;
         for (int64_t w = 0; w < n * bits / 32; ++w) words[w] = load_word(codes_, (first + w) * m_.n_out + row);
@@ -152,7 +153,7 @@ class IntegerRows {
     }
   }
 
-  // Code `i` of a stream of words that lie `stride` apart, from word `first` on.
+  // Code `i` of a stream of words with a stride, starting at word `first`.
   int code_at(std::span<const uint8_t> words, int64_t first, int64_t stride, int64_t i) const {
     const int64_t a_word = 32 / m_.scheme.bits,
                   bit = m_.whole_codes ? i / a_word * 32 + i % a_word * m_.scheme.bits : i * m_.scheme.bits;
@@ -179,12 +180,12 @@ class IntegerRows {
     if (zeros_.empty()) return middle;
     if (zeros_are_bytes_)
       return middle + static_cast<int8_t>(zeros_[zeros_.size() == 1 ? 0 : row * m_.n_groups() + group]);
-    // The sum wraps: one more than the last code is 0, as in AutoGPTQ.
+    // The sum wraps as in AutoGPTQ: the largest code plus 1 is 0.
     return (stored_zero(row, group) + zero_offset_) & (2 * middle - 1);
   }
 
-  // The zero points of a symmetric matrix are known, so the stored values tell which of GPTQ's two formats the file
-  // has, even if config.json is wrong about the format, as in some models.
+  // The zero points of a symmetric matrix are known, so the stored values identify which of GPTQ's two formats the file
+  // has. config.json names the wrong format in some models.
   int symmetric_offset() const {
     const int middle = 1 << (m_.scheme.bits - 1), first = stored_zero(0, 0);
     return first == middle ? 0 : first == middle - 1 ? 1 : m_.scheme.zeros_less_one;
@@ -218,8 +219,8 @@ void put_numbers(const QuantizedMatrix& m, const IntegerRows& reader, const Rows
     }
 }
 
-// The format for an integer matrix. Columns that are not in group order cannot form blocks, so the matrix becomes f16
-// with the values that GPTQ's own kernels compute.
+// The format for an integer matrix. Columns that are not in group order cannot form blocks, so such a matrix becomes
+// f16, with the same values as in GPTQ's own kernels.
 Format integer_format(const QuantizedMatrix& m) {
   if (m.order != nullptr) return Format::F16;
   const bool four = m.scheme.bits <= 4;
@@ -248,7 +249,7 @@ class FloatRows {
       scales_ = numbers_of(*m.scales, scales);
       return;
     }
-    // NaN is all ones in E8M0, and all ones but the sign in E4M3. Scales have no sign.
+    // NaN is all ones in E8M0, and all ones except the sign in E4M3. Scales have no sign.
     exponents_ = scales;
     const int last = m.scheme.group == 16 ? 0x7E : 0xFE;
     for (size_t i = 0; i < scales.size(); ++i)
@@ -292,7 +293,7 @@ class FloatRows {
   }
 
  private:
-  // Repacks 2n codes from n bytes: stored in order before, the first n codes in the low nibbles after.
+  // Repacks 2n codes in n bytes from sequential order to the first n codes in the low nibbles.
   template <int n>
   static void put_nibbles(const uint8_t* from, uint8_t* out) {
     uint8_t codes[2 * n];

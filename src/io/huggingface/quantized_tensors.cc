@@ -14,9 +14,9 @@ std::string dims_text(std::span<const int64_t> dims) {
   return "[" + text + "]";
 }
 
-// How a quantized matrix is recognised: by the tensor that has its codes.
+// A quantized matrix is recognised by the tensor that holds its codes.
 struct Marker {
-  const char* suffix;     // of its name, after the module's
+  const char* suffix;     // of the tensor's name, after the module's name
   const char* companion;  // another tensor that must exist too; empty: none is needed
   const char* dtype;      // empty: any
 };
@@ -25,7 +25,7 @@ constexpr Marker kMarkers[] = {{".weight", ".scales", ""},         {".weight", "
                                {".weight", ".weight_scale", "U8"}, {".qweight", "", ""},
                                {".weight_packed", "", ""},         {"_blocks", "_scales", "U8"}};
 
-// Tensors about activations and the KV cache, which ingot quantizes in its own way.
+// Tensors for activations and the KV cache, which ingot does not use.
 constexpr const char* kNotNeeded[] = {".input_scale",  ".activation_scale", ".input_zero_point",
                                       ".output_scale", ".k_scale",          ".v_scale",
                                       ".q_scale",      ".kv_scale",         ".input_global_scale"};
@@ -205,7 +205,7 @@ class QuantizedTensors::Finder {
 
   void find_packed_zeros() {
     const SafeTensor* zeros = look_up(".weight_zero_point");
-    if (m_.scheme.symmetric) return;  // all zero, if the file has them at all
+    if (m_.scheme.symmetric) return;  // zero points are all zero or absent
     if (zeros != nullptr && std::string_view(zeros->dtype->name) == "I8") {
       check(*zeros, {"I8"}, {m_.n_out, m_.n_groups()});
       m_.zeros = zeros;
@@ -270,7 +270,7 @@ class QuantizedTensors::Finder {
           {(m_.n_out + s.block_rows - 1) / s.block_rows, (m_.n_in + s.block_cols - 1) / s.block_cols});
   }
 
-  // Experts one after another: [experts * out, in].
+  // Experts are stored one after another: [experts * out, in].
   void find_blocks() {
     check_codes(4, {"U8"});
     const auto dims = m_.codes->dims();
@@ -304,7 +304,7 @@ class QuantizedTensors::Finder {
     if (in_order) m_.order = nullptr;
   }
 
-  // Words for n codes side by side, packed as a stream of bits or as whole codes.
+  // The number of words for n codes, packed as a stream of bits or as whole codes.
   int64_t words_for(int64_t n, bool whole_codes) const {
     const int64_t bits = m_.scheme.bits, a_word = 32 / bits;
     return whole_codes ? (n + a_word - 1) / a_word : (n * bits + 31) / 32;

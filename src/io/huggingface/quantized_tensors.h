@@ -1,6 +1,6 @@
-// The matrices of a quantized checkpoint. At open, finds and checks the tensors that make up each matrix; on request,
-// converts a matrix's rows to blocks of a Format (quantized_rows.cc). Knows the layouts (huggingface/quantization.h),
-// not the matrices' roles. Used by model/weight_sources and `ingot inspect`.
+// The matrices of a quantized checkpoint. The constructor finds and checks the tensors of each matrix. gather()
+// converts a matrix to blocks of a Format (quantized_rows.cc). The code depends on the layouts
+// (huggingface/quantization.h), not on the roles of the matrices. Used by model/weight_sources and `ingot inspect`.
 #pragma once
 #include <optional>
 #include <set>
@@ -22,9 +22,9 @@ struct QuantizedMatrix {
   const SafeTensor* zeros = nullptr;  // zero points, or MLX's biases; null: symmetric
   const SafeTensor* order = nullptr;  // group of each column, if the columns are not in group order
   const SafeTensor* global = nullptr;  // a factor or divisor of all scales (NVFP4)
-  bool whole_codes = false;           // packed words hold whole codes, and possibly unused bits
+  bool whole_codes = false;           // packed words hold only whole codes, some bits may be unused
   uint64_t n_bytes = 0;               // of all its tensors
-  std::string type;                   // for people: "GPTQ 4-bit g128"
+  std::string type;                   // for display: "GPTQ 4-bit g128"
 
   int64_t group() const { return scheme.group > 0 ? scheme.group : n_in; }
   int64_t n_groups() const { return n_in / group(); }
@@ -46,11 +46,11 @@ class QuantizedTensors {
 
   const QuantizedMatrix* find(std::string_view module) const;
   std::span<const QuantizedMatrix> matrices() const { return matrices_; }
-  // True if a tensor is part of a matrix, or belongs to a matrix but is not needed (the scale of its activations).
+  // True if a tensor belongs to a matrix, even if the tensor is not needed (a scale for activations).
   bool is_part(const SafeTensor& tensor) const;
 
-  // Converts a matrix to the block format that represents it exactly; to F16 if the columns are not in group order; to
-  // F32 if rows or groups are not whole blocks. Throws Error if the values make no sense.
+  // Converts a matrix to the block format that represents the matrix exactly. The format is F16 if the columns are not
+  // in group order, and F32 if rows or groups are not whole blocks. Throws Error if scales or zero points are invalid.
   GatheredMatrix gather(const QuantizedMatrix& matrix) const;
   static Format format_of(const QuantizedMatrix& matrix);  // the format that gather() gives
 

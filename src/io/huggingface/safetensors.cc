@@ -17,16 +17,16 @@ constexpr const char* kOneFile = "model.safetensors";
 constexpr const char* kIndexFile = "model.safetensors.index.json";
 constexpr size_t kMaxIndexBytes = 256'000'000;
 
-// The blobs of the Hugging Face cache that the directory is part of, as snapshots/REVISION or as a folder of that
-// (sentence-transformers' 0_Transformer); the directory itself where it is none of these.
+// The blobs folder of the Hugging Face cache if the directory is snapshots/REVISION or a folder in it
+// (sentence-transformers' 0_Transformer); otherwise the directory itself.
 fs::path blobs_of(const fs::path& home) {
   for (const fs::path& revision : {home, home.parent_path()})
     if (revision.parent_path().filename() == "snapshots") return revision.parent_path().parent_path() / "blobs";
   return home;
 }
 
-// Shards lie beside their index: plain names, and no links that lead elsewhere, except into the blobs of the Hugging
-// Face cache (snapshots/REVISION/NAME -> ../../blobs/HASH).
+// Shards must be in the folder of their index: plain names, and no links to other folders except to the blobs of the
+// Hugging Face cache (snapshots/REVISION/NAME -> ../../blobs/HASH).
 std::string shard_path(const std::string& directory, const Json& value) {
   const std::string_view name = value.string();
   const bool plain = name.find_first_of(std::string_view("/\\:\0", 4)) == name.npos && name.ends_with(".safetensors") &&

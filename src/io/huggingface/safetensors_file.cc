@@ -168,7 +168,8 @@ class HeaderReader {
   size_t n_offsets_ = 0;
 };
 
-// The header's text. If the length is not plausible, the file is no safetensors file, and the Error says what it is.
+// The header's text. If the length is not plausible, the file is not a safetensors file, and the Error describes the
+// file.
 std::string_view read_header_text(std::span<const uint8_t> bytes, const std::string& name) {
   auto describe = [&] { return describe_file(bytes.first(std::min<size_t>(bytes.size(), 64)), bytes.size()); };
   Reader reader(bytes, name);

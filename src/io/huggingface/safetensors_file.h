@@ -1,8 +1,8 @@
 // One safetensors file, parsed from its bytes: eight bytes of header length, a JSON header, then the tensors' data.
-// Format: https://huggingface.co/docs/safetensors. As in the format's reference implementation, the tensors must tile
-// the data, with no hole, overlap or rest, and a header has at most 100 MB. All values in the header are checked before
-// use. The header is handled while it is parsed, so that a hostile header costs no more memory than the tensors that it
-// describes. Other code uses Safetensors (io/huggingface/safetensors.h), which calls this parser.
+// Format: https://huggingface.co/docs/safetensors. As in the format's reference implementation, the tensors must cover
+// the data without holes or overlaps, and a header has at most 100 MB. All values in the header are checked before use.
+// The header is processed during parsing, so a hostile header needs no more memory than the described tensors. Most
+// code uses Safetensors (io/huggingface/safetensors.h), which calls this parser.
 #pragma once
 #include <array>
 #include <cstdint>

@@ -102,7 +102,7 @@ class TokenTable {
   Ids ids_;
 };
 
-// The name of the model's kind; the pipeline tells which kind of BPE it is.
+// The name of the model's kind; read_hf_pipeline determines the kind of BPE.
 std::string_view model_of(const Json& model) {
   const auto type = model.find("type");
   const std::string_view name = type ? type->string() : "BPE";
@@ -178,7 +178,8 @@ void read_special_tokens(const HfDirectory& directory, const Ids& ids, Tokenizer
   }
 }
 
-// Tokenizers give a model the types of tokens if their file says so, or if they are BERT's, as in transformers 5.
+// True if the model gets token types. As in transformers 5, model_input_names decides; without this key, only BERT's
+// tokenizer classes give token types.
 bool tells_types(const HfDirectory& directory) {
   const auto document = directory.find_document("tokenizer_config.json");
   if (!document) return true;

@@ -1,7 +1,6 @@
-// The tokenizer of a Hugging Face directory (tokenizer.json, completed by tokenizer_config.json and
-// special_tokens_map.json), in the form that Tokenizer::create takes. Four kinds are supported: byte-level BPE,
-// SentencePiece BPE with byte fallback as Hugging Face writes it, WordPiece and Unigram. Any other feature of such a
-// file is refused by name.
+// Reads the tokenizer of a Hugging Face directory (tokenizer.json, tokenizer_config.json and special_tokens_map.json)
+// as a TokenizerSpec for Tokenizer::create. Four kinds are supported: byte-level BPE, SentencePiece BPE with byte
+// fallback, WordPiece and Unigram. For any other feature, the Error names the feature.
 #pragma once
 #include <deque>
 #include <memory>
@@ -17,11 +16,11 @@ namespace ingot {
 struct HfTokenizerSpec {
   TokenizerSpec spec;
   std::vector<JsonDocument> documents;
-  std::deque<std::string> strings;  // strings that the documents do not have in the needed form
+  std::deque<std::string> strings;  // strings that the documents lack in the required form
 };
 
 // `ends`: ids that end an answer, from config.json and generation_config.json. Throws Error naming the file, the path
-// of the value and the fault. Tokenizer::create checks whether the values fit together.
+// of the value and the fault. Tokenizer::create checks whether the values are consistent.
 std::unique_ptr<HfTokenizerSpec> read_hf_tokenizer(const HfDirectory& directory, const std::vector<int64_t>& ends);
 
 }  // namespace ingot
