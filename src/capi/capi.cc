@@ -1,4 +1,4 @@
-// The C API (include/ingot/ingot.h) over loader, tokenizer and engine.
+// Implements the C API (include/ingot/ingot.h) with the loader, the tokenizer and the engine.
 #include <algorithm>
 #include <utility>
 
@@ -17,7 +17,7 @@
 namespace ingot {
 namespace {
 
-// Nothing where the options name no grammar.
+// Nothing if the options set no constraint.
 std::optional<GrammarText> grammar_of(const ingot_request_options& o) {
   std::optional<GrammarText> grammar;
   for (const auto& [kind, text] : {std::pair{GrammarKind::kSchema, o.json_schema},
@@ -30,7 +30,7 @@ std::optional<GrammarText> grammar_of(const ingot_request_options& o) {
   return grammar;
 }
 
-// Where the prompt has begun the reasoning, the answer follows the grammar behind its end.
+// If the prompt opens the reasoning, the constraint starts after the reasoning's end.
 void constrain(Request& request, CapiModel& model, const GrammarText& grammar) {
   if (model.call_format->syntax == CallSyntax::kChannel)
     throw Error("this model writes its answers in channels, and they cannot be constrained yet");

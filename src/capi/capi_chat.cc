@@ -1,4 +1,4 @@
-// The C API's part about conversations: tokens of one, and what an answer to one says.
+// The chat functions of the C API: tokenize messages, and parse answers.
 #include <nlohmann/json.hpp>
 
 #include "base/error.h"
@@ -16,7 +16,7 @@ namespace {
 
 using OrderedJson = nlohmann::ordered_json;
 
-// Throws Error where it is no JSON of this type, or too deep. NULL: null.
+// Parses `text`. Throws Error if the text is not JSON of this type or is nested too deep. NULL gives a JSON null.
 OrderedJson json_of(const char* text, const char* name, OrderedJson::value_t type) {
   if (text == nullptr) return nullptr;
   walk_json(text, name, [](const JsonEvent&) {});
@@ -25,14 +25,14 @@ OrderedJson json_of(const char* text, const char* name, OrderedJson::value_t typ
   return value;
 }
 
-// Equal prompts have equal ids, so that an answer can be read again while it grows.
+// Seeds the ids of calls. Equal prompts give equal ids, so the ids stay the same when a growing answer is parsed again.
 uint64_t seed_of(std::span<const int32_t> prompt) {
   uint64_t seed = prompt.size();
   for (const int32_t token : prompt) seed = splitmix(seed ^ static_cast<uint64_t>(token));
   return seed;
 }
 
-// A message in OpenAI's shape.
+// A message in OpenAI's form.
 OrderedJson message_of(const AnswerEvents& events) {
   using Kind = AnswerEvent::Kind;
   std::string reasoning, content;
@@ -51,7 +51,7 @@ OrderedJson message_of(const AnswerEvents& events) {
   return message;
 }
 
-// The change that events make to a message, in the shape of OpenAI's streams.
+// The delta that the events add to a message, in the form of OpenAI's streams.
 OrderedJson change_of(const AnswerEvents& events) {
   using Kind = AnswerEvent::Kind;
   OrderedJson change = OrderedJson::object();
@@ -101,7 +101,7 @@ struct ingot_answer {
   const std::shared_ptr<CapiModel> model;
   StreamDecoder decoder;
   AnswerParser parser;
-  std::string json;  // of the last change
+  std::string json;  // the last delta
   bool ended = false;
 };
 

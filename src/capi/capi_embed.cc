@@ -1,4 +1,4 @@
-// The C API's embeddings, over Embedder.
+// The embedding functions of the C API, implemented with Embedder.
 #include <vector>
 
 #include "base/threads.h"
@@ -12,7 +12,7 @@ struct ingot_embedder {
 namespace ingot {
 namespace {
 
-// The text that the model expects before a text.
+// The prompt to put before each text.
 std::string prompt_of(const Embedder& embedder, const char* name) {
   if (name == nullptr) return embedder.facts().find_prompt("").value_or("");
   if (auto prompt = embedder.facts().find_prompt(name)) return *std::move(prompt);

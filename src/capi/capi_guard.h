@@ -1,5 +1,4 @@
-// What every function of the C API is made of: a body in `guarded`, where exceptions become codes, and checks of what C
-// passes.
+// Helpers for the functions of the C API: `guarded` converts exceptions to status codes; others check arguments.
 #pragma once
 #include <algorithm>
 #include <cstring>
@@ -50,14 +49,14 @@ inline void check_range(const char* name, int value, int low, int high) {
   if (value < low || value > high) throw Error("{} is {}: it must be from {} to {}", name, value, low, high);
 }
 
-// As much of `from` as there is room for, and how much there is.
+// Copies at most `capacity` elements of `from`, and sets *n to the size of `from`.
 template <class T, class Container>
 void copy_out(const Container& from, T* to, size_t capacity, size_t* n) {
   required(n, "n") = from.size();
   if (capacity > 0) std::copy_n(from.begin(), std::min(capacity, from.size()), &required(to, "the output"));
 }
 
-// The defaults in a struct of the caller, which may be that of an older header (shorter) or of a newer one (longer).
+// Writes the defaults to the caller's struct, which may be from an older header (shorter) or a newer header (longer).
 template <class Options>
 void init_options(Options* options, size_t size, Options defaults) {
   if (options == nullptr || size < sizeof(size_t)) return;
@@ -66,7 +65,7 @@ void init_options(Options* options, size_t size, Options defaults) {
   std::memcpy(options, &defaults, std::min(size, sizeof(Options)));
 }
 
-// The caller's struct, as far as it goes, over the defaults.
+// The defaults, overwritten with the fields of the caller's struct.
 template <class Options>
 Options options_of(const Options* given, void (*init)(Options*)) {
   Options options;

@@ -1,4 +1,4 @@
-// The C API's logits: a request of the engine whose sink writes each row where the caller wants it.
+// ingot_logits: a request whose sink writes each row of logits to the caller's buffer.
 #include <algorithm>
 #include <future>
 
@@ -20,7 +20,7 @@ class LogitSink final : public TokenSink {
   void on_token(const Sampled&) override {}
   void on_finish(const Finish& finish) override { ended_.set_value(finish.error); }
 
-  // Returns why the request ended before it had written n_rows; empty if it has written all.
+  // Waits for the end of the request. Returns "" if all n_rows were written, otherwise the reason.
   std::string wait(size_t n_rows) {
     const std::string error = ended_.get_future().get();
     if (n_written_ == n_rows) return "";

@@ -44,7 +44,7 @@ void CapiSink::on_finish(const Finish& finish) {
         finish.error});
 }
 
-// Runs on the reader's thread: the thread that polls, or the engine's thread with a callback.
+// Runs on the polling thread or, with a callback, on the engine's thread.
 ingot_event CapiSink::with_text(Event& event) {
   if (event.event.kind == INGOT_EVENT_TOKEN) event.text = decoder_.push(event.event.token);
   if (event.event.kind == INGOT_EVENT_FINISH && event.event.finish != INGOT_FINISH_ERROR) event.text = decoder_.flush();

@@ -1,5 +1,5 @@
-// What the C API's handles are: a model with its engine, and a request with the sink that makes events of its tokens.
-// Requests keep the model alive, so that they can be freed in any order.
+// The types behind the C API's handles: a model with its engine, and a request with the sink that converts its tokens
+// to events. A request keeps its model alive, so handles can be freed in any order.
 #pragma once
 #include <condition_variable>
 #include <deque>
@@ -17,7 +17,7 @@
 
 namespace ingot {
 
-inline constexpr int kScoredRows = 32;  // of logits in one step, for ingot_logits; each takes memory
+inline constexpr int kScoredRows = 32;  // rows of logits in one step of ingot_logits; each row takes memory
 
 struct CapiModel {
   CapiModel(const std::shared_ptr<const Checkpoint>& checkpoint, const RunnerOptions& runner,
@@ -42,12 +42,12 @@ struct CapiModel {
   const std::shared_ptr<DraftModel> draft;  // null: none
   const ChatTemplate fallback;
   const CallFormat* const call_format;
-  const std::vector<int32_t> marker_tokens;  // special tokens that call_format reads
+  const std::vector<int32_t> marker_tokens;  // special tokens that call_format parses
   ModelGrammars grammars;
-  std::unique_ptr<Engine> engine;  // ends before the runner
+  std::unique_ptr<Engine> engine;  // destroyed before the runner
 };
 
-// Whether this thread is in a callback.
+// True if this thread is running a callback.
 bool in_callback();
 
 class CapiSink final : public TokenSink {
@@ -61,7 +61,7 @@ class CapiSink final : public TokenSink {
  private:
   struct Event {
     ingot_event event = {};
-    std::string text;  // an error's message; the rest comes when it is read
+    std::string text;  // an error's message; other texts are decoded when the event is read
   };
   void pass(Event event);
   ingot_event with_text(Event& event);
@@ -72,7 +72,7 @@ class CapiSink final : public TokenSink {
   std::mutex mutex_;
   std::condition_variable changed_;
   std::deque<Event> waiting_;
-  Event last_;          // the one whose text the poller looks at
+  Event last_;          // owns the text of the event polled last
   bool ended_ = false;  // the finish has been polled
 };
 

@@ -1,5 +1,5 @@
-// ingot bench: prefill and decode speed of a model, or of a known shape with random weights, and the share of this
-// machine's measured peak. Rows have llama-bench's form and, like there, exclude tokenizing and sampling.
+// ingot bench: prefill and decode speed of a model, or of a known shape with random weights, also as a share of this
+// machine's measured peak. Rows have llama-bench's form and also exclude tokenizing and sampling.
 #include <algorithm>
 #include <chrono>
 
@@ -29,8 +29,8 @@ struct Test {
   int depth = 0;
 };
 
-// Computes the logits of each step's last token, and waits for each step before the next. llama-bench does the same,
-// and so does text generation, because the next token depends on the logits.
+// Computes the logits of each step's last token, and waits for a step before starting the next step. This matches
+// llama-bench and text generation, where the next token depends on the logits.
 void feed(Ranks& runner, Lockstep& sequence, const std::vector<int32_t>& tokens, int n, int chunk) {
   for (int begin = 0; begin < n; begin += chunk) {
     const int n_step = std::min(chunk, n - begin);
@@ -43,7 +43,7 @@ double seconds_of(Ranks& runner, const Test& test, const std::vector<int32_t>& t
   Lockstep sequence(runner);
   const int chunk = runner.info().max_batch_tokens;
   feed(runner, sequence, tokens, test.depth, chunk);
-  runner.backend().synchronize();  // a device may still be computing
+  runner.backend().synchronize();  // the device may still be computing
   const auto start = std::chrono::steady_clock::now();
   feed(runner, sequence, tokens, test.n, test.prefill ? chunk : 1);
   runner.logits();  // waits for the device
@@ -64,7 +64,7 @@ double prefill_ops(const Ranks& runner, double kv_len) {
   return 2 * matrices + attention;
 }
 
-// "cuda", or "cuda x2" where each of two ranks has a part of the model.
+// "cuda", or "cuda x2" if the model is divided between two ranks.
 std::string backend_name(Ranks& runner) {
   const auto& share = runner.config().share;
   const std::string name = runner.backend().name();

@@ -1,6 +1,6 @@
-// ingot bench batch: prefill and decode of several sequences at once, in the rows of llama.cpp's batched-bench: B
-// prompts of PP tokens, then TG tokens for each prompt. "TG read" is the share of this machine's measured read
-// bandwidth that reading weights and KV cache takes. Measures the model only; `ingot bench engine` adds the engine.
+// ingot bench batch: prefill and decode of several sequences at once. Rows are as in llama.cpp's batched-bench: B
+// prompts of PP tokens, then TG tokens for each prompt. "TG read" is the bandwidth of reading weights and KV cache, as
+// a share of this machine's measured read bandwidth. Measures only the model; `ingot bench engine` includes the engine.
 #include <fmt/format.h>
 
 #include <chrono>
@@ -27,7 +27,7 @@ struct BatchOptions {
 struct BatchRow {
   int n_prompt, n_gen, n_seqs;
   double prefill_s = 0, decode_s = 0;
-  double read_share = 0;  // of the decode: bytes read a second over the machine's peak; 0: unknown
+  double read_share = 0;  // in decode: bytes read a second / the machine's peak; 0: unknown
   int n_kv() const { return n_seqs * (n_prompt + n_gen); }
   double prefill_rate() const { return prefill_s > 0 ? n_seqs * n_prompt / prefill_s : 0; }
   double decode_rate() const { return decode_s > 0 ? n_seqs * n_gen / decode_s : 0; }
@@ -37,7 +37,7 @@ double seconds_since(SteadyClock::time_point start) {
   return std::chrono::duration<double>(SteadyClock::now() - start).count();
 }
 
-// The next token depends on a step's logits, so each step waits for the one before.
+// In generation, the next token depends on the logits, so each step waits for the previous step.
 BatchRow measure(Ranks& runner, BatchRow row, double read_gb_s, bool empty_prompts) {
   const std::vector<int32_t> tokens = bench_tokens(static_cast<size_t>(row.n_kv()), runner.info().n_vocab);
   Lockstep sequences(runner, row.n_seqs);

@@ -1,6 +1,6 @@
-// ingot bench engine: requests that arrive at random, through the whole engine as in a server. Measures throughput, the
-// time of the first token and of the others, the prefix cache's savings, and preemptions. With a grammar or with
-// speculation: measures what that costs or gains, by loads without it and with it in turn.
+// ingot bench engine: requests arrive at random and run in the whole engine, as in a server. Measures throughput, time
+// to the first token, time between tokens, prefix-cache hits and preemptions. With a grammar or speculation, loads with
+// and without the feature alternate, and the difference is measured.
 #include <fmt/format.h>
 
 #include <charconv>
@@ -33,17 +33,17 @@ struct LoadOptions {
   int max_seqs = 32, max_batch_tokens = 0, n_kv_tokens = 0, seed = 1;
   bool no_prefix_cache = false, no_jump_ahead = false, json = false;
   GrammarOptions grammar;
-  std::string speculate = "off";  // or another name of a mode, or oracle:P, or oracle:P:N
+  std::string speculate = "off";  // or another mode, oracle:P or oracle:P:N
   int n_pairs = 5;
 };
 
-// Guesses that are right with probability p; n_fixed in each step, or 0: the engine decides.
+// Draft tokens that are correct with probability p. n_fixed: drafts a step; 0: the engine decides.
 struct Oracle {
   double p = -1;
   int n_fixed = 0;
 };
 
-// Of "oracle:P" or "oracle:P:N"; empty: another way to speculate. Throws UsageError.
+// Parses "oracle:P" or "oracle:P:N"; returns nothing for other modes. Throws UsageError.
 std::optional<Oracle> find_oracle(const std::string& speculate) {
   if (!speculate.starts_with("oracle:")) return std::nullopt;
   Oracle oracle;
@@ -60,7 +60,7 @@ std::optional<Oracle> find_oracle(const std::string& speculate) {
   return oracle;
 }
 
-// What the engine speculates with. The oracle knows the answers of a load before, which had the same prompts.
+// The source of draft tokens. The oracle uses the answers of an earlier load with the same prompts.
 struct Speculation {
   std::string how = "off";
   std::vector<std::vector<int32_t>> answers;  // by request, in the order of sending
@@ -77,7 +77,7 @@ struct Speculation {
 
 double ms(Clock::duration d) { return std::chrono::duration<double, std::milli>(d).count(); }
 
-// What the consumer of the requests sees. Tokens arrive on the engine's thread.
+// Measurements of the requests' consumer. Tokens arrive on the engine's thread.
 struct Observed {
   std::mutex mutex;
   std::condition_variable changed;
@@ -115,7 +115,7 @@ struct Client final : TokenSink {
   bool finished = false;
 };
 
-// A conversation: the prompt of a turn is all earlier text plus new tokens.
+// A conversation. The prompt of a turn is all earlier text plus new tokens.
 struct Conversation {
   std::vector<int32_t> said;
   std::shared_ptr<Client> client;  // of the turn in flight
@@ -157,7 +157,7 @@ class Load {
   }
 
  private:
-  // The conversation with the fewest turns that has no turn in flight; null if a short wait finds none.
+  // Of the conversations without a turn in flight, the one with the fewest turns; null after a short wait.
   Conversation* ready(std::vector<Conversation>& all, Observed& observed) {
     Conversation* best = nullptr;
     const auto find = [&] {
@@ -206,10 +206,10 @@ class Load {
   std::mt19937 random_;
 };
 
-// Times of the host's parts of a step on the stepping thread, in microseconds unless the name says ms.
+// Times of a step's parts on the stepping thread, in microseconds or, if the name says so, ms.
 struct StepTimes {
   std::vector<double> plan_us, fill_us, emit_us, mask_us, step_ms;
-  // Between the ends of two steps in a row that both decode one token for each of n_full sequences.
+  // Time between the ends of two consecutive steps that both decode one token for each of n_full sequences.
   std::vector<double> decode_ms;
   int n_full = 0;                 // number of sequences in a full step
   int64_t n_seqs = 0;
@@ -229,13 +229,13 @@ struct StepTimes {
   }
 };
 
-// One load, from its first request to its last answer.
+// The measurements of one load, from the first request to the last answer.
 struct EngineLoadRun {
   Observed observed;
   StepTimes steps;
   EngineGauges gauges;
   double seconds = 0;
-  double cpu_seconds = 0;  // of all threads: on a busy machine it says more than the time that passed
+  double cpu_seconds = 0;  // of all threads; on a busy machine more reliable than wall time
 };
 
 std::unique_ptr<EngineLoadRun> run_engine_load(Ranks& runner, const LoadOptions& o, const RunnerOptions& options,
@@ -250,7 +250,7 @@ std::unique_ptr<EngineLoadRun> run_engine_load(Ranks& runner, const LoadOptions&
     run->steps.add(s);
     if (options.trace) trace_step(*options.trace, s);
   };
-  GivenAnswers given(runner);  // what the oracle knows
+  GivenAnswers given(runner);  // for the oracle
   Engine engine(find_oracle(o.speculate) ? static_cast<Runner&>(given) : runner, engine_options);
   engine.start();
   const Clock::time_point start = Clock::now();
@@ -328,13 +328,13 @@ void print(const JsonValue& r) {
   }
 }
 
-// The two sides of a comparison: their names, and a load of the second side.
+// The two sides of a comparison: their names, and the function that runs the second side.
 struct Sides {
   const char *without, *with;
   std::function<std::unique_ptr<EngineLoadRun>(const EngineLoadRun& without)> run_with;
 };
 
-// The grammar's cost, or what speculation gains.
+// Compares free with constrained answers, or no speculation with speculation.
 Sides sides_of(Ranks& runner, const LoadOptions& o, const RunnerOptions& options,
                const std::shared_ptr<Constraint>& constraint, DraftModel* draft) {
   if (constraint)
@@ -346,7 +346,7 @@ Sides sides_of(Ranks& runner, const LoadOptions& o, const RunnerOptions& options
           }};
 }
 
-// Loads without and with, in turn, so that whatever else the machine does meets both alike.
+// Alternates loads without and with the feature, so other work on the machine affects both alike.
 JsonValue compare(Ranks& runner, const LoadOptions& o, const RunnerOptions& options, const Sides& sides) {
   JsonValue result = {{sides.without, JsonValue::array()}, {sides.with, JsonValue::array()}};
   std::vector<double> step_ratios, rate_ratios, cpu_ratios;
@@ -386,7 +386,7 @@ void print_comparison(const JsonValue& r, const Sides& sides) {
              r["output_tok_s_ratio"].get<double>(), r["cpu_seconds_ratio"].get<double>());
 }
 
-// The grammar of the answers, over the model's tokens. The constraint is null if no grammar is asked for.
+// The grammar of the answers, compiled for the model's tokens. The constraint is null without a grammar.
 struct BenchGrammar {
   explicit BenchGrammar(const LoadOptions& o) {
     const std::optional<GrammarText> grammar = grammar_text(o.grammar);
@@ -422,7 +422,7 @@ void bench_engine(LoadOptions& o) {
   if (speculates) options.max_logits = o.max_seqs + std::max(kMaxDrafts, 4 * o.max_seqs);
   options.n_checkpoints = o.no_prefix_cache ? 0 : -1;
   options.max_batch_tokens = o.max_batch_tokens > 0 ? std::max(o.max_batch_tokens, o.max_seqs) : 0;
-  // Enough for all is whole blocks for each, and one more: without that the scheduler lets the last ones wait.
+  // Each sequence needs whole blocks and one block more; with fewer blocks, the scheduler delays the last sequences.
   const int64_t block = options.block_size, enough = ((longest + block - 1) / block + 1) * block * o.max_seqs;
   const int64_t pool = o.n_kv_tokens > 0 ? std::max<int64_t>(o.n_kv_tokens, longest) : enough;
   options.n_kv_tokens = static_cast<int>(std::min<int64_t>(pool, 1 << 30));

@@ -1,4 +1,4 @@
-// ingot bench grammar: how long it takes to compile schemas and to make masks, over a model's vocabulary.
+// ingot bench grammar: the time to compile schemas and to compute token masks for a model's vocabulary.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -36,7 +36,7 @@ struct Measured {
   int n_refused = 0, n_rejected = 0;
 };
 
-// Walks through the valid instances as a model would write them, with a mask before each token.
+// Generates the valid instances as a model would, computing a mask before each token.
 void measure(const GrammarCase& one, bool any_order, const Tokenizer& tokenizer,
              const std::shared_ptr<const GrammarVocabulary>& vocabulary, Measured& m) {
   try {

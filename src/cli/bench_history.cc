@@ -1,5 +1,5 @@
-// ingot bench history: the speed of this program beside that of an older one. The two measure the same shapes in turns,
-// because the speed of a machine drifts; the medians of the turns are compared.
+// ingot bench history: compares the speed of this program and of an older version. The two programs measure the same
+// shapes alternately, because the speed of a machine drifts. The medians are compared.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -62,7 +62,7 @@ void compare(const HistoryOptions& o) {
   for (const auto& subject : subjects) {
     for (int round = 0; round < o.n_rounds; ++round) {
       status.show(fmt::format("{}: round {} of {}", subject.back(), round + 1, o.n_rounds));
-      for (const bool is_base : {round % 2 == 0, round % 2 != 0}) {  // each goes first in turn
+      for (const bool is_base : {round % 2 == 0, round % 2 != 0}) {  // alternates which program goes first
         if (InterruptGuard::interrupted()) throw Error("interrupted");
         measure(is_base ? o.base : own, subject, o, is_base ? before : now, order);
       }

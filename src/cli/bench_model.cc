@@ -30,7 +30,7 @@ void add_bench_subject(CLI::App& command, BenchSubject& o) {
 
 std::unique_ptr<Ranks> load_bench_runner(const BenchSubject& o, const RunnerOptions& options) {
   if (!o.model.path.empty() && !o.shape.empty()) throw UsageError("give either a model file or --shape, not both");
-  const auto checkpoint = o.shape.empty() ? open_model_file(o.model) : nullptr;  // a download may come first
+  const auto checkpoint = o.shape.empty() ? open_model_file(o.model) : nullptr;  // may download the model first
   if (options.parallel.communicator)
     meet_ranks(checkpoint ? fingerprint_of(*checkpoint) : o.shape + " " + o.type, options);
   ProgressBar bar("loading");

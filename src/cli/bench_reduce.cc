@@ -1,4 +1,4 @@
-// ingot bench reduce: how long ranks take to sum a message, by its size.
+// ingot bench reduce: the time of a sum over all ranks (all-reduce), by message size.
 #include <fmt/format.h>
 
 #include <chrono>
@@ -57,7 +57,7 @@ void measure_rank(const ReduceOptions& o, const std::string& device, const std::
   }
   char ready = 0;
   std::vector<char> all(static_cast<size_t>(ranks->size()));
-  ranks->exchange(all.data(), &ready, 1);  // others may still read this rank's memory
+  ranks->exchange(all.data(), &ready, 1);  // other ranks may still be reading this rank's memory
   backend->connect(nullptr);
 }
 

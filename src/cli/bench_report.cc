@@ -39,7 +39,7 @@ double BenchRow::deviation() const {
   return rates.size() > 1 ? std::sqrt(squares / static_cast<double>(rates.size() - 1)) : 0.0;
 }
 
-// The peak is a row's own: it is measured again before each row.
+// Each row has its own peak, which is measured before the row.
 void BenchReport::begin(const BenchModel& model) {
   if (format_ != "md") return;
   fmt::print("{}{}\n\n| model | size | params | backend | threads | test | t/s | achieved | share of measured peak |\n"

@@ -1,4 +1,4 @@
-// What `ingot bench` prints: a Markdown table, CSV or JSON.
+// The output of `ingot bench`: a Markdown table, CSV or JSON.
 #pragma once
 #include <nlohmann/json_fwd.hpp>
 #include <string>

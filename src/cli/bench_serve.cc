@@ -1,5 +1,5 @@
-// ingot bench serve: the speed of a running server as its clients see it: time to the first token, time between tokens,
-// time of whole requests, and how many requests meet their limits (goodput).
+// ingot bench serve: measures a running server from the client side: time to the first token, time between tokens, time
+// of whole requests, and the share of requests that meet their limits (goodput).
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -24,8 +24,7 @@ struct BenchServeOptions {
   std::string output = "md", plot;
 };
 
-// Lengths as in conversations of people: log-normal, close to those of the ShareGPT collection (means of 220 and 200
-// tokens).
+// Log-normal lengths, close to those in the ShareGPT collection (means of 220 and 200 tokens).
 std::vector<int> lengths(const BenchServeOptions& o, int fixed, double mean, double sigma, std::mt19937_64& random) {
   std::vector<int> n(static_cast<size_t>(o.plan.n_requests), fixed);
   if (!o.sharegpt) return n;
@@ -119,7 +118,7 @@ void print_table(const Figures& f, const BenchServeOptions& o) {
     fmt::print("| {} | {:.1f} | {:.1f} | {:.1f} | {:.1f} |\n", name, s->at(.5), s->at(.9), s->at(.99), s->at(1));
 }
 
-// Draws the shares of requests and tokens that came within a time, as an SVG picture.
+// Writes an SVG plot: the shares of requests and tokens that arrived within a time.
 void write_plot(const Figures& f, const std::string& path) {
   constexpr double kWidth = 640, kHeight = 320, kLeft = 50, kBottom = 280, kTop = 20;
   std::string svg = fmt::format(

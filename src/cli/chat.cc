@@ -1,5 +1,5 @@
-// ingot chat: a conversation, turn by turn, through the model's own template. With --tools, the model's calls run
-// commands of this machine, and it goes on with their results.
+// ingot chat: a conversation, turn by turn, with the model's own chat template. With --tools, the model's calls run
+// commands on this machine, and the model continues with their results.
 #include <fmt/format.h>
 
 #include <filesystem>
@@ -27,7 +27,7 @@ class Chat {
   }
 
   void loop() {
-    std::optional<InterruptGuard> guard;  // Ctrl-C between two reads does not end the program
+    std::optional<InterruptGuard> guard;  // Ctrl-C between two reads must not end the program
     if (reader_.is_interactive()) guard.emplace();
     if (stdout_is_terminal())
       fmt::print("{}. /help lists the commands, {} leaves.\n", session_.title(), keys_of_the_end());
@@ -50,7 +50,7 @@ class Chat {
   }
 
  private:
-  // Ctrl-C on an empty line. A second Ctrl-C says yes.
+  // Asks after Ctrl-C on an empty line. A second Ctrl-C means yes.
   bool leaves() {
     const std::string answer = reader_.read("Leave? [y/N] ").value_or("y");
     return reader_.interrupted() || answer == "y" || answer == "yes";
@@ -62,8 +62,8 @@ class Chat {
         fmt::print("{}{}\n", message["role"] == "user" ? "> " : "", message.value("content", ""));
   }
 
-  // Keeps a person's talk, or one that goes on, for the next --resume. Only the user can read the file. A talk without
-  // a question does not replace the last one.
+  // Saves an interactive or resumed talk for the next --resume. The file is readable only by the user. A new talk
+  // without a question does not replace the saved talk.
   void keep() {
     const bool is_kept = options_.resume || (reader_.is_interactive() && session_.talk.n_questions() > 0);
     if (options_.talk_file.empty() || !is_kept) return;

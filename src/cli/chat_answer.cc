@@ -49,7 +49,7 @@ void ChatAnswer::print(std::string_view text, bool is_reasoning) {
   if (!text.empty()) at_line_start_ = text.ends_with('\n');
 }
 
-// Of a call that was cut, the arguments are no JSON, which some templates refuse: it has none then.
+// A call that was cut off gets the arguments {}, because some templates reject arguments that are not JSON.
 JsonValue ChatAnswer::message() const {
   JsonValue message = {{"role", "assistant"}, {"content", content_}};
   if (!reasoning_.empty()) message["reasoning_content"] = reasoning_;

@@ -1,5 +1,5 @@
-// An answer of `ingot chat --tools`: printed as it comes, with reasoning between <think> and </think>, and kept as a
-// message with its calls.
+// An answer of `ingot chat --tools`: prints the answer while it is generated, with reasoning between <think> and
+// </think>, and collects the message and its calls.
 #pragma once
 #include <nlohmann/json.hpp>
 #include <string>
@@ -13,13 +13,13 @@ namespace ingot {
 
 class ChatAnswer {
  public:
-  // `tools` in OpenAI's shape.
+  // `tools` in OpenAI's form.
   ChatAnswer(const CallFormat& format, const nlohmann::ordered_json& tools, bool in_reasoning, uint64_t id_seed);
 
   void feed(std::string_view text);
-  void finish();  // once, when the answer is over
+  void finish();  // call once, at the end of the answer
 
-  // In OpenAI's shape: content, reasoning_content and tool_calls.
+  // In OpenAI's form: content, reasoning_content and tool_calls.
   nlohmann::ordered_json message() const;
   const std::vector<ToolCall>& calls() const { return calls_; }
 
@@ -30,7 +30,7 @@ class ChatAnswer {
   AnswerParser parser_;
   std::string content_, reasoning_;
   std::vector<ToolCall> calls_;
-  bool in_reasoning_ = false;  // as printed
+  bool in_reasoning_ = false;  // of the printed text
   bool at_line_start_ = true;
 };
 

@@ -51,7 +51,7 @@ void do_regen(ChatSession& session, LineReader&, const std::string&) {
   session.answer_instead(*last);
 }
 
-// On a terminal, the last question stands in the line, to be changed.
+// On a terminal, the last question appears in the input line for editing.
 void do_edit(ChatSession& session, LineReader& reader, const std::string& text) {
   const std::optional<std::string> last = session.talk.last("user");
   if (!last) return fmt::print("There is no question to edit.\n");
@@ -77,7 +77,7 @@ std::string base64(std::string_view bytes) {
   return out;
 }
 
-// The terminal's own command for its clipboard (OSC 52), which works over ssh as well.
+// Uses the terminal's clipboard command (OSC 52), which also works over ssh.
 void do_copy(ChatSession& session, LineReader&, const std::string&) {
   const std::optional<std::string> answer = session.talk.last("assistant");
   if (!answer) return fmt::print("There is no answer to copy.\n");

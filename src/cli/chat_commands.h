@@ -6,7 +6,7 @@
 
 namespace ingot {
 
-// Runs "/NAME ARGUMENT". Returns false if the user leaves.
+// Runs "/NAME ARGUMENT". Returns false if the command ends the program.
 bool run_chat_command(ChatSession& session, LineReader& reader, const std::string& line);
 
 }  // namespace ingot

@@ -15,7 +15,7 @@
 namespace ingot {
 namespace {
 
-constexpr int kMaxToolRounds = 50;  // answers with calls in one turn: a model may never stop calling
+constexpr int kMaxToolRounds = 50;  // answers with calls in one turn; a model may call tools endlessly
 
 std::optional<ToolFile> read_tools(const ChatOptions& o) {
   if (!o.tools.empty()) return read_tool_file(o.tools);
@@ -60,7 +60,7 @@ void ChatSession::load() {
 void ChatSession::use_model(const std::string& path) {
   const std::string old = std::exchange(options_.model.path, path);
   try {
-    open_model_file(options_.model)->config();  // a wrong name costs nothing
+    open_model_file(options_.model)->config();  // throws here for a wrong name, before the old model is unloaded
     engine_.reset();                            // memory holds one model
     options_.generate.draft.reset();
     model_ = {};
@@ -110,7 +110,7 @@ bool ChatSession::answer(const std::string& question) {
 void ChatSession::answer_instead(const std::string& question) {
   JsonValue before = talk.messages;
   talk.undo();
-  ++options_.generate.sampling.seed;  // the same seed would draw the same answer to the same question
+  ++options_.generate.sampling.seed;  // the same seed would give the same answer to the same question
   if (!answer(question)) talk.messages = std::move(before);
 }
 
@@ -119,7 +119,8 @@ std::vector<int32_t> ChatSession::prompt_of(const JsonValue& messages) const {
                      JsonValue::object());
 }
 
-// Appends the model's next message, and the results of its calls. Returns whether the model is to go on with them.
+// Appends the model's next message and the results of its calls. Returns true if the model must continue with the
+// results.
 bool ChatSession::answer_once(JsonValue& messages) {
   const std::vector<int32_t> prompt = prompt_of(messages);
   if (tools_) return answer_with_tools(prompt, messages);

@@ -1,4 +1,4 @@
-// A talk with a loaded model: questions, answers, and the results of the calls in them. `ingot chat` reads the lines.
+// A talk with a loaded model: questions, answers, tool calls and their results. `ingot chat` reads the user's input.
 #pragma once
 #include <optional>
 #include <string>
@@ -25,15 +25,16 @@ struct ChatOptions {
 
 class ChatSession {
  public:
-  // Reads the tools and the grammar before it loads the model: both may be wrong.
+  // Reads the tools and the grammar before loading the model, so errors in them are reported early.
   ChatSession(ChatOptions& options, LineReader& reader);
 
   // Loads another model and keeps the talk. If the model cannot be loaded, throws Error and keeps the old model.
   void use_model(const std::string& path);
 
-  // Answers a question, with all calls. A turn that fails prints why and leaves the talk as it was; returns false.
+  // Answers a question and runs all calls. If the turn fails, prints the reason, leaves the talk unchanged and returns
+  // false.
   bool answer(const std::string& question);
-  // Answers `question` in the place of the last question, which must be there. A turn that fails changes nothing.
+  // Replaces the last question, which must exist, and answers the new question. A failed turn changes nothing.
   void answer_instead(const std::string& question);
 
   std::vector<int32_t> prompt_of(const nlohmann::ordered_json& messages) const;
@@ -52,12 +53,12 @@ class ChatSession {
 
   ChatOptions& options_;
   LineReader& reader_;
-  const SamplingParams given_;  // sampling as the flags have it, without a model's defaults
+  const SamplingParams given_;  // sampling set by the flags, without the model's defaults
   const std::optional<ToolFile> tools_;
-  std::optional<AnswerGrammar> grammar_;  // compiled, and not yet bound to a model
+  std::optional<AnswerGrammar> grammar_;  // compiled, but not yet bound to a model
   LoadedModel model_;
   std::unique_ptr<Engine> engine_;
-  const CallFormat* format_ = nullptr;  // how the model writes calls
+  const CallFormat* format_ = nullptr;  // the model's syntax for calls
   std::vector<int32_t> markers_;        // of the format
   std::optional<ToolRunner> runner_;
   uint64_t n_answers_ = 0;

@@ -77,7 +77,7 @@ class ToolReader {
 
 // ---- a call
 
-// What a command wrote may be anything. What a template and a terminal get is UTF-8.
+// Replaces invalid UTF-8: a command may write any bytes, but templates and terminals need UTF-8.
 std::string valid_utf8(std::string_view text) {
   std::string out;
   while (!text.empty()) {
@@ -99,7 +99,7 @@ std::string how_it_ended(const CommandResult& result, const CommandLimits& limit
   return "";
 }
 
-// What a model or a command wrote, without bytes that a terminal would obey.
+// Prints text of a model or a command without control bytes.
 void print_shown(const char* what, std::string_view text) {
   std::string shown;
   for (size_t begin = 0; begin <= text.size() && shown.size() < kShownBytes;) {
@@ -115,7 +115,7 @@ void print_shown(const char* what, std::string_view text) {
 
 ToolFile read_tool_file(const std::string& path) {
   const std::string text = read_file(path, kMaxFileBytes);
-  walk_json(text, path, [](const JsonEvent&) {});  // says where it is broken, and limits its depth
+  walk_json(text, path, [](const JsonEvent&) {});  // reports the position of an error, and limits the depth
   const JsonValue document = JsonValue::parse(text);
   if (!document.is_array() || document.empty() || document.size() > kMaxTools)
     throw Error("{}: must be a JSON array of 1 to {} tools", printable(path), kMaxTools);

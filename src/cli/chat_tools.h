@@ -1,5 +1,4 @@
-// The tools of `ingot chat --tools FILE`: what the file says, and a call of the model on its way from the question to
-// the user to the command's result.
+// The tools of `ingot chat --tools FILE`: reads the file, asks the user before a call, and runs the call's command.
 #pragma once
 #include <map>
 #include <nlohmann/json.hpp>
@@ -12,9 +11,9 @@
 
 namespace ingot {
 
-// A file of tools: a JSON array, each element a tool in OpenAI's shape with a `command` beside it.
+// A file of tools: a JSON array of tools in OpenAI's form, each with an additional member `command`.
 struct ToolFile {
-  nlohmann::ordered_json shown;                                           // for the chat template: without the commands
+  nlohmann::ordered_json shown;                                           // for the chat template, without commands
   std::map<std::string, std::vector<std::string>, std::less<>> commands;  // by the function's name
 };
 
@@ -28,11 +27,11 @@ struct ToolCall {
 
 struct ToolResult {
   std::string text;         // for the model
-  bool ends_turn = false;   // the user is asked for the next message before the model goes on
-  bool skips_rest = false;  // further calls of the answer are not run
+  bool ends_turn = false;   // the user's next message comes before the next answer
+  bool skips_rest = false;  // the answer's remaining calls are not run
 };
 
-// Who lets a call run.
+// Whether the user is asked before a call, all calls run, or none.
 enum class ToolConsent { kAsk, kAll, kNone };
 
 class ToolRunner {
@@ -40,7 +39,7 @@ class ToolRunner {
   ToolRunner(const ToolFile& tools, LineReader& reader, ToolConsent consent, const CommandLimits& limits)
       : tools_(tools), reader_(reader), consent_(consent), limits_(limits) {}
 
-  // Prints the call, asks, runs the command with the arguments on its standard input, prints the result.
+  // Prints the call, asks the user, runs the command with the arguments on standard input, and prints the result.
   ToolResult run(const ToolCall& call);
 
  private:
@@ -51,7 +50,7 @@ class ToolRunner {
   LineReader& reader_;
   const ToolConsent consent_;
   const CommandLimits limits_;
-  std::set<std::string> always_;  // the names of tools that run without a question
+  std::set<std::string> always_;  // tools that run without asking
 };
 
 }  // namespace ingot

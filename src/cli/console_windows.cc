@@ -76,7 +76,7 @@ void prepare_program(const char* lost_page_text, int lost_page_code) {
   setvbuf(stderr, nullptr, _IONBF, 0);
   SetConsoleCP(CP_UTF8);
   SetConsoleOutputCP(CP_UTF8);
-  for (Stream stream : {Stream::kOutput, Stream::kErrors}) {  // colours and cursor movements as on other systems
+  for (Stream stream : {Stream::kOutput, Stream::kErrors}) {  // enables escape sequences for colours and the cursor
     DWORD mode = 0;
     if (GetConsoleMode(handle_of(stream), &mode) != 0)
       SetConsoleMode(handle_of(stream), mode | ENABLE_VIRTUAL_TERMINAL_PROCESSING);

@@ -1,4 +1,4 @@
-// ingot convert: writes a model directory as one GGUF file, which other programs can read too.
+// ingot convert: writes a model directory as one GGUF file, which other programs can also read.
 #include "base/error.h"
 #include "cli/commands.h"
 #include "cli/quantize.h"

@@ -1,4 +1,4 @@
-// ingot embed: turns texts into vectors, for search, clustering or comparison.
+// ingot embed: converts texts to vectors for search, clustering or comparison.
 #include <fmt/format.h>
 
 #include <nlohmann/json.hpp>
@@ -20,8 +20,7 @@ struct EmbedVerb : EmbedderFlags {
   bool normalize = true, whole = false, json = false, npy = false;
 };
 
-// Each -p is one text. Each line of a file, or of standard input, is one text, so that each row of the output belongs
-// to one line.
+// Each -p is one text. Each line of a file or of standard input is one text, so output rows correspond to lines.
 std::vector<std::string> read_texts(const EmbedVerb& o) {
   if (!o.whole || (!o.prompts.empty() && o.file.empty())) return read_lines(o.prompts, o.file, "embed");
   std::vector<std::string> texts = o.prompts;
@@ -29,7 +28,7 @@ std::vector<std::string> read_texts(const EmbedVerb& o) {
   return texts;
 }
 
-// The text that the model expects before a text.
+// The prompt to put before each text.
 std::string prefix_of(const EmbedFacts& facts, const std::string& wanted) {
   if (auto prompt = facts.find_prompt(wanted)) return std::move(*prompt);
   throw UsageError("the model has no prompt '{}'; it has {}", printable(wanted, 64), facts.prompt_names());

@@ -1,4 +1,4 @@
-// The flags that the commands with an Embedder share (embed, rerank), and the model that the flags name.
+// The common flags of the commands with an Embedder (embed, rerank), and loading of the model.
 #pragma once
 #include <CLI/CLI.hpp>
 #include <memory>
@@ -19,7 +19,7 @@ struct EmbedderFlags {
 // `model` and `item` are their names in the help: "an embedding model", "text".
 void add_embedder_flags(CLI::App& command, EmbedderFlags& flags, const std::string& model, const std::string& item);
 
-// Loads the model, with a progress bar on a terminal. `options` holds what the flags do not set.
+// Loads the model, with a progress bar on a terminal. `options`: the options that no flag sets.
 std::unique_ptr<Embedder> open_embedder(const EmbedderFlags& flags, EmbedOptions options);
 
 }  // namespace ingot

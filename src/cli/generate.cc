@@ -16,7 +16,7 @@ struct Event {
   std::optional<Finish> finish;
 };
 
-// Passes the engine thread's calls to the thread that prints.
+// Passes events from the engine's thread to the printing thread.
 class QueueSink final : public TokenSink {
  public:
   void on_token(const Sampled& token) override { events.push({.token = token}); }
@@ -24,7 +24,7 @@ class QueueSink final : public TokenSink {
   Queue<Event> events;
 };
 
-// The text of one answer: decodes tokens as they come, cuts at stop strings, and passes the text on.
+// The text of one answer: decodes tokens, cuts at stop strings, and passes the text to on_text.
 class TextStream {
  public:
   TextStream(const Tokenizer& tokenizer, const std::vector<int32_t>& prompt, const GenerateOptions& options,
@@ -53,7 +53,7 @@ class TextStream {
   const std::function<void(std::string_view)>& on_text_;
 };
 
-// If the prompt has started the reasoning, the answer starts after the end of the reasoning.
+// If the prompt opens the reasoning, the constraint starts after the reasoning's end.
 ConstraintStart constraint_start(const Tokenizer& tokenizer, std::span<const int32_t> prompt) {
   const CallFormat& format = *find_call_format("plain");
   if (!opens_reasoning(format, tokenizer.decode(prompt.last(std::min<size_t>(prompt.size(), 16))))) return {};
@@ -182,7 +182,7 @@ void trace_spans(TraceFile& trace, const StepStats& s) {
 
 }  // namespace
 
-// Runs on the engine's thread, which must not end because of a trace.
+// Runs on the engine's thread, which must survive a failed trace.
 void trace_step(TraceFile& trace, const StepStats& s) {
   try {
     trace_spans(trace, s);

@@ -1,4 +1,4 @@
-// ingot grammar check: accepts or rejects texts by a schema, a regular expression or a grammar, without a model.
+// ingot grammar check: checks texts against a schema, a regular expression or a grammar, without a model.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -44,7 +44,7 @@ struct Summary {
   int n_schemas = 0, n_passed = 0, n_refused = 0, n_invalid_accepted = 0, n_valid_rejected = 0;
 };
 
-// What a schema says of its instances, and what it should; passed: all verdicts are right.
+// Compares a schema's verdicts on its instances with the expected verdicts. "passed": all verdicts are correct.
 JsonValue check_case(const GrammarCase& one, const CheckOptions& o, Summary& summary) {
   JsonValue result = JsonValue::object();
   ++summary.n_schemas;

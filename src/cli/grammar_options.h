@@ -1,5 +1,5 @@
-// --json-schema, --regex and --grammar: the grammar that an answer follows. Also cases for tests: schemas with
-// instances, one JSON line each.
+// --json-schema, --regex and --grammar: the grammar of an answer. Also reads test cases: schemas with instances, one
+// JSON line each.
 #pragma once
 #include <CLI/CLI.hpp>
 #include <optional>
@@ -11,7 +11,7 @@
 namespace ingot {
 
 struct GrammarOptions {
-  std::string schema, regex, grammar;  // the text itself; for a schema or a grammar also @FILE
+  std::string schema, regex, grammar;  // the text; for a schema or a grammar also @FILE
   bool is_lenient = false, any_order = false;
 };
 void add_grammar_options(CLI::App& app, GrammarOptions& options);

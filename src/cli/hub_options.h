@@ -1,5 +1,4 @@
-// Models by name: the flags of the Hugging Face Hub, and resolve_model(), the one function that turns the user's name
-// of a model into a path.
+// The flags of the Hugging Face Hub, and resolve_model(), which converts a model name given by the user to a path.
 #pragma once
 #include <CLI/CLI.hpp>
 #include <functional>
@@ -22,12 +21,12 @@ void add_hub_cache_option(CLI::App& app, HubFlags& flags);   // only --hf-cache
 
 HubOptions hub_options(const HubFlags& flags);
 
-// The path of a model on this machine. Returns `given` if that file or directory exists. Else `given` is the Hub's
-// ORG/REPO[:QUANT]: downloads the model if the cache does not have it, with a progress bar on a terminal. Throws Error,
-// or CLI::RuntimeError with the exit code of an interruption.
+// The local path of a model. Returns `given` if that file or directory exists. Otherwise `given` is the Hub's
+// ORG/REPO[:QUANT]: downloads the model if it is not in the cache, with a progress bar on a terminal. Throws Error or,
+// when interrupted, CLI::RuntimeError with the exit code.
 std::string resolve_model(const std::string& given, const HubFlags& flags);
 
-// Parses a name that must be the Hub's. Throws UsageError.
+// Parses a Hub name. Throws UsageError for other names.
 HubName require_hub_name(const std::string& given);
 
 // Calls f(events), with a progress bar on a terminal. Ctrl-C counts as an interruption.

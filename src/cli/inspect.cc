@@ -1,4 +1,4 @@
-// ingot inspect: shows what a model contains and what it needs to run.
+// ingot inspect: shows the contents of a model and the memory that it needs.
 #include <fmt/format.h>
 
 #include <functional>
@@ -26,7 +26,7 @@ struct InspectOptions {
   std::string shape, type = "Q4_0";  // used with `kernels`
   std::vector<int> rows = {1, 4, 16, 32, 64, 128, 256, 512, 1024};
   uint64_t memory = 0;      // memory to fit in; 0: the free memory
-  uint64_t gpu_memory = 0;  // of a GPU that need not be there; 0: none
+  uint64_t gpu_memory = 0;  // of a hypothetical GPU; 0: none
 };
 
 JsonValue quant_mix(const CheckpointFacts& facts) {
@@ -41,7 +41,7 @@ JsonValue quant_mix(const CheckpointFacts& facts) {
   return json;
 }
 
-// Which layers have the window: "all", or their numbers from 0.
+// The layers with a window: "all", or their numbers from 0.
 JsonValue windowed_layers(const Config& c) {
   JsonValue layers = JsonValue::array();
   for (int i = 0; i < c.n_layers; ++i)
@@ -75,7 +75,7 @@ JsonValue architecture(const Config& c) {
   return json;
 }
 
-// Counts only as many experts as one token uses.
+// Counts only the experts that one token uses.
 int64_t active_parameters(const CheckpointFacts& facts, const Config& c) {
   int64_t n = 0;
   for (const CheckpointTensor& t : facts.tensors) {
@@ -95,7 +95,7 @@ RunnerOptions runner_options(const InspectOptions& o) {
   return options;
 }
 
-// A backend of the requested device. The model is never loaded; the backend reports what the model would take.
+// A backend of the requested device. The model is not loaded; the backend reports how much memory it would need.
 struct Planner {
   Planner(const Checkpoint& checkpoint, const InspectOptions& o)
       : backend(create_backend({.device = o.model.device, .n_threads = 1})),
@@ -126,7 +126,7 @@ JsonValue rows_of(const std::vector<MemoryPlan>& plans) {
   return rows;
 }
 
-// The same for a GPU of which only the memory is known, and the CPU for what does not fit there.
+// As what_fits, for a GPU of which only the memory size is known. The CPU holds the parts that do not fit on the GPU.
 JsonValue what_fits_gpu(const Checkpoint& checkpoint, const InspectOptions& o) {
   const Config c = checkpoint.config();
   const auto source = checkpoint.weights();
@@ -160,7 +160,7 @@ JsonValue what_fits_gpu(const Checkpoint& checkpoint, const InspectOptions& o) {
   return json;
 }
 
-// The context that fits each sequence, for several numbers of sequences at once.
+// The context size that fits, for several numbers of concurrent sequences.
 JsonValue what_fits(const Checkpoint& checkpoint, const InspectOptions& o) {
   if (o.gpu_memory > 0) return what_fits_gpu(checkpoint, o);
   const Planner planner(checkpoint, o);
@@ -201,13 +201,13 @@ void print_fit(const JsonValue& json) {
   }
 }
 
-// Weights, KV cache and scratch for one sequence of that context, as `run` would take them.
+// Weights, KV cache and scratch for one sequence with this context, as in `run`.
 JsonValue memory_need(const Checkpoint& checkpoint, const InspectOptions& o) {
   const Planner planner(checkpoint, o);
   RunnerOptions options = runner_options(o);
   options.n_ctx = o.model.n_ctx;
   const size_t available = planner.backend->available_bytes();
-  // Without a limit, the plan says what the model needs, even if the machine has less.
+  // Without a limit, the plan reports the memory that the model needs, even if the machine has less.
   constexpr size_t kUnlimited = std::numeric_limits<size_t>::max() / 4;
   const bool is_bounded = o.model.n_ctx == 0 && planner.weights.total() <= available;
   const MemoryPlan plan = plan_memory(checkpoint.config(), planner.weights, is_bounded ? available : kUnlimited,
@@ -250,7 +250,7 @@ JsonValue sampling_facts(const GenerationConfig& g) {
   return json;
 }
 
-// What only the rest of the checkpoint needs is not wanted of a part that cannot be read.
+// Returns the error as JSON, so `inspect` can still show the other parts of the checkpoint.
 JsonValue or_error(const std::function<JsonValue()>& make) {
   try {
     return make();
@@ -299,7 +299,7 @@ JsonValue describe(const Checkpoint& checkpoint, const CheckpointFacts& facts, c
   return json;
 }
 
-// "key: value" lines, nested objects indented; byte counts in words too.
+// "key: value" lines, nested objects indented; byte counts also as "1.2 GiB".
 void print_text(const JsonValue& json, int indent) {
   for (const auto& [key, value] : json.items()) {
     fmt::print("{:{}}{}:", "", indent, printable(key));

@@ -14,7 +14,7 @@ namespace {
 
 using OrderedJson = nlohmann::ordered_json;
 
-// The matrices of one format and shape take the same time.
+// Matrices of the same format and shape have the same speed, so each group has one time.
 using Kind = std::tuple<Format, int64_t, int64_t>;
 using Group = std::vector<const Weight*>;
 
@@ -30,8 +30,8 @@ std::map<Kind, Group> groups_of(const Weights& weights) {
   return groups;
 }
 
-// Microseconds of a product, the median of some rounds over the group. Each product uses the next matrix, so that no
-// cache holds its weights. A round takes about kRoundMs, so that slow products run less often than fast ones.
+// Microseconds of a product, the median of kRounds rounds. Each product uses the group's next matrix, so the weights
+// are not cached. A round takes about kRoundMs, so slow products run less often.
 double time_of(Backend& backend, const Group& group, const Tensor& x, const Tensor& y) {
   constexpr int kRounds = 5;
   constexpr double kRoundMs = 4, kMaxProducts = 24;
@@ -71,7 +71,7 @@ OrderedJson time_group(Backend& backend, const Kind& kind, const Group& group, c
                x = backend.alloc(backend.act_dtype(), most, n_in), ones = backend.alloc(DType::kF32, 1, n_in);
   backend.upload(wide, noise(most * n_in).data());
   backend.upload(ones, std::vector<float>(static_cast<size_t>(n_in), 1.0f).data());
-  backend.norm(x, wide, {.weight = ones});  // converts x into the type that products take
+  backend.norm(x, wide, {.weight = ones});  // converts x to the input type of products
   for (const int n : rows) {
     OrderedJson row = {{"rows", n}, {"kernels", OrderedJson::array()}};
     for (const std::string& kernel : backend.matmul_kernels(*group[0], n)) {

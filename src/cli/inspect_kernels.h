@@ -1,5 +1,5 @@
-// ingot inspect --kernels: which kernel computes each matrix of a model, by number of activation rows, and how long
-// this kernel and the others take on this machine.
+// ingot inspect --kernels: the kernel that computes each matrix of a model, by number of activation rows, and the time
+// of this and the other kernels on this machine.
 #pragma once
 #include <nlohmann/json.hpp>
 #include <vector>
@@ -8,7 +8,7 @@
 
 namespace ingot {
 
-// Loads the model and times its kernels. `prints`: each shape of matrix is printed as soon as it is timed. Throws
+// Loads the model and times its kernels. `prints`: prints each matrix shape as soon as it has been timed. Throws
 // UsageError.
 nlohmann::ordered_json time_kernels(BenchSubject& subject, const std::vector<int>& rows, bool prints);
 

@@ -11,7 +11,7 @@
 
 namespace ingot {
 
-constexpr const char *kBracketed = "\033[?2004h", *kPlain = "\033[?2004l";  // how a terminal marks pasted text
+constexpr const char *kBracketed = "\033[?2004h", *kPlain = "\033[?2004l";  // switch bracketed paste on and off
 
 // An editor of libedit, with the keys of the user's ~/.editrc.
 struct LineReader::Editor {
@@ -22,7 +22,7 @@ struct LineReader::Editor {
     ::el_set(line, EL_PROMPT, &Editor::prompt_of);
     ::el_set(line, EL_EDITOR, "emacs");
     ::el_set(line, EL_HIST, ::history, past);
-    ::el_set(line, EL_SIGNAL, 0);  // Ctrl-C is InterruptGuard's
+    ::el_set(line, EL_SIGNAL, 0);  // InterruptGuard handles Ctrl-C
     ::el_set(line, EL_GETCFN, &Editor::read_char);
     ::el_set(line, EL_ADDFN, "ingot-paste", "Insert what is pasted", &Editor::paste);
     ::el_set(line, EL_BIND, "\\e[200~", "ingot-paste", nullptr);
@@ -52,7 +52,7 @@ struct LineReader::Editor {
     return ::el_winsertstr(line, text.c_str()) == 0 ? CC_REFRESH : CC_ERROR;
   }
 
-  // libedit's own function starts a read again that a signal has ended.
+  // Replaces libedit's function, which restarts a read that a signal interrupted.
   static int read_char(EditLine*, wchar_t* c) {
     constexpr int kPollMs = 50;
     std::mbstate_t state{};
@@ -78,7 +78,7 @@ struct LineReader::Editor {
 
 LineReader::LineReader() {
   if (!stdin_is_terminal() || !stdout_is_terminal()) return;
-  std::setlocale(LC_CTYPE, "");  // makes editing work on whole characters
+  std::setlocale(LC_CTYPE, "");  // editing works on whole characters
   editor_ = std::make_unique<Editor>();
 }
 
@@ -87,7 +87,7 @@ LineReader::~LineReader() = default;
 std::optional<std::string> LineReader::edit(const std::string& prompt, const std::string& draft) {
   InterruptGuard guard;
   editor_->prompt = prompt;
-  ::el_set(editor_->line, EL_PREP_TERM, 1);  // before the prompt, so that Ctrl-C cannot take typed keys with it
+  ::el_set(editor_->line, EL_PREP_TERM, 1);  // before the prompt, otherwise Ctrl-C may discard typed keys
   if (!draft.empty()) ::el_push(editor_->line, draft.c_str());
   std::fflush(stdout);
   int n = 0;

@@ -1,4 +1,4 @@
-// Windows edits the line itself, and remembers the lines before.
+// Windows provides line editing and history.
 #include <windows.h>
 
 #include <cstdio>
@@ -18,7 +18,7 @@ LineReader::LineReader() {
 
 LineReader::~LineReader() = default;
 
-// The draft goes where typed keys come from.
+// Writes the draft to the console's input, as if typed.
 std::optional<std::string> LineReader::edit(const std::string& prompt, const std::string& draft) {
   InterruptGuard guard;
   std::fputs(prompt.c_str(), stdout);

@@ -56,7 +56,7 @@ struct Transfer {
   void on_event(std::string_view event, SteadyClock::time_point now) {
     if (event == "data: [DONE]") done = true;
     count_of(event);
-    // A token's event has a text that is not empty. The last event before the end has a finish reason instead.
+    // A token's event has a non-empty text. The last event before the end has a finish reason instead.
     if (event.find("\"text\":\"") == event.npos || event.find("\"text\":\"\"") != event.npos) return;
     if (result->n_events++ == 0) {
       result->first = std::chrono::duration<double>(now - due).count();
@@ -67,8 +67,8 @@ struct Transfer {
     result->last = std::chrono::duration<double>(now - due).count();
   }
 
-  // The last event gives the number of tokens. There may be more tokens than events, because several tokens may come at
-  // once or form one character.
+  // The last event gives the number of tokens. There may be more tokens than events, because one event may have several
+  // tokens, and several tokens may form one character.
   void count_of(std::string_view event) {
     constexpr std::string_view kCount = "\"completion_tokens\":";
     size_t at = event.find(kCount);
@@ -141,7 +141,7 @@ class LoadLoop {
                            {"stream_options", {{"include_usage", true}}},
                            {"max_tokens", plan_.output_tokens[i]},
                            {"ignore_eos", true},
-                           {"temperature", 0},  // like other benchmarks, which do not measure sampling either
+                           {"temperature", 0},  // as in other benchmarks, sampling is not measured
                            {"seed", plan_.seed + i}};
     if (!plan_.model.empty()) body["model"] = plan_.model;
     std::uniform_int_distribution<int> id(std::min(4, plan_.n_vocab - 1), plan_.n_vocab - 1);

@@ -1,4 +1,4 @@
-// ingot logits: prints the raw scores of the next token, to compare numbers.
+// ingot logits: prints the logits of the next token, for numerical comparisons.
 #include <fmt/format.h>
 
 #include "base/error.h"
@@ -19,7 +19,7 @@ struct LogitsOptions {
   std::string out;
 };
 
-constexpr int kRowsOfStep = 512;  // of logits, which take memory
+constexpr int kRowsOfStep = 512;  // rows of logits in one step; each row takes memory
 
 void logits(LogitsOptions& o) {
   if (!o.tokens.empty() && o.prompt.has_text) throw UsageError("give either --tokens or -p, not both");

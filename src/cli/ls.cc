@@ -37,7 +37,7 @@ void print_json(const std::vector<HubEntry>& entries) {
   fmt::print("{}\n", list.dump(2, ' ', false, JsonValue::error_handler_t::replace));
 }
 
-// The names of the revision ("main"), or the start of the commit if it has no name.
+// The refs of the commit ("main"), or the start of the commit's hash if there are no refs.
 std::string revision_of(const HubEntry& e) {
   if (e.revisions.empty()) return e.commit.substr(0, 10);
   return printable(fmt::format("{}", fmt::join(e.revisions, ",")), 40);

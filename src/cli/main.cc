@@ -1,5 +1,5 @@
-// ingot: one program, with one file for each command. Exit codes: 0 done, 1 failed, 2 the command line is wrong, 71 the
-// GPU or a rank failed for good, 74 a file in use was cut, 130 interrupted.
+// ingot: the main program; each command has its own file. Exit codes: 0 success, 1 failure, 2 invalid command line, 71
+// the GPU or a rank failed permanently, 74 a mapped file was truncated, 130 interrupted.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -35,7 +35,7 @@ int report(const char* what, int code) {
   return code;
 }
 
-// Model files are mapped. If a file becomes shorter, its last pages are gone.
+// Model files are mapped. If a file is truncated, its last pages become unreadable.
 constexpr const char* kLostFile =
     "ingot: a model file became shorter while it was in use (or its disk failed); put it back and start again\n";
 constexpr int kExitLostFile = 74;
@@ -70,7 +70,7 @@ int run(int argc, char** argv) {
     std::reverse(args.begin(), args.end());  // CLI11 expects this order
     app.parse(args);
     return std::fflush(stdout) == 0 && std::ferror(stdout) == 0 ? 0 : report("cannot write to standard output", 1);
-  } catch (const CLI::Success& e) {  // raised by --help and --version
+  } catch (const CLI::Success& e) {  // thrown by --help and --version
     return app.exit(e);
   } catch (const CLI::RuntimeError& e) {  // the exit code of a command
     return e.get_exit_code();

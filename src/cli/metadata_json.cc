@@ -29,7 +29,7 @@ JsonValue json_of(const Value& value) {
   if (const auto integer = value.as<int64_t>()) return *integer;
   if (const auto integer = value.as<uint64_t>()) return *integer;
   const std::optional<double> number = value.as<double>();
-  if (!number || !std::isfinite(*number)) return nullptr;  // NaN and infinity have no place in JSON
+  if (!number || !std::isfinite(*number)) return nullptr;  // JSON has no NaN or infinity
   if (value.type != ValueType::kF32) return *number;
   return std::stod(fmt::format("{}", static_cast<float>(*number)));  // 1e-05, not 9.999999747378752e-06
 }

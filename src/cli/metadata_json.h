@@ -1,4 +1,4 @@
-// The metadata of a checkpoint as JSON with the types that the file has. `ingot inspect --json` prints this.
+// The metadata of a checkpoint as JSON, with the file's types. For `ingot inspect --json`.
 #pragma once
 #include <nlohmann/json.hpp>
 
@@ -6,8 +6,8 @@
 
 namespace ingot {
 
-// GGUF: the keys of the file; of an array with more than 64 elements {"type": "str", "length": 49152, "first": [...]}.
-// A directory: its config.json.
+// For GGUF, the keys of the file. An array with more than 64 elements becomes {"type": "str", "length": 49152, "first":
+// [...]}. For a directory, config.json.
 nlohmann::ordered_json metadata_json(const Checkpoint& checkpoint, const ModelOptions& options);
 
 }  // namespace ingot

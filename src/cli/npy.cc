@@ -10,8 +10,8 @@
 
 namespace ingot {
 
-// The format: magic, version, length of the header as a little-endian u16, header. Spaces pad the header so that the
-// data is 64-byte aligned.
+// The format: magic, version, length of the header as a little-endian u16, header, data. Spaces pad the header to align
+// the data to 64 bytes.
 void write_npy(const std::string& path, std::span<const float> values, int64_t rows, int64_t cols) {
   static_assert(std::endian::native == std::endian::little);
   CHECK_EQ(static_cast<int64_t>(values.size()), rows * cols);

@@ -223,7 +223,7 @@ DType runner_kv_type(const ModelOptions& o) { return parse_kv_type(o.kv_type); }
 
 namespace {
 
-// A number of bytes, as in 40GiB; 0: the text is not a size.
+// Parses a size such as 40GiB; 0: the text is not a size.
 size_t size_of(std::string text) {
   if (text.starts_with('-')) return 0;
   try {
@@ -233,7 +233,7 @@ size_t size_of(std::string text) {
   }
 }
 
-// A number up to 1 is a share; any other number is in bytes.
+// A number up to 1 is a share of the memory; a larger number is in bytes.
 void read_gpu_memory(const ModelOptions& o, RunnerOptions& runner) {
   if (o.gpu_memory.empty()) return;
   if (!is_cuda(o.device))
@@ -292,7 +292,7 @@ std::shared_ptr<const Checkpoint> open_model_file(const ModelOptions& o) {
 }
 
 LoadedModel open_model(ModelOptions& o, const RunnerOptions& runner) {
-  const auto checkpoint = open_model_file(o);  // a download may come first, with its own progress bar
+  const auto checkpoint = open_model_file(o);  // may download the model first, with a separate progress bar
   if (runner.parallel.communicator) meet_ranks(fingerprint_of(*checkpoint), runner);
   ProgressBar bar("loading");
   LoadedModel model = load_model(checkpoint, runner, [&](size_t done, size_t total) { bar.update(done, total); });

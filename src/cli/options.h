@@ -1,4 +1,5 @@
-// The flags that several commands share, with the spellings of other engines, and the options that these flags set.
+// The flags that several commands share, including the spellings of other engines, and the options that these flags
+// set.
 #pragma once
 #include <CLI/CLI.hpp>
 #include <memory>
@@ -31,9 +32,9 @@ struct ModelOptions {
   std::string isa;                // empty: the best
   std::string numa = "off";       // or "distribute" or "isolate"
   SplitFlags split;
-  std::string gpu_memory;      // a share of the device's memory, or bytes; empty: what the context needs
+  std::string gpu_memory;      // a share of the device's memory, or bytes; empty: as the context needs
   std::string trace_path;
-  std::string chat_template, chat_template_file;  // instead of the model's; empty: the model's
+  std::string chat_template, chat_template_file;  // empty: the model's template
   std::string log_level = "warn";
   bool check_tensors = false;
   bool check_nan = false;
@@ -52,19 +53,20 @@ void add_gpu_memory_option(CLI::App& app, ModelOptions& options);
 void add_trace_options(CLI::App& app, ModelOptions& options);
 void add_runner_options(CLI::App& app, ModelOptions& options);   // device, threads, context, chunk, trace
 
-void add_template_options(CLI::App& app, ModelOptions& options);  // for commands that read messages
-void add_speculate_option(CLI::App& app, ModelOptions& options);   // for commands that write text
-// The file of the draft model or the EAGLE-3 head; null without --draft. Throws Error if its tokens are different.
+void add_template_options(CLI::App& app, ModelOptions& options);  // for commands with chat messages
+void add_speculate_option(CLI::App& app, ModelOptions& options);   // for commands that generate text
+// The file of the draft model or the EAGLE-3 head; null without --draft. Throws Error if the draft model has other
+// tokens than the model.
 std::shared_ptr<const Checkpoint> open_draft_file(const ModelOptions& options);
-// Lets the runner load the draft head that the options ask for, and gives it the rows and slots that drafts of one
-// sequence need. draft: what open_draft_file returned.
+// Configures the runner for speculation: loads the requested draft head, and adds the rows and slots for the drafts of
+// one sequence. draft: the result of open_draft_file.
 void make_room_for_drafts(const ModelOptions& options, const std::shared_ptr<const Checkpoint>& draft,
                           RunnerOptions& runner);
 
-void add_checkpoint_option(CLI::App& app, ModelOptions& options);  // for commands that take several prompts in turn
+void add_checkpoint_option(CLI::App& app, ModelOptions& options);  // for commands with several prompts in turn
 
 void add_sampling_options(CLI::App& app, SamplingParams& params, int& seed);
-// Sets each parameter that no flag of `command` sets to the default of the model's file.
+// Parameters not set by a flag of `command` get the defaults of the model's file.
 void use_model_defaults(const CLI::App& command, const GenerationConfig& model, SamplingParams& params);
 // A seed of -1 becomes a random one. Throws UsageError for values out of range.
 void finish_sampling(SamplingParams& params, int seed);
@@ -72,7 +74,7 @@ void finish_sampling(SamplingParams& params, int seed);
 DType runner_kv_type(const ModelOptions& options);  // throws UsageError
 RunnerOptions runner_options(ModelOptions& options);
 
-// The model that options.path names (resolve_model), or the built-in demo model.
+// Opens the model options.path (resolve_model), or the built-in demo model.
 std::shared_ptr<const Checkpoint> open_model_file(const ModelOptions& options);
 
 // Uses the template of the flags instead of the model's. Throws UsageError if both flags are set, and Error for a
@@ -87,7 +89,7 @@ LoadedModel open_model(ModelOptions& options, const RunnerOptions& runner);
 struct PromptOptions {
   std::string text, file;
   bool has_text = false;
-  const char* ways = "-p TEXT or -f FILE";  // to give the text, for messages
+  const char* ways = "-p TEXT or -f FILE";  // the flags that give the text, for messages
 };
 void add_prompt_options(CLI::App& app, PromptOptions& options);
 std::string read_text(const PromptOptions& options, const char* command);

@@ -41,7 +41,7 @@ std::vector<std::string> device_list(const std::string& devices) {
 
 namespace {
 
-// A rank for each process. The processes of one host take its GPUs in turn, and share its cores.
+// One rank for each process. The processes of a host get its GPUs in turn and share its cores.
 void set_processes(const Processes& processes, const ParallelFlags& o, const std::vector<std::string>& devices,
                    RunnerOptions& runner) {
   const int size = processes.ranks->size();
@@ -69,7 +69,7 @@ void set_parallel(const ParallelFlags& o, const std::string& device, RunnerOptio
   runner.parallel.n_ranks = o.tp;
   if (const Processes* processes = started_together(runner.parallel.limit))
     return set_processes(*processes, o, devices, runner);
-  if (o.tp == 1) return;  // several devices then run the layers in turn (--pp)
+  if (o.tp == 1) return;  // with one rank, several devices run the layers in turn (--pp)
   runner.backend.device = devices.front();
   if (devices.size() == 1) return;
   if (static_cast<int>(devices.size()) != o.tp)

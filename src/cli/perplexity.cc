@@ -1,4 +1,4 @@
-// ingot perplexity: how well a model predicts a text. Uses llama.cpp's definition, so that the numbers are comparable.
+// ingot perplexity: measures how well a model predicts a text. The numbers are comparable with llama.cpp's.
 #include <fmt/format.h>
 
 #include <nlohmann/json.hpp>
@@ -25,7 +25,7 @@ void print_perplexity(PerplexityOptions& o) {
   const int window = o.model.n_ctx > 0 ? o.model.n_ctx : kWindow;
   o.model.n_ctx = window;
   RunnerOptions runner = runner_options(o.model);
-  // The logits of every token take memory.
+  // The logits of each token take memory, so steps are short.
   const int most = o.model.chunk > 0 ? std::min(o.model.chunk, kLogitRows) : kLogitRows;
   runner.max_batch_tokens = runner.max_logits = std::min(most, window);
   const std::string text = read_file(o.file);

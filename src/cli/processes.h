@@ -1,4 +1,4 @@
-// The processes that mpirun, or `srun --mpi=pmix`, started for one model: a rank each (mpi/).
+// The processes that mpirun or `srun --mpi=pmix` started for one model. Each process is one rank (mpi/).
 #pragma once
 #include <chrono>
 #include <memory>
@@ -13,14 +13,14 @@ struct Processes {
   int local_rank = 0, n_local = 1;  // among the ranks of this host
 };
 
-// Null if this process was started alone. The first call meets the other processes. Throws Error if they were started
-// together and there is no libingot_mpi.so.
+// Null if this process was started alone. The first call connects to the other processes. Throws Error if there are
+// other processes but no libingot_mpi.so.
 const Processes* started_together(std::chrono::milliseconds limit);
 
-// Call it before the program ends. A code other than 0 ends the other processes too.
+// Call before the program ends. A nonzero code ends the other processes too.
 void end_processes(int code);
 
-// Ends this process, and with it the others, without destructors.
+// Ends this process and the others without running destructors.
 [[noreturn]] void end_now(int code);
 
 std::string process_place();  // "host node7, process 4711", for messages

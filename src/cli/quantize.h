@@ -1,5 +1,4 @@
-// The shared parts of `ingot quantize` and `ingot convert`: the flags, and writing a GGUF file with progress and a
-// summary.
+// Common code of `ingot quantize` and `ingot convert`: the flags, and writing a GGUF file with progress and a summary.
 #pragma once
 #include <CLI/CLI.hpp>
 #include <string>
@@ -18,7 +17,7 @@ struct WriteOptions {
 };
 
 void add_write_options(CLI::App& app, WriteOptions& options);
-// type: a mix's name, or "auto" for the stored types of the weights. Throws Error and UsageError.
+// options.type: a mix's name, or "auto" for the stored types of the weights. Throws Error and UsageError.
 void write_model(const WriteOptions& options);
 
 }  // namespace ingot

@@ -21,7 +21,7 @@ struct RerankVerb : EmbedderFlags {
   bool json = false;
 };
 
-// Tabs and ends of lines would break the lines of the output.
+// Replaces tabs and line ends, which are separators in the output.
 std::string on_one_line(std::string text) {
   std::replace_if(text.begin(), text.end(), [](char c) { return c == '\n' || c == '\r' || c == '\t'; }, ' ');
   return text;

@@ -31,7 +31,7 @@ std::vector<int32_t> encode_prompt(const LoadedModel& model, const RunOptions& o
   return encode_chat(*model.tokenizer, *model.chat, messages, nullptr, JsonValue::object());
 }
 
-// Empty for the rows that pad an embedding.
+// Empty for the padding rows of an embedding.
 std::string_view token_bytes_of(const Tokenizer& tokenizer, int32_t id) {
   return id < tokenizer.n_vocab() ? tokenizer.token_bytes(id) : "";
 }

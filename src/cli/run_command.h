@@ -1,5 +1,5 @@
-// Runs a command to its end: a text on its standard input, what it writes kept up to a limit, and no shell between.
-// Used by chat_tools.
+// Runs a command to its end, without a shell. The command gets a text on standard input; its output is kept up to a
+// limit. Used by chat_tools.
 #pragma once
 #include <chrono>
 #include <functional>
@@ -18,13 +18,13 @@ struct CommandResult {
   enum class End { kExit, kSignal, kTimeout, kStopped };
   End end = End::kExit;
   int code = 0;         // the exit code, or the signal's number
-  std::string output;   // standard output and standard error, as they came
-  bool is_cut = false;  // there was more output than the limit
+  std::string output;   // standard output and standard error, interleaved
+  bool is_cut = false;  // the output exceeded the limit
 };
 
-// The command is the leader of a process group. The whole group is killed when the time is up or stopped() says so,
-// which is asked some 50 times a second, and what the command leaves behind is killed when it ends. Throws Error when
-// the command cannot be started.
+// The command leads a new process group. The whole group is killed at the time limit or when stopped() returns true
+// (polled about 50 times a second). Processes that the command leaves behind are killed when the command ends. Throws
+// Error if the command cannot be started.
 CommandResult run_command(const std::vector<std::string>& command, std::string_view input, const CommandLimits& limits,
                           const std::function<bool()>& stopped);
 

@@ -43,17 +43,17 @@ class Fd {
   throw Error("cannot start the command '{}': {}", printable(command), std::strerror(error));
 }
 
-// A file without a name that has the text: a command that does not read its input cannot block the program then.
+// An unnamed file with the text. With a pipe, a command that does not read its input could block the program.
 std::unique_ptr<std::FILE, int (*)(std::FILE*)> input_file(const std::string& command, std::string_view text) {
   std::unique_ptr<std::FILE, int (*)(std::FILE*)> file(std::tmpfile(), &std::fclose);
   if (!file || std::fwrite(text.data(), 1, text.size(), file.get()) != text.size() || std::fflush(file.get()) != 0)
     throw_start(command, errno);
-  ::fcntl(::fileno(file.get()), F_SETFD, FD_CLOEXEC);  // the command has it as its standard input alone
+  ::fcntl(::fileno(file.get()), F_SETFD, FD_CLOEXEC);  // the command inherits the file only as standard input
   std::rewind(file.get());
   return file;
 }
 
-// A group of its own, so that Ctrl-C reaches the program alone; signals as a new program expects them.
+// Starts the command in its own process group, so only this program gets Ctrl-C, and resets the signals.
 pid_t spawn(const std::vector<std::string>& command, int input, int output) {
   std::vector<char*> argv;
   for (const std::string& word : command) argv.push_back(const_cast<char*>(word.c_str()));
@@ -80,7 +80,7 @@ pid_t spawn(const std::vector<std::string>& command, int input, int output) {
   return pid;
 }
 
-// What is there to read now. False when there will be no more.
+// Reads the available output. Returns false at the end of the output.
 bool take_output(int fd, const CommandLimits& limits, CommandResult& result) {
   char buffer[4096];
   const ssize_t n = ::read(fd, buffer, sizeof buffer);

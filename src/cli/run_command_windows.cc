@@ -35,8 +35,8 @@ class Handle {
               std::system_category().message(static_cast<int>(GetLastError())));
 }
 
-// A word of a command line as a C program on Windows reads it: in quotes, with a backslash before each quote and before
-// each backslash that a quote follows.
+// Quotes a word of a command line for the parser of C programs on Windows: adds quotes, and puts a backslash before
+// each quote and before each backslash that precedes a quote.
 std::string quoted(const std::string& word) {
   std::string text = "\"";
   size_t n_backslashes = 0;
@@ -48,8 +48,8 @@ std::string quoted(const std::string& word) {
   return text.append(n_backslashes, '\\') + '"';
 }
 
-// A file with the text, removed when its last handle is closed: a command that does not read its input cannot block the
-// program then.
+// A file with the text, removed when its last handle is closed. With a pipe, a command that does not read its input
+// could block the program.
 HANDLE input_file(const std::string& command, std::string_view text) {
   std::string name = (std::filesystem::temp_directory_path() / "ingot.XXXXXX").string();
   if (!open_temporary(name)) throw_start(command);
@@ -68,8 +68,8 @@ struct Started {
   Handle job, process, output;
 };
 
-// A job of its own, which ends with all its processes; a process group of its own, so that Ctrl-C reaches the program
-// alone.
+// Starts the command in its own job, which ends with all its processes, and in its own process group, so only this
+// program gets Ctrl-C.
 void start(const std::vector<std::string>& command, std::string_view text, Started& started) {
   const Handle input(input_file(command[0], text));
   SECURITY_ATTRIBUTES inherited{
@@ -95,7 +95,7 @@ void start(const std::vector<std::string>& command, std::string_view text, Start
   CloseHandle(made.hThread);
 }
 
-// Takes what there is to read now. Returns whether there was anything.
+// Reads the available output. Returns false if there is none.
 bool take_output(HANDLE pipe, const CommandLimits& limits, CommandResult& result) {
   DWORD n = 0;
   if (PeekNamedPipe(pipe, nullptr, 0, nullptr, &n, nullptr) == 0 || n == 0) return false;

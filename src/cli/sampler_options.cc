@@ -9,7 +9,7 @@
 namespace ingot {
 namespace {
 
-// "top_k;temperature" in llama.cpp's way; commas do, too.
+// Parses "top_k;temperature", llama.cpp's form; commas are allowed too.
 std::vector<SamplerStage> stages_of(const std::string& text) {
   std::vector<SamplerStage> stages;
   for (size_t begin = 0; begin <= text.size();) {

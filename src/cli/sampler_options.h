@@ -1,5 +1,5 @@
-// The flags of the samplers that llama.cpp's users know: DRY, XTC, top-n-sigma, dynamic temperature, Mirostat 2, and
-// the order of all stages. `run` and `chat` have them.
+// The flags of samplers known from llama.cpp: DRY, XTC, top-n-sigma, dynamic temperature, Mirostat 2, and the order of
+// all stages. For `run` and `chat`.
 #pragma once
 #include <CLI/CLI.hpp>
 #include <string>
@@ -9,7 +9,7 @@
 
 namespace ingot {
 
-// `breakers` gets the texts of --dry-sequence-breaker, which become tokens when the model is loaded.
+// `breakers` receives the texts of --dry-sequence-breaker, which are tokenized when the model is loaded.
 void add_stage_options(CLI::App& app, SamplingParams& params, std::vector<std::string>& breakers);
 
 }  // namespace ingot

@@ -1,6 +1,7 @@
-// ingot serve: serves a model over HTTP until a signal. After SIGTERM or Ctrl-C, running requests end first; a second
-// signal ends the program at once. SIGHUP reads the key file again. Exit codes: 0 ended by a signal, 1 could not start,
-// 2 the command line is wrong, 70 the engine ended, 71 the engine ended because the GPU failed for good, 72 hung.
+// ingot serve: serves a model over HTTP until a signal. After SIGTERM or Ctrl-C, the program waits for running
+// requests; a second signal ends the program at once. SIGHUP reads the key file again. Exit codes: 0 ended by a signal,
+// 1 could not start, 2 invalid command line, 70 the engine ended, 71 the engine ended because the GPU failed
+// permanently, 72 hung.
 #include <fmt/format.h>
 #include <signal.h>
 
@@ -50,7 +51,7 @@ struct ServeOptions {
   AppOptions app;
   std::vector<std::string> aliases;
   std::string access_log = "-", pooling, tool_parser, slot_folder;
-  int metrics_port = -1;  // -1: no port of its own
+  int metrics_port = -1;  // -1: no separate port
   KvEventsOptions kv_event_options;
   std::shared_ptr<KvEvents> kv_events;  // null: no events
   int max_seqs = 16, queue = 0, kv_tokens = 0;
@@ -58,10 +59,10 @@ struct ServeOptions {
   int queue_timeout_s = 60, drain_s = 30, soft_watchdog_s = 60, hard_watchdog_s = 120;
 };
 
-// Rows in one step for drafts and for log-probabilities of prompts, so also the length of such prompts' chunks.
+// Logit rows in one step for drafts and for log-probabilities of prompts. Also the chunk length of such prompts.
 constexpr int kScoredRows = 64;
 
-// The name under which a model is served: the name that the user gave, without folders and endings.
+// The API name of a model: the name given by the user, without folders and .gguf.
 std::string served_name(const std::string& asked) {
   if (asked.empty()) return "demo";
   const std::filesystem::path path(asked);
@@ -80,12 +81,12 @@ RunnerOptions serving_runner(ServeOptions& o) {
   return runner;
 }
 
-// True for a model made for vectors, or if the user asks for a pooling.
+// True for an embedding model, or if the user sets a pooling.
 bool is_embedder(const ServeOptions& o, const Checkpoint& checkpoint) {
   return !o.pooling.empty() || read_embed_facts(checkpoint).pooling;
 }
 
-// The parts that both kinds of models have; the caller adds the rest.
+// The parts common to both kinds of models; the caller adds the others.
 ServedModelParts served_parts(const ServeOptions& o, const Checkpoint& checkpoint, const std::string& id) {
   const CheckpointFacts facts = checkpoint.facts();
   ServedModelParts parts{.id = id,
@@ -170,7 +171,7 @@ std::shared_ptr<ServedModel> load_served(ServeOptions& o, const std::shared_ptr<
   return model;
 }
 
-// The sources of all models to serve. Opens their files now, so that an invalid file is refused before the port opens.
+// The sources of all models to serve. Opens the files now, so an invalid file is reported before the port opens.
 std::vector<ModelSource> open_sources(ServeOptions& o) {
   if (o.paths.empty()) o.paths.push_back("");
   if (o.paths.size() > 1 && !o.aliases.empty())
@@ -200,7 +201,7 @@ std::vector<ModelSource> open_sources(ServeOptions& o) {
   return sources;
 }
 
-// Waits until all requests have ended, the time is over, or a second signal comes.
+// Waits until all requests have ended, the time has run out, or a second signal arrives.
 void drain(App& app, HttpServer& server, int seconds) {
   fmt::print(stderr, "ingot: shutting down: {} requests come to their end first (a second signal ends them)\n",
              app.n_active());
@@ -243,8 +244,8 @@ void check_exposure(ServeOptions& o, const App& app) {
                 printable(o.http.host));
 }
 
-// Raises the limit of open files to what the connections need, plus some for files. If that fails, lowers
-// max_connections to fit the limit.
+// Raises the limit of open files to max_connections plus some for files. If this fails, lowers max_connections to fit
+// the limit.
 void fit_descriptors(size_t& max_connections) {
   constexpr size_t kOthers = 128;
   const size_t limit = raise_open_files(max_connections + kOthers);
@@ -253,8 +254,8 @@ void fit_descriptors(size_t& max_connections) {
   log_warn("--max-connections: only {} fit in the limit of open files ({})", max_connections, limit);
 }
 
-// The options of the port for /metrics: the same address and certificate, another port. A Unix socket has no ports, so
-// beside one the port is on loopback.
+// The options of the port for /metrics: the same address and certificate, another port. If the server uses a Unix
+// socket, which has no ports, the metrics port is on loopback.
 HttpServerOptions metrics_http(const ServeOptions& o) {
   if (o.metrics_port > 0 && o.metrics_port == o.http.port)
     throw UsageError("--metrics-port {}: --port has this port already; choose another", o.metrics_port);
@@ -265,7 +266,7 @@ HttpServerOptions metrics_http(const ServeOptions& o) {
   return http;
 }
 
-// Processes that were started together have one model, which they load once.
+// Several processes can only serve one model, which is loaded once.
 void check_processes(ServeOptions& o) {
   if (o.paths.size() > 1) throw UsageError("several processes serve one model, and there are {}", o.paths.size());
   if (o.ttl_s > 0) throw UsageError("--model-ttl is for one process: several processes load their model only once");
@@ -292,7 +293,7 @@ void serve(ServeOptions& o) {
   hold_signals();  // before the first thread
   if (const RunnerOptions runner = serving_runner(o); runner.parallel.communicator) {
     check_processes(o);
-    if (is_follower()) open_model(o.model, runner);  // does not return: the first process has the port
+    if (is_follower()) open_model(o.model, runner);  // does not return; only the first process opens the port
   }
   o.app.version = INGOT_VERSION;
   o.app.only_local_hosts = is_loopback(o.http.host) && !o.http.host.starts_with("unix:");

@@ -16,8 +16,8 @@ using Words = std::vector<std::string>;
 
 enum class Takes { kNothing, kValue, kSwitch };  // kSwitch: on, off, auto, 0 or 1, which may be absent
 
-// A flag of llama.cpp that is no flag here. If the command has the flag `ours`, `ours` is used instead, with the same
-// value. Otherwise the flag is left out, and the note tells `why`.
+// A flag of llama.cpp that ingot does not have. If the command has the flag `ours`, `ours` is used with the same value.
+// Otherwise the flag is removed, and the note contains `why`.
 struct LlamaFlag {
   std::string_view names;  // separated by spaces
   Takes takes;
@@ -53,7 +53,7 @@ constexpr LlamaFlag kLlamaFlags[] = {
     {"--no-perf --no-display-prompt -co --color", Takes::kNothing, nullptr, "the answer alone is standard output"},
 };
 
-// Commands by other names, and questions about the program.
+// Translates other names of commands, and `help` and `version`.
 Words known_words(Words args) {
   if (args.empty() || args == Words{"help"}) return {"--help"};
   if (args[0] == "help") return {args[1], "--help"};
@@ -62,7 +62,7 @@ Words known_words(Words args) {
   return args;
 }
 
-// Levenshtein's distance: the fewest letters to add, remove or change.
+// Levenshtein distance: the number of letters to add, remove or change.
 size_t edit_distance(std::string_view a, std::string_view b) {
   std::vector<size_t> row(b.size() + 1);
   std::iota(row.begin(), row.end(), size_t{0});
@@ -103,7 +103,7 @@ const LlamaFlag* find_llama_flag(std::string_view flag) {
   return nullptr;
 }
 
-// Goes through the arguments of a command from flag to flag, and skips their values (-hf in "-p -hf").
+// Iterates over the flags of a command and skips their values (-hf in "-p -hf").
 class Arguments {
  public:
   Arguments(const CLI::App& command, Words args) : command_(command), args_(std::move(args)) {}
@@ -140,7 +140,7 @@ class Arguments {
 
   bool has(const std::string& flag) const { return command_.get_option_no_throw(flag) != nullptr; }
 
-  // --hf-repo is another name of MODEL whose value cannot be a path.
+  // --hf-repo is another name of MODEL, but its value is never a path.
   void take_ours(const std::string& flag) {
     const bool joined = args_[at_].find('=') != std::string::npos;
     const bool takes_value = command_.get_option_no_throw(flag)->get_items_expected_min() > 0;
@@ -154,7 +154,7 @@ class Arguments {
     if (!has_hub_prefix(std::string_view(value).substr(at))) value.insert(at, "hf://");
   }
 
-  // Layers on a GPU mean that there is to be one, if the machine has one.
+  // A nonzero number of GPU layers without --device adds --device auto, which uses a GPU if the machine has one.
   void take_gpu_layers() {
     const size_t equals = args_[at_].find('=');
     const bool joined = equals != std::string::npos;

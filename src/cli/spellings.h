@@ -1,5 +1,5 @@
-// What users of other programs type: llama.cpp's flags, `help`, `version`, `list`. All of it becomes arguments that the
-// commands know, before they are parsed.
+// Translates the spellings of other programs (llama.cpp's flags, `help`, `version`, `list`) to ingot's arguments before
+// parsing.
 #pragma once
 #include <CLI/CLI.hpp>
 #include <string>
@@ -7,11 +7,11 @@
 
 namespace ingot {
 
-// The arguments as `app` parses them. A flag that changes nothing here is left out, and one note on standard error
-// names all of those. Throws UsageError for a command that is unknown.
+// Returns the arguments for `app` to parse. Flags that would change nothing are removed; one note on standard error
+// names them. Throws UsageError for an unknown command.
 std::vector<std::string> known_arguments(const CLI::App& app, int argc, char** argv);
 
-// Names the first argument that the command does not know, and the most similar flag.
+// An error message that names the first unknown argument and the most similar flag.
 std::string unknown_argument(const CLI::App& app);
 
 }  // namespace ingot

@@ -1,4 +1,4 @@
-// The flags that say which device runs which part of a model, and llama.cpp's spellings of them.
+// The flags that assign the parts of a model to devices, including llama.cpp's spellings.
 #pragma once
 #include <CLI/CLI.hpp>
 #include <string>
@@ -16,8 +16,8 @@ struct SplitFlags {
 };
 
 void add_split_options(CLI::App& app, SplitFlags& flags);
-// `device` is the value of --device; it becomes cpu if no layer is to be on a GPU. n_ranks: of --tp, which takes a list
-// of devices too. Throws UsageError.
+// `device` is the value of --device; changed to cpu if no layer is assigned to a GPU. n_ranks: the value of --tp, which
+// also uses a list of devices. Throws UsageError.
 SplitOptions read_split_flags(const SplitFlags& flags, int n_ranks, std::string& device);
 
 }  // namespace ingot

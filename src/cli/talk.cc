@@ -57,7 +57,7 @@ int Talk::n_questions() const {
 
 void Talk::load(const std::string& path) {
   const std::string text = read_file(path, kMaxTalkBytes);
-  walk_json(text, path, [](const JsonEvent&) {});  // says where the text is broken, and limits its depth
+  walk_json(text, path, [](const JsonEvent&) {});  // reports the position of an error, and limits the depth
   JsonValue given = JsonValue::parse(text);
   if (!given.is_array()) throw Error("{}: must be a JSON array of messages, as /save writes it", printable(path));
   for (size_t i = 0; i < given.size(); ++i)

@@ -1,4 +1,4 @@
-// Talk: a conversation as messages in OpenAI's shape. It can be taken back turn by turn, and kept in a file.
+// Talk: a conversation as messages in OpenAI's form. Turns can be undone one by one, and a talk can be saved to a file.
 #pragma once
 #include <nlohmann/json.hpp>
 #include <optional>
@@ -11,17 +11,17 @@ class Talk {
  public:
   explicit Talk(const std::string& system) { reset(system); }
 
-  // Forgets all messages but the system prompt, which is absent if it is empty.
+  // Removes all messages and starts with the system prompt `system`, if not empty.
   void reset(const std::string& system);
   std::string system() const;
 
-  // Removes the last question and all that followed it. Returns the question; nullopt if there is none.
+  // Removes the last question and all following messages. Returns the question; nullopt if there is none.
   std::optional<std::string> undo();
-  // The content of the last message of that role; nullopt if there is none.
+  // The content of the last message with this role; nullopt if there is none.
   std::optional<std::string> last(std::string_view role) const;
   int n_questions() const;
 
-  // The file is a JSON array of messages. load() leaves the talk as it was when it throws Error.
+  // The file is a JSON array of messages. If load() throws Error, the talk is unchanged.
   void load(const std::string& path);
   void save(const std::string& path) const;
 

@@ -1,4 +1,4 @@
-// ingot template: prints a conversation as the text that a model receives, for authors of templates.
+// ingot template: renders a conversation with a chat template, for template authors.
 #include <fmt/format.h>
 
 #include <nlohmann/json.hpp>
@@ -24,11 +24,11 @@ struct TemplateVerb {
 
 Object read_json_file(const std::string& path) {
   const std::string text = read_file(path);
-  walk_json(text, path, [](const JsonEvent&) {});  // says where the text is broken
+  walk_json(text, path, [](const JsonEvent&) {});  // reports the position of an error
   return Object::parse(text);
 }
 
-// Parses KEY=VALUE. The value is JSON if it parses as JSON, else text.
+// Parses KEY=VALUE. The value is JSON if it parses as JSON, otherwise a string.
 Object variables_of(const std::vector<std::string>& settings) {
   Object variables = Object::object();
   for (const std::string& setting : settings) {
@@ -42,7 +42,7 @@ Object variables_of(const std::vector<std::string>& settings) {
   return variables;
 }
 
-// The template, and the texts of BOS and EOS that the template may write.
+// The template and the texts of BOS and EOS for the template.
 struct Source {
   std::string text, bos, eos;
 };

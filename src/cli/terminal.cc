@@ -38,7 +38,7 @@ std::string rough_time(double seconds) {
 
 }  // namespace
 
-// Asked only once, because progress is reported for every tensor.
+// The results are cached, because progress is reported for every tensor.
 bool stdin_is_terminal() {
   static const bool is_one = is_terminal(Stream::kInput);
   return is_one;

@@ -1,5 +1,5 @@
-// The terminal: progress bars, which are off without a terminal; and Ctrl-C, which first stops the work and then the
-// program.
+// Progress bars, which are off without a terminal, and Ctrl-C handling: the first Ctrl-C stops the current work, the
+// second the program.
 #pragma once
 #include <chrono>
 #include <cstddef>
@@ -13,17 +13,17 @@ bool stderr_is_terminal();
 // Formats text for standard error: dimmed if standard error is a terminal and NO_COLOR is not set.
 std::string faint(const std::string& text);
 
-// From now on, the log's lines go to standard error: "ingot: warning: ..."
+// Sends log lines to standard error: "ingot: warning: ..."
 void log_to_stderr();
 
-// A bar on standard error with rate and time left. The bar is redrawn at most ten times a second and wiped at the end.
-// The bar is silent if standard error is not a terminal, and for work that takes less than a third of a second.
+// A progress bar on standard error with rate and remaining time. The bar is redrawn at most ten times a second and
+// erased at the end. Nothing is shown if standard error is not a terminal, or in the first third of a second.
 class ProgressBar {
  public:
   explicit ProgressBar(std::string label) : label_(std::move(label)) {}
   ~ProgressBar() { wipe(); }
-  // kept_bytes: the part of done_bytes that was done before the bar began. These bytes count for the share, not for the
-  // rate.
+  // kept_bytes: the part of done_bytes that was done before the bar started. These bytes count in the percentage, not
+  // in the rate.
   void update(size_t done_bytes, size_t total_bytes, size_t kept_bytes = 0);
   void wipe();
 
@@ -35,8 +35,8 @@ class ProgressBar {
   bool visible_ = false;
 };
 
-// What a long measurement does now: one line on standard error, which the next show() replaces. Silent if standard
-// error is not a terminal.
+// The status of a long measurement: one line on standard error, which the next show() replaces. Nothing is shown if
+// standard error is not a terminal.
 class StatusLine {
  public:
   ~StatusLine() { wipe(); }

@@ -1,4 +1,4 @@
-// ingot tokenize: turns text into token ids.
+// ingot tokenize: converts text to token ids.
 #include <fmt/format.h>
 
 #include <nlohmann/json.hpp>

@@ -1,8 +1,8 @@
 // Codes with a scale and a minimum. The loader converts integer checkpoints of Hugging Face and MLX to these formats
-// (quantized_rows.h); the checkpoints store codes, scales and zero points in separate tensors, in an order that depends
-// on the method. A block is f32 scale s, f32 minimum m, then the codes: 4 bits each as in Q4_0, or 8 bits. w = s * code
-// + m. In nearly all files s is an f16 or a bf16, and m is an f16, a bf16 or s times an 8-bit integer. So decode rounds
-// only once.
+// (quantized_rows.cc); the checkpoints store codes, scales and zero points in separate tensors, in an order that
+// depends on the method. A block is f32 scale s, f32 minimum m, then the codes: 4 bits each as in Q4_0, or 8 bits. w =
+// s * code + m. In nearly all files s is an f16 or a bf16, and m is an f16, a bf16 or s times an 8-bit integer. So
+// decode rounds only once.
 #pragma once
 #include "quant/grouped.h"
 

@@ -1,5 +1,5 @@
-// What the module libingot_mpi.so gives to the program. Only the module links MPI, so the program runs on machines
-// without MPI, and its wheel and package need none.
+// The interface of the module libingot_mpi.so. Only the module links MPI, so the program and its packages do not depend
+// on MPI.
 #pragma once
 #include <string>
 
@@ -8,7 +8,7 @@
 namespace ingot {
 
 struct MpiCalls {
-  Processes (*join)(std::chrono::milliseconds limit);  // ranks: null if this process is alone
+  Processes (*join)(std::chrono::milliseconds limit);  // ranks: null if there are no other processes
   void (*leave)(Processes& processes);
   void (*abort)(int code);
   std::string (*place)();

@@ -14,7 +14,8 @@ namespace {
 
 constexpr const char* kModule = "libingot_mpi.so";
 
-// The number of processes; 1: this one is alone. Open MPI's mpirun, MPICH's and `srun --mpi=pmix` tell each process so.
+// The number of processes started together, from the environment that Open MPI's mpirun, MPICH's mpirun and `srun
+// --mpi=pmix` set. 1: only this process.
 int n_started() {
   for (const char* name : {"OMPI_COMM_WORLD_SIZE", "PMI_SIZE"})
     if (const char* size = std::getenv(name)) return std::atoi(size);
@@ -22,7 +23,7 @@ int n_started() {
   return std::getenv("PMIX_RANK") != nullptr && tasks != nullptr ? std::atoi(tasks) : 1;
 }
 
-// From beside the program, where it is built, or from where it is installed.
+// Searches the program's folder (as built) and ../lib/ingot (as installed).
 const MpiCalls& load_module() {
   const std::filesystem::path folder = std::filesystem::read_symlink("/proc/self/exe").parent_path();
   std::string why = "it is not there";

@@ -1,4 +1,4 @@
-// Windows has no module for MPI: a process is always alone.
+// There is no MPI module for Windows: a process is always alone.
 #include <cstdlib>
 
 #include "cli/mpi/mpi_calls.h"

@@ -1,6 +1,6 @@
-// Ranks as processes of MPI. Every call starts a collective that does not block, and tests it: so a rank can see, while
-// it waits, that another one has failed. A thread tells the other ranks twice a second that this one lives and how many
-// calls it has begun, so a rank that has died, or that stays behind, has a name.
+// Ranks as MPI processes. Every call starts a non-blocking collective and polls it, so a waiting rank can notice that
+// another rank has failed. Twice a second, a thread sends each other rank a heartbeat with the number of calls that
+// this rank has started. So the error message can name a rank that has died or is behind.
 #include <mpi.h>
 #include <unistd.h>
 
@@ -24,19 +24,19 @@ using Clock = std::chrono::steady_clock;
 using std::chrono::milliseconds;
 
 constexpr milliseconds kBeat{500};
-constexpr std::chrono::microseconds kBusy{2000};  // a rank that waits for a step yields so long, and then sleeps
+constexpr std::chrono::microseconds kBusy{2000};  // a rank that waits for a step yields for this time, then sleeps
 
 void check_mpi(int status, const char* call) {
   if (status != MPI_SUCCESS) throw DeviceLost("MPI: {} failed with error {}", call, status);
 }
 
-// What a rank tells the others.
+// The heartbeat message.
 struct Beat {
   int64_t n_calls = 0;  // begun
   int64_t is_leaving = 0;
 };
 
-// Whether the other ranks live.
+// Sends and receives heartbeats; ends all ranks if a rank stays silent.
 class Pulse {
  public:
   Pulse(MPI_Comm comm, int rank, int size, milliseconds limit)
@@ -57,7 +57,7 @@ class Pulse {
 
   std::atomic<int64_t> n_calls{0};
 
-  // The rank that has begun the fewest calls.
+  // The other rank that has started the fewest calls.
   int slowest() {
     const std::lock_guard lock(mutex_);
     int slowest = rank_ == 0 ? size_ - 1 : 0;
@@ -76,7 +76,7 @@ class Pulse {
       }
       look();
     }
-    // Nothing may be on its way when MPI ends: a rank's last beat says that it leaves.
+    // No message may be in flight when MPI ends, so each rank's last heartbeat says that the rank is leaving.
     const auto end = Clock::now() + milliseconds(2000);
     const auto has_left = [](const Beat& beat) { return beat.is_leaving != 0; };
     while (Clock::now() < end && (std::ranges::count_if(beats_, has_left) < size_ - 1 ||
@@ -87,7 +87,7 @@ class Pulse {
     }
   }
 
-  // To a rank that has not taken the last beat yet, there is no other.
+  // Skips a rank that has not received the previous heartbeat yet.
   void tell(bool is_leaving) {
     for (int r = 0; r < size_; ++r) {
       int done = 1;
@@ -113,7 +113,7 @@ class Pulse {
     }
   }
 
-  // If this process itself was stopped for a while, it hears of the others first.
+  // If this process itself was stopped for a while, receives heartbeats again before judging the other ranks.
   void look() {
     listen();
     const auto now = Clock::now();
@@ -181,7 +181,7 @@ class MpiCommunicator final : public Communicator {
     return message;
   }
 
-  // The caller ends this process with its fault (end_processes), which ends the others.
+  // Does nothing: the caller ends this process with its error (end_processes), which ends the other processes.
   void abort(std::exception_ptr) override {}
   void check() override {}
 

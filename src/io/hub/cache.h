@@ -35,7 +35,7 @@ class HubCache {
   void write_ref(const std::string& revision, const std::string& commit) const;
 
   bool has_blob(const HubFile& file) const;                         // the blob has the file's size
-  bool has(const std::string& commit, const HubFile& file) const;  // the snapshot has the file with its size
+  bool has(const std::string& commit, const HubFile& file) const;  // the snapshot has the file, with the right size
   void link(const std::string& commit, const HubFile& file) const;
 
   // Removes HASH.incomplete if the blob is complete and no process is downloading the blob.

@@ -12,7 +12,7 @@ namespace fs = std::filesystem;
 
 constexpr size_t kMaxTemplateBytes = 1 << 20;
 
-// The limits are about ten times what the largest published models need.
+// The limits are about ten times the largest published files.
 size_t max_bytes(std::string_view name) { return name == "tokenizer.json" ? 256'000'000 : 64'000'000; }
 
 std::optional<std::string> template_of(const JsonDocument& document) {
