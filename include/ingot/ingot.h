@@ -57,7 +57,7 @@ typedef enum ingot_log_level {
 typedef void (*ingot_log_callback)(ingot_log_level level, const char* text, void* user);
 
 /* Sets the log callback of the whole process. The callback gets messages of level `least` and above. NULL, the initial
- * value, drops all messages. Once this function has returned, the library does not call the previous callback again. */
+ * value, drops all messages. After the return, the previous callback is not called again. */
 INGOT_API void ingot_set_log(ingot_log_callback callback, ingot_log_level least, void* user);
 
 /* ---- models ---- */
@@ -75,10 +75,10 @@ typedef struct ingot_model_options {
   int max_queue;        /* requests that wait before INGOT_FULL; 0: any number */
   int deterministic;    /* 1: batch-invariant, other requests do not change a request's tokens */
   const char* kv_type;  /* of the KV cache: "f16", "bf16", "f32", "fp8", "q8_0" or "q4_0" (GPU); NULL: "f16" */
-  /* Speculative decoding: where draft tokens come from. Several tokens may then be accepted in one step; the text stays
-   * the same. "mtp" (the model's own layer for multi-token prediction), "draft" (the model `draft`), "eagle3" (the head
-   * `draft`), "ngram" (the tokens that followed the same words before), "auto" (`draft` if given, else "mtp" if the
-   * model has such a layer, else "ngram") or "off"; NULL: "off". */
+  /* Speculative decoding: the source of draft tokens. A step may then give several tokens; the text is the same. "mtp"
+   * (the model's own layer for multi-token prediction), "draft" (the model `draft`), "eagle3" (the head `draft`),
+   * "ngram" (the tokens that followed the same words before), "auto" (`draft` if given, else "mtp" if the model has
+   * such a layer, else "ngram") or "off"; NULL: "off". */
   const char* speculate;
   const char* draft; /* path of a small model with the same tokens, or of an EAGLE-3 head; NULL: none */
 } ingot_model_options;
@@ -188,9 +188,9 @@ typedef struct ingot_request_options {
   int priority;           /* -100 to 100 */
   const char* cache_salt; /* only requests with equal salts share cached prefixes; NULL: no salt */
   double timeout_s;       /* the request ends after this time at the latest; 0: no limit */
-  /* Constraints: set at most one. The answer after the reasoning matches the constraint. All are NULL by default: no
-   * constraint. A constraint that cannot be enforced gives INGOT_INVALID. An answer that max_tokens ends is the
-   * beginning of a matching text. If no token of the model can follow, the answer ends with INGOT_FINISH_ERROR. */
+  /* Constraints of the answer after its reasoning; set at most one; NULL, the default: none. A constraint that cannot
+   * be enforced gives INGOT_INVALID. An answer that max_tokens ends is the beginning of a matching text. If no token of
+   * the model can follow, the answer ends with INGOT_FINISH_ERROR. */
   const char* json_schema; /* JSON that this JSON Schema allows */
   const char* regex;       /* a match of this regular expression (ECMA 262), as a whole */
   const char* grammar;     /* a text of this grammar: GBNF or Lark */
@@ -245,9 +245,9 @@ INGOT_API void ingot_request_free(ingot_request* request); /* cancels the reques
 
 /* ---- logits ---- */
 
-/* Computes tokens [n] as a request, batched with other requests, and waits for the result. Writes one row of logits for
- * each token from index `first` on: logits [n - first, ingot_n_vocab()]. first = n - 1 computes only the last row,
- * which is much less work. capacity: the number of floats that logits can hold. */
+/* Computes tokens [n] as a request, and waits for the result. Writes one row of logits for each token from index
+ * `first` on: logits [n - first, ingot_n_vocab()]. first = n - 1 computes only the last row, which is much less work.
+ * capacity: the number of floats that logits can hold. */
 INGOT_API ingot_status ingot_logits(ingot_model* model, const int32_t* tokens, size_t n, size_t first, float* logits,
                                     size_t capacity);
 

@@ -1,6 +1,6 @@
 // DeviceLost: the device has failed permanently, for example a GPU after an illegal access in a kernel. Every later
-// call to the device fails too, and only a new process can use the device again. So the engine stops, and the program
-// exits with kExitLostDevice.
+// call fails too; only a new process can use the device. So the engine stops, and the program exits with
+// kExitLostDevice.
 #pragma once
 #include "base/error.h"
 

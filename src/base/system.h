@@ -9,8 +9,7 @@
 
 namespace ingot {
 
-// Memory that can be allocated now without swapping: the smaller of the system's available memory and the rest of the
-// control group's limit.
+// Memory that can be allocated now without swapping: the smaller of the system's and the control group's free memory.
 size_t available_memory_bytes();
 
 // Zeroed memory in whole pages; null if there is not enough.
@@ -31,7 +30,7 @@ std::string process_limit();
 // Raises the limit of open files and connections to `wanted`, or as far as the system allows. Returns the limit.
 size_t raise_open_files(size_t wanted);
 
-// A word that threads wait on, as with std::atomic's wait and notify. (std::atomic's own in MinGW's GCC 12 may miss a
+// A word that threads wait on, as with std::atomic's wait and notify. (In MinGW's GCC 12, std::atomic may miss a
 // wake-up.)
 using WaitWord = std::atomic<uint32_t>;
 void wait_while(const WaitWord& word, uint32_t value);  // waits until the word is not `value`; may return earlier

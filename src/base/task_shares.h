@@ -1,7 +1,6 @@
 // Divides the tasks of a parallel loop into equal shares, one for each thread. A thread takes the tasks of its own
-// share in order, and then helps with the remaining tasks of the other shares. In loops with the same number of tasks,
-// a thread mostly works on the same part of the data, which is good for caches and NUMA. A slow thread delays the
-// others by one task at most.
+// share in order, then remaining tasks of other shares. In loops with the same number of tasks, a thread mostly works
+// on the same data, which is good for caches and NUMA. A slow thread delays the others by one task at most.
 #pragma once
 #include <atomic>
 #include <cstdint>

@@ -1,6 +1,6 @@
-// Starts threads safely. The system may refuse a thread (the limit on processes, the control group's limit, memory).
-// std::thread then throws, and destroying the threads that already run without a join would terminate the program. All
-// code starts threads through these functions.
+// Starts threads where the system may refuse (the limit on processes, the control group's limit, memory). std::thread
+// then throws, and destroying a running std::thread without a join ends the program. All code starts threads through
+// these functions.
 #pragma once
 #include <functional>
 #include <string>
@@ -33,9 +33,9 @@ using ThreadStarter = std::function<std::thread(std::function<void()> body)>;
 std::thread start_std_thread(std::function<void()> body);
 
 // Starts n threads that run body(0) ... body(n - 1), or fewer where the system refuses. In that case the function logs
-// a warning with the number of the failed thread and the limits. The function also ends the last thread that did start,
-// because the program needs threads for other things too. Throws Error when no thread starts. No body runs before all
-// threads have started, and the function does not throw once a body runs.
+// a warning with the limits and ends the last thread that did start, because the program needs threads for other things
+// too. Throws Error when no thread starts. No body runs before all threads have started, and the function does not
+// throw once a body runs.
 std::vector<std::thread> start_workers(int n, std::string_view name, const std::function<void(int)>& body,
                                        const ThreadStarter& start = start_std_thread);
 

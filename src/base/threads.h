@@ -1,7 +1,7 @@
 // ThreadPool: a fork-join pool for short parallel loops (about a microsecond of overhead a loop while the threads
 // spin). The caller works too. Each thread has a share of the tasks and helps the others after its own share
-// (task_shares.h). So a thread that is slow or suspended delays only the task in its hands. Idle threads spin for some
-// tens of microseconds, then sleep. On request, the threads are bound to memory nodes (numa.h).
+// (task_shares.h). So a slow or suspended thread delays only its current task. Idle threads spin for some tens of
+// microseconds, then sleep. On request, the threads are bound to memory nodes (numa.h).
 #pragma once
 #include <atomic>
 #include <cstdint>

@@ -1,5 +1,4 @@
-// The flags that several commands share, including the spellings of other engines, and the options that these flags
-// set.
+// The flags that several commands share, with the spellings of other engines, and the options that these flags set.
 #pragma once
 #include <CLI/CLI.hpp>
 #include <memory>
@@ -55,11 +54,10 @@ void add_runner_options(CLI::App& app, ModelOptions& options);   // device, thre
 
 void add_template_options(CLI::App& app, ModelOptions& options);  // for commands with chat messages
 void add_speculate_option(CLI::App& app, ModelOptions& options);   // for commands that generate text
-// The file of the draft model or the EAGLE-3 head; null without --draft. Throws Error if the draft model has other
-// tokens than the model.
+// The file of the draft model or the EAGLE-3 head; null without --draft. Throws Error if its tokens differ.
 std::shared_ptr<const Checkpoint> open_draft_file(const ModelOptions& options);
-// Configures the runner for speculation: loads the requested draft head, and adds the rows and slots for the drafts of
-// one sequence. draft: the result of open_draft_file.
+// Makes the runner load the requested draft head, and adds the rows and slots for one sequence's drafts. draft: the
+// result of open_draft_file.
 void make_room_for_drafts(const ModelOptions& options, const std::shared_ptr<const Checkpoint>& draft,
                           RunnerOptions& runner);
 

@@ -23,8 +23,8 @@ struct CommandResult {
 };
 
 // The command leads a new process group. The whole group is killed at the time limit or when stopped() returns true
-// (polled about 50 times a second). Processes that the command leaves behind are killed when the command ends. Throws
-// Error if the command cannot be started.
+// (polled about 50 times a second). Processes that it leaves behind are killed when it ends. Throws Error if the
+// command cannot be started.
 CommandResult run_command(const std::vector<std::string>& command, std::string_view input, const CommandLimits& limits,
                           const std::function<bool()>& stopped);
 

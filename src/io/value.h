@@ -31,8 +31,8 @@ struct Value {
   std::string type_name() const;  // "u32", or "[str]" for an array of strings
 
   // The value as T (bool, a 32 or 64 bit integer, float, double or string_view); nothing if the kind differs or the
-  // value does not fit. Every integer type converts to every integer T, and f32 and f64 convert to float and double. A
-  // bool is not an integer.
+  // value does not fit. Any integer type converts to any integer T; f32 and f64 convert to float and double. A bool is
+  // not an integer.
   template <class T>
   std::optional<T> as() const;
 
@@ -44,8 +44,7 @@ struct Value {
 Value read_value(Reader& reader, ValueType type, int depth = 0);
 ValueType read_value_type(Reader& reader, const char* field);
 
-// For display: strings quoted, control bytes escaped, long text truncated, long arrays as `[151936 x str] "!", "#",
-// ...`.
+// For display: strings quoted, control bytes escaped, long text cut, long arrays as `[151936 x str] "!", "#", ...`.
 std::string render(const Value& value, size_t max_items = 8);
 
 }  // namespace ingot

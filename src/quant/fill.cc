@@ -102,7 +102,7 @@ void fill_dense(Random& random, uint8_t* out, int64_t n, float sigma) {
   constexpr uint64_t kDeviates = 4096;
   std::vector<uint8_t> table(kDeviates * T::block_bytes);
   for (uint64_t i = 0; i < kDeviates; ++i) {
-    float sum = -6;  // the sum of twelve uniforms minus six: nearly normal, deviation 1
+    float sum = -6;  // twelve uniforms minus six: nearly normal, deviation 1, same on every machine
     for (int j = 0; j < 12; ++j) sum += random.uniform();
     const float value = sum * sigma;
     T::encode(&value, &table[i * T::block_bytes]);

@@ -3,8 +3,7 @@
 //
 // For given codes, the best scale is a division (least squares). For a given scale, the best codes are the nearest
 // levels. The search for the best pair starts with scales that map the group's range to the outermost levels, or a few
-// small steps inside or outside of them. Each start is fitted once; the best result is fitted again until it stops
-// improving.
+// small steps inside or outside of them. Each start is fitted once, and the best result again until it stops improving.
 #pragma once
 #include "quant/levels.h"
 

@@ -60,8 +60,7 @@ INGOT_HD uint64_t bytes_of_nibbles(uint32_t fields) {
   return (x | x << 4) & 0x0F0F0F0F0F0F0F0Fu;
 }
 
-// Spreads eight bits to bytes of 0 and 1: masks bit i in byte i, then moves the bit to the byte's top, then to its
-// bottom.
+// Spreads eight bits to bytes of 0 and 1: masks bit i in byte i, and moves the bit to the byte's top, then its bottom.
 INGOT_HD uint64_t bytes_of_bits(uint32_t bits) {
   const uint64_t own_bit = (bits * 0x0101010101010101u) & 0x8040201008040201u;
   return ((own_bit + 0x7F7F7F7F7F7F7F7Fu) >> 7) & 0x0101010101010101u;

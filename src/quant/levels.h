@@ -21,7 +21,7 @@ inline F4 load4(const float* p) {
 inline void store4(float* p, F4 v) { std::memcpy(p, &v, sizeof v); }
 inline float sum(F4 v) { return (v[0] + v[1]) + (v[2] + v[3]); }
 
-// 1 / d, or 0 if 1 / d is not finite because d is 0 or very small.
+// 1 / d, or 0 if 1 / d is not finite.
 inline float reciprocal(float d) {
   const float inverse = 1.0f / d;
   return std::isfinite(inverse) ? inverse : 0.0f;
@@ -29,8 +29,7 @@ inline float reciprocal(float d) {
 
 inline float rounded_f16(float value) { return float_from_f16(f16_from_float(value)); }
 
-// A scale rounded to f16. A nonzero scale that would round to 0 becomes the smallest f16, because the codes can then be
-// smaller.
+// A scale rounded to f16. A nonzero scale that would round to 0 becomes the smallest f16; the codes are then smaller.
 inline float f16_scale(float value) {
   const float rounded = rounded_f16(value);
   return rounded == 0 && value != 0 ? std::copysign(0x1p-24f, value) : rounded;

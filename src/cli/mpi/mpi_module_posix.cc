@@ -14,8 +14,7 @@ namespace {
 
 constexpr const char* kModule = "libingot_mpi.so";
 
-// The number of processes started together, from the environment that Open MPI's mpirun, MPICH's mpirun and `srun
-// --mpi=pmix` set. 1: only this process.
+// The number of processes started together, from the variables of Open MPI, MPICH and `srun --mpi=pmix`.
 int n_started() {
   for (const char* name : {"OMPI_COMM_WORLD_SIZE", "PMI_SIZE"})
     if (const char* size = std::getenv(name)) return std::atoi(size);

@@ -1,6 +1,5 @@
 // An importance matrix of llama.cpp's imatrix tool, as a GGUF file or in the older .dat format. The file has the mean
-// square of each input of each weight matrix. Quantization weights the squared error of a weight with this mean. For
-// model/quantize.
+// square of each input of each matrix, which weights the squared errors in quantization. For model/quantize.
 #pragma once
 #include <cstdint>
 #include <map>
@@ -17,8 +16,7 @@ class ImportanceMatrix {
   static ImportanceMatrix read(const std::string& path);
 
   // The importances for a tensor, by its GGUF name: one for each element of a row, for each matrix in the tensor. All
-  // values are above 0; an input that was always 0 has a very small importance. Empty if the file has no entry for the
-  // tensor.
+  // are above 0; an input that was always 0 has a very small importance. Empty if the file lacks the tensor.
   std::span<const float> find(std::string_view tensor) const;
 
   const std::string& path() const { return path_; }

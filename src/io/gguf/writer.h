@@ -75,8 +75,8 @@ class GgufWriter {
   explicit GgufWriter(uint32_t version = 3);  // 2 or 3
 
   // Sets a key to a bool, number or string, or to a vector or span of these (or of vectors), with the C++ type. Setting
-  // a key again keeps its position. Setting general.alignment changes the alignment of the written file. Throws Error
-  // for a name or alignment that the format does not allow.
+  // a key again keeps its position. general.alignment sets the file's alignment. Throws Error for a name or alignment
+  // that the format does not allow.
   template <class T>
   void set(std::string_view key, const T& value) {
     std::string bytes;

@@ -115,8 +115,8 @@ std::vector<std::string> HubCache::paths(const std::string& commit) const {
   return paths;
 }
 
-// The previous holder may have removed the lock's file. The acquired lock would then be on a file that no other process
-// can open, so the loop opens and locks the new file.
+// The previous holder may have removed the lock's file. This lock would then be on a file that no other process can
+// open, so lock again.
 HubLock::HubLock(const std::string& path, const std::function<void()>& waiting) {
   make_folder(fs::path(path).parent_path().string());
   for (;;) {

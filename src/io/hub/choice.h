@@ -31,7 +31,7 @@ struct HubChoice {
 
 // Chooses from a repository's sorted paths. `file` names one file exactly. Otherwise `tag` selects the model, in upper
 // or lower case: a quant label, a part of the file's name between dots and dashes, or "safetensors". Without both,
-// chooses Q4_K_M, Q8_0 or the first GGUF model. If nothing matches, throws Error that lists the available models.
+// chooses Q4_K_M, Q8_0 or the first GGUF model. If nothing matches, the Error lists the available models.
 HubChoice choose_files(const std::string& repo, const std::vector<std::string>& paths, const std::string& tag,
                        const std::string& file);
 

@@ -178,8 +178,7 @@ void read_special_tokens(const HfDirectory& directory, const Ids& ids, Tokenizer
   }
 }
 
-// True if the model gets token types. As in transformers 5, model_input_names decides; without this key, only BERT's
-// tokenizer classes give token types.
+// True if the model gets token types. As in transformers 5, model_input_names decides, else tokenizer_class.
 bool tells_types(const HfDirectory& directory) {
   const auto document = directory.find_document("tokenizer_config.json");
   if (!document) return true;
