@@ -1,4 +1,4 @@
-// What several ranks compute together: their default bodies, through a communicator on the host.
+// The ops of several ranks: default bodies that use a communicator on the host.
 #include <algorithm>
 #include <cstring>
 
@@ -31,7 +31,8 @@ void Backend::all_gather(Tensor y, Tensor x) {
   ranks_->all_gather(y.data, x.data, static_cast<size_t>(x.rows * x.cols) * sizeof(float));
 }
 
-// The norms of queries and keys over the heads of all ranks. Each rank adds its own heads to rows of zeros.
+// The norms of queries and keys over the heads of all ranks. Each rank copies its own heads to rows of zeros, and
+// all_reduce adds the rows.
 void Backend::norm_across_ranks(const HeadsOfRanks& heads, const QkvArgs& a) {
   const Tensor all = heads.rows.slice_rows(0, a.q.rows), q = all.slice_cols(0, heads.q_dim),
                k = all.slice_cols(heads.q_dim, heads.k_dim);
@@ -46,7 +47,7 @@ void Backend::norm_across_ranks(const HeadsOfRanks& heads, const QkvArgs& a) {
   copy(a.k, own_k);
 }
 
-// The logits of all tokens, from those of each rank's tokens.
+// Joins each rank's part of the vocabulary to logits of all tokens.
 void Backend::gather_logits(const HeadBlock& b, const Tensor& logits, const Tensor& own) {
   const Tensor all = b.gathered.slice_rows(0, b.n_ranks * own.rows);
   all_gather(all, own);

@@ -1,15 +1,15 @@
-// Backend: one object per device. It owns memory and runs programs (block.h): lists of blocks, such as attention and
-// feed-forward.
+// Backend: one object per device. A backend owns the device's memory and runs programs. A program is a list of blocks,
+// such as attention and feed-forward (block.h).
 //
 // A block's body (blocks.cc) lists the ops that compute the block, in order. There are two kinds of ops:
-//   - primitives. Each has a plain body that works on every backend (ref/). The plain body computes on the host, and
-//     copies from and to a device;
+//   - primitives. Each has a plain body that works on every backend (ref/). The plain body computes on the host,
+//     and copies tensors from and to a device;
 //   - fused ops. The default body of a fused op (fused.cc) calls primitives.
-// A backend overrides the ops that it can run faster. The default body stays as the oracle of the override. A new
-// backend needs only the pure functions of this class, about ten, to be correct (docs/add-a-backend.md).
+// A backend overrides the ops that it can run faster. The default body remains the oracle of the override. A new
+// backend is correct once it implements the pure virtual functions of this class, about ten (docs/add-a-backend.md).
 //
-// On ref and cpu, activations are f32 rows; a device may keep the activations between products in another type
-// (act_dtype). A step is: run(program, batch), sample, wait.
+// The ref and cpu backends keep activations as f32 rows. A device may keep the activations between products in another
+// type (act_dtype). One step calls run(program, batch), sample and wait.
 #pragma once
 #include <memory>
 #include <span>
@@ -26,7 +26,8 @@
 
 namespace ingot {
 
-// What the device reaches in a short measurement of matmuls with weights of one format: the 100 % of `bench`.
+// The rates that the device reaches in a short measurement of matmuls with weights of one format. They are the 100 % of
+// `bench`.
 struct Peak {
   double read_gb_s = 0;       // 10^9 bytes read a second
   double matmul_gflop_s = 0;  // 10^9 multiplications and additions a second
@@ -40,10 +41,10 @@ class Backend {
   virtual std::string description() const = 0;  // "cpu: 2 threads, AVX-512 VNNI BF16"
 
   virtual int n_threads() const { return 1; }              // host threads that compute
-  virtual bool keeps_kv_as(DType) const { return true; }   // asked before anything is loaded
+  virtual bool keeps_kv_as(DType) const { return true; }   // called before anything is loaded
   virtual DType act_dtype() const { return DType::kF32; }  // of activations between products
   virtual bool is_host() const { return false; }           // this process can read and write the device's memory
-  virtual int prompt_chunk() const { return 512; }         // tokens in a step; more hardly make prompts faster
+  virtual int prompt_chunk() const { return 512; }         // tokens in a step; larger steps hardly speed up prompts
 
   // ---- memory: only at start-up ----
   virtual Tensor alloc(DType dtype, int64_t rows, int64_t cols) = 0;
@@ -53,12 +54,12 @@ class Backend {
   virtual size_t allocated_bytes() const = 0;  // total of alloc, prepare, make_kv, make_states and reserve
   virtual size_t available_bytes() const;      // memory that can be allocated now
   virtual size_t device_bytes() const { return available_bytes(); }  // all memory of the device
-  // Returns the weight in the form that products and embeddings take. If the backend still needs host's codes, the
-  // result points at host's codes; if the backend has its own copy, the codes of the result are null. The bodies in
-  // ref/ need codes.
+  // Returns the weight in the form that matmul and embed read. If the backend still needs host's codes, the result
+  // points at them. If the backend has its own copy, the result's codes are null. The bodies in ref/ need codes.
   virtual Weight prepare(const Weight& host, unsigned /* WeightUse bits */) { return host; }
-  // Sizes for memory plans, computed from shapes alone: what prepare, make_kv and make_states take. reads_codes: a
-  // weight with this use keeps pointing at host's codes, which stay in memory where the source has them.
+  // Sizes for memory plans, computed from shapes alone: the bytes that prepare, make_kv and make_states allocate.
+  // reads_codes: whether a prepared weight with this use still points at host's codes. Such codes stay in the memory of
+  // their source.
   virtual size_t packed_bytes(const Weight& /*shape*/, unsigned /*use*/) const { return 0; }
   virtual bool reads_codes(unsigned /*use*/) const { return true; }
   virtual size_t kv_bytes(const KvShape& shape) const { return shape.bytes(); }
@@ -88,12 +89,12 @@ class Backend {
   virtual void begin(const Batch& batch);  // the ops below work on this batch
   virtual void run(const Program& program,
                    const Batch& batch);            // begin, then the blocks; may record a step and replay the record
-  // Some of the program's blocks. The ranges of a step come in order; the first begins with block 0.
+  // Runs some of the program's blocks. The ranges of a step are passed in order; the first range starts at block 0.
   void run_part(const Program& program, const Batch& batch, BlockRange range);
   virtual bool overlaps() const { return false; }  // run and sample return before the device has finished
   virtual void synchronize() {}                    // waits for the ops so far
   virtual void sample(const Tensor& logits /* [n_logits, n_vocab] */, std::span<const SampleRow> rows);
-  virtual std::vector<Sampled> wait();  // what the last sample drew, in row order
+  virtual std::vector<Sampled> wait();  // the draws of the last sample, in row order
 
   // ---- primitives ----
   virtual void embed(Tensor x /* out [n_tokens, dim] */, const Weight& table /* [n_vocab, dim] */, float scale);
@@ -157,7 +158,7 @@ class Backend {
   virtual void add_reduced(Tensor x /* in, out [n, dim] */, Tensor y /* [n, dim], contiguous; overwritten */);
   // Layers of a decoder, one after another. A backend may run all layers in one kernel.
   virtual void plain_layers(const PlainLayersBlock& block);
-  // Sends the rows of x to other devices, and waits for what they make of it.
+  // Sends the rows of x to other devices, and waits for the result.
   virtual void remote(const RemoteBlock& block);
 
  protected:
@@ -179,13 +180,13 @@ class Backend {
 
   Communicator* ranks() const { return ranks_.get(); }
   const Batch& batch() const { return batch_; }
-  // Counts for the ops of this step. They cover the batch and the sequences with which a backend pads the batch.
+  // Counts for the ops of this step, including the sequences that a backend adds to pad the batch.
   struct StepSize {
     int n_tokens = 0, n_seqs = 0, n_logits = 0;
   };
   const StepSize& size() const { return size_; }
   void set_step(const Batch& batch, const StepSize& size) { batch_ = batch, size_ = size; }
-  std::vector<Sampled>& drawn_rows() { return drawn_; }  // what the last sample drew, until wait()
+  std::vector<Sampled>& drawn_rows() { return drawn_; }  // the draws of the last sample, until wait()
   // Returns norm(x), written to `to`; or x itself when norm.weight is empty.
   Tensor normed(const Tensor& x, const Tensor& to, const NormArgs& norm);
   // A buffer for an intermediate value of a default body. It grows on demand; backends that override the fused op do
@@ -205,7 +206,7 @@ class Backend {
   std::shared_ptr<Communicator> ranks_;
   Batch batch_;
   StepSize size_;
-  std::vector<int32_t> tokens_;  // the batch's tokens, when some of them are drawn tokens
+  std::vector<int32_t> tokens_;  // the batch's tokens with drawn tokens replaced, if it has any
   std::vector<Sampled> drawn_;
   Tensor scratch_;
 };

@@ -10,7 +10,7 @@ namespace ingot {
 
 struct Sampled;
 
-// Stands in place of a token id: the token that row `row` of the last sample() drew. The host may not know that token
+// A placeholder for a token id: the token that row `row` of the last sample() drew. The host may not have that token
 // yet.
 inline int32_t drawn_token(int row) { return -1 - row; }
 
@@ -25,7 +25,7 @@ struct Batch {
   std::span<const int32_t> q_start;      // [n_seqs + 1]: first token of each sequence in this batch; last is n_tokens
   std::span<const int32_t> kv_len;       // [n_seqs]: tokens of the sequence after this step
   std::span<const int32_t> block_table;  // [n_seqs, max_blocks]: KV block of each block_size tokens of the sequence;
-                                         // before the windows of all layers: any full block of the sequence
+                                         // entries before the windows of all layers: any full block
   int max_blocks = 0;
   std::span<const int32_t> logit_rows;  // [n_logits]: which tokens of the batch get logits
   // [n_seqs] for models with recurrent layers, else empty. state_in: the slot with the sequence's state before this
@@ -45,8 +45,8 @@ struct Batch {
   const int32_t* blocks(int seq) const { return block_table.data() + static_cast<int64_t>(seq) * max_blocks; }
 };
 
-// The batch's tokens, with each drawn_token() replaced by the token id. For backends that know the drawn tokens before
-// the next step begins. The copy goes to `storage`, and is made only if the batch has a drawn_token(). A row that drew
+// The batch's tokens, with each drawn_token() replaced by the token id. For backends that have the drawn tokens before
+// the next step begins. Copies the tokens to `storage`, but only if the batch has a drawn_token(). A row that drew
 // kNoToken (-1) runs as token 0, and its result is not used.
 std::span<const int32_t> with_drawn_tokens(const Batch& batch, std::span<const Sampled> drawn,
                                            std::vector<int32_t>& storage);

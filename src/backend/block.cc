@@ -1,4 +1,4 @@
-// Places the buffers of blocks: each block states its needs, which are measured and then placed.
+// Assigns memory to the buffers of blocks. Each block requests its buffers twice: first to measure, then to place them.
 #include "backend/block.h"
 
 #include <algorithm>
@@ -105,7 +105,7 @@ void DeltaBlock::lay_out(Buffers& buffers) {
 
 void DraftInputBlock::lay_out(Buffers& buffers) {
   buffers.scratch_f32(embedded, x.cols);
-  buffers.scratch_f32(normed, std::max(2 * x.cols, hidden.cols));  // the width that products may have to convert
+  buffers.scratch_f32(normed, std::max(2 * x.cols, hidden.cols));  // products may convert inputs of this width
 }
 
 void FeedForwardBlock::lay_out(Buffers& buffers) {
@@ -176,7 +176,7 @@ StepLimits Program::place(Backend& backend, const StepLimits& limits) {
   buffers.allocate(backend);
   lay_out(buffers);
   for (const RopeTable& rope : ropes) backend.upload(rope.inv_freq, rope.frequencies.data());
-  // Without an embedding, x comes from another device for real tokens only. Padding must still be finite.
+  // Without an embedding, x is received for real tokens only. The rows of padding must still be finite.
   if (!blocks.empty() && !std::holds_alternative<EmbedBlock>(blocks.front()))
     backend.upload(x, std::vector<float>(static_cast<size_t>(x.rows * x.cols)).data());
   if (n_latent_heads > 0) {

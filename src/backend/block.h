@@ -1,6 +1,6 @@
 // Blocks: a model as a list of typed steps, from token ids to logits or vectors. Each block is a struct with its own
-// weights, sizes, caches and scratch; blocks.cc lists the ops that compute the block. model/decoder_program.h
-// builds such lists; Backend::run runs them.
+// weights, sizes, caches and scratch. blocks.cc lists the ops that compute each block. model/decoder_program.h builds
+// such lists, and Backend::run runs them.
 //
 // All blocks read and write one residual stream x, [n_tokens, dim]. Only the block itself reads its scratch, so all
 // blocks share one scratch buffer (Program::allocate).
@@ -25,7 +25,7 @@ struct Join {
   bool has_post_norm = false;
   NormArgs sum_norm;  // weight [1, dim] or empty: for encoders that normalise the sum
   float scale = 1;
-  bool sums = false;  // each rank has some of the inputs: the products of all ranks are summed
+  bool sums = false;  // each rank has some of the inputs; the products of all ranks are summed
   bool is_plain() const { return !has_post_norm && scale == 1 && !sums; }  // the product can be added to x directly
 };
 
@@ -61,7 +61,7 @@ struct DraftInputBlock {
   NormArgs final_norm;            // of the program that computed the hidden state; empty weight: none
   NormArgs token_norm;            // weight [1, dim]: of embeddings
   NormArgs hidden_norm;           // weight [1, dim]
-  Weight project;                 // [dim, 2 * dim]; with reads_pair [dim, n] or empty: makes x of the hidden state
+  Weight project;                 // [dim, 2 * dim]; with reads_pair [dim, n] or empty: computes x from the hidden state
   bool hidden_first = false;      // the order of the pair
   bool reads_pair = false;        // the attention that follows reads the pair
   bool keeps_normed = false;      // with reads_pair: x becomes the normed hidden state
@@ -73,7 +73,7 @@ struct DraftInputBlock {
 // Copies the residual stream at a place between layers, for a draft head.
 struct KeepBlock {
   Tensor x;       // [max_tokens, dim]
-  int place = 0;  // among the program's kept streams
+  int place = 0;  // index among the program's kept streams
   Tensor kept;    // out: [max_tokens, n_kept * dim], the program's
   void lay_out(Buffers&) {}
 };
@@ -205,7 +205,7 @@ struct HeadBlock {
   Weight output;                 // [n_vocab, dim]
   float scale = 1, softcap = 0;  // scale and softcap of the logits; softcap 0: none
   int n_vocab = 0;
-  // Each of several ranks has the logits of `rank_vocab` neighbouring tokens; the last rank has the remaining ones.
+  // With several ranks, each has the logits of `rank_vocab` neighbouring tokens; the last rank has the rest.
   int n_ranks = 1, rank_vocab = 0;
   Tensor logits;                           // out: [max_logits, n_vocab]
   Tensor selected, normed, own, gathered;  // scratch; own and gathered: [1 | n_ranks * max_logits, rank_vocab]
@@ -222,7 +222,7 @@ struct PoolBlock {
   void lay_out(Buffers& buffers);
 };
 
-// Blocks of the model that other devices compute. The residual stream crosses to them and back through host memory.
+// Blocks of the model that other devices compute. The residual stream is copied to them and back through host memory.
 struct RemoteBlock {
   Tensor x;             // in, out: [max_tokens, dim]
   bool reads_x = true;  // false: the first of the blocks is the embedding, which only writes x
@@ -239,8 +239,8 @@ struct BlockRange {
   int first = 0, end = 0;
 };
 
-// Places the buffers of a list of blocks: the first pass measures, the second places. Buffers from keep() get memory of
-// their own. The scratch buffers of all blocks start at the same address.
+// Assigns memory to the buffers of a list of blocks. The first pass measures, and the second sets addresses. Buffers
+// from keep() get separate memory. The scratch buffers of all blocks start at the same address.
 class Buffers {
  public:
   Buffers(DType act, const StepLimits& limits) : act_(act), limits_(limits) {}
@@ -259,7 +259,7 @@ class Buffers {
   DType act() const { return act_; }
 
   size_t bytes() const;
-  void allocate(Backend& backend);  // the measured sizes; the next pass places
+  void allocate(Backend& backend);  // the measured sizes; the next pass sets addresses
 
  private:
   struct Arena {
@@ -281,10 +281,10 @@ struct Program {
   int dim = 0;
   int n_latent_heads = 0;       // 0: no attention over latents
   Tensor head_ids;              // [max_tokens, n_latent_heads]: 0, 1, ... in each row
-  int n_kept = 0;               // KeepBlocks
-  Tensor kept;                  // [max_tokens, n_kept * dim] f32: the streams that they keep
+  int n_kept = 0;               // number of KeepBlocks
+  Tensor kept;                  // [max_tokens, n_kept * dim] f32: the streams that KeepBlocks copy
   bool has_pair = false;        // begins with a DraftInputBlock
-  Tensor pair;                  // [max_tokens, 2 * dim]: what this block makes
+  Tensor pair;                  // [max_tokens, 2 * dim]: the output of that block
   Tensor x;                     // [max_tokens, dim] f32: the residual stream
   const KvCache* kv = nullptr;  // the cache that its blocks use; a program has at most one KV cache and one state cache
   const StateCache* states = nullptr;
@@ -294,9 +294,10 @@ struct Program {
   bool has_plain_layers() const;
   int least_kv_heads() const { return kv != nullptr ? kv->shape.n_kv_heads : 0; }
 
-  // Gives all blocks their buffers. Call it once to measure, then Buffers::allocate, then a second time to place.
+  // Gives all blocks their buffers. Call it once to measure, then call Buffers::allocate, then call it again to set
+  // addresses.
   void lay_out(Buffers& buffers);
-  // Measures, allocates and places the buffers. Returns the limits with what the blocks set.
+  // Measures, allocates and places the buffers. Returns the limits, including those that the blocks set.
   StepLimits place(Backend& backend, const StepLimits& limits);
   // place(), then the backend's reserve and prepare_program.
   void allocate(Backend& backend, const StepLimits& limits);

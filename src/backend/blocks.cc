@@ -158,7 +158,7 @@ void Backend::block(const LatentAttentionBlock& b) {
   join(b.join, x, token_rows(b.branch), values, b.wo, b.bo);
 }
 
-// q, k and v pass through a short convolution. What q reads from the state matrices is normed and gated.
+// q, k and v pass through a short convolution. The values that q reads from the state matrices are normed and gated.
 void Backend::block(const DeltaBlock& b) {
   const Tensor x = token_rows(b.x), norm_out = token_rows(b.normed), channels = token_rows(b.channels);
   const Tensor gates = token_rows(b.gates), beta = token_rows(b.beta), alpha = token_rows(b.alpha),
@@ -277,7 +277,7 @@ void Backend::block(const HeadBlock& b) {
   if (b.scale != 1 || b.softcap > 0) scale(logits, b.scale, b.softcap);
 }
 
-// A step of padding alone, with which a backend warms up, has no rows to send.
+// A warm-up step, which has only padding, has no rows to send.
 void Backend::remote(const RemoteBlock& b) {
   const int n = batch().n_tokens();
   if (n == 0) return;

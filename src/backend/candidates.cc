@@ -12,8 +12,8 @@ double mass_of(std::span<const Candidate> candidates, float top) {
 
 namespace {
 
-// Keeps the shortest prefix, in the order of `before`, that holds the target mass. Halves the range until few
-// candidates are left to sort.
+// Keeps the shortest prefix, in the order of `before`, that has the target mass. Halves the range until few candidates
+// are left to sort.
 template <class Before>
 void keep_mass(std::vector<Candidate>& candidates, float top, double target, Before before) {
   auto low = candidates.begin(), high = candidates.end();

@@ -1,4 +1,4 @@
-// The only place that knows the devices of this build.
+// The only file that lists the devices of this build.
 #include "backend/backend.h"
 #include "backend/cpu/cpu_backend.h"
 #include "backend/cuda/create_cuda.h"

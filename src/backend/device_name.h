@@ -1,5 +1,5 @@
-// Parses what --device names: the kind of device and, for GPUs, the index. This is host code, so builds and machines
-// without a GPU check the name too.
+// Parses the argument of --device: the kind of device and, for GPUs, the index. This is host code, so builds and
+// machines without a GPU also check the name.
 #pragma once
 #include <string_view>
 

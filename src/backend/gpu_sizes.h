@@ -1,5 +1,5 @@
-// The bytes that weights take on a GPU, from shapes alone: for the backend of GPUs, and for plans without a GPU
-// (planned_gpu.h).
+// Computes the bytes of weights on a GPU from shapes alone. The GPU backend uses it, and so do memory plans without a
+// GPU (planned_gpu.h).
 #pragma once
 #include <cstddef>
 #include <cstdint>
@@ -8,7 +8,7 @@
 
 namespace ingot {
 
-// Codes lie in units of 32, which form tiles (cuda/matmul/packed_weight.h has the same numbers).
+// Codes are stored in units of 32, which form tiles (cuda/matmul/packed_weight.h has the same numbers).
 inline constexpr int64_t kGpuTileRows = 16, kGpuTileCols = 128, kGpuUnit = 32;
 
 inline int64_t gpu_code_bytes(const FormatInfo& format) { return format.code_bits == 4 ? 16 : 32; }  // of one unit
@@ -21,7 +21,8 @@ inline int64_t gpu_units(int64_t n_out, int64_t n_in) {
   return (n_out + kGpuTileRows - 1) / kGpuTileRows * k_tiles * (kGpuTileRows * kGpuTileCols / kGpuUnit);
 }
 
-// f32: activations are f32, and so are scales and dense weights. Weights that stay 8-bit floats take fewer bytes.
+// f32: activations are f32, and so are scales and dense weights. Weights that stay 8-bit floats need fewer bytes than
+// this.
 inline size_t gpu_packed_bytes(const Weight& shape, bool f32) {
   const FormatInfo& format = info(shape.format);
   const int64_t n_experts = shape.n_experts;

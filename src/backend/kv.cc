@@ -7,7 +7,7 @@
 
 namespace ingot {
 
-// The first name of a type is the one to print.
+// kv_type_name returns the first name of a type.
 constexpr std::pair<const char*, DType> kTypes[] = {{"f16", DType::kF16},
                                                     {"bf16", DType::kBF16},
                                                     {"f32", DType::kF32},

@@ -40,7 +40,7 @@ class KvCache {
   explicit KvCache(const KvShape& kv_shape) : shape(kv_shape) {}
   virtual ~KvCache() = default;
   // Copies of one block, the keys and values of its tokens in all layers, in the cache's own byte layout. For files of
-  // cached prefixes. The copies take their turn among the steps that have been submitted.
+  // cached prefixes. A copy runs in order with the submitted steps.
   virtual size_t block_bytes() const = 0;
   virtual void read_block(int32_t block, std::span<uint8_t> to /* [block_bytes] */) const = 0;
   virtual void write_block(int32_t block, std::span<const uint8_t> from /* [block_bytes] */) = 0;

@@ -33,9 +33,9 @@ struct AttentionArgs {
   int head_dim = 0;
   float scale = 1.0f;    // factor of q·k
   float softcap = 0.0f;  // s = cap * tanh(s / cap); 0: none
-  int window = 0;        // a query attends to the last `window` positions, with its own; 0: all
-  bool causal = true;    // false: also to later positions: `window` of them, with its own, or all
-  Tensor sinks;          // [1, n_heads] or empty: a score without a key, which takes its share of the softmax
+  int window = 0;        // a query attends to the last `window` positions, including its own; 0: all
+  bool causal = true;    // false: also to later positions: `window` of them, including its own, or all
+  Tensor sinks;          // [1, n_heads] or empty: a score without a key, included in the softmax
 };
 
 struct RopeArgs {
@@ -43,11 +43,11 @@ struct RopeArgs {
   RopeLayout layout = RopeLayout::kHalfSplit;
 };
 
-// The queries and keys of all ranks, for norms over all heads: where the heads of this rank lie among them.
+// The queries and keys of all ranks, for norms over all heads, and the position of this rank's heads among them.
 struct HeadsOfRanks {
   int64_t q_dim = 0, k_dim = 0;      // of all ranks
   int64_t first_q = 0, first_k = 0;  // of this rank
-  bool adds_k = true;                // false: a rank before this one has the same keys
+  bool adds_k = true;                // false: an earlier rank adds the same keys
   Tensor rows;                       // scratch: [max_tokens, q_dim + k_dim]
 };
 
@@ -82,7 +82,7 @@ struct RouteArgs {
   bool normalize = false;  // the weights of a token are divided by their sum, before scale
   float scale = 1.0f;
   Tensor bias;       // [1, n_experts] or empty: added to the scores only for the choice, not for the weights
-  int n_groups = 1;  // n_experts / n_groups neighbours each, ranked by best score; with bias, by the best two
+  int n_groups = 1;  // of n_experts / n_groups neighbours, ranked by best score; with bias, by the sum of the best two
   int n_groups_used = 1;
 };
 

@@ -8,7 +8,8 @@
 namespace ingot {
 namespace {
 
-// Of CudaBackend: workspaces of the library of products, a slice of a decoded weight, attention on 132 multiprocessors.
+// Scratch of CudaBackend: workspaces of the matmul library, a slice of a decoded weight, and the partial rows of
+// attention on 132 multiprocessors.
 constexpr size_t kWorkspaces = 64 << 20, kDecoded = 48 << 20, kPartialRows = 4 * 132 * 16;
 
 class PlannedGpu final : public Backend {
@@ -29,7 +30,7 @@ class PlannedGpu final : public Backend {
   size_t available_bytes() const override { return memory_bytes_; }
   size_t packed_bytes(const Weight& shape, unsigned) const override { return gpu_packed_bytes(shape, false); }
   bool reads_codes(unsigned) const override { return false; }
-  // The caches have a block and a slot for the sequences that pad a step.
+  // CudaBackend's caches have an extra block and an extra slot for the sequences that pad a step.
   size_t kv_bytes(const KvShape& shape) const override {
     KvShape padded = shape;
     ++padded.n_blocks;

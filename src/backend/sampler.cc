@@ -113,7 +113,7 @@ bool truncate(std::span<const float> logits, float& top, const SamplingParams& p
   } else if (params.typical_p < 1) {
     collect_from(logits, std::numeric_limits<float>::lowest(), candidates);
   } else if (params.top_p < 1) {
-    // Tokens below (1 - p) / n have less than 1 - p in total, so the other tokens hold p. The floor is half of (1 - p)
+    // Tokens below (1 - p) / n have less than 1 - p in total, so the other tokens have p. The floor is half of (1 - p)
     // / n, to allow for rounding.
     total = sum_weights(logits, top);
     const double floor = std::log(0.5 * (1.0 - static_cast<double>(params.top_p)) * total / static_cast<double>(n));
@@ -184,8 +184,8 @@ constexpr std::array<uint32_t, 32> kBits = [] {
   return bits;
 }();
 
-// The logits of tokens that the mask allows, and -infinity for the others. It reads a word of the mask at a time, since
-// most words have all bits or none. The loop over kBits becomes vector code.
+// Copies the logits of tokens that the mask allows, and writes -infinity for the others. Reads the mask word by word,
+// because most words have all bits set or none. Compilers vectorise the loop over kBits.
 void copy_allowed(std::span<const float> raw, const uint32_t* mask, float* logits) {
   size_t i = 0;
   for (; i + kBits.size() <= raw.size(); i += kBits.size()) {
@@ -202,12 +202,12 @@ void copy_allowed(std::span<const float> raw, const uint32_t* mask, float* logit
   for (size_t j = 0; i + j < raw.size(); ++j) logits[i + j] = (*mask & kBits[j]) != 0 ? raw[i + j] : -kInfinity;
 }
 
-// The row after penalties, bias and mask; the row itself when it has none of them.
+// Returns the row after penalties, bias and mask, or `raw` if none of them apply.
 std::span<const float> adjusted(std::span<const float> raw, const SampleRow& row, SamplerScratch& scratch) {
   const SamplingParams& params = *row.params;
   if (!has_penalties(params) && params.logit_bias.empty() && row.mask == nullptr) return raw;
   std::vector<float>& logits = scratch.logits;
-  if (row.mask != nullptr) {  // at first: nothing that is added later undoes it
+  if (row.mask != nullptr) {  // first, because no later addition changes -infinity
     copy_allowed(raw, row.mask, logits.data());
   } else {
     std::copy(raw.begin(), raw.end(), logits.begin());

@@ -1,5 +1,5 @@
-// The host sampler: draws one token from one row of logits, in the order that sampling.h documents. It is the sampler
-// of the ref and cpu backends and the oracle of the device ones.
+// The host sampler: draws one token from one row of logits, in the order that sampling.h documents. The ref and cpu
+// backends use it. It is the oracle of the device samplers.
 //
 // Stages and their sources: repetition penalty (CTRL, arXiv:1909.05858), presence and frequency penalties (OpenAI),
 // top-k (arXiv:1805.04833), typical (arXiv:2202.00666), top-p (arXiv:1904.09751), min-p (arXiv:2407.01082),
@@ -21,7 +21,7 @@ struct Candidate {
 };
 
 // Working memory of one sampling thread. With it, a draw allocates nothing except the list Sampled::top.
-// Rows of fewer tokens may use it too: those of a draft head.
+// Rows with fewer tokens, such as those of a draft head, may use it too.
 struct SamplerScratch {
   explicit SamplerScratch(int n_vocab);
   std::vector<float> logits;    // [n_vocab]: the row after penalties, bias and mask
@@ -40,7 +40,7 @@ int32_t argmax(std::span<const float> logits);
 // Draws one token, or gives kNoToken. A NaN logit has probability 0.
 Sampled sample_row(std::span<const float> logits /* [n_vocab] */, const SampleRow& row, SamplerScratch& scratch);
 
-// As sample_row, for a row of a step. Also gives kNoToken where all logits of a greedy row are NaN, and token 0 for an
+// Like sample_row, for a row of a step. Also gives kNoToken if all logits of a greedy row are NaN, and token 0 for an
 // unwanted row.
 Sampled draw_row(std::span<const float> logits /* [n_vocab] */, const SampleRow& row, SamplerScratch& scratch);
 

@@ -59,8 +59,8 @@ void Draw::penalize() {
   for (const int32_t token : seen) counts[token] = 0;
 }
 
-// For each k: how many tokens at the end of `seen` equal those that end k tokens earlier, at most `most` (Z algorithm,
-// from the end).
+// For each k: how many tokens at the end of `seen` equal the tokens that end k tokens earlier, at most `most` (Z
+// algorithm, from the end).
 std::vector<int> repeated_runs(std::span<const int32_t> seen, int most) {
   const int n = static_cast<int>(seen.size());
   const auto at = [&](int k) { return seen[static_cast<size_t>(n - 1 - k)]; };
@@ -123,7 +123,7 @@ void Draw::keep_top_k() {
   candidates.resize(k);
 }
 
-// XTC. Thresholds above 0.5 leave at most one likely token, so nothing to remove.
+// XTC. With a threshold above 0.5, at most one token is likely, so none is removed.
 void Draw::remove_likely() {
   if (params.xtc_threshold > 0.5f) return;
   if (uniform_draw(params.seed, static_cast<uint64_t>(row.position), kXtcStream) >= params.xtc_probability) return;

@@ -1,11 +1,12 @@
-// Draws that need their stages one after another: a request's own order, or a stage that the fast path of the sampler
-// (sampler.cc) lacks. Every device draws such rows on the host. The stages, in float32 on the list of candidates:
+// Draws whose stages run one after another: with a request's own order, or with a stage that the fast path of the
+// sampler (sampler.cc) does not have. All backends draw such rows on the host. The stages use float32, on the list of
+// candidates:
 //
 //   penalties    repetition, presence and frequency penalties, as in the fast path
 //   dry          DRY (p-e-w, text-generation-webui #5677): a token that continues a repeated run of L tokens loses
 //                multiplier * base^(L - allowed_length), if L >= allowed_length. L is the length of the longest run
-//                before an earlier occurrence of the token that equals the end of the history. No run reaches over a
-//                breaker
+//                before an earlier occurrence of the token that equals the end of the history. A run ends at
+//                a breaker
 //   top_n_sigma  logits of at least max - n * (standard deviation of the finite logits) (arXiv:2411.07641)
 //   top_k typ_p top_p min_p   as in the fast path
 //   xtc          with the given probability, removes the tokens of at least the threshold, except the least likely of
@@ -14,9 +15,9 @@
 //                (entropy / log n)^exponent, where low = max(0, T - r), high = T + r, and n is the number of candidates
 //                (EDT, arXiv:2403.14541, as in llama.cpp)
 //
-// Bias comes before the first stage that is neither penalties nor dry; the mask comes first of all. With Mirostat 2
-// (arXiv:2007.14966, algorithm 2), the truncations are left out, and after the temperature only tokens with a surprise
-// of at most mu bits stay; after the draw, mu -= eta * (surprise of the token among those - tau).
+// The mask is applied first, and the bias before the first stage that is neither penalties nor dry. Mirostat 2
+// (arXiv:2007.14966, algorithm 2) replaces the truncations: after the temperature, it keeps only tokens with a surprise
+// of at most mu bits. After the draw, mu -= eta * (surprise of the token among the kept tokens - tau).
 #pragma once
 #include "backend/sampler.h"
 

@@ -1,7 +1,7 @@
-// What a request asks of the sampler, and what a draw gives back. The host sampler (sampler.h) and the device ones
-// agree on the order: penalties, bias, mask; then greedy when temperature is 0; else top-k, typical, top-p, min-p,
-// temperature, draw. A request that asks for another order, or for a stage that this list lacks (DRY, top-n-sigma, XTC,
-// dynamic temperature, Mirostat), is drawn on the host (sampler_stages.h), whatever the device.
+// The sampling parameters of a request, and the result of a draw. The host sampler (sampler.h) and the device samplers
+// use the same order: penalties, bias, mask; then greedy if temperature is 0, otherwise top-k, typical, top-p, min-p,
+// temperature, draw. A request with another order, or with a stage that is not in this list (DRY, top-n-sigma, XTC,
+// dynamic temperature, Mirostat), is drawn on the host on every device (sampler_stages.h).
 #pragma once
 #include <cstdint>
 #include <memory>
@@ -13,8 +13,8 @@
 
 namespace ingot {
 
-// The stages of a draw, in their order without a list of the request's own. Bias and mask come before the first stage
-// that is neither penalties nor DRY.
+// The stages of a draw, in their default order. Bias and mask are applied before the first stage that is neither
+// penalties nor DRY.
 enum class SamplerStage : uint8_t {
   kPenalties,
   kDry,
@@ -42,7 +42,8 @@ struct SamplingParams {
   float presence_penalty = 0.0f;   // subtracted once from the logit of each token seen
   float frequency_penalty = 0.0f;  // subtracted once for each time that the token was seen
   int penalty_window = 64;         // how many of the last tokens (prompt included) the penalties count; -1: all
-  // DRY: a token that would repeat a run of tokens loses multiplier * base^(length of the run - allowed length).
+  // DRY: subtracts multiplier * base^(length of the run - allowed length) from a token that would repeat a run of
+  // tokens.
   float dry_multiplier = 0;    // 0: off
   float dry_base = 1.75f;      // at least 1
   int dry_allowed_length = 2;  // a run of fewer tokens costs nothing
@@ -50,21 +51,21 @@ struct SamplingParams {
   std::shared_ptr<const std::vector<uint32_t>> dry_breakers = nullptr;  // bits of tokens that end a run; null: none
   float top_n_sigma = 0;       // keeps logits within this many standard deviations of the largest; 0: off
   float xtc_probability = 0;   // how often XTC removes all but the least likely of the likely tokens; 0: never
-  float xtc_threshold = 0.1f;  // from what probability on XTC calls a token likely; above 0.5: off
-  float dynatemp_range = 0;    // 0: off; else the temperature varies by so much, up and down, with the entropy
+  float xtc_threshold = 0.1f;  // XTC: the least probability of a likely token; above 0.5: off
+  float dynatemp_range = 0;    // 0: off; otherwise the temperature varies by this much, up and down, with the entropy
   float dynatemp_exponent = 1;
   int mirostat = 0;          // 2: Mirostat 2 in place of all truncations; 0: off
-  float mirostat_tau = 5;    // the surprise that Mirostat aims at, in bits
+  float mirostat_tau = 5;    // the target surprise of Mirostat, in bits
   float mirostat_eta = 0.1f;                // how fast Mirostat adapts
-  std::vector<SamplerStage> stages = {};    // the request's own order; empty: the order above
-  uint64_t seed = 0;               // seed and token position fix the draw; the rest of the batch does not change it
+  std::vector<SamplerStage> stages = {};    // the request's order; empty: the default order
+  uint64_t seed = 0;               // the draw depends only on the seed and the token's position, not on the batch
   std::vector<std::pair<int32_t, float>> logit_bias;  // added to the logits; -infinity forbids a token
   int n_logprobs = -1;                                // -1: none; 0: of the drawn token; n: also of the n likeliest
 };
 inline constexpr int kMaxLogprobs = 20;
 
 // force() changes `params` so that the row's draw is `token`, to get the log-probability of that token. The other
-// fields must have their defaults. The bias is so large that the logits no longer matter.
+// fields must have their defaults. The bias is so large that the logits do not matter.
 inline constexpr float kForcingBias = 1e30f;
 void force(SamplingParams& params, int32_t token, int n_logprobs);
 
@@ -83,8 +84,8 @@ struct TokenLogprob {
   float logprob = 0;  // natural log of softmax over the raw logits, before penalties and truncation
 };
 
-// The token of a row from which no token can be drawn: mask and bias forbid all tokens that have a logit, or
-// (temperature > 0) no logit is above -infinity. It ends the request of the row, but no other request of the step.
+// The result for a row from which no token can be drawn: mask and bias forbid all tokens that have a logit, or
+// (temperature > 0) no logit is above -infinity. It ends the row's request, but no other request of the step.
 inline constexpr int32_t kNoToken = -1;
 
 struct Sampled {

@@ -1,5 +1,5 @@
 // TableMirror: a host copy of the block table that a device holds, so that a step sends only the entries that changed.
-// All rows have the same fixed length in all steps, so an entry keeps its place. Entries after a sequence's last block
+// All rows have the same fixed length in all steps, so an entry keeps its index. Entries after a sequence's last block
 // are never sent, because no kernel reads them.
 #pragma once
 #include <cstdint>
@@ -32,7 +32,7 @@ class TableMirror {
   // Marks all entries as unknown: the last changes may not have reached the device.
   void forget();
 
-  // Returns the entries to write so that the device holds the batch's table, each index once, and marks them as
+  // Returns the entries to write to make the device's table equal to the batch's, each index once, and marks them as
   // written. The batch has at most n_rows sequences, each of at most `stride` blocks. The result is valid until the
   // next call.
   std::span<const TableChange> changes_to(const Batch& batch, int block_size, const Padding& padding = {});

@@ -1,4 +1,4 @@
-// Tensor and Weight: what backend ops take. Both are views; the backend that made them owns the memory.
+// Tensor and Weight: the operands of backend ops. Both are views; the backend that made them owns the memory.
 #pragma once
 #include <cstddef>
 #include <cstdint>
@@ -14,7 +14,7 @@ enum class DType : uint8_t {
   kBF16,
   kI32,
   kQ8_0,  // only for KV caches: bytes, with a scale for each 32 elements of a head
-  kQ4_0,  // only for KV caches: 4 bits, with such scales
+  kQ4_0,  // only for KV caches: 4 bits, with the same scales
   kE4M3,  // only for KV caches: float8 without a scale, up to 448 (quant/f8_e4m3.h)
 };
 

@@ -10,7 +10,7 @@ namespace ingot {
 namespace {
 
 using Clock = std::chrono::steady_clock;
-constexpr std::chrono::microseconds kSpin{50};  // longer than the ranks of one step are apart
+constexpr std::chrono::microseconds kSpin{50};  // longer than the usual delay between the ranks of a step
 
 }  // namespace
 

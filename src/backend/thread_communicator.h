@@ -11,7 +11,7 @@ namespace ingot {
 
 class ThreadRanks {
  public:
-  // A rank that others have waited for longer than the limit has failed.
+  // A rank has failed if others wait for it longer than the limit.
   ThreadRanks(int n, std::chrono::milliseconds limit);
 
   int size() const { return static_cast<int>(places_.size()); }
@@ -27,7 +27,7 @@ class ThreadRanks {
   std::string missing() const;
 
   struct Place {
-    const void* data = nullptr;  // what the rank shows the others between two meetings
+    const void* data = nullptr;  // data that other ranks may read between two meetings
     size_t n_bytes = 0;
     bool is_here = false;  // for the meeting that has not ended
   };

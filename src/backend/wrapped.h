@@ -1,4 +1,4 @@
-// Wrapped: a backend around another backend. Every op passes through it. Decorators derive from it.
+// Wrapped: a backend that passes every op to an inner backend. Decorators derive from it.
 #pragma once
 #include <functional>
 #include <memory>
@@ -43,7 +43,7 @@ class Wrapped : public Backend {
   Peak measure_peak(Format weights) override { return inner_->measure_peak(weights); }
   // Backend::run passes every op through this object, so the inner backend cannot record and replay steps.
   void begin(const Batch& batch) override {
-    set_step(batch, {batch.n_tokens(), batch.n_seqs(), batch.n_logits()});  // only the inner backend knows drawn tokens
+    set_step(batch, {batch.n_tokens(), batch.n_seqs(), batch.n_logits()});  // only the inner backend has drawn tokens
     inner_->begin(batch);
   }
   void connect(std::shared_ptr<Communicator> ranks) override { inner_->connect(std::move(ranks)); }

@@ -20,7 +20,7 @@ namespace ingot {
 
 class CpuBackend final : public Backend {
  public:
-  // Throws UsageError when options.isa names no instruction set of this machine.
+  // Throws UsageError if options.isa is not an instruction set of this machine.
   explicit CpuBackend(const BackendOptions& options);
 
   std::string name() const override { return "cpu"; }
@@ -154,7 +154,7 @@ class CpuBackend final : public Backend {
   const cpu::Kernels& kernels_;
   const cpu::RecurrenceKernels& recurrence_;
   const bool deterministic_;
-  const bool measures_kernels_;                    // no instruction set was asked for
+  const bool measures_kernels_;                    // the options name no instruction set
   const cpu::Kernels* forced_kernels_ = nullptr;  // use_matmul_kernel
   ThreadPool pool_;
   size_t allocated_ = 0;

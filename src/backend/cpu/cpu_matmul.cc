@@ -57,8 +57,8 @@ const uint8_t* CpuBackend::pack(Tensor x, const cpu::ActLayout& layout, int max_
 }
 
 // Makes kTasksPerThread tasks for each thread, but no task so small that starting the task costs more than running it.
-// Cuts by panels first, and by tiles if there are too few panels. A thread's tasks are the same part of each matrix
-// in every step, and the part that it packed.
+// Cuts by panels first, and by tiles if there are too few panels. In every step, a thread gets the same part of each
+// matrix, the part that it packed.
 void CpuBackend::plan_matmuls(std::span<const MatmulJob> jobs, std::span<const int64_t> n_panels) {
   constexpr int64_t kLeastWork = 16 * 1024;  // bytes of weights times tokens
   const int64_t n_threads = pool_.size();
@@ -88,7 +88,7 @@ void CpuBackend::plan_matmuls(std::span<const MatmulJob> jobs, std::span<const i
 // For several long tiles of tokens, the kernel sums a product in parts of k, so the sums depend on the batch. In
 // deterministic mode, such tiles run one at a time.
 void CpuBackend::run_task(const MatmulJob& job, const PanelRange& range) {
-  constexpr int64_t kLongTileBytes = 128 * 1024;  // below the length from which the kernel sums in parts
+  constexpr int64_t kLongTileBytes = 128 * 1024;  // less than the length from which the kernel sums in parts
   const int64_t tile_bytes = cpu::kMaxTile * job.act_token_bytes;
   const bool in_parts = tile_bytes >= kLongTileBytes && job.unpacked == Unpacked::kNo;
   if (!deterministic_ || !in_parts) return job.kernels->matmul(job, range);
@@ -147,8 +147,8 @@ void CpuBackend::matmul_add(Tensor residual, Tensor x, const Weight& w, Tensor b
   run_matmuls(x, {&output, 1});
 }
 
-// Whether one kernel can run tiles of both for this number of rows: it needs the same instruction set, tiles of the
-// same size, and weights that stay packed.
+// Whether one kernel can run the tiles of both weights for this number of rows. The weights need the same instruction
+// set and tiles of the same size, and must stay packed.
 bool CpuBackend::run_together(const PackedWeight& gate, const PackedWeight& up, int64_t n_rows) const {
   return &kernels_for(gate, n_rows) == &kernels_for(up, n_rows) && (gate.kind >= 0) == (up.kind >= 0) &&
          unpacked(gate, n_rows) == Unpacked::kNo && unpacked(up, n_rows) == Unpacked::kNo;

@@ -1,6 +1,6 @@
 // Recurrent layers. The convolution's tasks are (sequence, some channels); the delta rule's tasks are (sequence, head,
-// some columns of its matrix). A task goes through all tokens of its sequence in order, so a token's numbers never
-// depend on the batch.
+// some columns of its matrix). A task processes all tokens of its sequence in order, so a token's numbers never depend
+// on the batch.
 #include <cmath>
 
 #include "backend/cpu/cpu_backend.h"
@@ -47,8 +47,8 @@ void CpuBackend::gate(Tensor x, Tensor gate) {
   for_rows(x.rows, 4 * x.rows * x.cols, [&](int64_t t, int) { recurrence_.gate(x.f32(t), gate.f32(t), x.cols); });
 }
 
-// Prepares the inputs of the rule in place: q and k scaled to length 1, in alpha the factor of the old matrix, and in
-// beta the share of the correction.
+// Prepares the inputs of the rule in place: scales q and k to length 1 and q also by 1 / sqrt(key_dim), and writes the
+// factor of the old matrix to alpha and the share of the correction to beta.
 void CpuBackend::prepare_delta(const DeltaRuleArgs& a) {
   const StateShape& s = a.states->shape;
   const int n_heads = s.n_heads, key_dim = s.key_dim;

@@ -29,7 +29,7 @@ namespace neon_i8mm { extern const Kernels kKernels; extern const RecurrenceKern
 namespace {
 
 #if defined(__x86_64__)
-// __builtin_cpu_supports of Clang 14 knows neither f16c nor avxvnni.
+// __builtin_cpu_supports of Clang 14 supports neither f16c nor avxvnni.
 bool has_f16c() {
   unsigned eax = 0, ebx = 0, ecx = 0, edx = 0;
   return __get_cpuid(1, &eax, &ebx, &ecx, &edx) != 0 && (ecx & bit_F16C) != 0;

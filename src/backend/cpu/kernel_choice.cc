@@ -14,11 +14,11 @@
 namespace ingot::cpu {
 namespace {
 
-constexpr int64_t kOut = 64, kIn = 2048;  // in the second-level cache: what the instructions allow
+constexpr int64_t kOut = 64, kIn = 2048;  // fits in the second-level cache, so that instructions limit the speed
 
 using Times = std::array<double, kRowClasses>;
 
-// Seconds of a product for each of kMeasuredRows, the least of some tries.
+// Seconds of a product for each of kMeasuredRows: the minimum of several tries.
 Times times_of(const Kernels& kernels, const Weight& host) {
   ThreadPool pool(1);
   const PackedWeight w = pack_weight(host, kernels, pool);
@@ -46,7 +46,7 @@ Times times_of(const Kernels& kernels, const Weight& host) {
 }
 
 KernelChoice measure(Format format) {
-  constexpr double kWorthIt = 0.95;  // of the time of the set that is better by its name
+  constexpr double kWorthIt = 0.95;  // a later set replaces an earlier one below this share of its time
   std::vector<uint8_t> bytes(kOut * row_bytes(format, kIn));
   fill_random(format, 1, bytes.data(), kOut * kIn / info(format).block_size, 1.0f);
   const Weight host{.format = format, .n_out = kOut, .n_in = kIn, .codes = bytes.data()};

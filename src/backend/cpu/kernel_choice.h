@@ -1,4 +1,4 @@
-// Which instruction set of this machine multiplies a format's weights fastest, by measurement.
+// Measures which instruction set of this machine multiplies a format's weights fastest.
 #pragma once
 #include <cstdint>
 #include <span>
@@ -9,7 +9,7 @@ namespace ingot::cpu {
 
 struct Kernels;
 
-// Products of few, some and many rows of activations are measured, each with one number of rows.
+// The classes of rows of activations: few, some and many. Each class is measured with one number of rows.
 constexpr int kRowClasses = 3, kMeasuredRows[kRowClasses] = {1, 8, 256};
 constexpr int row_class(int64_t rows) { return rows <= 1 ? 0 : rows <= 32 ? 1 : 2; }
 
@@ -17,11 +17,11 @@ struct KernelChoice {
   const Kernels* for_rows[kRowClasses];
 };
 
-// The sets that are measured: all but the portable one, if there is another.
+// The measured instruction sets: all but the portable one, unless it is the only one.
 std::span<const Kernels* const> measured_kernels();
 
-// For formats whose panels are alike in all sets (packs_alike). Their products are the same in each set, bit by bit.
-// Measured when a format is first asked for, in some milliseconds, and kept.
+// For formats whose panels are the same in all instruction sets (packs_alike). Every set computes the same bits for
+// them. The first call for a format measures for some milliseconds; later calls return the same result.
 KernelChoice fastest_kernels(Format format);
 
 }  // namespace ingot::cpu

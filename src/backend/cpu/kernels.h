@@ -1,7 +1,7 @@
-// What the kernels of an instruction set offer to CpuBackend: a table of functions, and the layouts that both sides
-// share.
+// The interface between CpuBackend and the kernels of an instruction set: a table of functions, and the layouts that
+// both sides use.
 //
-// Weights are stored in panels of 32 output rows. So one vector load reads the same k of neighbouring rows, and no sum
+// Weights are stored in panels of 32 output rows, so one vector load reads the same k of neighbouring rows, and no sum
 // crosses lanes. Activations are first packed into tiles of a few tokens, [k, token], so that the inner loop reads both
 // in order.
 //
@@ -19,12 +19,13 @@ constexpr int kMaxTile = 12;     // tokens
 // ---- quantized panels ----
 
 // How the scale of a group of weights is stored: as f16; as a power of two, the exponent byte of an f32, where 0 means
-// 2^-127; as E4M3 without a sign; as an int8 times an f16 of the super-block; or so with scale and minimum in a byte's
-// low and high four bits.
+// 2^-127; as E4M3 without a sign; as an int8 times an f16 of the super-block; or as four bits times such an f16, with
+// the scale and the minimum in a byte's low and high four bits.
 enum class Scales : uint8_t { kF16, kE8M0, kE4M3, kSuper, kSuperNibbles };
 
-// The quantized layouts that have kernels. Packing removes most differences between formats: codes have a number of
-// bits, there is a codebook or none, a scale covers 16, 32 or 64 elements, and there are minima or none.
+// The quantized layouts that have kernels. Packing removes most differences between formats. The remaining ones are the
+// bits of a code, the codebook, the number of elements that share a scale (16, 32 or 64), the minima and the type of
+// the scales.
 struct QuantKind {
   int bits;  // 2, 3, 4, 5, 6 or 8; with a codebook, 4 at most
   int span;  // with a codebook, the largest difference of two levels; 0: no codebook
@@ -157,12 +158,12 @@ static inline int tile_begin(const Tiling& t, int tile) {
 
 // ---- matmul ----
 
-// What a part of a panel is unpacked into, once for many tokens, because products of these numbers are faster.
+// The type into which a part of a panel is unpacked, once for many tokens. Products of this type are faster.
 enum class Unpacked : uint8_t { kNo, kF32, kInt16 };
 constexpr int kUnpackTiles = 4;  // with fewer tiles of tokens, unpacking costs more time than it saves
 
-// F16 weights as 16-bit integers with a scale for each row and 32 of k. Sums of 32 products have room in 32 bits. The
-// activations are a multiple of 127, so numbers that int8 holds exactly are exact here.
+// F16 weights as 16-bit integers with a scale for each row and 32 of k. Sums of 32 products fit in 32 bits. The limit
+// of the activations is a multiple of 127, so numbers that are exact in int8 are exact here.
 constexpr int kInt16Weight = 8191, kInt16Activation = 127 * 64;
 static_assert(int64_t{kGroup} * kInt16Weight * kInt16Activation < int64_t{1} << 31);
 
@@ -188,7 +189,7 @@ struct MatmulJob {
   int kind;           // in kQuantKinds; -1: dense
   Dense dense;        // the type of dense weights
   int zero;           // of the codes
-  const Kernels* kernels;  // whose tiles these are
+  const Kernels* kernels;  // the instruction set of `tiles`
 };
 struct PanelRange {
   int64_t panel_begin, panel_end;

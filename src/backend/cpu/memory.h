@@ -1,6 +1,6 @@
 // Memory for weights, caches and scratch: zeroed and aligned. The system provides a page at its first touch, so several
-// threads can touch pages in parallel. Large memory uses huge pages; otherwise a walk through weights at full bandwidth
-// loses time in page tables.
+// threads can touch pages in parallel. Large memory uses huge pages, because small pages slow down reading weights at
+// full bandwidth.
 #pragma once
 #include <cstddef>
 #include <cstdint>
@@ -36,11 +36,11 @@ class Memory {
   size_t size_ = 0;
 };
 
-// Both place pages that nothing has touched yet, if there is a choice between memory nodes.
-// Data that all threads read: the pages lie on the nodes in turn.
+// Both functions place pages that have not been touched yet, and do nothing on a machine with one memory node.
+// For data that all threads read: places the pages on the nodes in turn.
 void place_in_turn(const Memory& memory, const std::vector<MemoryNode>& nodes);
-// n_runs equal runs, each read in equal parts by the pool's threads: a part lies on the node of its thread. Runs with
-// less than two large pages for a node lie on the nodes in turn.
+// For n_runs equal runs, each read in equal parts by the pool's threads: places each part on the node of its thread.
+// Runs with less than two large pages for a node are placed on the nodes in turn.
 void place_by_thread(const Memory& memory, int64_t n_runs, ThreadPool& pool);
 
 }  // namespace ingot::cpu

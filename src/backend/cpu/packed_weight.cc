@@ -170,7 +170,8 @@ int span_of(const FormatInfo& f) {
   return f.codebook == nullptr ? 0 : *std::max_element(f.codebook, f.codebook + f.levels) - lowest_level(f);
 }
 
-// The kind of kernel for a format, or -1 without one. Of two that differ in the span alone, it is the narrower one.
+// Returns the kind of kernel for a format, or -1 if there is none. If two kinds differ only in the span, returns the
+// narrower one.
 int kind_of(const FormatInfo& f) {
   if (f.block_size == 1) return -1;
   const QuantKind wanted = is_rounded(f)
@@ -187,10 +188,10 @@ int kind_of(const FormatInfo& f) {
   return best;
 }
 
-// The power of two by which a weight's scales are divided before they are stored. For f32 scales it brings the largest
-// scale below 2^12. Then an f16 represents a bf16 scale exactly, unless that scale is 2^-28 of the largest or less. The
-// product of an f32 and an E4M3 is rounded. The scales of NVFP4 are half of the E4M3 in the file, which kernels read
-// divided by 2^8.
+// The power of two by which a weight's scales are divided before they are stored. For f32 scales, the division brings
+// the largest scale below 2^12. Then an f16 represents a bf16 scale exactly, unless that scale is 2^-28 of the largest
+// or less. The product of an f32 and an E4M3 is rounded. The scales of NVFP4 are half of the E4M3 in the file, which
+// kernels read divided by 2^8.
 float factor_of(const FormatInfo& f, const Weight& host) {
   if (f.n_scale_fields > 0 && f.scale_fields[0].kind == quant::ScaleKind::kUE4M3) return 128.0f;
   if (f.n_scale_fields == 0 || f.scale_fields[0].kind != quant::ScaleKind::kF32) return f.scale_unit;
@@ -238,8 +239,8 @@ bool is_bf16_row(const uint8_t* row, int64_t n) {
   return true;
 }
 
-// Most F16 files come from BF16 models, so that their weights are bf16 numbers and can be multiplied as such, at twice
-// the rate of f32. Other F16 weights would lose 3 bits.
+// Most F16 files come from BF16 models. Their weights are bf16 numbers, and can be multiplied as bf16 at twice the rate
+// of f32. Other F16 weights would lose 3 bits.
 bool is_bf16_in_f16(const Weight& host, const Kernels& kernels, ThreadPool& pool) {
   if (host.format != Format::F16 || !kernels.bf16_dot || host.n_in % 2 != 0) return false;
   std::atomic<bool> exact = true;
@@ -271,7 +272,7 @@ void describe_quant(PackedWeight& w, const FormatInfo& f, int kind, const Kernel
   w.kind = kind;
   w.factor = factor;
   // Levels of a codebook are counted from the lowest. Levels above 7 bits are stored minus 128 if the kernel needs
-  // signed codes; the levels of a wide codebook are then themselves.
+  // signed codes; the levels of a wide codebook are then stored unchanged.
   const bool is_signed = largest_code(k) >= 128 && kernels.signed_codes;
   const int offset = k.span > 0 ? (is_signed ? 0 : -lowest_level(f)) : is_signed ? -128 : 0;
   w.activations = {.has_min = k.has_min, .parts = layout.parts, .zero = (is_rounded(f) ? 128 : f.zero) + offset};

@@ -1,10 +1,10 @@
 // PackedWeight: a weight in panels (kernels.h), the layout of the matmul kernels. It is made at load time from any
 // quant format, using only the format's FormatInfo. Codes and scales are stored exactly, with two exceptions. First, an
 // f32 scale or minimum becomes an f16 times the tensor's power of two, which represents any bf16 and any f16 exactly.
-// (A zero point times a scale may have more bits: those are rounded away, 2^-12 of the minimum at most.) Second,
-// F8_E4M3 has no codes, so it is rounded to int8 with a scale for each 32 elements, as Q8_0 is made. (That costs 0.5 %
-// of a standard deviation; the 3 mantissa bits of E4M3 cost 2.6 %.) F16 weights that are all bf16 numbers are stored as
-// BF16 if the core multiplies bf16. A format without a matching kernel is stored as f32.
+// (A zero point times a scale may have more bits. They are rounded away, an error of at most 2^-12 of the minimum.)
+// Second, F8_E4M3 has no codes, so it is rounded to int8 with a scale for each 32 elements, as in Q8_0. (The error is
+// 0.5 % of a standard deviation; the 3 mantissa bits of E4M3 cause 2.6 %.) F16 weights that are all bf16 numbers are
+// stored as BF16 if the core multiplies bf16. A format without a matching kernel is stored as f32.
 //
 // Products of many tokens may unpack the panels, part by part, into numbers that multiply faster.
 #pragma once
@@ -28,9 +28,9 @@ struct PackedWeight {
   float factor = 1;       // common factor of all scales, a power of two
   ActLayout activations;  // the layout of packed activations
 
-  Unpacked unpacked = Unpacked::kNo;  // for many tokens,
-  ActLayout many_activations;         // with these activations
-  bool batch_changes_bits = false;    // unpacked, a row's product has other bits
+  Unpacked unpacked = Unpacked::kNo;  // the form for many tokens
+  ActLayout many_activations;         // the activations of that form
+  bool batch_changes_bits = false;    // unpacking changes the bits of a row's product
 
   uint8_t codebook[16] = {};
   Memory memory;
@@ -55,16 +55,17 @@ MatmulJob job_of(const PackedWeight& w, const Kernels& kernels, int n_rows, cons
                  Unpacked unpacked = Unpacked::kNo);
 
 // The number type in which a prompt's matmul with weights of this format multiplies: "int8", "int16", "bf16" or "f32".
-// (F16 weights may turn out to be bf16 numbers.)
+// (For F16 weights that are all bf16 numbers, pack_weight may choose bf16 instead.)
 const char* multiplies_as(Format format, const Kernels& kernels);
 
 // The bytes that pack_weight allocates for a weight of this shape.
 size_t packed_bytes(const Weight& shape);
 
-// The weight is packed for `kernels`, which is also its choice for any number of rows.
+// Packs the weight for `kernels`. The result's choice is `kernels` for any number of rows.
 PackedWeight pack_weight(const Weight& host, const Kernels& kernels, ThreadPool& pool);
 
-// Whether panels of this format are the same bytes for all x86 instruction sets: all but those with codes of 8 bits.
+// Whether panels of this format are the same bytes for all x86 instruction sets: true unless codes or levels of the
+// codebook need 8 bits.
 bool packs_alike(Format format);
 
 }  // namespace ingot::cpu

@@ -18,7 +18,7 @@ struct ConvJob {
   const float* weight;         // [n_channels, width]
   int width;
   const float* before;         // [width - 1] inputs, oldest first; null: none
-  float* after;                // the inputs for the next step, likewise; may be `before`
+  float* after;                // as `before`, for the next step; may be `before`
   int64_t state_stride;
   int n_tokens;
   int n_channels;              // at most kConvChannels

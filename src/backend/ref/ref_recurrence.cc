@@ -1,4 +1,4 @@
-// Recurrent layers, token by token as the formulas have them, sums in double; their states are in host memory.
+// Recurrent layers, computed token by token as in the formulas, with sums in double. The states are in host memory.
 
 #include <algorithm>
 #include <cmath>

@@ -1,9 +1,9 @@
 // Products of many tokens in 16-bit integers. A part of a panel is unpacked into integers with f32 scales, in the
-// first-level cache, and multiplied by all tokens before the next part. Who gains:
-// - F16 weights that are no bf16 numbers, and BF16 where there are no bf16 dot products: otherwise they are multiplied
-//   in f32, at half the rate. They are rounded to 14 bits, 2^-14 of the largest of 32.
+// first-level cache, and multiplied by all tokens before the next part. Two kinds of weights gain:
+// - F16 weights that are not bf16 numbers, and BF16 weights where there are no bf16 dot products. Otherwise they would
+//   be multiplied in f32, at half the rate. They are rounded to 14 bits, an error of 2^-14 of the largest of 32.
 // - Codes of 8 bits on AVX2, which multiplies bytes only if one of them has no sign. The integers are those of the
-//   int8 products, and sums are added in the same order: the results are the same bits.
+//   int8 products, and sums are added in the same order, so the results have the same bits.
 #include "backend/cpu/kernels.h"
 #include "backend/cpu/kernels/quant_panel.h"
 #include "backend/cpu/kernels/simd.h"
@@ -74,7 +74,7 @@ typedef int16_t S __attribute__((vector_size(4 * W)));
 
 INLINE I pair_of(I low, I high) { return (low & 0xFFFF) | high << 16; }
 
-// Four codes in each lane, less their zero, as pairs.
+// Splits the four codes in each lane into pairs, and subtracts their zero.
 [[maybe_unused]] INLINE void split(I codes, int zero, int32_t* first, int32_t* second) {
   const S bytes = (S)codes, offset = (int16_t)zero - S{};
   const I low = (I)(S)((S)(bytes << 8 >> 8) - offset), high = (I)(S)((bytes >> 8) - offset);
@@ -153,7 +153,7 @@ void unpack(const MatmulJob& job, const uint8_t* panel, int64_t first, int n, Pa
   }
 }
 
-// ---- the loops around them ----
+// ---- the loops around the tiles ----
 
 using PartFn = void (*)(const Part& part, int n_groups, const uint8_t* act, float* sums);
 #define TILES_TO_6(has_min)                                                                    \
@@ -166,7 +166,7 @@ using PartFn = void (*)(const Part& part, int n_groups, const uint8_t* act, floa
 #endif
 const PartFn kPartTiles[2][kInt16Tile] = {TILES(false), TILES(true)};
 
-constexpr int kTokens = 512;  // whose sums are kept at a time
+constexpr int kTokens = 512;  // sums of this many tokens are kept at a time
 struct Scratch {
   Part part;
   float sums[kTokens][kPanelRows];

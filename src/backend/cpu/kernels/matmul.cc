@@ -23,7 +23,7 @@ INLINE void store_s8(int8_t* p, I v) {
 
 constexpr int GV = kGroup / W;  // vectors in a group
 
-// As pack_group, into integers of 16 bits.
+// Like pack_group, but packs integers of 16 bits.
 INLINE void pack_group_int16(const float* x, int m, int m_count, const ActLayout& layout, uint8_t* out) {
   F v[GV], top = {};
   for (int i = 0; i < GV; ++i) {
@@ -108,8 +108,8 @@ void pack_f32(const float* x, int64_t stride, int m_count, int64_t n_in, float* 
 
 // A tile of activations runs against this many bytes of panels before the next tile starts; tile and panels together
 // stay in the second-level cache. If a tile is too long to stay there (f32, large k), tiles and panels are both cut
-// into parts of k. Many panels fit in the cache as parts, so each activation that is fetched serves more rows. The
-// parts are summed in y; that costs too much for shorter tiles.
+// into parts of k. Parts of many panels fit in the cache, so each activation is fetched for more rows. The parts are
+// summed in y, which costs too much for shorter tiles.
 constexpr int64_t kPanelBlockBytes = 160 * 1024, kPartsBlockBytes = 512 * 1024;
 constexpr int64_t kLongTileBytes = 200 * 1024, kPartBytes = 48 * 1024;  // bytes of activations
 constexpr int64_t kPartUnit = kGroup * kSuperGroups;                    // k of a part is a multiple of this
@@ -178,7 +178,7 @@ INLINE void widen(const uint8_t* panel, Dense type, int64_t begin, int64_t n, fl
     for (int64_t i = 0; i < n * kPanelRows; i += W) store(out + i, load_f16(from + i));
     return;
   }
-  for (int64_t k = 0; k < n; k += 2) {  // a pair of k in each 32-bit lane; of an odd n the last store is past its rows
+  for (int64_t k = 0; k < n; k += 2) {  // a pair of k in each 32-bit lane; for odd n, the last store is past the rows
     for (int row = 0; row < kPanelRows; row += W) {
       const I pair = load_as<I>(from + k * kPanelRows + row * 2);
       store(out + k * kPanelRows + row, (F)(pair << 16));

@@ -1,11 +1,11 @@
-// Products of codes and activations in 16 bits, for sets that multiply bytes into sums of two (AVX2): the sums
-// of several quads are added in 16 bits, before pairs of them are added in 32 bits.
+// Products of codes and activations in 16 bits, for instruction sets that multiply bytes into 16-bit sums of two
+// products (AVX2). The sums of several quads are added in 16 bits, before pairs of them are added in 32 bits.
 #pragma once
 #include "backend/cpu/kernels/simd.h"
 
 namespace ingot::cpu::INGOT_ISA {
 
-// The quads out of n_quads whose sums have room in 16 bits; 1: they are not added there. Activations are 127 at most.
+// How many of n_quads have sums that fit in 16 bits; 1: quads are not added in 16 bits. Activations are at most 127.
 static constexpr int quads_in_pairs(int largest_code, int n_quads) {
   int n = kAddsPairs ? n_quads : 1;
   while (n > 1 && n * 2 * 127 * largest_code > 32767) n /= 2;

@@ -1,4 +1,4 @@
-// Reads codes, scales and minima of quantized panels (kernels.h), vectors of rows at a time.
+// Reads codes, scales and minima of quantized panels (kernels.h), for a vector of rows at a time.
 #pragma once
 #include "backend/cpu/kernels.h"
 #include "backend/cpu/kernels/simd.h"
@@ -11,7 +11,7 @@ struct Kind {
   static constexpr BlockLayout layout = block_layout(k);
 };
 
-// The factors of a super-block's scales or minima; 1 in other kinds.
+// The factors of a super-block's scales or minima. Other kinds do not use them.
 template <int kind, int RV>
 INLINE void load_base(F (&base)[RV], const uint8_t* head, int field, int row) {
   if constexpr (Kind<kind>::layout.super) {
@@ -33,7 +33,7 @@ INLINE F load_scale(const uint8_t* scales, int field, int part, int row, F base)
   return load_f16((const uint16_t*)p);
 }
 
-// `bits` bits of the codes of 4 elements from rows [row, row + W), moved up by `up`.
+// `bits` bits of the codes of 4 elements from rows [row, row + W), shifted left by `up`.
 template <int bits>
 INLINE I load_plane(const uint8_t* plane, int quad, int row, int up) {
   constexpr int quads = 8 / bits;  // in a word

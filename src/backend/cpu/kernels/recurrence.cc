@@ -36,7 +36,7 @@ void gate(float* x, const float* gate, int64_t n) {
 void short_conv(const ConvJob& job) {
   const int kept = job.width - 1, n = job.n_tokens;
   float taps[kMaxConvWidth][kConvChannels], last[kMaxConvWidth][kConvChannels], line[kConvChannels];
-  if (job.n_channels < kConvChannels) {  // else every lane is set below
+  if (job.n_channels < kConvChannels) {  // otherwise every lane is set below
     __builtin_memset(taps, 0, sizeof(taps));
     __builtin_memset(line, 0, sizeof(line));
   }

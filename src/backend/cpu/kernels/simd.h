@@ -1,10 +1,10 @@
 // The vectors in which the kernels are written: the compiler's own vector types, as wide as the instruction set for
 // which this file is compiled, and a few functions for single instructions that C++ cannot express.
 //
-// Every kernel source is compiled once for each instruction set (cmake/cpu_kernels.cmake), INGOT_ISA naming its
-// namespace. Nothing here or in a kernel source may be an `inline` symbol that other code also has: the linker would
-// keep one copy, perhaps the one with instructions that the machine lacks. So: static functions, and no header with
-// inline bodies.
+// Every kernel source is compiled once for each instruction set (cmake/cpu_kernels.cmake), in the namespace INGOT_ISA.
+// This header and the kernel sources must not define `inline` symbols that other code also has: the linker would keep
+// one copy, perhaps the one with instructions that the machine lacks. So they define static functions, and include no
+// header with inline bodies.
 #pragma once
 #include <stdint.h>
 #include <string.h>
@@ -75,7 +75,7 @@ INLINE float largest(F v) {
 #endif
 }
 
-// Of numbers without a sign: NaN if there is one, as its bits are the largest integer.
+// The larger of two numbers without a sign. NaN wins, because its bits are the largest integer.
 INLINE F larger_size(F a, F b) { return (F)((I)a > (I)b ? (I)a : (I)b); }
 INLINE float largest_size(F v) {
   int32_t lanes[W], top = 0;
@@ -290,7 +290,7 @@ INLINE F erf(F x) {
 // ---- dot products ----
 
 #if defined(__AVX2__)
-// GCC would multiply all and then add, when the products no longer have room in registers.
+// Without this, GCC would compute all products before adding them, and the products do not fit in registers.
 INLINE I here(I v) {
   asm volatile("" : "+x"(v));
   return v;
@@ -310,8 +310,8 @@ INLINE F dot2_bf16(F acc, I a, I b) {
 }
 #endif
 
-// AVX-VNNI has instructions of AVX-512 VNNI for 256 bits, in a shorter encoding. Other bytes, the same arithmetic: so
-// a machine with AVX-512 can test these kernels in its own encoding (INGOT_TEST_AVX_VNNI in CMake).
+// AVX-VNNI has the 256-bit instructions of AVX-512 VNNI in a shorter encoding. The arithmetic is the same, so a machine
+// with AVX-512 can test these kernels in its own encoding (INGOT_TEST_AVX_VNNI in CMake).
 #if defined(INGOT_AVX_VNNI)
 #if defined(INGOT_TEST_AVX_VNNI)
 #define INGOT_VNNI(name) "vp" name " %2, %1, %0"
@@ -338,7 +338,7 @@ INLINE I dot2_int16(I acc, I a, I b) { return here(acc + (I)_mm256_madd_epi16((_
 // Adds to each lane the dot product of its four codes with the four signed bytes of `a`. Codes are unsigned if the
 // instruction needs unsigned codes (kSignedCodes false), else signed; small codes (under 128) work in both cases.
 #if defined(__AVX2__) && !defined(__AVX512VNNI__) && !defined(INGOT_AVX_VNNI)
-constexpr bool kAddsPairs = true;  // there are pairs_of, add_pairs and sums_of_pairs
+constexpr bool kAddsPairs = true;  // pairs_of, add_pairs and sums_of_pairs exist
 #else
 constexpr bool kAddsPairs = false;
 #endif
