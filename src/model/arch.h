@@ -1,6 +1,6 @@
-// Architectures as a table. A row holds the facts that a checkpoint's keys and tensors do not state. Sizes come from
-// the keys; biases and q/k norms are used where the checkpoint has their tensors. docs/add-a-model.md shows how to add
-// a row.
+// The table of architectures. A row holds the facts that a checkpoint's keys and tensors do not state. Sizes are read
+// from the keys. Biases and q/k norms are used if the checkpoint has their tensors. docs/add-a-model.md shows how to
+// add a row.
 #pragma once
 #include <span>
 #include <string_view>
@@ -16,7 +16,7 @@ struct Arch {
   const char* hf_name;                            // model_type of config.json
   RopeLayout gguf_rope = RopeLayout::kHalfSplit;  // converters permute the rows of q and k in some models
   RopeLayout hf_rope = RopeLayout::kHalfSplit;
-  bool hf_window_opt_in = false;  // in config.json, sliding_window counts only with use_sliding_window
+  bool hf_window_opt_in = false;  // in config.json, sliding_window applies only with use_sliding_window
   Activation activation = Activation::kSilu;
   Scoring scoring = Scoring::kSoftmax;  // of experts, for directories; GGUF files have a key for it
   NormKind norm = NormKind::kRms;
@@ -29,16 +29,17 @@ struct Arch {
   bool fused = false;                  // q, k, v are one tensor; gate and up are one tensor
   bool gated = true;                   // feed-forward: act(gate) * up; otherwise act(up)
   bool gguf_ffn_norm_is_post = false;  // GGUF files call the norm before the feed-forward post_attention_norm
-  // Of `window_period` layers, all but the last have the window, if the file does not say which layers; 0: all layers.
+  // Of every `window_period` layers, all but the last have the window, if the file does not list them; 0: all layers
+  // have it.
   int window_period = 0;
-  bool first_is_global = false;  // of `window_period` layers, all but the first have the window
-  int no_rope_period = 0;  // of this many layers the last has no rope, if the file does not say; 0: none
+  bool first_is_global = false;  // of every `window_period` layers, all but the first have the window
+  int no_rope_period = 0;  // of every n layers, the last has no rope, if the file does not say; 0: all have rope
   // Rope base of the layers with a window, if the file does not say; their rope is not scaled. kSameTheta: the base of
   // the other layers, not scaled. 0: the same rope as the other layers, scaling included.
   float local_theta = 0;
-  bool rope_needs_window = false;  // where some layers have a window, the other layers have no rope
+  bool rope_needs_window = false;  // if some layers have a window, the other layers have no rope
   int wide_scale_layers = 0;       // models of this many layers scale attention by dim / n_heads, not head_dim
-  int delta_period = 0;  // of this many layers all but the last are gated delta nets, if the file does not say; 0: none
+  int delta_period = 0;  // of every n layers, all but the last are gated delta nets, if the file does not say; 0: none
   bool tiles_value_heads = false;   // GGUF files order a delta net's value heads by h % n_key_heads
   bool gates_attention = false;     // the query projection also gives a gate for the attention output of each head
   bool interleaved_experts = false;  // Hugging Face files alternate the rows of gate and up, and transpose the matrices
@@ -62,8 +63,8 @@ struct Arch {
 
 std::span<const Arch> all_archs();
 
-// The row with this name in the dialect. Of several, find_gguf_arch gives the first, and find_hf_arch the first with
-// this `bidirectional`. Throws Error that lists the supported names.
+// The row with this name in the dialect. If there are several, find_gguf_arch returns the first, and find_hf_arch the
+// first with this `bidirectional`. Throws Error that lists the supported names.
 const Arch& find_gguf_arch(std::string_view name);
 const Arch& find_hf_arch(std::string_view name, bool bidirectional = false);
 

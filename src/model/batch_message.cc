@@ -47,7 +47,7 @@ class Parts {
   std::span<const uint8_t> rest_;
 };
 
-// A sequence's blocks that have tokens.
+// The number of the sequence's blocks that have tokens.
 int used_blocks(const Batch& batch, int seq, int block_size) {
   return std::min(batch.max_blocks, (batch.kv_len[static_cast<size_t>(seq)] + block_size - 1) / block_size);
 }

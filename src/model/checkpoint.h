@@ -1,5 +1,6 @@
-// Checkpoint: a model on the disk, in any container: a GGUF file or a Hugging Face directory. Gives what loading needs,
-// and facts for `ingot inspect`. Only exporters (gguf(), directory()) ask for the kind of container.
+// Checkpoint: a model on the disk, in any container: a GGUF file or a Hugging Face directory. It provides everything
+// that loading needs, and facts for `ingot inspect`. Code that depends on the kind of container uses gguf() and
+// directory().
 #pragma once
 #include <memory>
 #include <optional>
@@ -40,7 +41,7 @@ class Checkpoint {
   virtual ~Checkpoint() = default;
 
   virtual const std::string& path() const = 0;  // as given to open_checkpoint()
-  // Throws Error if the model is not supported or its keys make no sense.
+  // Throws Error if the model is not supported or its keys are invalid.
   virtual Config config() const = 0;
   virtual bool has_tokenizer() const = 0;
   virtual std::unique_ptr<Tokenizer> tokenizer() const = 0;
@@ -53,12 +54,12 @@ class Checkpoint {
   // Identifies the weights: a SHA-256 of the tensors' names, sizes and first bytes. It is fast, and not for security.
   virtual std::string digest() const = 0;
 
-  // The container, for code that writes another kind of file (model/gguf_export.h): one of the two is null.
+  // The container, for code that depends on its kind, such as model/gguf_export.h. One of the two is null.
   virtual const Gguf* gguf() const { return nullptr; }
   virtual const HfDirectory* directory() const { return nullptr; }
 };
 
-// Whether the table of architectures has the checkpoint's as an encoder.
+// Whether the checkpoint's architecture is an encoder (Arch::encoder).
 bool is_encoder(const Checkpoint& checkpoint);
 
 // Opens a GGUF file (any part of a split file), or a directory with config.json. Throws Error.

@@ -63,7 +63,7 @@ Act classifier_activation(const Json& config, Act fallback) {
 
 // ---- decoders that answer in words, with one of two tokens: LogitScore of sentence-transformers
 
-// The logit of yes less the logit of no: one row of the output matrix less another.
+// The logit of yes minus the logit of no: one row of the output matrix minus another.
 HeadLayer logit_score(const HfDirectory& directory, const std::string& folder, WeightSource& source, int dim) {
   const JsonDocument document = directory.whole().document((folder + "/config.json").c_str());
   HostTensor host;
@@ -164,7 +164,7 @@ bool has_classifier(const Checkpoint& checkpoint) {
 
 namespace {
 
-// The facts that the layout's row lacks.
+// The facts that are not in the layout's row.
 struct Details {
   Act activation;
   float norm_eps = 0;

@@ -1,4 +1,4 @@
-// Classifiers: a few layers on the vector of a text that give one number, how well a document answers a query. An
+// Classifiers: a few layers that turn the vector of a text into one number, how well a document answers a query. An
 // encoder (or decoder) with a classifier is a cross-encoder. Embedder reads the classifier and computes the scores.
 #pragma once
 #include <optional>
@@ -20,7 +20,7 @@ std::optional<int32_t> classifier_padding(const Checkpoint& checkpoint);
 
 struct Classifier {
   EmbedHead head;                     // gives one number for a vector
-  std::string pooling;                // "cls", "mean" or "last": which vector the head takes
+  std::string pooling;                // "cls", "mean" or "last": which vector the head reads
   bool raw = false;                   // the number is the score; otherwise its sigmoid, as in sentence-transformers
   std::optional<int32_t> pad;         // classifier_padding(), for models that need it
   std::optional<std::string> prompt;  // classifier_prompt(); nothing: the model reads a pair (Tokenizer::encode_pair)

@@ -119,7 +119,8 @@ void read_heads(const Keys& keys, Config& c) {
                      c.head_dim);
 }
 
-// Finds the layers with a window: by the file's list, else by the architecture's period, else all layers.
+// Finds the layers with a window: from the file's list or else the architecture's period. Without either, all layers
+// have it.
 std::vector<LayerKind> read_layers(const Keys& keys, const Config& c) {
   std::vector<LayerKind> layers(c.n_layers);
   const Arch& arch = *c.arch;
@@ -159,8 +160,8 @@ DeltaConfig read_delta(const Keys& keys, const Arch& arch) {
   return d;
 }
 
-// Finds the layers that are gated delta nets: by the file's list, else the layers without heads for keys and values,
-// else by the period: all but the last layer of each period.
+// Finds the layers that are gated delta nets: from the file's list, or else the layers without heads for keys and
+// values, or else all but the last layer of each period.
 void mark_recurrent_layers(const Keys& keys, Config& c) {
   const auto listed = keys.metadata().find_bool_per_layer(keys.name("attention.recurrent_layers"), c.layers.size());
   const Value* heads = keys.metadata().find(keys.name("attention.head_count_kv"));
@@ -256,7 +257,7 @@ int token_types(const Gguf& file) {
   return types == nullptr ? 0 : static_cast<int>(types->n_elements() / static_cast<int64_t>(types->shape[0]));
 }
 
-// Files that accompany a model and have some of its keys.
+// Refuses files that accompany a model and have some of its keys.
 void refuse_other_kinds(const Metadata& metadata) {
   constexpr std::pair<std::string_view, const char*> kKinds[] = {{"adapter", "a LoRA adapter"},
                                                                  {"mmproj", "a multimodal projector"},

@@ -1,5 +1,5 @@
-// Config: every number of a model, read once from the checkpoint's keys and checked before any use, so that no division
-// by zero can follow.
+// Config: every number of a model, read once from the checkpoint's keys and checked before any use, so that later code
+// cannot divide by zero.
 #pragma once
 #include <algorithm>
 #include <cmath>
@@ -24,7 +24,7 @@ struct LayerKind {
   int window = 0;  // tokens that a token sees, itself included (to each side if the model is bidirectional); 0: all
   LayerRope rope = LayerRope::kMain;
   bool experts = false;    // the feed-forward is a mixture of experts
-  bool recurrent = false;  // a gated delta net stands in place of attention
+  bool recurrent = false;  // a gated delta net replaces attention
 };
 
 // Mixtures of experts; models without experts have n = 0.
@@ -67,8 +67,8 @@ struct DeltaConfig {
 struct DraftHeadConfig;
 
 struct Config {
-  // Of one rank of several (shards.h): numbers of heads and widths of feed-forwards are the rank's own. Null: the
-  // whole model.
+  // Set for one of several ranks (shards.h): the numbers of heads and the feed-forward widths are those of the rank.
+  // Null: the whole model.
   std::shared_ptr<const Share> share;
   const Arch* arch = nullptr;
   std::string name;  // general.name, as in the file: print with printable()
@@ -86,7 +86,7 @@ struct Config {
   RopeScaling rope_scaling;
   float local_theta = 0;  // rope base of layers with LayerRope::kLocal, not scaled; 0: no layer has it
   RopeLayout rope_layout = RopeLayout::kHalfSplit;
-  int n_token_types = 0;   // of the texts of a pair; 0: the model does not tell them apart
+  int n_token_types = 0;   // of the texts of a pair; 0: the model does not distinguish them
   int first_position = 0;  // the row of the table of positions for position 0; converters to GGUF drop the rows before
   std::optional<Activation> activation;  // if not the architecture's
   int sliding_window = 0;         // of the layers that have a window; 0: no layer has a window
@@ -99,7 +99,7 @@ struct Config {
   float attention_scale = 0;                                       // on q·k; 0: default_score_scale()
   float attention_softcap = 0, logit_softcap = 0;                  // 0: none
   bool attention_bias = false;      // the file says that q, k and v have biases, so these tensors must exist
-  std::shared_ptr<const DraftHeadConfig> draft_head;  // runs beside the model; null: none
+  std::shared_ptr<const DraftHeadConfig> draft_head;  // runs with the model; null: none
   std::optional<bool> tied_output;  // the embedding is the output matrix; nothing: only if the checkpoint has none
 
   int q_dim() const { return n_heads * head_dim; }
@@ -113,7 +113,7 @@ struct Config {
   int n_kv_layers() const { return n_layers - n_recurrent_layers(); }  // layers that store keys and values
   // The most tokens that a token sees in any layer; 0: some layer, or the draft head, sees all tokens.
   int widest_window() const;
-  // The factor on q·k if the checkpoint does not say; for latents, the factor for the keys made from the latents.
+  // The factor on q·k if the checkpoint does not state it; for latents, the factor for the keys made from the latents.
   float default_score_scale() const {
     if (latent.kv_rank == 0) return 1.0f / std::sqrt(static_cast<float>(head_dim));
     const float stretch = 1.0f + latent.log_stretch * std::log(std::max(1.0f, rope_scaling.factor));

@@ -30,7 +30,7 @@ NormArgs norm_args(const Config& c, const Tensor& weight, const Tensor& bias) {
   return {.weight = weight, .bias = bias, .eps = c.norm_eps, .kind = c.arch->norm};
 }
 
-// Whether layers may be one block. Sums over several ranks lie between the layers' kernels.
+// Whether layers may be one block. With several ranks they may not, because sums over the ranks run between kernels.
 bool has_plain_attention(const Config& c) {
   return !c.share && !c.arch->encoder && c.n_recurrent_layers() == 0 && !c.arch->latent_attention;
 }
@@ -90,7 +90,7 @@ class Builder {
     return feed_forward(weights_of(layer));
   }
 
-  // Of the n layers from the first one on, how many in a row have experts as the first one has, or have none.
+  // Of the n layers from `first` on, how many in a row are like the first: with experts, or without.
   int n_alike(int first, int n) const {
     int alike = 1;
     while (alike < n && c_.layer(first + alike).experts == c_.layer(first).experts) ++alike;
@@ -113,7 +113,7 @@ class Builder {
 
   NormArgs norm(const Tensor& weight, const Tensor& bias = {}) const { return norm_args(c_, weight, bias); }
 
-  // norm_of_block: the norm before the block, or that of the sum after it.
+  // norm_of_block: the norm before the block, or the norm of the sum after it.
   Join join(const Tensor& post_norm, const NormArgs& norm_of_block) const {
     return {.post_norm = norm(post_norm),
             .has_post_norm = c_.arch->post_norms,
@@ -132,7 +132,7 @@ class Builder {
                         .adds_k = share.is_first_with_kv};
   }
 
-  // Bidirectional models read a text whole, in one step. Only one layer needs its keys and values, so all layers
+  // Bidirectional models read a whole text in one step. Only the running layer needs its keys and values, so all layers
   // share the pages of one.
   AttentionArgs attention_args(const LayerWeights& w, const LayerKind& kind) {
     return {.layer = c_.bidirectional ? 0 : n_kv_layers_++,

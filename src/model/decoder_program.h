@@ -24,8 +24,8 @@ Program decoder_layers(const Config& config, const Weights& weights, const Decod
 NormArgs final_norm(const Config& config, const Weights& weights);
 HeadBlock head_block(const Config& config, const Weights& weights);
 
-// The list of one device of a split. In the list of the head's device, a RemoteBlock without `run` stands for the runs
-// of other devices, one after another.
+// The list of one device of a split. In the list of the head's device, a RemoteBlock without `run` stands for
+// successive runs of other devices.
 struct DevicePart {
   Program program;
   std::vector<BlockRange> runs;  // of this device, in the order of Split::runs: their blocks in the list
@@ -33,12 +33,12 @@ struct DevicePart {
 DevicePart device_part(const Config& config, const Weights& weights, const DecoderCaches& caches, Backend* backend,
                        int n_ctx, const Split& split, int device);
 
-// The layers of the part with keys and values.
+// The number of layers of the part that have keys and values.
 int n_kv_layers(const Config& config, const Part& part);
 // Shape of the state cache for the part; no layers if the part has no recurrent layer.
 StateShape state_shape(const Config& config, int n_slots, const Part& part = {});
 
-// Bytes that a step within these limits takes on one device besides weights and caches, measured on the list: the
+// Bytes that a step within these limits needs on one device, without weights and caches. Measured on the list: the
 // blocks' buffers, those of a draft head, and the backend's scratch (0 without a backend).
 size_t step_bytes(const Config& config, const StepLimits& limits, const Backend* backend, const Split& split,
                   int device);

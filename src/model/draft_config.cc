@@ -10,7 +10,7 @@
 namespace ingot {
 namespace {
 
-// A source in which the tensors of one layer have the names of layer 0's.
+// A source in which the tensors of one layer have the names of layer 0.
 class OneLayer final : public WeightSource {
  public:
   OneLayer(std::shared_ptr<WeightSource> source, std::string prefix)
@@ -54,14 +54,14 @@ std::shared_ptr<const Safetensors> tensors_of(const HfDirectory& directory) {
   return std::make_shared<const Safetensors>(Safetensors::open_directory(directory.path()));
 }
 
-// The start of the names of the layer's tensors; empty: the files are no EAGLE-3 head.
+// The start of the names of the layer's tensors; empty: the files are not an EAGLE-3 head.
 std::string eagle_layer(const Safetensors& files) {
   for (const std::string layer : {"midlayer.", "layers.0.", "model.layers.0."})
     if (files.find(layer + "hidden_norm.weight") != nullptr) return layer;
   return "";
 }
 
-// The tensor d2t has, for each token of the head, what to add for the model's token.
+// For each token of the head, the tensor d2t has the number to add to get the model's token.
 std::vector<int32_t> tokens_of(const Safetensors& files, const std::string& name, int n_draft, const Config& model) {
   const SafeTensor* d2t = files.find("d2t");
   if (d2t == nullptr) return {};
@@ -105,7 +105,7 @@ bool is_eagle_head(const Checkpoint& checkpoint) {
 
 namespace {
 
-// By the config of the head, else as in the paper's code: a low, a middle and a high layer.
+// From the config of the head, or else as in the paper's code: a low, a middle and a high layer.
 std::array<int, 3> layers_read(const Json& keys, const Config& model) {
   constexpr const char* kKey = "eagle_aux_hidden_state_layer_ids";
   std::optional<Json> listed = keys.find(kKey);

@@ -1,7 +1,7 @@
 // Draft heads: one layer that guesses the token after the next one, from the model's hidden state and the next token
 // (backend/block.h, DraftInputBlock). A head for multi-token prediction (MTP) is a part of the model's checkpoint; an
-// EAGLE-3 head is a checkpoint of its own. This file finds heads and says how they compute; draft_tensors.cc has the
-// names of their tensors. Where a checkpoint has several MTP layers, each for one token further, the first guesses all
+// EAGLE-3 head is a separate checkpoint. This file finds heads and reads how they compute; draft_tensors.cc has the
+// names of their tensors. If a checkpoint has several MTP layers, each for one token further, the first guesses all
 // tokens.
 #pragma once
 #include <array>
@@ -16,11 +16,11 @@ namespace ingot {
 class Checkpoint;
 
 struct DraftHeadConfig {
-  Config layer;                 // a model of one layer; EAGLE-3: its n_vocab is the number of tokens the head knows
-  bool is_eagle = false;        // reads three hidden states of the model; else the last, after the final norm
+  Config layer;                 // a model of one layer; EAGLE-3: its n_vocab is the size of the head's vocabulary
+  bool is_eagle = false;        // reads three hidden states of the model; otherwise the last, after the final norm
   bool hidden_first = false;    // DraftInputBlock
   bool keeps_normed = false;    // DraftInputBlock
-  bool returns_normed = false;  // its hidden state for the token after is that after its own final norm
+  bool returns_normed = false;  // its hidden state for the next guess is taken after its own final norm
   std::array<int, 3> kept_layers{};  // EAGLE-3: the layers whose inputs are the hidden states
   std::vector<int32_t> tokens;       // EAGLE-3: the model's token for each token of the head; empty: the same
 };
@@ -52,7 +52,7 @@ DraftHeadFile find_mtp_head(WeightSource& source, const Config& model);
 bool is_eagle_head(const Checkpoint& checkpoint);
 DraftHeadFile open_eagle_head(const Checkpoint& checkpoint, const Config& model);
 
-// As weight_bytes and load_weights. Throw Error naming a tensor that is missing or has the wrong shape or type.
+// Like weight_bytes and load_weights. Both throw Error naming a tensor that is missing or has the wrong shape or type.
 WeightBytes head_bytes(const DraftHeadFile& head, const Backend& backend);
 DraftHeadWeights load_head(const DraftHeadFile& head, Backend& backend);
 

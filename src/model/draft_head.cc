@@ -10,9 +10,9 @@ namespace ingot {
 namespace {
 
 constexpr int32_t kLost = std::numeric_limits<int32_t>::min();
-constexpr int kMostWaiting = 128;  // tokens; a run for as many costs little for each
+constexpr int kMostWaiting = 128;  // tokens; in a run of this many, each token costs little
 
-// The layer of the head, with a head's input in place of the embedding.
+// The layer of the head, with a DraftInputBlock in place of the embedding.
 Program layer_program(const DraftHeadConfig& head, const DraftHeadWeights& w, const Weights& model, KvCache* kv,
                       Backend* backend, int n_ctx, DraftInputBlock input) {
   Weights weights;
@@ -60,8 +60,8 @@ Program hidden_program(const DraftHeadConfig& head, const DraftHeadWeights& w, c
   return layer_program(head, w, model, kv, backend, n_ctx, std::move(input));
 }
 
-// From hidden states to the head's keys and values. The output of the layer is not needed, so a token attends to itself
-// alone, and there is no feed-forward part.
+// From hidden states to the head's keys and values. The output of the layer is not needed, so a token attends only to
+// itself, and there is no feed-forward part.
 Program follow_program(const DraftHeadConfig& head, const DraftHeadWeights& w, const Config& config,
                        const Weights& model, KvCache* kv, Backend* backend, int n_ctx, const Tensor& hidden) {
   Program program = hidden_program(head, w, config, model, kv, backend, n_ctx, hidden);
@@ -78,7 +78,7 @@ Program start_program(const DraftHeadConfig& head, const DraftHeadWeights& w, co
   return program;
 }
 
-// Goes on from the head's own hidden state: the same layer with the same buffers, and no other input.
+// Continues from the head's own hidden state: the same layer with the same buffers, and no other input.
 void make_chain(Program& chain, const Program& start, const DraftHeadConfig& head) {
   chain.blocks = start.blocks;
   chain.ropes = start.ropes, chain.dim = start.dim;
@@ -96,7 +96,7 @@ StepLimits chain_limits(StepLimits limits) {
   return limits;
 }
 
-// Hidden states beside those of the programs: of the tokens that wait, of a run of follow_, and of one of start_.
+// Hidden states outside the programs: of the waiting tokens, of a run of follow_, and of a run of start_.
 struct HiddenRows {
   Tensor waiting, following, starting;
   void lay_out(Buffers& buffers, int64_t width) {
@@ -136,7 +136,7 @@ void DraftHead::prepare() {
   for (const Program* program : {&*follow_, &*start_, &chain_}) backend_.prepare_program(*program);
 }
 
-// A vector in place of the next token counts as its placeholder.
+// If the next input is a vector instead of a token, its placeholder is the next token.
 void DraftHead::follow(const Batch& batch, std::span<const int32_t> next_tokens) {
   CHECK_EQ(next_tokens.size(), batch.tokens.size());
   const int n = batch.n_tokens();
@@ -173,8 +173,8 @@ void DraftHead::drawn(std::span<const Sampled> tokens) {
   for (Waiting& one : waiting_) know(one.token);
 }
 
-// Computes the entries of all tokens that wait, but for those of the rows that guess: start_ computes these. An entry
-// depends on its own token only. So tokens at consecutive positions make one sequence of a batch, even if they belong
+// Computes the entries of all waiting tokens, except those of the guessing rows, which start_ computes. An entry
+// depends only on its own token. So tokens at consecutive positions form one sequence of a batch, even if they belong
 // to several sequences.
 void DraftHead::catch_up(std::span<const DraftRow> guessing) {
   const int block_size = kv_->shape.block_size;
@@ -182,7 +182,7 @@ void DraftHead::catch_up(std::span<const DraftRow> guessing) {
     return one.block == block && one.position % block_size == position % block_size;
   };
   late_.clear();
-  for (auto one = waiting_.rbegin(); one != waiting_.rend(); ++one) {  // of two for one place, the older is stale
+  for (auto one = waiting_.rbegin(); one != waiting_.rend(); ++one) {  // of two at one place, the older is stale
     const bool is_done =
         one->token < 0 ||  // kLost
         std::ranges::any_of(late_, [&](const Waiting& o) { return same_place(o, one->block, one->position); }) ||
@@ -196,7 +196,7 @@ void DraftHead::catch_up(std::span<const DraftRow> guessing) {
   while (!late_.empty()) follow_late();
 }
 
-// One batch of late_, of as many sequences as a batch may have; the rest stays.
+// Runs one batch of late_, with at most as many sequences as a batch may have. The rest stays in late_.
 void DraftHead::follow_late() {
   const int block_size = kv_->shape.block_size;
   std::vector<std::vector<Waiting>> seqs;
@@ -219,14 +219,14 @@ void DraftHead::follow_late() {
   size_t width = static_cast<size_t>(table_width_);
   for (const auto& seq : seqs) width = std::max(width, static_cast<size_t>(seq.back().position / block_size) + 1);
   start_batch();
-  int64_t n = 0, n_same = 0;  // rows, and the last of them that lie side by side among those that wait
+  int64_t n = 0, n_same = 0;  // rows, and how many of the last rows are neighbours in waiting_hidden_
   std::vector<int32_t> tokens;
   const auto copy_rows = [&](int from) {
     backend_.copy(following_hidden_.slice_rows(n - n_same, n_same), waiting_hidden_.slice_rows(from, n_same));
     n_same = 0;
   };
   for (size_t s = 0; s < seqs.size(); ++s) {
-    // The table of the last step, where that is known, so that a device need not bring another one.
+    // Reuses the table of the last step, if it is long enough, so that few entries change on the device.
     block_table_.resize((s + 1) * width, seqs[s].front().block);
     const auto row = block_table_.begin() + static_cast<ptrdiff_t>(s * width);
     if ((s + 1) * static_cast<size_t>(table_width_) <= table_.size())
@@ -275,7 +275,7 @@ std::vector<float> DraftHead::logits(std::span<const DraftRow> rows) {
   return host;
 }
 
-// Runs start_ for the rows. Returns the token that follows each.
+// Runs start_ for the rows. Returns the token that follows each row.
 std::vector<int32_t> DraftHead::start(std::span<const DraftRow> rows) {
   std::vector<int32_t> tokens;
   catch_up(rows);
@@ -287,7 +287,7 @@ std::vector<int32_t> DraftHead::start(std::span<const DraftRow> rows) {
   return tokens;
 }
 
-// One token for each row, `depth` places after the row.
+// Runs one token for each row, `depth` places after the row.
 void DraftHead::run_rows(const Program& program, std::span<const DraftRow> rows, int depth,
                          std::span<const int32_t> tokens) {
   size_t width = 0;

@@ -1,13 +1,14 @@
-// DraftHead: runs a draft head beside a model, on the model's backend. Its own KV cache has the blocks of the model's
-// cache: the entry of a token is computed from the model's hidden state of the token and from the token that follows.
+// DraftHead: runs a draft head on the backend of its model. The head has a separate KV cache with the same blocks as
+// the model's cache. The entry of a token is computed from the model's hidden state of the token and from the token
+// that follows.
 //
-// Nobody needs an entry before the head guesses. So after a step of the model, follow() keeps the hidden states of few
-// tokens, and their entries are computed together: when the head is to guess, or when there is no room for more. Then a
-// head that is not asked costs next to nothing. The entries of a long prompt are computed at once.
+// Entries are not needed until the head guesses. So if a step of the model has few tokens, follow() only keeps their
+// hidden states. The entries are computed together, when the head guesses or when there is no room for more tokens. So
+// a head that does not guess costs almost nothing. The entries of a long prompt are computed at once.
 //
-// draft() guesses: the first guess is the likeliest token after the sequence's last one. For more, the head takes its
-// own hidden state in place of the model's, and its guess as the next token. The entries of guesses are overwritten
-// when the tokens are known.
+// draft() guesses. The first guess is the likeliest token after the sequence's last token. For further guesses, the
+// head uses its own hidden state in place of the model's, and its guess as the next token. The entries of guesses are
+// overwritten when the tokens are known.
 #pragma once
 #include <memory>
 #include <optional>
@@ -24,10 +25,10 @@ class DraftHead {
   // model: the program whose hidden states the head reads; its buffers have been placed. Places the head's buffers.
   DraftHead(const Config& config, const Weights& weights, const DraftHeadWeights& head, const Program& model,
             const MemoryPlan& plan, Backend& backend);
-  const StepLimits& limits() const { return limits_; }  // what the backend reserves for the head's programs
-  void prepare();                                       // after that
+  const StepLimits& limits() const { return limits_; }  // limits for Backend::reserve
+  void prepare();                                       // call it after Backend::reserve
 
-  // See Runner. drawn: after the wait for the sample that the last follow() came after.
+  // See Runner. Call drawn() after the wait() for the sample that preceded the last follow().
   void follow(const Batch& batch, std::span<const int32_t> next_tokens);
   void drawn(std::span<const Sampled> tokens);
   std::vector<int32_t> draft(std::span<const DraftRow> rows);
@@ -35,9 +36,9 @@ class DraftHead {
   std::vector<float> logits(std::span<const DraftRow> rows);
 
  private:
-  // A token whose entry is still to be computed.
+  // A token whose entry has not been computed yet.
   struct Waiting {
-    int32_t token;  // that follows; a drawn_token() until drawn()
+    int32_t token;  // the following token; a drawn_token() until drawn()
     int32_t position;
     int32_t block;
     int row;  // of waiting_hidden_
@@ -58,7 +59,7 @@ class DraftHead {
   StepLimits limits_;
   std::optional<Program> follow_;  // from following_hidden_ to entries
   std::optional<Program> start_;   // from starting_hidden_ to entries, hidden states and logits
-  Program chain_;                  // from the head's hidden states to those for the token after, and their logits
+  Program chain_;                  // from the head's hidden states to those of the next token, and their logits
   const SamplingParams greedy_{.temperature = 0};
   std::vector<Waiting> waiting_, late_;
   std::vector<int32_t> next_tokens_;  // of the last follow()
@@ -68,9 +69,9 @@ class DraftHead {
   std::vector<int32_t> positions_, q_start_, kv_len_, logit_rows_, block_table_;  // of the last run
 };
 
-// The shape of the head's KV cache beside one of the model's.
+// The shape of the head's KV cache for a model's cache of shape `model`.
 KvShape draft_kv_shape(const DraftHeadConfig& head, const KvShape& model);
-// The bytes of the buffers of its programs. limits: of a step; becomes what the backend reserves.
+// The bytes of the buffers of the head's programs. limits: in, of a step; out, the limits for Backend::reserve.
 size_t draft_bytes(const Config& config, StepLimits* limits, DType act);
 
 }  // namespace ingot

@@ -1,4 +1,4 @@
-// The tensors of draft heads besides their layer, whose rows are those of every layer (tensors.cc).
+// The tensors of draft heads, without those of their layer, whose rows are the rows of every layer (tensors.cc).
 #include "model/draft_config.h"
 
 namespace ingot {

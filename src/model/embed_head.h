@@ -1,6 +1,6 @@
-// EmbedHead: the small layers after pooling. A Dense module of sentence-transformers makes another vector of an
-// embedding; a cross-encoder's classifier makes one number, how well a document answers a query. The layers are a few
-// matrices on one row a text, so they are computed on the host in f32 on every device.
+// EmbedHead: the small layers after pooling. A Dense module of sentence-transformers turns an embedding into another
+// vector. A cross-encoder's classifier turns it into one number, how well a document answers a query. The layers are a
+// few matrices on one row a text, so they are computed on the host in f32 on every device.
 #pragma once
 #include <optional>
 #include <string>

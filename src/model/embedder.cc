@@ -132,7 +132,7 @@ struct Embedder::Step {
   std::vector<RowRange> second_rows;
   int max_blocks = 0;
 
-  // Gives each text blocks of its own.
+  // Gives each text its own blocks.
   Batch fill(std::span<const Input> texts) {
     tokens.clear(), positions.clear(), kv_len.clear(), last_rows.clear(), second_rows.clear();
     q_start.assign(1, 0);

@@ -1,5 +1,5 @@
-// Embedder: turns texts into vectors. Pooling makes one vector a text from an encoder's tokens or a decoder's last
-// hidden states, normalized to length 1 on request. For a cross-encoder the result is one number: the score of a
+// Embedder: turns texts into vectors. Pooling turns an encoder's tokens or a decoder's last hidden states into one
+// vector for each text, normalized to length 1 on request. For a cross-encoder the result is one number: the score of a
 // document for a query. Used by `ingot embed`, `ingot rerank` and the server's /v1/embeddings and /v1/rerank.
 //
 // embed() and score() may be called from any thread; calls run one after another. Everything else is constant after
@@ -21,7 +21,7 @@ namespace ingot {
 struct EmbedOptions {
   BackendOptions backend;
   int n_ctx = 0;                // tokens of the longest text; 0: as many as the model reads, at most 8192
-  int max_batch_tokens = 2048;  // of several texts; a longer text is a batch of its own
+  int max_batch_tokens = 2048;  // of several texts; a longer text gets its own batch
   std::optional<std::string>
       // "cls", "mean", "last", "none" (a vector for each token) or "rank" (scores); nothing: what the checkpoint says
       pooling;
@@ -46,7 +46,7 @@ struct EmbedFacts {
   std::optional<std::string> find_prompt(const std::string& name) const;
   std::string prompt_names() const;  // for messages: "query, document", or "none"
 };
-// Throws Error if the checkpoint has steps after pooling that ingot does not know.
+// Throws Error if the checkpoint has steps after pooling that ingot does not support.
 EmbedFacts read_embed_facts(const Checkpoint& checkpoint);
 
 class Embedder {
@@ -64,8 +64,8 @@ class Embedder {
   // For a text that begins with this prompt: the number of its first tokens that are not pooled.
   int prompt_tokens(const std::string& prompt) const;
 
-  // For a cross-encoder (ranks()): scores how well each document answers the query; higher is better. Scores lie
-  // between 0 and 1 unless the model's makers want the raw number. A pair that is too long is cut if `truncate` is
+  // For a cross-encoder (ranks()): scores how well each document answers the query; higher is better. Scores are
+  // between 0 and 1, unless the checkpoint asks for the raw number. A pair that is too long is cut if `truncate` is
   // true; otherwise throws Error naming the document.
   struct Scores {
     std::vector<float> values;  // one for each document
@@ -73,8 +73,8 @@ class Embedder {
   };
   Scores score(std::string_view query, std::span<const std::string> documents, bool truncate = false);
   // The same in two steps, for callers that score pairs of several queries at once. pair() makes the model's input, cut
-  // to `most` tokens as far as the model's own tokens allow; score() scores the pairs. Throws Error naming the pair if
-  // a pair has no tokens or more than max_tokens().
+  // to `most` tokens; the tokens that the model adds are never cut. score() scores the pairs. Throws Error naming the
+  // pair if a pair has no tokens or more than max_tokens().
   struct Pair {
     std::vector<int32_t> tokens;
     int second = -1;  // index of the document's first token, for models that mark the second text; else -1
@@ -124,7 +124,7 @@ class Embedder {
   Classifier classifier_;  // for models that rank
   EmbedHead dense_;        // empty for most models
   std::string pooling_, name_;
-  std::optional<Pooling> pools_here_;  // for pooling on the host, which some texts need (only some tokens are pooled)
+  std::optional<Pooling> pools_here_;  // for pooling on the host, if only some tokens of a text are pooled
   bool normalize_ = true;
   int dim_ = 0, n_vocab_ = 0, max_tokens_ = 0, max_batch_tokens_ = 0;
   std::mutex mutex_;

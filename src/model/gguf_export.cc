@@ -122,7 +122,7 @@ class DirectoryExport {
       if (row.gguf_slice.total == Size::kNone) {
         added = add(row, layer, true);
         if (added && is_output) tied_ = false;
-      } else if (row.gguf_slice.first == Size::kNone) {  // GGUF fuses the parts too: export the whole once
+      } else if (row.gguf_slice.first == Size::kNone) {  // GGUF also fuses the parts: export the whole once
         MatrixRow<Owner> whole = row;
         whole.n_out = row.gguf_slice.total;
         whole.gguf_slice = whole.hf_slice = {};

@@ -1,5 +1,5 @@
-// A checkpoint of any kind, presented as the GGUF file that it would be: keys, and tensors with GGUF's names and
-// layout. model/quantize chooses the format in which the weights are written.
+// Presents a checkpoint of any kind as a GGUF file: its keys, and its tensors with GGUF's names and layout.
+// model/quantize chooses the format in which the weights are written.
 #pragma once
 #include <functional>
 #include <memory>
@@ -14,7 +14,7 @@
 namespace ingot {
 
 struct ExportTensor {
-  std::string name;              // in GGUF's order: shape[0] is the length of a row
+  std::string name;              // in GGUF
   std::vector<uint64_t> shape;   // in GGUF's order: shape[0] is the row length
   uint32_t ggml_type = 0;        // the stored type, if GGUF has that type
   std::optional<Format> format;  // nothing: ingot cannot compute with the type and can only copy the tensor

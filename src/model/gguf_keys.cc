@@ -66,7 +66,7 @@ void write_rope(const Checkpoint& checkpoint, const Config& c, const KeyWriter& 
   if (is_yarn) write_yarn(checkpoint, c, keys);
 }
 
-// In encoders, of every n layers the first is global. Returns n.
+// In encoders, the first of every n layers is global. Returns n.
 int global_period(const Checkpoint& checkpoint, const Config& c) {
   for (int n = 1; n <= c.n_layers; ++n) {
     bool fits = true;
@@ -77,7 +77,7 @@ int global_period(const Checkpoint& checkpoint, const Config& c) {
               printable(checkpoint.path()));
 }
 
-// Writes what differs between layers, if it differs from what readers assume.
+// Writes the differences between layers, if readers do not assume them.
 void write_layers(const Checkpoint& checkpoint, const Config& c, const KeyWriter& keys) {
   const Arch& arch = *c.arch;
   if (arch.encoder) {
@@ -104,7 +104,7 @@ void write_layers(const Checkpoint& checkpoint, const Config& c, const KeyWriter
       throw Error("{}: GGUF cannot say that layer {} has {} rope: run the directory as it is",
                   printable(checkpoint.path()), i, without_rope ? "a" : "no");
   }
-  const bool lists_windows = arch.rope_needs_window || arch.local_theta == kSameTheta;  // as llama.cpp's converter
+  const bool lists_windows = arch.rope_needs_window || arch.local_theta == kSameTheta;  // like llama.cpp's converter
   if (c.sliding_window > 0 && (lists_windows || !as_usual)) keys.set("attention.sliding_window_pattern", windowed);
   if (c.experts.n > 0) keys.count("leading_dense_block_count", n_dense);
 }

@@ -1,4 +1,4 @@
-// The keys of a GGUF file that describe the model, as llama.cpp's converter writes them, from a checkpoint of another
+// Writes the keys of a GGUF file that describe the model, as llama.cpp's converter does, from a checkpoint of another
 // kind.
 #pragma once
 #include "io/gguf/writer.h"

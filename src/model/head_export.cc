@@ -71,7 +71,7 @@ std::vector<ExportTensor> dense_export(const Checkpoint& checkpoint, WeightSourc
   return tensors;
 }
 
-// For a model that answers in words: the prompt, and which of its two classes is which.
+// For a model that answers in words: the prompt, and the labels of its two classes.
 void write_asked_keys(const Checkpoint& checkpoint, const std::string& arch, GgufWriter& writer) {
   const auto prompt = classifier_prompt(checkpoint);
   if (!prompt) return;

@@ -92,8 +92,9 @@ RopeScaling rope_scaling_of(const HfConfig& file, int rot_dim) {
   return scaling;
 }
 
-// True if a layer has the window: by the file's list, else by the file's or the architecture's period. Without either,
-// in architectures whose files switch the window on, layers from max_window_layers on have it; in others, all do.
+// True if a layer has the window. The file's list decides, or else the file's or the architecture's period. Without
+// either, all layers have the window; with hf_window_opt_in, only the layers from max_window_layers on have it, and
+// only if the file switches it on.
 bool has_window(const HfConfig& file, const Arch& arch, int layer) {
   if (!file.layer_types.empty()) return file.layer_types[layer] == "sliding_attention";
   const int period = file.sliding_window_pattern > 0 ? file.sliding_window_pattern : arch.window_period;

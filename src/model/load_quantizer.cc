@@ -83,7 +83,7 @@ Format LoadQuantizer::format_of(std::string_view gguf_name, Format stored, int64
   if (!is_dense(stored) || !is_quantizable(gguf_name, 2)) return stored;
   const MixOptions options = &mix_ == &kFp8 ? kFp8Options : MixOptions{};
   const Format format = choose_format(mix_, options, model_, gguf_name, n_in);
-  // A dense format in a quantized mix is for rows that no block fits, or that the mix leaves alone.
+  // A quantized mix chooses a dense format for rows that no block fits, and for matrices that it does not quantize.
   return is_dense(format) && !is_dense(mix_.base) ? stored : format;
 }
 

@@ -1,6 +1,6 @@
 // Quantization while a model is loaded (--quantize): each matrix that is stored as F32, F16 or BF16 is encoded to the
-// format that a mix chooses, before the backend takes the matrix. Matrices that are quantized already stay as they are:
-// a second quantization would lose more.
+// format that a mix chooses, before the backend prepares the matrix. Matrices that are already quantized stay as they
+// are, because a second quantization would lose more.
 #pragma once
 #include <memory>
 #include <string>

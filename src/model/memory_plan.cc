@@ -46,7 +46,7 @@ class Planner {
             .values_are_keys = c_.arch->latent_attention};
   }
 
-  // The bytes of the caches, with the backend's padding. A draft head has a KV cache beside the model's.
+  // The bytes of the caches, with the backend's padding. A draft head adds a second KV cache.
   size_t kv_bytes(size_t i, const KvShape& shape) const {
     const Backend* backend = devices_[i].backend;
     const auto bytes = [&](const KvShape& one) { return backend != nullptr ? backend->kv_bytes(one) : one.bytes(); };
@@ -171,7 +171,7 @@ std::vector<size_t> Planner::left_for_kv(const RunnerOptions& o) const {
           "the states of {} sequences and {} checkpoints need {}, and {} are free beside the weights: allow fewer at "
           "once",
           o.max_seqs, n_checkpoints, human_bytes(states), human_bytes(available - weights));
-    const size_t free = available - weights - states;  // without `fills`, half of it is left to other uses
+    const size_t free = available - weights - states;  // without `fills`, half of it stays free for other uses
     left.push_back(devices_[i].fills ? left_of(free, least.devices[i].activation_bytes) : free / 2);
   }
   return left;

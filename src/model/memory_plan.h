@@ -1,5 +1,5 @@
-// The memory that a model will take, computed before any is taken: weights, KV cache, activations. The plan gives the
-// default context and the size of the KV pool, and refuses a model that cannot fit, naming both numbers.
+// Computes the memory that a model needs, before any is allocated: weights, KV cache, activations. The plan chooses the
+// default context and the size of the KV pool. If a model does not fit, the error names the needed and the free bytes.
 #pragma once
 #include <span>
 #include <string>
@@ -17,16 +17,16 @@ namespace ingot {
 class Backend;
 struct RunnerOptions;
 
-// What a plan needs to know of a device that runs a part of the model.
+// The facts that a plan needs about a device that runs a part of the model.
 struct DeviceMemory {
   std::string name;                  // for messages
   const Backend* backend = nullptr;  // null: neither scratch nor the padding of caches is counted
   WeightBytes weights;               // of the part
-  size_t available = 0;              // that the model may take
-  bool fills = false;                // the KV cache may take all that is left of it; false: half
+  size_t available = 0;              // that the model may use
+  bool fills = false;                // the KV cache may use all that is left; false: half of it
 };
 
-// One device's share of a plan. The fields mean what they mean in MemoryPlan.
+// One device's share of a plan. The fields have the same meaning as in MemoryPlan.
 struct DevicePlan {
   std::string name;
   KvShape kv;
@@ -43,10 +43,10 @@ struct MemoryPlan {
   StateShape states;  // of recurrent layers: states for max_seqs sequences, and checkpoints
   int max_batch_tokens = 0;
   int max_seqs = 0;
-  // All memory that holds weights: what the backend allocates for them, and embeddings that the backend reads from the
-  // source's memory. The latter are pages of a mapped file: the system drops them when memory is short and reads them
-  // again, which makes a model slow, so they count. A tied embedding counts twice: a copy for products, and the rows in
-  // the file.
+  // All memory that holds weights: the backend's allocations, and embeddings that the backend reads from the source's
+  // memory. Such embeddings are pages of a mapped file. They are counted, because a model is slow if memory is short
+  // and the system drops them and reads them again. A tied embedding is counted twice: a copy for products, and the
+  // rows in the file.
   size_t weight_bytes = 0;
   size_t borrowed_bytes = 0;    // part of weight_bytes: read from the source's memory
   size_t kv_bytes = 0;          // the backend's padding included
@@ -62,21 +62,22 @@ struct MemoryPlan {
   std::string table() const;                                                 // a few lines for people to read
 };
 
-// Options that are 0 are chosen. The tokens of a step are the backend's prompt_chunk, or fewer (at least 512) if the
-// buffers would take more than an eighth of the free memory. The context is the one the model was trained with, or the
-// longest that fits. The pool holds one context for a single sequence; for several sequences, as much as fits, up to a
-// context for each; where the options say how much memory to use, all that is left of that. Where every layer has a
-// window, only a part of each sequence must fit, not its whole context. If several devices run the model, a number is
-// the least that fits on each of them. Throws Error if the weights, or what the user asked for, do not fit.
+// Chooses the options that are 0. The tokens of a step are the backend's prompt_chunk, or fewer (at least 512) if the
+// buffers would use more than an eighth of the free memory. The context is the one that the model was trained with, or
+// the longest that fits. For a single sequence, the pool holds one context. For several sequences, it holds as much as
+// fits, up to a context for each. If the options say how much memory to use, the pool gets all that is left of that. If
+// every layer has a window, only a part of each sequence must fit, not its whole context. If several devices run the
+// model, each number is the largest that fits on all of them. Throws Error if the weights or the user's options do not
+// fit.
 MemoryPlan plan_memory(const Config& config, const Split& split, std::span<const DeviceMemory> devices,
                        const RunnerOptions& options);
 // The same for one device.
 MemoryPlan plan_memory(const Config& config, const WeightBytes& weights, size_t available_bytes,
                        const RunnerOptions& options, const Backend* backend = nullptr);
 
-// For 1, 2, 4 ... sequences at once: the longest context that each sequence may fill, up to the model's own, until not
-// even a short context fits. Empty if the weights do not fit. Leaves a twentieth of available memory free, but not on
-// devices with `fills`.
+// Plans for 1, 2, 4 ... sequences at once, until not even a short context fits. Each plan has the longest context that
+// every sequence may fill, up to the model's own. Empty if the weights do not fit. Leaves a twentieth of available
+// memory free, but not on devices with `fills`.
 std::vector<MemoryPlan> plans_that_fit(const Config& config, const Split& split, std::span<const DeviceMemory> devices,
                                        const RunnerOptions& options);
 std::vector<MemoryPlan> plans_that_fit(const Config& config, const WeightBytes& weights, size_t available_bytes,

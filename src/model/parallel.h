@@ -21,14 +21,14 @@ struct RunnerOptions;
 struct ParallelOptions {
   int n_ranks = 1;                   // threads of this process
   std::vector<std::string> devices;  // of the ranks; empty: BackendOptions::device, and the GPUs after it
-  // A rank that others have waited for longer has failed.
+  // A rank has failed if others wait for it longer.
   std::chrono::milliseconds limit{10'000};
 
   std::shared_ptr<Communicator> communicator;  // of this rank
   int ranks_of_host = 1;                       // how many share this host's memory
 };
 
-// Loads a model for one rank or for several. Of several processes, each calls this function.
+// Loads a model for one rank or for several. If the ranks are processes, each calls this function.
 std::unique_ptr<Ranks> start_ranks(const Config& config, std::unique_ptr<WeightSource> source,
                                    const RunnerOptions& options,
                                    const std::function<void(size_t done, size_t total)>& progress);
@@ -42,9 +42,9 @@ class Followers {
   virtual ~Followers() = default;
 };
 
-// What fits in the memory of every rank.
+// Reduces the plan to the numbers that fit on every rank.
 void agree(Communicator& ranks, MemoryPlan& plan);
-// Returns when all ranks have called it. From here on ranks wait for each other only for a limited time.
+// Returns when all ranks have called it. From then on, ranks wait for each other only for a limited time.
 void await_all(Communicator& ranks);
 
 }  // namespace ingot

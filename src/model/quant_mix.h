@@ -1,5 +1,6 @@
-// Mixes: which format each matrix of a model gets under a name such as Q4_K_M. The names, the numbers of
-// general.file_type and the choices are those of llama.cpp, so that users get what a name says. For model/gguf_export.
+// A mix gives each matrix of a model a format, under a name such as Q4_K_M. The names, the numbers of general.file_type
+// and the choices are those of llama.cpp, so a name means the same in both programs. For quantize.h and
+// load_quantizer.h.
 #pragma once
 #include <optional>
 #include <span>
@@ -13,10 +14,10 @@ namespace ingot {
 // The roles of matrices that mixes distinguish.
 enum class Role : uint8_t { kEmbedding, kOutput, kAttnV, kAttnOut, kFfnDown, kOther };
 
-// The layers in which a rule holds.
+// The layers to which a rule applies.
 enum class Where : uint8_t { kAll, kFirstTwo, kFirstFour, kFirst16th, kFirst8th, kMoreBits };
 
-// The first rule that holds counts.
+// The first rule that applies is used.
 struct MixRule {
   Role role;
   Where where;

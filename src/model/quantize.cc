@@ -95,7 +95,7 @@ class Writer {
     const auto weights = options_.importance->find(tensor.name);
     const int64_t n_matrices = tensor.n_rows() / static_cast<int64_t>(tensor.shape[1]);
     if (static_cast<int64_t>(weights.size()) == tensor.n_in() * n_matrices) return weights;
-    // Embedding rows are looked up, not multiplied, so their importance in a file has no use.
+    // Embedding rows are looked up, not multiplied, so their importance is not used.
     if (!weights.empty() && tensor.name != kEmbedding)
       throw Error(
           "{}: '{}' has {} values, and the tensor of {} has rows of {}{}: the importance matrix is of another model",

@@ -1,5 +1,5 @@
 // Writes a checkpoint as a GGUF file. The weights are quantized by a mix or keep their format. Tensors are written one
-// after another, so that memory holds one at a time; all threads share the rows of a tensor. For `ingot quantize` and
+// after another, so memory holds only one of them. All threads share the rows of a tensor. For `ingot quantize` and
 // `ingot convert`.
 #pragma once
 #include <functional>
@@ -19,7 +19,7 @@ struct QuantizeOptions {
   bool allow_requantize = false;  // false: weights that are already quantized are refused
   bool allow_decode = false;      // quantized weights may become F32, F16 or BF16
   int n_threads = 0;
-  // Gets the bytes of the source that are done, and the total. May throw; then no file is written.
+  // Called with the bytes of the source that are done, and the total. If it throws, no file is written.
   std::function<void(size_t done, size_t total)> progress;
 };
 

@@ -35,7 +35,7 @@ void add_file(Digest& digest, const std::filesystem::path& path) {
   }
 }
 
-// Text of a length that all ranks have.
+// Text of fixed length, so that all ranks exchange the same number of bytes.
 struct Wire {
   char version[64] = {}, model[72] = {}, options[512] = {}, place[128] = {};
 };
@@ -99,7 +99,7 @@ void check_alike(Communicator& ranks, const RankFacts& own) {
     const Wire& other = all[static_cast<size_t>(r)];
     const std::string what = difference(all[0], other);
     if (what.empty()) continue;
-    if (ranks.rank() > 0) ranks.receive();  // rank 0 says it, and ends all
+    if (ranks.rank() > 0) ranks.receive();  // rank 0 reports the error and ends all ranks
     throw Error("{} ({}) {}", rank_name(r, ranks.size()), printable(other.place), what);
   }
 }

@@ -1,5 +1,5 @@
-// What the processes of one model must have in common: the program, the model and the options. Compared before anything
-// is loaded, because ranks that differ would compute nonsense or wait for each other forever.
+// Checks that the processes of one model have the same program, model and options. The check runs before anything is
+// loaded, because ranks that differ would compute wrong results or wait for each other forever.
 #pragma once
 #include <string>
 
@@ -19,10 +19,10 @@ struct RankFacts {
 
 // A hash of the sizes and of samples of all tensors. Reads some kilobytes of each file.
 std::string fingerprint_of(const Checkpoint& checkpoint);
-// The options that all ranks must have alike.
+// The options that must be equal on all ranks.
 std::string options_text(const RunnerOptions& options);
 
-// Throws Error on rank 0 if a rank differs from it. The other ranks wait until rank 0 has ended them.
+// Throws Error on rank 0 if a rank differs from it. The other ranks wait until rank 0 ends them.
 void check_alike(Communicator& ranks, const RankFacts& own);
 
 }  // namespace ingot

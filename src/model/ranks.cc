@@ -42,8 +42,8 @@ std::vector<std::string> names_in(const std::string& list) {
   return names;
 }
 
-// A head that the options do not name is left out if its tensors are not as expected. The model's ranks and devices
-// would have to share the head, so it runs only beside a model on one device.
+// A draft head runs only with a model on one device, because several ranks or devices would have to share the head. A
+// head that the options do not name is left out if its tensors are not as expected.
 DraftHeadFile open_head(WeightSource& source, const Config& config, const RunnerOptions& options) {
   const bool is_alone = !options.parallel.communicator && !options.layers_on.asks() && options.split.device.empty() &&
                         names_in(options.backend.device).size() == 1;
@@ -118,11 +118,11 @@ void Ranks::open_device(const std::string& name, const RunnerOptions& options) {
   Device& device = *devices_.back();
   device.backend = make_backend(options, name);
   device.name = name == "auto" ? device.backend->name() : name;
-  if (is_known) device.name += fmt::format(" ({})", devices_.size());  // only the CPU may be there twice
+  if (is_known) device.name += fmt::format(" ({})", devices_.size());  // only the CPU may be listed twice
   device.taken_before = device.backend->allocated_bytes(), device.free_before = device.backend->available_bytes();
 }
 
-// Opens the devices that the options name, and the CPU if it runs a part of the model that they do not.
+// Opens the devices that the options name, and the CPU if it runs the rest of the model.
 void Ranks::open_devices(RunnerOptions& options) {
   for (const std::string& name : names_in(options.backend.device)) open_device(name, options);
   const size_t n_named = devices_.size();
@@ -141,7 +141,7 @@ void Ranks::open_devices(RunnerOptions& options) {
     split_ = choose_split(config_, *source_, named, host, options);
   }
   if (devices_.size() > n_named && !split_.uses(static_cast<int>(n_named))) devices_.pop_back();
-  if (devices_.size() > n_named && options.max_batch_tokens == 0)  // a larger step would take memory from the split
+  if (devices_.size() > n_named && options.max_batch_tokens == 0)  // a larger step would leave less memory
     options.max_batch_tokens = std::max(kSplitChunk, options.max_seqs);
   // A replay and the launches after it would both change the states of the other devices.
   if (options.check_replay && devices_.size() > 1)
@@ -151,7 +151,7 @@ void Ranks::open_devices(RunnerOptions& options) {
   if (head_file_ && devices_.size() > 1) drop_head(options);
 }
 
-// A model that turns out not to fit on one device has no draft head.
+// A model that does not fit on one device runs without its draft head.
 void Ranks::drop_head(const RunnerOptions& options) {
   if (options.eagle_head || options.mtp_head == MtpHead::kNeeded)
     throw Error("a draft head runs beside a model on one device, and this model is on {}: speculate with ngram",
@@ -159,7 +159,7 @@ void Ranks::drop_head(const RunnerOptions& options) {
   head_file_ = {}, config_.draft_head = nullptr;
 }
 
-// The device memory that the model may take. Limits of the options are for the devices that the options name.
+// The device memory that the model may take. The options' limits apply to the devices that the options name.
 size_t Ranks::memory_limit(const Device& device, const RunnerOptions& o) const {
   const size_t sharers = device.backend->is_host() ? static_cast<size_t>(o.parallel.ranks_of_host) : 1;
   const size_t free = device.backend->available_bytes() / sharers,
@@ -235,7 +235,7 @@ void Ranks::make_programs() {
   }
 }
 
-// Tells each RemoteBlock its stages, then has the backends prepare the programs.
+// Gives each RemoteBlock its stages, then lets the backends prepare the programs.
 void Ranks::link_stages() {
   const int own = split_.head();
   std::vector<std::vector<Stage>> remote;  // of each RemoteBlock
@@ -274,7 +274,7 @@ void Ranks::allocate_with_head() {
   draft_head_->prepare();
 }
 
-// Runs the stages one after another. The rows pass from each to the next through `rows`, in host memory.
+// Runs the stages one after another. `rows`, in host memory, carries the rows from each stage to the next.
 void Ranks::run_stages(std::span<const Stage> stages, const Batch& batch, float* rows, bool reads) {
   for (const Stage& stage : stages) {
     Backend& backend = *stage.device->backend;
@@ -310,7 +310,7 @@ void Ranks::run_as_follower() {
   }
 }
 
-// Of several ranks none can go on without the others.
+// If one of several ranks fails, no rank can continue, so the fault ends all of them.
 void Ranks::forward(const Batch& batch) {
   const Program& program = head().part->program;
   batch_ = batch;
@@ -350,7 +350,7 @@ std::string Ranks::description() const {
   return all;
 }
 
-// Of each device that has a part of the cache, in order.
+// The layouts of all devices that have a part of the cache, in order.
 std::string Ranks::kv_layout() const {
   std::string all;
   for (const auto& device : devices_) {

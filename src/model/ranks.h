@@ -1,5 +1,5 @@
-// Ranks: the Runner of real backends. Owns the devices. Each has a backend, the weights and caches of its blocks, and a
-// program of these blocks (split.h). With one device, the program is the whole model.
+// Ranks: the Runner of real backends. It owns the devices. Each device has a backend, the weights and caches of its
+// blocks, and a program of these blocks (split.h). With one device, the program is the whole model.
 #pragma once
 #include <memory>
 #include <optional>
@@ -22,13 +22,13 @@ namespace ingot {
 
 class Checkpoint;
 
-// Whether a model's MTP head runs beside the model, so that it can guess tokens.
+// Whether a model's MTP head runs with the model, to guess tokens.
 enum class MtpHead : uint8_t { kNone, kIfPresent, kNeeded };
 
 struct RunnerOptions {
-  BackendOptions backend;  // its device may name several, as "cuda:0,cuda:1": they run the layers in turn
+  BackendOptions backend;  // its device may be a list, "cuda:0,cuda:1", to run the layers in turn
   SplitOptions layers_on;
-  Split split;  // of the devices, instead of layers_on; empty: see there
+  Split split;  // used instead of layers_on; empty: layers_on decides
   int n_ctx = 0;  // tokens of one sequence; 0: the model's own context, cut to what fits in memory
   int max_batch_tokens = 0;  // of one step; 0: the backend and the free memory decide
   int max_seqs = 1;
@@ -74,7 +74,7 @@ class Ranks final : public Runner {
   void read_kv(int32_t block, std::span<uint8_t> to) override;
   void write_kv(int32_t block, std::span<const uint8_t> from) override;
 
-  // Of several ranks: all but the first run the batches of the first until it ends.
+  // For every rank but the first: runs the batches of the first rank until that rank ends.
   void run_as_follower();
   void take(std::unique_ptr<Followers> followers) { followers_ = std::move(followers); }
 

@@ -26,12 +26,12 @@ struct RunnerInfo {
   bool takes_embeddings = false;  // accepts Batch::embeddings, rows of embedding_dim floats
   int embedding_dim = 0;
   bool overlaps = false;  // forward and sample return before the device is done, so the host can work meanwhile
-  DraftHeadKind draft_head = DraftHeadKind::kNone;  // any: follow and draft work
+  DraftHeadKind draft_head = DraftHeadKind::kNone;  // not kNone: follow and draft work
 };
 
 // A sequence that a draft head continues.
 struct DraftRow {
-  int row = 0;                      // of the last forward's tokens: the one before the sequence's last token
+  int row = 0;                      // index in the last forward's tokens: the token before the sequence's last
   int position = 0;                 // of the row
   std::span<const int32_t> blocks;  // KV blocks of the sequence, with room for n - 1 tokens after the row
   int n = 0;                        // wanted guesses
@@ -42,8 +42,9 @@ class Runner {
   virtual ~Runner() = default;
   virtual const RunnerInfo& info() const = 0;
   // Computes the logits of batch.logit_rows and writes the keys and values of every token. Steps may overlap: the next
-  // forward may come before wait() for the last sample, and may use tokens drawn there (drawn_token); the next sample
-  // always comes after that wait(). A batch's arrays must stay valid until the wait() of its step has returned.
+  // forward may be called before wait() for the last sample, and may use the tokens of that sample (drawn_token). The
+  // next sample must be called after that wait(). A batch's arrays must stay valid until the wait() of its step has
+  // returned.
   virtual void forward(const Batch& batch) = 0;
   virtual void sample(
       std::span<const SampleRow> rows) = 0;  // one row for each of logit_rows, in order; valid until wait() too

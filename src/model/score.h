@@ -15,8 +15,8 @@ class Lockstep {
   // Runs the next n tokens of every sequence in one step. In each sequence, the rows from first_logit_row on (of these
   // n) get logits. Throws Error if the tokens do not fit in the context or a token is outside the vocabulary.
   void feed(std::span<const int32_t> tokens /* [n_seqs, n] */, int first_logit_row);
-  // Takes the next n tokens of every sequence as run, with whatever the cache holds in their place: for measuring.
-  // Throws Error when they do not fit in the context.
+  // Skips the next n tokens of every sequence without running them, so the cache keeps its old contents there. For
+  // measurements. Throws Error if they do not fit in the context.
   void skip(int n);
   int length() const { return length_; }  // of one sequence
   void clear() { length_ = 0; }

@@ -21,7 +21,7 @@ struct Shape {
   DeltaConfig delta = {};
   LatentConfig latent = {};
   int window = 0;
-  int n_dense = 0;  // of a model with experts, the first layers, which have none
+  int n_dense = 0;  // how many first layers of a model with experts have none
 };
 
 constexpr LatentConfig kLatentOfLite = {.kv_rank = 512, .nope_dim = 128, .rope_dim = 64, .value_dim = 128};

@@ -10,13 +10,13 @@
 namespace ingot {
 namespace {
 
-// What is divided, for messages.
+// Divides a model among ranks.
 struct Divided {
   const Config& model;
   int rank, n_ranks;
-  int64_t n_groups = 1;  // of n_ranks ranks each; a group divides a part of its own
+  int64_t n_groups = 1;  // of n_ranks ranks each; each group divides its own part
 
-  // Neighbouring units for each rank, as even as possible; `each`: elements of a unit.
+  // Gives each rank neighbouring units, as evenly as possible. `each`: elements of a unit.
   Range deal(int64_t n_units, int64_t each, const char* what) const {
     if (n_units < n_ranks)
       throw UsageError("{} ranks are too many for {}: its {} can be divided into {} part{} of whole blocks at most",

@@ -1,8 +1,8 @@
 // Shards: which part of a model a rank computes. Each rank has some of the heads, some of the columns of every
 // feed-forward and some of the vocabulary, in all layers (Megatron-LM, arXiv:1909.08053). The column `shard` of the
-// tensor table (tensors.h) says what that means for each tensor.
+// tensor table (tensors.h) says how each tensor is divided.
 //
-// The config of a rank has the sizes of the rank's part. Code that takes sizes from a config is right for a rank too.
+// The config of a rank has the sizes of the rank's part, so code that reads sizes from a config also works for a rank.
 #pragma once
 #include <optional>
 #include <vector>
@@ -43,7 +43,7 @@ std::vector<Range> kept(Size size, const Config& config);
 struct RankPart {
   std::vector<Range> rows, columns;
 };
-// Null: the rank has nothing of the tensor.
+// Null: the rank has no part of the tensor.
 template <class Owner>
 std::optional<RankPart> part_of(const MatrixRow<Owner>& row, const Config& config);
 template <class Owner>

@@ -1,8 +1,8 @@
 // Split: which device runs each block of a decoder. The blocks have numbers in the order in which a step runs them: the
 // embedding, attention and feed-forward of each layer in turn, the head.
 //
-// A run is a sequence of neighbouring blocks of one device. The head's device runs the step. Where its own blocks end,
-// it hands the residual stream to the devices of the next runs, and takes the stream back from the last of them
+// A run is a sequence of neighbouring blocks of one device. The head's device runs the step. After its own blocks, it
+// sends the residual stream to the devices of the next runs, and receives the stream from the last of them
 // (RemoteBlock).
 #pragma once
 #include <cstddef>

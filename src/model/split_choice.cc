@@ -76,7 +76,7 @@ std::vector<BlockNeeds> needs_of(const Config& c, WeightSource& source, const Ba
   return needs;
 }
 
-// The bytes that the device has for blocks, beside the buffers of a step.
+// The bytes that the device has for blocks, without the buffers of a step.
 size_t room_on(const Config& c, const DeviceMemory& device, const RunnerOptions& o) {
   const int n_tokens = o.max_batch_tokens > 0 ? o.max_batch_tokens : std::max(kSplitChunk, o.max_seqs);
   const StepLimits limits{.max_tokens = n_tokens,
@@ -89,8 +89,8 @@ size_t room_on(const Config& c, const DeviceMemory& device, const RunnerOptions&
   return device.available - std::min(device.available, taken);
 }
 
-// Names of the matrices that are most of a block: all of attention and of a plain feed-forward, and of experts those
-// that are stacked. Each weight has one or several names.
+// Names of the matrices that are most of a block: all matrices of attention and of a plain feed-forward, and the
+// stacked matrices of experts. Each weight has one or several names.
 std::vector<std::vector<std::string>> names_in_block(const Config& c, int layer, bool feed_forward) {
   std::vector<std::pair<Weight LayerWeights::*, std::vector<std::string>>> weights;
   const bool experts = feed_forward && c.layer(layer).experts;
@@ -151,7 +151,7 @@ SplitWishes wishes_of(const Config& c, const RunnerOptions& o, size_t n_gpus) {
                        n_gpus, wanted);
     if (!wishes.gpu_layers) wishes.gpu_layers = c.n_layers;
   }
-  // Patterns alone leave no more to choose.
+  // With patterns only, all other blocks are on GPUs.
   if (!s.places.empty() && !wishes.gpu_layers) wishes.gpu_layers = c.n_layers;
   if (!s.places.empty() && !wishes.host_experts) wishes.host_experts = 0;
   return wishes;

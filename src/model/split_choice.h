@@ -1,5 +1,5 @@
-// Decides which device runs each block of a model: what the options say, and where they leave it open, what fits and is
-// fastest (split_plan.h). For Ranks, and for plans without a device.
+// Decides which device runs each block of a model. It follows the options. Blocks that the options leave open get the
+// fastest split that fits (split_plan.h). For Ranks, and for plans without a device.
 #pragma once
 #include <functional>
 #include <memory>
@@ -13,7 +13,7 @@
 
 namespace ingot {
 
-// The device of tensors whose GGUF name contains a match of the pattern. The first place whose pattern matches counts.
+// The device of tensors whose GGUF name contains a match of the pattern. The first place whose pattern matches is used.
 struct TensorPlace {
   std::shared_ptr<const Pattern> pattern;  // searched in names such as blk.3.ffn_up_exps.weight
   bool on_host = false;  // false: on a GPU
@@ -21,11 +21,11 @@ struct TensorPlace {
 // Reads llama.cpp's list "PATTERN=CPU,PATTERN=CUDA0". Throws UsageError.
 std::vector<TensorPlace> parse_tensor_places(const std::string& list);
 
-// Tokens of a step of a model that is shared with the host, if the options give none: a larger step would take memory
-// from the split.
+// Tokens of a step if the host runs a part of the model and the options give no number. A larger step would leave less
+// memory for the split.
 inline constexpr int kSplitChunk = 512;
 
-// Nothing and empty lists: chosen.
+// choose_split chooses the empty fields.
 struct SplitOptions {
   std::optional<int> gpu_layers;   // the last N layers are on GPUs; the others on the host
   std::optional<int> cpu_experts;  // the experts of the first N layers on GPUs are on the host

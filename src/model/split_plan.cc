@@ -6,8 +6,8 @@
 namespace ingot {
 namespace {
 
-// Rates of an ordinary GPU and host, and the time of a crossing. Only their ratios matter: they decide whether a few
-// bytes more on the host or a few crossings more are slower.
+// Rates of an ordinary GPU and host, and the time of a crossing. Only their ratios matter: they decide whether more
+// bytes on the host or more crossings are slower.
 constexpr double kGpuBytesPerMs = 1.5e9, kHostBytesPerMs = 6e7, kCrossingMs = 0.015;
 
 class Search {

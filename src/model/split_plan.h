@@ -1,8 +1,8 @@
 // Chooses which device runs each block of a decoder that does not fit one device. Pure arithmetic: sizes in, split out.
 //
-// The devices are some GPUs, in the order in which a step passes them, and the host, which comes last in Split's
-// numbers and first in the step: it gets whole layers from the first on. Of a model with experts, it may get only the
-// experts of some layers. They are most of the bytes, but a token reads few of them.
+// The devices are some GPUs, in the order of a step, and the host. The host is the last device in Split's numbers, but
+// a step starts there: the host gets the first layers, as whole layers. In a model with experts, it may also get only
+// the experts of some layers. Experts are most of the bytes, but a token reads few of them.
 #pragma once
 #include <cstddef>
 #include <optional>
@@ -12,7 +12,7 @@
 
 namespace ingot {
 
-// What one block takes and costs.
+// The bytes of one block.
 struct BlockNeeds {
   size_t gpu_bytes = 0;   // of its weights and caches on a GPU
   size_t host_bytes = 0;  // the same on the host
@@ -25,7 +25,7 @@ struct SplitLimits {
   size_t host_bytes = 0;
 };
 
-// What the user wants. Nothing: chosen.
+// The user's choices. plan_split chooses the empty fields.
 struct SplitWishes {
   std::optional<int> gpu_layers;    // this many layers are on GPUs, the last ones
   std::optional<int> host_experts;  // the experts of this many layers are on the host, the first ones of those on GPUs

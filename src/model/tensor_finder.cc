@@ -83,7 +83,7 @@ bool TensorFinder::find_matrix(const Wanted& w, HostTensor& out) {
               source_.stored_name(name_at(names_of(w.names).front(), w.layer, 0)));
 }
 
-// Joins experts that have a tensor each. All must have the same format.
+// Joins experts that are separate tensors. All must have the same format.
 bool TensorFinder::find_each(const std::string& pattern, const Wanted& w, HostTensor& out) {
   std::vector<uint8_t> bytes;
   HostTensor part;
@@ -203,7 +203,7 @@ void TensorFinder::transpose(const Wanted& w, HostTensor& host) {
 }
 
 // MLX stores the norms of Qwen's hybrids with the 1 added. It also moves the axes of their convolutions, so the shape
-// of a convolution tells which norms the checkpoint has.
+// of a convolution shows which norms the checkpoint has.
 bool TensorFinder::norm_weight_plus_one() {
   if (plus_one_) return *plus_one_;
   plus_one_ = config_.arch->norm_weight_plus_one && !shapes_only_;

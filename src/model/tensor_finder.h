@@ -1,5 +1,5 @@
 // Finds the tensor of a row of the tensor table in a checkpoint. Handles several possible names, rows or columns of a
-// fused tensor, experts that are separate tensors (they are joined), norms that are stored less 1, and the source's
+// fused tensor, experts that are separate tensors (they are joined), norms that are stored minus 1, and the source's
 // quantizer. Used by code that loads weights (weights.cc) and code that writes them (gguf_export.cc).
 #pragma once
 #include <algorithm>

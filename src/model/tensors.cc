@@ -236,7 +236,7 @@ constexpr VectorRow<L> kLayerVectors[] = {
     {"blk.{}.post_attention_norm.weight", "model.layers.{}.post_attention_layernorm.weight", kDim, &L::attn_post_norm,
      kWhole, false,
      When::kPostNorms, kIsNorm},
-    // Files of some architectures name this norm as others name their post-norm.
+    // In files of some architectures, this norm has the name of other architectures' post-norm.
     {"blk.{}.ffn_norm.weight|blk.{}.post_attention_norm.weight",
      "model.layers.{}.pre_feedforward_layernorm.weight|model.layers.{}.post_attention_layernorm.weight|model.layers.{}.mlp_norm.weight", kDim,
      &L::ffn_norm, kWhole, false,

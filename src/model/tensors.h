@@ -10,7 +10,7 @@
 
 namespace ingot {
 
-// Matrices are [n_out, n_in]; vectors are [1, n] in f32. Experts' matrices and vectors lie one after another.
+// Matrices are [n_out, n_in]; vectors are [1, n] in f32. Experts' matrices and vectors are stored one after another.
 struct LayerWeights {
   Tensor attn_norm, attn_norm_bias;  // [1, dim]: before attention, or of the sum after it
   Weight wq, wk, wv;      // [q_dim | kv_dim | kv_dim, dim]
@@ -42,7 +42,7 @@ struct LayerWeights {
 
   Weight router;                               // [n_experts, dim]
   Tensor b_router;                             // [1, n_experts]
-  Tensor router_bias;                          // [1, n_experts]: used to choose experts only, not to weigh them
+  Tensor router_bias;                          // [1, n_experts]: used only to choose experts, not to weigh them
   Weight gate_exps, up_exps, down_exps;        // n_experts of [expert_dim, dim], [expert_dim, dim], [dim, expert_dim]
   Tensor b_gate_exps, b_up_exps, b_down_exps;  // [n_experts, expert_dim | expert_dim | dim]
   Weight shared_router;                        // [1, dim]: weighs the shared expert's output; empty: weight 1
@@ -93,8 +93,7 @@ enum class Size : uint8_t {
   kValue,
   kNopeAndValue,
   kTwoQ,
-  // Of gated delta nets. A group is a key head with all that uses it: q, k, and the values and gates of its value
-  // heads.
+  // Of gated delta nets. A group is a key head with its data: q, k, and the values and gates of its value heads.
   kDeltaKeys,
   kTwoDeltaKeys,
   kDeltaValues,
@@ -159,12 +158,12 @@ enum class Shard : uint8_t {
   kNone,      // each rank has all of it
   kColumns,   // some of the outputs: rows of each stored matrix, or elements of each vector
   kRows,      // some of the inputs; the products of all ranks are summed
-  kMatrices,  // some of the matrices or vectors that lie one after another: heads or channels
+  kMatrices,  // some of the successive matrices or vectors: heads or channels
   kOnce       // rank 0 has it: a bias that is added to a sum over all ranks
 };
 
-// Names: "{}" stands for the layer. Names separated by '|' are tried in turn. "{1}" stands for the expert, where each
-// expert has a tensor of its own. A name after '~' is that of matrices stored transposed.
+// Names: "{}" stands for the layer. Names separated by '|' are tried in turn. "{1}" stands for the expert, if each
+// expert has a separate tensor. A name after '~' is for matrices that are stored transposed.
 template <class Owner>
 struct MatrixRow {
   const char* gguf_name;
@@ -176,7 +175,7 @@ struct MatrixRow {
   unsigned use = kForMatmul;
   When when = When::kAlways;
   Slice gguf_slice = {}, hf_slice = {};
-  Size count = Size::kNone;  // matrices that lie one after another; kNone: one
+  Size count = Size::kNone;  // number of successive matrices; kNone: one
 
   // The size that ranks divide; kNone: ranks do not divide the tensor.
   Size divided() const {
@@ -202,7 +201,7 @@ struct VectorRow {
     kLog
   } hf_kept = kAsIs;  // in Hugging Face checkpoints: unchanged; norms less 1; x stored as log(-x)
   Slice hf_slice = {};
-  Size count = Size::kNone;  // vectors that lie one after another; kNone: one
+  Size count = Size::kNone;  // number of successive vectors; kNone: one
   Slice gguf_slice = {};
 
   Size divided() const {

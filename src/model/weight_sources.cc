@@ -199,7 +199,7 @@ class SafetensorsSource final : public WeightSource {
     out.data = reinterpret_cast<const uint8_t*>(copies_.emplace_back(std::move(gathered.data)).data());
   }
 
-  // If the file's header has an odd length, all data lies at odd addresses, and such tensors are copied.
+  // If the file's header has an odd length, all data is at odd addresses. Tensors that are not aligned are copied.
   const uint8_t* aligned(const SafeTensor& tensor) {
     const auto bytes = files_->data(tensor);
     if (reinterpret_cast<uintptr_t>(bytes.data()) % (tensor.dtype->bits / 8) == 0) return bytes.data();

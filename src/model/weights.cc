@@ -11,7 +11,7 @@
 namespace ingot {
 namespace {
 
-// If the config ties the output matrix, one in the file is a copy, or left over from training.
+// If the config ties the output matrix, a matrix in the file is ignored: it is a copy, or left over from training.
 bool is_tied_away(const MatrixRow<ModelWeights>& row, const Config& config) {
   return row.weight == &ModelWeights::output && config.tied_output == true;
 }
@@ -176,7 +176,7 @@ class Loader {
     return vector;
   }
 
-  // The rows of the embedding are looked up, so a token reads only one of them, unless they are the output matrix too.
+  // The rows of the embedding are looked up, so a token reads only one of them, unless they are also the output matrix.
   void tie_output() {
     ModelWeights& model = weights_.model;
     weights_.active_bytes -= model.embedding.bytes();
@@ -248,8 +248,8 @@ class Loader {
   size_t done_ = 0, total_ = 0;
 };
 
-// Visits the rows in the same way as Loader, so that both use the same tensors. Of a draft head: its layer and the rest
-// of the head.
+// Visits the rows in the same way as Loader, so that both use the same tensors. With `head`, counts the tensors of the
+// draft head instead.
 WeightBytes bytes_of(WeightSource& source, const Config& config, const Backend& backend, const Part& part,
                      const DraftHeadConfig* head) {
   TensorFinder finder(source, config, true);

@@ -29,7 +29,7 @@ struct HostTensor {
   const uint8_t* data = nullptr;
   size_t file_bytes = 0;           // bytes in the checkpoint, if not the size of the blocks; else 0
   std::string type;                // the checkpoint's type, if not `format`: "GPTQ 4-bit g128"
-  const uint8_t* whole = nullptr;  // for rows of a larger tensor: its first row, the source's key
+  const uint8_t* whole = nullptr;  // for rows of a larger tensor: that tensor's data, the source's key
 };
 
 class WeightSource {
@@ -41,21 +41,21 @@ class WeightSource {
   // its matrices. n_out and n_in are the sizes that the config expects. If the tensor has other sizes, its data may be
   // missing, so the caller checks the sizes before it reads the data.
   virtual bool find(const std::string& name, int64_t n_out, int64_t n_in, HostTensor& out) = 0;
-  // As find(), but without data: for plans, before anything is read. Sources with a costly find() override it.
+  // Like find(), but without data. For plans, before anything is read. Sources with a costly find() override it.
   virtual bool find_shape(const std::string& name, int64_t n_out, int64_t n_in, HostTensor& out) {
     if (!find(name, n_out, n_in, out)) return false;
     release(out);
     out.data = nullptr;
     return true;
   }
-  // The name in the checkpoint, for messages; another one where a source renames tensors.
+  // The name in the checkpoint, for messages. It differs from `name` if the source renames tensors.
   virtual std::string stored_name(const std::string& name) const { return name; }
-  // The tensor just found has been prepared; its bytes will not be read again.
+  // Tells the source that this tensor has been prepared, so its bytes will not be read again.
   virtual void release(const HostTensor&) {}
   virtual size_t total_bytes() const = 0;
   // A source of the same tensors, for another thread.
   virtual std::unique_ptr<WeightSource> again() const { throw std::logic_error("these weights can be read only once"); }
-  // Names of tensors that were never asked for.
+  // Names of tensors that were never requested.
   virtual std::vector<std::string> unused() const { return {}; }
   // Chooses formats for the matrices that are stored dense (model/load_quantizer.h); null: matrices stay as stored.
   virtual const LoadQuantizer* quantizer() const { return nullptr; }
@@ -64,7 +64,7 @@ class WeightSource {
 // The file stays open and mapped while the source exists.
 std::unique_ptr<WeightSource> gguf_source(std::shared_ptr<const Gguf> file);
 // `name` is the model's name, for messages. The text model of a wrapper may have its tensors under language_model.
-// Quantized matrices are converted to blocks when they are asked for. Throws Error if the tensors of a quantized matrix
+// Quantized matrices are converted to blocks when they are requested. Throws Error if the tensors of a quantized matrix
 // do not fit together.
 std::unique_ptr<WeightSource> safetensors_source(std::shared_ptr<const Safetensors> files,
                                                  const std::optional<HfQuantization>& quantization, std::string name);
@@ -85,7 +85,7 @@ struct Weights {
   std::string quant_mix;       // "Q4_K 169, Q6_K 32, F32 65": matrices and vectors by format
 };
 
-// The memory that load_weights will take, computed before anything is read.
+// The memory that load_weights will use, computed before anything is read.
 struct WeightBytes {
   WeightBytes(size_t for_allocated = 0, size_t for_borrowed = 0) : allocated(for_allocated), borrowed(for_borrowed) {}
   size_t allocated;  // by the backend
@@ -104,8 +104,8 @@ Weights load_weights(WeightSource& source, const Config& config, Backend& backen
 // GGUF name in the tensor table ("blk.{}.ffn_up.weight").
 bool is_of_feed_forward(std::string_view gguf_name);
 
-// Throws Error naming a tensor of the source that was never asked for, except those known to be useless for text.
-// load_weights calls this function, unless it loads a part: then the caller calls it after the last part.
+// Throws Error naming a tensor of the source that was never requested, unless it is known to be useless for text.
+// load_weights calls this function, except when it loads a part: then the caller calls it after the last part.
 void check_unused(const WeightSource& source, const Config& config);
 
 }  // namespace ingot

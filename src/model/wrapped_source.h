@@ -1,4 +1,4 @@
-// A source in front of another one. Subclasses change what they override.
+// A source that passes its calls to an inner source. Subclasses override functions.
 #pragma once
 #include <memory>
 #include <string>
