@@ -70,7 +70,7 @@ class Backend {
   // run.
   virtual void reserve(const StepLimits& /*limits*/) {}
   virtual void prepare_program(const Program& /*program*/) {}
-  virtual size_t scratch_bytes(const StepLimits& /*limits*/) const { return 0; }  // what reserve will allocate
+  virtual size_t scratch_bytes(const StepLimits& /*limits*/) const { return 0; }  // bytes that reserve will allocate
   virtual size_t driver_bytes() const { return 0; }  // memory left to the driver: kernel code, recorded steps
 
   // The ranks that share each step with this backend, set before the first reserve(); null: no ranks.
@@ -216,7 +216,7 @@ struct BackendOptions {
   int n_threads = 0;           // 0: one for each core that this process may use
   std::string isa;             // cpu: "avx2", "portable" ... (cpu/isa.h); empty: the best that this machine supports
   std::string numa = "off";    // cpu: "distribute" or "isolate" (base/numa.h)
-  std::string activations;     // cuda: "f16" or "f32"; empty: f16, and float8 where weights are F8_E4M3
+  std::string activations;     // cuda: "f16" or "f32"; empty: f16, and float8 if weights are F8_E4M3
   std::string kernels;         // cuda: "tuned" to this device and the model's sizes, or "fixed"; empty: tuned
   bool deterministic = false;  // batch-invariant: a token's bits do not depend on the other tokens of its batch
 };

@@ -28,9 +28,9 @@ struct Batch {
                                          // entries before the windows of all layers: any full block
   int max_blocks = 0;
   std::span<const int32_t> logit_rows;  // [n_logits]: which tokens of the batch get logits
-  // [n_seqs] for models with recurrent layers, else empty. state_in: the slot with the sequence's state before this
-  // step, or -1 at the start of the sequence. state_out: the slot for the state after this step; it may be the same
-  // slot.
+  // [n_seqs] for models with recurrent layers, otherwise empty. state_in: the slot with the sequence's state before
+  // this step, or -1 at the start of the sequence. state_out: the slot for the state after this step; it may be the
+  // same slot.
   std::span<const int32_t> state_in = {}, state_out = {};
   std::span<const RowRange> second_rows = {};  // for encoders that read pairs: the tokens of each pair's second text
   // Rows whose input is a vector instead of a token id, such as the rows of an image. Both are empty if there are none.

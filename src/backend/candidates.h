@@ -1,5 +1,5 @@
-// Candidates: tokens that a draw may still give, with their logits, and the truncations that shorten the list. The
-// host sampler (sampler.cc) and its stages (sampler_stages.cc) share them.
+// Candidates: the tokens from which a draw may still choose, with their logits, and the truncations that shorten the
+// list. The host sampler (sampler.cc) and its stages (sampler_stages.cc) share them.
 #pragma once
 #include <algorithm>
 #include <bit>
@@ -11,7 +11,7 @@
 
 namespace ingot {
 
-// Returns value if keep is true, else 0. Uses bit operations, because compilers do not vectorise a choice between
+// Returns value if keep is true, otherwise 0. Uses bit operations, because compilers do not vectorise a choice between
 // floats that might trap.
 inline float only_if(bool keep, float value) {
   return std::bit_cast<float>(std::bit_cast<uint32_t>(value) & (0u - static_cast<uint32_t>(keep)));

@@ -35,7 +35,7 @@ float max_of(const float* x, size_t n) {
 
 float max_of(std::span<const float> logits) { return max_of(logits.data(), logits.size()); }
 
-// Takes at most kBlock weights, so that the float lanes keep their precision.
+// Sums at most kBlock weights, so that the float lanes keep their precision.
 double sum_block(const float* x, size_t n, float top, float inverse_temperature) {
   float weights[kBlock];
   for (size_t i = 0; i < n; ++i) weights[i] = weight(x[i], top, inverse_temperature);

@@ -37,10 +37,10 @@ void validate(const SamplingParams& params, int n_vocab);
 // logits the lowest id wins. Throws Error when `logits` is empty.
 int32_t argmax(std::span<const float> logits);
 
-// Draws one token, or gives kNoToken. A NaN logit has probability 0.
+// Draws one token, or returns kNoToken. A NaN logit has probability 0.
 Sampled sample_row(std::span<const float> logits /* [n_vocab] */, const SampleRow& row, SamplerScratch& scratch);
 
-// Like sample_row, for a row of a step. Also gives kNoToken if all logits of a greedy row are NaN, and token 0 for an
+// Like sample_row, for a row of a step. Also returns kNoToken if all logits of a greedy row are NaN, and token 0 for an
 // unwanted row.
 Sampled draw_row(std::span<const float> logits /* [n_vocab] */, const SampleRow& row, SamplerScratch& scratch);
 

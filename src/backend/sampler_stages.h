@@ -25,7 +25,7 @@ namespace ingot {
 
 bool needs_stages(const SamplingParams& params);
 
-// Draws a token, or gives kNoToken.
+// Draws a token, or returns kNoToken.
 int32_t draw_by_stages(std::span<const float> logits /* [n_vocab] */, const SampleRow& row, SamplerScratch& scratch);
 
 }  // namespace ingot

@@ -1,6 +1,6 @@
-// The state cache: what recurrent layers store for a sequence in place of keys and values. Its size does not depend on
-// the length of the sequence. A slot holds the state of one sequence after one of its tokens; the Batch names the slots
-// that a step reads and writes. Only the backend that made the cache knows the layout of a slot.
+// The state cache: the states that recurrent layers store for a sequence in place of keys and values. Its size does not
+// depend on the length of the sequence. A slot holds the state of one sequence after one of its tokens; the Batch names
+// the slots that a step reads and writes. Only the backend that made the cache knows the layout of a slot.
 #pragma once
 #include <cstddef>
 #include <cstdint>

@@ -36,7 +36,7 @@ class NanCheck final : public Wrapped {
     look_at(op, out);
   }
 
-  // The CPU rounds the inputs of a product to int8, which may hide a NaN. So the normed input is checked too.
+  // The CPU rounds the inputs of a product to int8, which may hide a NaN. So the normed input is also checked.
   void around_normed(const char* op, const Tensor& normed, const Tensor& out,
                      const std::function<void()>& call) override {
     call();

@@ -19,7 +19,7 @@ std::optional<std::string> classifier_prompt(const Checkpoint& checkpoint);
 std::optional<int32_t> classifier_padding(const Checkpoint& checkpoint);
 
 struct Classifier {
-  EmbedHead head;                     // gives one number for a vector
+  EmbedHead head;                     // turns a vector into one number
   std::string pooling;                // "cls", "mean" or "last": which vector the head reads
   bool raw = false;                   // the number is the score; otherwise its sigmoid, as in sentence-transformers
   std::optional<int32_t> pad;         // classifier_padding(), for models that need it

@@ -8,7 +8,7 @@
 namespace ingot {
 namespace {
 
-constexpr float kLatentEps = 1e-6f;  // of the latents' norms; models may give their other norms another eps
+constexpr float kLatentEps = 1e-6f;  // of the latents' norms; other norms of the model may have another eps
 
 enum : int { kMainRope, kLocalRope };
 

@@ -152,7 +152,7 @@ EmbedHead read_dense_head(const Checkpoint& checkpoint, WeightSource& source, in
   std::vector<HeadLayer> layers;
   auto width = [&] { return layers.empty() ? dim : layers.back().n_out; };
   if (const HfDirectory* directory = checkpoint.directory()) {
-    bool unit = false;  // the next layer takes a row of length 1
+    bool unit = false;  // the next layer reads a row of length 1
     for (const HfModules::Step& step : read_hf_modules(*directory).after) {
       if (step.kind == HfModules::Step::Kind::kDense) {
         layers.push_back(dense_module(directory->whole(), step.folder, width()));

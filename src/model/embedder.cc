@@ -377,7 +377,7 @@ void Embedder::run(std::span<const Input> inputs, std::vector<float>& out) {
 }
 
 // [n_tokens, dim] to [n_texts, dim]. If a text has no tokens to pool, the result is as in sentence-transformers: "cls"
-// takes the text's first token, and other poolings give zeros.
+// uses the text's first token, and other poolings return zeros.
 std::vector<float> Embedder::pool(std::span<const float> rows, std::span<const Input> inputs) const {
   const auto dim = static_cast<size_t>(model_->config.dim);
   std::vector<float> out(inputs.size() * dim);

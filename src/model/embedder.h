@@ -23,13 +23,13 @@ struct EmbedOptions {
   int n_ctx = 0;                // tokens of the longest text; 0: as many as the model reads, at most 8192
   int max_batch_tokens = 2048;  // of several texts; a longer text gets its own batch
   std::optional<std::string>
-      // "cls", "mean", "last", "none" (a vector for each token) or "rank" (scores); nothing: what the checkpoint says
+      // "cls", "mean", "last", "none" (a vector for each token) or "rank" (scores); nothing: as in the checkpoint
       pooling;
   bool normalize = true;
   bool check_tensors = false;
 };
 
-// What a checkpoint says about its embeddings; read without loading the weights.
+// A checkpoint's facts about its embeddings, read without loading the weights.
 struct EmbedFacts {
   std::optional<std::string>
       pooling;  // as in EmbedOptions; "mean" for encoders that do not say; "rank" for cross-encoders
@@ -77,7 +77,7 @@ class Embedder {
   // pair if a pair has no tokens or more than max_tokens().
   struct Pair {
     std::vector<int32_t> tokens;
-    int second = -1;  // index of the document's first token, for models that mark the second text; else -1
+    int second = -1;  // index of the document's first token, for models that mark the second text; otherwise -1
   };
   Pair pair(std::string_view query, std::string_view document, std::optional<int> most) const;
   std::vector<float> score(std::span<const Pair> pairs);
@@ -103,7 +103,7 @@ class Embedder {
   void load(const EmbedOptions& options, const LoadProgress& progress);
   PoolBlock pool_block();
   void check(std::span<const std::vector<int32_t>> texts) const;
-  // A text's tokens; for a pair, where the second text begins; and the range of tokens whose vectors are pooled.
+  // A text's tokens; for a pair, the start of the second text; and the range of tokens whose vectors are pooled.
   struct Input {
     std::span<const int32_t> tokens;
     int second = -1;

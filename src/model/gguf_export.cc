@@ -134,8 +134,9 @@ class DirectoryExport {
     }
   }
 
-  // Drops rows that readers of GGUF do not expect: positions before the first, which are for padding, and the second
-  // token type if the tokenizer gives the second text of a pair type 0, since readers give that text type 1.
+  // Drops rows that readers of GGUF do not expect: the positions before the first, which are for padding, and the
+  // second token type if the tokenizer marks both texts of a pair with type 0. (Readers would mark the second text with
+  // type 1.)
   void fit_to_gguf(ExportTensor& tensor) const {
     const bool is_position = tensor.name == "position_embd.weight";
     const bool one_type = tensor.name == "token_types.weight" && has_classifier(checkpoint_) &&
@@ -217,8 +218,7 @@ class DirectoryExport {
     return order;
   }
 
-  // Warns about what llama.cpp's loader of the architecture (src/models/) needs or ignores in a file that ingot can
-  // run.
+  // Warns if llama.cpp's loader of the architecture (src/models/) rejects the file, or reads it in a different way.
   void warn_about_llama_cpp() const {
     if (config_.arch->encoder) return;
     const std::string_view arch = config_.arch->gguf_name;

@@ -11,7 +11,7 @@ namespace ingot {
 // A tensor of numbers that are in memory.
 ExportTensor computed_tensor(const std::string& name, std::vector<uint64_t> shape, std::vector<float> values);
 
-// head_export() gives the layers after pooling: a classifier, or dense layers; empty for models that generate text.
+// head_export() returns the layers after pooling: a classifier, or dense layers; empty for models that generate text.
 // write_pooling_keys() writes how an embedding model pools. `arch` is GGUF's name of the architecture. Both throw Error
 // naming what GGUF cannot express.
 std::vector<ExportTensor> head_export(const Checkpoint& checkpoint, WeightSource& source, int dim, bool is_encoder);

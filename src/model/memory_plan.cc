@@ -155,7 +155,7 @@ RunnerOptions Planner::with_batch_tokens(RunnerOptions o) const {
   return o;
 }
 
-// The bytes on each device that the KV cache may take. Throws Error if the weights and states do not fit.
+// The bytes on each device that the KV cache may use. Throws Error if the weights and states do not fit.
 std::vector<size_t> Planner::left_for_kv(const RunnerOptions& o) const {
   std::vector<size_t> left;
   const int n_checkpoints = choose_checkpoints(o), n_ctx = o.n_ctx > 0 ? o.n_ctx : c_.n_ctx_train;

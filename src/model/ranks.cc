@@ -86,7 +86,7 @@ Ranks::Ranks(const Config& config, std::unique_ptr<WeightSource> source, RunnerO
     log_warn("a context of {} tokens is more than the {} that the model was trained for", options.n_ctx,
              config_.n_ctx_train);
   load(progress);
-  if (options.fills_memory() || devices_.size() > 1) {  // the bytes that the weights take are known only now
+  if (options.fills_memory() || devices_.size() > 1) {  // the bytes of the weights are known only now
     plan_ = plan_memory(config_, split_, device_memory(options, true), options);
     if (communicator_) agree(*communicator_, plan_);
   }
@@ -159,7 +159,7 @@ void Ranks::drop_head(const RunnerOptions& options) {
   head_file_ = {}, config_.draft_head = nullptr;
 }
 
-// The device memory that the model may take. The options' limits apply to the devices that the options name.
+// The device memory that the model may use. The options' limits apply to the devices that the options name.
 size_t Ranks::memory_limit(const Device& device, const RunnerOptions& o) const {
   const size_t sharers = device.backend->is_host() ? static_cast<size_t>(o.parallel.ranks_of_host) : 1;
   const size_t free = device.backend->available_bytes() / sharers,
@@ -263,7 +263,7 @@ void Ranks::link_stages() {
   }
 }
 
-// The draft head's programs share the backend's scratch with the model's.
+// The draft head's programs share the backend's scratch with the model's program.
 void Ranks::allocate_with_head() {
   Program& program = devices_[0]->part->program;
   StepLimits limits = program.place(backend(), plan_.limits);

@@ -29,14 +29,14 @@ struct RunnerOptions {
   BackendOptions backend;  // its device may be a list, "cuda:0,cuda:1", to run the layers in turn
   SplitOptions layers_on;
   Split split;  // used instead of layers_on; empty: layers_on decides
-  int n_ctx = 0;  // tokens of one sequence; 0: the model's own context, cut to what fits in memory
+  int n_ctx = 0;  // tokens of one sequence; 0: the model's own context, or the longest that fits in memory
   int max_batch_tokens = 0;  // of one step; 0: the backend and the free memory decide
   int max_seqs = 1;
   int max_logits = 0;   // rows of logits in one step; 0: one for each sequence
   int block_size = 16;  // tokens a KV block
-  int n_kv_tokens = 0;  // size of the pool; 0: n_ctx for each sequence, or what fits in memory
+  int n_kv_tokens = 0;  // size of the pool; 0: n_ctx for each sequence, or as much as fits in memory
   double memory_share =
-      0;  // share of the device's memory that may be in use; the pool takes the rest of it; 0: see n_kv_tokens
+      0;  // share of the device's memory that may be in use; the pool gets the rest; 0: see n_kv_tokens
   size_t memory_bytes = 0;  // as memory_share, in bytes for this model; 0: not set
   DType kv_dtype = DType::kF16;
   int n_checkpoints =

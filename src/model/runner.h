@@ -47,10 +47,11 @@ class Runner {
   // returned.
   virtual void forward(const Batch& batch) = 0;
   virtual void sample(
-      std::span<const SampleRow> rows) = 0;  // one row for each of logit_rows, in order; valid until wait() too
+      std::span<const SampleRow> rows) = 0;  // one row for each of logit_rows, in order; must stay valid until wait()
   virtual std::vector<Sampled> wait() = 0;   // the tokens of the last sample, in row order
   // After each sample: next_tokens [n_tokens of the last forward] are the tokens that follow the rows: token ids, or
-  // drawn_token()s of this sample. The head computes its keys and values for all rows. Valid until wait() too.
+  // drawn_token()s of this sample. The head computes its keys and values for all rows. next_tokens must stay valid
+  // until wait().
   virtual void follow(std::span<const int32_t> /*next_tokens*/) {}
   // While nothing is in flight: for each row, the n tokens that the head expects after the token that follows the row.
   // The rows are ordered by n, the largest first.

@@ -210,7 +210,7 @@ Split choose_split(const Config& c, WeightSource& source, std::span<const Device
 
 std::string split_text(const Split& split, std::span<const std::string> names) {
   const auto name = [&](int device) { return names[static_cast<size_t>(device)]; };
-  Split layers = split;  // each layer where its attention is
+  Split layers = split;  // each layer on the device of its attention
   std::vector<std::string> parts;
   const auto add = [&](const char* what, int first, int last, int device) {
     parts.push_back(first == last ? fmt::format("{} {} on {}", what, first, name(device))

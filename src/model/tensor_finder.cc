@@ -114,7 +114,7 @@ bool TensorFinder::find_each(const std::string& pattern, const Wanted& w, HostTe
   return true;
 }
 
-// Takes the wanted rows of each matrix; without a copy if they are contiguous in the source.
+// Selects the wanted rows of each matrix, without a copy if they are contiguous in the source.
 void TensorFinder::take_rows(const Wanted& w, HostTensor& host) {
   if (w.total == 0) return;
   const size_t n_bytes = row_bytes(host.format, host.n_in);

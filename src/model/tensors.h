@@ -1,6 +1,6 @@
-// The tensors of a model: their names in each dialect, their shapes as functions of the config, and where they are
-// stored. One table serves all architectures. If the checkpoint lacks an optional row, its weight stays empty and the
-// step that uses the weight is left out. tensor_finder.h finds a row's tensor in a checkpoint.
+// The tensors of a model: their names in each dialect, their shapes as functions of the config, and the weights that
+// they fill. One table serves all architectures. If the checkpoint lacks an optional row, its weight stays empty and
+// the step that uses the weight is left out. tensor_finder.h finds a row's tensor in a checkpoint.
 #pragma once
 #include <span>
 #include <string>

@@ -258,7 +258,7 @@ WeightBytes bytes_of(WeightSource& source, const Config& config, const Backend& 
     bytes.allocated += backend.packed_bytes(shape, use);
     if (backend.reads_codes(use)) bytes.borrowed += shape.bytes();
   };
-  // The model's embedding comes last, when it is known whether the embedding is also the output matrix.
+  // The model's embedding is counted last, when it is known whether it is also the output matrix.
   Weight embedding;
   const auto add = [&]<class Owner>(std::span<const MatrixRow<Owner>> matrices,
                                     std::span<const VectorRow<Owner>> vectors, int layer,

@@ -27,7 +27,7 @@ struct HostTensor {
   int64_t n_out = 0;
   int64_t n_in = 0;
   const uint8_t* data = nullptr;
-  size_t file_bytes = 0;           // bytes in the checkpoint, if not the size of the blocks; else 0
+  size_t file_bytes = 0;           // bytes in the checkpoint, if not the size of the blocks; otherwise 0
   std::string type;                // the checkpoint's type, if not `format`: "GPTQ 4-bit g128"
   const uint8_t* whole = nullptr;  // for rows of a larger tensor: that tensor's data, the source's key
 };

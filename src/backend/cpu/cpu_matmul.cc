@@ -45,7 +45,7 @@ const uint8_t* CpuBackend::pack(Tensor x, const cpu::ActLayout& layout, int max_
   const int64_t token_bytes = cpu::act_token_bytes(layout, x.cols);
   const size_t needed = static_cast<size_t>(x.rows * token_bytes);
   if (activations_[slot].size() < needed)
-    activations_[slot] = cpu::Memory(needed);  // only where reserve() was not called
+    activations_[slot] = cpu::Memory(needed);  // only if reserve() was not called
   uint8_t* to = activations_[slot].data();
   const cpu::Tiling tiling = cpu::make_tiling(static_cast<int>(x.rows), max_tile);
   for_rows(tiling.n_tiles, x.rows * x.cols, [&](int64_t tile, int) {

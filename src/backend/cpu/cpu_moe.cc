@@ -103,7 +103,7 @@ const uint8_t* CpuBackend::pack_groups(Tensor x, const cpu::ActLayout& layout, i
   const int64_t token_bytes = cpu::act_token_bytes(layout, x.cols);
   const auto needed = static_cast<size_t>(x.rows * token_bytes);
   if (activations_[slot].size() < needed)
-    activations_[slot] = cpu::Memory(needed);  // only where reserve() was not called
+    activations_[slot] = cpu::Memory(needed);  // only if reserve() was not called
   uint8_t* to = activations_[slot].data();
   for_rows(static_cast<int64_t>(groups_.size()), x.rows * x.cols, [&](int64_t g, int) {
     const ExpertGroup& group = groups_[g];

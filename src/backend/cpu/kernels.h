@@ -78,7 +78,7 @@ static constexpr Planes planes_of(int bits) {
 
 // A panel is a run of blocks. A block covers 32 elements of k (64 if 64 elements share a scale, 256 in super-blocks). A
 // block has a head, and then a record for each group of 32 elements:
-//   head     super-blocks: base scales, base minima f16 [32 rows]; where groups share a scale: scales, minima f16 [32]
+//   head     super-blocks: base scales, base minima f16 [32 rows]; if groups share a scale: scales, minima f16 [32]
 //   record   scales, minima of the group [parts, 32 rows], unless the head has them; then the planes of the codes
 // where parts = max(32 / group, 1), and minima are present only with has_min. Most records are whole cache lines.
 struct BlockLayout {
@@ -253,7 +253,7 @@ struct Kernels {
   const char* isa;
   int quant_tile;  // largest number of tokens in a tile, int8 and dense
   int dense_tile;
-  int int16_tile;     // 0 where integers of 16 bits are not multiplied at twice the rate of f32
+  int int16_tile;     // 0 if 16-bit integers are not multiplied at twice the rate of f32
   bool signed_codes;  // 8-bit codes are stored minus 128
   bool bf16_dot;      // bf16 weights need bf16 activations
 
@@ -283,8 +283,8 @@ struct Kernels {
   // Kernels of the peak measurement. Each returns the number of operations, or of bytes read.
   double (*peak_read)(const void* data, int64_t n_bytes);
   double (*peak_f32)(int64_t iterations);
-  double (*peak_bf16)(int64_t iterations);  // f32 where bf16_dot is false
-  double (*peak_int16)(int64_t iterations);  // f32 where int16_tile is 0
+  double (*peak_bf16)(int64_t iterations);  // f32 if bf16_dot is false
+  double (*peak_int16)(int64_t iterations);  // f32 if int16_tile is 0
   double (*peak_int8)(int64_t iterations);
 };
 

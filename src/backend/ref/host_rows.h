@@ -14,7 +14,7 @@ class HostRows {
   explicit HostRows(Backend& backend) : backend_(backend) {}
   HostRows(const HostRows&) = delete;
   HostRows& operator=(const HostRows&) = delete;
-  ~HostRows() noexcept(false);  // throws what upload throws
+  ~HostRows() noexcept(false);  // throws the exceptions of upload
 
   Tensor in(const Tensor& t);     // for a tensor that is only read
   Tensor out(const Tensor& t);    // for a tensor whose elements are all written

@@ -11,7 +11,7 @@ constexpr int kActQuads = 2;  // quads of a token that are stored together
 constexpr int kActQuads = 1;
 #endif
 
-// Where a token's four bytes are among the bytes of a group, in a tile of m_count tokens.
+// The offset of a token's four bytes in the bytes of a group, in a tile of m_count tokens.
 INLINE int quad_offset(int quad, int m, int m_count) {
   return 4 * ((quad / kActQuads * m_count + m) * kActQuads + quad % kActQuads);
 }
@@ -81,7 +81,7 @@ INLINE void multiply_two_by_two(I (&sums)[M][RV], const uint8_t* a, int first, i
 }
 #endif
 
-// Adds to sums [M tokens, RV vectors of rows] the products of quads [first, first + n_quads). `codes(quad, v)` gives
+// Adds to sums [M tokens, RV vectors of rows] the products of quads [first, first + n_quads). `codes(quad, v)` returns
 // four codes of each row of vector v; `a` has the bytes of the group's activations.
 template <int M, int RV, class Codes>
 INLINE void multiply_by_lane([[maybe_unused]] I (&sums)[M][RV], [[maybe_unused]] const uint8_t* a,

@@ -13,7 +13,7 @@ static constexpr int quads_in_pairs(int largest_code, int n_quads) {
 }
 
 // Adds to sums [M tokens, RV vectors of rows] the products of quads [first, first + n_quads), n of them in 16 bits.
-// `codes(quad, v)` gives four codes of each row of vector v; `a` has the activations, [quad, M, 4].
+// `codes(quad, v)` returns four codes of each row of vector v; `a` has the activations, [quad, M, 4].
 template <int n, int M, int RV, class Codes>
 INLINE void multiply_in_pairs(I (&sums)[M][RV], const uint8_t* a, int first, int n_quads, Codes&& codes) {
 #pragma GCC unroll 8

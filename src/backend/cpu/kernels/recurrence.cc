@@ -64,8 +64,8 @@ void short_conv(const ConvJob& job) {
   for (int i = 0; i < kept; ++i) __builtin_memcpy(job.after + i * job.state_stride, last[i], n_bytes);
 }
 
-// Makes two passes over the strip for each token. The first computes the value that the matrix gives for the key. The
-// second updates the matrix and reads it with the query.
+// Makes two passes over the strip for each token. The first computes the matrix's value for the key. The second updates
+// the matrix and reads it with the query.
 void delta_rule(const DeltaJob& job) {
   constexpr int n_vectors = kStateCols / W;
   float* s = job.after;

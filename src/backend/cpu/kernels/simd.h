@@ -336,7 +336,7 @@ INLINE I dot2_int16(I acc, I a, I b) { return here(acc + (I)_mm256_madd_epi16((_
 #endif
 
 // Adds to each lane the dot product of its four codes with the four signed bytes of `a`. Codes are unsigned if the
-// instruction needs unsigned codes (kSignedCodes false), else signed; small codes (under 128) work in both cases.
+// instruction needs unsigned codes (kSignedCodes false), otherwise signed. Small codes (under 128) work in both cases.
 #if defined(__AVX2__) && !defined(__AVX512VNNI__) && !defined(INGOT_AVX_VNNI)
 constexpr bool kAddsPairs = true;  // pairs_of, add_pairs and sums_of_pairs exist
 #else
