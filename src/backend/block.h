@@ -294,8 +294,7 @@ struct Program {
   bool has_plain_layers() const;
   int least_kv_heads() const { return kv != nullptr ? kv->shape.n_kv_heads : 0; }
 
-  // Gives all blocks their buffers. Call it once to measure, then call Buffers::allocate, then call it again to set
-  // addresses.
+  // Gives all blocks their buffers. Call it to measure, then Buffers::allocate, then call it again to set addresses.
   void lay_out(Buffers& buffers);
   // Measures, allocates and places the buffers. Returns the limits, including those that the blocks set.
   StepLimits place(Backend& backend, const StepLimits& limits);

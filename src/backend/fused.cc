@@ -1,4 +1,4 @@
-// The default bodies of the fused ops. The bodies define the ops, and tests compare every override with these bodies.
+// The default bodies of the fused ops. They define the ops, and tests compare every override with them.
 #include "backend/backend.h"
 #include "base/system.h"
 

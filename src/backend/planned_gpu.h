@@ -1,5 +1,5 @@
-// PlannedGpu: a stand-in for a GPU of which only the memory size is known. It reports sizes for memory plans
-// (backend.h) that are close to those of CudaBackend, and cannot run ops. For `ingot inspect --fit --gpu-memory 16GiB`.
+// PlannedGpu: a stand-in for a GPU of which only the memory size is known. Its sizes for memory plans (backend.h) are
+// close to those of CudaBackend. It cannot run ops. For `ingot inspect --fit --gpu-memory 16GiB`.
 #pragma once
 #include <memory>
 

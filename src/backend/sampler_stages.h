@@ -1,6 +1,5 @@
-// Draws whose stages run one after another: with a request's own order, or with a stage that the fast path of the
-// sampler (sampler.cc) does not have. All backends draw such rows on the host. The stages use float32, on the list of
-// candidates:
+// Draws with a request's own order of stages, or with a stage that the fast path (sampler.cc) does not have. All
+// backends draw such rows on the host. The stages use float32, on the list of candidates:
 //
 //   penalties    repetition, presence and frequency penalties, as in the fast path
 //   dry          DRY (p-e-w, text-generation-webui #5677): a token that continues a repeated run of L tokens loses

@@ -1,7 +1,7 @@
 // The sampling parameters of a request, and the result of a draw. The host sampler (sampler.h) and the device samplers
 // use the same order: penalties, bias, mask; then greedy if temperature is 0, otherwise top-k, typical, top-p, min-p,
-// temperature, draw. A request with another order, or with a stage that is not in this list (DRY, top-n-sigma, XTC,
-// dynamic temperature, Mirostat), is drawn on the host on every device (sampler_stages.h).
+// temperature, draw. A request with another order or another stage (DRY, top-n-sigma, XTC, dynamic temperature,
+// Mirostat) is always drawn on the host (sampler_stages.h).
 #pragma once
 #include <cstdint>
 #include <memory>

@@ -160,8 +160,8 @@ DeltaConfig read_delta(const Keys& keys, const Arch& arch) {
   return d;
 }
 
-// Finds the layers that are gated delta nets: from the file's list, or else the layers without heads for keys and
-// values, or else all but the last layer of each period.
+// Finds the gated delta nets: from the file's list, or else the layers without KV heads, or else all but the last layer
+// of each period.
 void mark_recurrent_layers(const Keys& keys, Config& c) {
   const auto listed = keys.metadata().find_bool_per_layer(keys.name("attention.recurrent_layers"), c.layers.size());
   const Value* heads = keys.metadata().find(keys.name("attention.head_count_kv"));

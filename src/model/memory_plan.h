@@ -44,9 +44,8 @@ struct MemoryPlan {
   int max_batch_tokens = 0;
   int max_seqs = 0;
   // All memory that holds weights: the backend's allocations, and embeddings that the backend reads from the source's
-  // memory. Such embeddings are pages of a mapped file. They are counted, because a model is slow if memory is short
-  // and the system drops them and reads them again. A tied embedding is counted twice: a copy for products, and the
-  // rows in the file.
+  // memory. Such embeddings are pages of a mapped file. They are counted, because a model is slow if the system drops
+  // and rereads them. A tied embedding is counted twice: a copy for products, and the rows in the file.
   size_t weight_bytes = 0;
   size_t borrowed_bytes = 0;    // part of weight_bytes: read from the source's memory
   size_t kv_bytes = 0;          // the backend's padding included
@@ -65,10 +64,9 @@ struct MemoryPlan {
 // Chooses the options that are 0. The tokens of a step are the backend's prompt_chunk, or fewer (at least 512) if the
 // buffers would use more than an eighth of the free memory. The context is the one that the model was trained with, or
 // the longest that fits. For a single sequence, the pool holds one context. For several sequences, it holds as much as
-// fits, up to a context for each. If the options say how much memory to use, the pool gets all that is left of that. If
-// every layer has a window, only a part of each sequence must fit, not its whole context. If several devices run the
-// model, each number is the largest that fits on all of them. Throws Error if the weights or the user's options do not
-// fit.
+// fits, up to a context for each. If the options limit the memory, the pool gets all that is left of it. If every layer
+// has a window, only a part of each sequence must fit, not its whole context. If several devices run the model, each
+// number is the largest that fits on all of them. Throws Error if the weights or the user's options do not fit.
 MemoryPlan plan_memory(const Config& config, const Split& split, std::span<const DeviceMemory> devices,
                        const RunnerOptions& options);
 // The same for one device.

@@ -1,6 +1,5 @@
 // A mix gives each matrix of a model a format, under a name such as Q4_K_M. The names, the numbers of general.file_type
-// and the choices are those of llama.cpp, so a name means the same in both programs. For quantize.h and
-// load_quantizer.h.
+// and the choices are those of llama.cpp, so a name means the same in both.
 #pragma once
 #include <optional>
 #include <span>

@@ -35,7 +35,7 @@ void add_file(Digest& digest, const std::filesystem::path& path) {
   }
 }
 
-// Text of fixed length, so that all ranks exchange the same number of bytes.
+// Texts of fixed length, as exchange() needs.
 struct Wire {
   char version[64] = {}, model[72] = {}, options[512] = {}, place[128] = {};
 };

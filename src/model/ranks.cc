@@ -310,7 +310,7 @@ void Ranks::run_as_follower() {
   }
 }
 
-// If one of several ranks fails, no rank can continue, so the fault ends all of them.
+// If a rank fails, its fault ends all ranks.
 void Ranks::forward(const Batch& batch) {
   const Program& program = head().part->program;
   batch_ = batch;

@@ -9,8 +9,8 @@
 namespace ingot {
 namespace {
 
-// The most tokens of each of n_seqs sequences: the context, or the sequence's share of the pool if the share is smaller
-// (which happens in models with windows).
+// The most tokens of each of n_seqs sequences: the context, or the sequence's share of the pool if it is smaller (in
+// some models with windows).
 int64_t capacity(const RunnerInfo& info, int n_seqs) {
   return std::min<int64_t>(info.n_ctx, int64_t{info.n_blocks / n_seqs} * info.block_size);
 }

@@ -1,5 +1,5 @@
-// Decides which device runs each block of a model. It follows the options. Blocks that the options leave open get the
-// fastest split that fits (split_plan.h). For Ranks, and for plans without a device.
+// Decides which device runs each block of a model. Blocks that the options leave open get the fastest split that fits
+// (split_plan.h). For Ranks, and for plans without a device.
 #pragma once
 #include <functional>
 #include <memory>

@@ -105,7 +105,7 @@ Weights load_weights(WeightSource& source, const Config& config, Backend& backen
 bool is_of_feed_forward(std::string_view gguf_name);
 
 // Throws Error naming a tensor of the source that was never requested, unless it is known to be useless for text.
-// load_weights calls this function, except when it loads a part: then the caller calls it after the last part.
+// load_weights calls it, except for a part: then the caller calls it after the last part.
 void check_unused(const WeightSource& source, const Config& config);
 
 }  // namespace ingot

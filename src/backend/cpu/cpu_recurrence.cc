@@ -47,8 +47,8 @@ void CpuBackend::gate(Tensor x, Tensor gate) {
   for_rows(x.rows, 4 * x.rows * x.cols, [&](int64_t t, int) { recurrence_.gate(x.f32(t), gate.f32(t), x.cols); });
 }
 
-// Prepares the inputs of the rule in place: scales q and k to length 1 and q also by 1 / sqrt(key_dim), and writes the
-// factor of the old matrix to alpha and the share of the correction to beta.
+// Prepares the inputs of the rule in place: scales q and k, and writes the factor of the old matrix to alpha and the
+// share of the correction to beta.
 void CpuBackend::prepare_delta(const DeltaRuleArgs& a) {
   const StateShape& s = a.states->shape;
   const int n_heads = s.n_heads, key_dim = s.key_dim;

@@ -21,7 +21,7 @@ struct KernelChoice {
 std::span<const Kernels* const> measured_kernels();
 
 // For formats whose panels are the same in all instruction sets (packs_alike). Every set computes the same bits for
-// them. The first call for a format measures for some milliseconds; later calls return the same result.
+// them. The first call for a format measures for some milliseconds.
 KernelChoice fastest_kernels(Format format);
 
 }  // namespace ingot::cpu

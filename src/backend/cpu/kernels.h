@@ -24,12 +24,11 @@ constexpr int kMaxTile = 12;     // tokens
 enum class Scales : uint8_t { kF16, kE8M0, kE4M3, kSuper, kSuperNibbles };
 
 // The quantized layouts that have kernels. Packing removes most differences between formats. The remaining ones are the
-// bits of a code, the codebook, the number of elements that share a scale (16, 32 or 64), the minima and the type of
-// the scales.
+// fields of QuantKind.
 struct QuantKind {
   int bits;  // 2, 3, 4, 5, 6 or 8; with a codebook, 4 at most
   int span;  // with a codebook, the largest difference of two levels; 0: no codebook
-  int group;
+  int group;  // elements that share a scale: 16, 32 or 64
   bool has_min;
   Scales scales;
 };

@@ -36,8 +36,8 @@ class Memory {
   size_t size_ = 0;
 };
 
-// Both functions place pages that have not been touched yet, and do nothing on a machine with one memory node.
-// For data that all threads read: places the pages on the nodes in turn.
+// Both functions place untouched pages, and do nothing on a machine with one memory node. For data that all threads
+// read: places the pages on the nodes in turn.
 void place_in_turn(const Memory& memory, const std::vector<MemoryNode>& nodes);
 // For n_runs equal runs, each read in equal parts by the pool's threads: places each part on the node of its thread.
 // Runs with less than two large pages for a node are placed on the nodes in turn.

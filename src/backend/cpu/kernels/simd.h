@@ -3,8 +3,8 @@
 //
 // Every kernel source is compiled once for each instruction set (cmake/cpu_kernels.cmake), in the namespace INGOT_ISA.
 // This header and the kernel sources must not define `inline` symbols that other code also has: the linker would keep
-// one copy, perhaps the one with instructions that the machine lacks. So they define static functions, and include no
-// header with inline bodies.
+// one copy, perhaps the one with instructions that the machine lacks. So functions are static, and no header with
+// inline bodies is included.
 #pragma once
 #include <stdint.h>
 #include <string.h>
