@@ -76,8 +76,8 @@ bool can_matvec(const PackedWeight& w) {
 }
 
 bool share_matvec(const PackedWeight& a, const PackedWeight& b) {
-  return a.layout == b.layout && a.codebook_low == b.codebook_low && a.has_min == b.has_min && a.group16 == b.group16 &&
-         a.zero == b.zero && a.n_in == b.n_in;
+  return a.layout == b.layout && a.codebook_low == b.codebook_low && a.codebook_high == b.codebook_high &&
+         a.has_min == b.has_min && a.group16 == b.group16 && a.zero == b.zero && a.n_in == b.n_in;
 }
 
 size_t matvec_scratch(const Tensor& x) {
