@@ -1,5 +1,5 @@
-// AnswerConstraint: follows one answer through the grammar that its request asks for. The grammar may begin after a
-// text that the model writes first, for example the end of its reasoning. Before that text, any token is allowed.
+// AnswerConstraint: tracks one answer's position in the grammar of its request. The grammar may begin after a text that
+// the model writes first, for example the end of its reasoning. Until then, any token is allowed.
 #pragma once
 #include <memory>
 #include <string>

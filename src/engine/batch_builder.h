@@ -1,5 +1,5 @@
-// BatchBuilder: turns a planned step into the arrays that a backend reads. All storage is allocated at start-up. The
-// rows to sample are filled later than the batch: each row holds a history, which may need tokens of the step before.
+// BatchBuilder: turns a planned step into the arrays that a backend reads. All storage is allocated at start-up.
+// fill_rows runs later than fill, because a row's history may need the tokens that the step before samples.
 #pragma once
 #include <span>
 #include <vector>

@@ -1,6 +1,6 @@
-// CacheListener: hears which full blocks the prefix cache has, for routers that send a request to the server that has
-// the longest prefix of it (server/kv_events.h). Called on the stepping thread. It hears of requests with
-// publishes_prefix only, and not of blocks with vectors, which their tokens do not identify.
+// CacheListener: is notified which full blocks are in the prefix cache. Routers use these events to send a request to
+// the server with its longest cached prefix (server/kv_events.h). Called on the stepping thread. Only requests with
+// publishes_prefix cause events. Blocks with vectors cause none, because their tokens do not identify them.
 #pragma once
 #include <cstdint>
 #include <span>
@@ -10,7 +10,7 @@ namespace ingot {
 class CacheListener {
  public:
   virtual ~CacheListener() = default;
-  // `block`, an id that is never used again, has these tokens after block `parent`; 0: they are the first.
+  // `block` has these tokens after block `parent` (0: `block` is the first). Ids are never reused.
   virtual void cached(uint64_t block, uint64_t parent, std::span<const int32_t> tokens) = 0;
   virtual void evicted(uint64_t block) = 0;
 };

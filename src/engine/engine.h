@@ -8,12 +8,12 @@
 //
 // A request may have a proposer, which guesses its next tokens (drafts). One step samples a token after each draft. The
 // engine accepts the longest run of drafts that equal the sampled tokens, and one more sampled token. The output is the
-// same as without drafts, in fewer steps. The engine brings as many drafts to a step as make the output faster
-// (speculate/draft_lengths.h), or none.
+// same as without drafts, in fewer steps. The engine chooses the number of drafts that makes the output fastest, which
+// may be zero (speculate/draft_lengths.h).
 //
 // Text that a request's grammar forces becomes tokens without sampling (jump_ahead.h). The next step computes all
-// forced tokens at once, like a chunk of a prompt. Where steps overlap, the step in flight samples a token in place of
-// the first forced token; the engine drops that sampled token.
+// forced tokens at once, like a chunk of a prompt. If steps overlap, the step in flight samples a token in place of the
+// first forced token. The engine drops that sampled token.
 #pragma once
 #include <atomic>
 #include <functional>
@@ -37,11 +37,10 @@
 
 namespace ingot {
 
-// One step, as --trace and the metrics show it.
+// Figures of one step, for --trace and the metrics.
 struct StepStats {
   int64_t index = 0;
-  // The ends of the step's parts, in order. Where steps overlap, parts of other steps lie between submitted and
-  // sampled.
+  // The ends of the step's parts, in order. If steps overlap, parts of other steps run between submitted and sampled.
   Clock::time_point begin{}, planned{}, filled{}, submitted{}, waiting{}, sampled{}, emitted{};
   double mask_ms = 0;  // host time for the masks of constrained sequences, while the forward pass ran
   int n_tokens = 0;
@@ -50,8 +49,8 @@ struct StepStats {
   int n_preempted = 0;
   int n_cached = 0;   // tokens found in the prefix cache by sequences admitted in this step
   int n_emitted = 0;  // tokens delivered to consumers
-  int n_forced = 0;   // part of n_emitted: tokens that a grammar forced, so not sampled
-  int n_running = 0;  // this member and those below, up to states_cached: when the forward pass begins
+  int n_forced = 0;   // part of n_emitted: forced by a grammar, so not sampled
+  int n_running = 0;  // from here to states_cached: values when the forward pass begins
   int n_waiting = 0;
   int blocks_used = 0;
   int blocks_cached = 0;
@@ -76,7 +75,7 @@ struct EngineGauges {
   int64_t n_steps = 0;
   int64_t n_failed_steps = 0;
   int64_t n_preemptions = 0;
-  int64_t n_blocks_released = 0;  // by sequences that went on, because the blocks lay before the model's window
+  int64_t n_blocks_released = 0;  // by running sequences, because the blocks were before the model's window
   int64_t n_finished = 0;
   int64_t n_finished_by[kFinishReasons] = {};  // indexed by FinishReason
   int64_t n_computed_tokens = 0;               // computed by steps: prompts, recomputed tokens and decoded tokens
@@ -84,21 +83,21 @@ struct EngineGauges {
   int64_t n_cached_tokens = 0;                 // part of n_prompt_tokens: found in the prefix cache
   int64_t n_output_tokens = 0;
   int64_t n_forced_tokens = 0;    // part of n_output_tokens: forced by a grammar, so not sampled
-  int64_t n_drafts = 0;           // times that a sequence brought drafts to a step
+  int64_t n_drafts = 0;           // times that a sequence had drafts in a step
   int64_t n_draft_tokens = 0;     // drafts that steps verified
   int64_t n_accepted_tokens = 0;  // part of n_draft_tokens: equal to the sampled token
-  int64_t n_accepted_at[kMaxDrafts] = {};  // the same by the draft's place among the drafts of its step
-  double step_seconds = 0;   // of decode steps of sequences with a proposer, as such steps are measured
-  double plain_seconds = 0;  // of steps without drafts that would have given the same tokens
+  int64_t n_accepted_at[kMaxDrafts] = {};  // accepted drafts by their place in the step
+  double step_seconds = 0;   // measured time of decode steps of sequences with a proposer
+  double plain_seconds = 0;  // time that steps without drafts would have taken for the same tokens
   Clock::time_point last_step{};  // when the last step was complete; for a watchdog
 };
 
 struct EngineOptions {
-  int chunk = 0;  // tokens of one prompt in one step, cut to the runner's batch; 0: as many as that has
+  int chunk = 0;  // tokens of one prompt in one step, at most the runner's batch; 0: the whole batch
   std::function<void(const StepStats&)> on_step = {};  // called on the stepping thread
   bool prefix_cache = true;
   std::shared_ptr<CacheListener> cache_listener = {};
-  bool draft_head = true;       // let the runner's draft head follow all steps; false: no request uses it
+  bool draft_head = true;       // let the runner's draft head follow all steps; false: no request uses the head
   bool jump_ahead = true;       // turn text that a grammar forces into tokens without sampling each
   int max_queue = 0;            // the most requests that wait for their first step; 0: no limit
   std::optional<bool> overlap;  // empty: the runner decides
@@ -113,9 +112,9 @@ class Engine {
   Engine& operator=(const Engine&) = delete;
 
   // Any thread may call these functions. submit throws Error if the request can never run or if the engine has stopped.
-  // try_submit throws the same errors; if the queue is full, it returns nothing. cancel, pause and resume take effect
-  // before the next step; they do nothing to a request that has finished. Pause a request while its reader does not
-  // read: the request keeps its place in the queue but takes no part in steps.
+  // try_submit throws the same errors, and returns nothing if the queue is full. cancel, pause and resume take effect
+  // before the next step. They do nothing to a finished request. Pause a request while its reader does not read: a
+  // paused request keeps its place in the queue, but no step computes its tokens.
   RequestId submit(Request request);
   std::optional<RequestId> try_submit(Request request);
   void cancel(RequestId id);
@@ -127,8 +126,9 @@ class Engine {
   const RunnerInfo& info() const { return runner_.info(); }
 
   // Any thread may call these functions too. Before the next step, the engine copies the cached part of a history,
-  // caches a saved one, or erases the cached part (returns the number of erased tokens). The futures throw Error if the
-  // engine cannot do so, and std::future_error if the engine has ended. What `prefix` refers to must live until then.
+  // caches a saved history, or erases the cached part and returns the number of erased tokens. The futures throw Error
+  // if the call fails, and std::future_error if the engine has ended. The data that `prefix` refers to must live until
+  // the future is ready.
   std::future<SavedPrefix> save_prefix(const CacheKey& root, std::vector<int32_t> tokens);
   std::future<void> restore_prefix(const PrefixView& prefix);
   std::future<int> erase_prefix(const CacheKey& root, std::vector<int32_t> tokens);
@@ -137,11 +137,11 @@ class Engine {
   void start();  // runs steps on the engine's own thread until stop()
   void stop();   // cancels all remaining requests; the engine cannot be started again
 
-  // Only without start(): takes the submitted requests and does one step. Returns false if there was nothing to do.
+  // Only without start(): receives the submitted requests and runs one step. Returns false if there was nothing to do.
   // Throws DeviceLost.
   bool step();
-  // Only without start(): runs a prompt and a decode step whose output is dropped, to load code and weights; on a
-  // device that works by itself, also steps with drafts. Throws Error if a step fails.
+  // Only without start(): runs a prompt and a decode step, to load code and weights, and drops their output. On an
+  // asynchronous device, runs steps with drafts too. Throws Error if a step fails.
   void warm_up();
 
  private:
@@ -156,7 +156,7 @@ class Engine {
   struct InFlightStep {
     const Step* step = nullptr;  // null: none
     StepStats stats;
-    bool is_timed = false;  // the time of the step tells what drafts cost
+    bool is_timed = false;  // the step's time is recorded, to learn the cost of drafts
     StepShape shape = {};
   };
 
@@ -220,10 +220,10 @@ class Engine {
   Clock::time_point next_limit_ = Clock::time_point::max();  // the earliest of all deadlines
   EngineGauges counts_;
   DraftLengths draft_lengths_{runner_.info().max_seqs, runner_.info().max_logits - runner_.info().max_seqs};
-  Acceptance acceptance_{256};             // of the drafts of all sequences
-  int n_unguessed_ = 0;                    // tokens since the last guess of any proposer that is costly
-  std::vector<DraftOffer> offers_;         // within choose_drafts: of the sequences that decode and have a proposer,
-  std::vector<Sequence*> offering_;        // and these sequences; null: it has failed
+  Acceptance acceptance_{256};             // of all sequences' drafts
+  int n_unguessed_ = 0;                    // tokens since the last guess of any costly proposer
+  std::vector<DraftOffer> offers_;         // within choose_drafts: of the decoding sequences with a proposer,
+  std::vector<Sequence*> offering_;        // and those sequences; null: the sequence has failed
 
   mutable std::mutex gauges_mutex_;
   EngineGauges gauges_;

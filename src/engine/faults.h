@@ -16,7 +16,7 @@ inline std::string message_of(const std::exception& error) noexcept {
   }
 }
 
-// Logging may run out of memory. The message is then lost, and nothing depends on the message.
+// If logging runs out of memory, the message is dropped.
 template <class... Args>
 void log_safely(LogLevel level, fmt::format_string<Args...> format, Args&&... args) noexcept {
   try {

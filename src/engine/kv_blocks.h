@@ -1,7 +1,8 @@
-// BlockPool: records which KV block, or which state slot (state_slots.h), has which holders. A block with one holder is
-// writable by that holder. A full block may be shared and is then immutable. A block without a holder is free or
-// cached: its content stays until the space is needed. The block cached for the longest time is evicted
-// first. The pool knows block numbers only: the backend owns the pages, and the prefix cache knows their content.
+// BlockPool: counts the holders of each KV block, or of each state slot (state_slots.h). A block with one holder is
+// writable by that holder. A full block may be shared and is then immutable. A block without a holder is either free or
+// cached. The content of a cached block stays until the space is needed. The block cached for the longest time is
+// evicted first. The pool handles block numbers only: the backend owns the memory, and the prefix cache records the
+// content.
 #pragma once
 #include <cstdint>
 #include <functional>
@@ -15,7 +16,7 @@ class BlockPool {
   explicit BlockPool(int n_blocks, std::function<void(int32_t)> on_evict = {});
 
   int n_blocks() const { return static_cast<int>(refs_.size()); }
-  // The blocks that take() can give: free and cached.
+  // The number of blocks that take() can return: free and cached.
   int n_free() const { return static_cast<int>(free_.size()) + n_cached_; }
   int n_cached() const { return n_cached_; }
   int n_used() const { return n_blocks() - n_free(); }
@@ -32,9 +33,9 @@ class BlockPool {
   void unlink(int32_t block);
 
   const std::function<void(int32_t)> on_evict_;
-  std::vector<int32_t> free_;   // last freed first, because this block is probably still in a processor's cache
+  std::vector<int32_t> free_;   // last freed first: that block is probably still in a processor's cache
   std::vector<int32_t> refs_;   // the number of holders of each block
-  // The cached blocks as a ring, oldest first. The index after the last block is the start and the end of the ring.
+  // The cached blocks as a linked ring, oldest first. Index n_blocks is the start and the end of the ring.
   std::vector<int32_t> next_, previous_;  // -1: not cached
   int n_cached_ = 0;
 };

@@ -1,19 +1,21 @@
 // PrefixCache: finds the KV block that holds given tokens after a given prefix. The full blocks of a sequence form a
-// chain: each block names its parent, and the first block names the salt. So equal chains mean equal histories under
-// one salt. A hash only finds candidates: parent and tokens are compared. The last, partly filled block of a finished
-// sequence (its tail) is cached too; a sequence that continues the tail takes over the block.
+// chain: each block stores the key of its parent, and the first block stores the key of the salt. So equal chains mean
+// equal histories under one salt. A hash only finds candidates; the parent and the tokens are then compared. The last,
+// partly filled block of a finished sequence (its tail) is cached too; a sequence that continues the tail takes over
+// the block.
 //
-// If every layer of the model has a window, a chain is useful without the blocks before the window. For such a model,
-// an evicted block leaves its tokens in the index while there is space, so that find() can still compare all tokens of
-// the chain.
+// If every layer of the model has a window, a chain is useful without the blocks before the window. For these models,
+// the tokens of an evicted block stay in the index while there is space, so find() can still compare all tokens of the
+// chain.
 //
-// Where the input is a vector instead of a token (of an image, for example), the digest of that row is compared too.
+// If the input at a position is a vector instead of a token, for example of an image, the digest of that vector is
+// compared too.
 //
-// For models with recurrent layers, blocks alone are not enough: a sequence can continue only from a place for which a
-// state is cached (state_slots.h).
+// For models with recurrent layers, blocks alone are not enough. A sequence can continue only from a place whose state
+// is cached (state_slots.h).
 //
-// This class is an index only: the pool decides who holds a block and when the block is evicted (kv_blocks.h). Nothing
-// is allocated after construction, except for the list of announced roots.
+// This class is only an index. The pool records the holders of blocks and decides when a block is evicted
+// (kv_blocks.h). Nothing is allocated after construction, except for the list of announced roots.
 #pragma once
 #include <array>
 #include <concepts>
@@ -34,19 +36,19 @@ struct CacheKey {
   bool operator==(const CacheKey&) const = default;
 };
 
-// The first block that the token at `position` attends to. This block is always full, so that kernels may read it in
+// The first block that the token at `position` attends to. This block is always full, so kernels may read this block in
 // place of earlier blocks, which may be released already (BatchBuilder).
 int first_block_seen(int position, int window, int block_size);
 
-// The number of blocks that suffices for a sequence of any length if every layer has this window. These are the blocks
-// from the first one seen to the next token's block, and one block that cannot be released yet, because the step that
-// filled the block is in flight.
+// The number of blocks that is enough for a sequence of any length if every layer has this window. The blocks are those
+// from the first block seen to the next token's block, and one more block that cannot be released yet, because the step
+// that filled that block is in flight.
 int most_blocks_needed(int window, int block_size);
 
 // The start of all chains of a salt. Sequences share blocks only if their salts are equal (compared by SHA-256).
 CacheKey root_key(const std::string& salt);
 
-// Identifies the input at a position: zero for a token, else a digest of the vector.
+// Identifies the input at a position: zero for a token, otherwise a digest of the vector.
 using RowDigest = std::array<uint64_t, 2>;
 
 // Part of a sequence, in the form that the cache compares.
@@ -69,7 +71,7 @@ struct CacheTokens {
 };
 
 struct CacheMatch {
-  std::vector<int32_t> blocks;  // full blocks; -1: evicted before the next token's window, only its tokens are left
+  std::vector<int32_t> blocks;  // full blocks; -1: evicted (the block is before the next token's window)
   int32_t tail = -1;            // a block whose first n_tail tokens match after the full blocks; -1: none
   int n_tail = 0;
   int n_tokens = 0;    // in the full blocks and the tail
@@ -89,20 +91,20 @@ class PrefixCache {
   void find(const CacheKey& root, const CacheTokens& tokens, CacheMatch& match) const;
 
   // Records that `block` holds these tokens after parent. For a full block, returns the key that continues the chain.
-  // If another block holds the same tokens after parent, returns the key of that block and does not index `block`.
+  // If another block has the same parent and tokens, returns the key of that block and does not index `block`.
   CacheKey insert(const CacheKey& parent, const CacheTokens& tokens, int32_t block);
   void erase(int32_t block);  // does nothing if the block is not indexed
   void lose(int32_t block);   // like erase, but the tokens may stay in the index
   // Removes every cached block that starts with this prefix.
   void forget(const CacheKey& root, const CacheTokens& tokens);
   bool holds(int32_t block) const { return nodes_[block].n_tokens > 0; }
-  // Before the first insert(); null: none. The listener hears of chains whose root was announced before.
+  // Call before the first insert(); null: no listener. The listener is notified only of chains with an announced root.
   void set_listener(CacheListener* listener) { listener_ = listener; }
   void announce(const CacheKey& root);
   size_t longest_chain() const { return nodes_.size(); }  // in blocks, the most that find() can return
 
-  // From now on, find() returns chains only up to a cached state. There are n states. on_lost is called for each state
-  // whose block is erased.
+  // Call once for a model with n states. From then on, find() returns chains only up to a cached state. on_lost is
+  // called for each state whose block is erased.
   void need_states(int n, std::function<void(int32_t state)> on_lost);
   // Records the state after the full block with that key, or after the last token of `block`. Does nothing if that
   // block is not indexed or has a state already.
@@ -118,7 +120,7 @@ class PrefixCache {
     int32_t state = -1;     // the state after the last token
     int32_t next = -1;      // the next node in the bucket
     int32_t previous = -1;  // -1: the node is the first
-    bool announced = false;  // the listener knows the block
+    bool announced = false;  // the listener has been notified
   };
 
   void link(int32_t index, const Node& node, const CacheTokens& tokens);
@@ -137,7 +139,7 @@ class PrefixCache {
   const Hash hash_;
   uint64_t seed_, mask_;
   uint64_t next_id_ = 1;
-  std::vector<Node> nodes_;  // [n_blocks], then nodes without a block, which the newest ones replace in turn
+  std::vector<Node> nodes_;  // [n_blocks], then a ring of nodes without a block; the newest overwrites the oldest
   int32_t next_lost_ = 0;
   std::vector<int32_t> tokens_;         // [nodes, block_size]
   std::vector<RowDigest> rows_;         // [nodes, block_size]; empty: all positions are tokens

@@ -1,5 +1,5 @@
-// Request: what a consumer asks of the engine, and what the consumer receives through its sink. The engine knows tokens
-// only; consumers handle text (stop strings: text/stop_strings.h).
+// Request: a consumer's request to the engine, and the interface through which the consumer receives the answer. The
+// engine handles tokens only. Consumers handle text (stop strings: text/stop_strings.h).
 #pragma once
 #include <algorithm>
 #include <array>
@@ -37,8 +37,8 @@ struct Usage {
   int draft_tokens = 0;   // drafts that steps verified
   int accepted_tokens = 0;  // part of draft_tokens: equal to the sampled token
   int sampling_steps = 0;   // steps that gave tokens of the output
-  double draft_gain = 0;    // how many times as fast drafts made the output, as far as that was measured; 0: unknown
-  int preemptions = 0;      // times that the request lost its KV blocks and was computed again
+  double draft_gain = 0;    // measured speed-up of the output by drafts, as a factor; 0: unknown
+  int preemptions = 0;      // times that the request lost its KV blocks and was recomputed
   double queue_ms = 0;    // from submit to the request's first step
   double prefill_ms = 0;  // from the first step to the first sampled token
   double decode_ms = 0;   // from the first sampled token to the last
@@ -48,13 +48,13 @@ struct Finish {
   FinishReason reason = FinishReason::kStop;
   int32_t stop_token = -1;  // with kStop: the stop token, which is not delivered as a token
   std::string error;        // with kError
-  bool has_nan = false;     // with kError: the model's logits lead to no token; the tokens delivered before are valid
+  bool has_nan = false;     // with kError: the logits give no token; the tokens delivered before are valid
   Usage usage;
 };
 
-// The progress of a prompt, after a step that computed part of it.
+// The progress of a prompt, after a step that computed a part of the prompt.
 struct PromptProgress {
-  int n_done = 0;    // tokens done, with those found in the prefix cache; fewer than before after a preemption
+  int n_done = 0;    // tokens done, including cached tokens; decreases after a preemption
   int n_cached = 0;  // part of n_done: found in the prefix cache
   Clock::time_point submitted, first_step;
 };
@@ -69,14 +69,15 @@ class TokenSink {
   // With Request::prompt_logprobs: called before the first token, for each token of the prompt except the first, which
   // has no token before it.
   virtual void on_prompt_token(const Sampled&) {}
-  // With Request::wants_logits: called before the first token, for the last token of the prompt, and with
-  // Request::prompt_logprobs for the tokens before it, too. position: the token's place in the prompt.
+  // With Request::wants_logits: called before the first token, for the last token of the prompt. With
+  // Request::prompt_logprobs, also called for the earlier tokens of the prompt. position: the token's place in the
+  // prompt.
   virtual void on_logits(int /* position */, std::span<const float> /* [n_vocab] */) {}
   virtual void on_token(const Sampled& token) = 0;
   virtual void on_finish(const Finish& finish) = 0;
 };
 
-// Vectors that replace tokens of a prompt, for example of an image. At each of these positions, the prompt has some
+// Vectors, for example of an image, that replace tokens of a prompt. At each of these positions, the prompt has any
 // token of the vocabulary as a placeholder.
 struct PromptEmbedding {
   int position = 0;  // of the first row, in the prompt
@@ -100,20 +101,20 @@ struct Request {
   std::shared_ptr<TokenSink> sink;
 
   // How the scheduler orders requests. One unit of priority is worth 1024 places in the queue, so every request runs in
-  // the end. A request of higher priority may preempt a request of lower priority. If a client (any name; empty: no
-  // client) has many requests in flight, its later requests rank behind those of other clients.
+  // the end. A request of higher priority may preempt a request of lower priority. If a client has many requests in
+  // flight, its later requests rank behind those of other clients. A client may have any name; empty: no client.
   int priority = 0;  // -kMaxPriority to kMaxPriority
   std::string client;
   std::string cache_salt;           // only requests with equal salts share cached prefixes
-  bool publishes_prefix = false;    // the engine's CacheListener hears of all chains with this salt; few salts, then
-  Clock::time_point begin_by = {};  // the latest time for the first step, else the request ends; zero: no limit
+  bool publishes_prefix = false;    // report all chains with this salt to the CacheListener; for few salts only
+  Clock::time_point begin_by = {};  // the request ends if its first step has not begun by then; zero: no limit
   Clock::time_point deadline = {};  // the time at which the request ends in any case; zero: no limit
 
-  // Guesses tokens of this request only. Drafts change how fast the output comes, never the output itself.
+  // Guesses tokens of this request only. Drafts change the speed of the output, never the output itself.
   std::shared_ptr<Proposer> proposer = {};
 
-  // A grammar that the answer follows from constraint_start on. Once nothing can follow, the answer ends as if after a
-  // stop token. Requests may share a grammar. The grammar must use this model's tokens.
+  // A grammar that the answer must match from constraint_start on. When the grammar allows no more text, the answer
+  // ends as if after a stop token. Requests may share a grammar. The grammar must use this model's tokens.
   std::shared_ptr<Constraint> constraint = {};
   ConstraintStart constraint_start = {};
 
@@ -123,11 +124,11 @@ struct Request {
 };
 inline constexpr int kMaxPriority = 100;
 
-// The most tokens that one sequence can have, prompt and output together. The limit is the model's context, or the
-// whole KV pool if the pool is smaller than the context and does not hold the model's window either.
+// The largest number of tokens of one sequence, prompt and output together. The limit is the model's context. If the KV
+// pool is smaller than the context and cannot hold the model's window either, the limit is the whole pool.
 int context_limit(const RunnerInfo& info);
 
-// Throws Error, with the numbers in the message, for a request that can never run.
+// Throws Error for a request that can never run. The message names the numbers.
 void validate(const Request& request, const RunnerInfo& info);
 
 }  // namespace ingot

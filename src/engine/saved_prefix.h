@@ -1,5 +1,6 @@
-// SavedPrefix: the cached part of a history, with a copy of its KV blocks. The server writes it to a file and gives it
-// back to an engine of the same model, which then does not compute these tokens again (Engine::save_prefix).
+// SavedPrefix: the cached part of a history, with a copy of its KV blocks (Engine::save_prefix). The server writes the
+// prefix to a file and later restores it into an engine of the same model, so the engine does not recompute these
+// tokens.
 #pragma once
 #include <cstdint>
 #include <span>
@@ -10,7 +11,7 @@
 
 namespace ingot {
 
-// What the bytes of saved blocks depend on, apart from the model.
+// Everything but the model that the bytes of saved blocks depend on.
 struct PrefixLayout {
   std::string name;        // Runner::kv_layout()
   int block_tokens = 0;
@@ -22,7 +23,7 @@ struct PrefixLayout {
 struct PrefixView {
   CacheKey root;  // of the history's salt (root_key)
   std::span<const int32_t> tokens;
-  int n_missing = 0;                // blocks at the beginning without bytes: they lie before the model's window
+  int n_missing = 0;                // blocks at the beginning without bytes: they are before the model's window
   std::span<const uint8_t> blocks;  // [n_blocks - n_missing, block_bytes]; the last block may be partly filled
 };
 

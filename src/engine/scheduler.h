@@ -1,31 +1,31 @@
 // Scheduler: decides what the next step computes. Pure host code that works on sequences and block numbers.
 //
-// A step has a budget of tokens. First, every sequence that decodes gets its one token, so that long prompts never stop
-// a stream. Then prompts continue, one chunk each, and short prompts do not wait for long prompts. Then waiting
-// sequences are admitted in order of rank, while the pool has blocks for all of their tokens and for the tokens that
-// running prompts will still need. An admitted sequence starts after the tokens that the prefix cache holds. When the
-// pool has no block for a decode, the most junior sequence is preempted: it loses its blocks and waits again. The
-// sequence keeps its tokens, and computes again the tokens whose blocks were evicted from the cache. Sampling depends
-// on seed and position only, so the output does not change. The most senior sequence never loses its blocks, and every
+// A step has a budget of tokens. First, every decoding sequence gets its one token, so long prompts never stall a
+// stream. Then each running prompt continues with one chunk, and short prompts do not wait for long prompts. Then
+// waiting sequences are admitted in order of rank, as long as the pool has blocks for all of their tokens and for the
+// remaining tokens of running prompts. An admitted sequence starts after its cached prefix. When the pool has no block
+// for a decode, the most junior sequence is preempted: it loses its blocks and waits again. The sequence keeps its
+// tokens and recomputes those whose blocks were evicted from the cache. Sampling depends only on the seed and the
+// position, so preemption does not change the output. The most senior sequence never loses its blocks, and every
 // sequence fits in the pool by itself. So every sequence finishes.
 //
 // Steps may overlap: the next step is planned while the last one runs. Steps run in order, so a block may get a new
-// holder while an earlier step that names the block still runs. The blocks of a finished sequence stay until its last
+// holder while an earlier step that uses the block still runs. The blocks of a finished sequence stay until its last
 // step is complete.
 //
-// A sequence that decodes may bring drafts after its last token, each with a row of logits. The number of drafts is
-// limited by the output, the budget, the rows, the blocks and the slots that the other sequences leave. When the step
-// is complete, the sequence is cut back to the accepted drafts. Until then, the sequence takes no part in the next
-// step.
+// A decoding sequence may append drafts to its last token. Each draft has a row of logits. The number of drafts is
+// limited by the remaining output, and by the budget, rows, blocks and slots that the other sequences leave. When the
+// step is complete, the sequence is cut back to the accepted drafts. Until then, no further step is planned for the
+// sequence.
 //
-// In models with recurrent layers, a running sequence also holds a slot for its state; slot and blocks are taken and
+// In models with recurrent layers, a running sequence also holds a slot for its state. Slot and blocks are taken and
 // released together. The slot holds the state after the sequence's last token, so other sequences can continue only
-// from checkpoints. Checkpoints are at the end of the last full block of the prompt, where the history departs from a
-// cached one, and at the end of the sequence. Prompt chunks are cut at checkpoints.
+// from checkpoints. A checkpoint is made at the end of the last full block of the prompt, at the place where the
+// history departs from a cached one, and at the end of the sequence. Prompt chunks are cut at checkpoints.
 //
-// A state cannot be cut back. A step with drafts does not change the slot that it reads, and writes another slot. If
-// all drafts are accepted, the sequence continues from the new slot. Else the sequence continues from the old slot, and
-// its next step computes again the token before the drafts and the accepted drafts.
+// A state cannot be cut back. So a step with drafts writes a different slot from the one that it reads. If all drafts
+// are accepted, the sequence continues from the new slot. Otherwise the sequence continues from the old slot, and its
+// next step recomputes the token before the drafts and the accepted drafts.
 #pragma once
 #include <span>
 #include <string>
@@ -45,29 +45,29 @@ struct SchedulerLimits {
   int chunk = 0;             // tokens of one prompt in one step
   int block_size = 0;        // tokens of a KV block
   int n_blocks = 0;
-  int n_states = 0;       // slots for the states in a step and for checkpoints; 0: the model has none
+  int n_states = 0;       // slots for the states in a step and for checkpoints; 0: the model has no states
   int window = 0;         // tokens that a query attends to, in every layer; 0: all
   int spare_rows = 0;     // rows of logits in one step beyond one for each sequence: for drafts and scored prompts
-  int embedding_dim = 0;  // of the vectors that may replace tokens; 0: the model takes none
+  int embedding_dim = 0;  // of the vectors that may replace tokens; 0: the model accepts no vectors
   bool prefix_cache = true;
   CacheListener* cache_listener = nullptr;
 };
 
-// One sequence's part of a step: tokens [begin, begin + n_tokens) of it.
+// One sequence's part of a step: its tokens [begin, begin + n_tokens).
 struct StepItem {
   Sequence* sequence = nullptr;
   int begin = 0;
   int n_tokens = 0;
   int n_drafts = 0;      // drafts among the n_tokens, at their end
-  bool samples = false;  // the item has the last token, so the next one is sampled; so is one after each draft
-  int score_begin = 0;   // first prompt token whose next token's log-probability is wanted (n_scored tokens)
+  bool samples = false;  // the item has the last token: samples the next token, and one after each draft
+  int score_begin = 0;   // first of n_scored prompt tokens; the log-probability of each one's next token is wanted
   int n_scored = 0;
   int n_evicted = 0;                      // copy of Sequence::n_evicted; if they differ later, the blocks were lost
   int32_t state_in = -1, state_out = -1;  // see Batch
   bool leaves_state = false;              // state_out becomes a checkpoint
 
   int n_rows() const { return n_scored + (samples ? 1 + n_drafts : 0); }  // rows of logits
-  // Whether the token that the item samples is already known: after the plan, a grammar forced tokens of the sequence.
+  // Whether the token that the item samples is already known, because a grammar forced tokens after the plan.
   bool is_outrun() const { return samples && sequence->len() > begin + n_tokens - n_drafts; }
 };
 
@@ -78,7 +78,7 @@ struct Step {
   int n_preempted = 0;
   int n_cached = 0;                   // tokens found in the prefix cache by sequences admitted in this step
   int n_spare_rows = 0;               // part of SchedulerLimits::spare_rows that this step uses
-  Sequence* no_memory_for = nullptr;  // a waiting sequence for whose future tokens memory could not be reserved
+  Sequence* no_memory_for = nullptr;  // a waiting sequence; memory for its future tokens could not be reserved
 };
 
 class Scheduler {
@@ -86,22 +86,23 @@ class Scheduler {
   explicit Scheduler(const SchedulerLimits& limits);
 
   void add(Sequence* sequence);    // sets the rank of the sequence
-  void pause(Sequence* sequence);  // takes no part until resumed; others may take its blocks
+  void pause(Sequence* sequence);  // not in any plan until resumed; others may take its blocks
   void resume(Sequence* sequence);
-  void remove(Sequence* sequence);   // finished or cancelled: takes no further part
+  void remove(Sequence* sequence);   // finished or cancelled: not in any later plan
   void release(Sequence* sequence);  // removed and in no step in flight: frees its blocks
-  // Before a plan: takes the blocks into which a draft head writes while it guesses n drafts. Returns the number of
-  // drafts for which there is room beside the needs of others.
+  // Before a plan: takes the blocks that a draft head writes while it guesses n drafts. Returns the number of drafts
+  // that fit without taking room that other sequences need.
   int make_room_for_drafts(Sequence& sequence, int n);
   const Step& plan();                // valid until the plan after the next
-  // The item's step has run, so others may use the computed blocks. The sequence is cut back to its accepted drafts.
+  // The item's step has run: other sequences may now use the computed blocks. Cuts the sequence back to its accepted
+  // drafts.
   void done(const StepItem& item, int n_accepted = 0);
   void failed(const StepItem& item);  // the item's step has failed
 
-  // For saved prefixes (saved_prefix.cc). find_cached: the cached part of a history, valid until the next call.
-  // add_cached: caches a history. write fills block `i` of the history, unless the cache has that block or i is less
-  // than n_missing. Throws Error if there are too few blocks. erase_cached: erases the history's blocks that no
-  // sequence holds; returns how many tokens they had.
+  // For saved prefixes (saved_prefix.cc). find_cached returns the cached part of a history, valid until the next call.
+  // add_cached caches a history. It calls `write` for each block `i` of the history, except for cached blocks and the
+  // first n_missing blocks. It throws Error if there are too few blocks. erase_cached erases the history's blocks that
+  // no sequence holds, and returns their number of tokens.
   const CacheMatch& find_cached(const CacheKey& root, const CacheTokens& tokens);
   void add_cached(const CacheKey& root, const CacheTokens& tokens, int n_missing,
                   const std::function<void(int i, int32_t block)>& write);
@@ -114,11 +115,11 @@ class Scheduler {
   int n_paused() const { return static_cast<int>(paused_.size()); }
   const BlockPool& pool() const { return pool_; }
   const StateSlots& states() const { return states_; }
-  int64_t n_blocks_released() const { return n_blocks_released_; }  // before windows, since the start
+  int64_t n_blocks_released() const { return n_blocks_released_; }  // blocks before windows, since the start
   int64_t n_cache_walks() const { return n_cache_walks_; }          // lookups in the prefix cache, since the start
 
  private:
-  // Requests of one client that have not ended, and the rank of the client's last request.
+  // The number of one client's requests that have not ended, and the rank of the client's last request.
   struct Client {
     int n_requests = 0;
     int64_t last_rank = 0;
@@ -155,8 +156,8 @@ class Scheduler {
   PrefixCache cache_;
   BlockPool pool_;
   StateSlots states_;
-  // Each sequence is in one of these three vectors. add() reserves space for it in all three, so that no later call
-  // allocates.
+  // Each sequence is in one of these three vectors. add() reserves space for the sequence in all three, so later calls
+  // do not allocate.
   std::vector<Sequence*> waiting_;  // most senior first
   std::vector<Sequence*> running_;  // most senior first
   std::vector<Sequence*> paused_;
@@ -165,7 +166,7 @@ class Scheduler {
   Step steps_[2];            // used in turn
   Step* step_ = &steps_[0];  // the step that is being planned
   CacheMatch match_;
-  const Sequence* matched_ = nullptr;  // within a plan: the sequence that match_ is for; null: none
+  const Sequence* matched_ = nullptr;  // within a plan: the sequence that match_ belongs to; null: none
   int64_t n_cache_walks_ = 0;
   int64_t n_blocks_released_ = 0;
 };

@@ -18,29 +18,30 @@ struct Sequence {
   Request request;
   int64_t rank = 0;               // place in the queue (Scheduler::add): a smaller rank is served first
   std::vector<int32_t> tokens;    // prompt and known output, then drafts
-  int n_drafts = 0;               // tokens at the end that a step verifies, or that are accepted but not yet delivered
+  int n_drafts = 0;               // tokens at the end: a step verifies them, or they are accepted but not delivered
   std::vector<RowDigest> rows;    // of the prompt, up to the end of its last embedding; empty: tokens only
   int n_prompt = 0;
   int max_len = 0;  // the sequence ends at this many tokens
 
   // Tokens whose keys and values are written by the steps planned so far. The rest is still to be computed: many tokens
-  // for a new or preempted sequence, one token for a sequence that decodes. There is no other phase.
+  // for a new or preempted sequence, one token for a sequence that decodes. Nothing else distinguishes prompts from
+  // decodes.
   int n_computed = 0;
   int n_valid = 0;              // part of n_computed: written by completed steps
   std::vector<int32_t> blocks;  // KV block for each block_size tokens; -1: released before the model's window
   int n_released = 0;           // number of those released blocks
-  // In models with states: the slots that the next step reads (-1: none, the sequence begins) and writes.
+  // In models with states: the slots that the next step reads (-1: none yet) and writes.
   int32_t state_in = -1, state_out = -1;
   int branch = 0;         // where the history departs from a cached one: a place for a checkpoint
   int last_boundary = 0;  // end of the last full block of the prompt: a place for a checkpoint, too
   int n_indexed = 0;      // leading blocks that have been passed to the prefix cache
   CacheKey root, chain;   // of the parent of the first block, and of the last indexed block
 
-  // Steps overlap: the next step is planned before the tokens sampled by the last step are known.
+  // For overlapping steps: the next step is planned before the tokens that the last step samples are known.
   int n_unseen = 0;       // tokens sampled but not known to the host: 0 or 1
   int unseen_row = 0;     // the row of that token in the last step's results
   int n_steps = 0;        // steps planned but not complete
-  bool finished = false;  // the consumer has been told, but steps in flight still name the blocks
+  bool finished = false;  // the consumer has been notified, but steps in flight still use the blocks
   bool has_nan = false;   // no other sequence may use the computed blocks and states
 
   int n_scored = 0;  // if log-probabilities of the prompt are wanted: tokens scored by the steps planned so far
@@ -50,24 +51,23 @@ struct Sequence {
   SamplingParams early;  // the request's sampling without stop tokens, for the first min_tokens
 
   // Drafts (speculate/proposer.h).
-  Proposal guess;                 // what the proposer expects after the first guess_at tokens
-  int guess_at = 0;               // 0: there is no guess
-  int n_unguessed = 0;            // tokens since the last guess, of a proposer that is costly
+  Proposal guess;                 // the proposer's guess of the tokens after the first guess_at tokens
+  int guess_at = 0;               // 0: no guess
+  int n_unguessed = 0;            // tokens since the last guess; for costly proposers
   int next_trial = kTokensBetweenTrials;  // the proposer is tried again when n_unguessed reaches this number
-  int trial_wait = kTokensBetweenTrials;  // next_trial after a trial in vain
-  bool is_trial = false;                  // the next step's drafts
-  bool trial_can_pay = false;             // by the times of steps, if all drafts are right
+  int trial_wait = kTokensBetweenTrials;  // next_trial after a failed trial
+  bool is_trial = false;                  // the next step's drafts are a trial
+  bool trial_can_pay = false;             // according to the step times, if all drafts are right
   std::vector<int32_t> proposed;  // drafts for the next step
-  int64_t head_step = -1;         // for a draft head: the last step with this sequence, and
-  int head_row = 0;               // the row of the token before the last one there
+  int64_t head_step = -1;         // for a draft head: the last step with this sequence,
+  int head_row = 0;               // and its row of the token before the last one
   Acceptance acceptance{32};      // of this sequence's drafts
-  // Drafts follow known tokens. So a sequence that is to bring drafts has no step planned until its last sampled token
-  // is known.
+  // Drafts follow known tokens. So a sequence that will have drafts gets no step until its last sampled token is known.
   bool waits_for_draw = false;
-  int n_drafted = 0, n_accepted = 0;  // drafts that steps verified, and drafts that were right
+  int n_drafted = 0, n_accepted = 0;  // drafts that steps verified, and accepted drafts
   int n_sampling_steps = 0;           // steps that gave tokens of the output
-  double step_seconds = 0;            // of these steps, as such steps are measured (DraftLengths)
-  double plain_seconds = 0;           // of steps without drafts that would have given the same tokens
+  double step_seconds = 0;            // measured time of these steps (DraftLengths)
+  double plain_seconds = 0;           // time that steps without drafts would have taken for the same tokens
 
   int n_cached = 0;  // prompt tokens found in the prefix cache, so not computed
   int n_preempted = 0;

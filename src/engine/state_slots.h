@@ -1,8 +1,7 @@
 // StateSlots: records which sequence holds which slot of the state cache, in models with recurrent layers. A running
 // sequence holds the slot that its steps write. At a checkpoint (Scheduler::next_checkpoint), the sequence leaves that
-// slot behind and writes its next step to another slot. So a checkpoint is a slot that the prefix cache knows, and
-// states are never copied. A checkpoint without a holder stays until its slot is needed; like blocks, the slot unused
-// for the longest time is evicted first.
+// slot to the prefix cache, and its next step writes another slot. So states are never copied. A checkpoint without a
+// holder stays until its slot is needed. As with blocks, the slot unused for the longest time is evicted first.
 #pragma once
 #include <cstdint>
 
@@ -19,27 +18,26 @@ class StateSlots {
   StateSlots(int n_slots, int max_seqs, PrefixCache& cache);  // 0 slots: the model has no states
 
   explicit operator bool() const { return pool_.n_blocks() > 0; }
-  // Whether a slot is available. Finished sequences hold their slots until their last step is complete.
+  // Whether a slot is available. A finished sequence holds its slots until its last step is complete.
   bool room_for_one() const { return pool_.n_free() > 0; }
   int n_free() const { return pool_.n_free(); }
   int n_slots() const { return pool_.n_blocks(); }
   int n_used() const { return pool_.n_used(); }
   int n_cached() const { return pool_.n_cached(); }
 
-  // Gives the sequence a slot. The sequence continues from `checkpoint` (-1: begins). `exclusive`: no other sequence
-  // may continue from the checkpoint, so the sequence takes over the slot.
+  // Gives the sequence a slot. The sequence continues from `checkpoint` (-1: starts from an empty state). `exclusive`:
+  // the sequence takes over the checkpoint's slot, so no other sequence can continue from the checkpoint.
   void start(Sequence& sequence, int32_t checkpoint, bool exclusive);
-  // The sequence's next step is planned: sets the slots that `item` reads and writes. `leave`: the state written
-  // becomes a checkpoint, if another slot is free for the sequence.
+  // Called when the sequence's next step is planned. Sets the slots that `item` reads and writes. `leave`: the written
+  // state becomes a checkpoint if another slot is free for the sequence.
   void step(Sequence& sequence, StepItem& item, bool leave);
-  // The sequence's next step verifies drafts. A state cannot be cut back, so that step must not change the slot that it
-  // reads.
+  // Called when the sequence's next step verifies drafts. A state cannot be cut back, so that step must not write the
+  // slot that it reads.
   void keep_input(Sequence& sequence);
-  // The step that verified drafts is complete and some drafts were wrong. The sequence continues from the state before
-  // the step.
+  // Called when a step with wrong drafts is complete. The sequence continues from the state before the step.
   void go_back(Sequence& sequence, const StepItem& item) const;
   void landed(const StepItem& item);  // the step is complete or has failed: releases the slot that it read
-  // The step is complete. If it left a checkpoint, caches that state; `after` is the chain up to the checkpoint.
+  // The step is complete. If the step left a checkpoint, caches its state. `after` is the chain up to the checkpoint.
   void keep(const StepItem& item, const CacheKey& after);
   // Releases the sequence's slots. `keep`: caches the state after all tokens, unless a step is in flight or has failed.
   // The state belongs to block `tail`, or to the sequence's chain if `tail` is -1.
