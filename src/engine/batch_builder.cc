@@ -87,8 +87,8 @@ std::span<const SampleRow> BatchBuilder::fill_rows(const Step& step) {
   return rows_;
 }
 
-// A token that the step samples is the drawn_token() of its row, unless a grammar forced another one. The tokens after
-// a wrong draft do not matter.
+// A token that the step samples is represented by the drawn_token() of its row, unless a grammar forced another token.
+// The tokens after a wrong draft do not matter.
 std::span<const int32_t> BatchBuilder::fill_next_tokens(const Step& step) {
   next_tokens_.clear();
   int row = 0;
@@ -131,9 +131,9 @@ void BatchBuilder::fill_embeddings(const Step& step) {
   batch_.embedding_rows = embedding_rows_;
 }
 
-// Rows are as long as the longest row of this step. Entries past a sequence's last block are 0, because kernels do not
-// read there. Before a window, kernels may read values that they then mask. So these entries name the sequence's first
-// remaining block, which is full.
+// All rows have the length of the longest row of this step. Entries past a sequence's last block are 0, because kernels
+// do not read there. Before a window, kernels may read values and then mask them. So entries before the window are set
+// to the sequence's first remaining block, which is full.
 void BatchBuilder::fill_block_table(const Step& step) {
   size_t max_blocks = 0;
   for (const StepItem& item : step.items) max_blocks = std::max(max_blocks, item.sequence->blocks.size());

@@ -30,7 +30,7 @@ SchedulerLimits scheduler_limits(const RunnerInfo& info, const EngineOptions& op
           .cache_listener = options.cache_listener.get()};
 }
 
-// Drafts need spare rows of logits, and in models with states a spare slot.
+// Drafts need spare rows of logits. In models with states, they also need a spare slot.
 bool can_draft(const RunnerInfo& info) {
   return info.max_logits > info.max_seqs && (info.n_states == 0 || info.n_states > info.max_seqs);
 }
@@ -109,7 +109,7 @@ std::optional<RequestId> Engine::try_submit(Request request) {
   return push(std::move(request));
 }
 
-// If anything fails here, the request's place in the queue is free again.
+// If anything fails here, the request gives its place in the queue back.
 RequestId Engine::push(Request request) {
   try {
     auto sequence = make_sequence(std::move(request));
@@ -142,7 +142,7 @@ std::unique_ptr<Sequence> Engine::make_sequence(Request request) {
   }
   if (request.constraint) sequence->constraint.emplace(request.constraint, request.constraint_start);
   sequence->mirostat_mu = 2 * request.sampling.mirostat_tau;
-  // Mirostat's state follows the tokens drawn, and a step draws the rows of drafts at once.
+  // Mirostat's state changes with each sampled token, but a step samples the rows of all drafts at once.
   if (!can_draft(runner_.info()) || request.sampling.mirostat != 0) request.proposer = nullptr;
   CHECK(!request.proposer || !request.proposer->drafts_of_head(0) || has_draft_head());
   sequence->request = std::move(request);
@@ -184,7 +184,7 @@ void Engine::warm_up() {
     Finish finish;
   };
   const RunnerInfo& info = runner_.info();
-  // A device that works by itself may record steps of up to 8 rows a sequence, when they come for the first time.
+  // An asynchronous device may record each step shape of up to 8 rows a sequence at its first use.
   const int n_most = overlap_ && can_draft(info) ? std::min(7, info.max_logits - info.max_seqs) : 0;
   for (int n_drafts = 0; n_drafts <= n_most; ++n_drafts) {
     const auto sink = std::make_shared<Sink>();
@@ -222,7 +222,7 @@ void Engine::run() {
   }
 }
 
-// The state may be half changed, so only the sinks that wait for an answer are still used.
+// The engine's state may be half changed, so this function uses nothing but the sinks that wait for an answer.
 void Engine::die(const char* why, bool lost_device) {
   log_safely(LogLevel::kWarn, "the engine has ended: {}", why);
   inbox_.close();
@@ -319,7 +319,7 @@ void Engine::end_late_requests() {
   }
 }
 
-// Ends a sequence, and destroys it unless a step in flight names its blocks. A sequence ends only here, so its sink is
+// Ends a sequence, and destroys it unless a step in flight uses its blocks. Sequences end only here, so on_finish is
 // called once.
 void Engine::finish(Sequence& sequence, FinishReason reason, const std::string& error, int32_t stop_token) {
   sequence.finished = true;
@@ -335,7 +335,7 @@ void Engine::finish(Sequence& sequence, FinishReason reason, const std::string& 
   scheduler_.remove(&sequence);
   std::unique_ptr<Sequence> owned;
   if (sequence.n_steps == 0) owned = destroy(sequence);
-  publish();  // first, so that a consumer that learns of the end sees the blocks released
+  publish();  // before tell_end, so that the consumer sees the blocks released
   tell_end(sequence, finish);
 }
 

@@ -1,4 +1,5 @@
-// The engine's part of speculation: guesses become drafts of the next step, and a step's draws accept or refuse them.
+// The engine's part of speculation: turns guesses into drafts of the next step, and compares drafts with sampled
+// tokens.
 #include <algorithm>
 #include <functional>
 #include <utility>
@@ -10,7 +11,8 @@
 
 namespace ingot {
 
-// After a delivered token: compares the last guess with what came. If a guess costs little, asks for the next one.
+// Called after each delivered token. Compares the last guess with that token. Asks proposers that are not costly for
+// the next guess.
 void Engine::propose(Sequence& sequence) {
   Proposal& guess = sequence.guess;
   const std::span<const int32_t> history = sequence.tokens;
@@ -25,7 +27,7 @@ void Engine::propose(Sequence& sequence) {
   }
   sequence.guess_at = 0;
   if (sequence.request.proposer->is_costly()) {
-    // Answers that are too short for a trial of their own are tried, too: one trial in kTokensOfShortAnswers tokens.
+    // Short answers never reach their own trial. They share one trial per kTokensOfShortAnswers tokens.
     constexpr int kTokensOfShortAnswers = 1024;
     const bool is_first = sequence.n_sampling_steps == 1;
     sequence.n_unguessed += is_first && n_unguessed_ >= kTokensOfShortAnswers ? sequence.next_trial : 1;
@@ -39,7 +41,7 @@ void Engine::propose(Sequence& sequence) {
   }
 }
 
-// A guess ends before the first token that is not in the vocabulary. May throw.
+// Cuts the guess before its first token that is not in the vocabulary. May throw.
 void Engine::ask_for_guess(Sequence& sequence, int n) {
   Proposal& guess = sequence.guess;
   guess = sequence.request.proposer->propose(sequence.tokens, n);
@@ -50,11 +52,12 @@ void Engine::ask_for_guess(Sequence& sequence, int n) {
   sequence.n_unguessed = n_unguessed_ = 0;
 }
 
-// Before a plan: chooses the drafts that its step verifies. Returns whether the time of the step is of use for later
-// choices. Next to a prompt, which fills the step, there are no drafts.
+// Called before a plan: chooses the drafts that its step verifies. Returns whether the time of the step should be
+// recorded for later choices. While a step computes a long prompt, no drafts are chosen, because the prompt fills the
+// step.
 //
-// Where steps overlap, the last token of a sequence is not known yet. If its guess is worth a draft, the sequence waits
-// for that token. All sequences with guesses wait together: one by one, each would miss every second step.
+// If steps overlap, the last token of a sequence is not known yet. If drafts pay, the sequence waits for that token.
+// All sequences with guesses wait together. If they waited separately, each would miss every second step.
 bool Engine::choose_drafts() {
   offers_.clear(), offering_.clear();
   int n_seqs = 0, n_rows = 0;
@@ -88,8 +91,8 @@ bool Engine::choose_drafts() {
   return adapts;
 }
 
-// The worth of each draft of the guess, or of a guess that the proposer may make. Where all drafts are verified anyway,
-// there is nothing to choose.
+// Adds an offer with the gain of each draft of the guess. For a costly proposer, these are gains of a guess not made
+// yet. If the proposer does not adapt, the offer is empty, because all drafts are verified.
 void Engine::offer_drafts(Sequence& sequence) {
   offering_.push_back(&sequence);
   DraftOffer& offer = offers_.emplace_back();
@@ -102,7 +105,8 @@ void Engine::offer_drafts(Sequence& sequence) {
     offer.gains[offer.n] = gain *= sequence.acceptance.of(evidence + offer.n, acceptance_);
 }
 
-// A costly proposer whose drafts do not pay is tried again now and then, with one draft: the text may have changed.
+// If a costly proposer's drafts do not pay, it is tried again after next_trial tokens with one draft, because the text
+// may have become predictable.
 void Engine::try_again(Sequence& sequence, DraftOffer& offer, int n_seqs, int n_rows) {
   sequence.is_trial = sequence.request.proposer->is_costly() && offer.n_chosen == 0 && offer.n > 0 &&
                       sequence.n_unguessed >= sequence.next_trial;
@@ -111,8 +115,9 @@ void Engine::try_again(Sequence& sequence, DraftOffer& offer, int n_seqs, int n_
   sequence.trial_can_pay = draft_lengths_.can_pay(n_seqs, n_rows);
 }
 
-// After each trial in vain, the next one comes after twice as many tokens. After a right guess, it comes soon: a few
-// right ones show that the text has changed. That is no help where guesses take longer than steps.
+// After each failed trial, the wait until the next trial doubles. After a right guess, the next trial comes soon,
+// because a few right guesses show that the text has changed. If drafts cannot pay even when they are right, a right
+// guess counts as a failed trial.
 void Engine::judge_trial(Sequence& sequence, bool was_right) {
   constexpr int kTokensAfterARightGuess = 4, kMostTokens = 1 << 20;
   if (was_right && (!sequence.is_trial || sequence.trial_can_pay)) {
@@ -124,7 +129,7 @@ void Engine::judge_trial(Sequence& sequence, bool was_right) {
   }
 }
 
-// The first n tokens of the guess become drafts; all, if the proposer does not adapt.
+// Turns the first n tokens of the guess into drafts, or all tokens if the proposer does not adapt.
 void Engine::bring_drafts(Sequence& sequence, int n) {
   sequence.proposed.clear();
   const bool is_fixed = !sequence.request.proposer->adapts();
@@ -142,8 +147,8 @@ void Engine::bring_drafts(Sequence& sequence, int n) {
   }
 }
 
-// All sequences that bring drafts of a draft head to this step, at once. The head goes on from the last forward, so a
-// sequence that was not part of it brings no drafts.
+// Asks the draft head for the drafts of all its sequences in this step at once. The head continues from the last
+// forward pass, so a sequence that was not part of that pass gets no drafts.
 void Engine::ask_draft_head() {
   if (in_flight_.step != nullptr) return;
   struct Asking {
@@ -180,8 +185,8 @@ void Engine::ask_draft_head() {
   }
 }
 
-// Drafts end before the first token that the constraint refuses, and after the first token after which the grammar
-// forces text: forced text comes without sampling, with drafts or without.
+// Cuts the drafts before the first token that the constraint refuses. Also cuts them after the first token after which
+// the grammar forces text, because forced text needs no sampling.
 void Engine::cut_drafts(Sequence& sequence) {
   AnswerConstraint& constraint = *sequence.constraint;
   AnswerConstraint::Place place = constraint.place();
@@ -196,8 +201,8 @@ void Engine::cut_drafts(Sequence& sequence) {
   constraint.go_back(std::move(place));
 }
 
-// Returns the length of the longest run of drafts that equal the tokens sampled before them; the other drafts are cut
-// off. A token that ends the output is the last one, so drafts after it do not count.
+// Returns the number of accepted drafts: the longest run of drafts that equal the tokens sampled in their places. Cuts
+// the other drafts off. A token that ends the output is the last one, so drafts from that token on are not accepted.
 int Engine::accept(Sequence& sequence, std::span<const Sampled> drawn) {
   const std::span<const int32_t> drafts = std::span<const int32_t>(sequence.tokens).last(sequence.n_drafts);
   size_t n = 0;
@@ -215,14 +220,15 @@ int Engine::accept(Sequence& sequence, std::span<const Sampled> drawn) {
   return sequence.n_drafts;
 }
 
-// Where steps follow one another, a step takes the time from the end of the last step to its own end.
+// If steps follow each other directly, the time of a step is measured from the end of the last step.
 void Engine::add_step_time(const InFlightStep& step, Clock::time_point last) {
   const Clock::duration time = step.stats.emitted - std::max(step.stats.begin, last);
   draft_lengths_.add_step(step.shape, std::chrono::duration<double>(time).count());
 }
 
-// What drafts gain: the time of the step beside the time in which steps without drafts would have given its tokens.
-// Both are times that decide about drafts, so a slow moment of the machine is no loss.
+// Records the gain by drafts: the time of the step, and the time that steps without drafts would have taken for the
+// same tokens. Both are the minimum times that choose the drafts, so a short slowdown of the machine does not appear as
+// a loss.
 void Engine::add_gain(Sequence& sequence, const InFlightStep& step, int n_tokens) {
   const int n_seqs = step.shape.n_seqs;
   const std::optional<double> seconds = draft_lengths_.seconds_of(step.shape),

@@ -12,8 +12,8 @@
 #include "engine/jump_ahead.h"
 
 namespace ingot {
-// If steps overlap: launches the next step, completes the last step, and then samples for the next step, whose
-// histories are known by then. Else completes the step at once.
+// If steps overlap: launches the next step, completes the last step, and then samples for the next step, because its
+// histories are known by then. Otherwise completes the step at once.
 void Engine::run_step() {
   BatchBuilder& builder = builders_[next_builder_];
   next_builder_ = 1 - next_builder_;
@@ -47,7 +47,7 @@ void Engine::run_step() {
   if (!overlap_) complete(in_flight_, "");
 }
 
-// Makes the masks of the constrained sequences in a step whose forward pass runs: their last tokens are known now.
+// Makes the masks of the constrained sequences while the step's forward pass runs. Their last tokens are known by now.
 void Engine::make_masks(InFlightStep& in_flight) {
   const Clock::time_point begin = Clock::now();
   bool any = false;
@@ -80,7 +80,7 @@ void Engine::make_masks(Sequence& sequence, int n_drafts) {
   constraint.go_back(std::move(place));
 }
 
-// Returns a flight without a step if there was nothing to plan.
+// Returns an InFlightStep without a step if there was nothing to plan.
 Engine::InFlightStep Engine::launch(BatchBuilder& builder, std::string* fault) {
   InFlightStep in_flight;
   StepStats& stats = in_flight.stats;
@@ -135,8 +135,8 @@ Engine::InFlightStep Engine::launch(BatchBuilder& builder, std::string* fault) {
   return in_flight;
 }
 
-// A step is complete or has failed. A failed step ends the step's requests, because their cache may be half written,
-// and no other requests. If the device is lost, all requests end.
+// Called when a step is complete or has failed. A failed step ends only its own requests, because their cache may be
+// half written. If the device is lost, all requests end.
 void Engine::complete(InFlightStep& in_flight, std::string fault) {
   const InFlightStep done = std::exchange(in_flight, {});
   StepStats stats = done.stats;
@@ -223,8 +223,8 @@ void Engine::emit_progress(const Sequence& sequence) {
       {std::min(sequence.n_valid, sequence.n_prompt), sequence.n_cached, sequence.submitted, sequence.first_step});
 }
 
-// A prompt token may have a logit of -infinity or NaN. The sampler then reports another token; the consumer gets the
-// prompt's token with -infinity.
+// A prompt token may have a logit of -infinity or NaN. The sampler then reports a different token, and the consumer
+// gets the prompt's token with -infinity.
 void Engine::emit_scores(const StepItem& item, std::span<const Sampled> scored) {
   for (size_t i = 0; i < scored.size(); ++i) {
     Sampled one = scored[i];
@@ -259,7 +259,7 @@ void Engine::emit_logits(const Step& step) {
 }
 
 // Delivers the sampled tokens up to a place where the grammar forces text, then the tokens of that text. Drafts end at
-// such a place (cut_drafts), so no token after it has been accepted.
+// such a place (cut_drafts), so no later token has been accepted.
 void Engine::emit_tokens(Sequence& sequence, std::span<const Sampled> drawn) {
   for (size_t i = 0; i < drawn.size(); ++i) {
     if (!emit_next(sequence, drawn[i], i == 0)) return;
@@ -279,8 +279,8 @@ void Engine::emit_tokens(Sequence& sequence, std::span<const Sampled> drawn) {
   if (sequence.request.proposer) propose(sequence);
 }
 
-// Delivers one of several tokens. Returns false once the request has ended; the sequence may then be destroyed. The
-// consumer may end the request at each token, by an exception or by a cancel.
+// Delivers one of several tokens. Returns false if the request has ended; the sequence may then be destroyed. The
+// consumer can end the request at each token by an exception or a cancel.
 bool Engine::emit_next(Sequence& sequence, const Sampled& sampled, bool is_first) {
   const RequestId id = sequence.id;
   const auto ended = [&] {
@@ -295,8 +295,8 @@ bool Engine::emit_next(Sequence& sequence, const Sampled& sampled, bool is_first
   return !ended();
 }
 
-// The tokens that the grammar forces after `output` and that need no sampling. A request with log-probabilities or
-// token biases samples every token, and a stop token is always sampled. May throw.
+// Returns the tokens that the grammar forces after `output` and that need no sampling. Requests with log-probabilities
+// or token biases sample every token. A stop token is always sampled. May throw.
 std::vector<int32_t> Engine::forced_tokens(Sequence& sequence, std::span<const int32_t> output) {
   const Request& request = sequence.request;
   if (!options_.jump_ahead || !sequence.constraint) return {};

@@ -5,7 +5,7 @@
 namespace ingot {
 namespace {
 
-constexpr size_t kContextTokens = 32;  // a tokenizer's cuts depend on no more tokens than these before the text
+constexpr size_t kContextTokens = 32;  // a tokenizer's cuts depend on at most this many tokens before the text
 
 // The end of the output, back to the last token without text.
 std::string context_of(std::span<const int32_t> output, const GrammarVocabulary& vocabulary) {
@@ -21,7 +21,7 @@ std::string context_of(std::span<const int32_t> output, const GrammarVocabulary&
   return context;
 }
 
-// Keeps only the tokens at the end that make up n_bytes. Returns false if no token begins there.
+// Keeps only the last tokens, with n_bytes in all. Returns false if no token begins at that byte.
 bool keep_last_bytes(std::vector<int32_t>& tokens, size_t n_bytes, const GrammarVocabulary& vocabulary) {
   size_t n = 0;
   auto first = tokens.end();

@@ -13,8 +13,8 @@ namespace ingot {
 namespace {
 
 constexpr uint64_t kRootBit = uint64_t{1} << 63;  // set in the ids of roots, never in the ids of blocks
-constexpr int kMaxTails = 32;                     // the newest tails after one parent that find_tail compares
-constexpr int kLostPerBlock = 8;  // nodes without a block per block, for models with windows: some hundred bytes each
+constexpr int kMaxTails = 32;                     // find_tail compares only this many of a parent's newest tails
+constexpr int kLostPerBlock = 8;  // nodes without a block, per block, for models with windows; a few hundred bytes each
 
 int n_nodes(int n_blocks, int window) { return window > 0 ? n_blocks * (1 + kLostPerBlock) : n_blocks; }
 
@@ -37,7 +37,7 @@ int first_block_seen(int position, int window, int block_size) {
 
 int most_blocks_needed(int window, int block_size) {
   const int n_seen = std::max(
-      window, block_size + 1);  // tokens from the first seen to the next one, which may begin and end within blocks
+      window, block_size + 1);  // tokens from the first seen to the next token; both may be inside blocks
   return (n_seen - 1 + block_size - 1) / block_size + 2;
 }
 
@@ -59,7 +59,7 @@ PrefixCache::PrefixCache(int n_blocks, int block_size, int window, Hash hash, bo
       rows_(has_rows ? tokens_.size() : 0),
       full_(mask_ + 1, -1),
       tails_(mask_ + 1, -1) {
-  // Random, so that a client cannot send prompts that all fall into one bucket.
+  // A random seed, so that a client cannot choose prompts that all fall into one bucket.
   std::random_device random;
   seed_ = static_cast<uint64_t>(random()) << 32 | random();
 }
@@ -174,7 +174,8 @@ void PrefixCache::lose(int32_t block) {
   link(index, {.parent = node.parent, .key = node.key, .n_tokens = node.n_tokens}, tokens);
 }
 
-// Later blocks name the first block's id as their parent. The id is never reused, so erasing the first block is enough.
+// The second block stores the first block's id as its parent. Ids are never reused, so erasing the first block is
+// enough.
 void PrefixCache::forget(const CacheKey& root, const CacheTokens& tokens) {
   if (tokens.size() < static_cast<size_t>(block_size_)) return;
   const CacheTokens first = tokens.first(block_size_);

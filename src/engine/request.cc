@@ -10,7 +10,7 @@
 namespace ingot {
 namespace {
 
-constexpr size_t kMaxStopTokens = 256;  // limit for the model's own and the user's together
+constexpr size_t kMaxStopTokens = 256;  // the model's and the user's together
 
 void validate_length(const Request& request, int limit) {
   const size_t n_prompt = request.prompt.size();

@@ -18,7 +18,7 @@ const CacheMatch& Scheduler::find_cached(const CacheKey& root, const CacheTokens
   return match_;
 }
 
-// All blocks of the history are held until the last one is cached, so that no block takes the place of an earlier one.
+// All blocks of the history are held until the last one is cached, so that a later block never evicts an earlier one.
 void Scheduler::add_cached(const CacheKey& root, const CacheTokens& tokens, int n_missing,
                            const std::function<void(int i, int32_t block)>& write) {
   const int size = limits_.block_size, n_tokens = static_cast<int>(tokens.size()), n_blocks = blocks_for(n_tokens);

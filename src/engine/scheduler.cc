@@ -45,7 +45,7 @@ Scheduler::Scheduler(const SchedulerLimits& limits)
   for (Step& step : steps_) step.items.reserve(limits.max_seqs);
 }
 
-// May throw if memory runs out; nothing has changed then.
+// May throw if memory runs out, and then changes nothing.
 void Scheduler::add(Sequence* sequence) {
   sequence->root = sequence->chain = root_key(sequence->request.cache_salt);
   if (sequence->request.publishes_prefix) cache_.announce(sequence->root);
@@ -60,14 +60,14 @@ void Scheduler::add(Sequence* sequence) {
   ++client->second.n_requests;
 }
 
-// Ids follow the order of arrival, so they serve as places in the queue.
+// Ids are in order of arrival, so they serve as places in the queue.
 int64_t Scheduler::rank_of(const Sequence& sequence) {
   const int64_t place = static_cast<int64_t>(sequence.id) - sequence.request.priority * kPlacesPerPriority;
   if (sequence.request.client.empty()) return place;
   const Client& client = clients_[sequence.request.client];
   const int64_t rank = place + std::min(client.n_requests * kPlacesPerRequest, kMaxPlacesBack);
-  // When some of the client's requests have ended since, a new request does not overtake its waiting ones, unless it
-  // has priority.
+  // If some of the client's requests have ended meanwhile, a new request must not overtake the client's waiting
+  // requests, unless the new request has priority.
   return client.n_requests == 0 || sequence.request.priority != 0 ? rank : std::max(rank, client.last_rank);
 }
 
@@ -104,12 +104,12 @@ const Step& Scheduler::plan() {
   return *step_;
 }
 
-// Releases the blocks before the window of the next token: no step still to be planned reads them. A sequence with
-// drafts in flight may be cut back, so it counts from its last valid token.
+// Releases the blocks before the window of the next token, because no future step reads these blocks. A sequence with
+// drafts in flight may be cut back, so its window is computed from the last valid token.
 void Scheduler::give_up_old_blocks(Sequence& sequence) {
   const int next = sequence.n_drafts > 0 ? sequence.n_valid : sequence.n_computed;
   int n = first_block_seen(next, limits_.window, limits_.block_size);
-  // blocks not yet indexed could still be used by others
+  // Blocks that are not indexed yet stay, because other sequences could share them later.
   if (limits_.prefix_cache) n = std::min(n, sequence.n_indexed);
   for (; sequence.n_released < n; ++sequence.n_released) {
     int32_t& block = sequence.blocks[sequence.n_released];
@@ -124,9 +124,9 @@ void Scheduler::plan_decodes() {
     Sequence& sequence = *running_[i];
     const bool decodes =
         sequence.n_todo() == 1 && !sequence.done_when_seen() && !sequence.waits_for_draw && budget() > 0;
-    // The sequences planned so far are senior, so the most junior sequence is never among them; it may be this
-    // sequence. The only running sequence waits for the step in flight. After that step, blocks before its window or
-    // blocks of a finished sequence are released.
+    // The sequences planned so far are senior to this one, so the most junior sequence is this one or a later one. If
+    // only this sequence runs, it waits for the step in flight. That step's end releases blocks before the window or
+    // blocks of a finished sequence.
     bool has_room = decodes && grow(sequence, sequence.n_computed + 1);
     while (decodes && !has_room && running_.size() > 1 && i < running_.size()) {
       preempt(*running_.back());
@@ -138,8 +138,8 @@ void Scheduler::plan_decodes() {
 }
 
 // The most senior prompt gets at least half of the budget, so that it makes progress. The other half goes first to the
-// prompts with the fewest tokens to compute, so that short prompts do not wait for long prompts. If a sequence could be
-// admitted, up to half of the budget is left for it.
+// prompts with the fewest tokens to compute, so that short prompts do not wait for long prompts. If a waiting sequence
+// can be admitted, up to half of the budget is reserved for that sequence.
 void Scheduler::plan_prefills() {
   prompts_.clear();
   for (Sequence* sequence : running_)
@@ -166,7 +166,7 @@ void Scheduler::plan_prefills() {
 }
 
 void Scheduler::admit() {
-  // Never more sequences than the budget has tokens, so that a prompt among decodes still gets one token.
+  // There are never more sequences than tokens in the budget, so a prompt among decodes still gets one token.
   while (!waiting_.empty() && budget() > 0 && n_running() < limits_.max_batch_tokens) {
     Sequence* sequence = waiting_.front();
     if (sequence->n_unseen > 0) break;  // preempted while its last sampled token was not known yet
@@ -195,14 +195,15 @@ void Scheduler::make_room() {
   }
 }
 
-// Whether the sequence can be admitted. Sets match_ to the part that the cache holds.
+// Whether the sequence can be admitted. Sets match_ to the sequence's cached prefix.
 bool Scheduler::fits(const Sequence& sequence) {
   if (n_running() >= limits_.max_seqs) return false;
   if (states_ && !states_.room_for_one()) return false;
-  // One more block for each running sequence. Else the next few tokens would preempt the sequence just admitted.
+  // One more block for each running sequence. Otherwise the sequence just admitted would be preempted after a few
+  // tokens.
   int needed = n_running();
   for (const Sequence* other : running_) needed += blocks_promised(*other);
-  if (n_running() > 0 && pool_.n_free() <= needed) return false;  // whatever the cache holds
+  if (n_running() > 0 && pool_.n_free() <= needed) return false;  // even if all tokens are cached
   match_cache(sequence);
   int own = blocks_for(sequence.len());
   for (const int32_t block : match_.blocks) own -= block < 0 || pool_.refs(block) > 0;  // cached blocks count as free
@@ -210,25 +211,25 @@ bool Scheduler::fits(const Sequence& sequence) {
   return n_running() == 0 || pool_.n_free() >= needed;
 }
 
-// For a long prompt, this lookup is the most expensive part of a plan. So it is done once, for the sequence at the head
-// of the queue.
+// For a long prompt, this lookup is the most expensive part of a plan. So each plan looks up only the sequence at the
+// head of the queue, and only once.
 void Scheduler::match_cache(const Sequence& sequence) {
   if (match_is_of(sequence)) return;
-  // The last token is always computed, for its logits; so are tokens that need log-probabilities.
+  // The last token is always computed, for its logits. Tokens that need log-probabilities are computed too.
   const int n_usable = sequence.scores() ? sequence.n_scored : sequence.len() - 1;
   cache_.find(sequence.root, sequence.cache_tokens().first(limits_.prefix_cache ? n_usable : 0), match_);
   matched_ = &sequence;
   ++n_cache_walks_;
 }
 
-// Within a plan, the cache evicts blocks and states when sequences take their places. When a block of match_ is
-// evicted, matched_ is reset.
+// Within a plan, the cache evicts blocks and states when sequences need their memory. If a block of match_ is evicted,
+// matched_ is reset.
 bool Scheduler::match_is_of(const Sequence& sequence) const {
   return matched_ == &sequence && (match_.state < 0 || cache_.holds_state(match_.state));
 }
 
-// Reserves memory for all tokens and blocks that the sequence may need, so that no step allocates. Returns false
-// without the memory.
+// Reserves memory for all tokens and blocks that the sequence may need, so that no step allocates. Returns false if
+// memory runs out.
 bool Scheduler::reserve(Sequence& sequence) const {
   try {
     sequence.tokens.reserve(sequence.max_len);
@@ -253,7 +254,7 @@ void Scheduler::take_cached(Sequence& sequence) {
   if (states_) states_.start(sequence, match_.state, match_.tail >= 0);
   sequence.branch = match_.n_known;
   sequence.last_boundary = (sequence.len() - 1) / limits_.block_size * limits_.block_size;
-  if (match_.tail >= 0) {  // the sequence will write to the tail, so no other may use it
+  if (match_.tail >= 0) {  // the sequence will write to the tail, so no other sequence may use it
     pool_.share(match_.tail);
     cache_.erase(match_.tail);
     sequence.blocks.push_back(match_.tail);
@@ -263,8 +264,8 @@ void Scheduler::take_cached(Sequence& sequence) {
   if (sequence.n_evicted == 0) sequence.n_cached = match_.n_tokens;
 }
 
-// The prompt tokens that this step can compute: as many as the chunk, the budget, the blocks and the rows of logits
-// allow, up to the next place for a checkpoint.
+// The number of prompt tokens that this step can compute. The limits are the chunk, the budget, the blocks, the rows of
+// logits and the next checkpoint.
 int Scheduler::prefill_tokens(const Sequence& sequence) const {
   const int64_t n_blocks = static_cast<int64_t>(sequence.blocks.size()) + pool_.n_free();
   const int64_t room = n_blocks * limits_.block_size - sequence.n_computed;
@@ -276,28 +277,29 @@ int Scheduler::prefill_tokens(const Sequence& sequence) const {
 
 int Scheduler::next_checkpoint(const Sequence& sequence) const {
   if (limits_.n_states <= limits_.max_seqs || !limits_.prefix_cache)
-    return std::numeric_limits<int>::max();                          // no slots are spare for checkpoints
+    return std::numeric_limits<int>::max();                          // no spare slots for checkpoints
   for (const int place : {sequence.branch, sequence.last_boundary})  // in order
     if (place > sequence.n_computed) return place;
   return std::numeric_limits<int>::max();
 }
 
-// Blocks that the sequence still needs for its known tokens. Blocks that it will have released by then do not count.
+// The number of blocks that the sequence still needs for its known tokens, less those that it will have released by
+// then.
 int Scheduler::blocks_promised(const Sequence& sequence) const {
   const int n_blocks = static_cast<int>(sequence.blocks.size()), held = n_blocks - sequence.n_released;
   return std::max(0, std::min(blocks_for(sequence.planned_len()) - n_blocks, most_blocks_held() - held));
 }
 
-// With a window, a sequence releases the blocks before the window once the steps that wrote them are complete; two such
-// steps may be in flight. The first and the last block may be partly used, and one more block stays for kernels
+// With a window, a sequence releases a block before the window when the step that wrote the block is complete. Two such
+// steps may be in flight. The first and the last block may be partly used, and kernels need one more block
 // (first_block_seen).
 int Scheduler::most_blocks_held() const {
   return limits_.window == 0 ? limits_.n_blocks : blocks_for(limits_.window + 2 * limits_.chunk) + 3;
 }
 
-// The drafts that the sequence can bring after its last token. The needs of others come first: n_later sequences get
-// their tokens of this step after this one, each running sequence gets a block, and all sequences that can run get
-// their slots.
+// The number of drafts that the sequence can have after its last token. The needs of other sequences come first: a
+// token in this step for each of the n_later sequences planned after this one, a block for each running sequence, and a
+// slot for each sequence that can run.
 int Scheduler::drafts_for(const Sequence& sequence, int n_later) const {
   if (sequence.proposed.empty()) return 0;
   if (states_ && sequence.state_in == sequence.state_out && states_.n_free() <= limits_.max_seqs - n_running())
@@ -308,13 +310,13 @@ int Scheduler::drafts_for(const Sequence& sequence, int n_later) const {
   return static_cast<int>(std::clamp<int64_t>(room_for_drafts(sequence), 0, std::max(0, n_drafts)));
 }
 
-// The drafts for which the sequence has blocks, or can take some.
+// The number of drafts for which the sequence has blocks or can take blocks.
 int64_t Scheduler::room_for_drafts(const Sequence& sequence) const {
   const int n_blocks = static_cast<int>(sequence.blocks.size()) + std::max(0, pool_.n_free() - n_running());
   return static_cast<int64_t>(n_blocks) * limits_.block_size - sequence.n_computed - 1;
 }
 
-// The first draft comes without a write.
+// The head guesses the first draft without writing to a block.
 int Scheduler::make_room_for_drafts(Sequence& sequence, int n) {
   const int64_t room = std::min<int64_t>(room_for_drafts(sequence), sequence.max_len - sequence.len() - 1);
   n = static_cast<int>(std::clamp<int64_t>(room, 0, n));
@@ -322,7 +324,7 @@ int Scheduler::make_room_for_drafts(Sequence& sequence, int n) {
   return n;
 }
 
-// Puts the next n_tokens of the sequence into the step, followed by n_drafts of its proposed drafts.
+// Adds the next n_tokens of the sequence and n_drafts of its proposed drafts to the step.
 void Scheduler::take(Sequence& sequence, int n_tokens, int n_drafts) {
   CHECK_GT(n_tokens, 0);
   CHECK_LE(n_tokens + n_drafts, budget());
@@ -342,7 +344,7 @@ void Scheduler::take(Sequence& sequence, int n_tokens, int n_drafts) {
     step_->n_spare_rows += n_drafts;
     if (states_) states_.keep_input(sequence);
   }
-  sequence.proposed.clear();  // drafts that found no room are not for a later step
+  sequence.proposed.clear();  // drafts that do not fit are dropped
   if (states_) states_.step(sequence, item, n_drafts == 0 && end == next_checkpoint(sequence));
   if (sequence.scores()) {
     item.score_begin = std::max(item.begin, sequence.n_scored);
@@ -356,7 +358,7 @@ void Scheduler::take(Sequence& sequence, int n_tokens, int n_drafts) {
   sequence.n_computed = end;
 }
 
-// Grows the sequence to blocks for n_tokens in all. Returns false when no block is free or cached.
+// Takes blocks until the sequence has blocks for n_tokens. Returns false if no block is free or cached.
 bool Scheduler::grow(Sequence& sequence, int n_tokens) {
   while (static_cast<int>(sequence.blocks.size()) < blocks_for(n_tokens)) {
     const int32_t block = pool_.take();
@@ -374,11 +376,11 @@ void Scheduler::preempt(Sequence& sequence) {
   insert_in_order(waiting_, &sequence);
 }
 
-// Releases all blocks of a sequence, which then has nothing computed. Blocks that others may use stay in the cache.
+// Releases all blocks of a sequence, which then has no computed tokens. Indexed blocks stay in the cache.
 void Scheduler::give_back(Sequence& sequence) {
   int32_t tail = -1;
   if (sequence.has_nan) {
-    cache_.forget(sequence.root, sequence.cache_tokens());  // and the blocks that it released before
+    cache_.forget(sequence.root, sequence.cache_tokens());  // including the blocks that it released earlier
     for (const int32_t block : sequence.blocks)
       if (block >= 0) cache_.erase(block);
   } else if (limits_.prefix_cache) {
@@ -414,9 +416,8 @@ void Scheduler::done(const StepItem& item, int n_accepted) {
   if (states_) states_.keep(item, sequence.chain);
 }
 
-// Cuts the sequence back to n_tokens computed tokens and releases the blocks beyond. Blocks that others hold or find in
-// the cache contain final tokens only, and the cut never goes back into those blocks. So a block that may be shared
-// never becomes writable again.
+// Cuts the sequence back to n_tokens computed tokens and releases the blocks beyond. Shared and cached blocks contain
+// final tokens only, and the cut never reaches them. So a block that may be shared never becomes writable again.
 void Scheduler::cut_back(Sequence& sequence, int n_tokens) {
   CHECK(n_tokens >= sequence.n_valid && n_tokens <= sequence.n_computed);
   const auto only_its_own = [&](int32_t block) { return pool_.refs(block) == 1 && !cache_.holds(block); };
@@ -429,7 +430,7 @@ void Scheduler::cut_back(Sequence& sequence, int n_tokens) {
   sequence.n_computed = n_tokens;
 }
 
-// Passes the new full blocks to the prefix cache, so that others can share them.
+// Passes the new full blocks to the prefix cache, so that other sequences can share them.
 void Scheduler::index_blocks(Sequence& sequence) {
   const int size = limits_.block_size;
   const CacheTokens tokens = sequence.cache_tokens();

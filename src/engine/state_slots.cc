@@ -43,7 +43,7 @@ void StateSlots::landed(const StepItem& item) {
   if (item.state_in >= 0 && item.state_in != item.state_out) release(item.state_in);
 }
 
-// The sequence still holds that slot, or the next step holds it, because that step is planned and reads the slot.
+// The sequence or the next step, which is planned and reads the slot, still holds the slot.
 void StateSlots::keep(const StepItem& item, const CacheKey& after) {
   if (item.leaves_state) cache_.keep_state(after, item.state_out);
 }

@@ -1,7 +1,7 @@
-// Acceptance: how often drafts were equal to the tokens of the output, by the evidence for them. The engine has one for
-// each sequence, and one for all sequences, where the estimate of a new sequence begins. Drafts that no step verified
-// count as well: their tokens can be compared once the output has come so far. So a text that becomes predictable is
-// noticed without a trial.
+// Acceptance: measures how often drafts equal the tokens of the output, by level of evidence. The engine keeps one
+// Acceptance for each sequence, and one for all sequences, which is the prior for new sequences. Drafts that no step
+// verified are counted too: the engine compares them with the later output. So the engine notices that a text became
+// predictable without verifying drafts.
 #pragma once
 #include <algorithm>
 #include <array>
@@ -11,7 +11,7 @@ namespace ingot {
 
 class Acceptance {
  public:
-  // memory: the number of drafts after which an old one counts for a third.
+  // memory: after this many more drafts, a draft has about a third of its weight.
   explicit Acceptance(double memory) : forget_(1 - 1 / memory) {}
 
   void add(int evidence, bool is_right) {
@@ -19,12 +19,13 @@ class Acceptance {
     level.n *= forget_, level.n_right *= forget_;
     level.n += 1, level.n_right += is_right;
   }
-  // The probability that a draft with this evidence is right, by some drafts of `prior` and all own ones. Fewer of
-  // `prior` would make sequences that are alike bring different numbers of drafts, by luck.
+  // The probability that a draft with this evidence is right. The prior has the weight of 8 drafts. With less weight,
+  // chance would give similar sequences different numbers of drafts.
   double of(int evidence, const Acceptance& prior) const {
     return levels_[level_of(evidence)].share(8, prior.of(evidence));
   }
-  // The same without a prior: what less evidence tells counts as two drafts, and without any, half of them are right.
+  // The same without a prior. The estimate of the next lower level has the weight of two drafts. The lowest level
+  // starts from 0.5.
   double of(int evidence) const {
     double share = .5;
     for (size_t i = 0; i <= level_of(evidence); ++i) share = levels_[i].share(2, share);

@@ -6,12 +6,12 @@
 namespace ingot {
 namespace {
 
-constexpr double kLeastGain = 1.05;    // in tokens a second; less may be noise
-constexpr double kLeastSorted = 1.03;  // of the most valuable drafts over as many of each sequence: gains are estimates
-constexpr int64_t kEnough = 2;         // times that make a number of rows known
-constexpr int64_t kForgotten = 512;    // after this many steps without a new time
+constexpr double kLeastGain = 1.05;    // factor in tokens per second; less may be noise
+constexpr double kLeastSorted = 1.03;  // required of uneven over even drafts, because gains are estimates
+constexpr int64_t kEnough = 2;         // measurements until a bucket counts as known
+constexpr int64_t kForgotten = 512;    // measurements expire after this many steps without a new one
 constexpr double kAssumedShare =
-    .2;  // of a row's part of a step without drafts: the cost of a draft, until it is known
+    .2;  // assumed cost of a draft, in row times of a step without drafts
 
 }  // namespace
 
@@ -42,8 +42,9 @@ void DraftLengths::add_step(const StepShape& step, double seconds) {
   times.when = n_steps_;
 }
 
-// Of a step without drafts. If it is not known: fewer sequences take no longer, and each sequence takes no longer than
-// in a smaller step.
+// The time of a step without drafts. If the time is not known, derives a lower bound from the known times. A step takes
+// at least as long as one with fewer sequences. A step with fewer sequences takes at least its sequences' share of the
+// time of a larger step.
 std::optional<double> DraftLengths::plain_seconds(int n_seqs) const {
   const size_t bucket = bucket_of(n_seqs);
   if (is_known(plain_[bucket])) return plain_[bucket].least();
@@ -54,7 +55,7 @@ std::optional<double> DraftLengths::plain_seconds(int n_seqs) const {
   return least;
 }
 
-// An uneven step is assumed to cost as much as an even one, until one is known.
+// Until an uneven step is measured, its time is assumed to be that of an even step.
 std::optional<double> DraftLengths::seconds_of(const StepShape& step) const {
   const std::optional<double> plain = plain_seconds(step.n_seqs);
   if (!plain || step.n_rows <= step.n_seqs) return plain;
@@ -84,7 +85,7 @@ std::optional<double> DraftLengths::seconds_of(const StepShape& step) const {
   return below.seconds + a_row * std::max(0.0, step.n_rows - below.n_rows);
 }
 
-// The rows of the largest step that may be tried.
+// The number of rows of the largest step that may be tried.
 double DraftLengths::most_rows(int n_seqs) const {
   double known = n_seqs;
   for (size_t at = bucket_of(n_seqs); at < even_.size(); ++at)

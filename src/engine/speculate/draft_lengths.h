@@ -1,18 +1,20 @@
-// DraftLengths: decides how many drafts each sequence brings to a step, so that speculation is never slower.
+// DraftLengths: chooses each sequence's number of drafts in a step, so that speculation is never slower than no
+// speculation.
 //
-// A draft is worth the probability that the output gets a token from it. Its cost is the time of one more row in the
-// step. Step times are measured: of steps without drafts by the number of sequences, of steps with drafts by the number
-// of rows, since rows cost much the same whichever sequences bring them. A choice takes as many drafts of each
-// sequence, or the most valuable drafts of all sequences, which may cost more: a GPU replays recorded steps only if all
-// sequences bring the same number of rows. It takes those that give the most tokens a second. If that is not clearly
-// more than without drafts, there are none. So the drafts become fewer where acceptance is low, and where rows cost
-// much: in large batches.
+// The gain of a draft is the probability that it becomes a token of the output. Its cost is the time of one more row in
+// the step. Step times are measured. Times of steps without drafts are stored by the number of sequences. Times of
+// steps with drafts are stored by the number of rows, because the cost of a row depends little on its sequence.
+// choose() compares two kinds of steps: the same number of drafts for each sequence, and the drafts with the highest
+// gains of all sequences. The second kind may cost more, because a GPU replays recorded steps only if all sequences
+// have the same number of rows. choose() picks the step with the most tokens per second, and no drafts if the
+// improvement is small. So there are fewer drafts when acceptance is low and when rows are expensive, as in large
+// batches.
 //
-// Times are the least of the last few: what slows the machine for a moment does not count. Old times are forgotten, and
-// then measured again. A number of sequences that has not run without drafts gets the least time that the others
-// allow: so it runs without drafts, and is measured, wherever drafts might not pay. More rows than have been measured
-// are assumed to cost as much as the measured ones, row by row, and are tried; at most twice as many in a step. Without
-// any time of a step without drafts, the next step has none.
+// A time is the minimum of the last few measurements, so a short slowdown of the machine has no effect. Old times
+// expire and are then measured again. If a number of sequences has not run without drafts, its time is the lowest that
+// the known times allow. So, if drafts might not pay, the next step runs without drafts and is measured. Numbers of
+// rows above the measured ones are assumed to cost as much per row, and are tried. A step has at most twice as many
+// rows as the largest measured step. While no step without drafts has been measured, steps have no drafts.
 #pragma once
 #include <array>
 #include <cstdint>
@@ -27,14 +29,14 @@ namespace ingot {
 
 // The drafts that one sequence offers to a step.
 struct DraftOffer {
-  std::array<double, kMaxDrafts> gains;  // of each draft: the probability that it and all drafts before it are right
+  std::array<double, kMaxDrafts> gains;  // for each draft: the probability that all drafts up to this one are right
   int n = 0;                             // number of drafts
-  int n_chosen = 0;                      // the answer: how many of them the step verifies
+  int n_chosen = 0;                      // the result: how many of them the step verifies
 };
 
 struct StepShape {
-  int n_seqs = 0, n_rows = 0;  // rows: one token of each sequence and the drafts
-  bool is_even = true;         // all sequences bring the same number of rows
+  int n_seqs = 0, n_rows = 0;  // rows: one for each sequence and one for each draft
+  bool is_even = true;         // all sequences have the same number of rows
 };
 
 class DraftLengths {
@@ -43,13 +45,14 @@ class DraftLengths {
   DraftLengths(int max_seqs, int max_drafts) : max_drafts_(max_drafts) {
     order_.reserve(static_cast<size_t>(max_seqs) * kMaxDrafts);
   }
-  // A step took so long.
+  // Records the time of a completed step.
   void add_step(const StepShape& step, double seconds);
-  // Sets n_chosen of all offers. Without drafts, the step has n_rows rows, and n_seqs sequences get a token from it.
+  // Sets n_chosen of all offers. n_rows: rows of the step without drafts. n_seqs: sequences that get a token from the
+  // step.
   void choose(std::span<DraftOffer> offers, int n_seqs, int n_rows);
   // Whether drafts of one sequence would pay in such a step if all of them were right.
   bool can_pay(int n_seqs, int n_rows) const;
-  // The time of such a step: measured, or between measured ones, or assumed. Empty: no step without drafts has been
+  // The time of a step of this shape: measured, interpolated or assumed. Empty: no step without drafts has been
   // measured.
   std::optional<double> seconds_of(const StepShape& step) const;
 
@@ -57,10 +60,10 @@ class DraftLengths {
   struct Times {
     std::array<double, 4> last{};
     int64_t n = 0;      // measured
-    int64_t when = 0;   // of the last one, in steps
+    int64_t when = 0;   // step number of the last measurement
     double least() const;
   };
-  using Curve = std::array<Times, 128>;  // by bucket_of a number of sequences or rows
+  using Curve = std::array<Times, 128>;  // indexed by bucket_of(number of sequences or rows)
 
   bool is_recent(const Times& times) const;
   bool is_known(const Times& times) const;
@@ -70,7 +73,7 @@ class DraftLengths {
   static double number_of(size_t bucket);
 
   const int max_drafts_;
-  Curve plain_{}, even_{}, uneven_{};  // without drafts, by sequences; with drafts, by rows
+  Curve plain_{}, even_{}, uneven_{};  // plain_: without drafts, by sequences; the others: with drafts, by rows
   int64_t n_steps_ = 0;
   std::vector<std::pair<double, DraftOffer*>> order_;
 };

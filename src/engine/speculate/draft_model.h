@@ -1,7 +1,8 @@
-// DraftModel: a small model with the tokens of the large one guesses what the large one will write (Leviathan et al.,
-// arXiv:2211.17192; here the guess is the small model's likeliest token, and the draw of the large model accepts it, so
-// the output is the large model's). An engine of its own runs the small model; its prefix cache finds what it has
-// computed for a sequence before. All calls come from one thread, that of the large model's engine.
+// DraftModel: a small model with the same vocabulary guesses the next tokens of the large model (Leviathan et al.,
+// arXiv:2211.17192). Unlike in that paper, a guess is the small model's likeliest token, and is accepted if the large
+// model samples the same token. So the output is the large model's. The small model runs in an engine of its own, whose
+// prefix cache keeps the computed tokens of each sequence. Only the thread of the large model's engine calls this
+// class.
 #pragma once
 #include <memory>
 
@@ -16,9 +17,9 @@ class DraftModel : public std::enable_shared_from_this<DraftModel> {
  public:
   explicit DraftModel(std::unique_ptr<Runner> runner);
   ~DraftModel();
-  std::shared_ptr<Proposer> proposer();  // for one request; the model lives as long as its proposers
-  // The n tokens that the small model writes after `history`; fewer at the end of its context, and none after tokens
-  // that it does not know. Throws Error.
+  std::shared_ptr<Proposer> proposer();  // for one request; keeps the model alive
+  // The n tokens that the small model generates after `history`. Fewer at the end of the small model's context; none if
+  // its vocabulary lacks a token of `history`. Throws Error.
   std::vector<int32_t> write(std::span<const int32_t> history, int n);
 
  private:

@@ -26,7 +26,7 @@ void check_draft(const Checkpoint& draft, Speculate how, const Tokenizer& tokens
 
 void choose_draft_head(Speculate how, const std::shared_ptr<const Checkpoint>& draft, RunnerOptions& runner) {
   if (how == Speculate::kMtp) runner.mtp_head = MtpHead::kNeeded;
-  // On a GPU the head's steps have cost more than its guesses have gained, so there it runs only by name.
+  // On a GPU, the head's steps cost more than its guesses gained in measurements. So there the head runs only if named.
   if (how == Speculate::kAuto && !draft && !is_cuda(runner.backend.device)) runner.mtp_head = MtpHead::kIfPresent;
   if (how != Speculate::kOff && draft && is_eagle_head(*draft)) runner.eagle_head = draft;
 }
@@ -39,7 +39,7 @@ std::shared_ptr<DraftModel> load_draft(const std::shared_ptr<const Checkpoint>& 
   options.max_logits = 0;
   options.n_checkpoints = 4;
   options.memory_share = 0, options.memory_bytes = 0;
-  options.layers_on = {}, options.split = {};  // those of the model
+  options.layers_on = {}, options.split = {};  // they describe the large model
   options.parallel = {};                       // rank 0 runs the draft model alone
   return std::make_shared<DraftModel>(load_model(draft, options, [](size_t, size_t) {}).runner);
 }

@@ -1,5 +1,5 @@
-// What a model speculates with besides itself: a draft model, or an EAGLE-3 head. The command line and the C API open,
-// check and load it here.
+// Checks and loads a separate checkpoint for speculation: a draft model or an EAGLE-3 head. The command line and the C
+// API call these functions.
 #pragma once
 #include <memory>
 
@@ -8,11 +8,11 @@
 
 namespace ingot {
 
-// Throws Error if the checkpoint `draft` is of no use: a head where a model is wanted, a model where a head is wanted,
-// or a model whose tokens are not those of `tokens`.
+// Throws Error if the checkpoint `draft` does not fit: a head where `how` needs a model, a model where `how` needs a
+// head, or a model with a different vocabulary from `tokens`.
 void check_draft(const Checkpoint& draft, Speculate how, const Tokenizer& tokens);
 
-// Lets a runner load the draft head that `how` asks for. draft: null or checked.
+// Sets the runner's options so that it loads the draft head that `how` needs. draft: null or checked.
 void choose_draft_head(Speculate how, const std::shared_ptr<const Checkpoint>& draft, RunnerOptions& runner);
 
 // The draft model on the model's device; null if there is none, or if `draft` is a head. runner: the model's options.

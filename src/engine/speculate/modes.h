@@ -1,4 +1,4 @@
-// The ways to speculate, by the names that users give.
+// The speculation modes and their names in user options.
 #pragma once
 #include <memory>
 #include <optional>
@@ -14,12 +14,12 @@
 namespace ingot {
 
 enum class Speculate : uint8_t {
-  kAuto,  // kDraft if there is a draft model, else the draft head if there is one, else kNgram
+  kAuto,  // kDraft if there is a draft model, else a draft head if the model has one, else kNgram
   kOff,
   kNgram,
   kDraft,
   kMtp,     // a draft head that is part of the model
-  kEagle3,  // a draft head of its own
+  kEagle3,  // a draft head from a separate checkpoint
 };
 
 inline const std::vector<std::string> kSpeculateNames = {"auto",  "off", "ngram",
@@ -31,14 +31,15 @@ inline std::optional<Speculate> find_speculate(std::string_view name) {
   return std::nullopt;
 }
 
-// Whether a model with this head and this draft model (null: there is none) can speculate so.
+// Whether a model with this head and this draft model (null: none) supports the mode.
 inline bool can_speculate(Speculate speculate, DraftHeadKind head, const DraftModel* draft) {
   if (speculate == Speculate::kDraft) return draft != nullptr;
   if (speculate == Speculate::kMtp) return head == DraftHeadKind::kMtp;
   return speculate != Speculate::kEagle3 || head == DraftHeadKind::kEagle3;
 }
 
-// For one request; null: without drafts. prediction: tokens that the answer may repeat; with any, kAuto is kNgram.
+// For one request. Returns null for no drafts. prediction: tokens that the answer may repeat. If not empty, kAuto means
+// kNgram.
 inline std::shared_ptr<Proposer> make_proposer(Speculate speculate, DraftHeadKind head, DraftModel* draft = nullptr,
                                                std::vector<int32_t> prediction = {}) {
   CHECK(can_speculate(speculate, head, draft));

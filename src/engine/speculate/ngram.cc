@@ -19,7 +19,7 @@ uint32_t hash_of(int32_t a, int32_t b) {
 }  // namespace
 
 Proposal NgramProposer::propose(std::span<const int32_t> history, int n) {
-  if (!prediction_.empty()) {  // behind the end of the prompt, so that the lookup finds it when the answer begins
+  if (!prediction_.empty()) {  // after a copy of the prompt's end, so that the first lookup finds it
     for (const int32_t token : history.last(std::min<size_t>(history.size(), kLongest))) append(token);
     for (const int32_t token : prediction_) append(token);
     append(kSeparator);
@@ -32,7 +32,7 @@ Proposal NgramProposer::propose(std::span<const int32_t> history, int n) {
   if (match.length < kShortest) return proposal;
   const size_t size = text_.size();
   for (size_t i = match.place; proposal.tokens.size() < static_cast<size_t>(n); ++i) {
-    const int32_t token = i < size ? text_[i] : proposal.tokens[i - size];  // a text that repeats goes on repeating
+    const int32_t token = i < size ? text_[i] : proposal.tokens[i - size];  // a repeating text is continued
     if (token == kSeparator) break;
     proposal.tokens.push_back(token);
   }

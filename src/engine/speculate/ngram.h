@@ -1,9 +1,9 @@
-// NgramProposer: looks for the end of the text in the text before it (prompt lookup, and what the answer has said), and
-// proposes what followed there. Needs no model.
+// NgramProposer: searches the prompt and the answer for an earlier occurrence of their last tokens (prompt lookup), and
+// proposes the tokens that followed there. Needs no model.
 //
-// The two last tokens hash to the places where they stood before, newest first, as in LZ77 (RFC 1951, section 4). Among
-// some of these places, and the place that the last proposal came from, the longest match wins. So a token costs a
-// bounded time, whatever the length of the text.
+// A hash of the last two tokens finds their earlier places, newest first, as in LZ77 (RFC 1951, section 4). The
+// proposer compares a few of these places and the place of the last proposal, and uses the longest match. So the time
+// for a token is bounded for texts of any length.
 #pragma once
 #include "engine/speculate/proposer.h"
 
@@ -17,7 +17,7 @@ class NgramProposer final : public Proposer {
 
  private:
   struct Match {
-    int32_t place = 0;  // of the token that followed
+    int32_t place = 0;  // index of the token that followed
     int length = 0;     // tokens before `place` that equal the end of the text
   };
 
@@ -26,12 +26,12 @@ class NgramProposer final : public Proposer {
   Match longest_match() const;
   int match_length(int32_t place) const;
 
-  std::vector<int32_t> prediction_;  // empty once the text has it
+  std::vector<int32_t> prediction_;  // empty once it is in text_
   std::vector<int32_t> text_;        // the prediction, a separator, and the history
   size_t n_history_ = 0;             // tokens of the history in text_
-  std::vector<int32_t> newest_;      // by hash of two tokens: the newest place after them; 0: none
-  std::vector<int32_t> previous_;    // by place: the place before it with the same hash
-  int32_t followed_ = 0;             // the place that follows the last proposal's place, while the text agrees; 0: none
+  std::vector<int32_t> newest_;      // by hash of two tokens: the newest place after these tokens; 0: none
+  std::vector<int32_t> previous_;    // by place: the previous place with the same hash
+  int32_t followed_ = 0;             // the next place of the last match, while the text agrees; 0: none
 };
 
 }  // namespace ingot

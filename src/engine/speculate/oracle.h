@@ -1,5 +1,5 @@
-// OracleProposer: knows the output, and is right with a given probability. For tests and benchmarks: their acceptance
-// can be set. GivenAnswers: a model whose output can be known.
+// For tests and benchmarks with a given acceptance rate. OracleProposer: is given the output, and guesses each token
+// right with a given probability. GivenAnswers: a model whose output is known in advance.
 #pragma once
 #include "engine/speculate/proposer.h"
 #include "model/runner.h"
@@ -9,7 +9,7 @@ namespace ingot {
 class OracleProposer final : public Proposer {
  public:
   // output: all tokens that will follow a prompt of n_prompt tokens. Each draft is right with probability p_right,
-  // whatever the others are. With a fixed number of drafts, every step verifies that many; 0: the engine decides.
+  // independently of the others. n_fixed: the number of drafts that every step verifies; 0: the engine decides.
   OracleProposer(std::vector<int32_t> output, size_t n_prompt, int n_vocab, double p_right, uint64_t seed,
                  int n_fixed = 0)
       : output_(std::move(output)),
@@ -30,9 +30,9 @@ class OracleProposer final : public Proposer {
   const int n_fixed_;
 };
 
-// Runs a model, and draws tokens that depend on a history's first token and its length only. A model's own text is not
-// known to the end: on a GPU, the logits of a step with drafts differ in their last bits from those of a step without,
-// and one other token makes all that follow other ones.
+// Runs a model, but samples tokens that depend only on a history's first token and its length. The model's own text
+// cannot be predicted: on a GPU, drafts change the last bits of a step's logits, and one different token changes all
+// later tokens.
 class GivenAnswers final : public Runner {
  public:
   explicit GivenAnswers(Runner& runner) : runner_(runner) {}

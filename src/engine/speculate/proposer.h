@@ -1,5 +1,5 @@
-// Proposer: guesses the next tokens of one sequence. A step verifies the guesses (drafts): the sequence gets several
-// tokens in one step where the drafts are right, and the same tokens in any case. Each kind of proposer has a file in
+// Proposer: guesses the next tokens of one sequence. A step verifies the guesses (drafts). If drafts are right, the
+// sequence gets several tokens in one step. The output is the same with any drafts. Each kind of proposer has a file in
 // this folder. draft_lengths.h decides how many drafts a step verifies.
 #pragma once
 #include <cstdint>
@@ -13,29 +13,30 @@ inline constexpr int kMaxDrafts = 15;  // of one sequence in one step
 
 struct Proposal {
   std::vector<int32_t> tokens;  // the drafts; may be empty
-  int evidence = 0;             // what supports the first draft, such as the tokens before it that match; at least 0
+  int evidence = 0;             // support for the first draft, such as the length of the match before it; at least 0
 };
 
 class Proposer {
  public:
   virtual ~Proposer() = default;
-  // Guesses at most n tokens that follow `history`, the prompt and the output. Each history begins with the history of
-  // the last call. Called on the engine's thread for each token, so a call must be quick (but see is_costly). An
+  // Guesses at most n tokens that follow `history` (the prompt and the output). Each history begins with the history of
+  // the last call. The engine's thread calls propose() for each token, so a call must be quick (but see is_costly). An
   // exception ends the request.
   virtual Proposal propose(std::span<const int32_t> history, int n) = 0;
-  // False: each step verifies all drafts. True: the engine verifies as many drafts as pay, or none.
+  // True: the engine chooses how many drafts to verify, if any. False: each step verifies all drafts.
   virtual bool adapts() const { return true; }
-  // True: a guess takes time, such as steps of a model. The engine then asks only for guesses that a step verifies, and
-  // not for each token.
+  // True: a guess takes time, such as steps of a model. The engine then asks for a guess only if a step verifies it,
+  // and not for each token.
   virtual bool is_costly() const { return false; }
-  // Where the runner's draft head guesses (Runner::draft), for all such sequences at once: the number of drafts. The
-  // engine found that n_chosen pay. Nobody calls propose() then. Empty: propose() guesses.
+  // If the runner's draft head makes the guesses, for all sequences at once (Runner::draft): the number of drafts that
+  // the head guesses. The engine then does not call propose(). n_chosen: the number that the engine chose. Empty:
+  // propose() makes the guesses.
   virtual std::optional<int> drafts_of_head(int /*n_chosen*/) const { return std::nullopt; }
 };
 
 class DraftHeadProposer final : public Proposer {
  public:
-  // With a fixed number of drafts, every step verifies that many; 0: the engine decides.
+  // n_fixed: the number of drafts that every step verifies; 0: the engine decides.
   explicit DraftHeadProposer(int n_fixed = 0) : n_fixed_(n_fixed) {}
   Proposal propose(std::span<const int32_t>, int) override { return {}; }
   bool adapts() const override { return n_fixed_ == 0; }
