@@ -23,7 +23,7 @@ struct App::Route {
   const char* path;                                                  // a final '/' makes it a prefix
   HttpResponse (App::*at_once)(const HttpRequest&) const = nullptr;  // or on_worker
   void (*on_worker)(const ApiCall&) = nullptr;
-  HttpResponse (App::*of_name)(const std::string&) = nullptr;  // or, on a worker, for a model that stays as it is
+  HttpResponse (App::*of_name)(const std::string&) = nullptr;  // or, on a worker, without loading the model
   ApiRoute api = kChat;  // selects the known fields of the body
   Needs needs = Needs::kWriter;
   bool is_public = false;
@@ -127,13 +127,13 @@ bool is_json_type(const std::string& type) {
          (charset == type.npos || type.find("utf-8", charset) != type.npos || type.find("UTF-8", charset) != type.npos);
 }
 
-// Ollama's documentation calls its API with `curl -d` alone, which says that the body is a form. A page of another site
-// can send that type without asking, but always names its origin.
+// Ollama's documentation uses plain `curl -d`, which declares the body as a form. Browsers let pages of other sites
+// send this type without a preflight, but always with an Origin header.
 bool is_curl_for_ollama(const HttpRequest& head, const std::string& type) {
   return type == "application/x-www-form-urlencoded" && head.path.starts_with("/api/") && !head.header("origin");
 }
 
-// Runs a handler. An exception of the handler becomes the answer.
+// Runs a handler and answers with an error if it throws.
 template <class F>
 void answer_errors(const std::string& path, const std::shared_ptr<Responder>& responder, F f) {
   const auto fail = [&](const ApiError& error) { responder->respond(error_for(path, error)); };
@@ -280,7 +280,7 @@ std::optional<HttpResponse> App::refuse(HttpRequest& head) {
   return std::nullopt;
 }
 
-// The keys that clients show tell them apart only where the server checks the keys.
+// Keys identify clients only if the server checks the keys. Otherwise addresses identify them.
 std::optional<HttpResponse> App::over_limit(const HttpRequest& head) {
   const auto seconds = rate_limit_.take(keys_.empty() ? head.peer : head.client);
   if (!seconds) return std::nullopt;
@@ -324,7 +324,7 @@ void App::dispatch(HttpRequest request, std::shared_ptr<Responder> responder) {
       [this, job = std::make_shared<Job>(*this, *route, std::move(request), std::move(responder))] { run(job); });
 }
 
-// Runs on a worker. The handler runs there too, or on the thread that loads the model.
+// Runs on a worker. The handler runs on that worker too, or on the thread that loads the model.
 void App::run(const std::shared_ptr<Job>& job) {
   const auto guarded = [](const Job& j, auto f) { answer_errors(j.request.path, j.responder, f); };
   guarded(*job, [&] {
@@ -392,7 +392,7 @@ void App::log_access(const AccessRecord& r) const {
 
 HttpResponse App::health(const HttpRequest&) const {
   const auto models = this->models();
-  // The watchdog sees a fault later than this check.
+  // This check finds a fault earlier than the watchdog.
   const bool is_well = std::ranges::all_of(models, [](const auto& model) { return model->fault().empty(); });
   if (phase_ == Phase::kReady && is_well) return {.body = R"({"status":"ok"})"};
   const char* message = phase_ == Phase::kLoading    ? "Loading model"

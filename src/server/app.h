@@ -1,5 +1,5 @@
-// App: routes requests. App looks up the route, checks the key, and answers at once what takes no time (health,
-// metrics, pages). Workers do the rest. `ingot serve` makes the App; tests call it without sockets.
+// App: routes requests. It finds the route and checks the key. Quick requests (health, metrics, pages) are answered at
+// once. Workers run the other handlers. `ingot serve` creates the App. Tests call the App without sockets.
 #pragma once
 #include <atomic>
 #include <cstdio>
@@ -16,7 +16,7 @@ namespace ingot {
 struct AppOptions {
   std::vector<std::string> api_keys;
   std::string api_key_file;
-  std::vector<std::string> origins;  // allowed besides the server's own and this machine's; "*" allows all
+  std::vector<std::string> origins;  // allowed in addition to the server's own and this machine's; "*" allows all
   bool only_local_hosts = false;     // refuse other names in the Host header (on loopback without a key)
   bool vllm_metrics = false;         // print the metrics a second time, under vllm:
   bool web_page = true;
@@ -24,10 +24,10 @@ struct AppOptions {
   std::string version = "unknown";
   std::FILE* access_log = nullptr;
   int prepare_threads = 2, stream_threads = 2;
-  // How long tokens of a stream wait to share a write (Pacer): stream_interval_each for each open stream, and
-  // stream_interval at most. 0: every token is written by itself.
+  // How long tokens of a stream wait to share a write (Pacer): stream_interval_each times the number of open streams,
+  // at most stream_interval. 0: every token is written separately.
   std::chrono::milliseconds stream_interval{33}, stream_interval_each = Pacer::kEach;
-  int rate_limit = 0;  // requests a minute of one key, or of one address where there are no keys; 0: no limit
+  int rate_limit = 0;  // requests a minute per key, or per address if there are no keys; 0: no limit
   RateLimit::Clock::time_point (*now)() = RateLimit::Clock::now;  // for the rate limit
   size_t max_preparing = 1024, max_preparing_bytes = 512 << 20;  // requests whose bodies wait for a worker
 };
@@ -87,7 +87,7 @@ class App final : public HttpHandler {
   std::atomic<Phase> phase_{Phase::kLoading};
   std::atomic<int> n_active_{0};
   std::atomic<size_t> n_preparing_{0}, preparing_bytes_{0};
-  std::atomic_flag told_other_name_;  // that a request has named another model than the only one
+  std::atomic_flag told_other_name_;  // that a request has named a model other than the only one
   ModelPool& models_;
   Workers prepare_, stream_;
   Pacer pacer_;

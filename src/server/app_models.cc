@@ -1,4 +1,4 @@
-// What the App says about its models, in the forms of OpenAI's, llama.cpp's and Ollama's API.
+// The App's answers about its models, in the forms of OpenAI's, llama.cpp's and Ollama's APIs.
 #include <fmt/format.h>
 
 #include <algorithm>

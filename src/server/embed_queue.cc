@@ -38,7 +38,7 @@ uint64_t EmbedQueue::submit(std::vector<EmbedText> texts, Done done) {
 }
 
 void EmbedQueue::cancel(uint64_t id) {
-  std::shared_ptr<Job> job;  // destroyed after the lock's release, because its callback may own much
+  std::shared_ptr<Job> job;  // destroyed without the lock, because its callback may own large objects
   std::lock_guard lock(mutex_);
   const auto is_it = [id](const auto& one) { return one->id == id; };
   const auto found = std::ranges::find_if(waiting_, is_it);
@@ -100,7 +100,7 @@ void EmbedQueue::run() {
       }
       fail_computing(error.what());
       return fail_waiting(error.what());
-    } catch (const std::exception& error) {  // usually no memory: fails the requests of the batch
+    } catch (const std::exception& error) {  // usually out of memory: fails the requests of the batch
       fail_computing(error.what());
     }
   }
@@ -125,7 +125,7 @@ void EmbedQueue::step() {
   deliver(places, rows);
 }
 
-// Takes the requests that have waited too long and have no text in a batch yet.
+// Removes and returns the requests that have waited too long and have no text in a batch yet.
 std::vector<std::shared_ptr<EmbedQueue::Job>> EmbedQueue::take_late() {
   const auto before = Clock::now() - limits_.patience;
   std::vector<std::shared_ptr<Job>> late;
@@ -138,7 +138,7 @@ std::vector<std::shared_ptr<EmbedQueue::Job>> EmbedQueue::take_late() {
   return late;
 }
 
-// Takes one text of each request in turn, until the next text does not fit. That request is the first of the next
+// Takes one text of each request in turn, until a text does not fit. That text's request is the first of the next
 // batch.
 std::vector<EmbedQueue::Place> EmbedQueue::take_batch(std::vector<EmbedText>& texts) {
   std::vector<Place> places;

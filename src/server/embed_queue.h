@@ -1,6 +1,6 @@
-// EmbedQueue: computes texts of many requests together. A batch takes one text of each request in turn until the batch
-// is full. So many small requests share a step, and a large request does not delay the others. ServedModel makes the
-// queue; the queue's thread calls back.
+// EmbedQueue: computes texts of many requests together. A batch is filled with one text of each request in turn. So
+// many small requests share a step, and a large request does not delay the others. ServedModel creates the queue.
+// Callbacks run on the queue's thread.
 #pragma once
 #include <chrono>
 #include <condition_variable>
@@ -20,7 +20,7 @@ namespace ingot {
 // The tokens of a text, or of a query followed by a document.
 struct EmbedText {
   std::vector<int32_t> tokens;
-  int second = -1;  // as in Embedder::Pair; for a single text: how many prompt tokens the vector leaves out
+  int second = -1;  // as in Embedder::Pair; for a single text: number of prompt tokens that the vector excludes
 };
 
 class EmbedQueue {
@@ -30,15 +30,15 @@ class EmbedQueue {
 
   struct Result {
     std::vector<float> rows;  // [n_texts, width], in the order of the texts
-    std::string failure;      // why there are no rows; empty: success
-    bool too_late = false;    // the failure: the request waited too long, and none of its texts was computed
+    std::string failure;      // the reason for missing rows; empty: success
+    bool too_late = false;    // the request failed because it waited too long; no text was computed
     double queue_s = 0, compute_s = 0;
   };
   using Done = std::function<void(Result result)>;  // called on the queue's thread: must return quickly
 
   struct Limits {
     size_t batch_tokens = 2048, batch_texts = 256;
-    std::chrono::seconds patience{60};  // the longest time until a request's first text is computed
+    std::chrono::seconds patience{60};  // a request fails if no batch has one of its texts after this time
   };
 
   EmbedQueue(Compute compute, int width, const Limits& limits);
@@ -50,7 +50,7 @@ class EmbedQueue {
   uint64_t submit(std::vector<EmbedText> texts, Done done);
   void cancel(uint64_t id);
   EngineGauges gauges() const;  // counts of texts
-  std::string fault() const;    // why the device is lost; empty while the device works
+  std::string fault() const;    // the reason for a lost device; empty while the device works
   void start();
   void stop();  // fails all remaining requests
 

@@ -5,11 +5,11 @@
 namespace ingot {
 namespace {
 
-// The state of a request. The queue's callback owns it, then a worker's job.
+// The state of a request. Its owner is the queue's callback, and later a worker's job.
 struct Run {
   std::shared_ptr<ServedModel> model;
   std::shared_ptr<Responder> responder;
-  std::string path;  // its API has its own form of errors
+  std::string path;  // selects the API's form of errors
   ServedModel::Ticket ticket;
   std::function<std::string(EmbedAnswer)> body;
   size_t n_texts = 0, n_tokens = 0;

@@ -1,5 +1,5 @@
-// Runs a request for vectors or scores: its texts go through the model's queue, and a worker writes the answer. If the
-// client leaves early, the request is cancelled.
+// Runs a request for vectors or scores: submits its texts to the model's queue. A worker writes the answer. If the
+// client disconnects early, the request is cancelled.
 #pragma once
 #include <functional>
 
@@ -12,7 +12,7 @@ struct EmbedAnswer {
   size_t n_texts = 0, n_tokens = 0;
 };
 
-// `body` makes the JSON of the answer. If `body` throws ApiError, the error is the answer.
+// `body` returns the answer's JSON. If `body` throws ApiError, the answer is that error.
 void run_embeds(const ApiCall& call, ServedModel::Ticket ticket, std::vector<EmbedText> texts,
                 std::function<std::string(EmbedAnswer)> body);
 

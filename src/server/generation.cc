@@ -132,8 +132,8 @@ void GenerationRun::push(Event event) {
 }
 
 // Call both functions with the mutex held. may_wait(): whether events may wait for the end of the slot. With stop
-// strings, tokens are processed at once, because the model must stop soon after a stop string; only the output can wait
-// (output_may_wait).
+// strings, tokens are processed at once, because the model must stop soon after a stop string. Then only the output can
+// wait (output_may_wait).
 bool GenerationRun::may_wait(Clock::time_point now) const {
   return !urgent_ && spec_.stops.empty() &&
          (held_ ? pacer_.in_one_slot(now, written_) : pacer_.should_wait(now, written_));
@@ -157,7 +157,7 @@ void GenerationRun::cancel() {
   for (RequestId id : ids) model->engine().cancel(id);
 }
 
-// A client that does not read pauses only its own sequences.
+// If a client does not read, only its own sequences are paused.
 void GenerationRun::pause_if_full() {
   if (!responder_->full()) return;
   {
@@ -207,7 +207,8 @@ bool GenerationRun::take_events(bool& cancelled) {
   return true;
 }
 
-// With stop strings: whether the output may wait for the end of the slot. Without them, take_events() has decided.
+// With stop strings: whether the output may wait for the end of the slot. Without stop strings, take_events() has
+// decided already.
 bool GenerationRun::output_may_wait() {
   if (spec_.stops.empty() || std::exchange(has_ended_, false) || over_) return false;
   std::lock_guard lock(mutex_);
@@ -268,7 +269,7 @@ void GenerationRun::process(Event& event) {
   }
 }
 
-// Ends the request after a failure on our side, usually a lack of memory. Tells the client if possible.
+// Ends the request after an internal failure, usually a lack of memory. Sends the client an error if possible.
 void GenerationRun::end_with_failure(const std::exception& why) {
   try {
     log_warn("an answer failed: {}", why.what());
@@ -305,7 +306,7 @@ void GenerationRun::on_finish(int index, const Finish& finish) {
       fail(ApiError(503, "the request has waited too long for its turn; try again soon", "", "queue_timeout"));
       cancel();
     } else if (finish.reason == FinishReason::kCancelled && !choice.over) {
-      fail(ApiError(503, "the request was cancelled"));  // the server stops, or the client is gone
+      fail(ApiError(503, "the request was cancelled"));  // the server stops, or the client has disconnected
       cancel();
     } else {
       end_choice(index, finish.reason == FinishReason::kLength || spec_.prompt_only ? "length" : "stop");

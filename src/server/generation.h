@@ -1,12 +1,12 @@
-// GenerationRun: takes one request through the engine. The run submits n sequences. Off the engine's thread, their
-// tokens become text in whole characters, cut at stop strings. An AnswerWriter turns the text into the API's form, in
-// pieces or as a whole. If the client leaves early, only the request's own sequences are cancelled; if the client reads
-// too slowly, they are paused.
+// GenerationRun: runs one request on the engine. The run submits the request's n sequences. Workers, not the engine's
+// thread, turn the tokens into text, in whole characters, and cut the text at stop strings. An AnswerWriter writes the
+// text in the API's form, streamed or as a whole. If the client disconnects early, the request's sequences are
+// cancelled. If the client reads too slowly, they are paused.
 //
-// If the engine has lost its device and the server replays (ServedModel::asks_for_fresh), the run submits its
-// unfinished sequences once more to a fresh engine. A draw depends on the seed and the position only, so the fresh
-// engine gives the same tokens; those that the client has are compared and dropped. If one differs, the request ends
-// with an error.
+// If the engine has lost its device and the server replays requests (ServedModel::asks_for_fresh), the run submits its
+// unfinished sequences again to a fresh engine. Sampling depends only on the seed and the position, so the fresh engine
+// samples the same tokens. Tokens that the client already has are compared and dropped. If a token differs, the request
+// ends with an error.
 #pragma once
 #include <memory>
 #include <mutex>
@@ -23,11 +23,11 @@
 
 namespace ingot {
 
-// What a request asks for, in a form that all APIs share.
+// A request for text, in a form that all APIs share.
 struct GenerationSpec {
-  std::vector<std::vector<int32_t>> prompts;  // one prompt, except for completions of several; each gets n choices
+  std::vector<std::vector<int32_t>> prompts;  // one, or several for completions; n choices for each prompt
   SamplingParams sampling;                    // choice i of a prompt samples with seed + i
-  int max_tokens = -1;  // of each answer, cut to what the context has room for; -1: as many as that
+  int max_tokens = -1;  // of each answer, limited to the room in the context; -1: all of that room
   std::vector<std::string> stops;
   std::vector<int32_t> stop_tokens;  // in addition to the model's own
   bool ignore_eos = false;
@@ -36,10 +36,10 @@ struct GenerationSpec {
   int prompt_logprobs = -1;   // for the prompt's tokens, like SamplingParams::n_logprobs
   bool prompt_only = false;   // score the prompt only, without an answer
   bool skip_special = true;
-  bool keep_markers = false;  // keep the tokens that the model's call format reads, even with skip_special
+  bool keep_markers = false;  // keep the call format's marker tokens, even with skip_special
   bool keep_stop = false;     // keep the stop string in the text
-  bool wants_tokens = false;  // give the TokenText of each token, with or without log-probabilities
-  bool wants_totals = false;  // give the stream's totals so far with each piece
+  bool wants_tokens = false;  // provide the TokenText of each token, with or without log-probabilities
+  bool wants_totals = false;  // provide the stream's totals so far with each piece
   bool wants_progress = false;  // report the progress of prompts while a stream has no other output
   struct Wanted {
     GrammarText text;
@@ -53,8 +53,8 @@ struct GenerationSpec {
   std::vector<int32_t> prediction = {};  // tokens that the answer may repeat
   int priority = 0;
   std::string client, cache_salt;  // as in the engine's Request
-  bool publishes_prefix = false;   // likewise
-  std::vector<int> slots;          // of the choices, the last one for all that remain; empty: the server chooses
+  bool publishes_prefix = false;   // as in the engine's Request
+  std::vector<int> slots;          // per choice; the last one also for the remaining choices; empty: the server chooses
   int n = 1;
   bool stream = false;
   int n_choices() const { return n * static_cast<int>(prompts.size()); }
@@ -68,7 +68,7 @@ struct TopToken {
 
 struct TokenText {
   int32_t id = 0;
-  std::string bytes;  // may be a part of a character
+  std::string bytes;  // may be an incomplete character
   float logprob = 0;        // NaN: none, for the first token of the prompt
   std::vector<TopToken> top;
   bool of_prompt = false;
@@ -76,21 +76,21 @@ struct TokenText {
 
 struct Totals {
   int prompt_tokens = 0, completion_tokens = 0, cached_tokens = 0;
-  int accepted_drafts = 0, rejected_drafts = 0;  // of those that steps verified
+  int accepted_drafts = 0, rejected_drafts = 0;  // drafts that steps verified
   int sampling_steps = 0;                        // steps that gave tokens of answers
   double draft_gain = 0;  // as Usage::draft_gain, of the choice with the most tokens
-  int max_tokens_clamped = 0;  // the most tokens of an answer, where the context holds fewer than asked for; else 0
-  double queue_ms = 0, prefill_ms = 0, decode_ms = 0;  // of the choice that took longest
+  int max_tokens_clamped = 0;  // max_tokens as reduced to fit the context; 0: not reduced
+  double queue_ms = 0, prefill_ms = 0, decode_ms = 0;  // of the slowest choice
 };
 
 struct Delta {
   std::string text;               // whole characters only
-  std::vector<TokenText> tokens;  // if the spec wants tokens; they may be ahead of the text by a part of a character
+  std::vector<TokenText> tokens;  // if the spec wants tokens; may include an incomplete character that `text` lacks
   Totals so_far;                  // totals of all choices, if the spec wants them
 };
 
 struct ChoiceEnd {
-  const char* reason = "stop";  // or "length", or "error": the model's logits led to no token
+  const char* reason = "stop";  // or "length", or "error": the logits gave no token
   std::string stop_string;      // the stop string that ended the choice, if any
   std::string failure;          // with reason "error"
   Totals so_far;                // as in Delta
@@ -103,14 +103,14 @@ struct ChoiceResult {
   std::vector<TokenText> prompt;  // with prompt_logprobs, for a prompt's first choice: all prompt tokens but the first
 };
 
-// The progress of a choice's prompt: `done` of `total` tokens are done, and `cached` of them came from the cache. The
+// The progress of a choice's prompt: `done` of `total` tokens are done, including `cached` tokens from the cache. The
 // prompt's first step began `ms` ago.
 struct PromptState {
   int total = 0, cached = 0, done = 0;
   double ms = 0;
 };
 
-// Writes answers in the form of one API. Workers' threads make the calls, one at a time.
+// Writes answers in the form of one API. Worker threads call the functions, one at a time.
 class AnswerWriter {
  public:
   virtual ~AnswerWriter() = default;
@@ -131,7 +131,7 @@ class AnswerWriter {
 
 class GenerationRun : public std::enable_shared_from_this<GenerationRun> {
  public:
-  // Submits the request and answers. Throws ApiError if the engine refuses the request; no answer has been sent then.
+  // Submits the request and sends the answer. If the engine refuses the request, throws ApiError and sends no answer.
   static void start(std::shared_ptr<ServedModel> model, ServedModel::Ticket ticket, GenerationSpec spec,
                     Pacer& pacer, std::unique_ptr<AnswerWriter> writer, std::shared_ptr<Responder> responder);
 
@@ -164,10 +164,10 @@ class GenerationRun : public std::enable_shared_from_this<GenerationRun> {
     bool begun = false;
     bool over = false;                               // the text is complete
     bool finished = false;                           // the engine has finished the sequence
-    bool lost = false;                               // the engine has lost its device; the sequence begins again
+    bool lost = false;                               // the engine has lost its device; the sequence is submitted again
     std::vector<int32_t> taken;                      // the tokens so far
-    size_t n_again = 0;                              // how many of them this engine has given
-    int slot = -1;                                   // of the sequence that runs
+    size_t n_again = 0;                              // how many of them this engine has sampled
+    int slot = -1;                                   // of the running sequence
     int n_tokens = 0;
     Clock::time_point last_token{};
     ChoiceResult result;  // for an answer that is not streamed
@@ -213,7 +213,7 @@ class GenerationRun : public std::enable_shared_from_this<GenerationRun> {
   Totals totals() const;
 
   std::shared_ptr<ServedModel> model_;  // changes under the mutex, in the worker that drains
-  std::shared_ptr<ServedModel> lost_;   // whose tokenizer the decoders use
+  std::shared_ptr<ServedModel> lost_;   // the decoders use its tokenizer
   bool replayed_ = false;
   std::optional<ServedModel::Ticket> ticket_;
   const GenerationSpec spec_;

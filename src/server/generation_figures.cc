@@ -23,7 +23,7 @@ void GenerationRun::count(RequestEnd end) {
                           .has_first_token = first_token_ != Clock::time_point{}});
 }
 
-// The most tokens of an answer to the prompt.
+// The maximum number of tokens of an answer to the prompt.
 int GenerationRun::max_tokens(const std::vector<int32_t>& prompt) const {
   const int room = model_->n_ctx() - static_cast<int>(prompt.size());
   return spec_.max_tokens < 0 ? room : std::min(spec_.max_tokens, room);

@@ -1,4 +1,4 @@
-// What a run does when the engine has lost its device: its sequences begin again on a fresh engine.
+// Replays a run's sequences on a fresh engine after the engine has lost its device.
 #include <algorithm>
 
 #include "base/error.h"
@@ -7,7 +7,7 @@
 
 namespace ingot {
 
-// When the engine has told all unfinished sequences, asks for a fresh engine.
+// Asks for a fresh engine once all unfinished sequences have been reported lost.
 void GenerationRun::on_lost(int index) {
   choices_[index].lost = true;
   if (!std::ranges::all_of(choices_, [](const Choice& choice) { return choice.lost || choice.finished; })) return;
@@ -48,7 +48,7 @@ void GenerationRun::restart(const Fresh& fresh) {
     for (Choice& choice : choices_) choice.lost = !choice.finished;
     return give_up(printable(error.what(), 512));
   }
-  std::vector<RequestId> unwanted;  // the client may have left meanwhile
+  std::vector<RequestId> unwanted;  // if the client has disconnected meanwhile
   {
     std::lock_guard lock(mutex_);
     if (cancelled_) unwanted = ids_;
@@ -56,7 +56,8 @@ void GenerationRun::restart(const Fresh& fresh) {
   for (const RequestId id : unwanted) model_->engine().cancel(id);
 }
 
-// Whether the token is one that the client has already. Ends the request if another token should be at that place.
+// Whether the client already has the token. Ends the request if the token differs from the first run's token at that
+// place.
 bool GenerationRun::is_repeated(int index, const Sampled& token) {
   Choice& choice = choices_[index];
   if (choice.n_again == choice.taken.size()) {

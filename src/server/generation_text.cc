@@ -1,4 +1,4 @@
-// Turns a request's tokens into text: whole characters, cut at stop strings, with the echo before.
+// Turns a request's tokens into text: whole characters, cut at stop strings, preceded by the echo.
 #include <algorithm>
 #include <iterator>
 #include <limits>
@@ -78,7 +78,7 @@ void GenerationRun::on_token(int index, const Sampled& token, Clock::time_point 
   }
 }
 
-// Shows text together with the tokens that begin in the text. `all`: also shows the remaining tokens, which have no
+// Outputs text together with the tokens that begin in the text. `all`: also outputs the remaining tokens, which have no
 // text.
 void GenerationRun::show(int index, std::string text, bool all) {
   Choice& choice = choices_[index];

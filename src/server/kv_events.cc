@@ -110,9 +110,10 @@ void KvEvents::publish(const std::vector<Event>& events) {
   if (sent_.size() > kMaxReplay) sent_.pop_front();
 }
 
-// A request is the first number that is wanted. The last message of the reply has the number -1 and no body.
+// A request contains the number of the first message wanted. The last message of the reply has the number -1 and no
+// body.
 void KvEvents::answer_replay() {
-  const std::vector<std::string> request = replay_->receive();  // who asks, empty, the number
+  const std::vector<std::string> request = replay_->receive();  // sender's identity, empty part, number
   if (request.size() != 3 || request[2].size() != 8) return;
   const uint64_t first = number_of(request[2]);
   for (const Message& message : sent_)

@@ -1,5 +1,5 @@
-// KvEvents: tells routers which prefixes the KV cache has, in the form that vLLM publishes: over ZeroMQ, a topic, a
-// number that counts messages, and in MessagePack [time, [event, ...], 0]. Events are
+// KvEvents: publishes the prefixes in the KV cache to routers, in vLLM's format. A ZeroMQ message has a topic, a
+// sequence number and, in MessagePack, [time, [event, ...], 0]. Events are
 //   ["BlockStored", [block, ...], the block before or null, [token, ...], tokens of a block, null, medium, null]
 //   ["BlockRemoved", [block, ...], medium]
 //   ["AllBlocksCleared"]
@@ -23,7 +23,7 @@ namespace ingot {
 
 struct KvEventsOptions {
   std::string endpoint;           // such as tcp://*:5557
-  std::string replay;             // an endpoint where a router asks for messages that it missed; empty: none
+  std::string replay;             // endpoint for routers to request missed messages; empty: none
   std::string topic;
 };
 
@@ -37,11 +37,11 @@ class KvEvents final : public CacheListener {
 
   void cached(uint64_t block, uint64_t parent, std::span<const int32_t> tokens) override;
   void evicted(uint64_t block) override;
-  // The model was loaded, so its cache is empty. medium: where the cache is, "GPU" or "CPU".
+  // Call when the model was loaded: its cache is empty. medium: the place of the cache, "GPU" or "CPU".
   void loaded(const std::string& medium);
 
  private:
-  // Blocks that were cached one after the other in a chain, or evicted one after the other, are one event.
+  // Successive blocks of a chain that were cached together form one event. So do blocks that were evicted together.
   struct Event {
     enum class Kind : uint8_t { kCached, kEvicted, kLoaded } kind;
     std::vector<uint64_t> blocks = {};
@@ -64,7 +64,7 @@ class KvEvents final : public CacheListener {
   std::unique_ptr<ZmqSocket> replay_;
   std::string medium_;
   uint64_t n_sent_ = 0;
-  std::deque<Message> sent_;  // the last ones, for replay
+  std::deque<Message> sent_;  // the latest messages, for replay
 
   std::mutex mutex_;
   std::condition_variable wake_;

@@ -205,7 +205,7 @@ class MetricsPrinter {
     for (const MetricsSource& m : models_)
       out_ += fmt::format("{}{}{{{}}} {}\n", prefix_, name, m.metrics.labels_, number(m));
   }
-  // Three lines per model: held by sequences, cached, and free.
+  // Three lines per model: used, cached and free.
   struct Uses {
     int held, cached, all;
   };

@@ -1,5 +1,5 @@
-// Counters and histograms of one model, as Prometheus text. Names, labels and buckets are those of vLLM under another
-// prefix, so that dashboards and routers made for vLLM work. The engine's thread and workers update the figures;
+// Counters and histograms of one model, as Prometheus text. Names, labels and buckets are those of vLLM with a
+// different prefix, so dashboards and routers for vLLM work. The engine's thread and workers update the figures;
 // /metrics reads them.
 #pragma once
 #include <array>

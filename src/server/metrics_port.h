@@ -1,5 +1,5 @@
-// MetricsPort: answers /metrics and /health on a port of its own. No key is needed there, so that Prometheus and probes
-// need none; the port gives figures only. `ingot serve --metrics-port` makes it.
+// MetricsPort: answers /metrics and /health on a separate port. The port serves only these figures and needs no key, so
+// Prometheus and probes need none. `ingot serve --metrics-port` creates the MetricsPort.
 #pragma once
 #include "server/app.h"
 

@@ -110,7 +110,7 @@ void ModelPool::put(Entry& entry, std::shared_ptr<ServedModel> model) {
   entry.is_replacement = false;
 }
 
-// Takes a model with a lost device out of the pool, unless that has been done.
+// Removes a model with a lost device from the pool, if it is still there.
 void ModelPool::let_go(Entry& entry, const ServedModel* lost) {
   std::lock_guard lock(mutex_);
   if (entry.model.get() != lost) return;
@@ -168,7 +168,7 @@ void ModelPool::load(Entry& entry) {
   for (const Ready& ready : waiting) ready(model, failure);
 }
 
-// Call these with the mutex held. What take() and take_idle() return is unloaded when the caller releases it.
+// Call these with the mutex held. The model that take() or take_idle() returns is unloaded when the caller releases it.
 bool ModelPool::is_idle(const Entry& entry) const {
   return entry.state == ModelState::kLoaded && !entry.source.pinned && entry.model.use_count() == 1;
 }
@@ -230,8 +230,8 @@ bool ModelPool::has_room(const Entry& wanted) const {
   return (limits_.max_bytes == 0 || bytes <= limits_.max_bytes) && n_loaded < limits_.max_loaded;
 }
 
-// Unloads idle models, the longest idle first, until there is room. `must_unload`: unloads at least one. Throws Error
-// if all models stay busy.
+// Unloads idle models, the longest idle first, until there is room. `must_unload`: unloads at least one model. Throws
+// Error if all models stay busy.
 void ModelPool::make_room(const Entry& wanted, bool must_unload) {
   for (const auto deadline = Clock::now() + limits_.patience;;) {
     {

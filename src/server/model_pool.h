@@ -1,8 +1,8 @@
-// ModelPool: the models that a server knows. Some of the models are loaded. A request for a model that is not loaded
-// starts one load, however many requests wait. If there is no room, the pool unloads the model that has been idle
-// longest. Room may be limited by the number of models, by the memory of all models together, or by the device (the
-// load ends with MemoryError). A model that is answering a request is never unloaded, nor is a pinned model. A name may
-// end in ":latest", as Ollama's names do.
+// ModelPool: the models that a server offers, loaded or not. A model that is not loaded is loaded once for all waiting
+// requests. If there is no room, the pool unloads the model that has been idle longest. Room may be limited by the
+// number of models, by the memory of all models together, or by the device (the load ends with MemoryError). A model
+// that is answering a request is never unloaded, nor is a pinned model. A name may end in ":latest", as Ollama's names
+// do.
 #pragma once
 #include <chrono>
 #include <condition_variable>
@@ -25,7 +25,7 @@ struct ModelSource {
   std::vector<std::string> aliases;
   std::function<std::shared_ptr<ServedModel>()> load;  // returns a started model; throws Error
   bool pinned = false;
-  size_t bytes = 0;  // the least memory that the model takes; exact once loaded (ModelFacts::taken_bytes)
+  size_t bytes = 0;  // the model's minimum memory; exact once loaded (ModelFacts::taken_bytes)
 };
 
 class ModelPool {
@@ -36,7 +36,7 @@ class ModelPool {
     size_t max_bytes = 0;                      // for all loaded models together; 0: limited by the devices only
     std::chrono::seconds idle_ttl{0};          // unload a model after this idle time; 0: never
     std::chrono::milliseconds patience{2000};  // how long a load waits for a busy model to become idle
-    bool replaces_lost = false;                // load a model again when its engine has lost its device
+    bool replaces_lost = false;                // reload a model when its engine has lost its device
   };
   struct Row {
     std::string id;
@@ -54,24 +54,23 @@ class ModelPool {
 
   bool knows(const std::string& name) const;
   size_t size() const { return entries_.size(); }
-  // Calls back at once, or from the loading thread when the model has been loaded. `name` must be known; an empty name
-  // means the first model.
+  // Calls `ready` at once, or from the loading thread when the model has been loaded. `name` must be known. An empty
+  // name means the first model.
   void acquire(const std::string& name, Ready ready);
-  // Call before there are requests. Loads models in order until there is no room for the next. Throws Error if a model
+  // Call before the first request. Loads models in order until there is no room for the next. Throws Error if a model
   // cannot be loaded.
   void fill();
   // Loads a model on request of the operator, and waits. Throws Error.
   std::shared_ptr<ServedModel> load_now(const std::string& name);
   // Unloads a model now, on request of a client. `name` must be known, here and below.
   Unload unload(const std::string& name);
-  // How long the model may idle after the last request, in place of Limits::idle_ttl, until the next request for it.
-  // Negative: without a limit.
+  // Overrides Limits::idle_ttl for the model until its next request. Negative: no limit.
   void keep(const std::string& name, std::chrono::seconds idle);
-  // With Limits::replaces_lost: replaces the models whose engines have lost their devices. Returns false if one could
-  // not be loaded again.
+  // With Limits::replaces_lost: reloads the models whose engines have lost their devices. Returns false if a reload
+  // failed.
   bool replace_lost();
   std::vector<Row> rows() const;
-  void tick();  // to be called now and then: unloads models that have been idle too long
+  void tick();  // call periodically: unloads models that have been idle too long
   void stop();  // ends all loading
 
  private:
@@ -81,7 +80,7 @@ class ModelPool {
     std::shared_ptr<ServedModel> model;
     std::vector<Ready> waiting;
     Clock::time_point used{};
-    std::optional<std::chrono::seconds> keep;  // of keep()
+    std::optional<std::chrono::seconds> keep;  // as set by keep()
     bool is_replacement = false;               // the model is being loaded in place of a lost one
   };
 
@@ -103,7 +102,8 @@ class ModelPool {
   const Limits limits_;
   mutable std::mutex mutex_;
   std::vector<Entry> entries_;
-  // Models with lost devices, until no request holds them: an engine must not end on its own thread.
+  // Models with lost devices. They stay here until no request holds them, because an engine must not be destroyed on
+  // its own thread.
   std::vector<std::shared_ptr<ServedModel>> lost_;
   bool replacement_failed_ = false;
   Workers loader_{1};

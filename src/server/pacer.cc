@@ -12,7 +12,7 @@ void Pacer::at_end_of_slot(std::function<void()> job) {
   const Clock::duration length = slot();
   const Clock::time_point end((Clock::now().time_since_epoch() / length + 1) * length);
   if (end < next_) wait_until(end);
-  // The new job is the last, unless slots have just become shorter.
+  // The new job is usually the last, unless slots have just become shorter.
   jobs_.insert(
       std::ranges::upper_bound(jobs_.begin() + static_cast<ptrdiff_t>(n_due_), jobs_.end(), end, {}, &Job::due),
       {end, std::move(job)});
@@ -32,14 +32,14 @@ void Pacer::end_slot() {
     while (n_due_ < jobs_.size() && jobs_[n_due_].due <= now) ++n_due_;
     try {
       if (n_due_ < jobs_.size() && jobs_[n_due_].due < next_) wait_until(jobs_[n_due_].due);
-    } catch (const std::exception&) {  // no memory: all jobs are due now
+    } catch (const std::exception&) {  // out of memory: all jobs are due now
       n_due_ = jobs_.size();
     }
   }
   run_due();
 }
 
-// Runs a few jobs at a time, so that other workers may help.
+// Runs a few jobs at a time, so that other workers can run the rest.
 void Pacer::run_due() {
   for (;;) {
     std::array<std::function<void()>, 32> some;
@@ -56,7 +56,7 @@ void Pacer::run_due() {
     if (n == 0) return;
     try {
       if (more) workers_.post([this] { run_due(); });
-    } catch (const std::exception&) {  // no memory to ask for help
+    } catch (const std::exception&) {  // out of memory: this worker runs all jobs
     }
     for (size_t i = 0; i < n; ++i) {
       try {

@@ -1,8 +1,8 @@
 // Pacer: decides how often streams are written to. Time is divided into slots. If a stream was already written to in
-// this slot, less than half a slot ago, its output waits for the end of the slot and is written together. Else the
-// output is written at once. So the many tokens of short steps share the cost of a write (waking threads, a system
-// call), and in longer steps each token is written by itself. All streams have the same slots, so they share wakes too.
-// A slot grows with the number of streams, up to a limit. So a single stream hardly waits, and many streams do not take
+// this slot, less than half a slot ago, its new output is collected and written at the end of the slot. Otherwise the
+// output is written at once. So tokens of short steps share the cost of a write (waking threads, a system call), and
+// tokens of longer steps are written one by one. All streams have the same slots, so they share wake-ups too. The slot
+// length grows with the number of streams, up to a limit. So a single stream hardly waits, and many streams do not take
 // processor time from the model.
 #pragma once
 #include <algorithm>
@@ -22,13 +22,13 @@ class Pacer {
  public:
   using Clock = std::chrono::steady_clock;
 
-  // A slot lasts `each` times the number of streams, and `longest` at most. With slots of length zero, no output waits.
-  // Stop the workers before the pacer ends: they may run its jobs.
+  // A slot lasts `each` times the number of streams, and at most `longest`. With slots of length zero, no output waits.
+  // Stop the workers before destroying the pacer, because they may run its jobs.
   Pacer(Workers& workers, std::chrono::milliseconds longest, std::chrono::milliseconds each = kEach)
       : workers_(workers), longest_(std::max<Clock::duration>(longest, Clock::duration(1))), each_(each) {}
 
-  // Counts a stream as long as the object lives. The object may outlive the pacer, because an engine may be the last to
-  // release it.
+  // Counts a stream for the lifetime of the object. The object may outlive the pacer, because an engine may release the
+  // object last.
   class Stream {
    public:
     explicit Stream(Pacer& pacer) : n_streams_(pacer.n_streams_) { ++*n_streams_; }
@@ -51,8 +51,8 @@ class Pacer {
   // Runs the job on a worker at the end of the current slot.
   void at_end_of_slot(std::function<void()> job);
 
-  // A write takes some 20 us with all the threads that it wakes. So writes take 2 % of a processor for any number of
-  // streams, until slots reach `longest`.
+  // A write takes about 20 us, including all the threads that it wakes. So writes take 2 % of a processor for any
+  // number of streams, until slots reach `longest`.
   static constexpr std::chrono::milliseconds kEach{1};
 
  private:

@@ -1,4 +1,4 @@
-// ServedModel: one model that answers requests, and the number of requests that it accepts at once. A model either
+// ServedModel: one model that answers requests, with a limit on the number of requests at once. A model either
 // generates text (engine, tokenizer, template), or embeds or ranks (a queue of texts).
 #pragma once
 #include <atomic>
@@ -26,10 +26,10 @@ namespace ingot {
 
 struct ModelFacts {
   int64_t n_parameters = 0, n_bytes = 0;
-  size_t taken_bytes = 0;  // memory taken by weights, KV cache and everything else
+  size_t taken_bytes = 0;  // memory of weights, KV cache and everything else
   int n_ctx_train = 0, dim = 0;
   std::string architecture, quantization, container;  // "llama", "Q4_K", "gguf"
-  std::vector<DeviceBytes> devices;  // what each takes of taken_bytes
+  std::vector<DeviceBytes> devices;  // each device's part of taken_bytes
 };
 
 struct ServedModelParts {
@@ -37,16 +37,16 @@ struct ServedModelParts {
   std::vector<std::string> aliases;
   std::unique_ptr<Tokenizer> tokenizer;  // for a model that generates text
   ChatTemplate chat;
-  const CallFormat* call_format = nullptr;  // how the model writes calls and reasoning; null: as the template says
+  const CallFormat* call_format = nullptr;  // the form of calls and reasoning; null: derived from the template
   std::unique_ptr<Runner> runner;
   std::unique_ptr<Embedder> embedder;  // set instead of runner and tokenizer: the model embeds or ranks
   GenerationConfig defaults;
   ModelFacts facts;
   EngineOptions engine = {};
-  int queue_limit = 64;                    // requests beyond those that run
-  std::chrono::seconds queue_timeout{60};  // a request that has not begun by then ends
+  int queue_limit = 64;                    // waiting requests
+  std::chrono::seconds queue_timeout{60};  // a request ends if it has not begun by then
   bool lenient_schemas = false, any_order = false;  // as in GrammarText
-  Speculate speculate = Speculate::kOff;            // of requests that do not say
+  Speculate speculate = Speculate::kOff;            // for requests that do not set it
   std::shared_ptr<DraftModel> draft = nullptr;      // for Speculate::kDraft
   SlotFiles slot_files = {};
 };
@@ -77,7 +77,7 @@ class ServedModel {
 
   const std::string& id() const { return parts_.id; }
   const std::vector<std::string>& aliases() const { return parts_.aliases; }
-  // The purpose of the model; a model that neither writes nor ranks embeds.
+  // The model's purpose. A model that neither writes nor ranks embeds.
   bool writes() const { return parts_.embedder == nullptr; }
   bool ranks() const { return !writes() && parts_.embedder->ranks(); }
   const Tokenizer& tokenizer() const { return parts_.embedder ? parts_.embedder->tokenizer() : *parts_.tokenizer; }
@@ -100,13 +100,13 @@ class ServedModel {
   DraftModel* draft() const { return parts_.draft.get(); }
   EmbedQueue& embeds() { return *embeds_; }  // of a model that embeds or ranks
   const Embedder& embedder() const { return *parts_.embedder; }
-  // Where requests are computed again after the engine has lost its device: the pool sets the function, which calls
-  // back with the model that replaces this one, or with null and the reason. Set it before the first request.
+  // For replays after the engine has lost its device. The pool sets a function that calls back with the replacement of
+  // this model, or with null and the reason. Set the function before the first request.
   using Fresh = std::function<void(std::shared_ptr<ServedModel> model, const std::string& failure)>;
   void set_fresh(std::function<void(Fresh)> ask) { ask_for_fresh_ = std::move(ask); }
   bool asks_for_fresh() const { return ask_for_fresh_ != nullptr; }
   void ask_for_fresh(Fresh ready) const { ask_for_fresh_(std::move(ready)); }
-  // If not empty, the model answers no more requests.
+  // If not empty, the model cannot answer any more requests.
   std::string fault() const { return engine_ ? engine_->fault() : embeds_->fault(); }
   bool lost_device() const { return engine_ ? engine_->lost_device() : !embeds_->fault().empty(); }
   EngineGauges gauges() const { return engine_ ? engine_->gauges() : embeds_->gauges(); }

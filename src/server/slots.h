@@ -1,6 +1,6 @@
-// Slots: what llama.cpp's clients see of a model's sequences. Every sequence runs in a slot, which remembers the tokens
-// of the last sequence that has ended there. The prefix cache holds the keys and values of these tokens. A slot only
-// gives them a name, so that they can be saved to a file, restored and erased.
+// Slots: a model's sequences as llama.cpp's clients see them. Every sequence runs in a slot. A slot stores the tokens
+// of the last sequence that ended there, while the prefix cache holds their keys and values. So clients can save these
+// tokens to a file, restore them and erase them by the slot's number.
 #pragma once
 #include <cstdint>
 #include <mutex>
@@ -23,7 +23,7 @@ class Slots {
 
   explicit Slots(int n) : slots_(static_cast<size_t>(n)) {}
   int size() const { return static_cast<int>(slots_.size()); }
-  // The slot for a prompt: an idle one whose history the prompt continues, else the one unused for longest.
+  // The slot for a prompt: an idle slot whose history the prompt continues, otherwise the slot unused for longest.
   int choose(const std::vector<int32_t>& prompt);
   void begin(int slot);
   void end(int slot, History history);
@@ -43,7 +43,7 @@ class Slots {
   uint64_t n_uses_ = 0;
 };
 
-// Where slots are saved, and which model they belong to.
+// The folder for saved slots, and their model.
 struct SlotFiles {
   std::string folder;  // empty: slots cannot be saved
   std::string model;   // Checkpoint::digest()
@@ -53,7 +53,8 @@ struct SlotCopy {
   size_t n_tokens = 0, n_bytes = 0;
 };
 
-// Block until the engine has copied. Throw Error; ApiError for a file that does not fit the model.
+// These functions block until the engine has copied the blocks. They throw Error, or ApiError for a file that does not
+// fit the model.
 SlotCopy save_slot(Engine& engine, Slots& slots, int slot, const SlotFiles& files, const std::string& name);
 SlotCopy restore_slot(Engine& engine, Slots& slots, int slot, const SlotFiles& files, const std::string& name);
 size_t erase_slot(Engine& engine, Slots& slots, int slot);  // returns the tokens of the slot's history

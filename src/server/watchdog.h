@@ -1,6 +1,6 @@
-// Watchdog: checks whether a server can still answer. Three faults make a server unhealthy: a model file was written
-// to, an engine has ended (by itself or with its device), or steps do not end. The last two faults end the process, so
-// that a supervisor can restart it. `ingot serve` calls the watchdog twice a second.
+// Watchdog: checks whether a server can still answer. Three faults make a server unhealthy: a model file was modified,
+// an engine has ended (by itself or with its device), or steps do not end. The last two faults end the process, so that
+// a supervisor can restart it. `ingot serve` calls the watchdog twice a second.
 #pragma once
 #include <chrono>
 #include <cstdint>
@@ -19,8 +19,8 @@ class Watchdog {
   };
   explicit Watchdog(const Limits& limits) : limits_(limits) {}
 
-  // Returns the exit code with which the process must end now; 0: the process goes on. A lost engine is reported only
-  // by the next call, so that clients that wait for answers receive the error first.
+  // Returns the exit code with which the process must end now, or 0. A lost engine is reported only by the next call,
+  // so that waiting clients receive the error first.
   int check(App& app);
 
  private:

@@ -18,7 +18,7 @@ constexpr std::pair<std::string_view, std::string_view> kTypes[] = {
     {".json", "application/json"},
 };
 
-// The page loads nothing from other servers and runs no inline script, so a model's output cannot run as code.
+// Pages load nothing from other servers and run no inline scripts, so a model's output cannot run as code.
 constexpr const char* kPolicy =
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; "
     "base-uri 'none'; form-action 'none'; frame-ancestors 'none'";

@@ -1,7 +1,7 @@
 // Workers: a few threads that run jobs in order of arrival. Tokenizing, templates and JSON run here, off the network
-// thread and the engine thread. A post wakes at most one thread, and that thread wakes the next if there is more to do.
-// A step of the engine posts a job for each sequence, and would otherwise pay for one wake per job. A job may also have
-// a start time.
+// thread and the engine thread. A post wakes at most one thread, and that thread wakes the next if there are more jobs.
+// A step of the engine posts a job for each sequence. Otherwise each of these jobs would cost the step one wake-up. A
+// job may also have a start time.
 #pragma once
 #include <chrono>
 #include <condition_variable>

@@ -11,10 +11,10 @@ namespace ingot {
 namespace {
 
 // libzmq's interface, the same in all versions 4.x.
-constexpr int kSendLimit = 23, kLinger = 17, kLastEndpoint = 32, kMoreToCome = 13;  // options of a socket
+constexpr int kSendLimit = 23, kLinger = 17, kLastEndpoint = 32, kMoreToCome = 13;  // socket options
 constexpr int kDontWait = 1, kSendMore = 2;
 constexpr const char* kNames[] = {"libzmq.so.5", "libzmq.dll"};
-constexpr int kMessages = 100'000;  // that wait for a slow receiver
+constexpr int kMessages = 100'000;  // most messages that wait for a slow receiver
 
 struct Library {
   void* (*new_context)() = nullptr;

@@ -1,4 +1,4 @@
-// A socket of ZeroMQ. libzmq is loaded when a program makes its first socket, so programs are built and run without it.
+// A ZeroMQ socket. libzmq is loaded when the program creates its first socket, so ingot builds and runs without libzmq.
 #pragma once
 #include <string>
 #include <string_view>
@@ -10,17 +10,17 @@ class ZmqSocket {
  public:
   enum class Kind : int { kPublish = 1, kRouter = 6 };
 
-  // Listens at an endpoint with '*' or of ipc://, such as tcp://*:5557; connects to any other. Throws UsageError if
-  // there is no libzmq, or for an endpoint that cannot be used.
+  // Binds to an endpoint with '*' or ipc://, such as tcp://*:5557, and connects to any other endpoint. Throws
+  // UsageError without libzmq or if the endpoint is not usable.
   ZmqSocket(Kind kind, const std::string& endpoint);
   ~ZmqSocket();
   ZmqSocket(const ZmqSocket&) = delete;
   ZmqSocket& operator=(const ZmqSocket&) = delete;
 
-  std::string endpoint() const;  // the one that it has: with the port, where any free one was asked for
-  // Never waits: what a receiver has no room for is lost.
+  std::string endpoint() const;  // the actual endpoint, with the port number
+  // Never blocks. If a receiver's buffer is full, the message is lost for that receiver.
   void send(const std::vector<std::string_view>& parts);
-  // The parts of a message that has come; empty: there is none. Parts longer than 255 bytes are cut.
+  // Returns the parts of a received message, or nothing if there is no message. Parts longer than 255 bytes are cut.
   std::vector<std::string> receive();
 
  private:

@@ -1,4 +1,4 @@
-// Splits an answer into reasoning, content and tool calls. Each API then writes these parts in its own form.
+// Splits an answer into reasoning, content and tool calls. Each API writes these parts in its own form.
 #pragma once
 #include <nlohmann/json.hpp>
 
@@ -13,7 +13,7 @@ enum class ToolChoice : uint8_t { kNone, kAuto, kRequired };
 // A tool that the answer may call.
 struct CallableTool {
   std::string name;
-  JsonValue parameters;  // the schema of the arguments; null: the tool has none
+  JsonValue parameters;  // the schema of the arguments; null: no schema
   std::string where;     // path of the schema in the request
   bool strict = false;
 };
@@ -22,7 +22,7 @@ struct AnswerForm {
   const CallFormat* format = find_call_format("plain");
   JsonValue tools;                    // the tools that the model sees, in OpenAI's shape; null: calls are not parsed
   std::vector<CallableTool> callable;
-  bool limits_tools = false;          // some of `tools` must not be called
+  bool limits_tools = false;          // the answer must not call some of `tools`
   ToolChoice choice = ToolChoice::kAuto;
   bool parallel_calls = true;         // false: only the first call is kept
   bool in_reasoning = false;          // the prompt ends inside the reasoning
@@ -44,7 +44,8 @@ class AnswerReader {
   AnswerEvents finish();  // call once, at the end
 
   bool has_calls() const { return parser_.n_calls() > 0; }
-  // Warnings for people: what did not parse, and what was left out. Choice 0 starts with the warnings of the request.
+  // Warnings for people about text that did not parse or was left out. Choice 0 starts with the warnings of the
+  // request.
   const std::vector<std::string>& warnings() const { return warnings_; }
 
  private:
@@ -53,7 +54,7 @@ class AnswerReader {
 
   const bool parallel_calls_, splits_reasoning_;
   AnswerParser parser_;
-  std::string raw_;  // if reasoning stays in the content: the text that no event has covered yet
+  std::string raw_;  // if reasoning stays in the content: the text not covered by an event yet
   bool has_begun_calls_ = false;
   std::vector<std::string> warnings_;
 };

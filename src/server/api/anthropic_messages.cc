@@ -1,4 +1,5 @@
-// /v1/messages and /v1/messages/count_tokens: Anthropic's API. Its messages become OpenAI's for the model's template.
+// /v1/messages and /v1/messages/count_tokens: Anthropic's API. Messages are converted to OpenAI's form for the
+// template.
 #include <fmt/format.h>
 
 #include <nlohmann/json.hpp>
@@ -40,7 +41,7 @@ void append_message(const JsonValue& message, const std::string& where, JsonValu
     } else if (type == "tool_use") {
       const auto input = block.find("input");
       if (input == block.end() || !input->is_object()) refuse_value(here + ".input", "must be an object");
-      // Spaces as models write them, so that the prefix cache finds the call as the model generated it.
+      // Uses the spacing that models generate, so that the prefix cache finds the generated call.
       const JsonValue function = {{"name", string_member(block, "name", here)}, {"arguments", spaced_json(*input)}};
       own["tool_calls"].push_back(
           {{"id", string_member(block, "id", here)}, {"type", "function"}, {"function", function}});
@@ -76,8 +77,8 @@ JsonValue read_variables(const Fields& fields) {
 }
 
 // Claude Code's system prompt begins with a line such as "x-anthropic-billing-header: cc_version=2.1.9; cch=4e1f0;".
-// The line's values change with each request, so the prefix cache would never find the text after the line. Text that
-// follows on the same line belongs to the prompt.
+// The line's values change with each request, so the prefix cache would never find the text after the line. Text after
+// the header on the same line belongs to the prompt.
 std::string without_billing_header(const std::string& system) {
   constexpr std::string_view kName = "x-anthropic-billing-header:";
   if (!system.starts_with(kName)) return system;
@@ -109,17 +110,17 @@ std::vector<int32_t> read_prompt(const ApiCall& call, const Fields& fields, Answ
   for (size_t i = 0; i < given.size(); ++i) append_message(given[i], fmt::format("messages[{}]", i), messages);
   const JsonValue variables = read_variables(fields);
   const JsonValue last = messages.empty() ? JsonValue::object() : messages.back();
-  // The answer continues an assistant message at the end.
+  // If the last message is the assistant's, the answer continues it.
   const bool goes_on = last.value("role", "") == "assistant" && !last.contains("tool_calls");
   const ChatEnd end = goes_on ? ChatEnd::kOpenMessage : ChatEnd::kAnswer;
   read_tools(fields, ToolStyle::kMessages, form);
   return chat_prompt(*call.model, std::move(messages), form.tools, variables, "messages", end);
 }
 
-// ingot signs nothing, but clients that send thinking back expect a value in this field.
+// ingot signs nothing, but clients that send thinking back expect a value here.
 constexpr const char* kSignature = "ingot";
 
-// Reasoning, text and each call are blocks, in order. A stream opens a block with the block's first text.
+// Reasoning, text and each call are blocks, in order. A stream opens a block when the block's first text arrives.
 class MessagesWriter final : public AnswerWriter {
  public:
   MessagesWriter(std::string model, int n_prompt, const AnswerForm& form)
@@ -223,8 +224,8 @@ class MessagesWriter final : public AnswerWriter {
     close(out);
   }
 
-  // stop_reason() reports "max_tokens" also when the model failed: Anthropic has no other reason for an incomplete
-  // answer.
+  // stop_reason() also reports "max_tokens" when the model failed, because Anthropic has no other reason for an
+  // incomplete answer.
   const char* stop_reason() const {
     if (!end_.stop_string.empty()) return "stop_sequence";
     if (std::string_view(end_.reason) == "length" || !end_.failure.empty()) return "max_tokens";

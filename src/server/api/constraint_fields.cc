@@ -31,7 +31,7 @@ void read_schema_value(const JsonValue& schema, const std::string& path, Generat
   set_constraint(GrammarKind::kSchema, std::move(text), path, spec);
 }
 
-// Reads one of the four kinds of constraints, which vLLM offers under two sets of names.
+// Reads one of the four kinds of constraints. vLLM has two sets of names for them.
 void read_structure(const Fields& fields, const char* name, std::string_view kind, const std::string& path,
                     GenerationSpec& spec) {
   const JsonValue* value = fields.find(name);
@@ -108,8 +108,8 @@ MarkerSpelling spelling_of(const ServedModel& model) {
   return MarkerSpelling(std::move(tokens));
 }
 
-// Whether reasoning may or must come before the grammar. The end of the prompt says whether reasoning is open or
-// closed. Otherwise, reasoning is allowed if the model's template knows it.
+// Whether reasoning may or must precede the grammar. The end of the prompt shows whether reasoning is open or closed.
+// Otherwise, reasoning is allowed if the model's template supports it.
 AnswerRules::Reasoning reasoning_of(const ServedModel& model, const AnswerForm& form) {
   using enum AnswerRules::Reasoning;
   const CallFormat& format = *form.format;
@@ -118,7 +118,7 @@ AnswerRules::Reasoning reasoning_of(const ServedModel& model, const AnswerForm& 
   return knows && !form.closed_reasoning ? kMay : kNone;
 }
 
-// Throws Error for a tool's name that the parser of the format's calls cannot read.
+// Throws Error for a tool name that the parser of the call format cannot read.
 void check_name(const CallFormat& format, const CallableTool& tool) {
   const auto is_plain = [&](char c) {
     return (lower(c) >= 'a' && lower(c) <= 'z') || (c >= '0' && c <= '9') || c == '_' || c == '-' || c == '.' ||
@@ -154,7 +154,7 @@ AnswerRules rules_of(const ServedModel& model, const AnswerForm& form, const Gen
   return rules;
 }
 
-// Whether the grammar is only about the content, and nothing may come before or around the content.
+// Whether the grammar covers only the content, and nothing may precede or surround the content.
 bool is_plain(const AnswerRules& rules) {
   const bool excludes_reasoning =
       rules.reasoning == AnswerRules::Reasoning::kNone || rules.reasoning == AnswerRules::Reasoning::kBefore;

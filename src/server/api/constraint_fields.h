@@ -1,7 +1,7 @@
-// Reads what an answer must follow: a schema, a regular expression, a choice or a grammar. The fields are OpenAI's
-// response_format, vLLM's structured_outputs and guided_*, and llama.cpp's grammar and json_schema; a request may use
-// one of them. The schemas of forced or strict tools also constrain the answer. A constraint that cannot be enforced is
-// refused, never ignored.
+// Reads the constraint that an answer must follow: a schema, a regular expression, a choice or a grammar. The fields
+// are OpenAI's response_format, vLLM's structured_outputs and guided_*, and llama.cpp's grammar and json_schema. A
+// request may use one of these fields. The schemas of forced or strict tools also constrain the answer. A constraint
+// that cannot be enforced is refused, never ignored.
 #pragma once
 #include "server/api/answer_form.h"
 #include "server/api/api.h"

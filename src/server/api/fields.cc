@@ -15,8 +15,8 @@
 namespace ingot {
 namespace {
 
-// Builds the value from parser events. Appends members without a search, because ordered_json would search all earlier
-// members each time. Checks for duplicate names when the object is complete.
+// Builds the value from parser events. Appends members without a search, because ordered_json would compare each with
+// all earlier members. Checks for duplicate names when the object is complete.
 class Builder {
  public:
   void on_event(const JsonEvent& event) {

@@ -20,8 +20,8 @@ std::string dump_json(const JsonValue& json);  // replaces ill-formed UTF-8 with
 // Appends a string as dump_json writes it, with quotes. Called for each token, so it is fast.
 void append_json_string(std::string& out, std::string_view text);
 
-// Another API's name of a field: where a handler asks for `own`, the request has `foreign`. "options.num_predict" is
-// the member `num_predict` of the object `options`.
+// Another API's name of a field: a handler asks for `own`, and the request has the field as `foreign`.
+// "options.num_predict" is the member `num_predict` of the object `options`.
 struct FieldAlias {
   std::string_view own, foreign;
 };
@@ -29,7 +29,7 @@ struct FieldAlias {
 class Fields {
  public:
   // `object` and `aliases` must outlive the Fields. `path` precedes the field names in messages ("stream_options.").
-  // Messages have the names of the request. Throws ApiError if `object` is not an object.
+  // Messages use the request's names. Throws ApiError if `object` is not an object.
   explicit Fields(const JsonValue& object, std::string path = "", std::span<const FieldAlias> aliases = {});
 
   const JsonValue* find(const char* name) const;  // null when absent or null

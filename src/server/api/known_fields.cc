@@ -148,7 +148,7 @@ constexpr KnownField kFields[] = {
     {"metadata", kResponses, kObject},
     // Priority and cache sharing.
     {"priority", kSampled, kInteger},
-    // How it comes faster.
+    // Speculation.
     {"speculate", kSampled, kString},
     {"prediction", kChat | kCompletions, kObject},
     {"prediction.type", kChat | kCompletions, kString},
@@ -198,7 +198,7 @@ constexpr KnownField kFields[] = {
     {"id_slot", kSampled, kInteger},
     {"filename", kSlot, kString},
     {"n_keep", kLlama, kInteger, kIgnored},  // this server shifts no context
-    // Ollama's: how a model is loaded, which the operator decides, and what a server does with too long a prompt.
+    // Ollama's options for loading a model, which the operator decides, and for prompts that are too long.
     {"options.num_ctx", kOllamaRun, kInteger, kIgnored},
     {"options.num_keep", kOllamaRun, kInteger, kIgnored},
     {"options.num_batch", kOllamaRun, kInteger, kIgnored},
@@ -283,7 +283,7 @@ constexpr KnownField kFields[] = {
     {"conversation", kResponses, kString | kObject, kRefused, kNever, kNoMemory},
     {"prompt", kResponses, kObject, kRefused, kNever, kNoMemory},
     {"context_management", kResponses, kAny, kRefused, "", kNoMemory},
-    {"context_management", kMessages, kAny, kRefused,  // Claude Code sends this value, which clears nothing
+    {"context_management", kMessages, kAny, kRefused,  // Claude Code sends the accepted value, which clears nothing
      R"({"edits":[{"type":"clear_thinking_20251015","keep":"all"}]})", kNoMemory},
     {"background", kResponses, kBool, kRefused, "", "is not supported: this server stores nothing"},
     {"truncation", kResponses, kString, kRefused, R"("disabled")",
@@ -322,7 +322,7 @@ std::string type_words(uint8_t types) {
   return words;
 }
 
-// Whether the value of an unsupported field asks for nothing.
+// Whether the value of an unsupported field has no effect.
 bool is_harmless(const KnownField& field, const JsonValue& value) {
   const std::string_view harmless = field.harmless;
   if (harmless == kNever) return false;

@@ -145,7 +145,7 @@ JsonValue settings_json(const GenerationSpec& spec) {
           {"samplers", std::move(stages)}};
 }
 
-// A text, or a list of texts and token ids, which follow one another.
+// A text, or a list of texts and token ids, which are concatenated.
 std::vector<int32_t> mixed_prompt(const JsonValue& given, const std::string& where, const Tokenizer& tokenizer) {
   const auto encode = [&](const JsonValue& text, bool is_first) {
     return tokenizer.encode(text.get_ref<const std::string&>(), {.add_special = is_first, .parse_special = true});

@@ -47,7 +47,7 @@ class OllamaWriter final : public AnswerWriter {
     bool empty() const { return thinking.empty() && content.empty() && calls.empty(); }
   };
 
-  // A call is given as a whole, because its arguments are an object. One that was cut off has none.
+  // A call is sent as a whole, because its arguments are an object. A call that was cut off has empty arguments.
   Parts parts_of(const AnswerEvents& events) {
     using Kind = AnswerEvent::Kind;
     Parts parts;
@@ -111,12 +111,12 @@ class OllamaWriter final : public AnswerWriter {
   ChoiceEnd end_;
 };
 
-// The name that the client uses for the model.
+// The client's name for the model.
 std::string asked_name(const ApiCall& call, const Fields& fields) {
   return fields.string("model", 1024).value_or(ollama_name(call.model->id()));
 }
 
-// A request without messages or prompt loads the model, or lets it go.
+// A request without messages or prompt loads or unloads the model.
 void answer_loaded(const ApiCall& call, const Fields& fields, bool is_chat) {
   JsonValue json = {{"model", asked_name(call, fields)}, {"created_at", ollama_time(std::chrono::system_clock::now())}};
   if (is_chat) {
@@ -136,7 +136,7 @@ GenerationSpec read_spec(const ApiCall& call, const Fields& fields) {
   read_ollama_format(fields, spec);
   spec.stream = fields.boolean("stream").value_or(true);
   spec.wants_tokens = read_logprobs(fields, spec.sampling);
-  // Numbers below 1 mean: until the context is full.
+  // Numbers below 1 mean that only the context limits the answer.
   const int64_t most = fields.integer("max_tokens", INT32_MIN, INT32_MAX).value_or(-1);
   if (most > 0) spec.max_tokens = static_cast<int>(most);
   return spec;
@@ -153,14 +153,14 @@ void run(const ApiCall& call, const Fields& fields, GenerationSpec spec, AnswerF
   GenerationRun::start(call.model, std::move(ticket), std::move(spec), call.pacer, std::move(writer), call.responder);
 }
 
-// Encodes a chat in OpenAI's form, which ends with the assistant's message if that is to be continued.
+// Encodes a chat in OpenAI's form. If the last message is the assistant's, the answer continues it.
 std::vector<int32_t> encode(const ServedModel& model, JsonValue chat, AnswerForm& form) {
   const JsonValue& last = chat["messages"].back();
   if (last.value("role", "") == "assistant" && !last.contains("tool_calls")) chat["continue_final_message"] = true;
   return read_chat_prompt(Fields(chat), model, form);
 }
 
-// Text that the model continues: the prompt unchanged, or the text between prompt and suffix.
+// Encodes a raw prompt: the prompt unchanged, or prompt and suffix around a gap.
 std::vector<int32_t> encode_raw(const Fields& fields, const ServedModel& model, const std::string& prompt,
                                 const std::string& suffix) {
   const Tokenizer& tokenizer = model.tokenizer();

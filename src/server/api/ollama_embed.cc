@@ -8,7 +8,7 @@
 namespace ingot {
 namespace {
 
-// A text that is too long loses its end, unless `truncate` is false.
+// A text that is too long is cut at its end, unless `truncate` is false.
 void run(const ApiCall& call, const Fields& fields, std::function<std::string(EmbedAnswer)> body) {
   ServedModel::Ticket ticket = admit(*call.model, 1);
   const Embedder& embedder = call.model->embedder();

@@ -40,7 +40,7 @@ JsonValue openai_calls(const JsonValue& calls, const std::string& where) {
     if (!function || !function->is_object()) refuse_value(here, "must be an object");
     const JsonValue* arguments = find_member(*function, "arguments");
     if (arguments && !arguments->is_object()) refuse_value(here + ".arguments", "must be an object");
-    // Spaces as models write them, so that the prefix cache finds the call as the model generated it.
+    // Uses the spacing that models generate, so that the prefix cache finds the generated call.
     const std::string text = arguments ? spaced_json(*arguments) : "{}";
     const auto id = Fields(calls[i], fmt::format("{}[{}].", where, i)).string("id", 256);
     own.push_back({{"id", id.value_or(fmt::format("call_{}", i))},
@@ -50,7 +50,8 @@ JsonValue openai_calls(const JsonValue& calls, const std::string& where) {
   return own;
 }
 
-// A time in Go's form, such as "5m", "1h30m" or "-1": seconds if there is no unit. Nothing if the text is no time.
+// A duration in Go's form, such as "5m", "1h30m" or "-1", in seconds if there is no unit. Nothing if the text is not a
+// duration.
 std::optional<double> seconds_of(std::string_view text) {
   constexpr std::pair<std::string_view, double> kUnits[] = {{"ms", 1e-3}, {"us", 1e-6}, {"ns", 1e-9},
                                                             {"h", 3600},  {"m", 60},    {"s", 1}};

@@ -1,4 +1,4 @@
-// What the routes of Ollama's API have in common: the names of fields, times, and the facts of a model.
+// Shared by the routes of Ollama's API: the names of fields, times, and the facts of a model.
 #pragma once
 #include <nlohmann/json.hpp>
 
@@ -19,7 +19,8 @@ JsonValue openai_messages(const JsonValue& messages);
 void read_think(const Fields& fields, const ServedModel& model, JsonValue& chat);
 // Ollama's `format`: "json" or a schema.
 void read_ollama_format(const Fields& fields, GenerationSpec& spec);
-// Ollama's `keep_alive`: how long the model stays loaded when it is idle. Returns true if the model is to go at once.
+// Ollama's `keep_alive`: how long the model stays loaded when it is idle. Returns true if the model must be unloaded at
+// once.
 bool read_keep_alive(const ApiCall& call, const Fields& fields);
 
 std::string ollama_name(const std::string& id);  // "demo:latest"

@@ -1,4 +1,4 @@
-// /api/show and /api/pull: what Ollama's clients ask about a model before they use it.
+// /api/show and /api/pull: requests of Ollama's clients before they use a model.
 #include <fmt/format.h>
 
 #include "base/error.h"
@@ -17,7 +17,7 @@ JsonValue capabilities(const ServedModel& model) {
   return names;
 }
 
-// Lines of a name and a value, as in a Modelfile.
+// Lines with a name and a value, as in a Modelfile.
 std::string parameters(const ServedModel& model) {
   const GenerationConfig& own = model.defaults();
   std::string lines = fmt::format("num_ctx {}", model.n_ctx());
@@ -54,7 +54,7 @@ void answer_ollama_show(const ApiCall& call) {
                           {"modified_at", ollama_time(std::chrono::system_clock::from_time_t(model.created()))}})});
 }
 
-// A model that the server has is there already, and the call has loaded it. The server fetches no others.
+// Downloads nothing: the call has already loaded the model, and other models are refused.
 void answer_ollama_pull(const ApiCall& call) {
   const Fields fields(call.body);
   const std::string name = fields.string("model", 1024).value_or("");

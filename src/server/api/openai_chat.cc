@@ -13,7 +13,7 @@
 namespace ingot {
 namespace {
 
-// The content of some events, in the parts that a message or a delta has.
+// The content of events, split into the parts of a message or a delta.
 struct Parts {
   struct Call {
     int index = 0;
@@ -163,7 +163,7 @@ class ChatWriter final : public AnswerWriter {
   JsonValue message(const Parts& parts) const {
     JsonValue json = {{"role", "assistant"}, {"content", o_.echo + parts.content}};
     if (json["content"] == "" && !parts.calls.empty()) json["content"] = nullptr;
-    // Some clients look for the one name, some for the other.
+    // Clients differ in the name that they read.
     if (!parts.reasoning.empty()) json["reasoning_content"] = json["reasoning"] = parts.reasoning;
     for (const Parts::Call& call : parts.calls)
       json["tool_calls"].push_back(
@@ -191,8 +191,9 @@ class ChatWriter final : public AnswerWriter {
         {"id", id_}, {"object", object}, {"created", created_}, {"model", o_.model}, {"choices", std::move(choices)}};
   }
 
-  // Builds text instead of JSON values, because this is called for each token. `delta` has members of the delta. `more`
-  // has members of the choice, with a comma after each. `totals` has members of the event, with a comma before each.
+  // Builds text instead of JSON values, because this function is called for each token. `delta` has members of the
+  // delta. `more` has members of the choice, with a comma after each. `totals` has members of the event, with a comma
+  // before each.
   void event(int choice, std::string_view delta, std::string_view more, const char* reason, std::string_view totals,
              std::string& out) const {
     frame_.begin(out);
@@ -210,7 +211,7 @@ class ChatWriter final : public AnswerWriter {
   std::string failure_;
 };
 
-// vLLM's `echo`: the answer begins with the last message, if that is an assistant's.
+// vLLM's `echo`: the answer begins with the last message if its role is assistant.
 std::string echoed(const Fields& fields) {
   if (!fields.boolean("echo").value_or(false)) return "";
   const JsonValue& last = fields.at("messages").back();

@@ -94,7 +94,7 @@ class CompletionWriter final : public AnswerWriter {
                       {"text_offset", JsonValue::array()}};
     for (const TokenText& token : tokens) {
       json["tokens"].push_back(token.bytes);
-      const bool has_none = std::isnan(token.logprob);  // such a token has no rivals either
+      const bool has_none = std::isnan(token.logprob);  // such a token has no alternatives either
       json["token_logprobs"].push_back(has_none ? JsonValue() : JsonValue(std::max(token.logprob, -9999.0f)));
       JsonValue top = JsonValue::object();
       for (const TopToken& one : token.top) top[one.bytes] = std::max(one.logprob, -9999.0f);
@@ -122,7 +122,7 @@ class CompletionWriter final : public AnswerWriter {
     frame_.begin(out);
     if (o_.logprobs || o_.stream.token_ids) {
       out += dump_json(choice_json(choice, d.text, d.tokens, counts_[choice], reason));
-    } else {  // the same JSON, written faster, because this runs for each token
+    } else {  // the same JSON, but faster, because this code runs for each token
       fmt::format_to(std::back_inserter(out), R"({{"index":{},"text":)", choice);
       append_json_string(out, d.text);
       out += R"(,"logprobs":null,"finish_reason":)";
@@ -147,8 +147,8 @@ class CompletionWriter final : public AnswerWriter {
   std::string failure_;
 };
 
-// With a suffix, the model writes what goes between prompt and suffix. Both are plain text then: the name of a control
-// token in a source file must not become that token.
+// With a suffix, the model writes the text between prompt and suffix. Prompt and suffix are then plain text, because
+// the name of a control token in a source file must not become that token.
 std::vector<Prompt> read_completion_prompts(const Fields& fields, const ServedModel& model) {
   const Tokenizer& tokenizer = model.tokenizer();
   const std::string suffix = fields.string("suffix").value_or("");

@@ -19,13 +19,13 @@ constexpr size_t kMaxInputs = 2048;
 
 // The form of the vectors.
 struct Form {
-  size_t n_kept = 0;  // numbers kept of each vector
+  size_t n_kept = 0;  // elements kept of each vector
   bool base64 = false;
 };
 
 }  // namespace
 
-// The text that the model's makers put before an input: the prompt with the given name, or the default prompt.
+// The model's prefix for inputs: the prompt with the given name, or the default prompt.
 static std::string read_prefix(const Fields& fields, const EmbedFacts& facts) {
   if (auto prompt = facts.find_prompt(fields.string("prompt_name", 256).value_or(""))) return std::move(*prompt);
   fields.refuse("prompt_name", "must be a prompt of the model: " + facts.prompt_names());
@@ -65,7 +65,7 @@ std::vector<EmbedText> read_texts(const Fields& fields, const Embedder& embedder
   std::vector<EmbedText> texts;
   const std::string prefix = read_prefix(fields, embedder.facts());
   const int n_prompt = embedder.prompt_tokens(prefix);
-  int n_before = 0;  // number of prompt tokens before the input's own
+  int n_before = 0;  // number of tokens of the prefix before the input
   for (Prompt& one : read_prompts(fields, "input", kMaxInputs, [&](const std::string& text) {
          n_before = n_prompt;
          return embedder.tokenizer().encode(prefix + text);

@@ -1,4 +1,4 @@
-// /v1/responses: OpenAI's newer API. The server stores nothing, so each request brings its whole conversation.
+// /v1/responses: OpenAI's newer API. The server stores nothing, so each request contains its whole conversation.
 #include <fmt/format.h>
 
 #include <chrono>
@@ -22,7 +22,7 @@ JsonValue& open_turn(JsonValue& messages) {
   return messages.back();
 }
 
-// Reasoning precedes the message or call that it led to. Encrypted reasoning is skipped, because it cannot be read.
+// Reasoning precedes its message or call. Encrypted reasoning is skipped, because it cannot be read.
 void append_reasoning(const JsonValue& item, const std::string& where, JsonValue& messages) {
   const auto content = item.find("content");
   if (content == item.end() || content->is_null()) return;
@@ -85,8 +85,8 @@ std::vector<int32_t> read_prompt(const Fields& fields, const ServedModel& model,
   return chat_prompt(model, std::move(messages), form.tools, variables, "input");
 }
 
-// An item of the output: reasoning, a message or a call. Reasoning and messages have one part of text each; only the
-// names of their events differ.
+// An item of the output: reasoning, a message or a call. Reasoning and messages each have one text part and differ only
+// in the names of their events.
 struct Item {
   enum class Kind : uint8_t { kReasoning, kMessage, kCall };
   Kind kind = Kind::kMessage;
@@ -220,7 +220,7 @@ class ResponsesWriter final : public AnswerWriter {
     close(out, item_status());
   }
 
-  // Counts the tokens before the first that adds content or a call.
+  // Counts the tokens before the first token that adds content or a call.
   void count_reasoning(const std::vector<TokenText>& tokens) {
     for (const TokenText& token : tokens) {
       for (const AnswerEvent& event : counter_.read(token.bytes)) {

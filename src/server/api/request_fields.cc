@@ -24,7 +24,7 @@ constexpr size_t kMaxMessages = 16384;
 constexpr int kMaxChoices = 128;
 constexpr int64_t kMaxScores = 1 << 20;
 
-// A bias is a number from -100 to 100, or false: the token is never drawn.
+// A bias is a number from -100 to 100, or false, which means that the token is never sampled.
 float bias_of(const Fields& fields, const JsonValue& value, const std::string& token) {
   if (value == false) return -std::numeric_limits<float>::infinity();
   if (!value.is_number() || !(std::abs(value.get<double>()) <= 100))
@@ -32,7 +32,7 @@ float bias_of(const Fields& fields, const JsonValue& value, const std::string& t
   return value.get<float>();
 }
 
-// OpenAI's {"15043": 1.5}, or llama.cpp's [[15043, 1.5], [" Hello", false]], where a text means each of its tokens.
+// OpenAI's {"15043": 1.5}, or llama.cpp's [[15043, 1.5], [" Hello", false]]. A text stands for each of its tokens.
 void read_logit_bias(const Fields& fields, const ServedModel& model, SamplingParams& p) {
   const JsonValue* bias = fields.find("logit_bias");
   if (!bias) return;
@@ -101,7 +101,7 @@ void read_speculation(const Fields& fields, const ServedModel& model, Generation
                                                {.add_special = false, .parse_special = false});
 }
 
-// OpenAI's clients use the newer role "developer"; many templates know only "system".
+// OpenAI's clients use the newer role "developer", but many templates support only "system".
 void adapt_messages(JsonValue& messages, const ChatTemplate& chat) {
   if (!messages.is_array()) return;
   const bool knows_developer = chat.source().find("developer") != std::string::npos;
@@ -126,7 +126,8 @@ std::string field_of(const std::string& what, const char* fallback) {
 
 }  // namespace
 
-// A role must be OpenAI's, or one that the template compares with. A message without content needs calls or reasoning.
+// A role must be one of OpenAI's, or appear in a comparison in the template. A message without content needs calls or
+// reasoning.
 static void check_turns(const JsonValue& messages, const ChatTemplate& chat) {
   constexpr std::string_view kRoles[] = {"system", "developer", "user", "assistant", "tool"};
   for (size_t i = 0; i < messages.size(); ++i) {
@@ -332,7 +333,7 @@ void check_prompt(const ServedModel& model, const std::vector<int32_t>& prompt, 
           400, fmt::format("{}[{}] is {}: token ids go from 0 to {}", param, i, prompt[i], model.info().n_vocab - 1),
           param);
   if (prompt.size() < limit) return;
-  // OpenAI's first words, by which clients recognise the error.
+  // Clients recognise this error by OpenAI's first words.
   throw ApiError(
       400,
       fmt::format("this model's maximum context length is {} tokens; the prompt has {} and the answer needs at least "

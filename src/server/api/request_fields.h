@@ -33,15 +33,15 @@ void read_max_tokens(const Fields& fields, std::initializer_list<const char*> na
 // Reads OpenAI's logprobs and top_logprobs. Returns whether log-probabilities are wanted.
 bool read_logprobs(const Fields& fields, SamplingParams& sampling);
 
-// vLLM's truncate_prompt_tokens: keeps at most this number of last tokens of each prompt; -1: as many as leave room for
-// one token of an answer.
+// vLLM's truncate_prompt_tokens: keeps at most this number of last tokens of each prompt. -1: leaves room for one token
+// of an answer.
 void truncate_prompts(const Fields& fields, const ServedModel& model, GenerationSpec& spec);
 
 // Log-probabilities of prompts stay in memory until the answer's first token. Throws ApiError naming `field` if there
 // would be too many.
 void check_scores(const Fields& fields, const char* field, const GenerationSpec& spec);
 
-// Encodes the messages, tools and template variables of a chat request. Stores what the request says about calls in the
+// Encodes the messages, tools and template variables of a chat request. Stores the request's settings for calls in the
 // form. Throws ApiError.
 std::vector<int32_t> read_chat_prompt(const Fields& fields, const ServedModel& model, AnswerForm& form);
 // The same for messages that come from another API and are already in OpenAI's form.
@@ -63,10 +63,10 @@ std::string content_text(const JsonValue& content, const std::string& where, std
 // Throws ApiError context_length_exceeded, with both numbers, if the prompt leaves no room for an answer.
 void check_prompt(const ServedModel& model, const std::vector<int32_t>& prompt, const char* param);
 
-// Takes room for n sequences in the queue. Throws ApiError 429 if the queue is full.
+// Reserves room for n sequences in the queue. Throws ApiError 429 if the queue is full.
 ServedModel::Ticket admit(ServedModel& model, int n);
 
-// Adds max_tokens_clamped_to to a usage object, if the context has no room for the tokens that the request asks for.
+// Adds max_tokens_clamped_to to a usage object if the context is too small for the requested number of tokens.
 void add_clamped(JsonValue& usage, const Totals& totals);
 // usage_json(): {"prompt_tokens": ...} with details. timings_json(): llama.cpp's {"prompt_n": ...}.
 JsonValue usage_json(const Totals& totals);
@@ -76,7 +76,7 @@ JsonValue progress_json(const PromptState& prompt);
 // OpenAI's form: [{"token", "logprob", "bytes", "top_logprobs"}].
 JsonValue token_logprobs_json(const std::vector<TokenText>& tokens);
 // vLLM's form: null for the first token, then for each token {id: {"logprob", "rank", "decoded_token"}} with the token
-// and its likeliest rivals. The token's rank is null if the token is not among these rivals.
+// and its likeliest alternatives. The token's rank is null if the token is not among these alternatives.
 JsonValue prompt_logprobs_json(const std::vector<TokenText>& tokens);
 
 // "data: JSON\n\n".
@@ -93,7 +93,7 @@ class EventFrame {
   std::string head_;
 };
 
-// Members that each event gets, as the stream's fields ask: totals or timings.
+// Members that the stream's fields add to each event: totals or timings.
 std::string totals_members(const StreamFields& fields, const Totals& so_far);
 
 uint64_t random_seed();

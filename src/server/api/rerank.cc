@@ -1,4 +1,4 @@
-// /v1/rerank: orders documents by how well they answer a query, with a cross-encoder.
+// /v1/rerank: ranks documents by their relevance to a query, with a cross-encoder.
 #include <fmt/format.h>
 
 #include <algorithm>

@@ -12,7 +12,7 @@
 namespace ingot {
 namespace {
 
-// A field that is a number of SamplingParams.
+// A numeric field of SamplingParams.
 struct StageField {
   const char* name;
   float SamplingParams::* member;
@@ -31,7 +31,8 @@ constexpr StageField kStageFields[] = {
 };
 constexpr size_t kMaxBreakers = 64, kMaxBreakerBytes = 256;
 
-// llama.cpp writes a list of names, or their first letters in a string, which is not clear enough to be taken.
+// llama.cpp accepts a list of names or a string of their first letters. The string form is refused, because letters are
+// ambiguous.
 void read_order(const Fields& fields, SamplingParams& params) {
   const JsonValue* order = fields.find("samplers");
   if (!order) return;

@@ -1,4 +1,4 @@
-// POST /slots/ID?action=save|restore|erase: llama.cpp's way to keep the KV cache of a conversation in a file.
+// POST /slots/ID?action=save|restore|erase: llama.cpp's route to save a conversation's KV cache to a file.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -33,7 +33,7 @@ std::string read_action(std::string_view query) {
   throw ApiError(400, "the query must be action=save, action=restore or action=erase", "action");
 }
 
-// A name without folders, which no file system reads in another way.
+// A file name without folders, from characters that all file systems treat alike.
 std::string read_name(const Fields& fields) {
   const std::string name = fields.string("filename", 255).value_or("");
   const auto is_plain = [](char c) {

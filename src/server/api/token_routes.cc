@@ -1,4 +1,4 @@
-// /tokenize, /detokenize and /apply-template: routes that use the model's tokenizer and template, but not the model.
+// /tokenize, /detokenize and /apply-template: routes that use the model's tokenizer and template but run no model.
 #include <nlohmann/json.hpp>
 
 #include "base/error.h"
@@ -34,7 +34,7 @@ void answer_tokenize(const ApiCall& call) {
   const Fields fields(call.body);
   const ServedModel& model = *call.model;
   const auto content = fields.string("content", 16 << 20), prompt = fields.string("prompt", 16 << 20);
-  const bool llama = content.has_value();  // llama.cpp's form, whose default is no BOS
+  const bool llama = content.has_value();  // llama.cpp's form, by default without BOS
   const auto& text = llama ? content : prompt;
   const bool add_tokens = fields.boolean("add_special_tokens").value_or(!llama);
   const bool add = fields.boolean("add_special").value_or(add_tokens),

@@ -16,7 +16,7 @@ constexpr size_t kMaxName = 256;  // bytes, as in AnswerParser
 // The names of a tool's members in one style.
 struct StyleNames {
   const char* type;
-  const char* function;  // the member that contains the rest; null: the rest stands beside the type
+  const char* function;  // the member that contains the rest; null: the rest is next to the type
   const char* parameters;
 };
 constexpr StyleNames kStyles[] = {
@@ -24,7 +24,7 @@ constexpr StyleNames kStyles[] = {
 
 const StyleNames& names_of(ToolStyle style) { return kStyles[static_cast<size_t>(style)]; }
 
-// Whether templates know the tool's type. An absent type counts as known.
+// Whether templates support the tool's type. An absent type counts as supported.
 bool is_known(const JsonValue& tool, const char* known, const std::string& where, AnswerForm& form) {
   if (!tool.is_object()) refuse_value(where, "must be an object");
   if (!tool.contains("type") || tool["type"].is_null()) return true;
@@ -35,7 +35,7 @@ bool is_known(const JsonValue& tool, const char* known, const std::string& where
   return false;
 }
 
-// Puts a flat tool into the form that templates read.
+// Converts a flat tool to the form for templates.
 JsonValue in_chat_form(const JsonValue& tool, const StyleNames& names, const std::string& where) {
   JsonValue function = {{"name", string_member(tool, "name", where)}};
   if (tool.contains("description") && !tool["description"].is_null())

@@ -123,7 +123,7 @@ bool Origins::allows(const HttpRequest& request) const {
 HttpHeaders Origins::headers(const HttpRequest& request) const {
   const std::string* origin = request.header("origin");
   if (!origin || !allows(request)) return {};
-  // Credentials are never allowed: pages set the key in a header themselves.
+  // Credentials are never allowed. Pages send the key in a header instead.
   return {{"Access-Control-Allow-Origin", allows_all() ? "*" : *origin},
           {"Vary", "Origin"},
           {"Access-Control-Expose-Headers", "X-Request-Id, Retry-After"}};

@@ -1,5 +1,5 @@
-// Exchange: the Responder of one request on a connection. Handlers' threads put bytes in, and the session takes them
-// out. One mutex guards all members; callbacks run without the mutex.
+// Exchange: the Responder of one request on a connection. Handlers add bytes from their threads, and the session takes
+// the bytes out. One mutex guards all members. Callbacks run without the mutex.
 #pragma once
 #include <boost/asio/post.hpp>
 #include <mutex>
@@ -77,7 +77,8 @@ class Exchange final : public Responder, public std::enable_shared_from_this<Exc
 
   // ---- the session, network thread ----
   using Output = ExchangeOutput;
-  // Returns what can be sent now. A stream's head comes with its first bytes, or if `wants_head` is set.
+  // Returns the output that can be sent now. It includes a stream's head if the stream has bytes or if `wants_head` is
+  // set.
   Output take(bool wants_head) {
     std::lock_guard lock(mutex_);
     notified_ = false;
@@ -91,21 +92,20 @@ class Exchange final : public Responder, public std::enable_shared_from_this<Exc
     in_flight_ = output.bytes.size();
     return output;
   }
-  // Ends the exchange without an answer: no memory is left for an error.
+  // Ends the exchange without an answer, when there is no memory for an error.
   void drop() {
     std::lock_guard lock(mutex_);
     over_ = broken_ = dropped_ = true;
     try {
       notify();
-    } catch (const std::exception&) {  // the session checks now and then
+    } catch (const std::exception&) {  // the session also polls
     }
   }
   bool dropped() const {
     std::lock_guard lock(mutex_);
     return dropped_ && !head_;
   }
-  // The kind of answer, as far as the handler has shown. A handler that calls on_gone() without a stream will give a
-  // whole answer.
+  // The kind of answer, if known yet. A handler that calls on_gone() without a stream will send a whole answer.
   enum class Kind { kUnknown, kWhole, kStream };
   Kind kind() const {
     std::lock_guard lock(mutex_);
@@ -149,7 +149,7 @@ class Exchange final : public Responder, public std::enable_shared_from_this<Exc
       asio::post(executor_, [weak = session_] {
         if (const auto session = weak.lock()) session->wake();
       });
-    } catch (...) {  // no memory: the next notify() wakes the session, or the session checks by itself
+    } catch (...) {  // no memory: the next notify() wakes the session, and the session polls
       notified_ = false;
       throw;
     }
@@ -161,7 +161,7 @@ class Exchange final : public Responder, public std::enable_shared_from_this<Exc
   mutable std::mutex mutex_;
   std::optional<HttpResponse> head_;
   bool head_taken_ = false, is_stream_ = false, over_ = false, broken_ = false, gone_ = false, dropped_ = false;
-  bool notified_ = false;  // the session has been told that there is output
+  bool notified_ = false;  // the session has been notified of output
   std::string out_;
   size_t in_flight_ = 0;  // bytes that the session is sending
   std::function<void()> on_gone_, on_room_;

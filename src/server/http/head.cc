@@ -36,7 +36,7 @@ void check_bytes(std::string_view head) {
   }
 }
 
-// Decodes the name after a path prefix. Clients escape this name, and routing does not use it.
+// Decodes the name after a path prefix. Clients escape the name. Routing ignores the name.
 std::string unescaped(std::string_view text) {
   std::string out;
   for (size_t i = 0; i < text.size(); ++i) {
@@ -55,7 +55,7 @@ std::string unescaped(std::string_view text) {
   return out;
 }
 
-// Percent signs, dots, doubled slashes and absolute forms allow several spellings of one path, so all are refused.
+// Percent signs, dots, doubled slashes and absolute forms allow several spellings of one path, so they are all refused.
 std::string canonical_path(std::string_view path) {
   if (!path.starts_with('/')) bad("the request target must begin with '/'");
   for (char c : path)
@@ -160,7 +160,7 @@ void read_connection(HttpHead& head) {
 }  // namespace
 
 std::optional<size_t> head_length(std::string_view bytes, const HttpLimits& limits) {
-  // Fail on the first bytes of another protocol instead of waiting for the rest.
+  // Rejects the first bytes of another protocol instead of waiting for the rest.
   if (!bytes.empty() && !is_token_char(bytes.front())) bad("this is not an HTTP request");
   const size_t line = bytes.find('\n');
   if (std::min(line, bytes.size()) > limits.request_line_bytes)

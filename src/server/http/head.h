@@ -1,6 +1,6 @@
 // Checks the bytes of a request's head before they are parsed. Ambiguous bytes are refused, because a proxy in front
-// may have read them in another way (request smuggling, RFC 9112 sections 2.2, 5 and 6). The parsed head is an
-// HttpRequest with one path, which is both routed and checked for a key. Pure functions of bytes.
+// may have interpreted them differently (request smuggling, RFC 9112 sections 2.2, 5 and 6). The parsed head is an
+// HttpRequest with one path, used for both routing and the check of the key. Pure functions of bytes.
 #pragma once
 #include <cstdint>
 #include <optional>

@@ -1,5 +1,5 @@
-// HTTP as handlers see it: a complete request, and a way to answer at once or in pieces. Sockets are behind this
-// interface (http/server.h), so that handlers compile fast and tests answer requests without a network.
+// The HTTP interface of handlers: a complete request, and a way to answer at once or in pieces. Sockets are behind this
+// interface (http/server.h), so handlers compile fast and tests need no network.
 #pragma once
 #include <functional>
 #include <memory>
@@ -16,13 +16,13 @@ using HttpHeaders = std::vector<std::pair<std::string, std::string>>;
 
 struct HttpRequest {
   std::string method;  // "GET"; a HEAD request becomes a GET whose body is not sent
-  std::string path;    // canonical, without the query; the same path is routed and checked for a key
+  std::string path;    // canonical, without the query; used for routing and the check of the key
   std::string query;
   HttpHeaders headers;  // names in lower case
   std::string body;
-  std::string id;      // the client's X-Request-Id if harmless, else our own
+  std::string id;      // the client's X-Request-Id if harmless, otherwise generated
   std::string peer;    // the client's address, for the log
-  std::string client;  // the key shown; requests of one key share a turn in the queue and cached prefixes
+  std::string client;  // the key sent; requests of one key share a turn in the queue and cached prefixes
 
   const std::string* header(std::string_view name) const;  // the first header with that name, or null
 };
@@ -62,27 +62,27 @@ std::string ollama_error_object(const ApiError& error);
 // The error in the form of the path's API.
 HttpResponse error_for(const std::string& path, const ApiError& error);
 
-// The answer to one request. Thread-safe. Call either respond() or stream(), once. A Responder destroyed without an
-// answer answers 500.
+// The answer to one request. Thread-safe. Call either respond() or stream(), once. A Responder that is destroyed
+// without an answer sends error 500.
 class Responder {
  public:
   virtual ~Responder() = default;
 
   virtual void respond(HttpResponse response) = 0;
 
-  // Starts an answer in pieces. The head is sent with the first piece, or when the connection has been silent for so
-  // long that the client needs a sign of life. Until then, fail() can still change the status.
+  // Starts an answer in pieces. The head is sent with the first piece, or after a long silence, so that the client sees
+  // that the server is alive. Until then, fail() can still change the status.
   virtual void stream(HttpResponse head) = 0;
   virtual void write(std::string bytes) = 0;
   virtual void end() = 0;
-  // Ends a stream that cannot go on. Sends `response` if no byte of the stream has been sent, else sends `last_bytes`
-  // and closes the connection.
+  // Ends a stream that cannot continue. Sends `response` if no byte of the stream has been sent. Otherwise sends
+  // `last_bytes` and closes the connection.
   virtual void fail(HttpResponse response, std::string last_bytes) = 0;
 
   // Whether the output buffer is full: the caller should stop until the on_room callback runs.
   virtual bool full() const = 0;
-  // on_gone: called once when the client has left, perhaps at once. on_room: called when a full connection has room
-  // again. Both run on the network thread and must return quickly.
+  // on_gone: called once when the client has disconnected, possibly at once. on_room: called when a full connection has
+  // room again. Both run on the network thread and must return quickly.
   virtual void on_gone(std::function<void()> callback) = 0;
   virtual void on_room(std::function<void()> callback) = 0;
 
@@ -97,7 +97,7 @@ struct AccessRecord {
   double ms = 0;
   size_t bytes_in = 0, bytes_out = 0;
   bool handled = false;  // handle() was called
-  bool gone = false;     // the client left before the end
+  bool gone = false;     // the client disconnected before the end
   HttpHeaders notes;
 };
 

@@ -1,5 +1,5 @@
-// RateLimit: how many requests a client may make in a minute. Each client has a bucket, which fills steadily up to the
-// limit; a request takes one. Any thread may call it.
+// RateLimit: limits the requests of a client per minute. Each client has a bucket of tokens, which fills steadily up to
+// the limit. A request takes one token. Any thread may call the functions.
 #pragma once
 #include <chrono>
 #include <mutex>
@@ -16,7 +16,8 @@ class RateLimit {
   // `per_minute` 0: no limit. `now` is the time, for tests.
   explicit RateLimit(int per_minute, Clock::time_point (*now)() = Clock::now) : per_minute_(per_minute), now_(now) {}
 
-  // Counts a request of the client. Returns nothing, or the seconds after which the client may ask again.
+  // Counts a request of the client. If the limit is exceeded, returns the number of seconds until the next request is
+  // allowed.
   std::optional<int> take(const std::string& client);
 
  private:
@@ -24,7 +25,7 @@ class RateLimit {
     double left = 0;  // requests
     Clock::time_point at;
   };
-  static constexpr size_t kMaxClients = 1 << 16;  // a client that is forgotten has a full bucket
+  static constexpr size_t kMaxClients = 1 << 16;  // a forgotten client starts with a full bucket
 
   const int per_minute_;
   Clock::time_point (*const now_)();

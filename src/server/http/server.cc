@@ -86,8 +86,8 @@ class TlsTransport final : public Transport {
     co_return error ? 0 : n;
   }
   void finish_writing() override {
-    // A wait for close_notify would need a second read beside the pending one. Lengths and last chunks already tell the
-    // client where answers end.
+    // Waiting for the client's close_notify would need a second read while one is pending. Lengths and last chunks
+    // already show the client where answers end.
     error_code ignored;
     stream_.next_layer().shutdown(Socket::shutdown_send, ignored);
   }
@@ -219,7 +219,7 @@ void HttpServer::State::listen() {
   address = is_unix() ? options.host : url_of(tcp_of(acceptor.local_endpoint()), tls ? "https" : "http");
 }
 
-// Runs the network thread. If a handler throws (for example, out of memory), only that handler's work is lost.
+// Runs the network thread. If a handler throws (for example when out of memory), only that handler's work is lost.
 void HttpServer::State::run() {
   for (;;) {
     try {
@@ -236,7 +236,7 @@ Task<void> HttpServer::State::accept() {
     error_code error;
     Socket socket = co_await acceptor.async_accept(asio::redirect_error(asio::use_awaitable, error));
     if (stopping) break;
-    if (error) {  // for example, out of descriptors: do not spin
+    if (error) {  // for example out of file descriptors: do not spin
       log_warn("cannot accept a connection: {}", error.message());
       retry.expires_after(std::chrono::milliseconds(100));
       co_await retry.async_wait(asio::redirect_error(asio::use_awaitable, error));
@@ -244,7 +244,7 @@ Task<void> HttpServer::State::accept() {
     }
     try {
       begin(std::move(socket));
-    } catch (const std::exception& failure) {  // no memory for the connection; the next one may succeed
+    } catch (const std::exception& failure) {  // out of memory for this connection; the next one may succeed
       log_warn("cannot serve a connection: {}", failure.what());
     }
   }

@@ -1,4 +1,4 @@
-// HttpServer: the sockets. One thread does all accepting, reading, sending and deadlines, so handlers must move longer
+// HttpServer: the sockets. One thread handles accepting, reading, sending and deadlines, so handlers must move longer
 // work to other threads. HTTP/1.1 with keep-alive and pipelining, over TCP, TLS and Unix sockets.
 #pragma once
 #include <chrono>
@@ -17,7 +17,7 @@ struct HttpServerOptions {
   std::string tls_cert, tls_key;   // PEM files; both or neither
   HttpLimits limits = {};
   size_t max_connections = 4096;
-  size_t out_buffer_bytes = 64 << 10;  // bytes of one answer that wait to be sent; beyond that, full() is true
+  size_t out_buffer_bytes = 64 << 10;  // unsent bytes of one answer; above this number, full() is true
   std::chrono::milliseconds head_deadline{10'000}, body_deadline{30'000}, idle_deadline{60'000}, write_deadline{60'000};
   size_t body_bytes_per_second = 1 << 10;  // a body that arrives more slowly fails
   std::chrono::milliseconds ping_interval{15'000};
@@ -33,8 +33,8 @@ class HttpServer {
 
   const std::string& address() const;  // "http://127.0.0.1:8080", with the actual port
   void start();                        // accepts connections on its own thread
-  // Thread-safe. drain(): idle connections close, the others after one more answer. stop(): all connections close at
-  // once.
+  // Thread-safe. drain() closes idle connections at once, and the others after one more answer. stop() closes all
+  // connections at once.
   void drain();
   void stop();
   size_t n_connections() const;

@@ -25,7 +25,7 @@ double ms_since(std::chrono::steady_clock::time_point begin) {
   return std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - begin).count();
 }
 
-// The target of a request, even of one whose head is refused: it says which form an error has.
+// The target of a request, even if its head is refused. The target selects the form of the error.
 std::string target_of(std::string_view head) {
   const size_t begin = head.find(' ') + 1;
   return std::string(head.substr(begin, head.find(' ', begin) - begin));
@@ -117,7 +117,7 @@ Task<void> Session::sleep_until(Clock::time_point deadline) {
   co_await wake_.async_wait(asio::redirect_error(asio::use_awaitable, ignored));
 }
 
-// Returns false if the connection ended or stayed idle too long before a request began.
+// Returns false if the connection ended or was idle for too long before a request began.
 Task<bool> Session::read_head(size_t& length) {
   const auto idle_deadline = Clock::now() + options().idle_deadline;
   waiting_for_request_ = true;
@@ -215,7 +215,7 @@ Task<bool> Session::serve_one() {
   Reply reply{.head = head, .keep_alive = head.keep_alive && !shared_->draining};
   try {
     record.gone = !co_await answer(*exchange, reply);
-  } catch (const std::exception& error) {  // no memory to write the answer
+  } catch (const std::exception& error) {  // out of memory for the answer
     log_warn("an answer could not be written: {}", error.what());
     exchange->gone();
     record.gone = true;
@@ -230,7 +230,7 @@ Task<bool> Session::serve_one() {
   co_return reply.keep_alive;
 }
 
-// Sends the handler's output until the answer is complete. Returns false if the client leaves before.
+// Sends the handler's output until the answer is complete. Returns false if the client disconnects before.
 Task<bool> Session::answer(Exchange& exchange, Reply& reply) {
   bool healthy = true;
   reply.last_sent = Clock::now();
@@ -249,9 +249,10 @@ Task<bool> Session::answer(Exchange& exchange, Reply& reply) {
     healthy = !exchange.dropped();
     if (!healthy) break;
     if (in_ended_ && exchange.kind() != Exchange::Kind::kUnknown) {
-      // The client has closed its side, and may still read. Some bytes are sent, which a client that no longer reads
-      // answers with a reset: a piece of the stream, the stream's head, or, before a whole answer, a response 100,
-      // which every client of HTTP/1.1 passes over. HTTP/1.0 has no such response, so its clients are believed.
+      // The client has closed its side, but may still read. To find out, the session sends some bytes, because a client
+      // that no longer reads answers them with a reset. The bytes are a piece of the stream, the stream's head, or,
+      // before a whole answer, a response 100, which every HTTP/1.1 client ignores. HTTP/1.0 has no such response, so
+      // its clients are assumed to read.
       healthy = transport_->may_still_read();
       if (!healthy) break;
       if (!std::exchange(reply.probing, true)) {
@@ -284,7 +285,7 @@ std::string Session::wire_bytes(const Exchange::Output& output, Reply& reply) co
     reply.is_stream = output.is_stream;
     reply.status = output.head->status;
     if (output.is_stream && !reply.head.is_http_1_1) reply.keep_alive = false;
-    // A stream of JSON lines has no comments, but a space may precede a line.
+    // JSON lines have no comments, but a space may precede a line.
     if (!output.head->content_type.starts_with("text/event-stream")) reply.nothing = " ";
     bytes = head_of(reply.head.request, *output.head, reply.keep_alive, reply.is_stream && reply.head.is_http_1_1,
                     !reply.is_stream);
@@ -302,7 +303,7 @@ std::string Session::Reply::piece(const std::string& bytes) const {
   return head.is_http_1_1 ? fmt::format("{:x}\r\n{}\r\n", bytes.size(), bytes) : bytes;
 }
 
-// Answers without the handler and closes, because the following bytes of the connection may not be a request.
+// Answers without the handler and closes the connection, because its next bytes may not be a request.
 Task<void> Session::refuse(const HttpRequest& request, const HttpResponse& response, Clock::time_point begin) {
   std::string bytes = head_of(request, response, false, false) + response.body;
   const bool sent = co_await send(std::move(bytes));
@@ -316,8 +317,8 @@ Task<void> Session::refuse(const HttpRequest& request, const HttpResponse& respo
   if (sent) co_await linger();
 }
 
-// Closes our side and reads the other side to its end for a moment. Closing with unread bytes would reset the
-// connection, and the client might never see the answer.
+// Closes this side and reads the remaining bytes of the other side for a short time. Closing with unread bytes would
+// reset the connection, and the client might never see the answer.
 Task<void> Session::linger() {
   transport_->finish_writing();
   const auto deadline = Clock::now() + std::chrono::seconds(2);
@@ -327,7 +328,7 @@ Task<void> Session::linger() {
   }
 }
 
-// Returns false if the client has left or reads nothing for too long. Almost always, all bytes are written at once.
+// Returns false if the client has disconnected or reads nothing for too long. Usually all bytes are written at once.
 Task<bool> Session::send(std::string bytes) {
   size_t done = closed_ ? 0 : transport_->write_now(asio::buffer(bytes));
   bytes_out_ += done;

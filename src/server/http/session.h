@@ -1,9 +1,9 @@
 // Session: one connection. The session reads requests one after another, passes them to the handler and writes the
 // answers. A session runs on the network thread only, except for the calls that handlers make to its Responder.
 //
-// A session has two coroutines. One always reads, into a bounded buffer, and so learns at once that a client has left.
-// The other takes requests out of the buffer and writes answers. The coroutines wake each other with a timer that never
-// fires by itself.
+// A session has two coroutines. The first always reads into a bounded buffer, so it notices at once that a client has
+// disconnected. The second takes requests out of the buffer and writes answers. The coroutines wake each other by
+// cancelling a timer.
 #pragma once
 #include "server/http/coroutine.h"
 //
@@ -26,11 +26,11 @@ class Transport {
   virtual Task<bool> open() = 0;                             // does the TLS handshake; false: it failed
   virtual Task<size_t> read(asio::mutable_buffer into) = 0;  // 0: the end, or an error
   virtual Task<size_t> write(asio::const_buffer from) = 0;   // 0: an error
-  // Writes what fits without waiting; 0: call write(), which reports errors.
+  // Writes as many bytes as possible without waiting. 0: call write(), which reports errors.
   virtual size_t write_now(asio::const_buffer) { return 0; }
   virtual void finish_writing() = 0;                         // half-close, so that the client sees the end
   virtual void close() = 0;                                  // closes at once; pending reads and writes return 0
-  // After read() has returned the end: whether the client may still read what we send. The client may have closed one
+  // After read() has returned the end: whether the client may still read the answer. The client may have closed one
   // direction only.
   virtual bool may_still_read() = 0;
   virtual asio::any_io_executor executor() = 0;
@@ -47,7 +47,7 @@ struct ServerShared {
 
 class Exchange;
 
-// The output that an exchange has to send now.
+// The output that an exchange must send now.
 struct ExchangeOutput {
   std::optional<HttpResponse> head;  // set once
   bool is_stream = false;
@@ -75,7 +75,7 @@ class Session : public std::enable_shared_from_this<Session> {
     const HttpHead& head;
     bool keep_alive = false;
     int status = 0;  // 0: the head has not been sent
-    const char* nothing = ": ping\n\n";  // bytes that the client of a stream passes over, as a sign of life
+    const char* nothing = ": ping\n\n";  // bytes that clients of a stream ignore, to show that the server is alive
     bool is_stream = false, over = false, probing = false, wants_head = false;
     Clock::time_point last_sent{};
     std::string piece(const std::string& bytes) const;  // the wire form of a piece of a stream
