@@ -1,4 +1,4 @@
-// The server's API as the pages use it. Where the server wants a key, the user is asked for it.
+// The part of the server's API that the pages use. If the server requires a key, a dialog asks the user for the key.
 import {ask} from '/dialogs.js';
 import {settings} from '/store.js';
 
@@ -24,8 +24,8 @@ async function errorOf(response) {
   return new ServerError(message, response.status);
 }
 
-let asking = null;     // one question, however many calls wait for the key
-let declined = false;  // the user has closed the question: only what the user starts asks again
+let asking = null;     // the dialog that is open; all calls that wait for the key share it
+let declined = false;  // the user has cancelled the dialog: only calls by the user open it again
 
 async function newKey(used) {
   if (settings.values.key !== used) return true;
@@ -51,8 +51,8 @@ export const models = async () => (await (await call('/v1/models')).json()).data
 export const props = async () => (await call('/props')).json();
 export const metrics = async () => (await call('/metrics', {cache: 'no-store'})).text();
 
-// Streams a chat answer: onDelta({content, reasoning, calls}) as text comes, onProgress({total, processed}) while the
-// prompt is read; resolves to {finish, usage, timings}.
+// Streams a chat answer. Calls onProgress({total, processed}) while the server reads the prompt, and onDelta({content,
+// reasoning, calls}) when text arrives. Resolves to {finish, usage, timings}.
 export async function stream(body, signal, onDelta, onProgress) {
   const sent = JSON.stringify({...body, stream: true, return_progress: true, stream_options: {include_usage: true}});
   const response = await call('/v1/chat/completions', {method: 'POST', signal, body: sent}, true);

@@ -1,10 +1,11 @@
 // Tool calls on the chat page. Each call is a block with the function's name, its arguments and its result. The page
-// runs nothing: the user writes the result.
+// does not run functions. The user enters the result.
 import {make} from '/dom.js';
 import {highlight} from '/highlight.js';
 
-// The tools of the settings in OpenAI's shape; null where the text is empty. Throws Error with a message for people.
-// A tool may have more members than a request has (a `command`, as in the files of `ingot chat --tools`).
+// Parses the tools in the settings and returns them in OpenAI's form, or null if the text is empty. Throws Error with a
+// message for people. Members that a request does not have (a `command`, as in the files of `ingot chat --tools`) are
+// dropped.
 export function readTools(text) {
   if (!text.trim()) return null;
   let given;
@@ -18,7 +19,7 @@ export function readTools(text) {
   return given.length ? given.map(tool => ({type: 'function', function: tool.function})) : null;
 }
 
-// Adds what a stream's event brings of calls to the message.
+// Adds the call deltas of a stream's event to the message.
 export function addCalls(message, deltas) {
   for (const {index, id, function: part} of deltas) {
     message.tool_calls ??= [];
@@ -28,7 +29,7 @@ export function addCalls(message, deltas) {
   }
 }
 
-// Is this a list of calls as addCalls makes it? Imported conversations may hold anything.
+// Checks the form of a list of calls, because imported conversations may contain anything.
 const isCall = call => [call?.id, call?.function?.name, call?.function?.arguments].every(x => typeof x === 'string');
 export const areCalls = calls => Array.isArray(calls) && calls.every(isCall);
 
@@ -40,11 +41,12 @@ const parsed = text => {
   }
 };
 
-// The calls as a request has them. The arguments of a call that was stopped are no JSON, which many templates refuse.
+// The calls in the form for a request. The arguments of a stopped call are not valid JSON, and many templates refuse
+// them.
 export const sentCalls = calls => calls.map(call => parsed(call.function.arguments) === undefined
   ? {...call, function: {...call.function, arguments: '{}'}} : call);
 
-// JSON in lines, with colours. Anything else stays as it is, such as arguments that still stream.
+// Indents and colours JSON. Other text, such as incomplete arguments, is unchanged.
 function pretty(text) {
   const value = parsed(text);
   return typeof value === 'object' && value !== null ? highlight(JSON.stringify(value, null, 2), 'json') : [text];
@@ -72,7 +74,7 @@ export class CallBlock {
     this.resultLabel = label('Result');
   }
 
-  // result: a text or undefined; asks: whether the user may write it now.
+  // result: a text or undefined. asks: whether the user may enter the result now.
   update(result, asks) {
     this.name.textContent = this.call.function.name;
     this.args.replaceChildren(...pretty(this.call.function.arguments));

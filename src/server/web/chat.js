@@ -1,5 +1,5 @@
-// The chat page: conversations on the left, messages on the right. The state is one conversation and at most one answer that
-// streams; everything shown is made from them.
+// The chat page: conversations on the left, messages on the right. The state is one conversation and at most one
+// streaming answer. The page is rendered from this state.
 import * as api from '/api.js';
 import {addCalls} from '/calls.js';
 import {make} from '/dom.js';
@@ -16,12 +16,12 @@ const IDEAS = ['Tell me a story about a fox.', 'What is 7 + 5?', 'Write a short 
 const SAVE_MS = 1000, TOAST_MS = 6000;
 
 let chat = store.fresh();
-let answer = null;      // {controller, message, chat}: what streams now
-let nodes = new Map();  // message -> MessageNode, of the messages that are shown
-let follow = true;      // keep the newest line in sight
+let answer = null;      // {controller, message, chat} of the answer that is streaming
+let nodes = new Map();  // message -> MessageNode, for the messages on the page
+let follow = true;      // scroll to the newest line
 let toast;
 
-// Tells a screen reader; `seen` tells everybody.
+// Announces the text to screen readers. `seen`: also shows it.
 function say(text, seen = false) {
   $('status').textContent = text;
   $('status').className = seen ? 'toast' : 'sr';
@@ -68,7 +68,7 @@ function toEnd() {
 const lastTurn = () => tree.path(chat).findLast(m => m.role !== 'tool');
 const openCalls = () => (lastTurn()?.tool_calls ?? []).filter(call => !resultOf(lastTurn(), call));
 
-// Among the results that follow the message: some models use an id again in a later turn.
+// Searches only the results directly after the message, because some models reuse an id in a later turn.
 function resultOf(message, call) {
   const shown = tree.path(chat), after = shown.slice(shown.indexOf(message) + 1);
   const end = after.findIndex(m => m.role !== 'tool');
@@ -87,8 +87,8 @@ function takeResult(message, call, text) {
 
 // ---- answers ----
 
-// Streams into a message of the assistant, which may have begun. `partial` says that more could come: a reload, a stop, a lost
-// connection or the limit of tokens leave it so.
+// Streams an answer into an assistant message, which may have text already. `partial` marks an incomplete answer. It
+// stays set after a reload, a stop, a lost connection or the token limit.
 async function generate(message = tree.add(chat, {role: 'assistant', content: ''})) {
   const mine = {controller: new AbortController(), message, chat};
   const shown = tree.path(chat), begun = message.content ? message : null;
@@ -211,7 +211,7 @@ function open(one) {
   $('prompt').focus();
 }
 
-// The address names the conversation.
+// Opens the conversation whose id is in the address.
 function openAddress() {
   const id = location.hash.slice(1), found = id && store.find(id);
   if (id === chat.id) return;
@@ -222,7 +222,7 @@ function openAddress() {
   open(found || store.fresh());
 }
 
-// Questions of this conversation, then of the others, the newest first.
+// Questions of this conversation, then of the others, newest first.
 function questions() {
   const asked = messages => messages.filter(m => m.role === 'user').map(m => m.content).reverse();
   const others = store.all().filter(one => one.id !== chat.id);
@@ -269,7 +269,7 @@ function wireKeys() {
     }
   });
   document.querySelector('.skip').addEventListener('click', event => {
-    event.preventDefault();  // the address names a conversation
+    event.preventDefault();  // the address's fragment is a conversation's id
     $('prompt').focus();
   });
 }
@@ -286,7 +286,7 @@ function wireScroll() {
   });
 }
 
-// Another tab has changed a conversation.
+// Called when another tab has changed a conversation.
 function takeChange({key}) {
   showList();
   const changed = store.find(chat.id);

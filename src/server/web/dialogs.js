@@ -1,7 +1,7 @@
-// A question in a <dialog>: yes or no, or a text to enter.
+// Asks the user a question in a <dialog>: yes or no, or a text to enter.
 import {make} from '/dom.js';
 
-// Resolves to the text that was entered (true where there is no `input`), or null if the user cancels.
+// Resolves to the entered text (true without `input`), or null if the user cancels.
 export function ask(question, {input, type = 'text', ok = 'OK', danger = false} = {}) {
   return new Promise(resolve => {
     const field = input === undefined ? null : make('input', {type, value: input, 'aria-label': question, autocomplete: 'off'});

@@ -1,4 +1,4 @@
-// An element with attributes (those named on... are listeners) and children.
+// Creates an element with attributes and children. Attributes named on... are listeners.
 export function make(tag, attributes = {}, ...children) {
   const node = document.createElement(tag);
   for (const [name, value] of Object.entries(attributes)) {
@@ -9,7 +9,7 @@ export function make(tag, attributes = {}, ...children) {
   return node;
 }
 
-// Copies a text. A page of another machine without TLS has no navigator.clipboard.
+// Copies a text. navigator.clipboard is missing on pages of other machines without TLS.
 export async function copyText(text) {
   if (navigator.clipboard) return navigator.clipboard.writeText(text);
   const area = make('textarea', {class: 'sr', 'aria-hidden': 'true'}), focused = document.activeElement;

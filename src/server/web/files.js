@@ -1,9 +1,10 @@
-// Text files beside a question: {name, text}. A request has them behind the question's text, each in a block of its own.
+// Text files attached to a question: {name, text}. A request appends each file to the question's text as a separate
+// block.
 import {make} from '/dom.js';
 
 const MAX_BYTES = 1 << 20;
 
-// Was this list made by readFiles? Imported conversations may hold anything.
+// Checks the form of a list of files, because imported conversations may contain anything.
 const isFile = file => [file?.name, file?.text].every(x => typeof x === 'string');
 export const areFiles = files => Array.isArray(files) && files.every(isFile);
 
@@ -23,7 +24,7 @@ export async function readFiles(list) {
   return found;
 }
 
-// The text that the model reads.
+// The text for the model.
 export function withFiles(content, files = []) {
   const block = ({name, text}) => {
     const longest = Math.max(2, ...[...text.matchAll(/`+/g)].map(m => m[0].length));
@@ -33,5 +34,5 @@ export function withFiles(content, files = []) {
   return [content, ...files.map(block)].filter(Boolean).join('\n\n');
 }
 
-// What is shown of a file: its name, and its text on demand.
+// Shows a file: its name, and its text on demand.
 export const fileNode = ({name, text}) => make('details', {class: 'file'}, make('summary', {}, name), make('pre', {tabindex: '0'}, text));

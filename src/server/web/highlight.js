@@ -1,5 +1,5 @@
-// Colours for code: comments, strings, numbers, keywords and names that are called. One pattern a family of languages; what is
-// not known is treated as C-like, which is right more often than not.
+// Colours code: comments, strings, numbers, keywords and names of called functions. Each family of languages has one
+// pattern. Unknown languages are treated as C-like, which is usually right.
 const words = text => new Set(text.split(' '));
 
 const KEYWORDS = words(

@@ -1,9 +1,9 @@
-// What stands inside a line of Markdown: emphasis, code, links, formulas. Links go to http, https and mailto only, and pictures are
-// links, so that a text cannot fetch anything.
+// Inline Markdown: emphasis, code, links, formulas. Links may use only http, https and mailto. Pictures become links,
+// so a text cannot make the browser load anything.
 import {make} from '/dom.js';
 import {formula} from '/math.js';
 
-// A formula, or the text as it was typed where the formula cannot be read.
+// A formula, or its source text if the formula does not parse.
 export const maths = (source, text, display) => [formula(text, display) ?? source];
 const strong = text => make('strong', {}, ...inline(text));
 const em = text => make('em', {}, ...inline(text));
@@ -41,7 +41,7 @@ export function inline(text) {
   const nodes = [];
   let plain = '';
   for (let i = 0; i < text.length;) {
-    // Most characters begin nothing.
+    // A quick test, because most characters cannot begin a rule.
     const quick = /[\\`!\[<h*_~$\n]/.test(text[i]) && !(text[i] === '_' && /\w/.test(text[i - 1] || ''));
     const rest = quick ? text.slice(i, i + 4000) : '';
     const rule = quick && RULES.map(([pattern, nodes]) => [pattern.exec(rest), nodes]).find(([match]) => match);

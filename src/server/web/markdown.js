@@ -1,5 +1,5 @@
-// Markdown as a model writes it, into DOM nodes: nothing is ever parsed as HTML. View renders a text that grows: only the blocks that
-// changed are made anew.
+// Renders a model's Markdown as DOM nodes. Nothing is ever parsed as HTML. View renders a growing text and renders
+// again only the blocks that changed.
 import {copyText, make} from '/dom.js';
 import {highlight} from '/highlight.js';
 import {inline, maths} from '/inline.js';
@@ -11,17 +11,18 @@ const HEADING = /^ {0,3}(#{1,6})\s+(.*?)\s*#*\s*$/;
 const FORMULA = /^ {0,3}(\$\$|\\\[|\\begin\{\w+\*?\})/;
 const TABLE_RULE = /^ *\|? *:?-+:? *(?:\| *:?-+:? *)*\|? *$/;
 
-// What ends the formula that `open` begins.
+// The token that closes a formula opened by `open`.
 const closing = open => ({'$$': '$$', '\\[': '\\]'})[open] ?? open.replace('begin', 'end');
 
-// Where the formula that begins in a line ends: the number of the line behind it, or 0 where it has no end.
+// The index of the line after the formula that begins in line `begin`, or 0 if the formula has no end.
 function formulaEnd(lines, begin) {
   const [all, open] = FORMULA.exec(lines[begin]);
   const end = lines.findIndex((line, i) => i >= begin && (i > begin ? line : line.slice(all.length)).includes(closing(open)));
   return end + 1;
 }
 
-// Cuts a text into its outermost blocks: {kind, lines}. A list or a quotation is cut again when it is rendered.
+// Splits a text into its outermost blocks: {kind, lines}. Lists and quotations are split further when they are
+// rendered.
 export function blocks(text) {
   const lines = text.replace(/\r\n?/g, '\n').split('\n');
   const found = [];
@@ -51,7 +52,8 @@ export function blocks(text) {
     } else if (/^ {0,3}>/.test(line)) {
       take('quote', l => l.trim() && !FENCE.test(l));
     } else if (ITEM.test(line)) {
-      // It goes on with items of its kind, with what is indented, and with lines that follow without a gap.
+      // The list continues with items of its kind, with indented lines, and with lines that follow without a blank
+      // line.
       const [, indent, mark] = ITEM.exec(line), ordered = /\d/.test(mark);
       const other = l => ITEM.test(l) && ITEM.exec(l)[1].length <= indent.length + 1 && /\d/.test(ITEM.exec(l)[2]) !== ordered;
       const belongs = l => (ITEM.test(l) && !other(l)) || /^ {2,}\S/.test(l);
@@ -78,7 +80,7 @@ function code(block) {
   return make('div', {class: 'code'}, head, make('pre', {tabindex: '0'}, make('code', {}, ...highlight(text, block.language))));
 }
 
-// A formula in lines of its own, and the text behind it.
+// A formula on separate lines, and the text after it.
 function formulaBlock(text) {
   const [all, open] = FORMULA.exec(text), close = closing(open);
   const end = text.indexOf(close, all.length) + close.length, source = text.slice(0, end);
@@ -118,7 +120,7 @@ function table(lines) {
   return make('div', {class: 'table'}, make('table', {}, make('thead', {}, row(lines[0], 'th')), body));
 }
 
-// The text of a block. A line ends where the model ended it: poems and addresses keep their lines.
+// The text of a block. The model's line breaks are kept, for poems and addresses.
 const lined = block => block.lines.map(l => l.trim()).join('\n');
 
 export function render(block) {

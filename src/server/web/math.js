@@ -1,5 +1,6 @@
-// Formulas in LaTeX as MathML, which browsers draw and screen readers read. This is the subset that models write. An unknown command
-// is shown as it was typed, and formula() returns null for a text that does not parse, so that nothing is lost.
+// Converts LaTeX formulas to MathML, which browsers render and screen readers read. Supports the subset that models
+// write. An unknown command is shown as its source text, and formula() returns null if the text does not parse, so
+// nothing is lost.
 import {ACCENTS, FUNCTIONS, INTEGRALS, LARGE, LETTERS, LIMITS, OPERATORS, SPACES, UNDER_ACCENTS} from '/math_symbols.js';
 
 const MAX_DEPTH = 100;
@@ -8,13 +9,13 @@ const FENCES = {pmatrix: '()', bmatrix: '[]', Bmatrix: '{}', vmatrix: '||', Vmat
 const TABLES = ['matrix', 'smallmatrix', 'array', 'aligned', 'align', 'alignat', 'gather', 'gathered', 'split', 'equation', 'eqnarray',
                 'multline', ...Object.keys(FENCES)];
 const TEXTS = ['text', 'textrm', 'textbf', 'textit', 'mbox', 'operatorname', 'mathrm', 'rm'];
-// The first letters of alphabets in Unicode: capitals, small letters, digits.
+// The first characters of Unicode alphabets: capitals, small letters, digits.
 const ALPHABETS = {
   mathbf: [0x1d400, 0x1d41a, 0x1d7ce], boldsymbol: [0x1d468, 0x1d482, 0x1d7ce], bm: [0x1d468, 0x1d482, 0x1d7ce],
   mathbb: [0x1d538, 0x1d552, 0x1d7d8], mathcal: [0x1d49c, 0x1d4b6], mathscr: [0x1d49c, 0x1d4b6], mathfrak: [0x1d504, 0x1d51e],
   mathsf: [0x1d5a0, 0x1d5ba, 0x1d7e2], mathtt: [0x1d670, 0x1d68a, 0x1d7f6],
 };
-// Letters that Unicode had before it had these alphabets.
+// Letters that were in Unicode before these alphabets, at other places.
 const OLDER = {
   mathbb: {C: 'ℂ', H: 'ℍ', N: 'ℕ', P: 'ℙ', Q: 'ℚ', R: 'ℝ', Z: 'ℤ'},
   mathcal: {B: 'ℬ', E: 'ℰ', F: 'ℱ', H: 'ℋ', I: 'ℐ', L: 'ℒ', M: 'ℳ', R: 'ℛ', e: 'ℯ', g: 'ℊ', o: 'ℴ'},
@@ -70,7 +71,7 @@ class Reader {
     if (this.next() !== token) throw new Error(`${token} is missing`);
   }
 
-  // The nodes up to one of the tokens in `ends`, which is not read; undefined is the end of the formula.
+  // The nodes up to one of the tokens in `ends`, which is not consumed. undefined is the end of the formula.
   nodes(...ends) {
     if (++this.depth > MAX_DEPTH) throw new Error('the formula is nested too deeply');
     const found = [];
@@ -82,7 +83,7 @@ class Reader {
     return found;
   }
 
-  // One thing: a group in braces, a digit, or what the next token stands for.
+  // One argument: a group in braces, a digit, or the next atom.
   argument() {
     const token = this.peek();
     if (token === '{') return row(this.group());
@@ -120,7 +121,7 @@ class Reader {
     return row(found);
   }
 
-  // An atom with what stands below, above and behind it.
+  // An atom with its limits, subscripts, superscripts and primes.
   scripted() {
     const begins = this.peek();
     const base = ['^', '_', '\''].includes(begins) ? ml('mrow') : this.atom();
@@ -189,7 +190,7 @@ class Reader {
     return this.layout(word);
   }
 
-  // Letters of an alphabet. Commands within keep their own look.
+  // Letters of an alphabet. Commands inside keep their own style.
   letters(font) {
     const begin = this.at, text = this.plain();
     if (!text.includes('\\')) return ml('mi', [inAlphabet(font, text)], {mathvariant: 'normal'});
@@ -232,7 +233,7 @@ class Reader {
     }
   }
 
-  // A command with its groups as they were typed.
+  // The source text of a command and its groups.
   unknown(word) {
     const begin = this.at;
     while (this.peek() === '{') this.plain();
@@ -253,7 +254,7 @@ class Reader {
     return ml('mrow', [stretched(open), ...inner, stretched(this.delimiter())]);
   }
 
-  // Rows of cells up to `end`, which is read.
+  // Rows of cells up to `end`, which is consumed.
   rows(end) {
     const rows = [[]];
     for (;;) {
@@ -270,7 +271,7 @@ class Reader {
   table() {
     const kind = this.plain(), base = kind.replace(/\*$/, '');
     if (!TABLES.includes(base)) throw new Error(`the environment ${kind} is unknown`);
-    if (base === 'array' || base === 'alignat') this.plain();  // how columns are aligned, or how many
+    if (base === 'array' || base === 'alignat') this.plain();  // the alignment or the number of columns
     const rows = this.rows('\\end');
     if (this.plain() !== kind) throw new Error(`\\end{${kind}} is missing`);
     const [open, close] = FENCES[base] ?? '', body = table(rows, base);
@@ -284,7 +285,7 @@ function table(rows, kind) {
   return ml('mtable', rows.map(cells => ml('mtr', cells.map(nodes => ml('mtd', nodes)))), attributes);
 }
 
-// The formula as a <math> element, or null where the text does not parse.
+// The formula as a <math> element, or null if the text does not parse.
 export function formula(text, display) {
   try {
     const rows = new Reader(text, display).rows(undefined), plain = rows.length === 1 && rows[0].length === 1;

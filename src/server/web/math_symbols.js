@@ -1,6 +1,6 @@
-// The names of LaTeX that stand for characters. math.js reads them.
+// LaTeX names of characters, for math.js.
 
-// "name character name character ..." as a map.
+// Makes a map from "name character name character ...".
 const pairs = text => {
   const words = text.trim().split(/\s+/), map = new Map();
   for (let i = 0; i < words.length; i += 2) map.set(words[i], words[i + 1]);
@@ -25,7 +25,7 @@ export const OPERATORS = pairs(`
   langle ⟨ rangle ⟩ lfloor ⌊ rfloor ⌋ lceil ⌈ rceil ⌉ lvert | rvert | vert | lVert ‖ rVert ‖ Vert ‖ | ‖ { { } } lbrace { rbrace } lbrack [
   rbrack ] backslash \\ % % $ $ # # & & _ _`);
 
-// Their limits stand above and below in a display.
+// In displayed formulas, the limits of these operators are above and below.
 export const LARGE = pairs(`
   sum ∑ prod ∏ coprod ∐ bigcup ⋃ bigcap ⋂ bigoplus ⨁ bigotimes ⨂ bigvee ⋁ bigwedge ⋀`);
 export const INTEGRALS = pairs('int ∫ iint ∬ iiint ∭ oint ∮');

@@ -1,4 +1,5 @@
-// One message on the page: its text, its thoughts and calls, and the buttons below it. `page` is what the buttons act on (chat.js).
+// One message on the page: its text, its thoughts and calls, and the buttons below it. `page` has the functions of
+// chat.js for the buttons.
 import {CallBlock} from '/calls.js';
 import {copyText, make} from '/dom.js';
 import {fileNode} from '/files.js';
@@ -62,7 +63,7 @@ export class MessageNode {
     const wanted = [...switcher, copy, this.again];
     if (message.partial && message.content && !message.tool_calls && page.isLast(message) && !streams) wanted.push(this.goOn);
     const state = [all.length, at, wanted.length, streams].join();
-    if (state !== this.toolState) this.tools.replaceChildren(...wanted, this.stats);  // else the focus stays where it is
+    if (state !== this.toolState) this.tools.replaceChildren(...wanted, this.stats);  // unchanged: keep the focus
     this.toolState = state;
     this.stats.textContent = message.role === 'user' || (streams && !this.progress) ? '' : statsLine(message, this.progress);
     this.node.classList.toggle('busy', streams);

@@ -1,10 +1,11 @@
-// The box for the next message: it grows with its text, takes text files, and brings back earlier questions with the arrow keys.
+// The box for the next message. It grows with its text, accepts text files, and recalls earlier questions with the
+// arrow keys.
 import {make} from '/dom.js';
 import {readFiles} from '/files.js';
 
 const $ = id => document.getElementById(id);
 let files = [];
-let recalled = null;  // {at, text, draft}: the earlier question that the box shows
+let recalled = null;  // {at, text, draft} of the earlier question in the box
 
 function fit() {
   const area = $('prompt');
@@ -40,7 +41,7 @@ async function addFiles(list, say) {
   $('prompt').focus();
 }
 
-// step: 1 for an earlier question, -1 for a later one. False where the arrow key has to move the caret.
+// step: 1 for an earlier question, -1 for a later one. Returns false if the arrow key must move the caret.
 function recall(step, questions) {
   const {value, selectionStart} = $('prompt');
   const untouched = recalled ? value === recalled.text && [0, value.length].includes(selectionStart) : value === '';
@@ -59,8 +60,8 @@ export function clearPrompt() {
   showFiles();
 }
 
-// send(text, files) and stop() act; isBusy() tells whether an answer streams; questions() are the earlier ones, the newest first;
-// say(text, isError) tells the user.
+// isBusy(): whether an answer is streaming. questions(): the earlier questions, newest first. say(text, isError) shows
+// a message to the user.
 export function wirePrompt({send, stop, isBusy, questions, say}) {
   $('form').addEventListener('submit', event => {
     event.preventDefault();

@@ -1,12 +1,12 @@
-// What a request says: the conversation as the server reads it, with the settings.
+// Builds the body of a request from the conversation and the settings.
 import {readTools, sentCalls} from '/calls.js';
 import {withFiles} from '/files.js';
 import {settings} from '/store.js';
 
 const NUMBERS = ['temperature', 'top_p', 'top_k', 'min_p', 'max_tokens', 'seed', 'repetition_penalty'];
 
-// An answer that brought nothing but an error. Later requests leave out that answer and its question: many templates want turns
-// to alternate, and the question could be refused again.
+// An answer with only an error. Later requests leave out this answer and its question, because many templates require
+// alternating turns, and the question could be refused again.
 export const isLost = message => message?.error && !message.content && !message.tool_calls;
 
 function sentMessage({role, content, files, reasoning, tool_calls: calls, tool_call_id: id}) {
@@ -16,7 +16,7 @@ function sentMessage({role, content, files, reasoning, tool_calls: calls, tool_c
   return sent;
 }
 
-// messages: what comes before the answer. begun: the answer where it goes on, else null.
+// messages: the messages before the answer. begun: the answer to continue, or null.
 export function requestBody(messages, begun, model) {
   const v = settings.values;
   const kept = messages.filter((message, i) => !isLost(message) && !(message.role === 'user' && isLost(messages[i + 1])));

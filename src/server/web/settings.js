@@ -1,4 +1,5 @@
-// The dialog of settings, and the choice of a model. An empty field means the model's own default, which the field shows.
+// The settings dialog and the choice of a model. An empty field means the model's default, which the field shows as
+// placeholder.
 import * as api from '/api.js';
 import {readTools} from '/calls.js';
 import {ask} from '/dialogs.js';
@@ -15,7 +16,7 @@ export function setTheme() {
   else document.documentElement.dataset.theme = theme;
 }
 
-// /props tells the defaults of the first model.
+// /props returns the defaults of the first model.
 async function showDefaults() {
   const {model_alias: alias, default_generation_settings: {params, n_ctx: context}} = await api.props();
   const known = $('model').value === alias;
@@ -26,7 +27,7 @@ async function showDefaults() {
   }
 }
 
-// Asks again until the server can be reached and has a model.
+// Retries until the server responds and has a model.
 export async function loadModels(say) {
   try {
     const models = await api.models();
@@ -65,7 +66,7 @@ function wireField(field, say) {
   });
 }
 
-// removeAll() deletes all conversations; say(text) tells the user.
+// removeAll() deletes all conversations. say(text) shows a message to the user.
 export function wireSettings({removeAll, say}) {
   for (const field of fields()) wireField(field, say);
   $('open-settings').addEventListener('click', openSettings);

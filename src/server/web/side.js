@@ -1,4 +1,5 @@
-// The list of conversations: search, rename, delete, export and import. `page` is what chat.js does with a conversation.
+// The list of conversations: search, rename, delete, export and import. `page` has the functions of chat.js for
+// conversations.
 import {ask} from '/dialogs.js';
 import {make} from '/dom.js';
 import * as store from '/store.js';
@@ -29,7 +30,7 @@ export function showList() {
   $('list').replaceChildren(...found.map(item));
 }
 
-// On a phone the side is shown on demand.
+// On phones, the side is shown on demand.
 export function setSide(isOpen) {
   $('side').classList.toggle('open', isOpen);
   $('shade').hidden = !isOpen;

@@ -1,5 +1,5 @@
-// The status page: asks /metrics once a second and plots the last five minutes. The first values are there at once: gauges with the first
-// answer, rates with the second one, which follows soon.
+// The status page: reads /metrics once a second and plots the last five minutes. Gauges appear with the first answer,
+// and rates with the second, which is requested soon after.
 import * as api from '/api.js';
 import {settings} from '/store.js';
 
@@ -7,7 +7,7 @@ const $ = id => document.getElementById(id);
 const KEPT = 300, PERIOD_MS = 1000, SECOND_MS = 200, SVG = 'http://www.w3.org/2000/svg';
 const samples = [];  // {at, sums: {name: value}, buckets: {name: Map(le -> count)}}
 
-// Prometheus text: sums over all labels but le, without the prefix.
+// Parses Prometheus text. Sums over all labels but `le`, and drops the prefix.
 export function parse(text) {
   const sums = {}, buckets = {};
   for (const line of text.split('\n')) {
@@ -28,7 +28,7 @@ export function parse(text) {
 
 const rate = (name, a, b) => Math.max(0, ((b.sums[name] ?? 0) - (a.sums[name] ?? 0)) / Math.max(.001, b.at - a.at));
 
-// Of what was observed between two samples; null when nothing was.
+// A percentile of the observations between two samples; null without observations.
 export function percentile(name, share, a, b) {
   const before = a.buckets[name] ?? new Map(), after = b.buckets[name] ?? new Map();
   const bounds = [...after.keys()].sort((x, y) => x - y);
@@ -42,14 +42,14 @@ export function percentile(name, share, a, b) {
 }
 
 const NOTHING = {sums: {}, buckets: {}};
-// Of the window, or where nothing was observed in it, since the server's start.
+// A percentile of the window, or since the server's start if the window has no observations.
 const latency = (name, share) => (a, b) => percentile(name, share, a, b) ?? percentile(name, share, NOTHING, b);
 
 const number = (value, digits = 0) => value == null ? '–' : value.toLocaleString('en', {maximumFractionDigits: digits, minimumFractionDigits: 0});
 const ms = value => value == null ? '–' : number(value * 1000, value < .1 ? 1 : 0) + ' ms';
 const share = value => number(value * 100, 1) + ' %';
 
-// Each series is a function of a sample and the one some seconds before it.
+// Each series is a function of a sample and of the sample a few seconds before.
 const PLOTS = [
   {title: 'Tokens a second', format: v => number(v, 1), series: [
     ['computed', (a, b) => rate('iteration_tokens_total_sum', a, b)],
@@ -116,7 +116,7 @@ function makePlot(plot) {
   $('plots').append(box);
 }
 
-// Of speculation, since the server's start: nothing where no step verified a guess.
+// Figures of speculation since the server's start; empty if no step verified a guess.
 export function guesses(sums) {
   const {spec_decode_num_draft_tokens_total: all, spec_decode_num_accepted_tokens_total: right} = sums;
   if (!all) return [];

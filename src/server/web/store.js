@@ -1,6 +1,7 @@
-// Conversations and settings, kept in this browser (localStorage). A conversation is {id, title, created, changed, messages, head}, where
-// messages are {role, content, files?, reasoning?, tool_calls?, tool_call_id?, stats?, partial?, parent?} and tree.js says what `head` and
-// `parent` are. Each conversation has a key of its own, so that one change writes one conversation.
+// Conversations and settings, stored in this browser (localStorage). A conversation is {id, title, created, changed,
+// messages, head}. A message is {role, content, files?, reasoning?, tool_calls?, tool_call_id?, stats?, partial?,
+// parent?}. tree.js explains `head` and `parent`. Each conversation has its own key, so a change writes only one
+// conversation.
 import {areCalls} from '/calls.js';
 import {areFiles} from '/files.js';
 import {isTree} from '/tree.js';
@@ -34,13 +35,13 @@ export function fresh() {
   return {id, title: 'New conversation', created: now, changed: now, messages: []};
 }
 
-// The title of a conversation that begins with this text: at most 60 characters, cut between two words.
+// The title of a conversation that begins with this text: at most 60 characters, cut between words.
 export function titleOf(text) {
   const line = text.replace(/\s+/g, ' ').trim();
   return line.length <= 60 ? line : line.slice(0, 60).replace(/ \S*$/, '') + '…';
 }
 
-// False when the browser's store is full.
+// Returns false if the browser's store is full.
 export function save(chat) {
   chat.changed = Date.now();
   try {
@@ -71,8 +72,9 @@ const isMessage = m => m && typeof m.role === 'string' && typeof m.content === '
                        areFiles(m.files ?? []);
 const isChat = chat => chat && Array.isArray(chat.messages) && chat.messages.every(isMessage) && isTree(chat);
 
-// Takes in the conversations of an exported file. A conversation that is here in another state stays, and the file's gets a new id.
-// Returns {taken, known}: how many were new, and how many were here already. Throws for a file of another kind.
+// Imports the conversations of an exported file. If a conversation with the same id but different messages exists, it
+// stays, and the imported one gets a new id. Returns {taken, known}: the numbers of new and of existing conversations.
+// Throws if the file has no conversations.
 export function take(text) {
   const given = JSON.parse(text);
   const chats = Array.isArray(given) ? given : given.conversations;
