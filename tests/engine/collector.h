@@ -62,7 +62,7 @@ inline Expected expected_output(const Request& request, const RunnerInfo& info) 
     const auto stops_here = [&] {
       return !request.ignore_eos && std::find(stops.begin(), stops.end(), token) != stops.end();
     };
-    // As the fake model treats forbidden tokens.
+    // The fake model replaces forbidden tokens in this way.
     while (i < request.min_tokens && stops_here()) token = (token + 1) % info.n_vocab;
     if (stops_here()) {
       expected.reason = FinishReason::kStop;
@@ -75,7 +75,7 @@ inline Expected expected_output(const Request& request, const RunnerInfo& info) 
   return expected;
 }
 
-// An image as the fake model sees images: equal ids mean equal images. rows: [n_rows, dim]
+// An image for the fake model: equal ids mean equal images. rows: [n_rows, dim]
 inline PromptEmbedding image(int id, int position, int n_rows, int dim) {
   auto rows = std::make_shared<std::vector<float>>();
   for (int i = 0; i < n_rows * dim; ++i) rows->push_back(static_cast<float>(1000 * id + i) + 0.5f);
@@ -126,7 +126,7 @@ class Random {
     const int limit = context_limit(info);
     r.prompt.resize(integer(1, chance(0.5) ? std::min(4, limit - 1) : limit - 1));
     for (int32_t& token : r.prompt) token = integer(0, info.n_vocab - 1);
-    if (chance(0.5)) {  // a beginning that other requests share
+    if (chance(0.5)) {  // a prefix that other requests share
       const int32_t which = integer(0, std::min(2, info.n_vocab - 1));
       std::fill_n(r.prompt.begin(), integer(0, static_cast<int>(r.prompt.size())), which);
     }
@@ -143,7 +143,7 @@ class Random {
     return r;
   }
 
-  // One or two of three images, at places in a prompt.
+  // One or two of three images, at random places in a prompt.
   std::vector<PromptEmbedding> images(int n_prompt, int dim) {
     std::vector<PromptEmbedding> all;
     for (int begin = 0; begin < n_prompt && all.size() < 2;) {
@@ -155,8 +155,7 @@ class Random {
     return all;
   }
 
-  // Drafts of any number, right up to some place or wrong from the start; now and then an empty list, or an invalid
-  // token.
+  // Any number of drafts, right up to some place or wrong from the start. Sometimes an empty list or an invalid token.
   Propose drafts(const Request& request, const RunnerInfo& info) {
     const double p_right = chance(0.3) ? 1 : integer(0, 9) * 0.1;
     const auto random = std::make_shared<Random>(static_cast<unsigned>(integer(0, 1 << 30)));
@@ -171,7 +170,7 @@ class Random {
     };
   }
 
-  // Drafts that every step verifies, or drafts of which the engine verifies as many as pay.
+  // Drafts that every step verifies, or drafts whose number the engine chooses.
   std::shared_ptr<Proposer> proposer(const Request& request, const RunnerInfo& info) {
     if (chance(0.5)) return fixed(drafts(request, info));
     return std::make_shared<OracleProposer>(expected_output(request, info).tokens, request.prompt.size(), info.n_vocab,

@@ -16,7 +16,7 @@ using testing::HasSubstr;
 Request make_request(int n_prompt, int max_tokens, std::shared_ptr<TokenSink> sink) {
   Request request;
   request.prompt.assign(n_prompt, 1);
-  request.prompt[0] = max_tokens;  // so that the prompts share no blocks
+  request.prompt[0] = max_tokens;  // different, so that the prompts share no blocks
   request.max_tokens = max_tokens;
   request.sink = std::move(sink);
   return request;
@@ -111,7 +111,7 @@ TEST(Company, RequestsOfOneClientStayInOrder) {
   run(engine);
 }
 
-// Returns false if the machine stood still until the deadline, so that a request did not begin in time.
+// Returns false if the machine stalled until the deadline and a request did not begin in time.
 bool deadlines_end_what_runs_and_what_waits(std::chrono::milliseconds time) {
   FakeRunner runner(options_of(64, 1));
   Engine engine(runner);
@@ -196,7 +196,7 @@ TEST(Company, APauseHoldsOneRowOnly) {
     run(engine);
     EXPECT_EQ(slow->tokens, expected_output(request, runner.info()).tokens);
     EXPECT_EQ(slow->finish->usage.preemptions, 0);
-    // The cache kept all computed tokens, except those of the step in flight.
+    // The cache has all computed tokens except those of the step in flight.
     EXPECT_EQ(runner.n_tokens(), 20 + 49 + 3 + 59 + overlaps);
     engine.pause(id);  // the request finished long ago
     run(engine);
@@ -229,7 +229,7 @@ TEST(Company, TheQueueIsBounded) {
   EXPECT_TRUE(ask(70));
   EXPECT_TRUE(ask(70));
   EXPECT_FALSE(ask(70));
-  EXPECT_FALSE(sinks.back()->finish);  // a request that the engine never took
+  EXPECT_FALSE(sinks.back()->finish);  // a request that the engine never received
   engine.step();
   EXPECT_FALSE(ask(70));
   while (!sinks[0]->finish) engine.step();
@@ -248,7 +248,7 @@ TEST(Company, TheQueueIsBounded) {
   run(engine);
 }
 
-// A preempted request waits again, but does not count for the full queue.
+// A preempted request waits again, but does not count towards the limit of the queue.
 TEST(Company, APreemptedRequestIsNotOfTheQueue) {
   FakeRunner runner(options_of(8, 4));  // 128 tokens
   Engine engine(runner, {.max_queue = 1});
@@ -273,7 +273,7 @@ TEST(Company, APreemptedRequestIsNotOfTheQueue) {
   EXPECT_GT(sinks[1]->finish->usage.preemptions, 0);
 }
 
-// NaN in the cache may be why no token can follow. No other request must find that cache.
+// If no token can follow, the reason may be NaN in the cache. So no other request may use that cache.
 TEST(Company, WhatSpoiledARequestIsNotCached) {
   class BadFirst final : public Runner {
    public:
@@ -301,8 +301,8 @@ TEST(Company, WhatSpoiledARequestIsNotCached) {
   EXPECT_EQ(again->finish->usage.cached_tokens, 39);
 }
 
-// With overlap, the host's part of a step takes no device time. Host and device take at least 12 ms one after the
-// other, and 8 ms with overlap. The test takes the best of a few runs, because the machine may be busy.
+// With overlap, the host's part of a step takes no device time. Host and device take at least 12 ms in sequence and 8
+// ms with overlap. The test uses the best of a few runs, because the machine may be busy.
 TEST(Company, TheDeviceDoesNotWaitForTheHost) {
   struct Slow : Collector {
     void on_token(const Sampled& token) override {

@@ -1,5 +1,5 @@
-// Constrained requests beside others, with drafts, after preemption and after a marker: the output is the same as token
-// by token without an engine, and matches the grammar.
+// Constrained requests among other requests, with drafts, after preemption and after a marker. The output matches the
+// grammar, and equals the output computed token by token without an engine.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -229,7 +229,7 @@ TEST_P(Constrained, ADeadEndEndsThatRequestAlone) {
   EXPECT_EQ(other->finish->reason, FinishReason::kStop);
 }
 
-// Counts the bytes read, and fails at the fifth byte like a machine that has become too large.
+// Counts the bytes read, and fails at the fifth byte like an automaton that has become too large.
 class Growing final : public Automaton {
  public:
   GrammarState start() override { return {1, 0, 0}; }
@@ -280,7 +280,7 @@ TEST_P(Constrained, BeginsBehindAMarker) {
     EXPECT_FALSE(constraint.is_over());
     EXPECT_TRUE(constraint.accept(token_of('a')));
 
-    // Without the marker, the answer is free up to its end.
+    // Without the marker, the whole answer is unconstrained.
     request.constraint_start = {"\x01", -1};
     const auto sink = submit(engine, request);
     run(engine);
@@ -290,7 +290,7 @@ TEST_P(Constrained, BeginsBehindAMarker) {
   }
 }
 
-// The model samples the start token by itself; the grammar holds from there on.
+// The model samples the start token by itself. The grammar applies from there on.
 TEST_P(Constrained, BeginsBehindWhatTheModelSaid) {
   FakeRunner runner(options());
   Engine engine(runner);

@@ -1,4 +1,4 @@
-// The prefix cache in use: what a request finds of earlier requests, and what it must not find.
+// The prefix cache in conversations: tokens of earlier requests that a request must find, or must not find.
 #include <gtest/gtest.h>
 
 #include "base/error.h"
@@ -61,8 +61,8 @@ Tokens joined(Tokens a, const Tokens& b) {
 class Conversation : public testing::TestWithParam<bool> {};
 
 // 16 conversations of 20 turns at once. A turn computes its own tokens and the last token of the turn before, which was
-// sampled but not computed. All beginnings differ; otherwise a later conversation would find and take the tokens of
-// another.
+// sampled but not computed. All conversations begin differently. Otherwise a conversation would find and take over the
+// tokens of another.
 void expect_turns_to_compute_what_is_new(const FakeOptions& options) {
   Random random;
   SCOPED_TRACE(random.seed());
@@ -109,14 +109,14 @@ TEST_P(Conversation, AnEditKeepsWhatComesBeforeIt) {
   Tokens edited = prompt;
   edited[50] = (edited[50] + 1) % 1000;
   EXPECT_EQ(chat.cached(edited), 48);
-  EXPECT_EQ(chat.cached(prompt), 99);  // whole blocks, and the tail of the first request
+  EXPECT_EQ(chat.cached(prompt), 99);  // full blocks, and the tail of the first request
   prompt.resize(40);
   EXPECT_EQ(chat.cached(prompt), 32);
   EXPECT_EQ(chat.cached({prompt.begin(), prompt.begin() + 32}), 16);  // the last token is computed for its logits
 }
 
-// Blocks alone are not enough for these models. A history is found up to a state: at the end of a prompt's last full
-// block, where two histories depart, and at the end of an answer.
+// Blocks alone are not enough for these models. A history is found up to a cached state: at the end of a prompt's last
+// full block, where two histories diverge, or at the end of an answer.
 TEST_P(Conversation, StatesAreLeftWhereSomebodyMayGoOn) {
   Random random;
   SCOPED_TRACE(random.seed());
@@ -133,8 +133,8 @@ TEST_P(Conversation, StatesAreLeftWhereSomebodyMayGoOn) {
   chat.run();
   EXPECT_EQ(sink->finish->usage.cached_tokens, 96);
   EXPECT_EQ(chat.cached(joined(joined(prompt, sink->tokens), random_tokens(random, 20))), 108);
-  // A second history with the same beginning finds no state, but leaves a state where the two depart, for the third
-  // history.
+  // A second history with the same beginning finds no state. It leaves a state where the two histories diverge, for the
+  // third history.
   EXPECT_EQ(chat.cached(with(20)), 0);
   EXPECT_EQ(chat.cached(with(25)), 64);
   EXPECT_EQ(chat.cached(with(40)), 64);
@@ -157,7 +157,7 @@ TEST_P(Conversation, ManyGoOnFromOneState) {
   EXPECT_TRUE(chat.runner.violations().empty());
 }
 
-// With exactly one slot for each sequence, the state of the last finished sequence can still be continued.
+// With exactly one slot for each sequence, a sequence can still continue from the state of the last finished sequence.
 TEST_P(Conversation, WithoutSlotsToSpareTheLastStateIsTakenOver) {
   Random random;
   Chatter chat(options_of(256, 64, GetParam(), 16));
@@ -207,8 +207,8 @@ TEST(PrefixCaching, RunningRequestsShareBlocks) {
   EXPECT_TRUE(chat.runner.violations().empty());
 }
 
-// The block unused for the longest time is evicted first: of two prompts that fit together, the prompt used again
-// stays.
+// The block unused for the longest time is evicted first. Of two prompts that fit together, the prompt used again stays
+// cached.
 TEST(PrefixCaching, TheLeastRecentlyUsedGoes) {
   Random random;
   Chatter chat(options_of(64, 10));
@@ -260,13 +260,13 @@ TEST(PrefixCaching, APreemptedRequestFindsItsOwnBlocks) {
   const auto first = chat.submit(random_tokens(random, 90), 80), second = chat.submit(random_tokens(random, 90), 60);
   chat.run();
   ASSERT_GT(second->finish->usage.preemptions, 0);
-  EXPECT_EQ(second->finish->usage.cached_tokens, 0);  // nothing of the prompt was cached when the request came
+  EXPECT_EQ(second->finish->usage.cached_tokens, 0);  // nothing was cached when the request arrived
   const int64_t n_needed = 90 + 79 + 90 + 59;
   EXPECT_LT(chat.runner.n_tokens(), n_needed + 150 * second->finish->usage.preemptions);
   EXPECT_TRUE(chat.runner.violations().empty());
 }
 
-// If all layers of a model have a window, tokens before the window take no blocks and are still found.
+// If all layers of a model have a window, tokens before the window hold no blocks but are still found.
 TEST(PrefixCaching, BlocksBeforeTheWindowAreGivenUp) {
   Random random;
   FakeOptions options = options_of(512, 32);
@@ -300,8 +300,8 @@ TEST(PrefixCaching, AWindowedModelAdmitsByItsWindow) {
   }
 }
 
-// A pool that holds the window, one step's tokens and little else gives each request the model's whole context, one
-// request after another.
+// A pool for little more than the window and one step's tokens gives requests, one after another, the model's whole
+// context.
 TEST(PrefixCaching, AWindowedPoolTakesRequestsLongerThanItself) {
   Random random;
   SCOPED_TRACE(random.seed());
@@ -310,7 +310,7 @@ TEST(PrefixCaching, AWindowedPoolTakesRequestsLongerThanItself) {
       for (const int n_more : {0, 1, 5}) {
         FakeOptions options = options_of(512, 0, overlaps);
         options.info.window = 40;
-        // Of 16 tokens: the 39 tokens before the next one may begin and end within blocks.
+        // Blocks of 16 tokens: the 39 tokens before the next one may begin and end inside blocks.
         options.info.n_blocks = 3 + 2 + n_more;
         Chatter chat(options, {.chunk = 64, .prefix_cache = prefix_cache});
         std::vector<std::shared_ptr<Collector>> sinks;
@@ -331,13 +331,13 @@ TEST(PrefixCaching, AWindowedPoolTakesRequestsLongerThanItself) {
       }
     }
   }
-  // With one block less, the pool does not hold a window at every position. So the pool is the limit.
+  // With one block less, the pool cannot hold a window at every position. So the pool limits the length.
   FakeOptions options = options_of(512, 4);
   options.info.window = 40;
   EXPECT_EQ(context_limit(options.info), 64);
 }
 
-// The first blocks are released first, so others get them first. The blocks that the next token sees are still there.
+// The first blocks are released first, so they are reused first. The blocks that the next token sees are still cached.
 TEST(PrefixCaching, AChainIsFoundThoughItsBeginningIsGone) {
   Random random;
   SCOPED_TRACE(random.seed());

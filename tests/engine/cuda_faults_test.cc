@@ -1,6 +1,6 @@
-// Faults of a GPU. Missing memory costs the load or the requests of a step, and the engine works afterwards. A kernel's
-// bad access costs the engine, because the driver then refuses this process. Skipped if the build has no CUDA or the
-// machine no GPU.
+// Faults of a GPU. Without enough memory, the load or the requests of a step fail, and the engine works afterwards. A
+// bad access in a kernel ends the engine, because the driver then refuses all calls of this process. Skipped if the
+// build has no CUDA or the machine has no GPU.
 #include <gtest/gtest.h>
 
 #include <cstdlib>
@@ -22,8 +22,8 @@ std::unique_ptr<Ranks> load() {
       RunnerOptions{.backend = {.device = "cuda"}, .n_ctx = 256, .max_batch_tokens = 128, .max_seqs = 4}, nullptr);
 }
 
-// Requests for all kinds of sampling, so that all buffers grow: greedy, from a distribution, with penalties and
-// log-probabilities, on the host.
+// Requests for all kinds of sampling, so that all buffers grow: greedy, random, with penalties and log-probabilities,
+// on the host.
 std::vector<std::shared_ptr<Collector>> submit_all_kinds(Engine& engine, const GreedyGolden& golden) {
   std::vector<std::shared_ptr<Collector>> sinks{submit(engine, golden.prompt, 12)};
   for (const SamplingParams& params :
@@ -94,7 +94,7 @@ TEST_F(CudaFaults, AnAllocationThatFailsCostsAStepsRequests) {
   EXPECT_GT(n_failed, 0);
 }
 
-// Reads an invalid address before its n-th step.
+// Makes the device read an invalid address before the n-th step.
 class Breaking final : public Runner {
  public:
   Breaking(Ranks& inner, int at_step) : inner_(inner), at_step_(at_step) {}

@@ -1,6 +1,6 @@
-// Steps of whole models on the GPU. Each replayed step is compared bit by bit with plain launches of its ops: for one
-// sequence, where small models run on a cluster, and for several; in f16, in f32 and deterministic. Skipped if the
-// build has no CUDA or the machine no GPU.
+// Steps of whole models on the GPU. Each replayed step is compared bit by bit with plain launches of its ops, for one
+// sequence (small models then run on a cluster) and for several, in f16, in f32 and deterministic. Skipped if the build
+// has no CUDA or the machine has no GPU.
 #include <gtest/gtest.h>
 
 #include <filesystem>

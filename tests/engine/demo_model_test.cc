@@ -84,9 +84,9 @@ TEST_P(DemoModel, AnswersAsTheReference) {
   }
 }
 
-// 200 prompts: the same tokens and the same log-probabilities, bit for bit, in fewer steps. With the likeliest tokens
-// and with draws, beside others. The guesses are those of the model's head, n-grams, or the answer without drafts, with
-// mistakes.
+// 200 prompts: drafts give the same tokens and the same log-probabilities, bit for bit, in fewer steps. Greedy and with
+// random sampling, among other requests. The guesses come from the model's head, from n-grams, or from the answer
+// without drafts, with mistakes.
 TEST(SpeculationOnTheDemoModel, ChangesNoBit) {
   const auto checkpoint = open_checkpoint(std::string(INGOT_TEST_DATA) + "/../../models/demo.gguf");
   LoadedModel model = load_model(checkpoint,
@@ -134,7 +134,7 @@ TEST(SpeculationOnTheDemoModel, ChangesNoBit) {
   EXPECT_LT(n_steps[1], n_steps[0]);
 }
 
-// What tools/demo_model trains to guess: the model's layer for multi-token prediction, and the draft model.
+// The two proposers that tools/demo_model trains: the model's layer for multi-token prediction, and the draft model.
 TEST(SpeculationOnTheDemoModel, TheTrainedPairGuessesWell) {
   const std::string models = std::string(INGOT_TEST_DATA) + "/../../models/";
   const RunnerOptions options{.backend = {.device = "cpu"}, .n_ctx = 512, .max_batch_tokens = 128, .max_logits = 8,

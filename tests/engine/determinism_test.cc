@@ -19,7 +19,7 @@ struct Setup {
   int n_kv_tokens = 0;
   int max_seqs = 64;
   int n_threads = 2;
-  std::string model = {};  // of tests/data/models; empty: the demo model, or a tiny model on ref, which is slow
+  std::string model = {};  // in tests/data/models; empty: the demo model, or a tiny model on ref, which is slow
 };
 
 std::unique_ptr<Ranks> load(const Setup& s) {
@@ -79,8 +79,7 @@ class Deterministic : public testing::TestWithParam<const char*> {
     runner_ = load({.device = GetParam(), .n_ctx = ref() ? 128 : 1024});
   }
   bool ref() const { return std::string_view(GetParam()) == "ref"; }
-  // The request under test. Its prompt is longer than the length at which attention is split; shorter on ref, which is
-  // slow.
+  // The request under test. Its prompt is long enough for split attention, but shorter on ref, which is slow.
   Request needle() {
     Request request = random_request(random_, info(), 1, 1);
     request.prompt.resize(ref() ? 70 : 600);
@@ -162,8 +161,8 @@ TEST_P(Deterministic, PreemptionChangesNothing) {
   std::vector<Said> expected;
   for (int i = 0; i < 8; ++i) {
     Request request = random_request(random_, info(), ref() ? 30 : 100, 1);
-    request.max_tokens = ref() ? 40 : 120;  // so that the sequences admitted never all stay
-    request.ignore_eos = true;  // otherwise an early stop token may end all before the small cache is full
+    request.max_tokens = ref() ? 40 : 120;  // so that some admitted sequences are preempted
+    request.ignore_eos = true;  // otherwise early stop tokens may end all requests before the small cache is full
     requests.push_back(request);
     Engine engine(*runner_, {});
     const auto sink = submit(engine, request);
@@ -178,15 +177,15 @@ TEST_P(Deterministic, PreemptionChangesNothing) {
   EXPECT_GT(engine.gauges().n_preemptions, 0);
 }
 
-// Two steps in flight or one; the host computes both here. When a stop token ends a sequence, its next step is planned
-// already.
+// One or two steps in flight; the host computes both kinds here. When a stop token ends a sequence, its next step is
+// already planned.
 TEST_P(Deterministic, OverlappedStepsChangeNothing) {
   SCOPED_TRACE(random_.seed());
   std::vector<Request> requests;
   for (int i = 0; i < (ref() ? 5 : 24); ++i)
     requests.push_back(random_request(random_, info(), ref() ? 20 : 120, ref() ? 12 : 40));
   std::vector<std::shared_ptr<Collector>> first;
-  // Without `stops`: up to max_tokens. With `stops`: every other request stops at a token of its middle.
+  // Without `stops`, requests run to max_tokens. With `stops`, every other request stops at a token in its middle.
   for (const bool stops : {false, true}) {
     for (const bool overlap : {false, true}) {
       Engine engine(*runner_, {.chunk = random_.integer(1, 100), .overlap = overlap});
@@ -211,8 +210,8 @@ TEST_P(Deterministic, OverlappedStepsChangeNothing) {
 }
 
 // 16 conversations of 20 turns at once. A turn computes only its new tokens, and the output is the same as without a
-// cache. All beginnings differ, because a conversation that is the beginning of another may continue from the other's
-// end.
+// cache. All conversations begin differently, because a conversation that is a prefix of another may continue from the
+// other's end.
 TEST(DeterministicLoad, ConversationsComputeWhatIsNew) {
   Random random;
   SCOPED_TRACE(random.seed());
@@ -253,8 +252,8 @@ TEST(DeterministicLoad, ConversationsComputeWhatIsNew) {
   for (size_t i = 0; i < sinks.size(); ++i) EXPECT_EQ(said(*sinks[i]), turns[3 * i].answer) << i;
 }
 
-// One request is submitted again and again among random others that come, go and are cancelled, with room for all or
-// for a few. All answers must be equal. INGOT_TEST_ROUNDS=1000 submits the request a thousand times.
+// One request is submitted repeatedly among random other requests that arrive, end and are cancelled, with room for all
+// requests or for a few. All answers must be equal. INGOT_TEST_ROUNDS=1000 submits the request a thousand times.
 TEST(DeterministicLoad, OneRequestHasOneAnswer) {
   Random random;
   SCOPED_TRACE(random.seed());
@@ -299,7 +298,7 @@ TEST(DeterministicLoad, OneRequestHasOneAnswer) {
   EXPECT_GT(n_cached, 0);
 }
 
-// Every kind of layer: experts, latents, windows, sinks, capped scores, states.
+// Every kind of layer: experts, latent attention, windows, sinks, capped scores, states.
 class BatchInvariance : public testing::TestWithParam<std::tuple<const char*, const char*>> {};
 
 TEST_P(BatchInvariance, SameTokensInAnyBatch) {

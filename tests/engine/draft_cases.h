@@ -1,4 +1,4 @@
-// What the tests of drafts share: the engines that they run on, and requests whose output is known.
+// Shared by the tests of drafts: engine configurations, and requests with a known output.
 #pragma once
 #include <gtest/gtest.h>
 

@@ -1,5 +1,5 @@
-// Guesses of a draft head, which the engine asks for all sequences at once: with right and wrong guesses, a request has
-// the same output as without. The fake runner checks that the head follows every token.
+// Guesses of a draft head, which the engine asks for all sequences at once. With right and wrong guesses, a request has
+// the same output as without guesses. The fake runner checks that the head follows every token.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -61,7 +61,7 @@ TEST_P(DraftHeads, WrongGuessesEnd) {
   EXPECT_EQ(runner.violations(), std::vector<std::string>());
 }
 
-// Trials in vain become rarer: at 128 tokens, at 256 more, and so on.
+// Failed trials become rarer: at 128 tokens, after 256 more, and so on.
 TEST_P(DraftHeads, TrialsInVainBecomeRare) {
   FakeOptions fake = options(0);
   fake.info.n_ctx = 8192, fake.info.n_blocks = 2100, fake.check_every = 100;
@@ -79,7 +79,7 @@ TEST_P(DraftHeads, TrialsInVainBecomeRare) {
   EXPECT_LE(many, some + 3);
 }
 
-// Answers that are too short for a trial of their own are tried, too: what changes may be the texts.
+// Answers that are too short for their own trial share trials, because later answers may be predictable.
 TEST_P(DraftHeads, ShortAnswersAreTried) {
   FakeRunner runner(options(0));
   Engine engine(runner, {.now = now});
@@ -97,7 +97,7 @@ TEST_P(DraftHeads, ShortAnswersAreTried) {
   EXPECT_LE(later, 5);
 }
 
-// The closing figures: every step takes as long, so the gain is the tokens a step gives.
+// The figures at the end. All steps take the same time, so the gain is the number of tokens per step.
 TEST_P(DraftHeads, TheGainIsMeasured) {
   FakeRunner runner(options(1));
   Engine engine(runner, {.now = now});
@@ -115,7 +115,7 @@ TEST_P(DraftHeads, TheGainIsMeasured) {
   EXPECT_EQ(without->finish->usage.draft_gain, 0);
 }
 
-// All sequences that decode are in one call of the head.
+// One call of the head guesses for all decoding sequences.
 TEST_P(DraftHeads, GuessesForAllSequencesAtOnce) {
   size_t most = 0;
   FakeOptions fake = options(1);
@@ -134,7 +134,7 @@ TEST_P(DraftHeads, GuessesForAllSequencesAtOnce) {
   EXPECT_GT(engine.gauges().n_accepted_tokens, 500);
 }
 
-// A wrong entry of the head would be found by the fake runner, and an output that depends on guesses here.
+// The fake runner detects wrong entries of the head. This test detects an output that depends on guesses.
 TEST_P(DraftHeads, NoScheduleChangesTheOutput) {
   Random random;
   SCOPED_TRACE(random.seed());
@@ -174,7 +174,7 @@ TEST_P(DraftHeads, NoScheduleChangesTheOutput) {
   EXPECT_GT(n_wrong, 100);
 }
 
-// Guesses that the constraint refuses are cut off. Forced text is a chunk that the head follows, too.
+// Guesses that the constraint refuses are cut off. The head also follows chunks of forced text.
 TEST_P(DraftHeads, ConstraintsHold) {
   FakeRunner runner(options(1));
   Engine engine(runner, {.now = now});
@@ -246,8 +246,8 @@ TEST_P(DraftHeads, AFailureEndsTheRequestsThatAsked) {
   EXPECT_EQ(engine.gauges().blocks_used, 0);
 }
 
-// The heads of tests/data/heads, with --deterministic: the text and its log-probabilities are those without drafts, bit
-// for bit, also after cached prefixes and with n > 1.
+// The heads of tests/data/heads, with --deterministic. The text and its log-probabilities equal those without drafts,
+// bit for bit, also after cached prefixes and with n > 1.
 class RealHeads : public testing::TestWithParam<std::tuple<std::string, std::string>> {};
 
 TEST_P(RealHeads, GiveTheSameText) {

@@ -1,4 +1,4 @@
-// DraftLengths: how many drafts pay, on step times that the test makes up.
+// DraftLengths: the chosen numbers of drafts for step times that the test sets.
 #include "engine/speculate/draft_lengths.h"
 
 #include <gtest/gtest.h>
@@ -18,7 +18,7 @@ DraftOffer offer(double p, int n = kMaxDrafts) {
   return made;
 }
 
-// The step that a choice makes of sequences that decode.
+// The shape of the step that DraftLengths chooses.
 StepShape choose(DraftLengths& lengths, std::vector<DraftOffer>& offers) {
   StepShape step{.n_seqs = static_cast<int>(offers.size())};
   lengths.choose(offers, step.n_seqs, step.n_seqs);
@@ -30,7 +30,7 @@ StepShape choose(DraftLengths& lengths, std::vector<DraftOffer>& offers) {
   return step;
 }
 
-// Runs steps of n_seqs sequences that all have the same acceptance; returns the drafts of the last step.
+// Runs steps of n_seqs sequences with the same acceptance. Returns the drafts of the last step.
 std::vector<int> settle(DraftLengths& lengths, int n_seqs, double p, const Seconds& seconds, int n_steps = 60) {
   std::vector<int> chosen;
   for (int i = 0; i < n_steps; ++i) {
@@ -50,10 +50,10 @@ TEST(DraftLengths, WithoutATimeThereAreNoDrafts) {
   EXPECT_EQ(offers[0].n_chosen, 0);
   lengths.add_step({1, 1}, 1);
   lengths.choose(offers, 1, 1);
-  EXPECT_EQ(offers[0].n_chosen, 0);  // one time may be a cold start
+  EXPECT_EQ(offers[0].n_chosen, 0);  // a single time may be a cold start
   lengths.add_step({1, 1}, 1);
   lengths.choose(offers, 1, 1);
-  EXPECT_EQ(offers[0].n_chosen, 1);  // more rows are tried step by step
+  EXPECT_EQ(offers[0].n_chosen, 1);  // the number of rows grows step by step
 }
 
 TEST(DraftLengths, FreeRowsAreAllTaken) {
@@ -78,7 +78,8 @@ TEST(DraftLengths, TheChoiceIsTheBestOfAll) {
   }
 }
 
-// Rows are free up to 32 in one step, and then cost as much as a step of one sequence: a larger batch leaves less room.
+// Up to 32 rows in one step are free. Each further row costs as much as a step of one sequence. So a larger batch
+// leaves room for fewer drafts.
 TEST(DraftLengths, LargeBatchesBringFewerDraftsAndThenNone) {
   const auto seconds = [](int n_rows) { return 1 + 0.1 * std::max(0, n_rows - 32); };
   int last = kMaxDrafts;
@@ -100,7 +101,7 @@ TEST(DraftLengths, TheMostLikelyDraftsOfAllSequencesAreTaken) {
     const StepShape made = choose(lengths, offers);
     lengths.add_step(made, seconds(made.n_rows));
     if (step < 39) continue;
-    // 0.9, 0.81, 0.8 and 0.729: the rows that are free.
+    // The free rows go to the gains 0.9, 0.81, 0.8 and 0.729.
     EXPECT_EQ(offers[0].n_chosen, 3);
     EXPECT_EQ(offers[1].n_chosen, 0);
     EXPECT_EQ(offers[2].n_chosen, 1);
@@ -108,7 +109,7 @@ TEST(DraftLengths, TheMostLikelyDraftsOfAllSequencesAreTaken) {
   }
 }
 
-// One slow step, such as the first one with a kernel, is not what such steps cost.
+// A single slow step, such as the first use of a kernel, does not change the measured cost.
 TEST(DraftLengths, ASlowMomentIsForgotten) {
   DraftLengths lengths(4, kManyDrafts);
   for (int step = 0; step < 100; ++step) {
@@ -121,7 +122,7 @@ TEST(DraftLengths, ASlowMomentIsForgotten) {
   }
 }
 
-// What rows cost may change, for example as the context grows. Times that are no longer measured are forgotten.
+// The cost of rows may change, for example as the context grows. Times that are no longer measured expire.
 TEST(DraftLengths, OldTimesAreMeasuredAgain) {
   DraftLengths lengths(4, kManyDrafts);
   EXPECT_EQ(settle(lengths, 1, 0.9, [](int n_rows) { return 1.0 * n_rows; }), std::vector<int>{0});
@@ -130,10 +131,10 @@ TEST(DraftLengths, OldTimesAreMeasuredAgain) {
   int n_plain = 0;
   for (int i = 0; i < 3000; ++i) n_plain += settle(lengths, 1, 0.9, [](int) { return 1.0; }, 1)[0] == 0;
   EXPECT_GT(n_plain, 0);
-  EXPECT_LT(n_plain, 20);  // steps without drafts, to measure what speculation is compared with
+  EXPECT_LT(n_plain, 20);  // steps without drafts, to measure the baseline
 }
 
-// The trials of what never pays cost little: rows that cost as much as steps, and good guesses all the same.
+// If drafts never pay, trials cost little. Here a row costs as much as a step, although the guesses are good.
 TEST(DraftLengths, TrialsAreCheap) {
   for (const int n_seqs : {1, 3, 16, 100}) {
     DraftLengths lengths(100, kManyDrafts);
@@ -153,14 +154,14 @@ TEST(DraftLengths, TrialsAreCheap) {
   }
 }
 
-// Two sequences of eight would else get all of the drafts that a step has room for.
+// Otherwise two of the eight sequences would get all drafts of the step.
 TEST(DraftLengths, SequencesShareTheRoom) {
   DraftLengths lengths(8, 16);
   EXPECT_EQ(settle(lengths, 8, 0.9, [](int) { return 1.0; }), std::vector<int>(8, 2));
 }
 
-// As on a GPU that replays recorded steps. Sequences that differ bring the same number of drafts, or different numbers
-// where that is worth its price, or where one has no guess.
+// As on a GPU that replays recorded steps. Different sequences get the same number of drafts. They get different
+// numbers if that pays despite the cost, or if a sequence has no guess.
 TEST(DraftLengths, UnevenStepsMustBeWorthTheirPrice) {
   for (const double price : {0.01, 0.5}) {
     for (const double other : {0.0, 0.75}) {
@@ -178,7 +179,7 @@ TEST(DraftLengths, UnevenStepsMustBeWorthTheirPrice) {
   }
 }
 
-// When a sequence ends, the times of steps with one sequence more tell enough.
+// When a sequence ends, the times of steps with one more sequence are enough for a choice.
 TEST(DraftLengths, FewerSequencesGoOnAtOnce) {
   DraftLengths lengths(8, kManyDrafts);
   const auto seconds = [](int n_rows) { return 1 + 0.02 * n_rows; };
@@ -187,8 +188,8 @@ TEST(DraftLengths, FewerSequencesGoOnAtOnce) {
     for (const int n : settle(lengths, n_seqs, 0.8, seconds, 1)) EXPECT_GE(n, 3) << n_seqs;
 }
 
-// One sequence is as slow as four, and five are much slower. So what is measured for one and for eight does not tell
-// that drafts of four do not pay: steps without drafts are measured.
+// One sequence is as slow as four, and five are much slower. The times of one and of eight sequences do not show that
+// drafts do not pay for four. So steps of four without drafts are measured.
 TEST(DraftLengths, ANumberOfSequencesThatMayBeFasterIsMeasured) {
   DraftLengths lengths(8, kManyDrafts);
   const auto seconds = [](int n_rows) { return n_rows <= 4 ? 1.0 : 2.2; };

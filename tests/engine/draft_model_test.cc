@@ -1,4 +1,4 @@
-// A draft model's guesses, with fake models: the draft model is the model itself, or another one.
+// A draft model's guesses, with fake models. The draft model is the model itself or a different model.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -14,7 +14,7 @@ namespace {
 using testing::IsEmpty;
 using testing::SizeIs;
 
-// The engine's clock: each step of a model takes the time that its options say.
+// The engine's clock: each step of a model takes the time in the model's options.
 Clock::time_point fake_time;
 
 FakeOptions options(int n_ctx, int max_logits, int step_us) {
@@ -70,7 +70,7 @@ TEST(DraftModel, RightGuessesSaveSteps) {
   }
 }
 
-// The small model computes the tokens that are new to it, and not the whole history for each guess.
+// For each guess, the small model computes only new tokens, not the whole history.
 TEST(DraftModel, ComputesNewTokensOnly) {
   auto owned = std::make_unique<FakeRunner>(options(512, 0, 5));
   FakeRunner& runner = *owned;
@@ -82,7 +82,7 @@ TEST(DraftModel, ComputesNewTokensOnly) {
   EXPECT_EQ(runner.violations(), std::vector<std::string>());
 }
 
-// Another model's guesses are wrong. They end, but for a trial now and then.
+// A different model's guesses are wrong. The engine stops asking for them, except for occasional trials.
 TEST(DraftModel, WrongGuessesEnd) {
   FakeOptions other = options(512, 0, 5);
   other.writes = [](const SampleRow& row) { return static_cast<int32_t>((row.position * 7) % 100); };

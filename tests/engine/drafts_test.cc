@@ -29,8 +29,8 @@ TEST_P(Drafts, RightOnesTakeFewerSteps) {
   const auto sink = submit(engine, request);
   run(engine);
   expect_whole(*sink, request, runner.info());
-  // Steps for the prompt, which sample one token (a hybrid's prompt is cut at a checkpoint), and 20 tokens in groups of
-  // five.
+  // Steps for the prompt, which sample one token, and 20 tokens in groups of five. A hybrid's prompt is cut at a
+  // checkpoint.
   EXPECT_EQ(runner.n_steps(), 5 + GetParam().states);
   EXPECT_EQ(engine.gauges().n_draft_tokens, 16);
   EXPECT_EQ(engine.gauges().n_accepted_tokens, 16);
@@ -45,7 +45,7 @@ TEST_P(Drafts, WrongOnesChangeNothing) {
   run(engine);
   expect_whole(*sink, request, runner.info());
   EXPECT_EQ(engine.gauges().n_accepted_tokens, 0);
-  // A state cannot be cut back, so every second step of a hybrid computes a token again, without drafts.
+  // A state cannot be cut back, so every second step of a hybrid recomputes a token, without drafts.
   EXPECT_EQ(runner.n_steps(), 21 + GetParam().states);
   EXPECT_GT(engine.gauges().n_draft_tokens, GetParam().states ? 30 : 60);
   EXPECT_EQ(engine.gauges().blocks_used + engine.gauges().states_used, 0);
@@ -137,7 +137,7 @@ TEST_P(Drafts, TheLimitsOfAStepHold) {
   }
 }
 
-// Many requests at once on few blocks, several with the same prompt, with a prefix cache: some requests are preempted
+// Many requests at once on few blocks, some with the same prompt, with a prefix cache. Some requests are preempted
 // while they verify drafts.
 TEST_P(Drafts, NoScheduleChangesTheOutput) {
   Random random;
@@ -177,7 +177,7 @@ TEST_P(Drafts, NoScheduleChangesTheOutput) {
   EXPECT_GT(n_accepted, 100);
 }
 
-// While one sequence waits for its sampled tokens, the steps of the others go on.
+// While one sequence waits for its sampled tokens, steps of other sequences continue.
 TEST_P(Drafts, OthersDoNotWait) {
   FakeRunner runner(options());
   Engine engine(runner);

@@ -1,4 +1,4 @@
-// Embeddings in prompts: vectors in place of tokens pass through chunks, preemption and the prefix cache like tokens.
+// Embeddings in prompts: vectors in place of tokens work with chunks, preemption and the prefix cache like tokens.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

@@ -54,7 +54,7 @@ TEST_P(EngineModel, GreedyOutputIsThatOfTransformers) {
   std::vector<int32_t> all = prompt;
   all.insert(all.end(), greedy.begin(), greedy.end());
   std::vector<Request> requests;
-  for (size_t known : {0, 9, 30, 4, 63, 17}) {  // each request continues from another place in the golden text
+  for (size_t known : {0, 9, 30, 4, 63, 17}) {  // each request continues from a different place in the golden text
     Request request;
     request.prompt.assign(all.begin(), all.begin() + static_cast<ptrdiff_t>(prompt.size() + known));
     request.max_tokens = static_cast<int>(greedy.size() - known);
@@ -81,7 +81,7 @@ TEST_P(EngineModel, DrawsDoNotDependOnTheSchedule) {
     Request request;
     request.prompt.resize(random.integer(1, 40));
     for (int32_t& token : request.prompt) token = random.integer(0, 200);
-    request.max_tokens = random.integer(40, 60);  // eight of these never fit in the small cache together
+    request.max_tokens = random.integer(40, 60);  // eight requests never fit in the small cache together
     request.ignore_eos = true;
     request.sampling.temperature = 1;
     request.sampling.repetition_penalty = 1.1f;

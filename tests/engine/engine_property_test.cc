@@ -1,5 +1,5 @@
 // Random load on random tiny engines: arrivals, drafts, images, cancellations, failures, pauses, priorities, deadlines,
-// caches of a few blocks, overlapping steps. For every schedule, each request gets the model's tokens, once and in
+// caches of a few blocks, overlapping steps. For every schedule, each request gets the model's tokens once and in
 // order, no block leaks, and every request finishes.
 #include <gtest/gtest.h>
 
@@ -139,8 +139,8 @@ class Load {
     EXPECT_LE(stats.blocks_used, options_.info.n_blocks);
   }
 
-  // The oldest unfinished request finishes within a bound of steps after it becomes the oldest. So every request
-  // finishes.
+  // The oldest unfinished request finishes within a bounded number of steps after it becomes the oldest. So every
+  // request finishes.
   void check_oldest() {
     for (auto next = clients_.upper_bound(oldest_id_); next != clients_.end() && next->second.sink->finish; ++next) {
       oldest_id_ = next->first;
@@ -148,7 +148,7 @@ class Load {
     }
     longest_wait = std::max(longest_wait, n_steps - oldest_since_);
     if (kind_ != Kind::kMixed) {
-      // A sequence with drafts waits for each of its steps, and may have to compute tokens again.
+      // A sequence with drafts waits for each of its steps, and may recompute tokens.
       ASSERT_LE(n_steps - oldest_since_, (drafts_ ? 4 : 2) * options_.info.n_ctx + 8);
     }
   }
@@ -225,8 +225,8 @@ void run_loads(Kind kind) {
   }
   std::printf("%lld steps, %lld requests\n", static_cast<long long>(sum.n_steps),
               static_cast<long long>(sum.n_requests));
-  // The load reaches its targets. Each bound is far below the values of all seeds, because a few rounds make most of a
-  // sum.
+  // Checks that the load covers all cases. Each bound is far below the values of all seeds, because a few rounds
+  // contribute most of a sum.
   EXPECT_GT(sum.n_steps, 100 * n_rounds);
   EXPECT_GT(sum.n_requests, 20 * n_rounds);
   EXPECT_GT(sum.n_preempted, n_rounds / 4);
@@ -247,7 +247,7 @@ TEST(EngineProperty, AlsoWhenStepsFail) { run_loads(Kind::kFailing); }
 
 TEST(EngineProperty, AlsoWithPrioritiesPausesAndDeadlines) { run_loads(Kind::kMixed); }
 
-// The same requests give the same output under many schedules, and the schedules do differ.
+// The same requests give the same output under many different schedules.
 TEST(EngineProperty, OutputDoesNotDependOnTheSchedule) {
   Random random;
   SCOPED_TRACE(random.seed());

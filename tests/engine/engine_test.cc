@@ -189,7 +189,7 @@ TEST(Engine, AFailedStepCostsOnlyItsOwnRequests) {
   EXPECT_FALSE(stats[1].failed || stats[3].failed);
 }
 
-// A runner whose result for one row is no token: -1, or an id out of range.
+// A runner whose result for one row is not a valid token: -1, or an id out of range.
 class BadRow final : public Runner {
  public:
   const RunnerInfo& info() const override { return fake_.info(); }

@@ -28,7 +28,7 @@ class TokenStream final : public TokenSink {
     events_.close();
   }
 
-  // The events so far, oldest first. wait() blocks until there is an event; the result is empty only after the finish.
+  // The events so far, oldest first. wait() blocks until there is an event. The result is empty only after the finish.
   std::vector<TokenEvent> wait() { return events_.drain(true); }
   std::vector<TokenEvent> poll() { return events_.drain(false); }
 
@@ -88,7 +88,7 @@ TEST(EngineThreads, ManyConsumers) {
     consumers.emplace_back([&, i] { n_whole += consume(engine, runner.info(), seed + i, 60); });
   }
   for (std::thread& consumer : consumers) consumer.join();
-  EXPECT_EQ(engine.gauges().blocks_used, 0);  // all consumers have got their finish
+  EXPECT_EQ(engine.gauges().blocks_used, 0);  // all consumers have received their finish
   EXPECT_EQ(engine.gauges().n_finished, 360);
   engine.stop();
   EXPECT_GT(n_whole, 100);
@@ -130,7 +130,7 @@ TEST(EngineThreads, StopsUnderLoad) {
   }
 }
 
-// Counts the finishes, because the end races with cancels.
+// Counts on_finish calls, because the end races with cancels.
 struct EndsOnce : TokenSink {
   void on_token(const Sampled&) override { EXPECT_EQ(n_ends, 0); }
   void on_finish(const Finish& f) override {

@@ -1,5 +1,5 @@
-// Calls that fail, each in turn. If memory runs out on the engine's thread, only a request or a step fails. If memory
-// or a file call fails while a model is loaded, loading throws, and leaks neither memory nor a descriptor.
+// Makes each call fail in turn. If memory runs out on the engine's thread, only a request or a step fails. If an
+// allocation or a file call fails while a model is loaded, loading throws and leaks neither memory nor a descriptor.
 #include <dirent.h>
 #include <dlfcn.h>
 #include <fcntl.h>
@@ -22,7 +22,7 @@
 #include "engine/engine.h"
 #include "model/loader.h"
 
-// ThreadSanitizer calls these functions before it is ready to watch.
+// ThreadSanitizer calls these functions before it has initialized.
 #define UNWATCHED __attribute__((no_sanitize("thread")))
 
 namespace {
@@ -83,7 +83,7 @@ UNWATCHED void operator delete[](void* p) noexcept { give_back(p); }
 UNWATCHED void operator delete(void* p, std::size_t) noexcept { give_back(p); }
 UNWATCHED void operator delete[](void* p, std::size_t) noexcept { give_back(p); }
 
-// The program's own functions take the place of the C library's.
+// These functions replace the C library's.
 extern "C" {
 UNWATCHED int open(const char* path, int flags, ...) {
   if (file_call_fails()) return -1;
@@ -138,8 +138,8 @@ Request request_of(int i, std::shared_ptr<TokenSink> sink) {
   return request;
 }
 
-// Steps until there is nothing to do. In step at_step, the n-th allocation and all later ones fail. Returns false if
-// the step has fewer allocations.
+// Runs steps until there is nothing to do. In step at_step, the n-th allocation and all later ones fail. Returns false
+// if that step has fewer allocations.
 bool run_with_failure(Engine& engine, int n, int at_step) {
   bool reached = false;
   for (int step = 0;; ++step) {
@@ -220,7 +220,7 @@ TEST(FailedCalls, AFailedSubmitTakesNoPlaceInTheQueue) {
   EXPECT_GT(n_failed, 3);
 }
 
-// A waiting request takes memory for its prompt only, however long its output may become.
+// A waiting request uses memory for its prompt only, even if its output may become long.
 TEST(FailedCalls, AQueuedRequestTakesMemoryForItsPromptOnly) {
   FakeOptions options;
   options.info.n_ctx = 1 << 20;
@@ -302,13 +302,13 @@ TEST(FailedCalls, AnyCallForAFileWhileLoading) {
   }
 }
 
-// For a GGUF file without a template: JSON's destructor allocates, in the library that we read JSON with.
+// With a GGUF file without a template, because the destructor of the JSON library allocates.
 TEST(FailedCalls, AnyAllocationWhileLoading) {
   Random random;
   SCOPED_TRACE(random.seed());
   set_log_level(LogLevel::kOff);
   const std::string path = two_kinds()[0];
-  const std::vector<int32_t> expected = load_and_run(path);  // objects that are made only once are made now
+  const std::vector<int32_t> expected = load_and_run(path);  // creates the objects that are created only once
   const int n_open = open_descriptors();
   int n_failed = 0;
   // Each of the first hundred allocations, then fewer and fewer.

@@ -22,8 +22,8 @@ int32_t token_of(uint64_t digest, uint64_t seed, int n_vocab) {
   return static_cast<int32_t>(mix(digest, seed) % static_cast<uint64_t>(n_vocab));
 }
 
-// The token that a bias forces. Else the first token from `token` on that neither bias nor mask forbids; kNoToken if
-// there is none.
+// The token that a bias forces. Otherwise the first token from `token` on that neither bias nor mask forbids, or
+// kNoToken.
 int32_t biased(int32_t token, const SampleRow& row, int n_vocab) {
   const auto forbids = [&](const auto& bias) {
     return bias.first == token && bias.second == -std::numeric_limits<float>::infinity();
@@ -143,7 +143,8 @@ void FakeRunner::sample(std::span<const SampleRow> rows) {
   head_waits_ = options_.info.draft_head != DraftHeadKind::kNone;
 }
 
-// A row without logits is followed by a known token: that of the next row, or the first of a later chunk.
+// The next token of a row without logits is known: it is the token of the next row, or the first token of a later
+// chunk.
 void FakeRunner::follow(std::span<const int32_t> next_tokens) {
   require(head_waits_ && sample_waits_, "the draft head follows no sample");
   require(next_tokens.size() == places_.size(), "{} next tokens for {} tokens", next_tokens.size(), places_.size());
@@ -163,8 +164,8 @@ void FakeRunner::follow(std::span<const int32_t> next_tokens) {
   }
 }
 
-// The head has an entry of the same history for each token up to the row. In a block that the prefix cache held, the
-// last entry may stand for another next token.
+// The head must have an entry of the same history for each token up to the row. In a block from the prefix cache, the
+// last entry may have a different next token.
 std::vector<int32_t> FakeRunner::draft(std::span<const DraftRow> rows) {
   require(!sample_waits_ && !head_waits_, "the draft head guesses while a step is in flight");
   if (options_.before_draft) options_.before_draft(rows);
@@ -319,7 +320,7 @@ bool FakeRunner::checks_all(size_t row) const {
   return (static_cast<size_t>(n_steps_) + row) % static_cast<size_t>(options_.check_every) == 0;
 }
 
-// The cache's content before this batch's tokens, checked slot by slot as far back as the new tokens see.
+// Returns the cached history before this batch's tokens. Checks the slots that the new tokens attend to.
 FakeRunner::History FakeRunner::read_history(const Batch& batch, int seq) {
   const int end = batch.kv_len[seq] - batch.q_len(seq), seen = first_read(batch, seq),
             begin = checks_all(static_cast<size_t>(seq)) ? seen : std::max(seen, end - 1);

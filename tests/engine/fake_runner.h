@@ -1,9 +1,9 @@
-// FakeRunner: a model whose next token is a pure function of the history (tokens, and vectors in place of some) and the
-// seed. Its KV cache stores the history that a real cache stands for. So the fake notices every mistake of a scheduler:
-// a wrong position or length, a block written by another sequence, a block written by two sequences, a state of another
-// place or history. Step time and failures can be set. With info.overlaps, the fake is a device with its own clock:
-// forward returns at once, and wait() returns when the step's time has passed. The fake's draft head knows the model's
-// next tokens, and notices entries of another history. For tests of the engine and the server.
+// FakeRunner: a model for tests of the engine and the server. The next token is a pure function of the seed and the
+// history (tokens, and vectors in place of tokens). The fake's KV cache stores histories instead of keys and values. So
+// the fake detects every mistake of a scheduler: a wrong position or length, a block written by another sequence or by
+// two sequences, a state of another place or history. Step time and failures can be set. With info.overlaps, the fake
+// is an asynchronous device: forward returns at once, and wait() returns when the step's time has passed. The fake's
+// draft head knows the model's next tokens, and detects entries of another history.
 #pragma once
 #include <fmt/format.h>
 
@@ -24,13 +24,13 @@ struct FakeOptions {
   RunnerInfo info = {
       .n_vocab = 1000, .n_ctx = 256, .block_size = 16, .n_blocks = 64, .max_batch_tokens = 64, .max_seqs = 16};
   // info.window: 0 or at least 2, because a token's digest depends on the token before.
-  int check_every = 1;  // one step in this many checks all that a sequence sees; the others check only its end
+  int check_every = 1;  // one step in this many checks the whole visible history; the others only its end
   double step_us = 0;                                    // time of each step
   double token_us = 0;                                   // additional time for each token of the step
-  std::function<void(int64_t step)> before_forward = {};  // may throw, so that the step fails
+  std::function<void(int64_t step)> before_forward = {};  // may throw to make the step fail
   std::function<bool(const SampleRow&)> spoils = {};      // rows whose logits are NaN
   std::function<int32_t(const SampleRow&)> writes = {};   // the token to sample instead
-  std::function<void()> before_wait = {};                 // may throw, like a device that has failed
+  std::function<void()> before_wait = {};                 // may throw, like a failed device
   // With info.draft_head: each guess is right with this probability if the request's seed is 0.
   double head_right = 0;
   std::function<void(std::span<const DraftRow>)> before_draft = {};  // may throw
@@ -61,15 +61,14 @@ class FakeRunner final : public Runner {
   const std::vector<std::string>& violations() const { return violations_; }
 
  private:
-  // The digests of a history: of all input that the model has seen, and of the token ids only, because a SampleRow has
-  // only ids.
+  // Digests of a history: of all inputs, and of the token ids only, because a SampleRow has only ids.
   struct History {
     uint64_t digest = 0, ids = 0;
     void add(int32_t token, uint64_t vector);
     bool operator==(const History&) const = default;
   };
-  // A token's entry in the cache: the token or the vector in its place (0: none), its position, and the digest of the
-  // history up to it.
+  // A token's entry in the cache: the token, or the vector in its place (0: none), the position, and the digest of the
+  // history up to there.
   struct Slot {
     int32_t token = -1;
     uint64_t vector = 0;
@@ -77,7 +76,7 @@ class FakeRunner final : public Runner {
     History history;
   };
 
-  // The head's entry for a token: the history up to it, and the token that follows.
+  // The head's entry for a token: the history up to that token, and the next token.
   struct HeadSlot {
     History history;
     int32_t next = -1;
@@ -114,7 +113,7 @@ class FakeRunner final : public Runner {
   std::vector<int64_t> places_;        // [n_tokens of this batch]: the entry of each token in cache_ and head_
   std::vector<bool> has_logits_;       // [n_tokens of this batch]
   bool head_waits_ = false;            // a step that the head has not followed
-  bool sample_waits_ = false;     // a sample has not been waited for
+  bool sample_waits_ = false;     // sample() was called, but not wait()
   std::chrono::steady_clock::time_point busy_until_, drawn_at_;
   int64_t n_steps_ = 0;
   int64_t n_tokens_ = 0;

@@ -1,4 +1,4 @@
-// The fake must notice the mistakes of a broken scheduler. Here the fake gets wrong input.
+// The fake must detect the mistakes of a broken scheduler. These tests give it wrong input.
 #include "engine/fake_runner.h"
 
 #include <gmock/gmock.h>

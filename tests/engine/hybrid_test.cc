@@ -58,8 +58,8 @@ TEST_P(Hybrid, WhatTransformersSaysWithACheckpointToo) {
 }
 
 // 16 conversations at once, of 5 turns each. A turn computes only its new tokens, and the output is the same as with an
-// empty cache. All beginnings differ: a short prompt that equals another whole conversation by chance would take over
-// the state that the other continues from.
+// empty cache. All conversations begin differently. Otherwise a short prompt that equals another whole conversation by
+// chance would take over that conversation's state.
 TEST_P(Hybrid, InterleavedConversations) {
   Random random;
   SCOPED_TRACE(random.seed());
@@ -104,7 +104,7 @@ INSTANTIATE_TEST_SUITE_P(Models, Hybrid,
                            return std::string(test.param.model) + "_" + (device == "cpu,cpu" ? "stages" : device);
                          });
 
-// With fewer checkpoints than the requests want, less is found, and the output stays right.
+// With fewer checkpoints than the requests need, fewer tokens are cached, and the output is unchanged.
 TEST(HybridCache, WithFewCheckpointsLessIsFound) {
   Random random;
   SCOPED_TRACE(random.seed());

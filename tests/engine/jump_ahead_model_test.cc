@@ -1,5 +1,5 @@
-// Forced text with the demo model: what is drawn behind it is what the model says behind it, a request that lost its
-// memory says the same, and the answer follows the schema in fewer steps.
+// Forced text with the demo model. Tokens after forced text are the model's tokens for that history. A preempted
+// request has the same answer. The answer follows the schema in fewer steps.
 #include <gtest/gtest.h>
 
 #include <nlohmann/json.hpp>
@@ -56,7 +56,7 @@ std::vector<std::shared_ptr<Collector>> answers(Engine& engine, const std::vecto
   return sinks;
 }
 
-// Each token is forced, or the likeliest of those that the constraint allows. Gives the number of forced ones.
+// Checks that each token is forced or the likeliest allowed token. Returns the number of forced tokens.
 int check_tokens(Subject& subject, const Request& request, const std::vector<int32_t>& answer) {
   std::vector<int32_t> all = request.prompt;
   all.insert(all.end(), answer.begin(), answer.end());
@@ -99,7 +99,7 @@ TEST(JumpAheadModel, SaysWhatTheModelSays) {
     requests.push_back(subject.request(question));
     same.push_back(little.request(question));
   }
-  // Nothing is cached: check_tokens writes to the blocks of the same runner.
+  // No prefix cache, because check_tokens writes to the blocks of the same runner.
   Engine engine(*subject.model.runner, {.prefix_cache = false}),
       drawing(*subject.model.runner, {.prefix_cache = false, .jump_ahead = false}), crowded(*little.model.runner);
   int n_forced = 0, n_preempted = 0;

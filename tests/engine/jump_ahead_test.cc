@@ -176,8 +176,7 @@ TEST_P(JumpAhead, TakesFewerSteps) {
   EXPECT_EQ(n_jumps, 16);
 }
 
-// One step for the prompt and for each sampled token. Where steps overlap, one more step for each sampled token that is
-// dropped.
+// One step for the prompt and one for each sampled token. If steps overlap, one more step for each dropped token.
 TEST_P(JumpAhead, AStepForEachDraw) {
   const Request request = request_of(constraint(), 0);
   int n_draws = 0;
@@ -193,7 +192,7 @@ TEST_P(JumpAhead, AStepForEachDraw) {
   }
 }
 
-// Other requests, preemptions for lack of memory, pauses, recurrent layers, drafts: the output is the same.
+// Other requests, preemptions, pauses, recurrent layers and drafts do not change the output.
 TEST_P(JumpAhead, IsTheSameInAnyCompany) {
   Random random;
   SCOPED_TRACE(fmt::format("seed {}", random.seed()));
@@ -313,7 +312,8 @@ TEST_P(JumpAhead, EndsWhereItsConsumerSays) {
   }
 }
 
-// At once, after a draw, and in forced text: what can be said is said, then the request ends, and no other.
+// Dead ends at the start, after a sampled token, and in forced text. The tokens before the dead end are delivered. Then
+// this request ends, and no other.
 TEST_P(JumpAhead, ADeadEndEndsTheRequest) {
   for (const auto& [regex, text] : {std::pair{"\xc3\xa9", ""},
                                     {"0\xc3\xa9", "0"},
@@ -334,7 +334,7 @@ TEST_P(JumpAhead, ADeadEndEndsTheRequest) {
   }
 }
 
-// A stop token in forced text ends the answer as one that is drawn.
+// A stop token in forced text ends the answer like a sampled stop token.
 TEST_P(JumpAhead, AStopTokenIsDrawn) {
   FakeRunner runner(options());
   Engine engine(runner);

@@ -57,7 +57,7 @@ TEST(BlockPool, WhatIsKeptMayTurnBlank) {
   EXPECT_NE(pool.take(), pool.take());
 }
 
-// Compares the pool with a model in plain containers.
+// Compares the pool with a simple implementation in standard containers.
 TEST(BlockPool, KeepsItsBooksUnderRandomUse) {
   const unsigned seed = std::random_device()();
   SCOPED_TRACE(seed);

@@ -1,5 +1,5 @@
-// A lost device ends the engine: each waiting consumer gets the error once, and the engine answers no further request.
-// A step that only failed ends its own requests (engine_test.cc).
+// A lost device ends the engine. Each waiting consumer gets the error once, and the engine accepts no further requests.
+// A step that only fails ends just its own requests (engine_test.cc).
 #include <gtest/gtest.h>
 
 #include "base/device_lost.h"
@@ -86,7 +86,7 @@ TEST_P(LostDevice, EndsTheCallersSteps) {
   }
 }
 
-// With a step in flight, for which only the destructor waits.
+// With a step in flight that only the destructor waits for.
 TEST(LostDevices, WhileTheEngineIsDestroyed) {
   FakeRunner runner(losing({.overlaps = true, .in_wait = true}, 0));
   const auto sink = std::make_shared<Collector>();

@@ -1,4 +1,4 @@
-// NgramProposer: proposes what a search of the whole text finds.
+// NgramProposer: compared with a search of the whole text.
 #include "engine/speculate/ngram.h"
 
 #include <gmock/gmock.h>
@@ -39,14 +39,14 @@ TEST(Ngram, ARepetitionGoesOnRepeating) {
   EXPECT_THAT(proposer.propose(Tokens{1, 2, 3, 1, 2, 3}, 7).tokens, ElementsAre(1, 2, 3, 1, 2, 3, 1));
 }
 
-// A prediction stands behind the end of the prompt, whatever the prompt ends with.
+// A prediction is proposed from its start after any prompt.
 TEST(Ngram, APredictionIsProposedFromItsStart) {
   const Tokens prompt = {5, 6, 7, 5, 6};
   NgramProposer proposer({10, 11, 12, 13});
   EXPECT_THAT(proposer.propose(prompt, 9).tokens, ElementsAre(10, 11, 12, 13));
   Tokens history = prompt;
   for (const int32_t token : {10, 99, 12}) history.push_back(token), proposer.propose(history, 9);
-  history.push_back(13);  // back in the prediction; nothing follows there
+  history.push_back(13);  // at the end of the prediction again; nothing follows
   EXPECT_THAT(proposer.propose(history, 9).tokens, IsEmpty());
 }
 
@@ -63,7 +63,7 @@ int longest_match(const Tokens& text) {
   return best;
 }
 
-// On random texts that copy from themselves, with any steps of the history.
+// On random texts that copy from themselves. The history grows by random numbers of tokens.
 TEST(Ngram, FindsWhatASearchFinds) {
   Random random;
   SCOPED_TRACE(random.seed());
@@ -83,7 +83,7 @@ TEST(Ngram, FindsWhatASearchFinds) {
       ++n_found;
       EXPECT_LE(found.evidence, longest);
       n_longest += found.evidence == longest;
-      // The proposal stands somewhere in the text, after as many equal tokens as it says.
+      // The proposal occurs in the text after `evidence` equal tokens.
       Tokens all(text.end() - found.evidence, text.end());
       all.insert(all.end(), found.tokens.begin(), found.tokens.end());
       Tokens extended = text;
@@ -95,8 +95,8 @@ TEST(Ngram, FindsWhatASearchFinds) {
   }
   EXPECT_GT(n_found, 300);
   EXPECT_EQ(n_right, n_found);
-  EXPECT_GT(n_found, n_possible * 95 / 100);  // newer places with the same hash may hide a place
-  EXPECT_GT(n_longest, n_found * 9 / 10);  // some places are not looked at
+  EXPECT_GT(n_found, n_possible * 95 / 100);  // newer places with the same hash may hide older places
+  EXPECT_GT(n_longest, n_found * 9 / 10);  // not all places are compared
 }
 
 }  // namespace

@@ -1,4 +1,4 @@
-// An oracle stays right beside a model whose own text changes.
+// An oracle stays right with a model whose own text changes.
 #include "engine/speculate/oracle.h"
 
 #include <gtest/gtest.h>

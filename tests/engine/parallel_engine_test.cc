@@ -1,5 +1,6 @@
-// The engine over two ranks: requests side by side, chunks, a pool that is too small for all, the prefix cache and the
-// states of recurrent layers reach the other rank in the messages. Tiny models, with transformers' answers.
+// The engine on two ranks. The messages to the other rank work with concurrent requests, chunks, a pool that is too
+// small for all requests, the prefix cache and the states of recurrent layers. Tiny models, compared with transformers'
+// answers.
 #include <gtest/gtest.h>
 
 #include "model/parallel.h"
@@ -27,14 +28,14 @@ class ParallelEngine : public testing::TestWithParam<const char*> {};
 TEST_P(ParallelEngine, AnswersAreThoseOfTransformers) {
   const GreedyGolden golden(GetParam());
   const int n = static_cast<int>(golden.greedy.size()), n_all = static_cast<int>(golden.prompt.size()) + n;
-  for (const int n_kv_tokens : {n_all + 8, 4 * n_all + 64}) {  // one request at a time fits, or all
+  for (const int n_kv_tokens : {n_all + 8, 4 * n_all + 64}) {  // room for one request or for all
     const auto runner = start(GetParam(), n_kv_tokens);
     Engine engine(*runner, {.chunk = 7});
     std::vector<std::shared_ptr<Collector>> sinks;
     for (int i = 0; i < 4; ++i) sinks.push_back(submit(engine, golden.prompt, n));
     run(engine);
     for (const auto& sink : sinks) EXPECT_EQ(sink->tokens, golden.greedy) << n_kv_tokens;
-    const int half = n / 2;  // a later turn begins in the cache
+    const int half = n / 2;  // a later turn begins with cached tokens
     const auto more =
         submit(engine, joined(golden.prompt, Tokens(golden.greedy.begin(), golden.greedy.begin() + half)), n - half);
     run(engine);

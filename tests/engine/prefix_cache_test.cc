@@ -1,4 +1,4 @@
-// The index of cached blocks by itself. The scheduler's use of the index is tested in conversation_test.cc.
+// The index of cached blocks alone. conversation_test.cc tests the scheduler's use of the index.
 #include "engine/prefix_cache.h"
 
 #include <gmock/gmock.h>
@@ -83,7 +83,7 @@ TEST(PrefixCache, TheSameTwiceIsIndexedOnce) {
   EXPECT_THAT(find(cache, root, {1, 2, 3, 4}).blocks, ElementsAre(0, 1));
 }
 
-// A block that was evicted and reused is no parent of the old children, although its number is the same.
+// A block that was evicted and reused is not the parent of its old children, although its number is the same.
 TEST(PrefixCache, AnErasedParentHasNoChildren) {
   PrefixCache cache(8, 2);
   const CacheKey root = root_key("");
@@ -132,7 +132,7 @@ TEST(PrefixCache, AWindowNeedsItsOwnBlocksOnly) {
   match = find(cache, root, tokens);
   EXPECT_EQ(match.n_tokens, 0);
   EXPECT_EQ(match.key, root);
-  // A block with the content of a lost block takes the lost block's place in the chain.
+  // A new block with the content of a lost block replaces it in the chain.
   key = cache.insert(root, std::span(tokens).first(2), 7);
   cache.insert(key, std::span(tokens).subspan(2, 2), 6);
   match = find(cache, root, tokens);
@@ -143,7 +143,7 @@ TEST(PrefixCache, AWindowNeedsItsOwnBlocksOnly) {
   EXPECT_EQ(find(cache, root, tokens).n_tokens, 0);
 }
 
-// Lost blocks are remembered while there is space.
+// Lost blocks stay in the index while there is space.
 TEST(PrefixCache, ForgetsTheLongestLost) {
   PrefixCache cache(2, 2, 3);
   const CacheKey root = root_key("");
@@ -251,10 +251,10 @@ TEST(PrefixCache, HashesOnlyFindCandidates) {
   }
 }
 
-// What a listener was told, as text: "1<0:5,6" is block 1 after 0 with two tokens, "-1" its end.
+// A listener's events as text: "1<0:5,6" is block 1 after block 0 with two tokens, "-1" its eviction.
 struct Heard final : CacheListener {
   std::vector<std::string> events;
-  std::map<uint64_t, int> short_ids;  // ids in the order in which they were heard
+  std::map<uint64_t, int> short_ids;  // ids in order of their events
   std::string id(uint64_t block) {
     return std::to_string(block == 0 ? 0
                                      : short_ids.emplace(block, static_cast<int>(short_ids.size()) + 1).first->second);
@@ -285,7 +285,7 @@ TEST(PrefixCache, AListenerHearsOfFullBlocks) {
   EXPECT_THAT(heard.events, ElementsAre("1<0:1,2,", "2<1:3,4,", "-2", "-1", "3<0:1,2,", "-3"));
 }
 
-// A vector is not its token, and what follows a block that the listener does not know has no place for it.
+// Blocks with vectors cause no events. Nor do blocks after them, because the listener does not know their parent.
 TEST(PrefixCache, AListenerDoesNotHearOfVectors) {
   PrefixCache cache(8, 2, 0, {}, true);
   Heard heard;
@@ -301,7 +301,7 @@ TEST(PrefixCache, AListenerDoesNotHearOfVectors) {
   EXPECT_THAT(heard.events, ElementsAre("1<0:2,3,"));
 }
 
-// With windows, an evicted block stays in the index by its tokens, but the listener hears that it is gone.
+// With windows, the tokens of an evicted block stay in the index, but the listener is notified of the eviction.
 TEST(PrefixCache, AListenerHearsOfBlocksBeforeTheWindow) {
   PrefixCache cache(8, 2, 2);
   Heard heard;

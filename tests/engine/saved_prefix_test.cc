@@ -1,4 +1,4 @@
-// Saved prefixes: a history's blocks leave one engine as bytes, and another engine of the same model continues from
+// Saved prefixes: a history's blocks are copied from one engine, and another engine of the same model continues from
 // them with the same tokens.
 #include <gtest/gtest.h>
 
@@ -62,7 +62,7 @@ TEST_P(SavedPrefixes, AreFoundByAnotherEngine) {
   EXPECT_EQ(salted->finish->usage.cached_tokens, 0);
   EXPECT_TRUE(second_runner.violations().empty());
 
-  // What the cache has already is not written again.
+  // Blocks that are already cached are not written again.
   const int n_cached = second.gauges().blocks_cached;
   get(second, second.restore_prefix(saved.view()));
   EXPECT_LE(second.gauges().blocks_cached, n_cached + 1) << "a tail at most";

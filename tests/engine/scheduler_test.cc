@@ -1,4 +1,4 @@
-// The scheduler's policy in hand-made cases. engine_property_test.cc tests the invariants under random load.
+// The scheduler's policy in hand-written cases. engine_property_test.cc tests the invariants under random load.
 #include "engine/scheduler.h"
 
 #include <gmock/gmock.h>
@@ -106,8 +106,8 @@ TEST_F(SchedulerTest, AShortPromptDoesNotWaitForLongOnes) {
   add(40);
   add(30);
   EXPECT_THAT(plan(), ElementsAre(Part{1, 0, 8, false}));
-  // Half of the budget is left for an admitted sequence. Once admitted, the shorter prompt goes first, except for half
-  // of the budget.
+  // Half of the budget is reserved for an admitted sequence. After admission, the shorter prompt goes first, but half
+  // of the budget stays with the senior prompt.
   EXPECT_THAT(plan(), ElementsAre(Part{1, 8, 4, false}, Part{2, 0, 4, false}));
   add(3);
   EXPECT_THAT(plan(), ElementsAre(Part{2, 4, 3, false}, Part{1, 12, 2, false}, Part{3, 0, 3, true}));
@@ -213,7 +213,7 @@ TEST_F(SchedulerTest, APlanLooksAgainWhenABlockOfTheMatchIsGivenAway) {
   EXPECT_EQ(scheduler_->n_cache_walks(), before + 2);
 }
 
-// Admission reserves memory for all that a sequence may need later, so steps allocate nothing.
+// Admission reserves all memory that a sequence may need later, so steps do not allocate.
 TEST_F(SchedulerTest, AdmissionReservesForTheWholeOutput) {
   make({.max_batch_tokens = 8, .max_seqs = 1, .chunk = 8, .block_size = 4, .n_blocks = 64});
   Sequence& admitted = add(4);
@@ -249,8 +249,7 @@ TEST_F(SchedulerTest, WrongDraftsAreCutBackAndNeverCached) {
   EXPECT_THAT(plan(), ElementsAre(Part{3, 5, 3, true}));
 }
 
-// A state that includes wrong drafts is useless: the next step reads the old state, and computes the right tokens
-// again.
+// A state that includes wrong drafts is useless. So the next step reads the old state and recomputes the right tokens.
 TEST_F(SchedulerTest, AStateIsNotCutBackButReadAgain) {
   make({.max_batch_tokens = 16,
         .max_seqs = 2,

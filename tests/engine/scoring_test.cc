@@ -1,6 +1,6 @@
 // Log-probabilities of prompts, and minimum lengths of outputs. The scores of a prompt's tokens are compared with
-// transformers' logits for the same model and text (tests/data/models), under all kinds of chunks, other requests,
-// cache and preemption.
+// transformers' logits for the same model and text (tests/data/models), with various chunks, other requests, caches and
+// preemptions.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -85,7 +85,7 @@ TEST_P(Scoring, PromptsScoreAsTransformersSays) {
                         device);
     Engine engine(runner, {.chunk = 11});
     std::vector<std::shared_ptr<Collector>> sinks;
-    // Requests for one prompt, which is cached from the first on; every second request is scored.
+    // Requests for one prompt, which is cached after the first request. Every second request is scored.
     for (int i = 0; i < 7; ++i) {
       sinks.push_back(std::make_shared<Collector>());
       Request request;
@@ -191,8 +191,8 @@ TEST(Scoring, AConsumerThatThrowsEndsItsRequestOnly) {
   EXPECT_EQ(engine.gauges().blocks_used, 0);
 }
 
-// On a real model: without min_tokens, the second greedy token ends the output. With min_tokens, this token is not
-// sampled before.
+// On a real model. Without min_tokens, the second greedy token ends the output. With min_tokens, that token is not
+// sampled before the minimum length.
 TEST(MinTokens, StopTokensAreNotDrawnBefore) {
   const Golden golden = read_golden("llama");
   Ranks runner = load("llama", {.n_ctx = 128, .max_batch_tokens = 64, .max_seqs = 4});

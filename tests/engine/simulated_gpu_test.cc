@@ -1,5 +1,5 @@
-// Drafts on a simulated GPU, with the step times of a large model there: the engine's choice is about as fast as the
-// best number of drafts for all steps, and never slower than no drafts.
+// Drafts on a simulated GPU with the step times of a large model. The engine's choice is about as fast as the best
+// fixed number of drafts, and never slower than no drafts.
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
@@ -9,9 +9,8 @@
 namespace ingot {
 namespace {
 
-// One token of an 8b model takes 4 ms. Steps whose sequences bring the same number of rows, at most 8, are replayed
-// from a recording, which the first such step makes; other steps take longer. Times vary a little, and now and then a
-// step is slow.
+// One token of an 8b model takes 4 ms. If all sequences have the same number of rows, at most 8, the step is recorded
+// at its first use and then replayed. Other steps take longer. Times vary a little, and a few steps are slow.
 class SimulatedGpu {
  public:
   explicit SimulatedGpu(uint64_t seed) : seed_(seed) {}
@@ -51,7 +50,7 @@ class SimulatedGpuTest : public testing::TestWithParam<std::tuple<bool, int, dou
 TEST_P(SimulatedGpuTest, AdaptsToTheBestNumberOfDrafts) {
   const auto [overlaps, max_seqs, p] = GetParam();
   const FakeOptions fake = options(max_seqs, overlaps);
-  const std::vector<uint64_t> seeds = {1, 2, 3};  // the same luck for all numbers of drafts
+  const std::vector<uint64_t> seeds = {1, 2, 3};  // the same random numbers for all numbers of drafts
   const auto milliseconds = [&](const auto& make) {
     double us = 0;
     for (const uint64_t seed : seeds)

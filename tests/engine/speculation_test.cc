@@ -33,10 +33,10 @@ const std::array<Row, kVocab>& table() {
   return made;
 }
 
-// The engine's clock: a step takes a millisecond, whatever its rows, so guesses of a draft head always pay.
+// The engine's clock: a step takes a millisecond for any number of rows, so guesses of a draft head always pay.
 Clock::time_point fake_time;
 
-// A model whose logits depend on the last token of the batch's row, with the host's sampler. Its draft head guesses the
+// A model whose logits depend only on the row's last token, with the host's sampler. Its draft head guesses the
 // likeliest tokens.
 class TableRunner final : public Runner {
  public:
@@ -116,7 +116,7 @@ std::vector<Setting> settings() {
   return all;
 }
 
-// Tokens 0 to 3 and 1 to 5 in turn. Token 6 would end the text.
+// Allows tokens 0 to 3 and 1 to 5 in turn. Token 6 would end the text.
 std::shared_ptr<Constraint> mask() {
   static const auto vocabulary = std::make_shared<GrammarVocabulary>(
       std::vector<std::string>{"a", "b", "c", "d", "e", "f", ""}, std::vector<int32_t>{6});
@@ -126,7 +126,8 @@ bool is_masked(int token, size_t n_output) {
   return n_output % 2 == 0 ? token > 3 : token < 1 || token > 5;
 }
 
-// Keeps the first tokens of `order` that together have the share, and sets the others to 0. Then the sum is 1 again.
+// Keeps the first tokens of `order` whose probabilities reach the share, and sets the others to 0. Rescales the sum to
+// 1.
 void keep_share(Probabilities& p, const std::vector<int>& order, double share) {
   double mass = 0;
   for (const int token : order) {
@@ -138,7 +139,7 @@ void keep_share(Probabilities& p, const std::vector<int>& order, double share) {
   for (double& x : p) x /= sum;
 }
 
-// What sampling.h says, written anew.
+// An independent implementation of sampling.h.
 Probabilities probabilities(const Setting& setting, std::span<const int32_t> history, size_t n_output) {
   const SamplingParams& s = setting.params;
   std::array<double, kVocab> logit;
@@ -286,7 +287,7 @@ TEST_P(Speculation, KeepsTheDistribution) {
                kGuessNames[static_cast<int>(guess)], n_accepted, p);
     EXPECT_GT(n_accepted, 5000);
     EXPECT_GT(p, 1e-3);
-    EXPECT_LT(test(other, with, false), 1e-9);  // the test notices another distribution
+    EXPECT_LT(test(other, with, false), 1e-9);  // the test detects a different distribution
     EXPECT_EQ(with, without);                   // a draw depends on the seed and the position only
   }
 }

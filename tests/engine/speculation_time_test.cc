@@ -1,4 +1,4 @@
-// The engine with a clock that the test sets: drafts make the output faster where they can, and never slower.
+// The engine with a clock that the test sets. Drafts make the output faster where possible, and never slower.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -62,7 +62,7 @@ TEST_P(SpeculationTime, IsNeverSlower) {
   }
 }
 
-// Guesses that take time, as those of a draft model do.
+// Guesses that take time, like those of a draft model.
 MakeProposer costly(double p, int us) {
   struct Costly final : Proposer {
     Costly(std::shared_ptr<Proposer> of, int time) : oracle(std::move(of)), us(time) {}
@@ -87,7 +87,8 @@ TEST_P(SpeculationTime, CostlyGuessesAreNeverSlower) {
   }
 }
 
-// A guess that takes two steps does not pay, even if it is right, so it is measured, and hardly tried again.
+// A guess that takes the time of two steps does not pay, even if it is right. So it is measured and then hardly tried
+// again.
 TEST_P(SpeculationTime, GuessesThatCannotPayAreSeldomTried) {
   const double without = run(GetParam(), memory_bound, 1, 900, nullptr).us;
   const Outcome with = run(GetParam(), memory_bound, 1, 900, costly(1, 210));
@@ -96,7 +97,7 @@ TEST_P(SpeculationTime, GuessesThatCannotPayAreSeldomTried) {
   EXPECT_LT(with.us, without * 1.02);
 }
 
-// A text that cannot be predicted has no repeated pairs, so there is nothing to verify.
+// An unpredictable text has no repeated pairs, so there are no drafts to verify.
 TEST_P(SpeculationTime, NgramOnRandomTextCostsNothing) {
   const auto ngram = [](const Request&, const Expected&) { return std::make_shared<NgramProposer>(); };
   const Outcome without = run(GetParam(), memory_bound, 1, 900, nullptr),
@@ -105,8 +106,8 @@ TEST_P(SpeculationTime, NgramOnRandomTextCostsNothing) {
   EXPECT_LE(with.gauges.n_draft_tokens, 4);
 }
 
-// A sequence whose guesses became wrong brings no drafts, and brings them again once its guesses, which no step
-// verifies, would have been right.
+// When a sequence's guesses become wrong, it gets no drafts. When the unverified guesses become right, it gets drafts
+// again.
 TEST_P(SpeculationTime, FollowsTheText) {
   struct Changing final : Proposer {
     explicit Changing(std::vector<int32_t> all) : output(std::move(all)) {}
@@ -127,7 +128,7 @@ TEST_P(SpeculationTime, FollowsTheText) {
   EXPECT_LT(all.us - two.us, plain / 400 * 300 / 3);
 }
 
-// So that a GPU has recorded them when a request comes.
+// So a GPU has recorded these steps before the first request.
 TEST_P(SpeculationTime, AWarmUpBringsDraftsWhereStepsOverlap) {
   for (const bool has_head : {false, true}) {
     FakeOptions fake = options(GetParam());

@@ -1,4 +1,4 @@
-// TimedRunner: the fake model on a device whose steps take the time that a test says, on a clock that the test sets.
+// TimedRunner: the fake model on a device whose step times and clock are set by the test.
 #pragma once
 #include <algorithm>
 #include <chrono>
@@ -62,7 +62,7 @@ struct Outcome {
 };
 using MakeProposer = std::function<std::shared_ptr<Proposer>(const Request& request, const Expected& expected)>;
 
-// Answers n_requests with n_output tokens each, and checks the tokens. make: null: without drafts.
+// Answers n_requests with n_output tokens each, and checks the tokens. make: null for no drafts.
 inline Outcome run(const FakeOptions& options, const DeviceModel& device, int n_requests, int n_output,
                    const MakeProposer& make) {
   TimedRunner runner(options, device);

@@ -47,7 +47,7 @@ TEST_P(Windowed, ASequenceHoldsItsWindowAndTheCacheTheRest) {
   const auto first = submit(engine, golden.prompt, 64);
   run(engine);
   EXPECT_EQ(first->tokens, golden.greedy);
-  // 16 tokens of window and 8 of a chunk are 6 blocks, and may begin and end within a block.
+  // A window of 16 tokens and a chunk of 8 need 6 blocks, and may begin and end inside blocks.
   EXPECT_LE(most_blocks, 8);
   EXPECT_EQ(engine.gauges().blocks_used, 0);
   const auto again = submit(engine, golden.prompt, 64),
@@ -97,7 +97,8 @@ TEST(Window, ALayerThatSeesAllKeepsAll) {
   EXPECT_EQ(most_blocks, (61 + 63 + 3) / 4);
 }
 
-// The softmax update goes block by block of keys. The start of a window must not move the bounds of these blocks.
+// The softmax is updated for one block of keys at a time. The start of a window must not move the bounds of these
+// blocks.
 TEST(Window, DeterministicWithBlocksOfAnySize) {
   Random random;
   SCOPED_TRACE(random.seed());
