@@ -1,5 +1,5 @@
-// The server on the fake runner: every token is known beforehand, and a step takes as long as it is told, so that load
-// tests measure the server and not a model. Prints its address when it is ready.
+// The server on the fake runner: tokens are known in advance and the step time is set, so load tests measure the server
+// and not a model. Prints its address when it is ready.
 #include <fmt/format.h>
 #include <signal.h>
 #include <sys/resource.h>
@@ -17,7 +17,7 @@ using namespace ingot;
 
 namespace {
 
-// What ends it. Blocked before there are threads, so that none of them has it.
+// Blocks the signals that end the server. Called before threads start, so that they inherit the mask.
 sigset_t block_signals() {
   sigset_t signals;
   sigemptyset(&signals);
@@ -27,7 +27,7 @@ sigset_t block_signals() {
   return signals;
 }
 
-// What follows the last turn's header of ChatML is `text`, then a token that requests name as a stop.
+// After the last turn's ChatML header, the model writes `text`, then a stop token of the requests.
 int32_t next_of(const std::string& text, const SampleRow& row) {
   constexpr std::string_view kHeader = "assistant\n";
   const auto header = std::find_end(row.history.begin(), row.history.end(), kHeader.begin(), kHeader.end());
@@ -73,7 +73,7 @@ int serve(const FakeOptions& fake, const HttpServerOptions& http, const AppOptio
 
 int main(int argc, char** argv) {
   FakeOptions fake;
-  fake.check_every = 16;  // who reads the streams checks every token, which all of the history is in
+  fake.check_every = 16;  // enough, because clients check every token, which depends on the whole history
   RunnerInfo& info = fake.info;
   info.n_vocab = 259;
   info.n_ctx = 512;

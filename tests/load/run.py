@@ -3,11 +3,12 @@
 
     ninja -C build ingot-cli fake_server sse_load && tests/load/run.py build [--scale 0.1] [ROW ...]
 
-Each row prints a JSON line with its figure, the rule, and whether it holds; exit code 1 when one does not. --scale makes rows smaller
-(streams, requests and times, not the rules) for a small machine; --untimed leaves out what depends on a quiet one. Server and client
-get a CPU each where there are two. The rows run on the fake runner, whose every token is known, so that each event is checked; row 11
-runs the demo model; row 4 wants a build with -DINGOT_SANITIZE. Other rows are tests of their own: 12 (equal in any company)
-tests/engine, 17 (failing calls) tests/server/faults_test.py, 18 (truncated files) tests/io, 21 (bad requests) tests/server.
+Each row prints a JSON line with its figure, its rule, and whether the rule holds. The exit code is 1 if a rule does not
+hold. --scale makes rows smaller (streams, requests and times, not the rules) for a small machine. --untimed leaves out
+rules that need a quiet machine. Server and client run on separate CPUs if there are two. The rows run on the fake
+runner, whose tokens are known, so every event is checked. Row 11 runs the demo model. Row 4 needs a build with
+-DINGOT_SANITIZE. Other rows are separate tests: 12 (equal in any company) tests/engine, 17 (failing calls)
+tests/server/faults_test.py, 18 (truncated files) tests/io, 21 (bad requests) tests/server.
 """
 import argparse
 import json

@@ -1,11 +1,11 @@
-// A load client for fake_server: one epoll loop that keeps many requests under way, knows every token that each must
-// bring, and times them. Prints one JSON line; exit code 1 when a checked answer lost, doubled, reordered or mixed a
-// token.
+// A load client for fake_server: one epoll loop that keeps many requests in flight, compares their tokens with the
+// known ones, and measures their times. Prints one JSON line. Exits with code 1 if a checked answer lost, doubled,
+// reordered or mixed a token.
 //
-// Requests come all at once, --concurrency at a time, or at random times (--rate). Of --tenants each has prompts that
-// begin alike and a cache salt of its own. Beside them, and not checked: --stalled connections that ask and never read,
-// --idle ones that never ask, --slow ones that send a byte of their headers a second, and --resets a second that are
-// reset at a random moment.
+// Requests are sent all at once, --concurrency at a time, or at random times (--rate). Each of the --tenants has a
+// cache salt and prompts with a common prefix. Further connections are not checked: --stalled ones send a request and
+// never read, --idle ones never send a request, --slow ones send one byte of their headers a second, and --resets per
+// second are reset at a random time.
 #include <arpa/inet.h>
 #include <fmt/format.h>
 #include <netinet/tcp.h>
@@ -90,7 +90,7 @@ class Load {
   }
 
  private:
-  // Of one tenant all begin alike, and none as another's do; the last two tokens are the request's own.
+  // All prompts of a tenant share a prefix that no other tenant has. The last two tokens depend on the request.
   std::vector<int32_t> prompt_of(size_t i) const {
     std::vector<int32_t> prompt;
     const size_t tenant = o_.n_tenants > 0 ? i % static_cast<size_t>(o_.n_tenants) : i;
@@ -176,14 +176,14 @@ class Load {
       const auto now = SteadyClock::now();
       const bool is_first = !std::exchange(s.has_begun, true);
       if (is_first) first_.ms.push_back(static_cast<float>(ms_since(s.begun)));
-      // The steps in which only a part of a character was there are no delay.
+      // Tokens of one character arrive together, so their steps do not count as delay.
       else gaps_.ms.push_back(static_cast<float>(ms_since(s.last) - (n_tokens - 1) * o_.pace_ms));
       s.last = now;
     }
     s.pending.erase(0, begin);
   }
 
-  // "12,7]...": several come together where only together they make a character. Returns how many.
+  // Parses "12,7]...". Tokens arrive together if only together they complete a character. Returns their number.
   int take_tokens(Stream& s, const char* ids) {
     for (int n = 1;; ++n) {
       char* end = nullptr;
@@ -196,7 +196,7 @@ class Load {
     }
   }
 
-  // Before a request, within one, or behind it; and then at a moment of its answer.
+  // Opens connections that are reset at a random time: before a request, within a request, or during the answer.
   void reset_some() {
     const auto now = SteadyClock::now();
     while (o_.resets > 0 && ms_since(begin_) * o_.resets > static_cast<double>(n_resets_) * 1e3) {
@@ -215,7 +215,7 @@ class Load {
     });
   }
 
-  // A byte for each slow one; others come for those that the server has let go of.
+  // Sends a byte on each slow connection. Replaces the connections that the server has closed.
   void dribble() {
     if (ms_since(dribbled_) < 1000) return;
     dribbled_ = SteadyClock::now();

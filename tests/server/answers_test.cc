@@ -1,5 +1,5 @@
-// Whatever a model writes, each API answers 200 with all of it: reasoning, content and calls as AnswerParser tells them
-// apart, the same in a stream as in a whole answer.
+// For any text of a model, each API answers 200 with the whole text, split into reasoning, content and calls like
+// AnswerParser. Streams and whole answers contain the same.
 #include <random>
 
 #include "server/rig.h"
@@ -11,13 +11,13 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-constexpr int32_t kEnd = 256;  // a token that requests name as a stop
+constexpr int32_t kEnd = 256;  // a stop token of the requests
 
 const Json kTools = Json::parse(R"([{"type": "function", "function": {"name": "get_weather", "parameters": {
     "type": "object", "properties": {"city": {"type": "string"}, "days": {"type": "integer"}}}}},
     {"type": "function", "function": {"name": "now", "parameters": {"type": "object"}}}])");
 
-// A model that writes what it is told, byte by byte, then kEnd. One request at a time.
+// A model that writes a given text byte by byte, then kEnd. One request at a time.
 struct Desk {
   explicit Desk(const char* format, ChatTemplate chat = ChatTemplate::chatml_default())
       : rig({.info = {.n_ctx = 8192, .block_size = 64, .n_blocks = 256, .max_batch_tokens = 4096, .max_seqs = 4},
@@ -48,7 +48,7 @@ struct Desk {
     return recorder;
   }
 
-  // Whether the engine refuses the answer, for it is not what the request asks for.
+  // Whether the engine ends the request because the constraint refuses the answer.
   bool fails(const std::string& path, Json body, const std::string& answer) {
     text = answer;
     is_new = true;
@@ -63,11 +63,11 @@ struct Desk {
   std::string text;
   size_t begin = 0;
   bool is_new = true;
-  std::vector<int32_t> prompt;  // that the last answer follows
+  std::vector<int32_t> prompt;  // of the last answer
   Rig rig;
 };
 
-// What a client sees of an answer.
+// An answer as a client sees it.
 struct Seen {
   std::string reasoning, content, finish;
   std::vector<std::pair<std::string, std::string>> calls;  // name and arguments
@@ -75,7 +75,7 @@ struct Seen {
   Json warnings = Json::array();
 };
 
-// Arguments as Anthropic's whole answers have them: an object, or the text that should have been one.
+// Arguments in the form of Anthropic's whole answers: an object, or the text if it is not an object.
 std::string as_input(const std::string& arguments) {
   const Json input = Json::parse(arguments, nullptr, false);
   return input.is_object() ? input.dump(-1, ' ', false, Json::error_handler_t::replace) : arguments;
@@ -147,7 +147,7 @@ Seen responses_seen(const Json& response) {
   return seen;
 }
 
-// The output as the events before the last one tell of it.
+// The output according to all events but the last.
 Json streamed_output(const std::vector<Json>& events) {
   Json output = Json::array();
   std::vector<std::string> texts;
@@ -191,7 +191,7 @@ Seen messages_seen(const Json& message) {
   return seen;
 }
 
-// A stream's events as the message that they make.
+// The message that a stream's events build.
 Json streamed_message(const std::vector<Json>& events) {
   Json message = {{"content", Json::array()}};
   std::string text;
@@ -223,7 +223,7 @@ Json streamed_message(const std::vector<Json>& events) {
   return message;
 }
 
-// By what the parser says of the whole text.
+// According to the parser's result for the whole text.
 Seen expected(const testing::Answer& answer, const char* called, const char* plain) {
   Seen seen{.reasoning = answer.reasoning, .content = answer.content, .finish = answer.calls.empty() ? plain : called};
   for (const testing::ReadCall& call : answer.calls) seen.calls.emplace_back(call.name, call.arguments);
@@ -315,7 +315,7 @@ TEST(Answers, CountReasoningTokens) {
   EXPECT_EQ(counted("<think>\n\n</think>\n\nYes."), 0);
 }
 
-// The arguments come as they are written, not at the end.
+// Arguments are streamed as they are written, not at the end.
 TEST(Answers, ArgumentsStream) {
   Desk desk("hermes");
   const std::string text = R"(<tool_call>{"name": "get_weather", "arguments": {"city": "Paris"}}</tool_call>)";
@@ -410,7 +410,8 @@ TEST(Answers, ToolsOfOtherTypesAreLeftOutWithAWarning) {
   }
 }
 
-// The model writes what it likes, so a constraint that it breaks ends its answer: what was held is what was asked for.
+// This model ignores constraints, so breaking a constraint ends the answer. Both outcomes show that the request's
+// constraint was enforced.
 TEST(Answers, StrictAndForcedToolsAreHeld) {
   Desk desk("hermes");
   Json strict = kChat, forced = kChat;
@@ -427,7 +428,7 @@ TEST(Answers, StrictAndForcedToolsAreHeld) {
   EXPECT_TRUE(desk.fails("/v1/chat/completions", forced, good));
 }
 
-// The same tools with other descriptions are one grammar, compiled once.
+// Tools that differ only in their descriptions share one grammar, which is compiled once.
 TEST(Answers, DescriptionsAreNoPartOfAGrammar) {
   Desk desk("hermes");
   Json body = kChat;
@@ -441,7 +442,7 @@ TEST(Answers, DescriptionsAreNoPartOfAGrammar) {
   EXPECT_EQ(desk.rig.model->grammars().n_cached(), 1u);
 }
 
-// A model whose markers are control tokens: <|channel|> and <|message|>, and another that is none.
+// A model whose markers are control tokens: <|channel|> and <|message|>. A third control token is not a marker.
 struct ChannelModel {
   enum : int32_t { kChannel = 256, kMessage = 257, kOther = 258 };
   std::unique_ptr<testing::OwnedSpec> spec = testing::byte_level_spec();
@@ -487,7 +488,7 @@ struct ChannelModel {
 
 constexpr const char* kNextMessage = "<|end|><|start|>assistant";
 
-// Special tokens that are markers of the format are read, although others are not shown.
+// Special tokens that are markers of the format are parsed. Other special tokens are not shown.
 TEST(Answers, MarkersThatAreSpecialTokensAreRead) {
   ChannelModel model;
   model.message("analysis", "Hm.");
@@ -500,7 +501,8 @@ TEST(Answers, MarkersThatAreSpecialTokensAreRead) {
   EXPECT_EQ(seen.content, "Yes.");
 }
 
-// A schema is of what the last channel says; reasoning before it is free. A forced call is a channel of its own.
+// A schema applies to the text of the last channel. Reasoning before it is unconstrained. A forced call has its own
+// channel.
 TEST(Answers, ConstraintsHoldInTheirChannel) {
   const Json schema = {{"type", "json_schema"}, {"json_schema", {{"schema", {{"enum", {"Yes", "Maybe"}}}}}}};
   const auto model_of = [](const char* channel, const char* text) {

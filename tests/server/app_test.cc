@@ -1,5 +1,4 @@
-// The handlers on the fake runner: what each client gets is known token by token, whoever else is there, and whatever
-// fails.
+// The handlers on the fake runner. Each client must get the known tokens, with any other clients and any failures.
 #include <latch>
 
 #include "server/rig.h"
@@ -74,7 +73,7 @@ TEST(App, AFailedStepIsAnErrorOfItsRequestsOnly) {
   std::atomic<bool> failing{false};
   int n_failed = 0;
   Rig rig({.step_us = 200, .before_forward = [&](int64_t step) {
-             if (step == 20 && n_failed == 0) failing.wait(false);  // or the first answer may be over by then
+             if (step == 20 && n_failed == 0) failing.wait(false);  // or the first answer may have ended
              if (!failing.exchange(false)) return;
              ++n_failed;
              throw std::runtime_error("the device has a headache");
@@ -98,8 +97,7 @@ TEST(App, AFailedStepIsAnErrorOfItsRequestsOnly) {
   EXPECT_TRUE(rig.wait_idle());
 }
 
-// Of n choices one comes to logits that are no numbers: it ends there and says so, and the others are what they would
-// have been.
+// One of n choices gets NaN logits. It ends there with an error, and the other choices are unchanged.
 TEST(App, AnAnswerWhoseNumbersAreNoneEndsWithError) {
   constexpr size_t kNanAt = 2 + 7;  // tokens of prompt and answer
   Rig rig({.spoils = [](const SampleRow& row) { return row.params->seed == 11 && row.history.size() == kNanAt; }});
@@ -127,7 +125,7 @@ TEST(App, AnAnswerWhoseNumbersAreNoneEndsWithError) {
   EXPECT_TRUE(rig.wait_idle());
 }
 
-// The same where the API has words of its own for it.
+// The same in APIs with their own form of this error.
 TEST(App, AnswersWhoseNumbersAreNoneInOtherApis) {
   Rig rig({.spoils = [](const SampleRow& row) { return row.params->seed == 11; }});
   for (bool stream : {false, true}) {
@@ -162,9 +160,9 @@ double ended(Rig& rig) {
   return sum;
 }
 
-// Who leaves just when the answer ends (by its length or a stop), and who leaves twice.
+// Clients that disconnect just when the answer ends (by its length or a stop), and clients that disconnect twice.
 TEST(App, WhoLeavesAtTheEndIsCountedOnce) {
-  Rig rig({.step_us = 100}, 1000);  // room for all, should the engine stand still: who is refused is not counted
+  Rig rig({.step_us = 100}, 1000);  // room for all, because refused requests are not counted
   Random random;
   SCOPED_TRACE(random.seed());
   for (int i = 0; i < 150; ++i) {
@@ -196,8 +194,8 @@ TEST(App, NChoicesAndPromptsEachHaveTheirSeed) {
   }
 }
 
-// Of a model that has tokens for it, in its order. Names of control tokens are text in both texts; token ids stay as
-// they are.
+// For models with infill tokens, in the model's order. Names of control tokens in prompt and suffix are plain text.
+// Token ids stay unchanged.
 TEST(App, ASuffixIsFilledInTo) {
   const auto with = [](std::vector<std::string> names, bool add_bos = false) {
     return [names, add_bos](ServedModelParts& parts) {
@@ -257,8 +255,8 @@ TEST(App, ASuffixIsFilledInTo) {
   EXPECT_EQ(answer(qwen, "f(x", {{"suffix", "y"}, {"echo", true}})["error"]["param"], "suffix");
 }
 
-// Each handler is given the document that the model's name was read from, and does not look at the text: there is none
-// here.
+// Handlers use the JSON document from which the model's name was read. They do not parse the body's text, which is
+// empty here.
 TEST(App, ABodyIsParsedOnceForAllThatReadIt) {
   Rig rig;
   Workers workers(1);
@@ -282,7 +280,7 @@ TEST(App, ABodyIsParsedOnceForAllThatReadIt) {
   EXPECT_NE(answer(answer_template, messages)["prompt"].get<std::string>().find("x"), std::string::npos);
   EXPECT_EQ(answer(answer_responses, {{"input", "x"}, {"max_output_tokens", 2}})["usage"]["output_tokens"], 2);
   EXPECT_TRUE(rig.wait_idle());
-  workers.stop();  // a job of the pacer may still be there, and the pacer goes first
+  workers.stop();  // the pacer is destroyed first, and a worker may still run its job
 }
 
 TEST(App, StopStringsCutTheSameStreamedOrNot) {
@@ -295,7 +293,7 @@ TEST(App, StopStringsCutTheSameStreamedOrNot) {
     const uint64_t seed = static_cast<uint64_t>(i);
     const std::string full = rig.expected(prompt, seed, 60);
     std::string stop(1, static_cast<char>(random.integer('!', 'z')));
-    if (i % 2 == 0) {  // one that the answer has, for most have none of a character drawn blindly
+    if (i % 2 == 0) {  // a character of the answer, because most answers lack a random character
       std::string said;
       std::ranges::copy_if(full, std::back_inserter(said), [](char c) { return c >= '!' && c <= 'z'; });
       if (!said.empty()) stop = said[static_cast<size_t>(random.integer(0, static_cast<int>(said.size()) - 1))];
@@ -317,7 +315,7 @@ TEST(App, StopStringsCutTheSameStreamedOrNot) {
 }
 
 TEST(App, TheQueueIsBounded) {
-  std::latch all_asked(1);  // nobody's answer is over before
+  std::latch all_asked(1);  // no answer ends before
   Rig rig({.info = {.n_ctx = 256, .block_size = 16, .n_blocks = 64, .max_batch_tokens = 64, .max_seqs = 1},
            .step_us = 2000,
            .before_forward = [&](int64_t) { all_asked.wait(); }},
@@ -344,8 +342,8 @@ TEST(App, WhoWaitsTooLongGets503) {
            .before_forward =
                [&](int64_t) { std::this_thread::sleep_for(std::chrono::milliseconds(late_is_over ? 0 : 10)); }},
           64, {}, [](ServedModelParts& parts) { parts.queue_timeout = std::chrono::seconds(1); });
-  std::shared_ptr<Recorder> busy;  // for more than a second, which it may take, for it has begun
-  do {                             // unless the machine stood still for so long
+  std::shared_ptr<Recorder> busy;  // runs for more than a second, which is allowed after its first step
+  do {                             // retries if the machine stalled
     busy = rig.post("/v1/completions", completion({1}, 1, 1000, true));
     ASSERT_TRUE(busy->wait_for_bytes(1));
   } while (busy->failed());
@@ -361,7 +359,7 @@ TEST(App, WhoWaitsTooLongGets503) {
 }
 
 TEST(App, AReaderThatDoesNotReadPausesItselfOnly) {
-  std::atomic<bool> all_are_paused{false};  // long before their answers are over, for till then steps are slow
+  std::atomic<bool> all_are_paused{false};  // happens long before the answers end, because steps are slow until then
   Rig rig({.before_forward = [&](int64_t) {
     std::this_thread::sleep_for(std::chrono::microseconds(all_are_paused ? 100 : 30'000));
   }});
@@ -409,7 +407,7 @@ TEST(App, CachedPromptsAreCountedAndNotSharedByKeys) {
   EXPECT_GE(cached("a", "x"), 96);
 }
 
-// The fake model writes a text that depends on the place only. Its first 30 letters do not repeat.
+// The fake model writes a text that depends only on the position. Its first 30 letters do not repeat.
 TEST(App, SpeculationIsAskedForAndCounted) {
   FakeOptions fake;
   fake.info.max_logits = fake.info.max_seqs + 16;
@@ -511,7 +509,7 @@ TEST(App, PhasesAndRoutes) {
 TEST(App, EndsWithRequestsUnderWay) {
   std::vector<std::shared_ptr<Recorder>> open;
   {
-    // 10 s of answers, of which none is to be over before the end.
+    // Answers of 10 s, so that none ends before the server.
     Rig rig({.info = {.n_ctx = 2048, .block_size = 16, .n_blocks = 2048, .max_batch_tokens = 64, .max_seqs = 16},
              .step_us = 5000});
     for (int i = 0; i < 8; ++i) open.push_back(rig.post("/v1/completions", completion({1, 2}, 3, 2000, i % 2 == 0)));
@@ -520,7 +518,7 @@ TEST(App, EndsWithRequestsUnderWay) {
   }
   for (const auto& one : open) {
     ASSERT_TRUE(one->wait(std::chrono::seconds(1)));
-    // A stream that had begun has its status, and says in an event that it is cut.
+    // A stream that had begun already has its status. It reports the end in an event.
     EXPECT_TRUE(one->failed() || one->status() == 503 || one->body().find("\"error\"") != std::string::npos)
         << one->status() << one->body();
   }

@@ -1,5 +1,5 @@
-// EmbedQueue with a computation whose every row is known: what comes back is of the text that it was asked for, large
-// requests hold up nobody, and failures, cancelling and the end cost nobody else anything.
+// EmbedQueue with a computation of known rows. Each request gets the rows of its own texts, large requests do not delay
+// others, and failures, cancels and the end affect no other requests.
 #include "server/embed_queue.h"
 
 #include <gtest/gtest.h>
@@ -16,7 +16,7 @@ namespace {
 
 constexpr int kWidth = 3;
 
-// A row is the sum of a text's tokens, their number, and where its second part begins. Token -7 fails the batch.
+// A row is the sum of a text's tokens, their number, and the start of its second part. Token -7 fails the batch.
 std::vector<float> rows_of(const std::vector<EmbedText>& texts) {
   std::vector<float> rows;
   for (const EmbedText& text : texts) {
@@ -30,7 +30,7 @@ std::vector<float> rows_of(const std::vector<EmbedText>& texts) {
   return rows;
 }
 
-// Computes when it is let to, and notes the batches.
+// Records the batches, and computes each when allowed.
 struct Gate {
   std::mutex mutex;
   std::condition_variable changed;
@@ -107,7 +107,7 @@ TEST(EmbedQueue, ALargeRequestHoldsUpNobody) {
   auto large = ask(queue, texts_of(40, 1));
   gate.wait_for_batches(1);
   auto small = ask(queue, texts_of(1, 5));
-  gate.allow(2);  // the batch under way, and the next: the small one is in it
+  gate.allow(2);  // the batch in flight, and the next, which has the small request
   EXPECT_EQ(small.get().rows, (std::vector<float>{5, 5, -1}));
   EXPECT_EQ(large.wait_for(std::chrono::seconds(0)), std::future_status::timeout);
   gate.allow(20);
@@ -142,7 +142,7 @@ TEST(EmbedQueue, AFailureCostsThoseOfItsBatchOnly) {
   EXPECT_EQ(gauges.n_failed_steps, 1);
 }
 
-// With the device all are lost: those of the batch, those that wait, and those that come.
+// A lost device fails all requests: those in the batch, those that wait, and later ones.
 TEST(EmbedQueue, ALostDeviceCostsAll) {
   Gate gate;
   EmbedQueue queue(

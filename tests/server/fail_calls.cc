@@ -1,9 +1,9 @@
-// Preloaded into the server by faults_test.py: calls fail as on a machine that has run out of something.
+// Preloaded into the server by faults_test.py: makes calls fail as on a machine without resources.
 //
-// FAIL_CALL names one: accept, socket, connect, epoll_create1, eventfd, pthread_create, isatty, or new (memory).
-// FAIL_AT says which call of it fails, counted from 1; FAIL_EVERY instead fails each with a chance of 1 in that many.
-// SIGUSR2 arms and disarms; FAIL_ARMED=1 begins armed. Memory of less than 512 bytes is always there: the destructor of
-// nlohmann's JSON takes a little, and can say nothing.
+// FAIL_CALL names a function: accept, socket, connect, epoll_create1, eventfd, pthread_create, isatty, or new (memory).
+// With FAIL_AT=N, only its N-th call fails, counted from 1. With FAIL_EVERY=N, each call fails with probability 1/N.
+// SIGUSR2 arms and disarms the failures. With FAIL_ARMED=1, they begin armed. Allocations of less than 512 bytes never
+// fail, because the destructor of nlohmann's JSON allocates and cannot report an error.
 #include <dlfcn.h>
 #include <errno.h>
 #include <pthread.h>
@@ -82,12 +82,12 @@ int socket(int domain, int type, int protocol) noexcept {
 }
 
 int connect(int fd, const sockaddr* address, socklen_t length) {
-  if (fails("connect")) std::_Exit(99);  // nobody has asked for it
+  if (fails("connect")) std::_Exit(99);  // no request may cause a connection
   return next("connect", &connect)(fd, address, length);
 }
 
 int isatty(int fd) noexcept {
-  if (fails("isatty")) std::_Exit(99);  // it has been asked often enough
+  if (fails("isatty")) std::_Exit(99);  // too many calls
   return next("isatty", &isatty)(fd);
 }
 

@@ -1,4 +1,4 @@
-// JSON as answers carry it: strings that are written one for each token, against nlohmann's reader and writer.
+// JSON strings of answers, which are written for each token: compared with nlohmann's reader and writer.
 #include "server/api/fields.h"
 
 #include <gtest/gtest.h>

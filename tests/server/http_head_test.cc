@@ -1,4 +1,4 @@
-// Heads of requests, as bytes: what is taken, what is refused and how, and that no bytes whatever do worse.
+// Heads of requests as bytes: accepted heads, refused heads with their status, and random bytes.
 #include "server/http/head.h"
 
 #include <gtest/gtest.h>
@@ -8,7 +8,7 @@
 namespace ingot {
 namespace {
 
-// 0: more bytes are needed; 200: taken; else the status of the refusal.
+// 0: more bytes are needed; 200: accepted; otherwise the status of the refusal.
 int status_of(std::string_view bytes, const HttpLimits& limits = {}) {
   try {
     const auto length = head_length(bytes, limits);
@@ -80,7 +80,8 @@ TEST(HttpHead, LimitsHoldAtTheLimitAndOneBeyond) {
   EXPECT_EQ(status_of("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 51\r\n\r\n", limits), 413);
 }
 
-// Any change of a byte gives a head that is taken whole or refused; what smuggling needs is never taken.
+// After any change of bytes, a head is accepted as a whole or refused. Heads that allow request smuggling are never
+// accepted.
 TEST(HttpHead, RandomBytesAreTakenWholeOrRefused) {
   const unsigned seed = std::random_device{}();
   SCOPED_TRACE(seed);

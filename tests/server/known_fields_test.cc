@@ -1,5 +1,5 @@
-// The table of fields against what it must know: every field of the clients of OpenAI and Anthropic
-// (tools/api_fields/make.py), and every field that openapi.json describes, of the type that it says.
+// Completeness of the table of fields: it must have every field of OpenAI's and Anthropic's clients
+// (tools/api_fields/make.py), and every field of openapi.json with the same type.
 #include "server/api/known_fields.h"
 
 #include <gtest/gtest.h>
@@ -48,7 +48,7 @@ const KnownField* find(ApiRoute route, std::string_view name) {
   return nullptr;
 }
 
-// "" when the body is taken, else the field that is refused.
+// "" if the body is accepted, otherwise the refused field.
 std::string refused(ApiRoute route, const JsonValue& body) {
   try {
     check_fields(route, body);

@@ -1,4 +1,5 @@
-// The pool of models on fakes: one load however many ask, the idle longest goes, the busy and the pinned stay.
+// The pool of models with fakes: many requests share one load, the model idle longest is unloaded, busy and pinned
+// models stay.
 #include "server/model_pool.h"
 
 #include <gtest/gtest.h>
@@ -31,7 +32,7 @@ ModelSource source(const std::string& id, Counters& counters, bool pinned = fals
                 return model;
               },
           .pinned = pinned,
-          .bytes = bytes / 2};  // as the file has it: once loaded it is more
+          .bytes = bytes / 2};  // the file's size; the loaded model takes more
 }
 
 ModelState state_of(const ModelPool& pool, const std::string& id) {
@@ -81,7 +82,7 @@ TEST(ModelPool, MemoryTogetherIsBounded) {
   EXPECT_EQ(state_of(pool, "b"), ModelState::kLoaded);
   EXPECT_EQ(state_of(pool, "c"), ModelState::kUnloaded);
   pool.load_now("a");
-  pool.load_now("c");  // 35 bytes in its file: b goes; it turns out to take 70: a goes as well
+  pool.load_now("c");  // its file has 35 bytes, so b is unloaded; loaded it takes 70, so a is too
   EXPECT_EQ(state_of(pool, "a"), ModelState::kUnloaded);
   EXPECT_EQ(state_of(pool, "b"), ModelState::kUnloaded);
   EXPECT_EQ(state_of(pool, "c"), ModelState::kLoaded);
@@ -89,14 +90,14 @@ TEST(ModelPool, MemoryTogetherIsBounded) {
   EXPECT_EQ(state_of(pool, "c"), ModelState::kUnloaded);
   pool.load_now("a");
   EXPECT_EQ(state_of(pool, "b"), ModelState::kLoaded) << "both are known to fit";
-  EXPECT_THROW(pool.load_now("d"), Error);  // 150 in the file alone
+  EXPECT_THROW(pool.load_now("d"), Error);  // 150 in its file alone
   EXPECT_EQ(d.loads, 0);
   EXPECT_EQ(state_of(pool, "b"), ModelState::kLoaded) << "nobody goes in vain";
-  EXPECT_THROW(pool.load_now("e"), Error);  // 75 in the file, and 150 once it is there
+  EXPECT_THROW(pool.load_now("e"), Error);  // 75 in its file, and 150 when loaded
   EXPECT_EQ(state_of(pool, "e"), ModelState::kFailed);
 }
 
-// A device has 100 bytes, and only the loading finds out.
+// A device has 100 bytes. Only a load detects that there is too little memory.
 TEST(ModelPool, WhoFindsTooLittleMemoryMakesOthersGo) {
   Counters counters;
   ModelPool* pool_of = nullptr;
@@ -173,7 +174,7 @@ TEST(ModelPool, TheIdleGoAfterTheirTime) {
   pool.tick();
   const ModelState at_once = state_of(pool, "a");
   if (ModelPool::Clock::now() - begin <
-      std::chrono::seconds(1)) {  // else the machine stood still, and it may have gone
+      std::chrono::seconds(1)) {  // otherwise the machine stalled, and `a` may be unloaded
     EXPECT_EQ(at_once, ModelState::kLoaded);
   }
   std::this_thread::sleep_for(std::chrono::milliseconds(1100));
@@ -228,7 +229,7 @@ TEST(ModelPool, ARequestSaysHowLongItsModelStays) {
   std::this_thread::sleep_for(std::chrono::milliseconds(1100));
   pool.tick();
   EXPECT_EQ(state_of(pool, "a"), ModelState::kLoaded) << "longer than idle_ttl";
-  pool.load_now("a");  // a request that says nothing
+  pool.load_now("a");  // a request without keep_alive
   EXPECT_LE(pool.rows()[0].left, std::chrono::seconds(1));
 }
 

@@ -1,4 +1,4 @@
-// Pacer: what is said fast goes out together, the first of it and the last of it at once, and nothing of it is lost.
+// Pacer: fast output is written together, the first and the last output at once, and no output is lost.
 #include "server/pacer.h"
 
 #include <deque>
@@ -36,7 +36,7 @@ TEST(Pacer, RunsEachJobOnceWhenItsSlotIsOver) {
   EXPECT_EQ(n_early, 0);
 }
 
-// Jobs of long slots are there when those of short ones come, and go.
+// Jobs of long slots are waiting when jobs of shorter slots arrive.
 TEST(Pacer, SlotsGrowAndShrinkWithTheStreams) {
   Workers workers(2);
   Pacer pacer(workers, Milliseconds(200), Milliseconds(2));
@@ -78,7 +78,8 @@ std::shared_ptr<Recorder> stream_of(Rig& rig, int n) {
 
 const AppOptions kLongSlots{.stream_interval = std::chrono::hours(1), .stream_interval_each = std::chrono::hours(1)};
 
-// A slot is longer than the test: what comes before its end is the first token, and then the end with all others.
+// A slot is longer than the test. So only two writes do not wait for its end: the first token, and the end with all
+// other tokens.
 TEST(Pacer, TheFirstTokenAndTheEndWaitForNoSlot) {
   Rig rig({.step_us = 500}, 64, kLongSlots);
   EXPECT_LE(stream_of(rig, 100)->n_writes(), 4);
@@ -94,10 +95,10 @@ TEST(Pacer, TokensThatComeFastShareWrites) {
   EXPECT_LE(recorder->n_writes(), 2 * n_slots + 4);
 }
 
-// A slot is longer than the test here too: the stop string ends the answer at once, and the model does not go on.
+// Here too, a slot is longer than the test. The stop string ends the answer at once, and the model stops.
 TEST(Pacer, AStopStringEndsTheAnswerAtOnce) {
   std::atomic<int64_t> last_step{
-      0};  // where the model waits for the answer's end, should it be that much ahead of who looks for the stop
+      0};  // the model waits here for the answer's end, if it is far ahead of the search for the stop string
   std::atomic<bool> over{false};
   Rig rig({.step_us = 5000,
            .before_forward =
@@ -109,7 +110,7 @@ TEST(Pacer, AStopStringEndsTheAnswerAtOnce) {
   const std::string full = rig.expected({1, 2}, 3, 240);
   std::string stop;
   size_t at = 0;
-  for (size_t i = 20; i < 60 && stop.empty(); ++i) {  // one that begins there for the first time
+  for (size_t i = 20; i < 60 && stop.empty(); ++i) {  // a character that first occurs there
     at = i;
     if (full[i] >= ' ' && full[i] <= '~' && full.find(full[i]) == i) stop = full[i];
   }
@@ -131,7 +132,7 @@ TEST(Pacer, AStopStringEndsTheAnswerAtOnce) {
   }
 }
 
-// What stop strings let through shares writes as well, and comes though nothing follows.
+// Text after the check for stop strings shares writes too, and is written even if no text follows.
 TEST(Pacer, TextThatStopStringsLetThroughSharesWrites) {
   const Milliseconds slot(40);
   Rig rig({.step_us = 1000}, 64, {.stream_interval = slot, .stream_interval_each = slot});
@@ -145,7 +146,7 @@ TEST(Pacer, TextThatStopStringsLetThroughSharesWrites) {
   EXPECT_LE(recorder->n_writes(), 2 * n_slots + 4);
 }
 
-// No step ends that could bring them along, and still they come.
+// Held tokens are written although no later step ends.
 TEST(Pacer, HeldTokensGoOutThoughNothingFollows) {
   std::promise<void> go_on;
   auto may_go_on = go_on.get_future();

@@ -1,4 +1,4 @@
-// Limits of rate, with a clock of the test's own.
+// Rate limits, with the test's own clock.
 #include "server/http/rate_limit.h"
 
 #include <gtest/gtest.h>
@@ -17,7 +17,7 @@ void pass(double seconds) {
 }
 
 TEST(RateLimit, GivesTheLimitAtOnceAndThenOneAtATime) {
-  RateLimit limit(6, now);  // one in ten seconds
+  RateLimit limit(6, now);  // one request in ten seconds
   for (int i = 0; i < 6; ++i) EXPECT_FALSE(limit.take("a")) << i;
   EXPECT_EQ(limit.take("a"), 10);
   pass(4);
@@ -36,7 +36,7 @@ TEST(RateLimit, ZeroIsNone) {
   for (int i = 0; i < 1000; ++i) EXPECT_FALSE(limit.take("a"));
 }
 
-// In any minute a client gets at most twice its limit, and who waits as long as told gets through.
+// In any minute, a client gets at most twice its limit. A client that waits for the given time is accepted.
 TEST(RateLimit, RandomTimes) {
   const unsigned seed = std::random_device()();
   SCOPED_TRACE(seed);
@@ -57,7 +57,7 @@ TEST(RateLimit, RandomTimes) {
   EXPECT_GT(taken.size(), 500u);
 }
 
-// A client that was forgotten among very many begins anew; the memory stays bounded.
+// A client that was forgotten among many others starts with a full bucket. The memory stays bounded.
 TEST(RateLimit, ManyClients) {
   RateLimit limit(1, now);
   for (int i = 0; i < 70'000; ++i) ASSERT_FALSE(limit.take(std::to_string(i)));

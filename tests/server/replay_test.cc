@@ -1,5 +1,5 @@
-// --replay-on-device-loss with devices that are lost at chosen steps: the requests are computed again on a fresh
-// engine, once, and their clients see nothing of it but the time.
+// --replay-on-device-loss with devices that are lost at chosen steps. The requests are recomputed once on a fresh
+// engine, and clients notice only a delay.
 #include <atomic>
 
 #include "base/device_lost.h"
@@ -10,7 +10,8 @@ namespace {
 
 using Json = nlohmann::json;
 
-// The n-th engine loses its device at step lost_at[n]; engines beyond these keep theirs. An engine may also not load.
+// The n-th engine loses its device at step lost_at[n]. Later engines keep their devices. An engine may also fail to
+// load.
 struct LosingRig {
   std::vector<int64_t> lost_at;
   std::function<void(int n, FakeOptions&)> change = [](int, FakeOptions&) {};
@@ -65,7 +66,7 @@ TEST(Replay, TheAnswersAreTheSame) {
     }
     for (const Client& client : clients) {
       ASSERT_TRUE(client.recorder->wait());
-      if (client.recorder->status() == 503) continue;  // it came between the loss and the fresh engine
+      if (client.recorder->status() == 503) continue;  // it arrived between the loss and the fresh engine
       ASSERT_EQ(client.recorder->status(), 200) << client.recorder->body();
       EXPECT_EQ(client.stream ? streamed_text(client.recorder->body())
                               : client.recorder->json()["choices"][0]["text"].get<std::string>(),
@@ -118,7 +119,8 @@ TEST(Replay, WhereNoFreshEngineCanBeHadTheRequestFails) {
   EXPECT_FALSE(losing.rig.pool.replace_lost()) << "so that the process ends";
 }
 
-// A client has read tokens that the fresh engine would not write: no text is put together from two.
+// A client has read tokens that the fresh engine would not write. The request fails, because a text must not mix two
+// runs.
 TEST(Replay, OtherTokensAreAnError) {
   LosingRig losing({20});
   losing.change = [](int n, FakeOptions& options) {
@@ -143,7 +145,7 @@ TEST(Replay, WhoLeavesMeanwhileIsForgotten) {
   EXPECT_EQ(losing.rig.app.models()[0]->gauges().n_running, 0);
 }
 
-// Without a request that asks for it, the server's own look at the models replaces the lost one.
+// The server's periodic check replaces a lost model even without a request.
 TEST(Replay, ThePoolReplacesByItself) {
   LosingRig losing({3});
   const auto got = losing.rig.post("/v1/completions", request({1}, 1, 30, false));

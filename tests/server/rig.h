@@ -1,5 +1,5 @@
-// What the server's tests share: a model of bytes on the fake runner, whose every token is known beforehand, and a
-// Responder that keeps what it is told.
+// Shared by the server's tests: a byte-level model on the fake runner, whose tokens are known in advance, and a
+// Responder that records its calls.
 #pragma once
 #include <gtest/gtest.h>
 
@@ -171,7 +171,7 @@ struct Rig {
     return recorder;
   }
 
-  // The text that follows a prompt, by the fake model's definition.
+  // The fake model's text after a prompt.
   std::string expected(const std::vector<int32_t>& prompt, uint64_t seed, int n) const {
     Request request{.prompt = prompt, .max_tokens = n};
     request.sampling.seed = seed;
@@ -197,7 +197,7 @@ struct Rig {
   std::shared_ptr<ServedModel> model;
 };
 
-// The text of a completion's stream, choice 0; checks each event and the end.
+// Returns the text of choice 0 of a completion's stream. Checks each event and the end.
 inline std::string streamed_text(const std::string& body) {
   std::string text;
   size_t begin = 0, n_finishes = 0;

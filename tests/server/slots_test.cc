@@ -1,4 +1,4 @@
-// Slots: which slot a request gets. Saving and restoring are tested in llama_test.py.
+// Slots: the choice of a request's slot. llama_test.py tests saving and restoring.
 #include "server/slots.h"
 
 #include <gtest/gtest.h>

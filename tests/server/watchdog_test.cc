@@ -1,4 +1,4 @@
-// What makes a server unhealthy, and what ends it.
+// The faults that make a server unhealthy or end it.
 #include "server/watchdog.h"
 
 #include <gtest/gtest.h>
@@ -23,7 +23,7 @@ int health(App& app) {
   return recorder->wait() ? recorder->status() : 0;
 }
 
-// Whoever waited hears of it, whoever comes is told that it is not his fault, and the process ends.
+// Waiting clients get the error, new clients get a server error, and the process ends.
 TEST(Watchdog, AnEngineWhoseThreadHasEnded) {
   std::atomic<bool> broken{false};
   Rig rig({.step_us = 1000}, 64, {}, [&](ServedModelParts& parts) {
@@ -51,8 +51,8 @@ TEST(Watchdog, AnEngineWhoseThreadHasEnded) {
   EXPECT_EQ(watchdog.check(rig.app), kExitLostEngine);
 }
 
-// A fault of the device from which it does not recover. Whoever waited hears of it, nobody is answered any more, and
-// the exit code says why.
+// A permanent fault of the device. Waiting clients get the error, no further requests are answered, and the exit code
+// shows the reason.
 TEST(Watchdog, ADeviceThatIsLost) {
   std::atomic<bool> all_are_there{false};
   Rig rig({.before_forward = [&](int64_t step) {
@@ -84,7 +84,8 @@ TEST(Watchdog, ADeviceThatIsLost) {
   EXPECT_EQ(watchdog.check(rig.app), kExitLostDevice);
 }
 
-// A step that does not end: unhealthy, healthy again when it does, and the end when it takes too long.
+// A step that does not end. The server becomes unhealthy, and healthy again when the step ends. If the step takes too
+// long, the process ends.
 TEST(Watchdog, AStepThatDoesNotEnd) {
   std::mutex mutex;
   std::condition_variable changed;
@@ -108,7 +109,7 @@ TEST(Watchdog, AStepThatDoesNotEnd) {
   const auto second = rig.post("/v1/completions", completion(2));
   while (n_under_way() == 0) std::this_thread::yield();
   Watchdog patient({.soft = std::chrono::milliseconds(0)}), strict({.hard = std::chrono::milliseconds(0)});
-  EXPECT_EQ(patient.check(rig.app), 0);  // sees the steps for the first time
+  EXPECT_EQ(patient.check(rig.app), 0);  // the first check of the steps
   EXPECT_EQ(health(rig.app), 200);
   EXPECT_EQ(patient.check(rig.app), 0);
   EXPECT_EQ(health(rig.app), 503);

@@ -1,4 +1,4 @@
-// Workers: no job is forgotten, however few wakes there are, and a long one holds up no other while a thread is free.
+// Workers: no job is lost despite the few wake-ups, and a long job delays no other job while a thread is idle.
 #include "server/workers.h"
 
 #include <gtest/gtest.h>
@@ -15,8 +15,8 @@ namespace {
 
 constexpr std::chrono::seconds kPatience{120};
 
-// Bursts with pauses between them, so that threads fall asleep and are woken at every moment; a forgotten job would
-// leave its burst unfinished.
+// Bursts with pauses between them, so that threads fall asleep and are woken at all possible times. With a lost job, a
+// burst would not finish.
 TEST(Workers, RunEveryJobOfEveryBurst) {
   const unsigned seed = std::random_device{}();
   SCOPED_TRACE(seed);
@@ -85,7 +85,7 @@ TEST(Workers, LaterJobsRunAtTheirTimeBesideOthers) {
   other.join();
 }
 
-// The thread that waits for a later job's time may be given another: then one that is free must wait for it.
+// The thread that waits for a later job's time may get another job. Then an idle thread must take over the wait.
 TEST(Workers, ALaterJobDoesNotWaitForALongOne) {
   Workers workers(2);
   for (int round = 0; round < 30; ++round) {
@@ -115,7 +115,7 @@ TEST(Workers, WhatWaitsIsRunBeforeTheEndAndAfterItNothing) {
   EXPECT_EQ(n, 101);
 }
 
-// Where a system starts two of four threads, one runs jobs, and the end is as orderly as ever; where it starts none,
+// If the system starts only some of the threads, these run the jobs, and stop() works. If the system starts no thread,
 // that is an error.
 TEST(Workers, AreFewerWhereTheSystemStartsNoMore) {
   const auto refused_from = [](int fails_at) {
