@@ -1,6 +1,6 @@
-"""What coding agents and SDKs send, in the shapes that they publish, and what they need of the answer: Claude Code on
-/v1/messages, Codex on /v1/responses, Vercel's AI SDK on /v1/chat/completions. Requests go through http.client, so
-nothing need be installed."""
+"""Requests of coding agents and SDKs in their published forms, and the parts of the answer that they need: Claude Code
+on /v1/messages, Codex on /v1/responses, Vercel's AI SDK on /v1/chat/completions. The tests use http.client, so they
+need no other packages."""
 import http.client
 import json
 import urllib.parse
@@ -58,7 +58,7 @@ QUESTION = {"role": "user", "content": [{"type": "text", "text": ASK, **CACHED}]
 
 
 def next_turn(messages, said):
-    """The messages of the request after an answer: what was said, and the result of each call or the next question."""
+    """The messages of the request after an answer: the answer, and the result of each call or the next question."""
     calls = [block for block in said if block["type"] == "tool_use"]
     text = [{"type": "text", "text": RESULT}]
     results = [{"type": "tool_result", "tool_use_id": c["id"], "content": text, "is_error": False} for c in calls]
@@ -77,13 +77,13 @@ def n_prompt(usage):
 
 
 def test_each_turn_of_claude_code_computes_its_own_tokens():
-    """The billing header is another one in each request, and the prefix of the turn before is found all the same."""
+    """The billing header differs in each request. The prefix of the turn before must still be found in the cache."""
     with running("--alias", MODEL) as server:
         messages, before, answers = [QUESTION], None, []
         for nonce in ("fa690", "0b1c2", "77ed0"):
             got = claude(server, messages, nonce).json()
             usage = got["usage"]
-            if before:  # of the answer, only the token that ended it was not computed
+            if before:  # only the token that ended the answer was not computed
                 known = n_prompt(before) + before["output_tokens"] - 1
                 assert usage["cache_read_input_tokens"] >= known, (before, usage)
                 assert usage["input_tokens"] < 80, usage
@@ -115,7 +115,8 @@ def test_the_billing_header_is_kept_where_that_is_asked_for():
     ],
 )
 def test_what_of_a_system_prompt_is_the_header(server, system, same):
-    """The line alone, at the front alone. Counts are those of the prompt without it."""
+    """Only the header's line is removed, and only at the front. Token counts equal those of the prompt without the
+    line."""
     count = lambda text: server.post(
         "/v1/messages/count_tokens",
         {"messages": [{"role": "user", "content": "Hi"}]} | ({"system": text} if text else {}),
@@ -141,7 +142,7 @@ def test_claude_code_streams(server):
 
 
 def test_a_system_message_between_turns(server):
-    """Of clients with the beta of that name."""
+    """Clients with the beta of that name send such messages."""
     turns = [
         {"role": "user", "content": "What is 7 + 5?"},
         {"role": "assistant", "content": "7 + 5 = 12."},
@@ -224,8 +225,8 @@ def codex(server, items, **fields):
 
 
 def test_codex(server):
-    """What Codex reads of a stream: items that are done, deltas of text, and the usage at the end. The second request
-    has these items as its input."""
+    """The events of a stream that Codex reads: finished items, text deltas, and the usage at the end. The second
+    request has these items as input."""
     items = [
         codex_message("developer", "<permissions>read-only</permissions>"),
         codex_message("user", "<environment_context><cwd>/tmp</cwd></environment_context>"),
@@ -261,7 +262,7 @@ def test_codex(server):
 
 
 def test_codex_with_an_output_schema(server):
-    """As `codex exec --output-schema` asks."""
+    """The request of `codex exec --output-schema`."""
     schema = {
         "type": "object",
         "properties": {"name": {"type": "string", "maxLength": 20}},
@@ -273,11 +274,12 @@ def test_codex_with_an_output_schema(server):
     assert set(json.loads(events[-1]["response"]["output"][-1]["content"][0]["text"])) == {"name"}
 
 
-# ---- Vercel's AI SDK: "data: JSON" and an empty line, "data: [DONE]" last; chunks as @ai-sdk/openai-compatible wants
+# ---- Vercel's AI SDK: "data: JSON" and an empty line, "data: [DONE]" last; chunks as @ai-sdk/openai-compatible
+# requires
 
 
 def check_chunk(chunk):
-    """The schema of a chunk: what is there has the type that the SDK wants."""
+    """Checks the schema of a chunk: each member has the type that the SDK requires."""
     assert (
         isinstance(chunk["choices"], list)
         and chunk["object"] == "chat.completion.chunk"
@@ -302,7 +304,7 @@ def check_chunk(chunk):
 
 
 class Calls:
-    """Requests to a server by its address alone."""
+    """Requests to a server, given only its address."""
 
     def __init__(self, url):
         self.address = urllib.parse.urlsplit(url).netloc
@@ -348,7 +350,7 @@ def test_the_stream_of_the_ai_sdk(server):
             for name in texts:
                 texts[name] += choice["delta"].get(name) or ""
             for call in choice["delta"].get("tool_calls") or []:
-                if call["index"] not in calls:  # the SDK fails where the first chunk of a call has no id or name
+                if call["index"] not in calls:  # the SDK fails if the first chunk of a call has no id or name
                     assert call["type"] == "function" and call["id"] and call["function"]["name"]
                     calls[call["index"]] = [call["function"]["name"], ""]
                 calls[call["index"]][1] += call["function"].get("arguments") or ""

@@ -1,4 +1,4 @@
-"""ingot bench serve against a running server: every request is counted once, and the figures are of one piece."""
+"""ingot bench serve against a running server: every request is counted once, and the figures are consistent."""
 import csv
 import json
 import os

@@ -1,5 +1,5 @@
-"""A headless Chromium spoken to over a pipe (the DevTools protocol), so that tests of the pages need the browser and nothing else.
-INGOT_SCREENSHOTS names a folder that gets pictures to look at."""
+"""Controls a headless Chromium over a pipe (DevTools protocol), so tests of the pages need only the browser.
+INGOT_SCREENSHOTS names a folder for screenshots."""
 import base64
 import json
 import os
@@ -16,7 +16,7 @@ needs_browser = pytest.mark.skipif(CHROMIUM is None, reason="there is no Chromiu
 ANSWER = "[...document.querySelectorAll('.message.assistant')].at(-1)"  # the newest one
 DONE = f"{ANSWER} && !document.querySelector('.busy')"
 
-# Keeps the bodies of requests in `window.asked`.
+# Records the bodies of requests in `window.asked`.
 RECORD = """(() => {
   const real = window.fetch;
   window.asked = [];
@@ -25,7 +25,7 @@ RECORD = """(() => {
     return real(url, options);
   };
 })()"""
-# Answers with the same word for ever.
+# Answers with the same word without end.
 SLOW_FETCH = """(() => {
   const real = window.fetch;
   window.fetch = (url, options) => {
@@ -68,7 +68,7 @@ class Browser:
         to_us, from_it = os.pipe()
         to_it, from_us = os.pipe()
 
-        def hand_over():  # the browser reads 3 and writes 4; ours may have these very numbers
+        def hand_over():  # the browser reads 3 and writes 4; our descriptors may have the same numbers
             read, write = os.dup(to_it), os.dup(from_it)
             os.dup2(read, 3)
             os.dup2(write, 4)
@@ -161,7 +161,7 @@ class Page:
         self.js(f"[...document.querySelectorAll({json.dumps(selector)})].filter(b => b.innerText === {json.dumps(text)}).at(-1).click()")
 
     def choose_files(self, selector, paths):
-        """As if the user had chosen these files in an <input>."""
+        """Acts as a user who chooses these files in an <input>."""
         root = self.call("DOM.getDocument")["root"]["nodeId"]
         node = self.call("DOM.querySelector", nodeId=root, selector=selector)["nodeId"]
         self.call("DOM.setFileInputFiles", nodeId=node, files=[str(p) for p in paths])

@@ -1,4 +1,4 @@
-"""/v1/chat/completions and /v1/completions on the demo model: what clients rely on, streamed and not."""
+"""/v1/chat/completions and /v1/completions on the demo model: the behaviour that clients rely on, streamed and not."""
 import concurrent.futures
 import os
 import subprocess
@@ -38,7 +38,7 @@ def test_a_stream_keeps_the_rules(server):
 
 
 def counts_of(usage):
-    """Without the numbers of guessed tokens, which depend on measured times."""
+    """The usage without the numbers of draft tokens, which depend on measured times."""
     return {name: value for name, value in usage.items() if name != "completion_tokens_details"}
 
 
@@ -70,7 +70,7 @@ def test_n_choices(server):
 
 
 def test_choices_usage_and_tokens_in_one_stream(server):
-    """Each chunk says whose it is, each choice begins and ends once, and the sum of all comes once, last."""
+    """Each chunk names its choice, each choice begins and ends once, and the total usage is sent once, last."""
     fields = {"n": 3, "seed": 9, "temperature": 1.5, "max_tokens": 15, "logprobs": True, "return_token_ids": True}
     whole = server.chat(STORY, **fields).json()
     *events, last = server.chat(STORY, **fields, stream=True, stream_options={"include_usage": True}).events()
@@ -85,7 +85,7 @@ def test_choices_usage_and_tokens_in_one_stream(server):
 
 
 def test_a_conversation_with_tools(server):
-    """Null content beside calls, and a tool's answer; the tools are in the prompt unless the choice is none."""
+    """Null content next to calls, and a tool's answer. The tools are in the prompt unless the choice is none."""
     call = {"id": "c1", "type": "function", "function": {"name": "weather", "arguments": '{"place": "Oslo"}'}}
     messages = [{"role": "user", "content": "The weather in Oslo?"}, {"role": "assistant", "content": None, "tool_calls": [call]},
                 {"role": "tool", "tool_call_id": "c1", "content": "Rain"}, {"role": "user", "content": [{"type": "text", "text": "Thanks"}]}]
@@ -98,7 +98,7 @@ def test_a_conversation_with_tools(server):
 
 
 def test_the_call_format_is_the_templates_or_as_told(server):
-    """Of what the model writes behind <seed:think>, one row says that it is reasoning."""
+    """Text after <seed:think> is reasoning in only one row."""
     turns = [{"role": "user", "content": "What is 7 + 5?"}, {"role": "assistant", "content": "<seed:think>"}]
     body = {"messages": turns, "temperature": 0, "max_tokens": 8, "continue_final_message": True, "ignore_eos": True}
     plain = server.post("/v1/chat/completions", body).json()["choices"][0]["message"]
@@ -186,7 +186,8 @@ def test_continuous_usage(server):
 
 
 def test_progress_and_timings_of_a_stream(server):
-    """A prompt of several steps says how far it is, one that is in the cache begins there; then each event says how long all has taken."""
+    """A prompt of several steps reports its progress. A cached prompt begins at its cached tokens. Then each event
+    reports the times so far."""
     n, salt = 6, {"cache_salt": "progress"}
     text = "The fox and the raven. " * 300
     fields = dict(temperature=0, max_tokens=n, stream=True, return_progress=True, timings_per_token=True, ignore_eos=True) | salt
@@ -248,7 +249,8 @@ def test_several_prompts_echo_and_logprobs(server):
 
 
 def test_echo_with_logprobs_scores_the_prompt(server, tmp_path):
-    """As `ingot logits` does, in double; the same streamed, from the cache and in company; and max_tokens may be 0."""
+    """Compared with `ingot logits`, in double. The same streamed, from the cache and with other requests. max_tokens
+    may be 0."""
     text = "Once upon a time there was a fox. " * 12
     ids = server.post("/tokenize", {"prompt": text}).json()["tokens"]
     assert len(ids) > 70, "more than a step has rows of logits for"
@@ -387,11 +389,11 @@ FUNCTIONS = [{"type": "function", "function": {"name": f"f{i}"}} for i in range(
     ("completions", "prompt", [0], [-1]), ("completions", "best_of", 1, 2), ("completions", "max_tokens", 5, 10**10),
 ])
 def test_limits(server, path, field, at_limit, beyond):
-    """At the limit and one beyond it. (Of choices and prompts fewer: as many as the queue takes.)"""
+    """At the limit and one beyond it. For choices and prompts, the length of the queue limits the number."""
     base = {"chat/completions": {"messages": [USER], "max_tokens": 1}, "completions": {"prompt": [5], "max_tokens": 1}, "tokenize": {}}[path]
     route = "/tokenize" if path == "tokenize" else f"/v1/{path}"
     taken = server.post(route, base | {field: at_limit})
-    if field == "tools":  # which are more than the context holds
+    if field == "tools":  # more tools than fit in the context
         assert taken.status == 200 or taken.error(400)["code"] == "context_length_exceeded"
     else:
         assert taken.status == 200, taken.body[:500]
@@ -416,7 +418,7 @@ def test_too_long_a_prompt_says_both_numbers(server):
                                                  ("/v1/completions", {"prompt": "hi"}, "max_tokens"), ("/v1/responses", {"input": "hi"}, "max_output_tokens"),
                                                  ("/v1/messages", {"messages": [{"role": "user", "content": "hi"}]}, "max_tokens")])
 def test_max_tokens_are_cut_to_what_fits(server, path, prompt, field):
-    """What is left of the context after the prompt; usage says so, where that is less than was asked for."""
+    """max_tokens is cut to the rest of the context after the prompt. The usage reports the cut."""
     n_ctx = server.get("/v1/models").json()["data"][0]["max_model_len"]
     room = None
     for asked in (n_ctx, 2**31 - 1, -1):
@@ -471,7 +473,7 @@ def test_tokenize_round_trip(server, draw):
 
 # ---- several models ----
 
-# The demo model takes 38 MiB with so small a cache, and the other one 3.4.
+# With this small cache, the demo model takes 38 MiB, and the other model 3.4.
 @pytest.mark.parametrize("limit", [("--models-max", 1), ("--models-memory", "40MiB", "--kv-tokens", 2048)], ids=["number", "memory"])
 def test_several_models(start, limit):
     import os

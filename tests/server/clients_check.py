@@ -1,5 +1,7 @@
-"""The openai and anthropic packages against a running server, one of an embedding model, and one that wants the key "sesame" and takes two
-requests at a time, and one of a model that always thinks and calls: clients_check.py URL EMBEDDING_URL LIMITED_URL CALLS_URL. Run by clients_test.py with a Python that has them."""
+"""The openai and anthropic packages against four running servers: one with the demo model, one with an embedding model,
+one that requires the key "sesame" and accepts two requests at a time, and one with a model that always thinks and
+calls. Usage: clients_check.py URL EMBEDDING_URL LIMITED_URL CALLS_URL. clients_test.py runs this file with a Python
+that has the packages."""
 import json
 import sys
 
@@ -13,7 +15,7 @@ STORY = [{"role": "user", "content": "Tell me a story about a fox."}]
 WEATHER = [{"role": "user", "content": "The weather in Oslo?"}]
 TOOL = {"type": "function", "function": {"name": "weather", "description": "The weather of a place", "parameters": {"type": "object", "properties": {"place": {"type": "string"}}}}}
 client = openai.OpenAI(base_url=f"{URL}/v1", api_key="none", max_retries=0)
-GREEDY = {"temperature": 0}  # of which Anthropic's newer packages know nothing
+GREEDY = {"temperature": 0}  # Anthropic's newer packages do not have this field
 model = client.models.list().data[0].id
 messages_client = anthropic.Anthropic(base_url=URL, api_key="none", max_retries=0)
 
@@ -88,7 +90,7 @@ class Weather(pydantic.BaseModel):
 
 
 def structured_parse():
-    """A format is a class of Pydantic, and the answer one of its objects; tools are there for the model to see."""
+    """A format is a Pydantic class, and the answer is an object of it. The request also has tools."""
     got = client.chat.completions.parse(model=model, messages=SUM, response_format=Sum, temperature=0, max_tokens=200)
     assert isinstance(got.choices[0].message.parsed, Sum)
     got = client.responses.parse(model=model, input="7 + 5?", text_format=Sum, temperature=0, max_output_tokens=200)
@@ -106,7 +108,7 @@ class Forecast(pydantic.BaseModel):
 
 
 def forced_calls():
-    """Forced and strict calls of a class of Pydantic come back as its objects."""
+    """Forced and strict calls of a Pydantic class are returned as its objects."""
     asked = {"model": model, "messages": WEATHER, "tools": [openai.pydantic_function_tool(Forecast)], "temperature": 0, "max_tokens": 200}
     for choice in ("required", {"type": "function", "function": {"name": "Forecast"}}):
         got = client.chat.completions.parse(**asked, tool_choice=choice, parallel_tool_calls=False).choices[0]
@@ -141,9 +143,9 @@ def keys():
 
 
 def retries():
-    """Who comes to a full queue is told so at once; who may try again does, and is answered."""
+    """A client at a full queue gets an error at once. A client that may retry does so and gets an answer."""
     error = None
-    for _ in range(20):  # its choices may end before the next request comes, on a machine with other things to do
+    for _ in range(20):  # on a busy machine, its choices may end before the next request arrives
         held = limited().completions.create(model=model, prompt="Once", max_tokens=800, n=2, stream=True, extra_body={"ignore_eos": True, "logprobs": 20})
         try:
             limited().chat.completions.create(model=model, messages=SUM)
@@ -153,13 +155,13 @@ def retries():
             break
         held.close()
     assert error and error.code == "queue_full" and int(error.response.headers["retry-after"]) >= 1
-    held.close()  # which gives the places back
+    held.close()  # frees the places in the queue
     got = limited(max_retries=8).chat.completions.create(model=model, messages=SUM, temperature=0)
     assert got.choices[0].message.content == "7 + 5 = 12."
 
 
 def prefill():
-    """Anthropic's clients put words into the model's mouth."""
+    """Anthropic's clients prefill the beginning of the answer."""
     turns = [*SUM, {"role": "assistant", "content": "7 + 5 ="}]
     got = messages_client.messages.create(model=model, max_tokens=10, messages=turns, extra_body=GREEDY)
     assert got.content[0].text == " 12." and got.stop_reason == "end_turn"
@@ -192,7 +194,7 @@ def messages_with_tools():
     assert messages_client.messages.create(model=model, max_tokens=5, messages=turns, tools=[tool]).usage.output_tokens == 5
 
 
-CALLS = [{"place": "Oslo"}, {"place": "Zürich \"B\""}]  # as clients_test.py has the model write them
+CALLS = [{"place": "Oslo"}, {"place": "Zürich \"B\""}]  # clients_test.py makes the model write these calls
 STOP = {"stop_token_ids": [256]}
 calls_client = openai.OpenAI(base_url=f"{sys.argv[4]}/v1", api_key="none", max_retries=0)
 calls_messages = anthropic.Anthropic(base_url=sys.argv[4], api_key="none", max_retries=0)

@@ -1,5 +1,6 @@
-"""Real clients: the openai, anthropic and ollama packages, LangChain's, Pydantic AI, Instructor and LiteLLM, in environments of their own beside the
-program, made once. Skipped where PyPI cannot be reached; INGOT_CLIENTS_PYTHON names a Python that has them already."""
+"""Real clients: the openai, anthropic and ollama packages, LangChain's, Pydantic AI, Instructor and LiteLLM. They are
+installed once, into separate environments next to the program. Skipped if PyPI cannot be reached. INGOT_CLIENTS_PYTHON
+names a Python that has the packages already."""
 import os
 import pathlib
 import subprocess
@@ -37,7 +38,7 @@ def test_pydantic_ai(server):
     assert check(python_with("pydantic-ai-slim[openai,anthropic]>=1"), HERE / "pydantic_ai_check.py", server.url) == 5
 
 
-# These two want an older openai than the others.
+# These two need an older openai than the others.
 def test_instructor(server):
     assert check(python_with("instructor>=1.10", room="clients-venv-2"), HERE / "instructor_check.py", server.url) == 3
 
@@ -52,8 +53,9 @@ def test_ollama(server, encoder):
         assert check(python_with("ollama>=0.6"), HERE / "ollama_check.py", server.url, encoder.url, calls) == 9
 
 
-# Each operation with every value that its schema names and with random ones: what comes back has a status and a body that the schema has,
-# and no 5xx. Values that break the schema are refused, by the first, whose requests are the same each time.
+# Calls each operation with every value that its schema names, and with random values. Each answer must have a status
+# and a body of the schema, and no status 5xx. The first phase sends the same requests each time, and also checks that
+# values that break the schema are refused.
 @pytest.mark.parametrize("phase", ["coverage", "fuzzing"])
 @pytest.mark.parametrize("kind", ["writer", "encoder"])
 def test_schemathesis(kind, phase, tmp_path):

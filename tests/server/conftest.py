@@ -1,4 +1,5 @@
-"""A running `ingot serve` for the tests: INGOT names the program. Requests go through http.client, so nothing need be installed."""
+"""A running `ingot serve` for the tests. INGOT names the program. Requests use http.client, so no other packages are
+needed."""
 import contextlib
 import http.client
 import json
@@ -16,7 +17,7 @@ import time
 import pytest
 
 SOURCE = pathlib.Path(os.environ["INGOT_SOURCE"])
-SLOW = float(os.environ.get("INGOT_SLOW", 1))  # how much longer everything may take: under a sanitizer, say
+SLOW = float(os.environ.get("INGOT_SLOW", 1))  # factor for time limits, for example under a sanitizer
 END = signal.SIGINT if "INGOT_EMULATED" in os.environ else signal.SIGTERM  # Wine makes Ctrl-C of SIGINT, nothing of SIGTERM
 SEED = random.SystemRandom().randrange(1 << 32)
 
@@ -35,7 +36,7 @@ class Reply:
         return json.loads(self.body)
 
     def events(self):
-        """The JSON of each event of a stream; checks that it ended as streams do."""
+        """Returns the JSON of each event of a stream. Checks the stream's end."""
         lines = [l for l in self.body.decode().split("\n\n") if l and not l.startswith(":")]
         assert lines[-1] == "data: [DONE]", lines[-1:]
         assert all(l.startswith("data: ") for l in lines)
@@ -51,7 +52,7 @@ class Reply:
 
 
 class Server:
-    """ingot serve on a port of its own. log: what it has said on standard error so far."""
+    """ingot serve on a free port. log: its standard error so far."""
 
     def __init__(self, *args, ready=True, env=None):
         port = [] if "--port" in args else ["--port", "0"]
@@ -125,7 +126,7 @@ class Server:
         return self.post("/v1/chat/completions", {"messages": [{"role": "user", "content": text}]} | fields)
 
     def raw(self, data, timeout=15):
-        """Everything that comes back for these bytes, until the server closes or is silent."""
+        """Sends the bytes and returns all received bytes until the server closes or is silent."""
         with self.connect(timeout) as sock:
             sock.sendall(data)
             got = b""
@@ -162,7 +163,7 @@ class Server:
 
 @contextlib.contextmanager
 def running(*args):
-    """A server that logs no requests, and ends well."""
+    """A server that logs no requests. Checks that it ends without errors."""
     made = Server("--access-log", "none", *args)
     try:
         yield made
@@ -174,7 +175,7 @@ def running(*args):
 
 @contextlib.contextmanager
 def caller():
-    """The address of a server whose model thinks, speaks and calls twice, whatever it is asked."""
+    """The address of a server whose model always thinks, speaks and calls twice."""
     calls = [json.dumps({"name": "weather", "arguments": {"place": place}}, ensure_ascii=False) for place in ("Oslo", 'Zürich "B"')]
     text = "<think>Hm.</think>I look." + "".join(f"<tool_call>{call}</tool_call>" for call in calls)
     command = [os.environ["INGOT_FAKE_SERVER"], "--max-seqs", "4", "--ctx", "4096", "--writes", text]
@@ -193,13 +194,13 @@ def server():
 
 
 def golden_of(model):
-    """What the tools that made a model's file or folder say of it."""
+    """The golden data that tools/ made for a model's file or folder."""
     return json.loads((model.parent / (model.name.removesuffix(".gguf") + ".json")).read_text())
 
 
 @pytest.fixture
 def start():
-    """start(*args) -> Server, stopped in the end."""
+    """start(*args) -> Server, which is stopped at the end."""
     made = []
 
     def make(*args, **kwargs):

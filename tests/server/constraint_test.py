@@ -1,4 +1,5 @@
-"""Answers that follow a schema, a regular expression, a choice or a grammar: exactly, or the request is refused; never ignored."""
+"""Answers with a schema, a regular expression, a choice or a grammar. They follow the constraint exactly, or the
+request is refused. A constraint is never ignored."""
 import json
 import re
 
@@ -13,7 +14,7 @@ SCHEMA = {"type": "object", "additionalProperties": False, "required": ["name", 
 
 
 def check(text):
-    """What SCHEMA says, by hand."""
+    """Checks SCHEMA with separate code."""
     got = json.loads(text)
     assert list(got) == ["name", "age", "tags"] and 1 <= len(got["name"]) <= 12
     assert got["age"] % 1 == 0 and 3 <= got["age"] <= 120
@@ -26,7 +27,7 @@ FORMATS = [{"response_format": {"type": "json_schema", "json_schema": {"name": "
 
 @pytest.mark.parametrize("fields", FORMATS)
 def test_every_answer_follows_the_schema(server, draw, fields):
-    """At any temperature, each of n choices, and streamed."""
+    """At several temperatures, for each of n choices, and streamed."""
     for temperature in (0, 1, 2):
         body = USER | fields | {"temperature": temperature, "seed": draw.randrange(1 << 31), "n": 2}
         reply = server.post("/v1/chat/completions", body).json()
@@ -57,13 +58,13 @@ def test_texts(server, fields, pattern):
     for seed in range(3):
         choice = server.post("/v1/chat/completions", USER | {"seed": seed} | fields).json()["choices"][0]
         if choice["finish_reason"] == "length":
-            continue  # the model could go on, and did
+            continue  # the model continued, which is allowed
         assert re.fullmatch(pattern, choice["message"]["content"]), choice
     assert server.post("/v1/chat/completions", USER | fields | {"max_tokens": 1}).json()["choices"][0]["finish_reason"] in ("length", "stop")
 
 
 def test_the_end_comes_where_the_text_is_whole(server):
-    """Also for who would go on behind an end, and with stop strings, biases and log-probabilities beside it."""
+    """Also if the model would continue after the end, and with stop strings, biases and log-probabilities."""
     body = USER | {"guided_regex": "abc", "ignore_eos": True, "logprobs": True, "top_logprobs": 2}
     choice = server.post("/v1/chat/completions", body).json()["choices"][0]
     assert choice["message"]["content"] == "abc" and choice["finish_reason"] == "stop"
@@ -91,7 +92,8 @@ def test_what_cannot_be_enforced_is_refused(server, fields, param, words):
 
 
 def test_forced_text_takes_no_draws(server):
-    """The names of members: counted as tokens like others, and the answer is one of the schema. Log-probabilities are of draws."""
+    """Names of members are forced. Forced tokens count like others, and the answer follows the schema. Requests for
+    log-probabilities sample each token."""
     long = {"type": "object", "additionalProperties": False, "required": ["the_name_of_the_person", "the_age_of_the_person"],
             "properties": {"the_name_of_the_person": {"type": "string", "maxLength": 5}, "the_age_of_the_person": {"type": "boolean"}}}
     body = USER | {"json_schema": long, "n": 2, "temperature": 1}
@@ -109,7 +111,7 @@ def test_forced_text_takes_no_draws(server):
 
 
 def test_max_tokens_cuts_a_text_that_could_go_on(server):
-    """Wherever it falls, in forced text and in strings: what there is begins the whole answer."""
+    """At any place, in forced text and in strings, a cut answer is the beginning of the whole answer."""
     body = {"messages": USER["messages"], "json_schema": SCHEMA, "temperature": 0}
     whole = server.post("/v1/chat/completions", body | {"max_tokens": 300}).json()
     text, n = whole["choices"][0]["message"]["content"], whole["usage"]["completion_tokens"]
@@ -139,7 +141,7 @@ def test_a_cut_answer_is_the_beginning_of_a_whole_one(server):
 
 
 def test_hostile_tools_are_answered(server):
-    """Whatever tools say, the answer is 200 or a 400, and the server goes on."""
+    """For any tools, the status is 200 or 400, and the server keeps running."""
     tool = lambda **fields: {"type": "function", "function": {"name": "f"} | fields}
     for tools, status in (([tool(name="n" * 10240)], (200, 400)), ([tool(), tool()], (200, 400)), ([tool(parameters=None)], (200,)),
                           ([tool(parameters={"type": 5, "properties": []})], (200, 400)), ([tool(parameters={"properties": {"a": {"pattern": "("}}})], (200, 400)),

@@ -1,5 +1,6 @@
-"""What is under deploy/, as the programs see it that it is made for: systemd's checker, Prometheus' (promtool), Kubernetes' schemas, and for
-the image, that it has what the program needs and copies what there is. /metrics goes through promtool as well."""
+"""Checks the files of deploy/ with the tools of their programs: systemd's checker, promtool of Prometheus, and
+Kubernetes' schemas. The image must have the program's libraries and copy only files that exist. promtool also checks
+/metrics."""
 import configparser
 import json
 import os
@@ -38,7 +39,7 @@ def test_promtool_reads_the_metrics(start):
     server.chat(max_tokens=0)  # refused
     text = server.get("/metrics").body.decode()
     checked = run(tool, "check", "metrics", input=text)
-    assert checked.returncode in (0, 3), checked.stderr  # 3: it would have named some of vLLM's metrics otherwise
+    assert checked.returncode in (0, 3), checked.stderr  # 3: promtool only dislikes the names of some of vLLM's metrics
     complaints = [line for line in checked.stderr.splitlines() if "should not contain ':'" not in line and "iteration_tokens_total" not in line]
     assert complaints == [], "nothing but vLLM's prefix, and its histogram that is called _total"
     broken = run(tool, "check", "metrics", input=text.replace('le="+Inf"', 'le="x"'))
@@ -124,7 +125,8 @@ for document in yaml.safe_load_all(open(sys.argv[1])):
 
 
 def test_the_manifest_of_several_hosts(flags):
-    """No schema of LeaderWorkerSet can be had here, so the pods go through Kubernetes' own one, as those of a Deployment."""
+    """There is no schema of LeaderWorkerSet here, so the pods are checked with Kubernetes' schema, as pods of a
+    Deployment."""
     python = python_with("kubernetes-validate>=1.30")
     read = run(python, "-c", MULTI_HOST, DEPLOY / "leaderworkerset.yaml")
     group, service = map(json.loads, read.stdout.splitlines())
@@ -148,7 +150,7 @@ def test_the_manifest_of_several_hosts(flags):
 
 
 def stubs(folder, **bodies):
-    """A PATH whose programs say what they were called with."""
+    """A PATH with programs that print their arguments."""
     for name, body in bodies.items():
         (folder / name).write_text(f'#!/bin/sh\necho {name} "$@" >> {folder}/calls\n{body}\n')
         (folder / name).chmod(0o755)
@@ -187,7 +189,7 @@ def test_the_slurm_script_says_how_it_is_used():
 
 
 def image():
-    """The instructions of the Containerfile, lines put together."""
+    """The instructions of the Containerfile, with continued lines joined."""
     text = re.sub(r"\\\n\s*", " ", (DEPLOY / "Containerfile").read_text())
     return [line.split(maxsplit=1) for line in text.splitlines() if line and not line.startswith("#")]
 

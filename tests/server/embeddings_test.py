@@ -1,4 +1,5 @@
-"""/v1/embeddings on tiny encoders, against sentence-transformers' vectors; and which model answers which route."""
+"""/v1/embeddings on tiny encoders, compared with sentence-transformers' vectors, and the routes of each kind of
+model."""
 import base64
 import json
 import shutil
@@ -45,7 +46,7 @@ def test_vectors_are_those_of_sentence_transformers(encoder):
     got = vectors(embed(server, golden["texts"]))
     assert got.shape == (6, 48) and cosines(got, golden["embeddings"]["plain"]).min() > 0.9999
     assert np.abs(np.linalg.norm(got, axis=1) - 1).max() < 1e-5
-    for i, text in enumerate(golden["texts"]):  # a text is the same in any company
+    for i, text in enumerate(golden["texts"]):  # other texts do not change a text's vector
         assert np.abs(vectors(embed(server, text))[0] - got[i]).max() < 2e-4
     ids = vectors(embed(server, golden["ids"]))
     assert np.abs(ids - got).max() < 2e-4 and np.abs(vectors(embed(server, golden["ids"][0])) - got[:1]).max() < 2e-4
@@ -95,7 +96,7 @@ def test_who_leaves_is_forgotten(bert):
     body = json.dumps({"input": ["the quick brown fox and other words, too"] * 2000}).encode()
     ended = lambda how: bert.metric("request_success_total", finished_reason=how)
     aborted = ended("abort")
-    for _ in range(10):  # it may be over before we look
+    for _ in range(10):  # it may end before the check
         done = ended("stop")
         with bert.connect() as sock:
             sock.sendall(b"POST /v1/embeddings HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n" % len(body) + body)
@@ -132,7 +133,7 @@ def test_long_texts_are_refused_or_cut(bert):
 
 
 def test_truncate_prompt_tokens(bert):
-    """vLLM's: the first tokens are kept, and the token that the model wants at the end."""
+    """vLLM's field: keeps the first tokens, and the token that the model needs at the end."""
     text = "the quick brown fox jumps over"
     ids = bert.post("/tokenize", {"prompt": text}).json()["tokens"]
     n = bert.get("/v1/models").json()["data"][0]["max_model_len"]

@@ -1,5 +1,6 @@
-"""Calls that fail in the server (row 17 of the load table; F06, H03, P05, P08 of the fault list): fail_calls.cc, preloaded, makes them.
-At the start each failing call is a message and an exit code; later it costs a connection or a request, and nobody else's."""
+"""Calls that fail in the server (row 17 of the load table; F06, H03, P05, P08 of the fault list), by preloading
+fail_calls.cc. At the start, each failing call gives a message and an exit code. Later, it ends at most one connection
+or request."""
 import json
 import os
 import signal
@@ -26,7 +27,7 @@ def test_each_call_of_the_start(call, most):
         said = ""
         for line in process.stderr:
             said += line
-            if "server is ready" in line:  # it has got by without
+            if "server is ready" in line:  # the server works without this call
                 process.send_signal(signal.SIGTERM)
         code = process.wait(60 * SLOW)
         assert code in (0, 1) and said, (call, k, code, said)
@@ -45,7 +46,7 @@ def test_no_descriptor_for_a_connection(start):
 
 
 def test_no_request_makes_it_connect_to_anyone(start):
-    """Whatever field has a URL (H35): a server that calls connect() ends at once, and this one does not."""
+    """No field with a URL makes the server connect (H35). Here a server that calls connect() would end at once."""
     server = start("--access-log", "none", env=env("connect", FAIL_EVERY=1, FAIL_ARMED=1))
     url = f"http://127.0.0.1:{server.port}/secret"
     user = lambda content: {"messages": [{"role": "user", "content": content}], "max_tokens": 2}
@@ -65,7 +66,8 @@ def test_no_request_makes_it_connect_to_anyone(start):
 
 @pytest.mark.parametrize("every", [20, 200])
 def test_no_memory_for_a_request(start, every):
-    """One large allocation in so many fails while eight clients ask: each answer is right, or an error, or cut short; then all is as before."""
+    """One in so many large allocations fails while eight clients send requests. Each answer is right, an error, or cut
+    short. Afterwards, the server works as before."""
     server = start("--access-log", "none", "--max-seqs", 8, "--sse-ping-interval", 1, env=env("new", FAIL_EVERY=every))
     right = server.chat("Tell me a story.", temperature=0, max_tokens=30).json()["choices"][0]["message"]["content"]
     files = len(os.listdir(f"/proc/{server.process.pid}/fd"))

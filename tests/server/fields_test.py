@@ -1,5 +1,6 @@
-"""What cannot be honoured is refused by name, on every route, and what is honoured reaches the model: roles, contents and tools of the
-clients of OpenAI and Anthropic (tests/data/api/fields.json). The fields themselves are in known_fields_test.cc."""
+"""Roles, contents and tools of OpenAI's and Anthropic's clients (tests/data/api/fields.json). On every route,
+unsupported ones are refused by name, and supported ones reach the model. known_fields_test.cc tests the fields
+themselves."""
 import json
 
 import pytest
@@ -49,8 +50,8 @@ def test_roles_of_the_clients(server):
 
 @pytest.mark.parametrize("path, known", [("/v1/chat/completions", "function"), ("/v1/responses", "function"), ("/v1/messages", "custom")])
 def test_tools_of_others_are_left_out(server, path, known):
-    """web_search and its like would have to be run here. Clients that offer them beside their own are answered; a request that offers
-    nothing else is refused."""
+    """The server would have to run tools such as web_search. Requests with these and other tools are answered. Requests
+    with only these tools are refused."""
     assert len(CLIENTS["tools"][path]) >= 2
     for kind in CLIENTS["tools"][path]:
         tool = {"type": kind, "name": "look_it_up", "function": LOOK, "input_schema": LOOK["parameters"], "parameters": LOOK["parameters"]}
@@ -88,7 +89,7 @@ def test_what_is_passed_over_changes_nothing(server):
 
 
 def test_tools_calls_and_results_reach_the_model(server):
-    """Also through a template that has no place for them."""
+    """Also with a template that does not support them."""
     shown = lambda messages, **more: server.post("/apply-template", body("", messages, **more)).json()["prompt"]
     tools = [{"type": "function", "function": LOOK}]
     call = {"role": "assistant", "content": None, "tool_calls": [{"id": "call_1", "type": "function", "function": {"name": "look_it_up", "arguments": '{"at_what": "snow"}'}}]}

@@ -93,12 +93,12 @@ def test_malformed_requests_are_refused_and_the_connection_closed(server, reques
     assert status_of(answer) == status, answer[:300]
     assert b"Connection: close" in answer and answer.count(b"\r\nConnection: ") == 1
     assert "error" in body_of(answer)
-    assert time.monotonic() - begin < 14 * SLOW  # raw() has not waited till all was silent
+    assert time.monotonic() - begin < 14 * SLOW  # raw() did not wait for silence
     assert server.get("/health").status == 200
 
 
 def test_leniency(server):
-    """A long query, HTTP/1.0, no Content-Type, another request after one that failed."""
+    """Accepted: a long query, HTTP/1.0, no Content-Type, a request after a failed one."""
     assert status_of(server.raw(b"GET /health?" + b"q" * 8000 + b" HTTP/1.1\r\n" + HEAD + b"Connection: close\r\n\r\n")) == 200
     old = server.raw(b"GET /health HTTP/1.0\r\n" + HEAD + b"\r\n")
     assert status_of(old) == 200 and b"Connection: close" in old
@@ -112,7 +112,8 @@ def test_leniency(server):
 
 
 def test_lengths_that_are_not_the_bodys(server):
-    """Of a body that goes on after its length the rest is no request; one that ends before it is answered as cut."""
+    """If a body is longer than its length, the rest is not taken as a request. If it is shorter, the answer says that
+    it was cut."""
     answer = server.raw(POST + b"Content-Length: %d\r\n\r\n" % len(GOOD_BODY) + GOOD_BODY + GOOD_BODY)
     first, second = answer.split(b"HTTP/1.1 ")[1:]
     assert first.startswith(b"200 ") and second.startswith(b"400 ") and b"Connection: close" in second
@@ -180,7 +181,8 @@ def test_depth_64_is_taken(server):
 
 
 def of_equal_hash(n_pairs):
-    """2^n names that the hash of Java, and others that multiply by 31 or 33, cannot tell apart; the first bytes of all are alike, too."""
+    """2^n names with equal hashes for Java's hash and others that multiply by 31 or 33. Their first bytes are equal
+    too."""
     return ["x" * 40 + "".join("AaBB"[2 * (i >> bit & 1):][:2] for bit in range(n_pairs)) for i in range(1 << n_pairs)]
 
 
@@ -197,7 +199,8 @@ def test_large_bodies_take_linear_time(server, fields):
 
 @pytest.mark.parametrize("place", ["chat_template_kwargs", "logit_bias", "metadata", "message", "tool"])
 def test_names_of_equal_hash_wherever_names_are_read(server, place):
-    """Four times as many take less than nine times as long, or next to no time; in the best of a few tries, for the machine may have other work."""
+    """Four times as many names take less than nine times as long, or almost no time. The best of a few tries counts,
+    because the machine may be busy."""
     user = {"role": "user", "content": "hi"}
 
     def seconds(n_pairs):
@@ -217,7 +220,7 @@ def test_names_of_equal_hash_wherever_names_are_read(server, place):
 
 
 def test_a_text_of_nothing_but_noncharacters_takes_linear_time(server):
-    """U+10FFFF, which is taken out of texts (text/chat_encode.cc)."""
+    """U+10FFFF, which is removed from texts (text/chat_encode.cc)."""
     begin = time.monotonic()
     reply = server.post("/v1/chat/completions", {"max_tokens": 1, "messages": [{"role": "user", "content": "hi" + "\U0010ffff" * 400_000}]})
     assert reply.status == 200 and time.monotonic() - begin < 10 * SLOW
@@ -237,7 +240,7 @@ def test_slow_clients_are_let_go(start):
     drip.sendall(POST + b"Content-Length: 100\r\n\r\n")
     idle = server.connect()
     assert server.chat(max_tokens=2).status == 200
-    with contextlib.suppress(OSError):  # it is answered, and then closed
+    with contextlib.suppress(OSError):  # the server answers and then closes
         while time.monotonic() - begin < 4:
             drip.sendall(b" ")
             time.sleep(0.05)
@@ -246,7 +249,7 @@ def test_slow_clients_are_let_go(start):
         assert sock.recv(1000).startswith(b"HTTP/1.1 408 ")
     assert half.recv(1000).startswith(b"HTTP/1.1 408 ")
     assert idle.recv(1000) == b""
-    assert time.monotonic() - begin < 20 * SLOW  # idle connections would else be kept for 60 s
+    assert time.monotonic() - begin < 20 * SLOW  # otherwise idle connections would be kept for 60 s
     for sock in [*slow, half, drip, idle]:
         sock.close()
 
@@ -258,7 +261,7 @@ def test_many_short_connections_leave_nothing(server):
         with server.connect() as sock:
             if i % 3 == 0:
                 sock.sendall(b"GET /health HTTP/1.1\r\n" + HEAD * (i % 2))
-    assert server.get("/health").status == 200  # taken after all of them
+    assert server.get("/health").status == 200  # accepted after all of them
     deadline = time.monotonic() + 30 * SLOW
     while files() > before + 2:
         assert time.monotonic() < deadline
@@ -303,7 +306,7 @@ def test_keys(start, tmp_path):
     for good in ("Authorization: Bearer first", "Authorization: bearer sesame", "X-Api-Key: other-key"):
         assert ask("/v1/models", good) == 200
     assert ask("/health") == ask("/") == 200
-    for path, methods in described.items():  # by its own method, too, before its body is looked at
+    for path, methods in described.items():  # with its own method too, before the body is read
         for method in methods:
             if path not in ("/health", "/v1/health"):
                 for headers in ({}, {"X-Api-Key": "wrong"}):
@@ -365,14 +368,15 @@ def test_a_client_that_closes_its_side_only_still_reads(server, stream, version)
     if stream:
         assert b"data: [DONE]" in got and got.count(b'"finish_reason":"length"') == 1
         return
-    while got.startswith(b"HTTP/1.1 100 "):  # by which the server learns that the client is there
+    while got.startswith(b"HTTP/1.1 100 "):  # with these, the server finds out whether the client still reads
         assert version == b"1.1"
         got = got.split(b"\r\n\r\n", 1)[1]
     assert status_of(got) == 200 and body_of(got)["usage"]["completion_tokens"] == 300
 
 
 def test_a_reader_that_never_reads_is_let_go(start):
-    """After --write-timeout, with what it has computed; a reader of few bytes at a time is not, and gets all of it."""
+    """After --write-timeout, a reader that never reads is disconnected and its request is cancelled. A reader of a few
+    bytes at a time gets the whole answer."""
     server = start("--write-timeout", 1, "--max-seqs", 20, "--access-log", "none")
     body = json.dumps({"prompt": "Once", "ignore_eos": True, "max_tokens": 1500, "stream": True, "logprobs": 20, "n": 8}).encode()
     small = json.dumps({"prompt": "Once", "ignore_eos": True, "max_tokens": 200, "stream": True, "logprobs": 20, "n": 8, "seed": 1}).encode()

@@ -1,4 +1,5 @@
-"""Instructor against a running server: instructor_check.py URL. Run by clients_test.py with a Python that has it."""
+"""Instructor against a running server. Usage: instructor_check.py URL. clients_test.py runs this file with a Python
+that has the package."""
 import sys
 
 import instructor
@@ -33,7 +34,7 @@ def partial():
 
 
 def retries():
-    """What the class refuses is asked again, with the reason."""
+    """If the class refuses an answer, Instructor asks again with the reason."""
     seen = []
 
     class Picky(Person):

@@ -1,4 +1,4 @@
-"""--kv-events: what a router hears over ZeroMQ of the prefixes that a server has, read with pyzmq and msgpack."""
+"""--kv-events: the events about cached prefixes that a router receives over ZeroMQ, read with pyzmq and msgpack."""
 import os
 import subprocess
 import time
@@ -13,7 +13,7 @@ END = b"\xff" * 8
 
 
 class Router:
-    """Knows the blocks of a server as a router does: by the events alone."""
+    """Tracks the blocks of a server like a router, from events only."""
 
     def __init__(self, server):
         context = zmq.Context.instance()
@@ -23,7 +23,7 @@ class Router:
         self.blocks, self.parents, self.n_removed, self.n_cleared, self.next, self.media = {}, {}, 0, 0, 0, set()
 
     def update(self):
-        """Takes all messages since the last ones."""
+        """Processes all new messages."""
         self.ask.send_multipart([b"", self.next.to_bytes(8, "big")])
         while True:
             empty, number, body = self.ask.recv_multipart()
@@ -58,7 +58,7 @@ class Router:
                 self.n_cleared += 1
 
     def cached(self, tokens):
-        """How many of these tokens the server has, as far as the router knows."""
+        """How many of these tokens the server has cached, according to the events."""
         n, parent = 0, None
         while True:
             found = [b for b, held in self.blocks.items() if self.parents[b] == parent and held == tokens[n:n + len(held)]]
@@ -96,7 +96,7 @@ def test_a_router_knows_what_is_cached(server, draw):
     n = router.cached(prompt)
     block = len(next(iter(router.blocks.values())))
     assert n == 100 // block * block and router.media == {"CPU"}
-    # The server finds what the router expects of a prompt that is the same for a while.
+    # For a prompt with a common prefix, the server's cached tokens equal the router's prediction.
     other = prompt[:3 * block + 1] + [draw.randrange(300, 900) for _ in range(40)]
     assert router.cached(other) == 3 * block
     assert complete(server, other)["prompt_tokens_details"]["cached_tokens"] >= 3 * block
@@ -107,7 +107,7 @@ def test_evicted_blocks_are_removed(server, draw):
     first = [draw.randrange(300, 900) for _ in range(120)]
     complete(server, first)
     router.wait_for(lambda: router.cached(first) > 0)
-    for _ in range(6):  # more than the cache has room for
+    for _ in range(6):  # more than fits in the cache
         complete(server, [draw.randrange(300, 900) for _ in range(200)])
     router.wait_for(lambda: router.cached(first) == 0 and router.n_removed > 0)
     assert sum(map(len, router.blocks.values())) <= 512
@@ -131,7 +131,7 @@ def test_a_subscriber_hears_of_its_topic(server, draw):
     heard.setsockopt(zmq.SUBSCRIBE, topic.encode())
     heard.connect(endpoint)
     deadline, got = time.monotonic() + 30 * SLOW, None
-    while got is None and time.monotonic() < deadline:  # what was sent before the connection stood is not heard
+    while got is None and time.monotonic() < deadline:  # messages from before the connection was ready are not received
         complete(server, [draw.randrange(300, 900) for _ in range(40)])
         if heard.poll(100):
             got = heard.recv_multipart()

@@ -1,4 +1,5 @@
-"""LangChain's OpenAI client against a running server: langchain_check.py URL. Run by clients_test.py with a Python that has it."""
+"""LangChain's OpenAI client against a running server. Usage: langchain_check.py URL. clients_test.py runs this file
+with a Python that has the package."""
 import asyncio
 import sys
 
@@ -57,7 +58,7 @@ def structured():
 
 
 def agent():
-    """The model calls, the function runs, and the model goes on with what it returned."""
+    """The model calls, the function runs, and the model continues with its result."""
     cities = []
 
     def get_weather(city: str) -> dict:

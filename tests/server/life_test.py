@@ -1,5 +1,5 @@
-"""The server's life: signals, queues, files that change under it, sockets of other kinds, logs and figures (groups D, F and P of the fault
-list)."""
+"""The server's life cycle: signals, queues, changing files, other kinds of sockets, logs and figures (groups D, F and P
+of the fault list)."""
 import contextlib
 import http.client
 import json
@@ -24,7 +24,7 @@ def streams(server, n, max_tokens):
     results = [None] * n
 
     def one(i):
-        with contextlib.suppress(http.client.HTTPException, OSError):  # of those that are cut there is no result
+        with contextlib.suppress(http.client.HTTPException, OSError):  # streams that are cut have no result
             results[i] = server.post("/v1/completions", {"prompt": "Once", "ignore_eos": True, "max_tokens": max_tokens, "stream": True, "seed": i})
 
     threads = [threading.Thread(target=one, args=(i,)) for i in range(n)]
@@ -45,12 +45,12 @@ def test_sigterm_lets_streams_end(start):
     server.chat(max_tokens=1).error(503)
     for thread in threads:
         thread.join()
-    taken = [result for result in results if result and result.status == 200]  # some may have come after the signal
+    taken = [result for result in results if result and result.status == 200]  # some may have arrived after the signal
     assert len(taken) >= 4
     for result in taken:
         events = result.events()  # with [DONE]
         assert events[-1]["choices"][0]["finish_reason"] == "length"
-    assert server.process.wait(15 * SLOW) == 0  # by itself it would wait for 30 s
+    assert server.process.wait(15 * SLOW) == 0  # otherwise it would wait for 30 s
 
 
 def test_the_drain_has_an_end_and_a_second_signal_is_at_once(start):
@@ -82,7 +82,7 @@ def test_a_model_file_that_is_written_to_makes_the_server_unhealthy(start, tmp_p
     server = start(model, "--access-log", "none")
     replacement = tmp_path / "new.gguf"
     replacement.write_bytes(model.read_bytes())
-    replacement.rename(model)  # another file: what runs keeps the old one
+    replacement.rename(model)  # a new file: the running server keeps the old one
     assert server.chat(max_tokens=4).status == 200
     time.sleep(1.2)
     assert server.get("/health").status == 200
@@ -115,7 +115,7 @@ def test_sigterm_while_the_model_loads():
         process = subprocess.Popen([os.environ["INGOT"], "serve", "--port", "0"], stderr=subprocess.PIPE, text=True, stdin=subprocess.DEVNULL)
         try:
             assert "loading the model" in process.stderr.readline()
-            time.sleep(random.uniform(0, 0.03))  # at times just after
+            time.sleep(random.uniform(0, 0.03))  # sometimes just after the answer
             process.send_signal(15)
             assert process.wait(20 * SLOW) == 0
         finally:
@@ -192,7 +192,7 @@ def status(url, method="GET", **headers):
 
 @pytest.mark.parametrize("args", [["--host", "127.0.0.1"], ["--host", "unix"]])
 def test_metrics_on_a_port_of_their_own(start, short_path, args):
-    """With keys, /metrics asks for one, and the port for Prometheus does not."""
+    """With keys, /metrics requires a key, but the port for Prometheus does not."""
     args = [arg if arg != "unix" else f"unix:{short_path}/s" for arg in args]
     server = start("--api-key", "sesame", "--metrics-port", 0, "--access-log", "none", *args)
     server.get("/metrics").error(401)
@@ -235,7 +235,7 @@ def test_what_cannot_start_says_why(args, code, word):
 
 
 def test_mistakes_of_files_say_which(tmp_path):
-    """A message of one line that names the file and what is wrong with it, and code 1."""
+    """A message of one line with the file and its fault, and exit code 1."""
     demo = SOURCE / "models" / "demo.gguf"
     (tmp_path / "empty.txt").write_text("# no key\n")
     (tmp_path / "text.gguf").write_text("not a model")

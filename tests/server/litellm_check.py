@@ -1,10 +1,12 @@
-"""LiteLLM against a running server, one of an encoder and one of a model that thinks and calls: litellm_check.py URL ENCODER_URL CALLS_URL. Run by clients_test.py with a Python that has it."""
+"""LiteLLM against three running servers: one with the demo model, one with an encoder and one with a model that thinks
+and calls. Usage: litellm_check.py URL ENCODER_URL CALLS_URL. clients_test.py runs this file with a Python that has the
+package."""
 import asyncio
 import json
 import os
 import sys
 
-os.environ["LITELLM_LOCAL_MODEL_COST_MAP"] = "True"  # or it would ask the network for prices
+os.environ["LITELLM_LOCAL_MODEL_COST_MAP"] = "True"  # otherwise LiteLLM would fetch prices
 import litellm
 import pydantic
 

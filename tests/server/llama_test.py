@@ -1,4 +1,5 @@
-"""llama-server's own routes: completions in its form, infill, slots, models that are loaded and unloaded; its samplers on every route."""
+"""llama-server's own routes: completions in its form, infill, slots, loading and unloading of models. Its samplers on
+every route."""
 import json
 import time
 
@@ -86,7 +87,8 @@ def test_slots(start):
 
 
 def test_a_slot_is_saved_and_restored(start, tmp_path):
-    """A restart of the server forgets a conversation; its slot brings it back: the same text, and fewer computed tokens."""
+    """A restart of the server loses a conversation. Restoring its slot gives the same text with fewer computed
+    tokens."""
     prompt = "Once upon a time there was a fox. " * 6
     ask = {"prompt": prompt, "n_predict": 20, "id_slot": 1, "temperature": 0}
     first = start("--slot-save-path", tmp_path, "--max-seqs", 3)
@@ -104,7 +106,7 @@ def test_a_slot_is_saved_and_restored(start, tmp_path):
     again = second.post("/completion", ask | {"id_slot": 0}).json()
     assert again["content"] == text["content"] and again["id_slot"] == 0
     assert 0 < again["timings"]["prompt_n"] <= 16, "whole blocks of the prompt are found"
-    # The next turn continues after the answer, in the slot that knows its beginning.
+    # The next turn continues after the answer, in the slot that has its beginning.
     longer = second.post("/completion", {"prompt": prompt + text["content"] + " The end", "n_predict": 2, "temperature": 0}).json()
     assert longer["timings"]["cache_n"] >= n - 2 and longer["id_slot"] == 0
     assert second.request("POST", "/slots/0?action=erase", "").json()["n_erased"] > n
@@ -163,7 +165,7 @@ def said(server, **fields):
 
 
 def test_samplers_change_the_text(server):
-    """And each gives the same text for the same seed, with and without drafts."""
+    """Each sampler changes the text, and gives the same text for the same seed, with and without drafts."""
     plain = said(server)
     for fields in ({"xtc_probability": 1.0, "xtc_threshold": 0.05}, {"top_n_sigma": 0.3},
                    {"mirostat": 2, "mirostat_tau": 1.0}, {"dynatemp_range": 0.8, "temperature": 0.9}, {"samplers": ["temperature"], "temperature": 2.0}):
@@ -175,7 +177,7 @@ def test_samplers_change_the_text(server):
 
 
 def test_dry_and_its_breakers(server):
-    """The beginning of a story that has come before goes on in another way, unless its last word ends a run."""
+    """The repeated beginning of a story continues differently, unless its last word is a sequence breaker."""
     begin = "Once upon a time"
     prompt = begin + said(server, temperature=0) + " " + begin
     plain = said(server, prompt=prompt, temperature=0)
@@ -196,7 +198,7 @@ def test_samplers_out_of_range(server, field, value):
 
 
 def test_truncate_prompt_tokens(server):
-    """vLLM's: the last tokens are kept."""
+    """vLLM's field: keeps the last tokens."""
     ids = server.post("/tokenize", {"prompt": "one two three four five six"}).json()["tokens"]
     cut = server.post("/v1/completions", {"prompt": ids, "truncate_prompt_tokens": 4, "max_tokens": 6} | GREEDY).json()
     assert cut["usage"]["prompt_tokens"] == 4 and cut["choices"][0]["text"] == server.post("/v1/completions", {"prompt": ids[-4:], "max_tokens": 6} | GREEDY).json()["choices"][0]["text"]
@@ -216,7 +218,7 @@ def test_truncate_prompt_tokens(server):
 # ---- limits of rate ----
 
 def test_rate_limits(start):
-    """Each key has its own; what costs nothing is not counted. The times are tested in rate_limit_test.cc."""
+    """Each key has its own limit. Cheap requests are not counted. rate_limit_test.cc tests the times."""
     server = start("--rate-limit", 3, "--api-key", "a", "--api-key", "b", "--access-log", "none")
     ask = lambda key: server.post("/v1/completions", {"prompt": "x", "max_tokens": 1}, headers={"X-Api-Key": key})
     assert [ask("a").status for _ in range(3)] == [200] * 3

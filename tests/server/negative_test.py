@@ -1,5 +1,5 @@
-"""Every field of every endpoint with every kind of wrong value: 200 or a 400 that names the field, never 5xx, and a stream beside it
-is not disturbed (rows H22-H31 of the fault list)."""
+"""Every field of every endpoint with every kind of wrong value: 200 or a 400 that names the field, never 5xx. A
+concurrent stream is not disturbed (rows H22-H31 of the fault list)."""
 import threading
 
 from conftest import SOURCE
@@ -14,7 +14,7 @@ SAMPLERS = ["samplers", "dry_multiplier", "dry_base", "dry_allowed_length", "dry
 CHAT_ONLY = ["messages", "n", "stream_options", "logprobs", "top_logprobs", "max_completion_tokens", "tools", "tool_choice", "parallel_tool_calls", "chat_template_kwargs",
              "reasoning_effort", "documents", "add_generation_prompt", "continue_final_message", "return_token_ids", "chat_template", "model",
              "echo", "prompt_logprobs", "timings_per_token", "return_progress"]
-SECRET = "xyzzy of the prompt"  # which no error repeats
+SECRET = "xyzzy of the prompt"  # no error may repeat it
 MESSAGES = [{"role": "user", "content": SECRET}]
 ENDPOINTS = {
     "/v1/chat/completions": ({"messages": MESSAGES, "max_tokens": 1}, SAMPLING + CHAT_ONLY),
@@ -34,7 +34,7 @@ ENDPOINTS = {
     "/api/show": ({"model": "demo"}, ["model", "name", "verbose"]),
     "/apply-template": ({"messages": MESSAGES}, ["messages", "tools", "chat_template_kwargs"]),
 }
-# What stands inside a message, a tool, an item: the same for each place.
+# Values inside a message, a tool or an item, the same for each place.
 NESTED = {
     "/v1/chat/completions": [{"messages": [{"role": v, "content": "hi"}]} for v in VALUES] + [{"messages": [{"role": "user", "content": v}]} for v in VALUES] +
                             [{"messages": [v]} for v in VALUES] + [{"tools": [v]} for v in VALUES] + [{"tools": [{"type": "function", "function": v}]} for v in VALUES] +
@@ -71,7 +71,7 @@ def check(path, field, reply, body):
     if reply.status == 200:
         return
     error = reply.json()["error"]
-    if path.startswith("/api/"):  # Ollama's are texts
+    if path.startswith("/api/"):  # Ollama's errors are strings
         error = {"message": error, "param": "in the text"}
     assert error["message"] and len(error["message"]) < 2500, error
     if path.startswith("/v1/messages"):

@@ -1,5 +1,6 @@
-"""Ollama's own Python client against a running server, one of an encoder and one of a model that thinks and calls: ollama_check.py URL
-ENCODER_URL CALLS_URL. Run by clients_test.py with a Python that has it."""
+"""Ollama's own Python client against three running servers: one with the demo model, one with an encoder and one with a
+model that thinks and calls. Usage: ollama_check.py URL ENCODER_URL CALLS_URL. clients_test.py runs this file with a
+Python that has the package."""
 import asyncio
 import json
 import sys
@@ -12,7 +13,7 @@ client = ollama.Client(host=URL)
 SUM = [{"role": "user", "content": "What is 7 + 5?"}]
 ANSWER = "7 + 5 = 12."
 GREEDY = {"temperature": 0}
-CALLS = {"num_predict": 400, "stop": ["abab"]}  # which the other model writes after its calls
+CALLS = {"num_predict": 400, "stop": ["abab"]}  # the other model writes this text after its calls
 
 
 def chat():

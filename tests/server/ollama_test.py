@@ -1,4 +1,5 @@
-"""Ollama's API without its client: lines of JSON, the names of models, options, and what is refused. The client is in ollama_check.py."""
+"""Ollama's API without its client: lines of JSON, the names of models, options, and refused requests. ollama_check.py
+tests the client."""
 import http.client
 import json
 import re
@@ -30,7 +31,8 @@ def refused(reply, word, status=400):
 
 
 def test_curl_as_ollama_documents_it(server):
-    """curl -d names a form's type. A browser says where the page came from, and is held to JSON."""
+    """curl -d sends the type of a form, which is accepted. A browser also sends an Origin header, and must send
+    JSON."""
     body = json.dumps({"model": "demo", "messages": USER, "stream": False, "options": GREEDY})
     form = {"Content-Type": "application/x-www-form-urlencoded"}
     assert server.request("POST", "/api/chat", body, form).json()["message"]["content"] == ANSWER
@@ -206,7 +208,7 @@ def until(condition):
 
 
 def test_keep_alive(start):
-    """0 lets the model go after the answer, and the next request loads it again; the answers are the same."""
+    """0 unloads the model after the answer, and the next request reloads it. The answers are the same."""
     server = start("--access-log", "none")
     n_loaded = lambda: len(server.get("/api/ps").json()["models"])
     assert ask(server, stream=False, options=GREEDY, keep_alive=0).json()["message"]["content"] == ANSWER
@@ -242,12 +244,12 @@ def test_vectors(start):
 
 
 def test_a_stream_whose_client_is_silent_stays_json(start):
-    """Signs of life are spaces before a line."""
+    """The server's pings are spaces before a line."""
     server = start("--sse-ping-interval", 1, "--max-seqs", 1, "--access-log", "none")
     body = json.dumps({"messages": USER, "options": GREEDY | {"num_predict": 300}}).encode()
     with server.connect() as sock:
         sock.sendall(b"POST /api/chat HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n" % len(body) + body)
-        sock.shutdown(socket.SHUT_WR)  # the server then sends one at once
+        sock.shutdown(socket.SHUT_WR)  # the server then sends a space at once
         got = b""
         while piece := sock.recv(65536):
             got += piece

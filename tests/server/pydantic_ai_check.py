@@ -1,5 +1,5 @@
-"""Pydantic AI against a running server, through OpenAI's API and through Anthropic's: pydantic_ai_check.py URL. Run by
-clients_test.py with a Python that has it."""
+"""Pydantic AI against a running server, through OpenAI's API and through Anthropic's. Usage: pydantic_ai_check.py URL.
+clients_test.py runs this file with a Python that has the package."""
 import asyncio
 import sys
 
@@ -47,7 +47,7 @@ def structured():
 
 
 def tool():
-    """The model calls, the function runs, and the model goes on with what it returned."""
+    """The model calls, the function runs, and the model continues with its result."""
     for model in MODELS:
         agent = Agent(model, model_settings=GREEDY)
         cities = []

@@ -1,5 +1,5 @@
-"""Two servers behind HAProxy, as docs/server.md describes it: a server that is drained or killed costs no request but those that it was
-writing, and turns of one conversation go to one server, whose cache has them."""
+"""Two servers behind HAProxy, as in docs/server.md. If a server is drained or killed, only the requests that it was
+answering fail. Turns of one conversation go to one server, whose cache has them."""
 import contextlib
 import http.client
 import json
@@ -52,7 +52,7 @@ def haproxy(tmp_path):
 
 
 def ask(port, method, path, body=None):
-    """(status, body); raises when the connection is cut."""
+    """Returns (status, body). Raises if the connection is cut."""
     connection = http.client.HTTPConnection("127.0.0.1", int(port), timeout=60 * SLOW)
     connection.request(method, path, json.dumps(body) if body else None, {"Content-Type": "application/json"} if body else {})
     reply = connection.getresponse()
@@ -64,7 +64,7 @@ def completion(prompt, n):
 
 
 class Clients:
-    """Threads that send short requests one after another until they are told to stop."""
+    """Threads that send short requests one after another until they are stopped."""
 
     def __init__(self, port, n):
         self.stop, self.replies, self.cut = False, [], []
@@ -112,7 +112,7 @@ def test_a_drained_replica_loses_no_request(start, haproxy):
     connection = http.client.HTTPConnection("127.0.0.1", int(servers[0].port), timeout=60 * SLOW)
     connection.request("POST", "/v1/completions", json.dumps(completion("Once", 1500) | {"stream": True}), {"Content-Type": "application/json"})
     long = connection.getresponse()
-    first = long.readline()  # now it is being written
+    first = long.readline()  # the answer has begun
     servers[0].process.send_signal(signal.SIGTERM)
     assert first.startswith(b"data: ") and long.read().endswith(b"data: [DONE]\n\n"), "what was in flight has come to its end"
     assert servers[0].process.wait(60 * SLOW) == 0

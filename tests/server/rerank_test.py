@@ -1,4 +1,4 @@
-"""/v1/rerank on tiny cross-encoders, against the scores of sentence-transformers."""
+"""/v1/rerank on tiny cross-encoders, compared with sentence-transformers' scores."""
 import json
 import threading
 
@@ -38,7 +38,7 @@ def test_scores_are_those_of_sentence_transformers(ranker):
     assert sorted(scores) == list(range(len(golden["documents"])))
     for i, expected in enumerate(golden["scores"]):
         assert scores[i] == pytest.approx(expected, abs=2e-3), i
-    for i, document in enumerate(golden["documents"]):  # a pair is the same in any company
+    for i, document in enumerate(golden["documents"]):  # other pairs do not change a pair's score
         assert by_index(rank(server, golden["query"], [document], truncate=True))[0] == pytest.approx(scores[i], abs=1e-5)
 
 
@@ -54,7 +54,7 @@ def test_top_n_and_documents(ranker):
 
 
 def test_truncate_prompt_tokens(ranker):
-    """vLLM's: a pair keeps so many tokens, and a long document loses its end."""
+    """vLLM's field: a pair keeps this many tokens, and a long document is cut at its end."""
     server, golden = ranker
     whole = rank(server, golden["query"], ["fox fox fox"]).json()["usage"]["prompt_tokens"]
     cut = rank(server, golden["query"], ["fox " * 200], truncate_prompt_tokens=whole)

@@ -1,4 +1,5 @@
-"""What a server bears without a sign: a full disk, signals that mean nothing to it. And its figures of what is in the cache."""
+"""Events that do not affect a server: a full disk, and signals without a meaning for it. Also the figures of the
+cache."""
 import json
 import re
 import signal
@@ -12,10 +13,10 @@ def test_a_full_disk_costs_lines_of_the_log_only(start):
 
 
 def test_the_trace_has_every_step(start, tmp_path):
-    """For Perfetto: what the engine did when, of each step and of no other."""
+    """The trace for Perfetto: the times of every step, each once."""
     path = tmp_path / "trace.json"
     server = start("--access-log", "none", "--trace", path)
-    server.chat(max_tokens=20, ignore_eos=True, speculate="off")  # a token a step
+    server.chat(max_tokens=20, ignore_eos=True, speculate="off")  # one token per step
     n_steps = server.metric("steps_total")
     assert server.stop() == 0
     events = json.loads(path.read_text())

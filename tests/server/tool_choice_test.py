@@ -1,4 +1,5 @@
-"""Forced calls, strict tools and limited choices, over all three APIs: what is forced is called, with arguments as the tool's schema has them."""
+"""Forced calls, strict tools and limited choices, in all three APIs. Forced tools are called, with arguments that
+follow the tool's schema."""
 import json
 
 import pytest
@@ -12,7 +13,7 @@ CHAT_TOOLS = [{"type": "function", "function": {"name": "weather", "parameters":
 
 
 def check(name, arguments):
-    """What the tools' schemas say, by hand."""
+    """Checks the tools' schemas with separate code."""
     got = json.loads(arguments) if isinstance(arguments, str) else arguments
     if name == "clock":
         assert got == {}

@@ -1,5 +1,5 @@
-"""Programs and packages of others that tests check the server with. Each is taken from the machine where it is there, else fetched into a
-folder beside the program, once; a test is skipped where it cannot be had."""
+"""Third-party programs and packages for tests of the server. A program that the machine has is used. Otherwise it is
+downloaded once into a folder next to the program. If that fails, the test is skipped."""
 import fcntl
 import os
 import pathlib
@@ -22,14 +22,14 @@ def skip_unless(command, what, **options):
 
 
 def python_with(*packages, room="clients-venv"):
-    """A Python that has these packages of PyPI; INGOT_CLIENTS_PYTHON names one that has them already. Packages that want other versions of
-    what both need get a room of their own."""
+    """A Python with these packages of PyPI. INGOT_CLIENTS_PYTHON names a Python that has them already. Packages that
+    need conflicting versions get separate environments."""
     if given := os.environ.get("INGOT_CLIENTS_PYTHON"):
         return pathlib.Path(given)
     folder = BUILD / room
     python, ready = folder / "bin" / "python", folder / ("ready-" + packages[0].split(">")[0].split("[")[0])
     with open(f"{folder}.lock", "w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)  # other tests, which run at the same time, use the same folder
+        fcntl.flock(lock, fcntl.LOCK_EX)  # concurrent tests use the same folder
         if not python.exists():
             skip_unless([sys.executable, "-m", "venv", folder], "a virtual environment")
         if not ready.exists():
@@ -39,7 +39,7 @@ def python_with(*packages, room="clients-venv"):
 
 
 def promtool():
-    """Prometheus' own checker. Debian has it in a package with a server, which nobody wants to be started: it is only unpacked."""
+    """Prometheus' own checker. Debian's package also has the server, so the package is only unpacked, not installed."""
     if found := shutil.which("promtool"):
         return found
     folder = BUILD / "promtool"

@@ -1,4 +1,5 @@
-"""What stays of a conversation on the page: versions, answers that were cut off, addresses, names, files, keys and settings."""
+"""The saved parts of a conversation on the page: versions, cut-off answers, addresses, names, files, keys and
+settings."""
 import json
 
 import pytest
@@ -32,7 +33,7 @@ def test_versions_of_a_question_and_of_an_answer(server, browser):
     page.wait(DONE)
     page.ask("What is 1 + 1?")
     page.wait(f"{DONE} && {COUNT} === 4")
-    # The first question again in other words: what followed is another branch.
+    # Editing the first question starts another branch.
     page.press(".message:nth-child(1) .tools button", "Edit")
     page.js("document.querySelector('.edit textarea').value = 'What is 2 + 2?'")
     page.js("document.querySelector('.edit').requestSubmit()")
@@ -47,7 +48,7 @@ def test_versions_of_a_question_and_of_an_answer(server, browser):
     page.ask("What is 3 + 3?")
     page.wait(f"{DONE} && {COUNT} === 6")
     assert [m["content"] for m in page.js("asked[0].messages")] == ["What is 7 + 5?", "7 + 5 = 12.", "What is 1 + 1?", "1 + 1 = 2.", "What is 3 + 3?"]
-    # All of it is there after a reload, and in an exported file.
+    # The whole conversation is still there after a reload, and in an exported file.
     page.reload()
     page.wait(f"{COUNT} === 6")
     page.press(".message:nth-child(1) .versions button", "›")
@@ -84,7 +85,7 @@ def test_a_reload_in_the_middle_of_an_answer(server, browser):
 
 
 def test_an_answer_that_was_cut_goes_on(server, browser):
-    """The two halves are the answer that the model writes at once."""
+    """The two halves equal the answer without a cut."""
     page = ready(browser.page(server.url))
     settle(page, temperature="0")
     page.ask("Tell me a story about a fox.")
@@ -249,7 +250,7 @@ def test_a_server_with_a_key_asks_for_it(start, browser):
     page.wait(f"{field} && document.querySelector('dialog.ask').innerText.includes('refuses this API key')")
     page.key("Escape", 27)
     page.wait("!document.querySelector('dialog.ask') && document.getElementById('model').innerText === 'not available'")
-    page.ask("What is 7 + 5?")  # which needs a key as well
+    page.ask("What is 7 + 5?")  # this needs a key too
     page.wait(field)
     page.type("right")
     page.key("Enter", 13)

@@ -1,4 +1,4 @@
-"""The pages in a headless Chromium: a conversation as a person has it, by mouse and by keyboard, and the live plots."""
+"""The pages in a headless Chromium: conversations by mouse and by keyboard, and the live plots."""
 import json
 
 from browser import ANSWER, DONE, SLOW_FETCH, browser, needs_browser, ready, shot, texts
@@ -28,7 +28,7 @@ def test_a_conversation(server, browser, shot):
     assert page.js(f"{ANSWER}.querySelector('.body').innerText") == "7 + 5 = 12."
     stats = page.js(f"{ANSWER}.querySelector('.stats').innerText")
     assert "tok/s" in stats and "tokens" in stats and "prompt" in stats
-    # Edit the question: what follows is answered anew.
+    # Editing the question generates a new answer.
     page.press(".user .tools button", "Edit")
     page.js("document.querySelector('.edit textarea').value = 'What is 2 + 2?'")
     page.js("document.querySelector('.edit').requestSubmit()")
@@ -37,7 +37,7 @@ def test_a_conversation(server, browser, shot):
     assert page.js("document.querySelectorAll('.message').length") == 2
     gap = page.js("document.querySelector('.assistant .body').getBoundingClientRect().top - document.querySelector('.user .body').getBoundingClientRect().bottom")
     assert 8 < gap < 32, "the answer stands close to its question"
-    # It is kept: a page loaded anew shows it, and finds it by a word of it.
+    # The conversation is saved: a reloaded page shows it, and the search finds it by a word.
     page.reload()
     page.wait("document.querySelectorAll('.message').length === 2")
     page.js("(s => { s.value = '= 4'; s.dispatchEvent(new Event('input')); })(document.getElementById('search'))")
@@ -59,7 +59,7 @@ def set_up(page, **settings):
 
 
 def test_a_tool_call_and_its_result(server, browser, shot):
-    """The demo model calls, the user writes the result, and the model answers with it."""
+    """The demo model calls, the user enters the result, and the model answers with the result."""
     page = browser.page(server.url)
     set_up(page, temperature="0", tools=json.dumps([tool | {"command": ["true"]} for tool in WEATHER]))
     page.ask("What is the weather in Oslo?")
@@ -73,10 +73,10 @@ def test_a_tool_call_and_its_result(server, browser, shot):
     assert page.js(f"{ANSWER}.querySelector('.body').innerText") == "It is snowy in Oslo and the temperature is -4 degrees."
     assert page.js("document.querySelector('.call .result pre').innerText") == '{\n  "temperature": -4,\n  "sky": "snowy"\n}'
     shot(page, "call-result")
-    # It is kept, and the next question is answered.
+    # The conversation is saved, and the next question is answered.
     page.reload()
     page.wait("document.querySelectorAll('.message').length === 3 && document.querySelector('.call .result pre')")
-    # A call without a result does not stand in the way of the next question.
+    # A call without a result does not block the next question.
     page.ask("Turn on the light in the kitchen.")
     page.wait(f"{DONE} && document.querySelectorAll('.call').length === 2 && document.querySelector('.call form')")
     page.ask("What is 7 + 5?")
@@ -87,7 +87,7 @@ def test_a_tool_call_and_its_result(server, browser, shot):
 
 
 def test_thoughts_and_calls_stream(server, browser, shot):
-    """Each event is shown before the next one comes."""
+    """Each event is shown before the next event arrives."""
     page = browser.page(server.url)
     set_up(page, tools="[]")
     page.js("""(() => {
@@ -147,7 +147,7 @@ def test_tools_that_are_none_are_not_taken(server, browser):
 
 
 def test_a_long_prompt_says_how_far_it_is(server, browser):
-    """The server's own events, which wait until what they say has been seen."""
+    """Real events of the server. Each waits until the page has shown the one before."""
     page = browser.page(server.url)
     ready(page)
     page.js("""(() => {
@@ -172,7 +172,7 @@ def test_a_long_prompt_says_how_far_it_is(server, browser):
     page.js("window.going = setInterval(() => window.go_on(), 10)")
     page.wait(DONE)
     assert "tok/s" in page.js(f"{ANSWER}.querySelector('.stats').innerText")
-    # Who stops it is not told that it goes on.
+    # After a stop, the page does not announce progress.
     page.js("clearInterval(window.going)")
     page.key("O", 79, modifiers=2 | 8)  # a new conversation
     page.wait("document.querySelectorAll('.message').length === 0")
@@ -226,7 +226,7 @@ def test_dark_and_phone(server, browser, shot):
 
 
 def test_by_keyboard_alone(server, browser):
-    """Tab reaches everything that can be done, and a screen reader has a name for each of it."""
+    """Tab reaches every control, and each control has a name for screen readers."""
     page = browser.page(server.url)
     ready(page)
     page.ask("What is 7 + 5?")
@@ -241,7 +241,7 @@ def test_by_keyboard_alone(server, browser):
     for wanted in ("skip", "new", "search", "open", "rename", "delete", "export", "import", "Status", "model", "open-settings", "Copy", "Edit", "Regenerate", "attach", "prompt", "send"):
         assert wanted in reached, (wanted, reached)
     assert page.js("getComputedStyle(document.querySelector('#send')).outlineStyle") != "none", "one sees where one is"
-    # Edit, and give up: one is where one was.
+    # Cancelling an edit restores the focus.
     page.js("[...document.querySelectorAll('.user .tools button')].find(b => b.innerText === 'Edit').focus()")
     page.key("Enter", 13)
     page.wait("document.activeElement.getAttribute('aria-label') === 'Edit the message'")
@@ -269,7 +269,8 @@ def test_the_side_on_a_phone_by_keyboard(server, browser):
 
 
 def test_a_server_that_goes_and_comes_back(start, browser):
-    """What has come stays, the page says what happened, and the next question is asked as if the lost one had not been."""
+    """The received text stays, the page reports the failure, and the next question is sent without the lost
+    question."""
     server = start("--access-log", "none")
     page = browser.page(server.url)
     ready(page)
@@ -290,7 +291,7 @@ def test_a_server_that_goes_and_comes_back(start, browser):
 
 
 def test_copying_without_a_clipboard(server, browser):
-    """As on pages of another machine without TLS."""
+    """For pages of another machine without TLS."""
     page = browser.page(server.url)
     ready(page)
     page.ask("What is 7 + 5?")
@@ -336,7 +337,7 @@ def test_speculation_is_shown(server, browser):
 
 
 def test_the_first_values_of_the_status_page(server, browser):
-    """What one look at the metrics tells is shown after one look."""
+    """Gauges are shown after the first read of the metrics."""
     server.chat("Tell me a story.", max_tokens=20, ignore_eos=True)
     page = browser.page(server.url + "/status", before="window.setTimeout = () => 0")
     page.wait("document.getElementById('state').innerText === 'ready'")

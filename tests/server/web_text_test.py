@@ -1,4 +1,4 @@
-"""How the page shows what models write: Markdown, formulas, and texts that are hostile to both."""
+"""Rendering of models' text: Markdown, formulas, and hostile texts."""
 import json
 
 import pytest
@@ -20,7 +20,7 @@ def render(page, text):
 
 
 def plain(page, text):
-    """What is seen of a text, without the sources of formulas."""
+    """The visible text, without the sources of formulas."""
     return page.js(f"""import('/markdown.js').then(m => {{
         const d = document.createElement('div');
         new m.View(d).update({json.dumps(text)});
@@ -78,7 +78,7 @@ def test_markdown(page):
     for piece in PIECES:
         assert piece in html, (piece, html)
     assert "<img" not in html and "javascript:" not in html and "<b>" not in html
-    # Grown piece by piece it comes out as when it is set at once, whatever is cut where.
+    # A text that grows in pieces, cut at any places, is rendered like the whole text at once.
     grown = page.js(f"""import('/markdown.js').then(m => {{ const d = document.createElement('div'), v = new m.View(d), t = {json.dumps(MARKDOWN)};
         for (let i = 0; i <= t.length; ++i) v.update(t.slice(0, i)); return d.innerHTML; }})""")
     assert grown == html
@@ -102,7 +102,7 @@ def test_lines_and_emphasis(page, text, html):
 
 
 def mathml(page, tex, display=False):
-    """The formula without its source; attributes are left out, so that the structure is compared."""
+    """The formula without its source and without attributes, to compare the structure only."""
     return page.js(f"""import('/math.js').then(m => {{
         const node = m.formula({json.dumps(tex)}, {json.dumps(display)});
         return node && node.querySelector('semantics').firstChild.outerHTML.replace(/ \\w+="[^"]*"/g, '');
@@ -113,7 +113,7 @@ def I(*names):
     return "".join(f"<mi>{n}</mi>" for n in names)
 
 
-FORMULAS = [  # what MathML says for each of these; <mrow> is a group
+FORMULAS = [  # the expected MathML of each formula; <mrow> is a group
     (r"\frac{a}{2}", f"<mrow><mfrac>{I('a')}<mn>2</mn></mfrac></mrow>"),
     (r"\frac12 \times 30", "<mrow><mfrac><mn>1</mn><mn>2</mn></mfrac><mo>×</mo><mn>30</mn></mrow>"),
     (r"\sqrt{x} \sqrt[3]{8}", f"<mrow><msqrt>{I('x')}</msqrt><mroot><mn>8</mn><mn>3</mn></mroot></mrow>"),
