@@ -1,4 +1,4 @@
-"""ingot bench history: what it says of an older program that is faster, slower, alike, or broken."""
+"""ingot bench history: its results for an older program that is faster, slower, equally fast, or broken."""
 import json
 import os
 import pathlib
@@ -17,7 +17,7 @@ def history(base, *args):
 
 @pytest.fixture
 def base(tmp_path):
-    """A program whose rates are those of the real one, times a factor."""
+    """A program that reports the real program's rates times a factor."""
     def make(scale):
         path = tmp_path / "base"
         path.write_text(f"""#!{sys.executable}

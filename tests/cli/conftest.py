@@ -1,4 +1,4 @@
-"""How the tests of the program start it: INGOT names the program, INGOT_SOURCE the tree."""
+"""Starts the program for its tests. INGOT names the program, INGOT_SOURCE the source tree."""
 import os
 import pathlib
 import subprocess

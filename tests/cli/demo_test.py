@@ -1,4 +1,4 @@
-"""ingot run and chat with the built-in model: what a newcomer sees."""
+"""ingot run and chat with the built-in model, as for a new user."""
 import json
 import os
 import random
@@ -48,7 +48,7 @@ def test_builtin_is_the_file(ingot):
         assert one.pop("file")
         one["memory"].pop("available_bytes")
     assert facts[0] == facts[1]
-    assert facts[0]["file_bytes"] <= 12_500_000  # with the layer that guesses
+    assert facts[0]["file_bytes"] <= 12_500_000  # including the layer for speculation
     assert 5_000_000 <= facts[0]["parameters"] <= 15_000_000
 
 
@@ -177,7 +177,7 @@ def test_chat_survives_a_turn_that_is_too_long(ingot):
 
 
 def test_chat_on_a_terminal():
-    """A prompt, line editing, Ctrl-C in an answer goes back to the prompt, and the conversation goes on."""
+    """A prompt and line editing. Ctrl-C in an answer returns to the prompt, and the conversation continues."""
     chat = Terminal("chat", "--temp", "0", "--ignore-eos", "--device", "ref")
     chat.wait_for(b"/help")
     chat.wait_for(b"> ")

@@ -1,4 +1,4 @@
-"""The documents made of the program's help are current, and the shells complete by them: bash, zsh and fish are run."""
+"""The documents generated from the program's help are current. The completion scripts work in bash, zsh and fish."""
 import json
 import os
 import pathlib
@@ -24,7 +24,7 @@ def test_they_are_current():
 
 @pytest.mark.parametrize("command", ["run", "serve", "bench engine", "grammar check", "quantize", "ls"])
 def test_every_flag_of_the_help_is_in_them(ingot, command):
-    """Found in the help in another way than the generator's."""
+    """Finds the flags in the help with different code from the generator's."""
     flags = {f for line in ingot(*command.split(), "--help").stdout.splitlines() if (m := re.match(r"  (-\S+)", line)) for f in m[1].split(",")}
     hub = {"--revision", "--hf-file", "--hf-token", "--hf-endpoint", "--hf-cache", "--hf-timeout", "--offline"}
     assert len(flags) > 3
@@ -42,7 +42,8 @@ def test_every_description_of_the_help_is_in_the_reference(ingot):
 
 
 def test_every_message_is_in_the_troubleshooting():
-    """Found in the source in another way than the generator's: the beginnings of messages, up to what is put in."""
+    """Finds the messages' beginnings, up to the first argument, in the source with different code from the
+    generator's."""
     page = " ".join((SOURCE / "docs" / "troubleshooting.md").read_text().replace("\\", "").split())
     starts = {found[1].strip() for path in (SOURCE / "src").rglob("*.cc") for found in re.finditer(r'throw (?:Usage)?Error\(\s*"([^"{}\\]{25,})', path.read_text())}
     assert len(starts) > 100 and not [start for start in starts if " ".join(start.split()) not in page]
@@ -78,7 +79,7 @@ def fish(line, cwd):
 
 
 def zsh(line, cwd):
-    """A shell on a terminal that lists what fits; control characters are left out."""
+    """A shell on a terminal that lists the completions, without control characters."""
     rc = f'fpath=("{SHARE}/zsh/site-functions" $fpath)\nautoload -Uz compinit && compinit -u -D\nPS1="ready> "\nunsetopt menu_complete auto_menu beep\nsetopt auto_list\n' \
          'zstyle ":completion:*" list-separator " -- "\nLISTMAX=9999\n'
     (cwd / ".zshrc").write_text(rc)

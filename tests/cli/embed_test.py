@@ -1,4 +1,4 @@
-"""ingot embed and ingot template, as a user meets them."""
+"""ingot embed and ingot template, as users run them."""
 import json
 import shutil
 

@@ -1,4 +1,4 @@
-"""What the engine does for the program: chats that remember, benches of batches and of arrivals, determinism."""
+"""The engine in the program: chats with cached prefixes, benchmarks of batches and of arrivals, determinism."""
 import json
 import re
 
@@ -11,7 +11,7 @@ def test_a_chat_computes_only_what_is_new(ingot_chat):
     stats = re.findall(r"context (\d+) of \d+ tokens; prefill (\d+) tokens(?: \((\d+) more from the cache\))?", out)
     assert len(stats) == 3 and stats[0][2] == ""
     for (context, _, _), (_, prefill, cached) in zip(stats, stats[1:]):
-        # All that was there before, but for what the template ends the turn with and the token that was drawn last.
+        # All earlier tokens are cached, except the template's end of the turn and the last sampled token.
         assert int(cached) >= int(context) - 4 and int(prefill) < 40, stats
 
 
@@ -46,7 +46,8 @@ SCHEMA = {"type": "array", "minItems": 9, "items": {"type": "object", "additiona
 
 
 def test_bench_engine_with_a_grammar(ingot):
-    """Loads without it and with it, in turn. Forced text takes fewer steps; each step of all sequences has masks."""
+    """Loads without and with the grammar, alternately. Forced text takes fewer steps. Each step of all sequences has
+    masks."""
     args = ["bench", "engine", "--requests", "4", "--max-seqs", "4", "-p", "8", "-n", "40", "--spread", "0", "-t", "1", "--pairs", "2",
             "--json-schema", json.dumps(SCHEMA)]
     jumping, drawing = (json.loads(ingot(*args, "--json", *more).stdout) for more in ([], ["--no-jump-ahead"]))
@@ -62,7 +63,8 @@ def test_bench_engine_with_a_grammar(ingot):
 
 
 def test_bench_engine_speculates(ingot):
-    """Loads without drafts and with them, in turn, which write the same; an oracle knows the answers of the load before."""
+    """Loads without and with drafts, alternately, with the same output. An oracle knows the answers of the load
+    before."""
     args = ["bench", "engine", "--shape", "smollm-135m", "--requests", "2", "--max-seqs", "1", "-p", "8", "-n", "48", "--spread", "0", "--pairs", "1"]
     for how, least, most in (("oracle:1", 1, 1), ("oracle:1:2", 1, 1), ("oracle:0", 0, 0), ("ngram", 0, 1)):
         r = json.loads(ingot(*args, "--speculate", how, "--json").stdout)
@@ -79,7 +81,8 @@ def test_bench_engine_speculates(ingot):
 
 
 def test_run_speculates(ingot):
-    """With draws and without: the same text. The model is its own draft, so each guess of the likeliest token is right."""
+    """The same text with and without drafts, greedy and sampled. The model is its own draft model, so each greedy guess
+    is right."""
     args = ["run", "-p", "Tell me a story about a fox.", "-n", "60", "--ignore-eos", "--seed", "3", "--json"]
     draft = ["--draft", SOURCE / "models" / "demo.gguf"]
     for temperature in ("0", "0.8"):
@@ -107,7 +110,7 @@ def test_run_speculates_with_a_head(ingot, model, draft):
 
 
 def test_heads_that_are_missing_or_do_not_fit(ingot):
-    """One line, before anything is loaded."""
+    """A message of one line before a model is loaded."""
     heads, plain = DATA / "heads", DATA / "models" / "llama.gguf"
     for model, more, what in (
             (plain, ["--speculate", "mtp"], "the model has no layer for multi-token prediction (MTP): guess tokens in another way, or not"),

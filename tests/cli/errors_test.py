@@ -69,7 +69,7 @@ BAD = {
                                   "quantize m.gguf o.gguf Q8_0", "convert m o.gguf",
                                   "pull a/b"])
 def test_every_flag_refuses_bad_values(ingot, command):
-    """The flags are those of the help page, with what each takes. A value of -99 is fine for text only."""
+    """The flags and their kinds of values are read from the help page. The value -99 is valid only for text."""
     page = ingot(command.split()[0], "--help").stdout
     flags = re.findall(r"^  (?:-\w,)?(--[\w-]+)[\w,-]*(?: (INT|FLOAT|TEXT)\S*)?", page, re.M)
     assert len(flags) > 4

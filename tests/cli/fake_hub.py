@@ -1,5 +1,6 @@
-"""A server that speaks as much of the Hugging Face Hub's protocol as ingot asks for, with its faults on order: two origins, the Hub and the
-store that large files are redirected to, each on a port of its own. Written after huggingface_hub and the Hub's documentation."""
+"""A server with the part of the Hugging Face Hub's protocol that ingot uses, and with faults on demand. It has two
+origins on separate ports: the Hub, and the store to which large files are redirected. Follows huggingface_hub and the
+Hub's documentation."""
 import hashlib
 import http.server
 import json
@@ -14,17 +15,18 @@ def git_sha1(content):
 
 
 class Repo:
-    """Files by path, at one commit. What ends like weights is a large file (LFS), named by its SHA-256, the rest is git's."""
+    """Files by path, at one commit. Files with a suffix of weights are large files (LFS), named by their SHA-256. The
+    others are in git."""
 
     def __init__(self, files, revisions=("main",), private=False, gated=False):
         self.files = dict(files)
         self.private, self.gated = private, gated
         self.commit = hashlib.sha1(repr(sorted((p, hashlib.sha1(c).digest()) for p, c in files.items())).encode()).hexdigest()
         self.revisions = {name: self.commit for name in revisions} | {self.commit: self.commit}
-        self.old = {}  # commit: files of before
+        self.old = {}  # commit: files of earlier commits
 
     def update(self, files):
-        """A new commit, which main moves to."""
+        """Makes a new commit and moves main to it."""
         old = Repo(self.files)
         new = Repo(files)
         self.old[old.commit] = old.files
@@ -57,7 +59,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
     def log_message(self, *args):
         pass
 
-    def do_HEAD(self):  # huggingface_hub asks so, ingot does not
+    def do_HEAD(self):  # huggingface_hub sends HEAD, ingot does not
         self.do_GET()
 
     def do_GET(self):
@@ -135,12 +137,12 @@ class Handler(http.server.BaseHTTPRequestHandler):
         hub = self.server.hub
         digest = hash_of(path, content)
         headers = {"X-Repo-Commit": commit, "ETag": f'"{digest}"'}
-        if not is_lfs(path):  # by a relative redirect to the same host
+        if not is_lfs(path):  # with a relative redirect to the same host
             address = f"/api/resolve-cache/{commit}/{path}"
             hub.stored[address] = (path, content, headers)
             return self.answer(307, b"", headers | {"Location": urllib.parse.quote(address)})
         address = f"/store/{commit}/{path}"
-        hub.stored[address] = (path, content)  # the store knows nothing of commits
+        hub.stored[address] = (path, content)  # the store has no commits
         self.answer(302, b"Found", headers | {"X-Linked-Etag": f'"{digest}"', "X-Linked-Size": str(len(content)),
                                               "Location": hub.store + urllib.parse.quote(address) + "?signature=abc"})
 
@@ -187,22 +189,22 @@ class Server(http.server.ThreadingHTTPServer):
     daemon_threads = True
 
     def handle_error(self, request, client_address):
-        pass  # a client that hangs up in the middle of a handshake is what some tests want
+        pass  # some tests need a client that disconnects during a handshake
 
 
 class FakeHub:
     def __init__(self, tls=None, host="127.0.0.1", store_tls=True):
-        """tls: the ssl.SSLContext with which both speak https, or the Hub alone."""
+        """tls: the ssl.SSLContext for https, of both origins or only of the Hub."""
         self.repos, self.stored, self.token, self.page = {}, {}, "hf_right", 1000
         self.requests = []     # (role, path, headers)
         self.overrides = {}    # pattern: [(status, headers, body)], each used once
-        self.listed = {}       # path: what the tree says instead
-        self.cuts = {}         # path: [n bytes until the connection is cut], one a request
-        self.stalls = set()    # paths whose cuts are silences instead
+        self.listed = {}       # path: replacement for the tree's entry
+        self.cuts = {}         # path: [n bytes until the connection is cut], one entry per request
+        self.stalls = set()    # paths whose connections stall instead of being cut
         self.corrupted, self.ignores_range, self.refuses_range, self.unsized = {}, set(), set(), set()
-        self.wrong_range = {}  # path: [the first byte that Content-Range says], one a resumed request
+        self.wrong_range = {}  # path: [first byte in Content-Range], one entry per resumed request
         self.chunk, self.pause = {}, {}
-        self.sent = {}         # path: bytes of bodies
+        self.sent = {}         # path: bytes of bodies sent
         self.release = threading.Event()
         self.servers = []
         for role in ("hub", "store"):

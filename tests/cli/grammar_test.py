@@ -1,4 +1,5 @@
-"""ingot grammar check and bench grammar; --json-schema, --regex and --grammar of run. What cannot be enforced is exit code 2."""
+"""ingot grammar check and bench grammar; --json-schema, --regex and --grammar of run. Constraints that cannot be
+enforced give exit code 2."""
 import json
 import re
 
@@ -35,7 +36,7 @@ def test_wrong_verdicts_are_counted_and_are_exit_code_1(ingot):
 
 
 def test_order(ingot):
-    """Members come in any order here, and with --ordered in the schema's."""
+    """Members may have any order here, and with --ordered the schema's order."""
     schema = json.dumps({"properties": {"a": True, "b": True}})
     for flags, code in (([], 0), (["--ordered"], 1)):
         assert ingot("grammar", "check", "--json-schema", schema, *flags, input='{"b": 1, "a": 2}\n', ok=False).returncode == code
@@ -75,7 +76,7 @@ UNENFORCED = {"type": "object", "properties": {"a": {"type": "string", "pattern"
 
 
 def test_lenient_schemas(ingot):
-    """What cannot be enforced is an error, or with --lenient-schema a warning with keyword and path."""
+    """A keyword that cannot be enforced is an error, or with --lenient-schema a warning with keyword and path."""
     flags = ["--json-schema", json.dumps(UNENFORCED)]
     for command in (["grammar", "check"], ["run", "-p", "x"], ["chat"]):
         refused = ingot(*command, *flags, ok=False)
@@ -91,7 +92,7 @@ def test_lenient_schemas(ingot):
 
 
 def test_any_order(ingot):
-    """Answers have their members in the schema's order, and with --any-order in any."""
+    """Answers have their members in the schema's order, or with --any-order in any order."""
     schema = json.dumps({"type": "object", "properties": {name: {"type": "null"} for name in "ab"}, "required": ["a", "b"], "additionalProperties": False})
     answer = lambda seed, *flags: json.loads(ingot("run", "-p", "x", "--temp", 5, "--top-k", 0, "--top-p", 1, "--seed", seed, "-n", 200, "--json-schema", schema, *flags).stdout)
     assert all(list(answer(seed)) == ["a", "b"] for seed in range(4))

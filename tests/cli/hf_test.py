@@ -1,4 +1,5 @@
-"""A Hugging Face directory wherever a model file may stand: every command, against the GGUF file of the same weights and transformers."""
+"""A Hugging Face directory in place of a model file, in every command. Compared with the GGUF file of the same weights
+and with transformers."""
 import json
 import os
 import shutil
@@ -105,7 +106,7 @@ def test_sampling_follows_generation_config_and_flags_beat_it(ingot, hf, tmp_pat
     def run(*flags):
         return json.loads(ingot("run", model, "-p", "the cat", "--raw", "-n", "12", "--seed", "7", "--json", "--device", "ref", *flags).stdout)["token_ids"]
     drawn, greedy = run(), run("--temp", "0")
-    assert drawn != greedy  # a random model's tokens are all about as likely
+    assert drawn != greedy  # a random model's tokens have similar probabilities
     (model / "generation_config.json").write_text('{"do_sample": false}')
     assert run() == greedy
     assert run("--temp", "0.8") == drawn
@@ -117,7 +118,7 @@ def test_sampling_follows_generation_config_and_flags_beat_it(ingot, hf, tmp_pat
 
 
 def test_code_and_pickles_beside_the_weights_are_not_opened(ingot, hf, tmp_path):
-    """A pipe that nobody writes to stands for each: who opens one waits for ever."""
+    """Each of these files is a pipe without a writer, so opening one would block for ever."""
     plain = ingot("run", hf / "qwen2", "-p", "the cat", "--raw", "--temp", "0", "-n", "4").stdout
     model = shutil.copytree(hf / "qwen2", tmp_path / "model")
     config = json.loads((model / "config.json").read_text())

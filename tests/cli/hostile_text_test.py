@@ -1,4 +1,5 @@
-"""Bytes that are no text, through files and standard input: tokens for each of them, and nothing lost (rows T11 and T12 of the bad inputs)."""
+"""Bytes that are not text, from files and standard input: each has tokens, and none is lost (rows T11 and T12 of the
+bad inputs)."""
 import re
 
 import pytest

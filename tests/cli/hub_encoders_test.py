@@ -1,6 +1,6 @@
-"""Encoders of sentence-transformers from the Hub whose modules lie in folders of any name: what is fetched is what
-sentence-transformers reads, and what is computed is what it computes (tools/hub_layout/make_encoders.py). modules.json
-may be hostile."""
+"""Encoders of sentence-transformers from the Hub whose modules are in folders of any name. ingot fetches the files that
+sentence-transformers reads, and computes the same vectors (tools/hub_layout/make_encoders.py). modules.json may be
+hostile."""
 import importlib.util
 import json
 import pathlib
@@ -43,7 +43,7 @@ def test_modules_lead_nowhere_else(hub, run, seed, folder):
 
 
 def test_the_options_of_texts_are_read(hub, run):
-    """0_Transformer/sentence_roberta_config.json says how long a text may be."""
+    """0_Transformer/sentence_roberta_config.json has the maximum length of a text."""
     hub.repos = make.repos()
     run("pull", "org/inner")
     error = run("embed", "org/inner", "-p", "fox " * 40, "--offline", code=1).stderr

@@ -1,5 +1,5 @@
-"""The Hugging Face Hub at its worst (fake_hub.py): for every fault a clear error, nothing written where it does not belong, and a state that
-the next try goes on from."""
+"""Faults of the Hugging Face Hub (fake_hub.py). Every fault gives a clear error, no file in a wrong place, and a state
+from which the next try continues."""
 import fcntl
 import hashlib
 import json
@@ -22,7 +22,7 @@ def test_cut_connections_are_resumed(hub, run, seed):
     hub.cuts["m.gguf"] = [seed.randrange(1, 90_000), 0, seed.randrange(1, 90_000)]
     path = run("pull", "org/repo").stdout.strip()
     assert pathlib.Path(path).read_bytes() == content
-    assert hub.sent["m.gguf"] == len(content)  # nothing twice
+    assert hub.sent["m.gguf"] == len(content)  # no byte twice
     ranges = [h.get("range") for role, _, h in hub.requests if role == "store"]
     assert ranges[0] is None and all(r.startswith("bytes=") for r in ranges[1:]) and len(ranges) == 4
 
@@ -67,7 +67,7 @@ def test_resuming_what_cannot_be_resumed(hub, run, seed, how):
 
 @pytest.mark.parametrize("how", ["wrong_range", "refuses_range", "ignores_range", "a byte at a time"])
 def test_a_server_that_makes_no_progress_is_given_up(hub, run, seed, how):
-    """It cuts, and what has come does not help: nothing new comes, or next to nothing, however often it is asked."""
+    """The server cuts the connection, and retries get no new bytes or almost none."""
     content = seed.randbytes(50_000)
     hub.repos["org/repo"] = fake_hub.Repo({"m.gguf": content})
     hub.cuts["m.gguf"] = [20_000] * 99
@@ -95,7 +95,7 @@ def test_what_was_left_beside_a_whole_blob_goes(hub, run, seed):
     left = blob_folder(run) / f"{hashlib.sha256(content).hexdigest()}.incomplete"
     left.write_bytes(content[:1000])
     lock = next((run.cache / ".locks/models--org--repo").iterdir())
-    with open(lock) as file:  # somebody is at it
+    with open(lock) as file:  # another process holds the lock
         fcntl.flock(file, fcntl.LOCK_EX)
         assert run("pull", "org/repo").stdout == path and left.exists()
     assert run("pull", "org/repo").stdout == path and not left.exists()
@@ -209,7 +209,7 @@ def test_hostile_paths(hub, run, seed, path, tmp_path):
         ({"lfs": {"oid": "0" * 64, "size": -1}}, "out of range"),
         ({"lfs": {"oid": "0" * 64, "size": "100"}}, "expected an integer"),
         ({"lfs": {"oid": "0" * 64, "size": 1 << 49}}, "not enough disk space"),
-        ({"lfs": {"oid": "0" * 64, "size": 100}}, "try again later"),  # the store has another
+        ({"lfs": {"oid": "0" * 64, "size": 100}}, "try again later"),  # the store has a different hash
         ({"lfs": {"size": 100}}, "'oid' is missing"),
         ({"path": 7}, "expected a string"),
         ({"type": None}, "is null"),
@@ -258,7 +258,7 @@ def test_redirects_have_an_end(hub, run):
 
 
 def test_more_than_was_listed(hub, run, seed):
-    """Without a length in the headers, only counting tells."""
+    """Without a length in the headers, only counting the bytes detects this."""
     content = seed.randbytes(1000)
     hub.repos["org/repo"] = fake_hub.Repo({"m.gguf": content})
     hub.unsized.add("m.gguf")
@@ -320,14 +320,14 @@ def test_offline(hub, run, models):
     assert "is not in" in error and "ingot pull org/repo" in error and hub.requests == []
     path = run("pull", "org/repo:F16").stdout
     asked = len(hub.requests)
-    assert run("pull", "org/repo", "--offline").stdout == path  # what there is, though Q4_K_M would be preferred
+    assert run("pull", "org/repo", "--offline").stdout == path  # the downloaded file, although Q4_K_M is preferred
     run("inspect", "org/repo", env={"HF_HUB_OFFLINE": "1"})
     assert "has no 'Q4_K_M': it has F16" in run("run", "org/repo:Q4_K_M", "-p", "x", "--offline", code=1).stderr
     assert len(hub.requests) == asked
 
 
 def test_where_the_cache_is(run, tmp_path):
-    """huggingface_hub's order; a flag comes before all."""
+    """huggingface_hub's order. A flag has precedence."""
     order = [("HF_HUB_CACHE", "a", "a"), ("HF_HOME", "b", "b/hub"), ("XDG_CACHE_HOME", "c", "c/huggingface/hub"), ("HOME", "~", "~/.cache/huggingface/hub")]
     env = {name: str(tmp_path / value) for name, value, _ in order}
     for name, _, expected in order:
@@ -353,6 +353,6 @@ def test_a_hub_that_cannot_be_reached(hub, run, models):
     run("pull", "org/repo")
     done = run("inspect", "org/repo", env=nowhere)
     assert "using what the cache has" in done.stderr
-    assert "127.0.0.1:1" in run("pull", "org/repo", env=nowhere, code=1).stderr  # who pulls wants to know
+    assert "127.0.0.1:1" in run("pull", "org/repo", env=nowhere, code=1).stderr  # pull reports the failure
     hub.overrides["/revision/"] = [(503, {}, b"")] * 9
     assert "using what the cache has" in run("inspect", "org/repo").stderr

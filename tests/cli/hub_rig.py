@@ -1,4 +1,4 @@
-"""What the tests of the Hub share: a server that is one (fake_hub.py), the program with a home of its own, and random files."""
+"""Shared by the tests of the Hub: a fake server (fake_hub.py), the program with a separate home, and random files."""
 import os
 import random
 import subprocess
@@ -24,7 +24,7 @@ def hub():
 
 @pytest.fixture
 def run(hub, tmp_path):
-    """run(*args, code=0) -> CompletedProcess, with its own home and that Hub."""
+    """run(*args, code=0) -> CompletedProcess, with a separate home and the fake Hub."""
     home = tmp_path / "home"
 
     def run(*args, code=0, env=None, popen=False, **kwargs):
@@ -49,7 +49,7 @@ def blob_folder(run, repo="org/repo"):
 
 
 def layout(root):
-    """Every file, link and its target below a folder; of lock files the names."""
+    """Every file and link (with its target) below a folder. Lock files by name only."""
     return {str(p.relative_to(root)): os.readlink(p) if p.is_symlink() else p.stat().st_size for p in sorted(root.rglob("*")) if not p.is_dir()}
 
 

@@ -1,5 +1,5 @@
-"""The Hugging Face Hub, against a server on this machine that speaks its protocol (fake_hub.py): what is downloaded, where it lies, for
-whom; and `ls` and `rm`."""
+"""The Hugging Face Hub, with a local server of its protocol (fake_hub.py): which files are downloaded, their places,
+access rights, and `ls` and `rm`."""
 import fcntl
 import hashlib
 import importlib.util
@@ -15,7 +15,7 @@ import pytest
 from hub_rig import blob_folder, hub, layout, quants, run, seed  # noqa: F401 (fixtures)
 
 
-# --- what comes, and where it lies ---
+# --- downloads and their places ---
 
 
 def test_layout(hub, run, seed):
@@ -41,7 +41,7 @@ def test_layout(hub, run, seed):
 
 
 def hub_layout():
-    """tools/hub_layout/make.py, and what huggingface_hub made by it."""
+    """tools/hub_layout/make.py, and the folder that huggingface_hub made with it."""
     source = pathlib.Path(os.environ["INGOT_SOURCE"])
     spec = importlib.util.spec_from_file_location("make_hub_layout", source / "tools/hub_layout/make.py")
     make = importlib.util.module_from_spec(spec)
@@ -117,7 +117,7 @@ def test_safetensors_directory_runs(hub, run, models):
     files = {p.name: p.read_bytes() for p in source.iterdir()}
     junk = {"pytorch_model.bin": b"pickle", "modeling_evil.py": b"import os", "consolidated.safetensors": b"again", "README.md": b"hello"}
     hub.repos["org/repo"] = fake_hub.Repo(files | junk)
-    hub.page = 3  # the list of files comes in pages
+    hub.page = 3  # the list of files is sent in pages
     report = json.loads(run("pull", "org/repo", "--json").stdout)
     assert {f["path"] for f in report["files"]} == set(files) and report["label"] == "safetensors"
     assert not set(hub.sent) & set(junk)
@@ -172,7 +172,7 @@ def test_file_revision_and_new_commits(hub, run, seed):
     assert "is not a revision" in run("pull", "org/repo", "--revision", "../x", code=1).stderr
 
 
-# --- who may ---
+# --- access rights ---
 
 
 def test_the_token_goes_to_the_hub_alone(hub, run, seed):

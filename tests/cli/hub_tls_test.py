@@ -1,5 +1,5 @@
-"""The Hub by https (fake_hub.py, with authorities and certificates made here): what is signed by an authority that is trusted downloads, from
-anything else nothing comes, nothing is sent to it, and the message says why."""
+"""The Hub over https (fake_hub.py, with authorities and certificates made here). Downloads work only from servers with
+a certificate of a trusted authority. Other servers get no request, and the message gives the reason."""
 import pathlib
 import ssl
 import subprocess
@@ -22,7 +22,7 @@ class Authority:
         openssl("req", "-x509", *KEY, "-keyout", self.key, "-out", self.certificate, "-days", "2", "-subj", f"/CN={name}")
 
     def context(self, names, days=2):
-        """For a server of those names; days 0: the certificate is out of date by the time that it is used."""
+        """The context of a server with those names. days 0: the certificate has expired when it is used."""
         base = self.folder / f"{self.name}-server"
         base.with_suffix(".ext").write_text(f"subjectAltName={names}\n")
         openssl("req", *KEY, "-keyout", base.with_suffix(".key"), "-out", base.with_suffix(".csr"), "-subj", "/CN=server")
@@ -40,7 +40,7 @@ def authority(tmp_path_factory):
 
 @pytest.fixture
 def start(request, authority):
-    """start(names, ...) -> a FakeHub by https with a repository."""
+    """start(names, ...) -> a FakeHub over https with a repository."""
 
     def start(names="DNS:localhost", host="localhost", days=2, signed_by=None, **kwargs):
         hub = fake_hub.FakeHub((signed_by or authority).context(names, days), host, **kwargs)
@@ -51,7 +51,7 @@ def start(request, authority):
 
 
 @pytest.fixture
-def hub():  # what hub_rig's `run` points at, unless told otherwise: nobody's port
+def hub():  # the default Hub of hub_rig's `run`: a port without a server
     class Nobody:
         endpoint = "https://localhost:1"
 
@@ -66,7 +66,7 @@ def pull(run, hub, authority=None, code=0, variable="SSL_CERT_FILE", **env):
 
 
 def refused(run, hub, authority=None, **env):
-    """Why; and no request came through, and nothing is left behind."""
+    """Checks that the message has the reason, that no request arrived, and that no file is left."""
     error = pull(run, hub, authority, code=1, **env).stderr
     assert hub.requests == [], "the token was sent to a server that is not trusted"
     assert not list(run.cache.rglob("*.gguf")) and not (run.cache / "models--org--repo/refs").exists()
@@ -77,7 +77,7 @@ def refused(run, hub, authority=None, **env):
 def test_a_trusted_authority(run, seed, start, authority, variable):
     hub, content = start(), seed.randbytes(300_000)
     hub.repos["org/repo"] = fake_hub.Repo({"m.gguf": content})
-    hub.cuts["m.gguf"] = [seed.randrange(1, 300_000)]  # and goes on by https
+    hub.cuts["m.gguf"] = [seed.randrange(1, 300_000)]  # and the download resumes over https
     path = pull(run, hub, authority, variable=variable).stdout.strip()
     assert pathlib.Path(path).read_bytes() == content
     roles = [(role, "authorization" in headers) for role, _, headers in hub.requests]

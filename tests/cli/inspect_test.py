@@ -1,4 +1,4 @@
-"""ingot inspect for programs and for people: metadata with the types of the file, and a long measurement that says where it is."""
+"""ingot inspect for programs and for people: metadata with the file's types, and the progress of a long measurement."""
 import json
 import struct
 
@@ -14,7 +14,7 @@ def text(value):
 
 
 def gguf(entries):
-    """A GGUF file without tensors, by the format's description."""
+    """A GGUF file without tensors, written according to the format's specification."""
     pack = {U32: lambda v: struct.pack("<I", v), I32: lambda v: struct.pack("<i", v), F32: lambda v: struct.pack("<f", v),
             F64: lambda v: struct.pack("<d", v), BOOL: lambda v: struct.pack("<?", v), STRING: text}
     pack[ARRAY] = lambda v: struct.pack("<IQ", v[0], len(v[1])) + b"".join(pack[v[0]](one) for one in v[1])

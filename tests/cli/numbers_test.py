@@ -1,4 +1,4 @@
-"""ingot logits, perplexity, inspect, tokenize and bench: the numbers that researchers read."""
+"""ingot logits, perplexity, inspect, tokenize and bench: the numbers in their output."""
 import csv
 import io
 import json
@@ -45,7 +45,8 @@ def test_cpu_logits_are_close(ingot, models, tmp_path, name):
 
 @pytest.mark.parametrize("name", ["llama_q8_0", "llama_q4_0", "llama_k", "qwen2_mixed"])
 def test_cpu_quantized_logits_are_near(ingot, models, tmp_path, name):
-    """int8 activations cost accuracy, the same as in every engine that uses them: the logits have a deviation of about 2."""
+    """int8 activations reduce accuracy, as in every engine that uses them. The logits' standard deviation is about
+    2."""
     facts, expected = golden(models, name)
     out = tmp_path / "out.npy"
     ingot("logits", models / f"{name}.gguf", "--tokens", tokens_of(facts), "--all", "-o", out)
@@ -61,7 +62,7 @@ def test_token_outside_the_vocabulary(ingot, models, tmp_path):
 
 
 def test_perplexity_equals_float64(ingot, models, tmp_path):
-    """The definition, computed here from the logits of each window."""
+    """Compared with the definition, computed here from the logits of each window."""
     text = tmp_path / "text.txt"
     text.write_text("It was a bright cold day in April, and the clocks were striking thirteen. " * 4)
     path = models / "qwen3.gguf"
@@ -135,7 +136,8 @@ def test_bench_unknown_shape_and_type(ingot):
 
 
 def test_inspect_says_what_fits(ingot, models):
-    """Of llama's 2 layers with one head of 16 a token takes 2 * (16 + 32) * 2 bytes in f16: the CPU pads values to 32."""
+    """This llama has 2 layers with one head of 16, so a token takes 2 * (16 + 32) * 2 bytes in f16: the CPU pads values
+    to 32."""
     out = json.loads(ingot("inspect", models / "llama.gguf", "--fit", "--memory", "8MiB", "--json").stdout)
     assert out["available_bytes"] == 8 << 20 and out["fit"], out
     for i, row in enumerate(out["fit"]):
@@ -147,7 +149,7 @@ def test_inspect_says_what_fits(ingot, models):
     assert "sequences  context each" in text and "the model's own context" in text
     assert "nothing fits" in ingot("inspect", models / "llama.gguf", "--fit", "--memory", "10KiB").stdout
     hybrid = json.loads(ingot("inspect", models / "qwen35.gguf", "--fit", "--json").stdout)["fit"]
-    slot = hybrid[0]["state_bytes"] // 5  # a sequence's and four checkpoints'
+    slot = hybrid[0]["state_bytes"] // 5  # one for the sequence and four for checkpoints
     assert slot > 0
     for row in hybrid:
         assert row["checkpoints"] == 2 * row["sequences"] + 2 and row["state_bytes"] == (row["sequences"] + row["checkpoints"]) * slot

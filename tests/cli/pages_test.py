@@ -1,4 +1,4 @@
-"""What the pages say can be typed: commands and flags that there are, links and anchors that lead somewhere, lines that fit."""
+"""Checks the pages: commands and flags exist, links and anchors have targets, lines fit."""
 import os
 import pathlib
 import re
@@ -12,7 +12,7 @@ OTHERS = {"-ngl", "-fa", "-np", "-hf"}  # llama.cpp's, and the short name of --h
 
 
 def reference():
-    """The flags of each command, of docs/cli.md, which docs_test.py keeps true."""
+    """The flags of each command, from docs/cli.md, which docs_test.py checks."""
     text = (SOURCE / "docs" / "cli.md").read_text()
     parts = re.split(r"^## (?:ingot )?(.*)\n", text, flags=re.M)
     flags = {name: set(re.findall(r"(?<![\w-])`(-{1,2}[\w-]+)`", body)) for name, body in zip(parts[1::2], parts[2::2])}
@@ -20,14 +20,14 @@ def reference():
 
 
 def commands(text):
-    """Lines of code that call ingot, each as its words."""
+    """Code lines that call ingot, each split into words."""
     blocks = re.findall(r"^```(?:sh|text)?\n(.*?)^```", text, re.S | re.M) + re.findall(r"(?:^|\n\n)((?: {4}[^\n]*\n?)+)", text)
     for line in "\n".join(blocks).splitlines():
         if found := re.match(r"\s*(?:\w+=\S* )*(?:build/)?ingot (.*)", line):
             code = re.split(r"\s+#|\s\|\s| > | < ", found[1])[0]
             try:
                 yield shlex.split(code.rstrip("\\"))
-            except ValueError:  # quotes that go on in the next line
+            except ValueError:  # quotes that continue on the next line
                 yield code.split()
 
 
@@ -48,7 +48,7 @@ def test_there_are_commands_to_check():
 
 
 def anchors(page):
-    """As GitHub makes them of headings."""
+    """The anchors that GitHub generates from headings."""
     found = re.findall(r"^#+ (.*)$", re.sub(r"^```.*?^```", "", page.read_text(), flags=re.S | re.M), re.M)
     return {re.sub(r"[^\w\- ]", "", re.sub(r"\[([^\]]*)\]\([^)]*\)", r"\1", heading).lower()).replace(" ", "-") for heading in found}
 
@@ -67,7 +67,7 @@ def test_links(page):
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.relative_to(SOURCE).as_posix())
 def test_lines_fit(page):
-    """120 characters, but for tables of other pages than the first, and for links and code that cannot be cut."""
+    """At most 120 characters, except tables on all pages but the first, and links and code that cannot be cut."""
     free = ("    ", "<", "![") if page == SOURCE / "README.md" else ("|", "    ", "<", "![")
     long = [line for line in page.read_text().splitlines() if len(line) > 120 and not line.startswith(free)]
     inside = re.findall(r"^```.*?^```", page.read_text(), re.S | re.M)
@@ -75,7 +75,7 @@ def test_lines_fit(page):
 
 
 def test_the_recording_is_small_and_real():
-    """An SVG with the commands of its script, whose final picture needs no animation."""
+    """An SVG with the commands of its script. Its final picture needs no animation."""
     import xml.etree.ElementTree as xml
 
     data = (SOURCE / "docs" / "terminal.svg").read_bytes()

@@ -1,5 +1,5 @@
-"""Several ranks run one model: threads of one process (--tp), and processes that mpirun starts. The tokens are those of one rank; ranks that
-differ are refused, and a rank that dies or hangs ends all."""
+"""Several ranks run one model: threads of one process (--tp), or processes that mpirun starts. The tokens equal those
+of one rank. Ranks with different settings are refused. A rank that dies or hangs ends all ranks."""
 import http.client
 import json
 import os
@@ -16,7 +16,8 @@ from conftest import DATA
 PROGRAM = os.environ["INGOT"]
 MODULE = pathlib.Path(PROGRAM).with_name("libingot_mpi.so")
 SLOW = float(os.environ.get("INGOT_SLOW", 1))
-# On ref sums are in double, so ranks change no token. The CPU rounds activations, which may turn a draw that is close.
+# On ref, sums are in double, so ranks change no token. The CPU rounds activations, which may change the choice between
+# two tokens of nearly equal probability.
 EXACT = ["--device", "ref", "--kv-type", "f32"]
 PROMPT = ["--raw", "-p", "Once upon a time", "--temp", "0", "-n", "60", "--ignore-eos", *EXACT]
 
@@ -27,7 +28,7 @@ def token_ids(ingot, *args):
 
 @pytest.fixture(scope="module")
 def mpirun():
-    """mpirun(n, *args) -> the words that start n processes of ingot, be there as many cores or not."""
+    """mpirun(n, *args) -> the command that starts n processes of ingot with any number of cores."""
     if not MODULE.exists() or not shutil.which("mpirun"):
         pytest.skip("this ingot was built without MPI, or there is no mpirun")
     says = subprocess.run(["mpirun", "--version"], capture_output=True, text=True).stdout
@@ -104,7 +105,7 @@ def test_the_number_of_processes_is_that_of_tp(mpirun):
 
 
 def other_rank(mpirun, first, second):
-    """The command of two processes that differ."""
+    """The command of two processes with different arguments."""
     words = mpirun(1, *first)
     return [*words, ":", "-n", "1", PROGRAM, *map(str, second)]
 
@@ -122,7 +123,7 @@ def test_ranks_that_differ_are_refused_by_name(mpirun, models):
 
 
 class Job:
-    """Two processes that serve the demo model, and what they say."""
+    """Two processes that serve the demo model, and their output."""
 
     def __init__(self, command, tmp_path):
         self.log = tmp_path / "log"
@@ -134,7 +135,7 @@ class Job:
         self.pids = [by_rank["0"], by_rank["1"]]
 
     def below(self, pid):
-        """The processes that pid has started; MPICH's mpirun has one of its own between."""
+        """The processes that pid has started. MPICH's mpirun has an intermediate process."""
         children = open(f"/proc/{pid}/task/{pid}/children").read().split()
         return [int(child) for child in children] + [p for child in children for p in self.below(child)]
 
@@ -158,7 +159,7 @@ class Job:
         return json.loads(connection.getresponse().read())["choices"][0]["text"]
 
     def end(self, timeout=60):
-        """The seconds until all processes have ended, and the exit code."""
+        """Returns the seconds until all processes have ended, and the exit code."""
         begin = time.monotonic()
         code = self.process.wait(timeout * SLOW)
         while any(map(self.runs, self.pids)):

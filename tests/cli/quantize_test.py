@@ -1,4 +1,4 @@
-"""ingot quantize and ingot convert as a user meets them. What the numbers must be is in tests/quant and tests/model."""
+"""ingot quantize and ingot convert, as users run them. tests/quant and tests/model test the numbers."""
 import json
 import os
 import resource
@@ -65,7 +65,7 @@ def test_never_overwrites_without_force(ingot, models, tmp_path):
     assert done.returncode == 1 and "is there already: say --force" in done.stderr and out.read_text() == "mine"
     ingot("quantize", models / "llama_f16.gguf", out, "Q8_0", "--force")
     assert out.read_bytes()[:4] == b"GGUF"
-    ingot("quantize", out, out, "Q8_0", "--force")  # onto itself
+    ingot("quantize", out, out, "Q8_0", "--force")  # over the input file
     assert json.loads(ingot("inspect", out, "--json").stdout)["quant_mix"]["Q8_0"]["tensors"] == 15
 
 
@@ -92,7 +92,7 @@ def test_convert_wants_a_directory(ingot, models, tmp_path):
 
 
 def write_large(path):
-    """A model of one matrix that takes many seconds to quantize: GGUF version 3, by hand."""
+    """A model with one matrix that takes many seconds to quantize. Written as GGUF version 3 without a library."""
     rows, n = 50000, 4096
     name = b"blk.0.ffn_up.weight"
     key, arch = b"general.architecture", b"llama"
@@ -101,7 +101,7 @@ def write_large(path):
     header += u64(len(name)) + name + u32(2) + u64(n) + u64(rows) + u32(0) + u64(0)
     with open(path, "wb") as file:
         file.write(header + bytes(-len(header) % 32))
-        file.truncate(file.tell() + 4 * rows * n)  # zeros, which take no room on the disk
+        file.truncate(file.tell() + 4 * rows * n)  # zeros, which take no disk space
 
 
 def test_interrupted_it_leaves_nothing(tmp_path):
@@ -110,7 +110,7 @@ def test_interrupted_it_leaves_nothing(tmp_path):
                                stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     deadline = time.monotonic() + 60
     while len(list(tmp_path.iterdir())) < 2 and time.monotonic() < deadline and process.poll() is None:
-        time.sleep(0.01)  # until the temporary file is there
+        time.sleep(0.01)  # until the temporary file exists
     assert process.poll() is None
     process.send_signal(signal.SIGINT)
     out, err = process.communicate(timeout=60)
@@ -119,7 +119,7 @@ def test_interrupted_it_leaves_nothing(tmp_path):
 
 
 def test_a_full_disk_leaves_nothing(models, tmp_path):
-    """A limit on the size of files stands for a disk that is full: the write fails, as there."""
+    """A limit on the size of files makes the write fail as on a full disk."""
     limit = lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (50_000, 50_000))
     done = subprocess.run([os.environ["INGOT"], "quantize", models / "llama_f16.gguf", tmp_path / "out.gguf", "Q8_0"],
                           preexec_fn=limit, restore_signals=False, capture_output=True, text=True)  # SIGXFSZ stays ignored

@@ -1,4 +1,4 @@
-"""ingot rerank, as a user meets it: the scores are those of sentence-transformers."""
+"""ingot rerank, as users run it: the scores equal those of sentence-transformers."""
 import json
 import pathlib
 
@@ -14,7 +14,7 @@ def golden(request):
 
 def test_order_and_scores(ingot, golden, tmp_path):
     documents = golden["documents"]
-    assert documents[-1] == ""  # an empty line is a document, too
+    assert documents[-1] == ""  # an empty line is also a document
     (tmp_path / "documents").write_text("\n".join(documents) + "\n")
     best = sorted(range(len(documents)), key=lambda i: -golden["scores"][i])
     done = ingot("rerank", RANKERS / golden["name"], "-q", golden["query"], "-f", tmp_path / "documents", "--truncate", "--device", "ref", "--json")

@@ -28,7 +28,7 @@ def test_each_flag_changes_the_text():
 
 
 def test_dry_and_its_breakers():
-    """The beginning of a story that has come before goes on in another way, unless its last word ends a run."""
+    """The repeated beginning of a story continues differently, unless its last word is a sequence breaker."""
     begin = "Once upon a time"
     prompt = begin + said("--temp", "0", prompt=begin).rstrip("\n") + " " + begin
     plain = said("--temp", "0", prompt=prompt)

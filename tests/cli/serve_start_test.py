@@ -1,4 +1,4 @@
-"""What `ingot serve` says when a model is loaded, and a chat template of the user for all requests."""
+"""The messages of `ingot serve` when a model is loaded, and the user's chat template for all requests."""
 import contextlib
 import http.client
 import json
@@ -11,7 +11,7 @@ import pytest
 
 @contextlib.contextmanager
 def serving(*args):
-    """(the port, what was said until the server was ready)"""
+    """Returns the port, and the output until the server was ready."""
     command = [os.environ["INGOT"], "serve", "--port", "0", "--access-log", "none", *map(str, args)]
     with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as process:
         said = ""

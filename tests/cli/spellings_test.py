@@ -1,4 +1,4 @@
-"""What users of other programs type: commands by other names, and llama.cpp's flags."""
+"""Spellings of other programs: other names of commands, and llama.cpp's flags."""
 import json
 
 import pytest
@@ -49,7 +49,7 @@ def test_flags_with_a_name_of_ours(ingot, tmp_path):
 
 
 def test_values_are_no_flags(ingot):
-    """-fa behind -p is the prompt."""
+    """-fa after -p is the prompt."""
     done = ingot("run", "--raw", "-n", 1, "--json", "-p", "-fa")
     assert "note" not in done.stderr and json.loads(done.stdout)["prompt_tokens"] > 0
 

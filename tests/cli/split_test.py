@@ -1,4 +1,5 @@
-"""Models shared between devices: flags, and plans for a GPU that is not there. `ref` stands for the GPU."""
+"""Models split between devices: flags, and plans for a GPU that the machine does not have. `ref` takes the GPU's
+place."""
 import json
 
 import pytest

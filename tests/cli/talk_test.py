@@ -1,4 +1,5 @@
-"""ingot chat as a person uses it: keys at the prompt, commands that change the talk, and a talk that goes on later."""
+"""ingot chat as a person uses it: keys at the prompt, commands that change the conversation, and conversations that
+continue later."""
 import base64
 import json
 import os
@@ -36,7 +37,7 @@ def test_undo_edit_and_regen(chat):
 
 
 def test_regen_draws_another_answer(ingot, tmp_path):
-    """The seed of the first answer would draw the same one."""
+    """The seed of the first answer would give the same answer."""
     lines = ["Tell me a story about a fox.", f"/save {tmp_path}/one", "/regen", f"/save {tmp_path}/two"]
     ingot("chat", "--temp", 1.5, "--seed", 7, "-n", 40, input="\n".join(lines) + "\n")
     one, two = (json.loads((tmp_path / name).read_text()) for name in ("one", "two"))
@@ -44,7 +45,7 @@ def test_regen_draws_another_answer(ingot, tmp_path):
 
 
 def test_a_turn_that_fails_again_keeps_the_old_answer(ingot, tmp_path):
-    """/edit to a text that does not fit says so, and the talk stays as it was."""
+    """/edit with a text that does not fit gives a message, and the conversation is unchanged."""
     lines = ["What is 7 + 5?", "/edit " + "word " * 200, f"/save {tmp_path}/saved"]
     done = ingot("chat", "--temp", 0, "-c", 64, input="\n".join(lines) + "\n")
     assert "64" in done.stderr and said(json.loads((tmp_path / "saved").read_text())) == ["What is 7 + 5?", "7 + 5 = 12."]
@@ -171,7 +172,7 @@ def test_a_talk_that_goes_on(ingot, tmp_path):
     talk.wait_for(b"> ")
     talk.leave()
     assert len(json.loads(path.read_text())) == 4
-    # Not of a terminal: --resume alone keeps.
+    # Without a terminal, only --resume saves the conversation.
     other = tmp_path / "other.json"
     ingot("chat", "--temp", 0, "--talk-file", other, input="What is 7 + 5?\n")
     assert not other.exists()

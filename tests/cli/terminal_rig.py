@@ -1,4 +1,4 @@
-"""A pseudo-terminal for the tests of what a person does with the program."""
+"""A pseudo-terminal for tests of interactive use."""
 import os
 import pty
 import select
@@ -11,14 +11,16 @@ import pytest
 
 
 class Terminal:
-    """A program on a pseudo-terminal of its own: type into it, wait for what it shows. state: the folder that keeps talks."""
+    """A program on its own pseudo-terminal. Tests type text and wait for output. state: the folder of saved
+    conversations."""
 
     def __init__(self, *args, state=None):
         if "INGOT_EMULATED" in os.environ:
             pytest.skip("the terminal of Wine draws its screen anew, so its bytes are not those that the program wrote")
         self.state = state or tempfile.mkdtemp(prefix="ingot-state-")
         self.fd, side = pty.openpty()
-        # The login shell's way to a controlling terminal, so that Ctrl-C is a signal: a new session opens it first.
+        # Like a login shell, a new session opens the terminal first. So it is the controlling terminal, and Ctrl-C is a
+        # signal.
         take = "import os, sys; os.setsid(); os.close(os.open(os.ttyname(0), os.O_RDWR)); os.execv(sys.argv[1], sys.argv[1:])"
         self.process = subprocess.Popen(
             [sys.executable, "-c", take, os.environ["INGOT"], *args],

@@ -1,4 +1,4 @@
-"""What the program asks of its terminal."""
+"""The program's calls to its terminal."""
 import os
 import subprocess
 

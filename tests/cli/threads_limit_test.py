@@ -1,4 +1,4 @@
-"""A limit of processes: fewer threads and a line that says so, or an error that does; the program never aborts."""
+"""A limit on processes: the program runs with fewer threads and a message, or ends with an error. It never aborts."""
 import os
 import pathlib
 import random
@@ -9,7 +9,7 @@ import tempfile
 
 import pytest
 
-SANITIZED = os.environ.get("INGOT_SLOW", "1") != "1"  # a sanitizer has threads of its own
+SANITIZED = os.environ.get("INGOT_SLOW", "1") != "1"  # a sanitizer has its own threads
 
 if os.geteuid() != 0:
     pytest.skip("the limit counts every process of a user: only root can run the program as a user who has no others", allow_module_level=True)
@@ -19,7 +19,7 @@ if SANITIZED:
 
 @pytest.fixture(scope="module")
 def program():
-    """A copy of the program where any user may run it."""
+    """A copy of the program that any user may run."""
     folder = pathlib.Path(tempfile.mkdtemp())
     folder.chmod(0o755)
     shutil.copy(os.environ["INGOT"], folder / "ingot")
@@ -29,8 +29,8 @@ def program():
 
 
 def run_limited(program, n_most, *args):
-    """Runs it as a user with at most n_most processes and threads."""
-    user = random.randint(200_000, 2_000_000_000)  # of whom there are none
+    """Runs the program as a user with at most n_most processes and threads."""
+    user = random.randint(200_000, 2_000_000_000)  # an id without a user
     limit = lambda: resource.setrlimit(resource.RLIMIT_NPROC, (n_most, n_most))
     return subprocess.run([program, *map(str, args)], user=user, group=user, extra_groups=[], preexec_fn=limit, capture_output=True, text=True, timeout=300, env={"HOME": "/"})
 
@@ -44,7 +44,7 @@ def test_each_number_of_threads_gives_an_answer_or_an_error(program, n_most):
         assert done.returncode == 1 and "not one of 7 threads starts" in lines[-1] and "RLIMIT_NPROC is 1;" in lines[-1], done.stderr
     elif n_most <= 7:
         assert any("does not start" in line and f"RLIMIT_NPROC is {n_most};" in line for line in lines), done.stderr
-    if 3 <= n_most <= 7 or n_most >= 9:  # the caller, the workers, and room for the engine's thread; of 8 it has none
+    if 3 <= n_most <= 7 or n_most >= 9:  # the caller, the workers, and room for the engine's thread, but none with 8
         assert done.returncode == 0 and done.stdout, done.stderr
     if n_most >= 9:
         assert "does not start" not in done.stderr

@@ -1,4 +1,5 @@
-"""ingot tokenize and convert, as a user meets them: empty texts, an explicit BOS, what llama.cpp makes of a file."""
+"""ingot tokenize and convert, as users run them: empty texts, an explicit BOS, and messages about llama.cpp's reading
+of a converted file."""
 import json
 import shutil
 
@@ -48,7 +49,7 @@ def test_convert_says_what_llama_cpp_does(ingot, tmp_path, name, changes, expect
 
 
 def test_biases_that_nothing_uses_are_refused(ingot, tmp_path):
-    """DeepSeek 3 with attention_bias has two biases a layer that latents do not have here."""
+    """DeepSeek 3 with attention_bias has two biases per layer that this program's latent attention does not have."""
     import numpy as np
     model = shutil.copytree(DATA / "hf" / "deepseek3", tmp_path / "model")
     data = (model / "model.safetensors").read_bytes()

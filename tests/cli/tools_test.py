@@ -1,5 +1,5 @@
-"""ingot chat --tools: the demo model calls get_weather and set_light, commands run with the arguments that it wrote,
-and it answers with their results."""
+"""ingot chat --tools: the demo model calls get_weather and set_light, commands run with the model's arguments, and the
+model answers with their results."""
 import json
 import sys
 import time
@@ -69,7 +69,7 @@ def test_piped_calls_do_not_run_by_themselves(ingot, tool_file, tmp_path):
 
 
 def test_each_of_several_calls(ingot, tool_file):
-    """Piped, each is shown. Where calls run, each has its result before the model goes on."""
+    """Without a terminal, each call is shown. If calls run, each has its result before the model continues."""
     light = '<tool_call>\\n{\\"name\\": \\"set_light\\", \\"arguments\\": {}}\\n</tool_call>'
     grammar = f'root ::= "{light}" "\\n" "{light.replace("set_light", "get_weather")}"'
     done = chat(ingot, tool_file(["true"]), "--grammar", grammar)
@@ -116,7 +116,7 @@ def test_output_has_a_limit(ingot, tool_file, tmp_path):
 
 
 def test_time_has_a_limit(ingot, tool_file, tmp_path):
-    """The command's children are gone, too."""
+    """The command's children are ended too."""
     pid = tmp_path / "pid"
     command = ["sh", "-c", f"sleep 600 & echo $! > {pid}; echo begun; wait"]
     done = chat(ingot, tool_file(command), "--run-tools", "--tool-timeout", 5)
@@ -147,7 +147,7 @@ def test_the_user_is_asked(tool_file):
         talk.type(answer)
         talk.wait_for(b"[result: " + (RESULT.encode() if runs else b"The user did not allow the call."))
         if not runs:
-            talk.wait_for(b"\n\r\n")  # whatever the model makes of it
+            talk.wait_for(b"\n\r\n")  # any answer of the model
             talk.wait_for(b"> ")
             talk.type(b"/reset\r")
             talk.wait_for(b"afresh")

@@ -1,4 +1,4 @@
-"""What the rows of run.py share: a server on a CPU of its own, its gauges, and the checked load of sse_load on another CPU."""
+"""Shared by the rows of run.py: a server on one CPU, its gauges, and the checked load of sse_load on another CPU."""
 import contextlib
 import http.client
 import json
@@ -19,7 +19,7 @@ class Server:
     def __init__(self, *command, pattern=r"(http://\S+)", pinned=True, env=None):
         pin = ["taskset", "-c", str(CPUS[0])] if pinned and len(CPUS) > 1 else []
         begin = time.monotonic()
-        # AddressSanitizer keeps what is freed, up to 256 MiB of it: that is not the server's memory.
+        # AddressSanitizer keeps up to 256 MiB of freed memory, which is not the server's memory.
         quarantine = {"ASAN_OPTIONS": os.environ.get("ASAN_OPTIONS", "") + ":quarantine_size_mb=4"}
         self.process = subprocess.Popen([*pin, *map(str, command)], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
                                         env=os.environ | quarantine | (env or {}))
@@ -87,7 +87,7 @@ class Server:
 
 
 class Rig:
-    """The programs of a build, and how large everything is to be."""
+    """The programs of a build, and the scale of the rows."""
 
     def __init__(self, build, scale):
         self.load_folder, self.ingot, self.scale = build / "tests" / "load", build / "ingot", scale
@@ -124,7 +124,7 @@ class Rig:
 
 
 class Prober:
-    """Asks for /health all the time, and knows how long that took."""
+    """Requests /health continuously and records the times."""
 
     def __init__(self, server, interval=0.02):
         self.ms, self.stop = [], threading.Event()
@@ -153,7 +153,7 @@ def percentile(values, share):
 
 
 def slope_per_minute(samples):
-    """Of (seconds, value) pairs, by least squares."""
+    """The slope of (seconds, value) pairs, by least squares."""
     n = len(samples)
     mean_t, mean_v = sum(t for t, _ in samples) / n, sum(v for _, v in samples) / n
     spread = sum((t - mean_t) ** 2 for t, _ in samples)

@@ -23,7 +23,7 @@ import time
 from rig import Prober, Rig, percentile, slope_per_minute
 
 
-# A row takes a Rig and gives its figures, whether everything was right, and whether it was in time.
+# A row takes a Rig and returns its figures, whether all results were right, and whether the times were within the rule.
 
 def no_harm(got):
     return got["wrong"] == got["short"] == 0 and got["done"] == got["requests"]
@@ -80,7 +80,7 @@ def row6(rig):
     """10,000 resets at random moments beside 100 checked streams: none harmed, gauges back within 1 s, descriptors and memory (8 MiB) as before."""
     n_resets, per_s = rig.n(10_000, 100), 500
     server = rig.fake(step_us=20_000, max_seqs=1000, ctx=2048)
-    rig.load(server, requests=100, tokens=100, resets=per_s)  # buffers grow to their sizes
+    rig.load(server, requests=100, tokens=100, resets=per_s)  # lets the buffers grow to their final sizes
     server.wait_idle(60)
     files, rss = server.n_files(), server.status("VmRSS")
     got = rig.load(server, requests=100, tokens=max(20, n_resets // per_s * 50), resets=per_s)
@@ -114,7 +114,7 @@ def row8(rig):
             samples.append((time.monotonic() - begin, server.status("VmRSS")))
             time.sleep(0.25)
     got = json.loads(load.stdout.read())
-    late = samples[len(samples) // 3:]  # after its buffers have grown to their sizes
+    late = samples[len(samples) // 3:]  # after its buffers have grown to their final sizes
     got |= {"peak_per_s": peak["done_per_s"], "share_of_peak": round(got["done_per_s"] / peak["done_per_s"], 3), "health_p99_ms": round(percentile(prober.ms, .99), 1),
             "rss_kib_per_minute": round(slope_per_minute(late), 1), "rss_growth_kib": late[-1][1] - late[0][1]}
     right = got["wrong"] == got["short"] == 0 and got["done"] + got["refused"] == got["requests"] and server.stop() == 0
@@ -217,7 +217,7 @@ def row16(rig):
 
 
 def auc(low, high):
-    """How often one of `high` is above one of `low`: 0.5 when nothing tells them apart."""
+    """The probability that a value of `high` is above a value of `low`; 0.5 if they do not differ."""
     return sum((h > l) + 0.5 * (h == l) for h in high for l in low) / (len(low) * len(high))
 
 
@@ -243,7 +243,7 @@ def row24(rig):
         return auc(hits, misses)
 
     got = {"probes": n, "auc_of_other_keys": round(probe("victim"), 3), "auc_of_own_key": round(probe("spy"), 3)}
-    noise = 4 * (1 / (3 * n)) ** 0.5 if n < 1000 else 0  # of fewer probes: four standard deviations
+    noise = 4 * (1 / (3 * n)) ** 0.5 if n < 1000 else 0  # for fewer probes: four standard deviations
     return got, abs(got["auc_of_other_keys"] - 0.5) <= 0.05 + noise and server.stop() == 0, got["auc_of_own_key"] >= 0.9
 
 
@@ -252,7 +252,7 @@ def row_D12(rig):
     n_pings = rig.n(20, 3)
     server = rig.fake(step_us=int(n_pings * 0.3e6), ping_ms=200)
     got = {"pings": 0}
-    for _ in range(3):  # of which one will do: a machine that stands still pings nobody
+    for _ in range(3):  # one success is enough, because a stalled machine sends no pings
         with ask_for_stream(server, [1, 2, 3], 1) as sock:
             bytes_ = b""
             while b"[DONE]" not in bytes_:
@@ -276,7 +276,7 @@ def row_D03(rig):
         long = rig.begin_load(server, requests=1, tokens=20, prompt=rig.n(40_000, 20_000))
         while server.gauge("num_requests_running") == 0 and long.poll() is None:
             pass
-        for i in range(8):  # before their first token, after it, and in a long prompt of their own
+        for i in range(8):  # before the first token, after it, and during a long prompt
             sock = ask_for_stream(server, [7] * (20_000 if i % 4 == 3 else 5), 200)
             time.sleep(random.random() * 0.1)
             reset(sock)

@@ -98,7 +98,7 @@ def test_a_conversation_with_tools(server):
 
 
 def test_the_call_format_is_the_templates_or_as_told(server):
-    """Text after <seed:think> is reasoning in only one row."""
+    """Text after <seed:think> is reasoning only with --tool-parser seed_oss."""
     turns = [{"role": "user", "content": "What is 7 + 5?"}, {"role": "assistant", "content": "<seed:think>"}]
     body = {"messages": turns, "temperature": 0, "max_tokens": 8, "continue_final_message": True, "ignore_eos": True}
     plain = server.post("/v1/chat/completions", body).json()["choices"][0]["message"]

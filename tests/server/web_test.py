@@ -147,7 +147,7 @@ def test_tools_that_are_none_are_not_taken(server, browser):
 
 
 def test_a_long_prompt_says_how_far_it_is(server, browser):
-    """Real events of the server. Each waits until the page has shown the one before."""
+    """Real events of the server. Each progress event is held until the page has shown it."""
     page = browser.page(server.url)
     ready(page)
     page.js("""(() => {
@@ -172,7 +172,7 @@ def test_a_long_prompt_says_how_far_it_is(server, browser):
     page.js("window.going = setInterval(() => window.go_on(), 10)")
     page.wait(DONE)
     assert "tok/s" in page.js(f"{ANSWER}.querySelector('.stats').innerText")
-    # After a stop, the page does not announce progress.
+    # After a stop, the message shows no progress.
     page.js("clearInterval(window.going)")
     page.key("O", 79, modifiers=2 | 8)  # a new conversation
     page.wait("document.querySelectorAll('.message').length === 0")
