@@ -36,8 +36,8 @@ int first_block_seen(int position, int window, int block_size) {
 }
 
 int most_blocks_needed(int window, int block_size) {
-  const int n_seen = std::max(
-      window, block_size + 1);  // tokens from the first seen to the next token; both may be inside blocks
+  const int n_seen =
+      std::max(window, block_size + 1);  // tokens from the first seen to the next token; both may be inside blocks
   return (n_seen - 1 + block_size - 1) / block_size + 2;
 }
 

@@ -10,8 +10,7 @@ constexpr double kLeastGain = 1.05;    // factor in tokens per second; less may 
 constexpr double kLeastSorted = 1.03;  // required of uneven over even drafts, because gains are estimates
 constexpr int64_t kEnough = 2;         // measurements until a bucket counts as known
 constexpr int64_t kForgotten = 512;    // measurements expire after this many steps without a new one
-constexpr double kAssumedShare =
-    .2;  // assumed cost of a draft, in row times of a step without drafts
+constexpr double kAssumedShare = .2;   // assumed cost of a draft, in row times of a step without drafts
 
 }  // namespace
 
