@@ -3,7 +3,7 @@
 //   ["BlockStored", [block, ...], the block before or null, [token, ...], tokens of a block, null, medium, null]
 //   ["BlockRemoved", [block, ...], medium]
 //   ["AllBlocksCleared"]
-// The stepping thread only appends to a queue; a thread of its own sends.
+// The stepping thread only appends to a queue. A separate thread sends the messages.
 #pragma once
 #include <condition_variable>
 #include <cstdint>
