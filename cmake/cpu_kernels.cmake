@@ -1,19 +1,22 @@
 # src/backend/cpu/kernels/*.cc, compiled once for each instruction set: the object libraries ingot_cpu_<isa>. Each set is a namespace of its
-# own (INGOT_ISA); src/backend/cpu/isa.cc has the same list and picks one at run time.
+# own (INGOT_ISA) and a header of its own (kernels/isa/); src/backend/cpu/isa_*.cc have the same lists, and pick one at run time.
 function(ingot_cpu_kernels)
   if(CMAKE_SYSTEM_PROCESSOR MATCHES "x86_64|AMD64|amd64")
     set(avx2 -mavx2 -mfma -mf16c)
-    set(avx_vnni ${avx2} -DINGOT_AVX_VNNI $<$<BOOL:${INGOT_TEST_AVX_VNNI}>:-DINGOT_TEST_AVX_VNNI>)
+    set(avx_vnni ${avx2} $<$<BOOL:${INGOT_TEST_AVX_VNNI}>:-DINGOT_TEST_AVX_VNNI>)
     set(avx512 ${avx2} -mavx512f -mavx512bw -mavx512cd -mavx512dq -mavx512vl -mavx512vnni)
     set(avx512bf16 ${avx512} -mavx512bf16)
     set(isas portable avx2 avx_vnni avx512 avx512bf16)
+    set(headers portable avx2 avx_vnni avx512 avx512)
   elseif(CMAKE_SYSTEM_PROCESSOR MATCHES "aarch64|arm64")
     # GCC schedules before it gives out registers here, and then has too few of them: that costs a fifth of the tiles' speed.
     set(neon_dot -march=armv8.2-a+dotprod $<$<CXX_COMPILER_ID:GNU>:-fno-schedule-insns>)
     set(neon_i8mm -march=armv8.2-a+dotprod+i8mm+bf16 $<$<CXX_COMPILER_ID:GNU>:-fno-schedule-insns>)
     set(isas portable neon_dot neon_i8mm)
+    set(headers neon neon neon)
   else()
     set(isas portable)
+    set(headers portable)
   endif()
   file(GLOB sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/src/backend/cpu/kernels/*.cc)
   get_property(layers GLOBAL PROPERTY INGOT_LAYERS)
@@ -23,18 +26,18 @@ function(ingot_cpu_kernels)
   if(INGOT_SANITIZE)
     set(level -O1)
   endif()
-  if(INGOT_TEST_AVX_VNNI)
-    set_source_files_properties(${PROJECT_SOURCE_DIR}/src/backend/cpu/isa.cc PROPERTIES COMPILE_DEFINITIONS INGOT_TEST_AVX_VNNI)
-  endif()
+  set_source_files_properties(${PROJECT_SOURCE_DIR}/src/backend/cpu/isa_x86.cc PROPERTIES
+                              COMPILE_DEFINITIONS INGOT_TEST_AVX_VNNI=$<BOOL:${INGOT_TEST_AVX_VNNI}>)
   # The fuzz build looks at parsers and at the server; instrumented, Clang takes ten minutes for a tile. `make asan` has the kernels.
   if(INGOT_FUZZ)
     list(APPEND level -fno-sanitize=all)
   endif()
-  foreach(isa ${isas})
+  foreach(isa header IN ZIP_LISTS isas headers)
     set(target ingot_cpu_${isa})
     add_library(${target} OBJECT ${sources})
     target_include_directories(${target} PRIVATE ${PROJECT_SOURCE_DIR}/src)
-    target_compile_definitions(${target} PRIVATE INGOT_ISA=${isa})
+    target_compile_definitions(${target} PRIVATE INGOT_ISA=${isa}
+                               INGOT_ISA_HEADER="backend/cpu/kernels/isa/${header}.h")
     # Optimised in every build type: the vector types are only as good as the optimiser. Contraction makes fused multiply-adds of a * b + c.
     target_compile_options(${target} PRIVATE ${${isa}} ${level} -ffp-contract=fast -fno-math-errno -fno-trapping-math
                            $<$<CXX_COMPILER_ID:GNU>:-Wno-maybe-uninitialized -Wno-uninitialized -Wno-psabi>)  # GCC 12's own headers

@@ -1,13 +1,24 @@
 # ingot_layer(FOLDER [UNITY [BUT ...]] [SUBFOLDERS ...] [LIBS ...]): the object library ingot_FOLDER (of a/b:
-# ingot_a_b) from src/FOLDER/*.cc, and its place in the link order. Files named *_posix.cc and *_windows.cc are for those systems alone.
+# ingot_a_b) from src/FOLDER/*.cc, and its place in the link order. Files named *_posix.cc and *_windows.cc are for
+# those systems alone, *_x86.cc, *_arm.cc and *_other.cc for those processors.
 # UNITY: several files are compiled as one in release builds, BUT those whose private names other files have, too. An empty folder makes
 # nothing. Includes only go down the list of layers: scripts/layers.py checks that.
 set_property(GLOBAL PROPERTY INGOT_LAYERS "")
 set_property(GLOBAL PROPERTY INGOT_LIBS "")
-set(INGOT_OTHER_SYSTEM windows)
+set(INGOT_OTHER_MACHINES posix windows x86 arm other)  # whose files are left out
 if(WIN32)
-  set(INGOT_OTHER_SYSTEM posix)
+  list(REMOVE_ITEM INGOT_OTHER_MACHINES windows)
+else()
+  list(REMOVE_ITEM INGOT_OTHER_MACHINES posix)
 endif()
+if(CMAKE_SYSTEM_PROCESSOR MATCHES "x86_64|AMD64|amd64")
+  list(REMOVE_ITEM INGOT_OTHER_MACHINES x86)
+elseif(CMAKE_SYSTEM_PROCESSOR MATCHES "aarch64|arm64")
+  list(REMOVE_ITEM INGOT_OTHER_MACHINES arm)
+else()
+  list(REMOVE_ITEM INGOT_OTHER_MACHINES other)
+endif()
+string(REPLACE ";" "|" INGOT_OTHER_MACHINES "${INGOT_OTHER_MACHINES}")
 
 function(ingot_layer folder)
   cmake_parse_arguments(arg "UNITY" "" "BUT;SUBFOLDERS;LIBS" ${ARGN})
@@ -16,7 +27,7 @@ function(ingot_layer folder)
     list(APPEND patterns src/${folder}/${sub}/*.cc)
   endforeach()
   file(GLOB sources CONFIGURE_DEPENDS ${patterns})
-  list(FILTER sources EXCLUDE REGEX "_${INGOT_OTHER_SYSTEM}\\.cc$")
+  list(FILTER sources EXCLUDE REGEX "_(${INGOT_OTHER_MACHINES})\\.cc$")
   if(NOT sources)
     return()
   endif()

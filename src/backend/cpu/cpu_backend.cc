@@ -15,7 +15,7 @@ namespace ingot {
 
 CpuBackend::CpuBackend(const BackendOptions& options)
     : kernels_(cpu::choose_kernels(options.isa)),
-      recurrence_(cpu::recurrence_of(kernels_)),
+      recurrence_(*kernels_.recurrence),
       deterministic_(options.deterministic),
       measures_kernels_(options.isa.empty()),
       pool_(options.n_threads, start_std_thread, choose_nodes(options.numa)) {}

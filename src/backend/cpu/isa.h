@@ -3,9 +3,9 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "backend/cpu/kernels.h"
-#include "backend/cpu/recurrence_kernels.h"
 
 namespace ingot::cpu {
 
@@ -16,6 +16,7 @@ std::span<const Kernels* const> available_kernels();
 // names.
 const Kernels& choose_kernels(std::string_view name);
 
-const RecurrenceKernels& recurrence_of(const Kernels& kernels);  // the table of the same instruction set
+// Finds the same list, in the file for the machine's processor.
+std::vector<const Kernels*> find_kernels();
 
 }  // namespace ingot::cpu

@@ -168,8 +168,12 @@ static_assert(int64_t{kGroup} * kInt16Weight * kInt16Activation < int64_t{1} << 
 
 // Multiplies one tile of tokens by one panel: out [m, 32 rows].
 using TileFn = void (*)(const uint8_t* panel, const uint8_t* act, int64_t n_in, const uint8_t* codebook, float* out);
+struct TileRow {
+  TileFn of[kMaxTile];  // [m - 1]
+};
 
 struct Kernels;
+struct RecurrenceKernels;
 struct MatmulJob {
   const TileFn* tiles;  // [m - 1]
   const uint8_t* panels;
@@ -256,8 +260,8 @@ struct Kernels {
   bool signed_codes;  // 8-bit codes are stored minus 128
   bool bf16_dot;      // bf16 weights need bf16 activations
 
-  const TileFn (*quant_tiles)[kMaxTile];  // [kQuantKindCount]
-  const TileFn (*dense_tiles)[kMaxTile];  // [kDenseCount]
+  const TileRow* quant_tiles;  // [kQuantKindCount]
+  const TileRow* dense_tiles;  // [kDenseCount]
   void (*pack_activations)(const float* x, int64_t stride, int m, int64_t n_in, const ActLayout& layout, uint8_t* tile);
   void (*matmul)(const MatmulJob& job, const PanelRange& range);
   // y = act(gate) * up, where y is the gate job's y.
@@ -285,6 +289,8 @@ struct Kernels {
   double (*peak_bf16)(int64_t iterations);  // f32 if bf16_dot is false
   double (*peak_int16)(int64_t iterations);  // f32 if int16_tile is 0
   double (*peak_int8)(int64_t iterations);
+
+  const RecurrenceKernels* recurrence;  // recurrence_kernels.h
 };
 
 }  // namespace ingot::cpu

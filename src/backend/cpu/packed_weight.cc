@@ -309,7 +309,7 @@ bool packs_alike(Format format) {
 
 MatmulJob job_of(const PackedWeight& w, const Kernels& kernels, int n_rows, const uint8_t* act, Tensor y,
                  Unpacked unpacked) {
-  return {.tiles = w.kind >= 0 ? kernels.quant_tiles[w.kind] : kernels.dense_tiles[static_cast<int>(w.dense)],
+  return {.tiles = w.kind >= 0 ? kernels.quant_tiles[w.kind].of : kernels.dense_tiles[static_cast<int>(w.dense)].of,
           .panels = w.panels(),
           .panel_bytes = w.panel_bytes,
           .n_in = w.n_in,

@@ -1,6 +1,8 @@
 // Attention over a paged cache: handles blocks of up to 64 keys in order, with a softmax update for each block (online
 // softmax, arXiv:1805.02867). The rows of a job are all query heads that share one KV head, for some tokens, so each
 // key and value is read once for all of them. The two products are tiles of rows x vectors held in registers.
+#include <type_traits>
+
 #include "backend/cpu/kernels.h"
 #include "backend/cpu/kernels/simd.h"
 #include "backend/cpu/kernels/tables.h"
@@ -146,26 +148,29 @@ struct TileKernels {
   ScoreFn score;
   ValueFn value;
 };
-#define TILE(type, rows) \
-  { rows, score_tile<type, rows>, value_tile<type, rows> }
-#if defined(__AVX512F__)
-#define TILES(type) \
-  { TILE(type, 1), TILE(type, 2), TILE(type, 3), TILE(type, 4), TILE(type, 6), TILE(type, 8), TILE(type, 12) }
-constexpr int kTileSizes = 7;
-#else
-#define TILES(type) \
-  { TILE(type, 1), TILE(type, 2), TILE(type, 3), TILE(type, 4), TILE(type, 6) }
-constexpr int kTileSizes = 5;
-#endif
-const TileKernels kTiles[5][kTileSizes] = {TILES(KvType::kF32), TILES(KvType::kF16), TILES(KvType::kBF16),
-                                           TILES(KvType::kQ8_0), TILES(KvType::kE4M3)};
+using TileSizes = std::conditional_t<W == 16, Lanes<1, 2, 3, 4, 6, 8, 12>, Lanes<1, 2, 3, 4, 6>>;
+template <int... rows>
+constexpr int count(Lanes<rows...>) {
+  return sizeof...(rows);
+}
+constexpr int kTileSizes = count(TileSizes());
+struct TilesOfType {
+  TileKernels of[kTileSizes];
+};
+template <KvType type, int... rows>
+constexpr TilesOfType tiles_of(Lanes<rows...>) {
+  return {{{rows, score_tile<type, rows>, value_tile<type, rows>}...}};
+}
+constexpr TilesOfType kTiles[5] = {tiles_of<KvType::kF32>(TileSizes()), tiles_of<KvType::kF16>(TileSizes()),
+                                   tiles_of<KvType::kBF16>(TileSizes()), tiles_of<KvType::kQ8_0>(TileSizes()),
+                                   tiles_of<KvType::kE4M3>(TileSizes())};
 const TurnFn kTurns[5] = {turn_chunk<KvType::kF32>, turn_chunk<KvType::kF16>, turn_chunk<KvType::kBF16>,
                           turn_chunk<KvType::kQ8_0>, turn_chunk<KvType::kE4M3>};
 static_assert(kKvGroup % (RV * W) == 0);
 
 // The smallest tile that holds n rows, or the largest tile; the results of rows past n are ignored.
 INLINE const TileKernels& tile_for(KvType type, int n) {
-  const TileKernels* tiles = kTiles[(int)type];
+  const TileKernels* tiles = kTiles[(int)type].of;
   int i = 0;
   while (i + 1 < kTileSizes && tiles[i].rows < n) ++i;
   return tiles[i];

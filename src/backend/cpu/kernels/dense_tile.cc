@@ -43,27 +43,27 @@ INLINE void bf16_pass(F (&acc)[M][RV], const uint8_t* panel, const uint8_t* act,
 #pragma GCC unroll 4
     for (int v = 0; v < RV; ++v) w[v] = load_as<I>(panel + (pair * kPanelRows + row + v * W) * 4);
     if constexpr (M <= kPrefetchTokens) prefetch<kPanelRows * 4>(panel + pair * kPanelRows * 4 + kPrefetchAhead);
-#if defined(INGOT_BF16_DOT)
+    if constexpr (kBf16Dot) {
 #pragma GCC unroll 16
-    for (int m = 0; m < M; ++m) {
-      const I x = all(load_as<int32_t>(act + (pair * M + m) * 4));
+      for (int m = 0; m < M; ++m) {
+        const I x = all(load_as<int32_t>(act + (pair * M + m) * 4));
 #pragma GCC unroll 4
-      for (int v = 0; v < RV; ++v) acc[m][v] = dot2_bf16(acc[m][v], w[v], x);
-    }
-#else
-    const uint8_t* first = act + pair * 2 * M * 4;
-    const bool whole = 2 * pair + 1 < n_in;
+        for (int v = 0; v < RV; ++v) acc[m][v] = dot2_bf16(acc[m][v], w[v], x);
+      }
+    } else {
+      const uint8_t* first = act + pair * 2 * M * 4;
+      const bool whole = 2 * pair + 1 < n_in;
 #pragma GCC unroll 16
-    for (int m = 0; m < M; ++m) {
-      const F x0 = all(load_as<float>(first + m * 4));
-      const F x1 = all(whole ? load_as<float>(first + (M + m) * 4) : 0.0f);
+      for (int m = 0; m < M; ++m) {
+        const F x0 = all(load_as<float>(first + m * 4));
+        const F x1 = all(whole ? load_as<float>(first + (M + m) * 4) : 0.0f);
 #pragma GCC unroll 4
-      for (int v = 0; v < RV; ++v) {
-        acc[m][v] += x0 * (F)(w[v] << 16);
-        acc[m][v] += x1 * (F)(w[v] & (int32_t)0xFFFF0000);
+        for (int v = 0; v < RV; ++v) {
+          acc[m][v] += x0 * (F)(w[v] << 16);
+          acc[m][v] += x1 * (F)(w[v] & (int32_t)0xFFFF0000);
+        }
       }
     }
-#endif
   }
 }
 
@@ -81,22 +81,15 @@ void dense_tile(const uint8_t* panel, const uint8_t* act, int64_t n_in, const ui
   }
 }
 
+template <Dense type, int... m>
+constexpr TileRow row_of(Lanes<m...>) {
+  return {{dense_tile<type, m + 1>...}};
+}
+
 }  // namespace
 
-#if defined(__AVX512F__)
-#define TILES_FROM_7(type)                                                                                     \
-  , dense_tile<type, 7>, dense_tile<type, 8>, dense_tile<type, 9>, dense_tile<type, 10>, dense_tile<type, 11>, \
-      dense_tile<type, 12>
-#else
-#define TILES_FROM_7(type)
-#endif
-#define TILES_OF(type)                                                                                       \
-  {                                                                                                          \
-    dense_tile<type, 1>, dense_tile<type, 2>, dense_tile<type, 3>, dense_tile<type, 4>, dense_tile<type, 5>, \
-        dense_tile<type, 6> TILES_FROM_7(type)                                                               \
-  }
-
-const TileFn kDenseTiles[kDenseCount][kMaxTile] = {TILES_OF(Dense::kF32), TILES_OF(Dense::kF16),
-                                                   TILES_OF(Dense::kBF16)};
+const TileRow kDenseTiles[kDenseCount] = {row_of<Dense::kF32>(LanesOf<kDenseTile>()),
+                                          row_of<Dense::kF16>(LanesOf<kDenseTile>()),
+                                          row_of<Dense::kBF16>(LanesOf<kDenseTile>())};
 
 }  // namespace ingot::cpu::INGOT_ISA

@@ -156,15 +156,14 @@ void unpack(const MatmulJob& job, const uint8_t* panel, int64_t first, int n, Pa
 // ---- the loops around the tiles ----
 
 using PartFn = void (*)(const Part& part, int n_groups, const uint8_t* act, float* sums);
-#define TILES_TO_6(has_min)                                                                    \
-  part_tile<1, has_min>, part_tile<2, has_min>, part_tile<3, has_min>, part_tile<4, has_min>, \
-      part_tile<5, has_min>, part_tile<6, has_min>
-#if defined(__AVX512F__)
-#define TILES(has_min) {TILES_TO_6(has_min), part_tile<7, has_min>, part_tile<8, has_min>}
-#else
-#define TILES(has_min) {TILES_TO_6(has_min)}
-#endif
-const PartFn kPartTiles[2][kInt16Tile] = {TILES(false), TILES(true)};
+struct PartRow {
+  PartFn of[kInt16Tile];  // [m - 1]
+};
+template <bool has_min, int... m>
+constexpr PartRow row_of(Lanes<m...>) {
+  return {{part_tile<m + 1, has_min>...}};
+}
+constexpr PartRow kPartTiles[] = {row_of<false>(LanesOf<kInt16Tile>()), row_of<true>(LanesOf<kInt16Tile>())};
 
 constexpr int kTokens = 512;  // sums of this many tokens are kept at a time
 struct Scratch {
@@ -186,7 +185,7 @@ INLINE void multiply_panel(const MatmulJob& job, int64_t panel, int tile_begin_,
     for (int tile = tile_begin_; tile < tile_end; ++tile) {
       const int token = tile_begin(job.tiling, tile), m = tile_begin(job.tiling, tile + 1) - token;
       const uint8_t* act = job.act + token * job.act_token_bytes + g * group_bytes * m;
-      kPartTiles[has_min][m - 1](s.part, n, act, s.sums[token - first_token]);
+      kPartTiles[has_min].of[m - 1](s.part, n, act, s.sums[token - first_token]);
     }
   }
 }

@@ -1,25 +1,11 @@
 // The code around the tiles: packs activations, loops over panels and tiles, and writes a tile's result to y.
 #include "backend/cpu/kernels.h"
 #include "backend/cpu/kernels/activation.h"
-#include "backend/cpu/kernels/arm_products.h"
 #include "backend/cpu/kernels/simd.h"
 #include "backend/cpu/kernels/tables.h"
 
 namespace ingot::cpu::INGOT_ISA {
 namespace {
-
-INLINE void store_s8(int8_t* p, I v) {
-#if defined(__AVX512F__)
-  _mm_storeu_si128((__m128i*)p, _mm512_cvtepi32_epi8((__m512i)v));
-#elif defined(__AVX2__)
-  const __m256i words = _mm256_packs_epi32((__m256i)v, (__m256i)v);  // the low halves of both 128-bit lanes
-  const __m256i bytes = _mm256_packs_epi16(words, words);
-  const __m128i joined = _mm_unpacklo_epi32(_mm256_castsi256_si128(bytes), _mm256_extracti128_si256(bytes, 1));
-  _mm_storel_epi64((__m128i*)p, joined);
-#else
-  for (int i = 0; i < W; ++i) p[i] = (int8_t)v[i];
-#endif
-}
 
 constexpr int GV = kGroup / W;  // vectors in a group
 
@@ -203,7 +189,7 @@ INLINE void matmul_widened(const MatmulJob& job, const MatmulJob& later, const P
         const int token = tile_begin(job.tiling, tile), m = tile_begin(job.tiling, tile + 1) - token;
         const uint8_t* act = job.act + token * job.act_token_bytes + k * m * 4;
         for (int64_t panel = first; panel < last; ++panel) {
-          kDenseTiles[(int)Dense::kF32][m - 1]((const uint8_t*)widened[panel - first], act, n, nullptr, out);
+          kDenseTiles[(int)Dense::kF32].of[m - 1]((const uint8_t*)widened[panel - first], act, n, nullptr, out);
           finish(k == 0 ? job : later, out, panel, token, m);
         }
       }
@@ -237,9 +223,9 @@ void matmul(const MatmulJob& job, const PanelRange& range) {
   MatmulJob later = job;  // for all parts of k after the first
   later.bias = nullptr;
   later.accumulate = true;
-#if defined(INGOT_INT16_DOT)
-  if (job.unpacked == Unpacked::kInt16) return matmul_in_int16(job, range);
-#endif
+  if constexpr (kInt16Tile > 0) {
+    if (job.unpacked == Unpacked::kInt16) return matmul_in_int16(job, range);
+  }
   if (job.unpacked == Unpacked::kF32) return matmul_widened(job, later, range, out);
   const int n_parts = parts_of(job, range);
   if (n_parts == 1) {

@@ -45,7 +45,7 @@ double peak_f32(int64_t iterations) {
 }
 
 double peak_bf16(int64_t iterations) {
-#if defined(INGOT_BF16_DOT)
+  if constexpr (!kBf16Dot) return peak_f32(iterations);
   F sums[kChains] = {};
   I a = all(0x3F803F80), b = all(0x3F803F80);
   hide(a);
@@ -57,13 +57,10 @@ double peak_bf16(int64_t iterations) {
   }
   for (int j = 0; j < kChains; ++j) hide(sums[j]);
   return (double)iterations * kChains * W * 4;
-#else
-  return peak_f32(iterations);
-#endif
 }
 
 double peak_int16(int64_t iterations) {
-#if defined(INGOT_INT16_DOT)
+  if constexpr (kInt16Tile == 0) return peak_f32(iterations);
   I sums[kChains] = {}, a = all(0x00010002), b = all(0x00010001);
   hide(a);
   hide(b);
@@ -77,9 +74,6 @@ double peak_int16(int64_t iterations) {
   }
   for (int j = 0; j < kChains; ++j) hide(sums[j]);
   return (double)iterations * kChains * W * 4;
-#else
-  return peak_f32(iterations);
-#endif
 }
 
 double peak_int8(int64_t iterations) {

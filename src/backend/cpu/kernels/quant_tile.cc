@@ -1,7 +1,6 @@
 // Quantized panels times int8 activations: one template for all kinds (kernels.h). Sums of 32 products are exact
 // integers. Each sum is multiplied by the scales of both sides and added to the float sum.
 #include "backend/cpu/kernels.h"
-#include "backend/cpu/kernels/arm_products.h"
 #include "backend/cpu/kernels/pair_products.h"
 #include "backend/cpu/kernels/quant_panel.h"
 #include "backend/cpu/kernels/simd.h"
@@ -118,23 +117,17 @@ void quant_tile(const uint8_t* panel, const uint8_t* act, int64_t n_in, const ui
   for (int row = 0; row < kPanelRows; row += RV * W) quant_pass<kind, M, RV>(panel, act, n_in, book, row, out);
 }
 
+template <int kind, int... m>
+constexpr TileRow row_of(Lanes<m...>) {
+  return {{quant_tile<kind, m + 1>...}};
+}
+template <int... kind>
+constexpr QuantTiles tiles_of(Lanes<kind...>) {
+  return {{row_of<kind>(LanesOf<kQuantTile>())...}};
+}
+
 }  // namespace
 
-#define TILES_OF(kind) \
-  { quant_tile<kind, 1>, quant_tile<kind, 2>, quant_tile<kind, 3>, quant_tile<kind, 4> TILES_FROM_5(kind) }
-#if defined(__AVX512F__)
-#define TILES_FROM_5(kind) , quant_tile<kind, 5>, quant_tile<kind, 6>
-#elif defined(__aarch64__)
-#define TILES_FROM_5(kind) , quant_tile<kind, 5>, quant_tile<kind, 6>, quant_tile<kind, 7>, quant_tile<kind, 8>
-#else
-#define TILES_FROM_5(kind)
-#endif
-
-const TileFn kQuantTiles[kQuantKindCount][kMaxTile] = {
-    TILES_OF(0),  TILES_OF(1),  TILES_OF(2),  TILES_OF(3),  TILES_OF(4),  TILES_OF(5),  TILES_OF(6),  TILES_OF(7),
-    TILES_OF(8),  TILES_OF(9),  TILES_OF(10), TILES_OF(11), TILES_OF(12), TILES_OF(13), TILES_OF(14), TILES_OF(15),
-    TILES_OF(16), TILES_OF(17), TILES_OF(18), TILES_OF(19), TILES_OF(20), TILES_OF(21), TILES_OF(22), TILES_OF(23),
-};
-static_assert(kQuantKindCount == 24);
+const QuantTiles kQuantTiles = tiles_of(LanesOf<kQuantKindCount>());
 
 }  // namespace ingot::cpu::INGOT_ISA

@@ -7,12 +7,7 @@
 
 namespace ingot::cpu::INGOT_ISA {
 
-#if defined(INGOT_BF16_DOT)
-constexpr bool kBf16Dot = true;
-#else
-constexpr bool kBf16Dot = false;
-#endif
-
+extern const RecurrenceKernels kRecurrence;
 extern const Kernels kKernels;
 const Kernels kKernels = {
     .isa = INGOT_STRING(INGOT_ISA),
@@ -21,7 +16,7 @@ const Kernels kKernels = {
     .int16_tile = kInt16Tile,
     .signed_codes = kSignedCodes,
     .bf16_dot = kBf16Dot,
-    .quant_tiles = kQuantTiles,
+    .quant_tiles = kQuantTiles.of,
     .dense_tiles = kDenseTiles,
     .pack_activations = pack_activations,
     .matmul = matmul,
@@ -41,6 +36,7 @@ const Kernels kKernels = {
     .peak_bf16 = peak_bf16,
     .peak_int16 = peak_int16,
     .peak_int8 = peak_int8,
+    .recurrence = &kRecurrence,
 };
 
 }  // namespace ingot::cpu::INGOT_ISA

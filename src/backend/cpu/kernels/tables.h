@@ -5,19 +5,13 @@
 
 namespace ingot::cpu::INGOT_ISA {
 
-#if defined(__aarch64__)
-constexpr int kQuantTile = 8;  // largest number of tokens in a tile; Arm's vectors are short, but there are 32 of them
-#else
-constexpr int kQuantTile = W == 16 ? 6 : 4;
-#endif
-constexpr int kDenseTile = W == 16 ? 12 : 6;
-#if defined(INGOT_INT16_DOT)
-constexpr int kInt16Tile = W == 16 ? 8 : 6;
-#else
-constexpr int kInt16Tile = 0;
-#endif
-extern const TileFn kQuantTiles[kQuantKindCount][kMaxTile];
-extern const TileFn kDenseTiles[kDenseCount][kMaxTile];
+// The header of the instruction set (isa/) has the largest number of tokens in a tile: kQuantTile, kDenseTile and
+// kInt16Tile, which is 0 if 16-bit integers are not multiplied at twice the rate of f32.
+struct QuantTiles {
+  TileRow of[kQuantKindCount];
+};
+extern const QuantTiles kQuantTiles;
+extern const TileRow kDenseTiles[kDenseCount];
 
 void pack_activations(const float* x, int64_t stride, int m, int64_t n_in, const ActLayout& layout, uint8_t* tile);
 void finish(const MatmulJob& job, const float* out, int64_t panel, int token, int m);

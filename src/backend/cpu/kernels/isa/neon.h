@@ -1,40 +1,44 @@
-// Integer products of a group's codes with the activations of a tile's tokens, by Arm's instructions: one multiplies by
-// a lane of a vector, and one (i8mm) multiplies two rows by two tokens, eight elements of k each.
+// NEON, with dot products and i8mm if the compiler may use them: one instruction multiplies by a lane of a vector, and one
+// (i8mm) multiplies two rows by two tokens, eight elements of k each.
 #pragma once
-#include "backend/cpu/kernels/simd.h"
+#include <arm_neon.h>
+
+namespace ingot::cpu::INGOT_ISA {
+constexpr int W = 4;
+}
+#include "backend/cpu/kernels/isa/plain.h"
 
 namespace ingot::cpu::INGOT_ISA {
 
+constexpr int kQuantTile = 8, kDenseTile = 6, kInt16Tile = 0;  // see tables.h; vectors are short, but there are 32
+constexpr bool kSignedCodes = true, kAddsPairs = false;
+
+using plain::dot2_int16;
+using plain::largest;
+using plain::load_widened;
+using plain::store_s8;
+using plain::sum;
+
+INLINE F load_f16(const uint16_t* p) { return (F)vcvt_f32_f16(vreinterpret_f16_u16(vld1_u16(p))); }
+INLINE void store_f16(uint16_t* p, F v) { vst1_u16(p, vreinterpret_u16_f16(vcvt_f16_f32((float32x4_t)v))); }
+INLINE I load_bytes(const uint8_t* p) {
+  int8_t eight[8] = {};
+  __builtin_memcpy(eight, p, W);
+  return (I)vmovl_s16(vget_low_s16(vmovl_s8(vld1_s8(eight))));
+}
+INLINE I lookup16(I table, I codes) { return (I)vqtbl1q_u8((uint8x16_t)table, (uint8x16_t)codes); }
+
+#if defined(__ARM_FEATURE_BF16_VECTOR_ARITHMETIC)
+constexpr bool kBf16Dot = true;
+INLINE F dot2_bf16(F acc, I a, I b) { return (F)vbfdotq_f32((float32x4_t)acc, (bfloat16x8_t)a, (bfloat16x8_t)b); }
+#else
+constexpr bool kBf16Dot = false;
+using plain::dot2_bf16;
+#endif
+
 #if defined(__ARM_FEATURE_MATMUL_INT8)
 constexpr int kActQuads = 2;  // quads of a token that are stored together
-#else
-constexpr int kActQuads = 1;
-#endif
 
-// The offset of a token's four bytes in the bytes of a group, in a tile of m_count tokens.
-INLINE int quad_offset(int quad, int m, int m_count) {
-  return 4 * ((quad / kActQuads * m_count + m) * kActQuads + quad % kActQuads);
-}
-
-#if defined(__ARM_FEATURE_DOTPROD)
-constexpr bool kMultipliesByLane = true;
-
-// Multiplies by the four bytes in one lane of `tokens`; the lane is an immediate of the instruction.
-INLINE I dot4_lane(I acc, I codes, I tokens, int lane) {
-  const int32x4_t sums = (int32x4_t)acc;
-  const int8x16_t c = (int8x16_t)codes, x = (int8x16_t)tokens;
-  switch (lane) {
-    case 0: return (I)vdotq_laneq_s32(sums, c, x, 0);
-    case 1: return (I)vdotq_laneq_s32(sums, c, x, 1);
-    case 2: return (I)vdotq_laneq_s32(sums, c, x, 2);
-    default: return (I)vdotq_laneq_s32(sums, c, x, 3);
-  }
-}
-#else
-constexpr bool kMultipliesByLane = false;
-#endif
-
-#if defined(__ARM_FEATURE_MATMUL_INT8)
 // Multiplies the codes of two quads. Codes of two rows are joined to a vector, and so are two tokens; the last token
 // of an odd number is joined with zeros.
 template <int M, int RV, class Codes>
@@ -61,7 +65,7 @@ INLINE void multiply_two_by_two(I (&sums)[M][RV], const uint8_t* a, int first, i
     }
 #pragma GCC unroll 8
     for (int p = 0; p < P; ++p) {
-      const int8_t* two = (const int8_t*)a + quad_offset(quad, 2 * p, M);
+      const int8_t* two = (const int8_t*)a + quad_offset(quad, 2 * p, M, kActQuads);
       const int8x16_t x = 2 * p + 1 < M ? vld1q_s8(two) : vcombine_s8(vld1_s8(two), int8x8_t{});
 #pragma GCC unroll 8
       for (int v = 0; v < RV; ++v) {
@@ -79,19 +83,34 @@ INLINE void multiply_two_by_two(I (&sums)[M][RV], const uint8_t* a, int first, i
     }
   }
 }
+#else
+constexpr int kActQuads = 1;
 #endif
+
+#if defined(__ARM_FEATURE_DOTPROD)
+constexpr bool kMultipliesByLane = true;
+
+INLINE I dot4(I acc, I codes, I a) { return (I)vdotq_s32((int32x4_t)acc, (int8x16_t)codes, (int8x16_t)a); }
+INLINE I dot4_small(I acc, I codes, I a) { return dot4(acc, codes, a); }
+
+// Multiplies by the four bytes in one lane of `tokens`; the lane is an immediate of the instruction.
+INLINE I dot4_lane(I acc, I codes, I tokens, int lane) {
+  const int32x4_t sums = (int32x4_t)acc;
+  const int8x16_t c = (int8x16_t)codes, x = (int8x16_t)tokens;
+  switch (lane) {
+    case 0: return (I)vdotq_laneq_s32(sums, c, x, 0);
+    case 1: return (I)vdotq_laneq_s32(sums, c, x, 1);
+    case 2: return (I)vdotq_laneq_s32(sums, c, x, 2);
+    default: return (I)vdotq_laneq_s32(sums, c, x, 3);
+  }
+}
 
 // Adds to sums [M tokens, RV vectors of rows] the products of quads [first, first + n_quads). `codes(quad, v)` returns
 // four codes of each row of vector v; `a` has the bytes of the group's activations.
 template <int M, int RV, class Codes>
-INLINE void multiply_by_lane([[maybe_unused]] I (&sums)[M][RV], [[maybe_unused]] const uint8_t* a,
-                             [[maybe_unused]] int first, [[maybe_unused]] int n_quads,
-                             [[maybe_unused]] Codes&& codes) {
-#if defined(__ARM_FEATURE_MATMUL_INT8)
+INLINE void multiply_by_lane(I (&sums)[M][RV], const uint8_t* a, int first, int n_quads, Codes&& codes) {
   // For one token, half of each instruction would be wasted.
-  if constexpr (M > 1) return multiply_two_by_two(sums, a, first, n_quads, codes);
-#endif
-#if defined(__ARM_FEATURE_DOTPROD)
+  if constexpr (kActQuads == 2 && M > 1) return multiply_two_by_two(sums, a, first, n_quads, codes);
 #pragma GCC unroll 8
   for (int quad = first; quad < first + n_quads; ++quad) {
     I code[RV];
@@ -104,7 +123,11 @@ INLINE void multiply_by_lane([[maybe_unused]] I (&sums)[M][RV], [[maybe_unused]]
       for (int v = 0; v < RV; ++v) sums[m][v] = dot4_lane(sums[m][v], code[v], load_as<I>(a + at / 4 * 16), at % 4);
     }
   }
-#endif
 }
+#else
+constexpr bool kMultipliesByLane = false;
+using plain::dot4;
+using plain::dot4_small;
+#endif
 
 }  // namespace ingot::cpu::INGOT_ISA

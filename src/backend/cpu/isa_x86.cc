@@ -1,0 +1,45 @@
+// Which kernels an x86-64 machine can run. The same sets as in cmake/cpu_kernels.cmake.
+#include <cpuid.h>
+
+#include "backend/cpu/isa.h"
+
+namespace ingot::cpu {
+
+namespace portable { extern const Kernels kKernels; }
+namespace avx2 { extern const Kernels kKernels; }
+namespace avx_vnni { extern const Kernels kKernels; }
+namespace avx512 { extern const Kernels kKernels; }
+namespace avx512bf16 { extern const Kernels kKernels; }
+
+namespace {
+
+constexpr bool kEncodesAvxVnniAsAvx512 = INGOT_TEST_AVX_VNNI;
+
+// __builtin_cpu_supports of Clang 14 knows neither f16c nor avxvnni.
+bool has_f16c() {
+  unsigned eax = 0, ebx = 0, ecx = 0, edx = 0;
+  return __get_cpuid(1, &eax, &ebx, &ecx, &edx) != 0 && (ecx & bit_F16C) != 0;
+}
+bool has_avx_vnni() {
+  unsigned eax = 0, ebx = 0, ecx = 0, edx = 0;
+  return __get_cpuid_count(7, 1, &eax, &ebx, &ecx, &edx) != 0 && (eax & 1 << 4) != 0;
+}
+
+}  // namespace
+
+std::vector<const Kernels*> find_kernels() {
+  __builtin_cpu_init();
+  const bool has_avx2 = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && has_f16c();
+  const bool has_avx512 = has_avx2 && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
+                          __builtin_cpu_supports("avx512cd") && __builtin_cpu_supports("avx512dq") &&
+                          __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512vnni");
+  std::vector<const Kernels*> found;
+  if (has_avx512 && __builtin_cpu_supports("avx512bf16")) found.push_back(&avx512bf16::kKernels);
+  if (has_avx512) found.push_back(&avx512::kKernels);
+  if (kEncodesAvxVnniAsAvx512 ? has_avx512 : has_avx2 && has_avx_vnni()) found.push_back(&avx_vnni::kKernels);
+  if (has_avx2) found.push_back(&avx2::kKernels);
+  found.push_back(&portable::kKernels);
+  return found;
+}
+
+}  // namespace ingot::cpu

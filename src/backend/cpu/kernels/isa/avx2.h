@@ -1,0 +1,27 @@
+// AVX2, FMA and F16C. Bytes are multiplied into 16-bit sums of two products.
+#pragma once
+#include "backend/cpu/kernels/isa/avx2_base.h"
+
+namespace ingot::cpu::INGOT_ISA {
+
+constexpr bool kSignedCodes = true, kAddsPairs = true;
+
+// Without this, GCC would compute all products before adding them, and the products do not fit in registers.
+INLINE I here(I v) {
+  asm volatile("" : "+x"(v));
+  return v;
+}
+
+INLINE I dot2_int16(I acc, I a, I b) { return here(acc + (I)_mm256_madd_epi16((__m256i)a, (__m256i)b)); }
+
+// Sums of two products in 16-bit lanes, for codes below 128; adding some of them first takes fewer instructions.
+INLINE I pairs_of(I codes, I a) { return (I)_mm256_maddubs_epi16((__m256i)codes, (__m256i)a); }
+INLINE I add_pairs(I a, I b) { return here((I)_mm256_add_epi16((__m256i)a, (__m256i)b)); }
+INLINE I sums_of_pairs(I pairs) { return (I)_mm256_madd_epi16((__m256i)pairs, _mm256_set1_epi16(1)); }
+
+INLINE I dot4_small(I acc, I codes, I a) { return here(acc + sums_of_pairs(pairs_of(codes, a))); }
+INLINE I dot4(I acc, I codes, I a) {  // |code| <= 128 and |a| <= 127, so pairs stay within 16 bits here too
+  return dot4_small(acc, (I)_mm256_abs_epi8((__m256i)codes), (I)_mm256_sign_epi8((__m256i)a, (__m256i)codes));
+}
+
+}  // namespace ingot::cpu::INGOT_ISA

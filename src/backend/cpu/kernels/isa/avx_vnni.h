@@ -1,0 +1,26 @@
+// AVX2 with AVX-VNNI: the 256-bit instructions of AVX-512 VNNI in a shorter encoding. The arithmetic is the same, so a
+// machine with AVX-512 can test these kernels in its own encoding (INGOT_TEST_AVX_VNNI in CMake).
+#pragma once
+#include "backend/cpu/kernels/isa/avx2_base.h"
+
+#if defined(INGOT_TEST_AVX_VNNI)
+#define INGOT_VNNI(name) "vp" name " %2, %1, %0"
+#else
+#define INGOT_VNNI(name) "%{vex%} vp" name " %2, %1, %0"
+#endif
+
+namespace ingot::cpu::INGOT_ISA {
+
+constexpr bool kSignedCodes = false, kAddsPairs = false;
+
+INLINE I dot2_int16(I acc, I a, I b) {
+  asm(INGOT_VNNI("dpwssd") : "+x"(acc) : "x"(a), "x"(b));
+  return acc;
+}
+INLINE I dot4(I acc, I codes, I a) {
+  asm(INGOT_VNNI("dpbusd") : "+x"(acc) : "x"(codes), "x"(a));
+  return acc;
+}
+INLINE I dot4_small(I acc, I codes, I a) { return dot4(acc, codes, a); }
+
+}  // namespace ingot::cpu::INGOT_ISA

@@ -1,0 +1,17 @@
+// No instructions beyond those that every machine of its kind has.
+#pragma once
+
+namespace ingot::cpu::INGOT_ISA {
+constexpr int W = 4;
+}
+#include "backend/cpu/kernels/isa/plain.h"
+
+namespace ingot::cpu::INGOT_ISA {
+
+constexpr int kQuantTile = 4, kDenseTile = 6, kInt16Tile = 0;  // see tables.h
+constexpr int kActQuads = 1;
+constexpr bool kSignedCodes = true, kAddsPairs = false, kBf16Dot = false, kMultipliesByLane = false;
+
+using namespace plain;
+
+}  // namespace ingot::cpu::INGOT_ISA
