@@ -367,6 +367,34 @@ TEST(AnswerGrammar, RefusesWhatItCannotWrite) {
   EXPECT_EQ(refused("gemma4", object("a,b", R"({"type":"string"})")), "") << "between marks";
 }
 
+// A request must not hold the engine, whatever the syntax of its calls: work is counted, and refused.
+TEST(AnswerGrammar, WorkOfArgumentsIsLimited) {
+  const Json tools = Json::parse(R"([{"function": {"name": "f", "parameters": {"type": "object", "properties": {"t":
+      {"type": "string", "maxLength": 3000, "pattern": "^(a|b)*a(a|b){18}$"}}, "required": ["t"],
+      "additionalProperties": false}}}])");
+  const std::pair<const char*, std::string> calls[] = {
+      {"hermes", "<tool_call>\n{\"name\": \"f\", \"arguments\": {\"t\": \""},
+      {"qwen3_coder", "<tool_call>\n<function=f>\n<parameter=t>\n"},
+      {"llama3_pythonic", "[f(t=\""},
+  };
+  for (const auto& [format, begin] : calls) {
+    SCOPED_TRACE(format);
+    const auto machine =
+        compile_answer({.format = find_call_format(format), .calls = Calls::kMust, .tools = callable(tools)});
+    GrammarState state = machine->start();
+    const auto read = [&](std::string_view text) {
+      for (const char c : text) state = machine->step(state, static_cast<uint8_t>(c));
+      ASSERT_FALSE(state.is_dead());
+    };
+    machine->limit_work(SIZE_MAX);
+    read(begin);
+    const size_t n_bytes = machine->n_bytes();
+    machine->limit_work(100);
+    EXPECT_THROW(read("abbaabababbabaaababab"), Error);
+    EXPECT_GT(machine->n_bytes(), n_bytes);
+  }
+}
+
 // As many tools as a request may have, in each syntax.
 TEST(AnswerGrammar, ManyTools) {
   Json tools = Json::array();

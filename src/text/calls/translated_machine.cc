@@ -17,12 +17,19 @@ std::string TranslatedMachine::Place::key() const {
                      search.n_tokens, text.size(), text, search.held);
 }
 
+size_t TranslatedMachine::n_bytes() const {
+  constexpr size_t kEntry = 48 + sizeof(std::string);  // approximate bytes per entry of index_
+  return json_->n_bytes() + n_text_bytes_ + places_.size() * (kEntry + sizeof(Place) + sizeof(rows_[0])) +
+         with_rows_.size() * sizeof(*rows_[0]);
+}
+
 GrammarState TranslatedMachine::state_of(const Place& place) {
   const auto [entry, is_new] = index_.try_emplace(place.key(), static_cast<uint32_t>(places_.size()));
   if (is_new) {
     if (places_.size() >= kMaxPlaces)
       throw Error("the arguments of a call are too large: they need more than {} states", kMaxPlaces);
     places_.push_back(place);
+    n_text_bytes_ += entry->first.size() + place.text.size() + place.search.held.size();
     rows_.emplace_back();
   }
   return {kFirst + entry->second, 0, place.json.text};

@@ -16,6 +16,8 @@ namespace ingot {
 
 class TranslatedMachine : public Automaton {
  public:
+  void limit_work(size_t n_steps) final { json_->limit_work(n_steps); }
+  size_t n_bytes() const final;
   GrammarState start() final;
   GrammarState step(GrammarState state, uint8_t byte) final;
   bool accepts(GrammarState state) final;
@@ -56,6 +58,7 @@ class TranslatedMachine : public Automaton {
 
   std::unordered_map<std::string, uint32_t> index_;
   std::vector<Place> places_;
+  size_t n_text_bytes_ = 0;  // of the texts in index_ and places_
   std::vector<std::unique_ptr<std::array<GrammarState, 256>>> rows_;  // rows of the steps taken so far
   std::vector<uint32_t> with_rows_;
 };

@@ -26,8 +26,8 @@ class Automaton {
   virtual ~Automaton() = default;
   // Limits the work of all steps until the next call; a step beyond the limit throws Error. Work is counted, not
   // timed, so that the result does not depend on the computer. Without a call there is no limit.
-  virtual void limit_work(size_t) {}
-  virtual size_t n_bytes() const { return 0; }  // approximate current size
+  virtual void limit_work(size_t n_steps) = 0;
+  virtual size_t n_bytes() const = 0;  // approximate current size
 
   virtual GrammarState start() = 0;
   // The state after `byte`; dead if no text of the grammar continues with `byte`.
