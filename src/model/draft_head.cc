@@ -10,7 +10,7 @@ namespace ingot {
 namespace {
 
 constexpr int32_t kLost = std::numeric_limits<int32_t>::min();
-constexpr int kMostWaiting = 128;  // tokens; in a run of this many, each token costs little
+constexpr int kMaxWaiting = 128;  // tokens; in a run of this many, each token costs little
 
 // The layer of the head, with a DraftInputBlock in place of the embedding.
 Program layer_program(const DraftHeadConfig& head, const DraftHeadWeights& w, const Weights& model, KvCache* kv,
@@ -100,7 +100,7 @@ StepLimits chain_limits(StepLimits limits) {
 struct HiddenRows {
   Tensor waiting, following, starting;
   void lay_out(Buffers& buffers, int64_t width) {
-    buffers.keep(waiting, DType::kF32, std::min(kMostWaiting, buffers.limits().max_tokens), width);
+    buffers.keep(waiting, DType::kF32, std::min(kMaxWaiting, buffers.limits().max_tokens), width);
     buffers.keep(following, DType::kF32, buffers.limits().max_tokens, width);
     buffers.keep(starting, DType::kF32, buffers.limits().max_seqs, width);
   }

@@ -7,7 +7,7 @@ namespace {
 
 constexpr int kShortest = 2;    // tokens of a match
 constexpr int kLongest = 32;    // tokens compared
-constexpr int kMostPlaces = 8;  // places compared
+constexpr int kMaxPlacesCompared = 8;  // places compared
 constexpr int32_t kSeparator = -1;
 
 uint32_t hash_of(int32_t a, int32_t b) {
@@ -65,7 +65,7 @@ NgramProposer::Match NgramProposer::longest_match() const {
   };
   if (followed_ > 0) look_at(followed_);
   int32_t place = text_.size() < kShortest ? 0 : previous_[text_.size()];
-  for (int i = 0; i < kMostPlaces && place > 0; ++i, place = previous_[place]) look_at(place);
+  for (int i = 0; i < kMaxPlacesCompared && place > 0; ++i, place = previous_[place]) look_at(place);
   return best;
 }
 

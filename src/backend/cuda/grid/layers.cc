@@ -146,10 +146,10 @@ std::string grid_source(const LayersStep& step, const DeviceLimits& device) {
 
 bool is_grid_faster(const LayersStep& step, int kv_len) {
   // Measured on an H200: equal at 32k tokens of llama-3.1-8b, and at 66k of qwen3-30b-a3b, which has half the KV heads.
-  constexpr int64_t kMostBytes = int64_t{128} << 20;  // of one layer
+  constexpr int64_t kMaxBytes = int64_t{128} << 20;  // of one layer
   const int n_read = step.layers[0].window > 0 ? std::min(kv_len, step.layers[0].window) : kv_len;
   const int64_t row_bytes = step.kv.head_dim * static_cast<int64_t>(dtype_bytes(step.kv.dtype));
-  return n_read * step.kv.n_parts * step.kv.n_kv_heads * row_bytes <= kMostBytes;
+  return n_read * step.kv.n_parts * step.kv.n_kv_heads * row_bytes <= kMaxBytes;
 }
 
 size_t grid_scratch_bytes(int width, int head_dim, const DeviceLimits& device) {

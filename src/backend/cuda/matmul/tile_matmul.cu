@@ -26,7 +26,7 @@ size_t room_of(const DeviceLimits& device) {
 template <class K, int kTokenTiles>
 int stages_of(const DeviceLimits& device) {
   using S = Stage<K, kTokenTiles>;
-  return stages_that_fit(S::kBytes, S::kMostStages, room_of(device));
+  return stages_that_fit(S::kBytes, S::kMaxStages, room_of(device));
 }
 
 template <class K, int kTokenTiles>

@@ -27,7 +27,7 @@ struct Stage {
   static constexpr int kWeights = kTokens * kInputRowBytes<K>;
   static constexpr int kBytes = kWeights + kTiles * K::kSlotBytes;
   // A fourth stage makes products of few rows a tenth faster, if two blocks still fit on a multiprocessor of Hopper.
-  static constexpr int kMostStages = kTokenTiles == 1 && 8 * kBytes <= (224 << 10) ? 4 : 3;
+  static constexpr int kMaxStages = kTokenTiles == 1 && 8 * kBytes <= (224 << 10) ? 4 : 3;
 };
 
 // Copies kCols columns of the block's rows of activations, with zeros from column n_in on.
