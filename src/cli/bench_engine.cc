@@ -420,7 +420,7 @@ void bench_engine(LoadOptions& o) {
   options.n_ctx = static_cast<int>(longest);
   options.max_seqs = o.max_seqs;
   if (speculates) options.max_logits = o.max_seqs + std::max(kMaxDrafts, 4 * o.max_seqs);
-  options.n_checkpoints = o.no_prefix_cache ? 0 : -1;
+  options.n_snapshots = o.no_prefix_cache ? 0 : -1;
   options.max_batch_tokens = o.max_batch_tokens > 0 ? std::max(o.max_batch_tokens, o.max_seqs) : 0;
   // Each sequence needs whole blocks and one block more; with fewer blocks, the scheduler delays the last sequences.
   const int64_t block = options.block_size, enough = ((longest + block - 1) / block + 1) * block * o.max_seqs;

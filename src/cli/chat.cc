@@ -128,7 +128,7 @@ void add_chat(CLI::App& app) {
   add_template_options(*command, o->model);
   add_speculate_option(*command, o->model);
   add_runner_options(*command, o->model);
-  add_checkpoint_option(*command, o->model);
+  add_snapshot_option(*command, o->model);
   command->footer(kFooter);
   command->callback([o] {
     finish_sampling(o->generate.sampling, o->seed);

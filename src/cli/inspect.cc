@@ -120,7 +120,7 @@ JsonValue rows_of(const std::vector<MemoryPlan>& plans) {
                     {"context", p.n_ctx},
                     {"kv_bytes", p.kv_bytes},
                     {"state_bytes", p.state_bytes},
-                    {"checkpoints", p.n_checkpoints()},
+                    {"snapshots", p.n_snapshots()},
                     {"activation_bytes", p.activation_bytes},
                     {"total_bytes", p.total_bytes()}});
   return rows;
@@ -131,7 +131,7 @@ JsonValue what_fits_gpu(const Checkpoint& checkpoint, const InspectOptions& o) {
   const Config c = checkpoint.config();
   const auto source = checkpoint.weights();
   RunnerOptions options = runner_options(o);
-  options.n_checkpoints = o.model.n_checkpoints, options.n_ctx = o.model.n_ctx;
+  options.n_snapshots = o.model.n_snapshots, options.n_ctx = o.model.n_ctx;
   const auto gpu = planned_gpu(o.gpu_memory), cpu = create_backend({.device = "cpu", .n_threads = 1});
   const size_t host_bytes = o.memory > 0 ? o.memory : cpu->available_bytes();
   std::vector<DeviceMemory> devices = {{.name = "the GPU", .backend = gpu.get(), .available = o.gpu_memory}};
@@ -170,7 +170,7 @@ JsonValue what_fits(const Checkpoint& checkpoint, const InspectOptions& o) {
                {"weights_bytes", planner.weights.total()},
                {"model_context", c.n_ctx_train}};
   RunnerOptions options = runner_options(o);
-  options.n_checkpoints = o.model.n_checkpoints;
+  options.n_snapshots = o.model.n_snapshots;
   json["fit"] = rows_of(plans_that_fit(c, planner.weights, available, options, planner.backend.get()));
   return json;
 }
@@ -189,14 +189,14 @@ void print_fit(const JsonValue& json) {
   if (json["fit"].empty()) fmt::print("nothing fits: use a smaller model or a smaller quant\n");
   if (json["fit"].empty()) return;
   const bool recurrent = json["fit"][0]["state_bytes"] > 0;
-  const auto column = [&](const auto& text) { return recurrent ? fmt::format("{:>11}  ", text) : ""; };
-  fmt::print("{:>9}  {}{:>12}  {:>10}  {:>10}\n", "sequences", column("checkpoints"), "context each", "cache",
+  const auto column = [&](const auto& text) { return recurrent ? fmt::format("{:>9}  ", text) : ""; };
+  fmt::print("{:>9}  {}{:>12}  {:>10}  {:>10}\n", "sequences", column("snapshots"), "context each", "cache",
              "in all");
   for (const JsonValue& row : json["fit"]) {
     const uint64_t cache = row["kv_bytes"].get<uint64_t>() + row["state_bytes"].get<uint64_t>();
     const bool whole = row["context"] == json["model_context"];
     fmt::print("{:>9}  {}{:>12}  {:>10}  {:>10}{}\n", row["sequences"].get<int>(),
-               column(row["checkpoints"].get<int>()), row["context"].get<int>(), human_bytes(cache),
+               column(row["snapshots"].get<int>()), row["context"].get<int>(), human_bytes(cache),
                bytes(row["total_bytes"]), whole ? "  the model's own context" : "");
   }
 }
@@ -395,8 +395,8 @@ void add_inspect(CLI::App& app) {
       ->capture_default_str();
   add_quantize_option(*command, o->model);
   command->get_option("--quantize")->needs("--fit");
-  add_checkpoint_option(*command, o->model);
-  command->get_option("--checkpoints")->needs("--fit");
+  add_snapshot_option(*command, o->model);
+  command->get_option("--snapshots")->needs("--fit");
   add_log_option(*command, o->model);
   command->footer(
       "Examples:\n  ingot inspect model.gguf -c 8192\n  ingot inspect model.gguf --json --tensors\n"

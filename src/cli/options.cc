@@ -111,9 +111,9 @@ void add_quantize_option(CLI::App& app, ModelOptions& o) {
                  "another type of `ingot quantize`");
 }
 
-void add_checkpoint_option(CLI::App& app, ModelOptions& o) {
-  o.n_checkpoints = -1;
-  app.add_option("--checkpoints", o.n_checkpoints,
+void add_snapshot_option(CLI::App& app, ModelOptions& o) {
+  o.n_snapshots = -1;
+  app.add_option("--snapshots", o.n_snapshots,
                  "states of recurrent layers kept for the prefix cache, two for each conversation, such as 32; -1: as "
                  "many as are useful and fit")
       ->check(CLI::Range(-1, 1 << 16))
@@ -154,7 +154,7 @@ void make_room_for_drafts(const ModelOptions& o, const std::shared_ptr<const Che
   choose_draft_head(o.speculate, draft, runner);
   if (o.speculate == Speculate::kOff) return;
   runner.max_logits = std::max(runner.max_logits, runner.max_seqs + kMaxDrafts);
-  if (runner.n_checkpoints == 0) runner.n_checkpoints = 1;
+  if (runner.n_snapshots == 0) runner.n_snapshots = 1;
 }
 
 void add_sampling_options(CLI::App& app, SamplingParams& p, int& seed) {
@@ -269,7 +269,7 @@ RunnerOptions runner_options(ModelOptions& o) {
       .max_batch_tokens = o.chunk,
       .block_size = o.block_size,
       .kv_dtype = runner_kv_type(o),
-      .n_checkpoints = o.n_checkpoints,
+      .n_snapshots = o.n_snapshots,
       .quantize = o.quantize,
       .check_tensors = o.check_tensors,
       .check_nan = o.check_nan,

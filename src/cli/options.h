@@ -21,7 +21,7 @@ struct ModelOptions {
   int n_ctx = 0;
   int chunk = 0;  // tokens of a step; 0: chosen (model/memory_plan.h)
   int block_size = 16;
-  int n_checkpoints = 0;
+  int n_snapshots = 0;
   Speculate speculate = Speculate::kAuto;
   std::string draft;  // path or name of a draft model; empty: none
   std::string kv_type = "f16";
@@ -61,7 +61,7 @@ std::shared_ptr<const Checkpoint> open_draft_file(const ModelOptions& options);
 void make_room_for_drafts(const ModelOptions& options, const std::shared_ptr<const Checkpoint>& draft,
                           RunnerOptions& runner);
 
-void add_checkpoint_option(CLI::App& app, ModelOptions& options);  // for commands with several prompts in turn
+void add_snapshot_option(CLI::App& app, ModelOptions& options);  // for commands with several prompts in turn
 
 void add_sampling_options(CLI::App& app, SamplingParams& params, int& seed);
 // Parameters not set by a flag of `command` get the defaults of the model's file.

@@ -494,7 +494,7 @@ void add_serve(CLI::App& app) {
   add_kv_event_options(*command, *o);
   add_template_options(*command, o->model);
   add_runner_options(*command, o->model);
-  add_checkpoint_option(*command, o->model);
+  add_snapshot_option(*command, o->model);
   command->footer(
       "Examples:\n  ingot serve model.gguf\n  ingot serve one.gguf two.gguf --models-max 1 --model-ttl 600\n  ingot "
       "serve model.gguf --host 0.0.0.0 --api-key-file keys.txt --max-seqs 32\n"

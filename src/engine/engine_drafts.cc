@@ -119,12 +119,12 @@ void Engine::try_again(Sequence& sequence, DraftOffer& offer, int n_seqs, int n_
 // because a few right guesses show that the text has changed. If drafts cannot pay even when they are right, a right
 // guess counts as a failed trial.
 void Engine::judge_trial(Sequence& sequence, bool was_right) {
-  constexpr int kTokensAfterARightGuess = 4, kMostTokens = 1 << 20;
+  constexpr int kTokensAfterARightGuess = 4, kMaxTrialWait = 1 << 20;
   if (was_right && (!sequence.is_trial || sequence.trial_can_pay)) {
     sequence.next_trial = kTokensAfterARightGuess;
     sequence.trial_wait = kTokensBetweenTrials;
   } else {
-    if (sequence.is_trial) sequence.trial_wait = std::min(2 * sequence.trial_wait, kMostTokens);
+    if (sequence.is_trial) sequence.trial_wait = std::min(2 * sequence.trial_wait, kMaxTrialWait);
     sequence.next_trial = sequence.trial_wait;
   }
 }

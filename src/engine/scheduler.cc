@@ -265,19 +265,19 @@ void Scheduler::take_cached(Sequence& sequence) {
 }
 
 // The number of prompt tokens that this step can compute. The limits are the chunk, the budget, the blocks, the rows of
-// logits and the next checkpoint.
+// logits and the next snapshot.
 int Scheduler::prefill_tokens(const Sequence& sequence) const {
   const int64_t n_blocks = static_cast<int64_t>(sequence.blocks.size()) + pool_.n_free();
   const int64_t room = n_blocks * limits_.block_size - sequence.n_computed;
   const int rows = sequence.scores() ? 1 + limits_.spare_rows - step_->n_spare_rows : budget();
   const int wanted =
-      std::min({sequence.n_todo(), limits_.chunk, budget(), rows, next_checkpoint(sequence) - sequence.n_computed});
+      std::min({sequence.n_todo(), limits_.chunk, budget(), rows, next_snapshot(sequence) - sequence.n_computed});
   return static_cast<int>(std::min<int64_t>(wanted, room));
 }
 
-int Scheduler::next_checkpoint(const Sequence& sequence) const {
+int Scheduler::next_snapshot(const Sequence& sequence) const {
   if (limits_.n_states <= limits_.max_seqs || !limits_.prefix_cache)
-    return std::numeric_limits<int>::max();                          // no spare slots for checkpoints
+    return std::numeric_limits<int>::max();                          // no spare slots for snapshots
   for (const int place : {sequence.branch, sequence.last_boundary})  // in order
     if (place > sequence.n_computed) return place;
   return std::numeric_limits<int>::max();
@@ -345,7 +345,7 @@ void Scheduler::take(Sequence& sequence, int n_tokens, int n_drafts) {
     if (states_) states_.keep_input(sequence);
   }
   sequence.proposed.clear();  // drafts that do not fit are dropped
-  if (states_) states_.step(sequence, item, n_drafts == 0 && end == next_checkpoint(sequence));
+  if (states_) states_.step(sequence, item, n_drafts == 0 && end == next_snapshot(sequence));
   if (sequence.scores()) {
     item.score_begin = std::max(item.begin, sequence.n_scored);
     item.n_scored = std::max(0, std::min(item.begin + n_tokens, sequence.n_prompt - 1) - item.score_begin);

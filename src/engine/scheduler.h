@@ -20,8 +20,8 @@
 //
 // In models with recurrent layers, a running sequence also holds a slot for its state. Slot and blocks are taken and
 // released together. The slot holds the state after the sequence's last token, so other sequences can continue only
-// from checkpoints. A checkpoint is made at the end of the last full block of the prompt, at the place where the
-// history departs from a cached one, and at the end of the sequence. Prompt chunks are cut at checkpoints.
+// from snapshots. A snapshot is made at the end of the last full block of the prompt, at the place where the
+// history departs from a cached one, and at the end of the sequence. Prompt chunks are cut at snapshots.
 //
 // A state cannot be cut back. So a step with drafts writes a different slot from the one that it reads. If all drafts
 // are accepted, the sequence continues from the new slot. Otherwise the sequence continues from the old slot, and its
@@ -45,7 +45,7 @@ struct SchedulerLimits {
   int chunk = 0;             // tokens of one prompt in one step
   int block_size = 0;        // tokens of a KV block
   int n_blocks = 0;
-  int n_states = 0;       // slots for the states in a step and for checkpoints; 0: the model has no states
+  int n_states = 0;       // slots for the states in a step and for snapshots; 0: the model has no states
   int window = 0;         // tokens that a query attends to, in every layer; 0: all
   int spare_rows = 0;     // rows of logits in one step beyond one for each sequence: for drafts and scored prompts
   int embedding_dim = 0;  // of the vectors that may replace tokens; 0: the model accepts no vectors
@@ -64,7 +64,7 @@ struct StepItem {
   int n_scored = 0;
   int n_evicted = 0;                      // copy of Sequence::n_evicted; if they differ later, the blocks were lost
   int32_t state_in = -1, state_out = -1;  // see Batch
-  bool leaves_state = false;              // state_out becomes a checkpoint
+  bool leaves_state = false;              // state_out becomes a snapshot
 
   int n_rows() const { return n_scored + (samples ? 1 + n_drafts : 0); }  // rows of logits
   // Whether the token that the item samples is already known, because a grammar forced tokens after the plan.
@@ -150,7 +150,7 @@ class Scheduler {
   int blocks_promised(const Sequence& sequence) const;
   int most_blocks_held() const;
   int prefill_tokens(const Sequence& sequence) const;
-  int next_checkpoint(const Sequence& sequence) const;
+  int next_snapshot(const Sequence& sequence) const;
 
   const SchedulerLimits limits_;
   PrefixCache cache_;

@@ -32,8 +32,8 @@ struct Sequence {
   int n_released = 0;           // number of those released blocks
   // In models with states: the slots that the next step reads (-1: none yet) and writes.
   int32_t state_in = -1, state_out = -1;
-  int branch = 0;         // where the history departs from a cached one: a place for a checkpoint
-  int last_boundary = 0;  // end of the last full block of the prompt: a place for a checkpoint, too
+  int branch = 0;         // where the history departs from a cached one: a place for a snapshot
+  int last_boundary = 0;  // end of the last full block of the prompt: a place for a snapshot, too
   int n_indexed = 0;      // leading blocks that have been passed to the prefix cache
   CacheKey root, chain;   // of the parent of the first block, and of the last indexed block
 

@@ -11,11 +11,11 @@ StateSlots::StateSlots(int n_slots, int max_seqs, PrefixCache& cache)
   if (n_slots > 0) cache_.need_states(n_slots, [this](int32_t slot) { pool_.discard(slot); });
 }
 
-void StateSlots::start(Sequence& sequence, int32_t checkpoint, bool exclusive) {
+void StateSlots::start(Sequence& sequence, int32_t snapshot, bool exclusive) {
   CHECK(sequence.state_out < 0 && room_for_one());
-  sequence.state_in = sequence.state_out = checkpoint;
-  if (checkpoint >= 0) pool_.share(checkpoint);
-  if (checkpoint >= 0 && (exclusive || !room_for_one())) return cache_.drop_state(checkpoint);
+  sequence.state_in = sequence.state_out = snapshot;
+  if (snapshot >= 0) pool_.share(snapshot);
+  if (snapshot >= 0 && (exclusive || !room_for_one())) return cache_.drop_state(snapshot);
   sequence.state_out = pool_.take();
 }
 

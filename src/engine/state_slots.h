@@ -1,6 +1,6 @@
 // StateSlots: records which sequence holds which slot of the state cache, in models with recurrent layers. A running
-// sequence holds the slot that its steps write. At a checkpoint (Scheduler::next_checkpoint), the sequence leaves that
-// slot to the prefix cache, and its next step writes another slot. So states are never copied. A checkpoint without a
+// sequence holds the slot that its steps write. At a snapshot (Scheduler::next_snapshot), the sequence leaves that
+// slot to the prefix cache, and its next step writes another slot. So states are never copied. A snapshot without a
 // holder stays until its slot is needed. As with blocks, the slot unused for the longest time is evicted first.
 #pragma once
 #include <cstdint>
@@ -25,11 +25,11 @@ class StateSlots {
   int n_used() const { return pool_.n_used(); }
   int n_cached() const { return pool_.n_cached(); }
 
-  // Gives the sequence a slot. The sequence continues from `checkpoint` (-1: starts from an empty state). `exclusive`:
-  // the sequence takes over the checkpoint's slot, so no other sequence can continue from the checkpoint.
-  void start(Sequence& sequence, int32_t checkpoint, bool exclusive);
+  // Gives the sequence a slot. The sequence continues from `snapshot` (-1: starts from an empty state). `exclusive`:
+  // the sequence takes over the snapshot's slot, so no other sequence can continue from the snapshot.
+  void start(Sequence& sequence, int32_t snapshot, bool exclusive);
   // Called when the sequence's next step is planned. Sets the slots that `item` reads and writes. `leave`: the written
-  // state becomes a checkpoint if another slot is free for the sequence.
+  // state becomes a snapshot if another slot is free for the sequence.
   void step(Sequence& sequence, StepItem& item, bool leave);
   // Called when the sequence's next step verifies drafts. A state cannot be cut back, so that step must not write the
   // slot that it reads.
@@ -37,7 +37,7 @@ class StateSlots {
   // Called when a step with wrong drafts is complete. The sequence continues from the state before the step.
   void go_back(Sequence& sequence, const StepItem& item) const;
   void landed(const StepItem& item);  // the step is complete or has failed: releases the slot that it read
-  // The step is complete. If the step left a checkpoint, caches its state. `after` is the chain up to the checkpoint.
+  // The step is complete. If the step left a snapshot, caches its state. `after` is the chain up to the snapshot.
   void keep(const StepItem& item, const CacheKey& after);
   // Releases the sequence's slots. `keep`: caches the state after all tokens, unless a step is in flight or has failed.
   // The state belongs to block `tail`, or to the sequence's chain if `tail` is -1.

@@ -60,7 +60,7 @@ class Planner {
   size_t state_bytes(size_t i, int n_slots) const { return state_bytes(i, state_shape(c_, n_slots, parts_[i])); }
 
   int64_t tokens_in(const std::vector<size_t>& bytes, const RunnerOptions& o) const;
-  int choose_checkpoints(const RunnerOptions& o) const;
+  int choose_snapshots(const RunnerOptions& o) const;
   int64_t tokens_held(const RunnerOptions& o, int n_ctx) const;
   MemoryPlan plan_of(const RunnerOptions& o, int n_ctx, int64_t n_tokens) const;
   RunnerOptions with_batch_tokens(RunnerOptions o) const;
@@ -88,8 +88,8 @@ int64_t Planner::tokens_in(const std::vector<size_t>& bytes, const RunnerOptions
 
 // Two checkpoints for each sequence (the ends of its prompt and of its answer) and two for prefixes that many sequences
 // share, as far as they fit in an eighth of the memory that the weights leave.
-int Planner::choose_checkpoints(const RunnerOptions& o) const {
-  if (o.n_checkpoints >= 0 || !state_shape(c_, 1)) return std::max(0, o.n_checkpoints);
+int Planner::choose_snapshots(const RunnerOptions& o) const {
+  if (o.n_snapshots >= 0 || !state_shape(c_, 1)) return std::max(0, o.n_snapshots);
   size_t n = 2 * static_cast<size_t>(o.max_seqs) + 2;
   for (size_t i = 0; i < devices_.size(); ++i)
     if (const size_t slot_bytes = state_bytes(i, 1) - state_bytes(i, 0); slot_bytes > 0)
@@ -107,7 +107,7 @@ int64_t Planner::tokens_held(const RunnerOptions& o, int n_ctx) const {
 
 // The plan for a pool of n_tokens and sequences of up to n_ctx.
 MemoryPlan Planner::plan_of(const RunnerOptions& o, int n_ctx, int64_t n_tokens) const {
-  const int n_states = o.max_seqs + choose_checkpoints(o);
+  const int n_states = o.max_seqs + choose_snapshots(o);
   const int64_t n_blocks = whole_blocks(n_tokens, o.block_size);
   MemoryPlan plan{.n_ctx = n_ctx,
                   .kv = kv_shape(o, c_.n_kv_layers(), n_blocks),
@@ -158,19 +158,19 @@ RunnerOptions Planner::with_batch_tokens(RunnerOptions o) const {
 // The bytes on each device that the KV cache may use. Throws Error if the weights and states do not fit.
 std::vector<size_t> Planner::left_for_kv(const RunnerOptions& o) const {
   std::vector<size_t> left;
-  const int n_checkpoints = choose_checkpoints(o), n_ctx = o.n_ctx > 0 ? o.n_ctx : c_.n_ctx_train;
+  const int n_snapshots = choose_snapshots(o), n_ctx = o.n_ctx > 0 ? o.n_ctx : c_.n_ctx_train;
   const MemoryPlan least = plan_of(o, n_ctx, 1);
   for (size_t i = 0; i < devices_.size(); ++i) {
     const size_t available = devices_[i].available, weights = devices_[i].weights.total();
     if (weights > available)
       throw MemoryError("the weights need {} and {} has {} free: use a smaller model or a smaller quant",
                         human_bytes(weights), name_of(i), human_bytes(available));
-    const size_t states = state_bytes(i, o.max_seqs + n_checkpoints);
+    const size_t states = state_bytes(i, o.max_seqs + n_snapshots);
     if (states > available - weights)
       throw MemoryError(
-          "the states of {} sequences and {} checkpoints need {}, and {} are free beside the weights: allow fewer at "
+          "the states of {} sequences and {} snapshots need {}, and {} are free beside the weights: allow fewer at "
           "once",
-          o.max_seqs, n_checkpoints, human_bytes(states), human_bytes(available - weights));
+          o.max_seqs, n_snapshots, human_bytes(states), human_bytes(available - weights));
     const size_t free = available - weights - states;  // without `fills`, half of it stays free for other uses
     left.push_back(devices_[i].fills ? left_of(free, least.devices[i].activation_bytes) : free / 2);
   }
@@ -262,8 +262,8 @@ std::vector<MemoryPlan> plans_that_fit(const Config& config, const WeightBytes& 
 std::string MemoryPlan::table() const {
   const int64_t n_tokens = int64_t{kv.n_blocks} * kv.block_size;
   const std::string state_line =
-      states ? fmt::format("  states       {:>10}   {} sequences and {} checkpoints of {}\n", human_bytes(state_bytes),
-                           max_seqs, n_checkpoints(), human_bytes(states.slot_bytes()))
+      states ? fmt::format("  states       {:>10}   {} sequences and {} snapshots of {}\n", human_bytes(state_bytes),
+                           max_seqs, n_snapshots(), human_bytes(states.slot_bytes()))
              : "";
   std::string device_lines;
   for (const DevicePlan& one : devices)

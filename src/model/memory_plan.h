@@ -40,7 +40,7 @@ struct DevicePlan {
 struct MemoryPlan {
   int n_ctx = 0;  // tokens of one sequence
   KvShape kv;
-  StateShape states;  // of recurrent layers: states for max_seqs sequences, and checkpoints
+  StateShape states;  // of recurrent layers: states for max_seqs sequences, and snapshots
   int max_batch_tokens = 0;
   int max_seqs = 0;
   // All memory that holds weights: the backend's allocations, and embeddings that the backend reads from the source's
@@ -55,7 +55,7 @@ struct MemoryPlan {
   size_t available_bytes = 0;   // before the model is loaded
   std::vector<DevicePlan> devices;
 
-  int n_checkpoints() const { return states ? states.n_slots - max_seqs : 0; }
+  int n_snapshots() const { return states ? states.n_slots - max_seqs : 0; }
   size_t total_bytes() const { return weight_bytes + kv_bytes + state_bytes + activation_bytes; }
   size_t allocated_bytes() const { return total_bytes() - borrowed_bytes; }  // by the backend, after loading
   std::string table() const;                                                 // a few lines for people to read

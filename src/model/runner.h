@@ -21,7 +21,7 @@ struct RunnerInfo {
   int max_seqs = 0;    // sequences in one batch
   int max_logits = 0;  // rows of logits in one batch; 0: one for each sequence
   int n_states =
-      0;  // slots for states: one for each sequence in a batch, the rest for checkpoints; 0: the model has no states
+      0;  // slots for states: one for each sequence in a batch, the rest for snapshots; 0: the model has no states
   int window = 0;                 // tokens that a query sees, in every layer; 0: some layer sees all tokens
   bool takes_embeddings = false;  // accepts Batch::embeddings, rows of embedding_dim floats
   int embedding_dim = 0;

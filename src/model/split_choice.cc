@@ -56,8 +56,8 @@ size_t bytes_of_block(const Config& c, WeightSource& source, const Backend& back
              .dtype = o.kv_dtype,
              .values_are_keys = c.arch->latent_attention};
   if (kv.n_layers > 0) bytes += backend.kv_bytes(kv);
-  const int n_checkpoints = o.n_checkpoints >= 0 ? o.n_checkpoints : 2;
-  if (const StateShape states = state_shape(c, o.max_seqs + n_checkpoints, part)) bytes += backend.state_bytes(states);
+  const int n_snapshots = o.n_snapshots >= 0 ? o.n_snapshots : 2;
+  if (const StateShape states = state_shape(c, o.max_seqs + n_snapshots, part)) bytes += backend.state_bytes(states);
   return bytes;
 }
 

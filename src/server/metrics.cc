@@ -121,7 +121,7 @@ class MetricsPrinter {
     by_use("kv_blocks", "Blocks of the KV cache.", [](const EngineGauges& g) {
       return Uses{g.blocks_used, g.blocks_cached, g.n_blocks};
     });
-    by_use("state_slots", "Slots for states of recurrent layers; cached slots hold checkpoints.",
+    by_use("state_slots", "Slots for states of recurrent layers; cached slots hold snapshots.",
            [](const EngineGauges& g) { return Uses{g.states_used, g.states_cached, g.n_states}; });
     describe(out_, prefix_ + "device_memory_bytes", "gauge", "Memory that the model takes on each of its devices.");
     for (const MetricsSource& m : models_)

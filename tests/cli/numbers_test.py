@@ -149,13 +149,13 @@ def test_inspect_says_what_fits(ingot, models):
     assert "sequences  context each" in text and "the model's own context" in text
     assert "nothing fits" in ingot("inspect", models / "llama.gguf", "--fit", "--memory", "10KiB").stdout
     hybrid = json.loads(ingot("inspect", models / "qwen35.gguf", "--fit", "--json").stdout)["fit"]
-    slot = hybrid[0]["state_bytes"] // 5  # one for the sequence and four for checkpoints
+    slot = hybrid[0]["state_bytes"] // 5  # one for the sequence and four for snapshots
     assert slot > 0
     for row in hybrid:
-        assert row["checkpoints"] == 2 * row["sequences"] + 2 and row["state_bytes"] == (row["sequences"] + row["checkpoints"]) * slot
-    few = json.loads(ingot("inspect", models / "qwen35.gguf", "--fit", "--checkpoints", "1", "--json").stdout)["fit"]
+        assert row["snapshots"] == 2 * row["sequences"] + 2 and row["state_bytes"] == (row["sequences"] + row["snapshots"]) * slot
+    few = json.loads(ingot("inspect", models / "qwen35.gguf", "--fit", "--snapshots", "1", "--json").stdout)["fit"]
     assert few[1]["state_bytes"] == 3 * slot
-    assert "sequences  checkpoints  context each" in ingot("inspect", models / "qwen35.gguf", "--fit").stdout
+    assert "sequences  snapshots  context each" in ingot("inspect", models / "qwen35.gguf", "--fit").stdout
     assert ingot("inspect", models / "llama.gguf", "--memory", "8MiB", ok=False).returncode != 0
 
 

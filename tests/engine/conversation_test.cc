@@ -96,7 +96,7 @@ TEST_P(Conversation, ATurnComputesOnlyWhatIsNew) {
   expect_turns_to_compute_what_is_new(options_of(2048, 1600, GetParam()));
 }
 
-// The same for a model with states: two checkpoints for each conversation are enough.
+// The same for a model with states: two snapshots for each conversation are enough.
 TEST_P(Conversation, ATurnGoesOnFromAState) {
   expect_turns_to_compute_what_is_new(options_of(2048, 1600, GetParam(), 16 + 34));
 }

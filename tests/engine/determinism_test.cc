@@ -34,7 +34,7 @@ std::unique_ptr<Ranks> load(const Setup& s) {
                     .max_batch_tokens = 512,
                     .max_seqs = s.max_seqs,
                     .n_kv_tokens = s.n_kv_tokens > 0 ? s.n_kv_tokens : 64 * s.n_ctx,
-                    .n_checkpoints = -1},
+                    .n_snapshots = -1},
       nullptr);
 }
 

@@ -262,7 +262,7 @@ TEST_P(RealHeads, GiveTheSameText) {
                         .max_logits = 40,
                         .block_size = 4,
                         .n_kv_tokens = 256,
-                        .n_checkpoints = 8,
+                        .n_snapshots = 8,
                         .mtp_head = MtpHead::kNeeded};
   if (file.starts_with("eagle")) options.eagle_head = open_checkpoint(path + "_head");
   Ranks runner(checkpoint->config(), checkpoint->weights(), options, nullptr);

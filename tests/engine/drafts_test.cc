@@ -30,7 +30,7 @@ TEST_P(Drafts, RightOnesTakeFewerSteps) {
   run(engine);
   expect_whole(*sink, request, runner.info());
   // Steps for the prompt, which sample one token, and 20 tokens in groups of five. A hybrid's prompt is cut at a
-  // checkpoint.
+  // snapshot.
   EXPECT_EQ(runner.n_steps(), 5 + GetParam().states);
   EXPECT_EQ(engine.gauges().n_draft_tokens, 16);
   EXPECT_EQ(engine.gauges().n_accepted_tokens, 16);

@@ -1,4 +1,4 @@
-// The prefix cache of models with recurrent layers (gated delta nets): a sequence that continues from a checkpoint has
+// The prefix cache of models with recurrent layers (gated delta nets): a sequence that continues from a snapshot has
 // the same output as without a cache. Tiny models of tests/data/models, with goldens from transformers.
 #include <gtest/gtest.h>
 
@@ -9,7 +9,7 @@
 namespace ingot {
 namespace {
 
-std::unique_ptr<Ranks> load(const std::string& model, const std::string& device, int n_checkpoints = -1) {
+std::unique_ptr<Ranks> load(const std::string& model, const std::string& device, int n_snapshots = -1) {
   const auto file = std::make_shared<const Gguf>(Gguf::open(path_of(model + ".gguf")));
   return std::make_unique<Ranks>(config_from_gguf(*file), gguf_source(file),
                                  RunnerOptions{.backend = {.device = device, .n_threads = 2, .deterministic = true},
@@ -18,7 +18,7 @@ std::unique_ptr<Ranks> load(const std::string& model, const std::string& device,
                                                .max_seqs = 16,
                                                .block_size = 8,
                                                .n_kv_tokens = 8192,
-                                               .n_checkpoints = n_checkpoints},
+                                               .n_snapshots = n_snapshots},
                                  nullptr);
 }
 
@@ -104,7 +104,7 @@ INSTANTIATE_TEST_SUITE_P(Models, Hybrid,
                            return std::string(test.param.model) + "_" + (device == "cpu,cpu" ? "stages" : device);
                          });
 
-// With fewer checkpoints than the requests need, fewer tokens are cached, and the output is unchanged.
+// With fewer snapshots than the requests need, fewer tokens are cached, and the output is unchanged.
 TEST(HybridCache, WithFewCheckpointsLessIsFound) {
   Random random;
   SCOPED_TRACE(random.seed());

@@ -18,7 +18,7 @@ std::unique_ptr<Ranks> start(const std::string& model, int n_kv_tokens) {
                         .block_size = 4,
                         .n_kv_tokens = n_kv_tokens,
                         .kv_dtype = DType::kF32,
-                        .n_checkpoints = -1};
+                        .n_snapshots = -1};
   options.parallel.n_ranks = 2;
   return start_ranks(config_from_gguf(*file), gguf_source(file), options, nullptr);
 }

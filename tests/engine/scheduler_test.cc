@@ -260,7 +260,7 @@ TEST_F(SchedulerTest, AStateIsNotCutBackButReadAgain) {
         .spare_rows = 6});
   Sequence& sequence = add(3);
   verify(sequence, {}, 0);
-  verify(sequence, {}, 0);  // the prompt's second chunk, after a checkpoint
+  verify(sequence, {}, 0);  // the prompt's second chunk, after a snapshot
   const StepItem wrong = verify(sequence, {1, 2, 3}, 2);
   EXPECT_NE(wrong.state_in, wrong.state_out);
   EXPECT_EQ(wrong.begin, 3);

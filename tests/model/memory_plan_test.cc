@@ -141,27 +141,27 @@ TEST(MemoryPlan, StatesOfRecurrentLayers) {
   EXPECT_EQ(plan.states.bytes(), 4 * slot);
   EXPECT_EQ(plan.kv.token_bytes(), 2u * 6 * 2 * 256 * 2);
   EXPECT_EQ(plan.total_bytes(), 1000 * kMiB + plan.kv.bytes() + 4 * slot + plan.activation_bytes);
-  EXPECT_THAT(plan.table(), HasSubstr("4 sequences and 0 checkpoints of"));
-  EXPECT_EQ(plan_memory(c, 1000 * kMiB, 8000 * kMiB, {.n_ctx = 4096, .max_seqs = 4, .n_checkpoints = 3}).states.n_slots,
+  EXPECT_THAT(plan.table(), HasSubstr("4 sequences and 0 snapshots of"));
+  EXPECT_EQ(plan_memory(c, 1000 * kMiB, 8000 * kMiB, {.n_ctx = 4096, .max_seqs = 4, .n_snapshots = 3}).states.n_slots,
             7);
   EXPECT_EQ(
-      plan_memory(c, 1000 * kMiB, 8000 * kMiB, {.n_ctx = 4096, .max_seqs = 4, .n_checkpoints = -1}).states.n_slots,
+      plan_memory(c, 1000 * kMiB, 8000 * kMiB, {.n_ctx = 4096, .max_seqs = 4, .n_snapshots = -1}).states.n_slots,
       4 + 10);
   // An eighth of the free memory, and the table shows it.
   const MemoryPlan tight =
-      plan_memory(c, 1000 * kMiB, 1000 * kMiB + 8 * 3 * slot + 100, {.n_ctx = 512, .max_seqs = 4, .n_checkpoints = -1});
+      plan_memory(c, 1000 * kMiB, 1000 * kMiB + 8 * 3 * slot + 100, {.n_ctx = 512, .max_seqs = 4, .n_snapshots = -1});
   EXPECT_EQ(tight.states.bytes(), (4 + 3) * slot);
-  EXPECT_THAT(tight.table(), HasSubstr("4 sequences and 3 checkpoints of"));
-  EXPECT_EQ(plan_memory(config(), 1000 * kMiB, 8000 * kMiB, {.max_seqs = 4, .n_checkpoints = -1}).states.bytes(), 0u);
-  for (const MemoryPlan& fits : plans_that_fit(c, 1000 * kMiB, 8000 * kMiB, {.block_size = 1, .n_checkpoints = -1})) {
-    EXPECT_EQ(fits.n_checkpoints(), std::min<int>(2 * fits.max_seqs + 2, static_cast<int>(7000 * kMiB / 8 / slot)));
-    EXPECT_EQ(fits.states.bytes(), (fits.max_seqs + fits.n_checkpoints()) * slot);
+  EXPECT_THAT(tight.table(), HasSubstr("4 sequences and 3 snapshots of"));
+  EXPECT_EQ(plan_memory(config(), 1000 * kMiB, 8000 * kMiB, {.max_seqs = 4, .n_snapshots = -1}).states.bytes(), 0u);
+  for (const MemoryPlan& fits : plans_that_fit(c, 1000 * kMiB, 8000 * kMiB, {.block_size = 1, .n_snapshots = -1})) {
+    EXPECT_EQ(fits.n_snapshots(), std::min<int>(2 * fits.max_seqs + 2, static_cast<int>(7000 * kMiB / 8 / slot)));
+    EXPECT_EQ(fits.states.bytes(), (fits.max_seqs + fits.n_snapshots()) * slot);
   }
   try {
     plan_memory(c, 1000 * kMiB, 1100 * kMiB, {.max_seqs = 64});
     ADD_FAILURE() << "was accepted";
   } catch (const Error& error) {
-    EXPECT_THAT(error.what(), HasSubstr("the states of 64 sequences and 0 checkpoints need"));
+    EXPECT_THAT(error.what(), HasSubstr("the states of 64 sequences and 0 snapshots need"));
   }
 }
 
@@ -177,7 +177,7 @@ void expect_planned(const Config& c, const std::function<std::unique_ptr<WeightS
                                     .max_batch_tokens = chunk,
                                     .max_seqs = max_seqs,
                                     .kv_dtype = kv_dtype,
-                                    .n_checkpoints = 2};
+                                    .n_snapshots = 2};
         Ranks ranks(c, source(), options, nullptr);
         const size_t taken = ranks.allocated_bytes();
         EXPECT_EQ(ranks.memory().allocated_bytes(), taken);

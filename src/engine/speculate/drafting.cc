@@ -37,7 +37,7 @@ std::shared_ptr<DraftModel> load_draft(const std::shared_ptr<const Checkpoint>& 
   options.mtp_head = MtpHead::kNone;
   options.max_seqs = 1;
   options.max_logits = 0;
-  options.n_checkpoints = 4;
+  options.n_snapshots = 4;
   options.memory_share = 0, options.memory_bytes = 0;
   options.layers_on = {}, options.split = {};  // they describe the large model
   options.parallel = {};                       // rank 0 runs the draft model alone

@@ -19,7 +19,7 @@ enum class Speculate : uint8_t {
   kNgram,
   kDraft,
   kMtp,     // a draft head that is part of the model
-  kEagle3,  // a draft head from a separate checkpoint
+  kEagle3,  // a draft head from a separate snapshot
 };
 
 inline const std::vector<std::string> kSpeculateNames = {"auto",  "off", "ngram",
