@@ -44,7 +44,7 @@ void append_text(std::string& out, const std::string& text) {
 PrefixFile parse_prefix_file(std::span<const uint8_t> bytes, std::string_view name) {
   Reader reader(bytes, name);
   if (as_text(reader.take(kMagic.size(), "magic")) != kMagic)
-    reader.fail("magic", "this is not the file of a saved slot");
+    reader.fail("magic", "this is not a file of a saved slot");
   PrefixFile file;
   file.model = read_text(reader, "model");
   file.layout = read_text(reader, "layout");
@@ -60,10 +60,10 @@ PrefixFile parse_prefix_file(std::span<const uint8_t> bytes, std::string_view na
   file.tokens.resize(n_tokens);
   if (n_tokens > 0) std::memcpy(file.tokens.data(), tokens.data(), tokens.size());
   for (const int32_t token : file.tokens)
-    if (token < 0) reader.fail("tokens", "has the token {}", token);
+    if (token < 0) reader.fail("tokens", "has the invalid token {}", token);
   const uint64_t n_blocks = (uint64_t{n_tokens} + file.block_tokens - 1) / file.block_tokens;
   if (file.n_missing > n_blocks)
-    reader.fail("tokens", "fill {} blocks, and {} are without bytes", n_blocks, file.n_missing);
+    reader.fail("tokens", "fill {} blocks, but the file leaves out the bytes of {} blocks", n_blocks, file.n_missing);
   const uint64_t n_stored = n_blocks - file.n_missing;
   if (n_stored > reader.remaining() / file.block_bytes)
     reader.fail("tokens", "fill {} blocks of {} bytes: truncated: {} bytes are left", n_stored, file.block_bytes,

@@ -45,7 +45,7 @@ constexpr Kind kKinds[] = {
     {"\x93NUMPY"sv, "a NumPy array", "give a model file"},
     {"\x89HDF"sv, "an HDF5 file", "convert it to GGUF"},
     {"\177ELF"sv, "a program (ELF)", "give a model file"},
-    {"{"sv, "a JSON text", "give the model file beside it, or its directory"},
+    {"{"sv, "a JSON text", "give the model file next to it, or its directory"},
     {"Entry not found"sv, "the text of a failed download", "download it again"},
     {"Repository not found"sv, "the text of a failed download", "download it again"},
     {"Invalid credentials"sv, "the text of a failed download", "download it again, with an access token"},
@@ -75,8 +75,7 @@ bool is_safetensors(std::span<const uint8_t> head, uint64_t n_bytes) {
 std::string describe_file(std::span<const uint8_t> head, uint64_t n_bytes) {
   if (n_bytes == 0) return "an empty file: download it again";
   const std::string_view text = as_text(head);
-  if (is_safetensors(head, n_bytes))
-    return fmt::format("a safetensors file of {} bytes: give the directory that it lies in", n_bytes);
+  if (is_safetensors(head, n_bytes)) return fmt::format("a safetensors file of {} bytes: give its directory", n_bytes);
   for (const Kind& kind : kKinds)
     if (starts_with(text, kind)) return fmt::format("{}, {} bytes: {}", kind.what, n_bytes, kind.advice);
   return fmt::format("an unknown kind of file, {} bytes that start with \"{}\"", n_bytes, printable(text.substr(0, 8)));

@@ -54,7 +54,7 @@ def test_a_folder_without_weights(hub, run):
     files = make.repos()["org/inner"].files
     del files["0_Transformer/model.safetensors"]
     hub.repos["org/repo"] = fake_hub.Repo(files)
-    assert "neither GGUF files nor config.json with model.safetensors" in run("pull", "org/repo", code=1).stderr
+    assert "no model: expected GGUF files, or config.json with model.safetensors" in run("pull", "org/repo", code=1).stderr
     hub.repos["org/other"] = fake_hub.Repo(files | {"pool/model.safetensors": b"x"})
     error = run("pull", "org/other", code=1).stderr
     assert "the folder of the model, '0_Transformer/', has no config.json with model.safetensors" in error

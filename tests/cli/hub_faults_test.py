@@ -33,7 +33,7 @@ def test_what_was_cut_is_kept_for_the_next_run(hub, run, seed):
     hub.repos["org/repo"] = fake_hub.Repo({"m.gguf": content})
     hub.cuts["m.gguf"] = [123_456] + [0] * 9
     error = run("pull", "org/repo", code=1).stderr
-    assert "gave up after 5 attempts at byte 123456 of 300000" in error and "goes on from there" in error
+    assert "gave up after 5 attempts at byte 123456 of 300000" in error and "repeat the command to continue" in error
     assert (blob_folder(run) / f"{digest}.incomplete").read_bytes() == content[:123_456]
     assert not (run.cache / "models--org--repo/refs").exists()
     entries = json.loads(run("ls", "--json").stdout)
@@ -140,7 +140,7 @@ def test_interrupted_and_resumed(hub, run, seed, number):
     out, err = process.communicate(timeout=20)
     assert out == "" and process.returncode == (130 if number == signal.SIGINT else -9)
     if number == signal.SIGINT:
-        assert "interrupted; what has come is kept" in err and err.count("\n") == 1
+        assert "interrupted; the downloaded part is kept" in err and err.count("\n") == 1
     kept = part.stat().st_size
     assert 50_000 < kept < len(content) and part.read_bytes() == content[:kept]
     hub.pause.clear()
@@ -172,7 +172,7 @@ def test_wrong_hash_is_not_kept(hub, run, seed):
     hub.corrupted[second] = bytes(bad)
     error = run("pull", "org/repo", code=1).stderr
     digest = hashlib.sha256(files[second]).hexdigest()
-    assert f"'{second}': what came has the hash {hashlib.sha256(bad).hexdigest()}, not {digest}" in error and "try again" in error
+    assert f"'{second}': the downloaded file has the hash {hashlib.sha256(bad).hexdigest()}, not {digest}" in error and "try again" in error
     assert [p.name for p in blob_folder(run).iterdir()] == [hashlib.sha256(files["a-Q4_K_M-00001-of-00002.gguf"]).hexdigest()]
     hub.corrupted.clear()
     hub.sent.clear()
@@ -184,7 +184,7 @@ def test_small_files_are_checked_too(hub, run, models):
     files = {p.name: p.read_bytes() for p in (models.parent / "hf" / "qwen2").iterdir()}
     hub.repos["org/repo"] = fake_hub.Repo(files)
     hub.corrupted["config.json"] = files["config.json"].replace(b"qwen2", b"qwen3")
-    assert "'config.json': what came has the hash" in run("pull", "org/repo", code=1).stderr
+    assert "'config.json': the downloaded file has the hash" in run("pull", "org/repo", code=1).stderr
 
 
 @pytest.mark.parametrize(
@@ -352,7 +352,7 @@ def test_a_hub_that_cannot_be_reached(hub, run, models):
     assert "127.0.0.1:1" in run("inspect", "org/repo", env=nowhere, code=1).stderr
     run("pull", "org/repo")
     done = run("inspect", "org/repo", env=nowhere)
-    assert "using what the cache has" in done.stderr
+    assert "using the cached files" in done.stderr
     assert "127.0.0.1:1" in run("pull", "org/repo", env=nowhere, code=1).stderr  # pull reports the failure
     hub.overrides["/revision/"] = [(503, {}, b"")] * 9
-    assert "using what the cache has" in run("inspect", "org/repo").stderr
+    assert "using the cached files" in run("inspect", "org/repo").stderr

@@ -109,7 +109,7 @@ def test_split_files_and_folders(hub, run, seed):
     for name, content in parts.items():
         assert (run.cache / "models--org--repo/snapshots" / repo.commit / name).read_bytes() == content
     hub.repos["org/other"] = fake_hub.Repo(dict(list(parts.items())[:2]))
-    assert "is split in 3 files, of which 2 are there" in run("pull", "org/other", code=1).stderr
+    assert "is split into 3 files, but only 2 of them exist" in run("pull", "org/other", code=1).stderr
 
 
 def test_safetensors_directory_runs(hub, run, models):

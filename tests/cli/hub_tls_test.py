@@ -111,7 +111,7 @@ def test_a_certificate_out_of_date(run, start, authority):
 def test_files_are_not_fetched_without_tls(run, seed, start, authority):
     hub = start(store_tls=False)
     hub.repos["org/repo"] = fake_hub.Repo({"m.gguf": seed.randbytes(1000)})
-    assert "only https is asked here" in pull(run, hub, authority, code=1).stderr
+    assert "only https addresses are allowed" in pull(run, hub, authority, code=1).stderr
     assert not any(role == "store" for role, _, _ in hub.requests)
 
 

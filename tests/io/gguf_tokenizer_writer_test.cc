@@ -169,7 +169,7 @@ TEST(GgufTokenizerWriter, RefusesWhatGgufCannotSay) {
               HasSubstr("tokenizer.json: GGUF has no name (tokenizer.ggml.pre) for this pre-tokenizer: '\\p{L}+|z'"));
   EXPECT_THAT(refused(bytes_spec(patterns_of(find_pretokenizer("gpt-2")), true), 5), HasSubstr("with ignore_merges"));
   EXPECT_THAT(refused(bytes_spec(patterns_of(find_pretokenizer("gpt-2")), false), 4),
-              HasSubstr("5 tokens, and the embedding has 4 rows"));
+              HasSubstr("5 tokens, but the embedding has only 4 rows"));
 }
 
 }  // namespace

@@ -150,7 +150,7 @@ TEST(ChooseFiles, SplitModelsWholeOrNotAtAll) {
   for (size_t gone = 0; gone < 3; ++gone) {
     Paths some = parts;
     some.erase(some.begin() + static_cast<std::ptrdiff_t>(gone));
-    EXPECT_NE(refusal([&] { choose_files("o/r", some, "", ""); }).find("split in 3 files, of which 2"),
+    EXPECT_NE(refusal([&] { choose_files("o/r", some, "", ""); }).find("split into 3 files, but only 2"),
               std::string::npos);
   }
 }
@@ -195,9 +195,9 @@ TEST(ChooseFiles, Directories) {
   EXPECT_NE(refusal([&] { choose_files("o/r", paths, "Q8_0", ""); }).find("leave the tag out"), std::string::npos);
   EXPECT_NE(refusal([] {
               choose_files("o/r", {"config.json", "pytorch_model.bin"}, "", "");
-            }).find("neither GGUF"),
+            }).find("no model: expected GGUF"),
             std::string::npos);
-  EXPECT_NE(refusal([] { choose_files("o/r", {}, "", ""); }).find("neither GGUF"), std::string::npos);
+  EXPECT_NE(refusal([] { choose_files("o/r", {}, "", ""); }).find("no model: expected GGUF"), std::string::npos);
 }
 
 TEST(DirectoryFiles, ModulesNameFolders) {

@@ -90,14 +90,14 @@ TEST(PrefixFile, NumbersAreCheckedBehindAValidDigest) {
   EXPECT_THAT(refused(with(4, uint64_t{0})), HasSubstr("is 0: must be 1 to"));
   EXPECT_THAT(refused(with(4, ~uint64_t{0})), HasSubstr("must be 1 to"));
   EXPECT_THAT(refused(with(4, uint64_t{1} << 40)), HasSubstr("truncated"));
-  EXPECT_THAT(refused(with(12, ~uint32_t{0})), HasSubstr("fill 2 blocks, and 4294967295 are without bytes"));
+  EXPECT_THAT(refused(with(12, ~uint32_t{0})), HasSubstr("leaves out the bytes of 4294967295 blocks"));
   EXPECT_THAT(refused(with(16, ~uint32_t{0})), HasSubstr("truncated"));
-  EXPECT_THAT(refused(with(20, int32_t{-1})), HasSubstr("has the token -1"));
+  EXPECT_THAT(refused(with(20, int32_t{-1})), HasSubstr("has the invalid token -1"));
   EXPECT_EQ(parse_prefix_file(bytes_of(with(20, int32_t{9})), "slot.bin").tokens[0], 9);
 }
 
 TEST(PrefixFile, SaysWhatAFileIsNot) {
-  EXPECT_THAT(refused("GGUF" + std::string(100, '\0')), HasSubstr("this is not the file of a saved slot"));
+  EXPECT_THAT(refused("GGUF" + std::string(100, '\0')), HasSubstr("this is not a file of a saved slot"));
   EXPECT_THAT(refused(""), HasSubstr("truncated"));
 }
 

@@ -231,7 +231,7 @@ TEST(QuantizedTensors, MlxThatDoesNotFitIsRefused) {  // S11
     const char* expected;
   };
   const Row rows[] = {
-      {"m.scales", nullptr, {}, "tensor 'm.scales' is missing: expected F16 [4, 2], as MLX 4-bit g64 weights have it"},
+      {"m.scales", nullptr, {}, "tensor 'm.scales' is missing: expected F16 [4, 2] for MLX 4-bit g64 weights"},
       {"m.biases", nullptr, {}, "tensor 'm.biases' is missing: expected F16 [4, 2]"},
       {"m.scales", "F16", {4, 1}, "tensor 'm.scales': F16 [4, 1] (8 bytes): expected F16 [4, 2]"},
       {"m.scales", "F16", {2, 4}, "expected F16 [4, 2]"},
@@ -248,7 +248,7 @@ TEST(QuantizedTensors, MlxThatDoesNotFitIsRefused) {  // S11
       {"m.weight",
        "U32",
        {4, 15},
-       "tensor 'm.weight': rows of 120 do not fill whole groups: expected a multiple of 64"},
+       "tensor 'm.weight': rows of 120 elements do not fill whole groups: expected a multiple of 64"},
       {"m.weight", "U32", {5, 16}, "tensor 'm.scales': F16 [4, 2] (16 bytes): expected F16 [5, 2]"}};
   for (const Row& row : rows)
     EXPECT_THAT(complaint(mlx_file().replace(row.tensor, row.dtype, row.dims), kMlx), HasSubstr(row.expected));
@@ -256,10 +256,10 @@ TEST(QuantizedTensors, MlxThatDoesNotFitIsRefused) {  // S11
               HasSubstr("do not hold a whole number of codes"));
   EXPECT_THAT(complaint(mlx_file(), R"({"quantization": {"group_size": 64, "bits": 8}})"),
               HasSubstr("'m.scales': F16 [4, 2] (16 bytes): expected F16 [4, 1]"));
-  EXPECT_THAT(complaint(mlx_file(), "{}"), HasSubstr("config.json does not say how it is quantized"));
+  EXPECT_THAT(complaint(mlx_file(), "{}"), HasSubstr("config.json does not describe its quantization"));
   EXPECT_THAT(
       complaint(mlx_file(), R"({"quantization": {"group_size": 64, "bits": 4, "model.layers.9": {"bits": 8}}})"),
-      HasSubstr("says how 'model.layers.9' is quantized, and there is no such quantized matrix"));
+      HasSubstr("describes the quantization of 'model.layers.9', but the files have no such quantized matrix"));
   EXPECT_THAT(complaint(mlx_file(), R"({"quantization": {"group_size": 64, "bits": 4, "m": false}})"),
               HasSubstr("does not cover it"));
   EXPECT_THAT(complaint(mlx_file().add("m.qweight", "I32", {16, 16}), kMlx), HasSubstr("'m.qweight'"));
@@ -272,7 +272,7 @@ TEST(QuantizedTensors, MxScalesThatAreNoNumbersAreRefused) {
   EXPECT_THAT(complaint(file, config),
               HasSubstr("tensor 'm.scales': element 7 is 128, which is not a scale: expected 0 to 126"));
   EXPECT_THAT(complaint(file.add("m.biases", "F16", {2, 4}), config),
-              HasSubstr("tensor 'm.biases': is there: expected none"));
+              HasSubstr("tensor 'm.biases': the tensor exists: expected none"));
   file =
       QuantizedBytes().add("m.weight", "U32", {2, 8}).add("m.scales", "U8", {2, 2}, std::string("\xfe\x00\x01\xff", 4));
   EXPECT_THAT(complaint(file, R"({"quantization": {"group_size": 32, "bits": 4, "mode": "mxfp4"}})"),
@@ -304,7 +304,7 @@ TEST(QuantizedTensors, GptqAndAwqThatDoNotFitAreRefused) {
   EXPECT_THAT(complaint(file().replace("m.qweight", "I64", {8, 8}), gptq), HasSubstr("'m.qweight': I64"));
   const std::string awq = R"({"quantization_config": {"quant_method": "awq", "bits": 4, "group_size": 32}})";
   EXPECT_THAT(complaint(file(), awq),
-              HasSubstr("'m.qweight': rows of 8 do not fill whole groups: expected a multiple of 32"));
+              HasSubstr("'m.qweight': rows of 8 elements do not fill whole groups: expected a multiple of 32"));
   EXPECT_THAT(complaint(file().replace("m.qweight", "I32", {64, 1}).replace("m.scales", nullptr, {}), awq),
               HasSubstr("'m.scales' is missing"));
   auto gemv = [](int group) {
@@ -341,7 +341,7 @@ TEST(QuantizedTensors, OthersThatDoNotFitAreRefused) {
   };
   EXPECT_THAT(complaint(file().replace("m.weight_shape", "I64", {2}), packed),
               HasSubstr("tensor 'm.weight_shape': is [506097522914230528, 1084818905618843912]: expected the shape of "
-                        "the codes, which are [4, 8 words]"));
+                        "the codes, which is [4, 8 words]"));
   EXPECT_THAT(complaint(file().replace("m.weight_shape", nullptr, {}), packed),
               HasSubstr("'m.weight_shape' is missing"));
   EXPECT_THAT(complaint(file().replace("m.weight_scale", "BF16", {1}), packed),
@@ -362,7 +362,7 @@ TEST(QuantizedTensors, OthersThatDoNotFitAreRefused) {
   EXPECT_THAT(complaint(shaped(8, 4, ~uint64_t{0}), packed), HasSubstr("'m.weight_shape': is [4, -1]"));
   const std::string five = ct("pack-quantized", R"({"num_bits": 5, "strategy": "channel"})");
   EXPECT_THAT(complaint(shaped(2, 4, 7).replace("m.weight_scale", "BF16", {4, 1}), five),
-              HasSubstr("rows of 7 fill as many words in either of two ways"));
+              HasSubstr("rows of 7 elements have the same size in both packings"));
   EXPECT_THAT(complaint(shaped(3, 4, 64), five), HasSubstr("'m.weight_shape': is [4, 64]"));
 
   const std::string nvfp4 =
@@ -381,7 +381,7 @@ TEST(QuantizedTensors, OthersThatDoNotFitAreRefused) {
   EXPECT_THAT(complaint(floats4("").replace("m.weight_scale", "F8_E4M3", {2, 1}), nvfp4),
               HasSubstr("expected F8_E4M3 [2, 2]"));
   EXPECT_THAT(complaint(floats4("").replace("m.weight_packed", "U8", {2, 12}), nvfp4),
-              HasSubstr("rows of 24 do not fill whole groups"));
+              HasSubstr("rows of 24 elements do not fill whole groups"));
 
   const std::string modelopt = R"({"quantization_config": {"quant_method": "modelopt", "quant_algo": "NVFP4"}})",
                     one("\0\0\x80\x3f", 4);
@@ -399,12 +399,12 @@ TEST(QuantizedTensors, OthersThatDoNotFitAreRefused) {
   EXPECT_THAT(complaint(nibbles({}).replace("m.weight_scale_2", "F16", {}), modelopt),
               HasSubstr("'m.weight_scale_2': F16 []"));
   EXPECT_THAT(complaint(nibbles({}).replace("m.weight_scale_2", "F32", {}, std::string("\0\0\xc0\x7f", 4)), modelopt),
-              HasSubstr("'m.weight_scale_2': nan is on every"));
+              HasSubstr("'m.weight_scale_2': the scale of the whole matrix is nan"));
   EXPECT_THAT(complaint(nibbles({}).replace("m.weight_scale", "U8", {2, 2}), modelopt),
               HasSubstr("'m.weight_scale': U8 [2, 2] (4 bytes): expected F8_E4M3 [2, 2]"));
   EXPECT_THAT(complaint(nibbles({}).add("m.pre_quant_scale", "BF16", {32}), modelopt),
-              HasSubstr("tensor 'm.pre_quant_scale': scales what the matrix is multiplied with"));
-  EXPECT_THAT(complaint(nibbles({}), "{}"), HasSubstr("config.json does not say how it is quantized"));
+              HasSubstr("tensor 'm.pre_quant_scale': scales the matrix's input"));
+  EXPECT_THAT(complaint(nibbles({}), "{}"), HasSubstr("config.json does not describe its quantization"));
 
   const std::string fp8 = R"({"quantization_config": {"quant_method": "fp8", "weight_block_size": [2, 32]}})";
   auto floats = [](const char* scale, const char* dtype, std::vector<int64_t> dims) {

@@ -179,7 +179,7 @@ TEST_F(SplitTest, ADownloadCacheOfLinksOpens) {  // all parts are links into one
 TEST_F(SplitTest, OnePartInMemoryIsRefused) {
   write_all();
   const MappedFile part(path(1));
-  EXPECT_THAT(refusal([&] { Gguf::parse(part.bytes(), "m"); }), HasSubstr("one part of a model split in 3"));
+  EXPECT_THAT(refusal([&] { Gguf::parse(part.bytes(), "m"); }), HasSubstr("one part of a model split into 3 files"));
 }
 
 }  // namespace

@@ -59,7 +59,7 @@ TEST(Checkpoint, MoreTokensThanTheEmbeddingHasRowsAreRefused) {  // G24, S19
   });
   const std::string message =
       refusal_of([&] { load_model(open_checkpoint(copy.path().string()), {.backend = {.device = "ref"}}, nullptr); });
-  EXPECT_THAT(message, HasSubstr("the tokenizer has 266 tokens, and the embedding has 265 rows"));
+  EXPECT_THAT(message, HasSubstr("the tokenizer has 266 tokens, but the embedding has only 265 rows"));
 }
 
 TEST(Checkpoint, LoadsAndChats) {
@@ -96,7 +96,7 @@ TEST(Checkpoint, OtherPathsAreRefused) {
   EXPECT_THAT(refusal_of([] { open_checkpoint(testing::TempDir()); }),
               HasSubstr("is a directory without a config.json: give"));
   EXPECT_THAT(refusal_of([] { open_checkpoint((kHfModels / "llama" / "model.safetensors").string()); }),
-              HasSubstr("give the directory"));
+              HasSubstr("give its directory"));
   const HfCopy copy("llama");
   fs::remove(copy.path() / "tokenizer.json");
   EXPECT_THAT(
@@ -117,7 +117,7 @@ TEST(Checkpoint, VocabularyMustFitTheEmbedding) {
   copy.edit("tokenizer.json", [](auto& json) { json["added_tokens"].push_back({{"id", 261}, {"content", "<more>"}}); });
   EXPECT_THAT(
       refusal_of([&] { load_model(open_checkpoint(copy.path().string()), {.backend = {.device = "ref"}}, nullptr); }),
-      HasSubstr("the tokenizer has 262 tokens, and the embedding has 261 rows"));
+      HasSubstr("the tokenizer has 262 tokens, but the embedding has only 261 rows"));
 }
 
 }  // namespace

@@ -150,9 +150,9 @@ TEST(QuantizedModel, AConfigThatSaysNothingOrOtherThings) {
   const ModelCopy copy("mlx_4bit");
   copy.edit_config([](auto& json) { json["quantization"]["bits"] = 8; });
   EXPECT_THAT(copy.complaint(),
-              HasSubstr("'lm_head.weight': rows of 32 do not fill whole groups: expected a multiple of 64"));
+              HasSubstr("'lm_head.weight': rows of 32 elements do not fill whole groups: expected a multiple of 64"));
   copy.edit_config([](auto& json) { json.erase("quantization"), json.erase("quantization_config"); });
-  EXPECT_THAT(copy.complaint(), HasSubstr("config.json does not say how it is quantized"));
+  EXPECT_THAT(copy.complaint(), HasSubstr("config.json does not describe its quantization"));
   const CheckpointFacts facts = open_checkpoint(copy.path().string())->facts();  // the tensors can still be inspected
   EXPECT_EQ(facts.warnings.size(), 1u);
   EXPECT_THAT(facts.tensors.size(), testing::Gt(40u));

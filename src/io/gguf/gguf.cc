@@ -39,7 +39,7 @@ Gguf Gguf::parse(std::span<const uint8_t> bytes, const std::string& name) {
   model.path_ = name;
   GgufFile file = parse_gguf_file(bytes, name);
   if (const uint32_t n_parts = split_count(file.metadata); n_parts != 1)
-    throw Error("{}: this is one part of a model split in {}: open it by its path", printable(name), n_parts);
+    throw Error("{}: this is one part of a model split into {} files: open it by its path", printable(name), n_parts);
   model.add_part(std::move(file), bytes);
   model.index_tensors();
   return model;

@@ -16,7 +16,7 @@ constexpr std::string_view kSums = ".in_sum2", kCounts = ".counts";
 
 std::vector<float> floats_of(const Gguf& file, const TensorInfo& tensor) {
   if (tensor.format != Format::F32)
-    throw Error("{}: tensor '{}' is {}: an importance matrix has F32", printable(file.path()), printable(tensor.name),
+    throw Error("{}: tensor '{}' is {}: an importance matrix needs F32", printable(file.path()), printable(tensor.name),
                 ggml_type_name(tensor.ggml_type));
   std::vector<float> values(static_cast<size_t>(tensor.n_elements()));
   std::memcpy(values.data(), file.data(tensor).data(), values.size() * sizeof(float));

@@ -40,8 +40,8 @@ std::string split_path(const std::string& path, uint32_t part, uint32_t n_parts)
   const auto prefix = prefix_of(given.filename().string(), n_parts);
   if (!prefix)
     throw Error(
-        "{}: this is a part of a model split in {}: its name must end in '-00001-of-{:05}.gguf', with the other "
-        "parts beside it",
+        "{}: this is a part of a model split into {} files: its name must end in '-00001-of-{:05}.gguf', and the other "
+        "parts must be in the same folder",
         printable(path), n_parts, n_parts);
   const fs::path wanted = given.parent_path() / fmt::format("{}-{:05}-of-{:05}.gguf", *prefix, part + 1, n_parts);
   const fs::path lies = real_folder(wanted);
@@ -63,7 +63,7 @@ void check_part(const Metadata& first, const Metadata& part, uint32_t index, uin
     const Value* other = first.find(entry.key);
     if (other == nullptr || entry.key == kNumberKey) continue;
     if (!std::equal(entry.value.bytes.begin(), entry.value.bytes.end(), other->bytes.begin(), other->bytes.end()))
-      throw part.error(entry.key, "{} here, {} in the first part: the parts are of different models",
+      throw part.error(entry.key, "{} here, {} in the first part: the parts belong to different models",
                        render(entry.value), render(*other));
   }
 }

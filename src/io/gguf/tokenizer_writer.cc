@@ -19,8 +19,9 @@ std::string pre_of(const TokenizerSpec& spec) {
   std::string patterns;
   for (const std::string& pattern : *spec.patterns)
     patterns += fmt::format("{}'{}'", patterns.empty() ? "" : ", ", printable(pattern));
-  throw Error("{}: GGUF has no name (tokenizer.ggml.pre) for this pre-tokenizer: {}{}; run the directory as it is",
-              printable(spec.source), patterns, spec.whole_words ? ", with ignore_merges" : "");
+  throw Error(
+      "{}: GGUF has no name (tokenizer.ggml.pre) for this pre-tokenizer: {}{}; run the directory without converting it",
+      printable(spec.source), patterns, spec.whole_words ? ", with ignore_merges" : "");
 }
 
 size_t n_characters(std::string_view text) {
@@ -70,8 +71,7 @@ std::vector<float> scores_from_merges(const TokenizerSpec& spec) {
     n_inexact += n_characters(token) > 1 && splits_in_other_ways(token, ids, n_merges);
   if (n_inexact > 0)
     log_warn(
-        "{}: GGUF's scores cannot say exactly in which order tokens merge (for {} of them): some words may be cut "
-        "differently",
+        "{}: GGUF's scores cannot store the exact merge order of {} tokens: some words may be tokenized differently",
         printable(spec.source), n_inexact);
   return scores;
 }
@@ -91,8 +91,10 @@ void write_ends(const TokenizerSpec& spec, GgufWriter& writer) {
   if (!ends.empty()) write_id(writer, "eot", ends[0]);
   if (ends.size() > 1) write_id(writer, "eom", ends[1]);
   for (size_t i = 2; i < ends.size(); ++i)
-    log_warn("{}: token {} ends an answer too; GGUF has keys for three such tokens, and this is one more",
-             printable(spec.source), ends[i]);
+    log_warn(
+        "{}: token {} also ends an answer, but GGUF has keys for only three such tokens: the file will not have this "
+        "one",
+        printable(spec.source), ends[i]);
 }
 
 bool same(const NormalizerStep& a, const NormalizerStep& b) {
@@ -112,7 +114,7 @@ void write_word_piece(const TokenizerSpec& spec, GgufWriter& writer) {
       writer.set("tokenizer.ggml.normalizer.strip_accents", strip_accents);
       return;
     }
-  throw Error("{}: GGUF cannot say how this tokenizer changes a text before it cuts words: run the directory as it is",
+  throw Error("{}: GGUF cannot store this tokenizer's normalizer: run the directory without converting it",
               printable(spec.source));
 }
 
@@ -128,9 +130,8 @@ void write_unigram(const TokenizerSpec& spec, GgufWriter& writer) {
       // A run of spaces becomes one space, as in all published tokenizers.
       drops_spaces = true;
     } else {
-      throw Error(
-          "{}: GGUF cannot say how this tokenizer changes a text before it cuts words: run the directory as it is",
-          printable(spec.source));
+      throw Error("{}: GGUF cannot store this tokenizer's normalizer: run the directory without converting it",
+                  printable(spec.source));
     }
   }
   writer.set("tokenizer.ggml.remove_extra_whitespaces", drops_spaces);
@@ -140,7 +141,7 @@ void write_unigram(const TokenizerSpec& spec, GgufWriter& writer) {
 
 void write_tokenizer(const TokenizerSpec& spec, int n_rows, GgufWriter& writer) {
   if (spec.tokens.size() > static_cast<size_t>(n_rows))
-    throw Error("{}: the tokenizer has {} tokens, and the embedding has {} rows", printable(spec.source),
+    throw Error("{}: the tokenizer has {} tokens, but the embedding has only {} rows", printable(spec.source),
                 spec.tokens.size(), n_rows);
   const bool by_score = spec.model == kSentencePieceBpe;
   std::vector<std::string> tokens(spec.tokens.begin(), spec.tokens.end());

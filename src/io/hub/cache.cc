@@ -128,7 +128,8 @@ HubLock::HubLock(const std::string& path, const std::function<void()>& waiting) 
       if (result == LockResult::kFailed) throw_errno("take the lock", path, errno);
       if (result == LockResult::kNoLocks) {
         // at worst two writers corrupt one download, which the hash check detects
-        log_warn("{}: this file system has no locks", printable(path));
+        log_warn("{}: this file system does not support locks: do not download the same file in two processes",
+                 printable(path));
         return;
       }
       waiting();

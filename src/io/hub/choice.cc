@@ -125,8 +125,8 @@ std::string labels_of(const std::vector<HubGguf>& models) {
 
 HubChoice whole(const std::string& repo, const HubGguf& model) {
   if (model.files.size() != model.n_parts)
-    throw Error("{}: '{}' is split in {} files, of which {} are there", printable(repo), printable(model.files[0]),
-                model.n_parts, model.files.size());
+    throw Error("{}: '{}' is split into {} files, but only {} of them exist", printable(repo),
+                printable(model.files[0]), model.n_parts, model.files.size());
   return {.files = model.files, .open = model.files[0], .label = model.label};
 }
 
@@ -174,10 +174,11 @@ HubChoice choose_files(const std::string& repo, const std::vector<std::string>& 
   const bool as_directory = to_upper(tag) == "SAFETENSORS" || (!by_tag && models.empty());
   if (as_directory && has_safetensors(paths)) return {.label = "safetensors"};
   if (models.empty())
-    throw Error("{} has {}", printable(repo),
-                has_safetensors(paths)
-                    ? fmt::format("no GGUF file for the tag '{}', but safetensors: leave the tag out", printable(tag))
-                    : "neither GGUF files nor config.json with model.safetensors, of which a model needs one");
+    throw Error(
+        "{} has {}", printable(repo),
+        has_safetensors(paths)
+            ? fmt::format("no GGUF file for the tag '{}', only safetensors files: leave the tag out", printable(tag))
+            : "no model: expected GGUF files, or config.json with model.safetensors");
   const HubGguf* model = by_tag ? find_tag(models, tag) : preferred(models);
   if (model == nullptr) throw Error("{} has no '{}': it has {}", printable(repo), printable(tag), labels_of(models));
   return whole(repo, *model);

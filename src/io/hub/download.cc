@@ -44,7 +44,7 @@ class Partial final : public HubSink {
     const auto range = parse_content_range(response.header("content-range"));
     if (range && range->begin == asked) return;
     reset();
-    throw HubCut("the server sent '{}' when asked for what follows byte {}",
+    throw HubCut("the server sent '{}' when asked for the bytes from {} on",
                  printable(response.header("content-range"), 80), asked);
   }
 
@@ -94,10 +94,9 @@ class Partial final : public HubSink {
   [[noreturn]] void fail(const char* doing) const {
     const int error = errno;
     throw Error("cannot {} '{}': {}{}", doing, printable(path_), std::strerror(error),
-                is_full(error)
-                    ? "; what has come is kept: free some space (`ingot ls`, `ingot rm`), and the same command goes "
-                      "on from there"
-                    : "");
+                is_full(error) ? "; the downloaded part is kept: free some space (`ingot ls`, `ingot rm`), then repeat "
+                                 "the command to continue"
+                               : "");
   }
 
   const std::string path_;
@@ -136,8 +135,8 @@ void fill(HubHttp& http, const HubDownload& download, Partial& partial) {
              download.file.n_bytes, failures + 1);
     if (failures == kMaxFailures)
       throw Error(
-          "'{}': {}: gave up after {} attempts at byte {} of {}; what has come is kept: the same command goes on from "
-          "there",
+          "'{}': {}: gave up after {} attempts at byte {} of {}; the downloaded part is kept: repeat the command to "
+          "continue",
           printable(download.file.path), why, kMaxFailures, partial.size(), download.file.n_bytes);
     http.wait_after_failure(failures, response ? &*response : nullptr);
   }
@@ -163,8 +162,9 @@ void download_blob(HubHttp& http, const HubCache& cache, const HubDownload& down
   }
   if (hash != file.hash) {
     partial.discard();
-    throw Error("'{}': what came has the hash {}, not {}: it was changed on the way, and is not kept; try again",
-                printable(file.path), hash, file.hash);
+    throw Error(
+        "'{}': the downloaded file has the hash {}, not {}: it was damaged on the way and is not kept; try again",
+        printable(file.path), hash, file.hash);
   }
   partial.move_to(cache.blob(file.hash));
 }

@@ -16,7 +16,7 @@ namespace {
 constexpr int kMaxRedirects = 8, kMaxGetAttempts = 3;
 constexpr uint64_t kMaxRetryWait_s = 30;
 constexpr long kMaxConnect_s = 10;
-constexpr const char* kInterrupted = "interrupted; what has come is kept: the same command goes on from there";
+constexpr const char* kInterrupted = "interrupted; the downloaded part is kept: repeat the command to continue";
 constexpr const char* kOwnAuthority =
     "; where an authority of your own signs for this server, SSL_CERT_FILE names the file with its certificate";
 constexpr size_t kMaxHeaderBytes = 64 << 10, kMaxRefusalBytes = 64 << 10;
@@ -233,7 +233,7 @@ HubResponse HubHttp::follow(const std::string& first, uint64_t from, size_t max_
     check_stopped();
     const std::string scheme = Url(url).scheme();
     if (scheme != "https" && (scheme != "http" || secure))
-      throw Error("{}: refused: only https is asked here", printable(url));
+      throw Error("{}: refused: only https addresses are allowed", printable(url));
     Transfer transfer{.curl = handle_->curl,
                       .stopped = options_.stopped,
                       .kept = kept,

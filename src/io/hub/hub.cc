@@ -174,7 +174,7 @@ HubChoice choose_cached(const HubName& name, const std::vector<std::string>& pat
   try {
     return choose_files(name.repo + " in the cache", paths, name.tag, file);
   } catch (const Error& error) {
-    throw Error("{}: more may come by `ingot pull {}` while online", error.what(), name.repo);
+    throw Error("{}: run `ingot pull {}` while online to get more files", error.what(), name.repo);
   }
 }
 
@@ -238,7 +238,7 @@ HubModel find_model(const HubName& name, const HubOptions& options, const HubEve
   } catch (const HubCut& cut) {
     try {
       HubModel model = cached_model(name, options);
-      log_warn("{}; using what the cache has of {}", cut.what(), name.repo);
+      log_warn("{}; using the cached files of {}", cut.what(), name.repo);
       return model;
     } catch (const Error&) {
       throw Error("{}, and the cache does not have {}: check the network, or HF_ENDPOINT", cut.what(), name.repo);

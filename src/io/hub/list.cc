@@ -178,7 +178,7 @@ HubRemoval plan_removal(const std::string& root, const HubName& name, const std:
   const HubCache cache(root, name.repo);
   std::error_code error;
   if (!fs::is_directory(cache.folder(), error))
-    throw Error("{} is not in '{}': `ingot ls` lists what is", name.repo, printable(root));
+    throw Error("{} is not in '{}': `ingot ls` lists the downloaded models", name.repo, printable(root));
   refuse_while_downloading(cache, name.repo);
   if (name.tag.empty() && revision.empty()) return whole_repository(cache);
 
@@ -207,7 +207,7 @@ HubRemoval plan_removal(const std::string& root, const HubName& name, const std:
   }
   if (removal.files.empty())
     throw Error(
-        "{} has no {} in '{}': `ingot ls` lists what there is", name.repo,
+        "{} has no {} in '{}': `ingot ls` lists the downloaded models", name.repo,
         name.tag.empty() ? fmt::format("revision '{}'", printable(revision)) : fmt::format("'{}'", printable(name.tag)),
         printable(root));
   if (n_left == 0) return whole_repository(cache);

@@ -260,7 +260,7 @@ class FloatRows {
     const float global = numbers_of(*m.global, files.data(*m.global))[0];
     tensor_scale_ = m.scheme.layout == QuantLayout::kPackedNvfp4 ? 1 / global : global;
     if (!(std::isfinite(global) && global > 0 && std::isfinite(tensor_scale_)))
-      throw Error("{}: tensor '{}': {} is on every scale: expected a number above 0", printable(source),
+      throw Error("{}: tensor '{}': the scale of the whole matrix is {}: expected a number above 0", printable(source),
                   printable(m.global->name, 128), global);
   }
 

@@ -89,7 +89,7 @@ class QuantizedTensors::Finder {
  private:
   template <class... Args>
   [[noreturn]] void fail(const SafeTensor& tensor, fmt::format_string<Args...> format, Args&&... args) const {
-    throw Error("{}: tensor '{}': {}, as {} weights have it", printable(owner_.source_), printable(tensor.name, 128),
+    throw Error("{}: tensor '{}': {} for {} weights", printable(owner_.source_), printable(tensor.name, 128),
                 fmt::format(format, std::forward<Args>(args)...), type_of(m_));
   }
 
@@ -105,7 +105,7 @@ class QuantizedTensors::Finder {
   const SafeTensor* need(const char* suffix, std::initializer_list<const char*> dtypes, const Dims& dims) {
     const SafeTensor* tensor = look_up(suffix);
     if (tensor == nullptr)
-      throw Error("{}: tensor '{}{}' is missing: expected {} {}, as {} weights have it", printable(owner_.source_),
+      throw Error("{}: tensor '{}{}' is missing: expected {} {} for {} weights", printable(owner_.source_),
                   printable(m_.module, 128), suffix, *dtypes.begin(), dims_text(dims), type_of(m_));
     check(*tensor, dtypes, dims);
     return tensor;
@@ -120,20 +120,20 @@ class QuantizedTensors::Finder {
     check(*m_.codes, dtypes, {m_.codes->dims().begin(), m_.codes->dims().end()});
     if (m_.codes->n_dims != rank) fail(*m_.codes, "{} dimensions: expected {}", m_.codes->n_dims, rank);
     for (const int64_t dim : m_.codes->dims())
-      if (dim == 0) fail(*m_.codes, "has no elements: expected some");
+      if (dim == 0) fail(*m_.codes, "has no elements: expected at least one");
   }
   // The elements of a dimension that is packed into n_words words.
   int64_t unpacked(int64_t n_words) const {
     const int64_t bits = n_words * 32;
     if (n_words > INT32_MAX || bits % m_.scheme.bits != 0)
-      fail(*m_.codes, "{} words do not hold a whole number of codes: expected so", n_words);
+      fail(*m_.codes, "{} words do not hold a whole number of codes: expected whole codes", n_words);
     return bits / m_.scheme.bits;
   }
   void set_shape(int64_t n_out, int64_t n_in) {
     m_.n_out = n_out;
     m_.n_in = n_in;
     if (n_in % m_.group() != 0)
-      fail(*m_.codes, "rows of {} do not fill whole groups: expected a multiple of {}", n_in, m_.group());
+      fail(*m_.codes, "rows of {} elements do not fill whole groups: expected a multiple of {}", n_in, m_.group());
   }
 
   static constexpr std::initializer_list<const char*> kFloats = {"F16", "BF16", "F32"}, kWords = {"I32", "U32"},
@@ -146,7 +146,7 @@ class QuantizedTensors::Finder {
     dims.back() = m_.n_groups();
     if (m_.scheme.layout != QuantLayout::kMlxAffine) {
       m_.scales = need(".scales", {"U8"}, dims);
-      if (const SafeTensor* biases = look_up(".biases")) fail(*biases, "is there: expected none");
+      if (const SafeTensor* biases = look_up(".biases")) fail(*biases, "the tensor exists: expected none");
       if (const SafeTensor* global = look_up(".global_scale"))
         fail(*global, "a scale of the whole tensor is not supported: expected none");
       return;
@@ -160,7 +160,7 @@ class QuantizedTensors::Finder {
     set_shape(m_.codes->shape[1], unpacked(m_.codes->shape[0]));
     const int64_t zero_bits = m_.n_out * m_.scheme.bits;
     if (zero_bits % 32 != 0)
-      fail(*m_.codes, "{} outputs of {} bits do not fill whole words: expected so", m_.n_out, m_.scheme.bits);
+      fail(*m_.codes, "{} outputs of {} bits do not fill whole words: expected whole words", m_.n_out, m_.scheme.bits);
     m_.scales = need(".scales", kFloats, {m_.n_groups(), m_.n_out});
     m_.zeros = need(".qzeros", kWords, {m_.n_groups(), zero_bits / 32});
     find_order(".g_idx");
@@ -192,11 +192,13 @@ class QuantizedTensors::Finder {
     const auto [shape_out, n_in] = sizes_in(*shape);
     if (shape_out != n_out || n_in <= 0 || n_in > INT32_MAX ||
         (n_words != words_for(n_in, false) && n_words != words_for(n_in, true)))
-      fail(*shape, "is {}: expected the shape of the codes, which are [{}, {} words]", dims_text(Dims{shape_out, n_in}),
+      fail(*shape, "is {}: expected the shape of the codes, which is [{}, {} words]", dims_text(Dims{shape_out, n_in}),
            n_out, n_words);
     m_.whole_codes = n_words == words_for(n_in, true);
     if (m_.whole_codes && n_words == words_for(n_in, false) && n_words > 1 && 32 % m_.scheme.bits != 0)
-      fail(*m_.codes, "rows of {} fill as many words in either of two ways to pack them: expected to see which", n_in);
+      fail(*m_.codes,
+           "rows of {} elements have the same size in both packings: expected a size that shows which one is used",
+           n_in);
     set_shape(n_out, n_in);
     m_.scales = find_scale(".weight_scale");
     find_packed_zeros();
@@ -219,8 +221,7 @@ class QuantizedTensors::Finder {
     if (m_.codes->shape[1] > INT32_MAX) fail(*m_.codes, "rows of {} bytes: expected fewer", m_.codes->shape[1]);
     set_shape(m_.codes->shape[0], 2 * m_.codes->shape[1]);
     if (const SafeTensor* scale = look_up(".pre_quant_scale"))
-      fail(*scale,
-           "scales what the matrix is multiplied with, column by column, which is not supported: expected none");
+      fail(*scale, "scales the matrix's input column by column, which is not supported: expected no such tensor");
     if (m_.scheme.group == 32) {
       m_.scales = need(".weight_scale", {"U8", "F8_E8M0"}, {m_.n_out, m_.n_groups()});
       return;
@@ -256,7 +257,7 @@ class QuantizedTensors::Finder {
     m_.scales = look_up(".weight_scale_inv");
     if (m_.scales == nullptr) m_.scales = look_up(".weight_scale");
     if (m_.scales == nullptr)
-      throw Error("{}: tensor '{}.weight_scale' is missing, as {} weights have it", printable(owner_.source_),
+      throw Error("{}: tensor '{}.weight_scale' is missing: {} weights need it", printable(owner_.source_),
                   printable(m_.module, 128), type_of(m_));
     if (m_.scales->n_elements() == 1) {
       s.block_rows = s.block_cols = 0;
@@ -334,9 +335,8 @@ QuantizedTensors::QuantizedTensors(const Safetensors& files, const std::optional
       if (*marker.companion != 0 && files.find(module + marker.companion) == nullptr) continue;
       if (!quantization)
         throw Error(
-            "{}: tensor '{}' is part of a quantized matrix, and config.json does not say how it is quantized: use the "
-            "config.json "
-            "that belongs to these weights",
+            "{}: tensor '{}' is part of a quantized matrix, but config.json does not describe its quantization: use "
+            "the config.json that belongs to these weights",
             printable(source_), printable(tensor.name, 128));
       const QuantScheme* scheme = quantization->find(module);
       if (scheme == nullptr)
@@ -355,7 +355,7 @@ QuantizedTensors::QuantizedTensors(const Safetensors& files, const std::optional
   if (quantization)
     for (const auto& [module, scheme] : quantization->overrides())
       if (scheme && find(module) == nullptr)
-        throw Error("{}: config.json says how '{}' is quantized, and there is no such quantized matrix",
+        throw Error("{}: config.json describes the quantization of '{}', but the files have no such quantized matrix",
                     printable(source_), printable(module, 128));
 }
 

@@ -223,7 +223,7 @@ void place_tensors(SafetensorsFile& file, uint64_t data_start, uint64_t n_bytes,
     tensor.offset += data_start;
   }
   if (end < available)
-    throw Error("{}: offset {}: {} bytes after the last tensor belong to none", printable(name), data_start + end,
+    throw Error("{}: offset {}: {} bytes after the last tensor belong to no tensor", printable(name), data_start + end,
                 available - end);
 }
 
