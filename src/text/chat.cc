@@ -52,7 +52,7 @@ ChatTemplate::ChatTemplate(std::string source, std::string bos, std::string eos,
   try {
     template_ = Template::parse(source_, limits_);
   } catch (const Error& error) {
-    log_warn("the model's chat template is broken, using ChatML in its place: {}", error.what());
+    log_warn("the model's chat template is invalid; using ChatML instead: {}", error.what());
     source_ = kChatMl;
   }
   adapt_ = probe();

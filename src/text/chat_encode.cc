@@ -188,8 +188,8 @@ Json with_end(Json messages) {
   std::string* text = last_text(messages);
   if (!text)
     throw Error(
-        "messages: the last one cannot be continued: it must be the assistant's, and its content a string or end with "
-        "a part that is text");
+        "messages: the last message cannot be continued: it must be an assistant message whose content is a string or "
+        "ends with a text part");
   take_out(*text, kEnd);
   *text += kEnd;
   return messages;
@@ -198,7 +198,7 @@ Json with_end(Json messages) {
 void cut_at_end(std::string& text) {
   const size_t end = text.rfind(kEnd);
   if (end == std::string::npos)
-    throw Error("messages: the last one cannot be continued: the chat template does not show its text");
+    throw Error("messages: the last message cannot be continued: the chat template does not show its text");
   text.resize(end);
 }
 

@@ -103,7 +103,7 @@ def test_what_it_has_to_say_goes_to_the_callback(tmp_path):
     first, second = said["heard"][: n[1]], said["heard"][n[1] :]
     assert {level for level, _, _ in first} == {1, 2} and {level for level, _, _ in second} == {2}
     assert [text for level, text, _ in first if level == 2] == [text for _, text, _ in second]
-    assert any("chat template is broken" in text for _, text, _ in second)
+    assert any("chat template is invalid" in text for _, text, _ in second)
     assert all(user == 7 for _, _, user in said["heard"])
 
 

@@ -192,7 +192,7 @@ TEST(ChatTemplate, ABrokenTemplateMakesChatMlAndAWarning) {
   set_log_level(LogLevel::kWarn);
   const CapturedLog log;
   const ChatTemplate chat = made("{% for m in messages %}{{ m.content }}");
-  EXPECT_THAT(log.text(), HasSubstr("chat template is broken, using ChatML"));
+  EXPECT_THAT(log.text(), HasSubstr("chat template is invalid; using ChatML"));
   EXPECT_THAT(log.text(), HasSubstr("line 1, column"));
   EXPECT_EQ(chat.source(), ChatTemplate::chatml_default().source());
   EXPECT_EQ(render(chat, kSystem), render(ChatTemplate::chatml_default(), kSystem));

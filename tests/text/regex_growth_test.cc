@@ -100,10 +100,10 @@ TEST(RegexGrowth, OthersAreNot) {
 
 TEST(RegexGrowth, WhatCannotBeToldIsNamed) {
   const std::pair<const char*, const char*> rows[] = {{"(a)\\1+", "'\\1'"},
-                                                      {"(?R)?a", "of a kind that is not known"},
-                                                      {"(a)(?(1)b)", "of a kind that is not known"},
+                                                      {"(?R)?a", "of an unsupported kind"},
+                                                      {"(a)(?(1)b)", "of an unsupported kind"},
                                                       {"(*COMMIT)a", "a verb"},
-                                                      {"(?<word>a)b", "of a kind that is not known"},
+                                                      {"(?<word>a)b", "of an unsupported kind"},
                                                       {"\\X+", "'\\X'"}};
   for (const auto& [pattern, what] : rows) EXPECT_THAT(refusal_of(pattern), HasSubstr(what)) << pattern;
 }

@@ -88,7 +88,7 @@ void AnswerParser::header_done(std::string_view marker) {
   } else {
     flush_markup();
     if (channel != "analysis" && channel != "commentary" && channel != "final")
-      warn(fmt::format("a message in channel \"{}\" is content", printable(channel)));
+      warn(fmt::format("a message in the unknown channel \"{}\" is treated as content", printable(channel)));
     enter_body(channel == "analysis" ? Kind::kReasoning : Kind::kContent);
   }
 }

@@ -14,7 +14,7 @@ namespace ingot {
 class GrammarScanner {
  public:
   explicit GrammarScanner(std::string_view text) : text_(text) {
-    if (text.size() > kMaxBytes) throw Error("a grammar of {} bytes; at most {}", text.size(), kMaxBytes);
+    if (text.size() > kMaxBytes) throw Error("the grammar has {} bytes: at most {}", text.size(), kMaxBytes);
     for (size_t at = 0; at < text.size();) {
       const Utf8Step step = utf8_step(text.substr(at));
       if (!step.ok) fail_at(at, "this is not UTF-8");

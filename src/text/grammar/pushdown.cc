@@ -297,7 +297,7 @@ PushdownMachine::Stack PushdownMachine::intern_stack(Words& callers) {
 void PushdownMachine::count_words(size_t n) {
   n_words_ += n;
   if (n_words_ > kMaxWords)
-    throw Error("the grammar is too ambiguous: the ways to read the text need more than {} words", kMaxWords);
+    throw Error("the grammar is too ambiguous: the parses of the text need more than {} words of memory", kMaxWords);
 }
 
 GrammarState PushdownMachine::close(Closure& closure) {
@@ -323,7 +323,7 @@ GrammarState PushdownMachine::close(Closure& closure) {
     items.push_back(item);
   }
   if (items.size() > kMaxItems)
-    throw Error("the grammar is too ambiguous: more than {} ways to read the text", kMaxItems);
+    throw Error("the grammar is too ambiguous: the text has more than {} parses", kMaxItems);
   if (items.empty() && !closure.accepts) return {};
   if (items.size() == 1 && !closure.accepts) {
     if (const GrammarState word = word_state(items[0]); !word.is_dead()) return word;

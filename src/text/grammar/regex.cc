@@ -314,7 +314,7 @@ class Builder {
     if (term.min == 1 && term.max == 1) return build(term.choices, rest, at_start);
     if (term.min == 0 && term.max == 1) return languages_.any_of({rest, build(term.choices, rest, at_start)});
     if (has_assertion(term.choices))
-      throw Error("a regular expression: an assertion inside a repetition is not supported");
+      throw Error("the regular expression has an assertion inside a repetition, which is not supported");
     const Id one = build(term.choices, RegularLanguages::kEmpty, false);
     return languages_.concat(languages_.repeat(one, term.min, term.max), rest);
   }
@@ -328,8 +328,8 @@ class Builder {
 
 Id parse_regex(RegularLanguages& languages, std::string_view pattern, RegexMatch match) {
   if (pattern.size() > kMaxPatternBytes)
-    throw Error("a regular expression of {} bytes; at most {}", pattern.size(), kMaxPatternBytes);
-  if (!is_valid_utf8(pattern)) throw Error("a regular expression that is not UTF-8");
+    throw Error("the regular expression has {} bytes: at most {}", pattern.size(), kMaxPatternBytes);
+  if (!is_valid_utf8(pattern)) throw Error("the regular expression is not UTF-8");
   const std::vector<Terms> choices = Parser(languages, pattern).parse();
   Builder builder(languages);
   if (match == RegexMatch::kWhole) return builder.build(choices, RegularLanguages::kEmpty, true);

@@ -59,8 +59,7 @@ RegularLanguages::Id RegularLanguages::intern(Kind kind, std::span<const uint32_
   if (nodes_.size() >= max_nodes_) throw Error("the grammar is too large: it needs more than {} states", max_nodes_);
   Node node = describe(kind, args);
   if (node.depth > kMaxExpressionDepth)
-    throw Error("a regular expression has more than {} parts that nest or that are optional in a row",
-                kMaxExpressionDepth);
+    throw Error("a regular expression has more than {} nested parts or optional parts in a row", kMaxExpressionDepth);
   node.first = static_cast<uint32_t>(args_.size());
   node.count = static_cast<uint32_t>(args.size());
   args_.insert(args_.end(), args.begin(), args.end());

@@ -19,7 +19,7 @@ constexpr size_t kMaxNameMatches = size_t{1} << 26;  // bytes of names times num
 constexpr int kMaxSchemasOfValue = 512;              // nested schemas that constrain the same value
 
 Json parse(std::string_view text) {
-  if (text.size() > kMaxSchemaBytes) throw Error("a schema of {} bytes; at most {}", text.size(), kMaxSchemaBytes);
+  if (text.size() > kMaxSchemaBytes) throw Error("the schema has {} bytes: at most {}", text.size(), kMaxSchemaBytes);
   std::array<size_t, kMaxValueDepth + 2> n_members{};  // [depth]: members so far of the open object
   try {
     return Json::parse(text, [&](int depth, Json::parse_event_t event, Json&) {
@@ -75,7 +75,7 @@ void SchemaReader::read() {
     fill(*next.place.json, next.id, next.path);
   }
   if (n_name_bytes_ * n_patterns_ > kMaxNameMatches)  // each name is matched with each pattern
-    throw Error("schema: 'patternProperties' has too many patterns for so many names in 'properties'");
+    throw Error("schema: 'patternProperties' and 'properties' together have too many patterns and names");
   if (!relaxed_.empty()) relax_opposites();
   check_loops();
   for (auto [object, names] : name_rules_) t_.objects[static_cast<size_t>(object)].names = name_language(names);
@@ -211,8 +211,7 @@ void SchemaReader::check_loops() {
   const auto visit = [&](auto& self, SchemaId id, int depth) -> void {
     if (state[id] == 2) return;
     if (state[id] == 1) throw Error("schema: a '$ref' leads back to itself without a value in between");
-    if (depth > kMaxSchemasOfValue)
-      throw Error("schema: '$ref' leads to '$ref' more than {} times", kMaxSchemasOfValue);
+    if (depth > kMaxSchemasOfValue) throw Error("schema: a chain of '$ref' has more than {} links", kMaxSchemasOfValue);
     state[id] = 1;
     for (Formula formula : {t_.schemas[id].others, t_.schemas[id].objects})
       f_.each_leaf(formula, [&](uint32_t next) { self(self, next, depth + 1); });

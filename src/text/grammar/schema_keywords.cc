@@ -183,7 +183,7 @@ void SchemaReader::read_object(const Json& json, const std::string& path, Schema
     if (!json["required"].is_boolean()) {
       rule.required = names(json["required"], path, "required");
     } else if (index_.draft() != Draft::k3) {
-      refuse(path, "required", "is a list of names since draft 4, not true or false");
+      refuse(path, "required", "must be a list of names (since draft 4), not true or false");
     }
   }
   std::tie(rule.min, rule.max) = counts(json, path, "minProperties", "maxProperties");

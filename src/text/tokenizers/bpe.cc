@@ -13,8 +13,8 @@ void note_missing_bytes(const Vocab& vocab, const std::string& source) {
   for (int byte = 0; byte < 256; ++byte)
     n_missing += is_in_utf8(byte) && vocab.byte_token(static_cast<unsigned char>(byte)) < 0;
   if (n_missing > 0)
-    log_info("{}: the vocabulary has no token for {} of the 243 bytes of UTF-8; text with them loses them{}",
-             printable(source), n_missing, vocab.unk ? " to the unknown token" : "");
+    log_info("{}: the vocabulary has no token for {} of the 243 bytes of UTF-8; in a text, these bytes {}",
+             printable(source), n_missing, vocab.unk ? "become the unknown token" : "are dropped");
 }
 
 }  // namespace

@@ -47,16 +47,16 @@ size_t grapheme_length(std::string_view text) {
 Charsmap::Charsmap(std::string_view blob) {
   static_assert(std::endian::native == std::endian::little);
   uint32_t size = 0;
-  if (blob.size() < sizeof size) throw bad("{} bytes, and it begins with a size of 4", blob.size());
+  if (blob.size() < sizeof size) throw bad("it has {} bytes, but begins with a size of 4 bytes", blob.size());
   std::memcpy(&size, blob.data(), sizeof size);
   blob.remove_prefix(sizeof size);
   if (size > blob.size() || size % sizeof(uint32_t) != 0 || size == 0)
-    throw bad("its trie has {} bytes, and {} follow: expected a multiple of 4 within them", size, blob.size());
+    throw bad("its trie has {} bytes, but {} bytes are left: expected a multiple of 4 that fits", size, blob.size());
   units_.resize(size / sizeof(uint32_t));
   std::memcpy(units_.data(), blob.data(), size);
   replacements_ = blob.substr(size);
   if (replacements_.empty() || replacements_.back() != '\0')
-    throw bad("its last replacement is not ended by a zero byte");
+    throw bad("its last replacement does not end with a zero byte");
   check_trie();
 }
 
@@ -67,7 +67,7 @@ void Charsmap::check_trie() const {
   while (!open.empty()) {
     const uint32_t base = open.back();
     open.pop_back();
-    if (base >= units_.size()) throw bad("a node of its trie is at {}, and it has {}", base, units_.size());
+    if (base >= units_.size()) throw bad("a node of its trie is at {}, but the trie has {} nodes", base, units_.size());
     if (seen[base]) continue;
     seen[base] = true;
     for (uint32_t label = 1; label < 256; ++label) {
@@ -75,7 +75,7 @@ void Charsmap::check_trie() const {
       if (at >= units_.size() || label_of(units_[at]) != label) continue;
       const uint32_t child = at ^ offset_of(units_[at]);
       if (has_leaf(units_[at]) && (child >= units_.size() || value_of(units_[child]) >= replacements_.size()))
-        throw bad("the replacement of node {} is outside of its {} bytes", child, replacements_.size());
+        throw bad("the replacement of node {} is outside of the {} bytes of replacements", child, replacements_.size());
       open.push_back(child);
     }
   }

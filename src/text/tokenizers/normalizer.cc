@@ -80,7 +80,8 @@ void clean_nmt(std::string& out, char32_t c) {
 
 void check_growth(const std::string& out) {
   if (out.size() > kMaxNormalizedBytes)
-    throw Error("the text grows past {} bytes as the model's tokenizer normalizes it", kMaxNormalizedBytes);
+    throw Error("the tokenizer's normalizer makes the text longer than {} bytes: use a shorter text",
+                kMaxNormalizedBytes);
 }
 
 std::string replace_all(std::string_view text, std::string_view from, std::string_view to) {
@@ -127,7 +128,7 @@ struct Normalizer::Step {
     if (step.kind == Kind::kReplacePattern) regex.emplace(step.from);
     if (step.kind == Kind::kCharsmap) charsmap.emplace(step.from);
     if (step.kind == Kind::kReplace && step.from.empty())
-      throw Error("the normalizer replaces an empty text, which is everywhere");
+      throw Error("the normalizer replaces an empty text, which would match everywhere");
   }
 
   std::string apply(std::string_view text) const {

@@ -217,7 +217,7 @@ const PretokenizerRow& find_pretokenizer(std::string_view name) {
   for (const PretokenizerRow& row : kRows)
     for (std::string_view known : row.names)
       if (known == name) return row;
-  log_warn("pre-tokenizer '{}' is not known; using 'default', which may cut words in other places than the model's own",
+  log_warn("pre-tokenizer '{}' is unknown; using 'default', which may split words differently from the model's own",
            printable(name, 64));
   return kRows[0];
 }

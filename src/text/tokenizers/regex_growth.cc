@@ -46,7 +46,7 @@ class Builder {
 
   Automaton build() {
     alternatives(0, false);
-    if (at_ < pattern_.size()) fail("a ')' too many");
+    if (at_ < pattern_.size()) fail("one ')' too many");
     return std::move(automaton_);
   }
 
@@ -57,7 +57,7 @@ class Builder {
   };
 
   Part alternatives(int depth, bool ignores_case) {
-    if (depth > kMaxDepth) fail("groups that are too deep");
+    if (depth > kMaxDepth) fail("groups that nest too deeply");
     Part all{.nullable = false};
     for (;;) {
       Part one = sequence(depth, ignores_case);
@@ -113,7 +113,7 @@ class Builder {
   }
 
   Part atom(int depth, bool& ignores_case) {
-    if (++n_steps_ > kMaxSteps) fail("too much in it");
+    if (++n_steps_ > kMaxSteps) fail("too many parts");
     switch (pattern_[at_]) {
       case '(': return group(depth, ignores_case);
       case '\\': return escape(ignores_case);
@@ -147,7 +147,7 @@ class Builder {
       }
     }
     Part inside = alternatives(depth + 1, inner_case);
-    if (!starts_with(")")) fail("a group without its end");
+    if (!starts_with(")")) fail("a group without ')'");
     ++at_;
     if (atomic) seal(first_state);
     return looks ? Part{} : inside;
@@ -167,7 +167,7 @@ class Builder {
         break;
       }
     }
-    fail("a group of a kind that is not known here");
+    fail("a group of an unsupported kind");
   }
 
   Part escape(bool ignores_case) {
@@ -203,7 +203,7 @@ class Builder {
         return i + 1;
       }
     }
-    fail("a class without its end");
+    fail("a class without ']'");
   }
 
   Count read_count() {
@@ -253,7 +253,7 @@ class Builder {
   }
 
   Part add_state(std::string symbol) {
-    if (automaton_.symbols.size() >= kMaxStates) fail("too many repeats");
+    if (automaton_.symbols.size() >= kMaxStates) fail("too many repetitions");
     const int id = static_cast<int>(automaton_.symbols.size());
     automaton_.symbols.push_back(std::move(symbol));
     automaton_.edges.emplace_back();
@@ -262,7 +262,7 @@ class Builder {
 
   void connect(const States& from, const States& to) {
     n_edges_ += from.size() * to.size();
-    if (n_edges_ > kMaxEdges) fail("too many ways through it");
+    if (n_edges_ > kMaxEdges) fail("too many paths through it");
     for (const int state : from) {
       std::vector<Edge>& edges = automaton_.edges[state];
       for (const int next : to) {
@@ -283,7 +283,7 @@ class Builder {
 
   bool starts_with(std::string_view text) const { return pattern_.substr(at_).starts_with(text); }
   [[noreturn]] void fail(const std::string& what) const {
-    throw Error("the expression '{}' has {} (at {}), so that it cannot be told how long it takes: not supported",
+    throw Error("the expression '{}' has {} (at {}), so ingot cannot bound its running time: not supported",
                 printable(pattern_, 128), printable(what), at_);
   }
 

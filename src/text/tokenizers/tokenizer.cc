@@ -129,9 +129,9 @@ std::vector<int32_t> Tokenizer::encode(std::string_view text, EncodeOptions opti
 std::vector<int32_t> Tokenizer::encode_pair(std::string_view first, std::string_view second, size_t max_tokens,
                                             size_t& n_first) const {
   if (!pair_is_known_ || pair_types_ == PairTypes::kOther)
-    throw Error("the tokenizer puts two texts together in a way that is not supported: {}",
-                pair_is_known_ ? "with types other than 0 before the second text and one from there on"
-                               : "with other tokens at the ends than those of one text");
+    throw Error("the tokenizer joins two texts in a way that is not supported: {}",
+                pair_is_known_ ? "its token types are not 0 for the first text and 1 for the second"
+                               : "its first and last tokens differ from those of a single text");
   std::vector<int32_t> ids, rest;
   if (add_bos_) ids.push_back(*vocab_.bos);
   const size_t n_before = ids.size(), n_added = n_before + pair_between_.size() + (add_eos_ ? 1 : 0);
