@@ -143,7 +143,7 @@ const Arch& find_hf_arch(std::string_view name, bool bidirectional) {
   const Arch& first = find(name, &Arch::hf_name);
   for (const Arch& arch : kArchs)
     if (name == arch.hf_name && arch.bidirectional == bidirectional) return arch;
-  if (bidirectional) throw Error("architecture '{}' is not supported with attention to both sides", printable(name));
+  if (bidirectional) throw Error("architecture '{}' is not supported with bidirectional attention", printable(name));
   return first;
 }
 

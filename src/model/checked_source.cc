@@ -23,7 +23,7 @@ class CheckedSource final : public WrappedSource {
       for (int64_t j = 0; j < out.n_in; ++j)
         if (!std::isfinite(row[j]))
           throw Error(
-              "{}: tensor '{}' has {} at row {}, column {}: the file is damaged or was badly made; get it again",
+              "{}: tensor '{}' has {} at row {}, column {}: the file is damaged or badly converted: download it again",
               this->name(), printable(name), row[j], i, j);
     }
     return true;

@@ -46,9 +46,7 @@ const Layout& find_layout(WeightSource& source) {
   for (const Layout& layout : layouts)
     if (has_tensor(source, layout.dense) && has_tensor(source, layout.norm) && has_tensor(source, layout.out))
       return layout;
-  throw Error(
-      "{}: there is no classifier in it that is known here: this model embeds or writes texts, rather than ranks them",
-      source.name());
+  throw Error("{}: this model has no known classifier, so it cannot rank: it embeds or writes text", source.name());
 }
 
 Act classifier_activation(const Json& config, Act fallback) {
@@ -71,7 +69,7 @@ HeadLayer logit_score(const HfDirectory& directory, const std::string& folder, W
   for (const char* name : names)
     if (source.find(name, -1, dim, host) && source.find(name, host.n_out, dim, host)) break;
   if (host.data == nullptr || host.n_in != dim)
-    throw Error("{}: the output matrix is missing, or of another width than {}", source.name(), dim);
+    throw Error("{}: the output matrix is missing, or its width is not {}", source.name(), dim);
   auto row = [&](const Json& id) {
     std::vector<float> values(dim);
     const auto bytes = static_cast<int64_t>(row_bytes(host.format, dim));
@@ -92,7 +90,8 @@ std::string asked_prompt(const Checkpoint& checkpoint, const HfDirectory& direct
   using Message = nlohmann::ordered_json;
   const auto source = checkpoint.chat_template();
   if (!source)
-    throw Error("{}: a model that is asked in words needs a chat template for that", printable(checkpoint.path()));
+    throw Error("{}: this model ranks by answering a prompt, so it needs a chat template, which is missing",
+                printable(checkpoint.path()));
   Message messages = Message::array();
   if (const auto document = directory.whole().find_document("config_sentence_transformers.json")) {
     const auto prompts = document->root().find("prompts"), name = document->root().find("default_prompt_name");
@@ -106,8 +105,8 @@ std::string asked_prompt(const Checkpoint& checkpoint, const HfDirectory& direct
       Template::parse(*source).render({{"messages", std::move(messages)}, {"add_generation_prompt", false}});
   for (const char* place : {"{query}", "{document}"})
     if (text.find(place) == text.npos)
-      throw Error("{}: the chat template leaves out the {}: it is not one for ranking", printable(checkpoint.path()),
-                  place);
+      throw Error("{}: the chat template leaves out the {}, so it is not a template for ranking",
+                  printable(checkpoint.path()), place);
   return text;
 }
 
@@ -247,15 +246,15 @@ Classifier read_classifier(const Checkpoint& checkpoint, WeightSource& source, i
   } else if (is_encoder) {
     log_warn(
         "{}: the classifier has no dense layer, which some converters drop: scores may differ from those of the "
-        "model's makers",
+        "original model",
         source.name());
   }
   layers.push_back(read_head_layer(source, layout.out, dim, -1, Act::kNone));
   if (details.yes_and_no && layers.back().n_out == 2) difference_of_two(layers.back());
   if (layers.back().n_out != 1)
     throw Error(
-        "{}: the model sorts texts into {} classes: only those that give one score can rank. To embed with it, choose "
-        "a pooling",
+        "{}: the classifier has {} classes: only a model with a single score can rank. To embed with this model, "
+        "choose a pooling",
         source.name(), layers.back().n_out);
   classifier.head = EmbedHead(std::move(layers));
   return classifier;

@@ -74,7 +74,8 @@ std::vector<int32_t> tokens_of(const Safetensors& files, const std::string& name
     int64_t more = 0;
     std::memcpy(&more, bytes.data() + static_cast<size_t>(i) * sizeof more, sizeof more);
     if (more < -i || more >= model.n_vocab - i)
-      throw Error("{}: tensor 'd2t' names token {} + {}, and the model has {} tokens", name, i, more, model.n_vocab);
+      throw Error("{}: tensor 'd2t' names token {} + {}, but the model has only {} tokens", name, i, more,
+                  model.n_vocab);
     tokens.push_back(static_cast<int32_t>(i + more));
   }
   return tokens;
@@ -121,18 +122,21 @@ std::array<int, 3> layers_read(const Json& keys, const Config& model) {
 
 void check_fits(const Config& head, const Config& model, const std::string& name) {
   if (head.n_layers != 1 || head.experts.n > 0 || head.arch->latent_attention || head.n_recurrent_layers() > 0)
-    throw Error("{}: the EAGLE-3 head has {} layers, or one with experts: expected one dense layer", name,
-                head.n_layers);
+    throw Error(
+        "{}: the EAGLE-3 head has {} layers, or a layer that is not plain: expected one dense layer with plain "
+        "attention",
+        name, head.n_layers);
   if (head.dim != model.dim)
-    throw Error("{}: the head reads hidden states of {} numbers, and the model's have {}: use a head of this model",
-                name, head.dim, model.dim);
+    throw Error(
+        "{}: the head needs hidden states of {} numbers, but the model's have {}: use a head made for this model", name,
+        head.dim, model.dim);
   if (head.n_vocab != model.n_vocab)
-    throw Error("{}: the head is for {} tokens, and the model has {}: use a head of this model", name, head.n_vocab,
-                model.n_vocab);
+    throw Error("{}: the head is made for {} tokens, but the model has {}: use a head made for this model", name,
+                head.n_vocab, model.n_vocab);
   constexpr int kFewest = 7;
   if (model.n_layers < kFewest)
-    throw Error("{}: the head reads three layers inside the model, which has {} layers: expected {} or more", name,
-                model.n_layers, kFewest);
+    throw Error("{}: the head reads three inner layers of the model, which has only {} layers: expected {} or more",
+                name, model.n_layers, kFewest);
 }
 
 }  // namespace
@@ -153,7 +157,7 @@ DraftHeadFile open_eagle_head(const Checkpoint& checkpoint, const Config& model)
   head->kept_layers = layers_read(keys, model);
   head->tokens = tokens_of(*files, name, head->layer.n_vocab, model);
   if (head->tokens.empty() && head->layer.n_vocab != model.n_vocab)
-    throw Error("{}: the head knows {} of the model's {} tokens, and tensor 'd2t', which says which, is missing", name,
+    throw Error("{}: the head has {} of the model's {} tokens, but tensor 'd2t', which lists them, is missing", name,
                 head->layer.n_vocab, model.n_vocab);
   return {std::move(head), std::make_shared<OneLayer>(checkpoint.weights(), eagle_layer(*files))};
 }

@@ -184,8 +184,7 @@ std::unique_ptr<Embedder> Embedder::open(std::shared_ptr<const Checkpoint> check
 void Embedder::choose_pooling(const EmbedOptions& options) {
   if (!options.pooling && !facts_.pooling)
     throw Error(
-        "{}: this model writes text, and says nothing of embeddings: choose how its tokens become one vector "
-        "(the pooling 'last' is usual)",
+        "{}: this model writes text, and its files name no pooling for embeddings: choose a pooling ('last' is usual)",
         printable(checkpoint_->path()));
   pooling_ = options.pooling ? *options.pooling : *facts_.pooling;
   if (!is_pooling(pooling_))
@@ -200,13 +199,13 @@ void Embedder::load(const EmbedOptions& options, const LoadProgress& progress) {
   n_vocab_ = config.n_vocab;
   const int dim = config.dim, n_ctx = config.n_ctx_train;
   if (options.n_ctx > n_ctx)
-    throw UsageError("a context of {} tokens is more than the {} that the model has", options.n_ctx, n_ctx);
+    throw UsageError("a context of {} tokens is longer than the model's maximum of {}", options.n_ctx, n_ctx);
   const int most = std::min({n_ctx, facts_.max_tokens.value_or(n_ctx), kMaxDefaultTokens});
   max_tokens_ = options.n_ctx > 0 ? options.n_ctx : most;
   max_batch_tokens_ = std::max(options.max_batch_tokens, max_tokens_);
   tokenizer_ = checkpoint_->tokenizer();
   if (tokenizer_->n_vocab() > n_vocab_)
-    throw Error("{}: the tokenizer has {} tokens, and the embedding has {} rows", printable(checkpoint_->path()),
+    throw Error("{}: the tokenizer has {} tokens, but the embedding has only {} rows", printable(checkpoint_->path()),
                 tokenizer_->n_vocab(), n_vocab_);
   source_ = checkpoint_->weights();
   if (options.check_tensors) source_ = checked_source(std::move(source_));
@@ -218,7 +217,7 @@ void Embedder::load(const EmbedOptions& options, const LoadProgress& progress) {
   }
   dim_ = dense_.empty() ? dim : dense_.n_out();
   if (config.n_recurrent_layers() > 0)
-    throw Error("models with recurrent layers make no embeddings here: use one without");
+    throw Error("embeddings of models with recurrent layers are not supported: use a model without them");
   backend_ = create_backend(options.backend);
   const StepLimits limits{.max_tokens = max_batch_tokens_, .max_seqs = kMaxSeqs, .max_kv_len = max_tokens_};
   model_->load(*source_, *backend_, limits, progress);
@@ -239,10 +238,10 @@ void Embedder::check(std::span<const std::vector<int32_t>> texts) const {
   for (size_t i = 0; i < texts.size(); ++i) {
     if (texts[i].empty()) throw Error("text {} has no tokens", i);
     if (texts[i].size() > static_cast<size_t>(max_tokens_))
-      throw Error("text {} has {} tokens, and the model reads at most {}: cut it", i, texts[i].size(), max_tokens_);
+      throw Error("text {} has {} tokens, but the model reads at most {}: shorten it", i, texts[i].size(), max_tokens_);
     for (const int32_t id : texts[i])
       if (id < 0 || id >= n_vocab_)
-        throw Error("text {} has the token {}, which is outside of the vocabulary (0 to {})", i, id, n_vocab_ - 1);
+        throw Error("text {} has the token {}, which is outside the vocabulary (0 to {})", i, id, n_vocab_ - 1);
   }
 }
 
@@ -263,10 +262,7 @@ int Embedder::prompt_tokens(const std::string& prompt) const {
 }
 
 std::vector<float> Embedder::embed(std::span<const std::vector<int32_t>> texts, std::span<const int> n_before) {
-  if (ranks())
-    throw Error(
-        "this model ranks documents for a query, rather than embeds texts: use it for that (rerank), or choose a "
-        "pooling");
+  if (ranks()) throw Error("this model ranks documents and does not embed texts: use it to rank, or choose a pooling");
   check(texts);
   std::vector<Input> inputs;
   for (size_t i = 0; i < texts.size(); ++i) {
@@ -320,7 +316,7 @@ Embedder::Pair Embedder::pair(std::string_view query, std::string_view document,
 }
 
 Embedder::Scores Embedder::score(std::string_view query, std::span<const std::string> documents, bool truncate) {
-  if (!ranks()) throw Error("this model embeds texts, rather than ranks documents: a cross-encoder does that");
+  if (!ranks()) throw Error("this model embeds texts and cannot rank documents: use a cross-encoder");
   std::vector<Pair> pairs;
   Scores scores;
   for (const std::string& document : documents) {
@@ -332,12 +328,12 @@ Embedder::Scores Embedder::score(std::string_view query, std::span<const std::st
 }
 
 std::vector<float> Embedder::score(std::span<const Pair> pairs) {
-  if (!ranks()) throw Error("this model embeds texts, rather than ranks documents: a cross-encoder does that");
+  if (!ranks()) throw Error("this model embeds texts and cannot rank documents: use a cross-encoder");
   std::vector<Input> inputs;
   for (size_t i = 0; i < pairs.size(); ++i) {
     if (pairs[i].tokens.empty()) throw Error("the query and document {} have no tokens", i);
     if (pairs[i].tokens.size() > static_cast<size_t>(max_tokens_))
-      throw Error("the query and document {} have {} tokens, and the model reads at most {}: cut them", i,
+      throw Error("the query and document {} have {} tokens, but the model reads at most {}: shorten them", i,
                   pairs[i].tokens.size(), max_tokens_);
     Input& input = inputs.emplace_back(Input{pairs[i].tokens, pairs[i].second});
     if (classifier_.pad)

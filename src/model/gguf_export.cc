@@ -49,7 +49,7 @@ void copy_metadata(const Gguf& file, GgufWriter& writer) {
 GgufExport of_gguf(std::shared_ptr<const Checkpoint> checkpoint, const Gguf& file) {
   GgufExport out{.source = printable(file.path()), .mix_model = mix_model_of(file)};
   if (file.tensors().empty())
-    throw Error("{}: there are no tensors in it: this file holds a vocabulary, not a model", out.source);
+    throw Error("{}: this file has no tensors: it holds a vocabulary, not a model", out.source);
   const auto type = file.metadata().find_string("general.type");
   if (type == "adapter" || type == "imatrix")
     throw Error("{}: this file is of type '{}', not a model: give the model's own file", out.source, *type);
@@ -232,15 +232,15 @@ class DirectoryExport {
       log_warn("{}: llama.cpp {} (architecture '{}')", out_.source, what, arch);
     };
     if (tied_ && !writes_no_text_ && is_one_of({"olmo2", "olmoe", "minimax-m2", "gpt-oss"}))
-      warn("will not load the file: it wants an output matrix, and this model ties it to the embedding");
+      warn("cannot load the file: it needs an output matrix, which this model ties to the embedding");
     if (has(".attn_output.bias") && !is_one_of({"llama", "granite", "granitemoe", "gpt-oss"}))
-      warn("will not load the file: it knows no bias of the attention's output, o_proj.bias");
+      warn("cannot load the file: it does not support a bias of the attention's output, o_proj.bias");
     if (has(".ffn_down.bias") && !is_one_of({"llama", "granite", "granitemoe"}))
-      warn("will not load the file: it knows no biases of the feed-forward");
-    if (arch == "seed_oss") warn("will not load the file in some of its releases");
+      warn("cannot load the file: it does not support biases of the feed-forward");
+    if (arch == "seed_oss") warn("cannot load the file in some of its releases");
     if (config_.sliding_window > 0 &&
         is_one_of({"llama", "phi3", "qwen2", "qwen2moe", "qwen3", "qwen3moe", "smollm3", "granite", "granitemoe"}))
-      warn("will read the file otherwise: it does not know the window of such models, and attends to all tokens");
+      warn("computes other results from the file: it ignores the attention window of such models");
   }
 
   // GGUF stores Llama 3's scaling as divisors of the frequencies.

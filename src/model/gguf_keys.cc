@@ -32,8 +32,9 @@ class KeyWriter {
 void write_yarn(const Checkpoint& checkpoint, const Config& c, const KeyWriter& keys) {
   const RopeScaling& scaling = c.rope_scaling;
   if (scaling.truncate != c.arch->yarn_truncates)
-    throw Error("{}: GGUF cannot say 'truncate': {} of the YaRN rope scaling: run the directory as it is",
-                printable(checkpoint.path()), scaling.truncate);
+    throw Error(
+        "{}: GGUF cannot store 'truncate': {} of the YaRN rope scaling: run the directory without converting it",
+        printable(checkpoint.path()), scaling.truncate);
   const RopeScaling usual;
   keys.count("rope.scaling.original_context_length", scaling.original_context);
   if (scaling.beta_fast != usual.beta_fast) keys.set("rope.scaling.yarn_beta_fast", scaling.beta_fast);
@@ -53,7 +54,7 @@ void write_rope(const Checkpoint& checkpoint, const Config& c, const KeyWriter& 
   if (c.local_theta > 0) keys.set("rope.freq_base_swa", c.local_theta);
   if (scaling.kind == RopeScalingKind::kNone || scaling.kind == RopeScalingKind::kLlama3) return;
   if (scaling.kind == RopeScalingKind::kDynamic)
-    throw Error("{}: GGUF cannot say the dynamic rope scaling: run the directory as it is",
+    throw Error("{}: GGUF cannot store dynamic rope scaling: run the directory without converting it",
                 printable(checkpoint.path()));
   if (scaling.kind == RopeScalingKind::kLongRope) {  // LongRoPE's factors are tensors too
     keys.set("rope.scaling.type", std::string("longrope"));
@@ -73,8 +74,10 @@ int global_period(const Checkpoint& checkpoint, const Config& c) {
     for (int i = 0; i < c.n_layers; ++i) fits = fits && (c.layer(i).window > 0) == c.arch->has_window(i, n);
     if (fits) return n;
   }
-  throw Error("{}: GGUF cannot say which layers of this model have a window: run the directory as it is",
-              printable(checkpoint.path()));
+  throw Error(
+      "{}: GGUF cannot store which layers of this model have an attention window: run the directory without converting "
+      "it",
+      printable(checkpoint.path()));
 }
 
 // Writes the differences between layers, if readers do not assume them.
@@ -88,7 +91,7 @@ void write_layers(const Checkpoint& checkpoint, const Config& c, const KeyWriter
   bool as_usual = true;
   int n_dense = 0;
   if (c.bidirectional && !arch.bidirectional && c.sliding_window > 0)
-    throw Error("{}: GGUF cannot say how far a token sees to both sides: run the directory as it is",
+    throw Error("{}: GGUF cannot store the window of bidirectional attention: run the directory without converting it",
                 printable(checkpoint.path()));
   for (int i = 0; i < c.n_layers; ++i) {
     const LayerKind layer = c.layer(i);
@@ -96,12 +99,13 @@ void write_layers(const Checkpoint& checkpoint, const Config& c, const KeyWriter
     as_usual = as_usual && windowed[i] == arch.has_window(i, arch.window_period);
     if (c.experts.n > 0 && !layer.experts && n_dense++ != i)
       throw Error(
-          "{}: layer {} has no experts, and one before it has: GGUF cannot say that: run the directory as it is",
+          "{}: layer {} has no experts, but a layer before it has, which GGUF cannot store: run the directory without "
+          "converting it",
           printable(checkpoint.path()), i);
     const bool without_rope = (arch.no_rope_period > 0 && (i + 1) % arch.no_rope_period == 0) ||
                               (arch.rope_needs_window && c.sliding_window > 0 && !windowed[i]);
     if ((layer.rope == LayerRope::kNone) != without_rope)
-      throw Error("{}: GGUF cannot say that layer {} has {} rope: run the directory as it is",
+      throw Error("{}: GGUF cannot store that layer {} has {} rope: run the directory without converting it",
                   printable(checkpoint.path()), i, without_rope ? "a" : "no");
   }
   const bool lists_windows = arch.rope_needs_window || arch.local_theta == kSameTheta;  // like llama.cpp's converter
@@ -193,7 +197,7 @@ void write_tokenizer_keys(const Checkpoint& checkpoint, int n_rows, GgufWriter& 
     if (has_classifier(checkpoint)) tokenizer->spec.pad = classifier_padding(checkpoint);
     write_tokenizer(tokenizer->spec, n_rows, writer);
   } else {
-    log_warn("{}: there is no tokenizer.json: the file will have no tokenizer", printable(checkpoint.path()));
+    log_warn("{}: tokenizer.json is missing: the file will have no tokenizer", printable(checkpoint.path()));
   }
 }
 
@@ -202,8 +206,9 @@ void write_tokenizer_keys(const Checkpoint& checkpoint, int n_rows, GgufWriter& 
 void write_gguf_keys(const Checkpoint& checkpoint, const Config& config, GgufWriter& writer) {
   const std::string arch = config.arch->gguf_name;
   if (config.activation && config.activation != config.arch->activation)
-    throw Error("{}: GGUF cannot say that a model of type '{}' has another activation: run the directory as it is",
-                printable(checkpoint.path()), config.arch->hf_name);
+    throw Error(
+        "{}: GGUF cannot store another activation for models of type '{}': run the directory without converting it",
+        printable(checkpoint.path()), config.arch->hf_name);
   writer.set("general.architecture", arch);
   writer.set("general.type", std::string("model"));
   writer.set("general.name", config.name);

@@ -10,7 +10,7 @@
 namespace ingot {
 namespace {
 
-constexpr const char* kInstead = "run the directory as it is";
+constexpr const char* kInstead = "run the directory without converting it";
 
 void add_layer(const std::string& name, const HeadLayer& layer, std::vector<ExportTensor>& tensors) {
   std::vector<float> rows(layer.weight.size());  // [n_out, n_in], the order in files
@@ -31,14 +31,14 @@ std::vector<ExportTensor> classifier_export(const Checkpoint& checkpoint, Weight
   const std::vector<HeadLayer>& layers = classifier.head.layers();
   const bool normed = layers.size() == 2 && !layers[0].norm.empty();
   if (classifier.pooling != (normed ? "mean" : is_encoder ? "cls" : "last"))
-    throw Error("{}: GGUF cannot say that the classifier pools by '{}': {}", printable(checkpoint.path()),
+    throw Error("{}: GGUF cannot store the classifier's pooling '{}': {}", printable(checkpoint.path()),
                 classifier.pooling, kInstead);
   if (layers.size() == 2 && layers[0].activation != (normed ? HeadLayer::Act::kGelu : HeadLayer::Act::kTanh))
-    throw Error("{}: GGUF cannot say which activation the classifier has: {}", printable(checkpoint.path()), kInstead);
+    throw Error("{}: GGUF cannot store the classifier's activation: {}", printable(checkpoint.path()), kInstead);
   if (classifier.raw)
     log_warn(
-        "{}: the model's makers take its scores as they are, which GGUF cannot say: those of the file will be from 0 "
-        "to 1, in the same order",
+        "{}: this model returns raw scores, which GGUF cannot store: the file's scores will be from 0 to 1, in the "
+        "same order",
         printable(checkpoint.path()));
   if (layers.size() == 2) add_layer("cls", layers[0], tensors);
   if (normed) tensors.push_back(computed_tensor("cls.norm.weight", {layers[0].norm.size()}, layers[0].norm));
@@ -58,14 +58,13 @@ std::vector<ExportTensor> dense_export(const Checkpoint& checkpoint, WeightSourc
   std::vector<ExportTensor> tensors;
   const EmbedHead head = read_dense_head(checkpoint, source, 0);
   if (head.layers().size() > 2)
-    throw Error("{}: GGUF has names for two dense layers, and this model has {}", printable(checkpoint.path()),
+    throw Error("{}: GGUF can store at most two dense layers, but this model has {}", printable(checkpoint.path()),
                 head.layers().size());
   int number = 2;
   for (const HeadLayer& layer : head.layers()) {
     if (layer.activation != HeadLayer::Act::kNone || !layer.bias.empty() || layer.takes_unit)
-      throw Error(
-          "{}: GGUF cannot say that a dense layer has a bias or an activation, or takes vectors of length 1: {}",
-          printable(checkpoint.path()), kInstead);
+      throw Error("{}: GGUF cannot store a dense layer with a bias, an activation or normalized input: {}",
+                  printable(checkpoint.path()), kInstead);
     add_layer(fmt::format("dense_{}", number++), layer, tensors);
   }
   return tensors;
@@ -109,7 +108,8 @@ void write_pooling_keys(const Checkpoint& checkpoint, const std::string& arch, G
              static_cast<uint32_t>(std::find(std::begin(kNames), std::end(kNames), *pooling) - std::begin(kNames)));
   const bool lowers = checkpoint.directory() != nullptr && read_hf_text_options(*checkpoint.directory()).lower_case;
   if (lowers && checkpoint.tokenizer()->model() != kWordPieceModel)
-    throw Error("{}: GGUF cannot say that texts become lower case: {}", printable(checkpoint.path()), kInstead);
+    throw Error("{}: GGUF cannot store that texts are converted to lower case: {}", printable(checkpoint.path()),
+                kInstead);
   if (*pooling == "rank") return write_asked_keys(checkpoint, arch, writer);
   for (const ExportTensor& tensor : dense_export(checkpoint, *checkpoint.weights())) {
     const std::string layer = tensor.name.substr(0, tensor.name.find('.'));

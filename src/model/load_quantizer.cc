@@ -70,8 +70,9 @@ void check_changes(QuantizedSource& source, const Config& config, const std::str
     if (!TensorFinder(source.plain(), config, true).find(row, 0, plain) || plain.format != quantized.format) return;
     stored = info(plain.format).name;
   }
-  throw Error("{}: quantizing to {} changes nothing, because the matrices are {} already: load the model as it is",
-              source.name(), type, stored);
+  throw Error(
+      "{}: quantizing to {} changes nothing, because the matrices are already {}: load the model without quantizing it",
+      source.name(), type, stored);
 }
 
 }  // namespace
@@ -109,7 +110,7 @@ std::vector<uint8_t> LoadQuantizer::encode(const HostTensor& host, Format format
   if (bad_row >= 0) {
     std::vector<float>& row = rows[0];
     decode_row(host.format, host.data + static_cast<size_t>(bad_row) * from_bytes, row.data(), host.n_in);
-    throw Error("tensor '{}', row {}: {} cannot be quantized to {}: load the model as it is", name,
+    throw Error("tensor '{}', row {}: {} cannot be quantized to {}: load the model without quantizing it", name,
                 bad_row.load(), *bad_number(row, format), info(format).name);
   }
   return out;

@@ -14,7 +14,7 @@ std::string token_text(const Tokenizer& tokenizer, std::optional<int32_t> id) {
 
 void check_vocabulary(const Checkpoint& checkpoint, const Tokenizer& tokenizer, const Config& config) {
   if (tokenizer.n_vocab() > config.n_vocab)
-    throw Error("{}: the tokenizer has {} tokens, and the embedding has {} rows", printable(checkpoint.path()),
+    throw Error("{}: the tokenizer has {} tokens, but the embedding has only {} rows", printable(checkpoint.path()),
                 tokenizer.n_vocab(), config.n_vocab);
 }
 
@@ -35,7 +35,7 @@ LoadedModel load_model(std::shared_ptr<const Checkpoint> checkpoint, const Runne
   model.checkpoint = std::move(checkpoint);
   const Config config = model.checkpoint->config();
   if (config.bidirectional)
-    throw Error("{}: this model reads whole texts and makes vectors, and cannot write: use `ingot embed`",
+    throw Error("{}: this model makes vectors of texts and cannot write text: use `ingot embed`",
                 printable(model.checkpoint->path()));
   model.tokenizer = model.checkpoint->tokenizer();
   check_vocabulary(*model.checkpoint, *model.tokenizer, config);

@@ -163,13 +163,13 @@ std::vector<size_t> Planner::left_for_kv(const RunnerOptions& o) const {
   for (size_t i = 0; i < devices_.size(); ++i) {
     const size_t available = devices_[i].available, weights = devices_[i].weights.total();
     if (weights > available)
-      throw MemoryError("the weights need {} and {} has {} free: use a smaller model or a smaller quant",
+      throw MemoryError("the weights need {}, but {} has only {} free: use a smaller model or a smaller quantization",
                         human_bytes(weights), name_of(i), human_bytes(available));
     const size_t states = state_bytes(i, o.max_seqs + n_snapshots);
     if (states > available - weights)
       throw MemoryError(
-          "the states of {} sequences and {} snapshots need {}, and {} are free beside the weights: allow fewer at "
-          "once",
+          "the states of {} sequences and {} snapshots need {}, but only {} are free after the weights: allow fewer "
+          "sequences or snapshots",
           o.max_seqs, n_snapshots, human_bytes(states), human_bytes(available - weights));
     const size_t free = available - weights - states;  // without `fills`, half of it stays free for other uses
     left.push_back(devices_[i].fills ? left_of(free, least.devices[i].activation_bytes) : free / 2);
@@ -196,9 +196,8 @@ MemoryPlan Planner::plan(const RunnerOptions& options) const {
     const DevicePlan& one = plan.devices[i];
     if (one.total_bytes() > one.available_bytes)
       throw MemoryError(
-          "a KV cache of {} tokens needs {}, and {} are free beside the weights and {} for activations: use at most {} "
-          "tokens of context, or "
-          "fewer sequences at once",
+          "a KV cache of {} tokens needs {}, but only {} are free after the weights, of which activations need {}: use "
+          "at most {} tokens of context, or fewer sequences at once",
           n_tokens, human_bytes(one.kv_bytes), human_bytes(one.available_bytes - one.weight_bytes),
           human_bytes(one.activation_bytes), devices_[i].fills ? fit : 2 * fit);
   }

@@ -85,7 +85,8 @@ std::unique_ptr<Ranks> start_ranks(const Config& config, std::unique_ptr<WeightS
                                    const RunnerOptions& options, const LoadProgress& progress) {
   const ParallelOptions& p = options.parallel;
   if ((p.communicator || p.n_ranks > 1) && (options.layers_on.asks() || !options.split.device.empty()))
-    throw UsageError("several ranks have a share of every layer: leave out the options that place layers or experts");
+    throw UsageError(
+        "with several ranks, each has a share of every layer: leave out the options that place layers or experts");
   if (p.communicator) {
     const Config own =
         config_of_rank(config, p.communicator->rank(), p.communicator->size(), largest_block(*source, config));

@@ -86,7 +86,7 @@ class Writer {
     if (is_dense(*tensor.format) || options_.allow_requantize || target == tensor.format) return;
     if (is_dense(target) && (options_.allow_decode || !options_.mix)) return;
     throw Error(
-        "{}: tensor '{}' is stored as {}: quantizing what is quantized loses more than once; use the unquantized "
+        "{}: tensor '{}' is stored as {}: quantizing a quantized tensor again loses more accuracy; use the unquantized "
         "model, or allow it (allow-requantize)",
         model_.source, printable(tensor.name), info(*tensor.format).name);
   }
@@ -98,7 +98,8 @@ class Writer {
     // Embedding rows are looked up, not multiplied, so their importance is not used.
     if (!weights.empty() && tensor.name != kEmbedding)
       throw Error(
-          "{}: '{}' has {} values, and the tensor of {} has rows of {}{}: the importance matrix is of another model",
+          "{}: '{}' has {} values, but the tensor of {} has rows of {}{}: the importance matrix belongs to another "
+          "model",
           printable(options_.importance->path()), printable(tensor.name), weights.size(), model_.source, tensor.n_in(),
           n_matrices > 1 ? fmt::format(" in {} matrices", n_matrices) : "");
     if (tensor.name != kEmbedding) report_.without_importance.push_back(tensor.name);
@@ -110,7 +111,8 @@ class Writer {
     for (const Plan& plan : plans_) any = any || !options_.importance->find(plan.tensor->name).empty();
     if (!any)
       throw Error(
-          "{}: none of its {} entries (the first is '{}') is a tensor of {}: the importance matrix is of another model",
+          "{}: none of its {} entries (the first is '{}') is a tensor of {}: the importance matrix belongs to another "
+          "model",
           printable(options_.importance->path()), options_.importance->size(),
           printable(options_.importance->names().front()), model_.source);
   }
@@ -215,9 +217,8 @@ class Writer {
   void check_values(const Plan& plan, int64_t row, std::optional<float> bad) const {
     if (!bad) return;
     if (!std::isfinite(*bad))
-      throw Error(
-          "{}: tensor '{}', row {}: {} is not a number to compute with: the file is damaged, or its training failed",
-          model_.source, printable(plan.tensor->name), row, *bad);
+      throw Error("{}: tensor '{}', row {}: {} is not a finite number: the file is damaged, or its training failed",
+                  model_.source, printable(plan.tensor->name), row, *bad);
     throw Error("{}: tensor '{}', row {}: {} is more than {} can hold ({}): use BF16", model_.source,
                 printable(plan.tensor->name), row, *bad, info(*plan.target).name, kLargestF16);
   }

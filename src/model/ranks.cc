@@ -27,7 +27,7 @@ std::unique_ptr<Backend> make_backend(const RunnerOptions& options, const std::s
   if (options.check_nan) backend = nan_check_backend(std::move(backend));
   if (options.trace && options.trace_ops) backend = trace_backend(std::move(backend), options.trace);
   if (!backend->keeps_kv_as(options.kv_dtype))
-    throw Error("KV caches of q4_0 are for GPUs: use q8_0 or fp8, or a GPU");
+    throw Error("a KV cache of q4_0 needs a GPU: use a GPU, or q8_0 or fp8 on the CPU");
   return backend;
 }
 
@@ -49,12 +49,12 @@ DraftHeadFile open_head(WeightSource& source, const Config& config, const Runner
                         names_in(options.backend.device).size() == 1;
   const bool is_asked_for = options.eagle_head != nullptr || options.mtp_head == MtpHead::kNeeded;
   if (!is_alone && is_asked_for)
-    throw UsageError("a draft head runs beside a model on one device: on several, speculate with ngram or draft");
+    throw UsageError("a draft head needs a model on one device: with several devices, speculate with ngram or draft");
   if (options.eagle_head) return open_eagle_head(*options.eagle_head, config);
   if (options.mtp_head == MtpHead::kNone || !is_alone) return {};
   DraftHeadFile head = find_mtp_head(source, config);
   if (!head && options.mtp_head == MtpHead::kNeeded)
-    throw Error("{}: the model has no layer for multi-token prediction (MTP): guess tokens in another way, or not",
+    throw Error("{}: the model has no layer for multi-token prediction (MTP): speculate in another way, or not at all",
                 source.name());
   try {
     if (head) head_bytes(head, *create_backend({.device = "ref"}));
@@ -145,7 +145,7 @@ void Ranks::open_devices(RunnerOptions& options) {
     options.max_batch_tokens = std::max(kSplitChunk, options.max_seqs);
   // A replay and the launches after it would both change the states of the other devices.
   if (options.check_replay && devices_.size() > 1)
-    throw UsageError("replayed steps are checked only where a model is on one device, and this one is on {}",
+    throw UsageError("replayed steps can be checked only with a model on one device, but this model is on {} devices",
                      devices_.size());
   CHECK_LE(split_.n_devices(), static_cast<int>(devices_.size()));
   if (head_file_ && devices_.size() > 1) drop_head(options);
@@ -154,7 +154,7 @@ void Ranks::open_devices(RunnerOptions& options) {
 // A model that does not fit on one device runs without its draft head.
 void Ranks::drop_head(const RunnerOptions& options) {
   if (options.eagle_head || options.mtp_head == MtpHead::kNeeded)
-    throw Error("a draft head runs beside a model on one device, and this model is on {}: speculate with ngram",
+    throw Error("a draft head needs a model on one device, but this model is on {} devices: speculate with ngram",
                 devices_.size());
   head_file_ = {}, config_.draft_head = nullptr;
 }
@@ -167,13 +167,13 @@ size_t Ranks::memory_limit(const Device& device, const RunnerOptions& o) const {
   const bool is_limited = devices_.size() == 1 || !device.backend->is_host();
   if (!is_limited || !o.fills_memory()) return free;
   if (o.memory_bytes > free)
-    throw Error("the device has {} free, and {} are to be taken: use fewer", human_bytes(free),
+    throw Error("the device has {} free, but {} are to be used: use less memory", human_bytes(free),
                 human_bytes(o.memory_bytes));
   if (o.memory_bytes > 0) return o.memory_bytes;
   const auto limit = static_cast<size_t>(o.memory_share * static_cast<double>(all));
   if (limit <= all - free)
-    throw Error("{} of the device's {} are in use already: a share of {} leaves nothing", human_bytes(all - free),
-                human_bytes(all), o.memory_share);
+    throw Error("{} of the device's {} are already in use: a share of {} leaves no memory for the model",
+                human_bytes(all - free), human_bytes(all), o.memory_share);
   return limit - (all - free);
 }
 
@@ -220,7 +220,8 @@ void Ranks::load(const LoadProgress& progress) {
   log_info("{} of weights in {:.3f} s, {:.1f} GB/s", human_bytes(file_bytes), seconds,
            static_cast<double>(file_bytes) / seconds * 1e-9);
   if (const std::string path = changed_mapped_file(); !path.empty())
-    throw Error("{} was written to or cut while it was loaded: start again when it is whole", printable(path));
+    throw Error("{} was changed or truncated while it was loaded: start again when the file is complete",
+                printable(path));
 }
 
 void Ranks::make_programs() {
@@ -257,7 +258,7 @@ void Ranks::link_stages() {
   for (const auto& device : devices_) {
     head_file_ ? allocate_with_head() : device->part->program.allocate(*device->backend, plan_.limits);
     const size_t free_after = std::min(device->backend->available_bytes(), device->free_before);
-    log_info("{} of {}'s memory are taken, and nothing more while it runs; the device has {} less than before",
+    log_info("{} of {}'s memory are allocated, and no more while it runs; the device has {} less free than before",
              human_bytes(device->backend->allocated_bytes()), device->name,
              human_bytes(device->free_before - free_after));
   }

@@ -19,7 +19,7 @@ struct Divided {
   // Gives each rank neighbouring units, as evenly as possible. `each`: elements of a unit.
   Range deal(int64_t n_units, int64_t each, const char* what) const {
     if (n_units < n_ranks)
-      throw UsageError("{} ranks are too many for {}: its {} can be divided into {} part{} of whole blocks at most",
+      throw UsageError("{} ranks are too many for {}: its {} can be divided into at most {} part{} of whole blocks",
                        n_groups * n_ranks, model.name.empty() ? "this model" : printable(model.name), what,
                        n_groups * n_units, n_groups * n_units == 1 ? "" : "s");
     const int64_t first = n_units * rank / n_ranks, end = n_units * (rank + 1) / n_ranks;
@@ -57,7 +57,7 @@ void deal_heads(const Divided& d, int64_t block, Share& share) {
     return;
   }
   if (d.n_ranks % c.n_kv_heads != 0)
-    throw UsageError("{} ranks cannot share {} heads of keys and values: use a multiple or a divisor of {} ranks",
+    throw UsageError("{} ranks cannot share {} KV heads: use a number of ranks that is a multiple or a divisor of {}",
                      d.n_ranks, c.n_kv_heads, c.n_kv_heads);
   const int each = d.n_ranks / c.n_kv_heads;  // ranks that have the same keys
   const Divided of_group{c, d.rank % each, each, c.n_kv_heads};

@@ -123,14 +123,15 @@ std::vector<bool> blocks_on_host(const Config& c, const std::vector<TensorPlace>
       const auto n = std::ranges::count_if(names, place_of);
       if (n != 0 && n != std::ssize(names))
         throw UsageError(
-            "override-tensor puts {} of {} matrices of {} of layer {} on the CPU, the rest not: they are on one "
-            "device, so the patterns must find all of them or none",
+            "override-tensor puts {} of {} matrices of {} of layer {} on the CPU: they must be on one device, so the "
+            "patterns must match all of them or none",
             n, names.size(), feed_forward ? (c.layer(layer).experts ? "the experts" : "the feed-forward") : "attention",
             layer);
       on_host[static_cast<size_t>(2 * layer + 1 + feed_forward)] = n != 0;
     }
   if (!places.empty() && !finds_any)
-    throw UsageError("override-tensor: no pattern finds a matrix of attention, feed-forward or experts of this model");
+    throw UsageError(
+        "override-tensor: no pattern matches a matrix of attention, feed-forward or experts of this model");
   return on_host;
 }
 
@@ -141,14 +142,14 @@ SplitWishes wishes_of(const Config& c, const RunnerOptions& o, size_t n_gpus) {
                      .layers_of_gpu = s.layers_of_device,
                      .on_host = blocks_on_host(c, s.places)};
   if (s.cpu_experts.value_or(0) > 0 && c.experts.n == 0)
-    throw UsageError("cpu-experts is for models with experts, and this one has none: use gpu-layers");
+    throw UsageError("cpu-experts needs a model with experts, but this model has none: use gpu-layers");
   if (!s.layers_of_device.empty()) {
     int sum = 0;
     for (const int n : s.layers_of_device) sum += n;
     const int wanted = std::min(s.gpu_layers.value_or(c.n_layers), c.n_layers);
     if (s.layers_of_device.size() != n_gpus || sum != wanted)
-      throw UsageError("layers-split gives {} devices {} layers: {} devices have {}", s.layers_of_device.size(), sum,
-                       n_gpus, wanted);
+      throw UsageError("layers-split lists {} devices with {} layers in all: expected {} devices with {} layers",
+                       s.layers_of_device.size(), sum, n_gpus, wanted);
     if (!wishes.gpu_layers) wishes.gpu_layers = c.n_layers;
   }
   // With patterns only, all other blocks are on GPUs.
@@ -198,8 +199,8 @@ Split choose_split(const Config& c, WeightSource& source, std::span<const Device
     for (const BlockNeeds& need : needs) all += need.host_bytes;
     for (const size_t bytes : limits.gpu_bytes) room += bytes;
     throw MemoryError(
-        "the model needs {} with a context of {} tokens, and {} fit: {} beside the buffers of a step. Use a smaller "
-        "quant, a smaller model or a shorter context",
+        "the model needs {} with a context of {} tokens, but only {} are free on {} after the buffers of a step: use a "
+        "smaller quantization, a smaller model or a shorter context",
         human_bytes(all), tokens_wanted(c, o), human_bytes(room), fmt::join(names, " and "));
   }
   if (!asks && gpus.size() == 1)

@@ -101,8 +101,7 @@ bool TensorFinder::find_each(const std::string& pattern, const Wanted& w, HostTe
       if (!shapes_only_) bytes.reserve(static_cast<size_t>(w.n_matrices) * n_bytes);
     } else if (part.format != out.format) {
       throw Error(
-          "{}: tensor '{}' is stored as {}, and the experts before it as {}: experts of one layer have to be stored "
-          "alike",
+          "{}: tensor '{}' is stored as {}, but the experts before it as {}: all experts of a layer need the same type",
           source_.name(), name, info(part.format).name, info(out.format).name);
     }
     if (shapes_only_) continue;

@@ -150,8 +150,8 @@ class Loader {
     if (config_.attention_bias && !config_.arch->latent_attention && !config_.layer(layer).recurrent &&
         (!w.bq || !w.bk || !w.bv))
       throw Error(
-          "{}: config.json has attention_bias, and the biases of layer {} are missing: one of q_proj.bias, k_proj.bias "
-          "and v_proj.bias",
+          "{}: config.json sets attention_bias, but layer {} lacks at least one of q_proj.bias, k_proj.bias and "
+          "v_proj.bias",
           source_.name(), layer);
   }
 
@@ -321,7 +321,7 @@ void check_unused(const WeightSource& source, const Config& config) {
   for (const std::string& name : source.unused())
     if (!is_known_to_be_unused(name, config))
       throw Error(
-          "{}: tensor '{}' is {}, and nothing uses it: models of type '{}' that have it are not supported",
+          "{}: tensor '{}' is {}, but ingot does not use it: models of type '{}' with this tensor are not supported",
           source.name(), printable(name), config.arch->encoder ? "part of a layer" : "in the file",
           source.dialect() == Dialect::kGguf ? config.arch->gguf_name : config.arch->hf_name);
 }

@@ -93,7 +93,7 @@ def test_what_is_refused(ingot, models, tmp_path):
         done = ingot("embed", *args, ok=False)
         assert done.returncode == code and done.stdout == "", done.stderr
         return done.stderr
-    assert "says nothing of embeddings" in refused(1, models / "llama.gguf", "-p", "x")
+    assert "name no pooling for embeddings" in refused(1, models / "llama.gguf", "-p", "x")
     assert "pooling 'max' is not known" in refused(2, model, "-p", "x", "--pooling", "max")
     assert "--npy needs a file" in refused(2, model, "-p", "x", "--npy")
     assert "excludes" in refused(2, model, "-p", "x", "--npy", "--json", "-o", tmp_path / "x")
@@ -102,7 +102,7 @@ def test_what_is_refused(ingot, models, tmp_path):
     (tmp_path / "lines").write_text("\n\r\n\n")
     assert len(ingot("embed", model, "-f", tmp_path / "lines").stdout.splitlines()) == 3
     long = "fox " * 100
-    assert "and the model reads at most 70: cut it" in refused(1, model, "-p", long)
+    assert "but the model reads at most 70: shorten it" in refused(1, model, "-p", long)
     assert ingot("embed", model, "-p", long, "--truncate").stdout.count("\n") == 1
     assert "is a directory" in refused(1, tmp_path, "-p", "x")
 
@@ -153,7 +153,7 @@ def test_template_errors(ingot, tmp_path):
         return done.stderr
     assert "line 2" in refused(1, "--template-file", tmp_path / "bad.jinja", "--messages", "-")
     assert "no tools here" in refused(1, "--template-file", tmp_path / "raises.jinja", "--messages", "-")
-    assert "there is no template" in refused(2, "--messages", "-")
+    assert "no template is given" in refused(2, "--messages", "-")
     assert "KEY=VALUE" in refused(2, "--template-file", tmp_path / "raises.jinja", "--messages", "-", "--set", "x")
     assert "is not JSON" in refused(1, "--template-file", tmp_path / "raises.jinja", "--messages", "-", input="[{")
     assert "messages" in refused(1, "--template-file", tmp_path / "raises.jinja", "--messages", "-", input="{}")

@@ -113,10 +113,10 @@ def test_heads_that_are_missing_or_do_not_fit(ingot):
     """A message of one line before a model is loaded."""
     heads, plain = DATA / "heads", DATA / "models" / "llama.gguf"
     for model, more, what in (
-            (plain, ["--speculate", "mtp"], "the model has no layer for multi-token prediction (MTP): guess tokens in another way, or not"),
+            (plain, ["--speculate", "mtp"], "the model has no layer for multi-token prediction (MTP): speculate in another way, or not at all"),
             (plain, ["--speculate", "eagle3", "--draft", heads / "mimo"], "it is not an EAGLE-3 head, which has a tensor midlayer.hidden_norm.weight"),
             (heads / "eagle3", ["--speculate", "draft", "--draft", heads / "eagle3_head"], "it is an EAGLE-3 head and not a model"),
-            (heads / "eagle3_moe", ["--draft", heads / "eagle3_head"], "the head is for 261 tokens, and the model has 263")):
+            (heads / "eagle3_moe", ["--draft", heads / "eagle3_head"], "the head is made for 261 tokens, but the model has 263")):
         refused = ingot("run", model, "-p", "x", *more, ok=False)
         assert refused.returncode == 1 and refused.stdout == "" and refused.stderr.count("\n") == 1 and what in refused.stderr
     for wrong in (["--speculate", "eagle3"], ["--speculate", "mtp", "--draft", plain]):
@@ -129,7 +129,7 @@ def test_a_draft_with_other_tokens_is_refused(ingot):
     for command in (["run", "-p", "x"], ["chat"]):
         refused = ingot(*command, "--draft", other, ok=False, input="")
         assert refused.returncode == 1 and refused.stdout == ""
-        assert re.fullmatch(r"ingot: --draft .*qwen2.gguf: it has \d+ tokens and the model has \d+: a draft model needs the same tokens\n", refused.stderr)
+        assert re.fullmatch(r"ingot: --draft .*qwen2.gguf: it has \d+ tokens, but the model has \d+: a draft model needs the same tokens\n", refused.stderr)
     for wrong in (["--speculate", "draft"], ["--speculate", "much"]):
         assert ingot("run", "-p", "x", *wrong, ok=False).returncode == 2
 

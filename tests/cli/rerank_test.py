@@ -48,7 +48,7 @@ def test_what_is_refused(ingot):
         done = ingot("rerank", *args, ok=False, **kwargs)
         assert done.returncode == code, done.stderr
         return done.stderr
-    assert "there is no classifier in it" in refused(1, RANKERS.parent / "encoders" / "bert", "-q", "a", "-p", "b")
+    assert "this model has no known classifier" in refused(1, RANKERS.parent / "encoders" / "bert", "-q", "a", "-p", "b")
     assert "--query" in refused(2, RANKERS / "bert", "-p", "b")
     assert "the query and document 1 have" in refused(1, RANKERS / "bert", "-q", "a", "-p", "b", "-p", "word " * 100)
     assert "this model ranks documents" in ingot("embed", RANKERS / "bert", "-p", "b", ok=False).stderr

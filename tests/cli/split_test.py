@@ -16,13 +16,13 @@ def test_the_same_answer(ingot, flags):
 
 
 @pytest.mark.parametrize("flags, words", [
-    (["--device", "cpu,cpu"], "--device names 2 devices, and --pp 1"),
-    (["--device", "cpu", "--pp", "2"], "--device names 1 devices, and --pp 2"),
-    (["--device", "cpu,cpu", "--pp", "2", "--layers-split", "1,1"], "gives 2 devices 2 layers: 2 devices have 12"),
+    (["--device", "cpu,cpu"], "--device names 2 devices, but --pp is 1"),
+    (["--device", "cpu", "--pp", "2"], "--device names 1 devices, but --pp is 2"),
+    (["--device", "cpu,cpu", "--pp", "2", "--layers-split", "1,1"], "lists 2 devices with 2 layers in all: expected 2 devices with 12 layers"),
     (["--layers-split", "6"], "--layers-split needs --pp"),
     (["--device", "cpu", "--gpu-layers", "3"], "--gpu-layers 3 needs a GPU"),
     (["--device", "ref", "--gpu-layers", "some"], "--gpu-layers 'some': give a number of layers, all or auto"),
-    (["--device", "ref", "--cpu-experts", "1"], "this one has none"),
+    (["--device", "ref", "--cpu-experts", "1"], "this model has none"),
     (["--device", "ref", "-ot", "ffn_down=CPU"], "puts 1 of 3 matrices of the feed-forward of layer 0 on the CPU"),
     (["--device", "ref", "-ot", "ffn"], "give PATTERN=CPU or PATTERN=CUDA0"),
 ])
@@ -42,4 +42,4 @@ def test_a_plan_without_a_gpu(ingot):
     text = ingot("inspect", "--fit", "--gpu-memory", "520MiB").stdout
     assert part["split"] in text and "the GPU: " in text
     none = ingot("inspect", "--fit", "--gpu-memory", "512MiB", "--memory", "1MiB", ok=False)
-    assert none.returncode == 1 and "Use a smaller quant" in none.stderr
+    assert none.returncode == 1 and "use a smaller quantization" in none.stderr

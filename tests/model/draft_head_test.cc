@@ -325,12 +325,12 @@ TEST(DraftHeadFaults, AnEagleHeadFitsItsModel) {
   };
   const HeadCopy head("eagle3_head", no_change);
   EXPECT_EQ(fault_with(head, "eagle3"), "no fault");
-  EXPECT_THAT(fault_with(head, "eagle3_moe"), HasSubstr("the head is for 261 tokens, and the model has 263"));
+  EXPECT_THAT(fault_with(head, "eagle3_moe"), HasSubstr("the head is made for 261 tokens, but the model has 263"));
   EXPECT_THAT(fault_with(head, "llama_nextn"),
-              HasSubstr("the head reads three layers inside the model, which has 2 layers"));
+              HasSubstr("the head reads three inner layers of the model, which has only 2 layers"));
   head.set({{"hidden_size", 48}});
   EXPECT_THAT(fault_with(head, "eagle3"),
-              HasSubstr("the head reads hidden states of 48 numbers, and the model's have 32"));
+              HasSubstr("the head needs hidden states of 48 numbers, but the model's have 32"));
   const HeadCopy two("eagle3_head", no_change);
   two.set({{"num_hidden_layers", 2}});
   EXPECT_THAT(fault_with(two, "eagle3"), HasSubstr("expected one dense layer"));
@@ -339,7 +339,7 @@ TEST(DraftHeadFaults, AnEagleHeadFitsItsModel) {
   EXPECT_THAT(fault_with(far, "eagle3"), HasSubstr("eagle_aux_hidden_state_layer_ids[2]"));
   const HeadCopy unnamed("eagle3_head", [](RawTensors& t) { t.erase("d2t"); });
   EXPECT_THAT(fault_with(unnamed, "eagle3"),
-              HasSubstr("the head knows 97 of the model's 261 tokens, and tensor 'd2t'"));
+              HasSubstr("the head has 97 of the model's 261 tokens, but tensor 'd2t'"));
   const HeadCopy outside("eagle3_head", [](RawTensors& t) { t["d2t"].bytes[96 * 8] = char(200); });
   EXPECT_THAT(fault_with(outside, "eagle3"), HasSubstr("names token 96 + "));
   const HeadCopy short_list("eagle3_head", [](RawTensors& t) {

@@ -176,15 +176,15 @@ TEST(EncoderExportRefusals, AreNamed) {
                       [](auto& j) {
                         j["layer_types"] = {"full_attention", "full_attention", "sliding_attention", "full_attention"};
                       }),
-              HasSubstr("which layers of this model have a window"));
+              HasSubstr("which layers of this model have an attention window"));
   EXPECT_THAT(
       refusal("encoders/bert", "tokenizer.json", [](auto& j) { j["normalizer"]["handle_chinese_chars"] = false; }),
-      HasSubstr("changes a text before it cuts words"));
+      HasSubstr("this tokenizer's normalizer"));
   EXPECT_THAT(refusal("rankers/modern_bert", "config.json", [](auto& j) { j["classifier_pooling"] = "cls"; }),
-              HasSubstr("pools by 'cls'"));
+              HasSubstr("pooling 'cls'"));
   EXPECT_THAT(refusal("encoders/gemma_embed", "2_Dense/config.json",
                       [](auto& j) { j["activation_function"] = "torch.nn.modules.activation.Tanh"; }),
-              HasSubstr("a bias or an activation"));
+              HasSubstr("a bias, an activation"));
 }
 
 }  // namespace

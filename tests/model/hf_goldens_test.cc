@@ -137,7 +137,7 @@ TEST(HfVariants, BiasesThatAreSaidToBeThereMustBe) {
     load_hf(copy.path());
     FAIL() << "was accepted";
   } catch (const Error& error) {
-    EXPECT_NE(std::string(error.what()).find("config.json has attention_bias, and the biases of layer 0 are missing"),
+    EXPECT_NE(std::string(error.what()).find("config.json sets attention_bias, but layer 0 lacks at least one of"),
               std::string::npos)
         << error.what();
   }

@@ -114,7 +114,7 @@ TEST(LoadQuantizer, SaysWhatItCannotDo) {
   EXPECT_THAT(refusal([&] { quantized_source(dummy_source(config, Format::BF16, 1), config, "q9"); }),
               AllOf(HasSubstr("unknown type 'q9'"), HasSubstr("fp8"), HasSubstr("Q4_K_M")));
   EXPECT_THAT(refusal([&] { quantized_source(dummy_source(config, Format::Q4_0, 1), config, "q8_0"); }),
-              AllOf(HasSubstr("quantizing to q8_0 changes nothing"), HasSubstr("Q4_0 already")));
+              AllOf(HasSubstr("quantizing to q8_0 changes nothing"), HasSubstr("already Q4_0")));
   const LoadQuantizer quantizer("q8_0", {.n_layers = 1});
   std::vector<float> rows(64, 1.0f);
   rows[40] = INFINITY;

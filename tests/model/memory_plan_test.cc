@@ -68,9 +68,10 @@ TEST(MemoryPlan, ThePoolTakesTheRest) {
 }
 
 TEST(MemoryPlan, WhatCannotFitIsRefusedWithBothNumbers) {
-  EXPECT_THAT(error_of(2000 * kMiB, 1000 * kMiB, {}), HasSubstr("need 2.0 GiB and the device has 1000.0 MiB free"));
+  EXPECT_THAT(error_of(2000 * kMiB, 1000 * kMiB, {}),
+              HasSubstr("need 2.0 GiB, but the device has only 1000.0 MiB free"));
   EXPECT_THAT(error_of(1000 * kMiB, 1100 * kMiB, {.n_ctx = 100000}),
-              HasSubstr("KV cache of 100000 tokens needs 3.1 GiB, and 100.0 MiB are free"));
+              HasSubstr("KV cache of 100000 tokens needs 3.1 GiB, but only 100.0 MiB are free"));
   EXPECT_THAT(error_of(1000 * kMiB, 1100 * kMiB, {.n_ctx = 100000}), HasSubstr("at most 3200 tokens"));
   EXPECT_EQ(error_of(1000 * kMiB, 2000 * kMiB, {.n_ctx = 4096}), "");
 }

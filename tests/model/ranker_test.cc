@@ -161,10 +161,11 @@ TEST(Ranker, RefusesModelsThatEmbed) {
   const std::string document = "text";
   const auto embedder = open(kEncoders / "bert.gguf", on("ref"));
   EXPECT_FALSE(embedder->ranks());
-  EXPECT_THAT(refusal([&] { embedder->score("query", {&document, 1}); }), HasSubstr("embeds texts, rather than ranks"));
+  EXPECT_THAT(refusal([&] { embedder->score("query", {&document, 1}); }), HasSubstr("embeds texts and cannot rank"));
   EmbedOptions options = on("ref");
   options.pooling = "rank";
-  EXPECT_THAT(refusal([&] { open(kEncoders / "bert.gguf", options); }), HasSubstr("there is no classifier in it"));
+  EXPECT_THAT(refusal([&] { open(kEncoders / "bert.gguf", options); }),
+              HasSubstr("this model has no known classifier"));
 }
 
 // A classifier with three classes, for example for three feelings.
@@ -187,7 +188,7 @@ TEST(Ranker, RefusesModelsThatSort) {
   ThreeClasses source;
   EXPECT_THAT(
       refusal([&] { read_classifier(*open_checkpoint((kRankers / "qwen3_score").string()), source, 48, false); }),
-      HasSubstr("feelings: the model sorts texts into 3 classes"));
+      HasSubstr("feelings: the classifier has 3 classes"));
   EXPECT_THAT(
       refusal([&] { read_classifier(*open_checkpoint((kRankers / "qwen3_score").string()), source, 47, false); }),
       HasSubstr("'score.weight' is [3, 48]: expected [3, 47]"));

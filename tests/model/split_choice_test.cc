@@ -112,14 +112,14 @@ TEST(SplitChoice, ThePlanAcceptsTheSplit) {
 
 TEST(SplitChoice, WhatCannotRunIsRefused) {
   Choice choose("llama-3.1-8b");
-  EXPECT_THAT(error_of([&] { choose(2, 1); }), HasSubstr("Use a smaller quant"));
+  EXPECT_THAT(error_of([&] { choose(2, 1); }), HasSubstr("use a smaller quantization"));
 }
 
 TEST(SplitChoice, LayersAsAsked) {
   Choice choose("llama-3.1-8b");
   EXPECT_EQ(choose(80, 64, {.layers_on = {.gpu_layers = 20}}), "layers 0 to 11 on cpu, layers 12 to 31 on gpu");
   EXPECT_EQ(choose(80, 64, {.layers_on = {.gpu_layers = 99}}), "layers 0 to 31 on gpu");
-  EXPECT_THAT(error_of([&] { choose(80, 64, {.layers_on = {.cpu_experts = 3}}); }), HasSubstr("this one has none"));
+  EXPECT_THAT(error_of([&] { choose(80, 64, {.layers_on = {.cpu_experts = 3}}); }), HasSubstr("this model has none"));
 }
 
 TEST(SplitChoice, Patterns) {
@@ -138,7 +138,7 @@ TEST(SplitChoice, Patterns) {
   EXPECT_EQ(with("blk\\.47\\.=CPU"), "layers 0 to 46 on gpu, layer 47 on cpu");
   EXPECT_THAT(error_of([&] { with("ffn_down_exps=CPU"); }),
               HasSubstr("puts 1 of 3 matrices of the experts of layer 0 on the CPU"));
-  EXPECT_THAT(error_of([&] { with("nothing=CPU"); }), HasSubstr("no pattern finds"));
+  EXPECT_THAT(error_of([&] { with("nothing=CPU"); }), HasSubstr("no pattern matches"));
   EXPECT_THAT(error_of([&] { with("exps=DISK"); }), HasSubstr("give PATTERN=CPU or PATTERN=CUDA0"));
   EXPECT_THAT(error_of([&] { with("exps"); }), HasSubstr("give PATTERN=CPU or PATTERN=CUDA0"));
   EXPECT_THAT(error_of([&] { with("(=CPU"); }), HasSubstr("expression '('"));
