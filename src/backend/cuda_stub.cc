@@ -7,7 +7,7 @@ namespace ingot {
 
 std::unique_ptr<Backend> create_cuda_backend(const BackendOptions& options) {
   cuda_index(options.device);
-  throw UsageError("this build has no CUDA: use the device cpu, or build with nvcc at hand (make cuda)");
+  throw UsageError("this build has no CUDA: use the device cpu, or install nvcc and build again (make cuda)");
 }
 std::string why_no_cuda() { return "this build has no CUDA"; }
 

@@ -20,7 +20,7 @@ int cuda_index(std::string_view device) {
   int index = -1;
   const auto [end, status] = std::from_chars(number.data(), number.data() + number.size(), index);
   if (number.empty() || status != std::errc() || end != number.data() + number.size() || index < 0)
-    throw UsageError("unknown device '{}': a GPU is cuda (the first) or cuda:N, N from 0", printable(device));
+    throw UsageError("unknown device '{}': name a GPU as cuda (the first) or cuda:N, with N from 0", printable(device));
   return index;
 }
 

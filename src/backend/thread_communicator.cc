@@ -52,7 +52,7 @@ void ThreadRanks::meet(int rank, bool limited) {
   if (!limited) {
     changed_.wait(lock, wakes);
   } else if (!changed_.wait_until(lock, begun + limit_, wakes)) {
-    fault_ = std::make_exception_ptr(DeviceLost("{} has not answered for {} s: it hangs, and the model ends", missing(),
+    fault_ = std::make_exception_ptr(DeviceLost("{} has not answered for {} s: it hangs, so the model ends", missing(),
                                                 static_cast<double>(limit_.count()) / 1000));
     has_fault_ = true;
     changed_.notify_all();

@@ -77,7 +77,7 @@ void CacheFolder::store(std::string_view made_of, std::span<const char> bytes) c
   if (path_.empty()) return;
   std::error_code error;
   fs::create_directories(path_, error);
-  if (error) throw Error("{}: the folder cannot be made: {}", printable(path_), error.message());
+  if (error) throw Error("{}: the folder cannot be created: {}", printable(path_), error.message());
   drop_oldest();
   const std::string_view content(bytes.data(), bytes.size());
   Header header{{}, hash_of(made_of), hash_of(content), content.size()};

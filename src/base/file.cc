@@ -138,9 +138,9 @@ std::string read_file(const std::string& path, size_t max_bytes) {
 
 FileWriter::FileWriter(const std::string& path) : path_(path), temporary_(path + ".XXXXXX") {
   if (const auto old = status_of(path); old && !old->is_regular)
-    throw Error("cannot write '{}': it is there and not a regular file", printable(path));
+    throw Error("cannot write '{}': it exists and is not a regular file", printable(path));
   file_ = open_temporary(temporary_);
-  if (!file_) throw_errno("create a file beside", path);
+  if (!file_) throw_errno("create a file next to", path);
 }
 
 FileWriter::~FileWriter() {

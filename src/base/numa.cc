@@ -14,11 +14,12 @@ namespace ingot {
 std::vector<MemoryNode> choose_nodes(std::string_view name, std::vector<MemoryNode> nodes, int current) {
   if (name == "off") return {};
   if (name != "distribute" && name != "isolate")
-    throw UsageError("no way '{}' to use memory nodes: there is distribute, isolate and off", printable(name));
-  if (nodes.empty()) throw UsageError("memory nodes, {}: the system does not say which it has; use off", name);
+    throw UsageError("unknown use of memory nodes '{}': use distribute, isolate or off", printable(name));
+  if (nodes.empty()) throw UsageError("memory nodes, {}: the system does not list its memory nodes; use off", name);
   if (nodes.size() == 1) {
-    throw UsageError("memory nodes, {}: the CPUs of this process are all on node {}, so there is no choice; use off",
-                     name, nodes[0].id);
+    throw UsageError(
+        "memory nodes, {}: all CPUs of this process are on node {}, so there is nothing to choose; use off", name,
+        nodes[0].id);
   }
   if (name == "distribute") return nodes;
   const auto has_current = [&](const MemoryNode& node) {

@@ -31,7 +31,7 @@ std::string pids_limit() {
   for (;; group = group.parent_path()) {
     const std::string most = word_in(group / "pids.max");
     if (!most.empty() && most != "max")
-      return fmt::format("pids.max of the control group is {}, {} are taken", most, word_in(group / "pids.current"));
+      return fmt::format("pids.max of the control group is {}, {} are in use", most, word_in(group / "pids.current"));
     if (group == root || !group.has_relative_path()) return "";
   }
 }
@@ -55,7 +55,7 @@ std::string thread_limits() {
 }
 
 void throw_thread_error(std::string_view name, const std::system_error& fault) {
-  throw Error("{} does not start: {} ({}); raise the limit or end other processes of this user", name,
+  throw Error("{} could not be started: {} ({}); raise the limit or end other processes of this user", name,
               fault.code().message(), thread_limits());
 }
 
@@ -85,7 +85,7 @@ std::vector<std::thread> start_workers(int n, std::string_view name, const std::
     return threads;
   }
   if (n_started == 0) {
-    throw Error("{}: not one of {} threads starts: {} ({}); raise the limit or ask for fewer threads", name, n,
+    throw Error("{}: none of {} threads could be started: {} ({}); raise the limit or ask for fewer threads", name, n,
                 fault.message(), thread_limits());
   }
   const int n_kept = std::max(1, n_started - 1);
@@ -98,8 +98,8 @@ std::vector<std::thread> start_workers(int n, std::string_view name, const std::
       std::hash<std::string_view>{}(name) ^ (static_cast<size_t>(n) << 32 | static_cast<size_t>(n_started));
   if (said.exchange(line) == line) return threads;
   try {
-    log_warn("{}: thread {} of {} does not start: {} ({}); going on with {}", name, n_started + 1, n, fault.message(),
-             thread_limits(), n_kept);
+    log_warn("{}: thread {} of {} could not be started: {} ({}); continuing with {} threads", name, n_started + 1, n,
+             fault.message(), thread_limits(), n_kept);
   } catch (const std::exception&) {  // no memory for the message: the threads matter more
   }
   return threads;

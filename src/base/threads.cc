@@ -73,7 +73,7 @@ int default_threads() {
 ThreadPool::ThreadPool(int n_threads, const ThreadStarter& start, std::vector<MemoryNode> nodes)
     : nodes_(std::move(nodes)) {
   if (n_threads < 0 || n_threads > kMaxThreads)
-    throw Error("{} threads to compute with: from 0 to {} can be had", n_threads, kMaxThreads);
+    throw Error("{} threads to compute with: the number must be from 0 to {}", n_threads, kMaxThreads);
   const int all = std::min(default_threads(), kMaxThreads),
             usual = nodes_.empty() ? all : std::min(all, cores_of(nodes_));
   const int n = n_threads > 0 ? n_threads : usual;
@@ -95,7 +95,7 @@ void ThreadPool::bind(int thread) {
   if (thread == 0) caller_ = std::this_thread::get_id();
   if (run_on_cpus(node.cpus)) return;
   const int code = errno;
-  log_warn("the thread pool: thread {} is not bound to memory node {}: {}; going on without", thread, node.id,
+  log_warn("the thread pool: thread {} cannot be bound to memory node {}: {}; continuing without it", thread, node.id,
            std::generic_category().message(code));
 }
 

@@ -72,9 +72,9 @@ TEST(PlaceInTurn, WarnsOnceWhereTheSystemRefuses) {
   nowhere.id = 1000;
   const CapturedLog log;
   for (int i = 0; i < 2; ++i) place_in_turn(memory, {nowhere, nowhere});
-  const size_t first = log.text().find("memory is not shared between the memory nodes: ");
+  const size_t first = log.text().find("memory cannot be spread over the memory nodes: ");
   EXPECT_NE(first, std::string::npos) << log.text();
-  EXPECT_EQ(log.text().find("memory is not shared", first + 1), std::string::npos) << log.text();
+  EXPECT_EQ(log.text().find("memory cannot be spread", first + 1), std::string::npos) << log.text();
 }
 
 TEST(PlaceByThread, TouchesEveryPageOrNone) {

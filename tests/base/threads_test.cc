@@ -89,10 +89,10 @@ TEST(ThreadPool, HasFewerThreadsWhereTheSystemStartsNoMore) {
     const std::string& said = log.text();
     const int n_workers = std::max(1, n_started - 1);
     EXPECT_EQ(pool.size(), n_workers + 1);
-    EXPECT_NE(said.find(fmt::format("the thread pool: thread {} of 7 does not start", n_started + 1)), said.npos)
+    EXPECT_NE(said.find(fmt::format("the thread pool: thread {} of 7 could not be started", n_started + 1)), said.npos)
         << said;
     EXPECT_NE(said.find(thread_limits().substr(0, 15)), said.npos) << said;  // "RLIMIT_NPROC is"
-    EXPECT_NE(said.find(fmt::format("going on with {}", n_workers)), said.npos) << said;
+    EXPECT_NE(said.find(fmt::format("continuing with {} threads", n_workers)), said.npos) << said;
     std::vector<int> runs(100);
     pool.parallel_for(100, [&](int64_t task, int) { ++runs[task]; });
     EXPECT_EQ(runs, std::vector<int>(100, 1));
@@ -105,7 +105,7 @@ TEST(ThreadPool, IsAnErrorWhereNotOneWorkerStarts) {
     FAIL() << "a pool without workers";
   } catch (const Error& error) {
     const std::string said = error.what();
-    EXPECT_NE(said.find("not one of 7 threads starts"), said.npos) << said;
+    EXPECT_NE(said.find("none of 7 threads could be started"), said.npos) << said;
     EXPECT_NE(said.find(std::generic_category().message(EAGAIN)), said.npos) << said;
     EXPECT_NE(said.find("RLIMIT_NPROC"), said.npos) << said;
     EXPECT_NE(said.find("pids.max"), said.npos) << said;
@@ -118,7 +118,7 @@ TEST(StartThread, AFailureNamesTheThreadAndTheLimits) {
     start_thread("the poet", [] { return refused_from(0)([] {}); });
     FAIL() << "it started";
   } catch (const Error& error) {
-    EXPECT_TRUE(std::string_view(error.what()).starts_with("the poet does not start: ")) << error.what();
+    EXPECT_TRUE(std::string_view(error.what()).starts_with("the poet could not be started: ")) << error.what();
     EXPECT_NE(std::string_view(error.what()).find("RLIMIT_NPROC"), std::string_view::npos) << error.what();
   }
 }

@@ -16,7 +16,7 @@ const Kernels& choose_kernels(std::string_view name) {
     if (name == kernels->isa) return *kernels;
     names += (names.empty() ? "" : ", ") + std::string(kernels->isa);
   }
-  throw UsageError("no instruction set '{}' on this machine: there is {}", printable(name), names);
+  throw UsageError("this machine has no instruction set '{}': use one of {}", printable(name), names);
 }
 
 }  // namespace ingot::cpu

@@ -45,7 +45,7 @@ void place_in_turn(const Memory& memory, const std::vector<MemoryNode>& nodes) {
   const int code = errno;
   static std::atomic<bool> is_said{false};
   if (!is_said.exchange(true)) {
-    log_warn("memory is not shared between the memory nodes: {}; in a container, allow mbind (CAP_SYS_NICE)",
+    log_warn("memory cannot be spread over the memory nodes: {}; in a container, allow mbind (CAP_SYS_NICE)",
              std::generic_category().message(code));
   }
 }

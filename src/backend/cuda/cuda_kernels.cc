@@ -21,7 +21,7 @@ void CudaBackend::begin_tuning(const BackendOptions& options) {
   tunes_ = options.kernels != "fixed" && !deterministic_ && act_ == DType::kF16;
   if (!tunes_) return;
   if (cuda::Nvrtc::get() == nullptr)
-    return log_info("there is no NVRTC (libnvrtc.so) here: no kernels are compiled for the model's sizes");
+    return log_info("NVRTC (libnvrtc.so) was not found: no kernels are compiled for the model's sizes");
   const std::string cache = cache_home();
   specialised_ = std::make_unique<cuda::SpecialisedKernels>(device_.limits(), cache.empty() ? "" : cache + "/kernels");
 }
@@ -70,7 +70,7 @@ void CudaBackend::await_kernels() {
   specialised_->wait();
   load_ready_kernels();
   if (forced_ != nullptr && specialised_->n_failed() > 0)
-    throw Error("{} kernels of one size could not be made", specialised_->n_failed());
+    throw Error("{} kernels for the model's sizes could not be compiled", specialised_->n_failed());
 }
 
 namespace {

@@ -137,8 +137,9 @@ size_t CudaBackend::kv_bytes(const KvShape& shape) const {
 std::unique_ptr<KvCache> CudaBackend::make_kv(const KvShape& shape) {
   CHECK(shape.dtype != DType::kI32);
   if (has_scales(shape.dtype) && shape.head_dim % 8 != 0)
-    throw Error("KV caches of q8_0 and q4_0 on a GPU take heads of a multiple of 8 columns, and these have {}: use f16",
-                shape.head_dim);
+    throw Error(
+        "a KV cache of q8_0 or q4_0 on a GPU needs heads with a multiple of 8 columns, but these have {}: use f16",
+        shape.head_dim);
   device_.make_current();
   drop_graphs();
   block_size_ = shape.block_size;

@@ -283,8 +283,8 @@ void CudaBackend::check_replay(const Graph& graph, const Program& program) {
     if (replayed[i] == plain[i]) continue;
     const auto at = std::ranges::mismatch(replayed[i], plain[i]).in1 - replayed[i].begin();
     throw Error(
-        "a replayed step of {} tokens differs from plain launches in buffer {} ({} bytes), at byte {}: an error of "
-        "ingot, please report it",
+        "a replayed step of {} tokens differs from plain launches in buffer {} ({} bytes), at byte {}: this is a bug "
+        "in ingot; please report it",
         n_tokens_, i, places[i].bytes, at);
   }
 }

@@ -28,7 +28,7 @@ static_assert(kGpuTileRows == cuda::kTileRows && kGpuTileCols == cuda::kTileCols
 Weight CudaBackend::prepare(const Weight& host, unsigned use) {
   device_.make_current();
   if (host.n_experts > cuda::kMaxExperts)
-    throw Error("{} experts are more than cuda runs ({}): use the device cpu", host.n_experts, cuda::kMaxExperts);
+    throw Error("{} experts are more than cuda supports ({}): use the device cpu", host.n_experts, cuda::kMaxExperts);
   Weight weight = host;
   if (host.packed == nullptr) {  // otherwise the weight is an embedding that is also the output matrix
     PackedWeight& w = weights_.emplace_back();

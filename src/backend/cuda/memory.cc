@@ -29,7 +29,8 @@ void check(cudaError_t status, const char* call) {
   cudaGetLastError();
   const char *what = cudaGetErrorString(status), *name = cudaGetErrorName(status);
   if (lost)
-    throw DeviceLost("CUDA: {} failed: {} ({}); the GPU is lost to this process, start it again", call, what, name);
+    throw DeviceLost("CUDA: {} failed: {} ({}); this process can no longer use the GPU: start it again", call, what,
+                     name);
   throw Error("CUDA: {} failed: {} ({})", call, what, name);
 }
 
@@ -44,10 +45,11 @@ Memory::Memory(size_t bytes, Place place) : size_(bytes), place_(place) {
     data_ = nullptr;
     size_t free = 0, total = 0;
     if (place == Place::kDevice) cudaMemGetInfo(&free, &total);
-    if (total == 0) throw Error("the host has no {} of pinned memory: use a smaller batch", human_bytes(bytes));
+    if (total == 0)
+      throw Error("the host cannot allocate {} of pinned memory: use a smaller batch", human_bytes(bytes));
     throw Error(
-        "the GPU's memory is full: {} more were asked for, {} of {} are free; use a smaller model, quant, context or "
-        "batch",
+        "the GPU's memory is full: {} more are needed, but only {} of {} are free; use a smaller model, quantization, "
+        "context or batch",
         human_bytes(bytes), human_bytes(free), human_bytes(total));
   }
   check(status, place == Place::kDevice ? "cudaMalloc" : "cudaMallocHost");

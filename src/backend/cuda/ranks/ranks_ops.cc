@@ -48,7 +48,7 @@ void CudaBackend::await(cudaEvent_t event) {
       ranks()->check();
       if (std::chrono::steady_clock::now() - begun < ranks()->limit()) continue;
       nccl_->check_peers();
-      throw DeviceLost("the GPUs have not finished a step for {} s: a rank hangs, and the model ends",
+      throw DeviceLost("the GPUs have not finished a step for {} s: a rank hangs, so the model ends",
                        std::chrono::duration<double>(ranks()->limit()).count());
     }
   } catch (const DeviceLost&) {

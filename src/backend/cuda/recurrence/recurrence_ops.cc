@@ -40,7 +40,8 @@ std::unique_ptr<StateCache> CudaBackend::make_states(const StateShape& shape) {
   device_.make_current();
   if (shape.conv_width > cuda::kMaxConvWidth || shape.key_dim > cuda::kMaxKeyDim)
     throw Error(
-        "a convolution over {} tokens or heads with keys of {} are more than cuda runs ({} and {}): use the device cpu",
+        "a convolution over {} tokens or keys of {} elements are more than cuda supports ({} and {}): use the device "
+        "cpu",
         shape.conv_width, shape.key_dim, cuda::kMaxConvWidth, cuda::kMaxKeyDim);
   drop_graphs();
   cuda::Memory memory(state_bytes(shape));
