@@ -24,7 +24,7 @@ std::optional<GrammarText> grammar_of(const ingot_request_options& o) {
                                    {GrammarKind::kRegex, o.regex},
                                    {GrammarKind::kGrammar, o.grammar}}) {
     if (text == nullptr) continue;
-    if (grammar) throw Error("an answer follows one of json_schema, regex and grammar: set one of them");
+    if (grammar) throw Error("json_schema, regex and grammar exclude each other: set only one of them");
     grammar = {kind, text};
   }
   return grammar;
@@ -33,7 +33,7 @@ std::optional<GrammarText> grammar_of(const ingot_request_options& o) {
 // If the prompt opens the reasoning, the constraint starts after the reasoning's end.
 void constrain(Request& request, CapiModel& model, const GrammarText& grammar) {
   if (model.call_format->syntax == CallSyntax::kChannel)
-    throw Error("this model writes its answers in channels, and they cannot be constrained yet");
+    throw Error("this model writes its answers in channels, which cannot be constrained yet");
   request.constraint = model.grammars.get(grammar);
   if (!model.begins_reasoning(request.prompt)) return;
   const std::string end(model.call_format->think_end);
@@ -134,7 +134,7 @@ ingot_status ingot_load(const char* path, const ingot_model_options* given, ingo
     if (!speculate)
       throw Error("speculate is '{}': expected {}", printable(how), fmt::join(kSpeculateNames, ", "));
     if (o.draft == nullptr && (speculate == Speculate::kDraft || speculate == Speculate::kEagle3))
-      throw Error("speculate is '{}', and draft is NULL: give a path", how);
+      throw Error("speculate is '{}', but draft is NULL: set it to a path", how);
     const auto checkpoint = open_checkpoint(name);
     const auto draft = o.draft != nullptr ? open_checkpoint(o.draft) : nullptr;
     if (draft) check_draft(*draft, *speculate, *checkpoint->tokenizer());

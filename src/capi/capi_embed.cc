@@ -54,11 +54,13 @@ ingot_status ingot_embedder_load(const char* path, const ingot_embedder_options*
                          .normalize = o.normalize != 0};
     if (o.pooling != nullptr) options.pooling = o.pooling;
     if (options.pooling == "none")
-      throw Error("pooling is 'none', and a vector for each token has no place here: use cls, mean or last");
+      throw Error(
+          "pooling is 'none', which makes a vector for each token, but the C API returns one for a text: use cls, mean "
+          "or last");
     auto result = std::make_unique<ingot_embedder>();
     result->embedder = Embedder::open(open_checkpoint(name), options, nullptr);
     if (result->embedder->pooling() == "none")
-      throw Error("the model has a vector for each token: choose cls, mean or last for pooling");
+      throw Error("the model makes a vector for each token: choose cls, mean or last for pooling");
     *embedder = result.release();
     return INGOT_OK;
   });
@@ -84,7 +86,7 @@ ingot_status ingot_embed_with(ingot_embedder* embedder, const char* const* texts
     required(vectors, "vectors");
     const auto dim = static_cast<size_t>(e.dim());
     if (capacity / dim < n_texts)
-      throw Error("{} texts need {} numbers each, and there is room for {} in all", n_texts, dim, capacity);
+      throw Error("{} texts need {} numbers each, but there is room for only {} in all", n_texts, dim, capacity);
     const std::string prompt = prompt_of(e, o.prompt_name);
     std::vector<std::vector<int32_t>> tokens;
     for (const std::string& text : strings_of(texts, n_bytes, n_texts)) {

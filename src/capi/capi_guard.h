@@ -76,7 +76,8 @@ Options options_of(const Options* given, void (*init)(Options*)) {
     throw Error("struct_size is {}: fill the options with their init function first", size);
   const char* bytes = reinterpret_cast<const char*>(given);
   if (size > sizeof(Options) && std::any_of(bytes + sizeof(Options), bytes + size, [](char byte) { return byte != 0; }))
-    throw Error("an option is set that this library does not know: it is older than the header of the program");
+    throw Error(
+        "the program sets an option that this library does not have: the library is older than the program's header");
   std::memcpy(&options, given, std::min(size, sizeof(Options)));
   return options;
 }

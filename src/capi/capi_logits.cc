@@ -44,11 +44,13 @@ extern "C" ingot_status ingot_logits(ingot_model* model, const int32_t* tokens, 
   return guarded([&] {
     const std::shared_ptr<CapiModel> shared = required(model, "model").shared;
     if (n > 0) required(tokens, "tokens");
-    if (n > 0 && first >= n) throw Error("first is {}, and there are {} tokens: it must be less", first, n);
+    if (n > 0 && first >= n)
+      throw Error("first is {}, but there are {} tokens: it must be less than their number", first, n);
     const size_t n_rows = n - first, n_vocab = static_cast<size_t>(shared->engine->info().n_vocab);
     if (n > 0) required(logits, "logits");
     if (capacity / n_vocab < n_rows)
-      throw Error("{} rows of logits need {} numbers each, and there is room for {} in all", n_rows, n_vocab, capacity);
+      throw Error("{} rows of logits need {} numbers each, but there is room for only {} in all", n_rows, n_vocab,
+                  capacity);
     const auto sink = std::make_shared<LogitSink>(static_cast<int>(std::min<size_t>(first, INT32_MAX)), logits);
     Request request;
     request.prompt.assign(tokens, tokens + n);

@@ -71,7 +71,7 @@ void Engine::make_masks(Sequence& sequence, int n_drafts) {
   AnswerConstraint& constraint = *sequence.constraint;
   sequence.masks.assign(1, constraint.mask());
   if (sequence.masks[0] && is_dead_end(*sequence.masks[0]))
-    throw Error("the constraint allows no token of this model here");
+    throw Error("the constraint allows none of the model's tokens at this place");
   AnswerConstraint::Place place = constraint.place();
   for (int i = 0; i < n_drafts; ++i) {
     CHECK(constraint.accept(sequence.tokens[static_cast<size_t>(sequence.len() + i)]));
@@ -330,7 +330,7 @@ void Engine::emit_token(Sequence& sequence, const Sampled& sampled) {
   bool is_over = false;
   try {
     if (sequence.constraint && !sequence.constraint->accept(sampled.token))
-      throw Error("token {} was drawn, which the constraint refuses", sampled.token);
+      throw Error("the sampler chose token {}, which the constraint does not allow", sampled.token);
     request.sink->on_token(sampled);
     is_over = sequence.constraint && sequence.constraint->is_over();
   } catch (const std::exception& error) {

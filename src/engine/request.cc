@@ -30,15 +30,15 @@ void validate_length(const Request& request, int limit) {
   const int left = limit - static_cast<int>(n_prompt);
   if (request.max_tokens > left) {
     throw Error(
-        "{} prompt tokens and max_tokens {} are {}, and the context holds {}: ask for at most {}, or use a larger "
-        "context",
+        "{} prompt tokens and max_tokens {} are {} tokens, but the context holds {}: set max_tokens to at most {}, or "
+        "use a larger context",
         n_prompt, request.max_tokens, n_prompt + static_cast<size_t>(request.max_tokens), limit, left);
   }
 }
 
 void validate_embeddings(const Request& request, const RunnerInfo& info) {
   if (request.embeddings.empty()) return;
-  if (!info.takes_embeddings) throw Error("the request has embeddings in its prompt, and this model takes tokens only");
+  if (!info.takes_embeddings) throw Error("the prompt has embeddings, but this model accepts only tokens");
   int64_t end = 0;
   for (size_t i = 0; i < request.embeddings.size(); ++i) {
     const PromptEmbedding& e = request.embeddings[i];
@@ -53,8 +53,7 @@ void validate_embeddings(const Request& request, const RunnerInfo& info) {
     if (n_floats != static_cast<size_t>(e.n_rows) * static_cast<size_t>(info.embedding_dim)) {
       throw Error("embedding {} has {} floats: expected {} rows of {}", i, n_floats, e.n_rows, info.embedding_dim);
     }
-    if (e.digest == std::array<uint64_t, 2>{})
-      throw Error("embedding {} has no digest: the prefix cache compares it", i);
+    if (e.digest == std::array<uint64_t, 2>{}) throw Error("embedding {} has no digest: the prefix cache needs it", i);
     end = e_end;
   }
 }
@@ -88,7 +87,7 @@ void validate(const Request& request, const RunnerInfo& info) {
     }
   }
   if (request.constraint && request.constraint->vocabulary().size() != info.n_vocab) {
-    throw Error("the constraint is of {} tokens, and the model has {}", request.constraint->vocabulary().size(),
+    throw Error("the constraint is made for {} tokens, but the model has {}", request.constraint->vocabulary().size(),
                 info.n_vocab);
   }
   if (request.prompt_logprobs < -1 || request.prompt_logprobs > kMaxLogprobs) {

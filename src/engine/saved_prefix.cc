@@ -37,8 +37,9 @@ void Scheduler::add_cached(const CacheKey& root, const CacheTokens& tokens, int 
   };
   try {
     if (n_blocks - n_known > pool_.n_free())
-      throw Error("the history needs {} blocks of the KV cache, and {} are free: try again when fewer requests run",
-                  n_blocks - n_known, pool_.n_free());
+      throw Error(
+          "the history needs {} blocks of the KV cache, but only {} are free: try again when fewer requests run",
+          n_blocks - n_known, pool_.n_free());
     CacheKey key = known.key;
     for (int i = n_known; i < n_blocks; ++i) {
       const int32_t block = pool_.take();
@@ -84,7 +85,7 @@ void Engine::check_saves() const {
   if (!options_.prefix_cache) throw Error("the prefix cache is off");
   if (runner_.info().n_states > 0)
     throw Error("this model has recurrent layers: their states are not in the KV cache, so histories are not saved");
-  if (runner_.kv_layout().empty()) throw Error("this device does not copy blocks of the KV cache");
+  if (runner_.kv_layout().empty()) throw Error("this device cannot copy blocks of the KV cache");
 }
 
 PrefixLayout Engine::prefix_layout() const {

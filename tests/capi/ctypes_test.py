@@ -414,4 +414,4 @@ def test_structs_may_grow(lib, model):
     lib.ingot_request_free(request)
     options.unknown = 1
     assert lib.ingot_submit(model, tokens, c.c_size_t(len(tokens)), c.byref(options), None, None, c.byref(request)) == INVALID
-    assert b"older than the header" in lib.ingot_last_error()
+    assert b"older than the program's header" in lib.ingot_last_error()

@@ -222,7 +222,7 @@ TEST_P(Constrained, ADeadEndEndsThatRequestAlone) {
   ASSERT_EQ(dead->finish->reason, FinishReason::kError);
   EXPECT_EQ(text_of(dead->tokens), "aa");
   EXPECT_TRUE(dead->finish->has_nan) << "what came before stands";
-  EXPECT_THAT(dead->finish->error, HasSubstr("the constraint allows no token"));
+  EXPECT_THAT(dead->finish->error, HasSubstr("the constraint allows none"));
   ASSERT_EQ(banned->finish->reason, FinishReason::kError);
   EXPECT_THAT(banned->finish->error, HasSubstr("the biases"));
   EXPECT_EQ(text_of(other->tokens), std::string(20, 'a'));

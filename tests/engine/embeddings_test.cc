@@ -49,7 +49,7 @@ std::string error_of(const RunnerInfo& info, Request request) {
 TEST(Embeddings, AreRefusedUnlessTheyFit) {
   const RunnerInfo info = with_embeddings().info, tokens_only = FakeOptions().info;
   EXPECT_EQ(error_of(info, request_of(10, {image(1, 2, 3, kDim), image(2, 5, 5, kDim)})), "");
-  EXPECT_THAT(error_of(tokens_only, request_of(10, {image(1, 2, 3, kDim)})), HasSubstr("takes tokens only"));
+  EXPECT_THAT(error_of(tokens_only, request_of(10, {image(1, 2, 3, kDim)})), HasSubstr("accepts only tokens"));
   EXPECT_THAT(error_of(info, request_of(10, {image(1, 8, 3, kDim)})), HasSubstr("within the 10 tokens"));
   EXPECT_THAT(error_of(info, request_of(10, {image(1, -1, 3, kDim)})), HasSubstr("from position -1"));
   EXPECT_THAT(error_of(info, request_of(10, {image(1, 2, 0, kDim)})), HasSubstr("has 0 rows"));

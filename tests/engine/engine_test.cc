@@ -108,7 +108,7 @@ TEST(Engine, RefusesWhatCanNeverRun) {
   EXPECT_THAT(error_of(engine, make_request(std::vector<int32_t>(256, 1), -1, sink)),
               HasSubstr("the prompt has 256 tokens and the context holds 256"));
   EXPECT_THAT(error_of(engine, make_request(std::vector<int32_t>(200, 1), 57, sink)),
-              HasSubstr("200 prompt tokens and max_tokens 57 are 257, and the context holds 256"));
+              HasSubstr("200 prompt tokens and max_tokens 57 are 257 tokens, but the context holds 256"));
   EXPECT_THAT(error_of(engine, make_request({1}, 0, sink)), HasSubstr("max_tokens is 0"));
   EXPECT_THAT(error_of(engine, make_request({1}, -2, sink)), HasSubstr("max_tokens is -2"));
   EXPECT_THAT(error_of(engine, make_request({1}, 2147483647, sink)), HasSubstr("max_tokens 2147483647 are 2147483648"));

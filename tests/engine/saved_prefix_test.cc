@@ -107,8 +107,8 @@ TEST(SavedPrefix, ThatIsTooLargeIsRefused) {
     get(small, small.restore_prefix(saved.view()));
     FAIL() << "was restored";
   } catch (const Error& error) {
-    EXPECT_STREQ(error.what(), "the history needs 13 blocks of the KV cache, and 6 are free: try again when fewer "
-                               "requests run");
+    EXPECT_STREQ(error.what(), "the history needs 13 blocks of the KV cache, but only 6 are free: try again when "
+                               "fewer requests run");
   }
   EXPECT_EQ(small.gauges().blocks_used, 0);
   const auto next = submit(small, Tokens(prompt.begin(), prompt.begin() + 50), 3);

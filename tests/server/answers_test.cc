@@ -55,7 +55,7 @@ struct Desk {
     body["stop_token_ids"] = {kEnd};
     auto recorder = rig.post(path, body);
     EXPECT_TRUE(recorder->wait());
-    return recorder->body().find("which the constraint refuses") != std::string::npos;
+    return recorder->body().find("which the constraint does not allow") != std::string::npos;
   }
 
   std::string asked() const { return rig.model->tokenizer().decode(prompt); }
@@ -516,7 +516,7 @@ TEST(Answers, ConstraintsHoldInTheirChannel) {
   EXPECT_EQ(held.reasoning, "Hm.");
   EXPECT_EQ(held.content, R"("Yes")");
   const auto is_refused = [](ChannelModel& model, const Json& body) {
-    return model.ask(body)->body().find("which the constraint refuses") != std::string::npos;
+    return model.ask(body)->body().find("which the constraint does not allow") != std::string::npos;
   };
   EXPECT_TRUE(is_refused(*model_of("final", R"("No")"), {{"response_format", schema}}));
 

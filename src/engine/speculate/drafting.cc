@@ -16,11 +16,11 @@ void check_draft(const Checkpoint& draft, Speculate how, const Tokenizer& tokens
                 name);
   const auto other = draft.tokenizer();
   if (tokens.n_vocab() != other->n_vocab())
-    throw Error("{}: it has {} tokens and the model has {}: a draft model needs the same tokens", name,
+    throw Error("{}: it has {} tokens, but the model has {}: a draft model needs the same tokens", name,
                 other->n_vocab(), tokens.n_vocab());
   for (int32_t id = 0; id < tokens.n_vocab(); ++id)
     if (tokens.token_bytes(id) != other->token_bytes(id))
-      throw Error("{}: its token {} is '{}', and the model's is '{}': a draft model needs the same tokens", name, id,
+      throw Error("{}: its token {} is '{}', but the model's is '{}': a draft model needs the same tokens", name, id,
                   printable(other->token_bytes(id)), printable(tokens.token_bytes(id)));
 }
 
