@@ -351,8 +351,10 @@ std::string App::model_name(const JsonValue& body) {
   const std::string name = Fields(body).string("model", 1024).value_or("");
   if (models_.size() == 1) {
     if (!name.empty() && !models_.knows(name) && !told_other_name_.test_and_set())
-      log_warn("a request names the model '{}': the only model answers to every name; this is said once",
-               printable(name, 128));
+      log_warn(
+          "a request names the model '{}', but the server's only model answers all requests; this warning is shown "
+          "once",
+          printable(name, 128));
     return "";
   }
   if (name.empty())

@@ -35,7 +35,7 @@ void GenerationRun::restart(const Fresh& fresh) {
     paused_ = false;
   }
   if (is_cancelled) return give_up("the request was cancelled");
-  log_info("a request begins again on a fresh engine, after {} tokens", choices_[0].taken.size());
+  log_info("a request is repeated on a new engine after {} tokens", choices_[0].taken.size());
   try {
     for (size_t i = 0; i < choices_.size(); ++i) {
       if (!choices_[i].lost) continue;
@@ -66,7 +66,7 @@ bool GenerationRun::is_repeated(int index, const Sampled& token) {
     return false;
   }
   if (choice.taken[choice.n_again++] != token.token)
-    throw Error("the fresh engine computes another token than the lost one did");
+    throw Error("the new engine computed a different token from the lost engine, so the answer cannot continue");
   return true;
 }
 

@@ -12,7 +12,8 @@ namespace ingot {
 
 ModelPool::ModelPool(std::vector<ModelSource> sources, const Limits& limits) : limits_(limits) {
   for (ModelSource& source : sources) {
-    if (find(source.id)) throw UsageError("two models are called '{}': name them with --alias", printable(source.id));
+    if (find(source.id))
+      throw UsageError("two models have the name '{}': rename one of their files or directories", printable(source.id));
     entries_.push_back({.source = std::move(source)});
   }
 }
@@ -64,8 +65,8 @@ std::shared_ptr<ServedModel> ModelPool::load_now(const std::string& name) {
 // Throws Error if the model is too large even as the only model.
 void ModelPool::check_size(const Entry& entry, size_t bytes) const {
   if (limits_.max_bytes > 0 && bytes > limits_.max_bytes)
-    throw Error("{} takes {}, but all models together may take {} (--models-memory)", printable(entry.source.id),
-                human_bytes(bytes), human_bytes(limits_.max_bytes));
+    throw Error("{} needs {}, but all models together may use only {}", printable(entry.source.id), human_bytes(bytes),
+                human_bytes(limits_.max_bytes));
 }
 
 // Loads a model and records its exact size.

@@ -77,11 +77,11 @@ def test_the_end_comes_where_the_text_is_whole(server):
      "response_format.json_schema.schema", ["type", "properties"]),
     ({"guided_json": {"$ref": "http://example.com/x"}}, "guided_json", ["$ref"]), ({"guided_json": "{"}, "guided_json", []),
     ({"guided_regex": "(a"}, "guided_regex", []), ({"guided_regex": "(a)\\1"}, "guided_regex", []), ({"grammar": "root ::= nothing"}, "grammar", ["nothing"]),
-    ({"guided_choice": []}, "guided_choice", []), ({"guided_choice": ["a"], "guided_regex": "b"}, "guided_choice", ["one of them"]),
+    ({"guided_choice": []}, "guided_choice", []), ({"guided_choice": ["a"], "guided_regex": "b"}, "guided_choice", ["only one"]),
     ({"structured_outputs": {"structural_tag": "x"}}, "structured_outputs.structural_tag", []), ({"structured_outputs": {"other": 1}}, "structured_outputs", []),
     ({"response_format": {"type": "json_schema", "json_schema": {"name": "x"}}}, "response_format.json_schema.schema", ["missing"]),
     ({"response_format": {"type": "yaml"}}, "response_format.type", ["json_object"]), ({"response_format": {}}, "response_format.type", []),
-    ({"response_format": FORMATS[0]["response_format"], "grammar": 'root ::= "a"'}, "grammar", ["one of them"]),
+    ({"response_format": FORMATS[0]["response_format"], "grammar": 'root ::= "a"'}, "grammar", ["only one"]),
     ({"guided_json": {"enum": []}}, "guided_json", ["#", "enum"]), ({"guided_json": {"items": {"minItems": -1}}}, "guided_json", ["#/items", "minItems"]),
     ({"grammar": "root ::= " + "(" * 300}, "grammar", ["line 1, column 267"]), ({"grammar": 'root ::= "a"\nroot ::= "b"'}, "grammar", ["line 2, column 1"]),
 ])

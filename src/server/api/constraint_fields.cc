@@ -15,8 +15,7 @@ namespace {
 constexpr size_t kMaxGrammarBytes = 1 << 20, kMaxChoices = 4096;
 
 void set_constraint(GrammarKind kind, std::string text, const std::string& path, GenerationSpec& spec) {
-  if (spec.wanted)
-    throw ApiError(400, path + " is a second constraint on the answer: send one of them", path);
+  if (spec.wanted) throw ApiError(400, path + " is a second constraint on the answer: send only one", path);
   GenerationSpec::Wanted& wanted = spec.wanted.emplace();
   wanted.text.kind = kind;
   wanted.text.text = std::move(text);
@@ -180,7 +179,8 @@ void constrain_answer(const ApiCall& call, AnswerForm& form, GenerationSpec& spe
   if (!spec.wanted && !is_held) return;
   ServedModel& model = *call.model;
   if (is_held && form.format->syntax == CallSyntax::kNone)
-    throw ApiError(400, fmt::format("the call format of this model, {}, has no calls", form.format->name), "tools");
+    throw ApiError(
+        400, fmt::format("the call format of this model, {}, does not support tool calls", form.format->name), "tools");
   try {
     const AnswerRules rules = rules_of(model, form, spec);
     if (rules.reasoning == AnswerRules::Reasoning::kBefore) {

@@ -57,7 +57,8 @@ std::optional<int> read_cut(const Fields& fields, const Embedder& embedder, bool
   const bool cuts = fields.boolean("truncate").value_or(cuts_by_default);
   const auto most = fields.integer("truncate_prompt_tokens", -1, embedder.max_tokens());
   if (!most) return cuts ? std::optional(embedder.max_tokens()) : std::nullopt;
-  if (*most == 0) fields.refuse("truncate_prompt_tokens", "is 0: it must be at least 1, or -1 for what fits");
+  if (*most == 0)
+    fields.refuse("truncate_prompt_tokens", "is 0: it must be at least 1, or -1 for as many tokens as fit");
   return *most > 0 ? static_cast<int>(*most) : embedder.max_tokens();
 }
 
@@ -74,17 +75,18 @@ std::vector<EmbedText> read_texts(const Fields& fields, const Embedder& embedder
     std::vector<int32_t> text = most ? embedder.cut(std::move(one.tokens), *most) : std::move(one.tokens);
     if (text.size() < n_whole && text.size() <= static_cast<size_t>(n_before))
       refuse_value(one.path,
-                   fmt::format("keeps {} tokens, and the prompt before it has {}: keep more", text.size(), n_before));
+                   fmt::format("keeps {} tokens, but the prompt before it has {}: keep more", text.size(), n_before));
     if (text.empty()) refuse_value(one.path, "has no tokens: it needs at least one");
     for (const int32_t id : text)
       if (id >= embedder.n_vocab())
         refuse_value(one.path, fmt::format("has the token {}: ids go from 0 to {}", id, embedder.n_vocab() - 1));
     if (text.size() > static_cast<size_t>(embedder.max_tokens()))
-      throw ApiError(400,
-                     fmt::format("{} has {} tokens, and this model reads at most {}: shorten it, or let its end be cut "
-                                 "with \"truncate\": true",
-                                 one.path, text.size(), embedder.max_tokens()),
-                     one.path, "context_length_exceeded");
+      throw ApiError(
+          400,
+          fmt::format(
+              "{} has {} tokens, but this model reads at most {}: shorten it, or cut its end with \"truncate\": true",
+              one.path, text.size(), embedder.max_tokens()),
+          one.path, "context_length_exceeded");
     texts.push_back({std::move(text), n_before});
   }
   return texts;

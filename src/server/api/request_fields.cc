@@ -55,7 +55,7 @@ void read_logit_bias(const Fields& fields, const ServedModel& model, SamplingPar
   if (!bias->is_array()) fields.refuse("logit_bias", "must be an object of token ids and numbers");
   for (const JsonValue& pair : *bias) {
     if (!pair.is_array() || pair.size() != 2 || !(pair[0].is_string() || pair[0].is_number_integer()))
-      fields.refuse("logit_bias", "must have pairs of a token, or a text, and a number");
+      fields.refuse("logit_bias", "must be a list of pairs: a token or a text, and a number");
     if (pair[0].is_number_integer()) {
       add(pair[0].get<int64_t>(), pair[0].dump(), pair[1]);
       continue;
@@ -88,7 +88,7 @@ void read_speculation(const Fields& fields, const ServedModel& model, Generation
     const std::optional<Speculate> mode = find_speculate(*name);
     if (!mode) fields.refuse("speculate", "must be auto, off, ngram, draft, mtp or eagle3");
     if (!can_speculate(*mode, model.info().draft_head, model.draft()))
-      fields.refuse("speculate", fmt::format("is {}, which the server has not loaded (--speculate, --draft)", *name));
+      fields.refuse("speculate", fmt::format("is {}, which this server was not started with", *name));
     spec.speculate = *mode;
   }
   const JsonValue* prediction = fields.find("prediction");
@@ -233,7 +233,8 @@ bool read_logprobs(const Fields& fields, SamplingParams& sampling) {
 void truncate_prompts(const Fields& fields, const ServedModel& model, GenerationSpec& spec) {
   const auto most = fields.integer("truncate_prompt_tokens", -1, INT32_MAX);
   if (!most) return;
-  if (*most == 0) fields.refuse("truncate_prompt_tokens", "is 0: it must be at least 1, or -1 for what fits");
+  if (*most == 0)
+    fields.refuse("truncate_prompt_tokens", "is 0: it must be at least 1, or -1 for as many tokens as fit");
   const auto n_kept = static_cast<size_t>(*most > 0 ? *most : model.n_ctx() - 1);
   for (std::vector<int32_t>& prompt : spec.prompts)
     if (prompt.size() > n_kept) prompt.erase(prompt.begin(), prompt.end() - static_cast<ptrdiff_t>(n_kept));
@@ -267,7 +268,7 @@ std::vector<int32_t> chat_prompt(const ServedModel& model, JsonValue messages, c
 static ChatEnd read_chat_end(const Fields& fields) {
   const bool goes_on = fields.boolean("continue_final_message").value_or(false);
   const bool answers = fields.boolean("add_generation_prompt").value_or(!goes_on);
-  if (goes_on && answers) fields.refuse("add_generation_prompt", "must be false where continue_final_message is true");
+  if (goes_on && answers) fields.refuse("add_generation_prompt", "must be false if continue_final_message is true");
   return goes_on ? ChatEnd::kOpenMessage : answers ? ChatEnd::kAnswer : ChatEnd::kMessage;
 }
 

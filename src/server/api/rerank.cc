@@ -42,13 +42,14 @@ std::vector<EmbedText> read_pairs(const Fields& fields, const Embedder& embedder
     if (pair.tokens.empty()) refuse_value(path, "and the query have no tokens: they need at least one");
     if (pair.tokens.size() > static_cast<size_t>(embedder.max_tokens()))
       throw ApiError(400,
-                     fmt::format("{} and the query have {} tokens, and this model reads at most {}: shorten them, or "
-                                 "let their ends be cut with \"truncate\": true",
+                     fmt::format("{} and the query have {} tokens, but this model reads at most {}: shorten them, or "
+                                 "cut their ends with \"truncate\": true",
                                  path, pair.tokens.size(), embedder.max_tokens()),
                      path, "context_length_exceeded");
     if (most && pair.tokens.size() > static_cast<size_t>(*most))
-      fields.refuse("truncate_prompt_tokens", fmt::format("is {}: the query and the model's own words have {} tokens",
-                                                          *most, pair.tokens.size()));
+      fields.refuse(
+          "truncate_prompt_tokens",
+          fmt::format("is {}: the query and the model's prompt alone have {} tokens", *most, pair.tokens.size()));
     pairs.push_back({std::move(pair.tokens), pair.second});
   }
   return pairs;

@@ -41,7 +41,7 @@ std::string read_name(const Fields& fields) {
   };
   if (name.empty()) fields.refuse("filename", "is missing");
   if (name.front() == '.' || !std::ranges::all_of(name, is_plain))
-    fields.refuse("filename", "must have letters, digits, '.', '_' and '-' only, and not begin with '.'");
+    fields.refuse("filename", "may have only letters, digits, '.', '_' and '-', and must not begin with '.'");
   return name;
 }
 
