@@ -410,13 +410,15 @@ void bench_engine(LoadOptions& o) {
                      fmt::join(kSpeculateNames, ", "));
   o.subject.model.speculate = mode.value_or(Speculate::kOff);
   const BenchGrammar grammar(o);
-  if (speculates && grammar.constraint) throw UsageError("--speculate is compared without a grammar: give one of both");
+  if (speculates && grammar.constraint)
+    throw UsageError("--speculate cannot be combined with a grammar: give only one of them");
   const auto draft_file = open_draft_file(o.subject.model);
   RunnerOptions options = runner_options(o.subject.model);
   choose_draft_head(o.subject.model.speculate, draft_file, options);
   const int turn = static_cast<int>(std::ceil((1 + o.spread) * (o.n_prompt + o.n_output)));
   const int64_t longest = o.n_shared + int64_t{o.n_turns} * turn + 1;
-  if (longest > 1 << 24) throw UsageError("a conversation may have {} tokens: use fewer or shorter turns", longest);
+  if (longest > 1 << 24)
+    throw UsageError("a conversation may grow to {} tokens, which is too long: use fewer or shorter turns", longest);
   options.n_ctx = static_cast<int>(longest);
   options.max_seqs = o.max_seqs;
   if (speculates) options.max_logits = o.max_seqs + std::max(kMaxDrafts, 4 * o.max_seqs);

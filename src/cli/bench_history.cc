@@ -38,7 +38,7 @@ void measure(const std::string& program, const std::vector<std::string>& subject
   const size_t begin = std::min(text.find("[\n"), text.size()), end = text.rfind(']') + 1;
   const auto rows = nlohmann::json::parse(text.substr(begin, end > begin ? end - begin : 0), nullptr, false);
   if (result.code != 0 || !rows.is_array())
-    throw Error("{} did not measure: {}", printable(program), printable(text, 400));
+    throw Error("the benchmark of {} failed: {}", printable(program), printable(text, 400));
   for (const auto& row : rows) {
     const std::string name =
         fmt::format("{} {}", row.value("model", std::string("?")), row.value("test", std::string("?")));

@@ -20,10 +20,12 @@ class Chat {
  public:
   explicit Chat(ChatOptions& options) : options_(options), session_(options, reader_) {
     if (!options.resume) return;
-    if (options.talk_file.empty()) throw UsageError("--resume: there is no file to go on with: give --talk-file FILE");
+    if (options.talk_file.empty())
+      throw UsageError("--resume needs the file of the last conversation: give --talk-file FILE");
     if (fs::exists(options.talk_file)) session_.talk.load(options.talk_file);
     if (!options.system.empty() && session_.talk.system() != options.system)
-      throw UsageError("--system and --resume: the last conversation has another system prompt");
+      throw UsageError(
+          "--system differs from the system prompt of the conversation that --resume continues: leave out one of them");
   }
 
   void loop() {
@@ -74,7 +76,7 @@ class Chat {
       session_.talk.save(options_.talk_file);
       fs::permissions(path, fs::perms::owner_read | fs::perms::owner_write, ignored);
     } catch (const Error& error) {
-      fmt::print(stderr, "ingot: warning: the talk is not kept: {}\n", error.what());
+      fmt::print(stderr, "ingot: warning: the conversation was not saved: {}\n", error.what());
       options_.talk_file.clear();
     }
   }

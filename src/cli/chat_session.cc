@@ -94,7 +94,7 @@ bool ChatSession::answer(const std::string& question) {
   try {
     for (int round = 1; answer_once(messages); ++round) {
       if (round < kMaxToolRounds) continue;
-      fmt::print(stderr, "ingot: the model called tools {} times in this turn: say something to go on\n", round);
+      fmt::print(stderr, "ingot: the model called tools {} times in this turn: send a message to continue\n", round);
       break;
     }
     if (stdout_is_terminal()) fmt::print("\n");
@@ -102,7 +102,7 @@ bool ChatSession::answer(const std::string& question) {
     return true;
   } catch (const Error& error) {
     std::fflush(stdout);
-    fmt::print(stderr, "ingot: {}; /reset starts afresh\n", error.what());
+    fmt::print(stderr, "ingot: {}; /reset starts a new conversation\n", error.what());
     return false;
   }
 }

@@ -44,7 +44,7 @@ class ToolReader {
     if (function.contains("parameters") && !function["parameters"].is_object())
       fail(".function.parameters", "must be an object: a JSON Schema");
     if (!file.commands.emplace(name, read_command(tool)).second)
-      fail(".function.name", fmt::format("'{}' is the name of another tool, too", name));
+      fail(".function.name", fmt::format("'{}' is already the name of another tool", name));
     file.shown.push_back({{"type", "function"}, {"function", function}});
   }
 
@@ -57,7 +57,7 @@ class ToolReader {
     if (!value.is_object()) fail(place, "must be an object");
     for (const auto& [key, member] : value.items())
       if (std::ranges::find(known, key) == known.end())
-        fail(place, fmt::format("has '{}', which is not known: known are {}", printable(key, 64),
+        fail(place, fmt::format("has the unknown field '{}': use only {}", printable(key, 64),
                                 fmt::join(known.begin(), known.end(), ", ")));
   }
   std::vector<std::string> read_command(const JsonValue& tool) const {
@@ -68,7 +68,8 @@ class ToolReader {
     if (!is_list) fail(".command", "must be an array of strings: the program and its arguments, without a shell");
     for (const JsonValue& word : words) command.push_back(word);
     const bool has_nul = std::ranges::any_of(command, [](const std::string& w) { return w.find('\0') != w.npos; });
-    if (command.front().empty() || has_nul) fail(".command", "must name a program, and have no zero bytes");
+    if (command.front().empty() || has_nul)
+      fail(".command", "must begin with the name of a program and contain no zero bytes");
     return command;
   }
 

@@ -118,11 +118,11 @@ GrammarCase read_grammar_case(std::string_view line, const std::string& source) 
         if (member == "data") one.data = text;
         if (member == "valid") one.valid = text == "true";
       });
-      if (one.data.empty()) throw Error("{}: a test has no \"data\"", source);
+      if (one.data.empty()) throw Error("{}: \"data\" is missing in a test", source);
       result.tests.push_back(std::move(one));
     });
   });
-  if (result.schema.empty()) throw Error("{}: there is no \"schema\"", source);
+  if (result.schema.empty()) throw Error("{}: \"schema\" is missing", source);
   return result;
 }
 

@@ -97,9 +97,8 @@ std::string resolve_model(const std::string& given, const HubFlags& flags) {
   if (!name && has_hub_prefix(given)) require_hub_name(given);
   if (!name || (looks_like_file(given) && !name->explicit_hub)) {
     if (!flags.file.empty() || !flags.revision.empty())
-      throw UsageError(
-          "--hf-file and --revision belong to a model of the Hugging Face Hub (ORG/REPO), and '{}' is a path",
-          printable(given));
+      throw UsageError("--hf-file and --revision need a model of the Hugging Face Hub (ORG/REPO), but '{}' is a path",
+                       printable(given));
     return given;
   }
   try {

@@ -330,7 +330,7 @@ void inspect(InspectOptions& o) {
   }
   const CheckpointFacts facts = checkpoint->facts();
   if (o.fit && is_encoder(*checkpoint))
-    throw Error("an encoder keeps no cache, and has no context to fit: its memory is its weights");
+    throw Error("an encoder has no KV cache, so there is no context to fit: it needs memory only for its weights");
   if (o.fit && facts.tensors.empty()) throw Error("this file has no tensors: there is nothing to fit");
   JsonValue json = o.fit ? what_fits(*checkpoint, o) : describe(*checkpoint, facts, o);
   if (o.json) {

@@ -139,7 +139,7 @@ std::shared_ptr<const Checkpoint> open_draft_file(const ModelOptions& o) {
   if (o.draft.empty() && o.speculate == Speculate::kEagle3)
     throw UsageError("--speculate eagle3 needs --draft DIR, the head's directory");
   if (o.draft.empty()) return nullptr;
-  if (o.speculate == Speculate::kMtp) throw UsageError("--speculate mtp uses a layer of the model, and no --draft");
+  if (o.speculate == Speculate::kMtp) throw UsageError("--speculate mtp uses a layer of the model: leave out --draft");
   auto checkpoint = open_checkpoint(resolve_model(o.draft, o.hub));
   try {
     check_draft(*checkpoint, o.speculate, *open_model_file(o)->tokenizer());
@@ -207,7 +207,7 @@ void use_model_defaults(const CLI::App& command, const GenerationConfig& model, 
   use("--typical", model.typical_p, params.typical_p);
   use("--repeat-penalty", model.repetition_penalty, params.repetition_penalty);
   use("--repeat-last-n", model.penalty_window, params.penalty_window);
-  if (!used.empty()) log_info("sampling as the model's file says:{}", used);
+  if (!used.empty()) log_info("sampling settings from the model's file:{}", used);
 }
 
 void finish_sampling(SamplingParams& params, int seed) {
@@ -237,7 +237,7 @@ size_t size_of(std::string text) {
 void read_gpu_memory(const ModelOptions& o, RunnerOptions& runner) {
   if (o.gpu_memory.empty()) return;
   if (!is_cuda(o.device))
-    throw UsageError("--gpu-memory is for --device cuda: on the CPU, -c says how much the cache takes");
+    throw UsageError("--gpu-memory needs --device cuda: on the CPU, -c sets the size of the cache");
   char* end = nullptr;
   const double share = std::strtod(o.gpu_memory.c_str(), &end);
   if (*end == '\0' && share > 0 && share <= 1) {
@@ -277,7 +277,7 @@ RunnerOptions runner_options(ModelOptions& o) {
       .trace = o.trace,
       .trace_ops = !o.trace_steps};
   if (o.check_replay && !is_cuda(o.device))
-    throw UsageError("--check-replay is for --device cuda: other devices replay nothing");
+    throw UsageError("--check-replay needs --device cuda: other devices do not replay steps");
   if (!o.isa.empty() && o.device != "cpu") throw UsageError("--isa is for --device cpu, not {}", printable(o.device));
   if (o.numa != "off" && o.device != "cpu") throw UsageError("--numa is for --device cpu, not {}", printable(o.device));
   read_gpu_memory(o, runner);

@@ -46,9 +46,10 @@ void set_processes(const Processes& processes, const ParallelFlags& o, const std
                    RunnerOptions& runner) {
   const int size = processes.ranks->size();
   if (o.tp != size)
-    throw UsageError("{} processes were started together, and --tp says {}: say --tp {}", size, o.tp, size);
+    throw UsageError("{} processes were started together, but --tp is {}: use --tp {}", size, o.tp, size);
   if (static_cast<int>(devices.size()) > 1 && static_cast<int>(devices.size()) < processes.n_local)
-    throw UsageError("{} processes run on this host, and --device names {} devices", processes.n_local, devices.size());
+    throw UsageError("{} processes run on this host, but --device names only {} devices: name one for each process",
+                     processes.n_local, devices.size());
   std::string& device = runner.backend.device;
   if (devices.size() > 1) {
     device = devices[static_cast<size_t>(processes.local_rank)];
@@ -73,12 +74,12 @@ void set_parallel(const ParallelFlags& o, const std::string& device, RunnerOptio
   runner.backend.device = devices.front();
   if (devices.size() == 1) return;
   if (static_cast<int>(devices.size()) != o.tp)
-    throw UsageError("--device {} names {} devices, and --tp says {}: give one device for each rank", printable(device),
+    throw UsageError("--device {} names {} devices, but --tp is {}: name one device for each rank", printable(device),
                      devices.size(), o.tp);
   for (size_t i = 0; i < devices.size(); ++i)
     for (size_t j = 0; j < i; ++j)
       if (is_cuda(devices[i]) && is_cuda(devices[j]) && cuda_index(devices[i]) == cuda_index(devices[j]))
-        throw UsageError("--device {} names a GPU twice: each rank needs its own", printable(device));
+        throw UsageError("--device {} names a GPU twice: each rank needs its own GPU", printable(device));
   runner.parallel.devices = devices;
 }
 

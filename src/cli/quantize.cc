@@ -24,14 +24,14 @@ void check_output(const WriteOptions& o) {
   const auto status = status_of(o.out);
   if (!status) return;
   if (status->is_directory) throw Error("'{}' is a directory: name the file to write", printable(o.out));
-  if (!o.force) throw Error("'{}' is there already: say --force to replace it", printable(o.out));
+  if (!o.force) throw Error("'{}' already exists: give --force to replace it", printable(o.out));
 }
 
 std::optional<Format> format_of(const std::string& name, const char* flag) {
   if (name.empty()) return std::nullopt;
   const auto format = format_from_name(name);
   if (!format || !info(*format).can_encode)
-    throw UsageError("{}: '{}' cannot be written: use one of {}", flag, printable(name, 64),
+    throw UsageError("{}: ingot cannot write the type '{}': use one of {}", flag, printable(name, 64),
                      encodable_formats());
   return format;
 }
@@ -69,14 +69,13 @@ void print_summary(const WriteOptions& o, const QuantizeReport& r, double second
   fmt::print("{}: {} -> {}, {:.2f} bits a weight, {} ({:.1f} s)\n", printable(o.out), human_bytes(r.bytes_before),
              human_bytes(r.bytes_after), bits_per_weight(r), mix_of(r), seconds);
   if (r.bytes_after > r.bytes_before)
-    fmt::print(stderr,
-               "ingot: warning: {} is larger than the model that it was made of: choose a type with fewer bits\n",
+    fmt::print(stderr, "ingot: warning: {} is larger than the original model: choose a type with fewer bits\n",
                printable(o.out));
   if (!r.fallbacks.empty())
-    fmt::print(stderr, "ingot: warning: rows that do not fill whole blocks of their type, which got another: {}\n",
+    fmt::print(stderr, "ingot: warning: another type was used for tensors whose rows do not fill whole blocks: {}\n",
                first_of(r.fallbacks));
   if (!r.without_importance.empty())
-    fmt::print(stderr, "ingot: warning: the importance matrix says nothing about {}\n", first_of(r.without_importance));
+    fmt::print(stderr, "ingot: warning: the importance matrix has no values for {}\n", first_of(r.without_importance));
 }
 
 QuantizeReport write_with_progress(const WriteOptions& o, const GgufExport& model, QuantizeOptions& options) {

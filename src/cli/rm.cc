@@ -20,7 +20,8 @@ struct RmOptions {
 };
 
 bool confirmed(const std::string& question) {
-  if (!stdin_is_terminal()) throw UsageError("{} There is no terminal to ask on: say --yes", question);
+  if (!stdin_is_terminal())
+    throw UsageError("{} The answer needs a terminal: give --yes to remove without asking", question);
   fmt::print(stderr, "{} [y/N] ", question);
   std::string answer;
   std::getline(std::cin, answer);

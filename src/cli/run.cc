@@ -73,7 +73,7 @@ void print_json(const LoadedModel& model, const RunOptions& o, const Generation&
 int run(RunOptions& o) {
   if (!o.prompt.has_text && o.prompt.file.empty() && o.model.path.find(' ') != std::string::npos &&
       !std::filesystem::exists(o.model.path))
-    throw UsageError("'{}' is not a model: give a question with -p, or behind the model", printable(o.model.path, 64));
+    throw UsageError("'{}' is not a model: give the question after the model, or with -p", printable(o.model.path, 64));
   if (o.generate.sampling.n_logprobs >= 0 && !o.json) throw UsageError("--logprobs needs --json, which prints them");
   finish_sampling(o.generate.sampling, o.seed);
   AnswerGrammar grammar(o.generate.grammar);

@@ -109,7 +109,7 @@ ServedModelParts served_parts(const ServeOptions& o, const Checkpoint& checkpoin
 std::shared_ptr<ServedModel> load_embedder(const ServeOptions& o, const std::shared_ptr<const Checkpoint>& checkpoint,
                                            const std::string& id) {
   if (o.model.parallel.tp > 1)
-    throw UsageError("--tp is for models that write text, and {} makes vectors", printable(id));
+    throw UsageError("--tp works only with models that write text, but {} makes vectors", printable(id));
   EmbedOptions options{.n_ctx = o.model.n_ctx,
                        .max_batch_tokens = std::max(2048, o.model.chunk),
                        .check_tensors = o.model.check_tensors};
@@ -118,7 +118,7 @@ std::shared_ptr<ServedModel> load_embedder(const ServeOptions& o, const std::sha
   ServedModelParts parts = served_parts(o, *checkpoint, id);
   parts.embedder = Embedder::open(checkpoint, options, [](size_t, size_t) {});
   if (parts.embedder->pooling() == "none")
-    throw Error("{}: it gives a vector of each token and not one of a text: choose how with --pooling",
+    throw Error("{}: this model makes a vector for each token: choose with --pooling how they become one vector",
                 printable(checkpoint->path()));
   const Config config = checkpoint->config();
   parts.facts.n_ctx_train = config.n_ctx_train;
@@ -175,17 +175,18 @@ std::shared_ptr<ServedModel> load_served(ServeOptions& o, const std::shared_ptr<
 std::vector<ModelSource> open_sources(ServeOptions& o) {
   if (o.paths.empty()) o.paths.push_back("");
   if (o.paths.size() > 1 && !o.aliases.empty())
-    throw UsageError("--alias names one model, and there are {}", o.paths.size());
+    throw UsageError("--alias works only with one model, but {} are given", o.paths.size());
   if (o.paths.size() > 1 && !o.pooling.empty())
-    throw UsageError("--pooling is for one model, and there are {}", o.paths.size());
+    throw UsageError("--pooling works only with one model, but {} are given", o.paths.size());
   if (o.paths.size() > 1 && !o.model.draft.empty())
-    throw UsageError("--draft is for one model, and there are {}", o.paths.size());
+    throw UsageError("--draft works only with one model, but {} are given", o.paths.size());
   std::vector<ModelSource> sources;
   for (const std::string& path : o.paths) {
     o.model.path = path;
     auto checkpoint = open_model_file(o.model);
     if (is_embedder(o, *checkpoint) && !o.model.draft.empty())
-      throw UsageError("--draft is for models that write text, and {} does not", printable(served_name(path)));
+      throw UsageError("--draft works only with models that write text, but {} makes vectors",
+                       printable(served_name(path)));
     o.draft_file = open_draft_file(o.model);
     if (!is_embedder(o, *checkpoint)) checkpoint->config();
     const std::string id = o.aliases.empty() ? served_name(path) : o.aliases.front();
@@ -197,13 +198,13 @@ std::vector<ModelSource> open_sources(ServeOptions& o) {
   }
   for (const std::string& name : o.pinned)
     if (std::ranges::find(sources, name, &ModelSource::id) == sources.end())
-      throw UsageError("--pin {}: there is no model of that name", printable(name));
+      throw UsageError("--pin {}: the server has no model with this name", printable(name));
   return sources;
 }
 
 // Waits until all requests have ended, the time has run out, or a second signal arrives.
 void drain(App& app, HttpServer& server, int seconds) {
-  fmt::print(stderr, "ingot: shutting down: {} requests come to their end first (a second signal ends them)\n",
+  fmt::print(stderr, "ingot: shutting down: waiting for {} requests to end (a second signal ends them now)\n",
              app.n_active());
   app.set_phase(Phase::kDraining);
   server.drain();
@@ -240,8 +241,10 @@ std::FILE* open_log(const std::string& path) {
 void check_exposure(ServeOptions& o, const App& app) {
   const bool local = is_loopback(o.http.host);
   if (!local && !app.has_keys() && !o.insecure)
-    throw Error("--host {} lets other machines in: give a key with --api-key or --api-key-file, or say --insecure",
-                printable(o.http.host));
+    throw Error(
+        "--host {} accepts requests from other machines: set a key with --api-key or --api-key-file, or give "
+        "--insecure",
+        printable(o.http.host));
 }
 
 // Raises the limit of open files to max_connections plus some for files. If this fails, lowers max_connections to fit
@@ -251,14 +254,14 @@ void fit_descriptors(size_t& max_connections) {
   const size_t limit = raise_open_files(max_connections + kOthers);
   if (limit >= max_connections + kOthers) return;
   max_connections = limit > 2 * kOthers ? limit - kOthers : std::max<size_t>(1, limit / 2);
-  log_warn("--max-connections: only {} fit in the limit of open files ({})", max_connections, limit);
+  log_warn("--max-connections is lowered to {}, because the limit of open files is {}", max_connections, limit);
 }
 
 // The options of the port for /metrics: the same address and certificate, another port. If the server uses a Unix
 // socket, which has no ports, the metrics port is on loopback.
 HttpServerOptions metrics_http(const ServeOptions& o) {
   if (o.metrics_port > 0 && o.metrics_port == o.http.port)
-    throw UsageError("--metrics-port {}: --port has this port already; choose another", o.metrics_port);
+    throw UsageError("--metrics-port {}: --port already uses this port: choose another", o.metrics_port);
   HttpServerOptions http = o.http;
   http.port = o.metrics_port, http.port_flag = "--metrics-port";
   http.max_connections = 64;
@@ -268,9 +271,13 @@ HttpServerOptions metrics_http(const ServeOptions& o) {
 
 // Several processes can only serve one model, which is loaded once.
 void check_processes(ServeOptions& o) {
-  if (o.paths.size() > 1) throw UsageError("several processes serve one model, and there are {}", o.paths.size());
-  if (o.ttl_s > 0) throw UsageError("--model-ttl is for one process: several processes load their model only once");
-  if (o.pool.replaces_lost) throw UsageError("--replay-on-device-loss is for one process: let mpirun be started again");
+  if (o.paths.size() > 1)
+    throw UsageError("several processes can serve only one model, but {} are given", o.paths.size());
+  if (o.ttl_s > 0)
+    throw UsageError("--model-ttl works only with one process: several processes load their model only once");
+  if (o.pool.replaces_lost)
+    throw UsageError(
+        "--replay-on-device-loss works only with one process: with several processes, restart mpirun instead");
   if (!o.paths.empty()) o.model.path = o.paths.front();
 }
 
@@ -281,12 +288,13 @@ void start_kv_events(ServeOptions& o, const ModelSource& model) {
       throw UsageError("--kv-events-replay and --kv-events-topic need --kv-events");
     return;
   }
-  if (o.paths.size() > 1) throw UsageError("--kv-events is for one model, and there are {}", o.paths.size());
+  if (o.paths.size() > 1) throw UsageError("--kv-events works only with one model, but {} are given", o.paths.size());
   if (events.topic.empty()) events.topic = fmt::format("kv@{}@{}", host_name(), model.id);
   o.kv_events = std::make_shared<KvEvents>(events);
   fmt::print(stderr, "ingot: events of the KV cache at {}, topic {}\n", o.kv_events->endpoint(),
              printable(events.topic));
-  if (!events.replay.empty()) fmt::print(stderr, "ingot: past ones at {}\n", o.kv_events->replay_endpoint());
+  if (!events.replay.empty())
+    fmt::print(stderr, "ingot: past events of the KV cache at {}\n", o.kv_events->replay_endpoint());
 }
 
 void serve(ServeOptions& o) {

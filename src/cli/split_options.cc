@@ -56,10 +56,13 @@ SplitOptions read_split_flags(const SplitFlags& flags, int n_ranks, std::string&
     throw UsageError("--gpu-layers {} needs a GPU: give --device cuda", flags.gpu_layers);
   const auto n_named = std::count(device.begin(), device.end(), ',') + 1;
   if (n_ranks > 1 && (flags.pp > 1 || split.asks()))
-    throw UsageError("--tp gives each rank a share of every layer: leave out --pp and what places layers or experts");
+    throw UsageError(
+        "--tp gives each rank a share of every layer: leave out --pp and the options that place layers or experts");
   if (n_ranks > 1) return split;
   if (flags.pp != n_named)
-    throw UsageError("--device names {} devices, and --pp {}: as in --device cuda:0,cuda:1 --pp 2", n_named, flags.pp);
+    throw UsageError(
+        "--device names {} devices, but --pp is {}: the numbers must agree, as in --device cuda:0,cuda:1 --pp 2",
+        n_named, flags.pp);
   if (!flags.layers_split.empty() && flags.pp == 1) throw UsageError("--layers-split needs --pp");
   return split;
 }

@@ -62,7 +62,7 @@ void Talk::load(const std::string& path) {
   if (!given.is_array()) throw Error("{}: must be a JSON array of messages, as /save writes it", printable(path));
   for (size_t i = 0; i < given.size(); ++i)
     if (!is_message(given[i]))
-      throw Error("{}: [{}] is not a message: it needs a role, and a content that is text", printable(path), i);
+      throw Error("{}: [{}] is not a message: a message needs a role and text as its content", printable(path), i);
   messages = std::move(given);
 }
 

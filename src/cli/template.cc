@@ -52,7 +52,7 @@ Source read_source(const TemplateVerb& o) {
   if (!o.template_file.empty()) source.text = read_file(o.template_file);
   if (o.model.empty()) {
     if (o.template_file.empty())
-      throw UsageError("there is no template: name a model, or give one with --template-file");
+      throw UsageError("no template is given: name a model, or give a template with --template-file");
     return source;
   }
   const auto checkpoint = open_model_file({.path = o.model, .hub = o.hub});

@@ -50,6 +50,6 @@ def test_a_base_that_does_not_measure(tmp_path):
     path.write_text("#!/bin/sh\necho no such flag >&2\nexit 2\n")
     path.chmod(0o755)
     done = history(path, *ARGS)
-    assert done.returncode == 1 and "did not measure: no such flag" in done.stderr
+    assert done.returncode == 1 and "failed: no such flag" in done.stderr
     assert history(tmp_path / "none", *ARGS).returncode == 2
     assert subprocess.run([INGOT, "bench", "history"], capture_output=True).returncode == 2

@@ -52,9 +52,9 @@ def test_two_ranks_write_the_text_of_one(ingot):
 def test_what_cannot_be_divided_is_refused(ingot, models):
     for args, error in [
         (["--tp", 64], "64 ranks are too many for"),
-        (["--device", "cpu,cpu", "--tp", 3], "--device cpu,cpu names 2 devices, and --tp says 3"),
+        (["--device", "cpu,cpu", "--tp", 3], "--device cpu,cpu names 2 devices, but --tp is 3"),
         (["--device", "cuda:1,cuda:1", "--tp", 2], "names a GPU twice"),
-        ([models / "qwen3moe_q8_0.gguf", "--tp", 2], "its experts' feed-forward can be divided into 1 part of whole blocks at most"),
+        ([models / "qwen3moe_q8_0.gguf", "--tp", 2], "its experts' feed-forward can be divided into at most 1 part of whole blocks"),
         (["--tp", 0], "--tp"),
     ]:
         done = ingot("run", "-p", "x", *args, ok=False)
@@ -93,7 +93,7 @@ def test_without_its_module_the_program_runs_alone_only(tmp_path):
     assert run([program, "run", *PROMPT]).returncode == 0
     for variables in ({"OMPI_COMM_WORLD_SIZE": "3"}, {"PMI_SIZE": "3"}, {"PMIX_RANK": "0", "SLURM_NTASKS": "3"}):
         done = subprocess.run([program, "run", *PROMPT, "--tp", "3"], env=os.environ | variables, capture_output=True, text=True)
-        assert done.returncode == 1 and "3 processes were started together, and libingot_mpi.so cannot be loaded (it is not there)" in done.stderr
+        assert done.returncode == 1 and "3 processes were started together, but libingot_mpi.so cannot be loaded (it is not there)" in done.stderr
     (tmp_path / "libingot_mpi.so").write_text("no library")
     done = subprocess.run([program, "run", *PROMPT, "--tp", "3"], env=os.environ | {"PMI_SIZE": "3"}, capture_output=True, text=True)
     assert done.returncode == 1 and re.search(r"cannot be loaded \(.*(invalid ELF header|file too short)", done.stderr), done.stderr
@@ -101,7 +101,7 @@ def test_without_its_module_the_program_runs_alone_only(tmp_path):
 
 def test_the_number_of_processes_is_that_of_tp(mpirun):
     done = run(mpirun(2, "run", *PROMPT))
-    assert done.returncode == 2 and "2 processes were started together, and --tp says 1: say --tp 2" in done.stderr, done.stderr
+    assert done.returncode == 2 and "2 processes were started together, but --tp is 1: use --tp 2" in done.stderr, done.stderr
 
 
 def other_rank(mpirun, first, second):

@@ -62,7 +62,7 @@ def test_never_overwrites_without_force(ingot, models, tmp_path):
     out = tmp_path / "out.gguf"
     out.write_text("mine")
     done = ingot("quantize", models / "llama_f16.gguf", out, "Q8_0", ok=False)
-    assert done.returncode == 1 and "is there already: say --force" in done.stderr and out.read_text() == "mine"
+    assert done.returncode == 1 and "already exists: give --force" in done.stderr and out.read_text() == "mine"
     ingot("quantize", models / "llama_f16.gguf", out, "Q8_0", "--force")
     assert out.read_bytes()[:4] == b"GGUF"
     ingot("quantize", out, out, "Q8_0", "--force")  # over the input file
@@ -72,11 +72,11 @@ def test_never_overwrites_without_force(ingot, models, tmp_path):
 @pytest.mark.parametrize("args, code, message", [
     (["IN", "OUT"], 2, "TYPE is required"),
     (["IN", "OUT", "Q4_K_XL"], 2, "unknown type 'Q4_K_XL': use one of F32, F16"),
-    (["IN", "OUT", "Q8_0", "--output-type", "IQ2_S"], 2, "--output-type: 'IQ2_S' cannot be written: use one of F32"),
+    (["IN", "OUT", "Q8_0", "--output-type", "IQ2_S"], 2, "--output-type: ingot cannot write the type 'IQ2_S': use one of F32"),
     (["IN", "OUT", "Q8_0", "--imatrix", "IN"], 1, "is not an importance matrix"),
     (["IN", "OUT", "Q8_0", "--imatrx", "IN"], 2, "(nearest: --imatrix)"),
     (["IN.no", "OUT", "Q8_0"], 1, "No such file"),
-    (["IN", "no/such/folder/OUT", "Q8_0"], 1, "cannot create a file beside"),
+    (["IN", "no/such/folder/OUT", "Q8_0"], 1, "cannot create a file next to"),
     (["IN", ".", "Q8_0"], 1, "is a directory"),
 ])
 def test_what_is_wrong_is_named(ingot, models, tmp_path, args, code, message):

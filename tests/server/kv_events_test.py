@@ -18,7 +18,7 @@ class Router:
     def __init__(self, server):
         context = zmq.Context.instance()
         self.ask = context.socket(zmq.DEALER)
-        self.ask.connect(server.wait_for(r"past ones at (\S+)")[1])
+        self.ask.connect(server.wait_for(r"past events of the KV cache at (\S+)")[1])
         self.ask.setsockopt(zmq.RCVTIMEO, int(30_000 * SLOW))
         self.blocks, self.parents, self.n_removed, self.n_cleared, self.next, self.media = {}, {}, 0, 0, 0, set()
 

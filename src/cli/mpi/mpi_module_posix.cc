@@ -33,8 +33,8 @@ const MpiCalls& load_module() {
     why = dlerror();
   }
   throw Error(
-      "{} processes were started together, and {} cannot be loaded ({}): build ingot where libopenmpi-dev or "
-      "libmpich-dev is installed, or start it alone",
+      "{} processes were started together, but {} cannot be loaded ({}): build ingot with libopenmpi-dev or "
+      "libmpich-dev installed, or start a single process",
       n_started(), kModule, printable(why));
 }
 

@@ -121,7 +121,7 @@ class Pulse {
     last_look_ = now;
     for (int r = 0; r < size_ && !was_stopped; ++r) {
       if (r == rank_ || beats_[r].is_leaving || now - last_[r] < limit_) continue;
-      std::fprintf(stderr, "ingot: %s has not been heard of for %lld s: it has ended or hangs, and all ranks end\n",
+      std::fprintf(stderr, "ingot: %s has sent no message for %lld s: it has ended or hangs, so all ranks end\n",
                    rank_name(r, size_).c_str(),
                    static_cast<long long>(std::chrono::duration_cast<std::chrono::seconds>(limit_).count()));
       std::fflush(stderr);
@@ -215,7 +215,7 @@ class MpiCommunicator final : public Communicator {
       if (i % 64 != 0) continue;
       const auto waited = Clock::now() - begun;
       if (limited && waited > limit_)
-        throw DeviceLost("{} has not answered for {} s: it hangs, and all ranks end",
+        throw DeviceLost("{} has not answered for {} s: it hangs, so all ranks end",
                          rank_name(pulse_->slowest(), size_), std::chrono::duration<double>(limit_).count());
       waited < kBusy ? std::this_thread::yield() : std::this_thread::sleep_for(std::chrono::microseconds(100));
     }
@@ -237,7 +237,8 @@ Processes join(milliseconds limit) {
     MPI_Finalize();
     return processes;
   }
-  if (provided < MPI_THREAD_MULTIPLE) throw Error("this MPI has no MPI_THREAD_MULTIPLE: install one that has it");
+  if (provided < MPI_THREAD_MULTIPLE)
+    throw Error("this MPI does not support MPI_THREAD_MULTIPLE: install an MPI that does");
   MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
   MPI_Comm host;
   MPI_Comm_split_type(MPI_COMM_WORLD, MPI_COMM_TYPE_SHARED, 0, MPI_INFO_NULL, &host);
