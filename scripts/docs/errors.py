@@ -16,7 +16,7 @@ TOPICS = [
      "a proxy with its own certificates, SSL_CERT_FILE names them; `--offline` uses what is there."),
     ("GGUF files", ("src/io/gguf/",), "The file is damaged, unfinished or made by a converter with a fault: compare its hash with the publisher's, download it again "
      "(`ingot pull` checks hashes), or take another quantization. `ingot inspect FILE` shows what can be read."),
-    ("Model directories", ("src/io/huggingface/",), "The directory must have config.json, tokenizer.json or tokenizer.model, and all safetensors files that the "
+    ("Model directories", ("src/io/huggingface/",), "The directory must have config.json, tokenizer.json, and all safetensors files that the "
      "index names: download it again with `ingot pull`. If the checkpoint's quantization is not known, take a GGUF file of the model."),
     ("JSON, files and metadata", ("src/io/",), "The message names the file and the place in it."),
     ("Tokenizers", ("src/text/tokenizers/",), "The tokenizer's data do not fit together: take the model's original files, or report the model."),
