@@ -31,7 +31,7 @@ class Options(TypedDict, total=False):
     penalty_window: int  #: how many tokens back the penalties look: 64; -1: all
     seed: int  #: 0; the same seed gives the same text
     logprobs: bool  #: log-probabilities of the tokens drawn
-    ignore_eos: bool  #: go on when the model wants to stop
+    ignore_eos: bool  #: continue when the model generates a stop token
     stop: Union[str, Sequence[str]]  #: texts that end the answer and are no part of it
     stop_tokens: Sequence[int]  #: in addition to the model's own
     priority: int  #: -100 to 100

@@ -148,10 +148,12 @@ std::string speed_line(const Usage& usage) {
 }
 
 void add_generate_options(CLI::App& app, GenerateOptions& o, int& seed) {
-  app.add_option("-n,--predict", o.max_tokens, "most tokens to write; -1: until the model stops or the context is full")
-      ->check(CLI::Range(-1, 1 << 24))->capture_default_str();
-  app.add_option("--stop", o.stops, "end the answer before this text (repeatable)");
-  app.add_flag("--ignore-eos", o.ignore_eos, "go on when the model wants to stop");
+  app.add_option("-n,--predict", o.max_tokens,
+                 "maximum number of tokens to generate; -1: until the model stops or the context is full")
+      ->check(CLI::Range(-1, 1 << 24))
+      ->capture_default_str();
+  app.add_option("--stop", o.stops, "stop the answer before this text (repeatable)");
+  app.add_flag("--ignore-eos", o.ignore_eos, "continue when the model generates a stop token");
   add_grammar_options(app, o.grammar);
   add_order_option(app, o.grammar.any_order);
   o.command = &app;

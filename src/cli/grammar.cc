@@ -125,20 +125,20 @@ bool check_lines(const CheckOptions& o) {
 }  // namespace
 
 void add_grammar(CLI::App& app) {
-  CLI::App* command = app.add_subcommand("grammar", "Try what answers are to follow, without a model");
+  CLI::App* command = app.add_subcommand("grammar", "Test schemas, regular expressions and grammars without a model");
   command->require_subcommand(1);
   auto o = std::make_shared<CheckOptions>();
-  CLI::App* check =
-      command->add_subcommand("check", "Accept or reject texts: the lines of standard input, or of cases");
+  CLI::App* check = command->add_subcommand("check", "Check the lines of standard input, or the texts of test cases");
   add_grammar_options(*check, o->grammar);
-  auto* jsonl = check->add_option("--jsonl", o->jsonl,
-                                  "cases, a line each: {\"schema\": ..., \"tests\": [{\"data\": ..., \"valid\": "
-                                  "true}]}; - for standard input; a JSON line each, and a summary");
+  auto* jsonl =
+      check->add_option("--jsonl", o->jsonl,
+                        "file of test cases, one per line: {\"schema\": ..., \"tests\": [{\"data\": ..., \"valid\": "
+                        "true}]}; - for standard input; prints a JSON line for each case, and a summary");
   for (const char* flag : {"--json-schema", "--regex", "--grammar"}) jsonl->excludes(check->get_option(flag));
-  check->add_flag("--json", o->json, "a JSON line for each text")->excludes(jsonl);
-  check->add_flag("--ordered", o->ordered, "members of objects in the schema's order, as models write them");
+  check->add_flag("--json", o->json, "print a JSON line for each text")->excludes(jsonl);
+  check->add_flag("--ordered", o->ordered, "require object members in the schema's order, as models write them");
   check->footer(
-      "Exit code 1: a text was rejected, or a case's verdict is not what it says.\nExamples:\n"
+      "Exit code 1: a text was rejected, or the verdict on a test is not the expected one.\nExamples:\n"
       "  echo '{\"a\": 1}' | ingot grammar check --json-schema '{\"required\": [\"a\"]}'\n"
       "  ingot grammar check --jsonl cases.jsonl\n"
       "  ingot grammar check --lenient-schema --json-schema @schema.json < answers.txt");

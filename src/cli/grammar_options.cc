@@ -67,9 +67,11 @@ const char* flag_of(GrammarKind kind) {
 }  // namespace
 
 void add_grammar_options(CLI::App& app, GrammarOptions& o) {
-  auto* schema = app.add_option("--json-schema", o.schema, "JSON that follows this schema (its text, or @FILE)");
-  auto* regex = app.add_option("--regex", o.regex, "a text that this regular expression matches as a whole");
-  auto* grammar = app.add_option("--grammar", o.grammar, "a text of this grammar: GBNF, or Lark (its text, or @FILE)");
+  auto* schema =
+      app.add_option("--json-schema", o.schema, "require JSON that follows this schema (its text, or @FILE)");
+  auto* regex = app.add_option("--regex", o.regex, "require text that this regular expression matches as a whole");
+  auto* grammar =
+      app.add_option("--grammar", o.grammar, "require text of this GBNF or Lark grammar (its text, or @FILE)");
   schema->excludes(regex)->excludes(grammar);
   regex->excludes(grammar);
   for (CLI::Option* option : {schema, regex, grammar}) option->type_name("TEXT");
@@ -78,11 +80,11 @@ void add_grammar_options(CLI::App& app, GrammarOptions& o) {
 
 void add_lenient_option(CLI::App& app, bool& is_lenient) {
   app.add_flag("--lenient-schema", is_lenient,
-               "what a schema says and cannot be enforced is left out, with a warning; else it is an error");
+               "ignore parts of a schema that cannot be enforced, with a warning; otherwise they are errors");
 }
 
 void add_order_option(CLI::App& app, bool& any_order) {
-  app.add_flag("--any-order", any_order, "members of objects come in any order, not in the schema's");
+  app.add_flag("--any-order", any_order, "allow object members in any order, instead of the schema's order");
 }
 
 std::optional<GrammarText> grammar_text(const GrammarOptions& o) {

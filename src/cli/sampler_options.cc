@@ -35,32 +35,38 @@ void add_stage_options(CLI::App& app, SamplingParams& p, std::vector<std::string
     const char* help;
   };
   const Row rows[] = {
-      {"--dry-multiplier", p.dry_multiplier, "DRY: how much a token that repeats a run of tokens loses; 0: off"},
-      {"--dry-base", p.dry_base, "DRY: by how much more for each token of the run"},
-      {"--xtc-probability", p.xtc_probability, "XTC: how often the likeliest tokens are left out; 0: never"},
-      {"--xtc-threshold", p.xtc_threshold, "XTC: from what probability on a token is likely; above 0.5: off"},
+      {"--dry-multiplier", p.dry_multiplier,
+       "DRY penalty of a token that would continue a repeated run of tokens; 0: off"},
+      {"--dry-base", p.dry_base, "factor of the DRY penalty for each further token of the run"},
+      {"--xtc-probability", p.xtc_probability, "chance per token that XTC excludes the likeliest tokens; 0: never"},
+      {"--xtc-threshold", p.xtc_threshold,
+       "minimum probability of the tokens that XTC counts as likely; above 0.5: off"},
       {"--top-nsigma,--top-n-sigma", p.top_n_sigma,
        "keep logits within this many standard deviations of the largest; 0: all"},
-      {"--dynatemp-range", p.dynatemp_range, "let the temperature vary by so much with the entropy; 0: off"},
-      {"--dynatemp-exp", p.dynatemp_exponent, "how the temperature follows the entropy"},
-      {"--mirostat-ent,--mirostat-tau", p.mirostat_tau, "Mirostat: the surprise to aim at, in bits"},
-      {"--mirostat-lr,--mirostat-eta", p.mirostat_eta, "Mirostat: how fast it adapts"},
+      {"--dynatemp-range", p.dynatemp_range, "vary the temperature up and down by this much, with the entropy; 0: off"},
+      {"--dynatemp-exp", p.dynatemp_exponent, "exponent of the entropy in the temperature of --dynatemp-range"},
+      {"--mirostat-ent,--mirostat-tau", p.mirostat_tau, "target surprise of Mirostat, in bits"},
+      {"--mirostat-lr,--mirostat-eta", p.mirostat_eta, "learning rate of Mirostat"},
   };
   for (const Row& row : rows) app.add_option(row.flag, row.value, row.help)->capture_default_str();
-  app.add_option("--dry-allowed-length", p.dry_allowed_length, "DRY: runs of fewer tokens cost nothing")
+  app.add_option("--dry-allowed-length", p.dry_allowed_length,
+                 "length in tokens of the shortest repeated run that DRY penalizes")
       ->capture_default_str();
-  app.add_option("--dry-penalty-last-n", p.dry_window, "DRY: how far back it looks; -1: everything")
+  app.add_option("--dry-penalty-last-n", p.dry_window,
+                 "number of last tokens in which DRY looks for repeated runs; -1: all")
       ->capture_default_str();
   app.add_option_function<std::vector<std::string>>(
          "--dry-sequence-breaker", [&breakers](const std::vector<std::string>& texts) { breakers = texts; },
-         "DRY: tokens with this text end a run (repeatable, in place of a new line, : \" and *; none: no text does)")
+         "end DRY runs at tokens that contain this text (repeatable; replaces the defaults newline, : \" and *; none: "
+         "no text ends a run)")
       ->allow_extra_args(false);
-  app.add_option("--mirostat", p.mirostat, "2: Mirostat 2 in place of top-k, top-p and the like; 0: off")
+  app.add_option("--mirostat", p.mirostat,
+                 "Mirostat version; 2: Mirostat 2 instead of top-k, top-p and similar stages; 0: off")
       ->check(CLI::IsMember({0, 2}))
       ->capture_default_str();
   app.add_option_function<std::string>(
       "--samplers", [&p](const std::string& text) { p.stages = stages_of(text); },
-      fmt::format("the stages of a draw in their order; those left out are off [{}]", fmt::join(kSamplerStages, ";")));
+      fmt::format("sampler stages in their order; missing stages are off [{}]", fmt::join(kSamplerStages, ";")));
 }
 
 }  // namespace ingot
