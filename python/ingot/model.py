@@ -275,7 +275,7 @@ class Model:
         """The vector of a text, [dim], or the vectors of several, [n_texts, dim].
 
         prompt_name: of a prompt of the model, such as "query", to put before each text; None: its default
-        truncate: cut texts that are too long for the model, instead of refusing them
+        truncate: truncate texts that are too long for the model, instead of rejecting them
         """
         handle, single = self._as(lib.KIND_EMBEDDER), isinstance(texts, str)
         given = [texts] if isinstance(texts, str) else list(texts)

@@ -11,21 +11,27 @@ void add_embedder_flags(CLI::App& command, EmbedderFlags& f, const std::string& 
       .add_option("MODEL,-m,--model,--hf-repo", f.model,
                   model + ": GGUF file, Hugging Face model directory, or ORG/REPO[:QUANT] of the Hub (also -hf)")
       ->required();
-  command.add_flag("--truncate", f.truncate, "cut what is too long for the model, instead of refusing it");
-  command.add_option("--device", f.device, "cpu, cuda, cuda:1 (the second GPU), or ref (plain C++, slow, the oracle)")
+  command.add_flag("--truncate", f.truncate,
+                   "truncate texts that are too long for the model, instead of rejecting them");
+  command
+      .add_option("--device", f.device,
+                  "device to compute on: cpu, cuda, cuda:1 (the second GPU), or ref (slow reference in plain C++)")
       ->capture_default_str();
-  command.add_option("-t,--threads", f.n_threads, "threads to compute with; 0: the cores this process may use")
+  command
+      .add_option("-t,--threads", f.n_threads,
+                  "number of threads to compute with; 0: one for each core this process may use")
       ->check(CLI::Range(0, kMaxThreads))
       ->capture_default_str();
   command
-      .add_option("-c,--ctx-size", f.n_ctx, "tokens of the longest " + item + "; 0: what the model reads, at most 8192")
+      .add_option("-c,--ctx-size", f.n_ctx,
+                  "maximum number of tokens in a " + item + "; 0: as many as the model reads, at most 8192")
       ->check(CLI::Range(0, 1 << 24))
       ->capture_default_str();
-  command.add_option("-b,--batch-size", f.batch, "most tokens of several " + item + "s in one step")
+  command.add_option("-b,--batch-size", f.batch, "maximum tokens of several " + item + "s in one step")
       ->check(CLI::Range(1, 1 << 20))
       ->capture_default_str();
-  command.add_flag("--check-tensors", f.check_tensors, "refuse weights that are not finite (reads all of them first)");
-  command.add_option("--log-level", f.log_level, "debug, info, warn, error or off")->capture_default_str();
+  command.add_flag("--check-tensors", f.check_tensors, "reject weights that are not finite; reads all weights first");
+  command.add_option("--log-level", f.log_level, "log level: debug, info, warn, error or off")->capture_default_str();
   add_hub_options(command, f.hub);
 }
 

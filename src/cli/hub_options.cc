@@ -22,25 +22,28 @@ bool looks_like_file(const std::string& given) { return given.ends_with(".gguf")
 
 void add_hub_cache_option(CLI::App& app, HubFlags& f) {
   app.add_option("--hf-cache", f.cache,
-                 "folder of downloaded models (HF_HUB_CACHE, HF_HOME/hub; else ~/.cache/huggingface/hub)")
+                 "folder of downloaded models (default: HF_HUB_CACHE, HF_HOME/hub or ~/.cache/huggingface/hub)")
       ->group(kGroup);
 }
 
 void add_hub_options(CLI::App& app, HubFlags& f) {
-  app.add_option("--revision", f.revision, "branch, tag or commit of the repository (else main)")->group(kGroup);
-  app.add_option("--hf-file", f.file, "this file of the repository, instead of a quant tag; also -hff")->group(kGroup);
-  app.add_option("--hf-token", f.token,
-                 "access token, for private and gated repositories (HF_TOKEN, or the file HF_HOME/token); also -hft")
+  app.add_option("--revision", f.revision, "branch, tag or commit of the repository (default: main)")->group(kGroup);
+  app.add_option("--hf-file", f.file, "file of the repository to use, instead of a quant tag (also -hff)")
+      ->group(kGroup);
+  app.add_option(
+         "--hf-token", f.token,
+         "access token for private and gated repositories (default: HF_TOKEN or the file HF_HOME/token; also -hft)")
       ->group(kGroup);
   app.add_option("--hf-endpoint", f.endpoint,
-                 "address of the Hub or a mirror (HF_ENDPOINT; else https://huggingface.co)")
+                 "address of the Hub or a mirror (default: HF_ENDPOINT or https://huggingface.co)")
       ->group(kGroup);
   add_hub_cache_option(app, f);
   app.add_option("--hf-timeout", f.timeout_s,
-                 "seconds without a byte before a download is tried again (HF_HUB_DOWNLOAD_TIMEOUT; else 30)")
+                 "seconds without a byte before a download is retried (default: HF_HUB_DOWNLOAD_TIMEOUT or 30)")
       ->check(CLI::Range(1, 3600))
       ->group(kGroup);
-  app.add_flag("--offline", f.offline, "use the cache alone (HF_HUB_OFFLINE)")->group(kGroup);
+  app.add_flag("--offline", f.offline, "use only downloaded models, without the network (also set by HF_HUB_OFFLINE)")
+      ->group(kGroup);
 }
 
 HubOptions hub_options(const HubFlags& f) {

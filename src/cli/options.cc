@@ -17,104 +17,103 @@ namespace ingot {
 
 void add_model_argument(CLI::App& app, ModelOptions& o) {
   app.add_option("MODEL,-m,--model,--hf-repo", o.path,
-                 "GGUF file (any part of a split one), Hugging Face model directory, or ORG/REPO[:QUANT] of the "
-                 "Hugging Face Hub (also -hf); "
-                 "the built-in demo model when left out");
+                 "GGUF file (any part of a split model), Hugging Face model directory, or ORG/REPO[:QUANT] of the "
+                 "Hugging Face Hub (also -hf); default: the built-in demo model");
   add_hub_options(app, o.hub);
 }
 
 void add_log_option(CLI::App& app, ModelOptions& o) {
-  app.add_option("--log-level", o.log_level, "debug, info, warn, error or off")->capture_default_str();
+  app.add_option("--log-level", o.log_level, "log level: debug, info, warn, error or off")->capture_default_str();
 }
 
 void add_kernels_option(CLI::App& app, ModelOptions& o) {
   app.add_option("--kernels", o.kernels,
-                 "with --device cuda: tuned (timed when the model is loaded, and compiled for its sizes in the "
-                 "background, which is kept in "
-                 "~/.cache/ingot/kernels) or fixed (those in the program, by a list); --deterministic means fixed")
+                 "kernels with --device cuda: tuned (timed while the model loads, and compiled for its sizes in the "
+                 "background; cached in ~/.cache/ingot/kernels) or fixed (built-in kernels, chosen from a list); "
+                 "--deterministic implies fixed")
       ->check(CLI::IsMember({"tuned", "fixed"}))
       ->capture_default_str();
   app.add_option("--activations", o.activations,
-                 "with --device cuda: type of activations between products: f16 or f32. Without this flag f16, and FP8 "
-                 "weights multiply activations that are quantized to FP8")
+                 "type of activations with --device cuda: f16 or f32; default: f16, but FP8 weights are multiplied by "
+                 "activations quantized to FP8")
       ->check(CLI::IsMember({"f16", "f32"}));
   app.add_option("--isa", o.isa,
-                 "with --device cpu: use the kernels of this instruction set instead of the best one that the machine "
-                 "has: avx512bf16, avx512, avx_vnni, avx2, neon_i8mm, neon_dot or portable");
-  app.add_option(
-         "--numa", o.numa,
-         "with --device cpu, on a machine with several memory nodes: distribute (threads are bound to all nodes, "
-         "and read weights from their own), isolate (all threads and weights are on the node where the program "
-         "starts) or off (the system decides)")
+                 "instruction set of the kernels with --device cpu: avx512bf16, avx512, avx_vnni, avx2, neon_i8mm, "
+                 "neon_dot or portable; default: the best that the machine has");
+  app.add_option("--numa", o.numa,
+                 "use of NUMA nodes with --device cpu: distribute (threads are bound to all nodes and read weights "
+                 "from their own node), isolate (all threads and weights are on the node where the program starts) or "
+                 "off (the system decides)")
       ->check(CLI::IsMember({"distribute", "isolate", "off"}))
       ->capture_default_str();
 }
 
 void add_trace_options(CLI::App& app, ModelOptions& o) {
-  CLI::Option* trace = app.add_option("--trace", o.trace_path,
-                                      "write the time of every command of every step to this file (Perfetto opens it)");
-  app.add_flag("--trace-steps", o.trace_steps,
-               "with --trace: steps only; on cuda each command would be waited for, and steps are as they are without")
+  CLI::Option* trace =
+      app.add_option("--trace", o.trace_path, "write the time of each op in each step to this file, for Perfetto");
+  app.add_flag(
+         "--trace-steps", o.trace_steps,
+         "trace whole steps instead of ops; tracing ops slows steps on cuda, because the program waits for each op")
       ->needs(trace);
 }
 
 void add_gpu_memory_option(CLI::App& app, ModelOptions& o) {
   app.add_option("--gpu-memory,--gpu-memory-utilization", o.gpu_memory,
-                 "with --device cuda: what may be taken of the GPU's memory, as 0.9 of it or as 40GiB; the KV cache "
-                 "gets what the model leaves of it, and a model that does not fit is shared with the CPU");
+                 "maximum GPU memory with --device cuda: a share such as 0.9, or a size such as 40GiB; the KV cache "
+                 "uses what the model leaves, and the CPU runs the parts of a model that do not fit");
 }
 
 void add_runner_options(CLI::App& app, ModelOptions& o) {
-  app.add_option("--device", o.device,
-                 "cpu, cuda (the first GPU), cuda:1 (the second, and so on), several with commas and --pp, auto (cuda "
-                 "where there is a GPU, else cpu, "
-                 "which a line tells), or ref (plain C++, slow, "
-                 "the oracle)")
+  app.add_option(
+         "--device", o.device,
+         "device to compute on: cpu, cuda (the first GPU), cuda:1 (the second GPU), auto (cuda if there is a GPU, else "
+         "cpu with a warning), ref (slow reference in plain C++), or several devices with commas (with --pp or --tp)")
       ->capture_default_str();
   add_parallel_options(app, o.parallel);
-  app.add_option("-t,--threads", o.n_threads, "threads to compute with; 0: the cores this process may use")
+  app.add_option("-t,--threads", o.n_threads,
+                 "number of threads to compute with; 0: one for each core this process may use")
       ->check(CLI::Range(0, kMaxThreads))
       ->capture_default_str();
   app.add_option("-c,--ctx-size,--max-model-len", o.n_ctx,
-                 "context in tokens; 0: the model's, or as much of it as fits in memory")
+                 "context size in tokens; 0: the model's, or as much of it as fits in memory")
       ->check(CLI::Range(0, 1 << 24))
       ->capture_default_str();
   app.add_option("--chunk,-b,--batch-size", o.chunk,
-                 "most tokens of a prompt in one step; 0: 512 on the CPU, up to 2,048 on a GPU")
+                 "maximum prompt tokens per step; 0: 512 on the CPU, up to 2,048 on a GPU")
       ->check(CLI::Range(0, 1 << 16))
       ->capture_default_str();
-  app.add_option("--block-size", o.block_size, "tokens a block of the KV cache")
+  app.add_option("--block-size", o.block_size, "number of tokens in a block of the KV cache")
       ->check(CLI::Range(1, 1024))
       ->capture_default_str();
   app.add_option("--kv-type,--cache-type", o.kv_type,
-                 "type of the KV cache: f16, bf16, f32, fp8 (E4M3, half of f16), q8_0 (about half), or q4_0 (about a "
-                 "quarter; GPU)")
+                 "type of the KV cache: f16, bf16, f32, fp8 (E4M3, half the size of f16), q8_0 (about half), or q4_0 "
+                 "(about a quarter; only on a GPU)")
       ->capture_default_str();
   add_quantize_option(app, o);
   add_gpu_memory_option(app, o);
   add_split_options(app, o.split);
   add_kernels_option(app, o);
   add_trace_options(app, o);
-  app.add_flag(
-      "--deterministic", o.deterministic,
-      "the same tokens whatever else runs beside them, what was cached, and in what chunks; slower, on cuda much so");
-  app.add_flag("--check-tensors", o.check_tensors, "refuse weights that are not finite (reads all of them first)");
-  app.add_flag("--check-nan", o.check_nan, "stop at the first command that computes NaN (slow)");
+  app.add_flag("--deterministic", o.deterministic,
+               "give the same tokens regardless of concurrent requests, cached prefixes and chunks; slower, on cuda "
+               "much slower");
+  app.add_flag("--check-tensors", o.check_tensors, "reject weights that are not finite; reads all weights first");
+  app.add_flag("--check-nan", o.check_nan, "stop at the first op that computes NaN (slow)");
   app.add_flag("--check-replay", o.check_replay,
-               "with --device cuda: compare each step that is replayed with plain launches (slow)");
+               "compare each replayed step with plain kernel launches (slow; with --device cuda)");
   add_log_option(app, o);
 }
 
 void add_quantize_option(CLI::App& app, ModelOptions& o) {
   app.add_option("--quantize", o.quantize,
-                 "quantize matrices that are F32, F16 or BF16 while the model is loaded, to fp8, q8_0, q4_0, q4_k_m or "
-                 "another type of `ingot quantize`");
+                 "quantize F32, F16 and BF16 matrices while the model loads, to fp8, q8_0, q4_0, q4_k_m or another "
+                 "type of `ingot quantize`");
 }
 
 void add_snapshot_option(CLI::App& app, ModelOptions& o) {
   o.n_snapshots = -1;
   app.add_option("--snapshots", o.n_snapshots,
-                 "states of recurrent layers kept for the prefix cache, two for each conversation, such as 32; -1: as "
+                 "snapshots of recurrent states kept for the prefix cache, such as 32; a conversation uses two; -1: as "
                  "many as are useful and fit")
       ->check(CLI::Range(-1, 1 << 16))
       ->capture_default_str();
@@ -123,15 +122,14 @@ void add_snapshot_option(CLI::App& app, ModelOptions& o) {
 void add_speculate_option(CLI::App& app, ModelOptions& o) {
   app.add_option_function<std::string>(
          "--speculate", [&o](const std::string& name) { o.speculate = *find_speculate(name); },
-         "guess tokens that a step verifies, for several tokens in a step and the same text: mtp (by the model's own "
-         "layer for multi-token prediction), draft (by the model of --draft), eagle3 (by the head of --draft), ngram "
-         "(what followed the same words before), auto (by --draft if given, else ngram, or on the CPU mtp) or off; "
-         "guesses that do "
-         "not pay end by themselves [auto]")
+         "draft tokens that the model verifies, to get several tokens per step and the same text: mtp (drafts by the "
+         "model's own layer for multi-token prediction), draft (by the model of --draft), eagle3 (by the head of "
+         "--draft), ngram (tokens that followed the same tokens before), auto (by --draft if given, else ngram, or mtp "
+         "on the CPU) or off; drafting that does not pay stops automatically [auto]")
       ->check(CLI::IsMember(kSpeculateNames));
-  app.add_option("--draft", o.draft,
-                 "a small model with the same tokens, or an EAGLE-3 head of the model, which guesses: a file, a "
-                 "directory or ORG/REPO[:QUANT]");
+  app.add_option(
+      "--draft", o.draft,
+      "small draft model with the same tokens, or EAGLE-3 head of the model: a file, a directory or ORG/REPO[:QUANT]");
 }
 
 std::shared_ptr<const Checkpoint> open_draft_file(const ModelOptions& o) {
@@ -158,20 +156,25 @@ void make_room_for_drafts(const ModelOptions& o, const std::shared_ptr<const Che
 }
 
 void add_sampling_options(CLI::App& app, SamplingParams& p, int& seed) {
-  app.add_option("--temp,--temperature", p.temperature, "0: always the likeliest token")->capture_default_str();
+  app.add_option("--temp,--temperature", p.temperature, "sampling temperature; 0: always the likeliest token")
+      ->capture_default_str();
   app.add_option("--top-k", p.top_k, "keep the k likeliest tokens; 0: all")->capture_default_str();
   app.add_option("--top-p", p.top_p, "keep the likeliest tokens up to this share of probability; 1: all")
       ->capture_default_str();
   app.add_option("--min-p", p.min_p, "keep tokens at least this likely, relative to the likeliest; 0: all")
       ->capture_default_str();
   app.add_option("--typical,--typical-p", p.typical_p, "locally typical sampling; 1: off")->capture_default_str();
-  app.add_option("--repeat-penalty,--repetition-penalty", p.repetition_penalty, "penalize tokens seen before; 1: off")
+  app.add_option("--repeat-penalty,--repetition-penalty", p.repetition_penalty,
+                 "factor that penalizes tokens seen before; 1: off")
       ->capture_default_str();
-  app.add_option("--repeat-last-n,--penalty-window", p.penalty_window, "how far back penalties look; -1: everything")
+  app.add_option("--repeat-last-n,--penalty-window", p.penalty_window,
+                 "number of last tokens that penalties count; -1: all")
       ->capture_default_str();
-  app.add_option("--presence-penalty", p.presence_penalty, "subtracted once from tokens seen before")
+  app.add_option("--presence-penalty", p.presence_penalty,
+                 "penalty subtracted once from the logits of tokens seen before")
       ->capture_default_str();
-  app.add_option("--frequency-penalty", p.frequency_penalty, "subtracted for each time a token was seen")
+  app.add_option("--frequency-penalty", p.frequency_penalty,
+                 "penalty subtracted from a token's logit for each time it was seen")
       ->capture_default_str();
   app.add_option_function<std::vector<std::string>>(
       "-l,--logit-bias",
@@ -187,8 +190,8 @@ void add_sampling_options(CLI::App& app, SamplingParams& p, int& seed) {
           p.logit_bias.emplace_back(static_cast<int32_t>(id), bias);
         }
       },
-      "ID+BIAS or ID-BIAS: change one token's logit (repeatable)");
-  app.add_option("-s,--seed", seed, "the same seed gives the same text; -1: a random one")
+      "change one token's logit: ID+BIAS or ID-BIAS, such as 15043-inf or 15043+1.5 (repeatable)");
+  app.add_option("-s,--seed", seed, "random seed; the same seed gives the same text; -1: a random seed")
       ->check(CLI::Range(-1, 0x7fffffff))
       ->capture_default_str();
 }
@@ -326,9 +329,9 @@ void use_given_template(const ModelOptions& o, LoadedModel& model) {
 }
 
 void add_prompt_options(CLI::App& app, PromptOptions& o) {
-  app.add_option("-p,--prompt", o.text, "the prompt")->each([&o](const std::string&) { o.has_text = true; });
+  app.add_option("-p,--prompt", o.text, "text of the prompt")->each([&o](const std::string&) { o.has_text = true; });
   app.add_option("-f,--file", o.file,
-                 "read the prompt from this file, after -p if both are given; - for standard input");
+                 "read the prompt from this file, and append it to -p if both are given; - for standard input");
 }
 
 std::string read_text(const PromptOptions& o, const char* command) {

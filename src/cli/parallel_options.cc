@@ -17,14 +17,14 @@
 namespace ingot {
 
 void add_parallel_options(CLI::App& app, ParallelFlags& o) {
-  app.add_option("--tp,--tensor-parallel-size", o.tp,
-                 "number of ranks; each computes a share of every layer (tensor parallel) on a device of its own: the "
-                 "GPUs from --device on, or a list such as --device cuda:0,cuda:2; with --device cpu the ranks share "
-                 "the cores")
+  app.add_option(
+         "--tp,--tensor-parallel-size", o.tp,
+         "number of tensor-parallel ranks; each rank computes a share of every layer on its own device: the GPUs from "
+         "--device on, or a list such as --device cuda:0,cuda:2; with --device cpu, ranks share the cores")
       ->check(CLI::Range(1, 64))
       ->capture_default_str();
   app.add_option("--rank-timeout", o.timeout_s,
-                 "with --tp: seconds after which a rank that does not answer has failed, which ends all")
+                 "seconds without an answer before a rank counts as failed and all ranks end (with --tp)")
       ->check(CLI::Range(1, 3600))
       ->capture_default_str();
 }

@@ -22,24 +22,23 @@ std::optional<int> count_of(const char* flag, const std::string& text) {
 
 void add_split_options(CLI::App& app, SplitFlags& o) {
   app.add_option("--gpu-layers", o.gpu_layers,
-                 "with --device cuda: this many layers on the GPU, the last ones, and the rest on the CPU; all, or "
-                 "auto: "
-                 "as many as fit (also -ngl)")
+                 "number of layers on the GPU, counted from the last; the CPU runs the rest; all, or auto: as many as "
+                 "fit (with --device cuda; also -ngl)")
       ->capture_default_str();
   app.add_option("--cpu-experts,--n-cpu-moe", o.cpu_experts,
-                 "with --device cuda: the experts of this many layers on the CPU, the first ones of those on the GPU; "
-                 "all, "
-                 "or auto: as few as needed")
+                 "number of layers whose experts run on the CPU, counted from the first layer on the GPU; all, or "
+                 "auto: as few as needed (with --device cuda)")
       ->capture_default_str();
   app.add_option("--override-tensor", o.override_tensor,
-                 "with --device cuda: PATTERN=CPU or PATTERN=CUDA0, several with commas: where the experts (attention, "
-                 "feed-forward) of layers are whose GGUF names a regular expression finds, as '_exps=CPU'; the first "
-                 "that finds a name counts");
-  app.add_option("--pp", o.pp, "devices of --device that run the layers in turn, as in --device cuda:0,cuda:1 --pp 2")
+                 "device of experts, attention or feed-forward, by tensor name: PATTERN=CPU or PATTERN=CUDA0, several "
+                 "with commas, such as '_exps=CPU'; PATTERN is a regular expression for GGUF names; the first match "
+                 "counts (with --device cuda)");
+  app.add_option("--pp", o.pp,
+                 "number of devices that run the layers in turn (pipeline), such as --device cuda:0,cuda:1 --pp 2")
       ->check(CLI::Range(1, 64))
       ->capture_default_str();
   app.add_option("--layers-split", o.layers_split,
-                 "with --pp: the layers of each device, as 20,12; otherwise they are split by memory")
+                 "number of layers on each device, such as 20,12; default: split by memory (with --pp)")
       ->delimiter(',');
 }
 
