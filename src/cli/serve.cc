@@ -350,48 +350,52 @@ void serve(ServeOptions& o) {
 void add_http_options(CLI::App& command, ServeOptions& o) {
   command.add_option("--host", o.http.host, "address to listen on, or unix:PATH for a Unix socket")
       ->capture_default_str();
-  command.add_option("--port", o.http.port, "port to listen on; 0: one that is free, which is printed")
+  command.add_option("--port", o.http.port, "port to listen on; 0: a free port, which is printed")
       ->check(CLI::Range(0, 65535))
       ->capture_default_str();
-  command.add_option("--api-key", o.app.api_keys, "a key that clients must send (repeatable)")->allow_extra_args(false);
-  command.add_option("--api-key-file", o.app.api_key_file, "file of keys, one a line; read again when it changes");
+  command.add_option("--api-key", o.app.api_keys, "API key that clients must send (repeatable)")
+      ->allow_extra_args(false);
+  command.add_option("--api-key-file", o.app.api_key_file,
+                     "file of API keys, one per line; read again when it changes");
   command
       .add_option("--rate-limit", o.app.rate_limit,
-                  "requests a minute of one key, or of one address if there are no keys; more get 429; 0: no limit")
+                  "requests per minute for each key, or for each address if there are no keys; further requests get "
+                  "429; 0: no limit")
       ->check(CLI::Range(0, 1 << 20))
       ->capture_default_str();
-  command.add_flag("--insecure", o.insecure, "listen to other machines without a key");
+  command.add_flag("--insecure", o.insecure, "accept requests from other machines without a key");
   command
-      .add_option("--cors-origins", o.app.origins, "pages of other sites that may use the server, or '*' (repeatable)")
+      .add_option("--cors-origins", o.app.origins,
+                  "origins of other sites whose pages may use the server, or '*' (repeatable)")
       ->delimiter(',')
       ->allow_extra_args(false);
-  command.add_option("--ssl-cert-file", o.http.tls_cert, "PEM certificate: serve HTTPS");
-  command.add_option("--ssl-key-file", o.http.tls_key, "PEM key of the certificate");
+  command.add_option("--ssl-cert-file", o.http.tls_cert, "PEM file with a certificate, to serve HTTPS");
+  command.add_option("--ssl-key-file", o.http.tls_key, "PEM file with the key of the certificate");
   command
       .add_option("--access-log", o.access_log,
-                  "a JSON line for each request goes here; - is standard error, none is none")
+                  "write a JSON line for each request to this file; - for standard error; none: no log")
       ->capture_default_str();
   command.add_flag("!--no-webui", o.app.web_page, "do not serve the pages at / and /status");
   command.add_flag("--keep-billing-header", o.app.keep_billing_header,
-                   "keep the first line of Claude Code's system prompts, x-anthropic-billing-header; it is new in each "
-                   "request, so with it no cached prefix is found");
+                   "keep the line x-anthropic-billing-header at the start of Claude Code's system prompts; the line "
+                   "differs in each request, so no cached prefix matches");
   command
       .add_option("--metrics-port", o.metrics_port,
-                  "answer /metrics and /health on this port too, without a key; 0: one that is free, which is printed")
+                  "also answer /metrics and /health on this port, without a key; 0: a free port, which is printed")
       ->check(CLI::Range(0, 65535));
-  command.add_option("--metrics-compat", "vllm: give the metrics under vLLM's names too")
+  command.add_option("--metrics-compat", "also report metrics under another server's names; vllm: vLLM's")
       ->check(CLI::IsMember({"vllm"}))
       ->each([&o](const std::string&) { o.app.vllm_metrics = true; });
 }
 
 void add_kv_event_options(CLI::App& command, ServeOptions& o) {
   command.add_option("--kv-events", o.kv_event_options.endpoint,
-                     "publish which prefixes are cached, over ZeroMQ in vLLM's form, for routers in a trusted network: "
-                     "tcp://*:5557 listens, tcp://HOST:PORT connects. The events have the tokens of prompts");
+                     "publish cached prefixes over ZeroMQ in vLLM's format, for routers in a trusted network: "
+                     "tcp://*:5557 listens, tcp://HOST:PORT connects; events contain prompt tokens");
   command.add_option("--kv-events-replay", o.kv_event_options.replay,
-                     "with --kv-events: where a router asks for events that it missed, such as tcp://*:5558");
+                     "address where routers request events that they missed, such as tcp://*:5558 (with --kv-events)");
   command.add_option("--kv-events-topic", o.kv_event_options.topic,
-                     "with --kv-events: the topic [kv@HOST@MODEL]");
+                     "topic of the events (with --kv-events) [kv@HOST@MODEL]");
 }
 
 void add_limit_options(CLI::App& command, ServeOptions& o) {
@@ -408,80 +412,79 @@ void add_limit_options(CLI::App& command, ServeOptions& o) {
       ->allow_extra_args(false);
   command
       .add_option("--pooling", o.pooling,
-                  "cls, mean or last: how tokens become a text's vector, where the model does not say; one that writes "
-                  "text embeds instead")
+                  "pooling of token vectors into a text's vector: cls, mean or last; default: the model's; makes a "
+                  "text-generation model serve embeddings")
       ->check(CLI::IsMember({"cls", "mean", "last"}));
   const std::vector<std::string_view> formats = call_format_names();
   command
       .add_option("--tool-parser", o.tool_parser,
-                  "how models write tool calls and reasoning, where their templates do not tell")
+                  "format in which models write tool calls and reasoning; default: derived from their chat templates")
       ->check(CLI::IsMember(std::vector<std::string>(formats.begin(), formats.end())));
   add_speculate_option(command, o.model);
   add_lenient_option(command, o.lenient_schemas);
   add_order_option(command, o.any_order);
   command
       .add_option("--models-max", o.pool.max_loaded,
-                  "of several models, how many are loaded at once; the one idle longest makes room")
+                  "maximum number of models loaded at once; the model idle longest is unloaded to make room")
       ->check(CLI::Range(1, 1 << 20));
   command
       .add_option("--models-memory", o.pool.max_bytes,
-                  "and how much memory they may take together, such as 24GiB; without it a model makes room when "
-                  "another finds too little memory free")
+                  "maximum memory of all loaded models together, such as 24GiB; default: unload models only when "
+                  "another model does not fit in free memory")
       ->transform(CLI::AsSizeValue(false));
-  command.add_option("--model-ttl", o.ttl_s, "seconds without a request after which a model is unloaded; 0: never")
+  command.add_option("--model-ttl", o.ttl_s, "seconds without a request before a model is unloaded; 0: never")
       ->check(CLI::Range(0, 1 << 30))
       ->capture_default_str();
-  command.add_option("--pin", o.pinned, "a model that is never unloaded, by its name (repeatable)")
-      ->allow_extra_args(false);
-  command.add_option("--max-seqs,--parallel", o.max_seqs, "sequences computed at once")
+  command.add_option("--pin", o.pinned, "name of a model that is never unloaded (repeatable)")->allow_extra_args(false);
+  command.add_option("--max-seqs,--parallel", o.max_seqs, "maximum number of sequences computed at once")
       ->check(CLI::Range(1, 4096))
       ->capture_default_str();
   command
       .add_option("--queue", o.queue,
-                  "sequences that may wait beyond these before requests get 429; 0: four times as many, at least 64")
+                  "number of sequences that may wait before requests get 429; 0: four times --max-seqs, at least 64")
       ->check(CLI::Range(0, 1 << 20))
       ->capture_default_str();
   command
       .add_option("--queue-timeout", o.queue_timeout_s,
-                  "seconds that a request may wait for its turn, and then gets 503")
+                  "seconds that a request may wait for its turn before it gets 503")
       ->check(CLI::Range(1, 86400))
       ->capture_default_str();
   command
       .add_option("--kv-tokens", o.kv_tokens,
-                  "tokens in the KV cache, shared by all sequences; 0: as many as the model's plan of memory has")
+                  "size of the KV cache in tokens, shared by all sequences; 0: as planned from the free memory")
       ->check(CLI::Range(0, 1 << 30))
       ->capture_default_str();
   command
       .add_option("--slot-save-path", o.slot_folder,
-                  "folder for POST /slots/ID?action=save and restore, which keep the KV cache of a conversation")
+                  "folder where POST /slots/ID?action=save and restore keep the KV cache of conversations")
       ->check(CLI::ExistingDirectory);
-  command.add_option("--max-body-bytes", o.http.limits.body_bytes, "largest request")
+  command.add_option("--max-body-bytes", o.http.limits.body_bytes, "maximum size of a request's body, in bytes")
       ->check(CLI::Range(size_t{1024}, size_t{1} << 30))
       ->capture_default_str();
-  command.add_option("--max-connections", o.http.max_connections, "connections at once")
+  command.add_option("--max-connections", o.http.max_connections, "maximum number of connections at once")
       ->check(CLI::Range(1, 1 << 20))
       ->capture_default_str();
-  seconds("--header-timeout", o.http.head_deadline, "seconds for a request's headers");
-  seconds("--body-timeout", o.http.body_deadline, "seconds for its body, and one more for each KiB");
-  seconds("--idle-timeout", o.http.idle_deadline, "seconds that a connection may idle");
-  seconds("--write-timeout", o.http.write_deadline, "seconds without a byte taken, after which a client is dropped");
-  seconds("--sse-ping-interval", o.http.ping_interval, "seconds of silence before a stream gets a comment");
+  seconds("--header-timeout", o.http.head_deadline, "seconds to receive a request's headers");
+  seconds("--body-timeout", o.http.body_deadline, "seconds to receive a request's body, plus one second for each KiB");
+  seconds("--idle-timeout", o.http.idle_deadline, "seconds before an idle connection is closed");
+  seconds("--write-timeout", o.http.write_deadline, "seconds before a client that reads nothing is disconnected");
+  seconds("--sse-ping-interval", o.http.ping_interval, "seconds of silence before a stream sends a comment");
   command
       .add_option_function<int>(
           "--stream-interval-ms", [&o](int ms) { o.app.stream_interval = std::chrono::milliseconds(ms); },
-          fmt::format("tokens of a stream that come at least twice in as many ms as there are streams share a write, "
-                      "in so many at most; 0: none do [{}]",
+          fmt::format("maximum ms that tokens of a stream wait to share a write; the wait grows by 1 ms with each open "
+                      "stream; 0: no wait [{}]",
                       o.app.stream_interval.count()))
       ->check(CLI::Range(0, 1000));
   command.add_flag("--replay-on-device-loss", o.pool.replaces_lost,
-                   "if a device is lost, load the model again in this process and compute its requests again, once "
-                   "each; where that fails, the process ends with code 71");
-  command.add_option("--shutdown-timeout", o.drain_s, "seconds that requests have to end after SIGTERM")
+                   "after a device is lost, reload the model in this process and repeat each running request once; if "
+                   "this fails, the process ends with code 71");
+  command.add_option("--shutdown-timeout", o.drain_s, "seconds that running requests have to finish after SIGTERM")
       ->check(CLI::Range(0, 86400))
       ->capture_default_str();
   command
       .add_option("--watchdog-timeout", o.hard_watchdog_s,
-                  "seconds without a finished step after which the process ends with code 72")
+                  "seconds without a finished step before the process ends with code 72")
       ->check(CLI::Range(2, 86400))
       ->capture_default_str()
       ->each([&o](const std::string& s) { o.soft_watchdog_s = std::max(1, std::stoi(s) / 2); });
@@ -491,11 +494,10 @@ void add_limit_options(CLI::App& command, ServeOptions& o) {
 
 void add_serve(CLI::App& app) {
   auto o = std::make_shared<ServeOptions>();
-  CLI::App* command =
-      app.add_subcommand("serve", "Answer HTTP requests: OpenAI's API, metrics, and a page for the browser");
+  CLI::App* command = app.add_subcommand("serve", "Serve models over HTTP: OpenAI's API, metrics and a web page");
   command->add_option("MODEL,-m,--model,--hf-repo", o->paths,
                       "GGUF files, Hugging Face model directories, or ORG/REPO[:QUANT] of the Hugging Face Hub (also "
-                      "-hf); the built-in demo model when left out");
+                      "-hf); default: the built-in demo model");
   add_hub_options(*command, o->model.hub);
   add_http_options(*command, *o);
   add_limit_options(*command, *o);
@@ -509,12 +511,12 @@ void add_serve(CLI::App& app) {
       "  ingot serve bge-small.gguf        an embedding model: /v1/embeddings; a cross-encoder: /v1/rerank\n"
       "  curl localhost:8080/v1/chat/completions -H 'Content-Type: application/json' \\\n"
       "    -d '{\"messages\": [{\"role\": \"user\", \"content\": \"Hello\"}]}'\n"
-      "Besides these flags: request line 8 KiB, headers 16 KiB and 100 of them, JSON 64 deep, n 128, 16 stop strings "
-      "of 256 bytes, 128 stop tokens,\n"
-      "logit_bias 1024, logprobs 20, 256 tools, 16384 messages, 128 prompts, 2048 texts to embed or rank, 64 KiB that "
-      "a reader has not taken.\n"
-      "Exit codes: 0 ended as asked, 1 it could not start, 2 a wrong command line, 70 the engine ended, 71 its device "
-      "was lost, 72 it hung, 74 a model's file was cut.");
+      "Fixed limits: request line 8 KiB, 100 headers with 16 KiB in all, JSON 64 deep, n 128, 16 stop strings of 256 "
+      "bytes, 128 stop tokens,\n"
+      "logit_bias 1024, logprobs 20, 256 tools, 16384 messages, 128 prompts, 2048 texts to embed or rank, 64 KiB of "
+      "output that a client has not read.\n"
+      "Exit codes: 0 ended by a signal, 1 could not start, 2 wrong command line, 70 the engine ended, 71 the device "
+      "was lost, 72 the engine hung, 74 a model file was truncated.");
   command->callback([o] { serve(*o); });
 }
 

@@ -96,7 +96,7 @@ int main(int argc, char** argv) {
   int interval_ms = static_cast<int>(options.stream_interval.count());
   app.add_option("--stream-interval-ms", interval_ms);
   int ping_ms = static_cast<int>(http.ping_interval.count());
-  app.add_option("--ping-ms", ping_ms, "silence before a stream gets a comment");
+  app.add_option("--ping-ms", ping_ms, "milliseconds of silence before a stream sends a comment");
   CLI11_PARSE(app, argc, argv);
   if (!text.empty()) fake.writes = [text](const SampleRow& row) { return next_of(text, row); };
   options.stream_interval = std::chrono::milliseconds(interval_ms);
