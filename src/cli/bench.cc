@@ -137,31 +137,31 @@ void add_bench(CLI::App& app) {
   auto o = std::make_shared<BenchOptions>();
   CLI::App* command = app.add_subcommand("bench", "Measure prefill and decode speed");
   add_bench_subject(*command, o->subject);
-  command->add_option("-p,--n-prompt", o->n_prompt, "prompt lengths to measure: 512,2048; 0: none")
+  command->add_option("-p,--n-prompt", o->n_prompt, "prompt lengths to measure, in tokens, such as 512,2048; 0: none")
       ->check(CLI::Range(0, 1 << 24))
       ->delimiter(',')
       ->capture_default_str();
-  command->add_option("-n,--n-gen", o->n_gen, "numbers of tokens to generate; 0: none")
+  command->add_option("-n,--n-gen", o->n_gen, "numbers of tokens to generate, such as 32,128; 0: none")
       ->check(CLI::Range(0, 1 << 24))
       ->delimiter(',')
       ->capture_default_str();
-  command->add_option("-d,--n-depth", o->depth, "tokens already in the context")
+  command->add_option("-d,--n-depth", o->depth, "numbers of tokens already in the context")
       ->check(CLI::Range(0, 1 << 24))
       ->delimiter(',')
       ->capture_default_str();
-  command->add_option("-r,--repetitions", o->n_repeats, "repeats of each row")
+  command->add_option("-r,--repetitions", o->n_repeats, "number of repetitions of each row")
       ->check(CLI::Range(1, 1000))
       ->capture_default_str();
-  command->add_option("-t,--threads", o->threads, "threads; several numbers measure each; 0: all cores")
+  command->add_option("-t,--threads", o->threads, "numbers of threads to measure; 0: all cores")
       ->check(CLI::Range(0, kMaxThreads))
       ->delimiter(',')
       ->capture_default_str();
-  command->add_option("-o,--output", o->output, "md, csv or json")
+  command->add_option("-o,--output", o->output, "output format: md, csv or json")
       ->check(CLI::IsMember({"md", "csv", "json"}))
       ->capture_default_str();
   command
       ->add_option("-b,--batch-size,--chunk", o->subject.model.chunk,
-                   "most tokens in one step; 0: 512 on the CPU, up to 2,048 on a GPU")
+                   "maximum tokens per step; 0: 512 on the CPU, up to 2,048 on a GPU")
       ->check(CLI::Range(0, 1 << 16))
       ->capture_default_str();
   add_bench_batch(*command);
@@ -174,9 +174,9 @@ void add_bench(CLI::App& app) {
       "Examples:\n  ingot bench model.gguf -p 512,2048 -n 128\n  ingot bench --shape llama-3.2-1b --type Q4_K -t 1,2 "
       "-o json\n"
       "  ingot bench batch model.gguf --npl 1,8,32      several sequences at once\n"
-      "  ingot bench engine model.gguf --rate 10        requests as a server has them\n"
-      "  ingot bench serve --url http://127.0.0.1:8080  a running server, as its clients see it\n"
-      "  ingot bench reduce --device cuda --tp 2        what several GPUs take to sum");
+      "  ingot bench engine model.gguf --rate 10        requests at random times\n"
+      "  ingot bench serve --url http://127.0.0.1:8080  a running server\n"
+      "  ingot bench reduce --device cuda --tp 2        sums over several GPUs");
   command->callback([o, command] {
     if (command->get_subcommands().empty()) bench(*o);
   });

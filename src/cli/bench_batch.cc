@@ -136,26 +136,26 @@ void bench_batch(BatchOptions& o) {
 
 void add_bench_batch(CLI::App& bench) {
   auto o = std::make_shared<BatchOptions>();
-  CLI::App* command = bench.add_subcommand("batch", "Prefill and decode of several sequences at once");
+  CLI::App* command = bench.add_subcommand("batch", "Measure prefill and decode of several sequences at once");
   add_bench_subject(*command, o->subject);
   const auto counts = [&](const char* names, std::vector<int>& values, int least, const char* text) {
     command->add_option(names, values, text)->check(CLI::Range(least, 1 << 24))->delimiter(',')->capture_default_str();
   };
-  counts("--npp,-p", o->n_prompt, 1, "tokens of each prompt");
-  counts("--ntg,-n", o->n_gen, 1, "tokens to generate for each");
-  counts("--npl,--parallel", o->n_seqs, 1, "sequences at once");
-  command->add_option("-t,--threads", o->subject.model.n_threads, "threads; 0: all cores")
+  counts("--npp,-p", o->n_prompt, 1, "prompt lengths to measure, in tokens");
+  counts("--ntg,-n", o->n_gen, 1, "numbers of tokens to generate for each prompt");
+  counts("--npl,--parallel", o->n_seqs, 1, "numbers of sequences at once");
+  command->add_option("-t,--threads", o->subject.model.n_threads, "number of threads; 0: all cores")
       ->check(CLI::Range(0, kMaxThreads))
       ->capture_default_str();
   command
       ->add_option("-b,--batch-size,--max-batch-tokens", o->subject.model.chunk,
-                   "most tokens in one step; 0: 512 on the CPU, up to 2,048 on a GPU")
+                   "maximum tokens per step; 0: 512 on the CPU, up to 2,048 on a GPU")
       ->check(CLI::Range(0, 1 << 16))
       ->capture_default_str();
   command->add_flag(
       "--empty-prompts", o->empty_prompts,
-      "run only the first token of each prompt; the cache has zeros for the rest: for decode at great depth");
-  command->add_flag("--json", o->json, "print JSON, with the keys of llama.cpp's");
+      "compute only the first token of each prompt and fill the cache with zeros, to measure decode at great depth");
+  command->add_flag("--json", o->json, "print JSON with the keys of llama.cpp's batched-bench");
   command->footer(
       "Examples:\n  ingot bench batch model.gguf --npp 128,512 --ntg 128 --npl 1,8,32\n"
       "  ingot bench batch model.gguf --empty-prompts --npp 1,32768 --ntg 24 --npl 1,16");

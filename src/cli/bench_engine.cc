@@ -450,34 +450,38 @@ void bench_engine(LoadOptions& o) {
 
 void add_bench_engine(CLI::App& bench) {
   auto o = std::make_shared<LoadOptions>();
-  CLI::App* command = bench.add_subcommand("engine", "Requests that arrive at random, through the whole engine");
+  CLI::App* command =
+      bench.add_subcommand("engine", "Measure the whole engine with requests that arrive at random times");
   add_bench_subject(*command, o->subject);
   const auto number = [&](const char* names, auto& value, const char* text, auto least, auto most) {
     command->add_option(names, value, text)->check(CLI::Range(least, most))->capture_default_str();
   };
-  number("--requests", o->n_requests, "how many", 1, 1 << 24);
-  number("--rate", o->rate, "requests a second on average, at random times; 0: all at once", 0.0, 1e6);
-  number("-p,--prompt", o->n_prompt, "new tokens of a prompt, on average", 1, 1 << 20);
-  number("-n,--output", o->n_output, "tokens of an answer, on average", 1, 1 << 20);
-  number("--spread", o->spread, "how much these vary: 0.5 is from half to one and a half", 0.0, 1.0);
-  number("--turns", o->n_turns, "turns of a conversation: each prompt is all that was said, and something new", 1,
+  number("--requests", o->n_requests, "number of requests", 1, 1 << 24);
+  number("--rate", o->rate, "requests per second on average, at random times; 0: all at once", 0.0, 1e6);
+  number("-p,--prompt", o->n_prompt, "new tokens in a prompt, on average", 1, 1 << 20);
+  number("-n,--output", o->n_output, "tokens in an answer, on average", 1, 1 << 20);
+  number("--spread", o->spread, "variation of prompt and answer lengths; 0.5: from 0.5 to 1.5 times the average", 0.0,
+         1.0);
+  number("--turns", o->n_turns, "turns in a conversation; each prompt is the conversation so far and new tokens", 1,
          1000);
-  number("--shared", o->n_shared, "tokens that all prompts begin with", 0, 1 << 20);
-  number("--max-seqs", o->max_seqs, "sequences in one step", 1, 4096);
-  number("-b,--max-batch-tokens", o->max_batch_tokens, "tokens in one step; 0: 512 on the CPU, up to 2,048 on a GPU", 0,
-         1 << 16);
-  number("--kv-tokens", o->n_kv_tokens, "size of the KV cache in tokens; 0: enough for all", 0, 1 << 30);
-  number("--seed", o->seed, "of the arrivals and lengths", 0, 0x7fffffff);
-  number("-t,--threads", o->subject.model.n_threads, "threads; 0: all cores", 0, 1024);
-  command->add_flag("--no-prefix-cache", o->no_prefix_cache, "compute every prompt whole");
+  number("--shared", o->n_shared, "number of tokens that all prompts begin with", 0, 1 << 20);
+  number("--max-seqs", o->max_seqs, "maximum number of sequences in one step", 1, 4096);
+  number("-b,--max-batch-tokens", o->max_batch_tokens,
+         "maximum tokens per step; 0: 512 on the CPU, up to 2,048 on a GPU", 0, 1 << 16);
+  number("--kv-tokens", o->n_kv_tokens, "size of the KV cache in tokens; 0: enough for all sequences", 0, 1 << 30);
+  number("--seed", o->seed, "seed of the random arrival times, lengths and tokens", 0, 0x7fffffff);
+  number("-t,--threads", o->subject.model.n_threads, "number of threads; 0: all cores", 0, 1024);
+  command->add_flag("--no-prefix-cache", o->no_prefix_cache, "compute every prompt in full, without the prefix cache");
   add_grammar_options(*command, o->grammar);
-  number("--pairs", o->n_pairs, "with a grammar or --speculate: loads without it and with it, in turn", 1, 1000);
-  command->add_option("--speculate", o->speculate,
-                      "off, a way to guess tokens as in `ingot run`, or oracle:P: guesses of given answers that are "
-                      "right with probability P, such as oracle:0.8; oracle:0.8:4: always 4 drafts")
+  number("--pairs", o->n_pairs, "number of paired runs, without and with the grammar or --speculate", 1, 1000);
+  command
+      ->add_option("--speculate", o->speculate,
+                   "speculation to measure: off, a mode as in `ingot run`, or oracle:P, which drafts known answers "
+                   "with probability P for each token, such as oracle:0.8; oracle:0.8:4: always 4 drafts")
       ->capture_default_str();
-  command->add_option("--draft", o->subject.model.draft, "as in `ingot run`");
-  command->add_flag("--no-jump-ahead", o->no_jump_ahead, "draw each token of text that the grammar forces");
+  command->add_option("--draft", o->subject.model.draft, "draft model or EAGLE-3 head, as in `ingot run`");
+  command->add_flag("--no-jump-ahead", o->no_jump_ahead,
+                    "sample each token of text that the grammar forces, instead of appending it without sampling");
   command->add_flag("--json", o->json, "print JSON");
   command->footer(
       "Examples:\n  ingot bench engine model.gguf --requests 200 --rate 10\n"

@@ -70,10 +70,10 @@ void add_bench_grammar(CLI::App& bench) {
     bool ordered = false;
   };
   auto o = std::make_shared<Options>();
-  CLI::App* command = bench.add_subcommand("grammar", "Measure schemas: how long they compile and masks take");
-  command->add_option("FILE", o->file, "cases as those of `ingot grammar check --jsonl`")->required();
-  command->add_option("-m,--model", o->model.path, "whose vocabulary; the built-in demo model's when left out");
-  command->add_flag("--ordered", o->ordered, "members of objects in the schema's order");
+  CLI::App* command = bench.add_subcommand("grammar", "Measure the time to compile schemas and to compute token masks");
+  command->add_option("FILE", o->file, "file of test cases, as for `ingot grammar check --jsonl`")->required();
+  command->add_option("-m,--model", o->model.path, "model whose vocabulary is used; default: the built-in demo model");
+  command->add_flag("--ordered", o->ordered, "require object members in the schema's order");
   command->callback([o] {
     const auto tokenizer = open_model_file(o->model)->tokenizer();
     const std::shared_ptr<const GrammarVocabulary> vocabulary =

@@ -85,25 +85,27 @@ void compare(const HistoryOptions& o) {
 
 void add_bench_history(CLI::App& bench) {
   auto o = std::make_shared<HistoryOptions>();
-  CLI::App* command = bench.add_subcommand("history", "This program beside an older one, in turns on the same shapes");
-  command->add_option("MODEL", o->models, "models to measure; known shapes with random weights when left out");
-  command->add_option("--base", o->base, "the older program")->required()->check(CLI::ExistingFile);
-  command->add_option("--shape", o->shapes, "known shapes (repeatable)")
+  CLI::App* command =
+      bench.add_subcommand("history", "Compare this program with an older one, alternately on the same shapes");
+  command->add_option("MODEL", o->models, "models to measure; default: random weights of --shape");
+  command->add_option("--base", o->base, "path of the older program")->required()->check(CLI::ExistingFile);
+  command->add_option("--shape", o->shapes, "known shape to measure with random weights (repeatable)")
       ->allow_extra_args(false)
       ->capture_default_str();
-  command->add_option("--type", o->type, "format of their weights")->capture_default_str();
-  command->add_option("-p,--n-prompt", o->n_prompt, "prompt lengths")->capture_default_str();
+  command->add_option("--type", o->type, "format of the random weights (with --shape)")->capture_default_str();
+  command->add_option("-p,--n-prompt", o->n_prompt, "prompt lengths to measure, in tokens")->capture_default_str();
   command->add_option("-n,--n-gen", o->n_gen, "numbers of tokens to generate")->capture_default_str();
-  command->add_option("-t,--threads", o->threads, "threads; 0: all cores")->capture_default_str();
-  command->add_option("--device", o->device, "cpu, cuda, cuda:1 or ref")->capture_default_str();
-  command->add_option("--rounds", o->n_rounds, "turns of each program")
+  command->add_option("-t,--threads", o->threads, "number of threads; 0: all cores")->capture_default_str();
+  command->add_option("--device", o->device, "device to compute on: cpu, cuda, cuda:1 or ref")->capture_default_str();
+  command->add_option("--rounds", o->n_rounds, "number of runs of each program")
       ->check(CLI::Range(1, 1000))
       ->capture_default_str();
-  command->add_option("--threshold", o->threshold, "changes of fewer per cent are called the same")
+  command->add_option("--threshold", o->threshold, "percentage below which a change counts as the same")
       ->check(CLI::Range(0.0, 100.0))
       ->capture_default_str();
-  command->footer("Example:\n  ingot bench history --base old/ingot --shape llama-3.2-1b\n"
-                  "`make bench-compare BASE=COMMIT` builds the older program. Exit code 1: something became slower.");
+  command->footer(
+      "Example:\n  ingot bench history --base old/ingot --shape llama-3.2-1b\n"
+      "`make bench-compare BASE=COMMIT` builds the older program. Exit code 1: a test became slower.");
   command->callback([o] { compare(*o); });
 }
 

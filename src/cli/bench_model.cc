@@ -13,9 +13,10 @@ namespace ingot {
 
 void add_bench_subject(CLI::App& command, BenchSubject& o) {
   add_model_argument(command, o.model);
-  command.add_option("--shape", o.shape, "random weights of a known shape instead of a file: " + shape_names());
-  command.add_option("--type", o.type, "format of those weights")->capture_default_str();
-  command.add_option("--device", o.model.device, "cpu, cuda, cuda:1 (the second GPU) or ref")->capture_default_str();
+  command.add_option("--shape", o.shape, "use random weights of a known shape instead of a file: " + shape_names());
+  command.add_option("--type", o.type, "format of the random weights (with --shape)")->capture_default_str();
+  command.add_option("--device", o.model.device, "device to compute on: cpu, cuda, cuda:1 (the second GPU) or ref")
+      ->capture_default_str();
   add_quantize_option(command, o.model);
   add_gpu_memory_option(command, o.model);
   add_split_options(command, o.model.split);

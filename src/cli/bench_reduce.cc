@@ -108,17 +108,19 @@ void print(const ReduceOptions& o, const std::vector<ReduceRow>& table) {
 
 void add_bench_reduce(CLI::App& bench) {
   auto o = std::make_shared<ReduceOptions>();
-  CLI::App* command = bench.add_subcommand("reduce", "Time of a sum over several ranks, by the size of the message");
-  command->add_option("--device", o->device, "cpu, cuda (the first GPUs), or a list such as cuda:0,cuda:2")
+  CLI::App* command = bench.add_subcommand("reduce", "Measure the time of a sum over several ranks, by message size");
+  command
+      ->add_option("--device", o->device,
+                   "devices of the ranks: cpu, cuda (the first GPUs), or a list such as cuda:0,cuda:2")
       ->capture_default_str();
-  command->add_option("--tp", o->tp, "ranks")->check(CLI::Range(2, 64))->capture_default_str();
-  command->add_option("-r,--repetitions", o->n_repeats, "sums of each size")
+  command->add_option("--tp", o->tp, "number of ranks")->check(CLI::Range(2, 64))->capture_default_str();
+  command->add_option("-r,--repetitions", o->n_repeats, "number of sums of each size")
       ->check(CLI::Range(1, 100000))
       ->capture_default_str();
-  command->add_option("--rows", o->most_rows, "most rows of a message, of 4,096 floats each")
+  command->add_option("--rows", o->most_rows, "size of the largest message, in rows of 4,096 floats")
       ->check(CLI::Range(1, 1 << 16))
       ->capture_default_str();
-  command->add_option("-o,--output", o->output, "md or json")
+  command->add_option("-o,--output", o->output, "output format: md or json")
       ->check(CLI::IsMember({"md", "json"}))
       ->capture_default_str();
   command->callback([o] { print(*o, measure(*o)); });

@@ -177,36 +177,39 @@ void bench_serve(BenchServeOptions& o) {
 
 void add_bench_serve(CLI::App& bench) {
   auto o = std::make_shared<BenchServeOptions>();
-  CLI::App* command = bench.add_subcommand("serve", "Speed of a running server, as its clients see it");
-  command->add_option("--url", o->plan.url, "the server, such as http://127.0.0.1:8080")->required();
-  command->add_option("--api-key", o->plan.api_key, "the key to send");
-  command->add_option("--model", o->plan.model, "which of its models; the first when left out");
-  command->add_option("--requests", o->plan.n_requests, "how many requests")
+  CLI::App* command = bench.add_subcommand("serve", "Measure a running server from the client side");
+  command->add_option("--url", o->plan.url, "address of the server, such as http://127.0.0.1:8080")->required();
+  command->add_option("--api-key", o->plan.api_key, "API key to send");
+  command->add_option("--model", o->plan.model, "name of the model to use; default: the server's first model");
+  command->add_option("--requests", o->plan.n_requests, "number of requests")
       ->check(CLI::Range(1, 10'000'000))
       ->capture_default_str();
-  command->add_option("--rate", o->plan.rate, "arrivals a second, at random (Poisson); 0: --concurrency at a time")
+  command
+      ->add_option("--rate", o->plan.rate,
+                   "requests per second on average, at random times (Poisson); 0: --concurrency requests at a time")
       ->check(CLI::Range(0.0, 1e6))
       ->capture_default_str();
-  command->add_option("--concurrency", o->plan.concurrency, "requests at a time")
+  command->add_option("--concurrency", o->plan.concurrency, "number of requests in flight (with --rate 0)")
       ->check(CLI::Range(1, 4000))
       ->capture_default_str();
-  command->add_option("-p,--prompt-tokens", o->n_prompt, "tokens of a prompt")
+  command->add_option("-p,--prompt-tokens", o->n_prompt, "tokens in a prompt")
       ->check(CLI::Range(1, 1 << 20))
       ->capture_default_str();
-  command->add_option("-n,--output-tokens", o->n_output, "tokens of an answer")
+  command->add_option("-n,--output-tokens", o->n_output, "tokens in an answer")
       ->check(CLI::Range(1, 1 << 20))
       ->capture_default_str();
   command->add_flag("--sharegpt", o->sharegpt,
-                    "lengths that vary as in conversations of people, up to four times -p and -n");
-  command->add_option("--slo-ttft-ms", o->slo_ttft_ms, "goodput: the first token comes within this")
+                    "vary lengths as in conversations of people (ShareGPT), up to four times -p and -n");
+  command->add_option("--slo-ttft-ms", o->slo_ttft_ms, "goodput limit of the time to the first token, in ms")
       ->capture_default_str();
-  command->add_option("--slo-itl-ms", o->slo_itl_ms, "goodput: and the others this far apart, in the mean")
+  command->add_option("--slo-itl-ms", o->slo_itl_ms, "goodput limit of the mean time between tokens, in ms")
       ->capture_default_str();
-  command->add_option("--seed", o->plan.seed, "of prompts, lengths and arrivals")->capture_default_str();
-  command->add_option("-o,--output", o->output, "md, csv or json")
+  command->add_option("--seed", o->plan.seed, "seed of the random prompts, lengths and arrival times")
+      ->capture_default_str();
+  command->add_option("-o,--output", o->output, "output format: md, csv or json")
       ->check(CLI::IsMember({"md", "csv", "json"}))
       ->capture_default_str();
-  command->add_option("--plot", o->plot, "draw the distributions into this SVG file");
+  command->add_option("--plot", o->plot, "draw the distributions to this SVG file");
   command->footer(
       "Examples:\n  ingot bench serve --url http://127.0.0.1:8080 --concurrency 32 --requests 200\n"
       "  ingot bench serve --url http://127.0.0.1:8080 --rate 5 --sharegpt -o json --plot latency.svg");

@@ -351,42 +351,39 @@ void inspect(InspectOptions& o) {
 
 void add_inspect(CLI::App& app) {
   auto o = std::make_shared<InspectOptions>();
-  CLI::App* command = app.add_subcommand("inspect", "Show what is in a model and what it needs");
+  CLI::App* command = app.add_subcommand("inspect", "Show what a model contains and how much memory it needs");
   add_model_argument(*command, o->model);
   command->add_flag("--json", o->json, "print one JSON object");
   command->add_flag("--tensors", o->tensors, "list every tensor");
-  command->add_flag("--template", o->show_template, "print the chat template and nothing else");
-  command->add_flag("--fit", o->fit, "show what context fits in memory, for one sequence and for several at once");
-  command->add_option("--memory", o->memory, "with --fit: as if so much were available, as in 24GiB; 0: what is")
+  command->add_flag("--template", o->show_template, "print only the chat template");
+  command->add_flag("--fit", o->fit,
+                    "show the context size that fits in memory, for one sequence and for several at once");
+  command->add_option("--memory", o->memory, "memory to plan for, such as 24GiB; 0: the available memory")
       ->transform(CLI::AsSizeValue(false))
       ->needs("--fit");
   command
       ->add_option("--gpu-memory", o->gpu_memory,
-                   "with --fit: on a GPU of so much memory, as in 16GiB, which need not be there, and what runs on the "
-                   "CPU "
-                   "if the model does not fit there")
+                   "plan for a GPU with this much memory, such as 16GiB, which need not exist; also show the parts "
+                   "that the CPU runs if the model does not fit")
       ->transform(CLI::AsSizeValue(false))
       ->needs("--fit");
-  command->add_flag(
-      "--kernels", o->kernels,
-      "load the model, and show which kernel multiplies by each of its matrices, and how long each takes");
-  command->add_option("--rows", o->rows, "with --kernels: rows of activations")
+  command->add_flag("--kernels", o->kernels,
+                    "load the model, and show the matmul kernels for its matrices with their times");
+  command->add_option("--rows", o->rows, "numbers of activation rows to time, such as 1,64,256")
       ->check(CLI::Range(1, 1 << 14))
       ->delimiter(',')
       ->capture_default_str()
       ->needs("--kernels");
   command
       ->add_option("--device", o->model.device,
-                   "whose memory or kernels are looked at: cpu, cuda, cuda:1 (the second GPU) or ref")
+                   "device whose memory or kernels are shown: cpu, cuda, cuda:1 (the second GPU) or ref")
       ->capture_default_str();
-  command
-      ->add_option("--shape", o->shape,
-                   "with --kernels: random weights of a known shape instead of a file, as in `ingot bench`")
+  command->add_option("--shape", o->shape, "use random weights of a known shape instead of a file, as in `ingot bench`")
       ->needs("--kernels");
-  command->add_option("--type", o->type, "with --shape: format of those weights")
-      ->capture_default_str()
-      ->needs("--shape");
-  command->add_option("-c,--ctx-size", o->model.n_ctx, "context to plan memory for; 0: what `run` would choose")
+  command->add_option("--type", o->type, "format of the random weights")->capture_default_str()->needs("--shape");
+  command
+      ->add_option("-c,--ctx-size", o->model.n_ctx,
+                   "context size to plan memory for, in tokens; 0: as `ingot run` would choose")
       ->check(CLI::Range(0, 1 << 24))
       ->capture_default_str();
   command
