@@ -89,42 +89,45 @@ class Chat {
 void add_tool_options(CLI::App& command, ChatOptions& o) {
   command
       .add_option("--tools", o.tools,
-                  "JSON file of tools that the model may call: OpenAI's shape, and beside each function the command "
-                  "that a call runs, as a list of words; each call is shown and you are asked")
+                  "JSON file of tools that the model may call: OpenAI's format, and next to each function the command "
+                  "that a call runs, as a list of words; each call is shown and needs your consent")
       ->check(CLI::ExistingFile);
-  command.add_flag("--run-tools", o.run_tools,
-                   "run each call without a question; without it, calls are shown but not run where no terminal is");
-  command.add_option("--tool-timeout", o.tool_timeout_s, "seconds after which a call's command is killed")
+  command.add_flag(
+      "--run-tools", o.run_tools,
+      "run tool calls without asking; without this flag, calls are shown but not run if there is no terminal");
+  command.add_option("--tool-timeout", o.tool_timeout_s, "seconds after which the command of a call is killed")
       ->check(CLI::Range(1, 86400))
       ->capture_default_str();
   const std::vector<std::string_view> formats = call_format_names();
-  command.add_option("--tool-parser", o.tool_parser, "how the model writes calls, where its template does not tell")
+  command
+      .add_option("--tool-parser", o.tool_parser,
+                  "format in which the model writes calls; default: derived from its chat template")
       ->check(CLI::IsMember(std::vector<std::string>(formats.begin(), formats.end())));
 }
 
 constexpr const char* kFooter =
     "Examples:\n"
     "  ingot chat\n"
-    "  ingot chat --resume                          go on with the last conversation\n"
+    "  ingot chat --resume                          continue the last conversation\n"
     "  ingot chat model.gguf --system \"You answer in one sentence.\" --temp 0.5\n"
     "  ingot chat model.gguf --tools tools.json     with this in tools.json:\n"
     "    [{\"type\": \"function\", \"command\": [\"python3\", \"weather.py\"],\n"
     "      \"function\": {\"name\": \"get_weather\", \"description\": \"The weather of a city\",\n"
     "                   \"parameters\": {\"type\": \"object\", \"properties\": {\"city\": {\"type\": \"string\"}}}}}]\n"
-    "  The command gets the arguments as JSON on its standard input. What it writes is the result.\n"
+    "  The command reads the arguments as JSON from standard input. Its output is the result.\n"
     "  echo \"What is the weather in Oslo?\" | ingot chat model.gguf --tools tools.json --run-tools";
 
 }  // namespace
 
 void add_chat(CLI::App& app) {
   auto o = std::make_shared<ChatOptions>();
-  CLI::App* command = app.add_subcommand("chat", "Talk with a model");
+  CLI::App* command = app.add_subcommand("chat", "Chat with a model");
   add_model_argument(*command, o->model);
-  command->add_option("--system", o->system, "system prompt");
-  command->add_flag("--resume", o->resume, "go on with the last conversation");
+  command->add_option("--system", o->system, "system prompt of the conversation");
+  command->add_flag("--resume", o->resume, "continue the last conversation");
   command->add_option("--talk-file", o->talk_file,
-                      "where a conversation on a terminal, or with --resume, is kept after each turn (else "
-                      "~/.local/state/ingot/chat.json); '': nowhere");
+                      "file that saves a conversation on a terminal, or with --resume, after each turn (default: "
+                      "~/.local/state/ingot/chat.json); '': do not save");
   add_tool_options(*command, *o);
   add_generate_options(*command, o->generate, o->seed);
   add_template_options(*command, o->model);

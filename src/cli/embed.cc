@@ -94,19 +94,20 @@ void embed(const EmbedVerb& o) {
 void add_embed(CLI::App& app) {
   auto o = std::make_shared<EmbedVerb>();
   CLI::App* command = app.add_subcommand("embed", "Turn texts into vectors");
-  command->add_option("-p,--prompt", o->prompts, "a text (repeatable)");
+  command->add_option("-p,--prompt", o->prompts, "text to embed (repeatable)");
   command->add_option("-f,--file", o->file,
-                      "a text in every line of this file, after those of -p; - for standard input");
-  command->add_flag("--whole", o->whole, "the file is one text");
+                      "file with a text in each line, added after those of -p; - for standard input");
+  command->add_flag("--whole", o->whole, "treat the file as one text");
   command->add_option("--prompt-name", o->prompt_name,
-                      "put what the model calls by this name (query, document ...) in front of every text");
-  command->add_option("--pooling", o->pooling,
-                      "cls, mean, last, or none for a vector of every token; as the model says when left out");
-  command->add_flag("--normalize,!--no-normalize", o->normalize, "vectors of length 1 (default)");
-  auto* json = command->add_flag("--json", o->json, "one JSON object, as OpenAI's API gives it");
-  command->add_flag("--npy", o->npy, "a NumPy file: float32 [texts, dimensions]")->excludes(json);
-  command->add_option("-o,--out", o->out, "write here instead of to standard output");
-  add_embedder_flags(*command, *o, "an embedding model", "text");
+                      "put the model's prompt of this name before each text, such as query or document");
+  command->add_option(
+      "--pooling", o->pooling,
+      "pooling of token vectors: cls, mean, last, or none (a vector for each token); default: the model's");
+  command->add_flag("--normalize,!--no-normalize", o->normalize, "scale vectors to length 1 (default)");
+  auto* json = command->add_flag("--json", o->json, "print one JSON object in the format of OpenAI's API");
+  command->add_flag("--npy", o->npy, "write a NumPy file: float32 [texts, dimensions]")->excludes(json);
+  command->add_option("-o,--out", o->out, "write to this file instead of standard output");
+  add_embedder_flags(*command, *o, "embedding model", "text");
   command->footer(
       "Examples:\n  ingot embed bge-small.gguf -p \"a text\" -p \"another\" --json\n"
       "  ingot embed nomic-embed.gguf -f lines.txt --npy -o vectors.npy\n"

@@ -46,10 +46,10 @@ void add_logits(CLI::App& app) {
   CLI::App* command = app.add_subcommand("logits", "Write the logits after a prompt as a NumPy file");
   add_model_argument(*command, o->model);
   add_prompt_options(*command, o->prompt);
-  command->add_option("--tokens", o->tokens, "token ids instead of a text: 1,2,3")->delimiter(',');
-  command->add_flag("--all", o->all, "a row for every token, not only the last");
+  command->add_option("--tokens", o->tokens, "token ids instead of a text, such as 1,2,3")->delimiter(',');
+  command->add_flag("--all", o->all, "write a row for each token, not only for the last");
   command->add_flag("--no-special", o->no_special, "do not add BOS and EOS");
-  command->add_option("-o,--out", o->out, "the .npy file: float32 [rows, vocabulary]")->required();
+  command->add_option("-o,--out", o->out, "NumPy file to write (.npy): float32 [rows, vocabulary]")->required();
   add_runner_options(*command, o->model);
   command->footer(
       "Example:\n  ingot logits model.gguf --tokens 1,2,3 --all -o out.npy && python3 -c \"import numpy; "

@@ -78,9 +78,8 @@ void add_ls(CLI::App& app) {
   add_hub_cache_option(*command, o->hub);
   command->add_flag("--json", o->json, "print a JSON array");
   command->footer(
-      "A line is a model of one revision: a GGUF file with its parts, or a safetensors directory; \"partial\" is what "
-      "cut downloads\n"
-      "left, to go on from. Models of one repository may share files.\n"
+      "Each line is a model of one revision: a GGUF file with its parts, or a safetensors directory. \"partial\": an\n"
+      "interrupted download that can be continued. Models of one repository may share files.\n"
       "Examples:\n  ingot ls\n  ingot ls --json --hf-cache /data/models");
   command->callback([o] { ls(*o); });
 }

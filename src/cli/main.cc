@@ -22,13 +22,13 @@ namespace {
 
 constexpr const char* kExamples =
     "Examples:\n"
-    "  ingot run -p \"Tell me a story about a fox.\"    write with the built-in demo model\n"
-    "  ingot chat model.gguf                          talk with your own\n"
-    "  ingot chat ORG/REPO:Q4_K_M                     or with one from the Hugging Face Hub\n"
-    "  ingot serve model.gguf                         answer HTTP: OpenAI's API, and a page for the browser\n"
-    "  ingot inspect model.gguf                       what is in a file, and what it needs\n"
-    "  ingot bench model.gguf                         how fast this machine runs it\n"
-    "`ingot COMMAND --help` says more.";
+    "  ingot run -p \"Tell me a story about a fox.\"    try the built-in demo model\n"
+    "  ingot chat model.gguf                          chat with your own model\n"
+    "  ingot chat ORG/REPO:Q4_K_M                     chat with a model of the Hugging Face Hub\n"
+    "  ingot serve model.gguf                         serve OpenAI's API and a web page over HTTP\n"
+    "  ingot inspect model.gguf                       show what a model contains and needs\n"
+    "  ingot bench model.gguf                         measure the speed on this machine\n"
+    "`ingot COMMAND --help` shows the options of a command.";
 
 int report(const char* what, int code) {
   std::fprintf(stderr, "ingot: %s\n", what);

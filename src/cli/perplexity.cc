@@ -56,14 +56,14 @@ void add_perplexity(CLI::App& app) {
   auto o = std::make_shared<PerplexityOptions>();
   CLI::App* command = app.add_subcommand("perplexity", "Measure how well a model predicts a text");
   add_model_argument(*command, o->model);
-  command->add_option("-f,--file", o->file, "the text; - for standard input")->required();
-  command->add_option("--chunks", o->n_chunks, "score only the first windows; -1: all")
+  command->add_option("-f,--file", o->file, "file with the text; - for standard input")->required();
+  command->add_option("--chunks", o->n_chunks, "number of windows to score, from the start of the text; -1: all")
       ->check(CLI::Range(-1, 1 << 24))
       ->capture_default_str();
   command->add_flag("--json", o->json, "print one JSON object");
   add_runner_options(*command, o->model);
   command->footer(
-      "The text is cut into windows of -c tokens (512 by default); of each, the second half is scored.\n"
+      "The text is divided into windows of -c tokens (default: 512). The second half of each window is scored.\n"
       "Example:\n  ingot perplexity model.gguf -f wiki.test.raw -c 512");
   command->callback([o] { print_perplexity(*o); });
 }

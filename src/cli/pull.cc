@@ -49,15 +49,18 @@ void add_pull(CLI::App& app) {
   CLI::App* command = app.add_subcommand("pull", "Download a model from the Hugging Face Hub");
   command
       ->add_option("MODEL,-m,--model,--hf-repo", o->model,
-                   "ORG/REPO[:QUANT]: of several GGUF models the one with that tag, Q4_K_M if there is none (also -hf)")
+                   "model to download: ORG/REPO[:QUANT]; QUANT selects one of several GGUF models, by default Q4_K_M "
+                   "if there is one (also -hf)")
       ->required();
   add_hub_options(*command, o->hub);
   command->add_flag("--json", o->json, "print one JSON object instead of the path");
-  command->add_option("--log-level", o->log_level, "debug, info, warn, error or off; info tells of every cut")
+  command
+      ->add_option("--log-level", o->log_level,
+                   "log level: debug, info, warn, error or off; info reports each interrupted download")
       ->capture_default_str();
   command->footer(
-      "What was cut goes on where it stopped. Files are checked against their hashes, and shared with other programs\n"
-      "that use the Hugging Face cache.\n"
+      "An interrupted download continues where it stopped. Files are checked against their hashes, and shared with\n"
+      "other programs that use the Hugging Face cache.\n"
       "Examples:\n  ingot pull ORG/REPO:Q8_0\n  ingot pull ORG/REPO --revision v1.0\n  ingot run \"$(ingot pull "
       "ORG/REPO)\" -p Hello");
   command->callback([o] { pull(*o); });

@@ -97,21 +97,22 @@ QuantizeReport write_with_progress(const WriteOptions& o, const GgufExport& mode
 }  // namespace
 
 void add_write_options(CLI::App& app, WriteOptions& o) {
-  app.add_option("--imatrix", o.imatrix,
-                 "importance matrix of the model (llama.cpp's, .gguf or .dat): errors count by it");
+  app.add_option(
+      "--imatrix", o.imatrix,
+      "file with llama.cpp's importance matrix of the model (.gguf or .dat), which weights the quantization errors");
   app.add_option("--output-type,--output-tensor-type", o.output_type,
-                 "type of the output matrix, instead of the mix's choice");
+                 "type of the output matrix; default: chosen by the mix");
   app.add_option("--embedding-type,--token-embedding-type", o.embedding_type,
-                 "type of the token embedding, instead of the mix's choice");
+                 "type of the token embedding; default: chosen by the mix");
   app.add_flag("--allow-requantize", o.allow_requantize,
-               "quantize weights that are quantized already, which loses more than once");
-  app.add_option("-t,--threads", o.n_threads, "threads to work with; 0: the cores this process may use")
+               "quantize weights that are already quantized, which loses precision a second time");
+  app.add_option("-t,--threads", o.n_threads, "number of threads; 0: one for each core this process may use")
       ->check(CLI::Range(0, kMaxThreads))
       ->capture_default_str();
-  app.add_flag("--force", o.force, "replace OUT if it is there");
+  app.add_flag("--force", o.force, "overwrite OUT if it exists");
   app.add_flag("--json", o.json, "print one JSON object");
   add_hub_options(app, o.hub);
-  app.add_option("--log-level", o.log_level, "debug, info, warn, error or off")->capture_default_str();
+  app.add_option("--log-level", o.log_level, "log level: debug, info, warn, error or off")->capture_default_str();
 }
 
 void write_model(const WriteOptions& o) {
@@ -138,14 +139,15 @@ void write_model(const WriteOptions& o) {
 
 void add_quantize(CLI::App& app) {
   auto o = std::make_shared<WriteOptions>();
-  CLI::App* command = app.add_subcommand("quantize", "Write a model as a GGUF file with fewer bits a weight");
-  command->add_option("IN", o->in, "GGUF file (any part of a split one), a model directory, or ORG/REPO[:QUANT]")
+  CLI::App* command = app.add_subcommand("quantize", "Write a model as a GGUF file with fewer bits per weight");
+  command->add_option("IN", o->in, "GGUF file (any part of a split model), model directory, or ORG/REPO[:QUANT]")
       ->required();
-  command->add_option("OUT", o->out, "the GGUF file to write")->required();
-  command->add_option("TYPE", o->type, mix_names())->required();
+  command->add_option("OUT", o->out, "GGUF file to write")->required();
+  command->add_option("TYPE", o->type, "type of the weights: " + mix_names())->required();
   add_write_options(*command, *o);
   command->footer(
-      "Norms and biases stay F32. Rows that do not fill whole blocks of a type get a type with smaller blocks.\n"
+      "Norms and biases stay F32. Tensors whose rows do not fill whole blocks of a type get a type with smaller "
+      "blocks.\n"
       "Examples:\n  ingot quantize model-f16.gguf model-q4.gguf Q4_K_M\n"
       "  ingot quantize Qwen3-0.6B/ qwen3.gguf Q4_K_M --imatrix imatrix.gguf");
   command->callback([o] {

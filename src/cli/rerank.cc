@@ -56,18 +56,18 @@ void rerank(const RerankVerb& o) {
 void add_rerank(CLI::App& app) {
   auto o = std::make_shared<RerankVerb>();
   CLI::App* command = app.add_subcommand("rerank", "Sort documents by how well they answer a query");
-  command->add_option("-q,--query", o->query, "what the documents should answer")->required();
-  command->add_option("-p,--prompt,--document", o->documents, "a document (repeatable)");
+  command->add_option("-q,--query", o->query, "query that the documents should answer")->required();
+  command->add_option("-p,--prompt,--document", o->documents, "document to score (repeatable)");
   command->add_option("-f,--file", o->file,
-                      "a document in every line of this file, after those of -p; - for standard input");
-  command->add_option("-n,--top", o->top, "the number of best documents to print; 0: all")
+                      "file with a document in each line, added after those of -p; - for standard input");
+  command->add_option("-n,--top", o->top, "number of best documents to print; 0: all")
       ->check(CLI::Range(0, 1 << 24))
       ->capture_default_str();
-  command->add_flag("--json", o->json, "one JSON object, as /v1/rerank answers");
-  add_embedder_flags(*command, *o, "a cross-encoder", "pair");
+  command->add_flag("--json", o->json, "print one JSON object, as /v1/rerank returns it");
+  add_embedder_flags(*command, *o, "cross-encoder", "pair");
   command->footer(
-      "Each line of the output is a score, the document's number (from 0) and the document, the best "
-      "first.\nExamples:\n"
+      "Each output line has a score, the document's number (from 0) and the document, the best first.\n"
+      "Examples:\n"
       "  ingot rerank bge-reranker.gguf -q \"what is a fox?\" -p \"an animal\" -p \"a tool\"\n"
       "  ingot rerank ORG/REPO -q \"what is a fox?\" -f documents.txt -n 5 --json");
   command->callback([o] { rerank(*o); });

@@ -46,12 +46,13 @@ void rm(const RmOptions& o) {
 void add_rm(CLI::App& app) {
   auto o = std::make_shared<RmOptions>();
   CLI::App* command = app.add_subcommand("rm", "Remove downloaded models");
-  command->add_option("MODEL", o->models, "ORG/REPO, all of it, or ORG/REPO:QUANT, one of its models")->required();
-  command->add_option("--revision", o->hub.revision, "of this branch, tag or commit only");
-  command->add_flag("-y,--yes", o->yes, "do not ask");
+  command->add_option("MODEL", o->models, "ORG/REPO for the whole repository, or ORG/REPO:QUANT for one of its models")
+      ->required();
+  command->add_option("--revision", o->hub.revision, "remove only models of this branch, tag or commit");
+  command->add_flag("-y,--yes", o->yes, "remove without asking");
   add_hub_cache_option(*command, o->hub);
   command->footer(
-      "Files that another revision or model still needs stay.\n"
+      "Files that another revision or model needs are kept.\n"
       "Examples:\n  ingot rm ORG/REPO:Q8_0\n  ingot rm ORG/REPO --yes");
   command->callback([o] { rm(*o); });
 }

@@ -107,19 +107,19 @@ int run(RunOptions& o) {
 
 void add_run(CLI::App& app) {
   auto o = std::make_shared<RunOptions>();
-  CLI::App* command = app.add_subcommand("run", "Write an answer to a prompt");
+  CLI::App* command = app.add_subcommand("run", "Generate an answer to a prompt");
   add_model_argument(*command, o->model);
-  command->add_option("QUESTION", o->prompt.text, "the prompt, as with -p")->each([o](const std::string&) {
+  command->add_option("QUESTION", o->prompt.text, "text of the prompt, as with -p")->each([o](const std::string&) {
     o->prompt.has_text = true;
   });
   add_prompt_options(*command, o->prompt);
   command->get_option("QUESTION")->excludes("--prompt");
-  command->add_option("--system", o->system, "system prompt, where the model's template has a place for it");
+  command->add_option("--system", o->system, "system prompt, if the model's template supports one");
   command->add_flag("--raw", o->raw, "continue the prompt as plain text, without the model's chat template");
   command->add_flag("--json", o->json, "print one JSON object at the end instead of streaming text");
   command
       ->add_option("--logprobs", o->generate.sampling.n_logprobs,
-                   "with --json: log-probabilities, and this many alternatives for each")
+                   "print log-probabilities, and this many alternatives for each token (with --json); -1: none")
       ->check(CLI::Range(-1, 20))
       ->capture_default_str();
   add_generate_options(*command, o->generate, o->seed);
@@ -131,7 +131,7 @@ void add_run(CLI::App& app) {
       "  ingot run -p \"Tell me a story about a fox.\"\n"
       "  ingot run model.gguf \"What is the capital of France?\"\n"
       "  ingot run model.gguf -p \"Summarize this:\" -f article.txt -n 200 --temp 0\n"
-      "  ingot run ORG/REPO:Q4_K_M -p \"Hello\"    downloaded from the Hugging Face Hub, once\n"
+      "  ingot run ORG/REPO:Q4_K_M -p \"Hello\"    downloads the model from the Hugging Face Hub, once\n"
       "  ingot run -p \"Alice is 30.\" --json-schema '{\"type\": \"object\", \"required\": [\"name\"]}'\n"
       "  echo \"Once upon a time\" | ingot run --raw -n 100");
   command->callback([o] {

@@ -79,20 +79,22 @@ void render(const TemplateVerb& o) {
 
 void add_template(CLI::App& app) {
   auto o = std::make_shared<TemplateVerb>();
-  CLI::App* command = app.add_subcommand("template", "Show a conversation as a model's chat template writes it");
-  command->add_option("MODEL,-m,--model,--hf-repo", o->model,
-                      "whose template to use: GGUF file, model directory, or ORG/REPO[:QUANT] of the Hub (also -hf)");
+  CLI::App* command = app.add_subcommand("template", "Render a conversation with a model's chat template");
+  command->add_option(
+      "MODEL,-m,--model,--hf-repo", o->model,
+      "model whose template is used: GGUF file, model directory, or ORG/REPO[:QUANT] of the Hub (also -hf)");
   command->add_option("--template-file,--chat-template-file", o->template_file,
                       "use the template in this file instead");
   command
       ->add_option("--messages", o->messages,
-                   "the conversation: a JSON array of {role, content, ...}; - for standard input")
+                   "file with the conversation: a JSON array of {role, content, ...}; - for standard input")
       ->required();
-  command->add_option("--tools", o->tools, "the tools: a JSON array, as OpenAI's API has them");
-  command->add_option("--set", o->settings, "KEY=VALUE for the template, the value as JSON or text (repeatable)");
-  command->add_option("--bos", o->bos, "bos_token, where no model says it");
-  command->add_option("--eos", o->eos, "eos_token, likewise");
-  command->add_flag("--no-generation-prompt", o->no_generation_prompt, "do not ask for an answer at the end");
+  command->add_option("--tools", o->tools, "file with the tools: a JSON array in the format of OpenAI's API");
+  command->add_option("--set", o->settings,
+                      "set a template variable: KEY=VALUE, where the value is JSON or text (repeatable)");
+  command->add_option("--bos", o->bos, "value of bos_token; default: the model's");
+  command->add_option("--eos", o->eos, "value of eos_token; default: the model's");
+  command->add_flag("--no-generation-prompt", o->no_generation_prompt, "leave out the generation prompt at the end");
   add_hub_options(*command, o->hub);
   command->footer(
       "Examples:\n  ingot template model.gguf --messages chat.json --tools tools.json --set enable_thinking=false\n"

@@ -38,18 +38,18 @@ void add_tokenize(CLI::App& app) {
   auto o = std::make_shared<TokenizeOptions>();
   CLI::App* command = app.add_subcommand("tokenize", "Show the tokens of a text");
   command
-      ->add_option("MODEL,-m,--model,--hf-repo", o->model,
-                   "GGUF file (vocabulary-only files will do), Hugging Face model directory, or ORG/REPO[:QUANT] of "
-                   "the Hub (also -hf)")
+      ->add_option(
+          "MODEL,-m,--model,--hf-repo", o->model,
+          "GGUF file (a vocabulary is enough), Hugging Face model directory, or ORG/REPO[:QUANT] of the Hub (also -hf)")
       ->required();
-  command->add_option("TEXT", o->text, "the text; standard input when left out")->each([o](const std::string&) {
+  command->add_option("TEXT", o->text, "text to tokenize; default: standard input")->each([o](const std::string&) {
     o->has_text = true;
   });
   command->add_option("-f,--file", o->file, "read the text from this file; - for standard input");
-  auto* ids = command->add_flag("--ids", o->ids, "one line of ids, with commas");
-  command->add_flag("--json", o->json, "a JSON object with ids and tokens")->excludes(ids);
+  auto* ids = command->add_flag("--ids", o->ids, "print only the token ids, on one line with commas");
+  command->add_flag("--json", o->json, "print a JSON object with ids and tokens")->excludes(ids);
   command->add_flag("--no-special", o->no_special, "do not add BOS and EOS");
-  command->add_flag("--parse-special", o->parse_special, "read names of control tokens in the text as those tokens");
+  command->add_flag("--parse-special", o->parse_special, "parse names of control tokens in the text as control tokens");
   add_hub_options(*command, o->hub);
   command->footer(
       "Examples:\n  ingot tokenize model.gguf \"Hello, world\"\n  ingot tokenize model.gguf --ids --no-special < "
