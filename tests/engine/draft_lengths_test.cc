@@ -56,6 +56,24 @@ TEST(DraftLengths, WithoutATimeThereAreNoDrafts) {
   EXPECT_EQ(offers[0].n_chosen, 1);  // the number of rows grows step by step
 }
 
+// The first steps of a process are slow. Later steps without drafts show their real time, and cost little.
+TEST(DraftLengths, SlowFirstStepsAreMeasuredAgain) {
+  DraftLengths lengths(4, kManyDrafts);
+  int n_plain = 0;
+  for (int i = 0; i < 400; ++i) {
+    std::vector<DraftOffer> offers(1, offer(.8));
+    const StepShape step = choose(lengths, offers);
+    n_plain += step.n_rows == 1;
+    const double slow = i < 2 ? 3 : 1;
+    lengths.add_step(step, slow * (1 + .1 * (step.n_rows - 1)));
+    if (i == 30) {
+      EXPECT_EQ(lengths.seconds_of({1, 1}), 1);
+    }
+  }
+  EXPECT_GE(n_plain, 5);
+  EXPECT_LE(n_plain, 8);
+}
+
 TEST(DraftLengths, FreeRowsAreAllTaken) {
   DraftLengths lengths(4, kManyDrafts);
   EXPECT_EQ(settle(lengths, 1, 0.95, [](int) { return 1.0; }), std::vector<int>{kMaxDrafts});

@@ -10,6 +10,7 @@ constexpr double kLeastGain = 1.05;    // factor in tokens per second; less may 
 constexpr double kLeastSorted = 1.03;  // required of uneven over even drafts, because gains are estimates
 constexpr int64_t kEnough = 2;         // measurements until a bucket counts as known
 constexpr int64_t kForgotten = 512;    // measurements expire after this many steps without a new one
+constexpr int64_t kFirstWait = 4;      // see is_due; doubled by each measurement, up to 6 times
 constexpr double kAssumedShare = .2;   // assumed cost of a draft, in row times of a step without drafts
 
 }  // namespace
@@ -92,6 +93,13 @@ double DraftLengths::most_rows(int n_seqs) const {
   return 2 * known;
 }
 
+// Whether the next step should run without drafts, to measure its time. The first measurements are often too long, for
+// example because caches are cold. So the next ones follow soon, and later ones less and less often.
+bool DraftLengths::is_due(int n_seqs) const {
+  const Times& times = plain_[bucket_of(n_seqs)];
+  return times.n > 0 && n_steps_ - times.when >= kFirstWait << std::min<int64_t>(times.n, 6);
+}
+
 bool DraftLengths::can_pay(int n_seqs, int n_rows) const {
   const std::optional<double> plain = seconds_of({n_seqs, n_rows, n_seqs == 1 || n_rows == n_seqs});
   for (int n = 1; plain && n <= std::min(kMaxDrafts, max_drafts_); ++n)
@@ -109,7 +117,7 @@ void DraftLengths::choose(std::span<DraftOffer> offers, int n_seqs, int n_rows) 
     n_of_each = std::min(n_of_each, offer.n);
     for (int i = 0; i < offer.n; ++i) order_.emplace_back(offer.gains[i], &offer);
   }
-  if (std::ranges::none_of(offers, may_pay) || !plain) return;
+  if (std::ranges::none_of(offers, may_pay) || !plain || (n_rows == n_seqs && is_due(n_seqs))) return;
   const double most = std::min<double>(max_drafts_, most_rows(n_seqs) - n_rows);
   double best = kLeastGain * n_seqs / *plain;
   const auto is_best = [&](double n_tokens, int n_drafts, bool is_even) {

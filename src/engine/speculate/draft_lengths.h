@@ -14,7 +14,8 @@
 // expire and are then measured again. If a number of sequences has not run without drafts, its time is the lowest that
 // the known times allow. So, if drafts might not pay, the next step runs without drafts and is measured. Numbers of
 // rows above the measured ones are assumed to cost as much per row, and are tried. A step has at most twice as many
-// rows as the largest measured step. While no step without drafts has been measured, steps have no drafts.
+// rows as the largest measured step. While no step without drafts has been measured, steps have no drafts. Later,
+// some steps run without drafts, to measure their time again.
 #pragma once
 #include <array>
 #include <cstdint>
@@ -67,6 +68,7 @@ class DraftLengths {
 
   bool is_recent(const Times& times) const;
   bool is_known(const Times& times) const;
+  bool is_due(int n_seqs) const;
   double most_rows(int n_seqs) const;
   std::optional<double> plain_seconds(int n_seqs) const;
   static size_t bucket_of(int n);
