@@ -60,10 +60,17 @@ def shares(title, rows):
 
 
 def cpu_table(rows):
-    yield "| shape | type | prefill llama.cpp | ingot | x | decode llama.cpp | ingot | x |\n|---|---|---|---|---|---|---|---|"
+    """Rows of six figures have those of ik_llama.cpp too; x is ingot over the better of the two."""
+    has_ik = len(rows[0]) == 8
+    peers = ["llama.cpp", "ik_llama.cpp"] if has_ik else ["llama.cpp"]
+    columns = [[f"{work} {peers[0]}", *peers[1:], "ingot", "x"] for work in ("prefill", "decode")]
+    yield "| shape | type | " + " | ".join(columns[0] + columns[1]) + " |\n|" + "---|" * (2 + 2 * len(columns[0]))
     for shape, kind, *figures in rows:
-        a, b, c, d = map(float, figures)
-        yield f"| {shape} | {kind} | {number(a)} | {number(b)} | {b / a:.2f} | {c:.1f} | {d:.1f} | {d / c:.2f} |"
+        a, ours_a, b, ours_b, *ik = map(float, figures)
+        cells = []
+        for form, ours, others in ((number, ours_a, [a, *ik[:1]]), ("{:.1f}".format, ours_b, [b, *ik[1:]])):
+            cells += [*map(form, others), form(ours), f"{ours / max(others):.2f}"]
+        yield f"| {shape} | {kind} | " + " | ".join(cells) + " |"
 
 
 def gpu_table(rows):
