@@ -1,5 +1,5 @@
-// NEON, with dot products and i8mm if the compiler may use them: one instruction multiplies by a lane of a vector, and one
-// (i8mm) multiplies two rows by two tokens, eight elements of k each.
+// NEON, with dot products and i8mm if the compiler may use them: one instruction multiplies by a lane of a vector, and
+// one (i8mm) multiplies two rows by two tokens, eight elements of k each.
 #pragma once
 #include <arm_neon.h>
 

@@ -1,6 +1,6 @@
-// The vector types, and plain C++ bodies of the functions for which an instruction set may have instructions. The header
-// of an instruction set defines W (floats in a vector) and includes this file. Then it defines the functions for which
-// it has instructions, and takes the others from here (`using plain::sum`).
+// The vector types, and plain C++ bodies of the functions for which an instruction set may have instructions. The
+// header of an instruction set defines W (floats in a vector) and includes this file. Then it defines the functions for
+// which it has instructions, and takes the others from here (`using plain::sum`).
 #pragma once
 #include <stdint.h>
 #include <string.h>
