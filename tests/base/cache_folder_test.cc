@@ -1,5 +1,6 @@
-// CacheFolder: what was stored comes back, and nothing else ever does: not when a file was cut, changed, swapped for
-// another's, is a folder or cannot be read. Where nothing can be written, storing says so and finding finds nothing.
+// CacheFolder returns exactly the stored bytes. It returns nothing if the file is cut, changed, replaced by the file of
+// another key, unreadable, or a folder. If the folder cannot be written, store() throws; with an empty path, store()
+// does nothing.
 #include "base/cache_folder.h"
 
 #include <gmock/gmock.h>
@@ -47,7 +48,7 @@ TEST_F(CacheFolderTest, FindsWhatWasStored) {
   SCOPED_TRACE(seed);
   std::mt19937_64 random(seed);
   const CacheFolder cache(path());
-  EXPECT_EQ(cache.find("a"), std::nullopt);  // there is not even a folder
+  EXPECT_EQ(cache.find("a"), std::nullopt);  // the folder does not exist yet
   const Bytes a = random_bytes(random, 1 + random() % 100000), b = random_bytes(random, 100),
               changed = random_bytes(random, 3);
   cache.store("a", a);
@@ -77,20 +78,20 @@ TEST_F(CacheFolderTest, DamagedFilesCountAsNone) {
   }
   write(file, whole + "x");
   EXPECT_EQ(cache.find("a"), std::nullopt);
-  for (size_t i = 0; i < whole.size(); ++i) {  // a bit changed, anywhere
+  for (size_t i = 0; i < whole.size(); ++i) {  // one bit changed
     std::string other = whole;
     other[i] = static_cast<char>(other[i] ^ 1 << random() % 8);
     write(file, other);
     ASSERT_EQ(cache.find("a"), std::nullopt) << "byte " << i;
   }
   cache.store("b", random_bytes(random, 500));
-  fs::copy_file(cache.file_of("b"), file, fs::copy_options::overwrite_existing);  // whole, but of something else
+  fs::copy_file(cache.file_of("b"), file, fs::copy_options::overwrite_existing);  // undamaged, but of another key
   EXPECT_EQ(cache.find("a"), std::nullopt);
   fs::remove(file);
   fs::create_directory(file);
   EXPECT_EQ(cache.find("a"), std::nullopt);
   fs::remove(file);
-  cache.store("a", bytes);  // made again, it is as good as ever
+  cache.store("a", bytes);  // storing again repairs the entry
   EXPECT_EQ(cache.find("a"), bytes);
 }
 
@@ -102,7 +103,7 @@ TEST_F(CacheFolderTest, NothingIsKeptWhereNothingCanBeWritten) {
   EXPECT_EQ(in_a_file.find("a"), std::nullopt);
   nowhere.store("a", Bytes(3));
   EXPECT_EQ(nowhere.find("a"), std::nullopt);
-  if (::geteuid() == 0) return;  // who may write anywhere
+  if (::geteuid() == 0) return;  // root may write anywhere
   const CacheFolder closed(path());
   closed.store("a", Bytes(3));
   fs::permissions(path(), fs::perms::owner_read | fs::perms::owner_exec);
@@ -119,7 +120,7 @@ TEST_F(CacheFolderTest, TheOldestGiveWay) {
     cache.store(std::to_string(i), Bytes(1));
     fs::last_write_time(cache.file_of(std::to_string(i)), now - std::chrono::hours(100 - i));
   }
-  EXPECT_TRUE(cache.find("0"));  // is used, and so no longer the oldest
+  EXPECT_TRUE(cache.find("0"));  // finding an entry makes it the newest
   cache.store("new", Bytes(1));
   EXPECT_TRUE(cache.find("0"));
   EXPECT_TRUE(cache.find("new"));
@@ -128,7 +129,7 @@ TEST_F(CacheFolderTest, TheOldestGiveWay) {
   EXPECT_LE(std::distance(fs::directory_iterator(path()), fs::directory_iterator()), 20);
 }
 
-// As two programs that start at once would.
+// Simulates programs that start at the same time.
 TEST_F(CacheFolderTest, SeveralMayWriteAtOnce) {
   std::vector<std::thread> threads;
   for (int t = 0; t < 4; ++t)
@@ -155,7 +156,7 @@ TEST(CacheHome, FollowsTheEnvironment) {
   EXPECT_EQ(with("/c", "/h"), "/c/ingot");
   EXPECT_EQ(with(nullptr, "/h"), "/h/.cache/ingot");
   EXPECT_EQ(with("", "/h"), "/h/.cache/ingot");
-  EXPECT_EQ(with("relative", "/h"), "/h/.cache/ingot");  // which the XDG specification says to ignore
+  EXPECT_EQ(with("relative", "/h"), "/h/.cache/ingot");  // the XDG specification ignores relative paths
   EXPECT_EQ(with(nullptr, nullptr), "");
   with(cache ? old_cache.c_str() : nullptr, home ? old_home.c_str() : nullptr);
 }

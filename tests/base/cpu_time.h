@@ -1,5 +1,5 @@
-// The time that a test's process spends on processors, for what must not take long: other work of the machine does not
-// count, and of a sanitizer's build only a part does.
+// Processor time of a test's process, for limits on running time. Other programs do not change it. In a sanitizer
+// build, the time is divided by the expected slowdown.
 #pragma once
 #include <ctime>
 
@@ -18,7 +18,7 @@ namespace ingot {
 #define INGOT_THREAD_SANITIZER
 #endif
 
-// How much longer code of a sanitizer's build may take: with -O1, and with -O0 in tests.
+// The allowed slowdown in a sanitizer build: code with -O1, tests with -O0.
 #if defined(INGOT_THREAD_SANITIZER)
 inline constexpr double kSanitizerSlowdown = 40;
 #elif defined(INGOT_ADDRESS_SANITIZER)

@@ -12,8 +12,8 @@
 namespace ingot {
 namespace {
 
-// A root with files as Linux has them: which CPUs are allowed, for each CPU those of its core, and the CPUs of each
-// memory node that has a number in `online`.
+// A file system root with the files that Linux provides: the allowed CPUs, the CPUs of each CPU's core, and the CPUs of
+// each memory node listed in `online`.
 class FakeRoot {
  public:
   FakeRoot(const std::string& allowed, const std::vector<std::string>& siblings, const std::string& online = "",
@@ -75,7 +75,7 @@ TEST(MemoryNodes, HaveTheCpusOfThisProcess) {
   EXPECT_EQ(text_of(memory_nodes(FakeRoot("2,6", pairs, "0-1", two).path)), "1: 2 6 (1 cores); ");
 }
 
-TEST(MemoryNodes, MayHaveNoCpus) {  // memory on a card, or a node that is switched off
+TEST(MemoryNodes, MayHaveNoCpus) {  // memory on a card, or a node that is offline
   EXPECT_EQ(text_of(memory_nodes(FakeRoot("0-1", {"0", "1"}, "0,2", {"0-1", "", ""}).path)), "0: 0 1 (2 cores); ");
   EXPECT_EQ(text_of(memory_nodes(FakeRoot("0-1", {"0", "1"}, "1", {"0", "1"}).path)), "1: 1 (1 cores); ");
 }

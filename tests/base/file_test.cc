@@ -1,5 +1,5 @@
-// FileWriter: a file is there whole or not at all, and whoever reads the old one keeps it. Mapped files that others
-// change are noticed.
+// FileWriter: a file is written completely or not at all, and a process that mapped the old file keeps the old bytes.
+// Changes to a mapped file by other processes are detected.
 #include "base/file.h"
 
 #include <gmock/gmock.h>
@@ -104,7 +104,7 @@ TEST_F(FileWriterTest, WritingToAMappedFileIsNoticedWhileItIsMapped) {
     EXPECT_EQ(changed_mapped_file(), path("c"));
     std::fstream(path("b"), std::ios::in | std::ios::out) << 'x';
     fs::last_write_time(path("b"),
-                        fs::last_write_time(path("b")) + std::chrono::seconds(1));  // clocks of file systems are coarse
+                        fs::last_write_time(path("b")) + std::chrono::seconds(1));  // file times are coarse
     EXPECT_EQ(changed_mapped_file(), path("b"));
   }
   EXPECT_EQ(changed_mapped_file(), "");

@@ -1,5 +1,5 @@
-// half.h over every 16-bit pattern, and rounding over random floats, against the definition of the formats and the
-// compiler's own _Float16.
+// half.h for every 16-bit pattern, and rounding of random floats, compared with the definition of the formats and with
+// the compiler's own _Float16.
 #include "base/half.h"
 
 #include <gtest/gtest.h>
@@ -12,7 +12,7 @@
 namespace ingot {
 namespace {
 
-// The value of a finite half from the definition: sign, 5 bits of exponent (bias 15), 10 of fraction.
+// The value of a finite half by definition: sign, 5 bits of exponent (bias 15), 10 bits of fraction.
 double f16_value(uint32_t half) {
   const uint32_t exponent = (half >> 10) & 31, fraction = half & 1023;
   const double magnitude =
@@ -20,7 +20,8 @@ double f16_value(uint32_t half) {
   return half & 0x8000 ? -magnitude : magnitude;
 }
 
-// The nearest of all finite halves, even where two are as near; from 65520 on (half a step past the largest) infinity.
+// The nearest finite half, the even one in a tie. From 65520 (half a step past the largest half), the result is
+// infinity.
 uint16_t nearest_f16(float value) {
   static const std::vector<double> magnitudes = [] {
     std::vector<double> all;
@@ -59,7 +60,7 @@ TEST(F16, EveryPatternHasItsValueAndComesBack) {
   }
 }
 
-// Floats at and beside each half and each midpoint between two, where rounding is decided.
+// Floats equal to and next to each half and each midpoint between two halves, where rounding is decided.
 TEST(F16, RoundsToNearestEvenAtEveryBoundary) {
   for (uint32_t half = 0; half < 0x7C00; ++half) {
     const double next = half == 0x7BFF ? 65536 : f16_value(half + 1);
@@ -124,8 +125,7 @@ TEST(Bf16, EveryPatternHasItsValueAndComesBack) {
   }
 }
 
-// bfloat16 is a float's upper half: of the two that enclose a float the nearer is right, the even one at the same
-// distance.
+// A bfloat16 is the upper half of a float. Rounding gives the nearer of the two neighbours, and the even one in a tie.
 TEST(Bf16, RoundsToNearestEven) {
   const uint64_t seed = std::random_device()();
   SCOPED_TRACE(testing::Message() << "seed " << seed);

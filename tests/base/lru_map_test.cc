@@ -1,4 +1,4 @@
-// LruMap against a plain list of what was used when.
+// LruMap compared with a plain list in the order of use.
 #include "base/lru_map.h"
 
 #include <gtest/gtest.h>
@@ -17,7 +17,7 @@ TEST(LruMap, DropsWhatWasUnusedForLongest) {
   std::mt19937_64 random(seed);
   for (const size_t most : {1, 2, 7, 40}) {
     LruMap<int, int> map(most);
-    std::vector<std::pair<int, int>> used;  // key and value; the last one was used last
+    std::vector<std::pair<int, int>> used;  // key and value, most recently used last
     for (int i = 0; i < 2000; ++i) {
       const int key = static_cast<int>(random() % (2 * most));
       const auto known = std::ranges::find(used, key, &std::pair<int, int>::first);

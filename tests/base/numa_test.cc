@@ -48,7 +48,7 @@ TEST(ChooseNodes, SaysWhyNot) {
   EXPECT_EQ(refusal("off", {}), "");
 }
 
-// Each node has threads by its cores, and the threads of a node are neighbours.
+// Each node gets threads in proportion to its cores, and the threads of a node have consecutive numbers.
 TEST(NodeOf, DealsThreadsByCores) {
   const std::vector<MemoryNode> nodes = {node(0, {0, 1}), node(1, {2}), node(4, {3, 4, 5})};
   const auto dealt = [&](int n_threads) {
@@ -96,13 +96,13 @@ std::vector<int> cpus_of_this_thread() {
   return cpus;
 }
 
-// Threads that bind themselves, so that the test's own thread stays free.
+// Runs `body` on a new thread, which binds itself, so that the test's own thread stays unbound.
 template <class F>
 void on_a_thread(F&& body) {
   std::thread(std::forward<F>(body)).join();
 }
 
-// The CPUs of this machine as if each were a memory node.
+// Treats each CPU of this machine as a memory node.
 std::vector<MemoryNode> nodes_of_one_cpu() {
   std::vector<MemoryNode> nodes;
   for (const int cpu : cpus_of_this_thread()) nodes.push_back(node(cpu, {cpu}));

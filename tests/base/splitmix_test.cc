@@ -5,7 +5,7 @@
 namespace ingot {
 namespace {
 
-// The first words of the generator seeded with 1234567, as its published C source prints them.
+// The first outputs for seed 1234567, as printed by the published C source.
 TEST(SplitMix, IsTheGeneratorOfThePaper) {
   constexpr uint64_t kSeed = 1234567;
   constexpr uint64_t kExpected[] = {6457827717110365317u, 3203168211198807973u, 9817491932198370423u,

@@ -1,4 +1,5 @@
-// How tasks are dealt, in virtual time: each thread takes its next task when the one before would be done at its speed.
+// Simulates how threads take tasks, in virtual time. A thread takes its next task when it would have finished the
+// previous task at its speed.
 #include "base/task_shares.h"
 
 #include <gtest/gtest.h>
@@ -11,7 +12,7 @@ namespace ingot {
 namespace {
 
 struct Loop {
-  double end = 0;                  // when the last task is done; a thread of speed 1 does a task in 1
+  double end = 0;                  // the end of the last task; a task takes time 1 at speed 1
   std::vector<int> taken_by;       // [tasks]: the thread, or -1
   std::vector<int64_t> first_of;   // [threads]: the first task that a thread took, or -1
 };
@@ -64,7 +65,7 @@ TEST(TaskShares, CoresOfTwoKindsAreBothBusy) {
   }
 }
 
-// So weights stay near the thread that packed them.
+// Equal shares keep weights near the thread that packed them.
 TEST(TaskShares, EqualThreadsKeepTheirShares) {
   for (const int n_threads : {1, 2, 3, 8}) {
     const Loop loop = run(16 * n_threads, std::vector<double>(n_threads, 1.0));

@@ -33,9 +33,9 @@ TEST(ThreadPool, RunsEachTaskOnceWithAThreadOfItsOwn) {
   }
 }
 
-// Jobs of changing size and context back to back, with pauses long enough for workers to fall asleep, and plain memory
-// as the only link between tasks of one job and the next: a lost wake-up hangs, a stale job gives a wrong sum, a race
-// shows under TSan.
+// Runs jobs of varying size and context one after another, with pauses long enough for workers to fall asleep. Only
+// plain memory connects the tasks of one job with those of the next. A lost wake-up hangs, a stale job gives a wrong
+// sum, and TSan reports a race.
 TEST(ThreadPool, ThousandsOfJobsInARow) {
   const unsigned seed = std::random_device{}();
   SCOPED_TRACE(seed);
@@ -52,7 +52,7 @@ TEST(ThreadPool, ThousandsOfJobsInARow) {
   }
 }
 
-// A worker that comes late to the last job finds it closed, and the pool closing too: it must not wait for another.
+// A worker that is late for the last job finds the job and the pool closed. The worker must not wait for another job.
 TEST(ThreadPool, EndsRightAfterAJob) {
   std::atomic<int64_t> sum{0};
   for (int round = 0; round < 5000; ++round) {
@@ -73,7 +73,7 @@ TEST(ThreadPool, TasksOverlap) {
   EXPECT_EQ(arrived, 2);
 }
 
-// A starter whose thread number `fails_at`, counted from 0, and all later ones are refused.
+// A starter that refuses thread number `fails_at`, counted from 0, and all later threads.
 ThreadStarter refused_from(int fails_at) {
   return [n = 0, fails_at](std::function<void()> body) mutable {
     if (n++ >= fails_at) throw std::system_error(EAGAIN, std::generic_category());
@@ -81,7 +81,7 @@ ThreadStarter refused_from(int fails_at) {
   };
 }
 
-// One thread fewer than there could be: the program needs one for its engine.
+// The pool leaves one of the available threads unused, because the engine needs a thread.
 TEST(ThreadPool, HasFewerThreadsWhereTheSystemStartsNoMore) {
   for (int n_started : {1, 2, 3, 6}) {
     const CapturedLog log;
