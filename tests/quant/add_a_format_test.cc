@@ -1,5 +1,5 @@
-// docs/add-a-format.md, followed: the header that the page shows is the one of the tree, to the letter, and what the
-// page says to add is there.
+// Checks docs/add-a-format.md: the header on the page equals the header in the tree, and formats.def contains the lines
+// that the page adds.
 #include <gmock/gmock.h>
 
 #include <fstream>

@@ -1,5 +1,5 @@
-// decode against the gguf package's NumPy dequantizers (Q1_0, Q2_0: ggml itself; AFFINE*, F8_E4M3*: mlx), to the bit:
-// random codes with ordinary, special and non-finite scales.
+// decode() gives bit for bit the results of the gguf package's NumPy dequantizers (Q1_0, Q2_0: of ggml itself; AFFINE*,
+// F8_E4M3*: of mlx). The inputs are random codes with ordinary, special and non-finite scales.
 #include "quant/format.h"
 
 #include <fmt/format.h>
@@ -9,7 +9,7 @@
 namespace ingot {
 namespace {
 
-// What tools/formats_table.py makes a table of.
+// Records the properties for the table of tools/formats_table.py.
 void record(Format format, const std::vector<float>& got, const std::vector<float>& want) {
   float error = 0;
   for (size_t i = 0; i < got.size(); ++i) error = std::max(error, std::abs(got[i] - want[i]));
@@ -52,7 +52,7 @@ TEST(DecodeNonfinite, EqualsTheGgufPackage) {
   }
 }
 
-// Their conversions are tested pattern by pattern in tests/base/half_test.cc.
+// tests/base/half_test.cc tests the conversions of each bit pattern.
 TEST(DecodeDense, ReadsEveryElement) {
   const float f32[] = {1.5f, -0.0f, 3e38f};
   const uint16_t f16[] = {0x3E00, 0x8000, 0x0001}, bf16[] = {0x3FC0, 0x8000, 0x0001};

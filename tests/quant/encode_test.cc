@@ -1,5 +1,6 @@
-// encode_row: exact where it rounds as ggml does (against the gguf package's quantizers), and elsewhere never worse
-// than what ggml's own search leaves (tools/quantizer/error_goldens.py), nor than known bounds on fresh numbers.
+// encode_row() gives the same bytes as the gguf package's quantizers for formats with ggml's rounding. For other
+// formats, its error is never larger than that of ggml's own search (tools/quantizer/error_goldens.py), and within
+// known bounds for fresh random numbers.
 #include "quant/encode.h"
 
 #include <gmock/gmock.h>
@@ -58,7 +59,7 @@ TEST(Encode, RoundsAsTheGgufPackage) {
   }
 }
 
-// Block by block, against the package's plain rounding.
+// Compares each block with the package's plain rounding.
 TEST(Encode, NoBlockIsWorseThanThePackages) {
   for (const char* name : {"Q4_0", "Q4_1", "Q5_0", "Q5_1"}) {
     const Format format = *format_from_name(name);
@@ -96,8 +97,8 @@ TEST(Encode, NoRowIsWorseThanGgmls) {
   }
 }
 
-// Root mean square error of a Gaussian, as a share of its deviation: what tools/quantizer/measure.py finds, and 3 % for
-// chance.
+// Root mean square error for Gaussian weights, relative to their deviation: the value from tools/quantizer/measure.py,
+// plus 3 % for chance.
 TEST(Encode, FreshGaussiansAreWithinTheKnownError) {
   const uint64_t seed = quant::fresh_seed();
   SCOPED_TRACE(testing::Message() << "seed " << seed);
@@ -129,12 +130,12 @@ TEST(Encode, FreshGaussiansAreWithinTheKnownError) {
   }
 }
 
-// Blocks that searches stumble over: zeros, one value, one alone, tiny, large, all on one side.
+// Difficult blocks for a search: zeros, one repeated value, a single nonzero value, tiny, large, all on one side.
 TEST(Encode, OddBlocksComeBackWhole) {
   struct Case {
     const char* what;
     float (*value)(int i);
-    double most;  // of the largest magnitude: the error of an element
+    double most;  // largest error of an element, relative to the largest magnitude
   };
   const Case cases[] = {{"zeros", [](int) { return 0.0f; }, 0},
                         {"one alone", [](int i) { return i == 77 ? -3.0f : 0.0f; }, 0.1},

@@ -10,8 +10,7 @@ namespace {
 
 class Fill : public testing::TestWithParam<Format> {};
 
-// Of several seeds together: one's numbers are chosen from a small table, whose own mean and deviation are up to
-// chance.
+// Measured over several seeds, because one seed chooses from a small random table, whose mean and deviation vary.
 TEST_P(Fill, HasMeanZeroAndTheDeviationAsked) {
   const FormatInfo& f = info(GetParam());
   const uint64_t seed = quant::fresh_seed();

@@ -1,5 +1,5 @@
-// What every block format must satisfy, as templates over its type: for the formats of formats.def (unpack_test.cc) and
-// for the one that docs/add-a-format.md adds (add_a_format_test.cc).
+// Checks that every block format must pass, as templates over the format's type. Used for the formats of formats.def
+// (unpack_test.cc) and for the format that docs/add-a-format.md adds (add_a_format_test.cc).
 #pragma once
 #include <gtest/gtest.h>
 
@@ -26,8 +26,8 @@ concept IsGrouped = requires {
   T::group;
 };
 
-// Random bytes with finite scale fields of any size and sign; f32 ones are a bf16, under 2, so that products stay
-// finite.
+// Random bytes with finite scale fields of any size and sign. The magnitude of an f32 scale is a bf16 below 2, so that
+// products stay finite.
 template <class T>
 std::vector<uint8_t> random_blocks(uint64_t seed, int n_blocks) {
   std::mt19937_64 random(seed);
@@ -44,7 +44,7 @@ std::vector<uint8_t> random_blocks(uint64_t seed, int n_blocks) {
   return blocks;
 }
 
-// What backends that keep scales as small integers rely on, in blocks of 256 elements.
+// Some backends store scales as small integers, and rely on these properties of blocks of 256 elements.
 template <class T>
 void check_scale_steps(uint64_t seed) {
   SCOPED_TRACE(testing::Message() << T::name << ", seed " << seed);
@@ -67,7 +67,7 @@ void check_scale_steps(uint64_t seed) {
   }
 }
 
-// value() of grouped.h, from the constants alone.
+// Like value() of grouped.h, but computed only from the constants.
 template <class T>
 double code_value(int code) {
   if constexpr (HasCodebook<T>) {
@@ -77,8 +77,8 @@ double code_value(int code) {
   }
 }
 
-// Each weight is scale * value + min, rounded to float once: doubles hold that sum exactly (scales of 16 bits, codes
-// under nine), or where the exponents are far apart, all of it that counts.
+// Each weight is scale * value + min, rounded to float once. A double holds this sum exactly, because scales have 16
+// bits and codes fewer than nine. If the exponents are far apart, the double holds all bits that affect the rounding.
 template <class T>
 void check_unpack(uint64_t seed) {
   SCOPED_TRACE(testing::Message() << T::name << ", seed " << seed);
@@ -106,7 +106,7 @@ void check_unpack(uint64_t seed) {
   EXPECT_LE(T::levels, 1 << T::code_bits);
 }
 
-// The fields that scale_fields names are all that sets the size of the weights: zero there is zero everywhere.
+// Only the fields in scale_fields determine the magnitude of the weights: if all are zero, every weight is zero.
 template <class T>
 void check_scale_fields(uint64_t seed) {
   SCOPED_TRACE(testing::Message() << T::name << ", seed " << seed);
@@ -121,7 +121,7 @@ void check_scale_fields(uint64_t seed) {
   for (float w : y) ASSERT_LE(std::abs(w), largest);
 }
 
-// u32 n_blocks, then two arrays: what tools/quant_goldens/make.py writes.
+// u32 n_blocks, then two arrays; written by tools/quant_goldens/make.py.
 struct Golden {
   std::vector<uint8_t> blocks;
   std::vector<float> weights;
@@ -146,7 +146,7 @@ inline Golden read_golden(const std::string& file, int block_size, int block_byt
   return golden;
 }
 
-// Equal to the bit, but for which NaN it is.
+// Requires equal bits; any NaN equals any other NaN.
 inline void expect_same_floats(const std::vector<float>& actual, const std::vector<float>& expected) {
   ASSERT_EQ(actual.size(), expected.size());
   for (size_t i = 0; i < actual.size(); ++i) {

@@ -1,4 +1,4 @@
-// The table of formats: names, ids, sizes, and the names of what ingot refuses.
+// The table of formats: names, ids, sizes, and the names of formats that ingot refuses.
 #include "quant/format.h"
 
 #include <gmock/gmock.h>
@@ -17,7 +17,7 @@ struct Expected {
   int block_size, block_bytes;
 };
 
-// From ggml.h and ggml-common.h; the last ones are no types of ggml.
+// From ggml.h and ggml-common.h. The last entries are not ggml types.
 constexpr Expected kExpected[] = {
     {Format::F32, "F32", 0, 1, 4},
     {Format::F16, "F16", 1, 1, 2},

@@ -1,4 +1,4 @@
-// The second face of the block formats: codes, scales and minima agree with decode, for random blocks of every format.
+// unpack(): codes, scales and minima agree with decode() for random blocks of every format.
 #include <algorithm>
 
 #include "quant/format.h"
@@ -67,7 +67,7 @@ TEST(Unpack, RunTimeFaceEqualsTheType) {
   });
 }
 
-// What device code reads in place of the array.
+// Device code reads these words instead of the array.
 TEST(Unpack, CodebookWordsHoldTheCodebook) {
   for_each_block_format([](Format, auto type) {
     using T = decltype(type);
@@ -80,7 +80,7 @@ TEST(Unpack, CodebookWordsHoldTheCodebook) {
   });
 }
 
-// Neighbouring groups of which a format says so have the same scale and minimum.
+// The groups of a run (T::run) have the same scale and minimum.
 TEST(Unpack, GroupsOfARunShareTheirScale) {
   int n_formats = 0;
   for_each_block_format([&](Format, auto type) {
@@ -120,7 +120,7 @@ TEST(Unpack, PutIsTheInverse) {
   EXPECT_EQ(n_formats, 4);
 }
 
-// In blocks of 256, d and dmin are 1, so that unpack gives the groups' integers themselves.
+// In blocks of 256, the test sets d and dmin to 1, so that unpack() returns the integers of the groups.
 template <class T>
 void check_pack(std::vector<uint8_t> block) {
   constexpr int kGroups = T::block_size / T::group;
