@@ -1,5 +1,6 @@
-// Bytes as what a model writes. The first says which family reads them, the second how, and the third how they are cut.
-// Pieces must say what the whole says, no byte may be lost, and whole arguments must be an object.
+// Bytes as a model's output. The first byte chooses the family, the second the options, and the third the size of the
+// pieces. Parsing in pieces must give the same answer as parsing the whole, no byte may be lost, and complete arguments
+// must be an object.
 #include <cstdio>
 
 #include "base/check.h"

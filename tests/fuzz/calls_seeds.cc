@@ -1,5 +1,5 @@
-// Writes the inputs that the fuzzer of calls starts from into the folder of its first argument: for each family two
-// forced calls between text.
+// Writes the seeds of the calls fuzzer into the folder given as the first argument: two forced calls between text for
+// each family.
 #include <cstdio>
 #include <filesystem>
 #include <fstream>

@@ -1,5 +1,5 @@
-// Any bytes as a model file: refused by Error, or accepted with every promise kept; and what is accepted survives being
-// written again. Anything else (another exception, a sanitizer's report, a hang) is a finding.
+// Any bytes as a model file. The file is refused by Error, or accepted with all promises kept; an accepted file can be
+// written again. Any other result (another exception, a sanitizer's report, a hang) is a bug.
 #include <algorithm>
 
 #include "io/gguf/writer.h"
@@ -48,7 +48,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     return 0;
   }
   walk(*model);
-  if (model->alignment() > 4096) return 0;  // its padding would only be slow
+  if (model->alignment() > 4096) return 0;  // writing that much padding is slow
   const std::vector<uint8_t> again = rewrite(*model);
   check_same(*model, Gguf::parse(again, "again.gguf"));
   return 0;

@@ -1,7 +1,6 @@
-// Bytes as a constraint of one kind, which the build names: FUZZ_KIND is gbnf, lark, regex or schema. The first byte
-// holds options of a schema, then comes the constraint's text up to a NUL, then bytes that are read with it. A
-// constraint is compiled or refused in one printable line; the machine takes each byte or refuses it, and what its
-// words say is what its steps say.
+// Bytes as a constraint of one kind, which the build sets: FUZZ_KIND is gbnf, lark, regex or schema. The first byte
+// holds options of a schema. Then follow the text of the constraint up to a NUL, and bytes for the machine to read. A
+// constraint is compiled, or refused in one printable line. step_word() must agree with step().
 #include <string_view>
 
 #include "base/check.h"
@@ -22,7 +21,7 @@ std::unique_ptr<Automaton> compile(char options, std::string_view text) {
                         {.any_order = (options & 2) != 0, .is_compact = (options & 4) != 0});
 }
 
-// A word that goes on does so as a step does, and one that is refused is refused by a step.
+// If a word continues, the step succeeds; if a word refuses the byte, the step refuses the byte.
 void check_word(Automaton& machine, GrammarState state, uint8_t byte, GrammarState next) {
   if (!machine.is_word(state.place)) return;
   const uint32_t place = machine.step_word(state.place, byte);
@@ -37,7 +36,7 @@ void run(Automaton& machine, std::string_view bytes) {
     const GrammarState next = machine.step(state, byte);
     CHECK(next == machine.step(state, byte));
     check_word(machine, state, byte, next);
-    if (next.is_dead()) continue;  // the byte is passed over, as a mask would have it
+    if (next.is_dead()) continue;  // a mask would exclude the byte
     machine.accepts(next);
     state = next;
   }

@@ -1,5 +1,5 @@
-// Writes the inputs that the fuzzer of one kind of constraint (FUZZ_KIND: gbnf, lark, regex or schema) starts from into
-// the folder of its first argument: those of the goldens with their texts, or some by hand.
+// Writes the seeds of the fuzzer for one kind of constraint (FUZZ_KIND: gbnf, lark, regex or schema) into the folder
+// given as the first argument: the goldens with their texts, or some written by hand.
 #include <cstdio>
 #include <filesystem>
 #include <fstream>

@@ -1,5 +1,5 @@
-// Any bytes as a config.json: refused by Error, or read with every number in the range that it promises. Anything else
-// (another exception, a sanitizer's report, a hang) is a finding.
+// Any bytes as a config.json. The file is refused by Error, or read with every number in its promised range. Any other
+// result (another exception, a sanitizer's report, a hang) is a bug.
 #include "io/huggingface/config.h"
 #include "io/walk.h"
 

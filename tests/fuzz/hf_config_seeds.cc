@@ -1,4 +1,4 @@
-// Writes the config.json files that the fuzzer starts from into the folder of its first argument: both generations of keys,
+// Writes the seeds of the config.json fuzzer into the folder given as the first argument: both generations of keys,
 // each kind of rope, each method of quantization.
 #include <cstdio>
 #include <filesystem>

@@ -1,6 +1,6 @@
-// Any bytes as a tokenizer.json: refused by Error, or read as a tokenizer that gives ids of its vocabulary for any
-// text, and text for these, alone and in pairs. Anything else (another exception, a sanitizer's report, a hang) is a
-// finding.
+// Any bytes as a tokenizer.json. The file is refused by Error, or read as a tokenizer that encodes any text into ids of
+// its vocabulary and decodes these ids, alone and in pairs. Any other result (another exception, a sanitizer's report,
+// a hang) is a bug.
 #include <unistd.h>
 
 #include <filesystem>
@@ -21,7 +21,7 @@ constexpr std::string_view kTexts[] = {"",
                                        "\xFF\xC0\x80 \xED\xA0\x80",
                                        "the the the the \U0001F468\u200D\U0001F469"};
 
-// Files of fixed names are read from folders only: one for this process.
+// The loader reads files with fixed names from a folder. Each process has its own folder.
 const std::string& folder() {
   static const std::string path = [] {
     const std::string made =

@@ -1,6 +1,6 @@
-// Writes the tokenizer.json files that the fuzzer starts from into the folder of its first argument: every tokenizer
-// that the tests have, of each model and with each kind of step, its vocabulary cut so that a change of one byte is
-// likely to matter.
+// Writes the seeds of the tokenizer.json fuzzer into the folder given as the first argument: every tokenizer of the
+// tests, of each model and with each kind of step. Vocabularies are shortened, so that a change of one byte is likely
+// to have an effect.
 #include <algorithm>
 #include <cstdio>
 #include <filesystem>
@@ -23,8 +23,8 @@ std::pair<std::string, std::string> parts_of(const Json& merge) {
   return {text.substr(0, text.find(' ')), text.substr(text.find(' ') + 1)};
 }
 
-// The first tokens and those in `wanted`, as the model has them: an object of ids, or pairs of token and score. Byte
-// tokens come all or not at all. Returns their ids.
+// Keeps the first tokens, those in `wanted` and all byte tokens, in the model's own form: an object of ids, or pairs of
+// token and score. Returns the ids of the kept tokens.
 std::map<std::string, size_t> cut_vocabulary(Json& vocab, const std::set<std::string>& wanted) {
   std::map<std::string, size_t> ids;
   size_t n_first = 0;
@@ -43,7 +43,7 @@ std::map<std::string, size_t> cut_vocabulary(Json& vocab, const std::set<std::st
   return ids;
 }
 
-// Added tokens follow, with ids to fit, and what is put around a text has these.
+// Gives the added tokens the ids after the vocabulary, and updates the ids in the post-processor.
 void renumber(Json& json, std::map<std::string, size_t> ids) {
   for (Json& token : json["added_tokens"]) token["id"] = ids.try_emplace(token["content"], ids.size()).first->second;
   auto fit = [&](Json& step) {

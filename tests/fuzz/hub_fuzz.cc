@@ -1,6 +1,6 @@
-// Any bytes as what a Hub answers: the first says which answer, the rest is it. Refused by Error, or read with the
-// promises kept that the cache relies on: paths and hashes that can be joined to a folder, files chosen from those that
-// were listed.
+// Any bytes as an answer of a Hub. The first byte chooses the kind of answer, and the rest is the answer. An answer is
+// refused by Error, or read with the promises kept on which the cache relies: paths and hashes can be appended to a
+// folder, and the chosen files are among the listed files.
 #include <unistd.h>
 
 #include <algorithm>
@@ -36,7 +36,7 @@ void fuzz_tree(std::string_view text) {
     ensure(std::binary_search(paths.begin(), paths.end(), path), "what is chosen was listed");
 }
 
-// modules.json, of a repository that has a model in the folders "" and "m".
+// modules.json of a repository with models in the folders "" and "m".
 void fuzz_modules(std::string_view text) {
   const std::vector<std::string> paths = {"1_Pooling/config.json", "config.json",       "m/config.json",
                                           "m/model.safetensors",   "model.safetensors", "modules.json"};
@@ -47,7 +47,7 @@ void fuzz_modules(std::string_view text) {
     ensure(std::binary_search(paths.begin(), paths.end(), path), "what is fetched was listed");
 }
 
-// Lines of "name: value", then a status.
+// Lines of "name: value". The first byte also chooses the status.
 void fuzz_headers(std::string_view text) {
   HubResponse response{.status = text.empty() ? 404 : 400 + static_cast<unsigned char>(text[0]) % 200};
   while (!text.empty()) {
@@ -63,7 +63,7 @@ void fuzz_headers(std::string_view text) {
   check_file_headers(response, {.path = "m.gguf", .n_bytes = 10, .hash = std::string(64, 'a')}, std::string(40, 'b'));
 }
 
-// Paths, one a line, the first of them a tag.
+// One path per line. The first path is also the quant tag.
 void fuzz_choice(std::string_view text) {
   std::vector<std::string> paths;
   while (!text.empty()) {

@@ -1,4 +1,4 @@
-// Writes the answers that the Hub's fuzzer starts from into the folder of its first argument.
+// Writes the seeds of the Hub fuzzer into the folder given as the first argument.
 #include <cstdio>
 #include <filesystem>
 #include <string>

@@ -1,5 +1,5 @@
-// Any bytes as a file of a saved slot: refused by Error, or accepted with every promise kept. The bytes are read as
-// they are, and once more with the digest that belongs to them, which a file of an attacker would have.
+// Any bytes as the file of a saved slot. The file is refused by Error, or accepted with all promises kept. The bytes
+// are read unchanged, and again with a valid digest, which an attacker could also write.
 #include <string>
 
 #include "base/error.h"

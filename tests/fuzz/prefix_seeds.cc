@@ -1,4 +1,4 @@
-// Writes the files that the fuzzer of saved slots starts from into the folder of its first argument.
+// Writes the seeds of the fuzzer of saved slots into the folder given as the first argument.
 #include <cstdio>
 #include <filesystem>
 

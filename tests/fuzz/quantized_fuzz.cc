@@ -1,5 +1,5 @@
-// A line of config.json and, after it, a safetensors file: refused by Error, or every quantized matrix gathered into
-// blocks that decode. Anything else (another exception, a sanitizer's report, a hang) is a finding.
+// A line of config.json, followed by a safetensors file. The input is refused by Error, or every quantized matrix is
+// gathered into blocks that decode. Any other result (another exception, a sanitizer's report, a hang) is a bug.
 #include "io/quantized_fixtures.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {

@@ -1,5 +1,5 @@
-// Writes the checkpoints that the fuzzer of quantized ones starts from into the folder of its first argument: one of
-// each layout.
+// Writes the seeds of the fuzzer of quantized checkpoints into the folder given as the first argument: one for each
+// layout.
 #include <cstdio>
 #include <filesystem>
 

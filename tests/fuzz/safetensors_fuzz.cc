@@ -1,5 +1,5 @@
-// Any bytes as a safetensors file: refused by Error, or accepted with every promise kept. Anything else (another
-// exception, a sanitizer's report, a hang) is a finding.
+// Any bytes as a safetensors file. The file is refused by Error, or accepted with all promises kept. Any other result
+// (another exception, a sanitizer's report, a hang) is a bug.
 #include "io/walk_safetensors.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {

@@ -1,5 +1,5 @@
-// Writes the files that the safetensors fuzzer starts from into the folder of its first argument: each uses one part of
-// the format, so that few mutations lead from one of them to any fault.
+// Writes the seeds of the safetensors fuzzer into the folder given as the first argument. Each seed uses one part of
+// the format, so that few mutations lead to any fault.
 #include <cstdio>
 #include <filesystem>
 

@@ -1,6 +1,6 @@
-// Bytes as a template, over fixed variables or, behind a NUL, over messages of the input's own. It must end soon in a
-// text of UTF-8 or an Error on one printable line; as a model's chat template nothing that a user says may become a
-// control token.
+// Bytes as a template. The template is rendered with fixed variables and, if a NUL follows, with the messages after the
+// NUL. Rendering must end soon with UTF-8 text, or with an Error in one printable line. In a model's chat template, no
+// text of a user may become a control token.
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
@@ -16,7 +16,7 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-// The variables of tools/template_goldens/snippets.py, nearly, and those of a conversation.
+// Nearly the variables of tools/template_goldens/snippets.py, and those of a conversation.
 const Json& fixed_variables() {
   static const Json variables = Json::parse(R"({
     "s": "Hello World", "u": "h\u00e9llo \ud83d\udc4b \u00df", "e": "", "ws": " \t a b\u00a0\n",
@@ -42,7 +42,7 @@ const Tokenizer& tokenizer() {
   return *made;
 }
 
-// Runs f, which may refuse.
+// Runs f. An Error is allowed if its message is printable.
 template <class F>
 void may_refuse(const F& f) {
   try {
@@ -67,7 +67,7 @@ size_t n_controls(const ChatTemplate& chat, const Json& messages) {
   return std::count_if(ids.begin(), ids.end(), [](int32_t id) { return tokenizer().is_special(id); });
 }
 
-// ChatML has no tools, so consecutive results of tools share a turn (generic_tools.h).
+// ChatML does not support tools, so consecutive tool results share a turn (generic_tools.h).
 size_t n_turns(const Json& messages) {
   const auto is_result = [](const Json& message) { return message.value("role", Json("")) == "tool"; };
   size_t n = 0;
@@ -75,7 +75,7 @@ size_t n_turns(const Json& messages) {
   return n;
 }
 
-// A hostile template may write any control token, but a user has no say in how many ChatML's are.
+// A hostile template may write any control tokens. With ChatML, user text must not change the number of control tokens.
 void check_chat(std::string_view source, std::string_view text) {
   const Json messages = Json::parse(text, nullptr, false);
   if (messages.is_discarded()) return;
@@ -83,7 +83,7 @@ void check_chat(std::string_view source, std::string_view text) {
   may_refuse([&] { n_controls(hostile, messages); });
   static const ChatTemplate chatml = ChatTemplate::chatml_default();
   may_refuse([&] {
-    const size_t n = n_controls(chatml, messages);  // throws for what is no conversation
+    const size_t n = n_controls(chatml, messages);  // throws if `messages` is not a conversation
     CHECK(n == 2 * n_turns(messages) + 1);
   });
 }

@@ -1,5 +1,5 @@
-// Writes the inputs that the template fuzzer starts from into the folder of its first argument: the fixture templates,
-// alone and before a conversation, and the small templates of the goldens.
+// Writes the seeds of the template fuzzer into the folder given as the first argument: the fixture templates, alone and
+// followed by a conversation, and the small templates of the goldens.
 #include <cstdio>
 #include <filesystem>
 #include <fstream>

@@ -1,6 +1,6 @@
-// Bytes as text for small whole vocabularies, which must come back as they were, streamed or at once; and bytes as a
-// specification, which must be refused with an Error or make a tokenizer that works; and bytes as a table of
-// normalizations and a text for WordPiece and Unigram.
+// Bytes as one of three inputs. A text for small complete vocabularies must be unchanged after encoding and decoding,
+// streamed or at once. A specification must be refused by Error, or make a tokenizer that works. A table of
+// normalizations is used with a text for WordPiece and Unigram.
 #include "base/check.h"
 #include "base/error.h"
 #include "base/log.h"
@@ -21,7 +21,7 @@ void add_specials(OwnedSpec& owned) {
   testing::add_token(owned, "  ", TokenType::kUserDefined);
 }
 
-// One for each pre-tokenizer, and one for SentencePiece with and without its prefix.
+// One tokenizer for each pre-tokenizer, and SentencePiece with and without its prefix.
 std::vector<std::unique_ptr<Tokenizer>> make_tokenizers() {
   std::vector<std::unique_ptr<Tokenizer>> result;
   for (const PretokenizerRow& row : pretokenizer_rows()) {
@@ -48,14 +48,14 @@ std::string streamed(const Tokenizer& tokenizer, const std::vector<int32_t>& ids
 
 void check_text(const Tokenizer& tokenizer, std::string text, bool parse_special) {
   const auto ids = tokenizer.encode(text, {.add_special = false, .parse_special = parse_special});
-  if (tokenizer.model() == kSentencePieceBpe)  // to which U+2581 is a space
+  if (tokenizer.model() == kSentencePieceBpe)  // SentencePiece treats U+2581 as a space
     for (size_t at; (at = text.find("\u2581")) != text.npos;) text.replace(at, 3, " ");
   CHECK(tokenizer.decode(ids) == text);
   CHECK(streamed(tokenizer, ids, false) == text);
   CHECK(streamed(tokenizer, ids, true) == replace_invalid_utf8(text));
 }
 
-// Lines "TYPE SCORE TEXT"; a merge is a line that begins with 'm'. Nothing about it need be right.
+// Lines of "TYPE SCORE TEXT"; a line that begins with 'm' is a merge. The lines may be invalid.
 std::unique_ptr<OwnedSpec> spec_of(std::string_view text, uint8_t flags) {
   auto owned = flags & 1 ? testing::byte_level_spec() : testing::sentencepiece_spec();
   if (flags & 2)
@@ -91,7 +91,7 @@ void check_spec(std::string_view spec, uint8_t flags, std::string_view text) {
   CHECK(streamed(*tokenizer, ids, false) == tokenizer->decode(ids));
 }
 
-// Bits of `flags`: which model, and which normalizers besides the table.
+// The bits of `flags` choose the model, the normalizers and the cut rules.
 std::unique_ptr<OwnedSpec> encoder_spec(std::string_view charsmap, uint8_t flags) {
   using Kind = NormalizerStep::Kind;
   auto owned = std::make_unique<OwnedSpec>();

@@ -1,5 +1,5 @@
-// Writes the inputs that the tokenizer fuzzer starts from into the folder of its first argument: texts for each kind of
-// tokenizer, and specifications that are nearly right (the two leading bytes are tokenizer_fuzz.cc's).
+// Writes the seeds of the tokenizer fuzzer into the folder given as the first argument: texts for each kind of
+// tokenizer, and almost valid specifications. tokenizer_fuzz.cc defines the two leading bytes.
 #include <cstdint>
 #include <cstdio>
 #include <cstring>
