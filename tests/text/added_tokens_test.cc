@@ -44,7 +44,7 @@ TEST(AddedTokens, TheLowestIdOfEqualTextsWins) {
   EXPECT_EQ(all(AddedTokens(Tokens{{"a", 7}, {"a", 3}}), "a"), (Found{{0, 3}}));
 }
 
-// Against the definition, tried at every position.
+// Compared with the definition, applied at every position.
 TEST(AddedTokens, AgreesWithTheSlowWay) {
   const uint32_t seed = std::random_device{}();
   SCOPED_TRACE("seed " + std::to_string(seed));

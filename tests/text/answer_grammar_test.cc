@@ -1,5 +1,5 @@
-// What the grammar of an answer accepts is what the parser reads: random walks through it, for each row of formats,
-// over random tools. No walk comes to a dead end.
+// The parser must read every text that the grammar of an answer accepts. The tests walk randomly through the grammar of
+// each row of formats, with random tools. No walk may reach a dead end.
 #include <gmock/gmock.h>
 
 #include <random>
@@ -80,7 +80,7 @@ std::vector<AnswerRules::Tool> callable(const Json& tools) {
   return out;
 }
 
-// The names between angle brackets that the row's markers hold, as control tokens.
+// The names in angle brackets in the row's markers, as control tokens.
 std::vector<MarkerSpelling::Token> tokens_of(const CallFormat& row) {
   std::set<std::string> names;
   std::vector<std::string_view> texts = row.texts();
@@ -98,14 +98,14 @@ std::vector<MarkerSpelling::Token> tokens_of(const CallFormat& row) {
   return tokens;
 }
 
-constexpr int kDraws = kIsSanitized ? 1 : 4;  // of tools: walks take a sanitizer's build long
+constexpr int kDraws = kIsSanitized ? 1 : 4;  // sets of tools; walks are slow in a sanitizer build
 
-// A walk through an automaton by random bytes.
+// A random walk through an automaton, byte by byte.
 class Walk {
  public:
   Walk(Automaton& machine, std::mt19937& draw) : machine_(machine), draw_(draw), state_(machine.start()) {}
 
-  // The text of a walk to an end; nothing where the machine has a dead end.
+  // Walks to an end and returns the text. Returns nullopt at a dead end.
   std::optional<std::string> run() {
     while (text_.size() < 20'000) {
       const std::vector<uint8_t> next = alive();
@@ -115,7 +115,7 @@ class Walk {
       text_ += static_cast<char>(byte);
       state_ = machine_.step(state_, byte);
     }
-    return "";  // no end was found: that is no fault
+    return "";  // no end within the limit, which is not an error
   }
   const std::string& text() const { return text_; }
 
@@ -126,7 +126,7 @@ class Walk {
       if (!machine_.step(state_, static_cast<uint8_t>(byte)).is_dead()) next.push_back(static_cast<uint8_t>(byte));
     return next;
   }
-  // Mostly what ends strings, values and markers, so that walks end.
+  // Prefers bytes that end strings, values and markers, so that walks end.
   uint8_t pick(const std::vector<uint8_t>& next) {
     std::vector<uint8_t> closing;
     for (const uint8_t byte : next)
@@ -149,7 +149,8 @@ std::string without_controls(std::string text) {
   return text;
 }
 
-// Which is JSON, but no number for the library that checks the arguments.
+// A number with a long exponent is valid JSON, but the library that checks the arguments does not accept it as a
+// number.
 bool has_long_exponent(const std::string& text) {
   for (size_t at = text.find_first_of("eE"); at != text.npos; at = text.find_first_of("eE", at + 1)) {
     const size_t n = text.find_first_not_of("0123456789", text.find_first_not_of("+-", at + 1));
@@ -185,7 +186,7 @@ class EachRow : public ::testing::TestWithParam<std::string_view> {
   const CallFormat& row() const { return *find_call_format(GetParam()); }
 };
 
-// Walks through the grammar; `check` gets what the parser makes of each text.
+// Walks `n` times through the grammar. `check` gets the parser's answer for each text.
 template <class Check>
 void walk(AnswerRules rules, const Json& tools, std::mt19937& draw, int n, const Check& check) {
   const auto machine = compile_answer(rules);
@@ -238,7 +239,7 @@ TEST_P(EachRow, CallsBehindTextAreParsed) {
   }
 }
 
-// Content by a schema, or calls.
+// The answer is content that follows its grammar, or calls.
 TEST_P(EachRow, ContentFollowsItsSchema) {
   const unsigned seed = std::random_device{}();
   SCOPED_TRACE(seed);
@@ -275,7 +276,7 @@ const Json kWeather = Json::parse(R"([{"function": {"name": "get_weather", "para
     "properties": {"city": {"type": "string"}, "n": {"type": "integer"}}, "required": ["city"],
     "additionalProperties": false}}}])");
 
-// Control tokens stand for the markers that are control tokens, and their names as text do not.
+// If a marker is a control token, the grammar accepts only the token, and not its name as text.
 TEST(AnswerGrammar, MarkersAreControlTokens) {
   AnswerRules rules{.format = find_call_format("hermes"), .calls = Calls::kMust, .tools = callable(kWeather)};
   const std::string call = "\n{\"name\": \"get_weather\", \"arguments\": {\"city\": \"\"}}\n";
@@ -285,7 +286,7 @@ TEST(AnswerGrammar, MarkersAreControlTokens) {
   EXPECT_TRUE(accepts(*compile_answer(rules), "\xff<tool_call>" + call + "\xff</tool_call>"));
 }
 
-// Whether no text of up to `n` more bytes, of these few characters, is a dead end.
+// Whether no text of up to `n` more bytes of these few characters reaches a dead end.
 bool has_no_dead_end(Automaton& machine, GrammarState state, int n) {
   if (n == 0) return true;
   bool is_alive = machine.accepts(state);
@@ -298,7 +299,7 @@ bool has_no_dead_end(Automaton& machine, GrammarState state, int n) {
   return is_alive;
 }
 
-// A parameter's name has at most 256 bytes, and the last character is whole.
+// A parameter's name has at most 256 bytes, and does not end within a character.
 TEST(AnswerGrammar, LongNamesEndInWholeCharacters) {
   AnswerRules rules{.format = find_call_format("minimax_m2"), .calls = Calls::kMust};
   rules.tools = {{"f", R"({"type": "object"})", ""}};
@@ -318,7 +319,7 @@ TEST(AnswerGrammar, LongNamesEndInWholeCharacters) {
   }
 }
 
-// A token that ends the answer stands for all behind it.
+// If a marker is a token that ends the answer, the grammar ends before the marker.
 TEST(AnswerGrammar, EndsWhereATokenEndsTheAnswer) {
   AnswerRules rules{.format = find_call_format("gpt_oss"), .calls = Calls::kMust, .tools = callable(kWeather)};
   rules.spelling = MarkerSpelling({{"<|call|>", true}});
@@ -367,7 +368,7 @@ TEST(AnswerGrammar, RefusesWhatItCannotWrite) {
   EXPECT_EQ(refused("gemma4", object("a,b", R"({"type":"string"})")), "") << "between marks";
 }
 
-// A request must not hold the engine, whatever the syntax of its calls: work is counted, and refused.
+// The work of a request is counted and limited in each call syntax, so that no request can block the engine.
 TEST(AnswerGrammar, WorkOfArgumentsIsLimited) {
   const Json tools = Json::parse(R"([{"function": {"name": "f", "parameters": {"type": "object", "properties": {"t":
       {"type": "string", "maxLength": 3000, "pattern": "^(a|b)*a(a|b){18}$"}}, "required": ["t"],
@@ -395,7 +396,7 @@ TEST(AnswerGrammar, WorkOfArgumentsIsLimited) {
   }
 }
 
-// As many tools as a request may have, in each syntax.
+// The largest number of tools that a request may have, in each syntax.
 TEST(AnswerGrammar, ManyTools) {
   Json tools = Json::array();
   for (int i = 0; i < 256; ++i) {

@@ -1,4 +1,4 @@
-// What an AnswerParser says of a text, put together, for tests and the fuzzer.
+// The events of an AnswerParser for a text, assembled into one answer, for tests and the fuzzer.
 #pragma once
 #include <fmt/format.h>
 
@@ -25,8 +25,8 @@ struct Answer {
   std::string fault;  // a promise that was not kept
 };
 
-// Puts the events together, and checks that each byte of `text` is in one of them, in order, and unchanged where it is
-// reasoning or content.
+// Assembles the events. Checks that the events cover each byte of `text` in order, and that reasoning and content are
+// unchanged.
 inline Answer gather(const AnswerEvents& events, std::string_view text) {
   using Kind = AnswerEvent::Kind;
   Answer all;
@@ -71,7 +71,8 @@ inline Answer read_whole(const CallFormat& format, std::string_view text, const 
   return gather(events, text);
 }
 
-// In pieces of 1 to 8 bytes, as `seed` has it; each with events of its own, as a server sends them.
+// Parses `text` in pieces of 1 to 8 bytes, whose sizes depend on `seed`. Each piece has its own list of events, as in a
+// server.
 inline Answer read_pieces(const CallFormat& format, std::string_view text, uint64_t seed,
                           const AnswerOptions& options = {}) {
   AnswerEvents all;
@@ -90,7 +91,7 @@ inline Answer read_pieces(const CallFormat& format, std::string_view text, uint6
   return gather(all, text);
 }
 
-// Everything that clients see, as one text.
+// Everything that a client sees, as one text.
 inline std::string described(const Answer& all) {
   std::string text = fmt::format("reasoning [{}]\ncontent [{}]\n", all.reasoning, all.content);
   for (const ReadCall& call : all.calls)
@@ -99,7 +100,7 @@ inline std::string described(const Answer& all) {
   return text + all.fault;
 }
 
-// Pieces of what models write: markers of the row, of others, JSON, tags, odd bytes.
+// Random pieces of model output: markers of this row and of other rows, JSON, tags, odd bytes.
 inline std::string drawn_text(const CallFormat& row, std::mt19937& draw) {
   const std::string_view markers[] = {
       row.think_begin, row.think_end,   row.header,      row.answer_begin, row.answer_end,   row.list_begin,

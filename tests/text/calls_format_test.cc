@@ -1,4 +1,4 @@
-// The rows of formats: which one a template has, and that the parser reads what a row says a forced call looks like.
+// The rows of formats: a template selects the right row, and the parser reads forced calls as the row describes them.
 #include <gtest/gtest.h>
 
 #include <set>
@@ -21,7 +21,7 @@ TEST(CallFormat, NamesAreUniqueAndFound) {
   EXPECT_EQ(seen.size(), call_formats().size());
 }
 
-// What published templates hold of each family.
+// Text from the published templates of each family.
 TEST(CallFormat, IsFoundByItsTemplate) {
   const std::pair<const char*, const char*> kCases[] = {
       {"{{ '<|start|>assistant<|channel|>final<|message|>' }}", "gpt_oss"},

@@ -1,4 +1,5 @@
-// Reasoning, content and calls told apart: each family's published format, and what models write besides.
+// The parser separates reasoning, content and calls, in the published format of each family and in other forms that
+// models write.
 #include <gtest/gtest.h>
 
 #include <random>
@@ -32,7 +33,7 @@ Answer read(const char* format, std::string_view text, AnswerOptions options = {
   return answer;
 }
 
-// The calls as `name {arguments}`, one a line, with `...` behind one that was cut.
+// The calls as `name {arguments}`, one per line. `...` follows a call that was cut.
 std::string calls_of(const Answer& answer) {
   std::string text;
   for (const auto& call : answer.calls) text += call.name + " " + call.arguments + (call.whole ? "\n" : "...\n");
@@ -43,7 +44,7 @@ struct Published {
   const char *format, *text, *reasoning, *content;
 };
 
-// Two calls in each family's own words.
+// Two calls in the published format of each family.
 constexpr Published kPublished[] = {
     {"hermes",
      "I look.\n<tool_call>\n{\"name\": \"get_weather\", \"arguments\": {\"city\": "
@@ -325,11 +326,11 @@ TEST(AnswerParser, ACallCutByMaxTokensIsWhatThereWas) {
   EXPECT_EQ(calls_of(answer), "get_weather {\"city\": \"Par...\n");
   answer = read("gemma4", "<|tool_call>call:get_weather{city:<|\"|>Par");
   EXPECT_EQ(calls_of(answer), "get_weather {\"city\": \"Par...\n");
-  // Before its arguments there is no call yet.
+  // A call that is cut before its arguments is content.
   answer = read("hermes", "Ok <tool_call>\n{\"name\": \"get_wea");
   EXPECT_EQ(answer.content, "Ok <tool_call>\n{\"name\": \"get_wea");
   EXPECT_EQ(answer.warnings.size(), 1u);
-  // Whole arguments are a whole call, be the rest cut or not.
+  // A call with whole arguments is whole, even if the rest is cut.
   answer = read("hermes", "<tool_call>\n{\"name\": \"now\", \"arguments\": {}");
   EXPECT_EQ(calls_of(answer), "now {}\n");
   EXPECT_TRUE(answer.warnings.empty());

@@ -1,5 +1,5 @@
-// Rendered turns of published templates read back, and for each row: pieces say what the whole says, and whatever is
-// written, no byte is lost.
+// Turns rendered by published templates are parsed back. For each row of formats, parsing in pieces gives the same
+// answer as parsing the whole text, and no byte of any text is lost.
 #include <gtest/gtest.h>
 
 #include <fstream>
@@ -38,7 +38,7 @@ TEST(RenderedTurns, AreReadBack) {
     ASSERT_EQ(answer.calls.size(), turn.at("calls").size());
     for (size_t i = 0; i < answer.calls.size(); ++i) {
       EXPECT_EQ(answer.calls[i].name, turn.at("calls")[i].at("name").get<std::string>());
-      // Members may come in another order.
+      // The order of members may differ.
       EXPECT_EQ(nlohmann::json::parse(answer.calls[i].arguments),
                 nlohmann::json::parse(turn.at("calls")[i].at("arguments").dump()));
       EXPECT_TRUE(answer.calls[i].whole);
@@ -63,7 +63,7 @@ TEST(AnyText, PiecesSayWhatTheWholeSays) {
   }
 }
 
-// A marker between pieces of any size: each rendered turn, one byte at a time and in drawn pieces.
+// Each rendered turn in random pieces, so that markers are cut at any position.
 TEST(RenderedTurns, InPiecesSayTheSame) {
   const unsigned seed = std::random_device{}();
   SCOPED_TRACE(seed);
@@ -75,7 +75,7 @@ TEST(RenderedTurns, InPiecesSayTheSame) {
     for (int i = 0; i < 5; ++i)
       ASSERT_EQ(testing::described(testing::read_pieces(row, text, draw(), options_of(turn))), whole)
           << row.name << ": " << text;
-    // Cut anywhere, a call is a prefix of what it would have been, or content.
+    // A call that is cut at any position is a prefix of the whole call, or content.
     const std::string cut = text.substr(0, draw() % text.size());
     ASSERT_EQ(testing::read_whole(row, cut, options_of(turn)).fault, "") << row.name << ": " << cut;
   }

@@ -1,4 +1,4 @@
-// Values as models write them, made JSON.
+// Converts values as models write them to JSON.
 #include <gtest/gtest.h>
 
 #include <nlohmann/json.hpp>
@@ -11,7 +11,7 @@ namespace {
 using Dialect = ValueReader::Dialect;
 using Status = ValueReader::Status;
 
-// The JSON of all of `text`, or what went wrong and where.
+// The JSON of the whole `text`, or the error and its position.
 std::string read(Dialect dialect, std::string_view text, std::string_view mark = {}) {
   ValueReader reader(dialect, mark);
   std::string out;

@@ -1,4 +1,4 @@
-// A request becomes token ids: control tokens come from the template alone, whatever a user writes and wherever.
+// A request becomes token ids. Control tokens come only from the template, never from text that a user writes.
 #include "text/chat_encode.h"
 
 #include <gmock/gmock.h>
@@ -58,7 +58,8 @@ TEST(EncodeChat, TheTemplatesControlTokensAreControlTokens) {
   EXPECT_EQ(m.tokenizer->decode(ids), "<|im_start|>user\nHi<|im_end|>\n<|im_start|>assistant\n");
 }
 
-// The text without the answer's beginning, and cut where the last message's text ends, which is kept to the letter.
+// kMessage omits the beginning of the answer. kOpenMessage also ends the text at the end of the last message, whose
+// content stays unchanged.
 TEST(EncodeChat, ItMayEndWithTheLastMessageOrWithinIt) {
   const Model m;
   const ChatTemplate chat = ChatTemplate::chatml_default();
@@ -105,7 +106,7 @@ TEST(EncodeChat, AUsersAreText) {
   }
 }
 
-// As Qwen3's template takes an answer apart: what stands before </think>, without the ends of lines around it, is the
+// This template splits an answer like Qwen3's template: the text before </think>, without newlines at both ends, is the
 // thought.
 TEST(EncodeChat, WhatATemplateTrimsIsTrimmed) {
   auto spec = testing::byte_level_spec();
@@ -131,8 +132,7 @@ TEST(EncodeChat, WhatATemplateTrimsIsTrimmed) {
   const auto ids = encode("<think>\nHm.\n\n</think>\n\nYes.");
   EXPECT_EQ(tokenizer->decode(ids), "<|im_start|><think>\nHm.\n</think>\n\nYes.");
   EXPECT_EQ(controls(ids).size(), 3u) << "those that the template writes";
-  // What a user spells stays text, wherever the template moves it: "<|im_start|>" here, and a </think> that it does not
-  // take out.
+  // User text stays text wherever the template moves it, here "<|im_start|>".
   const auto quoted = encode("<think>\nHm <|im_start|>.\n\n</think>\n\n<|im_start|>Yes.");
   EXPECT_EQ(tokenizer->decode(quoted), "<|im_start|><think>\nHm <|im_start|>.\n</think>\n\n<|im_start|>Yes.");
   EXPECT_EQ(controls(quoted), controls(ids));
@@ -215,7 +215,7 @@ TEST(EncodeChat, UserDefinedTokensAreFound) {
 TEST(EncodeChat, RolesMayBePartOfControlTokens) {
   Model m;
   const int32_t user = add_token(*m.spec, "<|user|>", TokenType::kControl);
-  add_token(*m.spec, "user", TokenType::kControl);  // must not hide the role from the template
+  add_token(*m.spec, "user", TokenType::kControl);  // must not keep the template from reading the role
   m.tokenizer = Tokenizer::create(m.spec->view());
   const ChatTemplate chat(
       "{% for x in messages %}<|{{ x.role }}|>{{ 'U' if x.role == 'user' }}{{ x.content }}{% endfor %}", "", "");
@@ -234,7 +234,7 @@ TEST(EncodeChat, OneBosWhereTheModelWantsIt) {
     EXPECT_THAT(wants.controls(wants.encode(without, hi)), ElementsAre(wants.bos));
     EXPECT_THAT(does_not.controls(does_not.encode(with, hi)), ElementsAre(does_not.bos));
     EXPECT_TRUE(does_not.controls(does_not.encode(without, hi)).empty());
-    // A user's is text, and no reason to leave out the real one.
+    // A <s> in user text is text, and the real BOS is still added.
     const auto ids = wants.encode(without, asked("<s>"));
     EXPECT_THAT(wants.controls(ids), ElementsAre(wants.bos));
     EXPECT_EQ(ids.front(), wants.bos);
@@ -248,7 +248,8 @@ TEST(EncodeChat, TheMarkItselfIsNoWayAround) {
   EXPECT_THAT(m.controls(ids), ElementsAre(m.start, m.end, m.start));
 }
 
-// Any text of pieces of names, in any number of parts: three control tokens and all of its bytes.
+// User text made of pieces of token names, in any number of parts: there are exactly three control tokens, and no byte
+// is lost.
 TEST(EncodeChat, AnyTextIsText) {
   const unsigned seed = std::random_device{}();
   std::mt19937 random(seed);

@@ -1,5 +1,5 @@
-// ChatTemplate: what it passes on unchanged, and each adaptation on a template that needs it. The templates are small
-// ones of this file and the fixtures of tests/data/templates.
+// ChatTemplate: the input that is passed on unchanged, and each adaptation with a template that needs it. The templates
+// are small ones in this file and the fixtures of tests/data/templates.
 #include "text/chat.h"
 
 #include <gmock/gmock.h>
@@ -42,7 +42,7 @@ constexpr const char* kParts =
     R"([{"role": "user", "content": [{"type": "text", "text": "One"}, {"type": "text", "text": "Two"}]}])";
 constexpr const char* kSystem = R"([{"role": "system", "content": "Be brief."}, {"role": "user", "content": "Hi"}])";
 
-// A call whose arguments and content are given as JSON.
+// A call with `arguments` and `content` as JSON. Without `content`, the message has no content.
 std::string calling(const std::string& arguments, const std::string& content) {
   return R"([{"role": "user", "content": "Hi"}, {"role": "assistant", )" +
          (content.empty() ? "" : "\"content\": " + content + ", ") +
@@ -51,7 +51,7 @@ std::string calling(const std::string& arguments, const std::string& content) {
 }
 const std::string kAsObject = R"({"a": 1, "b": ["x"]})", kAsText = R"("{\"a\": 1, \"b\": [\"x\"]}")";
 
-// ---- the plain way
+// ---- without adaptations
 
 TEST(ChatTemplate, ChatMlIsThere) {
   const ChatTemplate chat = ChatTemplate::chatml_default();
@@ -95,7 +95,7 @@ TEST(ChatTemplate, PartsBecomeTextWhereTheyAreNotUnderstood) {
 }
 
 TEST(ChatTemplate, PartsStayWhereTheyAreUnderstood) {
-  EXPECT_THAT(render(fixture("turns.jinja"), kParts), HasSubstr("One\n\nTwo"));  // the template's own way to join them
+  EXPECT_THAT(render(fixture("turns.jinja"), kParts), HasSubstr("One\n\nTwo"));  // joined by the template itself
   EXPECT_THAT(render(fixture("observations.jinja"), kParts), HasSubstr("OneTwo"));
 }
 
@@ -124,7 +124,7 @@ TEST(ChatTemplate, SystemJoinsTheUserWhereItIsDropped) {
 
 TEST(ChatTemplate, SystemStaysWhereItIsTaken) {
   EXPECT_THAT(render(fixture("chatml.jinja"), kSystem), HasSubstr("system\nBe brief."));
-  EXPECT_EQ(render(fixture("inst.jinja"), kSystem), "<s>[ASK]Be brief.\n\nHi[/ASK]");  // the template's own doing
+  EXPECT_EQ(render(fixture("inst.jinja"), kSystem), "<s>[ASK]Be brief.\n\nHi[/ASK]");  // joined by the template itself
 }
 
 TEST(ChatTemplate, ArgumentsBecomeAnObjectWhereTextIsQuotedTwice) {
@@ -164,7 +164,7 @@ TEST(ChatTemplate, NullContentBecomesEmptyWhereItIsPrintedOrFails) {
       "{% for c in m.tool_calls or [] %}({{ c.function.arguments|tojson }}){% endfor %}{% endfor %}";
   for (const char* shown : {"{{ m.content }}", "{{ '' + m.content }}", "{{ m['content']|trim }}"}) {
     const ChatTemplate chat = made(std::string("{% for m in messages %}") + shown + rest);
-    for (const char* content : {"null", "", "\"\""})  // "": none at all
+    for (const char* content : {"null", "", "\"\""})  // "": no content
       EXPECT_EQ(render(chat, calling(kAsObject, content).c_str()), "Hi(" + kAsObject + ")") << shown << content;
   }
 }
@@ -174,7 +174,7 @@ TEST(ChatTemplate, NullContentStaysWhereItIsUnderstood) {
       "{% for m in messages %}{{ '-' if m.content is none else '+' + m.content }}"
       "{% for c in m.tool_calls or [] %}{{ c.function.arguments|tojson }}{% endfor %}{% endfor %}");
   EXPECT_EQ(render(chat, calling(kAsObject, "null").c_str()), "+Hi-" + kAsObject);
-  EXPECT_EQ(render(chat, calling(kAsObject, "").c_str()), "+Hi-" + kAsObject);  // none at all, which would fail
+  EXPECT_EQ(render(chat, calling(kAsObject, "").c_str()), "+Hi-" + kAsObject);  // no content, which would fail
 }
 
 TEST(ChatTemplate, NoToolsBecomeAnEmptyListWhereAListIsNeeded) {
@@ -183,10 +183,10 @@ TEST(ChatTemplate, NoToolsBecomeAnEmptyListWhereAListIsNeeded) {
   EXPECT_EQ(render(chat, kText), "One\nTwo");
   EXPECT_EQ(render(chat, kText, kTools), "addOne\nTwo");
   EXPECT_THAT(render(made("{{ tools }}{{ messages[0].content }}"), kText),
-              HasSubstr("None"));  // where null is taken it stays
+              HasSubstr("None"));  // the template accepts null
 }
 
-// ---- what is refused
+// ---- refusals
 
 TEST(ChatTemplate, ABrokenTemplateMakesChatMlAndAWarning) {
   set_log_level(LogLevel::kWarn);

@@ -1,5 +1,5 @@
-// Tools through every template: what a request says of them reaches the model, in the template's own words or in the
-// generic ones of text/generic_tools.h.
+// Tools with every template: the tools of a request reach the model, in the template's own words or in the generic ones
+// of text/generic_tools.h.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -40,12 +40,12 @@ TEST(ChatTools, NothingIsDropped) {
     if (entry.path().extension() != ".jinja") continue;
     SCOPED_TRACE(entry.path().filename().string());
     const ChatTemplate chat(text_of(entry.path()), "<s>", "</s>");
-    if (chat.render(kAsked, nullptr, true, nullptr).find("Add.") == std::string::npos) continue;  // it is none
+    if (chat.render(kAsked, nullptr, true, nullptr).find("Add.") == std::string::npos) continue;  // not a chat template
     EXPECT_THAT(chat.render(kAsked, kTools, true, nullptr), HasSubstr("tool_one"));
     const std::string text = chat.render(kCalled, kTools, true, nullptr);
     for (const char* said : {"Add.", "tool_one", "tool_two", "31415", "result_three"})
       EXPECT_THAT(text, HasSubstr(said));
-    // Without tools, as when a client has none left to offer, what has been called stays.
+    // Earlier calls stay if a later request offers no tools.
     const std::string later = chat.render(kCalled, nullptr, true, nullptr);
     for (const char* said : {"tool_two", "31415", "result_three"}) EXPECT_THAT(later, HasSubstr(said));
     n_generic += text.find("<tool_response>result_three</tool_response>") != text.npos;

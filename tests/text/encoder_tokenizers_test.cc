@@ -1,6 +1,6 @@
-// WordPiece and Unigram without any file: a Unigram model as GGUF has it against sentencepiece
-// (tools/tokenizer_goldens/make_encoders.py), tables of normalizations that are damaged (bad-input row T07), bytes that
-// are no text, and work in proportion to the length of the text.
+// WordPiece and Unigram without files. A Unigram model with the settings of a GGUF file is compared with sentencepiece
+// (tools/tokenizer_goldens/make_encoders.py). Other tests use damaged tables of normalizations (bad-input row T07),
+// bytes that are not text, and long texts, which must take linear time.
 #include <gmock/gmock.h>
 
 #include <chrono>
@@ -169,7 +169,7 @@ const std::string& good_charsmap() {
 TEST(Charsmap, EveryPrefixIsRefused) {
   for (size_t n = 0; n < good_charsmap().size(); ++n) {
     if (n > 0 && good_charsmap()[n - 1] == '\0' && n + 64 > good_charsmap().size())
-      continue;  // it may end after a replacement
+      continue;  // the table may end after a replacement
     std::string error;
     try {
       const Charsmap map(std::string_view(good_charsmap()).substr(0, n));
@@ -179,7 +179,7 @@ TEST(Charsmap, EveryPrefixIsRefused) {
       error = e.what();
     }
     if (error == "accepted") {
-      // Some replacements are missing: then nothing may lead to them.
+      // Some replacements are missing, so the trie must not lead to them.
       EXPECT_EQ(good_charsmap()[n - 1], '\0') << n;
     } else {
       EXPECT_THAT(error, HasSubstr("precompiled_charsmap")) << n;
@@ -210,7 +210,7 @@ TEST(Charsmap, FlippedBitsAreRefusedOrHarmless) {
   EXPECT_GT(n_refused, 0);
 }
 
-// Units of a trie whose only node points to itself, and one that leads outside.
+// A trie whose only node points to itself, and tries with a node that leads outside.
 TEST(Charsmap, LoopsAndFarNodes) {
   auto blob = [](std::vector<uint32_t> units, std::string_view rest) {
     std::string out(4 + units.size() * 4, '\0');
@@ -225,7 +225,7 @@ TEST(Charsmap, LoopsAndFarNodes) {
   EXPECT_EQ(loop.apply("aaaab"), "aaaab");
   units['a'] = 'a' | 1u << 20;
   EXPECT_THROW(Charsmap(blob(units, std::string_view("\0", 1))), Error);
-  units['a'] = 'a' | 1u << 8 | 3u << 10;  // a leaf whose value is in no replacement
+  units['a'] = 'a' | 1u << 8 | 3u << 10;  // a leaf whose value is outside the replacements
   units['a' ^ 3] = 5;
   EXPECT_THROW(Charsmap(blob(units, std::string_view("xy\0", 3))), Error);
   EXPECT_THROW(Charsmap(blob(units, "xyz")), Error) << "no zero byte at the end";

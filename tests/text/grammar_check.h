@@ -1,4 +1,4 @@
-// What the tests of grammars ask of a machine.
+// Helpers for the tests of grammars.
 #pragma once
 #include <string>
 #include <string_view>
@@ -9,7 +9,7 @@
 
 namespace ingot::testing {
 
-// The bytes that can be read, and whether the text is whole then.
+// The number of bytes that the machine reads, and whether the text is complete then.
 inline std::pair<size_t, bool> read(Automaton& machine, std::string_view text) {
   GrammarState state = machine.start();
   for (size_t i = 0; i < text.size(); ++i) {
@@ -21,7 +21,7 @@ inline std::pair<size_t, bool> read(Automaton& machine, std::string_view text) {
 
 inline bool accepts(Automaton& machine, std::string_view text) { return read(machine, text).second; }
 
-// What `compile` throws.
+// The message of the Error that `compile` throws.
 template <class Compile>
 std::string error_of(const Compile& compile) {
   try {

@@ -1,5 +1,5 @@
-// GBNF and the machine that runs it: xgrammar's verdicts (tools/grammar_goldens), a plain matcher on random grammars,
-// what is refused and how, and limits.
+// GBNF and its machine, compared with xgrammar's verdicts (tools/grammar_goldens) and with a plain matcher on random
+// grammars. Also refusals, their messages, and limits.
 #include <gmock/gmock.h>
 
 #include <fstream>
@@ -38,7 +38,7 @@ TEST(GrammarGbnf, AgreesWithXgrammar) {
   }
 }
 
-// ---- Random grammars over 'a' and 'b', and their texts by the definition alone
+// ---- Random grammars over 'a' and 'b', and a matcher for them that follows the definition
 
 struct Body {
   enum Kind { kLiteral, kRule, kSequence, kChoice, kRepeat } kind = kLiteral;
@@ -60,7 +60,7 @@ class RandomGrammar {
     return text;
   }
 
-  // Whether `text` belongs to the first rule: the least fixed point of where each rule can end.
+  // Whether `text` matches the first rule. Computes the positions where each rule can end, as a least fixed point.
   bool matches(const std::string& text) {
     ends_.assign(bodies_.size(), std::vector<std::set<size_t>>(text.size() + 1));
     for (bool has_changed = true; has_changed;) {
@@ -151,7 +151,7 @@ class RandomGrammar {
   std::vector<std::vector<std::set<size_t>>> ends_;
 };
 
-// Some text goes on from a state that is not dead, whatever its bytes are.
+// Whether some text leads from `state` to an end. Also returns true if the search becomes too long.
 bool has_end(Automaton& machine, GrammarState state) {
   std::vector<GrammarState> ready{state};
   std::set<std::tuple<uint32_t, uint32_t, uint32_t>> seen;
@@ -199,7 +199,7 @@ TEST(GrammarGbnf, AgreesWithThePlainMatcherOnRandomGrammars) {
   EXPECT_GT(n_members, 200);
 }
 
-// ---- What is said
+// ---- Notation and messages
 
 TEST(GrammarGbnf, ReadsItsNotation) {
   EXPECT_TRUE(accepts("root ::= \"\\x41\\u00e9\\U0001F600\\n\\t\\\"\\\\\\[\\]\"", "Aé😀\n\t\"\\[]"));
@@ -263,7 +263,7 @@ TEST(GrammarGbnf, RulesWithoutTextAreLeftOut) {
   EXPECT_TRUE(read(*machine, "bc").second);
 }
 
-// ---- Limits: each of these ends in an answer or an Error, long before the limit of time of a test
+// ---- Limits: each case ends quickly in an answer or an Error
 
 TEST(GrammarGbnf, AmbiguityCostsNoPower) {
   const char* grammars[] = {

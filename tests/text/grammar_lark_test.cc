@@ -1,4 +1,4 @@
-// Lark grammars: the verdicts of lark's own Earley parser (tools/grammar_goldens), %json, and what is refused.
+// Lark grammars: the verdicts of lark's own Earley parser (tools/grammar_goldens), %json, and refusals.
 #include <gmock/gmock.h>
 
 #include <fstream>

@@ -1,4 +1,4 @@
-// Grammars built in C++ (tool calls), words of the machine against its steps, and regular expressions.
+// Grammars built in C++ (tool calls), step_word() compared with step(), and regular expressions.
 #include <gmock/gmock.h>
 
 #include <random>
@@ -17,7 +17,7 @@ using ::testing::HasSubstr;
 
 std::unique_ptr<Automaton> schema(std::string_view json) { return compile_schema(json, {}, {}); }
 
-// Any text, then calls of one of two tools, several one after another.
+// One to three calls of two tools, with any text between them.
 Grammar tool_calls() {
   Grammar g;
   const auto call = [&](std::string_view name, std::string_view json) {
@@ -83,7 +83,7 @@ TEST(GrammarPushdown, TextBeforeAndWithoutAMarker) {
   EXPECT_FALSE(accepts(*second, "\xff"));
 }
 
-// A machine inside that may end at several places goes on at each of them.
+// If an embedded machine may end at several positions, the text may continue at each of them.
 TEST(GrammarPushdown, AMachineMayEndWhereItCouldGoOn) {
   Grammar g;
   const Grammar::Part number = g.embed(schema(R"({"type":"integer"})"));
@@ -105,7 +105,7 @@ TEST(GrammarPushdown, RulesHaveToBeDefinedAndToHaveText) {
   EXPECT_THROW(compile_grammar(std::move(empty)), Error);
 }
 
-// What the words of a state say of each text is what steps say. `state`: of a word.
+// step_word() must agree with step() for each byte of `text`. `state` is within a word.
 void expect_words_as_steps(Automaton& machine, GrammarState state, const std::string& text) {
   GrammarState stepped = state, at = state;
   bool is_in_word = true;
@@ -162,7 +162,7 @@ TEST(GrammarPushdown, WordsSayWhatStepsSay) {
   EXPECT_GT(n_words, 60);
 }
 
-// Strings in all depths are one word: what is remembered of its places serves everywhere.
+// Strings at all depths are one word, so the data cached for places of this word is valid at each depth.
 TEST(GrammarPushdown, PlacesOfWordsDoNotDependOnTheStack) {
   const auto machine = compile_gbnf("root ::= \"[\" root \"]\" | \"'\" [a-z]* \"'\"");
   const auto after = [&](std::string_view text) {

@@ -1,5 +1,5 @@
-// The merge loop and the trie by the work they do, counted rather than timed: in proportion to the text, whatever it
-// repeats (bad-input row T10).
+// The work of the merge loop and of the trie, counted rather than timed. The work is proportional to the length of the
+// text, even if the text repeats a unit (bad-input row T10).
 #include "text/tokenizers/merge.h"
 
 #include <gtest/gtest.h>
@@ -13,7 +13,7 @@
 namespace ingot {
 namespace {
 
-// Symbols whose id is their length in characters: "a" twice makes "aa", those two make "aaaa", up to `longest`.
+// The id of a symbol is its length in characters: two "a" become "aa", two of those become "aaaa", up to `longest`.
 size_t look_ups(uint32_t n, int32_t longest) {
   std::vector<Symbol> symbols;
   for (uint32_t i = 0; i < n; ++i) symbols.push_back({i, 1, 1});
@@ -30,7 +30,7 @@ size_t look_ups(uint32_t n, int32_t longest) {
 TEST(MergeQueue, LookUpsGrowWithTheText) {
   for (const int32_t longest : {1, 2, 16, 1 << 20}) {
     for (const uint32_t n : {1u << 10, 1u << 14, 1u << 17}) {
-      // One for each pair at first, and two more for each of at most n - 1 merges.
+      // One look-up for each initial pair, and two more for each of at most n - 1 merges.
       EXPECT_LE(look_ups(n, longest), 3u * n) << longest << " " << n;
       EXPECT_GE(look_ups(n, longest), n - 1);
     }

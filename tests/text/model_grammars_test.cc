@@ -1,4 +1,4 @@
-// What compiled grammars of requests take: bounded, whatever comes.
+// ModelGrammars caches the compiled grammars of requests, within a limit on memory.
 #include "text/grammar/model_grammars.h"
 
 #include <fmt/format.h>
@@ -27,7 +27,7 @@ TEST(ModelGrammars, KeepsWhatWasUsedLastWithinItsBytes) {
     most = std::max(most, grammars.n_cached());
   }
   EXPECT_GT(most, 8u);
-  EXPECT_LT(most, 400u);  // ten kilobytes each, and no less
+  EXPECT_LT(most, 400u);  // each takes at least ten kilobytes
   EXPECT_EQ(grammars.get(schema(2999)), grammars.get(schema(2999)));
 }
 

@@ -1,4 +1,4 @@
-// Expressions of tokenizer.json in PCRE2 cut texts where Hugging Face tokenizers does
+// PCRE2 cuts texts with the expressions of tokenizer.json like Hugging Face tokenizers
 // (tools/tokenizer_goldens/make_hf.py).
 #include "text/tokenizers/oniguruma.h"
 

@@ -1,4 +1,4 @@
-// Pattern: Python's re.match on names, and what hostile expressions come to.
+// Pattern matches names like Python's re.match, and refuses hostile expressions.
 #include "text/tokenizers/pattern.h"
 
 #include <gmock/gmock.h>

@@ -46,7 +46,7 @@ TEST(Pretokenizer, CutsWhereHuggingFaceCuts) {
   RecordProperty("compared", std::to_string(texts.size() * json.at("pieces").size()));  // for tools/models_table.py
 }
 
-// What the goldens cannot have: Python strings are never ill-formed.
+// The goldens cannot cover this case, because Python strings are never ill-formed.
 TEST(Pretokenizer, IllFormedBytesArePiecesOfTheirOwn) {
   const Pretokenizer pretokenizer(find_pretokenizer("gpt-2").patterns);
   EXPECT_THAT(split(pretokenizer, "ab \xFF\xC0\x80 cd"), ElementsAre("ab", " ", "\xFF\xC0\x80", " cd"));
@@ -73,7 +73,7 @@ TEST(Pretokenizer, NothingIsLostOfRandomBytes) {
   }
 }
 
-// What long runs are made of, which are what makes a backtracking engine slow or deep.
+// The units of long runs, which make a backtracking engine slow or deeply recursive.
 constexpr const char* kUnits[] = {"A",   "a",    " ",    "\n", "7",   ".",  "中文", "e\u0301",  "\u0301",  "👨‍👩‍👧",
                                   "us",  "\r\n", "   x", "\t", "aB",  "'s", "中A",  "中\u0301", "IMGIMGA", "<sentinel:1",
                                   " \n", "! ",   "ǅ",    "/",  "12 ", "ʰ"};
@@ -81,7 +81,7 @@ constexpr const char* kUnits[] = {"A",   "a",    " ",    "\n", "7",   ".",  "中
 std::string run_of(std::string_view unit, size_t n_bytes) {
   std::string text;
   while (text.size() < n_bytes) text += unit;
-  return text += "x";  // so that what looks ahead to the end of the run fails there
+  return text += "x";  // so that a look-ahead to the end of the run fails
 }
 
 // The limit is generous: a row takes some 0.1 s.
@@ -99,10 +99,10 @@ TEST(Pretokenizer, LongRunsTakeLinearTime) {
   }
 }
 
-// Eight times the text takes eight times as long; a quadratic expression would take 64 times. Processor time, of which
-// the least of some attempts counts: other programs make it longer, and nothing makes it shorter.
+// Eight times the text takes eight times as long; with a quadratic expression, 64 times as long. The test compares the
+// processor times of the fastest attempts, because other programs can only make an attempt slower.
 TEST(Pretokenizer, TimeGrowsWithTheText) {
-  // Bytes. Under a sanitizer fewer are enough to find bad accesses.
+  // In bytes. With a sanitizer, fewer bytes are enough to find bad accesses.
   constexpr size_t kLong = (size_t{512} << 10) / static_cast<size_t>(kSanitizerSlowdown);
   auto seconds = [](const Pretokenizer& pretokenizer, const std::string& text) {
     const std::clock_t start = std::clock();
@@ -129,7 +129,7 @@ TEST(Pretokenizer, TimeGrowsWithTheText) {
 TEST(Pretokenizer, RefusesWhatItCannotRun) {
   const std::string_view broken[] = {"a(b"};
   EXPECT_THAT([&] { Pretokenizer{broken}; }, ::testing::ThrowsMessage<Error>(HasSubstr("'a(b'")));
-  // Of the eighth degree, which no check refuses: an error, in time, and not a hang.
+  // An expression of the eighth degree, which no check refuses. It must end in an error, and not hang.
   const std::string_view evil[] = {"a*a*a*a*a*a*a*a*[cd]"};
   const Pretokenizer pretokenizer(evil);
   EXPECT_THAT([&] { split(pretokenizer, std::string(300, 'a') + "b"); },

@@ -1,5 +1,5 @@
-// Which expressions are refused because they may take exponential time (row T08 of the bad inputs), and that what
-// models have is not. The rows were compared with how often PCRE2's own matcher goes back when it runs them.
+// Expressions that may take exponential time are refused (bad-input row T08), and the expressions of models are
+// accepted. The rows agree with the amount of backtracking in PCRE2's own matcher.
 #include "text/tokenizers/regex_growth.h"
 
 #include <gmock/gmock.h>
@@ -93,7 +93,7 @@ TEST(RegexGrowth, OthersAreNot) {
   for (const PretokenizerRow& row : pretokenizer_rows())
     for (const std::string_view pattern : row.patterns) {
       const bool looks_behind =
-          row.names.front() == "superbpe" && pattern.starts_with("\\G");  // which makes it harmless, and is not seen
+          row.names.front() == "superbpe" && pattern.starts_with("\\G");  // the check does not see that \G is harmless
       EXPECT_EQ(refusal_of(pattern).empty(), !looks_behind) << row.names.front() << " " << refusal_of(pattern);
     }
 }
@@ -108,7 +108,7 @@ TEST(RegexGrowth, WhatCannotBeToldIsNamed) {
   for (const auto& [pattern, what] : rows) EXPECT_THAT(refusal_of(pattern), HasSubstr(what)) << pattern;
 }
 
-// Files may hold any expression: large ones are refused in time, too.
+// Files may contain any expression, so large expressions must also be checked in limited time.
 TEST(RegexGrowth, LargeOnesEndSoon) {
   std::string classes = "(?:", words = "(?:", copies = "a{60}";
   for (int i = 0; i < 90; ++i)

@@ -1,5 +1,5 @@
-// JSON Schema as a machine, against the verdicts of the jsonschema package; what is refused; and masks, which have to
-// say of every token what the machine says of its bytes.
+// JSON Schema as a machine, compared with the verdicts of the jsonschema package. Also refusals, and masks: a mask must
+// allow exactly the tokens whose bytes the machine accepts.
 #include "text/grammar/schema_machine.h"
 
 #include <gtest/gtest.h>
@@ -40,7 +40,7 @@ TEST(SchemaMachine, AgreesWithJsonschema) {
     std::unique_ptr<SchemaMachine> machine;
     try {
       machine = compile_schema(schema, {}, kAnyOrder);
-    } catch (const Error& error) {  // right only where nothing is valid
+    } catch (const Error& error) {  // right only if no value is valid
       ++n_refused;
       EXPECT_STREQ(error.what(), "the schema allows no value at all") << schema;
       for (const auto& test : golden["tests"]) EXPECT_FALSE(test[1].get<bool>()) << schema << " " << test[0];
@@ -57,7 +57,7 @@ TEST(SchemaMachine, AgreesWithJsonschema) {
   EXPECT_LT(n_refused, 60);
 }
 
-// Each token of a random vocabulary at each step of each valid value.
+// Compares every token of a random vocabulary at each step of each valid value.
 TEST(SchemaMachine, MasksSayWhatStepsSay) {
   const auto seed = std::random_device{}();
   SCOPED_TRACE(seed);
@@ -72,7 +72,7 @@ TEST(SchemaMachine, MasksSayWhatStepsSay) {
     } catch (const Error&) {
       return;
     }
-    std::vector<std::string> tokens{""};  // the end
+    std::vector<std::string> tokens{""};  // the end token
     for (int byte = 0; byte < 256; ++byte) tokens.emplace_back(1, static_cast<char>(byte));
     for (const char* text :
          {"\", \"", "\"}", "\"]", "\": ", "{\"", "\\n", "\\\"", "\\u00", "a\", \"b", "\"a\"", ", ", "}]", "null", "12"})
@@ -111,7 +111,7 @@ TEST(SchemaMachine, MasksSayWhatStepsSay) {
   EXPECT_GT(n_masks, 100);
 }
 
-// Of each byte and of tokens that pass a quote, an escape or the end of a count.
+// The tokens are all bytes, and tokens that contain a quote, an escape or the end of a count.
 TEST(SchemaMachine, MasksOfPatternsSayWhatStepsSay) {
   std::vector<std::string> tokens{""};
   for (int byte = 0; byte < 256; ++byte) tokens.emplace_back(1, static_cast<char>(byte));
@@ -152,7 +152,7 @@ TEST(SchemaMachine, MasksOfPatternsSayWhatStepsSay) {
   EXPECT_GT(n_masks, 300);
 }
 
-// A request must not hold the engine: work is counted, and refused.
+// Work is counted and limited, so that no request can block the engine.
 TEST(SchemaMachine, PatternsThatTakeTooMuchWorkAreRefused) {
   const auto machine = compile_schema(R"({"type":"string","maxLength":3000,"pattern":"^(a|b)*a(a|b){18}$"})", {}, {});
   const auto read = [&](const char* text) {
@@ -197,7 +197,7 @@ TEST(SchemaMachine, WhatMustComeIsForced) {
   const auto vocabulary = std::make_shared<const GrammarVocabulary>(tokens, std::vector<int32_t>{0});
   Matcher matcher(std::make_shared<Constraint>(compile_schema(schema, {}, {.is_compact = true}), vocabulary));
   const std::string forced = matcher.forced();
-  EXPECT_EQ(forced, R"({"name":"x\")");  // then the letter or its escape
+  EXPECT_EQ(forced, R"({"name":"x\")");  // the letter or its escape follows
   for (char c : forced) ASSERT_TRUE(matcher.accept(1 + static_cast<uint8_t>(c)));
   for (char c : std::string("\\u00e9\"}")) ASSERT_TRUE(matcher.accept(1 + static_cast<uint8_t>(c)));
   EXPECT_TRUE(matcher.is_over());
@@ -236,7 +236,7 @@ TEST(SchemaMachine, Formats) {
   EXPECT_TRUE(is("uuid", "2EB8AA08-AA98-11EA-B4AA-73B441D16380"));
   EXPECT_TRUE(is("duration", "P4DT12H30M5S"));
   EXPECT_FALSE(is("duration", "P"));
-  EXPECT_TRUE(is("whatever-this-is", "anything"));  // an annotation, as the specification has it
+  EXPECT_TRUE(is("whatever-this-is", "anything"));  // only an annotation, by the specification
 }
 
 TEST(SchemaMachine, WhatCannotBeEnforcedIsRefusedByPath) {
@@ -272,7 +272,7 @@ TEST(SchemaMachine, SchemasMayHoldThemselves) {
   EXPECT_FALSE(accepts(tree, R"({"v": 1, "kids": [{"v": 2}, {"kids": []}]})"));
 }
 
-// An item that differs from the others is always in reach: no text begins that could only repeat one.
+// The machine never begins an item that could only repeat an earlier item.
 TEST(SchemaMachine, ItemsThatHaveToDifferNeverEndInARepetition) {
   const char* schema = R"({"items":{"enum":["a","ab","b",1,12,true]},"uniqueItems":true,"type":"array"})";
   const auto machine = compile_schema(schema, {}, kAnyOrder);

@@ -1,5 +1,5 @@
-// What the reader of JSON Schemas says of wrong, large and hostile ones, what drafts change, and what a lenient reader
-// leaves out. schema_machine_test.cc has the verdicts on values.
+// The reader of JSON Schemas: its messages for wrong, large and hostile schemas, the differences between drafts, and
+// the parts that a lenient reader omits. schema_machine_test.cc tests the verdicts on values.
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 
@@ -89,7 +89,7 @@ TEST(Schema, EnumsOfAnySize) {
   EXPECT_TRUE(accepts(many + "]}", "\"v29999\""));
   EXPECT_FALSE(accepts(many + "]}", "\"v30000\""));
   const std::string large(20000, 'a'), larger(200000, 'a');
-  const std::string two = R"({"enum":[")" + large + "\",\"" + large + "b\"]}";  // what they share is long
+  const std::string two = R"({"enum":[")" + large + "\",\"" + large + "b\"]}";  // a long common prefix
   EXPECT_TRUE(accepts(two, '"' + large + "b\""));
   EXPECT_FALSE(accepts(two, '"' + large + "c\""));
   EXPECT_EQ(error_of(R"({"enum":[")" + larger + "\",\"" + larger + "b\"]}"), "no error");
@@ -185,7 +185,7 @@ TEST(Schema, RecursiveAnchorsOfDraft2019) {
   EXPECT_FALSE(accepts(tree, R"({"kids":[{"kids":[{"a":1}]}]})"));
 }
 
-// ---- What is wrong
+// ---- Wrong schemas
 
 TEST(Schema, WrongOnesAreRefused) {
   for (const char* schema :
@@ -242,7 +242,7 @@ TEST(Schema, NamesMayBeAnyText) {
   EXPECT_THAT(error_of(more + "}}"), HasSubstr("an object has more than 16384 members"));
 }
 
-// Texts for people change nothing of what is allowed.
+// Texts for human readers do not change the allowed values.
 TEST(Schema, DescriptionsHaveNoEffect) {
   const auto with = [](const std::string& text) {
     const nlohmann::json schema = {

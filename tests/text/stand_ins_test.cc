@@ -1,4 +1,4 @@
-// Classes of characters are those of Hugging Face tokenizers, over all of Unicode, whatever version of it PCRE2 has
+// Character classes equal those of Hugging Face tokenizers for all of Unicode, with any Unicode version of PCRE2
 // (tools/tokenizer_goldens/make_unicode.py).
 #include "text/tokenizers/stand_ins.h"
 
@@ -64,7 +64,8 @@ TEST(StandIns, NewCharactersAreCutWhereTheReferenceCuts) {
   }
 }
 
-// A library of any age: one that knows too little (no letter past U+0200 but a few), and one that knows too much.
+// Simulates a library with other character data. From U+0200 on, the library has only a few letters. It also has
+// U+0378, which is unassigned.
 TEST(StandIns, AreOfTheSameCategoryAndLength) {
   std::vector<uint64_t> assigned(0x40000 / 64, 0);
   const auto set = [&](char32_t c) { assigned[c / 64] |= uint64_t{1} << c % 64; };

@@ -17,7 +17,7 @@ struct Outcome {
 
 void PrintTo(const Outcome& o, std::ostream* out) { *out << "'" << o.text << "' stopped by '" << o.match << "'"; }
 
-// By searching the whole text: the string that ends first, the longest of those that end there.
+// Searches the whole text for the stop string that ends first, and the longest if several end there.
 Outcome whole_text(const std::string& text, const std::vector<std::string>& stops) {
   for (size_t end = 1; end <= text.size(); ++end) {
     std::string best;
@@ -83,7 +83,7 @@ TEST(StopStrings, AgreesWithSearchingTheWholeText) {
       shown += stops.push(std::string_view(text).substr(at, n));
       at += n;
       ASSERT_EQ(shown, expected.text.substr(0, shown.size())) << "shown too early";
-      // Nothing is held back in vain: what is held is the beginning of some string.
+      // Text is held back only if it is the beginning of a stop string.
       if (stops.stopped()) break;
       const std::string held = text.substr(0, std::min(at, text.size())).substr(shown.size());
       const bool open = held.empty() || std::any_of(strings.begin(), strings.end(), [&](const std::string& s) {

@@ -53,7 +53,7 @@ TEST(StreamDecoder, RowsThatPadAnEmbeddingAreNoText) {
   EXPECT_THROW(decoder.push(-1), Error);
 }
 
-// "▁ab" is " ab" after text, and "ab" where SentencePiece's prefix stood.
+// "▁ab" decodes to " ab" after text, and to "ab" in the place of SentencePiece's prefix.
 TEST(StreamDecoder, TheLeadingSpaceDependsOnThePrompt) {
   const auto tokenizer = Tokenizer::create(testing::sentencepiece_spec()->view());
   const int32_t word = 264, bos = 1, a = 260;

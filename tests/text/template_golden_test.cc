@@ -1,5 +1,6 @@
-// Templates rendered by jinja2, set up as Hugging Face's apply_chat_template does (tools/template_goldens/make.py):
-// each fixture template over each conversation, and small templates, written by hand and random, over fixed variables.
+// Template compared with jinja2, which is set up like Hugging Face's apply_chat_template
+// (tools/template_goldens/make.py). The inputs are each fixture template with each conversation, and small templates,
+// written by hand and random, with fixed variables.
 #include <gtest/gtest.h>
 
 #include <fstream>
@@ -52,7 +53,7 @@ void expect_same(const Outcome& got, const Json& wanted, const std::string& what
   }
 }
 
-// As apply_chat_template passes them.
+// The variables that apply_chat_template passes.
 Json variables_of(const Json& conversation) {
   Json variables = {{"messages", conversation.at("messages")},
                     {"tools", conversation.value("tools", Json())},

@@ -1,5 +1,4 @@
-// Templates and conversations that mean harm: each is rendered as jinja2 renders it, or refused with its line, and
-// soon.
+// Hostile templates and conversations. Each is quickly rendered like jinja2, or refused with a line number.
 #include <gmock/gmock.h>
 
 #include <ctime>
@@ -15,7 +14,7 @@ namespace {
 using Json = nlohmann::ordered_json;
 using ::testing::HasSubstr;
 
-// What it renders, or "refused: " and the message.
+// The rendered text, or "refused: " and the message.
 std::string outcome(const std::string& source, const Json& variables = Json::object()) {
   try {
     return Template::parse(source).render(variables, {}, [] { return std::tm{}; });
@@ -109,7 +108,7 @@ TEST(HostileTemplates, JsonIsJson) {  // C10
   EXPECT_THAT(outcome("{{ [1]|tojson(indent=10**9) }}"), HasSubstr("refused: template line 1"));
 }
 
-TEST(HostileTemplates, AnyBytesAndAnySize) {  // C15; which of several templates counts: checkpoint_test
+TEST(HostileTemplates, AnyBytesAndAnySize) {  // C15; checkpoint_test tests the choice among several
   const size_t most = size_t{1} << 20;
   EXPECT_EQ(outcome("a\r\n{% set x = 1 %}\r\nb\rc"), "a\nb\nc");
   EXPECT_EQ(outcome(std::string("a\0{{ 1 }}\0", 10)), std::string("a\0" "1\0", 4));

@@ -28,7 +28,7 @@ std::string rendered(std::string_view source, const Json& vars = variables(), co
   return Template::parse(source, limits).render(vars, limits);
 }
 
-// The message of the Error that parsing or rendering ends in.
+// The message of the Error that parsing or rendering throws.
 std::string refused(std::string_view source, const Json& vars = variables(), const TemplateLimits& limits = {}) {
   try {
     return "not refused, but: " + rendered(source, vars, limits);
@@ -218,10 +218,10 @@ TEST(TemplateLimits, VariablesNestNoDeeperThanAllowed) {
   Json deep = 1;
   for (int i = 0; i < 300; ++i) deep = Json::array({deep});
   EXPECT_THAT(refused("{{ deep }}", Json::object({{"deep", deep}})), HasSubstr("deeper than 256"));
-  EXPECT_EQ(rendered("x", Json::object({{"deep", deep}})), "x");  // never asked for
+  EXPECT_EQ(rendered("x", Json::object({{"deep", deep}})), "x");  // the template does not use it
 }
 
-// What a hostile template does with the most work for the fewest steps; each must end, one way or the other, soon.
+// Hostile templates that cause the most work in the fewest steps. Each must end quickly, with text or an Error.
 TEST(TemplateLimits, HostileTemplatesEndSoon) {
   const char* sources[] = {
       "{% set ns = namespace(s='x') %}{% for i in range(99) %}{% set ns.s = ns.s ~ ns.s %}{% endfor %}",
@@ -250,11 +250,11 @@ TEST(TemplateLimits, HostileTemplatesEndSoon) {
     try {
       rendered(source);
     } catch (const Error&) {}
-    EXPECT_LT(timer.seconds(), 5) << source;  // far over what it takes
+    EXPECT_LT(timer.seconds(), 5) << source;  // far above the usual time
   }
 }
 
-// ---- the rest of the interface
+// ---- other functions
 
 TEST(Template, MentionsWhatItAsksFor) {
   const Template t = Template::parse("{% if tools %}{{ tools.enable_thinking }}{% endif %}{# messages #}");
@@ -272,7 +272,7 @@ TEST(Template, ReadsTheClockItIsGiven) {
   EXPECT_GE(std::stoi(rendered("{{ strftime_now('%Y') }}")), 2024);
 }
 
-// On random days of 1970 to 2099, with what the system's strftime writes in the C locale (%c differs on Windows).
+// Compares with the system's strftime in the C locale, on random days of 1970 to 2099 (%c differs on Windows).
 TEST(Template, FormatsTimesAsTheSystem) {
   const auto by_system = [](const std::tm& time, const std::string& format) {
     char text[64];
@@ -286,7 +286,7 @@ TEST(Template, FormatsTimesAsTheSystem) {
     const std::tm time = *std::gmtime(&seconds);
     for (const char what : std::string("aAbBCdDeFgGhHIjmMnpRStTuUVwWxXyY")) {
       const std::string format{'%', what}, wanted = by_system(time, format);
-      if (wanted.empty()) continue;  // Windows knows fewer
+      if (wanted.empty()) continue;  // Windows supports fewer formats
       ++n_compared;
       const Template t = Template::parse("{{ strftime_now('" + format + "') }}");
       EXPECT_EQ(t.render(Json::object(), {}, [&] { return time; }), wanted)
@@ -312,7 +312,7 @@ TEST(Template, RendersInSeveralThreads) {
   EXPECT_EQ(got, wanted);
 }
 
-// Pieces of syntax in any order: text or an Error, and the same each time.
+// Pieces of syntax in random order give text or an Error, and the same result each time.
 TEST(Template, SurvivesAnySyntax) {
   const char* pieces[] = {"{% ",      " %}",       "{{ ",    " }}",  "{#", "#}",   "-%}",  "{%-",  "if ",
                           "endif",    "for x in ", "endfor", "else", "x",  "list", "[",    "]",    "(",

@@ -1,5 +1,5 @@
-// The ids that Hugging Face tokenizers and SentencePiece give, for small vocabularies and many texts
-// (tools/tokenizer_goldens/make.py), and the way back.
+// Encoding gives the ids of Hugging Face tokenizers and SentencePiece, for small vocabularies and many texts
+// (tools/tokenizer_goldens/make.py). Decoding gives the text back.
 #include <gtest/gtest.h>
 
 #include "base/error.h"
@@ -25,7 +25,7 @@ TEST_P(TokenizerGolden, EncodesLikeTheReference) {
       const auto ids = tokenizer->encode(texts[i], {.add_special = false, .parse_special = parse_special});
       EXPECT_EQ(ids, expected[i]) << printable(texts[i]);
       std::string text = texts[i];
-      if (tokenizer->model() == kSentencePieceBpe)  // to which U+2581 is a space
+      if (tokenizer->model() == kSentencePieceBpe)  // SentencePiece treats U+2581 as a space
         for (size_t at; (at = text.find("\u2581")) != text.npos;) text.replace(at, 3, " ");
       EXPECT_EQ(tokenizer->decode(ids), text);
     }

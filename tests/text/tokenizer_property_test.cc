@@ -1,5 +1,5 @@
-// What must hold for every text: it comes back from its ids, streaming gives what decoding at once gives, and a long
-// text takes time in proportion. Random texts are fresh in each run; the seed is printed on failure.
+// Properties that hold for every text: decoding the ids gives the text back, streaming gives the same text as decoding
+// at once, and time is proportional to the length. Random texts are fresh in each run; the seed is printed on failure.
 #include <gtest/gtest.h>
 
 #include <ctime>
@@ -27,7 +27,7 @@ class TokenizerProperty : public ::testing::Test {
       if (c < 0xD800 || c > 0xDFFF) return c;
     }
   }
-  // Characters, bytes, names of special tokens, spaces: in pieces of each.
+  // Text in pieces, each of characters, bytes, names of special tokens, or spaces.
   std::string random_text() {
     std::string text;
     for (size_t i = 0, n = rng_() % 12; i < n; ++i) {
@@ -52,7 +52,7 @@ class TokenizerProperty : public ::testing::Test {
   std::mt19937 rng_;
 };
 
-// What comes back of a text: SentencePiece cannot tell U+2581 from a space.
+// The text after encoding and decoding. SentencePiece does not distinguish U+2581 from a space.
 std::string as_decoded(std::string_view fixture, std::string text) {
   if (fixture.starts_with("spm"))
     for (size_t at = 0; (at = text.find("\u2581", at)) != text.npos;) text.replace(at, 3, " ");
@@ -108,7 +108,7 @@ TEST_F(TokenizerProperty, StreamingNeverCutsACharacter) {
         ASSERT_TRUE(is_valid_utf8(part)) << name;
       }
       ASSERT_GT(n_held, 0u);
-      ASSERT_EQ(decoder.flush(), "") << name;  // the text is whole, so is the stream
+      ASSERT_EQ(decoder.flush(), "") << name;  // a whole text leaves no bytes pending
     }
   }
 }
@@ -129,12 +129,12 @@ TEST_F(TokenizerProperty, ThreadsMayShareATokenizer) {
   }
 }
 
-// Texts that are one word to the pre-tokenizer, or merge all the way up, or hardly at all (row T10).
+// Units of texts that are one word to the pre-tokenizer, or merge completely, or hardly merge (row T10).
 constexpr const char* kUnits[] = {
     "A",    " ",    "\n",     "7",     ".",  "中文", "e\u0301\u0302", "👨‍👩‍👧", "us", "aGVsbG8gd29ybGQ",
     "\r\n", "\xFF", "\u2581", "<|im_", " x", "the "};
 
-// Bytes of a long text. Under a sanitizer fewer are enough to find bad accesses.
+// Bytes of a long text. With a sanitizer, fewer bytes are enough to find bad accesses.
 constexpr size_t kLong = (size_t{1} << 20) / static_cast<size_t>(kSanitizerSlowdown);
 
 TEST_F(TokenizerProperty, AMegabyteOfAnythingTakesLinearTime) {
@@ -152,8 +152,8 @@ TEST_F(TokenizerProperty, AMegabyteOfAnythingTakesLinearTime) {
   }
 }
 
-// Processor time, of which the least of some attempts counts: other programs make it longer, and nothing makes it
-// shorter. A quadratic algorithm would take 256 times as long; what no longer fits the caches makes it 20 to 45.
+// Compares the processor times of the fastest attempts, because other programs can only make an attempt slower. A
+// quadratic algorithm would take 256 times as long. Cache misses make a linear one take 20 to 45 times as long.
 TEST_F(TokenizerProperty, SixteenTimesTheTextTakesSixteenTimesTheTime) {
   for (const char* name : {"bpe_gpt2", "bpe_llama3", "spm_llama"}) {
     const auto tokenizer = testing::fixture_tokenizer(name);
@@ -166,7 +166,7 @@ TEST_F(TokenizerProperty, SixteenTimesTheTextTakesSixteenTimesTheTime) {
         EXPECT_FALSE(tokenizer->encode(text, {.add_special = false, .parse_special = true}).empty());
         return static_cast<double>(std::clock() - start) / CLOCKS_PER_SEC;
       };
-      constexpr double kTick = 1e-3;  // of the clock on Windows
+      constexpr double kTick = 1e-3;  // clock resolution on Windows
       double least_part = 1e9, least_whole = 1e9;
       for (int attempt = 0; attempt < 12; ++attempt) {
         least_part = std::min(least_part, std::max(seconds(part), kTick));

@@ -1,4 +1,4 @@
-// Small vocabularies made by hand, for the tests of single rules and for the fuzzer.
+// Small handmade vocabularies, for the tests of single rules and for the fuzzer.
 #pragma once
 #include <fmt/format.h>
 
@@ -20,7 +20,7 @@ struct OwnedSpec {
   OwnedSpec(const OwnedSpec&) = delete;
   OwnedSpec& operator=(const OwnedSpec&) = delete;
 
-  // The specification, with views of the strings as they are now.
+  // The specification, with views of the current strings.
   TokenizerSpec view() const {
     TokenizerSpec result = spec;
     result.tokens.assign(tokens.begin(), tokens.end());
@@ -29,7 +29,7 @@ struct OwnedSpec {
   }
 };
 
-// The smallest whole byte-level vocabulary: ids 0 to 255 are the bytes; "ab" (256), "abc" (257) and "Ġa" (258) have
+// The smallest complete byte-level vocabulary: ids 0 to 255 are the bytes; "ab" (256), "abc" (257) and "Ġa" (258) have
 // merges.
 inline std::unique_ptr<OwnedSpec> byte_level_spec() {
   auto owned = std::make_unique<OwnedSpec>();
@@ -44,7 +44,7 @@ inline std::unique_ptr<OwnedSpec> byte_level_spec() {
   return owned;
 }
 
-// The smallest whole SentencePiece vocabulary: unk, bos, eos, the bytes (3 to 258), then "▁" (259), "a", "b", "ab",
+// The smallest complete SentencePiece vocabulary: unk, bos, eos, the bytes (3 to 258), then "▁" (259), "a", "b", "ab",
 // "▁a", "▁ab".
 inline std::unique_ptr<OwnedSpec> sentencepiece_spec() {
   auto owned = std::make_unique<OwnedSpec>();

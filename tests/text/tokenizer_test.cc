@@ -1,5 +1,5 @@
-// The rules of Tokenizer that no golden shows: special tokens, BOS and EOS, white space, decoding, and files that are
-// wrong.
+// The rules of Tokenizer that the goldens do not cover: special tokens, BOS and EOS, white space, decoding, and wrong
+// files.
 #include "text/tokenizers/tokenizer.h"
 
 #include <gmock/gmock.h>
@@ -56,7 +56,7 @@ TEST(Tokenizer, ControlTokensComeFromTemplatesOnly) {
   EXPECT_EQ(tokenizer->decode(std::vector<int32_t>{256, control}, true), "ab");
 }
 
-// A word of control tokens must not be found by the look-up of whole words, or by SentencePiece's merges, either.
+// Neither the look-up of whole words nor SentencePiece's merges may produce a control token.
 TEST(Tokenizer, ControlTokensAreNotWords) {
   auto owned = byte_level_spec();
   owned->spec.pre = "llama3";
@@ -118,7 +118,7 @@ TEST(Tokenizer, AddsBosAndEos) {
   owned->spec.add_eos = true;
   EXPECT_THAT(make(*owned)->encode("ab"), ElementsAre(bos, 256, eos));
   owned->spec.add_bos.reset();
-  owned->spec.pre = "llama-bpe";  // has a BOS unless the file says otherwise
+  owned->spec.pre = "llama-bpe";  // adds a BOS by default
   EXPECT_THAT(make(*owned)->encode("ab"), ElementsAre(bos, 256, eos));
 }
 
@@ -134,7 +134,7 @@ TEST(Tokenizer, SentencePieceDefaults) {
 
 TEST(Tokenizer, SentencePieceSpaces) {
   const auto tokenizer = make(*sentencepiece_spec());
-  // The prefix stands at the start and after added tokens; decoding takes it away in the same places.
+  // The space prefix is added at the start and after added tokens. Decoding removes it in the same places.
   for (const char* text :
        {"ab", " ab", "  ", "a b", "</s>ab</s> ab", "ab</s></s>", "\xE2\x96", "\xE2\x96\xFF"}) {
     const auto ids = tokenizer->encode(text, kParse);
@@ -142,7 +142,7 @@ TEST(Tokenizer, SentencePieceSpaces) {
   }
   EXPECT_THAT(tokenizer->encode("b</s>ab", kParse), ElementsAre(259, 261, 2, 264));
   EXPECT_THAT(tokenizer->encode("a ab", kPlain), ElementsAre(263, 264));
-  // A literal U+2581 is a space, as it is to SentencePiece.
+  // A literal U+2581 is a space, as in SentencePiece.
   for (const char* text : {"\u2581", "\u2581ab", "a\u2581b \u2581"}) {
     std::string spaces = text;
     for (size_t at; (at = spaces.find("\u2581")) != spaces.npos;) spaces.replace(at, 3, " ");
@@ -154,7 +154,7 @@ TEST(Tokenizer, SentencePieceSpaces) {
   EXPECT_EQ(make(*owned)->decode(std::vector<int32_t>{264}), " ab");
 }
 
-// A piece with a space inside forbids to cut the text at spaces.
+// If a token has a space after its first character, the text must not be cut at spaces.
 TEST(Tokenizer, SentencePieceMergesAcrossSpaces) {
   auto owned = sentencepiece_spec();
   owned->spec.add_space_prefix = false;
@@ -180,7 +180,7 @@ TEST(Tokenizer, KnowsWhatEndsAnAnswer) {
   const int32_t im_end = add_token(*owned, "<|im_end|>", TokenType::kUserDefined);
   const int32_t word = add_token(*owned, "<EOT>", TokenType::kNormal);
   const int32_t end = add_token(*owned, "<|end|>", TokenType::kControl);
-  owned->spec.eos = 'z';  // says how a text ends, not how a turn does
+  owned->spec.eos = 'z';  // ends a text, not a turn
   auto tokenizer = make(*owned);
   for (int32_t id : {static_cast<int32_t>('z'), im_end, end}) EXPECT_TRUE(tokenizer->is_end(id)) << id;
   EXPECT_FALSE(tokenizer->is_end(word));
@@ -192,7 +192,7 @@ TEST(Tokenizer, KnowsWhatEndsAnAnswer) {
   EXPECT_FALSE(make(*owned)->is_end(end));  // harmony: the answer goes on after a message
 }
 
-// Names are only a guess, for files that say nothing.
+// Names of tokens are only a guess, used for files that do not state their end tokens.
 TEST(Tokenizer, WhatAFileSaysEndsAnAnswerIsAllThatDoes) {
   auto owned = byte_level_spec();
   const int32_t separator = add_token(*owned, "<|file_sep|>", TokenType::kControl);
@@ -297,7 +297,7 @@ TEST(TokenizerRefuses, EmptyAndIllFormedTokens) {
   auto owned = byte_level_spec();
   add_token(*owned, "", TokenType::kUserDefined);
   EXPECT_THAT(refused(*owned), HasSubstr("token 259 ('') is empty"));
-  owned->spec.token_types.back() = 1;  // harmless where nothing looks for it
+  owned->spec.token_types.back() = 1;  // harmless for a normal token, which is not searched for
   EXPECT_EQ(make(*owned)->decode(std::vector<int32_t>{259}), "");
   auto spm = sentencepiece_spec();
   add_token(*spm, "", TokenType::kNormal);
@@ -336,7 +336,7 @@ TEST(Tokenizer, BadSpecialIdsAreDropped) {
   EXPECT_THAT(refused(*spm), HasSubstr("adds BOS, but names no BOS token"));
 }
 
-// Half a million merges load in half a second or so; the limit leaves room for slow machines and sanitizers.
+// Half a million merges load in about 0.5 s. The limit leaves room for slow machines and sanitizers.
 TEST(Tokenizer, ManyMergesLoadInTime) {
   auto owned = byte_level_spec();
   owned->merges.clear();

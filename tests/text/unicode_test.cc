@@ -74,7 +74,7 @@ TEST(Unicode, IncompleteTails) {
   EXPECT_EQ(utf8_incomplete_tail("a\xF0\x9F"), 2u);
   EXPECT_EQ(utf8_incomplete_tail("a\xC3"), 1u);
   EXPECT_EQ(utf8_incomplete_tail("\xF0\x9F\x98\x80"), 0u);
-  EXPECT_EQ(utf8_incomplete_tail("a\xE0\x80"), 0u);  // no character can begin so
+  EXPECT_EQ(utf8_incomplete_tail("a\xE0\x80"), 0u);  // no character begins with these bytes
   EXPECT_EQ(utf8_incomplete_tail("a\x80"), 0u);
   EXPECT_EQ(utf8_incomplete_tail("\xFF"), 0u);
 }
