@@ -1,5 +1,4 @@
-// Simulates how threads take tasks, in virtual time. A thread takes its next task when it would have finished the
-// previous task at its speed.
+// Simulates in virtual time how threads of different speeds take tasks.
 #include "base/task_shares.h"
 
 #include <gtest/gtest.h>

@@ -1,6 +1,6 @@
-// Bytes as a model's output. The first byte chooses the family, the second the options, and the third the size of the
-// pieces. Parsing in pieces must give the same answer as parsing the whole, no byte may be lost, and complete arguments
-// must be an object.
+// Bytes as a model's output. The first three bytes choose the family, the options and the sizes of the pieces. Parsing
+// in pieces must give the same answer as parsing the whole, no byte may be lost, and complete arguments must be an
+// object.
 #include <cstdio>
 
 #include "base/check.h"

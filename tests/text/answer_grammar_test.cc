@@ -149,8 +149,7 @@ std::string without_controls(std::string text) {
   return text;
 }
 
-// A number with a long exponent is valid JSON, but the library that checks the arguments does not accept it as a
-// number.
+// JSON allows numbers with a long exponent, but the library that checks the arguments does not.
 bool has_long_exponent(const std::string& text) {
   for (size_t at = text.find_first_of("eE"); at != text.npos; at = text.find_first_of("eE", at + 1)) {
     const size_t n = text.find_first_not_of("0123456789", text.find_first_not_of("+-", at + 1));

@@ -71,8 +71,7 @@ inline Answer read_whole(const CallFormat& format, std::string_view text, const 
   return gather(events, text);
 }
 
-// Parses `text` in pieces of 1 to 8 bytes, whose sizes depend on `seed`. Each piece has its own list of events, as in a
-// server.
+// Parses `text` in pieces of 1 to 8 bytes, chosen by `seed`. Each piece has its own list of events, as in a server.
 inline Answer read_pieces(const CallFormat& format, std::string_view text, uint64_t seed,
                           const AnswerOptions& options = {}) {
   AnswerEvents all;

@@ -1,5 +1,4 @@
-// The parser separates reasoning, content and calls, in the published format of each family and in other forms that
-// models write.
+// The parser separates reasoning, content and calls, in each family's published format and in other model output.
 #include <gtest/gtest.h>
 
 #include <random>

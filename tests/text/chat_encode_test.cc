@@ -58,8 +58,7 @@ TEST(EncodeChat, TheTemplatesControlTokensAreControlTokens) {
   EXPECT_EQ(m.tokenizer->decode(ids), "<|im_start|>user\nHi<|im_end|>\n<|im_start|>assistant\n");
 }
 
-// kMessage omits the beginning of the answer. kOpenMessage also ends the text at the end of the last message, whose
-// content stays unchanged.
+// kMessage omits the beginning of the answer. kOpenMessage also cuts after the unchanged content of the last message.
 TEST(EncodeChat, ItMayEndWithTheLastMessageOrWithinIt) {
   const Model m;
   const ChatTemplate chat = ChatTemplate::chatml_default();
@@ -248,8 +247,7 @@ TEST(EncodeChat, TheMarkItselfIsNoWayAround) {
   EXPECT_THAT(m.controls(ids), ElementsAre(m.start, m.end, m.start));
 }
 
-// User text made of pieces of token names, in any number of parts: there are exactly three control tokens, and no byte
-// is lost.
+// User text of pieces of token names, in any number of parts: exactly three control tokens, and no byte is lost.
 TEST(EncodeChat, AnyTextIsText) {
   const unsigned seed = std::random_device{}();
   std::mt19937 random(seed);

@@ -174,7 +174,7 @@ TEST(ChatTemplate, NullContentStaysWhereItIsUnderstood) {
       "{% for m in messages %}{{ '-' if m.content is none else '+' + m.content }}"
       "{% for c in m.tool_calls or [] %}{{ c.function.arguments|tojson }}{% endfor %}{% endfor %}");
   EXPECT_EQ(render(chat, calling(kAsObject, "null").c_str()), "+Hi-" + kAsObject);
-  EXPECT_EQ(render(chat, calling(kAsObject, "").c_str()), "+Hi-" + kAsObject);  // no content, which would fail
+  EXPECT_EQ(render(chat, calling(kAsObject, "").c_str()), "+Hi-" + kAsObject);  // with content left out, the template fails
 }
 
 TEST(ChatTemplate, NoToolsBecomeAnEmptyListWhereAListIsNeeded) {

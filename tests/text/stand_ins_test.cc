@@ -64,8 +64,7 @@ TEST(StandIns, NewCharactersAreCutWhereTheReferenceCuts) {
   }
 }
 
-// Simulates a library with other character data. From U+0200 on, the library has only a few letters. It also has
-// U+0378, which is unassigned.
+// Simulates a library with other character data: few letters from U+0200 on, but also the unassigned U+0378.
 TEST(StandIns, AreOfTheSameCategoryAndLength) {
   std::vector<uint64_t> assigned(0x40000 / 64, 0);
   const auto set = [&](char32_t c) { assigned[c / 64] |= uint64_t{1} << c % 64; };
