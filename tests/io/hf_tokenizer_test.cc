@@ -91,7 +91,7 @@ TEST(HfTokenizer, KnowsSpecialTokens) {
   EXPECT_EQ(spm->type(3), TokenType::kByte);
 }
 
-// ---- edits of a file that are refused, or change nothing
+// ---- edits of a file that are refused, or have no effect
 
 class HfTokenizerEdit : public testing::Test {
  protected:
@@ -176,7 +176,7 @@ TEST_F(HfTokenizerEdit, UnknownStepsAreNamed) {
   expect_refused("'middle' is none of", [](Json& json) { json["pre_tokenizer"]["prepend_scheme"] = "middle"; });
 }
 
-// Published expressions that look ahead to the end of the digits at each digit.
+// Published expressions with a look-ahead to the end of the digits at each digit.
 TEST_F(HfTokenizerEdit, SlowExpressionsRunAsOthers) {
   use("llama3");
   for (const char* slow : {R"(\d{1,3}(?=(?:\d{3})*\b))", R"((?=(\d{3})+(?!\d)))"}) {

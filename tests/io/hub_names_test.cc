@@ -68,7 +68,7 @@ TEST(HubName, Paths) {
   EXPECT_FALSE(is_commit("0123456789abcdef0123456789abcdef0123456"));
 }
 
-// Names from the Hub.
+// Real names from the Hub.
 TEST(QuantLabel, OfNames) {
   const std::pair<const char*, const char*> cases[] = {
       {"llama-2-7b-chat.Q2_K.gguf", "Q2_K"},

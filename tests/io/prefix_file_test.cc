@@ -1,4 +1,4 @@
-// Files with saved prefixes: what is written is read again, and every damaged file is refused.
+// Files with saved prefixes: written files are read back, and every damaged file is refused.
 #include "io/prefix_file.h"
 
 #include <gmock/gmock.h>
@@ -20,7 +20,7 @@ std::span<const uint8_t> bytes_of(const std::string& text) {
   return {reinterpret_cast<const uint8_t*>(text.data()), text.size()};
 }
 
-// Two blocks of three tokens each, of which the first has no bytes.
+// Two blocks of three tokens each; the first block has no bytes.
 PrefixFile small(const std::string& blocks) {
   return {.model = "model", .layout = "layout", .salt = {1, 2}, .block_tokens = 3, .block_bytes = 8, .n_missing = 1,
           .tokens = {5, 6, 7, 8}, .blocks = bytes_of(blocks)};
@@ -35,7 +35,7 @@ std::string written(const PrefixFile& file) {
   return bytes;
 }
 
-// The file with the digest that belongs to its bytes.
+// The file with a new digest, valid for its changed bytes.
 std::string signed_again(std::string bytes) {
   bytes.resize(bytes.size() - 64);
   Digest digest = Digest::sha256();

@@ -174,7 +174,7 @@ TEST(ChatTemplate, NullContentStaysWhereItIsUnderstood) {
       "{% for m in messages %}{{ '-' if m.content is none else '+' + m.content }}"
       "{% for c in m.tool_calls or [] %}{{ c.function.arguments|tojson }}{% endfor %}{% endfor %}");
   EXPECT_EQ(render(chat, calling(kAsObject, "null").c_str()), "+Hi-" + kAsObject);
-  EXPECT_EQ(render(chat, calling(kAsObject, "").c_str()), "+Hi-" + kAsObject);  // with content left out, the template fails
+  EXPECT_EQ(render(chat, calling(kAsObject, "").c_str()), "+Hi-" + kAsObject);  // without an adaptation: fails
 }
 
 TEST(ChatTemplate, NoToolsBecomeAnEmptyListWhereAListIsNeeded) {
