@@ -1,4 +1,4 @@
-// Ranks that are threads: sums, messages, and what they say when one of them fails. Threads begin each call after a
+// Ranks as threads: sums, messages, and the errors they report if one rank fails. Each thread starts each call after a
 // random delay.
 #include <gmock/gmock.h>
 
@@ -14,7 +14,7 @@ namespace {
 using testing::HasSubstr;
 using namespace std::chrono_literals;
 
-// Runs f(communicator, delay) in a thread for each rank; returns the messages of the errors, "" where there was none.
+// Runs f(communicator, delay) in one thread per rank. Returns each rank's error message, "" if there was no error.
 template <class F>
 std::vector<std::string> run_ranks(int n, std::chrono::milliseconds limit, F&& f) {
   const auto ranks = std::make_shared<ThreadRanks>(n, limit);
@@ -44,7 +44,7 @@ TEST(ThreadRanks, SumsAreTheSameBitsOnAllRanks) {
   std::vector<std::vector<float>> results(kRanks);
   const auto errors = run_ranks(kRanks, 10s, [&](Communicator& ranks, const auto& delay) {
     for (int round = 0; round < kRounds; ++round) {
-      std::vector<float> x(static_cast<size_t>(round % 7));  // also none, and fewer than ranks
+      std::vector<float> x(static_cast<size_t>(round % 7));  // also empty, and shorter than the number of ranks
       for (size_t i = 0; i < x.size(); ++i)
         x[i] = std::ldexp(1.0f, (ranks.rank() * 31 + round * 7 + static_cast<int>(i)) % 40) + 1;
       delay();
@@ -103,7 +103,7 @@ TEST(ThreadRanks, ARankThatDoesNotComeIsNamed) {
   const auto errors = run_ranks(3, 200ms, [&](Communicator& ranks, const auto&) {
     float x = 1;
     ranks.all_reduce(&x, 1);
-    if (ranks.rank() == 1) {  // hangs until the others have given up
+    if (ranks.rank() == 1) {  // hangs until the other ranks have failed
       while (n_failed < 2) std::this_thread::sleep_for(1ms);
       return ranks.check();
     }

@@ -24,8 +24,8 @@ constexpr StepLimits kLimits = {.max_tokens = 512,
                                 .head_dim = 256,
                                 .n_vocab = 16};
 
-// Uses the kernels of the list, because timings may choose other kernels on another GPU of the same model. Null: there
-// is no such device.
+// Uses the kernels of the fixed list, because timings may choose other kernels on another GPU of the same model.
+// Returns null if the device does not exist.
 std::unique_ptr<Backend> backend_on(const char* device) {
   try {
     return create_cuda_backend({.device = device, .kernels = "fixed"});
@@ -60,7 +60,7 @@ void run_cases(Backend& backend, uint64_t seed, std::vector<Result>& results) {
   }
 }
 
-// Decode steps of a program, which are replayed; then a draw from each row.
+// Replayed decode steps of a program, then a draw from each row.
 void run_steps(Backend& backend, uint64_t seed, std::vector<Result>& results) {
   OpRig rig(backend, seed);
   Program program;

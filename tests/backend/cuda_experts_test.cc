@@ -1,7 +1,7 @@
-// A feed-forward layer of experts on the GPU, as in a step: the norm, the router and the choice, and the outputs of the
-// chosen experts, for one token and for a few, plain and replayed. The choice is compared with the host's choice on the
-// router's product in double. The outputs are compared with ref's on the same rows and choice. Skipped if the build has
-// no CUDA or the machine no GPU.
+// A feed-forward layer of experts on the GPU, as in a step: the norm, the router, the choice of experts, and the
+// outputs of the chosen experts. Runs one token and a few tokens, launched directly and replayed. The choice is
+// compared with the host's choice for router logits computed in double. The outputs are compared with ref's for the
+// same rows and choice. Skipped if the build has no CUDA or the machine no GPU.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -103,7 +103,7 @@ class Layer {
     program_.blocks.emplace_back(block);
   }
 
-  // A step with one token for each sequence. The residual stream has the same start each time.
+  // A step with one token for each sequence. Every run starts from the same residual stream.
   void run() {
     std::vector<int32_t> zeros(static_cast<size_t>(c_.n)), ones(zeros.size(), 1), starts(zeros.size() + 1);
     for (size_t i = 0; i < starts.size(); ++i) starts[i] = static_cast<int32_t>(i);

@@ -1,6 +1,6 @@
-// Steps whose layers the GPU runs in one launch: on one thread block cluster, or on the whole grid. Small decoders are
-// compared with direct launches of the same ops, with a separate cache, over several positions. Rows that these two
-// kernels never write show that one of them ran the layers. Skipped if the build has no CUDA or the machine no GPU.
+// Steps whose layers the GPU runs in one launch, on one thread block cluster or on the whole grid. Small decoders are
+// compared with direct launches of the same ops, with a separate cache, over several positions. The test recognises
+// these two kernels by buffer rows that they never write. Skipped if the build has no CUDA or the machine no GPU.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -62,7 +62,7 @@ const LayersCase kCases[] = {
     {.name = "f8_e4m3", .format = Format::F8_E4M3, .past = 77, .dim = 384, .ffn = 1024, .head_dim = 128, .layout = RopeLayout::kInterleaved},
 };
 
-// Runs each op by itself: no step is recorded, and no block of layers is one kernel.
+// Runs each op by itself: steps are not recorded, and layers are not fused into one kernel.
 class OpByOp final : public Wrapped {
  public:
   using Wrapped::Wrapped;
@@ -158,8 +158,8 @@ class Decoder {
             .act = c_.act,
             .ffn_dim = static_cast<int>(c_.ffn)};
   }
-  // The choice is by a random order of the experts, unless plain_choice: a tie that two kernels round to different
-  // sides would be another result. Scores and weights are those of the residual stream.
+  // A random order of the experts decides the choice, unless plain_choice is set. Otherwise two kernels might round a
+  // near tie differently and choose different experts. Scores and weights still come from the residual stream.
   ExpertsBlock experts(uint64_t seed) {
     const int64_t n = c_.n_experts;
     ExpertsBlock b{.norm = rig_.norm(c_.dim),
@@ -235,13 +235,14 @@ TEST_P(CudaLayers, EqualOpsOneByOne) {
       recorded.run();
       const std::vector<float> got = recorded.logits();
       ASSERT_LE(relative_error(got, want), 2e-2)
-          << "step " << step << ", run " << i;  // f16 between products; NaN fails too
+          << "step " << step << ", run " << i;  // products exchange f16; NaN fails too
       ASSERT_EQ(recorded.hidden_is_poisoned(), GetParam().fits && has_clusters) << "step " << step << ", run " << i;
     }
   }
 }
 
-// Few layers, with all transfers of a layer: compute-sanitizer makes each wait of a cluster some hundred times longer.
+// Few layers that still have every kind of transfer. compute-sanitizer makes each wait of a cluster some hundred times
+// slower.
 TEST(SmallestCudaLayers, ForSanitizers) {
   std::unique_ptr<Backend> backend;
   try {

@@ -304,7 +304,7 @@ TEST(CudaBackend, KernelsShareALaunch) {
         OpRig probe(*backend, seed);
         const std::vector<std::string> can =
             backend->matmul_kernels(probe.weight(format, 64, 2048), seqs.size() == 1 ? 1 : 151);
-        if (std::ranges::find(can, kernel) == can.end()) continue;  // not on this device, or not for so many rows
+        if (std::ranges::find(can, kernel) == can.end()) continue;  // not on this device, or not for this many rows
         backend->use_matmul_kernel(kernel);
         if (is_for_one_size(kernel)) {
           run_case(c, *backend, seed, false);
@@ -369,7 +369,7 @@ TEST(CudaBackend, SmallCasesOfEachKernel) {
     }
 }
 
-// In deterministic mode a row of a product is batch-invariant: the other rows do not change a single bit.
+// In deterministic mode the rows of a product are batch-invariant: other rows do not change a single bit.
 TEST(CudaBackend, DeterministicRowsDoNotDependOnTheOthers) {
   const auto backend = gpu("f16", true);
   if (!backend) GTEST_SKIP() << "no GPU";
@@ -403,8 +403,7 @@ TEST(CudaBackend, DeterministicRowsDoNotDependOnTheOthers) {
     }
 }
 
-// Deterministic, a token's attention is the same to the last bit whatever sequences are beside its own, and whatever
-// tokens come with it.
+// In deterministic mode a token's attention is bit-identical, whatever other sequences and tokens the batch has.
 TEST(CudaBackend, DeterministicAttentionDoesNotDependOnTheOthers) {
   const auto backend = gpu("f16", true);
   if (!backend) GTEST_SKIP() << "no GPU";
@@ -441,7 +440,7 @@ TEST(CudaBackend, DeterministicAttentionDoesNotDependOnTheOthers) {
   }
 }
 
-// Token ids to embeddings times a number: the smallest program that can be recorded.
+// Looks up embeddings and scales them: the smallest program that can be recorded.
 Program embeddings(Backend& backend, const Weight& table, float scale) {
   Program program;
   program.dim = static_cast<int>(table.n_in);
@@ -456,8 +455,8 @@ void run_two(Backend& backend, const Program& program, std::vector<int32_t> toke
   backend.run(program, {tokens, positions, q_start, kv_len, blocks, 1, {}});
 }
 
-// From the second run on, a decode step is a replay, and sees the new batch. Two programs on one backend never share a
-// recording.
+// From the second run on, a decode step is a replay that must read the new batch. Two programs on one backend never
+// share a recording.
 TEST(CudaBackend, ReplaysAStep) {
   const auto backend = gpu();
   if (!backend) GTEST_SKIP() << "no GPU";
@@ -484,8 +483,8 @@ TEST(CudaBackend, ReplaysAStep) {
   EXPECT_NE(seen[0], seen[1]);
 }
 
-// check_replays() notices a replay that differs from its ops: here the replay still has a number from the time of the
-// recording.
+// check_replays() detects a replay whose result differs from its ops'. Here the replay still uses a value from the time
+// of the recording.
 TEST(CudaBackend, NoticesAReplayThatDiffers) {
   const auto backend = gpu();
   if (!backend) GTEST_SKIP() << "no GPU";

@@ -1,6 +1,6 @@
-// The draws of the GPU. Each equals the host sampler's draw for the same logits, parameters, seed and position, except
-// if the rounding of a sum decides. The draws have the distribution that a float64 computation gives. Skipped if the
-// build has no CUDA or the machine no GPU.
+// The draws of the GPU. Each draw equals the host sampler's draw for the same logits, parameters, seed and position,
+// unless the rounding of a sum decides. The draws follow the distribution computed in float64. Skipped if the build has
+// no CUDA or the machine no GPU.
 #include <gtest/gtest.h>
 
 #include <algorithm>

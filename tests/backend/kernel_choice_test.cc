@@ -1,4 +1,4 @@
-// The kernels of this machine's instruction sets can take each other's place: their products are the same, bit by bit.
+// The kernels of this machine's instruction sets are interchangeable: their products are bit-identical.
 #include "backend/cpu/kernel_choice.h"
 
 #include <gtest/gtest.h>
@@ -61,8 +61,8 @@ TEST_P(KernelChoices, GiveTheSameBits) {
   }
 }
 
-// A gate and an up that no single kernel can run (another format; weights that are unpacked for many rows) give the
-// same bits as the ops one by one, and take no memory that reserve() did not.
+// Some pairs of gate and up cannot run in one kernel: their formats differ, or their weights are unpacked for many
+// rows. Such pairs give the same bits as separate ops, and use no memory beyond what reserve() allocated.
 TEST_P(KernelChoices, GateAndUpNeedNotRunTogether) {
   constexpr int kRows = 300;
   const uint64_t seed = std::random_device{}();

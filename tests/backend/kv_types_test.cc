@@ -30,7 +30,8 @@ double difference(const std::vector<float>& a, const std::vector<float>& b) {
 }
 
 // The largest of 32 normal numbers is about 2.1 deviations, so a step is 0.017 and its rounding error 0.0048 of a
-// deviation. The values have this error, and so do the keys, through the scores of queries of deviation 2.
+// deviation. The values have this error. The keys have it too, and pass it on through the scores of queries of
+// deviation 2.
 TEST(KvTypes, ErrAsTheirStepsSay) {
   const uint64_t seed = std::random_device{}();
   SCOPED_TRACE(seed);
@@ -89,7 +90,7 @@ TEST(KvTypes, NibblesErrAsTheirStepsSay) {
   EXPECT_GT(nibbles, 7 * bytes);
 }
 
-// NaN and infinities reach the reader, although bytes cannot hold them.
+// NaN and infinities survive the cache, although bytes cannot hold them.
 TEST(KvTypes, BytesKeepWhatIsNoNumber) {
   for (const char* device : {"ref", "cpu"}) {
     for (const float bad : {std::numeric_limits<float>::quiet_NaN(), std::numeric_limits<float>::infinity()}) {

@@ -1,5 +1,5 @@
-// Where pages lie. The kernel tells the policy and the memory node of a page; machines with one node have no other to
-// tell.
+// The placement of memory pages. The kernel reports the policy and the memory node of a page. Machines with one node
+// can report only that node.
 #include "backend/cpu/memory.h"
 
 #include <gtest/gtest.h>
@@ -27,7 +27,7 @@ int policy_at(const uint8_t* p) {
   return syscall(SYS_get_mempolicy, &mode, nullptr, 0, p, MPOL_F_ADDR) == 0 ? mode : -1;
 }
 
-// The memory node of each page; negative where nothing has touched it.
+// The memory node of each page; negative for pages that were never touched.
 std::vector<int> nodes_of_pages(const Memory& memory) {
   std::vector<void*> pages;
   for (size_t at = 0; at < memory.size(); at += kPage) pages.push_back(memory.data() + at);
@@ -41,7 +41,7 @@ size_t count_touched(const Memory& memory) {
   return static_cast<size_t>(std::count_if(nodes.begin(), nodes.end(), [](int node) { return node >= 0; }));
 }
 
-// Nodes with this machine's first memory node twice: enough to make the calls.
+// This machine's first memory node, listed twice. Two entries are enough to cause the calls.
 std::vector<MemoryNode> one_node_twice() {
   const std::vector<MemoryNode> nodes = memory_nodes();
   return nodes.empty() ? nodes : std::vector<MemoryNode>{nodes[0], nodes[0]};

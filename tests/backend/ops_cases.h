@@ -14,7 +14,7 @@
 
 namespace ingot {
 
-// A prepared case: call run() once, and then the outputs hold the result.
+// A prepared case. After one call of run(), the outputs hold the result.
 struct OpRun {
   std::function<void()> run;
   std::vector<Tensor> outputs;
@@ -485,8 +485,8 @@ inline void add_row_cases(std::vector<OpCase>& cases) {
         cases.push_back(rope_case({{0, 3}, {700, 1}, {5, 9}}, 3, head_dim, rot_dim, layout));
 }
 
-// Decode: sequences that end on both sides of the edges of pages, of steps and of splits, heads of every width and
-// groups of every size; then a few tokens each, and all that scores may pass through.
+// Decode: sequences that end on both sides of the boundaries of pages, steps and splits, with heads of every width and
+// groups of every size. Then a few tokens each, with every operation that can modify scores.
 inline void add_decode_cases(std::vector<OpCase>& cases) {
   const std::vector<SeqShape> edges = {{0, 1}, {14, 1}, {15, 1}, {16, 1}, {254, 1}, {4096, 1}};
   const std::vector<SeqShape> few = {{254, 3}, {0, 2}, {700, 8}, {16, 1}}, mixed = {{0, 70}, {600, 1}, {130, 5}};

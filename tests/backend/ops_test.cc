@@ -50,8 +50,8 @@ std::string complaint(const Results& got, const Results& want, double tolerance,
       if (!(error <= worst)) worst = error, worst_at = i;
     }
     const double n = static_cast<double>(want[o].size());
-    // A few outputs do not average out: all may be small by chance, and the error may come from one unlucky element.
-    // With any number of outputs, one element may err by the whole slack.
+    // The errors of a few outputs do not average out: all outputs may be small by chance, and one element may cause the
+    // error. With any number of outputs, one element may err by the whole slack.
     const double rms = n < kFew ? std::max(1.0, std::sqrt(squares / n)) : std::sqrt(squares / n);
     const double error_rms = std::sqrt(error_squares / n), allowed = (n < kFew ? 4 : 1) * tolerance * rms;
     if (!std::isfinite(rms)) return fmt::format("ref's output {} is not finite", o);
@@ -123,7 +123,7 @@ TEST_P(Ops, MatchRef) {
   });
 }
 
-// The same activations, quantized in the same way: only the order of sums differs, and the way of a score through exp.
+// Both quantize the same activations in the same way. Only the order of sums differs, and how scores pass through exp.
 TEST_P(Ops, FusedMatchesItsDefault) {
   each_case([&](const OpCase& c, uint64_t seed) {
     EXPECT_EQ(complaint(run_case(c, *cpu(2), seed, false), run_case(c, *cpu(2), seed, true), kHalfError, c.slack), "");
@@ -133,8 +133,8 @@ TEST_P(Ops, FusedMatchesItsDefault) {
 std::string group_name(const testing::TestParamInfo<Group>& info) { return info.param.isa + "_" + info.param.op; }
 INSTANTIATE_TEST_SUITE_P(, Ops, testing::ValuesIn(groups()), group_name);
 
-// The tolerances still find errors: with 32 columns of k missing, every case made of matmuls fails, except cases with
-// so few outputs that chance may hide it.
+// The tolerances still detect errors: if 32 columns of k are dropped, every case made of matmuls fails. Cases with very
+// few outputs are exempt, because chance may hide the error.
 TEST(OpTable, NoticesADroppedBlock) {
   const uint64_t seed = std::random_device{}();
   int n_cases = 0;
@@ -177,7 +177,8 @@ TEST(CpuBackend, SaysWhatItIs) {
   }
 }
 
-// The measured rates depend on the machine and its load. That there is a rate, and its kind of multiplication, do not.
+// The measured rates depend on the machine and its load, so only their presence and the kind of multiplication are
+// checked.
 TEST(CpuBackend, MeasuresThePeakOfAFormat) {
   for (const cpu::Kernels* kernels : {cpu::available_kernels().front(), cpu::available_kernels().back()}) {
     SCOPED_TRACE(kernels->isa);

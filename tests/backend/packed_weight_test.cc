@@ -1,8 +1,9 @@
 // Packing keeps codes and scales exactly in every format: products with unit vectors give the weights themselves.
-// (F8_E4M3_32: to half a step of int8, and its f16 scale; NVFP4_SCALED: to the f16 of its scales.) The unit vectors are
-// scaled by 127, which int8 activations hold exactly. (Many rows of F16 and BF16 may be multiplied in 14 bits.) And
-// every block format has an int8 kernel. The alternative, 32 bits a weight, gives right results too, so no other test
-// would notice it.
+// Exceptions: F8_E4M3_32 is exact to half a step of int8 and its f16 scale, and NVFP4_SCALED to the f16 of its scales.
+// The unit vectors are scaled by 127, which int8 activations hold exactly. Many rows of F16 and BF16 may be multiplied
+// in 14 bits.
+// The tests also check that every block format has an int8 kernel. The fallback, 32 bits a weight, gives right results
+// too, so no other test would notice a missing kernel.
 #include "backend/cpu/packed_weight.h"
 
 #include <gtest/gtest.h>
@@ -99,8 +100,8 @@ TEST_P(PackedWeights, HoldScalesOfAnySizeExactly) {
     }
 }
 
-// Decoding is as fast as the panels are small: they have the bits of the file, or up to 4 % more where the file packs
-// the scales of a super-block in 6 bits.
+// The speed of decoding depends on the size of the panels. They have the bits of the file, or up to 4 % more where the
+// file packs the scales of a super-block in 6 bits.
 TEST_P(PackedWeights, AreAsSmallAsTheFile) {
   const std::pair<Format, double> bits[] = {
       {Format::Q4_0, 4.5},       {Format::Q4_1, 5},         {Format::Q5_0, 5.5},        {Format::Q5_1, 6},
@@ -130,7 +131,8 @@ std::vector<float> product(Backend& backend, Format format, const std::vector<ui
   return got;
 }
 
-// F16 weights that are bf16 numbers are multiplied as BF16 is. One weight with more bits: all are multiplied in f32.
+// F16 weights whose values are all bf16 numbers are multiplied like BF16. If one weight has more bits, all are
+// multiplied in f32.
 TEST_P(PackedWeights, MultiplyF16AsBF16WhereThatIsExact) {
   const auto backend = backend_of(*GetParam());
   const uint64_t seed = std::random_device{}();
@@ -160,7 +162,7 @@ TEST_P(PackedWeights, MultiplyF16AsBF16WhereThatIsExact) {
   }
 }
 
-// A NaN makes its own row NaN, and no other row.
+// A NaN weight makes only its own row NaN.
 TEST_P(PackedWeights, LetNaNThrough) {
   const auto backend = backend_of(*GetParam());
   std::vector<uint8_t> bytes = random_bytes(Format::F8_E4M3_32, 1);
@@ -175,7 +177,7 @@ TEST_P(PackedWeights, LetNaNThrough) {
   for (int64_t row = 0; row < kOut; ++row) EXPECT_EQ(std::isnan(got[row]), row == 3) << row;
 }
 
-// The same for panels that are unpacked for many rows.
+// Like LetNaNThrough, for panels that are unpacked for many rows.
 TEST_P(PackedWeights, LetNaNThroughWithManyRows) {
   constexpr int64_t kRows = 60;
   const auto backend = backend_of(*GetParam());
@@ -196,7 +198,7 @@ TEST_P(PackedWeights, LetNaNThroughWithManyRows) {
   }
 }
 
-// Codes are multiplied as the same integers, whether their panels are unpacked or not.
+// Codes are multiplied as the same integers, whether or not their panels are unpacked.
 TEST_P(PackedWeights, GiveARowTheSameBitsAmongManyRows) {
   constexpr int64_t kRows = 60;
   const auto backend = backend_of(*GetParam());
@@ -237,7 +239,7 @@ std::vector<uint8_t> equal_codes(Format format, uint8_t fill) {
   return bytes;
 }
 
-// The largest products that there are, all of one sign: kernels that add some of them in 16 bits have room for them.
+// The largest possible products, all of one sign. Kernels that add some of them in 16 bits must not overflow.
 TEST_P(PackedWeights, HaveRoomForTheLargestSums) {
   constexpr int kRows = 7;
   const auto backend = backend_of(*GetParam());
@@ -248,7 +250,7 @@ TEST_P(PackedWeights, HaveRoomForTheLargestSums) {
   for (int i = 0; i < kFormatCount; ++i) {
     const auto format = static_cast<Format>(i);
     if (info(format).unpack == nullptr || format == Format::IQ1_M)
-      continue;  // the nibbles of whose scale lie between codes
+      continue;  // the nibbles of its scale are stored between codes
     for (const int fill : {0x00, 0x77, 0xFF}) {
       const std::vector<uint8_t> bytes = equal_codes(format, static_cast<uint8_t>(fill));
       decode_row(format, bytes.data(), weights.data(), kOut * kIn);

@@ -1,6 +1,6 @@
-// The ops of recurrent layers on every instruction set, and on the GPU if there is one, against ref: sequences of any
-// length in steps of any size, and states that move from slot to slot. Also checks the data that a step must not
-// change. The models' goldens show that ref computes the right result.
+// The ops of recurrent layers on every instruction set, and on the GPU if there is one, against ref. Sequences of any
+// length run in steps of any size, and states move from slot to slot. The tests also check the data that a step must
+// not change. The models' goldens show that ref computes the right result.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -164,7 +164,7 @@ TEST_P(Recurrence, EqualsRefInAnySteps) {
   }
 }
 
-// A sequence of n tokens, cut into steps of at most most_tokens, each next to another sequence.
+// A sequence of n tokens, split into steps of at most most_tokens. Each step also has another sequence.
 void expect_same_in_cuts(Backend& backend, Random& random, const Layer& layer, int n, int most_tokens) {
   const int n_channels = layer.shape.n_channels, n_heads = layer.shape.n_heads;
   const Inputs all(random, layer, n);
@@ -196,8 +196,9 @@ TEST_P(Recurrence, CutsOfManyTokensChangeNoBitWhereDeterministic) {
   expect_same_in_cuts(own ? *own : *backend_, random_, Layer(random_, 3, 128), 200, 150);
 }
 
-// Heads as in models, and sequences so long that a GPU takes many tokens at once: next to short ones, from a state on,
-// with decays from none to all, with shares from none to all of a value, and with keys that are all equal.
+// Heads as in models, and sequences so long that a GPU processes many tokens at once. They run next to short sequences
+// and start from a state. Decays range from none to full, shares from none to all of a value; some cases have all keys
+// equal.
 TEST_P(Recurrence, EqualsRefOverManyTokens) {
   const bool rounds_to_halves = GetParam() == "cuda";
   for (int round = 0; round < 6; ++round) {
@@ -253,7 +254,8 @@ TEST_P(Recurrence, EqualsRefOverManyTokens) {
   }
 }
 
-// A step that writes to another slot leaves its input slot unchanged, so that other sequences can begin there too.
+// A step that writes to another slot leaves its input slot unchanged, so other sequences can start from the input slot
+// too.
 TEST_P(Recurrence, ASlotThatIsOnlyReadStays) {
   const Layer layer(random_, 4);
   for (Backend* backend : {backend_.get(), ref_.get()}) {

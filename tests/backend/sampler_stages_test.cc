@@ -1,5 +1,5 @@
-// The stages of the sampler against their definitions, written here once more in doubles, with full sorts and without
-// the sampler's shortcuts: random logits, histories, parameters and orders.
+// The stages of the sampler against their definitions: a second implementation in doubles, with full sorts and without
+// the sampler's shortcuts. Logits, histories, parameters and orders are random.
 #include "backend/sampler_stages.h"
 
 #include <gtest/gtest.h>
@@ -60,7 +60,7 @@ struct Oracle {
   int64_t position;
   double mu;
   std::vector<Token> tokens;
-  double margin = 1;  // how close a comparison was to going the other way
+  double margin = 1;  // how close a comparison was to the opposite result
 
   void near(double a, double b) { margin = std::min(margin, std::fabs(a - b)); }
   void softmax() {
@@ -91,7 +91,7 @@ struct Oracle {
     return params.dry_breakers &&
            ((*params.dry_breakers)[static_cast<size_t>(id) / 32] >> (id % 32) & 1) != 0;
   }
-  // For each earlier place of the token: the run of tokens before it that equals the end of the history.
+  // For each earlier position of the token: the run of tokens before it that equals the end of the history.
   void dry() {
     const auto seen = last(params.dry_window);
     const int n = static_cast<int>(seen.size());
@@ -355,7 +355,7 @@ TEST(SamplerStages, MirostatFollowsItsDefinition) {
   EXPECT_GT(n, 400);
 }
 
-// Its purpose: the mean surprise of long texts is tau, whatever the model is sure of.
+// Mirostat's purpose: the mean surprise of long texts is tau, however certain the model is.
 TEST(SamplerStages, MirostatComesToItsSurprise) {
   Random random;
   SCOPED_TRACE(random.seed());

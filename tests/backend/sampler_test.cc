@@ -359,7 +359,7 @@ TEST(Sampler, BiasAndMask) {
   EXPECT_THAT(seen, testing::ElementsAre(31, 68));
 }
 
-// Words of all tokens, of none and of some, with a last one that is not whole.
+// Mask words that allow all, none and some of their tokens, with an incomplete last word.
 TEST(Sampler, AMaskLeavesTheLikeliestThatItAllows) {
   Random random;
   SCOPED_TRACE(random.seed());

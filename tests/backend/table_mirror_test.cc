@@ -1,5 +1,5 @@
-// TableMirror: a device table that is written only with its changes always holds the batch's table, and decode steps
-// send few changes.
+// TableMirror keeps a device table equal to the batch's table by sending only the changes. Decode steps send few
+// changes.
 #include "backend/table_mirror.h"
 
 #include <gtest/gtest.h>
@@ -19,7 +19,7 @@ struct Running {
   std::vector<int32_t> blocks;
 };
 
-// Sequences as in an engine: they are added, grow, end and free blocks. The rows of a batch are as long as its longest
+// Sequences as in an engine: they are added, grow, end and free blocks. A batch's rows are as long as its longest
 // sequence.
 class Sequences {
  public:
@@ -31,7 +31,7 @@ class Sequences {
     grow(running_.back(), length);
   }
   void remove(size_t i) { running_.erase(running_.begin() + static_cast<std::ptrdiff_t>(i)); }
-  void give_up(size_t i) {  // a window moved on: entries before it become the first remaining block
+  void give_up(size_t i) {  // after a window moved: entries before it become the first remaining block
     std::vector<int32_t>& blocks = running_[i].blocks;
     const size_t n = random_() % blocks.size();
     std::fill_n(blocks.begin(), n, blocks[n]);

@@ -1,4 +1,4 @@
-/* A C program of its own against the shared library: capi_test MODEL. Exit code 0 when all is as it should be. */
+/* A separate C program that uses the shared library: capi_test MODEL. Exit code 0 if all checks pass. */
 #include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -84,7 +84,7 @@ static void test_errors(ingot_model* model) {
   EXPECT(strcmp(ingot_status_name(INGOT_FULL), "INGOT_FULL") == 0 && strlen(ingot_version()) > 0);
 }
 
-/* Up to its end; its tokens and its text. */
+/* Runs a request to its end. Collects its tokens and its text. */
 static ingot_event answer_of(ingot_model* model, const int32_t* prompt, size_t n, const ingot_request_options* asked, int32_t* tokens,
                              size_t* n_tokens, heard* h) {
   ingot_request* request = NULL;
@@ -136,7 +136,7 @@ static void test_constraints(ingot_model* model, const int32_t* prompt, size_t n
     asked.json_schema = NULL;
   }
 
-  /* What cannot be asked for, and a library's caller of before these fields. */
+  /* Invalid requests, and a caller whose older header lacks these fields. */
   ingot_request* request = NULL;
   asked.json_schema = "{\"type\": 7}";
   EXPECT(ingot_submit(model, prompt, n, &asked, NULL, NULL, &request) == INGOT_INVALID && strstr(ingot_last_error(), "type") != NULL);
@@ -153,7 +153,7 @@ static void test_constraints(ingot_model* model, const int32_t* prompt, size_t n
   EXPECT(answer_of(model, prompt, n, &asked, tokens, &n_tokens, &old).finish == INGOT_FINISH_LENGTH && n_tokens == 4);
 }
 
-/* Tools reach the template; what the model would write is read as a call of them. */
+/* The template receives the tools, and a tool call in the answer is parsed. */
 static void test_tools(ingot_model* model) {
   const char* messages = "[{\"role\": \"user\", \"content\": \"How warm is it in Oslo?\"}]";
   const char* tools = "[{\"type\": \"function\", \"function\": {\"name\": \"weather\", \"description\": \"how warm it is\", "
@@ -173,7 +173,7 @@ static void test_tools(ingot_model* model) {
   EXPECT(ingot_read_answer(model, prompt, n, tools, answer, n_answer, json, sizeof(json) - 1, &n_bytes) == INGOT_OK);
   EXPECT(strstr(json, "\"content\":\"Let me see.\"") != NULL && strstr(json, "\"name\":\"weather\"") != NULL);
   EXPECT(strstr(json, "\"arguments\":\"{\\\"city\\\": \\\"Oslo\\\"}\"") != NULL && strstr(json, "reasoning") == NULL);
-  /* Without tools nothing is a call. The size can be asked for first. */
+  /* Without tools, an answer has no calls. The caller can query the size first. */
   memset(json, 0, sizeof(json));
   EXPECT(ingot_read_answer(model, prompt, n, NULL, answer, n_answer, NULL, 0, &n_bytes) == INGOT_OK && n_bytes < sizeof(json));
   EXPECT(ingot_read_answer(model, prompt, n, NULL, answer, n_answer, json, n_bytes, &n_bytes) == INGOT_OK);
@@ -193,7 +193,7 @@ static double dot(const float* a, const float* b, int n) {
   return sum;
 }
 
-/* Of a model that continues text the mean of its last hidden states is a vector too. */
+/* A text-generating model gives embeddings too: the mean of its last hidden states. */
 static void test_embeddings(void) {
   ingot_embedder_options options;
   ingot_embedder* embedder = (ingot_embedder*)1;
@@ -228,7 +228,7 @@ int main(int argc, char** argv) {
   EXPECT(ingot_n_ctx(model) == 256 && ingot_n_vocab(model) > 100);
   test_errors(model);
 
-  /* Text to tokens and back; asking for the size first. */
+  /* Text to tokens and back. Queries the size first. */
   const char* text = "The quick brown fox";
   int32_t tokens[256];
   size_t n = 0, n_bytes = 0, again = 0;
@@ -240,7 +240,7 @@ int main(int argc, char** argv) {
   const char* messages = "[{\"role\": \"user\", \"content\": \"Tell me a story about a fox.\"}]";
   EXPECT(ingot_tokenize_chat(model, messages, tokens, 256, &n) == INGOT_OK && n > 5 && n < 200);
 
-  /* The same greedy answer by poll and by callback; the second time the prompt is cached. */
+  /* poll and callback give the same greedy answer. The second prompt is cached. */
   ingot_request_options asked;
   ingot_request_options_init(&asked);
   asked.temperature = 0;
@@ -265,7 +265,7 @@ int main(int argc, char** argv) {
   EXPECT(ingot_poll(request, 0, &event) == INGOT_END);
   ingot_request_free(request);
 
-  /* A finish has its numbers; a cancelled request finishes too, and so does one whose model goes. */
+  /* A finish event has statistics. Cancelled requests finish too, and so do requests of a freed model. */
   asked.max_tokens = 1;
   EXPECT(ingot_submit(model, tokens, n, &asked, NULL, NULL, &request) == INGOT_OK);
   do {

@@ -1,6 +1,6 @@
-// docs/add-a-backend.md, followed: this program is built with the class of the page (cmake/tests.cmake), whose memory
-// the host cannot reach, and runs the models of tests/data on it. What is computed there must be what ref computes, but
-// for activations in f16.
+// Builds the backend class shown in docs/add-a-backend.md (cmake/tests.cmake extracts it) and runs the models of
+// tests/data on it. The host cannot access this backend's memory. Results must equal ref's, except for the rounding of
+// f16 activations.
 #include <gtest/gtest.h>
 
 #include <numeric>
@@ -18,7 +18,7 @@ namespace {
 
 constexpr int kBlockSize = 16;
 
-// One sequence's batches, on blocks that are not in order and a state slot that is not the first.
+// The batches of one sequence. Its blocks are not consecutive, and its state slot is not the first.
 class Sequence {
  public:
   explicit Sequence(int n_blocks) : blocks_(static_cast<size_t>(n_blocks)) {
@@ -143,8 +143,8 @@ TEST_P(AddABackend, NothingIsLostOnTheWay) {
   EXPECT_LT(largest_difference(want, golden.logits), 1e-4);
 }
 
-// Activations of 11 bits: logits of these models are up to 8 to 11. Where two experts are as good for a token, the
-// error may decide which it gets: of models that have experts, one position may be another.
+// f16 activations have 11 bits; the logits of these models reach 8 to 11. If two experts score nearly equally for a
+// token, the error may decide which one is chosen. Models with experts may therefore differ at one position.
 TEST_P(AddABackend, F16LogitsAreNear) {
   const Golden golden = read_golden(GetParam());
   ToyBackend toy;
@@ -177,7 +177,7 @@ TEST(AddABackendEncoders, RunOnIt) {
   }
 }
 
-// What the page says of a slice, and of views of any stride.
+// The page's rules for slices and for views of any stride.
 TEST(ToyBackend, CopiesViewsOfAnyStride) {
   ToyBackend toy;
   const Tensor t = toy.alloc(DType::kF32, 4, 6);

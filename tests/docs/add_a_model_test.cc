@@ -1,6 +1,5 @@
-// docs/add-a-model.md, followed: this program is built with the page's row put into the table of architectures
-// (cmake/tests.cmake), and runs a model of the new name: the llama golden with its keys renamed, whose logits by
-// transformers must come out.
+// Adds the row shown in docs/add-a-model.md to the architecture table (cmake/tests.cmake), and runs a model of the new
+// architecture: the llama golden with renamed keys. Its logits must equal those of transformers.
 #include <gtest/gtest.h>
 
 #include <cstring>
@@ -16,7 +15,7 @@ namespace {
 
 const std::string kGolden = INGOT_TEST_DATA "/models/llama";
 
-// The bytes of a model that differs from `file` in the architecture's name only.
+// The bytes of a model that differs from `file` only in the architecture's name.
 std::vector<uint8_t> renamed(const Gguf& file, const std::string& from, const std::string& to) {
   GgufWriter writer;
   for (const auto& [key, value, offset] : file.metadata().entries()) {

@@ -1,5 +1,5 @@
-// The device of docs/add-a-backend.md: memory of its own, under addresses that are none of the host's. Whoever follows
-// one, or copies past a buffer's end, ends the program.
+// The device of docs/add-a-backend.md. Its memory has addresses that are invalid on the host. Dereferencing one, or
+// copying past a buffer's end, aborts the program.
 #pragma once
 #include <cstdint>
 #include <cstring>
@@ -14,7 +14,7 @@ inline constexpr size_t kToyBytes = size_t{256} << 20;
 
 struct ToyMemory {
   std::map<uintptr_t, std::vector<char>> buffers;  // by address
-  uintptr_t next = uintptr_t{0xdead} << 48;        // no address that a 64-bit processor takes
+  uintptr_t next = uintptr_t{0xdead} << 48;        // never a valid address on a 64-bit processor
   size_t n_bytes = 0;
 };
 inline ToyMemory& toy_memory() {
@@ -29,7 +29,7 @@ inline void* toy_alloc(size_t n) {
   CHECK_LE(n, toy_free_bytes());
   constexpr uintptr_t kAlignment = 4096;
   const uintptr_t address = memory.next;
-  memory.next += (n / kAlignment + 2) * kAlignment;  // a gap after each
+  memory.next += (n / kAlignment + 2) * kAlignment;  // a gap after each buffer
   memory.buffers[address].assign(n, '\xff');          // NaN, in f16 and in f32
   memory.n_bytes += n;
   return reinterpret_cast<void*>(address);

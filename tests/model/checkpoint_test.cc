@@ -1,4 +1,4 @@
-// A directory can be a model like a file: loading and `ingot inspect` support both.
+// A model can be a directory as well as a file. Loading and `ingot inspect` support both.
 #include "model/checkpoint.h"
 
 #include <gmock/gmock.h>

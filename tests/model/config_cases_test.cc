@@ -19,8 +19,8 @@ constexpr size_t kStride = 23;  // of the logits in the goldens
 const std::set<std::string> kSizes = {"num_hidden_layers", "hidden_size", "num_attention_heads", "intermediate_size",
                                       "vocab_size", "max_position_embeddings"};
 
-// Cases in which the file contradicts itself. transformers computes something; ingot refuses the case by name, or uses
-// tensors that are there and that transformers ignores.
+// Cases in which the file contradicts itself. transformers computes something. ingot refuses the case by name, or uses
+// tensors that transformers ignores.
 const std::set<std::string> kOtherwise = {
     "deepseek3: -num_experts_per_tok",  // more than the chosen groups have
     "olmoe: +clip_qkv=0.1", "glm4_moe: -attention_bias", "glm4_moe: -use_qk_norm"};
@@ -82,8 +82,8 @@ TEST_P(ConfigCases, LogitsEqualTransformers) {
   EXPECT_GT(n_compared, 20);
 }
 
-// In GGUF files, neighbouring elements rotate together, so `convert` must interleave the rows of queries and latents
-// that rotate by halves.
+// In GGUF files, rope rotates neighbouring elements together. So `convert` must interleave the rows of queries and
+// latents if the model rotates by halves.
 TEST(Convert, KeepsHowLatentsTurn) {
   for (const char* name : {"deepseek3", "glm4_moe_lite"}) {
     const Json cases = Json::parse(read_file((fs::path(INGOT_TEST_DATA) / "config_cases.json").string())).at(name);

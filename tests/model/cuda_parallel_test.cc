@@ -1,4 +1,4 @@
-// The goldens on two GPUs: the logits of all models are those of transformers, within what f16 activations change.
+// The goldens on two GPUs: the logits of all models equal those of transformers, within the error of f16 activations.
 // Skipped with one GPU.
 #include <gmock/gmock.h>
 

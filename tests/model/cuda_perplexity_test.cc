@@ -1,7 +1,7 @@
 // The demo model's perplexity on its held-out text on the GPU, with its matrices in each format in turn, against ref
-// with the same bytes: equal within half a per cent, or within two where activations become FP8. Formats without an
-// encoder in ingot get random blocks, and the perplexity of noise. Skipped if the build has no CUDA or the machine no
-// GPU.
+// with the same bytes. The results agree within half a per cent, or within two per cent if activations become FP8.
+// Formats without an encoder in ingot get random blocks, and the perplexity of noise. Skipped if the build has no CUDA
+// or the machine no GPU.
 #include <gtest/gtest.h>
 
 #include "base/error.h"

@@ -1,4 +1,4 @@
-// check_nan and traces of ops (backend/trace.h) over whole models. They change no number and see every op; the check
+// check_nan and traces of ops (backend/trace.h) on whole models. They see every op and change no result. check_nan
 // names the op that wrote the first NaN.
 #include <gmock/gmock.h>
 
@@ -161,7 +161,8 @@ TEST(DecoratedOps, TheFirstThatWritesANanIsNamed) {
   expect("deepseek3", "blk.0.attn_kv_a_norm.weight", "norm (op ");
 }
 
-// Every architecture that writes text has a model here. The embedder's tests run those that make vectors.
+// Every architecture that generates text has a model here. The embedder's tests run the architectures that compute
+// vectors.
 TEST(DecoratedOps, EveryArchitectureHasAModel) {
   std::set<std::string> missing, seen;
   for (const std::string& name : golden_names())

@@ -1,5 +1,5 @@
-// Draft heads on tiny random models (tools/goldens/make_draft_heads.py): the same logits and guesses as their families'
-// published code, which runs transformers' layers there.
+// Draft heads on tiny random models (tools/goldens/make_draft_heads.py). Logits and guesses equal those of the
+// families' published code, run with transformers' layers.
 #include <gmock/gmock.h>
 
 #include <fstream>
@@ -62,14 +62,14 @@ RunnerOptions options_for(const std::string& file, const std::string& device) {
   return options;
 }
 
-// Brings chunks of one sequence to a runner, and asks its head.
+// Runs one sequence through a runner in chunks, and asks the runner's draft head for guesses.
 class Text {
  public:
   Text(Ranks& runner, std::span<const int32_t> tokens, int first_block, int n_read = 0, int state = 0)
       : runner_(runner), tokens_(tokens), state_(state), n_read_(n_read) {
     for (int i = 0; i < 40; ++i) blocks_.push_back(first_block + i);
   }
-  // Computes the next n tokens, and samples what follows them. Returns that token.
+  // Computes the next n tokens. Samples and returns the token after them.
   int32_t read(int n) {
     std::vector<int32_t> positions(n);
     std::iota(positions.begin(), positions.end(), n_read_);
@@ -96,7 +96,7 @@ class Text {
   DraftRow row(int position, int n) const {
     return {.row = position - (n_read_ - n_last_), .position = position, .blocks = blocks_, .n = n};
   }
-  // The head's logits after each of the last tokens read.
+  // The head's logits after each token of the last chunk.
   std::vector<float> logits() {
     std::vector<DraftRow> rows;
     for (int position = n_read_ - n_last_; position < n_read_; ++position) rows.push_back(row(position, 1));
@@ -122,7 +122,7 @@ class DraftHeads : public testing::TestWithParam<Case> {};
 TEST_P(DraftHeads, LogitsAndGuessesEqualThePublishedCode) {
   const Expected expected(GetParam().file);
   Ranks runner = load(GetParam().file, options_for(GetParam().file, GetParam().device));
-  for (const int chunk : {64, 7, 1}) {  // whole, in parts and token by token, in other blocks each time
+  for (const int chunk : {64, 7, 1}) {  // whole, in parts and token by token, each time in other blocks
     Text text(runner, expected.tokens, chunk);
     std::vector<float> logits;
     int32_t next = -1;
@@ -142,7 +142,8 @@ TEST_P(DraftHeads, LogitsAndGuessesEqualThePublishedCode) {
   }
 }
 
-// Entries that were computed late, with those of another text and in place of those of wrong drafts, are the same.
+// The guesses do not depend on when the head computed its cache entries: late, together with those of another text, or
+// as replacements for those of wrong drafts.
 TEST_P(DraftHeads, LateEntriesGiveTheSameGuesses) {
   const Expected expected(GetParam().file);
   Ranks runner = load(GetParam().file, options_for(GetParam().file, GetParam().device));
@@ -168,7 +169,7 @@ INSTANTIATE_TEST_SUITE_P(Models, DraftHeads, testing::ValuesIn(cases()), [](cons
   return name;
 });
 
-// Two sequences at once, in one call, give what each gives alone.
+// Two sequences in one call give the same guesses as each sequence alone.
 TEST(DraftHead, GuessesForSeveralSequences) {
   const Expected expected("llama_nextn");
   Ranks runner = load("llama_nextn", options_for("llama_nextn", "cpu"));
@@ -208,7 +209,7 @@ TEST(DraftHead, GuessesForSeveralSequences) {
   EXPECT_EQ(runner.draft(wanted), alone);
 }
 
-// The check for NaN looks at each op of the head, too.
+// The NaN check also covers each op of the head.
 TEST(DraftHead, RunsInsideADecorator) {
   const Expected expected("qwen35");
   RunnerOptions options = options_for("qwen35", "cpu");
@@ -220,7 +221,7 @@ TEST(DraftHead, RunsInsideADecorator) {
   EXPECT_EQ(runner.draft(std::span(&last, 1)), expected.guesses);
 }
 
-// A head that is not asked computes the entries of many tokens together.
+// If no guesses are requested, the head computes the entries of many tokens together.
 TEST(DraftHead, RunsSeldomWhenNobodyAsks) {
   const fs::path path = fs::path(testing::TempDir()) / "draft_head_trace.json";
   const Expected expected("llama_nextn");
@@ -240,7 +241,7 @@ TEST(DraftHead, RunsSeldomWhenNobodyAsks) {
   EXPECT_EQ(n_embeds - 4 * n, (4 * n - 1) / 64);  // 64 tokens wait at most
 }
 
-// What the plan says before anything is loaded is what the model and its head take.
+// The memory planned before loading equals the memory that the model and its head use.
 TEST(DraftHead, ThePlanCountsIt) {
   for (const char* file : {"glm4_moe", "deepseek3.gguf", "qwen35", "eagle3"}) {
     RunnerOptions options = options_for(file, "cpu");
@@ -260,7 +261,7 @@ std::string fault_of(const std::function<void()>& call) {
   return "no fault";
 }
 
-// A copy of a folder of heads/ with other tensors.
+// A copy of a folder of heads/ with changed tensors.
 class HeadCopy {
  public:
   explicit HeadCopy(const std::string& name, const std::function<void(RawTensors&)>& change)

@@ -267,7 +267,7 @@ TEST_F(EncoderDirectory, ConfigsMustMakeSense) {
   EXPECT_THAT(config([](auto& j) { j["vocab_size"] = 100; }), HasSubstr("the tokenizer has"));
 }
 
-// The keys from before transformers 5 have the same meaning.
+// Keys of transformers versions before 5 have the same meaning.
 TEST_F(EncoderDirectory, OldKeysAreRead) {
   const EncoderGolden golden = read_encoder_golden("modern_bert");
   edit("config.json", [](auto& j) {

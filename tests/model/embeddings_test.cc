@@ -1,4 +1,4 @@
-// Embeddings in place of tokens: rows of the model's own table give the same logits as their tokens.
+// Embeddings instead of tokens: the rows of the model's own table give the same logits as their tokens.
 #include <numeric>
 
 #include "golden_models.h"

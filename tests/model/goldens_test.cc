@@ -41,9 +41,9 @@ TEST_P(Goldens, RefGreedyEqualsTransformers) {
   EXPECT_EQ(greedy, golden.greedy);
 }
 
-// With F16 and F32 files, nothing is rounded with --deterministic, and in steps of few tokens; prompts are multiplied
-// in integers of 14 bits, an error like that of transformers in half precision. In other files, activations become int8
-// or bf16. If that makes a router choose another expert, a whole row differs; most rows do not.
+// F16 and F32 files: nothing is rounded with --deterministic or in steps of few tokens. Prompts are multiplied in
+// integers of 14 bits, with an error like that of transformers in half precision. In other files, activations become
+// int8 or bf16. If that changes a router's choice of experts, a whole row differs, but most rows do not.
 TEST_P(Goldens, CpuLogitsAreNearTransformers) {
   const Golden golden = read_golden(GetParam());
   const auto json = nlohmann::json::parse(read_file((kModels / (golden.name + ".json")).string()));
@@ -73,10 +73,9 @@ TEST_P(Goldens, CpuLogitsAreNearTransformers) {
   }
 }
 
-// The CPU kernels' logits differ from the exact logits mostly as transformers' logits do, if transformers rounds the
-// inputs of its matrices to int8 in the same way (NAME.int8.npy). A sum in another order may put a number on the other
-// side of the edge between two codes, which changes later numbers as much as any rounding. So the bound is a fraction
-// of the whole rounding error.
+// The bound is a fraction of the whole rounding error. NAME.int8.npy has the logits of transformers with the inputs of
+// its matrices rounded to int8 as the CPU kernels round them, so most of the error is the same. A sum in another order
+// may still round a value to the neighbouring code, which changes later values as much as any rounding.
 class RoundedGoldens : public Goldens {};  // models with only Q8_0 matrices
 
 TEST_P(RoundedGoldens, Int8ActivationsExplainTheRest) {

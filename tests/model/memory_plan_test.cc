@@ -1,4 +1,4 @@
-// The memory that a model takes, with numbers computed by hand.
+// The memory that a model uses, against numbers computed by hand.
 #include "model/memory_plan.h"
 
 #include <gmock/gmock.h>
@@ -52,8 +52,8 @@ TEST(MemoryPlan, SeveralSequencesShareAPool) {
   EXPECT_EQ(plan_memory(config(), 0, 10000 * kMiB, {.n_ctx = 100, .n_kv_tokens = 1000}).kv.n_blocks, 63);
 }
 
-// If the size of memory to use is given, the pool takes everything that weights and activations leave, even more than
-// the sequences could fill.
+// If the user sets the memory size, the pool gets all memory that weights and activations leave, even more than the
+// sequences could fill.
 TEST(MemoryPlan, ThePoolTakesTheRest) {
   for (const RunnerOptions& options :
        {RunnerOptions{.n_ctx = 1024, .max_seqs = 4, .memory_share = 0.5}, {.max_seqs = 4, .memory_bytes = 1}}) {
@@ -94,8 +94,8 @@ TEST(MemoryPlan, WhatFits) {
     EXPECT_LE(plan.total_bytes(), available - available / 20);
     EXPECT_EQ(plan.total_bytes(), weights + plan.kv.bytes() + plan.activation_bytes);
     EXPECT_EQ(plan.kv.n_blocks, plan.max_seqs * plan.n_ctx);
-    // One more token for each does not fit, unless the model's context ends there; and the planned size is accepted
-    // when it is requested.
+    // One more token for each sequence does not fit, unless the model's context ends there. The planned size is
+    // accepted if it is requested explicitly.
     if (plan.n_ctx < 131072) {
       EXPECT_GT(plan.total_bytes() + plan.max_seqs * plan.kv.token_bytes(), available - available / 20);
     }
@@ -114,8 +114,8 @@ TEST(MemoryPlan, AWindowIsLessThanAContext) {
   c.sliding_window = 1000;
   const int held = 1000 + 2 * 512 + 3 * 16;
   const size_t weights = 1000 * kMiB, for_one = static_cast<size_t>(held) * 32 * 1024;
-  // The cache gets half of the free memory. With a little more than needed the model has its whole context; with less,
-  // it has the context of a model without windows.
+  // The cache gets half of the free memory. With slightly more than it needs, the model has its whole context. With
+  // less, it has the context of a model without windows.
   const MemoryPlan whole = plan_memory(c, weights, weights + 2 * for_one + kMiB, {});
   EXPECT_EQ(whole.n_ctx, 131072);
   EXPECT_GE(whole.kv.n_blocks * 16, held);
@@ -148,7 +148,7 @@ TEST(MemoryPlan, StatesOfRecurrentLayers) {
   EXPECT_EQ(
       plan_memory(c, 1000 * kMiB, 8000 * kMiB, {.n_ctx = 4096, .max_seqs = 4, .n_snapshots = -1}).states.n_slots,
       4 + 10);
-  // An eighth of the free memory, and the table shows it.
+  // States get an eighth of the free memory, and the table shows it.
   const MemoryPlan tight =
       plan_memory(c, 1000 * kMiB, 1000 * kMiB + 8 * 3 * slot + 100, {.n_ctx = 512, .max_seqs = 4, .n_snapshots = -1});
   EXPECT_EQ(tight.states.bytes(), (4 + 3) * slot);
@@ -166,7 +166,7 @@ TEST(MemoryPlan, StatesOfRecurrentLayers) {
   }
 }
 
-// Compares the plan of a model with the memory that its backend takes after loading, and after a step.
+// Compares a model's plan with the memory that its backend uses after loading, and after a step.
 void expect_planned(const Config& c, const std::function<std::unique_ptr<WeightSource>()>& source, const char* what) {
   for (const int max_seqs : {1, 8})
     for (const int chunk : {64, 512})
@@ -203,7 +203,7 @@ TEST(MemoryPlan, HuggingFaceModelsTakeWhatIsPlanned) {
   }
 }
 
-// A device that likes long steps, and keeps its matrices as the file has them.
+// A device that prefers long steps and keeps its matrices in the file's format.
 class LongSteps final : public Wrapped {
  public:
   LongSteps() : Wrapped(create_ref_backend()) {}
@@ -224,7 +224,7 @@ TEST(MemoryPlan, ChoosesTheTokensOfAStep) {
   EXPECT_EQ(tokens(size_t{64} << 30, {.max_batch_tokens = 100}, &backend), 100);
   EXPECT_EQ(tokens(size_t{64} << 30, {.max_seqs = 3000}, &backend), 3000);  // one of each at least
   EXPECT_EQ(tokens(size_t{64} << 20, {}, &backend), 512);                   // however little there is
-  // Between these, the longest step that takes an eighth of what is free at most.
+  // Between these limits, the plan chooses the longest step that uses at most an eighth of the free memory.
   for (size_t available = size_t{128} << 20; available < size_t{8} << 30; available *= 2) {
     const MemoryPlan plan = plan_memory(c, {}, available, {}, &backend);
     if (plan.max_batch_tokens > 512) {
@@ -260,7 +260,7 @@ TEST(MemoryPlan, LatentsTakeWhatIsPlanned) {
     expect_planned(c, [&] { return dummy_source(c, format, 1); }, "latents");
 }
 
-// Decorators, which watch a backend's ops, take no memory of the backend.
+// Decorators observe a backend's ops and do not change the planned memory.
 TEST(MemoryPlan, DecoratorsChangeNoPlan) {
   const std::string path = (fs::path(testing::TempDir()) / "memory_plan_trace.json").string();
   for (const char* name : {"llama_k", "qwen35", "deepseek3", "gpt_oss"})

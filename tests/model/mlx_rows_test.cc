@@ -1,7 +1,7 @@
-// Every architecture with its matrices in MLX's 4 bits: the directory, the same weights in 32 bits, and those weights
-// as a GGUF file have the same logits. tests/io and quantized_models_test.cc check that the bits are read as mlx writes
-// them. This test checks where each architecture finds its matrices, and how it cuts and stacks them. Experts are
-// stacked as in mlx-lm.
+// Every architecture with its matrices in MLX's 4 bits. Three forms have the same logits: the directory, the same
+// weights in 32 bits, and those weights as a GGUF file. tests/io and quantized_models_test.cc check that the bits are
+// read as mlx writes them. This test checks where each architecture finds its matrices, and how it splits and stacks
+// them. Experts are stacked as in mlx-lm.
 #include <map>
 #include <set>
 

@@ -1,5 +1,5 @@
-// Several ranks in threads give the logits of one rank, for all models of the goldens; and what ranks cannot share is
-// refused.
+// Several ranks in threads give the logits of one rank, for all golden models. Models that cannot be divided among
+// ranks are refused.
 #include "model/parallel.h"
 
 #include <gmock/gmock.h>
@@ -38,7 +38,7 @@ class Parallel : public testing::TestWithParam<std::string> {};
 // Experts of 32 columns, in blocks of 32.
 bool has_small_experts(const std::string& name) { return name == "gpt_oss_mxfp4" || name == "qwen3moe_q8_0"; }
 
-// The bound of the goldens of one rank, for two ranks, and for four where the model has enough heads.
+// Two ranks must meet the bound of the goldens of one rank; so must four if the model has enough heads.
 TEST_P(Parallel, LogitsEqualTransformers) {
   const Golden golden = read_golden(GetParam());
   const fs::path path = kModels / (golden.name + ".gguf");
@@ -58,7 +58,7 @@ TEST_P(Parallel, LogitsEqualTransformers) {
   }
 }
 
-// The same for ranks on the CPU, whose kernels differ; and for the fused steps that a rank does without.
+// Like LogitsEqualTransformers, for ranks on the CPU, which has other kernels and fused steps that a rank does not use.
 TEST_P(Parallel, CpuLogitsAreNearThoseOfOneRank) {
   const Golden golden = read_golden(GetParam());
   const auto json = nlohmann::json::parse(read_file((kModels / (golden.name + ".json")).string()));
@@ -73,7 +73,7 @@ INSTANTIATE_TEST_SUITE_P(Models, Parallel, testing::ValuesIn(golden_names()), []
 
 class HfParallel : public testing::TestWithParam<std::string> {};
 
-// The tensors of Hugging Face checkpoints are cut in other places.
+// The tensors of Hugging Face checkpoints are divided at other positions.
 TEST_P(HfParallel, LogitsEqualTransformers) {
   const Golden golden = read_golden(GetParam());
   const auto runner = start(kHfModels / golden.name, "ref", 2);
@@ -103,7 +103,7 @@ class Delayed final : public Communicator {
   std::mt19937 random_;
 };
 
-// Runs each rank as a process does it: by its own communicator. `lead` runs in rank 0; returns the ranks' errors.
+// Runs each rank as a process would, with its own communicator. `lead` runs in rank 0. Returns the ranks' errors.
 std::vector<std::string> run_apart(
     const std::string& name, int n, const std::function<void(Ranks&)>& lead,
     const std::function<std::unique_ptr<Communicator>(std::unique_ptr<Communicator>)>& wrap) {
@@ -183,7 +183,7 @@ TEST(ParallelRun, AFaultInAStepIsALostDeviceForAll) {
   }
 }
 
-// A rank that cannot load: its own error is the error of the whole.
+// If a rank cannot load, the whole run reports its error.
 TEST(ParallelRun, AFaultOfOneRankWhileLoading) {
   const auto checkpoint = open_checkpoint((kModels / "llama.gguf").string());
   RunnerOptions options = options_for("llama", "ref", 2);

@@ -66,7 +66,7 @@ TEST_P(Rankers, ScoresEqualSentenceTransformers) {
   RecordProperty("cpu", fmt::format("{:.1e}", largest[1]));
 }
 
-// Each pair by itself has the same score as in batches of several pairs.
+// A pair has the same score alone and in a batch.
 TEST_P(Rankers, BatchesDoNotChangeScores) {
   EmbedOptions options = on("ref");
   const auto embedder = open(path_, options);
@@ -229,7 +229,7 @@ TEST_F(RankerDirectory, ConfigsMustBeKnown) {
   EXPECT_THAT(config([](auto& j) { j["architectures"] = "x"; }), HasSubstr("architectures"));
 }
 
-// A model that is asked in words: its template contains the question.
+// A model that answers a question in words. Its template contains the question.
 TEST(Ranker, TheTemplateAsks) {
   const fs::path copy = fs::path(testing::TempDir()) / "ranker_that_is_asked";
   auto accepted = [&](const std::function<void()>& change) {

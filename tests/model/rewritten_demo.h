@@ -75,7 +75,7 @@ inline std::vector<int32_t> heldout_tokens() {
   return open_checkpoint(kDemo)->tokenizer()->encode(text, {});
 }
 
-// Of windows of 128 tokens, of which the second half is scored. n_windows: 0: all.
+// Over windows of 128 tokens; the second half of each is scored. n_windows = 0: all windows.
 inline double demo_perplexity(const std::shared_ptr<Rewritten>& matrices, const BackendOptions& backend,
                               const std::vector<int32_t>& tokens, int n_windows, bool decoded = false) {
   constexpr int kWindow = 128;

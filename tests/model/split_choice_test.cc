@@ -1,4 +1,4 @@
-// Where the blocks of known models go, and what the options may ask for. The GPU is planned_gpu: there is none here.
+// The placement of the blocks of known models, and which options are accepted. planned_gpu replaces a GPU.
 #include "model/split_choice.h"
 
 #include <gmock/gmock.h>
@@ -21,7 +21,7 @@ struct Choice {
   explicit Choice(const char* shape, Format format = Format::Q4_0)
       : config(config_of_shape(shape)), source(dummy_source(config, format, 1)) {}
 
-  // "layers 0 to 47 on gpu" for a GPU and a host of so many GiB.
+  // "layers 0 to 47 on gpu" for a GPU and a host with these sizes in GiB.
   std::string operator()(double gpu_gib, double host_gib, RunnerOptions options = {}) {
     const auto gpu = planned_gpu(static_cast<size_t>(gpu_gib * kGiB)),
                cpu = create_backend({.device = "cpu", .n_threads = 1});
@@ -77,7 +77,7 @@ TEST(SplitChoice, ADenseModelLosesLayers) {
   }
 }
 
-// 48 layers of 128 experts: 16 GiB, of which attention is less than one.
+// 48 layers of 128 experts: 16 GiB, less than one of which is attention.
 TEST(SplitChoice, AModelOfExpertsLosesExperts) {
   Choice choose("qwen3-30b-a3b");
   EXPECT_THAT(choose(8, 64), HasSubstr("layers 0 to 47 on gpu, feed-forward of layers 0 to "));
@@ -89,7 +89,7 @@ TEST(SplitChoice, AModelOfExpertsLosesExperts) {
             "layers 0 to 47 on gpu, feed-forward of layers 0 to 47 on cpu");
 }
 
-// The chosen split leaves room for the context that was asked for: the plan of memory accepts it.
+// The chosen split leaves room for the requested context: the memory plan accepts it.
 TEST(SplitChoice, ThePlanAcceptsTheSplit) {
   for (const char* shape : {"qwen3-30b-a3b", "llama-3.1-8b", "qwen3.5-0.8b"})
     for (const int n_ctx : {0, 8192}) {
@@ -144,7 +144,8 @@ TEST(SplitChoice, Patterns) {
   EXPECT_THAT(error_of([&] { with("(=CPU"); }), HasSubstr("expression '('"));
 }
 
-// Sizes of weights, caches and steps, so that a plan for a GPU that is not there holds on one that is.
+// PlannedGpu predicts the sizes of weights, caches and steps, so that a plan made without the GPU holds on the real
+// GPU.
 TEST(PlannedGpu, AnswersNearlyAsCuda) {
   std::unique_ptr<Backend> cuda;
   try {

@@ -1,4 +1,4 @@
-// Which blocks go where: dense models lose whole layers, models with experts lose experts first.
+// The placement of blocks: dense models move whole layers off the GPU, models with experts move experts first.
 #include "model/split_plan.h"
 
 #include <gtest/gtest.h>
@@ -84,7 +84,7 @@ TEST(SplitPlan, Table) {
   }
 }
 
-// Whatever the sizes are, a split that was chosen fits, and no split of its family is faster with more on the GPU.
+// For all sizes, the chosen split fits, and no split of its family with more blocks on the GPU is faster.
 TEST(SplitPlan, MoreMemoryIsNeverSlower) {
   for (const bool has_experts : {false, true}) {
     const auto blocks = has_experts ? experts() : dense();

@@ -1,5 +1,5 @@
-// A model on several devices computes the same bits as on one, wherever its blocks are: all models of
-// tests/data/models, on several CPU backends.
+// A model on several devices computes the same bits as on one, wherever its blocks are. Runs all models of
+// tests/data/models on several CPU backends.
 #include <gtest/gtest.h>
 
 #include <random>
@@ -42,7 +42,7 @@ Split layers_from(int n_layers, int first_on_0) {
   return split;
 }
 
-// Stages, experts elsewhere, each end elsewhere, and blocks anywhere.
+// Pipeline stages, experts on another device, embedding and head on other devices, and random placements.
 std::vector<Split> splits_of(int n_layers, unsigned seed) {
   std::vector<Split> splits = {layers_from(n_layers, n_layers / 2), layers_from(n_layers, n_layers)};
   Split experts(n_layers), ends(n_layers);
@@ -75,7 +75,7 @@ TEST_P(Splits, SameBitsAsOneDevice) {
   }
 }
 
-// Backends of two kinds: what one has computed is what the other continues with.
+// Two kinds of backends: each continues with the results of the other.
 TEST_P(Splits, RefAndCpuAreNearTransformers) {
   const Golden golden = read_golden(GetParam());
   if (!is_exact(golden)) GTEST_SKIP() << "activations are rounded";
@@ -88,7 +88,8 @@ TEST_P(Splits, RefAndCpuAreNearTransformers) {
   }
 }
 
-// Blocks between a GPU and the CPU: whole prompts, and steps of one token, which are recorded with their crossings.
+// Blocks divided between a GPU and the CPU: whole prompts, and steps of one token, which are recorded together with
+// their transfers.
 class CudaSplits : public testing::TestWithParam<std::string> {
  protected:
   void SetUp() override {
@@ -115,7 +116,7 @@ TEST_P(CudaSplits, NearTransformers) {
     }
 }
 
-// Draws on the GPU between steps whose experts are on the CPU.
+// The GPU samples between steps whose experts are on the CPU.
 TEST_P(CudaSplits, GreedyEqualsTransformers) {
   const Golden golden = read_golden(GetParam());
   if (!is_exact(golden)) GTEST_SKIP() << "activations are rounded";

@@ -50,8 +50,8 @@ TEST(Shards, EveryLargeMatrixOfALayerHasOne) {
     for (int layer = 0; layer < c.n_layers; ++layer)
       for (const MatrixRow<LayerWeights>& row : layer_matrices()) {
         if (!applies(row.when, c, layer)) continue;
-        // Outputs that are latents, or one number for each head or expert: every rank needs all of them, or gains
-        // nothing from dividing them.
+        // Outputs that are latents, or one number for each head or expert: every rank needs all of them, or dividing
+        // them saves nothing.
         const bool small = row.n_out == Size::kOne || row.n_out == Size::kExperts || row.n_out == Size::kQRank ||
                            row.n_out == Size::kHead;
         EXPECT_EQ(row.shard == Shard::kNone, small) << c.name << ": " << row.gguf_name;
@@ -62,8 +62,8 @@ TEST(Shards, EveryLargeMatrixOfALayerHasOne) {
       }
 }
 
-// Each rank keeps at most a tenth of a layer's matrices undivided. If a matrix has several table rows, each row counts
-// by itself.
+// Each rank keeps at most a tenth of a layer's matrices undivided. If a matrix has several table rows, each row is
+// counted separately.
 TEST(Shards, LittleIsKeptByAll) {
   for (const Config& c : configs())
     for (int layer = 0; layer < c.n_layers; ++layer) {
@@ -79,8 +79,8 @@ TEST(Shards, LittleIsKeptByAll) {
     }
 }
 
-// Of each divided size, every rank has a part that is not empty, and the parts of all ranks together are the whole.
-// Only keys and values of a model with few of them are on several ranks.
+// Every rank has a non-empty part of each divided size, and the parts together are the whole. Parts overlap only for
+// the keys and values of a model with few KV heads.
 TEST(Shards, RanksShareEverySize) {
   for (const Config& model : configs())
     for (const int n : {2, 4, 8}) {
@@ -119,7 +119,7 @@ TEST(Shards, RanksShareEverySize) {
     }
 }
 
-// The output of a matrix is divided as the next matrix reads it, and a bias as the outputs of its matrix.
+// A matrix's output is divided as the next matrix reads it, and a bias as the output of its matrix.
 TEST(Shards, WhatFollowsEachOtherIsDividedAlike) {
   using L = LayerWeights;
   constexpr struct {

@@ -87,7 +87,7 @@ std::string complaint(const std::string& victim, bool missing) {
   return "";
 }
 
-// The memory of weights is known before loading, for any format of the checkpoint.
+// The memory of weights can be computed before loading, for any format of the checkpoint.
 TEST(Weights, TakeWhatTheirShapesSay) {
   const std::string data = INGOT_TEST_DATA;
   for (const char* path : {"/models/llama_k.gguf", "/models/qwen2_tied.gguf", "/models/qwen35.gguf", "/hf/qwen3next",

@@ -1,5 +1,5 @@
-// Several GPUs, a thread each: their sums equal those of the host and are the same bits on all of them, in plain
-// launches and in a model's recorded steps. Skipped with one GPU.
+// Several GPUs, one thread each. Their sums equal the host's and are bit-identical on all GPUs, in direct launches and
+// in a model's recorded steps. Skipped with one GPU.
 #include <gtest/gtest.h>
 
 #include <cuda_runtime_api.h>
@@ -59,7 +59,8 @@ TEST(CudaRanks, SumsEqualThoseOfTheHost) {
   struct Size {
     int64_t rows, cols;
   };
-  // From one slice of one block to more than the kernel of small sums takes; a size twice, so that places are reused.
+  // From one slice of one block to more than the kernel for small sums supports. One size occurs twice, so that buffers
+  // are reused.
   constexpr Size kSizes[] = {{1, 4},     {1, 1024},  {1, 4096},  {3, 4096},   {1, 4096},
                              {33, 2880}, {64, 8192}, {65, 8192}, {512, 4096}, {7, 36}};
   std::vector<std::vector<std::vector<float>>> results(static_cast<size_t>(n));

@@ -120,8 +120,8 @@ TEST(Specialised, SaysWhatTheCompilerSays) {
   EXPECT_THROW(nvrtc->compile("", "sm_1"), Error);
 }
 
-// A kernel is compiled once, and then found in the folder; a damaged file is compiled again. There is no device to load
-// the kernel, which counts as a failure.
+// A kernel is compiled once and then found in the cache folder. A damaged file is compiled again. The kernel cannot be
+// loaded without a device, which counts as a failure.
 TEST(Specialised, IsKept) {
   if (Nvrtc::get() == nullptr) GTEST_SKIP() << "no NVRTC";
   const fs::path folder = fs::path(testing::TempDir()) / fmt::format("specialised_{}", ::getpid());

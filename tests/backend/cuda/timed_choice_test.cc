@@ -1,4 +1,4 @@
-// TimedChoice with made-up times, without a GPU: another kernel than the list's must be faster by a twentieth, and is
+// TimedChoice with made-up times, without a GPU. A kernel that is not the list's must be faster by a twentieth, and is
 // chosen only for the sizes that were timed.
 #include <gtest/gtest.h>
 
