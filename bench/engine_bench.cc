@@ -1,5 +1,5 @@
-// What the engine itself costs, without a model: planning and filling a step of n sequences that decode, finding a long
-// prompt in the prefix cache, a whole step on the fake runner.
+// The engine's own cost, without a model: planning and filling a decode step of n sequences, finding a long prompt in
+// the prefix cache, and a whole step on the fake runner.
 #include <benchmark/benchmark.h>
 
 #include <memory>
@@ -12,8 +12,8 @@
 namespace ingot {
 namespace {
 
-// n sequences of about 2000 tokens, each on its own blocks; each step is planned, filled and done, as the engine does
-// it.
+// n sequences of about 2000 tokens, each with its own blocks. Each step is planned, filled and completed as in the
+// engine.
 void plan_and_fill(benchmark::State& state) {
   const int n = static_cast<int>(state.range(0)), n_prompt = 2000, n_blocks = n * 300;
   const SchedulerLimits limits{

@@ -1,11 +1,11 @@
-// Times the verbs at the shapes of real models, made by the functions of the op table, against this machine's peak,
-// which is measured first. Usage: ops_bench [--benchmark_filter=REGEX ...] [THREADS [ISA] | cuda | cuda:N]; all of it
-// takes a minute. On a GPU it times what `ingot bench` does not show alone, attention and draws, with the launch and
-// the wait for it.
+// Times the ops at the shapes of real models, with the functions of the op table, relative to this machine's peak,
+// which is measured first. Usage: ops_bench [--benchmark_filter=REGEX ...] [THREADS [ISA] | cuda | cuda:N]. A full run
+// takes a minute. On a GPU it times only attention and draws, which `ingot bench` does not show separately; launch and
+// synchronization are included.
 //
-// %peak is the least time that the operations or the bytes of a case can take, whichever is longer, over the time
-// measured. Decoding reads every weight once a token, out of memory: such a case goes through several copies, more than
-// caches hold.
+// %peak is the least time that a case's operations or bytes can take, whichever is longer, divided by the measured
+// time. Decoding reads every weight from memory once per token, so these cases alternate between several copies that
+// together exceed the caches.
 #include <benchmark/benchmark.h>
 
 #include <cstdlib>
@@ -74,7 +74,7 @@ void add(const ModelShape& model, const OpCase& c, const Peak& peak, bool cold =
       ->UseRealTime();
 }
 
-// The peak that a format's cases are measured against.
+// The peak for the cases of a format.
 Peak peak_of(Format format, Backend& backend) {
   static std::map<std::string, Peak> peaks;
   const std::string kind = info(format).unpack != nullptr ? "quantized formats" : info(format).name;
@@ -107,7 +107,8 @@ void add_cases() {
   }
 }
 
-// A layer of experts, and one of its three products. A token reads those that it goes to, of several copies' weights.
+// A layer of experts, and one of its three products. The several copies of the weights exceed the caches; a token reads
+// only the experts that it chose.
 void add_expert_layers() {
   const auto backend = make_backend();
   const ModelShape m = {"granite-1b-a400m", 1024, 16, 8, 64, 512};
@@ -121,7 +122,8 @@ void add_expert_layers() {
   }
 }
 
-// A draw of each of 256 rows of logits. Like a model's: twenty stand out; flat: all much the same.
+// One draw from each of 256 rows of logits. Normally twenty logits stand out, as in a model's rows. flat: all logits
+// are similar.
 void time_draws(benchmark::State& state, const SamplingParams& params, bool flat, const Peak& peak) {
   constexpr int kRows = 256, kVocab = 128256;
   const auto backend = make_backend();
@@ -180,7 +182,7 @@ void add_gpu_cases() {
           ->UseRealTime();
 }
 
-// One table, and names without the settings that are the same for all.
+// Prints one table. Names omit the settings that are the same for all cases.
 class Report : public benchmark::ConsoleReporter {
  public:
   Report() : ConsoleReporter(OO_Tabular) {}

@@ -1,6 +1,6 @@
-// Times the tokenizers on a mebibyte of many kinds of text, prose and what repeats: one of each family, from the
-// goldens, or of the models that are named (GGUF files, or directories with a tokenizer.json). Usage: tokenizer_bench
-// [--benchmark_filter=REGEX ...] [MODEL ...]
+// Times the tokenizers on a mebibyte of many kinds of text, prose and repetitive text. The tokenizers are one of each
+// family from the goldens, or those of the named models (GGUF files, or directories with a tokenizer.json). Usage:
+// tokenizer_bench [--benchmark_filter=REGEX ...] [MODEL ...]
 #include <benchmark/benchmark.h>
 
 #include <filesystem>

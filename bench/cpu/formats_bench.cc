@@ -2,11 +2,11 @@
 //
 //   formats_bench [FORMAT,... | all] [ISA] [THREADS]
 //
-// The rate of one row is in GB/s of packed weights, since decoding reads every weight once a token; copies of the
-// matrix fill more than the caches. "In cache" is that rate for one core and a matrix that stays in its second-level
-// cache: what its instructions allow. Other processes may use the memory too, so reading alone is measured in turns
-// with that product, and "of read" is the median of the ratios. The rates of more rows are in 10^9 operations a second,
-// the best of several tries.
+// The rate of one row is in GB/s of packed weights, because decoding reads every weight once per token. Copies of the
+// matrix together exceed the caches. "In cache" is the rate of one core with a matrix that stays in its second-level
+// cache: the limit of the instructions alone. Other processes may use the memory too, so plain reading is measured in
+// alternation with the product, and "of read" is the median of the ratios. The rates of more rows are in 10^9
+// operations a second, the best of several tries.
 #include <fmt/format.h>
 
 #include <algorithm>

@@ -1,5 +1,5 @@
 #!/bin/sh
-# Measures ingot and other programs on the same files, in turns, and prints medians and ratios.
+# Measures ingot and other programs alternately on the same files, and prints medians and ratios.
 #
 #   bench/cpu/peers.sh [-s SHAPES] [-t TYPES] [-n ROUNDS] [-p PROMPT] [-g TOKENS] [-w FOLDER] [-i INGOT] NAME=LLAMA_BENCH...
 #   bench/cpu/peers.sh -s "smollm-135m llama-3.2-1b" -t "Q4_0 Q4_K_M" llama.cpp=/usr/bin/llama-bench

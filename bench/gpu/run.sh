@@ -1,21 +1,32 @@
 #!/bin/sh
-# Builds for the GPU of this machine, runs the tests that need it, and measures: one call does all.
+# Builds for the GPU of this machine, runs the tests that need a GPU, and measures speed, all in one call.
 #
 #   bench/gpu/run.sh [build] [test] [sanitize] [bench] [experts] [batch] [idle] [profile] [load] [ops] [kernels] [tuned] [ladder] [depth] [serving] [offload] [parallel] [parallel70b] [wheel] [ptx]
-#   build, test and bench when none is named
+#   default: build test bench
 #
-# The build goes to build-gpu/ (BUILD=...), results to $OUT if it is set. CMAKE_ARGS are passed to cmake. With TESTS_LIKE=..., only
-# groups of tests with this word run. `sanitize` has
-# compute-sanitizer look for bad accesses, races and barriers, `experts` measures models with experts and with recurrent layers, `batch` sequences
-# side by side, bare and through the whole engine, `idle` what the GPU idles between decode steps, `profile` what each kernel of a token takes (ncu), `load` how fast
-# files are loaded (a 2.5 GB model is written for it), `ops`
-# attention and draws alone, `kernels` products alone, `tuned` those of the model's sizes and this device against the fixed ones, `ladder` more types,
-# `depth` decode far into the context, of one sequence and of sixteen, `serving` requests of 1,000 + 1,000 tokens through the whole engine, `offload` models
-# that the GPU shares with 16 cores of the CPU, with their tests, `parallel` one model
-# on 2 GPUs (and on 4, where there are so many) against one: tests, equal text, sums by size, prompts and decode, serving;
-# `parallel70b` the same of a model of 70 billion parameters, prompts and decode only; `wheel` the Python package
-# of $BUILD/wheel (made by `make wheel-cuda`, or scripts/wheel.py, where PyPI can be reached) in an environment of its own, `ptx` the tests with a
-# program that has PTX only, which the driver compiles as it does on a GPU newer than the toolkit ($BUILD has this program afterwards).
+# The build goes to build-gpu/ (BUILD=...), results to $OUT if it is set. CMAKE_ARGS are passed to cmake. With TESTS_LIKE=...,
+# only the groups of tests whose names contain this word run.
+#
+#   sanitize     compute-sanitizer checks for invalid accesses, races and barrier errors
+#   experts      models with experts, and models with recurrent layers
+#   batch        several sequences at once, without and with the engine
+#   idle         how long the GPU idles between decode steps
+#   profile      the time of each kernel of a decoded token (ncu)
+#   load         how fast files are loaded (writes a 2.5 GB model)
+#   ops          attention and draws alone
+#   kernels      products alone
+#   tuned        kernels compiled for the model's sizes and this device, against the fixed ones
+#   ladder       more types
+#   depth        decoding far into the context, one sequence and sixteen
+#   serving      requests of 1,000 + 1,000 tokens through the whole engine
+#   offload      models divided between the GPU and 16 cores of the CPU, with their tests
+#   parallel     one model on 2 GPUs (and on 4, if the machine has them) against one GPU: tests, equal text, sums by size, prompts
+#                and decode, serving
+#   parallel70b  as parallel, for a model of 70 billion parameters; prompts and decode only
+#   wheel        the Python package of $BUILD/wheel (from `make wheel-cuda`, or from scripts/wheel.py on a machine that reaches PyPI)
+#                in a separate environment
+#   ptx          the tests with a program that has only PTX. The driver compiles the PTX, as on a GPU that is newer than the toolkit.
+#                $BUILD holds this program afterwards.
 set -u
 cd "$(dirname "$0")/../.." || exit 1
 BUILD=${BUILD:-build-gpu}
@@ -37,7 +48,8 @@ if has build; then
   build_programs
 fi
 
-# One process a test group: they run beside each other, for ref is slow and has one thread. $1: a word for the log.
+# One process per test group. Several run at once, because ref is slow and has one thread. $1: added to the last line of
+# output.
 run_tests() {
   each() { "$BUILD/$1" --gtest_list_tests --gtest_filter="$2" | awk -v program="$1" '/^[^ ]/ {suite = $1} /^ / {print program, suite $1}'; }
   { each test_backend '*Cuda*'; each test_model '*CudaPerplexity*'; } >"$OUT/tests.txt"
@@ -54,9 +66,11 @@ run_tests() {
 
 has test && run_tests ""
 
-# Small cases of every kind of kernel: the tool makes them some hundred times slower. What races within cuBLASLt's (nvjet) is not ours.
-# Layers on a cluster too, each tool: a block's sums lie in two places in turn, so that barriers which racecheck knows order them; what blocks
-# send each other by st.async it does not see, neither as access nor as order; that the result is right stands for it.
+# Small cases of every kind of kernel, because the tool makes kernels some hundred times slower. Races within cuBLASLt's
+# kernels (nvjet) are ignored.
+# Each tool also runs layers on a cluster. A block's sums alternate between two buffers, so that barriers known to
+# racecheck order them. racecheck sees neither the accesses of st.async between blocks nor their order; the correct
+# result is the only check of those.
 if has sanitize; then
   cases='CudaBackend.SmallCasesOfEachKernel:*Cuda*Recurrence*:SmallestCudaLayers.*'
   for tool in memcheck racecheck synccheck; do
@@ -101,7 +115,8 @@ if has idle; then
   done
   python3 bench/gpu/idle.py "$OUT"/idle-*.json || failed=1
 fi
-# So many kernels before those that count: weights are repacked, the peaks measured, the first tokens launched plainly and recorded.
+# profile SHAPE TYPE TOKENS SKIP COUNT: measures COUNT kernels after the first SKIP. The skipped kernels repack weights,
+# measure the peaks, and run the first tokens, which are launched directly and recorded.
 profile() {
   ncu --csv --clock-control none --cache-control none --graph-profiling node --metrics gpu__time_duration.sum --launch-skip "$4" --launch-count "$5" \
     "$BUILD/ingot" bench --device cuda --shape "$1" --type "$2" -p 0 -n "$3" -r 1 >"$OUT/profile-$1-$2.csv" 2>&1
@@ -135,7 +150,7 @@ fi
 if has ladder; then
   for type in F32 Q6_K Q5_K Q3_K Q2_K IQ4_NL MXFP4; do measure llama-3.2-1b $type; done
 fi
-# Heads of 64, of 128, of 256, and latents; the last two shapes have a window in some layers.
+# Heads of 64, of 128 and of 256, and latents. The last two shapes have a window in some layers.
 deep() {
   echo "$1 $2"
   for depths in "1,8192,32768 --npl 1,16" "122880 --npl 1"; do
@@ -154,7 +169,7 @@ divided() {
     echo "tp $tp: $("$BUILD/ingot" bench --device cuda --tp "$tp" -b 2048 --shape "$shape" --type "$type" -p 512,2048 -n 128 -r 3 2>&1 | grep -E "$shape|rror|failed|CHECK")"
   done
 }
-# libnccl.so.2: of the system, or of PyTorch's or PyPI's package.
+# libnccl.so.2 from the system, or from PyTorch's or PyPI's package.
 if has parallel || has parallel70b; then
   nccl=$(find / -name libnccl.so.2 -not -path '/proc/*' -printf '%h\n' 2>/dev/null | head -1)
   export LD_LIBRARY_PATH="$nccl:${LD_LIBRARY_PATH:-}"
@@ -183,7 +198,7 @@ if has parallel; then
   "$BUILD/ingot" bench engine --device cuda --tp 2 --shape llama-3.1-8b --type BF16 --requests 1 --max-seqs 1 --rate 0 --spread 0 -p 64 -n 300 \
     --trace "$OUT/parallel-trace.json" --trace-steps >>"$OUT/parallel.log" 2>&1 && python3 bench/gpu/idle.py "$OUT/parallel-trace.json" || failed=1
 fi
-# 64 sequences and more at once; as many requests as sequences, all there from the beginning.
+# 64 or more sequences at once. There are as many requests as sequences, and all are submitted at the start.
 if has serving; then
   for run in "BF16 f16" "F8_E4M3 f16" "F8_E4M3 fp8" "Q4_0 f16" "Q4_0 fp8"; do
     set -- $run
@@ -193,7 +208,7 @@ if has serving; then
     done
   done
 fi
-# Goals at batch 1: all experts on the CPU >= 60 tok/s; with 8 GiB on the GPU, 1.5 times as many.
+# Goals at batch 1: with all experts on the CPU, at least 60 tok/s; with 8 GiB on the GPU, 1.5 times that speed.
 shared() {
   echo "$*"
   "$BUILD/ingot" bench --device cuda -t 16 -p 512 -n 64 -r 3 --log-level info "$@" 2>&1 | grep -E "^\| |does not fit|on cpu|rror|CHECK"
@@ -211,7 +226,7 @@ fi
 if has wheel; then
   python3 bench/gpu/wheel.py "$BUILD"/wheel/ingot-*.whl || failed=1
 fi
-# The driver compiles a file of kernels when the first of these runs, and keeps the result in ~/.nv.
+# The first run makes the driver compile a file of kernels. The driver caches the result in ~/.nv.
 if has ptx; then
   configure 90-virtual
   build_programs
