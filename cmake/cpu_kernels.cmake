@@ -1,5 +1,6 @@
-# src/backend/cpu/kernels/*.cc, compiled once for each instruction set: the object libraries ingot_cpu_<isa>. Each set is a namespace of its
-# own (INGOT_ISA) and a header of its own (kernels/isa/); src/backend/cpu/isa_*.cc have the same lists, and pick one at run time.
+# Compiles src/backend/cpu/kernels/*.cc once for each instruction set, as the object libraries ingot_cpu_<isa>. Each set
+# has its own namespace (INGOT_ISA) and header (kernels/isa/). src/backend/cpu/isa_*.cc list the same sets and choose
+# one at run time.
 function(ingot_cpu_kernels)
   if(CMAKE_SYSTEM_PROCESSOR MATCHES "x86_64|AMD64|amd64")
     set(avx2 -mavx2 -mfma -mf16c)
@@ -9,7 +10,8 @@ function(ingot_cpu_kernels)
     set(isas portable avx2 avx_vnni avx512 avx512bf16)
     set(headers portable avx2 avx_vnni avx512 avx512)
   elseif(CMAKE_SYSTEM_PROCESSOR MATCHES "aarch64|arm64")
-    # GCC schedules before it gives out registers here, and then has too few of them: that costs a fifth of the tiles' speed.
+    # GCC schedules instructions before it allocates registers here, and then runs out of registers. That makes the
+    # tiles a fifth slower.
     set(neon_dot -march=armv8.2-a+dotprod $<$<CXX_COMPILER_ID:GNU>:-fno-schedule-insns>)
     set(neon_i8mm -march=armv8.2-a+dotprod+i8mm+bf16 $<$<CXX_COMPILER_ID:GNU>:-fno-schedule-insns>)
     set(isas portable neon_dot neon_i8mm)
@@ -21,14 +23,15 @@ function(ingot_cpu_kernels)
   file(GLOB sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/src/backend/cpu/kernels/*.cc)
   get_property(layers GLOBAL PROPERTY INGOT_LAYERS)
   list(FIND layers ingot_backend place)
-  # Instrumented, the tiles take GCC ten minutes a file at -O3.
+  # With sanitizers, GCC needs ten minutes for each file of tiles at -O3.
   set(level -O3)
   if(INGOT_SANITIZE)
     set(level -O1)
   endif()
   set_source_files_properties(${PROJECT_SOURCE_DIR}/src/backend/cpu/isa_x86.cc PROPERTIES
                               COMPILE_DEFINITIONS INGOT_TEST_AVX_VNNI=$<BOOL:${INGOT_TEST_AVX_VNNI}>)
-  # The fuzz build looks at parsers and at the server; instrumented, Clang takes ten minutes for a tile. `make asan` has the kernels.
+  # The fuzz build tests parsers and the server, so its kernels are not instrumented: Clang would need ten minutes for
+  # one tile. `make asan` instruments the kernels.
   if(INGOT_FUZZ)
     list(APPEND level -fno-sanitize=all)
   endif()
@@ -38,7 +41,8 @@ function(ingot_cpu_kernels)
     target_include_directories(${target} PRIVATE ${PROJECT_SOURCE_DIR}/src)
     target_compile_definitions(${target} PRIVATE INGOT_ISA=${isa}
                                INGOT_ISA_HEADER="backend/cpu/kernels/isa/${header}.h")
-    # Optimised in every build type: the vector types are only as good as the optimiser. Contraction makes fused multiply-adds of a * b + c.
+    # Optimised in every build type, because the vector types depend on the optimiser. Contraction turns a * b + c into
+    # fused multiply-adds.
     target_compile_options(${target} PRIVATE ${${isa}} ${level} -ffp-contract=fast -fno-math-errno -fno-trapping-math
                            $<$<CXX_COMPILER_ID:GNU>:-Wno-maybe-uninitialized -Wno-uninitialized -Wno-psabi>)  # GCC 12's own headers
     list(INSERT layers ${place} ${target})

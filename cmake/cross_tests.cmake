@@ -1,5 +1,5 @@
-# Tests of a program for another machine: the emulator of the toolchain file runs it. build-*/ingot-emulated starts the program for
-# Python tests, as these ask for nothing but a program.
+# Tests of a cross-compiled program, run by the emulator of the toolchain file. build-*/ingot-emulated starts the
+# program for Python tests, which need a single executable.
 set(emulated ${PROJECT_BINARY_DIR}/ingot-emulated)
 string(JOIN " " emulator ${CMAKE_CROSSCOMPILING_EMULATOR})
 file(GENERATE OUTPUT ${emulated} CONTENT "#!/bin/sh\nexec ${emulator} $<TARGET_FILE:ingot-cli> \"$@\"\n"

@@ -1,5 +1,6 @@
-# src/backend/cuda/ as the object library ingot_cuda, where there is nvcc and INGOT_CUDA is not OFF. Otherwise src/backend/cuda_stub.cc
-# takes its place, so that no source has to ask. The program links the CUDA runtime statically, cuBLASLt as a shared library.
+# Builds src/backend/cuda/ as the object library ingot_cuda if nvcc is found and INGOT_CUDA is not OFF. Otherwise
+# src/backend/cuda_stub.cc replaces the library, so that other sources need no conditions. The program links the CUDA
+# runtime statically, and cuBLASLt as a shared library.
 set(INGOT_HAS_CUDA OFF)
 if(NOT INGOT_CUDA STREQUAL "OFF")
   include(CheckLanguage)
@@ -16,8 +17,8 @@ if(NOT INGOT_CUDA STREQUAL "OFF")
       message(WARNING "CMAKE_CUDA_ARCHITECTURES has 90 and not 90a-real: Hopper runs without its fastest kernels.")
     endif()
     if(INGOT_CUDA_DEFAULT_ARCHS)
-      # Code of 8.0 runs on all of 8.x. 90a has what only Hopper has. From the PTX of 9.0 the driver makes code for GPUs
-      # that are newer than the toolkit, when they first run it.
+      # Code for 8.0 runs on all 8.x GPUs. 90a has the features that only Hopper has. The driver compiles the PTX for
+      # 9.0 on GPUs that are newer than the toolkit, when they first run it.
       set(CMAKE_CUDA_ARCHITECTURES 80-real 90a-real 90-virtual)
       if(CMAKE_CUDA_COMPILER_VERSION VERSION_GREATER_EQUAL 12.8)
         list(APPEND CMAKE_CUDA_ARCHITECTURES 100-real 120-real)
@@ -38,8 +39,9 @@ if(NOT INGOT_CUDA STREQUAL "OFF")
 endif()
 message(STATUS "CUDA backend: ${INGOT_HAS_CUDA}")
 
-# The sources of kernels that NVRTC compiles when the program runs are part of the program, byte for byte, with a table of them that
-# src/backend/cuda/nvrtc.cc reads (backend/cuda/rtc_sources.h in the build folder). rtc_half.h is there what others know as cuda_fp16.h.
+# The program contains the sources of the kernels that NVRTC compiles at run time, byte for byte.
+# src/backend/cuda/nvrtc.cc reads their table (backend/cuda/rtc_sources.h in the build folder). In that table,
+# cuda_fp16.h is replaced by rtc_half.h.
 set(INGOT_RTC_SOURCES backend/cuda/matmul/dot_codes.cuh backend/cuda/matmul/dot_rows.cuh backend/cuda/matmul/matvec.cuh backend/cuda/matmul/tile_matmul.cuh
     backend/cuda/matmul/warpgroup_matmul.cuh backend/cuda/experts/codes.cuh backend/cuda/experts/rows.cuh backend/cuda/matmul/matvec_tiles.cuh backend/cuda/matmul/matvec_step.cuh
     backend/cuda/matmul/tile_step.cuh backend/cuda/matmul/wgmma.cuh backend/cuda/device.cuh backend/cuda/rtc_half.h backend/cuda/matmul/packed_weight.h

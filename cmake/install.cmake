@@ -1,6 +1,6 @@
-# `cmake --install`: the program, libingot.so with its header include/ingot/ingot.h, and what projects find the two by:
-# find_package(ingot) gives ingot::ingot, and `pkg-config --cflags --libs ingot` the same in words. The C++ below is the
-# program's own and changes with it, so nothing of it is installed.
+# `cmake --install` installs the program, libingot.so with its header include/ingot/ingot.h, and the files by which
+# other projects find them: find_package(ingot) provides ingot::ingot, and `pkg-config --cflags --libs ingot` prints the
+# flags. The C++ headers are internal and change with the program, so they are not installed.
 include(GNUInstallDirs)
 include(CMakePackageConfigHelpers)
 

@@ -1,8 +1,9 @@
-# ingot_layer(FOLDER [UNITY [BUT ...]] [SUBFOLDERS ...] [LIBS ...]): the object library ingot_FOLDER (of a/b:
-# ingot_a_b) from src/FOLDER/*.cc, and its place in the link order. Files named *_posix.cc and *_windows.cc are for
-# those systems alone, *_x86.cc, *_arm.cc and *_other.cc for those processors.
-# UNITY: several files are compiled as one in release builds, BUT those whose private names other files have, too. An empty folder makes
-# nothing. Includes only go down the list of layers: scripts/layers.py checks that.
+# ingot_layer(FOLDER [UNITY [BUT ...]] [SUBFOLDERS ...] [LIBS ...]): creates the object library ingot_FOLDER (for a/b:
+# ingot_a_b) from src/FOLDER/*.cc, and appends it to the link order. Files named *_posix.cc and *_windows.cc are
+# compiled only for those systems, *_x86.cc, *_arm.cc and *_other.cc only for those processors.
+# UNITY: release builds compile several files as one. BUT lists the files that are excluded because other files use the
+# same private names. An empty folder creates no library. A layer includes only lower layers of the list;
+# scripts/layers.py checks this.
 set_property(GLOBAL PROPERTY INGOT_LAYERS "")
 set_property(GLOBAL PROPERTY INGOT_LIBS "")
 set(INGOT_OTHER_MACHINES posix windows x86 arm other)  # whose files are left out
@@ -48,7 +49,7 @@ function(ingot_layer folder)
   endif()
 endfunction()
 
-# Every layer but the program's own: `ingot` is what the program links, and `ingot_shared` what others do.
+# Collects every layer except the program's own. The program links `ingot`; other programs link `ingot_shared`.
 function(ingot_library)
   get_property(layers GLOBAL PROPERTY INGOT_LAYERS)
   get_property(libs GLOBAL PROPERTY INGOT_LIBS)
@@ -61,7 +62,7 @@ function(ingot_library)
   if(WIN32)  # the C API has no DLL
     return()
   endif()
-  # The same as a shared library, which shows the C API and nothing else.
+  # The same code as a shared library that exports only the C API.
   add_library(ingot_shared SHARED ${objects})
   target_link_libraries(ingot_shared PRIVATE ${libs})
   target_link_options(ingot_shared PRIVATE "LINKER:--version-script=${PROJECT_SOURCE_DIR}/cmake/exports.map")

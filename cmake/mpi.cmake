@@ -1,5 +1,6 @@
-# src/cli/mpi/: with MPI the program may be started by mpirun, a rank of the model in each process. Only a module links MPI,
-# which the program loads then. Without MPI, or with -DINGOT_MPI=OFF, there is no module.
+# src/cli/mpi/: with MPI, mpirun can start the program with one rank of the model in each process. Only a module links
+# MPI, and the program loads this module only in that case. Without MPI, or with -DINGOT_MPI=OFF, the module is not
+# built.
 set(INGOT_MPI "AUTO" CACHE STRING "Ranks as processes of MPI: AUTO (when MPI is found), ON or OFF")
 set_property(CACHE INGOT_MPI PROPERTY STRINGS AUTO ON OFF)
 set(INGOT_HAS_MPI OFF)

@@ -1,8 +1,10 @@
-# One test program a folder of tests/, linked with the object libraries up to its layer only, so that a folder builds alone.
+# One test program for each folder of tests/. It links the object libraries only up to its layer, so that a folder can
+# be built alone.
 find_package(GTest REQUIRED)
 include(GoogleTest)
 
-# Python of the tests: the one that has the Debian packages of scripts/setup.sh, be it first on the PATH or not.
+# The Python for the tests: the interpreter that has the Debian packages of scripts/setup.sh, even if it is not first on
+# the PATH.
 foreach(python python3 /usr/bin/python3)
   execute_process(COMMAND ${python} -c "import numpy, pytest" RESULT_VARIABLE failed OUTPUT_QUIET ERROR_QUIET)
   if(NOT failed)
@@ -14,7 +16,7 @@ if(NOT INGOT_PYTHON)
   message(FATAL_ERROR "The tests need Python with numpy and pytest: `make setup` installs both, -DINGOT_TESTS=OFF does without.")
 endif()
 
-# Under a sanitizer, two programs that each have a pool of threads slow each other down by far more than by half: one at a time.
+# With sanitizers, two programs with thread pools slow each other down by far more than half, so they run one at a time.
 set(INGOT_TEST_THREADS 1)
 set(INGOT_TEST_SECONDS 600)
 if(INGOT_SANITIZE)
@@ -80,8 +82,8 @@ if(CMAKE_CROSSCOMPILING)
 endif()
 add_subdirectory(tests/load)
 
-# docs/add-a-model.md says which row to add to the table of architectures: a program whose table has it (its own arch.cc, which
-# the linker takes instead of the library's) runs such a model.
+# docs/add-a-model.md shows a row for the table of architectures. This program has an arch.cc with that row, which the
+# linker uses instead of the library's, and runs such a model.
 file(READ ${PROJECT_SOURCE_DIR}/docs/add-a-model.md page)
 file(READ ${PROJECT_SOURCE_DIR}/src/model/arch.cc table)
 string(REGEX MATCH "\n +{.gguf_name = \"([a-z0-9_]+)\"[^\n]*},\n" row "${page}")
@@ -97,7 +99,7 @@ target_link_libraries(test_add_a_model PRIVATE ingot GTest::gtest_main)
 target_compile_definitions(test_add_a_model PRIVATE INGOT_TEST_DATA="${PROJECT_SOURCE_DIR}/tests/data")
 gtest_discover_tests(test_add_a_model DISCOVERY_TIMEOUT 60)
 
-# docs/add-a-backend.md shows a backend: a program that has this class, and runs models on it.
+# docs/add-a-backend.md shows a backend class. This program contains the class and runs models on it.
 file(READ ${PROJECT_SOURCE_DIR}/docs/add-a-backend.md page)
 if(NOT page MATCHES "```cpp\n(class ToyBackend [^`]*)```")
   message(FATAL_ERROR "docs/add-a-backend.md: expected the class ToyBackend")
@@ -110,11 +112,12 @@ target_link_libraries(test_add_a_backend PRIVATE ingot GTest::gtest_main)
 target_compile_definitions(test_add_a_backend PRIVATE INGOT_TEST_DATA="${PROJECT_SOURCE_DIR}/tests/data")
 gtest_discover_tests(test_add_a_backend DISCOVERY_TIMEOUT 60)
 
-# The tree itself: its layers, its sizes, and the scripts that check them.
+# The source tree: its layers, its sizes, and the scripts that check them.
 add_test(NAME scripts.layers COMMAND ${INGOT_PYTHON} ${PROJECT_SOURCE_DIR}/scripts/layers.py ${PROJECT_SOURCE_DIR})
 add_test(NAME scripts.size COMMAND ${INGOT_PYTHON} ${PROJECT_SOURCE_DIR}/scripts/size.py ${PROJECT_SOURCE_DIR})
 
-# Python tests: tests/FOLDER/NAME_test.py becomes FOLDER.NAME_test. They find the program in INGOT and the tree in INGOT_SOURCE.
+# Python tests: tests/FOLDER/NAME_test.py becomes the test FOLDER.NAME_test. INGOT has the path of the program,
+# INGOT_SOURCE that of the source tree.
 file(GLOB python_tests CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/tests/scripts/*_test.py ${PROJECT_SOURCE_DIR}/tests/cli/*_test.py
      ${PROJECT_SOURCE_DIR}/tests/capi/*_test.py ${PROJECT_SOURCE_DIR}/tests/server/*_test.py
      ${PROJECT_SOURCE_DIR}/tests/python/*_test.py)
@@ -142,7 +145,7 @@ foreach(test ${python_tests})
     ENVIRONMENT "INGOT=$<$<TARGET_EXISTS:ingot-cli>:$<TARGET_FILE:ingot-cli>>;INGOT_LIBRARY=$<TARGET_FILE:ingot_shared>;INGOT_SOURCE=${PROJECT_SOURCE_DIR};INGOT_FAIL_CALLS=${fail_calls};INGOT_FAKE_SERVER=$<TARGET_FILE:fake_server>;INGOT_SLOW=${slow}")
 endforeach()
 
-# These fetch other people's packages first, once.
+# These tests first download third-party packages, once.
 foreach(test server.clients_test server.deploy_test python.wheel_test)
   if(TEST ${test})
     set_tests_properties(${test} PROPERTIES TIMEOUT 1800)
@@ -160,7 +163,7 @@ target_link_libraries(capi_test PRIVATE ingot_shared)
 set_target_properties(capi_test PROPERTIES C_STANDARD 11)
 add_test(NAME capi.c COMMAND capi_test ${PROJECT_SOURCE_DIR}/models/demo.gguf)
 
-# What `cmake --install` leaves works for a project of its own.
+# Another project can use the files that `cmake --install` installs.
 set(install_flags "")
 if(INGOT_SANITIZE)
   set(install_flags -fsanitize=${INGOT_SANITIZE})

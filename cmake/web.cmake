@@ -1,5 +1,5 @@
-# The pages of the server are part of the program: ingot_embed_web(TARGET) assembles the files of src/server/web into it, byte for
-# byte, and writes the table of them that src/server/web.cc reads (server/web_assets.h in the build folder).
+# The server's pages are part of the program. ingot_embed_web(TARGET) assembles the files of src/server/web into TARGET,
+# byte for byte, and writes their table, which src/server/web.cc reads (server/web_assets.h in the build folder).
 function(ingot_embed_web target)
   file(GLOB files CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/src/server/web/*)
   set(data_section ".rodata.ingot_web, \"a\", %progbits")

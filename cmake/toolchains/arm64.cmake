@@ -1,5 +1,6 @@
-# Builds for 64-bit Arm on another machine: Debian's cross compiler, libraries from scripts/sysroot.sh in INGOT_SYSROOT, and QEMU to
-# run the tests. CMake reads this file again in its test projects, so the variable is passed on to them.
+# Builds for 64-bit Arm on another machine with Debian's cross compiler, the libraries of scripts/sysroot.sh in
+# INGOT_SYSROOT, and QEMU to run the tests. CMake reads this file again in its test projects, so the variable is passed
+# on to them.
 set(CMAKE_SYSTEM_NAME Linux)
 set(CMAKE_SYSTEM_PROCESSOR aarch64)
 set(INGOT_SYSROOT "${CMAKE_CURRENT_LIST_DIR}/../../build-arm/sysroot" CACHE PATH "The folder that scripts/sysroot.sh made")
