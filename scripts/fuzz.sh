@@ -1,7 +1,7 @@
 #!/bin/sh
-# Runs every libFuzzer target of a build folder for some seconds each, as many at a time as there are cores: scripts/fuzz.sh BUILD SECONDS.
-# The corpus grows in BUILD/corpus/TARGET, where the build has put the seeds. Each finding is shown, and lies in BUILD/findings.
-# FUZZ_SEED is the seed of the random numbers; without it each run has another one.
+# Runs every libFuzzer target of a build folder for some seconds each, one target per core at a time: scripts/fuzz.sh
+# BUILD SECONDS. The corpus grows in BUILD/corpus/TARGET, where the build has put the seeds. Each finding is printed and
+# stored in BUILD/findings. FUZZ_SEED sets the random seed; without it, every run uses a different seed.
 set -eu
 build=$1
 seconds=$2

@@ -1,15 +1,18 @@
 #!/bin/sh
-# Installs what a build needs and this machine lacks: scripts/setup.sh [build] [test] [bench] [fuzz] [arm] [windows], each a group of Debian packages.
-# Called by the Makefile before every target, so it takes no time when there is nothing to do. As root it installs, quietly; as
-# anyone else it says which command does. On a machine without apt it leaves the word to CMake, which names what it misses.
+# Installs the packages that a build needs and this machine lacks: scripts/setup.sh [build] [test] [bench] [fuzz] [arm]
+# [windows], each a group of Debian packages. The Makefile calls this script before every target, so it returns at once
+# if no package is missing. As root it installs quietly; for other users it prints the command that installs the
+# packages. On a machine without apt it does nothing, and CMake reports missing packages.
 set -eu
 
-# Boost has to be 1.81 or newer: Debian 12 has that beside its libboost-dev, which is older; later systems have one alone.
+# Boost must be 1.81 or newer. Debian 12 has Boost 1.81 in a separate package, because its libboost-dev is older. Later
+# systems have only libboost-dev.
 boost=libboost-dev
 if grep -qs '^VERSION_CODENAME=bookworm' "${OS_RELEASE:-/etc/os-release}"; then boost=libboost1.81-dev; fi
 
-# program:package for what may come from elsewhere (a newer compiler, say); plain packages for libraries. What only helps comes along
-# when something is missing, where apt has it: ccache, a browser for the tests of the pages, systemd's checker for the unit.
+# program:package for programs that may be installed in other ways (a newer compiler, for example); plain packages for
+# libraries. Optional packages are installed only together with missing ones, if apt has them: ccache, a browser for the
+# tests of the pages, systemd's checker for the unit.
 build="g++:g++ cmake:cmake ninja:ninja-build pkg-config:pkg-config
   libfmt-dev nlohmann-json3-dev libcli11-dev libpcre2-dev libutf8proc-dev libedit-dev
   libcurl4-openssl-dev libssl-dev $boost ca-certificates"
@@ -73,7 +76,7 @@ apt() { apt-get -q -y -o DPkg::Lock::Timeout=300 -o Acquire::Retries=3 "$@" >>"$
 apt update || true
 known=""
 for package in $helping; do apt-cache show "$package" >/dev/null 2>&1 && known="$known $package"; done
-# What only helps must not stand in the way.
+# A failure of the optional packages must not stop the installation.
 if ! apt install --no-install-recommends $missing $known && ! apt install --no-install-recommends $missing; then
   cat "$log" >&2
   echo "setup: apt-get could not install$missing" >&2

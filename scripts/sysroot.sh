@@ -1,7 +1,7 @@
 #!/bin/sh
-# Makes a folder with Debian's libraries and headers of another architecture: scripts/sysroot.sh ARCHITECTURE FOLDER, e.g.
-# arm64 build-arm/sysroot. Packages are unpacked there with their dependencies; nothing is installed, so the machine's own
-# package lists stay as they are. A folder that is complete is left alone.
+# Makes a folder with Debian's libraries and headers of another architecture: scripts/sysroot.sh ARCHITECTURE FOLDER,
+# e.g. arm64 build-arm/sysroot. The script unpacks packages and their dependencies there and installs nothing, so the
+# machine's own package lists do not change. A complete folder is not changed.
 set -eu
 
 architecture=$1
@@ -20,7 +20,7 @@ mkdir -p "$root/apt/lists/partial" "$root/apt/archives/partial"
 root=$(cd "$root" && pwd)
 echo "sysroot: unpacking $architecture packages to $root"
 : >"$root/apt/status"
-# The machine's own sources, with a state of its own.
+# apt with the machine's package sources and a separate state.
 apt() {
   apt-get -q -y -o APT::Architecture="$architecture" -o APT::Architectures="$architecture" -o Acquire::Retries=3 \
     -o APT::Sandbox::User= -o Dir::State="$root/apt" -o Dir::State::status="$root/apt/status" -o Dir::Cache="$root/apt" \
@@ -34,7 +34,7 @@ if ! apt install --download-only --no-install-recommends $packages; then
   exit 1
 fi
 for package in "$root"/apt/archives/*.deb; do dpkg-deb --extract "$package" "$root"; done
-# Absolute links point into the machine's own folders: make them point into this one.
+# Absolute links point to the machine's own folders. Make them point into this folder.
 find "$root" -type l -lname '/*' | while read -r link; do
   ln -sfn "$root$(readlink "$link")" "$link"
 done

@@ -1,7 +1,7 @@
 #!/bin/sh
-# Builds the libraries that a Windows build needs as static libraries: scripts/windows_libraries.sh FOLDER. Debian has no packages of
-# them for MinGW, but it has their sources, patched against known holes. Headers without a library come from this machine's own
-# packages. A folder that is complete is left alone.
+# Builds static versions of the libraries that a Windows build needs: scripts/windows_libraries.sh FOLDER. Debian has no
+# MinGW packages of these libraries, but it has their sources with security patches. Header-only libraries come from
+# this machine's own packages. A complete folder is not changed.
 set -eu
 
 prefix=$1
@@ -32,7 +32,7 @@ apt="apt-get -q -o APT::Sandbox::User= -o Acquire::Retries=3 -o Dir::Etc=$PWD/ap
 $apt update >>"$log" 2>&1 || true  # a source that does not answer does not matter
 run $apt source fmtlib pcre2 utf8proc openssl curl googletest
 
-# build NAME OPTION...: a project of CMake.
+# build NAME OPTION...: builds a CMake project.
 build() {
   name=$1
   shift
@@ -48,7 +48,7 @@ build fmtlib -DFMT_TEST=OFF -DFMT_DOC=OFF
 build utf8proc
 build pcre2 -DPCRE2_SUPPORT_JIT=ON -DPCRE2_BUILD_PCRE2GREP=OFF -DPCRE2_BUILD_TESTS=OFF -DPCRE2_SUPPORT_LIBREADLINE=OFF
 build googletest
-# Schannel: certificates are then checked against those that Windows trusts.
+# With Schannel, certificates are checked against those that Windows trusts.
 build curl -DCURL_USE_SCHANNEL=ON -DBUILD_CURL_EXE=OFF -DHTTP_ONLY=ON -DBUILD_TESTING=OFF -DCURL_ZLIB=OFF -DCURL_USE_LIBSSH2=OFF
 echo "windows_libraries: building openssl"
 cd "$(echo "$prefix"/source/openssl-[0-9]*/)"
