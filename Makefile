@@ -1,7 +1,7 @@
-# What people and CI type. Each target installs what it lacks (scripts/setup.sh; SETUP=true skips that) and builds in a folder of its own.
-# Presets in CMakePresets.json do the same for an IDE.
+# Targets for developers and CI. Each target installs missing packages (scripts/setup.sh; SETUP=true skips that) and
+# builds in a separate folder. The presets in CMakePresets.json do the same for an IDE.
 SHELL        := /bin/sh
-ifdef JOBS  # holds for builds too; without JOBS Ninja decides
+ifdef JOBS  # limits builds too; without JOBS Ninja decides
 export CMAKE_BUILD_PARALLEL_LEVEL = $(JOBS)
 endif
 SETUP        ?= scripts/setup.sh
@@ -14,14 +14,16 @@ PROMPT       ?= Tell me a story.
 COMPILERS    ?= $(foreach c,g++-12 g++-13 g++-14 g++-15 clang++-14 clang++-15 clang++-16 clang++-17 clang++-18 clang++-19 clang++-20,\
                   $(if $(shell command -v $(c)),$(c)))
 
-# nvcc alone is no reason to wait for CUDA kernels: there has to be a GPU too. `make cuda` builds them anywhere.
+# Building CUDA kernels takes long, so `make` builds them only if the machine has a GPU. `make cuda` always builds them.
 HAS_GPU := $(shell nvidia-smi -L 2>/dev/null)
 CUDA = $(if $(HAS_GPU),AUTO,OFF)
 
-# Tests that need a GPU have "cuda" in their names. Without a GPU they are left out, and the last line counts them.
+# Tests that need a GPU have "cuda" in their names. Without a GPU they are skipped, and the last line of output counts
+# them.
 GPU_TESTS = [Cc]uda
 
-# ThreadSanitizer of GCC 12 wants the old memory layout of Linux, without so much randomness.
+# GCC 12's ThreadSanitizer does not support the stronger address randomization of newer Linux kernels, so it is turned
+# off.
 TSAN = $(shell setarch -R true 2>/dev/null && echo setarch -R)
 
 .DEFAULT_GOAL := help
@@ -33,7 +35,7 @@ help:  ## This list
 setup:  ## Install what is missing (root; Debian packages)
 	@$(SETUP) build test
 
-build:  ## The program: build/ingot
+build:  ## Build the program: build/ingot
 	@$(SETUP) build
 	@test -f build/build.ninja || cmake --preset release -DINGOT_TESTS=OFF -DINGOT_CUDA=$(CUDA)
 	@cmake --build build --target ingot-cli
@@ -51,39 +53,39 @@ test:  ## Build and run every test
 	@$(if $(HAS_GPU),,ctest --test-dir build -N -R '$(GPU_TESTS)' | \
 	  sed -n 's/^Total Tests: \(.*\)/\1 tests need a GPU: bench\/gpu\/run.sh test/p')
 
-asan:  ## The tests under AddressSanitizer and UBSan
+asan:  ## Run the tests under AddressSanitizer and UBSan
 	@$(SETUP) build test
 	@cmake --preset asan
 	@cmake --build build-asan
 	@ctest --test-dir build-asan --output-on-failure --no-tests=error -j $(JOBS)
 
-tsan:  ## The tests under ThreadSanitizer
+tsan:  ## Run the tests under ThreadSanitizer
 	@$(SETUP) build test
 	@cmake --preset tsan
 	@$(TSAN) cmake --build build-tsan
 	@$(TSAN) ctest --test-dir build-tsan --output-on-failure --no-tests=error -j $(JOBS)
 
-test-arm:  ## The tests of ops and formats on 64-bit Arm: cross compiled, run by QEMU
+test-arm:  ## Run the tests of ops and formats for 64-bit Arm: cross-compiled, run by QEMU
 	@$(SETUP) build test arm
 	@scripts/sysroot.sh arm64 build-arm/sysroot
 	@cmake --preset arm
 	@cmake --build build-arm --target test_base test_quant test_backend
 	@ctest --test-dir build-arm -L '^(base|quant|backend)$$' -E '$(GPU_TESTS)' --output-on-failure --no-tests=error -j $(JOBS)
 
-test-windows:  ## The tests on Windows: cross compiled, run by Wine
+test-windows:  ## Run the tests for Windows: cross-compiled, run by Wine
 	@$(SETUP) build test windows
 	@scripts/windows_libraries.sh build-windows/libraries
 	@cmake --preset windows
 	@cmake --build build-windows
 	@ctest --test-dir build-windows --output-on-failure --no-tests=error -j $(JOBS)
 
-test-avx-vnni:  ## The kernels for AVX-VNNI, on a machine with AVX-512, which has the same instructions in another encoding
+test-avx-vnni:  ## Test the AVX-VNNI kernels on a machine with AVX-512 VNNI (the same instructions in another encoding)
 	@$(SETUP) build test
 	@cmake --preset avx-vnni
 	@cmake --build build-avx-vnni --target test_backend
 	@ctest --test-dir build-avx-vnni -L '^backend$$' -E '$(GPU_TESTS)' --output-on-failure --no-tests=error -j $(JOBS)
 
-test-compilers:  ## base, quant and backend with each compiler that is here: no warnings, and their tests (COMPILERS="g++-14 clang++-19")
+test-compilers:  ## Build base, quant and backend without warnings with each installed compiler, and run their tests (COMPILERS="g++-14 clang++-19")
 	@$(SETUP) build test
 	@for compiler in $(COMPILERS); do \
 	  folder=build-compilers/$$compiler; echo "$$compiler"; \
@@ -92,20 +94,20 @@ test-compilers:  ## base, quant and backend with each compiler that is here: no 
 	  ctest --test-dir $$folder -L '^(base|quant|backend)$$' -E '$(GPU_TESTS)' --output-on-failure --no-tests=error -j $(JOBS) || exit 1; \
 	done
 
-sanitized:  ## The tests of parsers and server (SANITIZED) under ASan and UBSan; each fuzz target for FUZZ_SECONDS
+sanitized:  ## Run the tests of parsers and server (SANITIZED) under ASan and UBSan, and each fuzz target for FUZZ_SECONDS
 	@$(SETUP) build test fuzz
 	@cmake --preset fuzz -DINGOT_TESTS=ON
 	@cmake --build build-fuzz --target tests/fuzz/all $(SANITIZED:%=test_%)
 	@ctest --test-dir build-fuzz -L "^($$(echo $(SANITIZED) | tr ' ' '|'))\$$" -E '$(GPU_TESTS)' --output-on-failure --no-tests=error -j $(JOBS)
 	@scripts/fuzz.sh build-fuzz $(FUZZ_SECONDS)
 
-fuzz:  ## Each fuzz target for FUZZ_SECONDS (60); fails on a finding
+fuzz:  ## Run each fuzz target for FUZZ_SECONDS (60); fails on a finding
 	@$(SETUP) build fuzz
 	@cmake --preset fuzz
 	@cmake --build build-fuzz --target tests/fuzz/all
 	@scripts/fuzz.sh build-fuzz $(FUZZ_SECONDS)
 
-bench:  ## Speed of the built-in model, of single operations and of the tokenizers
+bench:  ## Measure the speed of the built-in model, of single operations and of the tokenizers
 	@$(SETUP) build bench
 	@cmake --preset release -DINGOT_TESTS=OFF -DINGOT_BENCH=ON -DINGOT_CUDA=$(CUDA)
 	@cmake --build build --target ingot-cli ops_bench tokenizer_bench
@@ -113,7 +115,7 @@ bench:  ## Speed of the built-in model, of single operations and of the tokenize
 	build/bench/ops_bench
 	build/bench/tokenizer_bench
 
-bench-compare: check-base build  ## Speed beside that of an older commit: BASE=<commit> (COMPARE='--shape llama-3.2-1b -n 64')
+bench-compare: check-base build  ## Compare the speed with that of an older commit: BASE=<commit> (COMPARE='--shape llama-3.2-1b -n 64')
 	@rm -rf build-base && git worktree prune && git worktree add --quiet --detach build-base/source "$(BASE)"
 	@cmake -S build-base/source -B build-base -G Ninja -DCMAKE_BUILD_TYPE=Release -DINGOT_TESTS=OFF -DINGOT_CUDA=$(CUDA)
 	@cmake --build build-base --target ingot-cli
@@ -123,22 +125,22 @@ check-base:
 	@git rev-parse --verify --quiet "$(BASE)^{commit}" >/dev/null || \
 	  { echo "make bench-compare: BASE='$(BASE)' is no commit: say BASE=<commit>" >&2; exit 2; }
 
-cuda:  ## The program with CUDA kernels: build-cuda/ingot (needs nvcc)
+cuda:  ## Build the program with CUDA kernels: build-cuda/ingot (needs nvcc)
 	@$(SETUP) build
 	@cmake --preset cuda
 	@cmake --build build-cuda --target ingot-cli
 
-install: build  ## Program, libingot.so and its header under PREFIX (/usr/local)
+install: build  ## Install the program, libingot.so and its header under PREFIX (/usr/local)
 	@cmake --build build
 	@cmake --install build --prefix $(PREFIX)
 
-wheel: build  ## The Python package: build/wheel/ingot-*.whl
+wheel: build  ## Build the Python package: build/wheel/ingot-*.whl
 	@$(call make_wheel,build)
 
-wheel-cuda: cuda  ## The Python package with CUDA: build-cuda/wheel/ingot-*.whl (needs nvcc)
+wheel-cuda: cuda  ## Build the Python package with CUDA: build-cuda/wheel/ingot-*.whl (needs nvcc)
 	@$(call make_wheel,build-cuda)
 
-# Of the build folder $(1).
+# Makes the wheel of the build folder $(1).
 define make_wheel
 	$(SETUP) build test
 	cmake --build $(1) --target ingot_shared
@@ -150,11 +152,11 @@ define make_wheel
 	ls $(1)/wheel/*.whl
 endef
 
-docs: build  ## Documents made of the program and its source: references, troubleshooting, man page, completions
+docs: build  ## Generate the documents that come from the program and its source: references, troubleshooting, man page, completions
 	@python3 -B scripts/docs/make.py build/ingot
 
-format:  ## clang-format over every C++ file
+format:  ## Format every C++ file with clang-format
 	@git ls-files '*.h' '*.cc' '*.cu' | xargs clang-format -i
 
-clean:  ## Remove what was built
+clean:  ## Remove the build folders
 	rm -rf build build-asan build-tsan build-fuzz build-cuda build-debug build-base build-arm build-avx-vnni build-compilers build-windows
