@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
-"""The table of SECURITY.md: what each fuzz target has run. After `make fuzz`, `scripts/fuzz_table.py build-fuzz` reads the targets' logs
-and writes the table anew. A target without a log keeps its row, so that some can run longer than the others."""
+"""Updates the table of fuzz runs in SECURITY.md. After `make fuzz`, `scripts/fuzz_table.py build-fuzz` reads the
+targets' logs and rewrites the table. A target without a log keeps its row, so that some targets can run longer than
+others."""
 import pathlib
 import re
 import sys

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Checks what src/ may include and say: the layers and the "must never" table of docs/design.md.
+"""Checks the includes and forbidden names of src/: the layers and the "must never" table of docs/design.md.
 
     scripts/layers.py [ROOT]
 
@@ -9,10 +9,10 @@ import pathlib
 import re
 import sys
 
-# Includes only go down: to a folder of a lower number, or to one's own.
+# A folder includes only folders with a lower number, and itself.
 LAYER = {"base": 0, "quant": 1, "text": 1, "io": 2, "backend": 3, "model": 4, "engine": 5, "server": 6, "capi": 6, "cli": 7}
 
-# (files, what their lines must not match, files that may, the rule)
+# (files, forbidden pattern, exempt files, the rule)
 CUDA_HEADER = r'#include [<"](cuda|cublas|cudnn|cub/|cutlass|nccl|nvrtc|thrust)'
 RULES = [
     ("backend/", r'#include "(model|engine|io|text|server|cli)/', None, "backend must not include {0}/"),

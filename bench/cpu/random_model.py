@@ -102,7 +102,7 @@ def write(name, path):
         head = b"GGUF" + struct.pack("<IQQ", 3, len(entries), len(pairs)) + b"".join(pairs) + b"".join(infos)
         out.write(head + bytes(-len(head) % ALIGNMENT))
         for (_, cols, rows), size in zip(entries, sizes):
-            if rows:  # the same noise for all matrices of a width, from another place in each
+            if rows:  # matrices of one width share the noise, each from another offset
                 start = random.randrange(1 << 20) * 2
                 block = noise[cols][start:] + noise[cols][:start]
                 for done in range(0, size, len(block)):

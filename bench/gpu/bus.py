@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""Prints what bounds the loading of weights: the rate of copies from pinned memory to the GPU, and of copies from a file's pages to memory.
+"""Prints the limits of loading weights: the rate of copies from pinned memory to the GPU, and of copies from a file's
+pages to memory.
 
   bench/gpu/bus.py FILE        a file of some GB; read once before, so that it is in the page cache
 """

@@ -3,8 +3,9 @@
 
   bench/gpu/idle.py TRACE...
 
-A gap is the time from the draws of a step to the first verb of the next one, and so has the copy of the next batch to the device in it. Only
-gaps between two steps of the same sequences count, one token each; the first ones, which are launched verb by verb and recorded, do not.
+A gap is the time from the draws of a step to the first op of the next step, including the copy of the next batch to the
+device. Only gaps between two steps of the same sequences with one token each are counted. The first steps are left out,
+because they are launched op by op and recorded.
 """
 import json
 import statistics

@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""Prints what each kernel of a decoded token takes, from what ncu wrote (bench/gpu/run.sh profile).
+"""Prints the time of each kernel of a decoded token, from ncu's output (bench/gpu/run.sh profile).
 
   bench/gpu/profile.py NCU.csv...
 
-A token begins with the kernel that looks up its embedding. ncu runs kernels one after another, so their sum is more than a step takes, in
-which the next one starts while the last ends.
+A token begins with the kernel that looks up its embedding. ncu runs kernels one after another, so the sum of their
+times exceeds the time of a step, in which the next kernel starts before the last one ends.
 """
 import collections
 import csv

@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
 """Runs the Python package of a wheel on a device: bench/gpu/wheel.py WHEEL [DEVICE], with cuda as the default.
 
-The wheel is unpacked into a fresh environment without pip and without a network. What the wheel asks for (NumPy, and NVIDIA's packages
-of cuBLAS and NVRTC) is linked from the Python that runs this script. The device must answer as the reference does."""
+The wheel is unpacked into a new environment without pip and without a network. The wheel's dependencies (NumPy, and
+NVIDIA's packages of cuBLAS and NVRTC) are linked from the Python that runs this script. The device must give the same
+answer as the reference."""
 import importlib.util
 import pathlib
 import subprocess

@@ -3,10 +3,10 @@
 
   taskset -c 0 bench/grammar/peers.py cases.jsonl --tokenizer FOLDER --model model.gguf --ingot build/ingot
 
-cases.jsonl: a line each, {"schema": ..., "tests": [{"data": ..., "valid": true}]}. FOLDER: a tokenizer.json and its
-configuration, of the same vocabulary as the model's. Needs the wheels llguidance, xgrammar and transformers; installs
-nothing. Each schema is compiled anew (no cache of schemas), then the valid instances are read as a model would write
-them: a mask before each token."""
+cases.jsonl has one line per case: {"schema": ..., "tests": [{"data": ..., "valid": true}]}. FOLDER has a tokenizer.json
+and its configuration, with the same vocabulary as the model. Needs the wheels llguidance, xgrammar and transformers;
+installs nothing. Each schema is compiled without a cache. Then the valid instances are fed token by token, as a model
+would write them, with a mask before each token."""
 import argparse
 import importlib.metadata
 import json
@@ -40,7 +40,7 @@ def measure(name, cases, encode, compile_schema, start, fill, accept):
             begin = time.perf_counter()
             compiled = compile_schema(schema)
             compiles.append(time.perf_counter() - begin)
-        except Exception:  # each library has errors of its own
+        except Exception:  # each library has its own error types
             refused += 1
             continue
         for test in (t for t in case["tests"] if t["valid"]):

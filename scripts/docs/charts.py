@@ -1,4 +1,5 @@
-"""Charts (SVG) and tables of docs/data/*.csv, and docs/performance.md, which shows them: of performance.in.md beside this file."""
+"""Makes charts (SVG) and tables from docs/data/*.csv, and docs/performance.md, which shows them, from performance.in.md
+in this folder."""
 import csv
 import html
 import pathlib
@@ -60,7 +61,7 @@ def shares(title, rows):
 
 
 def cpu_table(rows):
-    """Rows of six figures have those of ik_llama.cpp too; x is ingot over the better of the two."""
+    """Rows of six figures include ik_llama.cpp's. x is ingot's speed relative to the faster of the two others."""
     has_ik = len(rows[0]) == 8
     peers = ["llama.cpp", "ik_llama.cpp"] if has_ik else ["llama.cpp"]
     columns = [[f"{work} {peers[0]}", *peers[1:], "ingot", "x"] for work in ("prefill", "decode")]

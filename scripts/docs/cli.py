@@ -1,9 +1,10 @@
-"""The command line reference, docs/cli.md, and the man page, share/man/man1/ingot.1, of what program_help.py reads."""
+"""Makes the command line reference, docs/cli.md, and the man page, share/man/man1/ingot.1, from the data of
+program_help.py."""
 import re
 import textwrap
 
 WIDTH = 120
-SHARED = "Hugging Face Hub"  # the same options in many commands: once, at the end
+SHARED = "Hugging Face Hub"  # many commands share these options, so they are listed once, at the end
 ENDINGS = """## Exit codes
 
 0: done. 1: failed, with a line on standard error. 2: the command line is wrong. 71: the GPU failed for good. 74: a

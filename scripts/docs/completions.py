@@ -1,11 +1,11 @@
-"""Completions of the command line for bash, zsh and fish, of what program_help.py reads."""
+"""Makes shell completions for bash, zsh and fish from the data of program_help.py."""
 import re
 
 TITLE = "# Made from the help of ingot by `make docs`; do not edit."
 
 
 def value_kind(option):
-    """What follows an option: "" nothing, "choice", "file", or "other"."""
+    """The kind of an option's value: "" (none), "choice", "file", or "other"."""
     return "" if not option.type else "choice" if option.choices else "file" if option.takes_file else "other"
 
 
@@ -14,7 +14,7 @@ def by_kind(command, kind):
 
 
 def short(text):
-    """The beginning of a description, for a list."""
+    """The start of a description, for a list."""
     text = re.split(r"[;:(]| \(", text)[0].strip()
     return text if len(text) <= 70 else text[:67].rsplit(" ", 1)[0] + "..."
 

@@ -1,4 +1,5 @@
-"""docs/troubleshooting.md: what people meet first, from troubleshooting.in.md, and every message of an error in src/, by topic.
+"""Makes docs/troubleshooting.md: the most common problems, from troubleshooting.in.md, and every error message of src/,
+by topic.
 
 A message is found where the source throws it. Each source file belongs to the first topic below that names it.
 """
@@ -9,7 +10,7 @@ WIDTH = 120
 CALLS = re.compile(r"(?:throw\s+(?:[\w:]*Error|json_error)|(?:\b|[.>])(?:refuse|fail|bad|report))\s*\(")
 LITERAL = re.compile(r'"((?:\\.|[^"\\])*)"')
 
-# Where the messages are, what they are about, and what to do beyond what they say.
+# The files of the messages, the topic, and advice that goes beyond the messages.
 TOPICS = [
     ("The command line", ("src/cli/",), "Exit code 2 means that the command line is wrong, 1 that the work failed. `ingot COMMAND --help` has every flag."),
     ("Downloads", ("src/io/hub/",), "A download that was cut goes on when the command is given again. Private and gated repositories need HF_TOKEN; behind "
@@ -60,7 +61,7 @@ def messages_of(text):
 
 
 def shown(literal):
-    """A format string as people see it."""
+    """A format string in readable form."""
     text = literal.replace("{{", "\x01").replace("}}", "\x02")
     text = re.sub(r"\{[^{}]*\}", "…", text).replace("\x01", "{").replace("\x02", "}")
     return text.replace("\\n", " ").replace('\\"', '"').replace("\\\\", "\\")

@@ -1,4 +1,4 @@
-"""The HTTP reference, docs/http.md, of src/server/web/openapi.json, which the server sends, too."""
+"""Makes the HTTP reference, docs/http.md, from src/server/web/openapi.json, which the server also serves."""
 import json
 import textwrap
 
@@ -46,7 +46,7 @@ class Reference:
         return words
 
     def is_small(self, schema):
-        """Whether a schema is said where it is used, rather than in a section of its own."""
+        """Whether a schema is described where it is used instead of in its own section."""
         return not schema.get("properties") and not any("properties" in one for key in ("anyOf", "oneOf") for one in schema.get(key, []))
 
     def about(self, schema):
@@ -91,7 +91,7 @@ class Reference:
         yield wrapped(f"Answer: {answer.get('description', '')}" + (f" {kinds}." if kinds else ""), "- ", "  ") + "\n"
 
     def statuses(self):
-        """What a status means, over all operations."""
+        """The meaning of each status, over all operations."""
         found = {}
         for operations in self.api["paths"].values():
             for operation in operations.values():

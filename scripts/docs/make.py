@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
-"""Writes the documents that are made of other things, or with --check says which are not current: scripts/docs/make.py PROGRAM [--check].
+"""Writes the generated documents, or with --check reports which are out of date: scripts/docs/make.py PROGRAM
+[--check].
 
-`make docs` calls it; tests/cli/docs_test.py keeps the documents true.
+`make docs` calls this script. tests/cli/docs_test.py checks that the documents are current.
 """
 import pathlib
 import sys
@@ -17,7 +18,7 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 
 
 def documents(program):
-    """File names and their texts."""
+    """The text of each file, by its name."""
     commands, version = program_help.read_commands(program), program_help.read_version(program)
     yield "docs/cli.md", cli.markdown(commands, version)
     yield "docs/http.md", http_api.markdown(ROOT / "src" / "server" / "web" / "openapi.json")

@@ -1,6 +1,7 @@
-"""The program's own help as data: read_commands(PROGRAM) gives every command, with its options, as `ingot COMMAND --help` prints them.
+"""Reads the program's help: read_commands(PROGRAM) returns every command with its options, as printed by
+`ingot COMMAND --help`.
 
-The command line reference, the man page and the shells' completions are made of it (cli.py, completions.py).
+cli.py and completions.py make the command line reference, the man page and the shell completions from this data.
 """
 import dataclasses
 import re
@@ -29,7 +30,7 @@ class Option:
     is_file: bool = False
 
     def notes(self):
-        """What the description does not say, for people."""
+        """Facts that the description omits, in words."""
         notes = []
         if self.choices and not all(choice in self.text for choice in self.choices):
             notes.append("one of " + ", ".join(self.choices))
@@ -92,7 +93,7 @@ def parse(name, text):
         elif line.startswith(" " * COLUMN):
             rows[-1][2] += (" " if rows[-1][2] else "") + line.strip()
         elif line.strip():
-            end = len(line) if following.startswith(" " * COLUMN) else COLUMN  # a long one is a line of its own
+            end = len(line) if following.startswith(" " * COLUMN) else COLUMN  # a long option has its own line
             rows.append([section, line[:end].strip(), line[end:].strip()])
     for section, spec, about in rows:
         if section == "Subcommands":
@@ -112,7 +113,7 @@ def read_commands(program):
         name = names.pop(0)
         said = subprocess.run([program, *name.split(), "--help"], capture_output=True, text=True, check=True).stdout
         commands.append(parse(name, said))
-        if name and commands[-1].footer == commands[0].footer:  # which CLI11 inherits
+        if name and commands[-1].footer == commands[0].footer:  # CLI11 inherits the footer
             commands[-1].footer = ""
         names = commands[-1].subcommands + names
     return commands

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """Records a terminal in which real commands run, as the animated picture of the README: scripts/docs/record.py PROGRAM docs/terminal.svg.
 
-A shell runs on a pseudo terminal; this script types the commands below and keeps every change of the screen with its time, as it
-happened. Needs pyte (`pip install pyte`), which knows what the terminal would show.
+A shell runs on a pseudo terminal. This script types the commands below and records every change of the screen with its
+time. Needs pyte (`pip install pyte`), which emulates the terminal.
 """
 import fcntl
 import html
@@ -29,7 +29,7 @@ class Recording:
     def __init__(self, program):
         self.screen = pyte.Screen(COLUMNS, ROWS)
         self.stream = pyte.ByteStream(self.screen)
-        self.lines = [[(0.0, "")] for _ in range(ROWS)]  # of each row: its texts, with the times of their beginnings
+        self.lines = [[(0.0, "")] for _ in range(ROWS)]  # for each row: (start time, text)
         pid, self.terminal = pty.fork()
         if pid == 0:
             path = f"{pathlib.Path(program).resolve().parent}:{os.environ['PATH']}"
@@ -79,7 +79,7 @@ def svg(lines, seconds):
             if not text:
                 continue
             a, b = begin / seconds, end / seconds
-            last = end == seconds  # shown without animation, too
+            last = end == seconds  # also shown without animation
             times, values = (f"0;{a:.4f}", "0;1") if last else (f"0;{a:.4f};{b:.4f}", "0;1;0")
             out.append(f'<text x="{PAD}" y="{y:.1f}" opacity="{int(last)}">{html.escape(text)}<animate attributeName="opacity" calcMode="discrete" '
                        f'dur="{seconds:.1f}s" repeatCount="indefinite" keyTimes="{times}" values="{values}"/></text>')

@@ -1,4 +1,4 @@
-"""The C API from Python, through ctypes: the shared library in INGOT_LIBRARY, against what the program says."""
+"""The C API from Python, through ctypes. Compares the shared library in INGOT_LIBRARY with the program's output."""
 import ctypes as c
 import json
 import os
@@ -120,7 +120,7 @@ SCHEMA = {"type": "object", "properties": {"name_of_the_animal": {"type": "strin
 
 
 def test_answers_follow_a_schema(lib, model):
-    """Several at once. An integer may be written with a fraction of zero."""
+    """Several requests at once. The model may write an integer with a fraction of zero."""
     tokens, requests = chat_tokens(lib, model, "Tell me about an animal."), []
     for seed in range(4):
         options, request = request_options(lib, temperature=1, seed=seed, max_tokens=120, json_schema=json.dumps(SCHEMA).encode()), c.c_void_p()
@@ -165,7 +165,8 @@ def read_answer(lib, model, prompt, tools, tokens):
 
 
 def test_a_conversation_with_tools(lib, model):
-    """The model's call by a grammar; its message goes back as it is read, with a result behind it."""
+    """A grammar makes the model call a tool. The parsed message goes back to the model, followed by the tool's
+    result."""
     tools = [{"type": "function", "function": {"name": "weather", "parameters": {"type": "object", "properties": {"city": {"type": "string"}}}}}]
     messages = [{"role": "user", "content": "Is it cold in Oslo?"}]
     prompt = chat_with(lib, model, messages, tools)
@@ -181,7 +182,7 @@ def test_a_conversation_with_tools(lib, model):
     assert one["function"]["name"] == "weather" and json.loads(one["function"]["arguments"])["city"] in text.decode()
     assert read_answer(lib, model, prompt, tools, ids)["tool_calls"][0]["id"] == one["id"]
     assert read_answer(lib, model, prompt, None, ids) == {"role": "assistant", "content": text.decode()}
-    for end in range(len(ids)):  # an answer that is not over
+    for end in range(len(ids)):  # an incomplete answer
         assert read_answer(lib, model, prompt, tools, ids[:end]).get("tool_calls", [one])[0]["id"] == one["id"]
     city = json.loads(one["function"]["arguments"])["city"]
     result = {"role": "tool", "tool_call_id": one["id"], "content": "It is 7 degrees."}
@@ -245,7 +246,8 @@ def test_deadlines_and_errors(lib, model):
 
 
 def test_only_a_new_event_changes_the_event(lib, model):
-    """Neither a wait in vain nor the end touches it. The library's thread is held in a callback, so that the wait is in vain."""
+    """Neither a timeout nor a later poll changes the event. A callback blocks the library's thread, so the wait times
+    out."""
     tokens, go_on, began = chat_tokens(lib, model, "Hello"), threading.Event(), threading.Event()
     held, request = c.c_void_p(), c.c_void_p()
     options, event = request_options(lib, temperature=0, max_tokens=3, ignore_eos=1), Event(finish=77, token=99)
@@ -265,7 +267,8 @@ def test_only_a_new_event_changes_the_event(lib, model):
 
 
 def test_numbers_have_bounds(lib):
-    """Each number of the options at its extremes: an error that names it, or a model, and never thousands of threads."""
+    """Each numeric option at its extremes gives an error that names the option, or a model, but never thousands of
+    threads."""
     for kind, init, path, load in [(ModelOptions, lib.ingot_model_options_init_sized, MODEL, lib.ingot_load),
                                    (EmbedderOptions, lib.ingot_embedder_options_init_sized,
                                     str(SOURCE / "tests" / "data" / "encoders" / "bert.gguf").encode(), lib.ingot_embedder_load)]:
@@ -334,7 +337,7 @@ def test_embeddings_refuse_what_they_cannot_do(lib):
     for fields in [{"pooling": b"none"}, {"pooling": b"most"}, {"max_batch_tokens": 0}, {"device": b"abacus"}]:
         status, embedder = load_embedder(lib, path, **fields)
         assert status == INVALID and not embedder, fields
-    # A model that only continues text says so; asked for a pooling, its last hidden states become vectors all the same.
+    # A model without a pooling is refused. If the caller chooses a pooling, its last hidden states become vectors.
     status, embedder = load_embedder(lib, MODEL.decode())
     assert status == INVALID and b"pooling" in lib.ingot_last_error()
     status, embedder = load_embedder(lib, MODEL.decode(), pooling=b"mean", normalize=0)
@@ -362,7 +365,8 @@ def test_kv_types(lib):
 
 
 def test_speculation(lib):
-    """The same text in any way, with the model as its own draft too; what cannot guess is refused."""
+    """Every kind of speculation gives the same text, also with the model as its own draft. Kinds that cannot guess are
+    refused."""
     def answer(speculate, draft=None):
         options, handle, request = ModelOptions(), c.c_void_p(), c.c_void_p()
         lib.ingot_model_options_init_sized(c.byref(options), c.c_size_t(c.sizeof(options)))
@@ -389,8 +393,8 @@ def test_speculation(lib):
 
 
 def test_structs_may_grow(lib, model):
-    """A program with an older header has shorter structs, which the library must not write beyond; one with a newer header has longer ones,
-    whose fields the library does not know."""
+    """An older header has shorter structs; the library must not write beyond their end. A newer header has longer
+    structs with fields that the library does not know."""
     class Newer(c.Structure):
         _fields_ = [("known", RequestOptions), ("unknown", c.c_int64)]
 

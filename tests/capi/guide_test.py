@@ -1,4 +1,4 @@
-"""docs/c-api.md: its programs compile without a warning, and run on the demo model."""
+"""The programs of docs/c-api.md compile without a warning and run on the demo model."""
 import os
 import pathlib
 import re

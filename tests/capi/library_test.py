@@ -1,5 +1,5 @@
-"""What libingot.so brings into another's program: few libraries, no symbols but its own, no line on its standard error, and no word of
-ingot's command line."""
+"""The effects of libingot.so on a program that loads it: few other libraries, only its own symbols, no output on
+standard error, and no mention of ingot's command line."""
 import json
 import os
 import pathlib
@@ -11,7 +11,7 @@ import pytest
 
 SOURCE = pathlib.Path(os.environ["INGOT_SOURCE"])
 LIBRARY, PROGRAM = os.environ["INGOT_LIBRARY"], os.environ["INGOT"]
-# What it needs beside C, C++ and what a GPU's library brings.
+# The libraries that libingot.so needs, except those of C, C++ and the GPU.
 LIBRARIES = {"libcrypto", "libfmt", "libpcre2-8", "libutf8proc"}
 SYSTEM = {"libc", "libm", "libgcc_s", "libstdc++", "libdl", "libpthread", "librt", "ld-linux-x86-64", "ld-linux-aarch64"}
 
@@ -33,11 +33,11 @@ def test_what_the_loader_fills_in_is_read_only(path):
 
 
 def test_no_build_path_is_in_it(tmp_path):
-    """Nor in what the compiler makes without ccache, which may rewrite paths by itself."""
+    """Also checks the compiler's output without ccache, because ccache may rewrite paths."""
     folder = str(SOURCE).encode()
     assert folder not in pathlib.Path(LIBRARY).read_bytes() and folder not in pathlib.Path(PROGRAM).read_bytes()
     commands = json.loads((pathlib.Path(LIBRARY).parent / "compile_commands.json").read_text())
-    entry = next(c for c in commands if c["file"].endswith("src/quant/format.cc"))  # which has checks that name their file
+    entry = next(c for c in commands if c["file"].endswith("src/quant/format.cc"))  # has CHECKs, which name their file
     command = re.sub(r" -o \S+", f" -o {tmp_path / 'format.o'}", entry["command"])
     subprocess.run(command, shell=True, cwd=entry["directory"], env=os.environ | {"CCACHE_DISABLE": "1"}, check=True)
     made = (tmp_path / "format.o").read_bytes()
@@ -52,7 +52,7 @@ def test_it_shows_the_c_api_alone():
 
 
 def sources():
-    """Every source of the library, without comments. The Hub and the program's own are left out of it."""
+    """Every source of the library, without comments. The library excludes the Hub and the program's own sources."""
     for folder in ["base", "quant", "text", "io", "backend", "model", "engine", "capi"]:
         for path in sorted((SOURCE / "src" / folder).rglob("*")):
             name = str(path.relative_to(SOURCE / "src"))
@@ -63,13 +63,13 @@ def sources():
 def test_no_message_names_a_flag():
     texts = [(name, text) for name, source in sources() for text in re.findall(r'"((?:[^"\\\n]|\\.)*)"', source)]
     assert len(texts) > 1000
-    of_compiler = "backend/cuda/nvrtc.cc"  # whose flags are NVRTC's
+    of_compiler = "backend/cuda/nvrtc.cc"  # its flags are those of NVRTC
     named = [(name, text) for name, text in texts if re.search(r"(^|[ (])--[a-z]{2}", text) and name != of_compiler]
     assert named == []
 
 
 def test_nothing_is_written_to_standard_error():
-    """But by CHECK, before it aborts."""
+    """Except by CHECK, before it aborts."""
     written = [name for name, source in sources() if re.search(r"\bstderr\b|\bcerr\b|\bstdout\b|STD(ERR|OUT)_FILENO|perror\(", source)]
     assert written == ["base/check.h"]
 
@@ -91,7 +91,8 @@ print(json.dumps({"heard": heard, "n": n}))
 
 
 def test_what_it_has_to_say_goes_to_the_callback(tmp_path):
-    """Of a model with a template that is broken: at first to nobody, then from INFO on, then warnings alone, then to nobody again."""
+    """Messages about a model with a broken template: first without a callback, then from INFO on, then only warnings,
+    then without a callback again."""
     for path in (SOURCE / "tests/data/hf/qwen2").iterdir():
         (tmp_path / path.name).write_bytes(path.read_bytes())
     (tmp_path / "chat_template.jinja").write_text("{% for %}")
@@ -122,5 +123,5 @@ lib.ingot_free(handle)
 
 
 def test_signals_stay_the_hosts():
-    """As ingot.h says: SIGBUS of a model file that was cut is the host's to handle."""
+    """As ingot.h documents, the host must handle the SIGBUS of a truncated model file."""
     subprocess.run([sys.executable, "-c", LOST, LIBRARY, SOURCE / "tests/data/models/qwen3.gguf"], check=True)

@@ -1,5 +1,5 @@
-"""The parts of the C API that ctypes_test.py leaves out, through the Python package's own bindings of them: logits, answers while they
-come, kinds of models, prompts of embedders, ranking. tests/python has the package itself."""
+"""The parts of the C API that ctypes_test.py does not test, through the bindings of the Python package: logits,
+streamed answers, kinds of models, prompts of embedders, ranking. tests/python tests the package itself."""
 import ctypes as c
 import json
 import os

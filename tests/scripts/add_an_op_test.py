@@ -1,4 +1,4 @@
-"""docs/add-an-op.md shows the code of the tree: each block names its file and stands there, line for line."""
+"""docs/add-an-op.md shows real code: each block names its file, and that file contains the block, line for line."""
 import os
 import pathlib
 import re

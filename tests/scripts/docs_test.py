@@ -1,4 +1,4 @@
-"""The pages say where things are: every relative link, and every path of the tree that they name, exists."""
+"""Every relative link of the pages, and every path of the source tree that they name, exists."""
 import os
 import pathlib
 import re

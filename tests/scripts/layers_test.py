@@ -1,4 +1,4 @@
-"""scripts/layers.py finds a breach of each rule, says where, and is quiet about what is allowed."""
+"""scripts/layers.py reports the place of a breach of each rule, and accepts allowed code."""
 import os
 import pathlib
 import sys

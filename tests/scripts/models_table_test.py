@@ -1,5 +1,5 @@
-"""docs/models.md has a row for every tiny model, and every architecture of the table has a tiny model, but for those that are another's name. Models
-that embed or rank have tables of their own."""
+"""docs/models.md has a row for every tiny model, and every architecture of the table has a tiny model, except
+architectures that are another name of one. Models that embed or rank have separate tables."""
 import os
 import pathlib
 import re
@@ -7,7 +7,7 @@ import unittest
 
 ROOT = pathlib.Path(os.environ.get("INGOT_SOURCE", pathlib.Path(__file__).parents[2]))
 PAGE = (ROOT / "docs" / "models.md").read_text()
-SAME = {"kimi_k2", "mimo"}  # deepseek_v3 and qwen2 in all but the name
+SAME = {"kimi_k2", "mimo"}  # the same as deepseek_v3 and qwen2 except for the name
 EMBEDS = {"gemma-embedding": "gemma_embed", "bert": "bert", "nomic-bert": "nomic_bert", "modern-bert": "modern_bert"}
 
 

@@ -1,4 +1,5 @@
-"""The grids of the IQ formats in src/quant/grids are what tools/quant_tables/make.py makes of the gguf package."""
+"""The grids of the IQ formats in src/quant/grids equal those that tools/quant_tables/make.py makes from the gguf
+package."""
 import hashlib
 import importlib.util
 import os
@@ -7,7 +8,7 @@ import unittest
 
 ROOT = pathlib.Path(os.environ.get("INGOT_SOURCE", pathlib.Path(__file__).parents[2]))
 GRIDS = ROOT / "src" / "quant" / "grids"
-# Of all files in the order of their names, when they were made with gguf 0.19.0.
+# The digest of all files in the order of their names, made with gguf 0.19.0.
 DIGEST = "92d61013dbbf94d8ff3661755cc3ba15547058c39e3326df3c62003ada8cbdf9"
 
 

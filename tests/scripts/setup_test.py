@@ -1,4 +1,5 @@
-"""scripts/setup.sh, with a machine made of stubs: what it asks for, when it stays quiet, and what it says to those who are not root."""
+"""scripts/setup.sh on a machine simulated by stubs: the packages that it installs, when it prints nothing, and the
+message for users who are not root."""
 import os
 import pathlib
 import subprocess
@@ -6,14 +7,14 @@ import tempfile
 import unittest
 
 ROOT = pathlib.Path(os.environ.get("INGOT_SOURCE", pathlib.Path(__file__).parents[2]))
-PROGRAMS = ["g++", "cmake", "ninja", "pkg-config", "ccache"]  # systemd-analyze is not there, nor a browser, nor shells
+PROGRAMS = ["g++", "cmake", "ninja", "pkg-config", "ccache"]  # systemd-analyze, a browser and other shells are missing
 LIBRARIES = ["libfmt-dev", "nlohmann-json3-dev", "libcli11-dev", "libpcre2-dev", "libutf8proc-dev", "libedit-dev",
              "libcurl4-openssl-dev", "libssl-dev", "libboost1.81-dev", "ca-certificates"]
 
 
 def run(*groups, programs=PROGRAMS, libraries=LIBRARIES, root=True, apt=True, apt_status=0, broken="", unknown=(), system="bookworm"):
-    """(the finished process, the arguments of each call of apt-get) on a machine that has these programs and packages, and whose apt
-    knows all but some."""
+    """(the finished process, the arguments of each call of apt-get) on a machine that has these programs and packages,
+    and whose apt knows all packages except some."""
     with tempfile.TemporaryDirectory() as folder:
         bin = pathlib.Path(folder)
         calls = bin / "calls"
@@ -70,7 +71,7 @@ class Setup(unittest.TestCase):
     def test_a_browser_that_cannot_be_had_is_done_without(self):
         done, calls = run("build", "test", libraries=[], apt_status=100, broken="chromium-headless-shell")
         self.assertEqual(done.returncode, 0, done.stderr)
-        self.assertEqual(packages(calls[2]), packages(calls[1])[:-5])  # nor is anything else that only helps
+        self.assertEqual(packages(calls[2]), packages(calls[1])[:-5])  # all other optional packages are left out too
 
     def test_groups_are_asked_for_by_name(self):
         for group, package in (("test", "libgtest-dev"), ("bench", "libbenchmark-dev"), ("fuzz", "libclang-rt-dev"),

@@ -1,4 +1,4 @@
-"""scripts/size.py counts files and functions as a reader would, and fails for those that are too long."""
+"""scripts/size.py counts the lines of files and functions as a reader would, and fails if one is too long."""
 import contextlib
 import io
 import os

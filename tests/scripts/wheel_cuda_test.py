@@ -1,4 +1,4 @@
-"""scripts/wheel.py: the wheel of a build with CUDA has its own version, and says which packages of NVIDIA it needs."""
+"""scripts/wheel.py: the wheel of a build with CUDA has its own version, and lists the NVIDIA packages that it needs."""
 import email
 import importlib.util
 import os
