@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""Writes the tables of docs/formats.md: what the tests compared each format with, how far off it was, and how fast it decodes.
+"""Writes the tables of docs/formats.md: the oracle of each format's tests, the format's error, and its decoding speed.
 
   cmake --preset release && cmake --build build && tools/formats_table.py [--build build] [--no-speed]
 
-The errors are what test_quant and test_io measured just now; the speed is `ingot bench` on the shape of a 1B model. Without --no-speed it
-takes some ten minutes and 6 GB of memory. Without speeds, those of the page are kept.
+The errors are measured by running test_quant and test_io, the speed by `ingot bench` on the shape of a 1B model. The
+speed takes about ten minutes and 6 GB of memory. With --no-speed, the page keeps its old speeds.
 """
 import argparse
 import json

@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
-"""Writes the tables of docs/grammar.md: by keyword, on how many cases of the JSON-Schema-Test-Suite `ingot grammar check` agrees, and what
-it says of the schemas of MaskBench.
+"""Writes the tables of docs/grammar.md: for each keyword, the number of cases of the JSON-Schema-Test-Suite on which
+`ingot grammar check` agrees, and its verdicts on the schemas of MaskBench.
 
   tools/grammar_table.py --ingot build/ingot --suite json-schema-test-suite.jsonl.gz --maskbench maskbench.jsonl.gz [--print]
 
-Both files have a line for each schema, {"schema": ..., "tests": [{"data": ..., "valid": true}]}; those of the suite also "draft" and "file".
---print: the tables and every case that is not right go to the terminal, and the page stays as it is.
+Both files have one line per schema, {"schema": ..., "tests": [{"data": ..., "valid": true}]}; the suite's lines also
+have "draft" and "file". --print writes the tables and every wrong case to the terminal and does not change the page.
 """
 import argparse
 import collections
@@ -27,7 +27,7 @@ def read(path):
 
 
 def of_its_draft(case):
-    """The suite tells the draft beside the schema, users in it."""
+    """Sets $schema: the suite states the draft next to the schema, while users state it in the schema."""
     schema = case["schema"]
     if isinstance(schema, dict) and "$schema" not in schema and case.get("draft") in DRAFTS:
         schema = {"$schema": DRAFTS[case["draft"]]} | schema

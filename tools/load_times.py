@@ -1,11 +1,13 @@
 #!/usr/bin/env python3
-"""Writes a model of the shape of llama-3.2-1b with random weights in one container after another, and prints how long each takes to load.
+"""Writes a model of the shape of llama-3.2-1b with random weights in several containers, and prints the load time of
+each.
 
   tools/load_times.py --ingot build/ingot --work build/load [--repeat 3] [--device cuda]
 
-Needs 6 GB of room and a tokenizer (that of tests/data/hf/llama is taken). Bytes are random; codes and scales are as the layouts of docs/formats.md
-have them. The file is in the page cache when it is read, so that this times ingot and not the disk; the least of the runs is printed. "Weights"
-is what of the loading is theirs, without the tokenizer, and on cuda without the start of the driver.
+Needs 6 GB of disk space and a tokenizer (that of tests/data/hf/llama is used). Bytes are random; codes and scales have
+the layouts of docs/formats.md. The file is in the page cache when it is read, so the disk is not measured. The fastest
+run is printed. "Weights" is the part of the load time for weights, without the tokenizer, and on cuda without the
+driver's start.
 """
 import argparse
 import json

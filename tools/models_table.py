@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""Writes the tables of docs/models.md: each tiny model of tests/data, what it is, and how far what it computes is from the reference; and
-how many cases each kind of tokenizer and template was compared with.
+"""Writes the tables of docs/models.md: each tiny model of tests/data with a description and the error relative to the
+reference, and the number of test cases for each kind of tokenizer and template.
 
   cmake --preset release -DINGOT_TESTS=ON && cmake --build build --target test_model test_text test_io && tools/models_table.py [--build build]
 
-The errors are what test_model measured just now.
+The errors are measured by running test_model.
 """
 import argparse
 import json

@@ -3,9 +3,8 @@
 
     python3 tools/api_fields/make.py tests/data/api
 
-the fields that each route's request may have (members of some objects as "text.format"), the roles of its
-messages and the types of its tools. Used by tests/server/known_fields_test.cc, which checks that the server handles
-each field."""
+The file has the fields of each route's request (members of some objects as "text.format"), the roles of its messages
+and the types of its tools. tests/server/known_fields_test.cc checks that the server handles each field."""
 import json
 import pathlib
 import sys

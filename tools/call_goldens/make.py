@@ -14,7 +14,7 @@ import sys
 sys.path.insert(0, str(pathlib.Path(__file__).parent.parent / "template_goldens"))
 from hf_jinja import render  # noqa: E402
 
-# The row of src/text/calls/call_format.cc for a template whose name contains the key; the first match counts.
+# The row of src/text/calls/call_format.cc for a template whose name contains the key; the first match is used.
 FAMILIES = [
     ("gpt-oss", "gpt_oss"), ("R1-Distill", "deepseek_v3"), ("V3.1", "deepseek_v3_1"), ("V3.2", "deepseek_v3_2"),
     ("Kimi", "kimi_k2"), ("MiniMax", "minimax_m2"), ("Seed", "seed_oss"), ("Qwen3-Coder", "qwen3_coder"),
@@ -61,7 +61,7 @@ def message(turn, arguments_as_text):
 
 
 def turn_text(source, turn, arguments_as_text):
-    """What the model would have written, or None if the template cannot show this turn."""
+    """The text that the model would have written, or None if the template cannot render this turn."""
     user = [{"role": "user", "content": "Hello"}]
     fixed = {"tools": TOOLS, "bos_token": "<s>", "eos_token": "</s>", "enable_thinking": True, "thinking": True}
     prompt = render(source, {**fixed, "messages": user, "add_generation_prompt": True})

@@ -1,4 +1,4 @@
-"""The demo model's text, from nothing but a seed: plain stories, small plain texts, and chats in the model's template.
+"""The demo model's text, generated from a seed: plain stories, small plain texts, and chats in the model's template.
 
   corpus.py sample --seed 1 -n 5                print some documents
   corpus.py heldout --out FILE                  write the held-out text

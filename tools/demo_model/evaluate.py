@@ -1,4 +1,4 @@
-"""Asks a trained demo model what it should know, on the machine that trained it, and prints the score of each skill.
+"""Tests a trained demo model on the machine that trained it, and prints the score of each skill.
 
   evaluate.py --run DIR       DIR holds config.json, weights-N.npz and tokenizer.json
 Also compares the logits with Hugging Face's Llama and leaves some of them in DIR/logits.npz for verify.py.

@@ -1,4 +1,5 @@
-"""Writes what train_heads.py trained: the MTP head into the demo model's file, and the draft model as a file of its own.
+"""Writes the results of train_heads.py: the MTP head into the demo model's file, and the draft model into a separate
+file.
 
   export_heads.py --run DIR --model ../../models/demo.gguf --draft ../../models/demo-draft.gguf
 All other tensors and keys of the demo model stay as they are. Needs numpy and gguf.
@@ -12,14 +13,14 @@ import numpy as np
 
 from train_heads import DRAFT
 
-MAX_BYTES = 4_000_000  # of head and draft model together
+MAX_BYTES = 4_000_000  # head and draft model together
 Q8_0 = gguf.GGMLQuantizationType.Q8_0
 OF_MODEL = {"embedding_length": "dim", "block_count": "n_layers", "feed_forward_length": "ffn_dim",
             "attention.head_count": "n_heads", "attention.head_count_kv": "n_kv_heads"}
 
 
 def copy_keys(reader, writer, changes):
-    """All keys of a file, with other values for some."""
+    """Copies all keys of a file, with other values for some."""
     for key, field in reader.fields.items():
         if key.startswith("GGUF.") or key == "general.architecture" or key in changes:
             continue
@@ -33,7 +34,7 @@ def copy_keys(reader, writer, changes):
 
 
 def add(writer, name, weight):
-    """A matrix as Q8_0, a vector as F32. Returns its bytes."""
+    """Adds a matrix as Q8_0 or a vector as F32. Returns the size in bytes."""
     data = weight.astype(np.float32) if weight.ndim == 1 else gguf.quants.quantize(weight.astype(np.float32), Q8_0)
     writer.add_tensor(name, data, **({} if weight.ndim == 1 else {"raw_dtype": Q8_0}))
     return data.nbytes

@@ -46,7 +46,7 @@ def tokenizer_of(meta):
 class NumpyLlama:
     def __init__(self, meta, tensors):
         self.t = tensors
-        self.n_layers = meta["llama.block_count"] - meta.get("llama.nextn_predict_layers", 0)  # the rest only guesses
+        self.n_layers = meta["llama.block_count"] - meta.get("llama.nextn_predict_layers", 0)  # the other layers only draft tokens
         self.n_heads, self.n_kv_heads = meta["llama.attention.head_count"], meta["llama.attention.head_count_kv"]
         self.head_dim = meta["llama.embedding_length"] // self.n_heads
         self.eps = np.float32(meta["llama.attention.layer_norm_rms_epsilon"])

@@ -1,5 +1,5 @@
-"""The text of chat_template.jinja, made in plain Python, so that the corpus needs no template engine. verify.py checks
-that both agree."""
+"""Renders chats as chat_template.jinja does, in plain Python, so that the corpus needs no template engine. verify.py
+checks that both give the same text."""
 
 import json
 

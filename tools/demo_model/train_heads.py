@@ -1,5 +1,5 @@
-"""Trains what guesses the demo model's tokens, from the same generated text: an MTP head (one layer, which reads the model's
-hidden states) and a small draft model. Both learn the demo model's distribution, so the text only says where.
+"""Trains two drafters for the demo model on the same generated text: an MTP head (one layer, which reads the model's
+hidden states) and a small draft model. Both learn the demo model's distribution; the text only provides the contexts.
 
   train_heads.py --model models/demo.gguf --out DIR --minutes 20
 Needs numpy, gguf, tokenizers and torch. A CPU is enough, a GPU better. Writes head.npz and draft.npz: float32, with the
@@ -20,7 +20,7 @@ from torch import nn
 import corpus
 import numpy_llama
 
-DEPTHS = 3  # guesses in a row that the head is trained for
+DEPTHS = 3  # consecutive guesses that the head is trained for
 DRAFT = {"dim": 128, "n_layers": 2, "n_heads": 2, "n_kv_heads": 1, "ffn_dim": 384}
 LAYER = ("attn_norm", "attn_q", "attn_k", "attn_v", "attn_output", "ffn_norm", "ffn_gate", "ffn_up", "ffn_down")
 
@@ -46,8 +46,9 @@ class Layer(nn.Module):
         self.register_buffer("inverse", inverse, persistent=False)
 
     def forward(self, x, first=0, before=()):
-        """Rows at positions first, first + 1, ... Without `before`, each row sees the rows up to it. With it, a row i sees
-        the rows up to i of before[0], row i of the others, and itself. -> (x, (keys, values))"""
+        """Computes the rows at positions first, first + 1, ... Without `before`, each row sees itself and earlier rows.
+        With `before`, row i sees rows 0 to i of before[0], row i of its other elements, and itself. -> (x, (keys,
+        values))"""
         b, t, _ = x.shape
         normed = norm(x, self.w["attn_norm"], self.eps)
         heads = lambda name, n: F.linear(normed, self.w[name]).view(b, t, n, self.head_dim).transpose(1, 2)
@@ -75,7 +76,7 @@ class Layer(nn.Module):
 
 
 class Model:
-    """The demo model, which does not learn."""
+    """The demo model, with frozen weights."""
 
     def __init__(self, path, device):
         self.meta, tensors = numpy_llama.read(path)
@@ -153,7 +154,7 @@ def token_stream(meta, seed, index):
 
 
 def batches(meta, rows, context, seed, index=0):
-    """Rows that begin where documents begin, as prompts do. [rows, context]"""
+    """Yields [rows, context] token ids. Each row starts at the start of a document, as prompts do."""
     stream, batch = token_stream(meta, seed, index), []
     while True:
         ids = []
@@ -172,7 +173,7 @@ def put_batches(queue, *args):
 
 
 def batches_of(meta, rows, context, seed, n_workers):
-    """The same from several processes; 0: from this one."""
+    """As batches(), from n_workers processes; 0: from this process."""
     if n_workers == 0:
         yield from batches(meta, rows, context, seed)
     queue = multiprocessing.Queue(4 * n_workers)
@@ -183,8 +184,8 @@ def batches_of(meta, rows, context, seed, n_workers):
 
 
 def losses(model, head, draft, ids):
-    """Cross entropies to the demo model's distribution, and shares of likeliest tokens that are equal: of each guess of the
-    head in a row, then of the draft model."""
+    """Cross entropies to the demo model's distribution, and how often the likeliest tokens agree: for each of the
+    head's consecutive guesses, then for the draft model."""
     t = ids.shape[1] - DEPTHS
     hidden = model.hidden(ids)
     logits = F.linear(hidden, model.t["token_embd.weight"]).float()

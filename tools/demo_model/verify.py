@@ -1,8 +1,10 @@
-"""Shows that models/demo.gguf is the model that was trained and that it knows its domain, and writes what ingot's tests expect of it.
+"""Checks that models/demo.gguf is the trained model and performs well in its domain, and writes the results that
+ingot's tests expect.
 
   verify.py --model ../../models/demo.gguf --data ../../tests/data/demo [--run DIR]
-Reads the model with the gguf package alone and runs it in NumPy; tokens by Hugging Face tokenizers, templates by jinja2. Rewrites
-heldout.txt and expected.json in --data. With --run, also compares with the logits and the tokenizer that training left there.
+Reads the model with the gguf package alone and runs it in NumPy, with Hugging Face tokenizers and jinja2 for templates.
+Rewrites heldout.txt and expected.json in --data. With --run, also compares with the logits and the tokenizer that
+training stored there.
 """
 
 import argparse

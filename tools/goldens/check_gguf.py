@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Checks the goldens of tests/data/models a second way: a float64 forward in NumPy from nothing but the GGUF file.
+"""Checks the goldens of tests/data/models in a second way: a float64 forward in NumPy that reads only the GGUF file.
 
 The script shares no code with make_models.py or transformers, so a wrong permutation, key or rope table on the
 writing side gives a large error here. Prints the largest error of each file; exits 1 if an error is above 1e-4.

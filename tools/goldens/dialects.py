@@ -1,4 +1,4 @@
-"""What llama.cpp's converters do to a model of each type: the architecture's name, its tensors, its keys.
+"""How llama.cpp's converters write a model of each type: the architecture's name, its tensors, its keys.
 
 Each row of DIALECTS describes one type; make_models.py reads the table. A parameter of transformers becomes one tensor
 of the GGUF file or several (experts that transformers keeps in one array). `pieces` gives each tensor as a view, so

@@ -1,14 +1,14 @@
 #!/usr/bin/env python3
-"""Makes the tiny models with draft heads of tests/data/heads, and what the heads guess.
+"""Makes the tiny models with draft heads of tests/data/heads, and the guesses of the heads.
 
 transformers has no class for draft heads. So a head is made of transformers' layers as the published code of its family
 runs it: DeepSeek V3's report (arXiv:2412.19437, 2.2) and vLLM's deepseek_mtp, qwen3_next_mtp, mimo_mtp and llama_eagle3.
 
-Each row of HEADS becomes a folder NAME: config.json, model.safetensors and the tokenizer of the model with its head, and
-expected.json. A row with `gguf` also becomes NAME.gguf with the same weights, in the layout of llama.cpp's converters.
-An EAGLE-3 head is a folder of its own, NAME_head. expected.json has the prompt, the head's logits after each of its
-tokens but the last (head.npy), the model's greedy token after the prompt, and the four tokens that the head guesses after
-that one.
+Each row of HEADS becomes a folder NAME: config.json, model.safetensors and the tokenizer of the model with its head,
+and expected.json. A row with `gguf` also becomes NAME.gguf with the same weights, in the layout of llama.cpp's
+converters. An EAGLE-3 head has a separate folder, NAME_head. expected.json has the prompt, the model's greedy token
+after the prompt, and the four tokens that the head guesses after that token. head.npy has the head's logits after each
+token of the prompt except the last.
 
     pip install -r tools/goldens/requirements.txt
     python tools/goldens/make_draft_heads.py [-o tests/data/heads] [NAME ...]
@@ -35,7 +35,8 @@ MIN_MARGIN = 1e-2
 
 @dataclass
 class Layout:
-    """Where a checkpoint has the head's tensors, and in what order the head computes. {n}: the model's layers."""
+    """The names of the head's tensors in a checkpoint, and the order of its computation. {n}: the number of the model's
+    layers."""
     layer: str
     project: str = "model.layers.{n}.eh_proj"
     token_norm: str = "model.layers.{n}.enorm"
@@ -97,7 +98,7 @@ HEADS = [
               n_layers=7, extra=dict(num_experts=4, num_experts_per_tok=2, moe_intermediate_size=16, norm_topk_prob=True)),
          extra=dict(norm_before_residual=True, eagle_config=dict(eagle_aux_hidden_state_layer_ids=[1, 4, 6]))),
 ]
-N_DRAFT_VOCAB = 97  # tokens that an EAGLE-3 head knows
+N_DRAFT_VOCAB = 97  # tokens in the vocabulary of an EAGLE-3 head
 
 
 class RmsNorm(torch.nn.Module):
@@ -137,7 +138,7 @@ class MtpHead:
         self.output = self.w.get("output", model.get_output_embeddings().weight)
 
     def hidden(self, ids):
-        """What the head reads of the model: its last hidden states after the final norm."""
+        """The head's input from the model: the last hidden states after the final norm."""
         return self.model.model(torch.tensor([ids]), use_cache=False).last_hidden_state[0]
 
     def guesses(self, ids, next_ids):
@@ -161,7 +162,7 @@ class MtpHead:
 
 
 class EagleHead:
-    """An EAGLE-3 head with another number of heads than the model."""
+    """An EAGLE-3 head whose number of attention heads differs from the model's."""
 
     def __init__(self, head, model, rng):
         dim = model.config.hidden_size
@@ -253,7 +254,7 @@ def write_directory(folder, head, config, state, extra):
 
 @torch.inference_mode()
 def choose_prompt(head, drafter, model, rng):
-    """The prompt with the clearest guesses -> what expected.json and head.npy say."""
+    """The prompt with the clearest guesses -> the contents of expected.json and head.npy."""
     best = None
     for _ in range(N_CANDIDATES):
         ids = rng.integers(0, head.spec.vocab - 2, head.spec.n_tokens).tolist()

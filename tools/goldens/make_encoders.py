@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""Makes the tiny encoders of tests/data/encoders and what Hugging Face transformers and sentence-transformers compute from them.
+"""Makes the tiny encoders of tests/data/encoders, and the results of Hugging Face transformers and
+sentence-transformers.
 
 Each row of SPECS becomes NAME.gguf (random weights, written with the gguf package in the layout of llama.cpp's converters),
 NAME/ (the same weights as sentence-transformers saves a model: safetensors, config.json, tokenizer.json, modules.json,

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Makes the tiny models of tests/data/models and what Hugging Face transformers computes from them.
+"""Makes the tiny models of tests/data/models and the results of Hugging Face transformers.
 
 Each row of SPECS becomes three files: NAME.gguf (random weights, written with the gguf package in the layout of
 llama.cpp's converters), NAME.npy (float32 logits [n_tokens, vocab] at every prompt position) and NAME.json (the prompt,
@@ -7,12 +7,12 @@ a 64-token greedy continuation, seeds and versions). Weights are encoded first; 
 values, so the logits belong to exactly what the file holds. Weights come from NumPy's seeded generator: a second run
 gives the same GGUF bytes.
 
-A row with `hf` is written once more, as a Hugging Face directory of the same weights beside that folder (tests/data/hf/NAME):
-safetensors, config.json, generation_config.json and tokenizer.json as transformers and tokenizers save them. Matrices have
-the row's type there and vectors are F32, so that the same logits belong to both. "sharded" splits the weights; "old" writes
+A row with `hf` is also written as a Hugging Face directory with the same weights, tests/data/hf/NAME: safetensors,
+config.json, generation_config.json and tokenizer.json as transformers and tokenizers save them. Matrices have the row's
+type there and vectors are F32, so that the same logits belong to both. "sharded" splits the weights; "old" writes
 config.json with the keys of transformers 4; "packed" keeps the experts of a layer in one tensor.
 
-NAME.int8.npy has the logits of a Q8_0 row once more, with the inputs of all matrices rounded to int8.
+NAME.int8.npy has the logits of a Q8_0 row if the inputs of all matrices are rounded to int8.
 
     pip install -r tools/goldens/requirements.txt
     python tools/goldens/make_models.py [-o tests/data/models] [NAME ...]

@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""Makes tests/data/quantized: matrices and tiny models in the layouts of quantized checkpoints, and what they stand for.
+"""Makes tests/data/quantized: matrices and tiny models in the layouts of quantized checkpoints, with their decoded
+values.
 
 NAME.safetensors     one matrix, its tensors named m.*, beside `expected`, the float32 weights [out, in] that mlx,
                      compressed-tensors, torch or NumPy (packers.py) make of them; __metadata__ has `config`, the keys for
@@ -130,7 +131,7 @@ def logits_of(model, tokens):
 
 
 def loaded_logits(folder, tokens, quantization):
-    """What transformers computes after it has read the directory."""
+    """The logits of transformers after it has loaded the directory."""
     model = transformers.AutoModelForCausalLM.from_pretrained(folder, dtype=F32, attn_implementation="eager", quantization_config=quantization)
     return logits_of(model.float().eval(), tokens)
 
@@ -261,7 +262,7 @@ def write_models(out):
     write_model(out / "awq", qwen, qwen_tokens, lambda m, w: awq(w, 64), keys(awq(sample, 64)))
     write_model(out / "fp8", base, tokens, lambda m, w: fp8(w, (32, 32)), keys(fp8(sample, (32, 32))),
                 loader=transformers.FineGrainedFP8Config(dequantize=True))
-    write_model(out / "ct_mixed", base, tokens, two_schemes, two_scheme_keys())  # transformers reads such with one scheme for all
+    write_model(out / "ct_mixed", base, tokens, two_schemes, two_scheme_keys())  # transformers applies one scheme to all matrices
     # Scales are F32, because the library rounds weights to the type of their scales.
     for name, pack in (("ct_int4", lambda w: compressed(w, "pack-quantized", F32, num_bits=4, type="int", strategy="group", group_size=32, symmetric=False)),
                        ("ct_fp8", lambda w: compressed(w, "float-quantized", F32, num_bits=8, type="float", strategy="channel")),

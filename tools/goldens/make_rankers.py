@@ -202,7 +202,8 @@ def asked_scores(model, tokenizer):
 
 
 def write_asked_directory(folder, model, tokenizer, n_ctx):
-    """As sentence-transformers saves a model that writes yes or no: LogitScore after the transformer, the question in the chat template."""
+    """Writes a model that answers yes or no as sentence-transformers saves it: LogitScore after the transformer, the
+    question in the chat template."""
     import tempfile
     from sentence_transformers import CrossEncoder
     from sentence_transformers.base.modules.transformer import Transformer

@@ -1,10 +1,12 @@
 #!/usr/bin/env python3
-"""Makes tests/data/variants: what sentence-transformers and transformers compute with directories that differ in what they say.
+"""Makes tests/data/variants: the results of sentence-transformers and transformers for directories with
+different settings.
 
-Each row is a directory of tests/data (`base`), and what is changed in a copy of it: folders that move (`moves`), JSON files that
-are written (`files`), and keys of JSON files that are set (`set`; null takes a key away). encoders.json has the vectors of TEXTS,
-rankers.json the scores of DOCUMENTS, bidirectional.json the mean over the tokens of a sequence with is_causal false, for each
-decoder of tests/data/hf. The tests make the same copies. No two texts are computed together, so that no padding is involved.
+Each row is a directory of tests/data (`base`) and the changes for a copy of it: folders that move (`moves`), JSON files
+that are written (`files`), and keys of JSON files that are set (`set`; null removes a key). encoders.json has the
+vectors of TEXTS, rankers.json the scores of DOCUMENTS, bidirectional.json the mean over the tokens of a sequence with
+is_causal false, for each decoder of tests/data/hf. The tests make the same copies. Each text is computed separately, to
+avoid padding.
 
     pip install -r tools/goldens/requirements.txt sentence-transformers tokenizers
     python tools/goldens/make_variants.py [-o tests/data/variants]

@@ -1,4 +1,4 @@
-"""What the makers of goldens share: their command line, and the file with the expected values beside each golden."""
+"""Shared by the scripts that make goldens: the command line, and the file with the expected values of each golden."""
 import argparse
 import json
 import pathlib
@@ -8,7 +8,7 @@ import torch
 
 
 def write_sidecar(path, values):
-    """A JSON object with a line for each key."""
+    """Writes a JSON object with one line for each key."""
     path.write_text("{\n" + ",\n".join(f"  {json.dumps(k)}: {json.dumps(v)}" for k, v in values.items()) + "\n}\n")
 
 

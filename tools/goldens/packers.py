@@ -1,4 +1,4 @@
-"""The layouts in which quantized Hugging Face and MLX checkpoints keep a matrix, one function each.
+"""The layouts of matrices in quantized Hugging Face and MLX checkpoints, one function each.
 
 Each function takes float32 weights [out, in] and gives (tensors by the suffix of their names, keys for config.json, the
 float32 weights that the tensors represent). Codes are rounded to nearest, without a search, because the goldens test
@@ -70,8 +70,8 @@ def weights_of(codes, scales, zeros, order):
 
 
 def gptq(w, bits=4, group=128, sym=True, v2=False, order=None, said=None):
-    """order: the order in which GPTQ took the columns, where every `group` columns share a scale; said: the format that
-    config.json claims."""
+    """order: the order in which GPTQ processed the columns; in this order, every `group` columns share a scale. said:
+    the format that config.json states."""
     n_in = w.shape[1]
     size = n_in if group < 0 else group
     columns = np.arange(n_in) if order is None else order
@@ -129,7 +129,8 @@ def whole_codes(packed, n_out, n_in, bits):
 
 
 def compressed(w, form, dtype=torch.bfloat16, targets=("Linear",), old=False, **args):
-    """What compressed-tensors' own library writes and reads back. old: integers packed as in its older versions."""
+    """The layout that compressed-tensors' own library writes and reads. old: integers packed as in its older
+    versions."""
     weights = QuantizationArgs(**args)
     scheme = QuantizationScheme(targets=list(targets), weights=weights)
     n_out, n_in = w.shape
@@ -222,7 +223,7 @@ def fp8(w, block=None, name=".weight_scale_inv", dtype=torch.float32, per_row=Fa
 
 
 def modelopt(w, algorithm):
-    """What NVIDIA's Model Optimizer writes and reads back, under its export names. algorithm: its quant_algo."""
+    """The layout that NVIDIA's Model Optimizer writes and reads, under its export names. algorithm: its quant_algo."""
     from modelopt.torch.quantization import qtensor  # the import is slow
     x, scalar = t(w), t(np.array(1.0, np.float32))
     kinds = {"FP8": (qtensor.FP8QTensor, {}, None), "FP8_PER_CHANNEL_PER_TOKEN": (qtensor.FP8QTensor, {"axis": 0}, None),

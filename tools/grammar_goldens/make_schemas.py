@@ -41,7 +41,7 @@ def number(schema):
 
 
 def bounds(schema, low, high, n=4):
-    """At most `low` is above `high`, which ingot refuses."""
+    """Sets bounds at random. Never `low` above `high`, which ingot refuses."""
     values = sorted(rng.randrange(n) for _ in range(2))
     for key, bound in rng.sample([(low, values[0]), (high, values[1])], rng.randrange(3)):
         schema[key] = bound
@@ -115,7 +115,7 @@ def any_schema(depth):
 
 
 def part(is_object, depth):
-    """What a condition says of an object's members or an array's items, with further conditions inside."""
+    """A schema for an object's members or an array's items, with nested conditions."""
     schema = {}
     if is_object:
         if rng.random() < 0.8:
@@ -157,7 +157,7 @@ def conditions(schema, is_object, depth):
 
 
 def conditional():
-    """unevaluatedProperties or unevaluatedItems, and conditions beside it."""
+    """A schema with unevaluatedProperties or unevaluatedItems, and conditions at the same level."""
     is_object = rng.random() < 0.6
     schema = part(is_object, 2)
     schema["type"] = "object" if is_object else "array"
@@ -173,7 +173,7 @@ def conditional_value(schema):
     return [small() for _ in range(rng.randrange(5))]
 
 
-# Trees whose nodes are what the schema that was entered first says, and cases by hand.
+# Trees whose node schema depends on the outermost schema ($dynamicRef), and cases written by hand.
 BASE = {"$id": "http://t/tree", "$dynamicAnchor": "node", "type": "object", "properties": {"v": True, "kids": {"type": "array", "items": {"$dynamicRef": "#node"}}}}
 STRICT = {"$id": "http://t/strict", "$dynamicAnchor": "node", "$ref": "tree", "unevaluatedProperties": False, "$defs": {"tree": BASE}}
 BOUND = {"$id": "http://t/root", "$ref": "list", "$defs": {

@@ -44,7 +44,7 @@ def repo(name):
 
 
 def layout(cache):
-    """path: the text of a ref, the target of a link, or None. Without files that only huggingface_hub uses."""
+    """{path: the text of a ref, the target of a link, or None}, without files that only huggingface_hub uses."""
     tree = {}
     for path in sorted(pathlib.Path(cache).rglob("*")):
         name = path.relative_to(cache).as_posix()

@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
-"""Writes tests/data/hub/encoders.json: which files sentence-transformers reads of the repositories below, which lie on
-the server of tests/cli/fake_hub.py, and what it computes from them. The repositories are models of tests/data/encoders
-in other folders.
+"""Writes tests/data/hub/encoders.json: the files that sentence-transformers reads from the repositories below, and the
+vectors that it computes. The repositories are on the server of tests/cli/fake_hub.py. They are models of
+tests/data/encoders in other folders.
 
     pip install sentence-transformers==6.2.0 && tools/hub_layout/make_encoders.py
 
-tests/cli/hub_encoders_test.py compares with it what ingot fetches of the same repositories, and what it computes."""
+tests/cli/hub_encoders_test.py compares the files that ingot fetches and the vectors that it computes with this file."""
 import json
 import os
 import pathlib
@@ -30,7 +30,7 @@ NO_MODEL = (
 
 
 def shards(weights, prefix):
-    """The tensors of a safetensors file in two files, and their index."""
+    """Splits the tensors of a safetensors file into two files, and adds their index."""
     n_header = struct.unpack("<Q", weights[:8])[0]
     header, data = json.loads(weights[8 : 8 + n_header]), weights[8 + n_header :]
     header.pop("__metadata__", None)
@@ -51,7 +51,8 @@ def shards(weights, prefix):
 
 
 def moved(name, folders, more):
-    """The files of an encoder, its modules in other folders: {folder: new folder}, of which "" is the model's own."""
+    """The files of an encoder with its modules in other folders: {folder: new folder}. "" is the folder of the model
+    itself."""
     files = {}
     for path in sorted((ENCODERS / name).rglob("*")):
         if not path.is_file():

@@ -1,13 +1,13 @@
 #!/usr/bin/env python3
-"""How good ingot's quantizer is, against ggml's: the two tables of docs/formats.md, as Markdown on standard output.
+"""Compares the quality of ingot's and ggml's quantizers. Prints the two tables of docs/formats.md as Markdown.
 
     pip install gguf numpy tokenizers && python tools/quantizer/measure.py build/ingot libggml-base.so
 
-First the error of each type on weights of known kinds, as a share of the weights' own size (root mean square over root mean square),
-plain and weighted by importance. Then the demo model (its weights as float32) in each mix: how far its logits and its predictions
-(KL divergence) are from those of the unquantized model, and its perplexity, on text that it was not trained on; differences are ingot's
-less ggml's, paired by token, with their standard errors. llama.cpp's columns have the same tensors in
-the same types, encoded by ggml.
+The first table has the error of each type on weights of known kinds, plain and weighted by importance, relative to the
+weights (root mean square over root mean square). The second table has the demo model (its weights as float32) in each
+mix, on text that it was not trained on: the distance of its logits and of its predictions (KL divergence) from those of
+the unquantized model, and its perplexity. Differences are ingot's minus ggml's, paired by token, with their standard
+errors. The tensors of llama.cpp's columns have the same types, and ggml encodes them.
 """
 import argparse
 import json

@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""The type that llama.cpp gives each matrix under each name such as Q4_K_M: tests/data/quant/mixes.json.
+"""Makes tests/data/quant/mixes.json: the type that llama.cpp chooses for each matrix under each mix name, such as
+Q4_K_M.
 
     pip install gguf numpy && python tools/quantizer/mix_goldens.py llama-quantize tests/data/quant/mixes.json
 

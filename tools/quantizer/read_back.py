@@ -1,11 +1,12 @@
 #!/usr/bin/env python3
-"""Has the gguf package and llama.cpp read what `ingot quantize` writes of the demo model, in every type, and compares logits.
+"""Quantizes the demo model with `ingot quantize` to every type, reads the files with the gguf package and llama.cpp,
+and compares the logits.
 
   g++ -O1 -I LLAMA/include -I LLAMA/ggml/include tools/quantizer/llama_logits.cc -lllama -lggml -lggml-cpu -lggml-base -o llama_logits
   tools/quantizer/read_back.py --llama ./llama_logits [--ingot build/ingot] [TYPE ...]
 
-The package decodes every tensor. llama.cpp computes with activations rounded to 8 bits, and ingot's `ref` does not: that makes their logits differ by
-0.1 to 6 % of their deviation on this model.
+The package decodes every tensor. llama.cpp rounds activations to 8 bits and ingot's `ref` does not, so their logits
+differ by 0.1 to 6 % of their deviation on this model.
 """
 import argparse
 import pathlib

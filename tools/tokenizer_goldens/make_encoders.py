@@ -154,7 +154,7 @@ def normalizer_goldens(proto, texts):
 
 
 def younger(c):
-    """True if the character is newer than the reference's own table of categories, which is that of Unicode 8."""
+    """True if the character is newer than the reference's table of categories (Unicode 8)."""
     mark = normalizers.BertNormalizer(clean_text=False, handle_chinese_chars=False, strip_accents=True, lowercase=False).normalize_str(c) == ""
     punctuation = len(pre_tokenizers.BertPreTokenizer().pre_tokenize_str(f"a{c}b")) == 3
     category = unicodedata.category(c)
@@ -184,7 +184,7 @@ def main():
         write(folder / name / "tokenizer.json", json.loads(tokenizer.to_str()))
         write(folder / name / "tokenizer_config.json", config)
         mine = texts + special_texts(tokenizer)
-        if name == "unigram_bytes":  # prepend_scheme "first" forgets its space when the first character was dropped: nothing to copy
+        if name == "unigram_bytes":  # drops texts that lose the space of prepend_scheme "first"; ingot differs
             mine = [t for t in mine if not t or normalizers.Nmt().normalize_str(t[0])]
         encoded = [tokenizer.encode(t, add_special_tokens=False).ids for t in mine]
         write(folder / f"{name}.json", {
