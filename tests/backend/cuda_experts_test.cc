@@ -182,7 +182,7 @@ class Layer {
   std::vector<float> start_;
 };
 
-// Root mean square of the error over that of `want`. Most of `want` is what the experts add.
+// Root mean square of the error relative to that of `want`. The experts' outputs are most of `want`.
 double relative_error(const std::vector<float>& got, const std::vector<float>& want) {
   double squares = 0, error_squares = 0;
   for (size_t i = 0; i < want.size(); ++i) {

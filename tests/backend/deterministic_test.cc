@@ -1,4 +1,4 @@
-// In deterministic mode a row of a product is batch-invariant, to the last bit: for every format, and for products long
+// In deterministic mode a row of a product is batch-invariant to the last bit, for every format and for products long
 // enough to be summed in parts.
 #include <gtest/gtest.h>
 

@@ -12,34 +12,34 @@ inline constexpr double kFloatError = 1e-5;
 // mean square is about sqrt(1e-3) * 2^-11 = 2e-5. Ten times that is allowed, because an output shares its values with
 // few others.
 inline constexpr double kHalfError = 2e-4;
-// The affected element still errs by up to a whole step: the first token of a sequence sees only its own value. Values
-// have deviation 1, or sqrt(2) with a bias, so all are under 8 (5.6 deviations), where a step is 2^-8. An affected key
-// moves a score by q * step / sqrt(head_dim): at most an eighth of that.
+// The affected element still errs by up to a whole step, because the first token of a sequence sees only its own value.
+// Values have deviation 1, or sqrt(2) with a bias, so all are below 8 (5.6 deviations), where a step is 2^-8. An
+// affected key changes a score by q * step / sqrt(head_dim), at most an eighth of a step.
 inline constexpr double kF16Flip = 1.125 / 256;
 
 inline bool is_float8(Format format) { return format == Format::F8_E4M3 || format == Format::F8_E4M3_32; }
 
-// Error of a product with weights of a format, for any activations. For quantized formats, activations become int8 with
-// a scale for each 32. The largest of 32 normal values is about 2.1 deviations, so a step is 2.1 / 127 and its rounding
-// error 0.0048 deviations. Random weights carry that error to the output unchanged: 0.0048 expected. The error of one
-// token's output varies by chance, more so if a group's weights share a minimum. Over some hundred groups of 32 it
-// averages out, and twice is allowed. bf16 weights may take bf16 activations: 2^-9 / sqrt(3) relative, 0.0011 expected.
-// Dense f32 is multiplied in f32. Dense f16 and bf16 may become integers up to 8191, and their activations integers up
-// to 8128, with a scale for each 32: 2.1 / 8191 / sqrt(12) each, 0.000105 expected together. Twice is allowed.
-//
-// Most cases have activations that need no rounding (OpRig::activations), and allow only kFloatError. If the weights
-// themselves become int8, they have a rounding error of their own. Of random bytes read as F8_E4M3, the largest of 32
-// is about 4 deviations, its step 4 / 127, the error 0.0094 of a deviation. Three times as much is allowed, because one
-// weight of a group may outweigh all others, and chance may give that weight a small activation, or the product of two
-// results a large factor. Scales without an exact f16 (NVFP4 with another scale for the whole tensor) are rounded to
-// f16: 2^-11 at most. Four times that is allowed, because the few groups of a row may nearly cancel.
+// Error of dense f16 and bf16 weights. They may become integers up to 8191, and their activations integers up to 8128,
+// with a scale for each 32: 2.1 / 8191 / sqrt(12) each, 0.000105 expected together. Twice is allowed.
 inline constexpr double kInt16Error = 2.1e-4;
 inline bool is_half(Format format) { return format == Format::F16 || format == Format::BF16; }
+// Error of a product whose activations need no rounding (OpRig::activations), as in most cases: usually kFloatError.
+// Weights that become int8 have their own rounding error. For random bytes read as F8_E4M3, the largest of 32 is about
+// 4 deviations, the step 4 / 127, and the error 0.0094 of a deviation. Three times as much is allowed, because one
+// weight of a group may outweigh all others, and by chance that weight may get a small activation, or the product of
+// two results a large factor. Scales that f16 cannot hold exactly (NVFP4 with another scale for the whole tensor) are
+// rounded to f16: 2^-11 at most. Four times that is allowed, because the few groups of a row may nearly cancel.
 inline double weight_error(Format format) {
   if (format == Format::NVFP4_SCALED) return 0x1p-9;
   if (is_half(format)) return kInt16Error;
   return is_float8(format) ? 0.028 : kFloatError;
 }
+// Error of a product with any activations. For quantized formats, activations become int8 with a scale for each 32. The
+// largest of 32 normal values is about 2.1 deviations, so a step is 2.1 / 127 and its rounding error 0.0048 deviations.
+// Random weights pass that error on to the output unchanged: 0.0048 expected. The error of one token's output varies by
+// chance, more so if a group's weights share a minimum. It averages out over some hundred groups of 32, and twice is
+// allowed. bf16 weights may have bf16 activations: 2^-9 / sqrt(3) relative, 0.0011 expected. Dense f32 is multiplied in
+// f32.
 inline double format_error(Format format) {
   if (is_float8(format)) return 0.018;
   if (info(format).unpack != nullptr) return 0.010;

@@ -1,5 +1,5 @@
-// Every case of the op table, on every instruction set of this machine, against ref; and fused ops against their own
-// default bodies.
+// Runs every case of the op table against ref, on every instruction set of this machine, and compares fused ops with
+// their default bodies.
 #include <gtest/gtest.h>
 
 #include <map>
@@ -38,7 +38,7 @@ Results run_case(const OpCase& c, Backend& backend, uint64_t seed, bool unfused)
   return results;
 }
 
-// What is wrong with `got`; empty if nothing is.
+// Describes the first error of `got`; empty if there is none.
 std::string complaint(const Results& got, const Results& want, double tolerance, double slack) {
   for (size_t o = 0; o < want.size(); ++o) {
     double squares = 0, error_squares = 0, worst = 0;

@@ -372,7 +372,7 @@ TEST(SamplerStages, MirostatComesToItsSurprise) {
   EXPECT_NEAR(surprise / 3000, 3, 0.15);
 }
 
-// The named default order draws what the fast path draws.
+// The default order, given by name, draws the same tokens as the fast path.
 TEST(SamplerStages, TheDefaultOrderByNameIsTheDefault) {
   Random random;
   SCOPED_TRACE(random.seed());

@@ -1,4 +1,4 @@
-# Installs BUILD_DIR into a fresh prefix, builds the C project beside this file against it alone, and runs it on MODEL:
+# Installs BUILD_DIR into a new prefix, builds the C project of this folder against that prefix, and runs it on MODEL:
 #   cmake -DBUILD_DIR= -DCOMPILER= -DFLAGS= -DMODEL= -DEXPECTED= -DWORK_DIR= -P install_test.cmake
 file(REMOVE_RECURSE ${WORK_DIR})
 set(prefix ${WORK_DIR}/prefix)
@@ -17,7 +17,7 @@ foreach(by_pkg_config OFF ON)
   endif()
 endforeach()
 
-# What users may include, and nothing else.
+# Only the public header is installed.
 file(GLOB_RECURSE headers RELATIVE ${prefix}/include ${prefix}/include/*)
 if(NOT headers STREQUAL "ingot/ingot.h")
   message(FATAL_ERROR "headers installed: '${headers}', expected ingot/ingot.h alone")

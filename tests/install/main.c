@@ -1,4 +1,4 @@
-/* Opens a model with an installed ingot and says how large it is. */
+/* Opens a model with an installed ingot and prints its size. */
 #include <ingot/ingot.h>
 #include <stdio.h>
 

@@ -168,7 +168,7 @@ TEST(Ranker, RefusesModelsThatEmbed) {
               HasSubstr("this model has no known classifier"));
 }
 
-// A classifier with three classes, for example for three feelings.
+// A classifier with three classes.
 class ThreeClasses final : public WeightSource {
  public:
   std::string name() const override { return "feelings"; }

@@ -56,7 +56,7 @@ TEST(SplitChoice, AModelThatFitsStaysWhole) {
   EXPECT_FALSE(choose.split.uses(1));
 }
 
-// With less memory, more layers leave the GPU; the first ones leave first.
+// With less memory, more layers leave the GPU, starting with the first.
 TEST(SplitChoice, ADenseModelLosesLayers) {
   Choice choose("llama-3.1-8b");
   int last = 0;

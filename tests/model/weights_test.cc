@@ -202,7 +202,7 @@ TEST(Weights, ANumberThatIsNotFiniteIsFoundWhenAsked) {  // G37
   }
 }
 
-// A norm is read as it is stored, so it is refused in a block format; a vector of another length is refused too.
+// A norm is used as it is stored, so norms in block formats are refused. Vectors of another length are refused too.
 TEST(Weights, VectorsAreDense) {  // G36
   class QuantizedNorm final : public WeightSource {
    public:

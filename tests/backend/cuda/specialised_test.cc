@@ -18,7 +18,8 @@ namespace {
 namespace fs = std::filesystem;
 using ::testing::HasSubstr;
 
-// As a launch asks for them: [4096 x 4096] with a norm in front, an uneven size with a bias, three weights, and a gate.
+// Shapes that launches request: [4096 x 4096] with a norm in front, an uneven size with a bias, three weights, and a
+// gate.
 const ProductShape kShapes[] = {
     {.n_in = 4096, .n_steps = 32, .n_jobs = 1, .n_tiles = 256, .n_out = {4096}, .zero = 8, .split = 16, .n_warps = 16, .has_norm = true, .y_f32 = true},
     {.n_in = 416, .n_steps = 4, .n_jobs = 1, .n_tiles = 18, .n_out = {280}, .zero = 8, .split = 4, .n_warps = 8, .has_bias = true, .accumulate = true, .warms_instruction_cache = true},
