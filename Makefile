@@ -85,7 +85,7 @@ test-avx-vnni:  ## Test the AVX-VNNI kernels on a machine with AVX-512 VNNI (the
 	@cmake --build build-avx-vnni --target test_backend
 	@ctest --test-dir build-avx-vnni -L '^backend$$' -E '$(GPU_TESTS)' --output-on-failure --no-tests=error -j $(JOBS)
 
-test-compilers:  ## Build base, quant and backend without warnings with each installed compiler, and run their tests (COMPILERS="g++-14 clang++-19")
+test-compilers:  ## Build base, quant and backend with each installed compiler without warnings; run their tests (COMPILERS="g++-14 clang++-19")
 	@$(SETUP) build test
 	@for compiler in $(COMPILERS); do \
 	  folder=build-compilers/$$compiler; echo "$$compiler"; \
