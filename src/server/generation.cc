@@ -239,14 +239,13 @@ void GenerationRun::drain() {
 }
 
 void GenerationRun::send_output() {
-  if (!out_.empty() && responder_ && !output_may_wait()) {
+  if (over_ && responder_ && spec_.stream && !failed_) {
+    responder_->end(std::exchange(out_, {}));
+  } else if (!out_.empty() && responder_ && !output_may_wait()) {
     responder_->write(std::exchange(out_, {}));
     pause_if_full();
   }
-  if (over_ && responder_) {
-    if (spec_.stream && !failed_) responder_->end();
-    responder_.reset();
-  }
+  if (over_) responder_.reset();
 }
 
 void GenerationRun::process(Event& event) {

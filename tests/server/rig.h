@@ -34,9 +34,12 @@ class Recorder final : public Responder {
     ++n_writes_;
     changed_.notify_all();
   }
-  void end() override {
+  void end(std::string last_bytes) override {
     std::lock_guard lock(mutex_);
     EXPECT_FALSE(over_) << "ended twice";
+    EXPECT_TRUE(gone_ || !last_bytes.empty()) << "a ping could follow the last line";
+    if (!gone_) body_ += last_bytes;
+    ++n_writes_;
     over_ = true;
     changed_.notify_all();
   }

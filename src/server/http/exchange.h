@@ -33,8 +33,9 @@ class Exchange final : public Responder, public std::enable_shared_from_this<Exc
     out_ += bytes;
     notify();
   }
-  void end() override {
+  void end(std::string last_bytes) override {
     std::lock_guard lock(mutex_);
+    if (!over_ && !gone_) out_ += last_bytes;
     over_ = true;
     notify();
   }
@@ -183,7 +184,7 @@ class ExchangeHandle final : public Responder {
   void respond(HttpResponse response) override { exchange_->respond(std::move(response)); }
   void stream(HttpResponse head) override { exchange_->stream(std::move(head)); }
   void write(std::string bytes) override { exchange_->write(std::move(bytes)); }
-  void end() override { exchange_->end(); }
+  void end(std::string last_bytes) override { exchange_->end(std::move(last_bytes)); }
   void fail(HttpResponse response, std::string last) override { exchange_->fail(std::move(response), std::move(last)); }
   bool full() const override { return exchange_->full(); }
   void on_gone(std::function<void()> callback) override { exchange_->on_gone(std::move(callback)); }

@@ -74,7 +74,9 @@ class Responder {
   // that the server is alive. Until then, fail() can still change the status.
   virtual void stream(HttpResponse head) = 0;
   virtual void write(std::string bytes) = 0;
-  virtual void end() = 0;
+  // Ends the stream with `last_bytes`. The client gets no ping after them: a space after the last JSON line would be
+  // a line that is not JSON.
+  virtual void end(std::string last_bytes) = 0;
   // Ends a stream that cannot continue. Sends `response` if no byte of the stream has been sent. Otherwise sends
   // `last_bytes` and closes the connection.
   virtual void fail(HttpResponse response, std::string last_bytes) = 0;
