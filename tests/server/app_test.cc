@@ -411,12 +411,16 @@ TEST(App, CachedPromptsAreCountedAndNotSharedByKeys) {
 TEST(App, SpeculationIsAskedForAndCounted) {
   FakeOptions fake;
   fake.info.max_logits = fake.info.max_seqs + 16;
-  fake.step_us = 300;  // so that drafts pay
   const auto letter = [](int64_t place) {
     return static_cast<int32_t>('a' + (place < 33 ? place * place % 29 % 26 : place % 5));
   };
   fake.writes = [&](const SampleRow& row) { return letter(row.position); };
-  Rig rig(fake, 64, {}, [](ServedModelParts& parts) { parts.speculate = Speculate::kAuto; });
+  // The clock moves with each look at it, so all steps take equally long, and drafts pay.
+  static std::atomic<int64_t> n_looks = 0;
+  Rig rig(fake, 64, {}, [](ServedModelParts& parts) {
+    parts.speculate = Speculate::kAuto;
+    parts.engine.now = [] { return Clock::time_point(std::chrono::milliseconds(++n_looks)); };
+  });
   std::string text;
   for (int place = 3; place < 103; ++place) text += static_cast<char>(letter(place));
   int accepted_sum = 0, drafts_sum = 0;
