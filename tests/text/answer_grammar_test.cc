@@ -285,36 +285,51 @@ TEST(AnswerGrammar, MarkersAreControlTokens) {
   EXPECT_TRUE(accepts(*compile_answer(rules), "\xff<tool_call>" + call + "\xff</tool_call>"));
 }
 
-// Whether no text of up to `n` more bytes of these few characters reaches a dead end.
+// Whether `n` more bytes out of these few characters never lead to a dead end, where no byte can follow.
 bool has_no_dead_end(Automaton& machine, GrammarState state, int n) {
-  if (n == 0) return true;
   bool is_alive = machine.accepts(state);
-  for (const char c : std::string_view("\">az\n<{ÿ€😀")) {
+  for (int byte = 0; byte < 256 && !is_alive; ++byte)
+    is_alive = !machine.step(state, static_cast<uint8_t>(byte)).is_dead();
+  if (!is_alive || n == 0) return is_alive;
+  for (const char c : std::string_view("\">az\n<{=:ÿ€😀\xF1")) {
     const GrammarState next = machine.step(state, static_cast<uint8_t>(c));
-    if (next.is_dead()) continue;
-    is_alive = true;
-    if (!has_no_dead_end(machine, next, n - 1)) return false;
+    if (!next.is_dead() && !has_no_dead_end(machine, next, n - 1)) return false;
   }
-  return is_alive;
+  return true;
 }
+
+// A call with one parameter: the text before and after the parameter's name.
+struct LongName {
+  const char* format;
+  const char* begin;
+  const char* end;
+};
+constexpr LongName kLongNames[] = {
+    {"minimax_m2", "<minimax:tool_call>\n<invoke name=\"f\">\n<parameter name=\"",
+     "\">1</parameter>\n</invoke>\n</minimax:tool_call>"},
+    {"lfm2", "<|tool_call_start|>[f(", "=1)]<|tool_call_end|>"},
+    {"gemma4", "<|tool_call>call:f{", ":1}<tool_call|>"},
+};
 
 // A parameter's name has at most 256 bytes, and does not end within a character.
 TEST(AnswerGrammar, LongNamesEndInWholeCharacters) {
-  AnswerRules rules{.format = find_call_format("minimax_m2"), .calls = Calls::kMust};
-  rules.tools = {{"f", R"({"type": "object"})", ""}};
-  const auto machine = compile_answer(rules);
-  const std::string begin = "<minimax:tool_call>\n<invoke name=\"f\">\n<parameter name=\"";
-  const std::string end = "\">1</parameter>\n</invoke>\n</minimax:tool_call>";
-  for (size_t n = 250; n <= 256; ++n) {
-    GrammarState state = machine->start();
-    for (const char c : begin + std::string(n, 'a')) state = machine->step(state, static_cast<uint8_t>(c));
-    EXPECT_FALSE(state.is_dead());
-    EXPECT_TRUE(has_no_dead_end(*machine, state, 4)) << n << " bytes";
-  }
-  for (const char* last : {"", "a", "ÿ", "€", "😀"}) {
-    const std::string_view character(last);
-    EXPECT_TRUE(accepts(*machine, begin + std::string(256 - character.size(), 'a') + last + end)) << last;
-    EXPECT_FALSE(accepts(*machine, begin + std::string(257 - character.size(), 'a') + last + end)) << last;
+  for (const auto& [format, begin, end] : kLongNames) {
+    SCOPED_TRACE(format);
+    AnswerRules rules{.format = find_call_format(format), .calls = Calls::kMust};
+    rules.tools = {{"f", R"({"type": "object"})", ""}};
+    const auto machine = compile_answer(rules);
+    for (size_t n = 250; n <= 256; ++n) {
+      GrammarState state = machine->start();
+      for (const char c : begin + std::string(n, 'a')) state = machine->step(state, static_cast<uint8_t>(c));
+      EXPECT_FALSE(state.is_dead());
+      EXPECT_TRUE(has_no_dead_end(*machine, state, 4)) << n << " bytes";
+    }
+    for (const char* last : {"", "a", "ÿ", "€", "😀", "\U00050000"}) {
+      const std::string_view character(last);
+      const auto call = [&](size_t n) { return begin + std::string(n - character.size(), 'a') + last + end; };
+      EXPECT_TRUE(accepts(*machine, call(256))) << last;
+      EXPECT_FALSE(accepts(*machine, call(257))) << last;
+    }
   }
 }
 

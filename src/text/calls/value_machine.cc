@@ -37,6 +37,12 @@ bool is_digit(char c) { return c >= '0' && c <= '9'; }
 bool is_letter(char c) { return lower(c) >= 'a' && lower(c) <= 'z'; }
 bool is_name_byte(char c) { return is_digit(c) || is_letter(c) || c == '_' || static_cast<unsigned char>(c) >= 0x80; }
 
+// The number of bytes that follow c in a UTF-8 character.
+int bytes_after(char c) {
+  const auto lead = static_cast<unsigned char>(c);
+  return lead >= 0xF0 ? 3 : lead >= 0xE0 ? 2 : lead >= 0xC0 ? 1 : 0;
+}
+
 std::string escaped(std::string_view text) {
   std::string out;
   append_json_escaped(out, text);
@@ -163,7 +169,7 @@ bool ValueMachine::on_bare_key(Place& place, char c) {
 bool ValueMachine::add_to_key(Place& place, char c) {
   const bool goes_on = is_name_byte(c) || (!python_ && static_cast<unsigned char>(c) > ' ' && c != 0x7F &&
                                            std::string_view(":{}[],\"").find(c) == std::string_view::npos);
-  return goes_on && place.at++ < kMaxKey && put(place, escaped({&c, 1}));
+  return goes_on && place.at++ + bytes_after(c) < kMaxKey && put(place, escaped({&c, 1}));
 }
 
 // Whether a bare name can complete the key. Returns true if the search takes too long.
