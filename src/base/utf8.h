@@ -32,6 +32,12 @@ inline Utf8Step utf8_step(std::string_view s) {
   return {need, true, false};
 }
 
+// The number of bytes that follow this byte in its character, if it begins one; otherwise 0.
+inline int utf8_bytes_after(char c) {
+  const auto lead = static_cast<unsigned char>(c);
+  return lead >= 0xF0 ? 3 : lead >= 0xE0 ? 2 : lead >= 0xC0 ? 1 : 0;
+}
+
 // Length of the well-formed sequence at the front of s; 0 when s begins with none.
 inline size_t utf8_length(std::string_view s) {
   const Utf8Step step = utf8_step(s);

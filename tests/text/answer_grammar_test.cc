@@ -10,6 +10,7 @@
 #include "base/error.h"
 #include "text/calls/answer_grammar.h"
 #include "text/calls_check.h"
+#include "text/grammar/constraint.h"
 #include "text/grammar/schema_machine.h"
 
 namespace ingot {
@@ -252,6 +253,68 @@ TEST_P(EachRow, ContentFollowsItsSchema) {
       const bool has_content = trim(answer.content).size() == 4 && answer.content.back() == '!';
       EXPECT_EQ(has_content, answer.calls.empty()) << testing::described(answer);
     });
+  }
+}
+
+// Bytes, ends of strings and parts of `texts`, with their control tokens.
+std::vector<std::string> drawn_tokens(const CallFormat& row, const std::vector<std::string>& texts,
+                                      std::mt19937& draw) {
+  std::vector<std::string> tokens{""};  // the end token
+  for (int byte = 0; byte < 256; ++byte) tokens.emplace_back(1, static_cast<char>(byte));
+  for (const MarkerSpelling::Token& token : tokens_of(row)) tokens.push_back(kControlByte + token.name);
+  for (const char* text :
+       {"\", \"", "\"}", "\"]", "\",", "\\n", "\\u00", "a\", \"b", "\"a\"", "', '", "a')", ", ", "1, 1"})
+    tokens.emplace_back(text);
+  for (const std::string& text : texts)
+    for (int i = 0; i < 30 && !text.empty(); ++i) tokens.push_back(text.substr(draw() % text.size(), 1 + draw() % 6));
+  return tokens;
+}
+
+// Compares every token of a random vocabulary at each step of a few walks. The tools have arrays and names that must
+// not repeat what was there before.
+TEST_P(EachRow, MasksSayWhatStepsSay) {
+  const unsigned seed = std::random_device{}();
+  SCOPED_TRACE(seed);
+  std::mt19937 draw(seed);
+  const Json tools = Json::parse(R"([{"function": {"name": "f", "parameters": {"type": "object", "properties": {
+      "a": {"type": "array", "items": {"type": "string", "maxLength": 8}, "uniqueItems": true, "maxItems": 4},
+      "e": {"type": "array", "items": {"enum": ["a", "ab", 1, "b"]}, "uniqueItems": true},
+      "r": {"type": "array", "items": {"enum": ["a", "b"]}, "minItems": 1, "maxItems": 4, "not": {"uniqueItems": true}},
+      "o": {"type": "array", "items": {"type": "object", "additionalProperties": {"type": "integer"}, "minProperties": 2,
+            "maxProperties": 3, "propertyNames": {"maxLength": 2}}, "uniqueItems": true, "maxItems": 2}},
+      "minProperties": 2, "maxProperties": 4, "additionalProperties": {"type": ["string", "integer"]},
+      "propertyNames": {"maxLength": 3}}}}])");
+  const AnswerRules rules = rules_for(row(), tools, Calls::kMust, draw);
+  std::vector<std::string> texts;
+  std::unique_ptr<Automaton> plain;
+  for (int i = 0; i < 3; ++i) {
+    plain = compile_answer(rules);
+    texts.push_back(Walk(*plain, draw).run().value_or(""));
+  }
+  const std::vector<std::string> tokens = drawn_tokens(row(), texts, draw);
+  const auto vocabulary = std::make_shared<const GrammarVocabulary>(tokens, std::vector<int32_t>{0});
+  const auto constraint = std::make_shared<Constraint>(compile_answer(rules), vocabulary);
+  for (const std::string& text : texts) {
+    Matcher matcher(constraint);
+    GrammarState state;
+    const size_t n = std::min<size_t>(text.size(), kIsSanitized ? 100 : 400);
+    for (size_t at = 0; at < n; ++at) {
+      if (at % 32 == 0) {  // steps of all tokens would need too many states of one machine
+        plain = compile_answer(rules);
+        state = plain->start();
+        for (const char c : text.substr(0, at)) state = plain->step(state, static_cast<uint8_t>(c));
+      }
+      const auto mask = matcher.mask();
+      EXPECT_EQ(allows_token(*mask, 0), plain->accepts(state));
+      for (size_t id = 1; id < tokens.size(); ++id) {
+        GrammarState next = state;
+        for (const char c : tokens[id]) next = next.is_dead() ? next : plain->step(next, static_cast<uint8_t>(c));
+        ASSERT_EQ(allows_token(*mask, static_cast<int32_t>(id)), !next.is_dead())
+            << text.substr(0, at) << " then '" << tokens[id] << "'";
+      }
+      ASSERT_TRUE(matcher.accept(1 + static_cast<uint8_t>(text[at])));
+      state = plain->step(state, static_cast<uint8_t>(text[at]));
+    }
   }
 }
 

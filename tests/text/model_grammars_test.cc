@@ -45,5 +45,25 @@ TEST(ModelGrammars, OptionsMakeOtherGrammarsAndWarningsComeAgain) {
   EXPECT_THROW(grammars.get(text), Error);
 }
 
+// A machine keeps every state that it has met. New answers do not use a machine that has met very many.
+TEST(ModelGrammars, LargeMachinesAreReplaced) {
+  const auto tokenizer = testing::fixture_tokenizer("bpe_llama3");
+  ModelGrammars grammars(*tokenizer, tokenizer->n_vocab());
+  const GrammarText text{GrammarKind::kSchema, R"({"type":"array","items":{"type":"string"},"uniqueItems":true})"};
+  const auto first = grammars.get(text);
+  for (int i = 0; !first->has_grown(); ++i) {
+    ASSERT_EQ(grammars.get(text), first);
+    ASSERT_LT(i, 1000);
+    Matcher matcher(first);
+    const std::string begin = fmt::format("[\"{}{}\"", i, std::string(3000, 'x'));
+    for (const int32_t token : tokenizer->encode(begin, {.add_special = false})) ASSERT_TRUE(matcher.accept(token));
+    matcher.mask();
+  }
+  const auto second = grammars.get(text);
+  EXPECT_NE(second, first);
+  EXPECT_EQ(grammars.get(text), second);
+  EXPECT_EQ(grammars.n_cached(), 1u);
+}
+
 }  // namespace
 }  // namespace ingot

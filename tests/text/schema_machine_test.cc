@@ -97,7 +97,8 @@ TEST(SchemaMachine, MasksSayWhatStepsSay) {
           GrammarState next = state;
           for (char c : tokens[id]) next = next.is_dead() ? next : plain->step(next, static_cast<uint8_t>(c));
           ASSERT_EQ(allows_token(*mask, static_cast<int32_t>(id)), !next.is_dead())
-              << golden["schema"] << "\n" << text.substr(0, at) << " then '" << tokens[id] << "'";
+              << golden["schema"] << "\n"
+              << text.substr(0, at) << " then '" << tokens[id] << "'";
         }
         if (at == text.size()) break;
         ASSERT_TRUE(matcher.accept(1 + static_cast<uint8_t>(text[at])));
@@ -142,7 +143,8 @@ TEST(SchemaMachine, MasksOfPatternsSayWhatStepsSay) {
           GrammarState next = state;
           for (char c : tokens[id]) next = next.is_dead() ? next : plain->step(next, static_cast<uint8_t>(c));
           ASSERT_EQ(allows_token(*mask, static_cast<int32_t>(id)), !next.is_dead())
-              << schema << "\n" << text.substr(0, at) << " then '" << tokens[id] << "'";
+              << schema << "\n"
+              << text.substr(0, at) << " then '" << tokens[id] << "'";
         }
         state = plain->step(state, static_cast<uint8_t>(text[at]));
         EXPECT_EQ(matcher.accept(1 + static_cast<uint8_t>(text[at])), !state.is_dead());
@@ -281,13 +283,35 @@ TEST(SchemaMachine, ItemsThatHaveToDifferNeverEndInARepetition) {
     for (char c : text) state = state.is_dead() ? state : machine->step(state, static_cast<uint8_t>(c));
     return !state.is_dead();
   };
-  EXPECT_TRUE(is_open(R"(["a", "a)"));   // "ab" may follow
+  EXPECT_TRUE(is_open(R"(["a", "a)"));  // "ab" may follow
   EXPECT_FALSE(is_open(R"(["b", "b)"));
-  EXPECT_TRUE(is_open(R"([1, 1)"));      // 12
+  EXPECT_TRUE(is_open(R"([1, 1)"));  // 12
   EXPECT_FALSE(is_open(R"([12, 1, 1)"));
   EXPECT_FALSE(is_open(R"([true, t)"));
   EXPECT_TRUE(is_open(R"(["a", "ab", "b", 1, 12,)"));
   EXPECT_FALSE(is_open(R"(["a", "ab", "b", 1, 12, true,)"));
+}
+
+// A token that ends the last possible item and begins another one is not allowed.
+TEST(SchemaMachine, MasksKnowTheLastItem) {
+  std::vector<std::string> tokens{"", "\"]", "\",", "\", \"", "b\",", "b\"]", "c\",", "c\", \"a"};
+  const size_t n_tokens = tokens.size();
+  for (int byte = 0; byte < 256; ++byte) tokens.emplace_back(1, static_cast<char>(byte));
+  const auto vocabulary = std::make_shared<const GrammarVocabulary>(tokens, std::vector<int32_t>{0});
+  const char* schema = R"({"items":{"enum":["a","bb","bc"]},"uniqueItems":true,"type":"array"})";
+  const auto plain = compile_schema(schema, {}, {});
+  Matcher matcher(std::make_shared<Constraint>(compile_schema(schema, {}, {}), vocabulary));
+  GrammarState state = plain->start();
+  for (const char c : std::string_view(R"(["a","bb","bc"])")) {
+    const auto mask = matcher.mask();
+    for (size_t id = 1; id < n_tokens; ++id) {
+      GrammarState next = state;
+      for (const char byte : tokens[id]) next = next.is_dead() ? next : plain->step(next, static_cast<uint8_t>(byte));
+      EXPECT_EQ(allows_token(*mask, static_cast<int32_t>(id)), !next.is_dead()) << c << " then " << tokens[id];
+    }
+    ASSERT_TRUE(matcher.accept(static_cast<int32_t>(n_tokens) + static_cast<uint8_t>(c)));
+    state = plain->step(state, static_cast<uint8_t>(c));
+  }
 }
 
 TEST(SchemaMachine, DeepAndLargeSchemasEnd) {

@@ -1,13 +1,13 @@
 #include "text/calls/tagged_machine.h"
 
 #include "base/ascii.h"
+#include "base/utf8.h"
 #include "text/calls/value_reader.h"
-#include "text/tokenizers/unicode.h"
 
 namespace ingot {
 namespace {
 
-constexpr size_t kMaxTagName = 256;  // as in AnswerParser
+constexpr int kMaxTagName = 256;  // as in AnswerParser
 constexpr uint16_t kMaxTagDepth = 250;
 
 enum Phase : uint8_t {
@@ -40,14 +40,6 @@ bool begins_null(std::string_view text) {
   return std::string_view("null").starts_with(text) || std::string_view("None").starts_with(text);
 }
 bool is_null(std::string_view text) { return text == "null" || text == "None"; }
-
-// The number of bytes that are missing from the text's last character.
-size_t missing_bytes(std::string_view text) {
-  const size_t n = utf8_incomplete_tail(text);
-  if (n == 0) return 0;
-  const auto lead = static_cast<unsigned char>(text[text.size() - n]);
-  return (lead >= 0xF0 ? 4 : lead >= 0xE0 ? 3 : 2) - n;
-}
 
 // Whether c cannot begin a JSON value or a Python literal.
 bool begins_plain_text(char c) {
@@ -118,37 +110,49 @@ bool TaggedMachine::on_begin(Place& place, char c) {
 
 // ---- The name
 
+// `at` counts the name's bytes. `quote` counts the bytes that its last character still needs. `text` is the name as long
+// as some parameter's name begins so; most tokens begin no such name, and share their places.
 bool TaggedMachine::on_key(Place& place, char c) {
   std::string released;
   const auto found = place.search.feed(key_end_, c, released);
   if (found == TerminatorSearch::Found::kNever || !put(place, escaped(released))) return false;
-  place.text += released;
-  if (place.text.size() + missing_bytes(place.text) > kMaxTagName) return false;
+  for (const char r : released) add_to_key(place, r);
+  if (place.at + place.quote > kMaxTagName) return false;
   if (found == TerminatorSearch::Found::kYes) return end_key(place);
   if (place.search.may_end(key_end_) && can_put(place, "\":")) return true;
-  if (place.search.n_tokens > 0 || place.text.size() + place.search.held.size() >= kMaxTagName) return false;
+  if (place.search.n_tokens > 0 || place.at + static_cast<int>(place.search.held.size()) >= kMaxTagName) return false;
   return can_put(place, escaped(place.search.held));
+}
+
+void TaggedMachine::add_to_key(Place& place, char c) {
+  const bool may_be_known = place.text.size() == place.at++;
+  if (may_be_known) place.text += c;
+  if (!may_be_known || !begins_known(place.text)) place.text.clear();
+  const int n_after = utf8_bytes_after(c);
+  place.quote = static_cast<uint8_t>(n_after > 0 ? n_after : std::max(place.quote - 1, 0));
+}
+
+bool TaggedMachine::begins_known(const std::string& text) const {
+  const auto first = kinds_.lower_bound(text);
+  return first != kinds_.end() && first->first.starts_with(text);
 }
 
 bool TaggedMachine::end_key(Place& place) {
   if (!put(place, "\":")) return false;
-  const std::string key = std::move(place.text);
+  const bool is_known = place.text.size() == place.at && kinds_.contains(place.text);
+  const ParameterKind kind = is_known ? kinds_.find(place.text)->second : ParameterKind::kUnknown;
   place.text.clear();
+  place.at = 0;
+  place.quote = 0;
   if (!string_begin_.empty()) {  // the model marks strings
     place.phase = kChoice;
     return true;
   }
-  if (!begin_value(place, kind_of(key))) return false;
+  const ParameterKind untyped = format_.untyped_is_json ? ParameterKind::kMixed : ParameterKind::kString;
+  if (!begin_value(place, kind == ParameterKind::kUnknown ? untyped : kind)) return false;
   const uint8_t phase = place.phase;
   fixed(place, key_end_.layout + value_begin_, phase);
   return true;
-}
-
-ParameterKind TaggedMachine::kind_of(const std::string& key) const {
-  const auto known = kinds_.find(key);
-  const ParameterKind kind = known == kinds_.end() ? ParameterKind::kUnknown : known->second;
-  if (kind != ParameterKind::kUnknown) return kind;
-  return format_.untyped_is_json ? ParameterKind::kMixed : ParameterKind::kString;
 }
 
 bool TaggedMachine::on_choice(Place& place, char c) {

@@ -25,6 +25,8 @@ class TaggedMachine final : public TranslatedMachine {
   bool on_text(Place& place, char c);
   bool on_json(Place& place, char c);
 
+  void add_to_key(Place& place, char c);
+  bool begins_known(const std::string& text) const;  // whether some parameter's name begins with `text`
   bool end_key(Place& place);
   bool begin_value(Place& place, ParameterKind kind);
   bool text_byte(Place& place, char c);
@@ -33,7 +35,6 @@ class TaggedMachine final : public TranslatedMachine {
   bool json_byte(Place& place, char c);
   bool is_value_whole(const Place& place);
   void fixed(Place& place, std::string text, uint8_t next);
-  ParameterKind kind_of(const std::string& key) const;
 
   const CallFormat& format_;
   const ParameterKinds kinds_;

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include "base/error.h"
+#include "text/calls/value_reader.h"
 
 namespace ingot {
 namespace {
@@ -54,12 +55,32 @@ GrammarState TranslatedMachine::step(GrammarState state, uint8_t byte) {
     Place place = places_[id];
     const bool goes_on = read(place, static_cast<char>(byte));
     next = goes_on ? state_of(place) : GrammarState{};
+    // Only the end is possible here, and only if the text repeats no other. A fresh state does not know.
+    if (goes_on && next.text == kFreshText && !can_go_on(place)) next.text = kPastFresh;
   }
   return next;
 }
 
 bool TranslatedMachine::accepts(GrammarState state) {
   return !state.is_dead() && may_end(places_[state.place - kFirst]);
+}
+
+bool TranslatedMachine::can_go_on(const Place& place) {
+  std::string held;
+  append_json_escaped(held, place.search.held);
+  Place copy;
+  copy.json = place.json;
+  if (place.search.n_tokens > 0 || !put(copy, held)) return false;
+  const auto goes_on = [&](int byte) { return json_->step(copy.json, static_cast<uint8_t>(byte)).text == kFreshText; };
+  for (int byte = 'a'; byte < 'a' + 256; ++byte)  // 'a' first, because most texts allow letters
+    if (goes_on(byte % 256)) return true;
+  return false;
+}
+
+GrammarState TranslatedMachine::fresh(GrammarState state) {
+  Place place = places_[state.place - kFirst];
+  place.json = json_->fresh(place.json);
+  return state_of(place);
 }
 
 bool TranslatedMachine::put(Place& place, std::string_view json) {

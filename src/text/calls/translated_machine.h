@@ -26,6 +26,7 @@ class TranslatedMachine : public Automaton {
   uint32_t word_outcome(uint32_t place) final { return place; }
   GrammarState end_word(GrammarState) final { return {}; }
   std::pair<int, int> free_chars(uint32_t) const final { return {-1, -1}; }
+  GrammarState fresh(GrammarState state) final;
 
  protected:
   // The position in the text. Each syntax defines its phases and flags.
@@ -49,6 +50,7 @@ class TranslatedMachine : public Automaton {
   bool put(Place& place, std::string_view json);
   bool can_put(const Place& place, std::string_view json);
   bool can_close(const Place& place);  // whether a last brace would complete the JSON
+  bool can_go_on(const Place& place);  // whether a fresh text may have more bytes
 
   std::unique_ptr<Automaton> json_;
 
@@ -58,7 +60,7 @@ class TranslatedMachine : public Automaton {
 
   std::unordered_map<std::string, uint32_t> index_;
   std::vector<Place> places_;
-  size_t n_text_bytes_ = 0;  // of the texts in index_ and places_
+  size_t n_text_bytes_ = 0;                                           // of the texts in index_ and places_
   std::vector<std::unique_ptr<std::array<GrammarState, 256>>> rows_;  // rows of the steps taken so far
   std::vector<uint32_t> with_rows_;
 };

@@ -1,6 +1,7 @@
 #include "text/calls/value_machine.h"
 
 #include "base/ascii.h"
+#include "base/utf8.h"
 #include "text/calls/value_reader.h"
 
 namespace ingot {
@@ -36,12 +37,6 @@ enum Flag : uint8_t {
 bool is_digit(char c) { return c >= '0' && c <= '9'; }
 bool is_letter(char c) { return lower(c) >= 'a' && lower(c) <= 'z'; }
 bool is_name_byte(char c) { return is_digit(c) || is_letter(c) || c == '_' || static_cast<unsigned char>(c) >= 0x80; }
-
-// The number of bytes that follow c in a UTF-8 character.
-int bytes_after(char c) {
-  const auto lead = static_cast<unsigned char>(c);
-  return lead >= 0xF0 ? 3 : lead >= 0xE0 ? 2 : lead >= 0xC0 ? 1 : 0;
-}
 
 std::string escaped(std::string_view text) {
   std::string out;
@@ -169,7 +164,7 @@ bool ValueMachine::on_bare_key(Place& place, char c) {
 bool ValueMachine::add_to_key(Place& place, char c) {
   const bool goes_on = is_name_byte(c) || (!python_ && static_cast<unsigned char>(c) > ' ' && c != 0x7F &&
                                            std::string_view(":{}[],\"").find(c) == std::string_view::npos);
-  return goes_on && place.at++ + bytes_after(c) < kMaxKey && put(place, escaped({&c, 1}));
+  return goes_on && place.at++ + utf8_bytes_after(c) < kMaxKey && put(place, escaped({&c, 1}));
 }
 
 // Whether a bare name can complete the key. Returns true if the search takes too long.

@@ -59,9 +59,12 @@ class Automaton {
   };
   virtual std::vector<KnownEnd> known_ends(uint32_t) { return {}; }
   virtual uint32_t free_place(uint32_t place) { return place; }
-  // For states that depend on the text read so far (state.text is not 0). fresh: the state if the word repeats no
-  // earlier text. repeated_ends: the ends of the word that would repeat an earlier text; empty if there is no short
-  // list.
+  // For states that depend on the text read so far (state.text is not 0), because the text may not repeat an earlier
+  // one. fresh: the same state with the text kFreshText, which equals no earlier text and stays the same whatever
+  // follows. After the end of such a text, the text is kPastFresh or 0. While the text is kFreshText, exactly the bytes
+  // are possible that are possible after the real text. fresh() returns `state` itself if that is not so.
+  // repeated_ends: the ends of the word that would repeat an earlier text; nullopt if there is no short list.
+  static constexpr uint32_t kFreshText = 2, kPastFresh = 3;
   virtual GrammarState fresh(GrammarState state) { return state; }
   virtual std::optional<std::vector<std::string>> repeated_ends(GrammarState) { return std::nullopt; }
 };

@@ -12,11 +12,13 @@ namespace {
 
 constexpr size_t kMaxCachedBytes = size_t{64} << 20;  // masks of one grammar; beyond this, the cache is cleared
 constexpr size_t kMaxForcedTexts = 1 << 13;           // the same for forced texts
+constexpr size_t kMaxGrowth = size_t{32} << 20;       // bytes of states that a machine collects
 
 }  // namespace
 
 Constraint::Constraint(std::unique_ptr<Automaton> automaton, std::shared_ptr<const GrammarVocabulary> vocabulary)
     : automaton_(std::move(automaton)), vocabulary_(std::move(vocabulary)), words_(*automaton_, *vocabulary_) {
+  n_first_bytes_ = automaton_->n_bytes();
   count_bytes();
 }
 
@@ -37,31 +39,64 @@ void Constraint::count_bytes() {
   const size_t n_mask = (static_cast<size_t>(vocabulary_->size()) + 31) / 32 * sizeof(uint32_t);
   const size_t n_closers = vocabulary_->no_closers().size() * sizeof(uint64_t);
   n_mask_bytes_ = masks_.size() * n_mask + words_.n_bytes() + closers_before_.size() * n_closers;
-  n_bytes_ = n_mask_bytes_ + automaton_->n_bytes();
+  const size_t n_machine = automaton_->n_bytes();
+  n_bytes_ = n_mask_bytes_ + n_machine;
+  has_grown_ = n_machine > 2 * n_first_bytes_ + kMaxGrowth;
 }
 
 std::shared_ptr<const TokenMask> Constraint::make_mask(GrammarState state) {
-  auto mask = std::make_shared<TokenMask>();
-  const TokenTrie& trie = vocabulary_->trie();
-  std::optional<std::vector<std::string>> repeated;
+  auto mask = std::make_shared<TokenMask>(vocabulary_->empty_mask());
   const bool is_word = automaton_->is_word(state.place);
-  if (is_word && state.text != 0) repeated = automaton_->repeated_ends(state);
-  if (!is_word || (state.text != 0 && !repeated)) {
-    *mask = vocabulary_->empty_mask();
-    add_tokens(trie, state, 0, static_cast<uint32_t>(trie.nodes().size()), *mask);
-  } else {
-    add_word(automaton_->fresh(state), state, *mask);
-    if (state.text != 0) {
-      for (int32_t token : vocabulary_->far_closers()) add_if_allowed(token, state, *mask);
-    }
-    if (repeated) {
-      for (const std::string& end : *repeated) add_known_end(end, state, *mask);
-    }
+  if (is_word && state.text == 0) {
+    add_word(state, *mask);
+  } else if (!is_word || !add_new_word(state, *mask)) {
+    add_all_tokens(state, *mask);
   }
   if (automaton_->accepts(state)) {
     for (int32_t end : vocabulary_->ends()) allow_token(*mask, end);
   }
   return mask;
+}
+
+// Adds the tokens in a word of any characters that may not repeat an earlier text. Most of these tokens are found from
+// the fresh state. Returns false if this is not possible.
+bool Constraint::add_new_word(GrammarState state, TokenMask& mask) {
+  const GrammarState fresh = automaton_->fresh(state);
+  if (fresh.text != Automaton::kFreshText || automaton_->free_chars(state.place).first < 0) return false;
+  const auto repeated = automaton_->repeated_ends(state);
+  if (!repeated) return false;
+  add_free_word(fresh, state, mask);
+  for (int32_t token : vocabulary_->far_closers()) add_if_allowed(token, state, mask);
+  for (const std::string& end : *repeated) add_known_end(end, state, mask);
+  return true;
+}
+
+// Adds the tokens that `state` allows. Only the end of a text depends on the text. So this function walks through fresh
+// states, which many tokens share, and reads a token from `state` once a text has ended in the token.
+void Constraint::add_all_tokens(GrammarState state, TokenMask& mask) {
+  struct At {
+    GrammarState state;
+    uint32_t n_bytes = 0;   // of the token so far
+    bool is_exact = false;  // read from `state`
+    bool is_dead() const { return state.is_dead(); }
+  };
+  const auto without_text = [&](GrammarState at) { return at.text == 0 ? at : automaton_->fresh(at); };
+  const auto has_text = [](GrammarState at) { return at.text > Automaton::kPastFresh; };
+  std::array<char, TokenTrie::kMaxTokenBytes> bytes;
+  const auto step = [&](const At& at, uint8_t byte) -> At {
+    bytes[at.n_bytes] = static_cast<char>(byte);
+    const uint32_t n = at.n_bytes + 1;
+    const GrammarState next = automaton_->step(at.state, byte);
+    if (at.is_exact || next.is_dead() || next.text == at.state.text) return {next, n, at.is_exact};
+    if (at.state.text == Automaton::kFreshText) return {read(state, {bytes.data(), n}), n, true};
+    return {without_text(next), n, has_text(without_text(next))};
+  };
+  const GrammarState first = without_text(state);
+  const TokenTrie& trie = vocabulary_->trie();
+  trie.walk(At{first, 0, has_text(first)}, 0, static_cast<uint32_t>(trie.nodes().size()), step,
+            [&](const TokenTrie::Node& node, const At&) {
+              for (int32_t token : trie.tokens_at(node)) allow_token(mask, token);
+            });
 }
 
 // Cached, because each byte takes up to 256 steps.
@@ -85,14 +120,13 @@ const std::string& Constraint::forced(GrammarState first) {
   return forced_[first] = std::move(text);
 }
 
-// Adds the tokens that continue a word, and the tokens that end it. The latter are found from `fresh`, which differs
-// from `state` only in its text.
-void Constraint::add_word(GrammarState fresh, GrammarState state, TokenMask& mask) {
-  if (automaton_->free_chars(state.place).first >= 0) return add_free_word(fresh, state, mask);
+// Adds the tokens that continue a word, and the tokens that end it.
+void Constraint::add_word(GrammarState state, TokenMask& mask) {
+  if (automaton_->free_chars(state.place).first >= 0) return add_free_word(state, state, mask);
   const WordMask& word = words_.of(state.place);
   mask = word.inside;
   for (const WordMask::Exits& exits : word.exits) {
-    const GrammarState over = automaton_->end_word({exits.place, fresh.frame, fresh.text});
+    const GrammarState over = automaton_->end_word({exits.place, state.frame, 0});
     if (over.is_dead()) continue;
     add_closers(exits.closers, over, mask);
     for (const auto& [node, is_after] : exits.all) {
@@ -105,6 +139,8 @@ void Constraint::add_word(GrammarState fresh, GrammarState state, TokenMask& mas
   }
 }
 
+// The same for a word of any characters. The tokens that end it are found from `fresh`, which differs from `state` only
+// in its text.
 void Constraint::add_free_word(GrammarState fresh, GrammarState state, TokenMask& mask) {
   const auto [min, max] = automaton_->free_chars(state.place);
   mask = vocabulary_->free_text(max);

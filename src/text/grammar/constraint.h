@@ -20,6 +20,9 @@ class Constraint {
 
   const GrammarVocabulary& vocabulary() const { return *vocabulary_; }
   size_t n_bytes() const { return n_bytes_; }  // current size of the masks and the machine
+  // Whether the machine has become so large that new answers should begin with a new one. A machine keeps every state
+  // that it has met.
+  bool has_grown() const { return has_grown_; }
 
  private:
   friend class Matcher;
@@ -28,7 +31,9 @@ class Constraint {
   const std::string& forced(GrammarState state);
   std::shared_ptr<const TokenMask> make_mask(GrammarState state);
   void count_bytes();
-  void add_word(GrammarState fresh, GrammarState state, TokenMask& mask);
+  bool add_new_word(GrammarState state, TokenMask& mask);
+  void add_all_tokens(GrammarState state, TokenMask& mask);
+  void add_word(GrammarState state, TokenMask& mask);
   void add_free_word(GrammarState fresh, GrammarState state, TokenMask& mask);
   void add_known_end(const std::string& text, GrammarState state, TokenMask& mask);
   void add_closers(const CloserSet& closers, GrammarState over, TokenMask& mask);
@@ -47,6 +52,8 @@ class Constraint {
   CloserSet closers_now_;  // for a state that is not cached
   std::unordered_map<GrammarState, std::string> forced_;
   size_t n_mask_bytes_ = 0;
+  size_t n_first_bytes_ = 0;  // of the machine, before the first step
+  std::atomic<bool> has_grown_{false};
   std::atomic<size_t> n_bytes_{0};  // atomic, so that readers need not wait while a mask is built
 };
 

@@ -18,7 +18,7 @@ enum WordKind : uint32_t { kBare, kString, kName };
 enum WordWord { kEscapeLow = 1, kEscapeHigh, kAnyAscii, kAlive, kGoals };  // kBare, kString: goal, language, ...
 enum NameWord { kNameSet = 3, kNameNode, kOthers, kPatterns };             // kNameNode: node + 1, 0: none
 
-inline constexpr uint32_t kFirstText = 1;
+inline constexpr uint32_t kFirstText = 1;  // the empty text; Automaton::kFreshText and kPastFresh follow
 
 inline bool has_bit(std::span<const uint32_t> words, uint32_t i) { return (words[i / 32] >> (i % 32)) & 1; }
 inline void set_bit(std::span<uint32_t> words, uint32_t i) { words[i / 32] |= 1u << (i % 32); }

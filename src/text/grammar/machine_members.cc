@@ -1,8 +1,8 @@
 // SchemaMachine: the goals of members and items.
 #include <algorithm>
 
-#include "text/grammar/numbers.h"
 #include "text/grammar/machine_layout.h"
+#include "text/grammar/numbers.h"
 #include "text/grammar/schema_machine.h"
 
 namespace ingot {
@@ -232,6 +232,7 @@ std::vector<std::string> SchemaMachine::seen_items(uint32_t frame) const {
 uint32_t SchemaMachine::without_seen(uint32_t place, uint32_t frame) {
   if (place == kDead) return kDead;
   Words word = words_.copy(place - kFirstWord);
+  if (word[kAnyAscii] != 0) return place;
   std::vector<Language> barred;
   for (const std::string& item : seen_items(frame)) {
     if ((item[0] == '"') != (word[0] == kString)) continue;
@@ -242,7 +243,7 @@ uint32_t SchemaMachine::without_seen(uint32_t place, uint32_t frame) {
       barred.push_back(number ? number_literal(l_, *number) : l_.literal(item));
     }
   }
-  if (barred.empty() || word[kAnyAscii] != 0) return place;
+  if (barred.empty()) return place;
   word[kAlive] = l_.all_of({word[kAlive], l_.complement(l_.any_of(std::move(barred)))});
   return l_.is_live(word[kAlive]) ? this->word(std::move(word)) : uint32_t{kDead};
 }

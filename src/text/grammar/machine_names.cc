@@ -116,7 +116,9 @@ GrammarState SchemaMachine::end_name(GrammarState state) {
   uint32_t frame = state.frame;
   if (plan.tracks_names) {
     Words words = frames_.copy(frame);
-    if (name < 0) {
+    const bool is_fresh = state.text == kFreshText || state.text == kPastFresh;
+    if (is_fresh) state.text = kPastFresh;
+    if (name < 0 && !is_fresh) {
       const uint32_t text = canonical("\"" + text_between(words[kNameText], state.text));
       const auto names =
           words.begin() + static_cast<ptrdiff_t>(kObjectBits + n_words(plan.rules.size()) + n_words(plan.names.size()));

@@ -172,9 +172,19 @@ SchemaMachine::ArrayPlan& SchemaMachine::array_plan(uint32_t value) {
     plan->most = std::max(plan->most, static_cast<uint32_t>(most));
     plan->is_unique |= rule.is_unique;
   }
+  plan->is_monotone = is_monotone(plan->need);
+  for (Formula goal : plan->goals) plan->is_monotone &= is_monotone(goal);
   values_[value].array = static_cast<int>(arrays_.size());
   arrays_.push_back(std::move(plan));
   return *arrays_.back();
+}
+
+// Whether a leaf that becomes false never makes the formula true.
+bool SchemaMachine::is_monotone(Formula formula) const {
+  const Formulas::Kind kind = f_.kind(formula);
+  if (kind == Formulas::Kind::kNot || kind == Formulas::Kind::kOne) return false;
+  if (kind != Formulas::Kind::kAll && kind != Formulas::Kind::kAny) return true;
+  return std::ranges::all_of(f_.parts(formula), [&](Formula part) { return is_monotone(part); });
 }
 
 bool SchemaMachine::is_possible(uint32_t plan) {

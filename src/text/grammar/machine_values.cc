@@ -82,7 +82,11 @@ GrammarState SchemaMachine::end_value(uint32_t slot_id, const std::vector<bool>&
       if (contains != 0 && met[contains - 1]) frame[counts + r] = std::min<uint32_t>(frame[counts + r] + 1, 1u << 30);
     }
     frame[kArrayCount] = std::min(frame[kArrayCount] + 1, plan.most);
-    if (plan.is_unique) {
+    const bool is_fresh = text == kFreshText || text == kPastFresh;
+    if (plan.is_unique && is_fresh) {
+      if (!plan.is_monotone) return {kDone, slot[kSlotParent], kPastFresh};
+      text = kPastFresh;
+    } else if (plan.is_unique) {
       const uint32_t item = canonical(text_between(slot[kSlotText], text));
       const auto items = frame.begin() + static_cast<ptrdiff_t>(counts + n_rules);
       const auto at = std::lower_bound(items, frame.end(), item);

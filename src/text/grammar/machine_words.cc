@@ -179,7 +179,14 @@ uint32_t SchemaMachine::word_outcome(uint32_t place) {
   return words_.intern(outcome);
 }
 
+// Cached, because every token that ends the word asks for the same state.
 GrammarState SchemaMachine::end_word(GrammarState state) {
+  if (state.text > kPastFresh) return find_end(state);
+  if (const auto it = word_ends_.find(state); it != word_ends_.end()) return it->second;
+  return word_ends_[state] = find_end(state);
+}
+
+GrammarState SchemaMachine::find_end(GrammarState state) {
   const Words word = words_.copy(state.place - kFirstWord);
   if (word[0] == kName) return end_name(state);
   const ValuePlan& plan = values_[frames_[state.frame][kSlotPlan]];
@@ -218,10 +225,14 @@ uint32_t SchemaMachine::free_place(uint32_t place) {
   return this->word(std::move(word));
 }
 
-// Adds a control byte to the text. The text is then not JSON, so it equals no earlier text.
+// Returns `state` if some array around it may need an item that repeats another.
 GrammarState SchemaMachine::fresh(GrammarState state) {
-  if (state.text != 0) state.text = add_text(state.text, 1);
-  return state;
+  for (uint32_t frame = state.frame; frame != 0;) {
+    const auto words = frames_[frame];
+    if (words[0] == kArray && !arrays_[words[kArrayPlan]]->is_monotone) return state;
+    frame = words[0] == kSlot ? words[kSlotParent] : words[words[0] == kArray ? kArraySlot : kObjectSlot];
+  }
+  return {state.place, state.frame, kFreshText};
 }
 
 std::optional<std::vector<std::string>> SchemaMachine::repeated_ends(GrammarState state) {

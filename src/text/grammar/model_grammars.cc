@@ -72,7 +72,8 @@ std::shared_ptr<const GrammarVocabulary> ModelGrammars::vocabulary() {
 std::shared_ptr<Constraint> ModelGrammars::get(const GrammarText& grammar, std::vector<std::string>* warnings) {
   const std::string key = fmt::format("{} {:d} {:d} {:d} {}", static_cast<int>(grammar.kind), grammar.any_order,
                                       grammar.is_lenient, grammar.deep_indents, grammar.text);
-  return get(key, [&](std::vector<std::string>* new_warnings) { return compile(grammar, new_warnings); }, warnings);
+  return get(
+      key, [&](std::vector<std::string>* new_warnings) { return compile(grammar, new_warnings); }, warnings);
 }
 
 std::shared_ptr<Constraint> ModelGrammars::get(const std::string& key, const Make& make,
@@ -83,7 +84,11 @@ std::shared_ptr<Constraint> ModelGrammars::get(const std::string& key, const Mak
   };
   {
     const std::lock_guard lock(mutex_);
-    if (const auto found = places_.find(key); found != places_.end()) {
+    const auto found = places_.find(key);
+    if (found != places_.end() && found->second->constraint->has_grown()) {
+      entries_.erase(found->second);
+      places_.erase(found);
+    } else if (found != places_.end()) {
       entries_.splice(entries_.begin(), entries_, found->second);
       return use(*found->second);
     }

@@ -10,7 +10,7 @@ namespace {
 
 constexpr uint32_t kMaxStackDepth = 4096;  // text that nests deeper is not allowed
 constexpr size_t kMaxHeads = 1 << 22;
-constexpr size_t kMaxItems = 1 << 14;  // ways to read the text at one state
+constexpr size_t kMaxItems = 1 << 14;        // ways to read the text at one state
 constexpr size_t kMaxCachedSteps = 1 << 14;  // cached steps, 1 KiB each
 constexpr size_t kMaxWords = 1 << 26;
 constexpr uint32_t kUnknownStep = UINT32_MAX;
@@ -330,10 +330,20 @@ GrammarState PushdownMachine::close(Closure& closure) {
   }
   Words frame{closure.accepts};
   for (const Item& item : items) frame.insert(frame.end(), {item.terminal, item.rest, item.stack});
+  return between(frame);
+}
+
+// The state of several ways to read the text. The state's text is the text of the one machine that has a text.
+GrammarState PushdownMachine::between(const Words& frame) {
   const size_t n_frames = frames_.size();
   const uint32_t id = frames_.intern(frame);
   if (frames_.size() > n_frames) count_words(frame.size());
-  return {kBetween, id, 0};
+  uint32_t text = 0, n_texts = 0;
+  for (size_t i = 1; i < frame.size(); i += 3) {
+    const uint32_t of_machine = frame[i] % 2 == 0 ? 0 : machine_states_[frame[i] / 2][3];
+    if (of_machine != 0) text = of_machine, ++n_texts;
+  }
+  return {kBetween, id, n_texts == 1 ? text : 0};
 }
 
 uint32_t PushdownMachine::machine_terminal(uint32_t machine, GrammarState state) {
@@ -468,6 +478,26 @@ size_t PushdownMachine::n_bytes() const {
              machine_states_.n_bytes();
   for (const auto& machine : machines_) n += machine->n_bytes();
   return n + rows_.size() * 256 * sizeof(uint32_t) + (states_.size() + ends_.size()) * kEntry + n_heads_ * sizeof(Head);
+}
+
+GrammarState PushdownMachine::fresh(GrammarState state) {
+  if (is_word(state.place)) {
+    const GrammarState inner{place_of(state.place), contexts_[state.frame][0], state.text};
+    return {state.place, state.frame, machines_[kind_of(state.place) - 1]->fresh(inner).text};
+  }
+  Words frame = frames_.copy(state.frame);
+  for (size_t i = 1; i < frame.size(); i += 3) {
+    if (frame[i] % 2 == 0) continue;
+    const Words words = machine_states_.copy(frame[i] / 2);
+    const GrammarState inner{words[1], words[2], words[3]};
+    if (inner.text != 0) frame[i] = machine_terminal(words[0], machines_[words[0]]->fresh(inner));
+  }
+  return between(frame);
+}
+
+std::optional<std::vector<std::string>> PushdownMachine::repeated_ends(GrammarState state) {
+  const GrammarState inner{place_of(state.place), contexts_[state.frame][0], state.text};
+  return machines_[kind_of(state.place) - 1]->repeated_ends(inner);
 }
 
 bool PushdownMachine::is_string(uint32_t place) const {

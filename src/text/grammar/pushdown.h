@@ -39,6 +39,8 @@ class PushdownMachine final : public Automaton {
   std::pair<int, int> free_chars(uint32_t place) const override;
   std::vector<KnownEnd> known_ends(uint32_t place) override;
   uint32_t free_place(uint32_t place) override;
+  GrammarState fresh(GrammarState state) override;
+  std::optional<std::vector<std::string>> repeated_ends(GrammarState state) override;
 
  private:
   using Expr = uint32_t;   // the rest of a rule: a part of its body, or the remainder of a part
@@ -91,6 +93,7 @@ class PushdownMachine final : public Automaton {
   Stack intern_stack(Words& callers);
   void count_words(size_t n);
   GrammarState close(Closure& closure);
+  GrammarState between(const Words& frame);
   GrammarState word_state(const Item& item);
   GrammarState find_step(uint32_t frame, uint8_t byte);
   GrammarState end_terminal(uint32_t terminal, uint32_t context);

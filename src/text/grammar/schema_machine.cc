@@ -29,10 +29,11 @@ SchemaMachine::SchemaMachine(std::unique_ptr<SchemaTable> table, MachineOptions 
 
 size_t SchemaMachine::n_bytes() const {
   constexpr size_t kEntry = 64;  // approximate bytes per hash table entry
-  size_t n =
-      l_.n_bytes() + frames_.n_bytes() + words_.n_bytes() + value_index_.n_bytes() +
-      values_.size() * sizeof(ValuePlan) +
-      (steps_.size() + typed_.size() + typed_languages_.size() + set_of_frame_.size() + 2 * texts_.size()) * kEntry;
+  size_t n = l_.n_bytes() + frames_.n_bytes() + words_.n_bytes() + value_index_.n_bytes() +
+             values_.size() * sizeof(ValuePlan) +
+             (steps_.size() + word_ends_.size() + typed_.size() + typed_languages_.size() + set_of_frame_.size() +
+              2 * texts_.size()) *
+                 kEntry;
   n += n_rows_ * 256 * sizeof(uint32_t);
   for (const auto& set : name_sets_) n += sizeof(NameSet) + set->below.size() * 2 * sizeof(uint32_t);
   return n;
@@ -61,11 +62,11 @@ GrammarState SchemaMachine::step(GrammarState state, uint8_t byte) {
 
 GrammarState SchemaMachine::step_between(GrammarState state, uint8_t byte) {
   if (!kStaysBetween[byte]) return {};
-  if (state.text != 0) return find_step(state, byte);
-  const uint64_t key = uint64_t{state.frame} << 32 | state.place << 8 | byte;
+  if (state.text > kPastFresh) return find_step(state, byte);
+  const uint64_t key = uint64_t{state.frame} << 32 | state.place << 10 | state.text << 8 | byte;
   if (const auto it = steps_.find(key); it != steps_.end()) return it->second;
   const GrammarState next = find_step(state, byte);
-  if (next.text == 0) steps_[key] = next;
+  if (next.text <= kPastFresh) steps_[key] = next;
   return next;
 }
 
@@ -133,6 +134,7 @@ GrammarState SchemaMachine::find_step(GrammarState state, uint8_t byte) {
 // ---- Texts that a rule needs
 
 uint32_t SchemaMachine::add_text(uint32_t text, uint8_t byte) {
+  if (text == kFreshText || text == kPastFresh) return text;
   const auto [it, is_new] = text_index_.try_emplace(uint64_t{text} << 8 | byte, static_cast<uint32_t>(texts_.size()));
   if (is_new) texts_.push_back({text, byte});
   if (texts_.size() > kMaxTexts) throw Error("the items of an array with uniqueItems are too long");
@@ -141,7 +143,7 @@ uint32_t SchemaMachine::add_text(uint32_t text, uint8_t byte) {
 
 std::string SchemaMachine::text_between(uint32_t from, uint32_t to) const {
   std::string text;
-  for (; to != from && to > kFirstText; to = texts_[to].first) text += static_cast<char>(texts_[to].second);
+  for (; to != from && to > kPastFresh; to = texts_[to].first) text += static_cast<char>(texts_[to].second);
   std::ranges::reverse(text);
   return text;
 }

@@ -59,7 +59,15 @@ class SchemaMachine final : public Automaton {
 
   // Places between words: the kind of the place, and in higher bits a count of the white space read so far.
   enum Place : uint32_t {
-    kPlaceDead = 0, kValue = 3, kFirstItem, kNextItem, kFirstName, kNextName, kColon, kAfterValue, kDone,
+    kPlaceDead = 0,
+    kValue = 3,
+    kFirstItem,
+    kNextItem,
+    kFirstName,
+    kNextName,
+    kColon,
+    kAfterValue,
+    kDone,
     kPlaceKinds = 16
   };
   static constexpr uint32_t kFirstWord = 1 << 12;
@@ -86,16 +94,16 @@ class SchemaMachine final : public Automaton {
     std::vector<Words> schemas;                   // [rule][name]: the rule's schema for the name, or UINT32_MAX
     std::vector<std::vector<bool>> name_matches;  // [name][pattern]
     bool counts = false, tracks_names = false;
-    bool is_ascii = true;                         // no name needs an escape
+    bool is_ascii = true;  // no name needs an escape
     struct Node {
       std::map<uint8_t, uint32_t> next;
       int name = -1;
       uint32_t depth = 0;
-      uint32_t first = 0, last = 0;               // names below the node, as a range of `sorted`
+      uint32_t first = 0, last = 0;  // names below the node, as a range of `sorted`
     };
-    std::vector<Node> nodes;                      // the names as a tree
+    std::vector<Node> nodes;  // the names as a tree
     Words sorted;
-    Words node_of;                                // [name]
+    Words node_of;              // [name]
     std::vector<int8_t> child;  // [name]: whether its value is possible, in a plan of one rule; -1: unknown
   };
   struct ArrayPlan {
@@ -104,6 +112,7 @@ class SchemaMachine final : public Automaton {
     std::vector<int> rules;
     uint32_t most = 0;  // the item count stops here
     bool is_unique = false;
+    bool is_monotone = true;  // a rule that is broken never makes the array valid
   };
   struct NameSet {
     uint32_t plan = 0;
@@ -111,7 +120,7 @@ class SchemaMachine final : public Automaton {
     Words below;                // how many of the first i names of `sorted` are allowed
     Language others = 0;        // the allowed names that no rule mentions
     bool any = false;
-    bool is_free = false;       // other names may be any text, and the names are plain ASCII
+    bool is_free = false;  // other names may be any text, and the names are plain ASCII
   };
 
   // Plans.
@@ -124,6 +133,7 @@ class SchemaMachine final : public Automaton {
   uint32_t first_word(uint32_t plan, JsonType type);
   ObjectPlan& object_plan(uint32_t plan);
   ArrayPlan& array_plan(uint32_t plan);
+  bool is_monotone(Formula formula) const;
   void name_tree(ObjectPlan& plan);
   template <class Plan>
   void take_rules(uint32_t value, JsonType type, Plan& plan);
@@ -166,6 +176,7 @@ class SchemaMachine final : public Automaton {
   uint32_t next_word(const Words& word, uint8_t byte);
   uint32_t advance(Words word, const uint8_t* bytes, int n);
   uint32_t begin_name(uint32_t frame);
+  GrammarState find_end(GrammarState state);
   GrammarState end_name(GrammarState state);
 
   GrammarState step_between(GrammarState state, uint8_t byte);
@@ -192,7 +203,9 @@ class SchemaMachine final : public Automaton {
   std::unordered_map<uint32_t, uint32_t> set_of_frame_;
   std::map<Words, uint32_t> set_index_;
   std::unordered_map<uint64_t, GrammarState> steps_;
-  std::vector<std::pair<uint32_t, uint8_t>> texts_{{0, 0}, {0, 0}};  // a tree of texts: the text before, and a byte
+  std::unordered_map<GrammarState, GrammarState> word_ends_;
+  // A tree of texts: the text before, and a byte. The first ones are none, kFirstText, kFreshText and kPastFresh.
+  std::vector<std::pair<uint32_t, uint8_t>> texts_{4};
   std::unordered_map<uint64_t, uint32_t> text_index_;
   std::map<std::string, uint32_t> canonical_;
   std::vector<std::string> canonical_texts_{""};  // indexed by the number that canonical() returned
