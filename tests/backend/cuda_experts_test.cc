@@ -14,6 +14,7 @@
 #include "base/error.h"
 #include "base/half.h"
 #include "ops_rig.h"
+#include "test_seed.h"
 
 namespace ingot {
 namespace {
@@ -200,7 +201,7 @@ TEST(CudaExperts, AStepOfFewTokensEqualsRef) {
   } catch (const UsageError&) {
     GTEST_SKIP() << "no GPU";
   }
-  const uint64_t seed = std::random_device{}();
+  const uint64_t seed = test_seed();
   std::mt19937_64 random(seed);
   const StepLimits limits = {
       .max_tokens = 16, .max_seqs = 16, .max_logits = 1, .max_kv_len = 64, .max_width = 2048, .n_vocab = 16};

@@ -13,6 +13,7 @@
 #include "base/error.h"
 #include "captured_log.h"
 #include "ops_cases.h"
+#include "test_seed.h"
 
 namespace ingot {
 namespace {
@@ -94,7 +95,7 @@ class CudaOps : public testing::TestWithParam<std::string> {
  protected:
   template <class F>
   void each_case(Backend& backend, F&& f) const {
-    const uint64_t seed = std::random_device{}();
+    const uint64_t seed = test_seed();
     backend.reserve(kLimits);
     for (const OpCase& c : all_cases()) {
       if (c.op != GetParam() || !runs_on(backend, c)) continue;
@@ -160,7 +161,7 @@ INSTANTIATE_TEST_SUITE_P(, CudaOps, testing::ValuesIn(ops()), [](const auto& i) 
 void take_f16_activations(Backend* backend) {
   if (backend == nullptr) GTEST_SKIP() << "no GPU";
   const auto ref = create_ref_backend();
-  const uint64_t seed = std::random_device{}();
+  const uint64_t seed = test_seed();
   backend->reserve(kLimits);
   ref->reserve(kLimits);
   for (const Format format : all_formats())
@@ -215,7 +216,7 @@ bool is_for_one_size(const std::string& kernel) { return kernel.ends_with("for t
 TEST(CudaBackend, KernelsMatchRef) {
   const auto backend = gpu(), ref = create_ref_backend();
   if (!backend) GTEST_SKIP() << "no GPU";
-  const uint64_t seed = std::random_device{}();
+  const uint64_t seed = test_seed();
   constexpr int64_t kMost = 513, kOut = 280;
   constexpr int64_t kRows[] = {1,   2,   16,  17,  31,  32,  33,  64,  65,  96,  97,  128,
                                129, 130, 192, 193, 255, 256, 257, 288, 384, 511, 512, 513};
@@ -290,7 +291,7 @@ TEST(CudaBackend, KernelsMatchRef) {
 TEST(CudaBackend, KernelsShareALaunch) {
   const auto backend = gpu(), ref = create_ref_backend();
   if (!backend) GTEST_SKIP() << "no GPU";
-  const uint64_t seed = std::random_device{}();
+  const uint64_t seed = test_seed();
   backend->reserve(kLimits);
   ref->reserve(kLimits);
   const std::vector<SeqShape> many = {{0, 100}, {40, 1}, {37, 50}}, one = {{40, 1}};
@@ -321,7 +322,7 @@ TEST(CudaBackend, KernelsShareALaunch) {
 TEST(CudaBackend, SmallCasesOfEachKernel) {
   const auto backend = gpu(), ref = create_ref_backend();
   if (!backend) GTEST_SKIP() << "no GPU";
-  const uint64_t seed = std::random_device{}();
+  const uint64_t seed = test_seed();
   backend->reserve(kLimits);
   ref->reserve(kLimits);
   const std::vector<SeqShape> mixed = {{100, 1}, {0, 40}, {7, 5}};
@@ -373,7 +374,7 @@ TEST(CudaBackend, SmallCasesOfEachKernel) {
 TEST(CudaBackend, DeterministicRowsDoNotDependOnTheOthers) {
   const auto backend = gpu("f16", true);
   if (!backend) GTEST_SKIP() << "no GPU";
-  const uint64_t seed = std::random_device{}();
+  const uint64_t seed = test_seed();
   backend->reserve(kLimits);
   for (const Format format : kEveryKind)
     for (const auto& shape : {std::pair<int64_t, int64_t>{72, 512}, {1040, 4096}}) {
@@ -407,7 +408,7 @@ TEST(CudaBackend, DeterministicRowsDoNotDependOnTheOthers) {
 TEST(CudaBackend, DeterministicAttentionDoesNotDependOnTheOthers) {
   const auto backend = gpu("f16", true);
   if (!backend) GTEST_SKIP() << "no GPU";
-  const uint64_t seed = std::random_device{}();
+  const uint64_t seed = test_seed();
   backend->reserve(kLimits);
   const AttentionShape shapes[] = {{8, 2, 64},
                                    {8, 2, 128},

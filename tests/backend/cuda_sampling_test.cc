@@ -12,6 +12,7 @@
 #include "backend/cuda/create_cuda.h"
 #include "backend/sampler.h"
 #include "base/error.h"
+#include "test_seed.h"
 
 namespace ingot {
 namespace {
@@ -108,7 +109,7 @@ bool same_logprob(float a, float b) { return a == b || std::fabs(a - b) < 2e-5f 
 TEST(CudaSampling, DrawsAsTheHostSampler) {
   const auto backend = gpu();
   if (!backend) GTEST_SKIP() << "no GPU";
-  const uint64_t seed = std::random_device{}();
+  const uint64_t seed = test_seed();
   SCOPED_TRACE("seed " + std::to_string(seed));
   std::mt19937_64 random(seed);
   int n_drawn = 0, n_other = 0;
@@ -176,7 +177,7 @@ std::vector<double> distribution(const Logits& logits, const SamplingParams& p) 
 TEST(CudaSampling, HasTheRightDistribution) {
   const auto backend = gpu();
   if (!backend) GTEST_SKIP() << "no GPU";
-  const uint64_t seed = std::random_device{}();
+  const uint64_t seed = test_seed();
   SCOPED_TRACE("seed " + std::to_string(seed));
   std::mt19937_64 random(seed);
   constexpr int kRows = 256, kRounds = 40, kVocab = 3000;
@@ -219,7 +220,7 @@ TEST(CudaSampling, HasTheRightDistribution) {
 TEST(CudaSampling, DoesNotDependOnTheBatch) {
   const auto backend = gpu();
   if (!backend) GTEST_SKIP() << "no GPU";
-  std::mt19937_64 random(std::random_device{}());
+  std::mt19937_64 random(test_seed());
   Case many;
   for (int i = 0; i < 64; ++i) {
     SamplingParams p = random_params(random, 50021);
@@ -242,7 +243,7 @@ TEST(CudaSampling, DoesNotDependOnTheBatch) {
 TEST(CudaSampling, GreedyRowsOfRawLogits) {
   const auto backend = gpu();
   if (!backend) GTEST_SKIP() << "no GPU";
-  std::mt19937_64 random(std::random_device{}());
+  std::mt19937_64 random(test_seed());
   Case c;
   SamplingParams greedy = plain();
   greedy.temperature = 0;

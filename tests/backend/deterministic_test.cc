@@ -8,6 +8,7 @@
 
 #include "backend/backend.h"
 #include "quant/fill.h"
+#include "test_seed.h"
 
 namespace ingot {
 namespace {
@@ -39,7 +40,7 @@ class Deterministic : public testing::TestWithParam<Format> {
     return x;
   }
 
-  const uint64_t seed_ = std::random_device{}();
+  const uint64_t seed_ = test_seed();
   const std::unique_ptr<Backend> backend_ = create_backend({.device = "cpu", .n_threads = 2, .deterministic = true});
 
  private:

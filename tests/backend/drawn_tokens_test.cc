@@ -6,6 +6,7 @@
 
 #include "backend/backend.h"
 #include "base/error.h"
+#include "test_seed.h"
 
 namespace ingot {
 namespace {
@@ -25,7 +26,7 @@ class DrawnTokens : public testing::TestWithParam<const char*> {};
 TEST_P(DrawnTokens, AreWhatTheLastSampleDrew) {
   const auto backend = backend_of(GetParam());
   if (!backend) GTEST_SKIP() << "no " << GetParam();
-  const unsigned seed = std::random_device()();
+  const unsigned seed = test_seed();
   SCOPED_TRACE(seed);
   std::mt19937 random(seed);
   std::normal_distribution<float> normal;

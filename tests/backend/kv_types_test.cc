@@ -6,6 +6,7 @@
 
 #include "ops_cases.h"
 #include "quant/f8_e4m3.h"
+#include "test_seed.h"
 
 namespace ingot {
 namespace {
@@ -33,7 +34,7 @@ double difference(const std::vector<float>& a, const std::vector<float>& b) {
 // deviation. The values have this error. The keys have it too, and pass it on through the scores of queries of
 // deviation 2.
 TEST(KvTypes, ErrAsTheirStepsSay) {
-  const uint64_t seed = std::random_device{}();
+  const uint64_t seed = test_seed();
   SCOPED_TRACE(seed);
   for (const char* device : {"ref", "cpu"}) {
     const auto backend = create_backend({.device = device, .n_threads = 2});
@@ -80,7 +81,7 @@ TEST(KvTypes, TakeTheirBytes) {
 // A step of 4 bits is 2.1 / 8 of a deviation, so the error is 15 times that of bytes. No backend but CUDA has kernels
 // for q4_0; ref is their oracle.
 TEST(KvTypes, NibblesErrAsTheirStepsSay) {
-  const uint64_t seed = std::random_device{}();
+  const uint64_t seed = test_seed();
   SCOPED_TRACE(seed);
   const auto backend = create_backend({.device = "ref"});
   const std::vector<float> exact = attended(*backend, DType::kF32, seed);

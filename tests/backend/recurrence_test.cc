@@ -11,6 +11,7 @@
 #include "backend/cuda/create_cuda.h"
 #include "backend/ref/ref_backend.h"
 #include "base/error.h"
+#include "test_seed.h"
 
 namespace ingot {
 namespace {
@@ -136,7 +137,7 @@ class Recurrence : public testing::TestWithParam<std::string> {
   void SetUp() override {
     if (!backend_) GTEST_SKIP() << "no GPU";
   }
-  const uint64_t seed_ = std::random_device{}();
+  const uint64_t seed_ = test_seed();
   testing::ScopedTrace trace_{__FILE__, __LINE__, "seed " + std::to_string(seed_)};
   Random random_{seed_};
   std::unique_ptr<Backend> backend_ = backend_named(GetParam()), ref_ = create_ref_backend();

@@ -12,6 +12,7 @@
 
 #include "backend/philox.h"
 #include "base/error.h"
+#include "test_seed.h"
 
 namespace ingot {
 namespace {
@@ -43,7 +44,7 @@ class Random {
   }
 
  private:
-  unsigned seed_ = std::random_device()();
+  unsigned seed_ = test_seed();
   std::mt19937 engine_{seed_};
 };
 

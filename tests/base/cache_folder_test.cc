@@ -14,6 +14,7 @@
 
 #include "base/error.h"
 #include "base/file.h"
+#include "test_seed.h"
 
 namespace ingot {
 namespace {
@@ -44,7 +45,7 @@ Bytes random_bytes(std::mt19937_64& random, size_t n) {
 }
 
 TEST_F(CacheFolderTest, FindsWhatWasStored) {
-  const uint64_t seed = std::random_device{}();
+  const uint64_t seed = test_seed();
   SCOPED_TRACE(seed);
   std::mt19937_64 random(seed);
   const CacheFolder cache(path());
@@ -64,7 +65,7 @@ TEST_F(CacheFolderTest, FindsWhatWasStored) {
 }
 
 TEST_F(CacheFolderTest, DamagedFilesCountAsNone) {
-  const uint64_t seed = std::random_device{}();
+  const uint64_t seed = test_seed();
   SCOPED_TRACE(seed);
   std::mt19937_64 random(seed);
   const CacheFolder cache(path());

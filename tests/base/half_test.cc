@@ -9,6 +9,8 @@
 #include <random>
 #include <vector>
 
+#include "test_seed.h"
+
 namespace ingot {
 namespace {
 
@@ -75,7 +77,7 @@ TEST(F16, RoundsToNearestEvenAtEveryBoundary) {
 }
 
 TEST(F16, RoundsRandomFloats) {
-  const uint64_t seed = std::random_device()();
+  const uint64_t seed = test_seed();
   SCOPED_TRACE(testing::Message() << "seed " << seed);
   std::mt19937_64 random(seed);
   for (int i = 0; i < 300'000; ++i) {
@@ -95,7 +97,7 @@ using NativeHalf = _Float16;
 #endif
 
 TEST(F16, AgreesWithTheCompiler) {
-  std::mt19937 random(std::random_device{}());
+  std::mt19937 random(test_seed());
   for (uint32_t half = 0; half < 0x10000; ++half) {
     const uint16_t pattern = static_cast<uint16_t>(half);
     NativeHalf native;
@@ -127,7 +129,7 @@ TEST(Bf16, EveryPatternHasItsValueAndComesBack) {
 
 // A bfloat16 is the upper half of a float. Rounding gives the nearer of the two neighbours, and the even one in a tie.
 TEST(Bf16, RoundsToNearestEven) {
-  const uint64_t seed = std::random_device()();
+  const uint64_t seed = test_seed();
   SCOPED_TRACE(testing::Message() << "seed " << seed);
   std::mt19937_64 random(seed);
   for (int i = 0; i < 300'000; ++i) {

@@ -8,11 +8,13 @@
 #include <random>
 #include <vector>
 
+#include "test_seed.h"
+
 namespace ingot {
 namespace {
 
 TEST(LruMap, DropsWhatWasUnusedForLongest) {
-  const uint64_t seed = std::random_device{}();
+  const uint64_t seed = test_seed();
   SCOPED_TRACE(seed);
   std::mt19937_64 random(seed);
   for (const size_t most : {1, 2, 7, 40}) {

@@ -7,6 +7,8 @@
 #include <random>
 #include <vector>
 
+#include "test_seed.h"
+
 namespace ingot {
 namespace {
 
@@ -73,7 +75,7 @@ TEST(TaskShares, EqualThreadsKeepTheirShares) {
 }
 
 TEST(TaskShares, FewTasksAreAllDone) {
-  const unsigned seed = std::random_device{}();
+  const unsigned seed = test_seed();
   SCOPED_TRACE(testing::Message() << "seed " << seed);
   std::mt19937 random(seed);
   for (int round = 0; round < 200; ++round) {

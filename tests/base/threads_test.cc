@@ -10,6 +10,7 @@
 
 #include "base/error.h"
 #include "captured_log.h"
+#include "test_seed.h"
 
 namespace ingot {
 namespace {
@@ -37,7 +38,7 @@ TEST(ThreadPool, RunsEachTaskOnceWithAThreadOfItsOwn) {
 // plain memory connects the tasks of one job with those of the next. A lost wake-up hangs, a stale job gives a wrong
 // sum, and TSan reports a race.
 TEST(ThreadPool, ThousandsOfJobsInARow) {
-  const unsigned seed = std::random_device{}();
+  const unsigned seed = test_seed();
   SCOPED_TRACE(seed);
   std::mt19937 random(seed);
   ThreadPool pool(4);

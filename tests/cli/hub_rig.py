@@ -6,7 +6,7 @@ import subprocess
 import fake_hub
 import pytest
 
-SEED = random.SystemRandom().randrange(1 << 32)
+SEED = int(os.environ.get("INGOT_TEST_SEED", random.SystemRandom().randrange(1 << 32)))
 
 
 @pytest.fixture(autouse=True)

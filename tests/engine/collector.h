@@ -14,6 +14,7 @@
 #include "engine/fake_runner.h"
 #include "engine/request.h"
 #include "engine/speculate/oracle.h"
+#include "test_seed.h"
 
 namespace ingot {
 
@@ -115,7 +116,7 @@ inline Propose wrong_drafts(const Request& request, const RunnerInfo& info, int 
 
 class Random {
  public:
-  explicit Random(unsigned seed = std::random_device()()) : seed_(seed), engine_(seed) {}
+  explicit Random(unsigned seed = test_seed()) : seed_(seed), engine_(seed) {}
   unsigned seed() const { return seed_; }
   int integer(int low, int high) { return std::uniform_int_distribution<int>(low, high)(engine_); }
   bool chance(double p) { return std::bernoulli_distribution(p)(engine_); }

@@ -10,6 +10,7 @@
 
 #include "collector.h"
 #include "engine/engine.h"
+#include "test_seed.h"
 
 namespace ingot {
 namespace {
@@ -206,9 +207,7 @@ class Load {
 };
 
 void run_loads(Kind kind) {
-  const char* given = std::getenv("INGOT_TEST_SEED");
-  const unsigned base =
-      given != nullptr ? static_cast<unsigned>(std::strtoul(given, nullptr, 10)) : std::random_device()();
+  const unsigned base = test_seed();
   const char* rounds = std::getenv("INGOT_TEST_ROUNDS");  // 2000 rounds are 10^6 steps
   const int n_rounds = rounds != nullptr ? std::atoi(rounds) : 250;
   Load sum(0, kind);

@@ -10,6 +10,7 @@
 #include "base/queue.h"
 #include "collector.h"
 #include "engine/engine.h"
+#include "test_seed.h"
 
 namespace ingot {
 namespace {
@@ -77,7 +78,7 @@ int consume(Engine& engine, const RunnerInfo& info, unsigned seed, int n_request
 }
 
 TEST(EngineThreads, ManyConsumers) {
-  const unsigned seed = std::random_device()();
+  const unsigned seed = test_seed();
   SCOPED_TRACE(seed);
   FakeRunner runner(small_pool());
   Engine engine(runner, {.chunk = 8});
@@ -145,7 +146,7 @@ struct EndsOnce : TokenSink {
 // A request is cancelled before the first step, at a token, at about the last token, twice, by two threads, or after
 // its end. Unknown ids are cancelled too.
 TEST(EngineThreads, CancelledFromAllSidesARequestEndsOnce) {
-  const unsigned seed = std::random_device()();
+  const unsigned seed = test_seed();
   SCOPED_TRACE(seed);
   FakeOptions options = small_pool();
   options.step_us = 20;

@@ -6,6 +6,8 @@
 #include <map>
 #include <random>
 
+#include "test_seed.h"
+
 namespace ingot {
 namespace {
 
@@ -59,7 +61,7 @@ TEST(BlockPool, WhatIsKeptMayTurnBlank) {
 
 // Compares the pool with a simple implementation in standard containers.
 TEST(BlockPool, KeepsItsBooksUnderRandomUse) {
-  const unsigned seed = std::random_device()();
+  const unsigned seed = test_seed();
   SCOPED_TRACE(seed);
   std::mt19937 random(seed);
   int32_t evicted = -1;

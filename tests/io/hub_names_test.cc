@@ -10,6 +10,7 @@
 #include "io/hub/directory_files.h"
 #include "io/hub/name.h"
 #include "io/refused.h"
+#include "test_seed.h"
 
 namespace ingot {
 namespace {
@@ -247,7 +248,7 @@ TEST(DirectoryFiles, HostileModules) {
 
 // For any names: the chosen files are among them, each once, and a label selects a model with that label.
 TEST(ChooseFiles, RandomNames) {
-  const auto seed = std::random_device{}();
+  const auto seed = test_seed();
   SCOPED_TRACE(seed);
   std::mt19937 random(seed);
   const Paths pieces = {

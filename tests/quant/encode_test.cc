@@ -100,7 +100,7 @@ TEST(Encode, NoRowIsWorseThanGgmls) {
 // Root mean square error for Gaussian weights, relative to their deviation: the value from tools/quantizer/measure.py,
 // plus 3 % for chance.
 TEST(Encode, FreshGaussiansAreWithinTheKnownError) {
-  const uint64_t seed = quant::fresh_seed();
+  const uint64_t seed = test_seed();
   SCOPED_TRACE(testing::Message() << "seed " << seed);
   std::mt19937_64 random(seed);
   std::normal_distribution<float> normal(0, 0.02f);

@@ -13,7 +13,7 @@ class Fill : public testing::TestWithParam<Format> {};
 // Measured over several seeds, because one seed chooses from a small random table, whose mean and deviation vary.
 TEST_P(Fill, HasMeanZeroAndTheDeviationAsked) {
   const FormatInfo& f = info(GetParam());
-  const uint64_t seed = quant::fresh_seed();
+  const uint64_t seed = test_seed();
   for (float sigma : {0.02f, 1.0f}) {
     SCOPED_TRACE(testing::Message() << f.name << ", seed " << seed << ", sigma " << sigma);
     constexpr int64_t kSeeds = 16, n = 1 << 16;
@@ -36,7 +36,7 @@ TEST_P(Fill, HasMeanZeroAndTheDeviationAsked) {
 
 TEST_P(Fill, IsTheSameForTheSameSeedAndStaysInBounds) {
   const FormatInfo& f = info(GetParam());
-  const uint64_t seed = quant::fresh_seed();
+  const uint64_t seed = test_seed();
   SCOPED_TRACE(testing::Message() << f.name << ", seed " << seed);
   constexpr int64_t kBlocks = 67;
   const size_t n_bytes = static_cast<size_t>(kBlocks * f.block_bytes);

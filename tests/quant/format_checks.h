@@ -11,13 +11,9 @@
 #include <vector>
 
 #include "quant/grouped.h"
+#include "test_seed.h"
 
 namespace ingot::quant {
-
-inline uint64_t fresh_seed() {
-  std::random_device device;
-  return static_cast<uint64_t>(device()) << 32 | device();
-}
 
 inline bool has_nonfinite(ScaleKind kind) { return kind == ScaleKind::kF16 || kind == ScaleKind::kF16Nibbles; }
 

@@ -18,11 +18,11 @@ void for_each_block_format(F&& f) {
 }
 
 TEST(Unpack, AgreesWithDecode) {
-  for_each_block_format([](Format, auto type) { quant::check_unpack<decltype(type)>(quant::fresh_seed()); });
+  for_each_block_format([](Format, auto type) { quant::check_unpack<decltype(type)>(test_seed()); });
 }
 
 TEST(Unpack, ScaleFieldsAreWhereTheFormatsSay) {
-  for_each_block_format([](Format, auto type) { quant::check_scale_fields<decltype(type)>(quant::fresh_seed()); });
+  for_each_block_format([](Format, auto type) { quant::check_scale_fields<decltype(type)>(test_seed()); });
 }
 
 TEST(Unpack, ScalesAreStepsOfTheBlocks) {
@@ -30,7 +30,7 @@ TEST(Unpack, ScalesAreStepsOfTheBlocks) {
   for_each_block_format([&](Format, auto type) {
     using T = decltype(type);
     if constexpr (T::block_size == 256) {
-      quant::check_scale_steps<T>(quant::fresh_seed());
+      quant::check_scale_steps<T>(test_seed());
       ++n_formats;
     } else {
       EXPECT_EQ(T::scale_unit, 1) << T::name;
@@ -43,7 +43,7 @@ TEST(Unpack, RunTimeFaceEqualsTheType) {
   for_each_block_format([](Format format, auto type) {
     using T = decltype(type);
     constexpr size_t kBlocks = 5, kGroups = T::block_size / T::group;
-    const uint64_t seed = quant::fresh_seed();
+    const uint64_t seed = test_seed();
     SCOPED_TRACE(testing::Message() << T::name << ", seed " << seed);
     const auto blocks = quant::random_blocks<T>(seed, kBlocks);
     const FormatInfo& f = info(format);
@@ -87,7 +87,7 @@ TEST(Unpack, GroupsOfARunShareTheirScale) {
     using T = decltype(type);
     if constexpr (T::run > 1) {
       ++n_formats;
-      const auto block = quant::random_blocks<T>(quant::fresh_seed(), 1);
+      const auto block = quant::random_blocks<T>(test_seed(), 1);
       constexpr int kGroups = T::block_size / T::group;
       uint8_t codes[T::block_size];
       float scales[kGroups], mins[kGroups];
@@ -107,7 +107,7 @@ TEST(Unpack, PutIsTheInverse) {
     using T = decltype(type);
     if constexpr (requires { &T::put; }) {
       ++n_formats;
-      const uint64_t seed = quant::fresh_seed();
+      const uint64_t seed = test_seed();
       SCOPED_TRACE(testing::Message() << T::name << ", seed " << seed);
       const auto block = quant::random_blocks<T>(seed, 1);
       std::vector<uint8_t> codes(T::block_size), made(T::block_bytes);
@@ -151,7 +151,7 @@ TEST(Unpack, PackIsTheInverse) {
     using T = decltype(type);
     if constexpr (requires { &T::pack; }) {
       ++n_formats;
-      const uint64_t seed = quant::fresh_seed();
+      const uint64_t seed = test_seed();
       SCOPED_TRACE(testing::Message() << T::name << ", seed " << seed);
       for (uint64_t i = 0; i < 16; ++i) check_pack<T>(quant::random_blocks<T>(seed + i, 1));
     }

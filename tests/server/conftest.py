@@ -19,7 +19,7 @@ import pytest
 SOURCE = pathlib.Path(os.environ["INGOT_SOURCE"])
 SLOW = float(os.environ.get("INGOT_SLOW", 1))  # factor for time limits, for example under a sanitizer
 END = signal.SIGINT if "INGOT_EMULATED" in os.environ else signal.SIGTERM  # Wine makes Ctrl-C of SIGINT, nothing of SIGTERM
-SEED = random.SystemRandom().randrange(1 << 32)
+SEED = int(os.environ.get("INGOT_TEST_SEED", random.SystemRandom().randrange(1 << 32)))
 
 
 @pytest.fixture

@@ -5,6 +5,8 @@
 
 #include <random>
 
+#include "test_seed.h"
+
 namespace ingot {
 namespace {
 
@@ -38,7 +40,7 @@ TEST(RateLimit, ZeroIsNone) {
 
 // In any minute, a client gets at most twice its limit. A client that waits for the given time is accepted.
 TEST(RateLimit, RandomTimes) {
-  const unsigned seed = std::random_device()();
+  const unsigned seed = test_seed();
   SCOPED_TRACE(seed);
   std::mt19937 engine(seed);
   RateLimit limit(30, now);

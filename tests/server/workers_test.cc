@@ -9,6 +9,7 @@
 #include <stdexcept>
 
 #include "base/error.h"
+#include "test_seed.h"
 
 namespace ingot {
 namespace {
@@ -18,7 +19,7 @@ constexpr std::chrono::seconds kPatience{120};
 // Bursts with pauses between them, so that threads fall asleep and are woken at all possible times. With a lost job, a
 // burst would not finish.
 TEST(Workers, RunEveryJobOfEveryBurst) {
-  const unsigned seed = std::random_device{}();
+  const unsigned seed = test_seed();
   SCOPED_TRACE(seed);
   Workers workers(3);
   const auto post_bursts = [&](unsigned own_seed) {
@@ -60,7 +61,7 @@ TEST(Workers, ALongJobHoldsUpNoOther) {
 }
 
 TEST(Workers, LaterJobsRunAtTheirTimeBesideOthers) {
-  const unsigned seed = std::random_device{}();
+  const unsigned seed = test_seed();
   SCOPED_TRACE(seed);
   Workers workers(2);
   const auto post_some = [&](unsigned own_seed) {

@@ -6,6 +6,7 @@
 #include <random>
 
 #include "base/ascii.h"
+#include "test_seed.h"
 #include "text/calls_check.h"
 
 namespace ingot {
@@ -47,7 +48,7 @@ TEST(RenderedTurns, AreReadBack) {
 }
 
 TEST(AnyText, PiecesSayWhatTheWholeSays) {
-  const unsigned seed = std::random_device{}();
+  const unsigned seed = test_seed();
   SCOPED_TRACE(seed);
   std::mt19937 draw(seed);
   for (const CallFormat& row : call_formats()) {
@@ -65,7 +66,7 @@ TEST(AnyText, PiecesSayWhatTheWholeSays) {
 
 // Each rendered turn in random pieces, so that markers are cut at any position.
 TEST(RenderedTurns, InPiecesSayTheSame) {
-  const unsigned seed = std::random_device{}();
+  const unsigned seed = test_seed();
   SCOPED_TRACE(seed);
   std::mt19937 draw(seed);
   for (const Json& turn : rendered().at("turns")) {

@@ -8,6 +8,7 @@
 #include <random>
 #include <string>
 
+#include "test_seed.h"
 #include "text/tokenizers/trie.h"
 
 namespace ingot {
@@ -38,7 +39,7 @@ TEST(MergeQueue, LookUpsGrowWithTheText) {
 }
 
 TEST(Trie, FindsWhatASetFinds) {
-  const uint32_t seed = std::random_device{}();
+  const uint32_t seed = test_seed();
   SCOPED_TRACE(seed);
   std::mt19937 rng(seed);
   auto random_text = [&](size_t longest) {

@@ -7,6 +7,7 @@
 #include <thread>
 
 #include "base/cpu_time.h"
+#include "test_seed.h"
 #include "text/stream_decoder.h"
 #include "text/tokenizer_fixture.h"
 
@@ -18,7 +19,7 @@ constexpr const char* kFixtures[] = {"bpe_gpt2", "bpe_llama3", "bpe_qwen2", "spm
 class TokenizerProperty : public ::testing::Test {
  protected:
   TokenizerProperty()
-      : seed_(std::random_device{}()), trace_(__FILE__, __LINE__, "seed " + std::to_string(seed_)), rng_(seed_) {}
+      : seed_(test_seed()), trace_(__FILE__, __LINE__, "seed " + std::to_string(seed_)), rng_(seed_) {}
 
   char32_t random_character() {
     for (;;) {
