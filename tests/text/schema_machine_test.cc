@@ -293,6 +293,23 @@ TEST(SchemaMachine, ItemsThatHaveToDifferNeverEndInARepetition) {
   EXPECT_FALSE(is_open(R"(["a", "ab", "b", 1, 12, true,)"));
 }
 
+// The same for strings of any characters with a greatest length.
+TEST(SchemaMachine, ItemsOfTheGreatestLengthDiffer) {
+  for (const int min : {0, 2}) {
+    const std::string schema = R"({"items":{"type":"string","maxLength":2,"minLength":)" + std::to_string(min) +
+                               R"(},"uniqueItems":true,"type":"array"})";
+    EXPECT_TRUE(accepts(schema, R"(["ab","ac","a\"","é€"])"));
+    EXPECT_EQ(accepts(schema, R"(["ab","a"])"), min == 0);
+    const auto machine = compile_schema(schema, {}, kAnyOrder);
+    for (const std::string_view text :
+         {R"(["ab","ab)", R"(["ab","a\u0062)", R"(["é€","é€)", R"(["ab","é€","xy","é€)"}) {
+      GrammarState state = machine->start();
+      for (const char c : text) state = machine->step(state, static_cast<uint8_t>(c));
+      EXPECT_TRUE(state.is_dead()) << text;  // not only after the quote
+    }
+  }
+}
+
 // A token that ends the last possible item and begins another one is not allowed.
 TEST(SchemaMachine, MasksKnowTheLastItem) {
   std::vector<std::string> tokens{"", "\"]", "\",", "\", \"", "b\",", "b\"]", "c\",", "c\", \"a"};

@@ -227,23 +227,28 @@ std::vector<std::string> SchemaMachine::seen_items(uint32_t frame) const {
   return seen;
 }
 
-// The word at `place` without the texts that would repeat an item of `frame`. A word that may contain any characters
-// stays unchanged, because it can always differ from the items.
+// The word at `place` without the texts that would repeat an item of `frame`. A word that may contain any characters can
+// always differ from a shorter item, so only items of its greatest length are taken out.
 uint32_t SchemaMachine::without_seen(uint32_t place, uint32_t frame) {
   if (place == kDead) return kDead;
   Words word = words_.copy(place - kFirstWord);
-  if (word[kAnyAscii] != 0) return place;
+  const bool is_free = word[kAnyAscii] != 0;
+  const int max_chars = is_free ? l_.char_counts(word[kAlive]).second : 0;
+  if (is_free && max_chars < 0) return place;
   std::vector<Language> barred;
   for (const std::string& item : seen_items(frame)) {
     if ((item[0] == '"') != (word[0] == kString)) continue;
     const std::optional<Decimal> number = item[0] == '-' || isdigit(item[0]) ? Decimal::parse(item) : std::nullopt;
     if (word[0] == kString) {
-      barred.push_back(l_.literal(string_of(item)));
+      const std::string text = string_of(item);
+      const auto n_chars = std::ranges::count_if(text, [](char c) { return (c & 0xC0) != 0x80; });
+      if (!is_free || n_chars == max_chars) barred.push_back(l_.literal(text));
     } else if (item[0] != '{' && item[0] != '[') {
       barred.push_back(number ? number_literal(l_, *number) : l_.literal(item));
     }
   }
   if (barred.empty()) return place;
+  word[kAnyAscii] = 0;
   word[kAlive] = l_.all_of({word[kAlive], l_.complement(l_.any_of(std::move(barred)))});
   return l_.is_live(word[kAlive]) ? this->word(std::move(word)) : uint32_t{kDead};
 }
