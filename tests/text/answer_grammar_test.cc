@@ -53,8 +53,22 @@ Json drawn_schema(std::mt19937& draw) {
   }
   schema["$defs"] = Json::parse(R"({"point":{"type":"object","properties":{"x":{"type":"integer"}},"required":["x"],
                                      "additionalProperties":false},"name":{"type":"string","maxLength":4}})");
-  if (draw() % 5) schema["additionalProperties"] = false;
+  if (draw() % 5) schema["additionalProperties"] = draw() % 4 ? Json(false) : Json{{"type", "integer"}};
   return schema;
+}
+
+// The parameters of a function: an object, or one of two objects.
+Json drawn_parameters(std::mt19937& draw) {
+  Json schema = drawn_schema(draw);
+  if (draw() % 4) return schema;
+  Json either = {{"anyOf", {schema, drawn_schema(draw)}}};
+  Json defs = schema["$defs"];
+  if (draw() % 2) {
+    defs["either"] = std::move(either);
+    either = {{"$ref", "#/$defs/either"}};
+  }
+  either["$defs"] = std::move(defs);
+  return either;
 }
 
 // Functions with random parameters, in OpenAI's shape.
@@ -62,7 +76,7 @@ Json drawn_tools(std::mt19937& draw) {
   Json tools = Json::array();
   for (const char* name : {"get_weather", "get", "now"}) {
     Json function = {{"name", name}, {"description", "does it"}};
-    if (draw() % 6) function["parameters"] = drawn_schema(draw);
+    if (draw() % 6) function["parameters"] = drawn_parameters(draw);
     tools.push_back({{"type", "function"}, {"function", std::move(function)}});
   }
   return tools;
@@ -338,6 +352,28 @@ bool accepts(Automaton& machine, std::string_view text) {
 const Json kWeather = Json::parse(R"([{"function": {"name": "get_weather", "parameters": {"type": "object",
     "properties": {"city": {"type": "string"}, "n": {"type": "integer"}}, "required": ["city"],
     "additionalProperties": false}}}])");
+
+// Schemas may describe parameters in other places than in "properties". Text between tags is JSON or a string by them.
+TEST(AnswerGrammar, KindsOfParametersAreFoundInAlternatives) {
+  const char* const schemas[] = {
+      R"({"anyOf": [{"properties": {"a": {"type": "integer"}}}, {"required": ["b"]}]})",
+      R"({"allOf": [{"$ref": "#/$defs/a"}], "$defs": {"a": {"properties": {"a": {"type": "integer"}}}}})",
+      R"({"if": {"required": ["b"]}, "else": {"properties": {"a": {"type": "integer"}}}})",
+      R"({"properties": {"b": {"type": "string"}}, "additionalProperties": {"type": "integer"}})",
+      R"({"patternProperties": {"^a": {"type": "integer"}}})",
+  };
+  for (const std::string schema : schemas) {
+    SCOPED_TRACE(schema);
+    const Json tools = {{{"function", {{"name", "f"}, {"parameters", Json::parse(schema)}}}}};
+    const CallFormat& row = *find_call_format("qwen3_coder");
+    const AnswerRules rules{.format = &row, .calls = Calls::kMust, .tools = callable(tools)};
+    const std::string text = "<tool_call>\n<function=f>\n<parameter=a>\n-5\n</parameter>\n</function>\n</tool_call>";
+    EXPECT_TRUE(accepts(*compile_answer(rules), text));
+    const Answer answer = testing::read_whole(row, text, {.tools = &tools});
+    ASSERT_EQ(answer.calls.size(), 1u);
+    EXPECT_EQ(Json::parse(answer.calls[0].arguments), Json({{"a", -5}}));
+  }
+}
 
 // If a marker is a control token, the grammar accepts only the token, and not its name as text.
 TEST(AnswerGrammar, MarkersAreControlTokens) {

@@ -221,9 +221,7 @@ void AnswerParser::on_key(char c) {
 
 AnswerParser::Type AnswerParser::type_of(std::string_view parameter) const {
   const auto tool = tools_.find(name_);
-  Type type = Type::kUnknown;
-  if (tool != tools_.end())
-    if (const auto known = tool->second.find(parameter); known != tool->second.end()) type = known->second;
+  const Type type = tool == tools_.end() ? Type::kUnknown : tool->second.of(parameter);
   if (type == Type::kUnknown) return format_.untyped_is_json ? Type::kMixed : Type::kString;
   return type;
 }

@@ -34,13 +34,13 @@ bool can_write(const CallFormat& format, std::string_view name) {
 
 std::unique_ptr<Automaton> make_arguments_machine(const CallFormat& format, const MarkerSpelling& spelling,
                                                   const Json& schema, std::unique_ptr<Automaton> json) {
-  if (schema.is_object() && schema.contains("properties") && schema["properties"].is_object())
-    for (const auto& [name, property] : schema["properties"].items())
-      if (!can_write(format, name))
-        throw Error("properties: the calls of this model ({}) cannot name a parameter '{}'", format.name,
-                    printable(name, 64));
+  ParameterKinds kinds = parameter_kinds(schema);
+  for (const auto& [name, kind] : kinds.named)
+    if (!can_write(format, name))
+      throw Error("properties: the calls of this model ({}) cannot name a parameter '{}'", format.name,
+                  printable(name, 64));
   if (format.syntax == CallSyntax::kTagged)
-    return std::make_unique<TaggedMachine>(format, spelling, parameter_kinds(schema), std::move(json));
+    return std::make_unique<TaggedMachine>(format, spelling, std::move(kinds), std::move(json));
   if (format.syntax == CallSyntax::kGemma || format.syntax == CallSyntax::kPython)
     return std::make_unique<ValueMachine>(format, spelling, std::move(json));
   return json;

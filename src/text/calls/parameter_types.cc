@@ -11,28 +11,60 @@ using Json = nlohmann::ordered_json;
 constexpr int kMaxDepth = 16;  // of nested schemas and references
 constexpr int kMaxSchemas = 1024;
 
-// Finds the types that the values of a schema may have.
+// Finds the types that the members of an object may have.
 class TypeFinder {
  public:
   explicit TypeFinder(const Json& root) : root_(root) {}
-  ParameterKind find(const Json& schema) {
-    n_schemas_ = 0;
-    const Types types = types_of(schema, 0);
-    if (types.strings && types.others) return ParameterKind::kMixed;
-    if (types.strings) return types.nulls ? ParameterKind::kNullableString : ParameterKind::kString;
-    return types.others || types.nulls ? ParameterKind::kOther : ParameterKind::kUnknown;
+
+  ParameterKinds find() {
+    add_members(root_, 0);
+    ParameterKinds kinds;
+    for (const auto& [name, types] : named_) kinds.named[name] = types.kind();
+    kinds.others = others_.kind();
+    return kinds;
   }
 
  private:
   struct Types {
     bool strings = false, nulls = false, others = false;
     bool any() const { return strings || nulls || others; }
+    ParameterKind kind() const {
+      if (strings && others) return ParameterKind::kMixed;
+      if (strings) return nulls ? ParameterKind::kNullableString : ParameterKind::kString;
+      return any() ? ParameterKind::kOther : ParameterKind::kUnknown;
+    }
     void add(const Types& more) {
       strings |= more.strings;
       nulls |= more.nulls;
       others |= more.others;
     }
   };
+
+  // Adds the members that a schema of an object describes.
+  void add_members(const Json& schema, int depth) {
+    if (!schema.is_object() || depth > kMaxDepth || ++n_objects_ > kMaxSchemas) return;
+    for (const auto& [key, value] : schema.items()) {
+      if (key == "additionalProperties") {
+        others_.add(types_of_member(value));
+      } else if ((key == "properties" || key == "patternProperties") && value.is_object()) {
+        for (const auto& [name, member] : value.items())
+          (key == "properties" ? named_[name] : others_).add(types_of_member(member));
+      } else if (key == "dependentSchemas" && value.is_object()) {
+        for (const Json& one : value) add_members(one, depth + 1);
+      } else if ((key == "anyOf" || key == "oneOf" || key == "allOf") && value.is_array()) {
+        for (const Json& one : value) add_members(one, depth + 1);
+      } else if (key == "if" || key == "then" || key == "else") {
+        add_members(value, depth + 1);
+      } else if (key == "$ref" && value.is_string()) {
+        if (const Json* target = target_of(value.get_ref<const std::string&>())) add_members(*target, depth + 1);
+      }
+    }
+  }
+
+  Types types_of_member(const Json& schema) {
+    n_schemas_ = 0;
+    return types_of(schema, 0);
+  }
 
   static Types of_name(const Json& type) {
     return {type == "string", type == "null", type != "string" && type != "null"};
@@ -74,19 +106,13 @@ class TypeFinder {
   }
 
   const Json& root_;
-  int n_schemas_ = 0;
+  std::map<std::string, Types> named_;
+  Types others_;
+  int n_objects_ = 0, n_schemas_ = 0;
 };
 
 }  // namespace
 
-ParameterKinds parameter_kinds(const Json& schema) {
-  ParameterKinds kinds;
-  if (!schema.is_object()) return kinds;
-  const auto properties = schema.find("properties");
-  if (properties == schema.end() || !properties->is_object()) return kinds;
-  TypeFinder finder(schema);
-  for (const auto& [name, property] : properties->items()) kinds[name] = finder.find(property);
-  return kinds;
-}
+ParameterKinds parameter_kinds(const Json& schema) { return TypeFinder(schema).find(); }
 
 }  // namespace ingot

@@ -5,6 +5,7 @@
 #include <map>
 #include <nlohmann/json_fwd.hpp>
 #include <string>
+#include <string_view>
 
 namespace ingot {
 
@@ -16,9 +17,18 @@ enum class ParameterKind : uint8_t {
   kOther,           // no strings
 };
 
-using ParameterKinds = std::map<std::string, ParameterKind, std::less<>>;
+struct ParameterKinds {
+  std::map<std::string, ParameterKind, std::less<>> named;
+  ParameterKind others = ParameterKind::kUnknown;  // of names that the schema allows without naming them
 
-// The kind of each property at the top level of a schema of a tool's parameters. Empty for a malformed schema.
+  ParameterKind of(std::string_view name) const {
+    const auto found = named.find(name);
+    return found == named.end() ? others : found->second;
+  }
+};
+
+// The kinds of the members that a schema of a tool's parameters allows. If the schema has alternatives (anyOf, $ref and
+// the like), the kind of a name covers all of them. Empty for a malformed schema.
 ParameterKinds parameter_kinds(const nlohmann::ordered_json& schema);
 
 }  // namespace ingot

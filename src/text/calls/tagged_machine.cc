@@ -133,14 +133,14 @@ void TaggedMachine::add_to_key(Place& place, char c) {
 }
 
 bool TaggedMachine::begins_known(const std::string& text) const {
-  const auto first = kinds_.lower_bound(text);
-  return first != kinds_.end() && first->first.starts_with(text);
+  const auto first = kinds_.named.lower_bound(text);
+  return first != kinds_.named.end() && first->first.starts_with(text);
 }
 
 bool TaggedMachine::end_key(Place& place) {
   if (!put(place, "\":")) return false;
-  const bool is_known = place.text.size() == place.at && kinds_.contains(place.text);
-  const ParameterKind kind = is_known ? kinds_.find(place.text)->second : ParameterKind::kUnknown;
+  const bool may_be_known = place.text.size() == place.at;
+  const ParameterKind kind = may_be_known ? kinds_.of(place.text) : kinds_.others;
   place.text.clear();
   place.at = 0;
   place.quote = 0;

@@ -164,6 +164,7 @@ __device__ __forceinline__ void wgmma_weights(float (&d)[kDim / 2], const uint32
 #undef INGOT_NAMES_32
 #undef INGOT_NAMES_40
 #undef INGOT_NAMES_48
+#undef INGOT_NAMES_56
 #undef INGOT_NAMES_64
 #undef INGOT_NAMES_96
 #undef INGOT_NAMES_128
