@@ -24,10 +24,9 @@ constexpr uint32_t kAll = 0xffffffff;
 // Marks a field that is refused with any value. Not valid JSON on purpose.
 constexpr const char* kNever = "-";
 
-constexpr const char* kNoMemory =
-    "is not supported: this server stores nothing, so send the whole conversation as input";
+constexpr const char* kNoMemory = "is not supported: this server stores nothing, so send the whole conversation";
 constexpr const char* kTextOnly = "is not supported: this server reads and writes text only";
-constexpr const char* kNotNames = "is not supported: choose the text before each input with prompt_name";
+constexpr const char* kNotNames = "is not supported: use prompt_name";
 
 constexpr KnownField kFields[] = {
     {"model", kAll, kString},
@@ -246,7 +245,7 @@ constexpr KnownField kFields[] = {
     {"n_probs", kText, kInteger, kRefused, "0", "is not supported: use logprobs"},
     {"lora", kSampled, kAny, kRefused},
     {"chat_template", kTemplated | kText, kString, kRefused},
-    {"add_special_tokens", kChat, kBool, kRefused, "", "is not supported: the template writes them"},
+    {"add_special_tokens", kChat, kBool, kRefused, "", "is not supported: the chat template adds the special tokens"},
     {"include_reasoning", kChat, kBool, kRefused, "true"},
     {"return_tokens_as_token_ids", kChat | kCompletions, kBool, kRefused, "", "is not supported: use return_token_ids"},
     {"truncate_prompt_tokens", kMessages, kInteger, kRefused, "",
@@ -276,7 +275,7 @@ constexpr KnownField kFields[] = {
     {"moderation", kChat | kResponses, kAny, kRefused},
     {"top_logprobs", kResponses, kInteger, kRefused},
     {"include", kResponses, kArray, kRefused, R"(["reasoning.encrypted_content"])",
-     "is not supported: the answer has every output already"},
+     R"(must be ["reasoning.encrypted_content"]: this server supports no other value)"},
     {"reasoning.context", kResponses, kAny, kRefused, R"("auto")"},
     {"reasoning.mode", kResponses, kAny, kRefused, R"("standard")"},
     {"previous_response_id", kResponses, kString, kRefused, kNever, kNoMemory},
@@ -287,7 +286,7 @@ constexpr KnownField kFields[] = {
      R"({"edits":[{"type":"clear_thinking_20251015","keep":"all"}]})", kNoMemory},
     {"background", kResponses, kBool, kRefused, "", "is not supported: this server stores nothing"},
     {"truncation", kResponses, kString, kRefused, R"("disabled")",
-     "must be \"disabled\": this server never cuts a text silently"},
+     "must be \"disabled\": this server never cuts a prompt silently"},
     {"container", kMessages, kAny, kRefused, "", "is not supported: this server runs no tools"},
     {"mcp_servers", kMessages, kArray, kRefused, "", "is not supported: this server runs no tools"},
     {"compaction", kMessages, kAny, kRefused, "", kNoMemory},
