@@ -94,11 +94,11 @@ def test_an_answer_that_was_cut_goes_on(server, browser):
     assert "Continue" not in texts(page, ".tools button"), "it is complete"
     settle(page, max_tokens="10")
     page.press(".tools button", "Regenerate")
-    page.wait(f"{DONE} && {ANSWER}.innerText.includes('cut at the limit')")
+    page.wait(f"{DONE} && {ANSWER}.innerText.includes('cut at the token limit')")
     assert whole.startswith(answer(page)) and answer(page) != whole
     settle(page, max_tokens="")
     page.press(".tools button", "Continue")
-    page.wait(f"{DONE} && !{ANSWER}.innerText.includes('cut at the limit')")
+    page.wait(f"{DONE} && !{ANSWER}.innerText.includes('cut at the token limit')")
     assert answer(page) == whole
 
 
@@ -162,7 +162,7 @@ def test_an_import_overwrites_nothing(server, browser, tmp_path):
     path.write_text(json.dumps({"conversations": [talk("theirs"), talk("mine")]}))
     page.choose_files("#file", [path])
     page.wait("document.querySelectorAll('#list li').length === 2 && document.querySelector('.toast')")
-    assert texts(page, ".toast") == ["1 conversation imported, 1 here already."]
+    assert texts(page, ".toast") == ["1 conversation imported, 1 already here."]
     assert sorted((c["title"], c["messages"][0]["content"]) for c in stored(page)) == [("mine", "mine"), ("theirs", "theirs")]
     assert [c["id"] for c in stored(page) if c["title"] == "mine"] == ["same"]
     path.write_text("[{")
@@ -179,7 +179,7 @@ def test_text_files(server, browser, tmp_path):
     for name, data in names.items():
         paths[name] = tmp_path / name
         paths[name].write_bytes(data)
-    for name, why in (("c.bin", "not a text file"), ("d.txt", "more than 1 MiB")):
+    for name, why in (("c.bin", "not a text file"), ("d.txt", "larger than 1 MiB")):
         page.choose_files("#text-files", [paths[name]])
         page.wait(f"document.querySelector('.toast')?.innerText.includes('{why}')")
         assert texts(page, "#files li") == []
@@ -243,7 +243,7 @@ def test_a_server_with_a_key_asks_for_it(start, browser):
     server = start("--access-log", "none", "--api-key", "right")
     page = browser.page(server.url)
     field = "document.querySelector('dialog.ask[open] input')"
-    page.wait(f"{field} && document.querySelector('dialog.ask').innerText.includes('wants an API key')")
+    page.wait(f"{field} && document.querySelector('dialog.ask').innerText.includes('requires an API key')")
     assert page.js(f"{field}.type") == "password"
     page.type("wrong")
     page.key("Enter", 13)

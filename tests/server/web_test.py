@@ -168,7 +168,7 @@ def test_a_long_prompt_says_how_far_it_is(server, browser):
       };
     })()""")
     page.ask("A long story. " * 400)
-    page.wait(f"{ANSWER} && /^reading, \\d+ %$/.test({ANSWER}.querySelector('.stats').innerText)")
+    page.wait(f"{ANSWER} && /^reading the prompt, \\d+ %$/.test({ANSWER}.querySelector('.stats').innerText)")
     page.js("window.going = setInterval(() => window.go_on(), 10)")
     page.wait(DONE)
     assert "tok/s" in page.js(f"{ANSWER}.querySelector('.stats').innerText")
@@ -177,7 +177,7 @@ def test_a_long_prompt_says_how_far_it_is(server, browser):
     page.key("O", 79, modifiers=2 | 8)  # a new conversation
     page.wait("document.querySelectorAll('.message').length === 0")
     page.ask("Another story. " * 400)
-    page.wait(f"{ANSWER} && /^reading, \\d+ %$/.test({ANSWER}.querySelector('.stats').innerText)")
+    page.wait(f"{ANSWER} && /^reading the prompt, \\d+ %$/.test({ANSWER}.querySelector('.stats').innerText)")
     page.key("Escape", 27)
     page.wait("!document.querySelector('.busy')")
     assert page.js(f"{ANSWER}.querySelector('.stats').innerText") == "not finished"
@@ -328,11 +328,11 @@ def test_speculation_is_shown(server, browser):
     message = """{stats: {usage: {completion_tokens: 100, prompt_tokens: 16}, timings: {predicted_per_second: 200, queue_ms: 1, prompt_ms: 2,
       draft_n: 80, draft_n_accepted: 60, tokens_per_step: 2.5, draft_gain: 1.4}}}"""
     line = page.js(f"import('/message.js').then(m => m.statsLine({message}))")
-    assert "2.5 tokens a step, 60 of 80 guesses right, 1.4 times as fast" in line
-    assert "guesses" not in page.js(f"import('/message.js').then(m => m.statsLine({message.replace('draft_n: 80', 'draft_n: 0')}))")
+    assert "2.5 tokens a step, 60 of 80 draft tokens accepted, 1.4 times as fast" in line
+    assert "draft" not in page.js(f"import('/message.js').then(m => m.statsLine({message.replace('draft_n: 80', 'draft_n: 0')}))")
     sums = """{spec_decode_num_draft_tokens_total: 80, spec_decode_num_accepted_tokens_total: 60,
       spec_decode_plain_seconds_total: 3, spec_decode_step_seconds_total: 2}"""
-    assert page.js(f"import('/status.js').then(m => m.guesses({sums}))") == [["75 %", "of guesses right"], ["1.5 ×", "speed by guesses"]]
+    assert page.js(f"import('/status.js').then(m => m.guesses({sums}))") == [["75 %", "of draft tokens accepted"], ["1.5 ×", "speedup from speculation"]]
     assert page.js("import('/status.js').then(m => m.guesses({}))") == []
 
 

@@ -16,11 +16,11 @@ function headers() {
 }
 
 async function errorOf(response) {
-  let message = `The server answered ${response.status}.`;
+  let message = `The server answered with status ${response.status}.`;
   try {
     message = (await response.json()).error.message || message;
   } catch { /* not JSON */ }
-  if (response.status === 401) message += ' (Settings has a field for the key.)';
+  if (response.status === 401) message += ' (Enter the key in Settings.)';
   return new ServerError(message, response.status);
 }
 
@@ -29,7 +29,7 @@ let declined = false;  // the user has cancelled the dialog: only calls by the u
 
 async function newKey(used) {
   if (settings.values.key !== used) return true;
-  const question = used ? 'The server refuses this API key. Which key is right?' : 'This server wants an API key.';
+  const question = used ? 'The server refuses this API key. Enter another key.' : 'This server requires an API key.';
   asking ??= ask(question, {input: '', type: 'password', ok: 'Use this key'}).finally(() => asking = null);
   const key = await asking;
   declined = !key;

@@ -63,7 +63,7 @@ export class CallBlock {
       make('div', {class: 'call-head'}, label('Call'), this.name), this.args, this.result);
     const what = 'The result of this call';
     const area = make('textarea', {rows: '2', placeholder: what, 'aria-label': what});
-    const hint = label('The model goes on when each call has a result.');
+    const hint = label('The model continues when each call has a result.');
     const submit = event => {
       event.preventDefault();
       onResult(area.value);

@@ -30,7 +30,8 @@ function say(text, seen = false) {
 }
 
 function keep(one = chat) {
-  if (!store.save(one)) say('The browser’s store is full: this conversation is not kept. Export and delete some.', true);
+  if (store.save(one)) return;
+  say('The browser’s storage is full, so this conversation is not saved. Export and delete other conversations.', true);
 }
 
 // ---- what is shown ----
@@ -104,7 +105,7 @@ async function generate(message = tree.add(chat, {role: 'assistant', content: ''
   try {
     message.stats = await api.stream(body, mine.controller.signal, delta => receive(mine, delta), ({total, processed}) => {
       const node = nodes.get(message);
-      node.progress = processed < total ? `reading, ${Math.floor(100 * processed / total)} %` : '';
+      node.progress = processed < total ? `reading the prompt, ${Math.floor(100 * processed / total)} %` : '';
       node.update();
     });
     if (message.stats.finish && message.stats.finish !== 'length') delete message.partial;

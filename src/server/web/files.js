@@ -12,7 +12,7 @@ export const areFiles = files => Array.isArray(files) && files.every(isFile);
 export async function readFiles(list) {
   const found = [];
   for (const file of list) {
-    if (file.size > MAX_BYTES) throw new Error(`${file.name} has more than 1 MiB: give the part that matters.`);
+    if (file.size > MAX_BYTES) throw new Error(`${file.name} is larger than 1 MiB. Attach only the part you need.`);
     try {
       const text = new TextDecoder('utf-8', {fatal: true}).decode(await file.arrayBuffer());
       if (text.includes('\0')) throw new TypeError();

@@ -16,12 +16,13 @@ export function statsLine({stats, partial}, progress) {
     if (timings?.predicted_per_second) parts.push(`${timings.predicted_per_second.toFixed(1)} tok/s`);
     if (timings?.draft_n) {
       const gain = timings.draft_gain ? `, ${timings.draft_gain.toFixed(1)} times as fast` : '';
-      parts.push(`${timings.tokens_per_step.toFixed(1)} tokens a step, ${timings.draft_n_accepted} of ${timings.draft_n} guesses right${gain}`);
+      parts.push(`${timings.tokens_per_step.toFixed(1)} tokens a step, ` +
+        `${timings.draft_n_accepted} of ${timings.draft_n} draft tokens accepted${gain}`);
     }
-    if (timings) parts.push(`first after ${Math.round(timings.queue_ms + timings.prompt_ms)} ms`);
+    if (timings) parts.push(`first token after ${Math.round(timings.queue_ms + timings.prompt_ms)} ms`);
     parts.push(`prompt ${usage.prompt_tokens}${cached ? `, ${Math.round(100 * cached / usage.prompt_tokens)} % cached` : ''}`);
   }
-  if (partial) parts.push(stats?.finish === 'length' ? 'cut at the limit' : 'not finished');
+  if (partial) parts.push(stats?.finish === 'length' ? 'cut at the token limit' : 'not finished');
   return parts.join(' · ');
 }
 

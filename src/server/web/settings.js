@@ -71,7 +71,7 @@ export function wireSettings({removeAll, say}) {
   for (const field of fields()) wireField(field, say);
   $('open-settings').addEventListener('click', openSettings);
   $('clear').addEventListener('click', async () => {
-    if (!await ask('Delete all conversations of this browser?', {ok: 'Delete all', danger: true})) return;
+    if (!await ask('Delete all conversations in this browser?', {ok: 'Delete all', danger: true})) return;
     $('settings').close();
     removeAll();
   });

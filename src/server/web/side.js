@@ -47,7 +47,7 @@ function download(text, name) {
 async function importFile() {
   try {
     const {taken, known} = store.take(await $('file').files[0].text());
-    page.say(`${counted(taken)} imported${known ? `, ${known} here already` : ''}.`, true);
+    page.say(`${counted(taken)} imported${known ? `, ${known} already here` : ''}.`, true);
   } catch (error) {
     page.say(`The import failed: ${error.message}`, true);
   }

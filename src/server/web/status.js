@@ -121,7 +121,8 @@ export function guesses(sums) {
   const {spec_decode_num_draft_tokens_total: all, spec_decode_num_accepted_tokens_total: right} = sums;
   if (!all) return [];
   const gain = sums.spec_decode_plain_seconds_total / sums.spec_decode_step_seconds_total;
-  return [[share(right / all), 'of guesses right'], ...(gain > 0 ? [[`${number(gain, 2)} ×`, 'speed by guesses']] : [])];
+  const tiles = [[share(right / all), 'of draft tokens accepted']];
+  return gain > 0 ? [...tiles, [`${number(gain, 2)} ×`, 'speedup from speculation']] : tiles;
 }
 
 function drawTiles() {
@@ -129,8 +130,9 @@ function drawTiles() {
   const hits = sums.prefix_cache_queries_total ? sums.prefix_cache_hits_total / sums.prefix_cache_queries_total : 0;
   const tiles = [
     [number(rate('iteration_tokens_total_sum', back, last), 1), 'tokens a second'], [number(sums.num_requests_running), 'running'],
-    [number(sums.num_requests_waiting), 'waiting'], [share(sums.kv_cache_usage_perc ?? 0), 'of the KV cache'],
-    [share(hits), 'of prompts cached'], ...guesses(sums), [number(sums.generation_tokens_total), 'tokens generated'],
+    [number(sums.num_requests_waiting), 'waiting'], [share(sums.kv_cache_usage_perc ?? 0), 'of the KV cache used'],
+    [share(hits), 'of prompt tokens cached'], ...guesses(sums),
+    [number(sums.generation_tokens_total), 'tokens generated'],
   ];
   $('tiles').replaceChildren(...tiles.map(([value, name]) => {
     const tile = document.createElement('div'), b = document.createElement('b'), label = document.createElement('span');

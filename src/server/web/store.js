@@ -78,7 +78,7 @@ const isChat = chat => chat && Array.isArray(chat.messages) && chat.messages.eve
 export function take(text) {
   const given = JSON.parse(text);
   const chats = Array.isArray(given) ? given : given.conversations;
-  if (!Array.isArray(chats)) throw new Error('this file holds no conversations');
+  if (!Array.isArray(chats)) throw new Error('this file has no conversations');
   const count = {taken: 0, known: 0};
   for (const chat of chats.filter(isChat)) {
     const {messages, head} = chat, id = typeof chat.id === 'string' && /^[\w-]{1,64}$/.test(chat.id) ? chat.id : null;
