@@ -361,6 +361,7 @@ TEST(AnswerGrammar, KindsOfParametersAreFoundInAlternatives) {
       R"({"if": {"required": ["b"]}, "else": {"properties": {"a": {"type": "integer"}}}})",
       R"({"properties": {"b": {"type": "string"}}, "additionalProperties": {"type": "integer"}})",
       R"({"patternProperties": {"^a": {"type": "integer"}}})",
+      R"({"enum": [{"a": -5}, {"b": "x"}]})",
   };
   for (const std::string schema : schemas) {
     SCOPED_TRACE(schema);

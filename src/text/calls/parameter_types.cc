@@ -49,6 +49,10 @@ class TypeFinder {
       } else if ((key == "properties" || key == "patternProperties") && value.is_object()) {
         for (const auto& [name, member] : value.items())
           (key == "properties" ? named_[name] : others_).add(types_of_member(member));
+      } else if (key == "const") {
+        add_values(value);
+      } else if (key == "enum" && value.is_array()) {
+        for (const Json& one : value) add_values(one);
       } else if (key == "dependentSchemas" && value.is_object()) {
         for (const Json& one : value) add_members(one, depth + 1);
       } else if ((key == "anyOf" || key == "oneOf" || key == "allOf") && value.is_array()) {
@@ -59,6 +63,11 @@ class TypeFinder {
         if (const Json* target = target_of(value.get_ref<const std::string&>())) add_members(*target, depth + 1);
       }
     }
+  }
+
+  void add_values(const Json& object) {
+    if (!object.is_object()) return;
+    for (const auto& [name, value] : object.items()) named_[name].add(of_value(value));
   }
 
   Types types_of_member(const Json& schema) {
