@@ -18,6 +18,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <new>
+#include <string_view>
 
 namespace {
 
@@ -37,7 +38,11 @@ __attribute__((constructor)) void begin() {
   fail_at = number("FAIL_AT");
   fail_every = number("FAIL_EVERY");
   armed = number("FAIL_ARMED") != 0;
-  signal(SIGUSR2, [](int) { armed = !armed; });
+  signal(SIGUSR2, [](int) {  // says on stderr that the failures have begun or ended
+    constexpr std::string_view kBegin = "calls fail now\n", kEnd = "calls work again\n";
+    const std::string_view text = (armed = !armed) ? kBegin : kEnd;
+    [[maybe_unused]] const ssize_t n = write(STDERR_FILENO, text.data(), text.size());
+  });
 }
 
 bool fails(const char* call) {

@@ -35,12 +35,18 @@ def test_each_call_of_the_start(call, most):
             assert said.strip().splitlines()[-1].startswith("ingot: ") or "error" in said, said
 
 
+def let_calls_fail(server, do):
+    """Begins or ends the failures. A signal arrives some time after it was sent, so this waits for the answer to it."""
+    server.process.send_signal(signal.SIGUSR2)
+    server.wait_for("calls fail now" if do else "calls work again")
+
+
 def test_no_descriptor_for_a_connection(start):
     server = start("--access-log", "none", env=env("accept", FAIL_EVERY=2))
-    server.process.send_signal(signal.SIGUSR2)
+    let_calls_fail(server, True)
     for _ in range(20):
         assert server.get("/health").status == 200
-    server.process.send_signal(signal.SIGUSR2)
+    let_calls_fail(server, False)
     assert server.chat(temperature=0).json()["choices"][0]["message"]["content"] == "7 + 5 = 12."
     assert server.stop() == 0
 
@@ -96,14 +102,14 @@ def test_no_memory_for_a_request(start, every):
                 else:
                     counts[kind] += 1
 
-    server.process.send_signal(signal.SIGUSR2)
+    let_calls_fail(server, True)
     threads = [threading.Thread(target=ask, args=(i,)) for i in range(8)]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join(120 * SLOW)
     assert not any(thread.is_alive() for thread in threads), "an answer never ended"
-    server.process.send_signal(signal.SIGUSR2)
+    let_calls_fail(server, False)
     print(every, counts)
     assert server.process.poll() is None and not wrong, (server.log[-3:], wrong[:1])
     assert counts["refused"] + counts["cut"] > 0
