@@ -332,6 +332,27 @@ TEST(SchemaMachine, MasksKnowTheLastItem) {
   }
 }
 
+// The same for names, which count once.
+TEST(SchemaMachine, NamesOfTheGreatestLengthDiffer) {
+  const auto is_open = [&](const char* schema, std::string_view text) {
+    const auto machine = compile_schema(schema, {}, kAnyOrder);
+    GrammarState state = machine->start();
+    for (const char c : text) state = state.is_dead() ? state : machine->step(state, static_cast<uint8_t>(c));
+    return !state.is_dead();
+  };
+  const char* two = R"({"type":"object","minProperties":2,"propertyNames":{"maxLength":2}})";
+  EXPECT_TRUE(accepts(two, R"({"ab":1,"a":2,"é€":3})"));
+  EXPECT_TRUE(is_open(two, R"({"ab":1,"a)"));
+  EXPECT_FALSE(is_open(two, R"({"ab":1,"ab)"));
+  EXPECT_FALSE(is_open(two, R"({"ab":1,"a\u0062)"));
+  const char* few = R"({"type":"object","minProperties":2,"propertyNames":{"enum":["x","yz","yy"]}})";
+  EXPECT_TRUE(is_open(few, R"({"x":1,"y)"));
+  EXPECT_FALSE(is_open(few, R"({"x":1,"x)"));
+  EXPECT_FALSE(is_open(few, R"({"yz":1,"yz)"));
+  EXPECT_TRUE(accepts(few, R"({"yz":1,"yy":2,"x":3})"));
+  EXPECT_FALSE(is_open(few, R"({"yz":1,"yy":2,"x":3,)"));
+}
+
 TEST(SchemaMachine, DeepAndLargeSchemasEnd) {
   std::string deep, end;
   for (int i = 0; i < 5000; ++i) deep += "{\"not\":", end += "}";

@@ -227,22 +227,27 @@ std::vector<std::string> SchemaMachine::seen_items(uint32_t frame) const {
   return seen;
 }
 
-// The word at `place` without the texts that would repeat an item of `frame`. A word that may contain any characters can
-// always differ from a shorter item, so only items of its greatest length are taken out.
+// Whether a text of these counts of characters (RegularLanguages::char_counts) may have to repeat `text`. Any characters
+// can follow a text that is shorter than the longest one, so the longer text differs from `text`.
+bool SchemaMachine::may_have_to_repeat(std::pair<int, int> counts, const std::string& text) {
+  const auto n_chars = std::ranges::count_if(text, [](char c) { return (c & 0xC0) != 0x80; });
+  return counts.first < 0 || n_chars == counts.second;
+}
+
+// The word at `place` without the texts that would repeat an item of `frame`.
 uint32_t SchemaMachine::without_seen(uint32_t place, uint32_t frame) {
   if (place == kDead) return kDead;
   Words word = words_.copy(place - kFirstWord);
   const bool is_free = word[kAnyAscii] != 0;
-  const int max_chars = is_free ? l_.char_counts(word[kAlive]).second : 0;
-  if (is_free && max_chars < 0) return place;
+  const std::pair<int, int> counts = is_free ? l_.char_counts(word[kAlive]) : std::pair{-1, -1};
+  if (is_free && counts.second < 0) return place;
   std::vector<Language> barred;
   for (const std::string& item : seen_items(frame)) {
     if ((item[0] == '"') != (word[0] == kString)) continue;
     const std::optional<Decimal> number = item[0] == '-' || isdigit(item[0]) ? Decimal::parse(item) : std::nullopt;
     if (word[0] == kString) {
       const std::string text = string_of(item);
-      const auto n_chars = std::ranges::count_if(text, [](char c) { return (c & 0xC0) != 0x80; });
-      if (!is_free || n_chars == max_chars) barred.push_back(l_.literal(text));
+      if (may_have_to_repeat(counts, text)) barred.push_back(l_.literal(text));
     } else if (item[0] != '{' && item[0] != '[') {
       barred.push_back(number ? number_literal(l_, *number) : l_.literal(item));
     }

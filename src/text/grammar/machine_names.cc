@@ -17,7 +17,7 @@ uint32_t SchemaMachine::name_set_id(uint32_t frame) {
   set->plan = words[kObjectPlan];
   set->allowed.resize(plan.names.size());
   for (uint32_t name = 0; name < plan.names.size(); ++name) set->allowed[name] = allows_name(plan, words, name);
-  set->others = other_names(plan, words);
+  set->others = plan.tracks_names ? without_names(other_names(plan, words), words) : other_names(plan, words);
   set->below.push_back(0);
   for (uint32_t name : plan.sorted) set->below.push_back(set->below.back() + set->allowed[name]);
   set->any = set->below.back() > 0 || set->others != RegularLanguages::kNothing;
@@ -77,6 +77,26 @@ SchemaMachine::Language SchemaMachine::other_names(const ObjectPlan& plan, std::
   return l_.is_live(names) ? names : RegularLanguages::kNothing;
 }
 
+// `names` without those that would repeat a name of `frame`.
+SchemaMachine::Language SchemaMachine::without_names(Language names, std::span<const uint32_t> frame) {
+  const std::pair<int, int> counts = l_.char_counts(names);
+  if (names == RegularLanguages::kNothing || (counts.first >= 0 && counts.second < 0)) return names;
+  std::vector<Language> barred;
+  for (const uint32_t number : seen_names(frame)) {
+    const std::string name = string_of(canonical_texts_[number]);
+    if (may_have_to_repeat(counts, name)) barred.push_back(l_.literal(name));
+  }
+  if (barred.empty()) return names;
+  const Language others = l_.all_of({names, l_.complement(l_.any_of(std::move(barred)))});
+  return l_.is_live(others) ? others : RegularLanguages::kNothing;
+}
+
+// The canonical texts of the names that `frame` has and that no rule mentions, if its plan tracks names.
+std::span<const uint32_t> SchemaMachine::seen_names(std::span<const uint32_t> frame) const {
+  const ObjectPlan& plan = *objects_[frame[kObjectPlan]];
+  return frame.subspan(kObjectBits + n_words(plan.rules.size()) + n_words(plan.names.size()));
+}
+
 SchemaMachine::Language SchemaMachine::fold_names(const ObjectPlan& plan, Formula id,
                                                   const std::vector<Language>& names, bool is_positive) {
   switch (f_.kind(id)) {
@@ -120,8 +140,7 @@ GrammarState SchemaMachine::end_name(GrammarState state) {
     if (is_fresh) state.text = kPastFresh;
     if (name < 0 && !is_fresh) {
       const uint32_t text = canonical("\"" + text_between(words[kNameText], state.text));
-      const auto names =
-          words.begin() + static_cast<ptrdiff_t>(kObjectBits + n_words(plan.rules.size()) + n_words(plan.names.size()));
+      const auto names = words.end() - static_cast<ptrdiff_t>(seen_names(words).size());
       const auto at = std::lower_bound(names, words.end(), text);
       if (at != words.end() && *at == text) return {};
       words.insert(at, text);

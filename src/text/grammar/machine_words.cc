@@ -244,9 +244,7 @@ std::optional<std::vector<std::string>> SchemaMachine::repeated_ends(GrammarStat
     const Words frame = frames_.copy(state.frame);
     const ObjectPlan& plan = *objects_[frame[kObjectPlan]];
     if (!plan.tracks_names) return std::vector<std::string>();
-    known.assign(
-        frame.begin() + static_cast<ptrdiff_t>(kObjectBits + n_words(plan.rules.size()) + n_words(plan.names.size())),
-        frame.end());
+    known.assign(seen_names(frame).begin(), seen_names(frame).end());
     text = "\"" + text_between(frame[kNameText], state.text);
   } else {
     const Words slot = frames_.copy(state.frame);

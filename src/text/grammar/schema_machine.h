@@ -150,6 +150,7 @@ class SchemaMachine final : public Automaton {
   uint32_t enter_item(uint32_t frame, uint32_t text);
   std::vector<std::string> seen_items(uint32_t frame) const;
   uint32_t without_seen(uint32_t place, uint32_t frame);
+  static bool may_have_to_repeat(std::pair<int, int> counts, const std::string& text);
   bool has_unseen(uint32_t plan, uint32_t frame);
   static std::string string_of(const std::string& json);  // the content of a JSON string
   Formula member_formula(const ObjectPlan& plan, uint32_t rule, int name, const std::vector<bool>& matched);
@@ -161,6 +162,8 @@ class SchemaMachine final : public Automaton {
   uint32_t name_set_id(uint32_t frame);
   bool allows_name(ObjectPlan& plan, const Words& frame, uint32_t name);
   uint32_t next_node(const NameSet& set, uint32_t node, uint8_t byte) const;
+  Language without_names(Language names, std::span<const uint32_t> frame);
+  std::span<const uint32_t> seen_names(std::span<const uint32_t> frame) const;
   Language other_names(const ObjectPlan& plan, std::span<const uint32_t> frame);
   Language fold_names(const ObjectPlan& plan, Formula id, const std::vector<Language>& names, bool is_positive);
 
