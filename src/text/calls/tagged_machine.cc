@@ -110,8 +110,8 @@ bool TaggedMachine::on_begin(Place& place, char c) {
 
 // ---- The name
 
-// `at` counts the name's bytes. `quote` counts the bytes that its last character still needs. `text` is the name as long
-// as some parameter's name begins so; most tokens begin no such name, and share their places.
+// `at` counts the name's bytes. `quote` counts the bytes that the last character still needs. `text` is the name while
+// some parameter's name begins with the same bytes. Most tokens begin no such name, so they share their places.
 bool TaggedMachine::on_key(Place& place, char c) {
   std::string released;
   const auto found = place.search.feed(key_end_, c, released);

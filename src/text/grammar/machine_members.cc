@@ -227,8 +227,8 @@ std::vector<std::string> SchemaMachine::seen_items(uint32_t frame) const {
   return seen;
 }
 
-// Whether a text of these counts of characters (RegularLanguages::char_counts) may have to repeat `text`. Any characters
-// can follow a text that is shorter than the longest one, so the longer text differs from `text`.
+// Whether a text with these counts of characters (RegularLanguages::char_counts) may have to repeat `text`. If `text`
+// is shorter than the greatest length, one more character makes a difference.
 bool SchemaMachine::may_have_to_repeat(std::pair<int, int> counts, const std::string& text) {
   const auto n_chars = std::ranges::count_if(text, [](char c) { return (c & 0xC0) != 0x80; });
   return counts.first < 0 || n_chars == counts.second;
