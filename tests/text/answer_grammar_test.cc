@@ -414,20 +414,20 @@ constexpr LongName kLongNames[] = {
 
 // A parameter's name has at most 256 bytes, and does not end within a character.
 TEST(AnswerGrammar, LongNamesEndInWholeCharacters) {
-  for (const auto& [format, begin, end] : kLongNames) {
-    SCOPED_TRACE(format);
-    AnswerRules rules{.format = find_call_format(format), .calls = Calls::kMust};
+  for (const LongName& name : kLongNames) {
+    SCOPED_TRACE(name.format);
+    AnswerRules rules{.format = find_call_format(name.format), .calls = Calls::kMust};
     rules.tools = {{"f", R"({"type": "object"})", ""}};
     const auto machine = compile_answer(rules);
     for (size_t n = 250; n <= 256; ++n) {
       GrammarState state = machine->start();
-      for (const char c : begin + std::string(n, 'a')) state = machine->step(state, static_cast<uint8_t>(c));
+      for (const char c : name.begin + std::string(n, 'a')) state = machine->step(state, static_cast<uint8_t>(c));
       EXPECT_FALSE(state.is_dead());
       EXPECT_TRUE(has_no_dead_end(*machine, state, 4)) << n << " bytes";
     }
     for (const char* last : {"", "a", "ÿ", "€", "😀", "\U00050000"}) {
       const std::string_view character(last);
-      const auto call = [&](size_t n) { return begin + std::string(n - character.size(), 'a') + last + end; };
+      const auto call = [&](size_t n) { return name.begin + std::string(n - character.size(), 'a') + last + name.end; };
       EXPECT_TRUE(accepts(*machine, call(256))) << last;
       EXPECT_FALSE(accepts(*machine, call(257))) << last;
     }
