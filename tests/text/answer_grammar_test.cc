@@ -362,6 +362,8 @@ TEST(AnswerGrammar, KindsOfParametersAreFoundInAlternatives) {
       R"({"properties": {"b": {"type": "string"}}, "additionalProperties": {"type": "integer"}})",
       R"({"patternProperties": {"^a": {"type": "integer"}}})",
       R"({"enum": [{"a": -5}, {"b": "x"}]})",
+      R"({"anyOf": [{"properties": {"a": {"type": "string"}}, "required": ["b"]},
+                    {"additionalProperties": {"type": "integer"}}]})",
   };
   for (const std::string schema : schemas) {
     SCOPED_TRACE(schema);

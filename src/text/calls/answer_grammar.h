@@ -32,8 +32,8 @@ struct AnswerRules {
   MarkerSpelling spelling;
   Reasoning reasoning = Reasoning::kNone;
   Calls calls = Calls::kNone;
-  bool parallel = true;      // the answer may have several calls
-  std::vector<Tool> tools;   // the tools that may be called
+  bool parallel = true;                // the answer may have several calls
+  std::vector<Tool> tools;             // the tools that may be called
   std::optional<GrammarText> content;  // the grammar of the content; empty: any text
   std::string content_where;           // place of `content` in the request, for messages
   bool is_lenient = false;             // a part of a tool's schema that cannot be enforced becomes a warning

@@ -49,7 +49,7 @@ struct Terminator {
 // Finds a terminator in text that arrives byte by byte.
 struct TerminatorSearch {
   enum class Found : uint8_t { kNo, kYes, kNever };
-  std::string held;     // may be the beginning of the terminator
+  std::string held;      // may be the beginning of the terminator
   uint8_t n_tokens = 0;  // control tokens in `held`
 
   // kYes: the terminator ends with this byte. kNever: no text continues with this byte. Bytes that are not part of the

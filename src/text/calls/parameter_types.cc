@@ -10,6 +10,7 @@ using Json = nlohmann::ordered_json;
 
 constexpr int kMaxDepth = 16;  // of nested schemas and references
 constexpr int kMaxSchemas = 1024;
+constexpr int kMaxParameters = 1 << 16;  // parameters beyond have an unknown kind
 
 // Finds the types that the members of an object may have.
 class TypeFinder {
@@ -19,8 +20,11 @@ class TypeFinder {
   ParameterKinds find() {
     add_members(root_, 0);
     ParameterKinds kinds;
-    for (const auto& [name, types] : named_) kinds.named[name] = types.kind();
-    kinds.others = others_.kind();
+    for (auto& [name, member] : named_) {
+      member.types.add(others_.without(member.covered).types());
+      kinds.named[name] = member.types.kind();
+    }
+    kinds.others = others_.types().kind();
     return kinds;
   }
 
@@ -39,20 +43,36 @@ class TypeFinder {
       others |= more.others;
     }
   };
+  // In how many of the alternative objects the members without a name of their own have each type.
+  struct Counts {
+    int strings = 0, nulls = 0, others = 0;
+    void add(const Types& more) {
+      strings += more.strings;
+      nulls += more.nulls;
+      others += more.others;
+    }
+    Counts without(const Counts& less) const {
+      return {strings - less.strings, nulls - less.nulls, others - less.others};
+    }
+    Types types() const { return {strings > 0, nulls > 0, others > 0}; }
+  };
+  struct Member {
+    Types types;
+    Counts covered;  // of the objects that name the member
+  };
 
-  // Adds the members that a schema of an object describes.
+  // Adds the members that a schema of an object describes, and those of its alternatives.
   void add_members(const Json& schema, int depth) {
     if (!schema.is_object() || depth > kMaxDepth || ++n_objects_ > kMaxSchemas) return;
+    const Types others = types_of_others(schema);
+    others_.add(others);
     for (const auto& [key, value] : schema.items()) {
-      if (key == "additionalProperties") {
-        others_.add(types_of_member(value));
-      } else if ((key == "properties" || key == "patternProperties") && value.is_object()) {
-        for (const auto& [name, member] : value.items())
-          (key == "properties" ? named_[name] : others_).add(types_of_member(member));
+      if (key == "properties" && value.is_object()) {
+        for (const auto& [name, member] : value.items()) add_member(name, types_of_member(member), others);
       } else if (key == "const") {
-        add_values(value);
+        add_values(value, others);
       } else if (key == "enum" && value.is_array()) {
-        for (const Json& one : value) add_values(one);
+        for (const Json& one : value) add_values(one, others);
       } else if (key == "dependentSchemas" && value.is_object()) {
         for (const Json& one : value) add_members(one, depth + 1);
       } else if ((key == "anyOf" || key == "oneOf" || key == "allOf") && value.is_array()) {
@@ -65,14 +85,29 @@ class TypeFinder {
     }
   }
 
-  void add_values(const Json& object) {
+  Types types_of_others(const Json& schema) {
+    Types types;
+    if (const auto more = schema.find("additionalProperties"); more != schema.end()) types = types_of_member(*more);
+    if (const auto patterns = schema.find("patternProperties"); patterns != schema.end() && patterns->is_object())
+      for (const Json& member : *patterns) types.add(types_of_member(member));
+    return types;
+  }
+
+  void add_values(const Json& object, const Types& others) {
     if (!object.is_object()) return;
-    for (const auto& [name, value] : object.items()) named_[name].add(of_value(value));
+    for (const auto& [name, value] : object.items()) add_member(name, of_value(value), others);
+  }
+
+  void add_member(const std::string& name, const Types& types, const Types& others) {
+    if (++n_members_ > kMaxParameters) return;
+    Member& member = named_[name];
+    member.types.add(types);
+    member.covered.add(others);
   }
 
   Types types_of_member(const Json& schema) {
     n_schemas_ = 0;
-    return types_of(schema, 0);
+    return n_members_ < kMaxParameters ? types_of(schema, 0) : Types();
   }
 
   static Types of_name(const Json& type) {
@@ -115,9 +150,9 @@ class TypeFinder {
   }
 
   const Json& root_;
-  std::map<std::string, Types> named_;
-  Types others_;
-  int n_objects_ = 0, n_schemas_ = 0;
+  std::map<std::string, Member> named_;
+  Counts others_;
+  int n_objects_ = 0, n_members_ = 0, n_schemas_ = 0;
 };
 
 }  // namespace

@@ -18,6 +18,17 @@ std::string TranslatedMachine::Place::key() const {
                      search.n_tokens, text.size(), text, search.held);
 }
 
+void TranslatedMachine::limit_work(size_t n_steps) {
+  json_->limit_work(n_steps);
+  work_left_ = n_steps;
+}
+
+void TranslatedMachine::spend(size_t n_steps) {
+  if (n_steps > work_left_)
+    throw Error("the names of a tool's parameters need too much work: name the parameters in \"properties\"");
+  work_left_ -= n_steps;
+}
+
 size_t TranslatedMachine::n_bytes() const {
   constexpr size_t kEntry = 48 + sizeof(std::string);  // approximate bytes per entry of index_
   return json_->n_bytes() + n_text_bytes_ + places_.size() * (kEntry + sizeof(Place) + sizeof(rows_[0])) +

@@ -171,6 +171,7 @@ bool ValueMachine::add_to_key(Place& place, char c) {
 bool ValueMachine::can_end_key(const Place& place, int& budget) {
   if (can_put(place, "\":") || --budget < 0) return true;
   for (int byte = '!'; byte < 256; ++byte) {
+    spend(1);
     Place next;
     next.json = place.json;
     next.at = place.at;
