@@ -46,11 +46,16 @@ class Device {
   Device(const Device&) = delete;
   Device& operator=(const Device&) = delete;
 
-  // Every thread must call this before it calls CUDA for this device. Throws like check().
+  // A thread must call this before it allocates memory on this device or asks about it. Throws like check().
   void make_current() const;
 
   int index() const { return index_; }
-  cudaStream_t stream() const { return on_branch_ ? branch_ : stream_; }
+  // Also makes this GPU the thread's current device, because a kernel is launched on the current device. So one thread
+  // may run ops of several GPUs in turn.
+  cudaStream_t stream() const {
+    select_device(index_);
+    return on_branch_ ? branch_ : stream_;
+  }
   // For copies that must not wait for the work in stream().
   cudaStream_t copy_stream() const { return copy_stream_; }
   const std::string& name() const { return name_; }

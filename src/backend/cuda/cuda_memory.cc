@@ -105,6 +105,7 @@ void* CudaBackend::take(size_t bytes) {
 void* CudaBackend::scratch_at_least(Memory& memory, size_t bytes, cuda::Place place) {
   if (memory.size() >= bytes) return memory.data();
   CHECK(!capturing_);
+  device_.make_current();
   drop_graphs();
   return grown(memory, bytes, place);
 }
