@@ -2,8 +2,11 @@
 
 #include <dlfcn.h>
 
+#include <chrono>
 #include <cstdlib>
 #include <cstring>
+#include <future>
+#include <thread>
 #include <type_traits>
 #include <utility>
 #include <vector>
@@ -24,6 +27,8 @@ using Status = int;
 constexpr Status kSuccess = 0, kInProgress = 7;
 enum NcclType : int { kUint8 = 1, kHalf = 6, kFloat = 7, kBfloat = 9 };
 constexpr int kSum = 0;
+
+constexpr std::chrono::seconds kMaxAbortTime{5};
 
 struct Library {
   Status (*version)(int*) = nullptr;
@@ -92,11 +97,20 @@ Nccl::Nccl(Communicator& ranks) {
   check_nccl(l.init(&comm_, ranks.size(), all[0], ranks.rank()), "ncclCommInitRank");
 }
 
-Nccl::~Nccl() { abort(); }
+Nccl::~Nccl() {
+  abort();
+  if (aborted_.valid() && aborted_.wait_for(kMaxAbortTime) != std::future_status::ready)
+    log_warn("NCCL has not ended the communication of this rank within {} s", kMaxAbortTime.count());
+}
 
-// The destructor also aborts, because destroying a communicator waits for all ranks.
+// Aborts, because destroying a communicator waits for all ranks. ncclCommAbort has no time limit either. So a thread
+// calls it, which nobody joins if a rank hangs.
 void Nccl::abort() {
-  if (comm_ != nullptr) library().abort(std::exchange(comm_, nullptr));
+  void* comm = std::exchange(comm_, nullptr);
+  if (comm == nullptr) return;
+  std::packaged_task<void()> task([comm] { library().abort(comm); });
+  aborted_ = task.get_future();
+  std::thread(std::move(task)).detach();
 }
 
 void Nccl::all_reduce(const Tensor& x, cudaStream_t stream) {

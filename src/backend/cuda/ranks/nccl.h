@@ -4,6 +4,7 @@
 #include <cuda_runtime_api.h>
 
 #include <cstdint>
+#include <future>
 #include <memory>
 
 #include "backend/communicator.h"
@@ -25,10 +26,13 @@ class Nccl {
   void all_gather(const Tensor& y, const Tensor& x, cudaStream_t stream);
   void broadcast(void* data, size_t bytes, cudaStream_t stream);  // from rank 0
   void check_peers();  // throws DeviceLost if NCCL reports that a rank has failed
-  void abort();        // ends the kernels that wait for other ranks
+  // Begins to end the kernels that wait for other ranks. NCCL waits until the graphs with its kernels are destroyed.
+  // The destructor waits for the end, but at most for some seconds, because another rank may hang.
+  void abort();
 
  private:
   void* comm_ = nullptr;
+  std::future<void> aborted_;
 };
 
 }  // namespace ingot::cuda

@@ -11,9 +11,10 @@
 namespace ingot::cuda {
 namespace {
 
-constexpr size_t kPlaceBytes = sizeof(float) * kOneShotBlocks * kOneShotTurns * kOneShotFloats;
-constexpr size_t kFlagBytes = sizeof(uint32_t) * kOneShotBlocks * kMaxPeers;
 constexpr size_t kTurnBytes = sizeof(uint32_t) * kOneShotBlocks;
+
+// The longest slice of a block. Each number is sent to all other ranks, so more ranks get shorter slices.
+int slice_of(int n_ranks) { return kOneShotPass * std::max(1, 4 / std::max(1, n_ranks - 1)); }
 
 // How a rank reaches the memory of another.
 struct Door {
@@ -53,7 +54,12 @@ void* open_door(const Door& door, const Door& own) {
 
 std::unique_ptr<OneShot> OneShot::connect(Communicator& ranks, Device& device) {
   std::unique_ptr<OneShot> one(new OneShot);
-  one->memory_ = Memory(kPlaceBytes + kFlagBytes + kTurnBytes);
+  OneShotPeers& peers = one->peers_;
+  peers.rank = ranks.rank(), peers.n_ranks = ranks.size();
+  peers.lines_each = slice_of(ranks.size()) / 2;
+  const size_t line_bytes = sizeof(OneShotLine) * kOneShotBlocks * kOneShotTurns *
+                            static_cast<size_t>(peers.n_ranks) * static_cast<size_t>(peers.lines_each);
+  one->memory_ = Memory(line_bytes + kTurnBytes);
   check(cudaMemset(one->memory_.data(), 0, one->memory_.size()), "cudaMemset");
   one->stop_ = Memory(sizeof(int), Place::kPinned);
   *static_cast<int*>(one->stop_.data()) = 0;
@@ -61,19 +67,16 @@ std::unique_ptr<OneShot> OneShot::connect(Communicator& ranks, Device& device) {
   gethostname(own.host, sizeof(own.host) - 1);
   if (cudaIpcGetMemHandle(&own.handle, own.data) != cudaSuccess) cudaGetLastError();  // only other processes need it
   const std::vector<Door> doors = exchanged(ranks, own);
-  OneShotPeers& peers = one->peers_;
-  peers.rank = ranks.rank(), peers.n_ranks = ranks.size();
   own.can_open = ranks.size() <= kMaxPeers;
   for (int r = 0; r < ranks.size() && own.can_open; ++r) {
     const Door& door = doors[static_cast<size_t>(r)];
     void* data = r == ranks.rank() ? own.data : same_host(door, own) ? open_door(door, own) : nullptr;
     own.can_open = data != nullptr;
     if (data != nullptr && door.process != own.process) one->opened_.push_back(data);
-    peers.places[r] = static_cast<float*>(data);
-    peers.flags[r] = reinterpret_cast<uint32_t*>(static_cast<char*>(data) + kPlaceBytes);
+    if (r < kMaxPeers) peers.lines[r] = static_cast<OneShotLine*>(data);
   }
   peers.stop = static_cast<const int*>(one->stop_.data());
-  peers.turns = reinterpret_cast<uint32_t*>(static_cast<char*>(own.data) + kPlaceBytes + kFlagBytes);
+  peers.turns = reinterpret_cast<uint32_t*>(static_cast<char*>(own.data) + line_bytes);
   const std::vector<Door> opened = exchanged(ranks, own);
   const bool all = std::ranges::all_of(opened, [](const Door& door) { return door.can_open; });
   if (!all) log_info("a GPU cannot read the memory of another one: NCCL computes all sums");
@@ -87,9 +90,8 @@ OneShot::~OneShot() {
 }
 
 bool OneShot::takes(const Tensor& y) const {
-  const int64_t n = y.rows * y.cols;
   return y.dtype == DType::kF32 && y.cols % 4 == 0 &&
-         n * (peers_.n_ranks - 1) <= int64_t{kOneShotBlocks} * kOneShotFloats;
+         y.rows * y.cols <= int64_t{kOneShotBlocks} * slice_of(peers_.n_ranks);
 }
 
 void OneShot::add_reduced(const Tensor& x, const Tensor& y, Device& device) {

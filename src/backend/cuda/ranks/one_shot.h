@@ -1,9 +1,10 @@
-// Sums of few numbers over the GPUs of one host, in one kernel that reads the memory of the other GPUs. For such sums,
-// NCCL spends its time on its protocol.
+// Sums of few numbers over the GPUs of one host, in one kernel that writes to the memory of the other GPUs. For such
+// sums, NCCL spends its time on its protocol.
 //
-// Each block has a place in its GPU's memory for a slice of the numbers. It copies its slice there, sets its flag on
-// every other GPU, and waits for the flags of the same block there. Then it adds the slices of all GPUs in rank order,
-// so all GPUs get the same bits. A block counts its turns in device memory, so a launch can be recorded and replayed.
+// Each block sends a slice of the numbers to the same block of every other GPU. It sends lines of 16 bytes: each half is
+// a number and the block's turn. A GPU writes 8 bytes at once, so a number has arrived when its turn has. The block
+// then adds the slices of all GPUs in rank order, so all GPUs get the same bits. A block counts its turns in device
+// memory, so a launch can be recorded and replayed.
 #pragma once
 #include <memory>
 #include <vector>
@@ -16,17 +17,23 @@
 namespace ingot::cuda {
 
 constexpr int kMaxPeers = 8;
-constexpr int kOneShotBlocks = 128;   // so few that all blocks are resident at once
-constexpr int kOneShotFloats = 4096;  // the longest slice of a block
-constexpr int kOneShotTurns =
-    2;  // places of a block: for this turn, and for the previous turn, which others may still read
+constexpr int kOneShotBlocks = 128;  // so few that all blocks are resident at once
+constexpr int kOneShotThreads = 256;
+constexpr int kOneShotPass = 4 * kOneShotThreads;  // floats that a block sums at once
+// Places of a block: for this turn, and for the previous turn, which this GPU may still read.
+constexpr int kOneShotTurns = 2;
 
-// Parameters of the kernel: the places and flags of all ranks, as this GPU addresses them.
+// Two numbers, each with the turn in which it was sent.
+struct alignas(16) OneShotLine {
+  uint64_t first, second;
+};
+
+// Parameters of the kernel: the lines of all ranks, as this GPU addresses them.
 struct OneShotPeers {
-  float* places[kMaxPeers] = {};
-  uint32_t* flags[kMaxPeers] = {};  // [blocks, ranks] on each GPU: the last turn of a rank's block
-  uint32_t* turns = nullptr;        // [blocks] on this GPU
-  const int* stop = nullptr;        // in host memory: not 0 after a rank has failed; then no block waits
+  OneShotLine* lines[kMaxPeers] = {};  // [blocks, turns, ranks that send, lines_each] on each GPU
+  uint32_t* turns = nullptr;           // [blocks] on this GPU
+  const int* stop = nullptr;           // in host memory: not 0 after a rank has failed; then no block waits
+  int lines_each = 0;                  // of a slice: half its numbers
   int rank = 0, n_ranks = 0;
 };
 
