@@ -21,7 +21,7 @@
 #   serving      requests of 1,000 + 1,000 tokens through the whole engine
 #   offload      models divided between the GPU and 16 cores of the CPU, with their tests
 #   parallel     one model on 2 GPUs (and on 4, if the machine has them) against one GPU: tests, equal text, sums by size, prompts
-#                and decode, serving
+#                and decode, serving, also as a pipeline
 #   parallel70b  as parallel, for a model of 70 billion parameters; prompts and decode only
 #   wheel        the Python package of $BUILD/wheel (from `make wheel-cuda`, or from scripts/wheel.py on a machine that reaches PyPI)
 #                in a separate environment
@@ -194,6 +194,10 @@ if has parallel; then
     test "$n_gpus" -ge $tp || continue
     echo "tp $tp, llama-3.1-8b BF16, 256 sequences: $("$BUILD/ingot" bench engine --device cuda --tp $tp --shape llama-3.1-8b --type BF16 \
       --requests 256 --max-seqs 256 --spread 0 -p 1000 -n 1000 2>&1 | grep -E "throughput|rror|CHECK")"
+  done
+  for n in 256 512; do  # a pipeline has room for more sequences than one GPU
+    echo "pp 2, llama-3.1-8b BF16, $n sequences: $("$BUILD/ingot" bench engine --device cuda:0,cuda:1 --pp 2 --shape llama-3.1-8b --type BF16 \
+      --requests $n --max-seqs $n --spread 0 -p 1000 -n 1000 2>&1 | grep -E "throughput|rror|CHECK")"
   done
   "$BUILD/ingot" bench engine --device cuda --tp 2 --shape llama-3.1-8b --type BF16 --requests 1 --max-seqs 1 --rate 0 --spread 0 -p 64 -n 300 \
     --trace "$OUT/parallel-trace.json" --trace-steps >>"$OUT/parallel.log" 2>&1 && python3 bench/gpu/idle.py "$OUT/parallel-trace.json" || failed=1

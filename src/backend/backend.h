@@ -51,6 +51,8 @@ class Backend {
   // Copy `rows * cols` elements between contiguous host memory and a view with any stride.
   virtual void upload(const Tensor& to, const void* from) = 0;
   virtual void download(void* to, const Tensor& from) = 0;
+  // Host memory from which upload() copies fast, and to which download() does, also those of other backends.
+  virtual std::shared_ptr<float[]> host_floats(size_t n) { return std::make_shared<float[]>(n); }
   virtual size_t allocated_bytes() const = 0;  // total of alloc, prepare, make_kv, make_states and reserve
   virtual size_t available_bytes() const;      // memory that can be allocated now
   virtual size_t device_bytes() const { return available_bytes(); }  // all memory of the device

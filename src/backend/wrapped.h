@@ -34,6 +34,7 @@ class Wrapped : public Backend {
   size_t scratch_bytes(const StepLimits& limits) const override { return inner_->scratch_bytes(limits); }
   size_t allocated_bytes() const override { return inner_->allocated_bytes(); }
   void upload(const Tensor& to, const void* from) override { inner_->upload(to, from); }
+  std::shared_ptr<float[]> host_floats(size_t n) override { return inner_->host_floats(n); }
   void download(void* to, const Tensor& from) override { inner_->download(to, from); }
   std::vector<std::string> matmul_kernels(const Weight& w, int64_t rows) const override {
     return inner_->matmul_kernels(w, rows);

@@ -70,7 +70,7 @@ void set_parallel(const ParallelFlags& o, const std::string& device, RunnerOptio
   runner.parallel.n_ranks = o.tp;
   if (const Processes* processes = started_together(runner.parallel.limit))
     return set_processes(*processes, o, devices, runner);
-  if (o.tp == 1) return;  // with one rank, several devices run the layers in turn (--pp)
+  if (o.tp == 1) return;  // with one rank, several devices share the layers (--pp)
   runner.backend.device = devices.front();
   if (devices.size() == 1) return;
   if (static_cast<int>(devices.size()) != o.tp)

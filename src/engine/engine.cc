@@ -15,6 +15,10 @@
 namespace ingot {
 namespace {
 
+int depth_of(const RunnerInfo& info, const EngineOptions& options) {
+  return options.overlap.value_or(info.overlaps) ? std::max(2, info.n_stages) : 1;
+}
+
 SchedulerLimits scheduler_limits(const RunnerInfo& info, const EngineOptions& options) {
   if (options.chunk < 0) throw Error("chunk is {}: a step needs at least one token of a prompt", options.chunk);
   return {.max_batch_tokens = info.max_batch_tokens,
@@ -25,6 +29,8 @@ SchedulerLimits scheduler_limits(const RunnerInfo& info, const EngineOptions& op
           .n_states = info.n_states,
           .window = info.window,
           .spare_rows = std::max(0, info.max_logits - info.max_seqs),
+          .n_in_flight = depth_of(info, options),
+          .n_stages = depth_of(info, options) > 1 ? info.n_stages : 1,
           .embedding_dim = info.takes_embeddings ? info.embedding_dim : 0,
           .prefix_cache = options.prefix_cache,
           .cache_listener = options.cache_listener.get()};
@@ -81,10 +87,10 @@ Clock::time_point next_limit(const Sequence& sequence) {
 Engine::Engine(Runner& runner, const EngineOptions& options)
     : runner_(runner),
       options_(options),
-      overlap_(options.overlap.value_or(runner.info().overlaps)),
-      scheduler_(scheduler_limits(runner.info(), options)),
-      builders_{{scheduler_limits(runner.info(), options), context_limit(runner.info())},
-                {scheduler_limits(runner.info(), options), context_limit(runner.info())}} {
+      depth_(depth_of(runner.info(), options)),
+      scheduler_(scheduler_limits(runner.info(), options)) {
+  for (int i = 0; i < depth_; ++i)
+    builders_.emplace_back(scheduler_limits(runner.info(), options), context_limit(runner.info()));
   offers_.reserve(runner.info().max_seqs);
   offering_.reserve(runner.info().max_seqs);
   publish();
@@ -185,7 +191,7 @@ void Engine::warm_up() {
   };
   const RunnerInfo& info = runner_.info();
   // An asynchronous device may record each step shape of up to 8 rows a sequence at its first use.
-  const int n_most = overlap_ && can_draft(info) ? std::min(7, info.max_logits - info.max_seqs) : 0;
+  const int n_most = depth_ > 1 && can_draft(info) ? std::min(7, info.max_logits - info.max_seqs) : 0;
   for (int n_drafts = 0; n_drafts <= n_most; ++n_drafts) {
     const auto sink = std::make_shared<Sink>();
     Request request;
@@ -347,7 +353,7 @@ std::unique_ptr<Sequence> Engine::destroy(Sequence& sequence) {
 
 void Engine::cancel_all() {
   receive(false);
-  if (in_flight_.step != nullptr) complete(in_flight_, "");
+  while (!in_flight_.empty()) complete_oldest();
   while (!sequences_.empty()) finish(*sequences_.begin()->second, FinishReason::kCancelled);
   publish();
 }

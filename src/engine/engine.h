@@ -6,6 +6,9 @@
 // tokens of the previous step and plans the next step. A sequence takes part in the next step even when its last token
 // is not known yet. If that token ends the sequence, the engine drops the result of the extra step.
 //
+// If the runner has several stages (RunnerInfo::n_stages), as many steps are in flight. Each step has a part of the
+// decoding sequences, so all stages work. A sequence waits for its sampled token before its next step.
+//
 // A request may have a proposer, which guesses its next tokens (drafts). One step samples a token after each draft. The
 // engine accepts the longest run of drafts that equal the sampled tokens, and one more sampled token. The output is the
 // same as without drafts, in fewer steps. The engine chooses the number of drafts that makes the output fastest, which
@@ -16,6 +19,7 @@
 // first forced token. The engine drops that sampled token.
 #pragma once
 #include <atomic>
+#include <deque>
 #include <functional>
 #include <future>
 #include <memory>
@@ -100,7 +104,7 @@ struct EngineOptions {
   bool draft_head = true;       // let the runner's draft head follow all steps; false: no request uses the head
   bool jump_ahead = true;       // turn text that a grammar forces into tokens without sampling each
   int max_queue = 0;            // the most requests that wait for their first step; 0: no limit
-  std::optional<bool> overlap;  // empty: the runner decides
+  std::optional<bool> overlap;  // empty: the runner decides; false: one step at a time, also with several stages
   Clock::time_point (*now)() = Clock::now;  // the time, for StepStats and for the number of drafts
 };
 
@@ -172,7 +176,9 @@ class Engine {
   void end_late_requests();
   void run_step();
   InFlightStep launch(BatchBuilder& builder, std::string* fault);
-  void complete(InFlightStep& in_flight, std::string fault);
+  void complete(const InFlightStep& done, std::string fault);
+  void complete_oldest();
+  void complete_failed(const InFlightStep& failed, const std::string& fault);
   void complete_item(const StepItem& item, std::span<const Sampled> drawn, const InFlightStep& step);
   void fail_item(const StepItem& item, const std::string& fault);
   void emit_progress(const Sequence& sequence);
@@ -202,20 +208,20 @@ class Engine {
   void die(const char* why, bool lost_device = false);
   void publish();
   bool has_draft_head() const { return options_.draft_head && runner_.info().draft_head != DraftHeadKind::kNone; }
-  bool idle() const { return scheduler_.idle() && in_flight_.step == nullptr; }
+  bool idle() const { return scheduler_.idle() && in_flight_.empty(); }
 
   Runner& runner_;
   const EngineOptions options_;
-  const bool overlap_;
+  const int depth_;  // the most steps in flight; 1: steps do not overlap
   Queue<Message> inbox_;
   std::atomic<RequestId> next_id_{1};
   std::atomic<int> n_queued_{0};  // requests submitted that have neither started nor finished
 
   // Only the stepping thread uses the members from here to counts_.
   Scheduler scheduler_;
-  BatchBuilder builders_[2];  // used in turn
-  int next_builder_ = 0;
-  InFlightStep in_flight_;
+  std::vector<BatchBuilder> builders_;  // [depth_], used in turn
+  size_t next_builder_ = 0;
+  std::deque<InFlightStep> in_flight_;  // the oldest first
   std::unordered_map<RequestId, std::unique_ptr<Sequence>> sequences_;
   Clock::time_point next_limit_ = Clock::time_point::max();  // the earliest of all deadlines
   EngineGauges counts_;

@@ -57,7 +57,8 @@ void Engine::ask_for_guess(Sequence& sequence, int n) {
 // step.
 //
 // If steps overlap, the last token of a sequence is not known yet. If drafts pay, the sequence waits for that token.
-// All sequences with guesses wait together. If they waited separately, each would miss every second step.
+// All sequences with guesses wait together. If they waited separately, each would miss every second step. With several
+// stages, every sequence waits for its last token.
 bool Engine::choose_drafts() {
   offers_.clear(), offering_.clear();
   int n_seqs = 0, n_rows = 0;
@@ -82,8 +83,10 @@ bool Engine::choose_drafts() {
   }
   has_drafts |= std::ranges::any_of(offers_, [](const DraftOffer& o) { return o.n_chosen > 0; });
   const bool waits = some_unseen && has_drafts;
+  const bool wait_together = runner_.info().n_stages == 1;
   for (Sequence* sequence : offering_)
-    sequence->waits_for_draw = sequence->request.proposer->adapts() ? waits : sequence->n_unseen > 0;
+    sequence->waits_for_draw =
+        wait_together && sequence->request.proposer->adapts() ? waits : sequence->n_unseen > 0;
   ask_draft_head();
   for (size_t i = 0; i < offering_.size(); ++i)
     if (offering_[i] != nullptr && !offering_[i]->waits_for_draw && offering_[i]->n_unseen == 0)
@@ -150,7 +153,7 @@ void Engine::bring_drafts(Sequence& sequence, int n) {
 // Asks the draft head for the drafts of all its sequences in this step at once. The head continues from the last
 // forward pass, so a sequence that was not part of that pass gets no drafts.
 void Engine::ask_draft_head() {
-  if (in_flight_.step != nullptr) return;
+  if (!in_flight_.empty()) return;
   struct Asking {
     Sequence** sequence;
     int n;

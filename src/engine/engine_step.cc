@@ -12,19 +12,20 @@
 #include "engine/jump_ahead.h"
 
 namespace ingot {
-// If steps overlap: launches the next step, completes the last step, and then samples for the next step, because its
+// If steps overlap: launches the next step, completes the oldest step, and then samples for the next step, because its
 // histories are known by then. Otherwise completes the step at once.
 void Engine::run_step() {
   BatchBuilder& builder = builders_[next_builder_];
-  next_builder_ = 1 - next_builder_;
   std::string fault;
   const int64_t n_finished = counts_.n_finished;
   InFlightStep next = launch(builder, &fault);
   // Without progress here, the engine would wait forever.
-  CHECK(next.step != nullptr || in_flight_.step != nullptr || counts_.n_finished > n_finished);
-  if (in_flight_.step != nullptr) complete(in_flight_, "");
+  CHECK(next.step != nullptr || !in_flight_.empty() || counts_.n_finished > n_finished);
+  const bool is_full = std::ssize(in_flight_) + 1 >= depth_;
+  if (!in_flight_.empty() && (next.step == nullptr || is_full)) complete_oldest();
   if (next.step == nullptr) return;
-  if (!fault.empty()) return complete(next, fault);
+  next_builder_ = (next_builder_ + 1) % builders_.size();
+  if (!fault.empty()) return complete_failed(next, fault);
   int row = 0;
   for (const StepItem& item : next.step->items) {
     row += item.n_scored;
@@ -41,10 +42,22 @@ void Engine::run_step() {
   } catch (const DeviceLost&) {
     throw;
   } catch (const std::exception& error) {
-    return complete(next, message_of(error));
+    return complete_failed(next, message_of(error));
   }
-  in_flight_ = next;
-  if (!overlap_) complete(in_flight_, "");
+  in_flight_.push_back(next);
+  if (depth_ == 1) complete_oldest();
+}
+
+// Steps end in the order of their plans, also when the last one has failed.
+void Engine::complete_failed(const InFlightStep& failed, const std::string& fault) {
+  while (!in_flight_.empty()) complete_oldest();
+  complete(failed, fault);
+}
+
+void Engine::complete_oldest() {
+  const InFlightStep oldest = in_flight_.front();
+  in_flight_.pop_front();
+  complete(oldest, "");
 }
 
 // Makes the masks of the constrained sequences while the step's forward pass runs. Their last tokens are known by now.
@@ -84,7 +97,7 @@ void Engine::make_masks(Sequence& sequence, int n_drafts) {
 Engine::InFlightStep Engine::launch(BatchBuilder& builder, std::string* fault) {
   InFlightStep in_flight;
   StepStats& stats = in_flight.stats;
-  stats.overlapped = overlap_;
+  stats.overlapped = depth_ > 1;
   stats.begin = options_.now();
   const bool is_timed = choose_drafts();
   const Step& step = scheduler_.plan();
@@ -137,8 +150,7 @@ Engine::InFlightStep Engine::launch(BatchBuilder& builder, std::string* fault) {
 
 // Called when a step is complete or has failed. A failed step ends only its own requests, because their cache may be
 // half written. If the device is lost, all requests end.
-void Engine::complete(InFlightStep& in_flight, std::string fault) {
-  const InFlightStep done = std::exchange(in_flight, {});
+void Engine::complete(const InFlightStep& done, std::string fault) {
   StepStats stats = done.stats;
   stats.waiting = options_.now();
   std::vector<Sampled> drawn;

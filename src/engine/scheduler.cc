@@ -38,6 +38,9 @@ Scheduler::Scheduler(const SchedulerLimits& limits)
       states_(limits.n_states, limits.max_seqs, cache_) {
   CHECK(limits.max_batch_tokens > 0 && limits.max_seqs > 0 && limits.chunk > 0);
   CHECK(limits.block_size > 0 && limits.n_blocks > 0);
+  CHECK(limits.n_in_flight > 0 && limits.n_stages > 0);
+  steps_.resize(static_cast<size_t>(limits.n_in_flight));
+  step_ = steps_.data();
   cache_.set_listener(limits.cache_listener);
   running_.reserve(limits.max_seqs);
   prompts_.reserve(limits.max_seqs);
@@ -90,7 +93,7 @@ void Scheduler::remove(Sequence* sequence) {
 void Scheduler::release(Sequence* sequence) { give_back(*sequence); }
 
 const Step& Scheduler::plan() {
-  step_ = step_ == &steps_[0] ? &steps_[1] : &steps_[0];
+  step_ = &steps_[next_step_];
   step_->items.clear();
   step_->n_tokens = step_->n_decodes = step_->n_preempted = step_->n_cached = step_->n_spare_rows = 0;
   step_->no_memory_for = nullptr;
@@ -101,6 +104,7 @@ const Step& Scheduler::plan() {
   plan_decodes();
   plan_prefills();
   admit();
+  if (!step_->items.empty()) next_step_ = (next_step_ + 1) % steps_.size();
   return *step_;
 }
 
@@ -119,11 +123,20 @@ void Scheduler::give_up_old_blocks(Sequence& sequence) {
   }
 }
 
+// With several stages, each step in flight gets the same share of the sequences that decode.
+int Scheduler::most_decodes() const {
+  const auto decodes = [](const Sequence* s) { return s->n_todo() == 1 && !s->done_when_seen(); };
+  const auto n = static_cast<int>(std::ranges::count_if(running_, decodes));
+  return (n + limits_.n_stages - 1) / limits_.n_stages;
+}
+
 void Scheduler::plan_decodes() {
+  const int most = most_decodes();
   for (size_t i = 0; i < running_.size();) {
     Sequence& sequence = *running_[i];
+    const bool waits = sequence.waits_for_draw || (limits_.n_stages > 1 && sequence.n_unseen > 0);
     const bool decodes =
-        sequence.n_todo() == 1 && !sequence.done_when_seen() && !sequence.waits_for_draw && budget() > 0;
+        sequence.n_todo() == 1 && !sequence.done_when_seen() && !waits && budget() > 0 && step_->n_decodes < most;
     // The sequences planned so far are senior to this one, so the most junior sequence is this one or a later one. If
     // only this sequence runs, it waits for the step in flight. That step's end releases blocks before the window or
     // blocks of a finished sequence.
@@ -290,11 +303,12 @@ int Scheduler::blocks_promised(const Sequence& sequence) const {
   return std::max(0, std::min(blocks_for(sequence.planned_len()) - n_blocks, most_blocks_held() - held));
 }
 
-// With a window, a sequence releases a block before the window when the step that wrote the block is complete. Two such
-// steps may be in flight. The first and the last block may be partly used, and kernels need one more block
+// With a window, a sequence releases a block before the window when the step that wrote the block is complete. Several
+// such steps may be in flight. The first and the last block may be partly used, and kernels need one more block
 // (first_block_seen).
 int Scheduler::most_blocks_held() const {
-  return limits_.window == 0 ? limits_.n_blocks : blocks_for(limits_.window + 2 * limits_.chunk) + 3;
+  return limits_.window == 0 ? limits_.n_blocks
+                             : blocks_for(limits_.window + std::max(2, limits_.n_in_flight) * limits_.chunk) + 3;
 }
 
 // The number of drafts that the sequence can have after its last token. The needs of other sequences come first: a

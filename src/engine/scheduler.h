@@ -13,6 +13,9 @@
 // holder while an earlier step that uses the block still runs. The blocks of a finished sequence stay until its last
 // step is complete.
 //
+// If a runner has several stages, each stage works on another step. So a step has only a part of the decoding
+// sequences, and no sequence whose sampled token is not known yet.
+//
 // A decoding sequence may append drafts to its last token. Each draft has a row of logits. The number of drafts is
 // limited by the remaining output, and by the budget, rows, blocks and slots that the other sequences leave. When the
 // step is complete, the sequence is cut back to the accepted drafts. Until then, no further step is planned for the
@@ -48,6 +51,8 @@ struct SchedulerLimits {
   int n_states = 0;       // slots for the states in a step and for snapshots; 0: the model has no states
   int window = 0;         // tokens that a query attends to, in every layer; 0: all
   int spare_rows = 0;     // rows of logits in one step beyond one for each sequence: for drafts and scored prompts
+  int n_in_flight = 2;    // steps that may be planned but not complete
+  int n_stages = 1;       // of the runner
   int embedding_dim = 0;  // of the vectors that may replace tokens; 0: the model accepts no vectors
   bool prefix_cache = true;
   CacheListener* cache_listener = nullptr;
@@ -93,7 +98,7 @@ class Scheduler {
   // Before a plan: takes the blocks that a draft head writes while it guesses n drafts. Returns the number of drafts
   // that fit without taking room that other sequences need.
   int make_room_for_drafts(Sequence& sequence, int n);
-  const Step& plan();                // valid until the plan after the next
+  const Step& plan();  // valid until n_in_flight more steps are planned
   // The item's step has run: other sequences may now use the computed blocks. Cuts the sequence back to its accepted
   // drafts.
   void done(const StepItem& item, int n_accepted = 0);
@@ -128,6 +133,7 @@ class Scheduler {
   int64_t rank_of(const Sequence& sequence);
   void give_up_old_blocks(Sequence& sequence);
   void make_room();
+  int most_decodes() const;
   void plan_decodes();
   void plan_prefills();
   void admit();
@@ -163,8 +169,9 @@ class Scheduler {
   std::vector<Sequence*> paused_;
   std::vector<Sequence*> prompts_;  // within a plan: the sequences of running_ with more than one token to compute
   std::unordered_map<std::string, Client> clients_;
-  Step steps_[2];            // used in turn
-  Step* step_ = &steps_[0];  // the step that is being planned
+  std::vector<Step> steps_;  // [n_in_flight], used in turn
+  size_t next_step_ = 0;
+  Step* step_ = nullptr;  // the step that is being planned
   CacheMatch match_;
   const Sequence* matched_ = nullptr;  // within a plan: the sequence that match_ belongs to; null: none
   int64_t n_cache_walks_ = 0;

@@ -64,6 +64,7 @@ class FollowerThreads final : public Followers {
       runners_[r]->run_as_follower();
     } catch (...) {
       options.parallel.communicator->abort(std::current_exception());
+      if (runners_[r]) runners_[r]->disconnect();
     }
   }
 

@@ -10,6 +10,7 @@
 #include "base/file.h"
 #include "base/log.h"
 #include "base/system.h"
+#include "base/threads.h"
 #include "model/batch_message.h"
 
 namespace ingot {
@@ -92,7 +93,7 @@ Ranks::Ranks(const Config& config, std::unique_ptr<WeightSource> source, RunnerO
   }
   log_info("memory:\n{}", plan_.table());
   make_programs();
-  link_stages();
+  is_pipeline() ? start_pipeline() : link_stages();
   const Backend& backend = *head().backend;
   info_ = {.n_vocab = config_.n_vocab,
            .n_ctx = plan_.n_ctx,
@@ -105,7 +106,8 @@ Ranks::Ranks(const Config& config, std::unique_ptr<WeightSource> source, RunnerO
            .window = config_.widest_window(),
            .takes_embeddings = true,
            .embedding_dim = config_.dim,
-           .overlaps = backend.overlaps() && devices_.size() == 1,
+           .overlaps = pipeline_ || (backend.overlaps() && devices_.size() == 1),
+           .n_stages = pipeline_ ? pipeline_->n_stages() : 1,
            .draft_head = !head_file_                    ? DraftHeadKind::kNone
                          : head_file_.config->is_eagle ? DraftHeadKind::kEagle3
                                                        : DraftHeadKind::kMtp};
@@ -122,9 +124,16 @@ void Ranks::open_device(const std::string& name, const RunnerOptions& options) {
   device.taken_before = device.backend->allocated_bytes(), device.free_before = device.backend->available_bytes();
 }
 
-// Opens the devices that the options name, and the CPU if it runs the rest of the model.
+// Opens the devices that the options name, and the CPU if it runs the rest of the model. CPU devices share the cores,
+// because they may work at the same time.
 void Ranks::open_devices(RunnerOptions& options) {
-  for (const std::string& name : names_in(options.backend.device)) open_device(name, options);
+  const std::vector<std::string> names = names_in(options.backend.device);
+  RunnerOptions of_each = options;
+  if (const auto n_hosts = static_cast<int>(std::ranges::count(names, "cpu")); n_hosts > 1) {
+    const int n_threads = options.backend.n_threads > 0 ? options.backend.n_threads : default_threads();
+    of_each.backend.n_threads = std::max(1, n_threads / n_hosts);
+  }
+  for (const std::string& name : names) open_device(name, of_each);
   const size_t n_named = devices_.size();
   split_ = communicator_ ? Split(config_.n_layers) : options.split;
   if (split_.device.empty()) {
@@ -236,6 +245,28 @@ void Ranks::make_programs() {
   }
 }
 
+// Host and GPU are no pipeline: their speeds differ so much that one of them would wait most of the time.
+bool Ranks::is_pipeline() const {
+  std::vector<int> n_runs(devices_.size());
+  for (const Split::Run& run : split_.runs()) ++n_runs[static_cast<size_t>(run.device)];
+  const bool first_is_host = devices_[0]->backend->is_host();
+  const auto is_like_first = [&](const auto& device) { return device->backend->is_host() == first_is_host; };
+  return devices_.size() > 1 && std::ranges::all_of(devices_, is_like_first) &&
+         std::ranges::all_of(n_runs, [](int n) { return n == 1; });
+}
+
+void Ranks::start_pipeline() {
+  std::erase_if(devices_[static_cast<size_t>(split_.head())]->part->program.blocks,
+                [](const Block& block) { return std::holds_alternative<RemoteBlock>(block); });
+  allocate_programs();
+  std::vector<Pipeline::Stage> stages;
+  for (const Split::Run& run : split_.runs()) {
+    const Device& device = *devices_[static_cast<size_t>(run.device)];
+    stages.push_back({device.backend.get(), &device.part->program});
+  }
+  pipeline_ = std::make_unique<Pipeline>(std::move(stages), plan_.max_batch_tokens);
+}
+
 // Gives each RemoteBlock its stages, then lets the backends prepare the programs.
 void Ranks::link_stages() {
   const int own = split_.head();
@@ -255,6 +286,10 @@ void Ranks::link_stages() {
       crossing->run = [stages = remote[next++], reads = crossing->reads_x](const Batch& batch, float* rows) {
         run_stages(stages, batch, rows, reads);
       };
+  allocate_programs();
+}
+
+void Ranks::allocate_programs() {
   for (const auto& device : devices_) {
     head_file_ ? allocate_with_head() : device->part->program.allocate(*device->backend, plan_.limits);
     const size_t free_after = std::min(device->backend->available_bytes(), device->free_before);
@@ -298,14 +333,18 @@ Ranks::~Ranks() {
     if (communicator_->rank() == 0) communicator_->send({});
   } catch (...) {  // the others have ended already
   }
-  backend().connect(nullptr);
+  disconnect();
   followers_.reset();
+}
+
+void Ranks::disconnect() {
+  for (const auto& device : devices_) device->backend->connect(nullptr);
 }
 
 void Ranks::run_as_follower() {
   for (;;) {
     const std::vector<uint8_t> message = communicator_->receive();
-    if (message.empty()) return;
+    if (message.empty()) return disconnect();
     const ReceivedBatch received(message, plan_.kv.block_size);
     forward(received.batch);
   }
@@ -313,6 +352,7 @@ void Ranks::run_as_follower() {
 
 // If a rank fails, its fault ends all ranks.
 void Ranks::forward(const Batch& batch) {
+  if (pipeline_) return pipeline_->forward(batch);
   const Program& program = head().part->program;
   batch_ = batch;
   if (!communicator_) {
@@ -333,7 +373,13 @@ void Ranks::forward(const Batch& batch) {
   logits_ = program.output(batch.n_tokens(), batch.n_seqs(), batch.n_logits());
 }
 
+void Ranks::sample(std::span<const SampleRow> rows) {
+  if (pipeline_) return pipeline_->sample(rows);
+  backend().sample(logits_, rows);
+}
+
 std::vector<Sampled> Ranks::wait() {
+  if (pipeline_) return pipeline_->wait();
   std::vector<Sampled> drawn = backend().wait();
   if (draft_head_) draft_head_->drawn(drawn);
   return drawn;
@@ -371,6 +417,7 @@ size_t Ranks::kv_block_bytes() const {
 }
 
 void Ranks::read_kv(int32_t block, std::span<uint8_t> to) {
+  if (pipeline_) pipeline_->drain();
   for (const auto& device : devices_) {
     if (device->kv == nullptr) continue;
     device->kv->read_block(block, to.first(device->kv->block_bytes()));
@@ -379,6 +426,7 @@ void Ranks::read_kv(int32_t block, std::span<uint8_t> to) {
 }
 
 void Ranks::write_kv(int32_t block, std::span<const uint8_t> from) {
+  if (pipeline_) pipeline_->drain();
   for (const auto& device : devices_) {
     if (device->kv == nullptr) continue;
     device->kv->write_block(block, from.first(device->kv->block_bytes()));
@@ -387,6 +435,7 @@ void Ranks::write_kv(int32_t block, std::span<const uint8_t> from) {
 }
 
 std::vector<float> Ranks::logits() {
+  if (pipeline_) return pipeline_->logits();
   std::vector<float> host(static_cast<size_t>(logits_.rows * logits_.cols));
   if (!host.empty()) backend().download(host.data(), logits_);
   return host;

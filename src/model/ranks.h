@@ -1,5 +1,7 @@
 // Ranks: the Runner of real backends. It owns the devices. Each device has a backend, the weights and caches of its
-// blocks, and a program of these blocks (split.h). With one device, the program is the whole model.
+// blocks, and a program of these blocks (split.h). With one device, the program is the whole model. Devices of one kind
+// that each have one run of blocks are a Pipeline. Otherwise the head's device runs a step, and the other devices run
+// their blocks when the head's program reaches them.
 #pragma once
 #include <memory>
 #include <optional>
@@ -13,6 +15,7 @@
 #include "model/draft_head.h"
 #include "model/memory_plan.h"
 #include "model/parallel.h"
+#include "model/pipeline.h"
 #include "model/runner.h"
 #include "model/split.h"
 #include "model/split_choice.h"
@@ -26,7 +29,7 @@ class Checkpoint;
 enum class MtpHead : uint8_t { kNone, kIfPresent, kNeeded };
 
 struct RunnerOptions {
-  BackendOptions backend;  // its device may be a list, "cuda:0,cuda:1", to run the layers in turn
+  BackendOptions backend;  // its device may be a list, "cuda:0,cuda:1", whose devices share the layers
   SplitOptions layers_on;
   Split split;  // used instead of layers_on; empty: layers_on decides
   int n_ctx = 0;  // tokens of one sequence; 0: the model's own context, or the longest that fits in memory
@@ -63,7 +66,7 @@ class Ranks final : public Runner {
 
   const RunnerInfo& info() const override { return info_; }
   void forward(const Batch& batch) override;
-  void sample(std::span<const SampleRow> rows) override { backend().sample(logits_, rows); }
+  void sample(std::span<const SampleRow> rows) override;
   std::vector<Sampled> wait() override;
   void follow(std::span<const int32_t> next_tokens) override { draft_head_->follow(batch_, next_tokens); }
   std::vector<int32_t> draft(std::span<const DraftRow> rows) override { return draft_head_->draft(rows); }
@@ -76,6 +79,8 @@ class Ranks final : public Runner {
 
   // For every rank but the first: runs the batches of the first rank until that rank ends.
   void run_as_follower();
+  // Ends the communication with other ranks. All ranks call it, because GPUs wait for each other here.
+  void disconnect();
   void take(std::unique_ptr<Followers> followers) { followers_ = std::move(followers); }
 
   const Config& config() const { return config_; }
@@ -116,7 +121,10 @@ class Ranks final : public Runner {
   std::vector<DeviceMemory> device_memory(const RunnerOptions& options, bool is_loaded) const;
   void load(const LoadProgress& progress);
   void make_programs();
+  bool is_pipeline() const;
+  void start_pipeline();
   void link_stages();
+  void allocate_programs();
   void drop_head(const RunnerOptions& options);
   void allocate_with_head();
   static void run_stages(std::span<const Stage> stages, const Batch& batch, float* rows, bool reads);
@@ -135,6 +143,7 @@ class Ranks final : public Runner {
   Batch batch_;    // of the last forward
   Tensor logits_;  // [n_logits, n_vocab] of the last forward
   RunnerInfo info_;
+  std::unique_ptr<Pipeline> pipeline_;  // last, because its threads use the devices; null: the head's device runs steps
 };
 
 }  // namespace ingot

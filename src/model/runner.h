@@ -26,6 +26,7 @@ struct RunnerInfo {
   bool takes_embeddings = false;  // accepts Batch::embeddings, rows of embedding_dim floats
   int embedding_dim = 0;
   bool overlaps = false;  // forward and sample return before the device is done, so the host can work meanwhile
+  int n_stages = 1;       // of a pipeline: as many steps may be in flight; with several, no batch has a drawn token
   DraftHeadKind draft_head = DraftHeadKind::kNone;  // not kNone: follow and draft work
 };
 
@@ -43,12 +44,12 @@ class Runner {
   virtual const RunnerInfo& info() const = 0;
   // Computes the logits of batch.logit_rows and writes the keys and values of every token. Steps may overlap: the next
   // forward may be called before wait() for the last sample, and may use the tokens of that sample (drawn_token). The
-  // next sample must be called after that wait(). A batch's arrays must stay valid until the wait() of its step has
-  // returned.
+  // next sample must be called after that wait(), or, with several stages, while fewer than n_stages - 1 samples wait.
+  // A batch's arrays must stay valid until the wait() of its step has returned.
   virtual void forward(const Batch& batch) = 0;
   virtual void sample(
       std::span<const SampleRow> rows) = 0;  // one row for each of logit_rows, in order; must stay valid until wait()
-  virtual std::vector<Sampled> wait() = 0;   // the tokens of the last sample, in row order
+  virtual std::vector<Sampled> wait() = 0;  // the tokens of the oldest sample not waited for, in row order
   // After each sample: next_tokens [n_tokens of the last forward] are the tokens that follow the rows: token ids, or
   // drawn_token()s of this sample. The head computes its keys and values for all rows. next_tokens must stay valid
   // until wait().

@@ -43,6 +43,7 @@ RunnerInfo random_info(Random& random) {
     if (random.chance(0.5)) info.n_blocks = random.integer(least, 2 * least);
   }
   info.overlaps = random.chance(0.6);
+  if (info.overlaps && random.chance(0.4)) info.n_stages = random.integer(2, 4);
   if (random.chance(0.5)) info.takes_embeddings = true, info.embedding_dim = random.integer(1, 3);
   return info;
 }
@@ -149,8 +150,9 @@ class Load {
     }
     longest_wait = std::max(longest_wait, n_steps - oldest_since_);
     if (kind_ != Kind::kMixed) {
-      // A sequence with drafts waits for each of its steps, and may recompute tokens.
-      ASSERT_LE(n_steps - oldest_since_, (drafts_ ? 4 : 2) * options_.info.n_ctx + 8);
+      // A sequence with drafts waits for each of its steps, and may recompute tokens. With stages, a step has only a
+      // part of the sequences.
+      ASSERT_LE(n_steps - oldest_since_, (drafts_ ? 4 : 2) * options_.info.n_stages * options_.info.n_ctx + 8);
     }
   }
 

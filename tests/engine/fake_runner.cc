@@ -86,6 +86,8 @@ void FakeRunner::forward(const Batch& given) {
   begin_step(given.n_tokens());
   require(!head_waits_, "a forward before the draft head has followed the one before");
 
+  const auto is_drawn = [](int32_t token) { return token < 0; };
+  require(options_.info.n_stages == 1 || std::ranges::none_of(given.tokens, is_drawn), "a stage got a drawn token");
   Batch batch = given;
   batch.tokens = with_drawn_tokens(given, sampled_, tokens_);
   check_shape(batch);
@@ -118,9 +120,9 @@ void FakeRunner::begin_step(int n_tokens) {
 void FakeRunner::sample(std::span<const SampleRow> rows) {
   require(rows.size() == logits_.size(),
           "{} sample rows for {} rows of logits", rows.size(), logits_.size());
-  require(!sample_waits_, "a sample before the wait for the one before");
+  require(std::ssize(waiting_) < std::max(1, options_.info.n_stages - 1), "a sample while {} samples wait",
+          waiting_.size());
   sampled_.clear();
-  drawn_at_ = busy_until_;
   for (size_t i = 0; i < rows.size(); ++i) {
     const SampleRow& row = rows[i];
     if (row.unwanted) {
@@ -139,14 +141,14 @@ void FakeRunner::sample(std::span<const SampleRow> rows) {
     if (row.params->n_logprobs >= 0) drawn.logprob = -static_cast<float>(drawn.token);
     sampled_.push_back(std::move(drawn));
   }
-  sample_waits_ = true;
+  waiting_.push_back({sampled_, busy_until_});
   head_waits_ = options_.info.draft_head != DraftHeadKind::kNone;
 }
 
 // The next token of a row without logits is known: it is the token of the next row, or the first token of a later
 // chunk.
 void FakeRunner::follow(std::span<const int32_t> next_tokens) {
-  require(head_waits_ && sample_waits_, "the draft head follows no sample");
+  require(head_waits_ && !waiting_.empty(), "the draft head follows no sample");
   require(next_tokens.size() == places_.size(), "{} next tokens for {} tokens", next_tokens.size(), places_.size());
   head_waits_ = false;
   for (size_t i = 0; i < places_.size(); ++i) {
@@ -167,7 +169,7 @@ void FakeRunner::follow(std::span<const int32_t> next_tokens) {
 // The head must have an entry of the same history for each token up to the row. In a block from the prefix cache, the
 // last entry may have a different next token.
 std::vector<int32_t> FakeRunner::draft(std::span<const DraftRow> rows) {
-  require(!sample_waits_ && !head_waits_, "the draft head guesses while a step is in flight");
+  require(waiting_.empty() && !head_waits_, "the draft head guesses while a step is in flight");
   if (options_.before_draft) options_.before_draft(rows);
   std::vector<int32_t> guesses;
   int n_before = std::numeric_limits<int>::max();
@@ -207,11 +209,13 @@ void FakeRunner::write_kv(int32_t block, std::span<const uint8_t> from) {
 }
 
 std::vector<Sampled> FakeRunner::wait() {
-  sample_waits_ = false;
-  std::this_thread::sleep_until(drawn_at_);
-  std::vector<Sampled> drawn = std::exchange(sampled_, {});
+  require(!waiting_.empty(), "a wait without a sample");
+  const Draws oldest = std::move(waiting_.front());
+  waiting_.pop_front();
+  if (waiting_.empty()) sampled_.clear();
+  std::this_thread::sleep_until(oldest.at);
   if (options_.before_wait) options_.before_wait();
-  return drawn;
+  return oldest.tokens;
 }
 
 // The first position whose key and value the new tokens of this sequence see.

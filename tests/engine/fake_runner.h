@@ -2,13 +2,15 @@
 // history (tokens, and vectors in place of tokens). The fake's KV cache stores histories instead of keys and values. So
 // the fake detects every mistake of a scheduler: a wrong position or length, a block written by another sequence or by
 // two sequences, a state of another place or history. Step time and failures can be set. With info.overlaps, the fake
-// is an asynchronous device: forward returns at once, and wait() returns when the step's time has passed. The fake's
-// draft head knows the model's next tokens, and detects entries of another history.
+// is an asynchronous device: forward returns at once, and wait() returns when the step's time has passed. With
+// info.n_stages, several sampled steps may be in flight, and none may have a token that the host does not know. The
+// fake's draft head knows the model's next tokens, and detects entries of another history.
 #pragma once
 #include <fmt/format.h>
 
 #include <chrono>
 #include <cstdint>
+#include <deque>
 #include <functional>
 #include <span>
 #include <string>
@@ -82,6 +84,11 @@ class FakeRunner final : public Runner {
     int32_t next = -1;
   };
 
+  struct Draws {
+    std::vector<Sampled> tokens;
+    std::chrono::steady_clock::time_point at;  // when they are known
+  };
+
   void begin_step(int n_tokens);
   void check_shape(const Batch& batch);
   void check_blocks(const Batch& batch);
@@ -108,13 +115,13 @@ class FakeRunner final : public Runner {
   std::vector<History> logits_;   // [n_logits]: history of each row
   std::vector<int> logit_lens_;   // [n_logits]: length of each history
   std::vector<int32_t> tokens_;   // of the batch, with sampled tokens filled in
-  std::vector<Sampled> sampled_;
+  std::vector<Sampled> sampled_;  // by the last sample; empty after its wait
+  std::deque<Draws> waiting_;     // samples that no wait has returned
   std::vector<HeadSlot> head_;         // [n_blocks * block_size]
   std::vector<int64_t> places_;        // [n_tokens of this batch]: the entry of each token in cache_ and head_
   std::vector<bool> has_logits_;       // [n_tokens of this batch]
   bool head_waits_ = false;            // a step that the head has not followed
-  bool sample_waits_ = false;     // sample() was called, but not wait()
-  std::chrono::steady_clock::time_point busy_until_, drawn_at_;
+  std::chrono::steady_clock::time_point busy_until_;
   int64_t n_steps_ = 0;
   int64_t n_tokens_ = 0;
   std::vector<std::string> violations_;

@@ -62,6 +62,7 @@ class CudaBackend final : public Backend, public RecordedSteps {
   size_t driver_bytes() const override { return size_t{384} << 20; }  // each recorded step takes 1 to 2 MiB
   size_t allocated_bytes() const override { return allocated_; }
   void upload(const Tensor& to, const void* from) override;
+  std::shared_ptr<float[]> host_floats(size_t n) override;
   void download(void* to, const Tensor& from) override;
   Peak measure_peak(Format weights) override;
 

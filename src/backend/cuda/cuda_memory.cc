@@ -255,6 +255,12 @@ void CudaBackend::upload(const Tensor& to, const void* from) {
   check(cudaStreamSynchronize(device_.stream()), "cudaStreamSynchronize");
 }
 
+std::shared_ptr<float[]> CudaBackend::host_floats(size_t n) {
+  device_.make_current();
+  const auto memory = std::make_shared<Memory>(n * sizeof(float), cuda::Place::kPinned);
+  return {memory, static_cast<float*>(memory->data())};
+}
+
 void CudaBackend::download(void* to, const Tensor& from) {
   device_.make_current();
   const size_t row = static_cast<size_t>(from.cols) * dtype_bytes(from.dtype), rows = static_cast<size_t>(from.rows);

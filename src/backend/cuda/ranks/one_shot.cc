@@ -57,8 +57,8 @@ std::unique_ptr<OneShot> OneShot::connect(Communicator& ranks, Device& device) {
   OneShotPeers& peers = one->peers_;
   peers.rank = ranks.rank(), peers.n_ranks = ranks.size();
   peers.lines_each = slice_of(ranks.size()) / 2;
-  const size_t line_bytes = sizeof(OneShotLine) * kOneShotBlocks * kOneShotTurns *
-                            static_cast<size_t>(peers.n_ranks) * static_cast<size_t>(peers.lines_each);
+  const size_t line_bytes = sizeof(OneShotLine) * kOneShotBlocks * kOneShotTurns * static_cast<size_t>(peers.n_ranks) *
+                            static_cast<size_t>(peers.lines_each);
   one->memory_ = Memory(line_bytes + kTurnBytes);
   check(cudaMemset(one->memory_.data(), 0, one->memory_.size()), "cudaMemset");
   one->stop_ = Memory(sizeof(int), Place::kPinned);

@@ -29,8 +29,7 @@ __device__ __forceinline__ float2 receive(const OneShotLine* from, uint32_t turn
 // A rank writes to a place again two turns later. By then the reader has read it: the reader's kernel of the turn
 // between, whose numbers the rank has received, began after the end of the reader's kernel of the first turn.
 __global__ void __launch_bounds__(kOneShotThreads) one_shot_kernel(OneShotPeers peers, float* x, int64_t x_stride,
-                                                                   const float* y, int64_t cols, int64_t n,
-                                                                   int slice) {
+                                                                   const float* y, int64_t cols, int64_t n, int slice) {
   start_dependent();
   const int block = static_cast<int>(blockIdx.x);
   const uint32_t turn = peers.turns[block] + 1;
@@ -69,7 +68,8 @@ __global__ void __launch_bounds__(kOneShotThreads) one_shot_kernel(OneShotPeers 
 
 void one_shot(const OneShotPeers& peers, const Tensor& x, const Tensor& y, Device& device) {
   const int64_t n = y.rows * y.cols;
-  const int64_t passes = std::max<int64_t>(1, (n + kOneShotPass * kOneShotBlocks - 1) / (kOneShotPass * kOneShotBlocks));
+  const int64_t passes =
+      std::max<int64_t>(1, (n + kOneShotPass * kOneShotBlocks - 1) / (kOneShotPass * kOneShotBlocks));
   const int64_t slice = passes * kOneShotPass;
   CHECK_LE(slice, 2 * peers.lines_each);
   launch(device, one_shot_kernel, blocks_for(n, static_cast<int>(slice)), kOneShotThreads, 0, peers, x.f32(), x.stride,

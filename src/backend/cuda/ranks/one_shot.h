@@ -1,8 +1,8 @@
 // Sums of few numbers over the GPUs of one host, in one kernel that writes to the memory of the other GPUs. For such
 // sums, NCCL spends its time on its protocol.
 //
-// Each block sends a slice of the numbers to the same block of every other GPU. It sends lines of 16 bytes: each half is
-// a number and the block's turn. A GPU writes 8 bytes at once, so a number has arrived when its turn has. The block
+// Each block sends a slice of the numbers to the same block of every other GPU. It sends lines of 16 bytes: each half
+// is a number and the block's turn. A GPU writes 8 bytes at once, so a number has arrived when its turn has. The block
 // then adds the slices of all GPUs in rank order, so all GPUs get the same bits. A block counts its turns in device
 // memory, so a launch can be recorded and replayed.
 #pragma once

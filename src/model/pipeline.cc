@@ -1,0 +1,159 @@
+#include "model/pipeline.h"
+
+#include <utility>
+
+#include "base/check.h"
+#include "base/thread_start.h"
+
+namespace ingot {
+
+Pipeline::Pipeline(std::vector<Stage> stages, int max_tokens)
+    : stages_(std::move(stages)),
+      place_floats_(static_cast<size_t>(max_tokens) * static_cast<size_t>(stages_[0].program->dim)),
+      n_run_(stages_.size()) {
+  CHECK_GT(stages_.size(), 1);
+  for (size_t s = 0; s + 1 < stages_.size(); ++s)
+    rows_.push_back(stages_[s].backend->host_floats(stages_.size() * place_floats_));
+  try {
+    for (size_t s = 0; s < stages_.size(); ++s)
+      threads_.push_back(start_thread("a stage", [this, s] { return std::thread([this, s] { work(s); }); }));
+  } catch (...) {
+    end();
+    throw;
+  }
+}
+
+Pipeline::~Pipeline() { end(); }
+
+void Pipeline::end() {
+  {
+    const std::lock_guard lock(mutex_);
+    ends_ = true;
+  }
+  changed_.notify_all();
+  for (std::thread& thread : threads_) thread.join();
+}
+
+void Pipeline::forward(const Batch& batch) {
+  std::unique_lock lock(mutex_);
+  drop_last(lock);
+  CHECK_LT(n_steps_ - first_, n_stages());
+  jobs_.push_back({batch, {}});
+  ++n_steps_;
+  changed_.notify_all();
+}
+
+// Waits until a step that was not sampled has passed all stages, because its batch may change now.
+void Pipeline::drop_last(std::unique_lock<std::mutex>& lock) {
+  if (jobs_.empty() || jobs_.back().draws != Draws::kUnknown) return;
+  jobs_.back().draws = Draws::kDropped;
+  changed_.notify_all();
+  changed_.wait(lock, [&] { return n_drawn_ == n_steps_; });
+  jobs_.pop_back();
+  --n_steps_, --n_drawn_;
+  for (int64_t& n : n_run_) --n;
+}
+
+void Pipeline::sample(std::span<const SampleRow> rows) {
+  const std::lock_guard lock(mutex_);
+  Job& last = jobs_.back();
+  CHECK(last.draws == Draws::kUnknown);
+  last.rows = rows, last.draws = Draws::kWanted;
+  changed_.notify_all();
+}
+
+std::vector<Sampled> Pipeline::wait() {
+  std::unique_lock lock(mutex_);
+  CHECK(!jobs_.empty() && jobs_.front().draws == Draws::kWanted);
+  changed_.wait(lock, [&] { return n_drawn_ > first_; });
+  const Job done = std::move(jobs_.front());
+  jobs_.pop_front();
+  ++first_;
+  if (done.fault) std::rethrow_exception(done.fault);
+  return done.drawn;
+}
+
+std::vector<float> Pipeline::logits() {
+  std::unique_lock lock(mutex_);
+  CHECK(!jobs_.empty() && jobs_.back().draws == Draws::kUnknown);
+  changed_.wait(lock, [&] { return n_run_.back() == n_steps_; });
+  const Job& last = jobs_.back();
+  if (last.fault) std::rethrow_exception(last.fault);
+  const Tensor logits = logits_of(last.batch);
+  std::vector<float> host(static_cast<size_t>(logits.rows * logits.cols));
+  if (!host.empty()) stages_.back().backend->download(host.data(), logits);
+  return host;
+}
+
+void Pipeline::drain() {
+  std::unique_lock lock(mutex_);
+  drop_last(lock);
+  changed_.wait(lock, [&] { return n_drawn_ == n_steps_; });
+}
+
+// ---- the stages' threads ----
+
+void Pipeline::work(size_t stage) {
+  const bool is_last = stage + 1 == stages_.size();
+  for (;;) {
+    std::unique_lock lock(mutex_);
+    int64_t& n_run = n_run_[stage];
+    const auto has_next = [&] { return n_run < (stage == 0 ? n_steps_ : n_run_[stage - 1]); };
+    changed_.wait(lock, [&] { return ends_ || has_next(); });
+    if (ends_) return;
+    const int64_t step = n_run;
+    Job& job = job_of(step);
+    if (!job.fault) {
+      lock.unlock();
+      std::exception_ptr fault;
+      try {
+        run_stage(stage, step, job.batch);
+      } catch (...) {
+        fault = std::current_exception();
+      }
+      lock.lock();
+      job.fault = fault;
+    }
+    ++n_run;
+    changed_.notify_all();
+    if (!is_last) continue;
+    changed_.wait(lock, [&] { return ends_ || job.draws != Draws::kUnknown; });
+    if (ends_) return;
+    const bool draws = job.draws == Draws::kWanted && !job.fault;
+    lock.unlock();
+    if (draws) draw(job);
+    lock.lock();
+    ++n_drawn_;
+    changed_.notify_all();
+  }
+}
+
+void Pipeline::run_stage(size_t stage, int64_t step, const Batch& batch) {
+  Backend& backend = *stages_[stage].backend;
+  const Program& program = *stages_[stage].program;
+  const Tensor x = program.x.slice_rows(0, batch.n_tokens());
+  if (stage > 0) backend.upload(x, rows_after(stage - 1, step));
+  backend.run(program, batch);
+  if (stage + 1 < stages_.size()) backend.download(rows_after(stage, step), x);
+}
+
+// Only the last stage's thread and wait(), which comes later, use what this function writes.
+void Pipeline::draw(Job& job) {
+  Backend& head = *stages_.back().backend;
+  try {
+    head.sample(logits_of(job.batch), job.rows);
+    job.drawn = head.wait();
+  } catch (...) {
+    job.fault = std::current_exception();
+  }
+}
+
+Tensor Pipeline::logits_of(const Batch& batch) const {
+  return stages_.back().program->output(batch.n_tokens(), batch.n_seqs(), batch.n_logits());
+}
+
+float* Pipeline::rows_after(size_t stage, int64_t step) const {
+  return rows_[stage].get() + static_cast<size_t>(step) % stages_.size() * place_floats_;
+}
+
+}  // namespace ingot

@@ -1,0 +1,76 @@
+// Pipeline: the stages of a model, one device each, that work on different steps at the same time. A thread for each
+// stage takes the steps in order. The residual stream goes from stage to stage through host memory. The last stage has
+// the head and samples.
+#pragma once
+#include <condition_variable>
+#include <cstdint>
+#include <deque>
+#include <exception>
+#include <memory>
+#include <mutex>
+#include <span>
+#include <thread>
+#include <vector>
+
+#include "backend/backend.h"
+
+namespace ingot {
+
+class Pipeline {
+ public:
+  struct Stage {
+    Backend* backend;
+    const Program* program;
+  };
+
+  // The programs are allocated. The first begins with the embedding, the last ends with the head.
+  Pipeline(std::vector<Stage> stages, int max_tokens);
+  ~Pipeline();  // after the step that each stage is working on
+
+  int n_stages() const { return static_cast<int>(stages_.size()); }
+
+  // As the functions of Runner (runner.h), for at most n_stages steps in flight. One thread calls them. A fault of a
+  // step is thrown by logits() and wait(). A step that was not sampled is dropped by the next forward.
+  void forward(const Batch& batch);
+  void sample(std::span<const SampleRow> rows);
+  std::vector<Sampled> wait();
+  std::vector<float> logits();
+  void drain();  // returns when all sampled steps are complete, so that the caller may use the devices
+
+ private:
+  enum class Draws : uint8_t { kUnknown, kWanted, kDropped };
+  struct Job {
+    Batch batch;
+    std::span<const SampleRow> rows;
+    Draws draws = Draws::kUnknown;
+    std::vector<Sampled> drawn = {};
+    std::exception_ptr fault = {};  // of any stage; later stages skip the step
+  };
+
+  void work(size_t stage);
+  void run_stage(size_t stage, int64_t step, const Batch& batch);
+  void draw(Job& job);
+  Job& job_of(int64_t step) { return jobs_[static_cast<size_t>(step - first_)]; }
+  Tensor logits_of(const Batch& batch) const;
+  float* rows_after(size_t stage, int64_t step) const;
+  void drop_last(std::unique_lock<std::mutex>& lock);
+  void end();
+
+  const std::vector<Stage> stages_;
+  // Of each stage but the last: the rows that it passes on, [n_stages, max_tokens, dim], with a place for each step in
+  // flight.
+  std::vector<std::shared_ptr<float[]>> rows_;
+  const size_t place_floats_;
+  std::vector<std::thread> threads_;
+
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  std::deque<Job> jobs_;        // steps that no wait() has returned; a thread keeps a reference to the one it works on
+  int64_t first_ = 0;           // number of jobs_.front()
+  int64_t n_steps_ = 0;         // given to forward
+  std::vector<int64_t> n_run_;  // [n_stages]: steps that the stage has run
+  int64_t n_drawn_ = 0;         // steps that are sampled or dropped
+  bool ends_ = false;
+};
+
+}  // namespace ingot
