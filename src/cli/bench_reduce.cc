@@ -63,7 +63,7 @@ void measure_rank(const ReduceOptions& o, const std::string& device, const std::
 
 std::vector<ReduceRow> measure(const ReduceOptions& o) {
   RunnerOptions options;
-  set_parallel({.tp = o.tp}, o.device, options);
+  set_parallel({.tp = o.tp}, 1, o.device, options);
   const auto ranks = std::make_shared<ThreadRanks>(o.tp, std::chrono::seconds(30));
   std::vector<ReduceRow> table;
   std::exception_ptr fault;

@@ -284,7 +284,7 @@ RunnerOptions runner_options(ModelOptions& o) {
   if (!o.isa.empty() && o.device != "cpu") throw UsageError("--isa is for --device cpu, not {}", printable(o.device));
   if (o.numa != "off" && o.device != "cpu") throw UsageError("--numa is for --device cpu, not {}", printable(o.device));
   read_gpu_memory(o, runner);
-  set_parallel(o.parallel, o.device, runner);
+  set_parallel(o.parallel, o.split.pp, o.device, runner);
   return runner;
 }
 

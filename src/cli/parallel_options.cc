@@ -41,6 +41,14 @@ std::vector<std::string> device_list(const std::string& devices) {
 
 namespace {
 
+// The GPU and those after it; the CPU several times.
+std::vector<std::string> numbered_from(const std::string& first, size_t n) {
+  std::vector<std::string> devices(n, first);
+  for (size_t i = 0; i < n && is_cuda(first); ++i)
+    devices[i] = fmt::format("cuda:{}", cuda_index(first) + static_cast<int>(i));
+  return devices;
+}
+
 // One rank for each process. The processes of a host get its GPUs in turn and share its cores.
 void set_processes(const Processes& processes, const ParallelFlags& o, const std::vector<std::string>& devices,
                    RunnerOptions& runner) {
@@ -64,23 +72,34 @@ void set_processes(const Processes& processes, const ParallelFlags& o, const std
 
 }  // namespace
 
-void set_parallel(const ParallelFlags& o, const std::string& device, RunnerOptions& runner) {
-  const std::vector<std::string> devices = device_list(device);
+void set_parallel(const ParallelFlags& o, int n_stages, const std::string& device, RunnerOptions& runner) {
+  std::vector<std::string> devices = device_list(device);
   runner.parallel.limit = std::chrono::seconds(o.timeout_s);
   runner.parallel.n_ranks = o.tp;
-  if (const Processes* processes = started_together(runner.parallel.limit))
+  if (const Processes* processes = started_together(runner.parallel.limit)) {
+    if (n_stages > 1)
+      throw UsageError("{} processes were started together: each is a rank of --tp, so leave out --pp",
+                       processes->ranks->size());
     return set_processes(*processes, o, devices, runner);
-  if (o.tp == 1) return;  // with one rank, several devices share the layers (--pp)
+  }
+  if (o.tp == 1) return;  // several devices share the layers (--pp)
   runner.backend.device = devices.front();
-  if (devices.size() == 1) return;
-  if (static_cast<int>(devices.size()) != o.tp)
-    throw UsageError("--device {} names {} devices, but --tp is {}: name one device for each rank", printable(device),
-                     devices.size(), o.tp);
+  if (devices.size() == 1 && n_stages == 1) return;
+  const auto n_wanted = static_cast<size_t>(o.tp * n_stages);
+  if (devices.size() == 1) devices = numbered_from(devices[0], n_wanted);
+  if (devices.size() != n_wanted)
+    throw UsageError("--device {} names {} devices, but --tp is {}{}: name {}", printable(device), devices.size(), o.tp,
+                     n_stages > 1 ? fmt::format(" and --pp is {}", n_stages) : "",
+                     n_stages > 1 ? "one device for each rank of each stage" : "one device for each rank");
   for (size_t i = 0; i < devices.size(); ++i)
     for (size_t j = 0; j < i; ++j)
       if (is_cuda(devices[i]) && is_cuda(devices[j]) && cuda_index(devices[i]) == cuda_index(devices[j]))
         throw UsageError("--device {} names a GPU twice: each rank needs its own GPU", printable(device));
-  runner.parallel.devices = devices;
+  for (int rank = 0; rank < o.tp; ++rank) {
+    std::string own = devices[static_cast<size_t>(rank)];
+    for (int stage = 1; stage < n_stages; ++stage) own += "," + devices[static_cast<size_t>(stage * o.tp + rank)];
+    runner.parallel.devices.push_back(own);
+  }
 }
 
 bool is_follower() {

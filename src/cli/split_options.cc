@@ -34,7 +34,8 @@ void add_split_options(CLI::App& app, SplitFlags& o) {
                  "with commas, such as '_exps=CPU'; PATTERN is a regular expression for GGUF names; the first match "
                  "counts (with --device cuda)");
   app.add_option("--pp", o.pp,
-                 "number of devices that share the layers, as stages of a pipeline: --device cuda:0,cuda:1 --pp 2")
+                 "number of devices that share the layers, as stages of a pipeline: --device cuda:0,cuda:1 --pp 2; with --tp, "
+                 "each stage has that many ranks")
       ->check(CLI::Range(1, 64))
       ->capture_default_str();
   app.add_option("--layers-split", o.layers_split,
@@ -54,11 +55,10 @@ SplitOptions read_split_flags(const SplitFlags& flags, int n_ranks, std::string&
   if (device == "cpu" && split.gpu_layers)
     throw UsageError("--gpu-layers {} needs a GPU: give --device cuda", flags.gpu_layers);
   const auto n_named = std::count(device.begin(), device.end(), ',') + 1;
-  if (n_ranks > 1 && (flags.pp > 1 || split.asks()))
+  if (n_ranks > 1 && split.asks())
     throw UsageError(
-        "--tp gives each rank a share of every layer: leave out --pp and the options that place layers or experts");
-  if (n_ranks > 1) return split;
-  if (flags.pp != n_named)
+        "--tp gives each rank a share of every layer: leave out the options that place layers or experts");
+  if (n_ranks == 1 && flags.pp != n_named)
     throw UsageError(
         "--device names {} devices, but --pp is {}: the numbers must agree, as in --device cuda:0,cuda:1 --pp 2",
         n_named, flags.pp);

@@ -24,11 +24,27 @@ std::string rank_device(const RunnerOptions& options, int rank) {
 
 namespace {
 
+// How the ranks of this process communicate: about steps, and for the sums of each stage of a pipeline. Stages work at
+// the same time, so each has its own.
+struct Meetings {
+  explicit Meetings(const RunnerOptions& options)
+      : steps(std::make_shared<ThreadRanks>(options.parallel.n_ranks, options.parallel.limit)) {
+    const std::string devices = rank_device(options, 0);
+    const auto n_stages = std::ranges::count(devices, ',') + 1;
+    for (int i = 0; n_stages > 1 && i < n_stages; ++i)
+      of_stages.push_back(std::make_shared<ThreadRanks>(options.parallel.n_ranks, options.parallel.limit));
+  }
+  std::shared_ptr<ThreadRanks> steps;
+  std::vector<std::shared_ptr<ThreadRanks>> of_stages;  // empty: one stage
+};
+
 // The options of one rank in this process.
-RunnerOptions options_of(const RunnerOptions& all, const std::shared_ptr<ThreadRanks>& ranks, int rank) {
-  const int n = ranks->size();
+RunnerOptions options_of(const RunnerOptions& all, const Meetings& meetings, int rank) {
+  const int n = meetings.steps->size();
   RunnerOptions own = all;
-  own.parallel.communicator = ThreadRanks::communicator(ranks, rank);
+  own.parallel.communicator = ThreadRanks::communicator(meetings.steps, rank);
+  for (const auto& stage : meetings.of_stages)
+    own.parallel.of_devices.push_back(ThreadRanks::communicator(stage, rank));
   own.parallel.ranks_of_host = n;
   own.backend.device = rank_device(all, rank);
   if (!is_cuda(own.backend.device)) {  // the ranks share the cores
@@ -41,12 +57,12 @@ RunnerOptions options_of(const RunnerOptions& all, const std::shared_ptr<ThreadR
 
 class FollowerThreads final : public Followers {
  public:
-  FollowerThreads(std::shared_ptr<ThreadRanks> ranks, const std::vector<Config>& configs, WeightSource& source,
+  FollowerThreads(const Meetings& meetings, const std::vector<Config>& configs, WeightSource& source,
                   const RunnerOptions& options)
-      : ranks_(std::move(ranks)), runners_(configs.size()) {
+      : runners_(configs.size()) {
     for (size_t r = 1; r < configs.size(); ++r) sources_.push_back(source.again());
     for (size_t r = 1; r < configs.size(); ++r) {
-      const RunnerOptions own = options_of(options, ranks_, static_cast<int>(r));
+      const RunnerOptions own = options_of(options, meetings, static_cast<int>(r));
       threads_.push_back(start_thread("a rank", [&] {
         return std::thread([this, r, config = configs[r], own] { load_and_follow(r, config, own); });
       }));
@@ -63,12 +79,11 @@ class FollowerThreads final : public Followers {
       runners_[r] = std::make_unique<Ranks>(config, std::move(sources_[r - 1]), options, nullptr);
       runners_[r]->run_as_follower();
     } catch (...) {
-      options.parallel.communicator->abort(std::current_exception());
+      end_all_ranks(options.parallel, std::current_exception());
       if (runners_[r]) runners_[r]->disconnect();
     }
   }
 
-  const std::shared_ptr<ThreadRanks> ranks_;
   std::vector<std::unique_ptr<WeightSource>> sources_;
   std::vector<std::unique_ptr<Ranks>> runners_;
   std::vector<std::thread> threads_;
@@ -98,17 +113,22 @@ std::unique_ptr<Ranks> start_ranks(const Config& config, std::unique_ptr<WeightS
   const int64_t block = largest_block(*source, config);
   for (int r = 0; r < p.n_ranks; ++r) configs.push_back(config_of_rank(config, r, p.n_ranks, block));
   log_info("{} ranks, with {} heads", p.n_ranks, shares_of(configs));
-  const auto ranks = std::make_shared<ThreadRanks>(p.n_ranks, p.limit);
-  const RunnerOptions own = options_of(options, ranks, 0);
-  auto followers = std::make_unique<FollowerThreads>(ranks, configs, *source, options);
+  const Meetings meetings(options);
+  const RunnerOptions own = options_of(options, meetings, 0);
+  auto followers = std::make_unique<FollowerThreads>(meetings, configs, *source, options);
   try {
     auto first = std::make_unique<Ranks>(configs[0], std::move(source), own, progress);
     first->take(std::move(followers));
     return first;
   } catch (...) {
-    own.parallel.communicator->abort(std::current_exception());
+    end_all_ranks(own.parallel, std::current_exception());
     throw;
   }
+}
+
+void end_all_ranks(const ParallelOptions& own, const std::exception_ptr& fault) {
+  own.communicator->abort(fault);
+  for (const auto& communicator : own.of_devices) communicator->abort(fault);
 }
 
 void await_all(Communicator& ranks) {

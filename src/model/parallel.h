@@ -19,13 +19,16 @@ struct MemoryPlan;
 struct RunnerOptions;
 
 struct ParallelOptions {
-  int n_ranks = 1;                   // threads of this process
-  std::vector<std::string> devices;  // of the ranks; empty: BackendOptions::device, and the GPUs after it
+  int n_ranks = 1;  // threads of this process
+  // Of each rank; a list with commas if the rank's layers are stages of a pipeline. Empty: BackendOptions::device, and
+  // the GPUs after it.
+  std::vector<std::string> devices;
   // A rank has failed if others wait for it longer.
   std::chrono::milliseconds limit{10'000};
 
-  std::shared_ptr<Communicator> communicator;  // of this rank
-  int ranks_of_host = 1;                       // how many share this host's memory
+  std::shared_ptr<Communicator> communicator;             // of this rank
+  std::vector<std::shared_ptr<Communicator>> of_devices;  // of this rank's devices, for sums; empty: communicator
+  int ranks_of_host = 1;                                  // how many share this host's memory
 };
 
 // Loads a model for one rank or for several. If the ranks are processes, each calls this function.
@@ -33,7 +36,7 @@ std::unique_ptr<Ranks> start_ranks(const Config& config, std::unique_ptr<WeightS
                                    const RunnerOptions& options,
                                    const std::function<void(size_t done, size_t total)>& progress);
 
-// The device of a rank of this process.
+// The device of a rank of this process, or the list of its devices.
 std::string rank_device(const RunnerOptions& options, int rank);
 
 // The ranks of one model that run in threads of this process, except rank 0. Ends and joins them when destroyed.
@@ -42,6 +45,8 @@ class Followers {
   virtual ~Followers() = default;
 };
 
+// Makes the current and later calls of all ranks throw this fault. `own`: of one rank.
+void end_all_ranks(const ParallelOptions& own, const std::exception_ptr& fault);
 // Reduces the plan to the numbers that fit on every rank.
 void agree(Communicator& ranks, MemoryPlan& plan);
 // Returns when all ranks have called it. From then on, ranks wait for each other only for a limited time.

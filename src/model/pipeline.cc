@@ -7,8 +7,9 @@
 
 namespace ingot {
 
-Pipeline::Pipeline(std::vector<Stage> stages, int max_tokens)
+Pipeline::Pipeline(std::vector<Stage> stages, int max_tokens, OnFault on_fault)
     : stages_(std::move(stages)),
+      on_fault_(std::move(on_fault)),
       place_floats_(static_cast<size_t>(max_tokens) * static_cast<size_t>(stages_[0].program->dim)),
       n_run_(stages_.size()) {
   CHECK_GT(stages_.size(), 1);
@@ -38,7 +39,16 @@ void Pipeline::forward(const Batch& batch) {
   std::unique_lock lock(mutex_);
   drop_last(lock);
   CHECK_LT(n_steps_ - first_, n_stages());
-  jobs_.push_back({batch, {}});
+  jobs_.push_back({.batch = batch, .rows = {}});
+  ++n_steps_;
+  changed_.notify_all();
+}
+
+void Pipeline::follow(const Batch& batch, std::shared_ptr<const void> owner) {
+  std::unique_lock lock(mutex_);
+  changed_.wait(lock, [&] { return n_steps_ - n_drawn_ < n_stages(); });
+  for (; first_ < n_drawn_; ++first_) jobs_.pop_front();
+  jobs_.push_back({.batch = batch, .rows = {}, .draws = Draws::kDropped, .owner = std::move(owner)});
   ++n_steps_;
   changed_.notify_all();
 }
@@ -109,7 +119,7 @@ void Pipeline::work(size_t stage) {
       try {
         run_stage(stage, step, job.batch);
       } catch (...) {
-        fault = std::current_exception();
+        fault = current_fault();
       }
       lock.lock();
       job.fault = fault;
@@ -144,8 +154,13 @@ void Pipeline::draw(Job& job) {
     head.sample(logits_of(job.batch), job.rows);
     job.drawn = head.wait();
   } catch (...) {
-    job.fault = std::current_exception();
+    job.fault = current_fault();
   }
+}
+
+// Within a catch block.
+std::exception_ptr Pipeline::current_fault() const {
+  return on_fault_ ? on_fault_(std::current_exception()) : std::current_exception();
 }
 
 Tensor Pipeline::logits_of(const Batch& batch) const {

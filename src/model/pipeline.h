@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <deque>
 #include <exception>
+#include <functional>
 #include <memory>
 #include <mutex>
 #include <span>
@@ -23,8 +24,10 @@ class Pipeline {
     const Program* program;
   };
 
-  // The programs are allocated. The first begins with the embedding, the last ends with the head.
-  Pipeline(std::vector<Stage> stages, int max_tokens);
+  // The programs are allocated. The first begins with the embedding, the last ends with the head. on_fault is called
+  // with each fault, and may replace it.
+  using OnFault = std::function<std::exception_ptr(std::exception_ptr)>;
+  Pipeline(std::vector<Stage> stages, int max_tokens, OnFault on_fault = {});
   ~Pipeline();  // after the step that each stage is working on
 
   int n_stages() const { return static_cast<int>(stages_.size()); }
@@ -32,6 +35,8 @@ class Pipeline {
   // As the functions of Runner (runner.h), for at most n_stages steps in flight. One thread calls them. A fault of a
   // step is thrown by logits() and wait(). A step that was not sampled is dropped by the next forward.
   void forward(const Batch& batch);
+  // For ranks that do not sample: in place of forward, sample and wait. `owner` has the batch's arrays.
+  void follow(const Batch& batch, std::shared_ptr<const void> owner);
   void sample(std::span<const SampleRow> rows);
   std::vector<Sampled> wait();
   std::vector<float> logits();
@@ -43,6 +48,7 @@ class Pipeline {
     Batch batch;
     std::span<const SampleRow> rows;
     Draws draws = Draws::kUnknown;
+    std::shared_ptr<const void> owner = {};
     std::vector<Sampled> drawn = {};
     std::exception_ptr fault = {};  // of any stage; later stages skip the step
   };
@@ -56,7 +62,10 @@ class Pipeline {
   void drop_last(std::unique_lock<std::mutex>& lock);
   void end();
 
+  std::exception_ptr current_fault() const;
+
   const std::vector<Stage> stages_;
+  const OnFault on_fault_;
   // Of each stage but the last: the rows that it passes on, [n_stages, max_tokens, dim], with a place for each step in
   // flight.
   std::vector<std::shared_ptr<float[]>> rows_;

@@ -16,7 +16,9 @@
 namespace ingot {
 namespace {
 
-std::unique_ptr<Backend> make_backend(const RunnerOptions& options, const std::string& device) {
+// ranks: those that share the device's steps; null: none.
+std::unique_ptr<Backend> make_backend(const RunnerOptions& options, const std::string& device,
+                                      const std::shared_ptr<Communicator>& ranks) {
   BackendOptions of_device = options.backend;
   of_device.device = device;
   std::unique_ptr<Backend> backend = create_backend(of_device);
@@ -24,7 +26,7 @@ std::unique_ptr<Backend> make_backend(const RunnerOptions& options, const std::s
     if (options.check_replay) recorded->check_replays();
     if (options.trace && !options.trace_ops) recorded->trace_steps(options.trace);
   }
-  if (options.parallel.communicator) backend->connect(options.parallel.communicator);
+  if (ranks) backend->connect(ranks);
   if (options.check_nan) backend = nan_check_backend(std::move(backend));
   if (options.trace && options.trace_ops) backend = trace_backend(std::move(backend), options.trace);
   if (!backend->keeps_kv_as(options.kv_dtype))
@@ -79,7 +81,8 @@ Ranks::Ranks(const Config& config, std::unique_ptr<WeightSource> source, RunnerO
     : source_(options.check_tensors ? checked_source(std::move(source)) : std::move(source)),
       head_file_(open_head(*source_, config, options)),
       config_(with_head(config, head_file_)),
-      communicator_(options.parallel.communicator) {
+      parallel_(options.parallel),
+      communicator_(parallel_.communicator) {
   open_devices(options);
   plan_ = plan_memory(config_, split_, device_memory(options, false), options);
   if (communicator_) agree(*communicator_, plan_);
@@ -118,7 +121,9 @@ void Ranks::open_device(const std::string& name, const RunnerOptions& options) {
   const bool is_known = std::ranges::any_of(devices_, [&](const auto& other) { return other->name == name; });
   devices_.push_back(std::make_unique<Device>());
   Device& device = *devices_.back();
-  device.backend = make_backend(options, name);
+  const auto& of_devices = parallel_.of_devices;
+  const size_t i = devices_.size() - 1;
+  device.backend = make_backend(options, name, i < of_devices.size() ? of_devices[i] : communicator_);
   device.name = name == "auto" ? device.backend->name() : name;
   if (is_known) device.name += fmt::format(" ({})", devices_.size());  // only the CPU may be listed twice
   device.taken_before = device.backend->allocated_bytes(), device.free_before = device.backend->available_bytes();
@@ -135,7 +140,7 @@ void Ranks::open_devices(RunnerOptions& options) {
   }
   for (const std::string& name : names) open_device(name, of_each);
   const size_t n_named = devices_.size();
-  split_ = communicator_ ? Split(config_.n_layers) : options.split;
+  split_ = communicator_ && n_named == 1 ? Split(config_.n_layers) : options.split;
   if (split_.device.empty()) {
     const auto memory_of = [&](const Device& device) {
       return DeviceMemory{
@@ -149,6 +154,7 @@ void Ranks::open_devices(RunnerOptions& options) {
     };
     split_ = choose_split(config_, *source_, named, host, options);
   }
+  if (communicator_ && n_named > 1) agree_on_split();
   if (devices_.size() > n_named && !split_.uses(static_cast<int>(n_named))) devices_.pop_back();
   if (devices_.size() > n_named && options.max_batch_tokens == 0)  // a larger step would leave less memory
     options.max_batch_tokens = std::max(kSplitChunk, options.max_seqs);
@@ -158,6 +164,14 @@ void Ranks::open_devices(RunnerOptions& options) {
                      devices_.size());
   CHECK_LE(split_.n_devices(), static_cast<int>(devices_.size()));
   if (head_file_ && devices_.size() > 1) drop_head(options);
+}
+
+// Ranks see different amounts of free memory. The split of rank 0 is used.
+void Ranks::agree_on_split() {
+  std::vector<int> all(split_.device.size() * static_cast<size_t>(communicator_->size()));
+  communicator_->exchange(all.data(), split_.device.data(), split_.device.size() * sizeof(int));
+  all.resize(split_.device.size());
+  split_.device = all;
 }
 
 // A model that does not fit on one device runs without its draft head.
@@ -256,6 +270,7 @@ bool Ranks::is_pipeline() const {
 }
 
 void Ranks::start_pipeline() {
+  const auto on_fault = [this](std::exception_ptr fault) { return lost(std::move(fault)); };
   std::erase_if(devices_[static_cast<size_t>(split_.head())]->part->program.blocks,
                 [](const Block& block) { return std::holds_alternative<RemoteBlock>(block); });
   allocate_programs();
@@ -264,7 +279,7 @@ void Ranks::start_pipeline() {
     const Device& device = *devices_[static_cast<size_t>(run.device)];
     stages.push_back({device.backend.get(), &device.part->program});
   }
-  pipeline_ = std::make_unique<Pipeline>(std::move(stages), plan_.max_batch_tokens);
+  pipeline_ = std::make_unique<Pipeline>(std::move(stages), plan_.max_batch_tokens, on_fault);
 }
 
 // Gives each RemoteBlock its stages, then lets the backends prepare the programs.
@@ -330,9 +345,11 @@ void Ranks::run_stages(std::span<const Stage> stages, const Batch& batch, float*
 Ranks::~Ranks() {
   if (!communicator_) return;
   try {
+    if (pipeline_) pipeline_->drain();
     if (communicator_->rank() == 0) communicator_->send({});
   } catch (...) {  // the others have ended already
   }
+  pipeline_.reset();
   disconnect();
   followers_.reset();
 }
@@ -344,33 +361,39 @@ void Ranks::disconnect() {
 void Ranks::run_as_follower() {
   for (;;) {
     const std::vector<uint8_t> message = communicator_->receive();
-    if (message.empty()) return disconnect();
-    const ReceivedBatch received(message, plan_.kv.block_size);
-    forward(received.batch);
+    if (message.empty()) break;
+    const auto received = std::make_shared<const ReceivedBatch>(message, plan_.kv.block_size);
+    pipeline_ ? pipeline_->follow(received->batch, received) : forward(received->batch);
   }
+  if (pipeline_) pipeline_->drain();
+  disconnect();
 }
 
-// If a rank fails, its fault ends all ranks.
 void Ranks::forward(const Batch& batch) {
-  if (pipeline_) return pipeline_->forward(batch);
   const Program& program = head().part->program;
   batch_ = batch;
-  if (!communicator_) {
+  try {
+    if (communicator_ && communicator_->rank() == 0) communicator_->send(message_of(batch, plan_.kv.block_size));
+    if (pipeline_) return pipeline_->forward(batch);
     head().backend->run(program, batch);
-  } else {
-    try {
-      if (communicator_->rank() == 0) communicator_->send(message_of(batch, plan_.kv.block_size));
-      head().backend->run(program, batch);
-    } catch (const DeviceLost& lost) {
-      communicator_->abort(std::current_exception());
-      throw;
-    } catch (const std::exception& fault) {
-      const DeviceLost lost("{}: {}", rank_name(communicator_->rank(), communicator_->size()), fault.what());
-      communicator_->abort(std::make_exception_ptr(lost));
-      throw lost;
-    }
+  } catch (...) {
+    std::rethrow_exception(lost(std::current_exception()));
   }
   logits_ = program.output(batch.n_tokens(), batch.n_seqs(), batch.n_logits());
+}
+
+// If a rank fails, its fault ends all ranks. Without ranks, the fault stays as it is.
+std::exception_ptr Ranks::lost(std::exception_ptr fault) const {
+  if (!communicator_) return fault;
+  try {
+    std::rethrow_exception(fault);
+  } catch (const DeviceLost&) {
+  } catch (const std::exception& error) {
+    fault = std::make_exception_ptr(
+        DeviceLost("{}: {}", rank_name(communicator_->rank(), communicator_->size()), error.what()));
+  }
+  end_all_ranks(parallel_, fault);
+  return fault;
 }
 
 void Ranks::sample(std::span<const SampleRow> rows) {

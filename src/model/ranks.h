@@ -117,6 +117,8 @@ class Ranks final : public Runner {
 
   void open_devices(RunnerOptions& options);
   void open_device(const std::string& name, const RunnerOptions& options);
+  void agree_on_split();
+  std::exception_ptr lost(std::exception_ptr fault) const;
   size_t memory_limit(const Device& device, const RunnerOptions& options) const;
   std::vector<DeviceMemory> device_memory(const RunnerOptions& options, bool is_loaded) const;
   void load(const LoadProgress& progress);
@@ -133,6 +135,7 @@ class Ranks final : public Runner {
   const std::unique_ptr<WeightSource> source_;  // the backend may read embeddings from its mapping
   DraftHeadFile head_file_;                     // empty: no draft head
   Config config_;                               // with the draft head's
+  const ParallelOptions parallel_;
   const std::shared_ptr<Communicator> communicator_;  // null: this is the only rank
   std::unique_ptr<Followers> followers_;              // the other ranks of this process
   MemoryPlan plan_;

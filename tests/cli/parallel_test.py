@@ -45,6 +45,8 @@ def run(command, timeout=120):
 def test_two_ranks_write_the_text_of_one(ingot):
     one = token_ids(ingot)
     assert len(one) == 60 and token_ids(ingot, "--tp", 2) == one
+    for device in ("cpu", "cpu,cpu,cpu,cpu"):  # two stages of two ranks
+        assert token_ids(ingot, "--tp", 2, "--pp", 2, "--device", device) == one
     sampled = [json.loads(ingot("run", "--raw", "-p", "A fox", "-n", 40, "-s", 7, "--json", *EXACT, "--tp", n).stdout)["text"] for n in (1, 2)]
     assert sampled[0] == sampled[1]
 
@@ -53,6 +55,7 @@ def test_what_cannot_be_divided_is_refused(ingot, models):
     for args, error in [
         (["--tp", 64], "64 ranks are too many for"),
         (["--device", "cpu,cpu", "--tp", 3], "--device cpu,cpu names 2 devices, but --tp is 3"),
+        (["--device", "cpu,cpu,cpu", "--tp", 2, "--pp", 2], "names 3 devices, but --tp is 2 and --pp is 2: name one device for each rank of each stage"),
         (["--device", "cuda:1,cuda:1", "--tp", 2], "names a GPU twice"),
         ([models / "qwen3moe_q8_0.gguf", "--tp", 2], "its experts' feed-forward can be divided into at most 1 part of whole blocks"),
         (["--tp", 0], "--tp"),
@@ -102,6 +105,8 @@ def test_without_its_module_the_program_runs_alone_only(tmp_path):
 def test_the_number_of_processes_is_that_of_tp(mpirun):
     done = run(mpirun(2, "run", *PROMPT))
     assert done.returncode == 2 and "2 processes were started together, but --tp is 1: use --tp 2" in done.stderr, done.stderr
+    done = run(mpirun(2, "run", *PROMPT, "--tp", 2, "--pp", 2))
+    assert done.returncode == 2 and "2 processes were started together: each is a rank of --tp, so leave out --pp" in done.stderr, done.stderr
 
 
 def other_rank(mpirun, first, second):

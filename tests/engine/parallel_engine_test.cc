@@ -1,6 +1,6 @@
-// The engine on two ranks, and on two devices in a pipeline. Both work with concurrent requests, chunks, a pool that is
-// too small for all requests, the prefix cache and the states of recurrent layers. Tiny models, compared with
-// transformers' answers.
+// The engine on two ranks, on the two stages of a pipeline, and on two stages of two ranks each. All work with
+// concurrent requests, chunks, a pool that is too small for all requests, the prefix cache and the states of recurrent
+// layers. Tiny models, compared with transformers' answers.
 #include <gtest/gtest.h>
 
 #include "model/parallel.h"
@@ -9,7 +9,11 @@
 namespace ingot {
 namespace {
 
-std::unique_ptr<Ranks> start(const std::string& model, bool divides_layers, int n_kv_tokens) {
+struct Grid {
+  int n_ranks, n_stages;
+};
+
+std::unique_ptr<Ranks> start(const std::string& model, Grid grid, int n_kv_tokens) {
   const auto file = std::make_shared<const Gguf>(Gguf::open(path_of(model + ".gguf")));
   RunnerOptions options{.backend = {.device = "ref"},
                         .n_ctx = 256,
@@ -19,25 +23,25 @@ std::unique_ptr<Ranks> start(const std::string& model, bool divides_layers, int 
                         .n_kv_tokens = n_kv_tokens,
                         .kv_dtype = DType::kF32,
                         .n_snapshots = -1};
-  if (divides_layers) {
-    options.parallel.n_ranks = 2;
-  } else {
+  options.parallel.n_ranks = grid.n_ranks;
+  if (grid.n_stages > 1) {
     options.backend.device = "ref,ref";
+    options.parallel.devices.assign(static_cast<size_t>(grid.n_ranks), "ref,ref");
     const int n_layers = config_from_gguf(*file).n_layers;
     options.layers_on.layers_of_device = {n_layers / 2, n_layers - n_layers / 2};
   }
   return start_ranks(config_from_gguf(*file), gguf_source(file), options, nullptr);
 }
 
-class ParallelEngine : public testing::TestWithParam<std::tuple<const char*, bool>> {};
+class ParallelEngine : public testing::TestWithParam<std::tuple<const char*, Grid>> {};
 
 TEST_P(ParallelEngine, AnswersAreThoseOfTransformers) {
-  const auto [model, divides_layers] = GetParam();
+  const auto [model, grid] = GetParam();
   const GreedyGolden golden(model);
   const int n = static_cast<int>(golden.greedy.size()), n_all = static_cast<int>(golden.prompt.size()) + n;
   for (const int n_kv_tokens : {n_all + 8, 4 * n_all + 64}) {  // room for one request or for all
-    const auto runner = start(model, divides_layers, n_kv_tokens);
-    EXPECT_EQ(runner->info().n_stages, divides_layers ? 1 : 2);
+    const auto runner = start(model, grid, n_kv_tokens);
+    EXPECT_EQ(runner->info().n_stages, grid.n_stages);
     Engine engine(*runner, {.chunk = 7});
     std::vector<std::shared_ptr<Collector>> sinks;
     for (int i = 0; i < 4; ++i) sinks.push_back(submit(engine, golden.prompt, n));
@@ -55,9 +59,11 @@ TEST_P(ParallelEngine, AnswersAreThoseOfTransformers) {
 INSTANTIATE_TEST_SUITE_P(Models, ParallelEngine,
                          testing::Combine(testing::Values("llama", "mistral_window", "gemma3", "qwen35moe",
                                                           "deepseek2_lite"),
-                                          testing::Bool()),
+                                          testing::Values(Grid{2, 1}, Grid{1, 2}, Grid{2, 2})),
                          [](const auto& i) {
-                           return std::string(std::get<0>(i.param)) + (std::get<1>(i.param) ? "_tp" : "_pp");
+                           const Grid grid = std::get<1>(i.param);
+                           return std::string(std::get<0>(i.param)) + "_tp" + std::to_string(grid.n_ranks) + "_pp" +
+                                  std::to_string(grid.n_stages);
                          });
 
 }  // namespace

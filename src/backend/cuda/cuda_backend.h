@@ -195,6 +195,7 @@ class CudaBackend final : public Backend, public RecordedSteps {
   void start(const Batch& batch, const Padding& padding, int most_kv);  // begin for a padded step
   void share_drawn_tokens(const Batch& batch);
   void await(cudaEvent_t event);
+  void await_stream();
   void meet_ranks();
   static int longest(const Batch& batch);
   int useful_context(const Program& program, int n_seqs, int context) const;
@@ -264,7 +265,8 @@ class CudaBackend final : public Backend, public RecordedSteps {
   cuda::Memory argmax_;            // RowArgmax, zero between draws
   cuda::Memory draws_, draws_pinned_;
   cudaEvent_t drawn_event_ = nullptr;   // the draws have reached the host
-  cudaEvent_t copied_event_ = nullptr;  // the inputs of the draws have reached the device
+  cudaEvent_t finished_event_ = nullptr;  // of await_stream
+  cudaEvent_t copied_event_ = nullptr;    // the inputs of the draws have reached the device
   std::unique_ptr<cuda::Nccl> nccl_;  // null: no other ranks
   std::unique_ptr<cuda::OneShot> one_shot_;
   std::vector<Sampled> drawn_;         // the draws of the last sample(), once collected

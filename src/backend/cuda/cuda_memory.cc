@@ -76,6 +76,7 @@ CudaBackend::~CudaBackend() {
   clock_.reset();
   if (drawn_event_ != nullptr) cudaEventDestroy(drawn_event_);
   if (copied_event_ != nullptr) cudaEventDestroy(copied_event_);
+  if (finished_event_ != nullptr) cudaEventDestroy(finished_event_);
 }
 
 size_t CudaBackend::available_bytes() const {
@@ -252,7 +253,7 @@ void CudaBackend::upload(const Tensor& to, const void* from) {
   check(cudaMemcpy2DAsync(to.data, static_cast<size_t>(to.stride) * dtype_bytes(to.dtype), from, row, row, rows,
                           cudaMemcpyHostToDevice, device_.stream()),
         "cudaMemcpy2DAsync");
-  check(cudaStreamSynchronize(device_.stream()), "cudaStreamSynchronize");
+  await_stream();
 }
 
 std::shared_ptr<float[]> CudaBackend::host_floats(size_t n) {
@@ -268,7 +269,7 @@ void CudaBackend::download(void* to, const Tensor& from) {
   check(cudaMemcpy2DAsync(to, row, from.data, static_cast<size_t>(from.stride) * dtype_bytes(from.dtype), row, rows,
                           cudaMemcpyDeviceToHost, device_.stream()),
         "cudaMemcpy2DAsync");
-  check(cudaStreamSynchronize(device_.stream()), "cudaStreamSynchronize");
+  await_stream();
 }
 
 // The best of several runs of two tests: reading a gigabyte, and a product of matrices with 8192 (f16) or 4096 (f32)

@@ -58,6 +58,15 @@ void CudaBackend::await(cudaEvent_t event) {
   }
 }
 
+// Waits for all work in the stream, with a time limit if there are ranks.
+void CudaBackend::await_stream() {
+  if (!nccl_) return check(cudaStreamSynchronize(device_.stream()), "cudaStreamSynchronize");
+  if (finished_event_ == nullptr)
+    check(cudaEventCreateWithFlags(&finished_event_, cudaEventDisableTiming), "cudaEventCreate");
+  check(cudaEventRecord(finished_event_, device_.stream()), "cudaEventRecord");
+  await(finished_event_);
+}
+
 // Called before the driver allocates memory or records steps, because kernels of other ranks that wait for this rank
 // could hang.
 void CudaBackend::meet_ranks() {
