@@ -87,10 +87,13 @@ void set_parallel(const ParallelFlags& o, int n_stages, const std::string& devic
   if (devices.size() == 1 && n_stages == 1) return;
   const auto n_wanted = static_cast<size_t>(o.tp * n_stages);
   if (devices.size() == 1) devices = numbered_from(devices[0], n_wanted);
+  if (devices.size() != n_wanted && n_stages == 1)
+    throw UsageError("--device {} names {} devices, but --tp is {}: name one device for each rank", printable(device),
+                     devices.size(), o.tp);
   if (devices.size() != n_wanted)
-    throw UsageError("--device {} names {} devices, but --tp is {}{}: name {}", printable(device), devices.size(), o.tp,
-                     n_stages > 1 ? fmt::format(" and --pp is {}", n_stages) : "",
-                     n_stages > 1 ? "one device for each rank of each stage" : "one device for each rank");
+    throw UsageError(
+        "--device {} names {} devices, but --tp is {} and --pp is {}: name one device for each rank of each stage",
+        printable(device), devices.size(), o.tp, n_stages);
   for (size_t i = 0; i < devices.size(); ++i)
     for (size_t j = 0; j < i; ++j)
       if (is_cuda(devices[i]) && is_cuda(devices[j]) && cuda_index(devices[i]) == cuda_index(devices[j]))

@@ -66,5 +66,31 @@ INSTANTIATE_TEST_SUITE_P(Models, ParallelEngine,
                                   std::to_string(grid.n_stages);
                          });
 
+// Blocks are copied between steps, while the stages have other steps in flight.
+TEST(PipelineEngine, CopiesCachedBlocksWhileOtherRequestsRun) {
+  const GreedyGolden golden("llama");
+  const int n = static_cast<int>(golden.greedy.size());
+  const auto first = start("llama", {1, 2}, 512), second = start("llama", {1, 2}, 512);
+  Engine from(*first), to(*second);
+  submit(from, golden.prompt, 1);
+  run(from);
+  std::vector<std::shared_ptr<Collector>> sinks;
+  for (Engine* engine : {&from, &to})
+    for (int i = 0; i < 3; ++i) sinks.push_back(submit(*engine, joined({i + 1}, golden.prompt), n));
+  for (int i = 0; i < 4; ++i) from.step(), to.step();
+  std::future<SavedPrefix> saving = from.save_prefix(root_key(""), golden.prompt);
+  from.step();
+  const SavedPrefix saved = saving.get();
+  EXPECT_FALSE(saved.blocks.empty());
+  std::future<void> restoring = to.restore_prefix(saved.view());
+  to.step();
+  restoring.get();
+  const auto restored = submit(to, golden.prompt, n);
+  run(from), run(to);
+  EXPECT_EQ(restored->tokens, golden.greedy);
+  EXPECT_GT(restored->finish->usage.cached_tokens, 0);
+  for (size_t i = 0; i < 3; ++i) EXPECT_EQ(sinks[i]->tokens, sinks[i + 3]->tokens);
+}
+
 }  // namespace
 }  // namespace ingot
