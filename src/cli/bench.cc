@@ -64,11 +64,12 @@ double prefill_ops(const Ranks& runner, double kv_len) {
   return 2 * matrices + attention;
 }
 
-// "cuda", or "cuda x2" if the model is divided between two ranks.
+// "cuda"; "cuda x2" if two ranks share the model, "cuda, 2 stages" in a pipeline.
 std::string backend_name(Ranks& runner) {
-  const auto& share = runner.config().share;
-  const std::string name = runner.backend().name();
-  return share ? fmt::format("{} x{}", name, share->n_ranks) : name;
+  std::string name = runner.backend().name();
+  if (const auto& share = runner.config().share) name += fmt::format(" x{}", share->n_ranks);
+  if (const int n = runner.info().n_stages; n > 1) name += fmt::format(", {} stages", n);
+  return name;
 }
 
 BenchRow measure(Ranks& runner, const Test& test, int n_repeats, const Peak& peak) {

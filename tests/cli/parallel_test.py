@@ -65,8 +65,9 @@ def test_what_cannot_be_divided_is_refused(ingot, models):
 
 
 def test_bench_knows_ranks(ingot):
-    rows = json.loads(ingot("bench", "-p", 8, "-n", 4, "-r", 1, "-o", "json", "--tp", 2).stdout)
-    assert {row["backend"] for row in rows} == {"cpu x2"} and all(row["avg_ts"] > 0 for row in rows)
+    for args, backend in ((["--tp", 2], "cpu x2"), (["--tp", 2, "--pp", 2], "cpu x2, 2 stages")):
+        rows = json.loads(ingot("bench", "-p", 8, "-n", 4, "-r", 1, "-o", "json", *args).stdout)
+        assert {row["backend"] for row in rows} == {backend} and all(row["avg_ts"] > 0 for row in rows)
     sums = json.loads(ingot("bench", "reduce", "--tp", 2, "--rows", 16, "-r", 2, "-o", "json").stdout)
     assert [row["bytes"] for row in sums] == [16384, 65536, 262144] and all(row["sum_us"] > 0 and row["added_us"] > 0 for row in sums)
 
