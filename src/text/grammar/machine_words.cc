@@ -230,7 +230,11 @@ GrammarState SchemaMachine::fresh(GrammarState state) {
   for (uint32_t frame = state.frame; frame != 0;) {
     const auto words = frames_[frame];
     if (words[0] == kArray && !arrays_[words[kArrayPlan]]->is_monotone) return state;
-    frame = words[0] == kSlot ? words[kSlotParent] : words[words[0] == kArray ? kArraySlot : kObjectSlot];
+    if (words[0] == kSlot) {
+      frame = words[kSlotParent];
+    } else {
+      frame = words[0] == kArray ? words[kArraySlot] : words[kObjectSlot];
+    }
   }
   return {state.place, state.frame, kFreshText};
 }

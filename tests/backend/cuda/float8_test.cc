@@ -141,7 +141,9 @@ TEST(CudaFloat8, MatchesRefWithEveryGridOfScales) {
         // Three bits of mantissa: a number errs by a sixteenth at most, and by 0.026 in the mean square.
         const double error = error_of(here.run(rounded, n, false, DType::kF32), want_rounded);
         EXPECT_LE(error, 0.035);
-        if (n >= 63 && n_out % 16 == 0) EXPECT_GE(error, 0.015) << "the activations were not quantized";
+        if (n >= 63 && n_out % 16 == 0) {
+          EXPECT_GE(error, 0.015) << "the activations were not quantized";
+        }
         if (testing::Test::HasFailure()) return;
       }
     }

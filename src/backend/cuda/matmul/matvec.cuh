@@ -100,7 +100,8 @@ struct Stream {
     aim();
   }
   __device__ static int steps_of(const Shape& s, int part) {
-    if constexpr (kShape.n_in > 0 && kShape.n_steps % kShape.split == 0) return s.n_steps / s.split;
+    if constexpr (kShape.n_in > 0)  // otherwise the split is not known here
+      if constexpr (kShape.n_steps % kShape.split == 0) return s.n_steps / s.split;
     return (s.n_steps - part + s.split - 1) / s.split;
   }
   __device__ __forceinline__ void aim() {
