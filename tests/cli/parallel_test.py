@@ -45,8 +45,7 @@ def run(command, timeout=120):
 def test_two_ranks_write_the_text_of_one(ingot):
     one = token_ids(ingot)
     assert len(one) == 60 and token_ids(ingot, "--tp", 2) == one
-    for device in ("cpu", "cpu,cpu,cpu,cpu"):  # two stages of two ranks
-        assert token_ids(ingot, "--tp", 2, "--pp", 2, "--device", device) == one
+    assert token_ids(ingot, "--tp", 2, "--pp", 2) == one  # two stages of two ranks
     sampled = [json.loads(ingot("run", "--raw", "-p", "A fox", "-n", 40, "-s", 7, "--json", *EXACT, "--tp", n).stdout)["text"] for n in (1, 2)]
     assert sampled[0] == sampled[1]
 

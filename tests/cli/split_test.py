@@ -8,7 +8,7 @@ ASK = ["-p", "What is 7 + 5?", "--temp", "0"]
 ANSWER = "7 + 5 = 12.\n"
 
 
-@pytest.mark.parametrize("flags", [["--device", "cpu,cpu", "--pp", "2"], ["--device", "cpu,ref,cpu", "--pp", "3"], ["--device", "cpu,cpu", "--pp", "2", "--layers-split", "1,11"],
+@pytest.mark.parametrize("flags", [["--device", "cpu,cpu", "--pp", "2"], ["--device", "cpu,ref,cpu", "--pp", "3"], ["--device", "cpu,cpu", "--pp", "2", "--layers-split", "1,11"], ["--device", "cpu,cpu,cpu,cpu", "--tp", "2", "--pp", "2"],
                                    ["--device", "ref", "--gpu-layers", "2"], ["--device", "ref", "-ngl", "all"], ["--device", "ref", "-ot", "ffn_=CPU"],
                                    ["--device", "ref", "--override-tensor", r"blk\.[12]\.=CPU,ffn=CUDA0"], ["--device", "cpu,cpu", "--pp", "2", "--trace-steps", "--trace", "/dev/null"]])
 def test_the_same_answer(ingot, flags):
