@@ -26,7 +26,7 @@ struct InspectOptions {
   std::string shape, type = "Q4_0";  // used with `kernels`
   std::vector<int> rows = {1, 4, 16, 32, 64, 128, 256, 512, 1024};
   uint64_t memory = 0;      // memory to fit in; 0: the free memory
-  uint64_t gpu_memory = 0;  // of a hypothetical GPU; 0: none
+  std::vector<uint64_t> gpu_memory;  // of each hypothetical GPU
 };
 
 JsonValue quant_mix(const CheckpointFacts& facts) {
@@ -126,25 +126,36 @@ JsonValue rows_of(const std::vector<MemoryPlan>& plans) {
   return rows;
 }
 
-// As what_fits, for a GPU of which only the memory size is known. The CPU holds the parts that do not fit on the GPU.
-JsonValue what_fits_gpu(const Checkpoint& checkpoint, const InspectOptions& o) {
+// As what_fits, for GPUs of which only the memory sizes are known. Several are the stages of a pipeline. The CPU holds
+// the parts that do not fit on the GPUs.
+JsonValue what_fits_gpus(const Checkpoint& checkpoint, const InspectOptions& o) {
   const Config c = checkpoint.config();
   const auto source = checkpoint.weights();
   RunnerOptions options = runner_options(o);
   options.n_snapshots = o.model.n_snapshots, options.n_ctx = o.model.n_ctx;
-  const auto gpu = planned_gpu(o.gpu_memory), cpu = create_backend({.device = "cpu", .n_threads = 1});
-  const size_t host_bytes = o.memory > 0 ? o.memory : cpu->available_bytes();
-  std::vector<DeviceMemory> devices = {{.name = "the GPU", .backend = gpu.get(), .available = o.gpu_memory}};
+  const auto cpu = create_backend({.device = "cpu", .n_threads = 1});
+  const size_t host_bytes = o.memory > 0 ? o.memory : cpu->available_bytes(), n_gpus = o.gpu_memory.size();
+  std::vector<std::unique_ptr<Backend>> gpus;
+  std::vector<DeviceMemory> devices;
+  for (size_t i = 0; i < n_gpus; ++i) {
+    gpus.push_back(planned_gpu(o.gpu_memory[i]));
+    devices.push_back({.name = n_gpus == 1 ? "the GPU" : fmt::format("GPU {}", i),
+                       .backend = gpus[i].get(),
+                       .available = o.gpu_memory[i]});
+  }
   const auto host = [&] {
     return DeviceMemory{.name = "the CPU", .backend = cpu.get(), .available = host_bytes};
   };
   const Split split = choose_split(c, *source, devices, host, options);
-  if (split.uses(1)) {
+  const bool has_host_part = split.uses(static_cast<int>(n_gpus));
+  for (DeviceMemory& gpu : devices) {
+    gpu.fills = has_host_part || n_gpus > 1;
+    gpu.available -= std::min(gpu.available, gpu.backend->driver_bytes());
+  }
+  if (has_host_part) {
     devices.push_back(host());
-    devices[0].fills = true;
     options.max_batch_tokens = std::max(options.max_batch_tokens, kSplitChunk);
   }
-  devices[0].available -= std::min(devices[0].available, gpu->driver_bytes());
   JsonValue json = {{"model_context", c.n_ctx_train}, {"devices", JsonValue::array()}};
   std::vector<std::string> names;
   size_t available = 0, weights = 0;
@@ -162,7 +173,7 @@ JsonValue what_fits_gpu(const Checkpoint& checkpoint, const InspectOptions& o) {
 
 // The context size that fits, for several numbers of concurrent sequences.
 JsonValue what_fits(const Checkpoint& checkpoint, const InspectOptions& o) {
-  if (o.gpu_memory > 0) return what_fits_gpu(checkpoint, o);
+  if (!o.gpu_memory.empty()) return what_fits_gpus(checkpoint, o);
   const Planner planner(checkpoint, o);
   const Config& c = planner.config;
   const size_t available = o.memory > 0 ? o.memory : planner.backend->available_bytes();
@@ -364,8 +375,9 @@ void add_inspect(CLI::App& app) {
   command
       ->add_option("--gpu-memory", o->gpu_memory,
                    "plan for a GPU with this much memory, such as 16GiB, which need not exist; also show the parts "
-                   "that the CPU runs if the model does not fit")
+                   "that the CPU runs if the model does not fit; for several GPUs (--pp), a list such as 24GiB,12GiB")
       ->transform(CLI::AsSizeValue(false))
+      ->delimiter(',')
       ->needs("--fit");
   command->add_flag("--kernels", o->kernels,
                     "load the model, and show the matmul kernels for its matrices with their times");
@@ -399,6 +411,7 @@ void add_inspect(CLI::App& app) {
       "Examples:\n  ingot inspect model.gguf -c 8192\n  ingot inspect model.gguf --json --tensors\n"
       "  ingot inspect model.gguf --fit --memory 24GiB\n"
       "  ingot inspect model.gguf --fit --gpu-memory 16GiB\n"
+      "  ingot inspect model.gguf --fit --gpu-memory 24GiB,12GiB\n"
       "  ingot inspect model.gguf --kernels --device cuda --rows "
       "1,64,256");
   command->callback([o] { inspect(*o); });
