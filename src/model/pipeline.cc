@@ -12,7 +12,7 @@ Pipeline::Pipeline(std::vector<Stage> stages, int max_tokens, OnFault on_fault)
       on_fault_(std::move(on_fault)),
       place_floats_(static_cast<size_t>(max_tokens) * static_cast<size_t>(stages_[0].program->dim)),
       n_run_(stages_.size()) {
-  CHECK_GT(stages_.size(), 1);
+  CHECK(stages_.size() > 1);
   for (size_t s = 0; s + 1 < stages_.size(); ++s)
     rows_.push_back(stages_[s].backend->host_floats(stages_.size() * place_floats_));
   try {
