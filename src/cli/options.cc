@@ -38,8 +38,8 @@ void add_kernels_option(CLI::App& app, ModelOptions& o) {
                  "activations quantized to FP8")
       ->check(CLI::IsMember({"f16", "f32"}));
   app.add_option("--isa", o.isa,
-                 "instruction set of the kernels with --device cpu: avx512bf16, avx512, avx_vnni, avx2, neon_i8mm, "
-                 "neon_dot or portable; default: the best that the machine has");
+                 "instruction set of the kernels with --device cpu: amx, avx512bf16, avx512, avx_vnni, avx2, "
+                 "neon_i8mm, neon_dot or portable; default: the best that the machine has");
   app.add_option("--numa", o.numa,
                  "use of NUMA nodes with --device cpu: distribute (threads are bound to all nodes and read weights "
                  "from their own node), isolate (all threads and weights are on the node where the program starts) or "

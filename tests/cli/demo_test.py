@@ -52,7 +52,7 @@ def test_builtin_is_the_file(ingot):
     assert 5_000_000 <= facts[0]["parameters"] <= 15_000_000
 
 
-INSTRUCTION_SETS = {"portable", "avx2", "avx512", "avx512bf16", "neon_dot", "neon_i8mm"}
+INSTRUCTION_SETS = {"portable", "avx2", "avx512", "avx512bf16", "amx", "neon_dot", "neon_i8mm"}
 
 
 def test_inspect_kernels(ingot):

@@ -89,7 +89,7 @@ void CpuBackend::plan_matmuls(std::span<const MatmulJob> jobs, std::span<const i
 // deterministic mode, such tiles run one at a time.
 void CpuBackend::run_task(const MatmulJob& job, const PanelRange& range) {
   constexpr int64_t kLongTileBytes = 128 * 1024;  // less than the length from which the kernel sums in parts
-  const int64_t tile_bytes = cpu::kMaxTile * job.act_token_bytes;
+  const int64_t tile_bytes = (job.tiling.n_tokens + job.tiling.n_tiles - 1) / job.tiling.n_tiles * job.act_token_bytes;
   const bool in_parts = tile_bytes >= kLongTileBytes && job.unpacked == Unpacked::kNo;
   if (!deterministic_ || !in_parts) return job.kernels->matmul(job, range);
   for (int tile = range.tile_begin; tile < range.tile_end; ++tile)
@@ -97,7 +97,9 @@ void CpuBackend::run_task(const MatmulJob& job, const PanelRange& range) {
 }
 
 Unpacked CpuBackend::unpacked(const PackedWeight& w, int64_t n_rows) const {
-  const bool few = n_rows <= (cpu::kUnpackTiles - 1) * max_tile(w, kernels_, w.unpacked);
+  const bool few = w.unpacked == Unpacked::kBlocks
+                       ? n_rows < cpu::kBlockTokens
+                       : n_rows <= (cpu::kUnpackTiles - 1) * max_tile(w, kernels_, w.unpacked);
   return few || (w.batch_changes_bits && deterministic_) ? Unpacked::kNo : w.unpacked;
 }
 
@@ -150,8 +152,9 @@ void CpuBackend::matmul_add(Tensor residual, Tensor x, const Weight& w, Tensor b
 // Whether one kernel can run the tiles of both weights for this number of rows. The weights need the same instruction
 // set and tiles of the same size, and must stay packed.
 bool CpuBackend::run_together(const PackedWeight& gate, const PackedWeight& up, int64_t n_rows) const {
+  const Unpacked how = unpacked(gate, n_rows);
   return &kernels_for(gate, n_rows) == &kernels_for(up, n_rows) && (gate.kind >= 0) == (up.kind >= 0) &&
-         unpacked(gate, n_rows) == Unpacked::kNo && unpacked(up, n_rows) == Unpacked::kNo;
+         how == unpacked(up, n_rows) && (how == Unpacked::kNo || how == Unpacked::kBlocks);
 }
 
 void CpuBackend::gate_up(const GateUpArgs& a) {

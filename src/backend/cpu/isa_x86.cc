@@ -1,6 +1,11 @@
 // Which kernels an x86-64 machine can run. The same sets as in cmake/cpu_kernels.cmake.
 #include <cpuid.h>
+#ifdef __linux__
+#include <sys/syscall.h>
+#include <unistd.h>
+#endif
 
+#include "backend/cpu/amx/amx.h"
 #include "backend/cpu/isa.h"
 
 namespace ingot::cpu {
@@ -25,6 +30,27 @@ bool has_avx_vnni() {
   return __get_cpuid_count(7, 1, &eax, &ebx, &ecx, &edx) != 0 && (eax & 1 << 4) != 0;
 }
 
+
+// The processor has the matrix unit, and the system lets this process use it. Linux does so on request.
+bool can_use_amx() {
+  constexpr unsigned kBf16 = 1 << 22, kTile = 1 << 24;
+  unsigned eax = 0, ebx = 0, ecx = 0, edx = 0;
+  if (__get_cpuid_count(7, 0, &eax, &ebx, &ecx, &edx) == 0 || (edx & kBf16) == 0 || (edx & kTile) == 0) return false;
+#ifdef __linux__
+  constexpr long kRequest = 0x1023, kTileData = 18;  // ARCH_REQ_XCOMP_PERM, XFEATURE_XTILEDATA
+  return syscall(SYS_arch_prctl, kRequest, kTileData) == 0;
+#else
+  return false;
+#endif
+}
+
+Kernels with_amx(Kernels base) {
+  base.isa = "amx";
+  base.block_tiles = &amx::kBf16Tiles, base.block_tile = amx::kTokens;
+  base.peak_bf16 = amx::peak_bf16;
+  return base;
+}
+
 }  // namespace
 
 std::vector<const Kernels*> find_kernels() {
@@ -34,6 +60,10 @@ std::vector<const Kernels*> find_kernels() {
                           __builtin_cpu_supports("avx512cd") && __builtin_cpu_supports("avx512dq") &&
                           __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512vnni");
   std::vector<const Kernels*> found;
+  if (has_avx512 && __builtin_cpu_supports("avx512bf16") && can_use_amx()) {
+    static const Kernels kAmx = with_amx(avx512bf16::kKernels);
+    found.push_back(&kAmx);
+  }
   if (has_avx512 && __builtin_cpu_supports("avx512bf16")) found.push_back(&avx512bf16::kKernels);
   if (has_avx512) found.push_back(&avx512::kKernels);
   if (kEncodesAvxVnniAsAvx512 ? has_avx512 : has_avx2 && has_avx_vnni()) found.push_back(&avx_vnni::kKernels);

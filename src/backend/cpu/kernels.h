@@ -14,7 +14,7 @@ namespace ingot::cpu {
 constexpr int kPanelRows = 32;
 constexpr int kGroup = 32;       // elements of k that share one scale of the int8 activations
 constexpr int kSuperGroups = 8;  // groups of a super-block: 256 elements
-constexpr int kMaxTile = 12;     // tokens
+constexpr int kMaxTile = 32;     // tokens
 
 // ---- quantized panels ----
 
@@ -121,20 +121,22 @@ constexpr int kDenseCount = 3;
 // ---- packed activations ----
 
 // The layout of packed activations for a kind of weight. A tile of m tokens holds, if dense: f32 [n_in, m], or with
-// bf16 pairs bf16 [n_in / 2, m, 2]. Otherwise it holds for each group of 32: int32 start [parts, m], f32 scale [m],
-// with has_min f32 sum [parts, m], int8 [8, m, 4]. `start` is -zero * (sum of the int8), `sum` is scale * (sum of the
-// int8). With int16_limit it holds for each group: f32 scale [m], with has_min f32 sum [m], int16 [16, m, 2].
+// bf16 pairs bf16 [n_in / 2, m, 2], or with blocks bf16 [n_in / 32, m, 32]. Otherwise it holds for each group of 32:
+// int32 start [parts, m], f32 scale [m], with has_min f32 sum [parts, m], int8 [8, m, 4]. `start` is -zero * (sum of
+// the int8), `sum` is scale * (sum of the int8). With int16_limit it holds for each group: f32 scale [m], with has_min
+// f32 sum [m], int16 [16, m, 2].
 struct ActLayout {
   bool dense = false;
   bool bf16 = false;
+  bool blocks = false;
   bool has_min = false;
   int parts = 1;
   int zero = 0;
   int int16_limit = 0;  // the largest integer of 16 bits; 0: int8, up to 127
 };
 static inline bool same(const ActLayout& a, const ActLayout& b) {
-  return a.dense == b.dense && a.bf16 == b.bf16 && a.has_min == b.has_min && a.parts == b.parts && a.zero == b.zero &&
-         a.int16_limit == b.int16_limit;
+  return a.dense == b.dense && a.bf16 == b.bf16 && a.blocks == b.blocks && a.has_min == b.has_min &&
+         a.parts == b.parts && a.zero == b.zero && a.int16_limit == b.int16_limit;
 }
 static inline int64_t act_token_bytes(const ActLayout& a, int64_t n_in) {
   if (a.dense) return a.bf16 ? (n_in + 1) / 2 * 4 : n_in * 4;
@@ -157,9 +159,11 @@ static inline int tile_begin(const Tiling& t, int tile) {
 
 // ---- matmul ----
 
-// The type into which a part of a panel is unpacked, once for many tokens. Products of this type are faster.
-enum class Unpacked : uint8_t { kNo, kF32, kInt16 };
+// The type into which a part of a panel is unpacked, once for many tokens. Products of this type are faster. kBlocks:
+// the panel stays as it is, and the activations are bf16 in blocks (Kernels::block_tiles).
+enum class Unpacked : uint8_t { kNo, kF32, kInt16, kBlocks };
 constexpr int kUnpackTiles = 4;  // with fewer tiles of tokens, unpacking costs more time than it saves
+constexpr int kBlockTokens = 4;  // with fewer tokens, block tiles read weights more slowly
 
 // F16 weights as 16-bit integers with a scale for each row and 32 of k. Sums of 32 products fit in 32 bits. The limit
 // of the activations is a multiple of 127, so numbers that are exact in int8 are exact here.
@@ -262,6 +266,8 @@ struct Kernels {
 
   const TileRow* quant_tiles;  // [kQuantKindCount]
   const TileRow* dense_tiles;  // [kDenseCount]
+  const TileRow* block_tiles;  // for bf16 weights and activations in blocks; null: none
+  int block_tile;              // the largest number of tokens of block_tiles
   void (*pack_activations)(const float* x, int64_t stride, int m, int64_t n_in, const ActLayout& layout, uint8_t* tile);
   void (*matmul)(const MatmulJob& job, const PanelRange& range);
   // y = act(gate) * up, where y is the gate job's y.

@@ -287,6 +287,11 @@ void describe_quant(PackedWeight& w, const FormatInfo& f, int kind, const Kernel
 void describe_dense(PackedWeight& w, Dense type, const Kernels& kernels) {
   w.dense = type;
   w.activations = {.dense = true, .bf16 = type == Dense::kBF16 && kernels.bf16_dot};
+  if (w.activations.bf16 && kernels.block_tiles != nullptr && w.n_in % kGroup == 0) {
+    w.unpacked = Unpacked::kBlocks;
+    w.many_activations = {.dense = true, .bf16 = true, .blocks = true};
+    w.batch_changes_bits = true;
+  }
   if (type == Dense::kF32 || w.activations.bf16) return;
   const bool in_int16 = kernels.int16_tile > 0 && w.n_in % kGroup == 0;
   w.unpacked = in_int16 ? Unpacked::kInt16 : Unpacked::kF32;
@@ -309,7 +314,9 @@ bool packs_alike(Format format) {
 
 MatmulJob job_of(const PackedWeight& w, const Kernels& kernels, int n_rows, const uint8_t* act, Tensor y,
                  Unpacked unpacked) {
-  return {.tiles = w.kind >= 0 ? kernels.quant_tiles[w.kind].of : kernels.dense_tiles[static_cast<int>(w.dense)].of,
+  return {.tiles = unpacked == Unpacked::kBlocks ? kernels.block_tiles->of
+                   : w.kind >= 0                 ? kernels.quant_tiles[w.kind].of
+                                                 : kernels.dense_tiles[static_cast<int>(w.dense)].of,
           .panels = w.panels(),
           .panel_bytes = w.panel_bytes,
           .n_in = w.n_in,

@@ -42,6 +42,7 @@ struct PackedWeight {
 // The largest number of tokens in a tile.
 inline int max_tile(const PackedWeight& w, const Kernels& kernels, Unpacked unpacked = Unpacked::kNo) {
   if (unpacked == Unpacked::kInt16) return kernels.int16_tile;
+  if (unpacked == Unpacked::kBlocks) return kernels.block_tile;
   return w.kind >= 0 ? kernels.quant_tile : kernels.dense_tile;
 }
 

@@ -64,6 +64,19 @@ INLINE void pack_group(const float* x, int m, int m_count, const ActLayout& layo
     __builtin_memcpy(codes + quad_offset(quad, m, m_count), bytes + 4 * quad, 4);
 }
 
+// bf16 [n_in / 32, m_count, 32]
+void pack_blocks(const float* x, int64_t stride, int m_count, int64_t n_in, uint8_t* tile) {
+  for (int m = 0; m < m_count; ++m) {
+    uint16_t* to = (uint16_t*)tile + m * kGroup;
+    for (int64_t k = 0; k < n_in; k += kGroup, to += m_count * kGroup) {
+      for (int i = 0; i < kGroup; i += W) {
+        const U bits = bf16_bits(load(x + m * stride + k + i));
+        for (int j = 0; j < W; ++j) to[i + j] = (uint16_t)bits[j];
+      }
+    }
+  }
+}
+
 void pack_bf16(const float* x, int64_t stride, int m_count, int64_t n_in, uint8_t* tile) {
   for (int m = 0; m < m_count; ++m) {
     const float* row = x + m * stride;
@@ -202,6 +215,7 @@ INLINE void matmul_widened(const MatmulJob& job, const MatmulJob& later, const P
 void pack_activations(const float* x, int64_t stride, int m_count, int64_t n_in, const ActLayout& layout,
                       uint8_t* tile) {
   if (layout.dense) {
+    if (layout.blocks) return pack_blocks(x, stride, m_count, n_in, tile);
     if (layout.bf16) return pack_bf16(x, stride, m_count, n_in, tile);
     return pack_f32(x, stride, m_count, n_in, (float*)tile);
   }

@@ -1,0 +1,13 @@
+// Products of bf16 numbers on Intel's matrix unit (AMX): 16 tokens by 16 rows by 32 of k in one instruction. Everything
+// else of the instruction set `amx` is that of avx512bf16.
+#pragma once
+#include "backend/cpu/kernels.h"
+
+namespace ingot::cpu::amx {
+
+constexpr int kTokens = 32;  // of a tile
+
+extern const TileRow kBf16Tiles;
+double peak_bf16(int64_t iterations);  // returns the number of operations
+
+}  // namespace ingot::cpu::amx

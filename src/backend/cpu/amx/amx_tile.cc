@@ -1,0 +1,99 @@
+// A tile of up to 32 tokens times a panel of 32 rows. The eight tile registers hold four sums, [16 tokens, 16 rows] f32
+// each, two tiles of tokens, [16 tokens, 32 of k], and two of weights, [16 pairs of k, 16 rows, 2].
+//
+// Each tile configures the unit and releases it, because a thread that holds state of the unit is slower to switch.
+#include <immintrin.h>
+
+#include "backend/cpu/amx/amx.h"
+
+namespace ingot::cpu::amx {
+namespace {
+
+constexpr int kRows = 16, kRowBytes = 64;  // of a tile register
+constexpr int kBlock = 32;                 // of k in one instruction
+constexpr int kPanelPairBytes = kPanelRows * 4;
+
+struct alignas(64) Config {
+  uint8_t palette = 1, start_row = 0, reserved[14] = {};
+  uint16_t row_bytes[16] = {};
+  uint8_t rows[16] = {};
+};
+
+constexpr Config config_of(int low, int high) {
+  Config c;
+  const int rows[] = {low, low, high, high, low, high, kRows, kRows};
+  for (int i = 0; i < 8; ++i)
+    if (rows[i] > 0) c.rows[i] = static_cast<uint8_t>(rows[i]), c.row_bytes[i] = kRowBytes;
+  return c;
+}
+
+template <int m>
+void bf16_tile(const uint8_t* panel /* bf16 [n_in / 2, 32, 2] */, const uint8_t* act /* bf16 [n_in / 32, m, 32] */,
+               int64_t n_in, const uint8_t*, float* out /* [m, 32] */) {
+  constexpr int low = m < kRows ? m : kRows, high = m - low;
+  static constexpr Config config = config_of(low, high);
+  _tile_loadconfig(&config);
+  _tile_zero(0);
+  _tile_zero(1);
+  if constexpr (high > 0) {
+    _tile_zero(2);
+    _tile_zero(3);
+  }
+  for (int64_t block = 0; block < n_in / kBlock; ++block) {
+    _tile_loadd(6, panel, kPanelPairBytes);
+    _tile_loadd(7, panel + kRowBytes, kPanelPairBytes);
+    _tile_loadd(4, act, kRowBytes);
+    _tile_dpbf16ps(0, 4, 6);
+    _tile_dpbf16ps(1, 4, 7);
+    if constexpr (high > 0) {
+      _tile_loadd(5, act + kRows * kRowBytes, kRowBytes);
+      _tile_dpbf16ps(2, 5, 6);
+      _tile_dpbf16ps(3, 5, 7);
+    }
+    panel += kRows * kPanelPairBytes;
+    act += m * kRowBytes;
+  }
+  constexpr int64_t stride = kPanelRows * sizeof(float);
+  _tile_stored(0, out, stride);
+  _tile_stored(1, out + kRows, stride);
+  if constexpr (high > 0) {
+    _tile_stored(2, out + kRows * kPanelRows, stride);
+    _tile_stored(3, out + kRows * kPanelRows + kRows, stride);
+  }
+  _tile_release();
+}
+
+template <int... m>
+struct Counts {};
+template <int n, int... m>
+struct CountsOf : CountsOf<n - 1, n, m...> {};
+template <int... m>
+struct CountsOf<0, m...> {
+  using Type = Counts<m...>;
+};
+
+template <int... m>
+constexpr TileRow row_of(Counts<m...>) {
+  return {{bf16_tile<m>...}};
+}
+
+}  // namespace
+
+const TileRow kBf16Tiles = row_of(CountsOf<kTokens>::Type());
+
+double peak_bf16(int64_t iterations) {
+  constexpr int64_t kOps = int64_t{2} * kRows * kRows * kBlock;  // of an instruction
+  const int64_t n = iterations / 8;                              // the time of as many iterations of other sets
+  static constexpr Config config = config_of(kRows, kRows);
+  _tile_loadconfig(&config);  // zeroes the tiles
+  for (int64_t i = 0; i < n; ++i) {
+    _tile_dpbf16ps(0, 4, 6);
+    _tile_dpbf16ps(1, 4, 7);
+    _tile_dpbf16ps(2, 5, 6);
+    _tile_dpbf16ps(3, 5, 7);
+  }
+  _tile_release();
+  return static_cast<double>(4 * n * kOps);
+}
+
+}  // namespace ingot::cpu::amx
