@@ -103,8 +103,8 @@ Nccl::~Nccl() {
     log_warn("NCCL has not ended the communication of this rank within {} s", kMaxAbortTime.count());
 }
 
-// Aborts, because destroying a communicator waits for all ranks. ncclCommAbort has no time limit either. So a thread
-// calls it, which nobody joins if a rank hangs.
+// Aborts, because destroying a communicator waits for all ranks. ncclCommAbort has no time limit either. So a detached
+// thread calls it, and a rank that hangs does not stop this one.
 void Nccl::abort() {
   void* comm = std::exchange(comm_, nullptr);
   if (comm == nullptr) return;
