@@ -124,8 +124,8 @@ class Delayed final : public Communicator {
   std::mt19937 random_;
 };
 
-// Runs each rank as a process would, with its own communicators for steps and for the sums of each stage. `lead` runs in
-// rank 0. Returns the ranks' errors.
+// Runs each rank as a process would, with its own communicators for steps and for the sums of each stage. `lead` runs
+// in rank 0. Returns the ranks' errors.
 std::vector<std::string> run_apart(
     const std::string& name, int n, const std::function<void(Ranks&)>& lead,
     const std::function<std::unique_ptr<Communicator>(std::unique_ptr<Communicator>)>& wrap, int n_stages = 1) {
