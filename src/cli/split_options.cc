@@ -34,8 +34,8 @@ void add_split_options(CLI::App& app, SplitFlags& o) {
                  "with commas, such as '_exps=CPU'; PATTERN is a regular expression for GGUF names; the first match "
                  "counts (with --device cuda)");
   app.add_option("--pp", o.pp,
-                 "number of devices that share the layers, as stages of a pipeline: --device cuda:0,cuda:1 --pp 2; with "
-                 "--tp, each stage has that many ranks")
+                 "number of devices that share the layers, as stages of a pipeline: --device cuda:0,cuda:1 --pp 2; "
+                 "with --tp, each stage has that many ranks")
       ->check(CLI::Range(1, 64))
       ->capture_default_str();
   app.add_option("--layers-split", o.layers_split,

@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "base/check.h"
+#include "base/device_lost.h"
 #include "base/thread_start.h"
 
 namespace ingot {
@@ -79,8 +80,14 @@ std::vector<Sampled> Pipeline::wait() {
   const Job done = std::move(jobs_.front());
   jobs_.pop_front();
   ++first_;
-  if (done.fault) std::rethrow_exception(done.fault);
-  return done.drawn;
+  if (!done.fault) return done.drawn;
+  try {
+    std::rethrow_exception(done.fault);
+  } catch (const DeviceLost&) {  // no wait() follows, so the caller may free the arrays of the other steps
+    drop_last(lock);
+    changed_.wait(lock, [&] { return n_drawn_ == n_steps_; });
+    throw;
+  }
 }
 
 std::vector<float> Pipeline::logits() {

@@ -33,7 +33,8 @@ class Pipeline {
   int n_stages() const { return static_cast<int>(stages_.size()); }
 
   // As the functions of Runner (runner.h), for at most n_stages steps in flight. One thread calls them. A fault of a
-  // step is thrown by logits() and wait(). A step that was not sampled is dropped by the next forward.
+  // step is thrown by logits() and wait(). A step that was not sampled is dropped by the next forward. When wait()
+  // throws DeviceLost, no step is in flight any more.
   void forward(const Batch& batch);
   // For ranks that do not sample: in place of forward, sample and wait. `owner` has the batch's arrays.
   void follow(const Batch& batch, std::shared_ptr<const void> owner);

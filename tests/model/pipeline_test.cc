@@ -81,6 +81,15 @@ class PipelineTest : public testing::Test {
     for (const Sampled& one : drawn) tokens.push_back(one.token);
     return tokens;
   }
+  // Two steps in flight.
+  void expect_both(Pipeline& p, const OneStep& a, const OneStep& b) {
+    p.forward(a.batch());
+    p.sample(a.draws);
+    p.forward(b.batch());
+    EXPECT_EQ(tokens_of(p.wait()), expected(a));
+    p.sample(b.draws);
+    EXPECT_EQ(tokens_of(p.wait()), expected(b));
+  }
   Pipeline pipeline() { return Pipeline({{&first_, &embedding_}, {&last_, &head_}}, kLimits.max_tokens); }
 
   Interrupted first_{create_backend({.device = "ref"})}, last_{create_backend({.device = "ref"})},
@@ -91,15 +100,7 @@ class PipelineTest : public testing::Test {
 
 TEST_F(PipelineTest, TwoStepsInFlight) {
   Pipeline p = pipeline();
-  for (int32_t token = 0; token < 20; token += 2) {
-    const OneStep a(token, 3), b(token + 1, 2);
-    p.forward(a.batch());
-    p.sample(a.draws);
-    p.forward(b.batch());
-    EXPECT_EQ(tokens_of(p.wait()), expected(a));
-    p.sample(b.draws);
-    EXPECT_EQ(tokens_of(p.wait()), expected(b));
-  }
+  for (int32_t token = 0; token < 20; token += 2) expect_both(p, OneStep(token, 3), OneStep(token + 1, 2));
 }
 
 // The first stage begins the second step while the last stage is still at work on the first step.
@@ -115,13 +116,7 @@ TEST_F(PipelineTest, StagesWorkAtTheSameTime) {
     is_waiting = false;
   };
   Pipeline p = pipeline();
-  const OneStep a(1, 1), b(2, 1);
-  p.forward(a.batch());
-  p.sample(a.draws);
-  p.forward(b.batch());
-  EXPECT_EQ(tokens_of(p.wait()), expected(a));
-  p.sample(b.draws);
-  EXPECT_EQ(tokens_of(p.wait()), expected(b));
+  expect_both(p, OneStep(1, 1), OneStep(2, 1));
 }
 
 TEST_F(PipelineTest, LogitsOfAStepThatIsNotSampled) {
@@ -158,7 +153,10 @@ TEST_F(PipelineTest, AFaultBelongsToItsStep) {
     device->before = [] { throw DeviceLost("the device is lost"); };
     p.forward(a.batch());
     p.sample(a.draws);
+    auto next = std::make_unique<OneStep>(3, 1);
+    p.forward(next->batch());
     EXPECT_THROW(p.wait(), DeviceLost);
+    next.reset();  // no stage reads the batch any more
     device->before = [] {};
   }
 }

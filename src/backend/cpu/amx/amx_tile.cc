@@ -4,6 +4,8 @@
 // Each tile configures the unit and releases it, because a thread that holds state of the unit is slower to switch.
 #include <immintrin.h>
 
+#include <utility>
+
 #include "backend/cpu/amx/amx.h"
 
 namespace ingot::cpu::amx {
@@ -64,22 +66,13 @@ void bf16_tile(const uint8_t* panel /* bf16 [n_in / 2, 32, 2] */, const uint8_t*
 }
 
 template <int... m>
-struct Counts {};
-template <int n, int... m>
-struct CountsOf : CountsOf<n - 1, n, m...> {};
-template <int... m>
-struct CountsOf<0, m...> {
-  using Type = Counts<m...>;
-};
-
-template <int... m>
-constexpr TileRow row_of(Counts<m...>) {
-  return {{bf16_tile<m>...}};
+constexpr TileRow row_of(std::integer_sequence<int, m...>) {
+  return {{bf16_tile<m + 1>...}};
 }
 
 }  // namespace
 
-const TileRow kBf16Tiles = row_of(CountsOf<kTokens>::Type());
+const TileRow kBf16Tiles = row_of(std::make_integer_sequence<int, kTokens>());
 
 double peak_bf16(int64_t iterations) {
   constexpr int64_t kOps = int64_t{2} * kRows * kRows * kBlock;  // of an instruction
