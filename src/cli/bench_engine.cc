@@ -419,15 +419,15 @@ void bench_engine(LoadOptions& o) {
   const int64_t longest = o.n_shared + int64_t{o.n_turns} * turn + 1;
   if (longest > 1 << 24)
     throw UsageError("a conversation may grow to {} tokens, which is too long: use fewer or shorter turns", longest);
-  options.n_ctx = static_cast<int>(longest);
+  // Each sequence needs whole blocks and one block more; with fewer blocks, the scheduler delays the last sequences.
+  const int64_t block = options.block_size;
+  options.n_ctx = static_cast<int>(((longest + block - 1) / block + 1) * block);
   options.max_seqs = o.max_seqs;
   if (speculates) options.max_logits = o.max_seqs + std::max(kMaxDrafts, 4 * o.max_seqs);
   options.n_snapshots = o.no_prefix_cache ? 0 : -1;
   options.max_batch_tokens = o.max_batch_tokens > 0 ? std::max(o.max_batch_tokens, o.max_seqs) : 0;
-  // Each sequence needs whole blocks and one block more; with fewer blocks, the scheduler delays the last sequences.
-  const int64_t block = options.block_size, enough = ((longest + block - 1) / block + 1) * block * o.max_seqs;
-  const int64_t pool = o.n_kv_tokens > 0 ? std::max<int64_t>(o.n_kv_tokens, longest) : enough;
-  options.n_kv_tokens = static_cast<int>(std::min<int64_t>(pool, 1 << 30));
+  // Without a number, the cache is as large as fits beside the model, so no part of the model moves to the CPU.
+  if (o.n_kv_tokens > 0) options.n_kv_tokens = static_cast<int>(std::max<int64_t>(o.n_kv_tokens, longest));
   const std::shared_ptr<DraftModel> draft = load_draft(draft_file, options);
   const std::unique_ptr<Ranks> runner = load_bench_runner(o.subject, options);
   { Engine(*runner, {}).warm_up(); }
@@ -468,7 +468,8 @@ void add_bench_engine(CLI::App& bench) {
   number("--max-seqs", o->max_seqs, "maximum number of sequences in one step", 1, 4096);
   number("-b,--max-batch-tokens", o->max_batch_tokens,
          "maximum tokens per step; 0: 512 on the CPU, up to 2,048 on a GPU", 0, 1 << 16);
-  number("--kv-tokens", o->n_kv_tokens, "size of the KV cache in tokens; 0: enough for all sequences", 0, 1 << 30);
+  number("--kv-tokens", o->n_kv_tokens,
+         "size of the KV cache in tokens; 0: enough for all sequences, or as much as fits", 0, 1 << 30);
   number("--seed", o->seed, "seed of the random arrival times, lengths and tokens", 0, 0x7fffffff);
   number("-t,--threads", o->subject.model.n_threads, "number of threads; 0: all cores", 0, 1024);
   command->add_flag("--no-prefix-cache", o->no_prefix_cache, "compute every prompt in full, without the prefix cache");

@@ -20,6 +20,11 @@ constexpr int64_t kMaxTokens = 1 << 30;
 
 int64_t whole_blocks(int64_t n_tokens, int block_size) { return (n_tokens + block_size - 1) / block_size; }
 
+// Whether other programs use the device's memory at all times. The KV cache then leaves half of what is free.
+bool is_shared(const DeviceMemory& device) {
+  return !device.fills && (device.backend == nullptr || device.backend->is_host());
+}
+
 // Plans for one model on its devices. The options change from plan to plan.
 class Planner {
  public:
@@ -171,8 +176,8 @@ std::vector<size_t> Planner::left_for_kv(const RunnerOptions& o) const {
           "the states of {} sequences and {} snapshots need {}, but only {} are free after the weights: allow fewer "
           "sequences or snapshots",
           o.max_seqs, n_snapshots, human_bytes(states), human_bytes(available - weights));
-    const size_t free = available - weights - states;  // without `fills`, half of it stays free for other uses
-    left.push_back(devices_[i].fills ? left_of(free, least.devices[i].activation_bytes) : free / 2);
+    const size_t free = available - weights - states, spare = devices_[i].fills ? 0 : std::min(free, available / 20);
+    left.push_back(is_shared(devices_[i]) ? free / 2 : left_of(free - spare, least.devices[i].activation_bytes));
   }
   return left;
 }
@@ -180,7 +185,7 @@ std::vector<size_t> Planner::left_for_kv(const RunnerOptions& o) const {
 MemoryPlan Planner::plan(const RunnerOptions& options) const {
   const RunnerOptions o = with_batch_tokens(options);
   int64_t fit = tokens_in(left_for_kv(o), o);
-  if (std::ranges::any_of(devices_, &DeviceMemory::fills)) fit -= fit % o.block_size;
+  if (!std::ranges::all_of(devices_, is_shared)) fit -= fit % o.block_size;
   int n_ctx = o.n_ctx;
   if (n_ctx == 0) {
     const bool whole = tokens_held(o, c_.n_ctx_train) <= fit;
@@ -199,7 +204,7 @@ MemoryPlan Planner::plan(const RunnerOptions& options) const {
           "a KV cache of {} tokens needs {}, but only {} are free after the weights, of which activations need {}: use "
           "at most {} tokens of context, or fewer sequences at once",
           n_tokens, human_bytes(one.kv_bytes), human_bytes(one.available_bytes - one.weight_bytes),
-          human_bytes(one.activation_bytes), devices_[i].fills ? fit : 2 * fit);
+          human_bytes(one.activation_bytes), is_shared(devices_[i]) ? 2 * fit : fit);
   }
   return plan;
 }

@@ -23,7 +23,7 @@ struct DeviceMemory {
   const Backend* backend = nullptr;  // null: neither scratch nor the padding of caches is counted
   WeightBytes weights;               // of the part
   size_t available = 0;              // that the model may use
-  bool fills = false;                // the KV cache may use all that is left; false: half of it
+  bool fills = false;  // the KV cache may use all that is left; false: half of it, and on a GPU all but a twentieth
 };
 
 // One device's share of a plan. The fields have the same meaning as in MemoryPlan.

@@ -215,7 +215,7 @@ std::vector<DeviceMemory> Ranks::device_memory(const RunnerOptions& options, boo
       one.weights = weight_bytes(*source_, config_, backend, split_.part(static_cast<int>(i)));
       if (head_file_) one.weights += head_bytes(head_file_, backend);
       one.available = memory_limit(device, options);
-      if (one.fills) one.available -= std::min(one.available, backend.driver_bytes());
+      if (!backend.is_host()) one.available -= std::min(one.available, backend.driver_bytes());
     }
     devices.push_back(std::move(one));
   }

@@ -56,6 +56,21 @@ TEST(SplitChoice, AModelThatFitsStaysWhole) {
   EXPECT_FALSE(choose.split.uses(1));
 }
 
+// More sequences than the GPU has room for: the cache takes almost all memory beside the weights, and no layer leaves.
+TEST(SplitChoice, ManySequencesDoNotMoveLayers) {
+  Choice choose("llama-3.1-8b", Format::BF16);
+  RunnerOptions options;
+  options.n_ctx = 2032, options.max_seqs = 256;
+  EXPECT_EQ(choose(78, 200, options), "layers 0 to 31 on gpu");
+  const auto gpu = planned_gpu(78 * kGiB);
+  const MemoryPlan plan =
+      plan_memory(choose.config, weight_bytes(*choose.source, choose.config, *gpu), 78 * kGiB, options, gpu.get());
+  const int64_t n_tokens = int64_t{plan.kv.n_blocks} * plan.kv.block_size;
+  EXPECT_LT(n_tokens, 256 * 2032);
+  EXPECT_GT(plan.total_bytes(), size_t{73} * kGiB);
+  EXPECT_LT(plan.total_bytes(), size_t{75} * kGiB);  // a twentieth stays free
+}
+
 // With less memory, more layers leave the GPU, starting with the first.
 TEST(SplitChoice, ADenseModelLosesLayers) {
   Choice choose("llama-3.1-8b");
