@@ -23,6 +23,9 @@ inline bool is_float8(Format format) { return format == Format::F8_E4M3 || forma
 // with a scale for each 32: 2.1 / 8191 / sqrt(12) each, 0.000105 expected together. Twice is allowed.
 inline constexpr double kInt16Error = 2.1e-4;
 inline bool is_half(Format format) { return format == Format::F16 || format == Format::BF16; }
+// Error of numbers that become bf16: 2^-9 / sqrt(3) of each, 0.0011 expected; 0.0016 if weights and activations do.
+// Twice is allowed.
+inline constexpr double kBf16Error = 0.0033;
 // Error of a product whose activations need no rounding (OpRig::activations), as in most cases: usually kFloatError.
 // Weights that become int8 have their own rounding error. For random bytes read as F8_E4M3, the largest of 32 is about
 // 4 deviations, the step 4 / 127, and the error 0.0094 of a deviation. Three times as much is allowed, because one
@@ -38,12 +41,11 @@ inline double weight_error(Format format) {
 // largest of 32 normal values is about 2.1 deviations, so a step is 2.1 / 127 and its rounding error 0.0048 deviations.
 // Random weights pass that error on to the output unchanged: 0.0048 expected. The error of one token's output varies by
 // chance, more so if a group's weights share a minimum. It averages out over some hundred groups of 32, and twice is
-// allowed. bf16 weights may have bf16 activations: 2^-9 / sqrt(3) relative, 0.0011 expected. Dense f32 is multiplied in
-// f32.
+// allowed. bf16 weights may have bf16 activations. Dense f32 is multiplied in f32.
 inline double format_error(Format format) {
   if (is_float8(format)) return 0.018;
   if (info(format).unpack != nullptr) return 0.010;
-  return format == Format::BF16 ? 0.004 : weight_error(format);
+  return format == Format::BF16 ? kBf16Error : weight_error(format);
 }
 
 }  // namespace ingot

@@ -159,11 +159,12 @@ static inline int tile_begin(const Tiling& t, int tile) {
 
 // ---- matmul ----
 
-// The type into which a part of a panel is unpacked, once for many tokens. Products of this type are faster. kBlocks:
-// the panel stays as it is, and the activations are bf16 in blocks (Kernels::block_tiles).
-enum class Unpacked : uint8_t { kNo, kF32, kInt16, kBlocks };
+// The type into which a part of a panel is unpacked, once for many tokens. Products of this type are faster. kBF16 and
+// kBlocks: the activations are bf16 in blocks (Kernels::block_tiles); with kBlocks, the panel stays as it is.
+enum class Unpacked : uint8_t { kNo, kF32, kInt16, kBF16, kBlocks };
 constexpr int kUnpackTiles = 4;  // with fewer tiles of tokens, unpacking costs more time than it saves
 constexpr int kBlockTokens = 4;  // with fewer tokens, block tiles read weights more slowly
+constexpr int kUnpackBf16Tokens = 96;  // as kUnpackTiles, for kBF16
 
 // F16 weights as 16-bit integers with a scale for each row and 32 of k. Sums of 32 products fit in 32 bits. The limit
 // of the activations is a multiple of 127, so numbers that are exact in int8 are exact here.

@@ -282,6 +282,11 @@ void describe_quant(PackedWeight& w, const FormatInfo& f, int kind, const Kernel
     w.unpacked = Unpacked::kInt16;
     w.many_activations = {.has_min = k.has_min, .int16_limit = 127};
   }
+  if (kernels.block_tiles != nullptr) {
+    w.unpacked = Unpacked::kBF16;
+    w.many_activations = {.dense = true, .bf16 = true, .blocks = true};
+    w.batch_changes_bits = true;
+  }
 }
 
 void describe_dense(PackedWeight& w, Dense type, const Kernels& kernels) {
@@ -302,7 +307,7 @@ void describe_dense(PackedWeight& w, Dense type, const Kernels& kernels) {
 }  // namespace
 
 const char* multiplies_as(Format format, const Kernels& kernels) {
-  if (kind_of(info(format)) >= 0) return "int8";
+  if (kind_of(info(format)) >= 0) return kernels.block_tiles != nullptr ? "bf16" : "int8";
   if (format == Format::BF16 && kernels.bf16_dot) return "bf16";
   return kernels.int16_tile > 0 && info(format).block_size == 1 && format != Format::F32 ? "int16" : "f32";
 }
@@ -314,9 +319,9 @@ bool packs_alike(Format format) {
 
 MatmulJob job_of(const PackedWeight& w, const Kernels& kernels, int n_rows, const uint8_t* act, Tensor y,
                  Unpacked unpacked) {
-  return {.tiles = unpacked == Unpacked::kBlocks ? kernels.block_tiles->of
-                   : w.kind >= 0                 ? kernels.quant_tiles[w.kind].of
-                                                 : kernels.dense_tiles[static_cast<int>(w.dense)].of,
+  return {.tiles = in_blocks(unpacked) ? kernels.block_tiles->of
+                   : w.kind >= 0       ? kernels.quant_tiles[w.kind].of
+                                       : kernels.dense_tiles[static_cast<int>(w.dense)].of,
           .panels = w.panels(),
           .panel_bytes = w.panel_bytes,
           .n_in = w.n_in,

@@ -39,10 +39,13 @@ struct PackedWeight {
   const uint8_t* panels() const { return memory.data(); }
 };
 
+// Whether the activations are bf16 in blocks.
+inline bool in_blocks(Unpacked unpacked) { return unpacked == Unpacked::kBF16 || unpacked == Unpacked::kBlocks; }
+
 // The largest number of tokens in a tile.
 inline int max_tile(const PackedWeight& w, const Kernels& kernels, Unpacked unpacked = Unpacked::kNo) {
   if (unpacked == Unpacked::kInt16) return kernels.int16_tile;
-  if (unpacked == Unpacked::kBlocks) return kernels.block_tile;
+  if (in_blocks(unpacked)) return kernels.block_tile;
   return w.kind >= 0 ? kernels.quant_tile : kernels.dense_tile;
 }
 

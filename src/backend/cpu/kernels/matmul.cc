@@ -64,19 +64,6 @@ INLINE void pack_group(const float* x, int m, int m_count, const ActLayout& layo
     __builtin_memcpy(codes + quad_offset(quad, m, m_count), bytes + 4 * quad, 4);
 }
 
-// bf16 [n_in / 32, m_count, 32]
-void pack_blocks(const float* x, int64_t stride, int m_count, int64_t n_in, uint8_t* tile) {
-  for (int m = 0; m < m_count; ++m) {
-    uint16_t* to = (uint16_t*)tile + m * kGroup;
-    for (int64_t k = 0; k < n_in; k += kGroup, to += m_count * kGroup) {
-      for (int i = 0; i < kGroup; i += W) {
-        const U bits = bf16_bits(load(x + m * stride + k + i));
-        for (int j = 0; j < W; ++j) to[i + j] = (uint16_t)bits[j];
-      }
-    }
-  }
-}
-
 void pack_bf16(const float* x, int64_t stride, int m_count, int64_t n_in, uint8_t* tile) {
   for (int m = 0; m < m_count; ++m) {
     const float* row = x + m * stride;
@@ -215,7 +202,9 @@ INLINE void matmul_widened(const MatmulJob& job, const MatmulJob& later, const P
 void pack_activations(const float* x, int64_t stride, int m_count, int64_t n_in, const ActLayout& layout,
                       uint8_t* tile) {
   if (layout.dense) {
+#if defined(INGOT_BF16_BLOCKS)
     if (layout.blocks) return pack_blocks(x, stride, m_count, n_in, tile);
+#endif
     if (layout.bf16) return pack_bf16(x, stride, m_count, n_in, tile);
     return pack_f32(x, stride, m_count, n_in, (float*)tile);
   }
@@ -240,6 +229,9 @@ void matmul(const MatmulJob& job, const PanelRange& range) {
   if constexpr (kInt16Tile > 0) {
     if (job.unpacked == Unpacked::kInt16) return matmul_in_int16(job, range);
   }
+#if defined(INGOT_BF16_BLOCKS)
+  if (job.unpacked == Unpacked::kBF16) return matmul_in_bf16(job, later, range);
+#endif
   if (job.unpacked == Unpacked::kF32) return matmul_widened(job, later, range, out);
   const int n_parts = parts_of(job, range);
   if (n_parts == 1) {

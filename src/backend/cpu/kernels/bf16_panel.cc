@@ -1,0 +1,97 @@
+// Products of many tokens and quantized weights on a matrix unit that multiplies bf16 (Kernels::block_tiles). A part of
+// a panel is unpacked to bf16 in the second-level cache, and multiplied by all tokens before the next part. A weight is
+// rounded to 8 bits, an error of 2^-9 of the weight; activations have the same error, less than as int8.
+#include "backend/cpu/kernels.h"
+#include "backend/cpu/kernels/quant_panel.h"
+#include "backend/cpu/kernels/simd.h"
+#include "backend/cpu/kernels/tables.h"
+
+#if defined(INGOT_BF16_BLOCKS)
+
+namespace ingot::cpu::INGOT_ISA {
+namespace {
+
+constexpr int64_t kPartGroups = 64, kPanels = 4;  // groups of 32 in a part; panels unpacked at a time
+constexpr int kPairs = kGroup / 2;
+alignas(64) thread_local uint32_t unpacked[kPanels][kPartGroups * kPairs * kPanelRows];  // bf16 [k / 2, 32 rows, 2]
+
+template <int byte>
+INLINE F code_of(I codes) {
+  if constexpr (byte == 3) return to_float((I)((U)codes >> 24));
+  return to_float((codes >> (8 * byte)) & 255);
+}
+
+// Groups [first, first + n) of a panel.
+template <int kind>
+void unpack_groups(const MatmulJob& job, const uint8_t* panel, int64_t first, int64_t n, uint32_t* out) {
+  constexpr BlockLayout b = Kind<kind>::layout;
+  constexpr int n_quads = kGroup / 4 / b.parts;  // of a part
+  const I book = Kind<kind>::k.span > 0 ? repeat16(job.codebook) : I{};
+  const F zero = all((float)job.zero);
+  for (int64_t g = 0; g < n; ++g) {
+    const uint8_t* block = panel + (first + g) / b.n_groups * b.bytes;
+    const uint8_t* record = block + b.head_bytes + (first + g) % b.n_groups * b.record_bytes;
+    const uint8_t* scales = b.shared ? block : record;
+    uint32_t* to = out + g * kPairs * kPanelRows;
+    for (int row = 0; row < kPanelRows; row += W) {
+      F base[2][1] = {};
+      load_base<kind>(base[0], block, 0, row);
+      if constexpr (Kind<kind>::k.has_min) load_base<kind>(base[1], block, 1, row);
+#pragma GCC unroll 8
+      for (int quad = 0; quad < kGroup / 4; ++quad) {
+        const int part = quad / n_quads;
+        const F scale = load_scale<kind>(scales, 0, part, row, base[0][0]);
+        F start = -zero * scale;
+        if constexpr (Kind<kind>::k.has_min) start += load_scale<kind>(scales, 1, part, row, base[1][0]);
+        const I codes = load_codes<kind>(record + b.codes_at, quad, row, book);
+        const auto value = [&](F code) { return code * scale + start; };
+        uint32_t* pair = to + 2 * quad * kPanelRows + row;
+        store_pairs(pair, value(code_of<0>(codes)), value(code_of<1>(codes)));
+        store_pairs(pair + kPanelRows, value(code_of<2>(codes)), value(code_of<3>(codes)));
+      }
+    }
+  }
+}
+
+template <int kind = 0>
+void unpack(const MatmulJob& job, const uint8_t* panel, int64_t first, int64_t n, uint32_t* out) {
+  if constexpr (kind < kQuantKindCount) {
+    if (job.kind != kind) return unpack<kind + 1>(job, panel, first, n, out);
+    unpack_groups<kind>(job, panel, first, n, out);
+  }
+}
+
+}  // namespace
+
+void pack_blocks(const float* x, int64_t stride, int m_count, int64_t n_in, uint8_t* tile) {
+  for (int m = 0; m < m_count; ++m)
+    for (int64_t block = 0; block < n_in / kGroup; ++block) {
+      const float* from = x + m * stride + block * kGroup;
+      store_bf16(tile + (block * m_count + m) * kGroup * 2, load(from), load(from + W));
+    }
+}
+
+void matmul_in_bf16(const MatmulJob& job, const MatmulJob& later, const PanelRange& r) {
+  alignas(64) float out[kMaxTile * kPanelRows];
+  const int64_t n_groups = job.n_in / kGroup;
+  for (int64_t begin = r.panel_begin; begin < r.panel_end; begin += kPanels) {
+    const int64_t end = begin + kPanels < r.panel_end ? begin + kPanels : r.panel_end;
+    for (int64_t first = 0; first < n_groups; first += kPartGroups) {
+      const int64_t n = n_groups - first < kPartGroups ? n_groups - first : kPartGroups;
+      for (int64_t panel = begin; panel < end; ++panel)
+        unpack(job, job.panels + panel * job.panel_bytes, first, n, unpacked[panel - begin]);
+      for (int tile = r.tile_begin; tile < r.tile_end; ++tile) {
+        const int token = tile_begin(job.tiling, tile), m = tile_begin(job.tiling, tile + 1) - token;
+        const uint8_t* act = job.act + token * job.act_token_bytes + first * kGroup * m * 2;
+        for (int64_t panel = begin; panel < end; ++panel) {
+          job.tiles[m - 1]((const uint8_t*)unpacked[panel - begin], act, n * kGroup, nullptr, out);
+          finish(first == 0 ? job : later, out, panel, token, m);
+        }
+      }
+    }
+  }
+}
+
+}  // namespace ingot::cpu::INGOT_ISA
+
+#endif
