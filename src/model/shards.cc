@@ -80,10 +80,9 @@ void deal_experts(const Divided& d, int64_t block, bool whole, Share& share) {
   if (whole && e.n == 0)
     throw UsageError("ep needs a model with experts, but this model has none: ranks divide it without ep");
   share.experts = whole ? d.deal(e.n, 1, "experts") : Range{0, e.n};
-  share.expert_ffn =
-      whole ? Range{0, e.ffn_dim}
-            : d.deal_columns(e.ffn_dim, block, "experts' feed-forward",
-                             e.n >= d.n_ranks ? ", but ranks can have whole experts: use ep" : "");
+  share.expert_ffn = whole ? Range{0, e.ffn_dim}
+                           : d.deal_columns(e.ffn_dim, block, "experts' feed-forward",
+                                            e.n >= d.n_ranks ? ", but ranks can have whole experts: use ep" : "");
   share.shared_ffn = d.deal_columns(e.shared_dim, block, "shared expert's feed-forward");
 }
 

@@ -26,7 +26,7 @@ struct Share {
   int rank = 0, n_ranks = 1;
   Range heads, kv_heads;  // of attention
   Range key_heads;        // of gated delta nets, with all value heads that use them
-  Range experts;  // of all, unless ranks have whole experts
+  Range experts;          // of all, unless ranks have whole experts
   Range ffn, expert_ffn, shared_ffn;
   int rank_vocab = 0;  // tokens of each rank but the last
   Range vocab;

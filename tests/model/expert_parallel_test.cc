@@ -145,8 +145,7 @@ TEST(WholeExperts, DivideBlocksThatColumnsCannot) {
 }
 
 TEST(WholeExperts, Errors) {
-  EXPECT_THAT(error_of(config_like_qwen(3), 4, true),
-              testing::HasSubstr("4 ranks are too many for"));
+  EXPECT_THAT(error_of(config_like_qwen(3), 4, true), testing::HasSubstr("4 ranks are too many for"));
   EXPECT_THAT(error_of(config_like_qwen(3), 4, true),
               testing::HasSubstr("its experts can be divided into at most 3 parts"));
   EXPECT_THAT(error_of(config_like_qwen(3), 4, false), testing::EndsWith("at most 3 parts of whole blocks"));

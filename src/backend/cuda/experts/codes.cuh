@@ -187,8 +187,7 @@ __device__ __forceinline__ void finish(const Params& p, const float (*sums)[kTil
   const int64_t out = int64_t{at.tile} * kTileRows + lane % 16;
   float total[kGates] = {kGates == 2 ? own : (own + other) * (p.w[0].factor * 0x1p24f)};
   if constexpr (kGates == 2) total[1] = other;
-  put<kGates>(p, s, at.output(term), out, total, before, lane < 16 && out < s.n_out[0],
-              term, at.sum * s.n_terms);
+  put<kGates>(p, s, at.output(term), out, total, before, lane < 16 && out < s.n_out[0], term, at.sum * s.n_terms);
 }
 
 // The body of the kernel. The code is short, because fetching instructions takes longer than running them. Two blocks
@@ -225,16 +224,16 @@ __device__ __forceinline__ void run(const Params& p) {
   for (; !at.done(); at.next_tile(), ++n_done) {
     const bool finishes = warp == n_done % n_warps;
     float acc[2] = {}, before = 0;
-    if (finishes && s.accumulate) {
-      const int64_t out = int64_t{at.tile} * kTileRows + lane;
-      const int sum = at.output(term);
-      if (lane < 16 && out < s.n_out[0]) before = __ldcg(output_of(p, sum, out));
-    }
+    if (const int64_t out = int64_t{at.tile} * kTileRows + lane;
+        finishes && s.accumulate && lane < 16 && out < s.n_out[0])  // with accumulate, a group has one sum
+      before = __ldcg(output_of(p, static_cast<int>(blockIdx.y) * s.n_sums + at.sum, out));
 #pragma unroll 1
     for (; at.in_tile(); at.advance()) {
       await_copies<K::kSlots - 1>();
       __syncwarp();  // lanes use scales that other lanes have copied
-      const int input_row = s.n_inputs == 1 ? 0 : s.partial ? term.place_of(at.term) : at.term,
+      const int input_row = s.n_inputs == 1 ? 0
+                            : s.partial     ? term.place_of(at.term)
+                                            : at.term,
                 step = input_row * s.n_steps + at.step;
       multiply_row<K>(acc, ring + slot, input.x + step * kTileCols + 8 * (lane % 4),
                       input.sums + step * Input<K>::kStepSums, term.weight_of(at.row()), lane, table);

@@ -42,8 +42,7 @@ struct ExpertOrder {
 // The addresses of these arrays in memory of expert_order_bytes() bytes. If the experts have few rows each, or the
 // device has little shared memory, tiles are short. The rows are divided among n_experts, of which n_own have matrices
 // here.
-ExpertOrder expert_order_in(void* memory, int64_t n_rows, int64_t n_experts, int64_t n_own,
-                            const DeviceLimits& device);
+ExpertOrder expert_order_in(void* memory, int64_t n_rows, int64_t n_experts, int64_t n_own, const DeviceLimits& device);
 size_t expert_order_bytes(int64_t n_rows, int64_t n_experts);
 void order_by_expert(const ExpertOrder& order, const int32_t* ids, int64_t n_rows, int64_t n_experts, Device& device);
 
@@ -55,8 +54,8 @@ struct ExpertMatmul {
   const float* bias[2] = {};     // [n_experts, n_out] or null
   const int32_t* ids = nullptr;  // [n_rows]
   int64_t n_rows = 0;
-  int64_t n_experts = 0;  // among which the rows are divided: more than w has if other ranks have the others
-  bool partial = true;    // false: no id is -1
+  int64_t n_experts = 0;           // among which the rows are divided: more than w has if other ranks have the others
+  bool partial = true;             // false: no id is -1
   const float* weights = nullptr;  // [n_rows]: y[t] += the weighted sum of n_terms neighbours; only for expert_rows()
   int n_terms = 1;
   int gate = -1;                              // an Activation; -1: one product
