@@ -127,13 +127,15 @@ class Backend {
                           Tensor x /* f32 [n, dim]; both contiguous */);
 
   // ---- primitives of experts and of attention over latents ----
-  // ids and weights [n, n_used], best expert first; among equal scores, the lower expert number first
+  // ids and weights [n, n_used], best expert first; among equal scores, the lower expert number first. An id of -1
+  // stands for an expert of another rank.
   virtual void moe_route(Tensor ids /* out, i32 */, Tensor weights /* out, f32 */, Tensor logits /* [n, n_experts] */,
                          const RouteArgs& args);
-  // y[i] = x[i * x.rows / y.rows] w[ids[i]]^T + bias[ids[i]]: x has a row for each row of y, or one for each token
+  // y[i] = x[i * x.rows / y.rows] w[ids[i]]^T + bias[ids[i]]: x has a row for each row of y, or one for each token.
+  // Rows with id -1 are not computed: afterwards, they may hold anything.
   virtual void moe_matmul(Tensor y /* out [n * n_used, n_out] */, Tensor x /* [n or n * n_used, n_in] */,
                           const Weight& w, Tensor ids /* [n, n_used] */, Tensor bias /* [n_experts, n_out] or empty */);
-  // residual[t] += sum over k of weights[t, k] y[t * n_used + k]
+  // residual[t] += sum over k of weights[t, k] y[t * n_used + k], without the rows of weight 0
   virtual void moe_combine(Tensor residual /* in, out [n, dim] */, Tensor y /* [n * n_used, dim] */,
                            Tensor weights /* [n, n_used] */);
 

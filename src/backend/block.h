@@ -166,8 +166,8 @@ struct ExpertsBlock {
   Weight w_router;  // [n_experts, dim]
   Tensor b_router;  // [1, n_experts] or empty
   RouteArgs route;
-  Weight w_gate, w_up, w_down;  // n_experts matrices [ffn, dim], [ffn, dim], [dim, ffn]
-  Tensor b_gate, b_up, b_down;  // [n_experts, n_out] or empty
+  Weight w_gate, w_up, w_down;  // n_experts or route.n_own matrices [ffn, dim], [ffn, dim], [dim, ffn]
+  Tensor b_gate, b_up, b_down;  // [n_experts or route.n_own, n_out] or empty
   Activation act = Activation::kSilu;
   int n_experts = 0, ffn_dim = 0;
   // The shared expert, which every token uses; shared_dim 0: none. If it has a router, it runs as a mixture with one

@@ -84,6 +84,14 @@ struct RouteArgs {
   Tensor bias;       // [1, n_experts] or empty: added to the scores only for the choice, not for the weights
   int n_groups = 1;  // of n_experts / n_groups neighbours, ranked by best score; with bias, by the sum of the best two
   int n_groups_used = 1;
+  // If ranks have whole experts, this rank has the n_own experts from first_own on, and its matrices are only theirs.
+  // The choice and the weights are the same on all ranks, but ids count from first_own on. Experts of other ranks have
+  // id -1 and weight 0. n_own 0: the rank has all experts.
+  int first_own = 0, n_own = 0;
+
+  int32_t own_id(int32_t expert) const {
+    return n_own == 0 || (expert >= first_own && expert < first_own + n_own) ? expert - first_own : -1;
+  }
 };
 
 // y = act(x w_gate^T + b_gate) * (x w_up^T + b_up), where x is normalised first if norm.weight is set.
@@ -98,7 +106,7 @@ struct GateUpArgs {
 };
 
 // A feed-forward layer of experts (arXiv:2101.03961 and its successors): residual += the weighted sum of the outputs of
-// x's experts. The matrices of all experts are stacked: n_experts of them.
+// x's experts. The matrices of all experts are stacked: n_experts of them, or route.n_own.
 struct MoeArgs {
   Tensor residual;                   // in, out: [n, dim]
   Tensor x;                          // [n, dim]
@@ -108,8 +116,8 @@ struct MoeArgs {
   Tensor b_router;                   // [1, n_experts] or empty
   RouteArgs route;
   const Weight *w_gate = nullptr, *w_up = nullptr,
-               *w_down = nullptr;  // n_experts matrices [ffn, dim], [ffn, dim], [dim, ffn]
-  Tensor b_gate, b_up, b_down;     // [n_experts, n_out] or empty
+               *w_down = nullptr;  // n_experts or n_own matrices [ffn, dim], [ffn, dim], [dim, ffn]
+  Tensor b_gate, b_up, b_down;     // [n_experts or n_own, n_out] or empty
   Activation act = Activation::kSilu;
   Tensor logits;         // scratch: f32 [n, n_experts], contiguous
   Tensor ids, weights;   // scratch: i32 and f32 [n, n_used], contiguous

@@ -58,7 +58,10 @@ void route_token(int32_t* ids, float* weights, std::span<const float> logits, co
     sum += weights[i] = scores[order[i]];
   }
   const double factor = a.normalize ? a.scale / std::max(sum, 1e-20) : a.scale;
-  for (int i = 0; i < a.n_used; ++i) weights[i] = static_cast<float>(weights[i] * factor);
+  for (int i = 0; i < a.n_used; ++i) {
+    ids[i] = a.own_id(ids[i]);
+    weights[i] = ids[i] < 0 ? 0.0f : static_cast<float>(weights[i] * factor);
+  }
 }
 
 }  // namespace ingot

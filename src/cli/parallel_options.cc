@@ -23,6 +23,8 @@ void add_parallel_options(CLI::App& app, ParallelFlags& o) {
          "--device on, or a list such as --device cuda:0,cuda:2; with --device cpu, ranks share the cores")
       ->check(CLI::Range(1, 64))
       ->capture_default_str();
+  app.add_flag("--ep,--enable-expert-parallel", o.ep,
+               "give each rank whole experts, not a part of every expert (with --tp, for mixtures of experts)");
   app.add_option("--rank-timeout", o.timeout_s,
                  "seconds without an answer before a rank counts as failed and all ranks end (with --tp)")
       ->check(CLI::Range(1, 3600))
@@ -76,6 +78,8 @@ void set_parallel(const ParallelFlags& o, int n_stages, const std::string& devic
   std::vector<std::string> devices = device_list(device);
   runner.parallel.limit = std::chrono::seconds(o.timeout_s);
   runner.parallel.n_ranks = o.tp;
+  runner.parallel.whole_experts = o.ep;
+  if (o.ep && o.tp == 1) throw UsageError("--ep divides the experts among the ranks of --tp: give --tp too");
   if (const Processes* processes = started_together(runner.parallel.limit)) {
     if (n_stages > 1)
       throw UsageError("{} processes were started together: each is a rank of --tp, so leave out --pp",

@@ -11,6 +11,7 @@ struct RunnerOptions;
 
 struct ParallelFlags {
   int tp = 1;
+  bool ep = false;
   int timeout_s = 10;
 };
 

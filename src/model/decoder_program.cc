@@ -231,10 +231,15 @@ class Builder {
                .bias = w.router_bias,
                .n_groups = e.n_groups,
                .n_groups_used = e.n_groups_used};
+    b.n_experts = e.n;
+    if (c_.share && c_.share->experts.n < c_.share->model.experts.n) {
+      b.n_experts = c_.share->model.experts.n;
+      b.route.first_own = static_cast<int>(c_.share->experts.first), b.route.n_own = e.n;
+    }
     b.w_gate = w.gate_exps, b.w_up = w.up_exps, b.w_down = w.down_exps;
     b.b_gate = w.b_gate_exps, b.b_up = w.b_up_exps, b.b_down = w.b_down_exps;
     b.act = c_.arch->activation;
-    b.n_experts = e.n, b.ffn_dim = e.ffn_dim, b.shared_dim = e.shared_dim;
+    b.ffn_dim = e.ffn_dim, b.shared_dim = e.shared_dim;
     b.shared_router = w.shared_router;
     b.shared_gate = w.shared_gate, b.shared_up = w.shared_up, b.shared_down = w.shared_down;
     b.shared_scale = c_.residual_scale;

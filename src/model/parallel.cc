@@ -104,14 +104,14 @@ std::unique_ptr<Ranks> start_ranks(const Config& config, std::unique_ptr<WeightS
     throw UsageError(
         "with several ranks, each has a share of every layer: leave out the options that place layers or experts");
   if (p.communicator) {
-    const Config own =
-        config_of_rank(config, p.communicator->rank(), p.communicator->size(), largest_block(*source, config));
+    const int64_t block = largest_block(*source, config, p.whole_experts);
+    const Config own = config_of_rank(config, p.communicator->rank(), p.communicator->size(), block, p.whole_experts);
     return std::make_unique<Ranks>(own, std::move(source), options, progress);
   }
   if (p.n_ranks == 1) return std::make_unique<Ranks>(config, std::move(source), options, progress);
   std::vector<Config> configs;
-  const int64_t block = largest_block(*source, config);
-  for (int r = 0; r < p.n_ranks; ++r) configs.push_back(config_of_rank(config, r, p.n_ranks, block));
+  const int64_t block = largest_block(*source, config, p.whole_experts);
+  for (int r = 0; r < p.n_ranks; ++r) configs.push_back(config_of_rank(config, r, p.n_ranks, block, p.whole_experts));
   log_info("{} ranks, with {} heads", p.n_ranks, shares_of(configs));
   const Meetings meetings(options);
   const RunnerOptions own = options_of(options, meetings, 0);

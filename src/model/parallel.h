@@ -19,7 +19,8 @@ struct MemoryPlan;
 struct RunnerOptions;
 
 struct ParallelOptions {
-  int n_ranks = 1;  // threads of this process
+  int n_ranks = 1;             // threads of this process
+  bool whole_experts = false;  // each rank has some of the experts, not a part of every expert
   // Of each rank; a list with commas if the rank's layers are stages of a pipeline. Empty: BackendOptions::device, and
   // the GPUs after it.
   std::vector<std::string> devices;

@@ -16,22 +16,22 @@ struct Divided {
   int rank, n_ranks;
   int64_t n_groups = 1;  // of n_ranks ranks each; each group divides its own part
 
-  // Gives each rank neighbouring units, as evenly as possible. `each`: elements of a unit.
-  Range deal(int64_t n_units, int64_t each, const char* what) const {
+  // Gives each rank neighbouring units, as evenly as possible. `each`: elements of a unit. `advice` ends the message.
+  Range deal(int64_t n_units, int64_t each, const char* what, const char* advice = "") const {
     if (n_units < n_ranks)
-      throw UsageError("{} ranks are too many for {}: its {} can be divided into at most {} part{} of whole blocks",
+      throw UsageError("{} ranks are too many for {}: its {} can be divided into at most {} part{} of whole blocks{}",
                        n_groups * n_ranks, model.name.empty() ? "this model" : printable(model.name), what,
-                       n_groups * n_units, n_groups * n_units == 1 ? "" : "s");
+                       n_groups * n_units, n_groups * n_units == 1 ? "" : "s", advice);
     const int64_t first = n_units * rank / n_ranks, end = n_units * (rank + 1) / n_ranks;
     return {first * each, (end - first) * each};
   }
 
   // Columns of a feed-forward. Kernels are fastest for multiples of 32.
-  Range deal_columns(int64_t n, int64_t block, const char* what) const {
+  Range deal_columns(int64_t n, int64_t block, const char* what, const char* advice = "") const {
     if (n == 0) return {};
     int64_t unit = std::gcd(n, std::lcm(block, int64_t{32}));
     if (n / unit < n_ranks) unit = std::gcd(n, block);
-    return deal(n / unit, unit, what);
+    return deal(n / unit, unit, what, advice);
   }
 };
 
@@ -73,6 +73,17 @@ void deal_key_heads(const Divided& d, int64_t block, Share& share) {
   const int64_t neighbours = delta.tiled ? 1 : delta.n_value_heads / delta.n_key_heads;
   const int64_t unit = heads_in_blocks(delta.n_key_heads, neighbours * delta.value_dim, block);
   share.key_heads = d.deal(delta.n_key_heads / unit, unit, "key heads");
+}
+
+void deal_experts(const Divided& d, int64_t block, bool whole, Share& share) {
+  const ExpertConfig& e = d.model.experts;
+  if (whole && e.n == 0)
+    throw UsageError("ep needs a model with experts, but this model has none: ranks divide it without ep");
+  share.experts = whole ? d.deal(e.n, 1, "experts") : Range{0, e.n};
+  share.expert_ffn = whole ? Range{0, e.ffn_dim}
+                           : d.deal_columns(e.ffn_dim, block, "experts' feed-forward",
+                                            e.n >= d.n_ranks ? ", but ranks can have whole experts: use ep" : "");
+  share.shared_ffn = d.deal_columns(e.shared_dim, block, "shared expert's feed-forward");
 }
 
 void deal_vocabulary(const Divided& d, Share& share) {
@@ -121,22 +132,25 @@ std::vector<Range> merged(const std::vector<Range>& ranges) {
   return all;
 }
 
-// The same part of each of n groups of `size` elements.
-std::vector<Range> in_each(int64_t n, int64_t size, const std::vector<Range>& part) {
+// The same part of each of the groups, which have `size` elements.
+std::vector<Range> in_each(const std::vector<Range>& groups, int64_t size, const std::vector<Range>& part) {
   std::vector<Range> all;
-  for (int64_t i = 0; i < n; ++i)
-    for (const Range& range : part) all.push_back({i * size + range.first, range.n});
+  for (const Range& some : groups)
+    for (int64_t i = some.first; i < some.first + some.n; ++i)
+      for (const Range& range : part) all.push_back({i * size + range.first, range.n});
   return merged(all);
 }
 
-std::vector<Range> each_times(std::vector<Range> ranges, int64_t size) {
-  for (Range& range : ranges) range = {range.first * size, range.n * size};
-  return ranges;
+// The successive matrices or vectors of a row that the rank has.
+std::vector<Range> kept_of_count(Size count, Shard shard, const Config& c) {
+  if (count == Size::kNone) return {{0, 1}};
+  if (shard == Shard::kNone) return {{0, size_of(count, c.share ? c.share->model : c)}};
+  return kept(count, c);
 }
 
 }  // namespace
 
-Config config_of_rank(const Config& model, int rank, int n_ranks, int64_t block) {
+Config config_of_rank(const Config& model, int rank, int n_ranks, int64_t block, bool whole_experts) {
   Share share{.model = model, .rank = rank, .n_ranks = n_ranks};
   const Divided d{model, rank, n_ranks};
   deal_heads(d, block, share);
@@ -145,13 +159,13 @@ Config config_of_rank(const Config& model, int rank, int n_ranks, int64_t block)
   const bool has_plain =
       model.experts.n == 0 || std::ranges::any_of(model.layers, [](const LayerKind& l) { return !l.experts; });
   if (has_plain) share.ffn = d.deal_columns(model.ffn_dim, block, "feed-forward");
-  share.expert_ffn = d.deal_columns(model.experts.ffn_dim, block, "experts' feed-forward");
-  share.shared_ffn = d.deal_columns(model.experts.shared_dim, block, "shared expert's feed-forward");
+  deal_experts(d, block, whole_experts, share);
 
   Config c = model;
   c.n_heads = static_cast<int>(share.heads.n);
   c.n_kv_heads = static_cast<int>(share.kv_heads.n);
   if (has_plain) c.ffn_dim = static_cast<int>(share.ffn.n);
+  c.experts.n = static_cast<int>(share.experts.n);
   c.experts.ffn_dim = static_cast<int>(share.expert_ffn.n);
   c.experts.shared_dim = static_cast<int>(share.shared_ffn.n);
   if (c.delta.n_key_heads > 0)
@@ -161,13 +175,14 @@ Config config_of_rank(const Config& model, int rank, int n_ranks, int64_t block)
   return c;
 }
 
-int64_t largest_block(WeightSource& source, const Config& model) {
+int64_t largest_block(WeightSource& source, const Config& model, bool whole_experts) {
   TensorFinder finder(source, model, true);
   int64_t largest = 1;
   HostTensor host;
   for (int layer = 0; layer < model.n_layers; ++layer)
     for (const auto& row : layer_matrices())
-      if (row.shard == Shard::kRows && applies(row.when, model, layer) && finder.find(row, layer, host))
+      if (row.shard == Shard::kRows && !(whole_experts && row.count == Size::kExperts) &&
+          applies(row.when, model, layer) && finder.find(row, layer, host))
         largest = std::lcm(largest, int64_t{info(host.format).block_size});
   return largest;
 }
@@ -186,6 +201,7 @@ std::vector<Range> kept(Size size, const Config& c) {
     case kHeads: return scaled(share->heads, n / model.n_heads);
     case kKv: return scaled(share->kv_heads, model.head_dim);
     case kFfn: return {share->ffn};
+    case kExperts: return {share->experts};
     case kExpertFfn: return {share->expert_ffn};
     case kSharedFfn: return {share->shared_ffn};
     case kVocab: return {share->vocab};
@@ -200,23 +216,21 @@ std::vector<Range> kept(Size size, const Config& c) {
 template <class Owner>
 std::optional<RankPart> part_of(const MatrixRow<Owner>& row, const Config& c) {
   const Config& model = c.share ? c.share->model : c;
-  const int64_t count = row.count == Size::kNone ? 1 : size_of(row.count, model), n_out = size_of(row.n_out, model),
-                n_in = size_of(row.n_in, model);
-  RankPart cut{.rows = {{0, count * n_out}}, .columns = {{0, n_in}}};
-  if (row.shard == Shard::kColumns) cut.rows = in_each(count, n_out, kept(row.n_out, c));
+  const std::vector<Range> matrices = kept_of_count(row.count, row.shard, c);
+  const int64_t n_out = size_of(row.n_out, model), n_in = size_of(row.n_in, model);
+  RankPart cut{.rows = in_each(matrices, n_out, {{0, n_out}}), .columns = {{0, n_in}}};
+  if (row.shard == Shard::kColumns) cut.rows = in_each(matrices, n_out, kept(row.n_out, c));
   if (row.shard == Shard::kRows) cut.columns = kept(row.n_in, c);
-  if (row.shard == Shard::kMatrices) cut.rows = each_times(kept(row.count, c), n_out);
   return cut;
 }
 
 template <class Owner>
 std::optional<RankPart> part_of(const VectorRow<Owner>& row, const Config& c) {
   const Config& model = c.share ? c.share->model : c;
-  if (row.shard == Shard::kOnce && c.share && c.share->rank > 0) return std::nullopt;
-  RankPart cut{.rows = {{0, row.count == Size::kNone ? 1 : size_of(row.count, model)}},
-               .columns = {{0, size_of(row.n, model)}}};
+  const bool is_of_own_expert = row.count == Size::kExperts && c.experts.n < model.experts.n;
+  if (row.shard == Shard::kOnce && c.share && c.share->rank > 0 && !is_of_own_expert) return std::nullopt;
+  RankPart cut{.rows = kept_of_count(row.count, row.shard, c), .columns = {{0, size_of(row.n, model)}}};
   if (row.shard == Shard::kColumns) cut.columns = kept(row.n, c);
-  if (row.shard == Shard::kMatrices) cut.rows = kept(row.count, c);
   return cut;
 }
 

@@ -2,6 +2,9 @@
 // feed-forward and some of the vocabulary, in all layers (Megatron-LM, arXiv:1909.08053). The column `shard` of the
 // tensor table (tensors.h) says how each tensor is divided.
 //
+// The experts of a mixture are divided like other feed-forwards, or each rank has some whole experts. Every rank has the
+// residual stream of all tokens, so it computes its own experts for all tokens, and tokens are not sent to ranks.
+//
 // The config of a rank has the sizes of the rank's part, so code that reads sizes from a config also works for a rank.
 #pragma once
 #include <optional>
@@ -23,6 +26,7 @@ struct Share {
   int rank = 0, n_ranks = 1;
   Range heads, kv_heads;  // of attention
   Range key_heads;        // of gated delta nets, with all value heads that use them
+  Range experts;          // of all, unless ranks have whole experts
   Range ffn, expert_ffn, shared_ffn;
   int rank_vocab = 0;  // tokens of each rank but the last
   Range vocab;
@@ -31,10 +35,10 @@ struct Share {
 
 // The config of one rank. Matrices are divided by their inputs only in multiples of `block` columns (largest_block).
 // Throws UsageError if the model cannot be divided among n_ranks ranks.
-Config config_of_rank(const Config& model, int rank, int n_ranks, int64_t block);
+Config config_of_rank(const Config& model, int rank, int n_ranks, int64_t block, bool whole_experts = false);
 
 // The longest block of the matrices that ranks divide by their inputs.
-int64_t largest_block(WeightSource& source, const Config& model);
+int64_t largest_block(WeightSource& source, const Config& model, bool whole_experts = false);
 
 // The elements of a size that the config's rank has, in order.
 std::vector<Range> kept(Size size, const Config& config);

@@ -120,7 +120,7 @@ class Loader {
     for (const auto& row : matrices)
       if (applies(row.when, config_, layer) && is_in(part_, row, layer) && !(owner.*row.weight) &&
           !is_tied_away(row, config_) && finder_->find(row, layer, host))
-        owner.*row.weight = prepare(host, row.use, row.count == Size::kNone ? 1 : size_of(row.count, config_));
+        owner.*row.weight = prepare(host, row.use, row.count);
     for (const auto& row : vectors)
       if (applies(row.when, config_, layer) && is_in(part_, row, layer) && finder_->find(row, layer, host))
         owner.*row.vector = upload(host, counts(part_, row));
@@ -155,11 +155,12 @@ class Loader {
           source_.name(), layer);
   }
 
-  Weight prepare(const HostTensor& host, unsigned use, int64_t count) {
+  Weight prepare(const HostTensor& host, unsigned use, Size of_matrices) {
+    const int64_t count = of_matrices == Size::kNone ? 1 : size_of(of_matrices, config_);
     const Weight weight = backend_.prepare(
         {.format = host.format, .n_out = host.n_out / count, .n_in = host.n_in, .codes = host.data, .n_experts = count},
         use);
-    tally(host, count == config_.experts.n ? count : 1);
+    tally(host, of_matrices == Size::kExperts);
     if (weight.codes == nullptr) finder_->release(host);
     return weight;
   }
@@ -171,7 +172,7 @@ class Loader {
                  host.n_in);
     const Tensor vector = backend_.alloc(DType::kF32, host.n_out, host.n_in);
     backend_.upload(vector, values.data());
-    if (counts) tally(host, 1);
+    if (counts) tally(host, false);
     finder_->release(host);
     return vector;
   }
@@ -228,11 +229,12 @@ class Loader {
     if (weights_.model.output.codes == nullptr) finder_->release(host);
   }
 
-  void tally(const HostTensor& host, int64_t n_experts) {
+  void tally(const HostTensor& host, bool of_experts) {
+    const ExpertConfig& experts = (config_.share ? config_.share->model : config_).experts;
     ++mix_[host.type.empty() ? info(host.format).name : host.type];
     weights_.n_parameters += host.n_out * host.n_in;
     const size_t n_bytes = host.n_out * row_bytes(host.format, host.n_in);
-    weights_.active_bytes += n_experts > 1 ? n_bytes / n_experts * config_.experts.n_used : n_bytes;
+    weights_.active_bytes += of_experts ? n_bytes / experts.n * experts.n_used : n_bytes;
     done_ += host.file_bytes > 0 ? host.file_bytes : n_bytes;
     if (progress_) progress_(done_, total_);
   }

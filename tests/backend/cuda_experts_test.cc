@@ -47,6 +47,12 @@ const ExpertsCase kCases[] = {
      {.n_used = 6, .scoring = Scoring::kSigmoid, .normalize = true, .scale = 2.5f, .n_groups = 8, .n_groups_used = 4}, false, true},
     {"bf16", Format::BF16, Format::BF16, 1, 16, 1024, 520, {.n_used = 8}, true, false, Activation::kSilu, Format::BF16},
     {"f16, some tokens", Format::F16, Format::F16, 5, 40, 328, 200, {.n_used = 3}, true},
+    {"q4_0, as a rank of a model is", Format::Q4_0, Format::Q4_0, 1, 128, 2048, 768, {.n_used = 8, .normalize = true, .first_own = 40, .n_own = 37}},
+    {"q4_k and q6_k, own experts", Format::Q4_K, Format::Q6_K, 2, 16, 512, 512, {.n_used = 8, .first_own = 8, .n_own = 8}, true},
+    {"q8_0, few tokens have own experts", Format::Q8_0, Format::Q8_0, 8, 60, 256, 64, {.n_used = 2, .first_own = 53, .n_own = 7}},
+    {"mxfp4, a single own expert", Format::MXFP4, Format::MXFP4, 1, 4, 1024, 288, {.n_used = 2, .first_own = 3, .n_own = 1}, true},
+    {"f16, own experts", Format::F16, Format::F16, 3, 16, 328, 200, {.n_used = 4, .normalize = true, .first_own = 5, .n_own = 6}, true},
+    {"f8, a single own expert", Format::F8_E4M3, Format::F8_E4M3, 2, 3, 512, 256, {.n_used = 2, .first_own = 1, .n_own = 1}},
     {"f16 and q4_0", Format::F16, Format::Q4_0, 1, 8, 96, 64, {.n_used = 2}, false, false, Activation::kSilu, Format::F32},
 };
 
@@ -66,24 +72,28 @@ class Layer {
  public:
   Layer(Backend& backend, const ExpertsCase& c, uint64_t seed) : backend_(backend), c_(c), rig_(backend, seed) {
     rows_ = c.n * c.route.n_used;
+    const int64_t n_here = c.route.n_own > 0 ? c.route.n_own : c.n_experts;
     a_.residual = rig_.values(c.n, c.dim, 0.1f);
     start_ = floats_of(backend, a_.residual);
     norm_ = rig_.norm(c.dim);
     a_.w_router = &rig_.weight(c.router, c.n_experts, c.dim);
-    a_.w_gate = &rig_.weight(c.gate, c.ffn, c.dim, c.n_experts),
-    a_.w_up = &rig_.weight(c.gate, c.ffn, c.dim, c.n_experts);
-    a_.w_down = &rig_.weight(c.down, c.dim, c.ffn, c.n_experts);
+    a_.w_gate = &rig_.weight(c.gate, c.ffn, c.dim, n_here), a_.w_up = &rig_.weight(c.gate, c.ffn, c.dim, n_here);
+    a_.w_down = &rig_.weight(c.down, c.dim, c.ffn, n_here);
     if (c.biases) {
       a_.b_router = rig_.values(1, c.n_experts);
-      a_.b_gate = rig_.values(c.n_experts, c.ffn), a_.b_up = rig_.values(c.n_experts, c.ffn),
-      a_.b_down = rig_.values(c.n_experts, c.dim);
+      a_.b_gate = rig_.values(n_here, c.ffn), a_.b_up = rig_.values(n_here, c.ffn),
+      a_.b_down = rig_.values(n_here, c.dim);
     }
     a_.route = c.route, a_.act = c.act;
     if (c.route_bias) a_.route.bias = rig_.values(1, c.n_experts, 0.2f);
     a_.x = backend.alloc(backend.act_dtype(), c.n, c.dim);
     a_.logits = rig_.output(c.n, c.n_experts), a_.weights = rig_.output(c.n, c.route.n_used),
     a_.ids = rig_.experts(c.n, c.route.n_used, c.n_experts);
-    const auto hidden = [&](int64_t cols) { return backend.alloc(backend.act_dtype(), rows_, cols); };
+    const auto hidden = [&](int64_t cols) {  // of NaN
+      const Tensor t = backend.alloc(backend.act_dtype(), rows_, cols);
+      backend.upload(t, std::vector<uint8_t>(static_cast<size_t>(rows_ * cols) * dtype_bytes(t.dtype), 0xFF).data());
+      return t;
+    };
     a_.gate = hidden(c.ffn), a_.up = hidden(c.ffn), a_.out = hidden(c.dim);
     ExpertsBlock block{.x = a_.residual,
                        .norm = norm_,

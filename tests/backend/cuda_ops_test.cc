@@ -331,6 +331,8 @@ TEST(CudaBackend, SmallCasesOfEachKernel) {
   for (const int64_t n : {1, 7, 40}) {  // single rows, tiles of 16, tiles of 64
     cases.push_back(moe_case(Format::Q4_K, Format::Q6_K, {n, 3, 8, 256, 256}, Activation::kSilu));
     cases.push_back(moe_case(Format::F16, Format::F16, {n, 2, 3, 64, 96}, Activation::kSilu, true));
+    cases.push_back(moe_case(Format::Q4_K, Format::Q6_K, {n, 6, 12, 256, 256, 7, 5}, Activation::kSilu));
+    cases.push_back(moe_case(Format::F16, Format::F16, {n, 4, 8, 64, 96, 2, 3}, Activation::kSilu, true));
   }
   for (const DType dtype : {DType::kF16, DType::kE4M3, DType::kQ8_0, DType::kQ4_0})
     for (const int head_dim : {64, 128})

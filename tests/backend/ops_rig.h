@@ -64,14 +64,16 @@ class OpRig {
     weights_.push_back(backend_.prepare(host, kForMatmul | kForEmbedding));
     return weights_.back();
   }
-  // Experts for each token, all different.
-  Tensor experts(int64_t n_tokens, int64_t n_used, int64_t n_experts) {
+  // Experts for each token, all different. With n_own, other ranks have the experts from n_own on: -1.
+  Tensor experts(int64_t n_tokens, int64_t n_used, int64_t n_experts, int64_t n_own = 0) {
     std::vector<int32_t> host, all(n_experts);
     std::iota(all.begin(), all.end(), 0);
     for (int64_t t = 0; t < n_tokens; ++t) {
       std::shuffle(all.begin(), all.end(), random_);
       host.insert(host.end(), all.begin(), all.begin() + n_used);
     }
+    if (n_own > 0)
+      for (int32_t& id : host) id = id < n_own ? id : -1;
     const Tensor t = backend_.alloc(DType::kI32, n_tokens, n_used);
     backend_.upload(t, host.data());
     return t;

@@ -10,6 +10,7 @@ import signal
 import subprocess
 import time
 
+import numpy as np
 import pytest
 from conftest import DATA
 
@@ -57,10 +58,23 @@ def test_what_cannot_be_divided_is_refused(ingot, models):
         (["--device", "cpu,cpu,cpu", "--tp", 2, "--pp", 2], "names 3 devices, but --tp is 2 and --pp is 2: name one device for each rank of each stage"),
         (["--device", "cuda:1,cuda:1", "--tp", 2], "names a GPU twice"),
         ([models / "qwen3moe_q8_0.gguf", "--tp", 2], "its experts' feed-forward can be divided into at most 1 part of whole blocks"),
+        ([models / "qwen3moe_q8_0.gguf", "--tp", 2], "but ranks can have whole experts: use ep"),
+        (["--tp", 2, "--ep"], "ep needs a model with experts, but this model has none"),
+        ([models / "mixtral.gguf", "--ep"], "--ep divides the experts among the ranks of --tp: give --tp too"),
         (["--tp", 0], "--tp"),
     ]:
         done = ingot("run", "-p", "x", *args, ok=False)
         assert done.returncode == 2 and error in done.stderr and done.stderr.count("\n") == 1, done.stderr
+
+
+# Experts of one block, which two ranks cannot divide; and an odd number of experts.
+@pytest.mark.parametrize("name", ["qwen3moe_q8_0", "mixtral"])
+def test_ranks_with_whole_experts_give_the_logits_of_one(ingot, models, name, tmp_path):
+    args = ["logits", models / (name + ".gguf"), "--tokens", "5,6,7,8,9,10,11", "--kv-type", "f32", "--device", "ref"]
+    ingot(*args, "-o", tmp_path / "one.npy")
+    ingot(*args, "--tp", 2, "--ep", "-o", tmp_path / "two.npy")
+    one, two = (np.load(tmp_path / f"{n}.npy") for n in ("one", "two"))
+    assert one.shape == two.shape and np.abs(one - two).max() < 1e-4
 
 
 def test_bench_knows_ranks(ingot):
@@ -79,9 +93,9 @@ def test_processes_write_the_text_of_one(ingot, mpirun):
     assert json.loads(done.stdout)["token_ids"] == token_ids(ingot)
 
 
-@pytest.mark.parametrize("name", ["qwen35moe", "deepseek2_lite", "olmo2"])
-def test_processes_and_threads_agree_on_all_kinds_of_layers(ingot, mpirun, models, name, tmp_path):
-    args = ["logits", models / (name + ".gguf"), "--tokens", "5,6,7,8,9,10,11", "--kv-type", "f32", "--device", "ref", "--tp", 2]
+@pytest.mark.parametrize("name, flags", [("qwen35moe", []), ("deepseek2_lite", []), ("olmo2", []), ("gpt_oss", ["--ep"])])
+def test_processes_and_threads_agree_on_all_kinds_of_layers(ingot, mpirun, models, name, flags, tmp_path):
+    args = ["logits", models / (name + ".gguf"), "--tokens", "5,6,7,8,9,10,11", "--kv-type", "f32", "--device", "ref", "--tp", 2, *flags]
     ingot(*args, "-o", tmp_path / "threads.npy")
     done = run(mpirun(2, *args, "-o", tmp_path / "processes.npy"))
     assert done.returncode == 0, done.stderr
@@ -120,6 +134,7 @@ def test_ranks_that_differ_are_refused_by_name(mpirun, models):
     for first, second, error in [
         ([models / "qwen3.gguf"], [models / "llama.gguf"], r"rank 1 of 2 \(host \S+, process \d+\) has another model file than rank 0"),
         ([], ["-c", 128], r"rank 1 of 2 \(host \S+, process \d+\) has other options than rank 0 \(.*context 128.*, not .*context 0"),
+        ([models / "mixtral.gguf", "--ep"], [models / "mixtral.gguf"], r"rank 1 of 2 \(host \S+, process \d+\) has other options than rank 0 \(.*, not .*, whole experts\)"),
     ]:
         done = run(other_rank(mpirun, [*same, *first], [*same, *second]))
         assert done.returncode == 1, done.stderr

@@ -10,7 +10,7 @@
 namespace ingot {
 namespace {
 
-std::unique_ptr<Ranks> start(const std::string& name, int n_ranks) {
+std::unique_ptr<Ranks> start(const std::string& name, int n_ranks, bool whole_experts = false) {
   const auto checkpoint = open_checkpoint((kModels / (name + ".gguf")).string());
   RunnerOptions options{.backend = {.device = "cuda", .activations = "f32"},
                         .n_ctx = n_ctx_of(name),
@@ -18,6 +18,7 @@ std::unique_ptr<Ranks> start(const std::string& name, int n_ranks) {
                         .max_logits = 512,
                         .kv_dtype = DType::kF32};
   options.parallel.n_ranks = n_ranks;
+  options.parallel.whole_experts = whole_experts;
   return start_ranks(checkpoint->config(), checkpoint->weights(), options, nullptr);
 }
 
@@ -44,6 +45,17 @@ TEST_P(CudaParallel, LogitsEqualThoseOfOneGpu) {
     return;
   }
   for (const int chunk : {512, 7, 1})  // of one token: recorded steps
+    EXPECT_LT(largest_difference(all_logits(*two, golden.tokens, chunk), all_logits(*one, golden.tokens, chunk)), 1e-3)
+        << chunk;
+}
+
+TEST_P(CudaParallel, WholeExpertsGiveTheLogitsOfOneGpu) {
+  if (!has_two_gpus()) GTEST_SKIP() << "there are not two GPUs";
+  const Golden golden = read_golden(GetParam());
+  const auto one = start(golden.name, 1);
+  if (one->config().experts.n == 0) GTEST_SKIP() << "no experts";
+  const auto two = start(golden.name, 2, true);
+  for (const int chunk : {512, 7, 1})
     EXPECT_LT(largest_difference(all_logits(*two, golden.tokens, chunk), all_logits(*one, golden.tokens, chunk)), 1e-3)
         << chunk;
 }

@@ -119,6 +119,47 @@ TEST(Shards, RanksShareEverySize) {
     }
 }
 
+// With whole experts, each stored row of an expert's matrix or vector is on one rank, and the router is on all ranks.
+TEST(Shards, WholeExpertsAreDividedOnce) {
+  int n_models = 0;
+  for (const Config& model : configs())
+    for (const int n : {2, 3, 8}) {
+      if (model.experts.n < n) continue;
+      std::vector<Config> ranks;
+      try {
+        for (int r = 0; r < n; ++r) ranks.push_back(config_of_rank(model, r, n, 1, true));
+      } catch (const UsageError&) {  // too few heads
+        continue;
+      }
+      ++n_models;
+      const auto expect_once = [&](const auto& row, int64_t rows_of_expert) {
+        int64_t next = 0;
+        for (const Config& rank : ranks) {
+          const auto part = part_of(row, rank);
+          ASSERT_TRUE(part.has_value()) << row.gguf_name;
+          EXPECT_EQ(part->columns.size(), 1u);
+          EXPECT_EQ(part->columns[0].first, 0);
+          ASSERT_EQ(part->rows.size(), 1u) << "neighbours, which are read without a copy";
+          EXPECT_EQ(part->rows[0].first, next) << model.name << ": " << row.gguf_name;
+          EXPECT_EQ(part->rows[0].n, rank.experts.n * rows_of_expert);
+          next += part->rows[0].n;
+        }
+        EXPECT_EQ(next, model.experts.n * rows_of_expert) << model.name << ": " << row.gguf_name;
+      };
+      const int layer = model.n_layers - 1;
+      for (const auto& row : layer_matrices()) {
+        if (!applies(row.when, model, layer)) continue;
+        if (row.count == Size::kExperts) expect_once(row, size_of(row.n_out, model));
+        if (row.weight == &LayerWeights::router) {
+          EXPECT_EQ(part_of(row, ranks.back())->rows[0].n, model.experts.n);
+        }
+      }
+      for (const auto& row : layer_vectors())
+        if (applies(row.when, model, layer) && row.count == Size::kExperts) expect_once(row, 1);
+    }
+  EXPECT_GT(n_models, 2);
+}
+
 // A matrix's output is divided as the next matrix reads it, and a bias as the output of its matrix.
 TEST(Shards, WhatFollowsEachOtherIsDividedAlike) {
   using L = LayerWeights;

@@ -134,7 +134,7 @@ class CpuBackend final : public Backend {
     int n_rows;
   };
   void group_by_expert(Tensor ids, int64_t n_experts);
-  Tensor gathered(Tensor x, cpu::Memory& memory);
+  Tensor gathered(Tensor x, int64_t n_ids, cpu::Memory& memory);
   static Tensor room(cpu::Memory& memory, int64_t rows, int64_t cols);
   int64_t rows_of_group(Tensor x) const { return x.rows / static_cast<int64_t>(groups_.size()); }
   const uint8_t* pack_groups(Tensor x, const cpu::ActLayout& layout, int max_tile, const cpu::Kernels& kernels,

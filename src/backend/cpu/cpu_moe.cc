@@ -18,7 +18,7 @@ void CpuBackend::moe_route(Tensor ids, Tensor weights, Tensor logits, const Rout
 }
 
 // A counting sort of the rows by expert: order_[i] is the row at sorted place i; groups_ lists the experts that have
-// rows.
+// rows. Rows of other ranks' experts are left out.
 void CpuBackend::group_by_expert(Tensor ids, int64_t n_experts) {
   CHECK(ids.contiguous());
   const int64_t n_rows = ids.rows * ids.cols;
@@ -26,24 +26,25 @@ void CpuBackend::group_by_expert(Tensor ids, int64_t n_experts) {
   std::vector<int64_t>& next = expert_start_;
   next.assign(static_cast<size_t>(n_experts) + 1, 0);
   for (int64_t i = 0; i < n_rows; ++i) {
-    CHECK(expert[i] >= 0 && expert[i] < n_experts);
-    ++next[expert[i] + 1];
+    CHECK(expert[i] >= -1 && expert[i] < n_experts);
+    if (expert[i] >= 0) ++next[expert[i] + 1];
   }
   for (int64_t e = 0; e < n_experts; ++e) next[e + 1] += next[e];
   groups_.clear();
   for (int64_t e = 0; e < n_experts; ++e)
     if (next[e + 1] > next[e])
       groups_.push_back({static_cast<int>(e), next[e], static_cast<int>(next[e + 1] - next[e])});
-  order_.resize(static_cast<size_t>(n_rows));
-  for (int64_t i = 0; i < n_rows; ++i) order_[next[expert[i]]++] = static_cast<int32_t>(i);
+  order_.resize(static_cast<size_t>(next[n_experts]));
+  for (int64_t i = 0; i < n_rows; ++i)
+    if (expert[i] >= 0) order_[next[expert[i]]++] = static_cast<int32_t>(i);
 }
 
-// Gathers the rows of x in the order of order_. x has a row for each row of ids, or a row for each token.
-Tensor CpuBackend::gathered(Tensor x, cpu::Memory& memory) {
+// Gathers the rows of x in the order of order_. x has a row for each of the n_ids ids, or a row for each token.
+Tensor CpuBackend::gathered(Tensor x, int64_t n_ids, cpu::Memory& memory) {
   const auto n = static_cast<int64_t>(order_.size());
   const Tensor out = room(memory, n, x.cols);
   for_rows(n, n * x.cols, [&](int64_t i, int) {
-    std::memcpy(out.f32(i), x.f32(order_[i] * x.rows / n), static_cast<size_t>(x.cols) * sizeof(float));
+    std::memcpy(out.f32(i), x.f32(order_[i] * x.rows / n_ids), static_cast<size_t>(x.cols) * sizeof(float));
   });
   return out;
 }
@@ -123,10 +124,11 @@ void CpuBackend::moe_matmul(Tensor y, Tensor x, const Weight& w, Tensor ids, Ten
   CHECK_EQ(y.rows, ids.rows * ids.cols);
   CHECK_EQ(y.cols, w.n_out);
   group_by_expert(ids, w.n_experts);
-  const Tensor sorted = gathered(x, expert_in_), out = room(expert_out_, y.rows, y.cols);
+  if (groups_.empty()) return;
+  const Tensor sorted = gathered(x, y.rows, expert_in_), out = room(expert_out_, sorted.rows, y.cols);
   const ExpertOutput output{out, &w, bias};
   run_groups(sorted, {&output, 1}, {});
-  for_rows(y.rows, y.rows * y.cols, [&](int64_t i, int) {
+  for_rows(out.rows, out.rows * y.cols, [&](int64_t i, int) {
     std::memcpy(y.f32(order_[i]), out.f32(i), static_cast<size_t>(y.cols) * sizeof(float));
   });
 }
@@ -135,7 +137,8 @@ void CpuBackend::moe_combine(Tensor residual, Tensor y, Tensor weights) {
   const int64_t n_used = weights.cols;
   for_rows(residual.rows, 2 * y.rows * y.cols, [&](int64_t t, int) {
     for (int64_t k = 0; k < n_used; ++k)
-      kernels_.add_scaled(residual.f32(t), y.f32(t * n_used + k), weights.f32(t)[k], y.cols);
+      if (weights.f32(t)[k] != 0)
+        kernels_.add_scaled(residual.f32(t), y.f32(t * n_used + k), weights.f32(t)[k], y.cols);
   });
 }
 
@@ -148,20 +151,24 @@ void CpuBackend::moe(const MoeArgs& a) {
   matmul(a.logits, x, *a.w_router, a.b_router);
   moe_route(a.ids, a.weights, a.logits, a.route);
   group_by_expert(a.ids, a.w_gate->n_experts);
-  const Tensor hidden = a.gate, out = a.out;  // rows sorted by expert
-  const Tensor sorted = x.rows == 1 ? x : gathered(x, expert_in_);
+  if (groups_.empty()) return;
+  const auto n_rows = static_cast<int64_t>(order_.size());
+  const Tensor hidden = a.gate.slice_rows(0, n_rows), up_rows = a.up.slice_rows(0, n_rows),
+               out = a.out.slice_rows(0, n_rows);  // sorted by expert
+  const Tensor sorted = x.rows == 1 ? x : gathered(x, a.gate.rows, expert_in_);
   const bool together = run_together(gate, up, rows_of_group(sorted));
-  const ExpertOutput gate_and_up[] = {{hidden, a.w_gate, a.b_gate}, {together ? hidden : a.up, a.w_up, a.b_up}};
+  const ExpertOutput gate_and_up[] = {{hidden, a.w_gate, a.b_gate}, {together ? hidden : up_rows, a.w_up, a.b_up}};
   run_groups(sorted, gate_and_up, together ? std::optional(a.act) : std::nullopt);
-  if (!together) act_mul(hidden, hidden, a.up, a.act);
+  if (!together) act_mul(hidden, hidden, up_rows, a.act);
   const ExpertOutput down{out, a.w_down, a.b_down};
   run_groups(hidden, {&down, 1}, {});
-  place_.resize(order_.size());
+  place_.assign(static_cast<size_t>(a.gate.rows), -1);
   for (size_t i = 0; i < order_.size(); ++i) place_[order_[i]] = static_cast<int32_t>(i);
   const int64_t n_used = a.weights.cols;
   for_rows(a.residual.rows, 2 * out.rows * out.cols, [&](int64_t t, int) {
     for (int64_t k = 0; k < n_used; ++k)
-      kernels_.add_scaled(a.residual.f32(t), out.f32(place_[t * n_used + k]), a.weights.f32(t)[k], out.cols);
+      if (const int32_t place = place_[t * n_used + k]; place >= 0)
+        kernels_.add_scaled(a.residual.f32(t), out.f32(place), a.weights.f32(t)[k], out.cols);
   });
 }
 

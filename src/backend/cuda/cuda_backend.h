@@ -189,7 +189,7 @@ class CudaBackend final : public Backend, public RecordedSteps {
   Tensor aligned(const Tensor& x);
   void route(const MoeArgs& args);
   bool takes_rows(const cuda::ExpertMatmul& m) const;
-  void order_rows(const int32_t* ids, int64_t n_rows, int64_t n_experts);
+  void order_rows(const cuda::ExpertMatmul& m);
   void launch_tiles(const cuda::ExpertMatmul& m);
   std::optional<GraphKey> key_of(const Program& program, const Batch& batch) const;
   void start(const Batch& batch, const Padding& padding, int most_kv);  // begin for a padded step

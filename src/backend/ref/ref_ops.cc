@@ -200,7 +200,8 @@ void Backend::moe_matmul(Tensor y, Tensor x, const Weight& w, Tensor ids, Tensor
   std::vector<float> row(w.n_in);
   for (int64_t i = 0; i < y.rows; ++i) {
     const int64_t expert = ids.i32(i / ids.cols)[i % ids.cols];
-    CHECK(expert >= 0 && expert < w.n_experts);
+    CHECK(expert >= -1 && expert < w.n_experts);
+    if (expert < 0) continue;
     for (int64_t o = 0; o < w.n_out; ++o) {
       decode_row(w.format, w.row(expert * w.n_out + o), row.data(), w.n_in);
       const double sum = dot(row.data(), x.f32(i * x.rows / y.rows), w.n_in);
@@ -214,7 +215,9 @@ void Backend::moe_combine(Tensor residual, Tensor y, Tensor weights) {
   residual = host.inout(residual), y = host.in(y), weights = host.in(weights);
   for (int64_t i = 0; i < y.rows; ++i) {
     const int64_t t = i / weights.cols;
-    for (int64_t j = 0; j < y.cols; ++j) residual.f32(t)[j] += weights.f32(t)[i % weights.cols] * y.f32(i)[j];
+    const float weight = weights.f32(t)[i % weights.cols];
+    if (weight == 0) continue;
+    for (int64_t j = 0; j < y.cols; ++j) residual.f32(t)[j] += weight * y.f32(i)[j];
   }
 }
 

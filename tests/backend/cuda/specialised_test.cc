@@ -34,8 +34,8 @@ ProductShape of_few_rows(ProductShape shape, int n_tokens) {
   return shape;
 }
 
-// Gate and up of eight experts, or the weighted sum over eight experts.
-ProductShape of_experts(bool gated) {
+// Gate and up of eight experts, or the weighted sum over eight experts. `partial`: other ranks have some of them.
+ProductShape of_experts(bool gated, bool partial = false) {
   if (gated)
     return {.n_in = 2048,
             .n_steps = 16,
@@ -47,7 +47,8 @@ ProductShape of_experts(bool gated) {
             .n_warps = 16,
             .n_terms = 1,
             .n_sums = 8,
-            .n_inputs = 1};
+            .n_inputs = 1,
+            .partial = partial};
   return {.n_in = 768,
           .n_steps = 6,
           .n_jobs = 1,
@@ -60,7 +61,8 @@ ProductShape of_experts(bool gated) {
           .n_inputs = 8,
           .has_bias = true,
           .y_f32 = true,
-          .accumulate = true};
+          .accumulate = true,
+          .partial = partial};
 }
 
 TEST(Specialised, CompilesForEveryArchitecture) {
@@ -103,7 +105,8 @@ TEST(Specialised, CompilesForEveryKindOfWeight) {
         {SpecialisedKernel::kMatvec, k.layout, k.has_min, k.group16, 1 + i / 2 % 2,
          of_few_rows(shape_with(gated), 2 + i)},
         {SpecialisedKernel::kTiles, k.layout, k.has_min, k.group16, 4 + i / 2 % 2 * 4, shape_with(gated)},
-        {SpecialisedKernel::kExpertCodes, k.layout, k.has_min, k.group16, gated ? 2 : 1, of_experts(gated)}};
+        {SpecialisedKernel::kExpertCodes, k.layout, k.has_min, k.group16, gated ? 2 : 1, of_experts(gated)},
+        {SpecialisedKernel::kExpertCodes, k.layout, k.has_min, k.group16, gated ? 2 : 1, of_experts(gated, true)}};
     for (const SpecialisedKernel& kernel : others)
       EXPECT_GT(nvrtc->compile(source_of(kernel), "sm_90a").size(), 1000u) << source_of(kernel);
   }

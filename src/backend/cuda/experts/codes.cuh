@@ -72,12 +72,12 @@ struct Input {
 };
 
 // A warp's steps through its block's tiles: every n_parts-th step of a tile. The steps of a tile are those of all its
-// terms.
+// terms. Only the n_own rows of the group that have an expert count, as sums or as terms of the one sum.
 template <Shape kShape>
 struct Cursor {
   const Params& p;
   const int part, n_parts;
-  int sum = 0, tile, term, step;
+  int sum = 0, tile, term, step, n_own = 0;  // n_own: set before the first test of done() or in_tile()
 
   __device__ __forceinline__ Cursor(const Params& params, int part_of, int n_parts_of)
       : p(params), part(part_of), n_parts(n_parts_of), tile(static_cast<int>(blockIdx.x)) {
@@ -98,7 +98,20 @@ struct Cursor {
   __device__ __forceinline__ void advance() { step += n_parts, carry(); }
   __device__ __forceinline__ void next_tile() { tile += static_cast<int>(gridDim.x), start_tile(); }
   __device__ __forceinline__ int row() const { return sum * shape().n_terms + term; }  // of the group
-  __device__ __forceinline__ Shape shape() const { return shape_of<kShape>(p); }
+  __device__ __forceinline__ Shape shape() const {
+    Shape s = shape_of<kShape>(p);
+    if (!s.partial) return s;
+    const bool is_summed = s.n_terms > 1;
+    s.n_sums = is_summed ? min(n_own, 1) : n_own;
+    if (is_summed) s.n_terms = n_own;
+    return s;
+  }
+  // The sum's number among all groups' sums.
+  __device__ __forceinline__ int output(const Term& own) const {
+    const Shape s = shape_of<kShape>(p);
+    const int place = s.partial && s.n_terms == 1 ? own.place_of(sum) : sum;
+    return static_cast<int>(blockIdx.y) * s.n_sums + place;
+  }
 };
 
 // Copies the next step of one warp to a slot of its ring. A warp that has no step in a tile has no step in the later
@@ -174,8 +187,7 @@ __device__ __forceinline__ void finish(const Params& p, const float (*sums)[kTil
   const int64_t out = int64_t{at.tile} * kTileRows + lane % 16;
   float total[kGates] = {kGates == 2 ? own : (own + other) * (p.w[0].factor * 0x1p24f)};
   if constexpr (kGates == 2) total[1] = other;
-  put<kGates>(p, s, static_cast<int>(blockIdx.y) * s.n_sums + at.sum, out, total, before, lane < 16 && out < s.n_out[0],
-              term, at.sum * s.n_terms);
+  put<kGates>(p, s, at.output(term), out, total, before, lane < 16 && out < s.n_out[0], term, at.sum * s.n_terms);
 }
 
 // The body of the kernel. The code is short, because fetching instructions takes longer than running them. Two blocks
@@ -198,10 +210,12 @@ __device__ __forceinline__ void run(const Params& p) {
   if (!p.knows_experts) wait_for_previous();
   let_next_start();  // not earlier: the next kernel may read the experts before the wait, too
   const int n_rows = s.n_sums * s.n_terms;
-  const Term term(p, static_cast<int>(blockIdx.y) * n_rows + lane, lane < n_rows, s.accumulate);
+  Term term(p, static_cast<int>(blockIdx.y) * n_rows + lane, lane < n_rows, s.accumulate);
+  if (s.partial) at.n_own = ahead.n_own = term.keep_own(n_rows, lane);
 #pragma unroll 1
   for (int i = 0; i < K::kSlots; ++i) copy_next<K>(ahead, from, shared_address(ring + i * K::kSlotBytes), lane, term);
   if (p.knows_experts) wait_for_previous();
+  if (s.partial && at.done()) return;
   input.template stage<kShape>(p, (K::kMin ? 1.0f : -static_cast<float>(s.zero)) * 0x1p-24f);
   __syncthreads();
 
@@ -211,13 +225,16 @@ __device__ __forceinline__ void run(const Params& p) {
     const bool finishes = warp == n_done % n_warps;
     float acc[2] = {}, before = 0;
     if (const int64_t out = int64_t{at.tile} * kTileRows + lane;
-        finishes && s.accumulate && lane < 16 && out < s.n_out[0])
+        finishes && s.accumulate && lane < 16 && out < s.n_out[0])  // with accumulate, a group has one sum
       before = __ldcg(output_of(p, static_cast<int>(blockIdx.y) * s.n_sums + at.sum, out));
 #pragma unroll 1
     for (; at.in_tile(); at.advance()) {
       await_copies<K::kSlots - 1>();
       __syncwarp();  // lanes use scales that other lanes have copied
-      const int step = (s.n_inputs == 1 ? 0 : at.term) * s.n_steps + at.step;
+      const int input_row = s.n_inputs == 1 ? 0
+                            : s.partial     ? term.place_of(at.term)
+                                            : at.term,
+                step = input_row * s.n_steps + at.step;
       multiply_row<K>(acc, ring + slot, input.x + step * kTileCols + 8 * (lane % 4),
                       input.sums + step * Input<K>::kStepSums, term.weight_of(at.row()), lane, table);
       __syncwarp();

@@ -23,16 +23,20 @@ template <int kGates>
 __global__ void __launch_bounds__(32 * kWarps) dense_kernel(const __grid_constant__ Params p) {
   extern __shared__ __align__(128) half x[];  // [n_terms, n_in]
   constexpr int kBatch = kAhead / kGates;
-  const int lane = threadIdx.x % 32, n_items = p.n_terms * p.n_steps, sum = blockIdx.y, first_row = sum * p.n_terms;
+  const int lane = threadIdx.x % 32, sum = blockIdx.y, first_row = sum * p.n_terms;
   const int64_t out = int64_t{blockIdx.x} * kWarps + threadIdx.x / 32, row = min(out, p.w[0].n_out - 1);
   wait_for_previous();
   let_next_start();  // not earlier: the next kernel may read the ids
-  const Term term(p, first_row + lane, lane < p.n_terms, p.accumulate);
+  Term term(p, first_row + lane, lane < p.n_terms, p.accumulate);
+  Shape own = p;
+  if (p.partial) own.n_terms = term.keep_own(p.n_terms, lane);
+  if (own.n_terms == 0) return;
+  const int n_items = own.n_terms * p.n_steps;
   uint4 v[kBatch][kGates];
   const auto load = [&](int first) {
 #pragma unroll
     for (int j = 0; j < kBatch; ++j) {
-      const int item = first + j, k = min(item / p.n_steps, p.n_terms - 1),
+      const int item = first + j, k = min(item / p.n_steps, own.n_terms - 1),
                 column = (item - k * p.n_steps) * kChunk + 8 * lane;
       const int64_t expert = term.expert_of(k);
 #pragma unroll
@@ -56,18 +60,19 @@ __global__ void __launch_bounds__(32 * kWarps) dense_kernel(const __grid_constan
     if (first > 0) load(first);
 #pragma unroll
     for (int j = 0; j < kBatch; ++j) {
-      const int item = first + j, k = min(item / p.n_steps, p.n_terms - 1),
+      const int item = first + j, k = min(item / p.n_steps, own.n_terms - 1),
                 column = (item - k * p.n_steps) * kChunk + 8 * lane;
       const float weight = term.weight_of(k);
+      const int place = p.partial ? term.place_of(k) : k;
       if (item >= n_items || column >= p.n_in) continue;
-      const uint4 in = *reinterpret_cast<const uint4*>(x + k * p.n_in + column);
+      const uint4 in = *reinterpret_cast<const uint4*>(x + place * p.n_in + column);
 #pragma unroll
       for (int g = 0; g < kGates; ++g) sums[g] += weight * dot8(v[j][g], in, 0.0f);
     }
   }
 #pragma unroll
   for (int g = 0; g < kGates; ++g) sums[g] = warp_sum(sums[g]);
-  put<kGates>(p, p, sum, row, sums, before, lane == 0 && out < p.w[0].n_out, term);
+  put<kGates>(p, own, sum, row, sums, before, lane == 0 && out < p.w[0].n_out, term);
 }
 
 // Any format, size and alignment: a warp computes one output of a row.
@@ -77,7 +82,7 @@ __global__ void plain_kernel(const __grid_constant__ Params p, const S* x) {
   const int lane = threadIdx.x % 32;
   const int64_t i = blockIdx.x, out = int64_t{blockIdx.y} * kWarps + threadIdx.x / 32, expert = p.ids[i];
   const PackedWeight& w = p.w[0];
-  if (out >= w.n_out) return;
+  if (out >= w.n_out || expert < 0) return;
   const S* in = x + i * p.x_rows / p.n_rows * p.x_stride;
   float sum = 0;
   if (w.layout == Layout::kDense) {

@@ -28,7 +28,7 @@ struct Router {
 bool can_route_at_once(const Device& device, const PackedWeight& w, int64_t n_tokens);
 void route_at_once(const Router& router, const RouteArgs& args, Device& device);
 
-// The rows of a step sorted by expert, and cut into tiles; each tile has one expert.
+// The rows of a step sorted by expert, and cut into tiles; each tile has one expert. Rows with id -1 are left out.
 struct RowTile {
   int32_t expert, first, n;  // its rows are order[first] to order[first + n - 1]
 };
@@ -40,18 +40,22 @@ struct ExpertOrder {
   int64_t most_tiles = 0;
 };
 // The addresses of these arrays in memory of expert_order_bytes() bytes. If the experts have few rows each, or the
-// device has little shared memory, tiles are short.
-ExpertOrder expert_order_in(void* memory, int64_t n_rows, int64_t n_experts, const DeviceLimits& device);
+// device has little shared memory, tiles are short. The rows are divided among n_experts, of which n_own have matrices
+// here.
+ExpertOrder expert_order_in(void* memory, int64_t n_rows, int64_t n_experts, int64_t n_own, const DeviceLimits& device);
 size_t expert_order_bytes(int64_t n_rows, int64_t n_experts);
 void order_by_expert(const ExpertOrder& order, const int32_t* ids, int64_t n_rows, int64_t n_experts, Device& device);
 
 // y[i] = x[i * x.rows / n_rows] w[ids[i]]^T + bias[ids[i]]; with a gate, act(product with w[0]) * (product with w[1]).
+// Rows with id -1 have no expert here. They are not computed, and sums leave them out.
 struct ExpertMatmul {
   Tensor y, x;  // [n_rows / n_terms, n_out], [x.rows, n_in]
   const PackedWeight* w[2] = {};
   const float* bias[2] = {};     // [n_experts, n_out] or null
   const int32_t* ids = nullptr;  // [n_rows]
   int64_t n_rows = 0;
+  int64_t n_experts = 0;           // among which the rows are divided: more than w has if other ranks have the others
+  bool partial = true;             // false: no id is -1
   const float* weights = nullptr;  // [n_rows]: y[t] += the weighted sum of n_terms neighbours; only for expert_rows()
   int n_terms = 1;
   int gate = -1;                              // an Activation; -1: one product

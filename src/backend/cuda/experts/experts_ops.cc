@@ -48,19 +48,21 @@ void CudaBackend::moe_route(Tensor ids, Tensor weights, Tensor logits, const Rou
 static constexpr int64_t kMaxRows = 16;
 
 bool CudaBackend::takes_rows(const ExpertMatmul& m) const {
-  return !deterministic_ && m.n_rows <= std::min(kMaxRows, m.w[0]->n_experts) && cuda::can_expert_rows(m);
+  return !deterministic_ && m.n_rows <= std::min(kMaxRows, m.n_experts) && cuda::can_expert_rows(m);
 }
 
-void CudaBackend::order_rows(const int32_t* ids, int64_t n_rows, int64_t n_experts) {
-  void* memory = scratch_at_least(order_, cuda::expert_order_bytes(n_rows, n_experts));
-  cuda::order_by_expert(cuda::expert_order_in(memory, n_rows, n_experts, device_.limits()), ids, n_rows, n_experts,
-                        device_);
+void CudaBackend::order_rows(const ExpertMatmul& m) {
+  const int64_t n_own = m.w[0]->n_experts;
+  void* memory = scratch_at_least(order_, cuda::expert_order_bytes(m.n_rows, n_own));
+  cuda::order_by_expert(cuda::expert_order_in(memory, m.n_rows, m.n_experts, n_own, device_.limits()), m.ids, m.n_rows,
+                        n_own, device_);
   check_launch("order_by_expert");
 }
 
 // The rows are already sorted in order_.
 void CudaBackend::launch_tiles(const ExpertMatmul& m) {
-  cuda::expert_tiles(m, cuda::expert_order_in(order_.data(), m.n_rows, m.w[0]->n_experts, device_.limits()), device_);
+  const int64_t n_own = m.w[0]->n_experts;
+  cuda::expert_tiles(m, cuda::expert_order_in(order_.data(), m.n_rows, m.n_experts, n_own, device_.limits()), device_);
   check_launch("expert_tiles");
 }
 
@@ -77,6 +79,7 @@ void CudaBackend::moe_matmul(Tensor y, Tensor x_any, const Weight& weight, Tenso
                        .bias = {data_of(bias)},
                        .ids = ids.i32(),
                        .n_rows = y.rows,
+                       .n_experts = w.n_experts,
                        .specialised = specialised_for(w)};
   if (!cuda::can_expert_matmul(w)) {
     cuda::plain_expert_rows(m, device_);
@@ -86,7 +89,7 @@ void CudaBackend::moe_matmul(Tensor y, Tensor x_any, const Weight& weight, Tenso
     cuda::expert_rows(m, device_);
     return check_launch("expert_rows");
   }
-  order_rows(m.ids, m.n_rows, w.n_experts);
+  order_rows(m);
   launch_tiles(m);
 }
 
@@ -124,19 +127,22 @@ void CudaBackend::moe(const MoeArgs& a) {
   if (a.x.rows == 0) return;
   // One expert for all tokens: its products are like any other. Experts have no kernels for 8-bit floats.
   const bool is_float8 = w_gate.layout == cuda::Layout::kFloat8 || w_down.layout == cuda::Layout::kFloat8,
-             is_plain = w_gate.n_experts == 1 && !w_gate.f32 && (a.x.rows > 1 || deterministic_ || is_float8);
+             is_plain = a.w_router->n_out == 1 && !w_gate.f32 && (a.x.rows > 1 || deterministic_ || is_float8);
   if (!is_plain &&
       (!cuda::can_expert_matmul(w_gate) || !cuda::can_expert_matmul(w_down) || !cuda::share_matvec(w_gate, w_up)))
     return Backend::moe(a);
   route(a);
   const Tensor& x = a.norm.weight ? a.normed : a.x;
-  const int64_t n_rows = a.ids.rows * a.ids.cols;
+  const int64_t n_rows = a.ids.rows * a.ids.cols, n_experts = a.w_router->n_out;
+  const bool partial = a.route.n_own > 0;
   const ExpertMatmul gate{.y = a.gate,
                           .x = aligned(x),
                           .w = {&w_gate, &w_up},
                           .bias = {data_of(a.b_gate), data_of(a.b_up)},
                           .ids = a.ids.i32(),
                           .n_rows = n_rows,
+                          .n_experts = n_experts,
+                          .partial = partial,
                           .gate = static_cast<int>(a.act),
                           .specialised = specialised_for(w_gate)};
   const bool each = !is_plain && takes_rows(gate);
@@ -150,11 +156,17 @@ void CudaBackend::moe(const MoeArgs& a) {
     cuda::expert_rows(gate, device_);
     check_launch("expert_rows");
   } else {
-    order_rows(gate.ids, n_rows, w_gate.n_experts);
+    order_rows(gate);
     launch_tiles(gate);
   }
-  const ExpertMatmul down{
-      .y = a.out, .x = aligned(a.gate), .w = {&w_down}, .bias = {data_of(a.b_down)}, .ids = gate.ids, .n_rows = n_rows};
+  const ExpertMatmul down{.y = a.out,
+                          .x = aligned(a.gate),
+                          .w = {&w_down},
+                          .bias = {data_of(a.b_down)},
+                          .ids = gate.ids,
+                          .n_rows = n_rows,
+                          .n_experts = n_experts,
+                          .partial = partial};
   ExpertMatmul sum = down;
   sum.y = a.residual, sum.weights = a.weights.f32(), sum.n_terms = static_cast<int>(a.ids.cols),
   sum.knows_experts = true;
@@ -163,7 +175,7 @@ void CudaBackend::moe(const MoeArgs& a) {
     cuda::expert_rows(sum, device_);
     return check_launch("expert_rows");
   }
-  if (each) order_rows(gate.ids, n_rows, w_gate.n_experts);
+  if (each) order_rows(down);
   launch_tiles(down);
   moe_combine(a.residual, a.out, a.weights);
 }

@@ -20,7 +20,7 @@ __global__ void route_kernel(const __grid_constant__ Route p, const float* logit
   if (token < n_tokens) route_token(p, token, logits + token * stride, shared + warp * route_floats(p.n_experts), lane);
 }
 
-// One block counts the rows, sums up the counts, and scatters. The order of an expert's rows varies, but does not
+// One block counts the rows, sums up the counts, and scatters. Rows without an expert are left out. The order of an expert's rows varies, but does not
 // matter, because a row's result does not depend on the other rows.
 __global__ void __launch_bounds__(kOrderThreads)
     order_kernel(ExpertOrder out, const int32_t* ids, int64_t n_rows, int n_experts) {
@@ -29,7 +29,8 @@ __global__ void __launch_bounds__(kOrderThreads)
   start_dependent();
   for (int e = threadIdx.x; e < n_experts; e += kOrderThreads) counts[e] = 0;
   __syncthreads();
-  for (int64_t i = threadIdx.x; i < n_rows; i += kOrderThreads) atomicAdd(&counts[ids[i]], 1);
+  for (int64_t i = threadIdx.x; i < n_rows; i += kOrderThreads)
+    if (ids[i] >= 0) atomicAdd(&counts[ids[i]], 1);
   __syncthreads();
   if (threadIdx.x < 32) {
     int row = 0, tile = 0;
@@ -55,7 +56,7 @@ __global__ void __launch_bounds__(kOrderThreads)
       out.tiles[tile] = {e, starts[e] + done, min(out.tile_rows, counts[e] - done)};
   __syncthreads();
   for (int64_t i = threadIdx.x; i < n_rows; i += kOrderThreads)
-    out.order[atomicAdd(&starts[ids[i]], 1)] = static_cast<int32_t>(i);
+    if (ids[i] >= 0) out.order[atomicAdd(&starts[ids[i]], 1)] = static_cast<int32_t>(i);
 }
 
 template <class Y>
@@ -67,7 +68,8 @@ __global__ void combine_kernel(float* residual, int64_t residual_stride, const Y
   float sum = residual[t * residual_stride + c];
 #pragma unroll 4
   for (int k = 0; k < n_used; ++k)
-    sum += weights[t * weights_stride + k] * to_float(y[(t * n_used + k) * y_stride + c]);
+    if (const float weight = weights[t * weights_stride + k]; weight != 0)
+      sum += weight * to_float(y[(t * n_used + k) * y_stride + c]);
   residual[t * residual_stride + c] = sum;
 }
 
@@ -81,11 +83,12 @@ void route_rows(const Tensor& ids, const Tensor& weights, const Tensor& logits, 
          logits.stride, logits.rows);
 }
 
-ExpertOrder expert_order_in(void* memory, int64_t n_rows, int64_t n_experts, const DeviceLimits& device) {
+ExpertOrder expert_order_in(void* memory, int64_t n_rows, int64_t n_experts, int64_t n_own,
+                            const DeviceLimits& device) {
   constexpr size_t kForLongTiles = size_t{112} << 10;  // bytes of shared memory that tiles.cu needs for 64 rows
   ExpertOrder o;
   o.tile_rows = n_rows <= 16 * n_experts ? 16 : device.most_shared < kForLongTiles ? 32 : 64;
-  o.most_tiles = std::min(n_rows, n_experts) + n_rows / o.tile_rows;
+  o.most_tiles = std::min(n_rows, n_own) + n_rows / o.tile_rows;
   o.n_tiles = static_cast<int32_t*>(memory);
   o.order = o.n_tiles + 1;
   o.tiles = reinterpret_cast<RowTile*>(o.order + n_rows);

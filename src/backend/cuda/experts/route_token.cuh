@@ -13,6 +13,7 @@ struct Route {
   int n_experts, n_used, n_groups, n_groups_used;
   bool sigmoid, normalize;
   float scale;
+  int first_own, n_own;  // this rank's experts
 };
 
 // An integer with the same order as the float; NaN is below all numbers.
@@ -117,15 +118,16 @@ __device__ inline void route_token(const Route& p, int64_t token, const float* l
   const float factor = p.normalize ? p.scale / fmaxf(sum, 1e-20f) : p.scale;
 #pragma unroll 1
   for (int i = lane; i < p.n_used; i += 32) {
-    const int at = __float_as_int(chosen[i]);
-    p.ids[token * p.n_used + i] = at;
-    p.weights[token * p.n_used + i] = scores[at] * factor;
+    const int at = __float_as_int(chosen[i]), id = at - p.first_own;
+    const bool is_own = id >= 0 && id < p.n_own;
+    p.ids[token * p.n_used + i] = is_own ? id : -1;
+    p.weights[token * p.n_used + i] = is_own ? scores[at] * factor : 0.0f;
   }
 }
 
 inline Route route_of(const Tensor& ids, const Tensor& weights, int64_t n_experts, const RouteArgs& a) {
   CHECK(ids.contiguous() && weights.contiguous() && ids.cols == a.n_used && weights.cols == a.n_used);
-  CHECK(a.n_used <= n_experts && n_experts <= kMaxExperts);
+  CHECK(a.n_used <= n_experts && n_experts <= kMaxExperts && a.first_own + a.n_own <= n_experts);
   return {ids.i32(),
           weights.f32(),
           a.bias ? a.bias.f32() : nullptr,
@@ -135,7 +137,9 @@ inline Route route_of(const Tensor& ids, const Tensor& weights, int64_t n_expert
           a.n_groups_used,
           a.scoring == Scoring::kSigmoid,
           a.normalize,
-          a.scale};
+          a.scale,
+          a.first_own,
+          a.n_own > 0 ? a.n_own : static_cast<int>(n_experts)};
 }
 
 }  // namespace ingot::cuda

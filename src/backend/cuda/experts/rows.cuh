@@ -26,9 +26,9 @@ struct Params : Shape {
   int64_t y_stride;
 };
 
-// A lane's term of a sum: its expert and its weight.
+// A lane's term of a sum: its expert and its weight, and its place among all terms.
 struct Term {
-  int expert = 0;
+  int expert = 0, place = 0;
   float weight = 1.0f;
 
   Term() = default;
@@ -37,6 +37,18 @@ struct Term {
     expert = __ldcg(p.ids + row);
     if (weighted) weight = __ldcg(p.weights + row);
   }
+  // Moves the terms that have an expert to the first lanes, and returns their number. n: of terms.
+  __device__ __forceinline__ int keep_own(int n, int lane) {
+    uint32_t own = __ballot_sync(0xFFFFFFFFu, lane < n && expert >= 0);
+    const int n_own = __popc(own);
+#pragma unroll 1
+    for (int i = 0; i < lane && i < n_own; ++i) own &= own - 1;
+    place = own != 0 ? __ffs(static_cast<int>(own)) - 1 : 0;
+    expert = __shfl_sync(0xFFFFFFFFu, expert, place);
+    weight = __shfl_sync(0xFFFFFFFFu, weight, place);
+    return n_own;
+  }
+  __device__ __forceinline__ int place_of(int lane) const { return __shfl_sync(0xFFFFFFFFu, place, lane); }
   __device__ __forceinline__ int64_t expert_of(int lane) const { return __shfl_sync(0xFFFFFFFFu, expert, lane); }
   __device__ __forceinline__ float weight_of(int lane) const { return __shfl_sync(0xFFFFFFFFu, weight, lane); }
 };
@@ -80,7 +92,7 @@ inline Params params_of(const ExpertMatmul& m) {
   p.x = static_cast<const half*>(m.x.data);
   p.x_stride = m.x.stride, p.x_rows = static_cast<int>(m.x.rows), p.n_rows = static_cast<int>(m.n_rows);
   p.ids = m.ids, p.weights = m.weights;
-  p.accumulate = m.weights != nullptr;
+  p.accumulate = m.weights != nullptr, p.partial = m.partial;
   p.n_terms = m.n_terms;
   p.n_jobs = m.gate >= 0 ? 2 : 1;
   p.n_out[0] = static_cast<int>(m.w[0]->n_out);
