@@ -52,7 +52,7 @@ fi
 # output.
 run_tests() {
   each() { "$BUILD/$1" --gtest_list_tests --gtest_filter="$2" | awk -v program="$1" '/^[^ ]/ {suite = $1} /^ / {print program, suite $1}'; }
-  { each test_backend '*Cuda*'; each test_model '*CudaPerplexity*'; } >"$OUT/tests.txt"
+  { each test_backend '*Cuda*:*/cuda'; each test_model '*CudaPerplexity*'; } >"$OUT/tests.txt"
   echo "test_model *CudaGoldens*" >>"$OUT/tests.txt"
   for filter in 'CudaFaults.*' '*CudaReplay*.F16/*:CudaReplays.*' '*CudaReplay*.F32/*' '*CudaReplay*.Deterministic/*' 'Devices/Deterministic.*/cuda' \
     'Models/BatchInvariance.*/cuda_*' 'Models/Hybrid.*/*_cuda' 'Models/Scoring.*/cuda_*'; do
@@ -194,6 +194,9 @@ if has parallel; then
     test "$n_gpus" -ge $tp || continue
     echo "tp $tp, llama-3.1-8b BF16, 256 sequences: $("$BUILD/ingot" bench engine --device cuda --tp $tp --shape llama-3.1-8b --type BF16 \
       --requests 256 --max-seqs 256 --spread 0 -p 1000 -n 1000 2>&1 | grep -E "throughput|rror|CHECK")"
+  done
+  for flags in "" --ep; do
+    echo "tp 2 $flags, experts: $("$BUILD/ingot" bench --device cuda --tp 2 $flags -b 2048 --shape qwen3-30b-a3b --type Q4_0 -p 512,2048 -n 128 -r 3 2>&1 | grep -E "qwen3|rror|CHECK")"
   done
   for n in 256 512; do  # a pipeline has room for more sequences than one GPU
     echo "pp 2, llama-3.1-8b BF16, $n sequences: $("$BUILD/ingot" bench engine --device cuda:0,cuda:1 --pp 2 --shape llama-3.1-8b --type BF16 \

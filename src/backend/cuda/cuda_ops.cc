@@ -18,6 +18,9 @@ const float* data_of(const Tensor& bias) { return bias ? bias.f32() : nullptr; }
 
 bool alike(const Weight& a, const Weight& b) { return cuda::share_matvec(packed(a), packed(b)); }
 
+// The rows of n that are multiplied as 8-bit floats.
+int64_t float8_group(int64_t n, bool whole_rows) { return whole_rows ? n : n - n % cuda::kFloat8Group; }
+
 constexpr int64_t kMaxDeferred = 16384;  // most columns of a row whose norm a product computes
 
 }  // namespace
@@ -43,8 +46,21 @@ CudaBackend::Input CudaBackend::input_of(const Tensor& x, const Tensor& normed, 
                         x.cols <= kMaxDeferred && normed.dtype == act_ && on_16_bytes(normed) &&
                         kernel_for(w, x.rows).run == cuda::matvec;
   if (can_wait) return {.x = normed, .norm = norm_later};
-  norm(normed, x, args);
-  return {normed};
+  Input input{normed};
+  if (!norm_quantized(input, x, args, w)) norm(normed, x, args);
+  return input;
+}
+
+// Writes the norm of x to the input, also as 8-bit floats if the first product needs those.
+bool CudaBackend::norm_quantized(Input& input, const Tensor& x, const NormArgs& args, const Weight& weight) {
+  if (!kernel_for(weight, x.rows).float8 || !cuda::can_norm_quantize(input.x, x, args)) return false;
+  const bool whole_rows = cuda::takes_whole_rows(ready(weight), x.rows);
+  const int64_t n = float8_group(x.rows, whole_rows);
+  if (n == 0) return false;
+  void* to = scratch_at_least(decoded_, cuda::float8_rows_bytes(n, x.cols));
+  input.float8 = cuda::norm_quantize(to, input.x, x, args, n, whole_rows, device_);
+  check_launch("norm_quantize");
+  return true;
 }
 
 // The first product of an input computes and writes the norm. Later products read it.
@@ -129,7 +145,7 @@ void CudaBackend::products(std::span<const Tensor> y, Input& input, std::span<co
 
 // Quantizes the input to 8-bit floats: all rows, or only whole groups of rows.
 void CudaBackend::quantize(Input& input, bool whole_rows) {
-  const int64_t n = input.x.rows, n_grouped = whole_rows ? n : n / cuda::kFloat8Group * cuda::kFloat8Group;
+  const int64_t n_grouped = float8_group(input.x.rows, whole_rows);
   if (n_grouped == 0 || (input.float8 && input.float8->whole_rows == whole_rows)) return;
   void* to = scratch_at_least(decoded_, cuda::float8_rows_bytes(n_grouped, input.x.cols));
   const Tensor x = aligned(in_act_dtype(input.x));

@@ -1,6 +1,7 @@
 // Ops that work row by row: norms, sums, activations, copies.
 #include "backend/cuda/device.cuh"
 #include "backend/cuda/kernels.h"
+#include "backend/cuda/rms.cuh"
 
 namespace ingot::cuda {
 namespace {
@@ -68,73 +69,28 @@ __global__ void norm_kernel(Y* y, int64_t y_stride, const X* x, int64_t x_stride
   for (int64_t i = threadIdx.x + int64_t{kKept} * blockDim.x; i < dim; i += blockDim.x) write(i, to_float(row[i]));
 }
 
-// The same without mean and bias, for f32 rows with a multiple of 4 elements, aligned to 16 bytes. Most models have
-// such rows, and in steps with few rows the other kernels wait for this one.
-constexpr int kPackThreads = 512;
-constexpr int kMaxPacks = 4;
-
 __device__ __forceinline__ void store4(float* to, float4 v) { *reinterpret_cast<float4*>(to) = v; }
-__device__ __forceinline__ void store4(half* to, float4 v) {
-  const half2 low = __halves2half2(from_float<half>(v.x), from_float<half>(v.y));
-  const half2 high = __halves2half2(from_float<half>(v.z), from_float<half>(v.w));
-  *reinterpret_cast<uint2*>(to) = make_uint2(bits_of(low), bits_of(high));
-}
+__device__ __forceinline__ void store4(half* to, float4 v) { *reinterpret_cast<uint2*>(to) = halves_of(v); }
 
+// The same without mean and bias. Most models have rows that rms_row() takes, and in steps with few rows the other
+// kernels wait for this one.
 template <class Y, int kPacks>
 __global__ void __launch_bounds__(kPackThreads)
     rms_kernel(Y* y, int64_t y_stride, const float* x, int64_t x_stride, int n_packs, const float* weight, float eps) {
-  __shared__ float sums[kPackThreads / 32];
-  let_next_start();
-  float4 scales[kPacks], kept[kPacks];
+  float4 normed[kPacks];
+  rms_row(normed, x + blockIdx.x * x_stride, n_packs, weight, eps);
 #pragma unroll
-  for (int j = 0; j < kPacks; ++j) {
-    const int i = threadIdx.x + j * blockDim.x;
-    scales[j] = i < n_packs ? reinterpret_cast<const float4*>(weight)[i] : float4{};
-  }
-  wait_for_previous();
-  const float4* row = reinterpret_cast<const float4*>(x + blockIdx.x * x_stride);
-  float squares = 0;
-#pragma unroll
-  for (int j = 0; j < kPacks; ++j) {
-    const int i = threadIdx.x + j * blockDim.x;
-    kept[j] = i < n_packs ? row[i] : float4{};
-    squares += kept[j].x * kept[j].x + kept[j].y * kept[j].y + kept[j].z * kept[j].z + kept[j].w * kept[j].w;
-  }
-  squares = warp_sum(squares);
-  if (threadIdx.x % 32 == 0) sums[threadIdx.x / 32] = squares;
-  __syncthreads();
-  float total = 0;
-  for (int w = 0; w < static_cast<int>(blockDim.x / 32); ++w) total += sums[w];
-  const float inverse = 1.0f / sqrtf(total / static_cast<float>(4 * n_packs) + eps);
-#pragma unroll
-  for (int j = 0; j < kPacks; ++j) {
-    const int i = threadIdx.x + j * blockDim.x;
-    const float4 v = kept[j], s = scales[j];
-    if (i < n_packs)
-      store4(y + blockIdx.x * y_stride + 4 * i,
-             {v.x * inverse * s.x, v.y * inverse * s.y, v.z * inverse * s.z, v.w * inverse * s.w});
-  }
-}
-
-bool on_16_bytes(const void* p) { return reinterpret_cast<uintptr_t>(p) % 16 == 0; }
-
-bool can_rms(const Tensor& y, const Tensor& x, const NormArgs& a) {
-  return a.kind == NormKind::kRms && !a.bias && x.dtype == DType::kF32 && x.cols % 4 == 0 &&
-         x.cols <= 4 * kPackThreads * kMaxPacks && x.stride % 4 == 0 && y.stride % 4 == 0 && on_16_bytes(x.data) &&
-         on_16_bytes(y.data) && on_16_bytes(a.weight.data);
+  for (int j = 0; j < kPacks; ++j)
+    if (const int i = threadIdx.x + j * blockDim.x; i < n_packs) store4(y + blockIdx.x * y_stride + 4 * i, normed[j]);
 }
 
 template <class Y>
 void rms(const Tensor& y, const Tensor& x, const NormArgs& a, Device& device) {
-  const int n_packs = static_cast<int>(x.cols / 4),
-            threads = n_packs >= kPackThreads ? kPackThreads : (n_packs + 31) / 32 * 32;
-  const auto start = [&](auto kernel) {
-    launch(device, kernel, dim3(static_cast<unsigned>(x.rows)), threads, 0, static_cast<Y*>(y.data), y.stride, x.f32(),
-           x.stride, n_packs, a.weight.f32(), a.eps);
-  };
-  n_packs <= threads       ? start(rms_kernel<Y, 1>)
-  : n_packs <= 2 * threads ? start(rms_kernel<Y, 2>)
-                           : start(rms_kernel<Y, kMaxPacks>);
+  const int n_packs = static_cast<int>(x.cols / 4);
+  with_packs(n_packs, [&](auto packs, int threads) {
+    launch(device, rms_kernel<Y, decltype(packs)::value>, dim3(static_cast<unsigned>(x.rows)), threads, 0, static_cast<Y*>(y.data),
+           y.stride, x.f32(), x.stride, n_packs, a.weight.f32(), a.eps);
+  });
 }
 
 int norm_threads(int64_t dim) { return dim <= 256 ? 32 : dim <= 2048 ? 256 : 512; }

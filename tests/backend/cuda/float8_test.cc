@@ -150,6 +150,36 @@ TEST(CudaFloat8, MatchesRefWithEveryGridOfScales) {
   EXPECT_TRUE(kernels.contains("stream"));
 }
 
+// One kernel computes the norm and quantizes it. The bits are those of two kernels.
+TEST(CudaFloat8, QuantizesTheNormOfItsInput) {
+  const auto backend = gpu();
+  if (!backend) GTEST_SKIP() << "no GPU";
+  const uint64_t seed = test_seed();
+  Inputs inputs(seed);
+  backend->reserve(kLimits);
+  for (const int64_t n_in : {128, 640, 2048, 4096})
+    for (const Shared shared : {Shared::kRows, Shared::kBlocks}) {
+      constexpr int64_t kOut = 288;
+      Product product(*backend, inputs.weight(kOut, n_in, shared), kOut, n_in);
+      const Tensor scale = backend->alloc(DType::kF32, 1, n_in), normed = backend->alloc(DType::kF16, kMost, n_in);
+      backend->upload(scale, inputs.normal(1, n_in).data());
+      backend->upload(product.in, inputs.normal(kMost, n_in).data());
+      const NormArgs norm{.weight = scale, .eps = 1e-5f};
+      for (const int64_t n : {9, 16, 64, 71, 129, 513}) {
+        SCOPED_TRACE(fmt::format("{} inputs, shared {}, rows {}, seed {}", n_in, static_cast<int>(shared), n, seed));
+        const Tensor x = product.in.slice_rows(0, n), y = product.out.slice_rows(0, n), to = normed.slice_rows(0, n);
+        std::vector<float> one(static_cast<size_t>(n * kOut), NAN), two = one;
+        backend->upload(y, one.data());
+        backend->norm_matmul(y, x, to, norm, product.w, {});
+        backend->download(one.data(), y);
+        backend->norm(to, x, norm);
+        backend->matmul(y, to, product.w, {});
+        backend->download(two.data(), y);
+        EXPECT_EQ(one, two);
+      }
+    }
+}
+
 // NaN of an activation reaches its row of outputs, and no other; rows of zeros give zeros.
 TEST(CudaFloat8, NanAndZerosStayInTheirRows) {
   const auto backend = gpu();

@@ -2,6 +2,7 @@
 // 448, the largest E4M3. NaN stays NaN.
 #include "backend/cuda/device.cuh"
 #include "backend/cuda/matmul/float8.h"
+#include "backend/cuda/rms.cuh"
 #include "quant/f8_e4m3.h"
 
 namespace ingot::cuda {
@@ -83,6 +84,46 @@ __global__ void quantize_rows_kernel(uint32_t* to, float* scales, const half* x,
   if (threadIdx.x == 0) scales[row] = scale_of(largest);
 }
 
+// The norm of each row by one block, and the first n rows of the result as 8-bit floats. A warp has 128 neighbouring
+// columns.
+template <int kPacks>
+__global__ void __launch_bounds__(kPackThreads)
+    norm_quantize_kernel(half* y, int64_t y_stride, uint32_t* to, float* scales, int n, bool whole_rows, const float* x,
+                         int64_t x_stride, int n_packs, const float* weight, float eps) {
+  __shared__ float shared[kPackThreads / 32];
+  const int64_t row = blockIdx.x;
+  float4 normed[kPacks];
+  rms_row(normed, x + row * x_stride, n_packs, weight, eps);
+  uint2 halves[kPacks];
+  float largest[kPacks], of_thread = 0;
+#pragma unroll
+  for (int j = 0; j < kPacks; ++j) {
+    const int i = threadIdx.x + j * blockDim.x;
+    halves[j] = halves_of(normed[j]);
+    if (i < n_packs) *reinterpret_cast<uint2*>(y + row * y_stride + 4 * i) = halves[j];
+    of_thread = fmaxf(of_thread, largest[j] = largest_of(halves[j]));
+  }
+  if (row >= n) return;
+  if (whole_rows) {
+    const float of_warp = warp_max(of_thread);
+    if (threadIdx.x % 32 == 0) shared[threadIdx.x / 32] = of_warp;
+    __syncthreads();
+    float of_row = 0;
+    for (int w = 0; w < static_cast<int>(blockDim.x / 32); ++w) of_row = fmaxf(of_row, shared[w]);
+    if (threadIdx.x == 0) scales[row] = scale_of(of_row);
+#pragma unroll
+    for (float& v : largest) v = of_row;
+  }
+#pragma unroll
+  for (int j = 0; j < kPacks; ++j) {
+    const int i = threadIdx.x + j * blockDim.x;
+    if (!whole_rows) largest[j] = warp_max(largest[j]);
+    if (i >= n_packs) continue;
+    to[row * n_packs + i] = float8_of(halves[j], factor_of(largest[j]));
+    if (!whole_rows && threadIdx.x % 32 == 0) scales[int64_t{i / 32} * n + row] = scale_of(largest[j]);
+  }
+}
+
 }  // namespace
 
 void pack_float8(const void* blocks, const PackedWeight& w, uint32_t* not_shared, Device& device) {
@@ -109,6 +150,22 @@ Float8Rows quantize_rows(void* to, const Tensor& x, bool whole_rows, Device& dev
            static_cast<uint32_t*>(to), scales, static_cast<const half*>(x.data), x.stride, n_in);
   }
   return {to, scales, x.rows, x.cols, whole_rows};
+}
+
+bool can_norm_quantize(const Tensor& y, const Tensor& x, const NormArgs& norm) {
+  return y.dtype == DType::kF16 && x.cols % kScaleCols == 0 && can_rms(y, x, norm);
+}
+
+Float8Rows norm_quantize(void* to, const Tensor& y, const Tensor& x, const NormArgs& norm, int64_t n, bool whole_rows,
+                         Device& device) {
+  auto* scales = reinterpret_cast<float*>(static_cast<char*>(to) + n * x.cols);
+  const int n_packs = static_cast<int>(x.cols / 4);
+  with_packs(n_packs, [&](auto packs, int threads) {
+    launch(device, norm_quantize_kernel<decltype(packs)::value>, dim3(static_cast<unsigned>(x.rows)), threads, 0,
+           static_cast<half*>(y.data), y.stride, static_cast<uint32_t*>(to), scales, static_cast<int>(n), whole_rows,
+           x.f32(), x.stride, n_packs, norm.weight.f32(), norm.eps);
+  });
+  return {to, scales, n, x.cols, whole_rows};
 }
 
 }  // namespace ingot::cuda

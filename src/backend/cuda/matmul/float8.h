@@ -36,6 +36,12 @@ inline size_t float8_rows_bytes(int64_t n, int64_t n_in) {
 // x: [n, n_in] f16, n_in a multiple of 128, rows aligned to 8 bytes. `to` has float8_rows_bytes() bytes.
 Float8Rows quantize_rows(void* to, const Tensor& x, bool whole_rows, Device& device);
 
+// y = norm(x), and the first n rows of y also as 8-bit floats: one kernel instead of two. y: [rows, n_in] f16. The
+// numbers are those of norm_rows and quantize_rows.
+bool can_norm_quantize(const Tensor& y, const Tensor& x, const NormArgs& norm);
+Float8Rows norm_quantize(void* to, const Tensor& y, const Tensor& x, const NormArgs& norm, int64_t n, bool whole_rows,
+                         Device& device);
+
 // Whether a product of n rows uses one scale for each row of activations. cuBLASLt's kernels for such scales are
 // fastest for many rows, and slow for few (docs/notes).
 inline bool takes_whole_rows(const PackedWeight& w, int64_t n) { return w.grid == ScaleGrid::kRows && n > 128; }
