@@ -33,9 +33,7 @@ struct Conv {
   const float* weight;  // [n_channels, width]
   int64_t weight_stride;
   int width, n_channels;
-  float*
-      // [part, width - 1, n_channels]: the inputs before each part of a sequence except the first; null: no parts
-      edges;
+  float* edges;  // [part, width - 1, n_channels]: the inputs before each part of a sequence; null: no parts
   DeviceStates states;
   DeviceBatch batch;
 
@@ -43,18 +41,27 @@ struct Conv {
   __device__ float* edge_of(int first_token, int seq) const {
     return edges + (first_token / kConvPart + seq) * int64_t{width - 1} * n_channels;
   }
+  // [width - 1, n_channels]: the inputs before a sequence's tokens; null: none
+  __device__ const float* state_of(int seq) const {
+    const int slot = batch.state_in[seq];
+    return slot >= 0 ? states.data + slot * states.slot_floats : nullptr;
+  }
 };
 
-// Copies the inputs before each later part, because the parts overwrite each other's inputs.
+// Copies the inputs before each part, because the parts overwrite each other's inputs, and the last part may overwrite
+// the state that the first part reads.
 __global__ void __launch_bounds__(kThreads) edge_kernel(const __grid_constant__ Conv p) {
   start_dependent();
   const int seq = blockIdx.z, begin = p.batch.q_start[seq],
-            first = begin + (static_cast<int>(blockIdx.y) + 1) * kConvPart, kept = p.width - 1;
+            first = begin + static_cast<int>(blockIdx.y) * kConvPart, kept = p.width - 1;
   if (first >= p.batch.q_start[seq + 1]) return;
   float* to = p.edge_of(first, seq);
+  const float* state = first == begin ? p.state_of(seq) : nullptr;
   for (int i = static_cast<int>(blockIdx.x) * kThreads + threadIdx.x; i < kept * p.n_channels;
        i += static_cast<int>(gridDim.x) * kThreads)
-    to[i] = p.x[(first - kept + i / p.n_channels) * p.x_stride + i % p.n_channels];
+    to[i] = first > begin      ? p.x[(first - kept + i / p.n_channels) * p.x_stride + i % p.n_channels]
+            : state != nullptr ? state[i]
+                               : 0.0f;
 }
 
 // A thread handles a channel of a sequence, or of a part of it. Weights and inputs are at the end of arrays of
@@ -67,10 +74,8 @@ __global__ void __launch_bounds__(kConvThreads) conv_kernel(const __grid_constan
   const int start = p.batch.q_start[seq], begin = start + static_cast<int>(blockIdx.z) * kConvPart,
             end = p.batch.q_start[seq + 1];
   if (begin >= end) return;
-  const int n = p.edges != nullptr ? min(kConvPart, end - begin) : end - begin, in = p.batch.state_in[seq];
-  const float* before = begin > start ? p.edge_of(begin, seq)
-                        : in >= 0     ? p.states.data + in * p.states.slot_floats
-                                      : nullptr;
+  const int n = p.edges != nullptr ? min(kConvPart, end - begin) : end - begin;
+  const float* before = p.edges != nullptr ? p.edge_of(begin, seq) : p.state_of(seq);
   float weights[kMaxWidth], window[kMaxWidth];  // the last input in window is the token's own
 #pragma unroll
   for (int i = 0; i < kMaxWidth; ++i) {
@@ -300,7 +305,7 @@ void short_conv(const Tensor& x, const Tensor& weight, const DeviceStates& state
   CHECK(p.width <= kMaxConvWidth);
   const unsigned n_parts = edges != nullptr ? blocks_for(most_tokens, kConvPart) : 1,
                  seqs = static_cast<unsigned>(n_seqs);
-  if (n_parts > 1) launch(device, edge_kernel, dim3(blocks_for(x.cols, kThreads), n_parts - 1, seqs), kThreads, 0, p);
+  if (n_parts > 1) launch(device, edge_kernel, dim3(blocks_for(x.cols, kThreads), n_parts, seqs), kThreads, 0, p);
   const dim3 grid(blocks_for(p.n_channels, kConvThreads), seqs, n_parts);
   p.width <= 4 ? launch(device, conv_kernel<4>, grid, kConvThreads, 0, p)
                : launch(device, conv_kernel<kMaxConvWidth>, grid, kConvThreads, 0, p);
