@@ -87,13 +87,14 @@ def read(path):
 
 
 def documents(root):
-    data = {name: read(root / "docs" / "data" / f"{name}.csv") for name in ("zen5", "zen4", "h200")}
-    for name, machine in (("zen5", "two Zen 5 cores"), ("zen4", "two Zen 4 cores")):
+    cpus = {"zen5": "two Zen 5 cores", "zen4": "two Zen 4 cores", "xeon": "two cores of a Xeon with AMX"}
+    data = {name: read(root / "docs" / "data" / f"{name}.csv") for name in (*cpus, "h200")}
+    for name, machine in cpus.items():
         for column, work in ((2, "prefill"), (4, "decode")):
             rows = [(f"{r[0]} {r[1]}", float(r[column]), float(r[column + 1])) for r in data[name]]
             yield f"docs/charts/{name}-{work}.svg", pairs(f"{work.capitalize()} on {machine}, tokens a second", rows)
     rows = [(r[0], float(r[1]) if r[1] else None, float(r[2]), float(r[3])) for r in data["h200"]]
     yield "docs/charts/h200.svg", shares("One H200, tokens a second", rows)
-    tables = {"zen5": cpu_table(data["zen5"]), "zen4": cpu_table(data["zen4"]), "h200": gpu_table(data["h200"])}
+    tables = {"h200": gpu_table(data["h200"])} | {name: cpu_table(data[name]) for name in cpus}
     page = (pathlib.Path(__file__).parent / "performance.in.md").read_text()
     yield "docs/performance.md", re.sub(r"^@table (\w+)$", lambda found: "\n".join(tables[found[1]]), page, flags=re.M)

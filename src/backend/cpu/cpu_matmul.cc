@@ -97,12 +97,7 @@ void CpuBackend::run_task(const MatmulJob& job, const PanelRange& range) {
 }
 
 Unpacked CpuBackend::unpacked(const PackedWeight& w, int64_t n_rows) const {
-  if (w.batch_changes_bits && deterministic_) return Unpacked::kNo;
-  if (in_blocks(w.unpacked) && kernels_for(w, n_rows).block_tiles == nullptr) return Unpacked::kNo;
-  const int least = w.unpacked == Unpacked::kBlocks ? cpu::kBlockTokens
-                    : w.unpacked == Unpacked::kBF16 ? cpu::kUnpackBf16Tokens
-                                                    : (cpu::kUnpackTiles - 1) * max_tile(w, kernels_, w.unpacked) + 1;
-  return n_rows < least ? Unpacked::kNo : w.unpacked;
+  return w.batch_changes_bits && deterministic_ ? Unpacked::kNo : unpacked_for(w, kernels_for(w, n_rows), n_rows);
 }
 
 void CpuBackend::run_matmuls(Tensor x, std::span<const Output> outputs, std::optional<Activation> gated) {

@@ -25,14 +25,16 @@ Times times_of(const Kernels& kernels, const Weight& host) {
   const int most = kMeasuredRows[kRowClasses - 1];
   std::vector<float> x(most * kIn), y(most * kOut);
   for (size_t i = 0; i < x.size(); ++i) x[i] = static_cast<float>(i % 17) - 8;
-  std::vector<uint8_t> act(most * act_token_bytes(w.activations, kIn));
+  std::vector<uint8_t> act(
+      most * std::max(act_token_bytes(w.activations, kIn), act_token_bytes(w.many_activations, kIn)));
   Times times{};
   for (int i = 0; i < kRowClasses; ++i) {
     const int rows = kMeasuredRows[i], n_products = std::max(1, 64 / rows);
-    const MatmulJob job = job_of(w, kernels, rows, act.data(), {y.data(), DType::kF32, rows, kOut, kOut});
+    const Unpacked how = unpacked_for(w, kernels, rows);
+    const MatmulJob job = job_of(w, kernels, rows, act.data(), {y.data(), DType::kF32, rows, kOut, kOut}, how);
     for (int tile = 0; tile < job.tiling.n_tiles; ++tile) {
       const int begin = tile_begin(job.tiling, tile), end = tile_begin(job.tiling, tile + 1);
-      kernels.pack_activations(&x[begin * kIn], kIn, end - begin, kIn, w.activations,
+      kernels.pack_activations(&x[begin * kIn], kIn, end - begin, kIn, activations_of(w, how),
                                &act[begin * job.act_token_bytes]);
     }
     times[i] = 1e9;

@@ -306,6 +306,14 @@ void describe_dense(PackedWeight& w, Dense type, const Kernels& kernels) {
 
 }  // namespace
 
+Unpacked unpacked_for(const PackedWeight& w, const Kernels& kernels, int64_t n_rows) {
+  if (in_blocks(w.unpacked) && kernels.block_tiles == nullptr) return Unpacked::kNo;
+  const int least = w.unpacked == Unpacked::kBlocks ? kBlockTokens
+                    : w.unpacked == Unpacked::kBF16 ? kUnpackBf16Tokens
+                                                    : (kUnpackTiles - 1) * max_tile(w, kernels, w.unpacked) + 1;
+  return n_rows < least ? Unpacked::kNo : w.unpacked;
+}
+
 const char* multiplies_as(Format format, const Kernels& kernels) {
   if (kind_of(info(format)) >= 0) return kernels.block_tiles != nullptr ? "bf16" : "int8";
   if (format == Format::BF16 && kernels.bf16_dot) return "bf16";

@@ -49,6 +49,9 @@ inline int max_tile(const PackedWeight& w, const Kernels& kernels, Unpacked unpa
   return w.kind >= 0 ? kernels.quant_tile : kernels.dense_tile;
 }
 
+// The form of a weight for a product of n_rows.
+Unpacked unpacked_for(const PackedWeight& w, const Kernels& kernels, int64_t n_rows);
+
 // The layout of the activations that multiply a weight.
 inline const ActLayout& activations_of(const PackedWeight& w, Unpacked unpacked) {
   return unpacked == Unpacked::kNo ? w.activations : w.many_activations;
