@@ -76,6 +76,7 @@ RunnerOptions serving_runner(ServeOptions& o) {
   runner.max_seqs = o.max_seqs;
   if (o.model.chunk > 0) runner.max_batch_tokens = std::max(o.model.chunk, o.max_seqs);
   runner.max_logits = o.max_seqs + kScoredRows;
+  runner.has_neighbours = o.paths.size() > 1 && o.pool.max_loaded > 1;
   runner.n_kv_tokens = o.kv_tokens;
   choose_draft_head(o.model.speculate, o.draft_file, runner);
   return runner;

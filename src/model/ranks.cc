@@ -200,14 +200,14 @@ size_t Ranks::memory_limit(const Device& device, const RunnerOptions& o) const {
   return limit - (all - free);
 }
 
-// Before the weights are loaded, their bytes are an estimate. A GPU that has a part of the model is filled.
+// Before the weights are loaded, their bytes are an estimate.
 std::vector<DeviceMemory> Ranks::device_memory(const RunnerOptions& options, bool is_loaded) const {
   std::vector<DeviceMemory> devices;
   for (size_t i = 0; i < devices_.size(); ++i) {
     const Device& device = *devices_[i];
     const Backend& backend = *device.backend;
     DeviceMemory one{.name = device.name, .backend = &backend};
-    one.fills = devices_.size() > 1 ? !backend.is_host() : options.fills_memory();
+    one.take = take_of(&backend, devices_.size(), options);
     if (is_loaded) {
       one.weights = {backend.allocated_bytes() - device.taken_before, plan_.devices[i].borrowed_bytes};
       one.available = plan_.devices[i].available_bytes;

@@ -45,6 +45,7 @@ struct RunnerOptions {
   int n_snapshots =
       0;  // of recurrent layers' states, for the prefix cache; -1: as many as are useful and fit (memory_plan)
   bool fills_memory() const { return memory_share > 0 || memory_bytes > 0; }
+  bool has_neighbours = false;  // other models may be loaded on the same device later
   std::string quantize;        // format of dense matrices, encoded during loading (load_quantizer.h); empty: none
   MtpHead mtp_head = MtpHead::kNone;
   std::shared_ptr<const Checkpoint> eagle_head;  // runs in place of an MTP head; null: none

@@ -4,11 +4,13 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "backend/planned_gpu.h"
 #include "backend/ref/ref_backend.h"
 #include "backend/wrapped.h"
 #include "base/error.h"
 #include "golden_models.h"
 #include "model/checkpoint.h"
+#include "model/decoder_program.h"
 #include "model/ranks.h"
 #include "model/shapes.h"
 
@@ -164,6 +166,48 @@ TEST(MemoryPlan, StatesOfRecurrentLayers) {
   } catch (const Error& error) {
     EXPECT_THAT(error.what(), HasSubstr("the states of 64 sequences and 0 snapshots need"));
   }
+}
+
+// A model with random weights on a GPU of this size, which serves sequences.
+struct OnGpu {
+  OnGpu(const char* shape, Format format, size_t gib)
+      : config(config_of_shape(shape)),
+        source(dummy_source(config, format, 1)),
+        gpu(planned_gpu(gib << 30)),
+        weights(weight_bytes(*source, config, *gpu)) {}
+
+  MemoryPlan plan(const RunnerOptions& o) const {
+    return plan_memory(config, weights, gpu->available_bytes(), o, gpu.get());
+  }
+
+  Config config;
+  std::unique_ptr<WeightSource> source;
+  std::unique_ptr<Backend> gpu;
+  WeightBytes weights;
+};
+
+// Other models will need the other half.
+TEST(MemoryPlan, NeighboursLeaveHalf) {
+  const OnGpu model("llama-3.2-1b", Format::Q4_0, 24);
+  const MemoryPlan alone = model.plan({.max_seqs = 64}), beside = model.plan({.max_seqs = 64, .has_neighbours = true});
+  const size_t free = alone.available_bytes - alone.weight_bytes;
+  EXPECT_NEAR(static_cast<double>(beside.kv_bytes), static_cast<double>(free / 2), 1 << 20);  // whole blocks
+  EXPECT_LE(alone.total_bytes(), alone.available_bytes - alone.available_bytes / 20);
+  EXPECT_GT(alone.total_bytes(), alone.available_bytes / 100 * 94);
+  // A limit of the user is used in full, also beside other models.
+  EXPECT_GT(model.plan({.memory_share = 1, .has_neighbours = true}).total_bytes(), alone.available_bytes / 100 * 99);
+}
+
+TEST(MemoryPlan, WhatACacheMayTake) {
+  const auto gpu = planned_gpu(size_t{24} << 30), cpu = create_backend({.device = "cpu", .n_threads = 1});
+  EXPECT_EQ(take_of(gpu.get(), 1, {}), Take::kMost);
+  EXPECT_EQ(take_of(gpu.get(), 1, {.has_neighbours = true}), Take::kHalf);
+  EXPECT_EQ(take_of(gpu.get(), 1, {.memory_bytes = 1, .has_neighbours = true}), Take::kAll);
+  EXPECT_EQ(take_of(gpu.get(), 2, {}), Take::kAll);
+  EXPECT_EQ(take_of(cpu.get(), 1, {}), Take::kHalf);
+  EXPECT_EQ(take_of(cpu.get(), 1, {.memory_share = 0.5}), Take::kAll);
+  EXPECT_EQ(take_of(cpu.get(), 2, {.memory_share = 0.5}), Take::kHalf);  // the limit is of the other device
+  EXPECT_EQ(take_of(nullptr, 1, {}), Take::kHalf);
 }
 
 // Compares a model's plan with the memory that its backend uses after loading, and after a step.
