@@ -17,10 +17,12 @@ namespace {
 constexpr int64_t kSmallestContext = 512;
 constexpr int kSmallestChunk = 512;
 constexpr int64_t kMaxTokens = 1 << 30;
+constexpr int64_t kUsefulTokens = 2048;  // of KV cache, for each sequence of a server
 
 int64_t whole_blocks(int64_t n_tokens, int block_size) { return (n_tokens + block_size - 1) / block_size; }
 
 bool takes_half(const DeviceMemory& device) { return device.take == Take::kHalf; }
+bool is_host(const DeviceMemory& device) { return device.backend == nullptr || device.backend->is_host(); }
 
 // Plans for one model on its devices. The options change from plan to plan.
 class Planner {
@@ -32,6 +34,7 @@ class Planner {
 
   MemoryPlan plan(const RunnerOptions& options) const;
   std::vector<MemoryPlan> all_that_fit(const RunnerOptions& options) const;
+  int choose_sequences(RunnerOptions options) const;
 
  private:
   static size_t left_of(size_t available, size_t taken) { return available - std::min(available, taken); }
@@ -69,6 +72,7 @@ class Planner {
   MemoryPlan plan_of(const RunnerOptions& o, int n_ctx, int64_t n_tokens) const;
   RunnerOptions with_batch_tokens(RunnerOptions o) const;
   std::vector<size_t> left_for_kv(const RunnerOptions& o) const;
+  bool has_room_for_states(const RunnerOptions& o) const;
 
   const Config& c_;
   const Split& split_;
@@ -121,7 +125,7 @@ MemoryPlan Planner::plan_of(const RunnerOptions& o, int n_ctx, int64_t n_tokens)
                   .max_seqs = o.max_seqs};
   plan.limits = {.max_tokens = plan.max_batch_tokens,
                  .max_seqs = plan.max_seqs,
-                 .max_logits = o.max_logits > 0 ? o.max_logits : o.max_seqs,
+                 .max_logits = o.logit_rows(),
                  .max_kv_len = n_ctx,
                  .n_vocab = c_.n_vocab};
   for (size_t i = 0; i < devices_.size(); ++i) {
@@ -208,6 +212,27 @@ MemoryPlan Planner::plan(const RunnerOptions& options) const {
   return plan;
 }
 
+// Whether states and snapshots leave most of the memory to the KV cache.
+bool Planner::has_room_for_states(const RunnerOptions& o) const {
+  const int n_states = o.max_seqs + choose_snapshots(o);
+  for (size_t i = 0; i < devices_.size(); ++i)
+    if (state_bytes(i, n_states) > left_by_weights(i) / 4) return false;
+  return true;
+}
+
+int Planner::choose_sequences(RunnerOptions options) const {
+  if (std::ranges::any_of(devices_, is_host)) return kFewSequences;
+  const int64_t context = options.n_ctx > 0 ? options.n_ctx : c_.n_ctx_train;
+  for (options.max_seqs = 256; options.max_seqs > kFewSequences; options.max_seqs /= 2) {
+    if (options.max_batch_tokens > 0 && options.max_seqs > options.max_batch_tokens) continue;
+    if (!has_room_for_states(options)) continue;
+    const RunnerOptions o = with_batch_tokens(options);
+    const int64_t n_tokens = o.n_kv_tokens > 0 ? o.n_kv_tokens : tokens_in(left_for_kv(o), o);
+    if (n_tokens >= std::min(kUsefulTokens, context) * o.max_seqs) break;
+  }
+  return options.max_seqs;
+}
+
 std::vector<MemoryPlan> Planner::all_that_fit(const RunnerOptions& options) const {
   constexpr int kMaxSequences = 256;
   std::vector<MemoryPlan> plans;
@@ -243,6 +268,11 @@ Take take_of(const Backend* backend, size_t n_devices, const RunnerOptions& opti
   const bool is_gpu = backend != nullptr && !backend->is_host();
   if (n_devices > 1 ? is_gpu : options.fills_memory()) return Take::kAll;
   return is_gpu && !options.has_neighbours ? Take::kMost : Take::kHalf;
+}
+
+int choose_sequences(const Config& config, const Split& split, std::span<const DeviceMemory> devices,
+                     const RunnerOptions& options) {
+  return Planner(config, split, devices).choose_sequences(options);
 }
 
 MemoryPlan plan_memory(const Config& config, const Split& split, std::span<const DeviceMemory> devices,

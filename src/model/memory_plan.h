@@ -64,9 +64,18 @@ struct MemoryPlan {
   std::string table() const;                                                 // a few lines for people to read
 };
 
+constexpr int kFewSequences = 16;  // at once, if nobody gives a number and no GPU has room for more
+
 // All of a limit that the user sets, and all of a GPU that is one of n_devices, because the rest of the model is on the
 // others. Half of memory that other programs or models use too. Else all but a twentieth.
 Take take_of(const Backend* backend, size_t n_devices, const RunnerOptions& options);
+
+// The number of sequences at once, if the options' max_seqs is 0. On GPUs: the largest of 256, 128, 64, 32 and 16 whose
+// states and snapshots take at most a quarter of what the weights leave, and for which the KV cache holds 2,048 tokens,
+// or a context, of each sequence. Not more than the options' tokens of a step, which has a token of each. With a part
+// of the model on the host: 16.
+int choose_sequences(const Config& config, const Split& split, std::span<const DeviceMemory> devices,
+                     const RunnerOptions& options);
 
 // Chooses the options that are 0. The tokens of a step are the backend's prompt_chunk, or fewer (at least 512) if the
 // buffers would use more than an eighth of the free memory. The context is the one that the model was trained with, or

@@ -36,7 +36,7 @@ std::shared_ptr<DraftModel> load_draft(const std::shared_ptr<const Checkpoint>& 
   RunnerOptions options = runner;
   options.mtp_head = MtpHead::kNone;
   options.max_seqs = 1;
-  options.max_logits = 0;
+  options.max_logits = options.spare_logits = 0;
   options.n_snapshots = 4;
   options.memory_share = 0, options.memory_bytes = 0;
   options.has_neighbours = true;               // the large model is loaded next
