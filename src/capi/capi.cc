@@ -144,10 +144,11 @@ ingot_status ingot_load(const char* path, const ingot_model_options* given, ingo
                          .n_ctx = o.n_ctx,
                          .max_batch_tokens = batch,
                          .max_seqs = o.max_seqs,
-                         .max_logits = o.max_seqs + kScoredRows,
+                         .spare_logits = kScoredRows,
                          .n_kv_tokens = o.n_kv_tokens,
                          .kv_dtype = o.kv_type != nullptr ? parse_kv_type(o.kv_type) : DType::kF16,
-                         .n_snapshots = -1};
+                         .n_snapshots = -1,
+                         .has_neighbours = true};  // the host may load other models
     choose_draft_head(*speculate, draft, runner);
     auto result = std::make_unique<ingot_model>();
     result->shared =

@@ -149,7 +149,7 @@ JsonValue what_fits_gpus(const Checkpoint& checkpoint, const InspectOptions& o) 
   const Split split = choose_split(c, *source, devices, host, options);
   const bool has_host_part = split.uses(static_cast<int>(n_gpus));
   for (DeviceMemory& gpu : devices) {
-    gpu.fills = has_host_part || n_gpus > 1;
+    gpu.take = take_of(gpu.backend, n_gpus + has_host_part, options);
     gpu.available -= std::min(gpu.available, gpu.backend->driver_bytes());
   }
   if (has_host_part) {

@@ -151,7 +151,7 @@ void make_room_for_drafts(const ModelOptions& o, const std::shared_ptr<const Che
                           RunnerOptions& runner) {
   choose_draft_head(o.speculate, draft, runner);
   if (o.speculate == Speculate::kOff) return;
-  runner.max_logits = std::max(runner.max_logits, runner.max_seqs + kMaxDrafts);
+  runner.spare_logits = std::max(runner.spare_logits, kMaxDrafts);
   if (runner.n_snapshots == 0) runner.n_snapshots = 1;
 }
 

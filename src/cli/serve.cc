@@ -54,7 +54,7 @@ struct ServeOptions {
   int metrics_port = -1;  // -1: no separate port
   KvEventsOptions kv_event_options;
   std::shared_ptr<KvEvents> kv_events;  // null: no events
-  int max_seqs = 16, queue = 0, kv_tokens = 0;
+  int max_seqs = 0, queue = 0, kv_tokens = 0;
   bool insecure = false, lenient_schemas = false, any_order = false;
   int queue_timeout_s = 60, drain_s = 30, soft_watchdog_s = 60, hard_watchdog_s = 120;
 };
@@ -74,8 +74,10 @@ std::string served_name(const std::string& asked) {
 RunnerOptions serving_runner(ServeOptions& o) {
   RunnerOptions runner = runner_options(o.model);
   runner.max_seqs = o.max_seqs;
-  if (o.model.chunk > 0) runner.max_batch_tokens = std::max(o.model.chunk, o.max_seqs);
-  runner.max_logits = o.max_seqs + kScoredRows;
+  const int n_seqs = o.max_seqs > 0 ? o.max_seqs : kFewSequences;  // that a step has room for
+  if (o.model.chunk > 0) runner.max_batch_tokens = std::max(o.model.chunk, n_seqs);
+  runner.spare_logits = kScoredRows;
+  runner.has_neighbours = o.paths.size() > 1 && o.pool.max_loaded > 1;
   runner.n_kv_tokens = o.kv_tokens;
   choose_draft_head(o.model.speculate, o.draft_file, runner);
   return runner;
@@ -86,13 +88,14 @@ bool is_embedder(const ServeOptions& o, const Checkpoint& checkpoint) {
   return !o.pooling.empty() || read_embed_facts(checkpoint).pooling;
 }
 
+int queue_limit(const ServeOptions& o, int max_seqs) { return o.queue > 0 ? o.queue : std::max(64, 4 * max_seqs); }
+
 // The parts common to both kinds of models; the caller adds the others.
 ServedModelParts served_parts(const ServeOptions& o, const Checkpoint& checkpoint, const std::string& id) {
   const CheckpointFacts facts = checkpoint.facts();
   ServedModelParts parts{.id = id,
                          .chat = ChatTemplate::chatml_default(),
                          .facts = {.n_bytes = static_cast<int64_t>(facts.file_bytes)},
-                         .queue_limit = o.queue > 0 ? o.queue : std::max(64, 4 * o.max_seqs),
                          .queue_timeout = std::chrono::seconds(o.queue_timeout_s)};
   std::map<std::string, int64_t> elements_of;  // by the type of the tensors
   for (const CheckpointTensor& tensor : facts.tensors) {
@@ -116,6 +119,7 @@ std::shared_ptr<ServedModel> load_embedder(const ServeOptions& o, const std::sha
   options.backend.device = o.model.device, options.backend.n_threads = o.model.n_threads;
   if (!o.pooling.empty()) options.pooling = o.pooling;
   ServedModelParts parts = served_parts(o, *checkpoint, id);
+  parts.queue_limit = queue_limit(o, o.max_seqs);
   parts.embedder = Embedder::open(checkpoint, options, [](size_t, size_t) {});
   if (parts.embedder->pooling() == "none")
     throw Error("{}: this model makes a vector for each token: choose with --pooling how they become one vector",
@@ -151,6 +155,7 @@ std::shared_ptr<ServedModel> load_served(ServeOptions& o, const std::shared_ptr<
   for (int i = 0; i < loaded.runner->n_devices(); ++i)
     parts.facts.devices.push_back({loaded.runner->device_name(i), loaded.runner->backend(i).allocated_bytes()});
   const size_t kv_bytes = loaded.runner->memory().kv_bytes;
+  parts.queue_limit = queue_limit(o, loaded.runner->info().max_seqs);
   parts.runner = std::move(loaded.runner);
   parts.call_format = find_call_format(o.tool_parser);
   parts.defaults = checkpoint->generation();
@@ -436,12 +441,16 @@ void add_limit_options(CLI::App& command, ServeOptions& o) {
       ->check(CLI::Range(0, 1 << 30))
       ->capture_default_str();
   command.add_option("--pin", o.pinned, "name of a model that is never unloaded (repeatable)")->allow_extra_args(false);
-  command.add_option("--max-seqs,--parallel", o.max_seqs, "maximum number of sequences computed at once")
-      ->check(CLI::Range(1, 4096))
+  command
+      .add_option("--max-seqs,--parallel", o.max_seqs,
+                  "maximum number of sequences computed at once; 0: 16 on the CPU, up to 256 on a GPU, as memory "
+                  "allows")
+      ->check(CLI::Range(0, 4096))
       ->capture_default_str();
   command
       .add_option("--queue", o.queue,
-                  "number of sequences that may wait before requests get 429; 0: four times --max-seqs, at least 64")
+                  "number of sequences that may wait before requests get 429; 0: four times the number computed at "
+                  "once, at least 64")
       ->check(CLI::Range(0, 1 << 20))
       ->capture_default_str();
   command

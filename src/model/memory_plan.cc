@@ -17,13 +17,12 @@ namespace {
 constexpr int64_t kSmallestContext = 512;
 constexpr int kSmallestChunk = 512;
 constexpr int64_t kMaxTokens = 1 << 30;
+constexpr int64_t kUsefulTokens = 2048;  // of KV cache, for each sequence of a server
 
 int64_t whole_blocks(int64_t n_tokens, int block_size) { return (n_tokens + block_size - 1) / block_size; }
 
-// Whether other programs use the device's memory at all times. The KV cache then leaves half of what is free.
-bool is_shared(const DeviceMemory& device) {
-  return !device.fills && (device.backend == nullptr || device.backend->is_host());
-}
+bool takes_half(const DeviceMemory& device) { return device.take == Take::kHalf; }
+bool is_host(const DeviceMemory& device) { return device.backend == nullptr || device.backend->is_host(); }
 
 // Plans for one model on its devices. The options change from plan to plan.
 class Planner {
@@ -35,10 +34,13 @@ class Planner {
 
   MemoryPlan plan(const RunnerOptions& options) const;
   std::vector<MemoryPlan> all_that_fit(const RunnerOptions& options) const;
+  int choose_sequences(RunnerOptions options) const;
 
  private:
   static size_t left_of(size_t available, size_t taken) { return available - std::min(available, taken); }
   size_t left_by_weights(size_t i) const { return left_of(devices_[i].available, devices_[i].weights.total()); }
+  // What stays free, because the sizes of a plan are not exact and other programs use the device.
+  size_t spare(size_t i) const { return devices_[i].take == Take::kAll ? 0 : devices_[i].available / 20; }
   std::string name_of(size_t i) const { return devices_.size() == 1 ? "the device" : devices_[i].name; }
 
   KvShape kv_shape(const RunnerOptions& o, int n_layers, int64_t n_blocks) const {
@@ -70,6 +72,7 @@ class Planner {
   MemoryPlan plan_of(const RunnerOptions& o, int n_ctx, int64_t n_tokens) const;
   RunnerOptions with_batch_tokens(RunnerOptions o) const;
   std::vector<size_t> left_for_kv(const RunnerOptions& o) const;
+  bool has_room_for_states(const RunnerOptions& o) const;
 
   const Config& c_;
   const Split& split_;
@@ -122,7 +125,7 @@ MemoryPlan Planner::plan_of(const RunnerOptions& o, int n_ctx, int64_t n_tokens)
                   .max_seqs = o.max_seqs};
   plan.limits = {.max_tokens = plan.max_batch_tokens,
                  .max_seqs = plan.max_seqs,
-                 .max_logits = o.max_logits > 0 ? o.max_logits : o.max_seqs,
+                 .max_logits = o.logit_rows(),
                  .max_kv_len = n_ctx,
                  .n_vocab = c_.n_vocab};
   for (size_t i = 0; i < devices_.size(); ++i) {
@@ -176,8 +179,8 @@ std::vector<size_t> Planner::left_for_kv(const RunnerOptions& o) const {
           "the states of {} sequences and {} snapshots need {}, but only {} are free after the weights: allow fewer "
           "sequences or snapshots",
           o.max_seqs, n_snapshots, human_bytes(states), human_bytes(available - weights));
-    const size_t free = available - weights - states, spare = devices_[i].fills ? 0 : std::min(free, available / 20);
-    left.push_back(is_shared(devices_[i]) ? free / 2 : left_of(free - spare, least.devices[i].activation_bytes));
+    const size_t free = available - weights - states;
+    left.push_back(takes_half(devices_[i]) ? free / 2 : left_of(free, spare(i) + least.devices[i].activation_bytes));
   }
   return left;
 }
@@ -185,7 +188,7 @@ std::vector<size_t> Planner::left_for_kv(const RunnerOptions& o) const {
 MemoryPlan Planner::plan(const RunnerOptions& options) const {
   const RunnerOptions o = with_batch_tokens(options);
   int64_t fit = tokens_in(left_for_kv(o), o);
-  if (!std::ranges::all_of(devices_, is_shared)) fit -= fit % o.block_size;
+  if (!std::ranges::all_of(devices_, takes_half)) fit -= fit % o.block_size;
   int n_ctx = o.n_ctx;
   if (n_ctx == 0) {
     const bool whole = tokens_held(o, c_.n_ctx_train) <= fit;
@@ -204,9 +207,30 @@ MemoryPlan Planner::plan(const RunnerOptions& options) const {
           "a KV cache of {} tokens needs {}, but only {} are free after the weights, of which activations need {}: use "
           "at most {} tokens of context, or fewer sequences at once",
           n_tokens, human_bytes(one.kv_bytes), human_bytes(one.available_bytes - one.weight_bytes),
-          human_bytes(one.activation_bytes), is_shared(devices_[i]) ? 2 * fit : fit);
+          human_bytes(one.activation_bytes), takes_half(devices_[i]) ? 2 * fit : fit);
   }
   return plan;
+}
+
+// Whether states and snapshots leave most of the memory to the KV cache.
+bool Planner::has_room_for_states(const RunnerOptions& o) const {
+  const int n_states = o.max_seqs + choose_snapshots(o);
+  for (size_t i = 0; i < devices_.size(); ++i)
+    if (state_bytes(i, n_states) > left_by_weights(i) / 4) return false;
+  return true;
+}
+
+int Planner::choose_sequences(RunnerOptions options) const {
+  if (std::ranges::any_of(devices_, is_host)) return kFewSequences;
+  const int64_t context = options.n_ctx > 0 ? options.n_ctx : c_.n_ctx_train;
+  for (options.max_seqs = 256; options.max_seqs > kFewSequences; options.max_seqs /= 2) {
+    if (options.max_batch_tokens > 0 && options.max_seqs > options.max_batch_tokens) continue;
+    if (!has_room_for_states(options)) continue;
+    const RunnerOptions o = with_batch_tokens(options);
+    const int64_t n_tokens = o.n_kv_tokens > 0 ? o.n_kv_tokens : tokens_in(left_for_kv(o), o);
+    if (n_tokens >= std::min(kUsefulTokens, context) * o.max_seqs) break;
+  }
+  return options.max_seqs;
 }
 
 std::vector<MemoryPlan> Planner::all_that_fit(const RunnerOptions& options) const {
@@ -222,8 +246,7 @@ std::vector<MemoryPlan> Planner::all_that_fit(const RunnerOptions& options) cons
       if (in_pool(n_ctx) > kMaxTokens) return false;
       const MemoryPlan tried = plan(n_ctx);
       for (size_t i = 0; i < devices_.size(); ++i) {
-        const size_t available = devices_[i].available, spare = devices_[i].fills ? 0 : available / 20;
-        if (tried.devices[i].total_bytes() > available - spare) return false;
+        if (tried.devices[i].total_bytes() > devices_[i].available - spare(i)) return false;
       }
       return true;
     };
@@ -241,6 +264,17 @@ std::vector<MemoryPlan> Planner::all_that_fit(const RunnerOptions& options) cons
 
 }  // namespace
 
+Take take_of(const Backend* backend, size_t n_devices, const RunnerOptions& options) {
+  const bool is_gpu = backend != nullptr && !backend->is_host();
+  if (n_devices > 1 ? is_gpu : options.fills_memory()) return Take::kAll;
+  return is_gpu && !options.has_neighbours ? Take::kMost : Take::kHalf;
+}
+
+int choose_sequences(const Config& config, const Split& split, std::span<const DeviceMemory> devices,
+                     const RunnerOptions& options) {
+  return Planner(config, split, devices).choose_sequences(options);
+}
+
 MemoryPlan plan_memory(const Config& config, const Split& split, std::span<const DeviceMemory> devices,
                        const RunnerOptions& options) {
   return Planner(config, split, devices).plan(options);
@@ -248,7 +282,7 @@ MemoryPlan plan_memory(const Config& config, const Split& split, std::span<const
 
 MemoryPlan plan_memory(const Config& config, const WeightBytes& weights, size_t available, const RunnerOptions& options,
                        const Backend* backend) {
-  const DeviceMemory device{"", backend, weights, available, options.fills_memory()};
+  const DeviceMemory device{"", backend, weights, available, take_of(backend, 1, options)};
   return plan_memory(config, Split(config.n_layers), {&device, 1}, options);
 }
 
@@ -259,7 +293,7 @@ std::vector<MemoryPlan> plans_that_fit(const Config& config, const Split& split,
 
 std::vector<MemoryPlan> plans_that_fit(const Config& config, const WeightBytes& weights, size_t available,
                                        const RunnerOptions& options, const Backend* backend) {
-  const DeviceMemory device{"", backend, weights, available, options.fills_memory()};
+  const DeviceMemory device{"", backend, weights, available, take_of(backend, 1, options)};
   return plans_that_fit(config, Split(config.n_layers), {&device, 1}, options);
 }
 

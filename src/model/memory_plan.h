@@ -17,13 +17,16 @@ namespace ingot {
 class Backend;
 struct RunnerOptions;
 
+// How much of the memory that is left the KV cache may use: half, all but a twentieth of the device's, or all.
+enum class Take : uint8_t { kHalf, kMost, kAll };
+
 // The facts that a plan needs about a device that runs a part of the model.
 struct DeviceMemory {
   std::string name;                  // for messages
   const Backend* backend = nullptr;  // null: neither scratch nor the padding of caches is counted
   WeightBytes weights;               // of the part
   size_t available = 0;              // that the model may use
-  bool fills = false;  // the KV cache may use all that is left; false: half of it, and on a GPU all but a twentieth
+  Take take = Take::kHalf;
 };
 
 // One device's share of a plan. The fields have the same meaning as in MemoryPlan.
@@ -61,6 +64,19 @@ struct MemoryPlan {
   std::string table() const;                                                 // a few lines for people to read
 };
 
+constexpr int kFewSequences = 16;  // at once, if nobody gives a number and no GPU has room for more
+
+// All of a limit that the user sets, and all of a GPU that is one of n_devices, because the rest of the model is on the
+// others. Half of memory that other programs or models use too. Else all but a twentieth.
+Take take_of(const Backend* backend, size_t n_devices, const RunnerOptions& options);
+
+// The number of sequences at once, if the options' max_seqs is 0. On GPUs: the largest of 256, 128, 64, 32 and 16 whose
+// states and snapshots take at most a quarter of what the weights leave, and for which the KV cache holds 2,048 tokens,
+// or a context, of each sequence. Not more than the options' tokens of a step, which has a token of each. With a part
+// of the model on the host: 16.
+int choose_sequences(const Config& config, const Split& split, std::span<const DeviceMemory> devices,
+                     const RunnerOptions& options);
+
 // Chooses the options that are 0. The tokens of a step are the backend's prompt_chunk, or fewer (at least 512) if the
 // buffers would use more than an eighth of the free memory. The context is the one that the model was trained with, or
 // the longest that fits. For a single sequence, the pool holds one context. For several sequences, it holds as much as
@@ -75,7 +91,7 @@ MemoryPlan plan_memory(const Config& config, const WeightBytes& weights, size_t 
 
 // Plans for 1, 2, 4 ... sequences at once, until not even a short context fits. Each plan has the longest context that
 // every sequence may fill, up to the model's own. Empty if the weights do not fit. Leaves a twentieth of available
-// memory free, but not on devices with `fills`.
+// memory free, but not on devices with Take::kAll.
 std::vector<MemoryPlan> plans_that_fit(const Config& config, const Split& split, std::span<const DeviceMemory> devices,
                                        const RunnerOptions& options);
 std::vector<MemoryPlan> plans_that_fit(const Config& config, const WeightBytes& weights, size_t available_bytes,

@@ -83,17 +83,17 @@ Ranks::Ranks(const Config& config, std::unique_ptr<WeightSource> source, RunnerO
       config_(with_head(config, head_file_)),
       parallel_(options.parallel),
       communicator_(parallel_.communicator) {
+  const bool chooses = options.max_seqs == 0;
+  if (chooses) options.max_seqs = kFewSequences;  // while the devices are chosen
   open_devices(options);
-  plan_ = plan_memory(config_, split_, device_memory(options, false), options);
-  if (communicator_) agree(*communicator_, plan_);
+  if (chooses) options.max_seqs = choose_sequences(config_, split_, device_memory(options, false), options);
+  make_plan(options, false);
   if (options.n_ctx > config_.n_ctx_train)
     log_warn("a context of {} tokens is more than the {} that the model was trained for", options.n_ctx,
              config_.n_ctx_train);
   load(progress);
-  if (options.fills_memory() || devices_.size() > 1) {  // the bytes of the weights are known only now
-    plan_ = plan_memory(config_, split_, device_memory(options, true), options);
-    if (communicator_) agree(*communicator_, plan_);
-  }
+  options.max_seqs = plan_.max_seqs;  // the ranks' number
+  if (options.fills_memory() || devices_.size() > 1) make_plan(options, true);
   log_info("memory:\n{}", plan_.table());
   make_programs();
   is_pipeline() ? start_pipeline() : link_stages();
@@ -200,14 +200,14 @@ size_t Ranks::memory_limit(const Device& device, const RunnerOptions& o) const {
   return limit - (all - free);
 }
 
-// Before the weights are loaded, their bytes are an estimate. A GPU that has a part of the model is filled.
+// Before the weights are loaded, their bytes are an estimate.
 std::vector<DeviceMemory> Ranks::device_memory(const RunnerOptions& options, bool is_loaded) const {
   std::vector<DeviceMemory> devices;
   for (size_t i = 0; i < devices_.size(); ++i) {
     const Device& device = *devices_[i];
     const Backend& backend = *device.backend;
     DeviceMemory one{.name = device.name, .backend = &backend};
-    one.fills = devices_.size() > 1 ? !backend.is_host() : options.fills_memory();
+    one.take = take_of(&backend, devices_.size(), options);
     if (is_loaded) {
       one.weights = {backend.allocated_bytes() - device.taken_before, plan_.devices[i].borrowed_bytes};
       one.available = plan_.devices[i].available_bytes;
@@ -220,6 +220,11 @@ std::vector<DeviceMemory> Ranks::device_memory(const RunnerOptions& options, boo
     devices.push_back(std::move(one));
   }
   return devices;
+}
+
+void Ranks::make_plan(const RunnerOptions& options, bool is_loaded) {
+  plan_ = plan_memory(config_, split_, device_memory(options, is_loaded), options);
+  if (communicator_) agree(*communicator_, plan_);
 }
 
 void Ranks::load(const LoadProgress& progress) {

@@ -34,8 +34,10 @@ struct RunnerOptions {
   Split split;  // used instead of layers_on; empty: layers_on decides
   int n_ctx = 0;  // tokens of one sequence; 0: the model's own context, or the longest that fits in memory
   int max_batch_tokens = 0;  // of one step; 0: the backend and the free memory decide
-  int max_seqs = 1;
-  int max_logits = 0;   // rows of logits in one step; 0: one for each sequence
+  int max_seqs = 1;      // at once; 0: as choose_sequences (memory_plan.h) decides
+  int max_logits = 0;    // rows of logits in one step; 0: one for each sequence, and spare_logits
+  int spare_logits = 0;  // rows of logits beside one for each sequence; used if max_logits is 0
+  int logit_rows() const { return max_logits > 0 ? max_logits : max_seqs + spare_logits; }
   int block_size = 16;  // tokens a KV block
   int n_kv_tokens = 0;  // size of the pool; 0: n_ctx for each sequence, or as much as fits in memory
   double memory_share =
@@ -45,6 +47,7 @@ struct RunnerOptions {
   int n_snapshots =
       0;  // of recurrent layers' states, for the prefix cache; -1: as many as are useful and fit (memory_plan)
   bool fills_memory() const { return memory_share > 0 || memory_bytes > 0; }
+  bool has_neighbours = false;  // other models may be loaded on the same device later
   std::string quantize;        // format of dense matrices, encoded during loading (load_quantizer.h); empty: none
   MtpHead mtp_head = MtpHead::kNone;
   std::shared_ptr<const Checkpoint> eagle_head;  // runs in place of an MTP head; null: none
@@ -121,6 +124,7 @@ class Ranks final : public Runner {
   std::exception_ptr lost(std::exception_ptr fault) const;
   size_t memory_limit(const Device& device, const RunnerOptions& options) const;
   std::vector<DeviceMemory> device_memory(const RunnerOptions& options, bool is_loaded) const;
+  void make_plan(const RunnerOptions& options, bool is_loaded);
   void load(const LoadProgress& progress);
   void make_programs();
   bool is_pipeline() const;

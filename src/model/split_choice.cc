@@ -81,7 +81,7 @@ size_t room_on(const Config& c, const DeviceMemory& device, const RunnerOptions&
   const int n_tokens = o.max_batch_tokens > 0 ? o.max_batch_tokens : std::max(kSplitChunk, o.max_seqs);
   const StepLimits limits{.max_tokens = n_tokens,
                           .max_seqs = o.max_seqs,
-                          .max_logits = o.max_logits > 0 ? o.max_logits : o.max_seqs,
+                          .max_logits = o.logit_rows(),
                           .max_kv_len = static_cast<int>(tokens_wanted(c, o)),
                           .n_vocab = c.n_vocab};
   const size_t taken = step_bytes(c, limits, device.backend, Split(c.n_layers), 0) + device.backend->driver_bytes() +

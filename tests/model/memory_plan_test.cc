@@ -4,11 +4,13 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "backend/planned_gpu.h"
 #include "backend/ref/ref_backend.h"
 #include "backend/wrapped.h"
 #include "base/error.h"
 #include "golden_models.h"
 #include "model/checkpoint.h"
+#include "model/decoder_program.h"
 #include "model/ranks.h"
 #include "model/shapes.h"
 
@@ -164,6 +166,103 @@ TEST(MemoryPlan, StatesOfRecurrentLayers) {
   } catch (const Error& error) {
     EXPECT_THAT(error.what(), HasSubstr("the states of 64 sequences and 0 snapshots need"));
   }
+}
+
+// A model with random weights on a GPU of this size, which serves sequences.
+struct OnGpu {
+  OnGpu(const char* shape, Format format, size_t gib)
+      : config(config_of_shape(shape)),
+        source(dummy_source(config, format, 1)),
+        gpu(planned_gpu(gib << 30)),
+        weights(weight_bytes(*source, config, *gpu)) {}
+
+  MemoryPlan plan(const RunnerOptions& o) const {
+    return plan_memory(config, weights, gpu->available_bytes(), o, gpu.get());
+  }
+  int sequences(RunnerOptions o = {}) const {
+    o.max_seqs = 0, o.n_snapshots = -1, o.spare_logits = 64;
+    const DeviceMemory device{"the GPU", gpu.get(), weights, gpu->available_bytes(), take_of(gpu.get(), 1, o)};
+    return choose_sequences(config, Split(config.n_layers), {&device, 1}, o);
+  }
+
+  Config config;
+  std::unique_ptr<WeightSource> source;
+  std::unique_ptr<Backend> gpu;
+  WeightBytes weights;
+};
+
+// Other models will need the other half.
+TEST(MemoryPlan, NeighboursLeaveHalf) {
+  const OnGpu model("llama-3.2-1b", Format::Q4_0, 24);
+  const MemoryPlan alone = model.plan({.max_seqs = 64}), beside = model.plan({.max_seqs = 64, .has_neighbours = true});
+  const size_t free = alone.available_bytes - alone.weight_bytes;
+  EXPECT_NEAR(static_cast<double>(beside.kv_bytes), static_cast<double>(free / 2), 1 << 20);  // whole blocks
+  EXPECT_LE(alone.total_bytes(), alone.available_bytes - alone.available_bytes / 20);
+  EXPECT_GT(alone.total_bytes(), alone.available_bytes / 100 * 94);
+  // A limit of the user is used in full, also beside other models.
+  EXPECT_GT(model.plan({.memory_share = 1, .has_neighbours = true}).total_bytes(), alone.available_bytes / 100 * 99);
+}
+
+TEST(MemoryPlan, WhatACacheMayTake) {
+  const auto gpu = planned_gpu(size_t{24} << 30), cpu = create_backend({.device = "cpu", .n_threads = 1});
+  EXPECT_EQ(take_of(gpu.get(), 1, {}), Take::kMost);
+  EXPECT_EQ(take_of(gpu.get(), 1, {.has_neighbours = true}), Take::kHalf);
+  EXPECT_EQ(take_of(gpu.get(), 1, {.memory_bytes = 1, .has_neighbours = true}), Take::kAll);
+  EXPECT_EQ(take_of(gpu.get(), 2, {}), Take::kAll);
+  EXPECT_EQ(take_of(cpu.get(), 1, {}), Take::kHalf);
+  EXPECT_EQ(take_of(cpu.get(), 1, {.memory_share = 0.5}), Take::kAll);
+  EXPECT_EQ(take_of(cpu.get(), 2, {.memory_share = 0.5}), Take::kHalf);  // the limit is of the other device
+  EXPECT_EQ(take_of(nullptr, 1, {}), Take::kHalf);
+}
+
+// A token takes 128 KiB in 8b and 32 KiB in 1b. A sequence needs 2,048 tokens: 256 MiB and 64 MiB.
+TEST(MemoryPlan, AGpuGetsTheSequencesThatItsCacheHolds) {
+  EXPECT_EQ(OnGpu("llama-3.1-8b", Format::Q4_0, 24).sequences(), 64);   // 18.2 GiB beside 4.2 of weights: 72
+  EXPECT_EQ(OnGpu("llama-3.1-8b", Format::BF16, 78).sequences(), 128);  // 58.7 GiB beside 15 of weights: 235
+  EXPECT_EQ(OnGpu("llama-3.1-8b", Format::Q4_0, 6).sequences(), 16);    // the least, though only 5 have room
+  const OnGpu small("llama-3.2-1b", Format::Q4_0, 24);                  // 21.8 GiB beside 0.7 of weights: 349
+  EXPECT_EQ(small.sequences(), 256);
+  EXPECT_EQ(small.sequences({.has_neighbours = true}), 128);  // half of 23.3 GiB: 186
+  EXPECT_EQ(small.sequences({.n_kv_tokens = 65536}), 32);
+  EXPECT_EQ(small.sequences({.n_kv_tokens = 65535}), 16);
+  EXPECT_EQ(small.sequences({.n_ctx = 512, .n_kv_tokens = 65536}), 128);
+  EXPECT_EQ(small.sequences({.max_batch_tokens = 100}), 64);  // a step has a token of each
+  EXPECT_EQ(small.sequences({.max_batch_tokens = 8}), 16);
+  EXPECT_EQ(small.sequences({.memory_bytes = 1}), 256);
+}
+
+// The states of a sequence take 50 MiB: 24 layers of 32 heads of 128 x 128 floats, and 3 rows of 8,192 channels. Up to
+// an eighth of what the weights leave holds snapshots, so sequences get another eighth.
+TEST(MemoryPlan, StatesLimitTheSequencesOfAGpu) {
+  EXPECT_EQ(OnGpu("qwen3.5-9b", Format::Q4_0, 12).sequences(), 16);
+  EXPECT_EQ(OnGpu("qwen3.5-9b", Format::Q4_0, 24).sequences(), 32);  // an eighth of 19.3 GiB holds 49
+  EXPECT_EQ(OnGpu("qwen3.5-9b", Format::Q4_0, 80).sequences(), 128);
+}
+
+TEST(MemoryPlan, AHostGetsFewSequences) {
+  const OnGpu model("llama-3.2-1b", Format::Q4_0, 80);
+  const auto cpu = create_backend({.device = "cpu", .n_threads = 1});
+  const DeviceMemory gpu{.name = "gpu", .backend = model.gpu.get(), .available = size_t{80} << 30},
+      host{.name = "cpu", .backend = cpu.get(), .available = size_t{80} << 30};
+  const DeviceMemory both[] = {gpu, host};
+  Split split(model.config.n_layers);
+  EXPECT_EQ(choose_sequences(model.config, split, {&gpu, 1}, {}), 256);
+  EXPECT_EQ(choose_sequences(model.config, split, {&host, 1}, {}), 16);
+  split.device[1] = 1;
+  EXPECT_EQ(choose_sequences(model.config, split, both, {}), 16);
+}
+
+TEST(MemoryPlan, ARunnerChoosesItsSequences) {
+  const auto file = std::make_shared<const Gguf>(Gguf::open((kModels / "llama.gguf").string()));
+  const auto info = [&](int max_seqs) {
+    const RunnerOptions options{
+        .backend = {.device = "cpu", .n_threads = 1}, .n_ctx = 64, .max_seqs = max_seqs, .spare_logits = 7};
+    return Ranks(config_from_gguf(*file), gguf_source(file), options, nullptr).info();
+  };
+  EXPECT_EQ(info(0).max_seqs, 16);
+  EXPECT_EQ(info(0).max_logits, 16 + 7);
+  EXPECT_EQ(info(3).max_seqs, 3);
+  EXPECT_EQ(info(3).max_logits, 3 + 7);
 }
 
 // Compares a model's plan with the memory that its backend uses after loading, and after a step.

@@ -218,6 +218,34 @@ TEST_P(ParallelRun, AFaultInAStepIsALostDeviceForAll) {
 INSTANTIATE_TEST_SUITE_P(Stages, ParallelRun, testing::Values(1, 2),
                          [](const auto& i) { return std::to_string(i.param); });
 
+// Ranks that choose different numbers of sequences use the smallest.
+TEST(ParallelStart, RanksAgreeOnTheirSequences) {
+  const auto ranks = std::make_shared<ThreadRanks>(3, std::chrono::seconds(10));
+  const Config config = open_checkpoint((kModels / "llama.gguf").string())->config();
+  std::vector<MemoryPlan> plans(3);
+  std::vector<std::thread> threads;
+  for (int r = 0; r < 3; ++r)
+    threads.emplace_back([&, r] {
+      const RunnerOptions options{.n_ctx = 64, .max_seqs = r == 1 ? 32 : 64, .spare_logits = 5};
+      MemoryPlan& plan = plans[static_cast<size_t>(r)];
+      plan = plan_memory(config, {}, size_t{1} << 30, options);
+      agree(*ThreadRanks::communicator(ranks, r), plan);
+    });
+  for (std::thread& thread : threads) thread.join();
+  for (const MemoryPlan& plan : plans) {
+    EXPECT_EQ(plan.max_seqs, 32);
+    EXPECT_EQ(plan.limits.max_seqs, 32);
+    EXPECT_EQ(plan.limits.max_logits, 32 + 5);
+  }
+}
+
+TEST(ParallelStart, RanksOnTheCpuChooseTheirSequences) {
+  const auto checkpoint = open_checkpoint((kModels / "llama.gguf").string());
+  RunnerOptions options = options_for("llama", "cpu", 2);
+  options.max_seqs = 0;
+  EXPECT_EQ(start_ranks(checkpoint->config(), checkpoint->weights(), options, nullptr)->info().max_seqs, 16);
+}
+
 // If a rank cannot load, the whole run reports its error.
 TEST(ParallelStart, AFaultOfOneRankWhileLoading) {
   const auto checkpoint = open_checkpoint((kModels / "llama.gguf").string());

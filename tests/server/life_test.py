@@ -226,7 +226,7 @@ def test_another_name_of_the_only_model_is_told_once(start):
 
 @pytest.mark.parametrize("args, code, word", [
     (["--host", "0.0.0.0"], 1, "--api-key"), (["--host", "no.such.host.invalid"], 1, "no.such.host"), (["--port", "-1"], 2, "--port"), (["--port", "70000"], 2, "--port"),
-    (["--max-seqs", "0"], 2, "--max-seqs"), (["/nonexistent.gguf"], 1, "nonexistent"), (["--api-key-file", "/nonexistent"], 1, "nonexistent"), (["--api-key", ""], 2, "key"),
+    (["--max-seqs", "-1"], 2, "--max-seqs"), (["/nonexistent.gguf"], 1, "nonexistent"), (["--api-key-file", "/nonexistent"], 1, "nonexistent"), (["--api-key", ""], 2, "key"),
     (["--host", "unix:" + "x" * 200], 1, "Unix"), (["--no-such-flag"], 2, "--no-such-flag"),
 ])
 def test_what_cannot_start_says_why(args, code, word):

@@ -86,6 +86,12 @@ def test_slots(start):
         assert "--slot-save-path" in server.post(f"/slots/0?action={action}", {"filename": "x"}).error(501)["message"]
 
 
+def test_the_cpu_has_16_slots(start):
+    server = start("--access-log", "none")
+    assert server.get("/props").json()["total_slots"] == len(server.get("/slots").json()) == 16
+    assert any("16 sequences at once" in line for line in server.log)
+
+
 def test_a_slot_is_saved_and_restored(start, tmp_path):
     """A restart of the server loses a conversation. Restoring its slot gives the same text with fewer computed
     tokens."""

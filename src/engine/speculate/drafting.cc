@@ -36,9 +36,10 @@ std::shared_ptr<DraftModel> load_draft(const std::shared_ptr<const Checkpoint>& 
   RunnerOptions options = runner;
   options.mtp_head = MtpHead::kNone;
   options.max_seqs = 1;
-  options.max_logits = 0;
+  options.max_logits = options.spare_logits = 0;
   options.n_snapshots = 4;
   options.memory_share = 0, options.memory_bytes = 0;
+  options.has_neighbours = true;               // the large model is loaded next
   options.layers_on = {}, options.split = {};  // they describe the large model
   options.parallel = {};                       // rank 0 runs the draft model alone
   return std::make_shared<DraftModel>(load_model(draft, options, [](size_t, size_t) {}).runner);
