@@ -248,14 +248,15 @@ def test_several_prompts_echo_and_logprobs(server):
     assert all(len(top) == 3 for top in probs["logprobs"]["top_logprobs"])
 
 
-def test_echo_with_logprobs_scores_the_prompt(server, tmp_path):
+def test_echo_with_logprobs_scores_the_prompt(start, tmp_path):
     """Compared with `ingot logits`, in double. The same streamed, from the cache and with other requests. max_tokens
-    may be 0."""
+    may be 0. Deterministic, because long prompts may round their weights."""
+    server = start("--max-seqs", 8, "--deterministic")
     text = "Once upon a time there was a fox. " * 12
     ids = server.post("/tokenize", {"prompt": text}).json()["tokens"]
     assert len(ids) > 70, "more than a step has rows of logits for"
     out = tmp_path / "logits.npy"
-    subprocess.run([os.environ["INGOT"], "logits", "--tokens", ",".join(map(str, ids)), "--all", "-o", out], check=True, timeout=600)
+    subprocess.run([os.environ["INGOT"], "logits", "--deterministic", "--tokens", ",".join(map(str, ids)), "--all", "-o", out], check=True, timeout=600)
     rows = numpy.load(out).astype(numpy.float64)
     expected = rows - rows.max(axis=1, keepdims=True)
     expected -= numpy.log(numpy.exp(expected).sum(axis=1, keepdims=True))

@@ -4,18 +4,19 @@ import gc
 
 import pytest
 
-from ingot import InvalidError
+from ingot import InvalidError, Model
 
 STORY = "Tell me a story about a fox."
 
 
-def test_many_at_once(model):
-    async def go():
-        return await asyncio.gather(*(model.achat(STORY, seed=i, max_tokens=20) for i in range(24)), *(model.agenerate("One", seed=i, max_tokens=20) for i in range(8)))
+def test_many_at_once():
+    with Model.load(n_ctx=512, n_threads=2, deterministic=True) as model:
+        async def go():
+            return await asyncio.gather(*(model.achat(STORY, seed=i, max_tokens=20) for i in range(24)), *(model.agenerate("One", seed=i, max_tokens=20) for i in range(8)))
 
-    answers = asyncio.run(go())
-    assert [a.tokens for a in answers[:24]] == [model.chat(STORY, seed=i, max_tokens=20).tokens for i in range(24)]
-    assert [a.text for a in answers[24:]] == [model.generate("One", seed=i, max_tokens=20).text for i in range(8)]
+        answers = asyncio.run(go())
+        assert [a.tokens for a in answers[:24]] == [model.chat(STORY, seed=i, max_tokens=20).tokens for i in range(24)]
+        assert [a.text for a in answers[24:]] == [model.generate("One", seed=i, max_tokens=20).text for i in range(8)]
 
 
 def test_streams(model):
