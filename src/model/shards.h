@@ -2,8 +2,8 @@
 // feed-forward and some of the vocabulary, in all layers (Megatron-LM, arXiv:1909.08053). The column `shard` of the
 // tensor table (tensors.h) says how each tensor is divided.
 //
-// The experts of a mixture are divided like other feed-forwards, or each rank has some whole experts. Every rank has the
-// residual stream of all tokens, so it computes its own experts for all tokens, and tokens are not sent to ranks.
+// The experts of a mixture are divided like other feed-forwards, or each rank has some whole experts. Every rank has
+// the residual stream of all tokens, so it computes its own experts for all tokens, and tokens are not sent to ranks.
 //
 // The config of a rank has the sizes of the rank's part, so code that reads sizes from a config also works for a rank.
 #pragma once

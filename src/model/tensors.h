@@ -153,8 +153,8 @@ struct Slice {
 };
 
 // How ranks divide a tensor among them (shards.h), so that a layer needs only two sums over all ranks: one after
-// attention's output matrix and one after the down projection. If each rank has whole experts, a row that counts experts
-// is divided only by experts, unless it is kNone.
+// attention's output matrix and one after the down projection. If each rank has whole experts, a row that counts
+// experts is divided only by experts, unless it is kNone.
 enum class Shard : uint8_t {
   kNone,      // each rank has all of it
   kColumns,   // some of the outputs: rows of each stored matrix, or elements of each vector

@@ -88,8 +88,8 @@ template <class Y>
 void rms(const Tensor& y, const Tensor& x, const NormArgs& a, Device& device) {
   const int n_packs = static_cast<int>(x.cols / 4);
   with_packs(n_packs, [&](auto packs, int threads) {
-    launch(device, rms_kernel<Y, decltype(packs)::value>, dim3(static_cast<unsigned>(x.rows)), threads, 0, static_cast<Y*>(y.data),
-           y.stride, x.f32(), x.stride, n_packs, a.weight.f32(), a.eps);
+    launch(device, rms_kernel<Y, decltype(packs)::value>, dim3(static_cast<unsigned>(x.rows)), threads, 0,
+           static_cast<Y*>(y.data), y.stride, x.f32(), x.stride, n_packs, a.weight.f32(), a.eps);
   });
 }
 

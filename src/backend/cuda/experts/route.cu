@@ -20,8 +20,8 @@ __global__ void route_kernel(const __grid_constant__ Route p, const float* logit
   if (token < n_tokens) route_token(p, token, logits + token * stride, shared + warp * route_floats(p.n_experts), lane);
 }
 
-// One block counts the rows, sums up the counts, and scatters. Rows without an expert are left out. The order of an expert's rows varies, but does not
-// matter, because a row's result does not depend on the other rows.
+// One block counts the rows, sums up the counts, and scatters. Rows without an expert are left out. The order of an
+// expert's rows varies, but does not matter, because a row's result does not depend on the other rows.
 __global__ void __launch_bounds__(kOrderThreads)
     order_kernel(ExpertOrder out, const int32_t* ids, int64_t n_rows, int n_experts) {
   extern __shared__ int counts[];  // [n_experts], then each expert's first row and first tile

@@ -34,8 +34,8 @@ INLINE void store_bf16(uint8_t* p, F low, F high) {
 }
 // Rounds the even and the odd numbers of 32 to bf16, and stores them in order.
 INLINE void store_pairs(uint32_t* p, F even, F odd) {
-  alignas(64) static constexpr uint16_t kOrder[2 * W] = {0,  16, 1,  17, 2,  18, 3,  19, 4,  20, 5,  21, 6,  22, 7,  23,
-                                                         8,  24, 9,  25, 10, 26, 11, 27, 12, 28, 13, 29, 14, 30, 15, 31};
+  alignas(64) static constexpr uint16_t kOrder[2 * W] = {0, 16, 1, 17, 2,  18, 3,  19, 4,  20, 5,  21, 6,  22, 7,  23,
+                                                         8, 24, 9, 25, 10, 26, 11, 27, 12, 28, 13, 29, 14, 30, 15, 31};
   const __m512i both = (__m512i)_mm512_cvtne2ps_pbh((__m512)odd, (__m512)even);
   _mm512_storeu_si512(p, _mm512_permutexvar_epi16(_mm512_load_si512(kOrder), both));
 }
