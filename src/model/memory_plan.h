@@ -64,7 +64,7 @@ struct MemoryPlan {
   std::string table() const;                                                 // a few lines for people to read
 };
 
-constexpr int kFewSequences = 16;  // at once, if nobody gives a number and no GPU has room for more
+constexpr int kFewSequences = 16;  // of a server on the CPU; on a GPU, the least that choose_sequences returns
 
 // All of a limit that the user sets, and all of a GPU that is one of n_devices, because the rest of the model is on the
 // others. Half of memory that other programs or models use too. Else all but a twentieth.

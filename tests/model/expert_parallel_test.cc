@@ -4,32 +4,24 @@
 
 #include <array>
 
-#include "golden_models.h"
 #include "hf_models.h"
 #include "model/checkpoint.h"
 #include "model/parallel.h"
 #include "model/rank_facts.h"
 #include "model/shapes.h"
 #include "model/shards.h"
+#include "rank_models.h"
 #include "test_seed.h"
 
 namespace ingot {
 namespace {
 
 RunnerOptions options_for(const std::string& name, const std::string& device, int n_ranks) {
-  RunnerOptions options{.backend = {.device = device, .n_threads = n_ranks, .deterministic = device == "cpu"},
-                        .n_ctx = n_ctx_of(name),
-                        .max_batch_tokens = 512,
-                        .max_logits = 512,
-                        .kv_dtype = DType::kF32};
-  options.parallel.n_ranks = n_ranks;
-  options.parallel.whole_experts = n_ranks > 1;
-  return options;
+  return rank_options(name, device, n_ranks, /*whole_experts=*/true);
 }
 
 std::unique_ptr<Ranks> start(const fs::path& path, const std::string& device, int n_ranks) {
-  const auto checkpoint = open_checkpoint(path.string());
-  return start_ranks(checkpoint->config(), checkpoint->weights(), options_for(path.stem(), device, n_ranks), nullptr);
+  return start_ranks_of(path, options_for(path.stem(), device, n_ranks));
 }
 
 bool has_experts(const fs::path& path) { return open_checkpoint(path.string())->config().experts.n > 0; }
@@ -61,9 +53,7 @@ TEST_P(ExpertParallel, LogitsEqualTransformers) {
 
 TEST_P(ExpertParallel, CpuLogitsAreNearThoseOfOneRank) {
   const Golden golden = read_golden(GetParam());
-  const auto json = nlohmann::json::parse(read_file((kModels / (golden.name + ".json")).string()));
-  const std::string type = json["types"].value("*", "");
-  if (json["types"].size() != 1 || (type != "F32" && type != "F16")) return;  // others round activations
+  if (!keeps_activations(golden.name)) return;
   const auto runner = start(kModels / (golden.name + ".gguf"), "cpu", 2);
   for (const int chunk : {512, 7, 1})
     EXPECT_LT(largest_difference(all_logits(*runner, golden.tokens, chunk), golden.logits), 1e-4) << chunk;
@@ -72,12 +62,7 @@ TEST_P(ExpertParallel, CpuLogitsAreNearThoseOfOneRank) {
 // Two stages, each divided between two ranks.
 TEST_P(ExpertParallel, StagesOfRanks) {
   const Golden golden = read_golden(GetParam());
-  const auto checkpoint = open_checkpoint((kModels / (golden.name + ".gguf")).string());
-  const int n_layers = checkpoint->config().n_layers;
-  RunnerOptions options = options_for(golden.name, "ref", 2);
-  options.parallel.devices = {"ref,ref", "ref,ref"};
-  options.layers_on.layers_of_device = {n_layers / 2, n_layers - n_layers / 2};
-  const auto runner = start_ranks(checkpoint->config(), checkpoint->weights(), options, nullptr);
+  const auto runner = start_stages_of_ranks(golden.name, true);
   EXPECT_EQ(runner->info().n_stages, 2);
   EXPECT_LT(largest_difference(all_logits(*runner, golden.tokens, 7), golden.logits), 1e-4);
 }
