@@ -136,7 +136,7 @@ class CudaBackend final : public Backend, public RecordedSteps {
   };
   struct Graph {
     cudaGraphExec_t exec = nullptr;
-    bool is_stale = false;  // correct, but faster kernels are ready by now
+    bool is_stale = false;                           // correct, but faster kernels are ready by now
     std::vector<const RemoteBlock*> crossings = {};  // in order
   };
 
@@ -151,8 +151,11 @@ class CudaBackend final : public Backend, public RecordedSteps {
   void pack_float8(cuda::PackedWeight& w, const Weight& host);
   uint32_t* fact_of(cuda::PackedWeight& w);
   cuda::WeightUpload& weight_upload();
+  void join_weights(const Program& program);
+  void join(std::initializer_list<const Weight*> weights);
   void finish_weights();     // downloads the facts that the device has found
-  void* take(size_t bytes);  // allocates device memory that lives as long as the backend
+  void* take(size_t bytes);  // allocates device memory that lives as long as the backend, or until release()
+  void release(const void* taken);
   // Both grow `memory` to at least `bytes`, after the work that uses it has ended. Recorded steps hold addresses of
   // scratch, so scratch_at_least() drops recorded steps when scratch moves. Recorded steps hold no address of memory
   // from grown().
@@ -184,6 +187,7 @@ class CudaBackend final : public Backend, public RecordedSteps {
                        bool accumulate);
   bool float8_product(const Tensor& y, Input& input, const cuda::PackedWeight& w, bool accumulate);
   void quantize(Input& input, bool whole_rows);
+  std::optional<Tensor> joined_product(Input& input, std::span<const Weight* const> weights);
   bool can_run_side_by_side(const Input& input, std::span<const Weight* const> weights);
   void products(std::span<const Tensor> y, Input& input, std::span<const Weight* const> weights);
   void product(const Tensor& y, Input& input, const Weight& w, const Tensor& bias, bool accumulate);
@@ -228,16 +232,17 @@ class CudaBackend final : public Backend, public RecordedSteps {
   size_t allocated_ = 0;
   std::deque<cuda::Memory> buffers_;
   std::deque<cuda::PackedWeight> weights_;
-  std::vector<Weight> factors_;  // the weights that products use
+  std::deque<cuda::PackedWeight> joined_;  // PackedWeight::whole
+  std::vector<Weight> factors_;            // the weights that products use
   std::unique_ptr<cuda::DenseMatmul> dense_;
-  std::unique_ptr<cuda::WeightUpload> upload_;  // until reserve()
+  std::unique_ptr<cuda::WeightUpload> upload_;      // until reserve()
   std::vector<cuda::PackedWeight*> without_facts_;  // their facts are still on the device, in facts_
   cuda::Memory facts_;
   cuda::Memory raw_;       // a weight or a part of it, in the file's layout, while it is repacked
   cuda::Memory decoded_;   // a slice of a quantized weight for the dense product, or activations as 8-bit floats
   cuda::Memory act_copy_;  // activations converted to act_
   cuda::Memory arranged_;  // activations in matvec's layout, if shared memory is too small for them
-  cuda::Memory up_;        // the second product of gate_up
+  cuda::Memory up_;        // the second product of gate_up, or a product of joined weights
   cuda::Memory partials_;  // partial results of split attention
   cuda::Memory order_;     // rows by expert (experts.h)
   cuda::Memory grid_;      // for grid/layers.h; its counters are zero between steps
@@ -245,7 +250,8 @@ class CudaBackend final : public Backend, public RecordedSteps {
   int block_size_ = 16;  // of the KV cache; the usual size until there is a cache
   cuda::BatchUpload device_batch_;
   int n_tokens_ = 0, n_seqs_ = 0, min_q_len_ = 0, max_q_len_ = 0;
-  int most_kv_ = 0;  // attention is planned for this length: no sequence of the step is longer
+  uint32_t short_lens_ = 0;  // AttentionStep::short_lens
+  int most_kv_ = 0;          // attention is planned for this length: no sequence of the step is longer
   StepLimits limits_;
   std::map<GraphKey, Graph> graphs_;
   bool capturing_ = false;
@@ -265,14 +271,14 @@ class CudaBackend final : public Backend, public RecordedSteps {
   cuda::Memory best_, sampled_;    // best_: keys or RowDrawn; sampled_: pinned copy, then the logits of host_rows_
   cuda::Memory argmax_;            // RowArgmax, zero between draws
   cuda::Memory draws_, draws_pinned_;
-  cudaEvent_t drawn_event_ = nullptr;   // the draws have reached the host
+  cudaEvent_t drawn_event_ = nullptr;     // the draws have reached the host
   cudaEvent_t finished_event_ = nullptr;  // of await_stream
   cudaEvent_t copied_event_ = nullptr;    // the inputs of the draws have reached the device
-  std::unique_ptr<cuda::Nccl> nccl_;  // null: no other ranks
+  std::unique_ptr<cuda::Nccl> nccl_;      // null: no other ranks
   std::unique_ptr<cuda::OneShot> one_shot_;
-  std::vector<Sampled> drawn_;         // the draws of the last sample(), once collected
-  std::vector<int32_t> tokens_;        // the batch's tokens, if the host drew some of them
-  std::unique_ptr<ThreadPool> pool_;   // for the host sampler
+  std::vector<Sampled> drawn_;        // the draws of the last sample(), once collected
+  std::vector<int32_t> tokens_;       // the batch's tokens, if the host drew some of them
+  std::unique_ptr<ThreadPool> pool_;  // for the host sampler
 };
 
 inline const cuda::PackedWeight& packed(const Weight& w) {

@@ -101,6 +101,13 @@ void* CudaBackend::take(size_t bytes) {
   return buffers_.back().data();
 }
 
+void CudaBackend::release(const void* taken) {
+  const auto buffer = std::ranges::find(buffers_, taken, &Memory::data);
+  CHECK(buffer != buffers_.end());
+  allocated_ -= buffer->size();
+  buffers_.erase(buffer);
+}
+
 // Never grows `memory` during a recording, because a step of the same size has run before and has allocated its
 // scratch.
 void* CudaBackend::scratch_at_least(Memory& memory, size_t bytes, cuda::Place place) {

@@ -109,6 +109,18 @@ bool CudaBackend::library_product(const Tensor& y, Input& input, const PackedWei
   return dense_->run(y, in_act_dtype(input.x), w.data, 1.0f, accumulate, device_);
 }
 
+// The products of one input next to each other, in scratch, if the weights are joined, cuBLASLt multiplies them, and
+// scratch has room.
+std::optional<Tensor> CudaBackend::joined_product(Input& input, std::span<const Weight* const> weights) {
+  const PackedWeight* whole = packed(*weights[0]).whole;
+  const int64_t n = input.x.rows;
+  const cuda::MatmulKernel& kernel = kernel_for(*weights[0], n);
+  if (whole == nullptr || input.norm || kernel.run != nullptr) return {};
+  const Tensor y{up_.data(), act_, n, whole->n_out, whole->n_out};
+  if (static_cast<size_t>(n * whole->n_out) * dtype_bytes(act_) > up_.size()) return {};
+  return library_product(y, input, *whole, kernel, /*accumulate=*/false) ? std::optional(y) : std::nullopt;
+}
+
 // Whether cuBLASLt can run these products side by side. They share scratch, so none of them may decode its weight.
 bool CudaBackend::can_run_side_by_side(const Input& input, std::span<const Weight* const> weights) {
   constexpr int64_t kMaxRows = 512;  // more rows fill the device
@@ -231,14 +243,19 @@ void CudaBackend::gate_up(const GateUpArgs& a) {
                          .gate = static_cast<int>(a.act)};
     return launch(kernel, m, input);
   }
+  const Weight* weights[] = {a.w_gate, a.w_up};
+  const auto finish = [&](const Tensor& gate, const Tensor& up) {
+    for (const auto& [y, bias] : {std::pair{gate, a.b_gate}, {up, a.b_up}})
+      if (bias) cuda::add_rows(y, bias, true, device_);
+    act_mul(a.y, gate, up, a.act);
+  };
+  if (const auto both = joined_product(input, weights))
+    return finish(both->slice_cols(0, a.y.cols), both->slice_cols(a.y.cols, a.y.cols));
   const Tensor up{scratch_at_least(up_, static_cast<size_t>(a.y.rows * a.y.cols) * dtype_bytes(a.y.dtype)), a.y.dtype,
                   a.y.rows, a.y.cols, a.y.cols};
   const Tensor outputs[] = {a.y, up};
-  const Weight* weights[] = {a.w_gate, a.w_up};
   products(outputs, input, weights);
-  for (const auto& [y, bias] : {std::pair{a.y, a.b_gate}, {up, a.b_up}})
-    if (bias) cuda::add_rows(y, bias, true, device_);
-  act_mul(a.y, a.y, up, a.act);
+  finish(a.y, up);
 }
 
 void CudaBackend::qkv(const QkvArgs& a) {
@@ -247,6 +264,13 @@ void CudaBackend::qkv(const QkvArgs& a) {
   const Tensor outputs[] = {a.q, a.k, a.v};
   ready(*a.wq);
   Input input = input_of(a.x, a.normed, a.norm, *a.wq);
+  const auto finish = [&](const Tensor& q, const Tensor& k, const Tensor& v) {
+    cuda::finish_qkv(a, q, k, v, view_of(*a.kv), device_batch_.view(), device_);
+    check_launch("finish_qkv");
+  };
+  if (const auto all = joined_product(input, weights))
+    return finish(all->slice_cols(0, a.q.cols), all->slice_cols(a.q.cols, a.k.cols),
+                  all->slice_cols(a.q.cols + a.k.cols, a.v.cols));
   for (int i = 0; i < 3;) {  // neighbours of one layout share a launch, or run side by side
     const cuda::MatmulKernel& kernel = kernel_for(*weights[i], input.x.rows);
     if (kernel.run == nullptr) {
@@ -265,8 +289,7 @@ void CudaBackend::qkv(const QkvArgs& a) {
     }
     launch(kernel, m, input);
   }
-  cuda::finish_qkv(a, true, view_of(*a.kv), device_batch_.view(), device_);
-  check_launch("finish_qkv");
+  finish(a.q, a.k, a.v);
 }
 
 // The kernel that runs all layers on the whole GPU. Null if there is none, or not yet.
@@ -333,8 +356,8 @@ void CudaBackend::attention(Tensor y, Tensor q, const KvCache& kv, const Attenti
   const cuda::DeviceKv cache = view_of(kv);
   if (act_ == DType::kF16 && cuda::can_attend(cache, args, device_.limits())) {
     const cuda::AttentionStep step{.n_seqs = n_seqs_,
-                                   .min_q_len = min_q_len_,
                                    .max_q_len = max_q_len_,
+                                   .short_lens = short_lens_,
                                    .most_kv = most_kv_,
                                    .batch_invariant = deterministic_};
     cuda::AttentionPlan plan = cuda::plan_attention(cache, args, step, device_.limits());

@@ -74,10 +74,12 @@ void CudaBackend::start(const Batch& batch, const Padding& padding, int most_kv)
   n_tokens_ = size().n_tokens, n_seqs_ = size().n_seqs;
   most_kv_ = most_kv;
   max_q_len_ = padding.q_len;
+  short_lens_ = padding.n_seqs > 0 && padding.q_len <= 16 ? 1u << (padding.q_len - 1) : 0;
   min_q_len_ = padding.n_seqs > 0 ? padding.q_len : n_tokens_;
   for (int seq = 0; seq < batch.n_seqs(); ++seq) {
     max_q_len_ = std::max(max_q_len_, batch.q_len(seq));
     min_q_len_ = std::min(min_q_len_, batch.q_len(seq));
+    if (batch.q_len(seq) <= 16) short_lens_ |= 1u << (batch.q_len(seq) - 1);
     for (int t = batch.q_start[seq]; t < batch.q_start[seq + 1]; ++t)
       CHECK_EQ(batch.positions[t], batch.kv_len[seq] - batch.q_start[seq + 1] + t);
   }
@@ -187,6 +189,7 @@ void CudaBackend::remote(const RemoteBlock& b) {
 // need the same kernels and plans.
 void CudaBackend::prepare_program(const Program& program) {
   device_.make_current();
+  join_weights(program);
   if (program.kv == nullptr || !program.has_logits()) return;
   const auto begun = std::chrono::steady_clock::now();
   compile_layers(program);

@@ -20,6 +20,8 @@ using cuda::PackedWeight;
 namespace {
 
 constexpr size_t kMaxWithoutFacts = 1024;
+constexpr size_t kAlignment = 256;                // of a weight
+constexpr size_t kSpareBytes = size_t{64} << 20;  // stay free while weights are moved
 
 static_assert(kGpuTileRows == cuda::kTileRows && kGpuTileCols == cuda::kTileCols && kGpuUnit == cuda::kUnit);
 
@@ -33,7 +35,7 @@ Weight CudaBackend::prepare(const Weight& host, unsigned use) {
   if (host.packed == nullptr) {  // otherwise the weight is an embedding that is also the output matrix
     PackedWeight& w = weights_.emplace_back();
     w.f32 = act_ == DType::kF32, w.n_out = host.n_out, w.n_in = host.n_in, w.n_experts = host.n_experts;
-    is_float8(host)                          ? pack_float8(w, host)
+    is_float8(host)                       ? pack_float8(w, host)
     : info(host.format).unpack == nullptr ? pack_dense(w, host)
                                           : pack_codes(w, host);
     weight.packed = &w;
@@ -94,8 +96,8 @@ void CudaBackend::pack_float8(PackedWeight& w, const Weight& host) {
 // words.
 uint32_t* CudaBackend::fact_of(PackedWeight& w) {
   if (without_facts_.size() == kMaxWithoutFacts) finish_weights();
-  auto* fact = static_cast<uint32_t*>(scratch_at_least(facts_, kMaxWithoutFacts * sizeof(uint32_t))) +
-               without_facts_.size();
+  auto* fact =
+      static_cast<uint32_t*>(scratch_at_least(facts_, kMaxWithoutFacts * sizeof(uint32_t))) + without_facts_.size();
   check(cudaMemsetAsync(fact, 0, sizeof(uint32_t), device_.stream()), "cudaMemsetAsync");
   without_facts_.push_back(&w);
   return fact;
@@ -136,6 +138,47 @@ void CudaBackend::pack_codes(PackedWeight& w, const Weight& host) {
   w.scales = scales;
   cuda::pack_blocks(host.format, raw, w, largest, device_);
   check_launch("pack_blocks");
+}
+
+// Joins the weights that multiply one input, so that cuBLASLt computes one product instead of several small ones.
+void CudaBackend::join_weights(const Program& program) {
+  if (act_ != DType::kF16 || deterministic_) return;
+  const auto join_attention = [&](const AttentionBlock& b) { join({&b.wq, &b.wk, &b.wv}); };
+  const auto join_feed_forward = [&](const FeedForwardBlock& b) { join({&b.w_gate, &b.w_up}); };
+  for (const Block& block : program.blocks) {
+    if (const auto* b = std::get_if<AttentionBlock>(&block)) join_attention(*b);
+    if (const auto* b = std::get_if<FeedForwardBlock>(&block)) join_feed_forward(*b);
+    if (const auto* b = std::get_if<PlainLayersBlock>(&block)) {
+      std::ranges::for_each(b->attention, join_attention);
+      std::ranges::for_each(b->feed_forward, join_feed_forward);
+    }
+  }
+}
+
+// Moves dense weights next to each other. For a moment, both places take memory. Without it, the weights stay apart.
+void CudaBackend::join(std::initializer_list<const Weight*> weights) {
+  const auto bytes_of = [](const PackedWeight& w) { return static_cast<size_t>(w.n_out * w.n_in) * sizeof(uint16_t); };
+  std::vector<PackedWeight*> parts;
+  PackedWeight whole;
+  for (const Weight* weight : weights) {
+    const auto part = std::ranges::find(weights_, weight->packed, [](const PackedWeight& w) { return &w; });
+    if (part == weights_.end() || part->layout != cuda::Layout::kDense || part->n_experts != 1 || part->whole) return;
+    if (bytes_of(*part) % kAlignment != 0 || (!parts.empty() && part->n_in != parts[0]->n_in)) return;
+    parts.push_back(&*part);
+    whole.n_out += part->n_out, whole.n_in = part->n_in;
+  }
+  if (available_bytes() < bytes_of(whole) + kSpareBytes) return;
+  auto* to = static_cast<char*>(take(bytes_of(whole)));
+  whole.data = to;
+  const PackedWeight& joined = joined_.emplace_back(whole);
+  for (PackedWeight* part : parts) {
+    check(cudaMemcpyAsync(to, part->data, bytes_of(*part), cudaMemcpyDeviceToDevice, device_.stream()),
+          "cudaMemcpyAsync");
+    check(cudaStreamSynchronize(device_.stream()), "cudaStreamSynchronize");
+    release(part->data);
+    part->data = to, part->whole = &joined;
+    to += bytes_of(*part);
+  }
 }
 
 void CudaBackend::finish_weights() {

@@ -114,12 +114,15 @@ void rope_rows(const Tensor& x, int n_heads, const RopeArgs& args, Device& devic
 void write_kv(const DeviceKv& kv, int layer, const Tensor& k, const Tensor& v, const DeviceBatch& batch,
               Device& device);
 // The rest of qkv after the products: biases, norms, rope, and the cache.
-void finish_qkv(const QkvArgs& args, bool add_biases, const DeviceKv& kv, const DeviceBatch& batch, Device& device);
+// q, k, v: the products. The finished q goes to args.q, the others to the cache.
+void finish_qkv(const QkvArgs& args, const Tensor& q, const Tensor& k, const Tensor& v, const DeviceKv& kv,
+                const DeviceBatch& batch, Device& device);
 
 // attention/attend.cu chooses between the other attention kernels.
 inline constexpr int kSplitKeys = 128;  // if a sequence's keys are split, a split has about this many keys or more
 struct AttentionStep {
-  int n_seqs = 0, min_q_len = 0, max_q_len = 0;
+  int n_seqs = 0, max_q_len = 0;
+  uint32_t short_lens = 0;  // bit n: a sequence has n + 1 tokens, for n up to 15
   int most_kv = 0;     // no sequence is longer
   bool batch_invariant = false;  // a token's result does not depend on the batch: keys are not split
 };

@@ -135,12 +135,15 @@ struct ActMul {
   }
 };
 
-// Each thread processes 8 halves of contiguous rows, because the activations of a prompt are large.
-__global__ void act_mul_kernel(uint4* y, const uint4* gate, const uint4* up, int64_t n, int act) {
+// Each thread processes 8 halves of a row, because the activations of a prompt are large. Sizes and strides count 8
+// halves.
+__global__ void act_mul_kernel(uint4* y, int64_t y_stride, const uint4* gate, int64_t gate_stride, const uint4* up,
+                               int64_t up_stride, int n, int act) {
   start_dependent();
-  const int64_t i = int64_t{blockIdx.x} * kThreads + threadIdx.x;
+  const int i = static_cast<int>(blockIdx.y * kThreads + threadIdx.x);
+  const int64_t row = blockIdx.x;
   if (i >= n) return;
-  const uint4 g = gate[i], u = up[i];
+  const uint4 g = gate[row * gate_stride + i], u = up[row * up_stride + i];
   const uint32_t gates[4] = {g.x, g.y, g.z, g.w}, ups[4] = {u.x, u.y, u.z, u.w};
   uint32_t out[4];
 #pragma unroll
@@ -149,7 +152,7 @@ __global__ void act_mul_kernel(uint4* y, const uint4* gate, const uint4* up, int
     out[j] =
         bits_of(__halves2half2(from_float<half>(act_mul(a.x, b.x, act)), from_float<half>(act_mul(a.y, b.y, act))));
   }
-  y[i] = make_uint4(out[0], out[1], out[2], out[3]);
+  y[row * y_stride + i] = make_uint4(out[0], out[1], out[2], out[3]);
 }
 
 template <class T>
@@ -253,13 +256,14 @@ void add_rows(const Tensor& x, const Tensor& y, bool y_is_one_row, Device& devic
 }
 
 void act_mul_rows(const Tensor& y, const Tensor& gate, const Tensor& up, Activation act, Device& device) {
-  const int64_t n = y.rows * y.cols;
-  const bool packs = y.dtype == DType::kF16 && gate.dtype == DType::kF16 && up.dtype == DType::kF16 && y.contiguous() &&
-                     gate.contiguous() && up.contiguous();
-  if (packs && n % 8 == 0 && n > 0 && on_16_bytes(y.data) && on_16_bytes(gate.data) && on_16_bytes(up.data)) {
-    return launch(device, act_mul_kernel, dim3(blocks_for(n / 8, kThreads)), kThreads, 0, static_cast<uint4*>(y.data),
-                  static_cast<const uint4*>(gate.data), static_cast<const uint4*>(up.data), n / 8,
-                  static_cast<int>(act));
+  const auto packs = [](const Tensor& x) {
+    return x.dtype == DType::kF16 && x.cols % 8 == 0 && x.stride % 8 == 0 && on_16_bytes(x.data);
+  };
+  if (packs(y) && packs(gate) && packs(up) && y.rows > 0) {
+    const dim3 grid(static_cast<unsigned>(y.rows), blocks_for(y.cols / 8, kThreads));
+    return launch(device, act_mul_kernel, grid, kThreads, 0, static_cast<uint4*>(y.data), y.stride / 8,
+                  static_cast<const uint4*>(gate.data), gate.stride / 8, static_cast<const uint4*>(up.data),
+                  up.stride / 8, static_cast<int>(y.cols / 8), static_cast<int>(act));
   }
   with_type(y.dtype, [&](auto* py) {
     with_type(gate.dtype, [&](auto* pg) {

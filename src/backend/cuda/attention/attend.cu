@@ -1,5 +1,6 @@
 // Chooses the kernels for the sequences, and the splits of their keys.
 #include <algorithm>
+#include <bit>
 
 #include "backend/cuda/attention/attention.cuh"
 
@@ -34,6 +35,8 @@ Params params_of(const Tensor& y, const Tensor& q, const DeviceKv& kv, const Att
   p.scale = a.softcap > 0 ? a.scale : a.scale * 1.44269504f;
   p.softcap = a.softcap;
   p.sinks = a.sinks ? a.sinks.f32() : nullptr;
+  p.block_factor = static_cast<uint32_t>(((uint64_t{1} << 32) + static_cast<uint64_t>(kv.block_size) - 1) /
+                                         static_cast<uint64_t>(kv.block_size));
   p.most_short = !plan.any_long ? INT32_MAX : plan.any_short ? kRows : 0;
   p.rows = plan.rows;
   p.n_row_blocks = plan.n_row_blocks;
@@ -62,9 +65,12 @@ AttentionPlan plan_attention(const DeviceKv& kv, const AttentionArgs& a, const A
   AttentionPlan plan{.n_seqs = step.n_seqs, .max_q_len = step.max_q_len};
   plan.on_hopper = on_hopper && (step.batch_invariant || step.max_q_len * group >= kHopperRows ||
                                  !can_attend_long(a.head_dim, device));
-  plan.any_short = !has_long || (!step.batch_invariant && step.min_q_len <= few);
+  // The longest of the sequences with few rows.
+  const int longest_few = std::bit_width(step.short_lens & ((1u << few) - 1));
+  plan.any_short = !has_long || (!step.batch_invariant && longest_few > 0);
   plan.any_long = has_long && (step.batch_invariant || step.max_q_len > few);
   if (!plan.any_short) return plan;
+  if (narrow) plan.rows = longest_few * group <= 8 ? 8 : kRows;
   int n_at_once = 2 * device.n_multiprocessors;
   if (!narrow) {
     const int64_t n_rows = has_long ? kRows : int64_t{step.max_q_len} * group;

@@ -28,6 +28,7 @@ struct Params {
   bool causal;
   float scale, softcap;  // without a cap, scale includes the factor log2(e)
   const float* sinks;    // [n heads] or null
+  uint32_t block_factor;  // 2^32 / block size of the cache, rounded up: divides numbers of tokens
   int most_short;        // most rows of a sequence for the kernels with split keys
   // For those kernels: rows of a block, blocks of rows of a sequence, and splits of its keys.
   int rows, n_row_blocks, n_splits;

@@ -1,4 +1,6 @@
 // Ops that work head by head: rotary embeddings, writes to the KV cache, and the rest of qkv after its products.
+#include <algorithm>
+
 #include "backend/cuda/attention/cache.cuh"
 
 namespace ingot::cuda {
@@ -85,6 +87,8 @@ struct Heads {
   const float* bias;
   const float* norm;
   float eps;
+  void* to = nullptr;  // of q: [n_tokens, n * head_dim]
+  int64_t to_stride = 0;
 };
 
 Heads heads_of(const Tensor& x, int n, const Tensor& bias, const NormArgs* norm) {
@@ -132,7 +136,7 @@ __global__ void __launch_bounds__(256)
       const int kind = index < q.n ? 0 : index < q.n + k.n ? 1 : 2;
       const Heads& heads = kind == 0 ? q : kind == 1 ? k : v;
       const int head = index - (kind == 0 ? 0 : kind == 1 ? q.n : q.n + k.n);
-      T* row = static_cast<T*>(heads.data) + token * heads.stride + int64_t{head} * dim;
+      const T* row = static_cast<const T*>(heads.data) + token * heads.stride + int64_t{head} * dim;
       float x[kPairs][2];
       float squares = 0;
 #pragma unroll
@@ -163,8 +167,9 @@ __global__ void __launch_bounds__(256)
         }
         if (!real) continue;
         if (kind == 0) {
-          if (pair.first < dim) row[pair.first] = from_float<T>(first);
-          if (pair.second < dim) row[pair.second] = from_float<T>(second);
+          T* to = static_cast<T*>(q.to) + token * q.to_stride + int64_t{head} * dim;
+          if (pair.first < dim) to[pair.first] = from_float<T>(first);
+          if (pair.second < dim) to[pair.second] = from_float<T>(second);
         } else if constexpr (kIsScaled<K>) {
           stage[pair.first] = first, stage[pair.second] = second;
         } else {
@@ -215,16 +220,20 @@ void write_kv(const DeviceKv& kv, int layer, const Tensor& k, const Tensor& v, c
   });
 }
 
-void finish_qkv(const QkvArgs& a, bool add_biases, const DeviceKv& kv, const DeviceBatch& batch, Device& device) {
+void finish_qkv(const QkvArgs& a, const Tensor& q_product, const Tensor& k_product, const Tensor& v_product,
+                const DeviceKv& kv, const DeviceBatch& batch, Device& device) {
   if (a.x.rows == 0) return;
-  CHECK(a.q.dtype == a.k.dtype && a.q.dtype == a.v.dtype);
-  const Tensor none;
-  const Heads q = heads_of(a.q, a.n_heads, add_biases ? a.bq : none, &a.q_norm);
-  const Heads k = heads_of(a.k, a.n_kv_heads, add_biases ? a.bk : none, &a.k_norm);
-  const Heads v = heads_of(a.v, a.n_kv_heads, add_biases ? a.bv : none, nullptr);
+  CHECK(a.q.dtype == q_product.dtype && a.q.dtype == k_product.dtype && a.q.dtype == v_product.dtype);
+  Heads q = heads_of(q_product, a.n_heads, a.bq, &a.q_norm);
+  q.to = a.q.data, q.to_stride = a.q.stride;
+  const Heads k = heads_of(k_product, a.n_kv_heads, a.bk, &a.k_norm);
+  const Heads v = heads_of(v_product, a.n_kv_heads, a.bv, nullptr);
   CHECK(kv.head_dim <= 512 && (!a.rope.angles || a.rope.angles.cols <= kv.head_dim));
   constexpr int kThreads = 256;
-  const unsigned n_blocks = a.x.rows < 64 ? blocks_for(q.n + k.n + v.n, kThreads / 32) : 1;  // of a token
+  // Blocks of a token: as many as run at once.
+  const int64_t n_at_once = int64_t{2048 / kThreads} * device.n_multiprocessors();
+  const auto n_blocks =
+      static_cast<unsigned>(std::clamp<int64_t>(n_at_once / a.x.rows, 1, blocks_for(q.n + k.n + v.n, kThreads / 32)));
   const dim3 grid(static_cast<unsigned>(a.x.rows), n_blocks);
   with_type(a.q.dtype, [&](auto* p) {
     with_cached(kv.dtype, [&](auto* c) {
