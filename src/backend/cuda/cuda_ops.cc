@@ -259,7 +259,8 @@ void CudaBackend::gate_up(const GateUpArgs& a) {
 }
 
 void CudaBackend::qkv(const QkvArgs& a) {
-  if (a.q_norm.weight && a.q_norm.weight.cols != a.head_dim) return Backend::qkv(a);  // a norm over all heads
+  const bool norms_all_heads = a.q_norm.weight && a.q_norm.weight.cols != a.head_dim;
+  if (norms_all_heads || !cuda::can_finish_qkv(a)) return Backend::qkv(a);
   const Weight* weights[] = {a.wq, a.wk, a.wv};
   const Tensor outputs[] = {a.q, a.k, a.v};
   ready(*a.wq);

@@ -114,6 +114,7 @@ void rope_rows(const Tensor& x, int n_heads, const RopeArgs& args, Device& devic
 void write_kv(const DeviceKv& kv, int layer, const Tensor& k, const Tensor& v, const DeviceBatch& batch,
               Device& device);
 // The rest of qkv after the products: biases, norms, rope, and the cache.
+bool can_finish_qkv(const QkvArgs& args);
 // q, k, v: the products. The finished q goes to args.q, the others to the cache.
 void finish_qkv(const QkvArgs& args, const Tensor& q, const Tensor& k, const Tensor& v, const DeviceKv& kv,
                 const DeviceBatch& batch, Device& device);

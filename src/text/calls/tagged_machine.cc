@@ -16,7 +16,7 @@ enum Phase : uint8_t {
   kKey,
   kFixed,   // reads the fixed text `text`, then enters the phase `quote`
   kChoice,  // inside value_begin or string_begin
-  kValue,   // before the first byte of a value of mixed type
+  kMixed,   // before the first byte of a value of mixed type
   kText,    // inside an unquoted string
   kJson,
 };
@@ -76,7 +76,7 @@ bool TaggedMachine::read(Place& place, char c) {
     case kKey: return on_key(place, c);
     case kFixed: return on_fixed(place, c);
     case kChoice: return on_choice(place, c);
-    case kValue: return on_value(place, c);
+    case kMixed: return on_value(place, c);
     case kText: return on_text(place, c);
     default: return on_json(place, c);
   }
@@ -171,7 +171,7 @@ bool TaggedMachine::begin_value(Place& place, ParameterKind kind) {
   const bool skips_newline = format_.trims_value && key_end_.layout.empty();
   if (skips_newline) place.flags |= kAtStart;
   place.at = 0;
-  place.phase = kind == ParameterKind::kOther ? kJson : kind == ParameterKind::kMixed ? kValue : kText;
+  place.phase = kind == ParameterKind::kOther ? kJson : kind == ParameterKind::kMixed ? kMixed : kText;
   if (kind == ParameterKind::kNullableString) place.flags |= kMayBeNull;
   return kind != ParameterKind::kString || put(place, "\"");
 }

@@ -97,24 +97,48 @@ Heads heads_of(const Tensor& x, int n, const Tensor& bias, const NormArgs* norm)
       x.data, x.stride, n, bias ? bias.f32() : nullptr, normed ? norm->weight.f32() : nullptr, normed ? norm->eps : 0};
 }
 
-// Pair i of a head of `dim`: the elements that rope rotates together first, then neighbours among the others.
-struct Pair {
-  int first, second;
-};
-__device__ __forceinline__ Pair pair_of(int i, const Rope& rope) {
-  if (i < rope.half_dim && rope.split) return {i, i + rope.half_dim};
-  return {2 * i, 2 * i + 1};
+// Two neighbouring elements, which the previous kernel may still write during a warm-up pass: never from the L1 cache.
+__device__ __forceinline__ float2 load2(const half* p) {
+  return __half22float2(__ldcg(reinterpret_cast<const half2*>(p)));
+}
+__device__ __forceinline__ float2 load2(const float* p) { return __ldcg(reinterpret_cast<const float2*>(p)); }
+__device__ __forceinline__ float2 weight2(const float* p) { return *reinterpret_cast<const float2*>(p); }
+template <class T>
+__device__ __forceinline__ void store2(T* to, float2 v) {
+  struct alignas(2 * sizeof(T)) Two {
+    T first, second;
+  };
+  *reinterpret_cast<Two*>(to) = {from_float<T>(v.x), from_float<T>(v.y)};
 }
 
-// A warp processes one head of a token after another: q heads, then k, then v. Each lane holds up to kPairs pairs, and
-// for all heads the cosine and sine of each pair.
-template <class T, class K, int kPairs>
+// Pairs i and i + 1 of a head, i even. A pair has the elements that rope rotates together first, then neighbours among
+// the others. With one layout of rope, the first elements of both pairs are neighbours, and the second elements.
+// Otherwise the elements of each pair are neighbours. So a lane loads and stores two elements at once.
+struct Pairs {
+  int first, second;  // where two neighbours begin, twice
+  bool turned;        // the neighbours are of different pairs
+
+  __device__ Pairs(int i, const Rope& rope)
+      : first(rope.split && i < rope.half_dim ? i : 2 * i),
+        second(rope.split && i < rope.half_dim ? i + rope.half_dim : 2 * i + 2),
+        turned(rope.split && i < rope.half_dim) {}
+  // Turns the elements at `first` and at `second` into pairs, and back.
+  __device__ __forceinline__ void exchange(float2& a, float2& b) const {
+    if (!turned) return;
+    const float y = a.y;
+    a.y = b.x, b.x = y;
+  }
+};
+
+// A warp processes one head of a token after another: q heads, then k, then v. Each lane holds two neighbouring pairs,
+// or kFours times two, and for all heads the cosine and sine of each pair.
+template <class T, class K, int kFours>
 __global__ void __launch_bounds__(256)
     finish_kernel(const __grid_constant__ Heads q, const __grid_constant__ Heads k, const __grid_constant__ Heads v,
                   const __grid_constant__ Rope rope, const __grid_constant__ DeviceKv kv, int layer,
                   const __grid_constant__ DeviceBatch batch, bool warms_instruction_cache) {
   // A warp's head before quantization.
-  __shared__ float staged[kIsScaled<K> ? 256 / 32 : 1][kIsScaled<K> ? 64 * kPairs : 1];
+  __shared__ float staged[kIsScaled<K> ? 256 / 32 : 1][kIsScaled<K> ? 128 * kFours : 1];
   let_next_start();
   const int lane = threadIdx.x % 32, dim = kv.head_dim, token = blockIdx.x,
             n_warps = static_cast<int>(gridDim.y * blockDim.x / 32);
@@ -123,13 +147,14 @@ __global__ void __launch_bounds__(256)
   for (int pass = warms_instruction_cache ? 0 : 1; pass < 2; ++pass) {
     const bool real = pass == 1;
     if (real) wait_for_previous();
-    float cosine[kPairs], sine[kPairs];
+    float2 cosine[kFours], sine[kFours];
 #pragma unroll
-    for (int j = 0; j < kPairs; ++j) {
-      const int i = lane + 32 * j;
+    for (int j = 0; j < kFours; ++j) {
+      const int i = 2 * (lane + 32 * j);
       const bool turns = i < rope.half_dim;
-      cosine[j] = turns ? __ldcg(rope.angles + token * rope.stride + i) : 1.0f;
-      sine[j] = turns ? __ldcg(rope.angles + token * rope.stride + rope.half_dim + i) : 0.0f;
+      const float* angles = rope.angles + token * rope.stride + i;
+      cosine[j] = turns ? load2(angles) : make_float2(1, 1);
+      sine[j] = turns ? load2(angles + rope.half_dim) : make_float2(0, 0);
     }
     for (int index = static_cast<int>(blockIdx.y * blockDim.x + threadIdx.x) / 32; index < q.n + k.n + v.n;
          index += n_warps) {
@@ -137,44 +162,50 @@ __global__ void __launch_bounds__(256)
       const Heads& heads = kind == 0 ? q : kind == 1 ? k : v;
       const int head = index - (kind == 0 ? 0 : kind == 1 ? q.n : q.n + k.n);
       const T* row = static_cast<const T*>(heads.data) + token * heads.stride + int64_t{head} * dim;
-      float x[kPairs][2];
+      float2 x[kFours][2];  // a pair each
       float squares = 0;
 #pragma unroll
-      for (int j = 0; j < kPairs; ++j) {
-        const Pair pair = pair_of(lane + 32 * j, rope);
-        const float bias0 = heads.bias && pair.first < dim ? heads.bias[head * dim + pair.first] : 0.0f;
-        const float bias1 = heads.bias && pair.second < dim ? heads.bias[head * dim + pair.second] : 0.0f;
-        x[j][0] = pair.first < dim ? to_float(__ldcg(row + pair.first)) + bias0 : 0.0f;
-        x[j][1] = pair.second < dim ? to_float(__ldcg(row + pair.second)) + bias1 : 0.0f;
-        squares += x[j][0] * x[j][0] + x[j][1] * x[j][1];
+      for (int j = 0; j < kFours; ++j) {
+        const int i = 2 * (lane + 32 * j);
+        if (x[j][0] = x[j][1] = {}; 2 * i >= dim) continue;
+        const Pairs at(i, rope);
+        x[j][0] = load2(row + at.first), x[j][1] = load2(row + at.second);
+        if (heads.bias) {
+          const float2 first = weight2(heads.bias + head * dim + at.first),
+                       second = weight2(heads.bias + head * dim + at.second);
+          x[j][0].x += first.x, x[j][0].y += first.y, x[j][1].x += second.x, x[j][1].y += second.y;
+        }
+#pragma unroll
+        for (const float2& pair : x[j]) squares += pair.x * pair.x + pair.y * pair.y;
       }
       float inverse = 1.0f;
       if (heads.norm) inverse = 1.0f / sqrtf(warp_sum(squares) / static_cast<float>(dim) + heads.eps);
       const int64_t cached = (kind == 1 ? keys : values) + int64_t{head} * kv.block_size;
       float* const stage = staged[kIsScaled<K> ? threadIdx.x / 32 : 0];
 #pragma unroll
-      for (int j = 0; j < kPairs; ++j) {
-        const Pair pair = pair_of(lane + 32 * j, rope);
-        float first = x[j][0], second = x[j][1];
+      for (int j = 0; j < kFours; ++j) {
+        const int i = 2 * (lane + 32 * j);
+        if (2 * i >= dim) continue;
+        const Pairs at(i, rope);
+        float2 &a = x[j][0], &b = x[j][1];
         if (heads.norm) {
-          first *= pair.first < dim ? inverse * heads.norm[pair.first] : 0.0f;
-          second *= pair.second < dim ? inverse * heads.norm[pair.second] : 0.0f;
+          const float2 first = weight2(heads.norm + at.first), second = weight2(heads.norm + at.second);
+          a.x *= inverse * first.x, a.y *= inverse * first.y, b.x *= inverse * second.x, b.y *= inverse * second.y;
         }
+        at.exchange(a, b);
         if (kind < 2) {
-          const float u = first;
-          first = u * cosine[j] - second * sine[j];
-          second = second * cosine[j] + u * sine[j];
+          a = {a.x * cosine[j].x - a.y * sine[j].x, a.y * cosine[j].x + a.x * sine[j].x};
+          b = {b.x * cosine[j].y - b.y * sine[j].y, b.y * cosine[j].y + b.x * sine[j].y};
         }
+        at.exchange(a, b);
         if (!real) continue;
         if (kind == 0) {
           T* to = static_cast<T*>(q.to) + token * q.to_stride + int64_t{head} * dim;
-          if (pair.first < dim) to[pair.first] = from_float<T>(first);
-          if (pair.second < dim) to[pair.second] = from_float<T>(second);
+          store2(to + at.first, a), store2(to + at.second, b);
         } else if constexpr (kIsScaled<K>) {
-          stage[pair.first] = first, stage[pair.second] = second;
+          store2(stage + at.first, a), store2(stage + at.second, b);
         } else {
-          if (pair.first < dim) *cached_at<K>(kv, cached, dim, pair.first) = from_float<K>(first);
-          if (pair.second < dim) *cached_at<K>(kv, cached, dim, pair.second) = from_float<K>(second);
+          store2(cached_at<K>(kv, cached, dim, at.first), a), store2(cached_at<K>(kv, cached, dim, at.second), b);
         }
       }
       if constexpr (kIsScaled<K>) {
@@ -220,6 +251,8 @@ void write_kv(const DeviceKv& kv, int layer, const Tensor& k, const Tensor& v, c
   });
 }
 
+bool can_finish_qkv(const QkvArgs& a) { return a.head_dim % 4 == 0 && (!a.rope.angles || a.rope.angles.cols % 4 == 0); }
+
 void finish_qkv(const QkvArgs& a, const Tensor& q_product, const Tensor& k_product, const Tensor& v_product,
                 const DeviceKv& kv, const DeviceBatch& batch, Device& device) {
   if (a.x.rows == 0) return;
@@ -243,9 +276,7 @@ void finish_qkv(const QkvArgs& a, const Tensor& q_product, const Tensor& k_produ
         launch(device, kernel, grid, kThreads, 0, q, k, v, rope_of(a.rope), kv, a.layer, batch,
                device.has_dependent_launch() && a.x.rows == 1);
       };
-      kv.head_dim <= 64    ? start(finish_kernel<T, K, 1>)
-      : kv.head_dim <= 128 ? start(finish_kernel<T, K, 2>)
-                           : start(finish_kernel<T, K, 8>);
+      kv.head_dim <= 128 ? start(finish_kernel<T, K, 1>) : start(finish_kernel<T, K, 4>);
     });
   });
 }

@@ -59,18 +59,68 @@ __global__ void __launch_bounds__(kOrderThreads)
     if (ids[i] >= 0) out.order[atomicAdd(&starts[ids[i]], 1)] = static_cast<int32_t>(i);
 }
 
-template <class Y>
+// n neighbouring elements as floats.
+template <int n>
+struct alignas(n == 1 ? 4 : 16) Pack {
+  float v[n];
+
+  __device__ static __forceinline__ Pack load(const half* from) {
+    Pack p;
+    const uint4 raw = *reinterpret_cast<const uint4*>(from);
+#pragma unroll
+    for (int i = 0; i < n / 2; ++i) {
+      const float2 pair = __half22float2(half2_of(word_of(raw, i)));
+      p.v[2 * i] = pair.x, p.v[2 * i + 1] = pair.y;
+    }
+    return p;
+  }
+  __device__ static __forceinline__ Pack load(const float* from) {
+    Pack p;
+#pragma unroll
+    for (int i = 0; i < n / 4; ++i) reinterpret_cast<float4*>(p.v)[i] = reinterpret_cast<const float4*>(from)[i];
+    return p;
+  }
+};
+template <>
+struct Pack<1> {
+  float v[1];
+
+  template <class T>
+  __device__ static __forceinline__ Pack load(const T* from) {
+    return {to_float(*from)};
+  }
+};
+
+// A thread has n neighbouring columns of a token. Results with weight 0 are not read, because nothing may have written
+// them.
+template <class Y, int n>
 __global__ void combine_kernel(float* residual, int64_t residual_stride, const Y* y, int64_t y_stride,
                                const float* weights, int64_t weights_stride, int n_used, int64_t dim) {
+  constexpr int kAtOnce = 4;
   start_dependent();
-  const int64_t t = blockIdx.x, c = int64_t{blockIdx.y} * blockDim.x + threadIdx.x;
+  const int64_t t = blockIdx.x, c = n * (int64_t{blockIdx.y} * blockDim.x + threadIdx.x);
   if (c >= dim) return;
-  float sum = residual[t * residual_stride + c];
-#pragma unroll 4
-  for (int k = 0; k < n_used; ++k)
-    if (const float weight = weights[t * weights_stride + k]; weight != 0)
-      sum += weight * to_float(y[(t * n_used + k) * y_stride + c]);
-  residual[t * residual_stride + c] = sum;
+  float* const to = residual + t * residual_stride + c;
+  Pack<n> sum = Pack<n>::load(to);
+  for (int first = 0; first < n_used; first += kAtOnce) {
+    float weight[kAtOnce];
+    Pack<n> part[kAtOnce];
+#pragma unroll
+    for (int k = 0; k < kAtOnce; ++k) weight[k] = first + k < n_used ? weights[t * weights_stride + first + k] : 0.0f;
+#pragma unroll
+    for (int k = 0; k < kAtOnce; ++k)
+      part[k] = weight[k] != 0 ? Pack<n>::load(y + (t * n_used + first + k) * y_stride + c) : Pack<n>{};
+#pragma unroll
+    for (int k = 0; k < kAtOnce; ++k)
+#pragma unroll
+      for (int i = 0; i < n; ++i) sum.v[i] += weight[k] * part[k].v[i];
+  }
+  if constexpr (n == 8) {
+#pragma unroll
+    for (int i = 0; i < n / 4; ++i) reinterpret_cast<float4*>(to)[i] = reinterpret_cast<const float4*>(sum.v)[i];
+  } else {
+    *to = sum.v[0];
+  }
 }
 
 }  // namespace
@@ -108,10 +158,21 @@ void order_by_expert(const ExpertOrder& order, const int32_t* ids, int64_t n_row
 void combine_rows(const Tensor& residual, const Tensor& y, const Tensor& weights, Device& device) {
   if (residual.rows == 0) return;
   const dim3 grid(static_cast<unsigned>(residual.rows), blocks_for(residual.cols, 256));
+  const auto start = [&]<class Y, int n>(const Y* p) {
+    const int64_t n_packs = residual.cols / n;
+    const auto n_threads = static_cast<int>(std::min<int64_t>(256, (n_packs + 31) / 32 * 32));
+    launch(device, combine_kernel<Y, n>, dim3(static_cast<unsigned>(residual.rows), blocks_for(n_packs, n_threads)),
+           n_threads, 0, residual.f32(), residual.stride, p, y.stride, weights.f32(), weights.stride,
+           static_cast<int>(weights.cols), residual.cols);
+  };
+  const auto on_16_bytes = [](const Tensor& x) {
+    return reinterpret_cast<uintptr_t>(x.data) % 16 == 0 && x.stride % 8 == 0;
+  };
+  const bool packs = y.dtype == DType::kF16 && residual.cols % 8 == 0 && on_16_bytes(y) && on_16_bytes(residual);
+  if (packs) return start.template operator()<half, 8>(static_cast<const half*>(y.data));
   with_type(y.dtype, [&](auto* p) {
     using Y = std::remove_pointer_t<decltype(p)>;
-    launch(device, combine_kernel<Y>, grid, 256, 0, residual.f32(), residual.stride, static_cast<const Y*>(y.data),
-           y.stride, weights.f32(), weights.stride, static_cast<int>(weights.cols), residual.cols);
+    start.template operator()<Y, 1>(static_cast<const Y*>(y.data));
   });
 }
 

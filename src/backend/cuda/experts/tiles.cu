@@ -6,7 +6,7 @@
 #include <algorithm>
 
 #include "backend/cuda/device.cuh"
-#include "backend/cuda/experts/experts.h"
+#include "backend/cuda/experts/tiles.cuh"
 #include "backend/cuda/matmul/matvec_step.cuh"
 #include "backend/cuda/matmul/tile_step.cuh"
 #include "backend/cuda/memory.h"
@@ -15,23 +15,11 @@ namespace ingot::cuda {
 
 using namespace matvec_step;
 using namespace tile_step;
+using namespace expert_tiles_kernel;
 
 namespace {
 
 constexpr int kWarps = 8, kTiles = 2 * kWarps;  // in a block
-
-struct Params {
-  PackedWeight w[2];
-  const float* bias[2];
-  const half* x;
-  int64_t x_stride, x_rows, n_rows;
-  ExpertOrder order;
-  int n_in, n_steps, n_tiles, n_stages;  // n_tiles: tiles of 16 outputs
-  void* y;
-  int64_t y_stride;
-  bool y_f32, y_packs;  // y_packs: halves go to y 16 bytes at a time
-  int act;
-};
 
 constexpr size_t kStaticShared = 2048;  // more than the kernel declares
 
@@ -55,16 +43,16 @@ struct Input {
   using S = Stage<K, kTokenTiles>;
   static constexpr int kPerRow = K::kCols / 8, kRowsAtOnce = 32 * kWarps / kPerRow,
                        kLoads = (S::kTokens + kRowsAtOnce - 1) / kRowsAtOnce;
-  const Params& p;
+  const TileParams& p;
   const int row, k;
   const half* from[kLoads];
 
-  __device__ Input(const Params& params, const RowTile& tile)
+  __device__ Input(const TileParams& params, const RowTile& tile)
       : p(params), row(static_cast<int>(threadIdx.x) / kPerRow), k(static_cast<int>(threadIdx.x) % kPerRow * 8) {
 #pragma unroll
     for (int i = 0; i < kLoads; ++i) {
-      const int64_t at = p.order.order[tile.first + min(row + i * kRowsAtOnce, tile.n - 1)];
-      from[i] = p.x + at * p.x_rows / p.n_rows * p.x_stride;
+      const int at = p.order.order[tile.first + min(row + i * kRowsAtOnce, tile.n - 1)];
+      from[i] = p.x + p.row_of_x(at) * p.x_stride;
     }
   }
   __device__ __forceinline__ void copy(uint32_t to, int column) const {
@@ -76,30 +64,10 @@ struct Input {
   }
 };
 
-__device__ __forceinline__ PackedWeight matrix_of(const PackedWeight& w, int64_t expert) {
-  PackedWeight own = w;
-  own.data = static_cast<const char*>(w.data) + expert * w.expert_bytes;
-  own.scales = static_cast<const char*>(w.scales) + expert * w.expert_scale_bytes;
-  return own;
-}
-
-// One output of a row, computed from the sums of the tile.
-__device__ __forceinline__ float value_of(const Params& p, const float* sums, int c, int n_wide, int64_t expert,
-                                          int64_t out) {
-  float value[2] = {};
-#pragma unroll
-  for (int j = 0; j < 2; ++j) {
-    if (j == 1 && p.act < 0) break;
-    value[j] = sums[j * n_wide + c] * p.w[j].factor;
-    if (p.bias[j] != nullptr) value[j] += p.bias[j][expert * p.w[0].n_out + out];
-  }
-  return p.act >= 0 ? act_mul(value[0], value[1], p.act) : value[0];
-}
-
 // Writes the sums to shared memory, and from there 8 neighbours at a time to y. `rows` are the rows of the tile.
 template <class K, int kTokenTiles>
-__device__ void finish(const Params& p, const float (&acc)[2][kTokenTiles][4], const RowTile& tile, const int32_t* rows,
-                       float* shared) {
+__device__ void finish(const TileParams& p, const float (&acc)[2][kTokenTiles][4], const RowTile& tile,
+                       const int32_t* rows, float* shared) {
   using S = Stage<K, kTokenTiles>;
   const int warp = threadIdx.x / 32, lane = threadIdx.x % 32, g = lane / 4, t = lane % 4;
   const bool gate = p.act >= 0;
@@ -113,37 +81,12 @@ __device__ void finish(const Params& p, const float (&acc)[2][kTokenTiles][4], c
       for (int e = 0; e < 4; ++e) shared[(8 * i + 2 * t + e % 2) * S::kOut + at + g + e / 2 * 8] = acc[j][i][e];
   }
   __syncthreads();
-  const int n_wide = gate ? 16 * kWarps : 16 * kTiles, n_pieces = n_wide / 8,
-            c = static_cast<int>(threadIdx.x) % n_pieces * 8;
-  const int64_t out = int64_t{blockIdx.x} * n_wide + c, left = p.w[0].n_out - out;
-  if (left <= 0) return;
-  for (int token = static_cast<int>(threadIdx.x) / n_pieces; token < tile.n; token += 32 * kWarps / n_pieces) {
-    const float* sums = shared + token * S::kOut;
-    const int64_t at = rows[token] * p.y_stride + out;
-    if (p.y_packs) {
-      uint32_t words[4];
-#pragma unroll
-      for (int i = 0; i < 4; ++i) {
-        const float first = value_of(p, sums, c + 2 * i, n_wide, tile.expert, out + 2 * i);
-        const float second = value_of(p, sums, c + 2 * i + 1, n_wide, tile.expert, out + 2 * i + 1);
-        words[i] = bits_of(__halves2half2(from_float<half>(first), from_float<half>(second)));
-      }
-      *reinterpret_cast<uint4*>(static_cast<half*>(p.y) + at) = make_uint4(words[0], words[1], words[2], words[3]);
-      continue;
-    }
-    for (int i = 0; i < min(int64_t{8}, left); ++i) {
-      const float value = value_of(p, sums, c + i, n_wide, tile.expert, out + i);
-      if (p.y_f32) {
-        static_cast<float*>(p.y)[at + i] = value;
-      } else {
-        static_cast<half*>(p.y)[at + i] = from_float<half>(value);
-      }
-    }
-  }
+  write_sums(p, tile, rows, shared, S::kOut, gate ? 16 * kWarps : 16 * kTiles, static_cast<int>(threadIdx.x),
+             32 * kWarps);
 }
 
 template <class K, int kTokenTiles>
-__global__ void __launch_bounds__(32 * kWarps, 2) expert_kernel(const __grid_constant__ Params p) {
+__global__ void __launch_bounds__(32 * kWarps, 2) expert_kernel(const __grid_constant__ TileParams p) {
   using S = Stage<K, kTokenTiles>;
   extern __shared__ __align__(128) char shared[];
   __shared__ uint32_t table[K::kLayout == Layout::kCodebook4 ? 256 : 1];
@@ -190,7 +133,7 @@ __global__ void __launch_bounds__(32 * kWarps, 2) expert_kernel(const __grid_con
 }
 
 template <class K, int kTokenTiles>
-void start(Params p, Device& device) {
+void start(TileParams p, Device& device) {
   using S = Stage<K, kTokenTiles>;
   p.n_steps = (p.n_in + K::kCols - 1) / K::kCols;
   p.n_stages = S::n_stages(device.most_shared());
@@ -206,7 +149,7 @@ void expert_tiles(const ExpertMatmul& m, const ExpertOrder& order, Device& devic
   CHECK(m.x.dtype == DType::kF16 && m.x.stride % 8 == 0 && reinterpret_cast<uintptr_t>(m.x.data) % 16 == 0);
   CHECK(m.weights == nullptr && order.most_tiles <= 65535);
   const PackedWeight& w = *m.w[0];
-  Params p{};
+  TileParams p{};
   for (int j = 0; j < (m.gate >= 0 ? 2 : 1); ++j) p.w[j] = *m.w[j], p.bias[j] = m.bias[j];
   p.x = static_cast<const half*>(m.x.data);
   p.x_stride = m.x.stride, p.x_rows = m.x.rows, p.n_rows = m.n_rows;
@@ -216,6 +159,7 @@ void expert_tiles(const ExpertMatmul& m, const ExpertOrder& order, Device& devic
   p.y = m.y.data, p.y_stride = m.y.stride, p.y_f32 = m.y.dtype == DType::kF32;
   p.y_packs = !p.y_f32 && w.n_out % 8 == 0 && m.y.stride % 8 == 0 && reinterpret_cast<uintptr_t>(m.y.data) % 16 == 0;
   p.act = m.gate;
+  if (can_group_experts(w, order, device)) return expert_groups(p, device);
   with_kind(w, [&](auto kind) {
     using K = decltype(kind);
     p.order.tile_rows <= 16   ? start<K, 2>(p, device)

@@ -1,4 +1,4 @@
-// The kernel of warpgroup_matmul.cu. A block handles 256 rows of weights, 128 for each of two warpgroups, in two
+// The kernel of warpgroup_matmul.cu, and the parts of it that experts/groups.cu uses. A block handles 256 rows of weights, 128 for each of two warpgroups, in two
 // operands of 64, and up to 128 rows of activations. A third warpgroup copies the activations to shared memory, 64
 // columns at a time, in the column order of the codes. A sum may add its columns in any order, if both factors have the
 // same order. Each warp prefetches its own tiles of codes (matvec_step.cuh), and decodes 32 columns while the tensor
@@ -28,13 +28,14 @@ constexpr int kTiles = 16;                     // of 16 rows of weights
 constexpr int kPanels = 6, kPanelCols = 64;    // panels of activations in the ring
 constexpr int kSlots = 3;                      // steps of weights in a warp's ring
 
-template <class K, int kTokens>
+// kOwn: the tiles of a warp.
+template <class K, int kTokens, int kOwn = 2>
 struct Shared {
   static constexpr int kPanelBytes =
       kTokens * kPanelCols * 2;  // rows of 128 bytes, with 16-byte pieces swizzled by row % 8
   static constexpr int kWeights = kPanels * kPanelBytes;
-  static constexpr int kWarpBytes = kSlots * 2 * K::kSlotBytes;
-  static constexpr int kOut = 16 * kTiles + 4;  // floats in a row of sums; the sums overwrite the rings
+  static constexpr int kWarpBytes = kSlots * kOwn * K::kSlotBytes;
+  static constexpr int kOut = 16 * kWorkers / 32 * kOwn + 4;  // floats in a row of sums; the sums overwrite the rings
   static constexpr int kRings = kWeights + kWorkers / 32 * kWarpBytes, kSums = kTokens * kOut * 4;
   static constexpr int kBarriers = kRings > kSums ? kRings : kSums;
   static constexpr int kBytes = kBarriers + 16 * kPanels + 1024 /* for the alignment */;
@@ -43,6 +44,13 @@ struct Shared {
 __device__ __forceinline__ uint32_t full_barrier(uint32_t barriers, int panel) { return barriers + 8 * panel; }
 __device__ __forceinline__ uint32_t free_barrier(uint32_t barriers, int panel) {
   return barriers + 8 * (kPanels + panel);
+}
+__device__ __forceinline__ void init_barriers(uint32_t barriers) {
+  if (threadIdx.x > 0) return;
+  for (int i = 0; i < kPanels; ++i)
+    init_barrier(full_barrier(barriers, i), (kThreads - kWorkers) / 32),
+        init_barrier(free_barrier(barriers, i), kWorkers / 32);
+  fence_barriers();
 }
 __device__ __forceinline__ void workers_barrier() { asm volatile("bar.sync 3, %0;" ::"n"(kWorkers) : "memory"); }
 
@@ -56,14 +64,15 @@ struct Fetch {
   uint32_t rows[kLoads];  // where the rows begin, in pieces
   const int piece, row, n_in;
 
-  __device__ Fetch(const Params& p, int n_in_of, int first_token)
-      : from(reinterpret_cast<const uint4*>(p.x)),
+  // row_of(i): the row of x that is row i of the block. stride: elements from a row of x to the next.
+  template <class F>
+  __device__ Fetch(const half* x, int64_t stride, int n_in_of, F&& row_of)
+      : from(reinterpret_cast<const uint4*>(x)),
         piece(static_cast<int>(threadIdx.x) % 8),
         row(static_cast<int>(threadIdx.x) / 8),
         n_in(n_in_of) {
 #pragma unroll
-    for (int i = 0; i < kLoads; ++i)
-      rows[i] = static_cast<uint32_t>(min(first_token + row + i * kRowsAtOnce, p.n - 1) * (p.x_stride / 8));
+    for (int i = 0; i < kLoads; ++i) rows[i] = static_cast<uint32_t>(row_of(row + i * kRowsAtOnce) * (stride / 8));
   }
   __device__ __forceinline__ void load(uint4 (&v)[kLoads], int column) const {
     const int at = column + 8 * piece;
@@ -81,10 +90,8 @@ struct Fetch {
   }
 };
 
-template <int kTokens, int kPanelBytes, Shape kShape>
-__device__ __forceinline__ void fetch(const Params& p, char* shared, uint32_t barriers, int first_token, int begin,
-                                      int end) {
-  const Fetch<kTokens> f(p, shape_of<kShape>(p).n_in, first_token);
+template <int kPanelBytes, int kTokens>
+__device__ __forceinline__ void fetch(const Fetch<kTokens>& f, char* shared, uint32_t barriers, int begin, int end) {
   uint4 v[2][Fetch<kTokens>::kLoads];
   int panel = 0;
   uint32_t phase = 1;
@@ -214,28 +221,22 @@ __device__ __forceinline__ void write_outputs(const Params& p, const float* sums
   }
 }
 
-template <class K, int kTokens, Shape kShape>
-__device__ __forceinline__ void work(const Params& p, char* shared, uint32_t barriers, const uint32_t* table,
-                                     int thread, int first_token, int begin, int end) {
-  using S = Shared<K, kTokens>;
-  const Shape s = shape_of<kShape>(p);
-  const int warp = thread / 32, lane = thread % 32;
-  const auto source = [&](int j) {
-    const int tile = min(tile_of(s.act >= 0, warp, j), s.n_tiles - 1), job = s.act >= 0 ? j : job_of(s, tile);
-    return Source<K>(p.jobs[job].w, tile - pick(s.first_tile, job), lane, begin);
-  };
-  Source<K> sources[2] = {source(0), source(1)};
+// acc[j] = tile j of this warp times the rows of the block. sources: the warp's tiles, from step `begin` on.
+template <class K, int kTokens, int kOwn>
+__device__ __forceinline__ void multiply(float (&acc)[kOwn][kTokens / 2], Source<K> (&sources)[kOwn],
+                                         const char* shared, uint32_t barriers, const uint32_t* table, int zero,
+                                         int warp, int lane, int begin, int end) {
+  using S = Shared<K, kTokens, kOwn>;
   const char* ring = shared + S::kWeights + warp * S::kWarpBytes;
   const auto copy = [&](int slot, int step) {
 #pragma unroll
-    for (int j = 0; j < 2; ++j)
-      sources[j].copy_next(shared_address(ring) + (2 * slot + j) * K::kSlotBytes, lane, step < end);
+    for (int j = 0; j < kOwn; ++j)
+      sources[j].copy_next(shared_address(ring) + (kOwn * slot + j) * K::kSlotBytes, lane, step < end);
     end_copies();
   };
   for (int i = 0; i < kSlots - 1; ++i) copy(i, begin + i);
 
-  const half2 offset = __float2half2_rn(1024.0f + static_cast<float>(s.zero));
-  float acc[2][kTokens / 2];  // the first product overwrites it
+  const half2 offset = __float2half2_rn(1024.0f + static_cast<float>(zero));
   int slot = 0, ahead = kSlots - 1, panel = 0,
       used = -1;  // used: a panel that only the products in flight may still read
   uint32_t phase = 0;
@@ -243,28 +244,29 @@ __device__ __forceinline__ void work(const Params& p, char* shared, uint32_t bar
     await_copies<kSlots - 2>();
     __syncwarp();  // lanes use scales that other lanes have copied
     copy(ahead, step + kSlots - 1);
-    const char* slots = ring + 2 * slot * K::kSlotBytes;
-    uint32_t a[2][2][2][4];  // of two units in turn, and two tiles
+    const char* slots = ring + kOwn * slot * K::kSlotBytes;
+    uint32_t a[2][kOwn][2][4];  // of two units in turn
 #pragma unroll
     for (int unit = 0; unit < 4; ++unit) {
-      uint32_t(&own)[2][2][4] = a[unit % 2];
-      weights_of<K>(own[0], slots, unit, lane, offset, table);
-      weights_of<K>(own[1], slots + K::kSlotBytes, unit, lane, offset, table);
+      uint32_t(&own)[kOwn][2][4] = a[unit % 2];
+#pragma unroll
+      for (int j = 0; j < kOwn; ++j) weights_of<K>(own[j], slots + j * K::kSlotBytes, unit, lane, offset, table);
       if (unit % 2 == 0) await(full_barrier(barriers, panel), phase);
-      fence_products(acc[0]);
-      fence_products(acc[1]);
+#pragma unroll
+      for (int j = 0; j < kOwn; ++j) fence_products(acc[j]);
 #pragma unroll
       for (int h = 0; h < 2; ++h) {
         const uint64_t x = matrix(shared_address(shared) + panel * S::kPanelBytes + unit % 2 * 64 + h * 32, 16, 1024);
 #pragma unroll
-        for (int j = 0; j < 2; ++j) {
+        for (int j = 0; j < kOwn; ++j) {
           const uint32_t fragment[4] = {own[j][0][2 * h], own[j][1][2 * h], own[j][0][2 * h + 1], own[j][1][2 * h + 1]};
+          // The first product overwrites acc.
           wgmma_weights<kTokens, false>(acc[j], fragment, x, step > begin || unit > 0 || h > 0);
         }
       }
       commit_products();
-      await_products<1>(acc[0]);
-      await_products<1>(acc[1]);
+#pragma unroll
+      for (int j = 0; j < kOwn; ++j) await_products<1>(acc[j]);
       if (unit % 2 == 0) {
         if (used >= 0 && lane == 0) arrive(free_barrier(barriers, used));
         used = panel;
@@ -276,18 +278,36 @@ __device__ __forceinline__ void work(const Params& p, char* shared, uint32_t bar
     ahead = ahead + 1 == kSlots ? 0 : ahead + 1;
   }
   await_copies<0>();
-  await_products<0>(acc[0]);
-  await_products<0>(acc[1]);
+#pragma unroll
+  for (int j = 0; j < kOwn; ++j) await_products<0>(acc[j]);
+}
+
+// Writes a warp's sums of a tile to shared memory: sums [token][n], at the columns from `first` on.
+template <int kTokens>
+__device__ __forceinline__ void put_sums(float* sums, int n, int first, const float (&acc)[kTokens / 2], int lane) {
+#pragma unroll
+  for (int i = 0; i < kTokens / 2; ++i)
+    sums[(i / 4 * 8 + 2 * (lane % 4) + i % 2) * n + first + lane / 4 + i / 2 % 2 * 8] = acc[i];
+}
+
+template <class K, int kTokens, Shape kShape>
+__device__ __forceinline__ void work(const Params& p, char* shared, uint32_t barriers, const uint32_t* table,
+                                     int thread, int first_token, int begin, int end) {
+  using S = Shared<K, kTokens>;
+  const Shape s = shape_of<kShape>(p);
+  const int warp = thread / 32, lane = thread % 32;
+  const auto source = [&](int j) {
+    const int tile = min(tile_of(s.act >= 0, warp, j), s.n_tiles - 1), job = s.act >= 0 ? j : job_of(s, tile);
+    return Source<K>(p.jobs[job].w, tile - pick(s.first_tile, job), lane, begin);
+  };
+  Source<K> sources[2] = {source(0), source(1)};
+  float acc[2][kTokens / 2];
+  multiply<K, kTokens>(acc, sources, shared, barriers, table, s.zero, warp, lane, begin, end);
   workers_barrier();  // the rings are no longer used
 
   float* sums = reinterpret_cast<float*>(shared);
 #pragma unroll
-  for (int j = 0; j < 2; ++j) {
-    const int column = warp / 4 * 128 + 64 * j + 16 * (warp % 4) + lane / 4;
-#pragma unroll
-    for (int i = 0; i < kTokens / 2; ++i)
-      sums[(i / 4 * 8 + 2 * (lane % 4) + i % 2) * S::kOut + column + i / 2 % 2 * 8] = acc[j][i];
-  }
+  for (int j = 0; j < 2; ++j) put_sums<kTokens>(sums, S::kOut, warp / 4 * 128 + 64 * j + 16 * (warp % 4), acc[j], lane);
   workers_barrier();
   if (p.split > 1) cluster_barrier();
   const auto write = [&]<int kRows, int kRanks>() {
@@ -314,18 +334,15 @@ __device__ __forceinline__ void run(const Params& p) {
             end = (static_cast<int>(blockIdx.y) + 1) * n_steps / p.split;
   const int first_token = static_cast<int>(blockIdx.x) * kTokens;
   let_next_start();
-  if (threadIdx.x == 0) {
-    for (int i = 0; i < kPanels; ++i)
-      init_barrier(full_barrier(barriers, i), (kThreads - kWorkers) / 32),
-          init_barrier(free_barrier(barriers, i), kWorkers / 32);
-    fence_barriers();
-  }
+  init_barriers(barriers);
   if constexpr (K::kLayout == Layout::kCodebook4) fill_levels(table, p.jobs[0].w);
   __syncthreads();
   if (threadIdx.x < kThreads - kWorkers) {
     shrink_registers<104>();
     wait_for_previous();
-    fetch<kTokens, Shared<K, kTokens>::kPanelBytes, kShape>(p, shared, barriers, first_token, begin, end);
+    const Fetch<kTokens> rows(p.x, p.x_stride, shape_of<kShape>(p).n_in,
+                              [&](int i) { return min(first_token + i, p.n - 1); });
+    fetch<Shared<K, kTokens>::kPanelBytes>(rows, shared, barriers, begin, end);
   } else {
     grow_registers<200>();
     wait_for_previous();
