@@ -8,6 +8,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <exception>
+#include <memory>
 #include <span>
 #include <string>
 #include <vector>
@@ -31,6 +32,13 @@ class Communicator {
 
   // For loading a model: like all_gather, but without a time limit.
   virtual void exchange(void* all, const void* own, size_t n_bytes) = 0;
+  // The communicator among n neighbouring ranks: the first n, the next n ... n divides size().
+  virtual std::unique_ptr<Communicator> group(int n) = 0;
+
+  // From one rank to another, in order. Beside the calls above: any thread may use a channel to or from a rank, one
+  // thread at a time. take() waits without a time limit, and `message` is as long as the message passed.
+  virtual void pass(int to, int channel, std::span<const uint8_t> message) = 0;
+  virtual void take(int from, int channel, std::span<uint8_t> message /* out */) = 0;
 
   // Makes the current and later calls of all ranks throw this fault.
   virtual void abort(std::exception_ptr fault) = 0;

@@ -68,6 +68,23 @@ void ThreadRanks::abort(std::exception_ptr fault) {
   changed_.notify_all();
 }
 
+void ThreadRanks::pass(const Path& path, std::span<const uint8_t> message) {
+  const std::lock_guard lock(mutex_);
+  throw_fault();
+  passed_[path].emplace_back(message.begin(), message.end());
+  changed_.notify_all();
+}
+
+void ThreadRanks::take(const Path& path, std::span<uint8_t> message) {
+  std::unique_lock lock(mutex_);
+  auto& waiting = passed_[path];
+  changed_.wait(lock, [&] { return has_fault_.load() || !waiting.empty(); });
+  throw_fault();
+  CHECK_EQ(waiting.front().size(), message.size());
+  std::ranges::copy(waiting.front(), message.begin());
+  waiting.pop_front();
+}
+
 class ThreadCommunicator final : public Communicator {
  public:
   ThreadCommunicator(std::shared_ptr<ThreadRanks> ranks, int rank) : ranks_(std::move(ranks)), rank_(rank) {}
@@ -103,6 +120,26 @@ class ThreadCommunicator final : public Communicator {
     std::vector<uint8_t> message(bytes, bytes + ranks_->places_[0].n_bytes);
     ranks_->meet(rank_, true);
     return message;
+  }
+
+  // The first rank of each group makes the group's meeting place, and the others copy the pointer.
+  std::unique_ptr<Communicator> group(int n) override {
+    CHECK_EQ(size() % n, 0);
+    std::shared_ptr<ThreadRanks> place;
+    if (rank_ % n == 0) place = std::make_shared<ThreadRanks>(n, limit());
+    const std::shared_ptr<ThreadRanks>* own = &place;
+    std::vector<const std::shared_ptr<ThreadRanks>*> all(static_cast<size_t>(size()));
+    exchange(all.data(), &own, sizeof(own));
+    const auto shared = *all[static_cast<size_t>(rank_ / n * n)];
+    ranks_->meet(rank_, false);  // each rank has copied its pointer
+    return ThreadRanks::communicator(shared, rank_ % n);
+  }
+
+  void pass(int to, int channel, std::span<const uint8_t> message) override {
+    ranks_->pass({rank_, to, channel}, message);
+  }
+  void take(int from, int channel, std::span<uint8_t> message) override {
+    ranks_->take({from, rank_, channel}, message);
   }
 
   void abort(std::exception_ptr fault) override { ranks_->abort(std::move(fault)); }

@@ -2,8 +2,11 @@
 #pragma once
 #include <atomic>
 #include <condition_variable>
+#include <deque>
+#include <map>
 #include <memory>
 #include <mutex>
+#include <tuple>
 
 #include "backend/communicator.h"
 
@@ -26,6 +29,10 @@ class ThreadRanks {
   void throw_fault();  // with the mutex held
   std::string missing() const;
 
+  using Path = std::tuple<int, int, int>;  // from, to, channel
+  void pass(const Path& path, std::span<const uint8_t> message);
+  void take(const Path& path, std::span<uint8_t> message);
+
   struct Place {
     const void* data = nullptr;  // data that other ranks may read between two meetings
     size_t n_bytes = 0;
@@ -39,6 +46,7 @@ class ThreadRanks {
   std::atomic<uint64_t> n_meetings_{0};
   std::atomic<bool> has_fault_{false};
   std::exception_ptr fault_;
+  std::map<Path, std::deque<std::vector<uint8_t>>> passed_;  // not taken yet
 };
 
 }  // namespace ingot

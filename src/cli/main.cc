@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cstdio>
 #include <exception>
+#include <string_view>
 
 #include "base/device_lost.h"
 #include "base/error.h"
@@ -30,8 +31,11 @@ constexpr const char* kExamples =
     "  ingot bench model.gguf                         measure the speed on this machine\n"
     "`ingot COMMAND --help` shows the options of a command.";
 
+// Names the process, if it is not the first of several.
 int report(const char* what, int code) {
-  std::fprintf(stderr, "ingot: %s\n", what);
+  const std::string rank = ingot::process_rank();
+  const bool is_named = rank.empty() || std::string_view(what).starts_with("rank ");
+  std::fprintf(stderr, "ingot: %s%s%s\n", is_named ? "" : rank.c_str(), is_named ? "" : ": ", what);
   return code;
 }
 

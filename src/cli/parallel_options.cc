@@ -26,7 +26,7 @@ void add_parallel_options(CLI::App& app, ParallelFlags& o) {
   app.add_flag("--ep,--enable-expert-parallel", o.ep,
                "give each rank whole experts, not a part of every expert (with --tp, for mixtures of experts)");
   app.add_option("--rank-timeout", o.timeout_s,
-                 "seconds without an answer before a rank counts as failed and all ranks end (with --tp)")
+                 "seconds without an answer before a rank counts as failed and all ranks end (with --tp or mpirun)")
       ->check(CLI::Range(1, 3600))
       ->capture_default_str();
 }
@@ -51,12 +51,15 @@ std::vector<std::string> numbered_from(const std::string& first, size_t n) {
   return devices;
 }
 
-// One rank for each process. The processes of a host get its GPUs in turn and share its cores.
-void set_processes(const Processes& processes, const ParallelFlags& o, const std::vector<std::string>& devices,
-                   RunnerOptions& runner) {
+// One rank of one stage for each process. The processes of a host get its GPUs in turn and share its cores.
+void set_processes(const Processes& processes, const ParallelFlags& o, int n_stages,
+                   const std::vector<std::string>& devices, RunnerOptions& runner) {
   const int size = processes.ranks->size();
-  if (o.tp != size)
-    throw UsageError("{} processes were started together, but --tp is {}: use --tp {}", size, o.tp, size);
+  if (o.tp * n_stages != size)
+    throw UsageError(
+        "{} processes were started together, but --tp is {} and --pp is {}: use --tp {}, or --pp {}, or both so that "
+        "their product is {}",
+        size, o.tp, n_stages, size, size, size);
   if (static_cast<int>(devices.size()) > 1 && static_cast<int>(devices.size()) < processes.n_local)
     throw UsageError("{} processes run on this host, but --device names only {} devices: name one for each process",
                      processes.n_local, devices.size());
@@ -69,6 +72,7 @@ void set_processes(const Processes& processes, const ParallelFlags& o, const std
     runner.backend.n_threads = std::max(1, default_threads() / processes.n_local);
   }
   runner.parallel.communicator = processes.ranks;
+  runner.parallel.n_stages = n_stages;
   runner.parallel.ranks_of_host = processes.n_local;
 }
 
@@ -80,12 +84,12 @@ void set_parallel(const ParallelFlags& o, int n_stages, const std::string& devic
   runner.parallel.n_ranks = o.tp;
   runner.parallel.whole_experts = o.ep;
   if (o.ep && o.tp == 1) throw UsageError("--ep divides the experts among the ranks of --tp: give --tp too");
-  if (const Processes* processes = started_together(runner.parallel.limit)) {
-    if (n_stages > 1)
-      throw UsageError("{} processes were started together: each is a rank of --tp, so leave out --pp",
-                       processes->ranks->size());
-    return set_processes(*processes, o, devices, runner);
-  }
+  if (const Processes* processes = started_together(runner.parallel.limit))
+    return set_processes(*processes, o, n_stages, devices, runner);
+  if (o.tp == 1 && std::ssize(devices) != n_stages)
+    throw UsageError(
+        "--device names {} devices, but --pp is {}: the numbers must agree, as in --device cuda:0,cuda:1 --pp 2",
+        devices.size(), n_stages);
   if (o.tp == 1) return;  // several devices share the layers (--pp)
   runner.backend.device = devices.front();
   if (devices.size() == 1 && n_stages == 1) return;

@@ -23,6 +23,8 @@ void end_processes(int code);
 // Ends this process and the others without running destructors.
 [[noreturn]] void end_now(int code);
 
+// "rank 1 of 2", for messages; "" in the first process, and in a process that has not met others.
+std::string process_rank();
 std::string process_place();  // "host node7, process 4711", for messages
 
 }  // namespace ingot

@@ -304,7 +304,12 @@ void start_kv_events(ServeOptions& o, const ModelSource& model) {
 
 void serve(ServeOptions& o) {
   hold_signals();  // before the first thread
-  if (const RunnerOptions runner = serving_runner(o); runner.parallel.communicator) {
+  const RunnerOptions runner = serving_runner(o);
+  if (!o.slot_folder.empty() && (runner.parallel.communicator || runner.parallel.n_ranks > 1))
+    throw UsageError(
+        "--slot-save-path works only with one rank in one process, because ranks divide the KV cache: leave out --tp "
+        "and mpirun");
+  if (runner.parallel.communicator) {
     check_processes(o);
     if (is_follower()) open_model(o.model, runner);  // does not return; only the first process opens the port
   }

@@ -35,7 +35,7 @@ void add_split_options(CLI::App& app, SplitFlags& o) {
                  "counts (with --device cuda)");
   app.add_option("--pp", o.pp,
                  "number of devices that share the layers, as stages of a pipeline: --device cuda:0,cuda:1 --pp 2; "
-                 "with --tp, each stage has that many ranks")
+                 "with --tp, each stage has that many ranks; under mpirun, each process is one stage or one rank")
       ->check(CLI::Range(1, 64))
       ->capture_default_str();
   app.add_option("--layers-split", o.layers_split,
@@ -54,14 +54,8 @@ SplitOptions read_split_flags(const SplitFlags& flags, int n_ranks, std::string&
   }
   if (device == "cpu" && split.gpu_layers)
     throw UsageError("--gpu-layers {} needs a GPU: give --device cuda", flags.gpu_layers);
-  const auto n_named = std::count(device.begin(), device.end(), ',') + 1;
   if (n_ranks > 1 && split.asks())
-    throw UsageError(
-        "--tp gives each rank a share of every layer: leave out the options that place layers or experts");
-  if (n_ranks == 1 && flags.pp != n_named)
-    throw UsageError(
-        "--device names {} devices, but --pp is {}: the numbers must agree, as in --device cuda:0,cuda:1 --pp 2",
-        n_named, flags.pp);
+    throw UsageError("--tp gives each rank a share of every layer: leave out the options that place layers or experts");
   if (!flags.layers_split.empty() && flags.pp == 1) throw UsageError("--layers-split needs --pp");
   return split;
 }

@@ -16,8 +16,8 @@ struct SplitFlags {
 };
 
 void add_split_options(CLI::App& app, SplitFlags& flags);
-// `device` is the value of --device; changed to cpu if no layer is assigned to a GPU. n_ranks: the value of --tp, which
-// also uses a list of devices. Throws UsageError.
+// `device` is the value of --device; changed to cpu if no layer is assigned to a GPU. n_ranks: the value of --tp.
+// Throws UsageError.
 SplitOptions read_split_flags(const SplitFlags& flags, int n_ranks, std::string& device);
 
 }  // namespace ingot

@@ -1,51 +1,12 @@
 #include "model/batch_message.h"
 
 #include <algorithm>
-#include <cstring>
 
 #include "base/check.h"
+#include "model/message.h"
 
 namespace ingot {
 namespace {
-
-class Writer {
- public:
-  template <class T>
-  void add(std::span<const T> values) {
-    const auto n = static_cast<int64_t>(values.size());
-    add_bytes(&n, sizeof(n));
-    add_bytes(values.data(), values.size_bytes());
-  }
-  std::vector<uint8_t> bytes;
-
- private:
-  void add_bytes(const void* data, size_t n) {
-    const auto* first = static_cast<const uint8_t*>(data);
-    bytes.insert(bytes.end(), first, first + n);
-  }
-};
-
-class Parts {
- public:
-  explicit Parts(std::span<const uint8_t> message) : rest_(message) {}
-  template <class T>
-  std::vector<T> next() {
-    int64_t n = 0;
-    take(&n, sizeof(n));
-    CHECK_LE(static_cast<size_t>(n) * sizeof(T), rest_.size());
-    std::vector<T> values(static_cast<size_t>(n));
-    take(values.data(), values.size() * sizeof(T));
-    return values;
-  }
-
- private:
-  void take(void* to, size_t n) {
-    CHECK_LE(n, rest_.size());
-    if (n > 0) std::memcpy(to, rest_.data(), n);
-    rest_ = rest_.subspan(n);
-  }
-  std::span<const uint8_t> rest_;
-};
 
 // The number of the sequence's blocks that have tokens.
 int used_blocks(const Batch& batch, int seq, int block_size) {
@@ -56,7 +17,7 @@ int used_blocks(const Batch& batch, int seq, int block_size) {
 
 std::vector<uint8_t> message_of(const Batch& b, int block_size) {
   CHECK(b.second_rows.empty());
-  Writer message;
+  MessageWriter message;
   message.add(b.tokens);
   message.add(b.positions);
   message.add(b.q_start);
@@ -65,7 +26,7 @@ std::vector<uint8_t> message_of(const Batch& b, int block_size) {
   for (int seq = 0; seq < b.n_seqs(); ++seq)
     blocks.insert(blocks.end(), b.blocks(seq), b.blocks(seq) + used_blocks(b, seq, block_size));
   message.add(std::span<const int32_t>(blocks));
-  message.add(std::span<const int32_t>(&b.max_blocks, 1));
+  message.add_one(b.max_blocks);
   message.add(b.logit_rows);
   message.add(b.state_in);
   message.add(b.state_out);
@@ -75,10 +36,10 @@ std::vector<uint8_t> message_of(const Batch& b, int block_size) {
 }
 
 ReceivedBatch::ReceivedBatch(std::span<const uint8_t> message, int block_size) {
-  Parts parts(message);
+  MessageReader parts(message);
   for (std::vector<int32_t>* list : {&tokens_, &positions_, &q_start_, &kv_len_}) *list = parts.next<int32_t>();
   const std::vector<int32_t> blocks = parts.next<int32_t>();
-  batch.max_blocks = parts.next<int32_t>().at(0);
+  batch.max_blocks = parts.next_one<int>();
   for (std::vector<int32_t>* list : {&logit_rows_, &state_in_, &state_out_}) *list = parts.next<int32_t>();
   embeddings_ = parts.next<float>();
   embedding_rows_ = parts.next<int32_t>();

@@ -94,7 +94,7 @@ class DirectoryExport {
       throw Error("{}: the output matrix is missing, and the model does not tie it to the embedding", out_.source);
     for (ExportTensor& tensor : head_export(checkpoint_, *source_, config_.dim, config_.arch->encoder))
       out_.tensors.push_back(std::move(tensor));
-    check_unused(*source_, config_);
+    check_unused(*source_, config_, source_->unused());
     if (config_.arch->encoder)
       for (const std::string& name : source_->unused())
         log_warn("{}: tensor '{}' is not used", out_.source, printable(name));

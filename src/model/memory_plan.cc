@@ -151,7 +151,8 @@ MemoryPlan Planner::plan_of(const RunnerOptions& o, int n_ctx, int64_t n_tokens)
 RunnerOptions Planner::with_batch_tokens(RunnerOptions o) const {
   if (o.max_batch_tokens > 0) return o;
   const int n_ctx = o.n_ctx > 0 ? o.n_ctx : c_.n_ctx_train;
-  const Backend* backend = devices_[static_cast<size_t>(split_.head())].backend;
+  const size_t head = static_cast<size_t>(split_.head());
+  const Backend* backend = devices_[head < devices_.size() ? head : 0].backend;
   for (int n = backend != nullptr ? backend->prompt_chunk() : kSmallestChunk; n >= kSmallestChunk; n /= 2) {
     o.max_batch_tokens = std::max(n, o.max_seqs);
     const MemoryPlan plan = plan_of(o, n_ctx, 1);

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <map>
 #include <thread>
 
 #include "backend/device_name.h"
@@ -11,6 +12,7 @@
 #include "base/log.h"
 #include "base/thread_start.h"
 #include "base/threads.h"
+#include "model/message.h"
 #include "model/ranks.h"
 #include "model/shards.h"
 
@@ -89,6 +91,19 @@ class FollowerThreads final : public Followers {
   std::vector<std::thread> threads_;
 };
 
+// The rank of this process.
+std::unique_ptr<Ranks> start_process(const Config& config, std::unique_ptr<WeightSource> source,
+                                     const RunnerOptions& options, const LoadProgress& progress) {
+  RunnerOptions of_rank = options;
+  ParallelOptions& p = of_rank.parallel;
+  const int n = p.n_of_stage();
+  if (n == 1) return std::make_unique<Ranks>(config, std::move(source), of_rank, progress);
+  const int64_t block = largest_block(*source, config, p.whole_experts);
+  const Config own = config_of_rank(config, p.communicator->rank() % n, n, block, p.whole_experts);
+  if (p.n_stages > 1) p.of_devices = {p.communicator->group(n)};
+  return std::make_unique<Ranks>(own, std::move(source), of_rank, progress);
+}
+
 std::string shares_of(const std::vector<Config>& configs) {
   std::string text;
   for (const Config& c : configs) text += fmt::format("{}{}", text.empty() ? "" : ", ", c.n_heads);
@@ -102,12 +117,8 @@ std::unique_ptr<Ranks> start_ranks(const Config& config, std::unique_ptr<WeightS
   const ParallelOptions& p = options.parallel;
   if ((p.communicator || p.n_ranks > 1) && (options.layers_on.asks() || !options.split.device.empty()))
     throw UsageError(
-        "with several ranks, each has a share of every layer: leave out the options that place layers or experts");
-  if (p.communicator) {
-    const int64_t block = largest_block(*source, config, p.whole_experts);
-    const Config own = config_of_rank(config, p.communicator->rank(), p.communicator->size(), block, p.whole_experts);
-    return std::make_unique<Ranks>(own, std::move(source), options, progress);
-  }
+        "several ranks run the whole model on their devices: leave out the options that place layers or experts");
+  if (p.communicator) return start_process(config, std::move(source), options, progress);
   if (p.n_ranks == 1) return std::make_unique<Ranks>(config, std::move(source), options, progress);
   std::vector<Config> configs;
   const int64_t block = largest_block(*source, config, p.whole_experts);
@@ -129,6 +140,43 @@ std::unique_ptr<Ranks> start_ranks(const Config& config, std::unique_ptr<WeightS
 void end_all_ranks(const ParallelOptions& own, const std::exception_ptr& fault) {
   own.communicator->abort(fault);
   for (const auto& communicator : own.of_devices) communicator->abort(fault);
+}
+
+std::vector<std::vector<uint8_t>> exchange_messages(Communicator& ranks, std::span<const uint8_t> own) {
+  const auto n_ranks = static_cast<size_t>(ranks.size());
+  const uint64_t n = own.size();
+  std::vector<uint64_t> lengths(n_ranks);
+  ranks.exchange(lengths.data(), &n, sizeof(n));
+  const size_t longest = *std::ranges::max_element(lengths);
+  std::vector<uint8_t> padded(own.begin(), own.end()), all(n_ranks * longest);
+  padded.resize(longest);
+  if (longest > 0) ranks.exchange(all.data(), padded.data(), longest);
+  std::vector<std::vector<uint8_t>> messages;
+  for (size_t r = 0; r < n_ranks; ++r) {
+    const auto first = all.begin() + static_cast<int64_t>(r * longest);
+    messages.emplace_back(first, first + static_cast<int64_t>(lengths[r]));
+  }
+  return messages;
+}
+
+std::vector<std::string> unused_by_all(Communicator& ranks, const std::vector<std::string>& own) {
+  MessageWriter names;
+  names.add_one(own.size());
+  for (const std::string& name : own) names.add(std::span<const char>(name));
+  const auto messages = exchange_messages(ranks, names.bytes);
+  if (ranks.rank() > 0) return {};
+  std::map<std::string, int> n_ranks;  // that have not used the tensor
+  for (const auto& message : messages) {
+    MessageReader of_rank(message);
+    for (auto n = of_rank.next_one<size_t>(); n > 0; --n) {
+      const std::vector<char> name = of_rank.next<char>();
+      ++n_ranks[std::string(name.begin(), name.end())];
+    }
+  }
+  std::vector<std::string> unused;
+  for (const auto& [name, n] : n_ranks)
+    if (n == ranks.size()) unused.push_back(name);
+  return unused;
 }
 
 void await_all(Communicator& ranks) {

@@ -1,10 +1,12 @@
 // Several ranks run one model: each computes its share of every layer (shards.h) on its own device. Rank 0 has the
 // engine. It sends each batch to the others, which run the same program. The ranks are threads of this process, or
-// processes that were started together (a Communicator of the options).
+// processes that were started together (a Communicator of the options). Processes may also be the stages of a pipeline:
+// each has some of the layers, or a share of each of them.
 #pragma once
 #include <chrono>
 #include <functional>
 #include <memory>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -27,7 +29,12 @@ struct ParallelOptions {
   // A rank has failed if others wait for it longer.
   std::chrono::milliseconds limit{10'000};
 
-  std::shared_ptr<Communicator> communicator;             // of this rank
+  std::shared_ptr<Communicator> communicator;  // of this rank
+  // With a communicator: the ranks are the stages of a pipeline, or this many groups of ranks. The ranks of a group
+  // share each layer of their stage.
+  int n_stages = 1;
+  int n_of_stage() const { return communicator->size() / n_stages; }
+  int stage() const { return communicator->rank() / n_of_stage(); }
   std::vector<std::shared_ptr<Communicator>> of_devices;  // of this rank's devices, for sums; empty: communicator
   int ranks_of_host = 1;                                  // how many share this host's memory
 };
@@ -50,6 +57,10 @@ class Followers {
 void end_all_ranks(const ParallelOptions& own, const std::exception_ptr& fault);
 // Reduces the plan to the numbers that fit on every rank.
 void agree(Communicator& ranks, MemoryPlan& plan);
+// The messages of all ranks, which may differ in length.
+std::vector<std::vector<uint8_t>> exchange_messages(Communicator& ranks, std::span<const uint8_t> own);
+// On rank 0: the tensors that no rank has used. `own`: those that this rank has not used.
+std::vector<std::string> unused_by_all(Communicator& ranks, const std::vector<std::string>& own);
 // Returns when all ranks have called it. From then on, ranks wait for each other only for a limited time.
 void await_all(Communicator& ranks);
 

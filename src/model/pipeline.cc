@@ -8,14 +8,15 @@
 
 namespace ingot {
 
-Pipeline::Pipeline(std::vector<Stage> stages, int max_tokens, OnFault on_fault)
+Pipeline::Pipeline(std::vector<std::unique_ptr<Stage>> stages, int n_in_flight, size_t of_step, OnFault on_fault)
     : stages_(std::move(stages)),
+      n_in_flight_(n_in_flight),
       on_fault_(std::move(on_fault)),
-      place_floats_(static_cast<size_t>(max_tokens) * static_cast<size_t>(stages_[0].program->dim)),
+      place_floats_(of_step),
       n_run_(stages_.size()) {
   CHECK(stages_.size() > 1);
   for (size_t s = 0; s + 1 < stages_.size(); ++s)
-    rows_.push_back(stages_[s].backend->host_floats(stages_.size() * place_floats_));
+    rows_.push_back(stages_[s]->host_floats(static_cast<size_t>(n_in_flight_) * place_floats_));
   try {
     for (size_t s = 0; s < stages_.size(); ++s)
       threads_.push_back(start_thread("a stage", [this, s] { return std::thread([this, s] { work(s); }); }));
@@ -39,7 +40,7 @@ void Pipeline::end() {
 void Pipeline::forward(const Batch& batch) {
   std::unique_lock lock(mutex_);
   drop_last(lock);
-  CHECK_LT(n_steps_ - first_, n_stages());
+  CHECK_LT(n_steps_ - first_, n_in_flight_);
   jobs_.push_back({.batch = batch, .rows = {}});
   ++n_steps_;
   changed_.notify_all();
@@ -47,7 +48,7 @@ void Pipeline::forward(const Batch& batch) {
 
 void Pipeline::follow(const Batch& batch, std::shared_ptr<const void> owner) {
   std::unique_lock lock(mutex_);
-  changed_.wait(lock, [&] { return n_steps_ - n_drawn_ < n_stages(); });
+  changed_.wait(lock, [&] { return n_steps_ - n_drawn_ < n_in_flight_; });
   for (; first_ < n_drawn_; ++first_) jobs_.pop_front();
   jobs_.push_back({.batch = batch, .rows = {}, .draws = Draws::kDropped, .owner = std::move(owner)});
   ++n_steps_;
@@ -96,10 +97,7 @@ std::vector<float> Pipeline::logits() {
   changed_.wait(lock, [&] { return n_run_.back() == n_steps_; });
   const Job& last = jobs_.back();
   if (last.fault) std::rethrow_exception(last.fault);
-  const Tensor logits = logits_of(last.batch);
-  std::vector<float> host(static_cast<size_t>(logits.rows * logits.cols));
-  if (!host.empty()) stages_.back().backend->download(host.data(), logits);
-  return host;
+  return stages_.back()->logits(last.batch);
 }
 
 void Pipeline::drain() {
@@ -124,7 +122,8 @@ void Pipeline::work(size_t stage) {
       lock.unlock();
       std::exception_ptr fault;
       try {
-        run_stage(stage, step, job.batch);
+        const float* in = stage > 0 ? rows_after(stage - 1, step) : nullptr;
+        stages_[stage]->run(job.batch, in, is_last ? nullptr : rows_after(stage, step));
       } catch (...) {
         fault = current_fault();
       }
@@ -136,30 +135,23 @@ void Pipeline::work(size_t stage) {
     if (!is_last) continue;
     changed_.wait(lock, [&] { return ends_ || job.draws != Draws::kUnknown; });
     if (ends_) return;
-    const bool draws = job.draws == Draws::kWanted && !job.fault;
+    const bool draws = job.draws == Draws::kWanted, has_fault = job.fault != nullptr;
     lock.unlock();
-    if (draws) draw(job);
+    if (!has_fault) finish(job, draws);
     lock.lock();
     ++n_drawn_;
     changed_.notify_all();
   }
 }
 
-void Pipeline::run_stage(size_t stage, int64_t step, const Batch& batch) {
-  Backend& backend = *stages_[stage].backend;
-  const Program& program = *stages_[stage].program;
-  const Tensor x = program.x.slice_rows(0, batch.n_tokens());
-  if (stage > 0) backend.upload(x, rows_after(stage - 1, step));
-  backend.run(program, batch);
-  if (stage + 1 < stages_.size()) backend.download(rows_after(stage, step), x);
-}
-
 // Only the last stage's thread and wait(), which comes later, use what this function writes.
-void Pipeline::draw(Job& job) {
-  Backend& head = *stages_.back().backend;
+void Pipeline::finish(Job& job, bool draws) {
   try {
-    head.sample(logits_of(job.batch), job.rows);
-    job.drawn = head.wait();
+    if (draws) {
+      job.drawn = stages_.back()->draw(job.batch, job.rows);
+    } else {
+      stages_.back()->drop(job.batch);
+    }
   } catch (...) {
     job.fault = current_fault();
   }
@@ -170,12 +162,9 @@ std::exception_ptr Pipeline::current_fault() const {
   return on_fault_ ? on_fault_(std::current_exception()) : std::current_exception();
 }
 
-Tensor Pipeline::logits_of(const Batch& batch) const {
-  return stages_.back().program->output(batch.n_tokens(), batch.n_seqs(), batch.n_logits());
-}
-
 float* Pipeline::rows_after(size_t stage, int64_t step) const {
-  return rows_[stage].get() + static_cast<size_t>(step) % stages_.size() * place_floats_;
+  float* rows = rows_[stage].get();
+  return rows == nullptr ? nullptr : rows + step % n_in_flight_ * static_cast<int64_t>(place_floats_);
 }
 
 }  // namespace ingot

@@ -1,6 +1,5 @@
-// Pipeline: the stages of a model, one device each, that work on different steps at the same time. A thread for each
-// stage takes the steps in order. The residual stream goes from stage to stage through host memory. The last stage has
-// the head and samples.
+// Pipeline: the stages of a model (stage.h) that work on different steps at the same time. A thread for each stage
+// takes the steps in order. The residual stream goes from stage to stage through host memory. The last stage samples.
 #pragma once
 #include <condition_variable>
 #include <cstdint>
@@ -13,30 +12,26 @@
 #include <thread>
 #include <vector>
 
-#include "backend/backend.h"
+#include "model/stage.h"
 
 namespace ingot {
 
 class Pipeline {
  public:
-  struct Stage {
-    Backend* backend;
-    const Program* program;
-  };
-
-  // The programs are allocated. The first begins with the embedding, the last ends with the head. on_fault is called
-  // with each fault, and may replace it.
+  // of_step: the most floats of a step's rows, [max_tokens, dim]. on_fault is called with each fault, and may replace
+  // it.
   using OnFault = std::function<std::exception_ptr(std::exception_ptr)>;
-  Pipeline(std::vector<Stage> stages, int max_tokens, OnFault on_fault = {});
+  Pipeline(std::vector<std::unique_ptr<Stage>> stages, int n_in_flight, size_t of_step, OnFault on_fault = {});
   ~Pipeline();  // after the step that each stage is working on
 
-  int n_stages() const { return static_cast<int>(stages_.size()); }
+  int n_in_flight() const { return n_in_flight_; }  // the stages of the model, those of other processes included
 
-  // As the functions of Runner (runner.h), for at most n_stages steps in flight. One thread calls them. A fault of a
+  // As the functions of Runner (runner.h), for at most n_in_flight steps in flight. One thread calls them. A fault of a
   // step is thrown by logits() and wait(). A step that was not sampled is dropped by the next forward. When wait()
   // throws DeviceLost, no step is in flight any more.
   void forward(const Batch& batch);
-  // For ranks that do not sample: in place of forward, sample and wait. `owner` has the batch's arrays.
+  // For all ranks but the first, which has the requests: in place of forward, sample and wait. `owner` has the batch's
+  // arrays.
   void follow(const Batch& batch, std::shared_ptr<const void> owner);
   void sample(std::span<const SampleRow> rows);
   std::vector<Sampled> wait();
@@ -55,20 +50,18 @@ class Pipeline {
   };
 
   void work(size_t stage);
-  void run_stage(size_t stage, int64_t step, const Batch& batch);
-  void draw(Job& job);
+  void finish(Job& job, bool draws);
   Job& job_of(int64_t step) { return jobs_[static_cast<size_t>(step - first_)]; }
-  Tensor logits_of(const Batch& batch) const;
   float* rows_after(size_t stage, int64_t step) const;
   void drop_last(std::unique_lock<std::mutex>& lock);
   void end();
 
   std::exception_ptr current_fault() const;
 
-  const std::vector<Stage> stages_;
+  const std::vector<std::unique_ptr<Stage>> stages_;
+  const int n_in_flight_;
   const OnFault on_fault_;
-  // Of each stage but the last: the rows that it passes on, [n_stages, max_tokens, dim], with a place for each step in
-  // flight.
+  // Of each stage but the last: the rows that the stage passes on, [n_in_flight, max_tokens, dim], or null.
   std::vector<std::shared_ptr<float[]>> rows_;
   const size_t place_floats_;
   std::vector<std::thread> threads_;

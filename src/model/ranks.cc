@@ -1,6 +1,7 @@
 #include "model/ranks.h"
 
 #include <algorithm>
+#include <array>
 #include <chrono>
 
 #include "backend/recorded_steps.h"
@@ -12,6 +13,7 @@
 #include "base/system.h"
 #include "base/threads.h"
 #include "model/batch_message.h"
+#include "model/remote_stages.h"
 
 namespace ingot {
 namespace {
@@ -93,10 +95,10 @@ Ranks::Ranks(const Config& config, std::unique_ptr<WeightSource> source, RunnerO
              config_.n_ctx_train);
   load(progress);
   options.max_seqs = plan_.max_seqs;  // the ranks' number
-  if (options.fills_memory() || devices_.size() > 1) make_plan(options, true);
+  if (options.fills_memory() || n_parts() > 1) make_plan(options, true);
   log_info("memory:\n{}", plan_.table());
   make_programs();
-  is_pipeline() ? start_pipeline() : link_stages();
+  is_pipeline() ? start_pipeline() : link_runs();
   const Backend& backend = *head().backend;
   info_ = {.n_vocab = config_.n_vocab,
            .n_ctx = plan_.n_ctx,
@@ -110,7 +112,7 @@ Ranks::Ranks(const Config& config, std::unique_ptr<WeightSource> source, RunnerO
            .takes_embeddings = true,
            .embedding_dim = config_.dim,
            .overlaps = pipeline_ || (backend.overlaps() && devices_.size() == 1),
-           .n_stages = pipeline_ ? pipeline_->n_stages() : 1,
+           .n_stages = pipeline_ ? pipeline_->n_in_flight() : 1,
            .draft_head = !head_file_                    ? DraftHeadKind::kNone
                          : head_file_.config->is_eagle ? DraftHeadKind::kEagle3
                                                        : DraftHeadKind::kMtp};
@@ -123,7 +125,8 @@ void Ranks::open_device(const std::string& name, const RunnerOptions& options) {
   Device& device = *devices_.back();
   const auto& of_devices = parallel_.of_devices;
   const size_t i = devices_.size() - 1;
-  device.backend = make_backend(options, name, i < of_devices.size() ? of_devices[i] : communicator_);
+  const auto& ranks = i < of_devices.size() ? of_devices[i] : communicator_;
+  device.backend = make_backend(options, name, config_.share ? ranks : nullptr);
   device.name = name == "auto" ? device.backend->name() : name;
   if (is_known) device.name += fmt::format(" ({})", devices_.size());  // only the CPU may be listed twice
   device.taken_before = device.backend->allocated_bytes(), device.free_before = device.backend->available_bytes();
@@ -139,6 +142,13 @@ void Ranks::open_devices(RunnerOptions& options) {
     of_each.backend.n_threads = std::max(1, n_threads / n_hosts);
   }
   for (const std::string& name : names) open_device(name, of_each);
+  // A replay and the launches after it would both change the rows and the states of the other devices.
+  const auto refuse_replays = [&] {
+    if (options.check_replay && n_parts() > 1)
+      throw UsageError("replayed steps can be checked only with a model on one device, but this model is on {} devices",
+                       n_parts());
+  };
+  if (has_remote_stages()) return refuse_replays(), take_stage(options);
   const size_t n_named = devices_.size();
   split_ = communicator_ && n_named == 1 ? Split(config_.n_layers) : options.split;
   if (split_.device.empty()) {
@@ -158,10 +168,7 @@ void Ranks::open_devices(RunnerOptions& options) {
   if (devices_.size() > n_named && !split_.uses(static_cast<int>(n_named))) devices_.pop_back();
   if (devices_.size() > n_named && options.max_batch_tokens == 0)  // a larger step would leave less memory
     options.max_batch_tokens = std::max(kSplitChunk, options.max_seqs);
-  // A replay and the launches after it would both change the states of the other devices.
-  if (options.check_replay && devices_.size() > 1)
-    throw UsageError("replayed steps can be checked only with a model on one device, but this model is on {} devices",
-                     devices_.size());
+  refuse_replays();
   CHECK_LE(split_.n_devices(), static_cast<int>(devices_.size()));
   if (head_file_ && devices_.size() > 1) drop_head(options);
 }
@@ -172,6 +179,33 @@ void Ranks::agree_on_split() {
   communicator_->exchange(all.data(), split_.device.data(), split_.device.size() * sizeof(int));
   all.resize(split_.device.size());
   split_.device = all;
+}
+
+// The blocks of this process. Rank 0 chooses the stages by the memory that all ranks have free.
+void Ranks::take_stage(const RunnerOptions& options) {
+  const int n_stages = parallel_.n_stages, n_of_stage = parallel_.n_of_stage();
+  const Backend* like = devices_[0]->backend.get();  // all ranks have devices of one kind
+  const size_t own = memory_limit(*devices_[0], options);
+  std::vector<size_t> free(static_cast<size_t>(communicator_->size()));
+  communicator_->exchange(free.data(), &own, sizeof(own));
+  split_ = Split(config_.n_layers);
+  if (communicator_->rank() == 0) {
+    std::vector<DeviceMemory> stages;
+    for (int s = 0; s < n_stages; ++s) {
+      const auto first = free.begin() + s * n_of_stage;
+      stages.push_back({.name = rank_name(s * n_of_stage, communicator_->size()),
+                        .backend = like,
+                        .available = *std::min_element(first, first + n_of_stage)});
+    }
+    const auto no_host = [&] { return DeviceMemory{.name = "no other device", .backend = like, .available = 0}; };
+    split_ = choose_split(config_, *source_, stages, no_host, options);
+    for (int s = 0; s < n_stages; ++s)
+      if (!split_.uses(s))
+        throw Error("stage {} of {} would have no layer of the {}: start fewer stages, or give each a number of layers",
+                    s, n_stages, config_.n_layers);
+  }
+  agree_on_split();
+  split_ = split_.seen_by(parallel_.stage());
 }
 
 // A model that does not fit on one device runs without its draft head.
@@ -207,7 +241,7 @@ std::vector<DeviceMemory> Ranks::device_memory(const RunnerOptions& options, boo
     const Device& device = *devices_[i];
     const Backend& backend = *device.backend;
     DeviceMemory one{.name = device.name, .backend = &backend};
-    one.take = take_of(&backend, devices_.size(), options);
+    one.take = take_of(&backend, n_parts(), options);
     if (is_loaded) {
       one.weights = {backend.allocated_bytes() - device.taken_before, plan_.devices[i].borrowed_bytes};
       one.available = plan_.devices[i].available_bytes;
@@ -234,22 +268,40 @@ void Ranks::load(const LoadProgress& progress) {
   for (size_t i = 0; i < devices_.size(); ++i) {
     Device& device = *devices_[i];
     const LoadProgress go_on = [&](size_t done, size_t total) { progress(file_bytes + done, total); };
-    const Part part = devices_.size() > 1 ? split_.part(static_cast<int>(i)) : Part{};
+    const Part part = n_parts() > 1 ? split_.part(static_cast<int>(i)) : Part{};
     device.weights = load_weights(*source_, config_, *device.backend, progress ? go_on : progress, part);
     file_bytes += device.weights.file_bytes, active_bytes += device.weights.active_bytes;
     n_parameters += device.weights.n_parameters;
   }
-  if (devices_.size() > 1) check_unused(*source_, config_);
+  if (n_parts() > 1)
+    check_unused(*source_, config_,
+                 has_remote_stages() ? unused_by_all(*communicator_, source_->unused()) : source_->unused());
   if (head_file_) head_weights_ = load_head(head_file_, backend());
   for (const auto& device : devices_) device->backend->synchronize();
-  Weights& all = devices_[static_cast<size_t>(split_.head())]->weights;
+  Weights& all = head().weights;
   all.file_bytes = file_bytes, all.active_bytes = active_bytes, all.n_parameters = n_parameters;
   const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   log_info("{} of weights in {:.3f} s, {:.1f} GB/s", human_bytes(file_bytes), seconds,
            static_cast<double>(file_bytes) / seconds * 1e-9);
+  if (has_remote_stages()) add_other_stages(all);
   if (const std::string path = changed_mapped_file(); !path.empty())
     throw Error("{} was changed or truncated while it was loaded: start again when the file is complete",
                 printable(path));
+}
+
+// Adds the bytes and parameters of the other stages to those of this process.
+void Ranks::add_other_stages(Weights& weights) const {
+  const std::array own = {static_cast<int64_t>(weights.file_bytes), static_cast<int64_t>(weights.active_bytes),
+                          weights.n_parameters};
+  std::vector<std::array<int64_t, own.size()>> all(static_cast<size_t>(communicator_->size()));
+  communicator_->exchange(all.data(), own.data(), sizeof(own));
+  const int n = parallel_.n_of_stage(), rank = communicator_->rank();
+  for (int r = rank % n; r < communicator_->size(); r += n) {
+    if (r == rank) continue;
+    const auto& other = all[static_cast<size_t>(r)];
+    weights.file_bytes += static_cast<size_t>(other[0]), weights.active_bytes += static_cast<size_t>(other[1]);
+    weights.n_parameters += other[2];
+  }
 }
 
 void Ranks::make_programs() {
@@ -266,6 +318,7 @@ void Ranks::make_programs() {
 
 // Host and GPU are no pipeline: their speeds differ so much that one of them would wait most of the time.
 bool Ranks::is_pipeline() const {
+  if (has_remote_stages()) return true;
   std::vector<int> n_runs(devices_.size());
   for (const Split::Run& run : split_.runs()) ++n_runs[static_cast<size_t>(run.device)];
   const bool first_is_host = devices_[0]->backend->is_host();
@@ -276,21 +329,28 @@ bool Ranks::is_pipeline() const {
 
 void Ranks::start_pipeline() {
   const auto on_fault = [this](std::exception_ptr fault) { return lost(std::move(fault)); };
-  std::erase_if(devices_[static_cast<size_t>(split_.head())]->part->program.blocks,
-                [](const Block& block) { return std::holds_alternative<RemoteBlock>(block); });
+  for (const auto& device : devices_)
+    std::erase_if(device->part->program.blocks,
+                  [](const Block& block) { return std::holds_alternative<RemoteBlock>(block); });
   allocate_programs();
-  std::vector<Pipeline::Stage> stages;
+  std::vector<std::unique_ptr<Stage>> stages;
   for (const Split::Run& run : split_.runs()) {
+    if (run.device >= n_devices()) continue;  // of another process
     const Device& device = *devices_[static_cast<size_t>(run.device)];
-    stages.push_back({device.backend.get(), &device.part->program});
+    stages.push_back(std::make_unique<DeviceStage>(device.backend.get(), &device.part->program));
   }
-  pipeline_ = std::make_unique<Pipeline>(std::move(stages), plan_.max_batch_tokens, on_fault);
+  if (has_remote_stages())
+    stages = linked_stages(
+        std::move(stages.front()),
+        {.ranks = communicator_, .n_stages = parallel_.n_stages, .dim = config_.dim, .n_vocab = config_.n_vocab});
+  const size_t of_step = static_cast<size_t>(plan_.max_batch_tokens) * static_cast<size_t>(config_.dim);
+  pipeline_ = std::make_unique<Pipeline>(std::move(stages), static_cast<int>(n_parts()), of_step, on_fault);
 }
 
-// Gives each RemoteBlock its stages, then lets the backends prepare the programs.
-void Ranks::link_stages() {
+// Gives each RemoteBlock its runs, then lets the backends prepare the programs.
+void Ranks::link_runs() {
   const int own = split_.head();
-  std::vector<std::vector<Stage>> remote;  // of each RemoteBlock
+  std::vector<std::vector<Run>> remote;  // of each RemoteBlock
   std::vector<size_t> n_runs(devices_.size());
   bool was_own = true;
   for (const Split::Run& run : split_.runs()) {
@@ -303,8 +363,8 @@ void Ranks::link_stages() {
   size_t next = 0;
   for (Block& block : devices_[static_cast<size_t>(own)]->part->program.blocks)
     if (auto* crossing = std::get_if<RemoteBlock>(&block))
-      crossing->run = [stages = remote[next++], reads = crossing->reads_x](const Batch& batch, float* rows) {
-        run_stages(stages, batch, rows, reads);
+      crossing->run = [runs = remote[next++], reads = crossing->reads_x](const Batch& batch, float* rows) {
+        run_remote(runs, batch, rows, reads);
       };
   allocate_programs();
 }
@@ -330,17 +390,17 @@ void Ranks::allocate_with_head() {
   draft_head_->prepare();
 }
 
-// Runs the stages one after another. `rows`, in host memory, carries the rows from each stage to the next.
-void Ranks::run_stages(std::span<const Stage> stages, const Batch& batch, float* rows, bool reads) {
-  for (const Stage& stage : stages) {
-    Backend& backend = *stage.device->backend;
-    const Program& program = stage.device->part->program;
+// Makes the runs one after another. `rows`, in host memory, carries the rows from each to the next.
+void Ranks::run_remote(std::span<const Run> runs, const Batch& batch, float* rows, bool reads) {
+  for (const Run& run : runs) {
+    Backend& backend = *run.device->backend;
+    const Program& program = run.device->part->program;
     const Tensor x = program.x.slice_rows(0, batch.n_tokens());
     if (reads) backend.upload(x, rows);
-    if (stage.device->part->runs.size() == 1) {
+    if (run.device->part->runs.size() == 1) {
       backend.run(program, batch);
     } else {
-      backend.run_part(program, batch, stage.blocks);
+      backend.run_part(program, batch, run.blocks);
     }
     backend.download(rows, x);
     reads = true;
@@ -390,12 +450,15 @@ void Ranks::forward(const Batch& batch) {
 // If a rank fails, its fault ends all ranks. Without ranks, the fault stays as it is.
 std::exception_ptr Ranks::lost(std::exception_ptr fault) const {
   if (!communicator_) return fault;
+  const std::string name = rank_name(communicator_->rank(), communicator_->size());
   try {
     std::rethrow_exception(fault);
   } catch (const DeviceLost&) {
-  } catch (const std::exception& error) {
+  } catch (const std::bad_alloc&) {
     fault = std::make_exception_ptr(
-        DeviceLost("{}: {}", rank_name(communicator_->rank(), communicator_->size()), error.what()));
+        DeviceLost("{} is out of memory: use a smaller model, a shorter context or fewer sequences at once", name));
+  } catch (const std::exception& error) {
+    fault = std::make_exception_ptr(DeviceLost("{}: {}", name, error.what()));
   }
   end_all_ranks(parallel_, fault);
   return fault;
@@ -425,8 +488,10 @@ std::string Ranks::description() const {
   return all;
 }
 
-// The layouts of all devices that have a part of the cache, in order.
+// The layouts of all devices that have a part of the cache, in order. With ranks, a device of rank 0 has only a part of
+// each block.
 std::string Ranks::kv_layout() const {
+  if (communicator_) return "";
   std::string all;
   for (const auto& device : devices_) {
     if (device->kv == nullptr) continue;

@@ -1,8 +1,9 @@
 // Ranks: the Runner of real backends. It owns the devices. Each device has a backend, the weights and caches of its
 // blocks, and a program of these blocks (split.h). With one device, the program is the whole model. Devices of one kind
-// that each have one run of blocks are a Pipeline. Otherwise the head's device runs a step, and the other devices run
-// their blocks when the head's program reaches them.
+// that each have one run of blocks are a Pipeline; some of its stages may be in other processes. Otherwise the head's
+// device runs a step, and the other devices run their blocks when the head's program reaches them.
 #pragma once
+#include <algorithm>
 #include <memory>
 #include <optional>
 #include <span>
@@ -87,9 +88,9 @@ class Ranks final : public Runner {
   void take(std::unique_ptr<Followers> followers) { followers_ = std::move(followers); }
 
   const Config& config() const { return config_; }
-  // Of the device that has the head; the numbers of bytes and parameters are those of the whole model.
+  // Of head(); the numbers of bytes and parameters are those of the whole model.
   const Weights& weights() const { return head().weights; }
-  Backend& backend() { return *head().backend; }  // of the device that has the head
+  Backend& backend() { return *head().backend; }
   int n_devices() const { return static_cast<int>(devices_.size()); }
   const std::string& device_name(int i) const { return devices_[static_cast<size_t>(i)]->name; }
   Backend& backend(int i) { return *devices_[static_cast<size_t>(i)]->backend; }
@@ -113,7 +114,7 @@ class Ranks final : public Runner {
     std::optional<DevicePart> part;
   };
   // Some blocks of a device's program.
-  struct Stage {
+  struct Run {
     Device* device;
     BlockRange blocks;
   };
@@ -121,20 +122,26 @@ class Ranks final : public Runner {
   void open_devices(RunnerOptions& options);
   void open_device(const std::string& name, const RunnerOptions& options);
   void agree_on_split();
+  void take_stage(const RunnerOptions& options);
   std::exception_ptr lost(std::exception_ptr fault) const;
   size_t memory_limit(const Device& device, const RunnerOptions& options) const;
   std::vector<DeviceMemory> device_memory(const RunnerOptions& options, bool is_loaded) const;
   void make_plan(const RunnerOptions& options, bool is_loaded);
   void load(const LoadProgress& progress);
+  void add_other_stages(Weights& weights) const;
   void make_programs();
   bool is_pipeline() const;
   void start_pipeline();
-  void link_stages();
+  void link_runs();
   void allocate_programs();
   void drop_head(const RunnerOptions& options);
   void allocate_with_head();
-  static void run_stages(std::span<const Stage> stages, const Batch& batch, float* rows, bool reads);
-  const Device& head() const { return *devices_[static_cast<size_t>(split_.head())]; }
+  static void run_remote(std::span<const Run> runs, const Batch& batch, float* rows, bool reads);
+  bool has_remote_stages() const { return parallel_.n_stages > 1; }
+  // Of the whole model, or of the parts of all processes.
+  size_t n_parts() const { return std::max(devices_.size(), static_cast<size_t>(parallel_.n_stages)); }
+  // The device that has the head; in a process that has no head, its only device.
+  Device& head() const { return *devices_[has_remote_stages() ? 0 : static_cast<size_t>(split_.head())]; }
 
   const std::unique_ptr<WeightSource> source_;  // the backend may read embeddings from its mapping
   DraftHeadFile head_file_;                     // empty: no draft head
@@ -143,7 +150,7 @@ class Ranks final : public Runner {
   const std::shared_ptr<Communicator> communicator_;  // null: this is the only rank
   std::unique_ptr<Followers> followers_;              // the other ranks of this process
   MemoryPlan plan_;
-  Split split_;
+  Split split_;  // with remote stages: as this process sees it (Split::seen_by)
   std::vector<std::unique_ptr<Device>> devices_;
   DraftHeadWeights head_weights_;
   std::optional<DraftHead> draft_head_;

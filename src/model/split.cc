@@ -16,6 +16,12 @@ Part Split::part(int which) const {
   return part;
 }
 
+Split Split::seen_by(int which) const {
+  Split seen = *this;
+  for (int& of_block : seen.device) of_block = of_block == which ? 0 : 1;
+  return seen;
+}
+
 std::vector<Split::Run> Split::runs() const {
   std::vector<Run> runs;
   for (int i = 0; i < static_cast<int>(device.size()); ++i) {

@@ -36,6 +36,8 @@ struct Split {
   int n_devices() const;  // the highest number of a device, plus one
   bool uses(int which) const;
   Part part(int which) const;
+  // The split as one device sees it: its own blocks are on device 0, and the blocks of all others on device 1.
+  Split seen_by(int which) const;
 
   struct Run {
     int device = 0, first = 0, end = 0;  // blocks [first, end)

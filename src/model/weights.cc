@@ -98,7 +98,7 @@ class Loader {
       weights_.quant_mix += fmt::format("{}{} {}", weights_.quant_mix.empty() ? "" : ", ", type, count);
     weights_.file_bytes = done_;
     weights_.kept = finder_;
-    if (part_.has.empty()) check_unused(source_, config_);
+    if (part_.has.empty()) check_unused(source_, config_, source_.unused());
     return std::move(weights_);
   }
 
@@ -319,8 +319,8 @@ WeightBytes head_bytes(const DraftHeadFile& head, const Backend& backend) {
   return bytes_of(*head.source, head.config->layer, backend, {}, head.config.get());
 }
 
-void check_unused(const WeightSource& source, const Config& config) {
-  for (const std::string& name : source.unused())
+void check_unused(const WeightSource& source, const Config& config, const std::vector<std::string>& unused) {
+  for (const std::string& name : unused)
     if (!is_known_to_be_unused(name, config))
       throw Error(
           "{}: tensor '{}' is {}, but ingot does not use it: models of type '{}' with this tensor are not supported",

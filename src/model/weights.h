@@ -106,6 +106,6 @@ bool is_of_feed_forward(std::string_view gguf_name);
 
 // Throws Error naming a tensor of the source that was never requested, unless it is known to be useless for text.
 // load_weights calls it, except for a part: then the caller calls it after the last part.
-void check_unused(const WeightSource& source, const Config& config);
+void check_unused(const WeightSource& source, const Config& config, const std::vector<std::string>& unused);
 
 }  // namespace ingot

@@ -84,6 +84,57 @@ TEST(ThreadRanks, GathersAndMessages) {
   EXPECT_THAT(errors, testing::Each(""));
 }
 
+// Several threads of a rank use a channel each. Messages of different lengths arrive in order.
+TEST(ThreadRanks, MessagesFromOneRankToAnother) {
+  const auto errors = run_ranks(3, 10s, [](Communicator& ranks, const auto& delay) {
+    const int next = (ranks.rank() + 1) % 3, last = (ranks.rank() + 2) % 3;
+    const auto bytes = [](int from, int channel, int i) {
+      return std::vector<uint8_t>(static_cast<size_t>(i), static_cast<uint8_t>(16 * from + 4 * channel + i));
+    };
+    std::thread other([&] {
+      for (int i = 0; i < 50; ++i) ranks.pass(next, 1, bytes(ranks.rank(), 1, i));
+    });
+    for (int i = 0; i < 50; ++i) {
+      delay();
+      ranks.pass(next, 0, bytes(ranks.rank(), 0, i));
+      for (const int channel : {1, 0}) {
+        std::vector<uint8_t> message(static_cast<size_t>(i));
+        ranks.take(last, channel, message);
+        EXPECT_EQ(message, bytes(last, channel, i));
+      }
+    }
+    other.join();
+  });
+  EXPECT_THAT(errors, testing::Each(""));
+}
+
+TEST(ThreadRanks, GroupsOfNeighbours) {
+  const auto errors = run_ranks(6, 10s, [](Communicator& ranks, const auto& delay) {
+    for (const int n : {1, 2, 3, 6}) {
+      const auto group = ranks.group(n);
+      EXPECT_EQ(group->size(), n);
+      EXPECT_EQ(group->rank(), ranks.rank() % n);
+      auto x = static_cast<float>(ranks.rank());
+      delay();
+      group->all_reduce(&x, 1);
+      const int first = ranks.rank() / n * n;
+      EXPECT_EQ(x, static_cast<float>(n * first + n * (n - 1) / 2));
+    }
+  });
+  EXPECT_THAT(errors, testing::Each(""));
+}
+
+TEST(ThreadRanks, AFaultEndsARankThatWaitsForAMessage) {
+  const auto errors = run_ranks(2, 200ms, [](Communicator& ranks, const auto&) {
+    std::array<uint8_t, 4> message;
+    if (ranks.rank() == 0) return ranks.take(1, 0, message);
+    std::this_thread::sleep_for(300ms);  // longer than the limit, which is not for messages
+    ranks.abort(std::make_exception_ptr(DeviceLost("rank 1 of 2: out of memory")));
+    ranks.pass(0, 0, message);
+  });
+  EXPECT_THAT(errors, testing::Each("rank 1 of 2: out of memory"));
+}
+
 TEST(ThreadRanks, AFaultOfOneEndsTheOthers) {
   const auto errors = run_ranks(3, 10s, [](Communicator& ranks, const auto&) {
     float x = 1;

@@ -1,5 +1,6 @@
-"""Several ranks run one model: threads of one process (--tp), or processes that mpirun starts. The tokens equal those
-of one rank. Ranks with different settings are refused. A rank that dies or hangs ends all ranks."""
+"""Several ranks run one model: threads of one process (--tp), or processes that mpirun starts (--tp, --pp, or both). The
+tokens equal those of one rank. Ranks with different settings are refused. A rank that dies or hangs ends all ranks."""
+import concurrent.futures
 import http.client
 import json
 import os
@@ -17,6 +18,7 @@ from conftest import DATA
 PROGRAM = os.environ["INGOT"]
 MODULE = pathlib.Path(PROGRAM).with_name("libingot_mpi.so")
 SLOW = float(os.environ.get("INGOT_SLOW", 1))
+FAIL_CALLS = os.environ.get("INGOT_FAIL_CALLS", "")
 # On ref, sums are in double, so ranks change no token. The CPU rounds activations, which may change the choice between
 # two tokens of nearly equal probability.
 EXACT = ["--device", "ref", "--kv-type", "f32"]
@@ -87,17 +89,21 @@ def test_bench_knows_ranks(ingot):
 
 # ---- processes ----
 
-def test_processes_write_the_text_of_one(ingot, mpirun):
-    done = run(mpirun(2, "run", *PROMPT, "--json", "--tp", 2))
+@pytest.mark.parametrize("n, flags", [(2, ["--tp", 2]), (2, ["--pp", 2]), (3, ["--pp", 3]), (4, ["--tp", 2, "--pp", 2]), (2, ["--pp", 2, "--layers-split", "3,9"])])
+def test_processes_write_the_text_of_one(ingot, mpirun, n, flags):
+    done = run(mpirun(n, "run", *PROMPT, "--json", *flags))
     assert done.returncode == 0, done.stderr
     assert json.loads(done.stdout)["token_ids"] == token_ids(ingot)
 
 
-@pytest.mark.parametrize("name, flags", [("qwen35moe", []), ("deepseek2_lite", []), ("olmo2", []), ("gpt_oss", ["--ep"])])
-def test_processes_and_threads_agree_on_all_kinds_of_layers(ingot, mpirun, models, name, flags, tmp_path):
-    args = ["logits", models / (name + ".gguf"), "--tokens", "5,6,7,8,9,10,11", "--kv-type", "f32", "--device", "ref", "--tp", 2, *flags]
-    ingot(*args, "-o", tmp_path / "threads.npy")
-    done = run(mpirun(2, *args, "-o", tmp_path / "processes.npy"))
+# The stages of a pipeline compute the bits of one device.
+@pytest.mark.parametrize("name, flags, in_one", [
+    ("qwen35moe", ["--tp", 2], ["--tp", 2]), ("deepseek2_lite", ["--tp", 2], ["--tp", 2]), ("olmo2", ["--tp", 2], ["--tp", 2]),
+    ("gpt_oss", ["--tp", 2, "--ep"], ["--tp", 2, "--ep"]), ("qwen35moe", ["--pp", 2], []), ("gpt_oss", ["--pp", 2], [])])
+def test_processes_and_threads_agree_on_all_kinds_of_layers(ingot, mpirun, models, name, flags, in_one, tmp_path):
+    args = ["logits", models / (name + ".gguf"), "--tokens", "5,6,7,8,9,10,11", "--kv-type", "f32", "--device", "ref"]
+    ingot(*args, *in_one, "-o", tmp_path / "threads.npy")
+    done = run(mpirun(2, *args, *flags, "-o", tmp_path / "processes.npy"))
     assert done.returncode == 0, done.stderr
     assert (tmp_path / "threads.npy").read_bytes() == (tmp_path / "processes.npy").read_bytes()
 
@@ -116,30 +122,66 @@ def test_without_its_module_the_program_runs_alone_only(tmp_path):
     assert done.returncode == 1 and re.search(r"cannot be loaded \(.*(invalid ELF header|file too short)", done.stderr), done.stderr
 
 
-def test_the_number_of_processes_is_that_of_tp(mpirun):
-    done = run(mpirun(2, "run", *PROMPT))
-    assert done.returncode == 2 and "2 processes were started together, but --tp is 1: use --tp 2" in done.stderr, done.stderr
-    done = run(mpirun(2, "run", *PROMPT, "--tp", 2, "--pp", 2))
-    assert done.returncode == 2 and "2 processes were started together: each is a rank of --tp, so leave out --pp" in done.stderr, done.stderr
+def test_the_number_of_processes_is_that_of_ranks_and_stages(mpirun):
+    for flags, error in (([], "--tp is 1 and --pp is 1: use --tp 2, or --pp 2, or both so that their product is 2"),
+                         (["--tp", 2, "--pp", 2], "--tp is 2 and --pp is 2: use --tp 2, or --pp 2,")):
+        done = run(mpirun(2, "run", *PROMPT, *flags))
+        assert done.returncode == 2 and "2 processes were started together, but " + error in done.stderr, done.stderr
 
 
-def other_rank(mpirun, first, second):
-    """The command of two processes with different arguments."""
+def test_what_works_only_in_one_process_is_refused_before_loading(mpirun, tmp_path):
+    for args, error in ((["serve", "--slot-save-path", tmp_path], "--slot-save-path works only with one rank in one process"),
+                        (["run", "-p", "x", "--speculate", "mtp"], "a draft head needs a model on one device"),
+                        (["run", "-p", "x", "--device", "cuda", "--gpu-layers", 1], "leave out the options that place layers or experts")):
+        done = run(mpirun(2, *args, "--pp", 2))
+        assert done.returncode == 2 and error in done.stderr, done.stderr
+
+
+def other_rank(mpirun, first, second, before=()):
+    """The command of two processes with different arguments. `before`: words before the second program."""
     words = mpirun(1, *first)
-    return [*words, ":", "-n", "1", PROGRAM, *map(str, second)]
+    return [*words, ":", "-n", "1", *before, PROGRAM, *map(str, second)]
+
+
+def error_lines(done):
+    return [line for line in done.stderr.splitlines() if line.startswith("ingot:")]
 
 
 def test_ranks_that_differ_are_refused_by_name(mpirun, models):
-    same = ["run", *PROMPT, "--tp", 2]
-    for first, second, error in [
-        ([models / "qwen3.gguf"], [models / "llama.gguf"], r"rank 1 of 2 \(host \S+, process \d+\) has another model file than rank 0"),
-        ([], ["-c", 128], r"rank 1 of 2 \(host \S+, process \d+\) has other options than rank 0 \(.*context 128.*, not .*context 0"),
-        ([models / "mixtral.gguf", "--ep"], [models / "mixtral.gguf"], r"rank 1 of 2 \(host \S+, process \d+\) has other options than rank 0 \(.*, not .*, whole experts\)"),
+    tp, pp = ["--tp", 2], ["--pp", 2]
+    for both, first, second, error in [
+        (pp, [models / "qwen3.gguf"], [models / "llama.gguf"], r"rank 1 of 2 \(host \S+, process \d+\) has another model file than rank 0"),
+        ([], tp, pp, r"rank 1 of 2 \(host \S+, process \d+\) has other options than rank 0 \(.*, 2 stages, not "),
+        (tp, [models / "qwen3.gguf"], [models / "llama.gguf"], r"rank 1 of 2 \(host \S+, process \d+\) has another model file than rank 0"),
+        (tp, [], ["-c", 128], r"rank 1 of 2 \(host \S+, process \d+\) has other options than rank 0 \(.*context 128.*, not .*context 0"),
+        (tp, [models / "mixtral.gguf", "--ep"], [models / "mixtral.gguf"], r"rank 1 of 2 \(host \S+, process \d+\) has other options than rank 0 \(.*, not .*, whole experts\)"),
     ]:
-        done = run(other_rank(mpirun, [*same, *first], [*same, *second]))
+        done = run(other_rank(mpirun, ["run", *PROMPT, *both, *first], ["run", *PROMPT, *both, *second]))
         assert done.returncode == 1, done.stderr
-        lines = [line for line in done.stderr.splitlines() if line.startswith("ingot:")]
+        lines = error_lines(done)
         assert len(lines) == 1 and re.search(error, lines[0]), done.stderr
+
+
+# An error of one rank while it loads ends all ranks, with one line that names the rank.
+@pytest.mark.parametrize("flags", [["--tp", 2], ["--pp", 2]])
+@pytest.mark.parametrize("command", [["run", *PROMPT], ["serve", "--port", 0, *EXACT]])
+def test_a_rank_without_memory_ends_all(mpirun, command, flags):
+    if not FAIL_CALLS:
+        pytest.skip("a sanitizer replaces the allocator")
+    before = ["env", f"LD_PRELOAD={FAIL_CALLS}", "FAIL_CALL=new", "FAIL_BYTES=500000", "FAIL_AT=1", "FAIL_ARMED=1"]
+    done = run(other_rank(mpirun, [*command, *flags], [*command, *flags], before))  # the weights are larger
+    assert done.returncode == 1, done.stderr
+    assert [line for line in error_lines(done) if " listening " not in line] == ["ingot: rank 1 of 2: out of memory: use a smaller model or a smaller --ctx-size"]
+
+
+@pytest.mark.parametrize("flags", [["--tp", 2], ["--pp", 2]])
+def test_a_damaged_file_of_one_rank_ends_all(mpirun, models, tmp_path, flags):
+    good = (models / "llama.gguf").read_bytes()
+    for damaged, error in ((good[:-4096], "llama.gguf"), (b"no model", "llama.gguf")):
+        (tmp_path / "llama.gguf").write_bytes(damaged)
+        done = run(other_rank(mpirun, ["run", *PROMPT, models / "llama.gguf", *flags], ["run", *PROMPT, tmp_path / "llama.gguf", *flags]))
+        lines = error_lines(done)
+        assert done.returncode == 1 and len(lines) == 1 and lines[0].startswith("ingot: rank 1 of 2: ") and error in lines[0], done.stderr
 
 
 class Job:
@@ -173,10 +215,13 @@ class Job:
             time.sleep(0.02)
         raise AssertionError(f"{pattern}: {self.log.read_text()}")
 
-    def complete(self, n):
+    def ask(self, n, **fields):
         connection = http.client.HTTPConnection(self.url, timeout=60 * SLOW)
-        connection.request("POST", "/v1/completions", json.dumps({"prompt": "Once", "max_tokens": n, "temperature": 0, "ignore_eos": True}), {"Content-Type": "application/json"})
-        return json.loads(connection.getresponse().read())["choices"][0]["text"]
+        connection.request("POST", "/v1/completions", json.dumps({"prompt": "Once", "max_tokens": n, "temperature": 0, "ignore_eos": True} | fields), {"Content-Type": "application/json"})
+        return connection.getresponse()
+
+    def complete(self, n, **fields):
+        return json.loads(self.ask(n, **fields).read())["choices"][0]["text"]
 
     def end(self, timeout=60):
         """Returns the seconds until all processes have ended, and the exit code."""
@@ -195,12 +240,14 @@ class Job:
             return False
 
 
-@pytest.fixture
-def job(mpirun, tmp_path):
+@pytest.fixture(params=["--tp", "--pp"])
+def job(mpirun, tmp_path, request):
     jobs = []
 
-    def start(*args):
-        jobs.append(Job(mpirun(2, "serve", "--port", 0, "--tp", 2, *EXACT, *args), tmp_path))
+    def start(*args, before=()):
+        """`before`: words before the program of rank 1."""
+        serve = ["serve", "--port", 0, request.param, 2, *EXACT, *args]
+        jobs.append(Job(other_rank(mpirun, serve, serve, before) if before else mpirun(2, *serve), tmp_path))
         return jobs[-1]
 
     yield start
@@ -215,29 +262,60 @@ def test_a_server_of_two_processes(job, ingot):
     server = job()
     text = server.complete(40)
     assert text == json.loads(ingot("run", "--raw", "-p", "Once", "-n", 40, "--temp", 0, "--ignore-eos", "--json", *EXACT).stdout)["text"]
+    with concurrent.futures.ThreadPoolExecutor(6) as several:
+        assert set(several.map(server.complete, [40] * 6)) == {text}
+    assert re.fullmatch(" [A-Za-z ]+", server.complete(8, grammar='root ::= " " [A-Za-z ]+'))
     os.kill(server.pids[0], signal.SIGTERM)
     _, code = server.end()
     assert code == 0, server.log.read_text()
 
 
-def test_a_killed_rank_ends_all(job):
+# The answer that is being written is complete.
+def test_sigterm_during_a_step_ends_all(job):
+    server = job()
+    answer = server.ask(60, stream=True)
+    assert answer.readline().startswith(b"data: ")
+    os.kill(server.pids[0], signal.SIGTERM)
+    events = [line for line in answer.read().splitlines() if line.startswith(b"data: ")]
+    assert events[-1] == b"data: [DONE]" and b'"length"' in b"".join(events)
+    seconds, code = server.end()
+    assert seconds < 10 * SLOW and code == 0, server.log.read_text()
+
+
+@pytest.mark.parametrize("rank", [0, 1])
+def test_a_killed_rank_ends_all(job, rank):
     server = job()
     server.complete(4)
-    os.kill(server.pids[1], signal.SIGKILL)
+    os.kill(server.pids[rank], signal.SIGKILL)
     seconds, code = server.end()
     log = server.log.read_text()
-    assert seconds < 10 * SLOW and code != 0 and re.search(rf"rank 1\b|PID {server.pids[1]}\b", log), "mpirun names it: " + log
+    assert seconds < 10 * SLOW and code != 0 and re.search(rf"rank {rank}\b|PID {server.pids[rank]}\b", log), "mpirun names it: " + log
 
 
-@pytest.mark.parametrize("busy", [False, True])
-def test_a_rank_that_hangs_ends_all(job, busy):
+@pytest.mark.parametrize("rank, busy", [(0, False), (1, False), (1, True)])
+def test_a_rank_that_hangs_ends_all(job, rank, busy):
     server = job("--rank-timeout", 3)
     server.complete(4)
-    os.kill(server.pids[1], signal.SIGSTOP)
+    os.kill(server.pids[rank], signal.SIGSTOP)
     if busy:
         with pytest.raises((OSError, http.client.HTTPException, KeyError)):
             server.complete(100)
     seconds, code = server.end()
     log = server.log.read_text()
     assert seconds < 10 * SLOW and code == 71, (code, log)
-    assert re.search("^ingot: .*rank 1 of 2 has (sent no message|not answered)", log, re.M), log
+    assert re.search(f"^ingot: .*rank {rank} of 2 has (sent no message|not answered)", log, re.M), log
+
+
+def test_a_rank_without_memory_in_a_step_ends_all(job):
+    if not FAIL_CALLS:
+        pytest.skip("a sanitizer replaces the allocator")
+    server = job(before=["env", f"LD_PRELOAD={FAIL_CALLS}", "FAIL_CALL=new", "FAIL_EVERY=1"])
+    server.complete(4)
+    os.kill(server.pids[1], signal.SIGUSR2)
+    server.wait_for("calls fail now")
+    with pytest.raises((OSError, http.client.HTTPException, KeyError)):
+        server.complete(100)
+    seconds, code = server.end()
+    log = server.log.read_text()
+    assert seconds < 10 * SLOW and code in (1, 71), (code, log)  # 1: a message of rank 0 has no place
+    assert re.search("^ingot: rank 1 of 2(:| is) out of memory", log, re.M), log

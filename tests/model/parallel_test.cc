@@ -4,17 +4,14 @@
 
 #include <gmock/gmock.h>
 
-#include <random>
 #include <set>
 #include <thread>
 
 #include "backend/thread_communicator.h"
-#include "base/device_lost.h"
 #include "hf_models.h"
 #include "model/rank_facts.h"
 #include "model/shards.h"
 #include "rank_models.h"
-#include "test_seed.h"
 
 namespace ingot {
 namespace {
@@ -88,121 +85,6 @@ TEST_P(HfParallel, LogitsEqualTransformers) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Models, HfParallel, testing::ValuesIn(hf_names()), [](const auto& i) { return i.param; });
-
-// A communicator whose calls begin after random delays.
-class Delayed final : public Communicator {
- public:
-  Delayed(std::unique_ptr<Communicator> inner, unsigned seed) : inner_(std::move(inner)), random_(seed) {}
-  int rank() const override { return inner_->rank(); }
-  int size() const override { return inner_->size(); }
-  void all_reduce(float* x, int64_t n) override { delay(), inner_->all_reduce(x, n); }
-  void all_gather(void* all, const void* own, size_t n) override { delay(), inner_->all_gather(all, own, n); }
-  void exchange(void* all, const void* own, size_t n) override { delay(), inner_->exchange(all, own, n); }
-  void send(std::span<const uint8_t> message) override { delay(), inner_->send(message); }
-  std::vector<uint8_t> receive() override { return delay(), inner_->receive(); }
-  void abort(std::exception_ptr fault) override { inner_->abort(std::move(fault)); }
-  void check() override { inner_->check(); }
-  std::chrono::milliseconds limit() const override { return inner_->limit(); }
-
- private:
-  void delay() { std::this_thread::sleep_for(std::chrono::microseconds(random_() % 4 == 0 ? random_() % 500 : 0)); }
-  std::unique_ptr<Communicator> inner_;
-  std::mt19937 random_;
-};
-
-// Runs each rank as a process would, with its own communicators for steps and for the sums of each stage. `lead` runs
-// in rank 0. Returns the ranks' errors.
-std::vector<std::string> run_apart(
-    const std::string& name, int n, const std::function<void(Ranks&)>& lead,
-    const std::function<std::unique_ptr<Communicator>(std::unique_ptr<Communicator>)>& wrap, int n_stages = 1) {
-  std::vector<std::shared_ptr<ThreadRanks>> ranks;  // for steps, then for each stage
-  for (int i = 0; i < 1 + n_stages; ++i) ranks.push_back(std::make_shared<ThreadRanks>(n, std::chrono::seconds(10)));
-  std::vector<std::string> errors(static_cast<size_t>(n));
-  std::vector<std::unique_ptr<Ranks>> runners(static_cast<size_t>(n));
-  std::vector<std::thread> threads;
-  for (size_t r = 0; r < runners.size(); ++r)
-    threads.emplace_back([&, r] {
-      try {
-        RunnerOptions options = options_for(name, "ref", 1);
-        options.parallel.communicator = ThreadRanks::communicator(ranks[0], static_cast<int>(r));
-        for (int i = 1; i < 1 + n_stages; ++i)
-          options.parallel.of_devices.push_back(wrap(ThreadRanks::communicator(ranks[i], static_cast<int>(r))));
-        const auto checkpoint = open_checkpoint((kModels / (name + ".gguf")).string());
-        if (n_stages > 1) {
-          options.backend.device = "ref,ref";
-          const int n_layers = checkpoint->config().n_layers;
-          options.layers_on.layers_of_device = {n_layers / 2, n_layers - n_layers / 2};
-        }
-        runners[r] = start_ranks(checkpoint->config(), checkpoint->weights(), options, nullptr);
-        r == 0 ? lead(*runners[r]) : runners[r]->run_as_follower();
-        if (r == 0) runners[r].reset();
-      } catch (const Error& error) {
-        errors[r] = error.what();
-      }
-    });
-  for (std::thread& thread : threads) thread.join();
-  return errors;
-}
-
-class ParallelRun : public testing::TestWithParam<int> {};  // number of stages
-
-TEST_P(ParallelRun, DelaysChangeNothing) {
-  const Golden golden = read_golden("qwen35moe");  // experts, states and norms
-  const unsigned seed = test_seed();
-  SCOPED_TRACE(seed);
-  std::vector<float> logits;
-  const auto errors = run_apart(
-      golden.name, 2, [&](Ranks& runner) { logits = all_logits(runner, golden.tokens, 5); },
-      [&](auto inner) { return std::make_unique<Delayed>(std::move(inner), seed); }, GetParam());
-  EXPECT_THAT(errors, testing::Each(""));
-  EXPECT_EQ(logits, all_logits(*start(kModels / "qwen35moe.gguf", "ref", 2), golden.tokens, 5));
-}
-
-// A communicator that fails in its rank's n-th sum.
-class Failing final : public Communicator {
- public:
-  Failing(std::unique_ptr<Communicator> inner, int left) : inner_(std::move(inner)), left_(left) {}
-  int rank() const override { return inner_->rank(); }
-  int size() const override { return inner_->size(); }
-  void all_reduce(float* x, int64_t n) override {
-    if (rank() == 1 && left_-- == 0) throw Error("the memory is full");
-    inner_->all_reduce(x, n);
-  }
-  void all_gather(void* all, const void* own, size_t n) override { inner_->all_gather(all, own, n); }
-  void exchange(void* all, const void* own, size_t n) override { inner_->exchange(all, own, n); }
-  void send(std::span<const uint8_t> message) override { inner_->send(message); }
-  std::vector<uint8_t> receive() override { return inner_->receive(); }
-  void abort(std::exception_ptr fault) override { inner_->abort(std::move(fault)); }
-  void check() override { inner_->check(); }
-  std::chrono::milliseconds limit() const override { return inner_->limit(); }
-
- private:
-  std::unique_ptr<Communicator> inner_;
-  int left_;
-};
-
-TEST_P(ParallelRun, AFaultInAStepIsALostDeviceForAll) {
-  const Golden golden = read_golden("llama");
-  for (const int at : {0, 1, 3}) {
-    bool is_lost = false;
-    const auto errors = run_apart(
-        golden.name, 2,
-        [&](Ranks& runner) {
-          try {
-            all_logits(runner, golden.tokens, 4);
-          } catch (const DeviceLost&) {
-            is_lost = true;
-            throw;
-          }
-        },
-        [&](auto inner) { return std::make_unique<Failing>(std::move(inner), at); }, GetParam());
-    EXPECT_TRUE(is_lost);
-    EXPECT_THAT(errors, testing::Each("rank 1 of 2: the memory is full")) << at;
-  }
-}
-
-INSTANTIATE_TEST_SUITE_P(Stages, ParallelRun, testing::Values(1, 2),
-                         [](const auto& i) { return std::to_string(i.param); });
 
 // Ranks that choose different numbers of sequences use the smallest.
 TEST(ParallelStart, RanksAgreeOnTheirSequences) {

@@ -90,7 +90,12 @@ class PipelineTest : public testing::Test {
     p.sample(b.draws);
     EXPECT_EQ(tokens_of(p.wait()), expected(b));
   }
-  Pipeline pipeline() { return Pipeline({{&first_, &embedding_}, {&last_, &head_}}, kLimits.max_tokens); }
+  Pipeline pipeline() {
+    std::vector<std::unique_ptr<Stage>> stages;
+    stages.push_back(std::make_unique<DeviceStage>(&first_, &embedding_));
+    stages.push_back(std::make_unique<DeviceStage>(&last_, &head_));
+    return Pipeline(std::move(stages), 2, size_t{kLimits.max_tokens} * kDim);
+  }
 
   Interrupted first_{create_backend({.device = "ref"})}, last_{create_backend({.device = "ref"})},
       whole_{create_backend({.device = "ref"})};

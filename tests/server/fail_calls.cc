@@ -1,9 +1,10 @@
-// Preloaded into the server by faults_test.py: makes calls fail as on a machine without resources.
+// Preloaded into the program by faults_test.py and parallel_test.py: makes calls fail as on a machine without
+// resources.
 //
 // FAIL_CALL names a function: accept, socket, connect, epoll_create1, eventfd, pthread_create, isatty, or new (memory).
 // With FAIL_AT=N, only its N-th call fails, counted from 1. With FAIL_EVERY=N, each call fails with probability 1/N.
-// SIGUSR2 arms and disarms the failures. With FAIL_ARMED=1, they begin armed. Allocations of less than 512 bytes never
-// fail, because the destructor of nlohmann's JSON allocates and cannot report an error.
+// SIGUSR2 arms and disarms the failures. With FAIL_ARMED=1, they begin armed. Allocations of less than FAIL_BYTES bytes
+// (512) never fail, because the destructor of nlohmann's JSON allocates and cannot report an error.
 #include <dlfcn.h>
 #include <errno.h>
 #include <pthread.h>
@@ -26,7 +27,7 @@ std::atomic<bool> armed{false};
 std::atomic<long> n_calls{0};
 std::atomic<uint64_t> state{88172645463325252u};
 const char* wanted = "";
-long fail_at = 0, fail_every = 0;
+long fail_at = 0, fail_every = 0, fail_bytes = 512;
 
 long number(const char* name) {
   const char* text = std::getenv(name);
@@ -37,6 +38,7 @@ __attribute__((constructor)) void begin() {
   if (const char* text = std::getenv("FAIL_CALL")) wanted = text;
   fail_at = number("FAIL_AT");
   fail_every = number("FAIL_EVERY");
+  if (const long bytes = number("FAIL_BYTES"); bytes > 0) fail_bytes = bytes;
   armed = number("FAIL_ARMED") != 0;
   signal(SIGUSR2, [](int) {  // says on stderr that the failures have begun or ended
     constexpr std::string_view kBegin = "calls fail now\n", kEnd = "calls work again\n";
@@ -62,7 +64,7 @@ F next(const char* name, F) {
 }  // namespace
 
 void* operator new(std::size_t n) {
-  void* memory = n >= 512 && fails("new") ? nullptr : std::malloc(n);
+  void* memory = n >= static_cast<std::size_t>(fail_bytes) && fails("new") ? nullptr : std::malloc(n);
   if (!memory) throw std::bad_alloc();
   return memory;
 }

@@ -70,6 +70,11 @@ void end_now(int code) {
   std::_Exit(code);
 }
 
+std::string process_rank() {
+  const Communicator* ranks = joined().processes.ranks.get();
+  return ranks != nullptr && ranks->rank() > 0 ? rank_name(ranks->rank(), ranks->size()) : "";
+}
+
 std::string process_place() { return joined().calls != nullptr ? joined().calls->place() : ""; }
 
 }  // namespace ingot

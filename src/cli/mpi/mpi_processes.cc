@@ -1,6 +1,7 @@
-// Ranks as MPI processes. Every call starts a non-blocking collective and polls it, so a waiting rank can notice that
-// another rank has failed. Twice a second, a thread sends each other rank a heartbeat with the number of calls that
-// this rank has started. So the error message can name a rank that has died or is behind.
+// Ranks as MPI processes. Every call starts a non-blocking operation and polls it, so a waiting rank can notice that
+// another rank has failed. Twice a second, a thread sends each other rank a heartbeat with the number of collective
+// calls that this rank has started. So the error message can name a rank that has died or is behind. Several threads
+// call MPI at the same time (MPI_THREAD_MULTIPLE).
 #include <mpi.h>
 #include <unistd.h>
 
@@ -9,6 +10,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <thread>
 
@@ -32,7 +34,8 @@ void check_mpi(int status, const char* call) {
 
 // The heartbeat message.
 struct Beat {
-  int64_t n_calls = 0;  // begun
+  int64_t n_calls = 0;        // begun among all ranks
+  int64_t n_group_calls = 0;  // begun among the rank's group
   int64_t is_leaving = 0;
 };
 
@@ -55,14 +58,14 @@ class Pulse {
     thread_.join();
   }
 
-  std::atomic<int64_t> n_calls{0};
+  std::atomic<int64_t> n_calls{0}, n_group_calls{0};
 
-  // The other rank that has started the fewest calls.
-  int slowest() {
+  // The other rank of [first, first + n) that has started the fewest calls. `calls`: which ones count.
+  int slowest(int first, int n, int64_t Beat::*calls) {
     const std::lock_guard lock(mutex_);
-    int slowest = rank_ == 0 ? size_ - 1 : 0;
-    for (int r = 0; r < size_; ++r)
-      if (r != rank_ && beats_[r].n_calls < beats_[slowest].n_calls) slowest = r;
+    int slowest = rank_ == first ? first + n - 1 : first;
+    for (int r = first; r < first + n; ++r)
+      if (r != rank_ && beats_[r].*calls < beats_[slowest].*calls) slowest = r;
     return slowest;
   }
 
@@ -94,7 +97,7 @@ class Pulse {
       if (r == rank_ || sent_[r].is_leaving) continue;
       if (requests_[r] != MPI_REQUEST_NULL) MPI_Test(&requests_[r], &done, MPI_STATUS_IGNORE);
       if (!done) continue;
-      sent_[r] = {n_calls.load(), is_leaving ? 1 : 0};
+      sent_[r] = {n_calls.load(), n_group_calls.load(), is_leaving ? 1 : 0};
       MPI_Isend(&sent_[r], sizeof(Beat), MPI_BYTE, r, 0, comm_, &requests_[r]);
     }
   }
@@ -141,24 +144,53 @@ class Pulse {
   std::thread thread_;
 };
 
+// The fault of this process. All its calls throw the fault from then on.
+class Fault {
+ public:
+  void set(std::exception_ptr fault) {
+    const std::lock_guard lock(mutex_);
+    if (!fault_) fault_ = std::move(fault), is_set_ = true;
+  }
+  void check() {
+    if (!is_set_) return;
+    const std::lock_guard lock(mutex_);
+    std::rethrow_exception(fault_);
+  }
+
+ private:
+  std::mutex mutex_;
+  std::exception_ptr fault_;
+  std::atomic<bool> is_set_{false};
+};
+
+// What the communicators of a process share.
+struct Process {
+  Process(MPI_Comm pulse_comm, int rank, int n_ranks, milliseconds time_limit)
+      : size(n_ranks), limit(time_limit), pulse(std::in_place, pulse_comm, rank, n_ranks, time_limit) {}
+  const int size;
+  const milliseconds limit;
+  Fault fault;
+  std::optional<Pulse> pulse;
+};
+
+// Among all ranks of the process's communicator, or among a group of them.
 class MpiCommunicator final : public Communicator {
  public:
-  explicit MpiCommunicator(milliseconds limit) : limit_(limit) {
-    MPI_Comm_rank(MPI_COMM_WORLD, &rank_);
-    MPI_Comm_size(MPI_COMM_WORLD, &size_);
-    check_mpi(MPI_Comm_dup(MPI_COMM_WORLD, &comm_), "MPI_Comm_dup");
-    check_mpi(MPI_Comm_dup(MPI_COMM_WORLD, &pulse_comm_), "MPI_Comm_dup");
-    pulse_ = std::make_unique<Pulse>(pulse_comm_, rank_, size_, limit);
+  // first: the rank, among all, of this communicator's rank 0.
+  MpiCommunicator(MPI_Comm comm, std::shared_ptr<Process> process, int first)
+      : comm_(comm), process_(std::move(process)), first_(first) {
+    MPI_Comm_rank(comm_, &rank_);
+    MPI_Comm_size(comm_, &size_);
   }
 
   int rank() const override { return rank_; }
   int size() const override { return size_; }
-  milliseconds limit() const override { return limit_; }
+  milliseconds limit() const override { return process_->limit; }
 
   void all_reduce(float* x, int64_t n) override {
     constexpr int64_t kPiece = 1 << 28;
     for (int64_t first = 0; first < n; first += kPiece)
-      finish(true, "MPI_Iallreduce", [&](MPI_Request* request) {
+      collect(true, "MPI_Iallreduce", [&](MPI_Request* request) {
         return MPI_Iallreduce(MPI_IN_PLACE, x + first, static_cast<int>(std::min(kPiece, n - first)), MPI_FLOAT,
                               MPI_SUM, comm_, request);
       });
@@ -166,6 +198,12 @@ class MpiCommunicator final : public Communicator {
 
   void all_gather(void* all, const void* own, size_t n_bytes) override { gather(all, own, n_bytes, true); }
   void exchange(void* all, const void* own, size_t n_bytes) override { gather(all, own, n_bytes, false); }
+
+  std::unique_ptr<Communicator> group(int n) override {
+    MPI_Comm comm;
+    check_mpi(MPI_Comm_split(comm_, rank_ / n, rank_, &comm), "MPI_Comm_split");
+    return std::make_unique<MpiCommunicator>(comm, process_, first_ + rank_ / n * n);
+  }
 
   void send(std::span<const uint8_t> message) override {
     int64_t n = static_cast<int64_t>(message.size());
@@ -181,16 +219,39 @@ class MpiCommunicator final : public Communicator {
     return message;
   }
 
-  // Does nothing: the caller ends this process with its error (end_processes), which ends the other processes.
-  void abort(std::exception_ptr) override {}
-  void check() override {}
+  void pass(int to, int channel, std::span<const uint8_t> message) override {
+    for_each_piece(message, [&](std::span<const uint8_t> piece) {
+      finish(false, "MPI_Isend", [&](MPI_Request* request) {
+        return MPI_Isend(piece.data(), static_cast<int>(piece.size()), MPI_BYTE, to, channel, comm_, request);
+      });
+    });
+  }
 
-  void leave() { pulse_.reset(); }
+  void take(int from, int channel, std::span<uint8_t> message) override {
+    for_each_piece(message, [&](std::span<uint8_t> piece) {
+      finish(false, "MPI_Irecv", [&](MPI_Request* request) {
+        return MPI_Irecv(piece.data(), static_cast<int>(piece.size()), MPI_BYTE, from, channel, comm_, request);
+      });
+    });
+  }
+
+  // The caller ends this process with its error (end_processes), which ends the other processes.
+  void abort(std::exception_ptr fault) override { process_->fault.set(std::move(fault)); }
+  void check() override { process_->fault.check(); }
+
+  void leave() { process_->pulse.reset(); }
 
  private:
+  template <class T, class F>
+  static void for_each_piece(std::span<T> message, F&& call) {
+    constexpr size_t kPiece = 1 << 30;
+    for (size_t first = 0; first < message.size(); first += kPiece)
+      call(message.subspan(first, std::min(kPiece, message.size() - first)));
+  }
+
   void broadcast(void* data, size_t n_bytes, bool limited) {
     CHECK_LT(n_bytes, size_t{1} << 31);
-    finish(limited, "MPI_Ibcast", [&](MPI_Request* request) {
+    collect(limited, "MPI_Ibcast", [&](MPI_Request* request) {
       return MPI_Ibcast(data, static_cast<int>(n_bytes), MPI_BYTE, 0, comm_, request);
     });
   }
@@ -198,13 +259,21 @@ class MpiCommunicator final : public Communicator {
   void gather(void* all, const void* own, size_t n_bytes, bool limited) {
     CHECK_LT(n_bytes, size_t{1} << 31);
     const int n = static_cast<int>(n_bytes);
-    finish(limited, "MPI_Iallgather",
-           [&](MPI_Request* request) { return MPI_Iallgather(own, n, MPI_BYTE, all, n, MPI_BYTE, comm_, request); });
+    collect(limited, "MPI_Iallgather",
+            [&](MPI_Request* request) { return MPI_Iallgather(own, n, MPI_BYTE, all, n, MPI_BYTE, comm_, request); });
+  }
+
+  bool is_group() const { return size_ < process_->size; }
+
+  template <class Start>
+  void collect(bool limited, const char* call, Start&& start) {
+    ++(is_group() ? process_->pulse->n_group_calls : process_->pulse->n_calls);
+    finish(limited, call, start);
   }
 
   template <class Start>
   void finish(bool limited, const char* call, Start&& start) {
-    ++pulse_->n_calls;
+    check();
     MPI_Request request;
     check_mpi(start(&request), call);
     const auto begun = Clock::now();
@@ -213,19 +282,35 @@ class MpiCommunicator final : public Communicator {
       check_mpi(MPI_Test(&request, &done, MPI_STATUS_IGNORE), call);
       if (done) return;
       if (i % 64 != 0) continue;
+      check();
       const auto waited = Clock::now() - begun;
-      if (limited && waited > limit_)
-        throw DeviceLost("{} has not answered for {} s: it hangs, so all ranks end",
-                         rank_name(pulse_->slowest(), size_), std::chrono::duration<double>(limit_).count());
+      if (limited && waited > limit()) throw_late();
       waited < kBusy ? std::this_thread::yield() : std::this_thread::sleep_for(std::chrono::microseconds(100));
     }
   }
 
-  const milliseconds limit_;
+  [[noreturn]] void throw_late() {
+    const int slowest = process_->pulse->slowest(first_, size_, is_group() ? &Beat::n_group_calls : &Beat::n_calls);
+    throw DeviceLost("{} has not answered for {} s: it hangs, so all ranks end", rank_name(slowest, process_->size),
+                     std::chrono::duration<double>(limit()).count());
+  }
+
+  const MPI_Comm comm_;
+  const std::shared_ptr<Process> process_;
+  const int first_;
   int rank_ = 0, size_ = 1;
-  MPI_Comm comm_ = MPI_COMM_NULL, pulse_comm_ = MPI_COMM_NULL;
-  std::unique_ptr<Pulse> pulse_;
 };
+
+// Two copies of the communicator of all processes, so that heartbeats and other messages do not meet.
+std::shared_ptr<Communicator> connect_all(milliseconds limit) {
+  int rank = 0, size = 1;
+  MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+  MPI_Comm_size(MPI_COMM_WORLD, &size);
+  MPI_Comm comm, pulse_comm;
+  check_mpi(MPI_Comm_dup(MPI_COMM_WORLD, &comm), "MPI_Comm_dup");
+  check_mpi(MPI_Comm_dup(MPI_COMM_WORLD, &pulse_comm), "MPI_Comm_dup");
+  return std::make_shared<MpiCommunicator>(comm, std::make_shared<Process>(pulse_comm, rank, size, limit), 0);
+}
 
 Processes join(milliseconds limit) {
   int provided = 0;
@@ -245,7 +330,7 @@ Processes join(milliseconds limit) {
   MPI_Comm_rank(host, &processes.local_rank);
   MPI_Comm_size(host, &processes.n_local);
   MPI_Comm_free(&host);
-  processes.ranks = std::make_shared<MpiCommunicator>(limit);
+  processes.ranks = connect_all(limit);
   return processes;
 }
 
