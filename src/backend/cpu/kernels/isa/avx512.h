@@ -40,6 +40,9 @@ INLINE void store_pairs(uint32_t* p, F even, F odd) {
   _mm512_storeu_si512(p, _mm512_permutexvar_epi16(_mm512_load_si512(kOrder), both));
 }
 INLINE F dot2_bf16(F acc, I a, I b) {
+#if defined(__clang__) && __clang_major__ == 16  // it crashes when it compiles a broadcast of bf16
+  asm("" : "+v"(b));
+#endif
   return (F)_mm512_dpbf16_ps((__m512)acc, (__m512bh)(__m512i)a, (__m512bh)(__m512i)b);
 }
 #else
