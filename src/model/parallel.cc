@@ -97,10 +97,10 @@ std::unique_ptr<Ranks> start_process(const Config& config, std::unique_ptr<Weigh
   RunnerOptions of_rank = options;
   ParallelOptions& p = of_rank.parallel;
   const int n = p.n_of_stage();
+  if (p.n_stages > 1) p.of_devices = {p.communicator->group(n)};
   if (n == 1) return std::make_unique<Ranks>(config, std::move(source), of_rank, progress);
   const int64_t block = largest_block(*source, config, p.whole_experts);
   const Config own = config_of_rank(config, p.communicator->rank() % n, n, block, p.whole_experts);
-  if (p.n_stages > 1) p.of_devices = {p.communicator->group(n)};
   return std::make_unique<Ranks>(own, std::move(source), of_rank, progress);
 }
 

@@ -16,7 +16,7 @@ void CudaBackend::connect(std::shared_ptr<Communicator> ranks) {
     cudaStreamSynchronize(device_.stream());  // ignores the status: a lost device has nothing to wait for
     drop_graphs();
     one_shot_.reset(), nccl_.reset();
-  } else {
+  } else if (ranks->size() > 1) {
     nccl_ = std::make_unique<cuda::Nccl>(*ranks);
     one_shot_ = cuda::OneShot::connect(*ranks, device_);
   }
@@ -38,29 +38,30 @@ void CudaBackend::add_reduced(Tensor x, Tensor y) {
   Backend::add_reduced(x, y);
 }
 
-// Waits for an event on this GPU, with a time limit, because the event never happens if another rank fails.
+// Waits for an event on this GPU. With ranks there is a time limit, because the event never happens if another rank of
+// the stage fails, and because other stages wait for a GPU that hangs.
 void CudaBackend::await(cudaEvent_t event) {
-  if (!nccl_) return check(cudaEventSynchronize(event), "cudaEventSynchronize");
+  if (!ranks()) return check(cudaEventSynchronize(event), "cudaEventSynchronize");
   const auto begun = std::chrono::steady_clock::now();
   try {
     for (cudaError_t status; (status = cudaEventQuery(event)) != cudaSuccess;) {
       if (status != cudaErrorNotReady) check(status, "cudaEventQuery");
       ranks()->check();
       if (std::chrono::steady_clock::now() - begun < ranks()->limit()) continue;
-      nccl_->check_peers();
+      if (nccl_) nccl_->check_peers();
       throw DeviceLost("the GPUs have not finished a step for {} s: a rank hangs, so the model ends",
                        std::chrono::duration<double>(ranks()->limit()).count());
     }
   } catch (const DeviceLost&) {
     if (one_shot_) one_shot_->stop();
-    nccl_->abort();
+    if (nccl_) nccl_->abort();
     throw;
   }
 }
 
 // Waits for all work in the stream, with a time limit if there are ranks.
 void CudaBackend::await_stream() {
-  if (!nccl_) return check(cudaStreamSynchronize(device_.stream()), "cudaStreamSynchronize");
+  if (!ranks()) return check(cudaStreamSynchronize(device_.stream()), "cudaStreamSynchronize");
   if (finished_event_ == nullptr)
     check(cudaEventCreateWithFlags(&finished_event_, cudaEventDisableTiming), "cudaEventCreate");
   check(cudaEventRecord(finished_event_, device_.stream()), "cudaEventRecord");
