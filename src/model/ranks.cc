@@ -126,7 +126,7 @@ void Ranks::open_device(const std::string& name, const RunnerOptions& options) {
   const auto& of_devices = parallel_.of_devices;
   const size_t i = devices_.size() - 1;
   const auto& ranks = i < of_devices.size() ? of_devices[i] : communicator_;
-  device.backend = make_backend(options, name, config_.share ? ranks : nullptr);
+  device.backend = make_backend(options, name, config_.share || has_remote_stages() ? ranks : nullptr);
   device.name = name == "auto" ? device.backend->name() : name;
   if (is_known) device.name += fmt::format(" ({})", devices_.size());  // only the CPU may be listed twice
   device.taken_before = device.backend->allocated_bytes(), device.free_before = device.backend->available_bytes();
