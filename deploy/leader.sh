@@ -1,6 +1,7 @@
 #!/bin/sh
 # The first pod of a LeaderWorkerSet (deploy/leaderworkerset.yaml): waits until every other pod answers, and starts a rank
-# of `ingot serve` for each GPU of all pods. GPUS: of one pod. The words after the script are those of `ingot serve`.
+# of `ingot serve` for each GPU of all pods. GPUS: of one pod. STAGES: of the pipeline (1), which divides the number of
+# GPUs. The words after the script are those of `ingot serve`.
 set -eu
 
 name=${LWS_LEADER_ADDRESS%%.*}
@@ -14,4 +15,5 @@ while [ "$i" -lt "$LWS_GROUP_SIZE" ]; do
   i=$((i + 1))
 done
 ranks=$((GPUS * LWS_GROUP_SIZE))
-exec mpirun --host "$hosts" -n "$ranks" ingot serve --tp "$ranks" --device cuda --host 0.0.0.0 "$@"
+stages=${STAGES:-1}
+exec mpirun --host "$hosts" -n "$ranks" ingot serve --tp "$((ranks / stages))" --pp "$stages" --device cuda --host 0.0.0.0 "$@"

@@ -157,14 +157,15 @@ def stubs(folder, **bodies):
     return {"PATH": f"{folder}:/usr/bin:/bin"}
 
 
-def test_the_leader_starts_a_rank_for_each_gpu(flags, tmp_path):
+@pytest.mark.parametrize("stages, share", [({}, "--tp 12 --pp 1"), ({"STAGES": "3"}, "--tp 4 --pp 3")])
+def test_the_leader_starts_a_rank_for_each_gpu(flags, tmp_path, stages, share):
     env = stubs(tmp_path, ssh=f"[ -f {tmp_path}/up ] || {{ touch {tmp_path}/up; exit 255; }}", sleep="", mpirun="exit 71")
-    env |= {"LWS_LEADER_ADDRESS": "ingot-0.ingot.default", "LWS_GROUP_SIZE": "3", "GPUS": "4"}
+    env |= {"LWS_LEADER_ADDRESS": "ingot-0.ingot.default", "LWS_GROUP_SIZE": "3", "GPUS": "4"} | stages
     done = run(DEPLOY / "leader.sh", "/models/m.gguf", "--max-seqs", "8", env=env)
     assert done.returncode == 71, done.stderr
     *waits, start = (tmp_path / "calls").read_text().splitlines()
     assert waits == ["ssh ingot-0-1.ingot.default true", "sleep 2", "ssh ingot-0-1.ingot.default true", "ssh ingot-0-2.ingot.default true"]
-    assert start == ("mpirun --host ingot-0.ingot.default:4,ingot-0-1.ingot.default:4,ingot-0-2.ingot.default:4 -n 12 ingot serve --tp 12 "
+    assert start == (f"mpirun --host ingot-0.ingot.default:4,ingot-0-1.ingot.default:4,ingot-0-2.ingot.default:4 -n 12 ingot serve {share} "
                      "--device cuda --host 0.0.0.0 /models/m.gguf --max-seqs 8")
     assert set(flags_in(start.split(" serve ")[1].split())) <= flags
 
@@ -175,9 +176,15 @@ def test_the_slurm_script(flags, tmp_path, code, again):
     done = run(DEPLOY / "slurm.sh", "/models/m.gguf", "--max-seqs", "64", env=env)
     assert done.returncode == code and "8 ranks; http://node1:8080" in done.stdout
     start, *rest = (tmp_path / "calls").read_text().splitlines()
-    assert start == ("srun --mpi=pmix --kill-on-bad-exit=1 --ntasks=8 --ntasks-per-node=4 --gpu-bind=none ingot serve --tp 8 --device cuda --host 0.0.0.0 --port 8080 /models/m.gguf --max-seqs 64")
+    assert start == ("srun --mpi=pmix --kill-on-bad-exit=1 --ntasks=8 --ntasks-per-node=4 --gpu-bind=none ingot serve --tp 8 --pp 1 --device cuda --host 0.0.0.0 --port 8080 /models/m.gguf --max-seqs 64")
     assert set(flags_in(start.split(" serve ")[1].split())) <= flags
     assert rest == (["scontrol requeue 7"] if again else [])
+
+
+def test_the_slurm_script_makes_stages(tmp_path):
+    env = stubs(tmp_path, srun="", scontrol="") | {"SLURM_GPUS_ON_NODE": "4", "SLURM_JOB_NUM_NODES": "2", "SLURM_JOB_ID": "7", "SLURMD_NODENAME": "node1", "STAGES": "2"}
+    assert run(DEPLOY / "slurm.sh", "/models/m.gguf", env=env).returncode == 0
+    assert "ingot serve --tp 4 --pp 2 --device cuda" in (tmp_path / "calls").read_text()
 
 
 def test_the_slurm_script_says_how_it_is_used():
