@@ -41,7 +41,11 @@ class Planner {
   size_t left_by_weights(size_t i) const { return left_of(devices_[i].available, devices_[i].weights.total()); }
   // What stays free, because the sizes of a plan are not exact and other programs use the device.
   size_t spare(size_t i) const { return devices_[i].take == Take::kAll ? 0 : devices_[i].available / 20; }
-  std::string name_of(size_t i) const { return devices_.size() == 1 ? "the device" : devices_[i].name; }
+  // With ranks, each plans for its own device, such as cuda:1.
+  std::string name_of(size_t i) const {
+    const bool is_only = devices_.size() == 1 && devices_[i].name.find(':') == std::string::npos;
+    return is_only ? "the device" : devices_[i].name;
+  }
 
   KvShape kv_shape(const RunnerOptions& o, int n_layers, int64_t n_blocks) const {
     return {.n_layers = n_layers,
