@@ -30,7 +30,11 @@ done
 apt="apt-get -q -o APT::Sandbox::User= -o Acquire::Retries=3 -o Dir::Etc=$PWD/apt -o Dir::State=$PWD/apt
   -o Dir::State::status=$PWD/apt/status -o Dir::Cache=$PWD/apt"
 $apt update >>"$log" 2>&1 || true  # a source that does not answer does not matter
-run $apt source fmtlib pcre2 utf8proc openssl curl googletest
+# A mirror may lack the sources of a security update. Then the release's own version is used.
+release=$(sed -n 's/^VERSION_CODENAME=//p' /etc/os-release)
+for name in fmtlib pcre2 utf8proc openssl curl googletest; do
+  $apt source "$name" >>"$log" 2>&1 </dev/null || run $apt source "$name/$release"
+done
 
 # build NAME OPTION...: builds a CMake project.
 build() {
