@@ -105,7 +105,8 @@ INSTANTIATE_TEST_SUITE_P(Models, ParallelEngine,
 class ProcessesEngine : public testing::TestWithParam<std::tuple<const char*, Layout>> {};
 
 TEST_P(ProcessesEngine, AnswersAreThoseOfTransformers) {
-  const auto [model, layout] = GetParam();
+  const char* model = std::get<0>(GetParam());
+  const Layout layout = std::get<1>(GetParam());
   const GreedyGolden golden(model);
   for (const int n_kv_tokens : kv_sizes(golden))
     lead_processes(model, layout, n_kv_tokens, [&](Ranks& runner) {
