@@ -48,7 +48,7 @@ function(ingot_cpu_kernels)
     list(INSERT layers ${place} ${target})
   endforeach()
   # The tiles of the matrix unit; the rest of this set is that of avx512bf16.
-  if(CMAKE_SYSTEM_PROCESSOR MATCHES "x86_64|AMD64|amd64")
+  if(CMAKE_SYSTEM_PROCESSOR MATCHES "x86_64|AMD64|amd64" AND CMAKE_SYSTEM_NAME STREQUAL "Linux")
     add_library(ingot_cpu_amx OBJECT ${PROJECT_SOURCE_DIR}/src/backend/cpu/amx/amx_tile.cc)
     target_include_directories(ingot_cpu_amx PRIVATE ${PROJECT_SOURCE_DIR}/src)
     target_compile_options(ingot_cpu_amx PRIVATE -mamx-tile -mamx-bf16 -O3)

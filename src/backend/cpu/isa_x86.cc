@@ -30,26 +30,26 @@ bool has_avx_vnni() {
   return __get_cpuid_count(7, 1, &eax, &ebx, &ecx, &edx) != 0 && (eax & 1 << 4) != 0;
 }
 
-
-// The processor has the matrix unit, and the system lets this process use it. Linux does so on request.
-bool can_use_amx() {
-  constexpr unsigned kBf16 = 1 << 22, kTile = 1 << 24;
-  unsigned eax = 0, ebx = 0, ecx = 0, edx = 0;
-  if (__get_cpuid_count(7, 0, &eax, &ebx, &ecx, &edx) == 0 || (edx & kBf16) == 0 || (edx & kTile) == 0) return false;
 #ifdef __linux__
+// Adds the set with the matrix unit if the processor has this unit and the system lets the process use it.
+void add_amx(std::vector<const Kernels*>& found) {
+  constexpr unsigned kBf16 = 1 << 22, kTile = 1 << 24;
   constexpr long kRequest = 0x1023, kTileData = 18;  // ARCH_REQ_XCOMP_PERM, XFEATURE_XTILEDATA
-  return syscall(SYS_arch_prctl, kRequest, kTileData) == 0;
+  unsigned eax = 0, ebx = 0, ecx = 0, edx = 0;
+  if (__get_cpuid_count(7, 0, &eax, &ebx, &ecx, &edx) == 0 || (edx & kBf16) == 0 || (edx & kTile) == 0) return;
+  if (syscall(SYS_arch_prctl, kRequest, kTileData) != 0) return;
+  static const Kernels kAmx = [] {
+    Kernels set = avx512bf16::kKernels;
+    set.isa = "amx";
+    set.block_tiles = &amx::kBf16Tiles, set.block_tile = amx::kTokens;
+    set.peak_bf16 = amx::peak_bf16;
+    return set;
+  }();
+  found.push_back(&kAmx);
+}
 #else
-  return false;
+void add_amx(std::vector<const Kernels*>&) {}  // only Linux is asked for the unit in this way
 #endif
-}
-
-Kernels with_amx(Kernels base) {
-  base.isa = "amx";
-  base.block_tiles = &amx::kBf16Tiles, base.block_tile = amx::kTokens;
-  base.peak_bf16 = amx::peak_bf16;
-  return base;
-}
 
 }  // namespace
 
@@ -60,11 +60,7 @@ std::vector<const Kernels*> find_kernels() {
                           __builtin_cpu_supports("avx512cd") && __builtin_cpu_supports("avx512dq") &&
                           __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512vnni");
   std::vector<const Kernels*> found;
-  if (has_avx512 && __builtin_cpu_supports("avx512bf16") && can_use_amx()) {
-    static const Kernels kAmx = with_amx(avx512bf16::kKernels);
-    found.push_back(&kAmx);
-  }
-  if (has_avx512 && __builtin_cpu_supports("avx512bf16")) found.push_back(&avx512bf16::kKernels);
+  if (has_avx512 && __builtin_cpu_supports("avx512bf16")) add_amx(found), found.push_back(&avx512bf16::kKernels);
   if (has_avx512) found.push_back(&avx512::kKernels);
   if (kEncodesAvxVnniAsAvx512 ? has_avx512 : has_avx2 && has_avx_vnni()) found.push_back(&avx_vnni::kKernels);
   if (has_avx2) found.push_back(&avx2::kKernels);
