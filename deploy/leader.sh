@@ -16,4 +16,5 @@ while [ "$i" -lt "$LWS_GROUP_SIZE" ]; do
 done
 ranks=$((GPUS * LWS_GROUP_SIZE))
 stages=${STAGES:-1}
-exec mpirun --host "$hosts" -n "$ranks" ingot serve --tp "$((ranks / stages))" --pp "$stages" --device cuda --host 0.0.0.0 "$@"
+exec mpirun --host "$hosts" -n "$ranks" \
+  ingot serve --tp "$((ranks / stages))" --pp "$stages" --device cuda --host 0.0.0.0 "$@"
