@@ -87,16 +87,15 @@ struct Tile {
   float out[kChunks][kPerLane][4];
   float most[2] = {kNone, kNone}, total[2] = {0, 0};
 
-  // Lane t owns columns 8t to 8t + 7 of each 32, or with kOwn = 16 columns 16t to 16t + 15 of each 64.
-  template <int kOwn = 8>
+  // Lane t owns columns 8t to 8t + 7 of each 32.
   __device__ void load_q(const Params& p, int token0, int head0, int row0, int n_rows, int g, int t) {
 #pragma unroll
     for (int i = 0; i < kDim / 32; ++i) {
 #pragma unroll
       for (int h = 0; h < 2; ++h) {
         const int row = row0 + g + 8 * h;
-        const int column = kOwn == 8 ? 32 * i + 8 * t : 64 * (i / 2) + 16 * t + 8 * (i % 2);
-        const half* from = p.q + (token0 + row / p.group) * p.q_stride + (head0 + row % p.group) * kDim + column;
+        const half* from =
+            p.q + (token0 + row / p.group) * p.q_stride + (head0 + row % p.group) * kDim + 32 * i + 8 * t;
         const uint4 v = row < n_rows ? *reinterpret_cast<const uint4*>(from) : uint4{};
         q[i][0][h] = v.x, q[i][0][2 + h] = v.y, q[i][1][h] = v.z, q[i][1][2 + h] = v.w;
       }
@@ -164,28 +163,11 @@ struct Tile {
       total[h] += __shfl_xor_sync(0xFFFFFFFFu, total[h], 2);
     }
   }
-
-  // Calls f(0 for row g or 1 for row g + 8, first column, sums) for each 2 * kPerLane columns of this lane.
-  template <class F>
-  __device__ void each_piece(int t, F&& f) const {
-#pragma unroll
-    for (int h = 0; h < 2; ++h)
-#pragma unroll
-      for (int c = 0; c < kChunks; ++c) {
-        float piece[2 * kPerLane];
-#pragma unroll
-        for (int j = 0; j < kPerLane; ++j) piece[j] = out[c][j][2 * h], piece[kPerLane + j] = out[c][j][2 * h + 1];
-        f(h, c * kChunk + 2 * t * kPerLane, piece);
-      }
-  }
 };
 
 // The row of a key (which = 0) or value (1) in the cache.
-__device__ __forceinline__ int64_t row_in(const Params& p, int block, int key, int which, int head) {
-  return cached_row(p.kv, p.layer, block, key, which, head);
-}
 __device__ __forceinline__ int64_t row_of(const Params& p, const int32_t* table, int key, int which, int head) {
-  return row_in(p, table[key / p.kv.block_size], key, which, head);
+  return cached_row(p.kv, p.layer, table[key / p.kv.block_size], key, which, head);
 }
 
 __device__ __forceinline__ void store(const Params& p, int64_t at, float v) {

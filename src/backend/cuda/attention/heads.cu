@@ -112,19 +112,19 @@ __device__ __forceinline__ void store2(T* to, float2 v) {
 }
 
 // Pairs i and i + 1 of a head, i even. A pair has the elements that rope rotates together first, then neighbours among
-// the others. With one layout of rope, the first elements of both pairs are neighbours, and the second elements.
-// Otherwise the elements of each pair are neighbours. So a lane loads and stores two elements at once.
+// the others. If rope splits a head in halves, both first elements are neighbours, and both second elements. Otherwise,
+// the elements of each pair are neighbours. In both cases, a lane loads and stores two elements at once.
 struct Pairs {
   int first, second;  // where two neighbours begin, twice
-  bool turned;        // the neighbours are of different pairs
+  bool transposed;    // the neighbours are of different pairs
 
   __device__ Pairs(int i, const Rope& rope)
       : first(rope.split && i < rope.half_dim ? i : 2 * i),
         second(rope.split && i < rope.half_dim ? i + rope.half_dim : 2 * i + 2),
-        turned(rope.split && i < rope.half_dim) {}
+        transposed(rope.split && i < rope.half_dim) {}
   // Turns the elements at `first` and at `second` into pairs, and back.
   __device__ __forceinline__ void exchange(float2& a, float2& b) const {
-    if (!turned) return;
+    if (!transposed) return;
     const float y = a.y;
     a.y = b.x, b.x = y;
   }

@@ -157,7 +157,6 @@ void order_by_expert(const ExpertOrder& order, const int32_t* ids, int64_t n_row
 
 void combine_rows(const Tensor& residual, const Tensor& y, const Tensor& weights, Device& device) {
   if (residual.rows == 0) return;
-  const dim3 grid(static_cast<unsigned>(residual.rows), blocks_for(residual.cols, 256));
   const auto start = [&]<class Y, int n>(const Y* p) {
     const int64_t n_packs = residual.cols / n;
     const auto n_threads = static_cast<int>(std::min<int64_t>(256, (n_packs + 31) / 32 * 32));
