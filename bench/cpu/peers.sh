@@ -24,7 +24,9 @@ mkdir -p "$work"
 model_file() {  # SHAPE TYPE: makes the file if it is not there
   file=$work/$1-$2.gguf
   test -f "$file" && return
-  test "$2" = F16 && { python3 "$here/random_model.py" "$1" "$file"; return; }
+  case $2 in
+    F16 | IQ[123]* | TQ*) python3 "$here/random_model.py" "$1" "$file" --type "$2"; return ;;
+  esac
   (model_file "$1" F16)
   "$ingot" quantize "$work/$1-F16.gguf" "$file" "$2" >&2
 }

@@ -33,7 +33,7 @@ def kinds():
             r"\{(\d+), (\d+), (\d+), (\w+), Scales::k(\w+)\},\s*// (.*)", table):
         fields = 2 if has_min == "true" else 1
         scale_bits = {"F16": 16 * fields, "SuperNibbles": 8}.get(scales, 8 * fields)
-        head = 16 * fields / 256 if scales.startswith("Super") else 0
+        head = 16 * fields / 256 if scales in ("Super", "SuperNibbles") else 0
         yield names.strip(), int(bits) + scale_bits / int(group) + head
 
 

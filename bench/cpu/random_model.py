@@ -1,10 +1,11 @@
 #!/usr/bin/env python3
-"""Writes a GGUF file in F16 with random weights in the shape of a real model, for speed alone.
+"""Writes a GGUF file with random weights in the shape of a real model, for speed alone.
 
     bench/cpu/random_model.py llama-3.2-1b model-f16.gguf
+    bench/cpu/random_model.py llama-3.2-1b model-iq2_xxs.gguf --type IQ2_XXS     # a type that `ingot quantize` does not write
 
-The weights are normal with a deviation of 1 / sqrt(columns), so that quantizers see usual values, and they are bf16 numbers,
-because most F16 files are made from BF16 models. The vocabulary has the real size and made-up tokens. Only Python's own library
+The weights of F16 are normal with a deviation of 1 / sqrt(columns), so that quantizers see usual values, and they are bf16 numbers,
+because most F16 files are made from BF16 models. Other types get random bytes, and scales near those of a model. The vocabulary has the real size and made-up tokens. Only Python's own library
 is needed.
 """
 import argparse
@@ -17,6 +18,10 @@ SHAPES = {  # layers, dim, heads, KV heads, head dim, FFN dim, tokens, rope thet
     "qwen2.5-0.5b": ("qwen2", 24, 896, 14, 2, 64, 4864, 151936, 1e6, True),
     "llama-3.2-1b": ("llama", 16, 2048, 32, 8, 64, 8192, 128256, 5e5, False),
     "llama-3.1-8b": ("llama", 32, 4096, 32, 8, 128, 14336, 128256, 5e5, False),
+}
+TYPES = {  # GGUF's id, the bytes of a block of 256 elements, where the block has its f16 scale
+    "IQ2_XXS": (16, 66, 0), "IQ2_XS": (17, 74, 0), "IQ3_XXS": (18, 98, 0), "IQ1_S": (19, 50, 0), "IQ3_S": (21, 110, 0),
+    "IQ2_S": (22, 82, 0), "IQ1_M": (29, 56, None), "TQ1_0": (34, 54, 52), "TQ2_0": (35, 66, 64),
 }
 ALIGNMENT = 32
 U32, I32, F32, STRING, ARRAY = 4, 5, 6, 8, 9
@@ -88,25 +93,35 @@ def normal_bf16_in_f16(count, deviation):
     return struct.pack(f"<{count}e", *struct.unpack(f"<{count}f", struct.pack(f"<{count}I", *words)))
 
 
-def write(name, path):
+def random_blocks(block_bytes, scale_at):
+    data = bytearray(random.randbytes(4096 * block_bytes))
+    if scale_at is not None:
+        for at in range(scale_at, len(data), block_bytes):
+            data[at: at + 2] = struct.pack("<e", 0.002)
+    return bytes(data)
+
+
+def write(name, path, kind):
+    type_id, block, _ = TYPES.get(kind, (1, 512, None))  # F16 as blocks of 256, too
     entries = list(tensors(name))
-    sizes = [cols * rows * 2 if rows else cols * 4 for _, cols, rows in entries]
+    sizes = [cols * rows * block // 256 if rows else cols * 4 for _, cols, rows in entries]
     infos, at = [], 0
     for (tensor, cols, rows), size in zip(entries, sizes):
         dims = [cols, rows] if rows else [cols]
-        infos.append(text(tensor) + struct.pack(f"<I{len(dims)}QIQ", len(dims), *dims, 1 if rows else 0, at))
+        infos.append(text(tensor) + struct.pack(f"<I{len(dims)}QIQ", len(dims), *dims, type_id if rows else 0, at))
         at += -(-size // ALIGNMENT) * ALIGNMENT
     pairs = metadata(name)
-    noise = {cols: normal_bf16_in_f16(1 << 20, cols ** -0.5) for cols in sorted({c for _, c, r in entries if r})}
+    noise = {cols: random_blocks(*TYPES[kind][1:]) if kind in TYPES else normal_bf16_in_f16(1 << 20, cols ** -0.5)
+             for cols in sorted({c for _, c, r in entries if r})}
     with open(path, "wb") as out:
         head = b"GGUF" + struct.pack("<IQQ", 3, len(entries), len(pairs)) + b"".join(pairs) + b"".join(infos)
         out.write(head + bytes(-len(head) % ALIGNMENT))
         for (_, cols, rows), size in zip(entries, sizes):
-            if rows:  # matrices of one width share the noise, each from another offset
-                start = random.randrange(1 << 20) * 2
-                block = noise[cols][start:] + noise[cols][:start]
-                for done in range(0, size, len(block)):
-                    out.write(block[: size - done])
+            if rows:  # matrices of one width share the data, each from another offset
+                start = random.randrange(2048) * block
+                data = noise[cols][start:] + noise[cols][:start]
+                for done in range(0, size, len(data)):
+                    out.write(data[: size - done])
             else:
                 out.write(struct.pack("<f", 1.0) * cols)
             out.write(bytes(-size % ALIGNMENT))
@@ -116,8 +131,9 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("shape", choices=SHAPES)
     parser.add_argument("out", type=pathlib.Path)
+    parser.add_argument("--type", choices=["F16", *TYPES], default="F16")
     args = parser.parse_args()
-    write(args.shape, args.out)
+    write(args.shape, args.out, args.type)
 
 
 if __name__ == "__main__":

@@ -12,6 +12,7 @@ struct Q1_0 : Grouped<Q1_0> {
   static constexpr int levels = 2;
   static constexpr int code_bits = 4;
   static constexpr int group = 32;
+  static constexpr int run = 4;
   static constexpr int8_t codebook[16] = {-1, 1};
   static constexpr ScaleField scale_fields[] = {{0, 1.0f}};
 

@@ -12,6 +12,7 @@ struct Q2_0 : Grouped<Q2_0> {
   static constexpr int levels = 4;
   static constexpr int code_bits = 4;
   static constexpr int group = 32;
+  static constexpr int run = 2;
   static constexpr int zero = 1;
   static constexpr ScaleField scale_fields[] = {{0, 0.8165f}};
 

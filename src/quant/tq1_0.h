@@ -14,13 +14,14 @@ struct TQ1_0 : Grouped<TQ1_0> {
   static constexpr int block_bytes = 54;
   static constexpr int levels = 3;
   static constexpr int code_bits = 4;
-  static constexpr int group = 16;
+  static constexpr int group = 32;
+  static constexpr int run = 8;
   static constexpr int zero = 1;
   static constexpr ScaleField scale_fields[] = {{52, 1.2233f}};
 
   INGOT_HD static void unpack(const uint8_t* __restrict block, uint8_t* __restrict codes, float* __restrict scales,
                               float* __restrict mins) {
-    for (int g = 0; g < 16; ++g) {
+    for (int g = 0; g < 8; ++g) {
       scales[g] = load_f16(block + 52);
       mins[g] = -zero * scales[g];
     }

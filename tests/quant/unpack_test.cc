@@ -98,7 +98,7 @@ TEST(Unpack, GroupsOfARunShareTheirScale) {
       }
     }
   });
-  EXPECT_EQ(n_formats, 2);
+  EXPECT_EQ(n_formats, 6);
 }
 
 TEST(Unpack, PutIsTheInverse) {

@@ -19,16 +19,17 @@ constexpr int kMaxTile = 32;     // tokens
 // ---- quantized panels ----
 
 // How the scale of a group of weights is stored: as f16; as a power of two, the exponent byte of an f32, where 0 means
-// 2^-127; as E4M3 without a sign; as an int8 times an f16 of the super-block; or as four bits times such an f16, with
-// the scale and the minimum in a byte's low and high four bits.
-enum class Scales : uint8_t { kF16, kE8M0, kE4M3, kSuper, kSuperNibbles };
+// 2^-127; as E4M3 without a sign; as an int8 times an f16 of the super-block; as four bits times such an f16, with the
+// scale and the minimum in a byte's low and high four bits; or as six bits times such an f16, in the high bits of a
+// byte. The two low bits of the first scale of group g are then bits 2g and 2g + 1 of the f16.
+enum class Scales : uint8_t { kF16, kE8M0, kE4M3, kSuper, kSuperNibbles, kSuperSixBits };
 
 // The quantized layouts that have kernels. Packing removes most differences between formats. The remaining ones are the
 // fields of QuantKind.
 struct QuantKind {
-  int bits;  // 2, 3, 4, 5, 6 or 8; with a codebook, 4 at most
+  int bits;  // 1, 2, 3, 4, 5, 6 or 8; with a codebook, 4 at most
   int span;  // with a codebook, the largest difference of two levels; 0: no codebook
-  int group;  // elements that share a scale: 16, 32 or 64
+  int group;  // elements that share a scale: 16, 32, 64, 128 or 256
   bool has_min;
   Scales scales;
 };
@@ -42,11 +43,11 @@ constexpr QuantKind kQuantKinds[] = {
     {4, 0, 32, true, Scales::kSuper},             // Q4_K
     {5, 0, 32, true, Scales::kSuper},             // Q5_K
     {2, 0, 16, true, Scales::kSuperNibbles},      // Q2_K
-    {3, 0, 16, false, Scales::kSuper},            // Q3_K
-    {2, 0, 16, false, Scales::kSuper},            // TQ1_0 TQ2_0
+    {3, 0, 16, false, Scales::kSuperSixBits},     // Q3_K
+    {2, 0, 256, false, Scales::kF16},             // TQ1_0 TQ2_0
     {6, 0, 16, false, Scales::kSuper},            // Q6_K
-    {2, 0, 32, false, Scales::kF16},              // Q2_0
-    {2, 2, 32, false, Scales::kF16},              // Q1_0
+    {2, 0, 64, false, Scales::kF16},              // Q2_0
+    {1, 2, 128, false, Scales::kF16},             // Q1_0
     {4, 240, 32, false, Scales::kF16},            // IQ4_NL
     {4, 24, 32, false, Scales::kE8M0},            // MXFP4
     {4, 240, 32, false, Scales::kSuper},          // IQ4_XS
@@ -64,20 +65,21 @@ constexpr int kQuantKindCount = sizeof(kQuantKinds) / sizeof(kQuantKinds[0]);
 // the same byte with and without a sign.
 static constexpr int largest_code(const QuantKind& kind) { return kind.span > 0 ? kind.span : (1 << kind.bits) - 1; }
 
-// Codes are split into planes, so that a panel is hardly larger than in the file: the low 8, 4 or 2 bits of each code,
-// then the other one or two bits. A plane of b bits holds [k / (32 / b), 32 rows, 4 bytes]: elements 4q to 4q + 3 have
+// Codes are split into planes, so that a panel is hardly larger than in the file: the low 8, 4, 2 or 1 bits of each
+// code, then the other one or two bits. A plane of b bits holds [k / (32 / b), 32 rows, 4 bytes]: elements 4q to 4q + 3 have
 // their bits in the four bytes of a 32-bit word, at bit b * (q % (8 / b)) of each byte.
 struct Planes {
   int low, high;  // bits
 };
 static constexpr Planes planes_of(int bits) {
-  const int low = bits == 8 ? 8 : bits >= 4 ? 4 : 2;
+  const int low = bits == 8 ? 8 : bits >= 4 ? 4 : bits >= 2 ? 2 : 1;
   return {low, bits - low};
 }
 
-// A panel is a run of blocks. A block covers 32 elements of k (64 if 64 elements share a scale, 256 in super-blocks). A
-// block has a head, and then a record for each group of 32 elements:
-//   head     super-blocks: base scales, base minima f16 [32 rows]; if groups share a scale: scales, minima f16 [32]
+// A panel is a run of blocks. A block covers 256 elements of k in super-blocks, otherwise the elements that share a
+// scale, at least 32. A block has a head, and then a record for each group of 32 elements:
+//   head     super-blocks: base scales, base minima f16 [32 rows], unless the scales have six bits; if groups share a
+//            scale: scales, minima f16 [32]
 //   record   scales, minima of the group [parts, 32 rows], unless the head has them; then the planes of the codes
 // where parts = max(32 / group, 1), and minima are present only with has_min. Most records are whole cache lines.
 struct BlockLayout {
@@ -94,10 +96,10 @@ struct BlockLayout {
   int bytes;
 };
 static constexpr BlockLayout block_layout(const QuantKind& kind) {
-  const bool nibbles = kind.scales == Scales::kSuperNibbles;
+  const bool nibbles = kind.scales == Scales::kSuperNibbles, six_bits = kind.scales == Scales::kSuperSixBits;
   const int fields = kind.has_min ? 2 : 1;
   BlockLayout b{};
-  b.super = kind.scales == Scales::kSuper || nibbles;
+  b.super = kind.scales == Scales::kSuper || nibbles || six_bits;
   b.shared = kind.group > kGroup;
   b.n_groups = b.super ? kSuperGroups : b.shared ? kind.group / kGroup : 1;
   b.parts = b.shared ? 1 : kGroup / kind.group;
@@ -105,7 +107,7 @@ static constexpr BlockLayout block_layout(const QuantKind& kind) {
   const int field_bytes = b.parts * kPanelRows * b.scale_bytes;
   b.mins_at = nibbles ? 0 : field_bytes;
   const int scales_bytes = nibbles ? field_bytes : fields * field_bytes;
-  b.head_bytes = b.super ? fields * 2 * kPanelRows : b.shared ? scales_bytes : 0;
+  b.head_bytes = six_bits ? 0 : b.super ? fields * 2 * kPanelRows : b.shared ? scales_bytes : 0;
   b.codes_at = b.shared ? 0 : scales_bytes;
   b.high_at = kGroup * kPanelRows * planes_of(kind.bits).low / 8;
   b.record_bytes = b.codes_at + kGroup * kPanelRows * kind.bits / 8;

@@ -72,7 +72,11 @@ class QuantPacker {
     const float sign = field == 1 ? -1.0f : 1.0f;  // minima are -(dmin * m)
     const float base = sign * float_from_f16(load_scale_bits(format_.scale_fields[field], source));
     const uint16_t half = f16_from_float(base);
-    std::memcpy(block + (field * kPanelRows + lane) * 2, &half, 2);
+    if (kind_.scales == Scales::kSuperSixBits) {
+      for (int g = 0; g < kSuperGroups; ++g) record(block, g)[lane] |= (half >> (2 * g)) & 3;
+    } else {
+      std::memcpy(block + (field * kPanelRows + lane) * 2, &half, 2);
+    }
     return base * format_.scale_unit;
   }
 
@@ -81,6 +85,9 @@ class QuantPacker {
     if (kind_.scales == Scales::kSuperNibbles) {
       CHECK(multiple >= 0 && multiple <= 15);
       *to |= static_cast<uint8_t>(static_cast<int>(multiple) << (4 * field));
+    } else if (kind_.scales == Scales::kSuperSixBits) {
+      CHECK(multiple >= -32 && multiple <= 31);
+      *to |= static_cast<uint8_t>(static_cast<int>(multiple) * 4);
     } else {
       CHECK(multiple >= -128 && multiple <= 127);
       *to = static_cast<uint8_t>(static_cast<int8_t>(multiple));
@@ -146,22 +153,27 @@ class QuantPacker {
 };
 
 // Whether a scale is a small integer times the scale of the block. This holds for all formats with 256 elements a
-// block.
-bool has_super_blocks(const FormatInfo& f) { return f.block_size == kGroup * kSuperGroups; }
+// block and several scales.
+bool has_super_blocks(const FormatInfo& f) {
+  return f.block_size == kGroup * kSuperGroups && f.group * f.run < f.block_size;
+}
 
 // Whether the values of a block format are not evenly spaced, so that they have to be rounded to int8.
 bool is_rounded(const FormatInfo& f) { return f.unpack == nullptr && f.block_size > 1; }
 
-Scales scales_of(const FormatInfo& f) {
-  if (has_super_blocks(f)) return f.group == kGroup / 2 && f.has_min ? Scales::kSuperNibbles : Scales::kSuper;
-  if (f.scale_fields[0].kind == quant::ScaleKind::kE8M0) return Scales::kE8M0;
-  return f.scale_fields[0].kind == quant::ScaleKind::kUE4M3 ? Scales::kE4M3 : Scales::kF16;
-}
-
 // The bits of a code in a panel; see planes_of().
 int bits_of(const FormatInfo& f) {
   const int needed = std::bit_width(static_cast<unsigned>(f.levels - 1));
-  return needed > 6 ? 8 : std::max(needed, 2);
+  return needed > 6 ? 8 : needed;
+}
+
+Scales scales_of(const FormatInfo& f) {
+  if (has_super_blocks(f)) {
+    if (f.codebook != nullptr || bits_of(f) > 3) return Scales::kSuper;
+    return f.has_min ? Scales::kSuperNibbles : Scales::kSuperSixBits;
+  }
+  if (f.scale_fields[0].kind == quant::ScaleKind::kE8M0) return Scales::kE8M0;
+  return f.scale_fields[0].kind == quant::ScaleKind::kUE4M3 ? Scales::kE4M3 : Scales::kF16;
 }
 
 int lowest_level(const FormatInfo& f) { return *std::min_element(f.codebook, f.codebook + f.levels); }

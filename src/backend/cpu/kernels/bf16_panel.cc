@@ -28,15 +28,18 @@ void unpack_groups(const MatmulJob& job, const uint8_t* panel, int64_t first, in
   constexpr int n_quads = kGroup / 4 / b.parts;  // of a part
   const I book = Kind<kind>::k.span > 0 ? repeat16(job.codebook) : I{};
   const F zero = all((float)job.zero);
+  F bases[kPanelRows / W][2][1] = {};  // of the super-block: for scales and minima
   for (int64_t g = 0; g < n; ++g) {
     const uint8_t* block = panel + (first + g) / b.n_groups * b.bytes;
     const uint8_t* record = block + b.head_bytes + (first + g) % b.n_groups * b.record_bytes;
     const uint8_t* scales = b.shared ? block : record;
     uint32_t* to = out + g * kPairs * kPanelRows;
     for (int row = 0; row < kPanelRows; row += W) {
-      F base[2][1] = {};
-      load_base<kind>(base[0], block, 0, row);
-      if constexpr (Kind<kind>::k.has_min) load_base<kind>(base[1], block, 1, row);
+      F (&base)[2][1] = bases[row / W];
+      if (g == 0 || (first + g) % b.n_groups == 0) {
+        load_base<kind>(base[0], block, 0, row);
+        if constexpr (Kind<kind>::k.has_min) load_base<kind>(base[1], block, 1, row);
+      }
 #pragma GCC unroll 8
       for (int quad = 0; quad < kGroup / 4; ++quad) {
         const int part = quad / n_quads;

@@ -11,10 +11,23 @@ struct Kind {
   static constexpr BlockLayout layout = block_layout(k);
 };
 
+// The f16 of rows [row, row + W) that lies in the scales of a super-block (Scales::kSuperSixBits), divided by 4.
+template <int kind>
+INLINE F gather_base(const uint8_t* block, int row) {
+  H bits = {};
+#pragma GCC unroll 8
+  for (int g = 0; g < kSuperGroups; ++g)
+    bits |= (load_widened(block + g * Kind<kind>::layout.record_bytes + row) & 3) << (2 * g);
+  return f16_lanes(bits) * 0.25f;
+}
+
 // The factors of a super-block's scales or minima. Other kinds do not use them.
 template <int kind, int RV>
 INLINE void load_base(F (&base)[RV], const uint8_t* head, int field, int row) {
-  if constexpr (Kind<kind>::layout.super) {
+  if constexpr (Kind<kind>::k.scales == Scales::kSuperSixBits) {
+#pragma GCC unroll 8
+    for (int v = 0; v < RV; ++v) base[v] = gather_base<kind>(head, row + v * W);
+  } else if constexpr (Kind<kind>::layout.super) {
 #pragma GCC unroll 8
     for (int v = 0; v < RV; ++v) base[v] = load_f16((const uint16_t*)head + field * kPanelRows + row + v * W);
   }
@@ -27,6 +40,7 @@ INLINE F load_scale(const uint8_t* scales, int field, int part, int row, F base)
   const uint8_t* p = scales + field * Kind<kind>::layout.mins_at +
                      (part * kPanelRows + row) * Kind<kind>::layout.scale_bytes;
   if constexpr (type == Scales::kSuper) return load_s8((const int8_t*)p) * base;
+  if constexpr (type == Scales::kSuperSixBits) return to_float(part == 0 ? load_bytes(p) & ~3 : load_bytes(p)) * base;
   if constexpr (type == Scales::kSuperNibbles) return to_float((load_bytes(p) >> (4 * field)) & 15) * base;
   if constexpr (type == Scales::kE8M0) return load_e8m0(p);
   if constexpr (type == Scales::kE4M3) return load_ue4m3(p);
