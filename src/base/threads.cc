@@ -79,7 +79,7 @@ ThreadPool::ThreadPool(int n_threads, const ThreadStarter& start, std::vector<Me
   const int n = n_threads > 0 ? n_threads : usual;
   workers_ = start_workers(
       n - 1, "the thread pool", [this](int i) { work(i + 1); }, start);  // thread 0 is the caller
-  shares_ = TaskShares(size());
+  shares_ = TaskShares(size(), nodes_.empty());  // memory of nodes is placed for equal shares
   if (!nodes_.empty()) on_each_thread([this](int thread) { bind(thread); });
 }
 
@@ -107,11 +107,11 @@ void ThreadPool::take_tasks(int thread) {
 // Safety depends on the order of the atomic operations, all of them seq_cst: a worker changes entered_ and then reads
 // epoch_; run() changes epoch_ and then reads entered_. So a worker that saw the job open is counted before the job is
 // closed, and run() waits for that worker. Any other worker leaves without reading the job.
-void ThreadPool::run(int64_t n_tasks, Call call, void* context) {
+void ThreadPool::run(int64_t n_tasks, bool equal_tasks, Call call, void* context) {
   if (!nodes_.empty() && caller_ != std::this_thread::get_id()) bind(0);  // not the thread bound as thread 0
   call_ = call;
   context_ = context;
-  shares_.deal(n_tasks);
+  shares_.deal(n_tasks, equal_tasks);
   epoch_.fetch_add(1);
   wake_all(epoch_);
   take_tasks(0);

@@ -42,17 +42,19 @@ class ThreadPool {
   const std::vector<MemoryNode>& nodes() const { return nodes_; }
 
   // Calls fn(task, thread) for each task in [0, n_tasks), with thread in [0, size()); returns when all calls have
-  // returned. Thread i begins with the i-th of size() equal shares. One thread at a time may call parallel_for, and
-  // not from inside fn. fn must not throw.
+  // returned. Thread i begins with the i-th of size() shares. The pool measures the speeds of its threads in loops with
+  // equal_tasks, whose tasks take about the same time. One thread at a time may call parallel_for, and not from inside
+  // fn. fn must not throw.
   template <class F>
-  void parallel_for(int64_t n_tasks, F&& fn) {
+  void parallel_for(int64_t n_tasks, F&& fn, bool equal_tasks = false) {
     if (n_tasks <= 1 || workers_.empty()) {
       for (int64_t task = 0; task < n_tasks; ++task) fn(task, 0);
       return;
     }
     using Fn = std::remove_reference_t<F>;
     run(
-        n_tasks, [](void* context, int64_t task, int thread) { (*static_cast<Fn*>(context))(task, thread); },
+        n_tasks, equal_tasks,
+        [](void* context, int64_t task, int thread) { (*static_cast<Fn*>(context))(task, thread); },
         const_cast<void*>(static_cast<const void*>(&fn)));
   }
 
@@ -72,7 +74,7 @@ class ThreadPool {
   using Call = void (*)(void* context, int64_t task, int thread);
 
   void bind(int thread);
-  void run(int64_t n_tasks, Call call, void* context);
+  void run(int64_t n_tasks, bool equal_tasks, Call call, void* context);
   void work(int thread);
   void take_tasks(int thread);
   void wait_for_job(uint32_t seen);

@@ -126,14 +126,15 @@ void CpuBackend::run_matmuls(Tensor x, std::span<const Output> outputs, std::opt
   // Gate and up run together, panel by panel, so only the first matmul's panels become tasks.
   const size_t n_dealt = gated ? 1 : outputs.size();
   plan_matmuls({jobs.data(), n_dealt}, {n_panels.data(), n_dealt});
-  pool_.parallel_for(static_cast<int64_t>(matmul_tasks_.size()), [&](int64_t i, int) {
+  const auto run = [&](int64_t i, int) {
     const MatmulTask& task = matmul_tasks_[i];
     if (gated) {
       jobs[0].kernels->gate_up(jobs[0], jobs[1], static_cast<int>(*gated), task.range);
     } else {
       run_task(jobs[task.job], task.range);
     }
-  });
+  };
+  pool_.parallel_for(static_cast<int64_t>(matmul_tasks_.size()), run, /*equal_tasks=*/true);
 }
 
 void CpuBackend::matmul(Tensor y, Tensor x, const Weight& w, Tensor bias) {
