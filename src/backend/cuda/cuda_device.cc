@@ -106,16 +106,16 @@ const ClustersAtOnce& Device::clusters_at_once(const void* kernel, int threads, 
   if (k.counted >= most_blocks) return k.at_once;
   k.counted = most_blocks;
   const bool can = has_clusters() && permit(k, kernel, shared, most_blocks) == cudaSuccess;
-  for (unsigned i = 0; can && i < k.at_once.size() && 1u << i <= most_blocks; ++i) {
+  for (unsigned n = 1; can && n < k.at_once.size() && n <= most_blocks; ++n) {
     cudaLaunchAttribute cluster{};
     cluster.id = cudaLaunchAttributeClusterDimension;
-    cluster.val.clusterDim = {1, 1u << i, 1};
+    cluster.val.clusterDim = {1, n, 1};
     cudaLaunchConfig_t config{};
-    config.gridDim = dim3(1, 1u << i, static_cast<unsigned>(limits_.n_multiprocessors));
+    config.gridDim = dim3(1, n, static_cast<unsigned>(limits_.n_multiprocessors));
     config.blockDim = dim3(static_cast<unsigned>(threads));
     config.dynamicSmemBytes = shared;
     config.attrs = &cluster, config.numAttrs = 1;
-    if (cudaOccupancyMaxActiveClusters(&k.at_once[i], kernel, &config) != cudaSuccess) k.at_once[i] = 0;
+    if (cudaOccupancyMaxActiveClusters(&k.at_once[n], kernel, &config) != cudaSuccess) k.at_once[n] = 0;
   }
   cudaGetLastError();  // clears the error of clusters that cannot be launched
   return k.at_once;

@@ -20,8 +20,8 @@ cudaError_t select_device(int index) noexcept;
 // Newer GPUs do not support them, and code that the driver compiles from PTX lacks them. Throws like check().
 bool finds_hopper_code();
 
-// [i]: how many clusters of 2^i blocks can be resident on the GPU at once.
-using ClustersAtOnce = std::array<int, 5>;
+// [n]: how many clusters of n blocks can be resident on the GPU at once.
+using ClustersAtOnce = std::array<int, 17>;
 
 // The properties of the GPU's model.
 struct DeviceLimits {

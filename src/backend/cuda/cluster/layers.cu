@@ -321,7 +321,7 @@ template <class K>
 bool can_launch(Device& device) {
   static_assert(kBlocks == 16);
   const auto* kernel = reinterpret_cast<const void*>(layers_kernel<K>);
-  return device.clusters_at_once(kernel, kThreads, device.most_shared() - kReserved, kBlocks)[4] > 0;
+  return device.clusters_at_once(kernel, kThreads, device.most_shared() - kReserved, kBlocks)[kBlocks] > 0;
 }
 
 }  // namespace

@@ -14,7 +14,7 @@ using namespace warpgroup_kernel;
 
 namespace {
 
-constexpr unsigned kMaxSplit = 8;  // blocks in a cluster
+constexpr int kMaxSplit = 8;  // blocks in a cluster
 
 // How a product is divided: rows of activations for each block, and the number of blocks that share the columns. The
 // division with the least estimated time is used. The constants are microseconds on an H200: for a step of a block, for
@@ -24,14 +24,14 @@ struct Cut {
   double us;
 };
 Cut cut_for(int n_tokens, int n_rows, int n_blocks, int n_steps, const ClustersAtOnce& at_once) {
-  constexpr double kAddUp[] = {0, 1, 1.5, 2};
+  constexpr double kAddUp[] = {0, 0, 1, 1.5, 1.5, 2, 2, 2, 2};  // by split
   const double step = 0.62 + 0.0065 * n_tokens, ends = 3.5 + 0.058 * n_tokens;
   Cut best{n_tokens, 1, INFINITY};
   const int n_all = (n_rows + n_tokens - 1) / n_tokens * n_blocks;
-  for (int i = 0; i < 4 && 1 << i <= n_steps && at_once[i] > 0; ++i) {
-    const int n_waves = (n_all + at_once[i] - 1) / at_once[i], n_own = (n_steps + (1 << i) - 1) >> i;
-    const double us = n_waves * (step * n_own + ends + kAddUp[i]);
-    if (us < best.us) best = {n_tokens, 1 << i, us};
+  for (int split = 1; split <= std::min(kMaxSplit, n_steps) && at_once[split] > 0; ++split) {
+    const int n_waves = (n_all + at_once[split] - 1) / at_once[split], n_own = (n_steps + split - 1) / split;
+    const double us = n_waves * (step * n_own + ends + kAddUp[split]);
+    if (us < best.us) best = {n_tokens, split, us};
   }
   return best;
 }

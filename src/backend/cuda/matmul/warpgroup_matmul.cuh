@@ -4,7 +4,8 @@
 // columns in any order, if both factors have the same order. Each warp prefetches its own tiles of codes
 // (matvec_step.cuh), and decodes 32 columns while the tensor cores multiply the previous 32 columns.
 //
-// If there are fewer blocks than multiprocessors, a cluster of blocks shares the columns, as in tile_matmul.cu.
+// If there are fewer blocks than multiprocessors, a cluster of blocks shares the columns. Clusters of 7 blocks often use
+// more multiprocessors than clusters of 8, so every size is possible.
 #pragma once
 #include "backend/cuda/device.cuh"
 #include "backend/cuda/matmul/matvec_step.cuh"
@@ -117,7 +118,7 @@ __device__ __forceinline__ int tile_of(bool gated, int warp, int j) {
 }
 
 // Adds 8 neighbouring sums of kRows rows over all blocks of the cluster, with the sums of kRanks blocks in flight at
-// once. The rows are `stride` apart; row `last` is the last one. Each block begins with its own sums, so that not all
+// once. The cluster has at most kRanks blocks, and more than kRanks / 2. The rows are `stride` apart; row `last` is the last one. Each block begins with its own sums, so that not all
 // blocks read from the same block at once.
 template <int kRows, int kRanks>
 __device__ __forceinline__ void add_up(float (&v)[kRows][8], const float* own, int stride, int last, int split) {
@@ -126,29 +127,28 @@ __device__ __forceinline__ void add_up(float (&v)[kRows][8], const float* own, i
 #pragma unroll
     for (float& x : row) x = 0;
   const uint32_t address = shared_address(own);
-#pragma unroll 1
-  for (int first = 0; first < split; first += kRanks) {
-    float4 parts[kRanks][2 * kRows];
+  float4 parts[kRanks][2 * kRows];
 #pragma unroll
-    for (int i = 0; i < kRanks; ++i) {
-      uint32_t there;
-      asm("mapa.shared::cluster.u32 %0, %1, %2;"
-          : "=r"(there)
-          : "r"(address), "r"((static_cast<int>(blockIdx.y) + first + i) & (split - 1)));
+  for (int i = 0; i < kRanks; ++i) {
+    if (i >= split) break;
+    const int rank = static_cast<int>(blockIdx.y) + i;
+    uint32_t there;
+    asm("mapa.shared::cluster.u32 %0, %1, %2;" : "=r"(there) : "r"(address), "r"(rank < split ? rank : rank - split));
 #pragma unroll
-      for (int j = 0; j < 2 * kRows; ++j)
-        asm volatile("ld.shared::cluster.v4.f32 {%0,%1,%2,%3}, [%4];"
-                     : "=f"(parts[i][j].x), "=f"(parts[i][j].y), "=f"(parts[i][j].z), "=f"(parts[i][j].w)
-                     : "r"(there + 4 * stride * min(j / 2, last) + 16 * (j % 2)));
+    for (int j = 0; j < 2 * kRows; ++j)
+      asm volatile("ld.shared::cluster.v4.f32 {%0,%1,%2,%3}, [%4];"
+                   : "=f"(parts[i][j].x), "=f"(parts[i][j].y), "=f"(parts[i][j].z), "=f"(parts[i][j].w)
+                   : "r"(there + 4 * stride * min(j / 2, last) + 16 * (j % 2)));
+  }
+#pragma unroll
+  for (int i = 0; i < kRanks; ++i) {
+    if (i >= split) break;
+#pragma unroll
+    for (int j = 0; j < 2 * kRows; ++j) {
+      float* to = v[j / 2] + 4 * (j % 2);
+      const float4& part = parts[i][j];
+      to[0] += part.x, to[1] += part.y, to[2] += part.z, to[3] += part.w;
     }
-#pragma unroll
-    for (int i = 0; i < kRanks; ++i)
-#pragma unroll
-      for (int j = 0; j < 2 * kRows; ++j) {
-        float* to = v[j / 2] + 4 * (j % 2);
-        const float4& part = parts[i][j];
-        to[0] += part.x, to[1] += part.y, to[2] += part.z, to[3] += part.w;
-      }
   }
 }
 
@@ -191,17 +191,18 @@ __device__ __forceinline__ void write_outputs(const Params& p, const float* sums
   const int64_t bytes = s.y_f32 ? 4 : 2;
   const bool packs =
       n_rows == 8 && (reinterpret_cast<uintptr_t>(job.y) | static_cast<uintptr_t>(job.y_stride * bytes)) % 16 == 0;
-  const int per_block = kTokens / p.split, begin = static_cast<int>(blockIdx.y) * per_block;
+  const int rank = static_cast<int>(blockIdx.y), begin = rank * kTokens / p.split,
+            end = (rank + 1) * kTokens / p.split;
   const auto finish = [&](float(&v)[8], const Job& of) {
 #pragma unroll
     for (int i = 0; i < 8; ++i)
       v[i] = v[i] * of.w.factor + (s.has_bias && of.bias && i < n_rows ? of.bias[row + i] : 0.0f);
   };
 #pragma unroll 1
-  for (int t = begin + thread / n_pieces; t < begin + per_block; t += kRows * n_together) {
+  for (int t = begin + thread / n_pieces; t < end; t += kRows * n_together) {
     float v[kRows][8], up[kRows][8];
     const float* from = sums + t * kOut + column;
-    const int last = (begin + per_block - 1 - t) / n_together;
+    const int last = (end - 1 - t) / n_together;
     add_up<kRows, kRanks>(v, from, n_together * kOut, last, p.split);
     if (gated) add_up<kRows, kRanks>(up, from + 64, n_together * kOut, last, p.split);
 #pragma unroll
@@ -316,6 +317,7 @@ __device__ __forceinline__ void work(const Params& p, char* shared, uint32_t bar
   switch (p.split) {
     case 1: write.template operator()<4, 1>(); break;
     case 2: write.template operator()<4, 2>(); break;
+    case 3:
     case 4: write.template operator()<2, 4>(); break;
     default: write.template operator()<1, 8>();
   }
