@@ -40,12 +40,16 @@ void unpack_groups(const MatmulJob& job, const uint8_t* panel, int64_t first, in
         load_base<kind>(base[0], block, 0, row);
         if constexpr (Kind<kind>::k.has_min) load_base<kind>(base[1], block, 1, row);
       }
+      F part_scales[b.parts], starts[b.parts];
+#pragma GCC unroll 2
+      for (int part = 0; part < b.parts; ++part) {
+        part_scales[part] = load_scale<kind>(scales, 0, part, row, base[0][0]);
+        starts[part] = -zero * part_scales[part];
+        if constexpr (Kind<kind>::k.has_min) starts[part] += load_scale<kind>(scales, 1, part, row, base[1][0]);
+      }
 #pragma GCC unroll 8
       for (int quad = 0; quad < kGroup / 4; ++quad) {
-        const int part = quad / n_quads;
-        const F scale = load_scale<kind>(scales, 0, part, row, base[0][0]);
-        F start = -zero * scale;
-        if constexpr (Kind<kind>::k.has_min) start += load_scale<kind>(scales, 1, part, row, base[1][0]);
+        const F scale = part_scales[quad / n_quads], start = starts[quad / n_quads];
         const I codes = load_codes<kind>(record + b.codes_at, quad, row, book);
         const auto value = [&](F code) { return code * scale + start; };
         uint32_t* pair = to + 2 * quad * kPanelRows + row;
