@@ -1,6 +1,6 @@
 // Divides the tasks of a parallel loop into shares, one for each thread. A thread takes the tasks of its own share in
-// order, then remaining tasks of other shares. In loops with the same number of tasks, a thread mostly works on the same
-// data, which is good for caches and NUMA. A slow thread delays the others by one task at most.
+// order, then remaining tasks of other shares. In loops with the same number of tasks, a thread mostly works on the
+// same data, which is good for caches and NUMA. A slow thread delays the others by one task at most.
 //
 // Shares are equal at first. All threads end a loop at about the same time. So in loops with equal tasks, the number of
 // tasks that a thread took is its speed. When these numbers differ clearly from the shares, as on processors with two

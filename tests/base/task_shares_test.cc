@@ -13,12 +13,13 @@ namespace ingot {
 namespace {
 
 struct Loop {
-  double end = 0;                  // the end of the last task; a task takes time 1 at speed 1
-  std::vector<int> taken_by;       // [tasks]: the thread, or -1
+  double end = 0;             // the end of the last task; a task takes time 1 at speed 1
+  std::vector<int> taken_by;  // [tasks]: the thread, or -1
 };
 
 // `times` [tasks]: of each task at speed 1, where not 1.
-Loop run(TaskShares& shares, int64_t n_tasks, const std::vector<double>& speeds, const std::vector<double>& times = {}) {
+Loop run(TaskShares& shares, int64_t n_tasks, const std::vector<double>& speeds,
+         const std::vector<double>& times = {}) {
   const int n_threads = static_cast<int>(speeds.size());
   shares.deal(n_tasks, times.empty());
   Loop loop{.taken_by = std::vector<int>(n_tasks, -1)};

@@ -66,8 +66,8 @@ constexpr int kQuantKindCount = sizeof(kQuantKinds) / sizeof(kQuantKinds[0]);
 static constexpr int largest_code(const QuantKind& kind) { return kind.span > 0 ? kind.span : (1 << kind.bits) - 1; }
 
 // Codes are split into planes, so that a panel is hardly larger than in the file: the low 8, 4, 2 or 1 bits of each
-// code, then the other one or two bits. A plane of b bits holds [k / (32 / b), 32 rows, 4 bytes]: elements 4q to 4q + 3 have
-// their bits in the four bytes of a 32-bit word, at bit b * (q % (8 / b)) of each byte.
+// code, then the other one or two bits. A plane of b bits holds [k / (32 / b), 32 rows, 4 bytes]: elements 4q to 4q + 3
+// have their bits in the four bytes of a 32-bit word, at bit b * (q % (8 / b)) of each byte.
 struct Planes {
   int low, high;  // bits
 };

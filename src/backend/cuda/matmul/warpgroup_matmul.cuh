@@ -4,8 +4,8 @@
 // columns in any order, if both factors have the same order. Each warp prefetches its own tiles of codes
 // (matvec_step.cuh), and decodes 32 columns while the tensor cores multiply the previous 32 columns.
 //
-// If there are fewer blocks than multiprocessors, a cluster of blocks shares the columns. Clusters of 7 blocks often use
-// more multiprocessors than clusters of 8, so every size is possible.
+// If there are fewer blocks than multiprocessors, a cluster of blocks shares the columns. Clusters of 7 blocks often
+// use more multiprocessors than clusters of 8, so every size is possible.
 #pragma once
 #include "backend/cuda/device.cuh"
 #include "backend/cuda/matmul/matvec_step.cuh"
@@ -118,8 +118,8 @@ __device__ __forceinline__ int tile_of(bool gated, int warp, int j) {
 }
 
 // Adds 8 neighbouring sums of kRows rows over all blocks of the cluster, with the sums of kRanks blocks in flight at
-// once. The cluster has at most kRanks blocks, and more than kRanks / 2. The rows are `stride` apart; row `last` is the last one. Each block begins with its own sums, so that not all
-// blocks read from the same block at once.
+// once. The cluster has at most kRanks blocks. The rows are `stride` apart; row `last` is the last one. Each block
+// begins with its own sums, so that not all blocks read from the same block at once.
 template <int kRows, int kRanks>
 __device__ __forceinline__ void add_up(float (&v)[kRows][8], const float* own, int stride, int last, int split) {
 #pragma unroll
