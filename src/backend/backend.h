@@ -228,4 +228,7 @@ struct BackendOptions {
 // Throws UsageError for a device that this build or machine does not have.
 std::unique_ptr<Backend> create_backend(const BackendOptions& options);
 
+// The device that "auto" stands for: "cuda" if there is a GPU, else "cpu", with a warning. Other names stay unchanged.
+std::string chosen_device(const std::string& device);
+
 }  // namespace ingot

@@ -9,12 +9,17 @@
 
 namespace ingot {
 
+std::string chosen_device(const std::string& device) {
+  if (device != "auto") return device;
+  const std::string why = why_no_cuda();
+  if (!why.empty()) log_warn("{}: using the CPU", why);
+  return why.empty() ? "cuda" : "cpu";
+}
+
 std::unique_ptr<Backend> create_backend(const BackendOptions& options) {
   if (options.device == "auto") {
     BackendOptions chosen = options;
-    const std::string why = why_no_cuda();
-    chosen.device = why.empty() ? "cuda" : "cpu";
-    if (!why.empty()) log_warn("{}: using the CPU", why);
+    chosen.device = chosen_device(options.device);
     return create_backend(chosen);
   }
   if (options.device == "cpu") return create_cpu_backend(options);

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstdlib>
 
+#include "backend/backend.h"
 #include "backend/device_name.h"
 #include "base/error.h"
 #include "base/threads.h"
@@ -78,14 +79,17 @@ void set_processes(const Processes& processes, const ParallelFlags& o, int n_sta
 
 }  // namespace
 
-void set_parallel(const ParallelFlags& o, int n_stages, const std::string& device, RunnerOptions& runner) {
+void set_parallel(const ParallelFlags& o, int n_stages, const std::string& named, RunnerOptions& runner) {
+  const Processes* processes = started_together(std::chrono::seconds(o.timeout_s));
+  const bool has_ranks = processes != nullptr || o.tp > 1;
+  const std::string device = has_ranks ? chosen_device(named) : named;  // each rank needs its own GPU
+  if (has_ranks) runner.backend.device = device;
   std::vector<std::string> devices = device_list(device);
   runner.parallel.limit = std::chrono::seconds(o.timeout_s);
   runner.parallel.n_ranks = o.tp;
   runner.parallel.whole_experts = o.ep;
   if (o.ep && o.tp == 1) throw UsageError("--ep divides the experts among the ranks of --tp: give --tp too");
-  if (const Processes* processes = started_together(runner.parallel.limit))
-    return set_processes(*processes, o, n_stages, devices, runner);
+  if (processes != nullptr) return set_processes(*processes, o, n_stages, devices, runner);
   if (o.tp == 1 && std::ssize(devices) != n_stages)
     throw UsageError(
         "--device names {} devices, but --pp is {}: the numbers must agree, as in --device cuda:0,cuda:1 --pp 2",

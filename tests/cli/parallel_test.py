@@ -53,6 +53,14 @@ def test_two_ranks_write_the_text_of_one(ingot):
     assert sampled[0] == sampled[1]
 
 
+def test_auto_is_chosen_once_for_all_ranks(ingot, monkeypatch):
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
+    args = ["run", "--raw", "-p", "A fox", "-n", 20, "--temp", 0, "--json", "--tp", 2]
+    done = ingot(*args, "--device", "auto")
+    assert done.stderr.count("using the CPU") == 1
+    assert json.loads(done.stdout)["token_ids"] == json.loads(ingot(*args, "--device", "cpu").stdout)["token_ids"]
+
+
 def test_what_cannot_be_divided_is_refused(ingot, models):
     for args, error in [
         (["--tp", 64], "64 ranks are too many for"),
