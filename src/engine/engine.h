@@ -228,6 +228,7 @@ class Engine {
   DraftLengths draft_lengths_{runner_.info().max_seqs, runner_.info().max_logits - runner_.info().max_seqs};
   Acceptance acceptance_{256};             // of all sequences' drafts
   int n_unguessed_ = 0;                    // tokens since the last guess of any costly proposer
+  int first_trial_ = kShortestTrialWait;   // trial_wait of a new sequence
   std::vector<DraftOffer> offers_;         // within choose_drafts: of the decoding sequences with a proposer,
   std::vector<Sequence*> offering_;        // and those sequences; null: the sequence has failed
 

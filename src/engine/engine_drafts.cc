@@ -30,6 +30,7 @@ void Engine::propose(Sequence& sequence) {
     // Short answers never reach their own trial. They share one trial per kTokensOfShortAnswers tokens.
     constexpr int kTokensOfShortAnswers = 1024;
     const bool is_first = sequence.n_sampling_steps == 1;
+    if (is_first) sequence.next_trial = sequence.trial_wait = first_trial_;
     sequence.n_unguessed += is_first && n_unguessed_ >= kTokensOfShortAnswers ? sequence.next_trial : 1;
     n_unguessed_ = std::min(n_unguessed_ + 1, kTokensOfShortAnswers);
     return;
@@ -119,17 +120,19 @@ void Engine::try_again(Sequence& sequence, DraftOffer& offer, int n_seqs, int n_
 }
 
 // After each failed trial, the wait until the next trial doubles. After a right guess, the next trial comes soon,
-// because a few right guesses show that the text has changed. If drafts cannot pay even when they are right, a right
-// guess counts as a failed trial.
+// because a few right guesses show that the text has changed. The first waits are short, because an answer may begin
+// with a few wrong guesses by chance; but later sequences begin with the wait that the last one has reached. If drafts
+// cannot pay even when they are right, a right guess counts as a failed trial.
 void Engine::judge_trial(Sequence& sequence, bool was_right) {
-  constexpr int kTokensAfterARightGuess = 4, kMaxTrialWait = 1 << 20;
+  constexpr int kTokensAfterARightGuess = 4, kMaxTrialWait = 1 << 20, kMaxFirstTrial = 128;
   if (was_right && (!sequence.is_trial || sequence.trial_can_pay)) {
     sequence.next_trial = kTokensAfterARightGuess;
-    sequence.trial_wait = kTokensBetweenTrials;
+    sequence.trial_wait = kShortestTrialWait;
   } else {
     if (sequence.is_trial) sequence.trial_wait = std::min(2 * sequence.trial_wait, kMaxTrialWait);
     sequence.next_trial = sequence.trial_wait;
   }
+  first_trial_ = std::min(sequence.trial_wait, kMaxFirstTrial);
 }
 
 // Turns the first n tokens of the guess into drafts, or all tokens if the proposer does not adapt.

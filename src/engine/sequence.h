@@ -11,7 +11,7 @@
 
 namespace ingot {
 
-inline constexpr int kTokensBetweenTrials = 128;
+inline constexpr int kShortestTrialWait = 8;  // tokens
 
 struct Sequence {
   RequestId id = 0;
@@ -54,10 +54,10 @@ struct Sequence {
   Proposal guess;                 // the proposer's guess of the tokens after the first guess_at tokens
   int guess_at = 0;               // 0: no guess
   int n_unguessed = 0;            // tokens since the last guess; for costly proposers
-  int next_trial = kTokensBetweenTrials;  // the proposer is tried again when n_unguessed reaches this number
-  int trial_wait = kTokensBetweenTrials;  // next_trial after a failed trial
-  bool is_trial = false;                  // the next step's drafts are a trial
-  bool trial_can_pay = false;             // according to the step times, if all drafts are right
+  int next_trial = kShortestTrialWait;  // the proposer is tried again when n_unguessed reaches this number
+  int trial_wait = kShortestTrialWait;  // next_trial after a failed trial
+  bool is_trial = false;                // the next step's drafts are a trial
+  bool trial_can_pay = false;           // according to the step times, if all drafts are right
   std::vector<int32_t> proposed;  // drafts for the next step
   int64_t head_step = -1;         // for a draft head: the last step with this sequence,
   int head_row = 0;               // and its row of the token before the last one

@@ -61,7 +61,7 @@ TEST_P(DraftHeads, WrongGuessesEnd) {
   EXPECT_EQ(runner.violations(), std::vector<std::string>());
 }
 
-// Failed trials become rarer: at 128 tokens, after 256 more, and so on.
+// Failed trials become rarer: after 8 tokens, 16 more, and so on. Later answers begin with 128.
 TEST_P(DraftHeads, TrialsInVainBecomeRare) {
   FakeOptions fake = options(0);
   fake.info.n_ctx = 8192, fake.info.n_blocks = 2100, fake.check_every = 100;

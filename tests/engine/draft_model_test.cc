@@ -93,6 +93,20 @@ TEST(DraftModel, WrongGuessesEnd) {
   EXPECT_GE(got.gauges.n_draft_tokens, 2);
 }
 
+// An answer may begin with wrong guesses by chance. The engine tries again soon.
+TEST(DraftModel, WrongGuessesAtTheBeginningAreForgiven) {
+  const Request request{.prompt = {1, 2, 3}, .max_tokens = 300};
+  const std::vector<int32_t> right = expected_output(request, options(512, 0, 5).info).tokens;
+  FakeOptions other = options(512, 0, 5);
+  other.writes = [&](const SampleRow& row) {
+    const int32_t token = right[std::min<size_t>(row.position - 3, right.size() - 1)];
+    return row.position < 20 ? (token + 1) % 100 : token;
+  };
+  const Answer got = answer(*draft_of(other), request);
+  EXPECT_EQ(got.sink->tokens, right);
+  EXPECT_GT(got.gauges.n_accepted_tokens, 180);
+}
+
 TEST(DraftModel, AFailureEndsTheRequest) {
   FakeOptions failing = options(512, 0, 5);
   failing.before_forward = [](int64_t) { throw std::runtime_error("no power"); };
