@@ -20,8 +20,8 @@ void add_parallel_options(CLI::App& app, ParallelFlags& flags);
 // Splits a list of devices, such as cuda:0,cuda:2.
 std::vector<std::string> device_list(const std::string& devices);
 
-// Throws UsageError if the flags contradict each other. n_stages: the value of --pp. `device`: the value of --device.
-void set_parallel(const ParallelFlags& flags, int n_stages, const std::string& device, RunnerOptions& runner);
+// Throws UsageError if the flags contradict each other. n_stages: the value of --pp. `named`: the value of --device.
+void set_parallel(const ParallelFlags& flags, int n_stages, const std::string& named, RunnerOptions& runner);
 
 // True for every process started by mpirun except the first.
 bool is_follower();

@@ -27,7 +27,7 @@ void Engine::propose(Sequence& sequence) {
   }
   sequence.guess_at = 0;
   if (sequence.request.proposer->is_costly()) {
-    // Short answers never reach their own trial. They share one trial per kTokensOfShortAnswers tokens.
+    // Answers shorter than the wait have no trial of their own. They share one per kTokensOfShortAnswers tokens.
     constexpr int kTokensOfShortAnswers = 1024;
     const bool is_first = sequence.n_sampling_steps == 1;
     if (is_first) sequence.next_trial = sequence.trial_wait = first_trial_;
