@@ -1,11 +1,17 @@
 #include "model/shapes.h"
 
+#include <algorithm>
+#include <atomic>
 #include <cmath>
 #include <functional>
 #include <list>
+#include <memory>
 #include <set>
+#include <thread>
+#include <utility>
 
 #include "base/error.h"
+#include "base/thread_start.h"
 #include "model/quant_mix.h"
 #include "quant/fill.h"
 
@@ -73,6 +79,27 @@ Format format_for_row(Format format, int64_t n) {
   return n % info(Format::Q8_0).block_size == 0 ? Format::Q8_0 : Format::F16;
 }
 
+constexpr int64_t kFilledAtOnce = 1 << 20;  // blocks
+
+// Fills a matrix on all cores: one core would take minutes for a large model. The blocks do not depend on the number of
+// cores.
+void fill_on_all_cores(Format format, uint64_t seed, uint8_t* blocks, int64_t n_blocks, float sigma) {
+  const auto n_parts = static_cast<int>((n_blocks + kFilledAtOnce - 1) / kFilledAtOnce);
+  std::atomic<int> next = 0;
+  const auto fill = [&](int) {
+    for (int part; (part = next++) < n_parts;) {
+      const int64_t first = part * kFilledAtOnce;
+      fill_random(format, seed + static_cast<uint64_t>(part), blocks + first * info(format).block_bytes,
+                  std::min(kFilledAtOnce, n_blocks - first), sigma);
+    }
+  };
+  const int n_others = std::min(n_parts, static_cast<int>(std::thread::hardware_concurrency())) - 1;
+  std::vector<std::thread> others;
+  if (n_others > 0) others = start_workers(n_others, "fills random weights", fill);
+  fill(0);
+  for (std::thread& thread : others) thread.join();
+}
+
 class DummySource final : public WeightSource {
  public:
   DummySource(const Config& config, Format format, uint64_t seed) : config_(config), format_(format), seed_(seed) {}
@@ -92,22 +119,26 @@ class DummySource final : public WeightSource {
     if (!find_shape(name, n_out, n_in, out)) return false;
     const bool is_vector = n_out == 1;
     const Format format = out.format;
-    auto& bytes = buffers_.emplace_back(n_out * row_bytes(format, n_in));
-    out.data = bytes.data();
+    uint8_t* bytes = buffers_.emplace_back(buffer_of(static_cast<size_t>(n_out) * row_bytes(format, n_in))).bytes.get();
+    out.data = bytes;
     if (is_vector) {
-      std::fill_n(reinterpret_cast<float*>(bytes.data()), n_in,
+      std::fill_n(reinterpret_cast<float*>(bytes), n_in,
                   name.ends_with(".bias")    ? 0.01f
                   : name.ends_with(".ssm_a") ? -1.0f
                                              : 1.0f);
     } else {
-      fill_random(format, seed_ + std::hash<std::string>()(name), bytes.data(),
-                  n_out * (n_in / info(format).block_size), 1.0f / std::sqrt(static_cast<float>(n_in)));
+      fill_on_all_cores(format, seed_ + std::hash<std::string>()(name), bytes,
+                        n_out * (n_in / info(format).block_size), 1.0f / std::sqrt(static_cast<float>(n_in)));
     }
     return true;
   }
 
   void release(const HostTensor& tensor) override {
-    buffers_.remove_if([&](const auto& buffer) { return buffer.data() == tensor.data; });
+    buffers_.remove_if([&](Buffer& buffer) {
+      if (buffer.bytes.get() != tensor.data) return false;
+      if (buffer.size > spare_.size) spare_ = std::move(buffer);
+      return true;
+    });
   }
 
   size_t total_bytes() const override {
@@ -170,10 +201,23 @@ class DummySource final : public WeightSource {
     return true;
   }
 
+  struct Buffer {
+    size_t size = 0;
+    std::unique_ptr<uint8_t[]> bytes;
+  };
+
+  // Takes the spare buffer if it is large enough. Fresh memory costs more time than the numbers. It is not zeroed,
+  // because the threads that fill it are the first to touch it.
+  Buffer buffer_of(size_t size) {
+    if (size <= spare_.size) return std::exchange(spare_, {});
+    return {size, std::make_unique_for_overwrite<uint8_t[]>(size)};
+  }
+
   const Config config_;
   const Format format_;
   const uint64_t seed_;
-  std::list<std::vector<uint8_t>> buffers_;
+  std::list<Buffer> buffers_;
+  Buffer spare_;  // of the largest released tensor
 };
 
 }  // namespace
