@@ -10,19 +10,20 @@ namespace {
 
 class Trace final : public Wrapped {
  public:
-  Trace(std::unique_ptr<Backend> inner, std::shared_ptr<TraceFile> file)
-      : Wrapped(std::move(inner)), file_(std::move(file)) {}
+  Trace(std::unique_ptr<Backend> inner, std::shared_ptr<TraceFile> file, std::string track)
+      : Wrapped(std::move(inner)), file_(std::move(file)), track_(std::move(track)) {}
 
  private:
   void around(const char* op, const Tensor& out, const std::function<void()>& call) override {
     const auto begin = TraceFile::Clock::now();
     call();
     inner().synchronize();
-    file_->span("ops", op, begin, TraceFile::Clock::now(),
+    file_->span(track_.c_str(), op, begin, TraceFile::Clock::now(),
                 fmt::format("\"rows\": {}, \"cols\": {}", out.rows, out.cols));
   }
 
   const std::shared_ptr<TraceFile> file_;
+  const std::string track_;
 };
 
 class NanCheck final : public Wrapped {
@@ -60,8 +61,9 @@ class NanCheck final : public Wrapped {
 
 }  // namespace
 
-std::unique_ptr<Backend> trace_backend(std::unique_ptr<Backend> inner, std::shared_ptr<TraceFile> file) {
-  return std::make_unique<Trace>(std::move(inner), std::move(file));
+std::unique_ptr<Backend> trace_backend(std::unique_ptr<Backend> inner, std::shared_ptr<TraceFile> file,
+                                       std::string track) {
+  return std::make_unique<Trace>(std::move(inner), std::move(file), std::move(track));
 }
 std::unique_ptr<Backend> nan_check_backend(std::unique_ptr<Backend> inner) {
   return std::make_unique<NanCheck>(std::move(inner));

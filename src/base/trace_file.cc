@@ -1,10 +1,10 @@
 #include "base/trace_file.h"
 
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
 #include <utility>
 
-#include "base/check.h"
 #include "base/error.h"
 #include "base/log.h"
 
@@ -43,14 +43,14 @@ void TraceFile::write(const std::string& line) {
 }
 
 int TraceFile::track_id(const char* track) {
-  for (int i = 0; i < n_tracks_; ++i)
-    if (tracks_[i] == track) return i + 1;
-  CHECK_LT(n_tracks_, static_cast<int>(std::size(tracks_)));
-  tracks_[n_tracks_++] = track;
+  const auto found = std::ranges::find(tracks_, track);
+  const auto id = static_cast<int>(found - tracks_.begin()) + 1;
+  if (found != tracks_.end()) return id;
+  tracks_.emplace_back(track);
   write(fmt::format(
-      "{{\"name\": \"thread_name\", \"ph\": \"M\", \"pid\": 1, \"tid\": {}, \"args\": {{\"name\": \"{}\"}}}},\n",
-      n_tracks_, track));
-  return n_tracks_;
+      "{{\"name\": \"thread_name\", \"ph\": \"M\", \"pid\": 1, \"tid\": {}, \"args\": {{\"name\": \"{}\"}}}},\n", id,
+      track));
+  return id;
 }
 
 }  // namespace ingot

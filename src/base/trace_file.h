@@ -5,6 +5,7 @@
 #include <cstdio>
 #include <mutex>
 #include <string>
+#include <vector>
 
 namespace ingot {
 
@@ -29,8 +30,7 @@ class TraceFile {
   std::FILE* file_;
   const std::string path_;
   const Clock::time_point start_ = Clock::now();
-  std::string tracks_[8];
-  int n_tracks_ = 0;
+  std::vector<std::string> tracks_;
   bool failed_ = false;
 };
 

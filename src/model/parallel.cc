@@ -53,7 +53,8 @@ RunnerOptions options_of(const RunnerOptions& all, const Meetings& meetings, int
     const int n_threads = all.backend.n_threads > 0 ? all.backend.n_threads : default_threads();
     own.backend.n_threads = std::max(1, n_threads / n);
   }
-  if (rank > 0) own.trace = nullptr;
+  // Either all ranks trace ops or none, because a traced rank records no steps, and ranks record steps together.
+  if (rank > 0 && !own.trace_ops) own.trace = nullptr;
   return own;
 }
 

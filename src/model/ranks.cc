@@ -30,7 +30,10 @@ std::unique_ptr<Backend> make_backend(const RunnerOptions& options, const std::s
   }
   if (ranks) backend->connect(ranks);
   if (options.check_nan) backend = nan_check_backend(std::move(backend));
-  if (options.trace && options.trace_ops) backend = trace_backend(std::move(backend), options.trace);
+  if (options.trace && options.trace_ops) {
+    const int rank = ranks ? ranks->rank() : 0;
+    backend = trace_backend(std::move(backend), options.trace, rank == 0 ? "ops" : fmt::format("ops of rank {}", rank));
+  }
   if (!backend->keeps_kv_as(options.kv_dtype))
     throw Error("a KV cache of q4_0 needs a GPU: use a GPU, or q8_0 or fp8 on the CPU");
   return backend;
@@ -113,7 +116,7 @@ Ranks::Ranks(const Config& config, std::unique_ptr<WeightSource> source, RunnerO
            .embedding_dim = config_.dim,
            .overlaps = pipeline_ || (backend.overlaps() && devices_.size() == 1),
            .n_stages = pipeline_ ? pipeline_->n_in_flight() : 1,
-           .draft_head = !head_file_                    ? DraftHeadKind::kNone
+           .draft_head = !head_file_                   ? DraftHeadKind::kNone
                          : head_file_.config->is_eagle ? DraftHeadKind::kEagle3
                                                        : DraftHeadKind::kMtp};
   if (communicator_) await_all(*communicator_);

@@ -61,6 +61,16 @@ def test_auto_is_chosen_once_for_all_ranks(ingot, monkeypatch):
     assert json.loads(done.stdout)["token_ids"] == json.loads(ingot(*args, "--device", "cpu").stdout)["token_ids"]
 
 
+def test_a_trace_has_the_ops_of_all_ranks(ingot, tmp_path):
+    trace = tmp_path / "trace.json"
+    ingot("run", "-p", "Hello", "-n", 4, "--device", "cpu", "--tp", 2, "--trace", trace)
+    events = json.loads(trace.read_text())
+    tracks = {e["tid"]: e["args"]["name"] for e in events if e["name"] == "thread_name"}
+    ops = [(tracks[e["tid"]], e["name"]) for e in events if e["ph"] == "X"]
+    counts = [sum(op == (track, "attention") for op in ops) for track in ("ops", "ops of rank 1")]
+    assert counts[0] == counts[1] > 0
+
+
 def test_what_cannot_be_divided_is_refused(ingot, models):
     for args, error in [
         (["--tp", 64], "64 ranks are too many for"),
