@@ -176,7 +176,7 @@ if has parallel || has parallel70b; then
 fi
 if has parallel70b; then
   divided llama-3.1-70b Q4_0 1 2 4
-  divided llama-3.1-70b BF16 2 4
+  divided llama-3.1-70b BF16 1 4
 fi
 if has parallel; then
   n_gpus=$(nvidia-smi -L | wc -l)

@@ -1,5 +1,5 @@
-// The goldens on two GPUs: the logits of all models equal those of transformers, within the error of f16 activations.
-// Skipped with one GPU.
+// The goldens on several GPUs: the logits of all models equal those of one GPU, or those of transformers within the error
+// of f16 activations. Skipped with one GPU.
 #include <gmock/gmock.h>
 
 #include "backend/cuda/create_cuda.h"
@@ -10,9 +10,10 @@
 namespace ingot {
 namespace {
 
-std::unique_ptr<Ranks> start(const std::string& name, int n_ranks, bool whole_experts = false) {
+std::unique_ptr<Ranks> start(const std::string& name, int n_ranks, bool whole_experts = false,
+                             const std::string& activations = "f32") {
   const auto checkpoint = open_checkpoint((kModels / (name + ".gguf")).string());
-  RunnerOptions options{.backend = {.device = "cuda", .activations = "f32"},
+  RunnerOptions options{.backend = {.device = "cuda", .activations = activations},
                         .n_ctx = n_ctx_of(name),
                         .max_batch_tokens = 512,
                         .max_logits = 512,
@@ -22,9 +23,9 @@ std::unique_ptr<Ranks> start(const std::string& name, int n_ranks, bool whole_ex
   return start_ranks(checkpoint->config(), checkpoint->weights(), options, nullptr);
 }
 
-bool has_two_gpus() {
+bool has_gpus(int n) {
   try {
-    create_cuda_backend({.device = "cuda:1"});
+    create_cuda_backend({.device = "cuda:" + std::to_string(n - 1)});
     return true;
   } catch (const UsageError&) {
     return false;
@@ -34,7 +35,7 @@ bool has_two_gpus() {
 class CudaParallel : public testing::TestWithParam<std::string> {};
 
 TEST_P(CudaParallel, LogitsEqualThoseOfOneGpu) {
-  if (!has_two_gpus()) GTEST_SKIP() << "there are not two GPUs";
+  if (!has_gpus(2)) GTEST_SKIP() << "there are not two GPUs";
   const Golden golden = read_golden(GetParam());
   const auto one = start(golden.name, 1);
   std::unique_ptr<Ranks> two;
@@ -49,8 +50,29 @@ TEST_P(CudaParallel, LogitsEqualThoseOfOneGpu) {
         << chunk;
 }
 
+// With f16 activations, numbers are sent to other GPUs in 16 bits. Most errors are those of one GPU, at most 0.08
+// (cuda_goldens_test.cc); with two GPUs, 0.097 was measured for qwen35. A model with experts is not compared: if two
+// experts are equally likely for a token, the error decides between them.
+TEST_P(CudaParallel, F16LogitsAreNearTransformers) {
+  const Golden golden = read_golden(GetParam());
+  for (const int n : {2, 4}) {
+    if (!has_gpus(n)) GTEST_SKIP() << "there are not " << n << " GPUs";
+    std::unique_ptr<Ranks> ranks;
+    try {
+      ranks = start(golden.name, n, false, "f16");
+    } catch (const UsageError& error) {
+      EXPECT_THAT(error.what(),
+                  testing::AnyOf(testing::HasSubstr("ranks are too many"), testing::HasSubstr("cannot share")));
+      return;
+    }
+    if (ranks->config().experts.n > 0) GTEST_SKIP() << "experts";
+    for (const int chunk : {512, 7, 1})
+      EXPECT_LT(largest_difference(all_logits(*ranks, golden.tokens, chunk), golden.logits), 0.12) << n << " " << chunk;
+  }
+}
+
 TEST_P(CudaParallel, WholeExpertsGiveTheLogitsOfOneGpu) {
-  if (!has_two_gpus()) GTEST_SKIP() << "there are not two GPUs";
+  if (!has_gpus(2)) GTEST_SKIP() << "there are not two GPUs";
   const Golden golden = read_golden(GetParam());
   const auto one = start(golden.name, 1);
   if (one->config().experts.n == 0) GTEST_SKIP() << "no experts";

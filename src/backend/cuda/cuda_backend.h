@@ -28,7 +28,7 @@
 #include "backend/cuda/matmul/weight_upload.h"
 #include "backend/cuda/memory.h"
 #include "backend/cuda/ranks/nccl.h"
-#include "backend/cuda/ranks/one_shot.h"
+#include "backend/cuda/ranks/peer_sums.h"
 #include "backend/cuda/specialised.h"
 #include "backend/cuda/step_clock.h"
 #include "backend/recorded_steps.h"
@@ -275,7 +275,7 @@ class CudaBackend final : public Backend, public RecordedSteps {
   cudaEvent_t finished_event_ = nullptr;  // of await_stream
   cudaEvent_t copied_event_ = nullptr;    // the inputs of the draws have reached the device
   std::unique_ptr<cuda::Nccl> nccl_;      // null: no other ranks
-  std::unique_ptr<cuda::OneShot> one_shot_;
+  std::unique_ptr<cuda::PeerSums> peer_sums_;
   std::vector<Sampled> drawn_;        // the draws of the last sample(), once collected
   std::vector<int32_t> tokens_;       // the batch's tokens, if the host drew some of them
   std::unique_ptr<ThreadPool> pool_;  // for the host sampler

@@ -11,14 +11,15 @@ using cuda::check;
 void CudaBackend::connect(std::shared_ptr<Communicator> ranks) {
   device_.make_current();
   if (!ranks) {
-    if (one_shot_) one_shot_->stop();  // sums that still wait for another rank are useless now
+    if (peer_sums_) peer_sums_->stop();  // sums that still wait for another rank are useless now
     if (nccl_) nccl_->abort();
     cudaStreamSynchronize(device_.stream());  // ignores the status: a lost device has nothing to wait for
     drop_graphs();
-    one_shot_.reset(), nccl_.reset();
+    peer_sums_.reset(), nccl_.reset();
   } else if (ranks->size() > 1) {
     nccl_ = std::make_unique<cuda::Nccl>(*ranks);
-    one_shot_ = cuda::OneShot::connect(*ranks, device_);
+    // With f32 activations, sums are in f32 too.
+    if (act_ == DType::kF16) peer_sums_ = cuda::PeerSums::connect(*ranks, device_);
   }
   Backend::connect(std::move(ranks));
 }
@@ -34,7 +35,7 @@ void CudaBackend::all_reduce(Tensor x) { nccl_->all_reduce(x, device_.stream());
 void CudaBackend::all_gather(Tensor y, Tensor x) { nccl_->all_gather(y, x, device_.stream()); }
 
 void CudaBackend::add_reduced(Tensor x, Tensor y) {
-  if (one_shot_ && one_shot_->takes(y)) return one_shot_->add_reduced(x, y, device_);
+  if (peer_sums_ && peer_sums_->takes(y)) return peer_sums_->add_reduced(x, y, device_);
   Backend::add_reduced(x, y);
 }
 
@@ -53,7 +54,7 @@ void CudaBackend::await(cudaEvent_t event) {
                        std::chrono::duration<double>(ranks()->limit()).count());
     }
   } catch (const DeviceLost&) {
-    if (one_shot_) one_shot_->stop();
+    if (peer_sums_) peer_sums_->stop();
     if (nccl_) nccl_->abort();
     throw;
   }

@@ -1,8 +1,9 @@
-#include "backend/cuda/ranks/one_shot.h"
+#include "backend/cuda/ranks/peer_sums.h"
 
 #include <unistd.h>
 
 #include <algorithm>
+#include <limits>
 #include <string_view>
 
 #include "base/check.h"
@@ -11,10 +12,24 @@
 namespace ingot::cuda {
 namespace {
 
-constexpr size_t kTurnBytes = sizeof(uint32_t) * kOneShotBlocks;
+// The parts of a rank's memory, in order.
+struct Parts {
+  explicit Parts(int n_ranks) {
+    const auto n = static_cast<size_t>(n_ranks);
+    codes = sizeof(PeerLine) * kLineBlocks * kPeerTurns * n * kLineThreads * 2;
+    arrived = codes + sizeof(uint4) * kSliceBlocks * kPeerTurns * 2 * kMostSlice / kPeerGroup;
+    line_turns = arrived + sizeof(uint32_t) * kSliceBlocks * kPeerTurns * 2 * n;
+    turns = line_turns + sizeof(uint32_t) * kLineBlocks;
+    end = turns + sizeof(uint32_t) * kSliceBlocks;
+  }
+  PeerMailbox mailbox(char* memory) const {
+    return {.lines = reinterpret_cast<PeerLine*>(memory),
+            .codes = reinterpret_cast<uint4*>(memory + codes),
+            .arrived = reinterpret_cast<uint32_t*>(memory + arrived)};
+  }
 
-// The longest slice of a block. Each number is sent to all other ranks, so more ranks get shorter slices.
-int slice_of(int n_ranks) { return kOneShotPass * std::max(1, 4 / std::max(1, n_ranks - 1)); }
+  size_t codes, arrived, line_turns, turns, end;  // bytes from the beginning; the lines begin at 0
+};
 
 // How a rank reaches the memory of another.
 struct Door {
@@ -52,18 +67,16 @@ void* open_door(const Door& door, const Door& own) {
 
 }  // namespace
 
-std::unique_ptr<OneShot> OneShot::connect(Communicator& ranks, Device& device) {
-  std::unique_ptr<OneShot> one(new OneShot);
-  OneShotPeers& peers = one->peers_;
+std::unique_ptr<PeerSums> PeerSums::connect(Communicator& ranks, Device& device) {
+  std::unique_ptr<PeerSums> sums(new PeerSums);
+  Peers& peers = sums->peers_;
   peers.rank = ranks.rank(), peers.n_ranks = ranks.size();
-  peers.lines_each = slice_of(ranks.size()) / 2;
-  const size_t line_bytes = sizeof(OneShotLine) * kOneShotBlocks * kOneShotTurns * static_cast<size_t>(peers.n_ranks) *
-                            static_cast<size_t>(peers.lines_each);
-  one->memory_ = Memory(line_bytes + kTurnBytes);
-  check(cudaMemset(one->memory_.data(), 0, one->memory_.size()), "cudaMemset");
-  one->stop_ = Memory(sizeof(int), Place::kPinned);
-  *static_cast<int*>(one->stop_.data()) = 0;
-  Door own{.process = getpid(), .device = device.index(), .data = one->memory_.data()};
+  const Parts parts(ranks.size());
+  sums->memory_ = Memory(parts.end);
+  check(cudaMemset(sums->memory_.data(), 0, sums->memory_.size()), "cudaMemset");
+  sums->stop_ = Memory(sizeof(int), Place::kPinned);
+  *static_cast<int*>(sums->stop_.data()) = 0;
+  Door own{.process = getpid(), .device = device.index(), .data = sums->memory_.data()};
   gethostname(own.host, sizeof(own.host) - 1);
   if (cudaIpcGetMemHandle(&own.handle, own.data) != cudaSuccess) cudaGetLastError();  // only other processes need it
   const std::vector<Door> doors = exchanged(ranks, own);
@@ -72,32 +85,33 @@ std::unique_ptr<OneShot> OneShot::connect(Communicator& ranks, Device& device) {
     const Door& door = doors[static_cast<size_t>(r)];
     void* data = r == ranks.rank() ? own.data : same_host(door, own) ? open_door(door, own) : nullptr;
     own.can_open = data != nullptr;
-    if (data != nullptr && door.process != own.process) one->opened_.push_back(data);
-    if (r < kMaxPeers) peers.lines[r] = static_cast<OneShotLine*>(data);
+    if (data != nullptr && door.process != own.process) sums->opened_.push_back(data);
+    if (r < kMaxPeers) peers.of[r] = parts.mailbox(static_cast<char*>(data));
   }
-  peers.stop = static_cast<const int*>(one->stop_.data());
-  peers.turns = reinterpret_cast<uint32_t*>(static_cast<char*>(own.data) + line_bytes);
+  peers.stop = static_cast<const int*>(sums->stop_.data());
+  peers.line_turns = reinterpret_cast<uint32_t*>(static_cast<char*>(own.data) + parts.line_turns);
+  peers.turns = reinterpret_cast<uint32_t*>(static_cast<char*>(own.data) + parts.turns);
   const std::vector<Door> opened = exchanged(ranks, own);
   const bool all = std::ranges::all_of(opened, [](const Door& door) { return door.can_open; });
   if (!all) log_info("a GPU cannot read the memory of another one: NCCL computes all sums");
-  return all ? std::move(one) : nullptr;
+  return all ? std::move(sums) : nullptr;
 }
 
-void OneShot::stop() { *static_cast<volatile int*>(stop_.data()) = 1; }
+void PeerSums::stop() { *static_cast<volatile int*>(stop_.data()) = 1; }
 
-OneShot::~OneShot() {
+PeerSums::~PeerSums() {
   for (void* memory : opened_) cudaIpcCloseMemHandle(memory);
 }
 
-bool OneShot::takes(const Tensor& y) const {
-  return y.dtype == DType::kF32 && y.cols % 4 == 0 &&
-         y.rows * y.cols <= int64_t{kOneShotBlocks} * slice_of(peers_.n_ranks);
+bool PeerSums::takes(const Tensor& y) const {
+  return y.dtype == DType::kF32 && y.cols % kPeerGroup == 0 && y.rows * y.cols <= std::numeric_limits<int>::max();
 }
 
-void OneShot::add_reduced(const Tensor& x, const Tensor& y, Device& device) {
+void PeerSums::add_reduced(const Tensor& x, const Tensor& y, Device& device) {
   CHECK(takes(y) && y.contiguous() && x.stride % 4 == 0);
-  one_shot(peers_, x, y, device);
-  check_launch("one_shot");
+  if (y.rows == 0) return;
+  add_peer_sums(peers_, x, y, device);
+  check_launch("add_peer_sums");
 }
 
 }  // namespace ingot::cuda

@@ -1,0 +1,215 @@
+#include <algorithm>
+
+#include "backend/cuda/device.cuh"
+#include "backend/cuda/ranks/peer_numbers.cuh"
+#include "backend/cuda/ranks/peer_sums.h"
+
+namespace ingot::cuda {
+namespace {
+
+constexpr int kAtOnce = 4;  // loads in flight
+
+// y [n / cols, cols], contiguous; x [n / cols, cols] with rows of x_stride numbers. n < 2^31.
+struct Sum {
+  float* x;
+  const float* y;
+  int64_t x_stride;
+  int cols, n;
+};
+
+__device__ __forceinline__ float* place_in_x(const Sum& s, int i) { return s.x + i / s.cols * s.x_stride + i % s.cols; }
+__device__ __forceinline__ void add_to_x(const Sum& s, int i, const Numbers& n) {
+  float* to = place_in_x(s, i);
+  Numbers sum = load_numbers(to);
+  add(sum, n);
+  store_numbers(to, sum);
+}
+
+// A failed rank ends every wait; the sums are wrong then.
+__device__ __forceinline__ bool gives_up(int tries, const int* stop) {
+  return tries % 4096 == 0 && *reinterpret_cast<const volatile int*>(stop) != 0;
+}
+
+// Adds codes[r], those of rank r, in rank order. Of more than two ranks, the sum is encoded again, because slices_kernel
+// sends it.
+template <int kMost>
+__device__ __forceinline__ uint4 sum_of_ranks(const uint4 (&codes)[kMost], int n_ranks, Numbers& sum) {
+  sum = decode(codes[0]);
+#pragma unroll
+  for (int r = 1; r < kMost; ++r)
+    if (r < n_ranks) add(sum, decode(codes[r]));
+  if (n_ranks == 2) return {};
+  const uint4 code = encode(sum);
+  sum = decode(code);
+  return code;
+}
+
+// Both kernels: a rank writes to a place again two turns later. By then the reader has read it: the reader's block sent
+// its numbers of the turn between, which the rank has received, after it read those of the first turn.
+
+__device__ __forceinline__ void send_line(PeerLine* to, uint32_t a, uint32_t b, uint32_t turn) {
+  const uint64_t first = uint64_t{turn} << 32 | a, second = uint64_t{turn} << 32 | b;
+  asm volatile("st.volatile.global.v2.u64 [%0], {%1, %2};" ::"l"(to), "l"(first), "l"(second) : "memory");
+}
+__device__ __forceinline__ PeerLine load_line(const PeerLine* from) {
+  PeerLine line;
+  asm volatile("ld.volatile.global.v2.u64 {%0, %1}, [%2];"
+               : "=l"(line.first), "=l"(line.second)
+               : "l"(from)
+               : "memory");
+  return line;
+}
+__device__ __forceinline__ void await_line(PeerLine& line, const PeerLine* from, uint32_t turn, const int* stop) {
+  for (int i = 1; (line.first >> 32 != turn || line.second >> 32 != turn) && !gives_up(i, stop); ++i)
+    line = load_line(from);
+}
+
+template <int kMost>
+__global__ void __launch_bounds__(kLineThreads) lines_kernel(Peers peers, Sum s) {
+  start_dependent();
+  const int block = static_cast<int>(blockIdx.x), thread = static_cast<int>(threadIdx.x);
+  const int i = block * kLineSlice + thread * kPeerGroup;
+  const uint32_t turn = peers.line_turns[block] + 1;
+  const int64_t place = (int64_t{block} * kPeerTurns + turn % kPeerTurns) * peers.n_ranks;
+  const auto lines = [&](int reader, int sender) {  // two lines
+    return peers.of[reader].lines + ((place + sender) * kLineThreads + thread) * 2;
+  };
+  if (i < s.n) {
+    const uint4 own = encode(load_numbers(s.y + i));
+#pragma unroll
+    for (int r = 0; r < kMost; ++r) {
+      if (r >= peers.n_ranks || r == peers.rank) continue;
+      PeerLine* to = lines(r, peers.rank);
+      send_line(to, own.x, own.y, turn);
+      send_line(to + 1, own.z, own.w, turn);
+    }
+    float* to = place_in_x(s, i);
+    Numbers x = load_numbers(to);  // arrives while the lines do
+    PeerLine got[kMost][2];
+#pragma unroll
+    for (int r = 0; r < kMost; ++r)
+      if (r < peers.n_ranks && r != peers.rank)
+        for (int j = 0; j < 2; ++j) got[r][j] = load_line(lines(peers.rank, r) + j);
+    uint4 codes[kMost];
+#pragma unroll
+    for (int r = 0; r < kMost; ++r) {
+      codes[r] = own;
+      if (r >= peers.n_ranks || r == peers.rank) continue;
+      for (int j = 0; j < 2; ++j) await_line(got[r][j], lines(peers.rank, r) + j, turn, peers.stop);
+      codes[r] = make_uint4(static_cast<uint32_t>(got[r][0].first), static_cast<uint32_t>(got[r][0].second),
+                            static_cast<uint32_t>(got[r][1].first), static_cast<uint32_t>(got[r][1].second));
+    }
+    Numbers sum;
+    sum_of_ranks(codes, peers.n_ranks, sum);
+    add(x, sum);
+    store_numbers(to, x);
+  }
+  __syncthreads();  // all threads have read the turn
+  if (thread == 0) peers.line_turns[block] = turn;
+}
+
+// Tells all other ranks that this block's numbers have been written, and waits for theirs.
+// first: of the places in `arrived` of this block, turn and step.
+__device__ __forceinline__ void meet(const Peers& peers, int64_t first, uint32_t turn) {
+  __syncthreads();  // the whole block has written; the release below covers all its numbers
+  if (const int r = static_cast<int>(threadIdx.x); r < peers.n_ranks && r != peers.rank) {
+    uint32_t* to = peers.of[r].arrived + first + peers.rank;
+    const uint32_t* from = peers.of[peers.rank].arrived + first + r;
+    asm volatile("st.release.sys.global.u32 [%0], %1;" ::"l"(to), "r"(turn) : "memory");
+    for (int i = 1;; ++i) {
+      uint32_t seen;
+      asm volatile("ld.acquire.sys.global.u32 %0, [%1];" : "=r"(seen) : "l"(from) : "memory");
+      if (seen == turn || gives_up(i, peers.stop)) break;
+    }
+  }
+  __syncthreads();
+}
+
+// kMost: ranks, at most. With two, each adds whole slices; with more, each adds its part of a slice.
+template <int kMost>
+__global__ void __launch_bounds__(kSliceThreads, 2) slices_kernel(Peers peers, Sum s, int slice) {
+  start_dependent();
+  constexpr bool kParts = kMost > 2;
+  const int block = static_cast<int>(blockIdx.x), thread = static_cast<int>(threadIdx.x);
+  const int n = peers.n_ranks, rank = peers.rank, part = kParts ? slice / n : slice;
+  uint32_t turn = peers.turns[block];
+  for (int64_t begin = int64_t{block} * slice; begin < s.n; begin += int64_t{gridDim.x} * slice) {
+    ++turn;
+    const int first = static_cast<int>(begin), size = min(slice, s.n - first);
+    const int64_t place = int64_t{block} * kPeerTurns + turn % kPeerTurns;
+    // The place of number `at` of a part. Step 0: numbers to add; step 1: sums.
+    const auto mail = [&](int reader, int sender, int step, int at) {
+      return peers.of[reader].codes + (place * 2 * kMostSlice + step * kMostSlice + sender * part + at) / kPeerGroup;
+    };
+    const auto offset = [&](int r, int at) { return kParts ? r * part + at : at; };  // in the slice
+    // Calls load(j, r, at) and then use(j, r, at) for each group of each other rank's part, kAtOnce at a time.
+    const auto for_others = [&](auto&& load, auto&& use) {
+      const int all = (n - 1) * part;
+      for (int t = thread * kPeerGroup; t < all; t += kAtOnce * kSliceThreads * kPeerGroup) {
+        const auto each = [&](auto&& f) {
+#pragma unroll
+          for (int j = 0; j < kAtOnce; ++j) {
+            const int own = t + j * kSliceThreads * kPeerGroup, k = kParts ? own / part : 0, at = own - k * part;
+            const int r = kParts ? (rank + 1 + k) % n : 1 - rank;
+            if (own < all && offset(r, at) < size) f(j, r, at);
+          }
+        };
+        each(load);
+        each(use);
+      }
+    };
+    Numbers numbers[kAtOnce];
+    for_others([&](int j, int r, int at) { numbers[j] = load_numbers(s.y + first + offset(r, at)); },
+               [&](int j, int r, int at) { *mail(r, rank, 0, at) = encode(numbers[j]); });
+    meet(peers, place * 2 * n, turn);
+    for (int at = thread * kPeerGroup; at < part; at += kSliceThreads * kPeerGroup) {
+      const int i = offset(rank, at);
+      if (i >= size) break;
+      uint4 codes[kMost];
+#pragma unroll
+      for (int r = 0; r < kMost; ++r)
+        if (r < n && r != rank) codes[r] = __ldcg(mail(rank, r, 0, at));
+      const uint4 own = encode(load_numbers(s.y + first + i));
+#pragma unroll
+      for (int r = 0; r < kMost; ++r)
+        if (r == rank) codes[r] = own;
+      Numbers sum;
+      const uint4 code = sum_of_ranks(codes, n, sum);
+      for (int k = 1; kParts && k < n; ++k) *mail((rank + k) % n, rank, 1, at) = code;
+      add_to_x(s, first + i, sum);
+    }
+    if (!kParts) continue;
+    meet(peers, (place * 2 + 1) * n, turn);
+    uint4 codes[kAtOnce];
+    for_others([&](int j, int r, int at) { codes[j] = __ldcg(mail(rank, r, 1, at)); },
+               [&](int j, int r, int at) { add_to_x(s, first + offset(r, at), decode(codes[j])); });
+  }
+  __syncthreads();  // all threads have read the turn
+  if (thread == 0) peers.turns[block] = turn;
+}
+
+// Numbers of a slice: equal slices for all blocks, in as few rounds as possible.
+int slice_for(int n, int n_ranks) {
+  const int unit = kPeerGroup * n_ranks, n_rounds = (n - 1) / (kSliceBlocks * kMostSlice) + 1;
+  const int own = (n - 1) / (kSliceBlocks * n_rounds) + 1;
+  return std::min((own + unit - 1) / unit * unit, kMostSlice / unit * unit);
+}
+
+template <int kMost>
+void start(const Peers& peers, const Sum& sum, Device& device) {
+  if (int64_t{sum.n} * (peers.n_ranks - 1) <= kLineBlocks * kLineSlice)
+    return launch(device, lines_kernel<kMost>, blocks_for(sum.n, kLineSlice), kLineThreads, 0, peers, sum);
+  const int slice = slice_for(sum.n, peers.n_ranks);
+  launch(device, slices_kernel<kMost>, std::min<unsigned>(kSliceBlocks, blocks_for(sum.n, slice)), kSliceThreads, 0,
+         peers, sum, slice);
+}
+
+}  // namespace
+
+void add_peer_sums(const Peers& peers, const Tensor& x, const Tensor& y, Device& device) {
+  const Sum sum{x.f32(), y.f32(), x.stride, static_cast<int>(y.cols), static_cast<int>(y.rows * y.cols)};
+  if (peers.n_ranks == 2) return start<2>(peers, sum, device);
+  peers.n_ranks <= 4 ? start<4>(peers, sum, device) : start<kMaxPeers>(peers, sum, device);
+}
+
+}  // namespace ingot::cuda

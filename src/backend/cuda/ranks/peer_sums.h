@@ -1,0 +1,77 @@
+// Sums over the GPUs of one host, in one kernel that writes to the memory of the other GPUs. NCCL spends more time on
+// its protocol, and needs a second kernel for the addition to the residual stream.
+//
+// Each block sends a slice of the numbers to the same block of other GPUs, in 16 bits each (peer_numbers.cuh). All GPUs
+// add the same numbers in rank order, so all get the same bits. A block counts its turns in device memory, so a launch
+// can be recorded and replayed. The kernels differ in how a block knows that numbers have arrived:
+//   lines    For few numbers. Every 4 bytes are sent with the block's turn. A GPU writes 8 bytes at once, so the 4 bytes
+//            have arrived when their turn has.
+//   slices   A block sends its slice, and then its turn. This needs half the bytes, but also a fence, which costs about
+//            a microsecond. Of n > 2 GPUs, each adds its part of a slice and sends the sums to the others. So each sends
+//            2 (n - 1) / n times its numbers instead of n - 1 times.
+#pragma once
+#include <vector_types.h>
+
+#include <memory>
+#include <vector>
+
+#include "backend/communicator.h"
+#include "backend/cuda/cuda_device.h"
+#include "backend/cuda/memory.h"
+#include "backend/tensor.h"
+
+namespace ingot::cuda {
+
+constexpr int kMaxPeers = 8;
+constexpr int kPeerGroup = 8;  // numbers that are encoded together
+constexpr int kLineBlocks = 128, kLineThreads = 128;
+constexpr int kLineSlice = kPeerGroup * kLineThreads;  // numbers of a slice that is sent as lines
+constexpr int kSliceBlocks = 256, kSliceThreads = 256;
+constexpr int kMostSlice = 16384;  // numbers of the longest slice
+// Places of a block: for this turn, and for the previous turn, which this GPU may still read.
+constexpr int kPeerTurns = 2;
+
+// Twice 4 bytes of codes, each with the turn in which they were sent.
+struct alignas(16) PeerLine {
+  uint64_t first, second;
+};
+
+// The memory of a GPU that other GPUs write to.
+struct PeerMailbox {
+  PeerLine* lines = nullptr;    // [kLineBlocks, turns, ranks that send, kLineThreads, 2]
+  uint4* codes = nullptr;       // [kSliceBlocks, turns, 2 kMostSlice / 8]: slices by sender, or parts and their sums
+  uint32_t* arrived = nullptr;  // [kSliceBlocks, turns, 2 steps, ranks that send]: the turn whose codes have arrived
+};
+
+// Parameters of the kernels.
+struct Peers {
+  PeerMailbox of[kMaxPeers] = {};  // of all ranks, as this GPU addresses them
+  uint32_t* line_turns = nullptr;  // [kLineBlocks] on this GPU
+  uint32_t* turns = nullptr;       // [kSliceBlocks] on this GPU
+  const int* stop = nullptr;       // in host memory: not 0 after a rank has failed; then no block waits
+  int rank = 0, n_ranks = 0;
+};
+
+// peer_sums.cu: x [rows, cols] += the sum of y [rows, cols] over all ranks. Both are f32.
+void add_peer_sums(const Peers& peers, const Tensor& x, const Tensor& y, Device& device);
+
+class PeerSums {
+ public:
+  // All ranks call connect() at the same time. Returns null if a GPU cannot read the memory of another GPU.
+  static std::unique_ptr<PeerSums> connect(Communicator& ranks, Device& device);
+  ~PeerSums();
+
+  // Whether the kernels support this tensor.
+  bool takes(const Tensor& y) const;
+  // x [rows, cols] += the sum of y [rows, cols] over all ranks. Both are f32.
+  void add_reduced(const Tensor& x, const Tensor& y, Device& device);
+  void stop();  // ends the kernels that wait for other ranks; their sums are wrong
+
+ private:
+  PeerSums() = default;
+  Memory memory_, stop_;
+  Peers peers_;
+  std::vector<void*> opened_;  // memory of other processes
+};
+
+}  // namespace ingot::cuda
