@@ -4,6 +4,7 @@
 #include <array>
 #include <bit>
 #include <cmath>
+#include <functional>
 #include <limits>
 
 #include "backend/candidates.h"
@@ -17,26 +18,48 @@ namespace {
 
 constexpr float kInfinity = std::numeric_limits<float>::infinity();
 constexpr size_t kLanes = 16;  // independent accumulators, so that compilers vectorise plain loops without -ffast-math
-constexpr size_t kBlock = 1024;  // logits in one partial sum or one search
+constexpr size_t kBlock = 1024;  // logits in one partial sum
+constexpr size_t kGroup = 64;    // logits of which the largest is known, so that searches skip most groups
 
 // The largest logit; -infinity if all logits are NaN or -infinity.
-float max_of(const float* x, size_t n) {
+float max_of(std::span<const float> x) {
   float lanes[kLanes];
   std::fill_n(lanes, kLanes, -kInfinity);
   size_t i = 0;
-  for (; i + kLanes <= n; i += kLanes) {
+  for (; i + kLanes <= x.size(); i += kLanes) {
     for (size_t j = 0; j < kLanes; ++j) lanes[j] = x[i + j] > lanes[j] ? x[i + j] : lanes[j];
   }
-  for (; i < n; ++i) lanes[0] = x[i] > lanes[0] ? x[i] : lanes[0];
-  float best = -kInfinity;
-  for (float lane : lanes) best = lane > best ? lane : best;
-  return best;
+  for (; i < x.size(); ++i) lanes[0] = x[i] > lanes[0] ? x[i] : lanes[0];
+  static_assert(kLanes == 16);
+  for (size_t j = 0; j < 8; ++j) lanes[j] = lanes[j + 8] > lanes[j] ? lanes[j + 8] : lanes[j];
+  for (size_t j = 0; j < 4; ++j) lanes[j] = lanes[j + 4] > lanes[j] ? lanes[j + 4] : lanes[j];
+  return std::max({lanes[0], lanes[1], lanes[2], lanes[3]});
 }
 
-float max_of(std::span<const float> logits) { return max_of(logits.data(), logits.size()); }
+// [i, i + n) of the logits, or fewer at their end.
+std::span<const float> part_of(std::span<const float> logits, size_t i, size_t n) {
+  return logits.subspan(i, std::min(n, logits.size() - i));
+}
+
+// maxima [n_vocab / kGroup]: the largest logit of each group. Returns the largest of all.
+float find_maxima(std::span<const float> logits, std::vector<float>& maxima) {
+  maxima.clear();
+  for (size_t i = 0; i < logits.size(); i += kGroup) maxima.push_back(max_of(part_of(logits, i, kGroup)));
+  return max_of(maxima);
+}
+
+// The lowest id of the logit `top`, which is the largest; 0 if no logit equals it.
+int32_t find_top(std::span<const float> logits, const std::vector<float>& maxima, float top) {
+  const auto group = static_cast<size_t>(std::ranges::find(maxima, top) - maxima.begin());
+  if (group == maxima.size()) return 0;
+  const auto found = std::find(logits.begin() + static_cast<std::ptrdiff_t>(group * kGroup), logits.end(), top);
+  return found == logits.end() ? 0 : static_cast<int32_t>(found - logits.begin());
+}
 
 // Sums at most kBlock weights, so that the float lanes keep their precision.
-double sum_block(const float* x, size_t n, float top, float inverse_temperature) {
+double sum_block(std::span<const float> logits, float top, float inverse_temperature) {
+  const float* x = logits.data();
+  const size_t n = logits.size();
   float weights[kBlock];
   for (size_t i = 0; i < n; ++i) weights[i] = weight(x[i], top, inverse_temperature);
   float lanes[kLanes] = {};
@@ -53,79 +76,76 @@ double sum_block(const float* x, size_t n, float top, float inverse_temperature)
 double sum_weights(std::span<const float> logits, float top) {
   double sum = 0;
   for (size_t i = 0; i < logits.size(); i += kBlock) {
-    sum += sum_block(logits.data() + i, std::min(kBlock, logits.size() - i), top, 1.0f);
+    sum += sum_block(part_of(logits, i, kBlock), top, 1.0f);
   }
   return sum;
 }
 
-// Collects the candidates with a logit of at least `floor`, in order of id.
-void collect_from(std::span<const float> logits, float floor, std::vector<Candidate>& out) {
+// Collects the candidates with a logit of at least `floor`, in order of id. maxima: of find_maxima().
+void collect_from(std::span<const float> logits, const std::vector<float>& maxima, float floor,
+                  std::vector<Candidate>& out) {
   out.clear();
-  for (size_t i = 0; i < logits.size(); ++i) {
-    if (logits[i] >= floor) out.push_back({logits[i], static_cast<int32_t>(i)});
+  for (size_t group = 0; group < maxima.size(); ++group) {
+    if (!(maxima[group] >= floor)) continue;
+    const size_t end = std::min((group + 1) * kGroup, logits.size());
+    for (size_t i = group * kGroup; i < end; ++i)
+      if (logits[i] >= floor) out.push_back({logits[i], static_cast<int32_t>(i)});
   }
 }
 
-// Collects the k likeliest candidates, in no order. One pass: logits that cannot beat the k-th best so far are skipped
-// 16 at a time.
-void collect_top(std::span<const float> logits, size_t k, std::vector<Candidate>& out) {
-  const size_t n = logits.size();
-  const size_t capacity = std::min(n, std::max<size_t>(2 * k, 256));
-  float floor = -kInfinity;  // a later equal logit has a higher id and loses, so the comparison is strict
-  out.clear();
-  const auto cut = [&] {
-    if (out.size() <= k) return;
-    std::nth_element(out.begin(), out.begin() + (k - 1), out.end(), likelier);
-    out.resize(k);
-    floor = out[k - 1].logit;
-  };
-  for (size_t i = 0; i < n; i += kLanes) {
-    const size_t end = std::min(i + kLanes, n);
-    if (end == i + kLanes) {
-      int above = 0;
-      for (size_t j = 0; j < kLanes; ++j) above += logits[i + j] > floor;
-      if (above == 0) continue;
-    }
-    for (size_t j = i; j < end; ++j) {
-      if (!(logits[j] > floor)) continue;
-      if (out.size() == capacity) cut();
-      if (logits[j] > floor) out.push_back({logits[j], static_cast<int32_t>(j)});
-    }
+// Collects the k likeliest candidates, in no order. The k-th largest of the groups' maxima is a floor: k logits are at
+// least as large.
+void collect_top(std::span<const float> logits, size_t k, SamplerScratch& scratch) {
+  float floor = std::numeric_limits<float>::lowest();
+  if (std::vector<float>& sorted = scratch.sorted_maxima; scratch.maxima.size() > k) {
+    sorted.assign(scratch.maxima.begin(), scratch.maxima.end());
+    std::nth_element(sorted.begin(), sorted.begin() + static_cast<std::ptrdiff_t>(k - 1), sorted.end(),
+                     std::greater<>());
+    floor = std::max(floor, sorted[k - 1]);
   }
-  cut();
+  std::vector<Candidate>& out = scratch.candidates;
+  collect_from(logits, scratch.maxima, floor, out);
+  if (out.size() <= k) return;
+  std::nth_element(out.begin(), out.begin() + static_cast<std::ptrdiff_t>(k - 1), out.end(), likelier);
+  out.resize(k);
 }
 
-// Sets scratch.candidates to the tokens that remain after the truncations, and top to their largest logit. Returns
-// false if nothing is truncated.
-bool truncate(std::span<const float> logits, float& top, const SamplingParams& params, SamplerScratch& scratch) {
+bool uses_top_k(const SamplingParams& params, size_t n_vocab) {
+  return params.top_k > 0 && static_cast<size_t>(params.top_k) < n_vocab;
+}
+bool truncates(const SamplingParams& params, size_t n_vocab) {
+  return uses_top_k(params, n_vocab) || params.typical_p < 1 || params.top_p < 1 || params.min_p > 0;
+}
+
+// Sets scratch.candidates to the tokens that remain after the truncations, and top to their largest logit. Reads
+// scratch.maxima.
+void truncate(std::span<const float> logits, float& top, const SamplingParams& params, SamplerScratch& scratch) {
   const size_t n = logits.size();
   std::vector<Candidate>& candidates = scratch.candidates;
-  const bool top_k = params.top_k > 0 && static_cast<size_t>(params.top_k) < n;
-  if (!top_k && params.typical_p >= 1 && params.top_p >= 1 && params.min_p <= 0) return false;
-
+  const bool top_k = uses_top_k(params, n);
   double total = 0;  // of the whole row, if top-p needs it
   if (top == kInfinity) {
-    collect_from(logits, top, candidates);
+    collect_from(logits, scratch.maxima, top, candidates);
     for (Candidate& c : candidates) c.logit = top = 0;
     if (top_k && candidates.size() > static_cast<size_t>(params.top_k)) candidates.resize(params.top_k);
   } else if (top_k) {
-    collect_top(logits, params.top_k, candidates);
+    collect_top(logits, params.top_k, scratch);
   } else if (params.typical_p < 1) {
-    collect_from(logits, std::numeric_limits<float>::lowest(), candidates);
+    collect_from(logits, scratch.maxima, std::numeric_limits<float>::lowest(), candidates);
   } else if (params.top_p < 1) {
     // Tokens below (1 - p) / n have less than 1 - p in total, so the other tokens have p. The floor is half of (1 - p)
-    // / n, to allow for rounding.
+    // / n, to allow for rounding. Tokens that min-p drops need not be sorted for top-p.
     total = sum_weights(logits, top);
-    const double floor = std::log(0.5 * (1.0 - static_cast<double>(params.top_p)) * total / static_cast<double>(n));
-    collect_from(logits, top + static_cast<float>(floor), candidates);
+    const double least = 0.5 * (1.0 - static_cast<double>(params.top_p)) * total / static_cast<double>(n);
+    const float floor = std::max(static_cast<float>(std::log(least)), std::log(params.min_p));
+    collect_from(logits, scratch.maxima, top + floor, candidates);
   } else {
-    collect_from(logits, top + std::log(params.min_p), candidates);
+    collect_from(logits, scratch.maxima, top + std::log(params.min_p), candidates);
   }
 
   if (params.typical_p < 1) top = keep_typical(candidates, top, params.typical_p);
   if (params.top_p < 1) keep_top_p(candidates, top, params.top_p, total);
   if (params.min_p > 0) keep_min_p(candidates, top, params.min_p);
-  return true;
 }
 
 // Like draw_candidate, but over a whole row in two levels: finds the block that holds the target, then the token in the
@@ -135,7 +155,7 @@ int32_t draw_any(std::span<const float> logits, float top, float inverse_tempera
   sums.clear();
   double total = 0;
   for (size_t i = 0; i < logits.size(); i += kBlock) {
-    sums.push_back(sum_block(logits.data() + i, std::min(kBlock, logits.size() - i), top, inverse_temperature));
+    sums.push_back(sum_block(part_of(logits, i, kBlock), top, inverse_temperature));
     total += sums.back();
   }
   double target = u * total;
@@ -223,9 +243,8 @@ std::span<const float> adjusted(std::span<const float> raw, const SampleRow& row
 int32_t draw(std::span<const float> logits, float top, const SampleRow& row, SamplerScratch& scratch) {
   const float inverse_temperature = 1.0f / row.params->temperature;
   const double u = uniform_draw(row.params->seed, static_cast<uint64_t>(row.position));
-  if (!truncate(logits, top, *row.params, scratch)) {
-    return draw_any(logits, top, inverse_temperature, u, scratch.block_sums);
-  }
+  if (!truncates(*row.params, logits.size())) return draw_any(logits, top, inverse_temperature, u, scratch.block_sums);
+  truncate(logits, top, *row.params, scratch);
   if (scratch.candidates.size() <= kBlock) return draw_candidate(scratch.candidates, top, inverse_temperature, u);
   // For many candidates, a row is cheaper than sorting by id.
   std::fill(scratch.logits.begin(), scratch.logits.end(), -kInfinity);
@@ -234,7 +253,7 @@ int32_t draw(std::span<const float> logits, float top, const SampleRow& row, Sam
 }
 
 void add_logprobs(Sampled& result, std::span<const float> raw, int n_top, SamplerScratch& scratch) {
-  const float top = max_of(raw);
+  const float top = find_maxima(raw, scratch.maxima);
   const double log_total = std::log(sum_weights(raw, top));
   const auto logprob = [&](float logit) {
     if (!(logit > -kInfinity)) return -kInfinity;
@@ -243,7 +262,7 @@ void add_logprobs(Sampled& result, std::span<const float> raw, int n_top, Sample
   };
   result.logprob = logprob(raw[result.token]);
   if (n_top == 0) return;
-  collect_top(raw, n_top, scratch.candidates);
+  collect_top(raw, n_top, scratch);
   std::sort(scratch.candidates.begin(), scratch.candidates.end(), likelier);
   result.top.reserve(scratch.candidates.size());
   for (const Candidate& c : scratch.candidates) result.top.push_back({c.id, logprob(c.logit)});
@@ -254,17 +273,17 @@ void add_logprobs(Sampled& result, std::span<const float> raw, int n_top, Sample
 SamplerScratch::SamplerScratch(int n_vocab) : logits(n_vocab), counts(n_vocab) {
   candidates.reserve(n_vocab);
   block_sums.reserve(n_vocab / kBlock + 1);
+  for (std::vector<float>* groups : {&maxima, &sorted_maxima}) groups->reserve(n_vocab / kGroup + 1);
 }
 
 int32_t argmax(std::span<const float> logits) {
   if (logits.empty()) throw Error("argmax: no logits to choose from");
   float best = -kInfinity;
-  size_t best_block = 0;
+  size_t first = 0;  // of the block with the best
   for (size_t i = 0; i < logits.size(); i += kBlock) {
-    const float block_best = max_of(logits.data() + i, std::min(kBlock, logits.size() - i));
-    if (block_best > best) best = block_best, best_block = i;
+    if (const float largest = max_of(part_of(logits, i, kBlock)); largest > best) best = largest, first = i;
   }
-  const auto found = std::find(logits.begin() + best_block, logits.end(), best);
+  const auto found = std::find(logits.begin() + static_cast<std::ptrdiff_t>(first), logits.end(), best);
   return found == logits.end() ? 0 : static_cast<int32_t>(found - logits.begin());
 }
 
@@ -282,7 +301,11 @@ Sampled sample_row(std::span<const float> raw, const SampleRow& row, SamplerScra
   const bool may_forbid = row.mask != nullptr || !params.logit_bias.empty();
 
   Sampled result;
-  result.token = argmax(logits);
+  if (greedy || !truncates(params, logits.size())) {
+    result.token = argmax(logits);
+  } else {
+    result.token = find_top(logits, scratch.maxima, find_maxima(logits, scratch.maxima));
+  }
   const float top = logits[result.token];
   if (!(top > -kInfinity) && (may_forbid || !greedy)) return {.token = kNoToken};
   if (!greedy) result.token = draw(logits, top, row, scratch);

@@ -28,6 +28,7 @@ struct SamplerScratch {
   std::vector<int32_t> counts;  // [n_vocab]: zero between draws
   std::vector<Candidate> candidates;
   std::vector<double> block_sums;
+  std::vector<float> maxima, sorted_maxima;  // of groups of the row
 };
 
 // Throws Error, which names the first field out of range, the range and the value.
