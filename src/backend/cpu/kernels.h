@@ -38,7 +38,8 @@ constexpr QuantKind kQuantKinds[] = {
     {4, 0, 32, true, Scales::kF16},               // Q4_1 AFFINE4_32
     {5, 0, 32, false, Scales::kF16},              // Q5_0
     {5, 0, 32, true, Scales::kF16},               // Q5_1
-    {8, 0, 32, false, Scales::kF16},              // Q8_0 F8_E4M3
+    {8, 0, 32, false, Scales::kF16},              // Q8_0 F8_E4M3_32
+    {8, 0, 128, false, Scales::kF16},             // F8_E4M3
     {8, 0, 32, true, Scales::kF16},               // AFFINE8_32
     {4, 0, 32, true, Scales::kSuper},             // Q4_K
     {5, 0, 32, true, Scales::kSuper},             // Q5_K

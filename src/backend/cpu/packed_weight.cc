@@ -48,9 +48,7 @@ class QuantPacker {
   }
 
  private:
-  uint8_t* record(uint8_t* block, int group) const {
-    return block + layout_.head_bytes + group * layout_.record_bytes;
-  }
+  uint8_t* record(uint8_t* block, int group) const { return block + layout_.head_bytes + group * layout_.record_bytes; }
 
   // Writes the scales (field 0) or minima (field 1) of a block: as they are, or as integer multiples of the block's own
   // f16.
@@ -124,23 +122,23 @@ class QuantPacker {
     }
   }
 
-  // Rounds a row to codes centred on 128. In each 32 elements, the code of the largest is 127 away from 128. If the
-  // largest is NaN or Inf, so is the scale.
+  // Rounds a row to codes centred on 128. In each group, the code of the largest is 127 away from 128. If the largest is
+  // NaN or Inf, so is the scale. scales: [n_in / 32]; of a longer group, only the first is written.
   void round_to_int8(int64_t row, uint8_t* codes, float* scales) const {
     std::vector<float> values(host_.n_in);
     decode_row(host_.format, host_.row(row), values.data(), host_.n_in);
-    for (int64_t g = 0; g < host_.n_in / kGroup; ++g) {
-      const float* x = &values[g * kGroup];
+    for (int64_t first = 0; first < host_.n_in; first += kind_.group) {
+      const float* x = &values[first];
       float largest = 0;
-      for (int i = 0; i < kGroup; ++i)
+      for (int i = 0; i < kind_.group; ++i)
         if (std::isnan(x[i]) || std::abs(x[i]) > largest) largest = std::abs(x[i]);
-      scales[g] = largest / 127;
+      scales[first / kGroup] = largest / 127;
       if (!(largest > 0) || !std::isfinite(largest) || !std::isfinite(127 / largest)) {
-        std::fill_n(codes + g * kGroup, kGroup, uint8_t{128});
+        std::fill_n(codes + first, kind_.group, uint8_t{128});
         continue;
       }
-      for (int i = 0; i < kGroup; ++i)
-        codes[g * kGroup + i] = static_cast<uint8_t>(static_cast<int>(x[i] * (127 / largest) + 128.5f));
+      for (int i = 0; i < kind_.group; ++i)
+        codes[first + i] = static_cast<uint8_t>(static_cast<int>(x[i] * (127 / largest) + 128.5f));
     }
   }
 
@@ -186,9 +184,8 @@ int span_of(const FormatInfo& f) {
 // narrower one.
 int kind_of(const FormatInfo& f) {
   if (f.block_size == 1) return -1;
-  const QuantKind wanted = is_rounded(f)
-                               ? QuantKind{8, 0, kGroup, false, Scales::kF16}
-                               : QuantKind{bits_of(f), span_of(f), f.group * f.run, f.has_min, scales_of(f)};
+  const QuantKind wanted = is_rounded(f) ? QuantKind{8, 0, f.block_size, false, Scales::kF16}
+                                         : QuantKind{bits_of(f), span_of(f), f.group * f.run, f.has_min, scales_of(f)};
   int best = -1;
   for (int i = 0; i < kQuantKindCount; ++i) {
     const QuantKind& k = kQuantKinds[i];

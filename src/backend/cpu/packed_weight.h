@@ -2,8 +2,8 @@
 // quant format, using only the format's FormatInfo. Codes and scales are stored exactly, with two exceptions. First, an
 // f32 scale or minimum becomes an f16 times the tensor's power of two, which represents any bf16 and any f16 exactly.
 // (A zero point times a scale may have more bits. They are rounded away, an error of at most 2^-12 of the minimum.)
-// Second, F8_E4M3 has no codes, so it is rounded to int8 with a scale for each 32 elements, as in Q8_0. (The error is
-// 0.5 % of a standard deviation; the 3 mantissa bits of E4M3 cause 2.6 %.) F16 weights that are all bf16 numbers are
+// Second, F8_E4M3 has no codes, so it is rounded to int8 with a scale for each of its blocks. (The error is 0.6 % of a
+// standard deviation; the 3 mantissa bits of E4M3 cause 2.6 %.) F16 weights that are all bf16 numbers are
 // stored as BF16 if the core multiplies bf16. A format without a matching kernel is stored as f32.
 //
 // Products of many tokens may unpack the panels, part by part, into numbers that multiply faster.
