@@ -44,7 +44,7 @@ class CudaBackend final : public Backend, public RecordedSteps {
   std::string name() const override { return "cuda"; }
   std::string description() const override { return description_; }
   DType act_dtype() const override { return act_; }
-  int prompt_chunk() const override { return 2048; }
+  int prompt_chunk() const override { return device_.chip().prompt_chunk; }
 
   // cuda_memory.cc
   Tensor alloc(DType dtype, int64_t rows, int64_t cols) override;

@@ -9,6 +9,8 @@
 #include <string>
 #include <unordered_map>
 
+#include "backend/cuda/chips.h"
+
 namespace ingot::cuda {
 
 // Makes the GPU the current device of this thread; costs nothing if it already is. The previous device is not restored,
@@ -33,9 +35,7 @@ struct DeviceLimits {
 
   bool has_hopper_code = false;  // see finds_hopper_code()
 
-  bool is_hopper() const { return major == 9; }
-  bool has_dependent_launch() const { return major >= 9; }
-  bool has_clusters() const { return major >= 9; }
+  const Chip& chip() const { return chip_of(major, minor); }
 };
 
 class Device {
@@ -63,10 +63,8 @@ class Device {
   const DeviceLimits& limits() const { return limits_; }
   int n_multiprocessors() const { return limits_.n_multiprocessors; }
   size_t most_shared() const { return limits_.most_shared; }
-  bool is_hopper() const { return limits_.is_hopper(); }
+  const Chip& chip() const { return limits_.chip(); }
   void forbid_float8() { limits_.multiplies_float8 = false; }
-  bool has_dependent_launch() const { return limits_.has_dependent_launch(); }
-  bool has_clusters() const { return limits_.has_clusters(); }
 
   // Enqueues two groups of kernels that may run at the same time, for kernels that leave much of the GPU idle. During
   // on_branch(), stream() is a second stream. Work that the caller enqueues afterwards waits for both groups.

@@ -52,7 +52,7 @@ CudaBackend::CudaBackend(const BackendOptions& options) : device_(checked_index(
   if (options.activations == "f32") act_ = DType::kF32;
   if (!options.activations.empty()) device_.forbid_float8();
   deterministic_ = options.deterministic;
-  if (device_.limits().major < 8)
+  if (10 * device_.limits().major < cuda::kChips[0].from)
     throw UsageError("{} has compute capability {}.{}: 8.0 (Ampere) or newer is needed; use the device cpu",
                      printable(device_.name()), device_.limits().major, device_.limits().minor);
   if (!cuda::has_code())

@@ -305,7 +305,7 @@ void launch_clusters(Device& device, void (*kernel)(P...), dim3 grid, dim3 clust
   config.dynamicSmemBytes = shared;
   config.stream = device.stream();
   config.attrs = attributes;
-  config.numAttrs = !device.has_dependent_launch() ? 0 : cluster_blocks > 1 ? 2 : 1;
+  config.numAttrs = !device.chip().has_dependent_launch ? 0 : cluster_blocks > 1 ? 2 : 1;
   cudaLaunchKernelEx(&config, kernel, std::forward<A>(args)...);
 }
 template <class... P, class... A>

@@ -52,9 +52,8 @@ std::string source(const char* file, const char* params, const std::string& boun
       file, bounds, params, body, braces_of(shape));
 }
 
-// Hopper's special instructions need sm_90a.
 std::string arch_of(const DeviceLimits& device) {
-  return fmt::format("sm_{}{}{}", device.major, device.minor, device.major == 9 && device.minor == 0 ? "a" : "");
+  return fmt::format("sm_{}{}{}", device.major, device.minor, device.chip().code_suffix);
 }
 
 }  // namespace

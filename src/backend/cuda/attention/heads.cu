@@ -274,7 +274,7 @@ void finish_qkv(const QkvArgs& a, const Tensor& q_product, const Tensor& k_produ
       using K = std::remove_pointer_t<decltype(c)>;
       const auto start = [&](auto kernel) {
         launch(device, kernel, grid, kThreads, 0, q, k, v, rope_of(a.rope), kv, a.layer, batch,
-               device.has_dependent_launch() && a.x.rows == 1);
+               device.chip().has_dependent_launch && a.x.rows == 1);
       };
       kv.head_dim <= 128 ? start(finish_kernel<T, K, 1>) : start(finish_kernel<T, K, 4>);
     });

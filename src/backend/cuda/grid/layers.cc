@@ -128,7 +128,7 @@ Scratch scratch_of(int64_t heads, int64_t kv_heads, int64_t ffn, int64_t n_parts
 }  // namespace
 
 std::string grid_source(const LayersStep& step, const DeviceLimits& device) {
-  if (!device.is_hopper() || !shape_fits(step) ||
+  if (!device.chip().runs_grid || !shape_fits(step) ||
       step.shape.n_kv_heads > std::min<int>(kMaxKvHeads, device.n_multiprocessors))
     return "";
   const grid::Shape s = shape_of(step, device);
@@ -153,7 +153,7 @@ bool is_grid_faster(const LayersStep& step, int kv_len) {
 }
 
 size_t grid_scratch_bytes(int width, int head_dim, const DeviceLimits& device) {
-  if (!device.is_hopper()) return 0;
+  if (!device.chip().runs_grid) return 0;
   const int64_t dim = std::max(head_dim, 1);
   return scratch_of(width, width, width, int64_t{device.n_multiprocessors} * grid::kMaxGroup, dim).bytes;
 }

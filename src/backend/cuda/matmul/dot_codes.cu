@@ -25,7 +25,7 @@ void start(Params p, SpecialisedKernels* specialised, Device& device) {
   const int n_warps = wide ? kMaxWarps : kMaxWarps / 2;
   const int n_blocks = divide(device, p, n_warps);
   p.warms_instruction_cache =
-      device.has_dependent_launch() && !wide &&
+      device.chip().has_dependent_launch && !wide &&
       4 * n_blocks <= 3 * device.n_multiprocessors();  // wide blocks, and more blocks, were slower
   const SpecialisedKernel kind{
       SpecialisedKernel::kDotCodes, K::kEight ? Layout::kCodes8 : Layout::kCodes4, K::kMin, K::kGroup16, K::kGates, p};

@@ -52,7 +52,7 @@ void dot_rows(const Matvec& m, Device& device) {
   p.accumulate = m.accumulate;
   p.act = m.gate;
   const int n_blocks = std::min(static_cast<int>(blocks_for(p.n_tiles, kWarps)), most_blocks);
-  p.warms_instruction_cache = device.has_dependent_launch() && n_blocks <= device.n_multiprocessors();
+  p.warms_instruction_cache = device.chip().has_dependent_launch && n_blocks <= device.n_multiprocessors();
   if (gated) return start<2, true>(p, n_blocks, m.specialised, device);
   per_task == 1 ? start<1, false>(p, n_blocks, m.specialised, device)
                 : start<2, false>(p, n_blocks, m.specialised, device);

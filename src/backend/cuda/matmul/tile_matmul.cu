@@ -45,7 +45,7 @@ void start(Params p, bool batch_invariant, SpecialisedKernels* specialised, Devi
   p.n_stages = stages_of<K, kTokenTiles>(device.limits());
   CHECK(p.n_stages >= 2);
   p.split = 1;
-  while (device.has_clusters() && p.split < kMaxSplit && p.n_steps >= 8 * p.split &&
+  while (device.chip().has_clusters && p.split < kMaxSplit && p.n_steps >= 8 * p.split &&
          n_alike * p.split <= device.n_multiprocessors())
     p.split *= 2;
   const auto split = static_cast<unsigned>(p.split);
