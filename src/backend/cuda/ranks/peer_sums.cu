@@ -109,7 +109,7 @@ __global__ void __launch_bounds__(kLineThreads) lines_kernel(Peers peers, Sum s)
 }
 
 // Tells all other ranks that this block's numbers have been written, and waits for theirs.
-// first: of the places in `arrived` of this block, turn and step.
+// first: the first place in `arrived` of this block, turn and step.
 __device__ __forceinline__ void meet(const Peers& peers, int64_t first, uint32_t turn) {
   __syncthreads();  // the whole block has written; the release below covers all its numbers
   if (const int r = static_cast<int>(threadIdx.x); r < peers.n_ranks && r != peers.rank) {
