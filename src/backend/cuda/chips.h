@@ -1,8 +1,6 @@
 // Chips: what is fixed for a generation of NVIDIA GPUs, as data. The driver says how large a GPU is (DeviceLimits), and
 // measurement says which kernels are fast (matmul_kernels.h).
 #pragma once
-#include <cstddef>
-
 namespace ingot::cuda {
 
 struct Chip {
@@ -17,38 +15,11 @@ struct Chip {
 };
 
 inline constexpr Chip kChips[] = {
-    {.from = 80,
-     .name = "Ampere",
-     .has_clusters = false,
-     .has_dependent_launch = false,
-     .multiplies_float8 = false,
-     .runs_grid = false,
-     .code_suffix = "",
-     .prompt_chunk = 2048},
-    {.from = 89,
-     .name = "Ada",
-     .has_clusters = false,
-     .has_dependent_launch = false,
-     .multiplies_float8 = true,
-     .runs_grid = false,
-     .code_suffix = "",
-     .prompt_chunk = 2048},
-    {.from = 90,
-     .name = "Hopper",
-     .has_clusters = true,
-     .has_dependent_launch = true,
-     .multiplies_float8 = true,
-     .runs_grid = true,
-     .code_suffix = "a",
-     .prompt_chunk = 2048},
-    {.from = 100,
-     .name = "Blackwell",
-     .has_clusters = true,
-     .has_dependent_launch = true,
-     .multiplies_float8 = true,
-     .runs_grid = false,
-     .code_suffix = "",
-     .prompt_chunk = 2048},
+    // clusters, dependent launch, 8-bit floats, grid
+    {80, "Ampere", false, false, false, false, "", 2048},
+    {89, "Ada", false, false, true, false, "", 2048},
+    {90, "Hopper", true, true, true, true, "a", 2048},
+    {100, "Blackwell", true, true, true, false, "", 2048},
 };
 
 // The row of a compute capability; the first row for older GPUs, which ingot refuses.
