@@ -1,17 +1,15 @@
 #include "model/shapes.h"
 
 #include <algorithm>
-#include <atomic>
 #include <cmath>
 #include <functional>
 #include <list>
 #include <memory>
 #include <set>
-#include <thread>
 #include <utility>
 
 #include "base/error.h"
-#include "base/thread_start.h"
+#include "base/threads.h"
 #include "model/quant_mix.h"
 #include "quant/fill.h"
 
@@ -81,23 +79,15 @@ Format format_for_row(Format format, int64_t n) {
 
 constexpr int64_t kFilledAtOnce = 1 << 20;  // blocks
 
-// Fills a matrix on all cores: one core would take minutes for a large model. The blocks do not depend on the number of
-// cores.
-void fill_on_all_cores(Format format, uint64_t seed, uint8_t* blocks, int64_t n_blocks, float sigma) {
-  const auto n_parts = static_cast<int>((n_blocks + kFilledAtOnce - 1) / kFilledAtOnce);
-  std::atomic<int> next = 0;
-  const auto fill = [&](int) {
-    for (int part; (part = next++) < n_parts;) {
-      const int64_t first = part * kFilledAtOnce;
-      fill_random(format, seed + static_cast<uint64_t>(part), blocks + first * info(format).block_bytes,
-                  std::min(kFilledAtOnce, n_blocks - first), sigma);
-    }
-  };
-  const int n_others = std::min(n_parts, static_cast<int>(std::thread::hardware_concurrency())) - 1;
-  std::vector<std::thread> others;
-  if (n_others > 0) others = start_workers(n_others, "fills random weights", fill);
-  fill(0);
-  for (std::thread& thread : others) thread.join();
+// Fills a matrix on all cores, because one core would take minutes for a large model. The blocks do not depend on the
+// number of cores.
+void fill_on_all_cores(ThreadPool& pool, Format format, uint64_t seed, uint8_t* blocks, int64_t n_blocks, float sigma) {
+  const int64_t n_parts = (n_blocks + kFilledAtOnce - 1) / kFilledAtOnce;
+  pool.parallel_for(n_parts, [&](int64_t part, int) {
+    const int64_t first = part * kFilledAtOnce;
+    fill_random(format, seed + static_cast<uint64_t>(part), blocks + first * info(format).block_bytes,
+                std::min(kFilledAtOnce, n_blocks - first), sigma);
+  });
 }
 
 class DummySource final : public WeightSource {
@@ -127,7 +117,7 @@ class DummySource final : public WeightSource {
                   : name.ends_with(".ssm_a") ? -1.0f
                                              : 1.0f);
     } else {
-      fill_on_all_cores(format, seed_ + std::hash<std::string>()(name), bytes,
+      fill_on_all_cores(pool_, format, seed_ + std::hash<std::string>()(name), bytes,
                         n_out * (n_in / info(format).block_size), 1.0f / std::sqrt(static_cast<float>(n_in)));
     }
     return true;
@@ -218,6 +208,7 @@ class DummySource final : public WeightSource {
   const uint64_t seed_;
   std::list<Buffer> buffers_;
   Buffer spare_;  // of the largest released tensor
+  ThreadPool pool_;
 };
 
 }  // namespace

@@ -51,9 +51,10 @@ TEST_P(CudaParallel, LogitsEqualThoseOfOneGpu) {
 }
 
 // With f16 activations, numbers are sent to other GPUs in 16 bits. Most errors are those of one GPU, at most 0.08
-// (cuda_goldens_test.cc); with two GPUs, 0.097 was measured for qwen35. A model with experts is not compared: if two
-// experts are equally likely for a token, the error decides between them.
+// (cuda_goldens_test.cc); with two GPUs, 0.097 was measured for qwen35. In qwen3next, two experts are equally likely for
+// a token: on the CPU, sums rounded to 10 bits change the choice too, and the logits by 2.4.
 TEST_P(CudaParallel, F16LogitsAreNearTransformers) {
+  if (GetParam() == "qwen3next") GTEST_SKIP() << "the error decides between two experts";
   const Golden golden = read_golden(GetParam());
   for (const int n : {2, 4}) {
     if (!has_gpus(n)) GTEST_SKIP() << "there are not " << n << " GPUs";
@@ -65,7 +66,6 @@ TEST_P(CudaParallel, F16LogitsAreNearTransformers) {
                   testing::AnyOf(testing::HasSubstr("ranks are too many"), testing::HasSubstr("cannot share")));
       return;
     }
-    if (ranks->config().experts.n > 0) GTEST_SKIP() << "experts";
     for (const int chunk : {512, 7, 1})
       EXPECT_LT(largest_difference(all_logits(*ranks, golden.tokens, chunk), golden.logits), 0.12) << n << " " << chunk;
   }

@@ -1,6 +1,7 @@
 // Chips: what is fixed for a generation of NVIDIA GPUs, as data. The driver says how large a GPU is (DeviceLimits), and
 // measurement says which kernels are fast (matmul_kernels.h).
 #pragma once
+
 namespace ingot::cuda {
 
 struct Chip {

@@ -38,13 +38,13 @@ Device::Device(int index) : index_(index) {
              .n_multiprocessors = properties.multiProcessorCount,
              .most_shared = properties.sharedMemPerBlockOptin,
              .l2_bytes = static_cast<size_t>(properties.l2CacheSize),
+             .multiplies_float8 = chip_of(properties.major, properties.minor).multiplies_float8,
              .has_hopper_code = finds_hopper_code()};
   if (pretended.major > 0) {
     limits_.major = pretended.major, limits_.minor = pretended.minor;
     limits_.has_hopper_code &= pretended.major == 9;
     limits_.most_shared = std::min(limits_.most_shared, pretended.shared_bytes);
   }
-  limits_.multiplies_float8 = chip().multiplies_float8;
   check(cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking), "cudaStreamCreate");
   for (cudaStream_t* other : {&copy_stream_, &branch_})
     check(cudaStreamCreateWithFlags(other, cudaStreamNonBlocking), "cudaStreamCreate");
