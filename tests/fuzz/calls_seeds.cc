@@ -14,7 +14,7 @@ std::string arguments_of(const ingot::CallFormat& row) {
   if (row.syntax == kPython) return "city='Paris', days=2, id=[None, 1.5], note={'a': \"b\"}";
   const std::string mark(row.string_mark);
   if (row.syntax == kGemma) return "{city:" + mark + "Paris" + mark + ",days:2,id:[1,{a:true}]}";
-  return R"({"city": "Paris", "days": 2, "id": [null, 1.5e3, "\u00e9"]})";
+  return R"({"city": "Paris", "days": 2, "id": [null, 1.5e3, -1e309, "\u00e9"]})";
 }
 
 }  // namespace

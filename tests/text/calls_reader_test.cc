@@ -44,6 +44,14 @@ TEST(ValueReader, EscapesControlCharactersInStrings) {
   EXPECT_EQ(read(Dialect::kJson, "[\"a\nb\t\x01\"]"), "[\"a\\nb\\t\\u0001\"]");
 }
 
+TEST(ValueReader, KeepsNumbersWithinTheRangeOfADouble) {
+  const std::string digits(400, '9');
+  EXPECT_EQ(read(Dialect::kJson, "[1.5e344,-1e309,1e308,1e-400," + digits + "]"),
+            "[1.7976931348623157e308,-1.7976931348623157e308,1e308,1e-400,1.7976931348623157e308]");
+  EXPECT_EQ(read(Dialect::kPython, "(a=-" + digits + ")"), R"({"a": -1.7976931348623157e308})");
+  EXPECT_EQ(read(Dialect::kGemma, "{a:1e400}", "<escape>"), R"({"a": 1.7976931348623157e308})");
+}
+
 TEST(ValueReader, PythonBecomesJson) {
   EXPECT_EQ(read(Dialect::kPython, "(city='Paris', n=[1, None, True,], d={'k': 'v'})"),
             R"({"city": "Paris", "n": [1, null, true], "d": {"k": "v"}})");

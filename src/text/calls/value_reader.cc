@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <iterator>
+#include <nlohmann/json.hpp>
 
 #include "base/ascii.h"
 
@@ -42,9 +43,16 @@ bool is_json_number(std::string_view text) {
   return at == text.size();
 }
 
+// Many JSON parsers refuse a number beyond the range of a double. Such a number becomes the largest double.
+std::string_view in_range(std::string_view number) {
+  if (nlohmann::json::accept(number)) return number;
+  return number[0] == '-' ? "-1.7976931348623157e308" : "1.7976931348623157e308";
+}
+
 // The JSON form of a word or number, or "".
 std::string_view literal(std::string_view text, ValueReader::Dialect dialect) {
-  if (text == "true" || text == "false" || text == "null" || is_json_number(text)) return text;
+  if (text == "true" || text == "false" || text == "null") return text;
+  if (is_json_number(text)) return in_range(text);
   if (dialect == ValueReader::Dialect::kJson) return {};
   if (text == "True") return "true";
   if (text == "False") return "false";

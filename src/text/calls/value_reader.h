@@ -1,5 +1,6 @@
-// ValueReader: converts a value that a model writes to JSON text, byte by byte. Valid JSON stays unchanged. Control
-// characters in strings, which JSON forbids but models write, are escaped. Two other dialects become JSON:
+// ValueReader: converts a value that a model writes to JSON text, byte by byte. Valid JSON stays unchanged, except that
+// a number beyond the range of a double becomes the largest double. Control characters in strings, which JSON forbids
+// but models write, are escaped. Two other dialects become JSON:
 //   kPython  literals as in Python, and the arguments of a call: (city='Paris', n=[1, None]) is
 //            {"city": "Paris", "n": [1, null]}
 //   kGemma   {city:<escape>Paris<escape>,n:1}: bare keys, strings between marks; words other than literals are strings
