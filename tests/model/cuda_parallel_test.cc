@@ -2,6 +2,9 @@
 // of f16 activations. Skipped with one GPU.
 #include <gmock/gmock.h>
 
+#include <algorithm>
+#include <cmath>
+
 #include "backend/cuda/create_cuda.h"
 #include "golden_models.h"
 #include "model/checkpoint.h"
@@ -50,11 +53,24 @@ TEST_P(CudaParallel, LogitsEqualThoseOfOneGpu) {
         << chunk;
 }
 
+// The largest difference in the row of each token, in ascending order.
+std::vector<double> differences_of_rows(const std::vector<float>& logits, const Golden& golden) {
+  EXPECT_EQ(logits.size(), golden.logits.size());
+  const size_t n_vocab = golden.logits.size() / golden.tokens.size();
+  std::vector<double> rows;
+  for (size_t at = 0; at < logits.size(); at += n_vocab)
+    rows.push_back(largest_difference({logits.begin() + at, logits.begin() + at + n_vocab},
+                                      {golden.logits.begin() + at, golden.logits.begin() + at + n_vocab}));
+  for (double& row : rows) row = std::isnan(row) ? HUGE_VAL : row;
+  std::sort(rows.begin(), rows.end());
+  return rows;
+}
+
 // With f16 activations, numbers are sent to other GPUs in 16 bits. Most errors are those of one GPU, at most 0.08
-// (cuda_goldens_test.cc); with two GPUs, 0.097 was measured for qwen35. In qwen3next, two experts are equally likely for
-// a token: on the CPU, sums rounded to 10 bits change the choice too, and the logits by 2.4.
+// (cuda_goldens_test.cc); with two GPUs, 0.097 was measured for qwen35. Where two experts are almost equally likely,
+// the error decides between the experts, and the logits of a few tokens change by 1 to 4. The CPU shows the same if
+// noise of 0.2 % is added to each sum. So half of the tokens must be near if the model has experts.
 TEST_P(CudaParallel, F16LogitsAreNearTransformers) {
-  if (GetParam() == "qwen3next") GTEST_SKIP() << "the error decides between two experts";
   const Golden golden = read_golden(GetParam());
   for (const int n : {2, 4}) {
     if (!has_gpus(n)) GTEST_SKIP() << "there are not " << n << " GPUs";
@@ -66,8 +82,13 @@ TEST_P(CudaParallel, F16LogitsAreNearTransformers) {
                   testing::AnyOf(testing::HasSubstr("ranks are too many"), testing::HasSubstr("cannot share")));
       return;
     }
-    for (const int chunk : {512, 7, 1})
-      EXPECT_LT(largest_difference(all_logits(*ranks, golden.tokens, chunk), golden.logits), 0.12) << n << " " << chunk;
+    for (const int chunk : {512, 7, 1}) {
+      const std::vector<double> rows = differences_of_rows(all_logits(*ranks, golden.tokens, chunk), golden);
+      EXPECT_LT(rows[rows.size() / 2], 0.06) << n << " " << chunk;
+      if (ranks->config().experts.n == 0) {
+        EXPECT_LT(rows.back(), 0.12) << n << " " << chunk;
+      }
+    }
   }
 }
 
