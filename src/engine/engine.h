@@ -162,6 +162,7 @@ class Engine {
     StepStats stats;
     bool is_timed = false;  // the step's time is recorded, to learn the cost of drafts
     StepShape shape = {};
+    int n_vain_guesses = 0;  // costly guesses without a draft that was worth verifying
   };
 
   template <class F>
@@ -192,6 +193,10 @@ class Engine {
   void propose(Sequence& sequence);
   bool choose_drafts();
   void offer_drafts(Sequence& sequence);
+  void let_costly_guess_grow(int n_seqs, int n_rows);
+  GoesOn gate_of(const Sequence& sequence) const;
+  size_t n_worth_verifying(const Sequence& sequence) const;
+  void add_yield(Sequence& sequence, int n_drafts, int n_right);
   void try_again(Sequence& sequence, DraftOffer& offer, int n_seqs, int n_rows);
   void judge_trial(Sequence& sequence, bool was_right);
   void bring_drafts(Sequence& sequence, int n);
@@ -226,7 +231,12 @@ class Engine {
   Clock::time_point next_limit_ = Clock::time_point::max();  // the earliest of all deadlines
   EngineGauges counts_;
   DraftLengths draft_lengths_{runner_.info().max_seqs, runner_.info().max_logits - runner_.info().max_seqs};
-  Acceptance acceptance_{256};             // of all sequences' drafts
+  // Of all sequences' drafts, by kind of evidence.
+  Acceptance of_matches_{256}, of_probabilities_{256, Acceptance::Evidence::kProbability};
+  DraftYield draft_yield_{256};            // of all sequences' costly guesses
+  int n_decoding_ = 0;                     // sequences of the step that is planned
+  int n_vain_guesses_ = 0;                 // of the step that is planned
+  double least_gain_ = 0;                  // of the step's drafts (DraftLengths)
   int n_unguessed_ = 0;                    // tokens since the last guess of any costly proposer
   int first_trial_ = kShortestTrialWait;   // trial_wait of a new sequence
   std::vector<DraftOffer> offers_;         // within choose_drafts: of the decoding sequences with a proposer,

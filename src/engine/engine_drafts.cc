@@ -1,6 +1,7 @@
 // The engine's part of speculation: turns guesses into drafts of the next step, and compares drafts with sampled
 // tokens.
 #include <algorithm>
+#include <cmath>
 #include <functional>
 #include <utility>
 
@@ -10,6 +11,20 @@
 #include "engine/faults.h"
 
 namespace ingot {
+namespace {
+
+// The level of evidence of draft i.
+size_t level_of(const Proposal& guess, size_t i) {
+  return guess.probabilities.empty() ? Acceptance::level_of_match(guess.evidence + static_cast<int>(i))
+                                     : Acceptance::level_of_probability(guess.probabilities[i]);
+}
+
+// Drafts that the sequence has room for.
+int room_for_drafts(const Sequence& sequence) {
+  return std::clamp(sequence.max_len - sequence.planned_len() - 1, 0, kMaxDrafts);
+}
+
+}  // namespace
 
 // Called after each delivered token. Compares the last guess with that token. Asks proposers that are not costly for
 // the next guess.
@@ -19,9 +34,9 @@ void Engine::propose(Sequence& sequence) {
   sequence.proposed.clear();
   for (size_t i = 0; sequence.guess_at > 0 && i < guess.tokens.size() && sequence.guess_at + i < history.size(); ++i) {
     const bool is_right = guess.tokens[i] == history[sequence.guess_at + i];
-    const int evidence = guess.evidence + static_cast<int>(i);
-    sequence.acceptance.add(evidence, is_right);
-    acceptance_.add(evidence, is_right);
+    const size_t level = level_of(guess, i);
+    sequence.acceptance.add(level, is_right);
+    (guess.probabilities.empty() ? of_matches_ : of_probabilities_).add(level, is_right);
     if (i == 0) judge_trial(sequence, is_right);
     if (!is_right) break;
   }
@@ -42,10 +57,31 @@ void Engine::propose(Sequence& sequence) {
   }
 }
 
+// The function that stops a costly proposer: the probability that all its drafts are right, by how often drafts with
+// these probabilities were right, must be at least least_gain_. Empty: the proposer makes all drafts. In a step of
+// several sequences, the proposer makes the chosen number of drafts, so that the time of the step is that of its rows.
+GoesOn Engine::gate_of(const Sequence& sequence) const {
+  if (!sequence.request.proposer->adapts() || n_decoding_ > 1) return {};
+  return [&sequence, this, gain = 1.0](float probability) mutable {
+    gain *= sequence.acceptance.of(Acceptance::level_of_probability(probability), of_probabilities_);
+    return gain >= least_gain_;
+  };
+}
+
+// The number of drafts of a costly guess that the step verifies: not the draft at which the proposer stopped. A trial
+// verifies the first draft in any case, because its time shows what drafts cost.
+size_t Engine::n_worth_verifying(const Sequence& sequence) const {
+  const std::vector<float>& probabilities = sequence.guess.probabilities;
+  GoesOn goes_on = gate_of(sequence);
+  size_t n = 0;
+  while (n < probabilities.size() && (!goes_on || goes_on(probabilities[n]))) ++n;
+  return std::max<size_t>(n, sequence.is_trial && !probabilities.empty() ? 1 : 0);
+}
+
 // Cuts the guess before its first token that is not in the vocabulary. May throw.
 void Engine::ask_for_guess(Sequence& sequence, int n) {
   Proposal& guess = sequence.guess;
-  guess = sequence.request.proposer->propose(sequence.tokens, n);
+  guess = sequence.request.proposer->propose(sequence.tokens, n, gate_of(sequence));
   const auto no_token = [&](int32_t token) { return token < 0 || token >= runner_.info().n_vocab; };
   guess.tokens.erase(std::ranges::find_if(guess.tokens, no_token), guess.tokens.end());
   guess.tokens.resize(std::min(guess.tokens.size(), static_cast<size_t>(n)));
@@ -62,6 +98,7 @@ void Engine::ask_for_guess(Sequence& sequence, int n) {
 // stages, every sequence waits for its last token.
 bool Engine::choose_drafts() {
   offers_.clear(), offering_.clear();
+  n_vain_guesses_ = 0;
   int n_seqs = 0, n_rows = 0;
   bool adapts = false, reads_prompt = false, some_unseen = false, has_drafts = false;
   for (Sequence* sequence : scheduler_.running()) {
@@ -78,9 +115,11 @@ bool Engine::choose_drafts() {
     has_drafts |= is_adaptive && n_todo < 1;
     if (n_todo == 1) offer_drafts(*sequence);
   }
+  n_decoding_ = n_seqs;
   if (!reads_prompt) {
     draft_lengths_.choose(offers_, n_seqs, n_rows);
     for (size_t i = 0; i < offering_.size(); ++i) try_again(*offering_[i], offers_[i], n_seqs, n_rows);
+    let_costly_guess_grow(n_seqs, n_rows);
   }
   has_drafts |= std::ranges::any_of(offers_, [](const DraftOffer& o) { return o.n_chosen > 0; });
   const bool waits = some_unseen && has_drafts;
@@ -95,18 +134,36 @@ bool Engine::choose_drafts() {
   return adapts;
 }
 
-// Adds an offer with the gain of each draft of the guess. For a costly proposer, these are gains of a guess not made
-// yet. If the proposer does not adapt, the offer is empty, because all drafts are verified.
+// Adds an offer with the gain of each draft of the guess. The guess of a costly proposer is not made yet: its first
+// drafts have the gain of the mean guess, and further drafts have less and less. If the proposer does not adapt, the
+// offer is empty, because all drafts are verified.
 void Engine::offer_drafts(Sequence& sequence) {
   offering_.push_back(&sequence);
   DraftOffer& offer = offers_.emplace_back();
   const Proposer& proposer = *sequence.request.proposer;
   if (!proposer.adapts() || (!proposer.is_costly() && sequence.guess_at != sequence.len())) return;
-  const int evidence = proposer.is_costly() ? 0 : sequence.guess.evidence;
-  const int n_guessed = proposer.is_costly() ? kMaxDrafts : static_cast<int>(sequence.guess.tokens.size());
+  if (proposer.is_costly()) {
+    const double n = sequence.draft_yield.n_drafts(draft_yield_);
+    const int n_usual = std::max(1, static_cast<int>(std::lround(n)));
+    const double share = sequence.draft_yield.n_right(draft_yield_) / n_usual;
+    for (double gain = share; offer.n < room_for_drafts(sequence); ++offer.n)
+      offer.gains[offer.n] = gain *= offer.n < n_usual ? 1 : share;
+    return;
+  }
   double gain = 1;
-  for (; offer.n < std::min(n_guessed, sequence.max_len - sequence.planned_len() - 1); ++offer.n)
-    offer.gains[offer.n] = gain *= sequence.acceptance.of(evidence + offer.n, acceptance_);
+  for (; offer.n < std::min(static_cast<int>(sequence.guess.tokens.size()), room_for_drafts(sequence)); ++offer.n)
+    offer.gains[offer.n] = gain *= sequence.acceptance.of(level_of(sequence.guess, offer.n), of_matches_);
+}
+
+// In a step of one sequence, a costly proposer stops by itself, so it may make more drafts than its mean. This also
+// holds for a trial, unless drafts cannot pay.
+void Engine::let_costly_guess_grow(int n_seqs, int n_rows) {
+  least_gain_ = draft_lengths_.least_gain(n_seqs, n_rows);
+  if (n_seqs != 1 || offers_.empty() || offers_[0].n_chosen == 0) return;
+  const Sequence& sequence = *offering_[0];
+  if (!sequence.request.proposer->is_costly() || (sequence.is_trial && !sequence.trial_can_pay)) return;
+  const int most = std::min(draft_lengths_.most_drafts(n_rows), room_for_drafts(sequence));
+  offers_[0].n_chosen = std::max(offers_[0].n_chosen, most);
 }
 
 // If a costly proposer's drafts do not pay, it is tried again after next_trial tokens with one draft, because the text
@@ -144,8 +201,12 @@ void Engine::bring_drafts(Sequence& sequence, int n) {
     if (sequence.request.proposer->is_costly() && !sequence.request.proposer->drafts_of_head(n))
       ask_for_guess(sequence, n);
     if (sequence.guess_at != sequence.len()) return;
-    const std::span<const int32_t> tokens = sequence.guess.tokens;
-    const std::span<const int32_t> drafts = is_fixed ? tokens : tokens.first(std::min<size_t>(n, tokens.size()));
+    std::span<const int32_t> drafts = sequence.guess.tokens;
+    if (!is_fixed) drafts = drafts.first(std::min<size_t>(n, drafts.size()));
+    if (!is_fixed && !sequence.guess.probabilities.empty()) {
+      drafts = drafts.first(std::min(n_worth_verifying(sequence), drafts.size()));
+      if (drafts.empty()) add_yield(sequence, 0, 0), ++n_vain_guesses_;
+    }
     sequence.proposed.assign(drafts.begin(), drafts.end());
     if (sequence.constraint) cut_drafts(sequence);
   } catch (const std::exception& error) {
@@ -174,14 +235,20 @@ void Engine::ask_draft_head() {
   std::vector<DraftRow> rows;
   for (const auto& [sequence, n] : asking)
     rows.push_back({(*sequence)->head_row, (*sequence)->n_computed - 1, (*sequence)->blocks, n});
+  std::vector<GoesOn> gates;
+  for (const auto& [sequence, n] : asking) gates.push_back(gate_of(**sequence));
   try {
-    const std::vector<int32_t> drafts = runner_.draft(rows);
-    auto next = drafts.begin();
-    for (const auto& [sequence, n] : asking) {
-      (*sequence)->guess = {.tokens = {next, next + n}};
-      (*sequence)->guess_at = (*sequence)->len();
-      (*sequence)->n_unguessed = n_unguessed_ = 0;
-      next += n;
+    const auto drafts =
+        runner_.draft(rows, [&](size_t row, float probability) { return !gates[row] || gates[row](probability); });
+    for (size_t i = 0; i < asking.size(); ++i) {
+      Sequence& sequence = **asking[i].sequence;
+      sequence.guess = {};
+      for (const auto& [token, probability] : drafts[i]) {
+        sequence.guess.tokens.push_back(token);
+        sequence.guess.probabilities.push_back(probability);
+      }
+      sequence.guess_at = sequence.len();
+      sequence.n_unguessed = n_unguessed_ = 0;
     }
   } catch (const DeviceLost&) {
     throw;
@@ -219,6 +286,7 @@ int Engine::accept(Sequence& sequence, std::span<const Sampled> drawn) {
   counts_.n_draft_tokens += sequence.n_drafts;
   counts_.n_accepted_tokens += static_cast<int64_t>(n);
   for (size_t i = 0; i < n; ++i) ++counts_.n_accepted_at[i];
+  if (sequence.request.proposer->is_costly()) add_yield(sequence, sequence.n_drafts, static_cast<int>(n));
   sequence.n_drafted += sequence.n_drafts;
   sequence.n_accepted += static_cast<int>(n);
   sequence.tokens.resize(sequence.len() + n);
@@ -226,8 +294,15 @@ int Engine::accept(Sequence& sequence, std::span<const Sampled> drawn) {
   return sequence.n_drafts;
 }
 
-// If steps follow each other directly, the time of a step is measured from the end of the last step.
+void Engine::add_yield(Sequence& sequence, int n_drafts, int n_right) {
+  sequence.draft_yield.add(n_drafts, n_right);
+  draft_yield_.add(n_drafts, n_right);
+}
+
+// If steps follow each other directly, the time of a step is measured from the end of the last step. A step with vain
+// guesses is neither one with drafts nor one without.
 void Engine::add_step_time(const InFlightStep& step, Clock::time_point last) {
+  if (step.n_vain_guesses > 0) return;
   const Clock::duration time = step.stats.emitted - std::max(step.stats.begin, last);
   draft_lengths_.add_step(step.shape, std::chrono::duration<double>(time).count());
 }
@@ -237,7 +312,9 @@ void Engine::add_step_time(const InFlightStep& step, Clock::time_point last) {
 // a loss.
 void Engine::add_gain(Sequence& sequence, const InFlightStep& step, int n_tokens) {
   const int n_seqs = step.shape.n_seqs;
-  const std::optional<double> seconds = draft_lengths_.seconds_of(step.shape),
+  StepShape shape = step.shape;
+  shape.n_rows += step.n_vain_guesses;  // a vain guess takes about as long as a draft
+  const std::optional<double> seconds = draft_lengths_.seconds_of(shape),
                               plain = draft_lengths_.seconds_of({n_seqs, n_seqs});
   if (!step.is_timed || !seconds || !plain) return;
   sequence.step_seconds += *seconds, counts_.step_seconds += *seconds;

@@ -106,6 +106,7 @@ Engine::InFlightStep Engine::launch(BatchBuilder& builder, std::string* fault) {
   if (step.items.empty()) return in_flight;
   in_flight.step = &step;
   in_flight.is_timed = step.n_decodes == static_cast<int>(step.items.size()) && is_timed;
+  in_flight.n_vain_guesses = n_vain_guesses_;
   stats.index = counts_.n_steps++;
   stats.planned = options_.now();
   const Batch& batch = builder.fill(step);
@@ -167,6 +168,8 @@ void Engine::complete(const InFlightStep& done, std::string fault) {
     log_safely(LogLevel::kInfo, "a step of {} sequences failed: {}", stats.n_seqs, fault);
     ++counts_.n_failed_steps;
   }
+  InFlightStep ended = done;
+  ended.stats = stats;
   size_t row = 0;
   const int64_t n_output = counts_.n_output_tokens, n_forced = counts_.n_forced_tokens;
   for (const StepItem& item : done.step->items) {
@@ -176,14 +179,15 @@ void Engine::complete(const InFlightStep& done, std::string fault) {
     }
     const auto n_rows = static_cast<size_t>(item.n_rows());
     CHECK_LE(row + n_rows, drawn.size());
-    complete_item(item, std::span(drawn).subspan(row, n_rows), {done.step, stats, done.is_timed, done.shape});
+    complete_item(item, std::span(drawn).subspan(row, n_rows), ended);
     row += n_rows;
   }
   CHECK(stats.failed || row == drawn.size());
   stats.n_emitted = static_cast<int>(counts_.n_output_tokens - n_output);
   stats.n_forced = static_cast<int>(counts_.n_forced_tokens - n_forced);
   stats.emitted = options_.now();
-  if (done.is_timed && !stats.failed) add_step_time({done.step, stats, true, done.shape}, counts_.last_step);
+  ended.stats = stats;
+  if (done.is_timed && !stats.failed) add_step_time(ended, counts_.last_step);
   counts_.last_step = stats.emitted;
   publish();
   if (options_.on_step) options_.on_step(stats);

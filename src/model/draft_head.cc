@@ -1,6 +1,7 @@
 #include "model/draft_head.h"
 
 #include <algorithm>
+#include <cmath>
 #include <limits>
 
 #include "base/check.h"
@@ -245,12 +246,16 @@ void DraftHead::follow_late() {
   run(*follow_, tokens, static_cast<int>(width));
 }
 
-std::vector<int32_t> DraftHead::draft(std::span<const DraftRow> rows) {
-  std::vector<std::vector<int32_t>> guesses(rows.size());
+// A row that stops is computed further while a later row goes on, because the head's states lie in the order of rows.
+std::vector<std::vector<HeadGuess>> DraftHead::draft(std::span<const DraftRow> rows, const HeadGoesOn& goes_on) {
+  std::vector<std::vector<HeadGuess>> guesses(rows.size());
+  std::vector<bool> stops(rows.size());
   std::vector<int32_t> last = start(rows);
-  for (int depth = 0; !rows.empty() && depth < rows.front().n; ++depth) {
-    const std::span<const DraftRow> deep =
-        rows.first(static_cast<size_t>(std::ranges::count_if(rows, [&](const auto& row) { return row.n > depth; })));
+  for (int depth = 0;; ++depth) {
+    size_t n = rows.size();
+    while (n > 0 && (stops[n - 1] || rows[n - 1].n <= depth)) --n;
+    if (n == 0) return guesses;
+    const std::span<const DraftRow> deep = rows.first(n);
     if (depth > 0) run_rows(chain_, deep, depth, last);
     std::vector<SampleRow> wanted;
     for (const DraftRow& row : deep) wanted.push_back({.params = &greedy_, .position = row.position + depth + 2});
@@ -259,12 +264,11 @@ std::vector<int32_t> DraftHead::draft(std::span<const DraftRow> rows) {
     for (size_t i = 0; i < deep.size(); ++i) {
       const auto token = static_cast<size_t>(std::max(0, drawn[i].token));  // after NaN any token will do
       last[i] = config_->tokens.empty() ? static_cast<int32_t>(token) : config_->tokens[token];
-      guesses[i].push_back(last[i]);
+      if (stops[i]) continue;
+      guesses[i].push_back({last[i], std::exp(drawn[i].logprob)});
+      stops[i] = goes_on && !goes_on(i, guesses[i].back().probability);
     }
   }
-  std::vector<int32_t> all;
-  for (const auto& tokens : guesses) all.insert(all.end(), tokens.begin(), tokens.end());
-  return all;
 }
 
 std::vector<float> DraftHead::logits(std::span<const DraftRow> rows) {

@@ -31,7 +31,7 @@ class DraftHead {
   // See Runner. Call drawn() after the wait() for the sample that preceded the last follow().
   void follow(const Batch& batch, std::span<const int32_t> next_tokens);
   void drawn(std::span<const Sampled> tokens);
-  std::vector<int32_t> draft(std::span<const DraftRow> rows);
+  std::vector<std::vector<HeadGuess>> draft(std::span<const DraftRow> rows, const HeadGoesOn& goes_on);
   // The logits of the first guess after each row, [n_rows, n_vocab of the head].
   std::vector<float> logits(std::span<const DraftRow> rows);
 
@@ -60,7 +60,7 @@ class DraftHead {
   std::optional<Program> follow_;  // from following_hidden_ to entries
   std::optional<Program> start_;   // from starting_hidden_ to entries, hidden states and logits
   Program chain_;                  // from the head's hidden states to those of the next token, and their logits
-  const SamplingParams greedy_{.temperature = 0};
+  const SamplingParams greedy_{.temperature = 0, .n_logprobs = 0};
   std::vector<Waiting> waiting_, late_;
   std::vector<int32_t> next_tokens_;  // of the last follow()
   std::vector<int32_t> table_;        // its block table, [n, table_width_]

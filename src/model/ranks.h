@@ -73,7 +73,9 @@ class Ranks final : public Runner {
   void sample(std::span<const SampleRow> rows) override;
   std::vector<Sampled> wait() override;
   void follow(std::span<const int32_t> next_tokens) override { draft_head_->follow(batch_, next_tokens); }
-  std::vector<int32_t> draft(std::span<const DraftRow> rows) override { return draft_head_->draft(rows); }
+  std::vector<std::vector<HeadGuess>> draft(std::span<const DraftRow> rows, const HeadGoesOn& goes_on = {}) override {
+    return draft_head_->draft(rows, goes_on);
+  }
 
   std::vector<float> logits() override;
   std::string kv_layout() const override;

@@ -1,5 +1,6 @@
 // Runner: the engine's view of a model. `Ranks` (ranks.h) runs real backends; tests use a fake Runner.
 #pragma once
+#include <functional>
 #include <span>
 #include <stdexcept>
 #include <string>
@@ -35,8 +36,15 @@ struct DraftRow {
   int row = 0;                      // index in the last forward's tokens: the token before the sequence's last
   int position = 0;                 // of the row
   std::span<const int32_t> blocks;  // KV blocks of the sequence, with room for n - 1 tokens after the row
-  int n = 0;                        // wanted guesses
+  int n = 0;                        // wanted guesses, at most
 };
+
+struct HeadGuess {
+  int32_t token = 0;
+  float probability = 0;  // that the token is right, as the head estimates it
+};
+// Whether a draft head goes on after this guess for a row.
+using HeadGoesOn = std::function<bool(size_t row, float probability)>;
 
 class Runner {
  public:
@@ -54,9 +62,12 @@ class Runner {
   // drawn_token()s of this sample. The head computes its keys and values for all rows. next_tokens must stay valid
   // until wait().
   virtual void follow(std::span<const int32_t> /*next_tokens*/) {}
-  // While nothing is in flight: for each row, the n tokens that the head expects after the token that follows the row.
-  // The rows are ordered by n, the largest first.
-  virtual std::vector<int32_t> draft(std::span<const DraftRow> /*rows*/) { return {}; }
+  // While nothing is in flight: for each row, at most n tokens that the head expects after the token that follows the
+  // row. The rows are ordered by n, the largest first. goes_on is called after each guess; empty: all n are made.
+  virtual std::vector<std::vector<HeadGuess>> draft(std::span<const DraftRow> /*rows*/,
+                                                    const HeadGoesOn& /*goes_on*/ = {}) {
+    return {};
+  }
   // Between a forward and its sample: the logits of that forward on the host, [n_logits, n_vocab].
   virtual std::vector<float> logits() { throw std::logic_error("this runner shows no logits"); }
   // Copies of KV blocks for files of cached prefixes, between steps. Blocks with equal layouts, of one model, can be

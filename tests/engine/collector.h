@@ -88,7 +88,9 @@ using Propose = std::function<std::vector<int32_t>(std::span<const int32_t> hist
 class FixedProposer final : public Proposer {
  public:
   explicit FixedProposer(Propose propose) : propose_(std::move(propose)) {}
-  Proposal propose(std::span<const int32_t> history, int) override { return {.tokens = propose_(history)}; }
+  Proposal propose(std::span<const int32_t> history, int, const GoesOn&) override {
+    return {.tokens = propose_(history)};
+  }
   bool adapts() const override { return false; }
 
  private:

@@ -160,8 +160,8 @@ TEST(SpeculationOnTheDemoModel, TheTrainedPairGuessesWell) {
     return static_cast<double>(engine.gauges().n_accepted_tokens) / static_cast<double>(engine.gauges().n_draft_tokens);
   };
   const double of_head = share_right(std::make_shared<DraftHeadProposer>(1)),
-               of_draft =
-                   share_right(fixed([&](std::span<const int32_t> history) { return draft->write(history, 1); }));
+               of_draft = share_right(
+                   fixed([&](std::span<const int32_t> history) { return draft->write(history, 1).tokens; }));
   fmt::print("right: {:.3f} of the head's guesses, {:.3f} of the draft model's\n", of_head, of_draft);
   EXPECT_GT(of_head, 0.7);
   EXPECT_GT(of_draft, 0.6);

@@ -56,6 +56,33 @@ TEST(DraftLengths, WithoutATimeThereAreNoDrafts) {
   EXPECT_EQ(offers[0].n_chosen, 1);  // the number of rows grows step by step
 }
 
+// The first draft costs 30, every other one 10. A token costs 100.
+TEST(DraftLengths, ADraftMustPayForItsRow) {
+  DraftLengths lengths(4, kManyDrafts);
+  EXPECT_EQ(lengths.least_gain(1, 1), 1);  // nothing is measured
+  for (int i = 0; i < 2; ++i) lengths.add_step({1, 1}, 100);
+  const double assumed = lengths.least_gain(1, 1);
+  EXPECT_GT(assumed, 0.1);
+  EXPECT_LT(assumed, 0.5);
+  for (const int n_rows : {2, 5})
+    for (int i = 0; i < 2; ++i) lengths.add_step({1, n_rows}, 120 + 10.0 * (n_rows - 1));
+  EXPECT_GT(lengths.least_gain(1, 1), 0.1);
+  EXPECT_LT(lengths.least_gain(1, 1), 0.15);
+}
+
+// A costly proposer may make twice as many drafts as a step that has been measured once, if that step pays.
+TEST(DraftLengths, CostlyGuessesGrowIfTheyPay) {
+  for (const double seconds : {180.0, 220.0}) {
+    DraftLengths lengths(4, 12);
+    for (int i = 0; i < 2; ++i) lengths.add_step({1, 1}, 100);
+    EXPECT_EQ(lengths.most_drafts(1), 1);
+    lengths.add_step({1, 2}, seconds);
+    EXPECT_EQ(lengths.most_drafts(1), seconds < 200 ? 3 : 1);
+    lengths.add_step({1, 8}, 300);
+    EXPECT_EQ(lengths.most_drafts(1), 12);  // the most of all steps
+  }
+}
+
 // The first steps of a process are slow. Later steps without drafts show their real time, and cost little.
 TEST(DraftLengths, SlowFirstStepsAreMeasuredAgain) {
   DraftLengths lengths(4, kManyDrafts);

@@ -53,10 +53,25 @@ TEST(DraftModel, WritesWhatItsModelWrites) {
   const auto draft = draft_of(options(16, 0, 0));
   Request request{.prompt = {1, 2, 3}, .max_tokens = 8};
   const std::vector<int32_t> all = expected_output(request, options(16, 0, 0).info).tokens;
-  EXPECT_EQ(draft->write(request.prompt, 8), all);
-  EXPECT_THAT(draft->write(request.prompt, 15), SizeIs(13));                    // the end of its context
-  EXPECT_THAT(draft->write(std::vector<int32_t>(16, 1), 3), IsEmpty());
-  EXPECT_THAT(draft->write(std::vector<int32_t>{1, 100, 2}, 3), IsEmpty());  // a token of the large model only
+  EXPECT_EQ(draft->write(request.prompt, 8).tokens, all);
+  EXPECT_THAT(draft->write(request.prompt, 15).tokens, SizeIs(13));                    // the end of its context
+  EXPECT_THAT(draft->write(std::vector<int32_t>(16, 1), 3).tokens, IsEmpty());
+  EXPECT_THAT(draft->write(std::vector<int32_t>{1, 100, 2}, 3).tokens, IsEmpty());  // a token of the large model only
+}
+
+TEST(DraftModel, StopsAtAnImprobableToken) {
+  const auto draft = draft_of(options(16, 0, 0));
+  const std::vector<int32_t> prompt = {1, 2, 3};
+  const Proposal all = draft->write(prompt, 8);
+  ASSERT_THAT(all.probabilities, SizeIs(8));
+  std::vector<float> asked;
+  const Proposal some = draft->write(prompt, 8, [&](float p) {
+    asked.push_back(p);
+    return asked.size() < 3;
+  });
+  EXPECT_EQ(some.tokens, std::vector<int32_t>(all.tokens.begin(), all.tokens.begin() + 3));
+  EXPECT_EQ(some.probabilities, asked);
+  EXPECT_EQ(draft->write(prompt, 8).tokens, all.tokens);  // the stopped guess has left nothing behind
 }
 
 TEST(DraftModel, RightGuessesSaveSteps) {

@@ -168,10 +168,10 @@ void FakeRunner::follow(std::span<const int32_t> next_tokens) {
 
 // The head must have an entry of the same history for each token up to the row. In a block from the prefix cache, the
 // last entry may have a different next token.
-std::vector<int32_t> FakeRunner::draft(std::span<const DraftRow> rows) {
+std::vector<std::vector<HeadGuess>> FakeRunner::draft(std::span<const DraftRow> rows, const HeadGoesOn& goes_on) {
   require(waiting_.empty() && !head_waits_, "the draft head guesses while a step is in flight");
   if (options_.before_draft) options_.before_draft(rows);
-  std::vector<int32_t> guesses;
+  std::vector<std::vector<HeadGuess>> guesses;
   int n_before = std::numeric_limits<int>::max();
   for (const DraftRow& row : rows) {
     require(row.n > 0 && row.n <= n_before, "{} guesses after {}", row.n, n_before);
@@ -188,12 +188,14 @@ std::vector<int32_t> FakeRunner::draft(std::span<const DraftRow> rows) {
               "the draft head has no entry for position {}", position);
     History history = histories_[row.row];
     history.add(head_[place(row.position)].next, 0);
+    std::vector<HeadGuess>& own = guesses.emplace_back();
     for (int i = 0; i < row.n; ++i) {
       const int32_t right = token_of(history.digest, 0, options_.info.n_vocab);
       const bool is_right = mix(history.digest, 1) % 1000 < static_cast<uint64_t>(options_.head_right * 1000);
-      guesses.push_back(is_right ? right : (right + 1) % options_.info.n_vocab);
-      history.add(guesses.back(), 0);
+      own.push_back({is_right ? right : (right + 1) % options_.info.n_vocab, static_cast<float>(options_.head_right)});
+      history.add(own.back().token, 0);
       if (i > 0) head_[place(row.position + i)] = {};  // an entry of a guess
+      if (goes_on && !goes_on(guesses.size() - 1, own.back().probability)) break;
     }
   }
   return guesses;

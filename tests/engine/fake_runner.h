@@ -55,7 +55,7 @@ class FakeRunner final : public Runner {
   void read_kv(int32_t block, std::span<uint8_t> to) override;
   void write_kv(int32_t block, std::span<const uint8_t> from) override;
   void follow(std::span<const int32_t> next_tokens) override;
-  std::vector<int32_t> draft(std::span<const DraftRow> rows) override;
+  std::vector<std::vector<HeadGuess>> draft(std::span<const DraftRow> rows, const HeadGoesOn& goes_on) override;
 
   int64_t n_steps() const { return n_steps_; }
   int64_t n_tokens() const { return n_tokens_; }

@@ -64,11 +64,16 @@ class TableRunner final : public Runner {
     next_.clear();
     for (const int32_t token : next_tokens) next_.push_back(token < 0 ? sampled_[-1 - token].token : token);
   }
-  std::vector<int32_t> draft(std::span<const DraftRow> rows) override {
-    std::vector<int32_t> drafts;
+  std::vector<std::vector<HeadGuess>> draft(std::span<const DraftRow> rows, const HeadGoesOn& goes_on) override {
+    const SamplingParams greedy{.temperature = 0, .n_logprobs = 0};
+    std::vector<std::vector<HeadGuess>> drafts;
     for (const DraftRow& row : rows) {
+      std::vector<HeadGuess>& own = drafts.emplace_back();
       int32_t last = next_[row.row];
-      for (int i = 0; i < row.n; ++i) drafts.push_back(last = argmax(table()[last]));
+      do {
+        const Sampled likeliest = draw_row(table()[last], {.params = &greedy}, scratch_);
+        own.push_back({last = likeliest.token, std::exp(likeliest.logprob)});
+      } while (static_cast<int>(own.size()) < row.n && goes_on(drafts.size() - 1, own.back().probability));
     }
     return drafts;
   }

@@ -45,7 +45,9 @@ class TimedRunner final : public Runner {
     return runner_.wait();
   }
   void follow(std::span<const int32_t> next_tokens) override { runner_.follow(next_tokens); }
-  std::vector<int32_t> draft(std::span<const DraftRow> rows) override { return runner_.draft(rows); }
+  std::vector<std::vector<HeadGuess>> draft(std::span<const DraftRow> rows, const HeadGoesOn& goes_on) override {
+    return runner_.draft(rows, goes_on);
+  }
 
  private:
   static Clock::duration time(double us) {

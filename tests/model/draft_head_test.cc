@@ -117,6 +117,18 @@ Ranks load(const std::string& file, const RunnerOptions& options) {
   return Ranks(checkpoint->config(), checkpoint->weights(), options, nullptr);
 }
 
+// The tokens of all rows, one row after another.
+std::vector<int32_t> guesses_of(Ranks& runner, std::span<const DraftRow> rows, const HeadGoesOn& goes_on = {}) {
+  std::vector<int32_t> tokens;
+  for (const auto& row : runner.draft(rows, goes_on))
+    for (const HeadGuess& guess : row) {
+      EXPECT_GT(guess.probability, 0);
+      EXPECT_LE(guess.probability, 1);
+      tokens.push_back(guess.token);
+    }
+  return tokens;
+}
+
 class DraftHeads : public testing::TestWithParam<Case> {};
 
 TEST_P(DraftHeads, LogitsAndGuessesEqualThePublishedCode) {
@@ -138,7 +150,7 @@ TEST_P(DraftHeads, LogitsAndGuessesEqualThePublishedCode) {
     EXPECT_LT(error, GetParam().device == "cuda" ? 0.02 : 1e-4) << chunk;
     RecordProperty(fmt::format("error_{}", chunk), fmt::format("{:.1e}", error));
     const DraftRow last = text.row(n - 1, 4);
-    EXPECT_EQ(runner.draft(std::span(&last, 1)), expected.guesses) << chunk;
+    EXPECT_EQ(guesses_of(runner, std::span(&last, 1)), expected.guesses) << chunk;
   }
 }
 
@@ -159,7 +171,7 @@ TEST_P(DraftHeads, LateEntriesGiveTheSameGuesses) {
       text.read(std::min(chunk, n - text.n_read()));
     }
     const DraftRow last = text.row(n - 1, 4);
-    EXPECT_EQ(runner.draft(std::span(&last, 1)), expected.guesses) << chunk;
+    EXPECT_EQ(guesses_of(runner, std::span(&last, 1)), expected.guesses) << chunk;
   }
 }
 
@@ -178,7 +190,7 @@ TEST(DraftHead, GuessesForSeveralSequences) {
     Text text(runner, tokens.first(n), 0);
     text.read(static_cast<int>(n));
     const DraftRow row = text.row(static_cast<int>(n) - 1, 4);
-    return runner.draft(std::span(&row, 1));
+    return guesses_of(runner, std::span(&row, 1));
   };
   std::vector<int32_t> alone = guess_after(20);
   const std::vector<int32_t> other = guess_after(12);
@@ -206,7 +218,13 @@ TEST(DraftHead, GuessesForSeveralSequences) {
   runner.wait();
   const DraftRow wanted[] = {{.row = 19, .position = 19, .blocks = std::span(blocks).first(10), .n = 4},
                              {.row = 31, .position = 11, .blocks = std::span(blocks).last(10), .n = 2}};
-  EXPECT_EQ(runner.draft(wanted), alone);
+  EXPECT_EQ(guesses_of(runner, wanted), alone);
+
+  // The first row stops after two guesses, while the second goes on; then both stop.
+  int calls_of_first = 0;
+  const auto stopping = [&](size_t row, float) { return row == 1 || calls_of_first++ == 0; };
+  const std::vector<int32_t> fewer = {alone[0], alone[1], alone[4], alone[5]};
+  EXPECT_EQ(guesses_of(runner, wanted, stopping), fewer);
 }
 
 // The NaN check also covers each op of the head.
@@ -218,7 +236,7 @@ TEST(DraftHead, RunsInsideADecorator) {
   Text text(runner, expected.tokens, 0);
   EXPECT_EQ(text.read(static_cast<int>(expected.tokens.size())), expected.next);
   const DraftRow last = text.row(static_cast<int>(expected.tokens.size()) - 1, 4);
-  EXPECT_EQ(runner.draft(std::span(&last, 1)), expected.guesses);
+  EXPECT_EQ(guesses_of(runner, std::span(&last, 1)), expected.guesses);
 }
 
 // If no guesses are requested, the head computes the entries of many tokens together.

@@ -93,11 +93,34 @@ double DraftLengths::most_rows(int n_seqs) const {
   return 2 * known;
 }
 
+int DraftLengths::most_drafts(int n_rows) const {
+  const double plain = plain_seconds(1).value_or(0);
+  double most = most_rows(1);
+  for (size_t at = 1; at < even_.size(); ++at)
+    if (is_recent(even_[at]) && kLeastGain * even_[at].least() < number_of(at) * plain)
+      most = std::max(most, 2 * number_of(at));
+  return static_cast<int>(std::min<double>(max_drafts_, most - n_rows));
+}
+
 // Whether the next step should run without drafts, to measure its time. The first measurements are often too long, for
 // example because caches are cold. So the next ones follow soon, and later ones less and less often.
 bool DraftLengths::is_due(int n_seqs) const {
   const Times& times = plain_[bucket_of(n_seqs)];
   return times.n > 0 && n_steps_ - times.when >= kFirstWait << std::min<int64_t>(times.n, 6);
+}
+
+// Compares the time of a row, with making its draft, with that of a token in a step with drafts. The first draft costs
+// more than others, for example because the draft model's weights are no longer cached, so the first draft does not
+// count.
+double DraftLengths::least_gain(int n_seqs, int n_rows) const {
+  constexpr double kSpeedup = 1.2;  // by drafts
+  const std::optional<double> plain = plain_seconds(n_seqs);
+  if (!plain || *plain <= 0) return 1;
+  const size_t several = bucket_of(n_rows + n_seqs) + 1;
+  if (std::none_of(even_.begin() + several, even_.end(), [&](const Times& times) { return is_known(times); }))
+    return kSpeedup * kAssumedShare;
+  const auto seconds = [&](int n_of_each) { return *seconds_of({n_seqs, n_rows + n_of_each * n_seqs}); };
+  return kSpeedup * (seconds(4) - seconds(1)) / 3 / *plain;
 }
 
 bool DraftLengths::can_pay(int n_seqs, int n_rows) const {

@@ -51,6 +51,11 @@ class DraftLengths {
   // Sets n_chosen of all offers. n_rows: rows of the step without drafts. n_seqs: sequences that get a token from the
   // step.
   void choose(std::span<DraftOffer> offers, int n_seqs, int n_rows);
+  // The number of drafts that a costly proposer may make for a step of one sequence. It stops at improbable drafts, so
+  // one measurement of half as many rows is enough, if such a step pays when all its drafts are right.
+  int most_drafts(int n_rows) const;
+  // A draft that has been made is worth a row of the step if it becomes a token of the output with this probability.
+  double least_gain(int n_seqs, int n_rows) const;
   // Whether drafts of one sequence would pay in such a step if all of them were right.
   bool can_pay(int n_seqs, int n_rows) const;
   // The time of a step of this shape: measured, interpolated or assumed. Empty: no step without drafts has been

@@ -1,6 +1,7 @@
 #include "engine/speculate/draft_model.h"
 
 #include <algorithm>
+#include <cmath>
 
 #include "base/error.h"
 #include "engine/engine.h"
@@ -11,7 +12,9 @@ namespace {
 class DraftModelProposer final : public Proposer {
  public:
   explicit DraftModelProposer(std::shared_ptr<DraftModel> model) : model_(std::move(model)) {}
-  Proposal propose(std::span<const int32_t> history, int n) override { return {.tokens = model_->write(history, n)}; }
+  Proposal propose(std::span<const int32_t> history, int n, const GoesOn& goes_on) override {
+    return model_->write(history, n, goes_on);
+  }
   bool is_costly() const override { return true; }
 
  private:
@@ -19,9 +22,17 @@ class DraftModelProposer final : public Proposer {
 };
 
 struct Writer final : TokenSink {
-  void on_token(const Sampled& token) override { tokens.push_back(token.token); }
+  explicit Writer(const GoesOn& asked) : goes_on(asked) {}
+  void on_token(const Sampled& token) override {
+    if (stops) return;
+    drafts.tokens.push_back(token.token);
+    drafts.probabilities.push_back(std::exp(token.logprob));
+    stops = goes_on && !goes_on(drafts.probabilities.back());
+  }
   void on_finish(const Finish& f) override { error = f.error; }
-  std::vector<int32_t> tokens;
+  const GoesOn& goes_on;
+  Proposal drafts;
+  bool stops = false;
   std::string error;
 };
 
@@ -34,17 +45,19 @@ DraftModel::~DraftModel() = default;
 
 std::shared_ptr<Proposer> DraftModel::proposer() { return std::make_shared<DraftModelProposer>(shared_from_this()); }
 
-std::vector<int32_t> DraftModel::write(std::span<const int32_t> history, int n) {
+Proposal DraftModel::write(std::span<const int32_t> history, int n, const GoesOn& goes_on) {
   const auto room = static_cast<int64_t>(context_limit(runner_->info())) - static_cast<int64_t>(history.size());
   const auto is_unknown = [&](int32_t token) { return token >= runner_->info().n_vocab; };
   if (room < 1 || std::ranges::any_of(history, is_unknown)) return {};
-  const auto writer = std::make_shared<Writer>();
-  Request request{.prompt = {history.begin(), history.end()}, .sampling = {.temperature = 0}, .sink = writer};
+  const auto writer = std::make_shared<Writer>(goes_on);
+  Request request{
+      .prompt = {history.begin(), history.end()}, .sampling = {.temperature = 0, .n_logprobs = 0}, .sink = writer};
   request.max_tokens = static_cast<int>(std::min<int64_t>(n, room));
-  engine_->submit(std::move(request));
-  while (engine_->step()) {}
+  const RequestId id = engine_->submit(std::move(request));
+  while (engine_->step())
+    if (writer->stops) engine_->cancel(id);
   if (!writer->error.empty()) throw Error("the draft model failed: {}", writer->error);
-  return std::move(writer->tokens);
+  return std::move(writer->drafts);
 }
 
 }  // namespace ingot

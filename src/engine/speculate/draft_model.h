@@ -18,9 +18,9 @@ class DraftModel : public std::enable_shared_from_this<DraftModel> {
   explicit DraftModel(std::unique_ptr<Runner> runner);
   ~DraftModel();
   std::shared_ptr<Proposer> proposer();  // for one request; keeps the model alive
-  // The n tokens that the small model generates after `history`. Fewer at the end of the small model's context; none if
-  // its vocabulary lacks a token of `history`. Throws Error.
-  std::vector<int32_t> write(std::span<const int32_t> history, int n);
+  // At most n tokens that the small model generates after `history`, with their probabilities. Fewer at the end of the
+  // small model's context; none if its vocabulary lacks a token of `history`. Throws Error.
+  Proposal write(std::span<const int32_t> history, int n, const GoesOn& goes_on = {});
 
  private:
   const std::unique_ptr<Runner> runner_;

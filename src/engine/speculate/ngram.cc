@@ -18,7 +18,7 @@ uint32_t hash_of(int32_t a, int32_t b) {
 
 }  // namespace
 
-Proposal NgramProposer::propose(std::span<const int32_t> history, int n) {
+Proposal NgramProposer::propose(std::span<const int32_t> history, int n, const GoesOn&) {
   if (!prediction_.empty()) {  // after a copy of the prompt's end, so that the first lookup finds it
     for (const int32_t token : history.last(std::min<size_t>(history.size(), kLongest))) append(token);
     for (const int32_t token : prediction_) append(token);

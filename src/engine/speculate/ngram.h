@@ -13,7 +13,7 @@ class NgramProposer final : public Proposer {
  public:
   // prediction: a text that the answer may repeat, such as the file that the answer edits.
   explicit NgramProposer(std::vector<int32_t> prediction = {}) : prediction_(std::move(prediction)) {}
-  Proposal propose(std::span<const int32_t> history, int n) override;
+  Proposal propose(std::span<const int32_t> history, int n, const GoesOn& = {}) override;
 
  private:
   struct Match {

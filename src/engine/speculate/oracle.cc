@@ -6,7 +6,7 @@
 
 namespace ingot {
 
-Proposal OracleProposer::propose(std::span<const int32_t> history, int n) {
+Proposal OracleProposer::propose(std::span<const int32_t> history, int n, const GoesOn&) {
   const size_t begin = std::min(history.size() - n_prompt_, output_.size());
   const size_t n_most = static_cast<size_t>(n_fixed_ > 0 ? std::min(n, n_fixed_) : n);
   const size_t end = std::min(begin + n_most, output_.size());

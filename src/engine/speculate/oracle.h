@@ -18,7 +18,7 @@ class OracleProposer final : public Proposer {
         p_right_(p_right),
         seed_(seed),
         n_fixed_(n_fixed) {}
-  Proposal propose(std::span<const int32_t> history, int n) override;
+  Proposal propose(std::span<const int32_t> history, int n, const GoesOn& = {}) override;
   bool adapts() const override { return n_fixed_ == 0; }
 
  private:
