@@ -166,8 +166,8 @@ void Engine::let_costly_guess_grow(int n_seqs, int n_rows) {
   offers_[0].n_chosen = std::max(offers_[0].n_chosen, most);
 }
 
-// If a costly proposer's drafts do not pay, it is tried again after next_trial tokens with one draft, because the text
-// may have become predictable.
+// If a costly proposer's drafts do not pay, it is tried again after next_trial tokens, because the text may have become
+// predictable.
 void Engine::try_again(Sequence& sequence, DraftOffer& offer, int n_seqs, int n_rows) {
   sequence.is_trial = sequence.request.proposer->is_costly() && offer.n_chosen == 0 && offer.n > 0 &&
                       sequence.n_unguessed >= sequence.next_trial;

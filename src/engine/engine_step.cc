@@ -152,7 +152,8 @@ Engine::InFlightStep Engine::launch(BatchBuilder& builder, std::string* fault) {
 // Called when a step is complete or has failed. A failed step ends only its own requests, because their cache may be
 // half written. If the device is lost, all requests end.
 void Engine::complete(const InFlightStep& done, std::string fault) {
-  StepStats stats = done.stats;
+  InFlightStep ended = done;
+  StepStats& stats = ended.stats;
   stats.waiting = options_.now();
   std::vector<Sampled> drawn;
   try {
@@ -168,8 +169,6 @@ void Engine::complete(const InFlightStep& done, std::string fault) {
     log_safely(LogLevel::kInfo, "a step of {} sequences failed: {}", stats.n_seqs, fault);
     ++counts_.n_failed_steps;
   }
-  InFlightStep ended = done;
-  ended.stats = stats;
   size_t row = 0;
   const int64_t n_output = counts_.n_output_tokens, n_forced = counts_.n_forced_tokens;
   for (const StepItem& item : done.step->items) {
@@ -186,7 +185,6 @@ void Engine::complete(const InFlightStep& done, std::string fault) {
   stats.n_emitted = static_cast<int>(counts_.n_output_tokens - n_output);
   stats.n_forced = static_cast<int>(counts_.n_forced_tokens - n_forced);
   stats.emitted = options_.now();
-  ended.stats = stats;
   if (done.is_timed && !stats.failed) add_step_time(ended, counts_.last_step);
   counts_.last_step = stats.emitted;
   publish();

@@ -62,7 +62,7 @@ struct Sequence {
   int64_t head_step = -1;         // for a draft head: the last step with this sequence,
   int head_row = 0;               // and its row of the token before the last one
   Acceptance acceptance{32};      // of this sequence's drafts
-  DraftYield draft_yield{32};           // of this sequence's costly guesses
+  DraftYield draft_yield{32};     // of this sequence's costly guesses
   // Drafts follow known tokens. So a sequence that will have drafts gets no step until its last sampled token is known.
   bool waits_for_draw = false;
   int n_drafted = 0, n_accepted = 0;  // drafts that steps verified, and accepted drafts

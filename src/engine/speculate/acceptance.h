@@ -53,6 +53,7 @@ class Acceptance {
     double n = 0, n_right = 0;  // drafts
     double share(double n_prior, double prior) const { return (n_right + n_prior * prior) / (n + n_prior); }
   };
+
   double forget_;
   Evidence evidence_;
   std::array<Level, kLevels> levels_{};

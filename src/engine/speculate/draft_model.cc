@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <utility>
 
 #include "base/error.h"
 #include "engine/engine.h"
@@ -22,7 +23,7 @@ class DraftModelProposer final : public Proposer {
 };
 
 struct Writer final : TokenSink {
-  explicit Writer(const GoesOn& asked) : goes_on(asked) {}
+  explicit Writer(GoesOn asked) : goes_on(std::move(asked)) {}
   void on_token(const Sampled& token) override {
     if (stops) return;
     drafts.tokens.push_back(token.token);
@@ -30,7 +31,7 @@ struct Writer final : TokenSink {
     stops = goes_on && !goes_on(drafts.probabilities.back());
   }
   void on_finish(const Finish& f) override { error = f.error; }
-  const GoesOn& goes_on;
+  GoesOn goes_on;
   Proposal drafts;
   bool stops = false;
   std::string error;
