@@ -199,6 +199,8 @@ class Engine {
   void add_yield(Sequence& sequence, int n_drafts, int n_right);
   void try_again(Sequence& sequence, DraftOffer& offer, int n_seqs, int n_rows);
   void judge_trial(Sequence& sequence, bool was_right);
+  bool asks_now(const Sequence& sequence, int n) const;
+  bool begin_guess(Sequence& sequence, int n);
   void bring_drafts(Sequence& sequence, int n);
   void ask_for_guess(Sequence& sequence, int n);
   void ask_draft_head();

@@ -128,9 +128,11 @@ bool Engine::choose_drafts() {
     sequence->waits_for_draw =
         wait_together && sequence->request.proposer->adapts() ? waits : sequence->n_unseen > 0;
   ask_draft_head();
+  const auto is_ready = [](const Sequence* s) { return s != nullptr && !s->waits_for_draw && s->n_unseen == 0; };
   for (size_t i = 0; i < offering_.size(); ++i)
-    if (offering_[i] != nullptr && !offering_[i]->waits_for_draw && offering_[i]->n_unseen == 0)
-      bring_drafts(*offering_[i], offers_[i].n_chosen);
+    if (is_ready(offering_[i]) && !begin_guess(*offering_[i], offers_[i].n_chosen)) offering_[i] = nullptr;
+  for (size_t i = 0; i < offering_.size(); ++i)
+    if (is_ready(offering_[i])) bring_drafts(*offering_[i], offers_[i].n_chosen);
   return adapts;
 }
 
@@ -192,14 +194,30 @@ void Engine::judge_trial(Sequence& sequence, bool was_right) {
   first_trial_ = std::min(sequence.trial_wait, kMaxFirstTrial);
 }
 
+// Whether bring_drafts asks the proposer.
+bool Engine::asks_now(const Sequence& sequence, int n) const {
+  const Proposer& proposer = *sequence.request.proposer;
+  return proposer.is_costly() && !proposer.drafts_of_head(n) && (n > 0 || !proposer.adapts());
+}
+
+// Returns false if the sequence has failed.
+bool Engine::begin_guess(Sequence& sequence, int n) {
+  try {
+    if (asks_now(sequence, n)) sequence.request.proposer->begin(sequence.tokens, n, gate_of(sequence));
+    return true;
+  } catch (const std::exception& error) {
+    finish(sequence, FinishReason::kError, message_of(error));
+    return false;
+  }
+}
+
 // Turns the first n tokens of the guess into drafts, or all tokens if the proposer does not adapt.
 void Engine::bring_drafts(Sequence& sequence, int n) {
   sequence.proposed.clear();
   const bool is_fixed = !sequence.request.proposer->adapts();
   if (n == 0 && !is_fixed) return;
   try {
-    if (sequence.request.proposer->is_costly() && !sequence.request.proposer->drafts_of_head(n))
-      ask_for_guess(sequence, n);
+    if (asks_now(sequence, n)) ask_for_guess(sequence, n);
     if (sequence.guess_at != sequence.len()) return;
     std::span<const int32_t> drafts = sequence.guess.tokens;
     if (!is_fixed) drafts = drafts.first(std::min<size_t>(n, drafts.size()));

@@ -201,7 +201,9 @@ MemoryPlan Planner::plan(const RunnerOptions& options) const {
                                    : std::min<int64_t>(c_.n_ctx_train, std::clamp(fit, kSmallestContext, kMaxTokens)));
   }
   int64_t n_tokens = o.n_kv_tokens;
-  const int64_t wanted = o.fills_memory() ? fit : std::min(fit, int64_t{n_ctx} * o.max_seqs);
+  const int64_t of_all = o.small_pool ? std::max<int64_t>(n_ctx, std::min<int64_t>(kUsefulTokens, n_ctx) * o.max_seqs)
+                                      : int64_t{n_ctx} * o.max_seqs;
+  const int64_t wanted = o.fills_memory() ? fit : std::min(fit, of_all);
   if (n_tokens == 0) n_tokens = std::clamp<int64_t>(wanted, tokens_held(o, n_ctx), kMaxTokens);
   MemoryPlan plan = plan_of(o, n_ctx, n_tokens);
   if (o.n_ctx == 0 && o.n_kv_tokens == 0 && !o.fills_memory()) return plan;

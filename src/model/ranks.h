@@ -41,6 +41,7 @@ struct RunnerOptions {
   int logit_rows() const { return max_logits > 0 ? max_logits : max_seqs + spare_logits; }
   int block_size = 16;  // tokens a KV block
   int n_kv_tokens = 0;  // size of the pool; 0: n_ctx for each sequence, or as much as fits in memory
+  bool small_pool = false;  // with n_kv_tokens 0: n_ctx for one sequence, or 2,048 tokens for each if that is more
   double memory_share =
       0;  // share of the device's memory that may be in use; the pool gets the rest; 0: see n_kv_tokens
   size_t memory_bytes = 0;  // as memory_share, in bytes for this model; 0: not set

@@ -97,6 +97,28 @@ TEST(DraftModel, ComputesNewTokensOnly) {
   EXPECT_EQ(runner.violations(), std::vector<std::string>());
 }
 
+// The small model computes the guesses of several sequences in common steps.
+TEST(DraftModel, SequencesShareItsSteps) {
+  const auto n_steps_with = [](int n_seqs) {
+    int64_t n_steps = 0;
+    FakeOptions small = options(512, 0, 5);
+    small.before_forward = [&](int64_t) { ++n_steps; };
+    const auto draft = draft_of(small);
+    FakeRunner runner(options(512, 40, 500));
+    Engine engine(runner, {.now = [] { return fake_time; }});
+    for (int32_t i = 0; i < n_seqs; ++i) {
+      Request request{.prompt = {1, 2, i}, .max_tokens = 300, .sink = std::make_shared<Collector>()};
+      request.proposer = draft->proposer();
+      engine.submit(std::move(request));
+    }
+    while (engine.step()) {}
+    EXPECT_EQ(runner.violations(), std::vector<std::string>());
+    EXPECT_GT(engine.gauges().n_accepted_tokens, 200 * n_seqs);
+    return n_steps;
+  };
+  EXPECT_LT(n_steps_with(4), 2 * n_steps_with(1));
+}
+
 // A different model's guesses are wrong. The engine stops asking for them, except for occasional trials.
 TEST(DraftModel, WrongGuessesEnd) {
   FakeOptions other = options(512, 0, 5);

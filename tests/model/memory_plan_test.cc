@@ -52,6 +52,12 @@ TEST(MemoryPlan, SeveralSequencesShareAPool) {
   EXPECT_EQ(blocks(10000 * kMiB), 8 * 4096 / 16);        // one context each
   EXPECT_EQ(blocks(1000 * kMiB + 640 * kMiB), 640);  // as much as fits: 10,240 tokens
   EXPECT_EQ(plan_memory(config(), 0, 10000 * kMiB, {.n_ctx = 100, .n_kv_tokens = 1000}).kv.n_blocks, 63);
+  const auto small_pool = [&](int n_ctx) {
+    return plan_memory(config(), 0, 10000 * kMiB, {.n_ctx = n_ctx, .max_seqs = 4, .small_pool = true}).kv.n_blocks;
+  };
+  EXPECT_EQ(small_pool(1600), 400);    // all contexts
+  EXPECT_EQ(small_pool(4096), 512);    // 2,048 tokens for each sequence
+  EXPECT_EQ(small_pool(16000), 1000);  // one context
 }
 
 // If the user sets the memory size, the pool gets all memory that weights and activations leave, even more than the

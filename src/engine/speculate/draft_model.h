@@ -20,7 +20,13 @@ class DraftModel : public std::enable_shared_from_this<DraftModel> {
   std::shared_ptr<Proposer> proposer();  // for one request; keeps the model alive
   // At most n tokens that the small model generates after `history`, with their probabilities. Fewer at the end of the
   // small model's context; none if its vocabulary lacks a token of `history`. Throws Error.
-  Proposal write(std::span<const int32_t> history, int n, const GoesOn& goes_on = {});
+  Proposal write(std::span<const int32_t> history, int n, const GoesOn& goes_on = {}) {
+    return end(begin(history, n, goes_on));
+  }
+  // The same in two parts. The small model computes all guesses that have begun in common steps, until one ends.
+  class Guess;
+  std::shared_ptr<Guess> begin(std::span<const int32_t> history, int n, const GoesOn& goes_on);
+  Proposal end(const std::shared_ptr<Guess>& guess);
 
  private:
   const std::unique_ptr<Runner> runner_;

@@ -1,7 +1,10 @@
 #include "engine/speculate/drafting.h"
 
+#include <algorithm>
+
 #include "backend/device_name.h"
 #include "base/error.h"
+#include "model/memory_plan.h"
 
 namespace ingot {
 
@@ -35,9 +38,10 @@ std::shared_ptr<DraftModel> load_draft(const std::shared_ptr<const Checkpoint>& 
   if (!draft || runner.eagle_head) return nullptr;
   RunnerOptions options = runner;
   options.mtp_head = MtpHead::kNone;
-  options.max_seqs = 1;
+  options.max_seqs = std::min(options.max_seqs > 0 ? options.max_seqs : kFewSequences, kFewSequences);
+  options.small_pool = true;
   options.max_logits = options.spare_logits = 0;
-  options.n_snapshots = 4;
+  options.n_snapshots = options.max_seqs + 3;
   options.memory_share = 0, options.memory_bytes = 0;
   options.has_neighbours = true;               // the large model is loaded next
   options.layers_on = {}, options.split = {};  // they describe the large model

@@ -29,6 +29,9 @@ class Proposer {
   // the last call. The engine's thread calls propose() for each token, so a call must be quick (but see is_costly). An
   // exception ends the request.
   virtual Proposal propose(std::span<const int32_t> history, int n, const GoesOn& goes_on = {}) = 0;
+  // Begins the guess that the next propose() with the same arguments returns. The engine calls begin() for all
+  // sequences of a step before it calls propose() for the first, so a model can compute their guesses in common steps.
+  virtual void begin(std::span<const int32_t> /*history*/, int /*n*/, const GoesOn& /*goes_on*/) {}
   // True: the engine chooses how many drafts to verify, if any. False: each step verifies all drafts.
   virtual bool adapts() const { return true; }
   // True: a guess takes time, such as steps of a model. The engine then asks for a guess only if a step verifies it,
