@@ -1,10 +1,11 @@
-// Steps whose layers the GPU runs in one launch, on one thread block cluster or on the whole grid. Small decoders are
+// Steps whose layers the GPU runs in one launch, on thread block clusters or on the whole grid. Small decoders are
 // compared with direct launches of the same ops, with a separate cache, over several positions. The test recognises
 // these two kernels by buffer rows that they never write. Skipped if the build has no CUDA or the machine no GPU.
 #include <gtest/gtest.h>
 
 #include <algorithm>
 #include <cmath>
+#include <numeric>
 #include <random>
 
 #include "backend/cuda/create_cuda.h"
@@ -32,6 +33,12 @@ struct LayersCase {
   int n_experts = 0, n_used = 2;  // 0: a plain feed-forward network
   Scoring scoring = Scoring::kSoftmax;
   bool plain_choice = false;  // without a bias that decides which experts are chosen
+
+  bool runs_on_clusters() const {
+    const bool has_codes = format == Format::Q4_0 || format == Format::Q4_1 || format == Format::Q8_0 ||
+                           format == Format::Q5_K;
+    return fits && has_codes && head_dim == 64 && n_experts == 0 && window == 0 && past < 4000;
+  }
 };
 
 const LayersCase kCases[] = {
@@ -74,9 +81,11 @@ class OpByOp final : public Wrapped {
 
 class Decoder {
  public:
-  Decoder(Backend& backend, const LayersCase& c, uint64_t seed) : backend_(backend), c_(c), rig_(backend, seed) {
+  // q_lens: tokens of each sequence in a step.
+  Decoder(Backend& backend, const LayersCase& c, uint64_t seed, std::vector<int> q_lens = {1})
+      : backend_(backend), c_(c), rig_(backend, seed), q_lens_(std::move(q_lens)) {
     kv_ = &rig_.cache_and_batch(
-        {{c.past, kSteps}},
+        seqs(0, kSteps),
         {.n_layers = c.n_layers, .n_kv_heads = c.n_kv_heads, .head_dim = c.head_dim, .dtype = c.kv});
     program_.dim = static_cast<int>(c.dim);
     RopeTable rope{.rot_dim = c.head_dim, .frequencies = std::vector<float>(static_cast<size_t>(c.head_dim / 2))};
@@ -95,23 +104,24 @@ class Decoder {
     program_.blocks.emplace_back(layers);
     program_.blocks.emplace_back(
         HeadBlock{.norm = rig_.norm(c.dim), .output = rig_.weight(Format::F16, kVocab, c.dim), .n_vocab = kVocab});
+    const int n_seqs = std::max(2, static_cast<int>(q_lens_.size()));
     program_.allocate(backend,
-                      {.max_tokens = 16, .max_seqs = 2, .max_logits = 2, .max_kv_len = 8192, .n_vocab = kVocab});
+                      {.max_tokens = 16, .max_seqs = n_seqs, .max_logits = n_seqs, .max_kv_len = 8192, .n_vocab = kVocab});
   }
 
-  void begin(int step) { rig_.begin({{c_.past + step, 1}}, kTokens); }
+  void begin(int step) { rig_.begin(seqs(step, 1), kTokens); }
   void run() { backend_.run(program_, rig_.batch()); }
 
-  std::vector<float> logits() const {
-    std::vector<float> host(kVocab);
-    backend_.download(host.data(), program_.output(1, 1, 1));
+  std::vector<float> logits() const {  // [sequences, kVocab]: of the last tokens
+    std::vector<float> host(q_lens_.size() * kVocab);
+    backend_.download(host.data(), output());
     return host;
   }
   void poison() {
     const std::vector<uint16_t> nan(static_cast<size_t>(c_.ffn), 0x7E00);
     backend_.upload(hidden(), nan.data());
-    const std::vector<float> none(kVocab, NAN);
-    backend_.upload(program_.output(1, 1, 1), none.data());
+    const std::vector<float> none(q_lens_.size() * kVocab, NAN);
+    backend_.upload(output(), none.data());
   }
   bool hidden_is_poisoned() const {
     std::vector<uint16_t> host(static_cast<size_t>(c_.ffn));
@@ -123,6 +133,17 @@ class Decoder {
 
  private:
   static constexpr int kTokens = 32;
+  // The sequences have pasts of different lengths.
+  std::vector<SeqShape> seqs(int step, int n_steps) const {
+    std::vector<SeqShape> all;
+    for (const int q_len : q_lens_)
+      all.push_back({c_.past + 17 * static_cast<int>(all.size()) + step * q_len, n_steps * q_len});
+    return all;
+  }
+  Tensor output() const {
+    const int n_tokens = std::accumulate(q_lens_.begin(), q_lens_.end(), 0), n_seqs = static_cast<int>(q_lens_.size());
+    return program_.output(n_tokens, n_seqs, n_seqs);
+  }
   int64_t q_dim() const { return int64_t{c_.n_heads} * c_.head_dim; }
   int64_t kv_dim() const { return int64_t{c_.n_kv_heads} * c_.head_dim; }
   // [1, ffn]. No other block's scratch overlaps this row, because the head's scratch is smaller than the buffers before
@@ -183,6 +204,7 @@ class Decoder {
   Backend& backend_;
   const LayersCase& c_;
   OpRig rig_;
+  const std::vector<int> q_lens_;
   KvCache* kv_;
   Program program_;
 };
@@ -242,6 +264,32 @@ TEST_P(CudaLayers, EqualOpsOneByOne) {
   }
 }
 
+// Tokens of several sequences, and of one sequence.
+TEST_P(CudaLayers, SeveralTokens) {
+  if (!GetParam().runs_on_clusters()) GTEST_SKIP() << "for clusters";
+  const bool has_clusters = backend->description().find("NVIDIA H") != std::string::npos;
+  const uint64_t seed = test_seed();
+  SCOPED_TRACE("seed " + std::to_string(seed));
+  OpByOp other(create_cuda_backend({.device = "cuda"}));
+  for (const std::vector<int>& q_lens :
+       {std::vector<int>{1, 1, 1}, {4}, {1, 3, 2}, {3, 3}, {1, 1, 1, 1, 1}}) {
+    SCOPED_TRACE(testing::PrintToString(q_lens));
+    Decoder plain(other, GetParam(), seed, q_lens), recorded(*backend, GetParam(), seed, q_lens);
+    for (int step = 0; step < Decoder::kSteps; ++step) {
+      plain.begin(step);
+      plain.run();
+      const std::vector<float> want = plain.logits();
+      recorded.begin(step);
+      for (int i = 0; i < 2; ++i) {
+        recorded.poison();
+        recorded.run();
+        ASSERT_LE(relative_error(recorded.logits(), want), 2e-2) << "step " << step << ", run " << i;
+        ASSERT_EQ(recorded.hidden_is_poisoned(), has_clusters) << "step " << step << ", run " << i;
+      }
+    }
+  }
+}
+
 // Few layers that still have every kind of transfer. compute-sanitizer makes each wait of a cluster some hundred times
 // slower.
 TEST(SmallestCudaLayers, ForSanitizers) {
@@ -256,6 +304,7 @@ TEST(SmallestCudaLayers, ForSanitizers) {
   SCOPED_TRACE("seed " + std::to_string(seed));
   int n_cases = 0;
   for (const int n_experts : {0, 0, 6}) {
+    const std::vector<int> q_lens = n_experts > 0 ? std::vector<int>{1} : std::vector<int>{2, 2};
     const LayersCase c{.name = "smallest",
                        .format = n_cases++ == 1 ? Format::Q8_0 : Format::Q4_0,
                        .past = 20,
@@ -265,7 +314,7 @@ TEST(SmallestCudaLayers, ForSanitizers) {
                        .n_layers = 2,
                        .head_norms = true,
                        .n_experts = n_experts};
-    Decoder plain(other, c, seed), recorded(*backend, c, seed);
+    Decoder plain(other, c, seed, q_lens), recorded(*backend, c, seed, q_lens);
     plain.begin(0);
     plain.run();
     const std::vector<float> want = plain.logits();

@@ -9,6 +9,7 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <set>
 #include <tuple>
 #include <utility>
 #include <vector>
@@ -141,7 +142,7 @@ class CudaBackend final : public Backend, public RecordedSteps {
   };
 
   struct ScratchSizes {
-    size_t up, act_copy, arranged, decoded, partials, order, grid;
+    size_t up, act_copy, arranged, decoded, partials, order, grid, turns;
   };
   ScratchSizes scratch_for(const StepLimits& limits) const;
   // cuda_weights.cc
@@ -177,7 +178,7 @@ class CudaBackend final : public Backend, public RecordedSteps {
   void begin_tuning(const BackendOptions& options);
   void load_ready_kernels();
   // cuda_ops.cc
-  std::unique_ptr<cuda::LayersStep> step_of_one_token(const PlainLayersBlock& block);
+  std::unique_ptr<cuda::LayersStep> layers_step_of(const PlainLayersBlock& block, int n_tokens);
   const void* grid_kernel(const cuda::LayersStep& step);
   void compile_layers(const Program& program);  // cuda_step.cc
   void time_kernels(int64_t most_rows);
@@ -203,7 +204,7 @@ class CudaBackend final : public Backend, public RecordedSteps {
   void await_stream();
   void meet_ranks();
   static int longest(const Batch& batch);
-  int useful_context(const Program& program, int n_seqs, int context) const;
+  int useful_context(const Program& program, int n_seqs, int q_len, int context) const;
   void capture(Graph& graph, const Program& program);
   void replay(const Graph& graph);
   void check_replay(const Graph& graph, const Program& program);
@@ -246,6 +247,7 @@ class CudaBackend final : public Backend, public RecordedSteps {
   cuda::Memory partials_;  // partial results of split attention
   cuda::Memory order_;     // rows by expert (experts.h)
   cuda::Memory grid_;      // for grid/layers.h; its counters are zero between steps
+  cuda::Memory turns_;     // ClusterTurns, for cluster/layers.h
 
   int block_size_ = 16;  // of the KV cache; the usual size until there is a cache
   cuda::BatchUpload device_batch_;
@@ -254,6 +256,7 @@ class CudaBackend final : public Backend, public RecordedSteps {
   int most_kv_ = 0;          // attention is planned for this length: no sequence of the step is longer
   StepLimits limits_;
   std::map<GraphKey, Graph> graphs_;
+  std::set<int> cluster_programs_;  // ids of programs whose steps of a few tokens may run on clusters
   bool capturing_ = false;
   std::vector<const RemoteBlock*> captured_crossings_;
   cuda::Crossing crossing_;

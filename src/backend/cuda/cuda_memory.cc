@@ -213,9 +213,10 @@ void CudaBackend::reserve(const StepLimits& limits) {
                                       {&partials_, sizes.partials},
                                       {&order_, sizes.order}})
     if (bytes > 0) scratch_at_least(*memory, bytes);
-  if (sizes.grid > grid_.size()) {
-    scratch_at_least(grid_, sizes.grid);
-    check(cudaMemsetAsync(grid_.data(), 0, grid_.size(), device_.stream()), "cudaMemsetAsync");
+  for (const auto& [memory, bytes] : {std::pair{&grid_, sizes.grid}, {&turns_, sizes.turns}}) {
+    if (bytes <= memory->size()) continue;
+    scratch_at_least(*memory, bytes);
+    check(cudaMemsetAsync(memory->data(), 0, memory->size(), device_.stream()), "cudaMemsetAsync");
   }
   if (tunes_) time_kernels(limits.max_tokens);
 }
@@ -242,14 +243,15 @@ CudaBackend::ScratchSizes CudaBackend::scratch_for(const StepLimits& limits) con
       .grid = act_ == DType::kF16 && !deterministic_
                   ? cuda::grid_scratch_bytes(std::max<int64_t>(limits.max_width, hidden), limits.head_dim,
                                              device_.limits())
-                  : 0};
+                  : 0,
+      .turns = device_.chip().has_clusters ? sizeof(cuda::ClusterTurns) : 0};
 }
 
 size_t CudaBackend::scratch_bytes(const StepLimits& limits) const {
   const ScratchSizes s = scratch_for(limits);
   return cuda::BatchUpload::bytes_for(limits.max_tokens, std::max(limits.max_seqs, 1), std::max(limits.max_logits, 1),
                                       (limits.max_kv_len + block_size_ - 1) / block_size_) +
-         dense_->workspace_bytes() + s.up + s.act_copy + s.arranged + s.decoded + s.partials + s.order + s.grid;
+         dense_->workspace_bytes() + s.up + s.act_copy + s.arranged + s.decoded + s.partials + s.order + s.grid + s.turns;
 }
 
 void CudaBackend::upload(const Tensor& to, const void* from) {

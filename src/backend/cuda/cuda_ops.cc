@@ -300,18 +300,19 @@ const void* CudaBackend::grid_kernel(const cuda::LayersStep& step) {
   return source.empty() ? nullptr : specialised_->find({.which = cuda::SpecialisedKernel::kGrid, .source = source});
 }
 
-std::unique_ptr<cuda::LayersStep> CudaBackend::step_of_one_token(const PlainLayersBlock& b) {
+std::unique_ptr<cuda::LayersStep> CudaBackend::layers_step_of(const PlainLayersBlock& b, int n_tokens) {
   if (act_ != DType::kF16 || deterministic_) return nullptr;
-  return cuda::layers_step(b, view_of(*b.attention[0].kv), device_batch_.view(), 1);
+  return cuda::layers_step(b, view_of(*b.attention[0].kv), device_batch_.view(), n_tokens);
 }
 
 void CudaBackend::plain_layers(const PlainLayersBlock& b) {
-  const auto step = n_tokens_ == 1 && n_seqs_ == 1 ? step_of_one_token(b) : nullptr;
+  const auto step = n_tokens_ <= cuda::kMaxClusterTokens ? layers_step_of(b, n_tokens_) : nullptr;
   if (step && most_kv_ <= cuda::kMaxClusterKv && cuda::can_run_cluster(*step, device_)) {
-    cuda::run_cluster(*step, device_);
+    cuda::run_cluster(*step, max_q_len_, static_cast<cuda::ClusterTurns*>(turns_.data()), device_);
     return check_launch("run_cluster");
   }
-  if (const void* kernel = step && is_grid_faster(*step, most_kv_) ? grid_kernel(*step) : nullptr) {
+  const bool may_run_grid = step && n_tokens_ == 1 && is_grid_faster(*step, most_kv_);
+  if (const void* kernel = may_run_grid ? grid_kernel(*step) : nullptr) {
     cuda::run_grid(kernel, *step, grid_.data(), device_);
     return check_launch("run_grid");
   }

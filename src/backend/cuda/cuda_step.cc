@@ -25,7 +25,7 @@ using cuda::check_launch;
 
 namespace {
 
-constexpr int kBuckets[] = {1, 2, 4, 8, 16, 24, 32, 48, 64, 96, 128, 160, 192, 224, 256};
+constexpr int kBuckets[] = {1, 2, 4, 7, 8, 16, 24, 32, 48, 64, 96, 128, 160, 192, 224, 256};
 constexpr int kMaxRecordedTokens = 8;  // tokens of one sequence
 constexpr size_t kMaxGraphs = 48;
 // A recorded step plans attention for contexts up to one of these lengths, but not beyond the longest possible context.
@@ -96,8 +96,12 @@ int CudaBackend::longest(const Batch& batch) {
   return batch.kv_len.empty() ? 0 : *std::ranges::max_element(batch.kv_len);
 }
 
-// The smallest context with the same launches. From some length on, the keys are not split further.
-int CudaBackend::useful_context(const Program& program, int n_seqs, int context) const {
+// The largest context with the same launches. On clusters, launches do not depend on the context. Else, from some length
+// on, the keys are not split further.
+int CudaBackend::useful_context(const Program& program, int n_seqs, int q_len, int context) const {
+  const bool on_clusters = n_seqs * q_len <= cuda::kMaxClusterTokens && context <= cuda::kMaxClusterKv &&
+                           cluster_programs_.contains(program.id);
+  if (on_clusters) return std::min(cuda::kMaxClusterKv, std::max(limits_.max_kv_len, context));
   if (n_seqs == 1 && program.has_plain_layers()) return context;  // the kind of kernel depends on the context
   const int n_tasks = std::max(n_seqs * program.least_kv_heads(), 1),
             most = (2 * device_.n_multiprocessors() + n_tasks - 1) / n_tasks;
@@ -117,7 +121,7 @@ std::optional<CudaBackend::GraphKey> CudaBackend::key_of(const Program& program,
     if (batch.q_len(seq) != q_len) return std::nullopt;
   const int n_seqs = bucket_of(batch.n_seqs(), most);
   return GraphKey{program.id, n_seqs, q_len,
-                  useful_context(program, n_seqs, context_of(longest(batch), limits_.max_kv_len))};
+                  useful_context(program, n_seqs, q_len, context_of(longest(batch), limits_.max_kv_len))};
 }
 
 void CudaBackend::run(const Program& program, const Batch& batch) {
@@ -205,7 +209,7 @@ void CudaBackend::prepare_program(const Program& program) {
       meet_ranks();
     }
     for (const int candidate : kContexts) {
-      const int context = useful_context(program, n_seqs, std::min(candidate, limits_.max_kv_len));
+      const int context = useful_context(program, n_seqs, 1, std::min(candidate, limits_.max_kv_len));
       const GraphKey key{program.id, n_seqs, 1, context};
       if (graphs_.contains(key) || graphs_.size() >= kMaxGraphs) continue;
       start({}, padding_of(program, n_seqs, 1, n_seqs), context);
@@ -221,11 +225,13 @@ void CudaBackend::prepare_program(const Program& program) {
            (before - std::min(before, available_bytes())) >> 20);
 }
 
-// Waits until the kernel that runs all layers is compiled. Otherwise results would depend on when it becomes ready.
+// Finds out whether clusters can run the layers. Waits until the kernel that runs all layers on the grid is compiled.
+// Otherwise results would depend on when it becomes ready.
 void CudaBackend::compile_layers(const Program& program) {
   for (const Block& block : program.blocks) {
     const auto* layers = std::get_if<PlainLayersBlock>(&block);
-    const auto step = layers != nullptr ? step_of_one_token(*layers) : nullptr;
+    const auto step = layers != nullptr ? layers_step_of(*layers, 1) : nullptr;
+    if (step && cuda::can_run_cluster(*step, device_)) cluster_programs_.insert(program.id);
     if (!step || grid_kernel(*step) != nullptr || !specialised_) continue;
     specialised_->wait();
     load_ready_kernels();

@@ -1,6 +1,7 @@
 // Attention of one token within a cluster. A block handles a group of query heads and a part of the earlier keys. Its
 // warps process 16 keys at a time. The token's own key arrives together with the heads, because it is being written to
-// the cache at the same time. A warp requests its first keys and values before the heads arrive.
+// the cache at the same time. A warp requests its first keys and values before the heads arrive. It waits for the keys
+// of the sequence's other tokens in the step, which other clusters write.
 #pragma once
 #include "backend/cuda/attention/attention.cuh"
 #include "backend/cuda/cluster/products.cuh"
@@ -9,8 +10,11 @@ namespace ingot::cuda::cluster {
 
 constexpr int kStepKeys = 16;  // all in one block of the cache
 
-// A block's part, as seen by a thread; the same in all layers.
+// A block's part, as seen by a thread; the same in all layers. kSeveral: the step has several tokens.
+template <bool kSeveral>
 struct Part {
+  int row, table;                         // the token's index in the step, and its sequence's place in the block table
+  int first_row, first_written;           // the sequence's first token in the step, and that token's position
   int position, kv_head, split, n_heads;  // query heads of the block
   int begin, end;                         // steps of keys before the token
   int first, block;                       // the warp's first step, and its block of the KV cache
@@ -18,9 +22,13 @@ struct Part {
   int stats, sums;                        // where the first part has the values that this thread gathers
   int piece, to, to_step;                 // 4 columns of the block's part to merge, and the blocks to send to
 
-  __device__ explicit Part(const Block& b) {
+  __device__ Part(const Block& b, int row_of_cluster) : row(row_of_cluster) {
     const Params& p = b.p;
-    position = p.step.batch.positions[0];
+    const DeviceBatch& batch = p.step.batch;
+    const int seq = kSeveral ? batch.token_seq[row] : 0;
+    table = kSeveral ? seq * batch.max_blocks[0] : 0;
+    position = batch.positions[row];
+    first_row = kSeveral && p.turns != nullptr ? batch.q_start[seq] : row, first_written = position - (row - first_row);
     kv_head = b.rank / p.n_splits, split = b.rank % p.n_splits;
     n_heads = kv_head < p.step.shape.n_kv_heads ? p.group : 0;
     const int n_steps = (position + kStepKeys - 1) / kStepKeys, each = (n_steps + p.n_splits - 1) / p.n_splits;
@@ -35,12 +43,16 @@ struct Part {
               first = head / p.group * p.n_splits * part_floats(p.group);
     stats = first + p.group * kHead + 2 * in_group, sums = first + in_group * kHead + column % kHead;
   }
-  static __device__ __forceinline__ int block_of(const Block& b, int token) {
-    return b.p.step.batch.block_table[token >> b.p.block_shift];
+  __device__ __forceinline__ int block_of(const Block& b, int token) const {
+    return b.p.step.batch.block_table[table + (token >> b.p.block_shift)];
+  }
+  // Whether the step has keys of the sequence's earlier tokens in this launch.
+  __device__ __forceinline__ bool needs_others(int step) const {
+    return kSeveral && first_row < row && (step + 1) * kStepKeys > first_written;
   }
 };
 
-template <class K>
+template <class K, bool kSeveral>
 struct Attention {
   using Tile = attention::Tile<kHead>;  // used to load values
   struct Step {
@@ -53,7 +65,7 @@ struct Attention {
   };
 
   const Block& b;
-  const Part& part;
+  const Part<kSeveral>& part;
 
   // The address of a token's key (which = 0) or value.
   __device__ __forceinline__ K* row(int64_t layer, int64_t block, int token, int which, int head) const {
@@ -151,10 +163,30 @@ struct Attention {
     }
   }
 
+  // Waits until the clusters of the sequence's earlier tokens have written their keys and values of a layer.
+  __device__ __forceinline__ void await_others(int layer) const {
+    const auto n_heads = static_cast<uint32_t>(2 * b.p.step.shape.n_kv_heads);
+    const int other = part.first_row + b.lane;
+    if (other < part.row) {
+      const uint32_t* written = &b.p.turns->n_written[other * b.p.step.n_layers + layer];
+      uint32_t n = 0;
+      while (n < n_heads) asm volatile("ld.acquire.gpu.global.u32 %0, [%1];" : "=r"(n) : "l"(written) : "memory");
+    }
+    __syncwarp();
+  }
+  // Called by a warp that has written a head of keys or values to the cache.
+  __device__ __forceinline__ void tell_others(int layer) const {
+    if (!kSeveral || b.p.turns == nullptr || b.lane != 0) return;
+    __threadfence();
+    atomicAdd(&b.p.turns->n_written[part.row * b.p.step.n_layers + layer], 1u);
+  }
+
   // Attends, and sends the block's part to all blocks. ready() waits for the heads. Prefetches the next layer's keys
   // and values.
   template <class Ready>
-  __device__ __forceinline__ void run(int64_t layer, int64_t next_layer, Ready&& ready) const {
+  __device__ __forceinline__ void run(int step_layer, Ready&& ready) const {
+    const int64_t layer = b.layer(step_layer).kv_layer,
+                  next_layer = b.layer(min(step_layer + 1, b.p.step.n_layers - 1)).kv_layer;
     const int first = part.first;
     Rows rows;
     bool waits = true;
@@ -162,6 +194,7 @@ struct Attention {
 #pragma unroll 1
     for (int step = first; waits || step < part.end; step += kWarps) {
       Step s;
+      if (step < part.end && part.needs_others(step)) await_others(step_layer);
       if (step < part.end) load(s, layer, step, block);
       if (waits) {
         ready();
@@ -171,7 +204,7 @@ struct Attention {
         waits = false;
       }
       if (step < part.end) use(rows, s, step);
-      if (step + kWarps < part.end) block = Part::block_of(b, (step + kWarps) * kStepKeys);
+      if (step + kWarps < part.end) block = part.block_of(b, (step + kWarps) * kStepKeys);
     }
     if (first < part.end) put(rows);
     __syncthreads();

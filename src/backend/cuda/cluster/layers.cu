@@ -1,4 +1,4 @@
-// The decoder layers of one token on one cluster (cluster/layers.h). A layer is four products, with attention between
+// The decoder layers of a token on one cluster (cluster/layers.h). A layer is four products, with attention between
 // the first two. After each of these phases, every block sends its outputs to all blocks. Every block has rows in three
 // products of a layer. So a block overwrites data only after every other block has read it and sent its results. The
 // same holds for the warps of one block and their sums. The sums still alternate between two places, so that a block
@@ -89,8 +89,8 @@ __device__ __forceinline__ Sums sums_of(const Block& b, int phase, int first, in
 }
 
 // Finishes pair `lane` of a head: bias, norm, rope. Keys and values also go to the cache.
-template <class K>
-__device__ __forceinline__ void finish_head(const Block& b, int layer, const Attention<K>& attention, int head, int at0,
+template <class K, bool kSeveral>
+__device__ __forceinline__ void finish_head(const Block& b, int layer, const Attention<K, kSeveral>& attention, int head, int at0,
                                             int at1, Sums v) {
   const LayersShape& s = b.p.step.shape;
   const int half_rot = s.rot_dim / 2, other = head - s.n_heads,
@@ -125,8 +125,8 @@ __device__ __forceinline__ void finish_head(const Block& b, int layer, const Att
 }
 
 // After a product, each warp finishes a job and sends the result to all blocks in pieces of 16 bytes.
-template <class K>
-__device__ __forceinline__ void finish(const Block& b, int layer, int phase, const Attention<K>& attention) {
+template <class K, bool kSeveral>
+__device__ __forceinline__ void finish(const Block& b, int layer, int phase, const Attention<K, kSeveral>& attention) {
   const LayersShape& s = b.p.step.shape;
   const Extent e = b.extent(phase);
   const int lane = b.lane, i = lane % kTileRows;
@@ -175,14 +175,15 @@ __device__ __forceinline__ void finish(const Block& b, int layer, int phase, con
       for (int block = lane / 8; block < kBlocks; block += 4) send(place_in(there, block), v, place_in(bar, block));
     }
     __syncwarp();
+    if (phase == kQkv && b.rank + kBlocks * job >= s.n_heads) attention.tell_others(layer);
   }
 }
 
-// The phases of all layers, run by the warps that compute.
-template <class K>
-__device__ __forceinline__ void compute(const Block& block) {
+// The phases of all layers of a token, run by the warps that compute.
+template <class K, bool kSeveral>
+__device__ __forceinline__ void compute(const Block& block, int row_of_cluster) {
   const Params& p = block.p;
-  const Part part(block);
+  const Part<kSeveral> part(block, row_of_cluster);
   Ring ring;
 #pragma unroll 1
   for (int layer = 0; layer < p.step.n_layers; ++layer) {
@@ -190,8 +191,7 @@ __device__ __forceinline__ void compute(const Block& block) {
     for (int phase = 0; phase < kPhases; ++phase) {
       if (phase == kOut) {
         const Block b = block.anew();
-        const int next = min(layer + 1, p.step.n_layers - 1);
-        Attention<K>{b, part}.run(b.layer(layer).kv_layer, b.layer(next).kv_layer, [&] { receive(b, kHeads, layer); });
+        Attention<K, kSeveral>{b, part}.run(layer, [&] { receive(b, kHeads, layer); });
       }
       {
         const Block b = block.anew();
@@ -203,22 +203,42 @@ __device__ __forceinline__ void compute(const Block& block) {
           const Sent sent = phase == kQkv ? kInput : phase == kOut ? kParts : phase == kGateUp ? kMiddle : kHidden;
           if (phase > kQkv || layer > 0) receive(b, sent, layer - (phase == kQkv));
           if (phase != kOut) return;
-          Attention<K>{b, part}.gather();
+          Attention<K, kSeveral>{b, part}.gather();
           __syncthreads();
         });
       }
       __syncthreads();
       const Block b = block.anew();
-      finish(b, layer, phase, Attention<K>{b, part});
+      finish(b, layer, phase, Attention<K, kSeveral>{b, part});
       if (block.warp == kWarps - 1) fetch_ahead(b, phase);  // by the last warp, which has the least work
     }
     ring.next_layer(block);
   }
   receive(block, kInput, p.step.n_layers - 1);
 }
+
+// The index of the cluster's token. Clusters that wait for others take tokens in the order in which they start, so no
+// cluster waits for one that might not have room to start.
+__device__ __forceinline__ int take_row(const Block& b) {
+  if (b.p.turns == nullptr) return static_cast<int>(blockIdx.x) / kBlocks;
+  if (b.rank == 0 && threadIdx.x == 0) *b.at<uint32_t>(b.p.row) = atomicAdd(&b.p.turns->n_started, 1u);
+  sync();
+  uint32_t row;
+  asm volatile("ld.shared::cluster.u32 %0, [%1];" : "=r"(row) : "r"(place_in(b.base + b.p.row, 0)) : "memory");
+  return static_cast<int>(row);
+}
+
+// Called by one thread of each cluster when the cluster waits for no other. The last one resets the numbers.
+__device__ __forceinline__ void leave(const Params& p) {
+  ClusterTurns& turns = *p.turns;
+  __threadfence();
+  if (atomicAdd(&turns.n_done, 1u) + 1 < static_cast<uint32_t>(p.step.n_tokens)) return;
+  turns.n_started = turns.n_done = 0;
+  for (int i = 0; i < p.step.n_tokens * p.step.n_layers; ++i) turns.n_written[i] = 0;
+}
 #endif
 
-template <class K>
+template <class K, bool kSeveral>
 __global__ void __launch_bounds__(kThreads, 1) layers_kernel(const __grid_constant__ Params p) {
 #if __CUDA_ARCH__ >= 900
   extern __shared__ __align__(128) char shared[];
@@ -232,13 +252,16 @@ __global__ void __launch_bounds__(kThreads, 1) layers_kernel(const __grid_consta
     for (int i = 0; i < 4; ++i) fetch_ahead(b, -1);
   }
   wait_for_previous();
-  const int dim = p.step.shape.dim;
-  for (int i = thread; i < dim; i += kThreads) b.at<float>(p.input)[i] = p.step.x[i];
-  for (int i = thread; i < p.step.shape.rot_dim; i += kThreads) b.at<float>(p.angles)[i] = p.step.angles[i];
+  const int dim = p.step.shape.dim, row = kSeveral ? take_row(b) : 0;
+  float* x = p.step.x + row * p.step.x_stride;
+  const float* angles = p.step.angles + row * p.step.angle_stride;
+  for (int i = thread; i < dim; i += kThreads) b.at<float>(p.input)[i] = x[i];
+  for (int i = thread; i < p.step.shape.rot_dim; i += kThreads) b.at<float>(p.angles)[i] = angles[i];
   __syncthreads();
-  compute<K>(b);
+  compute<K, kSeveral>(b, row);
   if (b.rank == 0)
-    for (int i = thread; i < dim; i += kThreads) p.step.x[i] = b.at<float>(p.input)[i];
+    for (int i = thread; i < dim; i += kThreads) x[i] = b.at<float>(p.input)[i];
+  if (kSeveral && b.rank == 0 && thread == 0 && p.turns != nullptr) leave(p);
   sync();  // no block ends while another block may read its memory
 #endif
 }
@@ -266,6 +289,7 @@ Params params_of(const Device& device, const LayersStep& step) {
   p.extents = take((kPhases + 1) * static_cast<int>(sizeof(Extent)));
   p.rows = take(rows * static_cast<int>(sizeof(Row)));
   p.fetcher = take(static_cast<int>(sizeof(Fetcher)));
+  p.row = take(4);
   p.barriers = take(8 * (int{kSents} + kPhases));
   p.angles = take(4 * s.rot_dim);
   p.input = take(4 * up_to(s.dim, kTileCols));
@@ -318,10 +342,10 @@ bool fits(const Params& p) {
 }
 
 template <class K>
-bool can_launch(Device& device) {
+int n_at_once(Device& device) {
   static_assert(kBlocks == 16);
-  const auto* kernel = reinterpret_cast<const void*>(layers_kernel<K>);
-  return device.clusters_at_once(kernel, kThreads, device.most_shared() - kReserved, kBlocks)[kBlocks] > 0;
+  const auto* kernel = reinterpret_cast<const void*>(layers_kernel<K, true>);
+  return device.clusters_at_once(kernel, kThreads, device.most_shared() - kReserved, kBlocks)[kBlocks];
 }
 
 }  // namespace
@@ -330,18 +354,22 @@ bool can_run_cluster(const LayersStep& step, Device& device) {
   const DeviceKv& kv = step.kv;
   if (dtype_bytes(kv.dtype) > 2 || has_scales(kv.dtype) || kv.n_parts != 2 || kv.head_dim != kHead) return false;
   if (kv.block_size % 16 != 0 || !std::has_single_bit(static_cast<unsigned>(kv.block_size))) return false;
-  if (step.n_tokens != 1 || step.n_layers == 0 || step.shape.n_experts > 0 || !fits(params_of(device, step)))
+  if (step.n_tokens > kMaxClusterTokens || step.n_layers == 0 || step.shape.n_experts > 0 ||
+      !fits(params_of(device, step)))
     return false;
-  bool can = false;
-  with_small_float(kv.dtype, [&](auto* k) { can = can_launch<std::remove_pointer_t<decltype(k)>>(device); });
-  return can;
+  int at_once = 0;
+  with_small_float(kv.dtype, [&](auto* k) { at_once = n_at_once<std::remove_pointer_t<decltype(k)>>(device); });
+  return step.n_tokens <= at_once;
 }
 
-void run_cluster(const LayersStep& step, Device& device) {
-  const Params p = params_of(device, step);
+void run_cluster(const LayersStep& step, int longest, ClusterTurns* turns, Device& device) {
+  Params p = params_of(device, step);
+  p.turns = longest > 1 ? turns : nullptr;
   with_small_float(step.kv.dtype, [&](auto* k) {
     using K = std::remove_pointer_t<decltype(k)>;
-    launch_clusters(device, layers_kernel<K>, dim3(kBlocks), dim3(kBlocks), kThreads, static_cast<size_t>(p.end), p);
+    launch_clusters(device, step.n_tokens > 1 ? layers_kernel<K, true> : layers_kernel<K, false>,
+                    dim3(static_cast<unsigned>(kBlocks * step.n_tokens)), dim3(kBlocks), kThreads,
+                    static_cast<size_t>(p.end), p);
   });
 }
 

@@ -1,7 +1,11 @@
-// The decoder layers of one token in one launch, on one thread block cluster of 16 blocks (Hopper). A layer of a small
-// model spends more time on launches than on reading its bytes. Blocks of a cluster write to each other's shared
-// memory, in a tenth of the time of a launch. Weights stream through rings in shared memory, up to a layer ahead of
-// their use.
+// The decoder layers of a few tokens in one launch: each token has its own thread block cluster of 16 blocks (Hopper). A
+// layer of a small model spends more time on launches than on reading its bytes. Blocks of a cluster write to each
+// other's shared memory, in a tenth of the time of a launch. Weights stream through rings in shared memory, up to a
+// layer ahead of their use. The clusters read the same weights at about the same time, so most reads are from the L2
+// cache.
+//
+// A token of the same sequence as an earlier token of the step needs that token's keys and values of each layer. So its
+// cluster waits in each layer until the earlier token's cluster has written them.
 #pragma once
 #include "backend/cuda/layers_step.h"
 
@@ -10,8 +14,17 @@ namespace ingot::cuda {
 // Longest context for which a cluster is faster than kernels that use the whole GPU.
 inline constexpr int kMaxClusterKv = 4096;
 
-// Whether the kernel supports these layers and this step of one token, and the device can run a cluster of this size.
+inline constexpr int kMaxClusterTokens = 8;  // a Hopper GPU has room for at most 8 clusters at once
+
+// What clusters of one launch tell each other. All numbers are zero between launches.
+struct ClusterTurns {
+  uint32_t n_started, n_done;                             // clusters
+  uint32_t n_written[kMaxClusterTokens * kMaxStepLayers];  // [token, layer]: heads of keys and values in the cache
+};
+
+// Whether the kernel supports these layers, and the device can run a cluster for each token at once.
 bool can_run_cluster(const LayersStep& step, Device& device);
-void run_cluster(const LayersStep& step, Device& device);
+// longest: the most tokens of one sequence. turns: on the device; used if longest is above 1.
+void run_cluster(const LayersStep& step, int longest, ClusterTurns* turns, Device& device);
 
 }  // namespace ingot::cuda

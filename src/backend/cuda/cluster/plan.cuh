@@ -34,9 +34,10 @@ struct alignas(16) Row {
 
 struct Params {
   LayersStep step;
+  ClusterTurns* turns;  // null: no token follows another token of the step
   int n_slots, code_stride, scale_stride, group, n_splits, block_shift;  // a KV block has 1 << block_shift tokens
   // Byte offsets in shared memory.
-  int layers, shares, extents, rows, fetcher, barriers, angles, input, middle, hidden, attended, heads, parts, entries,
+  int layers, shares, extents, rows, fetcher, row, barriers, angles, input, middle, hidden, attended, heads, parts, entries,
       stage, scales, codes, end;
   int sums[2], squares[2];  // of a product and of the next product, in turn
 };
