@@ -428,7 +428,7 @@ void bench_engine(LoadOptions& o) {
   options.max_batch_tokens = o.max_batch_tokens > 0 ? std::max(o.max_batch_tokens, o.max_seqs) : 0;
   // Without a number, the cache is as large as fits beside the model, so no part of the model moves to the CPU.
   if (o.n_kv_tokens > 0) options.n_kv_tokens = static_cast<int>(std::max<int64_t>(o.n_kv_tokens, longest));
-  const std::shared_ptr<DraftModel> draft = load_draft(draft_file, options);
+  const std::shared_ptr<DraftModel> draft = load_draft(draft_file, options, o.subject.model.draft_device);
   const std::unique_ptr<Ranks> runner = load_bench_runner(o.subject, options);
   { Engine(*runner, {}).warm_up(); }
   const Sides sides = sides_of(*runner, o, options, grammar.constraint, draft.get());
@@ -481,6 +481,7 @@ void add_bench_engine(CLI::App& bench) {
                    "with probability P for each token, such as oracle:0.8; oracle:0.8:4: always 4 drafts")
       ->capture_default_str();
   command->add_option("--draft", o->subject.model.draft, "draft model or EAGLE-3 head, as in `ingot run`");
+  command->add_option("--draft-device", o->subject.model.draft_device, "device of the draft model, as in `ingot run`");
   command->add_flag("--no-jump-ahead", o->no_jump_ahead,
                     "sample each token of text that the grammar forces, instead of appending it without sampling");
   command->add_flag("--json", o->json, "print JSON");

@@ -43,7 +43,7 @@ void ChatSession::load() {
   const auto draft = open_draft_file(options_.model);
   make_room_for_drafts(options_.model, draft, runner);
   options_.generate.speculate = options_.model.speculate;
-  options_.generate.draft = load_draft(draft, runner);
+  options_.generate.draft = load_draft(draft, runner, options_.model.draft_device);
   model_ = open_model(options_.model, runner);
   if (!model_.chat) {
     fmt::print(stderr, "ingot: this model has no chat template; using ChatML\n");

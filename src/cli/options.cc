@@ -130,12 +130,16 @@ void add_speculate_option(CLI::App& app, ModelOptions& o) {
   app.add_option(
       "--draft", o.draft,
       "small draft model with the same tokens, or EAGLE-3 head of the model: a file, a directory or ORG/REPO[:QUANT]");
+  app.add_option("--draft-device", o.draft_device,
+                 "device of the draft model, as in --device; default: the model's device, or cpu if the draft model has "
+                 "at most 2 MiB (needs --draft)");
 }
 
 std::shared_ptr<const Checkpoint> open_draft_file(const ModelOptions& o) {
   if (o.draft.empty() && o.speculate == Speculate::kDraft) throw UsageError("--speculate draft needs --draft MODEL");
   if (o.draft.empty() && o.speculate == Speculate::kEagle3)
     throw UsageError("--speculate eagle3 needs --draft DIR, the head's directory");
+  if (o.draft.empty() && !o.draft_device.empty()) throw UsageError("--draft-device needs --draft MODEL");
   if (o.draft.empty()) return nullptr;
   if (o.speculate == Speculate::kMtp) throw UsageError("--speculate mtp uses a layer of the model: leave out --draft");
   auto checkpoint = open_checkpoint(resolve_model(o.draft, o.hub));
@@ -144,6 +148,8 @@ std::shared_ptr<const Checkpoint> open_draft_file(const ModelOptions& o) {
   } catch (const Error& error) {
     throw Error("--draft {}", error.what());
   }
+  if (!o.draft_device.empty() && is_eagle_head(*checkpoint))
+    throw UsageError("an EAGLE-3 head runs on the model's device: leave out --draft-device");
   return checkpoint;
 }
 

@@ -24,6 +24,7 @@ struct ModelOptions {
   int n_snapshots = 0;
   Speculate speculate = Speculate::kAuto;
   std::string draft;  // path or name of a draft model; empty: none
+  std::string draft_device;  // empty: load_draft decides
   std::string kv_type = "f16";
   std::string quantize;           // format for dense matrices; empty: as stored
   std::string kernels = "tuned";  // or "fixed"

@@ -82,7 +82,7 @@ int run(RunOptions& o) {
   const auto draft = open_draft_file(o.model);
   make_room_for_drafts(o.model, draft, runner);
   const std::string text = is_follower() ? "" : read_prompt(o.prompt, "run");
-  if (!is_follower()) o.generate.draft = load_draft(draft, runner);
+  if (!is_follower()) o.generate.draft = load_draft(draft, runner, o.model.draft_device);
   LoadedModel model = open_model(o.model, runner);
   o.generate.constraint = grammar.over(model);
   use_model_defaults(*o.generate.command, model.checkpoint->generation(), o.generate.sampling);

@@ -143,7 +143,7 @@ std::shared_ptr<ServedModel> load_served(ServeOptions& o, const std::shared_ptr<
   parts.facts.n_ctx_train = config.n_ctx_train;
   parts.facts.dim = config.dim;
   parts.facts.architecture = config.arch->gguf_name;
-  parts.draft = load_draft(o.draft_file, serving_runner(o));
+  parts.draft = load_draft(o.draft_file, serving_runner(o), o.model.draft_device);
   const RunnerOptions runner = serving_runner(o);
   if (runner.parallel.communicator) meet_ranks(fingerprint_of(*checkpoint), runner);
   LoadedModel loaded = load_model(checkpoint, runner, [](size_t, size_t) {});

@@ -13,6 +13,8 @@
 namespace ingot {
 namespace {
 
+constexpr int kTokensOfShortAnswers = 1024;
+
 // The level of evidence of draft i.
 size_t level_of(const Proposal& guess, size_t i) {
   return guess.probabilities.empty() ? Acceptance::level_of_match(guess.evidence + static_cast<int>(i))
@@ -43,7 +45,6 @@ void Engine::propose(Sequence& sequence) {
   sequence.guess_at = 0;
   if (sequence.request.proposer->is_costly()) {
     // Answers shorter than the wait have no trial of their own. They share one per kTokensOfShortAnswers tokens.
-    constexpr int kTokensOfShortAnswers = 1024;
     const bool is_first = sequence.n_sampling_steps == 1;
     if (is_first) sequence.next_trial = sequence.trial_wait = first_trial_;
     sequence.n_unguessed += is_first && n_unguessed_ >= kTokensOfShortAnswers ? sequence.next_trial : 1;
@@ -169,13 +170,17 @@ void Engine::let_costly_guess_grow(int n_seqs, int n_rows) {
 }
 
 // If a costly proposer's drafts do not pay, it is tried again after next_trial tokens, because the text may have become
-// predictable.
+// predictable. A trial of one sequence has several drafts, as far as they are probable. With one draft, the time of the
+// trial would hardly show what a further draft costs: on a GPU, most of the time is the wait for the last token. Drafts
+// that cannot pay even if all are right are hardly ever tried, because a trial makes the whole step wait.
 void Engine::try_again(Sequence& sequence, DraftOffer& offer, int n_seqs, int n_rows) {
   sequence.is_trial = sequence.request.proposer->is_costly() && offer.n_chosen == 0 && offer.n > 0 &&
                       sequence.n_unguessed >= sequence.next_trial;
   if (!sequence.is_trial) return;
-  offer.n_chosen = 1;
+  constexpr int kDraftsOfATrial = 3;
   sequence.trial_can_pay = draft_lengths_.can_pay(n_seqs, n_rows);
+  sequence.is_trial = sequence.trial_can_pay || n_unguessed_ >= kTokensOfShortAnswers;
+  if (sequence.is_trial) offer.n_chosen = n_seqs == 1 ? std::min(offer.n, kDraftsOfATrial) : 1;
 }
 
 // After each failed trial, the wait until the next trial doubles. After a right guess, the next trial comes soon,

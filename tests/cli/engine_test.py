@@ -82,15 +82,16 @@ def test_bench_engine_speculates(ingot):
 
 def test_run_speculates(ingot):
     """The same text with and without drafts, greedy and sampled. The model is its own draft model, so each greedy guess
-    is right."""
+    is right. The small draft model runs on another device."""
     args = ["run", "-p", "Tell me a story about a fox.", "-n", "60", "--ignore-eos", "--seed", "3", "--json"]
     draft = ["--draft", SOURCE / "models" / "demo.gguf"]
+    elsewhere = ["--draft", SOURCE / "models" / "demo-draft.gguf", "--draft-device", "ref"]
     for temperature in ("0", "0.8"):
-        off, ngram, drafted = (json.loads(ingot(*args, "--temp", temperature, *more).stdout)
-                               for more in (["--speculate", "off"], ["--speculate", "ngram"], draft))
-        assert off["token_ids"] == ngram["token_ids"] == drafted["token_ids"]
+        off, *others = (json.loads(ingot(*args, "--temp", temperature, *more).stdout)
+                        for more in (["--speculate", "off"], ["--speculate", "ngram"], draft, elsewhere))
         assert off["draft_tokens"] == 0 and off["sampling_steps"] == 60
-        for one in (ngram, drafted):
+        for one in others:
+            assert one["token_ids"] == off["token_ids"]
             assert one["sampling_steps"] == 60 - one["accepted_tokens"] and one["accepted_tokens"] <= one["draft_tokens"]
     assert "accepted" not in ingot("run", "-p", "Hello", "-n", "8", "--speculate", "off").stderr
 
@@ -119,9 +120,11 @@ def test_heads_that_are_missing_or_do_not_fit(ingot):
             (heads / "eagle3_moe", ["--draft", heads / "eagle3_head"], "the head is made for 261 tokens, but the model has 263")):
         refused = ingot("run", model, "-p", "x", *more, ok=False)
         assert refused.returncode == 1 and refused.stdout == "" and refused.stderr.count("\n") == 1 and what in refused.stderr
-    for wrong in (["--speculate", "eagle3"], ["--speculate", "mtp", "--draft", plain]):
+    for wrong in (["--speculate", "eagle3"], ["--speculate", "mtp", "--draft", plain], ["--draft-device", "cpu"]):
         refused = ingot("run", plain, "-p", "x", *wrong, ok=False)
         assert refused.returncode == 2 and "--draft" in refused.stderr
+    refused = ingot("run", heads / "eagle3", "-p", "x", "--draft", heads / "eagle3_head", "--draft-device", "cpu", ok=False)
+    assert refused.returncode == 2 and "an EAGLE-3 head runs on the model's device" in refused.stderr
 
 
 def test_a_draft_with_other_tokens_is_refused(ingot):

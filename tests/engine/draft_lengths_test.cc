@@ -80,6 +80,8 @@ TEST(DraftLengths, CostlyGuessesGrowIfTheyPay) {
     EXPECT_EQ(lengths.most_drafts(1), seconds < 200 ? 3 : 1);
     lengths.add_step({1, 8}, 300);
     EXPECT_EQ(lengths.most_drafts(1), 12);  // the most of all steps
+    for (int i = 0; i < 2; ++i) lengths.add_step({1, 10}, 1000);
+    EXPECT_EQ(lengths.most_drafts(1), 8);  // 10 rows take too long
   }
 }
 

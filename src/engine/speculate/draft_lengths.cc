@@ -95,11 +95,18 @@ double DraftLengths::most_rows(int n_seqs) const {
 
 int DraftLengths::most_drafts(int n_rows) const {
   const double plain = plain_seconds(1).value_or(0);
-  double most = most_rows(1);
-  for (size_t at = 1; at < even_.size(); ++at)
-    if (is_recent(even_[at]) && kLeastGain * even_[at].least() < number_of(at) * plain)
+  const auto can_pay = [&](size_t at) { return kLeastGain * even_[at].least() < number_of(at) * plain; };
+  const double all = max_drafts_ + n_rows;
+  double most = most_rows(1), before_cliff = all;  // the cliff: the least number that does not pay, beyond all that do
+  for (size_t at = bucket_of(n_rows) + 1; at < even_.size(); ++at) {
+    if (is_recent(even_[at]) && can_pay(at)) {
       most = std::max(most, 2 * number_of(at));
-  return static_cast<int>(std::min<double>(max_drafts_, most - n_rows));
+      before_cliff = all;
+    } else if (is_known(even_[at])) {
+      before_cliff = std::min(before_cliff, number_of(at) - 1);
+    }
+  }
+  return static_cast<int>(std::max(0.0, std::min(most, before_cliff) - n_rows));
 }
 
 // Whether the next step should run without drafts, to measure its time. The first measurements are often too long, for

@@ -34,9 +34,15 @@ void choose_draft_head(Speculate how, const std::shared_ptr<const Checkpoint>& d
   if (how != Speculate::kOff && draft && is_eagle_head(*draft)) runner.eagle_head = draft;
 }
 
-std::shared_ptr<DraftModel> load_draft(const std::shared_ptr<const Checkpoint>& draft, const RunnerOptions& runner) {
+std::shared_ptr<DraftModel> load_draft(const std::shared_ptr<const Checkpoint>& draft, const RunnerOptions& runner,
+                                       const std::string& device) {
+  constexpr uint64_t kBytesOfACache = uint64_t{2} << 20;
   if (!draft || runner.eagle_head) return nullptr;
   RunnerOptions options = runner;
+  const bool is_tiny = draft->facts().file_bytes <= kBytesOfACache, is_on_gpu = is_cuda(runner.backend.device);
+  if (!device.empty() || (is_tiny && is_on_gpu)) options.backend.device = device.empty() ? "cpu" : device;
+  if (options.backend.device != runner.backend.device) options.backend.activations = options.backend.kernels = "";
+  if (is_tiny && options.backend.device == "cpu") options.backend.n_threads = 1;  // more would wait for each other
   options.mtp_head = MtpHead::kNone;
   options.max_seqs = std::min(options.max_seqs > 0 ? options.max_seqs : kFewSequences, kFewSequences);
   options.small_pool = true;
