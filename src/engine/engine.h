@@ -163,6 +163,7 @@ class Engine {
     bool is_timed = false;  // the step's time is recorded, to learn the cost of drafts
     StepShape shape = {};
     int n_vain_guesses = 0;  // costly guesses without a draft that was worth verifying
+    bool has_trial = false;  // of a costly proposer
   };
 
   template <class F>
@@ -206,6 +207,7 @@ class Engine {
   void ask_draft_head();
   void cut_drafts(Sequence& sequence);
   void add_step_time(const InFlightStep& step, Clock::time_point last);
+  void rest_after_trial(const InFlightStep& step, double seconds);
   void add_gain(Sequence& sequence, const InFlightStep& step, int n_tokens);
   void make_masks(InFlightStep& in_flight);
   void make_masks(Sequence& sequence, int n_drafts);
@@ -232,12 +234,14 @@ class Engine {
   std::unordered_map<RequestId, std::unique_ptr<Sequence>> sequences_;
   Clock::time_point next_limit_ = Clock::time_point::max();  // the earliest of all deadlines
   EngineGauges counts_;
-  DraftLengths draft_lengths_{runner_.info().max_seqs, runner_.info().max_logits - runner_.info().max_seqs};
+  DraftLengths draft_lengths_{runner_.info().max_seqs, runner_.info().max_logits - runner_.info().max_seqs, depth_ > 1};
   // Of all sequences' drafts, by kind of evidence.
   Acceptance of_matches_{256}, of_probabilities_{256, Acceptance::Evidence::kProbability};
   DraftYield draft_yield_{256};            // of all sequences' costly guesses
   int n_decoding_ = 0;                     // sequences of the step that is planned
   int n_vain_guesses_ = 0;                 // of the step that is planned
+  bool has_trial_ = false;                 // the step that is planned has one
+  Clock::time_point next_trial_{};         // none is made before, except soon after a right guess
   double least_gain_ = 0;                  // of the step's drafts (DraftLengths)
   int n_unguessed_ = 0;                    // tokens since the last guess of any costly proposer
   int first_trial_ = kShortestTrialWait;   // trial_wait of a new sequence

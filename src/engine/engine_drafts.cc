@@ -13,7 +13,7 @@
 namespace ingot {
 namespace {
 
-constexpr int kTokensOfShortAnswers = 1024;
+constexpr int kTokensAfterARightGuess = 4;  // until the next trial
 
 // The level of evidence of draft i.
 size_t level_of(const Proposal& guess, size_t i) {
@@ -45,6 +45,7 @@ void Engine::propose(Sequence& sequence) {
   sequence.guess_at = 0;
   if (sequence.request.proposer->is_costly()) {
     // Answers shorter than the wait have no trial of their own. They share one per kTokensOfShortAnswers tokens.
+    constexpr int kTokensOfShortAnswers = 1024;
     const bool is_first = sequence.n_sampling_steps == 1;
     if (is_first) sequence.next_trial = sequence.trial_wait = first_trial_;
     sequence.n_unguessed += is_first && n_unguessed_ >= kTokensOfShortAnswers ? sequence.next_trial : 1;
@@ -99,7 +100,7 @@ void Engine::ask_for_guess(Sequence& sequence, int n) {
 // stages, every sequence waits for its last token.
 bool Engine::choose_drafts() {
   offers_.clear(), offering_.clear();
-  n_vain_guesses_ = 0;
+  n_vain_guesses_ = 0, has_trial_ = false;
   int n_seqs = 0, n_rows = 0;
   bool adapts = false, reads_prompt = false, some_unseen = false, has_drafts = false;
   for (Sequence* sequence : scheduler_.running()) {
@@ -171,16 +172,17 @@ void Engine::let_costly_guess_grow(int n_seqs, int n_rows) {
 
 // If a costly proposer's drafts do not pay, it is tried again after next_trial tokens, because the text may have become
 // predictable. A trial of one sequence has several drafts, as far as they are probable. With one draft, the time of the
-// trial would hardly show what a further draft costs: on a GPU, most of the time is the wait for the last token. Drafts
-// that cannot pay even if all are right are hardly ever tried, because a trial makes the whole step wait.
+// trial would hardly show what a further draft costs: on a GPU, most of the time is the wait for the last token.
 void Engine::try_again(Sequence& sequence, DraftOffer& offer, int n_seqs, int n_rows) {
-  sequence.is_trial = sequence.request.proposer->is_costly() && offer.n_chosen == 0 && offer.n > 0 &&
-                      sequence.n_unguessed >= sequence.next_trial;
+  const bool is_due = sequence.n_unguessed >= sequence.next_trial,
+             is_promising = n_seqs == 1 && sequence.next_trial == kTokensAfterARightGuess;
+  sequence.is_trial = sequence.request.proposer->is_costly() && offer.n_chosen == 0 && offer.n > 0 && is_due &&
+                      (is_promising || options_.now() >= next_trial_);
   if (!sequence.is_trial) return;
   constexpr int kDraftsOfATrial = 3;
+  offer.n_chosen = n_seqs == 1 ? std::min(offer.n, kDraftsOfATrial) : 1;
   sequence.trial_can_pay = draft_lengths_.can_pay(n_seqs, n_rows);
-  sequence.is_trial = sequence.trial_can_pay || n_unguessed_ >= kTokensOfShortAnswers;
-  if (sequence.is_trial) offer.n_chosen = n_seqs == 1 ? std::min(offer.n, kDraftsOfATrial) : 1;
+  has_trial_ = true;
 }
 
 // After each failed trial, the wait until the next trial doubles. After a right guess, the next trial comes soon,
@@ -188,7 +190,7 @@ void Engine::try_again(Sequence& sequence, DraftOffer& offer, int n_seqs, int n_
 // with a few wrong guesses by chance; but later sequences begin with the wait that the last one has reached. If drafts
 // cannot pay even when they are right, a right guess counts as a failed trial.
 void Engine::judge_trial(Sequence& sequence, bool was_right) {
-  constexpr int kTokensAfterARightGuess = 4, kMaxTrialWait = 1 << 20, kMaxFirstTrial = 128;
+  constexpr int kMaxTrialWait = 1 << 20, kMaxFirstTrial = 128;
   if (was_right && (!sequence.is_trial || sequence.trial_can_pay)) {
     sequence.next_trial = kTokensAfterARightGuess;
     sequence.trial_wait = kShortestTrialWait;
@@ -325,9 +327,22 @@ void Engine::add_yield(Sequence& sequence, int n_drafts, int n_right) {
 // If steps follow each other directly, the time of a step is measured from the end of the last step. A step with vain
 // guesses is neither one with drafts nor one without.
 void Engine::add_step_time(const InFlightStep& step, Clock::time_point last) {
-  if (step.n_vain_guesses > 0) return;
   const Clock::duration time = step.stats.emitted - std::max(step.stats.begin, last);
-  draft_lengths_.add_step(step.shape, std::chrono::duration<double>(time).count());
+  const double seconds = std::chrono::duration<double>(time).count();
+  if (step.n_vain_guesses == 0) draft_lengths_.add_step(step.shape, seconds);
+  if (step.has_trial) rest_after_trial(step, seconds);
+}
+
+// A trial may take as long as many steps, for example because a draft model has not read the text yet. All sequences
+// wait for it. So the next trial is made when this one's loss is a small share of the time. One sequence with drafts
+// that can pay is an exception: its trials become rarer anyway, and should not be rare at the start.
+void Engine::rest_after_trial(const InFlightStep& step, double seconds) {
+  constexpr double kLossesToWait = 100;
+  const int n_seqs = step.shape.n_seqs;
+  if (n_seqs == 1 && draft_lengths_.can_pay(1, 1)) return;
+  const double lost = seconds - draft_lengths_.seconds_of({n_seqs, n_seqs}).value_or(0);
+  const std::chrono::duration<double> rest(kLossesToWait * std::max(0.0, lost));
+  next_trial_ = step.stats.emitted + std::chrono::duration_cast<Clock::duration>(rest);
 }
 
 // Records the gain by drafts: the time of the step, and the time that steps without drafts would have taken for the

@@ -107,6 +107,7 @@ Engine::InFlightStep Engine::launch(BatchBuilder& builder, std::string* fault) {
   in_flight.step = &step;
   in_flight.is_timed = step.n_decodes == static_cast<int>(step.items.size()) && is_timed;
   in_flight.n_vain_guesses = n_vain_guesses_;
+  in_flight.has_trial = has_trial_;
   stats.index = counts_.n_steps++;
   stats.planned = options_.now();
   const Batch& batch = builder.fill(step);

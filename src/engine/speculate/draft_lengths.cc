@@ -6,7 +6,6 @@
 namespace ingot {
 namespace {
 
-constexpr double kLeastGain = 1.05;    // factor in tokens per second; less may be noise
 constexpr double kLeastSorted = 1.03;  // required of uneven over even drafts, because gains are estimates
 constexpr int64_t kEnough = 2;         // measurements until a bucket counts as known
 constexpr int64_t kForgotten = 512;    // measurements expire after this many steps without a new one
@@ -95,7 +94,7 @@ double DraftLengths::most_rows(int n_seqs) const {
 
 int DraftLengths::most_drafts(int n_rows) const {
   const double plain = plain_seconds(1).value_or(0);
-  const auto can_pay = [&](size_t at) { return kLeastGain * even_[at].least() < number_of(at) * plain; };
+  const auto can_pay = [&](size_t at) { return least_improvement_ * even_[at].least() < number_of(at) * plain; };
   const double all = max_drafts_ + n_rows;
   double most = most_rows(1), before_cliff = all;  // the cliff: the least number that does not pay, beyond all that do
   for (size_t at = bucket_of(n_rows) + 1; at < even_.size(); ++at) {
@@ -133,12 +132,12 @@ double DraftLengths::least_gain(int n_seqs, int n_rows) const {
 bool DraftLengths::can_pay(int n_seqs, int n_rows) const {
   const std::optional<double> plain = seconds_of({n_seqs, n_rows, n_seqs == 1 || n_rows == n_seqs});
   for (int n = 1; plain && n <= std::min(kMaxDrafts, max_drafts_); ++n)
-    if (*plain * (n_seqs + n) > kLeastGain * n_seqs * *seconds_of({n_seqs, n_rows + n, n_seqs == 1})) return true;
+    if (*plain * (n_seqs + n) > least_improvement_ * n_seqs * *seconds_of({n_seqs, n_rows + n, n_seqs == 1})) return true;
   return false;
 }
 
 void DraftLengths::choose(std::span<DraftOffer> offers, int n_seqs, int n_rows) {
-  const auto may_pay = [](const DraftOffer& offer) { return offer.n > 0 && offer.gains[0] > kLeastGain - 1; };
+  const auto may_pay = [](const DraftOffer& offer) { return offer.n > 0 && offer.gains[0] > .05; };
   const std::optional<double> plain = seconds_of({n_seqs, n_rows, n_seqs == 1 || n_rows == n_seqs});
   order_.clear();
   int n_of_each = static_cast<int>(offers.size()) == n_seqs && n_rows == n_seqs ? kMaxDrafts : 0;
@@ -149,7 +148,7 @@ void DraftLengths::choose(std::span<DraftOffer> offers, int n_seqs, int n_rows) 
   }
   if (std::ranges::none_of(offers, may_pay) || !plain || (n_rows == n_seqs && is_due(n_seqs))) return;
   const double most = std::min<double>(max_drafts_, most_rows(n_seqs) - n_rows);
-  double best = kLeastGain * n_seqs / *plain;
+  double best = least_improvement_ * n_seqs / *plain;
   const auto is_best = [&](double n_tokens, int n_drafts, bool is_even) {
     const double rate = n_tokens / *seconds_of({n_seqs, n_rows + n_drafts, is_even});
     return rate > best && (best = rate, true);

@@ -42,8 +42,10 @@ struct StepShape {
 
 class DraftLengths {
  public:
-  // max_drafts: of all sequences of a step together.
-  DraftLengths(int max_seqs, int max_drafts) : max_drafts_(max_drafts) {
+  // max_drafts: of all sequences of a step together. overlaps: steps without drafts overlap. Then a change between steps
+  // with and without drafts takes time, which no step's own time contains, so drafts must improve more.
+  DraftLengths(int max_seqs, int max_drafts, bool overlaps = false)
+      : max_drafts_(max_drafts), least_improvement_(overlaps ? 1.1 : 1.05) {
     order_.reserve(static_cast<size_t>(max_seqs) * kMaxDrafts);
   }
   // Records the time of a completed step.
@@ -82,6 +84,7 @@ class DraftLengths {
   static double number_of(size_t bucket);
 
   const int max_drafts_;
+  const double least_improvement_;  // factor in tokens per second; less may be noise
   Curve plain_{}, even_{}, uneven_{};  // plain_: without drafts, by sequences; the others: with drafts, by rows
   int64_t n_steps_ = 0;
   std::vector<std::pair<double, DraftOffer*>> order_;
