@@ -26,6 +26,7 @@ using cuda::check_launch;
 namespace {
 
 constexpr int kBuckets[] = {1, 2, 4, 7, 8, 16, 24, 32, 48, 64, 96, 128, 160, 192, 224, 256};
+constexpr int kClusterBucket = 7;  // as many clusters as a GPU has room for; only of programs that run on clusters
 constexpr int kMaxRecordedTokens = 8;  // tokens of one sequence
 constexpr size_t kMaxGraphs = 48;
 // A recorded step plans attention for contexts up to one of these lengths, but not beyond the longest possible context.
@@ -39,8 +40,9 @@ int most_sequences(const StepLimits& limits, int q_len) {
   return limits.max_logits > 0 ? std::min(most, limits.max_logits / q_len) : most;
 }
 
-int bucket_of(int n_seqs, int most) {
+int bucket_of(int n_seqs, int most, bool on_clusters) {
   const int* bucket = std::ranges::lower_bound(kBuckets, n_seqs);
+  if (*bucket == kClusterBucket && !on_clusters) ++bucket;
   return std::min(*bucket, most);
 }
 
@@ -119,7 +121,7 @@ std::optional<CudaBackend::GraphKey> CudaBackend::key_of(const Program& program,
   if (batch.n_seqs() > most) return std::nullopt;
   for (int seq = 0; seq < batch.n_seqs(); ++seq)
     if (batch.q_len(seq) != q_len) return std::nullopt;
-  const int n_seqs = bucket_of(batch.n_seqs(), most);
+  const int n_seqs = bucket_of(batch.n_seqs(), most, cluster_programs_.contains(program.id));
   return GraphKey{program.id, n_seqs, q_len,
                   useful_context(program, n_seqs, q_len, context_of(longest(batch), limits_.max_kv_len))};
 }
@@ -202,6 +204,7 @@ void CudaBackend::prepare_program(const Program& program) {
   size_t n_graphs = 0;
   const int most = most_sequences(limits_, 1);
   for (const int bucket : kBuckets) {
+    if (bucket == kClusterBucket && !cluster_programs_.contains(program.id)) continue;
     const int n_seqs = std::min(bucket, most);
     if (nccl_) {  // ranks have to run the same steps, but they may record different ones
       start({}, padding_of(program, n_seqs, 1, n_seqs), context_of(kContexts[0], limits_.max_kv_len));
