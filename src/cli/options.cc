@@ -124,8 +124,8 @@ void add_speculate_option(CLI::App& app, ModelOptions& o) {
          "--speculate", [&o](const std::string& name) { o.speculate = *find_speculate(name); },
          "draft tokens that the model verifies, to get several tokens per step and the same text: mtp (drafts by the "
          "model's own layer for multi-token prediction), draft (by the model of --draft), eagle3 (by the head of "
-         "--draft), ngram (tokens that followed the same tokens before), auto (by --draft if given, else ngram, or mtp "
-         "on the CPU) or off; drafting that does not pay stops automatically [auto]")
+         "--draft), ngram (tokens that followed the same tokens before), auto (draft or eagle3 with --draft, else mtp if "
+         "the model has such a layer, else ngram) or off; drafting that does not pay stops automatically [auto]")
       ->check(CLI::IsMember(kSpeculateNames));
   app.add_option(
       "--draft", o.draft,

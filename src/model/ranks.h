@@ -27,6 +27,8 @@ namespace ingot {
 class Checkpoint;
 
 // Whether a model's MTP head runs with the model, to guess tokens.
+// kIfPresent: if the model has a head, if the head fits in memory, and on a GPU, if the model is wide enough that an
+// unused head costs little.
 enum class MtpHead : uint8_t { kNone, kIfPresent, kNeeded };
 
 struct RunnerOptions {

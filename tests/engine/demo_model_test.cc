@@ -7,6 +7,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/file.h"
+#include "base/memory_error.h"
 #include "collector.h"
 #include "engine/engine.h"
 #include "engine/speculate/drafting.h"
@@ -165,6 +166,18 @@ TEST(SpeculationOnTheDemoModel, TheTrainedPairGuessesWell) {
   fmt::print("right: {:.3f} of the head's guesses, {:.3f} of the draft model's\n", of_head, of_draft);
   EXPECT_GT(of_head, 0.8);
   EXPECT_GT(of_draft, 0.8);
+}
+
+TEST(SpeculationOnTheDemoModel, AHeadWithoutMemoryIsLeftOut) {
+  const auto file = open_checkpoint(std::string(INGOT_TEST_DATA) + "/../../models/demo.gguf");
+  RunnerOptions options{.backend = {.device = "cpu"}, .n_ctx = 512, .max_batch_tokens = 128, .n_kv_tokens = 512};
+  const size_t without = load_model(file, options, nullptr).runner->memory().total_bytes();
+  options.mtp_head = MtpHead::kIfPresent;
+  EXPECT_EQ(load_model(file, options, nullptr).runner->info().draft_head, DraftHeadKind::kMtp);
+  options.memory_bytes = without + (256 << 10);  // the head has about 1 MB
+  EXPECT_EQ(load_model(file, options, nullptr).runner->info().draft_head, DraftHeadKind::kNone);
+  options.mtp_head = MtpHead::kNeeded;
+  EXPECT_THROW(load_model(file, options, nullptr), MemoryError);
 }
 
 INSTANTIATE_TEST_SUITE_P(Devices, DemoModel, testing::Values("ref", "cpu"),

@@ -29,8 +29,7 @@ void check_draft(const Checkpoint& draft, Speculate how, const Tokenizer& tokens
 
 void choose_draft_head(Speculate how, const std::shared_ptr<const Checkpoint>& draft, RunnerOptions& runner) {
   if (how == Speculate::kMtp) runner.mtp_head = MtpHead::kNeeded;
-  // On a GPU, the head's steps cost more than its guesses gained in measurements. So there the head runs only if named.
-  if (how == Speculate::kAuto && !draft && !is_cuda(runner.backend.device)) runner.mtp_head = MtpHead::kIfPresent;
+  if (how == Speculate::kAuto && !draft) runner.mtp_head = MtpHead::kIfPresent;
   if (how != Speculate::kOff && draft && is_eagle_head(*draft)) runner.eagle_head = draft;
 }
 
