@@ -124,15 +124,15 @@ void add_speculate_option(CLI::App& app, ModelOptions& o) {
          "--speculate", [&o](const std::string& name) { o.speculate = *find_speculate(name); },
          "draft tokens that the model verifies, to get several tokens per step and the same text: mtp (drafts by the "
          "model's own layer for multi-token prediction), draft (by the model of --draft), eagle3 (by the head of "
-         "--draft), ngram (tokens that followed the same tokens before), auto (draft or eagle3 with --draft, else mtp if "
-         "the model has such a layer, else ngram) or off; drafting that does not pay stops automatically [auto]")
+         "--draft), ngram (tokens that followed the same tokens before), auto (draft or eagle3 with --draft, else mtp "
+         "if the model has such a layer, else ngram) or off; drafting that does not pay stops automatically [auto]")
       ->check(CLI::IsMember(kSpeculateNames));
   app.add_option(
       "--draft", o.draft,
       "small draft model with the same tokens, or EAGLE-3 head of the model: a file, a directory or ORG/REPO[:QUANT]");
   app.add_option("--draft-device", o.draft_device,
-                 "device of the draft model, as in --device; default: the model's device, or cpu if the draft model has "
-                 "at most 2 MiB (needs --draft)");
+                 "device of the draft model, as in --device; default: the model's device, or cpu if the draft model "
+                 "has at most 2 MiB (needs --draft)");
 }
 
 std::shared_ptr<const Checkpoint> open_draft_file(const ModelOptions& o) {

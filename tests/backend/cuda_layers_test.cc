@@ -106,7 +106,11 @@ class Decoder {
         HeadBlock{.norm = rig_.norm(c.dim), .output = rig_.weight(Format::F16, kVocab, c.dim), .n_vocab = kVocab});
     const int n_seqs = std::max(2, static_cast<int>(q_lens_.size()));
     program_.allocate(backend,
-                      {.max_tokens = 16, .max_seqs = n_seqs, .max_logits = n_seqs, .max_kv_len = 8192, .n_vocab = kVocab});
+                      {.max_tokens = 16,
+                       .max_seqs = n_seqs,
+                       .max_logits = n_seqs,
+                       .max_kv_len = 8192,
+                       .n_vocab = kVocab});
   }
 
   void begin(int step) { rig_.begin(seqs(step, 1), kTokens); }

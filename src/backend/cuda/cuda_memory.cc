@@ -251,7 +251,8 @@ size_t CudaBackend::scratch_bytes(const StepLimits& limits) const {
   const ScratchSizes s = scratch_for(limits);
   return cuda::BatchUpload::bytes_for(limits.max_tokens, std::max(limits.max_seqs, 1), std::max(limits.max_logits, 1),
                                       (limits.max_kv_len + block_size_ - 1) / block_size_) +
-         dense_->workspace_bytes() + s.up + s.act_copy + s.arranged + s.decoded + s.partials + s.order + s.grid + s.turns;
+         dense_->workspace_bytes() + s.up + s.act_copy + s.arranged + s.decoded + s.partials + s.order + s.grid +
+         s.turns;
 }
 
 void CudaBackend::upload(const Tensor& to, const void* from) {

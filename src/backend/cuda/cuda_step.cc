@@ -98,8 +98,8 @@ int CudaBackend::longest(const Batch& batch) {
   return batch.kv_len.empty() ? 0 : *std::ranges::max_element(batch.kv_len);
 }
 
-// The largest context with the same launches. On clusters, launches do not depend on the context. Else, from some length
-// on, the keys are not split further.
+// The largest context with the same launches. On clusters, launches do not depend on the context. Else, from some
+// length on, the keys are not split further.
 int CudaBackend::useful_context(const Program& program, int n_seqs, int q_len, int context) const {
   const bool on_clusters = n_seqs * q_len <= cuda::kMaxClusterTokens && context <= cuda::kMaxClusterKv &&
                            cluster_programs_.contains(program.id);

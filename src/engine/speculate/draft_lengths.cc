@@ -131,8 +131,10 @@ double DraftLengths::least_gain(int n_seqs, int n_rows) const {
 
 bool DraftLengths::can_pay(int n_seqs, int n_rows) const {
   const std::optional<double> plain = seconds_of({n_seqs, n_rows, n_seqs == 1 || n_rows == n_seqs});
-  for (int n = 1; plain && n <= std::min(kMaxDrafts, max_drafts_); ++n)
-    if (*plain * (n_seqs + n) > least_improvement_ * n_seqs * *seconds_of({n_seqs, n_rows + n, n_seqs == 1})) return true;
+  for (int n = 1; plain && n <= std::min(kMaxDrafts, max_drafts_); ++n) {
+    const double seconds = *seconds_of({n_seqs, n_rows + n, n_seqs == 1});
+    if (*plain * (n_seqs + n) > least_improvement_ * n_seqs * seconds) return true;
+  }
   return false;
 }
 

@@ -42,8 +42,8 @@ struct StepShape {
 
 class DraftLengths {
  public:
-  // max_drafts: of all sequences of a step together. overlaps: steps without drafts overlap. Then a change between steps
-  // with and without drafts takes time, which no step's own time contains, so drafts must improve more.
+  // max_drafts: of all sequences of a step together. overlaps: steps without drafts overlap. Then a change between
+  // steps with and without drafts takes time, which no step's own time contains, so drafts must improve more.
   DraftLengths(int max_seqs, int max_drafts, bool overlaps = false)
       : max_drafts_(max_drafts), least_improvement_(overlaps ? 1.1 : 1.05) {
     order_.reserve(static_cast<size_t>(max_seqs) * kMaxDrafts);

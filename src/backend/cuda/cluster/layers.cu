@@ -90,8 +90,8 @@ __device__ __forceinline__ Sums sums_of(const Block& b, int phase, int first, in
 
 // Finishes pair `lane` of a head: bias, norm, rope. Keys and values also go to the cache.
 template <class K, bool kSeveral>
-__device__ __forceinline__ void finish_head(const Block& b, int layer, const Attention<K, kSeveral>& attention, int head, int at0,
-                                            int at1, Sums v) {
+__device__ __forceinline__ void finish_head(const Block& b, int layer, const Attention<K, kSeveral>& attention,
+                                            int head, int at0, int at1, Sums v) {
   const LayersShape& s = b.p.step.shape;
   const int half_rot = s.rot_dim / 2, other = head - s.n_heads,
             kind = other < 0              ? 0

@@ -1,5 +1,5 @@
-// The decoder layers of a few tokens in one launch: each token has its own thread block cluster of 16 blocks (Hopper). A
-// layer of a small model spends more time on launches than on reading its bytes. Blocks of a cluster write to each
+// The decoder layers of a few tokens in one launch: each token has its own thread block cluster of 16 blocks (Hopper).
+// A layer of a small model spends more time on launches than on reading its bytes. Blocks of a cluster write to each
 // other's shared memory, in a tenth of the time of a launch. Weights stream through rings in shared memory, up to a
 // layer ahead of their use. The clusters read the same weights at about the same time, so most reads are from the L2
 // cache.

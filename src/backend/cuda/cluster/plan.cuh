@@ -37,8 +37,8 @@ struct Params {
   ClusterTurns* turns;  // null: no token follows another token of the step
   int n_slots, code_stride, scale_stride, group, n_splits, block_shift;  // a KV block has 1 << block_shift tokens
   // Byte offsets in shared memory.
-  int layers, shares, extents, rows, fetcher, row, barriers, angles, input, middle, hidden, attended, heads, parts, entries,
-      stage, scales, codes, end;
+  int layers, shares, extents, rows, fetcher, row, barriers, angles, input, middle, hidden, attended, heads, parts,
+      entries, stage, scales, codes, end;
   int sums[2], squares[2];  // of a product and of the next product, in turn
 };
 
