@@ -174,7 +174,7 @@ TEST(SpeculationOnTheDemoModel, AHeadWithoutMemoryIsLeftOut) {
   const size_t without = load_model(file, options, nullptr).runner->memory().total_bytes();
   options.mtp_head = MtpHead::kIfPresent;
   EXPECT_EQ(load_model(file, options, nullptr).runner->info().draft_head, DraftHeadKind::kMtp);
-  options.memory_bytes = without + (256 << 10);  // the head has about 1 MB
+  options.memory_bytes = without + (640 << 10);  // the head and its cache have 1.2 MB
   EXPECT_EQ(load_model(file, options, nullptr).runner->info().draft_head, DraftHeadKind::kNone);
   options.mtp_head = MtpHead::kNeeded;
   EXPECT_THROW(load_model(file, options, nullptr), MemoryError);
