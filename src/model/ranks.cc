@@ -92,23 +92,7 @@ Ranks::Ranks(const Config& config, std::unique_ptr<WeightSource> source, RunnerO
   const bool chooses = options.max_seqs == 0;
   if (chooses) options.max_seqs = kFewSequences;  // while the devices are chosen
   open_devices(options);
-  // On a GPU, a head that is never right costs a step 15 us: 1.5 to 2.7 percent with 1,024 columns (docs/notes).
-  constexpr int kLeastColumnsOnGpu = 2048;
-  const bool is_optional = head_file_ && !options.eagle_head && options.mtp_head == MtpHead::kIfPresent;
-  const bool is_narrow = !devices_[0]->backend->is_host() && config_.dim < kLeastColumnsOnGpu;
-  if (is_optional && is_narrow) drop_head(options);
-  const auto plan = [&] {
-    if (chooses) options.max_seqs = choose_sequences(config_, split_, device_memory(options, false), options);
-    make_plan(options, false);
-  };
-  try {
-    plan();
-  } catch (const MemoryError&) {
-    if (!is_optional || !head_file_) throw;
-    drop_head(options);
-    plan();
-    log_warn("the model's layer for multi-token prediction is not used: there is no memory for it");
-  }
+  make_first_plan(options, chooses);
   if (options.n_ctx > config_.n_ctx_train)
     log_warn("a context of {} tokens is more than the {} that the model was trained for", options.n_ctx,
              config_.n_ctx_train);
@@ -273,6 +257,25 @@ std::vector<DeviceMemory> Ranks::device_memory(const RunnerOptions& options, boo
     devices.push_back(std::move(one));
   }
   return devices;
+}
+
+// Before the weights are loaded. Leaves out a head that nobody asked for, if it would cost too much time or memory.
+// chooses: the plan decides the number of sequences.
+void Ranks::make_first_plan(RunnerOptions& options, bool chooses) {
+  const bool is_unasked = head_file_ && !options.eagle_head && options.mtp_head == MtpHead::kIfPresent;
+  if (is_unasked && !runs_unasked(config_, backend())) drop_head(options);
+  const auto plan = [&] {
+    if (chooses) options.max_seqs = choose_sequences(config_, split_, device_memory(options, false), options);
+    make_plan(options, false);
+  };
+  try {
+    plan();
+  } catch (const MemoryError&) {
+    if (!is_unasked || !head_file_) throw;
+    drop_head(options);
+    plan();
+    log_warn("the model's layer for multi-token prediction is not used: there is no memory for it");
+  }
 }
 
 void Ranks::make_plan(const RunnerOptions& options, bool is_loaded) {

@@ -27,8 +27,7 @@ namespace ingot {
 class Checkpoint;
 
 // Whether a model's MTP head runs with the model, to guess tokens.
-// kIfPresent: if the model has a head, if the head fits in memory, and on a GPU, if the model is wide enough that an
-// unused head costs little.
+// kIfPresent: if the model has a head that fits in memory and costs little time (runs_unasked).
 enum class MtpHead : uint8_t { kNone, kIfPresent, kNeeded };
 
 struct RunnerOptions {
@@ -131,6 +130,7 @@ class Ranks final : public Runner {
   std::exception_ptr lost(std::exception_ptr fault) const;
   size_t memory_limit(const Device& device, const RunnerOptions& options) const;
   std::vector<DeviceMemory> device_memory(const RunnerOptions& options, bool is_loaded) const;
+  void make_first_plan(RunnerOptions& options, bool chooses);
   void make_plan(const RunnerOptions& options, bool is_loaded);
   void load(const LoadProgress& progress);
   void add_other_stages(Weights& weights) const;

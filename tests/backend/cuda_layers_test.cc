@@ -104,7 +104,7 @@ class Decoder {
     program_.blocks.emplace_back(layers);
     program_.blocks.emplace_back(
         HeadBlock{.norm = rig_.norm(c.dim), .output = rig_.weight(Format::F16, kVocab, c.dim), .n_vocab = kVocab});
-    const int n_seqs = std::max(2, static_cast<int>(q_lens_.size()));
+    const int n_seqs = static_cast<int>(q_lens_.size()) + 1;  // so that recorded steps have padding
     program_.allocate(backend,
                       {.max_tokens = 16,
                        .max_seqs = n_seqs,
@@ -246,12 +246,8 @@ TEST_P(CudaLayers, ReplaysAreChecked) {
   }
 }
 
-TEST_P(CudaLayers, EqualOpsOneByOne) {
-  const bool has_clusters = backend->description().find("NVIDIA H") != std::string::npos;
-  const uint64_t seed = GetParam().plain_choice ? 7 : test_seed();
-  SCOPED_TRACE("seed " + std::to_string(seed));
-  OpByOp other(create_cuda_backend({.device = "cuda"}));
-  Decoder plain(other, GetParam(), seed), recorded(*backend, GetParam(), seed);  // the same weights and tokens
+// Compares the logits of some steps. is_fused: one launch runs all layers of the recorded steps.
+void expect_equal_steps(Decoder& plain, Decoder& recorded, bool is_fused) {
   for (int step = 0; step < Decoder::kSteps; ++step) {
     plain.begin(step);
     plain.run();
@@ -263,15 +259,25 @@ TEST_P(CudaLayers, EqualOpsOneByOne) {
       const std::vector<float> got = recorded.logits();
       ASSERT_LE(relative_error(got, want), 2e-2)
           << "step " << step << ", run " << i;  // products exchange f16; NaN fails too
-      ASSERT_EQ(recorded.hidden_is_poisoned(), GetParam().fits && has_clusters) << "step " << step << ", run " << i;
+      ASSERT_EQ(recorded.hidden_is_poisoned(), is_fused) << "step " << step << ", run " << i;
     }
   }
 }
 
+bool has_clusters(const Backend& backend) { return backend.description().find("NVIDIA H") != std::string::npos; }
+
+TEST_P(CudaLayers, EqualOpsOneByOne) {
+  const uint64_t seed = GetParam().plain_choice ? 7 : test_seed();
+  SCOPED_TRACE("seed " + std::to_string(seed));
+  OpByOp other(create_cuda_backend({.device = "cuda"}));
+  Decoder plain(other, GetParam(), seed), recorded(*backend, GetParam(), seed);  // the same weights and tokens
+  expect_equal_steps(plain, recorded, GetParam().fits && has_clusters(*backend));
+}
+
+class CudaClusters : public CudaLayers {};
+
 // Tokens of several sequences, and of one sequence.
-TEST_P(CudaLayers, SeveralTokens) {
-  if (!GetParam().runs_on_clusters()) GTEST_SKIP() << "for clusters";
-  const bool has_clusters = backend->description().find("NVIDIA H") != std::string::npos;
+TEST_P(CudaClusters, SeveralTokens) {
   const uint64_t seed = test_seed();
   SCOPED_TRACE("seed " + std::to_string(seed));
   OpByOp other(create_cuda_backend({.device = "cuda"}));
@@ -279,18 +285,7 @@ TEST_P(CudaLayers, SeveralTokens) {
        {std::vector<int>{1, 1, 1}, {4}, {1, 3, 2}, {3, 3}, {1, 1, 1, 1, 1}}) {
     SCOPED_TRACE(testing::PrintToString(q_lens));
     Decoder plain(other, GetParam(), seed, q_lens), recorded(*backend, GetParam(), seed, q_lens);
-    for (int step = 0; step < Decoder::kSteps; ++step) {
-      plain.begin(step);
-      plain.run();
-      const std::vector<float> want = plain.logits();
-      recorded.begin(step);
-      for (int i = 0; i < 2; ++i) {
-        recorded.poison();
-        recorded.run();
-        ASSERT_LE(relative_error(recorded.logits(), want), 2e-2) << "step " << step << ", run " << i;
-        ASSERT_EQ(recorded.hidden_is_poisoned(), has_clusters) << "step " << step << ", run " << i;
-      }
-    }
+    expect_equal_steps(plain, recorded, has_clusters(*backend));
   }
 }
 
@@ -308,7 +303,7 @@ TEST(SmallestCudaLayers, ForSanitizers) {
   SCOPED_TRACE("seed " + std::to_string(seed));
   int n_cases = 0;
   for (const int n_experts : {0, 0, 6}) {
-    const std::vector<int> q_lens = n_experts > 0 ? std::vector<int>{1} : std::vector<int>{2, 2};
+    const std::vector<int> q_lens = n_cases == 1 ? std::vector<int>{2, 2} : std::vector<int>{1};
     const LayersCase c{.name = "smallest",
                        .format = n_cases++ == 1 ? Format::Q8_0 : Format::Q4_0,
                        .past = 20,
@@ -328,12 +323,21 @@ TEST(SmallestCudaLayers, ForSanitizers) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(, CudaLayers, testing::ValuesIn(kCases), [](const auto& i) {
-  std::string name = i.param.name;
+std::string name_of(const testing::TestParamInfo<LayersCase>& info) {
+  std::string name = info.param.name;
   for (char& c : name)
     if (std::isalnum(static_cast<unsigned char>(c)) == 0) c = '_';
   return name;
-});
+}
+
+std::vector<LayersCase> cases_on_clusters() {
+  std::vector<LayersCase> cases;
+  std::ranges::copy_if(kCases, std::back_inserter(cases), &LayersCase::runs_on_clusters);
+  return cases;
+}
+
+INSTANTIATE_TEST_SUITE_P(, CudaLayers, testing::ValuesIn(kCases), name_of);
+INSTANTIATE_TEST_SUITE_P(, CudaClusters, testing::ValuesIn(cases_on_clusters()), name_of);
 
 }  // namespace
 }  // namespace ingot

@@ -164,8 +164,8 @@ TEST(SpeculationOnTheDemoModel, TheTrainedPairGuessesWell) {
                of_draft = share_right(
                    fixed([&](std::span<const int32_t> history) { return draft->write(history, 1).tokens; }));
   fmt::print("right: {:.3f} of the head's guesses, {:.3f} of the draft model's\n", of_head, of_draft);
-  EXPECT_GT(of_head, 0.8);
-  EXPECT_GT(of_draft, 0.8);
+  EXPECT_GT(of_head, 0.84);
+  EXPECT_GT(of_draft, 0.82);
 }
 
 TEST(SpeculationOnTheDemoModel, AHeadWithoutMemoryIsLeftOut) {

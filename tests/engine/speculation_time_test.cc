@@ -73,7 +73,7 @@ MakeProposer costly(double p, int us) {
     Proposal propose(std::span<const int32_t> history, int n, const GoesOn& goes_on) override {
       Proposal guess = oracle->propose(history, n);
       do {
-      fake_time += std::chrono::microseconds(us);
+        fake_time += std::chrono::microseconds(us);
         guess.probabilities.push_back(probability);
       } while (guess.probabilities.size() < guess.tokens.size() && goes_on(probability));
       guess.tokens.resize(guess.probabilities.size());

@@ -25,8 +25,8 @@ using cuda::check_launch;
 
 namespace {
 
-constexpr int kBuckets[] = {1, 2, 4, 7, 8, 16, 24, 32, 48, 64, 96, 128, 160, 192, 224, 256};
-constexpr int kClusterBucket = 7;  // as many clusters as a GPU has room for; only of programs that run on clusters
+constexpr int kBuckets[] = {1, 2, 4, cuda::kMaxClusterTokens, 8, 16, 24, 32, 48, 64, 96, 128, 160, 192, 224, 256};
+constexpr int kClusterBucket = cuda::kMaxClusterTokens;  // only of programs that run on clusters
 constexpr int kMaxRecordedTokens = 8;  // tokens of one sequence
 constexpr size_t kMaxGraphs = 48;
 // A recorded step plans attention for contexts up to one of these lengths, but not beyond the longest possible context.
@@ -228,13 +228,14 @@ void CudaBackend::prepare_program(const Program& program) {
            (before - std::min(before, available_bytes())) >> 20);
 }
 
-// Finds out whether clusters can run the layers. Waits until the kernel that runs all layers on the grid is compiled.
+// Finds out whether clusters can run the layers of as many tokens as a step on clusters may have. Waits until the kernel that runs all layers on the grid is compiled.
 // Otherwise results would depend on when it becomes ready.
 void CudaBackend::compile_layers(const Program& program) {
   for (const Block& block : program.blocks) {
     const auto* layers = std::get_if<PlainLayersBlock>(&block);
     const auto step = layers != nullptr ? layers_step_of(*layers, 1) : nullptr;
-    if (step && cuda::can_run_cluster(*step, device_)) cluster_programs_.insert(program.id);
+    const auto most = layers != nullptr ? layers_step_of(*layers, cuda::kMaxClusterTokens) : nullptr;
+    if (most && cuda::can_run_cluster(*most, device_)) cluster_programs_.insert(program.id);
     if (!step || grid_kernel(*step) != nullptr || !specialised_) continue;
     specialised_->wait();
     load_ready_kernels();

@@ -6,6 +6,7 @@
 namespace ingot {
 namespace {
 
+constexpr double kLeastFirstGain = .05;  // a first draft that is right less often is not considered
 constexpr double kLeastSorted = 1.03;  // required of uneven over even drafts, because gains are estimates
 constexpr int64_t kEnough = 2;         // measurements until a bucket counts as known
 constexpr int64_t kForgotten = 512;    // measurements expire after this many steps without a new one
@@ -139,7 +140,7 @@ bool DraftLengths::can_pay(int n_seqs, int n_rows) const {
 }
 
 void DraftLengths::choose(std::span<DraftOffer> offers, int n_seqs, int n_rows) {
-  const auto may_pay = [](const DraftOffer& offer) { return offer.n > 0 && offer.gains[0] > .05; };
+  const auto may_pay = [](const DraftOffer& offer) { return offer.n > 0 && offer.gains[0] > kLeastFirstGain; };
   const std::optional<double> plain = seconds_of({n_seqs, n_rows, n_seqs == 1 || n_rows == n_seqs});
   order_.clear();
   int n_of_each = static_cast<int>(offers.size()) == n_seqs && n_rows == n_seqs ? kMaxDrafts : 0;

@@ -14,7 +14,7 @@ namespace ingot::cuda {
 // Longest context for which a cluster is faster than kernels that use the whole GPU.
 inline constexpr int kMaxClusterKv = 4096;
 
-inline constexpr int kMaxClusterTokens = 8;  // a Hopper GPU has room for at most 8 clusters at once
+inline constexpr int kMaxClusterTokens = 7;  // an H100 and an H200 have room for seven clusters at once
 
 // What clusters of one launch tell each other. All numbers are zero between launches.
 struct ClusterTurns {
