@@ -8,6 +8,7 @@
 
 #include "backend/planned_gpu.h"
 #include "base/error.h"
+#include "base/memory_error.h"
 #include "base/system.h"
 #include "cli/commands.h"
 #include "cli/inspect_kernels.h"
@@ -96,9 +97,11 @@ RunnerOptions runner_options(const InspectOptions& o) {
 }
 
 // A backend of the requested device. The model is not loaded; the backend reports how much memory it would need.
+bool packs_small(const InspectOptions& o) { return o.model.weights == "small"; }
+
 struct Planner {
   Planner(const Checkpoint& checkpoint, const InspectOptions& o)
-      : backend(create_backend({.device = o.model.device, .n_threads = 1})),
+      : backend(create_backend({.device = o.model.device, .n_threads = 1, .small_weights = packs_small(o)})),
         source(quantized_source(checkpoint.weights(), checkpoint.config(), o.model.quantize)),
         config(checkpoint.config()),
         weights(weight_bytes(*source, config, *backend)) {
@@ -133,7 +136,7 @@ JsonValue what_fits_gpus(const Checkpoint& checkpoint, const InspectOptions& o) 
   const auto source = checkpoint.weights();
   RunnerOptions options = runner_options(o);
   options.n_snapshots = o.model.n_snapshots, options.n_ctx = o.model.n_ctx;
-  const auto cpu = create_backend({.device = "cpu", .n_threads = 1});
+  const auto cpu = create_backend({.device = "cpu", .n_threads = 1, .small_weights = packs_small(o)});
   const size_t host_bytes = o.memory > 0 ? o.memory : cpu->available_bytes(), n_gpus = o.gpu_memory.size();
   std::vector<std::unique_ptr<Backend>> gpus;
   std::vector<DeviceMemory> devices;
@@ -171,9 +174,8 @@ JsonValue what_fits_gpus(const Checkpoint& checkpoint, const InspectOptions& o) 
   return json;
 }
 
-// The context size that fits, for several numbers of concurrent sequences.
-JsonValue what_fits(const Checkpoint& checkpoint, const InspectOptions& o) {
-  if (!o.gpu_memory.empty()) return what_fits_gpus(checkpoint, o);
+// As what_fits, for the device of the options.
+JsonValue what_fits_device(const Checkpoint& checkpoint, const InspectOptions& o) {
   const Planner planner(checkpoint, o);
   const Config& c = planner.config;
   const size_t available = o.memory > 0 ? o.memory : planner.backend->available_bytes();
@@ -184,6 +186,28 @@ JsonValue what_fits(const Checkpoint& checkpoint, const InspectOptions& o) {
   options.n_snapshots = o.model.n_snapshots;
   json["fit"] = rows_of(plans_that_fit(c, planner.weights, available, options, planner.backend.get()));
   return json;
+}
+
+// The context size that fits, for several numbers of concurrent sequences. If nothing fits, tries smaller weights, as a
+// model that is loaded does.
+JsonValue what_fits(const Checkpoint& checkpoint, InspectOptions o) {
+  const auto try_once = [&] {
+    return o.gpu_memory.empty() ? what_fits_device(checkpoint, o) : what_fits_gpus(checkpoint, o);
+  };
+  const auto try_small = [&] {
+    o.model.weights = "small";
+    JsonValue json = try_once();
+    json["small_weights"] = true;
+    return json;
+  };
+  const bool may_save = o.model.weights == "auto";
+  try {
+    JsonValue json = try_once();
+    return may_save && json["fit"].empty() ? try_small() : json;
+  } catch (const MemoryError&) {
+    if (!may_save) throw;
+    return try_small();
+  }
 }
 
 void print_fit(const JsonValue& json) {
@@ -197,6 +221,7 @@ void print_fit(const JsonValue& json) {
     fmt::print("{} available, {} for the weights; a twentieth is left free\n", bytes(json["available_bytes"]),
                bytes(json["weights_bytes"]));
   }
+  if (json.contains("small_weights")) fmt::print("the CPU's weights stay as small as in the file\n");
   if (json["fit"].empty()) fmt::print("nothing fits: use a smaller model or a smaller quant\n");
   if (json["fit"].empty()) return;
   const bool recurrent = json["fit"][0]["state_bytes"] > 0;
@@ -403,6 +428,7 @@ void add_inspect(CLI::App& app) {
                    "type of the KV cache: f16, bf16, f32, fp8, q8_0 or q4_0")
       ->capture_default_str();
   add_quantize_option(*command, o->model);
+  add_weights_option(*command, o->model);
   command->get_option("--quantize")->needs("--fit");
   add_snapshot_option(*command, o->model);
   command->get_option("--snapshots")->needs("--fit");

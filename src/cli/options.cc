@@ -48,6 +48,14 @@ void add_kernels_option(CLI::App& app, ModelOptions& o) {
       ->capture_default_str();
 }
 
+void add_weights_option(CLI::App& app, ModelOptions& o) {
+  app.add_option("--weights", o.weights,
+                 "how the CPU stores IQ1, IQ2, IQ3 and TQ1_0 weights: fast (up to twice the bytes of the file), small "
+                 "(as in the file; products are slower) or auto (small if memory is short, else fast)")
+      ->check(CLI::IsMember({"auto", "fast", "small"}))
+      ->capture_default_str();
+}
+
 void add_trace_options(CLI::App& app, ModelOptions& o) {
   CLI::Option* trace =
       app.add_option("--trace", o.trace_path, "write the time of each op in each step to this file, for Perfetto");
@@ -93,6 +101,7 @@ void add_runner_options(CLI::App& app, ModelOptions& o) {
   add_gpu_memory_option(app, o);
   add_split_options(app, o.split);
   add_kernels_option(app, o);
+  add_weights_option(app, o);
   add_trace_options(app, o);
   app.add_flag("--deterministic", o.deterministic,
                "give the same tokens regardless of concurrent requests, cached prefixes and chunks; slower, on cuda "
@@ -269,6 +278,7 @@ RunnerOptions runner_options(ModelOptions& o) {
       .backend = {.device = o.device,
                   .n_threads = o.n_threads,
                   .isa = o.isa,
+                  .small_weights = o.weights == "small",
                   .numa = o.numa,
                   .activations = o.activations,
                   .kernels = o.kernels,
@@ -277,6 +287,7 @@ RunnerOptions runner_options(ModelOptions& o) {
       .n_ctx = o.n_ctx,
       .max_batch_tokens = o.chunk,
       .block_size = o.block_size,
+      .may_save_memory = o.weights == "auto",
       .kv_dtype = runner_kv_type(o),
       .n_snapshots = o.n_snapshots,
       .quantize = o.quantize,

@@ -31,6 +31,7 @@ struct ModelOptions {
   std::string activations;        // "f16" or "f32"; empty: chosen (backend.h)
   std::string isa;                // empty: the best
   std::string numa = "off";       // or "distribute" or "isolate"
+  std::string weights = "auto";   // or "fast" or "small"
   SplitFlags split;
   std::string gpu_memory;      // a share of the device's memory, or bytes; empty: as the context needs
   std::string trace_path;
@@ -48,6 +49,7 @@ struct ModelOptions {
 void add_model_argument(CLI::App& app, ModelOptions& options);   // MODEL and -m, and the flags of the Hub
 void add_log_option(CLI::App& app, ModelOptions& options);
 void add_kernels_option(CLI::App& app, ModelOptions& options);   // --kernels of a GPU, --isa and --numa of the CPU
+void add_weights_option(CLI::App& app, ModelOptions& options);
 void add_quantize_option(CLI::App& app, ModelOptions& options);
 void add_gpu_memory_option(CLI::App& app, ModelOptions& options);
 void add_trace_options(CLI::App& app, ModelOptions& options);

@@ -162,10 +162,16 @@ void Ranks::open_devices(RunnerOptions& options) {
     std::vector<DeviceMemory> named;
     for (const auto& device : devices_) named.push_back(memory_of(*device));
     const auto host = [&] {
-      open_device("cpu", options);
+      if (devices_.size() == n_named) open_device("cpu", options);
       return memory_of(*devices_.back());
     };
-    split_ = choose_split(config_, *source_, named, host, options);
+    const auto choose = [&] { return choose_split(config_, *source_, named, host, options); };
+    try {
+      split_ = choose();
+    } catch (const MemoryError&) {
+      if (!save_memory(options)) throw;
+      split_ = choose();
+    }
   }
   if (communicator_ && n_named > 1) agree_on_split();
   if (devices_.size() > n_named && !split_.uses(static_cast<int>(n_named))) devices_.pop_back();
@@ -174,6 +180,20 @@ void Ranks::open_devices(RunnerOptions& options) {
   refuse_replays();
   CHECK_LE(split_.n_devices(), static_cast<int>(devices_.size()));
   if (head_file_ && devices_.size() > 1) drop_head(options);
+}
+
+// Lets the host pack weights as small as in the file. False if they do not become smaller. Ranks plan on their own, and
+// must pack alike, so with several ranks only the user can ask for small weights.
+bool Ranks::save_memory(const RunnerOptions& options) {
+  if (!options.may_save_memory || communicator_) return false;
+  const auto host = std::ranges::find_if(devices_, [](const auto& d) { return d->backend->is_host(); });
+  if (host == devices_.end()) return false;
+  const auto bytes = [&] { return weight_bytes(*source_, config_, *(*host)->backend).total(); };
+  const size_t before = bytes();
+  if (!(*host)->backend->save_memory() || bytes() >= before) return false;
+  log_warn("memory is short: the weights stay as small as in the file ({}, not {}), which makes products slower",
+           human_bytes(bytes()), human_bytes(before));
+  return true;
 }
 
 // Ranks see different amounts of free memory. The split of rank 0 is used.
@@ -268,13 +288,17 @@ void Ranks::make_first_plan(RunnerOptions& options, bool chooses) {
     if (chooses) options.max_seqs = choose_sequences(config_, split_, device_memory(options, false), options);
     make_plan(options, false);
   };
-  try {
-    plan();
-  } catch (const MemoryError&) {
-    if (!is_unasked || !head_file_) throw;
-    drop_head(options);
-    plan();
-    log_warn("the model's layer for multi-token prediction is not used: there is no memory for it");
+  for (;;) {
+    try {
+      return plan();
+    } catch (const MemoryError&) {
+      if (is_unasked && head_file_) {
+        drop_head(options);
+        log_warn("the model's layer for multi-token prediction is not used: there is no memory for it");
+      } else if (!save_memory(options)) {
+        throw;
+      }
+    }
   }
 }
 

@@ -46,6 +46,7 @@ struct RunnerOptions {
   double memory_share =
       0;  // share of the device's memory that may be in use; the pool gets the rest; 0: see n_kv_tokens
   size_t memory_bytes = 0;  // as memory_share, in bytes for this model; 0: not set
+  bool may_save_memory = true;  // if memory is short: the host packs weights as with BackendOptions::small_weights
   DType kv_dtype = DType::kF16;
   int n_snapshots =
       0;  // of recurrent layers' states, for the prefix cache; -1: as many as are useful and fit (memory_plan)
@@ -130,6 +131,7 @@ class Ranks final : public Runner {
   std::exception_ptr lost(std::exception_ptr fault) const;
   size_t memory_limit(const Device& device, const RunnerOptions& options) const;
   std::vector<DeviceMemory> device_memory(const RunnerOptions& options, bool is_loaded) const;
+  bool save_memory(const RunnerOptions& options);
   void make_first_plan(RunnerOptions& options, bool chooses);
   void make_plan(const RunnerOptions& options, bool is_loaded);
   void load(const LoadProgress& progress);

@@ -100,7 +100,7 @@ TEST_P(KernelChoices, AreListed) {
   const auto measured = cpu::measured_kernels();
   for (const int rows : {1, 8, 300}) {
     const std::vector<std::string> names = backend_->matmul_kernels(w, rows);
-    const cpu::Kernels* chosen = cpu::fastest_kernels(GetParam()).for_rows[cpu::row_class(rows)];
+    const cpu::Kernels* chosen = cpu::fastest_kernels(GetParam(), cpu::Packing::kFast).for_rows[cpu::row_class(rows)];
     EXPECT_EQ(names.front(), chosen->isa);
     EXPECT_EQ(names.size(), measured.size());
     for (const cpu::Kernels* kernels : measured)

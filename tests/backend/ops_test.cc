@@ -122,12 +122,21 @@ double tolerance_on(const std::string& isa, const OpCase& c) {
   return in_bf16 ? std::max(c.tolerance, std::min(c.loose, 2.5 * kBf16Error)) : c.tolerance;
 }
 
+bool has_small_weights(const OpCase& c) {
+  for (const char* format : {"IQ1_", "IQ2_", "IQ3_", "TQ1_0"})
+    if (c.name.find(format) != c.name.npos) return true;
+  return false;
+}
+
 TEST_P(Ops, MatchRef) {
   each_case([&](const OpCase& c, uint64_t seed) {
     const double tolerance = tolerance_on(GetParam().isa, c);
     const Results want = run_case(c, *create_ref_backend(), seed, false);
     for (const int n_threads : {1, 3})
       EXPECT_EQ(complaint(run_case(c, *cpu(n_threads), seed, false), want, tolerance, c.slack), "");
+    if (!has_small_weights(c)) return;
+    const auto small = create_cpu_backend({.n_threads = 2, .isa = GetParam().isa, .small_weights = true});
+    EXPECT_EQ(complaint(run_case(c, *small, seed, false), want, tolerance, c.slack), "") << "small weights";
   });
 }
 

@@ -24,7 +24,7 @@ class PackedWeights : public testing::TestWithParam<const cpu::Kernels*> {};
 
 constexpr int64_t kOut = 45, kIn = 512;
 
-// All unit vectors at once, and a few at a time.
+// All unit vectors at once, and eight to one at a time.
 // in_bf16: weights are rounded to bf16 for many rows.
 void check_unit_vectors(Format format, Backend& backend, const std::vector<uint8_t>& bytes, bool in_bf16) {
   std::vector<float> expected(kOut * kIn), x(kIn * kIn), got(kIn * kOut);
@@ -38,14 +38,15 @@ void check_unit_vectors(Format format, Backend& backend, const std::vector<uint8
   for (float v : expected) largest = std::max(largest, std::abs(v));
   const bool is_rounded = info(format).unpack == nullptr && info(format).block_size > 1;
   const float rounding = is_rounded ? 0.54f / 127 : format == Format::NVFP4_SCALED ? 0x1p-11f : 1e-6f;
-  for (const int64_t n_rows : {kIn, int64_t{4}}) {
-    for (int64_t row = 0; row < kIn; row += n_rows)
+  for (const int64_t n_rows : {kIn, int64_t{8}, int64_t{4}, int64_t{3}, int64_t{2}, int64_t{1}}) {
+    const int64_t n_used = kIn / n_rows * n_rows;
+    for (int64_t row = 0; row < n_used; row += n_rows)
       backend.matmul(y.slice_rows(row, n_rows), units.slice_rows(row, n_rows), w, {});
     backend.download(got.data(), y);
     const bool in_int16 = n_rows == kIn && (format == Format::F16 || format == Format::BF16);
     const bool is_cut = in_bf16 && n_rows == kIn && info(format).block_size > 1;
     const float allowed = 127.0f * largest * ((in_int16 ? 0.51f / cpu::kInt16Weight : rounding) + (is_cut ? 0x1p-8f : 0));
-    for (int64_t k = 0; k < kIn; ++k) {
+    for (int64_t k = 0; k < n_used; ++k) {
       for (int64_t row = 0; row < kOut; ++row) {
         // Formats with minima add two products, each rounded.
         ASSERT_NEAR(got[k * kOut + row], 127.0f * expected[row * kIn + k], allowed)
@@ -55,14 +56,25 @@ void check_unit_vectors(Format format, Backend& backend, const std::vector<uint8
   }
 }
 
+// Whether small weights of a format are smaller than fast ones.
+bool shrinks(Format format) {
+  const Weight shape{.format = format, .n_out = 32, .n_in = kIn};
+  return cpu::packed_bytes(shape, cpu::Packing::kSmall) < cpu::packed_bytes(shape, cpu::Packing::kFast);
+}
+
 std::vector<uint8_t> random_bytes(Format format, uint64_t seed) {
   std::vector<uint8_t> bytes(static_cast<size_t>(kOut) * row_bytes(format, kIn));
   fill_random(format, seed, bytes.data(), kOut * kIn / info(format).block_size, 1.0f);
   return bytes;
 }
 
-std::unique_ptr<Backend> backend_of(const cpu::Kernels& kernels) {
-  auto backend = create_cpu_backend({.device = "cpu", .n_threads = 2, .isa = kernels.isa});
+std::unique_ptr<Backend> backend_of(const cpu::Kernels& kernels, bool small_weights = false,
+                                    bool deterministic = false) {
+  auto backend = create_cpu_backend({.device = "cpu",
+                                     .n_threads = 2,
+                                     .isa = kernels.isa,
+                                     .small_weights = small_weights,
+                                     .deterministic = deterministic});
   backend->reserve({.max_tokens = 512,
                     .max_seqs = 1,
                     .max_logits = 1,
@@ -75,12 +87,15 @@ std::unique_ptr<Backend> backend_of(const cpu::Kernels& kernels) {
 }
 
 TEST_P(PackedWeights, HoldTheWeights) {
-  const auto backend = backend_of(*GetParam());
-  for (int i = 0; i < kFormatCount; ++i) {
-    const uint64_t seed = test_seed();
-    SCOPED_TRACE(testing::Message() << info(static_cast<Format>(i)).name << ", seed " << seed);
-    check_unit_vectors(static_cast<Format>(i), *backend, random_bytes(static_cast<Format>(i), seed),
-                       GetParam()->block_tiles != nullptr);
+  for (const bool small : {false, true}) {
+    const auto backend = backend_of(*GetParam(), small);
+    for (int i = 0; i < kFormatCount; ++i) {
+      const auto format = static_cast<Format>(i);
+      if (small && !shrinks(format)) continue;
+      const uint64_t seed = test_seed();
+      SCOPED_TRACE(testing::Message() << info(format).name << (small ? ", small" : "") << ", seed " << seed);
+      check_unit_vectors(format, *backend, random_bytes(format, seed), GetParam()->block_tiles != nullptr);
+    }
   }
 }
 
@@ -122,6 +137,21 @@ TEST_P(PackedWeights, AreAsSmallAsTheFile) {
     const double packed = 8.0 * static_cast<double>(cpu::pack_weight(host, *GetParam(), pool).panel_bytes) / (32 * kIn);
     EXPECT_EQ(packed, expected) << info(format).name;
   }
+}
+
+// With small weights, no format that has blocks takes more than 3 % more than in the file. F8_E4M3 is not stored in a
+// file's blocks: its scales belong to 128 by 128 weights.
+TEST_P(PackedWeights, AreAsSmallAsTheFileInEveryFormat) {
+  int n_shrunk = 0;
+  for (int i = 0; i < kFormatCount; ++i) {
+    const auto format = static_cast<Format>(i);
+    if (info(format).block_size == 1) continue;
+    const Weight shape{.format = format, .n_out = 64, .n_in = 1024};
+    const auto packed = static_cast<double>(cpu::packed_bytes(shape, cpu::Packing::kSmall));
+    EXPECT_LE(packed, 1.03 * static_cast<double>(shape.bytes())) << info(format).name;
+    n_shrunk += shrinks(format);
+  }
+  EXPECT_EQ(n_shrunk, 8);  // IQ1, IQ2, IQ3 and TQ1_0
 }
 
 // The product of two rows of activations and a weight of 32 x 64.
@@ -203,10 +233,11 @@ TEST_P(PackedWeights, LetNaNThroughWithManyRows) {
   }
 }
 
-// Codes are multiplied as the same integers, whether or not their panels are unpacked.
-TEST_P(PackedWeights, GiveARowTheSameBitsAmongManyRows) {
+// Codes are multiplied as the same integers, whether or not their panels are unpacked. With small weights, few rows are
+// added in another order, unless the backend is deterministic.
+void check_bits_among_many_rows(const cpu::Kernels& kernels, bool small) {
   constexpr int64_t kRows = 60;
-  const auto backend = backend_of(*GetParam());
+  const auto backend = backend_of(kernels, small, small);
   const uint64_t seed = test_seed();
   std::mt19937_64 random(seed);
   std::normal_distribution<float> normal;
@@ -216,8 +247,8 @@ TEST_P(PackedWeights, GiveARowTheSameBitsAmongManyRows) {
   backend->upload(in, x.data());
   for (int i = 0; i < kFormatCount; ++i) {
     const auto format = static_cast<Format>(i);
-    if (info(format).block_size == 1) continue;
-    SCOPED_TRACE(testing::Message() << info(format).name << ", seed " << seed);
+    if (info(format).block_size == 1 || (small && !shrinks(format))) continue;
+    SCOPED_TRACE(testing::Message() << info(format).name << (small ? ", small" : "") << ", seed " << seed);
     const std::vector<uint8_t> bytes = random_bytes(format, seed);
     const Weight w =
         backend->prepare({.format = format, .n_out = kOut, .n_in = kIn, .codes = bytes.data()}, kForMatmul);
@@ -227,6 +258,10 @@ TEST_P(PackedWeights, GiveARowTheSameBitsAmongManyRows) {
     backend->download(alone.data(), y);
     EXPECT_EQ(got, alone);
   }
+}
+
+TEST_P(PackedWeights, GiveARowTheSameBitsAmongManyRows) {
+  for (const bool small : {false, true}) check_bits_among_many_rows(*GetParam(), small);
 }
 
 // Blocks whose codes are all `fill`, with the scales of random blocks.
@@ -244,18 +279,17 @@ std::vector<uint8_t> equal_codes(Format format, uint8_t fill) {
   return bytes;
 }
 
-// The largest possible products, all of one sign. Kernels that add some of them in 16 bits must not overflow.
-TEST_P(PackedWeights, HaveRoomForTheLargestSums) {
+void check_largest_sums(const cpu::Kernels& kernels, bool small) {
   constexpr int kRows = 7;
-  const auto backend = backend_of(*GetParam());
+  const auto backend = backend_of(kernels, small);
   std::vector<float> x(kRows * kIn), got(kRows * kOut), weights(kOut * kIn);
   for (int64_t i = 0; i < kRows * kIn; ++i) x[i] = i / kIn % 2 == 0 ? 1.0f : -1.0f;
   const Tensor in = backend->alloc(DType::kF32, kRows, kIn), y = backend->alloc(DType::kF32, kRows, kOut);
   backend->upload(in, x.data());
   for (int i = 0; i < kFormatCount; ++i) {
     const auto format = static_cast<Format>(i);
-    if (info(format).unpack == nullptr || format == Format::IQ1_M)
-      continue;  // the nibbles of its scale are stored between codes
+    if (info(format).unpack == nullptr || format == Format::IQ1_M || (small && !shrinks(format)))
+      continue;  // IQ1_M: the nibbles of its scale are stored between codes
     for (const int fill : {0x00, 0x77, 0xFF}) {
       const std::vector<uint8_t> bytes = equal_codes(format, static_cast<uint8_t>(fill));
       decode_row(format, bytes.data(), weights.data(), kOut * kIn);
@@ -275,6 +309,11 @@ TEST_P(PackedWeights, HaveRoomForTheLargestSums) {
       }
     }
   }
+}
+
+// The largest possible products, all of one sign. Kernels that add some of them in 16 bits must not overflow.
+TEST_P(PackedWeights, HaveRoomForTheLargestSums) {
+  for (const bool small : {false, true}) check_largest_sums(*GetParam(), small);
 }
 
 TEST_P(PackedWeights, CodesAreMultipliedInInt8OrOnTheMatrixUnit) {

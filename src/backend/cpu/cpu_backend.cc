@@ -16,6 +16,7 @@ namespace ingot {
 CpuBackend::CpuBackend(const BackendOptions& options)
     : kernels_(cpu::choose_kernels(options.isa)),
       recurrence_(*kernels_.recurrence),
+      packing_(options.small_weights ? cpu::Packing::kSmall : cpu::Packing::kFast),
       deterministic_(options.deterministic),
       measures_kernels_(options.isa.empty()),
       pool_(options.n_threads, start_std_thread, choose_nodes(options.numa)) {}
@@ -43,8 +44,9 @@ Tensor CpuBackend::alloc(DType dtype, int64_t rows, int64_t cols) {
 Weight CpuBackend::prepare(const Weight& host, unsigned use) {
   Weight weight = host;
   if (use & kForMatmul) {
-    weights_.push_back(cpu::pack_weight(host, kernels_, pool_));
-    if (measures_kernels_ && cpu::packs_alike(host.format)) weights_.back().choice = cpu::fastest_kernels(host.format);
+    weights_.push_back(cpu::pack_weight(host, kernels_, pool_, packing_));
+    if (measures_kernels_ && cpu::packs_alike(host.format, packing_))
+      weights_.back().choice = cpu::fastest_kernels(host.format, packing_);
     allocated_ += weights_.back().memory.size();
     weight.packed = &weights_.back();
     if (!reads_codes(use)) weight.codes = nullptr;
@@ -53,8 +55,10 @@ Weight CpuBackend::prepare(const Weight& host, unsigned use) {
 }
 
 size_t CpuBackend::packed_bytes(const Weight& shape, unsigned use) const {
-  return use & kForMatmul ? cpu::packed_bytes(shape) : 0;
+  return use & kForMatmul ? cpu::packed_bytes(shape, packing_) : 0;
 }
+
+bool CpuBackend::save_memory() { return std::exchange(packing_, cpu::Packing::kSmall) != cpu::Packing::kSmall; }
 
 size_t CpuBackend::kv_bytes(const KvShape& shape) const { return cpu::CpuKv::bytes_of(shape); }
 

@@ -33,6 +33,7 @@ class CpuBackend final : public Backend {
   Weight prepare(const Weight& host, unsigned use) override;
   size_t packed_bytes(const Weight& shape, unsigned use) const override;
   bool reads_codes(unsigned use) const override { return (use & kForEmbedding) != 0; }
+  bool save_memory() override;
   size_t kv_bytes(const KvShape& shape) const override;
   size_t state_bytes(const StateShape& shape) const override;  // cpu_recurrence.cc
   std::unique_ptr<KvCache> make_kv(const KvShape& shape) override;
@@ -153,6 +154,7 @@ class CpuBackend final : public Backend {
 
   const cpu::Kernels& kernels_;
   const cpu::RecurrenceKernels& recurrence_;
+  cpu::Packing packing_;
   const bool deterministic_;
   const bool measures_kernels_;                    // the options name no instruction set
   const cpu::Kernels* forced_kernels_ = nullptr;  // use_matmul_kernel

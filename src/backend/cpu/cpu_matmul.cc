@@ -30,7 +30,7 @@ std::vector<std::string> CpuBackend::matmul_kernels(const Weight& weight, int64_
   const PackedWeight& w = packed(weight);
   const cpu::Kernels& chosen = kernels_for(w, rows);
   std::vector<std::string> names{chosen.isa};
-  if (measures_kernels_ && cpu::packs_alike(weight.format))
+  if (measures_kernels_ && cpu::packs_alike(weight.format, packing_))
     for (const cpu::Kernels* kernels : cpu::measured_kernels())
       if (kernels != &chosen) names.emplace_back(kernels->isa);
   return names;
@@ -97,7 +97,7 @@ void CpuBackend::run_task(const MatmulJob& job, const PanelRange& range) {
 }
 
 Unpacked CpuBackend::unpacked(const PackedWeight& w, int64_t n_rows) const {
-  return w.batch_changes_bits && deterministic_ ? Unpacked::kNo : unpacked_for(w, kernels_for(w, n_rows), n_rows);
+  return w.batch_changes_bits && deterministic_ ? common_form(w) : unpacked_for(w, kernels_for(w, n_rows), n_rows);
 }
 
 void CpuBackend::run_matmuls(Tensor x, std::span<const Output> outputs, std::optional<Activation> gated) {

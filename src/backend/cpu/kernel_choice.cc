@@ -19,14 +19,15 @@ constexpr int64_t kOut = 64, kIn = 2048;  // fits in the second-level cache, so 
 using Times = std::array<double, kRowClasses>;
 
 // Seconds of a product for each of kMeasuredRows: the minimum of several tries.
-Times times_of(const Kernels& kernels, const Weight& host) {
+Times times_of(const Kernels& kernels, const Weight& host, Packing packing) {
   ThreadPool pool(1);
-  const PackedWeight w = pack_weight(host, kernels, pool);
+  const PackedWeight w = pack_weight(host, kernels, pool, packing);
   const int most = kMeasuredRows[kRowClasses - 1];
   std::vector<float> x(most * kIn), y(most * kOut);
   for (size_t i = 0; i < x.size(); ++i) x[i] = static_cast<float>(i % 17) - 8;
-  std::vector<uint8_t> act(
-      most * std::max(act_token_bytes(w.activations, kIn), act_token_bytes(w.many_activations, kIn)));
+  const auto act_bytes = [](const ActLayout& layout) { return act_token_bytes(layout, kIn); };
+  std::vector<uint8_t> act(most * std::max({act_bytes(w.activations), act_bytes(w.few_activations),
+                                            act_bytes(w.many_activations)}));
   Times times{};
   for (int i = 0; i < kRowClasses; ++i) {
     const int rows = kMeasuredRows[i], n_products = std::max(1, 64 / rows);
@@ -47,7 +48,7 @@ Times times_of(const Kernels& kernels, const Weight& host) {
   return times;
 }
 
-KernelChoice measure(Format format) {
+KernelChoice measure(Format format, Packing packing) {
   constexpr double kWorthIt = 0.95;  // a later set replaces an earlier one below this share of its time
   std::vector<uint8_t> bytes(kOut * row_bytes(format, kIn));
   fill_random(format, 1, bytes.data(), kOut * kIn / info(format).block_size, 1.0f);
@@ -55,7 +56,7 @@ KernelChoice measure(Format format) {
   KernelChoice choice{};
   Times best{};
   for (const Kernels* kernels : measured_kernels()) {
-    const Times times = times_of(*kernels, host);
+    const Times times = times_of(*kernels, host, packing);
     for (int i = 0; i < kRowClasses; ++i) {
       if (choice.for_rows[i] != nullptr && times[i] > kWorthIt * best[i]) continue;
       choice.for_rows[i] = kernels;
@@ -72,12 +73,12 @@ std::span<const Kernels* const> measured_kernels() {
   return all.size() > 1 ? all.first(all.size() - 1) : all;  // the last one is portable
 }
 
-KernelChoice fastest_kernels(Format format) {
+KernelChoice fastest_kernels(Format format, Packing packing) {
   static std::mutex mutex;
-  static std::map<Format, KernelChoice> known;
+  static std::map<std::pair<Format, Packing>, KernelChoice> known;
   const std::lock_guard lock(mutex);
-  const auto [place, is_new] = known.try_emplace(format);
-  if (is_new) place->second = measure(format);
+  const auto [place, is_new] = known.try_emplace({format, packing});
+  if (is_new) place->second = measure(format, packing);
   return place->second;
 }
 

@@ -8,6 +8,7 @@
 namespace ingot::cpu {
 
 struct Kernels;
+enum class Packing : uint8_t;
 
 // The classes of rows of activations: few, some and many. Each class is measured with one number of rows.
 constexpr int kRowClasses = 3, kMeasuredRows[kRowClasses] = {1, 8, 256};
@@ -22,6 +23,6 @@ std::span<const Kernels* const> measured_kernels();
 
 // For formats whose panels are the same in all instruction sets (packs_alike). Every set computes the same bits for
 // them. The first call for a format measures for some milliseconds.
-KernelChoice fastest_kernels(Format format);
+KernelChoice fastest_kernels(Format format, Packing packing);
 
 }  // namespace ingot::cpu

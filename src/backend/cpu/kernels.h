@@ -27,7 +27,7 @@ enum class Scales : uint8_t { kF16, kE8M0, kE4M3, kSuper, kSuperNibbles, kSuperS
 // The quantized layouts that have kernels. Packing removes most differences between formats. The remaining ones are the
 // fields of QuantKind.
 struct QuantKind {
-  int bits;  // 1, 2, 3, 4, 5, 6 or 8; with a codebook, 4 at most
+  int bits;  // 1 to 8; with a codebook, 4 at most; 7 bits fill a byte
   int span;  // with a codebook, the largest difference of two levels; 0: no codebook
   int group;  // elements that share a scale: 16, 32, 64, 128 or 256
   bool has_min;
@@ -55,6 +55,9 @@ constexpr QuantKind kQuantKinds[] = {
     {4, 124, 32, false, Scales::kSuper},          // IQ3_XXS IQ3_S
     {3, 86, 32, false, Scales::kSuper},           // IQ1_S IQ2_XXS
     {3, 86, 16, false, Scales::kSuper},           // IQ1_M IQ2_XS IQ2_S
+    {7, 0, 32, false, Scales::kSuper},            // file blocks of IQ1_S IQ2_XXS IQ3_XXS IQ3_S, unpacked
+    {7, 0, 16, false, Scales::kSuper},            // file blocks of IQ1_M IQ2_XS IQ2_S, unpacked
+    {7, 0, 256, false, Scales::kF16},             // file blocks of TQ1_0, unpacked
     {4, 24, 16, false, Scales::kE4M3},            // NVFP4
     {4, 24, 16, false, Scales::kF16},             // NVFP4_SCALED
     {4, 0, 64, true, Scales::kF16},               // AFFINE4_64
@@ -73,8 +76,8 @@ struct Planes {
   int low, high;  // bits
 };
 static constexpr Planes planes_of(int bits) {
-  const int low = bits == 8 ? 8 : bits >= 4 ? 4 : bits >= 2 ? 2 : 1;
-  return {low, bits - low};
+  const int low = bits >= 7 ? 8 : bits >= 4 ? 4 : bits >= 2 ? 2 : 1;
+  return {low, bits > low ? bits - low : 0};
 }
 
 // A panel is a run of blocks. A block covers 256 elements of k in super-blocks, otherwise the elements that share a
@@ -110,11 +113,33 @@ static constexpr BlockLayout block_layout(const QuantKind& kind) {
   const int scales_bytes = nibbles ? field_bytes : fields * field_bytes;
   b.head_bytes = six_bits ? 0 : b.super ? fields * 2 * kPanelRows : b.shared ? scales_bytes : 0;
   b.codes_at = b.shared ? 0 : scales_bytes;
-  b.high_at = kGroup * kPanelRows * planes_of(kind.bits).low / 8;
-  b.record_bytes = b.codes_at + kGroup * kPanelRows * kind.bits / 8;
+  const Planes planes = planes_of(kind.bits);
+  b.high_at = kGroup * kPanelRows * planes.low / 8;
+  b.record_bytes = b.codes_at + kGroup * kPanelRows * (planes.low + planes.high) / 8;
   b.bytes = b.head_bytes + b.n_groups * b.record_bytes;
   return b;
 }
+
+// ---- panels of file blocks ----
+
+// Blocks of these formats have no field for each code, so panels of codes are up to twice as large. Panels may hold the
+// blocks of the file instead, [n_in / 256, 32 rows, bytes of a block]. They are multiplied row by row for few tokens;
+// for more, 32 rows of blocks are unpacked to a block of a kind with one byte for each code.
+enum class FileBlocks : uint8_t { kIQ1_S, kIQ1_M, kIQ2_XXS, kIQ2_XS, kIQ2_S, kIQ3_XXS, kIQ3_S, kTQ1_0 };
+struct FileBlockFns {
+  void (*unpack_rows)(const uint8_t* blocks, uint8_t* block);
+  // Multiplies up to kFewTokens tokens by a panel: out [m, 32 rows].
+  void (*dot_rows)(const uint8_t* panel, const uint8_t* act, int m, int64_t n_in, float* out);
+};
+constexpr int kFewTokens = 4;
+
+static constexpr int byte_kind(int group) {
+  int kind = 0;
+  while (kQuantKinds[kind].bits != 7 || kQuantKinds[kind].group != group) ++kind;
+  return kind;
+}
+constexpr int kByteKind16 = byte_kind(16), kByteKind32 = byte_kind(32), kByteKind256 = byte_kind(256);
+constexpr int kMaxByteBlock = block_layout(kQuantKinds[kByteKind16]).bytes;
 
 // ---- dense panels: [k, 32 rows]; bf16 as [k / 2, 32 rows, 2], an odd k padded with zero ----
 
@@ -127,7 +152,8 @@ constexpr int kDenseCount = 3;
 // bf16 pairs bf16 [n_in / 2, m, 2], or with blocks bf16 [n_in / 32, m, 32]. Otherwise it holds for each group of 32:
 // int32 start [parts, m], f32 scale [m], with has_min f32 sum [parts, m], int8 [8, m, 4]. `start` is -zero * (sum of
 // the int8), `sum` is scale * (sum of the int8). With int16_limit it holds for each group: f32 scale [m], with has_min
-// f32 sum [m], int16 [16, m, 2].
+// f32 sum [m], int16 [16, m, 2]. With by_row, tokens follow one another, and a token holds for each 256 elements:
+// f32 scale [8 groups], f32 start * scale [8, parts], int8 [256].
 struct ActLayout {
   bool dense = false;
   bool bf16 = false;
@@ -135,11 +161,12 @@ struct ActLayout {
   bool has_min = false;
   int parts = 1;
   int zero = 0;
+  bool by_row = false;
   int int16_limit = 0;  // the largest integer of 16 bits; 0: int8, up to 127
 };
 static inline bool same(const ActLayout& a, const ActLayout& b) {
   return a.dense == b.dense && a.bf16 == b.bf16 && a.blocks == b.blocks && a.has_min == b.has_min &&
-         a.parts == b.parts && a.zero == b.zero && a.int16_limit == b.int16_limit;
+         a.parts == b.parts && a.zero == b.zero && a.int16_limit == b.int16_limit && a.by_row == b.by_row;
 }
 static inline int64_t act_token_bytes(const ActLayout& a, int64_t n_in) {
   if (a.dense) return a.bf16 ? (n_in + 1) / 2 * 4 : n_in * 4;
@@ -163,8 +190,9 @@ static inline int tile_begin(const Tiling& t, int tile) {
 // ---- matmul ----
 
 // The type into which a part of a panel is unpacked, once for many tokens. Products of this type are faster. kBF16 and
-// kBlocks: the activations are bf16 in blocks (Kernels::block_tiles); with kBlocks, the panel stays as it is.
-enum class Unpacked : uint8_t { kNo, kF32, kInt16, kBF16, kBlocks };
+// kBlocks: the activations are bf16 in blocks (Kernels::block_tiles); with kBlocks, the panel stays as it is. kBytes:
+// file blocks are unpacked. kRows: file blocks are multiplied row by row, for up to kFewTokens tokens.
+enum class Unpacked : uint8_t { kNo, kF32, kInt16, kBF16, kBlocks, kBytes, kRows };
 constexpr int kUnpackTiles = 4;  // with fewer tiles of tokens, unpacking costs more time than it saves
 constexpr int kBlockTokens = 4;  // with fewer tokens, block tiles read weights more slowly
 constexpr int kUnpackBf16Tokens = 96;  // as kUnpackTiles, for kBF16
@@ -200,6 +228,7 @@ struct MatmulJob {
   int kind;           // in kQuantKinds; -1: dense
   Dense dense;        // the type of dense weights
   int zero;           // of the codes
+  const FileBlockFns* file_blocks;  // of panels of file blocks, else null
   const Kernels* kernels;  // the instruction set of `tiles`
 };
 struct PanelRange {
@@ -269,6 +298,7 @@ struct Kernels {
   bool bf16_dot;      // bf16 weights need bf16 activations
 
   const TileRow* quant_tiles;  // [kQuantKindCount]
+  const FileBlockFns* file_blocks;  // [FileBlocks]
   const TileRow* dense_tiles;  // [kDenseCount]
   const TileRow* block_tiles;  // for bf16 weights and activations in blocks; null: none
   int block_tile;              // the largest number of tokens of block_tiles

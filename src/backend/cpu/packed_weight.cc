@@ -5,6 +5,7 @@
 #include <bit>
 #include <cmath>
 #include <cstring>
+#include <optional>
 #include <vector>
 
 #include "base/half.h"
@@ -180,10 +181,28 @@ int span_of(const FormatInfo& f) {
   return f.codebook == nullptr ? 0 : *std::max_element(f.codebook, f.codebook + f.levels) - lowest_level(f);
 }
 
+// Whether panels hold the blocks of the file, and of which format.
+std::optional<FileBlocks> file_blocks_of(Format format, Packing packing) {
+  if (packing == Packing::kFast) return std::nullopt;
+  switch (format) {
+    case Format::IQ1_S: return FileBlocks::kIQ1_S;
+    case Format::IQ1_M: return FileBlocks::kIQ1_M;
+    case Format::IQ2_XXS: return FileBlocks::kIQ2_XXS;
+    case Format::IQ2_XS: return FileBlocks::kIQ2_XS;
+    case Format::IQ2_S: return FileBlocks::kIQ2_S;
+    case Format::IQ3_XXS: return FileBlocks::kIQ3_XXS;
+    case Format::IQ3_S: return FileBlocks::kIQ3_S;
+    case Format::TQ1_0: return FileBlocks::kTQ1_0;
+    default: return std::nullopt;
+  }
+}
+
 // Returns the kind of kernel for a format, or -1 if there is none. If two kinds differ only in the span, returns the
 // narrower one.
-int kind_of(const FormatInfo& f) {
+int kind_of(Format format, Packing packing) {
+  const FormatInfo& f = info(format);
   if (f.block_size == 1) return -1;
+  if (file_blocks_of(format, packing)) return byte_kind(f.group * f.run);
   const QuantKind wanted = is_rounded(f) ? QuantKind{8, 0, f.block_size, false, Scales::kF16}
                                          : QuantKind{bits_of(f), span_of(f), f.group * f.run, f.has_min, scales_of(f)};
   int best = -1;
@@ -218,6 +237,13 @@ float factor_of(const FormatInfo& f, const Weight& host) {
     }
   if (largest == 0) return 1;
   return std::ldexp(1.0f, std::clamp(std::ilogb(reach * largest) - 11, -120, 120));
+}
+
+void pack_file_blocks(const Weight& host, int64_t row, int lane, uint8_t* panel) {
+  const FormatInfo& f = info(host.format);
+  for (int64_t block = 0; block < host.n_in / f.block_size; ++block)
+    std::memcpy(panel + (block * kPanelRows + lane) * f.block_bytes, host.row(row) + block * f.block_bytes,
+                static_cast<size_t>(f.block_bytes));
 }
 
 void pack_dense_row(const Weight& host, Dense type, int64_t row, int lane, uint8_t* panel) {
@@ -264,8 +290,9 @@ Dense dense_of(Format format) {
 }
 
 // Bytes of kPanelRows rows with n_in elements.
-int64_t panel_bytes(Format format, int64_t n_in) {
-  if (const int kind = kind_of(info(format)); kind >= 0) {
+int64_t panel_bytes(Format format, int64_t n_in, Packing packing) {
+  if (file_blocks_of(format, packing)) return kPanelRows * static_cast<int64_t>(row_bytes(format, n_in));
+  if (const int kind = kind_of(format, packing); kind >= 0) {
     const BlockLayout layout = block_layout(kQuantKinds[kind]);
     return n_in / (kGroup * layout.n_groups) * layout.bytes;
   }
@@ -283,13 +310,19 @@ void describe_quant(PackedWeight& w, const FormatInfo& f, int kind, const Kernel
   // Levels of a codebook are counted from the lowest. Levels above 7 bits are stored minus 128 if the kernel needs
   // signed codes; the levels of a wide codebook are then stored unchanged.
   const bool is_signed = largest_code(k) >= 128 && kernels.signed_codes;
-  const int offset = k.span > 0 ? (is_signed ? 0 : -lowest_level(f)) : is_signed ? -128 : 0;
+  const int offset = f.codebook != nullptr ? (is_signed ? 0 : -lowest_level(f)) : is_signed ? -128 : 0;
   w.activations = {.has_min = k.has_min, .parts = layout.parts, .zero = (is_rounded(f) ? 128 : f.zero) + offset};
   if (k.span > 0)
     for (int i = 0; i < 16; ++i) w.codebook[i] = static_cast<uint8_t>(f.codebook[i] + offset);
   if (is_signed && kernels.int16_tile > 0) {
     w.unpacked = Unpacked::kInt16;
     w.many_activations = {.has_min = k.has_min, .int16_limit = 127};
+  }
+  if (w.file_blocks) {
+    w.unpacked = Unpacked::kBytes;
+    w.few_activations = w.activations;
+    w.few_activations.by_row = true;
+    w.batch_changes_bits = true;
   }
   if (kernels.block_tiles != nullptr) {
     w.unpacked = Unpacked::kBF16;
@@ -316,21 +349,22 @@ void describe_dense(PackedWeight& w, Dense type, const Kernels& kernels) {
 }  // namespace
 
 Unpacked unpacked_for(const PackedWeight& w, const Kernels& kernels, int64_t n_rows) {
-  if (in_blocks(w.unpacked) && kernels.block_tiles == nullptr) return Unpacked::kNo;
+  if (w.file_blocks && n_rows <= kFewTokens) return Unpacked::kRows;
+  if (in_blocks(w.unpacked) && kernels.block_tiles == nullptr) return common_form(w);
   const int least = w.unpacked == Unpacked::kBlocks ? kBlockTokens
                     : w.unpacked == Unpacked::kBF16 ? kUnpackBf16Tokens
                                                     : (kUnpackTiles - 1) * max_tile(w, kernels, w.unpacked) + 1;
-  return n_rows < least ? Unpacked::kNo : w.unpacked;
+  return n_rows < least ? common_form(w) : w.unpacked;
 }
 
 const char* multiplies_as(Format format, const Kernels& kernels) {
-  if (kind_of(info(format)) >= 0) return kernels.block_tiles != nullptr ? "bf16" : "int8";
+  if (kind_of(format, Packing::kFast) >= 0) return kernels.block_tiles != nullptr ? "bf16" : "int8";
   if (format == Format::BF16 && kernels.bf16_dot) return "bf16";
   return kernels.int16_tile > 0 && info(format).block_size == 1 && format != Format::F32 ? "int16" : "f32";
 }
 
-bool packs_alike(Format format) {
-  const int kind = kind_of(info(format));
+bool packs_alike(Format format, Packing packing) {
+  const int kind = kind_of(format, packing);
   return kind >= 0 && largest_code(kQuantKinds[kind]) < 128;
 }
 
@@ -354,30 +388,32 @@ MatmulJob job_of(const PackedWeight& w, const Kernels& kernels, int n_rows, cons
           .kind = w.kind,
           .dense = w.dense,
           .zero = w.activations.zero,
+          .file_blocks = w.file_blocks ? &kernels.file_blocks[static_cast<int>(*w.file_blocks)] : nullptr,
           .kernels = &kernels};
 }
 
-size_t packed_bytes(const Weight& shape) {
-  return static_cast<size_t>(shape.n_experts * panels(shape.n_out) * panel_bytes(shape.format, shape.n_in));
+size_t packed_bytes(const Weight& shape, Packing packing) {
+  return static_cast<size_t>(shape.n_experts * panels(shape.n_out) * panel_bytes(shape.format, shape.n_in, packing));
 }
 
-PackedWeight pack_weight(const Weight& host, const Kernels& kernels, ThreadPool& pool) {
+PackedWeight pack_weight(const Weight& host, const Kernels& kernels, ThreadPool& pool, Packing packing) {
   const FormatInfo& format = info(host.format);
-  const int kind = kind_of(format);
+  const int kind = kind_of(host.format, packing);
   const Dense dense = is_bf16_in_f16(host, kernels, pool) ? Dense::kBF16 : dense_of(host.format);
   PackedWeight w;
   w.n_out = host.n_out;
   w.n_in = host.n_in;
   w.n_panels = panels(host.n_out);
-  w.panel_bytes = panel_bytes(host.format, host.n_in);
+  w.panel_bytes = panel_bytes(host.format, host.n_in, packing);
   std::fill_n(w.choice.for_rows, kRowClasses, &kernels);
+  w.file_blocks = file_blocks_of(host.format, packing);
   const float factor = factor_of(format, host);
   if (kind >= 0) {
     describe_quant(w, format, kind, kernels, factor);
   } else {
     describe_dense(w, dense, kernels);
   }
-  w.memory = Memory(packed_bytes(host));  // zeroed, so rows past n_out multiply to zero
+  w.memory = Memory(packed_bytes(host, packing));  // zeroed, so rows past n_out multiply to zero
   place_by_thread(w.memory, host.n_experts, pool);
   const QuantPacker packer(format, kQuantKinds[std::max(kind, 0)], host, kernels.signed_codes, factor);
   const auto pack_panel = [&](int64_t expert, int64_t panel) {
@@ -385,7 +421,9 @@ PackedWeight pack_weight(const Weight& host, const Kernels& kernels, ThreadPool&
     const int64_t first = expert * host.n_out, end = first + std::min(host.n_out, (panel + 1) * kPanelRows);
     int lane = 0;
     for (int64_t row = first + panel * kPanelRows; row < end; ++row, ++lane) {
-      if (kind >= 0) {
+      if (w.file_blocks) {
+        pack_file_blocks(host, row, lane, to);
+      } else if (kind >= 0) {
         packer.pack_row(row, lane, to);
       } else {
         pack_dense_row(host, dense, row, lane, to);

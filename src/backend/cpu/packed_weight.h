@@ -6,9 +6,13 @@
 // standard deviation; the 3 mantissa bits of E4M3 cause 2.6 %.) F16 weights that are all bf16 numbers are
 // stored as BF16 if the core multiplies bf16. A format without a matching kernel is stored as f32.
 //
+// The formats of FileBlocks (kernels.h) can also be packed as small as in the file, for machines that lack the memory
+// for codes. Their products are then slower.
+//
 // Products of many tokens may unpack the panels, part by part, into numbers that multiply faster.
 #pragma once
 #include <cstdint>
+#include <optional>
 
 #include "backend/cpu/kernel_choice.h"
 #include "backend/cpu/kernels.h"
@@ -28,6 +32,9 @@ struct PackedWeight {
   float factor = 1;       // common factor of all scales, a power of two
   ActLayout activations;  // the layout of packed activations
 
+  std::optional<FileBlocks> file_blocks;  // the panels hold blocks of the file
+  ActLayout few_activations;  // of file blocks, for few tokens
+
   Unpacked unpacked = Unpacked::kNo;  // the form for many tokens
   ActLayout many_activations;         // the activations of that form
   bool batch_changes_bits = false;    // unpacking changes the bits of a row's product
@@ -42,9 +49,13 @@ struct PackedWeight {
 // Whether the activations are bf16 in blocks.
 inline bool in_blocks(Unpacked unpacked) { return unpacked == Unpacked::kBF16 || unpacked == Unpacked::kBlocks; }
 
+// The form for any number of tokens.
+inline Unpacked common_form(const PackedWeight& w) { return w.file_blocks ? Unpacked::kBytes : Unpacked::kNo; }
+
 // The largest number of tokens in a tile.
 inline int max_tile(const PackedWeight& w, const Kernels& kernels, Unpacked unpacked = Unpacked::kNo) {
   if (unpacked == Unpacked::kInt16) return kernels.int16_tile;
+  if (unpacked == Unpacked::kRows) return kFewTokens;
   if (in_blocks(unpacked)) return kernels.block_tile;
   return w.kind >= 0 ? kernels.quant_tile : kernels.dense_tile;
 }
@@ -54,7 +65,8 @@ Unpacked unpacked_for(const PackedWeight& w, const Kernels& kernels, int64_t n_r
 
 // The layout of the activations that multiply a weight.
 inline const ActLayout& activations_of(const PackedWeight& w, Unpacked unpacked) {
-  return unpacked == Unpacked::kNo ? w.activations : w.many_activations;
+  if (unpacked == Unpacked::kRows) return w.few_activations;
+  return unpacked == common_form(w) ? w.activations : w.many_activations;
 }
 
 // The job of multiplying the first expert's panels by n_rows rows of packed activations.
@@ -65,14 +77,18 @@ MatmulJob job_of(const PackedWeight& w, const Kernels& kernels, int n_rows, cons
 // (For F16 weights that are all bf16 numbers, pack_weight may choose bf16 instead.)
 const char* multiplies_as(Format format, const Kernels& kernels);
 
+// How to pack a weight: for the fastest products, or in hardly more bytes than in the file.
+enum class Packing : uint8_t { kFast, kSmall };
+
 // The bytes that pack_weight allocates for a weight of this shape.
-size_t packed_bytes(const Weight& shape);
+size_t packed_bytes(const Weight& shape, Packing packing);
 
 // Packs the weight for `kernels`. The result's choice is `kernels` for any number of rows.
-PackedWeight pack_weight(const Weight& host, const Kernels& kernels, ThreadPool& pool);
+PackedWeight pack_weight(const Weight& host, const Kernels& kernels, ThreadPool& pool,
+                         Packing packing = Packing::kFast);
 
 // Whether panels of this format are the same bytes for all x86 instruction sets: true unless codes or levels of the
 // codebook need 8 bits.
-bool packs_alike(Format format);
+bool packs_alike(Format format, Packing packing = Packing::kFast);
 
 }  // namespace ingot::cpu

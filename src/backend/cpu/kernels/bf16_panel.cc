@@ -61,10 +61,20 @@ void unpack_groups(const MatmulJob& job, const uint8_t* panel, int64_t first, in
 }
 
 template <int kind = 0>
-void unpack(const MatmulJob& job, const uint8_t* panel, int64_t first, int64_t n, uint32_t* out) {
+void unpack_panel(const MatmulJob& job, const uint8_t* panel, int64_t first, int64_t n, uint32_t* out) {
   if constexpr (kind < kQuantKindCount) {
-    if (job.kind != kind) return unpack<kind + 1>(job, panel, first, n, out);
+    if (job.kind != kind) return unpack_panel<kind + 1>(job, panel, first, n, out);
     unpack_groups<kind>(job, panel, first, n, out);
+  }
+}
+
+void unpack(const MatmulJob& job, const uint8_t* panel, int64_t first, int64_t n, uint32_t* out) {
+  if (job.file_blocks == nullptr) return unpack_panel(job, panel, first, n, out);
+  alignas(64) uint8_t block[kMaxByteBlock];
+  const int64_t block_bytes = job.panel_bytes / (job.n_in / kGroup / kSuperGroups);
+  for (int64_t g = 0; g < n; g += kSuperGroups) {
+    job.file_blocks->unpack_rows(panel + (first + g) / kSuperGroups * block_bytes, block);
+    unpack_panel(job, block, 0, kSuperGroups, out + g * kPairs * kPanelRows);
   }
 }
 

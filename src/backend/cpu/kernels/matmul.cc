@@ -64,6 +64,24 @@ INLINE void pack_group(const float* x, int m, int m_count, const ActLayout& layo
     __builtin_memcpy(codes + quad_offset(quad, m, m_count), bytes + 4 * quad, 4);
 }
 
+// Packs one token's group as a tile of one token, and moves its parts to their places in the block of 256 at `block`.
+INLINE void pack_group_by_row(const float* x, int g, const ActLayout& layout, uint8_t* block) {
+  struct {
+    int32_t starts[2];
+    float scale;
+    uint8_t numbers[kGroup];
+  } group;
+  uint8_t* packed = (uint8_t*)(group.starts + 2 - layout.parts);
+  pack_group(x, 0, 1, layout, packed);
+  float* scales = (float*)block;
+  scales[g] = group.scale;
+  for (int part = 0; part < layout.parts; ++part) {
+    const int32_t start = load_as<int32_t>(packed + 4 * part);
+    scales[kSuperGroups + g * layout.parts + part] = (float)start * group.scale;
+  }
+  memcpy(scales + kSuperGroups * (1 + layout.parts) + g * kGroup / 4, group.numbers, kGroup);
+}
+
 void pack_bf16(const float* x, int64_t stride, int m_count, int64_t n_in, uint8_t* tile) {
   for (int m = 0; m < m_count; ++m) {
     const float* row = x + m * stride;
@@ -208,6 +226,13 @@ void pack_activations(const float* x, int64_t stride, int m_count, int64_t n_in,
     if (layout.bf16) return pack_bf16(x, stride, m_count, n_in, tile);
     return pack_f32(x, stride, m_count, n_in, (float*)tile);
   }
+  if (layout.by_row) {
+    const int64_t block_bytes = act_token_bytes(layout, kGroup * kSuperGroups);
+    for (int m = 0; m < m_count; ++m)
+      for (int64_t g = 0; g < n_in / kGroup; ++g, tile += g % kSuperGroups == 0 ? block_bytes : 0)
+        pack_group_by_row(x + m * stride + g * kGroup, (int)(g % kSuperGroups), layout, tile);
+    return;
+  }
   const int64_t group_bytes = act_token_bytes(layout, kGroup) * m_count;
   for (int m = 0; m < m_count; ++m) {
     for (int64_t g = 0; g < n_in / kGroup; ++g) {
@@ -232,6 +257,8 @@ void matmul(const MatmulJob& job, const PanelRange& range) {
 #if defined(INGOT_BF16_BLOCKS)
   if (job.unpacked == Unpacked::kBF16) return matmul_in_bf16(job, later, range);
 #endif
+  if (job.unpacked == Unpacked::kRows) return dot_file_blocks(job, range);
+  if (job.unpacked == Unpacked::kBytes) return matmul_in_bytes(job, range);
   if (job.unpacked == Unpacked::kF32) return matmul_widened(job, later, range, out);
   const int n_parts = parts_of(job, range);
   if (n_parts == 1) {

@@ -79,24 +79,43 @@ template <int n, int... i>
 struct LanesOf : LanesOf<n - 1, n - 1, i...> {};
 template <int... i>
 struct LanesOf<0, i...> : Lanes<i...> {};
-// Interleaves the first halves of a and b (from = 0), or the second halves (from = W / 2): a0 b0 a1 b1 ...
+// In each four lanes, interleaves two lanes of a and b, one by one or as a pair, from the first (from = 0) or the third
+// (from = 2) on: a0 b0 a1 b1, or a0 a1 b0 b1.
 template <int from, int... i>
 INLINE F zip(F a, F b, Lanes<i...>) {
-  return __builtin_shufflevector(a, b, (from + i / 2 + i % 2 * W)...);
+  return __builtin_shufflevector(a, b, (i / 4 * 4 + from + i % 4 / 2 + i % 2 * W)...);
 }
-// Transposes rows and columns: each round interleaves rows that are W / 2 apart.
-INLINE void transpose(F (&rows)[W]) {
-#pragma GCC unroll 4
-  for (int round = 1; round < W; round *= 2) {
-    F zipped[W];
-#pragma GCC unroll 8
-    for (int i = 0; i < W / 2; ++i) {
-      zipped[2 * i] = zip<0>(rows[i], rows[i + W / 2], LanesOf<W>());
-      zipped[2 * i + 1] = zip<W / 2>(rows[i], rows[i + W / 2], LanesOf<W>());
-    }
+template <int from, int... i>
+INLINE F zip_pairs(F a, F b, Lanes<i...>) {
+  return __builtin_shufflevector(a, b, (i / 4 * 4 + from + i % 2 + i % 4 / 2 * W)...);
+}
+// Exchanges the second n lanes of each 2n lanes of a with the first n lanes of b.
+template <int n, int... i>
+INLINE void exchange(F& a, F& b, Lanes<i...>) {
+  const F first = __builtin_shufflevector(a, b, (i & n ? W + i - n : i)...);
+  b = __builtin_shufflevector(a, b, (i & n ? W + i : i + n)...);
+  a = first;
+}
+template <int n>
+INLINE void exchange_rows(F (&rows)[W]) {
 #pragma GCC unroll 16
-    for (int i = 0; i < W; ++i) rows[i] = zipped[i];
+  for (int i = 0; i < W; ++i)
+    if ((i & n) == 0) exchange<n>(rows[i], rows[i + n], LanesOf<W>());
+}
+// Transposes rows and columns: first each square of 4 by 4, then the places of the squares.
+INLINE void transpose(F (&rows)[W]) {
+  constexpr LanesOf<W> lanes;
+#pragma GCC unroll 4
+  for (int i = 0; i < W; i += 4) {
+    const F a = zip<0>(rows[i], rows[i + 1], lanes), b = zip<2>(rows[i], rows[i + 1], lanes);
+    const F c = zip<0>(rows[i + 2], rows[i + 3], lanes), d = zip<2>(rows[i + 2], rows[i + 3], lanes);
+    rows[i] = zip_pairs<0>(a, c, lanes);
+    rows[i + 1] = zip_pairs<2>(a, c, lanes);
+    rows[i + 2] = zip_pairs<0>(b, d, lanes);
+    rows[i + 3] = zip_pairs<2>(b, d, lanes);
   }
+  if constexpr (W >= 8) exchange_rows<4>(rows);
+  if constexpr (W >= 16) exchange_rows<8>(rows);
 }
 
 INLINE F f16_lanes(H half) {

@@ -17,6 +17,7 @@ const Kernels kKernels = {
     .signed_codes = kSignedCodes,
     .bf16_dot = kBf16Dot,
     .quant_tiles = kQuantTiles.of,
+    .file_blocks = kFileBlocks,
     .dense_tiles = kDenseTiles,
     .block_tiles = nullptr,
     .block_tile = 0,

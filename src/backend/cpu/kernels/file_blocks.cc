@@ -1,0 +1,520 @@
+// Products with panels that hold the blocks of the file, [n_in / 256, 32 rows, bytes of a block].
+//
+// IQ1, IQ2 and IQ3 store an index into a table of points instead of 4 or 8 weights (quant/iq.h), and TQ1_0 stores five
+// weights in a byte. Panels with a field for each weight are up to twice as large. Products are two to three times as
+// fast with them, as long as memory is fast enough, because nothing has to be looked up.
+//
+// For few tokens, each row of weights is multiplied by each token: the levels of a group are looked up into a register
+// and multiplied at once. For more tokens, the blocks of 32 rows are unpacked to a block of a panel with one byte for each
+// code, which stays in the first-level cache for all tokens.
+#include "backend/cpu/grids.h"
+#include "backend/cpu/kernels.h"
+#include "backend/cpu/kernels/quant_panel.h"
+#include "backend/cpu/kernels/simd.h"
+#include "backend/cpu/kernels/tables.h"
+
+namespace ingot::cpu::INGOT_ISA {
+namespace {
+
+typedef uint8_t Bytes __attribute__((vector_size(32)));    // the codes of a group
+typedef uint8_t Half __attribute__((vector_size(16)));
+typedef uint16_t Words __attribute__((vector_size(32)));   // a number for each of 16 points
+typedef uint32_t Groups __attribute__((vector_size(32)));  // a number for each group of a block
+typedef uint64_t Points __attribute__((vector_size(32)));  // four points of eight levels
+
+// What is computed for a whole block at a time, before its points are looked up.
+struct Row {
+  uint16_t entries[2 * kGroup];          // of the table of points
+  uint32_t marks[kSuperGroups];          // for each group: a bit for each level, or a byte for each point
+  uint32_t multiples[2 * kSuperGroups];  // the scales, in units of the block's scale
+};
+
+// ---- bits to lanes ----
+
+// Byte i / 8 of `word` in byte i.
+INLINE Bytes spread(uint32_t word) {
+  const Bytes all = (Bytes)(Groups{} + word);
+  // Within each half, so that AVX2 needs one instruction; the second half has the same bytes.
+  return __builtin_shufflevector(all, all, 0, 0, 0, 0, 0, 0, 0, 0, 1, 1, 1, 1, 1, 1, 1, 1,  //
+                                 18, 18, 18, 18, 18, 18, 18, 18, 19, 19, 19, 19, 19, 19, 19, 19);
+}
+
+// 0xFF in byte i if bit i is set.
+INLINE Bytes mask_of(uint32_t bits) {
+  const Bytes own = (Bytes)(Points{} + 0x8040201008040201u);
+  return (Bytes)((spread(bits) & own) == own);
+}
+
+// Turns the sign of the bytes whose mask is 0xFF.
+INLINE Bytes with_signs(Bytes v, Bytes mask) { return (v ^ mask) - mask; }
+
+// Adds an eighth bit to the seven low bits of each byte, so that the number of set bits is even.
+template <class V>
+INLINE V with_even_bits(V sevens) {
+  V parity = sevens ^ sevens >> 4;
+  parity ^= parity >> 2;
+  parity ^= parity >> 1;
+  return sevens | (V)((Groups)(parity << 7) & 0x80808080u);
+}
+
+// A scale s stands for the multiple 2s + 1.
+INLINE void put_scales(Groups scales, uint32_t* multiples) {
+  const Groups values = scales * 2 + 1;
+  __builtin_memcpy(multiples, &values, sizeof(values));
+}
+
+// Of the words of eight groups: four times seven sign bits in the low 28 bits, and a scale s in the other four.
+INLINE void put_words(Groups words, Row& row) {
+  const Groups signs = with_even_bits((words & 0x7F) | (words << 1 & 0x7F00) | (words << 2 & 0x7F0000) |
+                                      (words << 3 & 0x7F000000));
+  __builtin_memcpy(row.marks, &signs, sizeof(signs));
+  put_scales(words >> 28, row.multiples);
+}
+
+// n scales of four bits, low bits first.
+INLINE void put_nibbles(const uint8_t* nibbles, int n, Row& row) {
+#pragma GCC unroll 2
+  for (int i = 0; i < n; i += 8)
+    put_scales((Groups{} + load_as<uint32_t>(nibbles + i / 2)) >> Groups{0, 4, 8, 12, 16, 20, 24, 28} & 15,
+               row.multiples + i);
+}
+
+// Bytes [16 * half, 16 * half + 16) of p, as words.
+INLINE Words widened(const uint8_t* p, int half) {
+  return __builtin_convertvector(load_as<Half>(p + 16 * half), Words);
+}
+
+// Four words, each for four points in a row.
+INLINE Words for_points(const uint8_t* words) {
+  const Words all = (Words)(Points{} + load_as<uint64_t>(words));
+  return __builtin_shufflevector(all, all, 0, 0, 0, 0, 1, 1, 1, 1, 10, 10, 10, 10, 11, 11, 11, 11);
+}
+INLINE Words in_turn(uint16_t a, uint16_t b, uint16_t c, uint16_t d) {
+  return Words{a, b, c, d, a, b, c, d, a, b, c, d, a, b, c, d};
+}
+
+INLINE void put_entries(Row& row, int half, Words entries) {
+  __builtin_memcpy(row.entries + 16 * half, &entries, sizeof(entries));
+}
+
+template <class Entry>
+INLINE Bytes points_of(const uint64_t* grid, const Entry* e) {
+  return (Bytes)Points{grid[e[0]], grid[e[1]], grid[e[2]], grid[e[3]]};
+}
+template <class Entry>
+INLINE Bytes points_of(const uint32_t* grid, const Entry* e) {
+  return (Bytes)Groups{grid[e[0]], grid[e[1]], grid[e[2]], grid[e[3]], grid[e[4]], grid[e[5]], grid[e[6]], grid[e[7]]};
+}
+
+// ---- formats: read() fills what levels() needs, and returns the block's f16; levels() returns the codes of a group.
+// ---- If `top` is not 0, they are magnitudes up to `top`, and the marks are signs ----
+
+struct IQ2_XXS {
+  static constexpr int bytes = 66, kind = kByteKind32, top = kTopLevelIQ2;
+  INLINE uint16_t read(const uint8_t* block, Row& row) {
+    const Groups low = load_as<Groups>(block + 2), high = load_as<Groups>(block + 34);
+    put_words(__builtin_shufflevector(low, high, 1, 3, 5, 7, 9, 11, 13, 15), row);
+    return load_as<uint16_t>(block);
+  }
+  INLINE Bytes levels(const uint8_t* block, const Row&, int g) {
+    return points_of(kGrids.iq2_xxs, block + 2 + 8 * g);
+  }
+};
+
+struct IQ2_XS {
+  static constexpr int bytes = 74, kind = kByteKind16, top = kTopLevelIQ2;
+  INLINE uint16_t read(const uint8_t* block, Row& row) {
+    const Words low = load_as<Words>(block + 2), high = load_as<Words>(block + 34);
+    put_entries(row, 0, low & 511);
+    put_entries(row, 1, high & 511);
+    const Bytes signs = __builtin_shufflevector((Bytes)with_even_bits(low >> 9), (Bytes)with_even_bits(high >> 9), 0, 2,
+                                                4, 6, 8, 10, 12, 14, 16, 18, 20, 22, 24, 26, 28, 30, 32, 34, 36, 38, 40,
+                                                42, 44, 46, 48, 50, 52, 54, 56, 58, 60, 62);
+    __builtin_memcpy(row.marks, &signs, sizeof(signs));
+    put_nibbles(block + 66, 16, row);
+    return load_as<uint16_t>(block);
+  }
+  INLINE Bytes levels(const uint8_t*, const Row& row, int g) {
+    return points_of(kGrids.iq2_xs, row.entries + 4 * g);
+  }
+};
+
+struct IQ2_S {
+  static constexpr int bytes = 82, kind = kByteKind16, top = kTopLevelIQ2;
+  INLINE uint16_t read(const uint8_t* block, Row& row) {
+#pragma GCC unroll 2
+    for (int half = 0; half < 2; ++half) {
+      const Words high = (Words)spread(load_as<uint32_t>(block + 66 + 4 * half)) & 0xFF;
+      put_entries(row, half, widened(block + 2, half) | (high * in_turn(256, 64, 16, 4) & 0x300));
+    }
+    __builtin_memcpy(row.marks, block + 34, sizeof(row.marks));
+    put_nibbles(block + 74, 16, row);
+    return load_as<uint16_t>(block);
+  }
+  INLINE Bytes levels(const uint8_t*, const Row& row, int g) {
+    return points_of(kGrids.iq2_s, row.entries + 4 * g);
+  }
+};
+
+struct IQ3_XXS {
+  static constexpr int bytes = 98, kind = kByteKind32, top = kTopLevelIQ3XXS;
+  INLINE uint16_t read(const uint8_t* block, Row& row) {
+    put_words(load_as<Groups>(block + 66), row);
+    return load_as<uint16_t>(block);
+  }
+  INLINE Bytes levels(const uint8_t* block, const Row&, int g) {
+    return points_of(kGrids.iq3_xxs, block + 2 + 8 * g);
+  }
+};
+
+struct IQ3_S {
+  static constexpr int bytes = 110, kind = kByteKind32, top = kTopLevelIQ3S;
+  INLINE uint16_t read(const uint8_t* block, Row& row) {
+#pragma GCC unroll 2
+    for (int half = 0; half < 2; ++half) {
+      const Bytes ninth = mask_of(load_as<uint32_t>(block + 66 + 4 * half)) & 1;
+      uint8_t bits[kGroup];
+      __builtin_memcpy(bits, &ninth, kGroup);
+      for (int i = 0; i < 2; ++i)
+        put_entries(row, 2 * half + i, widened(block + 2 + kGroup * half, i) | widened(bits, i) << 8);
+    }
+    __builtin_memcpy(row.marks, block + 74, sizeof(row.marks));
+    put_nibbles(block + 106, 8, row);
+    return load_as<uint16_t>(block);
+  }
+  INLINE Bytes levels(const uint8_t*, const Row& row, int g) {
+    return points_of(kGrids.iq3_s, row.entries + 8 * g);
+  }
+};
+
+// A mark is what moving a point's levels down by two eighths subtracts from each of its levels.
+struct IQ1_S {
+  static constexpr int bytes = 50, kind = kByteKind32, top = 0;
+  INLINE uint16_t read(const uint8_t* block, Row& row) {
+#pragma GCC unroll 2
+    for (int half = 0; half < 2; ++half) {
+      const Words word = for_points(block + 34 + 8 * half);
+      const Words bits = word * in_turn(256, 32, 4, 0) | (word >> 1 & in_turn(0, 0, 0, 0xFFFF));
+      put_entries(row, half, widened(block + 2, half) | (bits & 0x700));
+    }
+    typedef uint16_t Eight __attribute__((vector_size(16)));
+    const Groups words = __builtin_convertvector(load_as<Eight>(block + 34), Groups);
+    const Groups marks = (words >> 15) * 0x02020202u;
+    __builtin_memcpy(row.marks, &marks, sizeof(marks));
+    put_scales(words >> 12 & 7, row.multiples);
+    return load_as<uint16_t>(block);
+  }
+  INLINE Bytes levels(const uint8_t*, const Row& row, int g) {
+    return points_of(kGrids.iq1, row.entries + 4 * g) - (Bytes)(Groups{} + row.marks[g]);
+  }
+};
+
+struct IQ1_M {
+  static constexpr int bytes = 56, kind = kByteKind16, top = 0;
+  INLINE uint16_t read(const uint8_t* block, Row& row) {
+    uint32_t base = 0;
+#pragma GCC unroll 2
+    for (int half = 0; half < 2; ++half) {
+      const uint32_t a = load_as<uint16_t>(block + 48 + 4 * half), b = load_as<uint16_t>(block + 50 + 4 * half);
+      put_scales(Groups{a, a, a, a, b, b, b, b} >> Groups{0, 3, 6, 9, 0, 3, 6, 9} & 7, row.multiples + 8 * half);
+      base |= (a >> 12 | b >> 12 << 4) << (8 * half);
+    }
+#pragma GCC unroll 2
+    for (int half = 0; half < 2; ++half) {
+      const Words word = for_points(block + 32 + 8 * half);
+      const Words bits = word * in_turn(256, 16, 1, 0) | (word >> 4 & in_turn(0, 0, 0, 0xFFFF));
+      put_entries(row, half, widened(block, half) | (bits & 0x700));
+      const Words down = word * in_turn(4096, 256, 16, 1) >> 14 & 2;
+      const Half marks = __builtin_convertvector(down, Half);
+      __builtin_memcpy(row.marks + 4 * half, &marks, sizeof(marks));
+    }
+    return (uint16_t)base;
+  }
+  INLINE Bytes levels(const uint8_t*, const Row& row, int g) {
+    return points_of(kGrids.iq1, row.entries + 4 * g) - spread(row.marks[g]);
+  }
+};
+
+template <int... i>
+INLINE Bytes joined(Half a, Half b, Lanes<i...>) {
+  return __builtin_shufflevector(a, b, i...);
+}
+INLINE Bytes joined(Half a, Half b) { return joined(a, b, LanesOf<32>()); }
+
+// Digits of three values. The first digit of a fraction of 256 is the whole part of three times the fraction. Here
+// fractions have a sign, since 128 is subtracted (three times that is 128 again): such numbers are faster to compare.
+INLINE Bytes digit_of(Bytes fraction) {
+  typedef int8_t Signed __attribute__((vector_size(32)));
+  return (Bytes)(((Signed)fraction < 86 - 128) - ((Signed)fraction > 170 - 128) + 1);
+}
+
+struct TQ1_0 {
+  static constexpr int bytes = 54, kind = kByteKind256, top = 0;
+  INLINE uint16_t read(const uint8_t* block, Row&) { return load_as<uint16_t>(block + 52); }
+  // Groups 0 to 4 are the digits of 32 bytes, the next two and a half those of 16 bytes, the rest those of 4 bytes.
+  INLINE Bytes levels(const uint8_t* block, const Row&, int g) {
+    constexpr uint8_t powers[] = {1, 3, 9, 27, 81};
+    if (g < 5) return digit_of((Bytes)((load_as<Bytes>(block) ^ 128) * powers[g]));
+    const Half bytes16 = load_as<Half>(block + 32) ^ 128;
+    const Half first = (Half)(bytes16 * powers[2 * (g - 5)]);
+    if (g < 7) return digit_of(joined(first, (Half)(bytes16 * powers[2 * (g - 5) + 1])));
+    typedef uint32_t Four __attribute__((vector_size(16)));
+    const Half last = (Half)(Four{} + load_as<uint32_t>(block + 48)) ^ 128;
+    return digit_of(joined(first, (Half)(last * Half{1, 1, 1, 1, 3, 3, 3, 3, 9, 9, 9, 9, 27, 27, 27, 27})));
+  }
+};
+
+// ---- the loops around them ----
+
+constexpr int kRowsAtOnce = W < 8 ? 8 : W;
+
+// Unpacks the blocks of 32 rows, one after another, to a block of a panel of T::kind (kernels.h).
+template <class T>
+void unpack_rows(const uint8_t* blocks, uint8_t* out) {
+  constexpr BlockLayout b = block_layout(kQuantKinds[T::kind]);
+  constexpr int n_scales = b.shared ? 0 : b.n_groups * b.parts;
+  alignas(64) uint8_t codes[kRowsAtOnce][kGroup * kSuperGroups];
+  Row rows[kRowsAtOnce];
+  for (int first = 0; first < kPanelRows; first += kRowsAtOnce, blocks += kRowsAtOnce * T::bytes) {
+#pragma GCC unroll 1
+    for (int i = 0; i < kRowsAtOnce; ++i) {
+      __builtin_prefetch(blocks + i * T::bytes + kPrefetchAhead, 0, 2);
+      const uint16_t base = T::read(blocks + i * T::bytes, rows[i]);
+      __builtin_memcpy(out + 2 * (first + i), &base, 2);
+#pragma GCC unroll 16
+      for (int j = 0; j < n_scales; ++j) {
+        uint8_t* scales = out + b.head_bytes + j / b.parts * b.record_bytes + j % b.parts * kPanelRows;
+        scales[first + i] = (uint8_t)rows[i].multiples[j];
+      }
+    }
+#pragma GCC unroll 1
+    for (int i = 0; i < kRowsAtOnce; ++i)
+#pragma GCC unroll 8
+      for (int g = 0; g < kSuperGroups; ++g) {
+        Bytes group = T::levels(blocks + i * T::bytes, rows[i], g);
+        if constexpr (T::top > 0) group = with_signs(group, mask_of(rows[i].marks[g])) + (uint8_t)T::top;
+        __builtin_memcpy(codes[i] + kGroup * g, &group, sizeof(group));
+      }
+    for (int row = 0; row < kRowsAtOnce; row += W)
+      for (int quad = 0; quad < kGroup * kSuperGroups / 4; quad += W) {
+        F quads[W];
+#pragma GCC unroll 16
+        for (int i = 0; i < W; ++i) quads[i] = load((const float*)(codes[row + i] + 4 * quad));
+        transpose(quads);
+        // A vector of W rows and W quads: for W = 16, two groups.
+        uint8_t* record = out + b.head_bytes + quad / 8 * b.record_bytes + b.codes_at;
+#pragma GCC unroll 16
+        for (int i = 0; i < W; ++i)
+          store((float*)(record + i / 8 * b.record_bytes + ((quad + i) % 8 * kPanelRows + first + row) * 4), quads[i]);
+      }
+  }
+}
+
+// ---- few tokens: each row of weights times each token, without a panel in between ----
+
+typedef int32_t Sums __attribute__((vector_size(32)));
+typedef float Floats __attribute__((vector_size(32)));
+
+// A block of a token's activations (ActLayout::by_row).
+template <int parts>
+struct ActBlock {
+  float scales[kSuperGroups];
+  float starts[kSuperGroups * parts];  // times the scale
+  int8_t numbers[kSuperGroups][kGroup];
+};
+
+// A group in a vector of at least its size.
+template <int... i>
+INLINE I as_vector(Bytes v, Lanes<i...>) {
+  return (I)__builtin_shufflevector(v, Bytes{}, i...);
+}
+template <int... i>
+INLINE Sums first_lanes(I v, Lanes<i...>) {
+  return __builtin_shufflevector(v, v, i...);
+}
+
+// Eight sums of four products each. Codes are below 128.
+INLINE Sums dot_group(Bytes codes, Bytes numbers) {
+  if constexpr (W == 4) {
+    I sums[2], c[2], a[2];
+    __builtin_memcpy(c, &codes, sizeof(codes));
+    __builtin_memcpy(a, &numbers, sizeof(numbers));
+    for (int i = 0; i < 2; ++i) sums[i] = dot4_small(I{}, c[i], a[i]);
+    return load_as<Sums>(sums);
+  } else {
+    const I sums = dot4_small(I{}, as_vector(codes, LanesOf<4 * W>()), as_vector(numbers, LanesOf<4 * W>()));
+    return first_lanes(sums, LanesOf<8>());
+  }
+}
+
+// The factor of each sum of a group; with two parts, the first half of the sums belongs to the first part.
+template <int parts>
+INLINE Floats factors_of(const float* scales, int g) {
+  if constexpr (parts == 1) return scales[g] - Floats{};
+  const Floats pairs = (Floats)(Points{} + load_as<uint64_t>(scales + 2 * g));
+  return __builtin_shufflevector(pairs, pairs, 0, 0, 0, 0, 5, 5, 5, 5);
+}
+
+INLINE float total_of(Floats v) {
+  float lanes[8];
+  __builtin_memcpy(lanes, &v, sizeof(v));
+  return ((lanes[0] + lanes[4]) + (lanes[1] + lanes[5])) + ((lanes[2] + lanes[6]) + (lanes[3] + lanes[7]));
+}
+
+// Some rows of a block, as they are read before their points are looked up.
+template <class T>
+struct ReadRows {
+  static constexpr BlockLayout layout = block_layout(kQuantKinds[T::kind]);
+  static constexpr int parts = layout.parts, n_scales = kSuperGroups * parts, n_vectors = n_scales / 8;
+  Row rows[kRowsAtOnce];
+  Floats scales[kRowsAtOnce][n_vectors];  // of the groups; of TQ1_0, eight times the block's scale
+};
+
+template <class T>
+void read_rows(const uint8_t* blocks, ReadRows<T>& to) {
+  uint16_t halves[kRowsAtOnce];
+  float bases[kRowsAtOnce];
+  for (int i = 0; i < kRowsAtOnce; ++i, blocks += T::bytes) {
+    __builtin_prefetch(blocks + kPrefetchAhead, 0, 2);
+    halves[i] = T::read(blocks, to.rows[i]);
+  }
+  for (int i = 0; i < kRowsAtOnce; i += W) store(bases + i, load_f16(halves + i));
+  for (int i = 0; i < kRowsAtOnce; ++i)
+#pragma GCC unroll 2
+    for (int v = 0; v < ReadRows<T>::n_vectors; ++v) {
+      to.scales[i][v] = bases[i] - Floats{};
+      if constexpr (!ReadRows<T>::layout.shared)
+        to.scales[i][v] *= __builtin_convertvector(load_as<Sums>(to.rows[i].multiples + 8 * v), Floats);
+    }
+}
+
+// Adds the products of a row's block and a block of M tokens, token_stride blocks apart, to sums [M]. It is not
+// inlined, because GCC 12 then stops with an internal error.
+template <class T, int M>
+__attribute__((noinline)) void dot_row(const uint8_t* block, const Row& row, const Floats* scales,
+                    const ActBlock<ReadRows<T>::parts>* tokens, int64_t token_stride, Floats* sums) {
+  constexpr int parts = ReadRows<T>::parts;
+  float factors[M][ReadRows<T>::n_scales];
+  Floats total[M][2];  // of even and of odd groups, so that fewer additions wait for each other
+#pragma GCC unroll 4
+  for (int m = 0; m < M; ++m) {
+    const auto& a = tokens[m * token_stride];
+    const Floats own = load_as<Floats>(a.scales);
+    total[m][0] = sums[m];
+    total[m][1] = Floats{};
+#pragma GCC unroll 2
+    for (int v = 0; v < ReadRows<T>::n_vectors; ++v) {
+      if constexpr (T::top == 0) total[m][1] += scales[v] * load_as<Floats>(a.starts + 8 * v);
+      const Floats both = parts == 1 ? own
+                          : v == 0   ? __builtin_shufflevector(own, own, 0, 0, 1, 1, 2, 2, 3, 3)
+                                     : __builtin_shufflevector(own, own, 4, 4, 5, 5, 6, 6, 7, 7);
+      const Floats product = scales[v] * both;
+      __builtin_memcpy(&factors[m][8 * v], &product, sizeof(product));
+    }
+    asm("" : "+m"(factors[m]));  // a broadcast from memory takes fewer instructions than one from a register
+  }
+#pragma GCC unroll 8
+  for (int g = 0; g < kSuperGroups; ++g) {
+    const Bytes codes = T::levels(block, row, g);
+    [[maybe_unused]] const Bytes negative = T::top > 0 ? mask_of(row.marks[g]) : Bytes{};
+#pragma GCC unroll 4
+    for (int m = 0; m < M; ++m) {
+      Bytes numbers = load_as<Bytes>(tokens[m * token_stride].numbers[g]);
+      if constexpr (T::top > 0) numbers = with_signs(numbers, negative);
+      total[m][g % 2] += __builtin_convertvector(dot_group(codes, numbers), Floats) * factors_of<parts>(factors[m], g);
+    }
+  }
+#pragma GCC unroll 4
+  for (int m = 0; m < M; ++m) sums[m] = total[m][0] + total[m][1];
+}
+
+// out [M, 32 rows] of a panel.
+template <class T, int M>
+void dot_rows(const uint8_t* panel, const uint8_t* act, int64_t n_in, float* out) {
+  const int64_t n_blocks = n_in / (kGroup * kSuperGroups);
+  const auto* tokens = (const ActBlock<ReadRows<T>::parts>*)act;
+  Floats sums[kPanelRows][M] = {};
+  ReadRows<T> read;
+  for (int64_t block = 0; block < n_blocks; ++block)
+    for (int first = 0; first < kPanelRows; first += kRowsAtOnce) {
+      read_rows<T>(panel, read);
+#pragma GCC unroll 1
+      for (int i = 0; i < kRowsAtOnce; ++i, panel += T::bytes)
+        dot_row<T, M>(panel, read.rows[i], read.scales[i], tokens + block, n_blocks, sums[first + i]);
+    }
+  for (int row = 0; row < kPanelRows; ++row)
+    for (int m = 0; m < M; ++m) out[m * kPanelRows + row] = total_of(sums[row][m]);
+}
+
+template <class T>
+void dot_few_rows(const uint8_t* panel, const uint8_t* act, int m, int64_t n_in, float* out) {
+  if (m == 1) return dot_rows<T, 1>(panel, act, n_in, out);
+  if (m == 2) return dot_rows<T, 2>(panel, act, n_in, out);
+  if (m == 3) return dot_rows<T, 3>(panel, act, n_in, out);
+  dot_rows<T, 4>(panel, act, n_in, out);
+}
+
+template <class T>
+constexpr FileBlockFns fns_of() {
+  return {unpack_rows<T>, dot_few_rows<T>};
+}
+
+// ---- many tokens ----
+
+constexpr int kTokens = 512;  // sums of this many tokens are kept at a time
+struct Scratch {
+  uint8_t block[kMaxByteBlock];
+  float sums[kTokens][kPanelRows], out[kMaxTile][kPanelRows];
+};
+alignas(64) thread_local Scratch scratch;
+
+// All of k, for the tokens of tiles [first, last). Adds the products of each block to the sums.
+INLINE void multiply_panel(const MatmulJob& job, int64_t panel, int first, int last, Scratch& s) {
+  const int64_t n_blocks = job.n_in / (kGroup * kSuperGroups), act_bytes = job.act_token_bytes / n_blocks;
+  const uint8_t* from = job.panels + panel * job.panel_bytes;
+  const int first_token = tile_begin(job.tiling, first);
+  memset(s.sums, 0, (size_t)(tile_begin(job.tiling, last) - first_token) * sizeof(s.sums[0]));
+  for (int64_t block = 0; block < n_blocks; ++block) {
+    job.file_blocks->unpack_rows(from + block * (job.panel_bytes / n_blocks), s.block);
+    for (int tile = first; tile < last; ++tile) {
+      const int token = tile_begin(job.tiling, tile), m = tile_begin(job.tiling, tile + 1) - token;
+      const uint8_t* act = job.act + token * job.act_token_bytes + block * act_bytes * m;
+      job.tiles[m - 1](s.block, act, kGroup * kSuperGroups, nullptr, s.out[0]);
+      float* sums = s.sums[token - first_token];
+      for (int i = 0; i < m * kPanelRows; i += W) store(sums + i, load(sums + i) + load(s.out[0] + i));
+    }
+  }
+}
+
+}  // namespace
+
+void dot_file_blocks(const MatmulJob& job, const PanelRange& range) {
+  alignas(64) float out[kFewTokens * kPanelRows];
+  for (int64_t panel = range.panel_begin; panel < range.panel_end; ++panel)
+    for (int tile = range.tile_begin; tile < range.tile_end; ++tile) {
+      const int token = tile_begin(job.tiling, tile), m = tile_begin(job.tiling, tile + 1) - token;
+      job.file_blocks->dot_rows(job.panels + panel * job.panel_bytes, job.act + token * job.act_token_bytes, m,
+                                job.n_in, out);
+      finish(job, out, panel, token, m);
+    }
+}
+
+void matmul_in_bytes(const MatmulJob& job, const PanelRange& range) {
+  const int n_tiles = kTokens / ((job.tiling.n_tokens + job.tiling.n_tiles - 1) / job.tiling.n_tiles);  // at a time
+  for (int first = range.tile_begin; first < range.tile_end; first += n_tiles) {
+    const int last = first + n_tiles < range.tile_end ? first + n_tiles : range.tile_end;
+    const int first_token = tile_begin(job.tiling, first);
+    for (int64_t panel = range.panel_begin; panel < range.panel_end; ++panel) {
+      multiply_panel(job, panel, first, last, scratch);
+      for (int tile = first; tile < last; ++tile) {
+        const int token = tile_begin(job.tiling, tile);
+        finish(job, scratch.sums[token - first_token], panel, token, tile_begin(job.tiling, tile + 1) - token);
+      }
+    }
+  }
+}
+
+const FileBlockFns kFileBlocks[] = {fns_of<IQ1_S>(), fns_of<IQ1_M>(),   fns_of<IQ2_XXS>(), fns_of<IQ2_XS>(),
+                                    fns_of<IQ2_S>(), fns_of<IQ3_XXS>(), fns_of<IQ3_S>(),   fns_of<TQ1_0>()};
+
+}  // namespace ingot::cpu::INGOT_ISA
