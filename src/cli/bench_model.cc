@@ -22,6 +22,7 @@ void add_bench_subject(CLI::App& command, BenchSubject& o) {
   add_split_options(command, o.model.split);
   add_parallel_options(command, o.model.parallel);
   add_kernels_option(command, o.model);
+  add_weights_option(command, o.model);
   command
       .add_option("--kv-type,--cache-type", o.model.kv_type, "type of the KV cache: f16, bf16, f32, fp8, q8_0 or q4_0")
       ->capture_default_str();

@@ -152,9 +152,11 @@ class Decoder {
   int64_t kv_dim() const { return int64_t{c_.n_kv_heads} * c_.head_dim; }
   // [1, ffn]. No other block's scratch overlaps this row, because the head's scratch is smaller than the buffers before
   // the row.
+  // Of the last token: the head's buffers may lie in the same memory as the rows before.
   Tensor hidden() const {
     const auto& layers = std::get<PlainLayersBlock>(program_.blocks[1]);
-    return (c_.n_experts > 0 ? layers.experts[0].gate : layers.feed_forward[0].hidden).slice_rows(0, 1);
+    const int n_tokens = std::accumulate(q_lens_.begin(), q_lens_.end(), 0);
+    return (c_.n_experts > 0 ? layers.experts[0].gate : layers.feed_forward[0].hidden).slice_rows(n_tokens - 1, 1);
   }
 
   AttentionBlock attention(int layer) {
