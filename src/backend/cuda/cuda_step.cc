@@ -228,8 +228,8 @@ void CudaBackend::prepare_program(const Program& program) {
            (before - std::min(before, available_bytes())) >> 20);
 }
 
-// Finds out whether clusters can run the layers for as many tokens as a step on clusters may have. Waits until the kernel
-// that runs all layers on the grid is compiled. Otherwise results would depend on when the kernel becomes ready.
+// Finds out whether clusters can run the layers for as many tokens as a step on clusters may have. Waits until the
+// kernel that runs all layers on the grid is compiled. Otherwise results would depend on when the kernel becomes ready.
 void CudaBackend::compile_layers(const Program& program) {
   for (const Block& block : program.blocks) {
     const auto* layers = std::get_if<PlainLayersBlock>(&block);
