@@ -74,7 +74,7 @@ class FormatBench {
     std::vector<uint8_t> bytes(static_cast<size_t>(kOut) * row_bytes(format, kIn));
     fill_random(format, 1, bytes.data(), kOut * kIn / info(format).block_size, 1.0f);
     const Weight host{.format = format, .n_out = kOut, .n_in = kIn, .codes = bytes.data()};
-    packed_ = static_cast<double>(cpu::packed_bytes(host));
+    packed_ = static_cast<double>(cpu::packed_bytes(host, cpu::Packing::kFast));
     for (double total = 0; total < kMoreThanCaches; total += packed_)
       copies_.push_back(backend_->prepare(host, kForMatmul));
     constexpr double kWeights = kOut * kIn;
