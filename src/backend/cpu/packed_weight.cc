@@ -183,18 +183,12 @@ int span_of(const FormatInfo& f) {
 
 // Whether panels hold the blocks of the file, and of which format.
 std::optional<FileBlocks> file_blocks_of(Format format, Packing packing) {
-  if (packing == Packing::kFast) return std::nullopt;
-  switch (format) {
-    case Format::IQ1_S: return FileBlocks::kIQ1_S;
-    case Format::IQ1_M: return FileBlocks::kIQ1_M;
-    case Format::IQ2_XXS: return FileBlocks::kIQ2_XXS;
-    case Format::IQ2_XS: return FileBlocks::kIQ2_XS;
-    case Format::IQ2_S: return FileBlocks::kIQ2_S;
-    case Format::IQ3_XXS: return FileBlocks::kIQ3_XXS;
-    case Format::IQ3_S: return FileBlocks::kIQ3_S;
-    case Format::TQ1_0: return FileBlocks::kTQ1_0;
-    default: return std::nullopt;
-  }
+  // In the order of FileBlocks.
+  constexpr Format kFormats[] = {Format::IQ1_S, Format::IQ1_M,   Format::IQ2_XXS, Format::IQ2_XS,
+                                 Format::IQ2_S, Format::IQ3_XXS, Format::IQ3_S,   Format::TQ1_0};
+  const Format* found = std::find(std::begin(kFormats), std::end(kFormats), format);
+  if (packing == Packing::kFast || found == std::end(kFormats)) return std::nullopt;
+  return static_cast<FileBlocks>(found - kFormats);
 }
 
 // Returns the kind of kernel for a format, or -1 if there is none. If two kinds differ only in the span, returns the
