@@ -279,7 +279,7 @@ std::vector<DeviceMemory> Ranks::device_memory(const RunnerOptions& options, boo
   return devices;
 }
 
-// Before the weights are loaded. Leaves out a head that nobody asked for, if it would cost too much time or memory.
+// Plans before the weights are loaded. If a head that nobody asked for costs too much time or memory, drops the head.
 // chooses: the plan decides the number of sequences.
 void Ranks::make_first_plan(RunnerOptions& options, bool chooses) {
   const bool is_unasked = head_file_ && !options.eagle_head && options.mtp_head == MtpHead::kIfPresent;

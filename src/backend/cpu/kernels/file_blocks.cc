@@ -5,10 +5,11 @@
 // fast with them, as long as memory is fast enough, because nothing has to be looked up.
 //
 // For few tokens, each row of weights is multiplied by each token: the levels of a group are looked up into a register
-// and multiplied at once. For more tokens, the blocks of 32 rows are unpacked to a block of a panel with one byte for each
-// code, which stays in the first-level cache for all tokens.
+// and multiplied at once. For more tokens, the blocks of 32 rows are unpacked to a block of a panel with one byte for
+// each code, which stays in the first-level cache for all tokens.
 #include "backend/cpu/grids.h"
 #include "backend/cpu/kernels.h"
+#include "backend/cpu/kernels/panel_sums.h"
 #include "backend/cpu/kernels/quant_panel.h"
 #include "backend/cpu/kernels/simd.h"
 #include "backend/cpu/kernels/tables.h"
@@ -461,10 +462,10 @@ constexpr FileBlockFns fns_of() {
 
 // ---- many tokens ----
 
-constexpr int kTokens = 512;  // sums of this many tokens are kept at a time
 struct Scratch {
   uint8_t block[kMaxByteBlock];
-  float sums[kTokens][kPanelRows], out[kMaxTile][kPanelRows];
+  PanelSums sums;
+  float out[kMaxTile][kPanelRows];
 };
 alignas(64) thread_local Scratch scratch;
 
@@ -500,18 +501,8 @@ void dot_file_blocks(const MatmulJob& job, const PanelRange& range) {
 }
 
 void matmul_in_bytes(const MatmulJob& job, const PanelRange& range) {
-  const int n_tiles = kTokens / ((job.tiling.n_tokens + job.tiling.n_tiles - 1) / job.tiling.n_tiles);  // at a time
-  for (int first = range.tile_begin; first < range.tile_end; first += n_tiles) {
-    const int last = first + n_tiles < range.tile_end ? first + n_tiles : range.tile_end;
-    const int first_token = tile_begin(job.tiling, first);
-    for (int64_t panel = range.panel_begin; panel < range.panel_end; ++panel) {
-      multiply_panel(job, panel, first, last, scratch);
-      for (int tile = first; tile < last; ++tile) {
-        const int token = tile_begin(job.tiling, tile);
-        finish(job, scratch.sums[token - first_token], panel, token, tile_begin(job.tiling, tile + 1) - token);
-      }
-    }
-  }
+  for_each_panel(job, range, scratch.sums,
+                 [&](int64_t panel, int first, int last) { multiply_panel(job, panel, first, last, scratch); });
 }
 
 const FileBlockFns kFileBlocks[] = {fns_of<IQ1_S>(), fns_of<IQ1_M>(),   fns_of<IQ2_XXS>(), fns_of<IQ2_XS>(),

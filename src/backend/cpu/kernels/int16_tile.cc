@@ -5,6 +5,7 @@
 // - Codes of 8 bits on AVX2, which multiplies bytes only if one of them has no sign. The integers are those of the
 //   int8 products, and sums are added in the same order, so the results have the same bits.
 #include "backend/cpu/kernels.h"
+#include "backend/cpu/kernels/panel_sums.h"
 #include "backend/cpu/kernels/quant_panel.h"
 #include "backend/cpu/kernels/simd.h"
 #include "backend/cpu/kernels/tables.h"
@@ -165,10 +166,9 @@ constexpr PartRow row_of(Lanes<m...>) {
 }
 constexpr PartRow kPartTiles[] = {row_of<false>(LanesOf<kInt16Tile>()), row_of<true>(LanesOf<kInt16Tile>())};
 
-constexpr int kTokens = 512;  // sums of this many tokens are kept at a time
 struct Scratch {
   Part part;
-  float sums[kTokens][kPanelRows];
+  PanelSums sums;
 };
 alignas(64) thread_local Scratch scratch;
 
@@ -193,18 +193,8 @@ INLINE void multiply_panel(const MatmulJob& job, int64_t panel, int tile_begin_,
 }  // namespace
 
 void matmul_in_int16(const MatmulJob& job, const PanelRange& range) {
-  const int n_tiles = kTokens / ((job.tiling.n_tokens + job.tiling.n_tiles - 1) / job.tiling.n_tiles);  // at a time
-  for (int first = range.tile_begin; first < range.tile_end; first += n_tiles) {
-    const int last = first + n_tiles < range.tile_end ? first + n_tiles : range.tile_end;
-    const int first_token = tile_begin(job.tiling, first);
-    for (int64_t panel = range.panel_begin; panel < range.panel_end; ++panel) {
-      multiply_panel(job, panel, first, last, scratch);
-      for (int tile = first; tile < last; ++tile) {
-        const int token = tile_begin(job.tiling, tile);
-        finish(job, scratch.sums[token - first_token], panel, token, tile_begin(job.tiling, tile + 1) - token);
-      }
-    }
-  }
+  for_each_panel(job, range, scratch.sums,
+                 [&](int64_t panel, int first, int last) { multiply_panel(job, panel, first, last, scratch); });
 }
 
 }  // namespace ingot::cpu::INGOT_ISA
