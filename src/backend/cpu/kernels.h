@@ -80,6 +80,12 @@ static constexpr Planes planes_of(int bits) {
   return {low, bits > low ? bits - low : 0};
 }
 
+// Whether a kernel needs more than a shift and a mask for a code, or has other work that is worth doing once for many
+// tokens.
+static constexpr bool gains_from_bytes(const QuantKind& kind) {
+  return planes_of(kind.bits).high > 0 || kind.span > 0 || kind.has_min;
+}
+
 // A panel is a run of blocks. A block covers 256 elements of k in super-blocks, otherwise the elements that share a
 // scale, at least 32. A block has a head, and then a record for each group of 32 elements:
 //   head     super-blocks: base scales, base minima f16 [32 rows], unless the scales have six bits; if groups share a
@@ -191,7 +197,7 @@ static inline int tile_begin(const Tiling& t, int tile) {
 
 // The type into which a part of a panel is unpacked, once for many tokens. Products of this type are faster. kBF16 and
 // kBlocks: the activations are bf16 in blocks (Kernels::block_tiles); with kBlocks, the panel stays as it is. kBytes:
-// file blocks are unpacked. kRows: file blocks are multiplied row by row, for up to kFewTokens tokens.
+// codes of less than 8 bits, or file blocks. kRows: file blocks are multiplied row by row, for up to kFewTokens tokens.
 enum class Unpacked : uint8_t { kNo, kF32, kInt16, kBF16, kBlocks, kBytes, kRows };
 constexpr int kUnpackTiles = 4;  // with fewer tiles of tokens, unpacking costs more time than it saves
 constexpr int kBlockTokens = 4;  // with fewer tokens, block tiles read weights more slowly
@@ -293,9 +299,10 @@ struct Kernels {
   const char* isa;
   int quant_tile;  // largest number of tokens in a tile, int8 and dense
   int dense_tile;
-  int int16_tile;     // 0 if 16-bit integers are not multiplied at twice the rate of f32
-  bool signed_codes;  // 8-bit codes are stored minus 128
-  bool bf16_dot;      // bf16 weights need bf16 activations
+  int int16_tile;      // 0 if 16-bit integers are not multiplied at twice the rate of f32
+  bool unpacks_bytes;  // codes that are slow to read are unpacked to bytes for many tokens
+  bool signed_codes;   // 8-bit codes are stored minus 128
+  bool bf16_dot;       // bf16 weights need bf16 activations
 
   const TileRow* quant_tiles;  // [kQuantKindCount]
   const FileBlockFns* file_blocks;  // [FileBlocks]

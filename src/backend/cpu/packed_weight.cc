@@ -311,6 +311,9 @@ void describe_quant(PackedWeight& w, const FormatInfo& f, int kind, const Kernel
   if (is_signed && kernels.int16_tile > 0) {
     w.unpacked = Unpacked::kInt16;
     w.many_activations = {.has_min = k.has_min, .int16_limit = 127};
+  } else if (kernels.unpacks_bytes && gains_from_bytes(k)) {
+    w.unpacked = Unpacked::kBytes;
+    w.many_activations = w.activations;
   }
   if (w.file_blocks) {
     w.unpacked = Unpacked::kBytes;
@@ -344,7 +347,10 @@ void describe_dense(PackedWeight& w, Dense type, const Kernels& kernels) {
 
 Unpacked unpacked_for(const PackedWeight& w, const Kernels& kernels, int64_t n_rows) {
   if (w.file_blocks && n_rows <= kFewTokens) return Unpacked::kRows;
-  if (in_blocks(w.unpacked) && kernels.block_tiles == nullptr) return common_form(w);
+  const bool can_unpack = in_blocks(w.unpacked)            ? kernels.block_tiles != nullptr
+                          : w.unpacked == Unpacked::kBytes ? kernels.unpacks_bytes
+                                                           : true;
+  if (!can_unpack) return common_form(w);  // the weight was packed for another instruction set
   const int least = w.unpacked == Unpacked::kBlocks ? kBlockTokens
                     : w.unpacked == Unpacked::kBF16 ? kUnpackBf16Tokens
                                                     : (kUnpackTiles - 1) * max_tile(w, kernels, w.unpacked) + 1;

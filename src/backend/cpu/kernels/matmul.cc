@@ -252,7 +252,8 @@ void matmul(const MatmulJob& job, const PanelRange& range) {
   later.bias = nullptr;
   later.accumulate = true;
   if constexpr (kInt16Tile > 0) {
-    if (job.unpacked == Unpacked::kInt16) return matmul_in_int16(job, range);
+    const bool in_bytes = kAddsPairs && job.unpacked == Unpacked::kBytes && job.file_blocks == nullptr;
+    if (job.unpacked == Unpacked::kInt16 || in_bytes) return matmul_in_parts(job, range);
   }
 #if defined(INGOT_BF16_BLOCKS)
   if (job.unpacked == Unpacked::kBF16) return matmul_in_bf16(job, later, range);

@@ -14,6 +14,7 @@ const Kernels kKernels = {
     .quant_tile = kQuantTile,
     .dense_tile = kDenseTile,
     .int16_tile = kInt16Tile,
+    .unpacks_bytes = kAddsPairs,
     .signed_codes = kSignedCodes,
     .bf16_dot = kBf16Dot,
     .quant_tiles = kQuantTiles.of,

@@ -15,7 +15,7 @@ extern const TileRow kDenseTiles[kDenseCount];
 
 void pack_activations(const float* x, int64_t stride, int m, int64_t n_in, const ActLayout& layout, uint8_t* tile);
 void finish(const MatmulJob& job, const float* out, int64_t panel, int token, int m);
-void matmul_in_int16(const MatmulJob& job, const PanelRange& range);
+void matmul_in_parts(const MatmulJob& job, const PanelRange& range);  // part_tile.cc
 void matmul_in_bytes(const MatmulJob& job, const PanelRange& range);  // file_blocks.cc
 void dot_file_blocks(const MatmulJob& job, const PanelRange& range);
 extern const FileBlockFns kFileBlocks[];  // [FileBlocks]

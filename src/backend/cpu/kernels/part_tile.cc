@@ -1,12 +1,15 @@
-// Products of many tokens in 16-bit integers. A part of a panel is unpacked into integers with f32 scales, in the
-// first-level cache, and multiplied by all tokens before the next part. Two kinds of weights gain:
+// Products of many tokens with parts of panels. A part is unpacked into integers with f32 scales, in the first-level
+// cache, and multiplied by all tokens before the next part. Three kinds of weights gain, the first two with integers of
+// 16 bits:
 // - F16 weights that are not bf16 numbers, and BF16 weights where there are no bf16 dot products. Otherwise they would
 //   be multiplied in f32, at half the rate. They are rounded to 14 bits, an error of 2^-14 of the largest of 32.
 // - Codes of 8 bits on AVX2, which multiplies bytes only if one of them has no sign. The integers are those of the
 //   int8 products, and sums are added in the same order, so the results have the same bits.
+// - Other codes on AVX2, which stay bytes: planes are combined, levels of a codebook looked up and scales converted
+//   once, and not for each tile. The results have the same bits here too.
 #include "backend/cpu/kernels.h"
 #include "backend/cpu/kernels/panel_sums.h"
-#include "backend/cpu/kernels/quant_panel.h"
+#include "backend/cpu/kernels/quant_group.h"
 #include "backend/cpu/kernels/simd.h"
 #include "backend/cpu/kernels/tables.h"
 
@@ -20,13 +23,16 @@ constexpr int RV = 2;                      // vectors of rows in one pass
 constexpr int kPairs = kGroup / 2;
 
 struct Part {
-  float scales[kPartGroups][kPanelRows], mins[kPartGroups][kPanelRows];
-  int32_t codes[kPartGroups][kPairs][kPanelRows];  // two elements of k in each
+  float scales[2][kPartGroups][2][kPanelRows];  // [scales and minima, group, part of the group, row]
+  union {
+    int32_t pairs[kPartGroups][kPairs][kPanelRows];      // two elements of k in 16 bits each
+    int32_t quads[kPartGroups][kPairs / 2][kPanelRows];  // four codes
+  };
 };
 
-// Adds the products of a part and m tokens to sums [m, 32 rows].
+// Adds the products of a part in 16 bits and m tokens to sums [m, 32 rows].
 template <int M, bool has_min>
-void part_tile(const Part& part, int n_groups, const uint8_t* act, float* sums) {
+void int16_tile(const Part& part, int n_groups, const uint8_t* act, float* sums) {
   for (int row = 0; row < kPanelRows; row += RV * W) {
     F acc[M][RV];
     for (int m = 0; m < M; ++m)
@@ -40,7 +46,7 @@ void part_tile(const Part& part, int n_groups, const uint8_t* act, float* sums) 
       for (int pair = 0; pair < kPairs; ++pair) {
         I code[RV];
 #pragma GCC unroll 4
-        for (int v = 0; v < RV; ++v) code[v] = load_as<I>(&part.codes[g][pair][row + v * W]);
+        for (int v = 0; v < RV; ++v) code[v] = load_as<I>(&part.pairs[g][pair][row + v * W]);
 #pragma GCC unroll 16
         for (int m = 0; m < M; ++m) {
           const I x = all(load_as<int32_t>(numbers + (pair * M + m) * 4));
@@ -50,20 +56,40 @@ void part_tile(const Part& part, int n_groups, const uint8_t* act, float* sums) 
       }
 #pragma GCC unroll 4
       for (int v = 0; v < RV; ++v) {
-        const F scale = load(&part.scales[g][row + v * W]);
+        const F scale = load(&part.scales[0][g][0][row + v * W]);
 #pragma GCC unroll 16
         for (int m = 0; m < M; ++m) acc[m][v] += to_float(totals[m][v]) * (scale * all(load_as<float>(a + m * 4)));
       }
       if constexpr (has_min) {
 #pragma GCC unroll 4
         for (int v = 0; v < RV; ++v) {
-          const F min = load(&part.mins[g][row + v * W]);
+          const F min = load(&part.scales[1][g][0][row + v * W]);
 #pragma GCC unroll 16
           for (int m = 0; m < M; ++m) acc[m][v] += min * all(load_as<float>(a_sum + m * 4));
         }
       }
       a = numbers + kPairs * M * 4;
     }
+    for (int m = 0; m < M; ++m)
+      for (int v = 0; v < RV; ++v) store(sums + m * kPanelRows + row + v * W, acc[m][v]);
+  }
+}
+
+// As int16_tile, for a part in bytes.
+template <int kind, int M>
+void byte_tile(const Part& part, int n_groups, const uint8_t* act, float* sums) {
+  constexpr ActLayout layout{.has_min = Kind<kind>::k.has_min, .parts = Kind<kind>::layout.parts};
+  for (int row = 0; row < kPanelRows; row += RV * W) {
+    F acc[M][RV];
+    for (int m = 0; m < M; ++m)
+      for (int v = 0; v < RV; ++v) acc[m][v] = load(sums + m * kPanelRows + row + v * W);
+#pragma GCC unroll 1
+    for (int g = 0; g < n_groups; ++g)
+      group_step<kind>(
+          acc, act + g * M * act_token_bytes(layout, kGroup),
+          [&](int quad, int v) __attribute__((always_inline)) { return load_as<I>(&part.quads[g][quad][row + v * W]); },
+          [&](int field, int p, int v)
+              __attribute__((always_inline)) { return load(&part.scales[field][g][p][row + v * W]); });
     for (int m = 0; m < M; ++m)
       for (int v = 0; v < RV; ++v) store(sums + m * kPanelRows + row + v * W, acc[m][v]);
   }
@@ -85,25 +111,34 @@ INLINE I pair_of(I low, I high) { return (low & 0xFFFF) | high << 16; }
 }
 
 template <int kind>
+constexpr bool kNeedsInt16 = kSignedCodes && largest_code(kQuantKinds[kind]) >= 128;
+
+template <int kind>
 void unpack_quant(const MatmulJob& job, const uint8_t* panel, int64_t first, int n, Part& part) {
   constexpr BlockLayout b = Kind<kind>::layout;
   const I book = Kind<kind>::k.span > 0 ? repeat16(job.codebook) : I{};
+  F base[2][kPanelRows / W] = {};  // of scales and minima
   for (int g = 0; g < n; ++g) {
     const uint8_t* block = panel + (first + g) / b.n_groups * b.bytes;
     const uint8_t* record = block + b.head_bytes + (first + g) % b.n_groups * b.record_bytes;
     const uint8_t* scales = b.shared ? block : record;
-    for (int row = 0; row < kPanelRows; row += W) {
-      F base[2][1] = {};
-      load_base<kind>(base[0], block, 0, row);
-      store(&part.scales[g][row], load_scale<kind>(scales, 0, 0, row, base[0][0]));
-      if constexpr (Kind<kind>::k.has_min) {
-        load_base<kind>(base[1], block, 1, row);
-        store(&part.mins[g][row], load_scale<kind>(scales, 1, 0, row, base[1][0]));
-      }
-      for (int quad = 0; quad < kGroup / 4; ++quad)
-        split(load_codes<kind>(record + b.codes_at, quad, row, book), job.zero, &part.codes[g][2 * quad][row],
-              &part.codes[g][2 * quad + 1][row]);
+    prefetch<b.record_bytes>(record + kPrefetchAhead);
+    for (int field = 0; field <= Kind<kind>::k.has_min; ++field) {
+      if ((first + g) % b.n_groups == 0) load_base<kind>(base[field], block, field, 0);
+      for (int p = 0; p < b.parts; ++p)
+        for (int row = 0; row < kPanelRows; row += W)
+          store(&part.scales[field][g][p][row], load_scale<kind>(scales, field, p, row, base[field][row / W]));
     }
+    for (int row = 0; row < kPanelRows; row += W)
+#pragma GCC unroll 8
+      for (int quad = 0; quad < kGroup / 4; ++quad) {
+        const I codes = load_codes<kind>(record + b.codes_at, quad, row, book);
+        if constexpr (kNeedsInt16<kind>) {
+          split(codes, job.zero, &part.pairs[g][2 * quad][row], &part.pairs[g][2 * quad + 1][row]);
+        } else {
+          __builtin_memcpy(&part.quads[g][quad][row], &codes, sizeof(codes));
+        }
+      }
   }
 }
 
@@ -130,12 +165,12 @@ void unpack_dense(const uint8_t* panel, int64_t first, int n, Part& part) {
         load_pair<type>(panel, first_pair + i, row, low, high);
         top = larger_size(larger_size(abs(low), abs(high)), top);
       }
-      store(&part.scales[g][row], top / (float)kInt16Weight);
+      store(&part.scales[0][g][0][row], top / (float)kInt16Weight);
       const F inverse = top > 1e-30f ? (float)kInt16Weight / top : F{};
       for (int i = 0; i < kPairs; ++i) {
         load_pair<type>(panel, first_pair + i, row, low, high);
         const I pair = pair_of(round_to_int(low * inverse), round_to_int(high * inverse));
-        __builtin_memcpy(&part.codes[g][i][row], &pair, sizeof(pair));
+        __builtin_memcpy(&part.pairs[g][i][row], &pair, sizeof(pair));
       }
     }
   }
@@ -145,8 +180,7 @@ template <int kind = 0>
 void unpack(const MatmulJob& job, const uint8_t* panel, int64_t first, int n, Part& part) {
   if constexpr (kind < kQuantKindCount) {
     if (job.kind != kind) return unpack<kind + 1>(job, panel, first, n, part);
-    if constexpr (kSignedCodes && largest_code(kQuantKinds[kind]) >= 128)
-      unpack_quant<kind>(job, panel, first, n, part);
+    if constexpr (kNeedsInt16<kind> || kAddsPairs) unpack_quant<kind>(job, panel, first, n, part);
   } else if (job.dense == Dense::kF16) {
     unpack_dense<Dense::kF16>(panel, first, n, part);
   } else {
@@ -162,9 +196,38 @@ struct PartRow {
 };
 template <bool has_min, int... m>
 constexpr PartRow row_of(Lanes<m...>) {
-  return {{part_tile<m + 1, has_min>...}};
+  return {{int16_tile<m + 1, has_min>...}};
 }
-constexpr PartRow kPartTiles[] = {row_of<false>(LanesOf<kInt16Tile>()), row_of<true>(LanesOf<kInt16Tile>())};
+constexpr PartRow kInt16Tiles[] = {row_of<false>(LanesOf<kInt16Tile>()), row_of<true>(LanesOf<kInt16Tile>())};
+
+// The first kind that has the same tiles as `kind`, once its codes are bytes and its scales f32.
+constexpr int byte_tile_kind(int kind) {
+  const auto alike = [](const QuantKind& a, const QuantKind& b) {
+    const int parts = block_layout(a).parts, n_quads = kGroup / 4 / parts;
+    return a.has_min == b.has_min && parts == block_layout(b).parts &&
+           quads_in_pairs(largest_code(a), n_quads) == quads_in_pairs(largest_code(b), n_quads) &&
+           (largest_code(a) < 128) == (largest_code(b) < 128);
+  };
+  int i = 0;
+  while (!alike(kQuantKinds[i], kQuantKinds[kind])) ++i;
+  return i;
+}
+template <int kind, int... m>
+constexpr PartRow byte_row_of(Lanes<m...>) {
+  if constexpr (kAddsPairs && !kNeedsInt16<kind> && gains_from_bytes(kQuantKinds[kind])) {
+    return {{byte_tile<byte_tile_kind(kind), m + 1>...}};
+  } else {
+    return {};
+  }
+}
+struct ByteTiles {
+  PartRow of[kQuantKindCount];
+};
+template <int... kind>
+constexpr ByteTiles byte_tiles_of(Lanes<kind...>) {
+  return {{byte_row_of<kind>(LanesOf<kQuantTile>())...}};
+}
+constexpr ByteTiles kByteTiles = byte_tiles_of(LanesOf<kQuantKindCount>());
 
 struct Scratch {
   Part part;
@@ -178,6 +241,7 @@ INLINE void multiply_panel(const MatmulJob& job, int64_t panel, int tile_begin_,
   const int first_token = tile_begin(job.tiling, tile_begin_);
   const int64_t n_groups = job.n_in / kGroup, group_bytes = job.act_token_bytes / n_groups;
   const bool has_min = job.kind >= 0 && kQuantKinds[job.kind].has_min;
+  const PartFn* tiles = (job.unpacked == Unpacked::kBytes ? kByteTiles.of[job.kind] : kInt16Tiles[has_min]).of;
   memset(s.sums, 0, (size_t)(tile_begin(job.tiling, tile_end) - first_token) * sizeof(s.sums[0]));
   for (int64_t g = 0; g < n_groups; g += kPartGroups) {
     const int n = (int)(n_groups - g < kPartGroups ? n_groups - g : kPartGroups);
@@ -185,14 +249,14 @@ INLINE void multiply_panel(const MatmulJob& job, int64_t panel, int tile_begin_,
     for (int tile = tile_begin_; tile < tile_end; ++tile) {
       const int token = tile_begin(job.tiling, tile), m = tile_begin(job.tiling, tile + 1) - token;
       const uint8_t* act = job.act + token * job.act_token_bytes + g * group_bytes * m;
-      kPartTiles[has_min].of[m - 1](s.part, n, act, s.sums[token - first_token]);
+      tiles[m - 1](s.part, n, act, s.sums[token - first_token]);
     }
   }
 }
 
 }  // namespace
 
-void matmul_in_int16(const MatmulJob& job, const PanelRange& range) {
+void matmul_in_parts(const MatmulJob& job, const PanelRange& range) {
   for_each_panel(job, range, scratch.sums,
                  [&](int64_t panel, int first, int last) { multiply_panel(job, panel, first, last, scratch); });
 }
