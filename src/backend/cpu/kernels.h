@@ -52,9 +52,12 @@ constexpr QuantKind kQuantKinds[] = {
     {4, 240, 32, false, Scales::kF16},            // IQ4_NL
     {4, 24, 32, false, Scales::kE8M0},            // MXFP4
     {4, 240, 32, false, Scales::kSuper},          // IQ4_XS
-    {4, 124, 32, false, Scales::kSuper},          // IQ3_XXS IQ3_S
-    {3, 86, 32, false, Scales::kSuper},           // IQ1_S IQ2_XXS
-    {3, 86, 16, false, Scales::kSuper},           // IQ1_M IQ2_XS IQ2_S
+    {4, 124, 32, false, Scales::kSuper},          // IQ3_XXS
+    {4, 30, 32, false, Scales::kSuper},           // IQ3_S
+    {3, 86, 32, false, Scales::kSuper},           // IQ2_XXS
+    {3, 86, 16, false, Scales::kSuper},           // IQ2_XS IQ2_S
+    {3, 18, 32, false, Scales::kSuper},           // IQ1_S
+    {3, 18, 16, false, Scales::kSuper},           // IQ1_M
     {7, 0, 32, false, Scales::kSuper},            // file blocks of IQ1_S IQ2_XXS IQ3_XXS IQ3_S, unpacked
     {7, 0, 16, false, Scales::kSuper},            // file blocks of IQ1_M IQ2_XS IQ2_S, unpacked
     {7, 0, 256, false, Scales::kF16},             // file blocks of TQ1_0, unpacked
