@@ -156,18 +156,32 @@ TEST(CudaRanks, SumsOfTinyHugeAndBrokenNumbers) {
 TEST(CudaRanks, GathersAllRows) {
   const int n = std::min(n_gpus(), 8);
   if (n < 2) GTEST_SKIP() << "there are not two GPUs";
-  constexpr int64_t kRows = 3, kCols = 129;
+  const uint64_t seed = test_seed();
+  SCOPED_TRACE(seed);
+  struct Size {
+    int64_t rows, cols;
+  };
+  // From one number to a full mailbox, an odd number of numbers, and more than a mailbox has room for.
+  constexpr Size kSizes[] = {{1, 1}, {3, 129}, {1, 32064}, {1, 1025}, {4, 32768}, {5, 32768}};
   on_gpus(n, [&](Backend& backend, int rank) {
-    const Tensor own = backend.alloc(DType::kF32, kRows, kCols), all = backend.alloc(DType::kF32, kRows * n, kCols);
-    backend.upload(own, numbers(static_cast<uint64_t>(rank), kRows * kCols).data());
-    backend.all_gather(all, own);
-    std::vector<float> got(static_cast<size_t>(all.rows * all.cols)), expected;
-    backend.download(got.data(), all);
-    for (int r = 0; r < n; ++r) {
-      const std::vector<float> part = numbers(static_cast<uint64_t>(r), kRows * kCols);
-      expected.insert(expected.end(), part.begin(), part.end());
+    for (int round = 0; round < 3; ++round) {  // places are written again
+      for (const auto& [rows, cols] : kSizes) {
+        SCOPED_TRACE(testing::Message() << rows << " x " << cols << ", rank " << rank);
+        const auto part_of = [&](int r) {
+          return numbers(seed + static_cast<uint64_t>(8 * round + r), static_cast<size_t>(rows * cols));
+        };
+        const Tensor own = backend.alloc(DType::kF32, rows, cols), all = backend.alloc(DType::kF32, rows * n, cols);
+        backend.upload(own, part_of(rank).data());
+        backend.all_gather(all, own);
+        std::vector<float> got(static_cast<size_t>(all.rows * all.cols)), expected;
+        backend.download(got.data(), all);
+        for (int r = 0; r < n; ++r) {
+          const std::vector<float> part = part_of(r);
+          expected.insert(expected.end(), part.begin(), part.end());
+        }
+        EXPECT_EQ(got, expected);
+      }
     }
-    EXPECT_EQ(got, expected) << rank;
   });
 }
 

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <limits>
 #include <string_view>
+#include <utility>
 
 #include "base/check.h"
 #include "base/log.h"
@@ -18,17 +19,20 @@ struct Parts {
     const auto n = static_cast<size_t>(n_ranks);
     codes = sizeof(PeerLine) * kLineBlocks * kPeerTurns * n * kLineThreads * 2;
     arrived = codes + sizeof(uint4) * kSliceBlocks * kPeerTurns * 2 * kMostSlice / kPeerGroup;
-    line_turns = arrived + sizeof(uint32_t) * kSliceBlocks * kPeerTurns * 2 * n;
+    gathered = arrived + sizeof(uint32_t) * kSliceBlocks * kPeerTurns * 2 * n;
+    line_turns = gathered + sizeof(PeerLine) * kGatherBlocks * kPeerTurns * n * kGatherThreads * kGatherLines;
     turns = line_turns + sizeof(uint32_t) * kLineBlocks;
-    end = turns + sizeof(uint32_t) * kSliceBlocks;
+    gather_turns = turns + sizeof(uint32_t) * kSliceBlocks;
+    end = gather_turns + sizeof(uint32_t) * kGatherBlocks;
   }
   PeerMailbox mailbox(char* memory) const {
     return {.lines = reinterpret_cast<PeerLine*>(memory),
             .codes = reinterpret_cast<uint4*>(memory + codes),
-            .arrived = reinterpret_cast<uint32_t*>(memory + arrived)};
+            .arrived = reinterpret_cast<uint32_t*>(memory + arrived),
+            .gathered = reinterpret_cast<PeerLine*>(memory + gathered)};
   }
 
-  size_t codes, arrived, line_turns, turns, end;  // bytes from the beginning; the lines begin at 0
+  size_t codes, arrived, gathered, line_turns, turns, gather_turns, end;  // bytes from the beginning; lines begin at 0
 };
 
 // How a rank reaches the memory of another.
@@ -89,8 +93,10 @@ std::unique_ptr<PeerSums> PeerSums::connect(Communicator& ranks, Device& device)
     if (r < kMaxPeers) peers.of[r] = parts.mailbox(static_cast<char*>(data));
   }
   peers.stop = static_cast<const int*>(sums->stop_.data());
-  peers.line_turns = reinterpret_cast<uint32_t*>(static_cast<char*>(own.data) + parts.line_turns);
-  peers.turns = reinterpret_cast<uint32_t*>(static_cast<char*>(own.data) + parts.turns);
+  for (const auto& [turns, place] : {std::pair{&peers.line_turns, parts.line_turns},
+                                     {&peers.turns, parts.turns},
+                                     {&peers.gather_turns, parts.gather_turns}})
+    *turns = reinterpret_cast<uint32_t*>(static_cast<char*>(own.data) + place);
   const std::vector<Door> opened = exchanged(ranks, own);
   const bool all = std::ranges::all_of(opened, [](const Door& door) { return door.can_open; });
   if (!all) log_info("a GPU cannot read the memory of another one: NCCL computes all sums");
@@ -112,6 +118,21 @@ void PeerSums::add_reduced(const Tensor& x, const Tensor& y, Device& device) {
   if (y.rows == 0) return;
   add_peer_sums(peers_, x, y, device);
   check_launch("add_peer_sums");
+}
+
+void PeerSums::gather(const Tensor& all, const Tensor& own, Device& device) {
+  CHECK(own.dtype == DType::kF32 && all.dtype == DType::kF32 && own.contiguous() && all.contiguous());
+  CHECK(can_gather(own.rows * own.cols) && all.rows == peers_.n_ranks * own.rows && all.cols == own.cols);
+  if (own.rows == 0) return;
+  gather_peer_words(peers_, static_cast<uint32_t*>(all.data), static_cast<const uint32_t*>(own.data),
+                    static_cast<int>(own.rows * own.cols), device);
+  check_launch("gather_peer_words");
+}
+
+void PeerSums::share(int32_t* words, int64_t n, Device& device) {
+  CHECK(can_gather(n));
+  share_peer_words(peers_, reinterpret_cast<uint32_t*>(words), static_cast<int>(n), device);
+  check_launch("share_peer_words");
 }
 
 }  // namespace ingot::cuda

@@ -44,7 +44,7 @@ __device__ __forceinline__ uint4 sum_of_ranks(const uint4 (&codes)[kMost], int n
   return code;
 }
 
-// Both kernels: a rank writes to a place again two turns later. By then the reader has read it: the reader's block sent
+// All kernels: a rank writes to a place again two turns later. By then the reader has read it: the reader's block sent
 // its numbers of the turn between, which the rank has received, after it read those of the first turn.
 
 __device__ __forceinline__ void send_line(PeerLine* to, uint32_t a, uint32_t b, uint32_t turn) {
@@ -59,9 +59,20 @@ __device__ __forceinline__ PeerLine load_line(const PeerLine* from) {
                : "memory");
   return line;
 }
-__device__ __forceinline__ void await_line(PeerLine& line, const PeerLine* from, uint32_t turn, const int* stop) {
-  for (int i = 1; (line.first >> 32 != turn || line.second >> 32 != turn) && !gives_up(i, stop); ++i)
-    line = load_line(from);
+// Loads lines until all have arrived. Each try loads all of them at once: one after another, each line would cost the
+// time of a load.
+template <int n, class From>
+__device__ __forceinline__ void await_lines(PeerLine (&lines)[n], uint32_t turn, const int* stop, From&& from) {
+  for (int tries = 1;; ++tries) {
+    bool arrived = true;
+#pragma unroll
+    for (int i = 0; i < n; ++i)
+      if (const PeerLine* line = from(i); line != nullptr) lines[i] = load_line(line);
+#pragma unroll
+    for (int i = 0; i < n; ++i)
+      if (from(i) != nullptr) arrived &= lines[i].first >> 32 == turn && lines[i].second >> 32 == turn;
+    if (arrived || gives_up(tries, stop)) return;
+  }
 }
 
 template <int kMost>
@@ -85,19 +96,18 @@ __global__ void __launch_bounds__(kLineThreads) lines_kernel(Peers peers, Sum s)
     }
     float* to = place_in_x(s, i);
     Numbers x = load_numbers(to);  // arrives while the lines do
-    PeerLine got[kMost][2];
-#pragma unroll
-    for (int r = 0; r < kMost; ++r)
-      if (r < peers.n_ranks && r != peers.rank)
-        for (int j = 0; j < 2; ++j) got[r][j] = load_line(lines(peers.rank, r) + j);
+    PeerLine got[2 * kMost];
+    await_lines(got, turn, peers.stop, [&](int j) -> const PeerLine* {
+      return j / 2 < peers.n_ranks && j / 2 != peers.rank ? lines(peers.rank, j / 2) + j % 2 : nullptr;
+    });
     uint4 codes[kMost];
 #pragma unroll
     for (int r = 0; r < kMost; ++r) {
       codes[r] = own;
       if (r >= peers.n_ranks || r == peers.rank) continue;
-      for (int j = 0; j < 2; ++j) await_line(got[r][j], lines(peers.rank, r) + j, turn, peers.stop);
-      codes[r] = make_uint4(static_cast<uint32_t>(got[r][0].first), static_cast<uint32_t>(got[r][0].second),
-                            static_cast<uint32_t>(got[r][1].first), static_cast<uint32_t>(got[r][1].second));
+      const PeerLine &low = got[2 * r], &high = got[2 * r + 1];
+      codes[r] = make_uint4(static_cast<uint32_t>(low.first), static_cast<uint32_t>(low.second),
+                            static_cast<uint32_t>(high.first), static_cast<uint32_t>(high.second));
     }
     Numbers sum;
     sum_of_ranks(codes, peers.n_ranks, sum);
@@ -188,6 +198,51 @@ __global__ void __launch_bounds__(kSliceThreads, 2) slices_kernel(Peers peers, S
   if (thread == 0) peers.turns[block] = turn;
 }
 
+// from_first: words [n] of rank 0 replace those of the other ranks. Otherwise all [n_ranks, n] gets the words of each
+// rank. All ranks send in both cases: without an answer, rank 0 could write to a place that is still read.
+struct Gather {
+  uint32_t* all;
+  const uint32_t* own;
+  int n;
+  bool from_first;
+};
+
+__global__ void __launch_bounds__(kGatherThreads) gather_kernel(Peers peers, Gather g) {
+  start_dependent();
+  const int block = static_cast<int>(blockIdx.x), thread = static_cast<int>(threadIdx.x);
+  const uint32_t turn = peers.gather_turns[block] + 1;
+  const int64_t place = (int64_t{block} * kPeerTurns + turn % kPeerTurns) * peers.n_ranks;
+  const auto line = [&](int j) { return thread + j * kGatherThreads; };
+  const auto mail = [&](int reader, int sender, int j) {
+    return peers.of[reader].gathered + (place + sender) * kGatherThreads * kGatherLines + line(j);
+  };
+  const auto store = [&](int r, int j, uint32_t first, uint32_t second) {
+    if (g.from_first && r != 0) return;
+    const int i = block * kGatherSlice + 2 * line(j);
+    uint32_t* to = g.all + (g.from_first ? 0 : int64_t{r} * g.n) + i;
+    if (i < g.n) to[0] = first;
+    if (i + 1 < g.n) to[1] = second;
+  };
+#pragma unroll
+  for (int j = 0; j < kGatherLines; ++j) {
+    const int i = block * kGatherSlice + 2 * line(j);
+    const uint32_t first = i < g.n ? __ldcg(g.own + i) : 0, second = i + 1 < g.n ? __ldcg(g.own + i + 1) : 0;
+    for (int r = 0; r < peers.n_ranks; ++r)
+      if (r != peers.rank) send_line(mail(r, peers.rank, j), first, second, turn);
+    store(peers.rank, j, first, second);
+  }
+  for (int r = 0; r < peers.n_ranks; ++r) {
+    if (r == peers.rank) continue;
+    PeerLine got[kGatherLines];
+    await_lines(got, turn, peers.stop, [&](int j) { return mail(peers.rank, r, j); });
+#pragma unroll
+    for (int j = 0; j < kGatherLines; ++j)
+      store(r, j, static_cast<uint32_t>(got[j].first), static_cast<uint32_t>(got[j].second));
+  }
+  __syncthreads();  // all threads have read the turn
+  if (thread == 0) peers.gather_turns[block] = turn;
+}
+
 // Numbers of a slice: equal slices for all blocks, in as few rounds as possible.
 int slice_for(int n, int n_ranks) {
   const int unit = kPeerGroup * n_ranks, n_rounds = (n - 1) / (kSliceBlocks * kMostSlice) + 1;
@@ -210,6 +265,14 @@ void add_peer_sums(const Peers& peers, const Tensor& x, const Tensor& y, Device&
   const Sum sum{x.f32(), y.f32(), x.stride, static_cast<int>(y.cols), static_cast<int>(y.rows * y.cols)};
   if (peers.n_ranks == 2) return start<2>(peers, sum, device);
   peers.n_ranks <= 4 ? start<4>(peers, sum, device) : start<kMaxPeers>(peers, sum, device);
+}
+
+void gather_peer_words(const Peers& peers, uint32_t* all, const uint32_t* own, int n, Device& device) {
+  launch(device, gather_kernel, blocks_for(n, kGatherSlice), kGatherThreads, 0, peers, Gather{all, own, n, false});
+}
+
+void share_peer_words(const Peers& peers, uint32_t* words, int n, Device& device) {
+  launch(device, gather_kernel, blocks_for(n, kGatherSlice), kGatherThreads, 0, peers, Gather{words, words, n, true});
 }
 
 }  // namespace ingot::cuda

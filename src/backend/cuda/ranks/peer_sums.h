@@ -9,6 +9,8 @@
 //   slices   A block sends its slice, and then its turn. This needs half the bytes, but also a fence, which costs about
 //            a microsecond. Of n > 2 GPUs, each adds its part of a slice and sends the sums to the others. So each sends
 //            2 (n - 1) / n times its numbers instead of n - 1 times.
+//
+// Few words, such as the logits of one token or the tokens of a step, are gathered as lines too.
 #pragma once
 #include <vector_types.h>
 
@@ -28,6 +30,9 @@ constexpr int kLineBlocks = 128, kLineThreads = 128;
 constexpr int kLineSlice = kPeerGroup * kLineThreads;  // numbers of a slice that is sent as lines
 constexpr int kSliceBlocks = 256, kSliceThreads = 256;
 constexpr int kMostSlice = 16384;  // numbers of the longest slice
+
+constexpr int kGatherBlocks = 128, kGatherThreads = 128, kGatherLines = 4;  // lines of a thread
+constexpr int kGatherSlice = 2 * kGatherThreads * kGatherLines;             // words of a block
 // Places of a block: for this turn, and for the previous turn, which this GPU may still read.
 constexpr int kPeerTurns = 2;
 
@@ -38,22 +43,28 @@ struct alignas(16) PeerLine {
 
 // The memory of a GPU that other GPUs write to.
 struct PeerMailbox {
-  PeerLine* lines = nullptr;    // [kLineBlocks, turns, ranks that send, kLineThreads, 2]
-  uint4* codes = nullptr;       // [kSliceBlocks, turns, 2 kMostSlice / 8]: slices by sender, or parts and their sums
-  uint32_t* arrived = nullptr;  // [kSliceBlocks, turns, 2 steps, ranks that send]: the turn whose codes have arrived
+  PeerLine* lines = nullptr;     // [kLineBlocks, turns, ranks that send, kLineThreads, 2]
+  uint4* codes = nullptr;        // [kSliceBlocks, turns, 2 kMostSlice / 8]: slices by sender, or parts and their sums
+  uint32_t* arrived = nullptr;   // [kSliceBlocks, turns, 2 steps, ranks that send]: the turn whose codes have arrived
+  PeerLine* gathered = nullptr;  // [kGatherBlocks, turns, ranks that send, kGatherThreads * kGatherLines]
 };
 
 // Parameters of the kernels.
 struct Peers {
-  PeerMailbox of[kMaxPeers] = {};  // of all ranks, as this GPU addresses them
-  uint32_t* line_turns = nullptr;  // [kLineBlocks] on this GPU
-  uint32_t* turns = nullptr;       // [kSliceBlocks] on this GPU
-  const int* stop = nullptr;       // in host memory: not 0 after a rank has failed; then no block waits
+  PeerMailbox of[kMaxPeers] = {};    // of all ranks, as this GPU addresses them
+  uint32_t* line_turns = nullptr;    // [kLineBlocks] on this GPU
+  uint32_t* turns = nullptr;         // [kSliceBlocks] on this GPU
+  uint32_t* gather_turns = nullptr;  // [kGatherBlocks] on this GPU
+  const int* stop = nullptr;         // in host memory: not 0 after a rank has failed; then no block waits
   int rank = 0, n_ranks = 0;
 };
 
 // peer_sums.cu: x [rows, cols] += the sum of y [rows, cols] over all ranks. Both are f32.
 void add_peer_sums(const Peers& peers, const Tensor& x, const Tensor& y, Device& device);
+// all [n_ranks, n]: the words of each rank. own [n], n up to kGatherBlocks * kGatherSlice.
+void gather_peer_words(const Peers& peers, uint32_t* all, const uint32_t* own, int n, Device& device);
+// words [n] of rank 0 replace those of the other ranks.
+void share_peer_words(const Peers& peers, uint32_t* words, int n, Device& device);
 
 class PeerSums {
  public:
@@ -65,6 +76,11 @@ class PeerSums {
   bool takes(const Tensor& y) const;
   // x [rows, cols] += the sum of y [rows, cols] over all ranks. Both are f32.
   void add_reduced(const Tensor& x, const Tensor& y, Device& device);
+
+  static bool can_gather(int64_t n_words) { return n_words <= kGatherBlocks * kGatherSlice; }
+  // all [n_ranks * rows, cols] = the rows of rank 0, of rank 1 ... Both are f32 and contiguous; own: [rows, cols].
+  void gather(const Tensor& all, const Tensor& own, Device& device);
+  void share(int32_t* words /* [n] of rank 0 replace those of the other ranks */, int64_t n, Device& device);
   void stop();  // ends the kernels that wait for other ranks; their sums are wrong
 
  private:

@@ -32,7 +32,10 @@ void CudaBackend::zero(Tensor x) {
 
 void CudaBackend::all_reduce(Tensor x) { nccl_->all_reduce(x, device_.stream()); }
 
-void CudaBackend::all_gather(Tensor y, Tensor x) { nccl_->all_gather(y, x, device_.stream()); }
+void CudaBackend::all_gather(Tensor y, Tensor x) {
+  if (peer_sums_ && cuda::PeerSums::can_gather(x.rows * x.cols)) return peer_sums_->gather(y, x, device_);
+  nccl_->all_gather(y, x, device_.stream());
+}
 
 void CudaBackend::add_reduced(Tensor x, Tensor y) {
   if (peer_sums_ && peer_sums_->takes(y)) return peer_sums_->add_reduced(x, y, device_);
@@ -82,7 +85,10 @@ void CudaBackend::meet_ranks() {
 // GPUs.
 void CudaBackend::share_drawn_tokens(const Batch& batch) {
   if (std::ranges::none_of(batch.tokens, [](int32_t token) { return token < 0; })) return;
-  nccl_->broadcast(const_cast<int32_t*>(device_batch_.view().tokens), batch.tokens.size_bytes(), device_.stream());
+  auto* tokens = const_cast<int32_t*>(device_batch_.view().tokens);
+  if (peer_sums_ && cuda::PeerSums::can_gather(std::ssize(batch.tokens)))
+    return peer_sums_->share(tokens, std::ssize(batch.tokens), device_);
+  nccl_->broadcast(tokens, batch.tokens.size_bytes(), device_.stream());
 }
 
 }  // namespace ingot
