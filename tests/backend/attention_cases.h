@@ -217,6 +217,8 @@ inline void add_qkv_cases(std::vector<OpCase>& cases) {
     cases.push_back(qkv_case({{14, 2, 64}, 256, Format::Q4_K, Format::Q4_K, Format::Q6_K, true, false, RopeLayout::kHalfSplit, 64}, seqs));
     cases.push_back(qkv_case({{4, 4, 96}, 256, Format::Q4_0, Format::F16, Format::Q5_1, true, true, RopeLayout::kHalfSplit, 32}, seqs));
     cases.push_back(qkv_case({{4, 2, 128}, 64, Format::F32, Format::F32, Format::F32, false, true, RopeLayout::kHalfSplit, 128}, seqs));
+    cases.push_back(qkv_case({{4, 2, 96}, 256, Format::BF16, Format::BF16, Format::BF16, true, false, RopeLayout::kHalfSplit, 32}, seqs));
+    cases.push_back(qkv_case({{3, 3, 64}, 256, Format::F16, Format::F16, Format::F16}, seqs));
     cases.push_back(qkv_case({{6, 2, 16}, 64, Format::F32, Format::F32, Format::F32, false, false, RopeLayout::kHalfSplit, 16, true}, seqs));
     cases.push_back(qkv_case({{2, 1, 32, DType::kF32}, 32, Format::F32, Format::F32, Format::F32}, seqs));
   }

@@ -189,6 +189,7 @@ class CudaBackend final : public Backend, public RecordedSteps {
   bool float8_product(const Tensor& y, Input& input, const cuda::PackedWeight& w, bool accumulate);
   void quantize(Input& input, bool whole_rows);
   std::optional<Tensor> joined_product(Input& input, std::span<const Weight* const> weights);
+  bool qkv_in_one_launch(const QkvArgs& args, Input& input);
   bool can_run_side_by_side(const Input& input, std::span<const Weight* const> weights);
   void products(std::span<const Tensor> y, Input& input, std::span<const Weight* const> weights);
   void product(const Tensor& y, Input& input, const Weight& w, const Tensor& bias, bool accumulate);

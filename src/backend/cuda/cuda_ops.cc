@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "backend/cuda/cuda_backend.h"
+#include "backend/cuda/matmul/qkv_end.h"
 
 namespace ingot {
 
@@ -258,6 +259,22 @@ void CudaBackend::gate_up(const GateUpArgs& a) {
   finish(a.y, up);
 }
 
+// One launch for all of qkv(), if dot_rows runs and supports these heads and this cache.
+bool CudaBackend::qkv_in_one_launch(const QkvArgs& a, Input& input) {
+  const cuda::MatmulKernel& kernel = kernel_for(*a.wq, a.x.rows);
+  const auto end = cuda::qkv_end(a, view_of(*a.kv), device_batch_.view());
+  if (!end || kernel.run != cuda::matvec || packed(*a.wq).layout != cuda::Layout::kDense || !alike(*a.wq, *a.wk) ||
+      !alike(*a.wq, *a.wv))
+    return false;
+  launch(kernel,
+         {.jobs = {{&packed(*a.wq), data_of(a.bq)}, {&packed(*a.wk), data_of(a.bk)}, {&packed(*a.wv), data_of(a.bv)}},
+          .y = {a.q, a.k, a.v},
+          .n_jobs = 3,
+          .end = &*end},
+         input);
+  return true;
+}
+
 void CudaBackend::qkv(const QkvArgs& a) {
   const bool norms_all_heads = a.q_norm.weight && a.q_norm.weight.cols != a.head_dim;
   if (norms_all_heads || !cuda::can_finish_qkv(a)) return Backend::qkv(a);
@@ -272,6 +289,7 @@ void CudaBackend::qkv(const QkvArgs& a) {
   if (const auto all = joined_product(input, weights))
     return finish(all->slice_cols(0, a.q.cols), all->slice_cols(a.q.cols, a.k.cols),
                   all->slice_cols(a.q.cols + a.k.cols, a.v.cols));
+  if (qkv_in_one_launch(a, input)) return;
   for (int i = 0; i < 3;) {  // neighbours of one layout share a launch, or run side by side
     const cuda::MatmulKernel& kernel = kernel_for(*weights[i], input.x.rows);
     if (kernel.run == nullptr) {

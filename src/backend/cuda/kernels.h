@@ -58,6 +58,7 @@ struct DeferredNorm {
 bool can_defer(const DeferredNorm& norm);  // an RMS norm of one row
 
 class SpecialisedKernels;
+struct QkvEnd;
 
 struct Matvec {
   Tensor x;                            // [n, n_in] f16
@@ -70,6 +71,7 @@ struct Matvec {
   int gate = -1;                              // an Activation: y[0] = act(jobs[0]) * jobs[1]; -1: none
   bool batch_invariant = false;               // tile_matmul: a row's result does not depend on the other rows
   bool decoded = false;                       // tile_matmul: the previous kernel writes the weight
+  const QkvEnd* end = nullptr;                // dot_rows: what becomes of q, k and v; y[0] is q after rope
   SpecialisedKernels* specialised = nullptr;  // may be null
 };
 bool can_matvec(const PackedWeight& w);
@@ -115,6 +117,8 @@ void write_kv(const DeviceKv& kv, int layer, const Tensor& k, const Tensor& v, c
               Device& device);
 // The rest of qkv after the products: biases, norms, rope, and the cache.
 bool can_finish_qkv(const QkvArgs& args);
+// The same inside dot_rows(), if it supports these heads and this cache.
+std::optional<QkvEnd> qkv_end(const QkvArgs& args, const DeviceKv& kv, const DeviceBatch& batch);
 // q, k, v: the products. The finished q goes to args.q, the others to the cache.
 void finish_qkv(const QkvArgs& args, const Tensor& q, const Tensor& k, const Tensor& v, const DeviceKv& kv,
                 const DeviceBatch& batch, Device& device);

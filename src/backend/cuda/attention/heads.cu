@@ -2,6 +2,7 @@
 #include <algorithm>
 
 #include "backend/cuda/attention/cache.cuh"
+#include "backend/cuda/matmul/qkv_end.h"
 
 namespace ingot::cuda {
 namespace {
@@ -252,6 +253,25 @@ void write_kv(const DeviceKv& kv, int layer, const Tensor& k, const Tensor& v, c
 }
 
 bool can_finish_qkv(const QkvArgs& a) { return a.head_dim % 4 == 0 && (!a.rope.angles || a.rope.angles.cols % 4 == 0); }
+
+std::optional<QkvEnd> qkv_end(const QkvArgs& a, const DeviceKv& kv, const DeviceBatch& batch) {
+  if (a.x.rows != 1 || a.q_norm.weight || a.k_norm.weight || kv.dtype != DType::kF16 || kv.n_parts != 2 ||
+      a.q.dtype != DType::kF16 || a.head_dim % 2 != 0)
+    return {};
+  const Rope rope = rope_of(a.rope);
+  const int64_t page = int64_t{kv.block_size} * kv.head_dim, part = kv.n_kv_heads * page;
+  auto* keys = static_cast<half*>(kv.data) + int64_t{a.layer} * kv.n_blocks * 2 * part;
+  return QkvEnd{.angles = rope.angles,
+                .half_dim = rope.half_dim,
+                .split = rope.split,
+                .head_dim = a.head_dim,
+                .keys = keys,
+                .values = keys + part,
+                .block_stride = 2 * part,
+                .block_size = kv.block_size,
+                .position = batch.positions,
+                .block_table = batch.block_table};
+}
 
 void finish_qkv(const QkvArgs& a, const Tensor& q_product, const Tensor& k_product, const Tensor& v_product,
                 const DeviceKv& kv, const DeviceBatch& batch, Device& device) {

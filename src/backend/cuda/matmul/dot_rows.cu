@@ -33,7 +33,7 @@ void dot_rows(const Matvec& m, Device& device) {
   int64_t n_rows = 0;
   for (int i = 0; i < m.n_jobs; ++i) n_rows += m.jobs[i].w->n_out;
   const int most_blocks = 2 * device.n_multiprocessors();
-  const int per_task = gated || n_rows <= most_blocks * kWarps ? 1 : 2;
+  const int per_task = m.end != nullptr ? 2 : gated || n_rows <= most_blocks * kWarps ? 1 : 2;
   Params p{};
   for (int i = 0; i < m.n_jobs; ++i) {
     const PackedWeight& w = *m.jobs[i].w;
@@ -44,6 +44,8 @@ void dot_rows(const Matvec& m, Device& device) {
     if (!gated || i == 0) p.n_tiles += static_cast<int>((w.n_out + per_task - 1) / per_task);
   }
   p.n_jobs = m.n_jobs;
+  p.ends_qkv = m.end != nullptr;
+  if (m.end != nullptr) p.end = *m.end;
   p.x = static_cast<const half*>(m.x.data);
   p.norm = row_norm_of(m.norm);
   p.has_norm = m.norm != nullptr;

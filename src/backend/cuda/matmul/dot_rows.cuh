@@ -4,6 +4,7 @@
 // activations are in shared memory.
 #pragma once
 #include "backend/cuda/matmul/matvec_tiles.cuh"
+#include "backend/cuda/matmul/qkv_end.h"
 
 namespace ingot::cuda::dot_rows_kernel {
 
@@ -25,10 +26,35 @@ struct Params : Shape {
   Job jobs[3];
   const half* x;
   RowNorm norm;  // x is the result of this norm, if there is one
+  QkvEnd end;    // with ends_qkv: the jobs are q, k and v
 };
 
-// A task: kRows neighbouring rows of a job; with kGated, the same row of the first two jobs. Tasks are the tiles of the
-// shape.
+// Elements of a head that one lane finishes together: pair i of rope, or neighbours behind rope's elements.
+struct HeadPair {
+  int head, pair, first, second;  // first, second: in the head
+
+  __device__ HeadPair(const QkvEnd& end, int64_t row)
+      : head(static_cast<int>(row) / end.head_dim), pair(static_cast<int>(row) % end.head_dim / 2) {
+    const bool split = end.split && pair < end.half_dim;
+    first = split ? pair : 2 * pair;
+    second = split ? pair + end.half_dim : 2 * pair + 1;
+  }
+};
+
+// Where the token's first head goes in the cache.
+struct CachedToken {
+  half *keys = nullptr, *values = nullptr;
+
+  __device__ void find(const QkvEnd& end) {
+    const int position = *end.position;
+    const int64_t at =
+        end.block_table[position / end.block_size] * end.block_stride + position % end.block_size * end.head_dim;
+    keys = static_cast<half*>(end.keys) + at, values = static_cast<half*>(end.values) + at;
+  }
+};
+
+// A task: kRows neighbouring rows of a job, or with ends_qkv the rows of a HeadPair; with kGated, the same row of the
+// first two jobs. Tasks are the tiles of the shape.
 template <int kRows, bool kGated, Shape kShape>
 struct Task {
   int job = 0;
@@ -44,7 +70,11 @@ struct Task {
   }
   __device__ const Job& job_of(const Params& p, int r) const { return p.jobs[kGated ? r : job]; }
   // The last rows of a task may not exist. The last existing row is then computed in their place, but not written.
-  __device__ int64_t row_of(const Shape& s, int r) const {
+  __device__ int64_t row_of(const Params& p, const Shape& s, int r) const {
+    if (!kGated && s.ends_qkv) {
+      const HeadPair at(p.end, row);
+      return int64_t{at.head} * p.end.head_dim + (r == 0 ? at.first : at.second);
+    }
     return kGated ? row : min(row + r, int64_t{pick(s.n_out, job)} - 1);
   }
 };
@@ -74,7 +104,7 @@ struct Stream {
     if (task >= s.n_tiles) return;
     const Task<kRows, kGated, kShape> at(s, task);
 #pragma unroll
-    for (int r = 0; r < kRows; ++r) w[r] = at.job_of(p, r).w + at.row_of(s, r) * s.n_in + 8 * lane;
+    for (int r = 0; r < kRows; ++r) w[r] = at.job_of(p, r).w + at.row_of(p, s, r) * s.n_in + 8 * lane;
   }
   __device__ __forceinline__ void load(Batch<kRows>& batch) {
     const int n_in = shape_of<kShape>(p).n_in;
@@ -112,11 +142,13 @@ struct Sums {
   const half* x;
   const bool real;  // false: nothing is written
   const int lane, stride;
+  const CachedToken cached;  // with ends_qkv
   int task, chunk = 0;
   float sum[kRows] = {};
 
-  __device__ Sums(const Params& params, const half* x_of, bool is_real, int lane_of, int first, int stride_of)
-      : p(params), x(x_of), real(is_real), lane(lane_of), stride(stride_of), task(first) {}
+  __device__ Sums(const Params& params, const half* x_of, bool is_real, int lane_of, int first, int stride_of,
+                  CachedToken cached_of)
+      : p(params), x(x_of), real(is_real), lane(lane_of), stride(stride_of), cached(cached_of), task(first) {}
 
   __device__ __forceinline__ void add(const Batch<kRows>& batch) {
     const int n_in = shape_of<kShape>(p).n_in;
@@ -147,15 +179,30 @@ struct Sums {
 #pragma unroll
     for (int r = 0; r < kRows; ++r) {
       const float* bias = at.job_of(p, r).bias;
-      if (s.has_bias && bias != nullptr) total[r] += bias[at.row_of(s, r)];
+      if (s.has_bias && bias != nullptr) total[r] += bias[at.row_of(p, s, r)];
     }
     if constexpr (kGated) {
       put(s, p.jobs[0], at.row, act_mul(total[0], total[1], s.act));
+    } else if (kRows == 2 && s.ends_qkv) {
+      end_pair(at, total[0], total[kRows - 1]);
     } else {
 #pragma unroll
       for (int r = 0; r < kRows; ++r)
         if (at.row + r < pick(s.n_out, at.job)) put(s, p.jobs[at.job], at.row + r, total[r]);
     }
+  }
+  __device__ __forceinline__ void end_pair(const Task<kRows, kGated, kShape>& at, float a, float b) {
+    const QkvEnd& end = p.end;
+    const HeadPair place(end, at.row);
+    if (at.job < 2 && place.pair < end.half_dim) {
+      const float c = __ldcg(end.angles + place.pair), s = __ldcg(end.angles + end.half_dim + place.pair), u = a;
+      a = u * c - b * s;
+      b = b * c + u * s;
+    }
+    half* head =
+        at.job == 0 ? static_cast<half*>(p.jobs[0].y) + int64_t{place.head} * end.head_dim
+                    : (at.job == 1 ? cached.keys : cached.values) + int64_t{place.head} * end.block_size * end.head_dim;
+    head[place.first] = from_float<half>(a), head[place.second] = from_float<half>(b);
   }
 };
 
@@ -170,6 +217,8 @@ __device__ __forceinline__ void run(const Params& p) {
   Stream<kRows, kGated, kShape> stream(p, lane, first, stride);
   Batch<kRows> even, odd;
   stream.load(even);
+  CachedToken cached;
+  if (s.ends_qkv) cached.find(p.end);  // the batch was uploaded before the step began
 #pragma unroll 1
   for (int pass = s.warms_instruction_cache ? 0 : 1; pass < 2; ++pass) {
     const bool real = pass == 1;
@@ -184,7 +233,7 @@ __device__ __forceinline__ void run(const Params& p) {
         *reinterpret_cast<uint4*>(shared + i) = __ldcg(reinterpret_cast<const uint4*>(p.x + i));
     }
     __syncthreads();
-    Sums<kRows, kGated, kShape> sums(p, shared, real, lane, first, stride);
+    Sums<kRows, kGated, kShape> sums(p, shared, real, lane, first, stride, cached);
     while (sums.task < s.n_tiles) {
       if (real) stream.load(odd);
       sums.add(even);

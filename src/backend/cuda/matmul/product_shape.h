@@ -17,8 +17,9 @@ struct ProductShape {
   int n_tokens = 0;             // rows of activations if the kernel is compiled for their number; 0: any number
   int n_terms = 0, n_sums = 0, n_inputs = 0;  // for products with experts (experts/codes.cuh)
   bool has_norm = false, has_bias = false, y_f32 = false, accumulate = false;
-  bool partial = false;    // some rows may have no expert
-  bool staged = false;     // the block first copies all activations to shared memory; false: x is already arranged
+  bool ends_qkv = false;  // the product also does the rest of qkv() (qkv_end.h)
+  bool partial = false;   // some rows may have no expert
+  bool staged = false;    // the block first copies all activations to shared memory; false: x is already arranged
   bool warms_instruction_cache = false;  // the kernel makes a warm-up pass (device.cuh)
 
   bool operator==(const ProductShape&) const = default;
