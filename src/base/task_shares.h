@@ -9,7 +9,7 @@
 #include <atomic>
 #include <cmath>
 #include <cstdint>
-#include <memory>
+#include <vector>
 
 namespace ingot {
 
@@ -20,8 +20,8 @@ class TaskShares {
  public:
   // With by_speed = false, the shares stay equal.
   explicit TaskShares(int n_threads, bool by_speed = true)
-      : n_(n_threads), by_speed_(by_speed && n_threads > 1), shares_(std::make_unique<Share[]>(n_threads)) {
-    for (int i = 0; i < n_; ++i) shares_[i].weight = 1.0 / n_;
+      : n_(n_threads), by_speed_(by_speed && n_threads > 1), shares_(static_cast<size_t>(n_threads)) {
+    for (Share& share : shares_) share.weight = 1.0 / n_;
   }
 
   // equal_tasks: all tasks take about the same time. Must not be called while a thread takes tasks.
@@ -94,7 +94,7 @@ class TaskShares {
   int n_;
   bool by_speed_, equal_tasks_ = false;
   int64_t n_tasks_ = 0, n_measured_ = 0;
-  std::unique_ptr<Share[]> shares_;
+  std::vector<Share> shares_;
 };
 
 }  // namespace ingot
