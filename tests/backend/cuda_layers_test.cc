@@ -248,8 +248,10 @@ TEST_P(CudaLayers, ReplaysAreChecked) {
   }
 }
 
-// Compares the logits of some steps. is_fused: one launch runs all layers of the recorded steps.
-void expect_equal_steps(Decoder& plain, Decoder& recorded, bool is_fused) {
+// Compares the logits of some steps. is_fused: one launch runs all layers of the recorded steps. Products exchange f16.
+// An element of an fp8 cache may be rounded to its neighbour, which is 6 % away.
+void expect_equal_steps(const LayersCase& c, Decoder& plain, Decoder& recorded, bool is_fused) {
+  const double bound = c.kv == DType::kE4M3 ? 4e-2 : 2e-2;
   for (int step = 0; step < Decoder::kSteps; ++step) {
     plain.begin(step);
     plain.run();
@@ -259,8 +261,7 @@ void expect_equal_steps(Decoder& plain, Decoder& recorded, bool is_fused) {
       recorded.poison();
       recorded.run();
       const std::vector<float> got = recorded.logits();
-      ASSERT_LE(relative_error(got, want), 2e-2)
-          << "step " << step << ", run " << i;  // products exchange f16; NaN fails too
+      ASSERT_LE(relative_error(got, want), bound) << "step " << step << ", run " << i;  // NaN fails too
       ASSERT_EQ(recorded.hidden_is_poisoned(), is_fused) << "step " << step << ", run " << i;
     }
   }
@@ -273,7 +274,7 @@ TEST_P(CudaLayers, EqualOpsOneByOne) {
   SCOPED_TRACE("seed " + std::to_string(seed));
   OpByOp other(create_cuda_backend({.device = "cuda"}));
   Decoder plain(other, GetParam(), seed), recorded(*backend, GetParam(), seed);  // the same weights and tokens
-  expect_equal_steps(plain, recorded, GetParam().fits && has_clusters(*backend));
+  expect_equal_steps(GetParam(), plain, recorded, GetParam().fits && has_clusters(*backend));
 }
 
 class CudaClusters : public CudaLayers {};
@@ -287,7 +288,7 @@ TEST_P(CudaClusters, SeveralTokens) {
        {std::vector<int>{1, 1, 1}, {4}, {1, 3, 2}, {3, 3}, {1, 1, 1, 1, 1}}) {
     SCOPED_TRACE(testing::PrintToString(q_lens));
     Decoder plain(other, GetParam(), seed, q_lens), recorded(*backend, GetParam(), seed, q_lens);
-    expect_equal_steps(plain, recorded, has_clusters(*backend));
+    expect_equal_steps(GetParam(), plain, recorded, has_clusters(*backend));
   }
 }
 
