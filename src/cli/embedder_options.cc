@@ -30,6 +30,7 @@ void add_embedder_flags(CLI::App& command, EmbedderFlags& f, const std::string& 
   command.add_option("-b,--batch-size", f.batch, "maximum tokens of several " + item + "s in one step")
       ->check(CLI::Range(1, 1 << 20))
       ->capture_default_str();
+  add_parallel_options(command, f.parallel);
   command.add_flag("--check-tensors", f.check_tensors, "reject weights that are not finite; reads all weights first");
   command.add_option("--log-level", f.log_level, "log level: debug, info, warn, error or off")->capture_default_str();
   add_hub_options(command, f.hub);
@@ -37,7 +38,8 @@ void add_embedder_flags(CLI::App& command, EmbedderFlags& f, const std::string& 
 
 std::unique_ptr<Embedder> open_embedder(const EmbedderFlags& f, EmbedOptions options) {
   const auto checkpoint = open_model_file({.path = f.model, .hub = f.hub, .log_level = f.log_level});
-  options.backend.device = f.device, options.backend.n_threads = f.n_threads;
+  options.backend.n_threads = f.n_threads;
+  set_parallel(f.parallel, f.device, options);
   options.n_ctx = f.n_ctx, options.max_batch_tokens = f.batch;
   options.check_tensors = f.check_tensors;
   ProgressBar bar("loading");

@@ -5,6 +5,7 @@
 #include <string>
 
 #include "cli/hub_options.h"
+#include "cli/parallel_options.h"
 #include "model/embedder.h"
 
 namespace ingot {
@@ -12,6 +13,7 @@ namespace ingot {
 struct EmbedderFlags {
   std::string model, device = "cpu", log_level = "warn";
   HubFlags hub;
+  ParallelFlags parallel;
   int n_threads = 0, n_ctx = 0, batch = 2048;
   bool truncate = false, check_tensors = false;
 };

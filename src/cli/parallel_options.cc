@@ -8,6 +8,7 @@
 #include "base/error.h"
 #include "base/threads.h"
 #include "cli/processes.h"
+#include "model/embedder.h"
 #include "model/rank_facts.h"
 #include "model/ranks.h"
 
@@ -115,6 +116,15 @@ void set_parallel(const ParallelFlags& o, int n_stages, const std::string& named
     for (int stage = 1; stage < n_stages; ++stage) own += "," + devices[static_cast<size_t>(stage * o.tp + rank)];
     runner.parallel.devices.push_back(own);
   }
+}
+
+void set_parallel(const ParallelFlags& o, const std::string& named, EmbedOptions& options) {
+  if (started_together(std::chrono::seconds(o.timeout_s)) != nullptr)
+    throw UsageError("a model that makes vectors runs in one process: start it without mpirun or srun, with --tp");
+  RunnerOptions runner{.backend = options.backend};
+  runner.backend.device = named;
+  set_parallel(o, 1, named, runner);
+  options.backend = runner.backend, options.parallel = runner.parallel;
 }
 
 bool is_follower() {

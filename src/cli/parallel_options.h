@@ -7,6 +7,7 @@
 namespace ingot {
 
 class Ranks;
+struct EmbedOptions;
 struct RunnerOptions;
 
 struct ParallelFlags {
@@ -22,6 +23,8 @@ std::vector<std::string> device_list(const std::string& devices);
 
 // Throws UsageError if the flags contradict each other. n_stages: the value of --pp. `named`: the value of --device.
 void set_parallel(const ParallelFlags& flags, int n_stages, const std::string& named, RunnerOptions& runner);
+// The same for a model that makes vectors: ranks in this process.
+void set_parallel(const ParallelFlags& flags, const std::string& named, EmbedOptions& options);
 
 // True for every process started by mpirun except the first.
 bool is_follower();

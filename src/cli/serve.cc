@@ -111,12 +111,11 @@ ServedModelParts served_parts(const ServeOptions& o, const Checkpoint& checkpoin
 
 std::shared_ptr<ServedModel> load_embedder(const ServeOptions& o, const std::shared_ptr<const Checkpoint>& checkpoint,
                                            const std::string& id) {
-  if (o.model.parallel.tp > 1)
-    throw UsageError("--tp works only with models that write text, but {} makes vectors", printable(id));
   EmbedOptions options{.n_ctx = o.model.n_ctx,
                        .max_batch_tokens = std::max(2048, o.model.chunk),
                        .check_tensors = o.model.check_tensors};
-  options.backend.device = o.model.device, options.backend.n_threads = o.model.n_threads;
+  options.backend.n_threads = o.model.n_threads;
+  set_parallel(o.model.parallel, o.model.device, options);
   if (!o.pooling.empty()) options.pooling = o.pooling;
   ServedModelParts parts = served_parts(o, *checkpoint, id);
   parts.queue_limit = queue_limit(o, o.max_seqs);

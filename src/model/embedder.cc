@@ -3,12 +3,16 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <thread>
 
+#include "backend/thread_communicator.h"
 #include "backend/trace.h"
 #include "base/error.h"
+#include "base/thread_start.h"
 #include "io/gguf/gguf.h"
 #include "io/huggingface/modules.h"
 #include "model/decoder_program.h"
+#include "model/shards.h"
 
 namespace ingot {
 namespace {
@@ -103,27 +107,38 @@ std::string EmbedFacts::prompt_names() const {
 
 // ---- models
 
-// The layers of a model, without the head.
+// The layers of a model, or a rank's share of them, without the head.
 struct Embedder::Model {
   Config config;
+  std::unique_ptr<WeightSource> source;        // the backend may read embeddings from its mapping
+  std::shared_ptr<Communicator> communicator;  // null: this is the whole model
+  std::unique_ptr<Backend> backend;
   Weights weights;
   std::unique_ptr<KvCache> kv;
   std::optional<Program> program;
 
-  void load(WeightSource& source, Backend& backend, const StepLimits& limits, const LoadProgress& progress);
+  ~Model() {
+    if (communicator && backend) backend->connect(nullptr);
+  }
+  void load(const BackendOptions& options, const StepLimits& limits, PoolBlock pool, const LoadProgress& progress);
 };
 
-void Embedder::Model::load(WeightSource& source, Backend& backend, const StepLimits& limits,
+void Embedder::Model::load(const BackendOptions& options, const StepLimits& limits, PoolBlock pool,
                            const LoadProgress& progress) {
-  weights = load_weights(source, config, backend, progress);
-  kv = backend.make_kv({.n_layers = config.bidirectional ? 1 : config.n_layers,
-                        .n_kv_heads = config.n_kv_heads,
-                        .head_dim = config.head_dim,
-                        .block_size = kBlockSize,
-                        .n_blocks = limits.max_tokens / kBlockSize + limits.max_seqs,
-                        .dtype = backend.act_dtype() == DType::kF32 ? DType::kF32 : DType::kF16,
-                        .values_are_keys = config.arch->latent_attention});
-  program.emplace(decoder_layers(config, weights, {.kv = kv.get()}, &backend, limits.max_kv_len));
+  backend = create_backend(options);
+  if (communicator) backend->connect(communicator);
+  weights = load_weights(*source, config, *backend, progress);
+  kv = backend->make_kv({.n_layers = config.bidirectional ? 1 : config.n_layers,
+                         .n_kv_heads = config.n_kv_heads,
+                         .head_dim = config.head_dim,
+                         .block_size = kBlockSize,
+                         .n_blocks = limits.max_tokens / kBlockSize + limits.max_seqs,
+                         .dtype = backend->act_dtype() == DType::kF32 ? DType::kF32 : DType::kF16,
+                         .values_are_keys = config.arch->latent_attention});
+  program.emplace(decoder_layers(config, weights, {.kv = kv.get()}, backend.get(), limits.max_kv_len));
+  pool.norm = final_norm(config, weights);
+  program->blocks.emplace_back(pool);
+  program->allocate(*backend, limits);
 }
 
 // The arrays that a Batch refers to.
@@ -192,12 +207,12 @@ void Embedder::choose_pooling(const EmbedOptions& options) {
 }
 
 void Embedder::load(const EmbedOptions& options, const LoadProgress& progress) {
-  model_ = std::make_unique<Model>();
-  Config& config = model_->config = checkpoint_->config();
+  Config config = checkpoint_->config();
   config.tied_output = true;  // an output matrix is not needed to embed
   name_ = config.name;
   n_vocab_ = config.n_vocab;
-  const int dim = config.dim, n_ctx = config.n_ctx_train;
+  width_ = config.dim;
+  const int n_ctx = config.n_ctx_train;
   if (options.n_ctx > n_ctx)
     throw UsageError("a context of {} tokens is longer than the model's maximum of {}", options.n_ctx, n_ctx);
   const int most = std::min({n_ctx, facts_.max_tokens.value_or(n_ctx), kMaxDefaultTokens});
@@ -207,31 +222,68 @@ void Embedder::load(const EmbedOptions& options, const LoadProgress& progress) {
   if (tokenizer_->n_vocab() > n_vocab_)
     throw Error("{}: the tokenizer has {} tokens, but the embedding has only {} rows", printable(checkpoint_->path()),
                 tokenizer_->n_vocab(), n_vocab_);
-  source_ = checkpoint_->weights();
-  if (options.check_tensors) source_ = checked_source(std::move(source_));
+  std::unique_ptr<WeightSource> source = checkpoint_->weights();
+  if (options.check_tensors) source = checked_source(std::move(source));
   if (ranks()) {
-    classifier_ = read_classifier(*checkpoint_, *source_, dim, config.arch->encoder);
-  } else if (EmbedHead dense = read_dense_head(*checkpoint_, *source_, dim);
+    classifier_ = read_classifier(*checkpoint_, *source, width_, config.arch->encoder);
+  } else if (EmbedHead dense = read_dense_head(*checkpoint_, *source, width_);
              pooling_ != "none") {  // the layers need pooled rows
     dense_ = std::move(dense);
   }
-  dim_ = dense_.empty() ? dim : dense_.n_out();
+  dim_ = dense_.empty() ? width_ : dense_.n_out();
   if (config.n_recurrent_layers() > 0)
     throw Error("embeddings of models with recurrent layers are not supported: use a model without them");
-  backend_ = create_backend(options.backend);
+  choose_pool_block();
+  add_ranks(config, std::move(source), options);
   const StepLimits limits{.max_tokens = max_batch_tokens_, .max_seqs = kMaxSeqs, .max_kv_len = max_tokens_};
-  model_->load(*source_, *backend_, limits, progress);
-  model_->program->blocks.emplace_back(pool_block());
-  model_->program->allocate(*backend_, limits);
+  on_all_ranks([&](Model& model, int rank) {
+    model.load(backend_of_rank(options.backend, options.parallel, rank), limits, pool_,
+               rank == 0 ? progress : LoadProgress{});
+  });
 }
 
-PoolBlock Embedder::pool_block() {
-  PoolBlock end{.norm = final_norm(model_->config, model_->weights), .pools = false};
+void Embedder::add_ranks(const Config& config, std::unique_ptr<WeightSource> source, const EmbedOptions& options) {
+  const ParallelOptions& p = options.parallel;
+  const int n = p.n_ranks;
+  const auto ranks = n > 1 ? std::make_shared<ThreadRanks>(n, p.limit) : nullptr;
+  const int64_t block = n > 1 ? largest_block(*source, config, p.whole_experts) : 0;
+  for (int r = 0; r < n; ++r) {
+    Model& model = *models_.emplace_back(std::make_unique<Model>());
+    model.config = n > 1 ? config_of_rank(config, r, n, block, p.whole_experts) : config;
+    model.source = r == 0 ? std::move(source) : models_[0]->source->again();
+    if (ranks) model.communicator = ThreadRanks::communicator(ranks, r);
+  }
+}
+
+void Embedder::on_all_ranks(const std::function<void(Model& model, int rank)>& f) {
+  if (models_.size() == 1) return f(*models_[0], 0);
+  Communicator& first = *models_[0]->communicator;
+  const auto run_rank = [&](size_t r) {
+    try {
+      f(*models_[r], static_cast<int>(r));
+    } catch (...) {
+      models_[r]->communicator->abort(std::current_exception());
+    }
+  };
+  {
+    std::vector<std::jthread> others;
+    try {
+      for (size_t r = 1; r < models_.size(); ++r)
+        others.push_back(start_thread("a rank", [&] { return std::jthread([&run_rank, r] { run_rank(r); }); }));
+    } catch (...) {
+      first.abort(std::current_exception());
+    }
+    run_rank(0);
+  }
+  first.check();
+}
+
+void Embedder::choose_pool_block() {
+  pool_.pools = false;
   for (const auto& [name, pooling] : kPoolings)
-    if (name == (ranks() ? classifier_.pooling : pooling_)) end.pools = true, end.pooling = pooling;
+    if (name == (ranks() ? classifier_.pooling : pooling_)) pool_.pools = true, pool_.pooling = pooling;
   const bool pools_some = ranks() ? classifier_.pad.has_value() : !facts_.pools_prompt;
-  if (end.pools && pools_some) end.pools = false, pools_here_ = end.pooling;
-  return end;
+  if (pool_.pools && pools_some) pool_.pools = false, pools_here_ = pool_.pooling;
 }
 
 void Embedder::check(std::span<const std::vector<int32_t>> texts) const {
@@ -363,11 +415,15 @@ std::vector<float> Embedder::run_all(std::span<const Input> inputs) {
 // Appends the rows of one batch to `out`.
 void Embedder::run(std::span<const Input> inputs, std::vector<float>& out) {
   const Batch batch = step_->fill(inputs);
-  backend_->run(*model_->program, batch);
-  const Tensor rows = model_->program->output(batch.n_tokens(), batch.n_seqs(), 0);
-  backend_->synchronize();
-  std::vector<float> values(static_cast<size_t>(rows.rows * rows.cols));
-  backend_->download(values.data(), rows);
+  std::vector<float> values;
+  on_all_ranks([&](Model& model, int rank) {
+    model.backend->run(*model.program, batch);
+    model.backend->synchronize();
+    if (rank > 0) return;
+    const Tensor rows = model.program->output(batch.n_tokens(), batch.n_seqs(), 0);
+    values.resize(static_cast<size_t>(rows.rows * rows.cols));
+    model.backend->download(values.data(), rows);
+  });
   if (pools_here_) values = pool(values, inputs);
   out.insert(out.end(), values.begin(), values.end());
 }
@@ -375,7 +431,7 @@ void Embedder::run(std::span<const Input> inputs, std::vector<float>& out) {
 // [n_tokens, dim] to [n_texts, dim]. If a text has no tokens to pool, the result is as in sentence-transformers: "cls"
 // uses the text's first token, and other poolings return zeros.
 std::vector<float> Embedder::pool(std::span<const float> rows, std::span<const Input> inputs) const {
-  const auto dim = static_cast<size_t>(model_->config.dim);
+  const auto dim = static_cast<size_t>(width_);
   std::vector<float> out(inputs.size() * dim);
   size_t first_row = 0;
   for (size_t text = 0; text < inputs.size(); ++text) {

@@ -5,6 +5,7 @@
 // embed() and score() may be called from any thread; calls run one after another. Everything else is constant after
 // open().
 #pragma once
+#include <functional>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -14,12 +15,14 @@
 
 #include "model/checkpoint.h"
 #include "model/classifier.h"
+#include "model/parallel.h"
 #include "model/weights.h"
 
 namespace ingot {
 
 struct EmbedOptions {
   BackendOptions backend;
+  ParallelOptions parallel;     // only ranks in threads of this process
   int n_ctx = 0;                // tokens of the longest text; 0: as many as the model reads, at most 8192
   int max_batch_tokens = 2048;  // of several texts; a longer text gets its own batch
   std::optional<std::string>
@@ -101,7 +104,10 @@ class Embedder {
   Embedder() = default;
   void choose_pooling(const EmbedOptions& options);
   void load(const EmbedOptions& options, const LoadProgress& progress);
-  PoolBlock pool_block();
+  void add_ranks(const Config& config, std::unique_ptr<WeightSource> source, const EmbedOptions& options);
+  // Calls f(model, rank) for all ranks at the same time. Throws the fault of the first rank that fails.
+  void on_all_ranks(const std::function<void(Model& model, int rank)>& f);
+  void choose_pool_block();
   void check(std::span<const std::vector<int32_t>> texts) const;
   // A text's tokens; for a pair, the start of the second text; and the range of tokens whose vectors are pooled.
   struct Input {
@@ -115,9 +121,8 @@ class Embedder {
   void run(std::span<const Input> inputs, std::vector<float>& out);
 
   std::shared_ptr<const Checkpoint> checkpoint_;
-  std::unique_ptr<WeightSource> source_;  // the backend may read embeddings from its mapping
-  std::unique_ptr<Backend> backend_;
-  std::unique_ptr<Model> model_;
+  std::vector<std::unique_ptr<Model>> models_;  // of each rank; rank 0 has the result
+  PoolBlock pool_;                              // the last block, without its norm
   std::unique_ptr<Tokenizer> tokenizer_;
   std::unique_ptr<Step> step_;  // the arrays of a batch
   EmbedFacts facts_;
@@ -126,6 +131,7 @@ class Embedder {
   std::string pooling_, name_;
   std::optional<Pooling> pools_here_;  // for pooling on the host, if only some tokens of a text are pooled
   bool normalize_ = true;
+  int width_ = 0;  // of the rows that are pooled
   int dim_ = 0, n_vocab_ = 0, max_tokens_ = 0, max_batch_tokens_ = 0;
   std::mutex mutex_;
 };

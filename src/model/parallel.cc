@@ -19,9 +19,21 @@
 namespace ingot {
 
 std::string rank_device(const RunnerOptions& options, int rank) {
-  if (!options.parallel.devices.empty()) return options.parallel.devices[static_cast<size_t>(rank)];
-  const std::string& first = options.backend.device;
-  return is_cuda(first) ? fmt::format("cuda:{}", cuda_index(first) + rank) : first;
+  return backend_of_rank(options.backend, options.parallel, rank).device;
+}
+
+BackendOptions backend_of_rank(const BackendOptions& all, const ParallelOptions& parallel, int rank) {
+  BackendOptions own = all;
+  if (!parallel.devices.empty()) {
+    own.device = parallel.devices[static_cast<size_t>(rank)];
+  } else if (is_cuda(all.device)) {
+    own.device = fmt::format("cuda:{}", cuda_index(all.device) + rank);
+  }
+  if (parallel.n_ranks > 1 && !is_cuda(own.device)) {
+    const int n_threads = all.n_threads > 0 ? all.n_threads : default_threads();
+    own.n_threads = std::max(1, n_threads / parallel.n_ranks);
+  }
+  return own;
 }
 
 namespace {
@@ -48,11 +60,7 @@ RunnerOptions options_of(const RunnerOptions& all, const Meetings& meetings, int
   for (const auto& stage : meetings.of_stages)
     own.parallel.of_devices.push_back(ThreadRanks::communicator(stage, rank));
   own.parallel.ranks_of_host = n;
-  own.backend.device = rank_device(all, rank);
-  if (!is_cuda(own.backend.device)) {  // the ranks share the cores
-    const int n_threads = all.backend.n_threads > 0 ? all.backend.n_threads : default_threads();
-    own.backend.n_threads = std::max(1, n_threads / n);
-  }
+  own.backend = backend_of_rank(all.backend, all.parallel, rank);
   // Either all ranks trace ops or none, because a traced rank records no steps, and ranks record steps together.
   if (rank > 0 && !own.trace_ops) own.trace = nullptr;
   return own;

@@ -32,6 +32,15 @@ def test_embeddings_equal_sentence_transformers(ingot, golden, tmp_path):
         assert np.abs(np.linalg.norm(rows, axis=1) - 1).max() < 1e-5
 
 
+def test_ranks_share_a_model(ingot, golden):
+    name, expected = golden
+    done = ingot("embed", ENCODERS / f"{name}.gguf", "--tp", 2, "--json", *(a for t in expected["texts"] for a in ("-p", t)))
+    rows = [d["embedding"] for d in json.loads(done.stdout)["data"]]
+    assert cosines(rows, expected["embeddings"]["plain"]).min() > 0.9999
+    done = ingot("embed", ENCODERS / f"{name}.gguf", "--tp", 64, "-p", "x", ok=False)
+    assert done.returncode == 2 and "64 ranks" in done.stderr
+
+
 def test_rows_are_lines(ingot, golden, tmp_path):
     name, expected = golden
     (tmp_path / "texts").write_text("\n" + "\n\n".join(expected["texts"]))

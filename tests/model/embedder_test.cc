@@ -78,6 +78,17 @@ TEST_P(Encoders, CpuEqualsRef) {
   RecordProperty("error", fmt::format("{:.1e}", error));
 }
 
+// Each rank has some of the heads and columns. Two batches, so that ranks meet again.
+TEST_P(Encoders, TwoRanksEqualTransformers) {
+  for (const auto& [device, bound] : {std::pair{"ref", 1e-4}, {"cpu", 5e-3}}) {
+    EmbedOptions options = each_token(device);
+    options.parallel.n_ranks = 2;
+    options.n_ctx = options.max_batch_tokens = 64;
+    const auto embedder = open(path_, options);
+    EXPECT_LT(largest_difference(embedder->embed(golden_.sequences), golden_.hidden), bound) << device;
+  }
+}
+
 TEST_P(Encoders, BatchesDoNotChangeVectors) {
   EmbedOptions options = each_token();
   options.n_ctx = options.max_batch_tokens = 64;
@@ -213,6 +224,18 @@ TEST(Embedder, RefusesOptions) {
   EXPECT_THAT(refusal([] { open(kEncoders / "bert.gguf", {.pooling = "max"}); }),
               HasSubstr("pooling 'max' is not known"));
   EXPECT_THAT(refusal([] { open(kEncoders / "bert.gguf", {.n_ctx = 71}); }), HasSubstr("maximum of 70"));
+}
+
+TEST(Embedder, AFaultOfOneRank) {
+  EmbedOptions options = each_token();
+  options.parallel.n_ranks = 2;
+  options.parallel.devices = {"ref", "nothing"};
+  try {
+    open(kEncoders / "bert.gguf", options);
+    FAIL() << "was accepted";
+  } catch (const UsageError& error) {
+    EXPECT_THAT(error.what(), HasSubstr("unknown device 'nothing'"));
+  }
 }
 
 TEST(Embedder, RefusesModelsThatWrite) {

@@ -13,11 +13,12 @@ from conftest import SOURCE, golden_of, running
 ENCODERS = SOURCE / "tests" / "data" / "encoders"
 
 
-@pytest.fixture(scope="module", params=["bert.gguf", "nomic_bert", "qwen3_embed"])
+@pytest.fixture(scope="module", params=["bert.gguf", "nomic_bert", "qwen3_embed", "xlm_roberta --tp 2"])
 def encoder(request):
-    with running(ENCODERS / request.param, "--alias", "vectors") as server:
-        server.is_gguf = request.param.endswith(".gguf")
-        yield server, golden_of(ENCODERS / request.param)
+    name, *flags = request.param.split()
+    with running(ENCODERS / name, "--alias", "vectors", *flags) as server:
+        server.is_gguf = name.endswith(".gguf")
+        yield server, golden_of(ENCODERS / name)
 
 
 @pytest.fixture(scope="module")
