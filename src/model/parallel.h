@@ -47,7 +47,7 @@ std::unique_ptr<Ranks> start_ranks(const Config& config, std::unique_ptr<WeightS
 
 // The device of a rank of this process, or the list of its devices.
 std::string rank_device(const RunnerOptions& options, int rank);
-// The options of its backend. Ranks on the CPU share the cores.
+// The options of the backend of a rank of this process. Ranks on the CPU share the cores.
 BackendOptions backend_of_rank(const BackendOptions& all, const ParallelOptions& parallel, int rank);
 
 // The ranks of one model that run in threads of this process, except rank 0. Ends and joins them when destroyed.

@@ -34,7 +34,8 @@ def test_embeddings_equal_sentence_transformers(ingot, golden, tmp_path):
 
 def test_ranks_share_a_model(ingot, golden):
     name, expected = golden
-    done = ingot("embed", ENCODERS / f"{name}.gguf", "--tp", 2, "--json", *(a for t in expected["texts"] for a in ("-p", t)))
+    texts = [a for t in expected["texts"] for a in ("-p", t)]
+    done = ingot("embed", ENCODERS / f"{name}.gguf", "--tp", 2, "--json", *texts)
     rows = [d["embedding"] for d in json.loads(done.stdout)["data"]]
     assert cosines(rows, expected["embeddings"]["plain"]).min() > 0.9999
     done = ingot("embed", ENCODERS / f"{name}.gguf", "--tp", 64, "-p", "x", ok=False)
