@@ -117,7 +117,7 @@ void write_kv(const DeviceKv& kv, int layer, const Tensor& k, const Tensor& v, c
               Device& device);
 // The rest of qkv after the products: biases, norms, rope, and the cache.
 bool can_finish_qkv(const QkvArgs& args);
-// The same inside dot_rows(), if it supports these heads and this cache.
+// The same work inside dot_rows(). Nothing if dot_rows() does not support these heads or this cache.
 std::optional<QkvEnd> qkv_end(const QkvArgs& args, const DeviceKv& kv, const DeviceBatch& batch);
 // q, k, v: the products. The finished q goes to args.q, the others to the cache.
 void finish_qkv(const QkvArgs& args, const Tensor& q, const Tensor& k, const Tensor& v, const DeviceKv& kv,

@@ -32,8 +32,7 @@ std::string braces_of(const ProductShape& s) {
       "ProductShape{{.n_in = {}, .n_steps = {}, .n_jobs = {}, .n_tiles = {}, .first_tile = {}, .n_out = {}, .zero = "
       "{}, .act = {}, .split = {}, .n_warps = {}, .n_stages = {}, .n_tokens = {}, .n_terms = {}, .n_sums = {}, "
       ".n_inputs = {}, .has_norm = {}, .has_bias = {}, .y_f32 = {}, .accumulate = {}, .ends_qkv = {}, .partial = {}, "
-      ".staged = {}, "
-      ".warms_instruction_cache = {}}}",
+      ".staged = {}, .warms_instruction_cache = {}}}",
       s.n_in, s.n_steps, s.n_jobs, s.n_tiles, braces_of(s.first_tile), braces_of(s.n_out), s.zero, s.act, s.split,
       s.n_warps, s.n_stages, s.n_tokens, s.n_terms, s.n_sums, s.n_inputs, s.has_norm, s.has_bias, s.y_f32, s.accumulate,
       s.ends_qkv, s.partial, s.staged, s.warms_instruction_cache);

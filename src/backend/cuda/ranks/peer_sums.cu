@@ -59,6 +59,7 @@ __device__ __forceinline__ PeerLine load_line(const PeerLine* from) {
                : "memory");
   return line;
 }
+
 // Loads lines until all have arrived. Each try loads all of them at once: one after another, each line would cost the
 // time of a load.
 template <int n, class From>

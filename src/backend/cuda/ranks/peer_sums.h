@@ -33,6 +33,7 @@ constexpr int kMostSlice = 16384;  // numbers of the longest slice
 
 constexpr int kGatherBlocks = 128, kGatherThreads = 128, kGatherLines = 4;  // lines of a thread
 constexpr int kGatherSlice = 2 * kGatherThreads * kGatherLines;             // words of a block
+
 // Places of a block: for this turn, and for the previous turn, which this GPU may still read.
 constexpr int kPeerTurns = 2;
 
