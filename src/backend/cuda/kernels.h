@@ -4,9 +4,10 @@
 #include <driver_types.h>
 
 #include <cstdint>
+#include <optional>
 
-#include "backend/backend.h"
 #include "backend/cuda/matmul/packed_weight.h"
+#include "backend/ops.h"
 
 namespace ingot::cuda {
 

@@ -6,9 +6,9 @@
 
 #include <cstdint>
 
-#include "backend/backend.h"
 #include "backend/cuda/kernels.h"
 #include "backend/cuda/matmul/packed_weight.h"
+#include "backend/ops.h"
 
 namespace ingot::cuda {
 

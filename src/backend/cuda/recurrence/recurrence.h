@@ -5,8 +5,8 @@
 
 #include <cstdint>
 
-#include "backend/backend.h"
 #include "backend/cuda/kernels.h"
+#include "backend/ops.h"
 
 namespace ingot::cuda {
 

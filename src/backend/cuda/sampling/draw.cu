@@ -11,6 +11,7 @@
 
 #include "backend/cuda/kernels.h"
 #include "backend/cuda/sampling/draw_block.cuh"
+#include "backend/sampling.h"
 
 namespace ingot::cuda {
 namespace {
