@@ -6,8 +6,8 @@ namespace ingot::cpu::INGOT_ISA {
 
 constexpr bool kSignedCodes = true, kAddsPairs = true;
 
-// Sums in 32-bit and in 16-bit lanes, as assembly. GCC would compute all products before it adds them, and the products
-// do not fit in registers. It would also copy each sum to another register.
+// Sums in 32-bit and in 16-bit lanes. From plain additions, GCC computes all products first, which do not fit in
+// registers, and copies each sum to another register. Assembly prevents both.
 INLINE I add(I acc, I v) {
   asm volatile("vpaddd %1, %0, %0" : "+x"(acc) : "x"(v));
   return acc;
