@@ -160,8 +160,11 @@ class Backend {
   virtual void norm_matmul(Tensor y /* out [n, n_out] */, Tensor x /* [n, n_in] */, Tensor normed /* out [n, n_in] */,
                            const NormArgs& norm, const Weight& w, Tensor bias = {});
   virtual void moe(const MoeArgs& args);
-  // x += the sum of y over all ranks
-  virtual void add_reduced(Tensor x /* in, out [n, dim] */, Tensor y /* [n, dim], contiguous; overwritten */);
+  // x += the sum of y over all ranks. If norms_sums(x, norm), then also normed = norm(x).
+  virtual void add_reduced(Tensor x /* in, out [n, dim] */, Tensor y /* [n, dim], contiguous; overwritten */,
+                           Tensor normed /* out [n, dim] */ = {}, const NormArgs& norm = {});
+  // Whether add_reduced() computes this norm, because that is faster than in the op that reads the norm.
+  virtual bool norms_sums(const Tensor& x /* [n, dim] */, const NormArgs& norm) const;
   // Layers of a decoder, one after another. A backend may run all layers in one kernel.
   virtual void plain_layers(const PlainLayersBlock& block);
   // Sends the rows of x to other devices, and waits for the result.
@@ -205,7 +208,7 @@ class Backend {
   void norm_across_ranks(const HeadsOfRanks& heads, const QkvArgs& args);
   void gather_logits(const HeadBlock& b, const Tensor& logits, const Tensor& own);
   void join(const Join& join, const Tensor& x, const Tensor& branch, const Tensor& in, const Weight& w,
-            const Tensor& bias);
+            const Tensor& bias, const Tensor& norm_out);
   void shared_expert(const ExpertsBlock& b, const Tensor& x, const Tensor& normed);
   Tensor token_rows(const Tensor& t) const { return t ? t.slice_rows(0, size_.n_tokens) : t; }
 

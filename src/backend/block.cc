@@ -66,7 +66,6 @@ void AttentionBlock::lay_out(Buffers& buffers) {
   const int64_t q_dim = int64_t{attention.n_heads} * attention.head_dim;
   const int64_t kv_dim = int64_t{attention.n_kv_heads} * attention.head_dim;
   buffers.has_attention(attention);
-  buffers.scratch_act(normed, x.cols);
   buffers.scratch_act(q, q_dim);
   buffers.scratch_act(k, kv_dim);
   buffers.scratch_act(v, kv_dim);
@@ -81,7 +80,6 @@ void LatentAttentionBlock::lay_out(Buffers& buffers) {
   const int64_t q_dim = int64_t{n_heads} * attention.head_dim, query_dim = int64_t{n_heads} * (nope_dim + rope_dim);
   buffers.has_attention(attention);
   buffers.has_experts(n_heads, std::max({kv_rank, nope_dim, value_dim}));
-  buffers.scratch_act(normed, x.cols);
   if (q_rank > 0) buffers.scratch_act(q_low, q_rank);
   buffers.scratch_act(q_heads, query_dim);
   buffers.scratch_act(q, q_dim);
@@ -94,7 +92,6 @@ void LatentAttentionBlock::lay_out(Buffers& buffers) {
 
 void DeltaBlock::lay_out(Buffers& buffers) {
   const int64_t all_keys = int64_t{n_key_heads} * key_dim, all_values = int64_t{n_heads} * value_dim;
-  buffers.scratch_act(normed, x.cols);
   buffers.scratch_f32(channels, 2 * all_keys + all_values);
   buffers.scratch_act(gates, all_values);
   buffers.scratch_f32(beta, n_heads);
@@ -109,7 +106,6 @@ void DraftInputBlock::lay_out(Buffers& buffers) {
 }
 
 void FeedForwardBlock::lay_out(Buffers& buffers) {
-  buffers.scratch_act(normed, x.cols);
   buffers.scratch_act(hidden, ffn_dim);
   if (!join.is_plain()) buffers.scratch_f32(branch, x.cols);
 }
@@ -118,7 +114,6 @@ void ExpertsBlock::lay_out(Buffers& buffers) {
   const int64_t n_used = route.n_used, widest = std::max<int64_t>(ffn_dim, (shared_dim + n_used - 1) / n_used);
   const int64_t n_rows = buffers.limits().max_tokens;
   buffers.has_experts(n_used, std::max({static_cast<int>(x.cols), ffn_dim, shared_dim}));
-  buffers.scratch_act(normed, x.cols);
   buffers.scratch(logits, DType::kF32, n_rows, n_experts);
   buffers.scratch(ids, DType::kI32, n_rows, n_used);
   buffers.scratch(weights, DType::kF32, n_rows, n_used);
@@ -159,6 +154,8 @@ void Program::lay_out(Buffers& buffers) {
   for_each([&](auto& block) {
     buffers.begin_block();
     block.x = x;
+    // The first scratch has the same place in all blocks, so a block can compute the norm of the next block.
+    if constexpr (requires { block.follows_sum; }) buffers.scratch_act(block.normed, dim);
     if constexpr (requires { block.rope_table; })
       block.rope.angles = block.rope_table == kNoRope ? Tensor{} : ropes[static_cast<size_t>(block.rope_table)].angles;
     if constexpr (requires { block.head_ids; }) block.head_ids = head_ids;

@@ -25,8 +25,10 @@ struct Join {
   bool has_post_norm = false;
   NormArgs sum_norm;  // weight [1, dim] or empty: for encoders that normalise the sum
   float scale = 1;
-  bool sums = false;  // each rank has some of the inputs; the products of all ranks are summed
-  bool is_plain() const { return !has_post_norm && scale == 1 && !sums; }  // the product can be added to x directly
+  bool sums = false;   // each rank has some of the inputs; the products of all ranks are summed
+  NormArgs next_norm;  // weight [1, dim] or empty: the norm of the next block, after a sum over ranks of plain products
+  bool is_plain() const { return !changes() && !sums; }         // the product can be added to x directly
+  bool changes() const { return has_post_norm || scale != 1; }  // the branch, before it is added
 };
 
 // Cosines and sines for the positions of the batch. Blocks with the same rope share a table, and refer to it by index.
@@ -43,9 +45,9 @@ struct EmbedBlock {
   Tensor x;      // out: [max_tokens, dim]
   Weight table;  // [n_vocab, dim]
   float scale = 1;
-  Tensor positions;              // [n_ctx, dim], [1, dim] or empty: added to each token
-  Tensor second_type;            // [1, dim] or empty: added to the tokens of a pair's second text
-  NormArgs norm;                 // empty weight: none
+  Tensor positions;    // [n_ctx, dim], [1, dim] or empty: added to each token
+  Tensor second_type;  // [1, dim] or empty: added to the tokens of a pair's second text
+  NormArgs norm;       // empty weight: none
   void lay_out(Buffers&) {}
 };
 
@@ -54,19 +56,19 @@ struct EmbedBlock {
 // becomes the residual stream. For EAGLE-3 (arXiv:2503.01840), the hidden state becomes the residual stream, and the
 // attention that follows reads the pair.
 struct DraftInputBlock {
-  Tensor x;                       // in, out: [max_tokens, dim]
-  Tensor hidden;                  // [max_tokens, n] of another program, or empty: x itself is the hidden state
-  Weight table;                   // [n_vocab, dim]
-  float scale = 1;                // of embeddings
-  NormArgs final_norm;            // of the program that computed the hidden state; empty weight: none
-  NormArgs token_norm;            // weight [1, dim]: of embeddings
-  NormArgs hidden_norm;           // weight [1, dim]
-  Weight project;                 // [dim, 2 * dim]; with reads_pair [dim, n] or empty: computes x from the hidden state
-  bool hidden_first = false;      // the order of the pair
-  bool reads_pair = false;        // the attention that follows reads the pair
-  bool keeps_normed = false;      // with reads_pair: x becomes the normed hidden state
-  Tensor pair;                    // out: [max_tokens, 2 * dim], the program's
-  Tensor embedded, normed;        // scratch
+  Tensor x;                   // in, out: [max_tokens, dim]
+  Tensor hidden;              // [max_tokens, n] of another program, or empty: x itself is the hidden state
+  Weight table;               // [n_vocab, dim]
+  float scale = 1;            // of embeddings
+  NormArgs final_norm;        // of the program that computed the hidden state; empty weight: none
+  NormArgs token_norm;        // weight [1, dim]: of embeddings
+  NormArgs hidden_norm;       // weight [1, dim]
+  Weight project;             // [dim, 2 * dim]; with reads_pair [dim, n] or empty: computes x from the hidden state
+  bool hidden_first = false;  // the order of the pair
+  bool reads_pair = false;    // the attention that follows reads the pair
+  bool keeps_normed = false;  // with reads_pair: x becomes the normed hidden state
+  Tensor pair;                // out: [max_tokens, 2 * dim], the program's
+  Tensor embedded, normed;    // scratch
   void lay_out(Buffers& buffers);
 };
 
@@ -79,13 +81,14 @@ struct KeepBlock {
 };
 
 struct AttentionBlock {
-  Tensor x;                 // in, out: [max_tokens, dim]
-  bool reads_pair = false;  // q, k and v are projections of `pair`, not of x; the weights have 2 * dim columns
-  Tensor pair;              // [max_tokens, 2 * dim], the program's
-  NormArgs norm;            // weight [1, dim] or empty
-  Weight wq, wk, wv;        // [n_heads * head_dim, dim], [n_kv_heads * head_dim, dim] twice
-  Tensor bq, bk, bv;        // [1, rows of the weight] or empty
-  NormArgs q_norm, k_norm;  // weight [1, head_dim] or [1, rows of the weight] or empty
+  Tensor x;                  // in, out: [max_tokens, dim]
+  bool reads_pair = false;   // q, k and v are projections of `pair`, not of x; the weights have 2 * dim columns
+  Tensor pair;               // [max_tokens, 2 * dim], the program's
+  NormArgs norm;             // weight [1, dim] or empty
+  bool follows_sum = false;  // the block before may compute the norm: Join::next_norm
+  Weight wq, wk, wv;         // [n_heads * head_dim, dim], [n_kv_heads * head_dim, dim] twice
+  Tensor bq, bk, bv;         // [1, rows of the weight] or empty
+  NormArgs q_norm, k_norm;   // weight [1, head_dim] or [1, rows of the weight] or empty
   int rope_table = kNoRope;
   RopeArgs rope;  // angles [max_tokens, rot_dim] or empty
   AttentionArgs attention;
@@ -94,9 +97,10 @@ struct AttentionBlock {
   Weight wo;    // [dim, n_heads * head_dim]
   Tensor bo;    // [1, dim] or empty
   Join join;
-  std::optional<HeadsOfRanks> heads_of_ranks;       // as in QkvArgs
-  bool has_gate = false;                            // set before the weights are loaded
-  Tensor normed, q, k, v, attended, gates, branch;  // scratch
+  std::optional<HeadsOfRanks> heads_of_ranks;  // as in QkvArgs
+  bool has_gate = false;                       // set before the weights are loaded
+  Tensor normed;                               // x after the norm, [max_tokens, dim]: the first scratch of all blocks
+  Tensor q, k, v, attended, gates, branch;     // scratch
   void lay_out(Buffers& buffers);
 };
 
@@ -104,67 +108,74 @@ struct AttentionBlock {
 // by its transposed key projection and attends to latents. The head's value projection then multiplies the sum of
 // latents. A latent is stored in the cache as [rope_dim | kv_rank], and is both key and value.
 struct LatentAttentionBlock {
-  Tensor x;            // in, out: [max_tokens, dim]
-  NormArgs norm;       // weight [1, dim]
-  Weight wq_a;         // [q_rank, dim] or empty: then wq multiplies x itself
-  NormArgs q_a_norm;   // weight [1, q_rank]
-  Weight wq;           // [n_heads * (nope_dim + rope_dim), q_rank or dim]
-  Weight wkv_a;        // [kv_rank + rope_dim, dim]
-  NormArgs kv_a_norm;  // weight [1, kv_rank]
-  Weight wk_b, wv_b;   // n_heads matrices [kv_rank, nope_dim]; n_heads matrices [value_dim, kv_rank]
-  Weight wo;           // [dim, n_heads * value_dim]
-  Tensor bo;           // [1, dim] or empty
+  Tensor x;                  // in, out: [max_tokens, dim]
+  NormArgs norm;             // weight [1, dim]
+  bool follows_sum = false;  // as in AttentionBlock
+  Weight wq_a;               // [q_rank, dim] or empty: then wq multiplies x itself
+  NormArgs q_a_norm;         // weight [1, q_rank]
+  Weight wq;                 // [n_heads * (nope_dim + rope_dim), q_rank or dim]
+  Weight wkv_a;              // [kv_rank + rope_dim, dim]
+  NormArgs kv_a_norm;        // weight [1, kv_rank]
+  Weight wk_b, wv_b;         // n_heads matrices [kv_rank, nope_dim]; n_heads matrices [value_dim, kv_rank]
+  Weight wo;                 // [dim, n_heads * value_dim]
+  Tensor bo;                 // [1, dim] or empty
   int q_rank = 0, kv_rank = 0, nope_dim = 0, rope_dim = 0, value_dim = 0;
   int rope_table = 0;
   RopeArgs rope;            // angles [max_tokens, rope_dim]
   AttentionArgs attention;  // head_dim is kv_rank + rope_dim, n_kv_heads 1
   KvCache* kv = nullptr;
   Join join;
+  Tensor normed;    // as in AttentionBlock
   Tensor head_ids;  // [max_tokens, n_heads], shared by the program: head h is expert h in moe_matmul
-  Tensor normed, q_low, q_heads, q, latent, k, attended, values, branch;  // scratch
+  Tensor q_low, q_heads, q, latent, k, attended, values, branch;  // scratch
   void lay_out(Buffers& buffers);
 };
 
 // A gated delta net (arXiv:2412.06464): each head has a state matrix that every token changes.
 struct DeltaBlock {
-  Tensor x;                // in, out: [max_tokens, dim]
-  NormArgs norm;           // weight [1, dim]
-  Weight wq, wk, wv;       // [all_keys | all_keys | all_values, dim]
-  Weight gate;             // [all_values, dim]
-  Weight w_beta, w_alpha;  // [n_heads, dim]
-  Tensor conv;             // [2 * all_keys + all_values, conv_width]
-  Tensor decay, dt;        // [1, n_heads]
-  NormArgs value_norm;     // weight [1, value_dim]
-  Weight wo;               // [dim, all_values]
+  Tensor x;                  // in, out: [max_tokens, dim]
+  NormArgs norm;             // weight [1, dim]
+  bool follows_sum = false;  // as in AttentionBlock
+  Weight wq, wk, wv;         // [all_keys | all_keys | all_values, dim]
+  Weight gate;               // [all_values, dim]
+  Weight w_beta, w_alpha;    // [n_heads, dim]
+  Tensor conv;               // [2 * all_keys + all_values, conv_width]
+  Tensor decay, dt;          // [1, n_heads]
+  NormArgs value_norm;       // weight [1, value_dim]
+  Weight wo;                 // [dim, all_values]
   int n_key_heads = 0, n_heads = 0, key_dim = 0, value_dim = 0;
   bool tiled = false;  // as in DeltaRuleArgs
   StateCache* states = nullptr;
   int layer = 0;  // index among the recurrent layers
   Join join;
-  Tensor normed, channels, gates, beta, alpha, read, branch;  // scratch; read: q times the state matrices
+  Tensor normed;                                      // as in AttentionBlock
+  Tensor channels, gates, beta, alpha, read, branch;  // scratch; read: q times the state matrices
   void lay_out(Buffers& buffers);
 };
 
 struct FeedForwardBlock {
-  Tensor x;             // in, out: [max_tokens, dim]
-  NormArgs norm;        // weight [1, dim] or empty
-  Weight w_gate;        // [ffn, dim] or empty: hidden = act(up)
-  Weight w_up;          // [ffn, dim]
-  Weight w_down;        // [dim, ffn]
-  Tensor b_gate, b_up;  // [1, ffn] or empty
-  Tensor b_down;        // [1, dim] or empty
+  Tensor x;                  // in, out: [max_tokens, dim]
+  NormArgs norm;             // weight [1, dim] or empty
+  bool follows_sum = false;  // as in AttentionBlock
+  Weight w_gate;             // [ffn, dim] or empty: hidden = act(up)
+  Weight w_up;               // [ffn, dim]
+  Weight w_down;             // [dim, ffn]
+  Tensor b_gate, b_up;       // [1, ffn] or empty
+  Tensor b_down;             // [1, dim] or empty
   Activation act = Activation::kSilu;
   int ffn_dim = 0;
   Join join;
-  Tensor normed, hidden, branch;  // scratch
+  Tensor normed;          // as in AttentionBlock
+  Tensor hidden, branch;  // scratch
   void lay_out(Buffers& buffers);
 };
 
 struct ExpertsBlock {
-  Tensor x;         // in, out: [max_tokens, dim]
-  NormArgs norm;    // weight [1, dim]
-  Weight w_router;  // [n_experts, dim]
-  Tensor b_router;  // [1, n_experts] or empty
+  Tensor x;                  // in, out: [max_tokens, dim]
+  NormArgs norm;             // weight [1, dim]
+  bool follows_sum = false;  // as in AttentionBlock
+  Weight w_router;           // [n_experts, dim]
+  Tensor b_router;           // [1, n_experts] or empty
   RouteArgs route;
   Weight w_gate, w_up, w_down;  // n_experts or route.n_own matrices [ffn, dim], [ffn, dim], [dim, ffn]
   Tensor b_gate, b_up, b_down;  // [n_experts or route.n_own, n_out] or empty
@@ -176,8 +187,10 @@ struct ExpertsBlock {
   Weight shared_router;                        // [1, dim] or empty
   Weight shared_gate, shared_up, shared_down;  // [shared_dim, dim] twice, [dim, shared_dim]
   float shared_scale = 1;
-  bool sums = false;  // as in Join
-  Tensor normed, logits, ids, weights, gate, up, out, hidden, branch, sum;  // scratch
+  bool sums = false;                                                // as in Join
+  NormArgs next_norm;                                               // as in Join
+  Tensor normed;                                                    // as in AttentionBlock
+  Tensor logits, ids, weights, gate, up, out, hidden, branch, sum;  // scratch
   void lay_out(Buffers& buffers);
 };
 

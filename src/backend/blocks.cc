@@ -28,18 +28,25 @@ Tensor Backend::normed(const Tensor& x, const Tensor& to, const NormArgs& args) 
   return to;
 }
 
-// The end of a block: adds the projection of the block's output to the residual stream.
+// The input of a block's first product, and the norm that this product still computes.
+template <class B>
+static std::pair<Tensor, NormArgs> input_of(const Backend& backend, const B& b, const Tensor& x,
+                                            const Tensor& norm_out) {
+  const bool is_normed = b.follows_sum && backend.norms_sums(x, b.norm);
+  return is_normed ? std::pair{norm_out, NormArgs{}} : std::pair{x, b.norm};
+}
+
+// The end of a block: adds the projection of the block's output to the residual stream. norm_out: for j.next_norm.
 void Backend::join(const Join& j, const Tensor& x, const Tensor& branch, const Tensor& in, const Weight& w,
-                   const Tensor& bias) {
+                   const Tensor& bias, const Tensor& norm_out) {
   if (j.is_plain()) {
     matmul_add(x, in, w, bias);
   } else {
     matmul(branch, in, w, bias);
-    const bool changes = j.has_post_norm || j.scale != 1;  // before the branch is added
-    if (j.sums && changes) all_reduce(branch);
+    if (j.sums && j.changes()) all_reduce(branch);
     if (j.has_post_norm) norm(branch, branch, j.post_norm);
     if (j.scale != 1) scale(branch, j.scale, 0);
-    j.sums && !changes ? add_reduced(x, branch) : add(x, branch);
+    j.sums && !j.changes() ? add_reduced(x, branch, norm_out, j.next_norm) : add(x, branch);
   }
   if (j.sum_norm.weight) norm(x, x, j.sum_norm);
 }
@@ -95,8 +102,9 @@ void Backend::block(const AttentionBlock& b) {
   const Tensor x = token_rows(b.x), norm_out = token_rows(b.normed), q = token_rows(b.q),
                attended = token_rows(b.attended);
   const AttentionArgs& a = b.attention;
-  qkv({.x = b.reads_pair ? token_rows(b.pair) : x,
-       .norm = b.norm,
+  const auto [input, norm] = input_of(*this, b, x, norm_out);
+  qkv({.x = b.reads_pair ? token_rows(b.pair) : input,
+       .norm = norm,
        .normed = norm_out,
        .wq = &b.wq,
        .wk = &b.wk,
@@ -122,7 +130,7 @@ void Backend::block(const AttentionBlock& b) {
     matmul(gates, b.norm.weight ? norm_out : x, b.gate);
     gate(attended, gates);
   }
-  join(b.join, x, token_rows(b.branch), attended, b.wo, b.bo);
+  join(b.join, x, token_rows(b.branch), attended, b.wo, b.bo, norm_out);
 }
 
 void Backend::block(const LatentAttentionBlock& b) {
@@ -133,7 +141,8 @@ void Backend::block(const LatentAttentionBlock& b) {
   const int64_t rows = x.rows * a.n_heads;
   const RopeArgs rope_args{token_rows(b.rope.angles), b.rope.layout};
 
-  norm_matmul(latent, x, norm_out, b.norm, b.wkv_a);
+  const auto [input, first_norm] = input_of(*this, b, x, norm_out);
+  norm_matmul(latent, input, norm_out, first_norm, b.wkv_a);
   copy(k.slice_cols(0, b.rope_dim), latent.slice_cols(b.kv_rank, b.rope_dim));
   norm(k.slice_cols(b.rope_dim, b.kv_rank), latent.slice_cols(0, b.kv_rank), b.kv_a_norm);
   rope(k, 1, rope_args);
@@ -155,7 +164,7 @@ void Backend::block(const LatentAttentionBlock& b) {
   attention(attended, q, *b.kv, a);
   const Tensor gathered = attended.reshape(rows, a.head_dim).slice_cols(b.rope_dim, b.kv_rank);
   moe_matmul(values.reshape(rows, b.value_dim), gathered, b.wv_b, head_ids, {});
-  join(b.join, x, token_rows(b.branch), values, b.wo, b.bo);
+  join(b.join, x, token_rows(b.branch), values, b.wo, b.bo, norm_out);
 }
 
 // q, k and v pass through a short convolution. The values that q reads from the state matrices are normed and gated.
@@ -164,7 +173,8 @@ void Backend::block(const DeltaBlock& b) {
   const Tensor gates = token_rows(b.gates), beta = token_rows(b.beta), alpha = token_rows(b.alpha),
                read = token_rows(b.read);
   const int keys = b.n_key_heads * b.key_dim, values = b.n_heads * b.value_dim;
-  norm_matmul(channels.slice_cols(0, keys), x, norm_out, b.norm, b.wq);
+  const auto [input, first_norm] = input_of(*this, b, x, norm_out);
+  norm_matmul(channels.slice_cols(0, keys), input, norm_out, first_norm, b.wq);
   matmul(channels.slice_cols(keys, keys), norm_out, b.wk);
   matmul(channels.slice_cols(2 * keys, values), norm_out, b.wv);
   matmul(gates, norm_out, b.gate);
@@ -184,15 +194,16 @@ void Backend::block(const DeltaBlock& b) {
   const Tensor heads = read.reshape(x.rows * b.n_heads, b.value_dim);
   norm(heads, heads, b.value_norm);
   act_mul(read, gates, read, Activation::kSilu);
-  join(b.join, x, token_rows(b.branch), read, b.wo, {});
+  join(b.join, x, token_rows(b.branch), read, b.wo, {}, norm_out);
 }
 
 void Backend::block(const FeedForwardBlock& b) {
   const Tensor x = token_rows(b.x), norm_out = token_rows(b.normed), hidden = token_rows(b.hidden);
+  const auto [input, first_norm] = input_of(*this, b, x, norm_out);
   if (b.w_gate) {
     gate_up({.y = hidden,
-             .x = x,
-             .norm = b.norm,
+             .x = input,
+             .norm = first_norm,
              .normed = norm_out,
              .w_gate = &b.w_gate,
              .w_up = &b.w_up,
@@ -200,20 +211,21 @@ void Backend::block(const FeedForwardBlock& b) {
              .b_up = b.b_up,
              .act = b.act});
   } else {
-    norm_matmul(hidden, x, norm_out, b.norm, b.w_up, b.b_up);
+    norm_matmul(hidden, input, norm_out, first_norm, b.w_up, b.b_up);
     act(hidden, b.act);
   }
-  join(b.join, x, token_rows(b.branch), hidden, b.w_down, b.b_down);
+  join(b.join, x, token_rows(b.branch), hidden, b.w_down, b.b_down, norm_out);
 }
 
 void Backend::block(const ExpertsBlock& b) {
   const Tensor x = token_rows(b.x), norm_out = token_rows(b.normed);
   const Tensor to = b.sums ? token_rows(b.sum) : x;
   const int64_t rows = x.rows * b.route.n_used;
+  const auto [input, first_norm] = input_of(*this, b, x, norm_out);
   if (b.sums) zero(to);
   moe({.residual = to,
-       .x = x,
-       .norm = b.norm,
+       .x = input,
+       .norm = first_norm,
        .normed = norm_out,
        .w_router = &b.w_router,
        .b_router = b.b_router,
@@ -232,7 +244,7 @@ void Backend::block(const ExpertsBlock& b) {
        .up = b.up.view(rows, b.ffn_dim),
        .out = b.out.slice_rows(0, rows)});
   if (b.shared_gate) shared_expert(b, to, norm_out);
-  if (b.sums) add_reduced(x, to);
+  if (b.sums) add_reduced(x, to, norm_out, b.next_norm);
 }
 
 // Adds the output of the shared expert to x.
@@ -241,7 +253,7 @@ void Backend::shared_expert(const ExpertsBlock& b, const Tensor& x, const Tensor
   if (!b.shared_router) {
     const Tensor hidden = token_rows(b.hidden);
     gate_up({.y = hidden, .x = norm_out, .w_gate = &b.shared_gate, .w_up = &b.shared_up, .act = b.act});
-    return join({.scale = b.shared_scale}, x, token_rows(b.branch), hidden, b.shared_down, {});
+    return join({.scale = b.shared_scale}, x, token_rows(b.branch), hidden, b.shared_down, {}, {});
   }
   moe({.residual = x,
        .x = norm_out,

@@ -43,10 +43,13 @@ void Backend::matmul_add(Tensor residual, Tensor x, const Weight& w, Tensor bias
   add(residual, y);
 }
 
-void Backend::add_reduced(Tensor x, Tensor y) {
+void Backend::add_reduced(Tensor x, Tensor y, Tensor norm_out, const NormArgs& args) {
   all_reduce(y);
   add(x, y);
+  if (norms_sums(x, args)) norm(norm_out, x, args);
 }
+
+bool Backend::norms_sums(const Tensor&, const NormArgs&) const { return false; }
 
 void Backend::norm_matmul(Tensor y, Tensor x, Tensor norm_out, const NormArgs& args, const Weight& w, Tensor bias) {
   matmul(y, normed(x, norm_out, args), w, bias);

@@ -139,9 +139,10 @@ class Wrapped : public Backend {
   void gate_up(const GateUpArgs& args) override {
     around_normed("gate_up", args.norm.weight ? args.normed : Tensor{}, args.y, [&] { inner_->gate_up(args); });
   }
-  void add_reduced(Tensor x, Tensor y) override {
-    around("add_reduced", x, [&] { inner_->add_reduced(x, y); });
+  void add_reduced(Tensor x, Tensor y, Tensor normed, const NormArgs& norm) override {
+    around("add_reduced", x, [&] { inner_->add_reduced(x, y, normed, norm); });
   }
+  bool norms_sums(const Tensor& x, const NormArgs& norm) const override { return inner_->norms_sums(x, norm); }
   void matmul_add(Tensor residual, Tensor x, const Weight& w, Tensor bias) override {
     around("matmul_add", residual, [&] { inner_->matmul_add(residual, x, w, bias); });
   }

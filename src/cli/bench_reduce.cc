@@ -28,7 +28,7 @@ struct ReduceOptions {
 
 struct ReduceRow {
   int64_t rows = 0;
-  double sum_us = 0, added_us = 0;
+  double sum_us = 0, added_us = 0, normed_us = 0;
 };
 
 template <class F>
@@ -47,12 +47,20 @@ void measure_rank(const ReduceOptions& o, const std::string& device, const std::
   const std::unique_ptr<Backend> backend = create_backend({.device = device, .n_threads = 1});
   backend->connect(ranks);
   const Tensor x = backend->alloc(DType::kF32, o.most_rows, kDim), y = backend->alloc(DType::kF32, o.most_rows, kDim);
-  backend->zero(x), backend->zero(y);
+  const Tensor normed = backend->alloc(backend->act_dtype(), o.most_rows, kDim);
+  const Tensor weight = backend->alloc(DType::kF32, 1, kDim);
+  const NormArgs norm{.weight = weight};
+  for (const Tensor& t : {x, y, weight}) backend->zero(t);
   for (int64_t rows = 1; rows <= o.most_rows; rows *= 4) {
-    const Tensor to = x.slice_rows(0, rows), from = y.slice_rows(0, rows);
+    const Tensor to = x.slice_rows(0, rows), from = y.slice_rows(0, rows), norm_out = normed.slice_rows(0, rows);
+    const auto time = [&](auto&& op) { return microseconds(*backend, o.n_repeats, op); };
     const ReduceRow row{.rows = rows,
-                        .sum_us = microseconds(*backend, o.n_repeats, [&] { backend->all_reduce(from); }),
-                        .added_us = microseconds(*backend, o.n_repeats, [&] { backend->add_reduced(to, from); })};
+                        .sum_us = time([&] { backend->all_reduce(from); }),
+                        .added_us = time([&] { backend->add_reduced(to, from); }),
+                        .normed_us = time([&] {
+                          backend->add_reduced(to, from, norm_out, norm);
+                          if (!backend->norms_sums(to, norm)) backend->norm(norm_out, to, norm);
+                        })};
     if (ranks->rank() == 0) table.push_back(row);
   }
   char ready = 0;
@@ -90,16 +98,20 @@ void print(const ReduceOptions& o, const std::vector<ReduceRow>& table) {
   OrderedJson json = OrderedJson::array();
   if (o.output == "md")
     fmt::print(
-        "{} ranks, {}\n\n| message | sum, us | GB/s | added to the residual stream, us |\n| ---: | ---: | ---: | ---: "
-        "|\n",
+        "{} ranks, {}\n\n| message | sum, us | GB/s | added to the residual stream, us | and normed, us |\n"
+        "| ---: | ---: | ---: | ---: | ---: |\n",
         o.tp, o.device);
   for (const ReduceRow& row : table) {
     const int64_t bytes = row.rows * kDim * 4;
     const double gb_s = static_cast<double>(bytes) / row.sum_us * 1e-3;
-    json.push_back({{"bytes", bytes}, {"sum_us", row.sum_us}, {"gb_s", gb_s}, {"added_us", row.added_us}});
+    json.push_back({{"bytes", bytes},
+                    {"sum_us", row.sum_us},
+                    {"gb_s", gb_s},
+                    {"added_us", row.added_us},
+                    {"normed_us", row.normed_us}});
     if (o.output == "md")
-      fmt::print("| {} | {:.1f} | {:.1f} | {:.1f} |\n", human_bytes(static_cast<size_t>(bytes)), row.sum_us, gb_s,
-                 row.added_us);
+      fmt::print("| {} | {:.1f} | {:.1f} | {:.1f} | {:.1f} |\n", human_bytes(static_cast<size_t>(bytes)), row.sum_us,
+                 gb_s, row.added_us, row.normed_us);
   }
   if (o.output == "json") fmt::print("{}\n", json.dump());
 }

@@ -1,6 +1,7 @@
 #include "model/decoder_program.h"
 
 #include <algorithm>
+#include <span>
 
 #include "model/draft_head.h"
 #include "model/shards.h"
@@ -274,8 +275,33 @@ Program empty_program(const Config& c, const Weights& weights, Backend* backend,
   return program;
 }
 
+// The place for the norm that the sum at the end of a block can compute, or null.
+template <class B>
+NormArgs* norm_after_sum(B& block) {
+  if constexpr (requires { block.join; }) {
+    Join& join = block.join;
+    return join.sums && !join.changes() && !join.sum_norm.weight ? &join.next_norm : nullptr;
+  }
+  if constexpr (requires { block.next_norm; }) return block.sums ? &block.next_norm : nullptr;
+  return nullptr;
+}
+
+// With several ranks, the sum at the end of a block may compute the norm of the next block.
+void move_norms_to_sums(std::span<Block> blocks) {
+  NormArgs* next_norm = nullptr;
+  const auto visit = [&](auto& block) {
+    if constexpr (requires { block.follows_sum; }) {
+      block.follows_sum = next_norm != nullptr && block.norm.weight;
+      if (block.follows_sum) *next_norm = block.norm;
+    }
+    next_norm = norm_after_sum(block);
+  };
+  for (Block& block : blocks) std::visit(visit, block);
+}
+
 // Appends blocks [first, end) of the split's numbers. An EAGLE-3 head reads the stream behind some of the layers.
 void add_blocks(Program& program, Builder& builder, const Config& c, int first, int end) {
+  const size_t n_before = program.blocks.size();
   if (c.draft_head && c.draft_head->is_eagle) {
     for (const int n_layers : c.draft_head->kept_layers) {
       const int next = 2 * n_layers + 1;
@@ -286,6 +312,7 @@ void add_blocks(Program& program, Builder& builder, const Config& c, int first, 
     }
   }
   builder.add(program.blocks, first, end);
+  move_norms_to_sums(std::span(program.blocks).subspan(n_before));
 }
 
 }  // namespace

@@ -9,6 +9,7 @@
 
 #include "backend/thread_communicator.h"
 #include "hf_models.h"
+#include "model/decoder_program.h"
 #include "model/rank_facts.h"
 #include "model/shards.h"
 #include "rank_models.h"
@@ -85,6 +86,41 @@ TEST_P(HfParallel, LogitsEqualTransformers) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Models, HfParallel, testing::ValuesIn(hf_names()), [](const auto& i) { return i.param; });
+
+// How many norms of a rank's layers are computed with the sum of the block before, and how many by their own block.
+struct NormCount {
+  int with_sum = 0, in_block = 0;
+  bool operator==(const NormCount&) const = default;
+};
+NormCount norms_of(const std::string& name, int n_ranks) {
+  const auto checkpoint = open_checkpoint((kModels / (name + ".gguf")).string());
+  const Config whole = checkpoint->config();
+  const auto source = checkpoint->weights();
+  const Config config = n_ranks > 1 ? config_of_rank(whole, 0, n_ranks, largest_block(*source, whole)) : whole;
+  const auto backend = create_backend({.device = "ref"});
+  const Weights weights = load_weights(*source, config, *backend, nullptr);
+  Program program = decoder_layers(config, weights, {}, backend.get(), 64);
+  NormCount count;
+  const void* next_norm = nullptr;
+  program.for_each([&](auto& block) {
+    if constexpr (requires { block.follows_sum; }) {
+      EXPECT_EQ(block.follows_sum, next_norm != nullptr);
+      EXPECT_TRUE(!block.follows_sum || next_norm == block.norm.weight.data);
+      block.follows_sum ? ++count.with_sum : ++count.in_block;
+    }
+    if constexpr (requires { block.join; }) next_norm = block.join.next_norm.weight.data;
+    if constexpr (requires { block.next_norm; }) next_norm = block.next_norm.weight.data;
+  });
+  EXPECT_EQ(next_norm, nullptr) << "no block reads the norm of the last sum";
+  return count;
+}
+
+TEST(ParallelStart, SumsComputeTheNextNorm) {
+  EXPECT_EQ(norms_of("llama", 2), NormCount(3, 1));     // two layers
+  EXPECT_EQ(norms_of("qwen3moe", 2), NormCount(3, 1));  // experts
+  EXPECT_EQ(norms_of("llama", 1), NormCount(0, 4));     // no sums
+  EXPECT_EQ(norms_of("gemma2", 2), NormCount(0, 6));    // three layers; the sum changes before it is added
+}
 
 // Ranks that choose different numbers of sequences use the smallest.
 TEST(ParallelStart, RanksAgreeOnTheirSequences) {

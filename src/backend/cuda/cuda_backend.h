@@ -114,7 +114,8 @@ class CudaBackend final : public Backend, public RecordedSteps {
   void zero(Tensor x) override;
   void all_reduce(Tensor x) override;
   void all_gather(Tensor y, Tensor x) override;
-  void add_reduced(Tensor x, Tensor y) override;
+  void add_reduced(Tensor x, Tensor y, Tensor norm_out, const NormArgs& args) override;
+  bool norms_sums(const Tensor& x, const NormArgs& args) const override;
 
   // experts/experts_ops.cc
   void copy(Tensor y, Tensor x) override;

@@ -6,12 +6,14 @@
 
 #include <cmath>
 #include <functional>
+#include <numeric>
 #include <random>
 #include <thread>
 
 #include "backend/cuda/create_cuda.h"
 #include "backend/thread_communicator.h"
 #include "base/error.h"
+#include "base/half.h"
 #include "test_seed.h"
 
 namespace ingot {
@@ -122,6 +124,65 @@ TEST(CudaRanks, SumsEqualThoseOfTheHost) {
     const std::vector<float> row(sums[0].begin(), sums[0].begin() + cols);
     if (first_row.empty()) first_row = row;
     EXPECT_EQ(row, first_row) << "a row depends on the other rows of the batch";
+  }
+}
+
+// The kernel that sums many rows also computes their norm. It equals the norm of the sums in double, and the sums are
+// those without a norm.
+TEST(CudaRanks, NormsOfSumsEqualThoseOfTheHost) {
+  const int n = std::min(n_gpus(), 8);
+  if (n < 3) GTEST_SKIP() << "there are not three GPUs";
+  const uint64_t seed = test_seed();
+  SCOPED_TRACE(seed);
+  struct Size {
+    int64_t rows, cols;
+  };
+  // One row a block and several, in one round and in several.
+  constexpr Size kSizes[] = {{16, 16384}, {33, 7168},   {100, 5120}, {192, 1024},
+                             {1024, 576}, {1025, 4160}, {2048, 8192}};
+  for (const auto& [rows, cols] : kSizes) {
+    if (cols % (8 * n) != 0) continue;
+    SCOPED_TRACE(testing::Message() << rows << " x " << cols);
+    const auto size = static_cast<size_t>(rows * cols);
+    const std::vector<float> x = numbers(seed, size), weight = numbers(seed + 99, static_cast<size_t>(cols));
+    const auto y_of = [&](int r) { return numbers(seed + 1 + static_cast<uint64_t>(r), size); };
+    const Sums plain = sums_of(n, rows, cols, x, y_of);
+    Sums sums(static_cast<size_t>(n), x);
+    std::vector<std::vector<uint16_t>> normed(static_cast<size_t>(n), std::vector<uint16_t>(size));
+    constexpr float kEps = 1e-3f;
+    on_gpus(n, [&](Backend& backend, int rank) {
+      const Tensor to = backend.alloc(DType::kF32, rows, cols), y = backend.alloc(DType::kF32, rows, cols),
+                   norm_out = backend.alloc(DType::kF16, rows, cols), w = backend.alloc(DType::kF32, 1, cols);
+      backend.upload(w, weight.data());
+      const NormArgs norm{.weight = w, .eps = kEps};
+      for (int round = 0; round < 3; ++round) {  // places are written again
+        backend.upload(to, x.data());
+        backend.upload(y, y_of(rank).data());
+        EXPECT_TRUE(backend.norms_sums(to, norm));
+        backend.add_reduced(to, y, norm_out, norm);
+      }
+      // Few rows, long rows, rows that the ranks cannot share, and norms of another kind.
+      const auto norms = [&](int64_t n_rows, int64_t n_cols, const NormArgs& args) {
+        return backend.norms_sums(to.view(n_rows, n_cols), args);
+      };
+      EXPECT_FALSE(norms(8, cols, norm) || norms(1, rows * cols, norm) || norms(rows * cols / 4, 4, norm));
+      EXPECT_FALSE(norms(rows, cols, {}) || norms(rows, cols, {.weight = w, .kind = NormKind::kLayer}));
+      backend.download(sums[static_cast<size_t>(rank)].data(), to);
+      backend.download(normed[static_cast<size_t>(rank)].data(), norm_out);
+    });
+    EXPECT_EQ(sums, plain);
+    for (int r = 1; r < n; ++r) EXPECT_EQ(normed[static_cast<size_t>(r)], normed[0]) << "rank " << r;
+    for (int64_t row = 0; row < rows; ++row) {
+      const float* of_row = sums[0].data() + row * cols;
+      const double squares = std::inner_product(of_row, of_row + cols, of_row, 0.0);
+      const double inverse = 1 / std::sqrt(squares / static_cast<double>(cols) + kEps);
+      for (int64_t i = 0; i < cols; ++i) {
+        const double expected = of_row[i] * inverse * weight[static_cast<size_t>(i)];
+        ASSERT_NEAR(float_from_f16(normed[0][static_cast<size_t>(row * cols + i)]), expected,
+                    std::abs(expected) * 0x1p-10 + 1e-6)
+            << "row " << row << ", column " << i;
+      }
+    }
   }
 }
 

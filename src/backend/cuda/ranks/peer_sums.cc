@@ -113,10 +113,11 @@ bool PeerSums::takes(const Tensor& y) const {
   return y.dtype == DType::kF32 && y.cols % kPeerGroup == 0 && y.rows * y.cols <= std::numeric_limits<int>::max();
 }
 
-void PeerSums::add_reduced(const Tensor& x, const Tensor& y, Device& device) {
+void PeerSums::add_reduced(const Tensor& x, const Tensor& y, const Tensor& normed, const NormArgs& norm,
+                           Device& device) {
   CHECK(takes(y) && y.contiguous() && x.stride % 4 == 0);
   if (y.rows == 0) return;
-  add_peer_sums(peers_, x, y, device);
+  add_peer_sums(peers_, x, y, normed, norm, device);
   check_launch("add_peer_sums");
 }
 

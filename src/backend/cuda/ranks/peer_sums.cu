@@ -3,6 +3,8 @@
 #include "backend/cuda/device.cuh"
 #include "backend/cuda/ranks/peer_numbers.cuh"
 #include "backend/cuda/ranks/peer_sums.h"
+#include "backend/cuda/rms.cuh"
+#include "base/check.h"
 
 namespace ingot::cuda {
 namespace {
@@ -15,6 +17,14 @@ struct Sum {
   const float* y;
   int64_t x_stride;
   int cols, n;
+};
+
+// y = x / rms(x) * weight for the rows of x [n / cols, cols]; weight [cols].
+struct SumNorm {
+  half* y;
+  int64_t y_stride;
+  const float* weight;
+  float eps;
 };
 
 __device__ __forceinline__ float* place_in_x(const Sum& s, int i) { return s.x + i / s.cols * s.x_stride + i % s.cols; }
@@ -136,9 +146,55 @@ __device__ __forceinline__ void meet(const Peers& peers, int64_t first, uint32_t
   __syncthreads();
 }
 
+// The sum of v over all threads of a block.
+__device__ __forceinline__ float block_sum(float v) {
+  __shared__ float of_warps[kSliceThreads / 32];
+  v = warp_sum(v);
+  __syncthreads();  // the threads have read the sums of the last call
+  if (threadIdx.x % 32 == 0) of_warps[threadIdx.x / 32] = v;
+  __syncthreads();
+  float sum = 0;
+#pragma unroll
+  for (const float of_warp : of_warps) sum += of_warp;
+  return sum;
+}
+
+// Norms numbers first to end of x: whole rows, which this block has written.
+__device__ __forceinline__ void norm_rows(const Sum& s, const SumNorm& norm, int first, int end) {
+  __syncthreads();
+  for (; first < end; first += s.cols) {
+    const int row = first / s.cols;
+    const float* x = s.x + row * s.x_stride;
+    half* y = norm.y + row * norm.y_stride;
+    const auto each = [&](auto&& f) {
+#pragma unroll 4
+      for (int i = static_cast<int>(threadIdx.x) * kPeerGroup; i < s.cols; i += kSliceThreads * kPeerGroup)
+        f(i, load_numbers(x + i));
+    };
+    float squares = 0;
+    each([&](int, const Numbers& n) {
+#pragma unroll
+      for (const float v : n.v) squares += v * v;
+    });
+    const float inverse = 1.0f / sqrtf(block_sum(squares) / static_cast<float>(s.cols) + norm.eps);
+    each([&](int i, const Numbers& n) {
+      const Numbers weight = load_numbers(norm.weight + i);
+      const auto& v = n.v;
+      const auto& w = weight.v;
+      const auto four = [&](int j) {
+        return halves_of(make_float4(v[j] * inverse * w[j], v[j + 1] * inverse * w[j + 1],
+                                     v[j + 2] * inverse * w[j + 2], v[j + 3] * inverse * w[j + 3]));
+      };
+      const uint2 low = four(0), high = four(4);
+      *reinterpret_cast<uint4*>(y + i) = make_uint4(low.x, low.y, high.x, high.y);
+    });
+  }
+}
+
 // kMost: ranks, at most. With two, each adds whole slices; with more, each adds its part of a slice.
-template <int kMost>
-__global__ void __launch_bounds__(kSliceThreads, 2) slices_kernel(Peers peers, Sum s, int slice) {
+// kNorm: slices are whole rows, which are normed too.
+template <int kMost, bool kNorm>
+__global__ void __launch_bounds__(kSliceThreads, 2) slices_kernel(Peers peers, Sum s, int slice, SumNorm norm) {
   start_dependent();
   constexpr bool kParts = kMost > 2;
   const int block = static_cast<int>(blockIdx.x), thread = static_cast<int>(threadIdx.x);
@@ -189,11 +245,13 @@ __global__ void __launch_bounds__(kSliceThreads, 2) slices_kernel(Peers peers, S
       for (int k = 1; kParts && k < n; ++k) *mail((rank + k) % n, rank, 1, at) = code;
       add_to_x(s, first + i, sum);
     }
-    if (!kParts) continue;
-    meet(peers, (place * 2 + 1) * n, turn);
-    uint4 codes[kAtOnce];
-    for_others([&](int j, int r, int at) { codes[j] = __ldcg(mail(rank, r, 1, at)); },
-               [&](int j, int r, int at) { add_to_x(s, first + offset(r, at), decode(codes[j])); });
+    if (kParts) {
+      meet(peers, (place * 2 + 1) * n, turn);
+      uint4 codes[kAtOnce];
+      for_others([&](int j, int r, int at) { codes[j] = __ldcg(mail(rank, r, 1, at)); },
+                 [&](int j, int r, int at) { add_to_x(s, first + offset(r, at), decode(codes[j])); });
+    }
+    if (kNorm) norm_rows(s, norm, first, first + size);
   }
   __syncthreads();  // all threads have read the turn
   if (thread == 0) peers.turns[block] = turn;
@@ -251,21 +309,44 @@ int slice_for(int n, int n_ranks) {
   return std::min((own + unit - 1) / unit * unit, kMostSlice / unit * unit);
 }
 
+// The same for slices of whole rows.
+int rows_of_slice(int n_rows, int cols) { return std::min((n_rows - 1) / kSliceBlocks + 1, kMostSlice / cols); }
+
+bool sends_lines(int64_t n, int n_ranks) { return n * (n_ranks - 1) <= kLineBlocks * kLineSlice; }
+
 template <int kMost>
-void start(const Peers& peers, const Sum& sum, Device& device) {
-  if (int64_t{sum.n} * (peers.n_ranks - 1) <= kLineBlocks * kLineSlice)
+void start(const Peers& peers, const Sum& sum, const SumNorm& norm, Device& device) {
+  const auto start_slices = [&](auto* kernel, int slice) {
+    launch(device, kernel, std::min<unsigned>(kSliceBlocks, blocks_for(sum.n, slice)), kSliceThreads, 0, peers, sum,
+           slice, norm);
+  };
+  if (norm.weight != nullptr)
+    return start_slices(slices_kernel<kMost, true>, rows_of_slice(sum.n / sum.cols, sum.cols) * sum.cols);
+  if (sends_lines(sum.n, peers.n_ranks))
     return launch(device, lines_kernel<kMost>, blocks_for(sum.n, kLineSlice), kLineThreads, 0, peers, sum);
-  const int slice = slice_for(sum.n, peers.n_ranks);
-  launch(device, slices_kernel<kMost>, std::min<unsigned>(kSliceBlocks, blocks_for(sum.n, slice)), kSliceThreads, 0,
-         peers, sum, slice);
+  start_slices(slices_kernel<kMost, false>, slice_for(sum.n, peers.n_ranks));
 }
 
 }  // namespace
 
-void add_peer_sums(const Peers& peers, const Tensor& x, const Tensor& y, Device& device) {
+// Measured on H200s with rows of 4,096: two ranks gain nothing. With fewer than 16 rows, too few blocks have a row. From
+// 192 to 1,024 rows, some blocks have one row more than others.
+bool norms_sums(const Tensor& x, const NormArgs& norm, int n_ranks) {
+  return n_ranks > 2 && norm.weight && norm.kind == NormKind::kRms && !norm.bias && on_16_bytes(norm.weight.data) &&
+         x.cols <= kMostSlice && x.cols % (kPeerGroup * n_ranks) == 0 && !sends_lines(x.rows * x.cols, n_ranks) &&
+         x.rows >= 16 && (x.rows <= 192 || x.rows >= 1024);
+}
+
+void add_peer_sums(const Peers& peers, const Tensor& x, const Tensor& y, const Tensor& normed, const NormArgs& args,
+                   Device& device) {
   const Sum sum{x.f32(), y.f32(), x.stride, static_cast<int>(y.cols), static_cast<int>(y.rows * y.cols)};
-  if (peers.n_ranks == 2) return start<2>(peers, sum, device);
-  peers.n_ranks <= 4 ? start<4>(peers, sum, device) : start<kMaxPeers>(peers, sum, device);
+  SumNorm norm{};
+  if (args.weight) {
+    CHECK(norms_sums(x, args, peers.n_ranks) && normed.dtype == DType::kF16 && normed.stride % kPeerGroup == 0);
+    norm = {static_cast<half*>(normed.data), normed.stride, args.weight.f32(), args.eps};
+  }
+  if (peers.n_ranks == 2) return start<2>(peers, sum, norm, device);
+  peers.n_ranks <= 4 ? start<4>(peers, sum, norm, device) : start<kMaxPeers>(peers, sum, norm, device);
 }
 
 void gather_peer_words(const Peers& peers, uint32_t* all, const uint32_t* own, int n, Device& device) {

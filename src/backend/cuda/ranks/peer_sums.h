@@ -10,6 +10,8 @@
 //            a microsecond. Of n > 2 GPUs, each adds its part of a slice and sends the sums to the others. So each sends
 //            2 (n - 1) / n times its numbers instead of n - 1 times.
 //
+// If slices are whole rows, a block can also compute the RMS norm of its sums, which the next product reads.
+//
 // Few words, such as the logits of one token or the tokens of a step, are gathered as lines too.
 #pragma once
 #include <vector_types.h>
@@ -20,6 +22,7 @@
 #include "backend/communicator.h"
 #include "backend/cuda/cuda_device.h"
 #include "backend/cuda/memory.h"
+#include "backend/ops.h"
 #include "backend/tensor.h"
 
 namespace ingot::cuda {
@@ -60,8 +63,12 @@ struct Peers {
   int rank = 0, n_ranks = 0;
 };
 
-// peer_sums.cu: x [rows, cols] += the sum of y [rows, cols] over all ranks. Both are f32.
-void add_peer_sums(const Peers& peers, const Tensor& x, const Tensor& y, Device& device);
+// peer_sums.cu: x [rows, cols] += the sum of y [rows, cols] over all ranks. Both are f32. Then normed [rows, cols] =
+// norm(x) in f16, unless norm.weight is empty. norms_sums() must be true for such a norm.
+void add_peer_sums(const Peers& peers, const Tensor& x, const Tensor& y, const Tensor& normed, const NormArgs& norm,
+                   Device& device);
+// Whether the kernel can compute this norm, and is faster than a kernel of the norm.
+bool norms_sums(const Tensor& x, const NormArgs& norm, int n_ranks);
 // all [n_ranks, n]: the words of each rank. own [n], n up to kGatherBlocks * kGatherSlice.
 void gather_peer_words(const Peers& peers, uint32_t* all, const uint32_t* own, int n, Device& device);
 // words [n] of rank 0 replace those of the other ranks.
@@ -75,8 +82,9 @@ class PeerSums {
 
   // Whether the kernels support this tensor.
   bool takes(const Tensor& y) const;
-  // x [rows, cols] += the sum of y [rows, cols] over all ranks. Both are f32.
-  void add_reduced(const Tensor& x, const Tensor& y, Device& device);
+  bool norms(const Tensor& x, const NormArgs& norm) const { return norms_sums(x, norm, peers_.n_ranks); }
+  // As add_peer_sums().
+  void add_reduced(const Tensor& x, const Tensor& y, const Tensor& normed, const NormArgs& norm, Device& device);
 
   static bool can_gather(int64_t n_words) { return n_words <= kGatherBlocks * kGatherSlice; }
   // all [n_ranks * rows, cols] = the rows of rank 0, of rank 1 ... Both are f32 and contiguous; own: [rows, cols].

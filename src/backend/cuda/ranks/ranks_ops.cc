@@ -37,9 +37,14 @@ void CudaBackend::all_gather(Tensor y, Tensor x) {
   nccl_->all_gather(y, x, device_.stream());
 }
 
-void CudaBackend::add_reduced(Tensor x, Tensor y) {
-  if (peer_sums_ && peer_sums_->takes(y)) return peer_sums_->add_reduced(x, y, device_);
-  Backend::add_reduced(x, y);
+void CudaBackend::add_reduced(Tensor x, Tensor y, Tensor norm_out, const NormArgs& args) {
+  if (!peer_sums_ || !peer_sums_->takes(y)) return Backend::add_reduced(x, y);
+  peer_sums_->add_reduced(x, y, norm_out, norms_sums(x, args) ? args : NormArgs{}, device_);
+}
+
+// With --deterministic, the same kernel computes the norm for any number of rows.
+bool CudaBackend::norms_sums(const Tensor& x, const NormArgs& args) const {
+  return peer_sums_ && !deterministic_ && peer_sums_->takes(x) && peer_sums_->norms(x, args);
 }
 
 // Waits for an event on this GPU. With ranks there is a time limit, because the event never happens if another rank of
