@@ -1,7 +1,7 @@
 #!/bin/sh
 # Builds for the GPU of this machine, runs the tests that need a GPU, and measures speed, all in one call.
 #
-#   bench/gpu/run.sh [build] [test] [sanitize] [bench] [experts] [batch] [idle] [profile] [load] [ops] [kernels] [tuned] [ladder] [depth] [serving] [offload] [parallel] [parallel70b] [wheel] [ptx]
+#   bench/gpu/run.sh [build] [test] [sanitize] [bench] [experts] [batch] [idle] [profile] [load] [ops] [kernels] [tuned] [ladder] [depth] [serving] [quality] [offload] [parallel] [parallel70b] [wheel] [ptx]
 #   default: build test bench
 #
 # The build goes to build-gpu/ (BUILD=...), results to $OUT if it is set. CMAKE_ARGS are passed to cmake. With TESTS_LIKE=...,
@@ -19,6 +19,7 @@
 #   ladder       more types
 #   depth        decoding far into the context, one sequence and sixteen
 #   serving      requests of 1,000 + 1,000 tokens through the whole engine
+#   quality      perplexity and logits of the demo model with its weights and cache in several formats
 #   offload      models divided between the GPU and 16 cores of the CPU, with their tests
 #   parallel     one model on 2 GPUs (and on 4, if the machine has them) against one GPU: tests, equal text, sums by size, prompts
 #                and decode, serving, also as a pipeline
@@ -214,6 +215,9 @@ if has serving; then
         --requests $n --max-seqs $n --spread 0 -p 1000 -n 1000 2>&1 | grep -E "throughput|rror|CHECK")"
     done
   done
+fi
+if has quality; then
+  python3 bench/gpu/quality.py "$BUILD/ingot" || failed=1
 fi
 # Goals at batch 1: with all experts on the CPU, at least 60 tok/s; with 8 GiB on the GPU, 1.5 times that speed.
 shared() {
