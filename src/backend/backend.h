@@ -99,6 +99,7 @@ class Backend {
   virtual void synchronize() {}                    // waits for the ops so far
   virtual void sample(const Tensor& logits /* [n_logits, n_vocab] */, std::span<const SampleRow> rows);
   virtual std::vector<Sampled> wait();  // the draws of the last sample, in row order
+  virtual bool is_drawn() { return true; }  // whether wait() would return at once
 
   // ---- primitives ----
   virtual void embed(Tensor x /* out [n_tokens, dim] */, const Weight& table /* [n_vocab, dim] */, float scale);

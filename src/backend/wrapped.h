@@ -51,6 +51,7 @@ class Wrapped : public Backend {
   void connect(std::shared_ptr<Communicator> ranks) override { inner_->connect(std::move(ranks)); }
   void synchronize() override { inner_->synchronize(); }
   std::vector<Sampled> wait() override { return inner_->wait(); }
+  bool is_drawn() override { return inner_->is_drawn(); }
 
   void sample(const Tensor& logits, std::span<const SampleRow> rows) override {
     around("sample", logits, [&] { inner_->sample(logits, rows); });

@@ -18,6 +18,7 @@
 // forced tokens at once, like a chunk of a prompt. If steps overlap, the step in flight samples a token in place of the
 // first forced token. The engine drops that sampled token.
 #pragma once
+#include <array>
 #include <atomic>
 #include <deque>
 #include <functional>
@@ -163,7 +164,8 @@ class Engine {
     bool is_timed = false;  // the step's time is recorded, to learn the cost of drafts
     StepShape shape = {};
     int n_vain_guesses = 0;  // costly guesses without a draft that was worth verifying
-    bool has_trial = false;  // of a costly proposer
+    bool has_trial = false;   // of a costly proposer
+    bool made_ahead = false;  // the drafts were made during the last step, so this step's time does not contain them
   };
 
   template <class F>
@@ -205,6 +207,7 @@ class Engine {
   void bring_drafts(Sequence& sequence, int n);
   void ask_for_guess(Sequence& sequence, int n);
   void ask_draft_head();
+  void think_ahead(const Step& step);
   void cut_drafts(Sequence& sequence);
   void add_step_time(const InFlightStep& step, Clock::time_point last);
   void rest_after_trial(const InFlightStep& step, double seconds);
@@ -241,8 +244,9 @@ class Engine {
   int n_decoding_ = 0;                     // sequences of the step that is planned
   int n_vain_guesses_ = 0;                 // of the step that is planned
   bool has_trial_ = false;                 // the step that is planned has one
+  bool made_ahead_ = false;                // its drafts were made during the last step
   Clock::time_point next_trial_{};         // none is made before, except soon after a right guess
-  double least_gain_ = 0;                  // of the step's drafts (DraftLengths)
+  std::array<double, kMaxDrafts> least_gains_{};  // of the step's drafts (DraftLengths)
   int n_unguessed_ = 0;                    // tokens since the last guess of any costly proposer
   int first_trial_ = kShortestTrialWait;   // trial_wait of a new sequence
   std::vector<DraftOffer> offers_;         // within choose_drafts: of the decoding sequences with a proposer,

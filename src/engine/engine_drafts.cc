@@ -60,13 +60,14 @@ void Engine::propose(Sequence& sequence) {
 }
 
 // The function that stops a costly proposer: the probability that all its drafts are right, by how often drafts with
-// these probabilities were right, must be at least least_gain_. Empty: the proposer makes all drafts. In a step of
-// several sequences, the proposer makes the chosen number of drafts, so that the time of the step is that of its rows.
+// these probabilities were right, must be at least that of least_gains_. Empty: the proposer makes all drafts. In a step
+// of several sequences, the proposer makes the chosen number of drafts, so that the time of the step is that of its
+// rows.
 GoesOn Engine::gate_of(const Sequence& sequence) const {
   if (!sequence.request.proposer->adapts() || n_decoding_ > 1) return {};
-  return [&sequence, this, gain = 1.0](float probability) mutable {
+  return [&sequence, this, gain = 1.0, n = size_t{0}](float probability) mutable {
     gain *= sequence.acceptance.of(Acceptance::level_of_probability(probability), of_probabilities_);
-    return gain >= least_gain_;
+    return n < least_gains_.size() && gain >= least_gains_[n++];
   };
 }
 
@@ -100,9 +101,9 @@ void Engine::ask_for_guess(Sequence& sequence, int n) {
 // stages, every sequence waits for its last token.
 bool Engine::choose_drafts() {
   offers_.clear(), offering_.clear();
-  n_vain_guesses_ = 0, has_trial_ = false;
+  n_vain_guesses_ = 0, has_trial_ = made_ahead_ = false;
   int n_seqs = 0, n_rows = 0;
-  bool adapts = false, reads_prompt = false, some_unseen = false, has_drafts = false;
+  bool adapts = false, reads_prompt = false, some_unseen = false, has_drafts = false, thinks_ahead = false;
   for (Sequence* sequence : scheduler_.running()) {
     sequence->waits_for_draw = false;
     if (sequence->done_when_seen()) continue;
@@ -113,11 +114,13 @@ bool Engine::choose_drafts() {
     if (!sequence->request.proposer) continue;
     const bool is_adaptive = sequence->request.proposer->adapts();
     adapts |= is_adaptive;
+    thinks_ahead |= sequence->request.proposer->thinks_ahead();
     some_unseen |= is_adaptive && sequence->n_unseen > 0;
     has_drafts |= is_adaptive && n_todo < 1;
     if (n_todo == 1) offer_drafts(*sequence);
   }
   n_decoding_ = n_seqs;
+  draft_lengths_.set_ahead(depth_ > 1 && n_seqs == 1 && thinks_ahead);
   if (!reads_prompt) {
     draft_lengths_.choose(offers_, n_seqs, n_rows);
     for (size_t i = 0; i < offering_.size(); ++i) try_again(*offering_[i], offers_[i], n_seqs, n_rows);
@@ -162,8 +165,8 @@ void Engine::offer_drafts(Sequence& sequence) {
 // In a step of one sequence, a costly proposer stops by itself, so it may make more drafts than its mean. This also
 // holds for a trial, unless drafts cannot pay.
 void Engine::let_costly_guess_grow(int n_seqs, int n_rows) {
-  least_gain_ = draft_lengths_.least_gain(n_seqs, n_rows);
   if (n_seqs != 1 || offers_.empty() || offers_[0].n_chosen == 0) return;
+  for (int n = 1; n <= kMaxDrafts; ++n) least_gains_[static_cast<size_t>(n) - 1] = draft_lengths_.least_gain(n_rows, n);
   const Sequence& sequence = *offering_[0];
   if (!sequence.request.proposer->is_costly() || (sequence.is_trial && !sequence.trial_can_pay)) return;
   const int most = std::min(draft_lengths_.most_drafts(n_rows), room_for_drafts(sequence));
@@ -226,6 +229,7 @@ void Engine::bring_drafts(Sequence& sequence, int n) {
   try {
     if (asks_now(sequence, n)) ask_for_guess(sequence, n);
     if (sequence.guess_at != sequence.len()) return;
+    made_ahead_ |= sequence.guess.made_ahead;
     std::span<const int32_t> drafts = sequence.guess.tokens;
     if (!is_fixed) drafts = drafts.first(std::min<size_t>(n, drafts.size()));
     if (!is_fixed && !sequence.guess.probabilities.empty()) {
@@ -283,6 +287,18 @@ void Engine::ask_draft_head() {
   }
 }
 
+// While a device verifies the drafts of a single sequence, its proposer makes further drafts.
+void Engine::think_ahead(const Step& step) {
+  const StepItem& item = step.items.front();
+  Sequence& sequence = *item.sequence;
+  if (depth_ == 1 || step.items.size() > 1 || item.n_drafts == 0 || sequence.finished) return;
+  try {
+    sequence.request.proposer->think_ahead([this] { return runner_.is_drawn(); });
+  } catch (const std::exception& error) {
+    finish(sequence, FinishReason::kError, message_of(error));
+  }
+}
+
 // Cuts the drafts before the first token that the constraint refuses. Also cuts them after the first token after which
 // the grammar forces text, because forced text needs no sampling.
 void Engine::cut_drafts(Sequence& sequence) {
@@ -329,7 +345,7 @@ void Engine::add_yield(Sequence& sequence, int n_drafts, int n_right) {
 void Engine::add_step_time(const InFlightStep& step, Clock::time_point last) {
   const Clock::duration time = step.stats.emitted - std::max(step.stats.begin, last);
   const double seconds = std::chrono::duration<double>(time).count();
-  if (step.n_vain_guesses == 0) draft_lengths_.add_step(step.shape, seconds);
+  if (step.n_vain_guesses == 0) draft_lengths_.add_step(step.shape, seconds, step.made_ahead);
   if (step.has_trial) rest_after_trial(step, seconds);
 }
 

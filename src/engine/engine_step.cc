@@ -108,6 +108,7 @@ Engine::InFlightStep Engine::launch(BatchBuilder& builder, std::string* fault) {
   in_flight.is_timed = step.n_decodes == static_cast<int>(step.items.size()) && is_timed;
   in_flight.n_vain_guesses = n_vain_guesses_;
   in_flight.has_trial = has_trial_;
+  in_flight.made_ahead = made_ahead_;
   stats.index = counts_.n_steps++;
   stats.planned = options_.now();
   const Batch& batch = builder.fill(step);
@@ -158,7 +159,10 @@ void Engine::complete(const InFlightStep& done, std::string fault) {
   stats.waiting = options_.now();
   std::vector<Sampled> drawn;
   try {
-    if (fault.empty()) drawn = runner_.wait();
+    if (fault.empty()) {
+      think_ahead(*done.step);
+      drawn = runner_.wait();
+    }
   } catch (const DeviceLost&) {
     throw;
   } catch (const std::exception& error) {

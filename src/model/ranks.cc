@@ -522,6 +522,8 @@ std::vector<Sampled> Ranks::wait() {
   return drawn;
 }
 
+bool Ranks::is_drawn() { return pipeline_ != nullptr || backend().is_drawn(); }
+
 size_t Ranks::allocated_bytes() const {
   size_t bytes = 0;
   for (const auto& device : devices_) bytes += device->backend->allocated_bytes();

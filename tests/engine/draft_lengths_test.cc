@@ -59,15 +59,52 @@ TEST(DraftLengths, WithoutATimeThereAreNoDrafts) {
 // The first draft costs 30, every other one 10. A token costs 100.
 TEST(DraftLengths, ADraftMustPayForItsRow) {
   DraftLengths lengths(4, kManyDrafts);
-  EXPECT_EQ(lengths.least_gain(1, 1), 1);  // nothing is measured
+  EXPECT_EQ(lengths.least_gain(1, 2), 1);  // nothing is measured
   for (int i = 0; i < 2; ++i) lengths.add_step({1, 1}, 100);
-  const double assumed = lengths.least_gain(1, 1);
+  const double assumed = lengths.least_gain(1, 2);
   EXPECT_GT(assumed, 0.1);
   EXPECT_LT(assumed, 0.5);
   for (const int n_rows : {2, 5})
     for (int i = 0; i < 2; ++i) lengths.add_step({1, n_rows}, 120 + 10.0 * (n_rows - 1));
-  EXPECT_GT(lengths.least_gain(1, 1), 0.1);
-  EXPECT_LT(lengths.least_gain(1, 1), 0.15);
+  for (const int n : {1, 2, 6}) {
+    EXPECT_GT(lengths.least_gain(1, n), 0.1);
+    EXPECT_LT(lengths.least_gain(1, n), 0.15);
+  }
+}
+
+// A row costs 10, and from 8 rows on, a step takes 200 longer. Eight drafts behind that cliff share its cost.
+TEST(DraftLengths, DraftsMustPayForACliff) {
+  DraftLengths lengths(4, kManyDrafts);
+  const auto measure = [&](int n_rows) {
+    for (int i = 0; i < 2; ++i)
+      lengths.add_step({1, n_rows}, n_rows == 1 ? 100 : 120 + 10 * n_rows + (n_rows < 8 ? 0 : 200));
+  };
+  for (const int n_rows : {1, 2, 5, 7}) measure(n_rows);
+  EXPECT_LT(lengths.least_gain(1, 7), 0.15);  // not known yet
+  measure(8);
+  EXPECT_LT(lengths.least_gain(1, 6), 0.15);
+  EXPECT_GT(lengths.least_gain(1, 7), 2);  // never
+  EXPECT_LT(lengths.least_gain(1, 8), 0.15);
+  measure(16);
+  EXPECT_NEAR(lengths.least_gain(1, 7), 1.2 * (200 + 90) / 9 / 100, 0.01);
+}
+
+// Half of the steps with drafts take half the time, because their drafts were made ahead. The others are as slow as
+// without drafts ahead, and only those are stored in the curve.
+TEST(DraftLengths, DraftsMadeAheadMakeStepsFaster) {
+  DraftLengths lengths(4, kManyDrafts);
+  lengths.set_ahead(true);
+  const auto seconds_of_five = [&] { return *lengths.seconds_of({1, 5}); };
+  for (int i = 0; i < 2; ++i) lengths.add_step({1, 1}, 100);
+  lengths.add_step({1, 5}, 200);
+  lengths.add_step({1, 5}, 200);
+  EXPECT_LT(seconds_of_five(), 160);  // hoped for
+  for (int i = 0; i < 200; ++i) lengths.add_step({1, 5}, 200);
+  EXPECT_NEAR(seconds_of_five(), 200, 1);
+  for (int i = 0; i < 200; ++i) lengths.add_step({1, 5}, i % 2 == 0 ? 100 : 200, i % 2 == 0);
+  EXPECT_NEAR(seconds_of_five(), 150, 5);
+  lengths.set_ahead(false);
+  EXPECT_EQ(seconds_of_five(), 200);
 }
 
 // A costly proposer may make twice as many drafts as a step that has been measured once, if that step pays.
@@ -173,10 +210,16 @@ TEST(DraftLengths, ASlowMomentIsForgotten) {
 TEST(DraftLengths, OldTimesAreMeasuredAgain) {
   DraftLengths lengths(4, kManyDrafts);
   EXPECT_EQ(settle(lengths, 1, 0.9, [](int n_rows) { return 1.0 * n_rows; }), std::vector<int>{0});
-  EXPECT_EQ(settle(lengths, 1, 0.9, [](int) { return 1.0; }, 300), std::vector<int>{0});
-  EXPECT_EQ(settle(lengths, 1, 0.9, [](int) { return 1.0; }, 600), std::vector<int>{kMaxDrafts});
+  EXPECT_EQ(settle(
+                lengths, 1, 0.9, [](int) { return 1.0; }, 300),
+            std::vector<int>{0});
+  EXPECT_EQ(settle(
+                lengths, 1, 0.9, [](int) { return 1.0; }, 600),
+            std::vector<int>{kMaxDrafts});
   int n_plain = 0;
-  for (int i = 0; i < 3000; ++i) n_plain += settle(lengths, 1, 0.9, [](int) { return 1.0; }, 1)[0] == 0;
+  for (int i = 0; i < 3000; ++i)
+    n_plain += settle(
+                   lengths, 1, 0.9, [](int) { return 1.0; }, 1)[0] == 0;
   EXPECT_GT(n_plain, 0);
   EXPECT_LT(n_plain, 20);  // steps without drafts, to measure the baseline
 }

@@ -82,6 +82,7 @@ class CudaBackend final : public Backend, public RecordedSteps {
   // sampling/sample.cc
   void sample(const Tensor& logits, std::span<const SampleRow> rows) override;
   std::vector<Sampled> wait() override;
+  bool is_drawn() override;
 
   // cuda_kernels.cc
   std::vector<std::string> matmul_kernels(const Weight& w, int64_t rows) const override;

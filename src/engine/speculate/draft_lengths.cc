@@ -7,11 +7,11 @@ namespace ingot {
 namespace {
 
 constexpr double kLeastFirstGain = .05;  // a first draft that is right less often is not considered
-constexpr double kLeastSorted = 1.03;  // required of uneven over even drafts, because gains are estimates
-constexpr int64_t kEnough = 2;         // measurements until a bucket counts as known
-constexpr int64_t kForgotten = 512;    // measurements expire after this many steps without a new one
-constexpr int64_t kFirstWait = 4;      // see is_due; doubled by each measurement, up to 6 times
-constexpr double kAssumedShare = .2;   // assumed cost of a draft, in row times of a step without drafts
+constexpr double kLeastSorted = 1.03;    // required of uneven over even drafts, because gains are estimates
+constexpr int64_t kEnough = 2;           // measurements until a bucket counts as known
+constexpr int64_t kForgotten = 512;      // measurements expire after this many steps without a new one
+constexpr int64_t kFirstWait = 4;        // see is_due; doubled by each measurement, up to 6 times
+constexpr double kAssumedShare = .2;     // assumed cost of a draft, in row times of a step without drafts
 
 }  // namespace
 
@@ -33,7 +33,15 @@ double DraftLengths::number_of(size_t bucket) {
   return bucket <= 16 ? static_cast<double>(bucket) : std::exp2(static_cast<double>(bucket + 16) / 8);
 }
 
-void DraftLengths::add_step(const StepShape& step, double seconds) {
+void DraftLengths::add_step(const StepShape& step, double seconds, bool made_ahead) {
+  constexpr double kLastStep = 1.0 / 16, kStepWithoutDrafts = 1.0 / 512;  // weights in ahead_
+  const bool has_drafts = step.n_rows > step.n_seqs;
+  if (thinks_ahead_ && !has_drafts) ahead_ -= kStepWithoutDrafts * std::max(0.0, ahead_ - kHopedShare);
+  if (const auto plain = plain_seconds(step.n_seqs); thinks_ahead_ && has_drafts && plain) {
+    const double share = made_ahead ? std::min(1.0, seconds / measured_seconds(step, *plain)) : 1;
+    ahead_ += kLastStep * (share - ahead_);
+  }
+  if (made_ahead) return;
   Times& times = step.n_rows <= step.n_seqs ? plain_[bucket_of(step.n_seqs)]
                                             : (step.is_even ? even_ : uneven_)[bucket_of(step.n_rows)];
   ++n_steps_;
@@ -59,6 +67,11 @@ std::optional<double> DraftLengths::plain_seconds(int n_seqs) const {
 std::optional<double> DraftLengths::seconds_of(const StepShape& step) const {
   const std::optional<double> plain = plain_seconds(step.n_seqs);
   if (!plain || step.n_rows <= step.n_seqs) return plain;
+  return share_of_time() * measured_seconds(step, *plain);
+}
+
+// Without drafts that were made ahead. plain: the time of a step without drafts.
+double DraftLengths::measured_seconds(const StepShape& step, double plain) const {
   const size_t first = bucket_of(step.n_seqs), bucket = bucket_of(step.n_rows);
   const auto knows = [&](const Times& times) { return is_known(times); };
   const bool as_even = step.is_even || std::none_of(uneven_.begin() + first, uneven_.end(), knows);
@@ -66,7 +79,7 @@ std::optional<double> DraftLengths::seconds_of(const StepShape& step) const {
   struct Point {
     double n_rows, seconds;
   };
-  Point below = {static_cast<double>(step.n_seqs), *plain};
+  Point below = {static_cast<double>(step.n_seqs), plain};
   for (size_t at = bucket; at > first; --at) {
     if (!is_known(curve[at])) continue;
     below = {number_of(at), curve[at].least()};
@@ -79,9 +92,8 @@ std::optional<double> DraftLengths::seconds_of(const StepShape& step) const {
     const double share = (step.n_rows - below.n_rows) / (above.n_rows - below.n_rows);
     return below.seconds + std::clamp(share, 0.0, 1.0) * (above.seconds - below.seconds);
   }
-  const double a_row = below.n_rows > step.n_seqs
-                           ? std::max(0.0, below.seconds - *plain) / (below.n_rows - step.n_seqs)
-                           : kAssumedShare * *plain / step.n_seqs;
+  const double a_row = below.n_rows > step.n_seqs ? std::max(0.0, below.seconds - plain) / (below.n_rows - step.n_seqs)
+                                                  : kAssumedShare * plain / step.n_seqs;
   return below.seconds + a_row * std::max(0.0, step.n_rows - below.n_rows);
 }
 
@@ -95,7 +107,9 @@ double DraftLengths::most_rows(int n_seqs) const {
 
 int DraftLengths::most_drafts(int n_rows) const {
   const double plain = plain_seconds(1).value_or(0);
-  const auto can_pay = [&](size_t at) { return least_improvement_ * even_[at].least() < number_of(at) * plain; };
+  const auto can_pay = [&](size_t at) {
+    return least_improvement_ * share_of_time() * even_[at].least() < number_of(at) * plain;
+  };
   const double all = max_drafts_ + n_rows;
   double most = most_rows(1), before_cliff = all;  // the cliff: the least number that does not pay, beyond all that do
   for (size_t at = bucket_of(n_rows) + 1; at < even_.size(); ++at) {
@@ -119,15 +133,28 @@ bool DraftLengths::is_due(int n_seqs) const {
 // Compares the time of a row, with making its draft, with that of a token in a step with drafts. The first draft costs
 // more than others, for example because the draft model's weights are no longer cached, so the first draft does not
 // count.
-double DraftLengths::least_gain(int n_seqs, int n_rows) const {
+double DraftLengths::least_gain(int n_rows, int n) const {
   constexpr double kSpeedup = 1.2;  // by drafts
-  const std::optional<double> plain = plain_seconds(n_seqs);
+  const std::optional<double> plain = plain_seconds(1);
   if (!plain || *plain <= 0) return 1;
-  const size_t several = bucket_of(n_rows + n_seqs) + 1;
+  const size_t several = bucket_of(n_rows + 1) + 1;
   if (std::none_of(even_.begin() + several, even_.end(), [&](const Times& times) { return is_known(times); }))
     return kSpeedup * kAssumedShare;
-  const auto seconds = [&](int n_of_each) { return *seconds_of({n_seqs, n_rows + n_of_each * n_seqs}); };
-  return kSpeedup * (seconds(4) - seconds(1)) / 3 / *plain;
+  const auto seconds = [&](int n_drafts) { return *seconds_of({1, n_rows + n_drafts}); };
+  const double usual = (seconds(4) - seconds(1)) / 3;
+  return kSpeedup * std::max(usual, n > 1 ? seconds_up_to(n_rows + n) : 0.0) / *plain;
+}
+
+// The time that this row costs, if it costs more than others: for example, a GPU replays only steps with few rows. The
+// rows that may follow share the cost. 0 if the time of this step or of the step without the row is not known.
+double DraftLengths::seconds_up_to(int n_rows) const {
+  const Times &before = even_[bucket_of(n_rows - 1)], &with = even_[bucket_of(n_rows)];
+  if (!is_known(before) || !is_known(with)) return 0;
+  double least = with.least() - before.least();
+  for (int rows = n_rows + 1; rows <= std::min(kMaxDrafts, max_drafts_) + 1; ++rows)
+    if (const Times& all = even_[bucket_of(rows)]; is_known(all))
+      least = std::min(least, (all.least() - before.least()) / (rows - n_rows + 1));
+  return least;
 }
 
 bool DraftLengths::can_pay(int n_seqs, int n_rows) const {

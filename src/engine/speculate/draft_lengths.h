@@ -48,8 +48,11 @@ class DraftLengths {
       : max_drafts_(max_drafts), least_improvement_(overlaps ? 1.1 : 1.05) {
     order_.reserve(static_cast<size_t>(max_seqs) * kMaxDrafts);
   }
-  // Records the time of a completed step.
-  void add_step(const StepShape& step, double seconds);
+  // Records the time of a completed step. made_ahead: its drafts were made during the last step, so this time does not
+  // contain them.
+  void add_step(const StepShape& step, double seconds, bool made_ahead = false);
+  // Whether the proposer makes drafts ahead (Proposer::think_ahead) in the next steps.
+  void set_ahead(bool thinks_ahead) { thinks_ahead_ = thinks_ahead; }
   // Sets n_chosen of all offers. n_rows: rows of the step without drafts. n_seqs: sequences that get a token from the
   // step.
   void choose(std::span<DraftOffer> offers, int n_seqs, int n_rows);
@@ -58,8 +61,9 @@ class DraftLengths {
   // measured steps that did not pay, because some numbers of rows take much longer, such as those that a GPU does not
   // replay.
   int most_drafts(int n_rows) const;
-  // A draft that has been made is worth a row of the step if it becomes a token of the output with this probability.
-  double least_gain(int n_seqs, int n_rows) const;
+  // Draft n (from 1) of one sequence is worth a row of the step if it becomes a token of the output with at least this
+  // probability. n_rows: rows of the step without drafts.
+  double least_gain(int n_rows, int n) const;
   // Whether drafts of one sequence would pay in such a step if all of them were right.
   bool can_pay(int n_seqs, int n_rows) const;
   // The time of a step of this shape: measured, interpolated or assumed. Empty: no step without drafts has been
@@ -67,6 +71,7 @@ class DraftLengths {
   std::optional<double> seconds_of(const StepShape& step) const;
 
  private:
+  static constexpr double kHopedShare = 0.7;
   struct Times {
     std::array<double, 4> last{};
     int64_t n = 0;      // measured
@@ -78,6 +83,9 @@ class DraftLengths {
   bool is_recent(const Times& times) const;
   bool is_known(const Times& times) const;
   bool is_due(int n_seqs) const;
+  double seconds_up_to(int n_rows) const;
+  double measured_seconds(const StepShape& step, double plain) const;
+  double share_of_time() const { return thinks_ahead_ ? ahead_ : 1; }
   double most_rows(int n_seqs) const;
   std::optional<double> plain_seconds(int n_seqs) const;
   static size_t bucket_of(int n);
@@ -86,6 +94,10 @@ class DraftLengths {
   const int max_drafts_;
   const double least_improvement_;  // factor in tokens per second; less may be noise
   Curve plain_{}, even_{}, uneven_{};  // plain_: without drafts, by sequences; the others: with drafts, by rows
+  // The curves contain no steps with drafts that were made ahead. With such steps, a step with drafts takes this share of
+  // the time in the curves, on average.
+  double ahead_ = kHopedShare;
+  bool thinks_ahead_ = false;
   int64_t n_steps_ = 0;
   std::vector<std::pair<double, DraftOffer*>> order_;
 };

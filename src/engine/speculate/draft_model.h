@@ -21,16 +21,28 @@ class DraftModel : public std::enable_shared_from_this<DraftModel> {
   // At most n tokens that the small model generates after `history`, with their probabilities. Fewer at the end of the
   // small model's context; none if its vocabulary lacks a token of `history`. Throws Error.
   Proposal write(std::span<const int32_t> history, int n, const GoesOn& goes_on = {}) {
-    return end(begin(history, n, goes_on));
+    return end(begin(history), n, goes_on);
   }
   // The same in two parts. The small model computes all guesses that have begun in common steps, until one ends.
+  // previous: the last guess for this sequence, or null. If its tokens were right, the new guess continues it.
   class Guess;
-  std::shared_ptr<Guess> begin(std::span<const int32_t> history, int n, const GoesOn& goes_on);
-  Proposal end(const std::shared_ptr<Guess>& guess);
+  std::shared_ptr<Guess> begin(std::span<const int32_t> history, const std::shared_ptr<Guess>& previous = nullptr);
+  Proposal end(const std::shared_ptr<Guess>& guess, int n, const GoesOn& goes_on);
+  // Continues the last guess until is_over() is true. Does nothing if several sequences have guesses, or if the small
+  // model runs on a GPU, where it would delay the large model.
+  void think_ahead(const std::function<bool()>& is_over);
+  bool thinks_ahead() const;
+  void drop(const Guess& guess);  // any thread
 
  private:
+  int n_useful(const Guess& guess) const;
+
   const std::unique_ptr<Runner> runner_;
   const std::unique_ptr<Engine> engine_;
+  std::shared_ptr<Guess> continued_;  // the last guess, whose request goes on; or null
+  int n_begun_ = 0;                   // guesses that have begun since one ended
+  bool has_ended_ = false;            // a guess has ended since one began
+  double n_ahead_ = 0;                // drafts made while the device computes a step; 0: not known
 };
 
 }  // namespace ingot

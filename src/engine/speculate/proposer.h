@@ -16,6 +16,7 @@ struct Proposal {
   std::vector<int32_t> tokens;  // the drafts; may be empty
   int evidence = 0;             // support for the first draft, such as the length of the match before it; at least 0
   std::vector<float> probabilities;  // that each draft is right, as a costly proposer estimates it
+  bool made_ahead = false;           // at least the first draft was made by think_ahead()
 };
 
 // A costly proposer calls GoesOn after each draft, with the probability that the draft is right. If the result is
@@ -32,6 +33,10 @@ class Proposer {
   // Begins the guess that the next propose() with the same arguments returns. The engine calls begin() for all
   // sequences of a step before it calls propose() for the first, so a model can compute their guesses in common steps.
   virtual void begin(std::span<const int32_t> /*history*/, int /*n*/, const GoesOn& /*goes_on*/) {}
+  // Called while a device verifies the last guess: makes further drafts until is_over() is true. If all drafts and the
+  // token after them turn out to be right, the next guess has these drafts.
+  virtual void think_ahead(const std::function<bool()>& /*is_over*/) {}
+  virtual bool thinks_ahead() const { return false; }
   // True: the engine chooses how many drafts to verify, if any. False: each step verifies all drafts.
   virtual bool adapts() const { return true; }
   // True: a guess takes time, such as steps of a model. The engine then asks for a guess only if a step verifies it,

@@ -197,6 +197,10 @@ std::vector<Sampled> CudaBackend::wait() {
   return std::exchange(drawn_, {});
 }
 
+bool CudaBackend::is_drawn() {
+  return rows_.empty() || !drawn_.empty() || cudaEventQuery(drawn_event_) != cudaErrorNotReady;
+}
+
 // Returns the batch's tokens with the host's draws filled in. Tokens that the device draws are filled in on the device.
 std::span<const int32_t> CudaBackend::host_drawn_tokens(const Batch& batch) {
   if (host_rows_.empty()) return batch.tokens;
