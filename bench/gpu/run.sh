@@ -154,12 +154,12 @@ fi
 # Heads of 64, of 128 and of 256, and latents. The last two shapes have a window in some layers.
 deep() {
   echo "$1 $2"
-  for depths in "1,8192,32768 --npl 1,16" "122880 --npl 1"; do
-    "$BUILD/ingot" bench batch --device cuda --shape "$1" --type "$2" --empty-prompts --ntg 32 --npp $depths 2>&1 | grep -E "^\| |rror|CHECK"
+  for depths in "1,8192,32768,122880 --npl 1" "1,8192,32768 --npl 16"; do  # the last may not fit
+    "$BUILD/ingot" bench batch --device cuda --shape "$1" --type "$2" --empty-prompts --ntg 32 --npp $depths 2>&1 | grep -E "^\| |rror|CHECK|^ingot:"
   done
 }
 if has depth; then
-  for shape in llama-3.2-1b llama-3.1-8b qwen3.5-0.8b qwen3.5-9b deepseek-v2-lite glm-4.7-flash gemma-3-4b gpt-oss-20b; do deep $shape BF16; done
+  for shape in llama-3.2-1b llama-3.1-8b qwen3-8b qwen3.5-0.8b qwen3.5-9b deepseek-v2-lite glm-4.7-flash gemma-3-4b gemma-3-27b gpt-oss-20b; do deep $shape BF16; done
 fi
 # divided SHAPE TYPE RANKS...
 divided() {
@@ -208,7 +208,7 @@ if has parallel; then
 fi
 # 64 or more sequences at once. There are as many requests as sequences, and all are submitted at the start.
 if has serving; then
-  for run in "BF16 f16" "F8_E4M3 f16" "F8_E4M3 fp8" "Q4_0 f16" "Q4_0 fp8"; do
+  for run in "BF16 f16" "BF16 fp8" "F8_E4M3 f16" "F8_E4M3 fp8" "Q4_0 f16" "Q4_0 fp8"; do
     set -- $run
     for n in 64 256 512; do
       echo "llama-3.1-8b $1, KV $2, $n sequences: $("$BUILD/ingot" bench engine --device cuda --shape llama-3.1-8b --type "$1" --kv-type "$2" \

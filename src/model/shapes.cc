@@ -38,6 +38,7 @@ constexpr Shape kShapes[] = {
     {"qwen3-0.6b", "qwen3", 28, 1024, 16, 8, 128, 3072, 151936, 40960, 1e6f, 1e-6f},
     {"llama-3.2-1b", "llama", 16, 2048, 32, 8, 64, 8192, 128256, 131072, 5e5f, 1e-5f},
     {"llama-3.1-8b", "llama", 32, 4096, 32, 8, 128, 14336, 128256, 131072, 5e5f, 1e-5f},
+    {"qwen3-8b", "qwen3", 36, 4096, 32, 8, 128, 12288, 151936, 40960, 1e6f, 1e-6f},
     {"granite-1b-a400m", "granitemoe", 24, 1024, 16, 8, 64, 512, 49155, 131072, 1e4f, 1e-6f, {.n = 32, .n_used = 8, .ffn_dim = 512, .normalize = true}},
     {"qwen3-30b-a3b", "qwen3moe", 48, 2048, 32, 4, 128, 6144, 151936, 40960, 1e6f, 1e-6f, {.n = 128, .n_used = 8, .ffn_dim = 768, .normalize = true}},
     {"qwen3.5-0.8b", "qwen35", 24, 1024, 8, 2, 256, 3584, 248320, 262144, 1e7f, 1e-6f, {},
@@ -45,6 +46,7 @@ constexpr Shape kShapes[] = {
     {"qwen3.5-9b", "qwen35", 32, 4096, 16, 4, 256, 12288, 248320, 262144, 1e7f, 1e-6f, {},
      {.n_key_heads = 16, .n_value_heads = 32, .key_dim = 128, .value_dim = 128, .conv_width = 4, .tiled = true}},
     {"gemma-3-4b", "gemma3", 34, 2560, 8, 4, 256, 10240, 262208, 131072, 1e6f, 1e-6f, {}, {}, {}, 1024},
+    {"gemma-3-27b", "gemma3", 62, 5376, 32, 16, 128, 21504, 262208, 131072, 1e6f, 1e-6f, {}, {}, {}, 1024},
     {"gpt-oss-20b", "gpt-oss", 24, 2880, 64, 8, 64, 2880, 201088, 131072, 1.5e5f, 1e-5f,
      {.n = 32, .n_used = 4, .ffn_dim = 2880, .normalize = true}, {}, {}, 128},
     {"deepseek-v2-lite", "deepseek2", 27, 2048, 16, 1, 576, 10944, 102400, 163840, 1e4f, 1e-6f,
@@ -70,7 +72,7 @@ std::vector<LayerKind> layers_of(const Shape& s, const Arch& arch) {
   return layers;
 }
 
-constexpr int kUntiedDim = 4096;  // shapes of this dim or more have their own output matrix
+constexpr int kUntiedDim = 4096;  // shapes of this dim or more have their own output matrix, except Gemma's
 
 Format format_for_row(Format format, int64_t n) {
   if (n % info(format).block_size == 0) return format;
@@ -171,7 +173,7 @@ class DummySource final : public WeightSource {
     if (name.empty() || name.starts_with("rope_factors_")) return false;
     if (name.ends_with(".post_attention_norm.weight")) return config_.arch->post_norms;
     const std::string_view arch = config_.arch->gguf_name;
-    if (name == "output.weight") return config_.dim >= kUntiedDim;
+    if (name == "output.weight") return config_.dim >= kUntiedDim && arch != "gemma3";
     if (name.ends_with("attn_qkv.weight")) return config_.arch->fused || config_.arch->delta_period > 0;
     if (name == "rope_freqs.weight") return false;
     const bool pairs_beta = arch == "qwen3next";
