@@ -116,10 +116,10 @@ NormCount norms_of(const std::string& name, int n_ranks) {
 }
 
 TEST(ParallelStart, SumsComputeTheNextNorm) {
-  EXPECT_EQ(norms_of("llama", 2), NormCount(3, 1));     // two layers
-  EXPECT_EQ(norms_of("qwen3moe", 2), NormCount(3, 1));  // experts
-  EXPECT_EQ(norms_of("llama", 1), NormCount(0, 4));     // no sums
-  EXPECT_EQ(norms_of("gemma2", 2), NormCount(0, 6));    // three layers; the sum changes before it is added
+  EXPECT_EQ(norms_of("llama", 2), (NormCount{3, 1}));     // two layers
+  EXPECT_EQ(norms_of("qwen3moe", 2), (NormCount{3, 1}));  // experts
+  EXPECT_EQ(norms_of("llama", 1), (NormCount{0, 4}));     // no sums
+  EXPECT_EQ(norms_of("gemma2", 2), (NormCount{0, 6}));    // three layers; the sum changes before it is added
 }
 
 // Ranks that choose different numbers of sequences use the smallest.
