@@ -60,9 +60,9 @@ void Engine::propose(Sequence& sequence) {
 }
 
 // The function that stops a costly proposer: the probability that all its drafts are right, by how often drafts with
-// these probabilities were right, must be at least that of least_gains_. Empty: the proposer makes all drafts. In a step
-// of several sequences, the proposer makes the chosen number of drafts, so that the time of the step is that of its
-// rows.
+// these probabilities were right, must be at least that in least_gains_. Empty: the proposer makes all drafts. In a
+// step of several sequences, the proposer makes the chosen number of drafts, so that the time of the step is that of
+// its rows.
 GoesOn Engine::gate_of(const Sequence& sequence) const {
   if (!sequence.request.proposer->adapts() || n_decoding_ > 1) return {};
   return [&sequence, this, gain = 1.0, n = size_t{0}](float probability) mutable {

@@ -142,12 +142,12 @@ double DraftLengths::least_gain(int n_rows, int n) const {
     return kSpeedup * kAssumedShare;
   const auto seconds = [&](int n_drafts) { return *seconds_of({1, n_rows + n_drafts}); };
   const double usual = (seconds(4) - seconds(1)) / 3;
-  return kSpeedup * std::max(usual, n > 1 ? seconds_up_to(n_rows + n) : 0.0) / *plain;
+  return kSpeedup * std::max(usual, n > 1 ? seconds_of_row(n_rows + n) : 0.0) / *plain;
 }
 
 // The time that this row costs, if it costs more than others: for example, a GPU replays only steps with few rows. The
 // rows that may follow share the cost. 0 if the time of this step or of the step without the row is not known.
-double DraftLengths::seconds_up_to(int n_rows) const {
+double DraftLengths::seconds_of_row(int n_rows) const {
   const Times &before = even_[bucket_of(n_rows - 1)], &with = even_[bucket_of(n_rows)];
   if (!is_known(before) || !is_known(with)) return 0;
   double least = with.least() - before.least();

@@ -83,7 +83,7 @@ class DraftLengths {
   bool is_recent(const Times& times) const;
   bool is_known(const Times& times) const;
   bool is_due(int n_seqs) const;
-  double seconds_up_to(int n_rows) const;
+  double seconds_of_row(int n_rows) const;
   double measured_seconds(const StepShape& step, double plain) const;
   double share_of_time() const { return thinks_ahead_ ? ahead_ : 1; }
   double most_rows(int n_seqs) const;
@@ -94,8 +94,8 @@ class DraftLengths {
   const int max_drafts_;
   const double least_improvement_;  // factor in tokens per second; less may be noise
   Curve plain_{}, even_{}, uneven_{};  // plain_: without drafts, by sequences; the others: with drafts, by rows
-  // The curves contain no steps with drafts that were made ahead. With such steps, a step with drafts takes this share of
-  // the time in the curves, on average.
+  // The curves contain no steps with drafts that were made ahead. On average, all steps with drafts together take this
+  // share of the time in the curves.
   double ahead_ = kHopedShare;
   bool thinks_ahead_ = false;
   int64_t n_steps_ = 0;

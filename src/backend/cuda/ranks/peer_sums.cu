@@ -329,8 +329,8 @@ void start(const Peers& peers, const Sum& sum, const SumNorm& norm, Device& devi
 
 }  // namespace
 
-// Measured on H200s with rows of 4,096: two ranks gain nothing. With fewer than 16 rows, too few blocks have a row. From
-// 192 to 1,024 rows, some blocks have one row more than others.
+// Measured on H200s with rows of 4,096. Two ranks gain nothing. With fewer than 16 rows, too few blocks have a row.
+// From 192 to 1,024 rows, some blocks have one row more than others.
 bool norms_sums(const Tensor& x, const NormArgs& norm, int n_ranks) {
   return n_ranks > 2 && norm.weight && norm.kind == NormKind::kRms && !norm.bias && on_16_bytes(norm.weight.data) &&
          x.cols <= kMostSlice && x.cols % (kPeerGroup * n_ranks) == 0 && !sends_lines(x.rows * x.cols, n_ranks) &&
