@@ -1,5 +1,5 @@
-// RefBackend: the plain bodies of the base class and nothing else. It is the oracle of the other backends, and the
-// smallest possible backend. It uses one thread.
+// RefBackend: the plain bodies of the base class, and norms after the sums of ranks. It is the oracle of the other
+// backends, and the smallest possible backend. It uses one thread.
 #pragma once
 #include <memory>
 
