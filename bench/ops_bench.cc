@@ -38,7 +38,7 @@ std::unique_ptr<Backend> make_backend() {
   backend->reserve({.max_tokens = gpu ? 8192 : 512,
                     .max_seqs = gpu ? 64 : 16,
                     .max_logits = 1,
-                    .max_kv_len = 8192,
+                    .max_kv_len = gpu ? 32768 : 8192,
                     .max_width = 8192,
                     .max_heads = 32,
                     .head_dim = 128,
@@ -159,6 +159,9 @@ void add_gpu_cases() {
   for (const auto& seqs :
        {std::vector<SeqShape>{{0, 8192}}, {{0, 2048}}, {{8191, 1}}, std::vector<SeqShape>(64, {1024, 1})})
     add(m, attention_case({m.n_heads, m.n_kv_heads, m.head_dim}, seqs), peak);
+  // Drafts, and a short message, far into a context.
+  for (const int n : {4, 8, 64, 256})
+    add(m, attention_case({m.n_heads, m.n_kv_heads, m.head_dim}, {{32768 - n, n}}), peak);
   // Decode with wider heads, and over latents.
   for (const auto& seqs : {std::vector<SeqShape>{{32767, 1}}, std::vector<SeqShape>(16, {8191, 1})}) {
     add(m, attention_case({8, 2, 256}, seqs), peak);

@@ -255,7 +255,7 @@ class CudaBackend final : public Backend, public RecordedSteps {
   int block_size_ = 16;  // of the KV cache; the usual size until there is a cache
   cuda::BatchUpload device_batch_;
   int n_tokens_ = 0, n_seqs_ = 0, min_q_len_ = 0, max_q_len_ = 0;
-  uint32_t short_lens_ = 0;  // AttentionStep::short_lens
+  decltype(cuda::AttentionStep::n_of_len) n_of_len_{};
   int most_kv_ = 0;          // attention is planned for this length: no sequence of the step is longer
   StepLimits limits_;
   std::map<GraphKey, Graph> graphs_;

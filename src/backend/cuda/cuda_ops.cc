@@ -377,7 +377,7 @@ void CudaBackend::attention(Tensor y, Tensor q, const KvCache& kv, const Attenti
   if (act_ == DType::kF16 && cuda::can_attend(cache, args, device_.limits())) {
     const cuda::AttentionStep step{.n_seqs = n_seqs_,
                                    .max_q_len = max_q_len_,
-                                   .short_lens = short_lens_,
+                                   .n_of_len = n_of_len_,
                                    .most_kv = most_kv_,
                                    .batch_invariant = deterministic_};
     cuda::AttentionPlan plan = cuda::plan_attention(cache, args, step, device_.limits());

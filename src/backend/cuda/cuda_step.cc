@@ -76,12 +76,16 @@ void CudaBackend::start(const Batch& batch, const Padding& padding, int most_kv)
   n_tokens_ = size().n_tokens, n_seqs_ = size().n_seqs;
   most_kv_ = most_kv;
   max_q_len_ = padding.q_len;
-  short_lens_ = padding.n_seqs > 0 && padding.q_len <= 16 ? 1u << (padding.q_len - 1) : 0;
+  n_of_len_ = {};
+  const auto count = [&](int n_seqs, int q_len) {
+    n_of_len_[q_len <= cuda::AttentionStep::kFewTokens ? q_len : 0] += n_seqs;
+  };
+  count(padding.n_seqs, padding.q_len);
   min_q_len_ = padding.n_seqs > 0 ? padding.q_len : n_tokens_;
   for (int seq = 0; seq < batch.n_seqs(); ++seq) {
     max_q_len_ = std::max(max_q_len_, batch.q_len(seq));
     min_q_len_ = std::min(min_q_len_, batch.q_len(seq));
-    if (batch.q_len(seq) <= 16) short_lens_ |= 1u << (batch.q_len(seq) - 1);
+    count(1, batch.q_len(seq));
     for (int t = batch.q_start[seq]; t < batch.q_start[seq + 1]; ++t)
       CHECK_EQ(batch.positions[t], batch.kv_len[seq] - batch.q_start[seq + 1] + t);
   }

@@ -3,6 +3,7 @@
 #pragma once
 #include <driver_types.h>
 
+#include <array>
 #include <cstdint>
 #include <optional>
 
@@ -127,9 +128,10 @@ void finish_qkv(const QkvArgs& args, const Tensor& q, const Tensor& k, const Ten
 // attention/attend.cu chooses between the other attention kernels.
 inline constexpr int kSplitKeys = 128;  // if a sequence's keys are split, a split has about this many keys or more
 struct AttentionStep {
+  static constexpr int kFewTokens = 16;
   int n_seqs = 0, max_q_len = 0;
-  uint32_t short_lens = 0;  // bit n: a sequence has n + 1 tokens, for n up to 15
-  int most_kv = 0;     // no sequence is longer
+  std::array<int, kFewTokens + 1> n_of_len{};  // [n]: sequences with n tokens; [0]: with more than kFewTokens
+  int most_kv = 0;                             // no sequence is longer
   bool batch_invariant = false;  // a token's result does not depend on the batch: keys are not split
 };
 // The block shape of attention/wide.cu; rows 0: not used.
@@ -137,13 +139,18 @@ struct WideShape {
   int rows = 0, n_stages = 0;
   int n_blocks = 0;  // per multiprocessor
 };
+// How the blocks of a kernel divide the rows and the keys of a sequence.
+struct AttentionBlocks {
+  int rows = 0;  // of a block; 0: the kernel does not run
+  int n_row_blocks = 1, n_splits = 1;
+  int split_bits = 0;  // a split has 2^split_bits keys or more
+};
 struct AttentionPlan {
   int n_seqs = 0, max_q_len = 0;
-  bool any_short = false, any_long = false;  // sequences for kernels that may split keys; for prompt kernels
-  bool on_hopper = false;                    // attention/hopper.cu runs the prompts
-  WideShape wide;                            // rows 0: heads are narrow, for attention/decode.cu
-  int rows = 16, n_row_blocks = 1, n_splits = 1;
-  size_t part_bytes = 0;  // size of `parts`
+  AttentionBlocks few, many;  // for sequences with few rows and with many
+  WideShape wide;             // of `few`; rows 0: attention/decode.cu computes them
+  bool on_hopper = false;     // attention/hopper.cu computes `many`
+  size_t part_bytes = 0;      // size of `parts`
   void* parts = nullptr;  // scratch
 };
 // Elements must have at most two bytes, pages a multiple of 16 tokens, and heads 32 columns or a multiple of 8 from 64

@@ -11,6 +11,8 @@ using namespace attention;
 namespace {
 
 constexpr int kHopperRows = 256;  // with fewer rows in the longest sequence, most of Hopper's large tiles are empty
+constexpr int kSplitBits = std::countr_zero(static_cast<unsigned>(kSplitKeys));
+constexpr int kHopperSplitBits = 9;  // merging takes as long as about 256 keys
 
 // The head sizes for which decode.cu has a kernel.
 bool is_narrow(const AttentionArgs& a) {
@@ -18,8 +20,8 @@ bool is_narrow(const AttentionArgs& a) {
   return known && a.n_heads / a.n_kv_heads <= kRows;
 }
 
-Params params_of(const Tensor& y, const Tensor& q, const DeviceKv& kv, const AttentionArgs& a, const DeviceBatch& batch,
-                 const AttentionPlan& plan) {
+Params params_of(const Tensor& y, const Tensor& q, const DeviceKv& kv, const AttentionArgs& a,
+                 const DeviceBatch& batch) {
   Params p{};
   p.q = static_cast<const half*>(q.data);
   p.q_stride = q.stride;
@@ -37,16 +39,37 @@ Params params_of(const Tensor& y, const Tensor& q, const DeviceKv& kv, const Att
   p.sinks = a.sinks ? a.sinks.f32() : nullptr;
   p.block_factor = static_cast<uint32_t>(((uint64_t{1} << 32) + static_cast<uint64_t>(kv.block_size) - 1) /
                                          static_cast<uint64_t>(kv.block_size));
-  p.most_short = !plan.any_long ? INT32_MAX : plan.any_short ? kRows : 0;
-  p.rows = plan.rows;
-  p.n_row_blocks = plan.n_row_blocks;
-  p.n_splits = plan.n_splits;
   return p;
 }
 
-int64_t n_parts(const AttentionPlan& plan, const DeviceKv& kv) {
-  return int64_t{plan.n_seqs} * kv.n_kv_heads * plan.n_row_blocks * plan.rows * plan.n_splits;
+int64_t n_parts(const AttentionPlan& plan, const AttentionBlocks& blocks, const DeviceKv& kv) {
+  return int64_t{plan.n_seqs} * kv.n_kv_heads * blocks.n_row_blocks * blocks.rows * blocks.n_splits;
 }
+size_t part_bytes(const AttentionPlan& plan, const AttentionBlocks& blocks, const DeviceKv& kv) {
+  if (blocks.n_splits == 1) return 0;
+  return static_cast<size_t>(n_parts(plan, blocks, kv)) * static_cast<size_t>(kv.head_dim + 2) * sizeof(float);
+}
+
+// Parameters of the kernel for some of the sequences, and of the merge of its parts.
+Params part_of(Params p, const AttentionPlan& plan, const AttentionBlocks& blocks, int fewest_rows, int most_rows) {
+  p.blocks = blocks, p.fewest_rows = fewest_rows, p.most_rows = most_rows;
+  p.part_sums = static_cast<float*>(plan.parts);
+  if (p.part_sums != nullptr)
+    p.part_stats = reinterpret_cast<float2*>(p.part_sums + n_parts(plan, blocks, p.kv) * p.kv.head_dim);
+  return p;
+}
+
+// Returns the splits with which the tasks finish in the fewest rounds, for their length. More splits must gain at least
+// a tenth, because merging takes time, too.
+int splits_for(int64_t n_tasks, int64_t n_at_once, int most) {
+  const auto rounds = [&](int n) { return static_cast<double>((n_tasks * n + n_at_once - 1) / n_at_once) / n; };
+  int best = 1;
+  for (int n = 2; n <= most && n_tasks * (n - 1) < 2 * n_at_once; ++n)
+    if (rounds(n) < 0.9 * rounds(best)) best = n;
+  return best;
+}
+
+int blocks_of(int64_t n_rows, int rows) { return static_cast<int>((n_rows + rows - 1) / rows); }
 
 }  // namespace
 
@@ -55,49 +78,68 @@ bool can_attend(const DeviceKv& kv, const AttentionArgs& a, const DeviceLimits& 
   return is_narrow(a) || wide_shape(a.head_dim, kv.n_parts == 1, 1, device).rows > 0;
 }
 
-// A sequence with few rows has a block for each KV head and split. There are as many splits as the GPU runs at once,
-// but at most one per kSplitKeys keys.
+// A sequence with few rows has a block for each KV head and split: as many splits as the GPU runs at once, but at most
+// one per kSplitKeys keys. A sequence with many rows has several blocks of rows, so its keys are split only if these
+// blocks do not fill the GPU.
 AttentionPlan plan_attention(const DeviceKv& kv, const AttentionArgs& a, const AttentionStep& step,
                              const DeviceLimits& device) {
-  const int group = a.n_heads / a.n_kv_heads, few = kRows / group;
-  const bool narrow = is_narrow(a), on_hopper = can_attend_hopper(kv, a, device);
-  const bool has_long = group <= kRows && (on_hopper || can_attend_long(a.head_dim, device));
+  const int group = a.n_heads / a.n_kv_heads, few = kRows / group, n_sms = device.n_multiprocessors;
+  const int long_rows = long_block_rows(a.head_dim, device), hopper_rows = hopper_block_rows(kv, a, device);
+  const bool has_many = group <= kRows && (hopper_rows > 0 || long_rows > 0);
+  const int64_t most_rows = int64_t{step.max_q_len} * group;
   AttentionPlan plan{.n_seqs = step.n_seqs, .max_q_len = step.max_q_len};
-  plan.on_hopper = on_hopper && (step.batch_invariant || step.max_q_len * group >= kHopperRows ||
-                                 !can_attend_long(a.head_dim, device));
-  // The longest of the sequences with few rows.
-  const int longest_few = std::bit_width(step.short_lens & ((1u << few) - 1));
-  plan.any_short = !has_long || (!step.batch_invariant && longest_few > 0);
-  plan.any_long = has_long && (step.batch_invariant || step.max_q_len > few);
-  if (!plan.any_short) return plan;
-  if (narrow) plan.rows = longest_few * group <= 8 ? 8 : kRows;
-  int n_at_once = 2 * device.n_multiprocessors;
-  if (!narrow) {
-    const int64_t n_rows = has_long ? kRows : int64_t{step.max_q_len} * group;
-    plan.wide = wide_shape(a.head_dim, kv.n_parts == 1, step.batch_invariant ? INT64_MAX : n_rows, device);
-    plan.rows = plan.wide.rows;
-    plan.n_row_blocks = static_cast<int>((n_rows + plan.rows - 1) / plan.rows);
-    n_at_once = plan.wide.n_blocks * device.n_multiprocessors;
+  int n_few = 0, longest_few = 0;  // of the sequences with few rows
+  if (!step.batch_invariant)
+    for (int n = 1; n <= few; ++n)
+      if (step.n_of_len[n] > 0) n_few += step.n_of_len[n], longest_few = n;
+  const auto n_splits = [&](int bits, auto choose) {
+    return step.batch_invariant ? 1 : choose(std::max(1, (step.most_kv + (1 << bits) - 1) >> bits));
+  };
+  if (has_many && n_few < step.n_seqs) {
+    plan.on_hopper = hopper_rows > 0 && (step.batch_invariant || most_rows >= kHopperRows || long_rows == 0);
+    AttentionBlocks& b = plan.many;
+    b.rows = plan.on_hopper ? hopper_rows : long_rows;
+    b.n_row_blocks = blocks_of(most_rows, b.rows);
+    b.split_bits = plan.on_hopper ? kHopperSplitBits : kSplitBits;
+    const int n_at_once = plan.on_hopper || a.head_dim > 128 ? n_sms : 2 * n_sms;
+    const int64_t n_tasks = int64_t{step.n_seqs - n_few} * a.n_kv_heads * b.n_row_blocks;
+    b.n_splits = n_splits(b.split_bits, [&](int most) { return splits_for(n_tasks, n_at_once, most); });
   }
-  const int n_tasks = step.n_seqs * a.n_kv_heads * plan.n_row_blocks;
-  const int most = (step.most_kv + kSplitKeys - 1) / kSplitKeys;
-  if (!step.batch_invariant) plan.n_splits = std::clamp(n_at_once / n_tasks, 1, std::max(most, 1));
-  if (plan.n_splits > 1)
-    plan.part_bytes = static_cast<size_t>(n_parts(plan, kv)) * static_cast<size_t>(kv.head_dim + 2) * sizeof(float);
+  if (!has_many || n_few > 0) {
+    AttentionBlocks& b = plan.few;
+    int n_at_once = 2 * n_sms;
+    if (is_narrow(a)) {
+      b.rows = longest_few * group <= 8 ? 8 : kRows;
+    } else {
+      const int64_t n_rows = has_many ? kRows : most_rows;
+      plan.wide = wide_shape(a.head_dim, kv.n_parts == 1, step.batch_invariant ? INT64_MAX : n_rows, device);
+      b.rows = plan.wide.rows;
+      b.n_row_blocks = blocks_of(n_rows, b.rows);
+      n_at_once = plan.wide.n_blocks * n_sms;
+    }
+    b.split_bits = kSplitBits;
+    const int n_tasks = step.n_seqs * a.n_kv_heads * b.n_row_blocks;
+    b.n_splits = n_splits(b.split_bits, [&](int most) { return std::clamp(n_at_once / n_tasks, 1, most); });
+  }
+  plan.part_bytes = std::max(part_bytes(plan, plan.few, kv), part_bytes(plan, plan.many, kv));
   return plan;
 }
 
 void attend(const Tensor& y, const Tensor& q, const DeviceKv& kv, const AttentionArgs& a, const DeviceBatch& batch,
             const AttentionPlan& plan, Device& device) {
   CHECK(q.dtype == DType::kF16 && q.stride % 8 == 0);
-  CHECK(plan.n_splits == 1 || plan.parts != nullptr);
-  Params p = params_of(y, q, kv, a, batch, plan);
-  p.part_sums = static_cast<float*>(plan.parts);
-  if (plan.parts != nullptr) p.part_stats = reinterpret_cast<float2*>(p.part_sums + n_parts(plan, kv) * kv.head_dim);
-  if (plan.any_long) plan.on_hopper ? attend_hopper(p, plan, device) : attend_long(p, plan, device);
-  if (!plan.any_short) return;
-  plan.wide.rows > 0 ? attend_wide(p, plan, device) : attend_short(p, plan, device);
-  merge_splits(p, plan, device);
+  CHECK(plan.part_bytes == 0 || plan.parts != nullptr);
+  const Params p = params_of(y, q, kv, a, batch);
+  if (plan.many.rows > 0) {
+    const Params many = part_of(p, plan, plan.many, plan.few.rows > 0 ? kRows + 1 : 1, INT32_MAX);
+    plan.on_hopper ? attend_hopper(many, plan, device) : attend_long(many, plan, device);
+    merge_splits(many, plan, device);
+  }
+  if (plan.few.rows > 0) {
+    const Params few = part_of(p, plan, plan.few, 1, plan.many.rows > 0 ? kRows : INT32_MAX);
+    plan.wide.rows > 0 ? attend_wide(few, plan, device) : attend_short(few, plan, device);
+    merge_splits(few, plan, device);
+  }
 }
 
 }  // namespace ingot::cuda

@@ -29,16 +29,21 @@ struct Params {
   float scale, softcap;  // without a cap, scale includes the factor log2(e)
   const float* sinks;    // [n heads] or null
   uint32_t block_factor;  // 2^32 / block size of the cache, rounded up: divides numbers of tokens
-  int most_short;        // most rows of a sequence for the kernels with split keys
-  // For those kernels: rows of a block, blocks of rows of a sequence, and splits of its keys.
-  int rows, n_row_blocks, n_splits;
+  int fewest_rows, most_rows;  // of the sequences that the kernel computes
+  AttentionBlocks blocks;
+  // With blocks.n_splits > 1: the parts of the splits. n_row_blocks and rows are those of `blocks`.
   float* part_sums;    // [n_seqs, n_kv_heads, n_row_blocks, rows, n_splits, head_dim]
   float2* part_stats;  // [n_seqs, n_kv_heads, n_row_blocks, rows, n_splits]: maximum, total
 };
 
+__device__ __forceinline__ bool takes(const Params& p, int n_rows) {
+  return n_rows >= p.fewest_rows && n_rows <= p.most_rows;
+}
+
 // Index of a row's first split in part_stats. In part_sums, the offset is this index times head_dim.
 __device__ __forceinline__ int64_t first_part(const Params& p, int seq, int head, int row_block, int row) {
-  return (((int64_t{seq} * p.kv.n_kv_heads + head) * p.n_row_blocks + row_block) * p.rows + row) * p.n_splits;
+  const AttentionBlocks& b = p.blocks;
+  return (((int64_t{seq} * p.kv.n_kv_heads + head) * b.n_row_blocks + row_block) * b.rows + row) * b.n_splits;
 }
 
 __device__ __forceinline__ float fast_exp2(float x) {
@@ -64,17 +69,29 @@ __device__ __forceinline__ Span span_of(const Params& p, int kv_len, int q_len, 
                                                                              : kv_len};
 }
 
-// The keys that rows [row, last_row] of a sequence see, in steps of kKeys, and their splits. Every launch has n_splits
-// splits, for any length of the sequence. Only n_active of them have keys.
-struct Split {
-  int first, n_steps, n_active, per_split;  // in steps, except n_active
+// The keys that rows [row, last_row] of a sequence see.
+__device__ __forceinline__ Span span_of(const Params& p, int kv_len, int q_len, int row, int last_row) {
+  return {span_of(p, kv_len, q_len, row).begin, span_of(p, kv_len, q_len, last_row).end};
+}
 
-  __device__ Split(const Params& p, int kv_len, int q_len, int row, int last_row) {
-    constexpr int kSteps = kSplitKeys / kKeys;
-    first = span_of(p, kv_len, q_len, row).begin / kKeys;
-    n_steps = (span_of(p, kv_len, q_len, last_row).end + kKeys - 1) / kKeys - first;
-    n_active = max(1, min(p.n_splits, (n_steps + kSteps - 1) / kSteps));
-    per_split = (n_steps + n_active - 1) / n_active;
+// Every launch has n_splits splits, for any length of the sequence. Only so many of them have keys.
+__device__ __forceinline__ int active_splits(const Params& p, const Span& keys) {
+  const int bits = p.blocks.split_bits;
+  return max(1, min(p.blocks.n_splits, (keys.end - keys.begin + (1 << bits) - 1) >> bits));
+}
+
+// Divides keys among the active splits, in whole steps of kStep keys. A step is at most 2^split_bits keys, so each
+// active split has a step.
+template <int kStep>
+struct Split {
+  int n_active, first, n_steps;  // first, n_steps: of the keys, in steps
+
+  __device__ Split(const Params& p, const Span& keys)
+      : n_active(active_splits(p, keys)), first(keys.begin / kStep), n_steps((keys.end + kStep - 1) / kStep - first) {}
+  // The steps of a split.
+  __device__ Span steps(int split) const {
+    const int each = n_steps / n_active, longer = n_steps % n_active, begin = first + split * each + min(split, longer);
+    return {begin, begin + each + (split < longer)};
   }
 };
 
@@ -178,6 +195,44 @@ __device__ __forceinline__ void store(const Params& p, int64_t at, float v) {
   }
 }
 
+// The rows, and the part of their keys, that a block of a kernel for many rows computes.
+struct Part {
+  int seq, head, row_block, split, n_active, token0;
+};
+
+// Where the sums of a row go: to y, or to the part of a split.
+struct RowEnd {
+  bool is_whole;
+  float factor;
+  int64_t at;  // in y, or in part_sums
+
+  // row: of the sequence. most, total: of its keys here. Lane t = 0 of the row's four lanes stores these for a split.
+  __device__ RowEnd(const Params& p, const Part& part, int row, float most, float total, int t)
+      : is_whole(part.n_active == 1) {
+    const int head = part.head * p.group + row % p.group;
+    if (is_whole) {
+      factor = 1.0f / with_sink(p, total, most, head);
+      at = (part.token0 + row / p.group) * p.y_stride + head * p.kv.head_dim;
+      return;
+    }
+    const int64_t i =
+        first_part(p, part.seq, part.head, part.row_block, row - part.row_block * p.blocks.rows) + part.split;
+    if (t == 0) p.part_stats[i] = make_float2(most, total);
+    factor = 1.0f, at = i * p.kv.head_dim;
+  }
+  // Stores two neighbouring columns.
+  __device__ __forceinline__ void store(const Params& p, int column, float first, float second) const {
+    first *= factor, second *= factor;
+    if (!is_whole || p.y_f32) {
+      float* to = is_whole ? static_cast<float*>(p.y) : p.part_sums;
+      *reinterpret_cast<float2*>(to + at + column) = make_float2(first, second);
+    } else {
+      *reinterpret_cast<half2*>(static_cast<half*>(p.y) + at + column) =
+          __halves2half2(from_float<half>(first), from_float<half>(second));
+    }
+  }
+};
+
 // Applies scale, cap and mask to the scores of 8 n keys from key0. Every row sees the keys of `all`.
 template <int n>
 __device__ __forceinline__ void mask(float (&scores)[n][4], const Params& p, int key0, const Span (&spans)[2],
@@ -242,13 +297,13 @@ void attend_short(const attention::Params& p, const AttentionPlan& plan, Device&
 // attention/wide.cu: any number of rows, with heads of any multiple of 8.
 WideShape wide_shape(int head_dim, bool latent, int64_t n_rows, const DeviceLimits& device);
 void attend_wide(const attention::Params& p, const AttentionPlan& plan, Device& device);
-// attention/merge.cu: merges the splits that these two kernels computed.
+// attention/merge.cu: merges the splits that a kernel computed.
 void merge_splits(const attention::Params& p, const AttentionPlan& plan, Device& device);
-// attention/prefill.cu: prompts, if can_attend_long().
-bool can_attend_long(int head_dim, const DeviceLimits& device);
+// attention/prefill.cu: many rows. Returns the rows of a block; 0 if the kernel does not support these heads.
+int long_block_rows(int head_dim, const DeviceLimits& device);
 void attend_long(const attention::Params& p, const AttentionPlan& plan, Device& device);
-// attention/hopper.cu: prompts on Hopper, if can_attend_hopper().
-bool can_attend_hopper(const DeviceKv& kv, const AttentionArgs& a, const DeviceLimits& device);
+// attention/hopper.cu: the same on Hopper.
+int hopper_block_rows(const DeviceKv& kv, const AttentionArgs& a, const DeviceLimits& device);
 void attend_hopper(const attention::Params& p, const AttentionPlan& plan, Device& device);
 
 }  // namespace ingot::cuda

@@ -134,9 +134,10 @@ __global__ void __launch_bounds__(kWarps * 32, kBlocks<kDim, K, kTiles>)
   if (n_rows > kMost) return wait_for_previous();
   const Span lowest = span_of(p, kv_len, q_len, 0), highest = span_of(p, kv_len, q_len, n_rows - 1),
              all = {highest.begin, lowest.end};
-  const auto [first, n_steps, n_active, per_split] = Split(p, kv_len, q_len, 0, n_rows - 1);
+  const Split<kKeys> splits(p, {lowest.begin, highest.end});
+  const int n_active = splits.n_active;
   if (split >= n_active) return wait_for_previous();
-  const int begin = first + split * per_split, end = min(begin + per_split, first + n_steps);
+  const auto [begin, end] = splits.steps(split);
 
   const HeadRows<kDim, K> rows(p, head);
   const uint32_t ring = shared_address(rings);
@@ -208,14 +209,14 @@ void run(const Params& p, const AttentionPlan& plan, Device& device) {
   constexpr size_t kSums = kWarps * 8 * kTiles * (kDim + 6) * sizeof(float);
   with_cached_half(p.kv.dtype, [&](auto* k) {
     using K = std::remove_pointer_t<decltype(k)>;
-    launch(device, short_kernel<kDim, K, kTiles>, dim3(static_cast<unsigned>(plan.n_splits), n_heads, n_seqs),
+    launch(device, short_kernel<kDim, K, kTiles>, dim3(static_cast<unsigned>(p.blocks.n_splits), n_heads, n_seqs),
            kWarps * 32, std::max(kSums, size_t{kWarps} * kSlots * Slot<kDim, K>::kBytes), p);
   });
 }
 
 template <int kDim>
 void run(const Params& p, const AttentionPlan& plan, Device& device) {
-  p.rows == 8 ? run<kDim, 1>(p, plan, device) : run<kDim, 2>(p, plan, device);
+  p.blocks.rows == 8 ? run<kDim, 1>(p, plan, device) : run<kDim, 2>(p, plan, device);
 }
 
 }  // namespace

@@ -1,5 +1,6 @@
 // Attention of prompts on Hopper. A block stays on its multiprocessor and processes several tasks: 64 packed rows for
-// each of its two or three warpgroups, and all keys that these rows see, tile by tile from the last to the first.
+// each of its two or three warpgroups, and all keys that these rows see, tile by tile from the last to the first. If
+// there are fewer tasks than multiprocessors, several tasks share the keys of the same rows (Split).
 //
 // One warp fetches tiles of keys and values by TMA, 16 tokens of a page at a time. Three or seven warps load the next
 // task's queries, and convert keys and values of other types to f16 in place. These warps do not wait for a task's end.
@@ -56,7 +57,7 @@ struct Shape {
   static constexpr int kFetched = 0, kReady = kConverts ? 2 * kStages : 0, kFree = kReady + 2 * kStages,
                        kQueriesReady = kFree + 2 * kStages, kQueriesFree = kQueriesReady + 1,
                        kTaskAt = kBarriers + (kQueriesFree + 2) / 2 * 16;
-  static constexpr int kBytes = kTaskAt + 32 + 1024;  // 1024 bytes for the alignment
+  static constexpr int kBytes = kTaskAt + 48 + 1024;  // 48 bytes of the task, 1024 for the alignment
 
   // The place of a row's piece, counted in pieces, before the swizzle.
   static __device__ __forceinline__ int place_of(int row, int piece) {
@@ -74,6 +75,7 @@ struct alignas(16) Task {
   int token0, q_len, kv_len;
   int seq, head, row0;
   int first, last;  // tiles; last < first: no more tasks
+  int split, n_active, unused[2];
 
   __device__ int n_rows(const Params& p) const { return q_len * p.group; }
 };
@@ -86,7 +88,20 @@ class Tasks {
  public:
   __device__ Tasks(const Params& p, int n_seqs) : p_(p), n_seqs_(n_seqs) { count(); }
 
+  // Returns false, and leaves `task` as it is, after the last task.
   __device__ bool next(Task& task) {
+    for (Task one; next_of_all(one);) {
+      if (one.split >= one.n_active) continue;  // a split without keys
+      task = one;
+      return true;
+    }
+    return false;
+  }
+
+ private:
+  static constexpr unsigned kAll = 0xFFFFFFFFu;
+
+  __device__ bool next_of_all(Task& task) {
     const int in_round = static_cast<int>(round_ % 2 == 0 ? blockIdx.x : gridDim.x - 1 - blockIdx.x);
     const int number = static_cast<int>(gridDim.x) * round_++ + in_round;
     while (number >= before_ + __shfl_sync(kAll, up_to_, 31)) {
@@ -99,21 +114,20 @@ class Tasks {
     const int in_seq = number - before_ - __shfl_sync(kAll, up_to_ - n_, lane), heads = p_.kv.n_kv_heads;
     const int seq = seq0_ + lane, token0 = p_.batch.q_start[seq], q_len = p_.batch.q_start[seq + 1] - token0;
     const int kv_len = p_.batch.kv_len[seq], n_rows = q_len * p_.group;
-    const int row0 = ((n_rows + S::kRows - 1) / S::kRows - 1 - in_seq / heads) * S::kRows;
-    task = {token0, q_len, kv_len, seq, in_seq % heads, row0};
-    task.first = span_of(p_, kv_len, q_len, row0).begin / S::kKeys;
-    task.last = (span_of(p_, kv_len, q_len, min(row0 + S::kRows, n_rows) - 1).end - 1) / S::kKeys;
+    const int row0 = ((n_rows + S::kRows - 1) / S::kRows - 1 - in_seq / (heads * p_.blocks.n_splits)) * S::kRows;
+    const Split<S::kKeys> splits(p_, span_of(p_, kv_len, q_len, row0, min(row0 + S::kRows, n_rows) - 1));
+    const int split = in_seq % p_.blocks.n_splits;
+    const Span tiles = splits.steps(split);
+    task = {token0, q_len,       kv_len,        seq,   in_seq / p_.blocks.n_splits % heads,
+            row0,   tiles.begin, tiles.end - 1, split, splits.n_active};
     return true;
   }
-
- private:
-  static constexpr unsigned kAll = 0xFFFFFFFFu;
 
   // Counts the tasks of 32 sequences from seq0_ on, one per lane.
   __device__ void count() {
     const int lane = static_cast<int>(threadIdx.x) % 32, seq = seq0_ + lane;
     const int n_rows = seq < n_seqs_ ? (p_.batch.q_start[seq + 1] - p_.batch.q_start[seq]) * p_.group : 0;
-    n_ = n_rows > p_.most_short ? (n_rows + S::kRows - 1) / S::kRows * p_.kv.n_kv_heads : 0;
+    n_ = takes(p_, n_rows) ? (n_rows + S::kRows - 1) / S::kRows * p_.kv.n_kv_heads * p_.blocks.n_splits : 0;
     up_to_ = n_;
 #pragma unroll
     for (int i = 1; i < 32; i *= 2) {
@@ -359,6 +373,7 @@ struct Rows {
 
 template <class S>
 __device__ __forceinline__ void write_rows(const Rows<S>& rows, const Params& p, const Task& task, int row0, int t) {
+  const Part part{task.seq, task.head, task.row0 / S::kRows, task.split, task.n_active, task.token0};
 #pragma unroll
   for (int h = 0; h < 2; ++h) {
     float total = rows.sum[h];
@@ -366,19 +381,10 @@ __device__ __forceinline__ void write_rows(const Rows<S>& rows, const Params& p,
     total += __shfl_xor_sync(0xFFFFFFFFu, total, 2);
     const int row = row0 + 8 * h;
     if (row >= task.n_rows(p)) continue;
-    const int head = task.head * p.group + row % p.group;
-    const float inverse = 1.0f / with_sink(p, total, rows.most[h] * p.scale, head);
-    const int64_t at = (task.token0 + row / p.group) * p.y_stride + head * S::kDim + 2 * t;
+    const RowEnd to(p, part, row, rows.most[h] * p.scale, total, t);
 #pragma unroll
-    for (int i = 0; i < S::kDim / 8; ++i) {
-      const float first = rows.out[4 * i + 2 * h] * inverse, second = rows.out[4 * i + 2 * h + 1] * inverse;
-      if (p.y_f32) {
-        *reinterpret_cast<float2*>(static_cast<float*>(p.y) + at + 8 * i) = make_float2(first, second);
-      } else {
-        *reinterpret_cast<half2*>(static_cast<half*>(p.y) + at + 8 * i) =
-            __halves2half2(from_float<half>(first), from_float<half>(second));
-      }
-    }
+    for (int i = 0; i < S::kDim / 8; ++i)
+      to.store(p, 8 * i + 2 * t, rows.out[4 * i + 2 * h], rows.out[4 * i + 2 * h + 1]);
   }
 }
 
@@ -457,12 +463,12 @@ __device__ __forceinline__ void attend_rows(const Params& p, const Task& task, c
 
 // Lane 0 of each warp reads the task, because lane 0 later frees its place.
 __device__ __forceinline__ Task read_task(const char* at) {
-  int4 parts[2]{};
+  int4 parts[3]{};
   if (threadIdx.x % 32 == 0)
-    parts[0] = reinterpret_cast<const int4*>(at)[0], parts[1] = reinterpret_cast<const int4*>(at)[1];
+    for (int i = 0; i < 3; ++i) parts[i] = reinterpret_cast<const int4*>(at)[i];
   const auto all = [](int v) { return __shfl_sync(0xFFFFFFFFu, v, 0); };
-  return {all(parts[0].x), all(parts[0].y), all(parts[0].z), all(parts[0].w),
-          all(parts[1].x), all(parts[1].y), all(parts[1].z), all(parts[1].w)};
+  return {all(parts[0].x), all(parts[0].y), all(parts[0].z), all(parts[0].w), all(parts[1].x),
+          all(parts[1].y), all(parts[1].z), all(parts[1].w), all(parts[2].x), all(parts[2].y)};
 }
 
 template <class S>
@@ -536,20 +542,21 @@ template <int kDim>
 void run(const Params& p, const AttentionPlan& plan, Device& device) {
   with_cached_half(p.kv.dtype, [&](auto* k) {
     using S = Shape<kDim, std::remove_pointer_t<decltype(k)>>;
-    const int64_t of_head = blocks_for(int64_t{plan.max_q_len} * p.group, S::kRows);  // tasks of a sequence, at most
-    const dim3 grid(static_cast<unsigned>(
-        std::min<int64_t>(plan.n_seqs * p.kv.n_kv_heads * of_head, device.n_multiprocessors())));
+    const int64_t n_tasks =
+        int64_t{plan.n_seqs} * p.kv.n_kv_heads * p.blocks.n_row_blocks * p.blocks.n_splits;  // at most
+    const dim3 grid(static_cast<unsigned>(std::min<int64_t>(n_tasks, device.n_multiprocessors())));
     launch(device, hopper_kernel<S>, grid, S::kThreads, S::kBytes, map_of<S>(p.kv), p, plan.n_seqs);
   });
 }
 
 }  // namespace
 
-bool can_attend_hopper(const DeviceKv& kv, const AttentionArgs& a, const DeviceLimits& device) {
+int hopper_block_rows(const DeviceKv& kv, const AttentionArgs& a, const DeviceLimits& device) {
   const int dim = a.head_dim;
   const bool known = kv.n_parts == 2 && (dim == 64 || dim == 96 || dim == 128 || dim == 192 || dim == 256);
-  return device.has_hopper_code && known && a.softcap == 0 && dtype_bytes(kv.dtype) <= 2 &&
-         kv.n_rows() / 8 <= INT32_MAX;
+  const bool fits =
+      device.has_hopper_code && known && a.softcap == 0 && dtype_bytes(kv.dtype) <= 2 && kv.n_rows() / 8 <= INT32_MAX;
+  return !fits ? 0 : dim == 64 ? Shape<64, half>::kRows : Shape<128, half>::kRows;
 }
 
 void attend_hopper(const Params& p, const AttentionPlan& plan, Device& device) {

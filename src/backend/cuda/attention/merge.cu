@@ -43,13 +43,13 @@ __global__ void __launch_bounds__(32 * kMergeWarps) merge_kernel(const __grid_co
   const int warp = threadIdx.x / 32, lane = threadIdx.x % 32, n_warps = blockDim.x / 32;
   const int n_quads = p.kv.head_dim / 4;
   const int row = static_cast<int>(blockIdx.x) / n_parts, quad = static_cast<int>(blockIdx.x) % n_parts * 32 + lane;
-  const int row_block = row / p.rows, head = blockIdx.y, seq = blockIdx.z;
+  const int row_block = row / p.blocks.rows, head = blockIdx.y, seq = blockIdx.z;
   const int token0 = p.batch.q_start[seq], q_len = p.batch.q_start[seq + 1] - token0, n_rows = q_len * p.group;
-  if (n_rows > p.most_short || row >= n_rows) return;
-  const int row0 = row_block * p.rows, last_row = min(row0 + p.rows, n_rows) - 1;
-  const int n = Split(p, p.batch.kv_len[seq], q_len, row0, last_row).n_active;
+  if (!takes(p, n_rows) || row >= n_rows) return;
+  const int row0 = row_block * p.blocks.rows, last_row = min(row0 + p.blocks.rows, n_rows) - 1;
+  const int n = active_splits(p, span_of(p, p.batch.kv_len[seq], q_len, row0, last_row));
   if (n == 1) return;  // the row is already complete
-  const int64_t part = first_part(p, seq, head, row_block, row % p.rows);
+  const int64_t part = first_part(p, seq, head, row_block, row % p.blocks.rows);
   const Row whole = weigh(weights, p.part_stats + part, n);
   __syncthreads();
   const auto* from = reinterpret_cast<const float4*>(p.part_sums + part * p.kv.head_dim) + quad;
@@ -71,13 +71,13 @@ __global__ void __launch_bounds__(32 * kMergeWarps) merge_kernel(const __grid_co
 }  // namespace
 
 void merge_splits(const Params& p, const AttentionPlan& plan, Device& device) {
-  if (p.n_splits == 1) return;
+  if (p.blocks.n_splits == 1) return;
   const int n_parts = (p.kv.head_dim + 127) / 128;
-  const int n_rows = std::min(p.rows * p.n_row_blocks, plan.max_q_len * p.group),
-            n_warps = std::min(kMergeWarps, p.n_splits);
+  const int n_rows = std::min(p.blocks.rows * p.blocks.n_row_blocks, plan.max_q_len * p.group),
+            n_warps = std::min(kMergeWarps, p.blocks.n_splits);
   const dim3 grid(static_cast<unsigned>(n_rows * n_parts), static_cast<unsigned>(p.kv.n_kv_heads),
                   static_cast<unsigned>(plan.n_seqs));
-  launch(device, merge_kernel, grid, 32 * n_warps, static_cast<size_t>(p.n_splits) * sizeof(float), p, n_parts);
+  launch(device, merge_kernel, grid, 32 * n_warps, static_cast<size_t>(p.blocks.n_splits) * sizeof(float), p, n_parts);
 }
 
 }  // namespace ingot::cuda

@@ -1,7 +1,8 @@
 // Attention of sequences with many rows (prompts). A block has 64 rows, 16 per warp, and loops over the keys 64 at a
 // time. Keys and values are double-buffered in shared memory, and swizzled to avoid bank conflicts. ldmatrix transposes
 // the values on the way to registers. Pages have a multiple of 16 tokens, and each warp copies 16 tokens of a tile.
-// Copies of f16 overlap with the arithmetic (cp.async); other types become f16 during the copy.
+// Copies of f16 overlap with the arithmetic (cp.async); other types become f16 during the copy. If the blocks would not
+// fill the GPU, several blocks share the keys of the same rows (Split).
 #include "backend/cuda/attention/attention.cuh"
 #include "backend/cuda/memory.h"
 
@@ -11,7 +12,7 @@ using namespace attention;
 
 namespace {
 
-constexpr int kTileKeys = 64;
+constexpr int kTileKeys = 64, kBlockRows = kWarps * kRows;
 
 __device__ __forceinline__ uint4 load_shared(uint32_t address) {
   uint4 v;
@@ -87,25 +88,18 @@ __device__ __forceinline__ void add_values(Tile<kDim>& tile, const float (&w0)[4
 }
 
 template <int kDim>
-__device__ void write_rows(const Tile<kDim>& tile, const Params& p, int token0, int head, int row0, int n_rows, int g,
+__device__ void write_rows(const Tile<kDim>& tile, const Params& p, const Part& part, int row0, int n_rows, int g,
                            int t) {
   constexpr int kPerLane = Tile<kDim>::kPerLane;
 #pragma unroll
   for (int h = 0; h < 2; ++h) {
     const int row = row0 + g + 8 * h;
     if (row >= n_rows) continue;
-    const float inverse = 1.0f / with_sink(p, tile.total[h], tile.most[h], head * p.group + row % p.group);
-    const int64_t at = (token0 + row / p.group) * p.y_stride + (head * p.group + row % p.group) * kDim + 2 * t;
+    const RowEnd to(p, part, row, tile.most[h], tile.total[h], t);
 #pragma unroll
     for (int i = 0; i < kDim / 8; ++i) {
       const float* sums = tile.out[i / kPerLane][i % kPerLane];
-      const float first = sums[2 * h] * inverse, second = sums[2 * h + 1] * inverse;
-      if (p.y_f32) {
-        *reinterpret_cast<float2*>(static_cast<float*>(p.y) + at + 8 * i) = make_float2(first, second);
-      } else {
-        *reinterpret_cast<half2*>(static_cast<half*>(p.y) + at + 8 * i) =
-            __halves2half2(from_float<half>(first), from_float<half>(second));
-      }
+      to.store(p, 8 * i + 2 * t, sums[2 * h], sums[2 * h + 1]);
     }
   }
 }
@@ -118,28 +112,33 @@ __global__ void __launch_bounds__(kWarps * 32, kDim > 128 ? 1 : 3) long_kernel(c
   const int seq = blockIdx.z, head = blockIdx.y, warp = threadIdx.x / 32, lane = threadIdx.x % 32, g = lane / 4,
             t = lane % 4;
   const int token0 = p.batch.q_start[seq], q_len = p.batch.q_start[seq + 1] - token0, kv_len = p.batch.kv_len[seq];
-  const int n_rows = q_len * p.group, block_row = (gridDim.x - 1 - blockIdx.x) * kWarps * kRows;  // the longest first
-  if (n_rows <= p.most_short || block_row >= n_rows) return;
+  const int n_rows = q_len * p.group, split = static_cast<int>(blockIdx.x) / p.blocks.n_row_blocks,
+            row_block =
+                p.blocks.n_row_blocks - 1 - static_cast<int>(blockIdx.x) % p.blocks.n_row_blocks,  // the longest first
+      block_row = row_block * kBlockRows;
+  if (!takes(p, n_rows) || block_row >= n_rows) return;
+  const Split<kTileKeys> splits(p, span_of(p, kv_len, q_len, block_row, min(block_row + kBlockRows, n_rows) - 1));
+  if (split >= splits.n_active) return;
+  const Span tiles = splits.steps(split);
   const int row0 = block_row + warp * kRows, last_row = min(row0 + kRows, n_rows) - 1;
   const bool idle = row0 >= n_rows;  // a warp that only copies
   const Span spans[2] = {span_of(p, kv_len, q_len, min(row0 + g, n_rows - 1)),
                          span_of(p, kv_len, q_len, min(row0 + g + 8, n_rows - 1))};
   const Span lowest = span_of(p, kv_len, q_len, min(row0, n_rows - 1)),
              highest = span_of(p, kv_len, q_len, max(last_row, 0));
-  const int first_tile = span_of(p, kv_len, q_len, block_row).begin / kTileKeys;
-  const int last_key = span_of(p, kv_len, q_len, min(block_row + kWarps * kRows, n_rows) - 1).end;
   const int32_t* table = p.batch.block_table + int64_t{seq} * *p.batch.max_blocks;
   const uint32_t base = shared_address(shared);
   Tile<kDim> tile;
   tile.load_q(p, token0, head * p.group, row0, n_rows, g, t);
 
-  copy_tile<kDim, K>(base, base + 2 * S::kTileBytes, p, table, head, first_tile * kTileKeys, kv_len, warp, lane);
+  copy_tile<kDim, K>(base, base + 2 * S::kTileBytes, p, table, head, tiles.begin * kTileKeys, kv_len, warp, lane);
   int buffer = 0;
-  for (int key0 = first_tile * kTileKeys; key0 < last_key; key0 += kTileKeys, buffer ^= 1) {
+  for (int i = tiles.begin; i < tiles.end; ++i, buffer ^= 1) {
+    const int key0 = i * kTileKeys;
     asm volatile("cp.async.wait_group 0;" ::: "memory");
     __syncthreads();  // the tile has arrived, and no warp reads the other buffer
     const uint32_t keys = base + buffer * S::kTileBytes, values = base + (2 + buffer) * S::kTileBytes;
-    if (key0 + kTileKeys < last_key) {
+    if (i + 1 < tiles.end) {
       const uint32_t other = base + (buffer ^ 1) * S::kTileBytes;
       copy_tile<kDim, K>(other, other + 2 * S::kTileBytes, p, table, head, key0 + kTileKeys, kv_len, warp, lane);
     }
@@ -157,14 +156,14 @@ __global__ void __launch_bounds__(kWarps * 32, kDim > 128 ? 1 : 3) long_kernel(c
   }
   if (idle) return;
   tile.finish_totals();
-  write_rows(tile, p, token0, head, row0, n_rows, g, t);
+  write_rows(tile, p, {seq, head, row_block, split, splits.n_active, token0}, row0, n_rows, g, t);
 }
 
 template <int kDim, class K>
 void run_with(const Params& p, const AttentionPlan& plan, Device& device) {
   constexpr int kBytes = 4 * Shared<kDim>::kTileBytes;
-  const unsigned n_blocks = blocks_for(int64_t{plan.max_q_len} * p.group, kWarps * kRows);
-  const dim3 grid(n_blocks, static_cast<unsigned>(p.kv.n_kv_heads), static_cast<unsigned>(plan.n_seqs));
+  const dim3 grid(static_cast<unsigned>(p.blocks.n_row_blocks * p.blocks.n_splits),
+                  static_cast<unsigned>(p.kv.n_kv_heads), static_cast<unsigned>(plan.n_seqs));
   launch(device, long_kernel<kDim, K>, grid, kWarps * 32, kBytes, p);
 }
 
@@ -175,9 +174,9 @@ void run(const Params& p, const AttentionPlan& plan, Device& device) {
 
 }  // namespace
 
-bool can_attend_long(int head_dim, const DeviceLimits& device) {
+int long_block_rows(int head_dim, const DeviceLimits& device) {
   const bool known = head_dim == 32 || head_dim == 64 || head_dim == 96 || head_dim == 128 || head_dim == 256;
-  return known && static_cast<size_t>(8 * kTileKeys * head_dim) <= device.most_shared;
+  return known && static_cast<size_t>(8 * kTileKeys * head_dim) <= device.most_shared ? kBlockRows : 0;
 }
 
 void attend_long(const Params& p, const AttentionPlan& plan, Device& device) {

@@ -39,14 +39,15 @@ struct Task {
 
   __device__ explicit Task(const Params& p) {
     seq = blockIdx.z, head = blockIdx.y;
-    row_block = p.n_row_blocks - 1 - static_cast<int>(blockIdx.x) % p.n_row_blocks;  // the longest first
-    split = static_cast<int>(blockIdx.x) / p.n_row_blocks;
+    row_block = p.blocks.n_row_blocks - 1 - static_cast<int>(blockIdx.x) % p.blocks.n_row_blocks;  // the longest first
+    split = static_cast<int>(blockIdx.x) / p.blocks.n_row_blocks;
     token0 = p.batch.q_start[seq], q_len = p.batch.q_start[seq + 1] - token0, kv_len = p.batch.kv_len[seq];
     table = p.batch.block_table + int64_t{seq} * *p.batch.max_blocks;
-    n_rows = q_len * p.group, row0 = row_block * p.rows, n = min(p.rows, n_rows - row0);
-    if (n_rows > p.most_short || n <= 0) return;
-    const Split s(p, kv_len, q_len, row0, row0 + n - 1);
-    n_active = s.n_active, begin = s.first + split * s.per_split, end = min(begin + s.per_split, s.first + s.n_steps);
+    n_rows = q_len * p.group, row0 = row_block * p.blocks.rows, n = min(p.blocks.rows, n_rows - row0);
+    if (!takes(p, n_rows) || n <= 0) return;
+    const Split<kKeys> splits(p, span_of(p, kv_len, q_len, row0, row0 + n - 1));
+    const Span steps = splits.steps(split);
+    n_active = splits.n_active, begin = steps.begin, end = steps.end;
   }
   __device__ bool empty() const { return split >= n_active; }
   __device__ Span span(const Params& p, int row) const { return span_of(p, kv_len, q_len, row0 + min(row, n - 1)); }
@@ -112,7 +113,7 @@ __device__ __forceinline__ void copy_step(uint32_t stage, const Params& p, const
   }
 }
 
-// Waits for all groups of copies except the newest n_stages - 2.
+// Waits for the oldest of the groups of copies.
 __device__ __forceinline__ void wait_for_copies(int n_stages) {
   static_assert(kMaxStages == 3);
   if (n_stages == 3) {
@@ -327,12 +328,16 @@ __global__ void __launch_bounds__(W::kThreads, W::kAtOnce) wide_kernel(const __g
   State<W> state;
   int next = n_stages - 1, now = 0;  // stages
   for (int step = task.begin; step < task.end; ++step) {
-    wait_for_copies(n_stages);
-    __syncthreads();  // the keys of the step have arrived, and no warp reads the stage that the next copies write
+    if (n_stages > 1) wait_for_copies(n_stages);  // the keys of the step have arrived
+    __syncthreads();  // no warp reads the stage that the next copies write
     const int to_copy = step + n_stages - 1;
     if (to_copy < task.end) copy_step<W>(stages + next * W::kStageBytes, p, task, places, to_copy);
     commit_copies();
     places = Pages(p, task, to_copy + 1);
+    if (n_stages == 1) {  // these copies are the keys of the step
+      wait_for_copies(n_stages);
+      __syncthreads();
+    }
     const uint32_t keys = stages + now * W::kStageBytes, first = group * W::kGroupTiles * 8;
     float scores[W::kGroupTiles][4];
     if (tile < n_tiles) {
@@ -375,7 +380,7 @@ void with_kind(int head_dim, bool latent, int rows, F&& f) {
 WideShape wide_shape(int head_dim, bool latent, int64_t n_rows, const DeviceLimits& device) {
   constexpr size_t kSystem = 1024;  // bytes of shared memory that CUDA reserves in each block
   constexpr WideShape kShapes[] = {{32, 3, 2}, {32, 2, 2}, {32, 3, 1}, {32, 2, 1},
-                                   {16, 3, 2}, {16, 2, 2}, {16, 3, 1}, {16, 2, 1}};
+                                   {16, 3, 2}, {16, 2, 2}, {16, 3, 1}, {16, 2, 1}, {16, 1, 1}};
   if (head_dim % 8 != 0 || head_dim < 64 || head_dim > (latent ? 576 : 512)) return {};
   for (const WideShape& shape : kShapes) {
     if (shape.rows == 32 && n_rows <= 16) continue;
@@ -388,9 +393,9 @@ WideShape wide_shape(int head_dim, bool latent, int64_t n_rows, const DeviceLimi
 }
 
 void attend_wide(const Params& p, const AttentionPlan& plan, Device& device) {
-  const dim3 grid(static_cast<unsigned>(p.n_splits * p.n_row_blocks), static_cast<unsigned>(p.kv.n_kv_heads),
-                  static_cast<unsigned>(plan.n_seqs));
-  with_kind(p.kv.head_dim, p.kv.n_parts == 1, p.rows, [&](auto w) {
+  const dim3 grid(static_cast<unsigned>(p.blocks.n_splits * p.blocks.n_row_blocks),
+                  static_cast<unsigned>(p.kv.n_kv_heads), static_cast<unsigned>(plan.n_seqs));
+  with_kind(p.kv.head_dim, p.kv.n_parts == 1, p.blocks.rows, [&](auto w) {
     using W = decltype(w);
     launch(device, wide_kernel<W>, grid, W::kThreads, W::bytes(plan.wide.n_stages), p, plan.wide.n_stages);
   });
