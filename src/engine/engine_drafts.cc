@@ -213,7 +213,7 @@ bool Engine::asks_now(const Sequence& sequence, int n) const {
 // Returns false if the sequence has failed.
 bool Engine::begin_guess(Sequence& sequence, int n) {
   try {
-    if (asks_now(sequence, n)) sequence.request.proposer->begin(sequence.tokens, n, gate_of(sequence));
+    if (asks_now(sequence, n)) sequence.request.proposer->begin(sequence.tokens);
     return true;
   } catch (const std::exception& error) {
     finish(sequence, FinishReason::kError, message_of(error));

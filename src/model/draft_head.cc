@@ -13,6 +13,15 @@ namespace {
 constexpr int32_t kLost = std::numeric_limits<int32_t>::min();
 constexpr int kMaxWaiting = 128;  // tokens; in a run of this many, each token costs little
 
+// Replaces a layer that a device may run at once by its two blocks.
+void divide_layer(Program& program) {
+  if (const auto* dense = std::get_if<PlainLayersBlock>(&program.blocks.back())) {
+    const PlainLayersBlock layer = *dense;
+    program.blocks.back() = layer.attention[0];
+    layer.with_second(0, [&](const auto& second) { program.blocks.emplace_back(second); });
+  }
+}
+
 // The layer of the head, with a DraftInputBlock in place of the embedding.
 Program layer_program(const DraftHeadConfig& head, const DraftHeadWeights& w, const Weights& model, KvCache* kv,
                       Backend* backend, int n_ctx, DraftInputBlock input) {
@@ -20,12 +29,8 @@ Program layer_program(const DraftHeadConfig& head, const DraftHeadWeights& w, co
   weights.model = model.model;
   weights.layers = {w.layer};
   Program program = decoder_layers(head.layer, weights, {.kv = kv}, backend, n_ctx);
-  if (const auto* dense = std::get_if<PlainLayersBlock>(&program.blocks.back())) {
-    const PlainLayersBlock layer = *dense;
-    program.blocks.back() = layer.attention[0];
-    layer.with_second(0, [&](const auto& second) { program.blocks.emplace_back(second); });
-  }
   if (head.is_eagle) {
+    divide_layer(program);
     auto& attention = std::get<AttentionBlock>(program.blocks[1]);
     attention.reads_pair = true;
     attention.norm = {};
@@ -66,6 +71,7 @@ Program hidden_program(const DraftHeadConfig& head, const DraftHeadWeights& w, c
 Program follow_program(const DraftHeadConfig& head, const DraftHeadWeights& w, const Config& config,
                        const Weights& model, KvCache* kv, Backend* backend, int n_ctx, const Tensor& hidden) {
   Program program = hidden_program(head, w, config, model, kv, backend, n_ctx, hidden);
+  divide_layer(program);
   program.blocks.resize(2);
   if (auto* attention = std::get_if<AttentionBlock>(&program.blocks.back())) attention->attention.window = 1;
   return program;
@@ -247,19 +253,31 @@ void DraftHead::follow_late() {
 }
 
 // A row that stops is computed further while a later row goes on, because the head's states lie in the order of rows.
+//
+// A device that computes while the host works begins each guess before the host has seen the last one, so it never
+// waits for the host. If all rows then stop, this guess is not used. With its own vocabulary, a head waits, because the
+// host translates its tokens.
 std::vector<std::vector<HeadGuess>> DraftHead::draft(std::span<const DraftRow> rows, const HeadGoesOn& goes_on) {
   std::vector<std::vector<HeadGuess>> guesses(rows.size());
   std::vector<bool> stops(rows.size());
-  std::vector<int32_t> last = start(rows);
-  for (int depth = 0;; ++depth) {
+  const bool overlaps = backend_.overlaps() && config_->tokens.empty();
+  const auto n_rows_at = [&](int depth) {
     size_t n = rows.size();
     while (n > 0 && (stops[n - 1] || rows[n - 1].n <= depth)) --n;
-    if (n == 0) return guesses;
-    const std::span<const DraftRow> deep = rows.first(n);
-    if (depth > 0) run_rows(chain_, deep, depth, last);
+    return n;
+  };
+  std::vector<int32_t> last = start(rows), in_flight;
+  for (size_t i = 0; i < rows.size(); ++i) in_flight.push_back(drawn_token(static_cast<int>(i)));
+  size_t n = n_rows_at(0), n_begun = n;  // n_begun: rows of the run that is sampled next
+  for (int depth = 0; n > 0; ++depth) {
+    const std::span<const DraftRow> deep = rows.first(n_begun);
     std::vector<SampleRow> wanted;
     for (const DraftRow& row : deep) wanted.push_back({.params = &greedy_, .position = row.position + depth + 2});
     backend_.sample(chain_.output(0, 0, static_cast<int>(deep.size())), wanted);
+    if (overlaps) {
+      n_begun = n_rows_at(depth + 1);
+      if (n_begun > 0) run_rows(chain_, rows.first(n_begun), depth + 1, in_flight);
+    }
     const std::vector<Sampled> drawn = backend_.wait();
     for (size_t i = 0; i < deep.size(); ++i) {
       const auto token = static_cast<size_t>(std::max(0, drawn[i].token));  // after NaN any token will do
@@ -268,7 +286,12 @@ std::vector<std::vector<HeadGuess>> DraftHead::draft(std::span<const DraftRow> r
       guesses[i].push_back({last[i], std::exp(drawn[i].logprob)});
       stops[i] = goes_on && !goes_on(i, guesses[i].back().probability);
     }
+    n = n_rows_at(depth + 1);
+    if (overlaps || n == 0) continue;
+    n_begun = n;
+    run_rows(chain_, rows.first(n), depth + 1, last);
   }
+  return guesses;
 }
 
 std::vector<float> DraftHead::logits(std::span<const DraftRow> rows) {

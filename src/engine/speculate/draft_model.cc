@@ -47,12 +47,13 @@ class DraftModelProposer final : public Proposer {
   ~DraftModelProposer() override {
     if (guess_) model_->drop(*guess_);
   }
-  void begin(std::span<const int32_t> history, int, const GoesOn&) override {
+  void begin(std::span<const int32_t> history) override {
     guess_ = model_->begin(history, guess_);
     has_begun_ = true;
   }
   Proposal propose(std::span<const int32_t> history, int n, const GoesOn& goes_on) override {
-    if (!std::exchange(has_begun_, false)) guess_ = model_->begin(history, guess_);
+    if (!has_begun_) begin(history);
+    has_begun_ = false;
     return model_->end(guess_, n, goes_on);
   }
   void think_ahead(const std::function<bool()>& is_over) override { model_->think_ahead(is_over); }

@@ -30,9 +30,9 @@ class Proposer {
   // the last call. The engine's thread calls propose() for each token, so a call must be quick (but see is_costly). An
   // exception ends the request.
   virtual Proposal propose(std::span<const int32_t> history, int n, const GoesOn& goes_on = {}) = 0;
-  // Begins the guess that the next propose() with the same arguments returns. The engine calls begin() for all
+  // Begins the guess that the next propose() with the same history returns. The engine calls begin() for all
   // sequences of a step before it calls propose() for the first, so a model can compute their guesses in common steps.
-  virtual void begin(std::span<const int32_t> /*history*/, int /*n*/, const GoesOn& /*goes_on*/) {}
+  virtual void begin(std::span<const int32_t> /*history*/) {}
   // Called while a device verifies the last guess: makes further drafts until is_over() is true. If all drafts and the
   // token after them turn out to be right, the next guess has these drafts.
   virtual void think_ahead(const std::function<bool()>& /*is_over*/) {}
