@@ -21,12 +21,16 @@ inline int64_t gpu_units(int64_t n_out, int64_t n_in) {
   return (n_out + kGpuTileRows - 1) / kGpuTileRows * k_tiles * (kGpuTileRows * kGpuTileCols / kGpuUnit);
 }
 
-// f32: activations are f32, and so are scales and dense weights. Weights that stay 8-bit floats need fewer bytes than
-// this.
+// Whether a weight of this format is codes and scales, not numbers. f32: activations are f32.
+inline bool gpu_stores_codes(const FormatInfo& format, bool f32) {
+  return format.unpack != nullptr || (is_float8(format) && !f32);
+}
+
+// f32: activations are f32, and so are scales and dense weights. 8-bit floats in rows need fewer bytes than this.
 inline size_t gpu_packed_bytes(const Weight& shape, bool f32) {
   const FormatInfo& format = info(shape.format);
   const int64_t n_experts = shape.n_experts;
-  if (format.unpack == nullptr) return static_cast<size_t>(n_experts * shape.n_out * shape.n_in * (f32 ? 4 : 2));
+  if (!gpu_stores_codes(format, f32)) return static_cast<size_t>(n_experts * shape.n_out * shape.n_in * (f32 ? 4 : 2));
   return static_cast<size_t>(n_experts * gpu_units(shape.n_out, shape.n_in) *
                              (gpu_code_bytes(format) + gpu_scale_bytes(format, f32)));
 }

@@ -46,6 +46,9 @@ struct FormatInfo {
 
 const FormatInfo& info(Format format);
 
+// F8_E4M3 and F8_E4M3_32: blocks of a scale and 8-bit floats.
+inline bool is_float8(const FormatInfo& format) { return format.unpack == nullptr && format.block_size > 1; }
+
 std::optional<Format> format_from_ggml(uint32_t type);
 std::optional<Format> format_from_name(std::string_view name);  // any case
 

@@ -31,4 +31,10 @@ struct MXFP4 : Grouped<MXFP4> {
   }
 };
 
+// Whether the entries of a codebook are E2M1 numbers, doubled. codebook: [16], or null.
+constexpr bool is_e2m1(const int8_t* codebook) {
+  return codebook != nullptr && codebook_word(codebook) == kCodebookLow<MXFP4> &&
+         codebook_word(codebook + 8) == kCodebookHigh<MXFP4>;
+}
+
 }  // namespace ingot::quant

@@ -35,9 +35,9 @@ Weight CudaBackend::prepare(const Weight& host, unsigned use) {
   if (host.packed == nullptr) {  // otherwise the weight is an embedding that is also the output matrix
     PackedWeight& w = weights_.emplace_back();
     w.f32 = act_ == DType::kF32, w.n_out = host.n_out, w.n_in = host.n_in, w.n_experts = host.n_experts;
-    is_float8(host)                       ? pack_float8(w, host)
-    : info(host.format).unpack == nullptr ? pack_dense(w, host)
-                                          : pack_codes(w, host);
+    is_float8(host)                              ? pack_float8(w, host)
+    : gpu_stores_codes(info(host.format), w.f32) ? pack_codes(w, host)
+                                                 : pack_dense(w, host);
     weight.packed = &w;
     weight.codes = nullptr;
   }
@@ -74,7 +74,7 @@ void CudaBackend::pack_dense(PackedWeight& w, const Weight& host) {
   }
 }
 
-// Experts have no kernels for 8-bit floats, so they become halves.
+// Experts of 8-bit floats are codes, because cuBLASLt cannot multiply them.
 bool CudaBackend::is_float8(const Weight& host) const {
   return host.format == Format::F8_E4M3 && host.n_experts == 1 && act_ == DType::kF16 && cuda::can_be_float8(host.n_in);
 }
@@ -106,10 +106,13 @@ uint32_t* CudaBackend::fact_of(PackedWeight& w) {
 void CudaBackend::pack_codes(PackedWeight& w, const Weight& host) {
   const FormatInfo& format = info(host.format);
   CHECK_EQ(host.n_in % cuda::kUnit, 0);
-  w.layout = format.codebook         ? cuda::Layout::kCodebook4
-             : format.code_bits == 4 ? cuda::Layout::kCodes4
-                                     : cuda::Layout::kCodes8;
+  w.layout = format.unpack == nullptr          ? cuda::Layout::kCodesE4M3
+             : quant::is_e2m1(format.codebook) ? cuda::Layout::kCodesE2M1
+             : format.codebook                 ? cuda::Layout::kCodebook4
+             : format.code_bits == 4           ? cuda::Layout::kCodes4
+                                               : cuda::Layout::kCodes8;
   CHECK(!format.codebook || format.code_bits == 4);
+  w.factor = cuda::factor_of(0, w.layout);
   w.has_min = format.has_min;
   w.group16 = format.group == 16;
   w.zero = format.zero;
@@ -193,7 +196,7 @@ void CudaBackend::finish_weights() {
     if (w.layout == cuda::Layout::kFloat8) {
       w.grid = cuda::grid_of(facts[i]);
     } else {
-      w.factor = std::ldexp(1.0f, cuda::factor_exponent(std::bit_cast<float>(facts[i])));
+      w.factor = cuda::factor_of(std::bit_cast<float>(facts[i]), w.layout);
     }
   }
   without_facts_.clear();

@@ -68,6 +68,23 @@ __device__ __forceinline__ uint32_t halves_of(__nv_fp8x2_storage_t v) {
 }
 #endif
 
+// Four E4M3 numbers as halves. NaN stays NaN, but becomes 480 before Ada, which has no instruction for this.
+__device__ __forceinline__ uint2 halves_of_float8(uint32_t four) {
+  uint2 v;
+#if __CUDA_ARCH__ >= 890
+  asm("{\n.reg .b16 low, high;\nmov.b32 {low, high}, %2;\n"
+      "cvt.rn.f16x2.e4m3x2 %0, low;\ncvt.rn.f16x2.e4m3x2 %1, high;\n}"
+      : "=r"(v.x), "=r"(v.y)
+      : "r"(four));
+#else
+  const auto two = [&](uint32_t bytes) {  // where an f16 has sign, exponent and mantissa, they are the number * 2^-8
+    return bits_of(__hmul2(half2_of((bytes & 0x80008000u) | (bytes >> 1 & 0x3F803F80u)), __float2half2_rn(256.0f)));
+  };
+  v.x = two(__byte_perm(four, 0, 0x1404)), v.y = two(__byte_perm(four, 0, 0x3424));
+#endif
+  return v;
+}
+
 __device__ __forceinline__ float warp_sum(float v) {
 #pragma unroll
   for (int i = 16; i > 0; i /= 2) v += __shfl_xor_sync(0xFFFFFFFFu, v, i);

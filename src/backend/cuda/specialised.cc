@@ -19,12 +19,6 @@ namespace {
 
 constexpr size_t kMaxKernels = 1024;  // kernels of one model; no model needs more
 
-const char* name_of(Layout layout) {
-  return layout == Layout::kCodes8   ? "Layout::kCodes8"
-         : layout == Layout::kCodes4 ? "Layout::kCodes4"
-                                     : "Layout::kCodebook4";
-}
-
 std::string braces_of(const int (&v)[3]) { return fmt::format("{{{}, {}, {}}}", v[0], v[1], v[2]); }
 
 std::string braces_of(const ProductShape& s) {
@@ -57,6 +51,14 @@ std::string arch_of(const DeviceLimits& device) {
 }
 
 }  // namespace
+
+const char* name_of(Layout layout) {
+  static constexpr const char* kNames[] = {
+      "Layout::kDense",  "Layout::kCodes4",    "Layout::kCodebook4", "Layout::kCodes8",
+      "Layout::kFloat8", "Layout::kCodesE2M1", "Layout::kCodesE4M3",
+  };
+  return kNames[static_cast<size_t>(layout)];
+}
 
 std::string source_of(const SpecialisedKernel& k) {
   const ProductShape& s = k.shape;

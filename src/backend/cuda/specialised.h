@@ -42,6 +42,8 @@ struct SpecialisedKernel {
   bool operator==(const SpecialisedKernel&) const = default;
 };
 
+const char* name_of(Layout layout);  // in a source
+
 // The source that NVRTC compiles; its kernel is named "specialised".
 std::string source_of(const SpecialisedKernel& kernel);
 

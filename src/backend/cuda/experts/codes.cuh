@@ -27,10 +27,11 @@ struct Params : expert_rows_detail::Params {  // n_sums and n_inputs are per gro
 };
 
 // The activations, and their sums over a unit or over its halves. A zero point or a minimum is multiplied by these
-// sums. Sums are in multiples of 2^-24, as products of codes are. For zero points they are already multiplied by -zero.
+// sums. Sums are in multiples of 2^-24, as products of integer codes are. For zero points they are already multiplied
+// by -zero.
 template <class K>
 struct Input {
-  static constexpr bool kSums = K::kMin || K::kLayout != Layout::kCodebook4;
+  static constexpr bool kSums = K::kMin || K::kZero;
   static constexpr int kGroups = K::kGroup16 ? 2 : 1, kStepSums = 4 * kGroups;
   half* x;      // [inputs, n_steps * 128]: each lane's 8 of 32 columns together (packed_weight.h); zeros from n_in on
   float* sums;  // [inputs, n_steps, 4 units, kGroups]
@@ -129,8 +130,8 @@ __device__ __forceinline__ void copy_next(Cursor<kShape>& at, const From& from, 
   end_copies();
 }
 
-// acc += rows g and g + 8 of a slot times the activations of its columns, times 2^-24. All columns of the tensor core's
-// product are the same single row of activations.
+// acc += rows g and g + 8 of a slot times the activations of its columns, divided by kPerLevel. All columns of the
+// tensor core's product are the same single row of activations.
 template <class K>
 __device__ __forceinline__ void multiply_row(float (&acc)[2], const char* slot, const half* x, const float* sums,
                                              float weight, int lane, const uint32_t* table) {
@@ -143,7 +144,7 @@ __device__ __forceinline__ void multiply_row(float (&acc)[2], const char* slot, 
   for (int u = 0; u < 4; ++u) {
     const uint4 in = *reinterpret_cast<const uint4*>(x + 32 * u);
     uint32_t a[4], b[4];
-    if constexpr (K::kLayout == Layout::kCodes8) {
+    if constexpr (K::kPieces == 4) {
       if (u == 2) low = pieces[64], high = pieces[96];
       pairs_of<K>(a, u % 2 ? low.z : low.x, u % 2 ? low.w : low.y, table);
       pairs_of<K>(b, u % 2 ? high.z : high.x, u % 2 ? high.w : high.y, table);
@@ -175,17 +176,17 @@ __device__ __forceinline__ void multiply_row(float (&acc)[2], const char* slot, 
 
 // The end of a tile: one warp adds up the sums of all warps. Lanes 0 to 15 and lanes 16 to 31 each add every other
 // warp; with a gate, these are the warps of one matrix.
-template <int kGates, Shape kShape>
+template <class K, int kGates, Shape kShape>
 __device__ __forceinline__ void finish(const Params& p, const float (*sums)[kTileRows], const Cursor<kShape>& at,
                                        float before, int lane, const Term& term) {
   const Shape s = at.shape();
   float own = 0;
 #pragma unroll 4
   for (int w = lane / 16; w < s.n_warps; w += 2) own += sums[w][lane % 16];
-  if (kGates == 2) own *= p.w[lane / 16].factor * 0x1p24f;
+  if (kGates == 2) own *= p.w[lane / 16].factor * K::kPerLevel;
   const float other = __shfl_xor_sync(0xFFFFFFFFu, own, 16);
   const int64_t out = int64_t{at.tile} * kTileRows + lane % 16;
-  float total[kGates] = {kGates == 2 ? own : (own + other) * (p.w[0].factor * 0x1p24f)};
+  float total[kGates] = {kGates == 2 ? own : (own + other) * (p.w[0].factor * K::kPerLevel)};
   if constexpr (kGates == 2) total[1] = other;
   put<kGates>(p, s, at.output(term), out, total, before, lane < 16 && out < s.n_out[0], term, at.sum * s.n_terms);
 }
@@ -244,7 +245,7 @@ __device__ __forceinline__ void run(const Params& p) {
     float(*const own)[kTileRows] = sums[n_done % 2];
     if (lane % 4 == 0) own[warp][lane / 4] = acc[0], own[warp][lane / 4 + 8] = acc[1];
     __syncthreads();
-    if (finishes) finish<kGates>(p, own, at, before, lane, term);
+    if (finishes) finish<K, kGates>(p, own, at, before, lane, term);
   }
 }
 

@@ -125,7 +125,7 @@ void CudaBackend::route(const MoeArgs& a) {
 void CudaBackend::moe(const MoeArgs& a) {
   const PackedWeight &w_gate = ready(*a.w_gate), &w_up = packed(*a.w_up), &w_down = packed(*a.w_down);
   if (a.x.rows == 0) return;
-  // One expert for all tokens: its products are like any other. Experts have no kernels for 8-bit floats.
+  // One expert for all tokens: its products are like any other. Experts have no kernels for rows of 8-bit floats.
   const bool is_float8 = w_gate.layout == cuda::Layout::kFloat8 || w_down.layout == cuda::Layout::kFloat8,
              is_plain = a.w_router->n_out == 1 && !w_gate.f32 && (a.x.rows > 1 || deterministic_ || is_float8);
   if (!is_plain &&

@@ -43,21 +43,6 @@ void start(Params p, SpecialisedKernels* specialised, Device& device) {
          static_cast<size_t>(p.n_warps) * kRing + input, p);
 }
 
-template <Layout kLayout, bool kMin, bool kGroup16>
-void start_codes(const Params& p, SpecialisedKernels* specialised, Device& device) {
-  using K = Kind<kLayout, kMin, kGroup16>;
-  p.act >= 0 ? start<K, 2>(p, specialised, device) : start<K, 1>(p, specialised, device);
-}
-
-template <Layout kLayout>
-void start_layout(const Params& p, SpecialisedKernels* specialised, Device& device) {
-  const PackedWeight& w = p.w[0];
-  if (w.has_min && w.group16) return start_codes<kLayout, true, true>(p, specialised, device);
-  if (w.has_min) return start_codes<kLayout, true, false>(p, specialised, device);
-  if (w.group16) return start_codes<kLayout, false, true>(p, specialised, device);
-  start_codes<kLayout, false, false>(p, specialised, device);
-}
-
 // Rows that share their activations form a group, unless they are summed up.
 Params code_params_of(const ExpertMatmul& m) {
   Params p{expert_rows_detail::params_of(m)};
@@ -90,16 +75,10 @@ void expert_rows(const ExpertMatmul& m, Device& device) {
   CHECK(m.weights == nullptr || m.y.dtype == DType::kF32);
   if (m.w[0]->layout == Layout::kDense) return expert_rows_detail::dense_expert_rows(m, device);
   const Params p = code_params_of(m);
-  switch (m.w[0]->layout) {
-    case Layout::kDense:
-    case Layout::kFloat8: return;  // handled above, or not at all
-    case Layout::kCodebook4:
-      CHECK(!m.w[0]->has_min);
-      if (m.w[0]->group16) return start_codes<Layout::kCodebook4, false, true>(p, m.specialised, device);
-      return start_codes<Layout::kCodebook4, false, false>(p, m.specialised, device);
-    case Layout::kCodes4: return start_layout<Layout::kCodes4>(p, m.specialised, device);
-    case Layout::kCodes8: return start_layout<Layout::kCodes8>(p, m.specialised, device);
-  }
+  with_codes(*m.w[0], [&](auto kind) {
+    using K = decltype(kind);
+    p.act >= 0 ? start<K, 2>(p, m.specialised, device) : start<K, 1>(p, m.specialised, device);
+  });
 }
 
 }  // namespace ingot::cuda

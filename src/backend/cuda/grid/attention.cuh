@@ -27,7 +27,8 @@ __device__ __forceinline__ uint4 halves_of(const CacheBfloat*, const uint4& v) {
   return {two(v.x), two(v.y), two(v.z), two(v.w)};
 }
 __device__ __forceinline__ uint4 halves_of(const CacheFloat8*, const uint2& v) {
-  return {halves_of_float8(v.x), halves_of_float8(v.x >> 16), halves_of_float8(v.y), halves_of_float8(v.y >> 16)};
+  const uint2 first = halves_of_float8(v.x), second = halves_of_float8(v.y);
+  return {first.x, first.y, second.x, second.y};
 }
 // Writes an element. Returns the written value.
 __device__ __forceinline__ half store(CacheHalf* to, float v) {
@@ -43,8 +44,7 @@ __device__ __forceinline__ half store(CacheFloat8* to, float v) {
   uint16_t two;
   asm("cvt.rn.satfinite.e4m3x2.f32 %0, %1, %1;" : "=h"(two) : "f"(v));
   to->bits = static_cast<uint8_t>(two);
-  const uint32_t halves = halves_of_float8(two);
-  return half2_of(halves).x;
+  return half2_of(halves_of_float8(two).x).x;
 }
 
 __device__ __forceinline__ float fast_exp2(float x) {

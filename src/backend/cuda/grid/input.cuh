@@ -67,12 +67,6 @@ static_assert(sizeof(CodesInput) == WeightKind{}.input_bytes() &&
 __device__ __forceinline__ uint32_t pair_of(float low, float high) {
   return bits_of(__halves2half2(__float2half_rn(low), __float2half_rn(high)));
 }
-// Two 8-bit floats as halves.
-__device__ __forceinline__ uint32_t halves_of_float8(uint32_t two) {
-  uint32_t v;
-  asm("cvt.rn.f16x2.e4m3x2 %0, %1;" : "=r"(v) : "h"(static_cast<uint16_t>(two)));
-  return v;
-}
 __device__ __forceinline__ float minus_infinity() { return __int_as_float(0xFF800000); }
 template <int kFirst>
 __device__ __forceinline__ float warp_max(float v) {

@@ -8,6 +8,7 @@
 
 #include "backend/cuda/cuda_device.h"
 #include "backend/cuda/grid/shape.h"
+#include "backend/cuda/specialised.h"
 
 namespace ingot::cuda {
 namespace {
@@ -54,7 +55,8 @@ grid::Shape shape_of(const LayersStep& step, const DeviceLimits& device) {
 bool kinds_fit(const LayersStep& step, const grid::Shape& shape) {
   for (int phase = 0; phase < grid::kPhases; ++phase) {
     const grid::WeightKind& first = shape.kinds[grid::first_weight(phase)];
-    if (first.layout == Layout::kDense) return false;  // separate kernels are as fast (docs/notes)
+    if (first.layout == Layout::kDense) return false;      // separate kernels are as fast (docs/notes)
+    if (first.layout == Layout::kCodesE4M3) return false;  // the kernel multiplies codes as integers
     if (shape.n_experts > 0 && phase >= grid::kGateUp && first.is_float8()) return false;
     for (int i = 0; i < grid::n_weights(phase); ++i)
       if (!(shape.kinds[grid::first_weight(phase) + i] == first)) return false;
@@ -84,17 +86,10 @@ bool shape_fits(const LayersStep& step) {
          is_multiple(kv.block_size, grid::kStepKeys);
 }
 
-const char* name_of(Layout layout) {
-  return layout == Layout::kCodes4   ? "kCodes4"
-         : layout == Layout::kCodes8 ? "kCodes8"
-         : layout == Layout::kFloat8 ? "kFloat8"
-                                     : "kCodebook4";
-}
-
 std::string kinds_source(const grid::Shape& s) {
   std::string text;
   for (const grid::WeightKind& k : s.kinds)
-    text += fmt::format("{{Layout::{}, {}, {}, {}}}, ", name_of(k.layout), k.has_min, k.group16, k.zero);
+    text += fmt::format("{{{}, {}, {}, {}}}, ", name_of(k.layout), k.has_min, k.group16, k.zero);
   return text;
 }
 
@@ -167,7 +162,7 @@ void run_grid(const void* kernel, const LayersStep& step, void* scratch, Device&
     grid::Layer& to = p.layers[l];
     for (int i = 0; i < kLayerWeights; ++i)
       to.products[i] = {from.products[i].codes, from.products[i].scales, from.products[i].bias,
-                        from.products[i].factor};
+                        from.products[i].factor * level_unit(from.products[i].layout)};  // it multiplies levels
     to.attention_norm = from.attention_norm, to.ffn_norm = from.ffn_norm;
     to.q_norm = from.q_norm, to.k_norm = from.k_norm, to.kv_layer = from.kv_layer;
     to.router = static_cast<const half*>(from.router.w);

@@ -8,6 +8,18 @@ namespace ingot::cuda::grid {
 
 using matvec_step::Kind;
 
+// Twice the E2M1 numbers of 8 codes, as signed bytes in the order of the lane's columns.
+__device__ __forceinline__ uint2 bytes_of_e2m1(uint32_t word) {
+  const uint32_t size = word & 0x77777777u, which = (word >> 1 & 0x44444444u) | 0x32103210u;
+  const auto four = [&](int shift) {  // nibbles look up both signs, and choose one
+    const uint32_t plus = __byte_perm(0x03020100u, 0x0C080604u, size >> shift),
+                   minus = __byte_perm(0xFDFEFF00u, 0xF4F8FAFCu, size >> shift);
+    return __byte_perm(plus, minus, which >> shift);
+  };
+  const uint32_t even = four(0), odd = four(16);
+  return {__byte_perm(even, odd, 0x5140), __byte_perm(even, odd, 0x7362)};
+}
+
 // The codes of a unit as bytes, in the order of the activations: codes 0 to 3 and 4 to 7 of the lane. If a mask selects
 // them from nibbles, the order is 0, 4, 1, 5 and 2, 6, 3, 7.
 template <class K>
@@ -17,6 +29,7 @@ __device__ __forceinline__ uint2 bytes_of(const uint4* pieces /* of the lane's r
     return u % 2 ? make_uint2(v.z, v.w) : make_uint2(v.x, v.y);
   } else {
     const uint32_t word = word_of(pieces[0], u);
+    if constexpr (K::kLayout == Layout::kCodesE2M1) return bytes_of_e2m1(word);
     if constexpr (K::kLayout == Layout::kCodes4) return {word & 0x0F0F0F0Fu, word >> 4 & 0x0F0F0F0Fu};
     const auto pair = [&](int i) { return table[word >> (8 * i) & 255]; };
     return {pair(0) | pair(1) << 16, pair(2) | pair(3) << 16};
@@ -38,7 +51,7 @@ __device__ __forceinline__ void multiply_codes(float (&acc)[2], const char* code
   for (int u = 0; u < 4; ++u) {
     const uint2 a = bytes_of<K>(upper, u, table), b = bytes_of<K>(lower, u, table);
     const uint2 own = lane / 8 == u ? x : uint2{};
-    constexpr bool kSigned = K::kLayout == Layout::kCodebook4;
+    constexpr bool kSigned = !K::kZero;
     if constexpr (!K::kGroup16) {
       mma_bytes<kSigned>(sums[u % 2], a.x, b.x, a.y, b.y, own.x, own.y);
     } else if constexpr (K::kLayout == Layout::kCodes4) {
@@ -50,7 +63,7 @@ __device__ __forceinline__ void multiply_codes(float (&acc)[2], const char* code
     }
   }
   const int2 totals = input.totals[lane % 4];
-  constexpr bool kTotals = K::kMin || K::kLayout != Layout::kCodebook4;
+  constexpr bool kTotals = K::kMin || K::kZero;
   const half* const scale_of = reinterpret_cast<const half*>(scales) + lane * (kGroups * (K::kMin ? 2 : 1));
 #pragma unroll
   for (int r = 0; r < 2; ++r) {
@@ -84,10 +97,9 @@ __device__ __forceinline__ void multiply_float8(float (&acc)[2], const char* row
     const uint4 first = *reinterpret_cast<const uint4*>(x), second = *reinterpret_cast<const uint4*>(x + 8);
 #pragma unroll
     for (int i = 0; i < 4; ++i) {
-      const uint32_t upper = word_of(a, i), lower = word_of(b, i);
+      const uint2 upper = halves_of_float8(word_of(a, i)), lower = halves_of_float8(word_of(b, i));
       const uint4& v = i < 2 ? first : second;
-      mma(part, halves_of_float8(upper), halves_of_float8(lower), halves_of_float8(upper >> 16),
-          halves_of_float8(lower >> 16), i % 2 ? v.z : v.x, i % 2 ? v.w : v.y);
+      mma(part, upper.x, lower.x, upper.y, lower.y, i % 2 ? v.z : v.x, i % 2 ? v.w : v.y);
     }
   }
   acc[0] += input.scale * scales[0] * part[0], acc[1] += input.scale * scales[8] * part[2];

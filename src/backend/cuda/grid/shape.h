@@ -29,7 +29,7 @@ struct WeightKind {
   bool has_min = false, group16 = false;
   int zero = 0;
   INGOT_HD constexpr bool is_float8() const { return layout == Layout::kFloat8; }
-  INGOT_HD constexpr int code_bytes() const { return layout == Layout::kCodes8 ? 2048 : 1024; }  // of a step
+  INGOT_HD constexpr int code_bytes() const { return has_bytes(layout) ? 2048 : 1024; }  // of a step
   INGOT_HD constexpr int scale_bytes() const { return kTileUnits * 2 * (has_min ? 2 : 1) * (group16 ? 2 : 1); }
   INGOT_HD constexpr int input_bytes() const { return is_float8() ? 272 : 304; }
   constexpr bool operator==(const WeightKind&) const = default;

@@ -59,15 +59,6 @@ void start(const Params& p, bool gated, half* arranged, SpecialisedKernels* spec
   }
 }
 
-template <Layout kLayout>
-void start_codes(const Params& p, const PackedWeight& w, bool gated, half* arranged, SpecialisedKernels* specialised,
-                 Device& device) {
-  if (w.has_min && w.group16) return start<Kind<kLayout, true, true>>(p, gated, arranged, specialised, device);
-  if (w.has_min) return start<Kind<kLayout, true, false>>(p, gated, arranged, specialised, device);
-  if (w.group16) return start<Kind<kLayout, false, true>>(p, gated, arranged, specialised, device);
-  start<Kind<kLayout, false, false>>(p, gated, arranged, specialised, device);
-}
-
 }  // namespace
 
 bool can_matvec(const PackedWeight& w) {
@@ -94,16 +85,7 @@ void matvec(const Matvec& m, Device& device) {
   const Params p = params_of(m);
   if (p.n == 1 && can_dot_codes(w)) return dot_codes(p, gated, m.specialised, device);
   half* arranged = static_cast<half*>(m.arranged);
-  switch (w.layout) {
-    case Layout::kDense:
-    case Layout::kFloat8: return;  // handled above
-    case Layout::kCodebook4:
-      CHECK(!w.has_min);
-      if (w.group16) return start<Kind<Layout::kCodebook4, false, true>>(p, gated, arranged, m.specialised, device);
-      return start<Kind<Layout::kCodebook4, false, false>>(p, gated, arranged, m.specialised, device);
-    case Layout::kCodes4: return start_codes<Layout::kCodes4>(p, w, gated, arranged, m.specialised, device);
-    case Layout::kCodes8: return start_codes<Layout::kCodes8>(p, w, gated, arranged, m.specialised, device);
-  }
+  with_codes(w, [&](auto kind) { start<decltype(kind)>(p, gated, arranged, m.specialised, device); });
 }
 
 }  // namespace ingot::cuda

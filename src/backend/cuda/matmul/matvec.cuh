@@ -200,7 +200,7 @@ __device__ __forceinline__ void run(const Params& p) {
       }
     }
     __syncthreads();
-    if (tile < s.n_tiles) write_tile<kGates, kShape>(p, n, sums + buffer * buffer_size, local, tile, 0x1p24f);
+    if (tile < s.n_tiles) write_tile<kGates, kShape>(p, n, sums + buffer * buffer_size, local, tile, K::kPerLevel);
     buffer ^= 1;
   }
 }

@@ -6,7 +6,7 @@
 //
 // Weights are not decoded. The bits of a code, read as an f16, are the number code * 2^-24 (a subnormal, which the
 // tensor core multiplies exactly). So the tensor core multiplies codes. Another product, with the constant -zero,
-// subtracts the zero point. Then the scales multiply the sums of a group.
+// subtracts the zero point. Then the scales multiply the sums of a group. Codes that are floats become halves.
 #pragma once
 #include "backend/cuda/device.cuh"
 #include "quant/grouped.h"
@@ -17,9 +17,11 @@ namespace ingot::cuda::matvec_step {
 template <Layout kLayoutOf, bool kMinOf, bool kGroup16Of>
 struct Kind {
   static constexpr Layout kLayout = kLayoutOf;
-  static constexpr bool kMin = kMinOf, kGroup16 = kGroup16Of;
+  static constexpr bool kMin = kMinOf, kGroup16 = kGroup16Of, kZero = has_zero(kLayout),
+                        kFloats = kLayout == Layout::kCodesE2M1 || kLayout == Layout::kCodesE4M3;
+  static constexpr float kPerLevel = kFloats ? 1.0f : 0x1p24f;  // a level is this times the number of pairs_of()
   static constexpr int kCols = kTileCols;
-  static constexpr int kPieces = kLayout == Layout::kCodes8 ? 4 : 2;
+  static constexpr int kPieces = has_bytes(kLayout) ? 4 : 2;
   static constexpr int kScaleBytes = 4 * (kMin ? 2 : 1) * (kGroup16 ? 2 : 1);  // bytes that a lane copies
   static constexpr int kSlotBytes = 32 * (16 * kPieces + kScaleBytes);
   static constexpr int kSlots = kPieces == 4 ? 3 : 4;
@@ -96,12 +98,27 @@ struct Scales {
   }
 };
 
-// Converts 8 codes to 4 pairs of code * 2^-24, or to pairs of codebook entries in the same unit.
+// Codes 2j and 2j + 1 of 8 that are floats, as halves.
+template <class K>
+__device__ __forceinline__ uint32_t float_pair(uint32_t word0, uint32_t word1, int j) {
+  if constexpr (K::kLayout == Layout::kCodesE4M3) {
+    const uint2 pairs = halves_of_float8(j < 2 ? word0 : word1);
+    return j % 2 ? pairs.y : pairs.x;
+  }
+  // E2M1: the upper bytes of halves, in which bits 1 to 3 are exponent and mantissa. The lower bytes are zeros.
+  const uint32_t even = (word0 << 4 & 0x80808080u) | (word0 << 1 & 0x0E0E0E0Eu),
+                 odd = (word0 & 0x80808080u) | (word0 >> 3 & 0x0E0E0E0Eu);  // nibbles
+  return __byte_perm(j % 2 ? odd : even, 0, j < 2 ? 0x2404 : 0x3414);
+}
+
+// Converts 8 codes to 4 pairs of code * 2^-24, or to pairs of codebook entries in the same unit, or of floats.
 template <class K>
 __device__ __forceinline__ void pairs_of(uint32_t (&pairs)[4], uint32_t word0, uint32_t word1, const uint32_t* table) {
 #pragma unroll
   for (int j = 0; j < 4; ++j) {
-    if constexpr (K::kLayout == Layout::kCodebook4) {
+    if constexpr (K::kFloats) {
+      pairs[j] = float_pair<K>(word0, word1, j);
+    } else if constexpr (K::kLayout == Layout::kCodebook4) {
       pairs[j] = table[word0 >> (8 * j) & 255];
     } else if constexpr (K::kLayout == Layout::kCodes4) {
       pairs[j] = word0 >> (4 * j) & 0x000F000Fu;
@@ -111,8 +128,8 @@ __device__ __forceinline__ void pairs_of(uint32_t (&pairs)[4], uint32_t word0, u
   }
 }
 
-// acc += weights of one slot times the activations of its columns, times 2^-24. `constant` is the pair of -zero *
-// 2^-24; with minima, the pair of 2^-24.
+// acc += weights of one slot times the activations of its columns, divided by kPerLevel. `constant` is the pair of -zero
+// * 2^-24; with minima, the pair of 2^-24.
 template <class K, int kTokenTiles>
 __device__ __forceinline__ void multiply(float (&acc)[kTokenTiles][4], const char* slot,
                                          const half* const (&x_of)[kTokenTiles], int lane, uint32_t constant,
@@ -129,7 +146,7 @@ __device__ __forceinline__ void multiply(float (&acc)[kTokenTiles][4], const cha
     uint4 x[kTokenTiles];
     load_x(x, 32 * u);
     uint32_t a[4], b[4];  // rows g and g + 8
-    if constexpr (K::kLayout == Layout::kCodes8) {
+    if constexpr (K::kPieces == 4) {
       if (u == 2) low = pieces[64], high = pieces[96];
       pairs_of<K>(a, u % 2 ? low.z : low.x, u % 2 ? low.w : low.y, table);
       pairs_of<K>(b, u % 2 ? high.z : high.x, u % 2 ? high.w : high.y, table);
@@ -151,7 +168,7 @@ __device__ __forceinline__ void multiply(float (&acc)[kTokenTiles][4], const cha
         if constexpr (K::kMin) {
           fresh ? mma_new(move, constant, constant, constant, constant, x0, x1)
                 : mma(move, constant, constant, constant, constant, x0, x1);
-        } else if constexpr (K::kLayout != Layout::kCodebook4) {
+        } else if constexpr (K::kZero) {
           mma(sum, constant, constant, constant, constant, x0, x1);
         }
       }
@@ -177,5 +194,34 @@ __device__ __forceinline__ void fill_table(uint32_t* table, const PackedWeight& 
   };
   table[i] = bits(i & 15) | bits(i >> 4) << 16;
 }
+
+#ifndef __CUDACC_RTC__
+// Calls f with the kind of a weight's steps. Only integers have minima, and no 8-bit format has both minima and two
+// scales for 32 elements.
+template <class F>
+void with_codes(const PackedWeight& w, F&& f) {
+  CHECK(!w.has_min || (has_zero(w.layout) && !(w.layout == Layout::kCodes8 && w.group16)));
+  switch (w.layout) {
+    case Layout::kDense:
+    case Layout::kFloat8: CHECK(false && "these weights have no codes");
+    case Layout::kCodebook4:
+      if (w.group16) return f(Kind<Layout::kCodebook4, false, true>());
+      return f(Kind<Layout::kCodebook4, false, false>());
+    case Layout::kCodesE2M1:
+      if (w.group16) return f(Kind<Layout::kCodesE2M1, false, true>());
+      return f(Kind<Layout::kCodesE2M1, false, false>());
+    case Layout::kCodesE4M3: return f(Kind<Layout::kCodesE4M3, false, false>());
+    case Layout::kCodes4:
+      if (w.has_min && w.group16) return f(Kind<Layout::kCodes4, true, true>());
+      if (w.has_min) return f(Kind<Layout::kCodes4, true, false>());
+      if (w.group16) return f(Kind<Layout::kCodes4, false, true>());
+      return f(Kind<Layout::kCodes4, false, false>());
+    case Layout::kCodes8:
+      if (w.has_min) return f(Kind<Layout::kCodes8, true, false>());
+      if (w.group16) return f(Kind<Layout::kCodes8, false, true>());
+      return f(Kind<Layout::kCodes8, false, false>());
+  }
+}
+#endif
 
 }  // namespace ingot::cuda::matvec_step

@@ -55,8 +55,7 @@ __device__ __forceinline__ int job_of(const Shape& s, int tile) {
 __device__ __forceinline__ void prefetch_tile(const PackedWeight& w, int64_t tile) {
 #if __CUDA_ARCH__ >= 900
   const bool dense = w.layout == Layout::kDense;
-  const int64_t per_tile =
-      dense ? kTileRows * w.n_in * 2 : w.k_tiles * kTileUnits * (w.layout == Layout::kCodes8 ? 32 : 16);
+  const int64_t per_tile = dense ? kTileRows * w.n_in * 2 : w.k_tiles * kTileUnits * (has_bytes(w.layout) ? 32 : 16);
   const int64_t rows = dense ? min(int64_t{kTileRows}, w.n_out - tile * kTileRows) : kTileRows;
   const uint32_t bytes = static_cast<uint32_t>(min(rows * per_tile / kTileRows, int64_t{kPrefetchBytes}));
   asm volatile("cp.async.bulk.prefetch.L2.global [%0], %1;" ::"l"(static_cast<const char*>(w.data) + tile * per_tile),
@@ -64,7 +63,7 @@ __device__ __forceinline__ void prefetch_tile(const PackedWeight& w, int64_t til
 #endif
 }
 
-// Adds up the sums of a tile's warps, which are multiples of 1 / unit, and writes the tile's [16 rows, n tokens].
+// Adds up the sums of a tile's warps, which are to be multiplied by `unit`, and writes the tile's [16 rows, n tokens].
 // Writes nothing in a warm-up pass (device.cuh).
 template <int kGates, Shape kShape = Shape{}>
 __device__ __forceinline__ void write_tile(const Params& p, int n, const float* sums, int local, int tile, float unit,

@@ -7,6 +7,21 @@ namespace {
 
 constexpr int kThreads = 128;
 
+// A format as codes and scales. The numbers of F8_E4M3 are the codes.
+template <class T>
+struct Coded : T {};
+template <class T>
+requires requires { T::drop_nan; }
+struct Coded<T> : T {
+  static constexpr int code_bits = 8, group = kUnit;
+  static constexpr bool has_min = false;
+
+  INGOT_HD static void unpack(const uint8_t* block, uint8_t* codes, float* scales, float* /*mins*/) {
+    for (int i = 0; i < T::block_size / group; ++i) scales[i] = float_from_bits(quant::load_u32(block));
+    for (int i = 0; i < T::block_size; ++i) codes[i] = block[4 + i];
+  }
+};
+
 template <class T>
 concept IsGrouped = requires {
   T::group;
@@ -33,7 +48,7 @@ __global__ void largest_kernel(const uint8_t* blocks, int64_t n_blocks, uint32_t
 
 // Writes 32 codes to a unit of a row of the tile.
 template <class T>
-__device__ void put_unit(uint8_t* tile, int row, int unit, const uint8_t* codes) {
+__device__ void put_unit(uint8_t* tile, Layout layout, int row, int unit, const uint8_t* codes) {
   constexpr bool kEight = T::code_bits != 4;
   for (int t = 0; t < 4; ++t) {
     uint32_t words[2] = {};
@@ -42,7 +57,7 @@ __device__ void put_unit(uint8_t* tile, int row, int unit, const uint8_t* codes)
       if (kEight) {
         words[i / 4] |= code << (8 * (i % 4));
       } else {
-        words[0] |= (code & 15) << (4 * (quant::HasCodebook<T> ? i : i / 2 + i % 2 * 4));
+        words[0] |= (code & 15) << (4 * (layout == Layout::kCodebook4 ? i : i / 2 + i % 2 * 4));
       }
     }
     uint32_t* to = reinterpret_cast<uint32_t*>(tile + place_of_codes(kEight, row, unit, t));
@@ -61,13 +76,14 @@ __global__ void pack_kernel(const uint8_t* blocks, int64_t n_blocks, PackedWeigh
   T::unpack(blocks + i * T::block_bytes, codes, scales, mins);
   const int64_t per_row = w.n_in / T::block_size, expert = i / per_row / w.n_out, row = i / per_row % w.n_out,
                 first_unit = i % per_row * (T::block_size / kUnit);
-  const float inverse = largest != nullptr ? ldexpf(1.0f, -factor_exponent(__uint_as_float(*largest))) : 1.0f;
+  const float inverse = largest != nullptr ? ldexpf(1.0f, -factor_exponent(__uint_as_float(*largest), w.layout)) : 1.0f;
   for (int u = 0; u < T::block_size / kUnit; ++u) {
     const int64_t tile =
         (expert * ((w.n_out + kTileRows - 1) / kTileRows) + row / kTileRows) * w.k_tiles + (first_unit + u) / 4;
     const int in_tile = static_cast<int>(row % kTileRows), unit = static_cast<int>((first_unit + u) % 4);
     constexpr int kTileBytes = kTileUnits * (T::code_bits == 4 ? 16 : 32);
-    put_unit<T>(static_cast<uint8_t*>(const_cast<void*>(w.data)) + tile * kTileBytes, in_tile, unit, codes + u * kUnit);
+    put_unit<T>(static_cast<uint8_t*>(const_cast<void*>(w.data)) + tile * kTileBytes, w.layout, in_tile, unit,
+                codes + u * kUnit);
     S* out =
         static_cast<S*>(const_cast<void*>(w.scales)) + (tile * kTileUnits + in_tile * 4 + unit) * kPerUnit * kFields;
     for (int p = 0; p < kPerUnit; ++p) {
@@ -91,7 +107,7 @@ __global__ void dense_kernel(const uint8_t* blocks, int64_t n_blocks, Out* out) 
 
 void largest_scale(Format format, const void* blocks, int64_t n_blocks, uint32_t* largest_bits, Device& device) {
   visit(format, [&](auto type) {
-    using T = decltype(type);
+    using T = Coded<decltype(type)>;
     if constexpr (IsGrouped<T>) {
       largest_kernel<T><<<blocks_for(n_blocks, kThreads), kThreads, 0, device.stream()>>>(
           static_cast<const uint8_t*>(blocks), n_blocks, largest_bits);
@@ -102,7 +118,7 @@ void largest_scale(Format format, const void* blocks, int64_t n_blocks, uint32_t
 void pack_blocks(Format format, const void* blocks, const PackedWeight& w, const uint32_t* largest_bits,
                  Device& device) {
   visit(format, [&](auto type) {
-    using T = decltype(type);
+    using T = Coded<decltype(type)>;
     if constexpr (IsGrouped<T>) {
       const int64_t n = w.n_experts * w.n_out * (w.n_in / T::block_size);
       const auto* from = static_cast<const uint8_t*>(blocks);

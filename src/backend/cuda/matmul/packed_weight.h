@@ -4,15 +4,17 @@
 // 4t to 16 + 4t + 3. These 8 codes are numbered in this order.
 //
 //   codes 4 bits:  [tile, 16 rows, 4 lanes, 4 units] words of 8 codes; codes 2j and 2j + 1 in nibbles j and j + 4,
-//                  so one mask yields a pair in two half words; codebook formats: plain order, for a table of pairs
+//                  so one mask yields a pair in two half words; kCodebook4: plain order, for a table of pairs
 //   codes 8 bits:  [tile, 2 pairs of units, 16 rows, 4 lanes, 2 units, 8 bytes]
 //   scales:        [tile, 16 rows, 4 units, group16 ? 2 : 1, has_min ? 2 : 1]: the scale, then the minimum
-//   w = factor * (scale * (code - zero, or codebook[code]) + minimum)
+//   w = factor * (scale * level + minimum)
+//   level:         kCodes4, kCodes8: code - zero; kCodebook4: codebook[code]
+//                  kCodesE2M1, kCodesE4M3: the code is a float, which shifts or one instruction make an f16
 //
 // The factor is a power of two that keeps scales well within f16. Tiles are padded with zero scales.
 //
-// 8-bit floats (F8_E4M3) stay rows of numbers [n_out, n_in], as cuBLASLt needs them. The scales are f32, in two tables
-// (below). A product uses the table for its ScaleGrid.
+// A single matrix of F8_E4M3 (kFloat8) stays rows of numbers [n_out, n_in], as cuBLASLt needs them. The scales are f32,
+// in two tables (below). A product uses the table for its ScaleGrid.
 #pragma once
 #include <cstdint>
 
@@ -20,7 +22,16 @@
 
 namespace ingot::cuda {
 
-enum class Layout : uint8_t { kDense, kCodes4, kCodebook4, kCodes8, kFloat8 };
+enum class Layout : uint8_t { kDense, kCodes4, kCodebook4, kCodes8, kFloat8, kCodesE2M1, kCodesE4M3 };
+
+INGOT_HD constexpr bool has_bytes(Layout layout) {  // else nibbles, if it has codes
+  return layout == Layout::kCodes8 || layout == Layout::kCodesE4M3;
+}
+INGOT_HD constexpr bool has_zero(Layout layout) { return layout == Layout::kCodes4 || layout == Layout::kCodes8; }
+
+// What a level of a format (quant/grouped.h) is in the layout. The bits of an E2M1 number, put where an f16 has them,
+// are the number times 2^-14, and formats have it doubled.
+INGOT_HD constexpr float level_unit(Layout layout) { return layout == Layout::kCodesE2M1 ? 0x1p-15f : 1.0f; }
 
 // The weights that share a scale, with kFloat8: 128 columns of a row, a whole row, or a block of 128 x 128.
 enum class ScaleGrid : uint8_t { kColumns, kRows, kBlocks };

@@ -1,5 +1,5 @@
 // Shared by tile_matmul.cu, experts/tiles.cu and warpgroup_matmul.cu: the conversion of codes in a slot of shared
-// memory (matvec_step.cuh) to the tensor core's operands in registers, as exact integers times the scale; the product
+// memory (matvec_step.cuh) to the tensor core's operands in registers, as exact levels times the scale; the product
 // of a step; and the choice of a kernel for a weight.
 #pragma once
 #ifndef __CUDACC_RTC__
@@ -16,6 +16,9 @@ using matvec_step::copy_step;
 using matvec_step::From;
 using matvec_step::from_of;
 using matvec_step::Kind;
+#ifndef __CUDACC_RTC__
+using matvec_step::with_codes;
+#endif
 
 // The scales of units 2 * half and 2 * half + 1, for one row of a tile.
 template <class K>
@@ -50,11 +53,11 @@ __device__ __forceinline__ uint32_t masked_or(uint32_t v, uint32_t mask, uint32_
   return r;
 }
 
-// Returns exact integers: codes minus their zero point, or entries of the codebook. `offset` is the pair of 1024 +
-// zero. A code in the low bits of the f16 1024 is the number 1024 + code. A code four bits higher is 1024 + 16 * code,
-// which one multiply-add also reduces exactly.
+// Returns exact levels (packed_weight.h). `offset` is the pair of 1024 + zero. A code in the low bits of the f16 1024 is
+// the number 1024 + code. A code four bits higher is 1024 + 16 * code, which one multiply-add also reduces exactly.
 template <class K>
 __device__ __forceinline__ half2 level_pair(const uint32_t (&words)[2], int j, half2 offset, const uint32_t* table) {
+  if constexpr (K::kFloats) return half2_of(matvec_step::float_pair<K>(words[0], words[1], j));
   if constexpr (K::kLayout == Layout::kCodebook4) return half2_of(table[words[0] >> (8 * j) & 255]);
   if constexpr (K::kLayout == Layout::kCodes4) {
     const uint32_t word = j < 2 ? words[0] : words[0] >> 8;
@@ -72,7 +75,7 @@ __device__ __forceinline__ void weights_of(uint32_t (&a)[2][4], const char* slot
                                            const uint32_t* table) {
 #pragma unroll
   for (int r = 0; r < 2; ++r) {
-    uint32_t words[2];
+    uint32_t words[2] = {};
     if constexpr (K::kPieces == 4) {
       const uint4 v = reinterpret_cast<const uint4*>(slot)[64 * (unit / 2) + 32 * r + lane];
       words[0] = unit % 2 ? v.z : v.x, words[1] = unit % 2 ? v.w : v.y;
@@ -198,28 +201,6 @@ inline int stages_that_fit(size_t stage_bytes, int most, size_t room) {
   return std::min(most, static_cast<int>(room / stage_bytes));
 }
 
-// Calls f with the kind of a weight's steps. Codebook formats have no minima, and no 8-bit format has both minima and
-// two scales for 32 elements.
-template <class F>
-void with_codes(const PackedWeight& w, F&& f) {
-  CHECK(!w.has_min || (w.layout != Layout::kCodebook4 && !(w.layout == Layout::kCodes8 && w.group16)));
-  switch (w.layout) {
-    case Layout::kDense:
-    case Layout::kFloat8: CHECK(false && "these weights have no codes");
-    case Layout::kCodebook4:
-      if (w.group16) return f(Kind<Layout::kCodebook4, false, true>());
-      return f(Kind<Layout::kCodebook4, false, false>());
-    case Layout::kCodes4:
-      if (w.has_min && w.group16) return f(Kind<Layout::kCodes4, true, true>());
-      if (w.has_min) return f(Kind<Layout::kCodes4, true, false>());
-      if (w.group16) return f(Kind<Layout::kCodes4, false, true>());
-      return f(Kind<Layout::kCodes4, false, false>());
-    case Layout::kCodes8:
-      if (w.has_min) return f(Kind<Layout::kCodes8, true, false>());
-      if (w.group16) return f(Kind<Layout::kCodes8, false, true>());
-      return f(Kind<Layout::kCodes8, false, false>());
-  }
-}
 template <class F>
 void with_kind(const PackedWeight& w, F&& f) {
   w.layout == Layout::kDense ? f(Dense()) : with_codes(w, f);

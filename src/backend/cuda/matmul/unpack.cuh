@@ -2,6 +2,7 @@
 // way.
 #pragma once
 #include "backend/cuda/device.cuh"
+#include "quant/f8_e4m3.h"
 
 namespace ingot::cuda {
 
@@ -23,7 +24,12 @@ __device__ __forceinline__ void decode8(const PackedWeight& w, int64_t row, int6
   const S* field = static_cast<const S*>(w.scales) +
                    ((tile * kTileUnits + in_tile * 4 + unit) * per_unit + (w.group16 ? h : 0)) * fields;
   const float scale = to_float(field[0]), min = w.has_min ? to_float(field[1]) : 0.0f;
-  const bool eight = w.layout == Layout::kCodes8, codebook = w.layout == Layout::kCodebook4;
+  const bool eight = has_bytes(w.layout), plain = w.layout == Layout::kCodebook4;
+  const auto level_of = [&](int code) {
+    if (w.layout == Layout::kCodesE4M3) return quant::float_from_e4m3(static_cast<uint32_t>(code));
+    const int level = has_zero(w.layout) ? code - w.zero : quant::codebook_entry(w.codebook_low, w.codebook_high, code);
+    return static_cast<float>(level) * level_unit(w.layout);
+  };
   const uint8_t* codes = static_cast<const uint8_t*>(w.data) + tile * (eight ? 32 * kTileUnits : 16 * kTileUnits);
 #pragma unroll
   for (int lane = 0; lane < 2; ++lane) {
@@ -32,10 +38,9 @@ __device__ __forceinline__ void decode8(const PackedWeight& w, int64_t row, int6
         *reinterpret_cast<const uint32_t*>(codes + place_of_codes(eight, in_tile, unit, t) + (eight ? 4 * h : 0));
 #pragma unroll
     for (int j = 0; j < 4; ++j) {
-      const int nibble = codebook ? 4 * h + j : 2 * h + j / 2 + j % 2 * 4;
+      const int nibble = plain ? 4 * h + j : 2 * h + j / 2 + j % 2 * 4;
       const int code = static_cast<int>(eight ? word >> (8 * j) & 255 : word >> (4 * nibble) & 15);
-      const int level = codebook ? quant::codebook_entry(w.codebook_low, w.codebook_high, code) : code - w.zero;
-      out[4 * lane + j] = scale * static_cast<float>(level) + min;
+      out[4 * lane + j] = scale * level_of(code) + min;
     }
   }
 }
