@@ -53,6 +53,19 @@ const ExpertsCase kCases[] = {
     {"mxfp4, a single own expert", Format::MXFP4, Format::MXFP4, 1, 4, 1024, 288, {.n_used = 2, .first_own = 3, .n_own = 1}, true},
     {"f16, own experts", Format::F16, Format::F16, 3, 16, 328, 200, {.n_used = 4, .normalize = true, .first_own = 5, .n_own = 6}, true},
     {"f8, a single own expert", Format::F8_E4M3, Format::F8_E4M3, 2, 3, 512, 256, {.n_used = 2, .first_own = 1, .n_own = 1}},
+    {"f8, as a model is", Format::F8_E4M3, Format::F8_E4M3, 1, 16, 2048, 768, {.n_used = 8, .normalize = true}},
+    {"f8, one row", Format::F8_E4M3, Format::F8_E4M3, 1, 4, 256, 128, {.n_used = 1}},
+    {"f8, short tiles", Format::F8_E4M3, Format::F8_E4M3, 8, 16, 512, 384, {.n_used = 5, .normalize = true}, true},
+    {"f8, long tiles", Format::F8_E4M3, Format::F8_E4M3, 75, 8, 256, 384, {.n_used = 4}},
+    {"f8, own experts", Format::F8_E4M3, Format::F8_E4M3, 3, 16, 256, 256, {.n_used = 4, .first_own = 5, .n_own = 6}, true},
+    {"f8 in blocks of 32, five rows", Format::F8_E4M3_32, Format::F8_E4M3_32, 1, 16, 352, 320, {.n_used = 5}, true},
+    {"f8 in blocks of 32, sixteen rows", Format::F8_E4M3_32, Format::F8_E4M3_32, 4, 24, 320, 352, {.n_used = 4, .normalize = true}},
+    {"f8 in blocks of 32, short tiles", Format::F8_E4M3_32, Format::F8_E4M3_32, 10, 24, 320, 352, {.n_used = 4}},
+    {"f8 in blocks of 32, long tiles", Format::F8_E4M3_32, Format::F8_E4M3, 75, 8, 352, 384, {.n_used = 4, .normalize = true}, true},
+    {"f8 in blocks of 32, a single own expert", Format::F8_E4M3_32, Format::F8_E4M3_32, 2, 3, 512, 256, {.n_used = 2, .first_own = 1, .n_own = 1}},
+    {"mxfp4, long tiles", Format::MXFP4, Format::MXFP4, 75, 8, 352, 288, {.n_used = 4, .normalize = true}},
+    {"nvfp4, long tiles", Format::NVFP4, Format::NVFP4, 75, 8, 320, 384, {.n_used = 4}},
+    {"iq4_nl, a codebook", Format::IQ4_NL, Format::IQ4_NL, 2, 16, 320, 352, {.n_used = 4}},
     {"f16 and q4_0", Format::F16, Format::Q4_0, 1, 8, 96, 64, {.n_used = 2}, false, false, Activation::kSilu, Format::F32},
 };
 
@@ -214,7 +227,7 @@ TEST(CudaExperts, AStepOfFewTokensEqualsRef) {
   const uint64_t seed = test_seed();
   std::mt19937_64 random(seed);
   const StepLimits limits = {
-      .max_tokens = 16, .max_seqs = 16, .max_logits = 1, .max_kv_len = 64, .max_width = 2048, .n_vocab = 16};
+      .max_tokens = 80, .max_seqs = 80, .max_logits = 1, .max_kv_len = 64, .max_width = 2048, .n_vocab = 16};
   backend->reserve(limits);
   ref->reserve(limits);
   for (const ExpertsCase& c : kCases) {

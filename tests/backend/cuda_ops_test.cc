@@ -8,6 +8,7 @@
 #include <set>
 
 #include "backend/cuda/create_cuda.h"
+#include "backend/planned_gpu.h"
 #include "backend/recorded_steps.h"
 #include "backend/ref/ref_backend.h"
 #include "base/error.h"
@@ -204,8 +205,9 @@ TEST(CudaBackend, TakesF16ActivationsOnASmallCard) { take_f16_activations(small_
 TEST(CudaBackend, TakesF16ActivationsOnASmallCardWhenDeterministic) { take_f16_activations(small_card(true).get()); }
 
 // One format for each layout of weights on the device.
-constexpr Format kEveryKind[] = {Format::F16,  Format::Q4_0, Format::Q4_1, Format::Q8_0, Format::Q5_1,
-                                 Format::Q6_K, Format::Q2_K, Format::IQ4_NL, Format::NVFP4, Format::F8_E4M3};
+constexpr Format kEveryKind[] = {Format::F16,   Format::Q4_0,    Format::Q4_1,      Format::Q8_0,  Format::Q5_1,
+                                 Format::Q6_K,  Format::Q2_K,    Format::IQ4_NL,    Format::IQ2_S, Format::MXFP4,
+                                 Format::NVFP4, Format::F8_E4M3, Format::F8_E4M3_32};
 
 // Kernels that are compiled for one product; the first call starts the compilation.
 bool is_for_one_size(const std::string& kernel) { return kernel.ends_with("for this size"); }
@@ -333,6 +335,7 @@ TEST(CudaBackend, SmallCasesOfEachKernel) {
     cases.push_back(moe_case(Format::F16, Format::F16, {n, 2, 3, 64, 96}, Activation::kSilu, true));
     cases.push_back(moe_case(Format::Q4_K, Format::Q6_K, {n, 6, 12, 256, 256, 7, 5}, Activation::kSilu));
     cases.push_back(moe_case(Format::F16, Format::F16, {n, 4, 8, 64, 96, 2, 3}, Activation::kSilu, true));
+    cases.push_back(moe_case(Format::F8_E4M3, Format::MXFP4, {n, 2, 3, 128, 96}, Activation::kSilu));
   }
   for (const DType dtype : {DType::kF16, DType::kE4M3, DType::kQ8_0, DType::kQ4_0})
     for (const int head_dim : {64, 128})
@@ -349,7 +352,8 @@ TEST(CudaBackend, SmallCasesOfEachKernel) {
     expect_close(run_case(c, *backend, seed, false), run_case(c, *ref, seed, false),
                  std::max({c.tolerance, c.loose, kF16Error}));
   }
-  for (const Format format : {Format::F16, Format::Q4_0, Format::Q6_K, Format::IQ4_NL, Format::F8_E4M3})
+  for (const Format format :
+       {Format::F16, Format::Q4_0, Format::Q6_K, Format::IQ4_NL, Format::MXFP4, Format::F8_E4M3, Format::F8_E4M3_32})
     for (const int64_t n : {1, 9, 140}) {
       OpRig here(*backend, seed), there(*ref, seed);
       const Tensor x = here.activations(n, 1280), rx = there.activations(n, 1280), ry = there.output(n, 280);
@@ -506,12 +510,17 @@ TEST(CudaBackend, KnowsWhatWeightsTake) {
     if (!backend) GTEST_SKIP() << "no GPU";
     OpRig rig(*backend, 7);
     for (const Format format : all_formats()) {
-      rig.weight(format, 64, 1024);  // with all scratch for the conversion
-      const size_t before = backend->allocated_bytes();
-      rig.weight(format, 64, 1024);
-      EXPECT_EQ(backend->allocated_bytes() - before,
-                backend->packed_bytes({.format = format, .n_out = 64, .n_in = 1024}, kForMatmul))
-          << info(format).name;
+      for (const int64_t n_experts : {1, 3}) {
+        rig.weight(format, 64, 1024, n_experts);  // with all scratch for the conversion
+        const size_t before = backend->allocated_bytes();
+        rig.weight(format, 64, 1024, n_experts);
+        const Weight shape{.format = format, .n_out = 64, .n_in = 1024, .n_experts = n_experts};
+        const size_t bytes = backend->packed_bytes(shape, kForMatmul);
+        EXPECT_EQ(backend->allocated_bytes() - before, bytes) << info(format).name << ", experts " << n_experts;
+        if (n_experts > 1 && backend->act_dtype() == DType::kF16) {
+          EXPECT_EQ(planned_gpu(1)->packed_bytes(shape, kForMatmul), bytes) << info(format).name;
+        }
+      }
     }
   }
 }

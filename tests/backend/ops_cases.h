@@ -205,14 +205,14 @@ inline void add_matmul_cases(std::vector<OpCase>& cases) {
     cases.push_back(gate_up_case(format, format, {61, 90, 600}, Activation::kSilu));
   }
   // Prompts whose weights are unpacked for many tokens.
-  for (const Format format : {Format::F16, Format::BF16, Format::Q8_0, Format::IQ4_NL, Format::IQ4_XS, Format::AFFINE8_32, Format::AFFINE8_64}) {
+  for (const Format format : {Format::F16, Format::BF16, Format::Q8_0, Format::IQ4_NL, Format::IQ4_XS, Format::MXFP4, Format::AFFINE8_32, Format::AFFINE8_64, Format::F8_E4M3_32}) {
     cases.push_back(matmul_case(format, {1100, 40, 512}, true));
     cases.push_back(gate_up_case(format, format, {61, 90, 256}, Activation::kSilu, true));
   }
   for (const Format format : {Format::Q4_0, Format::Q4_K, Format::Q6_K})
     cases.push_back(gate_up_case(format, format, {140, 150, 2560}, Activation::kSilu, true));
   // A batch of sequences: one format for each way in which a device may store its codes and scales.
-  for (const Format format : {Format::Q4_0, Format::Q4_1, Format::Q8_0, Format::Q5_1, Format::Q6_K, Format::Q2_K, Format::IQ4_NL, Format::NVFP4}) {
+  for (const Format format : {Format::Q4_0, Format::Q4_1, Format::Q8_0, Format::Q5_1, Format::Q6_K, Format::Q2_K, Format::IQ4_NL, Format::MXFP4, Format::NVFP4, Format::F8_E4M3_32}) {
     cases.push_back(matmul_add_case(format, {33, 1040, 4096}, true));
     cases.push_back(gate_up_case(format, format, {20, 1024, 4096}, Activation::kSilu));
   }

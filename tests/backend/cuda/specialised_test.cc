@@ -72,6 +72,7 @@ TEST(Specialised, CompilesForEveryArchitecture) {
     const SpecialisedKernel kernels[] = {{SpecialisedKernel::kDotCodes, Layout::kCodes4, false, false, 1, kShapes[2]},
                                          {SpecialisedKernel::kMatvec, Layout::kCodes4, false, false, 1, of_few_rows(kShapes[2], 4)},
                                          {SpecialisedKernel::kTiles, Layout::kCodes4, false, false, 4, kShapes[2]},
+                                         {SpecialisedKernel::kTiles, Layout::kCodesE4M3, false, false, 4, kShapes[2]},
                                          {SpecialisedKernel::kDotRows, Layout::kDense, false, false, 2, kShapes[2]},
                                          {SpecialisedKernel::kExpertCodes, Layout::kCodes4, false, false, 2, of_experts(true)}};
     for (const SpecialisedKernel& kernel : kernels)
@@ -90,7 +91,8 @@ TEST(Specialised, CompilesForEveryKindOfWeight) {
                              {Layout::kCodes8, false, false, true},   {Layout::kCodes8, true, false, true},
                              {Layout::kCodes8, false, true, true},    {Layout::kCodes4, true, true, false},
                              {Layout::kCodes4, false, true, false},   {Layout::kCodebook4, false, false, false},
-                             {Layout::kCodebook4, false, true, false}};
+                             {Layout::kCodebook4, false, true, false}, {Layout::kCodesE2M1, false, false, false},
+                             {Layout::kCodesE2M1, false, true, false}, {Layout::kCodesE4M3, false, false, false}};
   int i = 0;
   for (const Kind& k : kKinds) {
     const bool gated = ++i % 2 != 0;

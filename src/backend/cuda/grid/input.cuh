@@ -48,6 +48,17 @@ struct Block {
   }
 };
 
+// The order of a lane's 8 codes as bytes of two words. The digits of a word are its codes; a mask has codes 0 to 3. A
+// mask of nibbles selects every other code (packed_weight.h).
+struct ByteOrder {
+  uint32_t first, second, first_mask, second_mask;
+};
+INGOT_HD constexpr ByteOrder byte_order(Layout layout) {
+  return layout == Layout::kCodes4      ? ByteOrder{0x5140, 0x7362, 0x00FF00FF, 0x00FF00FF}
+         : layout == Layout::kCodesE2M1 ? ByteOrder{0x6420, 0x7531, 0x0000FFFF, 0x0000FFFF}
+                                        : ByteOrder{0x3210, 0x7654, 0xFFFFFFFF, 0};
+}
+
 // The activations of one step in shared memory, for codes.
 struct CodesInput {
   uint2 bytes[32];  // of each lane: the high or low bytes of 8 columns
@@ -94,7 +105,7 @@ __device__ __forceinline__ float largest(const float4& v) {
   return max_or_nan(max_or_nan(fabsf(v.x), fabsf(v.y)), max_or_nan(fabsf(v.z), fabsf(v.w)));
 }
 
-__device__ __forceinline__ void put_codes(CodesInput& to, const float4 (&v)[2], bool nibbles, int lane) {
+__device__ __forceinline__ void put_codes(CodesInput& to, const float4 (&v)[2], const ByteOrder& order, int lane) {
   constexpr float kLargest = 127 * 256;
   const float most = warp_max<16>(max_or_nan(largest(v[0]), largest(v[1])));
   const float inverse = most > 0 ? __fdividef(kLargest, most) : 0.0f;
@@ -117,9 +128,7 @@ __device__ __forceinline__ void put_codes(CodesInput& to, const float4 (&v)[2], 
     total.x += __shfl_xor_sync(0xFFFFFFFFu, total.x, i);
     total.y += __shfl_xor_sync(0xFFFFFFFFu, total.y, i);
   }
-  // A mask selects every other code of 4 bits (packed_weight.h): codes 0, 4, 1, 5, then 2, 6, 3, 7.
-  to.bytes[lane] =
-      nibbles ? make_uint2(__byte_perm(low, high, 0x5140), __byte_perm(low, high, 0x7362)) : make_uint2(low, high);
+  to.bytes[lane] = make_uint2(__byte_perm(low, high, order.first), __byte_perm(low, high, order.second));
   if (lane % 8 == 0) to.totals[lane / 8] = total;
   if (lane == 0) to.scale = most * (1.0f / kLargest);
 }
@@ -188,7 +197,7 @@ struct Input {
         if constexpr (kFloat8) {
           put_halves(*reinterpret_cast<Float8Input*>(at), v[i][0], b.lane);
         } else {
-          put_codes(*reinterpret_cast<CodesInput*>(at), v[i], kKind.layout == Layout::kCodes4, b.lane);
+          put_codes(*reinterpret_cast<CodesInput*>(at), v[i], byte_order(kKind.layout), b.lane);
         }
       }
     }

@@ -8,20 +8,18 @@ namespace ingot::cuda::grid {
 
 using matvec_step::Kind;
 
-// Twice the E2M1 numbers of 8 codes, as signed bytes in the order of the lane's columns.
+// Twice the E2M1 numbers of 8 codes, as signed bytes.
 __device__ __forceinline__ uint2 bytes_of_e2m1(uint32_t word) {
   const uint32_t size = word & 0x77777777u, which = (word >> 1 & 0x44444444u) | 0x32103210u;
-  const auto four = [&](int shift) {  // nibbles look up both signs, and choose one
+  const auto four = [&](int shift) {  // each nibble looks up both signs, and chooses one
     const uint32_t plus = __byte_perm(0x03020100u, 0x0C080604u, size >> shift),
                    minus = __byte_perm(0xFDFEFF00u, 0xF4F8FAFCu, size >> shift);
     return __byte_perm(plus, minus, which >> shift);
   };
-  const uint32_t even = four(0), odd = four(16);
-  return {__byte_perm(even, odd, 0x5140), __byte_perm(even, odd, 0x7362)};
+  return {four(0), four(16)};
 }
 
-// The codes of a unit as bytes, in the order of the activations: codes 0 to 3 and 4 to 7 of the lane. If a mask selects
-// them from nibbles, the order is 0, 4, 1, 5 and 2, 6, 3, 7.
+// The codes of a unit as bytes, in their byte_order().
 template <class K>
 __device__ __forceinline__ uint2 bytes_of(const uint4* pieces /* of the lane's row */, int u, const uint32_t* table) {
   if constexpr (K::kLayout == Layout::kCodes8) {
@@ -52,14 +50,12 @@ __device__ __forceinline__ void multiply_codes(float (&acc)[2], const char* code
     const uint2 a = bytes_of<K>(upper, u, table), b = bytes_of<K>(lower, u, table);
     const uint2 own = lane / 8 == u ? x : uint2{};
     constexpr bool kSigned = !K::kZero;
+    constexpr ByteOrder kOrder = byte_order(K::kLayout);
     if constexpr (!K::kGroup16) {
       mma_bytes<kSigned>(sums[u % 2], a.x, b.x, a.y, b.y, own.x, own.y);
-    } else if constexpr (K::kLayout == Layout::kCodes4) {
-      mma_bytes<kSigned>(sums[0], a.x, b.x, a.y, b.y, own.x & 0x00FF00FFu, own.y & 0x00FF00FFu);
-      mma_bytes<kSigned>(sums[1], a.x, b.x, a.y, b.y, own.x & 0xFF00FF00u, own.y & 0xFF00FF00u);
     } else {
-      mma_bytes<kSigned>(sums[0], a.x, b.x, a.y, b.y, own.x, 0);
-      mma_bytes<kSigned>(sums[1], a.x, b.x, a.y, b.y, 0, own.y);
+      mma_bytes<kSigned>(sums[0], a.x, b.x, a.y, b.y, own.x & kOrder.first_mask, own.y & kOrder.second_mask);
+      mma_bytes<kSigned>(sums[1], a.x, b.x, a.y, b.y, own.x & ~kOrder.first_mask, own.y & ~kOrder.second_mask);
     }
   }
   const int2 totals = input.totals[lane % 4];
