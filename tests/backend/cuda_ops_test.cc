@@ -336,6 +336,7 @@ TEST(CudaBackend, SmallCasesOfEachKernel) {
     cases.push_back(moe_case(Format::Q4_K, Format::Q6_K, {n, 6, 12, 256, 256, 7, 5}, Activation::kSilu));
     cases.push_back(moe_case(Format::F16, Format::F16, {n, 4, 8, 64, 96, 2, 3}, Activation::kSilu, true));
     cases.push_back(moe_case(Format::F8_E4M3, Format::MXFP4, {n, 2, 3, 128, 96}, Activation::kSilu));
+    cases.push_back(moe_matmul_case(Format::F8_E4M3_32, {n, 2, 3, 96, 40}, /*shared_x=*/true, /*bias=*/true));
   }
   for (const DType dtype : {DType::kF16, DType::kE4M3, DType::kQ8_0, DType::kQ4_0})
     for (const int head_dim : {64, 128})

@@ -122,7 +122,7 @@ inline void add_expert_cases(std::vector<OpCase>& cases) {
     cases.push_back(moe_case(Format::Q8_0, Format::F16, {n, 1, 1, 64, 32}, Activation::kSilu));
     cases.push_back(moe_case(Format::F16, Format::IQ4_NL, {n, 3, 4, 96, 64}, Activation::kSilu, true));
   }
-  for (const Format format : {Format::F32, Format::F16, Format::BF16, Format::Q8_0, Format::Q4_K, Format::MXFP4, Format::F8_E4M3, Format::F8_E4M3_32}) {
+  for (const Format format : {Format::F32, Format::F16, Format::BF16, Format::Q8_0, Format::Q4_K, Format::MXFP4}) {
     const int64_t k = std::max<int64_t>(info(format).block_size, 32);
     for (const bool shared_x : {false, true}) {
       cases.push_back(moe_matmul_case(format, {1, 2, 3, k, 33}, shared_x, shared_x));

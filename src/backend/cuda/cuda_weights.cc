@@ -74,7 +74,7 @@ void CudaBackend::pack_dense(PackedWeight& w, const Weight& host) {
   }
 }
 
-// Experts of 8-bit floats are codes, because cuBLASLt cannot multiply them.
+// Experts of 8-bit floats are codes, which the kernels of experts can multiply.
 bool CudaBackend::is_float8(const Weight& host) const {
   return host.format == Format::F8_E4M3 && host.n_experts == 1 && act_ == DType::kF16 && cuda::can_be_float8(host.n_in);
 }

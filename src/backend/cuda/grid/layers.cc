@@ -162,7 +162,7 @@ void run_grid(const void* kernel, const LayersStep& step, void* scratch, Device&
     grid::Layer& to = p.layers[l];
     for (int i = 0; i < kLayerWeights; ++i)
       to.products[i] = {from.products[i].codes, from.products[i].scales, from.products[i].bias,
-                        from.products[i].factor * level_unit(from.products[i].layout)};  // it multiplies levels
+                        from.products[i].factor * level_unit(from.products[i].layout)};  // levels are the format's
     to.attention_norm = from.attention_norm, to.ffn_norm = from.ffn_norm;
     to.q_norm = from.q_norm, to.k_norm = from.k_norm, to.kv_layer = from.kv_layer;
     to.router = static_cast<const half*>(from.router.w);
