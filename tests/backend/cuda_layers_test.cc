@@ -60,13 +60,16 @@ const LayersCase kCases[] = {
     {.name = "q6_k, scales of 16", .format = Format::Q6_K, .past = 40, .dim = 256, .ffn = 768, .n_heads = 4},
     {.name = "q2_k, heads of 128, splits", .format = Format::Q2_K, .past = 3000, .dim = 512, .ffn = 1280, .n_heads = 16, .head_dim = 128, .biases = true, .head_norms = true},
     {.name = "q4_k, heads of 128, fp8 cache", .format = Format::Q4_K, .past = 600, .dim = 768, .ffn = 2048, .n_heads = 8, .n_kv_heads = 4, .head_dim = 128, .kv = DType::kE4M3},
-    {.name = "mxfp4, a codebook", .format = Format::MXFP4, .past = 300, .dim = 512, .ffn = 1024, .n_heads = 8, .kv = DType::kBF16},
+    {.name = "iq4_nl, a codebook", .format = Format::IQ4_NL, .past = 300, .dim = 512, .ffn = 1024, .n_heads = 8},
+    {.name = "nvfp4, scales of 16", .format = Format::NVFP4, .past = 40, .dim = 256, .ffn = 768, .n_heads = 4},
+    {.name = "mxfp4, floats of 4 bits", .format = Format::MXFP4, .past = 300, .dim = 512, .ffn = 1024, .n_heads = 8, .kv = DType::kBF16},
     {.name = "f16", .format = Format::F16, .past = 17, .fits = false},
     {.name = "q4_0, experts", .format = Format::Q4_0, .past = 30, .dim = 512, .ffn = 256, .n_heads = 8, .head_norms = true, .n_experts = 16, .n_used = 4},
     {.name = "q8_0, sigmoid experts", .format = Format::Q8_0, .past = 700, .dim = 320, .ffn = 128, .n_experts = 300, .n_used = 9, .scoring = Scoring::kSigmoid},
     {.name = "q4_k, wide experts", .format = Format::Q4_K, .past = 3, .dim = 2560, .ffn = 2048, .n_heads = 20, .n_kv_heads = 4, .head_dim = 128, .n_layers = 2, .n_experts = 8},
     {.name = "mxfp4, experts by their scores", .format = Format::MXFP4, .past = 64, .dim = 512, .ffn = 384, .n_heads = 8, .n_experts = 64, .n_used = 8, .plain_choice = true},
     {.name = "q4_0, few columns of experts", .format = Format::Q4_0, .past = 5, .fits = false, .ffn = 96, .n_experts = 8},
+    {.name = "f8_e4m3, experts", .format = Format::F8_E4M3, .past = 30, .fits = false, .dim = 512, .ffn = 256, .n_heads = 8, .n_experts = 16, .n_used = 4},
     {.name = "f8_e4m3", .format = Format::F8_E4M3, .past = 77, .dim = 384, .ffn = 1024, .head_dim = 128, .layout = RopeLayout::kInterleaved},
 };
 
