@@ -28,7 +28,7 @@ def main():
     all_steps = steps(sys.argv[1])
     most = max(n for n, _, _ in all_steps)
     full = [(n_seqs, us) for n, n_seqs, us in all_steps if n == most]
-    alone = [us for n_seqs, us in full if n_seqs <= 4]  # prompts of 1,000 tokens
+    alone = [us for n_seqs, us in full if n_seqs <= 8]  # prompts of 1,000 tokens
     mixed = [(n_seqs, us) for n_seqs, us in full if n_seqs >= 16]
     if not alone or not mixed:
         sys.exit(f"{len(alone)} steps of prompts alone and {len(mixed)} mixed steps, of {len(full)} full steps: too few")

@@ -18,7 +18,7 @@
 #   tuned        kernels compiled for the model's sizes and this device, against the fixed ones
 #   ladder       more types
 #   depth        decoding far into the context, one sequence and sixteen
-#   serving      requests of 1,000 + 1,000 tokens through the whole engine
+#   serving      requests of 1,000 + 1,000 tokens through the whole engine; steps that mix prompts and decodes
 #   quality      perplexity and logits of the demo model with its weights and cache in several formats
 #   offload      models divided between the GPU and 16 cores of the CPU, with their tests
 #   parallel     one model on 2 GPUs (and on 4, if the machine has them) against one GPU: tests, equal text, sums by size, prompts
@@ -213,6 +213,14 @@ if has serving; then
     for n in 64 256 512; do
       echo "llama-3.1-8b $1, KV $2, $n sequences: $("$BUILD/ingot" bench engine --device cuda --shape llama-3.1-8b --type "$1" --kv-type "$2" \
         --requests $n --max-seqs $n --spread 0 -p 1000 -n 1000 2>&1 | grep -E "throughput|rror|CHECK")"
+    done
+  done
+  for run in "BF16 f16" "F8_E4M3 fp8"; do
+    set -- $run
+    for n in 64 256; do
+      "$BUILD/ingot" bench engine --device cuda --shape llama-3.1-8b --type "$1" --kv-type "$2" --requests $((2 * n)) --max-seqs $n \
+        -p 1000 -n 250 --trace "$OUT/mixed.trace" --trace-steps >"$OUT/mixed.log" 2>&1 || { tail -3 "$OUT/mixed.log"; failed=1; }
+      echo "llama-3.1-8b $1, KV $2, $n sequences: $(python3 bench/gpu/mixed.py "$OUT/mixed.trace")"
     done
   done
 fi

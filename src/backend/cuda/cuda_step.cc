@@ -196,7 +196,8 @@ void CudaBackend::remote(const RemoteBlock& b) {
 
 // Records the decode steps of a program. First, a step of each size runs once with padding only, so that the driver
 // loads kernel code and cuBLASLt plans are made. Padding writes to no sequence's blocks. Contexts of the same step size
-// need the same kernels and plans.
+// need the same kernels and plans. On clusters, also records the steps that verify drafts of one sequence: without a
+// graph, their first step takes several times as long, so drafts would seem not to pay.
 void CudaBackend::prepare_program(const Program& program) {
   device_.make_current();
   join_weights(program);
@@ -207,25 +208,30 @@ void CudaBackend::prepare_program(const Program& program) {
   const size_t before = available_bytes();
   size_t n_graphs = 0;
   const int most = most_sequences(limits_, 1);
+  const bool on_clusters = cluster_programs_.contains(program.id);
+  const auto record = [&](int n_seqs, int q_len, int most_kv, bool runs_first) {
+    const int context = useful_context(program, n_seqs, q_len, std::min(most_kv, limits_.max_kv_len));
+    const GraphKey key{program.id, n_seqs, q_len, context};
+    if (graphs_.contains(key) || graphs_.size() >= kMaxGraphs) return;
+    start({}, padding_of(program, n_seqs, q_len, n_seqs * q_len), context);
+    if (runs_first) run_blocks(program);
+    capture(graphs_[key], program);
+    ++n_graphs;
+  };
   for (const int bucket : kBuckets) {
-    if (bucket == kClusterBucket && !cluster_programs_.contains(program.id)) continue;
+    if (bucket == kClusterBucket && !on_clusters) continue;
     const int n_seqs = std::min(bucket, most);
     if (nccl_) {  // ranks have to run the same steps, but they may record different ones
       start({}, padding_of(program, n_seqs, 1, n_seqs), context_of(kContexts[0], limits_.max_kv_len));
       run_blocks(program);
       meet_ranks();
     }
-    for (const int candidate : kContexts) {
-      const int context = useful_context(program, n_seqs, 1, std::min(candidate, limits_.max_kv_len));
-      const GraphKey key{program.id, n_seqs, 1, context};
-      if (graphs_.contains(key) || graphs_.size() >= kMaxGraphs) continue;
-      start({}, padding_of(program, n_seqs, 1, n_seqs), context);
-      if (!nccl_ && (n_seqs == 1 || candidate == kContexts[0])) run_blocks(program);
-      capture(graphs_[key], program);
-      ++n_graphs;
-    }
+    for (const int context : kContexts) record(n_seqs, 1, context, !nccl_ && (n_seqs == 1 || context == kContexts[0]));
     if (n_seqs == most) break;
   }
+  const bool verifies = on_clusters && !program.has_pair;  // not a draft head
+  for (int q_len = 2; verifies && q_len <= cuda::kMaxClusterTokens; ++q_len)
+    if (most_sequences(limits_, q_len) > 0) record(1, q_len, kContexts[0], true);
   check(cudaStreamSynchronize(device_.stream()), "cudaStreamSynchronize");
   const std::chrono::duration<double> took = std::chrono::steady_clock::now() - begun;
   log_info("{} steps recorded in {:.2f} s, in {} MiB", n_graphs, took.count(),

@@ -10,9 +10,11 @@ using namespace attention;
 
 namespace {
 
-constexpr int kHopperRows = 256;  // with fewer rows in the longest sequence, most of Hopper's large tiles are empty
 constexpr int kSplitBits = std::countr_zero(static_cast<unsigned>(kSplitKeys));
 constexpr int kHopperSplitBits = 9;  // merging takes as long as about 256 keys
+
+// With fewer rows in the longest sequence, prefill.cu is faster, because a tile of hopper.cu would be mostly empty.
+int fewest_hopper_rows(int head_dim) { return head_dim == 64 ? 65 : 1; }
 
 // The head sizes for which decode.cu has a kernel.
 bool is_narrow(const AttentionArgs& a) {
@@ -96,7 +98,8 @@ AttentionPlan plan_attention(const DeviceKv& kv, const AttentionArgs& a, const A
     return step.batch_invariant ? 1 : choose(std::max(1, (step.most_kv + (1 << bits) - 1) >> bits));
   };
   if (has_many && n_few < step.n_seqs) {
-    plan.on_hopper = hopper_rows > 0 && (step.batch_invariant || most_rows >= kHopperRows || long_rows == 0);
+    plan.on_hopper =
+        hopper_rows > 0 && (step.batch_invariant || most_rows >= fewest_hopper_rows(a.head_dim) || long_rows == 0);
     AttentionBlocks& b = plan.many;
     b.rows = plan.on_hopper ? hopper_rows : long_rows;
     b.n_row_blocks = blocks_of(most_rows, b.rows);
