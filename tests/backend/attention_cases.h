@@ -204,15 +204,12 @@ inline void add_attention_cases(std::vector<OpCase>& cases) {
     cases.push_back(attention_case({.n_heads = 2, .n_kv_heads = 2, .head_dim = head_dim, .block_size = 48, .causal = false}, {{0, 261}, {0, 64}}));
   }
   // Several tokens far into a context, beside sequences of other lengths.
-  const std::vector<SeqShape> deep = {{1500, 5}, {0, 3}, {20, 1}}, deeper = {{10, 30}, {1101, 70}, {0, 1}, {600, 7}};
-  for (const int head_dim : {32, 64, 96, 128, 192, 256}) {
-    cases.push_back(attention_case({4, 1, head_dim}, deep));
-    cases.push_back(attention_case({4, 1, head_dim}, deeper));
-    cases.push_back(attention_case({.n_heads = 8, .n_kv_heads = 2, .head_dim = head_dim, .block_size = 32, .window = 900, .sinks = true}, deep));
-  }
-  for (const DType dtype : {DType::kBF16, DType::kE4M3, DType::kQ8_0, DType::kQ4_0})
-    for (const auto& seqs : {deep, deeper}) cases.push_back(attention_case({4, 1, 64, dtype}, seqs));
-  cases.push_back(attention_case({.n_heads = 4, .n_kv_heads = 1, .head_dim = 64, .window = 700, .sinks = true}, deeper));
+  const std::vector<SeqShape> deep = {{700, 5}, {0, 3}, {20, 1}}, deeper = {{10, 30}, {661, 70}, {0, 1}, {600, 7}};
+  for (const int head_dim : {32, 64, 96, 128, 192, 256})
+    for (const auto& seqs : {deep, deeper}) cases.push_back(attention_case({4, 1, head_dim}, seqs));
+  for (const DType dtype : {DType::kBF16, DType::kE4M3, DType::kQ8_0, DType::kQ4_0}) cases.push_back(attention_case({4, 1, 64, dtype}, deeper));
+  cases.push_back(attention_case({.n_heads = 4, .n_kv_heads = 1, .head_dim = 64, .window = 550, .sinks = true}, deeper));
+  cases.push_back(attention_case({.n_heads = 8, .n_kv_heads = 1, .head_dim = 128, .block_size = 32, .window = 500, .sinks = true}, deep));
   cases.push_back(attention_case({.n_heads = 7, .n_kv_heads = 1, .head_dim = 64, .softcap = 30.0f}, deep));
   for (const int head_dim : {16, 64, 576}) cases.push_back(attention_case({.n_heads = 6, .n_kv_heads = 2, .head_dim = head_dim, .sinks = true}, mixed));
   cases.push_back(attention_case({.n_heads = 8, .n_kv_heads = 1, .head_dim = 64, .window = 20, .sinks = true}, mixed));
