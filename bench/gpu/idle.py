@@ -7,25 +7,16 @@ A gap is the time from the draws of a step to the first op of the next step, inc
 device. Only gaps between two steps of the same sequences with one token each are counted. The first steps are left out,
 because they are launched op by op and recorded.
 """
-import json
 import statistics
 import sys
+
+from device_steps import device_steps
 
 WARM_UP = 8  # steps
 
 
 def decode_steps(path):
-    track, steps = None, []
-    with open(path) as file:
-        for line in file:
-            if not line.startswith("{"):
-                continue
-            event = json.loads(line.rstrip().rstrip(","))
-            if event["name"] == "thread_name" and event["args"]["name"] == "gpu":
-                track = event["tid"]
-            elif event["ph"] == "X" and event["tid"] == track and event["args"]["tokens"] == event["args"]["sequences"]:
-                steps.append((event["args"]["sequences"], event["ts"], event["ts"] + event["dur"]))
-    return steps
+    return [(n_seqs, begin, end) for n, n_seqs, begin, end in device_steps(path) if n == n_seqs]
 
 
 def main():

@@ -1,3 +1,4 @@
+#!/usr/bin/env python3
 """How much longer a step takes that mixes decodes with a prompt, compared with the prompt's part alone.
 
 usage: mixed.py TRACE    TRACE: from `ingot bench engine --trace TRACE --trace-steps`
@@ -5,29 +6,18 @@ usage: mixed.py TRACE    TRACE: from `ingot bench engine --trace TRACE --trace-s
 The first full steps have only prompts. Their median time for a token, times the prompt tokens of a mixed step, is the
 time of the prompt's part.
 """
-import json
 import statistics
 import sys
 
-
-def steps(path):
-    track, found = None, []
-    with open(path, encoding="utf-8") as file:
-        for line in file:
-            if not line.startswith("{"):
-                continue
-            event = json.loads(line.rstrip().rstrip(","))
-            if event["name"] == "thread_name" and event["args"]["name"] == "gpu":
-                track = event["tid"]
-            elif event["ph"] == "X" and event["tid"] == track:
-                found.append((event["args"]["tokens"], event["args"]["sequences"], event["dur"]))
-    return found
+from device_steps import device_steps
 
 
 def main():
-    all_steps = steps(sys.argv[1])
-    most = max(n for n, _, _ in all_steps)
-    full = [(n_seqs, us) for n, n_seqs, us in all_steps if n == most]
+    if len(sys.argv) != 2:
+        sys.exit(__doc__)
+    steps = device_steps(sys.argv[1])
+    most = max((n for n, *_ in steps), default=0)
+    full = [(n_seqs, end - begin) for n, n_seqs, begin, end in steps if n == most]
     alone = [us for n_seqs, us in full if n_seqs <= 8]  # prompts of 1,000 tokens
     mixed = [(n_seqs, us) for n_seqs, us in full if n_seqs >= 16]
     if not alone or not mixed:

@@ -74,7 +74,7 @@ __device__ __forceinline__ Span span_of(const Params& p, int kv_len, int q_len, 
   return {span_of(p, kv_len, q_len, row).begin, span_of(p, kv_len, q_len, last_row).end};
 }
 
-// Every launch has n_splits splits, for any length of the sequence. Only so many of them have keys.
+// The number of splits that have keys. A launch has n_splits splits, whatever the lengths of its sequences are.
 __device__ __forceinline__ int active_splits(const Params& p, const Span& keys) {
   const int bits = p.blocks.split_bits;
   return max(1, min(p.blocks.n_splits, (keys.end - keys.begin + (1 << bits) - 1) >> bits));

@@ -53,8 +53,8 @@ __device__ __forceinline__ uint32_t masked_or(uint32_t v, uint32_t mask, uint32_
   return r;
 }
 
-// Returns exact levels (packed_weight.h). `offset` is the pair of 1024 + zero. A code in the low bits of the f16 1024 is
-// the number 1024 + code. A code four bits higher is 1024 + 16 * code, which one multiply-add also reduces exactly.
+// Returns exact levels (packed_weight.h). `offset` is the pair of 1024 + zero. A code in the low bits of the f16 1024
+// is the number 1024 + code. A code four bits higher is 1024 + 16 * code, which one multiply-add also reduces exactly.
 template <class K>
 __device__ __forceinline__ half2 level_pair(const uint32_t (&words)[2], int j, half2 offset, const uint32_t* table) {
   if constexpr (K::kFloats) return half2_of(matvec_step::float_pair<K>(words[0], words[1], j));
