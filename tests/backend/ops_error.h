@@ -17,8 +17,6 @@ inline constexpr double kHalfError = 2e-4;
 // affected key changes a score by q * step / sqrt(head_dim), at most an eighth of a step.
 inline constexpr double kF16Flip = 1.125 / 256;
 
-inline bool is_float8(Format format) { return format == Format::F8_E4M3 || format == Format::F8_E4M3_32; }
-
 // Error of dense f16 and bf16 weights. They may become integers up to 8191, and their activations integers up to 8128,
 // with a scale for each 32: 2.1 / 8191 / sqrt(12) each, 0.000105 expected together. Twice is allowed.
 inline constexpr double kInt16Error = 2.1e-4;
@@ -35,7 +33,7 @@ inline constexpr double kBf16Error = 0.0033;
 inline double weight_error(Format format) {
   if (format == Format::NVFP4_SCALED) return 0x1p-9;
   if (is_half(format)) return kInt16Error;
-  return is_float8(format) ? 0.028 : kFloatError;
+  return is_float8(info(format)) ? 0.028 : kFloatError;
 }
 // Error of a product with any activations. For quantized formats, activations become int8 with a scale for each 32. The
 // largest of 32 normal values is about 2.1 deviations, so a step is 2.1 / 127 and its rounding error 0.0048 deviations.
@@ -43,7 +41,7 @@ inline double weight_error(Format format) {
 // chance, more so if a group's weights share a minimum. It averages out over some hundred groups of 32, and twice is
 // allowed. bf16 weights may have bf16 activations. Dense f32 is multiplied in f32.
 inline double format_error(Format format) {
-  if (is_float8(format)) return 0.018;
+  if (is_float8(info(format))) return 0.018;
   if (info(format).unpack != nullptr) return 0.010;
   return format == Format::BF16 ? kBf16Error : weight_error(format);
 }
