@@ -220,7 +220,8 @@ if has serving; then
     for n in 64 256; do
       "$BUILD/ingot" bench engine --device cuda --shape llama-3.1-8b --type "$1" --kv-type "$2" --requests $((2 * n)) --max-seqs $n \
         -p 1000 -n 250 --trace "$OUT/mixed.trace" --trace-steps >"$OUT/mixed.log" 2>&1 || { tail -3 "$OUT/mixed.log"; failed=1; }
-      echo "llama-3.1-8b $1, KV $2, $n sequences: $(python3 bench/gpu/mixed.py "$OUT/mixed.trace")"
+      printf 'llama-3.1-8b %s, KV %s, %s sequences: ' "$1" "$2" $n
+      python3 bench/gpu/mixed.py "$OUT/mixed.trace" || failed=1
     done
   done
 fi

@@ -11,9 +11,11 @@ using namespace attention;
 namespace {
 
 constexpr int kSplitBits = std::countr_zero(static_cast<unsigned>(kSplitKeys));
-constexpr int kHopperSplitBits = 9;  // merging takes as long as about 256 keys
+constexpr int kHopperSplitBits = 9;  // an estimate: merging takes as long as about 256 keys
+static_assert(kRows <= AttentionStep::kFewTokens);
 
-// With fewer rows in the longest sequence, prefill.cu is faster, because a tile of hopper.cu would be mostly empty.
+// The rows of the longest sequence from which on hopper.cu is used. For heads of 128 columns it is faster from 17 rows
+// on. For heads of 64 a tile has 192 rows; the limit is an estimate (docs/notes).
 int fewest_hopper_rows(int head_dim) { return head_dim == 64 ? 65 : 1; }
 
 // The head sizes for which decode.cu has a kernel.
