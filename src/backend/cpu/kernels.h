@@ -162,7 +162,8 @@ constexpr int kDenseCount = 3;
 // int32 start [parts, m], f32 scale [m], with has_min f32 sum [parts, m], int8 [8, m, 4]. `start` is -zero * (sum of
 // the int8), `sum` is scale * (sum of the int8). With int16_limit it holds for each group: f32 scale [m], with has_min
 // f32 sum [m], int16 [16, m, 2]. With by_row, tokens follow one another, and a token holds for each 256 elements:
-// f32 scale [8 groups], f32 start * scale [8, parts], int8 [256].
+// f32 scale [8 groups], f32 start * scale [8, parts], int8 [256]. With both, a token holds for each 256 elements what
+// ternary_rows.cc needs.
 struct ActLayout {
   bool dense = false;
   bool bf16 = false;
@@ -177,8 +178,10 @@ static inline bool same(const ActLayout& a, const ActLayout& b) {
   return a.dense == b.dense && a.bf16 == b.bf16 && a.blocks == b.blocks && a.has_min == b.has_min &&
          a.parts == b.parts && a.zero == b.zero && a.int16_limit == b.int16_limit && a.by_row == b.by_row;
 }
+constexpr int kTernaryActBytes = 9 * 4 + 2 * kGroup * kSuperGroups;
 static inline int64_t act_token_bytes(const ActLayout& a, int64_t n_in) {
   if (a.dense) return a.bf16 ? (n_in + 1) / 2 * 4 : n_in * 4;
+  if (a.by_row && a.int16_limit > 0) return n_in / (kGroup * kSuperGroups) * kTernaryActBytes;
   if (a.int16_limit > 0) return n_in / kGroup * (2 * kGroup + 4 + (a.has_min ? 4 : 0));
   return n_in / kGroup * (kGroup + 4 + 4 * a.parts * (a.has_min ? 2 : 1));
 }

@@ -5,7 +5,7 @@
 // fast with them, as long as memory is fast enough, because nothing has to be looked up.
 //
 // For few tokens, each row of weights is multiplied by each token: the levels of a group are looked up into a register
-// and multiplied at once. For more tokens, the blocks of 32 rows are unpacked to a block of a panel with one byte for
+// and multiplied at once (TQ1_0: ternary_rows.cc). For more tokens, the blocks of 32 rows are unpacked to a block of a panel with one byte for
 // each code, which stays in the first-level cache for all tokens.
 #include "backend/cpu/grids.h"
 #include "backend/cpu/kernels.h"
@@ -17,9 +17,6 @@
 namespace ingot::cpu::INGOT_ISA {
 namespace {
 
-typedef uint8_t Bytes __attribute__((vector_size(32)));    // the codes of a group
-typedef uint8_t Half __attribute__((vector_size(16)));
-typedef uint16_t Words __attribute__((vector_size(32)));   // a number for each of 16 points
 typedef uint32_t Groups __attribute__((vector_size(32)));  // a number for each group of a block
 typedef uint64_t Points __attribute__((vector_size(32)));  // four points of eight levels
 
@@ -81,9 +78,7 @@ INLINE void put_nibbles(const uint8_t* nibbles, int n, Row& row) {
 }
 
 // Bytes [16 * half, 16 * half + 16) of p, as words.
-INLINE Words widened(const uint8_t* p, int half) {
-  return __builtin_convertvector(load_as<Half>(p + 16 * half), Words);
-}
+INLINE Words widened(const uint8_t* p, int half) { return widen(load_as<Half>(p + 16 * half)); }
 
 // Four words, each for four points in a row.
 INLINE Words for_points(const uint8_t* words) {
@@ -313,8 +308,6 @@ void unpack_rows(const uint8_t* blocks, uint8_t* out) {
 
 // ---- few tokens: each row of weights times each token, without a panel in between ----
 
-typedef int32_t Sums __attribute__((vector_size(32)));
-typedef float Floats __attribute__((vector_size(32)));
 
 // A block of a token's activations (ActLayout::by_row).
 template <int parts>
@@ -505,7 +498,8 @@ void matmul_in_bytes(const MatmulJob& job, const PanelRange& range) {
                  [&](int64_t panel, int first, int last) { multiply_panel(job, panel, first, last, scratch); });
 }
 
-const FileBlockFns kFileBlocks[] = {fns_of<IQ1_S>(), fns_of<IQ1_M>(),   fns_of<IQ2_XXS>(), fns_of<IQ2_XS>(),
-                                    fns_of<IQ2_S>(), fns_of<IQ3_XXS>(), fns_of<IQ3_S>(),   fns_of<TQ1_0>()};
+const FileBlockFns kFileBlocks[] = {
+    fns_of<IQ1_S>(), fns_of<IQ1_M>(),   fns_of<IQ2_XXS>(), fns_of<IQ2_XS>(),
+    fns_of<IQ2_S>(), fns_of<IQ3_XXS>(), fns_of<IQ3_S>(),   {unpack_rows<TQ1_0>, dot_ternary_rows}};
 
 }  // namespace ingot::cpu::INGOT_ISA

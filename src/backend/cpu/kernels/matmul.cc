@@ -226,6 +226,7 @@ void pack_activations(const float* x, int64_t stride, int m_count, int64_t n_in,
     if (layout.bf16) return pack_bf16(x, stride, m_count, n_in, tile);
     return pack_f32(x, stride, m_count, n_in, (float*)tile);
   }
+  if (layout.by_row && layout.int16_limit > 0) return pack_ternary(x, stride, m_count, n_in, tile);
   if (layout.by_row) {
     const int64_t block_bytes = act_token_bytes(layout, kGroup * kSuperGroups);
     for (int m = 0; m < m_count; ++m)

@@ -9,6 +9,8 @@
 //   dot4, dot4_small                    each lane plus the dot product of its four codes with the four signed bytes of
 //                                       `a`. Codes are unsigned if the instruction needs unsigned codes (kSignedCodes
 //                                       false), otherwise signed. Small codes (under 128) work in both cases
+//   widen, high_bytes                   of Words: 16 bytes as words; the high bytes of products of at most 16 bits
+//   dot_words                           the sum of all lanes grows by the dot product of 16 pairs of words with a sign
 //   lookup16                            table[code] for each byte of `codes`; codes are below 16, and `table` is a
 //                                       result of repeat16
 //   kBf16Dot                            dot2_bf16 is an instruction, so bf16 weights multiply bf16 activations

@@ -18,6 +18,7 @@ INLINE I add_pairs(I acc, I v) {
 }
 
 INLINE I dot2_int16(I acc, I a, I b) { return add(acc, (I)_mm256_madd_epi16((__m256i)a, (__m256i)b)); }
+INLINE Sums dot_words(Sums acc, Words a, Words b) { return dot2_int16(acc, (I)a, (I)b); }
 
 // Sums of two products in 16-bit lanes, for codes below 128; adding some of them first takes fewer instructions.
 INLINE I pairs_of(I codes, I a) { return (I)_mm256_maddubs_epi16((__m256i)codes, (__m256i)a); }

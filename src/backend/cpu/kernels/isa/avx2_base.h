@@ -5,7 +5,7 @@
 namespace ingot::cpu::INGOT_ISA {
 constexpr int W = 8;
 }
-#include "backend/cpu/kernels/isa/plain.h"
+#include "backend/cpu/kernels/isa/avx2_words.h"
 
 namespace ingot::cpu::INGOT_ISA {
 

@@ -5,7 +5,7 @@
 namespace ingot::cpu::INGOT_ISA {
 constexpr int W = 16;
 }
-#include "backend/cpu/kernels/isa/plain.h"
+#include "backend/cpu/kernels/isa/avx2_words.h"
 
 namespace ingot::cpu::INGOT_ISA {
 
@@ -50,6 +50,9 @@ constexpr bool kBf16Dot = false;
 using plain::dot2_bf16;
 #endif
 INLINE I dot2_int16(I acc, I a, I b) { return (I)_mm512_dpwssd_epi32((__m512i)acc, (__m512i)a, (__m512i)b); }
+INLINE Sums dot_words(Sums acc, Words a, Words b) {
+  return (Sums)_mm256_dpwssd_epi32((__m256i)acc, (__m256i)a, (__m256i)b);
+}
 INLINE I dot4(I acc, I codes, I a) { return (I)_mm512_dpbusd_epi32((__m512i)acc, (__m512i)codes, (__m512i)a); }
 INLINE I dot4_small(I acc, I codes, I a) { return dot4(acc, codes, a); }
 INLINE I lookup16(I table, I codes) { return (I)_mm512_shuffle_epi8((__m512i)table, (__m512i)codes); }

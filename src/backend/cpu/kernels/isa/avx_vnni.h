@@ -17,6 +17,7 @@ INLINE I dot2_int16(I acc, I a, I b) {
   asm(INGOT_VNNI("dpwssd") : "+x"(acc) : "x"(a), "x"(b));
   return acc;
 }
+INLINE Sums dot_words(Sums acc, Words a, Words b) { return dot2_int16(acc, (I)a, (I)b); }
 INLINE I dot4(I acc, I codes, I a) {
   asm(INGOT_VNNI("dpbusd") : "+x"(acc) : "x"(codes), "x"(a));
   return acc;

@@ -14,6 +14,13 @@ typedef int32_t I __attribute__((vector_size(4 * W)));
 typedef uint32_t U __attribute__((vector_size(4 * W)));
 typedef uint16_t H __attribute__((vector_size(2 * W)));
 
+// The same size in every instruction set.
+typedef uint8_t Half __attribute__((vector_size(16)));
+typedef uint8_t Bytes __attribute__((vector_size(32)));
+typedef uint16_t Words __attribute__((vector_size(32)));
+typedef int32_t Sums __attribute__((vector_size(32)));
+typedef float Floats __attribute__((vector_size(32)));
+
 template <class V>
 INLINE V load_as(const void* p) {
   V v;
@@ -102,6 +109,13 @@ INLINE I dot4(I acc, I codes, I a) {
   return acc + ((I)pairs << 16 >> 16) + ((I)pairs >> 16);
 }
 INLINE I dot4_small(I acc, I codes, I a) { return dot4(acc, codes, a); }
+
+INLINE Words widen(Half bytes) { return __builtin_convertvector(bytes, Words); }
+INLINE Words high_bytes(Words bytes, Words factors) { return bytes * factors >> 8; }
+INLINE Sums dot_words(Sums acc, Words a, Words b) {
+  const Sums x = (Sums)a, y = (Sums)b;
+  return acc + (x << 16 >> 16) * (y << 16 >> 16) + (x >> 16) * (y >> 16);
+}
 
 INLINE I lookup16(I table, I codes) {
   uint8_t from[16], to[4 * W];
