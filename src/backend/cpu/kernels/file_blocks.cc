@@ -22,9 +22,11 @@ typedef uint64_t Points __attribute__((vector_size(32)));  // four points of eig
 
 // What is computed for a whole block at a time, before its points are looked up.
 struct Row {
-  uint16_t entries[2 * kGroup];          // of the table of points
-  uint32_t marks[kSuperGroups];          // for each group: a bit for each level, or a byte for each point
-  uint32_t multiples[2 * kSuperGroups];  // the scales, in units of the block's scale
+  uint16_t entries[2 * kGroup];  // of the table of points
+  uint32_t marks[kSuperGroups];  // for each group: a bit for each level, or a byte for each point
+  // The scales, in units of the block's scale.
+  uint32_t multiples[kSuperGroups];          // if a group has one: in both halves of the word
+  uint8_t part_multiples[2 * kSuperGroups];  // if a group has two
 };
 
 // ---- bits to lanes ----
@@ -37,14 +39,27 @@ INLINE Bytes spread(uint32_t word) {
                                  18, 18, 18, 18, 18, 18, 18, 18, 19, 19, 19, 19, 19, 19, 19, 19);
 }
 
+constexpr uint64_t kOwnBits = 0x8040201008040201;  // bit i of byte i
+
 // 0xFF in byte i if bit i is set.
 INLINE Bytes mask_of(uint32_t bits) {
-  const Bytes own = (Bytes)(Points{} + 0x8040201008040201u);
+  const Bytes own = (Bytes)(Points{} + kOwnBits);
   return (Bytes)((spread(bits) & own) == own);
 }
 
 // Turns the sign of the bytes whose mask is 0xFF.
 INLINE Bytes with_signs(Bytes v, Bytes mask) { return (v ^ mask) - mask; }
+
+// The signs of 32 numbers, in the form that with_signs_of needs.
+#if defined(INGOT_SCALES_PAIRS)
+// Byte i is negative if bit i is set, else positive: 128 minus the own bit is added to the bit. For bit 7, 1 is added.
+INLINE Bytes signs_of(uint32_t bits) {
+  return (spread(bits) & (Bytes)(Points{} + kOwnBits)) + (Bytes)(Points{} + 0x01406070787C7E7Fu);
+}
+#else
+INLINE Bytes signs_of(uint32_t bits) { return mask_of(bits); }
+INLINE Bytes with_signs_of(Bytes v, Bytes signs) { return with_signs(v, signs); }
+#endif
 
 // Adds an eighth bit to the seven low bits of each byte, so that the number of set bits is even.
 template <class V>
@@ -56,9 +71,13 @@ INLINE V with_even_bits(V sevens) {
 }
 
 // A scale s stands for the multiple 2s + 1.
-INLINE void put_scales(Groups scales, uint32_t* multiples) {
-  const Groups values = scales * 2 + 1;
-  __builtin_memcpy(multiples, &values, sizeof(values));
+INLINE void put_scales(Groups scales, Row& row) {
+  const Groups values = (scales | scales << 16) * 2 + 0x00010001u;
+  __builtin_memcpy(row.multiples, &values, sizeof(values));
+}
+INLINE void put_scales(Half scales, Row& row) {
+  const Half values = scales + scales + 1;
+  __builtin_memcpy(row.part_multiples, &values, sizeof(values));
 }
 
 // Of the words of eight groups: four times seven sign bits in the low 28 bits, and a scale s in the other four.
@@ -66,15 +85,20 @@ INLINE void put_words(Groups words, Row& row) {
   const Groups signs = with_even_bits((words & 0x7F) | (words << 1 & 0x7F00) | (words << 2 & 0x7F0000) |
                                       (words << 3 & 0x7F000000));
   __builtin_memcpy(row.marks, &signs, sizeof(signs));
-  put_scales(words >> 28, row.multiples);
+  put_scales(words >> 28, row);
 }
 
-// n scales of four bits, low bits first.
-INLINE void put_nibbles(const uint8_t* nibbles, int n, Row& row) {
-#pragma GCC unroll 2
-  for (int i = 0; i < n; i += 8)
-    put_scales((Groups{} + load_as<uint32_t>(nibbles + i / 2)) >> Groups{0, 4, 8, 12, 16, 20, 24, 28} & 15,
-               row.multiples + i);
+// Scales of four bits, low bits first: one for each group, or two.
+INLINE void put_nibbles(const uint8_t* nibbles, Row& row) {
+  put_scales((Groups{} + load_as<uint32_t>(nibbles)) >> Groups{0, 4, 8, 12, 16, 20, 24, 28} & 15, row);
+}
+INLINE void put_part_nibbles(const uint8_t* nibbles, Row& row) {
+  typedef uint64_t Two __attribute__((vector_size(16)));
+  const Two both = Two{} + load_as<uint64_t>(nibbles);
+  put_scales((Half)__builtin_shufflevector((Half)both, (Half)(both >> 4), 0, 16, 1, 17, 2, 18, 3, 19, 4, 20, 5, 21, 6,
+                                           22, 7, 23) &
+                 15,
+             row);
 }
 
 // Bytes [16 * half, 16 * half + 16) of p, as words.
@@ -127,7 +151,7 @@ struct IQ2_XS {
                                                 4, 6, 8, 10, 12, 14, 16, 18, 20, 22, 24, 26, 28, 30, 32, 34, 36, 38, 40,
                                                 42, 44, 46, 48, 50, 52, 54, 56, 58, 60, 62);
     __builtin_memcpy(row.marks, &signs, sizeof(signs));
-    put_nibbles(block + 66, 16, row);
+    put_part_nibbles(block + 66, row);
     return load_as<uint16_t>(block);
   }
   INLINE Bytes levels(const uint8_t*, const Row& row, int g) {
@@ -144,7 +168,7 @@ struct IQ2_S {
       put_entries(row, half, widened(block + 2, half) | (high * in_turn(256, 64, 16, 4) & 0x300));
     }
     __builtin_memcpy(row.marks, block + 34, sizeof(row.marks));
-    put_nibbles(block + 74, 16, row);
+    put_part_nibbles(block + 74, row);
     return load_as<uint16_t>(block);
   }
   INLINE Bytes levels(const uint8_t*, const Row& row, int g) {
@@ -175,7 +199,7 @@ struct IQ3_S {
         put_entries(row, 2 * half + i, widened(block + 2 + kGroup * half, i) | widened(bits, i) << 8);
     }
     __builtin_memcpy(row.marks, block + 74, sizeof(row.marks));
-    put_nibbles(block + 106, 8, row);
+    put_nibbles(block + 106, row);
     return load_as<uint16_t>(block);
   }
   INLINE Bytes levels(const uint8_t*, const Row& row, int g) {
@@ -197,24 +221,21 @@ struct IQ1_S {
     const Groups words = __builtin_convertvector(load_as<Eight>(block + 34), Groups);
     const Groups marks = (words >> 15) * 0x02020202u;
     __builtin_memcpy(row.marks, &marks, sizeof(marks));
-    put_scales(words >> 12 & 7, row.multiples);
+    put_scales(words >> 12 & 7, row);
     return load_as<uint16_t>(block);
   }
-  INLINE Bytes levels(const uint8_t*, const Row& row, int g) {
-    return points_of(kGrids.iq1, row.entries + 4 * g) - (Bytes)(Groups{} + row.marks[g]);
+  INLINE Bytes points(const uint8_t*, const Row& row, int g) { return points_of(kGrids.iq1, row.entries + 4 * g); }
+  INLINE Bytes levels(const uint8_t* block, const Row& row, int g) {
+    return points(block, row, g) - (Bytes)(Groups{} + row.marks[g]);
   }
 };
 
 struct IQ1_M {
   static constexpr int bytes = 56, kind = kByteKind16, top = 0;
   INLINE uint16_t read(const uint8_t* block, Row& row) {
-    uint32_t base = 0;
-#pragma GCC unroll 2
-    for (int half = 0; half < 2; ++half) {
-      const uint32_t a = load_as<uint16_t>(block + 48 + 4 * half), b = load_as<uint16_t>(block + 50 + 4 * half);
-      put_scales(Groups{a, a, a, a, b, b, b, b} >> Groups{0, 3, 6, 9, 0, 3, 6, 9} & 7, row.multiples + 8 * half);
-      base |= (a >> 12 | b >> 12 << 4) << (8 * half);
-    }
+    const uint64_t words = load_as<uint64_t>(block + 48);
+    const Words scales = for_points(block + 48) * in_turn(512, 64, 8, 1) >> 9 & 7;
+    put_scales(__builtin_convertvector(scales, Half), row);
 #pragma GCC unroll 2
     for (int half = 0; half < 2; ++half) {
       const Words word = for_points(block + 32 + 8 * half);
@@ -224,7 +245,7 @@ struct IQ1_M {
       const Half marks = __builtin_convertvector(down, Half);
       __builtin_memcpy(row.marks + 4 * half, &marks, sizeof(marks));
     }
-    return (uint16_t)base;
+    return (uint16_t)((words >> 12 & 0xF) | (words >> 24 & 0xF0) | (words >> 36 & 0xF00) | (words >> 48 & 0xF000));
   }
   INLINE Bytes levels(const uint8_t*, const Row& row, int g) {
     return points_of(kGrids.iq1, row.entries + 4 * g) - spread(row.marks[g]);
@@ -280,7 +301,7 @@ void unpack_rows(const uint8_t* blocks, uint8_t* out) {
 #pragma GCC unroll 16
       for (int j = 0; j < n_scales; ++j) {
         uint8_t* scales = out + b.head_bytes + j / b.parts * b.record_bytes + j % b.parts * kPanelRows;
-        scales[first + i] = (uint8_t)rows[i].multiples[j];
+        scales[first + i] = b.parts == 1 ? (uint8_t)rows[i].multiples[j] : rows[i].part_multiples[j];
       }
     }
 #pragma GCC unroll 1
@@ -308,7 +329,6 @@ void unpack_rows(const uint8_t* blocks, uint8_t* out) {
 
 // ---- few tokens: each row of weights times each token, without a panel in between ----
 
-
 // A block of a token's activations (ActLayout::by_row).
 template <int parts>
 struct ActBlock {
@@ -317,36 +337,32 @@ struct ActBlock {
   int8_t numbers[kSuperGroups][kGroup];
 };
 
-// A group in a vector of at least its size.
-template <int... i>
-INLINE I as_vector(Bytes v, Lanes<i...>) {
-  return (I)__builtin_shufflevector(v, Bytes{}, i...);
+// dot_scaled returns eight sums of four products each, times factors. Sums times a multiple are exact integers below
+// 2^24, so every instruction set gives the same bits. Codes are below 128.
+#if !defined(INGOT_SCALES_PAIRS)
+INLINE Sums dot_scaled(Bytes codes, Bytes numbers, Sums factors) {
+  I sums[8 / W], c[8 / W], a[8 / W];
+  __builtin_memcpy(c, &codes, sizeof(codes));
+  __builtin_memcpy(a, &numbers, sizeof(numbers));
+  for (int i = 0; i < 8 / W; ++i) sums[i] = dot4_small(I{}, c[i], a[i]);
+  return load_as<Sums>(sums) * factors;
 }
-template <int... i>
-INLINE Sums first_lanes(I v, Lanes<i...>) {
-  return __builtin_shufflevector(v, v, i...);
+INLINE Sums pair_of_bytes(const uint8_t* bytes, int i) {
+  const int32_t a = bytes[2 * i], b = bytes[2 * i + 1];
+  return Sums{a, a, a, a, b, b, b, b};
 }
+INLINE Sums twice_in_lanes(uint32_t v) { return Sums{} + (int32_t)(v & 0xFFFF); }
+#else
+INLINE Words twice_in_lanes(uint32_t v) { return (Words)(Groups{} + v); }
+#endif
 
-// Eight sums of four products each. Codes are below 128.
-INLINE Sums dot_group(Bytes codes, Bytes numbers) {
-  if constexpr (W == 4) {
-    I sums[2], c[2], a[2];
-    __builtin_memcpy(c, &codes, sizeof(codes));
-    __builtin_memcpy(a, &numbers, sizeof(numbers));
-    for (int i = 0; i < 2; ++i) sums[i] = dot4_small(I{}, c[i], a[i]);
-    return load_as<Sums>(sums);
-  } else {
-    const I sums = dot4_small(I{}, as_vector(codes, LanesOf<4 * W>()), as_vector(numbers, LanesOf<4 * W>()));
-    return first_lanes(sums, LanesOf<8>());
-  }
-}
-
-// The factor of each sum of a group; with two parts, the first half of the sums belongs to the first part.
+// The factors of a group's sums; with two parts, the first half of the sums belongs to the first part.
 template <int parts>
-INLINE Floats factors_of(const float* scales, int g) {
-  if constexpr (parts == 1) return scales[g] - Floats{};
-  const Floats pairs = (Floats)(Points{} + load_as<uint64_t>(scales + 2 * g));
-  return __builtin_shufflevector(pairs, pairs, 0, 0, 0, 0, 5, 5, 5, 5);
+INLINE auto factors_of(const Row& row, int g) {
+  if constexpr (parts == 1)
+    return twice_in_lanes(row.multiples[g]);
+  else
+    return pair_of_bytes(row.part_multiples, g);
 }
 
 INLINE float total_of(Floats v) {
@@ -358,68 +374,74 @@ INLINE float total_of(Floats v) {
 // Some rows of a block, as they are read before their points are looked up.
 template <class T>
 struct ReadRows {
-  static constexpr BlockLayout layout = block_layout(kQuantKinds[T::kind]);
-  static constexpr int parts = layout.parts, n_scales = kSuperGroups * parts, n_vectors = n_scales / 8;
+  static constexpr int parts = block_layout(kQuantKinds[T::kind]).parts, n_scales = kSuperGroups * parts;
   Row rows[kRowsAtOnce];
-  Floats scales[kRowsAtOnce][n_vectors];  // of the groups; of TQ1_0, eight times the block's scale
+  float bases[kRowsAtOnce];
 };
 
 template <class T>
 void read_rows(const uint8_t* blocks, ReadRows<T>& to) {
   uint16_t halves[kRowsAtOnce];
-  float bases[kRowsAtOnce];
   for (int i = 0; i < kRowsAtOnce; ++i, blocks += T::bytes) {
     __builtin_prefetch(blocks + kPrefetchAhead, 0, 2);
     halves[i] = T::read(blocks, to.rows[i]);
   }
-  for (int i = 0; i < kRowsAtOnce; i += W) store(bases + i, load_f16(halves + i));
-  for (int i = 0; i < kRowsAtOnce; ++i)
-#pragma GCC unroll 2
-    for (int v = 0; v < ReadRows<T>::n_vectors; ++v) {
-      to.scales[i][v] = bases[i] - Floats{};
-      if constexpr (!ReadRows<T>::layout.shared)
-        to.scales[i][v] *= __builtin_convertvector(load_as<Sums>(to.rows[i].multiples + 8 * v), Floats);
-    }
+  for (int i = 0; i < kRowsAtOnce; i += W) store(to.bases + i, load_f16(halves + i));
+}
+
+// What a row's starts are multiplied by, for groups or parts [first, first + 8).
+template <class T>
+INLINE Floats start_multiples(const Row& row, int first) {
+  if constexpr (ReadRows<T>::parts == 1) {
+    const Floats multiples = __builtin_convertvector(load_as<Sums>(row.multiples) & 0xFFFF, Floats);
+    // A mark moves all levels of a group down, so it moves the group's zero.
+    return multiples *
+           (__builtin_convertvector(load_as<Sums>(row.marks) & 0xFF, Floats) * (1.0f / kTopLevelIQ1) + 1.0f);
+  }
+  float multiples[2 * kSuperGroups];
+  for (int i = 0; i < 2 * kSuperGroups; i += W) store(multiples + i, to_float(load_bytes(row.part_multiples + i)));
+  return load_as<Floats>(multiples + first);
+}
+
+// The levels, without the marks that start_multiples accounts for.
+template <class T>
+INLINE Bytes codes_to_multiply(const uint8_t* block, const Row& row, int g) {
+  if constexpr (requires { &T::points; })
+    return T::points(block, row, g);
+  else
+    return T::levels(block, row, g);
 }
 
 // Adds the products of a row's block and a block of M tokens, token_stride blocks apart, to sums [M]. It is not
 // inlined, because GCC 12 then stops with an internal error.
 template <class T, int M>
-__attribute__((noinline)) void dot_row(const uint8_t* block, const Row& row, const Floats* scales,
-                    const ActBlock<ReadRows<T>::parts>* tokens, int64_t token_stride, Floats* sums) {
+__attribute__((noinline)) void dot_row(const uint8_t* block, const Row& row, float base,
+                                       const ActBlock<ReadRows<T>::parts>* tokens, int64_t token_stride, Floats* sums) {
   constexpr int parts = ReadRows<T>::parts;
-  float factors[M][ReadRows<T>::n_scales];
   Floats total[M][2];  // of even and of odd groups, so that fewer additions wait for each other
 #pragma GCC unroll 4
   for (int m = 0; m < M; ++m) {
-    const auto& a = tokens[m * token_stride];
-    const Floats own = load_as<Floats>(a.scales);
-    total[m][0] = sums[m];
-    total[m][1] = Floats{};
+    total[m][0] = total[m][1] = Floats{};
+    if constexpr (T::top == 0)
 #pragma GCC unroll 2
-    for (int v = 0; v < ReadRows<T>::n_vectors; ++v) {
-      if constexpr (T::top == 0) total[m][1] += scales[v] * load_as<Floats>(a.starts + 8 * v);
-      const Floats both = parts == 1 ? own
-                          : v == 0   ? __builtin_shufflevector(own, own, 0, 0, 1, 1, 2, 2, 3, 3)
-                                     : __builtin_shufflevector(own, own, 4, 4, 5, 5, 6, 6, 7, 7);
-      const Floats product = scales[v] * both;
-      __builtin_memcpy(&factors[m][8 * v], &product, sizeof(product));
-    }
-    asm("" : "+m"(factors[m]));  // a broadcast from memory takes fewer instructions than one from a register
+      for (int i = 0; i < ReadRows<T>::n_scales; i += 8)
+        total[m][i / 8] = start_multiples<T>(row, i) * load_as<Floats>(tokens[m * token_stride].starts + i);
   }
 #pragma GCC unroll 8
   for (int g = 0; g < kSuperGroups; ++g) {
-    const Bytes codes = T::levels(block, row, g);
-    [[maybe_unused]] const Bytes negative = T::top > 0 ? mask_of(row.marks[g]) : Bytes{};
+    const Bytes codes = codes_to_multiply<T>(block, row, g);
+    const auto factors = factors_of<parts>(row, g);
+    [[maybe_unused]] const Bytes signs = T::top > 0 ? signs_of(row.marks[g]) : Bytes{};
 #pragma GCC unroll 4
     for (int m = 0; m < M; ++m) {
-      Bytes numbers = load_as<Bytes>(tokens[m * token_stride].numbers[g]);
-      if constexpr (T::top > 0) numbers = with_signs(numbers, negative);
-      total[m][g % 2] += __builtin_convertvector(dot_group(codes, numbers), Floats) * factors_of<parts>(factors[m], g);
+      const auto& a = tokens[m * token_stride];
+      Bytes numbers = load_as<Bytes>(a.numbers[g]);
+      if constexpr (T::top > 0) numbers = with_signs_of(numbers, signs);
+      total[m][g % 2] += __builtin_convertvector(dot_scaled(codes, numbers, factors), Floats) * a.scales[g];
     }
   }
 #pragma GCC unroll 4
-  for (int m = 0; m < M; ++m) sums[m] = total[m][0] + total[m][1];
+  for (int m = 0; m < M; ++m) sums[m] += (total[m][0] + total[m][1]) * base;
 }
 
 // out [M, 32 rows] of a panel.
@@ -434,7 +456,7 @@ void dot_rows(const uint8_t* panel, const uint8_t* act, int64_t n_in, float* out
       read_rows<T>(panel, read);
 #pragma GCC unroll 1
       for (int i = 0; i < kRowsAtOnce; ++i, panel += T::bytes)
-        dot_row<T, M>(panel, read.rows[i], read.scales[i], tokens + block, n_blocks, sums[first + i]);
+        dot_row<T, M>(panel, read.rows[i], read.bases[i], tokens + block, n_blocks, sums[first + i]);
     }
   for (int row = 0; row < kPanelRows; ++row)
     for (int m = 0; m < M; ++m) out[m * kPanelRows + row] = total_of(sums[row][m]);

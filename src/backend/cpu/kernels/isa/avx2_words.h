@@ -4,6 +4,28 @@
 
 namespace ingot::cpu::INGOT_ISA {
 
+#define INGOT_SCALES_PAIRS  // the next functions exist
+
+// Turns the sign of the numbers whose byte of `signs` is negative; the other bytes are positive.
+INLINE Bytes with_signs_of(Bytes numbers, Bytes signs) {
+  return (Bytes)_mm256_sign_epi8((__m256i)numbers, (__m256i)signs);
+}
+
+// The products of codes below 128 and signed numbers are added in pairs; pairs are multiplied by their factors, and two
+// of them are added.
+INLINE Sums dot_scaled(Bytes codes, Bytes numbers, Words factors) {
+  const __m256i pairs = _mm256_maddubs_epi16((__m256i)codes, (__m256i)numbers);
+  return (Sums)_mm256_madd_epi16(pairs, (__m256i)factors);
+}
+
+// The words of the first half have byte 2 * i of `bytes`, those of the second half byte 2 * i + 1.
+INLINE Words pair_of_bytes(const uint8_t* bytes, int i) {
+  const __m256i both = _mm256_broadcastsi128_si256(_mm_loadu_si128((const __m128i*)bytes));
+  const __m256i low = _mm256_setr_epi16(-32768, -32768, -32768, -32768, -32768, -32768, -32768, -32768,  // 0x80: no byte
+                                        -32767, -32767, -32767, -32767, -32767, -32767, -32767, -32767);
+  return (Words)_mm256_shuffle_epi8(both, _mm256_add_epi16(low, _mm256_set1_epi16((int16_t)(2 * i))));
+}
+
 INLINE Words widen(Half bytes) { return (Words)_mm256_cvtepu8_epi16((__m128i)bytes); }
 INLINE Words high_bytes(Words bytes, Words factors) {
   return (Words)_mm256_mulhi_epu16((__m256i)bytes, (__m256i)(factors << 8));
