@@ -142,9 +142,10 @@ struct FileBlockFns {
 };
 constexpr int kFewTokens = 4;
 
+static constexpr bool is_unpacked(const QuantKind& kind) { return kind.bits == 7; }
 static constexpr int byte_kind(int group) {
   int kind = 0;
-  while (kQuantKinds[kind].bits != 7 || kQuantKinds[kind].group != group) ++kind;
+  while (!is_unpacked(kQuantKinds[kind]) || kQuantKinds[kind].group != group) ++kind;
   return kind;
 }
 constexpr int kByteKind16 = byte_kind(16), kByteKind32 = byte_kind(32), kByteKind256 = byte_kind(256);
