@@ -21,13 +21,14 @@ constexpr int kMaxTile = 32;     // tokens
 // How the scale of a group of weights is stored: as f16; as a power of two, the exponent byte of an f32, where 0 means
 // 2^-127; as E4M3 without a sign; as an int8 times an f16 of the super-block; as four bits times such an f16, with the
 // scale and the minimum in a byte's low and high four bits; or as six bits times such an f16, in the high bits of a
-// byte. The two low bits of the first scale of group g are then bits 2g and 2g + 1 of the f16.
-enum class Scales : uint8_t { kF16, kE8M0, kE4M3, kSuper, kSuperNibbles, kSuperSixBits };
+// byte. The two low bits of the first scale of group g are then bits 2g and 2g + 1 of the f16. Unpacked file blocks with
+// two scales for a group have multiples of such an f16, in the form that products of 16 bits need.
+enum class Scales : uint8_t { kF16, kE8M0, kE4M3, kSuper, kSuperNibbles, kSuperSixBits, kMultiples };
 
 // The quantized layouts that have kernels. Packing removes most differences between formats. The remaining ones are the
 // fields of QuantKind.
 struct QuantKind {
-  int bits;  // 1 to 8; with a codebook, 4 at most; 7 bits fill a byte
+  int bits;  // 1 to 8; with a codebook, 4 at most; 7 bits fill a byte, in unpacked file blocks
   int span;  // with a codebook, the largest difference of two levels; 0: no codebook
   int group;  // elements that share a scale: 16, 32, 64, 128 or 256
   bool has_min;
@@ -59,7 +60,7 @@ constexpr QuantKind kQuantKinds[] = {
     {3, 18, 32, false, Scales::kSuper},           // IQ1_S
     {3, 18, 16, false, Scales::kSuper},           // IQ1_M
     {7, 0, 32, false, Scales::kSuper},            // file blocks of IQ1_S IQ2_XXS IQ3_XXS IQ3_S, unpacked
-    {7, 0, 16, false, Scales::kSuper},            // file blocks of IQ1_M IQ2_XS IQ2_S, unpacked
+    {7, 0, 16, false, Scales::kMultiples},        // file blocks of IQ1_M IQ2_XS IQ2_S, unpacked
     {7, 0, 256, false, Scales::kF16},             // file blocks of TQ1_0, unpacked
     {4, 24, 16, false, Scales::kE4M3},            // NVFP4
     {4, 24, 16, false, Scales::kF16},             // NVFP4_SCALED
@@ -93,7 +94,8 @@ static constexpr bool gains_from_bytes(const QuantKind& kind) {
 // scale, at least 32. A block has a head, and then a record for each group of 32 elements:
 //   head     super-blocks: base scales, base minima f16 [32 rows], unless the scales have six bits; if groups share a
 //            scale: scales, minima f16 [32]
-//   record   scales, minima of the group [parts, 32 rows], unless the head has them; then the planes of the codes
+//   record   scales, minima of the group [parts, 32 rows], unless the head has them; then the planes of the codes.
+//            Multiples: [2 parts, 32 rows, twice in 16 bits]; then both, times minus the zero of the codes, [32, 2]
 // where parts = max(32 / group, 1), and minima are present only with has_min. Most records are whole cache lines.
 struct BlockLayout {
   int n_groups;  // of 32 elements
@@ -110,18 +112,19 @@ struct BlockLayout {
 };
 static constexpr BlockLayout block_layout(const QuantKind& kind) {
   const bool nibbles = kind.scales == Scales::kSuperNibbles, six_bits = kind.scales == Scales::kSuperSixBits;
+  const bool multiples = kind.scales == Scales::kMultiples;
   const int fields = kind.has_min ? 2 : 1;
   BlockLayout b{};
-  b.super = kind.scales == Scales::kSuper || nibbles || six_bits;
+  b.super = kind.scales == Scales::kSuper || nibbles || six_bits || multiples;
   b.shared = kind.group > kGroup;
   b.n_groups = b.super ? kSuperGroups : b.shared ? kind.group / kGroup : 1;
   b.parts = b.shared ? 1 : kGroup / kind.group;
-  b.scale_bytes = kind.scales == Scales::kF16 ? 2 : 1;
+  b.scale_bytes = multiples ? 4 : kind.scales == Scales::kF16 ? 2 : 1;
   const int field_bytes = b.parts * kPanelRows * b.scale_bytes;
   b.mins_at = nibbles ? 0 : field_bytes;
   const int scales_bytes = nibbles ? field_bytes : fields * field_bytes;
   b.head_bytes = six_bits ? 0 : b.super ? fields * 2 * kPanelRows : b.shared ? scales_bytes : 0;
-  b.codes_at = b.shared ? 0 : scales_bytes;
+  b.codes_at = b.shared ? 0 : multiples ? field_bytes + 4 * kPanelRows : scales_bytes;
   const Planes planes = planes_of(kind.bits);
   b.high_at = kGroup * kPanelRows * planes.low / 8;
   b.record_bytes = b.codes_at + kGroup * kPanelRows * (planes.low + planes.high) / 8;
@@ -161,10 +164,10 @@ constexpr int kDenseCount = 3;
 // The layout of packed activations for a kind of weight. A tile of m tokens holds, if dense: f32 [n_in, m], or with
 // bf16 pairs bf16 [n_in / 2, m, 2], or with blocks bf16 [n_in / 32, m, 32]. Otherwise it holds for each group of 32:
 // int32 start [parts, m], f32 scale [m], with has_min f32 sum [parts, m], int8 [8, m, 4]. `start` is -zero * (sum of
-// the int8), `sum` is scale * (sum of the int8). With int16_limit it holds for each group: f32 scale [m], with has_min
-// f32 sum [m], int16 [16, m, 2]. With by_row, tokens follow one another, and a token holds for each 256 elements:
-// f32 scale [8 groups], f32 start * scale [8, parts], int8 [256]. With both, a token holds for each 256 elements what
-// ternary_rows.cc needs.
+// the int8), `sum` is scale * (sum of the int8). With sums_only, start [0, m] is the sums of both halves of the int8,
+// in 16 bits each. With int16_limit it holds for each group: f32 scale [m], with has_min f32 sum [m], int16 [16, m, 2].
+// With by_row, tokens follow one another, and a token holds for each 256 elements: f32 scale [8 groups], f32 start *
+// scale [8, parts], int8 [256]. With by_row and int16_limit, it holds for each 256 elements what ternary_rows.cc needs.
 struct ActLayout {
   bool dense = false;
   bool bf16 = false;
@@ -172,12 +175,14 @@ struct ActLayout {
   bool has_min = false;
   int parts = 1;
   int zero = 0;
+  bool sums_only = false;
   bool by_row = false;
   int int16_limit = 0;  // the largest integer of 16 bits; 0: int8, up to 127
 };
 static inline bool same(const ActLayout& a, const ActLayout& b) {
   return a.dense == b.dense && a.bf16 == b.bf16 && a.blocks == b.blocks && a.has_min == b.has_min &&
-         a.parts == b.parts && a.zero == b.zero && a.int16_limit == b.int16_limit && a.by_row == b.by_row;
+         a.parts == b.parts && a.zero == b.zero && a.int16_limit == b.int16_limit && a.by_row == b.by_row &&
+         a.sums_only == b.sums_only;
 }
 constexpr int kTernaryActBytes = 9 * 4 + 2 * kGroup * kSuperGroups;
 static inline int64_t act_token_bytes(const ActLayout& a, int64_t n_in) {

@@ -319,6 +319,7 @@ void describe_quant(PackedWeight& w, const FormatInfo& f, int kind, const Kernel
     w.unpacked = Unpacked::kBytes;
     w.few_activations = w.activations;
     w.few_activations.by_row = true;
+    w.activations.sums_only = k.scales == Scales::kMultiples;
     if (w.file_blocks == FileBlocks::kTQ1_0) w.few_activations.int16_limit = kInt16Activation;
     w.batch_changes_bits = true;
   }

@@ -5,8 +5,8 @@
 // fast with them, as long as memory is fast enough, because nothing has to be looked up.
 //
 // For few tokens, each row of weights is multiplied by each token: the levels of a group are looked up into a register
-// and multiplied at once (TQ1_0: ternary_rows.cc). For more tokens, the blocks of 32 rows are unpacked to a block of a panel with one byte for
-// each code, which stays in the first-level cache for all tokens.
+// and multiplied at once (TQ1_0: ternary_rows.cc). For more tokens, the blocks of 32 rows are unpacked to a block of a
+// panel with one byte for each code, which stays in the first-level cache for all tokens.
 #include "backend/cpu/grids.h"
 #include "backend/cpu/kernels.h"
 #include "backend/cpu/kernels/panel_sums.h"
@@ -285,11 +285,26 @@ struct TQ1_0 {
 
 constexpr int kRowsAtOnce = W < 8 ? 8 : W;
 
+// Writes the scales of a group to their places in the block of a panel at `out`.
+template <class T>
+INLINE void put_row_scales(const Row& read, int g, int row, uint8_t* out) {
+  constexpr BlockLayout b = block_layout(kQuantKinds[T::kind]);
+  constexpr uint32_t zero = T::top > 0 ? T::top : kTopLevelIQ1;
+  uint8_t* scales = out + b.head_bytes + g * b.record_bytes;
+  if constexpr (b.parts == 2) {
+    const uint32_t one = read.part_multiples[2 * g], two = read.part_multiples[2 * g + 1];
+    const uint32_t words[] = {one | one << 16, two | two << 16, (-zero * one & 0xFFFF) | -zero * two << 16};
+#pragma GCC unroll 3
+    for (int i = 0; i < 3; ++i) __builtin_memcpy(scales + (i * kPanelRows + row) * 4, &words[i], 4);
+  } else if constexpr (!b.shared) {
+    scales[row] = (uint8_t)read.multiples[g];
+  }
+}
+
 // Unpacks the blocks of 32 rows, one after another, to a block of a panel of T::kind (kernels.h).
 template <class T>
 void unpack_rows(const uint8_t* blocks, uint8_t* out) {
   constexpr BlockLayout b = block_layout(kQuantKinds[T::kind]);
-  constexpr int n_scales = b.shared ? 0 : b.n_groups * b.parts;
   alignas(64) uint8_t codes[kRowsAtOnce][kGroup * kSuperGroups];
   Row rows[kRowsAtOnce];
   for (int first = 0; first < kPanelRows; first += kRowsAtOnce, blocks += kRowsAtOnce * T::bytes) {
@@ -298,11 +313,8 @@ void unpack_rows(const uint8_t* blocks, uint8_t* out) {
       __builtin_prefetch(blocks + i * T::bytes + kPrefetchAhead, 0, 2);
       const uint16_t base = T::read(blocks + i * T::bytes, rows[i]);
       __builtin_memcpy(out + 2 * (first + i), &base, 2);
-#pragma GCC unroll 16
-      for (int j = 0; j < n_scales; ++j) {
-        uint8_t* scales = out + b.head_bytes + j / b.parts * b.record_bytes + j % b.parts * kPanelRows;
-        scales[first + i] = b.parts == 1 ? (uint8_t)rows[i].multiples[j] : rows[i].part_multiples[j];
-      }
+#pragma GCC unroll 8
+      for (int g = 0; g < kSuperGroups; ++g) put_row_scales<T>(rows[i], g, first + i, out);
     }
 #pragma GCC unroll 1
     for (int i = 0; i < kRowsAtOnce; ++i)

@@ -60,6 +60,10 @@ INLINE void pack_group(const float* x, int m, int m_count, const ActLayout& layo
     const float scaled = scale * (float)total;
     if (layout.has_min) __builtin_memcpy(sums + 4 * (part * m_count + m), &scaled, 4);
   }
+  if (layout.sums_only) {
+    const int16_t both[] = {(int16_t)sum(totals[0]), (int16_t)sum(totals[1])};
+    __builtin_memcpy(out + 4 * m, both, 4);
+  }
   for (int quad = 0; quad < kGroup / 4; ++quad)
     __builtin_memcpy(codes + quad_offset(quad, m, m_count), bytes + 4 * quad, 4);
 }

@@ -42,6 +42,7 @@ INLINE F load_scale(const uint8_t* scales, int field, int part, int row, F base)
   if constexpr (type == Scales::kSuper) return load_s8((const int8_t*)p) * base;
   if constexpr (type == Scales::kSuperSixBits) return to_float(part == 0 ? load_bytes(p) & ~3 : load_bytes(p)) * base;
   if constexpr (type == Scales::kSuperNibbles) return to_float((load_bytes(p) >> (4 * field)) & 15) * base;
+  if constexpr (type == Scales::kMultiples) return to_float(load_as<I>(p) & 0xFFFF) * base;
   if constexpr (type == Scales::kE8M0) return load_e8m0(p);
   if constexpr (type == Scales::kE4M3) return load_ue4m3(p);
   return load_f16((const uint16_t*)p);

@@ -32,13 +32,21 @@ INLINE void quant_pass(const uint8_t* panel, const uint8_t* act, int64_t n_in, I
       const uint8_t* record = panel + b.head_bytes + g * b.record_bytes;
       if constexpr (prefetches) prefetch<b.record_bytes, near>(record + kPrefetchAhead);
       const uint8_t* scales = b.shared ? panel : record;
-      group_step<kind>(
-          acc, act,
-          [&](int quad, int v)
-              __attribute__((always_inline)) { return load_codes<kind>(record + b.codes_at, quad, row + v * W, book); },
-          [&](int field, int part, int v) __attribute__((always_inline)) {
-            return load_scale<kind>(scales, field, part, row + v * W, field == 0 ? base[v] : base_min[v]);
-          });
+      if constexpr (k.scales == Scales::kMultiples) {
+        multiples_step<kind>(
+            acc, act, scales + row * b.scale_bytes, base, [&](int quad, int v) __attribute__((always_inline)) {
+              return load_codes<kind>(record + b.codes_at, quad, row + v * W, book);
+            });
+      } else {
+        group_step<kind>(
+            acc, act,
+            [&](int quad, int v) __attribute__((always_inline)) {
+              return load_codes<kind>(record + b.codes_at, quad, row + v * W, book);
+            },
+            [&](int field, int part, int v) __attribute__((always_inline)) {
+              return load_scale<kind>(scales, field, part, row + v * W, field == 0 ? base[v] : base_min[v]);
+            });
+      }
     }
   }
   for (int m = 0; m < M; ++m)
