@@ -21,8 +21,8 @@ constexpr int kMaxTile = 32;     // tokens
 // How the scale of a group of weights is stored: as f16; as a power of two, the exponent byte of an f32, where 0 means
 // 2^-127; as E4M3 without a sign; as an int8 times an f16 of the super-block; as four bits times such an f16, with the
 // scale and the minimum in a byte's low and high four bits; or as six bits times such an f16, in the high bits of a
-// byte. The two low bits of the first scale of group g are then bits 2g and 2g + 1 of the f16. Unpacked file blocks with
-// two scales for a group have multiples of such an f16, in the form that products of 16 bits need.
+// byte. The two low bits of the first scale of group g are then bits 2g and 2g + 1 of the f16. Unpacked file blocks
+// with two scales for a group have multiples of such an f16, in the form that products of 16 bits need.
 enum class Scales : uint8_t { kF16, kE8M0, kE4M3, kSuper, kSuperNibbles, kSuperSixBits, kMultiples };
 
 // The quantized layouts that have kernels. Packing removes most differences between formats. The remaining ones are the

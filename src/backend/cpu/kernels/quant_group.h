@@ -102,8 +102,8 @@ INLINE void add_multiples(I (&sums)[M][RV], const uint8_t* a, int first, int n_q
       for (int v = 0; v < RV; ++v) sums[m][v] += totals[m][v] * (multiples[v] & 0xFFFF);
 }
 
-// As group_step, for Scales::kMultiples. The sums of both parts, times their multiples, are added as integers, which stay
-// below 2^24, so the group has only one float sum. `scales` has the multiples of the first of RV vectors of rows.
+// As group_step, for Scales::kMultiples. The sums of both parts, times their multiples, are added as integers. They
+// stay below 2^24, so the group has only one float sum. `scales` has the multiples of the first of RV vectors of rows.
 template <int kind, int M, int RV, class Codes>
 INLINE void multiples_step(F (&acc)[M][RV], const uint8_t* a, const uint8_t* scales, const F (&base)[RV],
                            Codes&& codes) {

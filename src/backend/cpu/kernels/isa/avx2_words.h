@@ -21,9 +21,9 @@ INLINE Sums dot_scaled(Bytes codes, Bytes numbers, Words factors) {
 // The words of the first half have byte 2 * i of `bytes`, those of the second half byte 2 * i + 1.
 INLINE Words pair_of_bytes(const uint8_t* bytes, int i) {
   const __m256i both = _mm256_broadcastsi128_si256(_mm_loadu_si128((const __m128i*)bytes));
-  const __m256i low = _mm256_setr_epi16(-32768, -32768, -32768, -32768, -32768, -32768, -32768, -32768,  // 0x80: no byte
-                                        -32767, -32767, -32767, -32767, -32767, -32767, -32767, -32767);
-  return (Words)_mm256_shuffle_epi8(both, _mm256_add_epi16(low, _mm256_set1_epi16((int16_t)(2 * i))));
+  const Words first = {0, 0, 0, 0, 0, 0, 0, 0, 1, 1, 1, 1, 1, 1, 1, 1};
+  const Words indices = first + (uint16_t)(0x8000 + 2 * i);  // the index 0x80 means 0
+  return (Words)_mm256_shuffle_epi8(both, (__m256i)indices);
 }
 
 INLINE Words widen(Half bytes) { return (Words)_mm256_cvtepu8_epi16((__m128i)bytes); }
