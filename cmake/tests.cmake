@@ -52,6 +52,11 @@ function(ingot_tests folder)
   target_compile_options(test_${folder} PRIVATE -O0)
   target_precompile_headers(test_${folder} PRIVATE <gmock/gmock.h> <nlohmann/json.hpp> <fmt/format.h> <algorithm> <cmath>
                             <filesystem> <fstream> <functional> <map> <random> <set> <thread>)
+  # Each file would compile the same templates of nlohmann::json again. A local name may be that of another file.
+  if(CMAKE_BUILD_TYPE STREQUAL "Release")
+    set_target_properties(test_${folder} PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE 8)
+    target_compile_options(test_${folder} PRIVATE -Wno-shadow)
+  endif()
   set(threads 1)
   if(folder MATCHES "backend|model|engine")
     set(threads ${INGOT_TEST_THREADS})

@@ -16,15 +16,6 @@
 namespace ingot {
 namespace {
 
-constexpr StepLimits kLimits = {.max_tokens = 512,
-                                .max_seqs = 8,
-                                .max_logits = 8,
-                                .max_kv_len = 4096,
-                                .max_width = 4100,
-                                .max_heads = 64,
-                                .head_dim = 256,
-                                .n_vocab = 16};
-
 // Uses the kernels of the fixed list, because timings may choose other kernels on another GPU of the same model.
 // Returns null if the device does not exist.
 std::unique_ptr<Backend> backend_on(const char* device) {
@@ -51,7 +42,7 @@ struct Result {
 };
 
 void run_cases(Backend& backend, uint64_t seed, std::vector<Result>& results) {
-  backend.reserve(kLimits);
+  backend.reserve(kCaseLimits);
   for (const OpCase& c : all_cases()) {
     if (!runs_on(backend, c)) continue;
     OpRig rig(backend, seed);
@@ -69,7 +60,7 @@ void run_steps(Backend& backend, uint64_t seed, std::vector<Result>& results) {
   program.blocks.emplace_back(EmbedBlock{.table = rig.weight(Format::F16, 50, 1024)});
   program.blocks.emplace_back(
       HeadBlock{.norm = rig.norm(1024), .output = rig.weight(Format::Q4_0, 512, 1024), .n_vocab = 512});
-  program.allocate(backend, kLimits);
+  program.allocate(backend, kCaseLimits);
   const SamplingParams params{.temperature = 1, .top_k = 0, .top_p = 1, .min_p = 0};
   for (int32_t i = 0; i < 6; ++i) {
     const std::vector<int32_t> tokens{i, 40 - i}, positions{0, 0}, q_start{0, 1, 2}, kv_len{1, 1}, blocks{0, 1},
@@ -112,7 +103,7 @@ TEST_P(CudaTwoDevices, TakeTurns) {
   const auto first = backend_on("cuda:0"), second = backend_on(GetParam());
   if (!first || !second) GTEST_SKIP() << "there is no " << GetParam();
   if (kind_of(*first) != kind_of(*second)) GTEST_SKIP() << "they are of two kinds";
-  for (Backend* backend : {first.get(), second.get()}) backend->reserve(kLimits);
+  for (Backend* backend : {first.get(), second.get()}) backend->reserve(kCaseLimits);
   for (const uint64_t seed : {1, 2}) {
     OpRig here(*first, seed), there(*second, seed);
     const Tensor x = here.activations(3, 512), rx = there.activations(3, 512), y = here.output(3, 96),

@@ -13,6 +13,7 @@
 #include "backend/route.h"
 #include "base/error.h"
 #include "base/half.h"
+#include "ops_error.h"
 #include "ops_rig.h"
 #include "test_seed.h"
 
@@ -29,7 +30,7 @@ struct ExpertsCase {
   Format router = Format::F16;
 };
 
-const ExpertsCase kCases[] = {
+const ExpertsCase kExpertsCases[] = {
     {"q4_0, as a model is", Format::Q4_0, Format::Q4_0, 1, 12, 2048, 768, {.n_used = 8, .normalize = true}},
     {"q4_0, parts of tiles", Format::Q4_0, Format::Q4_0, 1, 24, 320, 352, {.n_used = 5}},
     {"q4_0, parts of tiles, more tokens", Format::Q4_0, Format::Q4_0, 7, 40, 352, 320, {.n_used = 5}},
@@ -81,9 +82,9 @@ std::vector<float> floats_of(Backend& backend, const Tensor& t) {
   return values;
 }
 
-class Layer {
+class ExpertLayer {
  public:
-  Layer(Backend& backend, const ExpertsCase& c, uint64_t seed) : backend_(backend), c_(c), rig_(backend, seed) {
+  ExpertLayer(Backend& backend, const ExpertsCase& c, uint64_t seed) : backend_(backend), c_(c), rig_(backend, seed) {
     rows_ = c.n * c.route.n_used;
     const int64_t n_here = c.route.n_own > 0 ? c.route.n_own : c.n_experts;
     a_.residual = rig_.values(c.n, c.dim, 0.1f);
@@ -137,7 +138,7 @@ class Layer {
   }
 
   // ref's result for the rows and the choice of another layer.
-  std::vector<float> repeat(const Layer& other) {
+  std::vector<float> repeat(const ExpertLayer& other) {
     const auto copy = [&](const Tensor& from) {
       const Tensor to = backend_.alloc(DType::kF32, from.rows, from.cols);
       const std::vector<float> values = floats_of(other.backend_, from);
@@ -157,7 +158,7 @@ class Layer {
 
   // Compares the other layer's choice with the host's for the same rows x. Skips a choice that depends on the fourth
   // digit of a logit.
-  void expect_choice(const Layer& other, std::mt19937_64& random) {
+  void expect_choice(const ExpertLayer& other, std::mt19937_64& random) {
     const Tensor x = backend_.alloc(DType::kF32, c_.n, c_.dim);
     const std::vector<float> rows = floats_of(other.backend_, other.a_.x);
     backend_.upload(x, rows.data());
@@ -206,17 +207,6 @@ class Layer {
   std::vector<float> start_;
 };
 
-// Root mean square of the error relative to that of `want`. The experts' outputs are most of `want`.
-double relative_error(const std::vector<float>& got, const std::vector<float>& want) {
-  double squares = 0, error_squares = 0;
-  for (size_t i = 0; i < want.size(); ++i) {
-    const double error = double{got[i]} - want[i];
-    if (!std::isfinite(error)) return INFINITY;
-    squares += double{want[i]} * want[i], error_squares += error * error;
-  }
-  return std::sqrt(error_squares / squares);
-}
-
 TEST(CudaExperts, AStepOfFewTokensEqualsRef) {
   std::unique_ptr<Backend> backend, ref = create_ref_backend();
   try {
@@ -230,9 +220,9 @@ TEST(CudaExperts, AStepOfFewTokensEqualsRef) {
       .max_tokens = 80, .max_seqs = 80, .max_logits = 1, .max_kv_len = 64, .max_width = 2048, .n_vocab = 16};
   backend->reserve(limits);
   ref->reserve(limits);
-  for (const ExpertsCase& c : kCases) {
+  for (const ExpertsCase& c : kExpertsCases) {
     SCOPED_TRACE(std::string(c.name) + ", seed " + std::to_string(seed));
-    Layer here(*backend, c, seed), there(*ref, c, seed);
+    ExpertLayer here(*backend, c, seed), there(*ref, c, seed);
     here.run();
     const std::vector<float> first = here.residual();
     there.expect_choice(here, random);

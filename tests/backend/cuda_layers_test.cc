@@ -12,6 +12,7 @@
 #include "backend/recorded_steps.h"
 #include "backend/wrapped.h"
 #include "base/error.h"
+#include "ops_error.h"
 #include "ops_rig.h"
 #include "test_seed.h"
 
@@ -41,7 +42,7 @@ struct LayersCase {
   }
 };
 
-const LayersCase kCases[] = {
+const LayersCase kLayersCases[] = {
     {.name = "q4_0, no past", .format = Format::Q4_0, .past = 0},
     {.name = "q4_0, as a small model is", .format = Format::Q4_0, .past = 126, .dim = 576, .ffn = 1536, .n_heads = 9, .n_kv_heads = 3, .n_layers = 5},
     {.name = "q4_0, one key head", .format = Format::Q4_0, .past = 4090, .dim = 512, .ffn = 1024, .n_heads = 8, .n_kv_heads = 1},
@@ -218,15 +219,6 @@ class Decoder {
   Program program_;
 };
 
-double relative_error(const std::vector<float>& got, const std::vector<float>& want) {
-  double squares = 0, error = 0;
-  for (size_t i = 0; i < want.size(); ++i) {
-    squares += double{want[i]} * want[i];
-    error += (double{got[i]} - want[i]) * (double{got[i]} - want[i]);
-  }
-  return std::sqrt(error / squares);
-}
-
 class CudaLayers : public testing::TestWithParam<LayersCase> {
  protected:
   void SetUp() override {
@@ -338,11 +330,11 @@ std::string name_of(const testing::TestParamInfo<LayersCase>& info) {
 
 std::vector<LayersCase> cases_on_clusters() {
   std::vector<LayersCase> cases;
-  std::ranges::copy_if(kCases, std::back_inserter(cases), &LayersCase::runs_on_clusters);
+  std::ranges::copy_if(kLayersCases, std::back_inserter(cases), &LayersCase::runs_on_clusters);
   return cases;
 }
 
-INSTANTIATE_TEST_SUITE_P(, CudaLayers, testing::ValuesIn(kCases), name_of);
+INSTANTIATE_TEST_SUITE_P(, CudaLayers, testing::ValuesIn(kLayersCases), name_of);
 INSTANTIATE_TEST_SUITE_P(, CudaClusters, testing::ValuesIn(cases_on_clusters()), name_of);
 
 }  // namespace

@@ -7,12 +7,12 @@
 #include <random>
 #include <set>
 
-#include "backend/cuda/create_cuda.h"
 #include "backend/planned_gpu.h"
 #include "backend/recorded_steps.h"
 #include "backend/ref/ref_backend.h"
 #include "base/error.h"
 #include "captured_log.h"
+#include "gpu.h"
 #include "ops_cases.h"
 #include "test_seed.h"
 
@@ -33,42 +33,14 @@ void gate_up(Backend& backend, Tensor y, Tensor x, const Weight& w_gate, const W
                    .act = act});
 }
 
-using Results = std::vector<std::vector<float>>;
-
-std::unique_ptr<Backend> gpu(const std::string& activations = "f16", bool deterministic = false,
-                             const std::string& kernels = "") {
-  try {
-    return create_cuda_backend(
-        {.device = "cuda", .activations = activations, .kernels = kernels, .deterministic = deterministic});
-  } catch (const UsageError&) {
-    return nullptr;
-  }
-}
-
-constexpr StepLimits kLimits = {.max_tokens = 512,
-                                .max_seqs = 8,
-                                .max_logits = 8,
-                                .max_kv_len = 4096,
-                                .max_width = 4100,
-                                .max_heads = 64,
-                                .head_dim = 256,
-                                .n_vocab = 16};
-
-Results run_case(const OpCase& c, Backend& backend, uint64_t seed, bool unfused) {
-  OpRig rig(backend, seed, unfused);
-  const OpRun op = c.prepare(rig);
-  op.run();
-  Results results;
-  for (const Tensor& t : op.outputs) {
-    results.emplace_back(t.rows * t.cols);
-    backend.download(results.back().data(), t);
-  }
-  return results;
+std::unique_ptr<Backend> gpu_with(const std::string& activations = "f16", bool deterministic = false,
+                                  const std::string& kernels = "") {
+  return gpu({.device = "cuda", .activations = activations, .kernels = kernels, .deterministic = deterministic});
 }
 
 // Root mean square of the error over that of `want`; infinite if an element is not finite. A few outputs may all be
 // small by chance; then the error is divided by 1, the size of typical inputs.
-double relative_error(const std::vector<float>& got, const std::vector<float>& want) {
+double output_error(const std::vector<float>& got, const std::vector<float>& want) {
   double squares = 0, error_squares = 0;
   for (size_t i = 0; i < want.size(); ++i) {
     const double error = double{got[i]} - want[i];
@@ -84,7 +56,7 @@ void expect_close(const Results& got, const Results& want, double tolerance) {
   ASSERT_EQ(got.size(), want.size());
   for (size_t o = 0; o < got.size(); ++o) {
     const double spread = got[o].size() < 64 ? 4 : 1;  // few outputs do not average out
-    EXPECT_LE(relative_error(got[o], want[o]), spread * tolerance) << "output " << o;
+    EXPECT_LE(output_error(got[o], want[o]), spread * tolerance) << "output " << o;
   }
 }
 
@@ -97,7 +69,7 @@ class CudaOps : public testing::TestWithParam<std::string> {
   template <class F>
   void each_case(Backend& backend, F&& f) const {
     const uint64_t seed = test_seed();
-    backend.reserve(kLimits);
+    backend.reserve(kCaseLimits);
     for (const OpCase& c : all_cases()) {
       if (c.op != GetParam() || !runs_on(backend, c)) continue;
       SCOPED_TRACE(c.name + ", seed " + std::to_string(seed));
@@ -108,12 +80,12 @@ class CudaOps : public testing::TestWithParam<std::string> {
 };
 
 TEST_P(CudaOps, MatchRef) {
-  const auto f32 = gpu("f32"), f16 = gpu("f16");
+  const auto f32 = gpu_with("f32"), f16 = gpu_with("f16");
   if (!f32) GTEST_SKIP() << "no GPU";
-  f16->reserve(kLimits);
+  f16->reserve(kCaseLimits);
   each_case(*f32, [&](const OpCase& c, uint64_t seed) {
     const auto ref = create_ref_backend();
-    ref->reserve(kLimits);
+    ref->reserve(kCaseLimits);
     const Results want = run_case(c, *ref, seed, false);
     SCOPED_TRACE("f32");
     expect_close(run_case(c, *f32, seed, false), want, std::max({c.tolerance, c.loose, kFloatError}));
@@ -123,7 +95,7 @@ TEST_P(CudaOps, MatchRef) {
 }
 
 TEST_P(CudaOps, FusedMatchesItsDefault) {
-  const auto backend = gpu();
+  const auto backend = gpu_with();
   if (!backend) GTEST_SKIP() << "no GPU";
   each_case(*backend, [&](const OpCase& c, uint64_t seed) {
     expect_close(run_case(c, *backend, seed, false), run_case(c, *backend, seed, true), kF16Error);
@@ -133,7 +105,7 @@ TEST_P(CudaOps, FusedMatchesItsDefault) {
 // An RTX 3090 or 4090: blocks have 99 KB of shared memory, and there are neither clusters nor Hopper's instructions.
 std::unique_ptr<Backend> small_card(bool deterministic = false) {
   cuda::pretend_card(8, 9, 99 << 10);
-  auto backend = gpu("f16", deterministic, "fixed");
+  auto backend = gpu_with("f16", deterministic, "fixed");
   cuda::pretend_card(0, 0, 0);
   return backend;
 }
@@ -143,7 +115,7 @@ TEST_P(CudaOps, MatchRefOnASmallCard) {
   if (!card) GTEST_SKIP() << "no GPU";
   each_case(*card, [&](const OpCase& c, uint64_t seed) {
     const auto ref = create_ref_backend();
-    ref->reserve(kLimits);
+    ref->reserve(kCaseLimits);
     expect_close(run_case(c, *card, seed, false), run_case(c, *ref, seed, false),
                  std::max({c.tolerance, c.loose, kF16Error}));
   });
@@ -163,8 +135,8 @@ void take_f16_activations(Backend* backend) {
   if (backend == nullptr) GTEST_SKIP() << "no GPU";
   const auto ref = create_ref_backend();
   const uint64_t seed = test_seed();
-  backend->reserve(kLimits);
-  ref->reserve(kLimits);
+  backend->reserve(kCaseLimits);
+  ref->reserve(kCaseLimits);
   for (const Format format : all_formats())
     for (const int64_t n : {1, 2, 8, 9, 16, 40, 100, 300}) {
       SCOPED_TRACE(std::string(info(format).name) + ", rows " + std::to_string(n) + ", seed " + std::to_string(seed));
@@ -200,7 +172,7 @@ void take_f16_activations(Backend* backend) {
       expect_close(got, want, kF16Error);
     }
 }
-TEST(CudaBackend, TakesF16Activations) { take_f16_activations(gpu().get()); }
+TEST(CudaBackend, TakesF16Activations) { take_f16_activations(gpu_with().get()); }
 TEST(CudaBackend, TakesF16ActivationsOnASmallCard) { take_f16_activations(small_card().get()); }
 TEST(CudaBackend, TakesF16ActivationsOnASmallCardWhenDeterministic) { take_f16_activations(small_card(true).get()); }
 
@@ -216,14 +188,14 @@ bool is_for_one_size(const std::string& kernel) { return kernel.ends_with("for t
 // output is in f16 or f32, with a bias, with a gate and two weights, or added to the old values. A kernel compiled for
 // one size computes the same sums in the same order.
 TEST(CudaBackend, KernelsMatchRef) {
-  const auto backend = gpu(), ref = create_ref_backend();
+  const auto backend = gpu_with(), ref = create_ref_backend();
   if (!backend) GTEST_SKIP() << "no GPU";
   const uint64_t seed = test_seed();
   constexpr int64_t kMost = 513, kOut = 280;
   constexpr int64_t kRows[] = {1,   2,   16,  17,  31,  32,  33,  64,  65,  96,  97,  128,
                                129, 130, 192, 193, 255, 256, 257, 288, 384, 511, 512, 513};
-  backend->reserve(kLimits);
-  ref->reserve(kLimits);
+  backend->reserve(kCaseLimits);
+  ref->reserve(kCaseLimits);
   std::set<std::string> seen;
   for (const Format format : kEveryKind) {
     const int64_t n_in = info(format).block_size > 32 ? 768 : 416;
@@ -291,11 +263,11 @@ TEST(CudaBackend, KernelsMatchRef) {
 
 // Several weights in one launch, with a part of the columns for each block of a cluster, or one row of activations.
 TEST(CudaBackend, KernelsShareALaunch) {
-  const auto backend = gpu(), ref = create_ref_backend();
+  const auto backend = gpu_with(), ref = create_ref_backend();
   if (!backend) GTEST_SKIP() << "no GPU";
   const uint64_t seed = test_seed();
-  backend->reserve(kLimits);
-  ref->reserve(kLimits);
+  backend->reserve(kCaseLimits);
+  ref->reserve(kCaseLimits);
   const std::vector<SeqShape> many = {{0, 100}, {40, 1}, {37, 50}}, one = {{40, 1}};
   for (const auto& seqs : {many, one})
     for (const Format format : {Format::Q4_0, Format::Q4_K, Format::Q6_K, Format::IQ4_NL}) {
@@ -322,11 +294,11 @@ TEST(CudaBackend, KernelsShareALaunch) {
 // For compute-sanitizer (bench/gpu/run.sh sanitize), which makes kernels some hundred times slower: small cases, one or
 // two for each kind of kernel.
 TEST(CudaBackend, SmallCasesOfEachKernel) {
-  const auto backend = gpu(), ref = create_ref_backend();
+  const auto backend = gpu_with(), ref = create_ref_backend();
   if (!backend) GTEST_SKIP() << "no GPU";
   const uint64_t seed = test_seed();
-  backend->reserve(kLimits);
-  ref->reserve(kLimits);
+  backend->reserve(kCaseLimits);
+  ref->reserve(kCaseLimits);
   const std::vector<SeqShape> mixed = {{100, 1}, {0, 40}, {7, 5}};
   std::vector<OpCase> cases = {moe_route_case(7, 64, {.n_used = 6, .n_groups = 8, .n_groups_used = 3}),
                                moe_combine_case(7, 3, 96)};
@@ -379,10 +351,10 @@ TEST(CudaBackend, SmallCasesOfEachKernel) {
 
 // In deterministic mode the rows of a product are batch-invariant: other rows do not change a single bit.
 TEST(CudaBackend, DeterministicRowsDoNotDependOnTheOthers) {
-  const auto backend = gpu("f16", true);
+  const auto backend = gpu_with("f16", true);
   if (!backend) GTEST_SKIP() << "no GPU";
   const uint64_t seed = test_seed();
-  backend->reserve(kLimits);
+  backend->reserve(kCaseLimits);
   for (const Format format : kEveryKind)
     for (const auto& shape : {std::pair<int64_t, int64_t>{72, 512}, {1040, 4096}}) {
       const int64_t n_out = shape.first, n_in = shape.second;
@@ -413,10 +385,10 @@ TEST(CudaBackend, DeterministicRowsDoNotDependOnTheOthers) {
 
 // In deterministic mode a token's attention is bit-identical, whatever other sequences and tokens the batch has.
 TEST(CudaBackend, DeterministicAttentionDoesNotDependOnTheOthers) {
-  const auto backend = gpu("f16", true);
+  const auto backend = gpu_with("f16", true);
   if (!backend) GTEST_SKIP() << "no GPU";
   const uint64_t seed = test_seed();
-  backend->reserve(kLimits);
+  backend->reserve(kCaseLimits);
   const AttentionShape shapes[] = {{8, 2, 64},
                                    {8, 2, 128},
                                    {8, 2, 256},
@@ -466,7 +438,7 @@ void run_two(Backend& backend, const Program& program, std::vector<int32_t> toke
 // From the second run on, a decode step is a replay that must read the new batch. Two programs on one backend never
 // share a recording.
 TEST(CudaBackend, ReplaysAStep) {
-  const auto backend = gpu();
+  const auto backend = gpu_with();
   if (!backend) GTEST_SKIP() << "no GPU";
   OpRig rig(*backend, 7);
   const Weight& table = rig.weight(Format::F16, 50, 64);
@@ -494,7 +466,7 @@ TEST(CudaBackend, ReplaysAStep) {
 // check_replays() detects a replay whose result differs from its ops'. Here the replay still uses a value from the time
 // of the recording.
 TEST(CudaBackend, NoticesAReplayThatDiffers) {
-  const auto backend = gpu();
+  const auto backend = gpu_with();
   if (!backend) GTEST_SKIP() << "no GPU";
   dynamic_cast<RecordedSteps&>(*backend).check_replays();
   OpRig rig(*backend, 7);
@@ -507,7 +479,7 @@ TEST(CudaBackend, NoticesAReplayThatDiffers) {
 // Loading a weight allocates exactly the predicted bytes.
 TEST(CudaBackend, KnowsWhatWeightsTake) {
   for (const char* activations : {"f16", "f32"}) {
-    const auto backend = gpu(activations);
+    const auto backend = gpu_with(activations);
     if (!backend) GTEST_SKIP() << "no GPU";
     OpRig rig(*backend, 7);
     for (const Format format : all_formats()) {
@@ -527,7 +499,7 @@ TEST(CudaBackend, KnowsWhatWeightsTake) {
 }
 
 TEST(CreateBackend, AutoIsTheGpuWhereThereIsOne) {
-  const bool has_gpu = gpu() != nullptr;
+  const bool has_gpu = gpu_with() != nullptr;
   const CapturedLog log;
   const auto backend = create_backend({.device = "auto", .n_threads = 1});
   const std::string& said = log.text();
@@ -539,7 +511,7 @@ TEST(CreateBackend, AutoIsTheGpuWhereThereIsOne) {
 TEST(CudaBackend, SaysWhatIsWrong) {
   EXPECT_THROW(create_cuda_backend({.device = "cuda", .activations = "f8"}), UsageError);
   EXPECT_THROW(create_cuda_backend({.device = "cuda", .activations = "f32", .deterministic = true}), UsageError);
-  const auto backend = gpu();
+  const auto backend = gpu_with();
   if (!backend) GTEST_SKIP() << "no GPU";
   EXPECT_THROW(backend->alloc(DType::kF32, 1 << 24, 1 << 24), Error);
   EXPECT_TRUE(backend->alloc(DType::kF32, 4, 4));  // the backend still works

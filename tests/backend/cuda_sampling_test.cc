@@ -9,27 +9,16 @@
 #include <numeric>
 #include <random>
 
-#include "backend/cuda/create_cuda.h"
 #include "backend/sampler.h"
-#include "base/error.h"
+#include "gpu.h"
 #include "test_seed.h"
 
 namespace ingot {
 namespace {
 
-constexpr float kInf = std::numeric_limits<float>::infinity();
-
-std::unique_ptr<Backend> gpu() {
-  try {
-    return create_cuda_backend({.device = "cuda"});
-  } catch (const UsageError&) {
-    return nullptr;
-  }
-}
-
 using Logits = std::vector<float>;
 
-SamplingParams plain() { return {.temperature = 1, .top_k = 0, .top_p = 1, .min_p = 0}; }
+SamplingParams plain_params() { return {.temperature = 1, .top_k = 0, .top_p = 1, .min_p = 0}; }
 
 // Kinds of rows: as models make them, flat, with ties, all equal, with NaN and infinities.
 Logits logits_of(int kind, int n_vocab, std::mt19937_64& random) {
@@ -44,17 +33,17 @@ Logits logits_of(int kind, int n_vocab, std::mt19937_64& random) {
   } else if (kind == 3) {
     std::fill(v.begin(), v.end(), -1.5f);
   } else if (kind == 4) {
-    for (int i = 0; i < 50; ++i) v[random() % v.size()] = NAN, v[random() % v.size()] = -kInf;
+    for (int i = 0; i < 50; ++i) v[random() % v.size()] = NAN, v[random() % v.size()] = -INFINITY;
     v[random() % v.size()] = 30;
   } else if (kind == 5) {
-    for (int i = 0; i < 3; ++i) v[random() % v.size()] = kInf;
+    for (int i = 0; i < 3; ++i) v[random() % v.size()] = INFINITY;
   } else if (kind == 6) {
     for (float& x : v) x *= 1e-3f;
   }
   return v;
 }
 
-struct Case {
+struct DrawCase {
   std::vector<Logits> logits;
   std::vector<SamplingParams> params;
   std::vector<std::vector<int32_t>> history;
@@ -73,7 +62,7 @@ struct Case {
   }
 };
 
-std::vector<Sampled> draw_on_gpu(Backend& backend, const Case& c) {
+std::vector<Sampled> draw_on_gpu(Backend& backend, const DrawCase& c) {
   const auto n_vocab = static_cast<int64_t>(c.logits[0].size());
   const Tensor t = backend.alloc(DType::kF32, static_cast<int64_t>(c.rows.size()), n_vocab);
   Logits all;
@@ -83,12 +72,12 @@ std::vector<Sampled> draw_on_gpu(Backend& backend, const Case& c) {
   return backend.wait();
 }
 
-SamplingParams random_params(std::mt19937_64& random, int n_vocab) {
+SamplingParams random_gpu_params(std::mt19937_64& random, int n_vocab) {
   const auto one_of = [&](auto... v) {
     const std::common_type_t<decltype(v)...> all[] = {v...};
     return all[random() % std::size(all)];
   };
-  SamplingParams p = plain();
+  SamplingParams p = plain_params();
   p.temperature = one_of(0.0f, 0.3f, 0.8f, 1.0f, 2.0f);
   p.top_k = one_of(0, 0, 1, 40, 300, 1024, 1500, 5000, 1 << 20);
   p.top_p = one_of(1.0f, 1.0f, 0.95f, 0.5f, 0.9999f, 1e-6f);
@@ -100,7 +89,7 @@ SamplingParams random_params(std::mt19937_64& random, int n_vocab) {
   if (random() % 4 == 0) p.typical_p = 0.7f;
   if (random() % 4 == 0) p.xtc_probability = 0.7f, p.dry_multiplier = 1, p.dynatemp_range = 0.3f;  // on the host
   for (uint64_t i = random() % 3 == 0 ? 5 : 0; i > 0; --i)
-    p.logit_bias.push_back({static_cast<int32_t>(random() % n_vocab), one_of(3.0f, -2.0f, -kInf)});
+    p.logit_bias.push_back({static_cast<int32_t>(random() % n_vocab), one_of(3.0f, -2.0f, -INFINITY)});
   return p;
 }
 
@@ -114,9 +103,9 @@ TEST(CudaSampling, DrawsAsTheHostSampler) {
   std::mt19937_64 random(seed);
   int n_drawn = 0, n_other = 0;
   for (const int n_vocab : {7, 1000, 2049, 50021, 128256}) {
-    Case c;
+    DrawCase c;
     for (int i = 0; i < 140; ++i) {
-      const SamplingParams p = random_params(random, n_vocab);
+      const SamplingParams p = random_gpu_params(random, n_vocab);
       std::vector<int32_t> seen(random() % 200);
       for (int32_t& token : seen) token = static_cast<int32_t>(random() % std::min(n_vocab, 100));
       std::vector<uint32_t> mask;
@@ -182,13 +171,13 @@ TEST(CudaSampling, HasTheRightDistribution) {
   std::mt19937_64 random(seed);
   constexpr int kRows = 256, kRounds = 40, kVocab = 3000;
   for (const SamplingParams& base :
-       {plain(), SamplingParams{.temperature = 0.7f, .top_k = 20, .top_p = 0.9f, .min_p = 0.02f},
+       {plain_params(), SamplingParams{.temperature = 0.7f, .top_k = 20, .top_p = 0.9f, .min_p = 0.02f},
         SamplingParams{.temperature = 1.3f, .top_k = 0, .top_p = 0.8f, .min_p = 0}}) {
     const Logits logits = logits_of(0, kVocab, random);
     const std::vector<double> probability = distribution(logits, base);
     std::vector<double> seen(kVocab);
     for (int round = 0; round < kRounds; ++round) {
-      Case c;
+      DrawCase c;
       for (int i = 0; i < kRows; ++i) {
         SamplingParams p = base;
         p.seed = random();
@@ -221,16 +210,16 @@ TEST(CudaSampling, DoesNotDependOnTheBatch) {
   const auto backend = gpu();
   if (!backend) GTEST_SKIP() << "no GPU";
   std::mt19937_64 random(test_seed());
-  Case many;
+  DrawCase many;
   for (int i = 0; i < 64; ++i) {
-    SamplingParams p = random_params(random, 50021);
+    SamplingParams p = random_gpu_params(random, 50021);
     p.typical_p = 1;
     many.add(logits_of(i % 7, 50021, random), p, {1, 2, 3, 2});
   }
   many.finish();
   const std::vector<Sampled> together = draw_on_gpu(*backend, many);
   for (size_t i = 0; i < many.rows.size(); i += 7) {
-    Case one;
+    DrawCase one;
     one.add(many.logits[i], many.params[i], many.history[i]);
     one.finish();
     one.rows[0].position = many.rows[i].position;
@@ -244,12 +233,12 @@ TEST(CudaSampling, GreedyRowsOfRawLogits) {
   const auto backend = gpu();
   if (!backend) GTEST_SKIP() << "no GPU";
   std::mt19937_64 random(test_seed());
-  Case c;
-  SamplingParams greedy = plain();
+  DrawCase c;
+  SamplingParams greedy = plain_params();
   greedy.temperature = 0;
   for (int kind = 0; kind < 7; ++kind) c.add(logits_of(kind, 50021, random), greedy);
   c.add(Logits(50021, NAN), greedy);
-  c.add(Logits(50021, -kInf), greedy);
+  c.add(Logits(50021, -INFINITY), greedy);
   c.finish();
   const std::vector<Sampled> drawn = draw_on_gpu(*backend, c);
   SamplerScratch scratch(50021);

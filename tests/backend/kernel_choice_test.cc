@@ -15,15 +15,15 @@
 namespace ingot {
 namespace {
 
-constexpr int64_t kOut = 96, kIn = 512;
+constexpr int64_t kChoiceOut = 96, kChoiceIn = 512;
 
 class KernelChoices : public testing::TestWithParam<Format> {
  protected:
   Weight random_weight(uint64_t seed) {
-    bytes_.emplace_back(static_cast<size_t>(kOut) * row_bytes(GetParam(), kIn));
-    fill_random(GetParam(), seed, bytes_.back().data(), kOut * kIn / info(GetParam()).block_size, 1.0f);
-    return backend_->prepare({.format = GetParam(), .n_out = kOut, .n_in = kIn, .codes = bytes_.back().data()},
-                             kForMatmul);
+    bytes_.emplace_back(static_cast<size_t>(kChoiceOut) * row_bytes(GetParam(), kChoiceIn));
+    fill_random(GetParam(), seed, bytes_.back().data(), kChoiceOut * kChoiceIn / info(GetParam()).block_size, 1.0f);
+    return backend_->prepare(
+        {.format = GetParam(), .n_out = kChoiceOut, .n_in = kChoiceIn, .codes = bytes_.back().data()}, kForMatmul);
   }
   std::vector<float> values(const Tensor& t) {
     std::vector<float> got(t.rows * t.cols);
@@ -42,9 +42,9 @@ TEST_P(KernelChoices, GiveTheSameBits) {
   std::normal_distribution<float> normal;
   const Weight gate = random_weight(seed), up = random_weight(seed + 1);
   for (const int rows : {1, 5, 8, 40}) {
-    std::vector<float> x(rows * kIn);
+    std::vector<float> x(rows * kChoiceIn);
     for (float& v : x) v = normal(random);
-    const Tensor in = backend_->alloc(DType::kF32, rows, kIn), y = backend_->alloc(DType::kF32, rows, kOut);
+    const Tensor in = backend_->alloc(DType::kF32, rows, kChoiceIn), y = backend_->alloc(DType::kF32, rows, kChoiceOut);
     backend_->upload(in, x.data());
     std::vector<float> first, first_gated;
     for (const std::string& kernel : backend_->matmul_kernels(gate, rows)) {
@@ -70,14 +70,18 @@ TEST_P(KernelChoices, GateAndUpNeedNotRunTogether) {
   SCOPED_TRACE(testing::Message() << "seed " << seed);
   std::mt19937_64 random(seed);
   std::normal_distribution<float> normal;
-  std::vector<float> x(kRows * kIn), dense(kOut * kIn);
+  std::vector<float> x(kRows * kChoiceIn), dense(kChoiceOut * kChoiceIn);
   for (auto* all : {&x, &dense})
     for (float& v : *all) v = normal(random);
-  const Weight quantized = random_weight(seed), f32 = backend_->prepare(
-      {.format = Format::F32, .n_out = kOut, .n_in = kIn, .codes = reinterpret_cast<const uint8_t*>(dense.data())}, kForMatmul);
-  backend_->reserve({.max_tokens = kRows, .max_width = kIn});
-  const Tensor in = backend_->alloc(DType::kF32, kRows, kIn);
-  const auto out = [&] { return backend_->alloc(DType::kF32, kRows, kOut); };
+  const Weight quantized = random_weight(seed),
+               f32 = backend_->prepare({.format = Format::F32,
+                                        .n_out = kChoiceOut,
+                                        .n_in = kChoiceIn,
+                                        .codes = reinterpret_cast<const uint8_t*>(dense.data())},
+                                       kForMatmul);
+  backend_->reserve({.max_tokens = kRows, .max_width = kChoiceIn});
+  const Tensor in = backend_->alloc(DType::kF32, kRows, kChoiceIn);
+  const auto out = [&] { return backend_->alloc(DType::kF32, kRows, kChoiceOut); };
   const Tensor y = out(), gated = out(), other = out();
   backend_->upload(in, x.data());
   const size_t allocated = backend_->allocated_bytes();
@@ -121,9 +125,9 @@ INSTANTIATE_TEST_SUITE_P(Formats, KernelChoices, testing::ValuesIn(formats_packe
 TEST(KernelChoice, OthersHaveOneKernel) {
   const auto backend = create_cpu_backend({.device = "cpu", .n_threads = 1});
   for (const Format format : {Format::F16, Format::Q8_0, Format::IQ4_NL}) {
-    const std::vector<uint8_t> bytes(static_cast<size_t>(kOut) * row_bytes(format, kIn));
+    const std::vector<uint8_t> bytes(static_cast<size_t>(kChoiceOut) * row_bytes(format, kChoiceIn));
     const Weight w =
-        backend->prepare({.format = format, .n_out = kOut, .n_in = kIn, .codes = bytes.data()}, kForMatmul);
+        backend->prepare({.format = format, .n_out = kChoiceOut, .n_in = kChoiceIn, .codes = bytes.data()}, kForMatmul);
     EXPECT_EQ(backend->matmul_kernels(w, 1), std::vector<std::string>{cpu::available_kernels().front()->isa})
         << info(format).name;
   }
@@ -132,9 +136,9 @@ TEST(KernelChoice, OthersHaveOneKernel) {
 TEST(KernelChoice, IsTheSetThatWasAskedFor) {
   for (const cpu::Kernels* kernels : cpu::available_kernels()) {
     const auto backend = create_cpu_backend({.device = "cpu", .n_threads = 1, .isa = kernels->isa});
-    const std::vector<uint8_t> bytes(static_cast<size_t>(kOut) * row_bytes(Format::Q4_0, kIn));
-    const Weight w =
-        backend->prepare({.format = Format::Q4_0, .n_out = kOut, .n_in = kIn, .codes = bytes.data()}, kForMatmul);
+    const std::vector<uint8_t> bytes(static_cast<size_t>(kChoiceOut) * row_bytes(Format::Q4_0, kChoiceIn));
+    const Weight w = backend->prepare(
+        {.format = Format::Q4_0, .n_out = kChoiceOut, .n_in = kChoiceIn, .codes = bytes.data()}, kForMatmul);
     for (const int rows : {1, 8, 300})
       EXPECT_EQ(backend->matmul_kernels(w, rows), std::vector<std::string>{kernels->isa});
   }

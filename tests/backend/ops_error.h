@@ -1,6 +1,9 @@
 // How much a backend's results may differ from ref's, relative to their own root mean square, and the reasons for these
 // limits.
 #pragma once
+#include <cmath>
+#include <vector>
+
 #include "quant/format.h"
 
 namespace ingot {
@@ -44,6 +47,17 @@ inline double format_error(Format format) {
   if (is_float8(info(format))) return 0.018;
   if (info(format).unpack != nullptr) return 0.010;
   return format == Format::BF16 ? kBf16Error : weight_error(format);
+}
+
+// Root mean square of the error relative to that of `want`. Infinite if an element is not finite.
+inline double relative_error(const std::vector<float>& got, const std::vector<float>& want) {
+  double squares = 0, error_squares = 0;
+  for (size_t i = 0; i < want.size(); ++i) {
+    const double error = double{got[i]} - want[i];
+    if (!std::isfinite(error)) return INFINITY;
+    squares += double{want[i]} * want[i], error_squares += error * error;
+  }
+  return std::sqrt(error_squares / squares);
 }
 
 }  // namespace ingot

@@ -16,27 +16,13 @@
 namespace ingot {
 namespace {
 
-using Results = std::vector<std::vector<float>>;
 constexpr size_t kFew = 64;  // outputs
 
-Results run_case(const OpCase& c, Backend& backend, uint64_t seed, bool unfused) {
-  OpRig rig(backend, seed, unfused);
-  backend.reserve({.max_tokens = 128,
-                   .max_seqs = 8,
-                   .max_logits = 8,
-                   .max_kv_len = 4096,
-                   .max_width = 4100,
-                   .max_heads = 64,
-                   .head_dim = 256,
-                   .n_vocab = 16});
-  const OpRun op = c.prepare(rig);
-  op.run();
-  Results results;
-  for (const Tensor& t : op.outputs) {
-    results.emplace_back(t.rows * t.cols);
-    backend.download(results.back().data(), t);
-  }
-  return results;
+Results run_reserved(const OpCase& c, Backend& backend, uint64_t seed, bool unfused) {
+  StepLimits limits = kCaseLimits;
+  limits.max_tokens = 128;
+  backend.reserve(limits);
+  return run_case(c, backend, seed, unfused);
 }
 
 // Describes the first error of `got`; empty if there is none.
@@ -131,19 +117,21 @@ bool has_small_weights(const OpCase& c) {
 TEST_P(Ops, MatchRef) {
   each_case([&](const OpCase& c, uint64_t seed) {
     const double tolerance = tolerance_on(GetParam().isa, c);
-    const Results want = run_case(c, *create_ref_backend(), seed, false);
+    const Results want = run_reserved(c, *create_ref_backend(), seed, false);
     for (const int n_threads : {1, 3})
-      EXPECT_EQ(complaint(run_case(c, *cpu(n_threads), seed, false), want, tolerance, c.slack), "");
+      EXPECT_EQ(complaint(run_reserved(c, *cpu(n_threads), seed, false), want, tolerance, c.slack), "");
     if (!has_small_weights(c)) return;
     const auto small = create_cpu_backend({.n_threads = 2, .isa = GetParam().isa, .small_weights = true});
-    EXPECT_EQ(complaint(run_case(c, *small, seed, false), want, tolerance, c.slack), "") << "small weights";
+    EXPECT_EQ(complaint(run_reserved(c, *small, seed, false), want, tolerance, c.slack), "") << "small weights";
   });
 }
 
 // Both quantize the same activations in the same way. Only the order of sums differs, and how scores pass through exp.
 TEST_P(Ops, FusedMatchesItsDefault) {
   each_case([&](const OpCase& c, uint64_t seed) {
-    EXPECT_EQ(complaint(run_case(c, *cpu(2), seed, false), run_case(c, *cpu(2), seed, true), kHalfError, c.slack), "");
+    EXPECT_EQ(
+        complaint(run_reserved(c, *cpu(2), seed, false), run_reserved(c, *cpu(2), seed, true), kHalfError, c.slack),
+        "");
   });
 }
 
@@ -157,10 +145,10 @@ TEST(OpTable, NoticesADroppedBlock) {
   int n_cases = 0;
   for (const OpCase& c : all_cases()) {
     if (!std::set<std::string>{"matmul", "matmul_add", "gate_up", "norm_matmul", "qkv"}.contains(c.op)) continue;
-    const Results want = run_case(c, *create_ref_backend(), seed, false);
+    const Results want = run_reserved(c, *create_ref_backend(), seed, false);
     if (want[0].size() < kFew) continue;
     DropsABlock mutant(create_cpu_backend({}));
-    EXPECT_NE(complaint(run_case(c, mutant, seed, true), want, c.tolerance, c.slack), "")
+    EXPECT_NE(complaint(run_reserved(c, mutant, seed, true), want, c.tolerance, c.slack), "")
         << c.name << ", seed " << seed;
     ++n_cases;
   }
@@ -172,11 +160,11 @@ TEST(CpuBackend, AddsUpLongRowsInParts) {
   const uint64_t seed = test_seed();
   for (const Format format : {Format::F32, Format::F16})
     for (const OpCase& c : {matmul_case(format, {36, 70, 8704}, true), matmul_add_case(format, {36, 70, 8704}, true)}) {
-      const Results want = run_case(c, *create_ref_backend(), seed, false);
+      const Results want = run_reserved(c, *create_ref_backend(), seed, false);
       for (const cpu::Kernels* kernels : cpu::available_kernels())
         for (const int n_threads : {1, 2}) {
           const auto backend = create_cpu_backend({.n_threads = n_threads, .isa = kernels->isa});
-          EXPECT_EQ(complaint(run_case(c, *backend, seed, false), want, c.tolerance, 0), "")
+          EXPECT_EQ(complaint(run_reserved(c, *backend, seed, false), want, c.tolerance, 0), "")
               << c.name << " on " << kernels->isa << ", seed " << seed;
         }
     }

@@ -16,7 +16,7 @@
 namespace ingot {
 namespace {
 
-std::unique_ptr<Backend> backend_named(const std::string& name) {
+std::unique_ptr<Backend> reserved_backend(const std::string& name) {
   std::unique_ptr<Backend> backend;
   try {
     backend = name == "ref"   ? create_ref_backend()
@@ -31,7 +31,7 @@ std::unique_ptr<Backend> backend_named(const std::string& name) {
 }
 
 template <class T>
-std::vector<T> values_of(Backend& backend, const Tensor& t) {
+std::vector<T> downloaded(Backend& backend, const Tensor& t) {
   std::vector<T> values(static_cast<size_t>(t.rows * t.cols));
   backend.download(values.data(), t);
   return values;
@@ -86,8 +86,8 @@ class OwnExperts : public testing::TestWithParam<const char*> {
     a.gate = rig.output(rows, kFfn), a.up = rig.output(rows, kFfn), a.out = rig.output(rows, kDim);
     backend_->moe(a);
     backend_->synchronize();
-    return {values_of<int32_t>(*backend_, a.ids), values_of<float>(*backend_, a.weights),
-            values_of<float>(*backend_, a.residual)};
+    return {downloaded<int32_t>(*backend_, a.ids), downloaded<float>(*backend_, a.weights),
+            downloaded<float>(*backend_, a.residual)};
   }
 
   void make_layer(Format format, std::mt19937_64& random) {
@@ -114,7 +114,7 @@ TEST_P(OwnExperts, TheSumOverRanksIsTheWholeMixture) {
   std::mt19937_64 random(seed);
   for (const Format format : {Format::F16, Format::Q4_K, Format::Q8_0})
     for (const int64_t n : {1, 2, 3, 40}) {
-      backend_ = backend_named(GetParam());
+      backend_ = reserved_backend(GetParam());
       if (!backend_) GTEST_SKIP() << "no device " << GetParam();
       make_layer(format, random);
       n_ = n;
@@ -146,7 +146,7 @@ TEST_P(OwnExperts, TheSumOverRanksIsTheWholeMixture) {
 }
 
 TEST_P(OwnExperts, ASumLeavesOutWeightZeroButNotNan) {
-  backend_ = backend_named(GetParam());
+  backend_ = reserved_backend(GetParam());
   if (!backend_) GTEST_SKIP() << "no device " << GetParam();
   constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
   const auto tensor = [&](int64_t rows, int64_t cols, const std::vector<float>& values) {
@@ -157,7 +157,7 @@ TEST_P(OwnExperts, ASumLeavesOutWeightZeroButNotNan) {
   const Tensor residual = tensor(3, 1, {1, 1, 1}), y = tensor(6, 1, {kNan, 2, 3, kNan, 4, 5}),
                weights = tensor(3, 2, {0, 0.5f, 0, 0, kNan, 0});
   backend_->moe_combine(residual, y, weights);
-  const std::vector<float> sums = values_of<float>(*backend_, residual);
+  const std::vector<float> sums = downloaded<float>(*backend_, residual);
   EXPECT_EQ(sums[0], 2);
   EXPECT_EQ(sums[1], 1);
   EXPECT_TRUE(std::isnan(sums[2]));

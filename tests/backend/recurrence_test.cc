@@ -16,9 +16,9 @@
 namespace ingot {
 namespace {
 
-class Random {
+class LayerRandom {
  public:
-  explicit Random(uint64_t seed) : engine_(seed) {}
+  explicit LayerRandom(uint64_t seed) : engine_(seed) {}
   int integer(int low, int high) { return std::uniform_int_distribution(low, high)(engine_); }
   std::vector<float> normal(int64_t n, float mean, float deviation) {
     std::normal_distribution<float> draw(mean, deviation);
@@ -50,7 +50,7 @@ struct Layer {
   bool tiled = false;
   std::vector<float> weight, decay, dt;
 
-  Layer(Random& random, int n_slots, int dim = 0 /* any */) {
+  Layer(LayerRandom& random, int n_slots, int dim = 0 /* any */) {
     n_key_heads = random.integer(1, dim > 0 ? 2 : 3);
     const int n_heads = n_key_heads * random.integer(1, dim > 0 ? 4 : 3);
     shape = {.n_slots = n_slots, .n_layers = 2, .conv_width = random.integer(2, 5), .n_heads = n_heads,
@@ -66,7 +66,7 @@ struct Layer {
 
 struct Inputs {
   std::vector<float> channels, beta, alpha;
-  Inputs(Random& random, const Layer& layer, int n)
+  Inputs(LayerRandom& random, const Layer& layer, int n)
       : channels(random.normal(int64_t{n} * layer.shape.n_channels, 0, 1)),
         beta(random.normal(int64_t{n} * layer.shape.n_heads, 0, 1)),
         alpha(random.normal(int64_t{n} * layer.shape.n_heads, -1, 1.5f)) {}
@@ -139,7 +139,7 @@ class Recurrence : public testing::TestWithParam<std::string> {
   }
   const uint64_t seed_ = test_seed();
   testing::ScopedTrace trace_{__FILE__, __LINE__, "seed " + std::to_string(seed_)};
-  Random random_{seed_};
+  LayerRandom random_{seed_};
   std::unique_ptr<Backend> backend_ = backend_named(GetParam()), ref_ = create_ref_backend();
 };
 
@@ -166,7 +166,7 @@ TEST_P(Recurrence, EqualsRefInAnySteps) {
 }
 
 // A sequence of n tokens, split into steps of at most most_tokens. Each step also has another sequence.
-void expect_same_in_cuts(Backend& backend, Random& random, const Layer& layer, int n, int most_tokens) {
+void expect_same_in_cuts(Backend& backend, LayerRandom& random, const Layer& layer, int n, int most_tokens) {
   const int n_channels = layer.shape.n_channels, n_heads = layer.shape.n_heads;
   const Inputs all(random, layer, n);
   const auto states = backend.make_states(layer.shape);

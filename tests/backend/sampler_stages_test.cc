@@ -19,7 +19,7 @@ namespace {
 
 using enum SamplerStage;
 
-class Random {
+class StageRandom {
  public:
   unsigned seed() const { return seed_; }
   float uniform(double low, double high) {
@@ -55,7 +55,7 @@ struct Token {
   double logit, p = 0;
 };
 
-struct Oracle {
+struct StageOracle {
   const SamplingParams& params;
   const std::vector<int32_t>& history;
   int64_t position;
@@ -194,9 +194,9 @@ struct Oracle {
   void apply(SamplerStage stage) {
     const bool truncates = stage != kPenalties && stage != kDry && stage != kTemperature;
     if (truncates && params.mirostat != 0) return;
-    void (Oracle::*const kOf[])() = {&Oracle::penalties, &Oracle::dry,     &Oracle::n_sigma,
-                                     &Oracle::top_k,     &Oracle::typical, &Oracle::top_p,
-                                     &Oracle::min_p,     &Oracle::xtc,     &Oracle::temperature};
+    void (StageOracle::*const kOf[])() = {&StageOracle::penalties, &StageOracle::dry,     &StageOracle::n_sigma,
+                                          &StageOracle::top_k,     &StageOracle::typical, &StageOracle::top_p,
+                                          &StageOracle::min_p,     &StageOracle::xtc,     &StageOracle::temperature};
     (this->*kOf[static_cast<size_t>(stage)])();
   }
 
@@ -244,7 +244,7 @@ Drawn draw(const std::vector<float>& logits, const SamplingParams& params, const
 // Draws with the sampler and with the definitions. Returns whether they could be compared.
 bool compare(const std::vector<float>& logits, const SamplingParams& params, const std::vector<int32_t>& history,
              int64_t position, float mu = 0) {
-  Oracle oracle{params, history, position, mu, {}};
+  StageOracle oracle{params, history, position, mu, {}};
   for (size_t i = 0; i < logits.size(); ++i) oracle.tokens.push_back({static_cast<int32_t>(i), logits[i]});
   for (const SamplerStage stage : params.stages.empty() ? kAll : params.stages) oracle.apply(stage);
   if (params.mirostat != 0) oracle.mirostat();
@@ -259,7 +259,7 @@ bool compare(const std::vector<float>& logits, const SamplingParams& params, con
 }
 
 // Sets the parameters of one stage at random.
-void turn_on(SamplerStage stage, SamplingParams& p, Random& random, int n_vocab) {
+void turn_on(SamplerStage stage, SamplingParams& p, StageRandom& random, int n_vocab) {
   switch (stage) {
     case kPenalties:
       p.repetition_penalty = random.uniform(0.5, 2), p.presence_penalty = random.uniform(-1, 1);
@@ -287,12 +287,12 @@ void turn_on(SamplerStage stage, SamplingParams& p, Random& random, int n_vocab)
 }
 
 // Few words make histories that repeat themselves.
-struct Case {
+struct StageCase {
   std::vector<float> logits;
   std::vector<int32_t> history;
   int64_t position;
 };
-Case random_case(Random& random) {
+StageCase random_case(StageRandom& random) {
   const int n_vocab = random.integer(2, 120), n_words = std::min(n_vocab, random.integer(1, 6));
   return {random.logits(n_vocab), random.history(random.integer(0, 80), n_words), random.integer(0, 1 << 20)};
 }
@@ -300,11 +300,11 @@ Case random_case(Random& random) {
 class EachStage : public testing::TestWithParam<SamplerStage> {};
 
 TEST_P(EachStage, FollowsItsDefinition) {
-  Random random;
+  StageRandom random;
   SCOPED_TRACE(random.seed());
   int n = 0;
   for (int i = 0; i < 400; ++i) {
-    const Case c = random_case(random);
+    const StageCase c = random_case(random);
     SamplingParams p = plain();
     p.seed = static_cast<uint64_t>(random.integer(0, 1 << 30));
     turn_on(GetParam(), p, random, static_cast<int>(c.logits.size()));
@@ -318,11 +318,11 @@ INSTANTIATE_TEST_SUITE_P(SamplerStages, EachStage, testing::ValuesIn(kAll), [](c
 });
 
 TEST(SamplerStages, InAnyOrder) {
-  Random random;
+  StageRandom random;
   SCOPED_TRACE(random.seed());
   int n = 0, n_changed = 0;
   for (int i = 0; i < 1500; ++i) {
-    const Case c = random_case(random);
+    const StageCase c = random_case(random);
     SamplingParams p = plain();
     p.seed = static_cast<uint64_t>(random.integer(0, 1 << 30));
     std::vector<SamplerStage> order = kAll;
@@ -341,11 +341,11 @@ TEST(SamplerStages, InAnyOrder) {
 }
 
 TEST(SamplerStages, MirostatFollowsItsDefinition) {
-  Random random;
+  StageRandom random;
   SCOPED_TRACE(random.seed());
   int n = 0;
   for (int i = 0; i < 600; ++i) {
-    const Case c = random_case(random);
+    const StageCase c = random_case(random);
     SamplingParams p = plain();
     p.mirostat = 2, p.mirostat_tau = random.uniform(0.5, 6), p.mirostat_eta = random.uniform(0.01, 0.5);
     p.seed = static_cast<uint64_t>(random.integer(0, 1 << 30));
@@ -358,7 +358,7 @@ TEST(SamplerStages, MirostatFollowsItsDefinition) {
 
 // Mirostat's purpose: the mean surprise of long texts is tau, however certain the model is.
 TEST(SamplerStages, MirostatComesToItsSurprise) {
-  Random random;
+  StageRandom random;
   SCOPED_TRACE(random.seed());
   SamplingParams p = plain();
   p.mirostat = 2, p.mirostat_tau = 3;
@@ -375,11 +375,11 @@ TEST(SamplerStages, MirostatComesToItsSurprise) {
 
 // The default order, given by name, draws the same tokens as the fast path.
 TEST(SamplerStages, TheDefaultOrderByNameIsTheDefault) {
-  Random random;
+  StageRandom random;
   SCOPED_TRACE(random.seed());
   int n_equal = 0;
   for (int i = 0; i < 500; ++i) {
-    const Case c = random_case(random);
+    const StageCase c = random_case(random);
     SamplingParams p;
     p.seed = static_cast<uint64_t>(i);
     p.repetition_penalty = random.uniform(0.8, 1.5), p.typical_p = random.chance(0.5) ? 1 : random.uniform(0.2, 1);

@@ -11,12 +11,15 @@
 #include <string>
 #include <vector>
 
+#include "engine/engine.h"
 #include "engine/fake_runner.h"
 #include "engine/request.h"
 #include "engine/speculate/oracle.h"
 #include "test_seed.h"
 
 namespace ingot {
+
+using Tokens = std::vector<int32_t>;
 
 class Collector : public TokenSink {
  public:
@@ -44,6 +47,27 @@ class Collector : public TokenSink {
   std::vector<float> logprobs;
   std::optional<Finish> finish;
 };
+
+// Submits the request with a sink of its own.
+inline std::shared_ptr<Collector> submit(Engine& engine, Request request) {
+  const auto sink = std::make_shared<Collector>();
+  request.sink = sink;
+  engine.submit(std::move(request));
+  return sink;
+}
+
+// Steps until no request is left.
+inline void run(Engine& engine) {
+  while (engine.step()) {}
+}
+
+inline Tokens joined(Tokens a, const Tokens& b) {
+  a.insert(a.end(), b.begin(), b.end());
+  return a;
+}
+
+// The clock of engines whose tests set the time.
+inline Clock::time_point fake_time;
 
 struct Expected {
   std::vector<int32_t> tokens;
@@ -184,5 +208,11 @@ class Random {
   unsigned seed_;
   std::mt19937 engine_;
 };
+
+inline Tokens random_tokens(Random& random, int n, int n_vocab = 1000) {
+  Tokens tokens(n);
+  for (int32_t& token : tokens) token = random.integer(0, n_vocab - 1);
+  return tokens;
+}
 
 }  // namespace ingot

@@ -13,7 +13,7 @@ namespace {
 
 using testing::HasSubstr;
 
-Request make_request(int n_prompt, int max_tokens, std::shared_ptr<TokenSink> sink) {
+Request unshared_request(int n_prompt, int max_tokens, std::shared_ptr<TokenSink> sink) {
   Request request;
   request.prompt.assign(n_prompt, 1);
   request.prompt[0] = max_tokens;  // different, so that the prompts share no blocks
@@ -22,7 +22,7 @@ Request make_request(int n_prompt, int max_tokens, std::shared_ptr<TokenSink> si
   return request;
 }
 
-FakeOptions options_of(int n_blocks, int max_seqs, bool overlaps = false) {
+FakeOptions company_options(int n_blocks, int max_seqs, bool overlaps = false) {
   FakeOptions options;
   options.info = {.n_vocab = 1000, .n_ctx = 256, .block_size = 16, .n_blocks = n_blocks, .max_batch_tokens = 64,
                   .max_seqs = max_seqs};
@@ -30,20 +30,15 @@ FakeOptions options_of(int n_blocks, int max_seqs, bool overlaps = false) {
   return options;
 }
 
-void run(Engine& engine) {
-  while (engine.step()) {
-  }
-}
-
 TEST(Company, PriorityGoesFirst) {
-  FakeRunner runner(options_of(64, 1));
+  FakeRunner runner(company_options(64, 1));
   Engine engine(runner);
   const auto busy = std::make_shared<Collector>(), low = std::make_shared<Collector>(),
              high = std::make_shared<Collector>();
-  engine.submit(make_request(4, 5, busy));
+  engine.submit(unshared_request(4, 5, busy));
   engine.step();
-  engine.submit(make_request(4, 6, low));
-  Request request = make_request(4, 7, high);
+  engine.submit(unshared_request(4, 6, low));
+  Request request = unshared_request(4, 7, high);
   request.priority = 1;
   engine.submit(request);
   while (!high->finish) ASSERT_TRUE(engine.step());
@@ -61,13 +56,13 @@ TEST(Company, PriorityGoesFirst) {
 // A thousand requests of higher priority delay a request of lower priority. More than a thousand do not delay it
 // further.
 TEST(Company, PriorityIsNoStarvation) {
-  FakeRunner runner(options_of(64, 1));
+  FakeRunner runner(company_options(64, 1));
   Engine engine(runner);
   const auto patient = std::make_shared<Collector>();
-  engine.submit(make_request(1, 1, patient));
+  engine.submit(unshared_request(1, 1, patient));
   int n_before = 0;
   for (int i = 0; i < 1500; ++i) {
-    Request request = make_request(1, 2, std::make_shared<Collector>());
+    Request request = unshared_request(1, 2, std::make_shared<Collector>());
     request.priority = 1;
     engine.submit(request);
   }
@@ -79,15 +74,15 @@ TEST(Company, PriorityIsNoStarvation) {
 }
 
 TEST(Company, AClientWithManyRequestsStandsBack) {
-  FakeRunner runner(options_of(64, 1));
+  FakeRunner runner(company_options(64, 1));
   Engine engine(runner);
   for (int i = 0; i < 1000; ++i) {
-    Request request = make_request(1, 2, std::make_shared<Collector>());
+    Request request = unshared_request(1, 2, std::make_shared<Collector>());
     request.client = "eager";
     engine.submit(request);
   }
   const auto modest = std::make_shared<Collector>();
-  Request request = make_request(1, 1, modest);
+  Request request = unshared_request(1, 1, modest);
   request.client = "modest";
   engine.submit(request);
   while (!modest->finish) ASSERT_TRUE(engine.step());
@@ -97,11 +92,11 @@ TEST(Company, AClientWithManyRequestsStandsBack) {
 }
 
 TEST(Company, RequestsOfOneClientStayInOrder) {
-  FakeRunner runner(options_of(64, 1));
+  FakeRunner runner(company_options(64, 1));
   Engine engine(runner);
   std::vector<std::shared_ptr<Collector>> sinks;
   for (int i = 0; i < 60; ++i) {
-    Request request = make_request(1, 2, sinks.emplace_back(std::make_shared<Collector>()));
+    Request request = unshared_request(1, 2, sinks.emplace_back(std::make_shared<Collector>()));
     request.client = "one";
     engine.submit(request);
     for (int j = 0; j < i % 5; ++j) engine.step();
@@ -113,12 +108,12 @@ TEST(Company, RequestsOfOneClientStayInOrder) {
 
 // Returns false if the machine stalled until the deadline and a request did not begin in time.
 bool deadlines_end_what_runs_and_what_waits(std::chrono::milliseconds time) {
-  FakeRunner runner(options_of(64, 1));
+  FakeRunner runner(company_options(64, 1));
   Engine engine(runner);
   const auto running = std::make_shared<Collector>(), waiting = std::make_shared<Collector>(),
              unbegun = std::make_shared<Collector>(), calm = std::make_shared<Collector>();
   const auto soon = Clock::now() + time;
-  Request request = make_request(2, 200, running);
+  Request request = unshared_request(2, 200, running);
   request.deadline = soon;
   request.begin_by = soon;  // the request has begun by then
   engine.submit(request);
@@ -129,7 +124,7 @@ bool deadlines_end_what_runs_and_what_waits(std::chrono::milliseconds time) {
   request.deadline = {};
   request.begin_by = soon;
   engine.submit(request);
-  engine.submit(make_request(2, 3, calm));
+  engine.submit(unshared_request(2, 3, calm));
   engine.step();
   engine.step();
   if (Clock::now() >= soon) return false;
@@ -156,10 +151,10 @@ TEST(Company, DeadlinesEndWhatRunsAndWhatWaits) {
 
 // The engine's own thread wakes for the deadline, even if nothing else happens.
 TEST(Company, APausedRequestMeetsItsDeadline) {
-  FakeRunner runner(options_of(64, 4));
+  FakeRunner runner(company_options(64, 4));
   Engine engine(runner);
   const auto sink = std::make_shared<Collector>();
-  Request request = make_request(2, 200, sink);
+  Request request = unshared_request(2, 200, sink);
   request.deadline = Clock::now() + std::chrono::milliseconds(40);
   const RequestId id = engine.submit(request);
   engine.pause(id);
@@ -173,12 +168,12 @@ TEST(Company, APausedRequestMeetsItsDeadline) {
 
 TEST(Company, APauseHoldsOneRowOnly) {
   for (const bool overlaps : {false, true}) {
-    FakeRunner runner(options_of(64, 4, overlaps));
+    FakeRunner runner(company_options(64, 4, overlaps));
     Engine engine(runner);
     const auto slow = std::make_shared<Collector>(), other = std::make_shared<Collector>();
-    const Request request = make_request(20, 50, slow);
+    const Request request = unshared_request(20, 50, slow);
     const RequestId id = engine.submit(request);
-    engine.submit(make_request(3, 60, other));
+    engine.submit(unshared_request(3, 60, other));
     for (int i = 0; i < 5; ++i) engine.step();
     engine.pause(id);
     engine.pause(id);
@@ -204,10 +199,10 @@ TEST(Company, APauseHoldsOneRowOnly) {
 }
 
 TEST(Company, APausedRequestCanBeCancelled) {
-  FakeRunner runner(options_of(64, 4));
+  FakeRunner runner(company_options(64, 4));
   Engine engine(runner);
   const auto sink = std::make_shared<Collector>();
-  const RequestId id = engine.submit(make_request(3, 50, sink));
+  const RequestId id = engine.submit(unshared_request(3, 50, sink));
   engine.step();
   engine.pause(id);
   EXPECT_FALSE(engine.step());
@@ -218,11 +213,11 @@ TEST(Company, APausedRequestCanBeCancelled) {
 }
 
 TEST(Company, TheQueueIsBounded) {
-  FakeRunner runner(options_of(6, 4));  // room for one sequence
+  FakeRunner runner(company_options(6, 4));  // room for one sequence
   Engine engine(runner, {.max_queue = 2});
   std::vector<std::shared_ptr<Collector>> sinks;
   const auto ask = [&](int n) {
-    return engine.try_submit(make_request(n, 20, sinks.emplace_back(std::make_shared<Collector>())));
+    return engine.try_submit(unshared_request(n, 20, sinks.emplace_back(std::make_shared<Collector>())));
   };
   EXPECT_TRUE(ask(70));
   engine.step();
@@ -238,7 +233,7 @@ TEST(Company, TheQueueIsBounded) {
   EXPECT_FALSE(ask(70));
   EXPECT_THROW(ask(1000), Error);
   // Submit() ignores the queue's limit.
-  const RequestId id = engine.submit(make_request(70, 20, sinks.emplace_back(std::make_shared<Collector>())));
+  const RequestId id = engine.submit(unshared_request(70, 20, sinks.emplace_back(std::make_shared<Collector>())));
   EXPECT_FALSE(ask(70));
   engine.cancel(id);
   run(engine);
@@ -250,11 +245,11 @@ TEST(Company, TheQueueIsBounded) {
 
 // A preempted request waits again, but does not count towards the limit of the queue.
 TEST(Company, APreemptedRequestIsNotOfTheQueue) {
-  FakeRunner runner(options_of(8, 4));  // 128 tokens
+  FakeRunner runner(company_options(8, 4));  // 128 tokens
   Engine engine(runner, {.max_queue = 1});
   std::vector<std::shared_ptr<Collector>> sinks;
   const auto ask = [&](int n_prompt, int n) {
-    return engine.try_submit(make_request(n_prompt, n, sinks.emplace_back(std::make_shared<Collector>())));
+    return engine.try_submit(unshared_request(n_prompt, n, sinks.emplace_back(std::make_shared<Collector>())));
   };
   EXPECT_TRUE(ask(30, 90));
   engine.step();
@@ -285,7 +280,7 @@ TEST(Company, WhatSpoiledARequestIsNotCached) {
       if (n++ == 0) sampled[0].token = -1;
       return sampled;
     }
-    FakeRunner fake{options_of(64, 4)};
+    FakeRunner fake{company_options(64, 4)};
     int n = 0;
   };
   BadFirst runner;
@@ -293,7 +288,7 @@ TEST(Company, WhatSpoiledARequestIsNotCached) {
   const auto bad = std::make_shared<Collector>(), good = std::make_shared<Collector>(),
              again = std::make_shared<Collector>();
   for (const auto& sink : {bad, good, again}) {
-    engine.submit(make_request(40, 2, sink));
+    engine.submit(unshared_request(40, 2, sink));
     run(engine);
   }
   EXPECT_EQ(bad->finish->reason, FinishReason::kError);
@@ -314,12 +309,12 @@ TEST(Company, TheDeviceDoesNotWaitForTheHost) {
   std::vector<int32_t> tokens[2];
   for (int round = 0; round < 2 || (round < 30 && seconds[1] >= 20 * 0.01); ++round) {
     const bool overlaps = round > 0;
-    FakeOptions options = options_of(64, 4, overlaps);
+    FakeOptions options = company_options(64, 4, overlaps);
     options.step_us = 8000;
     FakeRunner runner(options);
     Engine engine(runner);
     const auto sink = std::make_shared<Slow>();
-    engine.submit(make_request(3, 20, sink));
+    engine.submit(unshared_request(3, 20, sink));
     const auto start = Clock::now();
     run(engine);
     seconds[overlaps] = std::chrono::duration<double>(Clock::now() - start).count();

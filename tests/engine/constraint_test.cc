@@ -53,13 +53,6 @@ Request request_of(std::shared_ptr<Constraint> constraint, uint64_t seed, int ma
   return request;
 }
 
-std::shared_ptr<Collector> submit(Engine& engine, Request request) {
-  const auto sink = std::make_shared<Collector>();
-  request.sink = sink;
-  engine.submit(std::move(request));
-  return sink;
-}
-
 // Without an engine: each token is the fake model's token, or the next one that the matcher accepts.
 std::vector<int32_t> constrained_output(const Request& request) {
   Matcher matcher(request.constraint);

@@ -8,8 +8,6 @@
 namespace ingot {
 namespace {
 
-using Tokens = std::vector<int32_t>;
-
 struct Chatter {
   explicit Chatter(const FakeOptions& options, const EngineOptions& engine_options = {})
       : runner(options), engine(runner, engine_options) {}
@@ -38,24 +36,13 @@ struct Chatter {
   Engine engine;
 };
 
-FakeOptions options_of(int n_ctx, int n_blocks, bool overlaps = false, int n_states = 0) {
+FakeOptions conversation_options(int n_ctx, int n_blocks, bool overlaps = false, int n_states = 0) {
   FakeOptions options;
   options.info = {.n_vocab = 1000, .n_ctx = n_ctx, .block_size = 16, .n_blocks = n_blocks, .max_batch_tokens = 64,
                   .max_seqs = 16};
   options.info.overlaps = overlaps;
   options.info.n_states = n_states;
   return options;
-}
-
-Tokens random_tokens(Random& random, int n) {
-  Tokens tokens(n);
-  for (int32_t& token : tokens) token = random.integer(0, 999);
-  return tokens;
-}
-
-Tokens joined(Tokens a, const Tokens& b) {
-  a.insert(a.end(), b.begin(), b.end());
-  return a;
 }
 
 class Conversation : public testing::TestWithParam<bool> {};
@@ -93,17 +80,17 @@ void expect_turns_to_compute_what_is_new(const FakeOptions& options) {
 }
 
 TEST_P(Conversation, ATurnComputesOnlyWhatIsNew) {
-  expect_turns_to_compute_what_is_new(options_of(2048, 1600, GetParam()));
+  expect_turns_to_compute_what_is_new(conversation_options(2048, 1600, GetParam()));
 }
 
 // The same for a model with states: two snapshots for each conversation are enough.
 TEST_P(Conversation, ATurnGoesOnFromAState) {
-  expect_turns_to_compute_what_is_new(options_of(2048, 1600, GetParam(), 16 + 34));
+  expect_turns_to_compute_what_is_new(conversation_options(2048, 1600, GetParam(), 16 + 34));
 }
 
 TEST_P(Conversation, AnEditKeepsWhatComesBeforeIt) {
   Random random;
-  Chatter chat(options_of(256, 64, GetParam()));
+  Chatter chat(conversation_options(256, 64, GetParam()));
   Tokens prompt = random_tokens(random, 100);
   EXPECT_EQ(chat.cached(prompt), 0);
   Tokens edited = prompt;
@@ -120,7 +107,7 @@ TEST_P(Conversation, AnEditKeepsWhatComesBeforeIt) {
 TEST_P(Conversation, StatesAreLeftWhereSomebodyMayGoOn) {
   Random random;
   SCOPED_TRACE(random.seed());
-  Chatter chat(options_of(256, 64, GetParam(), 16 + 8));
+  Chatter chat(conversation_options(256, 64, GetParam(), 16 + 8));
   const Tokens shared = random_tokens(random, 70);
   const auto with = [&](int n) {
     const Tokens more = random_tokens(random, n);
@@ -146,7 +133,7 @@ TEST_P(Conversation, StatesAreLeftWhereSomebodyMayGoOn) {
 TEST_P(Conversation, ManyGoOnFromOneState) {
   Random random;
   SCOPED_TRACE(random.seed());
-  Chatter chat(options_of(256, 200, GetParam(), 16 + 6));
+  Chatter chat(conversation_options(256, 200, GetParam(), 16 + 6));
   const Tokens prompt = random_tokens(random, 65);
   chat.cached(prompt);
   std::vector<std::shared_ptr<Collector>> sinks;
@@ -160,7 +147,7 @@ TEST_P(Conversation, ManyGoOnFromOneState) {
 // With exactly one slot for each sequence, a sequence can still continue from the state of the last finished sequence.
 TEST_P(Conversation, WithoutSlotsToSpareTheLastStateIsTakenOver) {
   Random random;
-  Chatter chat(options_of(256, 64, GetParam(), 16));
+  Chatter chat(conversation_options(256, 64, GetParam(), 16));
   Tokens history = random_tokens(random, 100);
   for (int turn = 0; turn < 5; ++turn) {
     const auto sink = chat.submit(history, 8);
@@ -176,7 +163,7 @@ INSTANTIATE_TEST_SUITE_P(Loops, Conversation, testing::Bool(),
 
 TEST(PrefixCaching, ASaltHasItsOwnCache) {
   Random random;
-  Chatter chat(options_of(256, 64));
+  Chatter chat(conversation_options(256, 64));
   const Tokens prompt = random_tokens(random, 100);
   EXPECT_EQ(chat.cached(prompt, "alice"), 0);
   EXPECT_EQ(chat.cached(prompt, "bob"), 0);
@@ -186,7 +173,7 @@ TEST(PrefixCaching, ASaltHasItsOwnCache) {
 
 TEST(PrefixCaching, CanBeOff) {
   Random random;
-  Chatter chat(options_of(256, 64), {.prefix_cache = false});
+  Chatter chat(conversation_options(256, 64), {.prefix_cache = false});
   const Tokens prompt = random_tokens(random, 100);
   for (int i = 0; i < 3; ++i) EXPECT_EQ(chat.cached(prompt), 0);
   EXPECT_EQ(chat.engine.gauges().blocks_cached, 0);
@@ -194,7 +181,7 @@ TEST(PrefixCaching, CanBeOff) {
 
 TEST(PrefixCaching, RunningRequestsShareBlocks) {
   Random random;
-  Chatter chat(options_of(256, 64));
+  Chatter chat(conversation_options(256, 64));
   const Tokens prompt = random_tokens(random, 65);  // 4 blocks and one token
   chat.submit(prompt, 100);
   for (int i = 0; i < 3; ++i) chat.engine.step();
@@ -211,7 +198,7 @@ TEST(PrefixCaching, RunningRequestsShareBlocks) {
 // cached.
 TEST(PrefixCaching, TheLeastRecentlyUsedGoes) {
   Random random;
-  Chatter chat(options_of(64, 10));
+  Chatter chat(conversation_options(64, 10));
   const Tokens a = random_tokens(random, 60), b = random_tokens(random, 60), c = random_tokens(random, 60);
   EXPECT_EQ(chat.cached(a), 0);
   EXPECT_EQ(chat.cached(b), 0);
@@ -225,7 +212,7 @@ TEST(PrefixCaching, TheLeastRecentlyUsedGoes) {
 TEST(PrefixCaching, NoTenantSeesAnother) {
   Random random;
   SCOPED_TRACE(random.seed());
-  FakeOptions options = options_of(64, 24, random.chance(0.5));
+  FakeOptions options = conversation_options(64, 24, random.chance(0.5));
   options.info.block_size = 4;
   Chatter chat(options);
   std::vector<Tokens> common;
@@ -255,7 +242,7 @@ TEST(PrefixCaching, NoTenantSeesAnother) {
 
 TEST(PrefixCaching, APreemptedRequestFindsItsOwnBlocks) {
   Random random;
-  FakeOptions options = options_of(256, 13);  // two sequences of 96 tokens and one more block
+  FakeOptions options = conversation_options(256, 13);  // two sequences of 96 tokens and one more block
   Chatter chat(options);
   const auto first = chat.submit(random_tokens(random, 90), 80), second = chat.submit(random_tokens(random, 90), 60);
   chat.run();
@@ -269,7 +256,7 @@ TEST(PrefixCaching, APreemptedRequestFindsItsOwnBlocks) {
 // If all layers of a model have a window, tokens before the window hold no blocks but are still found.
 TEST(PrefixCaching, BlocksBeforeTheWindowAreGivenUp) {
   Random random;
-  FakeOptions options = options_of(512, 32);
+  FakeOptions options = conversation_options(512, 32);
   options.info.window = 40;
   int most_used = 0;
   Chatter chat(options,
@@ -287,7 +274,7 @@ TEST(PrefixCaching, BlocksBeforeTheWindowAreGivenUp) {
 TEST(PrefixCaching, AWindowedModelAdmitsByItsWindow) {
   Random random;
   for (const bool overlaps : {false, true}) {
-    FakeOptions options = options_of(512, 70, overlaps);
+    FakeOptions options = conversation_options(512, 70, overlaps);
     options.info.window = 40;
     int most_running = 0;
     Chatter chat(options, {.chunk = 32,
@@ -308,7 +295,7 @@ TEST(PrefixCaching, AWindowedPoolTakesRequestsLongerThanItself) {
   for (const bool overlaps : {false, true}) {
     for (const bool prefix_cache : {false, true}) {
       for (const int n_more : {0, 1, 5}) {
-        FakeOptions options = options_of(512, 0, overlaps);
+        FakeOptions options = conversation_options(512, 0, overlaps);
         options.info.window = 40;
         // Blocks of 16 tokens: the 39 tokens before the next one may begin and end inside blocks.
         options.info.n_blocks = 3 + 2 + n_more;
@@ -332,7 +319,7 @@ TEST(PrefixCaching, AWindowedPoolTakesRequestsLongerThanItself) {
     }
   }
   // With one block less, the pool cannot hold a window at every position. So the pool limits the length.
-  FakeOptions options = options_of(512, 4);
+  FakeOptions options = conversation_options(512, 4);
   options.info.window = 40;
   EXPECT_EQ(context_limit(options.info), 64);
 }
@@ -342,7 +329,7 @@ TEST(PrefixCaching, AChainIsFoundThoughItsBeginningIsGone) {
   Random random;
   SCOPED_TRACE(random.seed());
   for (const int window : {0, 40}) {
-    FakeOptions options = options_of(512, 36);
+    FakeOptions options = conversation_options(512, 36);
     options.info.window = window;
     Chatter chat(options, {.chunk = 32});
     const Tokens prompt = random_tokens(random, 401);  // 25 blocks and one token

@@ -15,7 +15,7 @@ namespace {
 
 constexpr const char* kModel = "qwen3";
 
-std::unique_ptr<Ranks> load() {
+std::unique_ptr<Ranks> load_on_gpu() {
   const auto file = std::make_shared<const Gguf>(Gguf::open(path_of(std::string(kModel) + ".gguf")));
   return std::make_unique<Ranks>(
       config_from_gguf(*file), gguf_source(file),
@@ -60,21 +60,21 @@ class CudaFaults : public testing::Test {
 TEST_F(CudaFaults, AnAllocationThatFailsCostsTheLoad) {
   constexpr int kMany = 1 << 20, kPoints = 20;
   cuda::fail_allocation(kMany);
-  load();
+  load_on_gpu();
   const int n = kMany - cuda::allocations_left();
   ASSERT_GT(n, kPoints);
   for (int i = 0; i < kPoints; ++i) {
     cuda::fail_allocation(i * n / kPoints);
-    EXPECT_THROW(load(), Error) << "allocation " << i * n / kPoints << " of " << n;
+    EXPECT_THROW(load_on_gpu(), Error) << "allocation " << i * n / kPoints << " of " << n;
     EXPECT_EQ(cuda::allocations_left(), -1);
   }
-  expect_well(*load());
+  expect_well(*load_on_gpu());
 }
 
 TEST_F(CudaFaults, AnAllocationThatFailsCostsAStepsRequests) {
   int n_failed = 0;
   for (int at = 0;; ++at) {
-    const auto runner = load();
+    const auto runner = load_on_gpu();
     cuda::fail_allocation(at);
     {
       Engine engine(*runner);
@@ -115,7 +115,7 @@ class Breaking final : public Runner {
 
 // Runs in a separate process. Like `ingot serve`, the process exits with this code when the GPU is lost.
 [[noreturn]] void lose_device(const GreedyGolden& golden, int at_step) {
-  const auto runner = load();
+  const auto runner = load_on_gpu();
   Breaking breaking(*runner, at_step);
   Engine engine(breaking);
   std::vector<std::shared_ptr<Collector>> sinks;

@@ -20,7 +20,7 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-LoadedModel load(const char* device) {
+LoadedModel load_demo(const char* device) {
   const auto checkpoint = open_checkpoint(std::string(INGOT_TEST_DATA) + "/../../models/demo.gguf");
   return load_model(checkpoint, {.backend = {.device = device}, .n_ctx = 512, .max_batch_tokens = 128}, nullptr);
 }
@@ -48,14 +48,14 @@ std::vector<int32_t> greedy(Engine& engine, const Tokenizer& tokenizer, const st
 class DemoModel : public testing::TestWithParam<const char*> {};
 
 TEST_P(DemoModel, TokenizesAsHuggingFace) {
-  const LoadedModel model = load(GetParam());
+  const LoadedModel model = load_demo(GetParam());
   for (const Json& one : expected()["tokenize"])
     EXPECT_EQ(model.tokenizer->encode(one["text"].get<std::string>(), {.add_special = false, .parse_special = true}),
               one["ids"].get<std::vector<int32_t>>()) << one["text"];
 }
 
 TEST_P(DemoModel, LogitsAreThoseOfTheFile) {
-  LoadedModel model = load(GetParam());
+  LoadedModel model = load_demo(GetParam());
   const Json& golden = expected()["logits"];
   const auto ids = golden["ids"].get<std::vector<int32_t>>();
   const double bound = std::string_view(GetParam()) == "ref" ? 2e-3 : 0.15;  // the cpu's activations are int8
@@ -66,7 +66,7 @@ TEST_P(DemoModel, LogitsAreThoseOfTheFile) {
 }
 
 TEST_P(DemoModel, AnswersAsTheReference) {
-  LoadedModel model = load(GetParam());
+  LoadedModel model = load_demo(GetParam());
   Engine engine(*model.runner, {});
   for (const Json& chat : expected()["chat"]) {
     SCOPED_TRACE(chat["name"]);

@@ -22,7 +22,7 @@ struct Setup {
   std::string model = {};  // in tests/data/models; empty: the demo model, or a tiny model on ref, which is slow
 };
 
-std::unique_ptr<Ranks> load(const Setup& s) {
+std::unique_ptr<Ranks> load_deterministic(const Setup& s) {
   const std::string name = s.model.empty() && s.device == "ref" ? "qwen3" : s.model;
   const std::string file =
       std::string(INGOT_TEST_DATA) + (name.empty() ? "/../../models/demo.gguf" : "/models/" + name + ".gguf");
@@ -52,14 +52,6 @@ Said said(const Collector& sink) {
   return result;
 }
 
-std::shared_ptr<Collector> submit(Engine& engine, const Request& like) {
-  Request request = like;
-  const auto sink = std::make_shared<Collector>();
-  request.sink = sink;
-  engine.submit(std::move(request));
-  return sink;
-}
-
 Request random_request(Random& random, const RunnerInfo& info, int longest_prompt, int longest_output) {
   Request request;
   request.prompt.resize(random.integer(1, longest_prompt));
@@ -76,7 +68,7 @@ class Deterministic : public testing::TestWithParam<const char*> {
  protected:
   void SetUp() override {
     if (!has_device(GetParam())) GTEST_SKIP() << "no " << GetParam();
-    runner_ = load({.device = GetParam(), .n_ctx = ref() ? 128 : 1024});
+    runner_ = load_deterministic({.device = GetParam(), .n_ctx = ref() ? 128 : 1024});
   }
   bool ref() const { return std::string_view(GetParam()) == "ref"; }
   // The request under test. Its prompt is long enough for split attention, but shorter on ref, which is slow.
@@ -152,11 +144,11 @@ TEST_P(Deterministic, NeighboursChangeNothing) {
 
 TEST_P(Deterministic, PreemptionChangesNothing) {
   SCOPED_TRACE(random_.seed());
-  const auto tight = load({.device = GetParam(),
-                           .n_ctx = ref() ? 128 : 256,
-                           .n_kv_tokens = ref() ? 160 : 320,
-                           .max_seqs = 6,
-                           .n_threads = 1});
+  const auto tight = load_deterministic({.device = GetParam(),
+                                         .n_ctx = ref() ? 128 : 256,
+                                         .n_kv_tokens = ref() ? 160 : 320,
+                                         .max_seqs = 6,
+                                         .n_threads = 1});
   std::vector<Request> requests;
   std::vector<Said> expected;
   for (int i = 0; i < 8; ++i) {
@@ -215,7 +207,7 @@ TEST_P(Deterministic, OverlappedStepsChangeNothing) {
 TEST(DeterministicLoad, ConversationsComputeWhatIsNew) {
   Random random;
   SCOPED_TRACE(random.seed());
-  const auto runner = load({.device = "cpu", .n_ctx = 256});
+  const auto runner = load_deterministic({.device = "cpu", .n_ctx = 256});
   struct Turn {
     Request request;
     Said answer;
@@ -257,8 +249,8 @@ TEST(DeterministicLoad, ConversationsComputeWhatIsNew) {
 TEST(DeterministicLoad, OneRequestHasOneAnswer) {
   Random random;
   SCOPED_TRACE(random.seed());
-  const auto roomy = load({.device = "cpu", .n_ctx = 256}),
-             tight = load({.device = "cpu", .n_ctx = 256, .n_kv_tokens = 272, .max_seqs = 12});
+  const auto roomy = load_deterministic({.device = "cpu", .n_ctx = 256}),
+             tight = load_deterministic({.device = "cpu", .n_ctx = 256, .n_kv_tokens = 272, .max_seqs = 12});
   Request request = random_request(random, roomy->info(), 1, 1);
   request.prompt.resize(80);
   for (int32_t& token : request.prompt) token = random.integer(0, roomy->info().n_vocab - 1);
@@ -306,9 +298,9 @@ TEST_P(BatchInvariance, SameTokensInAnyBatch) {
   if (!has_device(device)) GTEST_SKIP() << "no " << device;
   Random random;
   SCOPED_TRACE(random.seed());
-  const auto roomy = load({.device = device, .n_ctx = 256, .model = model});
-  const auto tight =
-      load({.device = device, .n_ctx = 256, .n_kv_tokens = 288, .max_seqs = 6, .n_threads = 1, .model = model});
+  const auto roomy = load_deterministic({.device = device, .n_ctx = 256, .model = model});
+  const auto tight = load_deterministic(
+      {.device = device, .n_ctx = 256, .n_kv_tokens = 288, .max_seqs = 6, .n_threads = 1, .model = model});
   Request request = random_request(random, roomy->info(), 1, 1);
   request.prompt.resize(150);
   for (int32_t& token : request.prompt) token = random.integer(0, roomy->info().n_vocab - 1);

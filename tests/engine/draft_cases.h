@@ -3,7 +3,6 @@
 #include <gtest/gtest.h>
 
 #include "collector.h"
-#include "engine/engine.h"
 
 namespace ingot {
 
@@ -33,17 +32,6 @@ inline auto draft_cases() {
 
 inline std::string draft_case_name(const testing::TestParamInfo<DraftCase>& test) {
   return std::string(test.param.overlaps ? "Overlapping" : "InTurn") + (test.param.states ? "Hybrid" : "");
-}
-
-inline std::shared_ptr<Collector> submit(Engine& engine, Request request) {
-  const auto sink = std::make_shared<Collector>();
-  request.sink = sink;
-  engine.submit(std::move(request));
-  return sink;
-}
-
-inline void run(Engine& engine) {
-  while (engine.step()) {}
 }
 
 inline void expect_whole(const Collector& sink, const Request& request, const RunnerInfo& info) {

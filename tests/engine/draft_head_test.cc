@@ -14,22 +14,20 @@
 namespace ingot {
 namespace {
 
-// The engine's clock: a step takes 500 us.
-Clock::time_point fake_time;
-
 class DraftHeads : public testing::TestWithParam<DraftCase> {
  protected:
   FakeOptions options(double right) const {
     FakeOptions fake = GetParam().options(512, 600);
     fake.info.draft_head = DraftHeadKind::kMtp;
     fake.head_right = right;
+    // A step takes 500 us.
     fake.before_wait = [] { fake_time += std::chrono::microseconds(500); };
     return fake;
   }
   static Clock::time_point now() { return fake_time; }
 };
 
-Request request_of(std::vector<int32_t> prompt, int max_tokens) {
+Request guessed_request(std::vector<int32_t> prompt, int max_tokens) {
   Request request{
       .prompt = std::move(prompt), .max_tokens = max_tokens, .proposer = std::make_shared<DraftHeadProposer>()};
   request.sampling.n_logprobs = 0;
@@ -39,7 +37,7 @@ Request request_of(std::vector<int32_t> prompt, int max_tokens) {
 TEST_P(DraftHeads, RightGuessesSaveSteps) {
   FakeRunner runner(options(1));
   Engine engine(runner, {.now = now});
-  const Request request = request_of({1, 2, 3}, 300);
+  const Request request = guessed_request({1, 2, 3}, 300);
   const auto sink = submit(engine, request);
   run(engine);
   expect_whole(*sink, request, runner.info());
@@ -51,7 +49,7 @@ TEST_P(DraftHeads, RightGuessesSaveSteps) {
 TEST_P(DraftHeads, WrongGuessesEnd) {
   FakeRunner runner(options(0));
   Engine engine(runner, {.now = now});
-  const Request request = request_of({1, 2, 3}, 500);
+  const Request request = guessed_request({1, 2, 3}, 500);
   const auto sink = submit(engine, request);
   run(engine);
   expect_whole(*sink, request, runner.info());
@@ -69,7 +67,7 @@ TEST_P(DraftHeads, TrialsInVainBecomeRare) {
   Engine engine(runner, {.now = now});
   const auto drafts_of = [&](int n_tokens) {
     const int64_t before = engine.gauges().n_drafts;
-    submit(engine, request_of({1, 2, 3}, n_tokens));
+    submit(engine, guessed_request({1, 2, 3}, n_tokens));
     run(engine);
     return engine.gauges().n_drafts - before;
   };
@@ -86,7 +84,7 @@ TEST_P(DraftHeads, ShortAnswersAreTried) {
   const auto drafts_of = [&](int n_answers) {
     const int64_t before = engine.gauges().n_drafts;
     for (int i = 0; i < n_answers; ++i) {
-      submit(engine, request_of({i % 90, 2, 3}, 20));
+      submit(engine, guessed_request({i % 90, 2, 3}, 20));
       run(engine);
     }
     return engine.gauges().n_drafts - before;
@@ -101,14 +99,14 @@ TEST_P(DraftHeads, ShortAnswersAreTried) {
 TEST_P(DraftHeads, TheGainIsMeasured) {
   FakeRunner runner(options(1));
   Engine engine(runner, {.now = now});
-  const auto sink = submit(engine, request_of({1, 2, 3}, 400));
+  const auto sink = submit(engine, guessed_request({1, 2, 3}, 400));
   run(engine);
   const Usage& usage = sink->finish->usage;
   const double tokens_a_step = static_cast<double>(usage.output_tokens) / usage.sampling_steps;
   EXPECT_NEAR(usage.draft_gain, tokens_a_step, 0.2 * usage.draft_gain);
   EXPECT_GT(usage.draft_gain, 3);
   EXPECT_EQ(usage.draft_gain, engine.gauges().plain_seconds / engine.gauges().step_seconds);
-  Request plain = request_of({1, 2, 3}, 100);
+  Request plain = guessed_request({1, 2, 3}, 100);
   plain.proposer = nullptr;
   const auto without = submit(engine, plain);
   run(engine);
@@ -125,7 +123,7 @@ TEST_P(DraftHeads, GuessesForAllSequencesAtOnce) {
   std::vector<Request> requests;
   std::vector<std::shared_ptr<Collector>> sinks;
   for (int i = 0; i < 5; ++i) {
-    requests.push_back(request_of({i, 1, 2}, 200));
+    requests.push_back(guessed_request({i, 1, 2}, 200));
     sinks.push_back(submit(engine, requests.back()));
   }
   run(engine);
@@ -181,7 +179,7 @@ TEST_P(DraftHeads, ConstraintsHold) {
   std::vector<std::string> texts;
   for (int i = 0; i < 100; ++i) texts.push_back(i < 26 ? std::string(1, static_cast<char>('a' + i)) : "");
   const auto vocabulary = std::make_shared<GrammarVocabulary>(texts, std::vector<int32_t>{99});
-  Request request = request_of({1, 2, 3}, 200);
+  Request request = guessed_request({1, 2, 3}, 200);
   request.constraint = std::make_shared<Constraint>(compile_regex("([a-z][a-m]xyz){99}"), vocabulary);
   const Request plain = [&] {
     Request copy = request;
@@ -200,12 +198,12 @@ TEST_P(DraftHeads, ConstraintsHold) {
 // A fixed number of drafts, up to the last token that fits.
 TEST_P(DraftHeads, EndExactlyAtMaxTokensAndAtAnyStopToken) {
   FakeRunner runner(options(1));
-  const std::vector<int32_t> all = expected_output(request_of({9, 8, 7}, 12), runner.info()).tokens;
+  const std::vector<int32_t> all = expected_output(guessed_request({9, 8, 7}, 12), runner.info()).tokens;
   for (int n = 1; n <= 12; ++n) {
     for (const bool by_stop : {false, true}) {
       SCOPED_TRACE(n);
       Engine engine(runner);
-      Request request = request_of({9, 8, 7}, by_stop ? 40 : n);
+      Request request = guessed_request({9, 8, 7}, by_stop ? 40 : n);
       request.proposer = std::make_shared<DraftHeadProposer>(5);
       if (by_stop) request.stop_tokens = {all[n - 1]};
       const auto sink = submit(engine, request);
@@ -214,7 +212,7 @@ TEST_P(DraftHeads, EndExactlyAtMaxTokensAndAtAnyStopToken) {
       EXPECT_EQ(engine.gauges().blocks_used + engine.gauges().states_used, 0);
     }
   }
-  Request whole = request_of({1, 2, 3}, -1);  // to the end of the context
+  Request whole = guessed_request({1, 2, 3}, -1);  // to the end of the context
   whole.proposer = std::make_shared<DraftHeadProposer>(7);
   Engine engine(runner);
   const auto sink = submit(engine, whole);
@@ -232,8 +230,8 @@ TEST_P(DraftHeads, AFailureEndsTheRequestsThatAsked) {
   };
   FakeRunner runner(fake);
   Engine engine(runner, {.now = now});
-  const Request with = request_of({1, 2, 3}, 200), plain = [] {
-    Request request = request_of({4, 5}, 200);
+  const Request with = guessed_request({1, 2, 3}, 200), plain = [] {
+    Request request = guessed_request({4, 5}, 200);
     request.proposer = nullptr;
     return request;
   }();
@@ -270,7 +268,7 @@ TEST_P(RealHeads, GiveTheSameText) {
   SCOPED_TRACE(random.seed());
   std::vector<Request> requests;
   for (int i = 0; i < 40; ++i) {
-    Request request = i % 3 == 2 ? requests.back() : request_of({}, random.integer(1, 40));
+    Request request = i % 3 == 2 ? requests.back() : guessed_request({}, random.integer(1, 40));
     if (i % 3 < 2)
       for (int n = random.integer(1, 50); n > 0; --n)
         request.prompt.push_back(random.integer(0, runner.info().n_vocab - 1));

@@ -14,9 +14,7 @@ namespace {
 using testing::IsEmpty;
 using testing::SizeIs;
 
-// The engine's clock: each step of a model takes the time in the model's options.
-Clock::time_point fake_time;
-
+// Each step of the model takes step_us.
 FakeOptions options(int n_ctx, int max_logits, int step_us) {
   FakeOptions fake;
   fake.info = {.n_vocab = 100,
@@ -188,7 +186,9 @@ TEST(DraftModel, TheEngineThinksAhead) {
       EXPECT_EQ(got.sink->tokens, right);
       EXPECT_EQ(runner.violations(), std::vector<std::string>());
       EXPECT_GT(n_asked, 0);
-      if (n_wrong == 0) EXPECT_GT(got.gauges.n_accepted_tokens, 120);
+      if (n_wrong == 0) {
+        EXPECT_GT(got.gauges.n_accepted_tokens, 120);
+      }
     }
   }
 }

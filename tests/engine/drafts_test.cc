@@ -14,7 +14,7 @@ class Drafts : public testing::TestWithParam<DraftCase> {
   FakeOptions options() const { return GetParam().options(128, 200); }
 };
 
-Request request_of(std::vector<int32_t> prompt, int max_tokens, uint64_t seed = 0) {
+Request drafted_request(std::vector<int32_t> prompt, int max_tokens, uint64_t seed = 0) {
   Request request{.prompt = std::move(prompt), .max_tokens = max_tokens};
   request.sampling.seed = seed;
   request.sampling.n_logprobs = 0;
@@ -24,7 +24,7 @@ Request request_of(std::vector<int32_t> prompt, int max_tokens, uint64_t seed = 
 TEST_P(Drafts, RightOnesTakeFewerSteps) {
   FakeRunner runner(options());
   Engine engine(runner);
-  Request request = request_of({1, 2, 3, 4, 5}, 21);
+  Request request = drafted_request({1, 2, 3, 4, 5}, 21);
   request.proposer = fixed(right_drafts(request, runner.info(), 4));
   const auto sink = submit(engine, request);
   run(engine);
@@ -39,7 +39,7 @@ TEST_P(Drafts, RightOnesTakeFewerSteps) {
 TEST_P(Drafts, WrongOnesChangeNothing) {
   FakeRunner runner(options());
   Engine engine(runner);
-  Request request = request_of({1, 2, 3, 4, 5}, 21);
+  Request request = drafted_request({1, 2, 3, 4, 5}, 21);
   request.proposer = fixed(wrong_drafts(request, runner.info(), 4));
   const auto sink = submit(engine, request);
   run(engine);
@@ -54,12 +54,12 @@ TEST_P(Drafts, WrongOnesChangeNothing) {
 
 TEST_P(Drafts, EndExactlyAtMaxTokensAndAtAnyStopToken) {
   FakeRunner runner(options());
-  const std::vector<int32_t> all = expected_output(request_of({9, 8, 7}, 12), runner.info()).tokens;
+  const std::vector<int32_t> all = expected_output(drafted_request({9, 8, 7}, 12), runner.info()).tokens;
   for (int n = 1; n <= 12; ++n) {
     for (const bool by_stop : {false, true}) {
       SCOPED_TRACE(n);
       Engine engine(runner);
-      Request request = request_of({9, 8, 7}, by_stop ? 40 : n);
+      Request request = drafted_request({9, 8, 7}, by_stop ? 40 : n);
       if (by_stop) request.stop_tokens = {all[n - 1]};
       if (n % 3 == 0) request.min_tokens = n / 2;
       request.proposer = fixed(right_drafts(request, runner.info(), 5));
@@ -94,7 +94,7 @@ TEST_P(Drafts, ACancelOrAnExceptionAtATokenIsTheEnd) {
       SCOPED_TRACE(at);
       FakeRunner runner(options());
       Engine engine(runner);
-      Request request = request_of({5, 6, 7, 8}, 30);
+      Request request = drafted_request({5, 6, 7, 8}, 30);
       request.proposer = fixed(right_drafts(request, runner.info(), 6));
       const auto sink = std::make_shared<Ender>();
       sink->engine = &engine, sink->at = at, sink->throws = throws;
@@ -125,7 +125,7 @@ TEST_P(Drafts, TheLimitsOfAStepHold) {
       std::vector<Request> requests;
       std::vector<std::shared_ptr<Collector>> sinks;
       for (int i = 0; i < 6; ++i) {
-        requests.push_back(request_of({i, 1, 2}, 20));
+        requests.push_back(drafted_request({i, 1, 2}, 20));
         requests.back().proposer = fixed(right_drafts(requests.back(), runner.info(), 5));
         sinks.push_back(submit(engine, requests.back()));
       }
@@ -181,9 +181,9 @@ TEST_P(Drafts, NoScheduleChangesTheOutput) {
 TEST_P(Drafts, OthersDoNotWait) {
   FakeRunner runner(options());
   Engine engine(runner);
-  Request drafted = request_of({1, 2}, 10);
+  Request drafted = drafted_request({1, 2}, 10);
   drafted.proposer = fixed(wrong_drafts(drafted, runner.info(), 2));
-  const Request plain = request_of({3, 4}, 40);
+  const Request plain = drafted_request({3, 4}, 40);
   const auto slow = submit(engine, drafted), fast = submit(engine, plain);
   run(engine);
   expect_whole(*slow, drafted, runner.info());
@@ -194,7 +194,7 @@ TEST_P(Drafts, OthersDoNotWait) {
 TEST_P(Drafts, WhatProposeThrowsEndsTheRequest) {
   FakeRunner runner(options());
   Engine engine(runner);
-  Request request = request_of({1, 2}, 10);
+  Request request = drafted_request({1, 2}, 10);
   request.proposer = fixed([](std::span<const int32_t> history) -> std::vector<int32_t> {
     if (history.size() == 5) throw std::runtime_error("no idea");
     return {};
@@ -216,7 +216,7 @@ TEST(DraftsOfHybrids, NeedASpareSlot) {
     fake.info.max_logits = 10;
     FakeRunner runner(fake);
     Engine engine(runner);
-    Request first = request_of({1, 2}, 60), second = request_of({3, 4}, 12);
+    Request first = drafted_request({1, 2}, 60), second = drafted_request({3, 4}, 12);
     first.proposer = fixed(right_drafts(first, runner.info(), 3));
     const auto one = submit(engine, first);
     for (int i = 0; i < 4; ++i) engine.step();

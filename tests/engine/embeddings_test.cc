@@ -21,22 +21,11 @@ FakeOptions with_embeddings() {
 }
 
 // A prompt of n_prompt placeholders with these images.
-Request request_of(int n_prompt, std::vector<PromptEmbedding> embeddings, int max_tokens = 6) {
+Request image_request(int n_prompt, std::vector<PromptEmbedding> embeddings, int max_tokens = 6) {
   return {.prompt = std::vector<int32_t>(n_prompt, 7), .embeddings = std::move(embeddings), .max_tokens = max_tokens};
 }
 
-std::shared_ptr<Collector> submit(Engine& engine, Request request) {
-  const auto sink = std::make_shared<Collector>();
-  request.sink = sink;
-  engine.submit(std::move(request));
-  return sink;
-}
-
-void run(Engine& engine) {
-  while (engine.step()) {}
-}
-
-std::string error_of(const RunnerInfo& info, Request request) {
+std::string embedding_error(const RunnerInfo& info, Request request) {
   request.sink = std::make_shared<Collector>();
   try {
     validate(request, info);
@@ -48,24 +37,27 @@ std::string error_of(const RunnerInfo& info, Request request) {
 
 TEST(Embeddings, AreRefusedUnlessTheyFit) {
   const RunnerInfo info = with_embeddings().info, tokens_only = FakeOptions().info;
-  EXPECT_EQ(error_of(info, request_of(10, {image(1, 2, 3, kDim), image(2, 5, 5, kDim)})), "");
-  EXPECT_THAT(error_of(tokens_only, request_of(10, {image(1, 2, 3, kDim)})), HasSubstr("accepts only tokens"));
-  EXPECT_THAT(error_of(info, request_of(10, {image(1, 8, 3, kDim)})), HasSubstr("within the 10 tokens"));
-  EXPECT_THAT(error_of(info, request_of(10, {image(1, -1, 3, kDim)})), HasSubstr("from position -1"));
-  EXPECT_THAT(error_of(info, request_of(10, {image(1, 2, 0, kDim)})), HasSubstr("has 0 rows"));
-  EXPECT_THAT(error_of(info, request_of(10, {image(1, 2, 3, kDim), image(2, 4, 2, kDim)})), HasSubstr("embedding 1"));
-  EXPECT_THAT(error_of(info, request_of(10, {image(1, 2, 3, kDim + 1)})), HasSubstr("12 floats: expected 3 rows of 3"));
-  Request request = request_of(10, {image(1, 2, 3, kDim)});
+  EXPECT_EQ(embedding_error(info, image_request(10, {image(1, 2, 3, kDim), image(2, 5, 5, kDim)})), "");
+  EXPECT_THAT(embedding_error(tokens_only, image_request(10, {image(1, 2, 3, kDim)})),
+              HasSubstr("accepts only tokens"));
+  EXPECT_THAT(embedding_error(info, image_request(10, {image(1, 8, 3, kDim)})), HasSubstr("within the 10 tokens"));
+  EXPECT_THAT(embedding_error(info, image_request(10, {image(1, -1, 3, kDim)})), HasSubstr("from position -1"));
+  EXPECT_THAT(embedding_error(info, image_request(10, {image(1, 2, 0, kDim)})), HasSubstr("has 0 rows"));
+  EXPECT_THAT(embedding_error(info, image_request(10, {image(1, 2, 3, kDim), image(2, 4, 2, kDim)})),
+              HasSubstr("embedding 1"));
+  EXPECT_THAT(embedding_error(info, image_request(10, {image(1, 2, 3, kDim + 1)})),
+              HasSubstr("12 floats: expected 3 rows of 3"));
+  Request request = image_request(10, {image(1, 2, 3, kDim)});
   request.embeddings[0].rows = nullptr;
-  EXPECT_THAT(error_of(info, request), HasSubstr("0 floats"));
-  request = request_of(10, {image(1, 2, 3, kDim)});
+  EXPECT_THAT(embedding_error(info, request), HasSubstr("0 floats"));
+  request = image_request(10, {image(1, 2, 3, kDim)});
   request.embeddings[0].digest = {};
-  EXPECT_THAT(error_of(info, request), HasSubstr("no digest"));
+  EXPECT_THAT(embedding_error(info, request), HasSubstr("no digest"));
 }
 
 TEST(Embeddings, ChunksAndCompanyChangeNothing) {
-  const Request one = request_of(30, {image(1, 3, 9, kDim), image(2, 12, 5, kDim), image(1, 25, 5, kDim)});
-  const Request other = request_of(17, {image(2, 0, 17, kDim)}), plain = request_of(30, {});
+  const Request one = image_request(30, {image(1, 3, 9, kDim), image(2, 12, 5, kDim), image(1, 25, 5, kDim)});
+  const Request other = image_request(17, {image(2, 0, 17, kDim)}), plain = image_request(30, {});
   std::vector<std::vector<int32_t>> outputs;
   for (int chunk = 1; chunk <= 32; ++chunk) {
     FakeRunner runner(with_embeddings());
@@ -91,14 +83,14 @@ TEST(Embeddings, AreComparedByTheirDigests) {
     EXPECT_EQ(sink->tokens, expected_output(request, runner.info()).tokens);
     return sink->finish->usage.cached_tokens;
   };
-  EXPECT_EQ(cached_of(request_of(21, {image(1, 8, 6, kDim)})), 0);
-  EXPECT_EQ(cached_of(request_of(21, {image(1, 8, 6, kDim)})), 20);
-  EXPECT_EQ(cached_of(request_of(21, {image(2, 8, 6, kDim)})), 8);  // another image
-  EXPECT_EQ(cached_of(request_of(21, {image(1, 9, 6, kDim)})), 8);  // the same image at another place
-  EXPECT_EQ(cached_of(request_of(21, {})), 8);                      // placeholders used as plain tokens
-  EXPECT_EQ(cached_of(request_of(21, {})), 20);
-  EXPECT_EQ(cached_of(request_of(21, {image(1, 8, 5, kDim)})), 12);  // fewer rows of the image
-  EXPECT_EQ(cached_of(request_of(21, {image(2, 8, 6, kDim)})), 20);
+  EXPECT_EQ(cached_of(image_request(21, {image(1, 8, 6, kDim)})), 0);
+  EXPECT_EQ(cached_of(image_request(21, {image(1, 8, 6, kDim)})), 20);
+  EXPECT_EQ(cached_of(image_request(21, {image(2, 8, 6, kDim)})), 8);  // another image
+  EXPECT_EQ(cached_of(image_request(21, {image(1, 9, 6, kDim)})), 8);  // the same image at another place
+  EXPECT_EQ(cached_of(image_request(21, {})), 8);                      // placeholders used as plain tokens
+  EXPECT_EQ(cached_of(image_request(21, {})), 20);
+  EXPECT_EQ(cached_of(image_request(21, {image(1, 8, 5, kDim)})), 12);  // fewer rows of the image
+  EXPECT_EQ(cached_of(image_request(21, {image(2, 8, 6, kDim)})), 20);
   EXPECT_EQ(runner.violations(), std::vector<std::string>());
 }
 
@@ -107,15 +99,15 @@ TEST(Embeddings, AlsoInTheLastBlock) {
   FakeRunner runner(with_embeddings());
   for (const int other : {1, 2}) {
     Engine engine(runner);
-    const Request first = request_of(6, {image(1, 3, 3, kDim)}, 1);
+    const Request first = image_request(6, {image(1, 3, 3, kDim)}, 1);
     submit(engine, first);
     run(engine);
-    const Request next = request_of(12, {image(1, 3, 2, kDim), image(other, 5, 1, kDim)});
+    const Request next = image_request(12, {image(1, 3, 2, kDim), image(other, 5, 1, kDim)});
     const auto sink = submit(engine, next);
     run(engine);
     EXPECT_EQ(sink->tokens, expected_output(next, runner.info()).tokens);
     EXPECT_EQ(sink->finish->usage.cached_tokens, 5);  // row 0 of an image is not equal to row 2
-    const Request same = request_of(12, {image(1, 3, 3, kDim)});
+    const Request same = image_request(12, {image(1, 3, 3, kDim)});
     const auto again = submit(engine, same);
     run(engine);
     EXPECT_EQ(again->tokens, expected_output(same, runner.info()).tokens);
@@ -137,7 +129,7 @@ TEST(Embeddings, ComeBackAfterPreemption) {
       std::vector<Request> requests;
       std::vector<std::shared_ptr<Collector>> sinks;
       for (int i = 0; i < 8; ++i) {
-        requests.push_back(request_of(20, {image(i % 3, 2, 13, kDim)}, 30));
+        requests.push_back(image_request(20, {image(i % 3, 2, 13, kDim)}, 30));
         if (i % 2 > 0) requests.back().proposer = fixed(right_drafts(requests.back(), fake.info, 3));
         sinks.push_back(submit(engine, requests.back()));
       }

@@ -3,20 +3,12 @@
 // tools/goldens/make_models.py).
 #include <gtest/gtest.h>
 
-#include <nlohmann/json.hpp>
-
-#include "base/file.h"
-#include "collector.h"
-#include "engine/engine.h"
-#include "io/gguf/gguf.h"
-#include "model/ranks.h"
+#include "tiny_models.h"
 
 namespace ingot {
 namespace {
 
-std::string path_of(const std::string& file) { return std::string(INGOT_TEST_DATA) + "/models/" + file; }
-
-Ranks load(const std::string& name, int max_batch_tokens, int n_kv_tokens) {
+Ranks load_on_ref(const std::string& name, int max_batch_tokens, int n_kv_tokens) {
   auto file = std::make_shared<const Gguf>(Gguf::open(path_of(name + ".gguf")));
   RunnerOptions options;
   options.backend.device = "ref";
@@ -63,7 +55,7 @@ TEST_P(EngineModel, GreedyOutputIsThatOfTransformers) {
   }
   int64_t n_preempted = 0;
   for (int chunk : {3, 16, 64}) {
-    Ranks runner = load(GetParam(), 64, 224);
+    Ranks runner = load_on_ref(GetParam(), 64, 224);
     const auto sinks = run_all(runner, chunk, requests, &n_preempted);
     for (size_t i = 0; i < requests.size(); ++i) {
       const std::vector<int32_t> expected(greedy.end() - requests[i].max_tokens, greedy.end());
@@ -90,7 +82,7 @@ TEST_P(EngineModel, DrawsDoNotDependOnTheSchedule) {
     requests.push_back(request);
   }
   int64_t n_alone = 0, n_together = 0;
-  Ranks roomy = load(GetParam(), 112, 1000), tight = load(GetParam(), 16, 160);
+  Ranks roomy = load_on_ref(GetParam(), 112, 1000), tight = load_on_ref(GetParam(), 16, 160);
   const auto together = run_all(tight, 5, requests, &n_together);
   for (size_t i = 0; i < requests.size(); ++i) {
     const auto alone = run_all(roomy, 112, {requests[i]}, &n_alone)[0];

@@ -127,7 +127,7 @@ struct Counter final : TokenSink {
   FinishReason reason = FinishReason::kStop;
 };
 
-Request request_of(int i, std::shared_ptr<TokenSink> sink) {
+Request long_request(int i, std::shared_ptr<TokenSink> sink) {
   Request request;
   request.prompt.assign(static_cast<size_t>(5 + 7 * i), i);
   request.max_tokens = 12;
@@ -164,7 +164,7 @@ TEST(FailedCalls, AnAllocationCostsARequestOrAStep) {
         FakeRunner runner(options);
         Engine engine(runner, {});
         std::vector<std::shared_ptr<Counter>> sinks;
-        for (int i = 0; i < 4; ++i) engine.submit(request_of(i, sinks.emplace_back(std::make_shared<Counter>())));
+        for (int i = 0; i < 4; ++i) engine.submit(long_request(i, sinks.emplace_back(std::make_shared<Counter>())));
         const bool reached = run_with_failure(engine, n, at_step);
         for (const auto& sink : sinks) {
           ASSERT_EQ(sink->n_finished, 1);
@@ -176,7 +176,7 @@ TEST(FailedCalls, AnAllocationCostsARequestOrAStep) {
         }
         ASSERT_EQ(engine.gauges().blocks_used, 0);
         const auto after = std::make_shared<Counter>();
-        engine.submit(request_of(1, after));
+        engine.submit(long_request(1, after));
         while (engine.step()) {
         }
         ASSERT_EQ(after->reason, FinishReason::kLength);
@@ -198,7 +198,7 @@ TEST(FailedCalls, AFailedSubmitTakesNoPlaceInTheQueue) {
   int n_failed = 0;
   for (int n = 0; n < 200; ++n) {
     SCOPED_TRACE(n);
-    Request request = request_of(1, std::make_shared<Counter>());
+    Request request = long_request(1, std::make_shared<Counter>());
     request.stop_tokens = {1, 2, 3};
     request.min_tokens = 2;
     std::optional<RequestId> id;
@@ -232,7 +232,7 @@ TEST(FailedCalls, AQueuedRequestTakesMemoryForItsPromptOnly) {
   const auto sink = std::make_shared<Counter>();
   const int64_t before = live_bytes;
   for (int i = 0; i < kRequests; ++i) {
-    Request request = request_of(0, sink);
+    Request request = long_request(0, sink);
     request.max_tokens = -1;
     engine.submit(std::move(request));
   }

@@ -9,7 +9,7 @@
 namespace ingot {
 namespace {
 
-std::unique_ptr<Ranks> load(const std::string& model, const std::string& device, int n_snapshots = -1) {
+std::unique_ptr<Ranks> load_hybrid(const std::string& model, const std::string& device, int n_snapshots = -1) {
   const auto file = std::make_shared<const Gguf>(Gguf::open(path_of(model + ".gguf")));
   return std::make_unique<Ranks>(config_from_gguf(*file), gguf_source(file),
                                  RunnerOptions{.backend = {.device = device, .n_threads = 2, .deterministic = true},
@@ -22,16 +22,10 @@ std::unique_ptr<Ranks> load(const std::string& model, const std::string& device,
                                  nullptr);
 }
 
-Tokens random_tokens(Random& random, int n, int n_vocab) {
-  Tokens tokens(n);
-  for (int32_t& token : tokens) token = random.integer(0, n_vocab - 1);
-  return tokens;
-}
-
-struct Case {
+struct HybridCase {
   const char *model, *device;
 };
-class Hybrid : public testing::TestWithParam<Case> {
+class Hybrid : public testing::TestWithParam<HybridCase> {
  protected:
   void SetUp() override {
     if (!has_device(GetParam().device)) GTEST_SKIP() << "no " << GetParam().device;
@@ -40,7 +34,7 @@ class Hybrid : public testing::TestWithParam<Case> {
 
 TEST_P(Hybrid, WhatTransformersSaysWithACheckpointToo) {
   const auto [prompt, greedy] = GreedyGolden(GetParam().model);
-  const auto runner = load(GetParam().model, GetParam().device);
+  const auto runner = load_hybrid(GetParam().model, GetParam().device);
   Engine engine(*runner, {.chunk = 13});
   const int n_prompt = static_cast<int>(prompt.size());
   for (const int cached : {0, (n_prompt - 1) / 8 * 8}) {  // the end of the prompt's last full block
@@ -63,7 +57,8 @@ TEST_P(Hybrid, WhatTransformersSaysWithACheckpointToo) {
 TEST_P(Hybrid, InterleavedConversations) {
   Random random;
   SCOPED_TRACE(random.seed());
-  const auto runner = load(GetParam().model, GetParam().device), other = load(GetParam().model, GetParam().device);
+  const auto runner = load_hybrid(GetParam().model, GetParam().device),
+             other = load_hybrid(GetParam().model, GetParam().device);
   const int n_vocab = runner->info().n_vocab;
   Engine engine(*runner, {.chunk = 32}), uncached(*other, {.prefix_cache = false});
   const bool slow = std::string_view(GetParam().device) == "ref";
@@ -96,9 +91,10 @@ TEST_P(Hybrid, InterleavedConversations) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Models, Hybrid,
-                         testing::Values(Case{"qwen3next", "cpu"}, Case{"qwen35", "cpu"}, Case{"qwen35moe", "cpu"},
-                                         Case{"qwen35", "ref"}, Case{"qwen3next", "cuda"}, Case{"qwen35", "cuda"},
-                                         Case{"qwen35moe", "cuda"}, Case{"qwen35moe", "cpu,cpu"}),
+                         testing::Values(HybridCase{"qwen3next", "cpu"}, HybridCase{"qwen35", "cpu"},
+                                         HybridCase{"qwen35moe", "cpu"}, HybridCase{"qwen35", "ref"},
+                                         HybridCase{"qwen3next", "cuda"}, HybridCase{"qwen35", "cuda"},
+                                         HybridCase{"qwen35moe", "cuda"}, HybridCase{"qwen35moe", "cpu,cpu"}),
                          [](const auto& test) {
                            const std::string device = test.param.device;
                            return std::string(test.param.model) + "_" + (device == "cpu,cpu" ? "stages" : device);
@@ -108,7 +104,7 @@ INSTANTIATE_TEST_SUITE_P(Models, Hybrid,
 TEST(HybridCache, WithFewCheckpointsLessIsFound) {
   Random random;
   SCOPED_TRACE(random.seed());
-  const auto runner = load("qwen35", "cpu", 3), other = load("qwen35", "cpu");
+  const auto runner = load_hybrid("qwen35", "cpu", 3), other = load_hybrid("qwen35", "cpu");
   const int n_vocab = runner->info().n_vocab;
   Engine engine(*runner, {.chunk = 16}), uncached(*other, {.prefix_cache = false});
   const Tokens shared = random_tokens(random, 40, n_vocab);

@@ -18,7 +18,7 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-constexpr const char* kSchema = R"({"type": "object", "additionalProperties": false,
+constexpr const char* kAnimalSchema = R"({"type": "object", "additionalProperties": false,
   "properties": {"name_of_the_animal": {"type": "string", "maxLength": 12}, "is_it_awake_at_night": {"type": "boolean"},
                  "favourite_food": {"enum": ["berries and honey", "fish"]}},
   "required": ["name_of_the_animal", "is_it_awake_at_night", "favourite_food"]})";
@@ -30,7 +30,7 @@ struct Subject {
             {.n_ctx = n_ctx, .max_batch_tokens = 64, .max_seqs = 4, .max_logits = 64, .n_kv_tokens = n_kv_tokens},
             nullptr)),
         constraint(
-            std::make_shared<Constraint>(compile_schema(kSchema, {}, {.is_compact = true}),
+            std::make_shared<Constraint>(compile_schema(kAnimalSchema, {}, {.is_compact = true}),
                                          make_grammar_vocabulary(*model.tokenizer, model.runner->info().n_vocab))) {}
 
   Request request(const char* question) const {

@@ -12,8 +12,8 @@
 namespace ingot {
 namespace {
 
-constexpr int kVocab = 110;
-constexpr int32_t kEnd = 0;
+constexpr int kWordVocab = 110;
+constexpr int32_t kWordEnd = 0;
 // Literal texts between choices of one byte each. `af` joins a choice and the forced text after it.
 const std::vector<std::string> kParts = {"[0a]", "firstname", "[1c]", "lastname:true", "[2x]", "end"};
 const std::vector<std::string> kWords = {"first", "name",     "firstn", "af", "last",
@@ -21,7 +21,7 @@ const std::vector<std::string> kWords = {"first", "name",     "firstn", "af", "l
 
 const std::vector<std::string>& token_texts() {
   static const std::vector<std::string> texts = [] {
-    std::vector<std::string> made(kVocab);
+    std::vector<std::string> made(kWordVocab);
     for (int i = 1; i <= 95; ++i) made[i] = std::string(1, static_cast<char>(' ' + i - 1));
     std::ranges::copy(kWords, made.begin() + 96);
     return made;
@@ -34,7 +34,7 @@ std::vector<int32_t> encode(std::string_view text) {
   std::vector<int32_t> tokens;
   while (!text.empty()) {
     int32_t best = 0;
-    for (int32_t id = 1; id < kVocab; ++id) {
+    for (int32_t id = 1; id < kWordVocab; ++id) {
       const std::string& token = token_texts()[id];
       if (!token.empty() && text.starts_with(token) && token.size() > token_texts()[best].size()) best = id;
     }
@@ -47,11 +47,11 @@ std::vector<int32_t> encode(std::string_view text) {
 std::shared_ptr<Constraint> constraint(std::string regex = "") {
   if (regex.empty())
     for (const std::string& part : kParts) regex += part;
-  const auto vocabulary = std::make_shared<GrammarVocabulary>(token_texts(), std::vector<int32_t>{kEnd}, encode);
+  const auto vocabulary = std::make_shared<GrammarVocabulary>(token_texts(), std::vector<int32_t>{kWordEnd}, encode);
   return std::make_shared<Constraint>(compile_regex(regex), vocabulary);
 }
 
-std::string text_of(std::span<const int32_t> tokens) {
+std::string words_of(std::span<const int32_t> tokens) {
   std::string text;
   for (int32_t token : tokens) text += token_texts()[token];
   return text;
@@ -70,7 +70,7 @@ std::string forced_behind(const std::string& text) {
 }
 
 std::vector<int32_t> forced_tokens_behind(const std::vector<int32_t>& output) {
-  const std::string text = text_of(output), forced = forced_behind(text);
+  const std::string text = words_of(output), forced = forced_behind(text);
   if (forced.empty()) return {};
   std::vector<int32_t> tokens = encode(text + forced), kept;
   size_t begin = 0;
@@ -86,8 +86,9 @@ std::vector<int32_t> forced_tokens_behind(const std::vector<int32_t>& output) {
   return kept;
 }
 
-Request request_of(const std::shared_ptr<Constraint>& constraint, uint64_t seed, int max_tokens = 40) {
-  Request request{.prompt = {3, 1, static_cast<int32_t>(seed % 50)}, .max_tokens = max_tokens, .stop_tokens = {kEnd}};
+Request forced_request(const std::shared_ptr<Constraint>& constraint, uint64_t seed, int max_tokens = 40) {
+  Request request{
+      .prompt = {3, 1, static_cast<int32_t>(seed % 50)}, .max_tokens = max_tokens, .stop_tokens = {kWordEnd}};
   request.sampling.seed = seed;
   request.constraint = constraint;
   return request;
@@ -103,8 +104,8 @@ std::vector<int32_t> expected_tokens(const Request& request, int* n_draws = null
   };
   const auto is_done = [&] { return matcher.is_over() || static_cast<int>(output.size()) == request.max_tokens; };
   while (!is_done()) {
-    int32_t token = FakeRunner::next_token(history, request.sampling.seed, kVocab);
-    while (!matcher.accept(token)) token = (token + 1) % kVocab;
+    int32_t token = FakeRunner::next_token(history, request.sampling.seed, kWordVocab);
+    while (!matcher.accept(token)) token = (token + 1) % kWordVocab;
     push(token);
     if (n_draws) ++*n_draws;
     for (const int32_t forced : forced_tokens_behind(output)) {
@@ -120,7 +121,7 @@ class JumpAhead : public testing::TestWithParam<bool> {
  protected:
   static FakeOptions options() {
     FakeOptions fake;
-    fake.info = {.n_vocab = kVocab,
+    fake.info = {.n_vocab = kWordVocab,
                  .n_ctx = 128,
                  .block_size = 4,
                  .n_blocks = 200,
@@ -149,7 +150,7 @@ TEST_P(JumpAhead, TakesFewerSteps) {
   std::set<std::string> texts;
   int n_jumps = 0;
   for (uint64_t seed = 0; seed < 16; ++seed) {
-    const Request request = request_of(shared, seed);
+    const Request request = forced_request(shared, seed);
     FakeRunner with(options()), without(options());
     int n_forced = 0;
     Engine jumping(with, {.on_step = [&](const StepStats& stats) { n_forced += stats.n_forced; }});
@@ -157,7 +158,7 @@ TEST_P(JumpAhead, TakesFewerSteps) {
     const auto jumped = submit(jumping, request), drawn = submit(drawing, request);
     run(jumping);
     run(drawing);
-    EXPECT_EQ(jumped->tokens, expected_tokens(request)) << text_of(jumped->tokens);
+    EXPECT_EQ(jumped->tokens, expected_tokens(request)) << words_of(jumped->tokens);
     for (const auto& sink : {jumped, drawn}) {
       Matcher matcher(shared);
       for (int32_t token : sink->tokens) EXPECT_TRUE(matcher.accept(token));
@@ -168,7 +169,7 @@ TEST_P(JumpAhead, TakesFewerSteps) {
     EXPECT_EQ(drawing.gauges().n_forced_tokens, 0);
     EXPECT_EQ(jumping.gauges().n_forced_tokens, n_forced);
     EXPECT_LT(with.n_steps(), without.n_steps());
-    texts.insert(text_of(jumped->tokens));
+    texts.insert(words_of(jumped->tokens));
     n_jumps += n_forced > 0;
     EXPECT_TRUE(with.violations().empty());
   }
@@ -178,7 +179,7 @@ TEST_P(JumpAhead, TakesFewerSteps) {
 
 // One step for the prompt and one for each sampled token. If steps overlap, one more step for each dropped token.
 TEST_P(JumpAhead, AStepForEachDraw) {
-  const Request request = request_of(constraint(), 0);
+  const Request request = forced_request(constraint(), 0);
   int n_draws = 0;
   expected_tokens(request, &n_draws);
   FakeRunner runner(options());
@@ -210,7 +211,7 @@ TEST_P(JumpAhead, IsTheSameInAnyCompany) {
     std::vector<std::shared_ptr<Collector>> sinks;
     std::vector<RequestId> ids;
     for (int i = 0; i < 8; ++i) {
-      Request request = request_of(shared, static_cast<uint64_t>(random.integer(0, 1000)), random.integer(1, 40));
+      Request request = forced_request(shared, static_cast<uint64_t>(random.integer(0, 1000)), random.integer(1, 40));
       const std::vector<int32_t> expected = expected_tokens(request);
       if (random.chance(0.5)) {
         const int n_right = random.integer(0, 6);
@@ -218,7 +219,7 @@ TEST_P(JumpAhead, IsTheSameInAnyCompany) {
           const size_t n_output = history.size() - 3, end = std::min(expected.size(), n_output + n_right);
           std::vector<int32_t> drafts(expected.begin() + static_cast<ptrdiff_t>(n_output),
                                       expected.begin() + static_cast<ptrdiff_t>(end));
-          drafts.push_back(static_cast<int32_t>(history.back() % kVocab));
+          drafts.push_back(static_cast<int32_t>(history.back() % kWordVocab));
           return drafts;
         });
       }
@@ -237,7 +238,7 @@ TEST_P(JumpAhead, IsTheSameInAnyCompany) {
     run(engine);
     for (size_t i = 0; i < requests.size(); ++i) {
       ASSERT_TRUE(sinks[i]->finish);
-      EXPECT_EQ(sinks[i]->tokens, expected_tokens(requests[i])) << round << ": " << text_of(sinks[i]->tokens);
+      EXPECT_EQ(sinks[i]->tokens, expected_tokens(requests[i])) << round << ": " << words_of(sinks[i]->tokens);
       n_preempted += sinks[i]->finish->usage.preemptions;
     }
     n_forced += engine.gauges().n_forced_tokens;
@@ -255,11 +256,11 @@ TEST_P(JumpAhead, EndsAtMaxTokensWithinForcedText) {
   for (int max_tokens = 1; max_tokens <= 12; ++max_tokens) {
     FakeRunner runner(options());
     Engine engine(runner);
-    const Request request = request_of(shared, 5, max_tokens);
+    const Request request = forced_request(shared, 5, max_tokens);
     const auto sink = submit(engine, request);
     run(engine);
     EXPECT_EQ(sink->tokens, expected_tokens(request));
-    const bool is_cut = text_of(sink->tokens).size() < text_of(expected_tokens(request_of(shared, 5))).size();
+    const bool is_cut = words_of(sink->tokens).size() < words_of(expected_tokens(forced_request(shared, 5))).size();
     EXPECT_EQ(sink->finish->reason, is_cut ? FinishReason::kLength : FinishReason::kStop);
     if (is_cut) {
       EXPECT_EQ(sink->tokens.size(), static_cast<size_t>(max_tokens));
@@ -272,7 +273,7 @@ TEST_P(JumpAhead, WhoWantsADrawOfEachTokenGetsIt) {
   const auto shared = constraint();
   FakeRunner runner(options());
   Engine engine(runner);
-  Request scored = request_of(shared, 1), biased = request_of(shared, 2);
+  Request scored = forced_request(shared, 1), biased = forced_request(shared, 2);
   scored.sampling.n_logprobs = 0;
   biased.sampling.logit_bias = {{encode("first")[0], -std::numeric_limits<float>::infinity()}};
   const auto one = submit(engine, scored), other = submit(engine, biased);
@@ -294,13 +295,13 @@ TEST_P(JumpAhead, EndsWhereItsConsumerSays) {
     std::function<void()> at_most;
   };
   const auto shared = constraint();
-  const std::vector<int32_t> expected = expected_tokens(request_of(shared, 3));
+  const std::vector<int32_t> expected = expected_tokens(forced_request(shared, 3));
   for (size_t n = 1; n < expected.size(); ++n) {
     for (const bool throws : {false, true}) {
       FakeRunner runner(options());
       Engine engine(runner);
       const auto sink = std::make_shared<Ending>();
-      Request request = request_of(shared, 3);
+      Request request = forced_request(shared, 3);
       request.sink = sink;
       sink->n_most = n;
       const RequestId id = engine.submit(std::move(request));
@@ -322,13 +323,13 @@ TEST_P(JumpAhead, ADeadEndEndsTheRequest) {
     SCOPED_TRACE(regex);
     FakeRunner runner(options());
     Engine engine(runner);
-    const auto dead = submit(engine, request_of(constraint(regex), 1)),
-               other = submit(engine, request_of(constraint(), 1));
+    const auto dead = submit(engine, forced_request(constraint(regex), 1)),
+               other = submit(engine, forced_request(constraint(), 1));
     run(engine);
     ASSERT_TRUE(dead->finish && other->finish);
     EXPECT_EQ(dead->finish->reason, FinishReason::kError);
     EXPECT_NE(dead->finish->error.find("the constraint allows none"), std::string::npos) << dead->finish->error;
-    EXPECT_EQ(text_of(dead->tokens), text);
+    EXPECT_EQ(words_of(dead->tokens), text);
     EXPECT_EQ(other->finish->reason, FinishReason::kStop);
     EXPECT_EQ(engine.gauges().blocks_used, 0);
   }
@@ -338,14 +339,14 @@ TEST_P(JumpAhead, ADeadEndEndsTheRequest) {
 TEST_P(JumpAhead, AStopTokenIsDrawn) {
   FakeRunner runner(options());
   Engine engine(runner);
-  Request request = request_of(constraint(), 4);
+  Request request = forced_request(constraint(), 4);
   for (const char* stop : {"lastname", "last", "l"}) request.stop_tokens.push_back(encode(stop)[0]);
   const auto sink = submit(engine, request);
   run(engine);
   EXPECT_EQ(sink->finish->reason, FinishReason::kStop);
   EXPECT_GE(sink->finish->stop_token, 0);
-  EXPECT_NE(sink->finish->stop_token, kEnd);
-  EXPECT_EQ(text_of(sink->tokens).find("lastname"), std::string::npos);
+  EXPECT_NE(sink->finish->stop_token, kWordEnd);
+  EXPECT_EQ(words_of(sink->tokens).find("lastname"), std::string::npos);
 }
 
 }  // namespace

@@ -12,12 +12,12 @@ namespace {
 
 constexpr const char* kWhy = "an illegal memory access";
 
-struct Case {
+struct LossCase {
   bool overlaps;
   bool in_wait;  // wait() reports the loss; false: forward() does
 };
 
-FakeOptions losing(const Case& c, int64_t at_step) {
+FakeOptions losing(const LossCase& c, int64_t at_step) {
   FakeOptions options;
   options.info = {.n_vocab = 40,
                   .n_ctx = 48,
@@ -39,7 +39,7 @@ FakeOptions losing(const Case& c, int64_t at_step) {
   return options;
 }
 
-class LostDevice : public testing::TestWithParam<Case> {
+class LostDevice : public testing::TestWithParam<LossCase> {
  protected:
   std::vector<std::shared_ptr<Collector>> submit(Engine& engine, int n) {
     std::vector<std::shared_ptr<Collector>> sinks;
@@ -100,7 +100,8 @@ TEST(LostDevices, WhileTheEngineIsDestroyed) {
 }
 
 INSTANTIATE_TEST_SUITE_P(, LostDevice,
-                         testing::Values(Case{false, false}, Case{false, true}, Case{true, false}, Case{true, true}),
+                         testing::Values(LossCase{false, false}, LossCase{false, true}, LossCase{true, false},
+                                         LossCase{true, true}),
                          [](const auto& i) {
                            return std::string(i.param.overlaps ? "Overlapped" : "InTurn") +
                                   (i.param.in_wait ? "InWait" : "InForward");

@@ -11,7 +11,6 @@ namespace {
 
 using testing::ElementsAre;
 using testing::IsEmpty;
-using Tokens = std::vector<int32_t>;
 
 TEST(Ngram, ProposesWhatFollowedTheSameTokens) {
   NgramProposer proposer;

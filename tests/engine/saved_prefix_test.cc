@@ -8,13 +8,7 @@
 namespace ingot {
 namespace {
 
-Tokens random_tokens(Random& random, int n) {
-  Tokens tokens(n);
-  for (int32_t& token : tokens) token = random.integer(0, 999);
-  return tokens;
-}
-
-FakeOptions options_of(int n_blocks, int window = 0, bool overlaps = false) {
+FakeOptions saved_options(int n_blocks, int window = 0, bool overlaps = false) {
   FakeOptions options;
   options.info = {.n_vocab = 1000, .n_ctx = 400, .block_size = 16, .n_blocks = n_blocks, .max_batch_tokens = 64,
                   .max_seqs = 8};
@@ -40,7 +34,7 @@ TEST_P(SavedPrefixes, AreFoundByAnotherEngine) {
   Random random;
   SCOPED_TRACE(random.seed());
   const auto [n_tokens, window, overlaps] = GetParam();
-  const FakeOptions options = options_of(40, window, overlaps);
+  const FakeOptions options = saved_options(40, window, overlaps);
   FakeRunner first_runner(options), second_runner(options);
   Engine first(first_runner), second(second_runner);
   const Tokens prompt = random_tokens(random, n_tokens);
@@ -76,7 +70,7 @@ INSTANTIATE_TEST_SUITE_P(Shapes, SavedPrefixes,
 TEST(SavedPrefix, OfAWindowMayLackItsFirstBlocks) {
   Random random;
   SCOPED_TRACE(random.seed());
-  const FakeOptions options = options_of(22, 40);
+  const FakeOptions options = saved_options(22, 40);
   FakeRunner first_runner(options), second_runner(options);
   Engine first(first_runner), second(second_runner);
   const Tokens prompt = random_tokens(random, 300);
@@ -97,7 +91,7 @@ TEST(SavedPrefix, OfAWindowMayLackItsFirstBlocks) {
 TEST(SavedPrefix, ThatIsTooLargeIsRefused) {
   Random random;
   SCOPED_TRACE(random.seed());
-  FakeRunner large_runner(options_of(40)), small_runner(options_of(6));
+  FakeRunner large_runner(saved_options(40)), small_runner(saved_options(6));
   Engine large(large_runner), small(small_runner);
   const Tokens prompt = random_tokens(random, 200);
   submit(large, prompt, 1);
@@ -119,7 +113,7 @@ TEST(SavedPrefix, ThatIsTooLargeIsRefused) {
 TEST(SavedPrefix, CanBeErased) {
   Random random;
   SCOPED_TRACE(random.seed());
-  FakeRunner runner(options_of(40));
+  FakeRunner runner(saved_options(40));
   Engine engine(runner);
   const Tokens prompt = random_tokens(random, 70);
   submit(engine, prompt, 1);
@@ -132,13 +126,13 @@ TEST(SavedPrefix, CanBeErased) {
 }
 
 TEST(SavedPrefix, NeedsACacheWithoutStates) {
-  FakeOptions options = options_of(40);
+  FakeOptions options = saved_options(40);
   options.info.n_states = 9;
-  FakeRunner with_states(options), plain(options_of(40));
+  FakeRunner with_states(options), plain(saved_options(40));
   Engine hybrid(with_states), uncached(plain, {.prefix_cache = false});
   EXPECT_THROW(hybrid.save_prefix(root_key(""), {1, 2}), Error);
   EXPECT_THROW(uncached.save_prefix(root_key(""), {1, 2}), Error);
-  FakeRunner runner(options_of(40));
+  FakeRunner runner(saved_options(40));
   Engine ended(runner);
   ended.stop();
   EXPECT_THROW(ended.save_prefix(root_key(""), {1, 2}), Error);

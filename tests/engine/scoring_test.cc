@@ -17,7 +17,7 @@ namespace {
 
 using testing::HasSubstr;
 
-Ranks load(const std::string& name, RunnerOptions options, const char* device = "ref") {
+Ranks load_scored(const std::string& name, RunnerOptions options, const char* device = "ref") {
   auto file = std::make_shared<const Gguf>(Gguf::open((kModels / (name + ".gguf")).string()));
   options.backend.device = device;
   const Config config = config_from_gguf(*file);
@@ -74,15 +74,15 @@ TEST_P(Scoring, PromptsScoreAsTransformersSays) {
   const Golden golden = read_golden(model);
   const double tolerance = cuda ? 0.08 : 1e-3;  // f16 activations, like CudaGoldens
   for (const int max_logits : {0, 7, 200}) {
-    Ranks runner = load(model,
-                        {.n_ctx = 128,
-                         .max_batch_tokens = 24,
-                         .max_seqs = 4,
-                         .max_logits = max_logits,
-                         .block_size = 4,
-                         .n_kv_tokens = 150,
-                         .kv_dtype = DType::kF32},
-                        device);
+    Ranks runner = load_scored(model,
+                               {.n_ctx = 128,
+                                .max_batch_tokens = 24,
+                                .max_seqs = 4,
+                                .max_logits = max_logits,
+                                .block_size = 4,
+                                .n_kv_tokens = 150,
+                                .kv_dtype = DType::kF32},
+                               device);
     Engine engine(runner, {.chunk = 11});
     std::vector<std::shared_ptr<Collector>> sinks;
     // Requests for one prompt, which is cached after the first request. Every second request is scored.
@@ -195,7 +195,7 @@ TEST(Scoring, AConsumerThatThrowsEndsItsRequestOnly) {
 // sampled before the minimum length.
 TEST(MinTokens, StopTokensAreNotDrawnBefore) {
   const Golden golden = read_golden("llama");
-  Ranks runner = load("llama", {.n_ctx = 128, .max_batch_tokens = 64, .max_seqs = 4});
+  Ranks runner = load_scored("llama", {.n_ctx = 128, .max_batch_tokens = 64, .max_seqs = 4});
   Engine engine(runner);
   for (const int min_tokens : {0, 1, 2, 9}) {
     const auto sink = std::make_shared<Collector>();

@@ -16,32 +16,29 @@
 namespace ingot {
 namespace {
 
-constexpr int kVocab = 7;
+constexpr int kTableVocab = 7;
 constexpr int kOutput = 500, kRequests = 210, kWindow = 2;
-using Row = std::array<float, kVocab>;
-using Probabilities = std::array<double, kVocab>;
+using Row = std::array<float, kTableVocab>;
+using Probabilities = std::array<double, kTableVocab>;
 
 // logits[last token][next token]; every step of 3 / 7 from -2.6 to 2.6, in another order in each row.
-const std::array<Row, kVocab>& table() {
+const std::array<Row, kTableVocab>& table() {
   static const auto made = [] {
-    std::array<Row, kVocab> rows;
-    for (int last = 0; last < kVocab; ++last)
-      for (int next = 0; next < kVocab; ++next)
+    std::array<Row, kTableVocab> rows;
+    for (int last = 0; last < kTableVocab; ++last)
+      for (int next = 0; next < kTableVocab; ++next)
         rows[last][next] = static_cast<float>((next * (last + 2) + 3 * last + (last == 5) * next) % 13 - 6) * 0.43f;
     return rows;
   }();
   return made;
 }
 
-// The engine's clock: a step takes a millisecond for any number of rows, so guesses of a draft head always pay.
-Clock::time_point fake_time;
-
 // A model whose logits depend only on the row's last token, with the host's sampler. Its draft head guesses the
-// likeliest tokens.
+// likeliest tokens. A step takes a millisecond for any number of rows, so guesses of the head always pay.
 class TableRunner final : public Runner {
  public:
   TableRunner() {
-    info_ = {.n_vocab = kVocab,
+    info_ = {.n_vocab = kTableVocab,
              .n_ctx = 1024,
              .block_size = 16,
              .n_blocks = 1024,
@@ -82,7 +79,7 @@ class TableRunner final : public Runner {
   RunnerInfo info_;
   std::vector<int32_t> last_, next_;
   std::vector<Sampled> sampled_;
-  SamplerScratch scratch_{kVocab};
+  SamplerScratch scratch_{kTableVocab};
 };
 
 struct Setting {
@@ -147,9 +144,9 @@ void keep_share(Probabilities& p, const std::vector<int>& order, double share) {
 // An independent implementation of sampling.h.
 Probabilities probabilities(const Setting& setting, std::span<const int32_t> history, size_t n_output) {
   const SamplingParams& s = setting.params;
-  std::array<double, kVocab> logit;
+  std::array<double, kTableVocab> logit;
   const std::span<const int32_t> seen = history.last(s.penalty_window);
-  for (int t = 0; t < kVocab; ++t) {
+  for (int t = 0; t < kTableVocab; ++t) {
     logit[t] = table()[history.back()][t];
     const auto count = std::count(seen.begin(), seen.end(), t);
     if (count > 0) {
@@ -160,13 +157,13 @@ Probabilities probabilities(const Setting& setting, std::span<const int32_t> his
       if (token == t) logit[t] += bias;
     if (setting.has_mask && is_masked(t, n_output)) logit[t] = -INFINITY;
   }
-  std::vector<int> order(kVocab);
+  std::vector<int> order(kTableVocab);
   std::iota(order.begin(), order.end(), 0);
   std::stable_sort(order.begin(), order.end(), [&](int a, int b) { return logit[a] > logit[b]; });
   Probabilities p;
-  for (int t = 0; t < kVocab; ++t) p[t] = std::exp(logit[t] - logit[order[0]]);
+  for (int t = 0; t < kTableVocab; ++t) p[t] = std::exp(logit[t] - logit[order[0]]);
   if (s.top_k > 0)
-    for (int i = s.top_k; i < kVocab; ++i) p[order[i]] = 0;
+    for (int i = s.top_k; i < kTableVocab; ++i) p[order[i]] = 0;
   keep_share(p, order, INFINITY);
   if (s.typical_p < 1) {
     double entropy = 0;
@@ -207,7 +204,8 @@ std::vector<std::vector<int32_t>> outputs(const Setting& setting, Guess guess, i
   std::vector<std::shared_ptr<Collector>> sinks;
   for (int i = 0; i < kRequests; ++i) {
     sinks.push_back(std::make_shared<Collector>());
-    Request request{.prompt = {0, 1, static_cast<int32_t>(i % kVocab)}, .max_tokens = kOutput, .sink = sinks.back()};
+    Request request{
+        .prompt = {0, 1, static_cast<int32_t>(i % kTableVocab)}, .max_tokens = kOutput, .sink = sinks.back()};
     request.sampling = setting.params;
     request.sampling.seed = 1000 + static_cast<uint64_t>(i);
     request.proposer = proposer_of(guess);
@@ -235,11 +233,11 @@ double p_value(double chi_square, double freedom) {
 double test(const Setting& setting, const std::vector<std::vector<int32_t>>& outputs, bool expects_no_impossible) {
   struct Context {
     Probabilities p;
-    std::array<int, kVocab> n{};
+    std::array<int, kTableVocab> n{};
   };
   std::map<std::vector<int32_t>, Context> contexts;
   for (size_t i = 0; i < outputs.size(); ++i) {
-    std::vector<int32_t> text = {0, 1, static_cast<int32_t>(i % kVocab)};
+    std::vector<int32_t> text = {0, 1, static_cast<int32_t>(i % kTableVocab)};
     for (size_t j = 0; j < outputs[i].size(); ++j) {
       std::vector<int32_t> key(text.end() - kWindow, text.end());
       key.push_back(static_cast<int32_t>(j % 2));
@@ -259,7 +257,7 @@ double test(const Setting& setting, const std::vector<std::vector<int32_t>>& out
       chi_square += (seen - expected) * (seen - expected) / expected;
       ++n_bins;
     };
-    for (int t = 0; t < kVocab; ++t) {
+    for (int t = 0; t < kTableVocab; ++t) {
       const double expected = n * context.p[t];
       if (expects_no_impossible && context.p[t] == 0) {
         EXPECT_EQ(context.n[t], 0);

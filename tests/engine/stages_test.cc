@@ -8,7 +8,7 @@
 namespace ingot {
 namespace {
 
-FakeOptions options_of(int n_stages) {
+FakeOptions stage_options(int n_stages) {
   FakeOptions options;
   options.info.overlaps = true;
   options.info.n_stages = n_stages;
@@ -37,7 +37,7 @@ class CountingRunner final : public Runner {
   int n_ = 0;
 };
 
-std::vector<std::shared_ptr<Collector>> answers(Engine& engine, int n_requests, int n_prompt, int n_output) {
+std::vector<std::shared_ptr<Collector>> numbered_answers(Engine& engine, int n_requests, int n_prompt, int n_output) {
   std::vector<std::shared_ptr<Collector>> sinks;
   for (int i = 0; i < n_requests; ++i) {
     sinks.push_back(std::make_shared<Collector>());
@@ -53,10 +53,10 @@ class Stages : public testing::TestWithParam<int> {};
 
 TEST_P(Stages, EachStepHasItsShareOfTheSequences) {
   const int n_stages = GetParam(), n_requests = 12;
-  CountingRunner runner(options_of(n_stages));
+  CountingRunner runner(stage_options(n_stages));
   Engine engine(runner);
-  for (const auto& sink : answers(engine, n_requests, 1, 40)) EXPECT_EQ(sink->tokens.size(), 40u);
-  // After the prompts, and before the first answers end.
+  for (const auto& sink : numbered_answers(engine, n_requests, 1, 40)) EXPECT_EQ(sink->tokens.size(), 40u);
+  // After the prompts, and before the first numbered_answers end.
   ASSERT_GT(runner.n_seqs.size(), 100u * n_stages / 4);
   for (size_t i = 3u * n_stages; i < 20u * n_stages; ++i) {
     EXPECT_EQ(runner.n_seqs[i], n_requests / n_stages) << i;
@@ -65,25 +65,25 @@ TEST_P(Stages, EachStepHasItsShareOfTheSequences) {
 }
 
 TEST_P(Stages, OneSequenceRunsAlone) {
-  CountingRunner runner(options_of(GetParam()));
+  CountingRunner runner(stage_options(GetParam()));
   Engine engine(runner);
-  EXPECT_EQ(answers(engine, 1, 5, 10)[0]->tokens.size(), 10u);
+  EXPECT_EQ(numbered_answers(engine, 1, 5, 10)[0]->tokens.size(), 10u);
   EXPECT_EQ(runner.n_in_flight, std::vector<int>(10, 1));
 }
 
 // The chunks of one prompt follow each other through the stages.
 TEST_P(Stages, ChunksOfOnePromptAreInFlightTogether) {
-  CountingRunner runner(options_of(GetParam()));
+  CountingRunner runner(stage_options(GetParam()));
   Engine engine(runner, {.chunk = 10});
-  EXPECT_EQ(answers(engine, 1, 100, 1)[0]->tokens.size(), 1u);
+  EXPECT_EQ(numbered_answers(engine, 1, 100, 1)[0]->tokens.size(), 1u);
   ASSERT_EQ(runner.n_in_flight.size(), 10u);
   for (size_t i = static_cast<size_t>(GetParam()); i < 10; ++i) EXPECT_EQ(runner.n_in_flight[i], GetParam()) << i;
 }
 
 TEST_P(Stages, WithoutOverlapOneStepIsInFlight) {
-  CountingRunner runner(options_of(GetParam()));
+  CountingRunner runner(stage_options(GetParam()));
   Engine engine(runner, {.overlap = false});
-  for (const auto& sink : answers(engine, 6, 3, 10)) EXPECT_EQ(sink->tokens.size(), 10u);
+  for (const auto& sink : numbered_answers(engine, 6, 3, 10)) EXPECT_EQ(sink->tokens.size(), 10u);
   for (const int n : runner.n_in_flight) EXPECT_EQ(n, 1);
   EXPECT_EQ(runner.n_seqs.back(), 6);
 }

@@ -20,8 +20,6 @@ struct StepCost {
 };
 using DeviceModel = std::function<StepCost(const Batch&)>;
 
-inline Clock::time_point fake_time;
-
 class TimedRunner final : public Runner {
  public:
   TimedRunner(const FakeOptions& options, DeviceModel device) : runner_(options), device_(std::move(device)) {

@@ -9,14 +9,14 @@
 namespace ingot {
 namespace {
 
-struct Setup {
+struct WindowSetup {
   std::string device = "cpu";
   int block_size = 4;
   int n_kv_tokens = 2048;
   bool deterministic = false;
 };
 
-std::unique_ptr<Ranks> load(const std::string& model, const Setup& s) {
+std::unique_ptr<Ranks> load_windowed(const std::string& model, const WindowSetup& s) {
   const auto file = std::make_shared<const Gguf>(Gguf::open(path_of(model + ".gguf")));
   return std::make_unique<Ranks>(
       config_from_gguf(*file), gguf_source(file),
@@ -30,17 +30,17 @@ std::unique_ptr<Ranks> load(const std::string& model, const Setup& s) {
 }
 
 TEST(Window, IsTheWidestOfAllLayers) {
-  EXPECT_EQ(load("mistral_window", {})->info().window, 16);
-  EXPECT_EQ(load("phi3", {})->info().window, 19);
-  EXPECT_EQ(load("gemma3", {})->info().window, 0);  // one layer in six sees all tokens
-  EXPECT_EQ(load("llama", {})->info().window, 0);
+  EXPECT_EQ(load_windowed("mistral_window", {})->info().window, 16);
+  EXPECT_EQ(load_windowed("phi3", {})->info().window, 19);
+  EXPECT_EQ(load_windowed("gemma3", {})->info().window, 0);  // one layer in six sees all tokens
+  EXPECT_EQ(load_windowed("llama", {})->info().window, 0);
 }
 
 class Windowed : public testing::TestWithParam<const char*> {};
 
 TEST_P(Windowed, ASequenceHoldsItsWindowAndTheCacheTheRest) {
   const GreedyGolden golden("mistral_window");
-  const auto runner = load("mistral_window", {.device = GetParam()});
+  const auto runner = load_windowed("mistral_window", {.device = GetParam()});
   int most_blocks = 0;
   Engine engine(*runner, {.chunk = 8,
                           .on_step = [&](const StepStats& s) { most_blocks = std::max(most_blocks, s.blocks_used); }});
@@ -66,7 +66,7 @@ TEST_P(Windowed, ASequenceHoldsItsWindowAndTheCacheTheRest) {
 TEST_P(Windowed, BlocksAreUsedAgainByOthers) {
   const GreedyGolden golden("mistral_window");
   for (const bool prefix_cache : {true, false}) {
-    const auto runner = load("mistral_window", {.device = GetParam(), .n_kv_tokens = 256});
+    const auto runner = load_windowed("mistral_window", {.device = GetParam(), .n_kv_tokens = 256});
     Engine engine(*runner, {.chunk = 7, .prefix_cache = prefix_cache});
     std::vector<std::shared_ptr<Collector>> sinks;
     std::vector<int> known = {0, 40, 9, 55, 22, 3};
@@ -87,7 +87,7 @@ INSTANTIATE_TEST_SUITE_P(Devices, Windowed, testing::Values("ref", "cpu"),
 
 TEST(Window, ALayerThatSeesAllKeepsAll) {
   const GreedyGolden golden("gemma3");
-  const auto runner = load("gemma3", {});
+  const auto runner = load_windowed("gemma3", {});
   int most_blocks = 0;
   Engine engine(*runner, {.chunk = 8,
                           .on_step = [&](const StepStats& s) { most_blocks = std::max(most_blocks, s.blocks_used); }});
@@ -103,7 +103,7 @@ TEST(Window, DeterministicWithBlocksOfAnySize) {
   Random random;
   SCOPED_TRACE(random.seed());
   for (const int block_size : {1, 5, 8, 16, 24, 48, 100}) {
-    const auto runner = load("phi3", {.block_size = block_size, .deterministic = true});
+    const auto runner = load_windowed("phi3", {.block_size = block_size, .deterministic = true});
     Tokens prompt(static_cast<size_t>(random.integer(90, 150)));
     for (int32_t& token : prompt) token = random.integer(0, runner->info().n_vocab - 1);
     std::shared_ptr<Collector> first;

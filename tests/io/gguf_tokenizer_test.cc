@@ -31,7 +31,7 @@ GgufWriter complete() {
   return writer;
 }
 
-std::string refused(const GgufWriter& writer) {
+std::string tokenizer_refusal(const GgufWriter& writer) {
   const auto bytes = writer.to_bytes();
   const Gguf file = Gguf::parse(bytes, "m.gguf");
   return refusal([&] { tokenizer_spec(file); });
@@ -98,7 +98,7 @@ TEST(GgufTokenizer, ReadsWordPiece) {
   writer.set("tokenizer.ggml.normalizer.strip_accents", true);
   EXPECT_EQ(steps(), 4u);
   writer.set("tokenizer.ggml.normalizer.strip_accents", 1);
-  EXPECT_THAT(refused(writer), HasSubstr("strip_accents'"));
+  EXPECT_THAT(tokenizer_refusal(writer), HasSubstr("strip_accents'"));
 }
 
 TEST(GgufTokenizer, ReadsUnigram) {
@@ -118,7 +118,7 @@ TEST(GgufTokenizer, ReadsUnigram) {
   const Gguf file = Gguf::parse(bytes, "m.gguf");
   EXPECT_EQ(tokenizer_spec(file).normalize[0].from, std::string("\0\xFF\7", 3));
   writer.set("tokenizer.ggml.precompiled_charsmap", std::vector<float>{0});
-  EXPECT_THAT(refused(writer), HasSubstr("precompiled_charsmap': expected an array of u8, got [f32]"));
+  EXPECT_THAT(tokenizer_refusal(writer), HasSubstr("precompiled_charsmap': expected an array of u8, got [f32]"));
 }
 
 // Gemma 4 and similar models use byte pairs in SentencePiece's spelling. The expected ids come from the tokenizers
@@ -173,18 +173,18 @@ TEST(GgufTokenizer, ReadsWhatStandsBetweenTwoTexts) {
 
 TEST(GgufTokenizer, MissingKeysAreNamed) {
   GgufWriter writer;
-  EXPECT_THAT(refused(writer), HasSubstr("m.gguf: metadata 'tokenizer.ggml.model' is missing"));
+  EXPECT_THAT(tokenizer_refusal(writer), HasSubstr("m.gguf: metadata 'tokenizer.ggml.model' is missing"));
   writer.set("tokenizer.ggml.model", "gpt2");
-  EXPECT_THAT(refused(writer), HasSubstr("'tokenizer.ggml.tokens' is missing"));
+  EXPECT_THAT(tokenizer_refusal(writer), HasSubstr("'tokenizer.ggml.tokens' is missing"));
   writer.set("tokenizer.ggml.tokens", std::vector<std::string>{"a"});
-  EXPECT_THAT(refused(writer), HasSubstr("'tokenizer.ggml.merges' is missing"));
+  EXPECT_THAT(tokenizer_refusal(writer), HasSubstr("'tokenizer.ggml.merges' is missing"));
 }
 
 TEST(GgufTokenizer, WrongTypesAreRefused) {
   auto with = [](const char* key, const auto& value) {
     GgufWriter writer = complete();
     writer.set(key, value);
-    return refused(writer);
+    return tokenizer_refusal(writer);
   };
   const std::vector<uint8_t> bytes{1, 1, 1};
   EXPECT_THAT(with("tokenizer.ggml.scores", bytes),

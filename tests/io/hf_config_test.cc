@@ -12,19 +12,21 @@ namespace {
 
 const std::string kConfig = INGOT_TEST_DATA "/hf/qwen3_tied_yarn/config.json";
 
-HfConfig parse(const std::string& text) { return parse_hf_config(JsonDocument::parse(text, "config.json"), "m"); }
+HfConfig parse_config(const std::string& text) {
+  return parse_hf_config(JsonDocument::parse(text, "config.json"), "m");
+}
 
 TEST(HfConfigHostile, EveryTruncation) {
   std::string whole = read_file(kConfig);
   whole.erase(whole.find_last_of('}') + 1);
-  EXPECT_EQ(parse(whole).n_layers, 2);
-  expect_cuts_refused(whole, parse);
+  EXPECT_EQ(parse_config(whole).n_layers, 2);
+  expect_cuts_refused(whole, parse_config);
 }
 
 TEST(HfConfigHostile, EveryValueOfEveryByte) {
   const std::string whole = read_file(kConfig);
   const size_t n_refused = sweep_bytes(whole, [](const std::string& text) {
-    const HfConfig c = parse(text);
+    const HfConfig c = parse_config(text);
     ASSERT_TRUE(c.n_layers >= 1 && c.n_heads % c.n_kv_heads == 0 && c.head_dim >= 2 && c.norm_eps > 0 &&
                 c.rope.theta > 0)
         << text;

@@ -24,14 +24,14 @@ const fs::path kEncoders = fs::path(INGOT_TEST_DATA) / "tokenizers" / "encoders"
 
 Object golden(const std::string& name) { return Object::parse(read_file((kEncoders / (name + ".json")).string())); }
 
-std::unique_ptr<Tokenizer> load(const fs::path& directory) {
+std::unique_ptr<Tokenizer> load_encoder(const fs::path& directory) {
   return Tokenizer::create(read_hf_tokenizer(HfDirectory(directory.string()), {})->spec);
 }
 
 class HfEncoderTokenizer : public testing::TestWithParam<const char*> {};
 
 TEST_P(HfEncoderTokenizer, EncodesAndDecodesLikeTheReference) {
-  const auto tokenizer = load(kEncoders / GetParam());
+  const auto tokenizer = load_encoder(kEncoders / GetParam());
   const Object expected = golden(GetParam());
   const auto texts = expected.at("texts").get<std::vector<std::string>>();
   ASSERT_GT(texts.size(), 200u);
@@ -50,7 +50,7 @@ TEST_P(HfEncoderTokenizer, EncodesAndDecodesLikeTheReference) {
 }
 
 TEST_P(HfEncoderTokenizer, AddsWhatTheReferenceAdds) {
-  const auto tokenizer = load(kEncoders / GetParam());
+  const auto tokenizer = load_encoder(kEncoders / GetParam());
   const Object expected = golden(GetParam());
   for (size_t i = 0; i < expected["with_special"].size(); ++i)
     EXPECT_EQ(tokenizer->encode(expected["texts"][i].get<std::string>(), {.parse_special = true}),
@@ -90,7 +90,7 @@ class HfEncoderTokenizerEdit : public testing::Test {
     Object json = Object::parse(read_file(file.string()));
     edit(json);
     std::ofstream(file, std::ios::binary) << json.dump();
-    return refusal([&] { load(directory_); });
+    return refusal([&] { load_encoder(directory_); });
   }
   fs::path directory_ =
       fs::path(testing::TempDir()) /

@@ -29,7 +29,7 @@ QuantScheme scheme_of(const std::string& json, const char* module = "model.layer
   return scheme != nullptr ? *scheme : QuantScheme{};
 }
 
-void expect_refused(const std::string& json, const char* expected) {
+void expect_scheme_refused(const std::string& json, const char* expected) {
   SCOPED_TRACE(json);
   const std::string message = refusal([&] { HfQuantization::read(JsonDocument::parse(json, "config.json").root()); });
   EXPECT_THAT(message, testing::StartsWith("config.json: "));
@@ -82,18 +82,18 @@ TEST(HfQuantization, MlxOverrides) {
 
 TEST(HfQuantization, MlxThatMakesNoSense) {  // S11
   for (const char* bits : {"0", "1", "7", "9", "33", "-4", "4.5", "\"4\"", "[4]", "true", "1e300"})
-    expect_refused(mlx(fmt::format(R"("group_size": 64, "bits": {})", bits)), "'quantization.bits'");
+    expect_scheme_refused(mlx(fmt::format(R"("group_size": 64, "bits": {})", bits)), "'quantization.bits'");
   for (const char* group : {"0", "7", "16", "63", "65", "256", "-1", "\"64\"", "2147483648"})
-    expect_refused(mlx(fmt::format(R"("group_size": {}, "bits": 4)", group)), "'quantization.group_size'");
-  expect_refused(mlx(R"("group_size": 64, "bits": 7)"), "7 is not supported: expected 2, 3, 4, 5, 6, 8");
-  expect_refused(mlx(R"("bits": 4)"), "'group_size' is missing");
-  expect_refused(mlx(R"("group_size": 64)"), "'bits' is missing");
-  expect_refused(mlx(R"("group_size": 64, "bits": 4, "mode": "nf4")"),
-                 "'nf4' is not supported: expected affine, mxfp4, mxfp8 or nvfp4");
-  expect_refused(mlx(R"("group_size": 64, "bits": 4, "mode": "mxfp4")"), "64 is not supported: expected 32");
-  expect_refused(mlx(R"("group_size": 16, "bits": 8, "mode": "nvfp4")"), "8 is not supported: expected 4");
-  expect_refused(mlx(R"("group_size": 64, "bits": 4, "model.x": {"bits": 7})"), "bits");
-  expect_refused(R"({"quantization": 4})", "quantization");
+    expect_scheme_refused(mlx(fmt::format(R"("group_size": {}, "bits": 4)", group)), "'quantization.group_size'");
+  expect_scheme_refused(mlx(R"("group_size": 64, "bits": 7)"), "7 is not supported: expected 2, 3, 4, 5, 6, 8");
+  expect_scheme_refused(mlx(R"("bits": 4)"), "'group_size' is missing");
+  expect_scheme_refused(mlx(R"("group_size": 64)"), "'bits' is missing");
+  expect_scheme_refused(mlx(R"("group_size": 64, "bits": 4, "mode": "nf4")"),
+                        "'nf4' is not supported: expected affine, mxfp4, mxfp8 or nvfp4");
+  expect_scheme_refused(mlx(R"("group_size": 64, "bits": 4, "mode": "mxfp4")"), "64 is not supported: expected 32");
+  expect_scheme_refused(mlx(R"("group_size": 16, "bits": 8, "mode": "nvfp4")"), "8 is not supported: expected 4");
+  expect_scheme_refused(mlx(R"("group_size": 64, "bits": 4, "model.x": {"bits": 7})"), "bits");
+  expect_scheme_refused(R"({"quantization": 4})", "quantization");
 }
 
 TEST(HfQuantization, Gptq) {
@@ -103,14 +103,15 @@ TEST(HfQuantization, Gptq) {
   EXPECT_EQ(scheme_of(gptq(R"("bits": 8, "group_size": -1, "checkpoint_format": "gptq_v2")")),
             (QuantScheme{.layout = QuantLayout::kGptq, .bits = 8}));
   for (const char* bits : {"0", "1", "5", "6", "7", "16", "\"4\""})
-    expect_refused(gptq(fmt::format(R"("bits": {}, "group_size": 128)", bits)), "bits");
+    expect_scheme_refused(gptq(fmt::format(R"("bits": {}, "group_size": 128)", bits)), "bits");
   for (const char* group : {"0", "-2", "2097152", "1.5"})
-    expect_refused(gptq(fmt::format(R"("bits": 4, "group_size": {})", group)), "group_size");
-  expect_refused(gptq(R"("group_size": 128)"), "'bits' is missing");
-  expect_refused(gptq(R"("bits": 4)"), "'group_size' is missing");
+    expect_scheme_refused(gptq(fmt::format(R"("bits": 4, "group_size": {})", group)), "group_size");
+  expect_scheme_refused(gptq(R"("group_size": 128)"), "'bits' is missing");
+  expect_scheme_refused(gptq(R"("bits": 4)"), "'group_size' is missing");
   for (const char* format : {"marlin", "bitblas", "gptq_v3"})
-    expect_refused(gptq(fmt::format(R"("bits": 4, "group_size": 128, "checkpoint_format": "{}")", format)), format);
-  expect_refused(gptq(R"("bits": 4, "group_size": 128, "is_marlin_format": true)"), "Marlin");
+    expect_scheme_refused(gptq(fmt::format(R"("bits": 4, "group_size": 128, "checkpoint_format": "{}")", format)),
+                          format);
+  expect_scheme_refused(gptq(R"("bits": 4, "group_size": 128, "is_marlin_format": true)"), "Marlin");
 }
 
 TEST(HfQuantization, GptqModulesOfTheirOwn) {
@@ -131,7 +132,7 @@ TEST(HfQuantization, GptqModulesOfTheirOwn) {
   EXPECT_EQ(*read(gptq(R"("bits": 4, "group_size": 128, "dynamic": null)")).find("m"),
             *read(gptq(R"("bits": 4, "group_size": 128)")).find("m"));
   auto refused = [](const char* dynamic, const char* expected) {
-    expect_refused(gptq(fmt::format(R"("bits": 4, "group_size": 128, "dynamic": {})", dynamic)), expected);
+    expect_scheme_refused(gptq(fmt::format(R"("bits": 4, "group_size": 128, "dynamic": {})", dynamic)), expected);
   };
   refused(R"({"a": {"bits": 5}})", "5 is not supported: expected 2, 3, 4, 8");
   refused(R"({"a": {"group_size": 0}})", "0 is not a group size");
@@ -146,9 +147,9 @@ TEST(HfQuantization, Awq) {
   EXPECT_EQ(scheme_of(awq(R"("w_bit": 4, "q_group_size": 64)")).group, 64);
   EXPECT_EQ(scheme_of(awq(R"("bits": 4, "group_size": 64, "version": "gemv")")).layout, QuantLayout::kAwqRows);
   for (const char* version : {"gemv_fast", "marlin", "exllama", "ipex"})
-    expect_refused(awq(fmt::format(R"("bits": 4, "group_size": 128, "version": "{}")", version)), version);
-  expect_refused(awq(R"("bits": 4, "group_size": 128, "backend": "llm-awq")"), "llm-awq");
-  expect_refused(awq(R"("bits": 3, "group_size": 128)"), "3 is not supported: expected 4");
+    expect_scheme_refused(awq(fmt::format(R"("bits": 4, "group_size": 128, "version": "{}")", version)), version);
+  expect_scheme_refused(awq(R"("bits": 4, "group_size": 128, "backend": "llm-awq")"), "llm-awq");
+  expect_scheme_refused(awq(R"("bits": 3, "group_size": 128)"), "3 is not supported: expected 4");
 }
 
 TEST(HfQuantization, Fp8) {
@@ -157,8 +158,8 @@ TEST(HfQuantization, Fp8) {
   EXPECT_EQ(scheme_of(fp8("")), (QuantScheme{.layout = QuantLayout::kFloat8}));
   EXPECT_EQ(scheme_of(hf(R"("quant_method": "fbgemm_fp8")")).layout, QuantLayout::kFloat8);
   for (const char* block : {"[128]", "[128, 128, 1]", "[0, 128]", "[128, -1]", "128", "[\"a\", 1]", "[128, 99999999]"})
-    expect_refused(fp8(fmt::format(R"(, "weight_block_size": {})", block)), "weight_block_size");
-  expect_refused(fp8(R"(, "fmt": "e5m2")"), "e5m2");
+    expect_scheme_refused(fp8(fmt::format(R"(, "weight_block_size": {})", block)), "weight_block_size");
+  expect_scheme_refused(fp8(R"(, "fmt": "e5m2")"), "e5m2");
 }
 
 TEST(HfQuantization, CompressedTensors) {
@@ -196,41 +197,41 @@ TEST(HfQuantization, CompressedTensors) {
   EXPECT_EQ(
       scheme_of(ct("mxfp8-quantized", R"("num_bits": 8, "type": "float", "strategy": "group", "group_size": 32)")),
       (QuantScheme{.layout = QuantLayout::kFloat8, .block_rows = 1, .block_cols = 32}));
-  expect_refused(
+  expect_scheme_refused(
       ct("nvfp4-pack-quantized", R"("num_bits": 4, "type": "float", "strategy": "tensor_group", "group_size": 32)"),
       "32 is not supported: expected 16");
-  expect_refused(ct("nvfp4-pack-quantized", R"("num_bits": 4, "type": "int", "group_size": 16)"),
-                 "'int' is not supported");
-  expect_refused(
+  expect_scheme_refused(ct("nvfp4-pack-quantized", R"("num_bits": 4, "type": "int", "group_size": 16)"),
+                        "'int' is not supported");
+  expect_scheme_refused(
       ct("mxfp4-pack-quantized", R"("num_bits": 4, "type": "float", "strategy": "channel", "group_size": 32)"),
       "'channel' is not supported");
-  expect_refused(ct("mxfp8-quantized", R"("num_bits": 8, "type": "float", "symmetric": false, "group_size": 32)"),
-                 "symmetric");
-  expect_refused(ct("mxfp4-pack-quantized", R"("num_bits": 8, "type": "float", "group_size": 32)"),
-                 "8 is not supported: expected 4");
+  expect_scheme_refused(
+      ct("mxfp8-quantized", R"("num_bits": 8, "type": "float", "symmetric": false, "group_size": 32)"), "symmetric");
+  expect_scheme_refused(ct("mxfp4-pack-quantized", R"("num_bits": 8, "type": "float", "group_size": 32)"),
+                        "8 is not supported: expected 4");
   const std::string weights = R"("num_bits": 8, "type": "float", "strategy": "tensor")";
   for (const char* format : {"mxfp6-pack-quantized", "marlin-24", "dense", ""})
-    expect_refused(ct(format, weights), "pack-quantized");
-  expect_refused(ct("pack-quantized", weights), "pack-quantized weights are integers");
-  expect_refused(ct("int-quantized", weights), "contradict the format int-quantized");
-  expect_refused(ct("float-quantized", R"("num_bits": 8, "type": "int", "strategy": "tensor")"),
-                 "contradict the format float-quantized");
+    expect_scheme_refused(ct(format, weights), "pack-quantized");
+  expect_scheme_refused(ct("pack-quantized", weights), "pack-quantized weights are integers");
+  expect_scheme_refused(ct("int-quantized", weights), "contradict the format int-quantized");
+  expect_scheme_refused(ct("float-quantized", R"("num_bits": 8, "type": "int", "strategy": "tensor")"),
+                        "contradict the format float-quantized");
   for (const char* bits : {"0", "1", "9", "4.5"})
-    expect_refused(ct("pack-quantized", fmt::format(R"("num_bits": {})", bits)), "num_bits");
-  expect_refused(ct("int-quantized", R"("num_bits": 4)"), "4 is not supported: expected 8");
-  expect_refused(ct("float-quantized", R"("num_bits": 8, "type": "float", "strategy": "tensor_group")"),
-                 "tensor_group");
-  expect_refused(ct("float-quantized", R"("num_bits": 8, "type": "float", "strategy": "block")"),
-                 "'block_structure' is missing");
-  expect_refused(ct("float-quantized", R"("num_bits": 8, "type": "float", "symmetric": false)"), "symmetric");
-  expect_refused(ct("pack-quantized", R"("num_bits": 4, "group_size": 32)",
-                    R"(, "transform_config": {"config_groups": {"R1": {}}})"),
-                 "transform_config");
-  expect_refused(ct("pack-quantized", R"("num_bits": 4, "group_size": 32)",
-                    R"(, "sparsity_config": {"format": "sparse-24-bitmask"})"),
-                 "sparse-24-bitmask");
-  expect_refused(hf(R"("quant_method": "compressed-tensors", "format": "pack-quantized")"),
-                 "'config_groups' is missing");
+    expect_scheme_refused(ct("pack-quantized", fmt::format(R"("num_bits": {})", bits)), "num_bits");
+  expect_scheme_refused(ct("int-quantized", R"("num_bits": 4)"), "4 is not supported: expected 8");
+  expect_scheme_refused(ct("float-quantized", R"("num_bits": 8, "type": "float", "strategy": "tensor_group")"),
+                        "tensor_group");
+  expect_scheme_refused(ct("float-quantized", R"("num_bits": 8, "type": "float", "strategy": "block")"),
+                        "'block_structure' is missing");
+  expect_scheme_refused(ct("float-quantized", R"("num_bits": 8, "type": "float", "symmetric": false)"), "symmetric");
+  expect_scheme_refused(ct("pack-quantized", R"("num_bits": 4, "group_size": 32)",
+                           R"(, "transform_config": {"config_groups": {"R1": {}}})"),
+                        "transform_config");
+  expect_scheme_refused(ct("pack-quantized", R"("num_bits": 4, "group_size": 32)",
+                           R"(, "sparsity_config": {"format": "sparse-24-bitmask"})"),
+                        "sparse-24-bitmask");
+  expect_scheme_refused(hf(R"("quant_method": "compressed-tensors", "format": "pack-quantized")"),
+                        "'config_groups' is missing");
 }
 
 TEST(HfQuantization, ModelOpt) {
@@ -257,12 +258,12 @@ TEST(HfQuantization, ModelOpt) {
   }
   EXPECT_EQ(read(hf(R"("quant_algo": "FP8", "quant_library": "modelopt")")).method(), "modelopt");
   EXPECT_EQ(scheme_of(hf(R"("quant_algo": "NVFP4", "group_size": 16)")), nvfp4);
-  expect_refused(hf(R"("quant_algo": "NVFP4", "group_size": 32)"), "32 is not supported: expected 16");
-  expect_refused(hf(R"("quant_algo": "MXFP4", "group_size": 16)"), "16 is not supported: expected 32");
+  expect_scheme_refused(hf(R"("quant_algo": "NVFP4", "group_size": 32)"), "32 is not supported: expected 16");
+  expect_scheme_refused(hf(R"("quant_algo": "MXFP4", "group_size": 16)"), "16 is not supported: expected 32");
   for (const char* name : {"W4A16_AWQ", "W4A8_AWQ", "W8A8_SQ_PER_CHANNEL", "NVFP4_SVD", "INT4", "", "evil\\u001b[2J"})
-    expect_refused(hf(fmt::format(R"("quant_algo": "{}")", name)), "is not supported: supported are MLX");
-  expect_refused(hf(R"("quant_algo": 8)"), "quant_algo");
-  expect_refused(hf(R"("quant_method": "modelopt")"), "'modelopt' are not supported");
+    expect_scheme_refused(hf(fmt::format(R"("quant_algo": "{}")", name)), "is not supported: supported are MLX");
+  expect_scheme_refused(hf(R"("quant_algo": 8)"), "quant_algo");
+  expect_scheme_refused(hf(R"("quant_method": "modelopt")"), "'modelopt' are not supported");
 }
 
 TEST(HfQuantization, ModelOptsMixedModules) {
@@ -275,11 +276,12 @@ TEST(HfQuantization, ModelOptsMixedModules) {
   EXPECT_EQ(q.find("model.layers.0.mlp.experts.6.up_proj")->layout, QuantLayout::kModelOptNvfp4);
   EXPECT_EQ(q.find("model.layers.0.mlp.experts.7.up_proj")->block_cols, 32);
   EXPECT_EQ(q.find("model.layers.1.mlp.experts.6.up_proj"), nullptr);
-  expect_refused(hf(R"("quant_algo": "MIXED_PRECISION")"), "'quantized_layers' is missing");
-  expect_refused(hf(R"("quant_algo": "MIXED_PRECISION", "quantized_layers": {"a": {"quant_algo": "W8A16"}})"),
-                 "'W8A16' is not supported");
-  expect_refused(hf(R"("quant_algo": "MIXED_PRECISION", "quantized_layers": {"a": {}})"), "'quant_algo' is missing");
-  expect_refused(hf(R"("quant_algo": "MIXED_PRECISION", "quantized_layers": ["a"])"), "quantized_layers");
+  expect_scheme_refused(hf(R"("quant_algo": "MIXED_PRECISION")"), "'quantized_layers' is missing");
+  expect_scheme_refused(hf(R"("quant_algo": "MIXED_PRECISION", "quantized_layers": {"a": {"quant_algo": "W8A16"}})"),
+                        "'W8A16' is not supported");
+  expect_scheme_refused(hf(R"("quant_algo": "MIXED_PRECISION", "quantized_layers": {"a": {}})"),
+                        "'quant_algo' is missing");
+  expect_scheme_refused(hf(R"("quant_algo": "MIXED_PRECISION", "quantized_layers": ["a"])"), "quantized_layers");
 }
 
 // A directory whose config.json has no quantization may have ModelOpt's own file; config.json takes precedence.
@@ -327,7 +329,7 @@ TEST(HfQuantization, GroupsAreFoundByName) {
   const auto named = read(
       hf(R"("quant_method": "compressed-tensors", "config_groups": {"c": )" + group(R"(["x.down_proj"])", 2) + "}"));
   EXPECT_EQ(named.find("x.up_proj"), nullptr);
-  expect_refused(
+  expect_scheme_refused(
       hf(R"("quant_method": "compressed-tensors", "config_groups": {"c": )" + group(R"(["re:(a"])", 4) + "}"),
       "config_groups.c.targets[0]");
   const auto slow =
@@ -338,12 +340,12 @@ TEST(HfQuantization, GroupsAreFoundByName) {
 TEST(HfQuantization, OthersAreRefusedByName) {  // S22
   for (const char* method : {"bitsandbytes", "hqq", "aqlm", "torchao", "quanto", "eetq", "vptq", "auto-round",
                              "modelopt", "bitnet", "GPTQ", ""}) {
-    expect_refused(hf(fmt::format(R"("quant_method": "{}")", method)), fmt::format("'{}'", method).c_str());
-    expect_refused(hf(fmt::format(R"("quant_method": "{}")", method)),
-                   "use one of these, the model's unquantized checkpoint, or a GGUF file of it");
+    expect_scheme_refused(hf(fmt::format(R"("quant_method": "{}")", method)), fmt::format("'{}'", method).c_str());
+    expect_scheme_refused(hf(fmt::format(R"("quant_method": "{}")", method)),
+                          "use one of these, the model's unquantized checkpoint, or a GGUF file of it");
   }
-  expect_refused(hf(R"("quant_method": "evil\u001b[2J")"), "evil");
-  expect_refused(hf(R"("quant_method": 4)"), "quant_method");
+  expect_scheme_refused(hf(R"("quant_method": "evil\u001b[2J")"), "evil");
+  expect_scheme_refused(hf(R"("quant_method": 4)"), "quant_method");
   EXPECT_EQ(scheme_of(hf(R"("quant_method": "mxfp4", "modules_to_not_convert": ["lm_head"])")).layout,
             QuantLayout::kMxfp4Blocks);
 }

@@ -10,15 +10,16 @@ namespace {
 using testing::ElementsAre;
 using testing::HasSubstr;
 
-JsonDocument parse(std::string_view text) { return JsonDocument::parse(text, "c.json"); }
-std::string refused(std::string_view text) {
-  return refusal([&] { parse(text); });
+JsonDocument parse_json(std::string_view text) { return JsonDocument::parse(text, "c.json"); }
+std::string json_refusal(std::string_view text) {
+  return refusal([&] { parse_json(text); });
 }
 
-std::string nested(size_t depth) { return std::string(depth, '[') + std::string(depth, ']'); }
+std::string nested_lists(size_t depth) { return std::string(depth, '[') + std::string(depth, ']'); }
 
 TEST(Json, ReadsEveryKind) {
-  const JsonDocument document = parse(R"( {"a": {"b": [1, -2, 32.0, 1e2]}, "s": "x\u00e9\n", "t": true, "n": null} )");
+  const JsonDocument document =
+      parse_json(R"( {"a": {"b": [1, -2, 32.0, 1e2]}, "s": "x\u00e9\n", "t": true, "n": null} )");
   const Json root = document.root(), list = root.at("a").at("b");
   std::vector<int64_t> integers;
   for (const Json& element : list.elements()) integers.push_back(element.integer(-10, 100));
@@ -35,7 +36,7 @@ TEST(Json, ReadsEveryKind) {
 
 TEST(Json, KnowsPathsAndOffsets) {
   const std::string text = R"({"a": 1, "b": [{"c": 2}, {"d": [7, "e"]}], "z": 1.5})";
-  const JsonDocument document = parse(text);
+  const JsonDocument document = parse_json(text);
   const Json e = document.root().at("b").elements()[1].at("d").elements()[1];
   EXPECT_EQ(e.path(), "b[1].d[1]");
   EXPECT_EQ(e.offset(), text.find("\"e\""));
@@ -46,7 +47,7 @@ TEST(Json, KnowsPathsAndOffsets) {
 }
 
 TEST(Json, RefusesOtherKindsAndRanges) {
-  const JsonDocument document = parse(
+  const JsonDocument document = parse_json(
       R"({"i": 5, "r": 1.5, "s": "5", "b": true, "l": [5], "n": null, "big": 18446744073709551615, "huge": 1e300})");
   const Json root = document.root();
   for (const char* key : {"r", "s", "b", "l", "huge"})
@@ -64,32 +65,32 @@ TEST(Json, RefusesOtherKindsAndRanges) {
 }
 
 TEST(Json, SyntaxErrorsHaveAPlace) {
-  EXPECT_THAT(refused("{\"a\": 1,\n \"b\": NaN}"), HasSubstr("c.json: line 2, column "));
+  EXPECT_THAT(json_refusal("{\"a\": 1,\n \"b\": NaN}"), HasSubstr("c.json: line 2, column "));
   for (const char* text :
        {"", "  ", "{", "[1,]", "{\"a\":1,}", "{\"a\" 1}", "{\"a\":1} x", "[Infinity]", "[-NaN]", "// c\n{}", "{}//",
         "[01]", "[1e999]", "[\"\x01\"]", "[\"\xff\"]", "[\"\\ud800\"]", "{'a':1}", "[\"a\nb\"]", "nul"})
-    EXPECT_THAT(refused(text), HasSubstr("is not JSON")) << text;
-  EXPECT_THAT(refused(std::string_view("{}\0", 3)), HasSubstr("column 3 (offset 2): is not JSON: a NUL byte"));
-  EXPECT_THAT(refused("\xEF\xBB\xBF{}"), HasSubstr("byte order mark"));
+    EXPECT_THAT(json_refusal(text), HasSubstr("is not JSON")) << text;
+  EXPECT_THAT(json_refusal(std::string_view("{}\0", 3)), HasSubstr("column 3 (offset 2): is not JSON: a NUL byte"));
+  EXPECT_THAT(json_refusal("\xEF\xBB\xBF{}"), HasSubstr("byte order mark"));
 }
 
 TEST(Json, NestsToALimit) {
-  EXPECT_TRUE(parse(nested(kMaxJsonDepth)).root().is_array());
+  EXPECT_TRUE(parse_json(nested_lists(kMaxJsonDepth)).root().is_array());
   for (const size_t depth : {size_t{kMaxJsonDepth} + 1, size_t{1000}, size_t{1'000'000}})
-    EXPECT_THAT(refused(nested(depth)), HasSubstr("nested more than 64 levels deep"));
+    EXPECT_THAT(json_refusal(nested_lists(depth)), HasSubstr("nested more than 64 levels deep"));
 }
 
 TEST(Json, RefusesAKeyThatOccursTwice) {
-  EXPECT_THAT(refused(R"({"a": 1, "b": 2, "a": 3})"), HasSubstr("the key 'a' occurs twice"));
-  EXPECT_THAT(refused(R"({"x": [{"a": 1, "\u0061": 3}]})"), HasSubstr("'a' occurs twice"));
-  EXPECT_EQ(parse(R"({"a": {"a": 1}, "b": {"a": 1}})").root().members().size(), 2u);
+  EXPECT_THAT(json_refusal(R"({"a": 1, "b": 2, "a": 3})"), HasSubstr("the key 'a' occurs twice"));
+  EXPECT_THAT(json_refusal(R"({"x": [{"a": 1, "\u0061": 3}]})"), HasSubstr("'a' occurs twice"));
+  EXPECT_EQ(parse_json(R"({"a": {"a": 1}, "b": {"a": 1}})").root().members().size(), 2u);
 }
 
 TEST(Json, RendersForPeople) {
-  EXPECT_EQ(parse(R"({"a": [1, 2.5, "x\n"], "b": {}})").root().render(), R"({a: [1, 2.5, "x\x0a"], b: {}})");
+  EXPECT_EQ(parse_json(R"({"a": [1, 2.5, "x\n"], "b": {}})").root().render(), R"({a: [1, 2.5, "x\x0a"], b: {}})");
   std::string many = "[0";
   for (int i = 0; i < 10000; ++i) many += ",1";
-  EXPECT_LT(parse(many + "]").root().render().size(), 500u);
+  EXPECT_LT(parse_json(many + "]").root().render().size(), 500u);
 }
 
 }  // namespace

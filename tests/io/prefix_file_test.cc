@@ -10,20 +10,23 @@
 #include "io/digest.h"
 #include "io/largest_allocation.h"
 #include "io/refused.h"
+#include "io/safetensors_bytes.h"
 
 namespace ingot {
 namespace {
 
 using testing::HasSubstr;
 
-std::span<const uint8_t> bytes_of(const std::string& text) {
-  return {reinterpret_cast<const uint8_t*>(text.data()), text.size()};
-}
-
 // Two blocks of three tokens each; the first block has no bytes.
 PrefixFile small(const std::string& blocks) {
-  return {.model = "model", .layout = "layout", .salt = {1, 2}, .block_tokens = 3, .block_bytes = 8, .n_missing = 1,
-          .tokens = {5, 6, 7, 8}, .blocks = bytes_of(blocks)};
+  return {.model = "model",
+          .layout = "layout",
+          .salt = {1, 2},
+          .block_tokens = 3,
+          .block_bytes = 8,
+          .n_missing = 1,
+          .tokens = {5, 6, 7, 8},
+          .blocks = span_of(blocks)};
 }
 
 std::string written(const PrefixFile& file) {
@@ -39,13 +42,13 @@ std::string written(const PrefixFile& file) {
 std::string signed_again(std::string bytes) {
   bytes.resize(bytes.size() - 64);
   Digest digest = Digest::sha256();
-  digest.update(bytes_of(bytes));
+  digest.update(span_of(bytes));
   return bytes + digest.finish();
 }
 
-std::string refused(const std::string& bytes) {
+std::string prefix_refusal(const std::string& bytes) {
   largest_allocation = 0;
-  const std::string message = refusal([&] { parse_prefix_file(bytes_of(bytes), "slot.bin"); });
+  const std::string message = refusal([&] { parse_prefix_file(span_of(bytes), "slot.bin"); });
   EXPECT_LE(largest_allocation, std::max<size_t>(4 * bytes.size(), 8192)) << message;
   EXPECT_THAT(message, testing::StartsWith("slot.bin"));
   return message;
@@ -53,7 +56,7 @@ std::string refused(const std::string& bytes) {
 
 TEST(PrefixFile, IsReadAsWritten) {
   const std::string bytes = written(small("12345678"));
-  const PrefixFile file = parse_prefix_file(bytes_of(bytes), "slot.bin");
+  const PrefixFile file = parse_prefix_file(span_of(bytes), "slot.bin");
   EXPECT_EQ(file.model, "model");
   EXPECT_EQ(file.layout, "layout");
   EXPECT_EQ(file.salt, (std::array<uint64_t, 2>{1, 2}));
@@ -63,18 +66,18 @@ TEST(PrefixFile, IsReadAsWritten) {
   EXPECT_EQ(file.tokens, (std::vector<int32_t>{5, 6, 7, 8}));
   EXPECT_EQ(std::string(file.blocks.begin(), file.blocks.end()), "12345678");
   const std::string empty = written({.model = "m", .layout = "l", .block_tokens = 16, .block_bytes = 4});
-  EXPECT_TRUE(parse_prefix_file(bytes_of(empty), "slot.bin").tokens.empty());
+  EXPECT_TRUE(parse_prefix_file(span_of(empty), "slot.bin").tokens.empty());
 }
 
 TEST(PrefixFile, IsRefusedWhereverItIsCutOrChanged) {
   const std::string bytes = written(small("12345678"));
-  for (size_t n = 0; n < bytes.size(); ++n) refused(bytes.substr(0, n));
+  for (size_t n = 0; n < bytes.size(); ++n) prefix_refusal(bytes.substr(0, n));
   for (size_t i = 0; i < bytes.size(); ++i) {
     std::string changed = bytes;
     changed[i] ^= 1;
-    refused(changed);
+    prefix_refusal(changed);
   }
-  EXPECT_THAT(refused(bytes + "x"), HasSubstr("1 bytes follow it"));
+  EXPECT_THAT(prefix_refusal(bytes + "x"), HasSubstr("1 bytes follow it"));
 }
 
 // An attacker writes the digest too.
@@ -86,19 +89,19 @@ TEST(PrefixFile, NumbersAreCheckedBehindAValidDigest) {
     std::memcpy(changed.data() + numbers + at, &value, sizeof value);
     return signed_again(changed);
   };
-  EXPECT_THAT(refused(with(0, uint32_t{0})), HasSubstr("tokens of a block at offset"));
-  EXPECT_THAT(refused(with(4, uint64_t{0})), HasSubstr("is 0: must be 1 to"));
-  EXPECT_THAT(refused(with(4, ~uint64_t{0})), HasSubstr("must be 1 to"));
-  EXPECT_THAT(refused(with(4, uint64_t{1} << 40)), HasSubstr("truncated"));
-  EXPECT_THAT(refused(with(12, ~uint32_t{0})), HasSubstr("leaves out the bytes of 4294967295 blocks"));
-  EXPECT_THAT(refused(with(16, ~uint32_t{0})), HasSubstr("truncated"));
-  EXPECT_THAT(refused(with(20, int32_t{-1})), HasSubstr("has the invalid token -1"));
-  EXPECT_EQ(parse_prefix_file(bytes_of(with(20, int32_t{9})), "slot.bin").tokens[0], 9);
+  EXPECT_THAT(prefix_refusal(with(0, uint32_t{0})), HasSubstr("tokens of a block at offset"));
+  EXPECT_THAT(prefix_refusal(with(4, uint64_t{0})), HasSubstr("is 0: must be 1 to"));
+  EXPECT_THAT(prefix_refusal(with(4, ~uint64_t{0})), HasSubstr("must be 1 to"));
+  EXPECT_THAT(prefix_refusal(with(4, uint64_t{1} << 40)), HasSubstr("truncated"));
+  EXPECT_THAT(prefix_refusal(with(12, ~uint32_t{0})), HasSubstr("leaves out the bytes of 4294967295 blocks"));
+  EXPECT_THAT(prefix_refusal(with(16, ~uint32_t{0})), HasSubstr("truncated"));
+  EXPECT_THAT(prefix_refusal(with(20, int32_t{-1})), HasSubstr("has the invalid token -1"));
+  EXPECT_EQ(parse_prefix_file(span_of(with(20, int32_t{9})), "slot.bin").tokens[0], 9);
 }
 
 TEST(PrefixFile, SaysWhatAFileIsNot) {
-  EXPECT_THAT(refused("GGUF" + std::string(100, '\0')), HasSubstr("this is not a file of a saved slot"));
-  EXPECT_THAT(refused(""), HasSubstr("truncated"));
+  EXPECT_THAT(prefix_refusal("GGUF" + std::string(100, '\0')), HasSubstr("this is not a file of a saved slot"));
+  EXPECT_THAT(prefix_refusal(""), HasSubstr("truncated"));
 }
 
 }  // namespace

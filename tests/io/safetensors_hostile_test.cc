@@ -15,7 +15,7 @@ namespace {
 
 using testing::HasSubstr;
 
-void expect_refused(const std::string& bytes, const std::string& expected) {
+void expect_file_refused(const std::string& bytes, const std::string& expected) {
   SCOPED_TRACE(expected);
   largest_allocation = 0;
   const CpuTimer timer;
@@ -27,7 +27,7 @@ void expect_refused(const std::string& bytes, const std::string& expected) {
 }
 
 void expect_header_refused(const std::string& header, const std::string& expected, size_t n_data = 8) {
-  expect_refused(safetensors_bytes(header, n_data), expected);
+  expect_file_refused(safetensors_bytes(header, n_data), expected);
 }
 
 // One tensor 't' with these fields.
@@ -36,18 +36,18 @@ std::string tensor(const std::string& dtype, const std::string& shape, const std
 }
 
 TEST(SafetensorsHostile, HeaderLengths) {  // S01
-  expect_refused("", "need 8 bytes, have 0: an empty file");
-  for (size_t n = 1; n < 8; ++n) expect_refused(std::string(n, 'x'), fmt::format("need 8 bytes, have {}", n));
-  expect_refused(u64_bytes(0) + "{}", "header length at offset 0: 0 bytes are too few");
-  expect_refused(u64_bytes(1) + "{}", "header length at offset 0: 1 bytes are too few");
+  expect_file_refused("", "need 8 bytes, have 0: an empty file");
+  for (size_t n = 1; n < 8; ++n) expect_file_refused(std::string(n, 'x'), fmt::format("need 8 bytes, have {}", n));
+  expect_file_refused(u64_bytes(0) + "{}", "header length at offset 0: 0 bytes are too few");
+  expect_file_refused(u64_bytes(1) + "{}", "header length at offset 0: 1 bytes are too few");
   for (const uint64_t length : {~uint64_t{0}, ~uint64_t{0} - 7, uint64_t{1} << 63, uint64_t{100'000'001}})
-    expect_refused(u64_bytes(length) + "{}",
-                   fmt::format("header length at offset 0: {} bytes; the limit is 100000000", length));
-  expect_refused(u64_bytes(3) + "{}", "truncated: need 3 bytes, have 2");
-  expect_refused("version https://git-lfs.github.com/spec/v1\noid sha256:0\n", "Git LFS pointer");
-  expect_refused("<!DOCTYPE html><html><body></body></html>", "web page");
-  expect_refused("GGUF" + std::string(60, '\0'), "GGUF file");
-  expect_refused("PK\3\4" + std::string(60, 'x'), "zip archive");
+    expect_file_refused(u64_bytes(length) + "{}",
+                        fmt::format("header length at offset 0: {} bytes; the limit is 100000000", length));
+  expect_file_refused(u64_bytes(3) + "{}", "truncated: need 3 bytes, have 2");
+  expect_file_refused("version https://git-lfs.github.com/spec/v1\noid sha256:0\n", "Git LFS pointer");
+  expect_file_refused("<!DOCTYPE html><html><body></body></html>", "web page");
+  expect_file_refused("GGUF" + std::string(60, '\0'), "GGUF file");
+  expect_file_refused("PK\3\4" + std::string(60, 'x'), "zip archive");
 }
 
 TEST(SafetensorsHostile, HeadersThatAreNoObject) {  // S02
@@ -166,7 +166,7 @@ TEST(SafetensorsHostile, Layout) {  // S09, S14
 }
 
 // A file that uses every part of the format, for the sweeps.
-std::string fixture() {
+std::string written_fixture() {
   return safetensors_bytes(
       R"({"__metadata__":{"format":"pt","k":"v\u00e9"},"w":{"dtype":"F32","shape":[2,3],"data_offsets":[0,24]},)"
       R"("h":{"dtype":"BF16","shape":[4],"data_offsets":[24,32]},"s":{"x":[1,{"y":2.5}],"dtype":"I64","shape":[],"data_offsets":[32,40]},)"
@@ -175,7 +175,7 @@ std::string fixture() {
 }
 
 TEST(SafetensorsHostile, EveryTruncation) {
-  const std::string whole = fixture();
+  const std::string whole = written_fixture();
   EXPECT_GT(walk(Safetensors::parse(span_of(whole), "m")), 0u);
   for (size_t n = 0; n < whole.size(); ++n) {
     const std::string cut = whole.substr(0, n);
@@ -184,7 +184,7 @@ TEST(SafetensorsHostile, EveryTruncation) {
 }
 
 TEST(SafetensorsHostile, EveryByteValueAtEveryPlace) {
-  const std::string whole = fixture();
+  const std::string whole = written_fixture();
   size_t n_accepted = 0, n_refused = 0;
   for (size_t i = 0; i < whole.size() - 40; ++i) {
     std::string bytes = whole;

@@ -19,7 +19,7 @@ using testing::ElementsAre;
 using testing::HasSubstr;
 using testing::IsEmpty;
 
-const fs::path kHf = fs::path(INGOT_TEST_DATA) / "hf";
+const fs::path kHfModels = fs::path(INGOT_TEST_DATA) / "hf";
 
 // A separate directory for each test, which is removed afterwards.
 class SafetensorsDirectory : public testing::Test {
@@ -52,7 +52,7 @@ class SafetensorsDirectory : public testing::Test {
 };
 
 TEST(Safetensors, ReadsWhatTheReferenceWrote) {
-  const Safetensors model = Safetensors::open_directory((kHf / "llama").string());
+  const Safetensors model = Safetensors::open_directory((kHfModels / "llama").string());
   EXPECT_EQ(model.n_files(), 1u);
   EXPECT_EQ(model.tensors().size(), 21u);
   EXPECT_THAT(model.warnings(), IsEmpty());
@@ -67,7 +67,7 @@ TEST(Safetensors, ReadsWhatTheReferenceWrote) {
 }
 
 TEST(Safetensors, ReadsShards) {
-  const Safetensors model = Safetensors::open_directory((kHf / "llama_bf16").string());
+  const Safetensors model = Safetensors::open_directory((kHfModels / "llama_bf16").string());
   EXPECT_EQ(model.n_files(), 3u);
   EXPECT_EQ(model.tensors().size(), 30u);
   EXPECT_THAT(model.warnings(), IsEmpty());

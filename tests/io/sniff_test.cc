@@ -4,13 +4,10 @@
 
 #include "io/gguf/gguf.h"
 #include "io/refused.h"
+#include "io/safetensors_bytes.h"
 
 namespace ingot {
 namespace {
-
-std::span<const uint8_t> bytes_of(const std::string& text) {
-  return {reinterpret_cast<const uint8_t*>(text.data()), text.size()};
-}
 
 TEST(Sniff, SaysWhatAFileReallyIs) {  // G03
   using namespace std::string_literals;
@@ -32,7 +29,7 @@ TEST(Sniff, SaysWhatAFileReallyIs) {  // G03
       {"\x1b[31mred"s, "an unknown kind of file, 8 bytes that start with \"\\x1b[31mred\""},
   };
   for (const auto& [content, expected] : cases) {
-    const std::string message = refusal([&, c = content] { Gguf::parse(bytes_of(c), "m.gguf"); });
+    const std::string message = refusal([&, c = content] { Gguf::parse(span_of(c), "m.gguf"); });
     EXPECT_THAT(message, testing::StartsWith("m.gguf: magic at offset 0: not a GGUF file but "));
     EXPECT_THAT(message, testing::HasSubstr(expected));
     EXPECT_THAT(message, testing::HasSubstr(fmt::format("{} bytes", content.size())));
@@ -43,7 +40,7 @@ TEST(Sniff, GitLfsPointerWithItsSize) {
   std::string pointer =
       "version https://git-lfs.github.com/spec/v1\noid sha256:" + std::string(64, 'a') + "\nsize 4683073952\n";
   pointer.resize(134, '\n');
-  EXPECT_THAT(refusal([&] { Gguf::parse(bytes_of(pointer), "m"); }),
+  EXPECT_THAT(refusal([&] { Gguf::parse(span_of(pointer), "m"); }),
               testing::HasSubstr("a Git LFS pointer, 134 bytes: "));
 }
 

@@ -68,7 +68,7 @@ void PrintTo(const Kind& kind, std::ostream* out) { *out << kind.name; }
 
 // ---- GGUF ----
 
-std::string bytes_of(const GgufWriter& writer) {
+std::string file_of(const GgufWriter& writer) {
   const auto bytes = writer.to_bytes();
   return {bytes.begin(), bytes.end()};
 }
@@ -86,7 +86,7 @@ std::string scalars(uint32_t version) {
   w.set("b", true);
   w.set("s", "text");
   w.add_tensor("t", 0, {4, 2}, std::vector<uint8_t>(32, 1));
-  return bytes_of(w);
+  return file_of(w);
 }
 
 std::string arrays() {
@@ -95,7 +95,7 @@ std::string arrays() {
   w.set("s", std::vector<std::string>{"", "ab"});
   w.set("n", std::vector<std::vector<uint16_t>>{{1, 2}, {}});
   add_last(w);
-  return bytes_of(w);
+  return file_of(w);
 }
 
 std::string blocks(uint32_t alignment) {
@@ -103,7 +103,7 @@ std::string blocks(uint32_t alignment) {
   w.set("general.alignment", alignment);
   w.add_tensor("q4_0", 2, {64}, std::vector<uint8_t>(36, 3));
   w.add_tensor("f16", 1, {8, 1, 4, 1}, std::vector<uint8_t>(64, 2));
-  return bytes_of(w);
+  return file_of(w);
 }
 
 std::string vocabulary() {
@@ -115,7 +115,7 @@ std::string vocabulary() {
   w.set("tokenizer.ggml.unknown_token_id", uint32_t{0});
   w.set("tokenizer.ggml.add_bos_token", false);
   add_last(w);
-  return bytes_of(w);
+  return file_of(w);
 }
 
 std::string sampling() {
@@ -124,7 +124,7 @@ std::string sampling() {
   w.set("general.sampling.top_p", 0.5f);
   w.set("general.sampling.temp", 0.7f);
   add_last(w);
-  return bytes_of(w);
+  return file_of(w);
 }
 
 std::string part(uint16_t number) {
@@ -133,7 +133,7 @@ std::string part(uint16_t number) {
   w.set("split.count", uint16_t{2});
   w.set("split.tensors.count", int32_t{2});
   add_last(w, number == 0 ? "a" : "b");
-  return bytes_of(w);
+  return file_of(w);
 }
 
 std::string gguf_imatrix() {
@@ -147,7 +147,7 @@ std::string gguf_imatrix() {
   w.add_tensor("m.in_sum2", 0, {2, 1}, data(sums, 2));
   w.add_tensor("m.counts", 0, {1, 1}, data(counts, 1));
   add_last(w);
-  return bytes_of(w);
+  return file_of(w);
 }
 
 std::string old_imatrix() {
@@ -210,13 +210,13 @@ void use_generation_config(const Folder& folder, const std::string& bytes) {
          "defaults are in range");
 }
 
-const std::string kModules = R"([{"path":"","type":"sentence_transformers.models.Transformer"},)"
-                             R"({"path":"1_Pooling","type":"sentence_transformers.models.Pooling"}])";
+const std::string kEncoderModules = R"([{"path":"","type":"sentence_transformers.models.Transformer"},)"
+                                    R"({"path":"1_Pooling","type":"sentence_transformers.models.Pooling"}])";
 const std::string kPooling =
     R"({"word_embedding_dimension":8,"pooling_mode_cls_token":true,"pooling_mode_mean_tokens":false})";
 
 void use_pooling(const Folder& folder, const std::string& bytes) {
-  folder.write_once("modules.json", kModules);
+  folder.write_once("modules.json", kEncoderModules);
   folder.write("1_Pooling/config.json", bytes);
   ensure(read_hf_modules(HfDirectory(folder.path())).pooling.has_value(), "there is one");
 }
@@ -229,7 +229,7 @@ void use_modules(const Folder& folder, const std::string& bytes) {
 }
 
 void use_text_options(const Folder& folder, const std::string& bytes) {
-  folder.write_once("modules.json", kModules);
+  folder.write_once("modules.json", kEncoderModules);
   folder.write_once("1_Pooling/config.json", kPooling);
   folder.write("sentence_bert_config.json", bytes);
   ensure(read_hf_text_options(HfDirectory(folder.path())).max_tokens.value_or(1) > 0, "a length is one");
@@ -277,7 +277,7 @@ std::vector<Kind> kinds() {
       {"generation_config", R"({"do_sample":true,"temperature":0.5,"top_k":20,"top_p":0.9,"repetition_penalty":1.1})",
        use_generation_config, 100},
       {"pooling", kPooling, use_pooling, 100},
-      {"modules", kModules, use_modules, 100},
+      {"modules", kEncoderModules, use_modules, 100},
       {"text_options", R"({"max_seq_length":128,"do_lower_case":true,"query_length":null})", use_text_options, 100},
       {"hub_revision", R"({"id":"a/b","sha":")" + kHash + R"("})",
        [](const Folder&, const std::string& bytes) { ensure(is_commit(parse_revision(bytes, "r")), "a commit"); }, 100},

@@ -13,10 +13,10 @@
 namespace ingot {
 namespace {
 
-using Edit = std::function<void(GgufWriter&)>;
+using WriterEdit = std::function<void(GgufWriter&)>;
 
 // The keys of a small llama model, without `skip`, and changed by `edit`.
-std::vector<uint8_t> model_bytes(const std::string& skip, const Edit& edit) {
+std::vector<uint8_t> model_bytes(const std::string& skip, const WriterEdit& edit) {
   GgufWriter writer;
   auto set = [&](const char* key, auto value) {
     if (skip != key) writer.set(key, value);
@@ -36,7 +36,7 @@ std::vector<uint8_t> model_bytes(const std::string& skip, const Edit& edit) {
 
 Config read(const std::vector<uint8_t>& bytes) { return config_from_gguf(Gguf::parse(bytes, "test.gguf")); }
 
-std::string complaint(const std::string& skip, const Edit& edit) {
+std::string key_complaint(const std::string& skip, const WriterEdit& edit) {
   try {
     read(model_bytes(skip, edit));
   } catch (const Error& error) {
@@ -58,7 +58,7 @@ TEST(Config, ReadsWhatIsThere) {
 }
 
 // A model whose layers are gated delta nets, except for every fourth.
-std::string delta_complaint(const std::string& skip, const Edit& edit, Config* read_config = nullptr) {
+std::string delta_complaint(const std::string& skip, const WriterEdit& edit, Config* read_config = nullptr) {
   GgufWriter w;
   const auto set = [&](const char* key, auto value) {
     if (skip != key) w.set(std::string("qwen35.") + key, value);
@@ -155,13 +155,13 @@ TEST(Config, ListsForLayers) {
                                               {"attention.head_count_kv", {}}};
   for (const auto& [key, list] : bad) {
     const std::string message =
-        complaint("", [&, key = key, list = list](GgufWriter& w) { w.set(std::string("llama.") + key, list); });
+        key_complaint("", [&, key = key, list = list](GgufWriter& w) { w.set(std::string("llama.") + key, list); });
     EXPECT_NE(message.find(key), std::string::npos) << key << ": " << message;
   }
-  EXPECT_NE(complaint("",
-                      [](GgufWriter& w) {
-                        w.set("llama.attention.head_count_kv", List{2, 1});
-                      })
+  EXPECT_NE(key_complaint("",
+                          [](GgufWriter& w) {
+                            w.set("llama.attention.head_count_kv", List{2, 1});
+                          })
                 .find("is 2 in layer 0 and 1 in layer 1: layers that differ"),
             std::string::npos);
   Config c;
@@ -190,7 +190,7 @@ TEST(Config, NamesTheMissingKey) {
   for (const char* key : {"general.architecture", "llama.block_count", "llama.context_length", "llama.embedding_length",
                           "llama.feed_forward_length", "llama.attention.head_count",
                           "llama.attention.layer_norm_rms_epsilon", "token_embd.weight"}) {
-    const std::string message = complaint(key, nullptr);
+    const std::string message = key_complaint(key, nullptr);
     EXPECT_NE(message.find(key), std::string::npos) << key << ": " << message;
     EXPECT_NE(message.find("missing"), std::string::npos) << key << ": " << message;
     EXPECT_NE(message.find("test.gguf"), std::string::npos) << message;
@@ -199,7 +199,7 @@ TEST(Config, NamesTheMissingKey) {
 
 struct BadValue {
   const char* key;
-  Edit edit;
+  WriterEdit edit;
 };
 
 TEST(Config, RefusesBadValuesByKey) {
@@ -250,7 +250,7 @@ TEST(Config, RefusesBadValuesByKey) {
       set("llama.leading_dense_block_count", uint32_t{3}),
   };
   for (const BadValue& bad : cases) {
-    const std::string message = complaint("", bad.edit);
+    const std::string message = key_complaint("", bad.edit);
     EXPECT_NE(message.find(bad.key), std::string::npos) << bad.key << ": " << message;
   }
 }
@@ -268,7 +268,7 @@ TEST(Config, WindowsOfAnyWidth) {
 
 // An architecture in which layers without a window have no rope. If no layer has a window, all layers have rope.
 TEST(Config, RopeOfWindows) {
-  const auto exaone = [](const Edit& edit) {
+  const auto exaone = [](const WriterEdit& edit) {
     GgufWriter w;
     w.set("general.architecture", std::string("exaone4"));
     for (const auto& [key, value] : {std::pair{"block_count", 5u},
@@ -295,7 +295,7 @@ TEST(Config, RopeOfWindows) {
 }
 
 TEST(Config, RefusesHeadsThatDoNotDivide) {
-  const std::string message = complaint("", [](GgufWriter& w) {
+  const std::string message = key_complaint("", [](GgufWriter& w) {
     w.set("llama.embedding_length", uint32_t{60});
     w.set("llama.attention.head_count", uint32_t{5});
   });
@@ -304,7 +304,7 @@ TEST(Config, RefusesHeadsThatDoNotDivide) {
 
 TEST(Config, RefusesABadScalingFactor) {
   for (float factor : {0.0f, -2.0f, std::numeric_limits<float>::quiet_NaN()}) {
-    const std::string message = complaint("", [&](GgufWriter& w) {
+    const std::string message = key_complaint("", [&](GgufWriter& w) {
       w.set("llama.rope.scaling.type", std::string("linear"));
       w.set("llama.rope.scaling.factor", factor);
     });
@@ -313,8 +313,8 @@ TEST(Config, RefusesABadScalingFactor) {
 }
 
 TEST(Config, ExpertsAreChecked) {
-  const auto experts = [](const Edit& edit) {
-    return complaint("", [=](GgufWriter& w) {
+  const auto experts = [](const WriterEdit& edit) {
+    return key_complaint("", [=](GgufWriter& w) {
       w.set("llama.expert_count", uint32_t{8});
       w.set("llama.expert_used_count", uint32_t{2});
       edit(w);
@@ -345,18 +345,18 @@ TEST(Config, ExpertsAreChecked) {
 
 TEST(Config, FilesOfOtherKindsAreNamed) {  // G43
   auto kind = [](const char* type) {
-    return complaint("", [=](GgufWriter& w) { w.set("general.type", std::string(type)); });
+    return key_complaint("", [=](GgufWriter& w) { w.set("general.type", std::string(type)); });
   };
   EXPECT_NE(kind("adapter").find("LoRA"), std::string::npos);
   EXPECT_NE(kind("mmproj").find("projector"), std::string::npos);
   EXPECT_NE(kind("imatrix").find("importance matrix"), std::string::npos);
   EXPECT_EQ(kind("model"), "");
-  EXPECT_NE(complaint("token_embd.weight", nullptr).find("holds a vocabulary"), std::string::npos);
+  EXPECT_NE(key_complaint("token_embd.weight", nullptr).find("holds a vocabulary"), std::string::npos);
 }
 
 TEST(Config, ListsSupportedArchitectures) {
   const std::string message =
-      complaint("", [](GgufWriter& w) { w.set("general.architecture", std::string("mamba\x1b[2J")); });
+      key_complaint("", [](GgufWriter& w) { w.set("general.architecture", std::string("mamba\x1b[2J")); });
   for (const Arch& arch : all_archs()) EXPECT_NE(message.find(arch.gguf_name), std::string::npos) << message;
   EXPECT_EQ(message.find('\x1b'), std::string::npos);
 }

@@ -13,8 +13,8 @@
 namespace ingot {
 namespace {
 
-std::unique_ptr<Ranks> start(const std::string& name, int n_ranks, bool whole_experts = false,
-                             const std::string& activations = "f32") {
+std::unique_ptr<Ranks> start_on_gpus(const std::string& name, int n_ranks, bool whole_experts = false,
+                                     const std::string& activations = "f32") {
   const auto checkpoint = open_checkpoint((kModels / (name + ".gguf")).string());
   RunnerOptions options{.backend = {.device = "cuda", .activations = activations},
                         .n_ctx = n_ctx_of(name),
@@ -40,10 +40,10 @@ class CudaParallel : public testing::TestWithParam<std::string> {};
 TEST_P(CudaParallel, LogitsEqualThoseOfOneGpu) {
   if (!has_gpus(2)) GTEST_SKIP() << "there are not two GPUs";
   const Golden golden = read_golden(GetParam());
-  const auto one = start(golden.name, 1);
+  const auto one = start_on_gpus(golden.name, 1);
   std::unique_ptr<Ranks> two;
   try {
-    two = start(golden.name, 2);
+    two = start_on_gpus(golden.name, 2);
   } catch (const UsageError& error) {
     EXPECT_THAT(error.what(), testing::HasSubstr("ranks are too many"));
     return;
@@ -76,7 +76,7 @@ TEST_P(CudaParallel, F16LogitsAreNearTransformers) {
     if (!has_gpus(n)) GTEST_SKIP() << "there are not " << n << " GPUs";
     std::unique_ptr<Ranks> ranks;
     try {
-      ranks = start(golden.name, n, false, "f16");
+      ranks = start_on_gpus(golden.name, n, false, "f16");
     } catch (const UsageError& error) {
       EXPECT_THAT(error.what(),
                   testing::AnyOf(testing::HasSubstr("ranks are too many"), testing::HasSubstr("cannot share")));
@@ -95,9 +95,9 @@ TEST_P(CudaParallel, F16LogitsAreNearTransformers) {
 TEST_P(CudaParallel, WholeExpertsGiveTheLogitsOfOneGpu) {
   if (!has_gpus(2)) GTEST_SKIP() << "there are not two GPUs";
   const Golden golden = read_golden(GetParam());
-  const auto one = start(golden.name, 1);
+  const auto one = start_on_gpus(golden.name, 1);
   if (one->config().experts.n == 0) GTEST_SKIP() << "no experts";
-  const auto two = start(golden.name, 2, true);
+  const auto two = start_on_gpus(golden.name, 2, true);
   for (const int chunk : {512, 7, 1})
     EXPECT_LT(largest_difference(all_logits(*two, golden.tokens, chunk), all_logits(*one, golden.tokens, chunk)), 1e-3)
         << chunk;

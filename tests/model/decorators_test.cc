@@ -18,7 +18,7 @@ std::unique_ptr<WeightSource> source_of(const std::string& name) {
   return gguf_source(std::make_shared<const Gguf>(Gguf::open((kModels / (name + ".gguf")).string())));
 }
 
-Ranks load(const std::string& name, RunnerOptions options, std::unique_ptr<WeightSource> source = nullptr) {
+Ranks load_decorated(const std::string& name, RunnerOptions options, std::unique_ptr<WeightSource> source = nullptr) {
   const Config config = config_from_gguf(Gguf::open((kModels / (name + ".gguf")).string()));
   options.n_ctx = n_ctx_of(name), options.max_logits = 512, options.kv_dtype = DType::kF32;
   return Ranks(config, source ? std::move(source) : source_of(name), options, nullptr);
@@ -83,16 +83,16 @@ TEST_P(Decorators, ChangeNoLogits) {
   for (const char* device : {"cpu", "ref"}) {
     SCOPED_TRACE(device);
     RunnerOptions options{.backend = {.device = device, .n_threads = 1}};
-    const std::vector<float> plain = logits_of(load(golden.name, options), golden);
+    const std::vector<float> plain = logits_of(load_decorated(golden.name, options), golden);
     options.check_nan = true;
-    EXPECT_EQ(logits_of(load(golden.name, options), golden), plain);
+    EXPECT_EQ(logits_of(load_decorated(golden.name, options), golden), plain);
     for (const bool check_nan : {false, true}) {
       TemporaryTrace trace;
       options.check_nan = check_nan, options.trace = trace.file;
-      const std::vector<float> traced = logits_of(load(golden.name, options), golden);
+      const std::vector<float> traced = logits_of(load_decorated(golden.name, options), golden);
       options.trace = nullptr;
       EXPECT_EQ(traced, plain);
-      expect_all_ops(trace.ops(), load(golden.name, options).config(), n_steps);
+      expect_all_ops(trace.ops(), load_decorated(golden.name, options).config(), n_steps);
     }
   }
 }
@@ -122,12 +122,12 @@ class WithNan final : public WeightSource {
   std::list<std::vector<uint8_t>> copies_;
 };
 
-std::string complaint(const Golden& golden, const char* device, const std::string& victim,
-                      std::shared_ptr<TraceFile> trace) {
+std::string nan_complaint(const Golden& golden, const char* device, const std::string& victim,
+                          std::shared_ptr<TraceFile> trace) {
   const BackendOptions backend{.device = device, .n_threads = 1};
   const RunnerOptions options{.backend = backend, .check_nan = true, .trace = std::move(trace)};
   try {
-    logits_of(load(golden.name, options, std::make_unique<WithNan>(source_of(golden.name), victim)), golden);
+    logits_of(load_decorated(golden.name, options, std::make_unique<WithNan>(source_of(golden.name), victim)), golden);
   } catch (const Error& error) {
     return error.what();
   }
@@ -138,9 +138,9 @@ TEST_P(Decorators, ANanIsFoundInTheOpThatWroteIt) {
   const Golden golden = read_golden(GetParam());
   for (const char* device : {"cpu", "ref"}) {
     SCOPED_TRACE(device);
-    EXPECT_THAT(complaint(golden, device, "output_norm.weight", nullptr), HasSubstr("norm_matmul (op "));
+    EXPECT_THAT(nan_complaint(golden, device, "output_norm.weight", nullptr), HasSubstr("norm_matmul (op "));
     TemporaryTrace trace;
-    EXPECT_THAT(complaint(golden, device, "output_norm.weight", trace.file),
+    EXPECT_THAT(nan_complaint(golden, device, "output_norm.weight", trace.file),
                 HasSubstr("wrote NaN at row 0, column 3 of ["));
   }
 }
@@ -150,7 +150,7 @@ INSTANTIATE_TEST_SUITE_P(Models, Decorators, testing::ValuesIn(golden_names()), 
 TEST(DecoratedOps, TheFirstThatWritesANanIsNamed) {
   const auto expect = [](const char* model, const char* victim, const char* op) {
     for (const char* device : {"cpu", "ref"})
-      EXPECT_THAT(complaint(read_golden(model), device, victim, nullptr), testing::StartsWith(op))
+      EXPECT_THAT(nan_complaint(read_golden(model), device, victim, nullptr), testing::StartsWith(op))
           << model << " " << victim << " " << device;
   };
   expect("llama", "blk.0.attn_norm.weight", "qkv (op 3 of the run)");

@@ -48,7 +48,7 @@ struct Expected {
   std::vector<float> logits;  // [tokens less 1, n_vocab of the head]: after each token and the one that follows it
 };
 
-RunnerOptions options_for(const std::string& file, const std::string& device) {
+RunnerOptions head_options(const std::string& file, const std::string& device) {
   RunnerOptions options{.backend = {.device = device,
                                     .n_threads = 2,
                                     .activations = device == "cuda" ? "f32" : "",
@@ -112,7 +112,7 @@ class Text {
   int n_read_, n_last_ = 0;
 };
 
-Ranks load(const std::string& file, const RunnerOptions& options) {
+Ranks load_head(const std::string& file, const RunnerOptions& options) {
   const auto checkpoint = open_checkpoint((kHeads / file).string());
   return Ranks(checkpoint->config(), checkpoint->weights(), options, nullptr);
 }
@@ -133,7 +133,7 @@ class DraftHeads : public testing::TestWithParam<Case> {};
 
 TEST_P(DraftHeads, LogitsAndGuessesEqualThePublishedCode) {
   const Expected expected(GetParam().file);
-  Ranks runner = load(GetParam().file, options_for(GetParam().file, GetParam().device));
+  Ranks runner = load_head(GetParam().file, head_options(GetParam().file, GetParam().device));
   for (const int chunk : {64, 7, 1}) {  // whole, in parts and token by token, each time in other blocks
     Text text(runner, expected.tokens, chunk);
     std::vector<float> logits;
@@ -158,7 +158,7 @@ TEST_P(DraftHeads, LogitsAndGuessesEqualThePublishedCode) {
 // as replacements for those of wrong drafts.
 TEST_P(DraftHeads, LateEntriesGiveTheSameGuesses) {
   const Expected expected(GetParam().file);
-  Ranks runner = load(GetParam().file, options_for(GetParam().file, GetParam().device));
+  Ranks runner = load_head(GetParam().file, head_options(GetParam().file, GetParam().device));
   const std::span<const int32_t> tokens = expected.tokens;
   const int n = static_cast<int>(tokens.size());
   const std::vector<int32_t> reversed(tokens.rbegin(), tokens.rend());
@@ -184,7 +184,7 @@ INSTANTIATE_TEST_SUITE_P(Models, DraftHeads, testing::ValuesIn(cases()), [](cons
 // Two sequences in one call give the same guesses as each sequence alone.
 TEST(DraftHead, GuessesForSeveralSequences) {
   const Expected expected("llama_nextn");
-  Ranks runner = load("llama_nextn", options_for("llama_nextn", "cpu"));
+  Ranks runner = load_head("llama_nextn", head_options("llama_nextn", "cpu"));
   const std::span<const int32_t> tokens = expected.tokens;
   const auto guess_after = [&](size_t n) {
     Text text(runner, tokens.first(n), 0);
@@ -230,9 +230,9 @@ TEST(DraftHead, GuessesForSeveralSequences) {
 // The NaN check also covers each op of the head.
 TEST(DraftHead, RunsInsideADecorator) {
   const Expected expected("qwen35");
-  RunnerOptions options = options_for("qwen35", "cpu");
+  RunnerOptions options = head_options("qwen35", "cpu");
   options.check_nan = true;
-  Ranks runner = load("qwen35", options);
+  Ranks runner = load_head("qwen35", options);
   Text text(runner, expected.tokens, 0);
   EXPECT_EQ(text.read(static_cast<int>(expected.tokens.size())), expected.next);
   const DraftRow last = text.row(static_cast<int>(expected.tokens.size()) - 1, 4);
@@ -245,9 +245,9 @@ TEST(DraftHead, RunsSeldomWhenNobodyAsks) {
   const Expected expected("llama_nextn");
   const int n = static_cast<int>(expected.tokens.size());
   {
-    RunnerOptions options = options_for("llama_nextn", "cpu");
+    RunnerOptions options = head_options("llama_nextn", "cpu");
     options.trace = std::make_shared<TraceFile>(path.string());
-    Ranks runner = load("llama_nextn", options);
+    Ranks runner = load_head("llama_nextn", options);
     for (int i = 0; i < 4; ++i) {
       Text text(runner, expected.tokens, 40 * i);
       while (text.n_read() < n) text.read(1);
@@ -262,11 +262,11 @@ TEST(DraftHead, RunsSeldomWhenNobodyAsks) {
 // The memory planned before loading equals the memory that the model and its head use.
 TEST(DraftHead, ThePlanCountsIt) {
   for (const char* file : {"glm4_moe", "deepseek3.gguf", "qwen35", "eagle3"}) {
-    RunnerOptions options = options_for(file, "cpu");
-    const size_t with = load(file, options).memory().allocated_bytes();
-    EXPECT_EQ(load(file, options).allocated_bytes(), with) << file;
+    RunnerOptions options = head_options(file, "cpu");
+    const size_t with = load_head(file, options).memory().allocated_bytes();
+    EXPECT_EQ(load_head(file, options).allocated_bytes(), with) << file;
     options.mtp_head = MtpHead::kNone, options.eagle_head = nullptr;
-    EXPECT_LT(load(file, options).allocated_bytes(), with) << file;
+    EXPECT_LT(load_head(file, options).allocated_bytes(), with) << file;
   }
 }
 
@@ -340,7 +340,7 @@ TEST(DraftHeadFaults, AnEagleHeadFitsItsModel) {
   const auto fault_with = [](const HeadCopy& head, const char* model) {
     RunnerOptions options{.backend = {.device = "cpu"}};
     options.eagle_head = open_checkpoint(head.path().string());
-    return fault_of([&] { load(model, options); });
+    return fault_of([&] { load_head(model, options); });
   };
   const HeadCopy head("eagle3_head", no_change);
   EXPECT_EQ(fault_with(head, "eagle3"), "no fault");

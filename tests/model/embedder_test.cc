@@ -1,6 +1,5 @@
 // Encoders against Hugging Face transformers (the vectors of every token) and sentence-transformers (embeddings of
 // texts), from GGUF files and from directories: tools/goldens/make_encoders.py. And the input that Embedder refuses.
-#include "model/embedder.h"
 
 #include <gmock/gmock.h>
 
@@ -8,7 +7,7 @@
 #include <thread>
 
 #include "base/error.h"
-#include "golden_models.h"
+#include "embedders.h"
 #include "model/loader.h"
 #include "test_seed.h"
 
@@ -16,8 +15,6 @@ namespace ingot {
 namespace {
 
 using testing::HasSubstr;
-
-const fs::path kEncoders = fs::path(INGOT_TEST_DATA) / "encoders";
 
 struct EncoderGolden {
   std::string pooling;
@@ -41,10 +38,6 @@ std::vector<std::string> encoder_names() {
   return names;
 }
 
-std::unique_ptr<Embedder> open(const fs::path& path, const EmbedOptions& options) {
-  return Embedder::open(open_checkpoint(path.string()), options, nullptr);
-}
-
 EmbedOptions each_token(const char* device = "ref") {
   return {.backend = {.device = device, .n_threads = 2}, .pooling = "none", .normalize = false};
 }
@@ -64,7 +57,7 @@ class Encoders : public testing::TestWithParam<std::tuple<std::string, const cha
 };
 
 TEST_P(Encoders, RefEqualsTransformers) {
-  const auto embedder = open(path_, each_token());
+  const auto embedder = open_embedder(path_, each_token());
   const double error = largest_difference(embedder->embed(golden_.sequences), golden_.hidden);
   EXPECT_LT(error, 1e-4);
   RecordProperty("error", fmt::format("{:.1e}", error));  // for tools/models_table.py
@@ -72,7 +65,7 @@ TEST_P(Encoders, RefEqualsTransformers) {
 }
 
 TEST_P(Encoders, CpuEqualsRef) {
-  const auto embedder = open(path_, each_token("cpu"));
+  const auto embedder = open_embedder(path_, each_token("cpu"));
   const double error = largest_difference(embedder->embed(golden_.sequences), golden_.hidden);
   EXPECT_LT(error, 5e-3);
   RecordProperty("error", fmt::format("{:.1e}", error));
@@ -84,7 +77,7 @@ TEST_P(Encoders, TwoRanksEqualTransformers) {
     EmbedOptions options = each_token(device);
     options.parallel.n_ranks = 2;
     options.n_ctx = options.max_batch_tokens = 64;
-    const auto embedder = open(path_, options);
+    const auto embedder = open_embedder(path_, options);
     EXPECT_LT(largest_difference(embedder->embed(golden_.sequences), golden_.hidden), bound) << device;
   }
 }
@@ -92,7 +85,7 @@ TEST_P(Encoders, TwoRanksEqualTransformers) {
 TEST_P(Encoders, BatchesDoNotChangeVectors) {
   EmbedOptions options = each_token();
   options.n_ctx = options.max_batch_tokens = 64;
-  const auto embedder = open(path_, options);
+  const auto embedder = open_embedder(path_, options);
   EXPECT_LT(largest_difference(embedder->embed(golden_.sequences), golden_.hidden), 1e-4) << "several batches";
   std::vector<float> one_by_one;
   for (const auto& sequence : golden_.sequences) {
@@ -105,7 +98,7 @@ TEST_P(Encoders, BatchesDoNotChangeVectors) {
 TEST_P(Encoders, TextsEqualSentenceTransformers) {
   double least = 1;
   for (const char* device : {"ref", "cpu"}) {
-    const auto embedder = open(path_, {.backend = {.device = device, .n_threads = 2}});
+    const auto embedder = open_embedder(path_, {.backend = {.device = device, .n_threads = 2}});
     EXPECT_EQ(embedder->pooling(), golden_.pooling);
     const bool has_prompts = !embedder->facts().prompts.empty();
     EXPECT_EQ(has_prompts, std::string_view(std::get<1>(GetParam())) == "directory");
@@ -139,7 +132,7 @@ TEST(Embedder, PoolsAsTold) {
   const EncoderGolden golden = read_encoder_golden("bert");
   for (const char* pooling : {"cls", "mean", "last"}) {
     const auto embedder =
-        open(kEncoders / "bert.gguf", {.backend = {.device = "ref"}, .pooling = pooling, .normalize = false});
+        open_embedder(kEncoders / "bert.gguf", {.backend = {.device = "ref"}, .pooling = pooling, .normalize = false});
     const size_t dim = embedder->dim();
     std::vector<float> expected;
     size_t begin = 0;
@@ -160,7 +153,7 @@ TEST(Embedder, PoolsAsTold) {
 
 TEST(Embedder, ManyTextsTakeManyBatches) {
   const auto embedder =
-      open(kEncoders / "bert.gguf", {.backend = {.device = "cpu", .n_threads = 2}, .max_batch_tokens = 100});
+      open_embedder(kEncoders / "bert.gguf", {.backend = {.device = "cpu", .n_threads = 2}, .max_batch_tokens = 100});
   const uint32_t seed = test_seed();
   SCOPED_TRACE(seed);
   std::mt19937 rng(seed);
@@ -180,7 +173,7 @@ TEST(Embedder, ManyTextsTakeManyBatches) {
 
 TEST(Embedder, ThreadsMayShareIt) {
   const EncoderGolden golden = read_encoder_golden("nomic_bert");
-  const auto embedder = open(kEncoders / "nomic_bert.gguf", {.backend = {.device = "cpu", .n_threads = 2}});
+  const auto embedder = open_embedder(kEncoders / "nomic_bert.gguf", {.backend = {.device = "cpu", .n_threads = 2}});
   const std::vector<float> expected = embedder->embed(golden.sequences);
   std::vector<std::vector<float>> rows(4);
   std::vector<std::thread> threads;
@@ -193,7 +186,7 @@ TEST(Embedder, ThreadsMayShareIt) {
 }
 
 TEST(Embedder, CutsLongTexts) {
-  const auto embedder = open(kEncoders / "bert.gguf", {.backend = {.device = "ref"}, .n_ctx = 4});
+  const auto embedder = open_embedder(kEncoders / "bert.gguf", {.backend = {.device = "ref"}, .n_ctx = 4});
   EXPECT_EQ(embedder->max_tokens(), 4);
   EXPECT_EQ(embedder->cut({2, 10, 11, 3}), (std::vector<int32_t>{2, 10, 11, 3}));
   EXPECT_EQ(embedder->cut({2, 10, 11, 12, 13, 3}), (std::vector<int32_t>{2, 10, 11, 3})) << "[SEP] stays";
@@ -201,17 +194,8 @@ TEST(Embedder, CutsLongTexts) {
 
 // ---- refused input
 
-std::string refusal(const std::function<void()>& f) {
-  try {
-    f();
-  } catch (const Error& error) {
-    return error.what();
-  }
-  return "was accepted";
-}
-
 TEST(Embedder, RefusesTexts) {
-  const auto embedder = open(kEncoders / "bert.gguf", {.backend = {.device = "ref"}});
+  const auto embedder = open_embedder(kEncoders / "bert.gguf", {.backend = {.device = "ref"}});
   auto embed = [&](std::vector<std::vector<int32_t>> texts) { return refusal([&] { embedder->embed(texts); }); };
   EXPECT_THAT(embed({{2, 3}, {}}), HasSubstr("text 1 has no tokens"));
   EXPECT_THAT(embed({std::vector<int32_t>(71, 5)}), HasSubstr("text 0 has 71 tokens, but the model reads at most 70"));
@@ -221,9 +205,9 @@ TEST(Embedder, RefusesTexts) {
 }
 
 TEST(Embedder, RefusesOptions) {
-  EXPECT_THAT(refusal([] { open(kEncoders / "bert.gguf", {.pooling = "max"}); }),
+  EXPECT_THAT(refusal([] { open_embedder(kEncoders / "bert.gguf", {.pooling = "max"}); }),
               HasSubstr("pooling 'max' is not known"));
-  EXPECT_THAT(refusal([] { open(kEncoders / "bert.gguf", {.n_ctx = 71}); }), HasSubstr("maximum of 70"));
+  EXPECT_THAT(refusal([] { open_embedder(kEncoders / "bert.gguf", {.n_ctx = 71}); }), HasSubstr("maximum of 70"));
 }
 
 TEST(Embedder, AFaultOfOneRank) {
@@ -231,7 +215,7 @@ TEST(Embedder, AFaultOfOneRank) {
   options.parallel.n_ranks = 2;
   options.parallel.devices = {"ref", "nothing"};
   try {
-    open(kEncoders / "bert.gguf", options);
+    open_embedder(kEncoders / "bert.gguf", options);
     FAIL() << "was accepted";
   } catch (const UsageError& error) {
     EXPECT_THAT(error.what(), HasSubstr("unknown device 'nothing'"));
@@ -239,8 +223,8 @@ TEST(Embedder, AFaultOfOneRank) {
 }
 
 TEST(Embedder, RefusesModelsThatWrite) {
-  EXPECT_THAT(refusal([] { open(kModels / "llama.gguf", {}); }), HasSubstr("name no pooling for embeddings"));
-  const auto told = open(kModels / "llama.gguf", {.backend = {.device = "ref"}, .pooling = "last"});
+  EXPECT_THAT(refusal([] { open_embedder(kModels / "llama.gguf", {}); }), HasSubstr("name no pooling for embeddings"));
+  const auto told = open_embedder(kModels / "llama.gguf", {.backend = {.device = "ref"}, .pooling = "last"});
   EXPECT_EQ(told->embed(std::vector<std::vector<int32_t>>{{1, 2, 3}}).size(), static_cast<size_t>(told->dim()));
 }
 
@@ -259,7 +243,7 @@ class EncoderDirectory : public testing::Test {
   std::string config(const std::function<void(nlohmann::ordered_json&)>& change) {
     const std::string before = read_file((path_ / "config.json").string());
     edit("config.json", change);
-    const std::string result = refusal([&] { open(path_, {.backend = {.device = "ref"}}); });
+    const std::string result = refusal([&] { open_embedder(path_, {.backend = {.device = "ref"}}); });
     std::ofstream(path_ / "config.json") << before;
     return result;
   }
@@ -300,14 +284,14 @@ TEST_F(EncoderDirectory, OldKeysAreRead) {
     j["local_rope_theta"] = 10000.0;
     j["global_attn_every_n_layers"] = 3;
   });
-  EXPECT_LT(largest_difference(open(path_, each_token())->embed(golden.sequences), golden.hidden), 1e-4);
+  EXPECT_LT(largest_difference(open_embedder(path_, each_token())->embed(golden.sequences), golden.hidden), 1e-4);
 }
 
 TEST_F(EncoderDirectory, ModulesMustBeKnown) {
   edit("modules.json", [](auto& j) {
     j.push_back({{"idx", 3}, {"name", "3"}, {"path", "3_LSTM"}, {"type", "sentence_transformers.models.LSTM"}});
   });
-  EXPECT_THAT(refusal([&] { open(path_, {}); }),
+  EXPECT_THAT(refusal([&] { open_embedder(path_, {}); }),
               HasSubstr("the module 'sentence_transformers.models.LSTM' is not supported"));
 }
 
@@ -321,17 +305,18 @@ class GemmaDirectory : public EncoderDirectory {
   }
   std::string dense(const std::function<void(nlohmann::ordered_json&)>& change) {
     edit("3_Dense/config.json", change);
-    return refusal([&] { open(path_, {.backend = {.device = "ref"}}); });
+    return refusal([&] { open_embedder(path_, {.backend = {.device = "ref"}}); });
   }
 };
 
 TEST_F(GemmaDirectory, DenseLayersAreRead) {
-  const auto embedder = open(path_, {.backend = {.device = "ref"}});
+  const auto embedder = open_embedder(path_, {.backend = {.device = "ref"}});
   EXPECT_EQ(embedder->dim(), 40);
-  EXPECT_EQ(open(path_, each_token())->dim(), 48) << "dense layers are of what pooling makes";
+  EXPECT_EQ(open_embedder(path_, each_token())->dim(), 48) << "dense layers are of what pooling makes";
   const auto before = embedder->embed(std::vector<std::vector<int32_t>>{{1, 2, 3}});
   ASSERT_EQ(dense([](auto& j) { j["activation_function"] = "torch.nn.modules.activation.Tanh"; }), "was accepted");
-  const auto after = open(path_, {.backend = {.device = "ref"}})->embed(std::vector<std::vector<int32_t>>{{1, 2, 3}});
+  const auto after =
+      open_embedder(path_, {.backend = {.device = "ref"}})->embed(std::vector<std::vector<int32_t>>{{1, 2, 3}});
   EXPECT_LT(cosine(before, after), 0.9999) << "the activation changes something";
 }
 
@@ -343,14 +328,14 @@ TEST_F(GemmaDirectory, DenseLayersMustMakeSense) {
   EXPECT_THAT(dense([](auto& j) { j["activation_function"] = "torch.nn.Identity", j["use_residual"] = true; }),
               HasSubstr("'use_residual'"));
   edit("modules.json", [](auto& j) { j[2]["path"] = "../../elsewhere"; });
-  EXPECT_THAT(refusal([&] { open(path_, {}); }), HasSubstr("not the name of a folder"));
+  EXPECT_THAT(refusal([&] { open_embedder(path_, {}); }), HasSubstr("not the name of a folder"));
 }
 
 // Later tokens affect a token's vector, and the model cannot generate text.
 TEST_F(GemmaDirectory, LooksToBothSides) {
   const auto golden = read_encoder_golden("gemma_embed");
   edit("config.json", [](auto& j) { j["use_bidirectional_attention"] = false; });
-  EXPECT_GT(largest_difference(open(path_, each_token())->embed(golden.sequences), golden.hidden), 1e-2);
+  EXPECT_GT(largest_difference(open_embedder(path_, each_token())->embed(golden.sequences), golden.hidden), 1e-2);
   EXPECT_THAT(refusal([&] {
                 load_model(open_checkpoint((kEncoders / "gemma_embed.gguf").string()), {.backend = {.device = "ref"}},
                            nullptr);
@@ -361,7 +346,7 @@ TEST_F(GemmaDirectory, LooksToBothSides) {
 TEST_F(EncoderDirectory, PoolingMustBeKnown) {
   edit("1_Pooling/config.json",
        [](auto& j) { j["pooling_mode_cls_token"] = false, j["pooling_mode_max_tokens"] = true; });
-  EXPECT_THAT(refusal([&] { open(path_, {}); }), HasSubstr("pooling by 'max' is not supported"));
+  EXPECT_THAT(refusal([&] { open_embedder(path_, {}); }), HasSubstr("pooling by 'max' is not supported"));
 }
 
 }  // namespace

@@ -9,16 +9,13 @@
 #include <set>
 
 #include "base/error.h"
-#include "golden_models.h"
-#include "model/embedder.h"
+#include "embedders.h"
 #include "model/quantize.h"
 
 namespace ingot {
 namespace {
 
 using testing::HasSubstr;
-
-const fs::path kData(INGOT_TEST_DATA);
 
 // A copy of a directory, or a file made from a directory; removed after the test.
 class Scratch {
@@ -46,11 +43,6 @@ std::set<std::string> tensors_of(const fs::path& path) {
   return names;
 }
 
-std::unique_ptr<Embedder> open(const fs::path& path,
-                               const EmbedOptions& options = {.backend = {.device = "ref", .n_threads = 2}}) {
-  return Embedder::open(open_checkpoint(path.string()), options, nullptr);
-}
-
 class EncoderExport : public testing::TestWithParam<const char*> {};
 
 TEST_P(EncoderExport, TheFileGivesTheSameVectors) {
@@ -58,7 +50,7 @@ TEST_P(EncoderExport, TheFileGivesTheSameVectors) {
   const auto golden = nlohmann::json::parse(read_file(directory.string() + ".json"));
   const Scratch file(".gguf");
   convert(directory, file.path);
-  const auto before = open(directory), after = open(file.path);
+  const auto before = open_embedder(directory), after = open_embedder(file.path);
   EXPECT_EQ(after->pooling(), before->pooling());
   EXPECT_EQ(after->dim(), before->dim());
   std::vector<std::vector<int32_t>> ids;
@@ -73,8 +65,9 @@ TEST_P(EncoderExport, TheFileGivesTheSameVectors) {
   each_token.backend.device = "ref";
   each_token.pooling = "none";
   each_token.normalize = false;
-  EXPECT_LT(largest_difference(open(file.path, each_token)->embed(sequences), read_npy(directory.string() + ".npy")),
-            1e-4);
+  EXPECT_LT(
+      largest_difference(open_embedder(file.path, each_token)->embed(sequences), read_npy(directory.string() + ".npy")),
+      1e-4);
 }
 
 TEST_P(EncoderExport, TheFileHasLlamaCppsNames) {
@@ -99,7 +92,7 @@ TEST_P(EncoderExport, QuantizedVectorsStayNear) {
   const auto golden = nlohmann::json::parse(read_file(directory.string() + ".json"));
   const Scratch file(".gguf");
   convert(directory, file.path, {.mix = &find_mix("Q8_0")});
-  const auto before = open(directory), after = open(file.path);
+  const auto before = open_embedder(directory), after = open_embedder(file.path);
   const auto ids = golden["ids"].get<std::vector<std::vector<int32_t>>>();
   const std::vector<float> a = before->embed(ids), b = after->embed(ids);
   for (size_t row = 0; row < ids.size(); ++row) {
@@ -118,8 +111,8 @@ TEST_P(EncoderExport, Bf16OnTheCpuIsWithinOnePerCent) {
   for (const auto& [type, most] : {std::pair{"BF16", 1e-2}, std::pair{"F16", 2e-4}}) {
     const Scratch file(".gguf");
     convert(directory, file.path, {.mix = &find_mix(type)});
-    const std::vector<float> exact = open(file.path)->embed(ids);
-    const auto cpu = open(file.path, {.backend = {.device = "cpu", .n_threads = 2}});
+    const std::vector<float> exact = open_embedder(file.path)->embed(ids);
+    const auto cpu = open_embedder(file.path, {.backend = {.device = "cpu", .n_threads = 2}});
     const std::vector<float> rounded = cpu->embed(ids);
     double squares = 0;
     for (size_t i = 0; i < exact.size(); ++i) squares += std::pow(double{exact[i]} - rounded[i], 2);
@@ -140,7 +133,7 @@ TEST_P(RankerExport, TheFileGivesTheSameScores) {
   const Scratch file(".gguf");
   convert(directory, file.path);
   EXPECT_EQ(tensors_of(file.path), tensors_of(directory.string() + ".gguf"));
-  const auto embedder = open(file.path);
+  const auto embedder = open_embedder(file.path);
   ASSERT_TRUE(embedder->ranks());
   const auto scores =
       embedder->score(golden["query"].get<std::string>(), golden["documents"].get<std::vector<std::string>>(), true);
@@ -154,7 +147,8 @@ INSTANTIATE_TEST_SUITE_P(Models, RankerExport,
 
 // ---- properties that GGUF cannot express
 
-std::string refusal(const char* model, const char* file, const std::function<void(nlohmann::ordered_json&)>& change) {
+std::string export_refusal(const char* model, const char* file,
+                           const std::function<void(nlohmann::ordered_json&)>& change) {
   const Scratch copy(""), out(".gguf");
   fs::copy(kData / model, copy.path, fs::copy_options::recursive);
   auto json = nlohmann::ordered_json::parse(read_file((copy.path / file).string()));
@@ -169,21 +163,22 @@ std::string refusal(const char* model, const char* file, const std::function<voi
 }
 
 TEST(EncoderExportRefusals, AreNamed) {
-  EXPECT_EQ(refusal("encoders/bert", "config.json", [](auto&) {}), "was accepted");
-  EXPECT_THAT(refusal("encoders/bert", "config.json", [](auto& j) { j["hidden_act"] = "silu"; }),
+  EXPECT_EQ(export_refusal("encoders/bert", "config.json", [](auto&) {}), "was accepted");
+  EXPECT_THAT(export_refusal("encoders/bert", "config.json", [](auto& j) { j["hidden_act"] = "silu"; }),
               HasSubstr("another activation"));
-  EXPECT_THAT(refusal("encoders/modern_bert", "config.json",
-                      [](auto& j) {
-                        j["layer_types"] = {"full_attention", "full_attention", "sliding_attention", "full_attention"};
-                      }),
-              HasSubstr("which layers of this model have an attention window"));
   EXPECT_THAT(
-      refusal("encoders/bert", "tokenizer.json", [](auto& j) { j["normalizer"]["handle_chinese_chars"] = false; }),
-      HasSubstr("this tokenizer's normalizer"));
-  EXPECT_THAT(refusal("rankers/modern_bert", "config.json", [](auto& j) { j["classifier_pooling"] = "cls"; }),
+      export_refusal("encoders/modern_bert", "config.json",
+                     [](auto& j) {
+                       j["layer_types"] = {"full_attention", "full_attention", "sliding_attention", "full_attention"};
+                     }),
+      HasSubstr("which layers of this model have an attention window"));
+  EXPECT_THAT(export_refusal("encoders/bert", "tokenizer.json",
+                             [](auto& j) { j["normalizer"]["handle_chinese_chars"] = false; }),
+              HasSubstr("this tokenizer's normalizer"));
+  EXPECT_THAT(export_refusal("rankers/modern_bert", "config.json", [](auto& j) { j["classifier_pooling"] = "cls"; }),
               HasSubstr("pooling 'cls'"));
-  EXPECT_THAT(refusal("encoders/gemma_embed", "2_Dense/config.json",
-                      [](auto& j) { j["activation_function"] = "torch.nn.modules.activation.Tanh"; }),
+  EXPECT_THAT(export_refusal("encoders/gemma_embed", "2_Dense/config.json",
+                             [](auto& j) { j["activation_function"] = "torch.nn.modules.activation.Tanh"; }),
               HasSubstr("a bias, an activation"));
 }
 

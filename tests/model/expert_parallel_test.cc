@@ -16,12 +16,12 @@
 namespace ingot {
 namespace {
 
-RunnerOptions options_for(const std::string& name, const std::string& device, int n_ranks) {
+RunnerOptions expert_options(const std::string& name, const std::string& device, int n_ranks) {
   return rank_options(name, device, n_ranks, /*whole_experts=*/true);
 }
 
-std::unique_ptr<Ranks> start(const fs::path& path, const std::string& device, int n_ranks) {
-  return start_ranks_of(path, options_for(path.stem(), device, n_ranks));
+std::unique_ptr<Ranks> start_experts(const fs::path& path, const std::string& device, int n_ranks) {
+  return start_ranks_of(path, expert_options(path.stem(), device, n_ranks));
 }
 
 bool has_experts(const fs::path& path) { return open_checkpoint(path.string())->config().experts.n > 0; }
@@ -39,7 +39,7 @@ TEST_P(ExpertParallel, LogitsEqualTransformers) {
   for (const int n : {2, 3, 4}) {
     std::unique_ptr<Ranks> runner;
     try {
-      runner = start(path, "ref", n);
+      runner = start_experts(path, "ref", n);
     } catch (const UsageError& error) {  // the model has too few heads
       EXPECT_NE(n, 2) << error.what();
       EXPECT_THAT(error.what(), testing::AnyOf(testing::HasSubstr("heads"), testing::HasSubstr("shared expert's")));
@@ -54,7 +54,7 @@ TEST_P(ExpertParallel, LogitsEqualTransformers) {
 TEST_P(ExpertParallel, CpuLogitsAreNearThoseOfOneRank) {
   const Golden golden = read_golden(GetParam());
   if (!keeps_activations(golden.name)) return;
-  const auto runner = start(kModels / (golden.name + ".gguf"), "cpu", 2);
+  const auto runner = start_experts(kModels / (golden.name + ".gguf"), "cpu", 2);
   for (const int chunk : {512, 7, 1})
     EXPECT_LT(largest_difference(all_logits(*runner, golden.tokens, chunk), golden.logits), 1e-4) << chunk;
 }
@@ -75,7 +75,7 @@ class HfExpertParallel : public testing::TestWithParam<std::string> {};
 // Experts are stacked, interleaved or in a tensor each.
 TEST_P(HfExpertParallel, LogitsEqualTransformers) {
   const Golden golden = read_golden(GetParam());
-  const auto runner = start(kHfModels / golden.name, "ref", 2);
+  const auto runner = start_experts(kHfModels / golden.name, "ref", 2);
   EXPECT_LT(largest_difference(all_logits(*runner, golden.tokens, 512), golden.logits), 1e-4);
 }
 
@@ -92,8 +92,8 @@ Config config_like_qwen(int n_experts) {
   return c;
 }
 
-std::string error_of(const Config& config, int n_ranks, bool whole_experts) {
-  RunnerOptions options = options_for("", "ref", n_ranks);
+std::string start_error(const Config& config, int n_ranks, bool whole_experts) {
+  RunnerOptions options = expert_options("", "ref", n_ranks);
   options.n_ctx = 64;
   options.parallel.whole_experts = whole_experts;
   try {
@@ -113,7 +113,7 @@ TEST(WholeExperts, DivideBlocksThatColumnsCannot) {
   for (const int n_experts : {4, 6, 7}) {
     const Config config = config_like_qwen(n_experts);
     const auto run = [&](int n_ranks, int chunk) {
-      RunnerOptions options = options_for("", "ref", n_ranks);
+      RunnerOptions options = expert_options("", "ref", n_ranks);
       options.n_ctx = 64;
       const auto runner = start_ranks(config, dummy_source(config, Format::Q4_K, seed), options, nullptr);
       EXPECT_EQ(runner->config().experts.n, n_experts / n_ranks);
@@ -124,22 +124,22 @@ TEST(WholeExperts, DivideBlocksThatColumnsCannot) {
     for (const float v : one) largest = std::max(largest, std::abs(v));
     for (const int chunk : {512, 1}) EXPECT_LT(largest_difference(run(4, chunk), one), 1e-4 * largest) << n_experts;
   }
-  EXPECT_THAT(error_of(config_like_qwen(4), 4, false),
+  EXPECT_THAT(start_error(config_like_qwen(4), 4, false),
               testing::HasSubstr("its experts' feed-forward can be divided into at most 3 parts of whole blocks, but "
                                  "ranks can have whole experts: use ep"));
 }
 
 TEST(WholeExperts, Errors) {
-  EXPECT_THAT(error_of(config_like_qwen(3), 4, true), testing::HasSubstr("4 ranks are too many for"));
-  EXPECT_THAT(error_of(config_like_qwen(3), 4, true),
+  EXPECT_THAT(start_error(config_like_qwen(3), 4, true), testing::HasSubstr("4 ranks are too many for"));
+  EXPECT_THAT(start_error(config_like_qwen(3), 4, true),
               testing::HasSubstr("its experts can be divided into at most 3 parts"));
-  EXPECT_THAT(error_of(config_like_qwen(3), 4, false), testing::EndsWith("at most 3 parts of whole blocks"));
-  EXPECT_THAT(error_of(config_of_shape("smollm-135m"), 3, true),
+  EXPECT_THAT(start_error(config_like_qwen(3), 4, false), testing::EndsWith("at most 3 parts of whole blocks"));
+  EXPECT_THAT(start_error(config_of_shape("smollm-135m"), 3, true),
               testing::HasSubstr("ep needs a model with experts, but this model has none"));
 }
 
 TEST(WholeExperts, AreComparedBetweenRanks) {
-  RunnerOptions options = options_for("mixtral", "ref", 2);
+  RunnerOptions options = expert_options("mixtral", "ref", 2);
   const std::string with = options_text(options);
   options.parallel.whole_experts = false;
   EXPECT_NE(with, options_text(options));

@@ -15,7 +15,7 @@
 namespace ingot {
 
 namespace fs = std::filesystem;
-inline const fs::path kModels = fs::path(INGOT_TEST_DATA) / "models";
+inline const fs::path kData = INGOT_TEST_DATA, kModels = kData / "models";
 
 struct Golden {
   std::string name;

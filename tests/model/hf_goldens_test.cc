@@ -43,7 +43,7 @@ TEST_P(HfGoldens, TokenizerEqualsThatOfTheGguf) {
 
 INSTANTIATE_TEST_SUITE_P(Models, HfGoldens, testing::ValuesIn(hf_names()), [](const auto& i) { return i.param; });
 
-double error_of(const fs::path& directory, const Golden& golden) {
+double golden_error(const fs::path& directory, const Golden& golden) {
   Ranks runner = load_hf(directory);
   return largest_difference(all_logits(runner, golden.tokens, 512), golden.logits);
 }
@@ -63,7 +63,7 @@ void edit_header(const HfCopy& copy, const std::function<void(std::string&)>& ch
 TEST(HfVariants, MisalignedDataGivesTheSameLogits) {  // S23
   const HfCopy copy("llama");
   edit_header(copy, [](std::string& header) { header += ' '; });
-  EXPECT_LT(error_of(copy.path(), read_golden("llama")), 1e-4);
+  EXPECT_LT(golden_error(copy.path(), read_golden("llama")), 1e-4);
 }
 
 TEST(HfVariants, NestedTextModelGivesTheSameLogits) {
@@ -74,7 +74,7 @@ TEST(HfVariants, NestedTextModelGivesTheSameLogits) {
     outer["text_config"] = json;
     json = outer;
   });
-  EXPECT_LT(error_of(copy.path(), read_golden("llama")), 1e-4);
+  EXPECT_LT(golden_error(copy.path(), read_golden("llama")), 1e-4);
 }
 
 // MLX's converter adds 1 to norms that store their weight minus 1, and changes the convolutions from [n, 1, width] to
@@ -106,7 +106,7 @@ TEST(HfVariants, MlxHasWholeNormsInHybrids) {
   const uint64_t new_length = changed.size();
   copy.write("model.safetensors",
              std::string(reinterpret_cast<const char*>(&new_length), 8) + changed + bytes.substr(8 + length));
-  EXPECT_LT(error_of(copy.path(), read_golden("qwen35")), 1e-4);
+  EXPECT_LT(golden_error(copy.path(), read_golden("qwen35")), 1e-4);
 }
 
 TEST(HfVariants, WrappersPrefixTheTensors) {
@@ -115,7 +115,7 @@ TEST(HfVariants, WrappersPrefixTheTensors) {
     edit_header(copy, [&](std::string& header) {
       for (size_t at = 0; (at = header.find("\"model.", at)) != header.npos; ++at) header.replace(at, 7, with);
     });
-    EXPECT_LT(error_of(copy.path(), read_golden("llama")), 1e-4) << with;
+    EXPECT_LT(golden_error(copy.path(), read_golden("llama")), 1e-4) << with;
   }
 }
 
@@ -142,13 +142,13 @@ TEST(HfVariants, BiasesThatAreSaidToBeThereMustBe) {
         << error.what();
   }
   copy.edit("config.json", [](auto& json) { json["attention_bias"] = false; });
-  EXPECT_LT(error_of(copy.path(), read_golden("llama")), 1e-4);
+  EXPECT_LT(golden_error(copy.path(), read_golden("llama")), 1e-4);
 }
 
 TEST(HfVariants, TheWindowMatters) {
   const HfCopy copy("mistral_window");
   copy.edit("config.json", [](auto& json) { json["sliding_window"] = nullptr; });
-  EXPECT_GT(error_of(copy.path(), read_golden("mistral_window")), 1e-2);
+  EXPECT_GT(golden_error(copy.path(), read_golden("mistral_window")), 1e-2);
 }
 
 TEST(HfVariants, TensorsAreRefusedByName) {

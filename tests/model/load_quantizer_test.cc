@@ -31,7 +31,7 @@ std::vector<float> logits_of(const Checkpoint& checkpoint, const std::string& qu
   return all;
 }
 
-std::string refusal(const std::function<void()>& act) {
+std::string quantizer_refusal(const std::function<void()>& act) {
   try {
     act();
   } catch (const std::exception& error) {
@@ -52,7 +52,7 @@ TEST(LoadQuantizer, GivesTheModelThatQuantizeWrites) {
       write_gguf(gguf_export(checkpoint), {.mix = &find_mix(mix), .allow_requantize = true}, path);
       const auto written = open_checkpoint(path);
       std::vector<float> want, got;
-      const std::string refused = refusal([&] { got = logits_of(*checkpoint, mix); });
+      const std::string refused = quantizer_refusal([&] { got = logits_of(*checkpoint, mix); });
       if (refused.find("changes nothing") != refused.npos) continue;
       ASSERT_EQ(refused, "");
       want = logits_of(*written, "");
@@ -112,16 +112,16 @@ TEST(LoadQuantizer, PlansTheBytesThatItLoads) {
 
 TEST(LoadQuantizer, SaysWhatItCannotDo) {
   const Config config = config_of_shape("smollm-135m");
-  EXPECT_THAT(refusal([&] { quantized_source(dummy_source(config, Format::BF16, 1), config, "q9"); }),
+  EXPECT_THAT(quantizer_refusal([&] { quantized_source(dummy_source(config, Format::BF16, 1), config, "q9"); }),
               AllOf(HasSubstr("unknown type 'q9'"), HasSubstr("fp8"), HasSubstr("Q4_K_M")));
-  EXPECT_THAT(refusal([&] { quantized_source(dummy_source(config, Format::Q4_0, 1), config, "q8_0"); }),
+  EXPECT_THAT(quantizer_refusal([&] { quantized_source(dummy_source(config, Format::Q4_0, 1), config, "q8_0"); }),
               AllOf(HasSubstr("quantizing to q8_0 changes nothing"), HasSubstr("already Q4_0")));
   const LoadQuantizer quantizer("q8_0", {.n_layers = 1});
   std::vector<float> rows(64, 1.0f);
   rows[40] = INFINITY;
   const HostTensor host{
       .format = Format::F32, .n_out = 2, .n_in = 32, .data = reinterpret_cast<const uint8_t*>(rows.data())};
-  EXPECT_THAT(refusal([&] { quantizer.encode(host, Format::Q8_0, "blk.0.attn_q.weight"); }),
+  EXPECT_THAT(quantizer_refusal([&] { quantizer.encode(host, Format::Q8_0, "blk.0.attn_q.weight"); }),
               AllOf(HasSubstr("'blk.0.attn_q.weight', row 1: inf")));
 }
 

@@ -26,7 +26,7 @@ Config config() {
   return c;
 }
 
-std::string error_of(size_t weights, size_t available, const RunnerOptions& options) {
+std::string plan_error(size_t weights, size_t available, const RunnerOptions& options) {
   try {
     plan_memory(config(), weights, available, options);
   } catch (const Error& error) {
@@ -71,17 +71,17 @@ TEST(MemoryPlan, ThePoolTakesTheRest) {
     EXPECT_EQ(plan.n_ctx, options.n_ctx > 0 ? 1024 : 131072);
   }
   EXPECT_EQ(plan_memory(config(), 1000 * kMiB, 9000 * kMiB, {.n_kv_tokens = 320, .memory_share = 0.5}).kv.n_blocks, 20);
-  EXPECT_THAT(error_of(1000 * kMiB, 1010 * kMiB, {.n_ctx = 4096, .memory_share = 0.5}),
+  EXPECT_THAT(plan_error(1000 * kMiB, 1010 * kMiB, {.n_ctx = 4096, .memory_share = 0.5}),
               HasSubstr("KV cache of 4096 tokens needs 128.0 MiB"));
 }
 
 TEST(MemoryPlan, WhatCannotFitIsRefusedWithBothNumbers) {
-  EXPECT_THAT(error_of(2000 * kMiB, 1000 * kMiB, {}),
+  EXPECT_THAT(plan_error(2000 * kMiB, 1000 * kMiB, {}),
               HasSubstr("need 2.0 GiB, but the device has only 1000.0 MiB free"));
-  EXPECT_THAT(error_of(1000 * kMiB, 1100 * kMiB, {.n_ctx = 100000}),
+  EXPECT_THAT(plan_error(1000 * kMiB, 1100 * kMiB, {.n_ctx = 100000}),
               HasSubstr("KV cache of 100000 tokens needs 3.1 GiB, but only 100.0 MiB are free"));
-  EXPECT_THAT(error_of(1000 * kMiB, 1100 * kMiB, {.n_ctx = 100000}), HasSubstr("at most 3200 tokens"));
-  EXPECT_EQ(error_of(1000 * kMiB, 2000 * kMiB, {.n_ctx = 4096}), "");
+  EXPECT_THAT(plan_error(1000 * kMiB, 1100 * kMiB, {.n_ctx = 100000}), HasSubstr("at most 3200 tokens"));
+  EXPECT_EQ(plan_error(1000 * kMiB, 2000 * kMiB, {.n_ctx = 4096}), "");
 }
 
 TEST(MemoryPlan, TheTableAddsUp) {

@@ -12,16 +12,14 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-const fs::path kData = INGOT_TEST_DATA;
-
 // A copy of a directory of tests/data; removed when the test ends.
-class Copy {
+class RepositoryCopy {
  public:
-  explicit Copy(const fs::path& from) {
+  explicit RepositoryCopy(const fs::path& from) {
     fs::remove_all(path);
     fs::copy(kData / from, path, fs::copy_options::recursive);
   }
-  ~Copy() { fs::remove_all(path); }
+  ~RepositoryCopy() { fs::remove_all(path); }
   Json json(const char* file) const { return Json::parse(read_file((path / file).string())); }
   void write(const std::string& file, const std::string& text) const {
     std::ofstream(path / file, std::ios::binary) << text;
@@ -43,7 +41,7 @@ RawTensor ones(std::vector<int64_t> shape) {
 
 // Qwen3.5: a vision model whose text model is one of its parts; layers that draft tokens; two shards.
 TEST(Published, Qwen35) {
-  const Copy copy("hf/qwen35");
+  const RepositoryCopy copy("hf/qwen35");
   Json text = copy.json("config.json");
   for (const char* key : {"architectures", "transformers_version", "pad_token_id"}) text.erase(key);
   text["dtype"] = "bfloat16";
@@ -108,7 +106,7 @@ TEST(Published, Qwen35) {
 
 // EmbeddingGemma: transformers 4 keys for its two ropes, and all files of sentence-transformers.
 TEST(Published, EmbeddingGemma) {
-  const Copy copy("encoders/gemma_embed");
+  const RepositoryCopy copy("encoders/gemma_embed");
   Json config = copy.json("config.json");
   config.erase("rope_parameters");
   config.erase("dtype");
@@ -143,7 +141,7 @@ TEST(Published, EmbeddingGemma) {
 
 // bge-reranker: XLM-RoBERTa as saved by older versions, with position ids among its tensors.
 TEST(Published, BgeReranker) {
-  const Copy copy("rankers/xlm_roberta");
+  const RepositoryCopy copy("rankers/xlm_roberta");
   Json config = copy.json("config.json");
   for (const char* key : {"dtype", "is_decoder", "add_cross_attention", "tie_word_embeddings"}) config.erase(key);
   config.update(Json{{"_name_or_path", "BAAI/bge-reranker-base"},

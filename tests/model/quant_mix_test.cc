@@ -12,17 +12,16 @@
 namespace ingot {
 namespace {
 
-using Json = nlohmann::json;
 using ::testing::HasSubstr;
 
 // One value for all layers, or a list with one value for each layer.
 template <class T>
-T of_layer(const Json& value, int layer) {
+T of_layer(const nlohmann::json& value, int layer) {
   return value.is_array() ? value[layer].get<T>() : value.get<T>();
 }
 
 TEST(QuantMix, ChoosesAsLlamaCppDoes) {
-  const Json golden = Json::parse(read_file(INGOT_TEST_DATA "/quant/mixes.json"));
+  const nlohmann::json golden = nlohmann::json::parse(read_file(INGOT_TEST_DATA "/quant/mixes.json"));
   int n_checked = 0;
   for (const auto& [shape, facts] : golden.items()) {
     const int n_layers = facts["n_layers"], heads_per_kv = facts["heads_per_kv"];

@@ -17,10 +17,11 @@ struct Model {
   const char* name;
   const char* mix;
 };
-constexpr Model kModels[] = {
+constexpr Model kQuantizedModels[] = {
     {"base_bf16", "BF16 16, F32 5"},
     {"mlx_4bit", "F32 5, MLX 4-bit g64 16"},
-    {"mlx_mixed", "BF16 1, F32 11, MLX 3-bit g64 9, MLX 6-bit g64 1, MLX 8-bit g32 1, MLX MXFP4 1, MLX MXFP8 1, MLX NVFP4 1"},
+    {"mlx_mixed",
+     "BF16 1, F32 11, MLX 3-bit g64 9, MLX 6-bit g64 1, MLX 8-bit g32 1, MLX MXFP4 1, MLX MXFP8 1, MLX NVFP4 1"},
     {"gptq", "BF16 2, F32 5, GPTQ 4-bit g32 13, GPTQ 4-bit g32 act-order 1"},
     {"awq", "AWQ 4-bit g64 14, BF16 1, F32 11"},
     {"fp8", "BF16 2, F32 5, FP8 E4M3 32x32 14"},
@@ -34,7 +35,7 @@ constexpr Model kModels[] = {
 };
 void PrintTo(const Model& model, std::ostream* out) { *out << model.name; }
 
-Ranks load(const fs::path& path, const char* device = "ref") {
+Ranks load_quantized(const fs::path& path, const char* device = "ref") {
   const auto checkpoint = open_checkpoint(path.string());
   const RunnerOptions options{
       .backend = {.device = device, .n_threads = 2}, .max_batch_tokens = 64, .max_logits = 64, .kv_dtype = DType::kF32};
@@ -47,7 +48,7 @@ std::vector<int32_t> tokens_of(const fs::path& directory) {
 std::vector<float> expected_of(const fs::path& directory) { return read_npy(directory / "expected.npy"); }
 
 std::vector<float> logits_of(const fs::path& path, const std::vector<int32_t>& tokens, const char* device = "ref") {
-  Ranks runner = load(path, device);
+  Ranks runner = load_quantized(path, device);
   return all_logits(runner, tokens, 64);
 }
 
@@ -78,20 +79,20 @@ TEST_P(QuantizedModels, LogitsOfTheCpuAreNearThem) {
 
 TEST_P(QuantizedModels, SayWhatTheyAreMadeOf) {
   const fs::path directory = kQuantized / GetParam().name;
-  EXPECT_EQ(load(directory).weights().quant_mix, GetParam().mix);
+  EXPECT_EQ(load_quantized(directory).weights().quant_mix, GetParam().mix);
   const auto checkpoint = open_checkpoint(directory.string());
   const CheckpointFacts facts = checkpoint->facts();
   EXPECT_TRUE(facts.warnings.empty());
   int64_t n_parameters = 0;
   uint64_t n_bytes = 0;
   for (const CheckpointTensor& t : facts.tensors) n_parameters += t.n_elements, n_bytes += t.n_bytes;
-  const Ranks runner = load(directory);
+  const Ranks runner = load_quantized(directory);
   EXPECT_EQ(n_parameters, runner.weights().n_parameters);
   EXPECT_EQ(n_bytes, runner.weights().file_bytes);
   EXPECT_LT(n_bytes, facts.file_bytes);
 }
 
-INSTANTIATE_TEST_SUITE_P(Models, QuantizedModels, testing::ValuesIn(kModels),
+INSTANTIATE_TEST_SUITE_P(Models, QuantizedModels, testing::ValuesIn(kQuantizedModels),
                          [](const auto& i) { return std::string(i.param.name); });
 
 // The differences come from rounding the weights, not from ingot: to the 8 bits of mantissa of bf16, or to 4 bits a
@@ -126,7 +127,7 @@ class ModelCopy {
   }
   std::string complaint() const {
     try {
-      load(path_);
+      load_quantized(path_);
     } catch (const Error& error) {
       return error.what();
     }

@@ -5,8 +5,7 @@
 #include <cmath>
 
 #include "base/error.h"
-#include "golden_models.h"
-#include "model/embedder.h"
+#include "embedders.h"
 
 namespace ingot {
 namespace {
@@ -14,7 +13,6 @@ namespace {
 using testing::HasSubstr;
 
 const fs::path kRankers = fs::path(INGOT_TEST_DATA) / "rankers";
-const fs::path kEncoders = fs::path(INGOT_TEST_DATA) / "encoders";
 
 struct RankerGolden {
   std::string query;
@@ -26,10 +24,6 @@ struct RankerGolden {
 RankerGolden read_ranker_golden(const std::string& name) {
   const auto json = nlohmann::json::parse(read_file((kRankers / (name + ".json")).string()));
   return {json["query"], json["documents"], json["ids"], json["logits"], json["scores"]};
-}
-
-std::unique_ptr<Embedder> open(const fs::path& path, const EmbedOptions& options) {
-  return Embedder::open(open_checkpoint(path.string()), options, nullptr);
 }
 
 EmbedOptions on(const char* device) { return {.backend = {.device = device, .n_threads = 2}}; }
@@ -47,7 +41,7 @@ class Rankers : public testing::TestWithParam<std::tuple<std::string, std::strin
 TEST_P(Rankers, ScoresEqualSentenceTransformers) {
   double largest[2] = {};
   for (const char* device : {"ref", "cpu"}) {
-    const auto embedder = open(path_, on(device));
+    const auto embedder = open_embedder(path_, on(device));
     ASSERT_TRUE(embedder->ranks());
     const Embedder::Scores scores = embedder->score(golden_.query, golden_.documents, true);
     ASSERT_EQ(scores.values.size(), golden_.documents.size());
@@ -69,9 +63,9 @@ TEST_P(Rankers, ScoresEqualSentenceTransformers) {
 // A pair has the same score alone and in a batch.
 TEST_P(Rankers, BatchesDoNotChangeScores) {
   EmbedOptions options = on("ref");
-  const auto embedder = open(path_, options);
+  const auto embedder = open_embedder(path_, options);
   options.max_batch_tokens = 1;
-  const auto one_by_one = open(path_, options);
+  const auto one_by_one = open_embedder(path_, options);
   const std::vector<float> all = embedder->score(golden_.query, golden_.documents, true).values;
   EXPECT_EQ(one_by_one->score(golden_.query, golden_.documents, true).values, all);
   for (size_t i = 0; i < all.size(); ++i)
@@ -80,7 +74,7 @@ TEST_P(Rankers, BatchesDoNotChangeScores) {
 }
 
 TEST_P(Rankers, RefuseWhatIsTooLong) {
-  const auto embedder = open(path_, on("ref"));
+  const auto embedder = open_embedder(path_, on("ref"));
   std::string text;
   for (int i = 0; i < 700; ++i) text += "words ";
   const std::vector<std::string> documents = {"short", text};
@@ -135,7 +129,7 @@ TEST(Ranker, PairsOfLongTextsAreCutFairly) {
 }
 
 TEST(Ranker, PromptsKeepWhatIsAroundTheDocument) {
-  const auto embedder = open(kRankers / "qwen3_yes.gguf", {.backend = {.device = "ref"}, .n_ctx = 100});
+  const auto embedder = open_embedder(kRankers / "qwen3_yes.gguf", {.backend = {.device = "ref"}, .n_ctx = 100});
   std::string document;
   for (int i = 0; i < 500; ++i) document += i % 3 == 0 ? "\u00E9" : "x";
   const Embedder::Scores cut = embedder->score("q", {&document, 1}, true);
@@ -148,23 +142,14 @@ TEST(Ranker, PromptsKeepWhatIsAroundTheDocument) {
 
 // ---- refused input
 
-std::string refusal(const std::function<void()>& f) {
-  try {
-    f();
-  } catch (const Error& error) {
-    return error.what();
-  }
-  return "was accepted";
-}
-
 TEST(Ranker, RefusesModelsThatEmbed) {
   const std::string document = "text";
-  const auto embedder = open(kEncoders / "bert.gguf", on("ref"));
+  const auto embedder = open_embedder(kEncoders / "bert.gguf", on("ref"));
   EXPECT_FALSE(embedder->ranks());
   EXPECT_THAT(refusal([&] { embedder->score("query", {&document, 1}); }), HasSubstr("embeds texts and cannot rank"));
   EmbedOptions options = on("ref");
   options.pooling = "rank";
-  EXPECT_THAT(refusal([&] { open(kEncoders / "bert.gguf", options); }),
+  EXPECT_THAT(refusal([&] { open_embedder(kEncoders / "bert.gguf", options); }),
               HasSubstr("this model has no known classifier"));
 }
 
@@ -198,7 +183,7 @@ TEST(Ranker, RefusesModelsThatSort) {
 TEST(Ranker, PoolingMayBeTold) {
   EmbedOptions options = on("ref");
   options.pooling = "mean";
-  const auto embedder = open(kRankers / "bert.gguf", options);
+  const auto embedder = open_embedder(kRankers / "bert.gguf", options);
   EXPECT_FALSE(embedder->ranks());
   EXPECT_EQ(embedder->embed(std::vector<std::vector<int32_t>>{{2, 5, 3}}).size(), 48u);
 }
@@ -214,7 +199,7 @@ class RankerDirectory : public testing::Test {
     auto json = nlohmann::ordered_json::parse(read_file((kRankers / "modern_bert" / "config.json").string()));
     change(json);
     std::ofstream(path_ / "config.json") << json.dump();
-    return refusal([&] { open(path_, on("ref")); });
+    return refusal([&] { open_embedder(path_, on("ref")); });
   }
   const fs::path path_ = fs::path(testing::TempDir()) /
                          fmt::format("ranker_{}", testing::UnitTest::GetInstance()->current_test_info()->name());
@@ -236,7 +221,7 @@ TEST(Ranker, TheTemplateAsks) {
     fs::remove_all(copy);
     fs::copy(kRankers / "qwen3_yes", copy, fs::copy_options::recursive);
     change();
-    return refusal([&] { open(copy, on("ref")); });
+    return refusal([&] { open_embedder(copy, on("ref")); });
   };
   auto write = [&](const char* file, const char* text) { std::ofstream(copy / file) << text; };
   EXPECT_EQ(accepted([] {}), "was accepted");
@@ -255,9 +240,9 @@ TEST(Ranker, TheTemplateAsks) {
 // The pooling that config.json names is used.
 TEST_F(RankerDirectory, ClassifierPoolingIsRead) {
   const RankerGolden golden = read_ranker_golden("modern_bert");
-  const float mean = open(path_, on("ref"))->score(golden.query, {&golden.documents[1], 1}).values[0];
+  const float mean = open_embedder(path_, on("ref"))->score(golden.query, {&golden.documents[1], 1}).values[0];
   config([](auto& j) { j["classifier_pooling"] = "cls"; });
-  const float cls = open(path_, on("ref"))->score(golden.query, {&golden.documents[1], 1}).values[0];
+  const float cls = open_embedder(path_, on("ref"))->score(golden.query, {&golden.documents[1], 1}).values[0];
   EXPECT_NEAR(mean, golden.scores[1], 1e-4);
   EXPECT_GT(std::abs(mean - cls), 1e-3);
 }

@@ -11,7 +11,7 @@
 namespace ingot {
 namespace {
 
-constexpr int kVocab = 75;
+constexpr int kMessageVocab = 75;
 
 // Random requests; about half of the fields of each have their defaults.
 class Requests {
@@ -22,7 +22,7 @@ class Requests {
     Held& held = held_.emplace_back();
     SamplingParams& p = held.params;
     maybe([&] { p.temperature = real(2); });
-    maybe([&] { p.top_k = number(kVocab); });
+    maybe([&] { p.top_k = number(kMessageVocab); });
     maybe([&] { p.typical_p = 1 - real(0.5f); });
     maybe([&] { p.top_p = 1 - real(0.5f); });
     maybe([&] { p.min_p = real(0.2f); });
@@ -40,7 +40,8 @@ class Requests {
     maybe([&] { p.stages = {SamplerStage::kTemperature, SamplerStage::kPenalties, SamplerStage::kTopK}; });
     p.seed = random_();
     maybe([&] {
-      p.logit_bias = {{number(kVocab), real(9)}, {number(kVocab), -std::numeric_limits<float>::infinity()}};
+      p.logit_bias = {{number(kMessageVocab), real(9)},
+                      {number(kMessageVocab), -std::numeric_limits<float>::infinity()}};
     });
     maybe([&] { p.n_logprobs = number(kMaxLogprobs); });
     for (int n = number(60); n > 0; --n) held.history.push_back(number(6));
@@ -52,7 +53,7 @@ class Requests {
   }
   std::vector<float> logits() {
     std::vector<float> logits;
-    for (int i = 0; i < kVocab; ++i) logits.push_back(real(12));
+    for (int i = 0; i < kMessageVocab; ++i) logits.push_back(real(12));
     return logits;
   }
 
@@ -80,11 +81,11 @@ TEST(SampleMessage, RowsDrawTheSame) {
   const unsigned seed = test_seed();
   SCOPED_TRACE(seed);
   Requests requests(seed);
-  SamplerScratch scratch(kVocab);
+  SamplerScratch scratch(kMessageVocab);
   for (int round = 0; round < 300; ++round) {
     std::vector<SampleRow> rows;
     for (int i = 0; i < round % 4; ++i) rows.push_back(requests.next());
-    const ReceivedRows received(message_of(rows, kVocab), kVocab);
+    const ReceivedRows received(message_of(rows, kMessageVocab), kMessageVocab);
     ASSERT_EQ(received.rows.size(), rows.size());
     std::vector<Sampled> here, there;
     for (size_t i = 0; i < rows.size(); ++i) {
@@ -119,7 +120,7 @@ TEST(SampleMessage, OnlyTheHistoryThatADrawReads) {
   const std::vector<int32_t> history(100'000, 1);
   SamplingParams params;
   const SampleRow row{.params = &params, .position = 0, .history = history};
-  const auto size = [&] { return message_of({&row, 1}, kVocab).size(); };
+  const auto size = [&] { return message_of({&row, 1}, kMessageVocab).size(); };
   const size_t none = size();
   EXPECT_LT(none, 1000u);
   params.presence_penalty = 1;  // reads the last 64 tokens

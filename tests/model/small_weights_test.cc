@@ -13,7 +13,7 @@ namespace {
 
 using testing::HasSubstr;
 
-Ranks load(const std::shared_ptr<Rewritten>& matrices, const RunnerOptions& options) {
+Ranks load_rewritten(const std::shared_ptr<Rewritten>& matrices, const RunnerOptions& options) {
   const auto file = std::make_shared<const Gguf>(Gguf::open(kDemo));
   return {config_from_gguf(*file), std::make_unique<RewrittenSource>(file, matrices, false), options, nullptr};
 }
@@ -34,7 +34,7 @@ TEST_P(SmallWeights, GiveThePerplexityOfFastOnes) {
   const auto matrices = std::make_shared<Rewritten>(GetParam());
   for (const int n_batch_tokens : {2, 64}) {
     const auto value = [&](bool small) {
-      Ranks runner = load(matrices, options_of(small, n_batch_tokens));
+      Ranks runner = load_rewritten(matrices, options_of(small, n_batch_tokens));
       return perplexity(runner, tokens, 128, 2, -1, nullptr).value;
     };
     EXPECT_NEAR(value(true) / value(false), 1, 0.02) << n_batch_tokens << " tokens at a time";
@@ -43,21 +43,21 @@ TEST_P(SmallWeights, GiveThePerplexityOfFastOnes) {
 
 TEST_P(SmallWeights, AreUsedIfMemoryIsShort) {
   const auto matrices = std::make_shared<Rewritten>(GetParam());
-  const auto bytes_of = [&](const RunnerOptions& o) { return load(matrices, o).memory().total_bytes(); };
+  const auto bytes_of = [&](const RunnerOptions& o) { return load_rewritten(matrices, o).memory().total_bytes(); };
   const size_t fast = bytes_of(options_of(false, 64)), small = bytes_of(options_of(true, 64));
   ASSERT_LT(small, fast);
   RunnerOptions options = options_of(false, 64);
   options.memory_bytes = (small + fast) / 2;
   {
     const CapturedLog log;
-    const size_t weights = load(matrices, options).memory().weight_bytes;
-    EXPECT_EQ(weights, load(matrices, options_of(true, 64)).memory().weight_bytes);
+    const size_t weights = load_rewritten(matrices, options).memory().weight_bytes;
+    EXPECT_EQ(weights, load_rewritten(matrices, options_of(true, 64)).memory().weight_bytes);
     EXPECT_THAT(log.text(), HasSubstr("memory is short: the weights stay as small as in the file"));
   }
   options.may_save_memory = false;
-  EXPECT_THROW(load(matrices, options), MemoryError);
+  EXPECT_THROW(load_rewritten(matrices, options), MemoryError);
   options.may_save_memory = true, options.memory_bytes = small / 2;
-  EXPECT_THROW(load(matrices, options), MemoryError);
+  EXPECT_THROW(load_rewritten(matrices, options), MemoryError);
 }
 
 INSTANTIATE_TEST_SUITE_P(Formats, SmallWeights,

@@ -9,16 +9,17 @@
 namespace ingot {
 namespace {
 
-constexpr size_t kMiB = 1 << 20;
+constexpr size_t kMebibyte = 1 << 20;
 
 // Layers of `attention` and `feed_forward` MiB; the embedding and the head have 50 MiB each.
 std::vector<BlockNeeds> model(int n_layers, size_t attention, size_t feed_forward, bool experts) {
-  std::vector<BlockNeeds> blocks = {{50 * kMiB, 50 * kMiB, 0}};
+  std::vector<BlockNeeds> blocks = {{50 * kMebibyte, 50 * kMebibyte, 0}};
   for (int i = 0; i < n_layers; ++i) {
-    blocks.push_back({attention * kMiB, attention * kMiB, attention * kMiB});
-    blocks.push_back({feed_forward * kMiB, feed_forward * kMiB, feed_forward * kMiB / (experts ? 16 : 1), experts});
+    blocks.push_back({attention * kMebibyte, attention * kMebibyte, attention * kMebibyte});
+    blocks.push_back(
+        {feed_forward * kMebibyte, feed_forward * kMebibyte, feed_forward * kMebibyte / (experts ? 16 : 1), experts});
   }
-  blocks.push_back({50 * kMiB, 50 * kMiB, 50 * kMiB});
+  blocks.push_back({50 * kMebibyte, 50 * kMebibyte, 50 * kMebibyte});
   return blocks;
 }
 std::vector<BlockNeeds> dense() { return model(8, 20, 80, false); }      // 900 MiB
@@ -35,7 +36,7 @@ std::string split_name(const std::optional<Split>& split, size_t n_gpus) {
   return text;
 }
 
-struct Row {
+struct PlanRow {
   const char* what;
   std::vector<BlockNeeds> blocks;
   std::vector<size_t> gpus;  // MiB
@@ -50,7 +51,7 @@ std::vector<bool> on_host(std::initializer_list<int> blocks) {
   return all;
 }
 
-const Row kRows[] = {
+const PlanRow kRows[] = {
     {"all fits", dense(), {900}, 0, {}, "0 00 00 00 00 00 00 00 00 0"},
     {"the embedding alone is enough", dense(), {850}, 50, {}, "h 00 00 00 00 00 00 00 00 0"},
     {"a dense model loses its first layers", dense(), {650}, 9999, {}, "h hh hh 00 00 00 00 00 00 0"},
@@ -77,9 +78,9 @@ const Row kRows[] = {
 };
 
 TEST(SplitPlan, Table) {
-  for (const Row& row : kRows) {
-    SplitLimits limits{.gpu_bytes = {}, .host_bytes = row.host * kMiB};
-    for (const size_t mib : row.gpus) limits.gpu_bytes.push_back(mib * kMiB);
+  for (const PlanRow& row : kRows) {
+    SplitLimits limits{.gpu_bytes = {}, .host_bytes = row.host * kMebibyte};
+    for (const size_t mib : row.gpus) limits.gpu_bytes.push_back(mib * kMebibyte);
     EXPECT_EQ(split_name(plan_split(row.blocks, limits, row.wishes), row.gpus.size()), row.expected) << row.what;
   }
 }
@@ -90,17 +91,17 @@ TEST(SplitPlan, MoreMemoryIsNeverSlower) {
     const auto blocks = has_experts ? experts() : dense();
     double last_ms = 1e9;
     for (size_t mib = 0; mib <= 3000; mib += 10) {
-      const auto split = plan_split(blocks, {{mib * kMiB}, 9999 * kMiB}, {});
+      const auto split = plan_split(blocks, {{mib * kMebibyte}, 9999 * kMebibyte}, {});
       ASSERT_TRUE(split) << mib;
       size_t on_gpu = 0;
       for (size_t i = 0; i < blocks.size(); ++i)
         if (split->device[i] == 0) on_gpu += blocks[i].gpu_bytes;
-      EXPECT_LE(on_gpu, mib * kMiB);
+      EXPECT_LE(on_gpu, mib * kMebibyte);
       const double ms = estimated_ms(*split, blocks, 1);
       EXPECT_LE(ms, last_ms) << mib;
       last_ms = ms;
     }
-    EXPECT_EQ(plan_split(blocks, {{3000 * kMiB}, 9999 * kMiB}, {})->n_devices(), 1);
+    EXPECT_EQ(plan_split(blocks, {{3000 * kMebibyte}, 9999 * kMebibyte}, {})->n_devices(), 1);
   }
 }
 

@@ -11,7 +11,7 @@
 namespace ingot {
 namespace {
 
-Ranks load(const std::string& name, const std::string& devices, const Split& split) {
+Ranks load_split(const std::string& name, const std::string& devices, const Split& split) {
   auto file = std::make_shared<const Gguf>(Gguf::open((kModels / (name + ".gguf")).string()));
   const bool on_gpu = devices.find("cuda") != devices.npos;
   const RunnerOptions options{
@@ -63,11 +63,11 @@ class Splits : public testing::TestWithParam<std::string> {};
 
 TEST_P(Splits, SameBitsAsOneDevice) {
   const Golden golden = read_golden(GetParam());
-  Ranks whole = load(golden.name, "cpu", {});
+  Ranks whole = load_split(golden.name, "cpu", {});
   const unsigned seed = test_seed();
   for (const Split& split : splits_of(whole.config().n_layers, seed)) {
     SCOPED_TRACE(fmt::format("seed {}, blocks on devices {}", seed, split_name(split)));
-    Ranks ranks = load(golden.name, "cpu,cpu,cpu", split);
+    Ranks ranks = load_split(golden.name, "cpu,cpu,cpu", split);
     EXPECT_EQ(ranks.weights().n_parameters, whole.weights().n_parameters);
     EXPECT_EQ(ranks.weights().file_bytes, whole.weights().file_bytes);
     EXPECT_EQ(ranks.weights().active_bytes, whole.weights().active_bytes);
@@ -80,11 +80,11 @@ TEST_P(Splits, SameBitsAsOneDevice) {
 TEST_P(Splits, RefAndCpuAreNearTransformers) {
   const Golden golden = read_golden(GetParam());
   if (!is_exact(golden)) GTEST_SKIP() << "activations are rounded";
-  Ranks whole = load(golden.name, "cpu", {});
+  Ranks whole = load_split(golden.name, "cpu", {});
   for (const Split& split : splits_of(whole.config().n_layers, 1)) {
     if (split.n_devices() > 2) continue;
     SCOPED_TRACE(split_name(split));
-    Ranks ranks = load(golden.name, "ref,cpu", split);
+    Ranks ranks = load_split(golden.name, "ref,cpu", split);
     EXPECT_LT(largest_difference(all_logits(ranks, golden.tokens, 7), golden.logits), 1e-4);
   }
 }
@@ -100,12 +100,12 @@ class CudaSplits : public testing::TestWithParam<std::string> {
 
 TEST_P(CudaSplits, NearTransformers) {
   const Golden golden = read_golden(GetParam());
-  const int n_layers = load(golden.name, "cuda", {}).config().n_layers;
+  const int n_layers = load_split(golden.name, "cuda", {}).config().n_layers;
   for (const char* devices : {"cuda,cpu", "cpu,cuda"})  // either may have the head
     for (const Split& split : splits_of(n_layers, 1)) {
       if (split.n_devices() > 2) continue;
       SCOPED_TRACE(fmt::format("{} {}", devices, split_name(split)));
-      Ranks ranks = load(golden.name, devices, split);
+      Ranks ranks = load_split(golden.name, devices, split);
       for (const int chunk : {512, 7, 1}) {
         const std::vector<float> logits = all_logits(ranks, golden.tokens, chunk);
         // The CPU multiplies F16 prompts in integers of 14 bits.
@@ -121,11 +121,11 @@ TEST_P(CudaSplits, NearTransformers) {
 TEST_P(CudaSplits, GreedyEqualsTransformers) {
   const Golden golden = read_golden(GetParam());
   if (!is_exact(golden)) GTEST_SKIP() << "activations are rounded";
-  const int n_layers = load(golden.name, "cuda", {}).config().n_layers;
+  const int n_layers = load_split(golden.name, "cuda", {}).config().n_layers;
   for (const Split& split : splits_of(n_layers, 1)) {
     if (split.n_devices() > 2) continue;
     SCOPED_TRACE(split_name(split));
-    Ranks ranks = load(golden.name, "cuda,cpu", split);
+    Ranks ranks = load_split(golden.name, "cuda,cpu", split);
     Lockstep sequence(ranks);
     const SamplingParams params{.temperature = 0};
     std::vector<int32_t> next = golden.tokens, greedy;

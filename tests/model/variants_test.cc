@@ -5,8 +5,7 @@
 #include <cmath>
 
 #include "base/error.h"
-#include "golden_models.h"
-#include "model/embedder.h"
+#include "embedders.h"
 #include "model/gguf_export.h"
 #include "model/loader.h"
 #include "model/quantize.h"
@@ -17,18 +16,12 @@ namespace {
 using testing::HasSubstr;
 using Object = nlohmann::ordered_json;
 
-const fs::path kData(INGOT_TEST_DATA);
-
 Object read_json(const fs::path& path) { return Object::parse(read_file(path.string())); }
 
-std::unique_ptr<Embedder> open(const fs::path& path, const EmbedOptions& options = {.backend = {.device = "ref"}}) {
-  return Embedder::open(open_checkpoint(path.string()), options, nullptr);
-}
-
 // The directory of a row; removed after the test.
-class Copy {
+class VariantCopy {
  public:
-  explicit Copy(const Object& row) {
+  explicit VariantCopy(const Object& row) {
     fs::remove_all(path);
     fs::copy(kData / row["base"].get<std::string>(), path, fs::copy_options::recursive);
     const Object moves = row.value("moves", Object::array()), files = row.value("files", Object::object()),
@@ -45,7 +38,7 @@ class Copy {
       write(name, value);
     }
   }
-  ~Copy() { fs::remove_all(path); }
+  ~VariantCopy() { fs::remove_all(path); }
   void write(const std::string& name, const Object& value) const {
     fs::create_directories((path / name).parent_path());
     std::ofstream(path / name) << value.dump();
@@ -71,25 +64,25 @@ std::vector<float> vector_of(Embedder& embedder, const std::string& prompt, cons
   return embedder.embed(tokens, std::vector<int>{embedder.prompt_tokens(prompt)});
 }
 
-struct Row {
+struct VariantRow {
   Object golden, row;
-  friend void PrintTo(const Row& r, std::ostream* out) { *out << r.row["name"]; }
+  friend void PrintTo(const VariantRow& r, std::ostream* out) { *out << r.row["name"]; }
 };
 
-std::vector<Row> rows_of(const char* file) {
+std::vector<VariantRow> rows_of(const char* file) {
   Object golden = read_json(kData / "variants" / file);
   const Object rows = golden["rows"];
   golden.erase("rows");
-  std::vector<Row> out;
+  std::vector<VariantRow> out;
   for (const Object& row : rows) out.push_back({golden, row});
   return out;
 }
 
-std::string name_of(const testing::TestParamInfo<Row>& i) { return i.param.row["name"]; }
+std::string name_of(const testing::TestParamInfo<VariantRow>& i) { return i.param.row["name"]; }
 
 // ---- vectors
 
-class EncoderVariants : public testing::TestWithParam<Row> {
+class EncoderVariants : public testing::TestWithParam<VariantRow> {
  protected:
   void check(Embedder& embedder, const std::string& prompt_name, const std::string& prompt) {
     const auto& [golden, row] = GetParam();
@@ -100,8 +93,8 @@ class EncoderVariants : public testing::TestWithParam<Row> {
 };
 
 TEST_P(EncoderVariants, EqualSentenceTransformers) {
-  const Copy copy(GetParam().row);
-  const auto embedder = open(copy.path);
+  const VariantCopy copy(GetParam().row);
+  const auto embedder = open_embedder(copy.path);
   EXPECT_EQ(embedder->max_tokens(), GetParam().row["max_tokens"].get<int>());
   for (const std::string prompt : {"", "query"})
     check(*embedder, prompt, embedder->facts().find_prompt(prompt).value());
@@ -109,8 +102,8 @@ TEST_P(EncoderVariants, EqualSentenceTransformers) {
 
 // A converted GGUF file gives the same result, or the conversion is refused.
 TEST_P(EncoderVariants, EqualWhenConverted) {
-  const Copy copy(GetParam().row);
-  const auto before = open(copy.path);
+  const VariantCopy copy(GetParam().row);
+  const auto before = open_embedder(copy.path);
   const fs::path file = copy.path / "converted.gguf";
   try {
     write_gguf(gguf_export(open_checkpoint(copy.path.string())), {}, file.string());
@@ -118,7 +111,7 @@ TEST_P(EncoderVariants, EqualWhenConverted) {
     EXPECT_THAT(error.what(), HasSubstr("GGUF cannot store"));
     return;
   }
-  const auto after = open(file, {.backend = {.device = "ref"}, .n_ctx = before->max_tokens()});
+  const auto after = open_embedder(file, {.backend = {.device = "ref"}, .n_ctx = before->max_tokens()});
   check(*after, "", before->facts().find_prompt("").value());
 }
 
@@ -126,26 +119,26 @@ INSTANTIATE_TEST_SUITE_P(, EncoderVariants, testing::ValuesIn(rows_of("encoders.
 
 // ---- scores
 
-class RankerVariants : public testing::TestWithParam<Row> {
+class RankerVariants : public testing::TestWithParam<VariantRow> {
  protected:
   static double sigmoid(double x) { return 1 / (1 + std::exp(-x)); }
 };
 
 TEST_P(RankerVariants, EqualSentenceTransformers) {
   const auto& [golden, row] = GetParam();
-  const Copy copy(row);
-  const auto scores = open(copy.path)->score(golden["query"].get<std::string>(),
-                                             golden["documents"].get<std::vector<std::string>>(), true);
+  const VariantCopy copy(row);
+  const auto scores = open_embedder(copy.path)->score(golden["query"].get<std::string>(),
+                                                      golden["documents"].get<std::vector<std::string>>(), true);
   expect_near(scores.values, row["scores"], "score");
 }
 
 TEST_P(RankerVariants, EqualWhenConverted) {
   const auto& [golden, row] = GetParam();
-  const Copy copy(row);
+  const VariantCopy copy(row);
   const fs::path file = copy.path / "converted.gguf";
   write_gguf(gguf_export(open_checkpoint(copy.path.string())), {}, file.string());
-  const auto before = open(copy.path),
-             after = open(file, {.backend = {.device = "ref"}, .n_ctx = before->max_tokens()});
+  const auto before = open_embedder(copy.path),
+             after = open_embedder(file, {.backend = {.device = "ref"}, .n_ctx = before->max_tokens()});
   const auto scores =
       after->score(golden["query"].get<std::string>(), golden["documents"].get<std::vector<std::string>>(), true);
   std::vector<float> expected = row["scores"];  // a GGUF file's scores are from 0 to 1
@@ -157,7 +150,7 @@ INSTANTIATE_TEST_SUITE_P(, RankerVariants, testing::ValuesIn(rows_of("rankers.js
 
 // ---- decoders with attention in both directions
 
-class Bidirectional : public testing::TestWithParam<Row> {
+class Bidirectional : public testing::TestWithParam<VariantRow> {
  protected:
   static Object as_variant(const std::string& name) {
     return {{"base", "hf/" + name}, {"set", {{"config.json", {{"is_causal", false}}}}}};
@@ -166,11 +159,11 @@ class Bidirectional : public testing::TestWithParam<Row> {
 
 TEST_P(Bidirectional, EqualTransformers) {
   const Object& row = GetParam().row;
-  const Copy copy(as_variant(row["name"]));
+  const VariantCopy copy(as_variant(row["name"]));
   const EmbedOptions options{
       .backend = {.device = "ref"}, .n_ctx = n_ctx_of(row["name"]), .pooling = "mean", .normalize = false};
   const std::vector<std::vector<int32_t>> sequence = {row["sequence"]};
-  expect_near(open(copy.path, options)->embed(sequence), row["mean"], "mean");
+  expect_near(open_embedder(copy.path, options)->embed(sequence), row["mean"], "mean");
   EXPECT_THAT([&] { load_model(open_checkpoint(copy.path.string()), {.backend = {.device = "ref"}}, nullptr); },
               testing::ThrowsMessage<Error>(HasSubstr("use `ingot embed`")));
   const fs::path file = copy.path / "converted.gguf";
@@ -180,17 +173,17 @@ TEST_P(Bidirectional, EqualTransformers) {
     EXPECT_THAT(error.what(), HasSubstr("GGUF cannot store"));
     return;
   }
-  expect_near(open(file, options)->embed(sequence), row["mean"], "converted");
+  expect_near(open_embedder(file, options)->embed(sequence), row["mean"], "converted");
 }
 
 INSTANTIATE_TEST_SUITE_P(, Bidirectional, testing::ValuesIn(rows_of("bidirectional.json")), name_of);
 
 // ---- refused input
 
-std::string refusal(const Object& row) {
-  const Copy copy(row);
+std::string variant_refusal(const Object& row) {
+  const VariantCopy copy(row);
   try {
-    open(copy.path);
+    open_embedder(copy.path);
   } catch (const Error& error) {
     return error.what();
   }
@@ -198,7 +191,7 @@ std::string refusal(const Object& row) {
 }
 
 std::string with_file(const std::string& name, const Object& value, const std::string& base = "encoders/bert") {
-  return refusal({{"base", base}, {"files", {{name, value}}}});
+  return variant_refusal({{"base", base}, {"files", {{name, value}}}});
 }
 
 Object module(const std::string& kind, const std::string& path = "") {
@@ -253,10 +246,10 @@ TEST(Pairs, OtherFormsAreRefused) {
   const auto score = [&](const Object& pair) {
     Object processor = read_json(kData / "rankers/bert/tokenizer.json")["post_processor"];
     processor["pair"] = pair;
-    const Copy copy({{"base", "rankers/bert"}, {"set", {{"tokenizer.json", {{"post_processor", processor}}}}}});
+    const VariantCopy copy({{"base", "rankers/bert"}, {"set", {{"tokenizer.json", {{"post_processor", processor}}}}}});
     try {
       const std::string document = "fox";
-      open(copy.path)->score("the", {&document, 1});
+      open_embedder(copy.path)->score("the", {&document, 1});
     } catch (const Error& error) {
       return std::string(error.what());
     }

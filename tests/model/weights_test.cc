@@ -76,7 +76,7 @@ class Broken final : public WeightSource {
   bool missing_;
 };
 
-std::string complaint(const std::string& victim, bool missing) {
+std::string tensor_complaint(const std::string& victim, bool missing) {
   const auto backend = create_ref_backend();
   const Config config = tiny("llama");
   Broken source(config, victim, missing);
@@ -130,14 +130,14 @@ TEST(Weights, EveryArchitectureLoads) {
 TEST(Weights, NamesTheMissingTensor) {
   for (const char* name :
        {"token_embd.weight", "output_norm.weight", "blk.1.attn_k.weight", "blk.0.attn_norm.weight"}) {
-    const std::string message = complaint(name, true);
+    const std::string message = tensor_complaint(name, true);
     EXPECT_NE(message.find(name), std::string::npos) << message;
     EXPECT_NE(message.find("broken.gguf"), std::string::npos) << message;
   }
 }
 
 TEST(Weights, NamesBothShapes) {
-  const std::string message = complaint("blk.1.ffn_up.weight", false);
+  const std::string message = tensor_complaint("blk.1.ffn_up.weight", false);
   EXPECT_NE(message.find("[64, 96]"), std::string::npos) << message;
   EXPECT_NE(message.find("[96, 64]"), std::string::npos) << message;
 }

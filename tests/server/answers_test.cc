@@ -246,7 +246,7 @@ Json messages_body() {
   return {{"messages", {{{"role", "user"}, {"content", "Hi"}}}}, {"tools", tools}};
 }
 
-const Json kChat = {{"messages", {{{"role", "user"}, {"content", "Hi"}}}}, {"tools", kTools}};
+const Json kChatBody = {{"messages", {{{"role", "user"}, {"content", "Hi"}}}}, {"tools", kTools}};
 
 void check_all(Desk& desk, const std::string& text) {
   const CallFormat& row = desk.rig.model->call_format();
@@ -254,9 +254,10 @@ void check_all(Desk& desk, const std::string& text) {
   const testing::Answer answer = testing::read_whole(row, replace_invalid_utf8(text), {.tools = &kTools});
 
   const std::string chat = described(expected(answer, "tool_calls", "stop"));
-  const Seen whole = chat_seen({Json::parse(desk.ask("/v1/chat/completions", kChat, text, false)->body())}, "message");
+  const Seen whole =
+      chat_seen({Json::parse(desk.ask("/v1/chat/completions", kChatBody, text, false)->body())}, "message");
   EXPECT_EQ(described(whole), chat);
-  const auto chunks = events_of(desk.ask("/v1/chat/completions", kChat, text, true)->body());
+  const auto chunks = events_of(desk.ask("/v1/chat/completions", kChatBody, text, true)->body());
   EXPECT_EQ(described(chat_seen(chunks, "delta")), chat);
   EXPECT_EQ(std::ranges::count(whole.ids, ""), 0);
 
@@ -296,7 +297,7 @@ TEST(Answers, HaveCallsReasoningAndContent) {
   check_all(desk, "");
   check_all(desk, "<think>never ends");
 
-  const Json whole = Json::parse(desk.ask("/v1/chat/completions", kChat, call, false)->body());
+  const Json whole = Json::parse(desk.ask("/v1/chat/completions", kChatBody, call, false)->body());
   const Json& message = whole["choices"][0]["message"];
   EXPECT_EQ(whole["choices"][0]["finish_reason"], "tool_calls");
   EXPECT_TRUE(message["content"].is_null());
@@ -321,7 +322,7 @@ TEST(Answers, ArgumentsStream) {
   Desk desk("hermes");
   const std::string text = R"(<tool_call>{"name": "get_weather", "arguments": {"city": "Paris"}}</tool_call>)";
   size_t n = 0;
-  for (const Json& chunk : events_of(desk.ask("/v1/chat/completions", kChat, text, true)->body()))
+  for (const Json& chunk : events_of(desk.ask("/v1/chat/completions", kChatBody, text, true)->body()))
     n += chunk["choices"][0]["delta"].contains("tool_calls");
   EXPECT_GT(n, 10u);
 }
@@ -329,7 +330,7 @@ TEST(Answers, ArgumentsStream) {
 TEST(Answers, CutByMaxTokensTheCallEndsThere) {
   Desk desk("hermes");
   const std::string text = R"(<tool_call>{"name": "get_weather", "arguments": {"city": "Pa)";
-  Json body = kChat;
+  Json body = kChatBody;
   body["max_tokens"] = text.size();
   const Seen seen = chat_seen({Json::parse(desk.ask("/v1/chat/completions", body, text, false)->body())}, "message");
   EXPECT_EQ(seen.finish, "length");
@@ -345,9 +346,9 @@ TEST(Answers, CutByMaxTokensTheCallEndsThere) {
 TEST(Answers, WithoutToolsHaveNoCalls) {
   Desk desk("hermes");
   const std::string text = R"(<tool_call>{"name": "now", "arguments": {}}</tool_call>)";
-  Json none = kChat;
+  Json none = kChatBody;
   none["tool_choice"] = "none";
-  for (const Json& body : {Json{{"messages", kChat["messages"]}}, none}) {
+  for (const Json& body : {Json{{"messages", kChatBody["messages"]}}, none}) {
     const Seen seen = chat_seen({Json::parse(desk.ask("/v1/chat/completions", body, text, false)->body())}, "message");
     EXPECT_EQ(seen.content, text);
     EXPECT_TRUE(seen.calls.empty());
@@ -358,7 +359,7 @@ TEST(Answers, WithoutToolsHaveNoCalls) {
 TEST(Answers, WithoutParallelCallsTheFirstIsKept) {
   Desk desk("hermes");
   const std::string call = R"(<tool_call>{"name": "now", "arguments": {}}</tool_call>)";
-  Json body = kChat;
+  Json body = kChatBody;
   body["parallel_tool_calls"] = false;
   for (const bool stream : {false, true}) {
     const auto answer = desk.ask("/v1/chat/completions", body, call + call, stream);
@@ -380,7 +381,7 @@ TEST(Answers, WithoutParallelCallsTheFirstIsKept) {
 TEST(Answers, ReasoningFormatNoneLeavesItInTheContent) {
   Desk desk("hermes");
   const std::string thought = "<think>\nHm.\n</think>\n\nI look.";
-  Json body = kChat;
+  Json body = kChatBody;
   body["reasoning_format"] = "none";
   for (const bool stream : {false, true}) {
     const auto answer = desk.ask("/v1/chat/completions", body,
@@ -395,7 +396,7 @@ TEST(Answers, ReasoningFormatNoneLeavesItInTheContent) {
 
 TEST(Answers, ToolsOfOtherTypesAreLeftOutWithAWarning) {
   Desk desk("hermes");
-  Json chat = kChat, asked = {{"input", "Hi"}, {"tools", functions_of("parameters")}}, messages = messages_body();
+  Json chat = kChatBody, asked = {{"input", "Hi"}, {"tools", functions_of("parameters")}}, messages = messages_body();
   const std::pair<const char*, Json> kBodies[] = {
       {"/v1/chat/completions", chat}, {"/v1/responses", asked}, {"/v1/messages", messages}};
   for (const auto& [path, plain] : kBodies) {
@@ -415,7 +416,7 @@ TEST(Answers, ToolsOfOtherTypesAreLeftOutWithAWarning) {
 // constraint was enforced.
 TEST(Answers, StrictAndForcedToolsAreHeld) {
   Desk desk("hermes");
-  Json strict = kChat, forced = kChat;
+  Json strict = kChatBody, forced = kChatBody;
   strict["tools"][1]["function"]["strict"] = true;
   strict["parallel_tool_calls"] = false;
   strict["tools"][1]["function"]["parameters"]["additionalProperties"] = false;
@@ -432,7 +433,7 @@ TEST(Answers, StrictAndForcedToolsAreHeld) {
 // Tools that differ only in their descriptions share one grammar, which is compiled once.
 TEST(Answers, DescriptionsAreNoPartOfAGrammar) {
   Desk desk("hermes");
-  Json body = kChat;
+  Json body = kChatBody;
   body["tools"][0]["function"]["strict"] = true;
   for (int i = 0; i < 20; ++i) {
     Json& function = body["tools"][0]["function"];

@@ -6,7 +6,7 @@
 namespace ingot {
 namespace {
 
-using Json = nlohmann::json;
+using nlohmann::json;
 
 std::vector<int32_t> random_prompt(Random& random, int most) {
   std::vector<int32_t> prompt(static_cast<size_t>(random.integer(1, most)));
@@ -14,7 +14,7 @@ std::vector<int32_t> random_prompt(Random& random, int most) {
   return prompt;
 }
 
-Json completion(const std::vector<int32_t>& prompt, uint64_t seed, int n, bool stream) {
+json completion(const std::vector<int32_t>& prompt, uint64_t seed, int n, bool stream) {
   return {{"prompt", prompt}, {"seed", seed}, {"max_tokens", n}, {"stream", stream}};
 }
 
@@ -101,12 +101,12 @@ TEST(App, AFailedStepIsAnErrorOfItsRequestsOnly) {
 TEST(App, AnAnswerWhoseNumbersAreNoneEndsWithError) {
   constexpr size_t kNanAt = 2 + 7;  // tokens of prompt and answer
   Rig rig({.spoils = [](const SampleRow& row) { return row.params->seed == 11 && row.history.size() == kNanAt; }});
-  Json body = completion({1, 2}, 10, 30, false);
+  json body = completion({1, 2}, 10, 30, false);
   body["n"] = 3;
   const auto whole = rig.post("/v1/completions", body);
   ASSERT_TRUE(whole->wait());
   ASSERT_EQ(whole->status(), 200) << whole->body();
-  const Json choices = whole->json()["choices"];
+  const json choices = whole->json()["choices"];
   for (int i : {0, 2}) {
     EXPECT_EQ(choices[i]["text"], rig.expected({1, 2}, 10 + static_cast<uint64_t>(i), 30));
     EXPECT_EQ(choices[i]["finish_reason"], "length");
@@ -118,7 +118,7 @@ TEST(App, AnAnswerWhoseNumbersAreNoneEndsWithError) {
   ASSERT_TRUE(stream->wait());
   const std::string& events = stream->body();
   EXPECT_EQ(events.find("[DONE]"), std::string::npos);
-  EXPECT_EQ(Json::parse(events.substr(events.rfind("data: ") + 6))["error"]["type"], "server_error");
+  EXPECT_EQ(json::parse(events.substr(events.rfind("data: ") + 6))["error"]["type"], "server_error");
   const size_t reason = events.find(R"("finish_reason":"error")");
   EXPECT_NE(reason, std::string::npos);
   EXPECT_EQ(events.find(R"("finish_reason":"error")", reason + 1), std::string::npos);
@@ -129,9 +129,9 @@ TEST(App, AnAnswerWhoseNumbersAreNoneEndsWithError) {
 TEST(App, AnswersWhoseNumbersAreNoneInOtherApis) {
   Rig rig({.spoils = [](const SampleRow& row) { return row.params->seed == 11; }});
   for (bool stream : {false, true}) {
-    const Json base = {{"seed", 11}, {"stream", stream}};
-    Json chat = base, responses = base, messages = base;
-    chat["messages"] = messages["messages"] = Json::array({{{"role", "user"}, {"content", "x"}}});
+    const json base = {{"seed", 11}, {"stream", stream}};
+    json chat = base, responses = base, messages = base;
+    chat["messages"] = messages["messages"] = json::array({{{"role", "user"}, {"content", "x"}}});
     messages["max_tokens"] = 5;
     responses["input"] = "x";
     const auto of_chat = rig.post("/v1/chat/completions", chat), of_responses = rig.post("/v1/responses", responses),
@@ -166,7 +166,7 @@ TEST(App, WhoLeavesAtTheEndIsCountedOnce) {
   Random random;
   SCOPED_TRACE(random.seed());
   for (int i = 0; i < 150; ++i) {
-    Json body =
+    json body =
         completion({random.integer(0, 250)}, static_cast<uint64_t>(i), random.integer(1, 6), random.chance(0.7));
     if (random.chance(0.3)) body["stop"] = {"a", "e"};
     if (random.chance(0.2)) body["n"] = 2;
@@ -182,8 +182,8 @@ TEST(App, WhoLeavesAtTheEndIsCountedOnce) {
 
 TEST(App, NChoicesAndPromptsEachHaveTheirSeed) {
   Rig rig;
-  Json body = completion({}, 100, 30, false);
-  body["prompt"] = Json::array({Json::array({7, 8}), Json::array({9})});
+  json body = completion({}, 100, 30, false);
+  body["prompt"] = json::array({json::array({7, 8}), json::array({9})});
   body["n"] = 3;
   const auto whole = rig.post("/v1/completions", body);
   ASSERT_TRUE(whole->wait());
@@ -212,32 +212,32 @@ TEST(App, ASuffixIsFilledInTo) {
     for (char c : text) result.push_back(static_cast<unsigned char>(c));
     return result;
   };
-  const auto answer = [](Rig& rig, const Json& prompt, const Json& more) {
-    Json body = completion({1}, 7, 20, false);
+  const auto answer = [](Rig& rig, const json& prompt, const json& more) {
+    json body = completion({1}, 7, 20, false);
     body["prompt"] = prompt;
     body.update(more);
     const auto got = rig.post("/v1/completions", body);
     EXPECT_TRUE(got->wait());
     return got->json();
   };
-  const auto text_of = [](const Json& json) { return json.at("choices")[0]["text"].get<std::string>(); };
+  const auto text_of = [](const json& json) { return json.at("choices")[0]["text"].get<std::string>(); };
   const std::string after = "){}<|fim_middle|>";
   Rig qwen({}, 64, {}, with({"<|fim_prefix|>", "<|fim_suffix|>", "<|fim_middle|>"})),
       mistral({}, 64, {}, with({"[PREFIX]", "[SUFFIX]", "[MIDDLE]"}, true)), none;
   std::vector<int32_t> expected = ids(256, "f(x");
   std::ranges::copy(ids(257, after), std::back_inserter(expected));
   expected.push_back(258);
-  for (const Json& prompt : {Json("f(x"), Json::array({'f' + 0, '(' + 0, 'x' + 0})})
+  for (const json& prompt : {json("f(x"), json::array({'f' + 0, '(' + 0, 'x' + 0})})
     EXPECT_EQ(text_of(answer(qwen, prompt, {{"suffix", after}})), qwen.expected(expected, 7, 20)) << prompt;
   // llama-server's form: other files come first, and the beginning of the answer last.
-  const auto infilled = [&](const Json& more) {
-    Json body = {{"input_prefix", "f(x"}, {"input_suffix", after}, {"n_predict", 20}, {"seed", 7}};
+  const auto infilled = [&](const json& more) {
+    json body = {{"input_prefix", "f(x"}, {"input_suffix", after}, {"n_predict", 20}, {"seed", 7}};
     body.update(more);
     const auto got = qwen.post("/infill", body);
     EXPECT_TRUE(got->wait());
     return got->json().at("content").get<std::string>();
   };
-  EXPECT_EQ(infilled(Json::object()), qwen.expected(expected, 7, 20));
+  EXPECT_EQ(infilled(json::object()), qwen.expected(expected, 7, 20));
   std::vector<int32_t> longer = ids('\n', "\n--- snippet ---\n\nint x;");
   longer.insert(longer.end(), expected.begin(), expected.end());
   longer.insert(longer.end(), {'+', 'y'});
@@ -249,7 +249,7 @@ TEST(App, ASuffixIsFilledInTo) {
             mistral.expected(expected, 7, 20));
   expected.insert(expected.begin(), 0);
   EXPECT_EQ(text_of(answer(mistral, "f(x", {{"suffix", after}})), mistral.expected(expected, 7, 20));
-  for (const Json& nothing : {Json(""), Json(nullptr)})
+  for (const json& nothing : {json(""), json(nullptr)})
     EXPECT_EQ(text_of(answer(none, "f(x", {{"suffix", nothing}})), none.expected({'f', '(', 'x'}, 7, 20));
   EXPECT_EQ(answer(none, "f(x", {{"suffix", "y"}})["error"]["param"], "suffix");
   EXPECT_EQ(answer(qwen, "f(x", {{"suffix", "y"}, {"echo", true}})["error"]["param"], "suffix");
@@ -301,7 +301,7 @@ TEST(App, StopStringsCutTheSameStreamedOrNot) {
     const size_t at = full.find(stop);
     n_cut += at != std::string::npos;
     for (bool stream : {false, true}) {
-      Json body = completion(prompt, seed, 60, stream);
+      json body = completion(prompt, seed, 60, stream);
       body["stop"] = stop;
       const auto got = rig.post("/v1/completions", body);
       ASSERT_TRUE(got->wait());
@@ -391,7 +391,7 @@ TEST(App, CachedPromptsAreCountedAndNotSharedByKeys) {
   for (size_t i = 0; i < prompt.size(); ++i) prompt[i] = static_cast<int32_t>(i);
   const auto cached = [&](const std::string& key, const std::string& salt) {
     auto recorder = std::make_shared<Recorder>();
-    Json body = completion(prompt, 1, 2, false);
+    json body = completion(prompt, 1, 2, false);
     if (!salt.empty()) body["cache_salt"] = salt;
     HttpRequest request{
         .method = "POST", .path = "/v1/completions", .headers = {{"x-api-key", key}}, .body = body.dump()};
@@ -424,18 +424,18 @@ TEST(App, SpeculationIsAskedForAndCounted) {
   std::string text;
   for (int place = 3; place < 103; ++place) text += static_cast<char>(letter(place));
   int accepted_sum = 0, drafts_sum = 0;
-  const auto accepted = [&](const Json& more, int n_tokens) {
-    Json body = completion({1, 2, 3}, 0, n_tokens, false);
+  const auto accepted = [&](const json& more, int n_tokens) {
+    json body = completion({1, 2, 3}, 0, n_tokens, false);
     body.update(more);
     const auto recorder = rig.post("/v1/completions", body);
     EXPECT_TRUE(recorder->wait());
     EXPECT_EQ(recorder->json()["choices"][0]["text"], text.substr(0, static_cast<size_t>(n_tokens)));
-    const Json details = recorder->json()["usage"]["completion_tokens_details"];
+    const json details = recorder->json()["usage"]["completion_tokens_details"];
     const int right = details["accepted_prediction_tokens"];
     accepted_sum += right;
     const int n_drafts = right + details["rejected_prediction_tokens"].get<int>();
     drafts_sum += n_drafts;
-    const Json timings = recorder->json()["timings"];
+    const json timings = recorder->json()["timings"];
     EXPECT_EQ(timings.value("draft_n", 0), n_drafts);
     EXPECT_EQ(timings.value("draft_n_accepted", 0), right);
     EXPECT_EQ(timings.contains("tokens_per_step"), n_drafts > 0);
@@ -446,11 +446,11 @@ TEST(App, SpeculationIsAskedForAndCounted) {
   };
   EXPECT_EQ(accepted({{"speculate", "off"}}, 100), 0);
   EXPECT_EQ(drafts_sum, 0);
-  EXPECT_EQ(accepted(Json::object(), 30), 0);
-  const Json prediction = {{"type", "content"}, {"content", text.substr(0, 30)}};
+  EXPECT_EQ(accepted(json::object(), 30), 0);
+  const json prediction = {{"type", "content"}, {"content", text.substr(0, 30)}};
   EXPECT_GT(accepted({{"prediction", prediction}}, 30), 0);
   EXPECT_EQ(accepted({{"prediction", prediction}, {"speculate", "off"}}, 30), 0);
-  EXPECT_GT(accepted(Json::object(), 100), 0);
+  EXPECT_GT(accepted(json::object(), 100), 0);
   EXPECT_GT(accepted({{"speculate", "ngram"}}, 100), 0);
 
   HttpRequest request{.method = "GET", .path = "/metrics", .headers = {{"host", "localhost"}}};
@@ -467,13 +467,13 @@ TEST(App, SpeculationIsAskedForAndCounted) {
   EXPECT_GT(value("accepted_tokens_per_pos_total"), 0);
   EXPECT_GT(value("drafts_total"), 0);
 
-  for (const auto& [field, wrong] : {std::pair<std::string, Json>{"speculate", "much"},
+  for (const auto& [field, wrong] : {std::pair<std::string, json>{"speculate", "much"},
                                      {"speculate", "draft"},
                                      {"speculate", "mtp"},
                                      {"speculate", "eagle3"},
-                                     {"prediction", Json{{"type", "audio"}}},
-                                     {"prediction", Json{{"content", Json::array({1})}}}}) {
-    Json body = completion({1, 2, 3}, 0, 3, false);
+                                     {"prediction", json{{"type", "audio"}}},
+                                     {"prediction", json{{"content", json::array({1})}}}}) {
+    json body = completion({1, 2, 3}, 0, 3, false);
     body[field] = wrong;
     const auto recorder = rig.post("/v1/completions", body);
     ASSERT_TRUE(recorder->wait());

@@ -9,7 +9,7 @@
 namespace ingot {
 namespace {
 
-using Json = nlohmann::json;
+using nlohmann::json;
 using Milliseconds = std::chrono::milliseconds;
 
 TEST(Pacer, RunsEachJobOnceWhenItsSlotIsOver) {
@@ -70,7 +70,7 @@ TEST(Pacer, AStreamMayOutliveIt) {
 
 std::shared_ptr<Recorder> stream_of(Rig& rig, int n) {
   auto recorder =
-      rig.post("/v1/completions", Json{{"prompt", {1, 2}}, {"seed", 3}, {"max_tokens", n}, {"stream", true}});
+      rig.post("/v1/completions", json{{"prompt", {1, 2}}, {"seed", 3}, {"max_tokens", n}, {"stream", true}});
   EXPECT_TRUE(recorder->wait());
   EXPECT_EQ(streamed_text(recorder->body()), rig.expected({1, 2}, 3, n));
   return recorder;
@@ -121,7 +121,7 @@ TEST(Pacer, AStopStringEndsTheAnswerAtOnce) {
     last_step = rig.model->engine().gauges().n_steps + 150;
     const auto recorder =
         rig.post("/v1/completions",
-                 Json{{"prompt", {1, 2}}, {"seed", 3}, {"max_tokens", 240}, {"stream", stream}, {"stop", stop}});
+                 json{{"prompt", {1, 2}}, {"seed", 3}, {"max_tokens", 240}, {"stream", stream}, {"stop", stop}});
     ASSERT_TRUE(recorder->wait());
     over = true;
     EXPECT_EQ(stream ? streamed_text(recorder->body()) : recorder->json()["choices"][0]["text"].get<std::string>(),
@@ -139,7 +139,7 @@ TEST(Pacer, TextThatStopStringsLetThroughSharesWrites) {
   const auto begin = Pacer::Clock::now();
   const auto recorder = rig.post(
       "/v1/completions",
-      Json{{"prompt", {1, 2}}, {"seed", 3}, {"max_tokens", 200}, {"stream", true}, {"stop", "not to be found"}});
+      json{{"prompt", {1, 2}}, {"seed", 3}, {"max_tokens", 200}, {"stream", true}, {"stop", "not to be found"}});
   ASSERT_TRUE(recorder->wait());
   EXPECT_EQ(streamed_text(recorder->body()), rig.expected({1, 2}, 3, 200));
   const int n_slots = static_cast<int>((Pacer::Clock::now() - begin) / slot) + 1;
@@ -155,7 +155,7 @@ TEST(Pacer, HeldTokensGoOutThoughNothingFollows) {
            }},
           64, {.stream_interval = Milliseconds(50), .stream_interval_each = Milliseconds(50)});
   const auto recorder =
-      rig.post("/v1/completions", Json{{"prompt", {1, 2}}, {"seed", 3}, {"max_tokens", 40}, {"stream", true}});
+      rig.post("/v1/completions", json{{"prompt", {1, 2}}, {"seed", 3}, {"max_tokens", 40}, {"stream", true}});
   EXPECT_TRUE(recorder->wait_for_bytes(700)) << "more than the first token's event";
   go_on.set_value();
   EXPECT_TRUE(recorder->wait());

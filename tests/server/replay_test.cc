@@ -8,7 +8,7 @@
 namespace ingot {
 namespace {
 
-using Json = nlohmann::json;
+using nlohmann::json;
 
 // The n-th engine loses its device at step lost_at[n]. Later engines keep their devices. An engine may also fail to
 // load.
@@ -40,7 +40,7 @@ struct LosingRig {
   }
 };
 
-Json request(const std::vector<int32_t>& prompt, uint64_t seed, int n, bool stream) {
+json request(const std::vector<int32_t>& prompt, uint64_t seed, int n, bool stream) {
   return {{"prompt", prompt}, {"seed", seed}, {"max_tokens", n}, {"stream", stream}};
 }
 
@@ -79,7 +79,7 @@ TEST(Replay, TheAnswersAreTheSame) {
 
 TEST(Replay, ChoicesAndStopStrings) {
   LosingRig plain({}), losing({15});
-  Json body = request({1, 2, 3}, 7, 40, false);
+  json body = request({1, 2, 3}, 7, 40, false);
   body["n"] = 3, body["logprobs"] = 2;
   const auto expected = plain.rig.post("/v1/completions", body), got = losing.rig.post("/v1/completions", body);
   ASSERT_TRUE(expected->wait() && got->wait());

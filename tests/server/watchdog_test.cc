@@ -13,7 +13,7 @@ namespace {
 
 using nlohmann::json;
 
-json completion(int n) { return {{"prompt", {1, 2, 3}}, {"max_tokens", n}, {"ignore_eos", true}}; }
+json completion_of(int n) { return {{"prompt", {1, 2, 3}}, {"max_tokens", n}, {"ignore_eos", true}}; }
 
 int health(App& app) {
   HttpRequest request{.method = "GET", .path = "/health", .headers = {{"host", "localhost"}}};
@@ -33,7 +33,7 @@ TEST(Watchdog, AnEngineWhoseThreadHasEnded) {
     };
   });
   Watchdog watchdog({});
-  const auto stream = rig.post("/v1/completions", completion(200));
+  const auto stream = rig.post("/v1/completions", completion_of(200));
   EXPECT_EQ(watchdog.check(rig.app), 0);
   EXPECT_EQ(health(rig.app), 200);
   broken = true;
@@ -42,7 +42,7 @@ TEST(Watchdog, AnEngineWhoseThreadHasEnded) {
   EXPECT_EQ(stream->status(), 500);
   EXPECT_EQ(rig.model->fault(), "the metrics are full");
   EXPECT_EQ(health(rig.app), 503) << "at once";
-  const auto after = rig.post("/v1/completions", completion(2));
+  const auto after = rig.post("/v1/completions", completion_of(2));
   ASSERT_TRUE(after->wait());
   EXPECT_EQ(after->status(), 503);
   EXPECT_EQ(after->body().find("metrics"), std::string::npos);
@@ -62,7 +62,7 @@ TEST(Watchdog, ADeviceThatIsLost) {
   Watchdog watchdog({});
   std::vector<std::shared_ptr<Recorder>> streams;
   for (int i = 0; i < 20; ++i)
-    streams.push_back(rig.post("/v1/completions", completion(200)));  // more than run at once
+    streams.push_back(rig.post("/v1/completions", completion_of(200)));  // more than run at once
   EXPECT_EQ(watchdog.check(rig.app), 0);
   EXPECT_EQ(health(rig.app), 200);
   all_are_there = true;
@@ -76,7 +76,7 @@ TEST(Watchdog, ADeviceThatIsLost) {
   }
   EXPECT_GE(n_failed, 1);
   EXPECT_TRUE(rig.model->lost_device());
-  const auto after = rig.post("/v1/completions", completion(2));
+  const auto after = rig.post("/v1/completions", completion_of(2));
   ASSERT_TRUE(after->wait());
   EXPECT_EQ(after->status(), 503);
   EXPECT_EQ(watchdog.check(rig.app), 0);
@@ -103,10 +103,10 @@ TEST(Watchdog, AStepThatDoesNotEnd) {
     const EngineGauges gauges = rig.model->gauges();
     return gauges.n_running + gauges.n_waiting;
   };
-  const auto first = rig.post("/v1/completions", completion(2));
+  const auto first = rig.post("/v1/completions", completion_of(2));
   ASSERT_TRUE(first->wait());
   hold(true);
-  const auto second = rig.post("/v1/completions", completion(2));
+  const auto second = rig.post("/v1/completions", completion_of(2));
   while (n_under_way() == 0) std::this_thread::yield();
   Watchdog patient({.soft = std::chrono::milliseconds(0)}), strict({.hard = std::chrono::milliseconds(0)});
   EXPECT_EQ(patient.check(rig.app), 0);  // the first check of the steps

@@ -13,11 +13,13 @@
 #include "text/calls_check.h"
 #include "text/grammar/constraint.h"
 #include "text/grammar/schema_machine.h"
+#include "text/grammar_check.h"
 
 namespace ingot {
 namespace {
 
 using Json = nlohmann::ordered_json;
+using testing::accepts;
 using testing::Answer;
 using Calls = AnswerRules::Calls;
 using Reasoning = AnswerRules::Reasoning;
@@ -342,12 +344,6 @@ std::vector<std::string_view> rows_with_calls() {
 
 INSTANTIATE_TEST_SUITE_P(AnswerGrammar, EachRow, ::testing::ValuesIn(rows_with_calls()),
                          [](const auto& row) { return std::string(row.param); });
-
-bool accepts(Automaton& machine, std::string_view text) {
-  GrammarState state = machine.start();
-  for (const char c : text) state = machine.step(state, static_cast<uint8_t>(c));
-  return machine.accepts(state);
-}
 
 const Json kWeather = Json::parse(R"([{"function": {"name": "get_weather", "parameters": {"type": "object",
     "properties": {"city": {"type": "string"}, "n": {"type": "integer"}}, "required": ["city"],

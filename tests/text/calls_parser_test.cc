@@ -21,7 +21,7 @@ const Json& tools() {
   return all;
 }
 
-Answer read(const char* format, std::string_view text, AnswerOptions options = {}) {
+Answer read_answer(const char* format, std::string_view text, AnswerOptions options = {}) {
   options.tools = &tools();
   const CallFormat& row = *find_call_format(format);
   const Answer answer = testing::read_whole(row, text, options);
@@ -222,7 +222,7 @@ TEST(AnswerParser, ReadsWhatEachFamilyPublishes) {
   for (const Published& c : kPublished) {
     SCOPED_TRACE(std::string(c.format) + ": " + c.text);
     const bool in_reasoning = std::string_view(c.text).find("</think>") < std::string_view(c.text).find("<think>");
-    const Answer answer = read(c.format, c.text, {.in_reasoning = in_reasoning});
+    const Answer answer = read_answer(c.format, c.text, {.in_reasoning = in_reasoning});
     EXPECT_EQ(answer.reasoning, c.reasoning);
     EXPECT_EQ(answer.content, c.content);
     EXPECT_EQ(calls_of(answer), "get_weather {\"city\": \"Paris\"}\nnow {}\n");
@@ -233,10 +233,10 @@ TEST(AnswerParser, ReadsWhatEachFamilyPublishes) {
 TEST(AnswerParser, ReadsAnAnswerWithoutCalls) {
   for (const CallFormat& row : call_formats()) {
     const std::string name(row.name);
-    EXPECT_EQ(read(name.c_str(), "Hello <b>you</b> [1] {x}\n").content, "Hello <b>you</b> [1] {x}\n") << name;
-    EXPECT_EQ(read(name.c_str(), "").content, "");
-    const Answer thought = read(name.c_str(), fmt::format("{}Hm.{}{}Hello{}", row.think_begin, row.think_end,
-                                                          row.answer_begin, row.answer_end));
+    EXPECT_EQ(read_answer(name.c_str(), "Hello <b>you</b> [1] {x}\n").content, "Hello <b>you</b> [1] {x}\n") << name;
+    EXPECT_EQ(read_answer(name.c_str(), "").content, "");
+    const Answer thought = read_answer(name.c_str(), fmt::format("{}Hm.{}{}Hello{}", row.think_begin, row.think_end,
+                                                                 row.answer_begin, row.answer_end));
     EXPECT_EQ(thought.reasoning, "Hm.") << name;
     EXPECT_EQ(thought.content, "Hello") << name;
     EXPECT_TRUE(thought.warnings.empty()) << name;
@@ -270,7 +270,7 @@ TEST(AnswerParser, TellsReasoningFromContent) {
   };
   for (const char* format : {"plain", "hermes", "generic", "qwen3_coder"}) {
     for (const Thought& c : kCases) {
-      const Answer answer = read(format, c.text, {.in_reasoning = c.in_reasoning});
+      const Answer answer = read_answer(format, c.text, {.in_reasoning = c.in_reasoning});
       EXPECT_EQ(answer.reasoning, c.reasoning) << c.text;
       EXPECT_EQ(answer.content, c.content) << c.text;
     }
@@ -280,57 +280,58 @@ TEST(AnswerParser, TellsReasoningFromContent) {
 TEST(AnswerParser, ACallWithinReasoningIsReasoning) {
   const char* text =
       "<think>I write <tool_call>\n{\"name\": \"now\", \"arguments\": {}}\n</tool_call> then.</think>Done";
-  const Answer answer = read("hermes", text);
+  const Answer answer = read_answer("hermes", text);
   EXPECT_EQ(answer.reasoning, "I write <tool_call>\n{\"name\": \"now\", \"arguments\": {}}\n</tool_call> then.");
   EXPECT_EQ(answer.content, "Done");
   EXPECT_TRUE(answer.calls.empty());
 }
 
 TEST(AnswerParser, DropsADoubledClosingTag) {
-  const Answer answer = read("hermes", "<tool_call>{\"name\": \"now\", \"arguments\": {}}</tool_call></tool_call>\n");
+  const Answer answer =
+      read_answer("hermes", "<tool_call>{\"name\": \"now\", \"arguments\": {}}</tool_call></tool_call>\n");
   EXPECT_EQ(calls_of(answer), "now {}\n");
   EXPECT_EQ(answer.content, "");
   EXPECT_EQ(answer.warnings, std::vector<std::string>{"</tool_call> has no opening marker"});
 }
 
 TEST(AnswerParser, KeepsABraceTooMuchAsContent) {
-  const Answer answer = read("hermes", "<tool_call>\n{\"name\": \"now\", \"arguments\": {}}}\n</tool_call>");
+  const Answer answer = read_answer("hermes", "<tool_call>\n{\"name\": \"now\", \"arguments\": {}}}\n</tool_call>");
   EXPECT_EQ(calls_of(answer), "now {}\n");
   EXPECT_EQ(answer.content, "}");
 }
 
 TEST(AnswerParser, DropsAHeaderThatTheModelRepeats) {
-  Answer answer =
-      read("llama3_json", "<|start_header_id|>assistant<|end_header_id|>\n\n{\"name\": \"now\", \"parameters\": {}}");
+  Answer answer = read_answer(
+      "llama3_json", "<|start_header_id|>assistant<|end_header_id|>\n\n{\"name\": \"now\", \"parameters\": {}}");
   EXPECT_EQ(calls_of(answer), "now {}\n");
   EXPECT_EQ(answer.content, "");
   EXPECT_EQ(answer.warnings.size(), 1u);
-  answer = read("gpt_oss", "<|start|>assistant<|start|>assistant<|channel|>final<|message|>Hi<|return|><|end|>");
+  answer = read_answer("gpt_oss", "<|start|>assistant<|start|>assistant<|channel|>final<|message|>Hi<|return|><|end|>");
   EXPECT_EQ(answer.content, "Hi");
   EXPECT_EQ(answer.warnings, std::vector<std::string>{"<|end|> has no opening marker"});
-  answer = read("gpt_oss", "<|channel|>final<|message|><|channel|>final<|message|>Hi");
+  answer = read_answer("gpt_oss", "<|channel|>final<|message|><|channel|>final<|message|>Hi");
   EXPECT_EQ(answer.content, "Hi");
-  EXPECT_EQ(read("gpt_oss", "Hi there").content, "Hi there");
-  EXPECT_EQ(read("gpt_oss", "today").content, "today");
+  EXPECT_EQ(read_answer("gpt_oss", "Hi there").content, "Hi there");
+  EXPECT_EQ(read_answer("gpt_oss", "today").content, "today");
 }
 
 TEST(AnswerParser, ACallCutByMaxTokensIsWhatThereWas) {
-  Answer answer = read("hermes", "<tool_call>\n{\"name\": \"get_weather\", \"arguments\": {\"city\": \"Par");
+  Answer answer = read_answer("hermes", "<tool_call>\n{\"name\": \"get_weather\", \"arguments\": {\"city\": \"Par");
   EXPECT_EQ(calls_of(answer), "get_weather {\"city\": \"Par...\n");
   EXPECT_EQ(answer.content, "");
   EXPECT_EQ(answer.warnings, std::vector<std::string>{"the answer ends within a call"});
-  answer = read("qwen3_coder", "<tool_call>\n<function=get_weather>\n<parameter=city>\nPar</para");
+  answer = read_answer("qwen3_coder", "<tool_call>\n<function=get_weather>\n<parameter=city>\nPar</para");
   EXPECT_EQ(calls_of(answer), "get_weather {\"city\": \"Par</para...\n");
-  answer = read("llama4", "[get_weather(city='Par");
+  answer = read_answer("llama4", "[get_weather(city='Par");
   EXPECT_EQ(calls_of(answer), "get_weather {\"city\": \"Par...\n");
-  answer = read("gemma4", "<|tool_call>call:get_weather{city:<|\"|>Par");
+  answer = read_answer("gemma4", "<|tool_call>call:get_weather{city:<|\"|>Par");
   EXPECT_EQ(calls_of(answer), "get_weather {\"city\": \"Par...\n");
   // A call that is cut before its arguments is content.
-  answer = read("hermes", "Ok <tool_call>\n{\"name\": \"get_wea");
+  answer = read_answer("hermes", "Ok <tool_call>\n{\"name\": \"get_wea");
   EXPECT_EQ(answer.content, "Ok <tool_call>\n{\"name\": \"get_wea");
   EXPECT_EQ(answer.warnings.size(), 1u);
   // A call with whole arguments is whole, even if the rest is cut.
-  answer = read("hermes", "<tool_call>\n{\"name\": \"now\", \"arguments\": {}");
+  answer = read_answer("hermes", "<tool_call>\n{\"name\": \"now\", \"arguments\": {}");
   EXPECT_EQ(calls_of(answer), "now {}\n");
   EXPECT_TRUE(answer.warnings.empty());
 }
@@ -350,7 +351,7 @@ TEST(AnswerParser, WhatIsNoCallIsContentByteForByte) {
            {"gemma4", "<|tool_call>now<tool_call|>"},
            {"gpt_oss", "<|channel|>final"},
        }) {
-    const Answer answer = read(format, text);
+    const Answer answer = read_answer(format, text);
     EXPECT_EQ(answer.content, text);
     EXPECT_TRUE(answer.calls.empty()) << text;
     EXPECT_EQ(answer.warnings.empty(), std::string_view(text).starts_with("</")) << text;
@@ -359,7 +360,7 @@ TEST(AnswerParser, WhatIsNoCallIsContentByteForByte) {
 
 TEST(AnswerParser, ADoubledOpeningTagStillOpens) {
   const Answer answer =
-      read("hermes", "<tool_call>\n<tool_call>\n{\"name\": \"now\", \"arguments\": {}}\n</tool_call>");
+      read_answer("hermes", "<tool_call>\n<tool_call>\n{\"name\": \"now\", \"arguments\": {}}\n</tool_call>");
   EXPECT_EQ(calls_of(answer), "now {}\n");
   EXPECT_EQ(answer.content, "<tool_call>\n");
 }
@@ -367,21 +368,22 @@ TEST(AnswerParser, ADoubledOpeningTagStillOpens) {
 TEST(AnswerParser, AnUnmarkedCallIsOfAKnownFunction) {
   for (const char* text : {R"({"name": "Ann", "parameters": {"a": 1}})", R"({"name": "Ann"})", R"({"city": "Paris"})",
                            "{}", "{ x", R"(Call {"name": "now", "parameters": {}})"}) {
-    const Answer answer = read("llama3_json", text);
+    const Answer answer = read_answer("llama3_json", text);
     EXPECT_EQ(answer.content, text);
     EXPECT_TRUE(answer.calls.empty()) << text;
     EXPECT_TRUE(answer.warnings.empty()) << text;
   }
   for (const char* text : {"[1, 2]", "[see](http://x)", "[now](http://x)", "[Ann(a=1)]", "[]", "[now"}) {
-    EXPECT_EQ(read("llama4", text).content, text);
-    EXPECT_TRUE(read("llama4", text).warnings.empty()) << text;
+    EXPECT_EQ(read_answer("llama4", text).content, text);
+    EXPECT_TRUE(read_answer("llama4", text).warnings.empty()) << text;
   }
 }
 
 TEST(AnswerParser, KeepsTextBetweenCalls) {
-  const Answer answer = read("hermes",
-                             "One.\n<tool_call>{\"name\": \"now\", \"arguments\": {}}</tool_call>\nTwo. \n\n<tool_call>"
-                             "{\"name\": \"now\", \"arguments\": {}}</tool_call>\nThree.\n");
+  const Answer answer =
+      read_answer("hermes",
+                  "One.\n<tool_call>{\"name\": \"now\", \"arguments\": {}}</tool_call>\nTwo. \n\n<tool_call>"
+                  "{\"name\": \"now\", \"arguments\": {}}</tool_call>\nThree.\n");
   EXPECT_EQ(calls_of(answer), "now {}\nnow {}\n");
   EXPECT_EQ(answer.content, "One.\nTwo.\nThree.\n");
 }
@@ -389,11 +391,11 @@ TEST(AnswerParser, KeepsTextBetweenCalls) {
 TEST(AnswerParser, PassesJsonArgumentsByteForByte) {
   const std::string arguments =
       R"({"city" :"\u00e9 \"日本\" \\ \/ 🙂","days":[ 1.50, -0e+5 ],  "x": {"}": "</tool_call>"}})";
-  EXPECT_EQ(
-      calls_of(read("hermes", "<tool_call>{\"name\": \"get_weather\", \"arguments\": " + arguments + "}</tool_call>")),
-      "get_weather " + arguments + "\n");
-  EXPECT_EQ(calls_of(read("hermes",
-                          "<tool_call>{\"name\": \"get_weather\", \"arguments\": {\"city\": \"a\nb\"}}</tool_call>")),
+  EXPECT_EQ(calls_of(read_answer(
+                "hermes", "<tool_call>{\"name\": \"get_weather\", \"arguments\": " + arguments + "}</tool_call>")),
+            "get_weather " + arguments + "\n");
+  EXPECT_EQ(calls_of(read_answer(
+                "hermes", "<tool_call>{\"name\": \"get_weather\", \"arguments\": {\"city\": \"a\nb\"}}</tool_call>")),
             "get_weather {\"city\": \"a\\nb\"}\n");
 }
 
@@ -424,22 +426,22 @@ TEST(AnswerParser, TaggedValuesFollowTheSchema) {
       {"other", "5", "\"5\""},
   };
   for (const auto& [key, value, json] : kCases)
-    EXPECT_EQ(calls_of(read("qwen3_coder", tagged(key, value))),
+    EXPECT_EQ(calls_of(read_answer("qwen3_coder", tagged(key, value))),
               fmt::format("get_weather {{\"{}\": {}}}\n", key, json));
-  EXPECT_EQ(
-      calls_of(read("glm", "<tool_call>get_weather\n<arg_key>other</arg_key>\n<arg_value>5</arg_value>\n</tool_call>")),
-      "get_weather {\"other\": 5}\n");
-  EXPECT_EQ(calls_of(read(
+  EXPECT_EQ(calls_of(read_answer(
+                "glm", "<tool_call>get_weather\n<arg_key>other</arg_key>\n<arg_value>5</arg_value>\n</tool_call>")),
+            "get_weather {\"other\": 5}\n");
+  EXPECT_EQ(calls_of(read_answer(
                 "glm", "<tool_call>get_weather\n<arg_key>city</arg_key>\n<arg_value>\n5\n</arg_value>\n</tool_call>")),
             "get_weather {\"city\": \"\\n5\\n\"}\n");
-  EXPECT_EQ(calls_of(read(
+  EXPECT_EQ(calls_of(read_answer(
                 "deepseek_v4",
                 "<｜DSML｜invoke name=\"x\">\n<｜DSML｜parameter name=\"a\" string=\"false\">[1]</｜DSML｜parameter>"
                 "<｜DSML｜parameter name=\"b\" string=\"true\">[1]</｜DSML｜parameter>\n</｜DSML｜invoke>")),
             "x {\"a\": [1], \"b\": \"[1]\"}\n");
-  EXPECT_EQ(calls_of(read("deepseek_v4",
-                          "<｜DSML｜tool_calls>\n<｜DSML｜invoke name=\"x\">\n{\"a\": 1}\n</｜DSML｜invoke>\n"
-                          "</｜DSML｜tool_calls>")),
+  EXPECT_EQ(calls_of(read_answer("deepseek_v4",
+                                 "<｜DSML｜tool_calls>\n<｜DSML｜invoke name=\"x\">\n{\"a\": 1}\n</｜DSML｜invoke>\n"
+                                 "</｜DSML｜tool_calls>")),
             "x {\"a\": 1}\n");
 }
 
@@ -458,20 +460,20 @@ TEST(AnswerParser, StreamsStringsAsTheyAreWritten) {
 
 TEST(AnswerParser, BrokenArgumentsEndTheCallAndGoOnAsContent) {
   Answer answer =
-      read("hermes", "<tool_call>{\"name\": \"get_weather\", \"arguments\": {\"city\": Paris}}</tool_call> x");
+      read_answer("hermes", "<tool_call>{\"name\": \"get_weather\", \"arguments\": {\"city\": Paris}}</tool_call> x");
   EXPECT_EQ(calls_of(answer), "get_weather {\"city\": ...\n");
   EXPECT_EQ(answer.content, "Paris}} x");
   EXPECT_EQ(answer.warnings.size(), 1u);
-  answer =
-      read("qwen3_coder",
-           "<tool_call>\n<function=get_weather>\n<parameter=city>\nParis\n</parameter>\noops</function></tool_call>");
+  answer = read_answer(
+      "qwen3_coder",
+      "<tool_call>\n<function=get_weather>\n<parameter=city>\nParis\n</parameter>\noops</function></tool_call>");
   EXPECT_EQ(calls_of(answer), "get_weather {\"city\": \"Paris\"...\n");
   EXPECT_EQ(answer.content, "\noops");
 }
 
 TEST(AnswerParser, MakesIdsAsTheFamilyDoes) {
   const auto id_of = [](const char* format, const char* text, uint64_t seed) {
-    return read(format, text, {.id_seed = seed}).calls.at(0).id;
+    return read_answer(format, text, {.id_seed = seed}).calls.at(0).id;
   };
   const char* hermes = "<tool_call>{\"name\": \"now\"}</tool_call>";
   EXPECT_EQ(id_of("hermes", hermes, 1).size(), 29u);
@@ -489,7 +491,7 @@ TEST(AnswerParser, LooksForNoCallsWhereThereAreNoTools) {
            {"hermes", "<tool_call>{\"name\": \"now\", \"arguments\": {}}</tool_call>"},
            {"llama3_json", "{\"name\": \"now\", \"parameters\": {}}"},
            {"gpt_oss", "<|channel|>commentary to=functions.now<|message|>{}"}})
-    EXPECT_EQ(read(format, text, {.calls = false}).content, text);
+    EXPECT_EQ(read_answer(format, text, {.calls = false}).content, text);
 }
 
 TEST(AnswerParser, ReadsLongHostileTexts) {

@@ -19,7 +19,7 @@ using Json = nlohmann::ordered_json;
 using ::testing::HasSubstr;
 using ::testing::Not;
 
-ChatTemplate fixture(const std::string& name) {
+ChatTemplate chat_fixture(const std::string& name) {
   std::ifstream file(std::string(INGOT_TEST_DATA) + "/templates/" + name, std::ios::binary);
   if (!file) throw std::runtime_error("cannot read " + name);
   std::ostringstream text;
@@ -91,12 +91,12 @@ TEST(ChatTemplate, KeepsToItsLimits) {
 TEST(ChatTemplate, PartsBecomeTextWhereTheyAreNotUnderstood) {
   for (const char* name :
        {"chatml.jinja", "headers.jinja", "thinking.jinja"})  // prints Python's list, fails, prints nothing
-    EXPECT_THAT(render(fixture(name), kParts), HasSubstr("One\nTwo")) << name;
+    EXPECT_THAT(render(chat_fixture(name), kParts), HasSubstr("One\nTwo")) << name;
 }
 
 TEST(ChatTemplate, PartsStayWhereTheyAreUnderstood) {
-  EXPECT_THAT(render(fixture("turns.jinja"), kParts), HasSubstr("One\n\nTwo"));  // joined by the template itself
-  EXPECT_THAT(render(fixture("observations.jinja"), kParts), HasSubstr("OneTwo"));
+  EXPECT_THAT(render(chat_fixture("turns.jinja"), kParts), HasSubstr("One\n\nTwo"));  // joined by the template itself
+  EXPECT_THAT(render(chat_fixture("observations.jinja"), kParts), HasSubstr("OneTwo"));
 }
 
 TEST(ChatTemplate, TextBecomesAPartWhereOnlyPartsAreUnderstood) {
@@ -108,7 +108,7 @@ TEST(ChatTemplate, TextBecomesAPartWhereOnlyPartsAreUnderstood) {
 }
 
 TEST(ChatTemplate, SystemJoinsTheUserWhereItIsRefused) {
-  const ChatTemplate chat = fixture("turns.jinja");
+  const ChatTemplate chat = chat_fixture("turns.jinja");
   EXPECT_EQ(render(chat, kSystem), "<s><turn>user\nBe brief.\n\nHi</turn>\n<turn>model\n");
   EXPECT_EQ(render(chat, R"([{"role": "system", "content": "Be brief."},
                              {"role": "user", "content": [{"type": "text", "text": "Hi"}]}])"),
@@ -123,24 +123,25 @@ TEST(ChatTemplate, SystemJoinsTheUserWhereItIsDropped) {
 }
 
 TEST(ChatTemplate, SystemStaysWhereItIsTaken) {
-  EXPECT_THAT(render(fixture("chatml.jinja"), kSystem), HasSubstr("system\nBe brief."));
-  EXPECT_EQ(render(fixture("inst.jinja"), kSystem), "<s>[ASK]Be brief.\n\nHi[/ASK]");  // joined by the template itself
+  EXPECT_THAT(render(chat_fixture("chatml.jinja"), kSystem), HasSubstr("system\nBe brief."));
+  EXPECT_EQ(render(chat_fixture("inst.jinja"), kSystem),
+            "<s>[ASK]Be brief.\n\nHi[/ASK]");  // joined by the template itself
 }
 
 TEST(ChatTemplate, ArgumentsBecomeAnObjectWhereTextIsQuotedTwice) {
   for (const char* name : {"inst.jinja", "headers.jinja"})
-    EXPECT_THAT(render(fixture(name), calling(kAsText, "\"\"").c_str(), kTools), HasSubstr(kAsObject)) << name;
+    EXPECT_THAT(render(chat_fixture(name), calling(kAsText, "\"\"").c_str(), kTools), HasSubstr(kAsObject)) << name;
 }
 
 TEST(ChatTemplate, ArgumentsBecomeAnObjectWhereTextIsRefused) {
-  const std::string text = render(fixture("observations.jinja"), calling(kAsText, "\"\"").c_str(), kTools);
+  const std::string text = render(chat_fixture("observations.jinja"), calling(kAsText, "\"\"").c_str(), kTools);
   EXPECT_THAT(text, HasSubstr("  a := 1\n  b := [\"x\"]\n"));
 }
 
 TEST(ChatTemplate, ArgumentsThatAreNoJsonStayText) {
-  EXPECT_THAT(render(fixture("inst.jinja"), calling("\"not {json\"", "\"\"").c_str(), kTools),
+  EXPECT_THAT(render(chat_fixture("inst.jinja"), calling("\"not {json\"", "\"\"").c_str(), kTools),
               HasSubstr("\"arguments\": \"not {json\""));
-  EXPECT_THROW(render(fixture("observations.jinja"), calling("\"[1]\"", "\"\"").c_str(), kTools), Error);
+  EXPECT_THROW(render(chat_fixture("observations.jinja"), calling("\"[1]\"", "\"\"").c_str(), kTools), Error);
 }
 
 TEST(ChatTemplate, ArgumentsBecomeTextWhereAnObjectIsNotUnderstood) {
@@ -154,7 +155,7 @@ TEST(ChatTemplate, ArgumentsBecomeTextWhereAnObjectIsNotUnderstood) {
 }
 
 TEST(ChatTemplate, ArgumentsStayWhereBothAreUnderstood) {
-  const ChatTemplate chat = fixture("thinking.jinja");
+  const ChatTemplate chat = chat_fixture("thinking.jinja");
   EXPECT_THAT(render(chat, calling(R"("{\"a\":   1}")", "\"\"").c_str(), kTools), HasSubstr("{\"a\":   1}"));
   EXPECT_THAT(render(chat, calling(R"({"a":   1})", "\"\"").c_str(), kTools), HasSubstr("{\"a\": 1}"));
 }
@@ -200,7 +201,7 @@ TEST(ChatTemplate, ABrokenTemplateMakesChatMlAndAWarning) {
 
 TEST(ChatTemplate, WhatTheTemplateRefusesNamesTheLine) {
   try {
-    render(fixture("turns.jinja"), R"([{"role": "user", "content": "a"}, {"role": "user", "content": "b"}])");
+    render(chat_fixture("turns.jinja"), R"([{"role": "user", "content": "a"}, {"role": "user", "content": "b"}])");
     FAIL();
   } catch (const Error& error) {
     EXPECT_STREQ(error.what(), "template line 1: user and model take turns");
@@ -275,12 +276,13 @@ TEST(ChatTemplate, RefusesWhatIsTooMuch) {
 
 TEST(ChatTemplate, DeepArgumentsInTextAreNotParsed) {
   const std::string deep = "\"{\\\"a\\\": " + std::string(5000, '[') + std::string(5000, ']') + "}\"";
-  EXPECT_THAT(render(fixture("inst.jinja"), calling(deep, "\"\"").c_str(), kTools), HasSubstr("\"arguments\": \"{"));
+  EXPECT_THAT(render(chat_fixture("inst.jinja"), calling(deep, "\"\"").c_str(), kTools),
+              HasSubstr("\"arguments\": \"{"));
 }
 
 TEST(ChatTemplate, LastEditSeesWhatTheTemplateWillSee) {
   std::vector<std::string> seen;
-  const ChatTemplate chat = fixture("inst.jinja");
+  const ChatTemplate chat = chat_fixture("inst.jinja");
   const std::string text =
       chat.render(Json::parse(calling(kAsText, "\"\"")), kTools, true, Json::object({{"v", 1}}), [&](Json& part) {
         seen.push_back(part.dump());

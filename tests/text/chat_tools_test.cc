@@ -18,7 +18,7 @@ using Json = nlohmann::ordered_json;
 using ::testing::HasSubstr;
 using ::testing::Not;
 
-const Json kTools = Json::parse(R"([{"type": "function", "function": {"name": "tool_one", "description": "Adds.",
+const Json kTwoTools = Json::parse(R"([{"type": "function", "function": {"name": "tool_one", "description": "Adds.",
     "parameters": {"type": "object", "properties": {"a": {"type": "integer", "description": "A number."}},
                    "required": ["a"]}}}])");
 const Json kAsked = Json::parse(R"([{"role": "user", "content": "Add."}])");
@@ -41,8 +41,8 @@ TEST(ChatTools, NothingIsDropped) {
     SCOPED_TRACE(entry.path().filename().string());
     const ChatTemplate chat(text_of(entry.path()), "<s>", "</s>");
     if (chat.render(kAsked, nullptr, true, nullptr).find("Add.") == std::string::npos) continue;  // not a chat template
-    EXPECT_THAT(chat.render(kAsked, kTools, true, nullptr), HasSubstr("tool_one"));
-    const std::string text = chat.render(kCalled, kTools, true, nullptr);
+    EXPECT_THAT(chat.render(kAsked, kTwoTools, true, nullptr), HasSubstr("tool_one"));
+    const std::string text = chat.render(kCalled, kTwoTools, true, nullptr);
     for (const char* said : {"Add.", "tool_one", "tool_two", "31415", "result_three"})
       EXPECT_THAT(text, HasSubstr(said));
     // Earlier calls stay if a later request offers no tools.
@@ -58,7 +58,7 @@ TEST(ChatTools, NothingIsDropped) {
 
 TEST(ChatTools, AreToldInWordsWhereTheTemplateHasNoPlace) {
   const ChatTemplate chat = ChatTemplate::chatml_default();
-  const std::string text = chat.render(kCalled, kTools, true, nullptr);
+  const std::string text = chat.render(kCalled, kTwoTools, true, nullptr);
   EXPECT_THAT(text, HasSubstr("<|im_start|>system\nYou can call tools."));
   EXPECT_THAT(text, HasSubstr(R"(<tools>
 {"type": "function", "function": {"name": "tool_one", "description": "Adds.", "parameters": {)"));
@@ -80,7 +80,7 @@ TEST(ChatTools, JoinTheSystemMessageAndTheText) {
                                                               {"name": "b"}]},
     {"role": "tool", "content": [{"type": "text", "text": "one"}]}, {"role": "tool", "content": "two"},
     {"role": "user", "content": "So?"}])");
-  const std::string text = chat.render(messages, kTools, true, nullptr);
+  const std::string text = chat.render(messages, kTwoTools, true, nullptr);
   EXPECT_THAT(text, HasSubstr("<|im_start|>system\nBe brief.\n\nYou can call tools."));
   EXPECT_THAT(text, HasSubstr(R"(<|im_start|>assistant
 I add.
@@ -98,8 +98,8 @@ TEST(ChatTools, JoinTheUserWhereThereIsNoSystem) {
       "{% for m in messages %}{% if m.role == 'system' %}{{ raise_exception('no system') }}{% endif %}"
       "[{{ m.role }}]{{ m.content }}{% endfor %}",
       "<s>", "</s>");
-  const std::string text = chat.render(kCalled, kTools, true, nullptr);
-  EXPECT_THAT(text, testing::StartsWith("[user]You can call tools."));
+  const std::string text = chat.render(kCalled, kTwoTools, true, nullptr);
+  EXPECT_THAT(text, ::testing::StartsWith("[user]You can call tools."));
   EXPECT_THAT(text, HasSubstr("Add.[assistant]<tool_call>"));
 }
 

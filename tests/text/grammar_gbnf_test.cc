@@ -18,9 +18,9 @@ namespace {
 using ingot::testing::read;
 using ::testing::HasSubstr;
 
-bool accepts(std::string_view grammar, std::string_view text) { return read(*compile_gbnf(grammar), text).second; }
+bool gbnf_accepts(std::string_view grammar, std::string_view text) { return read(*compile_gbnf(grammar), text).second; }
 
-std::string error_of(std::string_view grammar) {
+std::string gbnf_error(std::string_view grammar) {
   return ingot::testing::error_of([&] { compile_gbnf(grammar); });
 }
 
@@ -203,58 +203,58 @@ TEST(GrammarGbnf, AgreesWithThePlainMatcherOnRandomGrammars) {
 // ---- Notation and messages
 
 TEST(GrammarGbnf, ReadsItsNotation) {
-  EXPECT_TRUE(accepts("root ::= \"\\x41\\u00e9\\U0001F600\\n\\t\\\"\\\\\\[\\]\"", "Aé😀\n\t\"\\[]"));
-  EXPECT_TRUE(accepts("# first\n\nroot ::= a-b # then\na-b\t::= (\n \"x\" # in\n | \"y\"\n)+\n", "xyx"));
-  EXPECT_TRUE(accepts("root ::=\n  \"a\" |\n  \"b\"\n  | \"c\"\r\nx ::= \"d\"", "c"));
-  EXPECT_TRUE(accepts("root ::= [^\\]a-c-] [-x] [x-]", "d--"));
-  EXPECT_FALSE(accepts("root ::= [^\\]a-c-] [-x] [x-]", "b--"));
-  EXPECT_TRUE(accepts("root ::= \"a\"{2}\"b\"{1,}\"c\"{ 0 , 1 }", "aabb"));
-  EXPECT_TRUE(accepts("root ::= . .", "é\n"));
-  EXPECT_FALSE(accepts("root ::= .", "\xff"));
-  EXPECT_TRUE(accepts("root ::= \"a\" | ", ""));
+  EXPECT_TRUE(gbnf_accepts("root ::= \"\\x41\\u00e9\\U0001F600\\n\\t\\\"\\\\\\[\\]\"", "Aé😀\n\t\"\\[]"));
+  EXPECT_TRUE(gbnf_accepts("# first\n\nroot ::= a-b # then\na-b\t::= (\n \"x\" # in\n | \"y\"\n)+\n", "xyx"));
+  EXPECT_TRUE(gbnf_accepts("root ::=\n  \"a\" |\n  \"b\"\n  | \"c\"\r\nx ::= \"d\"", "c"));
+  EXPECT_TRUE(gbnf_accepts("root ::= [^\\]a-c-] [-x] [x-]", "d--"));
+  EXPECT_FALSE(gbnf_accepts("root ::= [^\\]a-c-] [-x] [x-]", "b--"));
+  EXPECT_TRUE(gbnf_accepts("root ::= \"a\"{2}\"b\"{1,}\"c\"{ 0 , 1 }", "aabb"));
+  EXPECT_TRUE(gbnf_accepts("root ::= . .", "é\n"));
+  EXPECT_FALSE(gbnf_accepts("root ::= .", "\xff"));
+  EXPECT_TRUE(gbnf_accepts("root ::= \"a\" | ", ""));
 }
 
 TEST(GrammarGbnf, SaysWhereAGrammarIsWrong) {
-  EXPECT_THAT(error_of("root ::= \"a\n"), HasSubstr("line 1, column 12: '\"' is expected"));
-  EXPECT_THAT(error_of("root ::= x\nx = \"a\""), HasSubstr("line 2, column 3: '::=' is expected, not '='"));
-  EXPECT_THAT(error_of("root ::= (\"é\" ]"), HasSubstr("line 1, column 15: ')' is expected, not ']'"));
-  EXPECT_THAT(error_of("root ::= \"a\" ) "), HasSubstr("line 1, column 14: the end of the line, or"));
-  EXPECT_THAT(error_of("root ::= a b\na ::= \"x\""), HasSubstr("line 1, column 12: the rule 'b' is not defined"));
-  EXPECT_THAT(error_of("root ::= \"a\"\nroot ::= \"b\""),
+  EXPECT_THAT(gbnf_error("root ::= \"a\n"), HasSubstr("line 1, column 12: '\"' is expected"));
+  EXPECT_THAT(gbnf_error("root ::= x\nx = \"a\""), HasSubstr("line 2, column 3: '::=' is expected, not '='"));
+  EXPECT_THAT(gbnf_error("root ::= (\"é\" ]"), HasSubstr("line 1, column 15: ')' is expected, not ']'"));
+  EXPECT_THAT(gbnf_error("root ::= \"a\" ) "), HasSubstr("line 1, column 14: the end of the line, or"));
+  EXPECT_THAT(gbnf_error("root ::= a b\na ::= \"x\""), HasSubstr("line 1, column 12: the rule 'b' is not defined"));
+  EXPECT_THAT(gbnf_error("root ::= \"a\"\nroot ::= \"b\""),
               HasSubstr("line 2, column 1: the rule 'root' is defined twice"));
-  EXPECT_THAT(error_of("start ::= \"a\""), HasSubstr("line 1, column 14: there is no rule 'root'"));
-  EXPECT_THAT(error_of(""), HasSubstr("line 1, column 1: there is no rule 'root'"));
-  EXPECT_THAT(error_of("root ::= *"), HasSubstr("column 10: '*' has nothing before it"));
-  EXPECT_THAT(error_of("root ::= \"a\"{3,2}"), HasSubstr("out of order"));
-  EXPECT_THAT(error_of("root ::= \"a\"{70000}"), HasSubstr("more than 65535"));
-  EXPECT_THAT(error_of("root ::= \"a\"{x}"), HasSubstr("a number is expected, not 'x'"));
-  EXPECT_THAT(error_of("root ::= [b-a]"), HasSubstr("column 11: the ends of a range"));
-  EXPECT_THAT(error_of("root ::= []"), HasSubstr("a class without characters"));
-  EXPECT_THAT(error_of("root ::= \"\\q\""), HasSubstr("column 11: this escape is not known"));
-  EXPECT_THAT(error_of("root ::= \"\\ud800\""), HasSubstr("not a Unicode code point"));
-  EXPECT_THAT(error_of("root ::= <think>"), HasSubstr("column 10: a token"));
-  EXPECT_THAT(error_of("root ::= !<[1]>"), HasSubstr("a token"));
-  EXPECT_THAT(error_of("root ::= [z-a]"), HasSubstr("line 1, column 11: the ends of a range"));
-  EXPECT_THAT(error_of("root ::= \"\\x{110000}\""), HasSubstr("column 13: a hexadecimal digit is expected"));
-  EXPECT_THAT(error_of("root ::= \"\\U00110000\""), HasSubstr("not a Unicode code point"));
-  EXPECT_THAT(error_of("root ::=\n\"\xff\""), HasSubstr("line 2, column 2: this is not UTF-8"));
-  EXPECT_THAT(error_of(std::string("root ::= \"a\0\"", 14)), HasSubstr("line 1, column 12: a NUL character"));
-  EXPECT_THAT(error_of("root ::= \"a\"{0,1000000000}"), HasSubstr("column 22: a repetition of more than 65535"));
-  EXPECT_THAT(error_of("root ::= \"a\"{-1}"), HasSubstr("line 1, column 14: a number is expected, not '-'"));
+  EXPECT_THAT(gbnf_error("start ::= \"a\""), HasSubstr("line 1, column 14: there is no rule 'root'"));
+  EXPECT_THAT(gbnf_error(""), HasSubstr("line 1, column 1: there is no rule 'root'"));
+  EXPECT_THAT(gbnf_error("root ::= *"), HasSubstr("column 10: '*' has nothing before it"));
+  EXPECT_THAT(gbnf_error("root ::= \"a\"{3,2}"), HasSubstr("out of order"));
+  EXPECT_THAT(gbnf_error("root ::= \"a\"{70000}"), HasSubstr("more than 65535"));
+  EXPECT_THAT(gbnf_error("root ::= \"a\"{x}"), HasSubstr("a number is expected, not 'x'"));
+  EXPECT_THAT(gbnf_error("root ::= [b-a]"), HasSubstr("column 11: the ends of a range"));
+  EXPECT_THAT(gbnf_error("root ::= []"), HasSubstr("a class without characters"));
+  EXPECT_THAT(gbnf_error("root ::= \"\\q\""), HasSubstr("column 11: this escape is not known"));
+  EXPECT_THAT(gbnf_error("root ::= \"\\ud800\""), HasSubstr("not a Unicode code point"));
+  EXPECT_THAT(gbnf_error("root ::= <think>"), HasSubstr("column 10: a token"));
+  EXPECT_THAT(gbnf_error("root ::= !<[1]>"), HasSubstr("a token"));
+  EXPECT_THAT(gbnf_error("root ::= [z-a]"), HasSubstr("line 1, column 11: the ends of a range"));
+  EXPECT_THAT(gbnf_error("root ::= \"\\x{110000}\""), HasSubstr("column 13: a hexadecimal digit is expected"));
+  EXPECT_THAT(gbnf_error("root ::= \"\\U00110000\""), HasSubstr("not a Unicode code point"));
+  EXPECT_THAT(gbnf_error("root ::=\n\"\xff\""), HasSubstr("line 2, column 2: this is not UTF-8"));
+  EXPECT_THAT(gbnf_error(std::string("root ::= \"a\0\"", 14)), HasSubstr("line 1, column 12: a NUL character"));
+  EXPECT_THAT(gbnf_error("root ::= \"a\"{0,1000000000}"), HasSubstr("column 22: a repetition of more than 65535"));
+  EXPECT_THAT(gbnf_error("root ::= \"a\"{-1}"), HasSubstr("line 1, column 14: a number is expected, not '-'"));
 }
 
 TEST(GrammarGbnf, RefusesLeftRecursionThatIsNotDirect) {
-  EXPECT_THAT(error_of("root ::= a\na ::= b \"x\" | \"y\"\nb ::= c? a\nc ::= \"q\""),
+  EXPECT_THAT(gbnf_error("root ::= a\na ::= b \"x\" | \"y\"\nb ::= c? a\nc ::= \"q\""),
               HasSubstr("line 2, column 1: a rule begins with itself (a -> b -> a)"));
-  EXPECT_THAT(error_of("root ::= \"x\"? root \"y\" | \"z\""), HasSubstr("(root -> root)"));
-  EXPECT_THAT(error_of("root ::= root \"y\""), HasSubstr("line 1, column 1: no text can match"));
+  EXPECT_THAT(gbnf_error("root ::= \"x\"? root \"y\" | \"z\""), HasSubstr("(root -> root)"));
+  EXPECT_THAT(gbnf_error("root ::= root \"y\""), HasSubstr("line 1, column 1: no text can match"));
 }
 
 TEST(GrammarGbnf, LeftRecursionIsRepetition) {
   const char* grammar = "root ::= e\ne ::= e [-+] t | t\nt ::= t \"*\" f | f | t\nf ::= [0-9] | \"(\" e \")\"";
-  EXPECT_TRUE(accepts(grammar, "1-2*(3+4)*5"));
-  EXPECT_FALSE(accepts(grammar, "1-*2"));
-  EXPECT_TRUE(accepts("root ::= root root | \"a\"", "aaaaaa"));
+  EXPECT_TRUE(gbnf_accepts(grammar, "1-2*(3+4)*5"));
+  EXPECT_FALSE(gbnf_accepts(grammar, "1-*2"));
+  EXPECT_TRUE(gbnf_accepts("root ::= root root | \"a\"", "aaaaaa"));
 }
 
 TEST(GrammarGbnf, RulesWithoutTextAreLeftOut) {
@@ -274,9 +274,9 @@ TEST(GrammarGbnf, AmbiguityCostsNoPower) {
       "root ::= (\"a\" | \"aa\" | x)*\nx ::= \"a\" | \"a\" x | \"a\" x \"a\"",
   };
   for (const char* grammar : grammars) {
-    EXPECT_TRUE(accepts(grammar, std::string(300, 'a'))) << grammar;
+    EXPECT_TRUE(gbnf_accepts(grammar, std::string(300, 'a'))) << grammar;
   }
-  EXPECT_TRUE(accepts(grammars[2], std::string(100, '(') + "a" + std::string(100, ')')));
+  EXPECT_TRUE(gbnf_accepts(grammars[2], std::string(100, '(') + "a" + std::string(100, ')')));
 }
 
 TEST(GrammarGbnf, LargeGrammarsEndSoon) {
@@ -288,30 +288,31 @@ TEST(GrammarGbnf, LargeGrammarsEndSoon) {
   for (int i = 0; i < 15000; ++i) wide += fmt::format("\"word{}\" | ", i);
   nested += std::string(100000, '(') + "\"a\"" + std::string(100000, ')');
   EXPECT_EQ(read(*compile_gbnf(doubled), std::string(3000, 'a')).first, 3000u);
-  EXPECT_TRUE(accepts(chain, std::string(2000, 'a') + "b"));
-  EXPECT_TRUE(accepts(wide + "\"x\")", "word14999"));
-  EXPECT_THAT(error_of(nested), HasSubstr("too deeply"));
-  EXPECT_TRUE(accepts("root ::= " + std::string(256, '(') + "\"a\"" + std::string(256, ')'), "a"));
-  EXPECT_THAT(error_of("root ::= " + std::string(257, '(')), HasSubstr("column 267: groups nest too deeply"));
+  EXPECT_TRUE(gbnf_accepts(chain, std::string(2000, 'a') + "b"));
+  EXPECT_TRUE(gbnf_accepts(wide + "\"x\")", "word14999"));
+  EXPECT_THAT(gbnf_error(nested), HasSubstr("too deeply"));
+  EXPECT_TRUE(gbnf_accepts("root ::= " + std::string(256, '(') + "\"a\"" + std::string(256, ')'), "a"));
+  EXPECT_THAT(gbnf_error("root ::= " + std::string(257, '(')), HasSubstr("column 267: groups nest too deeply"));
   std::string names = "root ::= \"a\"\n";
   for (int i = 0; i < 10000; ++i) names += fmt::format("r{}::=\"\"\n", i);
-  EXPECT_THAT(error_of(names), HasSubstr("more than 10000 rules"));
-  EXPECT_THAT(error_of("root ::= \"" + std::string(2 << 20, 'a') + "\""), HasSubstr("at most"));
+  EXPECT_THAT(gbnf_error(names), HasSubstr("more than 10000 rules"));
+  EXPECT_THAT(gbnf_error("root ::= \"" + std::string(2 << 20, 'a') + "\""), HasSubstr("at most"));
 }
 
 TEST(GrammarGbnf, LargeRepetitionsEndSoon) {
-  EXPECT_TRUE(accepts("root ::= (\"a\" x){1000,65535}\nx ::= \"(\" x \")\" | \"\"", std::string(5000, 'a')));
-  EXPECT_FALSE(accepts("root ::= ((\"a\"{3}){2}){2}", std::string(11, 'a')));
-  EXPECT_TRUE(accepts("root ::= ((\"a\"{3}){2}){2}", std::string(12, 'a')));
+  EXPECT_TRUE(gbnf_accepts("root ::= (\"a\" x){1000,65535}\nx ::= \"(\" x \")\" | \"\"", std::string(5000, 'a')));
+  EXPECT_FALSE(gbnf_accepts("root ::= ((\"a\"{3}){2}){2}", std::string(11, 'a')));
+  EXPECT_TRUE(gbnf_accepts("root ::= ((\"a\"{3}){2}){2}", std::string(12, 'a')));
   for (int n : {128, 129}) {
-    EXPECT_TRUE(accepts(fmt::format("root ::= (\"a\" | \"b\"){{1,{}}}", n), std::string(static_cast<size_t>(n), 'a')));
-    EXPECT_FALSE(accepts(fmt::format("root ::= \"a\"{{1,{}}}", n), std::string(static_cast<size_t>(n) + 1, 'a')));
+    EXPECT_TRUE(
+        gbnf_accepts(fmt::format("root ::= (\"a\" | \"b\"){{1,{}}}", n), std::string(static_cast<size_t>(n), 'a')));
+    EXPECT_FALSE(gbnf_accepts(fmt::format("root ::= \"a\"{{1,{}}}", n), std::string(static_cast<size_t>(n) + 1, 'a')));
   }
-  EXPECT_TRUE(accepts("root ::= \"a\"{10}{10}", std::string(100, 'a')));
-  EXPECT_FALSE(accepts("root ::= \"a\"{1000}{1000}", std::string(5000, 'a')));
-  EXPECT_TRUE(accepts("root ::= (\"a\"*)*", "aaa"));
-  EXPECT_TRUE(accepts("root ::= (\"\" | \"a\")*", "aaa"));
-  EXPECT_TRUE(accepts("root ::= ((x?){0,60000}){0,60000}\nx ::= \"a\" x? \"b\" | \"a\"", std::string(200, 'a')));
+  EXPECT_TRUE(gbnf_accepts("root ::= \"a\"{10}{10}", std::string(100, 'a')));
+  EXPECT_FALSE(gbnf_accepts("root ::= \"a\"{1000}{1000}", std::string(5000, 'a')));
+  EXPECT_TRUE(gbnf_accepts("root ::= (\"a\"*)*", "aaa"));
+  EXPECT_TRUE(gbnf_accepts("root ::= (\"\" | \"a\")*", "aaa"));
+  EXPECT_TRUE(gbnf_accepts("root ::= ((x?){0,60000}){0,60000}\nx ::= \"a\" x? \"b\" | \"a\"", std::string(200, 'a')));
 }
 
 TEST(GrammarGbnf, TextNestsOnlySoDeep) {

@@ -14,7 +14,7 @@ namespace {
 using ingot::testing::accepts;
 using ::testing::HasSubstr;
 
-std::string error_of(std::string_view grammar) {
+std::string lark_error(std::string_view grammar) {
   return ingot::testing::error_of([&] { compile_lark(grammar); });
 }
 
@@ -53,31 +53,32 @@ TEST(GrammarLark, RepeatsInBraces) {
 }
 
 TEST(GrammarLark, SaysWhereAGrammarIsWrong) {
-  EXPECT_THAT(error_of("start: x\nx \"a\""), HasSubstr("line 2, column 3: ':' is expected, not '\"'"));
-  EXPECT_THAT(error_of("start: \"a\n"), HasSubstr("line 1, column 10: '\"' is expected"));
-  EXPECT_THAT(error_of("start: /a\n"), HasSubstr("line 1, column 10: '/' is expected"));
-  EXPECT_THAT(error_of("start: (\"a\"]"), HasSubstr("column 12: ')' is expected, not ']'"));
-  EXPECT_THAT(error_of("start: \"a\" )"), HasSubstr("column 12: the end of the line, or"));
-  EXPECT_THAT(error_of("start: NAME"), HasSubstr("column 8: 'NAME' is not defined"));
-  EXPECT_THAT(error_of("start: \"a\"\nstart: \"b\""), HasSubstr("line 2, column 1: 'start' is defined twice"));
-  EXPECT_THAT(error_of("begin: \"a\""), HasSubstr("no rule 'start'"));
-  EXPECT_THAT(error_of("start: A\nA: b\nb: \"c\""),
+  EXPECT_THAT(lark_error("start: x\nx \"a\""), HasSubstr("line 2, column 3: ':' is expected, not '\"'"));
+  EXPECT_THAT(lark_error("start: \"a\n"), HasSubstr("line 1, column 10: '\"' is expected"));
+  EXPECT_THAT(lark_error("start: /a\n"), HasSubstr("line 1, column 10: '/' is expected"));
+  EXPECT_THAT(lark_error("start: (\"a\"]"), HasSubstr("column 12: ')' is expected, not ']'"));
+  EXPECT_THAT(lark_error("start: \"a\" )"), HasSubstr("column 12: the end of the line, or"));
+  EXPECT_THAT(lark_error("start: NAME"), HasSubstr("column 8: 'NAME' is not defined"));
+  EXPECT_THAT(lark_error("start: \"a\"\nstart: \"b\""), HasSubstr("line 2, column 1: 'start' is defined twice"));
+  EXPECT_THAT(lark_error("begin: \"a\""), HasSubstr("no rule 'start'"));
+  EXPECT_THAT(lark_error("start: A\nA: b\nb: \"c\""),
               HasSubstr("line 2, column 4: a terminal cannot contain the rule 'b'"));
-  EXPECT_THAT(error_of("start: /a/i"), HasSubstr("column 11: the regular expression has the flags 'i'"));
-  EXPECT_THAT(error_of("start: \"x\" /a(/"), HasSubstr("column 12: the regular expression"));
-  EXPECT_THAT(error_of("start: %json {\"minimum\": \"x\"}"), HasSubstr("column 14: "));
-  EXPECT_THAT(error_of("start: %json {\"a\": 1"), HasSubstr("column 14: this JSON object does not end"));
-  EXPECT_THAT(error_of("start: <tool>"), HasSubstr("a token by name"));
-  EXPECT_THAT(error_of("start: \"ab\"..\"c\""), HasSubstr("a range must go from one character"));
-  EXPECT_THAT(error_of("start: \"a\"~3..2"), HasSubstr("out of order"));
-  EXPECT_THAT(error_of("start: \"\\d\""), HasSubstr("this escape is not known"));
-  EXPECT_THAT(error_of("start[capture]: \"a\""), HasSubstr("attributes of rules"));
-  EXPECT_THAT(error_of("start{x}: x"), HasSubstr("templates of rules"));
-  EXPECT_THAT(error_of("%import common.FOO"), HasSubstr("column 16: the library 'common' has no 'FOO'"));
-  EXPECT_THAT(error_of("%import python.NAME"), HasSubstr("'common', the only library"));
-  EXPECT_THAT(error_of("%declare A\nstart: A"), HasSubstr("line 1, column 1: '%declare' is not supported"));
-  EXPECT_THAT(error_of("%llguidance {\"no_forcing\": true}"), HasSubstr("no option of llguidance"));
-  EXPECT_THAT(error_of("start: a | b\na: b \"x\"\nb: a \"y\" | \"z\""), HasSubstr("begins with itself (a -> b -> a)"));
+  EXPECT_THAT(lark_error("start: /a/i"), HasSubstr("column 11: the regular expression has the flags 'i'"));
+  EXPECT_THAT(lark_error("start: \"x\" /a(/"), HasSubstr("column 12: the regular expression"));
+  EXPECT_THAT(lark_error("start: %json {\"minimum\": \"x\"}"), HasSubstr("column 14: "));
+  EXPECT_THAT(lark_error("start: %json {\"a\": 1"), HasSubstr("column 14: this JSON object does not end"));
+  EXPECT_THAT(lark_error("start: <tool>"), HasSubstr("a token by name"));
+  EXPECT_THAT(lark_error("start: \"ab\"..\"c\""), HasSubstr("a range must go from one character"));
+  EXPECT_THAT(lark_error("start: \"a\"~3..2"), HasSubstr("out of order"));
+  EXPECT_THAT(lark_error("start: \"\\d\""), HasSubstr("this escape is not known"));
+  EXPECT_THAT(lark_error("start[capture]: \"a\""), HasSubstr("attributes of rules"));
+  EXPECT_THAT(lark_error("start{x}: x"), HasSubstr("templates of rules"));
+  EXPECT_THAT(lark_error("%import common.FOO"), HasSubstr("column 16: the library 'common' has no 'FOO'"));
+  EXPECT_THAT(lark_error("%import python.NAME"), HasSubstr("'common', the only library"));
+  EXPECT_THAT(lark_error("%declare A\nstart: A"), HasSubstr("line 1, column 1: '%declare' is not supported"));
+  EXPECT_THAT(lark_error("%llguidance {\"no_forcing\": true}"), HasSubstr("no option of llguidance"));
+  EXPECT_THAT(lark_error("start: a | b\na: b \"x\"\nb: a \"y\" | \"z\""),
+              HasSubstr("begins with itself (a -> b -> a)"));
 }
 
 }  // namespace

@@ -12,23 +12,23 @@ namespace {
 
 constexpr size_t kMaxBytes = size_t{4} << 20;
 
-GrammarText schema(int i) { return {GrammarKind::kSchema, fmt::format(R"({{"const":"value {}"}})", i)}; }
+GrammarText numbered_schema(int i) { return {GrammarKind::kSchema, fmt::format(R"({{"const":"value {}"}})", i)}; }
 
 TEST(ModelGrammars, KeepsWhatWasUsedLastWithinItsBytes) {
   const auto tokenizer = testing::fixture_tokenizer("bpe_llama3");
   ModelGrammars grammars(*tokenizer, tokenizer->n_vocab(), kMaxBytes);
-  const auto first = grammars.get(schema(0));
+  const auto first = grammars.get(numbered_schema(0));
   size_t most = 0;
   for (int i = 1; i < 3000; ++i) {
-    grammars.get(schema(i));
+    grammars.get(numbered_schema(i));
     if (i % 8 == 0) {
-      EXPECT_EQ(grammars.get(schema(0)), first) << i;
+      EXPECT_EQ(grammars.get(numbered_schema(0)), first) << i;
     }
     most = std::max(most, grammars.n_cached());
   }
   EXPECT_GT(most, 8u);
   EXPECT_LT(most, 400u);  // each takes at least ten kilobytes
-  EXPECT_EQ(grammars.get(schema(2999)), grammars.get(schema(2999)));
+  EXPECT_EQ(grammars.get(numbered_schema(2999)), grammars.get(numbered_schema(2999)));
 }
 
 TEST(ModelGrammars, OptionsMakeOtherGrammarsAndWarningsComeAgain) {

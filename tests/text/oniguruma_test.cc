@@ -11,11 +11,6 @@
 namespace ingot {
 namespace {
 
-size_t n_characters(std::string_view text) {
-  return static_cast<size_t>(
-      std::count_if(text.begin(), text.end(), [](char c) { return (static_cast<unsigned char>(c) & 0xC0) != 0x80; }));
-}
-
 TEST(Oniguruma, CutsWhereTheReferenceCuts) {
   const auto golden = testing::read_json(std::string(INGOT_TEST_DATA) + "/tokenizers/hf/onig.json");
   const auto texts = golden.at("texts").get<std::vector<std::string>>();
@@ -27,7 +22,7 @@ TEST(Oniguruma, CutsWhereTheReferenceCuts) {
     const Pretokenizer pretokenizer(views);
     for (size_t t = 0; t < texts.size(); ++t) {
       std::vector<size_t> sizes;
-      pretokenizer.split(texts[t], [&](std::string_view piece) { sizes.push_back(n_characters(piece)); });
+      pretokenizer.split(texts[t], [&](std::string_view piece) { sizes.push_back(testing::n_characters(piece)); });
       EXPECT_EQ(sizes, golden["pieces"][p][t].get<std::vector<size_t>>())
           << patterns[p] << " (" << translated << ") on " << printable(texts[t]);
     }

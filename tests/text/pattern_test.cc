@@ -48,10 +48,10 @@ TEST(Pattern, FindsAPart) {
 
 TEST(Pattern, HostileOnesAreRefused) {
   for (const char* bad : {"(", "[a", "*a", "(?P<", "\\"})
-    EXPECT_THAT(complaint([&] { Pattern{bad}; }), testing::HasSubstr(" at ")) << bad;
-  EXPECT_THAT(complaint([] { Pattern(std::string(5000, 'a')); }), testing::HasSubstr("5000 bytes long"));
+    EXPECT_THAT(complaint([&] { Pattern{bad}; }), ::testing::HasSubstr(" at ")) << bad;
+  EXPECT_THAT(complaint([] { Pattern(std::string(5000, 'a')); }), ::testing::HasSubstr("5000 bytes long"));
   EXPECT_THAT(complaint([] { Pattern("(a+)+$").matches_start(std::string(64, 'a') + "!"); }),
-              testing::HasSubstr("match limit"));
+              ::testing::HasSubstr("match limit"));
   EXPECT_NE(complaint([] { Pattern("a").matches_start("\xff"); }), "");
 }
 

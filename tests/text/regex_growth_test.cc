@@ -12,7 +12,7 @@
 namespace ingot {
 namespace {
 
-using testing::HasSubstr;
+using ::testing::HasSubstr;
 
 std::string refusal_of(std::string_view pattern) {
   try {

@@ -18,13 +18,11 @@ namespace {
 
 constexpr MachineOptions kAnyOrder{.any_order = true};
 
-using ingot::testing::accepts;
-
-bool accepts(std::string_view schema, std::string_view text, MachineOptions options = kAnyOrder) {
-  return accepts(*compile_schema(schema, {}, options), text);
+bool machine_accepts(std::string_view schema, std::string_view text, MachineOptions options = kAnyOrder) {
+  return testing::accepts(*compile_schema(schema, {}, options), text);
 }
 
-std::string refusal(std::string_view schema) {
+std::string machine_refusal(std::string_view schema) {
   return ingot::testing::error_of([&] { compile_schema(schema, {}, kAnyOrder); });
 }
 
@@ -49,7 +47,7 @@ TEST(SchemaMachine, AgreesWithJsonschema) {
     }
     for (const auto& test : golden["tests"]) {
       const std::string text = test[0];
-      EXPECT_EQ(accepts(*machine, text), test[1].get<bool>()) << schema << "\n" << text;
+      EXPECT_EQ(testing::accepts(*machine, text), test[1].get<bool>()) << schema << "\n" << text;
       ++(test[1].get<bool>() ? n_valid : n_invalid);
     }
   });
@@ -176,20 +174,20 @@ TEST(SchemaMachine, PatternsThatTakeTooMuchWorkAreRefused) {
 
 TEST(SchemaMachine, WhiteSpaceIsBounded) {
   const auto with = [](size_t n) { return "[\n" + std::string(n - 1, ' ') + "1]"; };
-  EXPECT_TRUE(accepts("{}", with(16)));
-  EXPECT_FALSE(accepts("{}", with(17)));
-  EXPECT_TRUE(accepts("{}", with(240), {.max_blanks = 240}));
-  EXPECT_FALSE(accepts("{}", with(241), {.max_blanks = 240}));
+  EXPECT_TRUE(machine_accepts("{}", with(16)));
+  EXPECT_FALSE(machine_accepts("{}", with(17)));
+  EXPECT_TRUE(machine_accepts("{}", with(240), {.max_blanks = 240}));
+  EXPECT_FALSE(machine_accepts("{}", with(241), {.max_blanks = 240}));
 }
 
 TEST(SchemaMachine, MembersComeInTheOrderOfTheSchema) {
   const char* schema =
       R"({"type":"object","properties":{"b":{"type":"integer"},"a":{"type":"integer"}},"required":["b"]})";
-  EXPECT_TRUE(accepts(schema, R"({"b": 1, "a": 2, "c": 3})", {}));
-  EXPECT_TRUE(accepts(schema, R"({"b":1})", {}));
-  EXPECT_FALSE(accepts(schema, R"({"a": 2, "b": 1})", {}));
-  EXPECT_FALSE(accepts(schema, R"({"c": 3, "b": 1})", {}));
-  EXPECT_TRUE(accepts(schema, R"({"c": 3, "b": 1})", kAnyOrder));
+  EXPECT_TRUE(machine_accepts(schema, R"({"b": 1, "a": 2, "c": 3})", {}));
+  EXPECT_TRUE(machine_accepts(schema, R"({"b":1})", {}));
+  EXPECT_FALSE(machine_accepts(schema, R"({"a": 2, "b": 1})", {}));
+  EXPECT_FALSE(machine_accepts(schema, R"({"c": 3, "b": 1})", {}));
+  EXPECT_TRUE(machine_accepts(schema, R"({"c": 3, "b": 1})", kAnyOrder));
 }
 
 TEST(SchemaMachine, WhatMustComeIsForced) {
@@ -211,18 +209,18 @@ TEST(SchemaMachine, WhatMustComeIsForced) {
 TEST(SchemaMachine, NumbersWithinLimits) {
   const char* limits = R"({"minimum":-1.5,"exclusiveMaximum":12})";
   for (const char* inside : {"-1.5", "-1", "0", "11.999", "1e-7", "\"a\""})
-    EXPECT_TRUE(accepts(limits, inside)) << inside;
+    EXPECT_TRUE(machine_accepts(limits, inside)) << inside;
   for (const char* outside : {"-1.51", "12", "12.0", "-2", "100", "01", "1."})
-    EXPECT_FALSE(accepts(limits, outside)) << outside;
-  EXPECT_TRUE(accepts(R"({"type":"integer","multipleOf":7})", "-3500000000000000000000000000000000000007"));
-  EXPECT_FALSE(accepts(R"({"type":"integer","multipleOf":7})", "-3500000000000000000000000000000000000008"));
-  EXPECT_TRUE(accepts(R"({"multipleOf":0.01})", "19.99"));
-  EXPECT_FALSE(accepts(R"({"multipleOf":0.01})", "19.999"));
+    EXPECT_FALSE(machine_accepts(limits, outside)) << outside;
+  EXPECT_TRUE(machine_accepts(R"({"type":"integer","multipleOf":7})", "-3500000000000000000000000000000000000007"));
+  EXPECT_FALSE(machine_accepts(R"({"type":"integer","multipleOf":7})", "-3500000000000000000000000000000000000008"));
+  EXPECT_TRUE(machine_accepts(R"({"multipleOf":0.01})", "19.99"));
+  EXPECT_FALSE(machine_accepts(R"({"multipleOf":0.01})", "19.999"));
 }
 
 TEST(SchemaMachine, Formats) {
   const auto is = [](const char* format, const std::string& text) {
-    return accepts("{\"type\":\"string\",\"format\":\"" + std::string(format) + "\"}", "\"" + text + "\"");
+    return machine_accepts("{\"type\":\"string\",\"format\":\"" + std::string(format) + "\"}", "\"" + text + "\"");
   };
   EXPECT_TRUE(is("date", "2024-02-29"));
   EXPECT_FALSE(is("date", "2023-02-29"));
@@ -244,7 +242,7 @@ TEST(SchemaMachine, Formats) {
 
 TEST(SchemaMachine, WhatCannotBeEnforcedIsRefusedByPath) {
   const auto says = [](const char* schema, const char* path, const char* keyword) {
-    const std::string text = refusal(schema);
+    const std::string text = machine_refusal(schema);
     EXPECT_NE(text.find(path), std::string::npos) << schema << "\n" << text;
     EXPECT_NE(text.find(keyword), std::string::npos) << schema << "\n" << text;
   };
@@ -265,14 +263,14 @@ TEST(SchemaMachine, LenientSchemasWarn) {
   const auto machine = compile_schema(R"({"properties":{"x":{"pattern":"(a)\\1"}}})", {.is_lenient = true}, kAnyOrder);
   ASSERT_EQ(machine->table().warnings.size(), 1u);
   EXPECT_NE(machine->table().warnings[0].find("#/properties/x"), std::string::npos);
-  EXPECT_TRUE(accepts(*machine, R"({"x": "b"})"));
+  EXPECT_TRUE(testing::accepts(*machine, R"({"x": "b"})"));
 }
 
 TEST(SchemaMachine, SchemasMayHoldThemselves) {
   const char* tree =
       R"({"type":"object","properties":{"v":{"type":"integer"},"kids":{"type":"array","items":{"$ref":"#"}}},"required":["v"],"additionalProperties":false})";
-  EXPECT_TRUE(accepts(tree, R"({"v": 1, "kids": [{"v": 2}, {"v": 3, "kids": [{"v": 4}]}]})"));
-  EXPECT_FALSE(accepts(tree, R"({"v": 1, "kids": [{"v": 2}, {"kids": []}]})"));
+  EXPECT_TRUE(machine_accepts(tree, R"({"v": 1, "kids": [{"v": 2}, {"v": 3, "kids": [{"v": 4}]}]})"));
+  EXPECT_FALSE(machine_accepts(tree, R"({"v": 1, "kids": [{"v": 2}, {"kids": []}]})"));
 }
 
 // The machine never begins an item that could only repeat an earlier item.
@@ -298,8 +296,8 @@ TEST(SchemaMachine, ItemsOfTheGreatestLengthDiffer) {
   for (const int min : {0, 2}) {
     const std::string schema = R"({"items":{"type":"string","maxLength":2,"minLength":)" + std::to_string(min) +
                                R"(},"uniqueItems":true,"type":"array"})";
-    EXPECT_TRUE(accepts(schema, R"(["ab","ac","a\"","é€"])"));
-    EXPECT_EQ(accepts(schema, R"(["ab","a"])"), min == 0);
+    EXPECT_TRUE(machine_accepts(schema, R"(["ab","ac","a\"","é€"])"));
+    EXPECT_EQ(machine_accepts(schema, R"(["ab","a"])"), min == 0);
     const auto machine = compile_schema(schema, {}, kAnyOrder);
     for (const std::string_view text :
          {R"(["ab","ab)", R"(["ab","a\u0062)", R"(["é€","é€)", R"(["ab","é€","xy","é€)"}) {
@@ -341,7 +339,7 @@ TEST(SchemaMachine, NamesOfTheGreatestLengthDiffer) {
     return !state.is_dead();
   };
   const char* two = R"({"type":"object","minProperties":2,"propertyNames":{"maxLength":2}})";
-  EXPECT_TRUE(accepts(two, R"({"ab":1,"a":2,"é€":3})"));
+  EXPECT_TRUE(machine_accepts(two, R"({"ab":1,"a":2,"é€":3})"));
   EXPECT_TRUE(is_open(two, R"({"ab":1,"a)"));
   EXPECT_FALSE(is_open(two, R"({"ab":1,"ab)"));
   EXPECT_FALSE(is_open(two, R"({"ab":1,"a\u0062)"));
@@ -349,17 +347,17 @@ TEST(SchemaMachine, NamesOfTheGreatestLengthDiffer) {
   EXPECT_TRUE(is_open(few, R"({"x":1,"y)"));
   EXPECT_FALSE(is_open(few, R"({"x":1,"x)"));
   EXPECT_FALSE(is_open(few, R"({"yz":1,"yz)"));
-  EXPECT_TRUE(accepts(few, R"({"yz":1,"yy":2,"x":3})"));
+  EXPECT_TRUE(machine_accepts(few, R"({"yz":1,"yy":2,"x":3})"));
   EXPECT_FALSE(is_open(few, R"({"yz":1,"yy":2,"x":3,)"));
 }
 
 TEST(SchemaMachine, DeepAndLargeSchemasEnd) {
   std::string deep, end;
   for (int i = 0; i < 5000; ++i) deep += "{\"not\":", end += "}";
-  EXPECT_NE(refusal(deep + "{}" + end).find("deeper"), std::string::npos);
+  EXPECT_NE(machine_refusal(deep + "{}" + end).find("deeper"), std::string::npos);
   std::string wide = "{\"anyOf\":[{}";
   for (int i = 0; i < 2000; ++i) wide += ",{\"required\":[\"n" + std::to_string(i) + "\"]}";
-  EXPECT_EQ(refusal(wide + "]}"), "no error");
+  EXPECT_EQ(machine_refusal(wide + "]}"), "no error");
 }
 
 }  // namespace

@@ -14,18 +14,18 @@ namespace {
 
 using ::testing::HasSubstr;
 
-constexpr MachineOptions kAnyOrder{.any_order = true};
+constexpr MachineOptions kUnordered{.any_order = true};
 
 bool accepts(std::string_view schema, std::string_view text) {
-  return ingot::testing::accepts(*compile_schema(schema, {}, kAnyOrder), text);
+  return ingot::testing::accepts(*compile_schema(schema, {}, kUnordered), text);
 }
 
 std::string error_of(std::string_view schema) {
-  return ingot::testing::error_of([&] { compile_schema(schema, {}, kAnyOrder); });
+  return ingot::testing::error_of([&] { compile_schema(schema, {}, kUnordered); });
 }
 
 struct Lenient {
-  explicit Lenient(std::string_view schema) : machine(compile_schema(schema, {.is_lenient = true}, kAnyOrder)) {}
+  explicit Lenient(std::string_view schema) : machine(compile_schema(schema, {.is_lenient = true}, kUnordered)) {}
   bool accepts(std::string_view text) { return ingot::testing::accepts(*machine, text); }
   const std::vector<std::string>& warnings() const { return machine->table().warnings; }
   std::unique_ptr<SchemaMachine> machine;
@@ -162,7 +162,7 @@ TEST(Schema, ReferencesThatLeadNowhere) {
 TEST(Schema, KeywordsOfLaterDraftsAreIgnored) {
   const char* schema = R"({"$schema":"http://json-schema.org/draft-04/schema#","if":{"type":"string"},"then":false,
                            "const":5,"properties":{"a":{"contains":{"type":"null"}}}})";
-  const auto machine = compile_schema(schema, {}, kAnyOrder);
+  const auto machine = compile_schema(schema, {}, kUnordered);
   for (const char* text : {"\"a\"", "5", "6", R"({"a":[1]})"})
     EXPECT_TRUE(ingot::testing::accepts(*machine, text)) << text;
   const auto& warnings = machine->table().warnings;
@@ -227,7 +227,7 @@ TEST(Schema, NamesMayBeAnyText) {
                                    {"😀", {{"const", 3}}},
                                    {"__proto__", {{"const", 4}}},
                                    {"a\\b/c~", {{"const", 5}}}}}};
-  const auto machine = compile_schema(schema.dump(), {}, kAnyOrder);
+  const auto machine = compile_schema(schema.dump(), {}, kUnordered);
   for (const char* text : {R"({"\"":1})", R"({"\u0000":2})", R"({"😀":3})", R"({"\ud83d\ude00":3})",
                            R"({"__proto__":4})", R"({"a\\b/c~":5})"})
     EXPECT_TRUE(ingot::testing::accepts(*machine, text)) << text;

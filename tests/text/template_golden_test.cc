@@ -31,12 +31,12 @@ std::tm golden_clock() {
   return time;
 }
 
-struct Outcome {
+struct Rendering {
   std::optional<std::string> text;
   std::string error;
 };
 
-Outcome render(const std::string& source, const Json& variables) {
+Rendering rendering_of(const std::string& source, const Json& variables) {
   try {
     return {Template::parse(source).render(variables, {}, golden_clock), ""};
   } catch (const Error& error) {
@@ -44,7 +44,7 @@ Outcome render(const std::string& source, const Json& variables) {
   }
 }
 
-void expect_same(const Outcome& got, const Json& wanted, const std::string& what) {
+void expect_same(const Rendering& got, const Json& wanted, const std::string& what) {
   if (wanted.is_null()) {
     EXPECT_FALSE(got.text) << what << "\njinja2 refuses it; here it gives: " << got.text.value_or("");
     EXPECT_NE(got.error.find("line "), std::string::npos) << what << ": the error names no line: " << got.error;
@@ -75,7 +75,7 @@ TEST(TemplateGoldens, ChatTemplates) {
     ASSERT_EQ(wanted.size(), conversations.size());
     for (const Json& conversation : conversations) {
       const std::string title = conversation.at("name");
-      expect_same(render(source, variables_of(conversation)), wanted.at(title), name + " of " + title);
+      expect_same(rendering_of(source, variables_of(conversation)), wanted.at(title), name + " of " + title);
     }
   }
   RecordProperty("compared", std::to_string(rendered.size() * conversations.size()));  // for tools/models_table.py
@@ -86,7 +86,7 @@ TEST(TemplateGoldens, Snippets) {
   ASSERT_GE(snippets.at("cases").size(), 700u);
   for (const Json& one : snippets.at("cases")) {
     const std::string source = one.at(0);
-    expect_same(render(source, snippets.at("variables")), one.at(1), source);
+    expect_same(rendering_of(source, snippets.at("variables")), one.at(1), source);
   }
   RecordProperty("compared", std::to_string(snippets.at("cases").size()));
 }

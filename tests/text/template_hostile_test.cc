@@ -29,11 +29,11 @@ std::string repeated(const std::string& text, int n) {
   return out;
 }
 
-struct Row {
+struct HostileRow {
   std::string source, expected;  // a part of the outcome
 };
 
-void expect_rows(const std::vector<Row>& rows) {
+void expect_rows(const std::vector<HostileRow>& rows) {
   for (const auto& [source, expected] : rows) {
     const std::clock_t start = std::clock();
     EXPECT_THAT(outcome(source), HasSubstr(expected)) << source.substr(0, 60);

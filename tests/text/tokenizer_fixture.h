@@ -47,4 +47,10 @@ inline std::unique_ptr<Tokenizer> fixture_tokenizer(const std::string& name) {
   return Tokenizer::create(spec_from_json(fixture(name).at("spec"))->view());
 }
 
+inline size_t n_characters(std::string_view text) {
+  size_t n = 0;
+  for (char c : text) n += (static_cast<unsigned char>(c) & 0xC0) != 0x80;
+  return n;
+}
+
 }  // namespace ingot::testing

@@ -23,7 +23,7 @@ constexpr EncodeOptions kParse{.add_special = false, .parse_special = true};
 
 std::unique_ptr<Tokenizer> make(const OwnedSpec& owned) { return Tokenizer::create(owned.view()); }
 
-std::string refused(const OwnedSpec& owned) {
+std::string spec_refusal(const OwnedSpec& owned) {
   try {
     make(owned);
   } catch (const Error& error) {
@@ -99,7 +99,7 @@ TEST(Tokenizer, StripRulesTakeWhiteSpace) {
   EXPECT_THAT(tokenizer->encode("c <r> \t\u00A0b", kParse), ElementsAre('c', ' ', right, 'b'));
   EXPECT_THAT(tokenizer->encode(" <l><r> ", kParse), ElementsAre(left, right));
   owned->spec.strips = {{1000, true, true}};
-  EXPECT_THAT(refused(*owned), HasSubstr("1000"));
+  EXPECT_THAT(spec_refusal(*owned), HasSubstr("1000"));
 }
 
 TEST(Tokenizer, AddsBosAndEos) {
@@ -238,72 +238,72 @@ TEST(Tokenizer, IdsOutsideOfTheVocabularyAreRefused) {
 TEST(TokenizerRefuses, UnsupportedModels) {
   auto owned = byte_level_spec();
   owned->spec.model = "bert\x1b[31m";
-  EXPECT_THAT(refused(*owned), HasSubstr("test: tokenizer model 'bert\\x1b[31m' is not supported; 'gpt2'"));
+  EXPECT_THAT(spec_refusal(*owned), HasSubstr("test: tokenizer model 'bert\\x1b[31m' is not supported; 'gpt2'"));
 }
 
 TEST(TokenizerRefuses, TablesThatDisagree) {
   auto owned = byte_level_spec();
   owned->spec.scores.assign(258, 0.0f);
-  EXPECT_THAT(refused(*owned), HasSubstr("scores has 258 entries, but there are 259 tokens"));
+  EXPECT_THAT(spec_refusal(*owned), HasSubstr("scores has 258 entries, but there are 259 tokens"));
   owned = byte_level_spec();
   owned->spec.token_types.push_back(1);
-  EXPECT_THAT(refused(*owned), HasSubstr("token_type has 260 entries, but there are 259 tokens"));
+  EXPECT_THAT(spec_refusal(*owned), HasSubstr("token_type has 260 entries, but there are 259 tokens"));
   owned = byte_level_spec();
   owned->spec.token_types[7] = 9;
-  EXPECT_THAT(refused(*owned), HasSubstr("token_type[7] is 9"));
+  EXPECT_THAT(spec_refusal(*owned), HasSubstr("token_type[7] is 9"));
   owned->spec.token_types[7] = -1;
-  EXPECT_THAT(refused(*owned), HasSubstr("token_type[7] is -1"));
-  EXPECT_THAT(refused(OwnedSpec()), HasSubstr("model ''"));
+  EXPECT_THAT(spec_refusal(*owned), HasSubstr("token_type[7] is -1"));
+  EXPECT_THAT(spec_refusal(OwnedSpec()), HasSubstr("model ''"));
   owned->tokens.clear();
-  EXPECT_THAT(refused(*owned), HasSubstr("no tokens"));
+  EXPECT_THAT(spec_refusal(*owned), HasSubstr("no tokens"));
   auto spm = sentencepiece_spec();
   spm->spec.scores.clear();
-  EXPECT_THAT(refused(*spm), HasSubstr("no scores"));
+  EXPECT_THAT(spec_refusal(*spm), HasSubstr("no scores"));
   spm = sentencepiece_spec();
   spm->spec.scores[5] = std::numeric_limits<float>::quiet_NaN();
-  EXPECT_THAT(refused(*spm), HasSubstr("token 5 ('<0x02>') has NaN"));
+  EXPECT_THAT(spec_refusal(*spm), HasSubstr("token 5 ('<0x02>') has NaN"));
 }
 
 TEST(TokenizerRefuses, BadByteTokens) {
   for (const char* text : {"<0x-1>", "<0xZZ>", "<0x 1>", "<0x1>", "<0x041>", "0x41", "<0x4G>", "<0X41>"}) {
     auto owned = sentencepiece_spec();
     owned->tokens[3 + 0x41] = text;
-    EXPECT_THAT(refused(*owned), HasSubstr("token 68 is a byte token")) << text;
+    EXPECT_THAT(spec_refusal(*owned), HasSubstr("token 68 is a byte token")) << text;
   }
   auto owned = sentencepiece_spec();
   owned->tokens[3 + 0x41] = "<0x42>";
-  EXPECT_THAT(refused(*owned), HasSubstr("tokens 68 and 69 both stand for the byte 0x42"));
+  EXPECT_THAT(spec_refusal(*owned), HasSubstr("tokens 68 and 69 both stand for the byte 0x42"));
   owned->tokens[3 + 0x41] = "x";
   owned->spec.token_types[3 + 0x41] = 1;
-  EXPECT_THAT(refused(*owned), HasSubstr("255 byte tokens"));
+  EXPECT_THAT(spec_refusal(*owned), HasSubstr("255 byte tokens"));
 }
 
 TEST(TokenizerRefuses, BadMerges) {
   for (const char* merge : {"", " ", "ab", "a b c", "a  b", " a", "a ", "a b ", " a b"}) {
     auto owned = byte_level_spec();
     owned->merges.push_back(merge);
-    EXPECT_THAT(refused(*owned), HasSubstr("merges[3]")) << merge;
+    EXPECT_THAT(spec_refusal(*owned), HasSubstr("merges[3]")) << merge;
   }
   auto owned = byte_level_spec();
   owned->merges.push_back("a b");
-  EXPECT_THAT(refused(*owned), HasSubstr("merges[3] ('a b') occurs twice"));
+  EXPECT_THAT(spec_refusal(*owned), HasSubstr("merges[3] ('a b') occurs twice"));
   owned->merges.back() = "b nosuch";
-  EXPECT_THAT(refused(*owned), HasSubstr("names 'nosuch', which is not in the vocabulary"));
+  EXPECT_THAT(spec_refusal(*owned), HasSubstr("names 'nosuch', which is not in the vocabulary"));
   owned->merges.back() = "b a";
-  EXPECT_THAT(refused(*owned), HasSubstr("names 'ba'"));
+  EXPECT_THAT(spec_refusal(*owned), HasSubstr("names 'ba'"));
 }
 
 TEST(TokenizerRefuses, EmptyAndIllFormedTokens) {
   auto owned = byte_level_spec();
   add_token(*owned, "", TokenType::kUserDefined);
-  EXPECT_THAT(refused(*owned), HasSubstr("token 259 ('') is empty"));
+  EXPECT_THAT(spec_refusal(*owned), HasSubstr("token 259 ('') is empty"));
   owned->spec.token_types.back() = 1;  // harmless for a normal token, which is not searched for
   EXPECT_EQ(make(*owned)->decode(std::vector<int32_t>{259}), "");
   auto spm = sentencepiece_spec();
   add_token(*spm, "", TokenType::kNormal);
-  EXPECT_THAT(refused(*spm), HasSubstr("is empty"));
+  EXPECT_THAT(spec_refusal(*spm), HasSubstr("is empty"));
   spm->tokens.back() = "\xC3";
-  EXPECT_THAT(refused(*spm), HasSubstr("('\\xc3') is not UTF-8"));
+  EXPECT_THAT(spec_refusal(*spm), HasSubstr("('\\xc3') is not UTF-8"));
 }
 
 TEST(Tokenizer, OddTokensOfByteLevelVocabulariesAreKept) {
@@ -333,7 +333,7 @@ TEST(Tokenizer, BadSpecialIdsAreDropped) {
   EXPECT_THAT(tokenizer->encode("a"), ElementsAre('a'));
   auto spm = sentencepiece_spec();
   spm->spec.bos = 1'000'000;
-  EXPECT_THAT(refused(*spm), HasSubstr("adds BOS, but names no BOS token"));
+  EXPECT_THAT(spec_refusal(*spm), HasSubstr("adds BOS, but names no BOS token"));
 }
 
 // Half a million merges load in about 0.5 s. The limit leaves room for slow machines and sanitizers.

@@ -7,32 +7,29 @@
 #include <random>
 #include <set>
 
-#include "backend/cuda/create_cuda.h"
+#include "backend/gpu.h"
 #include "backend/ref/ref_backend.h"
-#include "base/error.h"
 #include "quant/f8_e4m3.h"
 #include "test_seed.h"
 
 namespace ingot {
 namespace {
 
-constexpr StepLimits kLimits = {.max_tokens = 520, .max_seqs = 8, .max_logits = 8, .max_kv_len = 256, .max_width = 4096,
-                                .max_heads = 8, .head_dim = 64, .n_vocab = 16};
+constexpr StepLimits kFloat8Limits = {.max_tokens = 520,
+                                      .max_seqs = 8,
+                                      .max_logits = 8,
+                                      .max_kv_len = 256,
+                                      .max_width = 4096,
+                                      .max_heads = 8,
+                                      .head_dim = 64,
+                                      .n_vocab = 16};
 constexpr int64_t kMost = 513;
-
-std::unique_ptr<Backend> gpu() {
-  try {
-    return create_cuda_backend({.device = "cuda"});
-  } catch (const UsageError&) {
-    return nullptr;
-  }
-}
 
 enum class Shared { kTensor, kRows, kBlocks, kColumns };
 
-class Inputs {
+class Float8Inputs {
  public:
-  explicit Inputs(uint64_t seed) : random_(seed) {}
+  explicit Float8Inputs(uint64_t seed) : random_(seed) {}
 
   // Random numbers, with one scale for each part of the matrix.
   std::vector<uint8_t> weight(int64_t n_out, int64_t n_in, Shared shared) {
@@ -121,8 +118,8 @@ TEST(CudaFloat8, MatchesRefWithEveryGridOfScales) {
   const auto backend = gpu(), ref = create_ref_backend();
   if (!backend) GTEST_SKIP() << "no GPU";
   const uint64_t seed = test_seed();
-  Inputs inputs(seed);
-  backend->reserve(kLimits), ref->reserve(kLimits);
+  Float8Inputs inputs(seed);
+  backend->reserve(kFloat8Limits), ref->reserve(kFloat8Limits);
   std::set<std::string> kernels;
   for (const auto& [n_out, n_in] : {std::pair<int64_t, int64_t>{288, 640}, {512, 2048}, {200, 384}})
     for (const Shared shared : {Shared::kTensor, Shared::kRows, Shared::kBlocks, Shared::kColumns}) {
@@ -155,8 +152,8 @@ TEST(CudaFloat8, QuantizesTheNormOfItsInput) {
   const auto backend = gpu();
   if (!backend) GTEST_SKIP() << "no GPU";
   const uint64_t seed = test_seed();
-  Inputs inputs(seed);
-  backend->reserve(kLimits);
+  Float8Inputs inputs(seed);
+  backend->reserve(kFloat8Limits);
   for (const int64_t n_in : {128, 640, 2048, 4096})
     for (const Shared shared : {Shared::kRows, Shared::kBlocks}) {
       constexpr int64_t kOut = 288;
@@ -184,8 +181,8 @@ TEST(CudaFloat8, QuantizesTheNormOfItsInput) {
 TEST(CudaFloat8, NanAndZerosStayInTheirRows) {
   const auto backend = gpu();
   if (!backend) GTEST_SKIP() << "no GPU";
-  Inputs inputs(7);
-  backend->reserve(kLimits);
+  Float8Inputs inputs(7);
+  backend->reserve(kFloat8Limits);
   Product product(*backend, inputs.weight(256, 256, Shared::kBlocks), 256, 256);
   for (const int64_t n : {4, 24, 100, 200}) {
     std::vector<float> x = inputs.exact(n, 256);
