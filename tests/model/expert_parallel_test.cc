@@ -24,11 +24,25 @@ std::unique_ptr<Ranks> start_experts(const fs::path& path, const std::string& de
   return start_ranks_of(path, expert_options(path.stem(), device, n_ranks));
 }
 
-bool has_experts(const fs::path& path) { return open_checkpoint(path.string())->config().experts.n > 0; }
+// Whether the first keys of the file name experts. Every start of this program asks for each model, so models are not
+// opened.
+bool names_experts(const fs::path& path) {
+  std::string keys(2000, '\0');
+  std::ifstream(fs::is_directory(path) ? path / "config.json" : path, std::ios::binary).read(keys.data(), 2000);
+  return keys.find("expert") != keys.npos;
+}
 
 std::vector<std::string> with_experts(std::vector<std::string> names, const fs::path& folder, const char* extension) {
-  std::erase_if(names, [&](const std::string& name) { return !has_experts(folder / (name + extension)); });
+  std::erase_if(names, [&](const std::string& name) { return !names_experts(folder / (name + extension)); });
   return names;
+}
+
+TEST(Experts, AreNamedByTheFirstKeys) {
+  const auto check = [](const fs::path& path) {
+    EXPECT_EQ(names_experts(path), open_checkpoint(path.string())->config().experts.n > 0) << path;
+  };
+  for (const std::string& name : golden_names()) check(kModels / (name + ".gguf"));
+  for (const std::string& name : hf_names()) check(kHfModels / name);
 }
 
 class ExpertParallel : public testing::TestWithParam<std::string> {};

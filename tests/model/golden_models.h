@@ -53,12 +53,15 @@ inline int n_ctx_of(const std::string& name) {
   return fs::exists(path) ? nlohmann::json::parse(read_file(path.string())).value("n_ctx", 0) : 0;
 }
 
-inline std::vector<std::string> golden_names() {
-  std::vector<std::string> names;
-  for (const auto& entry : fs::directory_iterator(kModels))
-    if (entry.path().extension() == ".json") names.push_back(entry.path().stem());
-  std::sort(names.begin(), names.end());
-  return names;
+inline const std::vector<std::string>& golden_names() {
+  static const std::vector<std::string> all = [] {
+    std::vector<std::string> names;
+    for (const auto& entry : fs::directory_iterator(kModels))
+      if (entry.path().extension() == ".json") names.push_back(entry.path().stem());
+    std::sort(names.begin(), names.end());
+    return names;
+  }();
+  return all;
 }
 
 inline Ranks load_golden(const std::string& name, const BackendOptions& backend, int block_size = 16,

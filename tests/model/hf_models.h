@@ -7,11 +7,14 @@ namespace ingot {
 
 inline const fs::path kHfModels = fs::path(INGOT_TEST_DATA) / "hf";
 
-inline std::vector<std::string> hf_names() {
-  std::vector<std::string> names;
-  for (const auto& entry : fs::directory_iterator(kHfModels)) names.push_back(entry.path().filename());
-  std::sort(names.begin(), names.end());
-  return names;
+inline const std::vector<std::string>& hf_names() {
+  static const std::vector<std::string> all = [] {
+    std::vector<std::string> names;
+    for (const auto& entry : fs::directory_iterator(kHfModels)) names.push_back(entry.path().filename());
+    std::sort(names.begin(), names.end());
+    return names;
+  }();
+  return all;
 }
 
 inline Ranks load_hf(const fs::path& directory) {

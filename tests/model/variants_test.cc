@@ -65,27 +65,28 @@ std::vector<float> vector_of(Embedder& embedder, const std::string& prompt, cons
 }
 
 struct VariantRow {
-  Object golden, row;
-  friend void PrintTo(const VariantRow& r, std::ostream* out) { *out << r.row["name"]; }
+  std::shared_ptr<const Object> file;
+  size_t index;
+  const Object& golden() const { return *file; }
+  const Object& row() const { return (*file)["rows"][index]; }
+  friend void PrintTo(const VariantRow& r, std::ostream* out) { *out << r.row()["name"]; }
 };
 
-std::vector<VariantRow> rows_of(const char* file) {
-  Object golden = read_json(kData / "variants" / file);
-  const Object rows = golden["rows"];
-  golden.erase("rows");
+std::vector<VariantRow> rows_of(const char* name) {
+  const auto file = std::make_shared<const Object>(read_json(kData / "variants" / name));
   std::vector<VariantRow> out;
-  for (const Object& row : rows) out.push_back({golden, row});
+  for (size_t i = 0; i < (*file)["rows"].size(); ++i) out.push_back({file, i});
   return out;
 }
 
-std::string name_of(const testing::TestParamInfo<VariantRow>& i) { return i.param.row["name"]; }
+std::string name_of(const testing::TestParamInfo<VariantRow>& i) { return i.param.row()["name"]; }
 
 // ---- vectors
 
 class EncoderVariants : public testing::TestWithParam<VariantRow> {
  protected:
   void check(Embedder& embedder, const std::string& prompt_name, const std::string& prompt) {
-    const auto& [golden, row] = GetParam();
+    const Object &golden = GetParam().golden(), &row = GetParam().row();
     for (size_t i = 0; i < golden["texts"].size(); ++i)
       expect_near(vector_of(embedder, prompt, golden["texts"][i]), unit(row["vectors"][prompt_name][i]),
                   fmt::format("{} {}", prompt_name, i));
@@ -93,16 +94,16 @@ class EncoderVariants : public testing::TestWithParam<VariantRow> {
 };
 
 TEST_P(EncoderVariants, EqualSentenceTransformers) {
-  const VariantCopy copy(GetParam().row);
+  const VariantCopy copy(GetParam().row());
   const auto embedder = open_embedder(copy.path);
-  EXPECT_EQ(embedder->max_tokens(), GetParam().row["max_tokens"].get<int>());
+  EXPECT_EQ(embedder->max_tokens(), GetParam().row()["max_tokens"].get<int>());
   for (const std::string prompt : {"", "query"})
     check(*embedder, prompt, embedder->facts().find_prompt(prompt).value());
 }
 
 // A converted GGUF file gives the same result, or the conversion is refused.
 TEST_P(EncoderVariants, EqualWhenConverted) {
-  const VariantCopy copy(GetParam().row);
+  const VariantCopy copy(GetParam().row());
   const auto before = open_embedder(copy.path);
   const fs::path file = copy.path / "converted.gguf";
   try {
@@ -125,7 +126,7 @@ class RankerVariants : public testing::TestWithParam<VariantRow> {
 };
 
 TEST_P(RankerVariants, EqualSentenceTransformers) {
-  const auto& [golden, row] = GetParam();
+  const Object &golden = GetParam().golden(), &row = GetParam().row();
   const VariantCopy copy(row);
   const auto scores = open_embedder(copy.path)->score(golden["query"].get<std::string>(),
                                                       golden["documents"].get<std::vector<std::string>>(), true);
@@ -133,7 +134,7 @@ TEST_P(RankerVariants, EqualSentenceTransformers) {
 }
 
 TEST_P(RankerVariants, EqualWhenConverted) {
-  const auto& [golden, row] = GetParam();
+  const Object &golden = GetParam().golden(), &row = GetParam().row();
   const VariantCopy copy(row);
   const fs::path file = copy.path / "converted.gguf";
   write_gguf(gguf_export(open_checkpoint(copy.path.string())), {}, file.string());
@@ -158,7 +159,7 @@ class Bidirectional : public testing::TestWithParam<VariantRow> {
 };
 
 TEST_P(Bidirectional, EqualTransformers) {
-  const Object& row = GetParam().row;
+  const Object& row = GetParam().row();
   const VariantCopy copy(as_variant(row["name"]));
   const EmbedOptions options{
       .backend = {.device = "ref"}, .n_ctx = n_ctx_of(row["name"]), .pooling = "mean", .normalize = false};
