@@ -1,4 +1,5 @@
 // OpRig: builds the inputs of an op table case. Two rigs with the same seed, on two backends, hold the same inputs.
+// Drawing them takes most of the time of the tests, so ops_rig.cc does that, which is optimized.
 #pragma once
 #include <algorithm>
 #include <cmath>
@@ -29,32 +30,13 @@ class OpRig {
   // Whether a fused op must run its default body.
   bool unfused() const { return unfused_; }
 
-  Tensor values(int64_t rows, int64_t cols, float deviation = 1.0f, float mean = 0.0f) {
-    std::vector<float> host(rows * cols);
-    for (float& v : host) v = mean + deviation * normal();
-    return uploaded(rows, cols, host);
-  }
+  Tensor values(int64_t rows, int64_t cols, float deviation = 1.0f, float mean = 0.0f);
   // Inputs of a matmul with weights of any format: integers up to 127 times a power of two for each 32 elements, where
   // the largest of each 32 is 127. int8 with a scale for each 32, bf16 and f16 all hold these exactly, so rounded
   // activations cannot explain an error.
-  Tensor activations(int64_t rows, int64_t cols) {
-    std::vector<float> host(rows * cols);
-    for (int64_t row = 0; row < rows; ++row) {
-      for (int64_t begin = 0; begin < cols; begin += 32) {
-        const int64_t n = std::min<int64_t>(32, cols - begin);
-        float* group = host.data() + row * cols + begin;
-        for (int64_t i = 0; i < n; ++i) group[i] = std::clamp(std::nearbyint(45.0f * normal()), -127.0f, 127.0f);
-        group[random_() % n] = random_() % 2 == 0 ? 127.0f : -127.0f;
-        const float unit = std::ldexp(1.0f, -7 + static_cast<int>(random_() % 3));
-        for (int64_t i = 0; i < n; ++i) group[i] *= unit;
-      }
-    }
-    return uploaded(rows, cols, host);
-  }
+  Tensor activations(int64_t rows, int64_t cols);
   // Filled with NaN: an op must write its whole output.
-  Tensor output(int64_t rows, int64_t cols) {
-    return uploaded(rows, cols, std::vector<float>(rows * cols, std::numeric_limits<float>::quiet_NaN()));
-  }
+  Tensor output(int64_t rows, int64_t cols);
   const Weight& weight(Format format, int64_t n_out, int64_t n_in, int64_t n_experts = 1) {
     host_weights_.emplace_back(n_experts * n_out * row_bytes(format, n_in));
     std::vector<uint8_t>& bytes = host_weights_.back();
@@ -142,26 +124,17 @@ class OpRig {
   int n_logits() const { return static_cast<int>(logit_rows_.size()); }
 
  private:
-  // Nearly normal, with mean 0 and deviation 1: the sum of four uniform numbers from one draw. Most of a test's time is
-  // spent here.
-  float normal() {
-    const uint64_t bits = random_();
-    const auto sum = static_cast<int>((bits & 0xFFFF) + (bits >> 16 & 0xFFFF) + (bits >> 32 & 0xFFFF) + (bits >> 48));
-    return static_cast<float>(sum - 2 * 0xFFFF) * (1.7320508f / 65536.0f);
-  }
+  // Nearly normal, with mean 0 and deviation 1.
+  float normal();
 
-  Tensor uploaded(int64_t rows, int64_t cols, const std::vector<float>& host) {
-    const Tensor t = backend_.alloc(DType::kF32, rows, cols);
-    backend_.upload(t, host.data());
-    return t;
-  }
+  Tensor uploaded(int64_t rows, int64_t cols, const std::vector<float>& host);
 
   void poison(const KvShape& shape, const std::vector<int32_t>& order, int64_t kv_dim) {
     block_table_ = order;
     max_blocks_ = shape.n_blocks;
     const int n = begin({{0, shape.n_blocks * shape.block_size}});
-    for (int layer = 0; layer < shape.n_layers; ++layer)
-      backend_.kv_write(*kv_, layer, output(n, kv_dim), output(n, kv_dim));
+    const Tensor nan = output(n, kv_dim);
+    for (int layer = 0; layer < shape.n_layers; ++layer) backend_.kv_write(*kv_, layer, nan, nan);
   }
 
   Backend& backend_;
