@@ -14,10 +14,6 @@ constexpr int kSplitBits = std::countr_zero(static_cast<unsigned>(kSplitKeys));
 constexpr int kHopperSplitBits = 9;  // an estimate: merging takes as long as about 256 keys
 static_assert(kRows <= AttentionStep::kFewTokens);
 
-// The rows of the longest sequence from which on hopper.cu is used. For heads of 128 columns it is faster from 17 rows
-// on. For heads of 64 a tile has 192 rows; the limit is an estimate (docs/notes).
-int fewest_hopper_rows(int head_dim) { return head_dim == 64 ? 65 : 1; }
-
 // The head sizes for which decode.cu has a kernel.
 bool is_narrow(const AttentionArgs& a) {
   const bool known = a.head_dim == 32 || a.head_dim == 64 || a.head_dim == 96 || a.head_dim == 128;
@@ -100,8 +96,7 @@ AttentionPlan plan_attention(const DeviceKv& kv, const AttentionArgs& a, const A
     return step.batch_invariant ? 1 : choose(std::max(1, (step.most_kv + (1 << bits) - 1) >> bits));
   };
   if (has_many && n_few < step.n_seqs) {
-    plan.on_hopper =
-        hopper_rows > 0 && (step.batch_invariant || most_rows >= fewest_hopper_rows(a.head_dim) || long_rows == 0);
+    plan.on_hopper = hopper_rows > 0;
     AttentionBlocks& b = plan.many;
     b.rows = plan.on_hopper ? hopper_rows : long_rows;
     b.n_row_blocks = blocks_of(most_rows, b.rows);
