@@ -122,6 +122,14 @@ inline void add_expert_cases(std::vector<OpCase>& cases) {
     cases.push_back(moe_case(Format::Q8_0, Format::F16, {n, 1, 1, 64, 32}, Activation::kSilu));
     cases.push_back(moe_case(Format::F16, Format::IQ4_NL, {n, 3, 4, 96, 64}, Activation::kSilu, true));
   }
+  // Experts with tens to hundreds of rows each.
+  for (const int64_t n : {60, 150, 340}) {
+    cases.push_back(moe_case(Format::Q4_0, Format::Q4_0, {n, 3, 4, 160, 96}, Activation::kSilu));
+    cases.push_back(moe_case(Format::MXFP4, Format::MXFP4, {n, 2, 3, 64, 160}, Activation::kClampedSwiglu, true));
+    cases.push_back(moe_case(Format::Q8_0, Format::F16, {n, 3, 4, 64, 96}, Activation::kSilu));
+    cases.push_back(moe_matmul_case(Format::Q8_0, {n, 3, 4, 96, 72}, n == 60, n == 150));
+    cases.push_back(own_rows_case(Format::IQ4_NL, {n, 3, 7, 160, 264, 0, 3}, n == 60, n == 150));
+  }
   for (const Format format : {Format::F32, Format::F16, Format::BF16, Format::Q8_0, Format::Q4_K, Format::MXFP4}) {
     const int64_t k = std::max<int64_t>(info(format).block_size, 32);
     for (const bool shared_x : {false, true}) {

@@ -199,7 +199,8 @@ class CudaBackend final : public Backend, public RecordedSteps {
   void route(const MoeArgs& args);
   bool takes_rows(const cuda::ExpertMatmul& m) const;
   void order_rows(const cuda::ExpertMatmul& m);
-  void launch_tiles(const cuda::ExpertMatmul& m);
+  bool groups_experts(const cuda::PackedWeight& w) const;
+  void launch_tiles(cuda::ExpertMatmul m);
   std::optional<GraphKey> key_of(const Program& program, const Batch& batch) const;
   void start(const Batch& batch, const Padding& padding, int most_kv);  // begin for a padded step
   void share_drawn_tokens(const Batch& batch);

@@ -39,10 +39,12 @@ struct ExpertOrder {
   int tile_rows = 0;
   int64_t most_tiles = 0;
 };
-// The addresses of these arrays in memory of expert_order_bytes() bytes. If the experts have few rows each, or the
-// device has little shared memory, tiles are short. The rows are divided among n_experts, of which n_own have matrices
-// here.
-ExpertOrder expert_order_in(void* memory, int64_t n_rows, int64_t n_experts, int64_t n_own, const DeviceLimits& device);
+// The rows of a tile, for rows that are divided among n_experts. If the experts have few rows each, or the device has
+// little shared memory, tiles are short. groups: all weights can be multiplied by groups.cu, whose tiles are the longest.
+inline constexpr int kGroupRows = 128;
+int expert_tile_rows(int64_t n_rows, int64_t n_experts, bool groups, const DeviceLimits& device);
+// The addresses of these arrays in memory of expert_order_bytes() bytes. n_own of the experts have matrices here.
+ExpertOrder expert_order_in(void* memory, int64_t n_rows, int64_t n_own, int tile_rows);
 size_t expert_order_bytes(int64_t n_rows, int64_t n_experts);
 void order_by_expert(const ExpertOrder& order, const int32_t* ids, int64_t n_rows, int64_t n_experts, Device& device);
 
@@ -55,6 +57,9 @@ struct ExpertMatmul {
   const int32_t* ids = nullptr;  // [n_rows]
   int64_t n_rows = 0;
   int64_t n_experts = 0;           // among which the rows are divided: more than w has if other ranks have the others
+  int tile_rows = 0;               // of the order of the rows (ExpertOrder)
+  bool x_arranged = false;         // x is in the order of the codes (arrange_rows)
+  bool y_arranged = false;         // y shall be so; only with tiles of kGroupRows, and multiples of kArrangedCols
   bool partial = true;             // false: no id is -1
   const float* weights = nullptr;  // [n_rows]: y[t] += the weighted sum of n_terms neighbours; only for expert_rows()
   int n_terms = 1;
@@ -71,8 +76,18 @@ bool can_expert_matmul(const PackedWeight& w);
 bool can_expert_rows(const ExpertMatmul& m);
 void expert_rows(const ExpertMatmul& m, Device& device);
 void plain_expert_rows(const ExpertMatmul& m, Device& device);
-// experts/tiles.cu: tiles of rows, for many rows. x is f16, aligned to 16 bytes.
+// experts/tiles.cu: tiles of rows, for many rows. x is f16, aligned to 16 bytes; if tiles have kGroupRows
+// rows, x is arranged.
 void expert_tiles(const ExpertMatmul& m, const ExpertOrder& order, Device& device);
+// experts/groups.cu: tiles of kGroupRows rows, with quantized weights, on Hopper.
+bool can_group_experts(const PackedWeight& w, const DeviceLimits& device);
+// Writes x [n, n_in] to `to` [n, arranged_cols(n_in)] in the order of the codes (groups.cu), with zeros after n_in
+// columns. x is f16, aligned to 16 bytes. `to` may be x, if its rows are that long.
+inline constexpr int kArrangedCols = 16;  // columns that are arranged together
+INGOT_HD constexpr int64_t arranged_cols(int64_t n_in) {
+  return (n_in + kArrangedCols - 1) / kArrangedCols * kArrangedCols;
+}
+Tensor arrange_rows(void* to, const Tensor& x, Device& device);
 
 // experts/route.cu: residual[t] += the sum over k of weights[t, k] y[t * n_used + k]. residual is [n_tokens, dim] in
 // f32, y [n_tokens * n_used, dim], weights [n_tokens, n_used].

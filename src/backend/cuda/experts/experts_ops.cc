@@ -22,10 +22,10 @@ const float* data_of(const Tensor& bias) {
 
 }  // namespace
 
-// x in the type of activations, aligned to 16 bytes.
+// x in the type of activations, aligned to 16 bytes. A copy has room to be arranged in place.
 Tensor CudaBackend::aligned(const Tensor& x) {
   if (x.dtype == act_ && on_16_bytes(x)) return x;
-  const int64_t stride = (x.cols + 7) / 8 * 8;
+  const int64_t stride = cuda::arranged_cols(x.cols);
   const Tensor to{scratch_at_least(act_copy_, static_cast<size_t>(x.rows * stride) * dtype_bytes(act_)), act_, x.rows,
                   x.cols, stride};
   cuda::convert(to, x, device_);
@@ -54,15 +54,20 @@ bool CudaBackend::takes_rows(const ExpertMatmul& m) const {
 void CudaBackend::order_rows(const ExpertMatmul& m) {
   const int64_t n_own = m.w[0]->n_experts;
   void* memory = scratch_at_least(order_, cuda::expert_order_bytes(m.n_rows, n_own));
-  cuda::order_by_expert(cuda::expert_order_in(memory, m.n_rows, m.n_experts, n_own, device_.limits()), m.ids, m.n_rows,
-                        n_own, device_);
+  cuda::order_by_expert(cuda::expert_order_in(memory, m.n_rows, n_own, m.tile_rows), m.ids, m.n_rows, n_own, device_);
   check_launch("order_by_expert");
 }
 
+bool CudaBackend::groups_experts(const PackedWeight& w) const { return cuda::can_group_experts(w, device_.limits()); }
+
 // The rows are already sorted in order_.
-void CudaBackend::launch_tiles(const ExpertMatmul& m) {
-  const int64_t n_own = m.w[0]->n_experts;
-  cuda::expert_tiles(m, cuda::expert_order_in(order_.data(), m.n_rows, m.n_experts, n_own, device_.limits()), device_);
+void CudaBackend::launch_tiles(ExpertMatmul m) {
+  if (m.tile_rows == cuda::kGroupRows && !m.x_arranged) {
+    const auto n_bytes = static_cast<size_t>(m.x.rows * cuda::arranged_cols(m.x.cols)) * dtype_bytes(act_);
+    m.x = cuda::arrange_rows(scratch_at_least(act_copy_, n_bytes), m.x, device_);
+    check_launch("arrange_rows");
+  }
+  cuda::expert_tiles(m, cuda::expert_order_in(order_.data(), m.n_rows, m.w[0]->n_experts, m.tile_rows), device_);
   check_launch("expert_tiles");
 }
 
@@ -80,6 +85,7 @@ void CudaBackend::moe_matmul(Tensor y, Tensor x_any, const Weight& weight, Tenso
                        .ids = ids.i32(),
                        .n_rows = y.rows,
                        .n_experts = w.n_experts,
+                       .tile_rows = cuda::expert_tile_rows(y.rows, w.n_experts, groups_experts(w), device_.limits()),
                        .specialised = specialised_for(w)};
   if (!cuda::can_expert_matmul(w)) {
     cuda::plain_expert_rows(m, device_);
@@ -135,6 +141,8 @@ void CudaBackend::moe(const MoeArgs& a) {
   const Tensor& x = a.norm.weight ? a.normed : a.x;
   const int64_t n_rows = a.ids.rows * a.ids.cols, n_experts = a.w_router->n_out;
   const bool partial = a.route.n_own > 0;
+  const int tile_rows =
+      cuda::expert_tile_rows(n_rows, n_experts, groups_experts(w_gate) && groups_experts(w_down), device_.limits());
   const ExpertMatmul gate{.y = a.gate,
                           .x = aligned(x),
                           .w = {&w_gate, &w_up},
@@ -142,6 +150,9 @@ void CudaBackend::moe(const MoeArgs& a) {
                           .ids = a.ids.i32(),
                           .n_rows = n_rows,
                           .n_experts = n_experts,
+                          .tile_rows = tile_rows,
+                          .y_arranged = tile_rows == cuda::kGroupRows && a.gate.dtype == DType::kF16 &&
+                                        on_16_bytes(a.gate) && a.gate.cols % cuda::kArrangedCols == 0,
                           .partial = partial,
                           .gate = static_cast<int>(a.act),
                           .specialised = specialised_for(w_gate)};
@@ -166,6 +177,8 @@ void CudaBackend::moe(const MoeArgs& a) {
                           .ids = gate.ids,
                           .n_rows = n_rows,
                           .n_experts = n_experts,
+                          .tile_rows = tile_rows,
+                          .x_arranged = gate.y_arranged,
                           .partial = partial};
   ExpertMatmul sum = down;
   sum.y = a.residual, sum.weights = a.weights.f32(), sum.n_terms = static_cast<int>(a.ids.cols),

@@ -133,11 +133,15 @@ void route_rows(const Tensor& ids, const Tensor& weights, const Tensor& logits, 
          logits.stride, logits.rows);
 }
 
-ExpertOrder expert_order_in(void* memory, int64_t n_rows, int64_t n_experts, int64_t n_own,
-                            const DeviceLimits& device) {
+int expert_tile_rows(int64_t n_rows, int64_t n_experts, bool groups, const DeviceLimits& device) {
   constexpr size_t kForLongTiles = size_t{112} << 10;  // bytes of shared memory that tiles.cu needs for 64 rows
+  if (n_rows <= 16 * n_experts) return n_rows <= 4 * n_experts ? 8 : 16;
+  return groups ? kGroupRows : device.most_shared < kForLongTiles ? 32 : 64;
+}
+
+ExpertOrder expert_order_in(void* memory, int64_t n_rows, int64_t n_own, int tile_rows) {
   ExpertOrder o;
-  o.tile_rows = n_rows <= 16 * n_experts ? 16 : device.most_shared < kForLongTiles ? 32 : 64;
+  o.tile_rows = tile_rows;
   o.most_tiles = std::min(n_rows, n_own) + n_rows / o.tile_rows;
   o.n_tiles = static_cast<int32_t*>(memory);
   o.order = o.n_tiles + 1;
@@ -146,7 +150,7 @@ ExpertOrder expert_order_in(void* memory, int64_t n_rows, int64_t n_experts, int
 }
 
 size_t expert_order_bytes(int64_t n_rows, int64_t n_experts) {
-  return static_cast<size_t>(1 + n_rows + 3 * (std::min(n_rows, n_experts) + n_rows / 16)) * sizeof(int32_t);
+  return static_cast<size_t>(1 + n_rows + 3 * (std::min(n_rows, n_experts) + n_rows / 8)) * sizeof(int32_t);
 }
 
 void order_by_expert(const ExpertOrder& order, const int32_t* ids, int64_t n_rows, int64_t n_experts, Device& device) {

@@ -86,7 +86,8 @@ __device__ void finish(const TileParams& p, const float (&acc)[2][kTokenTiles][4
 }
 
 template <class K, int kTokenTiles>
-__global__ void __launch_bounds__(32 * kWarps, 2) expert_kernel(const __grid_constant__ TileParams p) {
+__global__ void __launch_bounds__(32 * kWarps, kTokenTiles == 1 ? 3 : 2)
+    expert_kernel(const __grid_constant__ TileParams p) {
   using S = Stage<K, kTokenTiles>;
   extern __shared__ __align__(128) char shared[];
   __shared__ uint32_t table[K::kLayout == Layout::kCodebook4 ? 256 : 1];
@@ -152,17 +153,21 @@ void expert_tiles(const ExpertMatmul& m, const ExpertOrder& order, Device& devic
   TileParams p{};
   for (int j = 0; j < (m.gate >= 0 ? 2 : 1); ++j) p.w[j] = *m.w[j], p.bias[j] = m.bias[j];
   p.x = static_cast<const half*>(m.x.data);
-  p.x_stride = m.x.stride, p.x_rows = m.x.rows, p.n_rows = m.n_rows;
+  CHECK(m.n_rows % m.x.rows == 0);
+  p.x_stride = m.x.stride, p.rows_per_x = static_cast<int>(m.n_rows / m.x.rows);
   p.order = order;
   p.n_in = static_cast<int>(m.x.cols);
   p.n_tiles = static_cast<int>((w.n_out + kTileRows - 1) / kTileRows);
   p.y = m.y.data, p.y_stride = m.y.stride, p.y_f32 = m.y.dtype == DType::kF32;
   p.y_packs = !p.y_f32 && w.n_out % 8 == 0 && m.y.stride % 8 == 0 && reinterpret_cast<uintptr_t>(m.y.data) % 16 == 0;
+  p.y_arranged = m.y_arranged;
+  CHECK(!p.y_arranged || (p.y_packs && w.n_out % kArrangedCols == 0));
   p.act = m.gate;
-  if (can_group_experts(w, order, device)) return expert_groups(p, device);
+  if (order.tile_rows == kGroupRows) return expert_groups(p, device);
   with_kind(w, [&](auto kind) {
     using K = decltype(kind);
-    p.order.tile_rows <= 16   ? start<K, 2>(p, device)
+    p.order.tile_rows <= 8    ? start<K, 1>(p, device)
+    : p.order.tile_rows <= 16 ? start<K, 2>(p, device)
     : p.order.tile_rows <= 32 ? start<K, 4>(p, device)
                               : start<K, 8>(p, device);
   });

@@ -69,29 +69,40 @@ __device__ __forceinline__ half2 level_pair(const uint32_t (&words)[2], int j, h
   return __hsub2(half2_of(__byte_perm(words[j / 2], 0x64646464u, j % 2 ? 0x4342 : 0x4140)), offset);
 }
 
-// The lane's 8 weights of rows g and g + 8 of a tile, in one unit of a step. Must be called with constant units.
+// The lane's codes and scales of rows g and g + 8 of a tile, in half a step: two units.
 template <class K>
-__device__ __forceinline__ void weights_of(uint32_t (&a)[2][4], const char* slot, int unit, int lane, half2 offset,
-                                           const uint32_t* table) {
+struct HalfTile {
+  static constexpr bool kBytes = K::kPieces == 4;
+  uint32_t words[2][2][kBytes ? 2 : 1];  // [row, unit]
+  HalfScales<K> scales[2];
+
+  __device__ __forceinline__ HalfTile(const char* slot, int half, int lane)
+      : scales{{slot, lane / 4, half}, {slot, lane / 4 + 8, half}} {
 #pragma unroll
-  for (int r = 0; r < 2; ++r) {
-    uint32_t words[2] = {};
-    if constexpr (K::kPieces == 4) {
-      const uint4 v = reinterpret_cast<const uint4*>(slot)[64 * (unit / 2) + 32 * r + lane];
-      words[0] = unit % 2 ? v.z : v.x, words[1] = unit % 2 ? v.w : v.y;
-    } else {
-      const uint2 v = reinterpret_cast<const uint2*>(slot)[2 * (32 * r + lane) + unit / 2];
-      words[0] = unit % 2 ? v.y : v.x;
-    }
-    const HalfScales<K> scales(slot, lane / 4 + 8 * r, unit / 2);
-#pragma unroll
-    for (int j = 0; j < 4; ++j) {
-      const int h = K::kGroup16 ? j / 2 : 0;
-      const half2 level = level_pair<K>(words, j, offset, table), scale = scales.get(unit % 2, h, false);
-      a[r][j] = bits_of(K::kMin ? __hfma2(level, scale, scales.get(unit % 2, h, true)) : __hmul2(level, scale));
+    for (int r = 0; r < 2; ++r) {
+      if constexpr (kBytes) {
+        const uint4 v = reinterpret_cast<const uint4*>(slot)[64 * half + 32 * r + lane];
+        words[r][0][0] = v.x, words[r][0][1] = v.y, words[r][1][0] = v.z, words[r][1][1] = v.w;
+      } else {
+        const uint2 v = reinterpret_cast<const uint2*>(slot)[2 * (32 * r + lane) + half];
+        words[r][0][0] = v.x, words[r][1][0] = v.y;
+      }
     }
   }
-}
+  // The lane's 8 weights of both rows in unit u of the half. Must be called with constants.
+  __device__ __forceinline__ void decode(uint32_t (&a)[2][4], int u, half2 offset, const uint32_t* table) const {
+#pragma unroll
+    for (int r = 0; r < 2; ++r) {
+      const uint32_t both[2] = {words[r][u][0], kBytes ? words[r][u][kBytes ? 1 : 0] : 0};
+#pragma unroll
+      for (int j = 0; j < 4; ++j) {
+        const int h = K::kGroup16 ? j / 2 : 0;
+        const half2 level = level_pair<K>(both, j, offset, table), scale = scales[r].get(u, h, false);
+        a[r][j] = bits_of(K::kMin ? __hfma2(level, scale, scales[r].get(u, h, true)) : __hmul2(level, scale));
+      }
+    }
+  }
+};
 
 // A step of dense weights: 64 columns of 16 rows. In each 32 columns, lane t owns columns 8t to 8t + 7. They are in
 // four pieces: rows g and g + 8 of both halves of the step.
@@ -156,7 +167,7 @@ __device__ __forceinline__ void load_weights(uint32_t (&a)[2][4], const char* sl
       a[r][0] = v.x, a[r][1] = v.y, a[r][2] = v.z, a[r][3] = v.w;
     }
   } else {
-    weights_of<K>(a, slot, unit, lane, offset, table);
+    HalfTile<K>(slot, unit / 2, lane).decode(a, unit % 2, offset, table);
   }
 }
 template <class K>

@@ -60,7 +60,7 @@ __global__ void __launch_bounds__(32 * kTileWarps)
     const int column = step * kTileCols + unit * kUnit + 4 * (lane % 4);
     if (column >= w.n_in) break;
     uint32_t a[2][4];
-    weights_of<K>(a, slots[warp], unit, lane, offset, table);
+    HalfTile<K>(slots[warp], unit / 2, lane).decode(a, unit % 2, offset, table);
 #pragma unroll
     for (int r = 0; r < 2; ++r) {
       if (row + 8 * r >= n_rows) continue;

@@ -1,8 +1,8 @@
-// The kernel of warpgroup_matmul.cu, and the parts of it that experts/groups.cu uses. A block handles 256 rows of
-// weights, 128 for each of two warpgroups, in two operands of 64, and up to 128 rows of activations. A third warpgroup
-// copies the activations to shared memory, 64 columns at a time, in the column order of the codes. A sum may add its
-// columns in any order, if both factors have the same order. Each warp prefetches its own tiles of codes
-// (matvec_step.cuh), and decodes 32 columns while the tensor cores multiply the previous 32 columns.
+// The kernel of warpgroup_matmul.cu. A block handles 256 rows of weights, 128 for each of two warpgroups, in two operands
+// of 64, and up to 128 rows of activations. A third warpgroup copies the activations to shared memory, 64 columns at a
+// time, in the column order of the codes. A sum may add its columns in any order, if both factors have the same order.
+// Each warp prefetches its own tiles of codes (matvec_step.cuh), and decodes 32 columns while the tensor cores multiply
+// the previous 32 columns.
 //
 // If there are fewer blocks than multiprocessors, a cluster of blocks shares the columns. Clusters of 7 blocks often
 // use more multiprocessors than clusters of 8, so every size is possible.
@@ -25,12 +25,11 @@ using matvec_tiles::Shape;
 using matvec_tiles::shape_of;
 
 constexpr int kThreads = 384, kWorkers = 256;  // in a block; threads that multiply
-constexpr int kTiles = 16;                     // of 16 rows of weights
+constexpr int kTiles = 16, kOwn = 2;           // tiles of 16 rows of weights, in a block and of a warp
 constexpr int kPanels = 6, kPanelCols = 64;    // panels of activations in the ring
 constexpr int kSlots = 3;                      // steps of weights in a warp's ring
 
-// kOwn: the tiles of a warp.
-template <class K, int kTokens, int kOwn = 2>
+template <class K, int kTokens>
 struct Shared {
   static constexpr int kPanelBytes =
       kTokens * kPanelCols * 2;  // rows of 128 bytes, with 16-byte pieces swizzled by row % 8
@@ -65,15 +64,15 @@ struct Fetch {
   uint32_t rows[kLoads];  // where the rows begin, in pieces
   const int piece, row, n_in;
 
-  // row_of(i): the row of x that is row i of the block. stride: elements from a row of x to the next.
-  template <class F>
-  __device__ Fetch(const half* x, int64_t stride, int n_in_of, F&& row_of)
+  // The block's rows begin at first_row, and the last row of x is repeated. stride: elements from a row to the next.
+  __device__ Fetch(const half* x, int64_t stride, int n_in_of, int first_row, int last_row)
       : from(reinterpret_cast<const uint4*>(x)),
         piece(static_cast<int>(threadIdx.x) % 8),
         row(static_cast<int>(threadIdx.x) / 8),
         n_in(n_in_of) {
 #pragma unroll
-    for (int i = 0; i < kLoads; ++i) rows[i] = static_cast<uint32_t>(row_of(row + i * kRowsAtOnce) * (stride / 8));
+    for (int i = 0; i < kLoads; ++i)
+      rows[i] = static_cast<uint32_t>(min(first_row + row + i * kRowsAtOnce, last_row) * (stride / 8));
   }
   __device__ __forceinline__ void load(uint4 (&v)[kLoads], int column) const {
     const int at = column + 8 * piece;
@@ -223,11 +222,11 @@ __device__ __forceinline__ void write_outputs(const Params& p, const float* sums
 }
 
 // acc[j] = tile j of this warp times the rows of the block. sources: the warp's tiles, from step `begin` on.
-template <class K, int kTokens, int kOwn>
+template <class K, int kTokens>
 __device__ __forceinline__ void multiply(float (&acc)[kOwn][kTokens / 2], Source<K> (&sources)[kOwn],
                                          const char* shared, uint32_t barriers, const uint32_t* table, int zero,
                                          int warp, int lane, int begin, int end) {
-  using S = Shared<K, kTokens, kOwn>;
+  using S = Shared<K, kTokens>;
   const char* ring = shared + S::kWeights + warp * S::kWarpBytes;
   const auto copy = [&](int slot, int step) {
 #pragma unroll
@@ -248,31 +247,35 @@ __device__ __forceinline__ void multiply(float (&acc)[kOwn][kTokens / 2], Source
     const char* slots = ring + kOwn * slot * K::kSlotBytes;
     uint32_t a[2][kOwn][2][4];  // of two units in turn
 #pragma unroll
-    for (int unit = 0; unit < 4; ++unit) {
-      uint32_t(&own)[kOwn][2][4] = a[unit % 2];
+    for (int half = 0; half < 2; ++half) {
+      const HalfTile<K> tiles[kOwn] = {{slots, half, lane}, {slots + K::kSlotBytes, half, lane}};
 #pragma unroll
-      for (int j = 0; j < kOwn; ++j) weights_of<K>(own[j], slots + j * K::kSlotBytes, unit, lane, offset, table);
-      if (unit % 2 == 0) await(full_barrier(barriers, panel), phase);
+      for (int u = 0; u < 2; ++u) {
 #pragma unroll
-      for (int j = 0; j < kOwn; ++j) fence_products(acc[j]);
+        for (int j = 0; j < kOwn; ++j) tiles[j].decode(a[u][j], u, offset, table);
+        if (u == 0) await(full_barrier(barriers, panel), phase);
 #pragma unroll
-      for (int h = 0; h < 2; ++h) {
-        const uint64_t x = matrix(shared_address(shared) + panel * S::kPanelBytes + unit % 2 * 64 + h * 32, 16, 1024);
+        for (int j = 0; j < kOwn; ++j) fence_products(acc[j]);
 #pragma unroll
-        for (int j = 0; j < kOwn; ++j) {
-          const uint32_t fragment[4] = {own[j][0][2 * h], own[j][1][2 * h], own[j][0][2 * h + 1], own[j][1][2 * h + 1]};
-          // The first product overwrites acc.
-          wgmma_weights<kTokens, false>(acc[j], fragment, x, step > begin || unit > 0 || h > 0);
+        for (int h = 0; h < 2; ++h) {
+          const uint64_t x = matrix(shared_address(shared) + panel * S::kPanelBytes + u * 64 + h * 32, 16, 1024);
+#pragma unroll
+          for (int j = 0; j < kOwn; ++j) {
+            const uint32_t(&own)[2][4] = a[u][j];
+            const uint32_t fragment[4] = {own[0][2 * h], own[1][2 * h], own[0][2 * h + 1], own[1][2 * h + 1]};
+            // The first product overwrites acc.
+            wgmma_weights<kTokens, false>(acc[j], fragment, x, step > begin || half > 0 || u > 0 || h > 0);
+          }
         }
-      }
-      commit_products();
+        commit_products();
 #pragma unroll
-      for (int j = 0; j < kOwn; ++j) await_products<1>(acc[j]);
-      if (unit % 2 == 0) {
-        if (used >= 0 && lane == 0) arrive(free_barrier(barriers, used));
-        used = panel;
-      } else if (++panel == kPanels) {
-        panel = 0, phase ^= 1;
+        for (int j = 0; j < kOwn; ++j) await_products<1>(acc[j]);
+        if (u == 0) {
+          if (used >= 0 && lane == 0) arrive(free_barrier(barriers, used));
+          used = panel;
+        } else if (++panel == kPanels) {
+          panel = 0, phase ^= 1;
+        }
       }
     }
     slot = slot + 1 == kSlots ? 0 : slot + 1;
@@ -301,8 +304,8 @@ __device__ __forceinline__ void work(const Params& p, char* shared, uint32_t bar
     const int tile = min(tile_of(s.act >= 0, warp, j), s.n_tiles - 1), job = s.act >= 0 ? j : job_of(s, tile);
     return Source<K>(p.jobs[job].w, tile - pick(s.first_tile, job), lane, begin);
   };
-  Source<K> sources[2] = {source(0), source(1)};
-  float acc[2][kTokens / 2];
+  Source<K> sources[kOwn] = {source(0), source(1)};
+  float acc[kOwn][kTokens / 2];
   multiply<K, kTokens>(acc, sources, shared, barriers, table, s.zero, warp, lane, begin, end);
   workers_barrier();  // the rings are no longer used
 
@@ -342,8 +345,7 @@ __device__ __forceinline__ void run(const Params& p) {
   if (threadIdx.x < kThreads - kWorkers) {
     shrink_registers<104>();
     wait_for_previous();
-    const Fetch<kTokens> rows(p.x, p.x_stride, shape_of<kShape>(p).n_in,
-                              [&](int i) { return min(first_token + i, p.n - 1); });
+    const Fetch<kTokens> rows(p.x, p.x_stride, shape_of<kShape>(p).n_in, first_token, p.n - 1);
     fetch<Shared<K, kTokens>::kPanelBytes>(rows, shared, barriers, begin, end);
   } else {
     grow_registers<200>();

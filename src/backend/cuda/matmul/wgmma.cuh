@@ -92,9 +92,8 @@ __device__ __forceinline__ uint64_t matrix(uint32_t address, int leading, int st
 #define INGOT_16(d, i) INGOT_8(d, i), INGOT_8(d, i + 8)
 #define INGOT_32(d, i) INGOT_16(d, i), INGOT_16(d, i + 16)
 #define INGOT_64(d, i) INGOT_32(d, i), INGOT_32(d, i + 32)
-#define INGOT_NAMES_32                                                                                                 \
-  "%0,%1,%2,%3,%4,%5,%6,%7,%8,%9,%10,%11,%12,%13,%14,%15,%16,%17,%18,%19,%20,%21,%22,%23,%24,%25,%26,%27,%28,%29,%30," \
-  "%31"
+#define INGOT_NAMES_16 "%0,%1,%2,%3,%4,%5,%6,%7,%8,%9,%10,%11,%12,%13,%14,%15"
+#define INGOT_NAMES_32 INGOT_NAMES_16 ",%16,%17,%18,%19,%20,%21,%22,%23,%24,%25,%26,%27,%28,%29,%30,%31"
 #define INGOT_NAMES_40 INGOT_NAMES_32 ",%32,%33,%34,%35,%36,%37,%38,%39"
 #define INGOT_NAMES_48 INGOT_NAMES_40 ",%40,%41,%42,%43,%44,%45,%46,%47"
 #define INGOT_NAMES_56 INGOT_NAMES_48 ",%48,%49,%50,%51,%52,%53,%54,%55"
@@ -151,9 +150,11 @@ __device__ __forceinline__ void wgmma_weights(float (&d)[kDim / 2], const uint32
     INGOT_WEIGHTS("128", INGOT_NAMES_64, "%64,%65,%66,%67", "%68", "%69", "%70", INGOT_64(d, 0));
   } else if constexpr (kDim == 96) {
     INGOT_WEIGHTS("96", INGOT_NAMES_48, "%48,%49,%50,%51", "%52", "%53", "%54", INGOT_32(d, 0), INGOT_16(d, 32));
-  } else {
-    static_assert(kDim == 64);
+  } else if constexpr (kDim == 64) {
     INGOT_WEIGHTS("64", INGOT_NAMES_32, "%32,%33,%34,%35", "%36", "%37", "%38", INGOT_32(d, 0));
+  } else {
+    static_assert(kDim == 32);
+    INGOT_WEIGHTS("32", INGOT_NAMES_16, "%16,%17,%18,%19", "%20", "%21", "%22", INGOT_16(d, 0));
   }
 #undef INGOT_WEIGHTS
 }
@@ -161,6 +162,7 @@ __device__ __forceinline__ void wgmma_weights(float (&d)[kDim / 2], const uint32
 #undef INGOT_16
 #undef INGOT_32
 #undef INGOT_64
+#undef INGOT_NAMES_16
 #undef INGOT_NAMES_32
 #undef INGOT_NAMES_40
 #undef INGOT_NAMES_48
