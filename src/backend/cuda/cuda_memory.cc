@@ -4,6 +4,7 @@
 #include <cmath>
 #include <cstring>
 
+#include "backend/cuda/attention/part_bytes.h"
 #include "backend/cuda/cuda_backend.h"
 #include "backend/device_name.h"
 #include "base/error.h"
@@ -237,8 +238,7 @@ CudaBackend::ScratchSizes CudaBackend::scratch_for(const StepLimits& limits) con
       .decoded = codes ? std::max({static_cast<size_t>(cuda::kDecodedBytes), 256 * row,
                                    cuda::float8_rows_bytes(limits.max_tokens, limits.max_width)})
                        : 0,
-      .partials = size_t{4} * static_cast<size_t>(device_.n_multiprocessors()) * 16 *
-                  static_cast<size_t>(limits.head_dim + 2) * sizeof(float),
+      .partials = cuda::most_part_bytes(limits.head_dim, device_.n_multiprocessors()),
       .order = limits.max_expert_rows > 0 ? cuda::expert_order_bytes(limits.max_expert_rows, cuda::kMaxExperts) : 0,
       .grid = act_ == DType::kF16 && !deterministic_
                   ? cuda::grid_scratch_bytes(std::max<int64_t>(limits.max_width, hidden), limits.head_dim,

@@ -3,6 +3,7 @@
 #include <bit>
 
 #include "backend/cuda/attention/attention.cuh"
+#include "backend/cuda/attention/part_bytes.h"
 
 namespace ingot::cuda {
 
@@ -104,6 +105,9 @@ AttentionPlan plan_attention(const DeviceKv& kv, const AttentionArgs& a, const A
     const int n_at_once = plan.on_hopper || a.head_dim > 128 ? n_sms : 2 * n_sms;
     const int64_t n_tasks = int64_t{step.n_seqs - n_few} * a.n_kv_heads * b.n_row_blocks;
     b.n_splits = n_splits(b.split_bits, [&](int most) { return splits_for(n_tasks, n_at_once, most); });
+    // Parts have room for the rows of all sequences. Beside hundreds of sequences with one token, they would be too
+    // large.
+    if (part_bytes(plan, b, kv) > most_part_bytes(kv.head_dim, n_sms)) b.n_splits = 1;
   }
   if (!has_many || n_few > 0) {
     AttentionBlocks& b = plan.few;
