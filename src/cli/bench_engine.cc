@@ -85,6 +85,7 @@ struct Observed {
   Clock::time_point last{};
   int64_t n_tokens = 0;
   int n_finished = 0, n_failed = 0;
+  std::string first_error;
   std::vector<std::vector<int32_t>> answers;  // by request, in the order of sending
 };
 
@@ -101,7 +102,7 @@ struct Client final : TokenSink {
   void on_finish(const Finish& finish) override {
     const std::lock_guard lock(observed.mutex);
     ++observed.n_finished;
-    observed.n_failed += finish.reason == FinishReason::kError;
+    if (finish.reason == FinishReason::kError && ++observed.n_failed == 1) observed.first_error = finish.error;
     finished = true;
     observed.answers.resize(std::max(observed.answers.size(), index + 1));
     observed.answers[index] = tokens;
@@ -283,6 +284,7 @@ JsonValue result_of(EngineLoadRun& run) {
           {"total_tok_s", static_cast<double>(g.n_prompt_tokens + seen.n_tokens) / run.seconds},
           {"requests", seen.n_finished},
           {"failed", seen.n_failed},
+          {"first_error", seen.first_error},
           {"prompt_tokens", g.n_prompt_tokens},
           {"cached_tokens", g.n_cached_tokens},
           {"hit_rate", share(g.n_cached_tokens, g.n_prompt_tokens)},
@@ -309,6 +311,7 @@ void print(const JsonValue& r) {
   fmt::print("throughput   {:.1f} tok/s written, {:.1f} tok/s with the prompts; {} requests in {:.1f} s, {} failed\n",
              number("output_tok_s"), number("total_tok_s"), r["requests"].get<int>(), number("seconds"),
              r["failed"].get<int>());
+  if (r["failed"].get<int>() > 0) fmt::print("first error  {}\n", r["first_error"].get<std::string>());
   fmt::print("prompts      {:.0f} tokens, {:.1f} % of them from the prefix cache\n", number("prompt_tokens"),
              100 * number("hit_rate"));
   fmt::print("steps        {:.0f}, of {:.1f} sequences; {:.0f} preemptions\n\n", number("steps"),
