@@ -76,8 +76,8 @@ bool can_expert_matmul(const PackedWeight& w);
 bool can_expert_rows(const ExpertMatmul& m);
 void expert_rows(const ExpertMatmul& m, Device& device);
 void plain_expert_rows(const ExpertMatmul& m, Device& device);
-// experts/tiles.cu: tiles of rows, for many rows. x is f16, aligned to 16 bytes; if tiles have kGroupRows
-// rows, x is arranged.
+// experts/tiles.cu: tiles of rows, for many rows. x is f16, aligned to 16 bytes. It is arranged if tiles have kGroupRows
+// rows.
 void expert_tiles(const ExpertMatmul& m, const ExpertOrder& order, Device& device);
 // experts/groups.cu: tiles of kGroupRows rows, with quantized weights, on Hopper.
 bool can_group_experts(const PackedWeight& w, const DeviceLimits& device);

@@ -53,6 +53,7 @@ struct Panels {
     for (int i = 0; i < kCopies; ++i)
       begin[i] = static_cast<uint32_t>(p.row_of_x(rows[row + i * kRowsAtOnce]) * (p.x_stride / 8));
   }
+  // Columns from n_in on become zeros.
   __device__ __forceinline__ void copy_next(int place) {
     const bool in = column < n_in;
 #pragma unroll
