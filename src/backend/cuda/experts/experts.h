@@ -40,7 +40,7 @@ struct ExpertOrder {
   int64_t most_tiles = 0;
 };
 // The rows of a tile, for rows that are divided among n_experts. If the experts have few rows each, or the device has
-// little shared memory, tiles are short. groups: all weights can be multiplied by groups.cu, whose tiles are the longest.
+// little shared memory, tiles are short. groups: groups.cu, whose tiles are the longest, can multiply all weights.
 inline constexpr int kGroupRows = 128;
 int expert_tile_rows(int64_t n_rows, int64_t n_experts, bool groups, const DeviceLimits& device);
 // The addresses of these arrays in memory of expert_order_bytes() bytes. n_own of the experts have matrices here.
@@ -76,7 +76,7 @@ bool can_expert_matmul(const PackedWeight& w);
 bool can_expert_rows(const ExpertMatmul& m);
 void expert_rows(const ExpertMatmul& m, Device& device);
 void plain_expert_rows(const ExpertMatmul& m, Device& device);
-// experts/tiles.cu: tiles of rows, for many rows. x is f16, aligned to 16 bytes. It is arranged if tiles have kGroupRows
+// experts/tiles.cu: tiles of rows, for many rows. x is f16, aligned to 16 bytes, and arranged if tiles have kGroupRows
 // rows.
 void expert_tiles(const ExpertMatmul& m, const ExpertOrder& order, Device& device);
 // experts/groups.cu: tiles of kGroupRows rows, with quantized weights, on Hopper.

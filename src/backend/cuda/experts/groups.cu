@@ -1,8 +1,8 @@
 // Products of many rows with the quantized matrices of their experts, on Hopper. A block multiplies a tile of up to 128
-// rows of activations with 128 rows of weights (with a gate: 64 of each weight). Each of its eight warps decodes 16 rows
-// of weights in registers, from where the tensor cores take them (wgmma). The activations are in the order of the codes,
-// so they are copied to shared memory 16 bytes at a time, in panels of 64 columns. Two blocks run on a multiprocessor,
-// so that one multiplies while the other waits, begins or writes its results.
+// rows of activations with 128 rows of weights (with a gate: 64 of each weight). Each warp decodes 16 rows of weights in
+// registers, from where the tensor cores take them (wgmma). The activations are in the order of the codes, so they are
+// copied to shared memory 16 bytes at a time, in panels of 64 columns. Two blocks run on a multiprocessor, so that one
+// multiplies while the other waits, begins or writes its results.
 //
 // The order of the codes: a lane of a product owns columns 4t to 4t + 3 of each 16 (packed_weight.h), but the tensor
 // core reads elements 2t, 2t + 1, 2t + 8 and 2t + 9 from this lane. So of each 16 columns, the pairs 0, 2, 4, 6 come
