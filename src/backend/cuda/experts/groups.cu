@@ -1,5 +1,5 @@
 // Products of many rows with the quantized matrices of their experts, on Hopper. A block multiplies a tile of up to 128
-// rows of activations with 128 rows of weights (with a gate: 64 of each weight). Each warp decodes 16 rows of weights in
+// rows of activations with 128 rows of weights (with a gate: 64 of each weight). Each warp decodes 16 of them in
 // registers, from where the tensor cores take them (wgmma). The activations are in the order of the codes, so they are
 // copied to shared memory 16 bytes at a time, in panels of 64 columns. Two blocks run on a multiprocessor, so that one
 // multiplies while the other waits, begins or writes its results.

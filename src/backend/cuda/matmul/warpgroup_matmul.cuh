@@ -1,4 +1,4 @@
-// The kernel of warpgroup_matmul.cu. A block handles 256 rows of weights, 128 for each of two warpgroups, in two operands
+// Kernel of warpgroup_matmul.cu. A block handles 256 rows of weights, 128 for each of two warpgroups, as two operands
 // of 64, and up to 128 rows of activations. A third warpgroup copies the activations to shared memory, 64 columns at a
 // time, in the column order of the codes. A sum may add its columns in any order, if both factors have the same order.
 // Each warp prefetches its own tiles of codes (matvec_step.cuh), and decodes 32 columns while the tensor cores multiply
