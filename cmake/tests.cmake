@@ -109,7 +109,7 @@ set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${PROJECT_SOURCE_
 add_executable(test_add_a_model ${PROJECT_SOURCE_DIR}/tests/docs/add_a_model_test.cc ${PROJECT_BINARY_DIR}/add_a_model_arch.cc)
 target_link_libraries(test_add_a_model PRIVATE ingot GTest::gtest_main)
 target_compile_definitions(test_add_a_model PRIVATE INGOT_TEST_DATA="${PROJECT_SOURCE_DIR}/tests/data")
-gtest_discover_tests(test_add_a_model DISCOVERY_TIMEOUT 60)
+gtest_discover_tests(test_add_a_model NO_PRETTY_VALUES DISCOVERY_TIMEOUT 60)
 
 # docs/add-a-backend.md shows a backend class. This program contains the class and runs models on it.
 file(READ ${PROJECT_SOURCE_DIR}/docs/add-a-backend.md page)
@@ -122,7 +122,7 @@ add_executable(test_add_a_backend ${PROJECT_SOURCE_DIR}/tests/docs/add_a_backend
 target_include_directories(test_add_a_backend PRIVATE ${PROJECT_SOURCE_DIR}/tests ${PROJECT_BINARY_DIR}/add_a_backend)
 target_link_libraries(test_add_a_backend PRIVATE ingot GTest::gtest_main)
 target_compile_definitions(test_add_a_backend PRIVATE INGOT_TEST_DATA="${PROJECT_SOURCE_DIR}/tests/data")
-gtest_discover_tests(test_add_a_backend DISCOVERY_TIMEOUT 60)
+gtest_discover_tests(test_add_a_backend NO_PRETTY_VALUES DISCOVERY_TIMEOUT 60)
 
 # The source tree: its layers, its sizes, and the scripts that check them.
 add_test(NAME scripts.layers COMMAND ${INGOT_PYTHON} ${PROJECT_SOURCE_DIR}/scripts/layers.py ${PROJECT_SOURCE_DIR})

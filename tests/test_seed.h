@@ -1,5 +1,5 @@
-// The seed of a test that draws its inputs: INGOT_TEST_SEED if it is set, otherwise another one in each run. CI sets it,
-// so that only a change can fail a run there.
+// The seed of a test that draws its inputs: INGOT_TEST_SEED if it is set, otherwise another one in each run. CI sets
+// it, so that only a change can fail a run there.
 #pragma once
 #include <cstdlib>
 #include <random>

@@ -1,6 +1,6 @@
 // Times the products of one matrix in every format with 1, 8, 32 and 256 rows of activations.
 //
-//   formats_bench [FORMAT,... | all] [ISA] [THREADS]
+//   formats_bench [FORMAT,... | all] [ISA] [THREADS] [fast | small]
 //
 // The rate of one row is in GB/s of packed weights, because decoding reads every weight once per token. Copies of the
 // matrix together exceed the caches. "In cache" is the rate of one core with a matrix that stays in its second-level
@@ -74,7 +74,7 @@ class FormatBench {
     std::vector<uint8_t> bytes(static_cast<size_t>(kOut) * row_bytes(format, kIn));
     fill_random(format, 1, bytes.data(), kOut * kIn / info(format).block_size, 1.0f);
     const Weight host{.format = format, .n_out = kOut, .n_in = kIn, .codes = bytes.data()};
-    packed_ = static_cast<double>(cpu::packed_bytes(host, cpu::Packing::kFast));
+    packed_ = static_cast<double>(backend_->packed_bytes(host, kForMatmul));
     for (double total = 0; total < kMoreThanCaches; total += packed_)
       copies_.push_back(backend_->prepare(host, kForMatmul));
     constexpr double kWeights = kOut * kIn;
@@ -140,6 +140,7 @@ int main(int argc, char** argv) {
   BackendOptions options{.device = "cpu"};
   if (argc > 2) options.isa = argv[2];
   if (argc > 3) options.n_threads = std::atoi(argv[3]);
+  if (argc > 4) options.small_weights = std::string_view(argv[4]) == "small";
   try {
     fmt::print("{}\n\n| format | bits | packed | in cache, GB/s | 1 row, GB/s | of read | 8 rows, GOP/s | 32 | 256 |\n"
                "|---|---|---|---|---|---|---|---|---|\n",

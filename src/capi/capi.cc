@@ -140,6 +140,7 @@ ingot_status ingot_load(const char* path, const ingot_model_options* given, ingo
     if (draft) check_draft(*draft, *speculate, *checkpoint->tokenizer());
     RunnerOptions runner{.backend = {.device = o.device != nullptr ? o.device : "cpu",
                                      .n_threads = o.n_threads,
+                                     .small_weights = true,
                                      .deterministic = o.deterministic != 0},
                          .n_ctx = o.n_ctx,
                          .max_batch_tokens = batch,

@@ -48,10 +48,11 @@ ingot_status ingot_embedder_load(const char* path, const ingot_embedder_options*
     check_range("n_threads", o.n_threads, 0, kMaxThreads);
     check_range("n_ctx", o.n_ctx, 0, 1 << 24);
     check_range("max_batch_tokens", o.max_batch_tokens, 1, 1 << 20);
-    EmbedOptions options{.backend = {.device = o.device != nullptr ? o.device : "cpu", .n_threads = o.n_threads},
-                         .n_ctx = o.n_ctx,
-                         .max_batch_tokens = o.max_batch_tokens,
-                         .normalize = o.normalize != 0};
+    EmbedOptions options{
+        .backend = {.device = o.device != nullptr ? o.device : "cpu", .n_threads = o.n_threads, .small_weights = true},
+        .n_ctx = o.n_ctx,
+        .max_batch_tokens = o.max_batch_tokens,
+        .normalize = o.normalize != 0};
     if (o.pooling != nullptr) options.pooling = o.pooling;
     if (options.pooling == "none")
       throw Error(

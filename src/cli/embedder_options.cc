@@ -38,7 +38,7 @@ void add_embedder_flags(CLI::App& command, EmbedderFlags& f, const std::string& 
 
 std::unique_ptr<Embedder> open_embedder(const EmbedderFlags& f, EmbedOptions options) {
   const auto checkpoint = open_model_file({.path = f.model, .hub = f.hub, .log_level = f.log_level});
-  options.backend.n_threads = f.n_threads;
+  options.backend.n_threads = f.n_threads, options.backend.small_weights = true;
   set_parallel(f.parallel, f.device, options);
   options.n_ctx = f.n_ctx, options.max_batch_tokens = f.batch;
   options.check_tensors = f.check_tensors;

@@ -50,8 +50,8 @@ void add_kernels_option(CLI::App& app, ModelOptions& o) {
 
 void add_weights_option(CLI::App& app, ModelOptions& o) {
   app.add_option("--weights", o.weights,
-                 "how the CPU stores IQ1, IQ2, IQ3 and TQ1_0 weights: fast (up to twice the bytes of the file), small "
-                 "(as in the file; products are slower) or auto (small if memory is short, else fast)")
+                 "how the CPU stores IQ1, IQ2, IQ3 and TQ1_0 weights: small (as in the file), fast (up to twice the "
+                 "bytes; loads slowly, answers up to twice as fast) or auto (fast if memory allows, else small)")
       ->check(CLI::IsMember({"auto", "fast", "small"}))
       ->capture_default_str();
 }

@@ -31,7 +31,7 @@ struct ModelOptions {
   std::string activations;        // "f16" or "f32"; empty: chosen (backend.h)
   std::string isa;                // empty: the best
   std::string numa = "off";       // or "distribute" or "isolate"
-  std::string weights = "auto";   // or "fast" or "small"
+  std::string weights = "small";  // or "fast" or "auto"
   SplitFlags split;
   std::string gpu_memory;      // a share of the device's memory, or bytes; empty: as the context needs
   std::string trace_path;

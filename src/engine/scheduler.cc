@@ -410,18 +410,18 @@ void Scheduler::give_back(Sequence& sequence) {
   ++sequence.n_evicted;
 }
 
-void Scheduler::failed(const StepItem& item) { states_.landed(item); }
+void Scheduler::failed(const StepItem& item) { states_.finish_read(item); }
 
 void Scheduler::done(const StepItem& item, int n_accepted) {
   Sequence& sequence = *item.sequence;
   if (item.n_evicted != sequence.n_evicted || item.begin != sequence.n_valid)
-    return states_.landed(item);  // the blocks were lost, or an earlier step failed
+    return states_.finish_read(item);  // the blocks were lost, or an earlier step failed
   const int n_wrong = item.n_drafts - n_accepted;
   const bool goes_back = n_wrong > 0 && states_;  // the new state includes the wrong drafts
   if (goes_back) {
     states_.go_back(sequence, item);
   } else {
-    states_.landed(item);
+    states_.finish_read(item);
   }
   if (n_wrong > 0) cut_back(sequence, goes_back ? item.begin : item.begin + item.n_tokens - n_wrong);
   sequence.n_valid = n_wrong > 0 ? sequence.n_computed : item.begin + item.n_tokens;

@@ -39,7 +39,7 @@ void StateSlots::go_back(Sequence& sequence, const StepItem& item) const {
   sequence.state_in = item.state_in;
 }
 
-void StateSlots::landed(const StepItem& item) {
+void StateSlots::finish_read(const StepItem& item) {
   if (item.state_in >= 0 && item.state_in != item.state_out) release(item.state_in);
 }
 

@@ -36,7 +36,7 @@ class StateSlots {
   void keep_input(Sequence& sequence);
   // Called when a step with wrong drafts is complete. The sequence continues from the state before the step.
   void go_back(Sequence& sequence, const StepItem& item) const;
-  void landed(const StepItem& item);  // the step is complete or has failed: releases the slot that it read
+  void finish_read(const StepItem& item);  // the step is complete or has failed: releases the slot that it read
   // The step is complete. If the step left a snapshot, caches its state. `after` is the chain up to the snapshot.
   void keep(const StepItem& item, const CacheKey& after);
   // Releases the sequence's slots. `keep`: caches the state after all tokens, unless a step is in flight or has failed.

@@ -191,7 +191,7 @@ TEST(CudaBackend, KernelsMatchRef) {
   const auto backend = gpu_with(), ref = create_ref_backend();
   if (!backend) GTEST_SKIP() << "no GPU";
   const uint64_t seed = test_seed();
-  constexpr int64_t kMost = 513, kOut = 280;
+  constexpr int64_t kMaxRows = 513, kOut = 280;
   constexpr int64_t kRows[] = {1,   2,   16,  17,  31,  32,  33,  64,  65,  96,  97,  128,
                                129, 130, 192, 193, 255, 256, 257, 288, 384, 511, 512, 513};
   backend->reserve(kCaseLimits);
@@ -200,13 +200,13 @@ TEST(CudaBackend, KernelsMatchRef) {
   for (const Format format : kEveryKind) {
     const int64_t n_in = info(format).block_size > 32 ? 768 : 416;
     OpRig here(*backend, seed), there(*ref, seed);
-    const Tensor x = here.activations(kMost, n_in), bias = here.values(1, kOut), y = here.output(kMost, kOut),
-                 gated = here.output(kMost, kOut);
-    const Tensor rx = there.activations(kMost, n_in), rbias = there.values(1, kOut), ry = there.output(kMost, kOut),
-                 rgated = there.output(kMost, kOut);
+    const Tensor x = here.activations(kMaxRows, n_in), bias = here.values(1, kOut), y = here.output(kMaxRows, kOut),
+                 gated = here.output(kMaxRows, kOut);
+    const Tensor rx = there.activations(kMaxRows, n_in), rbias = there.values(1, kOut),
+                 ry = there.output(kMaxRows, kOut), rgated = there.output(kMaxRows, kOut);
     const Weight &w = here.weight(format, kOut, n_in), &up = here.weight(format, kOut, n_in);
     const Weight &rw = there.weight(format, kOut, n_in), &rup = there.weight(format, kOut, n_in);
-    const Tensor narrow = backend->alloc(DType::kF16, kMost, kOut);
+    const Tensor narrow = backend->alloc(DType::kF16, kMaxRows, kOut);
     ref->matmul(ry, rx, rw, rbias);
     gate_up(*ref, rgated, rx, rw, rup, rbias, {}, Activation::kSilu);
     const auto downloaded = [&](const Tensor& t) {

@@ -24,10 +24,13 @@ inline double expert_bytes(Format format, const ExpertShape& s, int n_weights) {
 
 inline OpCase moe_route_case(int64_t n, int64_t n_experts, RouteArgs args, bool bias = false) {
   return {"moe_route",
-          fmt::format("moe_route {} of {} x {} scoring {}{} groups {}/{}{}{}", args.n_used, n_experts, n, static_cast<int>(args.scoring),
-                      args.normalize ? " normalized" : "", args.n_groups_used, args.n_groups, bias ? " bias" : "",
-                      label_of_own(args.first_own, args.n_own)),
-          kFloatError, 0, 4.0 * static_cast<double>(n * n_experts), [=](OpRig& rig) {
+          fmt::format("moe_route {} of {} x {} scoring {}{} groups {}/{}{}{}", args.n_used, n_experts, n,
+                      static_cast<int>(args.scoring), args.normalize ? " normalized" : "", args.n_groups_used,
+                      args.n_groups, bias ? " bias" : "", label_of_own(args.first_own, args.n_own)),
+          kFloatError,
+          0,
+          4.0 * static_cast<double>(n * n_experts),
+          [=](OpRig& rig) {
             RouteArgs with_bias = args;
             if (bias) with_bias.bias = rig.values(1, n_experts, 0.2f);
             const Tensor logits = rig.values(n, n_experts, 2.0f), weights = rig.output(n, args.n_used);
@@ -38,25 +41,36 @@ inline OpCase moe_route_case(int64_t n, int64_t n_experts, RouteArgs args, bool 
 
 // x has a row for each token, or for each token and expert.
 inline OpCase moe_matmul_case(Format format, const ExpertShape& s, bool shared_x, bool bias) {
-  return {"moe_matmul", label("moe_matmul", format, s) + (shared_x ? " shared" : "") + (bias ? " bias" : ""), weight_error(format),
-          2.0 * static_cast<double>(s.n * s.n_used * s.dim * s.ffn), expert_bytes(format, s, 1), [=](OpRig& rig) {
+  return {"moe_matmul",
+          label("moe_matmul", format, s) + (shared_x ? " shared" : "") + (bias ? " bias" : ""),
+          weight_error(format),
+          2.0 * static_cast<double>(s.n * s.n_used * s.dim * s.ffn),
+          expert_bytes(format, s, 1),
+          [=](OpRig& rig) {
             const int64_t rows = s.n * s.n_used;
             const Tensor x = rig.activations(shared_x ? s.n : rows, s.dim), y = rig.output(rows, s.ffn);
-            const Tensor ids = rig.experts(s.n, s.n_used, s.n_experts), b = bias ? rig.values(s.n_experts, s.ffn) : Tensor{};
+            const Tensor ids = rig.experts(s.n, s.n_used, s.n_experts),
+                         b = bias ? rig.values(s.n_experts, s.ffn) : Tensor{};
             const Weight& w = rig.weight(format, s.ffn, s.dim, s.n_experts);
             return OpRun{[=, &rig, &w] { rig.backend().moe_matmul(y, x, w, ids, b); }, {y}};
           },
-          0, format_error(format)};
+          0,
+          format_error(format)};
 }
 
 // Rows of other ranks' experts are not computed, and the sum leaves them out, whatever they hold. Row k of y has a
 // weight that other rows of the token do not have.
 inline OpCase own_rows_case(Format format, const ExpertShape& s, bool shared_x, bool bias) {
-  return {"moe_matmul", label("moe_matmul", format, s) + " and combine" + (shared_x ? " shared" : "") + (bias ? " bias" : ""), weight_error(format),
-          2.0 * static_cast<double>(s.n * s.n_used * s.dim * s.ffn), expert_bytes(format, s, 1), [=](OpRig& rig) {
+  return {"moe_matmul",
+          label("moe_matmul", format, s) + " and combine" + (shared_x ? " shared" : "") + (bias ? " bias" : ""),
+          weight_error(format),
+          2.0 * static_cast<double>(s.n * s.n_used * s.dim * s.ffn),
+          expert_bytes(format, s, 1),
+          [=](OpRig& rig) {
             const int64_t rows = s.n * s.n_used;
             const Tensor x = rig.activations(shared_x ? s.n : rows, s.dim), y = rig.output(rows, s.ffn);
-            const Tensor ids = rig.experts(s.n, s.n_used, s.n_experts, s.n_own), b = bias ? rig.values(s.n_own, s.ffn) : Tensor{};
+            const Tensor ids = rig.experts(s.n, s.n_used, s.n_experts, s.n_own),
+                         b = bias ? rig.values(s.n_own, s.ffn) : Tensor{};
             const Weight& w = rig.weight(format, s.ffn, s.dim, s.n_own);
             std::vector<int32_t> id(static_cast<size_t>(rows));
             std::vector<float> weight(id.size());
@@ -70,13 +84,19 @@ inline OpCase own_rows_case(Format format, const ExpertShape& s, bool shared_x, 
                          },
                          {residual}};
           },
-          0, format_error(format)};
+          0,
+          format_error(format)};
 }
 
 inline OpCase moe_combine_case(int64_t n, int64_t n_used, int64_t dim) {
-  return {"moe_combine", fmt::format("moe_combine {} x {} of {}", n, n_used, dim), kFloatError, 2.0 * static_cast<double>(n * n_used * dim),
-          4.0 * static_cast<double>(n * (n_used + 2) * dim), [=](OpRig& rig) {
-            const Tensor residual = rig.values(n, dim), y = rig.values(n * n_used, dim), weights = rig.values(n, n_used);
+  return {"moe_combine",
+          fmt::format("moe_combine {} x {} of {}", n, n_used, dim),
+          kFloatError,
+          2.0 * static_cast<double>(n * n_used * dim),
+          4.0 * static_cast<double>(n * (n_used + 2) * dim),
+          [=](OpRig& rig) {
+            const Tensor residual = rig.values(n, dim), y = rig.values(n * n_used, dim),
+                         weights = rig.values(n, n_used);
             return OpRun{[=, &rig] { rig.backend().moe_combine(residual, y, weights); }, {residual}};
           }};
 }
@@ -84,20 +104,36 @@ inline OpCase moe_combine_case(int64_t n, int64_t n_used, int64_t dim) {
 // All backends hold the router's numbers exactly, so they choose the same experts. The values between gate and down are
 // rounded with their own scales.
 inline OpCase moe_case(Format gate, Format down, const ExpertShape& s, Activation act, bool bias = false) {
-  return {"moe", label("moe", gate, s) + fmt::format(" down {} act {}{}", info(down).name, static_cast<int>(act), bias ? " bias" : ""),
-          3 * std::max(format_error(gate), format_error(down)), 6.0 * static_cast<double>(s.n * s.n_used * s.dim * s.ffn),
-          expert_bytes(gate, s, 2) + expert_bytes(down, s, 1), [=](OpRig& rig) {
-            const int64_t rows = s.n * s.n_used;
-            MoeArgs a{.residual = rig.values(s.n, s.dim), .x = rig.activations(s.n, s.dim),
-                      .w_router = &rig.weight(Format::BF16, s.n_experts, s.dim), .b_router = bias ? rig.values(1, s.n_experts) : Tensor{},
-                      .route = {.n_used = static_cast<int>(s.n_used), .normalize = true, .scale = 1.5f, .first_own = s.first_own, .n_own = s.n_own},
-                      .w_gate = &rig.weight(gate, s.ffn, s.dim, s.n_here()), .w_up = &rig.weight(gate, s.ffn, s.dim, s.n_here()),
-                      .w_down = &rig.weight(down, s.dim, s.ffn, s.n_here()), .act = act};
-            if (bias) a.b_gate = rig.values(s.n_here(), s.ffn), a.b_up = rig.values(s.n_here(), s.ffn), a.b_down = rig.values(s.n_here(), s.dim);
-            a.logits = rig.output(s.n, s.n_experts), a.weights = rig.output(s.n, s.n_used), a.ids = rig.experts(s.n, s.n_used, s.n_experts);
-            a.gate = rig.output(rows, s.ffn), a.up = rig.output(rows, s.ffn), a.out = rig.output(rows, s.dim);
-            return OpRun{[=, &rig] { rig.unfused() ? rig.backend().Backend::moe(a) : rig.backend().moe(a); }, {a.residual}};
-          }};
+  return {
+      "moe",
+      label("moe", gate, s) +
+          fmt::format(" down {} act {}{}", info(down).name, static_cast<int>(act), bias ? " bias" : ""),
+      3 * std::max(format_error(gate), format_error(down)),
+      6.0 * static_cast<double>(s.n * s.n_used * s.dim * s.ffn),
+      expert_bytes(gate, s, 2) + expert_bytes(down, s, 1),
+      [=](OpRig& rig) {
+        const int64_t rows = s.n * s.n_used;
+        MoeArgs a{.residual = rig.values(s.n, s.dim),
+                  .x = rig.activations(s.n, s.dim),
+                  .w_router = &rig.weight(Format::BF16, s.n_experts, s.dim),
+                  .b_router = bias ? rig.values(1, s.n_experts) : Tensor{},
+                  .route = {.n_used = static_cast<int>(s.n_used),
+                            .normalize = true,
+                            .scale = 1.5f,
+                            .first_own = s.first_own,
+                            .n_own = s.n_own},
+                  .w_gate = &rig.weight(gate, s.ffn, s.dim, s.n_here()),
+                  .w_up = &rig.weight(gate, s.ffn, s.dim, s.n_here()),
+                  .w_down = &rig.weight(down, s.dim, s.ffn, s.n_here()),
+                  .act = act};
+        if (bias)
+          a.b_gate = rig.values(s.n_here(), s.ffn), a.b_up = rig.values(s.n_here(), s.ffn),
+          a.b_down = rig.values(s.n_here(), s.dim);
+        a.logits = rig.output(s.n, s.n_experts), a.weights = rig.output(s.n, s.n_used),
+        a.ids = rig.experts(s.n, s.n_used, s.n_experts);
+        a.gate = rig.output(rows, s.ffn), a.up = rig.output(rows, s.ffn), a.out = rig.output(rows, s.dim);
+        return OpRun{[=, &rig] { rig.unfused() ? rig.backend().Backend::moe(a) : rig.backend().moe(a); }, {a.residual}};
+      }};
 }
 
 inline void add_expert_cases(std::vector<OpCase>& cases) {
@@ -106,9 +142,17 @@ inline void add_expert_cases(std::vector<OpCase>& cases) {
     cases.push_back(moe_route_case(n, 60, {.n_used = 4}));
     cases.push_back(moe_route_case(n, 1, {.n_used = 1, .scoring = Scoring::kSigmoid}));
     cases.push_back(moe_route_case(n, 64, {.n_used = 6, .scale = 2.5f, .n_groups = 8, .n_groups_used = 3}));
-    cases.push_back(moe_route_case(n, 32, {.n_used = 4, .scoring = Scoring::kSigmoid, .normalize = true, .scale = 2.5f, .n_groups = 4, .n_groups_used = 2}, true));
+    cases.push_back(moe_route_case(n, 32,
+                                   {.n_used = 4,
+                                    .scoring = Scoring::kSigmoid,
+                                    .normalize = true,
+                                    .scale = 2.5f,
+                                    .n_groups = 4,
+                                    .n_groups_used = 2},
+                                   true));
     cases.push_back(moe_route_case(n, 60, {.n_used = 4, .normalize = true, .first_own = 13, .n_own = 22}));
-    cases.push_back(moe_route_case(n, 8, {.n_used = 3, .scoring = Scoring::kSigmoid, .n_groups = 4, .n_groups_used = 2, .n_own = 5}, true));
+    cases.push_back(moe_route_case(
+        n, 8, {.n_used = 3, .scoring = Scoring::kSigmoid, .n_groups = 4, .n_groups_used = 2, .n_own = 5}, true));
     for (const int64_t dim : {1, 33, 512}) cases.push_back(moe_combine_case(n, 3, dim));
     for (const auto act : {Activation::kSilu, Activation::kClampedSwiglu}) {
       cases.push_back(moe_case(Format::F32, Format::F32, {n, 2, 5, 48, 72}, act, n == 7));

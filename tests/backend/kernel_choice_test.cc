@@ -30,36 +30,43 @@ class KernelChoices : public testing::TestWithParam<Format> {
     backend_->download(got.data(), t);
     return got;
   }
+  void check_bits() {
+    const uint64_t seed = test_seed();
+    SCOPED_TRACE(testing::Message() << "seed " << seed);
+    std::mt19937_64 random(seed);
+    std::normal_distribution<float> normal;
+    const Weight gate = random_weight(seed), up = random_weight(seed + 1);
+    for (const int rows : {1, 3, 5, 8, 40}) {
+      std::vector<float> x(rows * kChoiceIn);
+      for (float& v : x) v = normal(random);
+      const Tensor in = backend_->alloc(DType::kF32, rows, kChoiceIn);
+      const Tensor y = backend_->alloc(DType::kF32, rows, kChoiceOut);
+      backend_->upload(in, x.data());
+      std::vector<float> first, first_gated;
+      for (const std::string& kernel : backend_->matmul_kernels(gate, rows)) {
+        backend_->use_matmul_kernel(kernel);
+        backend_->matmul(y, in, gate, {});
+        const std::vector<float> got = values(y);
+        backend_->gate_up({.y = y, .x = in, .w_gate = &gate, .w_up = &up});
+        const std::vector<float> gated = values(y);
+        if (first.empty()) first = got, first_gated = gated;
+        EXPECT_EQ(std::memcmp(first.data(), got.data(), got.size() * 4), 0) << kernel << ", " << rows << " rows";
+        EXPECT_EQ(std::memcmp(first_gated.data(), gated.data(), gated.size() * 4), 0)
+            << kernel << ", " << rows << " rows, gated";
+      }
+      backend_->use_matmul_kernel("");
+    }
+  }
 
   std::vector<std::vector<uint8_t>> bytes_;
   std::unique_ptr<Backend> backend_ = create_cpu_backend({.device = "cpu", .n_threads = 2});
 };
 
-TEST_P(KernelChoices, GiveTheSameBits) {
-  const uint64_t seed = test_seed();
-  SCOPED_TRACE(testing::Message() << "seed " << seed);
-  std::mt19937_64 random(seed);
-  std::normal_distribution<float> normal;
-  const Weight gate = random_weight(seed), up = random_weight(seed + 1);
-  for (const int rows : {1, 5, 8, 40}) {
-    std::vector<float> x(rows * kChoiceIn);
-    for (float& v : x) v = normal(random);
-    const Tensor in = backend_->alloc(DType::kF32, rows, kChoiceIn), y = backend_->alloc(DType::kF32, rows, kChoiceOut);
-    backend_->upload(in, x.data());
-    std::vector<float> first, first_gated;
-    for (const std::string& kernel : backend_->matmul_kernels(gate, rows)) {
-      backend_->use_matmul_kernel(kernel);
-      backend_->matmul(y, in, gate, {});
-      const std::vector<float> got = values(y);
-      backend_->gate_up({.y = y, .x = in, .w_gate = &gate, .w_up = &up});
-      const std::vector<float> gated = values(y);
-      if (first.empty()) first = got, first_gated = gated;
-      EXPECT_EQ(std::memcmp(first.data(), got.data(), got.size() * 4), 0) << kernel << ", " << rows << " rows";
-      EXPECT_EQ(std::memcmp(first_gated.data(), gated.data(), gated.size() * 4), 0)
-          << kernel << ", " << rows << " rows, gated";
-    }
-    backend_->use_matmul_kernel("");
-  }
+TEST_P(KernelChoices, GiveTheSameBits) { check_bits(); }
+
+TEST_P(KernelChoices, GiveTheSameBitsWithSmallWeights) {
+  backend_ = create_cpu_backend({.device = "cpu", .n_threads = 2, .small_weights = true});
+  check_bits();
 }
 
 // Some pairs of gate and up cannot run in one kernel: their formats differ, or their weights are unpacked for many

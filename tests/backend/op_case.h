@@ -20,7 +20,7 @@ struct OpRun {
 struct OpCase {
   std::string op;
   std::string name;
-  double tolerance;    // of the root mean square error, relative to the output's own; an element may err by 10 times that
+  double tolerance;    // of the root mean square error, relative to the output's; an element may err by 10 times that
   double flops;        // of one run
   double bytes;        // weights, activations and cache that one run must read or write once
   std::function<OpRun(OpRig&)> prepare;

@@ -18,7 +18,8 @@ inline std::string label(const char* op, Format format, const MatmulShape& s) {
   return fmt::format("{} {} [{} x {}] x {}", op, info(format).name, s.n_out, s.n_in, s.n);
 }
 inline double matmul_bytes(Format format, const MatmulShape& s, int n_weights = 1) {
-  return static_cast<double>(n_weights) * static_cast<double>(s.n_out) * static_cast<double>(row_bytes(format, s.n_in)) +
+  return static_cast<double>(n_weights) * static_cast<double>(s.n_out) *
+             static_cast<double>(row_bytes(format, s.n_in)) +
          4.0 * static_cast<double>(s.n) * static_cast<double>(s.n_in + s.n_out);
 }
 inline double matmul_flops(const MatmulShape& s) {
@@ -26,19 +27,28 @@ inline double matmul_flops(const MatmulShape& s) {
 }
 
 inline OpCase matmul_case(Format format, MatmulShape s, bool bias = false) {
-  return {"matmul", label("matmul", format, s) + (bias ? " bias" : ""), weight_error(format), matmul_flops(s), matmul_bytes(format, s),
+  return {"matmul",
+          label("matmul", format, s) + (bias ? " bias" : ""),
+          weight_error(format),
+          matmul_flops(s),
+          matmul_bytes(format, s),
           [=](OpRig& rig) {
             const Tensor x = rig.activations(s.n, s.n_in), b = bias ? rig.values(1, s.n_out) : Tensor{};
             const Tensor y = rig.output(s.n, s.n_out);
             const Weight& w = rig.weight(format, s.n_out, s.n_in);
             return OpRun{[=, &rig, &w] { rig.backend().matmul(y, x, w, b); }, {y}};
           },
-          0, format_error(format)};
+          0,
+          format_error(format)};
 }
 
 // Normal activations, which may have to be rounded.
 inline OpCase rounding_case(Format format, MatmulShape s) {
-  return {"matmul", label("matmul", format, s) + " rounding", format_error(format), matmul_flops(s), matmul_bytes(format, s),
+  return {"matmul",
+          label("matmul", format, s) + " rounding",
+          format_error(format),
+          matmul_flops(s),
+          matmul_bytes(format, s),
           [=](OpRig& rig) {
             const Tensor x = rig.values(s.n, s.n_in), y = rig.output(s.n, s.n_out);
             const Weight& w = rig.weight(format, s.n_out, s.n_in);
@@ -63,12 +73,24 @@ inline OpCase matmul_add_case(Format format, MatmulShape s, bool bias = false) {
 
 inline OpCase gate_up_case(Format gate, Format up, MatmulShape s, Activation act, bool bias = false) {
   // The product of two results with an error each: a little more than twice the error.
-  return {"gate_up", label("gate_up", gate, s) + fmt::format(" up {} act {}{}", info(up).name, static_cast<int>(act), bias ? " bias" : ""),
-          2.5 * std::max(weight_error(gate), weight_error(up)), 2 * matmul_flops(s), matmul_bytes(gate, s, 2), [=](OpRig& rig) {
+  return {"gate_up",
+          label("gate_up", gate, s) +
+              fmt::format(" up {} act {}{}", info(up).name, static_cast<int>(act), bias ? " bias" : ""),
+          2.5 * std::max(weight_error(gate), weight_error(up)),
+          2 * matmul_flops(s),
+          matmul_bytes(gate, s, 2),
+          [=](OpRig& rig) {
             const Tensor x = rig.activations(s.n, s.n_in), y = rig.output(s.n, s.n_out);
             const Tensor bg = bias ? rig.values(1, s.n_out) : Tensor{}, bu = bias ? rig.values(1, s.n_out) : Tensor{};
             const Weight &wg = rig.weight(gate, s.n_out, s.n_in), &wu = rig.weight(up, s.n_out, s.n_in);
-            const GateUpArgs args{.y = y, .x = x, .norm = {}, .normed = {}, .w_gate = &wg, .w_up = &wu, .b_gate = bg, .b_up = bu,
+            const GateUpArgs args{.y = y,
+                                  .x = x,
+                                  .norm = {},
+                                  .normed = {},
+                                  .w_gate = &wg,
+                                  .w_up = &wu,
+                                  .b_gate = bg,
+                                  .b_up = bu,
                                   .act = act};
             return OpRun{[=, &rig] {
                            if (rig.unfused()) return rig.backend().Backend::gate_up(args);
@@ -76,12 +98,17 @@ inline OpCase gate_up_case(Format gate, Format up, MatmulShape s, Activation act
                          },
                          {y}};
           },
-          0, 2.5 * std::max(format_error(gate), format_error(up))};
+          0,
+          2.5 * std::max(format_error(gate), format_error(up))};
 }
 
 inline OpCase norm_matmul_case(Format format, MatmulShape s) {
   // The norm's weights spread the values, so the largest of a group is further from most of the others.
-  return {"norm_matmul", label("norm_matmul", format, s), 1.5 * format_error(format), matmul_flops(s), matmul_bytes(format, s),
+  return {"norm_matmul",
+          label("norm_matmul", format, s),
+          1.5 * format_error(format),
+          matmul_flops(s),
+          matmul_bytes(format, s),
           [=](OpRig& rig) {
             const Tensor x = rig.values(s.n, s.n_in), y = rig.output(s.n, s.n_out);
             const Tensor normed = rig.backend().alloc(rig.backend().act_dtype(), s.n, s.n_in);
@@ -105,8 +132,13 @@ inline OpCase embed_case(Format format, int64_t n_vocab, int64_t dim, std::vecto
 }
 
 inline OpCase norm_case(int64_t n, int64_t dim, NormKind kind, bool bias, bool in_place) {
-  return {"norm", fmt::format("norm {} x {} kind {}{}{}", n, dim, static_cast<int>(kind), bias ? " bias" : "", in_place ? " in place" : ""),
-          kFloatError, 4.0 * static_cast<double>(n * dim), 8.0 * static_cast<double>(n * dim), [=](OpRig& rig) {
+  return {"norm",
+          fmt::format("norm {} x {} kind {}{}{}", n, dim, static_cast<int>(kind), bias ? " bias" : "",
+                      in_place ? " in place" : ""),
+          kFloatError,
+          4.0 * static_cast<double>(n * dim),
+          8.0 * static_cast<double>(n * dim),
+          [=](OpRig& rig) {
             const Tensor x = rig.values(n, dim, 3.0f, 0.5f), y = in_place ? x : rig.output(n, dim);
             const NormArgs args = rig.norm(dim, kind, bias);
             return OpRun{[=, &rig] { rig.backend().norm(y, x, args); }, {y}};
@@ -114,7 +146,11 @@ inline OpCase norm_case(int64_t n, int64_t dim, NormKind kind, bool bias, bool i
 }
 
 inline OpCase add_case(int64_t n, int64_t dim) {
-  return {"add", fmt::format("add {} x {}", n, dim), 1e-7, static_cast<double>(n * dim), 12.0 * static_cast<double>(n * dim),
+  return {"add",
+          fmt::format("add {} x {}", n, dim),
+          1e-7,
+          static_cast<double>(n * dim),
+          12.0 * static_cast<double>(n * dim),
           [=](OpRig& rig) {
             const Tensor x = rig.values(n, dim), y = rig.values(n, dim);
             return OpRun{[=, &rig] { rig.backend().add(x, y); }, {x}};
@@ -132,15 +168,23 @@ inline OpCase act_mul_case(int64_t n, int64_t dim, Activation act, bool in_place
 }
 
 inline OpCase act_case(int64_t n, int64_t dim, Activation act) {
-  return {"act", fmt::format("act {} x {} of kind {}", n, dim, static_cast<int>(act)), kFloatError, 10.0 * static_cast<double>(n * dim),
-          8.0 * static_cast<double>(n * dim), [=](OpRig& rig) {
+  return {"act",
+          fmt::format("act {} x {} of kind {}", n, dim, static_cast<int>(act)),
+          kFloatError,
+          10.0 * static_cast<double>(n * dim),
+          8.0 * static_cast<double>(n * dim),
+          [=](OpRig& rig) {
             const Tensor x = rig.values(n, dim, 3.0f);
             return OpRun{[=, &rig] { rig.backend().act(x, act); }, {x}};
           }};
 }
 
 inline OpCase add_positions_case(std::vector<SeqShape> seqs, int64_t dim, int64_t n_rows) {
-  return {"add_positions", fmt::format("add_positions {} sequences x {} of {} rows", seqs.size(), dim, n_rows), kFloatError, 0, 0,
+  return {"add_positions",
+          fmt::format("add_positions {} sequences x {} of {} rows", seqs.size(), dim, n_rows),
+          kFloatError,
+          0,
+          0,
           [=](OpRig& rig) {
             const Tensor table = rig.values(n_rows, dim), x = rig.values(rig.begin(seqs), dim);
             return OpRun{[=, &rig] { rig.backend().add_positions(x, table); }, {x}};
@@ -148,9 +192,14 @@ inline OpCase add_positions_case(std::vector<SeqShape> seqs, int64_t dim, int64_
 }
 
 inline OpCase pool_case(std::vector<SeqShape> seqs, int64_t dim, Pooling pooling) {
-  return {"pool", fmt::format("pool {} sequences x {} by {}", seqs.size(), dim, static_cast<int>(pooling)), kFloatError, 0, 0,
+  return {"pool",
+          fmt::format("pool {} sequences x {} by {}", seqs.size(), dim, static_cast<int>(pooling)),
+          kFloatError,
+          0,
+          0,
           [=](OpRig& rig) {
-            const Tensor x = rig.values(rig.begin(seqs), dim, 1.0f, 0.5f), y = rig.output(static_cast<int64_t>(seqs.size()), dim);
+            const Tensor x = rig.values(rig.begin(seqs), dim, 1.0f, 0.5f),
+                         y = rig.output(static_cast<int64_t>(seqs.size()), dim);
             return OpRun{[=, &rig] { rig.backend().pool(y, x, pooling); }, {y}};
           }};
 }
@@ -180,14 +229,16 @@ inline OpCase gather_case(std::vector<SeqShape> seqs, int64_t dim) {
 
 // ---- the table ----
 
-inline constexpr Activation kActivations[] = {Activation::kSilu, Activation::kGeluTanh, Activation::kGelu, Activation::kClampedSwiglu};
+inline constexpr Activation kActivations[] = {Activation::kSilu, Activation::kGeluTanh, Activation::kGelu,
+                                              Activation::kClampedSwiglu};
 
 inline void add_matmul_cases(std::vector<OpCase>& cases) {
   for (const Format format : all_formats()) {
     const int64_t block = info(format).block_size, k = std::max<int64_t>(block, 32);
-    const MatmulShape shapes[] = {{1, 1, k},          {1, 33, 2 * k},    {3, 17, k},  {2, 64, 4 * k}, {4, 40, 2 * k}, {5, 96, k},
-                                  {6, 16, 3 * k},     {7, 48, k},        {8, 31, k},  {9, 32, k},     {10, 35, k},    {11, 7, k},
-                                  {13, 65, 3 * k},    {17, 160, 2 * k},  {33, 72, k}, {64, 257, k},   {100, 100, 512}, {1, 1000, 1024}};
+    const MatmulShape shapes[] = {{1, 1, k},    {1, 33, 2 * k},  {3, 17, k},      {2, 64, 4 * k},   {4, 40, 2 * k},
+                                  {5, 96, k},   {6, 16, 3 * k},  {7, 48, k},      {8, 31, k},       {9, 32, k},
+                                  {10, 35, k},  {11, 7, k},      {13, 65, 3 * k}, {17, 160, 2 * k}, {33, 72, k},
+                                  {64, 257, k}, {100, 100, 512}, {1, 1000, 1024}};
     for (const MatmulShape& s : shapes) {
       cases.push_back(matmul_case(format, s, s.n % 2 == 0));
       cases.push_back(matmul_add_case(format, s, s.n % 3 == 0));
@@ -205,14 +256,16 @@ inline void add_matmul_cases(std::vector<OpCase>& cases) {
     cases.push_back(gate_up_case(format, format, {61, 90, 600}, Activation::kSilu));
   }
   // Prompts whose weights are unpacked for many tokens.
-  for (const Format format : {Format::F16, Format::BF16, Format::Q8_0, Format::IQ4_NL, Format::IQ4_XS, Format::MXFP4, Format::AFFINE8_32, Format::AFFINE8_64, Format::F8_E4M3_32}) {
+  for (const Format format : {Format::F16, Format::BF16, Format::Q8_0, Format::IQ4_NL, Format::IQ4_XS, Format::MXFP4,
+                              Format::AFFINE8_32, Format::AFFINE8_64, Format::F8_E4M3_32}) {
     cases.push_back(matmul_case(format, {1100, 40, 512}, true));
     cases.push_back(gate_up_case(format, format, {61, 90, 256}, Activation::kSilu, true));
   }
   for (const Format format : {Format::Q4_0, Format::Q4_K, Format::Q6_K})
     cases.push_back(gate_up_case(format, format, {140, 150, 2560}, Activation::kSilu, true));
   // A batch of sequences: one format for each way in which a device may store its codes and scales.
-  for (const Format format : {Format::Q4_0, Format::Q4_1, Format::Q8_0, Format::Q5_1, Format::Q6_K, Format::Q2_K, Format::IQ4_NL, Format::MXFP4, Format::NVFP4, Format::F8_E4M3_32}) {
+  for (const Format format : {Format::Q4_0, Format::Q4_1, Format::Q8_0, Format::Q5_1, Format::Q6_K, Format::Q2_K,
+                              Format::IQ4_NL, Format::MXFP4, Format::NVFP4, Format::F8_E4M3_32}) {
     cases.push_back(matmul_add_case(format, {33, 1040, 4096}, true));
     cases.push_back(gate_up_case(format, format, {20, 1024, 4096}, Activation::kSilu));
   }
@@ -227,7 +280,8 @@ inline void add_row_cases(std::vector<OpCase>& cases) {
   for (const int64_t n : {1, 2, 33})
     for (const int64_t dim : {1, 15, 16, 64, 100, 896, 4097}) {
       cases.push_back(norm_case(n, dim, NormKind::kRms, dim == 64, n == 2));
-      if (dim > 1) cases.push_back(norm_case(n, dim, NormKind::kLayer, dim != 64, n != 2));  // one value: 0 / 0 except for eps
+      if (dim > 1)
+        cases.push_back(norm_case(n, dim, NormKind::kLayer, dim != 64, n != 2));  // one value: 0 / 0 except for eps
       cases.push_back(add_case(n, dim));
       for (const auto act : kActivations)
         cases.push_back(act_mul_case(n, dim, act, n == 2));
@@ -254,9 +308,11 @@ inline bool runs_on(const Backend& backend, const OpCase& c) {
 inline void add_encoder_cases(std::vector<OpCase>& cases) {
   const std::vector<SeqShape> seqs = {{0, 5}, {0, 1}, {0, 19}};
   for (const int64_t dim : {1, 31, 64, 257}) {
-    for (const Activation act : {Activation::kSilu, Activation::kGeluTanh, Activation::kGelu}) cases.push_back(act_case(3, dim, act));
+    for (const Activation act : {Activation::kSilu, Activation::kGeluTanh, Activation::kGelu})
+      cases.push_back(act_case(3, dim, act));
     for (const int64_t n_rows : {1, 19}) cases.push_back(add_positions_case(seqs, dim, n_rows));
-    for (const Pooling pooling : {Pooling::kCls, Pooling::kMean, Pooling::kLast}) cases.push_back(pool_case(seqs, dim, pooling));
+    for (const Pooling pooling : {Pooling::kCls, Pooling::kMean, Pooling::kLast})
+      cases.push_back(pool_case(seqs, dim, pooling));
   }
 }
 

@@ -1,5 +1,5 @@
-// Ranks that have whole experts: the choice names each expert on the one rank that has it, and the sum over the ranks of
-// their mixtures is the mixture of one device. On every device of this machine, with random numbers of experts.
+// Ranks that have whole experts: the choice names each expert on the one rank that has it, and the sum over the ranks
+// of their mixtures is the mixture of one device. On every device of this machine, with random numbers of experts.
 #include <gtest/gtest.h>
 
 #include <cmath>

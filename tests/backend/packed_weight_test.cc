@@ -45,7 +45,8 @@ void check_unit_vectors(Format format, Backend& backend, const std::vector<uint8
     backend.download(got.data(), y);
     const bool in_int16 = n_rows == kIn && (format == Format::F16 || format == Format::BF16);
     const bool is_cut = in_bf16 && n_rows == kIn && info(format).block_size > 1;
-    const float allowed = 127.0f * largest * ((in_int16 ? 0.51f / cpu::kInt16Weight : rounding) + (is_cut ? 0x1p-8f : 0));
+    const float allowed =
+        127.0f * largest * ((in_int16 ? 0.51f / cpu::kInt16Weight : rounding) + (is_cut ? 0x1p-8f : 0));
     for (int64_t k = 0; k < n_used; ++k) {
       for (int64_t row = 0; row < kOut; ++row) {
         // Formats with minima add two products, each rounded.
@@ -84,6 +85,16 @@ std::unique_ptr<Backend> backend_of(const cpu::Kernels& kernels, bool small_weig
                     .head_dim = 16,
                     .n_vocab = 16});
   return backend;
+}
+
+TEST(SmallPackedWeights, AreAtMostThreePercentLargerThanTheFile) {
+  for (int i = 0; i < kFormatCount; ++i) {
+    const auto format = static_cast<Format>(i);
+    if (info(format).block_size == 1) continue;
+    const Weight shape{.format = format, .n_out = 1024, .n_in = 2048};
+    const auto in_file = static_cast<double>(shape.n_out) * static_cast<double>(row_bytes(format, shape.n_in));
+    EXPECT_LE(static_cast<double>(cpu::packed_bytes(shape, cpu::Packing::kSmall)), 1.03 * in_file) << info(format).name;
+  }
 }
 
 TEST_P(PackedWeights, HoldTheWeights) {
@@ -323,7 +334,8 @@ TEST_P(PackedWeights, CodesAreMultipliedInInt8OrOnTheMatrixUnit) {
   for (int i = 0; i < kFormatCount; ++i) {
     const Format format = static_cast<Format>(i);
     if (info(format).block_size == 1) continue;
-    EXPECT_STREQ(cpu::multiplies_as(format, *GetParam()), GetParam()->block_tiles ? "bf16" : "int8") << info(format).name;
+    EXPECT_STREQ(cpu::multiplies_as(format, *GetParam()), GetParam()->block_tiles ? "bf16" : "int8")
+        << info(format).name;
   }
 }
 

@@ -190,7 +190,9 @@ void expect_same_in_cuts(Backend& backend, LayerRandom& random, const Layer& lay
   }
 }
 
-TEST_P(Recurrence, CutsAndCompanyChangeNoBit) { expect_same_in_cuts(*backend_, random_, Layer(random_, 3), 30, 8); }
+TEST_P(Recurrence, CutsAndOtherSequencesChangeNoBit) {
+  expect_same_in_cuts(*backend_, random_, Layer(random_, 3), 30, 8);
+}
 
 TEST_P(Recurrence, CutsOfManyTokensChangeNoBitWhereDeterministic) {
   const auto own = GetParam() == "cuda" ? create_cuda_backend({.device = "cuda", .deterministic = true}) : nullptr;

@@ -59,7 +59,7 @@ TEST(CpuTopology, IsUnknownWithoutTheFiles) {
   EXPECT_EQ(allowed_cores(FakeRoot("all", {"0"}).path), 0);
 }
 
-std::string text_of(const std::vector<MemoryNode>& nodes) {
+std::string nodes_text(const std::vector<MemoryNode>& nodes) {
   std::string text;
   for (const MemoryNode& node : nodes)
     text += fmt::format("{}: {} ({} cores); ", node.id, fmt::join(node.cpus, " "), node.n_cores);
@@ -69,21 +69,21 @@ std::string text_of(const std::vector<MemoryNode>& nodes) {
 TEST(MemoryNodes, HaveTheCpusOfThisProcess) {
   const std::vector<std::string> pairs = {"0,4", "1,5", "2,6", "3,7", "0,4", "1,5", "2,6", "3,7"};
   const std::vector<std::string> two = {"0-1,4-5", "2-3,6-7"};
-  EXPECT_EQ(text_of(memory_nodes(FakeRoot("0-7", pairs, "0-1", two).path)),
+  EXPECT_EQ(nodes_text(memory_nodes(FakeRoot("0-7", pairs, "0-1", two).path)),
             "0: 0 1 4 5 (2 cores); 1: 2 3 6 7 (2 cores); ");
-  EXPECT_EQ(text_of(memory_nodes(FakeRoot("1-3", pairs, "0-1", two).path)), "0: 1 (1 cores); 1: 2 3 (2 cores); ");
-  EXPECT_EQ(text_of(memory_nodes(FakeRoot("2,6", pairs, "0-1", two).path)), "1: 2 6 (1 cores); ");
+  EXPECT_EQ(nodes_text(memory_nodes(FakeRoot("1-3", pairs, "0-1", two).path)), "0: 1 (1 cores); 1: 2 3 (2 cores); ");
+  EXPECT_EQ(nodes_text(memory_nodes(FakeRoot("2,6", pairs, "0-1", two).path)), "1: 2 6 (1 cores); ");
 }
 
 TEST(MemoryNodes, MayHaveNoCpus) {  // memory on a card, or a node that is offline
-  EXPECT_EQ(text_of(memory_nodes(FakeRoot("0-1", {"0", "1"}, "0,2", {"0-1", "", ""}).path)), "0: 0 1 (2 cores); ");
-  EXPECT_EQ(text_of(memory_nodes(FakeRoot("0-1", {"0", "1"}, "1", {"0", "1"}).path)), "1: 1 (1 cores); ");
+  EXPECT_EQ(nodes_text(memory_nodes(FakeRoot("0-1", {"0", "1"}, "0,2", {"0-1", "", ""}).path)), "0: 0 1 (2 cores); ");
+  EXPECT_EQ(nodes_text(memory_nodes(FakeRoot("0-1", {"0", "1"}, "1", {"0", "1"}).path)), "1: 1 (1 cores); ");
 }
 
 TEST(MemoryNodes, AreNoneWithoutTheFiles) {
   EXPECT_TRUE(memory_nodes("/nowhere").empty());
   EXPECT_TRUE(memory_nodes(FakeRoot("0-1", {"0", "1"}).path).empty());
-  EXPECT_EQ(text_of(memory_nodes(FakeRoot("0-1", {}, "0", {"0-1"}).path)), "0: 0 1 (2 cores); ")
+  EXPECT_EQ(nodes_text(memory_nodes(FakeRoot("0-1", {}, "0", {"0-1"}).path)), "0: 0 1 (2 cores); ")
       << "cores are not known";
 }
 

@@ -158,7 +158,7 @@ def test_closed_pipe_is_no_crash():
     assert b"terminate" not in done.stderr and b"Aborted" not in done.stderr
 
 
-def test_chat_remembers_and_obeys(ingot, tmp_path):
+def test_chat_remembers_and_follows_commands(ingot, tmp_path):
     saved = tmp_path / "talk.json"
     lines = ["My name is Bramwell.", "What is my name?", "/stats", f"/save {saved}", "/reset", "/stats", "/bogus",
              "/system Answer with one word or number.", "What is the capital of France?", "/save /nowhere/x.json", "/quit", "never read"]

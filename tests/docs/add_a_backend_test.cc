@@ -6,6 +6,8 @@
 #include <numeric>
 
 #include "backend/ref/ref_backend.h"
+#include "backend/trace.h"
+#include "base/error.h"
 #include "docs/toy_device.h"
 #include "model/checkpoint.h"
 #include "model/decoder_program.h"
@@ -162,6 +164,14 @@ TEST_P(AddABackend, F16LogitsAreNear) {
   }
 }
 
+// --check-nan reads rows of f16 on the device, also those of strided views.
+TEST_P(AddABackend, ACheckForNanChangesNothing) {
+  const Golden golden = read_golden(GetParam());
+  ToyBackend toy;
+  const auto checked = nan_check_backend(std::make_unique<ToyBackend>());
+  EXPECT_EQ(decoder_logits(*checked, golden, 7), decoder_logits(toy, golden, 7));
+}
+
 INSTANTIATE_TEST_SUITE_P(Models, AddABackend, testing::ValuesIn(golden_names()), [](const auto& i) { return i.param; });
 
 TEST(AddABackendEncoders, RunOnIt) {
@@ -189,6 +199,22 @@ TEST(ToyBackend, CopiesViewsOfAnyStride) {
   toy.upload(t.slice_cols(3, 1), column.data());
   EXPECT_EQ(downloaded(toy, t.slice_rows(3, 1)), (std::vector<float>{18, 19, 20, -4, 22, 23}));
   EXPECT_EQ(toy.allocated_bytes(), 96u);
+}
+
+TEST(ToyBackend, ANanIsFoundInAViewOfHalves) {
+  const auto checked = nan_check_backend(std::make_unique<ToyBackend>());
+  constexpr uint16_t kNan = 0x7E00;
+  // Columns 0 and 1 do not belong to the view.
+  const std::vector<uint16_t> halves = {kNan, kNan, 0, 0, 0, 0, kNan, kNan, 0, 0, kNan, 0};
+  const Tensor t = checked->alloc(DType::kF16, 2, 6), view = t.slice_cols(2, 4);
+  checked->upload(t, halves.data());
+  EXPECT_NO_THROW(checked->act(view.slice_rows(0, 1), Activation::kSilu));
+  try {
+    checked->act(view, Activation::kSilu);
+    FAIL() << "the NaN was not found";
+  } catch (const Error& error) {
+    EXPECT_STREQ(error.what(), "act (op 2 of the run) wrote NaN at row 1, column 2 of [2, 4]");
+  }
 }
 
 TEST(ToyBackendDeathTest, ItsMemoryIsNotTheHosts) {

@@ -40,7 +40,7 @@ std::shared_ptr<Constraint> constraint_of(std::unique_ptr<Automaton> automaton) 
 std::shared_ptr<Constraint> schema() { return constraint_of(compile_schema(kSchema, {}, {.is_compact = true})); }
 std::shared_ptr<Constraint> regex(const char* pattern) { return constraint_of(compile_regex(pattern)); }
 
-std::string text_of(const std::vector<int32_t>& tokens) {
+std::string tokens_text(const std::vector<int32_t>& tokens) {
   std::string text;
   for (int32_t token : tokens) text += vocabulary()->bytes(token);
   return text;
@@ -108,7 +108,7 @@ TEST_P(Constrained, AnswersInABatchWithOthers) {
     }
     EXPECT_EQ(sinks[i]->tokens, constrained_output(requests[i]));
     EXPECT_EQ(sinks[i]->finish->reason, FinishReason::kStop) << sinks[i]->finish->error;
-    texts.insert(text_of(sinks[i]->tokens));
+    texts.insert(tokens_text(sinks[i]->tokens));
   }
   for (const std::string& text : texts)
     EXPECT_THAT(text, testing::MatchesRegex(R"re(\{"a":(true|false),"b":"(x|yy)"\})re"));
@@ -128,7 +128,7 @@ TEST_P(Constrained, GoesOnAfterPreemption) {
   int n_preempted = 0;
   for (uint64_t seed = 0; seed < 4; ++seed) {
     EXPECT_EQ(sinks[seed]->tokens, constrained_output(request_of(constraint, seed, 40)));
-    EXPECT_EQ(text_of(sinks[seed]->tokens).size(), 30u);
+    EXPECT_EQ(tokens_text(sinks[seed]->tokens).size(), 30u);
     n_preempted += sinks[seed]->finish->usage.preemptions;
   }
   EXPECT_GT(n_preempted, 0);
@@ -139,7 +139,7 @@ TEST_P(Constrained, CutsDraftsThatAreRefused) {
   const auto constraint = regex("([a-c]{4} ){5}");
   const Request plain = request_of(constraint, 7);
   const std::vector<int32_t> expected = constrained_output(plain);
-  ASSERT_EQ(text_of(expected).size(), 25u);
+  ASSERT_EQ(tokens_text(expected).size(), 25u);
   for (int n_right = 0; n_right <= 4; ++n_right) {
     FakeRunner runner(options());
     Engine engine(runner);
@@ -175,7 +175,7 @@ TEST_P(Constrained, EndsOnlyWhereTheGrammarMay) {
   }
   run(engine);
   for (size_t seed = 0; seed < sinks.size(); ++seed) {
-    const std::string text = text_of(sinks[seed]->tokens);
+    const std::string text = tokens_text(sinks[seed]->tokens);
     const bool is_banned = seed % 3 == 0, ignores = seed % 2 == 1;
     EXPECT_THAT(text, testing::MatchesRegex(is_banned ? "aaa" : "aaa(bb)*b?"));
     const Finish& finish = *sinks[seed]->finish;
@@ -198,7 +198,7 @@ TEST_P(Constrained, EndsWhereNothingCanFollow) {
   request.min_tokens = 20;
   const auto sink = submit(engine, request);
   run(engine);
-  EXPECT_THAT(text_of(sink->tokens), testing::AnyOf("yes", "no"));
+  EXPECT_THAT(tokens_text(sink->tokens), testing::AnyOf("yes", "no"));
   EXPECT_EQ(sink->finish->reason, FinishReason::kStop);
   EXPECT_EQ(sink->finish->stop_token, -1);
 }
@@ -213,12 +213,12 @@ TEST_P(Constrained, ADeadEndEndsThatRequestAlone) {
   const auto other = submit(engine, request_of(regex("a{20}"), 1));
   run(engine);
   ASSERT_EQ(dead->finish->reason, FinishReason::kError);
-  EXPECT_EQ(text_of(dead->tokens), "aa");
+  EXPECT_EQ(tokens_text(dead->tokens), "aa");
   EXPECT_TRUE(dead->finish->has_nan) << "what came before stands";
   EXPECT_THAT(dead->finish->error, HasSubstr("the constraint allows none"));
   ASSERT_EQ(banned->finish->reason, FinishReason::kError);
   EXPECT_THAT(banned->finish->error, HasSubstr("the biases"));
-  EXPECT_EQ(text_of(other->tokens), std::string(20, 'a'));
+  EXPECT_EQ(tokens_text(other->tokens), std::string(20, 'a'));
   EXPECT_EQ(other->finish->reason, FinishReason::kStop);
 }
 
@@ -248,7 +248,7 @@ TEST_P(Constrained, AFailureOfTheGrammarEndsThatRequestAlone) {
   run(engine);
   ASSERT_EQ(failed->finish->reason, FinishReason::kError);
   EXPECT_EQ(failed->finish->error, "the grammar has become too large");
-  EXPECT_EQ(text_of(other->tokens), std::string(20, 'a'));
+  EXPECT_EQ(tokens_text(other->tokens), std::string(20, 'a'));
 }
 
 // The marker is "ok>" in the text of any tokens, or a control token.
@@ -300,7 +300,7 @@ TEST_P(Constrained, BeginsBehindWhatTheModelSaid) {
   run(engine);
   EXPECT_EQ(sink->tokens.size(), static_cast<size_t>(n_before) + 4);
   EXPECT_TRUE(std::equal(said.begin(), said.begin() + n_before, sink->tokens.begin()));
-  EXPECT_EQ(text_of({sink->tokens.begin() + n_before, sink->tokens.end()}), "aaaa");
+  EXPECT_EQ(tokens_text({sink->tokens.begin() + n_before, sink->tokens.end()}), "aaaa");
 }
 
 TEST_P(Constrained, AConstraintOfOtherTokensIsRefused) {

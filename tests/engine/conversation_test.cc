@@ -254,7 +254,7 @@ TEST(PrefixCaching, APreemptedRequestFindsItsOwnBlocks) {
 }
 
 // If all layers of a model have a window, tokens before the window hold no blocks but are still found.
-TEST(PrefixCaching, BlocksBeforeTheWindowAreGivenUp) {
+TEST(PrefixCaching, BlocksBeforeTheWindowAreReleased) {
   Random random;
   FakeOptions options = conversation_options(512, 32);
   options.info.window = 40;

@@ -196,7 +196,7 @@ TEST_P(DraftHeads, ConstraintsHold) {
 }
 
 // A fixed number of drafts, up to the last token that fits.
-TEST_P(DraftHeads, EndExactlyAtMaxTokensAndAtAnyStopToken) {
+TEST_P(DraftHeads, EndAtMaxTokensAndAtAnyStopToken) {
   FakeRunner runner(options(1));
   const std::vector<int32_t> all = expected_output(guessed_request({9, 8, 7}, 12), runner.info()).tokens;
   for (int n = 1; n <= 12; ++n) {

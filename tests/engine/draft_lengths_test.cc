@@ -31,7 +31,7 @@ StepShape choose(DraftLengths& lengths, std::vector<DraftOffer>& offers) {
 }
 
 // Runs steps of n_seqs sequences with the same acceptance. Returns the drafts of the last step.
-std::vector<int> settle(DraftLengths& lengths, int n_seqs, double p, const Seconds& seconds, int n_steps = 60) {
+std::vector<int> last_drafts(DraftLengths& lengths, int n_seqs, double p, const Seconds& seconds, int n_steps = 60) {
   std::vector<int> chosen;
   for (int i = 0; i < n_steps; ++i) {
     std::vector<DraftOffer> offers(n_seqs, offer(p));
@@ -142,7 +142,7 @@ TEST(DraftLengths, SlowFirstStepsAreMeasuredAgain) {
 
 TEST(DraftLengths, FreeRowsAreAllTaken) {
   DraftLengths lengths(4, kManyDrafts);
-  EXPECT_EQ(settle(lengths, 1, 0.95, [](int) { return 1.0; }), std::vector<int>{kMaxDrafts});
+  EXPECT_EQ(last_drafts(lengths, 1, 0.95, [](int) { return 1.0; }), std::vector<int>{kMaxDrafts});
 }
 
 // With the cost c of a row and acceptance p, n drafts give (1 + p + ... + p^n) / (1 + c n) tokens a second.
@@ -157,7 +157,7 @@ TEST(DraftLengths, TheChoiceIsTheBestOfAll) {
       }
       DraftLengths lengths(4, kManyDrafts);
       const auto seconds = [&](int n_rows) { return 1e-3 * (1 + c * (n_rows - 1)); };
-      EXPECT_EQ(settle(lengths, 1, p, seconds), std::vector<int>{best}) << "p " << p << ", cost " << c;
+      EXPECT_EQ(last_drafts(lengths, 1, p, seconds), std::vector<int>{best}) << "p " << p << ", cost " << c;
     }
   }
 }
@@ -170,7 +170,7 @@ TEST(DraftLengths, LargeBatchesBringFewerDraftsAndThenNone) {
   for (const int n_seqs : {1, 4, 8, 16, 32, 64}) {
     DraftLengths lengths(64, kManyDrafts);
     int n = 0;
-    for (const int one : settle(lengths, n_seqs, 0.7, seconds)) n += one;
+    for (const int one : last_drafts(lengths, n_seqs, 0.7, seconds)) n += one;
     EXPECT_LE(n / n_seqs, last) << n_seqs;
     EXPECT_NEAR(n_seqs + n, n_seqs == 1 ? 16 : std::max(n_seqs, 32), n_seqs < 32 ? 3 : 0) << n_seqs;
     last = n / n_seqs;
@@ -209,16 +209,16 @@ TEST(DraftLengths, ASlowMomentIsForgotten) {
 // The cost of rows may change, for example as the context grows. Times that are no longer measured expire.
 TEST(DraftLengths, OldTimesAreMeasuredAgain) {
   DraftLengths lengths(4, kManyDrafts);
-  EXPECT_EQ(settle(lengths, 1, 0.9, [](int n_rows) { return 1.0 * n_rows; }), std::vector<int>{0});
-  EXPECT_EQ(settle(
+  EXPECT_EQ(last_drafts(lengths, 1, 0.9, [](int n_rows) { return 1.0 * n_rows; }), std::vector<int>{0});
+  EXPECT_EQ(last_drafts(
                 lengths, 1, 0.9, [](int) { return 1.0; }, 300),
             std::vector<int>{0});
-  EXPECT_EQ(settle(
+  EXPECT_EQ(last_drafts(
                 lengths, 1, 0.9, [](int) { return 1.0; }, 600),
             std::vector<int>{kMaxDrafts});
   int n_plain = 0;
   for (int i = 0; i < 3000; ++i)
-    n_plain += settle(
+    n_plain += last_drafts(
                    lengths, 1, 0.9, [](int) { return 1.0; }, 1)[0] == 0;
   EXPECT_GT(n_plain, 0);
   EXPECT_LT(n_plain, 20);  // steps without drafts, to measure the baseline
@@ -247,7 +247,7 @@ TEST(DraftLengths, TrialsAreCheap) {
 // Otherwise two of the eight sequences would get all drafts of the step.
 TEST(DraftLengths, SequencesShareTheRoom) {
   DraftLengths lengths(8, 16);
-  EXPECT_EQ(settle(lengths, 8, 0.9, [](int) { return 1.0; }), std::vector<int>(8, 2));
+  EXPECT_EQ(last_drafts(lengths, 8, 0.9, [](int) { return 1.0; }), std::vector<int>(8, 2));
 }
 
 // As on a GPU that replays recorded steps. Different sequences get the same number of drafts. They get different
@@ -273,9 +273,9 @@ TEST(DraftLengths, UnevenStepsMustBeWorthTheirPrice) {
 TEST(DraftLengths, FewerSequencesGoOnAtOnce) {
   DraftLengths lengths(8, kManyDrafts);
   const auto seconds = [](int n_rows) { return 1 + 0.02 * n_rows; };
-  settle(lengths, 8, 0.8, seconds);
+  last_drafts(lengths, 8, 0.8, seconds);
   for (const int n_seqs : {7, 6, 4})
-    for (const int n : settle(lengths, n_seqs, 0.8, seconds, 1)) EXPECT_GE(n, 3) << n_seqs;
+    for (const int n : last_drafts(lengths, n_seqs, 0.8, seconds, 1)) EXPECT_GE(n, 3) << n_seqs;
 }
 
 // One sequence is as slow as four, and five are much slower. The times of one and of eight sequences do not show that
@@ -283,9 +283,9 @@ TEST(DraftLengths, FewerSequencesGoOnAtOnce) {
 TEST(DraftLengths, ANumberOfSequencesThatMayBeFasterIsMeasured) {
   DraftLengths lengths(8, kManyDrafts);
   const auto seconds = [](int n_rows) { return n_rows <= 4 ? 1.0 : 2.2; };
-  settle(lengths, 1, 0.3, seconds);
-  settle(lengths, 8, 0.3, seconds);
-  EXPECT_EQ(settle(lengths, 4, 0.5, seconds), std::vector<int>(4, 0));
+  last_drafts(lengths, 1, 0.3, seconds);
+  last_drafts(lengths, 8, 0.3, seconds);
+  EXPECT_EQ(last_drafts(lengths, 4, 0.5, seconds), std::vector<int>(4, 0));
 }
 
 }  // namespace

@@ -52,7 +52,7 @@ TEST_P(Drafts, WrongOnesChangeNothing) {
   EXPECT_EQ(runner.violations(), std::vector<std::string>());
 }
 
-TEST_P(Drafts, EndExactlyAtMaxTokensAndAtAnyStopToken) {
+TEST_P(Drafts, EndAtMaxTokensAndAtAnyStopToken) {
   FakeRunner runner(options());
   const std::vector<int32_t> all = expected_output(drafted_request({9, 8, 7}, 12), runner.info()).tokens;
   for (int n = 1; n <= 12; ++n) {

@@ -55,7 +55,7 @@ TEST(Embeddings, AreRefusedUnlessTheyFit) {
   EXPECT_THAT(embedding_error(info, request), HasSubstr("no digest"));
 }
 
-TEST(Embeddings, ChunksAndCompanyChangeNothing) {
+TEST(Embeddings, ChunksAndOtherRequestsChangeNothing) {
   const Request one = image_request(30, {image(1, 3, 9, kDim), image(2, 12, 5, kDim), image(1, 25, 5, kDim)});
   const Request other = image_request(17, {image(2, 0, 17, kDim)}), plain = image_request(30, {});
   std::vector<std::vector<int32_t>> outputs;

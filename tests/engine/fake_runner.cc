@@ -137,7 +137,7 @@ void FakeRunner::sample(std::span<const SampleRow> rows) {
     drawn.token =
         biased(token_of(logits_[i].digest, row.params->seed, options_.info.n_vocab), row, options_.info.n_vocab);
     if (options_.writes) drawn.token = options_.writes(row);
-    if (options_.spoils && options_.spoils(row)) drawn.token = kNoToken;
+    if (options_.makes_nan && options_.makes_nan(row)) drawn.token = kNoToken;
     if (row.params->n_logprobs >= 0) drawn.logprob = -static_cast<float>(drawn.token);
     sampled_.push_back(std::move(drawn));
   }

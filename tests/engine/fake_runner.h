@@ -30,7 +30,7 @@ struct FakeOptions {
   double step_us = 0;                                    // time of each step
   double token_us = 0;                                   // additional time for each token of the step
   std::function<void(int64_t step)> before_forward = {};  // may throw to make the step fail
-  std::function<bool(const SampleRow&)> spoils = {};      // rows whose logits are NaN
+  std::function<bool(const SampleRow&)> makes_nan = {};   // rows whose logits are NaN
   std::function<int32_t(const SampleRow&)> writes = {};   // the token to sample instead
   std::function<void()> before_wait = {};                 // may throw, like a failed device
   std::function<bool()> is_drawn = {};                    // the result of is_drawn(); empty: true

@@ -32,7 +32,7 @@ class Hybrid : public testing::TestWithParam<HybridCase> {
   }
 };
 
-TEST_P(Hybrid, WhatTransformersSaysWithACheckpointToo) {
+TEST_P(Hybrid, SameTokensAsTransformersAlsoFromASnapshot) {
   const auto [prompt, greedy] = GreedyGolden(GetParam().model);
   const auto runner = load_hybrid(GetParam().model, GetParam().device);
   Engine engine(*runner, {.chunk = 13});
@@ -101,7 +101,7 @@ INSTANTIATE_TEST_SUITE_P(Models, Hybrid,
                          });
 
 // With fewer snapshots than the requests need, fewer tokens are cached, and the output is unchanged.
-TEST(HybridCache, WithFewCheckpointsLessIsFound) {
+TEST(HybridCache, FewerSnapshotsCacheFewerTokens) {
   Random random;
   SCOPED_TRACE(random.seed());
   const auto runner = load_hybrid("qwen35", "cpu", 3), other = load_hybrid("qwen35", "cpu");

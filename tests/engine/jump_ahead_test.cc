@@ -194,7 +194,7 @@ TEST_P(JumpAhead, AStepForEachDraw) {
 }
 
 // Other requests, preemptions, pauses, recurrent layers and drafts do not change the output.
-TEST_P(JumpAhead, IsTheSameInAnyCompany) {
+TEST_P(JumpAhead, SameTokensInAnyBatch) {
   Random random;
   SCOPED_TRACE(fmt::format("seed {}", random.seed()));
   const auto shared = constraint();

@@ -44,7 +44,7 @@ TEST(BlockPool, KeptBlocksGoOldestFirst) {
 }
 
 TEST(BlockPool, WhatIsKeptMayTurnBlank) {
-  BlockPool pool(2, [](int32_t block) { ADD_FAILURE() << block << " was kept"; });
+  BlockPool pool(2, [](int32_t block) { ADD_FAILURE() << block << " was cached"; });
   const int32_t a = pool.take(), b = pool.take();
   pool.discard(a);  // the block is held: nothing happens
   EXPECT_EQ(pool.refs(a), 1);
@@ -67,7 +67,7 @@ TEST(BlockPool, KeepsItsBooksUnderRandomUse) {
   int32_t evicted = -1;
   BlockPool pool(37, [&](int32_t block) { evicted = block; });
   std::map<int32_t, int> holders;
-  std::list<int32_t> kept;  // cached longest first
+  std::list<int32_t> cached;  // cached longest first
   for (int i = 0; i < 40000; ++i) {
     auto some = holders.begin();
     if (!holders.empty()) std::advance(some, random() % holders.size());
@@ -79,20 +79,20 @@ TEST(BlockPool, KeepsItsBooksUnderRandomUse) {
         ASSERT_EQ(block < 0, holders.size() == 37);
         if (block < 0) break;
         ASSERT_TRUE(holders.emplace(block, 1).second) << "block " << block << " given out twice";
-        if (holders.size() + kept.size() <= 37) {
-          ASSERT_EQ(evicted, -1) << "though there were blank ones";
+        if (holders.size() + cached.size() <= 37) {
+          ASSERT_EQ(evicted, -1) << "though blocks were free";
         } else {
-          ASSERT_EQ(block, kept.front());
+          ASSERT_EQ(block, cached.front());
           ASSERT_EQ(block, evicted);
-          kept.pop_front();
+          cached.pop_front();
         }
         break;
       }
       case 2:
-        if (!kept.empty() && random() % 2 == 0) {
-          pool.share(kept.back());
-          holders.emplace(kept.back(), 1);
-          kept.pop_back();
+        if (!cached.empty() && random() % 2 == 0) {
+          pool.share(cached.back());
+          holders.emplace(cached.back(), 1);
+          cached.pop_back();
         } else if (!holders.empty()) {
           pool.share(some->first);
           ++some->second;
@@ -103,12 +103,12 @@ TEST(BlockPool, KeepsItsBooksUnderRandomUse) {
         const bool keep = random() % 2 == 0;
         pool.release(some->first, keep);
         if (--some->second > 0) break;
-        if (keep) kept.push_back(some->first);
+        if (keep) cached.push_back(some->first);
         holders.erase(some);
       }
     }
     ASSERT_EQ(pool.n_used(), static_cast<int>(holders.size()));
-    ASSERT_EQ(pool.n_cached(), static_cast<int>(kept.size()));
+    ASSERT_EQ(pool.n_cached(), static_cast<int>(cached.size()));
     for (const auto& [block, n] : holders) ASSERT_EQ(pool.refs(block), n);
   }
 }

@@ -83,7 +83,7 @@ constexpr const char* kModelNames[] = {"llama", "mistral_window", "gemma3", "qwe
 
 class ParallelEngine : public testing::TestWithParam<std::tuple<const char*, Grid>> {};
 
-TEST_P(ParallelEngine, AnswersAreThoseOfTransformers) {
+TEST_P(ParallelEngine, TokensEqualTransformers) {
   const auto [model, grid] = GetParam();
   const GreedyGolden golden(model);
   for (const int n_kv_tokens : kv_sizes(golden)) {
@@ -104,7 +104,7 @@ INSTANTIATE_TEST_SUITE_P(Models, ParallelEngine,
 
 class ProcessesEngine : public testing::TestWithParam<std::tuple<const char*, Layout>> {};
 
-TEST_P(ProcessesEngine, AnswersAreThoseOfTransformers) {
+TEST_P(ProcessesEngine, TokensEqualTransformers) {
   const char* model = std::get<0>(GetParam());
   const Layout layout = std::get<1>(GetParam());
   const GreedyGolden golden(model);

@@ -30,7 +30,7 @@ std::unique_ptr<Tokenizer> load_encoder(const fs::path& directory) {
 
 class HfEncoderTokenizer : public testing::TestWithParam<const char*> {};
 
-TEST_P(HfEncoderTokenizer, EncodesAndDecodesLikeTheReference) {
+TEST_P(HfEncoderTokenizer, EncodesAndDecodesAsTheReference) {
   const auto tokenizer = load_encoder(kEncoders / GetParam());
   const Object expected = golden(GetParam());
   const auto texts = expected.at("texts").get<std::vector<std::string>>();

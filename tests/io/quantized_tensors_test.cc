@@ -124,7 +124,7 @@ std::optional<HfQuantization> quantization_of(const Safetensors& files) {
 
 class QuantizedGoldens : public testing::TestWithParam<std::string> {};
 
-TEST_P(QuantizedGoldens, DecodeToTheWeightsOfTheOracle) {
+TEST_P(QuantizedGoldens, DecodeToTheOraclesWeights) {
   const auto expected = std::ranges::find(kExpected, GetParam(), &Expected::name);
   ASSERT_NE(expected, std::end(kExpected)) << "no row for this file";
   const auto files = Safetensors::open_file((kData / (GetParam() + ".safetensors")).string());

@@ -7,7 +7,7 @@ Each row prints a JSON line with its figure, its rule, and whether the rule hold
 hold. --scale makes rows smaller (streams, requests and times, not the rules) for a small machine. --untimed leaves out
 rules that need a quiet machine. Server and client run on separate CPUs if there are two. The rows run on the fake
 runner, whose tokens are known, so every event is checked. Row 11 runs the demo model. Row 4 needs a build with
--DINGOT_SANITIZE. Other rows are separate tests: 12 (equal in any company) tests/engine, 17 (failing calls)
+-DINGOT_SANITIZE. Other rows are separate tests: 12 (equal in any batch) tests/engine, 17 (failing calls)
 tests/server/faults_test.py, 18 (truncated files) tests/io, 21 (bad requests) tests/server.
 """
 import argparse

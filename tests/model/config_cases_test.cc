@@ -95,7 +95,8 @@ TEST(Convert, KeepsHowLatentsTurn) {
     write_gguf(gguf_export(hf_checkpoint(copy.path().string())), {.mix = &find_mix("F32")}, path);
     const auto checkpoint = open_checkpoint(path);
     Ranks runner(checkpoint->config(), checkpoint->weights(),
-                 {.backend = {.device = "ref"}, .max_batch_tokens = 512, .max_logits = 512, .kv_dtype = DType::kF32}, nullptr);
+                 {.backend = {.device = "ref"}, .max_batch_tokens = 512, .max_logits = 512, .kv_dtype = DType::kF32},
+                 nullptr);
     std::vector<float> logits = all_logits(runner, read_golden(name).tokens, 512);
     logits.erase(logits.begin(), logits.end() - checkpoint->config().n_vocab);
     for (size_t i = 0; i < logits.size(); i += kStride)

@@ -1,5 +1,5 @@
-// The goldens on several GPUs: the logits of all models equal those of one GPU, or those of transformers within the error
-// of f16 activations. Skipped with one GPU.
+// The goldens on several GPUs: the logits of all models equal those of one GPU, or those of transformers within the
+// error of f16 activations. Skipped with one GPU.
 #include <gmock/gmock.h>
 
 #include <algorithm>

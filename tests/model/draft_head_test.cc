@@ -133,7 +133,7 @@ std::vector<int32_t> guesses_of(Ranks& runner, std::span<const DraftRow> rows, c
 
 class DraftHeads : public testing::TestWithParam<Case> {};
 
-TEST_P(DraftHeads, LogitsAndGuessesEqualThePublishedCode) {
+TEST_P(DraftHeads, EqualThePublishedCode) {
   const Expected expected(GetParam().file);
   Ranks runner = load_head(GetParam().file, head_options(GetParam().file, GetParam().device));
   for (const int chunk : {64, 7, 1}) {  // whole, in parts and token by token, each time in other blocks

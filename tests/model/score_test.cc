@@ -67,7 +67,12 @@ TEST(Score, SequencesInLockstepAreEachAsIfAlone) {
   const Config c = tiny();
   constexpr int kSeqs = 3, kFirst = 5, kLen = 7;  // a step of 5 tokens each, then 2
   Ranks together(c, dummy_source(c, Format::F32, 7),
-                 {.backend = {.device = "ref"}, .n_ctx = 20, .max_batch_tokens = 16, .max_seqs = kSeqs, .max_logits = 16, .n_kv_tokens = 96},
+                 {.backend = {.device = "ref"},
+                  .n_ctx = 20,
+                  .max_batch_tokens = 16,
+                  .max_seqs = kSeqs,
+                  .max_logits = 16,
+                  .n_kv_tokens = 96},
                  nullptr);
   Lockstep sequences(together, kSeqs);
   const std::vector<int32_t> all = some_tokens(kSeqs * kLen);

@@ -116,7 +116,8 @@ TEST(SplitChoice, ThePlanAcceptsTheSplit) {
       const auto gpu = planned_gpu(static_cast<size_t>(gib * kGiB)),
                  cpu = create_backend({.device = "cpu", .n_threads = 1});
       const DeviceMemory devices[] = {
-          {"gpu", gpu.get(), weight_bytes(*choose.source, choose.config, *gpu, choose.split.part(0)), gpu->available_bytes() - gpu->driver_bytes(), Take::kAll},
+          {"gpu", gpu.get(), weight_bytes(*choose.source, choose.config, *gpu, choose.split.part(0)),
+           gpu->available_bytes() - gpu->driver_bytes(), Take::kAll},
           {"cpu", cpu.get(), weight_bytes(*choose.source, choose.config, *cpu, choose.split.part(1)), 64 * kGiB}};
       const MemoryPlan plan = plan_memory(choose.config, choose.split, devices, options);
       EXPECT_GE(plan.n_ctx, std::min(choose.config.n_ctx_train, n_ctx == 0 ? 4096 : n_ctx)) << shape;

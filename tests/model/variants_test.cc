@@ -125,7 +125,7 @@ class RankerVariants : public testing::TestWithParam<VariantRow> {
   static double sigmoid(double x) { return 1 / (1 + std::exp(-x)); }
 };
 
-TEST_P(RankerVariants, EqualSentenceTransformers) {
+TEST_P(RankerVariants, AsSentenceTransformers) {
   const Object &golden = GetParam().golden(), &row = GetParam().row();
   const VariantCopy copy(row);
   const auto scores = open_embedder(copy.path)->score(golden["query"].get<std::string>(),

@@ -98,7 +98,7 @@ std::vector<Json> events_of(const std::string& body) {
   return events;
 }
 
-std::string text_of(const Json& object, const char* name) {
+std::string member_text(const Json& object, const char* name) {
   const auto text = object.find(name);
   return text == object.end() || text->is_null() ? "" : text->get<std::string>();
 }
@@ -123,9 +123,9 @@ Seen chat_seen(const std::vector<Json>& answers, const char* part) {
     if (answer["choices"].empty()) continue;
     const Json& choice = answer["choices"][0];
     const Json& said = choice[part];
-    seen.reasoning += text_of(said, "reasoning_content");
-    EXPECT_EQ(text_of(said, "reasoning_content"), text_of(said, "reasoning"));
-    seen.content += text_of(said, "content");
+    seen.reasoning += member_text(said, "reasoning_content");
+    EXPECT_EQ(member_text(said, "reasoning_content"), member_text(said, "reasoning"));
+    seen.content += member_text(said, "content");
     if (said.contains("tool_calls"))
       for (const Json& call : said["tool_calls"]) add_call(seen, call);
     if (!choice["finish_reason"].is_null()) seen.finish = choice["finish_reason"];

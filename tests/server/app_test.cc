@@ -100,7 +100,7 @@ TEST(App, AFailedStepIsAnErrorOfItsRequestsOnly) {
 // One of n choices gets NaN logits. It ends there with an error, and the other choices are unchanged.
 TEST(App, AnAnswerWhoseNumbersAreNoneEndsWithError) {
   constexpr size_t kNanAt = 2 + 7;  // tokens of prompt and answer
-  Rig rig({.spoils = [](const SampleRow& row) { return row.params->seed == 11 && row.history.size() == kNanAt; }});
+  Rig rig({.makes_nan = [](const SampleRow& row) { return row.params->seed == 11 && row.history.size() == kNanAt; }});
   json body = completion({1, 2}, 10, 30, false);
   body["n"] = 3;
   const auto whole = rig.post("/v1/completions", body);
@@ -127,7 +127,7 @@ TEST(App, AnAnswerWhoseNumbersAreNoneEndsWithError) {
 
 // The same in APIs with their own form of this error.
 TEST(App, AnswersWhoseNumbersAreNoneInOtherApis) {
-  Rig rig({.spoils = [](const SampleRow& row) { return row.params->seed == 11; }});
+  Rig rig({.makes_nan = [](const SampleRow& row) { return row.params->seed == 11; }});
   for (bool stream : {false, true}) {
     const json base = {{"seed", 11}, {"stream", stream}};
     json chat = base, responses = base, messages = base;
@@ -220,7 +220,7 @@ TEST(App, ASuffixIsFilledInTo) {
     EXPECT_TRUE(got->wait());
     return got->json();
   };
-  const auto text_of = [](const json& json) { return json.at("choices")[0]["text"].get<std::string>(); };
+  const auto completion_text = [](const json& json) { return json.at("choices")[0]["text"].get<std::string>(); };
   const std::string after = "){}<|fim_middle|>";
   Rig qwen({}, 64, {}, with({"<|fim_prefix|>", "<|fim_suffix|>", "<|fim_middle|>"})),
       mistral({}, 64, {}, with({"[PREFIX]", "[SUFFIX]", "[MIDDLE]"}, true)), none;
@@ -228,7 +228,7 @@ TEST(App, ASuffixIsFilledInTo) {
   std::ranges::copy(ids(257, after), std::back_inserter(expected));
   expected.push_back(258);
   for (const json& prompt : {json("f(x"), json::array({'f' + 0, '(' + 0, 'x' + 0})})
-    EXPECT_EQ(text_of(answer(qwen, prompt, {{"suffix", after}})), qwen.expected(expected, 7, 20)) << prompt;
+    EXPECT_EQ(completion_text(answer(qwen, prompt, {{"suffix", after}})), qwen.expected(expected, 7, 20)) << prompt;
   // llama-server's form: other files come first, and the beginning of the answer last.
   const auto infilled = [&](const json& more) {
     json body = {{"input_prefix", "f(x"}, {"input_suffix", after}, {"n_predict", 20}, {"seed", 7}};
@@ -245,12 +245,12 @@ TEST(App, ASuffixIsFilledInTo) {
             qwen.expected(longer, 7, 20));
   expected = ids(257, after);
   std::ranges::copy(ids(256, "f(x"), std::back_inserter(expected));
-  EXPECT_EQ(text_of(answer(mistral, "f(x", {{"suffix", after}, {"add_special_tokens", false}})),
+  EXPECT_EQ(completion_text(answer(mistral, "f(x", {{"suffix", after}, {"add_special_tokens", false}})),
             mistral.expected(expected, 7, 20));
   expected.insert(expected.begin(), 0);
-  EXPECT_EQ(text_of(answer(mistral, "f(x", {{"suffix", after}})), mistral.expected(expected, 7, 20));
+  EXPECT_EQ(completion_text(answer(mistral, "f(x", {{"suffix", after}})), mistral.expected(expected, 7, 20));
   for (const json& nothing : {json(""), json(nullptr)})
-    EXPECT_EQ(text_of(answer(none, "f(x", {{"suffix", nothing}})), none.expected({'f', '(', 'x'}, 7, 20));
+    EXPECT_EQ(completion_text(answer(none, "f(x", {{"suffix", nothing}})), none.expected({'f', '(', 'x'}, 7, 20));
   EXPECT_EQ(answer(none, "f(x", {{"suffix", "y"}})["error"]["param"], "suffix");
   EXPECT_EQ(answer(qwen, "f(x", {{"suffix", "y"}, {"echo", true}})["error"]["param"], "suffix");
 }

@@ -10,7 +10,7 @@ from conftest import running
 STORY = "Tell me a story about a fox."
 
 
-def text_of(events, index=0):
+def events_text(events, index=0):
     return "".join(c["delta"].get("content") or "" for e in events for c in e["choices"] if c["index"] == index)
 
 
@@ -47,7 +47,7 @@ def test_streamed_text_is_the_whole_text(server, draw):
         fields = {"seed": draw.randrange(1 << 40), "temperature": 1.3, "max_tokens": draw.randint(1, 60), "stop": draw.sample(["the", "a fox", " b", ".", "qq"], 2)}
         whole = server.chat(STORY, **fields).json()
         events = server.chat(STORY, **fields, stream=True, stream_options={"include_usage": True}).events()
-        assert text_of(events) == whole["choices"][0]["message"]["content"], fields
+        assert events_text(events) == whole["choices"][0]["message"]["content"], fields
         assert events[-2]["choices"][0]["finish_reason"] == whole["choices"][0]["finish_reason"]
         assert counts_of(events[-1]["usage"]) == counts_of(whole["usage"])
 
@@ -64,7 +64,7 @@ def test_n_choices(server):
     assert [c["index"] for c in got["choices"]] == [0, 1, 2] and len(set(texts)) == 3
     assert got["usage"]["completion_tokens"] == 36
     events = server.chat(STORY, n=3, seed=7, temperature=1.5, max_tokens=12, stream=True).events()
-    assert [text_of(events, i) for i in range(3)] == texts
+    assert [events_text(events, i) for i in range(3)] == texts
     finishes = [c["finish_reason"] for e in events for c in e["choices"] if c["finish_reason"]]
     assert finishes == ["length"] * 3
 
@@ -79,7 +79,7 @@ def test_choices_usage_and_tokens_in_one_stream(server):
         own = [c for e in events for c in e["choices"] if c["index"] == i]
         assert [c["delta"].get("role") for c in own] == ["assistant"] + [None] * (len(own) - 1)
         assert [c["finish_reason"] for c in own] == [None] * (len(own) - 1) + [choice["finish_reason"]]
-        assert text_of(events, i) == choice["message"]["content"]
+        assert events_text(events, i) == choice["message"]["content"]
         assert sum((c.get("token_ids") or [] for c in own), []) == choice["token_ids"]
     assert all(len(e["choices"]) == 1 for e in events)
 
@@ -124,7 +124,7 @@ def test_the_last_message_can_be_continued(server):
     echoed = dict(echo=True, continue_final_message=True)
     assert ask(turns, **echoed, n=2).json()["choices"][1]["message"]["content"] == "7 + 5 = 12."
     events = ask(turns, **echoed, n=2, stream=True).events()
-    assert [text_of(events, i) for i in range(2)] == ["7 + 5 = 12."] * 2
+    assert [events_text(events, i) for i in range(2)] == ["7 + 5 = 12."] * 2
     plain = ask([asked]).json()["choices"][0]["message"]["content"]
     assert ask([asked], echo=True).json()["choices"][0]["message"]["content"] == plain, "what an assistant has not said is not its own"
     parts = [asked, {"role": "assistant", "content": [{"type": "text", "text": "7 + 5 ="}]}]

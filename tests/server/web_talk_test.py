@@ -10,7 +10,7 @@ pytestmark = needs_browser
 COUNT = "document.querySelectorAll('.message').length"
 
 
-def settle(page, **settings):
+def change_settings(page, **settings):
     page.js(f"import('/store.js').then(s => {{ for (const [k, v] of Object.entries({json.dumps(settings)})) s.settings.set(k, v); }})")
 
 
@@ -28,7 +28,7 @@ def take(page, *chats):
 
 def test_versions_of_a_question_and_of_an_answer(server, browser):
     page = ready(browser.page(server.url))
-    settle(page, temperature="0")
+    change_settings(page, temperature="0")
     page.ask("What is 7 + 5?")
     page.wait(DONE)
     page.ask("What is 1 + 1?")
@@ -74,7 +74,7 @@ def test_a_reload_in_the_middle_of_an_answer(server, browser):
     kept = answer(page)
     assert kept.startswith("word word word") and "not finished" in texts(page, ".stats")[-1]
     page.js(RECORD)
-    settle(page, max_tokens="8", temperature="0")
+    change_settings(page, max_tokens="8", temperature="0")
     page.press(".tools button", "Continue")
     page.wait(f"asked.length === 1 && {DONE}")
     sent = page.js("asked[0]")
@@ -87,16 +87,16 @@ def test_a_reload_in_the_middle_of_an_answer(server, browser):
 def test_an_answer_that_was_cut_goes_on(server, browser):
     """The two halves equal the answer without a cut."""
     page = ready(browser.page(server.url))
-    settle(page, temperature="0")
+    change_settings(page, temperature="0")
     page.ask("Tell me a story about a fox.")
     page.wait(DONE)
     whole = answer(page)
     assert "Continue" not in texts(page, ".tools button"), "it is complete"
-    settle(page, max_tokens="10")
+    change_settings(page, max_tokens="10")
     page.press(".tools button", "Regenerate")
     page.wait(f"{DONE} && {ANSWER}.innerText.includes('cut at the token limit')")
     assert whole.startswith(answer(page)) and answer(page) != whole
-    settle(page, max_tokens="")
+    change_settings(page, max_tokens="")
     page.press(".tools button", "Continue")
     page.wait(f"{DONE} && !{ANSWER}.innerText.includes('cut at the token limit')")
     assert answer(page) == whole

@@ -27,7 +27,7 @@ const Json kCalled = Json::parse(R"([{"role": "user", "content": "Add."},
         "function": {"name": "tool_two", "arguments": "{\"a\": 31415}"}}]},
     {"role": "tool", "tool_call_id": "call00001", "name": "tool_two", "content": "result_three"}])");
 
-std::string text_of(const std::filesystem::path& path) {
+std::string template_text(const std::filesystem::path& path) {
   std::ifstream file(path, std::ios::binary);
   std::ostringstream text;
   text << file.rdbuf();
@@ -39,7 +39,7 @@ TEST(ChatTools, NothingIsDropped) {
   for (const auto& entry : std::filesystem::directory_iterator(std::string(INGOT_TEST_DATA) + "/templates")) {
     if (entry.path().extension() != ".jinja") continue;
     SCOPED_TRACE(entry.path().filename().string());
-    const ChatTemplate chat(text_of(entry.path()), "<s>", "</s>");
+    const ChatTemplate chat(template_text(entry.path()), "<s>", "</s>");
     if (chat.render(kAsked, nullptr, true, nullptr).find("Add.") == std::string::npos) continue;  // not a chat template
     EXPECT_THAT(chat.render(kAsked, kTwoTools, true, nullptr), HasSubstr("tool_one"));
     const std::string text = chat.render(kCalled, kTwoTools, true, nullptr);

@@ -64,7 +64,7 @@ TEST(StopStrings, AgreesWithSearchingTheWholeText) {
   const unsigned seed = test_seed();
   SCOPED_TRACE(seed);
   std::mt19937 random(seed);
-  const auto text_of = [&](size_t length, unsigned n_letters) {
+  const auto random_text = [&](size_t length, unsigned n_letters) {
     std::string text;
     while (text.size() < length) text += static_cast<char>('a' + random() % n_letters);
     return text;
@@ -73,8 +73,8 @@ TEST(StopStrings, AgreesWithSearchingTheWholeText) {
   for (int round = 0; round < 20000; ++round) {
     const unsigned n_letters = 1 + random() % 4;  // few letters: many near matches and overlaps
     std::vector<std::string> strings(1 + random() % 4);
-    for (std::string& s : strings) s = text_of(1 + random() % 7, n_letters);
-    const std::string text = text_of(random() % 60, n_letters);
+    for (std::string& s : strings) s = random_text(1 + random() % 7, n_letters);
+    const std::string text = random_text(random() % 60, n_letters);
     const Outcome expected = whole_text(text, strings);
 
     StopStrings stops(strings);

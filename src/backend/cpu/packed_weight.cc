@@ -123,8 +123,8 @@ class QuantPacker {
     }
   }
 
-  // Rounds a row to codes centred on 128. In each group, the code of the largest is 127 away from 128. If the largest is
-  // NaN or Inf, so is the scale. scales: [n_in / 32]; of a longer group, only the first is written.
+  // Rounds a row to codes centred on 128. In each group, the code of the largest is 127 away from 128. If the largest
+  // is NaN or Inf, so is the scale. scales: [n_in / 32]; of a longer group, only the first is written.
   void round_to_int8(int64_t row, uint8_t* codes, float* scales) const {
     std::vector<float> values(host_.n_in);
     decode_row(host_.format, host_.row(row), values.data(), host_.n_in);

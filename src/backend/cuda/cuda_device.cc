@@ -8,6 +8,7 @@
 namespace ingot::cuda {
 namespace {
 
+constexpr size_t kWorkspace = 32 << 20;           // NVIDIA's recommendation for cuBLASLt on Hopper
 constexpr size_t kFreeShared = size_t{48} << 10;  // bytes, static and dynamic, that any block may use
 
 struct Card {
@@ -50,6 +51,16 @@ Device::Device(int index) : index_(index) {
     check(cudaStreamCreateWithFlags(other, cudaStreamNonBlocking), "cudaStreamCreate");
   for (cudaEvent_t* event : {&forked_, &ended_})
     check(cudaEventCreateWithFlags(event, cudaEventDisableTiming), "cudaEventCreate");
+  for (Workspace* w : {&workspace_, &branch_workspace_}) {
+    *w = {Memory(kWorkspace), Memory(kReadyBytes * static_cast<size_t>(limits_.n_multiprocessors))};
+    check(cudaMemset(w->ready.data(), 0, w->ready.size()), "cudaMemset");
+  }
+}
+
+size_t Device::workspace_bytes() const {
+  size_t bytes = 0;
+  for (const Workspace* w : {&workspace_, &branch_workspace_}) bytes += w->memory.size() + w->ready.size();
+  return bytes;
 }
 
 Device::~Device() {

@@ -10,6 +10,7 @@
 #include <unordered_map>
 
 #include "backend/cuda/chips.h"
+#include "backend/cuda/memory.h"
 
 namespace ingot::cuda {
 
@@ -37,6 +38,13 @@ struct DeviceLimits {
 
   const Chip& chip() const { return chip_of(major, minor); }
 };
+
+// Memory in which the blocks of one product exchange sums. A product may use all of it while it runs.
+struct Workspace {
+  Memory memory;
+  Memory ready;  // kReadyBytes for each multiprocessor, zero between kernels
+};
+inline constexpr size_t kReadyBytes = 32;
 
 class Device {
  public:
@@ -78,6 +86,9 @@ class Device {
     on_stream();
   }
   bool is_on_branch() const { return on_branch_; }
+
+  const Workspace& workspace() const { return on_branch_ ? branch_workspace_ : workspace_; }  // of stream()
+  size_t workspace_bytes() const;
 
   // Allows launches of the kernel with `shared` bytes of dynamic shared memory and clusters of `cluster_blocks` blocks.
   // Calls the driver only when a limit has to be raised.
@@ -121,6 +132,7 @@ class Device {
   size_t memory_bytes_ = 0;
   DeviceLimits limits_;
   std::unordered_map<const void*, Kernel> kernels_;
+  Workspace workspace_, branch_workspace_;
 };
 
 }  // namespace ingot::cuda

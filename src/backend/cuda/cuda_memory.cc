@@ -66,8 +66,8 @@ CudaBackend::CudaBackend(const BackendOptions& options) : device_(checked_index(
   description_ = fmt::format("{}: {}, {:.0f} GiB, {} multiprocessors, {} activations", printable(options.device),
                              device_.name(), static_cast<double>(device_.memory_bytes()) / (1 << 30),
                              device_.n_multiprocessors(), act_ == DType::kF16 ? "f16" : "f32");
-  dense_ = std::make_unique<cuda::DenseMatmul>();
-  allocated_ += dense_->workspace_bytes();
+  dense_ = std::make_unique<cuda::DenseMatmul>(device_);
+  allocated_ += device_.workspace_bytes();
 }
 
 CudaBackend::~CudaBackend() {
@@ -251,7 +251,7 @@ size_t CudaBackend::scratch_bytes(const StepLimits& limits) const {
   const ScratchSizes s = scratch_for(limits);
   return cuda::BatchUpload::bytes_for(limits.max_tokens, std::max(limits.max_seqs, 1), std::max(limits.max_logits, 1),
                                       (limits.max_kv_len + block_size_ - 1) / block_size_) +
-         dense_->workspace_bytes() + s.up + s.act_copy + s.arranged + s.decoded + s.partials + s.order + s.grid +
+         device_.workspace_bytes() + s.up + s.act_copy + s.arranged + s.decoded + s.partials + s.order + s.grid +
          s.turns;
 }
 

@@ -175,7 +175,7 @@ __device__ __forceinline__ void norm_row(const RowNorm& norm, int n, int n_put, 
 }
 
 __device__ __forceinline__ float activate(float x, int act) {  // numbered as in Activation
-  if (act == 0) return x / (1.0f + __expf(-x));
+  if (act == 0) return __fdividef(x, 1.0f + __expf(-x));
   if (act == 2) return 0.5f * x * (1.0f + erff(x * 0.70710678f));
   return 0.5f * x * (1.0f + tanhf(0.79788456f * (x + 0.044715f * x * x * x)));
 }
@@ -184,7 +184,7 @@ __device__ __forceinline__ float activate(float x, int act) {  // numbered as in
 __device__ __forceinline__ float act_mul(float gate, float up, int act) {
   if (act != 3) return activate(gate, act) * up;
   const float g = fminf(gate, 7.0f), u = fminf(fmaxf(up, -7.0f), 7.0f);
-  return g / (1.0f + __expf(-1.702f * g)) * (u + 1.0f);
+  return __fdividef(g, 1.0f + __expf(-1.702f * g)) * (u + 1.0f);
 }
 
 // c [16 x 8] += a [16 x 16] b [16 x 8]. With g = lane / 4 and t = lane % 4, a lane holds:

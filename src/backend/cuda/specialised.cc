@@ -81,7 +81,7 @@ std::string source_of(const SpecialisedKernel& k) {
       return source("matmul/tile_matmul", "matvec_tiles", "32 * tile_kernel::kWarps, 2",
                     fmt::format("tile_kernel::run<{}, {}", kind_of(k), k.n), s);
     case SpecialisedKernel::kWarpgroups:
-      return source("matmul/warpgroup_matmul", "matvec_tiles", "warpgroup_kernel::kThreads, 1",
+      return source("matmul/warpgroup_matmul", "warpgroup_kernel", "warpgroup_kernel::kThreads, 1",
                     fmt::format("warpgroup_kernel::run<{}, {}", kind_of(k), k.n), s);
     case SpecialisedKernel::kExpertCodes:
       return source("experts/codes", "expert_codes_kernel", bounds(1024),

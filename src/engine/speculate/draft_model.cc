@@ -10,8 +10,8 @@
 namespace ingot {
 namespace {
 
-constexpr int kMostTokens = 256;               // of one request to the small model
-constexpr size_t kMostAhead = kMaxDrafts + 1;  // drafts, and the token before them
+constexpr int kMaxGuessTokens = 256;          // of one request to the small model
+constexpr size_t kMaxAhead = kMaxDrafts + 1;  // drafts, and the token before them
 
 }  // namespace
 
@@ -94,7 +94,7 @@ std::shared_ptr<DraftModel::Guess> DraftModel::begin(std::span<const int32_t> hi
   if (guess->is_done) return guess;
   Request request{
       .prompt = {history.begin(), history.end()}, .sampling = {.temperature = 0, .n_logprobs = 0}, .sink = guess};
-  request.max_tokens = static_cast<int>(std::min<int64_t>(kMostTokens, room));
+  request.max_tokens = static_cast<int>(std::min<int64_t>(kMaxGuessTokens, room));
   guess->id = engine_->submit(std::move(request));
   return guess;
 }
@@ -130,7 +130,7 @@ void DraftModel::think_ahead(const std::function<bool()>& is_over) {
   const Guess& guess = *continued_;
   const auto n = [&] { return guess.made.tokens.size() - guess.n_used; };
   bool is_too_late = false;
-  while (!guess.is_done && n() < kMostAhead && !(is_too_late = is_over()) && engine_->step()) {}
+  while (!guess.is_done && n() < kMaxAhead && !(is_too_late = is_over()) && engine_->step()) {}
   if (guess.is_done || n() < 2) return;
   constexpr double kNew = 0.25;  // the weight of the last step
   const double n_drafts = static_cast<double>(n() - 1);

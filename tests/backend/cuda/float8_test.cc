@@ -23,7 +23,7 @@ constexpr StepLimits kFloat8Limits = {.max_tokens = 520,
                                       .max_heads = 8,
                                       .head_dim = 64,
                                       .n_vocab = 16};
-constexpr int64_t kMost = 513;
+constexpr int64_t kMaxRows = 513;
 
 enum class Shared { kTensor, kRows, kBlocks, kColumns };
 
@@ -74,7 +74,7 @@ class Float8Inputs {
   std::mt19937_64 random_;
 };
 
-// A weight on one backend, with room for kMost rows.
+// A weight on one backend, with room for kMaxRows rows.
 struct Product {
   Backend& backend;
   Weight w;
@@ -82,8 +82,8 @@ struct Product {
 
   Product(Backend& b, const std::vector<uint8_t>& bytes, int64_t n_out, int64_t n_in) : backend(b) {
     w = backend.prepare({.format = Format::F8_E4M3, .n_out = n_out, .n_in = n_in, .codes = bytes.data()}, kForMatmul);
-    in = backend.alloc(DType::kF32, kMost, n_in), out = backend.alloc(DType::kF32, kMost, n_out);
-    if (backend.act_dtype() == DType::kF16) halves = backend.alloc(DType::kF16, kMost, n_out);
+    in = backend.alloc(DType::kF32, kMaxRows, n_in), out = backend.alloc(DType::kF32, kMaxRows, n_out);
+    if (backend.act_dtype() == DType::kF16) halves = backend.alloc(DType::kF16, kMaxRows, n_out);
   }
   // The outputs y = x w^T, or with `add` y = 1 + x w^T, in f32 or through f16.
   std::vector<float> run(const std::vector<float>& x, int64_t n, bool add, DType dtype) {
@@ -125,9 +125,9 @@ TEST(CudaFloat8, MatchesRefWithEveryGridOfScales) {
     for (const Shared shared : {Shared::kTensor, Shared::kRows, Shared::kBlocks, Shared::kColumns}) {
       const std::vector<uint8_t> bytes = inputs.weight(n_out, n_in, shared);
       Product here(*backend, bytes, n_out, n_in), there(*ref, bytes, n_out, n_in);
-      const std::vector<float> x = inputs.exact(kMost, n_in), rounded = inputs.normal(kMost, n_in);
-      const std::vector<float> want = there.run(x, kMost, false, DType::kF32),
-                               want_rounded = there.run(rounded, kMost, false, DType::kF32);
+      const std::vector<float> x = inputs.exact(kMaxRows, n_in), rounded = inputs.normal(kMaxRows, n_in);
+      const std::vector<float> want = there.run(x, kMaxRows, false, DType::kF32),
+                               want_rounded = there.run(rounded, kMaxRows, false, DType::kF32);
       for (const int64_t n : {1, 2, 7, 8, 9, 16, 63, 64, 65, 72, 128, 129, 513}) {
         SCOPED_TRACE(
             fmt::format("[{} x {}] shared {}, rows {}, seed {}", n_out, n_in, static_cast<int>(shared), n, seed));
@@ -158,9 +158,9 @@ TEST(CudaFloat8, QuantizesTheNormOfItsInput) {
     for (const Shared shared : {Shared::kRows, Shared::kBlocks}) {
       constexpr int64_t kOut = 288;
       Product product(*backend, inputs.weight(kOut, n_in, shared), kOut, n_in);
-      const Tensor scale = backend->alloc(DType::kF32, 1, n_in), normed = backend->alloc(DType::kF16, kMost, n_in);
+      const Tensor scale = backend->alloc(DType::kF32, 1, n_in), normed = backend->alloc(DType::kF16, kMaxRows, n_in);
       backend->upload(scale, inputs.normal(1, n_in).data());
-      backend->upload(product.in, inputs.normal(kMost, n_in).data());
+      backend->upload(product.in, inputs.normal(kMaxRows, n_in).data());
       const NormArgs norm{.weight = scale, .eps = 1e-5f};
       for (const int64_t n : {9, 16, 64, 71, 129, 513}) {
         SCOPED_TRACE(fmt::format("{} inputs, shared {}, rows {}, seed {}", n_in, static_cast<int>(shared), n, seed));

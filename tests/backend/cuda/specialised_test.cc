@@ -69,12 +69,13 @@ TEST(Specialised, CompilesForEveryArchitecture) {
   const Nvrtc* nvrtc = Nvrtc::get();
   if (nvrtc == nullptr) GTEST_SKIP() << "no NVRTC";
   for (const char* arch : {"sm_80", "sm_86", "sm_89", "sm_90a"}) {
-    const SpecialisedKernel kernels[] = {{SpecialisedKernel::kDotCodes, Layout::kCodes4, false, false, 1, kShapes[2]},
-                                         {SpecialisedKernel::kMatvec, Layout::kCodes4, false, false, 1, of_few_rows(kShapes[2], 4)},
-                                         {SpecialisedKernel::kTiles, Layout::kCodes4, false, false, 4, kShapes[2]},
-                                         {SpecialisedKernel::kTiles, Layout::kCodesE4M3, false, false, 4, kShapes[2]},
-                                         {SpecialisedKernel::kDotRows, Layout::kDense, false, false, 2, kShapes[2]},
-                                         {SpecialisedKernel::kExpertCodes, Layout::kCodes4, false, false, 2, of_experts(true)}};
+    const SpecialisedKernel kernels[] = {
+        {SpecialisedKernel::kDotCodes, Layout::kCodes4, false, false, 1, kShapes[2]},
+        {SpecialisedKernel::kMatvec, Layout::kCodes4, false, false, 1, of_few_rows(kShapes[2], 4)},
+        {SpecialisedKernel::kTiles, Layout::kCodes4, false, false, 4, kShapes[2]},
+        {SpecialisedKernel::kTiles, Layout::kCodesE4M3, false, false, 4, kShapes[2]},
+        {SpecialisedKernel::kDotRows, Layout::kDense, false, false, 2, kShapes[2]},
+        {SpecialisedKernel::kExpertCodes, Layout::kCodes4, false, false, 2, of_experts(true)}};
     for (const SpecialisedKernel& kernel : kernels)
       EXPECT_GT(nvrtc->compile(source_of(kernel), arch).size(), 1000u) << arch << '\n' << source_of(kernel);
   }

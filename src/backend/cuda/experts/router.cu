@@ -104,8 +104,9 @@ __global__ void __launch_bounds__(32 * kWarps) router_kernel(const __grid_consta
 }  // namespace
 
 bool can_route_at_once(const Device& device, const PackedWeight& w, int64_t n_tokens) {
-  return device.chip().has_clusters && w.layout == Layout::kDense && !w.f32 && w.n_in % 8 == 0 && w.n_in <= kMaxColumns &&
-         w.n_out <= kMaxExperts && n_tokens <= kMaxTokens && reinterpret_cast<uintptr_t>(w.data) % 16 == 0;
+  return device.chip().has_clusters && w.layout == Layout::kDense && !w.f32 && w.n_in % 8 == 0 &&
+         w.n_in <= kMaxColumns && w.n_out <= kMaxExperts && n_tokens <= kMaxTokens &&
+         reinterpret_cast<uintptr_t>(w.data) % 16 == 0;
 }
 
 void route_at_once(const Router& r, const RouteArgs& args, Device& device) {

@@ -8,8 +8,6 @@
 namespace ingot::cuda {
 namespace {
 
-constexpr size_t kWorkspace = 32 << 20;  // NVIDIA's recommendation for Hopper
-
 void check_lt(cublasStatus_t status, const char* call) {
   if (status != CUBLAS_STATUS_SUCCESS) throw Error("cuBLASLt: {} failed: {}", call, cublasLtGetStatusString(status));
 }
@@ -34,9 +32,7 @@ void point_scales(cublasLtMatmulDesc_t operation, const float* of_w, const float
 
 }  // namespace
 
-DenseMatmul::DenseMatmul() : workspace_(kWorkspace), branch_workspace_(kWorkspace) {
-  check_lt(cublasLtCreate(&handle_), "Create");
-}
+DenseMatmul::DenseMatmul(const Device& device) : device_(device) { check_lt(cublasLtCreate(&handle_), "Create"); }
 
 DenseMatmul::~DenseMatmul() { cublasLtDestroy(handle_); }
 
@@ -67,7 +63,8 @@ const DenseMatmul::Plan& DenseMatmul::plan_for(const Key& key) {
     const int32_t of_w = scales == Scales::kBlocks ? int32_t{CUBLASLT_MATMUL_MATRIX_SCALE_BLK128x128_32F} : of_x;
     describe(CUBLASLT_MATMUL_DESC_A_SCALE_MODE, of_w);
     describe(CUBLASLT_MATMUL_DESC_B_SCALE_MODE, of_x);
-    point_scales(operation, static_cast<const float*>(workspace_.data()), static_cast<const float*>(workspace_.data()));
+    const auto* any = static_cast<const float*>(device_.workspace().memory.data());  // must not be null
+    point_scales(operation, any, any);
   }
   plan.a = layout(x_type, n_in, n_out, n_in);
   plan.b = layout(x_type, n_in, n, x_stride);
@@ -78,7 +75,7 @@ const DenseMatmul::Plan& DenseMatmul::plan_for(const Key& key) {
     check_lt(cublasLtMatmulPreferenceSetAttribute(preference, attribute, &value, sizeof value),
              "PreferenceSetAttribute");
   };
-  set(CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, kWorkspace);
+  set(CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, device_.workspace().memory.size());
   set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, static_cast<uint32_t>(w_align));
   set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES, static_cast<uint32_t>(x_align));
   set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, static_cast<uint32_t>(y_align));
@@ -121,7 +118,7 @@ bool DenseMatmul::run_float8(const Tensor& y, const Float8Rows& x, const PackedW
 void DenseMatmul::multiply(const Plan& plan, const Tensor& y, const void* x, const void* w, float alpha,
                            bool accumulate, Device& device) {
   const float beta = accumulate ? 1.0f : 0.0f;
-  const Memory& workspace = device.is_on_branch() ? branch_workspace_ : workspace_;
+  const Memory& workspace = device.workspace().memory;
   check_lt(cublasLtMatmul(handle_, plan.operation.get(), &alpha, w, plan.a.get(), x, plan.b.get(), &beta, y.data,
                           plan.c.get(), y.data, plan.c.get(), &plan.algo, workspace.data(), workspace.size(),
                           device.stream()),

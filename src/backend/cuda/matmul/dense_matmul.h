@@ -9,7 +9,6 @@
 
 #include "backend/cuda/cuda_device.h"
 #include "backend/cuda/matmul/float8.h"
-#include "backend/cuda/memory.h"
 #include "backend/tensor.h"
 #include "base/lru_map.h"
 
@@ -17,7 +16,7 @@ namespace ingot::cuda {
 
 class DenseMatmul {
  public:
-  DenseMatmul();
+  explicit DenseMatmul(const Device& device);  // the device must outlive it
   ~DenseMatmul();
   DenseMatmul(const DenseMatmul&) = delete;
   DenseMatmul& operator=(const DenseMatmul&) = delete;
@@ -28,7 +27,6 @@ class DenseMatmul {
   bool run(const Tensor& y, const Tensor& x, const void* w, float alpha, bool accumulate, Device& device);
   // The same with 8-bit floats: y is f16 or f32. The sums must not overflow the type of y.
   bool run_float8(const Tensor& y, const Float8Rows& x, const PackedWeight& w, bool accumulate, Device& device);
-  size_t workspace_bytes() const { return workspace_.size() + branch_workspace_.size(); }
 
  private:
   static constexpr size_t kMaxPlans = 256;  // more than a model's matrices, each with several numbers of rows
@@ -59,7 +57,7 @@ class DenseMatmul {
   static Layout layout(DType dtype, int64_t rows, int64_t cols, int64_t stride);
 
   cublasLtHandle_t handle_ = nullptr;
-  Memory workspace_, branch_workspace_;  // for the stream, and for a branch of it
+  const Device& device_;  // whose workspace is used
   LruMap<Key, Plan> plans_{kMaxPlans};
 };
 

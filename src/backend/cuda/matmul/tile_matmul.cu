@@ -20,8 +20,8 @@ constexpr int kMaxSplit = 8;  // blocks in a cluster; every device with clusters
 
 // Shared memory for stages: the limit of a block, but not more than an A100's multiprocessor has.
 size_t room_of(const DeviceLimits& device) {
-  constexpr size_t kTable = 1024, kMost = size_t{160} << 10;
-  return std::min(device.most_shared - kTable, kMost);
+  constexpr size_t kTable = 1024, kMaxRoom = size_t{160} << 10;
+  return std::min(device.most_shared - kTable, kMaxRoom);
 }
 template <class K, int kTokenTiles>
 int stages_of(const DeviceLimits& device) {

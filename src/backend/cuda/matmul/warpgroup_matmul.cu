@@ -14,24 +14,31 @@ using namespace warpgroup_kernel;
 
 namespace {
 
-constexpr int kMaxSplit = 8;  // blocks in a cluster
+constexpr int kMaxSplit = 8;                                                     // blocks that share a tile
+constexpr size_t kPartBytes = size_t{kTiles} * kTileRows * 128 * sizeof(float);  // sums of a block's largest tile
+static_assert(kWarps * sizeof(int) <= kReadyBytes);
 
-// How a product is divided: rows of activations for each block, and the number of blocks that share the columns. The
-// division with the least estimated time is used. The constants are microseconds on an H200: for a step of a block, for
-// its beginning and end, and for adding up.
+// How a product is divided: rows of activations in a tile, and blocks. The division with the least estimated time is
+// used.
 struct Cut {
-  int n_tokens, split;
+  int n_tokens, n_blocks;
   double us;
 };
-Cut cut_for(int n_tokens, int n_rows, int n_blocks, int n_steps, const ClustersAtOnce& at_once) {
-  constexpr double kAddUp[] = {0, 0, 1, 1.5, 1.5, 2, 2, 2, 2};  // by split
-  const double step = 0.62 + 0.0065 * n_tokens, ends = 3.5 + 0.058 * n_tokens;
-  Cut best{n_tokens, 1, INFINITY};
-  const int n_all = (n_rows + n_tokens - 1) / n_tokens * n_blocks;
-  for (int split = 1; split <= std::min(kMaxSplit, n_steps) && at_once[split] > 0; ++split) {
-    const int n_waves = (n_all + at_once[split] - 1) / at_once[split], n_own = (n_steps + split - 1) / split;
-    const double us = n_waves * (step * n_own + ends + kAddUp[split]);
-    if (us < best.us) best = {n_tokens, split, us};
+
+// The constants are microseconds on an H200: for a step of a block, for the beginning of a tile, for writing a tile, and
+// for adding up the sums of blocks that share a tile.
+Cut cut_for(int n_tokens, int n_rows, int n_weight_tiles, int n_steps, int most_blocks) {
+  const double step = 0.62 + 0.0065 * n_tokens, begin = 1.5, write = 0.03 * n_tokens, add = 0.065 * n_tokens;
+  const int n_tiles = (n_rows + n_tokens - 1) / n_tokens * n_weight_tiles;
+  if (n_tiles > most_blocks) {  // a block has several tiles, and shares the first and the last of them
+    const double tiles = static_cast<double>(n_tiles) / most_blocks;
+    return {n_tokens, most_blocks, tiles * n_steps * step + (tiles + 1) * begin + std::ceil(tiles) * write + add};
+  }
+  Cut best{n_tokens, n_tiles, n_steps * step + begin + write};
+  for (int split = 2; split <= std::min(kMaxSplit, n_steps) && split * n_tiles <= most_blocks; ++split) {
+    const int n_own = (n_steps + split - 1) / split;
+    const double us = n_own * step + begin + write / split + add + 0.2 * split;
+    if (us < best.us) best = {n_tokens, split * n_tiles, us};
   }
   return best;
 }
@@ -42,34 +49,27 @@ __global__ void __launch_bounds__(kThreads, 1) any_kernel(const __grid_constant_
 }
 
 template <class K, int kTokens>
-Cut best_cut(Device& device, const Params& p, int n_blocks) {
-  constexpr int kBytes = Shared<K, kTokens>::kBytes;
-  const auto* kernel = reinterpret_cast<const void*>(any_kernel<K, kTokens>);
-  return cut_for(kTokens, p.n, n_blocks, p.n_steps, device.clusters_at_once(kernel, kThreads, kBytes, kMaxSplit));
-}
-
-template <class K, int kTokens>
-void start(const Params& p, int split, unsigned n_blocks, SpecialisedKernels* specialised, Device& device) {
+void start(const Params& p, int n_blocks, SpecialisedKernels* specialised, Device& device) {
   const SpecialisedKernel kind{SpecialisedKernel::kWarpgroups, K::kLayout, K::kMin, K::kGroup16, kTokens, p};
   const auto kernel = kernel_or(any_kernel<K, kTokens>, specialised, kind);
-  Params own = p;
-  own.split = split;
-  // Blocks with the same weights start together, so that the weights are read once.
-  launch_clusters(device, kernel, dim3(blocks_for(p.n, kTokens), static_cast<unsigned>(split), n_blocks),
-                  dim3(1, static_cast<unsigned>(split), 1), kThreads, Shared<K, kTokens>::kBytes, own);
+  launch(device, kernel, dim3(static_cast<unsigned>(n_blocks)), kThreads, Shared<K, kTokens>::kBytes, p);
 }
 
 template <class K>
 void start(Params p, SpecialisedKernels* specialised, Device& device) {
-  const unsigned n_blocks = blocks_for(p.n_tiles, p.act >= 0 ? kTiles / 2 : kTiles);
   p.n_steps = (p.n_in + K::kCols - 1) / K::kCols;
-  const auto n = static_cast<int>(n_blocks);
-  const Cut cuts[] = {best_cut<K, 128>(device, p, n), best_cut<K, 96>(device, p, n), best_cut<K, 64>(device, p, n)};
+  const Workspace& workspace = device.workspace();
+  p.parts = static_cast<float4*>(workspace.memory.data());
+  p.ready = static_cast<int*>(workspace.ready.data());
+  const int n_tiles = static_cast<int>(blocks_for(p.n_tiles, p.act >= 0 ? kTiles / 2 : kTiles)),
+            most = std::min(device.n_multiprocessors(), static_cast<int>(workspace.memory.size() / kPartBytes));
+  const Cut cuts[] = {cut_for(128, p.n, n_tiles, p.n_steps, most), cut_for(96, p.n, n_tiles, p.n_steps, most),
+                      cut_for(64, p.n, n_tiles, p.n_steps, most)};
   const Cut& cut = *std::ranges::min_element(cuts, {}, &Cut::us);
   switch (cut.n_tokens) {
-    case 64: return start<K, 64>(p, cut.split, n_blocks, specialised, device);
-    case 96: return start<K, 96>(p, cut.split, n_blocks, specialised, device);
-    default: return start<K, 128>(p, cut.split, n_blocks, specialised, device);
+    case 64: return start<K, 64>(p, cut.n_blocks, specialised, device);
+    case 96: return start<K, 96>(p, cut.n_blocks, specialised, device);
+    default: return start<K, 128>(p, cut.n_blocks, specialised, device);
   }
 }
 
@@ -81,7 +81,7 @@ bool can_warpgroup_matmul(const DeviceLimits& device, const PackedWeight& w) {
 }
 
 void warpgroup_matmul(const Matvec& m, Device& device) {
-  const Params p = matvec_tiles::params_of(m);
+  const Params p{matvec_tiles::params_of(m), nullptr, nullptr};
   if (p.n == 0) return;
   with_codes(*m.jobs[0].w, [&](auto kind) { start<decltype(kind)>(p, m.specialised, device); });
 }

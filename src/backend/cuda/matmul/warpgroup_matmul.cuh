@@ -1,33 +1,28 @@
-// Kernel of warpgroup_matmul.cu. A block handles 256 rows of weights, 128 for each of two warpgroups, as two operands
-// of 64, and up to 128 rows of activations. A third warpgroup copies the activations to shared memory, 64 columns at a
-// time, in the column order of the codes. A sum may add its columns in any order, if both factors have the same order.
-// Each warp prefetches its own tiles of codes (matvec_step.cuh), and decodes 32 columns while the tensor cores multiply
-// the previous 32 columns.
+// Kernel of warpgroup_matmul.cu. A tile of outputs has 256 rows of weights, 128 for each of two warpgroups, as two
+// operands of 64, and up to 128 rows of activations (tokens). A third warpgroup copies the activations to shared memory,
+// 64 columns at a time, in the column order of the codes. A sum may add its columns in any order, if both factors have
+// the same order. Each warp prefetches its own codes (matvec_step.cuh), and decodes 32 columns while the tensor cores
+// multiply the previous 32 columns.
 //
-// If there are fewer blocks than multiprocessors, a cluster of blocks shares the columns. Clusters of 7 blocks often
-// use more multiprocessors than clusters of 8, so every size is possible.
+// The steps of all tiles are divided evenly among the blocks, at most one for each multiprocessor. So several blocks may
+// share a tile. They add up their sums through global memory, which stays in the L2 cache, and each finishes some of the
+// tile's outputs. A block may wait for blocks with lower numbers, which the GPU starts first, and for the few blocks of
+// the same tile.
 #pragma once
 #include "backend/cuda/device.cuh"
 #include "backend/cuda/matmul/matvec_step.cuh"
-#include "backend/cuda/matmul/matvec_tiles.cuh"
 #include "backend/cuda/matmul/tile_step.cuh"
+#include "backend/cuda/matmul/warpgroup_outputs.cuh"
 #include "backend/cuda/matmul/wgmma.cuh"
 
 namespace ingot::cuda::warpgroup_kernel {
 
 using namespace matvec_step;
 using namespace tile_step;
-using matvec_tiles::Job;
-using matvec_tiles::job_of;
-using matvec_tiles::Params;
-using matvec_tiles::pick;
-using matvec_tiles::Shape;
-using matvec_tiles::shape_of;
 
-constexpr int kThreads = 384, kWorkers = 256;  // in a block; threads that multiply
-constexpr int kTiles = 16, kOwn = 2;           // tiles of 16 rows of weights, in a block and of a warp
-constexpr int kPanels = 6, kPanelCols = 64;    // panels of activations in the ring
-constexpr int kSlots = 3;                      // steps of weights in a warp's ring
+constexpr int kWorkers = 32 * kWarps, kThreads = kWorkers + 128;  // threads that multiply, and all threads of a block
+constexpr int kPanels = 6, kPanelCols = 64;                       // panels of activations in the ring
+constexpr int kSlots = 3;                                         // steps of weights in a warp's ring
 
 template <class K, int kTokens>
 struct Shared {
@@ -35,9 +30,8 @@ struct Shared {
       kTokens * kPanelCols * 2;  // rows of 128 bytes, with 16-byte pieces swizzled by row % 8
   static constexpr int kWeights = kPanels * kPanelBytes;
   static constexpr int kWarpBytes = kSlots * kOwn * K::kSlotBytes;
-  static constexpr int kOut = 16 * kWorkers / 32 * kOwn + 4;  // floats in a row of sums; the sums overwrite the rings
-  static constexpr int kRings = kWeights + kWorkers / 32 * kWarpBytes, kSums = kTokens * kOut * 4;
-  static constexpr int kBarriers = kRings > kSums ? kRings : kSums;
+  static constexpr int kStages = kWeights + kWarps * kWarpBytes, kStageBytes = kOwn * kChunk * kStageRow * 4;
+  static constexpr int kBarriers = kStages + kWarps * kStageBytes;
   static constexpr int kBytes = kBarriers + 16 * kPanels + 1024 /* for the alignment */;
 };
 
@@ -49,10 +43,9 @@ __device__ __forceinline__ void init_barriers(uint32_t barriers) {
   if (threadIdx.x > 0) return;
   for (int i = 0; i < kPanels; ++i)
     init_barrier(full_barrier(barriers, i), (kThreads - kWorkers) / 32),
-        init_barrier(free_barrier(barriers, i), kWorkers / 32);
+        init_barrier(free_barrier(barriers, i), kWarps);
   fence_barriers();
 }
-__device__ __forceinline__ void workers_barrier() { asm volatile("bar.sync 3, %0;" ::"n"(kWorkers) : "memory"); }
 
 // A thread's part of a panel, in the warpgroup that fetches: 8 columns of some rows. Lane t of a product owns columns
 // 4t to 4t + 3 of each 16 (packed_weight.h), but the tensor core reads elements 2t, 2t + 1, 2t + 8 and 2t + 9 from this
@@ -90,161 +83,72 @@ struct Fetch {
   }
 };
 
-template <int kPanelBytes, int kTokens>
-__device__ __forceinline__ void fetch(const Fetch<kTokens>& f, char* shared, uint32_t barriers, int begin, int end) {
+// Copies the activations of the block's steps to the ring.
+template <class K, int kTokens, Shape kShape>
+__device__ __forceinline__ void fetch(const Params& p, char* shared, uint32_t barriers, Share share,
+                                      int n_token_blocks) {
+  constexpr int kPanelBytes = Shared<K, kTokens>::kPanelBytes;
   uint4 v[2][Fetch<kTokens>::kLoads];
   int panel = 0;
   uint32_t phase = 1;
-  f.load(v[0], begin * kTileCols);
-  for (int step = begin; step < end; ++step) {
+  while (share.next()) {
+    const Fetch<kTokens> f(p.x, p.x_stride, shape_of<kShape>(p).n_in, share.tile % n_token_blocks * kTokens, p.n - 1);
+    f.load(v[0], share.first * kTileCols);
+    for (int step = share.first; step < share.last; ++step) {
 #pragma unroll
-    for (int i = 0; i < 2; ++i) {
-      f.load(v[1 - i], step * kTileCols + (i + 1) * kPanelCols);  // past the last step, loads unused columns or zeros
-      await(free_barrier(barriers, panel), phase);
-      f.put(shared + panel * kPanelBytes, v[i]);
-      fence_shared();
-      __syncwarp();
-      if (threadIdx.x % 32 == 0) arrive(full_barrier(barriers, panel));
-      if (++panel == kPanels) panel = 0, phase ^= 1;
-    }
-  }
-}
-
-// The j-th tile of a warp; with a gate, a tile of the j-th weight.
-__device__ __forceinline__ int tile_of(bool gated, int warp, int j) {
-  const int block = static_cast<int>(blockIdx.z), group = warp / 4, in_group = warp % 4;
-  return gated ? block * (kTiles / 2) + 4 * group + in_group : block * kTiles + 8 * group + 4 * j + in_group;
-}
-
-// Adds 8 neighbouring sums of kRows rows over all blocks of the cluster, with the sums of kRanks blocks in flight at
-// once. The cluster has at most kRanks blocks. The rows are `stride` apart; row `last` is the last one. Each block
-// begins with its own sums, so that not all blocks read from the same block at once.
-template <int kRows, int kRanks>
-__device__ __forceinline__ void add_up(float (&v)[kRows][8], const float* own, int stride, int last, int split) {
-#pragma unroll
-  for (auto& row : v)
-#pragma unroll
-    for (float& x : row) x = 0;
-  const uint32_t address = shared_address(own);
-  float4 parts[kRanks][2 * kRows];
-#pragma unroll
-  for (int i = 0; i < kRanks; ++i) {
-    if (i >= split) break;
-    const int rank = static_cast<int>(blockIdx.y) + i;
-    uint32_t there;
-    asm("mapa.shared::cluster.u32 %0, %1, %2;" : "=r"(there) : "r"(address), "r"(rank < split ? rank : rank - split));
-#pragma unroll
-    for (int j = 0; j < 2 * kRows; ++j)
-      asm volatile("ld.shared::cluster.v4.f32 {%0,%1,%2,%3}, [%4];"
-                   : "=f"(parts[i][j].x), "=f"(parts[i][j].y), "=f"(parts[i][j].z), "=f"(parts[i][j].w)
-                   : "r"(there + 4 * stride * min(j / 2, last) + 16 * (j % 2)));
-  }
-#pragma unroll
-  for (int i = 0; i < kRanks; ++i) {
-    if (i >= split) break;
-#pragma unroll
-    for (int j = 0; j < 2 * kRows; ++j) {
-      float* to = v[j / 2] + 4 * (j % 2);
-      const float4& part = parts[i][j];
-      to[0] += part.x, to[1] += part.y, to[2] += part.z, to[3] += part.w;
-    }
-  }
-}
-
-// Writes 8 neighbours of a row of y, or adds to them; only the first `n` of them exist.
-template <class Y>
-__device__ __forceinline__ void write8(Y* y, const float (&v)[8], int n, bool accumulate, bool packs) {
-  if (!packs) {
-#pragma unroll
-    for (int i = 0; i < 8; ++i)
-      if (i < n) y[i] = from_float<Y>(accumulate ? to_float(y[i]) + v[i] : v[i]);
-    return;
-  }
-  __align__(16) Y whole[8];
-  constexpr int kPieces = sizeof(Y) / 2;
-#pragma unroll
-  for (int i = 0; i < kPieces; ++i)
-    reinterpret_cast<uint4*>(whole)[i] = accumulate ? reinterpret_cast<const uint4*>(y)[i] : uint4{};
-#pragma unroll
-  for (int i = 0; i < 8; ++i) whole[i] = from_float<Y>(accumulate ? to_float(whole[i]) + v[i] : v[i]);
-#pragma unroll
-  for (int i = 0; i < kPieces; ++i) reinterpret_cast<uint4*>(y)[i] = reinterpret_cast<const uint4*>(whole)[i];
-}
-
-// Writes a block's share of the outputs, from sums [token][kOut]. A thread keeps the same 8 rows of weights for all its
-// tokens, and handles kRows tokens at a time.
-template <int kTokens, int kOut, int kRows, int kRanks, Shape kShape>
-__device__ __forceinline__ void write_outputs(const Params& p, const float* sums, int thread, int first_token) {
-  const Shape s = shape_of<kShape>(p);
-  const bool gated = s.act >= 0;
-  const int n_pieces = gated ? kTiles : 2 * kTiles,
-            n_together = kWorkers / n_pieces;  // of a row of sums; tokens handled at once
-  const int piece = thread % n_pieces, tile = static_cast<int>(blockIdx.z) * (n_pieces / 2) + piece / 2;
-  const int column = gated ? piece / 8 * 128 + piece % 8 * 8 : 8 * piece;  // of the sums
-  if (tile >= s.n_tiles) return;
-  const int at_job = gated ? 0 : job_of(s, tile);
-  const Job& job = p.jobs[at_job];
-  const int row = (tile - pick(s.first_tile, at_job)) * kTileRows + piece % 2 * 8,
-            n_rows = min(8, pick(s.n_out, at_job) - row);
-  if (n_rows <= 0) return;
-  const int64_t bytes = s.y_f32 ? 4 : 2;
-  const bool packs =
-      n_rows == 8 && (reinterpret_cast<uintptr_t>(job.y) | static_cast<uintptr_t>(job.y_stride * bytes)) % 16 == 0;
-  const int rank = static_cast<int>(blockIdx.y), begin = rank * kTokens / p.split,
-            end = (rank + 1) * kTokens / p.split;
-  const auto finish = [&](float(&v)[8], const Job& of) {
-#pragma unroll
-    for (int i = 0; i < 8; ++i)
-      v[i] = v[i] * of.w.factor + (s.has_bias && of.bias && i < n_rows ? of.bias[row + i] : 0.0f);
-  };
-#pragma unroll 1
-  for (int t = begin + thread / n_pieces; t < end; t += kRows * n_together) {
-    float v[kRows][8], up[kRows][8];
-    const float* from = sums + t * kOut + column;
-    const int last = (end - 1 - t) / n_together;
-    add_up<kRows, kRanks>(v, from, n_together * kOut, last, p.split);
-    if (gated) add_up<kRows, kRanks>(up, from + 64, n_together * kOut, last, p.split);
-#pragma unroll
-    for (int i = 0; i < kRows; ++i) {
-      const int token = t + i * n_together;
-      if (i > last || first_token + token >= p.n) break;
-      finish(v[i], job);
-      if (gated) {
-        finish(up[i], p.jobs[1]);
-#pragma unroll
-        for (int j = 0; j < 8; ++j) v[i][j] = act_mul(v[i][j], up[i][j], s.act);
+      for (int i = 0; i < 2; ++i) {
+        f.load(v[1 - i], step * kTileCols + (i + 1) * kPanelCols);  // past the last step, loads unused columns or zeros
+        await(free_barrier(barriers, panel), phase);
+        f.put(shared + panel * kPanelBytes, v[i]);
+        fence_shared();
+        __syncwarp();
+        if (threadIdx.x % 32 == 0) arrive(full_barrier(barriers, panel));
+        if (++panel == kPanels) panel = 0, phase ^= 1;
       }
-      const int64_t at = (first_token + token) * job.y_stride + row;
-      s.y_f32 ? write8(static_cast<float*>(job.y) + at, v[i], n_rows, s.accumulate, packs)
-              : write8(static_cast<half*>(job.y) + at, v[i], n_rows, s.accumulate, packs);
     }
   }
 }
 
-// acc[j] = tile j of this warp times the rows of the block. sources: the warp's tiles, from step `begin` on.
-template <class K, int kTokens>
-__device__ __forceinline__ void multiply(float (&acc)[kOwn][kTokens / 2], Source<K> (&sources)[kOwn],
-                                         const char* shared, uint32_t barriers, const uint32_t* table, int zero,
-                                         int warp, int lane, int begin, int end) {
-  using S = Shared<K, kTokens>;
-  const char* ring = shared + S::kWeights + warp * S::kWarpBytes;
-  const auto copy = [&](int slot, int step) {
-#pragma unroll
-    for (int j = 0; j < kOwn; ++j)
-      sources[j].copy_next(shared_address(ring) + (kOwn * slot + j) * K::kSlotBytes, lane, step < end);
-    end_copies();
-  };
-  for (int i = 0; i < kSlots - 1; ++i) copy(i, begin + i);
+// Where a warp's two tiles are, from step `first` of a block's tile on.
+template <class K, Shape kShape>
+__device__ __forceinline__ Source<K> source_of(const Params& p, int block, int warp, int j, int lane, int first) {
+  const Shape s = shape_of<kShape>(p);
+  const int tile = min(tile_of(s.act >= 0, block, warp, j), s.n_tiles - 1), job = s.act >= 0 ? j : job_of(s, tile);
+  return Source<K>(p.jobs[job].w, tile - pick(s.first_tile, job), lane, first);
+}
 
-  const half2 offset = __float2half2_rn(1024.0f + static_cast<float>(zero));
-  int slot = 0, ahead = kSlots - 1, panel = 0,
-      used = -1;  // used: a panel that only the products in flight may still read
+// A warp's ring of codes, and its place in the ring of panels.
+struct Rings {
+  char* codes;
+  int panel = 0;
   uint32_t phase = 0;
+};
+
+template <class K>
+__device__ __forceinline__ void copy_codes(const Rings& rings, Source<K> (&sources)[kOwn], int slot, int lane,
+                                           bool wanted) {
+#pragma unroll
+  for (int j = 0; j < kOwn; ++j)
+    sources[j].copy_next(shared_address(rings.codes) + (kOwn * slot + j) * K::kSlotBytes, lane, wanted);
+  end_copies();
+}
+
+// acc[j] = steps [begin, end) of tile j of this warp times the rows of the block. The copies of the first kSlots - 1
+// steps of codes have begun.
+template <class K, int kTokens>
+__device__ __forceinline__ void multiply(float (&acc)[kOwn][kTokens / 2], Source<K> (&sources)[kOwn], Rings& rings,
+                                         const char* shared, uint32_t barriers, const uint32_t* table, int zero,
+                                         int lane, int begin, int end) {
+  using S = Shared<K, kTokens>;
+  const half2 offset = __float2half2_rn(1024.0f + static_cast<float>(zero));
+  int slot = 0, ahead = kSlots - 1, panel = rings.panel,
+      used = -1;  // used: a panel that only the products in flight may still read
+  uint32_t phase = rings.phase;
   for (int step = begin; step < end; ++step) {
     await_copies<kSlots - 2>();
     __syncwarp();  // lanes use scales that other lanes have copied
-    copy(ahead, step + kSlots - 1);
-    const char* slots = ring + kOwn * slot * K::kSlotBytes;
+    copy_codes<K>(rings, sources, ahead, lane, step + kSlots - 1 < end);
+    const char* slots = rings.codes + kOwn * slot * K::kSlotBytes;
     uint32_t a[2][kOwn][2][4];  // of two units in turn
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
@@ -281,50 +185,43 @@ __device__ __forceinline__ void multiply(float (&acc)[kOwn][kTokens / 2], Source
     slot = slot + 1 == kSlots ? 0 : slot + 1;
     ahead = ahead + 1 == kSlots ? 0 : ahead + 1;
   }
-  await_copies<0>();
 #pragma unroll
   for (int j = 0; j < kOwn; ++j) await_products<0>(acc[j]);
+  if (lane == 0) arrive(free_barrier(barriers, used));
+  rings.panel = panel, rings.phase = phase;
+  await_copies<0>();
+  __syncwarp();  // all lanes have read their codes
 }
 
-// Writes a warp's sums of a tile to shared memory: sums [token][n], at the columns from `first` on.
-template <int kTokens>
-__device__ __forceinline__ void put_sums(float* sums, int n, int first, const float (&acc)[kTokens / 2], int lane) {
-#pragma unroll
-  for (int i = 0; i < kTokens / 2; ++i)
-    sums[(i / 4 * 8 + 2 * (lane % 4) + i % 2) * n + first + lane / 4 + i / 2 % 2 * 8] = acc[i];
-}
-
+// Multiplies the block's share of the steps. The first codes are copied while the previous kernel still runs.
 template <class K, int kTokens, Shape kShape>
 __device__ __forceinline__ void work(const Params& p, char* shared, uint32_t barriers, const uint32_t* table,
-                                     int thread, int first_token, int begin, int end) {
+                                     int thread, Share share, int n_units, int n_token_blocks) {
   using S = Shared<K, kTokens>;
   const Shape s = shape_of<kShape>(p);
   const int warp = thread / 32, lane = thread % 32;
+  Rings rings{shared + S::kWeights + warp * S::kWarpBytes};
+  float* stage = reinterpret_cast<float*>(shared + S::kStages + warp * S::kStageBytes);
   const auto source = [&](int j) {
-    const int tile = min(tile_of(s.act >= 0, warp, j), s.n_tiles - 1), job = s.act >= 0 ? j : job_of(s, tile);
-    return Source<K>(p.jobs[job].w, tile - pick(s.first_tile, job), lane, begin);
+    return source_of<K, kShape>(p, share.tile / n_token_blocks, warp, j, lane, share.first);
   };
   Source<K> sources[kOwn] = {source(0), source(1)};
-  float acc[kOwn][kTokens / 2];
-  multiply<K, kTokens>(acc, sources, shared, barriers, table, s.zero, warp, lane, begin, end);
-  workers_barrier();  // the rings are no longer used
-
-  float* sums = reinterpret_cast<float*>(shared);
+  const auto begin_tile = [&] {
+    if (!share.next()) return false;
 #pragma unroll
-  for (int j = 0; j < 2; ++j) put_sums<kTokens>(sums, S::kOut, warp / 4 * 128 + 64 * j + 16 * (warp % 4), acc[j], lane);
-  workers_barrier();
-  if (p.split > 1) cluster_barrier();
-  const auto write = [&]<int kRows, int kRanks>() {
-    write_outputs<kTokens, S::kOut, kRows, kRanks, kShape>(p, sums, thread, first_token);
+    for (int j = 0; j < kOwn; ++j) sources[j] = source(j);
+    for (int i = 0; i < kSlots - 1; ++i) copy_codes<K>(rings, sources, i, lane, share.first + i < share.last);
+    return true;
   };
-  switch (p.split) {
-    case 1: write.template operator()<4, 1>(); break;
-    case 2: write.template operator()<4, 2>(); break;
-    case 3:
-    case 4: write.template operator()<2, 4>(); break;
-    default: write.template operator()<1, 8>();
+  bool more = begin_tile();
+  wait_for_previous();
+  while (more) {
+    float acc[kOwn][kTokens / 2] = {};
+    multiply<K, kTokens>(acc, sources, rings, shared, barriers, table, s.zero, lane, share.first, share.last);
+    const Share done = share;
+    more = begin_tile();  // its codes come while this tile is written
+    finish_tile<kTokens, kShape>(p, acc, done.tile, n_units, n_token_blocks, warp, lane, stage);
   }
-  if (p.split > 1) cluster_barrier();  // no block ends while other blocks read its sums
 }
 
 template <class K, int kTokens, Shape kShape>
@@ -334,10 +231,10 @@ __device__ __forceinline__ void run(const Params& p) {
   __shared__ uint32_t table[K::kLayout == Layout::kCodebook4 ? 256 : 1];
   char* shared = unaligned + (1024 - shared_address(unaligned) % 1024) % 1024;
   const uint32_t barriers = shared_address(shared) + Shared<K, kTokens>::kBarriers;
-  const int n_steps = shape_of<kShape>(p).n_steps;
-  const int begin = static_cast<int>(blockIdx.y) * n_steps / p.split,
-            end = (static_cast<int>(blockIdx.y) + 1) * n_steps / p.split;
-  const int first_token = static_cast<int>(blockIdx.x) * kTokens;
+  const Shape s = shape_of<kShape>(p);
+  const int n_token_blocks = (p.n + kTokens - 1) / kTokens, per_block = s.act >= 0 ? kTiles / 2 : kTiles;
+  const int n_units = (s.n_tiles + per_block - 1) / per_block * n_token_blocks * s.n_steps;
+  const Share share(s.n_steps, n_units);
   let_next_start();
   init_barriers(barriers);
   if constexpr (K::kLayout == Layout::kCodebook4) fill_levels(table, p.jobs[0].w);
@@ -345,13 +242,11 @@ __device__ __forceinline__ void run(const Params& p) {
   if (threadIdx.x < kThreads - kWorkers) {
     shrink_registers<104>();
     wait_for_previous();
-    const Fetch<kTokens> rows(p.x, p.x_stride, shape_of<kShape>(p).n_in, first_token, p.n - 1);
-    fetch<Shared<K, kTokens>::kPanelBytes>(rows, shared, barriers, begin, end);
+    fetch<K, kTokens, kShape>(p, shared, barriers, share, n_token_blocks);
   } else {
     grow_registers<200>();
-    wait_for_previous();
-    work<K, kTokens, kShape>(p, shared, barriers, table, static_cast<int>(threadIdx.x) - (kThreads - kWorkers),
-                             first_token, begin, end);
+    work<K, kTokens, kShape>(p, shared, barriers, table, static_cast<int>(threadIdx.x) - (kThreads - kWorkers), share,
+                             n_units, n_token_blocks);
   }
 #endif
 }

@@ -18,7 +18,7 @@ struct Parts {
   explicit Parts(int n_ranks) {
     const auto n = static_cast<size_t>(n_ranks);
     codes = sizeof(PeerLine) * kLineBlocks * kPeerTurns * n * kLineThreads * 2;
-    arrived = codes + sizeof(uint4) * kSliceBlocks * kPeerTurns * 2 * kMostSlice / kPeerGroup;
+    arrived = codes + sizeof(uint4) * kSliceBlocks * kPeerTurns * 2 * kMaxSlice / kPeerGroup;
     gathered = arrived + sizeof(uint32_t) * kSliceBlocks * kPeerTurns * 2 * n;
     line_turns = gathered + sizeof(PeerLine) * kGatherBlocks * kPeerTurns * n * kGatherThreads * kGatherLines;
     turns = line_turns + sizeof(uint32_t) * kLineBlocks;

@@ -40,13 +40,13 @@ __device__ __forceinline__ bool gives_up(int tries, const int* stop) {
   return tries % 4096 == 0 && *reinterpret_cast<const volatile int*>(stop) != 0;
 }
 
-// Adds codes[r], those of rank r, in rank order. Of more than two ranks, the sum is encoded again, because slices_kernel
-// sends it.
-template <int kMost>
-__device__ __forceinline__ uint4 sum_of_ranks(const uint4 (&codes)[kMost], int n_ranks, Numbers& sum) {
+// Adds codes[r], those of rank r, in rank order. Of more than two ranks, the sum is encoded again, because
+// slices_kernel sends it.
+template <int kMaxRanks>
+__device__ __forceinline__ uint4 sum_of_ranks(const uint4 (&codes)[kMaxRanks], int n_ranks, Numbers& sum) {
   sum = decode(codes[0]);
 #pragma unroll
-  for (int r = 1; r < kMost; ++r)
+  for (int r = 1; r < kMaxRanks; ++r)
     if (r < n_ranks) add(sum, decode(codes[r]));
   if (n_ranks == 2) return {};
   const uint4 code = encode(sum);
@@ -86,7 +86,7 @@ __device__ __forceinline__ void await_lines(PeerLine (&lines)[n], uint32_t turn,
   }
 }
 
-template <int kMost>
+template <int kMaxRanks>
 __global__ void __launch_bounds__(kLineThreads) lines_kernel(Peers peers, Sum s) {
   start_dependent();
   const int block = static_cast<int>(blockIdx.x), thread = static_cast<int>(threadIdx.x);
@@ -99,7 +99,7 @@ __global__ void __launch_bounds__(kLineThreads) lines_kernel(Peers peers, Sum s)
   if (i < s.n) {
     const uint4 own = encode(load_numbers(s.y + i));
 #pragma unroll
-    for (int r = 0; r < kMost; ++r) {
+    for (int r = 0; r < kMaxRanks; ++r) {
       if (r >= peers.n_ranks || r == peers.rank) continue;
       PeerLine* to = lines(r, peers.rank);
       send_line(to, own.x, own.y, turn);
@@ -107,13 +107,13 @@ __global__ void __launch_bounds__(kLineThreads) lines_kernel(Peers peers, Sum s)
     }
     float* to = place_in_x(s, i);
     Numbers x = load_numbers(to);  // arrives while the lines do
-    PeerLine got[2 * kMost];
+    PeerLine got[2 * kMaxRanks];
     await_lines(got, turn, peers.stop, [&](int j) -> const PeerLine* {
       return j / 2 < peers.n_ranks && j / 2 != peers.rank ? lines(peers.rank, j / 2) + j % 2 : nullptr;
     });
-    uint4 codes[kMost];
+    uint4 codes[kMaxRanks];
 #pragma unroll
-    for (int r = 0; r < kMost; ++r) {
+    for (int r = 0; r < kMaxRanks; ++r) {
       codes[r] = own;
       if (r >= peers.n_ranks || r == peers.rank) continue;
       const PeerLine &low = got[2 * r], &high = got[2 * r + 1];
@@ -191,12 +191,12 @@ __device__ __forceinline__ void norm_rows(const Sum& s, const SumNorm& norm, int
   }
 }
 
-// kMost: ranks, at most. With two, each adds whole slices; with more, each adds its part of a slice.
+// kMaxRanks: ranks, at most. With two, each adds whole slices; with more, each adds its part of a slice.
 // kNorm: slices are whole rows, which are normed too.
-template <int kMost, bool kNorm>
+template <int kMaxRanks, bool kNorm>
 __global__ void __launch_bounds__(kSliceThreads, 2) slices_kernel(Peers peers, Sum s, int slice, SumNorm norm) {
   start_dependent();
-  constexpr bool kParts = kMost > 2;
+  constexpr bool kParts = kMaxRanks > 2;
   const int block = static_cast<int>(blockIdx.x), thread = static_cast<int>(threadIdx.x);
   const int n = peers.n_ranks, rank = peers.rank, part = kParts ? slice / n : slice;
   uint32_t turn = peers.turns[block];
@@ -206,7 +206,7 @@ __global__ void __launch_bounds__(kSliceThreads, 2) slices_kernel(Peers peers, S
     const int64_t place = int64_t{block} * kPeerTurns + turn % kPeerTurns;
     // The place of number `at` of a part. Step 0: numbers to add; step 1: sums.
     const auto mail = [&](int reader, int sender, int step, int at) {
-      return peers.of[reader].codes + (place * 2 * kMostSlice + step * kMostSlice + sender * part + at) / kPeerGroup;
+      return peers.of[reader].codes + (place * 2 * kMaxSlice + step * kMaxSlice + sender * part + at) / kPeerGroup;
     };
     const auto offset = [&](int r, int at) { return kParts ? r * part + at : at; };  // in the slice
     // Calls load(j, r, at) and then use(j, r, at) for each group of each other rank's part, kAtOnce at a time.
@@ -232,13 +232,13 @@ __global__ void __launch_bounds__(kSliceThreads, 2) slices_kernel(Peers peers, S
     for (int at = thread * kPeerGroup; at < part; at += kSliceThreads * kPeerGroup) {
       const int i = offset(rank, at);
       if (i >= size) break;
-      uint4 codes[kMost];
+      uint4 codes[kMaxRanks];
 #pragma unroll
-      for (int r = 0; r < kMost; ++r)
+      for (int r = 0; r < kMaxRanks; ++r)
         if (r < n && r != rank) codes[r] = __ldcg(mail(rank, r, 0, at));
       const uint4 own = encode(load_numbers(s.y + first + i));
 #pragma unroll
-      for (int r = 0; r < kMost; ++r)
+      for (int r = 0; r < kMaxRanks; ++r)
         if (r == rank) codes[r] = own;
       Numbers sum;
       const uint4 code = sum_of_ranks(codes, n, sum);
@@ -304,27 +304,27 @@ __global__ void __launch_bounds__(kGatherThreads) gather_kernel(Peers peers, Gat
 
 // Numbers of a slice: equal slices for all blocks, in as few rounds as possible.
 int slice_for(int n, int n_ranks) {
-  const int unit = kPeerGroup * n_ranks, n_rounds = (n - 1) / (kSliceBlocks * kMostSlice) + 1;
+  const int unit = kPeerGroup * n_ranks, n_rounds = (n - 1) / (kSliceBlocks * kMaxSlice) + 1;
   const int own = (n - 1) / (kSliceBlocks * n_rounds) + 1;
-  return std::min((own + unit - 1) / unit * unit, kMostSlice / unit * unit);
+  return std::min((own + unit - 1) / unit * unit, kMaxSlice / unit * unit);
 }
 
 // The same for slices of whole rows.
-int rows_of_slice(int n_rows, int cols) { return std::min((n_rows - 1) / kSliceBlocks + 1, kMostSlice / cols); }
+int rows_of_slice(int n_rows, int cols) { return std::min((n_rows - 1) / kSliceBlocks + 1, kMaxSlice / cols); }
 
 bool sends_lines(int64_t n, int n_ranks) { return n * (n_ranks - 1) <= kLineBlocks * kLineSlice; }
 
-template <int kMost>
+template <int kMaxRanks>
 void start(const Peers& peers, const Sum& sum, const SumNorm& norm, Device& device) {
   const auto start_slices = [&](auto* kernel, int slice) {
     launch(device, kernel, std::min<unsigned>(kSliceBlocks, blocks_for(sum.n, slice)), kSliceThreads, 0, peers, sum,
            slice, norm);
   };
   if (norm.weight != nullptr)
-    return start_slices(slices_kernel<kMost, true>, rows_of_slice(sum.n / sum.cols, sum.cols) * sum.cols);
+    return start_slices(slices_kernel<kMaxRanks, true>, rows_of_slice(sum.n / sum.cols, sum.cols) * sum.cols);
   if (sends_lines(sum.n, peers.n_ranks))
-    return launch(device, lines_kernel<kMost>, blocks_for(sum.n, kLineSlice), kLineThreads, 0, peers, sum);
-  start_slices(slices_kernel<kMost, false>, slice_for(sum.n, peers.n_ranks));
+    return launch(device, lines_kernel<kMaxRanks>, blocks_for(sum.n, kLineSlice), kLineThreads, 0, peers, sum);
+  start_slices(slices_kernel<kMaxRanks, false>, slice_for(sum.n, peers.n_ranks));
 }
 
 }  // namespace
@@ -333,7 +333,7 @@ void start(const Peers& peers, const Sum& sum, const SumNorm& norm, Device& devi
 // From 192 to 1,024 rows, some blocks have one row more than others.
 bool norms_sums(const Tensor& x, const NormArgs& norm, int n_ranks) {
   return n_ranks > 2 && norm.weight && norm.kind == NormKind::kRms && !norm.bias && on_16_bytes(norm.weight.data) &&
-         x.cols <= kMostSlice && x.cols % (kPeerGroup * n_ranks) == 0 && !sends_lines(x.rows * x.cols, n_ranks) &&
+         x.cols <= kMaxSlice && x.cols % (kPeerGroup * n_ranks) == 0 && !sends_lines(x.rows * x.cols, n_ranks) &&
          x.rows >= 16 && (x.rows <= 192 || x.rows >= 1024);
 }
 

@@ -4,11 +4,11 @@
 // Each block sends a slice of the numbers to the same block of other GPUs, in 16 bits each (peer_numbers.cuh). All GPUs
 // add the same numbers in rank order, so all get the same bits. A block counts its turns in device memory, so a launch
 // can be recorded and replayed. The kernels differ in how a block knows that numbers have arrived:
-//   lines    For few numbers. Every 4 bytes are sent with the block's turn. A GPU writes 8 bytes at once, so the 4 bytes
-//            have arrived when their turn has.
+//   lines    For few numbers. Every 4 bytes are sent with the block's turn. A GPU writes 8 bytes at once, so the 4
+//            bytes have arrived when their turn has.
 //   slices   A block sends its slice, and then its turn. This needs half the bytes, but also a fence, which costs about
-//            a microsecond. Of n > 2 GPUs, each adds its part of a slice and sends the sums to the others. So each sends
-//            2 (n - 1) / n times its numbers instead of n - 1 times.
+//            a microsecond. Of n > 2 GPUs, each adds its part of a slice and sends the sums to the others. So each
+//            sends 2 (n - 1) / n times its numbers instead of n - 1 times.
 //
 // If slices are whole rows, a block can also compute the RMS norm of its sums, which the next product reads.
 //
@@ -32,7 +32,7 @@ constexpr int kPeerGroup = 8;  // numbers that are encoded together
 constexpr int kLineBlocks = 128, kLineThreads = 128;
 constexpr int kLineSlice = kPeerGroup * kLineThreads;  // numbers of a slice that is sent as lines
 constexpr int kSliceBlocks = 256, kSliceThreads = 256;
-constexpr int kMostSlice = 16384;  // numbers of the longest slice
+constexpr int kMaxSlice = 16384;  // numbers of the longest slice
 
 constexpr int kGatherBlocks = 128, kGatherThreads = 128, kGatherLines = 4;  // lines of a thread
 constexpr int kGatherSlice = 2 * kGatherThreads * kGatherLines;             // words of a block
@@ -48,7 +48,7 @@ struct alignas(16) PeerLine {
 // The memory of a GPU that other GPUs write to.
 struct PeerMailbox {
   PeerLine* lines = nullptr;     // [kLineBlocks, turns, ranks that send, kLineThreads, 2]
-  uint4* codes = nullptr;        // [kSliceBlocks, turns, 2 kMostSlice / 8]: slices by sender, or parts and their sums
+  uint4* codes = nullptr;        // [kSliceBlocks, turns, 2 kMaxSlice / 8]: slices by sender, or parts and their sums
   uint32_t* arrived = nullptr;   // [kSliceBlocks, turns, 2 steps, ranks that send]: the turn whose codes have arrived
   PeerLine* gathered = nullptr;  // [kGatherBlocks, turns, ranks that send, kGatherThreads * kGatherLines]
 };

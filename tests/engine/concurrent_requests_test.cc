@@ -22,7 +22,7 @@ Request unshared_request(int n_prompt, int max_tokens, std::shared_ptr<TokenSink
   return request;
 }
 
-FakeOptions company_options(int n_blocks, int max_seqs, bool overlaps = false) {
+FakeOptions concurrent_options(int n_blocks, int max_seqs, bool overlaps = false) {
   FakeOptions options;
   options.info = {.n_vocab = 1000, .n_ctx = 256, .block_size = 16, .n_blocks = n_blocks, .max_batch_tokens = 64,
                   .max_seqs = max_seqs};
@@ -30,8 +30,8 @@ FakeOptions company_options(int n_blocks, int max_seqs, bool overlaps = false) {
   return options;
 }
 
-TEST(Company, PriorityGoesFirst) {
-  FakeRunner runner(company_options(64, 1));
+TEST(ConcurrentRequests, PriorityGoesFirst) {
+  FakeRunner runner(concurrent_options(64, 1));
   Engine engine(runner);
   const auto busy = std::make_shared<Collector>(), low = std::make_shared<Collector>(),
              high = std::make_shared<Collector>();
@@ -55,8 +55,8 @@ TEST(Company, PriorityGoesFirst) {
 
 // A thousand requests of higher priority delay a request of lower priority. More than a thousand do not delay it
 // further.
-TEST(Company, PriorityIsNoStarvation) {
-  FakeRunner runner(company_options(64, 1));
+TEST(ConcurrentRequests, PriorityIsNoStarvation) {
+  FakeRunner runner(concurrent_options(64, 1));
   Engine engine(runner);
   const auto patient = std::make_shared<Collector>();
   engine.submit(unshared_request(1, 1, patient));
@@ -73,8 +73,8 @@ TEST(Company, PriorityIsNoStarvation) {
   EXPECT_EQ(n_before, 1023);
 }
 
-TEST(Company, AClientWithManyRequestsStandsBack) {
-  FakeRunner runner(company_options(64, 1));
+TEST(ConcurrentRequests, AClientWithManyRequestsStandsBack) {
+  FakeRunner runner(concurrent_options(64, 1));
   Engine engine(runner);
   for (int i = 0; i < 1000; ++i) {
     Request request = unshared_request(1, 2, std::make_shared<Collector>());
@@ -91,8 +91,8 @@ TEST(Company, AClientWithManyRequestsStandsBack) {
   EXPECT_EQ(engine.gauges().n_finished, 1001);
 }
 
-TEST(Company, RequestsOfOneClientStayInOrder) {
-  FakeRunner runner(company_options(64, 1));
+TEST(ConcurrentRequests, RequestsOfOneClientStayInOrder) {
+  FakeRunner runner(concurrent_options(64, 1));
   Engine engine(runner);
   std::vector<std::shared_ptr<Collector>> sinks;
   for (int i = 0; i < 60; ++i) {
@@ -108,7 +108,7 @@ TEST(Company, RequestsOfOneClientStayInOrder) {
 
 // Returns false if the machine stalled until the deadline and a request did not begin in time.
 bool deadlines_end_what_runs_and_what_waits(std::chrono::milliseconds time) {
-  FakeRunner runner(company_options(64, 1));
+  FakeRunner runner(concurrent_options(64, 1));
   Engine engine(runner);
   const auto running = std::make_shared<Collector>(), waiting = std::make_shared<Collector>(),
              unbegun = std::make_shared<Collector>(), calm = std::make_shared<Collector>();
@@ -144,14 +144,14 @@ bool deadlines_end_what_runs_and_what_waits(std::chrono::milliseconds time) {
   return true;
 }
 
-TEST(Company, DeadlinesEndWhatRunsAndWhatWaits) {
+TEST(ConcurrentRequests, DeadlinesEndWhatRunsAndWhatWaits) {
   std::chrono::milliseconds time(30);
   while (!deadlines_end_what_runs_and_what_waits(time)) time *= 2;
 }
 
 // The engine's own thread wakes for the deadline, even if nothing else happens.
-TEST(Company, APausedRequestMeetsItsDeadline) {
-  FakeRunner runner(company_options(64, 4));
+TEST(ConcurrentRequests, APausedRequestMeetsItsDeadline) {
+  FakeRunner runner(concurrent_options(64, 4));
   Engine engine(runner);
   const auto sink = std::make_shared<Collector>();
   Request request = unshared_request(2, 200, sink);
@@ -166,9 +166,9 @@ TEST(Company, APausedRequestMeetsItsDeadline) {
   EXPECT_EQ(runner.n_steps(), 0);
 }
 
-TEST(Company, APauseHoldsOneRowOnly) {
+TEST(ConcurrentRequests, APauseHoldsOneRowOnly) {
   for (const bool overlaps : {false, true}) {
-    FakeRunner runner(company_options(64, 4, overlaps));
+    FakeRunner runner(concurrent_options(64, 4, overlaps));
     Engine engine(runner);
     const auto slow = std::make_shared<Collector>(), other = std::make_shared<Collector>();
     const Request request = unshared_request(20, 50, slow);
@@ -198,8 +198,8 @@ TEST(Company, APauseHoldsOneRowOnly) {
   }
 }
 
-TEST(Company, APausedRequestCanBeCancelled) {
-  FakeRunner runner(company_options(64, 4));
+TEST(ConcurrentRequests, APausedRequestCanBeCancelled) {
+  FakeRunner runner(concurrent_options(64, 4));
   Engine engine(runner);
   const auto sink = std::make_shared<Collector>();
   const RequestId id = engine.submit(unshared_request(3, 50, sink));
@@ -212,8 +212,8 @@ TEST(Company, APausedRequestCanBeCancelled) {
   EXPECT_EQ(engine.gauges().n_paused, 0);
 }
 
-TEST(Company, TheQueueIsBounded) {
-  FakeRunner runner(company_options(6, 4));  // room for one sequence
+TEST(ConcurrentRequests, TheQueueIsBounded) {
+  FakeRunner runner(concurrent_options(6, 4));  // room for one sequence
   Engine engine(runner, {.max_queue = 2});
   std::vector<std::shared_ptr<Collector>> sinks;
   const auto ask = [&](int n) {
@@ -244,8 +244,8 @@ TEST(Company, TheQueueIsBounded) {
 }
 
 // A preempted request waits again, but does not count towards the limit of the queue.
-TEST(Company, APreemptedRequestIsNotOfTheQueue) {
-  FakeRunner runner(company_options(8, 4));  // 128 tokens
+TEST(ConcurrentRequests, APreemptedRequestIsNotOfTheQueue) {
+  FakeRunner runner(concurrent_options(8, 4));  // 128 tokens
   Engine engine(runner, {.max_queue = 1});
   std::vector<std::shared_ptr<Collector>> sinks;
   const auto ask = [&](int n_prompt, int n) {
@@ -269,7 +269,7 @@ TEST(Company, APreemptedRequestIsNotOfTheQueue) {
 }
 
 // If no token can follow, the reason may be NaN in the cache. So no other request may use that cache.
-TEST(Company, WhatSpoiledARequestIsNotCached) {
+TEST(ConcurrentRequests, ARequestWithNanIsNotCached) {
   class BadFirst final : public Runner {
    public:
     const RunnerInfo& info() const override { return fake.info(); }
@@ -280,7 +280,7 @@ TEST(Company, WhatSpoiledARequestIsNotCached) {
       if (n++ == 0) sampled[0].token = -1;
       return sampled;
     }
-    FakeRunner fake{company_options(64, 4)};
+    FakeRunner fake{concurrent_options(64, 4)};
     int n = 0;
   };
   BadFirst runner;
@@ -298,7 +298,7 @@ TEST(Company, WhatSpoiledARequestIsNotCached) {
 
 // With overlap, the host's part of a step takes no device time. Host and device take at least 12 ms in sequence and 8
 // ms with overlap. The test uses the best of a few runs, because the machine may be busy.
-TEST(Company, TheDeviceDoesNotWaitForTheHost) {
+TEST(ConcurrentRequests, TheDeviceDoesNotWaitForTheHost) {
   struct Slow : Collector {
     void on_token(const Sampled& token) override {
       Collector::on_token(token);
@@ -309,7 +309,7 @@ TEST(Company, TheDeviceDoesNotWaitForTheHost) {
   std::vector<int32_t> tokens[2];
   for (int round = 0; round < 2 || (round < 30 && seconds[1] >= 20 * 0.01); ++round) {
     const bool overlaps = round > 0;
-    FakeOptions options = company_options(64, 4, overlaps);
+    FakeOptions options = concurrent_options(64, 4, overlaps);
     options.step_us = 8000;
     FakeRunner runner(options);
     Engine engine(runner);
