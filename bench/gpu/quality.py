@@ -26,6 +26,7 @@ RUNS = {
     "F16, cache bf16": ["--kv-type", "bf16"],
     "F16, cache fp8": ["--kv-type", "fp8"],
     "F16, cache q8_0": ["--kv-type", "q8_0"],
+    "F16, cache q8_0/q4_0": ["--kv-type", "q8_0/q4_0"],
     "F16, cache q4_0": ["--kv-type", "q4_0"],
     "FP8, activations FP8, cache fp8": ["--quantize", "fp8", "--kv-type", "fp8"],
 }

@@ -74,7 +74,8 @@ typedef struct ingot_model_options {
   int n_kv_tokens;      /* size of the KV cache; 0: n_ctx for each request, or as many tokens as fit */
   int max_queue;        /* requests that wait before INGOT_FULL; 0: any number */
   int deterministic;    /* 1: batch-invariant, other requests do not change a request's tokens */
-  const char* kv_type;  /* of the KV cache: "f16", "bf16", "f32", "fp8", "q8_0" or "q4_0" (GPU); NULL: "f16" */
+  const char* kv_type;  /* of the KV cache: "f16", "bf16", "f32", "fp8" or "q8_0"; on a GPU also "q4_0" and "q8_0/q4_0"
+                         * (keys/values); NULL: "f16" */
   /* Speculative decoding: the source of draft tokens. A step may then give several tokens; the text is the same. "mtp"
    * (the model's own layer for multi-token prediction), "draft" (the model `draft`), "eagle3" (the head `draft`),
    * "ngram" (the tokens that followed the same words before), "auto" (`draft` if given, else "mtp" if the model has

@@ -78,7 +78,7 @@ class Model:
         n_kv_tokens: size of the KV cache; 0: n_ctx for each request, or what fits in memory
         max_queue: requests that may wait before QueueFullError; 0: any number
         deterministic: other requests do not change a request's tokens
-        kv_type: of the KV cache: "f16", "bf16", "f32", "fp8", "q8_0" or "q4_0" (GPU)
+        kv_type: of the KV cache: "f16", "bf16", "f32", "fp8", "q8_0", or on a GPU "q8_0/q4_0" (keys/values) or "q4_0"
         speculate: how tokens are guessed, for several in a step and the same text: "auto", "mtp", "draft", "eagle3",
             "ngram" or "off"
         draft: path of a small model with the same tokens, or of an EAGLE-3 head; None: none

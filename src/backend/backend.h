@@ -40,11 +40,11 @@ class Backend {
   virtual std::string name() const = 0;         // "cpu"
   virtual std::string description() const = 0;  // "cpu: 2 threads, AVX-512 VNNI BF16"
 
-  virtual int n_threads() const { return 1; }              // host threads that compute
-  virtual bool keeps_kv_as(DType) const { return true; }   // called before anything is loaded
-  virtual DType act_dtype() const { return DType::kF32; }  // of activations between products
-  virtual bool is_host() const { return false; }           // this process can read and write the device's memory
-  virtual int prompt_chunk() const { return 512; }         // tokens in a step; larger steps hardly speed up prompts
+  virtual int n_threads() const { return 1; }               // host threads that compute
+  virtual bool keeps_kv_as(KvTypes) const { return true; }  // called before anything is loaded
+  virtual DType act_dtype() const { return DType::kF32; }   // of activations between products
+  virtual bool is_host() const { return false; }            // this process can read and write the device's memory
+  virtual int prompt_chunk() const { return 512; }          // tokens in a step; larger steps hardly speed up prompts
 
   // ---- memory: only at start-up ----
   virtual Tensor alloc(DType dtype, int64_t rows, int64_t cols) = 0;

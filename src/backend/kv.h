@@ -10,30 +10,45 @@
 
 namespace ingot {
 
+// The types of a cache's keys and of its values. One type stands for both.
+struct KvTypes {
+  DType keys = DType::kF16, values = DType::kF16;
+
+  constexpr KvTypes() = default;
+  constexpr KvTypes(DType both) : keys(both), values(both) {}  // NOLINT: most caches have one type
+  constexpr KvTypes(DType of_keys, DType of_values) : keys(of_keys), values(of_values) {}
+  constexpr bool operator==(const KvTypes&) const = default;
+  constexpr bool differ() const { return keys != values; }
+};
+
 struct KvShape {
   int n_layers = 0;
   int n_kv_heads = 0;
   int head_dim = 0;
   int block_size = 16;  // tokens in a block
   int n_blocks = 0;
-  DType dtype = DType::kF16;
+  KvTypes dtype;
   bool values_are_keys = false;  // attention over latents: a value is the key itself, and is stored once
 
   int n_parts() const { return values_are_keys ? 1 : 2; }
+  // Bytes of a head's key or value of this type: of its numbers, and of their scales.
+  size_t number_bytes(DType type) const {
+    const auto head = static_cast<size_t>(head_dim);
+    return type == DType::kQ8_0 ? head : type == DType::kQ4_0 ? head / 2 : head * dtype_bytes(type);
+  }
+  size_t scale_bytes(DType type) const { return has_scales(type) ? (static_cast<size_t>(head_dim) + 31) / 32 * 2 : 0; }
   // Bytes of one token's keys and values in all layers.
   size_t token_bytes() const {
-    const size_t head = static_cast<size_t>(head_dim), scales = (head + 31) / 32 * 2;
-    return static_cast<size_t>(n_parts()) * n_layers * n_kv_heads *
-           (dtype == DType::kQ8_0   ? head + scales
-            : dtype == DType::kQ4_0 ? head / 2 + scales
-                                    : head * dtype_bytes(dtype));
+    const auto row_bytes = [&](DType type) { return number_bytes(type) + scale_bytes(type); };
+    return static_cast<size_t>(n_layers) * n_kv_heads *
+           (row_bytes(dtype.keys) + (values_are_keys ? 0 : row_bytes(dtype.values)));
   }
   size_t bytes() const { return token_bytes() * block_size * n_blocks; }
 };
 
-// "f16", "bf16", "f32", "q8_0", "q4_0" or "fp8". Throws UsageError for any other name.
-DType parse_kv_type(const std::string& name);
-std::string kv_type_name(DType dtype);
+// "f16", "bf16", "f32", "q8_0", "q4_0", "q8_0/q4_0" (keys/values) or "fp8". Throws UsageError for any other name.
+KvTypes parse_kv_type(const std::string& name);
+std::string kv_type_name(KvTypes types);
 
 class KvCache {
  public:

@@ -19,7 +19,6 @@ class PlannedGpu final : public Backend {
   std::string name() const override { return "gpu"; }
   std::string description() const override { return "a GPU that is not there"; }
   DType act_dtype() const override { return DType::kF16; }
-  bool keeps_kv_as(DType dtype) const override { return dtype != DType::kQ8_0; }
   int prompt_chunk() const override { return 2048; }
 
   Tensor alloc(DType, int64_t, int64_t) override { throw Error("a planned GPU has no memory"); }

@@ -20,7 +20,7 @@ class Wrapped : public Backend {
   int prompt_chunk() const override { return inner_->prompt_chunk(); }
   Tensor alloc(DType dtype, int64_t rows, int64_t cols) override { return inner_->alloc(dtype, rows, cols); }
   Weight prepare(const Weight& host, unsigned use) override { return inner_->prepare(host, use); }
-  bool keeps_kv_as(DType dtype) const override { return inner_->keeps_kv_as(dtype); }
+  bool keeps_kv_as(KvTypes types) const override { return inner_->keeps_kv_as(types); }
   std::unique_ptr<KvCache> make_kv(const KvShape& shape) override { return inner_->make_kv(shape); }
   std::unique_ptr<StateCache> make_states(const StateShape& shape) override { return inner_->make_states(shape); }
   size_t packed_bytes(const Weight& shape, unsigned use) const override { return inner_->packed_bytes(shape, use); }

@@ -147,7 +147,7 @@ ingot_status ingot_load(const char* path, const ingot_model_options* given, ingo
                          .max_seqs = o.max_seqs,
                          .spare_logits = kScoredRows,
                          .n_kv_tokens = o.n_kv_tokens,
-                         .kv_dtype = o.kv_type != nullptr ? parse_kv_type(o.kv_type) : DType::kF16,
+                         .kv_dtype = o.kv_type != nullptr ? parse_kv_type(o.kv_type) : KvTypes(),
                          .n_snapshots = -1,
                          .has_neighbours = true};  // the host may load other models
     choose_draft_head(*speculate, draft, runner);

@@ -425,7 +425,7 @@ void add_inspect(CLI::App& app) {
       ->capture_default_str();
   command
       ->add_option("--kv-type,--cache-type", o->model.kv_type,
-                   "type of the KV cache: f16, bf16, f32, fp8, q8_0 or q4_0")
+                   "type of the KV cache: f16, bf16, f32, fp8, q8_0, q8_0/q4_0 (keys/values) or q4_0")
       ->capture_default_str();
   add_quantize_option(*command, o->model);
   add_weights_option(*command, o->model);

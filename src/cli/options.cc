@@ -94,8 +94,8 @@ void add_runner_options(CLI::App& app, ModelOptions& o) {
       ->check(CLI::Range(1, 1024))
       ->capture_default_str();
   app.add_option("--kv-type,--cache-type", o.kv_type,
-                 "type of the KV cache: f16, bf16, f32, fp8 (E4M3, half the size of f16), q8_0 (about half), or q4_0 "
-                 "(about a quarter; only on a GPU)")
+                 "type of the KV cache: f16, bf16, f32, fp8 (E4M3, half the size of f16), q8_0 (about half), or, only "
+                 "on a GPU, q8_0/q4_0 (keys/values, about 0.4) or q4_0 (about a quarter; its keys cost quality)")
       ->capture_default_str();
   add_quantize_option(app, o);
   add_gpu_memory_option(app, o);
@@ -237,7 +237,7 @@ void finish_sampling(SamplingParams& params, int seed) {
   }
 }
 
-DType runner_kv_type(const ModelOptions& o) { return parse_kv_type(o.kv_type); }
+KvTypes runner_kv_type(const ModelOptions& o) { return parse_kv_type(o.kv_type); }
 
 namespace {
 

@@ -72,7 +72,7 @@ void use_model_defaults(const CLI::App& command, const GenerationConfig& model, 
 // A seed of -1 becomes a random one. Throws UsageError for values out of range.
 void finish_sampling(SamplingParams& params, int seed);
 
-DType runner_kv_type(const ModelOptions& options);  // throws UsageError
+KvTypes runner_kv_type(const ModelOptions& options);  // throws UsageError
 RunnerOptions runner_options(ModelOptions& options);
 
 // Opens the model options.path (resolve_model), or the built-in demo model.

@@ -48,6 +48,9 @@ class Planner {
   }
 
   KvShape kv_shape(const RunnerOptions& o, int n_layers, int64_t n_blocks) const {
+    if (c_.arch->latent_attention && o.kv_dtype.differ())
+      throw Error("a KV cache of {} does not suit this model, whose values are its keys: use one type, such as q8_0",
+                  kv_type_name(o.kv_dtype));
     return {.n_layers = n_layers,
             .n_kv_heads = c_.n_kv_heads,
             .head_dim = c_.head_dim,
@@ -62,6 +65,7 @@ class Planner {
     const Backend* backend = devices_[i].backend;
     const auto bytes = [&](const KvShape& one) { return backend != nullptr ? backend->kv_bytes(one) : one.bytes(); };
     if (shape.n_layers == 0) return 0;
+    if (backend != nullptr) check_kv_types(*backend, shape.dtype);
     return bytes(shape) + (c_.draft_head ? bytes(draft_kv_shape(*c_.draft_head, shape)) : 0);
   }
   size_t state_bytes(size_t i, const StateShape& shape) const {
@@ -270,6 +274,11 @@ std::vector<MemoryPlan> Planner::all_that_fit(const RunnerOptions& options) cons
 }
 
 }  // namespace
+
+void check_kv_types(const Backend& backend, KvTypes types) {
+  if (!backend.keeps_kv_as(types))
+    throw Error("a KV cache of {} needs a GPU: use a GPU, or q8_0 or fp8 on the CPU", kv_type_name(types));
+}
 
 Take take_of(const Backend* backend, size_t n_devices, const RunnerOptions& options) {
   const bool is_gpu = backend != nullptr && !backend->is_host();

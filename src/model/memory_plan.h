@@ -66,6 +66,9 @@ struct MemoryPlan {
 
 constexpr int kFewSequences = 16;  // of a server on the CPU; on a GPU, the least that choose_sequences returns
 
+// Throws Error if the backend does not keep a KV cache of these types.
+void check_kv_types(const Backend& backend, KvTypes types);
+
 // All of a limit that the user sets, and all of a GPU that is one of n_devices, because the rest of the model is on the
 // others. Half of memory that other programs or models use too. Else all but a twentieth.
 Take take_of(const Backend* backend, size_t n_devices, const RunnerOptions& options);

@@ -82,10 +82,10 @@ std::string fingerprint_of(const Checkpoint& checkpoint) {
 
 std::string options_text(const RunnerOptions& o) {
   return fmt::format(
-      "device {}, context {}, chunk {}, sequences {}, logits {}, block {}, KV {} of type {}, memory {} {}, snapshots "
+      "device {}, context {}, chunk {}, sequences {}, logits {}, block {}, KV {} of {}, memory {} {}, snapshots "
       "{}, activations '{}'{}{}{}",
       o.backend.device.substr(0, o.backend.device.find(':')), o.n_ctx, o.max_batch_tokens, o.max_seqs, o.logit_rows(),
-      o.block_size, o.n_kv_tokens, static_cast<int>(o.kv_dtype), o.memory_share, o.memory_bytes, o.n_snapshots,
+      o.block_size, o.n_kv_tokens, kv_type_name(o.kv_dtype), o.memory_share, o.memory_bytes, o.n_snapshots,
       o.backend.activations, o.backend.deterministic ? ", deterministic" : "",
       o.parallel.whole_experts ? ", whole experts" : "",
       o.parallel.n_stages > 1 ? fmt::format(", {} stages", o.parallel.n_stages) : "");

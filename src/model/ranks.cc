@@ -35,8 +35,7 @@ std::unique_ptr<Backend> make_backend(const RunnerOptions& options, const std::s
     const int rank = ranks ? ranks->rank() : 0;
     backend = trace_backend(std::move(backend), options.trace, rank == 0 ? "ops" : fmt::format("ops of rank {}", rank));
   }
-  if (!backend->keeps_kv_as(options.kv_dtype))
-    throw Error("a KV cache of q4_0 needs a GPU: use a GPU, or q8_0 or fp8 on the CPU");
+  check_kv_types(*backend, options.kv_dtype);
   return backend;
 }
 

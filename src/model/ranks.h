@@ -47,7 +47,7 @@ struct RunnerOptions {
       0;  // share of the device's memory that may be in use; the pool gets the rest; 0: see n_kv_tokens
   size_t memory_bytes = 0;  // as memory_share, in bytes for this model; 0: not set
   bool may_save_memory = true;  // if memory is short: the host packs weights as with BackendOptions::small_weights
-  DType kv_dtype = DType::kF16;
+  KvTypes kv_dtype;
   int n_snapshots =
       0;  // of recurrent layers' states, for the prefix cache; -1: as many as are useful and fit (memory_plan)
   bool fills_memory() const { return memory_share > 0 || memory_bytes > 0; }

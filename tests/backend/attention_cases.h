@@ -29,9 +29,11 @@ inline OpCase rope_case(std::vector<SeqShape> seqs, int n_heads, int head_dim, i
           }};
 }
 
+inline constexpr KvTypes kBytesAndNibbles{DType::kQ8_0, DType::kQ4_0};
+
 struct AttentionShape {
   int n_heads, n_kv_heads, head_dim;
-  DType dtype = DType::kF16;
+  KvTypes dtype;
   int block_size = 16;
   int window = 0;
   float softcap = 0;
@@ -41,13 +43,13 @@ struct AttentionShape {
 };
 
 inline std::string label(const AttentionShape& a, const std::vector<SeqShape>& seqs) {
-  std::string text = fmt::format("{}/{} heads of {} dtype {} block {}", a.n_heads, a.n_kv_heads, a.head_dim, static_cast<int>(a.dtype), a.block_size);
+  std::string text = fmt::format("{}/{} heads of {} dtype {} block {}", a.n_heads, a.n_kv_heads, a.head_dim,
+                                 static_cast<int>(a.dtype.keys), a.block_size);
   if (a.window > 0) text += fmt::format(" window {}", a.window);
   if (a.softcap > 0) text += fmt::format(" softcap {}", a.softcap);
   if (!a.causal) text += " not causal";
   if (a.sinks) text += " sinks";
-  if (a.dtype == DType::kQ8_0) text += " q8_0";
-  if (a.dtype == DType::kQ4_0) text += " q4_0";
+  if (has_scales(a.dtype.keys)) text += " " + kv_type_name(a.dtype);
   if (a.latent) text += " latent";
   for (const SeqShape& s : seqs) text += fmt::format(" {}+{}", s.past, s.q_len);
   return text;
@@ -159,10 +161,12 @@ inline void add_attention_cases(std::vector<OpCase>& cases) {
   const std::vector<SeqShape> mixed = {{0, 19}, {100, 1}, {37, 5}, {0, 1}, {64, 16}, {15, 1}};
   for (const int head_dim : {16, 20, 64, 80, 96, 128, 256})
     for (const int group : {1, 3, 7}) cases.push_back(attention_case({2 * group, 2, head_dim}, mixed));
-  for (const DType dtype : {DType::kF32, DType::kF16, DType::kBF16, DType::kQ8_0, DType::kQ4_0, DType::kE4M3})
+  using Types = std::initializer_list<KvTypes>;
+  for (const KvTypes dtype :
+       Types{DType::kF32, DType::kF16, DType::kBF16, DType::kQ8_0, DType::kQ4_0, kBytesAndNibbles, DType::kE4M3})
     for (const int block_size : {1, 5, 8, 16, 24, 32, 64})
       cases.push_back(attention_case({.n_heads = 8, .n_kv_heads = 2, .head_dim = 64, .dtype = dtype, .block_size = block_size}, mixed));
-  for (const DType dtype : {DType::kQ8_0, DType::kQ4_0}) {
+  for (const KvTypes dtype : Types{DType::kQ8_0, DType::kQ4_0, kBytesAndNibbles}) {
     for (const int head_dim : {16, 20, 80, 96, 128, 256, 576})
       cases.push_back(attention_case({.n_heads = 6, .n_kv_heads = 2, .head_dim = head_dim, .dtype = dtype, .block_size = 24, .window = 70}, mixed));
     for (const int head_dim : {32, 64, 80, 96, 128, 256}) {
@@ -207,7 +211,8 @@ inline void add_attention_cases(std::vector<OpCase>& cases) {
   const std::vector<SeqShape> deep = {{700, 5}, {0, 3}, {20, 1}}, deeper = {{10, 30}, {661, 70}, {0, 1}, {600, 7}};
   for (const int head_dim : {32, 64, 96, 128, 192, 256})
     for (const auto& seqs : {deep, deeper}) cases.push_back(attention_case({4, 1, head_dim}, seqs));
-  for (const DType dtype : {DType::kBF16, DType::kE4M3, DType::kQ8_0, DType::kQ4_0}) cases.push_back(attention_case({4, 1, 64, dtype}, deeper));
+  for (const KvTypes dtype : Types{DType::kBF16, DType::kE4M3, DType::kQ8_0, DType::kQ4_0, kBytesAndNibbles})
+    cases.push_back(attention_case({4, 1, 64, dtype}, deeper));
   cases.push_back(attention_case({.n_heads = 4, .n_kv_heads = 1, .head_dim = 64, .window = 550, .sinks = true}, deeper));
   cases.push_back(attention_case({.n_heads = 8, .n_kv_heads = 1, .head_dim = 128, .block_size = 32, .window = 500, .sinks = true}, deep));
   cases.push_back(attention_case({.n_heads = 7, .n_kv_heads = 1, .head_dim = 64, .softcap = 30.0f}, deep));

@@ -11,7 +11,7 @@
 namespace ingot {
 namespace {
 
-std::vector<float> attended(Backend& backend, DType dtype, uint64_t seed) {
+std::vector<float> attended(Backend& backend, KvTypes dtype, uint64_t seed) {
   OpRig rig(backend, seed);
   const OpRun op =
       attention_case({.n_heads = 8, .n_kv_heads = 2, .head_dim = 64, .dtype = dtype}, {{100, 30}, {0, 40}, {300, 1}})
@@ -52,7 +52,7 @@ TEST(KvTypes, ErrAsTheirStepsSay) {
 }
 
 TEST(KvTypes, TakeTheirBytes) {
-  const auto bytes = [](int head_dim, DType dtype) {
+  const auto bytes = [](int head_dim, KvTypes dtype) {
     return KvShape{.n_layers = 3, .n_kv_heads = 2, .head_dim = head_dim, .dtype = dtype}.token_bytes();
   };
   EXPECT_EQ(bytes(64, DType::kF32), 2u * 3 * 2 * 64 * 4);
@@ -61,6 +61,7 @@ TEST(KvTypes, TakeTheirBytes) {
   EXPECT_EQ(bytes(64, DType::kQ8_0), 2u * 3 * 2 * (64 + 4));
   EXPECT_EQ(bytes(80, DType::kQ8_0), 2u * 3 * 2 * (80 + 6));
   EXPECT_EQ(bytes(64, DType::kQ4_0), 2u * 3 * 2 * (32 + 4));
+  EXPECT_EQ(bytes(64, kBytesAndNibbles), 3u * 2 * (64 + 4 + 32 + 4));
   KvShape latents{.n_layers = 3, .n_kv_heads = 1, .head_dim = 576};
   EXPECT_EQ(latents.token_bytes(), 2u * 3 * 576 * 2);
   latents.values_are_keys = true;
@@ -89,6 +90,29 @@ TEST(KvTypes, NibblesErrAsTheirStepsSay) {
                nibbles = difference(attended(*backend, DType::kQ4_0, seed), exact);
   EXPECT_LT(nibbles, 30 * bytes);
   EXPECT_GT(nibbles, 7 * bytes);
+}
+
+// The errors of keys and of values are independent, so their squares add up. Keys of bytes remove the keys' part of the
+// error of q4_0.
+TEST(KvTypes, KeysAndValuesErrAsTheirTypesSay) {
+  const uint64_t seed = test_seed();
+  SCOPED_TRACE(seed);
+  const auto backend = create_backend({.device = "ref"});
+  const std::vector<float> exact = attended(*backend, DType::kF32, seed);
+  const auto error = [&](KvTypes types) { return difference(attended(*backend, types, seed), exact); };
+  const double bytes = error(DType::kQ8_0), nibbles = error(DType::kQ4_0), mixed = error(kBytesAndNibbles),
+               swapped = error({DType::kQ4_0, DType::kQ8_0});
+  EXPECT_GT(mixed, 3 * bytes);
+  EXPECT_LT(mixed, 0.9 * nibbles);
+  EXPECT_NEAR(std::hypot(mixed, swapped), std::hypot(nibbles, bytes), 0.2 * nibbles);
+}
+
+TEST(KvTypes, HaveNames) {
+  for (const char* name : {"f16", "bf16", "f32", "q8_0", "q4_0", "q8_0/q4_0", "fp8"})
+    EXPECT_EQ(kv_type_name(parse_kv_type(name)), name);
+  EXPECT_TRUE(parse_kv_type("q8_0/q4_0") == kBytesAndNibbles);
+  for (const char* name : {"", "q3", "q4_0/q8_0", "f16/q8_0", "q8_0/", "q8_0/q8_0"})
+    EXPECT_THROW(parse_kv_type(name), UsageError) << name;
 }
 
 // NaN and infinities survive the cache, although bytes cannot hold them.

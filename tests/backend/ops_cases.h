@@ -301,7 +301,7 @@ inline void add_row_cases(std::vector<OpCase>& cases) {
 // Caches of q4_0 are for GPUs; there, heads of types with scales have a multiple of 8 columns.
 inline bool runs_on(const Backend& backend, const OpCase& c) {
   const auto has = [&](const char* text) { return c.name.find(text) != c.name.npos; };
-  if (has(" q4_0")) return backend.keeps_kv_as(DType::kQ4_0) && !has("heads of 20 ");
+  if (has("q4_0")) return backend.keeps_kv_as(DType::kQ4_0) && !has("heads of 20 ");
   return !has(" q8_0") || !has("heads of 20 ") || backend.is_host();
 }
 

@@ -135,6 +135,24 @@ def test_bench_unknown_shape_and_type(ingot):
     assert done.returncode == 2 and "Q4_0" in done.stderr
 
 
+def test_keys_and_values_of_two_types(ingot, models):
+    """Only a GPU keeps keys of q8_0 with values of q4_0, and ref rounds as it does. A head of 16 takes 16 + 2 bytes and
+    8 + 2; a GPU's cache has one block more."""
+    mixed = ["--kv-type", "q8_0/q4_0"]
+    out = json.loads(ingot("inspect", models / "llama.gguf", "--fit", "--gpu-memory", "1GiB", "--json", *mixed).stdout)
+    for row in out["fit"]:
+        assert row["kv_bytes"] == (row["sequences"] * -(-row["context"] // 16) + 1) * 16 * 2 * (18 + 10)
+    need = json.loads(ingot("inspect", models / "llama.gguf", "--device", "ref", "--json", *mixed).stdout)
+    assert need["memory"]["kv_bytes_per_token"] == 2 * (18 + 10), need
+    story = ["run", models / "llama.gguf", "--raw", "-p", "a fox", "-n", "8", "--temp", "0"]
+    assert ingot(*story, "--device", "ref", *mixed).stdout
+    for args in [story, ["inspect", models / "llama.gguf", "--fit"]]:
+        refused = ingot(*args, "--device", "cpu", *mixed, ok=False)
+        assert refused.returncode != 0 and "a KV cache of q8_0/q4_0 needs a GPU" in refused.stderr, refused
+    unknown = ingot(*story, "--kv-type", "q4_0/q8_0", ok=False)
+    assert unknown.returncode != 0 and "unknown KV cache type 'q4_0/q8_0'" in unknown.stderr
+
+
 def test_inspect_says_what_fits(ingot, models):
     """This llama has 2 layers with one head of 16, so a token takes 2 * (16 + 32) * 2 bytes in f16: the CPU pads values
     to 32."""

@@ -2,6 +2,8 @@
 // them with the same tokens.
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
 #include "engine/engine.h"
 #include "tiny_models.h"
 
@@ -139,13 +141,14 @@ TEST(SavedPrefix, NeedsACacheWithoutStates) {
 }
 
 // With real KV caches, of each type that the device keeps.
-class SavedBlocks : public testing::TestWithParam<std::pair<const char*, DType>> {};
+class SavedBlocks : public testing::TestWithParam<std::pair<const char*, KvTypes>> {};
 
 TEST_P(SavedBlocks, ContinueAsIfComputed) {
   const auto [device, dtype] = GetParam();
   if (!has_device(device)) GTEST_SKIP() << "no " << device;
   for (const char* model : {"llama", "deepseek2_lite", "mistral_window"}) {
     SCOPED_TRACE(model);
+    if (dtype.differ() && model == std::string("deepseek2_lite")) continue;  // its values are its keys
     const auto load = [&, device = device, dtype = dtype] {
       const auto file = std::make_shared<const Gguf>(Gguf::open(path_of(std::string(model) + ".gguf")));
       return std::make_unique<Ranks>(config_from_gguf(*file), gguf_source(file),
@@ -178,11 +181,15 @@ TEST_P(SavedBlocks, ContinueAsIfComputed) {
 
 INSTANTIATE_TEST_SUITE_P(Devices, SavedBlocks,
                          testing::Values(std::pair("ref", DType::kF16), std::pair("ref", DType::kQ8_0),
+                                         std::pair("ref", KvTypes(DType::kQ8_0, DType::kQ4_0)),
                                          std::pair("cpu", DType::kF16), std::pair("cpu", DType::kQ8_0),
                                          std::pair("cpu", DType::kE4M3), std::pair("cuda", DType::kF16),
-                                         std::pair("cuda", DType::kE4M3)),
+                                         std::pair("cuda", DType::kE4M3),
+                                         std::pair("cuda", KvTypes(DType::kQ8_0, DType::kQ4_0))),
                          [](const auto& i) {
-                           return std::string(i.param.first) + "_" + kv_type_name(i.param.second);
+                           std::string name = std::string(i.param.first) + "_" + kv_type_name(i.param.second);
+                           std::ranges::replace(name, '/', '_');
+                           return name;
                          });
 
 }  // namespace

@@ -197,6 +197,29 @@ struct OnGpu {
   WeightBytes weights;
 };
 
+// With keys of q8_0 and values of q4_0, a head's key takes 64 + 4 bytes and its value 32 + 4: 13 KiB for each token.
+TEST(MemoryPlan, KeysAndValuesOfTwoTypes) {
+  const RunnerOptions options{.n_ctx = 4096, .kv_dtype = {DType::kQ8_0, DType::kQ4_0}};
+  const OnGpu model("llama-3.2-1b", Format::Q4_0, 24);
+  const MemoryPlan plan = model.plan(options);
+  EXPECT_EQ(plan.kv.token_bytes(), 13u << 10);
+  EXPECT_EQ(plan.kv_bytes, size_t{4096 + 16} * (13 << 10));  // with the block for padding
+  const auto error_of = [&](const Config& c, const Backend& backend) -> std::string {
+    try {
+      plan_memory(c, 1000 * kMiB, size_t{24} << 30, options, &backend);
+    } catch (const Error& error) {
+      return error.what();
+    }
+    return "";
+  };
+  EXPECT_EQ(error_of(model.config, *model.gpu), "");
+  EXPECT_EQ(error_of(model.config, *create_backend({.device = "ref"})), "");
+  EXPECT_THAT(error_of(model.config, *create_backend({.device = "cpu", .n_threads = 1})),
+              HasSubstr("a KV cache of q8_0/q4_0 needs a GPU"));
+  EXPECT_THAT(error_of(config_of_shape("deepseek-v2-lite"), *model.gpu),
+              HasSubstr("whose values are its keys: use one type"));
+}
+
 // Other models will need the other half.
 TEST(MemoryPlan, NeighboursLeaveHalf) {
   const OnGpu model("llama-3.2-1b", Format::Q4_0, 24);

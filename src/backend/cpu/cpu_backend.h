@@ -27,7 +27,7 @@ class CpuBackend final : public Backend {
   std::string description() const override;
   int n_threads() const override { return pool_.size(); }
   bool is_host() const override { return true; }
-  bool keeps_kv_as(DType dtype) const override { return dtype != DType::kQ4_0; }
+  bool keeps_kv_as(KvTypes types) const override { return types.values != DType::kQ4_0; }
 
   Tensor alloc(DType dtype, int64_t rows, int64_t cols) override;
   Weight prepare(const Weight& host, unsigned use) override;

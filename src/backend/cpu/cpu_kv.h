@@ -58,11 +58,12 @@ class CpuKv : public KvCache {
   }
   static int64_t n_chunks(const KvShape& s) { return (s.block_size + kKeyChunk - 1) / kKeyChunk; }
   static int64_t scales_bytes(const KvShape& s) {
-    return s.dtype == DType::kQ8_0 ? n_chunks(s) * kv_groups(s.head_dim) * kKeyChunk * 2 : 0;
+    return has_scales(s.dtype.keys) ? n_chunks(s) * kv_groups(s.head_dim) * kKeyChunk * 2 : 0;
   }
   static KvLayout layout_of(const KvShape& s) {
-    const int64_t element = s.dtype == DType::kQ8_0 ? 1 : static_cast<int64_t>(dtype_bytes(s.dtype));
-    KvLayout kv{.type = type_of(s.dtype), .value_stride = (s.head_dim + kPanelRows - 1) / kPanelRows * kPanelRows};
+    const DType dtype = s.dtype.keys;  // of values too: a plan may ask for the bytes of types that the CPU refuses
+    const int64_t element = has_scales(dtype) ? 1 : static_cast<int64_t>(dtype_bytes(dtype));
+    KvLayout kv{.type = type_of(dtype), .value_stride = (s.head_dim + kPanelRows - 1) / kPanelRows * kPanelRows};
     kv.values_at = n_chunks(s) * kKeyChunk * s.head_dim * element;
     kv.key_scales_at = kv.values_at + (s.values_are_keys ? 0 : int64_t{s.block_size} * kv.value_stride * element);
     kv.value_scales_at = kv.key_scales_at + scales_bytes(s);

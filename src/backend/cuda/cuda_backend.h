@@ -301,14 +301,7 @@ inline bool on_16_bytes(const Tensor& x) { return reinterpret_cast<uintptr_t>(x.
 // The last block is for the writes of sequences that pad a step.
 struct CudaKv : KvCache {
   CudaKv(const KvShape& s, cuda::Memory m, const cuda::Device& d) : KvCache(s), memory(std::move(m)), device(d) {}
-  cuda::DeviceKv view() const {
-    cuda::DeviceKv kv{memory.data(),    shape.dtype,      shape.n_layers, shape.n_blocks + 1,
-                      shape.n_kv_heads, shape.block_size, shape.head_dim, shape.n_parts()};
-    const int64_t numbers = kv.n_rows() * shape.head_dim;
-    if (has_scales(shape.dtype))
-      kv.scales = static_cast<char*>(memory.data()) + (shape.dtype == DType::kQ4_0 ? numbers / 2 : numbers);
-    return kv;
-  }
+  cuda::DeviceKv view() const;
   size_t block_bytes() const override { return shape.token_bytes() * shape.block_size; }
   void read_block(int32_t block, std::span<uint8_t> to) const override;
   void write_block(int32_t block, std::span<const uint8_t> from) override;

@@ -3,6 +3,7 @@
 #include <bit>
 #include <cmath>
 #include <cstring>
+#include <utility>
 
 #include "backend/cuda/attention/part_bytes.h"
 #include "backend/cuda/cuda_backend.h"
@@ -145,8 +146,8 @@ size_t CudaBackend::kv_bytes(const KvShape& shape) const {
 }
 
 std::unique_ptr<KvCache> CudaBackend::make_kv(const KvShape& shape) {
-  CHECK(shape.dtype != DType::kI32);
-  if (has_scales(shape.dtype) && shape.head_dim % 8 != 0)
+  CHECK(shape.dtype.keys != DType::kI32 && !(shape.values_are_keys && shape.dtype.differ()));
+  if (has_scales(shape.dtype.keys) && shape.head_dim % 8 != 0)
     throw Error(
         "a KV cache of q8_0 or q4_0 on a GPU needs heads with a multiple of 8 columns, but these have {}: use f16",
         shape.head_dim);
@@ -159,20 +160,47 @@ std::unique_ptr<KvCache> CudaBackend::make_kv(const KvShape& shape) {
   return std::make_unique<CudaKv>(shape, std::move(memory), device_);
 }
 
-// Calls f(device address, offset in the block's bytes, bytes) for each page of a block. A block has a page of numbers
-// in each layer, [n_layers, n_blocks + 1, page], and a page of scales if its type has them.
+// The memory has the numbers of both arrays, then their scales. So all addresses suit loads of several numbers.
+cuda::DeviceKv CudaKv::view() const {
+  cuda::DeviceKv kv{.dtype = shape.dtype.keys,
+                    .n_layers = shape.n_layers,
+                    .n_blocks = shape.n_blocks + 1,
+                    .n_kv_heads = shape.n_kv_heads,
+                    .block_size = shape.block_size,
+                    .head_dim = shape.head_dim,
+                    .n_parts = shape.dtype.differ() ? 1 : shape.n_parts(),
+                    .values_are_keys = shape.values_are_keys,
+                    .values = {.dtype = shape.dtype.values}};
+  auto* next = static_cast<char*>(memory.data());
+  const auto take = [&](size_t row_bytes) -> void* {
+    return row_bytes == 0 ? nullptr : std::exchange(next, next + kv.n_rows() * static_cast<int64_t>(row_bytes));
+  };
+  kv.data = take(shape.number_bytes(kv.dtype));
+  if (shape.dtype.differ()) kv.values.data = take(shape.number_bytes(kv.values.dtype));
+  kv.scales = take(shape.scale_bytes(kv.dtype));
+  if (shape.dtype.differ()) kv.values.scales = take(shape.scale_bytes(kv.values.dtype));
+  return kv;
+}
+
+// Calls f(device address, offset in the block's bytes, bytes) for each page of a block. In each layer, a block has a
+// page of numbers in each array, [n_layers, n_blocks + 1, page], and a page of scales if the array's type has them.
 template <class F>
 void CudaKv::each_page(int32_t block, F&& f) const {
   CHECK(block >= 0 && block < shape.n_blocks);
   const cuda::DeviceKv kv = view();
-  const size_t both = block_bytes() / shape.n_layers, n_pages = static_cast<size_t>(kv.n_layers) * kv.n_blocks,
-               numbers = kv.scales == nullptr ? both
-                                              : static_cast<size_t>(static_cast<char*>(kv.scales) -
-                                                                    static_cast<char*>(kv.data)) / n_pages;
+  const size_t n_rows = static_cast<size_t>(kv.n_parts) * kv.n_kv_heads * kv.block_size;  // of a page
+  size_t at = 0;
   for (int layer = 0; layer < shape.n_layers; ++layer) {
-    const size_t page = static_cast<size_t>(layer) * kv.n_blocks + block, scales = both - numbers;
-    f(static_cast<uint8_t*>(kv.data) + page * numbers, layer * both, numbers);
-    if (scales > 0) f(static_cast<uint8_t*>(kv.scales) + page * scales, layer * both + numbers, scales);
+    const auto page = [&](void* data, size_t row_bytes) {
+      const size_t bytes = n_rows * row_bytes, index = static_cast<size_t>(layer) * kv.n_blocks + block;
+      if (bytes > 0) f(static_cast<uint8_t*>(data) + index * bytes, at, bytes);
+      at += bytes;
+    };
+    const auto pages = [&](void* data, void* scales, DType dtype) {
+      page(data, shape.number_bytes(dtype)), page(scales, shape.scale_bytes(dtype));
+    };
+    pages(kv.data, kv.scales, kv.dtype);
+    if (kv.has_two_types()) pages(kv.values.data, kv.values.scales, kv.values.dtype);
   }
 }
 

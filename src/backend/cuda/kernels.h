@@ -29,16 +29,26 @@ struct DeviceBatch {
   const int32_t *state_in = nullptr, *state_out = nullptr;  // [n_seqs], for models with recurrent layers
 };
 
-// Pages: [layer, block, key or value, kv_head, token of the block, head_dim].
+// An array of the cache: rows of head_dim elements.
+struct KvRows {
+  void* data = nullptr;
+  DType dtype = DType::kF16;
+  void* scales = nullptr;  // only of types with scales (attention/cache.cuh): f16, [n_rows, groups]
+};
+
+// Pages: [layer, block, key or value, kv_head, token of the block, head_dim]. If values have another type than keys,
+// they have an array of their own, and both arrays are [layer, block, kv_head, token of the block, head_dim].
 struct DeviceKv {
   void* data = nullptr;
   DType dtype = DType::kF16;
   int n_layers = 0, n_blocks = 0, n_kv_heads = 0, block_size = 0, head_dim = 0;
-  int n_parts = 2;  // keys and values; 1: the keys are also the values
-  void* scales = nullptr;  // only of types with scales (attention/cache.cuh): f16, [n_rows(), groups]
-  int64_t n_rows() const {
-    return int64_t{n_parts} * n_layers * n_blocks * n_kv_heads * block_size;
-  }  // of head_dim elements
+  int n_parts = 2;  // of an array: keys and values; 1: the keys are also the values, or the values have their own array
+  void* scales = nullptr;  // as in KvRows
+  bool values_are_keys = false;
+  KvRows values;  // only if their type is another
+
+  bool has_two_types() const { return values.data != nullptr; }
+  int64_t n_rows() const { return int64_t{n_parts} * n_layers * n_blocks * n_kv_heads * block_size; }  // of an array
 };
 
 // unpack.cu

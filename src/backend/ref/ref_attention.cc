@@ -78,20 +78,20 @@ void round_to_nibbles(const float* x, float* y, int64_t n) {
 }
 
 // Writes the values that a cache of this type would hold for one token's key or value: [kv_dim].
-void round_row(const float* x, float* y, const KvShape& shape) {
+void round_row(const float* x, float* y, const KvShape& shape, DType dtype) {
   const int64_t n = int64_t{shape.n_kv_heads} * shape.head_dim;
-  if (has_scales(shape.dtype)) {
-    const auto round = shape.dtype == DType::kQ8_0 ? round_to_bytes : round_to_nibbles;
+  if (has_scales(dtype)) {
+    const auto round = dtype == DType::kQ8_0 ? round_to_bytes : round_to_nibbles;
     for (int64_t head = 0; head < n; head += shape.head_dim)
       for (int64_t i = 0; i < shape.head_dim; i += 32)
         round(x + head + i, y + head + i, std::min<int64_t>(32, shape.head_dim - i));
     return;
   }
   for (int64_t i = 0; i < n; ++i)
-    y[i] = shape.dtype == DType::kF16    ? float_from_f16(f16_from_float(x[i]))
-           : shape.dtype == DType::kBF16 ? float_from_bf16(bf16_from_float(x[i]))
-           : shape.dtype == DType::kE4M3 ? quant::float_from_e4m3(quant::e4m3_from_float(x[i]))
-                                         : x[i];
+    y[i] = dtype == DType::kF16    ? float_from_f16(f16_from_float(x[i]))
+           : dtype == DType::kBF16 ? float_from_bf16(bf16_from_float(x[i]))
+           : dtype == DType::kE4M3 ? quant::float_from_e4m3(quant::e4m3_from_float(x[i]))
+                                   : x[i];
 }
 
 template <class F>
@@ -145,8 +145,8 @@ void Backend::kv_write(KvCache& cache, int layer, Tensor k, Tensor v) {
   for_each_token(batch_, [&](int seq, int64_t t) {
     const int position = batch_.positions[t], size = kv.shape.block_size;
     const int32_t block = batch_.blocks(seq)[position / size];
-    round_row(k.f32(t), kv.row(layer, 0, block, position % size), kv.shape);
-    round_row(v.f32(t), kv.row(layer, 1, block, position % size), kv.shape);
+    round_row(k.f32(t), kv.row(layer, 0, block, position % size), kv.shape, kv.shape.dtype.keys);
+    round_row(v.f32(t), kv.row(layer, 1, block, position % size), kv.shape, kv.shape.dtype.values);
   });
 }
 

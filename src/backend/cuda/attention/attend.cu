@@ -76,7 +76,7 @@ int blocks_of(int64_t n_rows, int rows) { return static_cast<int>((n_rows + rows
 
 bool can_attend(const DeviceKv& kv, const AttentionArgs& a, const DeviceLimits& device) {
   if (dtype_bytes(kv.dtype) > 2 || kv.block_size % 16 != 0) return false;
-  return is_narrow(a) || wide_shape(a.head_dim, kv.n_parts == 1, 1, device).rows > 0;
+  return is_narrow(a) || wide_shape(a.head_dim, kv.values_are_keys, 1, device).rows > 0;
 }
 
 // A sequence with few rows has a block for each KV head and split: as many splits as the GPU runs at once, but at most
@@ -116,7 +116,7 @@ AttentionPlan plan_attention(const DeviceKv& kv, const AttentionArgs& a, const A
       b.rows = longest_few * group <= 8 ? 8 : kRows;
     } else {
       const int64_t n_rows = has_many ? kRows : most_rows;
-      plan.wide = wide_shape(a.head_dim, kv.n_parts == 1, step.batch_invariant ? INT64_MAX : n_rows, device);
+      plan.wide = wide_shape(a.head_dim, kv.values_are_keys, step.batch_invariant ? INT64_MAX : n_rows, device);
       b.rows = plan.wide.rows;
       b.n_row_blocks = blocks_of(n_rows, b.rows);
       n_at_once = plan.wide.n_blocks * n_sms;

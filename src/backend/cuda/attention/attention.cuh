@@ -274,15 +274,17 @@ __device__ __forceinline__ void store8(uint32_t to, const uint4& v) {
 __device__ __forceinline__ void copy8(uint32_t to, const half* from, bool in) {
   asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(to), "l"(from), "r"(in ? 16 : 0) : "memory");
 }
-// Copies 8 elements of a row of `dim` to shared memory as halves; zeros unless `in`. Only copies of f16 are
-// asynchronous.
-template <class K>
+// Copies 8 elements of a key (which = 0) or value (1), a row of `dim` elements, to shared memory as halves; zeros
+// unless `in`. Only copies of f16 are asynchronous.
+template <class K, class V, int which>
 __device__ __forceinline__ void copy_cached(uint32_t to, const Params& p, int64_t row, int dim, int column, bool in) {
-  const K* from = in ? cached_at<K>(p.kv, row, dim, column) : static_cast<const K*>(p.kv.data);
-  if constexpr (std::is_same_v<K, half>) {
+  using E = std::conditional_t<which == 0, K, V>;
+  const auto rows = [&] { return rows_of<K, V>(p.kv, which); };
+  const E* from = in ? cached_at<E>(rows(), row, dim, column) : static_cast<const E*>(rows().data);
+  if constexpr (std::is_same_v<E, half>) {
     copy8(to, from, in);
-  } else if constexpr (kIsScaled<K>) {
-    store8(to, in ? times(load8(from), cached_scales(p.kv, row, dim)[column / kScaleGroup]) : uint4{});
+  } else if constexpr (kIsScaled<E>) {
+    store8(to, in ? times(load8(from), cached_scales(rows(), row, dim)[column / kScaleGroup]) : uint4{});
   } else {
     store8(to, in ? load8(from) : uint4{});
   }

@@ -23,8 +23,7 @@ inline constexpr int kBits = std::is_same_v<K, CachedNibbles> ? 4 : 8 * static_c
 inline constexpr int kScaleGroup = 32;  // elements that share a scale
 __device__ __host__ constexpr int scale_groups(int dim) { return (dim + kScaleGroup - 1) / kScaleGroup; }
 
-// Call f with a null pointer to the element type of a cache. The first accepts the small floats, the second all types
-// that attention reads as halves, the third all types.
+// Calls f with a null pointer to the element type of a cache of small floats.
 template <class F>
 void with_small_float(DType dtype, F&& f) {
   if (dtype == DType::kBF16) return f(static_cast<__nv_bfloat16*>(nullptr));
@@ -32,18 +31,32 @@ void with_small_float(DType dtype, F&& f) {
   CHECK(dtype == DType::kF16);
   f(static_cast<half*>(nullptr));
 }
+// Call f with null pointers to the element types of keys and of values. The first accepts all types that attention
+// reads as halves, the second all types. Two types are q8_0 and q4_0.
 template <class F>
-void with_cached_half(DType dtype, F&& f) {
-  if (dtype == DType::kQ8_0) return f(static_cast<CachedByte*>(nullptr));
-  if (dtype == DType::kQ4_0) return f(static_cast<CachedNibbles*>(nullptr));
-  with_small_float(dtype, f);
+void with_cached_half(const DeviceKv& kv, F&& f) {
+  auto* const bytes = static_cast<CachedByte*>(nullptr);
+  auto* const nibbles = static_cast<CachedNibbles*>(nullptr);
+  if (kv.has_two_types()) {
+    CHECK(kv.dtype == DType::kQ8_0 && kv.values.dtype == DType::kQ4_0);
+    return f(bytes, nibbles);
+  }
+  if (kv.dtype == DType::kQ8_0) return f(bytes, bytes);
+  if (kv.dtype == DType::kQ4_0) return f(nibbles, nibbles);
+  with_small_float(kv.dtype, [&](auto* both) { f(both, both); });
 }
 template <class F>
-void with_cached(DType dtype, F&& f) {
-  if (dtype == DType::kF32) return f(static_cast<float*>(nullptr));
-  with_cached_half(dtype, f);
+void with_cached(const DeviceKv& kv, F&& f) {
+  if (kv.dtype == DType::kF32) return f(static_cast<float*>(nullptr), static_cast<float*>(nullptr));
+  with_cached_half(kv, f);
 }
 
+// The array of keys (which = 0) or values (1), of elements K and V.
+template <class K, class V>
+__device__ __forceinline__ KvRows rows_of(const DeviceKv& kv, int which) {
+  if (std::is_same_v<K, V> || which == 0) return {kv.data, kv.dtype, kv.scales};
+  return kv.values;
+}
 // The row of a token's key (which = 0) or value (1) of one head in a block of the cache.
 __device__ __forceinline__ int64_t cached_row(const DeviceKv& kv, int layer, int64_t block, int position, int which,
                                               int head) {
@@ -53,11 +66,11 @@ __device__ __forceinline__ int64_t cached_row(const DeviceKv& kv, int layer, int
 }
 // The address of elements of a row of `dim`. With nibbles, column is a multiple of 4.
 template <class K>
-__device__ __forceinline__ K* cached_at(const DeviceKv& kv, int64_t row, int dim, int column = 0) {
-  return reinterpret_cast<K*>(static_cast<char*>(kv.data) + (row * dim + column) * kBits<K> / 8);
+__device__ __forceinline__ K* cached_at(const KvRows& rows, int64_t row, int dim, int column = 0) {
+  return reinterpret_cast<K*>(static_cast<char*>(rows.data) + (row * dim + column) * kBits<K> / 8);
 }
-__device__ __forceinline__ half* cached_scales(const DeviceKv& kv, int64_t row, int dim) {
-  return static_cast<half*>(kv.scales) + row * scale_groups(dim);
+__device__ __forceinline__ half* cached_scales(const KvRows& rows, int64_t row, int dim) {
+  return static_cast<half*>(rows.scales) + row * scale_groups(dim);
 }
 
 // Load 8 or 4 neighbouring elements as pairs of halves. Scaled types: the integers.
@@ -136,13 +149,13 @@ __device__ __forceinline__ uint2 times(const uint2& v, half scale) {
 
 // Returns one element. Slow.
 template <class K>
-__device__ __forceinline__ float cached_element(const DeviceKv& kv, int64_t row, int dim, int column) {
+__device__ __forceinline__ float cached_element(const KvRows& rows, int64_t row, int dim, int column) {
   if constexpr (kIsScaled<K>) {
-    const uint2 four = load4(cached_at<K>(kv, row, dim, column & ~3));
+    const uint2 four = load4(cached_at<K>(rows, row, dim, column & ~3));
     const float2 pair = __half22float2(half2_of(column & 2 ? four.y : four.x));
-    return (column & 1 ? pair.y : pair.x) * __half2float(cached_scales(kv, row, dim)[column / kScaleGroup]);
+    return (column & 1 ? pair.y : pair.x) * __half2float(cached_scales(rows, row, dim)[column / kScaleGroup]);
   } else {
-    return to_float(*cached_at<K>(kv, row, dim, column));
+    return to_float(*cached_at<K>(rows, row, dim, column));
   }
 }
 
@@ -198,7 +211,7 @@ __device__ __forceinline__ Scaled8 scaled_of<CachedNibbles>(const float (&x)[8])
 
 // A warp writes a row of a scaled type. value(column) is called only for column < dim, a multiple of 8.
 template <class K, class F>
-__device__ __forceinline__ void store_scaled(const DeviceKv& kv, int64_t row, int dim, int lane, F&& value) {
+__device__ __forceinline__ void store_scaled(const KvRows& rows, int64_t row, int dim, int lane, F&& value) {
   for (int first = 0; first < dim; first += 8 * 32) {
     const int column = first + 8 * lane;
     const bool in = column < dim;
@@ -207,13 +220,13 @@ __device__ __forceinline__ void store_scaled(const DeviceKv& kv, int64_t row, in
     for (int i = 0; i < 8; ++i) x[i] = in ? value(column + i) : 0.0f;
     const Scaled8 s = scaled_of<K>(x);
     if (!in) continue;
-    K* to = cached_at<K>(kv, row, dim, column);
+    K* to = cached_at<K>(rows, row, dim, column);
     if constexpr (kBits<K> == 8) {
       *reinterpret_cast<uint2*>(to) = make_uint2(s.low, s.high);
     } else {
       *reinterpret_cast<uint32_t*>(to) = s.low;
     }
-    if (lane % 4 == 0) cached_scales(kv, row, dim)[column / kScaleGroup] = __float2half_rn(s.scale);
+    if (lane % 4 == 0) cached_scales(rows, row, dim)[column / kScaleGroup] = __float2half_rn(s.scale);
   }
 }
 

@@ -16,9 +16,7 @@ namespace {
 constexpr int kSlots = 3;
 
 // The keys and values of one head in one layer of the cache.
-template <int kDim, class K>
 struct HeadRows {
-  using S = Slot<kDim, K>;
   const DeviceKv& kv;
   int64_t first[2], block_rows;  // the row of the first key and of the first value of block 0; rows of a block
   uint32_t block_factor;         // 2^32 / block size, rounded up
@@ -33,17 +31,13 @@ struct HeadRows {
   __device__ __forceinline__ int64_t row(int block, int key, int which) const {
     return first[which] + block * block_rows + (key - block_of(key) * kv.block_size);
   }
-  __device__ __forceinline__ const char* at(int64_t row) const {
-    return static_cast<const char*>(kv.data) + row * S::kRowBytes;
-  }
 };
 
 // The blocks of the cache that hold 32 keys, 16 each.
 struct Pages {
   int first, second;
 
-  template <class Rows>
-  __device__ Pages(const Rows& rows, const int32_t* table, int key0, int kv_len) {
+  __device__ Pages(const HeadRows& rows, const int32_t* table, int key0, int kv_len) {
     const int last = kv_len - 1;  // in a page that exists
     first = table[rows.block_of(min(key0, last))];
     second = table[rows.block_of(min(key0 + 16, last))];
@@ -93,15 +87,20 @@ __device__ __forceinline__ void copy_pieces(uint32_t slot, const char* first, co
 
 // Starts the copy of 32 keys (which = 0) or values (1) to a slot. Rows from n_valid on are set to zero, because they
 // may be NaN, and 0 * NaN is NaN.
-template <int kDim, class K>
-__device__ __forceinline__ void copy_rows(uint32_t slot, const HeadRows<kDim, K>& rows, const Pages& pages, int which,
-                                          int key0, int n_valid, int lane) {
-  using S = Slot<kDim, K>;
+template <int kDim, class K, class V, int which>
+__device__ __forceinline__ void copy_rows(uint32_t slot, const HeadRows& rows, const Pages& pages, int key0,
+                                          int n_valid, int lane) {
+  using E = std::conditional_t<which == 0, K, V>;
+  using S = Slot<kDim, E>;
   const int64_t first_row = rows.row(pages.first, key0, which), second_row = rows.row(pages.second, key0 + 16, which);
-  copy_pieces<kDim, K>(slot, rows.at(first_row) + 16 * lane, rows.at(second_row) + 16 * lane, n_valid, lane);
-  if constexpr (kIsScaled<K>) {  // the scales of 16 rows are contiguous
+  const auto piece_of = [&](int64_t row) {
+    return static_cast<const char*>(rows_of<K, V>(rows.kv, which).data) + row * S::kRowBytes + 16 * lane;
+  };
+  copy_pieces<kDim, E>(slot, piece_of(first_row), piece_of(second_row), n_valid, lane);
+  if constexpr (kIsScaled<E>) {  // the scales of 16 rows are contiguous
     constexpr int kPieces = 2 * S::kGroups;
-    const half* from = cached_scales(rows.kv, lane < kPieces ? first_row : second_row, kDim) + lane % kPieces * 8;
+    const half* from = cached_scales(rows_of<K, V>(rows.kv, which), lane < kPieces ? first_row : second_row, kDim) +
+                       lane % kPieces * 8;
     if (lane < 2 * kPieces) copy8(slot + S::kScales + 16 * lane, from, true);
   }
   commit_copies();
@@ -113,17 +112,21 @@ __device__ __forceinline__ void await_slot() {
   __syncwarp();
 }
 
-// As many blocks as have room in a multiprocessor's shared memory, and enough registers.
-template <int kDim, class K, int kTiles>
-constexpr int kBlocks = std::min(kTiles == 1 ? 5 : 3, 220 * 1024 / (kWarps * kSlots * Slot<kDim, K>::kBytes + 1024));
+// Bytes of a slot of the rings. Keys and values use all slots in turn.
+template <int kDim, class K, class V>
+constexpr int kSlotBytes = std::max(Slot<kDim, K>::kBytes, Slot<kDim, V>::kBytes);
 
-template <int kDim, class K, int kTiles>
-__global__ void __launch_bounds__(kWarps * 32, kBlocks<kDim, K, kTiles>)
+// As many blocks as have room in a multiprocessor's shared memory, and enough registers.
+template <int kDim, class K, class V, int kTiles>
+constexpr int kBlocks = std::min(kTiles == 1 ? 5 : 3, 220 * 1024 / (kWarps * kSlots * kSlotBytes<kDim, K, V> + 1024));
+
+template <int kDim, class K, class V, int kTiles>
+__global__ void __launch_bounds__(kWarps * 32, kBlocks<kDim, K, V, kTiles>)
     short_kernel(const __grid_constant__ Params p) {
   // The rings of the warps; at the end [kWarps, kMost, kStride] sums, then [kWarps, kMost, 2] maxima and totals.
   extern __shared__ __align__(128) char rings[];
-  using S = Slot<kDim, K>;
-  constexpr int kMost = 8 * kTiles, kStride = kDim + 4;
+  using Tile = DecodeTile<kDim, K, V, kTiles>;
+  constexpr int kMost = 8 * kTiles, kStride = kDim + 4, kBytes = kSlotBytes<kDim, K, V>;
   let_next_start();
   // The batch was uploaded before the step began, so the kernel may read it before the previous kernel ends.
   const int split = blockIdx.x, head = blockIdx.y, seq = blockIdx.z;
@@ -139,36 +142,38 @@ __global__ void __launch_bounds__(kWarps * 32, kBlocks<kDim, K, kTiles>)
   if (split >= n_active) return wait_for_previous();
   const auto [begin, end] = splits.steps(split);
 
-  const HeadRows<kDim, K> rows(p, head);
+  const HeadRows rows(p, head);
   const uint32_t ring = shared_address(rings);
-  const auto copy = [&](int slot, int step, const Pages& pages, int which) {
+  constexpr std::integral_constant<int, 0> kOfKeys;
+  constexpr std::integral_constant<int, 1> kOfValues;
+  const auto copy = [&](int slot, int step, const Pages& pages, auto which) {
     if (step >= end) return commit_copies();  // an empty group, because await_slot() counts groups
-    copy_rows<kDim, K>(ring + slot, rows, pages, which, step * kKeys, kv_len - step * kKeys, lane);
+    copy_rows<kDim, K, V, which>(ring + slot, rows, pages, step * kKeys, kv_len - step * kKeys, lane);
   };
   const auto pages_of = [&](int step) { return Pages(rows, table, step * kKeys, kv_len); };
   const int first_step = begin + warp;
   Pages now = pages_of(first_step), next = pages_of(first_step + kWarps), after = pages_of(first_step + 2 * kWarps);
   // Offsets of the slots of the step's keys, of its values, and of the next step's keys.
-  int keys = warp * kSlots * S::kBytes, values = keys + S::kBytes, next_keys = values + S::kBytes;
+  int keys = warp * kSlots * kBytes, values = keys + kBytes, next_keys = values + kBytes;
   wait_for_previous();
-  copy(keys, first_step, now, 0);
-  copy(values, first_step, now, 1);
-  copy(next_keys, first_step + kWarps, next, 0);
-  DecodeTile<kDim, K, kTiles> tile(p, token0, head * p.group, n_rows, g, t);
+  copy(keys, first_step, now, kOfKeys);
+  copy(values, first_step, now, kOfValues);
+  copy(next_keys, first_step + kWarps, next, kOfKeys);
+  Tile tile(p, token0, head * p.group, n_rows, g, t);
   for (int step = first_step; step < end; step += kWarps) {
     const Pages later = pages_of(step + 3 * kWarps);
     float scores[kTiles][2][4];
     await_slot();
-    tile.score(scores, rings + keys, ring + keys + S::template first_place<false>(lane), g);
+    tile.score(scores, rings + keys, ring + keys + Tile::Keys::template first_place<false>(lane), g);
     __syncwarp();  // the keys are no longer used
-    copy(keys, step + kWarps, next, 1);
+    copy(keys, step + kWarps, next, kOfValues);
     tile.mask(scores, p, step * kKeys, kv_len, q_len, n_rows, all, g, t);
     tile.softmax_update(scores);
     await_slot();
-    tile.add_values(scores, rings + values, ring + values + S::template first_place<true>(lane), kv_len - step * kKeys,
-                    t);
+    tile.add_values(scores, rings + values, ring + values + Tile::Values::template first_place<true>(lane),
+                    kv_len - step * kKeys, t);
     __syncwarp();
-    copy(values, step + 2 * kWarps, after, 0);
+    copy(values, step + 2 * kWarps, after, kOfKeys);
     next = after, after = later;
     const int used = keys;
     keys = next_keys, next_keys = values, values = used;
@@ -207,10 +212,11 @@ template <int kDim, int kTiles>
 void run(const Params& p, const AttentionPlan& plan, Device& device) {
   const auto n_seqs = static_cast<unsigned>(plan.n_seqs), n_heads = static_cast<unsigned>(p.kv.n_kv_heads);
   constexpr size_t kSums = kWarps * 8 * kTiles * (kDim + 6) * sizeof(float);
-  with_cached_half(p.kv.dtype, [&](auto* k) {
+  with_cached_half(p.kv, [&](auto* k, auto* v) {
     using K = std::remove_pointer_t<decltype(k)>;
-    launch(device, short_kernel<kDim, K, kTiles>, dim3(static_cast<unsigned>(p.blocks.n_splits), n_heads, n_seqs),
-           kWarps * 32, std::max(kSums, size_t{kWarps} * kSlots * Slot<kDim, K>::kBytes), p);
+    using V = std::remove_pointer_t<decltype(v)>;
+    launch(device, short_kernel<kDim, K, V, kTiles>, dim3(static_cast<unsigned>(p.blocks.n_splits), n_heads, n_seqs),
+           kWarps * 32, std::max(kSums, size_t{kWarps} * kSlots * kSlotBytes<kDim, K, V>), p);
   });
 }
 

@@ -14,6 +14,7 @@ namespace ingot::cuda::attention {
 // swizzled, so that a piece of 8 rows covers all banks.
 template <int kDim, class K>
 struct Slot {
+  using Element = K;
   static constexpr int kRowBytes = kDim * kBits<K> / 8, kPieces = kRowBytes / 16;
   static constexpr int kGroups = kIsScaled<K> ? scale_groups(kDim) : 0;  // scales of a row
   static constexpr int kScales = kKeys * kRowBytes, kBytes = (kScales + kKeys * kGroups * 2 + 127) / 128 * 128;
@@ -72,9 +73,10 @@ __device__ __forceinline__ uint32_t transposed(uint32_t pair) {
   return v;
 }
 
-template <int kDim, class K, int kTiles>
+template <int kDim, class K, class V, int kTiles>
 struct DecodeTile {
-  using S = Slot<kDim, K>;
+  using Keys = Slot<kDim, K>;
+  using Values = Slot<kDim, V>;
   static constexpr int kSteps = kDim / 16;  // products of 16 columns
   uint32_t q[kTiles][kSteps][2];
   float out[kTiles][kSteps][4];
@@ -89,7 +91,7 @@ struct DecodeTile {
       for (int i = 0; i < kSteps; ++i)
 #pragma unroll
         for (int h = 0; h < 2; ++h) {
-          const int n = 2 * i + h, column = S::key_column(n / S::kPairs, n % S::kPairs, t);
+          const int n = 2 * i + h, column = Keys::key_column(n / Keys::kPairs, n % Keys::kPairs, t);
           q[r][i][h] = row < n_rows ? *reinterpret_cast<const uint32_t*>(from + column) : 0;
         }
 #pragma unroll
@@ -100,9 +102,10 @@ struct DecodeTile {
 
   // The left operands of the products of a unit with rows 16m to 16m + 15 of the slot. first: the address of
   // Slot::first_place.
+  template <class S>
   using Operands = uint32_t[2][S::kPairs / 2][4];  // [m][product]
-  template <bool kTwoRows>
-  __device__ static __forceinline__ void load_unit(Operands& a, uint32_t first, int unit) {
+  template <class S, bool kTwoRows>
+  __device__ static __forceinline__ void load_unit(Operands<S>& a, uint32_t first, int unit) {
     if constexpr (S::kUnitPieces == 2) {
 #pragma unroll
       for (int m = 0; m < 2; ++m) {
@@ -111,7 +114,7 @@ struct DecodeTile {
           load_transposed(a[m][0], at);
         else
           load_matrices(a[m][0], at);
-        if constexpr (std::is_same_v<K, __nv_bfloat16>) {
+        if constexpr (std::is_same_v<typename S::Element, __nv_bfloat16>) {
 #pragma unroll
           for (uint32_t& pair : a[m][0]) pair = halves_of(*reinterpret_cast<const __nv_bfloat162*>(&pair));
         }
@@ -125,13 +128,14 @@ struct DecodeTile {
 #pragma unroll
       for (int o = 0; o < 4; ++o) {
         uint32_t pairs[S::kPairs];
-        unpack<kTwoRows>(pairs, words[o], static_cast<const K*>(nullptr));
+        unpack<kTwoRows>(pairs, words[o], static_cast<const typename S::Element*>(nullptr));
 #pragma unroll
         for (int n = 0; n < S::kPairs; ++n)
           a[o / 2][n / 2][kTwoRows ? o % 2 * 2 + n % 2 : n % 2 * 2 + o % 2] = pairs[n];
       }
     }
   }
+  template <class S>
   __device__ static __forceinline__ half scale(const char* slot, int row, int unit) {
     return reinterpret_cast<const half*>(slot + S::kScales)[row * S::kGroups + unit * S::kUnitColumns / kScaleGroup];
   }
@@ -143,25 +147,25 @@ struct DecodeTile {
 #pragma unroll
       for (int m = 0; m < 2; ++m) scores[r][m][0] = scores[r][m][1] = scores[r][m][2] = scores[r][m][3] = 0;
 #pragma unroll
-    for (int unit = 0; unit < S::kUnits; ++unit) {
-      Operands k;
-      load_unit<false>(k, first, unit);
+    for (int unit = 0; unit < Keys::kUnits; ++unit) {
+      Operands<Keys> k;
+      load_unit<Keys, false>(k, first, unit);
       if constexpr (kIsScaled<K>) {
 #pragma unroll
         for (int o = 0; o < 4; ++o) {
-          const half2 s = __half2half2(scale(slot, 8 * o + g, unit));
+          const half2 s = __half2half2(scale<Keys>(slot, 8 * o + g, unit));
 #pragma unroll
           for (auto& product : k[o / 2])
             product[o % 2] = times(product[o % 2], s), product[2 + o % 2] = times(product[2 + o % 2], s);
         }
       }
 #pragma unroll
-      for (int i = 0; i < S::kPairs / 2; ++i)
+      for (int i = 0; i < Keys::kPairs / 2; ++i)
 #pragma unroll
         for (int m = 0; m < 2; ++m)
 #pragma unroll
           for (int r = 0; r < kTiles; ++r) {
-            const auto& b = q[r][unit * (S::kPairs / 2) + i];
+            const auto& b = q[r][unit * (Keys::kPairs / 2) + i];
             mma(scores[r][m], k[m][i][0], k[m][i][1], k[m][i][2], k[m][i][3], b[0], b[1]);
           }
     }
@@ -234,27 +238,27 @@ struct DecodeTile {
         for (int h = 0; h < 2; ++h)
           b[r][m][h] = transposed(bits_of(__floats2half2_rn(weights[r][m][2 * h], weights[r][m][2 * h + 1])));
 #pragma unroll
-    for (int unit = 0; unit < S::kUnits; ++unit) {
-      Operands v;
-      load_unit<true>(v, first, unit);
-      if constexpr (kIsScaled<K>) {
+    for (int unit = 0; unit < Values::kUnits; ++unit) {
+      Operands<Values> v;
+      load_unit<Values, true>(v, first, unit);
+      if constexpr (kIsScaled<V>) {
 #pragma unroll
         for (int o = 0; o < 4; ++o) {
           const int key = 8 * o + 2 * t;  // the scale of a missing key may be NaN
-          const half2 s = __halves2half2(key < n_valid ? scale(slot, key, unit) : half{},
-                                         key + 1 < n_valid ? scale(slot, key + 1, unit) : half{});
+          const half2 s = __halves2half2(key < n_valid ? scale<Values>(slot, key, unit) : half{},
+                                         key + 1 < n_valid ? scale<Values>(slot, key + 1, unit) : half{});
 #pragma unroll
           for (auto& product : v[o / 2])
             for (int h = o % 2 * 2; h < o % 2 * 2 + 2; ++h) product[h] = times(product[h], s);
         }
       }
 #pragma unroll
-      for (int i = 0; i < S::kPairs / 2; ++i)
+      for (int i = 0; i < Values::kPairs / 2; ++i)
 #pragma unroll
         for (int m = 0; m < 2; ++m)
 #pragma unroll
           for (int r = 0; r < kTiles; ++r)
-            mma(out[r][unit * (S::kPairs / 2) + i], v[m][i][0], v[m][i][1], v[m][i][2], v[m][i][3], b[r][m][0],
+            mma(out[r][unit * (Values::kPairs / 2) + i], v[m][i][0], v[m][i][1], v[m][i][2], v[m][i][3], b[r][m][0],
                 b[r][m][1]);
     }
   }
@@ -268,7 +272,8 @@ struct DecodeTile {
       for (int n = 0; n < 2 * kSteps; ++n)
 #pragma unroll
         for (int e = 0; e < 2; ++e)
-          f(8 * r + 2 * t + e, S::value_column(n / S::kPairs, n % S::kPairs, g), out[r][n / 2][n % 2 * 2 + e]);
+          f(8 * r + 2 * t + e, Values::value_column(n / Values::kPairs, n % Values::kPairs, g),
+            out[r][n / 2][n % 2 * 2 + e]);
   }
   // Calls f(row, maximum, total) for the rows of lanes with g = 0, after adding the totals of the other lanes.
   template <class F>

@@ -58,7 +58,7 @@ __device__ __forceinline__ int64_t kv_row(const DeviceKv& kv, int layer, const D
   return cached_row(kv, layer, block, position, which, head);
 }
 
-template <class T, class K>
+template <class T, class K, class V>
 __global__ void write_kernel(DeviceKv kv, int layer, const T* k, int64_t k_stride, const T* v, int64_t v_stride,
                              DeviceBatch batch) {
   start_dependent();
@@ -66,17 +66,18 @@ __global__ void write_kernel(DeviceKv kv, int layer, const T* k, int64_t k_strid
   const int64_t key = kv_row(kv, layer, batch, token, 0, head), value = kv_row(kv, layer, batch, token, 1, head);
   const auto key_at = [&](int i) { return to_float(k[token * k_stride + head * kv.head_dim + i]); };
   const auto value_at = [&](int i) { return to_float(v[token * v_stride + head * kv.head_dim + i]); };
+  static_assert(kIsScaled<K> == kIsScaled<V>);
   if constexpr (kIsScaled<K>) {  // one warp each
     const int lane = threadIdx.x % 32;
     if (threadIdx.x < 32) {
-      store_scaled<K>(kv, key, kv.head_dim, lane, key_at);
-    } else if (kv.n_parts == 2) {
-      store_scaled<K>(kv, value, kv.head_dim, lane, value_at);
+      store_scaled<K>(rows_of<K, V>(kv, 0), key, kv.head_dim, lane, key_at);
+    } else if (!kv.values_are_keys) {
+      store_scaled<V>(rows_of<K, V>(kv, 1), value, kv.head_dim, lane, value_at);
     }
   } else {
     for (int i = threadIdx.x; i < kv.head_dim; i += blockDim.x) {
-      *cached_at<K>(kv, key, kv.head_dim, i) = from_float<K>(key_at(i));
-      *cached_at<K>(kv, value, kv.head_dim, i) = from_float<K>(value_at(i));
+      *cached_at<K>(rows_of<K, V>(kv, 0), key, kv.head_dim, i) = from_float<K>(key_at(i));
+      *cached_at<V>(rows_of<K, V>(kv, 1), value, kv.head_dim, i) = from_float<V>(value_at(i));
     }
   }
 }
@@ -133,7 +134,7 @@ struct Pairs {
 
 // A warp processes one head of a token after another: q heads, then k, then v. Each lane holds two neighbouring pairs,
 // or kFours times two, and for all heads the cosine and sine of each pair.
-template <class T, class K, int kFours>
+template <class T, class K, class V, int kFours>
 __global__ void __launch_bounds__(256)
     finish_kernel(const __grid_constant__ Heads q, const __grid_constant__ Heads k, const __grid_constant__ Heads v,
                   const __grid_constant__ Rope rope, const __grid_constant__ DeviceKv kv, int layer,
@@ -206,13 +207,19 @@ __global__ void __launch_bounds__(256)
         } else if constexpr (kIsScaled<K>) {
           store2(stage + at.first, a), store2(stage + at.second, b);
         } else {
-          store2(cached_at<K>(kv, cached, dim, at.first), a), store2(cached_at<K>(kv, cached, dim, at.second), b);
+          static_assert(std::is_same_v<K, V>);  // so keys and values are rows of one array
+          store2(cached_at<K>(rows_of<K, V>(kv, 0), cached, dim, at.first), a);
+          store2(cached_at<K>(rows_of<K, V>(kv, 0), cached, dim, at.second), b);
         }
       }
       if constexpr (kIsScaled<K>) {
         if (!real || kind == 0) continue;
         __syncwarp();
-        store_scaled<K>(kv, cached, dim, lane, [&](int i) { return stage[i]; });
+        const auto staged_at = [&](int i) { return stage[i]; };
+        if (std::is_same_v<K, V> || kind == 1)
+          store_scaled<K>(rows_of<K, V>(kv, 0), cached, dim, lane, staged_at);
+        else
+          store_scaled<V>(rows_of<K, V>(kv, 1), cached, dim, lane, staged_at);
         __syncwarp();
       }
     }
@@ -242,11 +249,12 @@ void write_kv(const DeviceKv& kv, int layer, const Tensor& k, const Tensor& v, c
   if (k.rows == 0) return;
   CHECK(k.dtype == v.dtype);
   with_type(k.dtype, [&](auto* p) {
-    with_cached(kv.dtype, [&](auto* c) {
+    with_cached(kv, [&](auto* pk, auto* pv) {
       using T = std::remove_pointer_t<decltype(p)>;
-      using K = std::remove_pointer_t<decltype(c)>;
+      using K = std::remove_pointer_t<decltype(pk)>;
+      using V = std::remove_pointer_t<decltype(pv)>;
       const dim3 grid(static_cast<unsigned>(k.rows), static_cast<unsigned>(kv.n_kv_heads));
-      launch(device, write_kernel<T, K>, grid, 64, 0, kv, layer, static_cast<const T*>(k.data), k.stride,
+      launch(device, write_kernel<T, K, V>, grid, 64, 0, kv, layer, static_cast<const T*>(k.data), k.stride,
              static_cast<const T*>(v.data), v.stride, batch);
     });
   });
@@ -289,14 +297,15 @@ void finish_qkv(const QkvArgs& a, const Tensor& q_product, const Tensor& k_produ
       static_cast<unsigned>(std::clamp<int64_t>(n_at_once / a.x.rows, 1, blocks_for(q.n + k.n + v.n, kThreads / 32)));
   const dim3 grid(static_cast<unsigned>(a.x.rows), n_blocks);
   with_type(a.q.dtype, [&](auto* p) {
-    with_cached(kv.dtype, [&](auto* c) {
+    with_cached(kv, [&](auto* pk, auto* pv) {
       using T = std::remove_pointer_t<decltype(p)>;
-      using K = std::remove_pointer_t<decltype(c)>;
+      using K = std::remove_pointer_t<decltype(pk)>;
+      using V = std::remove_pointer_t<decltype(pv)>;
       const auto start = [&](auto kernel) {
         launch(device, kernel, grid, kThreads, 0, q, k, v, rope_of(a.rope), kv, a.layer, batch,
                device.chip().has_dependent_launch && a.x.rows == 1);
       };
-      kv.head_dim <= 128 ? start(finish_kernel<T, K, 1>) : start(finish_kernel<T, K, 4>);
+      kv.head_dim <= 128 ? start(finish_kernel<T, K, V, 1>) : start(finish_kernel<T, K, V, 4>);
     });
   });
 }

@@ -29,11 +29,14 @@ constexpr int kGroupRows = 64, kPageRows = 16;  // of a warpgroup; of a copy
 
 // Queries, keys and values have the same layout in shared memory: groups of 8 rows, divided into panels of kColumns
 // columns. The 16-byte pieces of a row of a panel are swizzled.
-template <int kHeadDim, class K>
+template <int kHeadDim, class K, class V>
 struct Shape {
   static constexpr int kDim = kHeadDim;
-  using Kv = K;
+  using Key = K;
+  using Value = V;
+  static constexpr int kArrays = std::is_same_v<K, V> ? 1 : 2;  // of the cache
   static constexpr bool kConverts = !std::is_same_v<K, half>, kScaled = kIsScaled<K>;
+  static_assert(kArrays == 1 || (kScaled && kIsScaled<V>));
   static constexpr int kGroups = kDim == 64 ? 3 : 2, kRows = kGroups * kGroupRows;
   // Helper warpgroups: one warp fetches, and kHelpers threads load queries and convert.
   static constexpr int kHelpGroups = kConverts && kGroups == 2 ? 2 : 1, kHelpers = 128 * kHelpGroups - 32;
@@ -48,7 +51,7 @@ struct Shape {
   static constexpr int kColumns = kDim % 64 == 0 ? 64 : 32, kPanels = kDim / kColumns;
   static constexpr int kPanelBytes = 8 * kColumns * 2, kRowGroup = kPanels * kPanelBytes;
   static constexpr int kPieces = kColumns / 8;  // of a row of a panel
-  static constexpr int kTileBytes = kKeys * kDim * 2, kFetchedBytes = kKeys * kDim * kBits<K> / 8;
+  static constexpr int kTileBytes = kKeys * kDim * 2;
   static constexpr int kScaleBytes = kScaled ? scale_groups(kDim) * 2 : 0;  // of a row
   static constexpr int kKeysAt = kRows * kDim * 2, kValuesAt = kKeysAt + kStages * kTileBytes,
                        kScalesAt = kValuesAt + kStages * kTileBytes,  // scales of keys, then of values
@@ -59,6 +62,10 @@ struct Shape {
                        kTaskAt = kBarriers + (kQueriesFree + 2) / 2 * 16;
   static constexpr int kBytes = kTaskAt + 48 + 1024;  // 48 bytes of the task, 1024 for the alignment
 
+  // Bytes of a tile of keys (part = 0) or values (1) in the cache.
+  __device__ static constexpr int fetched_bytes(int part) {
+    return kKeys * kDim * (part == 0 ? kBits<K> : kBits<V>) / 8;
+  }
   // The place of a row's piece, counted in pieces, before the swizzle.
   static __device__ __forceinline__ int place_of(int row, int piece) {
     return ((row / 8 * kPanels + piece / kPieces) * 8 + row % 8) * kPieces + piece % kPieces;
@@ -164,9 +171,15 @@ __device__ __forceinline__ uint32_t scales_at(uint32_t base, int part, int stage
   return base + S::kScalesAt + (part * S::kStages + stage) * (S::kKeys * S::kScaleBytes);
 }
 
+// The cache's arrays for TMA.
+template <class S>
+struct Maps {
+  CUtensorMap of[S::kArrays];
+};
+
 // For the warp that fetches.
 template <class S>
-__device__ void fetch(const CUtensorMap& map, const Params& p, Tasks<S> tasks, uint32_t base) {
+__device__ void fetch(const Maps<S>& maps, const Params& p, Tasks<S> tasks, uint32_t base) {
   const int lane = static_cast<int>(threadIdx.x) % 32;
   Ring<S> ring;
   for (Task task; tasks.next(task);) {
@@ -177,22 +190,24 @@ __device__ void fetch(const CUtensorMap& map, const Params& p, Tasks<S> tasks, u
     };
     int next_block = table[first_key(task.last) / p.kv.block_size];
     for (int tile = task.last; tile >= task.first; --tile, ring.advance()) {
-      const int64_t page = (int64_t{p.layer} * p.kv.n_blocks + next_block) * 2;
+      constexpr int kParts = 2 / S::kArrays;  // of an array
+      const int64_t page = (int64_t{p.layer} * p.kv.n_blocks + next_block) * kParts;
       const int in_page = first_key(tile) % p.kv.block_size;
       if (tile > task.first) next_block = table[first_key(tile - 1) / p.kv.block_size];
       for (int part = 0; part < 2; ++part) {  // keys, values
+        const int array = part / kParts, bytes = S::fetched_bytes(part);
         const uint32_t fetched = barrier_of<S>(base, S::kFetched, part, ring.stage);
         await(barrier_of<S>(base, S::kFree, part, ring.stage), ring.phase ^ 1);
-        if (lane == 0) expect_bytes(fetched, S::kFetchedBytes + S::kKeys * S::kScaleBytes);
+        if (lane == 0) expect_bytes(fetched, bytes + S::kKeys * S::kScaleBytes);
         __syncwarp();
-        const int64_t row = ((page + part) * p.kv.n_kv_heads + task.head) * p.kv.block_size + in_page;
-        const uint32_t to = tile_at<S>(base, part, ring.stage) + S::kTileBytes - S::kFetchedBytes;
+        const int64_t row = ((page + part % kParts) * p.kv.n_kv_heads + task.head) * p.kv.block_size + in_page;
+        const uint32_t to = tile_at<S>(base, part, ring.stage) + S::kTileBytes - bytes;
         if (lane < S::kKeys / kPageRows) {
-          fetch_box(to + lane * (kPageRows * S::kDim * kBits<typename S::Kv> / 8), map, static_cast<int>(row / 8),
-                    fetched);
+          fetch_box(to + lane * (bytes / S::kKeys * kPageRows), maps.of[array], static_cast<int>(row / 8), fetched);
           if constexpr (S::kScaled)
             cluster::fetch(scales_at<S>(base, part, ring.stage) + lane * (kPageRows * S::kScaleBytes),
-                           cached_scales(p.kv, row, S::kDim), kPageRows * S::kScaleBytes, fetched);
+                           cached_scales(rows_of<typename S::Key, typename S::Value>(p.kv, part), row, S::kDim),
+                           kPageRows * S::kScaleBytes, fetched);
         }
       }
     }
@@ -229,32 +244,31 @@ __device__ __forceinline__ void helpers_barrier() {
   asm volatile("bar.sync 7, %0;" ::"n"(S::kHelpers) : "memory");
 }
 
-// Converts a tile to f16 in place. Elements of two bytes keep their place. Smaller elements start at the end of the
-// tile, in the order of the conversion. So a write overwrites only pieces that all threads have read.
-template <class S>
+// Converts a tile of elements E to f16 in place. Elements of two bytes keep their place. Smaller elements start at the
+// end of the tile, in the order of the conversion. So a write overwrites only pieces that all threads have read.
+template <class S, class E>
 __device__ void convert_tile(char* tile, const half* scales /* [keys, scale_groups] */, int thread) {
-  using K = typename S::Kv;
-  using Raw = std::conditional_t<kBits<K> == 16, uint4, std::conditional_t<kBits<K> == 8, uint2, uint32_t>>;
+  using Raw = std::conditional_t<kBits<E> == 16, uint4, std::conditional_t<kBits<E> == 8, uint2, uint32_t>>;
   constexpr int kPieces = S::kTileBytes / 16, kMost = S::kHelpRegisters < 48 ? 4 : 8,
-                kAtOnce = kBits<K> == 16 ? kMost / 2 : kMost;
-  const Raw* from = reinterpret_cast<const Raw*>(tile + S::kTileBytes - S::kFetchedBytes);
+                kAtOnce = kBits<E> == 16 ? kMost / 2 : kMost;
+  const Raw* from = reinterpret_cast<const Raw*>(tile + S::kTileBytes - S::kTileBytes * kBits<E> / 16);
   uint4* to = reinterpret_cast<uint4*>(tile);
   for (int first = thread; first < kPieces + thread; first += kAtOnce * S::kHelpers) {
     Raw raw[kAtOnce];
 #pragma unroll
     for (int j = 0; j < kAtOnce; ++j)
       if (first + j * S::kHelpers < kPieces) raw[j] = from[first + j * S::kHelpers];
-    if constexpr (kBits<K> < 16) helpers_barrier<S>();
+    if constexpr (kBits<E> < 16) helpers_barrier<S>();
 #pragma unroll
     for (int j = 0; j < kAtOnce; ++j) {
       const int i = first + j * S::kHelpers;
       if (i >= kPieces) break;
-      uint4 v = load8(reinterpret_cast<const K*>(&raw[j]));
+      uint4 v = load8(reinterpret_cast<const E*>(&raw[j]));
       if constexpr (S::kScaled) {
         const auto [row, piece] = S::row_of(i);
         v = times(v, scales[row * scale_groups(S::kDim) + piece * 8 / kScaleGroup]);
       }
-      to[kBits<K> == 16 ? i : S::swizzled(i)] = v;
+      to[kBits<E> == 16 ? i : S::swizzled(i)] = v;
     }
   }
 }
@@ -283,7 +297,11 @@ __device__ void help(const Params& p, Tasks<S> tasks, char* shared) {
         for (int part = 0; part < 2; ++part) {
           await(barrier_of<S>(base, S::kFetched, part, ring.stage), ring.phase);
           char* to = shared + tile_at<S>(0, part, ring.stage);
-          convert_tile<S>(to, reinterpret_cast<const half*>(shared + scales_at<S>(0, part, ring.stage)), thread);
+          const auto* scales = reinterpret_cast<const half*>(shared + scales_at<S>(0, part, ring.stage));
+          if (S::kArrays == 1 || part == 0)
+            convert_tile<S, typename S::Key>(to, scales, thread);
+          else
+            convert_tile<S, typename S::Value>(to, scales, thread);
           if (part == 1 && (tile + 1) * S::kKeys > task.kv_len) {
             helpers_barrier<S>();
             clear_rows<S>(to, task.kv_len - tile * S::kKeys, thread, S::kHelpers);
@@ -473,7 +491,7 @@ __device__ __forceinline__ Task read_task(const char* at) {
 
 template <class S>
 __global__ void __launch_bounds__(S::kThreads, 1)
-    hopper_kernel(const __grid_constant__ CUtensorMap map, const __grid_constant__ Params p, int n_seqs) {
+    hopper_kernel(const __grid_constant__ Maps<S> maps, const __grid_constant__ Params p, int n_seqs) {
 #if INGOT_WGMMA
   extern __shared__ char unaligned[];
   char* shared = unaligned + (1024 - shared_address(unaligned) % 1024) % 1024;
@@ -495,7 +513,7 @@ __global__ void __launch_bounds__(S::kThreads, 1)
   if (warpgroup < 0) {
     shrink_registers<S::kHelpRegisters>();
     const Tasks<S> tasks(p, n_seqs);
-    threadIdx.x < 32 ? fetch<S>(map, p, tasks, base) : help<S>(p, tasks, shared);
+    threadIdx.x < 32 ? fetch<S>(maps, p, tasks, base) : help<S>(p, tasks, shared);
   } else {
     grow_registers<S::kRegisters>();
     if (warpgroup == S::kGroups - 1) give_turn<S>(warpgroup);
@@ -510,9 +528,9 @@ __global__ void __launch_bounds__(S::kThreads, 1)
 #endif
 }
 
-// The cache for TMA: groups of 8 rows of one KV head, in panels as in Shape. A copy fetches two groups.
-template <class S>
-CUtensorMap map_of(const DeviceKv& kv) {
+// An array of the cache for TMA: groups of 8 rows of one KV head, in panels as in Shape. A copy fetches two groups.
+template <class S, class E>
+CUtensorMap map_of(const DeviceKv& kv, void* data) {
   static const auto encode = [] {
     void* function = nullptr;
     cudaDriverEntryPointQueryResult found{};
@@ -521,7 +539,7 @@ CUtensorMap map_of(const DeviceKv& kv) {
     CHECK(function != nullptr);
     return reinterpret_cast<decltype(&cuTensorMapEncodeTiled)>(function);
   }();
-  constexpr cuuint64_t kElementBits = kBits<typename S::Kv>;
+  constexpr cuuint64_t kElementBits = kBits<E>;
   constexpr cuuint32_t kUnits =
       kElementBits == 4 ? S::kColumns / 2 : S::kColumns;  // of a panel's row: elements, or bytes
   constexpr auto type = kElementBits <= 8 ? CU_TENSOR_MAP_DATA_TYPE_UINT8 : CU_TENSOR_MAP_DATA_TYPE_UINT16;
@@ -532,20 +550,27 @@ CUtensorMap map_of(const DeviceKv& kv) {
   const cuuint64_t sizes[] = {kUnits, 8, S::kPanels, static_cast<cuuint64_t>(kv.n_rows() / 8)};
   const cuuint64_t strides[] = {S::kDim * kElementBits / 8, S::kColumns * kElementBits / 8, S::kDim * kElementBits};
   const cuuint32_t box[] = {kUnits, 8, S::kPanels, kPageRows / 8}, steps[] = {1, 1, 1, 1};
-  const CUresult status = encode(&map, type, 4, kv.data, sizes, strides, box, steps, CU_TENSOR_MAP_INTERLEAVE_NONE,
+  const CUresult status = encode(&map, type, 4, data, sizes, strides, box, steps, CU_TENSOR_MAP_INTERLEAVE_NONE,
                                  swizzle, CU_TENSOR_MAP_L2_PROMOTION_L2_256B, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
   CHECK_EQ(static_cast<int>(status), 0);
   return map;
 }
 
+template <class S>
+Maps<S> maps_of(const DeviceKv& kv) {
+  Maps<S> maps{map_of<S, typename S::Key>(kv, kv.data)};
+  if constexpr (S::kArrays == 2) maps.of[1] = map_of<S, typename S::Value>(kv, kv.values.data);
+  return maps;
+}
+
 template <int kDim>
 void run(const Params& p, const AttentionPlan& plan, Device& device) {
-  with_cached_half(p.kv.dtype, [&](auto* k) {
-    using S = Shape<kDim, std::remove_pointer_t<decltype(k)>>;
+  with_cached_half(p.kv, [&](auto* k, auto* v) {
+    using S = Shape<kDim, std::remove_pointer_t<decltype(k)>, std::remove_pointer_t<decltype(v)>>;
     const int64_t n_tasks =
         int64_t{plan.n_seqs} * p.kv.n_kv_heads * p.blocks.n_row_blocks * p.blocks.n_splits;  // at most
     const dim3 grid(static_cast<unsigned>(std::min<int64_t>(n_tasks, device.n_multiprocessors())));
-    launch(device, hopper_kernel<S>, grid, S::kThreads, S::kBytes, map_of<S>(p.kv), p, plan.n_seqs);
+    launch(device, hopper_kernel<S>, grid, S::kThreads, S::kBytes, maps_of<S>(p.kv), p, plan.n_seqs);
   });
 }
 
@@ -553,10 +578,10 @@ void run(const Params& p, const AttentionPlan& plan, Device& device) {
 
 int hopper_block_rows(const DeviceKv& kv, const AttentionArgs& a, const DeviceLimits& device) {
   const int dim = a.head_dim;
-  const bool known = kv.n_parts == 2 && (dim == 64 || dim == 96 || dim == 128 || dim == 192 || dim == 256);
+  const bool known = !kv.values_are_keys && (dim == 64 || dim == 96 || dim == 128 || dim == 192 || dim == 256);
   const bool fits =
       device.has_hopper_code && known && a.softcap == 0 && dtype_bytes(kv.dtype) <= 2 && kv.n_rows() / 8 <= INT32_MAX;
-  return !fits ? 0 : dim == 64 ? Shape<64, half>::kRows : Shape<128, half>::kRows;
+  return !fits ? 0 : dim == 64 ? Shape<64, half, half>::kRows : Shape<128, half, half>::kRows;
 }
 
 void attend_hopper(const Params& p, const AttentionPlan& plan, Device& device) {

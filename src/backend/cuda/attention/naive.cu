@@ -17,7 +17,7 @@ struct Params {
   const float* sinks;  // [n heads] or null
 };
 
-template <class Y, class Q, class K>
+template <class Y, class Q, class K, class V>
 __global__ void naive_kernel(Y* y, int64_t y_stride, const Q* q, int64_t q_stride, const __grid_constant__ Params p) {
   extern __shared__ float shared[];  // [head_dim] query; [warps, head_dim + 2] sums, maximum, total
   const int token = blockIdx.x, head = blockIdx.y, warp = threadIdx.x / 32, lane = threadIdx.x % 32,
@@ -39,7 +39,7 @@ __global__ void naive_kernel(Y* y, int64_t y_stride, const Q* q, int64_t q_strid
     const int64_t k = cached_row(p.kv, p.layer, table[key / p.kv.block_size], key, 0, kv_head),
                   v = cached_row(p.kv, p.layer, table[key / p.kv.block_size], key, 1, kv_head);
     float score = 0;
-    for (int i = lane; i < dim; i += 32) score += shared[i] * cached_element<K>(p.kv, k, dim, i);
+    for (int i = lane; i < dim; i += 32) score += shared[i] * cached_element<K>(rows_of<K, V>(p.kv, 0), k, dim, i);
     score = warp_sum(score) * p.scale;
     if (p.softcap > 0) score = p.softcap * tanhf(score / p.softcap);
     const float largest = fmaxf(most, score), shrink = expf(most - largest), weight = expf(score - largest);
@@ -47,7 +47,8 @@ __global__ void naive_kernel(Y* y, int64_t y_stride, const Q* q, int64_t q_strid
     total = total * shrink + weight;
 #pragma unroll
     for (int j = 0; j < kMaxPerLane; ++j)
-      if (lane + 32 * j < dim) out[j] = out[j] * shrink + weight * cached_element<K>(p.kv, v, dim, lane + 32 * j);
+      if (lane + 32 * j < dim)
+        out[j] = out[j] * shrink + weight * cached_element<V>(rows_of<K, V>(p.kv, 1), v, dim, lane + 32 * j);
   }
   float* parts = shared + dim;
   for (int j = 0; j < kMaxPerLane; ++j)
@@ -80,11 +81,12 @@ void attend_naive(const Tensor& y, const Tensor& q, const DeviceKv& kv, const At
   const size_t shared = static_cast<size_t>(a.head_dim + n_warps * (a.head_dim + 2)) * sizeof(float);  // under 48 KiB
   with_type(y.dtype, [&](auto* py) {
     with_type(q.dtype, [&](auto* pq) {
-      with_cached(kv.dtype, [&](auto* pk) {
+      with_cached(kv, [&](auto* pk, auto* pv) {
         using Y = std::remove_pointer_t<decltype(py)>;
         using Q = std::remove_pointer_t<decltype(pq)>;
         using K = std::remove_pointer_t<decltype(pk)>;
-        naive_kernel<Y, Q, K><<<grid, n_warps * 32, shared, device.stream()>>>(
+        using V = std::remove_pointer_t<decltype(pv)>;
+        naive_kernel<Y, Q, K, V><<<grid, n_warps * 32, shared, device.stream()>>>(
             static_cast<Y*>(y.data), y.stride, static_cast<const Q*>(q.data), q.stride, p);
       });
     });

@@ -31,7 +31,7 @@ struct Shared {
 };
 
 // Copies this warp's 16 of the 64 keys and values from key0; zeros past the last key.
-template <int kDim, class K>
+template <int kDim, class K, class V>
 __device__ void copy_tile(uint32_t keys, uint32_t values, const Params& p, const int32_t* table, int head, int key0,
                           int kv_len, int warp, int lane) {
   using S = Shared<kDim>;
@@ -42,8 +42,8 @@ __device__ void copy_tile(uint32_t keys, uint32_t values, const Params& p, const
     const int row = i / S::kPieces, piece = i % S::kPieces;
     const bool in = first + row < kv_len;
     const int at = (16 * warp + row) * S::kRowBytes;
-    copy_cached<K>(keys + at + 16 * (piece ^ S::key_swizzle(row)), p, k + row, kDim, 8 * piece, in);
-    copy_cached<K>(values + at + 16 * (piece ^ S::value_swizzle(row)), p, v + row, kDim, 8 * piece, in);
+    copy_cached<K, V, 0>(keys + at + 16 * (piece ^ S::key_swizzle(row)), p, k + row, kDim, 8 * piece, in);
+    copy_cached<K, V, 1>(values + at + 16 * (piece ^ S::value_swizzle(row)), p, v + row, kDim, 8 * piece, in);
   }
   commit_copies();
 }
@@ -104,7 +104,7 @@ __device__ void write_rows(const Tile<kDim>& tile, const Params& p, const Part& 
   }
 }
 
-template <int kDim, class K>
+template <int kDim, class K, class V>
 __global__ void __launch_bounds__(kWarps * 32, kDim > 128 ? 1 : 3) long_kernel(const __grid_constant__ Params p) {
   extern __shared__ __align__(128) char shared[];  // [2] tiles of keys, [2] tiles of values
   using S = Shared<kDim>;
@@ -131,7 +131,7 @@ __global__ void __launch_bounds__(kWarps * 32, kDim > 128 ? 1 : 3) long_kernel(c
   Tile<kDim> tile;
   tile.load_q(p, token0, head * p.group, row0, n_rows, g, t);
 
-  copy_tile<kDim, K>(base, base + 2 * S::kTileBytes, p, table, head, tiles.begin * kTileKeys, kv_len, warp, lane);
+  copy_tile<kDim, K, V>(base, base + 2 * S::kTileBytes, p, table, head, tiles.begin * kTileKeys, kv_len, warp, lane);
   int buffer = 0;
   for (int i = tiles.begin; i < tiles.end; ++i, buffer ^= 1) {
     const int key0 = i * kTileKeys;
@@ -140,7 +140,7 @@ __global__ void __launch_bounds__(kWarps * 32, kDim > 128 ? 1 : 3) long_kernel(c
     const uint32_t keys = base + buffer * S::kTileBytes, values = base + (2 + buffer) * S::kTileBytes;
     if (i + 1 < tiles.end) {
       const uint32_t other = base + (buffer ^ 1) * S::kTileBytes;
-      copy_tile<kDim, K>(other, other + 2 * S::kTileBytes, p, table, head, key0 + kTileKeys, kv_len, warp, lane);
+      copy_tile<kDim, K, V>(other, other + 2 * S::kTileBytes, p, table, head, key0 + kTileKeys, kv_len, warp, lane);
     }
 #pragma unroll
     for (int part = 0; part < kTileKeys; part += kKeys) {
@@ -159,17 +159,19 @@ __global__ void __launch_bounds__(kWarps * 32, kDim > 128 ? 1 : 3) long_kernel(c
   write_rows(tile, p, {seq, head, row_block, split, splits.n_active, token0}, row0, n_rows, g, t);
 }
 
-template <int kDim, class K>
+template <int kDim, class K, class V>
 void run_with(const Params& p, const AttentionPlan& plan, Device& device) {
   constexpr int kBytes = 4 * Shared<kDim>::kTileBytes;
   const dim3 grid(static_cast<unsigned>(p.blocks.n_row_blocks * p.blocks.n_splits),
                   static_cast<unsigned>(p.kv.n_kv_heads), static_cast<unsigned>(plan.n_seqs));
-  launch(device, long_kernel<kDim, K>, grid, kWarps * 32, kBytes, p);
+  launch(device, long_kernel<kDim, K, V>, grid, kWarps * 32, kBytes, p);
 }
 
 template <int kDim>
 void run(const Params& p, const AttentionPlan& plan, Device& device) {
-  with_cached_half(p.kv.dtype, [&](auto* k) { run_with<kDim, std::remove_pointer_t<decltype(k)>>(p, plan, device); });
+  with_cached_half(p.kv, [&](auto* k, auto* v) {
+    run_with<kDim, std::remove_pointer_t<decltype(k)>, std::remove_pointer_t<decltype(v)>>(p, plan, device);
+  });
 }
 
 }  // namespace

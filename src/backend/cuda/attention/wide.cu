@@ -75,9 +75,9 @@ struct Pages {
   }
 };
 
-// Copies the rows of a step at `offset` rows after its keys: 0 for the keys, more for the values. Rows past the last
-// are set to zero, because they may be NaN, and 0 * NaN is NaN.
-template <class W, class K>
+// Copies the keys (which = 0) or values (1) of a step, from `offset` rows after the rows of its keys. Rows past the
+// last are set to zero, because they may be NaN, and 0 * NaN is NaN.
+template <class W, class K, class V, int which>
 __device__ void copy_rows(uint32_t to, const Params& p, const Task& task, const Pages& places, int64_t offset,
                           int key0) {
   constexpr int kEach = kKeys * W::kPieces / W::kThreads;
@@ -87,29 +87,35 @@ __device__ void copy_rows(uint32_t to, const Params& p, const Task& task, const 
     const int i = static_cast<int>(threadIdx.x) + j * W::kThreads, row = i / W::kPieces, piece = i % W::kPieces;
     const bool in = key0 + row < task.kv_len && 8 * piece < p.kv.head_dim;
     const int64_t page = (row < 16 ? places.first : places.second) + offset;
-    copy_cached<K>(to + row * W::kRowBytes + 16 * (piece ^ row % 8), p, page + row % 16, p.kv.head_dim, 8 * piece, in);
+    copy_cached<K, V, which>(to + row * W::kRowBytes + 16 * (piece ^ row % 8), p, page + row % 16, p.kv.head_dim,
+                             8 * piece, in);
   }
 }
 
-template <class W>
+// kMixed: keys of q8_0 and values of q4_0.
+template <class W, bool kMixed>
 __device__ __forceinline__ void copy_step(uint32_t stage, const Params& p, const Task& task, const Pages& places,
                                           int step) {
-  const auto copy = [&](auto* k) {
+  const auto copy = [&](auto* k, auto* v) {
     using K = std::remove_pointer_t<decltype(k)>;
-    copy_rows<W, K>(stage, p, task, places, 0, step * kKeys);
+    using V = std::remove_pointer_t<decltype(v)>;
+    copy_rows<W, K, V, 0>(stage, p, task, places, 0, step * kKeys);
     const int64_t values = int64_t{p.kv.n_parts - 1} * p.kv.n_kv_heads * p.kv.block_size;
-    if (!W::kLatent) copy_rows<W, K>(stage + W::kKeyBytes, p, task, places, values, step * kKeys);
+    if (!W::kLatent) copy_rows<W, K, V, 1>(stage + W::kKeyBytes, p, task, places, values, step * kKeys);
   };
-  if (p.kv.dtype == DType::kF16) {
-    copy(static_cast<half*>(nullptr));
+  const auto copy_both = [&](auto* both) { copy(both, both); };
+  if constexpr (kMixed) {
+    copy(static_cast<CachedByte*>(nullptr), static_cast<CachedNibbles*>(nullptr));
+  } else if (p.kv.dtype == DType::kF16) {
+    copy_both(static_cast<half*>(nullptr));
   } else if (p.kv.dtype == DType::kBF16) {
-    copy(static_cast<__nv_bfloat16*>(nullptr));
+    copy_both(static_cast<__nv_bfloat16*>(nullptr));
   } else if (p.kv.dtype == DType::kE4M3) {
-    copy(static_cast<__nv_fp8_e4m3*>(nullptr));
+    copy_both(static_cast<__nv_fp8_e4m3*>(nullptr));
   } else if (p.kv.dtype == DType::kQ8_0) {
-    copy(static_cast<CachedByte*>(nullptr));
+    copy_both(static_cast<CachedByte*>(nullptr));
   } else {
-    copy(static_cast<CachedNibbles*>(nullptr));
+    copy_both(static_cast<CachedNibbles*>(nullptr));
   }
 }
 
@@ -305,7 +311,7 @@ __device__ void finish(State<W>& s, const Params& p, const Task& task, float* to
     }
 }
 
-template <class W>
+template <class W, bool kMixed>
 __global__ void __launch_bounds__(W::kThreads, W::kAtOnce) wide_kernel(const __grid_constant__ Params p, int n_stages) {
   extern __shared__ __align__(128) char shared[];
   let_next_start();
@@ -321,7 +327,7 @@ __global__ void __launch_bounds__(W::kThreads, W::kAtOnce) wide_kernel(const __g
   wait_for_previous();
   copy_queries<W>(base, p, task);
   for (int i = 0; i < n_stages - 1; ++i) {
-    if (task.begin + i < task.end) copy_step<W>(stages + i * W::kStageBytes, p, task, places, task.begin + i);
+    if (task.begin + i < task.end) copy_step<W, kMixed>(stages + i * W::kStageBytes, p, task, places, task.begin + i);
     commit_copies();
     places = Pages(p, task, task.begin + i + 1);
   }
@@ -331,7 +337,7 @@ __global__ void __launch_bounds__(W::kThreads, W::kAtOnce) wide_kernel(const __g
     if (n_stages > 1) wait_for_copies(n_stages);  // the keys of the step have arrived
     __syncthreads();  // no warp reads the stage that the next copies write
     const int to_copy = step + n_stages - 1;
-    if (to_copy < task.end) copy_step<W>(stages + next * W::kStageBytes, p, task, places, to_copy);
+    if (to_copy < task.end) copy_step<W, kMixed>(stages + next * W::kStageBytes, p, task, places, to_copy);
     commit_copies();
     places = Pages(p, task, to_copy + 1);
     if (n_stages == 1) {  // these copies are the keys of the step
@@ -395,9 +401,10 @@ WideShape wide_shape(int head_dim, bool latent, int64_t n_rows, const DeviceLimi
 void attend_wide(const Params& p, const AttentionPlan& plan, Device& device) {
   const dim3 grid(static_cast<unsigned>(p.blocks.n_splits * p.blocks.n_row_blocks),
                   static_cast<unsigned>(p.kv.n_kv_heads), static_cast<unsigned>(plan.n_seqs));
-  with_kind(p.kv.head_dim, p.kv.n_parts == 1, p.blocks.rows, [&](auto w) {
+  with_kind(p.kv.head_dim, p.kv.values_are_keys, p.blocks.rows, [&](auto w) {
     using W = decltype(w);
-    launch(device, wide_kernel<W>, grid, W::kThreads, W::bytes(plan.wide.n_stages), p, plan.wide.n_stages);
+    const auto kernel = p.kv.has_two_types() ? wide_kernel<W, !W::kLatent> : wide_kernel<W, false>;
+    launch(device, kernel, grid, W::kThreads, W::bytes(plan.wide.n_stages), p, plan.wide.n_stages);
   });
 }
 
