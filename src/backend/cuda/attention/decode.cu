@@ -123,10 +123,10 @@ constexpr int kBlocks = std::min(kTiles == 1 ? 5 : 3, 220 * 1024 / (kWarps * kSl
 template <int kDim, class K, class V, int kTiles>
 __global__ void __launch_bounds__(kWarps * 32, kBlocks<kDim, K, V, kTiles>)
     short_kernel(const __grid_constant__ Params p) {
-  // The rings of the warps; at the end [kWarps, kMost, kStride] sums, then [kWarps, kMost, 2] maxima and totals.
+  // The rings of the warps; at the end [kWarps, kMaxRows, kStride] sums, then [kWarps, kMaxRows, 2] maxima and totals.
   extern __shared__ __align__(128) char rings[];
   using Tile = DecodeTile<kDim, K, V, kTiles>;
-  constexpr int kMost = 8 * kTiles, kStride = kDim + 4, kBytes = kSlotBytes<kDim, K, V>;
+  constexpr int kMaxRows = 8 * kTiles, kStride = kDim + 4, kBytes = kSlotBytes<kDim, K, V>;
   let_next_start();
   // The batch was uploaded before the step began, so the kernel may read it before the previous kernel ends.
   const int split = blockIdx.x, head = blockIdx.y, seq = blockIdx.z;
@@ -134,7 +134,7 @@ __global__ void __launch_bounds__(kWarps * 32, kBlocks<kDim, K, V, kTiles>)
   const int token0 = p.batch.q_start[seq], q_len = p.batch.q_start[seq + 1] - token0, kv_len = p.batch.kv_len[seq];
   const int32_t* table = p.batch.block_table + int64_t{seq} * *p.batch.max_blocks;
   const int n_rows = q_len * p.group;
-  if (n_rows > kMost) return wait_for_previous();
+  if (n_rows > kMaxRows) return wait_for_previous();
   const Span lowest = span_of(p, kv_len, q_len, 0), highest = span_of(p, kv_len, q_len, n_rows - 1),
              all = {highest.begin, lowest.end};
   const Split<kKeys> splits(p, {lowest.begin, highest.end});
@@ -181,21 +181,22 @@ __global__ void __launch_bounds__(kWarps * 32, kBlocks<kDim, K, V, kTiles>)
   asm volatile("cp.async.wait_all;" ::: "memory");
   __syncthreads();
 
-  float *shared = reinterpret_cast<float*>(rings), *stats = shared + kWarps * kMost * kStride;
-  tile.each_sum(g, t, [&](int row, int column, float sum) { shared[(warp * kMost + row) * kStride + column] = sum; });
+  float *shared = reinterpret_cast<float*>(rings), *stats = shared + kWarps * kMaxRows * kStride;
+  tile.each_sum(g, t,
+                [&](int row, int column, float sum) { shared[(warp * kMaxRows + row) * kStride + column] = sum; });
   tile.each_total(g, t, [&](int row, float most, float total) {
-    stats[(warp * kMost + row) * 2] = most, stats[(warp * kMost + row) * 2 + 1] = total;
+    stats[(warp * kMaxRows + row) * 2] = most, stats[(warp * kMaxRows + row) * 2 + 1] = total;
   });
   __syncthreads();
   for (int i = threadIdx.x; i < n_rows * kDim; i += blockDim.x) {
     const int row = i / kDim, column = i % kDim;
     float most = kNone, sum = 0, total = 0;
-    for (int w = 0; w < kWarps; ++w) most = fmaxf(most, stats[(w * kMost + row) * 2]);
+    for (int w = 0; w < kWarps; ++w) most = fmaxf(most, stats[(w * kMaxRows + row) * 2]);
     const float base = most == kNone ? 0.0f : most;
     for (int w = 0; w < kWarps; ++w) {
-      const float weight = exp2f(stats[(w * kMost + row) * 2] - base);
-      sum += weight * shared[(w * kMost + row) * kStride + column];
-      total += weight * stats[(w * kMost + row) * 2 + 1];
+      const float weight = exp2f(stats[(w * kMaxRows + row) * 2] - base);
+      sum += weight * shared[(w * kMaxRows + row) * kStride + column];
+      total += weight * stats[(w * kMaxRows + row) * 2 + 1];
     }
     if (n_active == 1) {
       total = with_sink(p, total, base, head * p.group + row % p.group);

@@ -23,7 +23,10 @@ bool stream_wins(const DeviceLimits&, const PackedWeight& w, int64_t rows) {
   return !codes(w) || rows <= 8 || w.n_out < 8192 || w.n_in < 2048;
 }
 
-bool can_group(const DeviceLimits& device, const PackedWeight& w, int64_t) { return can_warpgroup_matmul(device, w); }
+bool can_group(const DeviceLimits& device, const PackedWeight& w, int64_t rows) {
+  constexpr int64_t kMaxRows = 8192;  // all rows are multiplied at the same time, by blocks with up to 128 of them
+  return rows <= kMaxRows && can_warpgroup_matmul(device, w);
+}
 // Blocks of this kernel are long, and begin and end slowly. So the kernel needs matrices that fill the device, and
 // neither few rows nor thousands.
 bool group_wins(const DeviceLimits&, const PackedWeight& w, int64_t rows) {

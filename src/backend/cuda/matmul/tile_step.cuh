@@ -69,22 +69,26 @@ __device__ __forceinline__ half2 level_pair(const uint32_t (&words)[2], int j, h
   return __hsub2(half2_of(__byte_perm(words[j / 2], 0x64646464u, j % 2 ? 0x4342 : 0x4140)), offset);
 }
 
-// The lane's codes and scales of rows g and g + 8 of a tile, in half a step: two units.
-template <class K>
+// The lane's codes and scales of rows g and g + 8 of a tile, in half a step: two units. If `kLate`, decode() reads
+// codes of 8 bits, so that only one unit of them is in registers.
+template <class K, bool kLate = false>
 struct HalfTile {
-  static constexpr bool kBytes = K::kPieces == 4;
+  static constexpr bool kBytes = K::kPieces == 4, kReads = kBytes && kLate;
+  const uint4* codes;                    // of row g; row g + 8 follows after 32 lanes
   uint32_t words[2][2][kBytes ? 2 : 1];  // [row, unit]
   HalfScales<K> scales[2];
 
   __device__ __forceinline__ HalfTile(const char* slot, int half, int lane)
-      : scales{{slot, lane / 4, half}, {slot, lane / 4 + 8, half}} {
+      : codes(reinterpret_cast<const uint4*>(slot) + (kBytes ? 64 * half : 0) + lane),
+        scales{{slot, lane / 4, half}, {slot, lane / 4 + 8, half}} {
+    if constexpr (kReads) return;
 #pragma unroll
     for (int r = 0; r < 2; ++r) {
       if constexpr (kBytes) {
-        const uint4 v = reinterpret_cast<const uint4*>(slot)[64 * half + 32 * r + lane];
+        const uint4 v = codes[32 * r];
         words[r][0][0] = v.x, words[r][0][1] = v.y, words[r][1][0] = v.z, words[r][1][1] = v.w;
       } else {
-        const uint2 v = reinterpret_cast<const uint2*>(slot)[2 * (32 * r + lane) + half];
+        const uint2 v = reinterpret_cast<const uint2*>(codes + 32 * r)[half];
         words[r][0][0] = v.x, words[r][1][0] = v.y;
       }
     }
@@ -93,7 +97,11 @@ struct HalfTile {
   __device__ __forceinline__ void decode(uint32_t (&a)[2][4], int u, half2 offset, const uint32_t* table) const {
 #pragma unroll
     for (int r = 0; r < 2; ++r) {
-      const uint32_t both[2] = {words[r][u][0], kBytes ? words[r][u][kBytes ? 1 : 0] : 0};
+      uint32_t both[2] = {words[r][u][0], kBytes ? words[r][u][kBytes ? 1 : 0] : 0};
+      if constexpr (kReads) {
+        const uint2 v = reinterpret_cast<const uint2*>(codes + 32 * r)[u];
+        both[0] = v.x, both[1] = v.y;
+      }
 #pragma unroll
       for (int j = 0; j < 4; ++j) {
         const int h = K::kGroup16 ? j / 2 : 0;

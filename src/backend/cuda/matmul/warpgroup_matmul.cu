@@ -25,20 +25,22 @@ struct Cut {
   double us;
 };
 
-// The constants are microseconds on an H200: for a step of a block, for the beginning of a tile, for writing a tile, and
-// for adding up the sums of blocks that share a tile.
-Cut cut_for(int n_tokens, int n_rows, int n_weight_tiles, int n_steps, int most_blocks) {
+// The constants are microseconds on an H200: for a step of a block, for the beginning of a tile, for writing a tile,
+// and for adding up the sums of blocks that share a tile.
+Cut cut_for(int n_tokens, int n_rows, int n_tiles, int n_steps, int most_blocks) {
   const double step = 0.62 + 0.0065 * n_tokens, begin = 1.5, write = 0.03 * n_tokens, add = 0.065 * n_tokens;
-  const int n_tiles = (n_rows + n_tokens - 1) / n_tokens * n_weight_tiles;
-  if (n_tiles > most_blocks) {  // a block has several tiles, and shares the first and the last of them
-    const double tiles = static_cast<double>(n_tiles) / most_blocks;
-    return {n_tokens, most_blocks, tiles * n_steps * step + (tiles + 1) * begin + std::ceil(tiles) * write + add};
+  const int n_token_tiles = (n_rows + n_tokens - 1) / n_tokens, most_shares = most_blocks / n_token_tiles;
+  if (n_tiles > most_shares) {  // a block has several tiles, and shares the first and the last of them
+    if (most_shares == 0) return {n_tokens, 0, INFINITY};
+    const double own = static_cast<double>(n_tiles) / most_shares;
+    const double us = own * n_steps * step + (own + 1) * begin + std::ceil(own) * write + add;
+    return {n_tokens, most_shares * n_token_tiles, us};
   }
-  Cut best{n_tokens, n_tiles, n_steps * step + begin + write};
-  for (int split = 2; split <= std::min(kMaxSplit, n_steps) && split * n_tiles <= most_blocks; ++split) {
+  Cut best{n_tokens, n_tiles * n_token_tiles, n_steps * step + begin + write};
+  for (int split = 2; split <= std::min(kMaxSplit, n_steps) && split * n_tiles <= most_shares; ++split) {
     const int n_own = (n_steps + split - 1) / split;
     const double us = n_own * step + begin + write / split + add + 0.2 * split;
-    if (us < best.us) best = {n_tokens, split * n_tiles, us};
+    if (us < best.us) best = {n_tokens, split * n_tiles * n_token_tiles, us};
   }
   return best;
 }
@@ -66,6 +68,7 @@ void start(Params p, SpecialisedKernels* specialised, Device& device) {
   const Cut cuts[] = {cut_for(128, p.n, n_tiles, p.n_steps, most), cut_for(96, p.n, n_tiles, p.n_steps, most),
                       cut_for(64, p.n, n_tiles, p.n_steps, most)};
   const Cut& cut = *std::ranges::min_element(cuts, {}, &Cut::us);
+  CHECK_GT(cut.n_blocks, 0);
   switch (cut.n_tokens) {
     case 64: return start<K, 64>(p, cut.n_blocks, specialised, device);
     case 96: return start<K, 96>(p, cut.n_blocks, specialised, device);

@@ -1,13 +1,13 @@
 // Kernel of warpgroup_matmul.cu. A tile of outputs has 256 rows of weights, 128 for each of two warpgroups, as two
-// operands of 64, and up to 128 rows of activations (tokens). A third warpgroup copies the activations to shared memory,
-// 64 columns at a time, in the column order of the codes. A sum may add its columns in any order, if both factors have
-// the same order. Each warp prefetches its own codes (matvec_step.cuh), and decodes 32 columns while the tensor cores
-// multiply the previous 32 columns.
+// operands of 64, and up to 128 rows of activations (tokens). A third warpgroup copies the activations to shared
+// memory, 64 columns at a time, in the column order of the codes. A sum may add its columns in any order, if both
+// factors have the same order. Each warp prefetches its own codes (matvec_step.cuh), and decodes 32 columns while the
+// tensor cores multiply the previous 32 columns.
 //
-// The steps of all tiles are divided evenly among the blocks, at most one for each multiprocessor. So several blocks may
-// share a tile. They add up their sums through global memory, which stays in the L2 cache, and each finishes some of the
-// tile's outputs. A block may wait for blocks with lower numbers, which the GPU starts first, and for the few blocks of
-// the same tile.
+// The steps of all tiles are divided evenly among the blocks, at most one for each multiprocessor. So several blocks
+// may share a tile. They add up their sums through global memory, which stays in the L2 cache, and each finishes some
+// of the tile's outputs. A block may wait for blocks with lower numbers, which the GPU starts first, and for the few
+// blocks of the same tile.
 #pragma once
 #include "backend/cuda/device.cuh"
 #include "backend/cuda/matmul/matvec_step.cuh"
@@ -30,7 +30,7 @@ struct Shared {
       kTokens * kPanelCols * 2;  // rows of 128 bytes, with 16-byte pieces swizzled by row % 8
   static constexpr int kWeights = kPanels * kPanelBytes;
   static constexpr int kWarpBytes = kSlots * kOwn * K::kSlotBytes;
-  static constexpr int kStages = kWeights + kWarps * kWarpBytes, kStageBytes = kOwn * kChunk * kStageRow * 4;
+  static constexpr int kStages = kWeights + kWarps * kWarpBytes;
   static constexpr int kBarriers = kStages + kWarps * kStageBytes;
   static constexpr int kBytes = kBarriers + 16 * kPanels + 1024 /* for the alignment */;
 };
@@ -85,16 +85,15 @@ struct Fetch {
 
 // Copies the activations of the block's steps to the ring.
 template <class K, int kTokens, Shape kShape>
-__device__ __forceinline__ void fetch(const Params& p, char* shared, uint32_t barriers, Share share,
-                                      int n_token_blocks) {
+__device__ __forceinline__ void fetch(const Params& p, char* shared, uint32_t barriers, Share<kTokens, kShape> share) {
   constexpr int kPanelBytes = Shared<K, kTokens>::kPanelBytes;
   uint4 v[2][Fetch<kTokens>::kLoads];
   int panel = 0;
   uint32_t phase = 1;
+  const Fetch<kTokens> f(p.x, p.x_stride, shape_of<kShape>(p).n_in, share.token_tile() * kTokens, p.n - 1);
   while (share.next()) {
-    const Fetch<kTokens> f(p.x, p.x_stride, shape_of<kShape>(p).n_in, share.tile % n_token_blocks * kTokens, p.n - 1);
-    f.load(v[0], share.first * kTileCols);
-    for (int step = share.first; step < share.last; ++step) {
+    f.load(v[0], share.first() * kTileCols);
+    for (int step = share.first(), last = share.last(); step < last; ++step) {
 #pragma unroll
       for (int i = 0; i < 2; ++i) {
         f.load(v[1 - i], step * kTileCols + (i + 1) * kPanelCols);  // past the last step, loads unused columns or zeros
@@ -133,7 +132,7 @@ __device__ __forceinline__ void copy_codes(const Rings& rings, Source<K> (&sourc
   end_copies();
 }
 
-// acc[j] = steps [begin, end) of tile j of this warp times the rows of the block. The copies of the first kSlots - 1
+// acc[j] += steps [begin, end) of tile j of this warp times the rows of the block. The copies of the first kSlots - 1
 // steps of codes have begun.
 template <class K, int kTokens>
 __device__ __forceinline__ void multiply(float (&acc)[kOwn][kTokens / 2], Source<K> (&sources)[kOwn], Rings& rings,
@@ -152,7 +151,7 @@ __device__ __forceinline__ void multiply(float (&acc)[kOwn][kTokens / 2], Source
     uint32_t a[2][kOwn][2][4];  // of two units in turn
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
-      const HalfTile<K> tiles[kOwn] = {{slots, half, lane}, {slots + K::kSlotBytes, half, lane}};
+      const HalfTile<K, true> tiles[kOwn] = {{slots, half, lane}, {slots + K::kSlotBytes, half, lane}};
 #pragma unroll
       for (int u = 0; u < 2; ++u) {
 #pragma unroll
@@ -167,8 +166,7 @@ __device__ __forceinline__ void multiply(float (&acc)[kOwn][kTokens / 2], Source
           for (int j = 0; j < kOwn; ++j) {
             const uint32_t(&own)[2][4] = a[u][j];
             const uint32_t fragment[4] = {own[0][2 * h], own[1][2 * h], own[0][2 * h + 1], own[1][2 * h + 1]};
-            // The first product overwrites acc.
-            wgmma_weights<kTokens, false>(acc[j], fragment, x, step > begin || half > 0 || u > 0 || h > 0);
+            wgmma_weights<kTokens, false>(acc[j], fragment, x);
           }
         }
         commit_products();
@@ -196,31 +194,28 @@ __device__ __forceinline__ void multiply(float (&acc)[kOwn][kTokens / 2], Source
 // Multiplies the block's share of the steps. The first codes are copied while the previous kernel still runs.
 template <class K, int kTokens, Shape kShape>
 __device__ __forceinline__ void work(const Params& p, char* shared, uint32_t barriers, const uint32_t* table,
-                                     int thread, Share share, int n_units, int n_token_blocks) {
+                                     int thread, Share<kTokens, kShape> share) {
   using S = Shared<K, kTokens>;
   const Shape s = shape_of<kShape>(p);
   const int warp = thread / 32, lane = thread % 32;
   Rings rings{shared + S::kWeights + warp * S::kWarpBytes};
-  float* stage = reinterpret_cast<float*>(shared + S::kStages + warp * S::kStageBytes);
-  const auto source = [&](int j) {
-    return source_of<K, kShape>(p, share.tile / n_token_blocks, warp, j, lane, share.first);
-  };
+  const auto source = [&](int j) { return source_of<K, kShape>(p, share.tile(), warp, j, lane, share.first()); };
   Source<K> sources[kOwn] = {source(0), source(1)};
   const auto begin_tile = [&] {
     if (!share.next()) return false;
 #pragma unroll
     for (int j = 0; j < kOwn; ++j) sources[j] = source(j);
-    for (int i = 0; i < kSlots - 1; ++i) copy_codes<K>(rings, sources, i, lane, share.first + i < share.last);
+    for (int i = 0; i < kSlots - 1; ++i) copy_codes<K>(rings, sources, i, lane, share.first() + i < share.last());
     return true;
   };
   bool more = begin_tile();
   wait_for_previous();
   while (more) {
     float acc[kOwn][kTokens / 2] = {};
-    multiply<K, kTokens>(acc, sources, rings, shared, barriers, table, s.zero, lane, share.first, share.last);
-    const Share done = share;
+    multiply<K, kTokens>(acc, sources, rings, shared, barriers, table, s.zero, lane, share.first(), share.last());
+    const int done = share.tile();
     more = begin_tile();  // its codes come while this tile is written
-    finish_tile<kTokens, kShape>(p, acc, done.tile, n_units, n_token_blocks, warp, lane, stage);
+    finish_tile<kTokens, kShape>(p, acc, share, done, warp, lane, shared + S::kStages);
   }
 }
 
@@ -231,10 +226,7 @@ __device__ __forceinline__ void run(const Params& p) {
   __shared__ uint32_t table[K::kLayout == Layout::kCodebook4 ? 256 : 1];
   char* shared = unaligned + (1024 - shared_address(unaligned) % 1024) % 1024;
   const uint32_t barriers = shared_address(shared) + Shared<K, kTokens>::kBarriers;
-  const Shape s = shape_of<kShape>(p);
-  const int n_token_blocks = (p.n + kTokens - 1) / kTokens, per_block = s.act >= 0 ? kTiles / 2 : kTiles;
-  const int n_units = (s.n_tiles + per_block - 1) / per_block * n_token_blocks * s.n_steps;
-  const Share share(s.n_steps, n_units);
+  const Share<kTokens, kShape> share(p);
   let_next_start();
   init_barriers(barriers);
   if constexpr (K::kLayout == Layout::kCodebook4) fill_levels(table, p.jobs[0].w);
@@ -242,11 +234,10 @@ __device__ __forceinline__ void run(const Params& p) {
   if (threadIdx.x < kThreads - kWorkers) {
     shrink_registers<104>();
     wait_for_previous();
-    fetch<K, kTokens, kShape>(p, shared, barriers, share, n_token_blocks);
+    fetch<K, kTokens, kShape>(p, shared, barriers, share);
   } else {
     grow_registers<200>();
-    work<K, kTokens, kShape>(p, shared, barriers, table, static_cast<int>(threadIdx.x) - (kThreads - kWorkers), share,
-                             n_units, n_token_blocks);
+    work<K, kTokens, kShape>(p, shared, barriers, table, static_cast<int>(threadIdx.x) - (kThreads - kWorkers), share);
   }
 #endif
 }

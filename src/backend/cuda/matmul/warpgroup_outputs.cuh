@@ -17,36 +17,51 @@ constexpr int kWarps = kTiles / kOwn;     // that multiply
 constexpr int kChunk = 16;                // tokens that a warp finishes at once
 constexpr int kStageRow = kTileRows + 4;  // floats in a row of outputs in shared memory, against bank conflicts
 
+constexpr int kStageBytes = kOwn * kChunk * kStageRow * 4;  // of a warp
+
 struct Params : matvec_tiles::Params {
   float4* parts;  // [blocks, kWarps, tokens / 4, 32 lanes]: sums for other blocks
   int* ready;     // [blocks, kWarps]: blocks that have not read this warp's part; zero between launches
 };
 
-// The steps of all tiles of outputs, one tile after the other, are divided evenly among the blocks. A block goes through
-// its share from the last tile to the first one, and in a tile from the first step to the last one.
+// Which steps of which tiles a block multiplies. All tiles of a block have the same rows of activations, a token tile.
+// Blocks 0, 1, 2 ... have token tile 0, 1, 2 ... in turns, so that blocks with the same weights run side by side, and
+// the weights are read from memory once. The steps of all tiles of a token tile, one tile after the other, are divided
+// evenly among its blocks. A block goes through its share from the last tile to the first one, and in a tile from the
+// first step to the last one.
+template <int kTokens, Shape kShape>
 struct Share {
-  int n_steps, begin, rest;           // steps [begin, rest) are left
-  int tile = 0, first = 0, last = 0;  // now: steps [first, last) of the tile
+  const Params& p;
+  int end, begin;  // steps [begin, end) of all tiles are those of one tile; the steps before are left
 
-  __device__ __forceinline__ static int begin_of(int block, int n_units) {
-    return static_cast<int>(static_cast<int64_t>(block) * n_units / static_cast<int>(gridDim.x));
-  }
-  // The block whose share has this step.
-  __device__ __forceinline__ static int block_of(int unit, int n_units) {
-    return static_cast<int>(((unit + int64_t{1}) * gridDim.x - 1) / n_units);
-  }
-  __device__ __forceinline__ Share(int n_steps_of, int n_units)
-      : n_steps(n_steps_of),
-        begin(begin_of(static_cast<int>(blockIdx.x), n_units)),
-        rest(begin_of(static_cast<int>(blockIdx.x) + 1, n_units)) {}
+  __device__ __forceinline__ explicit Share(const Params& params) : p(params) { end = begin = begin_of(index() + 1); }
+  // All other numbers are computed when they are needed, because the products need the registers.
+  __device__ __forceinline__ int tile() const { return (end - 1) / n_steps(); }
+  __device__ __forceinline__ int first() const { return begin - tile() * n_steps(); }  // step of the tile
+  __device__ __forceinline__ int last() const { return end - tile() * n_steps(); }
   __device__ __forceinline__ bool next() {
-    if (rest == begin) return false;
-    tile = (rest - 1) / n_steps;
-    const int start = tile * n_steps;
-    last = rest - start;
-    rest = max(begin, start);
-    first = rest - start;
+    const int start = begin_of(index());
+    if (begin == start) return false;
+    end = begin;
+    begin = max(start, tile() * n_steps());
     return true;
+  }
+  __device__ __forceinline__ int n_steps() const { return shape_of<kShape>(p).n_steps; }  // of a tile
+  __device__ __forceinline__ int n_tiles() const {
+    const Shape s = shape_of<kShape>(p);
+    return s.act >= 0 ? (s.n_tiles + kTiles / 2 - 1) / (kTiles / 2) : (s.n_tiles + kTiles - 1) / kTiles;
+  }
+  __device__ __forceinline__ int n_token_tiles() const { return (p.n + kTokens - 1) / kTokens; }
+  __device__ __forceinline__ int token_tile() const { return static_cast<int>(blockIdx.x) % n_token_tiles(); }
+  __device__ __forceinline__ int n_shares() const { return static_cast<int>(gridDim.x) / n_token_tiles(); }
+  __device__ __forceinline__ int index() const { return static_cast<int>(blockIdx.x) / n_token_tiles(); }
+  __device__ __forceinline__ int block_of(int share) const { return share * n_token_tiles() + token_tile(); }
+  __device__ __forceinline__ int begin_of(int share) const {
+    return static_cast<int>(static_cast<int64_t>(share) * (n_tiles() * n_steps()) / n_shares());
+  }
+  // The share that has this step.
+  __device__ __forceinline__ int share_of(int step) const {
+    return static_cast<int>(((step + int64_t{1}) * n_shares() - 1) / (n_tiles() * n_steps()));
   }
 };
 
@@ -198,35 +213,39 @@ __device__ __forceinline__ void await_ready(const int* ready) {
   } while (!__all_sync(0xFFFFFFFFu, is_ready != 0));  // no lane leaves before others: the warp stays together
 }
 
-// The blocks that share a tile, and the chunks of a warp that this block finishes. If all tiles are divided alike, every
-// block finishes some of them, else the block with the tile's last steps finishes all.
+// The blocks that share a tile, and the chunks of a warp that this block finishes. If all tiles are divided alike,
+// every block finishes some of them, else the block with the tile's last steps finishes all.
 struct Sharers {
-  int first, n, rank;  // blocks
-  unsigned chunks;     // a bit for each chunk
-  int n_readers;       // blocks that finish chunks of this warp, without this one
+  int first_block, stride;  // of the blocks' numbers
+  int n, rank;
+  unsigned chunks;  // a bit for each chunk
+  int n_readers;    // blocks that finish chunks of this warp, without this one
 
-  __device__ __forceinline__ Sharers(int tile, int n_steps, int n_units, int warp, int n_chunks) {
-    first = Share::block_of(tile * n_steps, n_units);
-    n = Share::block_of((tile + 1) * n_steps - 1, n_units) + 1 - first;
-    rank = static_cast<int>(blockIdx.x) - first;
-    const unsigned all = (1u << n_chunks) - 1;
-    if (static_cast<int>(gridDim.x) % (n_units / n_steps) == 0) {
+  template <int kTokens, Shape kShape>
+  __device__ __forceinline__ Sharers(const Share<kTokens, kShape>& share, int tile, int warp) {
+    constexpr int kChunks = kTokens / kChunk;
+    const int first = share.share_of(tile * share.n_steps());
+    first_block = share.block_of(first), stride = share.n_token_tiles();
+    n = share.share_of((tile + 1) * share.n_steps() - 1) + 1 - first;
+    rank = share.index() - first;
+    if (share.n_shares() % share.n_tiles() == 0) {
       chunks = 0;
-      for (int c = 0; c < n_chunks; ++c)
-        if ((warp * n_chunks + c) % n == rank) chunks |= 1u << c;
-      n_readers = min(n_chunks, n) - (chunks != 0);
+      for (int c = 0; c < kChunks; ++c)
+        if ((warp * kChunks + c) % n == rank) chunks |= 1u << c;
+      n_readers = min(kChunks, n) - (chunks != 0);
     } else {
-      chunks = rank == n - 1 ? all : 0;
+      chunks = rank == n - 1 ? (1u << kChunks) - 1 : 0;
       n_readers = chunks == 0;
     }
   }
+  __device__ __forceinline__ int block(int k) const { return first_block + k * stride; }
 };
 
 // Leaves the sums of the chunks that other blocks finish.
 template <int kTokens>
 __device__ __forceinline__ void put_part(const Params& p, const float (&acc)[kOwn][kTokens / 2], const Sharers& sharers,
                                          int warp, int lane) {
-  const int block = sharers.first + sharers.rank;
+  const int block = static_cast<int>(blockIdx.x);
   float4* to = part_of<kTokens>(p, block, warp, lane);
 #pragma unroll
   for (int i = 0; i < kTokens / 4; ++i) {
@@ -247,7 +266,7 @@ __device__ __forceinline__ void add_parts(const Params& p, float (&acc)[kOwn][kT
   constexpr int kPerChunk = 2 * kOwn;  // sums of four
 #pragma unroll 1
   for (int k = 0; k < sharers.n; ++k)
-    if (k != sharers.rank) await_ready(p.ready + (sharers.first + k) * kWarps + warp);
+    if (k != sharers.rank) await_ready(p.ready + sharers.block(k) * kWarps + warp);
 #pragma unroll
   for (int c = 0; c < kTokens / kChunk; ++c) {
     if ((sharers.chunks >> c & 1) == 0) continue;
@@ -257,7 +276,7 @@ __device__ __forceinline__ void add_parts(const Params& p, float (&acc)[kOwn][kT
 #pragma unroll
       for (int of = 0; of < 2; ++of) {
         if (k + of == sharers.rank || k + of >= sharers.n) continue;
-        const float4* from = part_of<kTokens>(p, sharers.first + k + of, warp, lane);
+        const float4* from = part_of<kTokens>(p, sharers.block(k + of), warp, lane);
 #pragma unroll
         for (int i = 0; i < kPerChunk; ++i) v[of][i] = __ldcg(from + (i / 2 * (kTokens / 8) + 2 * c + i % 2) * 32);
       }
@@ -272,7 +291,7 @@ __device__ __forceinline__ void add_parts(const Params& p, float (&acc)[kOwn][kT
   }
   __syncwarp();
   if (lane < sharers.n && lane != sharers.rank)  // the last reader leaves a zero
-    atomicSub(p.ready + (sharers.first + lane) * kWarps + warp, 1);
+    atomicSub(p.ready + sharers.block(lane) * kWarps + warp, 1);
 }
 
 // Prefetches the outputs that sums will be added to. Weights have evicted them from the L2 cache.
@@ -293,16 +312,18 @@ __device__ __forceinline__ void prefetch_outputs(const Params& p, const Ending (
 
 // Adds up a tile's sums over the blocks that share it, and writes the outputs.
 template <int kTokens, Shape kShape>
-__device__ __forceinline__ void finish_tile(const Params& p, float (&acc)[kOwn][kTokens / 2], int tile, int n_units,
-                                            int n_token_blocks, int warp, int lane, float* stage) {
+__device__ __forceinline__ void finish_tile(const Params& p, float (&acc)[kOwn][kTokens / 2],
+                                            const Share<kTokens, kShape>& share, int tile, int warp, int lane,
+                                            char* stages) {
   const Shape s = shape_of<kShape>(p);
   const bool gated = s.act >= 0;
   // Keeps the compiler from computing addresses before the products, which need the registers.
   asm volatile("" : "+r"(warp), "+r"(lane), "+r"(tile));
-  const Sharers sharers(tile, s.n_steps, n_units, warp, kTokens / kChunk);
-  const int weights = tile / n_token_blocks, first_token = tile % n_token_blocks * kTokens + lane % 8;
+  float* stage = reinterpret_cast<float*>(stages + warp * kStageBytes);
+  const Sharers sharers(share, tile, warp);
+  const int first_token = share.token_tile() * kTokens + lane % 8;
   const auto ending = [&](int j) {
-    const int at = tile_of(gated, weights, warp, j);
+    const int at = tile_of(gated, tile, warp, j);
     return ending_of<kShape>(p, at, gated ? j : job_of(s, min(at, s.n_tiles - 1)), lane);
   };
   const Ending ends[kOwn] = {ending(0), ending(1)};
