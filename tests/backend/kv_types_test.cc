@@ -4,6 +4,7 @@
 #include <cmath>
 #include <limits>
 
+#include "base/error.h"
 #include "ops_cases.h"
 #include "quant/f8_e4m3.h"
 #include "test_seed.h"
