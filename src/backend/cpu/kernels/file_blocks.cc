@@ -117,22 +117,13 @@ INLINE void put_entries(Row& row, int half, Words entries) {
   __builtin_memcpy(row.entries + 16 * half, &entries, sizeof(entries));
 }
 
-// Entry i of those that start at e. Entries are read eight bytes at a time: a core has fewer units that read than units
-// that shift.
-template <class Entry>
-INLINE uint64_t entry(const Entry* e, int i) {
-  constexpr int in_word = 8 / sizeof(Entry);
-  const auto word = load_as<uint64_t>(e + i / in_word * in_word);
-  return (Entry)(word >> 8 * sizeof(Entry) * (i % in_word));
-}
 template <class Entry>
 INLINE Bytes points_of(const uint64_t* grid, const Entry* e) {
-  return (Bytes)Points{grid[entry(e, 0)], grid[entry(e, 1)], grid[entry(e, 2)], grid[entry(e, 3)]};
+  return (Bytes)Points{grid[e[0]], grid[e[1]], grid[e[2]], grid[e[3]]};
 }
 template <class Entry>
 INLINE Bytes points_of(const uint32_t* grid, const Entry* e) {
-  return (Bytes)Groups{grid[entry(e, 0)], grid[entry(e, 1)], grid[entry(e, 2)], grid[entry(e, 3)],
-                       grid[entry(e, 4)], grid[entry(e, 5)], grid[entry(e, 6)], grid[entry(e, 7)]};
+  return (Bytes)Groups{grid[e[0]], grid[e[1]], grid[e[2]], grid[e[3]], grid[e[4]], grid[e[5]], grid[e[6]], grid[e[7]]};
 }
 
 // ---- formats: read() fills what levels() needs, and returns the block's f16; levels() returns the codes of a group.
