@@ -261,6 +261,32 @@ TEST(CudaBackend, KernelsMatchRef) {
   EXPECT_GE(seen.size(), 4u);  // depends on the machine: Hopper's kernels and NVRTC's may both be missing
 }
 
+// More tiles of outputs than multiprocessors: a block of the warpgroup kernel has parts of several tiles, and shares the
+// first and the last of them with its neighbours.
+TEST(CudaBackend, BlocksThatShareTilesMatchRef) {
+  const auto backend = gpu_with(), ref = create_ref_backend();
+  if (!backend) GTEST_SKIP() << "no GPU";
+  const uint64_t seed = test_seed();
+  constexpr int64_t kOut = 40000, kIn = 512, kMaxRows = 130;
+  backend->reserve(kCaseLimits);
+  OpRig here(*backend, seed), there(*ref, seed);
+  const Tensor x = here.activations(kMaxRows, kIn), y = here.output(kMaxRows, kOut);
+  const Tensor rx = there.activations(kMaxRows, kIn), ry = there.output(kMaxRows, kOut);
+  const Weight &w = here.weight(Format::Q4_0, kOut, kIn), &rw = there.weight(Format::Q4_0, kOut, kIn);
+  ref->matmul(ry, rx, rw, {});
+  for (const int64_t n : {int64_t{40}, kMaxRows}) {
+    if (std::ranges::count(backend->matmul_kernels(w, n), "warpgroups") == 0) GTEST_SKIP() << "not a Hopper GPU";
+    SCOPED_TRACE(fmt::format("rows {}, seed {}", n, seed));
+    std::vector<float> got(static_cast<size_t>(n * kOut), NAN);
+    const Tensor out = y.slice_rows(0, n);
+    backend->upload(out, got.data());
+    backend->use_matmul_kernel("warpgroups");
+    backend->matmul(out, x.slice_rows(0, n), w, {});
+    backend->download(got.data(), out);
+    expect_close({got}, {{ry.f32(), ry.f32() + n * kOut}}, 1.5 * kF16Error);
+  }
+}
+
 // Several weights in one launch, with a part of the columns for each block of a cluster, or one row of activations.
 TEST(CudaBackend, KernelsShareALaunch) {
   const auto backend = gpu_with(), ref = create_ref_backend();

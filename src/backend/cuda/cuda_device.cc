@@ -46,15 +46,16 @@ Device::Device(int index) : index_(index) {
     limits_.has_hopper_code &= pretended.major == 9;
     limits_.most_shared = std::min(limits_.most_shared, pretended.shared_bytes);
   }
+  // Before the streams: a constructor that throws does not destroy them.
+  for (Workspace* w : {&workspace_, &branch_workspace_})
+    *w = {Memory(kWorkspace), Memory(kReadyBytes * static_cast<size_t>(limits_.n_multiprocessors))};
   check(cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking), "cudaStreamCreate");
   for (cudaStream_t* other : {&copy_stream_, &branch_})
     check(cudaStreamCreateWithFlags(other, cudaStreamNonBlocking), "cudaStreamCreate");
   for (cudaEvent_t* event : {&forked_, &ended_})
     check(cudaEventCreateWithFlags(event, cudaEventDisableTiming), "cudaEventCreate");
-  for (Workspace* w : {&workspace_, &branch_workspace_}) {
-    *w = {Memory(kWorkspace), Memory(kReadyBytes * static_cast<size_t>(limits_.n_multiprocessors))};
-    check(cudaMemset(w->ready.data(), 0, w->ready.size()), "cudaMemset");
-  }
+  for (const Workspace* w : {&workspace_, &branch_workspace_})  // the branch waits for stream_
+    check(cudaMemsetAsync(w->ready.data(), 0, w->ready.size(), stream_), "cudaMemset");
 }
 
 size_t Device::workspace_bytes() const {

@@ -95,7 +95,7 @@ void matvec(const Matvec& m, Device& device);
 bool can_tile_matmul(const PackedWeight& w);
 void tile_matmul(const Matvec& m, Device& device);
 
-// warpgroup_matmul.cu: the same for a hundred rows or more of quantized weights on Hopper, without a norm.
+// warpgroup_matmul.cu: the same for more than about 32 rows of quantized weights on Hopper, without a norm.
 bool can_warpgroup_matmul(const DeviceLimits& device, const PackedWeight& w);
 void warpgroup_matmul(const Matvec& m, Device& device);
 

@@ -81,13 +81,12 @@ struct HalfTile {
   __device__ __forceinline__ HalfTile(const char* slot, int half, int lane)
       : codes(reinterpret_cast<const uint4*>(slot) + (kBytes ? 64 * half : 0) + lane),
         scales{{slot, lane / 4, half}, {slot, lane / 4 + 8, half}} {
-    if constexpr (kReads) return;
 #pragma unroll
     for (int r = 0; r < 2; ++r) {
-      if constexpr (kBytes) {
+      if constexpr (kBytes && !kReads) {
         const uint4 v = codes[32 * r];
         words[r][0][0] = v.x, words[r][0][1] = v.y, words[r][1][0] = v.z, words[r][1][1] = v.w;
-      } else {
+      } else if constexpr (!kBytes) {
         const uint2 v = reinterpret_cast<const uint2*>(codes + 32 * r)[half];
         words[r][0][0] = v.x, words[r][1][0] = v.y;
       }

@@ -1,5 +1,5 @@
-// Products of quantized weights with a hundred or more rows of activations, on Hopper, for server steps that mix
-// prompts and decodes. Codes become halves in the registers that the tensor cores read (wgmma), so weights are read as
+// Products of quantized weights with more than about 32 rows of activations, on Hopper: decodes of many sequences, and
+// prompts. Codes become halves in the registers that the tensor cores read (wgmma), so weights are read as
 // codes and never written as halves. The kernel is in warpgroup_matmul.cuh. This file plans its launch.
 #include <algorithm>
 #include <cmath>
@@ -14,8 +14,9 @@ using namespace warpgroup_kernel;
 
 namespace {
 
-constexpr int kMaxSplit = 8;                                                     // blocks that share a tile
-constexpr size_t kPartBytes = size_t{kTiles} * kTileRows * 128 * sizeof(float);  // sums of a block's largest tile
+constexpr int kMaxSplit = 8;  // blocks that share a tile
+// Bytes of a block's part of a tile.
+constexpr size_t kPartBytes = size_t{kTiles} * kTileRows * kMaxTokens * sizeof(float);
 static_assert(kWarps * sizeof(int) <= kReadyBytes);
 
 // How a product is divided: rows of activations in a tile, and blocks. The division with the least estimated time is

@@ -108,11 +108,11 @@ __device__ __forceinline__ void fetch(const Params& p, char* shared, uint32_t ba
   }
 }
 
-// Where a warp's two tiles are, from step `first` of a block's tile on.
+// A warp's j-th tile of codes in a tile of outputs, from step `first` on.
 template <class K, Shape kShape>
-__device__ __forceinline__ Source<K> source_of(const Params& p, int block, int warp, int j, int lane, int first) {
+__device__ __forceinline__ Source<K> source_of(const Params& p, int outputs, int warp, int j, int lane, int first) {
   const Shape s = shape_of<kShape>(p);
-  const int tile = min(tile_of(s.act >= 0, block, warp, j), s.n_tiles - 1), job = s.act >= 0 ? j : job_of(s, tile);
+  const int tile = min(tile_of(s.act >= 0, outputs, warp, j), s.n_tiles - 1), job = s.act >= 0 ? j : job_of(s, tile);
   return Source<K>(p.jobs[job].w, tile - pick(s.first_tile, job), lane, first);
 }
 

@@ -12,11 +12,11 @@ using matvec_tiles::pick;
 using matvec_tiles::Shape;
 using matvec_tiles::shape_of;
 
-constexpr int kTiles = 16, kOwn = 2;      // tiles of 16 rows of weights, in a block's tile and of a warp
+constexpr int kTiles = 16, kOwn = 2;      // tiles of 16 rows of weights, in a tile of outputs and of a warp
 constexpr int kWarps = kTiles / kOwn;     // that multiply
 constexpr int kChunk = 16;                // tokens that a warp finishes at once
+constexpr int kMaxTokens = 128;           // in a tile of outputs
 constexpr int kStageRow = kTileRows + 4;  // floats in a row of outputs in shared memory, against bank conflicts
-
 constexpr int kStageBytes = kOwn * kChunk * kStageRow * 4;  // of a warp
 
 struct Params : matvec_tiles::Params {
@@ -65,10 +65,10 @@ struct Share {
   }
 };
 
-// The j-th tile of 16 rows of a warp; with a gate, a tile of the j-th weight.
-__device__ __forceinline__ int tile_of(bool gated, int block, int warp, int j) {
+// A warp's j-th tile of 16 rows in a tile of outputs; with a gate, a tile of the j-th weight.
+__device__ __forceinline__ int tile_of(bool gated, int outputs, int warp, int j) {
   const int group = warp / 4, in_group = warp % 4;
-  return gated ? block * (kTiles / 2) + 4 * group + in_group : block * kTiles + 8 * group + 4 * j + in_group;
+  return gated ? outputs * (kTiles / 2) + 4 * group + in_group : outputs * kTiles + 8 * group + 4 * j + in_group;
 }
 
 // Writes four neighbours of a row of y; only the first `n` of them exist. If not all four are written at once, adds to
@@ -259,7 +259,8 @@ __device__ __forceinline__ void put_part(const Params& p, const float (&acc)[kOw
                  : "memory");
 }
 
-// Adds the other blocks' sums of the chunks that this block finishes. The order is the same in every run.
+// Adds the other blocks' sums of the chunks that this block finishes. The order is the same in every run, because the
+// same block always finishes a chunk.
 template <int kTokens>
 __device__ __forceinline__ void add_parts(const Params& p, float (&acc)[kOwn][kTokens / 2], const Sharers& sharers,
                                           int warp, int lane) {
