@@ -261,8 +261,8 @@ TEST(CudaBackend, KernelsMatchRef) {
   EXPECT_GE(seen.size(), 4u);  // depends on the machine: Hopper's kernels and NVRTC's may both be missing
 }
 
-// More tiles of outputs than multiprocessors: a block of the warpgroup kernel has parts of several tiles, and shares the
-// first and the last of them with its neighbours.
+// More tiles of outputs than multiprocessors: a block of the warpgroup kernel has parts of several tiles, and shares
+// the first and the last of them with its neighbours.
 TEST(CudaBackend, BlocksThatShareTilesMatchRef) {
   const auto backend = gpu_with(), ref = create_ref_backend();
   if (!backend) GTEST_SKIP() << "no GPU";
