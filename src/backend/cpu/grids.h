@@ -13,6 +13,11 @@ struct Grids {
   uint64_t iq1[2048];  // the levels moved up by 1/8
   uint64_t iq2_xxs[256], iq2_xs[512], iq2_s[1024];
   uint32_t iq3_xxs[256], iq3_s[512];
+
+  // The same for lookups of bytes: level i of each point in plane i, or byte i of eight times two bits, which stand for
+  // the levels of a codebook (repeated, since a lookup of 64 bytes uses six bits).
+  uint8_t iq3_xxs_planes[4][256], iq3_s_planes[4][512];
+  uint8_t iq2_xxs_planes[2][256], iq2_xs_planes[2][512], iq2_s_planes[2][1024], iq2_levels[64];
 };
 extern const Grids kGrids;
 

@@ -60,7 +60,8 @@ std::vector<const Kernels*> find_kernels() {
                           __builtin_cpu_supports("avx512cd") && __builtin_cpu_supports("avx512dq") &&
                           __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512vnni");
   std::vector<const Kernels*> found;
-  if (has_avx512 && __builtin_cpu_supports("avx512bf16")) add_amx(found), found.push_back(&avx512bf16::kKernels);
+  const bool has_bf16 = __builtin_cpu_supports("avx512bf16") && __builtin_cpu_supports("avx512vbmi");
+  if (has_avx512 && has_bf16) add_amx(found), found.push_back(&avx512bf16::kKernels);
   if (has_avx512) found.push_back(&avx512::kKernels);
   if (kEncodesAvxVnniAsAvx512 ? has_avx512 : has_avx2 && has_avx_vnni()) found.push_back(&avx_vnni::kKernels);
   if (has_avx2) found.push_back(&avx2::kKernels);

@@ -5,8 +5,11 @@
 // fast with them, as long as memory is fast enough, because nothing has to be looked up.
 //
 // For few tokens, each row of weights is multiplied by each token: the levels of a group are looked up into a register
-// and multiplied at once (TQ1_0: ternary_rows.cc). For more tokens, the blocks of 32 rows are unpacked to a block of a
-// panel with one byte for each code, which stays in the first-level cache for all tokens.
+// and multiplied at once (TQ1_0: ternary_rows.cc). VBMI looks up 64 bytes at once in tables of 128 bytes, so a few
+// instructions find all levels of a block; IQ1's table of 2,048 points is too large for that.
+//
+// For more tokens, the blocks of 32 rows are unpacked to a block of a panel with one byte for each code, which stays in
+// the first-level cache for all tokens.
 #include "backend/cpu/grids.h"
 #include "backend/cpu/kernels.h"
 #include "backend/cpu/kernels/panel_sums.h"
@@ -49,17 +52,6 @@ INLINE Bytes mask_of(uint32_t bits) {
 
 // Turns the sign of the bytes whose mask is 0xFF.
 INLINE Bytes with_signs(Bytes v, Bytes mask) { return (v ^ mask) - mask; }
-
-// The signs of 32 numbers, in the form that with_signs_of needs.
-#if defined(INGOT_SCALES_PAIRS)
-// Byte i is negative if bit i is set, else positive: 128 minus the own bit is added to the bit. For bit 7, 1 is added.
-INLINE Bytes signs_of(uint32_t bits) {
-  return (spread(bits) & (Bytes)(Points{} + kOwnBits)) + (Bytes)(Points{} + 0x01406070787C7E7Fu);
-}
-#else
-INLINE Bytes signs_of(uint32_t bits) { return mask_of(bits); }
-INLINE Bytes with_signs_of(Bytes v, Bytes signs) { return with_signs(v, signs); }
-#endif
 
 // Adds an eighth bit to the seven low bits of each byte, so that the number of set bits is even.
 template <class V>
@@ -139,6 +131,11 @@ struct IQ2_XXS {
   INLINE Bytes levels(const uint8_t* block, const Row&, int g) {
     return points_of(kGrids.iq2_xxs, block + 2 + 8 * g);
   }
+#if defined(INGOT_LOOKS_UP_BYTES)
+  INLINE void all_levels(const uint8_t* block, const Row&, TwoBytes (&levels)[4]) {
+    look_up(kGrids.iq2_xxs_planes, kGrids.iq2_levels, bytes_of_even_words(block + 2), levels);
+  }
+#endif
 };
 
 struct IQ2_XS {
@@ -157,6 +154,11 @@ struct IQ2_XS {
   INLINE Bytes levels(const uint8_t*, const Row& row, int g) {
     return points_of(kGrids.iq2_xs, row.entries + 4 * g);
   }
+#if defined(INGOT_LOOKS_UP_BYTES)
+  INLINE void all_levels(const uint8_t*, const Row& row, TwoBytes (&levels)[4]) {
+    look_up(kGrids.iq2_xs_planes, kGrids.iq2_levels, load_as<TwoWords>(row.entries), levels);
+  }
+#endif
 };
 
 struct IQ2_S {
@@ -174,6 +176,11 @@ struct IQ2_S {
   INLINE Bytes levels(const uint8_t*, const Row& row, int g) {
     return points_of(kGrids.iq2_s, row.entries + 4 * g);
   }
+#if defined(INGOT_LOOKS_UP_BYTES)
+  INLINE void all_levels(const uint8_t*, const Row& row, TwoBytes (&levels)[4]) {
+    look_up(kGrids.iq2_s_planes, kGrids.iq2_levels, load_as<TwoWords>(row.entries), levels);
+  }
+#endif
 };
 
 struct IQ3_XXS {
@@ -185,11 +192,17 @@ struct IQ3_XXS {
   INLINE Bytes levels(const uint8_t* block, const Row&, int g) {
     return points_of(kGrids.iq3_xxs, block + 2 + 8 * g);
   }
+#if defined(INGOT_LOOKS_UP_BYTES)
+  INLINE void all_levels(const uint8_t* block, const Row&, TwoBytes (&levels)[4]) {
+    look_up(kGrids.iq3_xxs_planes, block + 2, nullptr, levels);
+  }
+#endif
 };
 
 struct IQ3_S {
   static constexpr int bytes = 110, kind = kByteKind32, top = kTopLevelIQ3S;
   INLINE uint16_t read(const uint8_t* block, Row& row) {
+#if !defined(INGOT_LOOKS_UP_BYTES)
 #pragma GCC unroll 2
     for (int half = 0; half < 2; ++half) {
       const Bytes ninth = mask_of(load_as<uint32_t>(block + 66 + 4 * half)) & 1;
@@ -198,6 +211,7 @@ struct IQ3_S {
       for (int i = 0; i < 2; ++i)
         put_entries(row, 2 * half + i, widened(block + 2 + kGroup * half, i) | widened(bits, i) << 8);
     }
+#endif
     __builtin_memcpy(row.marks, block + 74, sizeof(row.marks));
     put_nibbles(block + 106, row);
     return load_as<uint16_t>(block);
@@ -205,6 +219,12 @@ struct IQ3_S {
   INLINE Bytes levels(const uint8_t*, const Row& row, int g) {
     return points_of(kGrids.iq3_s, row.entries + 8 * g);
   }
+#if defined(INGOT_LOOKS_UP_BYTES)
+  INLINE void all_levels(const uint8_t* block, const Row&, TwoBytes (&levels)[4]) {
+    const uint64_t ninths = load_as<uint64_t>(block + 66);
+    look_up(kGrids.iq3_s_planes, block + 2, &ninths, levels);
+  }
+#endif
 };
 
 // A mark is what moving a point's levels down by two eighths subtracts from each of its levels.
@@ -301,6 +321,29 @@ INLINE void put_row_scales(const Row& read, int g, int row, uint8_t* out) {
   }
 }
 
+// The codes of a row's block, as bytes without a sign.
+template <class T>
+INLINE void put_codes(const uint8_t* block, const Row& row, uint8_t* out) {
+#if defined(INGOT_LOOKS_UP_BYTES)
+  if constexpr (requires { &T::all_levels; }) {
+    TwoBytes levels[kSuperGroups / 2];
+    T::all_levels(block, row, levels);
+#pragma GCC unroll 4
+    for (int g = 0; g < kSuperGroups; g += 2, out += sizeof(TwoBytes)) {
+      const TwoBytes codes = negated(levels[g / 2], load_as<uint64_t>(row.marks + g)) + (uint8_t)T::top;
+      __builtin_memcpy(out, &codes, sizeof(codes));
+    }
+    return;
+  }
+#endif
+#pragma GCC unroll 8
+  for (int g = 0; g < kSuperGroups; ++g, out += kGroup) {
+    Bytes group = T::levels(block, row, g);
+    if constexpr (T::top > 0) group = with_signs(group, mask_of(row.marks[g])) + (uint8_t)T::top;
+    __builtin_memcpy(out, &group, sizeof(group));
+  }
+}
+
 // Unpacks the blocks of 32 rows, one after another, to a block of a panel of T::kind (kernels.h).
 template <class T>
 void unpack_rows(const uint8_t* blocks, uint8_t* out) {
@@ -317,13 +360,7 @@ void unpack_rows(const uint8_t* blocks, uint8_t* out) {
       for (int g = 0; g < kSuperGroups; ++g) put_row_scales<T>(rows[i], g, first + i, out);
     }
 #pragma GCC unroll 1
-    for (int i = 0; i < kRowsAtOnce; ++i)
-#pragma GCC unroll 8
-      for (int g = 0; g < kSuperGroups; ++g) {
-        Bytes group = T::levels(blocks + i * T::bytes, rows[i], g);
-        if constexpr (T::top > 0) group = with_signs(group, mask_of(rows[i].marks[g])) + (uint8_t)T::top;
-        __builtin_memcpy(codes[i] + kGroup * g, &group, sizeof(group));
-      }
+    for (int i = 0; i < kRowsAtOnce; ++i) put_codes<T>(blocks + i * T::bytes, rows[i], codes[i]);
     for (int row = 0; row < kRowsAtOnce; row += W)
       for (int quad = 0; quad < kGroup * kSuperGroups / 4; quad += W) {
         F quads[W];
@@ -364,18 +401,7 @@ INLINE Sums pair_of_bytes(const uint8_t* bytes, int i) {
   return Sums{a, a, a, a, b, b, b, b};
 }
 INLINE Sums twice_in_lanes(uint32_t v) { return Sums{} + (int32_t)(v & 0xFFFF); }
-#else
-INLINE Words twice_in_lanes(uint32_t v) { return (Words)(Groups{} + v); }
 #endif
-
-// The factors of a group's sums; with two parts, the first half of the sums belongs to the first part.
-template <int parts>
-INLINE auto factors_of(const Row& row, int g) {
-  if constexpr (parts == 1)
-    return twice_in_lanes(row.multiples[g]);
-  else
-    return pair_of_bytes(row.part_multiples, g);
-}
 
 INLINE float total_of(Floats v) {
   float lanes[8];
@@ -424,36 +450,104 @@ INLINE Bytes codes_to_multiply(const uint8_t* block, const Row& row, int g) {
     return T::levels(block, row, g);
 }
 
+// What dot_row multiplies at once: the groups that fill a vector, from group g on. With two parts, the first half of a
+// group's sums belongs to the first part.
+#if defined(INGOT_TWO_GROUPS)
+constexpr int kAtOnce = 2;
+typedef TwoBytes Numbers;
+typedef F Totals;
+
+// The codes of a block, as a function of the group.
+template <class T>
+INLINE auto codes_of(const uint8_t* block, const Row& row) {
+  struct {
+    TwoBytes levels[kSuperGroups / kAtOnce];
+    TwoBytes operator()(int g) const { return levels[g / kAtOnce]; }
+  } codes;
+#if defined(INGOT_LOOKS_UP_BYTES)
+  if constexpr (requires { &T::all_levels; }) return T::all_levels(block, row, codes.levels), codes;
+#endif
+#pragma GCC unroll 4
+  for (int g = 0; g < kSuperGroups; g += kAtOnce)
+    codes.levels[g / kAtOnce] = two_of(codes_to_multiply<T>(block, row, g), codes_to_multiply<T>(block, row, g + 1));
+  return codes;
+}
+template <int parts>
+INLINE TwoWords factors_of(const Row& row, int g) {
+  return parts == 1 ? (TwoWords)in_halves(row.multiples, g) : in_quarters(row.part_multiples, g);
+}
+INLINE uint64_t signs_at(const Row& row, int g) { return load_as<uint64_t>(row.marks + g); }
+INLINE TwoBytes with_signs_of(TwoBytes numbers, uint64_t signs) { return negated(numbers, signs); }
+INLINE F scales_at(const float* scales, int g) { return (F)in_halves(scales, g); }
+INLINE void split(const F (&total)[1], Floats (&halves)[2]) {
+  halves[0] = (Floats)_mm512_castps512_ps256((__m512)total[0]);
+  halves[1] = (Floats)_mm512_extractf32x8_ps((__m512)total[0], 1);
+}
+#else
+constexpr int kAtOnce = 1;
+typedef Bytes Numbers;
+typedef Floats Totals;
+
+// The signs of 32 numbers, in the form that with_signs_of needs.
+#if defined(INGOT_SCALES_PAIRS)
+INLINE Words twice_in_lanes(uint32_t v) { return (Words)(Groups{} + v); }
+// Byte i is negative if bit i is set, else positive: 128 minus the own bit is added to the bit. For bit 7, 1 is added.
+INLINE Bytes signs_of(uint32_t bits) {
+  return (spread(bits) & (Bytes)(Points{} + kOwnBits)) + (Bytes)(Points{} + 0x01406070787C7E7Fu);
+}
+#else
+INLINE Bytes signs_of(uint32_t bits) { return mask_of(bits); }
+INLINE Bytes with_signs_of(Bytes v, Bytes signs) { return with_signs(v, signs); }
+#endif
+
+template <class T>
+INLINE auto codes_of(const uint8_t* block, const Row& row) {
+  return [ block, &row ](int g) __attribute__((always_inline)) { return codes_to_multiply<T>(block, row, g); };
+}
+template <int parts>
+INLINE auto factors_of(const Row& row, int g) {
+  if constexpr (parts == 1)
+    return twice_in_lanes(row.multiples[g]);
+  else
+    return pair_of_bytes(row.part_multiples, g);
+}
+INLINE Bytes signs_at(const Row& row, int g) { return signs_of(row.marks[g]); }
+INLINE float scales_at(const float* scales, int g) { return scales[g]; }
+INLINE void split(const Floats (&total)[2], Floats (&halves)[2]) { halves[0] = total[0], halves[1] = total[1]; }
+#endif
+
 // Adds the products of a row's block and a block of M tokens, token_stride blocks apart, to sums [M]. It is not
 // inlined, because GCC 12 then stops with an internal error.
 template <class T, int M>
 __attribute__((noinline)) void dot_row(const uint8_t* block, const Row& row, float base,
                                        const ActBlock<ReadRows<T>::parts>* tokens, int64_t token_stride, Floats* sums) {
   constexpr int parts = ReadRows<T>::parts;
-  Floats total[M][2];  // of even and of odd groups, so that fewer additions wait for each other
-#pragma GCC unroll 4
-  for (int m = 0; m < M; ++m) {
-    total[m][0] = total[m][1] = Floats{};
-    if constexpr (T::top == 0)
-#pragma GCC unroll 2
-      for (int i = 0; i < ReadRows<T>::n_scales; i += 8)
-        total[m][i / 8] = start_multiples<T>(row, i) * load_as<Floats>(tokens[m * token_stride].starts + i);
-  }
+  Totals total[M][2 / kAtOnce] = {};  // of even and of odd groups, so that fewer additions wait for each other
+  const auto codes = codes_of<T>(block, row);
 #pragma GCC unroll 8
-  for (int g = 0; g < kSuperGroups; ++g) {
-    const Bytes codes = codes_to_multiply<T>(block, row, g);
+  for (int g = 0; g < kSuperGroups; g += kAtOnce) {
+    const Numbers levels = codes(g);
     const auto factors = factors_of<parts>(row, g);
-    [[maybe_unused]] const Bytes signs = T::top > 0 ? signs_of(row.marks[g]) : Bytes{};
+    [[maybe_unused]] const auto signs = signs_at(row, g);
 #pragma GCC unroll 4
     for (int m = 0; m < M; ++m) {
       const auto& a = tokens[m * token_stride];
-      Bytes numbers = load_as<Bytes>(a.numbers[g]);
+      Numbers numbers = load_as<Numbers>(a.numbers[g]);
       if constexpr (T::top > 0) numbers = with_signs_of(numbers, signs);
-      total[m][g % 2] += __builtin_convertvector(dot_scaled(codes, numbers, factors), Floats) * a.scales[g];
+      total[m][g / kAtOnce % (2 / kAtOnce)] +=
+          __builtin_convertvector(dot_scaled(levels, numbers, factors), Totals) * scales_at(a.scales, g);
     }
   }
 #pragma GCC unroll 4
-  for (int m = 0; m < M; ++m) sums[m] += (total[m][0] + total[m][1]) * base;
+  for (int m = 0; m < M; ++m) {
+    Floats halves[2];
+    split(total[m], halves);
+    if constexpr (T::top == 0)
+#pragma GCC unroll 2
+      for (int i = 0; i < ReadRows<T>::n_scales; i += 8)
+        halves[i / 8] += start_multiples<T>(row, i) * load_as<Floats>(tokens[m * token_stride].starts + i);
+    sums[m] += (halves[0] + halves[1]) * base;
+  }
 }
 
 // out [M, 32 rows] of a panel.

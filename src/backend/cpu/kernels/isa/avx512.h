@@ -1,4 +1,4 @@
-// AVX-512 with VNNI, and with BF16 if the compiler may use it.
+// AVX-512 with VNNI, and with BF16 and VBMI if the compiler may use them.
 #pragma once
 #include <immintrin.h>
 
@@ -56,5 +56,109 @@ INLINE Sums dot_words(Sums acc, Words a, Words b) {
 INLINE I dot4(I acc, I codes, I a) { return (I)_mm512_dpbusd_epi32((__m512i)acc, (__m512i)codes, (__m512i)a); }
 INLINE I dot4_small(I acc, I codes, I a) { return dot4(acc, codes, a); }
 INLINE I lookup16(I table, I codes) { return (I)_mm512_shuffle_epi8((__m512i)table, (__m512i)codes); }
+
+// ---- two groups of 32 numbers at once (file_blocks.cc) ----
+
+#define INGOT_TWO_GROUPS  // the next functions exist
+typedef uint8_t TwoBytes __attribute__((vector_size(64)));
+typedef uint16_t TwoWords __attribute__((vector_size(64)));
+
+INLINE TwoBytes two_of(Bytes first, Bytes second) {
+  return (TwoBytes)_mm512_inserti64x4(_mm512_castsi256_si512((__m256i)first), (__m256i)second, 1);
+}
+// Negates the numbers whose bit is set.
+INLINE TwoBytes negated(TwoBytes numbers, uint64_t bits) {
+  return (TwoBytes)_mm512_mask_sub_epi8((__m512i)numbers, bits, __m512i{}, (__m512i)numbers);
+}
+// As for one group.
+INLINE I dot_scaled(TwoBytes codes, TwoBytes numbers, TwoWords factors) {
+  const __m512i pairs = _mm512_maddubs_epi16((__m512i)codes, (__m512i)numbers);
+  return (I)_mm512_madd_epi16(pairs, (__m512i)factors);
+}
+// Of eight words: word g in the first half of the lanes, word g + 1 in the second half.
+INLINE U in_halves(const void* words, int g) {
+  const I first = {0, 0, 0, 0, 0, 0, 0, 0, 1, 1, 1, 1, 1, 1, 1, 1};
+  const __m512i eight = _mm512_castsi256_si512(_mm256_loadu_si256((const __m256i*)words));
+  return (U)_mm512_permutexvar_epi32((__m512i)(first + g), eight);
+}
+// Of 16 bytes: bytes 2g to 2g + 3 as words, each in a quarter of the lanes.
+INLINE TwoWords in_quarters(const uint8_t* bytes, int g) {
+  const __m512i all = _mm512_broadcast_i32x4(_mm_loadu_si128((const __m128i*)bytes));
+  const I quarter = {0, 0, 0, 0, 1, 1, 1, 1, 2, 2, 2, 2, 3, 3, 3, 3};
+  const I indices = (quarter + 2 * g) * 0x00010001 + (int32_t)0x80008000;  // the index 0x80 means 0
+  return (TwoWords)_mm512_shuffle_epi8(all, (__m512i)indices);
+}
+
+#if defined(__AVX512VBMI__)
+#define INGOT_LOOKS_UP_BYTES  // the next functions exist
+
+// table[index + 256 * ninth bit] for 64 indices. The table has 256 or 512 bytes.
+template <int n>
+INLINE __m512i bytes_of(const uint8_t (&table)[n], __m512i indices, __mmask64 ninth) {
+  const __mmask64 eighth = _mm512_movepi8_mask(indices);
+  __m512i found[n / 256];
+  for (int i = 0; i < n / 256; ++i) {
+    __m512i halves[2];
+    for (int half = 0; half < 2; ++half) {
+      const uint8_t* from = table + 256 * i + 128 * half;
+      halves[half] = _mm512_permutex2var_epi8(_mm512_loadu_si512(from), indices, _mm512_loadu_si512(from + 64));
+    }
+    found[i] = _mm512_mask_mov_epi8(halves[0], eighth, halves[1]);
+  }
+  return n == 256 ? found[0] : _mm512_mask_mov_epi8(found[0], ninth, found[n / 256 - 1]);
+}
+
+// The levels of 64 points of four levels each: points [4][16] in order. planes[i] has level i of each point.
+template <int n>
+INLINE void look_up(const uint8_t (&planes)[4][n], const uint8_t* entries, const uint64_t* ninths,
+                    TwoBytes (&levels)[4]) {
+  // Unpacking joins points 16 i to 16 i + 3 of four quarters, so quarters and words are exchanged first.
+  const I order = {0, 4, 8, 12, 1, 5, 9, 13, 2, 6, 10, 14, 3, 7, 11, 15};
+  const auto reordered = [&](__m512i v) { return _mm512_permutexvar_epi32((__m512i)order, v); };
+  const __m512i indices = reordered(_mm512_loadu_si512(entries));
+  const __mmask64 ninth = n == 256 ? 0 : _mm512_movepi8_mask(reordered(_mm512_movm_epi8(*ninths)));
+  __m512i plane[4];
+  for (int i = 0; i < 4; ++i) plane[i] = bytes_of(planes[i], indices, ninth);
+  const __m512i low01 = _mm512_unpacklo_epi8(plane[0], plane[1]), high01 = _mm512_unpackhi_epi8(plane[0], plane[1]);
+  const __m512i low23 = _mm512_unpacklo_epi8(plane[2], plane[3]), high23 = _mm512_unpackhi_epi8(plane[2], plane[3]);
+  levels[0] = (TwoBytes)_mm512_unpacklo_epi16(low01, low23);
+  levels[1] = (TwoBytes)_mm512_unpackhi_epi16(low01, low23);
+  levels[2] = (TwoBytes)_mm512_unpacklo_epi16(high01, high23);
+  levels[3] = (TwoBytes)_mm512_unpackhi_epi16(high01, high23);
+}
+
+// The bytes of words 0, 2, 4, ... of 16, as words.
+INLINE TwoWords bytes_of_even_words(const uint8_t* words) {
+  return (TwoWords)_mm512_cvtepu8_epi16(_mm512_cvtepi64_epi32(_mm512_loadu_si512(words)));
+}
+
+// The low bytes are table[entry] of 32 entries below n, each of 16 bits.
+template <int n>
+INLINE __m512i low_bytes_of(const uint8_t* table, __m512i entries) {
+  if constexpr (n == 128) {
+    return _mm512_permutex2var_epi8(_mm512_loadu_si512(table), entries, _mm512_loadu_si512(table + 64));
+  } else {
+    const __mmask32 second = _mm512_test_epi16_mask(entries, _mm512_set1_epi16(n / 2));
+    return _mm512_mask_mov_epi16(low_bytes_of<n / 2>(table, entries), second,
+                                 low_bytes_of<n / 2>(table + n / 2, entries));
+  }
+}
+
+// The levels of 32 points of eight levels each: points [4][8] in order. The planes have the low and the high byte of a
+// point of eight times two bits. `codebook` has the levels 0, 1, 2 and 3, again and again.
+template <int n>
+INLINE void look_up(const uint8_t (&planes)[2][n], const uint8_t (&codebook)[64], TwoWords entries,
+                    TwoBytes (&levels)[4]) {
+  const __m512i low = low_bytes_of<n>(planes[0], (__m512i)entries), high = low_bytes_of<n>(planes[1], (__m512i)entries);
+  const __m512i table = _mm512_loadu_si512(codebook);
+  // Both bytes of a point in a word of 64 bits, then two bits in each byte; the lookup ignores the bits above.
+  const __m512i eight = _mm512_set_epi64(0x4E0E, 0x4C0C, 0x4A0A, 0x4808, 0x4606, 0x4404, 0x4202, 0x4000);
+  const __m512i shifts = _mm512_set1_epi64(0x0E0C0A0806040200);
+  for (int i = 0; i < 4; ++i) {
+    const __m512i points = _mm512_permutex2var_epi8(low, _mm512_add_epi16(eight, _mm512_set1_epi16(0x1010 * i)), high);
+    levels[i] = (TwoBytes)_mm512_permutexvar_epi8(_mm512_multishift_epi64_epi8(shifts, points), table);
+  }
+}
+#endif
 
 }  // namespace ingot::cpu::INGOT_ISA
