@@ -3,11 +3,13 @@
 #define PCRE2_CODE_UNIT_WIDTH 8
 #include <pcre2.h>
 
+#include <algorithm>
+#include <cctype>
 #include <new>
+#include <vector>
 
 #include "base/error.h"
 #include "base/utf8.h"
-#include "text/tokenizers/regex_growth.h"
 #include "text/tokenizers/stand_ins.h"
 #include "text/tokenizers/unicode.h"
 
@@ -15,7 +17,6 @@ namespace ingot {
 namespace {
 
 constexpr uint32_t kSplitHeapKib = 256 * 1024;
-constexpr uint32_t kSplitMatchLimit = 200'000'000;
 constexpr size_t kJitStackBytes = size_t{64} << 20;  // reserved; only the pages that a match needs are touched
 
 template <auto kFree>
@@ -97,6 +98,28 @@ std::vector<uint64_t> characters_of(std::string_view symbol) {
   return bits;
 }
 
+constexpr int kTrialRepeats = 40;
+constexpr uint32_t kMaxTrialSteps = 4'000'000;  // 40^4, of four loops in a row, is within it: far below 2^40
+constexpr size_t kMaxLetters = 24;
+
+// Characters on which an expression is tried: some of each common kind, then those that the expression names.
+std::vector<std::string> letters_to_try(std::string_view pattern) {
+  std::vector<std::string> letters = {"a", "A", "1", " ", "\n", "."};
+  for (size_t at = 0, length; at < pattern.size() && letters.size() < kMaxLetters; at += length) {
+    length = utf8_length(pattern.substr(at));
+    const std::string letter(pattern.substr(at, length));
+    if (letter == "\\") {  // a kind of character, such as \s or \p{Lu}
+      if (at + 1 < pattern.size()) length += utf8_length(pattern.substr(at + 1));
+      if (pattern.substr(at + length).starts_with('{')) length = pattern.find('}', at) - at;
+      if (length > pattern.size() - at) break;
+    } else if ((length > 1 || std::isalnum(static_cast<unsigned char>(letter[0])) != 0) &&
+               std::ranges::find(letters, letter) == letters.end()) {
+      letters.push_back(letter);
+    }
+  }
+  return letters;
+}
+
 }  // namespace
 
 std::string pcre2_message(int code) {
@@ -119,7 +142,29 @@ TextRegex::TextRegex(std::string_view pattern) : pattern_(pattern), code_(std::m
   pcre2_jit_compile(code_->compiled.get(), PCRE2_JIT_COMPLETE);  // on failure, pcre2_match interprets the expression
 }
 
-void TextRegex::refuse_exponential_time() const { refuse_exponential(spell_out_spaces(pattern_), characters_of); }
+void TextRegex::refuse_exponential_time() const {
+  const std::vector<std::string> letters = letters_to_try(pattern_);
+  // A character that hardly any expression matches makes matches fail late. The pattern's characters follow, because PCRE2
+  // skips texts that lack a character that the expression needs.
+  std::string tail = "\x01";
+  for (const char c : pattern_)
+    if (static_cast<unsigned char>(c) < 0x80 && tail.find(c) == tail.npos) tail += c;
+  Matcher matcher(*this, kMaxTrialSteps);
+  const auto try_text = [&](const std::string& begin, const std::string& repeated) {
+    std::string text = begin;
+    for (int i = 0; i < kTrialRepeats; ++i) text += repeated;
+    try {
+      matcher.next(text + tail, 0);
+    } catch (const Error&) {
+      throw Error("the expression '{}' may take exponential time: it takes too many steps if '{}' is repeated",
+                  printable(pattern_), printable(repeated));
+    }
+  };
+  for (const std::string& one : letters) {
+    try_text("", one);
+    for (const std::string& other : letters) try_text(other, one), try_text("", one + other);
+  }
+}
 
 std::string_view TextRegex::readable(std::string_view text, std::string& changed) {
   static const StandIns stand_ins(characters_of(R"(\P{Cn})"));
@@ -135,9 +180,10 @@ struct TextRegex::Matcher::Memory {
   JitStack stack;
 };
 
-TextRegex::Matcher::Matcher(const TextRegex& regex) : regex_(regex), memory_(std::make_unique<Memory>()) {
+TextRegex::Matcher::Matcher(const TextRegex& regex, uint32_t max_steps)
+    : regex_(regex), memory_(std::make_unique<Memory>()) {
   if (!memory_->data || !memory_->context) throw std::bad_alloc();
-  pcre2_set_match_limit(memory_->context.get(), kSplitMatchLimit);
+  pcre2_set_match_limit(memory_->context.get(), max_steps);
   pcre2_set_heap_limit(memory_->context.get(), kSplitHeapKib);
 }
 

