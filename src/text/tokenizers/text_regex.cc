@@ -144,8 +144,8 @@ TextRegex::TextRegex(std::string_view pattern) : pattern_(pattern), code_(std::m
 
 void TextRegex::refuse_exponential_time() const {
   const std::vector<std::string> letters = letters_to_try(pattern_);
-  // A character that hardly any expression matches makes matches fail late. The pattern's characters follow, because PCRE2
-  // skips texts that lack a character that the expression needs.
+  // A character that hardly any expression matches makes matches fail late. The pattern's characters follow, because
+  // PCRE2 skips texts that lack a character that the expression needs.
   std::string tail = "\x01";
   for (const char c : pattern_)
     if (static_cast<unsigned char>(c) < 0x80 && tail.find(c) == tail.npos) tail += c;
