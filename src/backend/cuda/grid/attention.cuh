@@ -1,6 +1,6 @@
 // Attention of a layer. A task is a KV head and a part (split) of the earlier keys. The warps of a block process 16
-// keys at a time. The last split also handles the token's own key and value, and writes them to the cache. The last
-// block to finish a head's task merges the splits.
+// keys at a time. The last split also handles the token's own key and value, and writes them to the cache. When all
+// splits of a head are complete, each of their blocks merges a share of the columns.
 #pragma once
 #include "backend/cuda/grid/products.cuh"
 
@@ -439,67 +439,45 @@ struct Attention {
       }
     }
     if (t.n_active > 1)
-      merge_splits(p.parts + first_part * kDim, p.stats + first_part, p.ended + t.kv_head, output(0), t.n_active,
-                   memory.sums, b.squares);
+      merge_splits(p.parts + first_part * kDim, p.stats + first_part, p.ended + t.kv_head, output(0), t.split,
+                   t.n_active);
   }
 
-  // The last block to finish merges the splits. kWays threads share the splits of 4 columns, so that many loads are in
-  // flight at once. The function is not inlined, because its registers would make the rest of the kernel spill.
+  // Waits for the other splits of the head, and merges the columns of this block. A warp merges four columns at a time;
+  // lane i has splits i and i + 32. The function is not inlined, because its registers would make the rest of the kernel
+  // spill.
   static __device__ __noinline__ void merge_splits(const float* parts_of_head, const float2* stats, unsigned* ended,
-                                                   half* output, int n_active, float* sums, float* squares) {
-    constexpr int kVectors = kGroup * kDim / 4, kWays = smallest_of(kThreads / kVectors, smallest_of(kSplits, kWarps)),
-                  kLoads = smallest_of(8, divide_up(kSplits, kWays));
+                                                   half* output, int split, int n_active) {
+    constexpr int kVectors = kGroup * kDim / 4, kEach = divide_up(kSplits, 32);
     const int warp = static_cast<int>(threadIdx.x) / 32, lane = static_cast<int>(threadIdx.x) % 32;
     sync_block();
-    if (threadIdx.x == 0) {
-      unsigned before;
-      asm volatile("atom.add.acq_rel.gpu.global.u32 %0, [%1], 1;" : "=r"(before) : "l"(ended) : "memory");
-      const bool is_last = before + 1 == static_cast<unsigned>(n_active);
-      if (is_last) *ended = 0;
-      squares[kWarps - 1] = is_last ? 1.0f : 0.0f;
-    }
+    if (threadIdx.x == 0) await_grid(ended, arrive_grid(ended, n_active, split == 0));
     sync_block();
-    if (squares[kWarps - 1] == 0) return;
-    const int vector = static_cast<int>(threadIdx.x) % kVectors, way = static_cast<int>(threadIdx.x) / kVectors;
-    const float4* from = reinterpret_cast<const float4*>(parts_of_head) + vector;
-    float4 parts[kLoads];
-    const auto load_parts = [&](int first) {
+    const int end = kVectors * (split + 1) / n_active;
+    for (int vector = kVectors * split / n_active + warp; vector < end; vector += kWarps) {
+      float4 parts[kEach];
+      float2 of_split[kEach];
+      float most = minus_infinity(), total = 0, sums[4] = {};
 #pragma unroll
-      for (int i = 0; i < kLoads; ++i) {
-        const int split = first + i * kWays;
-        parts[i] = way < kWays && split < n_active ? __ldcg(from + split * kVectors) : float4{};
+      for (int i = 0; i < kEach; ++i) {
+        const int from = lane + 32 * i;
+        const bool counts = from < n_active;
+        parts[i] = counts ? load4(parts_of_head + from * kGroup * kDim, 4 * vector) : float4{};
+        of_split[i] = counts ? __ldcg(stats + from * kGroup + 4 * vector / kDim) : make_float2(minus_infinity(), 0.0f);
+        most = max_or_nan(most, of_split[i].x);
       }
-    };
-    load_parts(way);
-    float* const weights = sums + kWays * kGroup * kDim;  // [kSplits, group]
-    for (int r = warp; r < kGroup; r += kWarps) {
-      const bool counts = lane < n_active;
-      const Merged m = merge(counts ? __ldcg(stats + lane * kGroup + r) : make_float2(minus_infinity(), 0));
-      if (lane < kSplits) weights[lane * kGroup + r] = m.weight;
-      if (lane == 0) squares[r] = __fdividef(1.0f, m.total);
-    }
-    sync_block();
-    float4 sum{};
-#pragma unroll 1
-    for (int first = way;;) {
+      most = warp_max<16>(most);
 #pragma unroll
-      for (int i = 0; i < kLoads; ++i) {
-        const int split = first + i * kWays;
-        const float weight = split < n_active ? weights[split * kGroup + vector * 4 / kDim] : 0.0f;
-        sum.x += weight * parts[i].x, sum.y += weight * parts[i].y;
-        sum.z += weight * parts[i].z, sum.w += weight * parts[i].w;
+      for (int i = 0; i < kEach; ++i) {
+        const float weight = fast_exp2(of_split[i].x - most);
+        total += weight * of_split[i].y;
+        sums[0] += weight * parts[i].x, sums[1] += weight * parts[i].y;
+        sums[2] += weight * parts[i].z, sums[3] += weight * parts[i].w;
       }
-      first += kLoads * kWays;
-      if (first >= n_active) break;
-      load_parts(first);
-    }
-    if (way < kWays) reinterpret_cast<float4*>(sums)[threadIdx.x] = sum;
-    sync_block();
-    for (int i = static_cast<int>(threadIdx.x); i < kGroup * kDim; i += kThreads) {
-      float total = 0;
-#pragma unroll
-      for (int w = 0; w < kWays; ++w) total += sums[w * kGroup * kDim + i];
-      output[i] = from_float<half>(total * squares[i / kDim]);
+      const float inverse = __fdividef(1.0f, warp_sum(total));
+      for (float& sum : sums) sum = warp_sum(sum) * inverse;
+      if (lane == 0)
+        *reinterpret_cast<uint2*>(output + 4 * vector) = {pair_of(sums[0], sums[1]), pair_of(sums[2], sums[3])};
     }
   }
 };

@@ -101,7 +101,7 @@ const char* element_of(DType dtype) {
 struct Scratch {
   size_t heads, attended, hidden, logits, parts, stats, bytes;
 };
-// The counters come first, at a fixed place, because each step leaves zeros there.
+// The barriers come first, at a fixed place, because each step leaves them ready for the next one.
 constexpr size_t kEnded = 256, kMaxKvHeads = 128, kCounters = kEnded + kMaxKvHeads * sizeof(unsigned);
 
 Scratch scratch_of(int64_t heads, int64_t kv_heads, int64_t ffn, int64_t n_parts, int64_t head_dim) {

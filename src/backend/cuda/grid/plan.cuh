@@ -38,11 +38,11 @@ __device__ __forceinline__ int first_chunk(int unit) {
 // A barrier of the warps that compute.
 __device__ __forceinline__ void sync_block() { asm volatile("bar.sync 1, %0;" ::"n"(kThreads) : "memory"); }
 
-// A barrier for all blocks. One thread of each block arrives and waits. Afterwards the thread sees everything that
-// threads of other blocks wrote before they arrived, but not through the L1 cache. The highest bit of the word changes
-// when the last block arrives. arrive_grid() returns the value that await_grid() needs.
-__device__ __forceinline__ unsigned arrive_grid(unsigned* barrier, int n_blocks) {
-  const unsigned add = blockIdx.x == 0 ? 0x80000000u - static_cast<unsigned>(n_blocks - 1) : 1u;
+// A barrier for blocks, one of which is the first. One thread of each block arrives and waits. Afterwards the thread
+// sees everything that threads of the other blocks wrote before they arrived, but not through the L1 cache. The highest
+// bit of the word changes when the last block arrives. arrive_grid() returns the value that await_grid() needs.
+__device__ __forceinline__ unsigned arrive_grid(unsigned* barrier, int n_blocks, bool is_first) {
+  const unsigned add = is_first ? 0x80000000u - static_cast<unsigned>(n_blocks - 1) : 1u;
   unsigned before;
   asm volatile("atom.add.release.gpu.global.u32 %0, [%1], %2;" : "=r"(before) : "l"(barrier), "r"(add) : "memory");
   return before;
@@ -57,7 +57,7 @@ __device__ __forceinline__ void await_grid(const unsigned* barrier, unsigned bef
 template <class Meanwhile>
 __device__ __forceinline__ void sync_grid(unsigned* barrier, int n_blocks, Meanwhile&& meanwhile) {
   sync_block();
-  const unsigned before = threadIdx.x == 0 ? arrive_grid(barrier, n_blocks) : 0;
+  const unsigned before = threadIdx.x == 0 ? arrive_grid(barrier, n_blocks, blockIdx.x == 0) : 0;
   meanwhile();
   if (threadIdx.x == 0) await_grid(barrier, before);
   sync_block();

@@ -78,7 +78,7 @@ struct Router {
       b.p.logits[own] = total + (layer.router_bias != nullptr ? layer.router_bias[own] : 0.0f);
     }
     __syncwarp();
-    if (b.lane == 0) barrier = arrive_grid(b.p.barrier, kShape.n_blocks);
+    if (b.lane == 0) barrier = arrive_grid(b.p.barrier, kShape.n_blocks, blockIdx.x == 0);
   }
 
   // One warp waits for all logits, and chooses.

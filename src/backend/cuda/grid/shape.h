@@ -20,6 +20,7 @@ constexpr int kMaxBatch = 8;   // groups of units whose sums are added up at a t
 constexpr int kRowPad = 64;    // bytes between rows of numbers in a slot: rows of 64 mod 128 bytes avoid bank conflicts
 constexpr int kStepKeys = 16;  // keys of a warp's step in attention; all in one block of the cache
 constexpr int kMaxGroup = 8;   // query heads of a KV head
+constexpr int kMaxSplits = 64;  // of the keys of a KV head
 constexpr int kMaxUsed = 32;   // experts of a token: one for each lane of a warp
 
 enum Phase { kQkv, kOut, kGateUp, kDown, kPhases };
@@ -49,7 +50,7 @@ struct Shape {
   INGOT_HD constexpr int group() const { return n_heads / n_kv_heads; }
   INGOT_HD constexpr int n_splits() const {
     const int n = n_blocks / n_kv_heads;
-    return n < 1 ? 1 : n > 32 ? 32 : n;
+    return n < 1 ? 1 : n > kMaxSplits ? kMaxSplits : n;
   }
 };
 
@@ -173,7 +174,7 @@ struct Params {
   float* logits;    // [n_experts]
   float* parts;     // [n_kv_heads, n_splits, group, head_dim]
   float2* stats;    // [n_kv_heads, n_splits, group]: maximum, total
-  unsigned* ended;  // [n_kv_heads]: finished splits
+  unsigned* ended;  // [n_kv_heads]: barriers of the splits of a head
 };
 
 }  // namespace ingot::cuda::grid
