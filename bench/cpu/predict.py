@@ -43,7 +43,7 @@ def kinds():
 
 def file_blocks():
     """(format, bytes of a block) of each format whose panels may hold the file's blocks."""
-    text = (CPU / "kernels/file_blocks.cc").read_text()
+    text = (CPU / "kernels/file_block.h").read_text()
     return re.findall(r"^struct (\w+) \{\n  static constexpr int bytes = (\d+)", text, re.M)
 
 

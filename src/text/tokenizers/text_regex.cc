@@ -98,8 +98,8 @@ std::vector<uint64_t> characters_of(std::string_view symbol) {
   return bits;
 }
 
-constexpr int kTrialRepeats = 40;
-constexpr uint32_t kMaxTrialSteps = 4'000'000;  // 40^4, of four loops in a row, is within it: far below 2^40
+constexpr int kTrialRepeats = 48;
+constexpr uint32_t kMaxTrialSteps = 1'000'000;  // 48^3, of three loops in a row, is within it: far below 2^24
 constexpr size_t kMaxLetters = 24;
 
 // Characters on which an expression is tried: some of each common kind, then those that the expression names.

@@ -20,7 +20,7 @@ class TextRegex {
   ~TextRegex();
   TextRegex(TextRegex&&) noexcept;
 
-  // Tries the expression on short texts, such as forty times 'a' between other characters of the expression. Throws
+  // Tries the expression on short texts, such as 48 times 'a' between other characters of the expression. Throws
   // Error if one takes as many steps as only exponential time explains. Called for expressions from files. It does not
   // find every such expression, so each match has a limit of steps, too.
   void refuse_exponential_time() const;

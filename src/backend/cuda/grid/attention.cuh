@@ -444,8 +444,8 @@ struct Attention {
   }
 
   // Waits for the other splits of the head, and merges the columns of this block. A warp merges four columns at a time;
-  // lane i has splits i and i + 32. The function is not inlined, because its registers would make the rest of the kernel
-  // spill.
+  // lane i has splits i and i + 32. The function is not inlined, because its registers would make the rest of the
+  // kernel spill.
   static __device__ __noinline__ void merge_splits(const float* parts_of_head, const float2* stats, unsigned* ended,
                                                    half* output, int split, int n_active) {
     constexpr int kVectors = kGroup * kDim / 4, kEach = divide_up(kSplits, 32);

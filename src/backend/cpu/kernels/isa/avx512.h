@@ -89,8 +89,16 @@ INLINE TwoWords in_quarters(const uint8_t* bytes, int g) {
   return (TwoWords)_mm512_shuffle_epi8(all, (__m512i)indices);
 }
 
-#if defined(__AVX512VBMI__)
-#define INGOT_LOOKS_UP_BYTES  // the next functions exist
+INLINE void halves_of(F both, Floats (&halves)[2]) {
+  halves[0] = (Floats)_mm512_castps512_ps256((__m512)both);
+  halves[1] = (Floats)_mm512_extractf32x8_ps((__m512)both, 1);
+}
+
+// look_up() finds the levels of a block.
+#if !defined(__AVX512VBMI__)
+constexpr bool kLooksUpBytes = false;
+#else
+constexpr bool kLooksUpBytes = true;
 
 // table[index + 256 * ninth bit] for 64 indices. The table has 256 or 512 bytes.
 template <int n>
@@ -127,11 +135,6 @@ INLINE void look_up(const uint8_t (&planes)[4][n], const uint8_t* entries, const
   levels[3] = (TwoBytes)_mm512_unpackhi_epi16(high01, high23);
 }
 
-// The bytes of words 0, 2, 4, ... of 16, as words.
-INLINE TwoWords bytes_of_even_words(const uint8_t* words) {
-  return (TwoWords)_mm512_cvtepu8_epi16(_mm512_cvtepi64_epi32(_mm512_loadu_si512(words)));
-}
-
 // The low bytes are table[entry] of 32 entries below n, each of 16 bits.
 template <int n>
 INLINE __m512i low_bytes_of(const uint8_t* table, __m512i entries) {
@@ -147,9 +150,9 @@ INLINE __m512i low_bytes_of(const uint8_t* table, __m512i entries) {
 // The levels of 32 points of eight levels each: points [4][8] in order. The planes have the low and the high byte of a
 // point of eight times two bits. `codebook` has the levels 0, 1, 2 and 3, again and again.
 template <int n>
-INLINE void look_up(const uint8_t (&planes)[2][n], const uint8_t (&codebook)[64], TwoWords entries,
+INLINE void look_up(const uint8_t (&planes)[2][n], const uint8_t (&codebook)[64], __m512i entries,
                     TwoBytes (&levels)[4]) {
-  const __m512i low = low_bytes_of<n>(planes[0], (__m512i)entries), high = low_bytes_of<n>(planes[1], (__m512i)entries);
+  const __m512i low = low_bytes_of<n>(planes[0], entries), high = low_bytes_of<n>(planes[1], entries);
   const __m512i table = _mm512_loadu_si512(codebook);
   // Both bytes of a point in a word of 64 bits, then two bits in each byte; the lookup ignores the bits above.
   const __m512i eight = _mm512_set_epi64(0x4E0E, 0x4C0C, 0x4A0A, 0x4808, 0x4606, 0x4404, 0x4202, 0x4000);
@@ -158,6 +161,17 @@ INLINE void look_up(const uint8_t (&planes)[2][n], const uint8_t (&codebook)[64]
     const __m512i points = _mm512_permutex2var_epi8(low, _mm512_add_epi16(eight, _mm512_set1_epi16(0x1010 * i)), high);
     levels[i] = (TwoBytes)_mm512_permutexvar_epi8(_mm512_multishift_epi64_epi8(shifts, points), table);
   }
+}
+template <int n>
+INLINE void look_up(const uint8_t (&planes)[2][n], const uint8_t (&codebook)[64], const uint16_t* entries,
+                    TwoBytes (&levels)[4]) {
+  look_up(planes, codebook, _mm512_loadu_si512(entries), levels);
+}
+// Of 16 words, words 0, 2, 4 and so on have four entries each.
+template <int n>
+INLINE void look_up_bytes(const uint8_t (&planes)[2][n], const uint8_t (&codebook)[64], const uint8_t* words,
+                          TwoBytes (&levels)[4]) {
+  look_up(planes, codebook, _mm512_cvtepu8_epi16(_mm512_cvtepi64_epi32(_mm512_loadu_si512(words))), levels);
 }
 #endif
 
