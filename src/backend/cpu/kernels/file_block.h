@@ -94,15 +94,6 @@ INLINE void put_entries(Row& row, int half, Words entries) {
   __builtin_memcpy(row.entries + 16 * half, &entries, sizeof(entries));
 }
 
-template <class Entry>
-INLINE Bytes points_of(const uint64_t* grid, const Entry* e) {
-  return (Bytes)Points{grid[e[0]], grid[e[1]], grid[e[2]], grid[e[3]]};
-}
-template <class Entry>
-INLINE Bytes points_of(const uint32_t* grid, const Entry* e) {
-  return (Bytes)Groups{grid[e[0]], grid[e[1]], grid[e[2]], grid[e[3]], grid[e[4]], grid[e[5]], grid[e[6]], grid[e[7]]};
-}
-
 // ---- one group at a time, or two if a vector holds them: the functions that differ ----
 
 // The levels, without the marks that start_multiples accounts for.
@@ -172,6 +163,10 @@ INLINE Sums pair_of_bytes(const uint8_t* bytes, int i) {
   return Sums{a, a, a, a, b, b, b, b};
 }
 INLINE Sums twice_in_lanes(uint32_t v) { return Sums{} + (int32_t)(v & 0xFFFF); }
+INLINE Half four_words(uint32_t a, uint32_t b, uint32_t c, uint32_t d) {
+  const uint32_t words[] = {a, b, c, d};
+  return load_as<Half>(words);
+}
 #endif
 
 template <class T>
@@ -189,6 +184,24 @@ INLINE Bytes signs_at(const Row& row, int g) { return signs_of(row.marks[g]); }
 INLINE float scales_at(const float* scales, int g) { return scales[g]; }
 INLINE void split(const Floats (&total)[2], Floats (&halves)[2]) { halves[0] = total[0], halves[1] = total[1]; }
 #endif
+
+// ---- points ----
+
+template <int... i>
+INLINE Bytes joined(Half a, Half b, Lanes<i...>) {
+  return __builtin_shufflevector(a, b, i...);
+}
+INLINE Bytes joined(Half a, Half b) { return joined(a, b, LanesOf<32>()); }
+
+template <class Entry>
+INLINE Bytes points_of(const uint64_t* grid, const Entry* e) {
+  return (Bytes)Points{grid[e[0]], grid[e[1]], grid[e[2]], grid[e[3]]};
+}
+template <class Entry>
+INLINE Bytes points_of(const uint32_t* grid, const Entry* e) {
+  return joined(four_words(grid[e[0]], grid[e[1]], grid[e[2]], grid[e[3]]),
+                four_words(grid[e[4]], grid[e[5]], grid[e[6]], grid[e[7]]));
+}
 
 // ---- formats: read() fills what levels() needs, and returns the block's f16; levels() returns the codes of a group.
 // ---- If `top` is not 0, they are magnitudes up to `top`, and the marks are signs ----
@@ -337,12 +350,6 @@ struct IQ1_M {
     return points_of(kGrids.iq1, row.entries + 4 * g) - spread(row.marks[g]);
   }
 };
-
-template <int... i>
-INLINE Bytes joined(Half a, Half b, Lanes<i...>) {
-  return __builtin_shufflevector(a, b, i...);
-}
-INLINE Bytes joined(Half a, Half b) { return joined(a, b, LanesOf<32>()); }
 
 // Digits of three values. The first digit of a fraction of 256 is the whole part of three times the fraction. Here
 // fractions have a sign, since 128 is subtracted (three times that is 128 again): such numbers are faster to compare.

@@ -66,7 +66,7 @@ void unpack_rows(const uint8_t* blocks, uint8_t* out) {
   for (int first = 0; first < kPanelRows; first += kRowsAtOnce, blocks += kRowsAtOnce * T::bytes) {
 #pragma GCC unroll 1
     for (int i = 0; i < kRowsAtOnce; ++i) {
-      __builtin_prefetch(blocks + i * T::bytes + kPrefetchAhead, 0, 2);
+      prefetch<T::bytes>(blocks + i * T::bytes + kPrefetchAhead);
       const uint16_t base = T::read(blocks + i * T::bytes, rows[i]);
       __builtin_memcpy(out + 2 * (first + i), &base, 2);
 #pragma GCC unroll 8
@@ -117,7 +117,7 @@ template <class T>
 void read_rows(const uint8_t* blocks, ReadRows<T>& to) {
   uint16_t halves[kRowsAtOnce];
   for (int i = 0; i < kRowsAtOnce; ++i, blocks += T::bytes) {
-    __builtin_prefetch(blocks + kPrefetchAhead, 0, 2);
+    prefetch<T::bytes>(blocks + kPrefetchAhead);
     halves[i] = T::read(blocks, to.rows[i]);
   }
   for (int i = 0; i < kRowsAtOnce; i += W) store(to.bases + i, load_f16(halves + i));
