@@ -10,10 +10,6 @@
 #include "ingot/ingot.h"
 #include "model/embedder.h"
 
-#ifndef INGOT_VERSION
-#define INGOT_VERSION "unknown"
-#endif
-
 namespace ingot {
 namespace {
 

@@ -15,10 +15,6 @@
 #include "cli/spellings.h"
 #include "cli/terminal.h"
 
-#ifndef INGOT_VERSION
-#define INGOT_VERSION "unknown"
-#endif
-
 namespace {
 
 constexpr const char* kExamples =

@@ -12,10 +12,6 @@
 #include "model/rank_facts.h"
 #include "model/ranks.h"
 
-#ifndef INGOT_VERSION
-#define INGOT_VERSION "unknown"
-#endif
-
 namespace ingot {
 
 void add_parallel_options(CLI::App& app, ParallelFlags& o) {

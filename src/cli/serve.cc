@@ -31,10 +31,6 @@
 #include "server/watchdog.h"
 #include "text/calls/call_format.h"
 
-#ifndef INGOT_VERSION
-#define INGOT_VERSION "unknown"
-#endif
-
 namespace ingot {
 namespace {
 
