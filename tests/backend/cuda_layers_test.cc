@@ -60,6 +60,7 @@ const LayersCase kLayersCases[] = {
     {.name = "q4_0, rows of two chunks", .format = Format::Q4_0, .past = 200, .dim = 4096, .ffn = 4352, .n_heads = 8, .head_dim = 128, .n_layers = 2},
     {.name = "q6_k, scales of 16", .format = Format::Q6_K, .past = 40, .dim = 256, .ffn = 768, .n_heads = 4},
     {.name = "q2_k, heads of 128, splits", .format = Format::Q2_K, .past = 3000, .dim = 512, .ffn = 1280, .n_heads = 16, .head_dim = 128, .biases = true, .head_norms = true},
+    {.name = "q4_0, more than 32 splits", .format = Format::Q4_0, .past = 9000, .dim = 512, .ffn = 1024, .n_heads = 8, .head_dim = 128},
     {.name = "q4_k, heads of 128, fp8 cache", .format = Format::Q4_K, .past = 600, .dim = 768, .ffn = 2048, .n_heads = 8, .n_kv_heads = 4, .head_dim = 128, .kv = DType::kE4M3},
     {.name = "iq4_nl, a codebook", .format = Format::IQ4_NL, .past = 300, .dim = 512, .ffn = 1024, .n_heads = 8},
     {.name = "nvfp4, scales of 16", .format = Format::NVFP4, .past = 40, .dim = 256, .ffn = 768, .n_heads = 4},
@@ -113,7 +114,7 @@ class Decoder {
                       {.max_tokens = 16,
                        .max_seqs = n_seqs,
                        .max_logits = n_seqs,
-                       .max_kv_len = 8192,
+                       .max_kv_len = std::max(8192, 2 * c.past),
                        .n_vocab = kVocab});
   }
 
