@@ -1,5 +1,5 @@
-// The blocks of IQ1, IQ2, IQ3 and TQ1_0 as they are in the file (quant/iq.h, quant/tq1_0.h): how kernels read the scales,
-// signs and codes of a row's block. file_blocks.cc has the products.
+// How kernels read the scales, signs and codes of a block of IQ1, IQ2, IQ3 or TQ1_0, as it is in the file (quant/iq.h,
+// quant/tq1_0.h). file_blocks.cc has the products.
 #pragma once
 #include "backend/cpu/grids.h"
 #include "backend/cpu/kernels.h"
@@ -285,13 +285,13 @@ struct IQ3_S {
   INLINE uint16_t read(const uint8_t* block, Row& row) {
     if constexpr (!kLooksUpBytes)
 #pragma GCC unroll 2
-    for (int half = 0; half < 2; ++half) {
-      const Bytes ninth = mask_of(load_as<uint32_t>(block + 66 + 4 * half)) & 1;
-      uint8_t bits[kGroup];
-      __builtin_memcpy(bits, &ninth, kGroup);
-      for (int i = 0; i < 2; ++i)
-        put_entries(row, 2 * half + i, widened(block + 2 + kGroup * half, i) | widened(bits, i) << 8);
-    }
+      for (int half = 0; half < 2; ++half) {
+        const Bytes ninth = mask_of(load_as<uint32_t>(block + 66 + 4 * half)) & 1;
+        uint8_t bits[kGroup];
+        __builtin_memcpy(bits, &ninth, kGroup);
+        for (int i = 0; i < 2; ++i)
+          put_entries(row, 2 * half + i, widened(block + 2 + kGroup * half, i) | widened(bits, i) << 8);
+      }
     __builtin_memcpy(row.marks, block + 74, sizeof(row.marks));
     put_nibbles(block + 106, row);
     return load_as<uint16_t>(block);
