@@ -168,6 +168,7 @@ class Backend {
   virtual bool norms_sums(const Tensor& x /* [n, dim] */, const NormArgs& norm) const;
   // Layers of a decoder, one after another. A backend may run all layers in one kernel.
   virtual void plain_layers(const PlainLayersBlock& block);
+  virtual void draft_input(const DraftInputBlock& block);
   // Sends the rows of x to other devices, and waits for the result.
   virtual void remote(const RemoteBlock& block);
 
@@ -185,7 +186,7 @@ class Backend {
   void block(const RemoteBlock& b) { remote(b); }
   void block(const HeadBlock& b);
   void block(const PoolBlock& b);
-  void block(const DraftInputBlock& b);
+  void block(const DraftInputBlock& b) { draft_input(b); }
   void block(const KeepBlock& b);
 
   Communicator* ranks() const { return ranks_.get(); }

@@ -92,6 +92,7 @@ struct AttentionBlock {
   int rope_table = kNoRope;
   RopeArgs rope;  // angles [max_tokens, rot_dim] or empty
   AttentionArgs attention;
+  bool only_keys = false;  // writes keys and values to the cache, and leaves x as it is
   KvCache* kv = nullptr;
   Weight gate;  // [n_heads * head_dim, dim] or empty: sigmoid(gate) multiplies the output of attention
   Weight wo;    // [dim, n_heads * head_dim]
@@ -123,6 +124,7 @@ struct LatentAttentionBlock {
   int rope_table = 0;
   RopeArgs rope;            // angles [max_tokens, rope_dim]
   AttentionArgs attention;  // head_dim is kv_rank + rope_dim, n_kv_heads 1
+  bool only_keys = false;   // as in AttentionBlock
   KvCache* kv = nullptr;
   Join join;
   Tensor normed;    // as in AttentionBlock

@@ -74,7 +74,7 @@ void Backend::block(const EmbedBlock& b) {
   if (b.norm.weight) norm(x, x, b.norm);
 }
 
-void Backend::block(const DraftInputBlock& b) {
+void Backend::draft_input(const DraftInputBlock& b) {
   const Tensor x = token_rows(b.x), embedded = token_rows(b.embedded), pair = token_rows(b.pair);
   const Tensor first = pair.slice_cols(0, x.cols), second = pair.slice_cols(x.cols, x.cols);
   Tensor hidden = b.hidden ? token_rows(b.hidden) : x;
@@ -124,6 +124,7 @@ void Backend::block(const AttentionBlock& b) {
        .q = q,
        .k = token_rows(b.k),
        .v = token_rows(b.v)});
+  if (b.only_keys) return;
   attention(attended, q, *b.kv, a);
   if (b.gate) {
     const Tensor gates = token_rows(b.gates);
@@ -147,6 +148,7 @@ void Backend::block(const LatentAttentionBlock& b) {
   norm(k.slice_cols(b.rope_dim, b.kv_rank), latent.slice_cols(0, b.kv_rank), b.kv_a_norm);
   rope(k, 1, rope_args);
   kv_write(*b.kv, a.layer, k, k);
+  if (b.only_keys) return;
 
   Tensor query_from = norm_out;
   if (b.wq_a) {

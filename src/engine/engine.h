@@ -245,7 +245,8 @@ class Engine {
   int n_vain_guesses_ = 0;                 // of the step that is planned
   bool has_trial_ = false;                 // the step that is planned has one
   bool made_ahead_ = false;                // its drafts were made during the last step
-  Clock::time_point next_trial_{};         // none is made before, except soon after a right guess
+  double decode_seconds_ = 0;              // time of all steps of sequences that may have drafts
+  double next_trial_ = 0;                  // none is made before these decode_seconds_, except soon after a right guess
   std::array<double, kMaxDrafts> least_gains_{};  // of the step's drafts (DraftLengths)
   int n_unguessed_ = 0;                    // tokens since the last guess of any costly proposer
   int first_trial_ = kShortestTrialWait;   // trial_wait of a new sequence

@@ -180,7 +180,7 @@ void Engine::try_again(Sequence& sequence, DraftOffer& offer, int n_seqs, int n_
   const bool is_due = sequence.n_unguessed >= sequence.next_trial,
              is_promising = n_seqs == 1 && sequence.next_trial == kTokensAfterARightGuess;
   sequence.is_trial = sequence.request.proposer->is_costly() && offer.n_chosen == 0 && offer.n > 0 && is_due &&
-                      (is_promising || options_.now() >= next_trial_);
+                      (is_promising || decode_seconds_ >= next_trial_);
   if (!sequence.is_trial) return;
   constexpr int kDraftsOfATrial = 3;
   offer.n_chosen = n_seqs == 1 ? std::min(offer.n, kDraftsOfATrial) : 1;
@@ -345,20 +345,21 @@ void Engine::add_yield(Sequence& sequence, int n_drafts, int n_right) {
 void Engine::add_step_time(const InFlightStep& step, Clock::time_point last) {
   const Clock::duration time = step.stats.emitted - std::max(step.stats.begin, last);
   const double seconds = std::chrono::duration<double>(time).count();
+  decode_seconds_ += seconds;
   if (step.n_vain_guesses == 0) draft_lengths_.add_step(step.shape, seconds, step.made_ahead);
   if (step.has_trial) rest_after_trial(step, seconds);
 }
 
 // A trial may take as long as many steps, for example because a draft model has not read the text yet. All sequences
-// wait for it. So the next trial is made when this one's loss is a small share of the time. One sequence with drafts
-// that can pay is an exception: its trials become rarer anyway, and should not be rare at the start.
+// wait for it. So the next trial is made when this one's loss is a small share of the time of steps, without pauses
+// between requests. One sequence with drafts that can pay is an exception: its trials become rarer anyway, and should
+// not be rare at the start.
 void Engine::rest_after_trial(const InFlightStep& step, double seconds) {
   constexpr double kLossesToWait = 100;
   const int n_seqs = step.shape.n_seqs;
   if (n_seqs == 1 && draft_lengths_.can_pay(1, 1)) return;
   const double lost = seconds - draft_lengths_.seconds_of({n_seqs, n_seqs}).value_or(0);
-  const std::chrono::duration<double> rest(kLossesToWait * std::max(0.0, lost));
-  next_trial_ = step.stats.emitted + std::chrono::duration_cast<Clock::duration>(rest);
+  next_trial_ = decode_seconds_ + kLossesToWait * std::max(0.0, lost);
 }
 
 // Records the gain by drafts: the time of the step, and the time that steps without drafts would have taken for the
@@ -371,6 +372,7 @@ void Engine::add_gain(Sequence& sequence, const InFlightStep& step, int n_tokens
   const std::optional<double> seconds = draft_lengths_.seconds_of(shape),
                               plain = draft_lengths_.seconds_of({n_seqs, n_seqs});
   if (!step.is_timed || !seconds || !plain) return;
+  if (n_seqs == 1 && shape.n_rows > 1) draft_lengths_.add_speedup(n_tokens * *plain, *seconds);
   sequence.step_seconds += *seconds, counts_.step_seconds += *seconds;
   sequence.plain_seconds += n_tokens * *plain, counts_.plain_seconds += n_tokens * *plain;
 }

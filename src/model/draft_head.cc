@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <utility>
 
 #include "base/check.h"
 #include "model/decoder_program.h"
@@ -11,7 +12,8 @@ namespace ingot {
 namespace {
 
 constexpr int32_t kLost = std::numeric_limits<int32_t>::min();
-constexpr int kMaxWaiting = 128;  // tokens; in a run of this many, each token costs little
+constexpr int kMaxWaiting = 256;     // tokens; in a run of this many, each token costs little
+constexpr int kMaxStartedEarly = 8;  // rows
 
 // Replaces a layer that a device may run at once by its two blocks.
 void divide_layer(Program& program) {
@@ -66,14 +68,17 @@ Program hidden_program(const DraftHeadConfig& head, const DraftHeadWeights& w, c
   return layer_program(head, w, model, kv, backend, n_ctx, std::move(input));
 }
 
-// From hidden states to the head's keys and values. The output of the layer is not needed, so a token attends only to
-// itself, and there is no feed-forward part.
+// From hidden states to the head's keys and values, without the rest of the layer.
 Program follow_program(const DraftHeadConfig& head, const DraftHeadWeights& w, const Config& config,
                        const Weights& model, KvCache* kv, Backend* backend, int n_ctx, const Tensor& hidden) {
   Program program = hidden_program(head, w, config, model, kv, backend, n_ctx, hidden);
   divide_layer(program);
   program.blocks.resize(2);
-  if (auto* attention = std::get_if<AttentionBlock>(&program.blocks.back())) attention->attention.window = 1;
+  std::visit(
+      [](auto& block) {
+        if constexpr (requires { block.only_keys; }) block.only_keys = true;
+      },
+      program.blocks.back());
   return program;
 }
 
@@ -97,9 +102,9 @@ void make_chain(Program& chain, const Program& start, const DraftHeadConfig& hea
   input.final_norm = head.returns_normed ? std::get<HeadBlock>(chain.blocks.back()).norm : NormArgs{};
 }
 
-// One row for each sequence.
+// One row for each sequence, or the rows of a step that verifies drafts.
 StepLimits chain_limits(StepLimits limits) {
-  limits.max_tokens = limits.max_logits = limits.max_seqs;
+  limits.max_tokens = limits.max_logits = std::max(limits.max_seqs, std::min(limits.max_tokens, kMaxStartedEarly));
   return limits;
 }
 
@@ -109,7 +114,7 @@ struct HiddenRows {
   void lay_out(Buffers& buffers, int64_t width) {
     buffers.keep(waiting, DType::kF32, std::min(kMaxWaiting, buffers.limits().max_tokens), width);
     buffers.keep(following, DType::kF32, buffers.limits().max_tokens, width);
-    buffers.keep(starting, DType::kF32, buffers.limits().max_seqs, width);
+    buffers.keep(starting, DType::kF32, chain_limits(buffers.limits()).max_tokens, width);
   }
 };
 
@@ -150,6 +155,8 @@ void DraftHead::follow(const Batch& batch, std::span<const int32_t> next_tokens)
   next_tokens_.assign(next_tokens.begin(), next_tokens.end());
   for (Waiting& one : waiting_)
     if (one.token < 0) one.token = kLost;  // its step failed
+  n_started_ = 0;
+  if (starts_early(batch)) return start_early(batch);
   const int64_t most = waiting_hidden_.rows;
   const bool waits = n <= most / 2;
   if (!waits || static_cast<int64_t>(waiting_.size()) + n > most) catch_up({});
@@ -169,6 +176,27 @@ void DraftHead::follow(const Batch& batch, std::span<const int32_t> next_tokens)
     for (int i = batch.q_start[seq]; i < batch.q_start[seq + 1]; ++i)
       waiting_.push_back({next_tokens[static_cast<size_t>(i)], batch.positions[i],
                           batch.blocks(seq)[batch.positions[i] / block_size], static_cast<int>(waiting_.size())});
+}
+
+// Whether the step verifies drafts.
+bool DraftHead::starts_early(const Batch& batch) const {
+  const int n = batch.n_tokens();
+  return backend_.overlaps() && n > batch.n_seqs() && n <= kMaxStartedEarly && n <= starting_hidden_.rows &&
+         batch.n_logits() == n && batch.embeddings.empty();
+}
+
+// The rows after the first wrong draft are computed in vain. Their entries are overwritten later.
+void DraftHead::start_early(const Batch& batch) {
+  n_started_ = batch.n_tokens();
+  catch_up({});
+  backend_.copy(starting_hidden_.slice_rows(0, n_started_), hidden_.slice_rows(0, n_started_));
+  backend_.run(*start_, {.tokens = next_tokens_,
+                         .positions = batch.positions,
+                         .q_start = batch.q_start,
+                         .kv_len = batch.kv_len,
+                         .block_table = batch.block_table,
+                         .max_blocks = batch.max_blocks,
+                         .logit_rows = batch.logit_rows});
 }
 
 void DraftHead::drawn(std::span<const Sampled> tokens) {
@@ -226,11 +254,24 @@ void DraftHead::follow_late() {
   size_t width = static_cast<size_t>(table_width_);
   for (const auto& seq : seqs) width = std::max(width, static_cast<size_t>(seq.back().position / block_size) + 1);
   start_batch();
-  int64_t n = 0, n_same = 0;  // rows, and how many of the last rows are neighbours in waiting_hidden_
+  int64_t n = 0;  // rows
   std::vector<int32_t> tokens;
-  const auto copy_rows = [&](int from) {
-    backend_.copy(following_hidden_.slice_rows(n - n_same, n_same), waiting_hidden_.slice_rows(from, n_same));
-    n_same = 0;
+  // The rows that the next copy takes: first, first + step, first + 2 * step ...
+  struct {
+    int first = 0, step = 1, n = 0;
+  } last;
+  const auto copy_rows = [&] {
+    Tensor from = waiting_hidden_.slice_rows(last.first, 1);
+    from.rows = last.n, from.stride *= last.step;
+    backend_.copy(following_hidden_.slice_rows(n - last.n, last.n), from);
+    last.n = 0;
+  };
+  const auto add_row = [&](int row) {
+    const int step = row - last.first;
+    if (last.n > 1 ? step != last.n * last.step : last.n == 1 && step <= 0) copy_rows();
+    if (last.n == 0) last.first = row;
+    if (last.n == 1) last.step = step;
+    ++last.n, ++n;
   };
   for (size_t s = 0; s < seqs.size(); ++s) {
     // Reuses the table of the last step, if it is long enough, so that few entries change on the device.
@@ -239,8 +280,7 @@ void DraftHead::follow_late() {
     if ((s + 1) * static_cast<size_t>(table_width_) <= table_.size())
       std::copy_n(table_.begin() + static_cast<ptrdiff_t>(s) * table_width_, table_width_, row);
     for (const Waiting& one : seqs[s]) {
-      if (n_same > 0 && one.row != last_row_ + 1) copy_rows(last_row_ + 1 - static_cast<int>(n_same));
-      last_row_ = one.row, ++n, ++n_same;
+      add_row(one.row);
       tokens.push_back(one.token);
       positions_.push_back(one.position);
       row[one.position / block_size] = one.block;
@@ -248,7 +288,7 @@ void DraftHead::follow_late() {
     q_start_.push_back(static_cast<int32_t>(n));
     kv_len_.push_back(seqs[s].back().position + 1);
   }
-  copy_rows(last_row_ + 1 - static_cast<int>(n_same));
+  copy_rows();
   run(*follow_, tokens, static_cast<int>(width));
 }
 
@@ -266,14 +306,16 @@ std::vector<std::vector<HeadGuess>> DraftHead::draft(std::span<const DraftRow> r
     while (n > 0 && (stops[n - 1] || rows[n - 1].n <= depth)) --n;
     return n;
   };
-  std::vector<int32_t> last = start(rows), in_flight;
+  const Tensor first = first_logits(rows);
+  std::vector<int32_t> last, in_flight;
+  for (const DraftRow& row : rows) last.push_back(next_tokens_[static_cast<size_t>(row.row)]);
   for (size_t i = 0; i < rows.size(); ++i) in_flight.push_back(drawn_token(static_cast<int>(i)));
   size_t n = n_rows_at(0), n_begun = n;  // n_begun: rows of the run that is sampled next
   for (int depth = 0; n > 0; ++depth) {
     const std::span<const DraftRow> deep = rows.first(n_begun);
     std::vector<SampleRow> wanted;
     for (const DraftRow& row : deep) wanted.push_back({.params = &greedy_, .position = row.position + depth + 2});
-    backend_.sample(chain_.output(0, 0, static_cast<int>(deep.size())), wanted);
+    backend_.sample(depth == 0 ? first : chain_.output(0, 0, static_cast<int>(deep.size())), wanted);
     if (overlaps) {
       n_begun = n_rows_at(depth + 1);
       if (n_begun > 0) run_rows(chain_, rows.first(n_begun), depth + 1, in_flight);
@@ -295,6 +337,7 @@ std::vector<std::vector<HeadGuess>> DraftHead::draft(std::span<const DraftRow> r
 }
 
 std::vector<float> DraftHead::logits(std::span<const DraftRow> rows) {
+  n_started_ = 0;
   start(rows);
   const Tensor logits = chain_.output(0, 0, static_cast<int>(rows.size()));
   std::vector<float> host(static_cast<size_t>(logits.rows * logits.cols));
@@ -302,8 +345,28 @@ std::vector<float> DraftHead::logits(std::span<const DraftRow> rows) {
   return host;
 }
 
-// Runs start_ for the rows. Returns the token that follows each row.
-std::vector<int32_t> DraftHead::start(std::span<const DraftRow> rows) {
+// Returns the logits of the first guess after each row, [n_rows, n_vocab of the head], and leaves the hidden states of
+// these rows where chain_ reads them.
+Tensor DraftHead::first_logits(std::span<const DraftRow> rows) {
+  const int n_started = std::exchange(n_started_, 0), n = static_cast<int>(rows.size());
+  const Tensor logits = chain_.output(0, 0, std::max(n, n_started));
+  if (n_started == 0 || !std::ranges::is_sorted(rows, {}, &DraftRow::row)) {
+    start(rows);
+    return logits.slice_rows(0, n);
+  }
+  // Row i moves up to place i. No row moves to the place of a later one.
+  for (int i = 0; i < n; ++i) {
+    const int row = rows[static_cast<size_t>(i)].row;
+    CHECK(i <= row && row < n_started);
+    if (row == i) continue;
+    backend_.copy(chain_.x.slice_rows(i, 1), chain_.x.slice_rows(row, 1));
+    if (n > 1) backend_.copy(logits.slice_rows(i, 1), logits.slice_rows(row, 1));
+  }
+  return n == 1 ? logits.slice_rows(rows[0].row, 1) : logits.slice_rows(0, n);
+}
+
+// Runs start_ for the rows.
+void DraftHead::start(std::span<const DraftRow> rows) {
   std::vector<int32_t> tokens;
   catch_up(rows);
   for (size_t i = 0; i < rows.size(); ++i) {
@@ -311,7 +374,6 @@ std::vector<int32_t> DraftHead::start(std::span<const DraftRow> rows) {
     backend_.copy(starting_hidden_.slice_rows(static_cast<int64_t>(i), 1), hidden_.slice_rows(rows[i].row, 1));
   }
   if (!rows.empty()) run_rows(*start_, rows, 0, tokens);
-  return tokens;
 }
 
 // Runs one token for each row, `depth` places after the row.

@@ -6,6 +6,9 @@
 // hidden states. The entries are computed together, when the head guesses or when there is no room for more tokens. So
 // a head that does not guess costs almost nothing. The entries of a long prompt are computed at once.
 //
+// After a step that verifies drafts, the head probably guesses again. On a device that computes while the host works,
+// follow() then computes the first guess after each row at once, before the host knows how many drafts were right.
+//
 // draft() guesses. The first guess is the likeliest token after the sequence's last token. For further guesses, the
 // head uses its own hidden state in place of the model's, and its guess as the next token. The entries of guesses are
 // overwritten when the tokens are known.
@@ -44,9 +47,12 @@ class DraftHead {
     int row;  // of waiting_hidden_
   };
 
+  bool starts_early(const Batch& batch) const;
+  void start_early(const Batch& batch);
   void catch_up(std::span<const DraftRow> guessing);
   void follow_late();
-  std::vector<int32_t> start(std::span<const DraftRow> rows);
+  void start(std::span<const DraftRow> rows);
+  Tensor first_logits(std::span<const DraftRow> rows);
   void run_rows(const Program& program, std::span<const DraftRow> rows, int depth, std::span<const int32_t> tokens);
   void start_batch();
   void run(const Program& program, std::span<const int32_t> tokens, int table_width);
@@ -63,9 +69,9 @@ class DraftHead {
   const SamplingParams greedy_{.temperature = 0, .n_logprobs = 0};
   std::vector<Waiting> waiting_, late_;
   std::vector<int32_t> next_tokens_;  // of the last follow()
+  int n_started_ = 0;                 // rows for which the last follow() has run start_
   std::vector<int32_t> table_;        // its block table, [n, table_width_]
   int table_width_ = 0;
-  int last_row_ = 0;                                                              // within follow_late
   std::vector<int32_t> positions_, q_start_, kv_len_, logit_rows_, block_table_;  // of the last run
 };
 

@@ -122,6 +122,35 @@ TEST(DraftLengths, CostlyGuessesGrowIfTheyPay) {
   }
 }
 
+// A GPU takes much longer for 8 rows than for 7, which are replayed. 16 rows pay, but a token takes less time in a step
+// of 7 rows.
+TEST(DraftLengths, GuessesStopBeforeLessEfficientSteps) {
+  DraftLengths lengths(4, kMaxDrafts);
+  for (int i = 0; i < 2; ++i) {
+    lengths.add_step({1, 1}, 142);
+    lengths.add_step({1, 7}, 400);
+    lengths.add_step({1, 8}, 680);
+    lengths.add_step({1, 16}, 1120);
+  }
+  EXPECT_EQ(lengths.most_drafts(1), 6);
+  for (int i = 0; i < 2; ++i) lengths.add_step({1, 15}, 800);
+  EXPECT_EQ(lengths.most_drafts(1), 14);
+}
+
+// A row must be worth its time at the speed that drafts reach.
+TEST(DraftLengths, FastDraftsAskForMoreGain) {
+  DraftLengths lengths(4, kMaxDrafts);
+  for (int i = 0; i < 2; ++i) {
+    lengths.add_step({1, 1}, 100);
+    lengths.add_step({1, 4}, 130);
+  }
+  const double slow = lengths.least_gain(1, 2);
+  for (int i = 0; i < 200; ++i) lengths.add_speedup(200, 100);
+  EXPECT_NEAR(lengths.least_gain(1, 2), slow * 2 / 1.2, 1e-6);
+  for (int i = 0; i < 500; ++i) lengths.add_speedup(90, 100);
+  EXPECT_NEAR(lengths.least_gain(1, 2), slow, 1e-2);
+}
+
 // The first steps of a process are slow. Later steps without drafts show their real time, and cost little.
 TEST(DraftLengths, SlowFirstStepsAreMeasuredAgain) {
   DraftLengths lengths(4, kManyDrafts);
@@ -214,7 +243,7 @@ TEST(DraftLengths, OldTimesAreMeasuredAgain) {
                 lengths, 1, 0.9, [](int) { return 1.0; }, 300),
             std::vector<int>{0});
   EXPECT_EQ(last_drafts(
-                lengths, 1, 0.9, [](int) { return 1.0; }, 600),
+                lengths, 1, 0.9, [](int) { return 1.0; }, 2000),
             std::vector<int>{kMaxDrafts});
   int n_plain = 0;
   for (int i = 0; i < 3000; ++i)

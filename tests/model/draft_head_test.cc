@@ -5,6 +5,7 @@
 #include <fstream>
 #include <functional>
 #include <numeric>
+#include <optional>
 
 #include "engine/devices.h"
 #include "golden_models.h"
@@ -20,7 +21,7 @@ using testing::HasSubstr;
 const fs::path kHeads = fs::path(INGOT_TEST_DATA) / "heads";
 
 struct Case {
-  std::string file, device;
+  std::string file, device;  // device: also "halves", a GPU with f16 activations
 };
 
 std::vector<Case> cases() {
@@ -30,7 +31,8 @@ std::vector<Case> cases() {
     const bool is_model = entry.path().extension() == ".gguf" || fs::exists(entry.path() / "expected.json");
     if (!is_model) continue;
     for (const char* device : {"ref", "cpu"}) all.push_back({entry.path().filename(), device});
-    if (has_cuda) all.push_back({entry.path().filename(), "cuda"});
+    for (const char* device : {"cuda", "halves"})
+      if (has_cuda) all.push_back({entry.path().filename(), device});
   }
   std::ranges::sort(all, {}, [](const Case& c) { return c.file + c.device; });
   return all;
@@ -51,7 +53,7 @@ struct Expected {
 };
 
 RunnerOptions head_options(const std::string& file, const std::string& device) {
-  RunnerOptions options{.backend = {.device = device,
+  RunnerOptions options{.backend = {.device = device == "halves" ? "cuda" : device,
                                     .n_threads = 2,
                                     .activations = device == "cuda" ? "f32" : "",
                                     .deterministic = device == "cpu"},
@@ -72,29 +74,9 @@ class Text {
     for (int i = 0; i < 40; ++i) blocks_.push_back(first_block + i);
   }
   // Computes the next n tokens. Samples and returns the token after them.
-  int32_t read(int n) {
-    std::vector<int32_t> positions(n);
-    std::iota(positions.begin(), positions.end(), n_read_);
-    const std::vector<int32_t> q_start = {0, n}, kv_len = {n_read_ + n}, logit_rows = {n - 1},
-                               no_state = {n_read_ > 0 ? state_ : -1}, state = {state_};
-    const SamplingParams greedy{.temperature = 0};
-    Batch batch{.tokens = tokens_.subspan(n_read_, n),
-                .positions = positions,
-                .q_start = q_start,
-                .kv_len = kv_len,
-                .block_table = blocks_,
-                .max_blocks = static_cast<int>(blocks_.size()),
-                .logit_rows = logit_rows};
-    if (runner_.info().n_states > 0) batch.state_in = no_state, batch.state_out = state;
-    runner_.forward(batch);
-    const SampleRow row{.params = &greedy, .position = n_read_ + n};
-    runner_.sample(std::span(&row, 1));
-    n_read_ += n, n_last_ = n;
-    std::vector<int32_t> next(tokens_.begin() + n_read_ - n + 1, tokens_.begin() + n_read_);
-    next.push_back(n_read_ < static_cast<int>(tokens_.size()) ? tokens_[n_read_] : drawn_token(0));
-    runner_.follow(next);
-    return runner_.wait()[0].token;
-  }
+  int32_t read(int n) { return step(n, {}).front(); }
+  // Computes the next token and n drafts, of which n_right are right. Returns the token after each of them.
+  std::vector<int32_t> verify(int n, int n_right) { return step(1 + n, n_right); }
   DraftRow row(int position, int n) const {
     return {.row = position - (n_read_ - n_last_), .position = position, .blocks = blocks_, .n = n};
   }
@@ -107,6 +89,36 @@ class Text {
   int n_read() const { return n_read_; }
 
  private:
+  std::vector<int32_t> step(int n, std::optional<int> n_right) {
+    std::vector<int32_t> positions(n);
+    std::iota(positions.begin(), positions.end(), n_read_);
+    std::vector<int32_t> logit_rows = {n - 1};
+    if (n_right) logit_rows.resize(n), std::iota(logit_rows.begin(), logit_rows.end(), 0);
+    const std::vector<int32_t> q_start = {0, n}, kv_len = {n_read_ + n}, no_state = {n_read_ > 0 ? state_ : -1},
+                               state = {state_};
+    const SamplingParams greedy{.temperature = 0};
+    Batch batch{.tokens = tokens_.subspan(n_read_, n),
+                .positions = positions,
+                .q_start = q_start,
+                .kv_len = kv_len,
+                .block_table = blocks_,
+                .max_blocks = static_cast<int>(blocks_.size()),
+                .logit_rows = logit_rows};
+    if (runner_.info().n_states > 0) batch.state_in = no_state, batch.state_out = state;
+    runner_.forward(batch);
+    std::vector<SampleRow> rows;
+    for (const int32_t at : logit_rows) rows.push_back({.params = &greedy, .position = n_read_ + at + 1});
+    runner_.sample(rows);
+    n_read_ += n, n_last_ = n;
+    std::vector<int32_t> next(tokens_.begin() + n_read_ - n + 1, tokens_.begin() + n_read_);
+    next.push_back(n_read_ < static_cast<int>(tokens_.size()) ? tokens_[n_read_] : drawn_token(0));
+    for (int i = n_right.value_or(n); i < n; ++i) next[i] = drawn_token(i);
+    runner_.follow(next);
+    std::vector<int32_t> drawn;
+    for (const Sampled& one : runner_.wait()) drawn.push_back(one.token);
+    return drawn;
+  }
+
   Ranks& runner_;
   const std::span<const int32_t> tokens_;
   std::vector<int32_t> blocks_;
@@ -149,7 +161,7 @@ TEST_P(DraftHeads, EqualThePublishedCode) {
     EXPECT_EQ(next, expected.next);
     logits.resize(expected.logits.size());
     const double error = largest_difference(logits, expected.logits);
-    EXPECT_LT(error, GetParam().device == "cuda" ? 0.02 : 1e-4) << chunk;
+    EXPECT_LT(error, GetParam().device == "halves" ? 0.05 : GetParam().device == "cuda" ? 0.02 : 1e-4) << chunk;
     RecordProperty(fmt::format("error_{}", chunk), fmt::format("{:.1e}", error));
     const DraftRow last = text.row(n - 1, 4);
     EXPECT_EQ(guesses_of(runner, std::span(&last, 1)), expected.guesses) << chunk;
@@ -174,6 +186,24 @@ TEST_P(DraftHeads, LateEntriesGiveTheSameGuesses) {
     }
     const DraftRow last = text.row(n - 1, 4);
     EXPECT_EQ(guesses_of(runner, std::span(&last, 1)), expected.guesses) << chunk;
+  }
+}
+
+// The head guesses after a step that verifies drafts, of which the last ones are wrong. A GPU begins such a guess
+// before the host asks for it.
+TEST_P(DraftHeads, GuessAfterWrongDrafts) {
+  const Expected expected(GetParam().file);
+  Ranks runner = load_head(GetParam().file, head_options(GetParam().file, GetParam().device));
+  const int n = static_cast<int>(expected.tokens.size()), n_vocab = runner.info().n_vocab;
+  for (const int n_wrong : {0, 1, 3}) {
+    std::vector<int32_t> tokens = expected.tokens;
+    for (int i = 0; i < n_wrong; ++i) tokens.push_back((expected.next + 1 + i) % n_vocab);
+    Text text(runner, tokens, 0);
+    text.read(n - 3);  // plain steps, whose entries are still missing
+    text.read(1);
+    EXPECT_EQ(text.verify(1 + n_wrong, 1)[1], expected.next) << n_wrong;
+    const DraftRow last = text.row(n - 1, 4);
+    EXPECT_EQ(guesses_of(runner, std::span(&last, 1)), expected.guesses) << n_wrong;
   }
 }
 

@@ -109,6 +109,7 @@ class CudaBackend final : public Backend, public RecordedSteps {
   void matmul_add(Tensor residual, Tensor x, const Weight& w, Tensor bias) override;
   void norm_matmul(Tensor y, Tensor x, Tensor normed, const NormArgs& args, const Weight& w, Tensor bias) override;
   void plain_layers(const PlainLayersBlock& block) override;
+  void draft_input(const DraftInputBlock& block) override;
 
   // ranks/ranks_ops.cc
   void connect(std::shared_ptr<Communicator> ranks) override;
@@ -201,6 +202,7 @@ class CudaBackend final : public Backend, public RecordedSteps {
   void order_rows(const cuda::ExpertMatmul& m);
   bool groups_experts(const cuda::PackedWeight& w) const;
   void launch_tiles(cuda::ExpertMatmul m);
+  bool has_room_for_graph(const Program& program) const;
   std::optional<GraphKey> key_of(const Program& program, const Batch& batch) const;
   void start(const Batch& batch, const Padding& padding, int most_kv);  // begin for a padded step
   void share_drawn_tokens(const Batch& batch);
@@ -219,7 +221,7 @@ class CudaBackend final : public Backend, public RecordedSteps {
   std::vector<std::vector<char>> downloaded(const std::vector<Written>& places);
   void drop_graphs();
   void mark_graphs_stale();
-  void sample_greedy(const Tensor& logits);
+  void sample_greedy(const Tensor& logits, bool has_logprobs);
   void sample_rows(const Tensor& logits);
   void copy_draws(void* to, const void* from, size_t bytes);
   void collect_draws();

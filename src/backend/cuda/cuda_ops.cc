@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "backend/cuda/cuda_backend.h"
+#include "backend/cuda/draft_input.h"
 #include "backend/cuda/matmul/qkv_end.h"
 
 namespace ingot {
@@ -321,6 +322,17 @@ const void* CudaBackend::grid_kernel(const cuda::LayersStep& step) {
 std::unique_ptr<cuda::LayersStep> CudaBackend::layers_step_of(const PlainLayersBlock& b, int n_tokens) {
   if (act_ != DType::kF16 || deterministic_) return nullptr;
   return cuda::layers_step(b, view_of(*b.attention[0].kv), device_batch_.view(), n_tokens);
+}
+
+// One launch for the embedding and the norms, one for the projection.
+void CudaBackend::draft_input(const DraftInputBlock& b) {
+  const Tensor x = b.x.slice_rows(0, n_tokens_), pair = b.pair.slice_rows(0, n_tokens_),
+               hidden = b.hidden ? b.hidden.slice_rows(0, n_tokens_) : x;
+  if (!cuda::can_draft_pair(b, pair, hidden)) return Backend::draft_input(b);
+  ready(b.table);
+  cuda::draft_pair(b, pair, hidden, device_batch_.view().tokens, device_);
+  check_launch("draft_pair");
+  matmul(x, pair, b.project, {});
 }
 
 void CudaBackend::plain_layers(const PlainLayersBlock& b) {

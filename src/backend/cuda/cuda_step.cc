@@ -28,7 +28,9 @@ namespace {
 constexpr int kBuckets[] = {1, 2, 4, cuda::kMaxClusterTokens, 8, 16, 24, 32, 48, 64, 96, 128, 160, 192, 224, 256};
 constexpr int kClusterBucket = cuda::kMaxClusterTokens;  // only of programs that run on clusters
 constexpr int kMaxRecordedTokens = 8;  // tokens of one sequence
-constexpr size_t kMaxGraphs = 48;
+constexpr int kMaxGraphs = 48;         // of a program
+constexpr int kMaxHeadGraphs = 12;     // of a program of a draft head, which guesses for few sequences
+constexpr int kMaxHeadSequences = 8;
 // A recorded step plans attention for contexts up to one of these lengths, but not beyond the longest possible context.
 // Steps of one token change at some of the longer lengths from the cluster to the grid, and from the grid to single
 // kernels.
@@ -130,6 +132,11 @@ std::optional<CudaBackend::GraphKey> CudaBackend::key_of(const Program& program,
                   useful_context(program, n_seqs, q_len, context_of(longest(batch), limits_.max_kv_len))};
 }
 
+bool CudaBackend::has_room_for_graph(const Program& program) const {
+  const auto n = std::ranges::count_if(graphs_, [&](const auto& graph) { return graph.first.program == program.id; });
+  return n < (program.has_pair ? kMaxHeadGraphs : kMaxGraphs);
+}
+
 void CudaBackend::run(const Program& program, const Batch& batch) {
   device_.make_current();
   const std::optional<GraphKey> key = key_of(program, batch);
@@ -146,7 +153,7 @@ void CudaBackend::run(const Program& program, const Batch& batch) {
   const auto known = graphs_.find(*key);
   if (known == graphs_.end() || known->second.exec == nullptr) {  // null: the recording failed
     run_blocks(program);
-    if (graphs_.size() < kMaxGraphs) capture(graphs_[*key], program);  // while the device works on the step
+    if (has_room_for_graph(program)) capture(graphs_[*key], program);  // while the device works on the step
     return;
   }
   Graph& graph = known->second;
@@ -207,12 +214,12 @@ void CudaBackend::prepare_program(const Program& program) {
   meet_ranks();
   const size_t before = available_bytes();
   size_t n_graphs = 0;
-  const int most = most_sequences(limits_, 1);
+  const int most = std::min(most_sequences(limits_, 1), program.has_pair ? kMaxHeadSequences : INT_MAX);
   const bool on_clusters = cluster_programs_.contains(program.id);
   const auto record = [&](int n_seqs, int q_len, int most_kv, bool runs_first) {
     const int context = useful_context(program, n_seqs, q_len, std::min(most_kv, limits_.max_kv_len));
     const GraphKey key{program.id, n_seqs, q_len, context};
-    if (graphs_.contains(key) || graphs_.size() >= kMaxGraphs) return;
+    if (graphs_.contains(key) || !has_room_for_graph(program)) return;
     start({}, padding_of(program, n_seqs, q_len, n_seqs * q_len), context);
     if (runs_first) run_blocks(program);
     capture(graphs_[key], program);

@@ -26,26 +26,23 @@ void with_packs(int n_packs, F&& start) {
                            : start(std::integral_constant<int, kMaxPacks>(), threads);
 }
 
-// row: [4 * n_packs], written by the previous kernel; weight: [4 * n_packs]. Elements past the row become 0.
+// row: [4 * n_packs]. Elements past the row become 0.
 template <int kPacks>
-__device__ __forceinline__ void rms_row(float4 (&normed)[kPacks], const float* row, int n_packs, const float* weight,
-                                        float eps) {
-  __shared__ float sums[kPackThreads / 32];
-  let_next_start();
-  float4 scales[kPacks];
+__device__ __forceinline__ void load_packs(float4 (&packs)[kPacks], const float* row, int n_packs) {
 #pragma unroll
   for (int j = 0; j < kPacks; ++j) {
     const int i = threadIdx.x + j * blockDim.x;
-    scales[j] = i < n_packs ? reinterpret_cast<const float4*>(weight)[i] : float4{};
+    packs[j] = i < n_packs ? reinterpret_cast<const float4*>(row)[i] : float4{};
   }
-  wait_for_previous();
+}
+
+// sums: [kPackThreads / 32] in shared memory.
+template <int kPacks>
+__device__ __forceinline__ void rms_packs(float4 (&normed)[kPacks], const float4 (&scales)[kPacks], int n_packs,
+                                          float eps, float* sums) {
   float squares = 0;
 #pragma unroll
-  for (int j = 0; j < kPacks; ++j) {
-    const int i = threadIdx.x + j * blockDim.x;
-    const float4 v = normed[j] = i < n_packs ? reinterpret_cast<const float4*>(row)[i] : float4{};
-    squares += v.x * v.x + v.y * v.y + v.z * v.z + v.w * v.w;
-  }
+  for (const float4 v : normed) squares += v.x * v.x + v.y * v.y + v.z * v.z + v.w * v.w;
   squares = warp_sum(squares);
   if (threadIdx.x % 32 == 0) sums[threadIdx.x / 32] = squares;
   __syncthreads();
@@ -59,10 +56,27 @@ __device__ __forceinline__ void rms_row(float4 (&normed)[kPacks], const float* r
   }
 }
 
+// row: written by the previous kernel; weight: [4 * n_packs].
+template <int kPacks>
+__device__ __forceinline__ void rms_row(float4 (&normed)[kPacks], const float* row, int n_packs, const float* weight,
+                                        float eps) {
+  __shared__ float sums[kPackThreads / 32];
+  let_next_start();
+  float4 scales[kPacks];
+  load_packs(scales, weight, n_packs);
+  wait_for_previous();
+  load_packs(normed, row, n_packs);
+  rms_packs(normed, scales, n_packs, eps, sums);
+}
+
+__device__ __forceinline__ void store4(float* to, float4 v) { *reinterpret_cast<float4*>(to) = v; }
+
 __device__ __forceinline__ uint2 halves_of(float4 v) {
   const half2 low = __halves2half2(from_float<half>(v.x), from_float<half>(v.y));
   const half2 high = __halves2half2(from_float<half>(v.z), from_float<half>(v.w));
   return make_uint2(bits_of(low), bits_of(high));
 }
+
+__device__ __forceinline__ void store4(half* to, float4 v) { *reinterpret_cast<uint2*>(to) = halves_of(v); }
 
 }  // namespace ingot::cuda

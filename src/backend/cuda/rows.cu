@@ -69,9 +69,6 @@ __global__ void norm_kernel(Y* y, int64_t y_stride, const X* x, int64_t x_stride
   for (int64_t i = threadIdx.x + int64_t{kKept} * blockDim.x; i < dim; i += blockDim.x) write(i, to_float(row[i]));
 }
 
-__device__ __forceinline__ void store4(float* to, float4 v) { *reinterpret_cast<float4*>(to) = v; }
-__device__ __forceinline__ void store4(half* to, float4 v) { *reinterpret_cast<uint2*>(to) = halves_of(v); }
-
 // The same without mean and bias. Most models have rows that rms_row() takes, and in steps with few rows the other
 // kernels wait for this one.
 template <class Y, int kPacks>

@@ -47,7 +47,10 @@ cudaEvent_t StepClock::record() {
   return event;
 }
 
-void StepClock::begin(int n_tokens, int n_seqs) { steps_.push_back({record(), nullptr, n_tokens, n_seqs}); }
+void StepClock::begin(int n_tokens, int n_seqs) {
+  end();  // of a step without draws
+  steps_.push_back({record(), nullptr, n_tokens, n_seqs});
+}
 
 void StepClock::end() {
   if (!steps_.empty() && steps_.back().end == nullptr) steps_.back().end = record();

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 
 namespace ingot {
 namespace {
@@ -9,7 +10,7 @@ namespace {
 constexpr double kLeastFirstGain = .05;  // a first draft that is right less often is not considered
 constexpr double kLeastSorted = 1.03;    // required of uneven over even drafts, because gains are estimates
 constexpr int64_t kEnough = 2;           // measurements until a bucket counts as known
-constexpr int64_t kForgotten = 512;      // measurements expire after this many steps without a new one
+constexpr int64_t kForgotten = 512;      // see is_recent
 constexpr int64_t kFirstWait = 4;        // see is_due; doubled by each measurement, up to 6 times
 constexpr double kAssumedShare = .2;     // assumed cost of a draft, in row times of a step without drafts
 
@@ -19,7 +20,12 @@ double DraftLengths::Times::least() const {
   return *std::min_element(last.begin(), last.begin() + std::min<int64_t>(n, static_cast<int64_t>(last.size())));
 }
 
-bool DraftLengths::is_recent(const Times& times) const { return times.n > 0 && n_steps_ - times.when <= kForgotten; }
+// A measurement expires after kForgotten steps without a new one. A slow step is measured less often, so that
+// measurements take a small share of the time.
+bool DraftLengths::is_recent(const Times& times) const {
+  return times.n > 0 && (n_steps_ - times.when <= kForgotten ||
+                         seconds_ - times.when_seconds <= static_cast<double>(kForgotten) * times.least());
+}
 
 bool DraftLengths::is_known(const Times& times) const { return times.n >= kEnough && is_recent(times); }
 
@@ -44,10 +50,10 @@ void DraftLengths::add_step(const StepShape& step, double seconds, bool made_ahe
   if (made_ahead) return;
   Times& times = step.n_rows <= step.n_seqs ? plain_[bucket_of(step.n_seqs)]
                                             : (step.is_even ? even_ : uneven_)[bucket_of(step.n_rows)];
-  ++n_steps_;
+  ++n_steps_, seconds_ += seconds;
   if (!is_recent(times)) times.n = 0;
   times.last[static_cast<size_t>(times.n++) % times.last.size()] = seconds;
-  times.when = n_steps_;
+  times.when = n_steps_, times.when_seconds = seconds_;
 }
 
 // The time of a step without drafts. If the time is not known, derives a lower bound from the known times. A step takes
@@ -105,17 +111,23 @@ double DraftLengths::most_rows(int n_seqs) const {
   return 2 * known;
 }
 
+// Even if all drafts are right, a step is not worth its time if a smaller step takes less time for each token.
 int DraftLengths::most_drafts(int n_rows) const {
+  constexpr double kSlightlyMore = 1.05;  // less may be noise
   const double plain = plain_seconds(1).value_or(0);
   const auto can_pay = [&](size_t at) {
     return least_improvement_ * share_of_time() * even_[at].least() < number_of(at) * plain;
   };
   const double all = max_drafts_ + n_rows;
-  double most = most_rows(1), before_cliff = all;  // the cliff: the least number that does not pay, beyond all that do
+  double most = most_rows(1), best = std::numeric_limits<double>::infinity();  // best: least seconds for a row
+  double before_cliff = all;  // the cliff: the least number that is not worth its time, beyond all that are
   for (size_t at = bucket_of(n_rows) + 1; at < even_.size(); ++at) {
-    if (is_recent(even_[at]) && can_pay(at)) {
+    if (!is_recent(even_[at])) continue;
+    const double of_row = even_[at].least() / number_of(at);
+    if (can_pay(at) && of_row < kSlightlyMore * best) {
       most = std::max(most, 2 * number_of(at));
       before_cliff = all;
+      best = std::min(best, of_row);
     } else if (is_known(even_[at])) {
       before_cliff = std::min(before_cliff, number_of(at) - 1);
     }
@@ -130,19 +142,26 @@ bool DraftLengths::is_due(int n_seqs) const {
   return times.n > 0 && n_steps_ - times.when >= kFirstWait << std::min<int64_t>(times.n, 6);
 }
 
-// Compares the time of a row, with making its draft, with that of a token in a step with drafts. The first draft costs
+void DraftLengths::add_speedup(double plain_seconds, double seconds) {
+  constexpr double kLastStep = 1.0 / 64;
+  plain_sum_ += kLastStep * (plain_seconds - plain_sum_);
+  sum_ += kLastStep * (seconds - sum_);
+}
+
+// Compares the time of a row, with making its draft, with the time that drafts need for a token. The first draft costs
 // more than others, for example because the draft model's weights are no longer cached, so the first draft does not
 // count.
 double DraftLengths::least_gain(int n_rows, int n) const {
-  constexpr double kSpeedup = 1.2;  // by drafts
+  constexpr double kLeastSpeedup = 1.2, kMostSpeedup = 3;
+  const double speedup = sum_ > 0 ? std::clamp(plain_sum_ / sum_, kLeastSpeedup, kMostSpeedup) : kLeastSpeedup;
   const std::optional<double> plain = plain_seconds(1);
   if (!plain || *plain <= 0) return 1;
   const size_t several = bucket_of(n_rows + 1) + 1;
   if (std::none_of(even_.begin() + several, even_.end(), [&](const Times& times) { return is_known(times); }))
-    return kSpeedup * kAssumedShare;
+    return speedup * kAssumedShare;
   const auto seconds = [&](int n_drafts) { return *seconds_of({1, n_rows + n_drafts}); };
   const double usual = (seconds(4) - seconds(1)) / 3;
-  return kSpeedup * std::max(usual, n > 1 ? seconds_of_row(n_rows + n) : 0.0) / *plain;
+  return speedup * std::max(usual, n > 1 ? seconds_of_row(n_rows + n) : 0.0) / *plain;
 }
 
 // The time that this row costs, if it costs more than others: for example, a GPU replays only steps with few rows. The

@@ -51,6 +51,8 @@ class DraftLengths {
   // Records the time of a completed step. made_ahead: its drafts were made during the last step, so this time does not
   // contain them.
   void add_step(const StepShape& step, double seconds, bool made_ahead = false);
+  // Records how long a step with drafts of one sequence took, and how long steps without drafts would have taken.
+  void add_speedup(double plain_seconds, double seconds);
   // Whether the proposer makes drafts ahead (Proposer::think_ahead) in the next steps.
   void set_ahead(bool thinks_ahead) { thinks_ahead_ = thinks_ahead; }
   // Sets n_chosen of all offers. n_rows: rows of the step without drafts. n_seqs: sequences that get a token from the
@@ -76,6 +78,7 @@ class DraftLengths {
     std::array<double, 4> last{};
     int64_t n = 0;      // measured
     int64_t when = 0;   // step number of the last measurement
+    double when_seconds = 0;  // and the time of all steps until then
     double least() const;
   };
   using Curve = std::array<Times, 128>;  // indexed by bucket_of(number of sequences or rows)
@@ -98,7 +101,9 @@ class DraftLengths {
   // share of the time in the curves.
   double ahead_ = kHopedShare;
   bool thinks_ahead_ = false;
+  double plain_sum_ = 0, sum_ = 0;  // weighted sums of add_speedup(), mostly of the last steps
   int64_t n_steps_ = 0;
+  double seconds_ = 0;  // of all steps
   std::vector<std::pair<double, DraftOffer*>> order_;
 };
 

@@ -8,14 +8,63 @@ namespace {
 
 constexpr int kThreads = 256;
 
+constexpr int kEach = 16;  // logits of a thread
+
+// The largest of a block's logits, and the sum of exp(logit - largest). Sums are over fixed shares, in a fixed order.
+__device__ RowArgmax::Part part_of(const float (&logits)[kEach], float* shared /* [2, warps] */) {
+  float largest = -INFINITY, sum = 0;
+#pragma unroll
+  for (const float v : logits) largest = fmaxf(largest, v);
+  const int warp = static_cast<int>(threadIdx.x) / 32;
+#pragma unroll
+  for (int s = 16; s > 0; s /= 2) largest = fmaxf(largest, __shfl_xor_sync(0xFFFFFFFFu, largest, s));
+  if (threadIdx.x % 32 == 0) shared[warp] = largest;
+  __syncthreads();
+#pragma unroll
+  for (int w = 0; w < kThreads / 32; ++w) largest = fmaxf(largest, shared[w]);
+  const float base = isinf(largest) ? 0.0f : largest;
+#pragma unroll
+  for (const float v : logits) sum += __expf(v - base);
+#pragma unroll
+  for (int s = 16; s > 0; s /= 2) sum += __shfl_xor_sync(0xFFFFFFFFu, sum, s);
+  if (threadIdx.x % 32 == 0) shared[kThreads / 32 + warp] = sum;
+  __syncthreads();
+  sum = 0;
+#pragma unroll
+  for (int w = 0; w < kThreads / 32; ++w) sum += shared[kThreads / 32 + w];
+  return {base, sum};
+}
+
+// The logarithm of the largest logit's probability.
+__device__ float logprob_of(const RowArgmax& row, int n_blocks, Key most) {
+  const float largest = logit_of(most);
+  float sum = 0;
+  for (int i = 0; i < n_blocks; ++i) {
+    const volatile RowArgmax::Part& part = row.parts[i];
+    sum += part.sum * expf(part.largest - largest);
+  }
+  return -logf(sum);
+}
+
 // The last block of a row writes the result, also for the host, and clears the counters. A memset and a copy instead
 // made a step about 5 us longer.
-__global__ void argmax_kernel(Key* best, Key* copy, RowArgmax* rows, const float* logits, int64_t stride, int64_t n) {
+__global__ void argmax_kernel(Key* best, Key* copy, float* logprobs, RowArgmax* rows, const float* logits,
+                              int64_t stride, int64_t n) {
+  __shared__ float shared[2 * kThreads / 32];
   const float* row = logits + blockIdx.y * stride;
   RowArgmax& all = rows[blockIdx.y];
+  const int64_t first = int64_t{blockIdx.x} * kThreads * kEach + threadIdx.x;
+  float own[kEach];
   Key most = 0;
-  for (int64_t i = int64_t{blockIdx.x} * kThreads + threadIdx.x; i < n; i += int64_t{gridDim.x} * kThreads) {
-    const Key key = key_of(row[i], i);
+#pragma unroll
+  for (int j = 0; j < kEach; ++j) {
+    const int64_t i = first + j * kThreads;
+    own[j] = i < n ? row[i] : -INFINITY;
+  }
+#pragma unroll
+  for (int j = 0; j < kEach; ++j) {
+    const int64_t i = first + j * kThreads;
+    const Key key = i < n ? key_of(own[j], i) : 0;
     most = key > most ? key : most;
   }
 #pragma unroll
@@ -24,11 +73,17 @@ __global__ void argmax_kernel(Key* best, Key* copy, RowArgmax* rows, const float
     most = other > most ? other : most;
   }
   if (threadIdx.x % 32 == 0 && most != 0) atomicMax(&all.most, most);
+  if (logprobs != nullptr) {
+    const RowArgmax::Part part = part_of(own, shared);
+    if (threadIdx.x == 0) all.parts[blockIdx.x] = part;
+  }
   __threadfence();
   __syncthreads();
   if (threadIdx.x != 0 || atomicAdd(&all.n_blocks, 1u) != gridDim.x - 1) return;
   __threadfence();
-  best[blockIdx.y] = copy[blockIdx.y] = atomicExch(&all.most, Key{0});
+  most = atomicExch(&all.most, Key{0});
+  best[blockIdx.y] = copy[blockIdx.y] = most;
+  if (logprobs != nullptr) logprobs[blockIdx.y] = logprob_of(all, static_cast<int>(gridDim.x), most);
   all.n_blocks = 0;
 }
 
@@ -67,9 +122,17 @@ void upload_batch(int32_t* to, const int32_t* from, int64_t n, const DrawnTokens
       reinterpret_cast<int4*>(to), reinterpret_cast<const int4*>(from), quads, tokens, writes);
 }
 
-void argmax_rows(Key* best, Key* copy, RowArgmax* rows, const Tensor& logits, Device& device) {
-  const dim3 grid(blocks_for(logits.cols, kThreads * 16), static_cast<unsigned>(logits.rows));
-  argmax_kernel<<<grid, kThreads, 0, device.stream()>>>(best, copy, rows, logits.f32(), logits.stride, logits.cols);
+namespace {
+dim3 argmax_grid(const Tensor& logits) {
+  return {blocks_for(logits.cols, kThreads * kEach), static_cast<unsigned>(logits.rows)};
+}
+}  // namespace
+
+bool can_argmax_logprob(const Tensor& logits) { return argmax_grid(logits).x <= kMaxArgmaxBlocks; }
+
+void argmax_rows(Key* best, Key* copy, float* logprobs, RowArgmax* rows, const Tensor& logits, Device& device) {
+  argmax_kernel<<<argmax_grid(logits), kThreads, 0, device.stream()>>>(best, copy, logprobs, rows, logits.f32(),
+                                                                       logits.stride, logits.cols);
 }
 
 }  // namespace ingot::cuda

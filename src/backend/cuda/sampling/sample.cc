@@ -26,13 +26,15 @@ bool has_penalties(const SamplingParams& p) {
   return p.penalty_window != 0 && (p.repetition_penalty != 1 || p.presence_penalty != 0 || p.frequency_penalty != 0);
 }
 
-// Whether the drawn token is the one with the largest raw logit.
+// Whether the drawn token is the one with the largest raw logit, without the log-probabilities of other tokens.
 bool is_plain_greedy(const SampleRow& row) {
   if (row.unwanted) return true;
   const SamplingParams& p = *row.params;
   return p.temperature == 0 && !needs_stages(p) && !has_penalties(p) && p.logit_bias.empty() && row.mask == nullptr &&
-         p.n_logprobs < 0;
+         p.n_logprobs <= 0;
 }
+
+bool wants_logprob(const SampleRow& row) { return !row.unwanted && row.params->n_logprobs >= 0; }
 
 bool is_for_host(const SampleRow& row) {
   CHECK_LE(row.params->n_logprobs, cuda::kMaxTop);
@@ -106,9 +108,12 @@ void CudaBackend::sample(const Tensor& logits, std::span<const SampleRow> rows) 
     return;
   }
   CHECK_LE(static_cast<int64_t>(rows.size()), logits.rows);
-  greedy_ = std::all_of(rows.begin(), rows.end(), is_plain_greedy);
+  // In batch-invariant steps, draw.cu computes all log-probabilities, whatever the other rows of the batch need.
+  const bool has_logprobs = std::ranges::any_of(rows, wants_logprob);
+  greedy_ = std::ranges::all_of(rows, is_plain_greedy) &&
+            (!has_logprobs || (!deterministic_ && cuda::can_argmax_logprob(logits)));
   try {
-    greedy_ ? sample_greedy(logits) : sample_rows(logits);
+    greedy_ ? sample_greedy(logits, has_logprobs) : sample_rows(logits);
   } catch (...) {
     rows_.clear(), host_rows_.clear();  // as if nothing was drawn
     throw;
@@ -119,13 +124,15 @@ void CudaBackend::sample(const Tensor& logits, std::span<const SampleRow> rows) 
   check(cudaEventRecord(drawn_event_, device_.stream()), "cudaEventRecord");
 }
 
-void CudaBackend::sample_greedy(const Tensor& logits) {
+// The pinned memory: the keys, then the log-probabilities.
+void CudaBackend::sample_greedy(const Tensor& logits, bool has_logprobs) {
   const size_t n = rows_.size(), before = argmax_.size();
   auto* best = static_cast<cuda::Key*>(grown(best_, n * sizeof(cuda::Key)));
-  auto* copy = static_cast<cuda::Key*>(grown(sampled_, n * sizeof(cuda::Key), cuda::Place::kPinned));
+  auto* copy = static_cast<cuda::Key*>(grown(sampled_, n * (sizeof(cuda::Key) + sizeof(float)), cuda::Place::kPinned));
+  auto* logprobs = has_logprobs ? reinterpret_cast<float*>(copy + n) : nullptr;
   auto* rows = static_cast<cuda::RowArgmax*>(grown(argmax_, n * sizeof(cuda::RowArgmax)));
   if (argmax_.size() != before) check(cudaMemsetAsync(rows, 0, argmax_.size(), device_.stream()), "cudaMemsetAsync");
-  cuda::argmax_rows(best, copy, rows, logits.slice_rows(0, static_cast<int64_t>(n)), device_);
+  cuda::argmax_rows(best, copy, logprobs, rows, logits.slice_rows(0, static_cast<int64_t>(n)), device_);
   check_launch("argmax_rows");
 }
 
@@ -216,8 +223,12 @@ void CudaBackend::collect_draws() {
   std::vector<Sampled>& sampled = drawn_;
   sampled.resize(rows_.size());
   if (greedy_) {
-    for (size_t i = 0; i < sampled.size(); ++i)
-      sampled[i].token = token_of(static_cast<const cuda::Key*>(sampled_.data())[i]);
+    const auto* keys = static_cast<const cuda::Key*>(sampled_.data());
+    const auto* logprobs = reinterpret_cast<const float*>(keys + sampled.size());
+    for (size_t i = 0; i < sampled.size(); ++i) {
+      sampled[i].token = token_of(keys[i]);
+      if (wants_logprob(rows_[i])) sampled[i].logprob = logprobs[i];
+    }
     return;
   }
   const auto* drawn = static_cast<const cuda::RowDrawn*>(sampled_.data());
