@@ -96,6 +96,8 @@ class Backend {
   // Runs some of the program's blocks. The ranges of a step are passed in order; the first range starts at block 0.
   void run_part(const Program& program, const Batch& batch, BlockRange range);
   virtual bool overlaps() const { return false; }  // run and sample return before the device has finished
+  // Between runs: copies before the next run(), copy() or download() begins.
+  virtual void copy_before_run(Tensor y /* out f32 [n, dim] */, Tensor x /* f32 [n, dim] */) { copy(y, x); }
   virtual void synchronize() {}                    // waits for the ops so far
   virtual void sample(const Tensor& logits /* [n_logits, n_vocab] */, std::span<const SampleRow> rows);
   virtual std::vector<Sampled> wait();  // the draws of the last sample, in row order

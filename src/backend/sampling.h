@@ -77,6 +77,7 @@ struct SampleRow {
   const uint32_t* mask = nullptr;    // bit i of [ceil(n_vocab / 32)]: token i is allowed; null: all tokens are
   bool unwanted = false;             // the request is gone, so the drawn token does not matter
   float* mirostat_mu = nullptr;      // with Mirostat: its state, 2 * tau at first, which the draw changes
+  bool estimates_logprob = false;    // the log-probability may be less exact, and depend on the batch
 };
 
 struct TokenLogprob {

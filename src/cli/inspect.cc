@@ -106,7 +106,7 @@ struct Planner {
         config(checkpoint.config()),
         weights(weight_bytes(*source, config, *backend)) {
     const DraftHeadFile head = find_mtp_head(*source, config);
-    if (!head || !runs_unasked(config, *backend)) return;
+    if (!head) return;
     config.draft_head = head.config;
     weights += head_bytes(head, *backend);
   }

@@ -200,7 +200,8 @@ class Engine {
   GoesOn gate_of(const Sequence& sequence) const;
   size_t n_worth_verifying(const Sequence& sequence) const;
   void add_yield(Sequence& sequence, int n_drafts, int n_right);
-  void try_again(Sequence& sequence, DraftOffer& offer, int n_seqs, int n_rows);
+  void drop_untried_drafts(int n_rows);
+  void try_again(int n_seqs, int n_rows);
   void judge_trial(Sequence& sequence, bool was_right);
   bool asks_now(const Sequence& sequence, int n) const;
   bool begin_guess(Sequence& sequence, int n);
@@ -249,6 +250,7 @@ class Engine {
   double next_trial_ = 0;                  // none is made before these decode_seconds_, except soon after a right guess
   std::array<double, kMaxDrafts> least_gains_{};  // of the step's drafts (DraftLengths)
   int n_unguessed_ = 0;                    // tokens since the last guess of any costly proposer
+  int trial_steps_ = 0;                    // steps of several sequences that the trial in progress still has
   int first_trial_ = kShortestTrialWait;   // trial_wait of a new sequence
   std::vector<DraftOffer> offers_;         // within choose_drafts: of the decoding sequences with a proposer,
   std::vector<Sequence*> offering_;        // and those sequences; null: the sequence has failed

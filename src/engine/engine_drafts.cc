@@ -123,7 +123,8 @@ bool Engine::choose_drafts() {
   draft_lengths_.set_ahead(depth_ > 1 && n_seqs == 1 && thinks_ahead);
   if (!reads_prompt) {
     draft_lengths_.choose(offers_, n_seqs, n_rows);
-    for (size_t i = 0; i < offering_.size(); ++i) try_again(*offering_[i], offers_[i], n_seqs, n_rows);
+    if (n_seqs > 1) drop_untried_drafts(n_rows);
+    try_again(n_seqs, n_rows);
     let_costly_guess_grow(n_seqs, n_rows);
   }
   has_drafts |= std::ranges::any_of(offers_, [](const DraftOffer& o) { return o.n_chosen > 0; });
@@ -162,6 +163,14 @@ void Engine::offer_drafts(Sequence& sequence) {
     offer.gains[offer.n] = gain *= sequence.acceptance.of(level_of(sequence.guess, offer.n), of_matches_);
 }
 
+// Steps of several sequences with drafts of a costly proposer are measured in trials. Otherwise, one of these steps
+// would follow whenever the measurements have expired.
+void Engine::drop_untried_drafts(int n_rows) {
+  if (draft_lengths_.has_measured(n_rows)) return;
+  for (size_t i = 0; i < offering_.size(); ++i)
+    if (offering_[i]->request.proposer->is_costly()) offers_[i].n_chosen = 0;
+}
+
 // In a step of one sequence, a costly proposer stops by itself, so it may make more drafts than its mean. This also
 // holds for a trial, unless drafts cannot pay.
 void Engine::let_costly_guess_grow(int n_seqs, int n_rows) {
@@ -175,17 +184,33 @@ void Engine::let_costly_guess_grow(int n_seqs, int n_rows) {
 
 // If a costly proposer's drafts do not pay, it is tried again after next_trial tokens, because the text may have become
 // predictable. A trial of one sequence has several drafts, as far as they are probable. With one draft, the time of the
-// trial would hardly show what a further draft costs: on a GPU, most of the time is the wait for the last token.
-void Engine::try_again(Sequence& sequence, DraftOffer& offer, int n_seqs, int n_rows) {
-  const bool is_due = sequence.n_unguessed >= sequence.next_trial,
-             is_promising = n_seqs == 1 && sequence.next_trial == kTokensAfterARightGuess;
-  sequence.is_trial = sequence.request.proposer->is_costly() && offer.n_chosen == 0 && offer.n > 0 && is_due &&
-                      (is_promising || decode_seconds_ >= next_trial_);
-  if (!sequence.is_trial) return;
-  constexpr int kDraftsOfATrial = 3;
-  offer.n_chosen = n_seqs == 1 ? std::min(offer.n, kDraftsOfATrial) : 1;
-  sequence.trial_can_pay = draft_lengths_.can_pay(n_seqs, n_rows);
-  has_trial_ = true;
+// trial would hardly show what a further draft costs: on a GPU, most of the time is the wait for the last token. A trial
+// of several sequences has one draft of each, in a few steps: the first ones are slow, because the proposer may have to
+// read text, and a GPU records a new kind of step.
+void Engine::try_again(int n_seqs, int n_rows) {
+  constexpr int kDraftsOfATrial = 3, kStepsOfATrial = 4;
+  const auto can_try = [&](size_t i) {
+    return offering_[i]->request.proposer->is_costly() && offers_[i].n_chosen == 0 && offers_[i].n > 0;
+  };
+  const auto is_due = [&](size_t i) {
+    const Sequence& sequence = *offering_[i];
+    const bool is_promising = n_seqs == 1 && sequence.next_trial == kTokensAfterARightGuess;
+    return can_try(i) && sequence.n_unguessed >= sequence.next_trial &&
+           (is_promising || decode_seconds_ >= next_trial_);
+  };
+  bool begins = false;
+  for (size_t i = 0; i < offering_.size(); ++i) begins |= is_due(i);
+  if (n_seqs == 1) trial_steps_ = 0;
+  if (n_seqs > 1 && begins && trial_steps_ == 0) trial_steps_ = kStepsOfATrial;
+  for (size_t i = 0; i < offering_.size(); ++i) {
+    Sequence& sequence = *offering_[i];
+    sequence.is_trial = n_seqs == 1 ? begins : trial_steps_ > 0 && can_try(i);
+    if (!sequence.is_trial) continue;
+    offers_[i].n_chosen = n_seqs == 1 ? std::min(offers_[i].n, kDraftsOfATrial) : 1;
+    sequence.trial_can_pay = draft_lengths_.can_pay(n_seqs, n_rows);
+    has_trial_ = true;
+  }
+  if (has_trial_ && trial_steps_ > 0) --trial_steps_;
 }
 
 // After each failed trial, the wait until the next trial doubles. After a right guess, the next trial comes soon,
@@ -355,11 +380,12 @@ void Engine::add_step_time(const InFlightStep& step, Clock::time_point last) {
 // between requests. One sequence with drafts that can pay is an exception: its trials become rarer anyway, and should
 // not be rare at the start.
 void Engine::rest_after_trial(const InFlightStep& step, double seconds) {
-  constexpr double kLossesToWait = 100;
+  constexpr double kLossesToWait = 200;
   const int n_seqs = step.shape.n_seqs;
   if (n_seqs == 1 && draft_lengths_.can_pay(1, 1)) return;
-  const double lost = seconds - draft_lengths_.seconds_of({n_seqs, n_seqs}).value_or(0);
-  next_trial_ = decode_seconds_ + kLossesToWait * std::max(0.0, lost);
+  const double of_tokens =
+      draft_lengths_.seconds_of({n_seqs, n_seqs}).value_or(0) * std::max(n_seqs, step.stats.n_emitted) / n_seqs;
+  next_trial_ = std::max(next_trial_, decode_seconds_) + kLossesToWait * std::max(0.0, seconds - of_tokens);
 }
 
 // Records the gain by drafts: the time of the step, and the time that steps without drafts would have taken for the

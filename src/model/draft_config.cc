@@ -83,8 +83,6 @@ std::vector<int32_t> tokens_of(const Safetensors& files, const std::string& name
 
 }  // namespace
 
-bool runs_unasked(const Config& model, const Backend& backend) { return backend.is_host() || model.dim >= 2048; }
-
 DraftHeadFile find_mtp_head(WeightSource& source, const Config& model) {
   const auto at = [&](const char* name) { return fmt::format(fmt::runtime(name), model.n_layers); };
   HostTensor found;

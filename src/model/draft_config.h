@@ -48,9 +48,6 @@ struct DraftHeadFile {
 
 // The MTP head among the model's tensors; nothing if the model has none. The source must outlive the result's source.
 DraftHeadFile find_mtp_head(WeightSource& source, const Config& model);
-// Whether an MTP head runs that the user did not ask for. On a GPU, a head that is never right costs a step 15 us: up
-// to 2.7 percent with 1,024 columns (docs/notes/performance.md), so only wide models run it.
-bool runs_unasked(const Config& model, const Backend& backend);
 // Whether the checkpoint is an EAGLE-3 head. open_eagle_head throws Error if the head does not fit the model.
 bool is_eagle_head(const Checkpoint& checkpoint);
 DraftHeadFile open_eagle_head(const Checkpoint& checkpoint, const Config& model);

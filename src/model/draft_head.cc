@@ -1,8 +1,10 @@
 #include "model/draft_head.h"
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
 #include <limits>
+#include <unordered_set>
 #include <utility>
 
 #include "base/check.h"
@@ -12,7 +14,7 @@ namespace ingot {
 namespace {
 
 constexpr int32_t kLost = std::numeric_limits<int32_t>::min();
-constexpr int kMaxWaiting = 256;     // tokens; in a run of this many, each token costs little
+constexpr int kMaxWaitingOfStep = 64;  // a step with more tokens computes its entries at once
 constexpr int kMaxStartedEarly = 8;  // rows
 
 // Replaces a layer that a device may run at once by its two blocks.
@@ -108,11 +110,14 @@ StepLimits chain_limits(StepLimits limits) {
   return limits;
 }
 
+// The most tokens whose entries wait. In a run of this many, each token costs little, also if the model is small.
+int most_waiting(int64_t width) { return static_cast<int>(std::clamp<int64_t>((1 << 20) / width, 128, 1024)); }
+
 // Hidden states outside the programs: of the waiting tokens, of a run of follow_, and of a run of start_.
 struct HiddenRows {
   Tensor waiting, following, starting;
   void lay_out(Buffers& buffers, int64_t width) {
-    buffers.keep(waiting, DType::kF32, std::min(kMaxWaiting, buffers.limits().max_tokens), width);
+    buffers.keep(waiting, DType::kF32, std::min(most_waiting(width), buffers.limits().max_tokens), width);
     buffers.keep(following, DType::kF32, buffers.limits().max_tokens, width);
     buffers.keep(starting, DType::kF32, chain_limits(buffers.limits()).max_tokens, width);
   }
@@ -158,7 +163,7 @@ void DraftHead::follow(const Batch& batch, std::span<const int32_t> next_tokens)
   n_started_ = 0;
   if (starts_early(batch)) return start_early(batch);
   const int64_t most = waiting_hidden_.rows;
-  const bool waits = n <= most / 2;
+  const bool waits = n <= std::min<int64_t>(most / 2, kMaxWaitingOfStep);
   if (!waits || static_cast<int64_t>(waiting_.size()) + n > most) catch_up({});
   table_.assign(batch.block_table.begin(), batch.block_table.end());
   table_width_ = batch.max_blocks;
@@ -170,7 +175,8 @@ void DraftHead::follow(const Batch& batch, std::span<const int32_t> next_tokens)
     next.embeddings = {};
     return backend_.run(*follow_, next);
   }
-  backend_.copy(waiting_hidden_.slice_rows(static_cast<int64_t>(waiting_.size()), n), hidden_.slice_rows(0, n));
+  backend_.copy_before_run(waiting_hidden_.slice_rows(static_cast<int64_t>(waiting_.size()), n),
+                           hidden_.slice_rows(0, n));
   const int block_size = kv_->shape.block_size;
   for (int seq = 0; seq < batch.n_seqs(); ++seq)
     for (int i = batch.q_start[seq]; i < batch.q_start[seq + 1]; ++i)
@@ -213,39 +219,36 @@ void DraftHead::drawn(std::span<const Sampled> tokens) {
 // to several sequences.
 void DraftHead::catch_up(std::span<const DraftRow> guessing) {
   const int block_size = kv_->shape.block_size;
-  const auto same_place = [&](const Waiting& one, int32_t block, int position) {
-    return one.block == block && one.position % block_size == position % block_size;
+  std::unordered_set<int64_t> done;  // places in the cache
+  const auto is_new = [&](int32_t block, int position) {
+    return done.insert(int64_t{block} * block_size + position % block_size).second;
   };
+  for (const DraftRow& row : guessing) is_new(row.blocks[static_cast<size_t>(row.position / block_size)], row.position);
   late_.clear();
-  for (auto one = waiting_.rbegin(); one != waiting_.rend(); ++one) {  // of two at one place, the older is stale
-    const bool is_done =
-        one->token < 0 ||  // kLost
-        std::ranges::any_of(late_, [&](const Waiting& o) { return same_place(o, one->block, one->position); }) ||
-        std::ranges::any_of(guessing, [&](const DraftRow& row) {
-          return same_place(*one, row.blocks[static_cast<size_t>(row.position / block_size)], row.position);
-        });
-    if (!is_done) late_.push_back(*one);
-  }
+  for (auto one = waiting_.rbegin(); one != waiting_.rend(); ++one)  // of two at one place, the older is stale
+    if (one->token >= 0 && is_new(one->block, one->position)) late_.push_back(*one);  // below 0: kLost
   std::ranges::reverse(late_);
   waiting_.clear();
   while (!late_.empty()) follow_late();
 }
 
-// Runs one batch of late_, with at most as many sequences as a batch may have. The rest stays in late_.
+// Runs one batch of late_, with at most as many sequences as a batch may have. The rest stays in late_. A batch has a
+// power of two of tokens, because a device prepares its first product of each size, which may take longer than the run.
 void DraftHead::follow_late() {
   const int block_size = kv_->shape.block_size;
   std::vector<std::vector<Waiting>> seqs;
   std::vector<Waiting> rest;
+  size_t room = std::bit_floor(late_.size());
   for (const Waiting& one : late_) {
     const auto goes_on = [&](const std::vector<Waiting>& seq) {
       return seq.back().position + 1 == one.position &&
              (one.position % block_size == 0 || seq.back().block == one.block);
     };
     const auto seq = std::ranges::find_if(seqs, goes_on);
-    if (seq != seqs.end()) {
-      seq->push_back(one);
-    } else if (seqs.size() < static_cast<size_t>(starting_hidden_.rows)) {
-      seqs.push_back({one});
+    if (room > 0 && seq != seqs.end()) {
+      seq->push_back(one), --room;
+    } else if (room > 0 && seqs.size() < static_cast<size_t>(starting_hidden_.rows)) {
+      seqs.push_back({one}), --room;
     } else {
       rest.push_back(one);
     }
@@ -314,7 +317,8 @@ std::vector<std::vector<HeadGuess>> DraftHead::draft(std::span<const DraftRow> r
   for (int depth = 0; n > 0; ++depth) {
     const std::span<const DraftRow> deep = rows.first(n_begun);
     std::vector<SampleRow> wanted;
-    for (const DraftRow& row : deep) wanted.push_back({.params = &greedy_, .position = row.position + depth + 2});
+    for (const DraftRow& row : deep)
+      wanted.push_back({.params = &greedy_, .position = row.position + depth + 2, .estimates_logprob = true});
     backend_.sample(depth == 0 ? first : chain_.output(0, 0, static_cast<int>(deep.size())), wanted);
     if (overlaps) {
       n_begun = n_rows_at(depth + 1);

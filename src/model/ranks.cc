@@ -278,11 +278,10 @@ std::vector<DeviceMemory> Ranks::device_memory(const RunnerOptions& options, boo
   return devices;
 }
 
-// Plans before the weights are loaded. If a head that nobody asked for costs too much time or memory, drops the head.
+// Plans before the weights are loaded. If there is no memory for a head that nobody asked for, drops the head.
 // chooses: the plan decides the number of sequences.
 void Ranks::make_first_plan(RunnerOptions& options, bool chooses) {
   const bool is_unasked = head_file_ && !options.eagle_head && options.mtp_head == MtpHead::kIfPresent;
-  if (is_unasked && !runs_unasked(config_, backend())) drop_head(options);
   const auto plan = [&] {
     if (chooses) options.max_seqs = choose_sequences(config_, split_, device_memory(options, false), options);
     make_plan(options, false);

@@ -27,7 +27,7 @@ namespace ingot {
 class Checkpoint;
 
 // Whether a model's MTP head runs with the model, to guess tokens.
-// kIfPresent: if the model has a head that fits in memory and costs little time (runs_unasked).
+// kIfPresent: if the model has a head that fits in memory.
 enum class MtpHead : uint8_t { kNone, kIfPresent, kNeeded };
 
 struct RunnerOptions {

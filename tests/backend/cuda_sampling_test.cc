@@ -229,6 +229,27 @@ TEST(CudaSampling, DoesNotDependOnTheBatch) {
   }
 }
 
+// A draft head asks for such log-probabilities. They are those of other draws, except for rounding.
+TEST(CudaSampling, EstimatedLogprobs) {
+  const auto backend = gpu();
+  if (!backend) GTEST_SKIP() << "no GPU";
+  std::mt19937_64 random(test_seed());
+  SamplingParams greedy = plain_params();
+  greedy.temperature = 0, greedy.n_logprobs = 0;
+  for (const int n_vocab : {1, 100, 4096, 50021, 262208}) {
+    DrawCase c;
+    for (const int kind : {0, 1, 2, 3, 4, 6}) c.add(logits_of(kind, n_vocab, random), greedy);
+    c.finish();
+    const std::vector<Sampled> exact = draw_on_gpu(*backend, c);
+    for (SampleRow& row : c.rows) row.estimates_logprob = true;
+    const std::vector<Sampled> estimated = draw_on_gpu(*backend, c);
+    for (size_t i = 0; i < exact.size(); ++i) {
+      EXPECT_EQ(estimated[i].token, exact[i].token) << n_vocab << ", row " << i;
+      EXPECT_NEAR(estimated[i].logprob, exact[i].logprob, 2e-5 * (1 - exact[i].logprob)) << n_vocab << ", row " << i;
+    }
+  }
+}
+
 TEST(CudaSampling, GreedyRowsOfRawLogits) {
   const auto backend = gpu();
   if (!backend) GTEST_SKIP() << "no GPU";

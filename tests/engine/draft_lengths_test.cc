@@ -243,7 +243,7 @@ TEST(DraftLengths, OldTimesAreMeasuredAgain) {
                 lengths, 1, 0.9, [](int) { return 1.0; }, 300),
             std::vector<int>{0});
   EXPECT_EQ(last_drafts(
-                lengths, 1, 0.9, [](int) { return 1.0; }, 2000),
+                lengths, 1, 0.9, [](int) { return 1.0; }, 600),
             std::vector<int>{kMaxDrafts});
   int n_plain = 0;
   for (int i = 0; i < 3000; ++i)

@@ -259,6 +259,52 @@ TEST(DraftHead, GuessesForSeveralSequences) {
   EXPECT_EQ(guesses_of(runner, wanted, stopping), fewer);
 }
 
+// Two sequences whose drafts one step verifies: the first draft of one is right, and none of the other. The head guesses
+// as for each sequence alone.
+TEST(DraftHead, GuessesAfterDraftsOfSeveralSequences) {
+  const Expected expected("llama_nextn");
+  for (const char* device : {"cpu", "cuda"}) {
+    if (!has_device(device)) continue;
+    Ranks runner = load_head("llama_nextn", head_options("llama_nextn", device));
+    const std::span<const int32_t> tokens = expected.tokens;
+    const auto guess_after = [&](size_t n) {
+      Text text(runner, tokens.first(n), 0);
+      text.read(static_cast<int>(n));
+      const DraftRow row = text.row(static_cast<int>(n) - 1, 3);
+      return guesses_of(runner, std::span(&row, 1));
+    };
+    std::vector<int32_t> alone = guess_after(20);
+    const std::vector<int32_t> other = guess_after(12);
+    alone.insert(alone.end(), other.begin(), other.end());
+    Text(runner, tokens, 50).read(18);
+    Text(runner, tokens, 60).read(11);
+    std::vector<int32_t> blocks(2 * 10);
+    std::iota(blocks.begin(), blocks.end(), 50);
+    const int32_t wrong = 0;
+    const std::vector<int32_t> drafted = {tokens[18], tokens[19], wrong, tokens[11], wrong, wrong},
+                               positions = {18, 19, 20, 11, 12, 13}, q_start = {0, 3, 6}, kv_len = {21, 14},
+                               logit_rows = {0, 1, 2, 3, 4, 5};
+    runner.forward({.tokens = drafted,
+                    .positions = positions,
+                    .q_start = q_start,
+                    .kv_len = kv_len,
+                    .block_table = blocks,
+                    .max_blocks = 10,
+                    .logit_rows = logit_rows});
+    const SamplingParams greedy{.temperature = 0};
+    std::vector<SampleRow> rows;
+    for (const int32_t position : positions) rows.push_back({.params = &greedy, .position = position + 1});
+    runner.sample(rows);
+    std::vector<int32_t> next = {tokens[19]};
+    for (int i = 1; i < 6; ++i) next.push_back(drawn_token(i));
+    runner.follow(next);
+    runner.wait();
+    const DraftRow wanted[] = {{.row = 1, .position = 19, .blocks = std::span(blocks).first(10), .n = 3},
+                               {.row = 3, .position = 11, .blocks = std::span(blocks).last(10), .n = 3}};
+    EXPECT_EQ(guesses_of(runner, wanted), alone) << device;
+  }
+}
+
 // The NaN check also covers each op of the head.
 TEST(DraftHead, RunsInsideADecorator) {
   const Expected expected("qwen35");

@@ -121,6 +121,7 @@ class CudaBackend final : public Backend, public RecordedSteps {
 
   // experts/experts_ops.cc
   void copy(Tensor y, Tensor x) override;
+  void copy_before_run(Tensor y, Tensor x) override;
   void moe_route(Tensor ids, Tensor weights, Tensor logits, const RouteArgs& args) override;
   void moe_matmul(Tensor y, Tensor x, const Weight& w, Tensor ids, Tensor bias) override;
   void moe_combine(Tensor residual, Tensor y, Tensor weights) override;
@@ -221,6 +222,7 @@ class CudaBackend final : public Backend, public RecordedSteps {
   std::vector<std::vector<char>> downloaded(const std::vector<Written>& places);
   void drop_graphs();
   void mark_graphs_stale();
+  void finish_copy();
   void sample_greedy(const Tensor& logits, bool has_logprobs);
   void sample_rows(const Tensor& logits);
   void copy_draws(void* to, const void* from, size_t bytes);
@@ -257,6 +259,7 @@ class CudaBackend final : public Backend, public RecordedSteps {
 
   int block_size_ = 16;  // of the KV cache; the usual size until there is a cache
   cuda::BatchUpload device_batch_;
+  cuda::FloatCopy copy_;  // of copy_before_run(), until the next upload of a batch; n 0: none
   int n_tokens_ = 0, n_seqs_ = 0, min_q_len_ = 0, max_q_len_ = 0;
   decltype(cuda::AttentionStep::n_of_len) n_of_len_{};
   int most_kv_ = 0;          // attention is planned for this length: no sequence of the step is longer

@@ -302,6 +302,7 @@ std::shared_ptr<float[]> CudaBackend::host_floats(size_t n) {
 
 void CudaBackend::download(void* to, const Tensor& from) {
   device_.make_current();
+  finish_copy();
   const size_t row = static_cast<size_t>(from.cols) * dtype_bytes(from.dtype), rows = static_cast<size_t>(from.rows);
   if (rows * row == 0) return;
   check(cudaMemcpy2DAsync(to, row, from.data, static_cast<size_t>(from.stride) * dtype_bytes(from.dtype), row, rows,

@@ -96,8 +96,25 @@ void CudaBackend::start(const Batch& batch, const Padding& padding, int most_kv)
   CHECK(!has_drawn || best_.data() != nullptr);
   const auto* keys = has_drawn && greedy_ ? static_cast<const cuda::Key*>(best_.data()) : nullptr;
   const auto* drawn = has_drawn && !greedy_ ? static_cast<const cuda::RowDrawn*>(best_.data()) : nullptr;
-  if (device_batch_.upload(known, padding, keys, drawn, block_size_, device_)) drop_graphs();
+  if (device_batch_.upload(known, padding, {keys, drawn}, std::exchange(copy_, {}), block_size_, device_))
+    drop_graphs();
   if (nccl_) share_drawn_tokens(batch);
+}
+
+// The kernel that uploads the next batch also copies, which saves a launch.
+void CudaBackend::copy_before_run(Tensor y, Tensor x) {
+  const auto fits = [](const Tensor& t) { return t.stride == t.cols && on_16_bytes(t) && t.cols % 4 == 0; };
+  if (!fits(y) || !fits(x)) return copy(y, x);
+  finish_copy();
+  copy_ = {y.f32(), x.f32(), x.rows * x.cols};
+}
+
+void CudaBackend::finish_copy() {
+  const cuda::FloatCopy todo = std::exchange(copy_, {});
+  if (todo.n == 0) return;
+  check(cudaMemcpyAsync(todo.to, todo.from, static_cast<size_t>(todo.n) * sizeof(float), cudaMemcpyDeviceToDevice,
+                        device_.stream()),
+        "cudaMemcpyAsync");
 }
 
 int CudaBackend::longest(const Batch& batch) {

@@ -110,7 +110,7 @@ void BatchUpload::write_arrays(const Batch& batch, const Padding& padding, int32
 // The first kernel copies the arrays and as many changes as fit. Further kernels copy the other changes, for example
 // when all sequences are new.
 void BatchUpload::send(const Batch& batch, const Padding& padding, std::span<const TableChange> changes,
-                       DrawnTokens tokens, Device& device) {
+                       DrawnTokens tokens, FloatCopy copy, Device& device) {
   const int64_t table = places_of(max_tokens_, max_seqs_, max_logits_, 0).table;
   auto* to = static_cast<int32_t*>(device_.data());
   for (bool first = true; first || !changes.empty(); first = false) {
@@ -123,16 +123,16 @@ void BatchUpload::send(const Batch& batch, const Padding& padding, std::span<con
     auto* pairs = reinterpret_cast<TableChange*>(host + table);
     std::ranges::copy(changes.first(n), pairs);
     if (n % 2 != 0) pairs[n] = pairs[n - 1];  // the kernel copies two at a time
-    if (!first) tokens.n = 0;
+    if (!first) tokens.n = copy.n = 0;
     const TableWrites writes{to + table, host + table, static_cast<int64_t>((n + 1) / 2 * 2)};
-    upload_batch(to, host, first ? table : 0, tokens, writes, device);
+    upload_batch(to, host, first ? table : 0, tokens, writes, copy, device);
     check_launch("upload_batch");
     check(cudaEventRecord(slot.brought, device.stream()), "cudaEventRecord");
     changes = changes.subspan(n);
   }
 }
 
-bool BatchUpload::upload(const Batch& batch, const Padding& padding, const Key* keys, const RowDrawn* drawn,
+bool BatchUpload::upload(const Batch& batch, const Padding& padding, const Draws& draws, const FloatCopy& copy,
                          int block_size, Device& device) {
   const int n_tokens = batch.n_tokens() + padding.n_seqs * padding.q_len, n_seqs = batch.n_seqs() + padding.n_seqs;
   const int n_logits = batch.n_logits() + padding.n_logits,
@@ -141,11 +141,11 @@ bool BatchUpload::upload(const Batch& batch, const Padding& padding, const Key* 
   if (moved)
     reserve(std::max(n_tokens, max_tokens_), std::max(n_seqs, max_seqs_), std::max(n_logits, max_logits_),
             std::max(n_blocks, max_blocks_), device);
-  const int64_t n_drawn = keys != nullptr || drawn != nullptr ? batch.n_tokens() : 0;
+  const int64_t n_drawn = draws.keys != nullptr || draws.drawn != nullptr ? batch.n_tokens() : 0;
   const int64_t tokens = places_of(max_tokens_, max_seqs_, max_logits_, 0).tokens;
   try {
     send(batch, padding, table_.changes_to(batch, block_size, padding),
-         {.first = tokens, .n = n_drawn, .keys = keys, .drawn = drawn}, device);
+         {.first = tokens, .n = n_drawn, .keys = draws.keys, .drawn = draws.drawn}, copy, device);
   } catch (...) {
     table_.forget();
     throw;

@@ -17,9 +17,13 @@ class BatchUpload {
   ~BatchUpload();
   // Allocates room for batches of these sizes. The old contents are lost, and the addresses may change.
   void reserve(int max_tokens, int max_seqs, int max_logits, int max_blocks, Device& device);
-  // Tokens below 0 are replaced by drawn tokens from `keys`, or from `drawn` if `keys` is null. If both are null, they
-  // are kept. Returns true if the addresses changed to make room.
-  bool upload(const Batch& batch, const Padding& padding, const Key* keys, const RowDrawn* drawn, int block_size,
+  // Tokens below 0 are replaced by drawn tokens, if `draws` has any. Also copies `copy`. Returns true if the addresses
+  // changed to make room.
+  struct Draws {
+    const Key* keys = nullptr;
+    const RowDrawn* drawn = nullptr;  // used if keys is null
+  };
+  bool upload(const Batch& batch, const Padding& padding, const Draws& draws, const FloatCopy& copy, int block_size,
               Device& device);
   const DeviceBatch& view() const { return view_; }
   size_t bytes() const { return device_.size(); }
@@ -34,7 +38,7 @@ class BatchUpload {
   };
   void write_arrays(const Batch& batch, const Padding& padding, int32_t* host) const;
   void send(const Batch& batch, const Padding& padding, std::span<const TableChange> changes, DrawnTokens tokens,
-            Device& device);
+            FloatCopy copy, Device& device);
 
   int max_tokens_ = 0, max_seqs_ = 0, max_logits_ = 0, max_blocks_ = 0;
   std::array<Slot, kSlots> slots_;

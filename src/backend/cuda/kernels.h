@@ -236,8 +236,14 @@ struct TableWrites {
       nullptr;    // [n, 2] pinned, aligned to 16 bytes: index and value; a repeated index has the same value
   int64_t n = 0;  // even
 };
+// A copy on the device, by the same kernel.
+struct FloatCopy {
+  float* to = nullptr;  // aligned to 16 bytes, as is `from`
+  const float* from = nullptr;
+  int64_t n = 0;  // a multiple of 4
+};
 void upload_batch(int32_t* to /* [n] */, const int32_t* from /* [n] pinned; both in aligned units of 16 */, int64_t n,
-                  const DrawnTokens& tokens, const TableWrites& writes, Device& device);
+                  const DrawnTokens& tokens, const TableWrites& writes, const FloatCopy& copy, Device& device);
 
 bool has_code();  // peak.cu: whether there are kernels for the current GPU, or PTX for the driver
 

@@ -10,7 +10,7 @@ namespace {
 constexpr double kLeastFirstGain = .05;  // a first draft that is right less often is not considered
 constexpr double kLeastSorted = 1.03;    // required of uneven over even drafts, because gains are estimates
 constexpr int64_t kEnough = 2;           // measurements until a bucket counts as known
-constexpr int64_t kForgotten = 512;      // see is_recent
+constexpr int64_t kForgotten = 512;      // measurements expire after this many steps without a new one
 constexpr int64_t kFirstWait = 4;        // see is_due; doubled by each measurement, up to 6 times
 constexpr double kAssumedShare = .2;     // assumed cost of a draft, in row times of a step without drafts
 
@@ -20,12 +20,7 @@ double DraftLengths::Times::least() const {
   return *std::min_element(last.begin(), last.begin() + std::min<int64_t>(n, static_cast<int64_t>(last.size())));
 }
 
-// A measurement expires after kForgotten steps without a new one. A slow step is measured less often, so that
-// measurements take a small share of the time.
-bool DraftLengths::is_recent(const Times& times) const {
-  return times.n > 0 && (n_steps_ - times.when <= kForgotten ||
-                         seconds_ - times.when_seconds <= static_cast<double>(kForgotten) * times.least());
-}
+bool DraftLengths::is_recent(const Times& times) const { return times.n > 0 && n_steps_ - times.when <= kForgotten; }
 
 bool DraftLengths::is_known(const Times& times) const { return times.n >= kEnough && is_recent(times); }
 
@@ -50,10 +45,10 @@ void DraftLengths::add_step(const StepShape& step, double seconds, bool made_ahe
   if (made_ahead) return;
   Times& times = step.n_rows <= step.n_seqs ? plain_[bucket_of(step.n_seqs)]
                                             : (step.is_even ? even_ : uneven_)[bucket_of(step.n_rows)];
-  ++n_steps_, seconds_ += seconds;
+  ++n_steps_;
   if (!is_recent(times)) times.n = 0;
   times.last[static_cast<size_t>(times.n++) % times.last.size()] = seconds;
-  times.when = n_steps_, times.when_seconds = seconds_;
+  times.when = n_steps_;
 }
 
 // The time of a step without drafts. If the time is not known, derives a lower bound from the known times. A step takes
@@ -174,6 +169,13 @@ double DraftLengths::seconds_of_row(int n_rows) const {
     if (const Times& all = even_[bucket_of(rows)]; is_known(all))
       least = std::min(least, (all.least() - before.least()) / (rows - n_rows + 1));
   return least;
+}
+
+bool DraftLengths::has_measured(int n_rows) const {
+  const auto first = static_cast<ptrdiff_t>(bucket_of(n_rows)) + 1;
+  const auto recent = [&](const Times& times) { return is_recent(times); };
+  return std::any_of(even_.begin() + first, even_.end(), recent) ||
+         std::any_of(uneven_.begin() + first, uneven_.end(), recent);
 }
 
 bool DraftLengths::can_pay(int n_seqs, int n_rows) const {

@@ -66,6 +66,8 @@ class DraftLengths {
   // Draft n (from 1) of one sequence is worth a row of the step if it becomes a token of the output with at least this
   // probability. n_rows: rows of the step without drafts.
   double least_gain(int n_rows, int n) const;
+  // Whether a step with more rows than n_rows has been measured lately.
+  bool has_measured(int n_rows) const;
   // Whether drafts of one sequence would pay in such a step if all of them were right.
   bool can_pay(int n_seqs, int n_rows) const;
   // The time of a step of this shape: measured, interpolated or assumed. Empty: no step without drafts has been
@@ -78,7 +80,6 @@ class DraftLengths {
     std::array<double, 4> last{};
     int64_t n = 0;      // measured
     int64_t when = 0;   // step number of the last measurement
-    double when_seconds = 0;  // and the time of all steps until then
     double least() const;
   };
   using Curve = std::array<Times, 128>;  // indexed by bucket_of(number of sequences or rows)
@@ -103,7 +104,6 @@ class DraftLengths {
   bool thinks_ahead_ = false;
   double plain_sum_ = 0, sum_ = 0;  // weighted sums of add_speedup(), mostly of the last steps
   int64_t n_steps_ = 0;
-  double seconds_ = 0;  // of all steps
   std::vector<std::pair<double, DraftOffer*>> order_;
 };
 

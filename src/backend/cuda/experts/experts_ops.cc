@@ -34,6 +34,7 @@ Tensor CudaBackend::aligned(const Tensor& x) {
 }
 
 void CudaBackend::copy(Tensor y, Tensor x) {
+  finish_copy();
   cuda::convert(y, x, device_);
   check_launch("convert");
 }

@@ -24,7 +24,7 @@ __device__ RowArgmax::Part part_of(const float (&logits)[kEach], float* shared /
   for (int w = 0; w < kThreads / 32; ++w) largest = fmaxf(largest, shared[w]);
   const float base = isinf(largest) ? 0.0f : largest;
 #pragma unroll
-  for (const float v : logits) sum += __expf(v - base);
+  for (const float v : logits) sum += isnan(v) ? 0.0f : __expf(v - base);
 #pragma unroll
   for (int s = 16; s > 0; s /= 2) sum += __shfl_xor_sync(0xFFFFFFFFu, sum, s);
   if (threadIdx.x % 32 == 0) shared[kThreads / 32 + warp] = sum;
@@ -94,10 +94,15 @@ __device__ int32_t token_drawn(int32_t token, const Key* keys, const RowDrawn* d
   return was < 0 ? 0 : was;  // no token could be drawn; the result is not used
 }
 
-__global__ void bring_kernel(int4* to, const int4* from, int64_t n, DrawnTokens tokens, TableWrites writes) {
+__global__ void bring_kernel(int4* to, const int4* from, int64_t n, DrawnTokens tokens, TableWrites writes,
+                             FloatCopy copy) {
   const int64_t i = int64_t{blockIdx.x} * kThreads + threadIdx.x;
   if (i >= n) {
-    if (i - n >= writes.n / 2) return;
+    if (const int64_t pack = i - n - writes.n / 2; pack >= 0) {
+      if (pack < copy.n / 4)
+        reinterpret_cast<float4*>(copy.to)[pack] = reinterpret_cast<const float4*>(copy.from)[pack];
+      return;
+    }
     const int4 two = reinterpret_cast<const int4*>(writes.pairs)[i - n];
     writes.table[two.x] = two.y;
     writes.table[two.z] = two.w;
@@ -116,10 +121,10 @@ __global__ void bring_kernel(int4* to, const int4* from, int64_t n, DrawnTokens 
 }  // namespace
 
 void upload_batch(int32_t* to, const int32_t* from, int64_t n, const DrawnTokens& tokens, const TableWrites& writes,
-                  Device& device) {
+                  const FloatCopy& copy, Device& device) {
   const int64_t quads = (n + 3) / 4;
-  bring_kernel<<<blocks_for(quads + writes.n / 2, kThreads), kThreads, 0, device.stream()>>>(
-      reinterpret_cast<int4*>(to), reinterpret_cast<const int4*>(from), quads, tokens, writes);
+  bring_kernel<<<blocks_for(quads + writes.n / 2 + copy.n / 4, kThreads), kThreads, 0, device.stream()>>>(
+      reinterpret_cast<int4*>(to), reinterpret_cast<const int4*>(from), quads, tokens, writes, copy);
 }
 
 namespace {

@@ -26,15 +26,16 @@ bool has_penalties(const SamplingParams& p) {
   return p.penalty_window != 0 && (p.repetition_penalty != 1 || p.presence_penalty != 0 || p.frequency_penalty != 0);
 }
 
-// Whether the drawn token is the one with the largest raw logit, without the log-probabilities of other tokens.
+// Whether argmax.cu may compute the log-probability, which then differs a little from that of draw.cu.
+bool is_estimate(const SampleRow& row) { return row.estimates_logprob && row.params->n_logprobs == 0; }
+
+// Whether the drawn token is the one with the largest raw logit, without exact log-probabilities.
 bool is_plain_greedy(const SampleRow& row) {
   if (row.unwanted) return true;
   const SamplingParams& p = *row.params;
   return p.temperature == 0 && !needs_stages(p) && !has_penalties(p) && p.logit_bias.empty() && row.mask == nullptr &&
-         p.n_logprobs <= 0;
+         (p.n_logprobs < 0 || is_estimate(row));
 }
-
-bool wants_logprob(const SampleRow& row) { return !row.unwanted && row.params->n_logprobs >= 0; }
 
 bool is_for_host(const SampleRow& row) {
   CHECK_LE(row.params->n_logprobs, cuda::kMaxTop);
@@ -108,10 +109,8 @@ void CudaBackend::sample(const Tensor& logits, std::span<const SampleRow> rows) 
     return;
   }
   CHECK_LE(static_cast<int64_t>(rows.size()), logits.rows);
-  // In batch-invariant steps, draw.cu computes all log-probabilities, whatever the other rows of the batch need.
-  const bool has_logprobs = std::ranges::any_of(rows, wants_logprob);
-  greedy_ = std::ranges::all_of(rows, is_plain_greedy) &&
-            (!has_logprobs || (!deterministic_ && cuda::can_argmax_logprob(logits)));
+  const bool has_logprobs = std::ranges::any_of(rows, is_estimate);
+  greedy_ = std::ranges::all_of(rows, is_plain_greedy) && (!has_logprobs || cuda::can_argmax_logprob(logits));
   try {
     greedy_ ? sample_greedy(logits, has_logprobs) : sample_rows(logits);
   } catch (...) {
@@ -227,7 +226,7 @@ void CudaBackend::collect_draws() {
     const auto* logprobs = reinterpret_cast<const float*>(keys + sampled.size());
     for (size_t i = 0; i < sampled.size(); ++i) {
       sampled[i].token = token_of(keys[i]);
-      if (wants_logprob(rows_[i])) sampled[i].logprob = logprobs[i];
+      if (is_estimate(rows_[i])) sampled[i].logprob = logprobs[i];
     }
     return;
   }
