@@ -28,7 +28,7 @@ class AddAnOp(unittest.TestCase):
         for op in ops:
             with self.subTest(op=op):
                 self.assertRegex(bodies, rf"\nvoid Backend::{op}\(")
-                if op != "plain_layers":  # a decorator sees the ops of each layer
+                if op not in ("plain_layers", "draft_input"):  # a decorator sees the ops inside
                     self.assertRegex(wrapped, rf"void {op}\([^)]*\)[^;{{]* override")
 
 
