@@ -184,9 +184,9 @@ void Engine::let_costly_guess_grow(int n_seqs, int n_rows) {
 
 // If a costly proposer's drafts do not pay, it is tried again after next_trial tokens, because the text may have become
 // predictable. A trial of one sequence has several drafts, as far as they are probable. With one draft, the time of the
-// trial would hardly show what a further draft costs: on a GPU, most of the time is the wait for the last token. A trial
-// of several sequences has one draft of each, in a few steps: the first ones are slow, because the proposer may have to
-// read text, and a GPU records a new kind of step.
+// trial would hardly show what a further draft costs: on a GPU, most of the time is the wait for the last token. A
+// trial of several sequences has one draft of each, in a few steps: the first ones are slow, because the proposer may
+// have to read text, and a GPU records a new kind of step.
 void Engine::try_again(int n_seqs, int n_rows) {
   constexpr int kDraftsOfATrial = 3, kStepsOfATrial = 4;
   const auto can_try = [&](size_t i) {

@@ -278,7 +278,7 @@ std::vector<DeviceMemory> Ranks::device_memory(const RunnerOptions& options, boo
   return devices;
 }
 
-// Plans before the weights are loaded. If there is no memory for a head that nobody asked for, drops the head.
+// Plans before the weights are loaded. Drops a head that the user did not ask for if memory is short.
 // chooses: the plan decides the number of sequences.
 void Ranks::make_first_plan(RunnerOptions& options, bool chooses) {
   const bool is_unasked = head_file_ && !options.eagle_head && options.mtp_head == MtpHead::kIfPresent;

@@ -259,8 +259,8 @@ TEST(DraftHead, GuessesForSeveralSequences) {
   EXPECT_EQ(guesses_of(runner, wanted, stopping), fewer);
 }
 
-// Two sequences whose drafts one step verifies: the first draft of one is right, and none of the other. The head guesses
-// as for each sequence alone.
+// Two sequences whose drafts one step verifies: the first draft of one is right, and none of the other. The head
+// guesses as for each sequence alone.
 TEST(DraftHead, GuessesAfterDraftsOfSeveralSequences) {
   const Expected expected("llama_nextn");
   for (const char* device : {"cpu", "cuda"}) {
