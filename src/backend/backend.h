@@ -170,7 +170,8 @@ class Backend {
   virtual bool norms_sums(const Tensor& x /* [n, dim] */, const NormArgs& norm) const;
   // Layers of a decoder, one after another. A backend may run all layers in one kernel.
   virtual void plain_layers(const PlainLayersBlock& block);
-  virtual void draft_input(const DraftInputBlock& block);
+  virtual void draft_input(
+      const DraftInputBlock& block);  // a backend may compute both halves of the pair in one kernel
   // Sends the rows of x to other devices, and waits for the result.
   virtual void remote(const RemoteBlock& block);
 

@@ -358,7 +358,7 @@ Tensor DraftHead::first_logits(std::span<const DraftRow> rows) {
     start(rows);
     return logits.slice_rows(0, n);
   }
-  // Row i moves up to place i. No row moves to the place of a later one.
+  // The rows are in order, so no copy overwrites a row that a later copy reads.
   for (int i = 0; i < n; ++i) {
     const int row = rows[static_cast<size_t>(i)].row;
     CHECK(i <= row && row < n_started);

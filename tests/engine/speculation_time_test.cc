@@ -3,6 +3,7 @@
 
 #include <cmath>
 #include <set>
+#include <utility>
 
 #include "engine/speculate/ngram.h"
 #include "timed_runner.h"
@@ -94,6 +95,36 @@ TEST_P(SpeculationTime, CostlyGuessesAreNeverSlower) {
   for (const double p : {0.0, 0.2, 0.9}) {
     const Outcome with = run(GetParam(), memory_bound, 1, 900, costly(p, 30));
     EXPECT_LT(with.us, without * (p > 0.5 ? 0.7 : 1.02)) << "p " << p << ", " << with.gauges.n_drafts << " guesses";
+  }
+}
+
+// If drafts of several sequences do not pay, one trial of four steps finds that out, and the next one comes much later.
+// If drafts pay, the trial also finds that out, although the first draft of each sequence takes the time of 20 steps.
+TEST_P(SpeculationTime, CostlyGuessesOfSeveralSequences) {
+  struct SlowStart final : Proposer {
+    explicit SlowStart(std::shared_ptr<Proposer> of) : oracle(std::move(of)) {}
+    Proposal propose(std::span<const int32_t> history, int n, const GoesOn&) override {
+      Proposal guess = oracle->propose(history, n);
+      fake_time += std::chrono::microseconds(std::exchange(reads_text, false) ? 2000 : 5);
+      guess.probabilities.assign(guess.tokens.size(), 0.9f);
+      return guess;
+    }
+    bool is_costly() const override { return true; }
+    const std::shared_ptr<Proposer> oracle;
+    bool reads_text = true;
+  };
+  const auto slow_start = [](const Request& request, const Expected& expected) {
+    return std::make_shared<SlowStart>(oracle(0.9)(request, expected));
+  };
+  for (const int n_seqs : {2, 4, 16}) {
+    const double without = run(GetParam(), memory_bound, n_seqs, 900, nullptr).us;
+    const double trial = 4 * (memory_bound(2 * n_seqs) + 210 * n_seqs);
+    for (const double p : {0.0, 0.9})
+      EXPECT_LT(run(GetParam(), memory_bound, n_seqs, 900, costly(p, 210)).us, without * 1.04 + trial)
+          << n_seqs << ", p " << p;
+    if (n_seqs <= 4) {
+      EXPECT_LT(run(GetParam(), memory_bound, n_seqs, 900, slow_start).us, without * 0.9) << n_seqs;
+    }
   }
 }
 

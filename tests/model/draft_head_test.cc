@@ -143,6 +143,15 @@ std::vector<int32_t> guesses_of(Ranks& runner, std::span<const DraftRow> rows, c
   return tokens;
 }
 
+// The guesses after a text that is read at once.
+std::vector<int32_t> guesses_after(Ranks& runner, std::span<const int32_t> tokens, int n_guesses) {
+  const int n = static_cast<int>(tokens.size());
+  Text text(runner, tokens, 0);
+  text.read(n);
+  const DraftRow row = text.row(n - 1, n_guesses);
+  return guesses_of(runner, std::span(&row, 1));
+}
+
 class DraftHeads : public testing::TestWithParam<Case> {};
 
 TEST_P(DraftHeads, EqualThePublishedCode) {
@@ -218,14 +227,8 @@ TEST(DraftHead, GuessesForSeveralSequences) {
   const Expected expected("llama_nextn");
   Ranks runner = load_head("llama_nextn", head_options("llama_nextn", "cpu"));
   const std::span<const int32_t> tokens = expected.tokens;
-  const auto guess_after = [&](size_t n) {
-    Text text(runner, tokens.first(n), 0);
-    text.read(static_cast<int>(n));
-    const DraftRow row = text.row(static_cast<int>(n) - 1, 4);
-    return guesses_of(runner, std::span(&row, 1));
-  };
-  std::vector<int32_t> alone = guess_after(20);
-  const std::vector<int32_t> other = guess_after(12);
+  std::vector<int32_t> alone = guesses_after(runner, tokens.first(20), 4);
+  const std::vector<int32_t> other = guesses_after(runner, tokens.first(12), 4);
   alone.insert(alone.end(), other.begin(), other.begin() + 2);
 
   std::vector<int32_t> all(tokens.begin(), tokens.begin() + 20), positions(32), blocks(2 * 10), next;
@@ -267,14 +270,8 @@ TEST(DraftHead, GuessesAfterDraftsOfSeveralSequences) {
     if (!has_device(device)) continue;
     Ranks runner = load_head("llama_nextn", head_options("llama_nextn", device));
     const std::span<const int32_t> tokens = expected.tokens;
-    const auto guess_after = [&](size_t n) {
-      Text text(runner, tokens.first(n), 0);
-      text.read(static_cast<int>(n));
-      const DraftRow row = text.row(static_cast<int>(n) - 1, 3);
-      return guesses_of(runner, std::span(&row, 1));
-    };
-    std::vector<int32_t> alone = guess_after(20);
-    const std::vector<int32_t> other = guess_after(12);
+    std::vector<int32_t> alone = guesses_after(runner, tokens.first(20), 3);
+    const std::vector<int32_t> other = guesses_after(runner, tokens.first(12), 3);
     alone.insert(alone.end(), other.begin(), other.end());
     Text(runner, tokens, 50).read(18);
     Text(runner, tokens, 60).read(11);

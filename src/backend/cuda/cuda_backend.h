@@ -73,6 +73,7 @@ class CudaBackend final : public Backend, public RecordedSteps {
   void prepare_program(const Program& program) override;
   void remote(const RemoteBlock& block) override;
   bool overlaps() const override { return true; }
+  void copy_before_run(Tensor y, Tensor x) override;
   void synchronize() override;
   void check_replays() override { checks_replays_ = true; }
   void trace_steps(std::shared_ptr<TraceFile> file) override {
@@ -121,7 +122,6 @@ class CudaBackend final : public Backend, public RecordedSteps {
 
   // experts/experts_ops.cc
   void copy(Tensor y, Tensor x) override;
-  void copy_before_run(Tensor y, Tensor x) override;
   void moe_route(Tensor ids, Tensor weights, Tensor logits, const RouteArgs& args) override;
   void moe_matmul(Tensor y, Tensor x, const Weight& w, Tensor ids, Tensor bias) override;
   void moe_combine(Tensor residual, Tensor y, Tensor weights) override;

@@ -30,7 +30,7 @@ constexpr int kClusterBucket = cuda::kMaxClusterTokens;  // only of programs tha
 constexpr int kMaxRecordedTokens = 8;  // tokens of one sequence
 constexpr int kMaxGraphs = 48;         // of a program
 constexpr int kMaxHeadGraphs = 12;     // of a program of a draft head, which guesses for few sequences
-constexpr int kMaxHeadSequences = 8;
+constexpr int kMaxHeadSequences = 8;   // of a draft head's steps that are recorded at load
 // A recorded step plans attention for contexts up to one of these lengths, but not beyond the longest possible context.
 // Steps of one token change at some of the longer lengths from the cluster to the grid, and from the grid to single
 // kernels.

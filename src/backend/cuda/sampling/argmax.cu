@@ -118,6 +118,10 @@ __global__ void bring_kernel(int4* to, const int4* from, int64_t n, DrawnTokens 
   to[i] = words;
 }
 
+dim3 argmax_grid(const Tensor& logits) {
+  return {blocks_for(logits.cols, kThreads * kEach), static_cast<unsigned>(logits.rows)};
+}
+
 }  // namespace
 
 void upload_batch(int32_t* to, const int32_t* from, int64_t n, const DrawnTokens& tokens, const TableWrites& writes,
@@ -126,12 +130,6 @@ void upload_batch(int32_t* to, const int32_t* from, int64_t n, const DrawnTokens
   bring_kernel<<<blocks_for(quads + writes.n / 2 + copy.n / 4, kThreads), kThreads, 0, device.stream()>>>(
       reinterpret_cast<int4*>(to), reinterpret_cast<const int4*>(from), quads, tokens, writes, copy);
 }
-
-namespace {
-dim3 argmax_grid(const Tensor& logits) {
-  return {blocks_for(logits.cols, kThreads * kEach), static_cast<unsigned>(logits.rows)};
-}
-}  // namespace
 
 bool can_argmax_logprob(const Tensor& logits) { return argmax_grid(logits).x <= kMaxArgmaxBlocks; }
 
