@@ -200,7 +200,7 @@ class Engine {
   GoesOn gate_of(const Sequence& sequence) const;
   size_t n_worth_verifying(const Sequence& sequence) const;
   void add_yield(Sequence& sequence, int n_drafts, int n_right);
-  void drop_untried_drafts(int n_rows);
+  void choose_lengths(int n_seqs, int n_rows);
   void try_again(int n_seqs, int n_rows);
   void judge_trial(Sequence& sequence, bool was_right);
   bool asks_now(const Sequence& sequence, int n) const;

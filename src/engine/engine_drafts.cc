@@ -122,8 +122,7 @@ bool Engine::choose_drafts() {
   n_decoding_ = n_seqs;
   draft_lengths_.set_ahead(depth_ > 1 && n_seqs == 1 && thinks_ahead);
   if (!reads_prompt) {
-    draft_lengths_.choose(offers_, n_seqs, n_rows);
-    if (n_seqs > 1) drop_untried_drafts(n_rows);
+    choose_lengths(n_seqs, n_rows);
     try_again(n_seqs, n_rows);
     let_costly_guess_grow(n_seqs, n_rows);
   }
@@ -164,11 +163,14 @@ void Engine::offer_drafts(Sequence& sequence) {
 }
 
 // Steps of several sequences with drafts of a costly proposer are measured in trials. Otherwise, one of these steps
-// would follow whenever the measurements have expired.
-void Engine::drop_untried_drafts(int n_rows) {
-  if (draft_lengths_.has_measured(n_rows)) return;
+// would follow whenever the measurements have expired. So without a recent measurement, costly proposers get no drafts
+// here.
+void Engine::choose_lengths(int n_seqs, int n_rows) {
+  const bool all_count = n_seqs == 1 || draft_lengths_.has_measured(n_rows);
+  const auto counts = [&](const Sequence* s) { return all_count || !s->request.proposer->is_costly(); };
+  if (std::ranges::any_of(offering_, counts)) draft_lengths_.choose(offers_, n_seqs, n_rows);
   for (size_t i = 0; i < offering_.size(); ++i)
-    if (offering_[i]->request.proposer->is_costly()) offers_[i].n_chosen = 0;
+    if (!counts(offering_[i])) offers_[i].n_chosen = 0;
 }
 
 // In a step of one sequence, a costly proposer stops by itself, so it may make more drafts than its mean. This also

@@ -15,7 +15,7 @@ namespace {
 
 constexpr int32_t kLost = std::numeric_limits<int32_t>::min();
 constexpr int kMaxWaitingOfStep = 64;  // a step with more tokens computes its entries at once
-constexpr int kMaxStartedEarly = 8;  // rows
+constexpr int kMaxStartedEarly = 16;   // rows
 
 // Replaces a layer that a device may run at once by its two blocks.
 void divide_layer(Program& program) {
@@ -110,8 +110,8 @@ StepLimits chain_limits(StepLimits limits) {
   return limits;
 }
 
-// The most tokens whose entries wait. In a run of this many, each token costs little, also if the model is small.
-int most_waiting(int64_t width) { return static_cast<int>(std::clamp<int64_t>((1 << 20) / width, 128, 1024)); }
+// The most tokens whose entries wait. In a run of half as many, each token costs little, also if the model is small.
+int most_waiting(int64_t width) { return static_cast<int>(std::clamp<int64_t>((2 << 20) / width, 256, 2048)); }
 
 // Hidden states outside the programs: of the waiting tokens, of a run of follow_, and of a run of start_.
 struct HiddenRows {
@@ -164,7 +164,11 @@ void DraftHead::follow(const Batch& batch, std::span<const int32_t> next_tokens)
   if (starts_early(batch)) return start_early(batch);
   const int64_t most = waiting_hidden_.rows;
   const bool waits = n <= std::min<int64_t>(most / 2, kMaxWaitingOfStep);
-  if (!waits || static_cast<int64_t>(waiting_.size()) + n > most) catch_up({});
+  if (!waits) {
+    catch_up({});
+  } else if (static_cast<int64_t>(waiting_.size()) + n > most) {
+    make_room();
+  }
   table_.assign(batch.block_table.begin(), batch.block_table.end());
   table_width_ = batch.max_blocks;
   if (!waits) {
@@ -212,6 +216,18 @@ void DraftHead::drawn(std::span<const Sampled> tokens) {
   };
   for (int32_t& token : next_tokens_) know(token);
   for (Waiting& one : waiting_) know(one.token);
+}
+
+// Computes the entries of the oldest waiting tokens, as many as one run takes. The others move to the front.
+void DraftHead::make_room() {
+  const size_t n = std::bit_floor(waiting_.size());
+  std::vector<Waiting> staying(waiting_.begin() + static_cast<ptrdiff_t>(n), waiting_.end());
+  waiting_.resize(n);
+  catch_up({});
+  const auto first = static_cast<int64_t>(n), n_rows = static_cast<int64_t>(staying.size());
+  if (n_rows > 0) backend_.copy(waiting_hidden_.slice_rows(0, n_rows), waiting_hidden_.slice_rows(first, n_rows));
+  for (Waiting& one : staying) one.row -= static_cast<int>(n);
+  waiting_ = std::move(staying);
 }
 
 // Computes the entries of all waiting tokens, except those of the guessing rows, which start_ computes. An entry

@@ -49,6 +49,7 @@ class DraftHead {
 
   bool starts_early(const Batch& batch) const;
   void start_early(const Batch& batch);
+  void make_room();
   void catch_up(std::span<const DraftRow> guessing);
   void follow_late();
   void start(std::span<const DraftRow> rows);
