@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cmath>
 #include <numeric>
+#include <optional>
 #include <random>
 
 #include "backend/cuda/create_cuda.h"
@@ -110,12 +111,11 @@ class Decoder {
     program_.blocks.emplace_back(
         HeadBlock{.norm = rig_.norm(c.dim), .output = rig_.weight(Format::F16, kVocab, c.dim), .n_vocab = kVocab});
     const int n_seqs = static_cast<int>(q_lens_.size()) + 1;  // so that recorded steps have padding
-    program_.allocate(backend,
-                      {.max_tokens = 16,
-                       .max_seqs = n_seqs,
-                       .max_logits = n_seqs,
-                       .max_kv_len = std::max(8192, 2 * c.past),
-                       .n_vocab = kVocab});
+    program_.allocate(backend, {.max_tokens = 64,
+                                .max_seqs = n_seqs,
+                                .max_logits = n_seqs,
+                                .max_kv_len = std::max(8192, 2 * c.past),
+                                .n_vocab = kVocab});
   }
 
   void begin(int step) { rig_.begin(seqs(step, 1), kTokens); }
@@ -244,9 +244,9 @@ TEST_P(CudaLayers, ReplaysAreChecked) {
   }
 }
 
-// Compares the logits of some steps. is_fused: one launch runs all layers of the recorded steps. Products exchange f16.
-// An element of an fp8 cache may be rounded to its neighbour, which is 6 % away.
-void expect_equal_steps(const LayersCase& c, Decoder& plain, Decoder& recorded, bool is_fused) {
+// Compares the logits of some steps. is_fused: one launch runs all layers of the steps; empty: not checked. Products
+// exchange f16. An element of an fp8 cache may be rounded to its neighbour, which is 6 % away.
+void expect_equal_steps(const LayersCase& c, Decoder& plain, Decoder& recorded, std::optional<bool> is_fused) {
   const double bound = c.kv == DType::kE4M3 ? 4e-2 : 2e-2;
   for (int step = 0; step < Decoder::kSteps; ++step) {
     plain.begin(step);
@@ -258,7 +258,8 @@ void expect_equal_steps(const LayersCase& c, Decoder& plain, Decoder& recorded, 
       recorded.run();
       const std::vector<float> got = recorded.logits();
       ASSERT_LE(relative_error(got, want), bound) << "step " << step << ", run " << i;  // NaN fails too
-      ASSERT_EQ(recorded.hidden_is_poisoned(), is_fused) << "step " << step << ", run " << i;
+      ASSERT_EQ(recorded.hidden_is_poisoned(), is_fused.value_or(recorded.hidden_is_poisoned()))
+          << "step " << step << ", run " << i;
     }
   }
 }
@@ -275,16 +276,31 @@ TEST_P(CudaLayers, EqualOpsOneByOne) {
 
 class CudaClusters : public CudaLayers {};
 
-// Tokens of several sequences, and of one sequence.
+// Tokens of several sequences, and of one sequence. The more tokens, the fewer blocks a cluster has. With 50 tokens or
+// more, and in recorded steps (of sequences of equal length) with 8 or more, it depends on the model whether single
+// kernels are faster.
 TEST_P(CudaClusters, SeveralTokens) {
   const uint64_t seed = test_seed();
   SCOPED_TRACE("seed " + std::to_string(seed));
   OpByOp other(create_cuda_backend({.device = "cuda"}));
-  for (const std::vector<int>& q_lens :
-       {std::vector<int>{1, 1, 1}, {4}, {1, 3, 2}, {3, 3}, {1, 1, 1, 1, 1}}) {
+  for (const std::vector<int>& q_lens : {std::vector<int>{1, 1, 1},
+                                         {4},
+                                         {1, 3, 2},
+                                         {3, 3},
+                                         {1, 1, 1, 1, 1},
+                                         std::vector<int>(9, 1),
+                                         std::vector<int>(27, 1),
+                                         {2, 7, 1},
+                                         {1, 13},
+                                         {9, 1, 20},
+                                         {40},
+                                         {1, 62, 1}}) {
     SCOPED_TRACE(testing::PrintToString(q_lens));
+    const int n_tokens = std::accumulate(q_lens.begin(), q_lens.end(), 0);
+    const bool is_recorded = std::ranges::count(q_lens, q_lens[0]) == std::ssize(q_lens) && q_lens[0] <= 16;
+    const bool is_certain = n_tokens <= (is_recorded ? 7 : 49);
     Decoder plain(other, GetParam(), seed, q_lens), recorded(*backend, GetParam(), seed, q_lens);
-    expect_equal_steps(GetParam(), plain, recorded, has_clusters(*backend));
+    expect_equal_steps(GetParam(), plain, recorded, is_certain ? std::optional(has_clusters(*backend)) : std::nullopt);
   }
 }
 

@@ -5,11 +5,11 @@
 // BackendOptions::activations "f32", all activations are f32 and products run in f32, for comparisons. Weights are
 // repacked on the device at load time (packed_weight.h).
 #pragma once
+#include <bitset>
 #include <deque>
 #include <map>
 #include <memory>
 #include <optional>
-#include <set>
 #include <tuple>
 #include <utility>
 #include <vector>
@@ -211,6 +211,9 @@ class CudaBackend final : public Backend, public RecordedSteps {
   void await_stream();
   void meet_ranks();
   static int longest(const Batch& batch);
+  bool replays_on_clusters(const Program& program, int n_tokens) const;
+  bool is_recorded(const Program& program, int q_len) const;
+  int bucket_of(const Program& program, int n_seqs, int q_len, int most) const;
   int useful_context(const Program& program, int n_seqs, int q_len, int context) const;
   void capture(Graph& graph, const Program& program);
   void replay(const Graph& graph);
@@ -260,12 +263,14 @@ class CudaBackend final : public Backend, public RecordedSteps {
   int block_size_ = 16;  // of the KV cache; the usual size until there is a cache
   cuda::BatchUpload device_batch_;
   cuda::FloatCopy copy_;  // of copy_before_run(), until the next upload of a batch; n 0: none
+  static constexpr int kMaxRecordedTokens = 8;  // of a sequence in a recorded step, if it does not run on clusters
   int n_tokens_ = 0, n_seqs_ = 0, min_q_len_ = 0, max_q_len_ = 0;
   decltype(cuda::AttentionStep::n_of_len) n_of_len_{};
   int most_kv_ = 0;          // attention is planned for this length: no sequence of the step is longer
   StepLimits limits_;
   std::map<GraphKey, Graph> graphs_;
-  std::set<int> cluster_programs_;  // ids of programs whose steps of a few tokens may run on clusters
+  // For each program that may run on clusters, by its id: the numbers of tokens of the recorded steps that do.
+  std::map<int, std::bitset<cuda::kMaxClusterTokens + 1>> cluster_steps_;
   bool capturing_ = false;
   std::vector<const RemoteBlock*> captured_crossings_;
   cuda::Crossing crossing_;

@@ -337,7 +337,8 @@ void CudaBackend::draft_input(const DraftInputBlock& b) {
 
 void CudaBackend::plain_layers(const PlainLayersBlock& b) {
   const auto step = n_tokens_ <= cuda::kMaxClusterTokens ? layers_step_of(b, n_tokens_) : nullptr;
-  if (step && most_kv_ <= cuda::kMaxClusterKv && cuda::can_run_cluster(*step, device_)) {
+  const bool is_recorded = min_q_len_ == max_q_len_ && max_q_len_ <= kMaxRecordedTokens;
+  if (step && most_kv_ <= cuda::kMaxClusterKv && cuda::runs_on_clusters(*step, is_recorded, device_)) {
     cuda::run_cluster(*step, max_q_len_, static_cast<cuda::ClusterTurns*>(turns_.data()), device_);
     return check_launch("run_cluster");
   }

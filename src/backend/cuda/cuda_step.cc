@@ -25,11 +25,12 @@ using cuda::check_launch;
 
 namespace {
 
-constexpr int kBuckets[] = {1, 2, 4, cuda::kMaxClusterTokens, 8, 16, 24, 32, 48, 64, 96, 128, 160, 192, 224, 256};
-constexpr int kClusterBucket = cuda::kMaxClusterTokens;  // only of programs that run on clusters
-constexpr int kMaxRecordedTokens = 8;  // tokens of one sequence
-constexpr int kMaxGraphs = 48;         // of a program
-constexpr int kMaxHeadGraphs = 12;     // of a program of a draft head, which guesses for few sequences
+constexpr int kBuckets[] = {1, 2, 4, 7, 8, 14, 16, 24, 28, 32, 48, 64, 96, 128, 160, 192, 224, 256};
+// Only of programs that run on clusters. An H100 and an H200 have room for 7 clusters of 16 blocks or 14 of 8 at once.
+constexpr int kClusterBuckets[] = {7, 14, 28};
+constexpr int kMaxRecordedOnClusters = 16;  // tokens of a sequence
+constexpr int kMaxGraphs = 64;              // of a program
+constexpr int kMaxHeadGraphs = 24;          // of a program of a draft head, which guesses for few sequences
 constexpr int kMaxHeadSequences = 8;   // of a draft head's steps that are recorded at load
 // A recorded step plans attention for contexts up to one of these lengths, but not beyond the longest possible context.
 // Steps of one token change at some of the longer lengths from the cluster to the grid, and from the grid to single
@@ -42,11 +43,7 @@ int most_sequences(const StepLimits& limits, int q_len) {
   return limits.max_logits > 0 ? std::min(most, limits.max_logits / q_len) : most;
 }
 
-int bucket_of(int n_seqs, int most, bool on_clusters) {
-  const int* bucket = std::ranges::lower_bound(kBuckets, n_seqs);
-  if (*bucket == kClusterBucket && !on_clusters) ++bucket;
-  return std::min(*bucket, most);
-}
+bool is_cluster_bucket(int bucket) { return std::ranges::find(kClusterBuckets, bucket) != std::end(kClusterBuckets); }
 
 // The smallest of kContexts that is at least kv_len, but not more than the longest possible context.
 int context_of(int kv_len, int max_kv_len) {
@@ -121,12 +118,30 @@ int CudaBackend::longest(const Batch& batch) {
   return batch.kv_len.empty() ? 0 : *std::ranges::max_element(batch.kv_len);
 }
 
+// Whether recorded steps of this many tokens run on clusters.
+bool CudaBackend::replays_on_clusters(const Program& program, int n_tokens) const {
+  const auto steps = cluster_steps_.find(program.id);
+  return steps != cluster_steps_.end() && n_tokens <= cuda::kMaxClusterTokens &&
+         steps->second[static_cast<size_t>(n_tokens)];
+}
+
+// Whether steps with this many tokens of each sequence are recorded.
+bool CudaBackend::is_recorded(const Program& program, int q_len) const {
+  return q_len <= kMaxRecordedTokens || (q_len <= kMaxRecordedOnClusters && replays_on_clusters(program, q_len));
+}
+
+// The number of sequences that a step is padded to.
+int CudaBackend::bucket_of(const Program& program, int n_seqs, int q_len, int most) const {
+  const int* bucket = std::ranges::lower_bound(kBuckets, n_seqs);
+  while (is_cluster_bucket(*bucket) && !replays_on_clusters(program, *bucket * q_len)) ++bucket;
+  return std::min(*bucket, most);
+}
+
 // The largest context with the same launches. On clusters, launches do not depend on the context. Else, from some
 // length on, the keys are not split further.
 int CudaBackend::useful_context(const Program& program, int n_seqs, int q_len, int context) const {
-  const bool on_clusters = n_seqs * q_len <= cuda::kMaxClusterTokens && context <= cuda::kMaxClusterKv &&
-                           cluster_programs_.contains(program.id);
-  if (on_clusters) return std::min(cuda::kMaxClusterKv, std::max(limits_.max_kv_len, context));
+  if (context <= cuda::kMaxClusterKv && replays_on_clusters(program, n_seqs * q_len))
+    return std::min(cuda::kMaxClusterKv, std::max(limits_.max_kv_len, context));
   if (n_seqs == 1 && program.has_plain_layers()) return context;  // the kind of kernel depends on the context
   const int n_tasks = std::max(n_seqs * program.least_kv_heads(), 1),
             most = (2 * device_.n_multiprocessors() + n_tasks - 1) / n_tasks;
@@ -140,11 +155,11 @@ std::optional<CudaBackend::GraphKey> CudaBackend::key_of(const Program& program,
       !batch.embeddings.empty())
     return std::nullopt;
   const int q_len = batch.n_tokens() / batch.n_seqs(),
-            most = q_len > kMaxRecordedTokens ? 0 : most_sequences(limits_, q_len);
+            most = is_recorded(program, q_len) ? most_sequences(limits_, q_len) : 0;
   if (batch.n_seqs() > most) return std::nullopt;
   for (int seq = 0; seq < batch.n_seqs(); ++seq)
     if (batch.q_len(seq) != q_len) return std::nullopt;
-  const int n_seqs = bucket_of(batch.n_seqs(), most, cluster_programs_.contains(program.id));
+  const int n_seqs = bucket_of(program, batch.n_seqs(), q_len, most);
   return GraphKey{program.id, n_seqs, q_len,
                   useful_context(program, n_seqs, q_len, context_of(longest(batch), limits_.max_kv_len))};
 }
@@ -232,7 +247,6 @@ void CudaBackend::prepare_program(const Program& program) {
   const size_t before = available_bytes();
   size_t n_graphs = 0;
   const int most = std::min(most_sequences(limits_, 1), program.has_pair ? kMaxHeadSequences : INT_MAX);
-  const bool on_clusters = cluster_programs_.contains(program.id);
   const auto record = [&](int n_seqs, int q_len, int most_kv, bool runs_first) {
     const int context = useful_context(program, n_seqs, q_len, std::min(most_kv, limits_.max_kv_len));
     const GraphKey key{program.id, n_seqs, q_len, context};
@@ -243,7 +257,7 @@ void CudaBackend::prepare_program(const Program& program) {
     ++n_graphs;
   };
   for (const int bucket : kBuckets) {
-    if (bucket == kClusterBucket && !on_clusters) continue;
+    if (is_cluster_bucket(bucket) && !replays_on_clusters(program, bucket)) continue;
     const int n_seqs = std::min(bucket, most);
     if (nccl_) {  // ranks have to run the same steps, but they may record different ones
       start({}, padding_of(program, n_seqs, 1, n_seqs), context_of(kContexts[0], limits_.max_kv_len));
@@ -253,8 +267,8 @@ void CudaBackend::prepare_program(const Program& program) {
     for (const int context : kContexts) record(n_seqs, 1, context, !nccl_ && (n_seqs == 1 || context == kContexts[0]));
     if (n_seqs == most) break;
   }
-  const bool verifies = on_clusters && !program.has_pair;  // not a draft head
-  for (int q_len = 2; verifies && q_len <= cuda::kMaxClusterTokens; ++q_len)
+  const bool verifies = replays_on_clusters(program, 2) && !program.has_pair;  // not a draft head
+  for (int q_len = 2; verifies && is_recorded(program, q_len); ++q_len)
     if (most_sequences(limits_, q_len) > 0) record(1, q_len, kContexts[0], true);
   check(cudaStreamSynchronize(device_.stream()), "cudaStreamSynchronize");
   const std::chrono::duration<double> took = std::chrono::steady_clock::now() - begun;
@@ -262,14 +276,16 @@ void CudaBackend::prepare_program(const Program& program) {
            (before - std::min(before, available_bytes())) >> 20);
 }
 
-// Finds out whether clusters can run the layers for as many tokens as a step on clusters may have. Waits until the
-// kernel that runs all layers on the grid is compiled. Otherwise results would depend on when the kernel becomes ready.
+// Finds out which recorded steps run on clusters. Waits until the kernel that runs all layers on the grid is compiled.
+// Otherwise results would depend on when the kernel becomes ready.
 void CudaBackend::compile_layers(const Program& program) {
   for (const Block& block : program.blocks) {
     const auto* layers = std::get_if<PlainLayersBlock>(&block);
     const auto step = layers != nullptr ? layers_step_of(*layers, 1) : nullptr;
-    const auto most = layers != nullptr ? layers_step_of(*layers, cuda::kMaxClusterTokens) : nullptr;
-    if (most && cuda::can_run_cluster(*most, device_)) cluster_programs_.insert(program.id);
+    for (int n = cuda::kMaxClusterTokens; step && n >= 1; --n) {  // ends with the one token that the grid runs
+      step->n_tokens = n;
+      if (cuda::runs_on_clusters(*step, true, device_)) cluster_steps_[program.id].set(static_cast<size_t>(n));
+    }
     if (!step || grid_kernel(*step) != nullptr || !specialised_) continue;
     specialised_->wait();
     load_ready_kernels();

@@ -52,7 +52,7 @@ struct Part {
   }
 };
 
-template <class K, bool kSeveral>
+template <class K, bool kSeveral, int kBlocks>
 struct Attention {
   using Tile = attention::Tile<kHead>;  // used to load values
   struct Step {
@@ -163,11 +163,11 @@ struct Attention {
     }
   }
 
-  // Waits until the clusters of the sequence's earlier tokens have written their keys and values of a layer.
-  __device__ __forceinline__ void await_others(int layer) const {
+  // Waits until other clusters have written the keys and values of a step's tokens in a layer.
+  __device__ __forceinline__ void await_others(int layer, int step) const {
     const auto n_heads = static_cast<uint32_t>(2 * b.p.step.shape.n_kv_heads);
-    const int other = part.first_row + b.lane;
-    if (other < part.row) {
+    const int token = step * kStepKeys + b.lane % kStepKeys, other = part.first_row + token - part.first_written;
+    if (token >= part.first_written && token < part.position) {
       const uint32_t* written = &b.p.turns->n_written[other * b.p.step.n_layers + layer];
       uint32_t n = 0;
       while (n < n_heads) asm volatile("ld.acquire.gpu.global.u32 %0, [%1];" : "=r"(n) : "l"(written) : "memory");
@@ -194,7 +194,7 @@ struct Attention {
 #pragma unroll 1
     for (int step = first; waits || step < part.end; step += kWarps) {
       Step s;
-      if (step < part.end && part.needs_others(step)) await_others(step_layer);
+      if (step < part.end && part.needs_others(step)) await_others(step_layer, step);
       if (step < part.end) load(s, layer, step, block);
       if (waits) {
         ready();

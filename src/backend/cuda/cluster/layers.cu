@@ -5,6 +5,8 @@
 // barrier is between the last reads and the next writes: racecheck sees barriers, but not st.async.
 #include <algorithm>
 #include <bit>
+#include <limits>
+#include <optional>
 #include <utility>
 
 #include "backend/cuda/cluster/attention.cuh"
@@ -29,6 +31,7 @@ __device__ uint32_t bytes_of(const Params& p, int sent) {
   return s.n_heads * p.n_splits * (kHead + 2) * 4;
 }
 
+template <int kBlocks>
 __device__ void prepare(const Block& b) {
   const Params& p = b.p;
   const LayersShape& shape = p.step.shape;
@@ -37,16 +40,16 @@ __device__ void prepare(const Block& b) {
   for (int i = thread; i < p.step.n_layers * static_cast<int>(sizeof(StepLayer) / 8); i += kThreads)
     b.at<uint64_t>(p.layers)[i] = table[i];
   if (thread <= kPhases) {
-    Extent extent = extent_of(shape, thread, b.rank);
+    Extent extent = extent_of(shape, thread, b.rank, kBlocks);
     for (int phase = 0; phase < thread; ++phase) {
-      const Extent before = extent_of(shape, phase, b.rank);
+      const Extent before = extent_of(shape, phase, b.rank, kBlocks);
       extent.first_row += before.n_rows;
       extent.first_unit += before.n_rows * before.k_tiles;
     }
     b.at<Extent>(p.extents)[thread] = extent;
   }
   if (thread < kSents) init_barrier(b.barrier(thread), 1);
-  if (thread < kPhases) init_barrier(b.phase_barrier(thread), max(extent_of(shape, thread, b.rank).n_rows, 1));
+  if (thread < kPhases) init_barrier(b.phase_barrier(thread), max(extent_of(shape, thread, b.rank, kBlocks).n_rows, 1));
   for (int i = thread; i < (p.squares[0] - p.input) / 4; i += kThreads)
     b.at<uint32_t>(p.input)[i] = 0;  // rows are padded with zeros to whole steps
   fence_barriers();
@@ -55,7 +58,7 @@ __device__ void prepare(const Block& b) {
   for (int phase = 0; phase < kPhases; ++phase) {
     const Extent& e = b.extent(phase);
     for (int i = thread; i < e.n_rows; i += kThreads) {
-      const int tile = tile_of(shape, phase, b.rank, i);
+      const int tile = tile_of(shape, phase, b.rank, kBlocks, i);
       b.at<Row>(p.rows)[e.first_row + i] = {tile & 7, (tile >> 3) * e.k_tiles, e.k_tiles, e.first_unit + i * e.k_tiles};
     }
   }
@@ -89,8 +92,8 @@ __device__ __forceinline__ Sums sums_of(const Block& b, int phase, int first, in
 }
 
 // Finishes pair `lane` of a head: bias, norm, rope. Keys and values also go to the cache.
-template <class K, bool kSeveral>
-__device__ __forceinline__ void finish_head(const Block& b, int layer, const Attention<K, kSeveral>& attention,
+template <class K, bool kSeveral, int kBlocks>
+__device__ __forceinline__ void finish_head(const Block& b, int layer, const Attention<K, kSeveral, kBlocks>& attention,
                                             int head, int at0, int at1, Sums v) {
   const LayersShape& s = b.p.step.shape;
   const int half_rot = s.rot_dim / 2, other = head - s.n_heads,
@@ -125,8 +128,9 @@ __device__ __forceinline__ void finish_head(const Block& b, int layer, const Att
 }
 
 // After a product, each warp finishes a job and sends the result to all blocks in pieces of 16 bytes.
-template <class K, bool kSeveral>
-__device__ __forceinline__ void finish(const Block& b, int layer, int phase, const Attention<K, kSeveral>& attention) {
+template <class K, bool kSeveral, int kBlocks>
+__device__ __forceinline__ void finish(const Block& b, int layer, int phase,
+                                       const Attention<K, kSeveral, kBlocks>& attention) {
   const LayersShape& s = b.p.step.shape;
   const Extent e = b.extent(phase);
   const int lane = b.lane, i = lane % kTileRows;
@@ -180,7 +184,7 @@ __device__ __forceinline__ void finish(const Block& b, int layer, int phase, con
 }
 
 // The phases of all layers of a token, run by the warps that compute.
-template <class K, bool kSeveral>
+template <class K, bool kSeveral, int kBlocks>
 __device__ __forceinline__ void compute(const Block& block, int row_of_cluster) {
   const Params& p = block.p;
   const Part<kSeveral> part(block, row_of_cluster);
@@ -191,7 +195,7 @@ __device__ __forceinline__ void compute(const Block& block, int row_of_cluster) 
     for (int phase = 0; phase < kPhases; ++phase) {
       if (phase == kOut) {
         const Block b = block.anew();
-        Attention<K, kSeveral>{b, part}.run(layer, [&] { receive(b, kHeads, layer); });
+        Attention<K, kSeveral, kBlocks>{b, part}.run(layer, [&] { receive(b, kHeads, layer); });
       }
       {
         const Block b = block.anew();
@@ -203,13 +207,13 @@ __device__ __forceinline__ void compute(const Block& block, int row_of_cluster) 
           const Sent sent = phase == kQkv ? kInput : phase == kOut ? kParts : phase == kGateUp ? kMiddle : kHidden;
           if (phase > kQkv || layer > 0) receive(b, sent, layer - (phase == kQkv));
           if (phase != kOut) return;
-          Attention<K, kSeveral>{b, part}.gather();
+          Attention<K, kSeveral, kBlocks>{b, part}.gather();
           __syncthreads();
         });
       }
       __syncthreads();
       const Block b = block.anew();
-      finish(b, layer, phase, Attention<K, kSeveral>{b, part});
+      finish(b, layer, phase, Attention<K, kSeveral, kBlocks>{b, part});
       if (block.warp == kWarps - 1) fetch_ahead(b, phase);  // by the last warp, which has the least work
     }
     ring.next_layer(block);
@@ -219,6 +223,7 @@ __device__ __forceinline__ void compute(const Block& block, int row_of_cluster) 
 
 // The index of the cluster's token. Clusters that wait for others take tokens in the order in which they start, so no
 // cluster waits for one that might not have room to start.
+template <int kBlocks>
 __device__ __forceinline__ int take_row(const Block& b) {
   if (b.p.turns == nullptr) return static_cast<int>(blockIdx.x) / kBlocks;
   if (b.rank == 0 && threadIdx.x == 0) *b.at<uint32_t>(b.p.row) = atomicAdd(&b.p.turns->n_started, 1u);
@@ -228,55 +233,62 @@ __device__ __forceinline__ int take_row(const Block& b) {
   return static_cast<int>(row);
 }
 
-// Called by one thread of each cluster when the cluster waits for no other. The last one resets the numbers.
-__device__ __forceinline__ void leave(const Params& p) {
-  ClusterTurns& turns = *p.turns;
-  __threadfence();
-  if (atomicAdd(&turns.n_done, 1u) + 1 < static_cast<uint32_t>(p.step.n_tokens)) return;
-  turns.n_started = turns.n_done = 0;
-  for (int i = 0; i < p.step.n_tokens * p.step.n_layers; ++i) turns.n_written[i] = 0;
+// Called by one block of each cluster when the cluster waits for no other. The last one resets the numbers.
+__device__ __forceinline__ void leave(const Block& b) {
+  ClusterTurns& turns = *b.p.turns;
+  const int thread = static_cast<int>(threadIdx.x), n_tokens = b.p.step.n_tokens;
+  uint32_t& n_done = *b.at<uint32_t>(b.p.row);
+  if (thread == 0) {
+    __threadfence();
+    n_done = atomicAdd(&turns.n_done, 1u) + 1;
+  }
+  __syncthreads();
+  if (n_done < static_cast<uint32_t>(n_tokens)) return;
+  if (thread == 0) turns.n_started = turns.n_done = 0;
+  for (int i = thread; i < n_tokens * b.p.step.n_layers; i += kThreads) turns.n_written[i] = 0;
 }
 #endif
 
-template <class K, bool kSeveral>
+template <class K, bool kSeveral, int kBlocks>
 __global__ void __launch_bounds__(kThreads, 1) layers_kernel(const __grid_constant__ Params p) {
 #if __CUDA_ARCH__ >= 900
   extern __shared__ __align__(128) char shared[];
   let_next_start();
   const int thread = static_cast<int>(threadIdx.x);
   const Block b{p, shared, shared_address(shared), rank_of_block(), thread / 32, thread % 32};
-  prepare(b);
+  prepare<kBlocks>(b);
   if (b.warp == kWarps - 1) {
     if (b.lane == 0) *b.at<Fetcher>(p.fetcher) = {.room = min(p.n_slots, b.extent(kPhases).first_unit)};
     __syncwarp();
     for (int i = 0; i < 4; ++i) fetch_ahead(b, -1);
   }
   wait_for_previous();
-  const int dim = p.step.shape.dim, row = kSeveral ? take_row(b) : 0;
+  const int dim = p.step.shape.dim, row = kSeveral ? take_row<kBlocks>(b) : 0;
   float* x = p.step.x + row * p.step.x_stride;
   const float* angles = p.step.angles + row * p.step.angle_stride;
   for (int i = thread; i < dim; i += kThreads) b.at<float>(p.input)[i] = x[i];
   for (int i = thread; i < p.step.shape.rot_dim; i += kThreads) b.at<float>(p.angles)[i] = angles[i];
   __syncthreads();
-  compute<K, kSeveral>(b, row);
+  compute<K, kSeveral, kBlocks>(b, row);
   if (b.rank == 0)
     for (int i = thread; i < dim; i += kThreads) x[i] = b.at<float>(p.input)[i];
-  if (kSeveral && b.rank == 0 && thread == 0 && p.turns != nullptr) leave(p);
+  if (kSeveral && b.rank == 0 && p.turns != nullptr) leave(b);
   sync();  // no block ends while another block may read its memory
 #endif
 }
 
 // Sets the places in shared memory, with as many slots as fit.
-Params params_of(const Device& device, const LayersStep& step) {
+Params params_of(const Device& device, const LayersStep& step, int n_blocks) {
   Params p{};
   p.step = step;
+  p.n_blocks = n_blocks;
   const LayersShape& s = step.shape;
   p.group = s.n_heads / s.n_kv_heads;
-  p.n_splits = std::max(kBlocks / s.n_kv_heads, 1);
+  p.n_splits = std::max(n_blocks / s.n_kv_heads, 1);
   p.block_shift = std::countr_zero(static_cast<unsigned>(step.kv.block_size));
   int most = 0, rows = 0;
   for (int phase = 0; phase < kPhases; ++phase) {  // the first block has the most rows
-    const Extent e = extent_of(s, phase, 0);
+    const Extent e = extent_of(s, phase, 0, p.n_blocks);
     most = std::max(most, e.n_rows * e.k_tiles);
     rows += e.n_rows;
   }
@@ -328,12 +340,12 @@ bool weights_fit(const StepLayer& layer, const LayerProduct& first) {
 // the last three products.
 bool fits(const Params& p) {
   const LayersShape& s = p.step.shape;
-  if (s.head_dim != kHead || s.n_heads > kMaxHeads || s.n_kv_heads > kBlocks || p.group > attention::kRows / 2 ||
-      s.dim % kTileRows != 0 || s.ffn % kTileRows != 0 || n_tiles(s.dim) < kBlocks || n_tiles(s.ffn) < kBlocks ||
+  if (s.head_dim != kHead || s.n_heads > kMaxHeads || s.n_kv_heads > p.n_blocks || p.group > attention::kRows / 2 ||
+      s.dim % kTileRows != 0 || s.ffn % kTileRows != 0 || n_tiles(s.dim) < p.n_blocks || n_tiles(s.ffn) < p.n_blocks ||
       s.act > 3)
     return false;
   for (int phase = 0; phase < kPhases; ++phase) {
-    const Extent e = extent_of(s, phase, 0);
+    const Extent e = extent_of(s, phase, 0, p.n_blocks);
     if (e.n_rows * e.k_tiles > p.n_slots) return false;
   }
   return std::all_of(p.step.layers, p.step.layers + p.step.n_layers, [&](const StepLayer& layer) {
@@ -342,34 +354,72 @@ bool fits(const Params& p) {
 }
 
 template <class K>
-int n_at_once(Device& device) {
-  static_assert(kBlocks == 16);
-  const auto* kernel = reinterpret_cast<const void*>(layers_kernel<K, true>);
-  return device.clusters_at_once(kernel, kThreads, device.most_shared() - kReserved, kBlocks)[kBlocks];
+auto* kernel_of(int n_blocks, bool several) {
+  if (n_blocks == 8) return layers_kernel<K, true, 8>;
+  if (n_blocks == 4) return layers_kernel<K, true, 4>;
+  return several ? layers_kernel<K, true, kMaxBlocks> : layers_kernel<K, false, kMaxBlocks>;
+}
+
+// How many clusters of this many blocks the device runs at once.
+int n_at_once(DType kv, int n_blocks, Device& device) {
+  int n = 0;
+  with_small_float(kv, [&](auto* k) {
+    const auto* kernel = reinterpret_cast<const void*>(kernel_of<std::remove_pointer_t<decltype(k)>>(n_blocks, true));
+    const auto most = static_cast<unsigned>(n_blocks);
+    n = device.clusters_at_once(kernel, kThreads, device.most_shared() - kReserved, most)[most];
+  });
+  return n;
+}
+
+struct Division {
+  int n_blocks;  // in a cluster
+  int n_rounds;  // of clusters that run at once
+};
+
+// The fastest division of the device into clusters. Empty: no cluster can run the layers. Clusters of fewer blocks take
+// longer, but more of them run at once.
+std::optional<Division> division_of(const LayersStep& step, Device& device) {
+  constexpr struct {
+    int n_blocks;
+    double time;  // of a token, as measured with the demo model and smollm-135m
+  } kSizes[] = {{kMaxBlocks, 1}, {8, 1.2}, {4, 1.4}};
+  std::optional<Division> best;
+  double least = std::numeric_limits<double>::infinity();
+  for (const auto& [n_blocks, time] : kSizes) {
+    const int at_once = n_at_once(step.kv.dtype, n_blocks, device);
+    if (at_once == 0 || !fits(params_of(device, step, n_blocks))) continue;
+    const int n_rounds = (step.n_tokens + at_once - 1) / at_once;
+    if (n_rounds * time >= least) continue;
+    best = {n_blocks, n_rounds}, least = n_rounds * time;
+  }
+  return best;
 }
 
 }  // namespace
 
-bool can_run_cluster(const LayersStep& step, Device& device) {
+bool runs_on_clusters(const LayersStep& step, bool is_recorded, Device& device) {
+  constexpr int kFewRows = 16;  // fast in single kernels
   const DeviceKv& kv = step.kv;
   if (dtype_bytes(kv.dtype) > 2 || has_scales(kv.dtype) || kv.n_parts != 2 || kv.head_dim != kHead) return false;
   if (kv.block_size % 16 != 0 || !std::has_single_bit(static_cast<unsigned>(kv.block_size))) return false;
-  if (step.n_tokens > kMaxClusterTokens || step.n_layers == 0 || step.shape.n_experts > 0 ||
-      !fits(params_of(device, step)))
-    return false;
-  int at_once = 0;
-  with_small_float(kv.dtype, [&](auto* k) { at_once = n_at_once<std::remove_pointer_t<decltype(k)>>(device); });
-  return step.n_tokens <= at_once;
+  if (step.n_tokens > kMaxClusterTokens || step.n_layers == 0 || step.shape.n_experts > 0) return false;
+  const std::optional<Division> division = division_of(step, device);
+  if (!division) return false;
+  // A layer that fits into fewer blocks is smaller, so that its single kernels mostly wait for launches.
+  const int most_rounds = step.n_tokens <= kFewRows ? is_recorded ? 1 : 2
+                          : is_recorded             ? kMaxBlocks / division->n_blocks
+                                                    : 7;
+  return division->n_rounds <= most_rounds;
 }
 
 void run_cluster(const LayersStep& step, int longest, ClusterTurns* turns, Device& device) {
-  Params p = params_of(device, step);
+  const int n_blocks = division_of(step, device).value().n_blocks;
+  Params p = params_of(device, step, n_blocks);
   p.turns = longest > 1 ? turns : nullptr;
   with_small_float(step.kv.dtype, [&](auto* k) {
-    using K = std::remove_pointer_t<decltype(k)>;
-    launch_clusters(device, step.n_tokens > 1 ? layers_kernel<K, true> : layers_kernel<K, false>,
-                    dim3(static_cast<unsigned>(kBlocks * step.n_tokens)), dim3(kBlocks), kThreads,
-                    static_cast<size_t>(p.end), p);
+    launch_clusters(device, kernel_of<std::remove_pointer_t<decltype(k)>>(n_blocks, step.n_tokens > 1),
+                    dim3(static_cast<unsigned>(n_blocks * step.n_tokens)), dim3(static_cast<unsigned>(n_blocks)),
+                    kThreads, static_cast<size_t>(p.end), p);
   });
 }
 

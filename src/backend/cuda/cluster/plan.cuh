@@ -10,7 +10,7 @@
 
 namespace ingot::cuda::cluster {
 
-constexpr int kBlocks = 16;  // in the cluster
+constexpr int kMaxBlocks = 16;  // in a cluster
 constexpr int kWarps = 12;   // in a block; with more warps, each would have too few registers
 constexpr int kThreads = 32 * kWarps;
 constexpr int kHead = 64;  // columns of a head
@@ -35,6 +35,7 @@ struct alignas(16) Row {
 struct Params {
   LayersStep step;
   ClusterTurns* turns;  // null: no token follows another token of the step
+  int n_blocks;         // in a cluster
   int n_slots, code_stride, scale_stride, group, n_splits, block_shift;  // a KV block has 1 << block_shift tokens
   // Byte offsets in shared memory.
   int layers, shares, extents, rows, fetcher, row, barriers, angles, input, middle, hidden, attended, heads, parts,
@@ -49,12 +50,12 @@ __host__ __device__ inline int dealt(int n, int rank, int ranks) { return n > ra
 
 // A block's rows of qkv are whole heads of queries, keys or values. Its rows of gate and up alternate: one tile of
 // gate, one tile of up.
-__host__ __device__ inline Extent extent_of(const LayersShape& s, int phase, int rank) {
+__host__ __device__ inline Extent extent_of(const LayersShape& s, int phase, int rank, int n_blocks) {
   const int columns = phase == kDown ? s.ffn : phase == kOut ? s.n_heads * kHead : s.dim;
   const int things = dealt(phase == kQkv      ? s.n_heads + 2 * s.n_kv_heads
                            : phase == kGateUp ? n_tiles(s.ffn)
                                               : n_tiles(s.dim),
-                           rank, kBlocks);
+                           rank, n_blocks);
   return {(columns + kTileCols - 1) / kTileCols,
           things * (phase == kQkv      ? kHeadTiles
                     : phase == kGateUp ? 2
@@ -69,10 +70,10 @@ __host__ __device__ inline Share share_of(const Extent& e, int warp) {
 }
 
 // The weight (in the low three bits) and the tile of that weight, for a row of the block.
-__host__ __device__ inline int tile_of(const LayersShape& s, int phase, int rank, int row) {
-  if (phase == kOut || phase == kDown) return (phase == kOut ? kWeightOut : kWeightDown) | (rank + kBlocks * row) << 3;
-  if (phase == kGateUp) return (kWeightGate + row % 2) | (rank + kBlocks * (row / 2)) << 3;
-  const int head = rank + kBlocks * (row / kHeadTiles), tile = row % kHeadTiles;
+__host__ __device__ inline int tile_of(const LayersShape& s, int phase, int rank, int n_blocks, int row) {
+  if (phase == kOut || phase == kDown) return (phase == kOut ? kWeightOut : kWeightDown) | (rank + n_blocks * row) << 3;
+  if (phase == kGateUp) return (kWeightGate + row % 2) | (rank + n_blocks * (row / 2)) << 3;
+  const int head = rank + n_blocks * (row / kHeadTiles), tile = row % kHeadTiles;
   if (head < s.n_heads) return kWeightQ | (head * kHeadTiles + tile) << 3;
   const int other = head - s.n_heads;
   return (kWeightK + other / s.n_kv_heads) | (other % s.n_kv_heads * kHeadTiles + tile) << 3;
