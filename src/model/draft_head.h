@@ -3,8 +3,9 @@
 // that follows.
 //
 // Entries are not needed until the head guesses. So if a step of the model has few tokens, follow() only keeps their
-// hidden states. All entries are computed together when the head guesses, and the oldest half when there is no room
-// for more tokens. So a head that does not guess costs almost nothing. The entries of a long prompt are computed at once.
+// hidden states. All entries are computed together when the head guesses, and the oldest ones when there is no room
+// for more tokens. So a head that does not guess costs almost nothing. The entries of a long prompt are computed at
+// once.
 //
 // After a step that verifies drafts, the head probably guesses again. On a device that computes while the host works,
 // follow() then computes the first guess after each row at once, before the host knows how many drafts were right.
