@@ -98,7 +98,7 @@ class Backend {
   virtual bool overlaps() const { return false; }  // run and sample return before the device has finished
   // Between runs: copies before the next run(), copy() or download() begins.
   virtual void copy_before_run(Tensor y /* out f32 [n, dim] */, Tensor x /* f32 [n, dim] */) { copy(y, x); }
-  virtual void synchronize() {}                    // waits for the ops so far
+  virtual void synchronize() {}  // waits for the ops so far
   virtual void sample(const Tensor& logits /* [n_logits, n_vocab] */, std::span<const SampleRow> rows);
   virtual std::vector<Sampled> wait();  // the draws of the last sample, in row order
   virtual bool is_drawn() { return true; }  // whether wait() would return at once
@@ -170,8 +170,8 @@ class Backend {
   virtual bool norms_sums(const Tensor& x /* [n, dim] */, const NormArgs& norm) const;
   // Layers of a decoder, one after another. A backend may run all layers in one kernel.
   virtual void plain_layers(const PlainLayersBlock& block);
-  virtual void draft_input(
-      const DraftInputBlock& block);  // a backend may compute both halves of the pair in one kernel
+  // A backend may compute both halves of the pair in one kernel.
+  virtual void draft_input(const DraftInputBlock& block);
   // Sends the rows of x to other devices, and waits for the result.
   virtual void remote(const RemoteBlock& block);
 

@@ -31,7 +31,7 @@ constexpr int kClusterBuckets[] = {7, 14, 28};
 constexpr int kMaxRecordedOnClusters = 16;  // tokens of a sequence
 constexpr int kMaxGraphs = 64;              // of a program
 constexpr int kMaxHeadGraphs = 24;          // of a program of a draft head, which guesses for few sequences
-constexpr int kMaxHeadSequences = 8;   // of a draft head's steps that are recorded at load
+constexpr int kMaxHeadSequences = 8;        // of a draft head's steps that are recorded at load
 // A recorded step plans attention for contexts up to one of these lengths, but not beyond the longest possible context.
 // Steps of one token change at some of the longer lengths from the cluster to the grid, and from the grid to single
 // kernels.

@@ -11,7 +11,7 @@
 namespace ingot::cuda::cluster {
 
 constexpr int kMaxBlocks = 16;  // in a cluster
-constexpr int kWarps = 12;   // in a block; with more warps, each would have too few registers
+constexpr int kWarps = 12;      // in a block; with more warps, each would have too few registers
 constexpr int kThreads = 32 * kWarps;
 constexpr int kHead = 64;  // columns of a head
 constexpr int kHeadTiles = kHead / kTileRows;
