@@ -189,7 +189,7 @@ class Backend {
   void block(const RemoteBlock& b) { remote(b); }
   void block(const HeadBlock& b);
   void block(const PoolBlock& b);
-  void block(const DraftInputBlock& b) { draft_input(b); }
+  void block(const DraftInputBlock& b);
   void block(const KeepBlock& b);
 
   Communicator* ranks() const { return ranks_.get(); }

@@ -27,7 +27,8 @@ struct Batch {
   std::span<const int32_t> block_table;  // [n_seqs, max_blocks]: KV block of each block_size tokens of the sequence;
                                          // entries before the windows of all layers: any full block
   int max_blocks = 0;
-  std::span<const int32_t> logit_rows;  // [n_logits]: which tokens of the batch get logits
+  // [n_logits]: which tokens of the batch get logits. For a DraftInputBlock with a source: the row of each token.
+  std::span<const int32_t> logit_rows;
   // [n_seqs] for models with recurrent layers, otherwise empty. state_in: the slot with the sequence's state before
   // this step, or -1 at the start of the sequence. state_out: the slot for the state after this step; it may be the
   // same slot.

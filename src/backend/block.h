@@ -58,6 +58,7 @@ struct EmbedBlock {
 struct DraftInputBlock {
   Tensor x;                   // in, out: [max_tokens, dim]
   Tensor hidden;              // [max_tokens, n] of another program, or empty: x itself is the hidden state
+  Tensor source;              // [n_rows, n] or empty: row logit_rows[t] is first copied to row t of `hidden`
   Weight table;               // [n_vocab, dim]
   float scale = 1;            // of embeddings
   NormArgs final_norm;        // of the program that computed the hidden state; empty weight: none

@@ -74,6 +74,11 @@ void Backend::block(const EmbedBlock& b) {
   if (b.norm.weight) norm(x, x, b.norm);
 }
 
+void Backend::block(const DraftInputBlock& b) {
+  if (b.source) gather_rows(b.hidden.slice_rows(0, size().n_logits), b.source);
+  draft_input(b);
+}
+
 void Backend::draft_input(const DraftInputBlock& b) {
   const Tensor x = token_rows(b.x), embedded = token_rows(b.embedded), pair = token_rows(b.pair);
   const Tensor first = pair.slice_cols(0, x.cols), second = pair.slice_cols(x.cols, x.cols);

@@ -250,6 +250,7 @@ class Engine {
   double next_trial_ = 0;                  // none is made before these decode_seconds_, except soon after a right guess
   std::array<double, kMaxDrafts> least_gains_{};  // of the step's drafts (DraftLengths)
   int n_unguessed_ = 0;                    // tokens since the last guess of any costly proposer
+  int64_t last_drafts_ = 0;                // the last step for which drafts were chosen
   int trial_steps_ = 0;                    // steps of several sequences that the trial in progress still has
   int first_trial_ = kShortestTrialWait;   // trial_wait of a new sequence
   std::vector<DraftOffer> offers_;         // within choose_drafts: of the decoding sequences with a proposer,

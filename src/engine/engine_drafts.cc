@@ -126,7 +126,8 @@ bool Engine::choose_drafts() {
     try_again(n_seqs, n_rows);
     let_costly_guess_grow(n_seqs, n_rows);
   }
-  has_drafts |= std::ranges::any_of(offers_, [](const DraftOffer& o) { return o.n_chosen > 0; });
+  if (std::ranges::any_of(offers_, [](const DraftOffer& o) { return o.n_chosen > 0; }))
+    has_drafts = true, last_drafts_ = counts_.n_steps;
   const bool waits = some_unseen && has_drafts;
   const bool wait_together = runner_.info().n_stages == 1;
   for (Sequence* sequence : offering_)
@@ -164,9 +165,12 @@ void Engine::offer_drafts(Sequence& sequence) {
 
 // Steps of several sequences with drafts of a costly proposer are measured in trials. Otherwise, one of these steps
 // would follow whenever the measurements have expired. So without a recent measurement, costly proposers get no drafts
-// here.
+// here. With many sequences, a choice may take a tenth of a small model's step. So after some steps without drafts,
+// only every kStepsOfAChoice-th step chooses for costly proposers.
 void Engine::choose_lengths(int n_seqs, int n_rows) {
-  const bool all_count = n_seqs == 1 || draft_lengths_.has_measured(n_rows);
+  constexpr int kStepsOfAChoice = 16, kFewSteps = 8;
+  const bool is_time = counts_.n_steps - last_drafts_ <= kFewSteps || counts_.n_steps % kStepsOfAChoice == 0;
+  const bool all_count = n_seqs == 1 || (is_time && draft_lengths_.has_measured(n_rows));
   const auto counts = [&](const Sequence* s) { return all_count || !s->request.proposer->is_costly(); };
   if (std::ranges::any_of(offering_, counts)) draft_lengths_.choose(offers_, n_seqs, n_rows);
   for (size_t i = 0; i < offering_.size(); ++i)

@@ -4,7 +4,6 @@
 #include <bit>
 #include <cmath>
 #include <limits>
-#include <unordered_set>
 #include <utility>
 
 #include "base/check.h"
@@ -92,14 +91,19 @@ Program start_program(const DraftHeadConfig& head, const DraftHeadWeights& w, co
   return program;
 }
 
-// Continues from the head's own hidden state: the same layer with the same buffers, and no other input.
+// Makes `program` a copy of `other` with the same buffers. Returns its first block.
+DraftInputBlock& copy_program(Program& program, const Program& other) {
+  program.blocks = other.blocks;
+  program.ropes = other.ropes, program.dim = other.dim;
+  program.n_latent_heads = other.n_latent_heads, program.head_ids = other.head_ids;
+  program.has_pair = other.has_pair, program.pair = other.pair;
+  program.x = other.x, program.kv = other.kv;
+  return std::get<DraftInputBlock>(program.blocks.front());
+}
+
+// Continues from the head's own hidden state, without another input.
 void make_chain(Program& chain, const Program& start, const DraftHeadConfig& head) {
-  chain.blocks = start.blocks;
-  chain.ropes = start.ropes, chain.dim = start.dim;
-  chain.n_latent_heads = start.n_latent_heads, chain.head_ids = start.head_ids;
-  chain.has_pair = start.has_pair, chain.pair = start.pair;
-  chain.x = start.x, chain.kv = start.kv;
-  auto& input = std::get<DraftInputBlock>(chain.blocks.front());
+  DraftInputBlock& input = copy_program(chain, start);
   input.hidden = {};
   input.final_norm = head.returns_normed ? std::get<HeadBlock>(chain.blocks.back()).norm : NormArgs{};
 }
@@ -111,13 +115,15 @@ StepLimits chain_limits(StepLimits limits) {
 }
 
 // The most tokens whose entries wait. In a run of half as many, each token costs little, also if the model is small.
-int most_waiting(int64_t width) { return static_cast<int>(std::clamp<int64_t>((2 << 20) / width, 256, 2048)); }
+int64_t most_waiting(int64_t width, const StepLimits& limits) {
+  return std::min<int64_t>(std::clamp<int64_t>((2 << 20) / width, 256, 4096), 2 * int64_t{limits.max_tokens});
+}
 
 // Hidden states outside the programs: of the waiting tokens, of a run of follow_, and of a run of start_.
 struct HiddenRows {
   Tensor waiting, following, starting;
   void lay_out(Buffers& buffers, int64_t width) {
-    buffers.keep(waiting, DType::kF32, std::min(most_waiting(width), buffers.limits().max_tokens), width);
+    buffers.keep(waiting, DType::kF32, most_waiting(width, buffers.limits()), width);
     buffers.keep(following, DType::kF32, buffers.limits().max_tokens, width);
     buffers.keep(starting, DType::kF32, chain_limits(buffers.limits()).max_tokens, width);
   }
@@ -146,11 +152,14 @@ DraftHead::DraftHead(const Config& config, const Weights& weights, const DraftHe
   follow_.emplace(follow_program(*config_, head, config, weights, kv_.get(), &backend, plan.n_ctx, following_hidden_));
   start_.emplace(start_program(*config_, head, config, weights, kv_.get(), &backend, plan.n_ctx, starting_hidden_));
   limits_ = largest(follow_->place(backend, plan.limits), start_->place(backend, chain_limits(plan.limits)));
+  copy_program(follow_late_, *follow_).source = waiting_hidden_;
   make_chain(chain_, *start_, *config_);
+  wanted_.resize(static_cast<size_t>(kv_->shape.n_blocks));
+  taken_.resize(wanted_.size() * static_cast<size_t>(kv_->shape.block_size));
 }
 
 void DraftHead::prepare() {
-  for (const Program* program : {&*follow_, &*start_, &chain_}) backend_.prepare_program(*program);
+  for (const Program* program : {&*follow_, &follow_late_, &*start_, &chain_}) backend_.prepare_program(*program);
 }
 
 // If the next input is a vector instead of a token, its placeholder is the next token.
@@ -158,34 +167,32 @@ void DraftHead::follow(const Batch& batch, std::span<const int32_t> next_tokens)
   CHECK_EQ(next_tokens.size(), batch.tokens.size());
   const int n = batch.n_tokens();
   next_tokens_.assign(next_tokens.begin(), next_tokens.end());
-  for (Waiting& one : waiting_)
-    if (one.token < 0) one.token = kLost;  // its step failed
+  for (; n_known_ < waiting_.size(); ++n_known_)
+    if (int32_t& token = waiting_[n_known_].token; token < 0) token = kLost;  // its step failed
   n_started_ = 0;
   if (starts_early(batch)) return start_early(batch);
-  const int64_t most = waiting_hidden_.rows;
-  const bool waits = n <= std::min<int64_t>(most / 2, kMaxWaitingOfStep);
-  if (!waits) {
-    catch_up({});
-  } else if (static_cast<int64_t>(waiting_.size()) + n > most) {
-    make_room();
-  }
+  const int most = static_cast<int>(waiting_hidden_.rows);
+  const bool waits = n <= std::min(most / 2, kMaxWaitingOfStep);
+  if (waits && n_waiting_rows() + n > most) make_room(n);
   table_.assign(batch.block_table.begin(), batch.block_table.end());
   table_width_ = batch.max_blocks;
-  if (!waits) {
-    backend_.copy(following_hidden_.slice_rows(0, n), hidden_.slice_rows(0, n));
-    Batch next = batch;
-    next.tokens = next_tokens_;
-    next.logit_rows = next.state_in = next.state_out = next.embedding_rows = {};
-    next.embeddings = {};
-    return backend_.run(*follow_, next);
-  }
-  backend_.copy_before_run(waiting_hidden_.slice_rows(static_cast<int64_t>(waiting_.size()), n),
-                           hidden_.slice_rows(0, n));
-  const int block_size = kv_->shape.block_size;
+  std::vector<Place> places;
   for (int seq = 0; seq < batch.n_seqs(); ++seq)
-    for (int i = batch.q_start[seq]; i < batch.q_start[seq + 1]; ++i)
-      waiting_.push_back({next_tokens[static_cast<size_t>(i)], batch.positions[i],
-                          batch.blocks(seq)[batch.positions[i] / block_size], static_cast<int>(waiting_.size())});
+    for (const int32_t position : batch.positions.subspan(batch.q_start[seq], batch.q_len(seq)))
+      places.push_back({batch.blocks(seq)[position / kv_->shape.block_size], position});
+  if (waits) {
+    int row = n_waiting_rows();
+    backend_.copy_before_run(waiting_hidden_.slice_rows(row, n), hidden_.slice_rows(0, n));
+    for (size_t i = 0; i < places.size(); ++i) waiting_.push_back({next_tokens[i], places[i], row++});
+    return;
+  }
+  drop_stale(places);
+  backend_.copy(following_hidden_.slice_rows(0, n), hidden_.slice_rows(0, n));
+  Batch next = batch;
+  next.tokens = next_tokens_;
+  next.logit_rows = next.state_in = next.state_out = next.embedding_rows = {};
+  next.embeddings = {};
+  backend_.run(*follow_, next);
 }
 
 // Whether the step verifies drafts.
@@ -198,7 +205,8 @@ bool DraftHead::starts_early(const Batch& batch) const {
 // The rows after the first wrong draft are computed in vain. Their entries are overwritten later.
 void DraftHead::start_early(const Batch& batch) {
   n_started_ = batch.n_tokens();
-  catch_up({});
+  drop_stale({});
+  catch_up(batch.block_table);
   backend_.copy(starting_hidden_.slice_rows(0, n_started_), hidden_.slice_rows(0, n_started_));
   backend_.run(*start_, {.tokens = next_tokens_,
                          .positions = batch.positions,
@@ -215,100 +223,103 @@ void DraftHead::drawn(std::span<const Sampled> tokens) {
     if (token < 0 && row < tokens.size()) token = std::max(0, tokens[row].token);  // after NaN any token will do
   };
   for (int32_t& token : next_tokens_) know(token);
-  for (Waiting& one : waiting_) know(one.token);
+  for (size_t i = n_known_; i < waiting_.size(); ++i) know(waiting_[i].token);
 }
 
-// Computes the entries of the oldest waiting tokens, as many as one run takes. The others move to the front.
-void DraftHead::make_room() {
-  const size_t n = std::bit_floor(waiting_.size());
-  std::vector<Waiting> staying(waiting_.begin() + static_cast<ptrdiff_t>(n), waiting_.end());
-  waiting_.resize(n);
-  catch_up({});
-  const auto first = static_cast<int64_t>(n), n_rows = static_cast<int64_t>(staying.size());
-  if (n_rows > 0) backend_.copy(waiting_hidden_.slice_rows(0, n_rows), waiting_hidden_.slice_rows(first, n_rows));
-  for (Waiting& one : staying) one.row -= static_cast<int>(n);
-  waiting_ = std::move(staying);
+// Computes the entries of the oldest waiting tokens in as few runs as make room for n more. The others move to the
+// front: at most half of the rows, so that the copy does not overlap itself.
+void DraftHead::make_room(int n) {
+  const int n_rows = n_waiting_rows();
+  drop_stale({});
+  late_ = std::exchange(waiting_, {});
+  while (!late_.empty() && late_.front().row < std::max(n, (n_rows + 1) / 2)) run_late();
+  waiting_ = std::exchange(late_, {});
+  n_known_ = waiting_.size();
+  if (waiting_.empty()) return;
+  const int first = waiting_.front().row;
+  for (Waiting& one : waiting_) one.row -= first;
+  const int n_staying = n_waiting_rows();
+  backend_.copy(waiting_hidden_.slice_rows(0, n_staying), waiting_hidden_.slice_rows(first, n_staying));
 }
 
-// Computes the entries of all waiting tokens, except those of the guessing rows, which start_ computes. An entry
-// depends only on its own token. So tokens at consecutive positions form one sequence of a batch, even if they belong
-// to several sequences.
-void DraftHead::catch_up(std::span<const DraftRow> guessing) {
-  const int block_size = kv_->shape.block_size;
-  std::unordered_set<int64_t> done;  // places in the cache
-  const auto is_new = [&](int32_t block, int position) {
-    return done.insert(int64_t{block} * block_size + position % block_size).second;
-  };
-  for (const DraftRow& row : guessing) is_new(row.blocks[static_cast<size_t>(row.position / block_size)], row.position);
+// Computes the entries of the waiting tokens in these blocks. Tokens in other blocks go on waiting.
+void DraftHead::catch_up(std::span<const int32_t> blocks) {
+  for (const int32_t block : blocks) wanted_[static_cast<size_t>(block)] = true;
+  const auto is_late = [&](const Waiting& one) { return wanted_[static_cast<size_t>(one.place.block)]; };
   late_.clear();
-  for (auto one = waiting_.rbegin(); one != waiting_.rend(); ++one)  // of two at one place, the older is stale
-    if (one->token >= 0 && is_new(one->block, one->position)) late_.push_back(*one);  // below 0: kLost
-  std::ranges::reverse(late_);
-  waiting_.clear();
-  while (!late_.empty()) follow_late();
+  std::ranges::copy_if(waiting_, std::back_inserter(late_), is_late);
+  std::erase_if(waiting_, is_late);
+  n_known_ = waiting_.size();
+  for (const int32_t block : blocks) wanted_[static_cast<size_t>(block)] = false;
+  while (!late_.empty()) run_late();
 }
 
-// Runs one batch of late_, with at most as many sequences as a batch may have. The rest stays in late_. A batch has a
-// power of two of tokens, because a device prepares its first product of each size, which may take longer than the run.
-void DraftHead::follow_late() {
+// Forgets waiting tokens whose entries are not needed: lost tokens, those at these places in the cache, and of two at
+// one place the older.
+void DraftHead::drop_stale(std::span<const Place> places) {
+  const auto block_size = static_cast<size_t>(kv_->shape.block_size);
+  const auto taken = [&](const Place& place) {
+    return taken_[static_cast<size_t>(place.block) * block_size + static_cast<size_t>(place.position) % block_size];
+  };
+  for (const Place& place : places) taken(place) = true;
+  const auto is_stale = [&](const Waiting& one) {
+    if (one.token < 0 || taken(one.place)) return true;
+    taken(one.place) = true;
+    return false;
+  };
+  std::ranges::reverse(waiting_);
+  std::erase_if(waiting_, is_stale);
+  std::ranges::reverse(waiting_);
+  for (const Place& place : places) taken(place) = false;
+  for (const Waiting& one : waiting_) taken(one.place) = false;
+  n_known_ = waiting_.size();
+}
+
+// Runs one batch of late_. The rest stays there. A batch has a power of two of tokens, because a device prepares its
+// first product of each size, which may take longer than the run. An entry depends only on its own token. So tokens at
+// consecutive positions form one sequence of the batch, even if they belong to several sequences.
+void DraftHead::run_late() {
   const int block_size = kv_->shape.block_size;
   std::vector<std::vector<Waiting>> seqs;
   std::vector<Waiting> rest;
-  size_t room = std::bit_floor(late_.size());
+  size_t room = std::bit_floor(std::min(late_.size(), static_cast<size_t>(following_hidden_.rows)));
+  size_t next = 0;  // the sequence of the next token, if all take turns
   for (const Waiting& one : late_) {
     const auto goes_on = [&](const std::vector<Waiting>& seq) {
-      return seq.back().position + 1 == one.position &&
-             (one.position % block_size == 0 || seq.back().block == one.block);
+      return seq.back().place.position + 1 == one.place.position &&
+             (one.place.position % block_size == 0 || seq.back().place.block == one.place.block);
     };
-    const auto seq = std::ranges::find_if(seqs, goes_on);
-    if (room > 0 && seq != seqs.end()) {
-      seq->push_back(one), --room;
-    } else if (room > 0 && seqs.size() < static_cast<size_t>(starting_hidden_.rows)) {
-      seqs.push_back({one}), --room;
-    } else {
+    if (next >= seqs.size() || !goes_on(seqs[next]))
+      next = static_cast<size_t>(std::ranges::find_if(seqs, goes_on) - seqs.begin());
+    if (room == 0 || (next == seqs.size() && next == static_cast<size_t>(starting_hidden_.rows))) {
       rest.push_back(one);
+      continue;
     }
+    if (next == seqs.size()) seqs.emplace_back();
+    seqs[next].push_back(one);
+    next = (next + 1) % seqs.size(), --room;
   }
   late_ = std::move(rest);
   size_t width = static_cast<size_t>(table_width_);
-  for (const auto& seq : seqs) width = std::max(width, static_cast<size_t>(seq.back().position / block_size) + 1);
+  for (const auto& seq : seqs) width = std::max(width, static_cast<size_t>(seq.back().place.position / block_size) + 1);
   start_batch();
-  int64_t n = 0;  // rows
   std::vector<int32_t> tokens;
-  // The rows that the next copy takes: first, first + step, first + 2 * step ...
-  struct {
-    int first = 0, step = 1, n = 0;
-  } last;
-  const auto copy_rows = [&] {
-    Tensor from = waiting_hidden_.slice_rows(last.first, 1);
-    from.rows = last.n, from.stride *= last.step;
-    backend_.copy(following_hidden_.slice_rows(n - last.n, last.n), from);
-    last.n = 0;
-  };
-  const auto add_row = [&](int row) {
-    const int step = row - last.first;
-    if (last.n > 1 ? step != last.n * last.step : last.n == 1 && step <= 0) copy_rows();
-    if (last.n == 0) last.first = row;
-    if (last.n == 1) last.step = step;
-    ++last.n, ++n;
-  };
   for (size_t s = 0; s < seqs.size(); ++s) {
     // Reuses the table of the last step, if it is long enough, so that few entries change on the device.
-    block_table_.resize((s + 1) * width, seqs[s].front().block);
+    block_table_.resize((s + 1) * width, seqs[s].front().place.block);
     const auto row = block_table_.begin() + static_cast<ptrdiff_t>(s * width);
     if ((s + 1) * static_cast<size_t>(table_width_) <= table_.size())
       std::copy_n(table_.begin() + static_cast<ptrdiff_t>(s) * table_width_, table_width_, row);
     for (const Waiting& one : seqs[s]) {
-      add_row(one.row);
+      logit_rows_.push_back(one.row);
       tokens.push_back(one.token);
-      positions_.push_back(one.position);
-      row[one.position / block_size] = one.block;
+      positions_.push_back(one.place.position);
+      row[one.place.position / block_size] = one.place.block;
     }
-    q_start_.push_back(static_cast<int32_t>(n));
-    kv_len_.push_back(seqs[s].back().position + 1);
+    q_start_.push_back(static_cast<int32_t>(tokens.size()));
+    kv_len_.push_back(seqs[s].back().place.position + 1);
   }
-  copy_rows();
-  run(*follow_, tokens, static_cast<int>(width));
+  run(follow_late_, tokens, static_cast<int>(width));
 }
 
 // A row that stops is computed further while a later row goes on, because the head's states lie in the order of rows.
@@ -387,8 +398,14 @@ Tensor DraftHead::first_logits(std::span<const DraftRow> rows) {
 
 // Runs start_ for the rows.
 void DraftHead::start(std::span<const DraftRow> rows) {
-  std::vector<int32_t> tokens;
-  catch_up(rows);
+  std::vector<int32_t> tokens, blocks;
+  std::vector<Place> places;  // start_ computes their entries
+  for (const DraftRow& row : rows) {
+    blocks.insert(blocks.end(), row.blocks.begin(), row.blocks.end());
+    places.push_back({row.blocks[static_cast<size_t>(row.position / kv_->shape.block_size)], row.position});
+  }
+  drop_stale(places);
+  catch_up(blocks);
   for (size_t i = 0; i < rows.size(); ++i) {
     tokens.push_back(next_tokens_[static_cast<size_t>(rows[i].row)]);
     backend_.copy(starting_hidden_.slice_rows(static_cast<int64_t>(i), 1), hidden_.slice_rows(rows[i].row, 1));

@@ -3,9 +3,9 @@
 // that follows.
 //
 // Entries are not needed until the head guesses. So if a step of the model has few tokens, follow() only keeps their
-// hidden states. All entries are computed together when the head guesses, and the oldest ones when there is no room
-// for more tokens. So a head that does not guess costs almost nothing. The entries of a long prompt are computed at
-// once.
+// hidden states. The entries of a sequence are computed together when the head guesses for it, and the oldest ones of
+// all sequences when there is no room for more tokens. So a head that does not guess costs almost nothing. The entries
+// of a long prompt are computed at once.
 //
 // After a step that verifies drafts, the head probably guesses again. On a device that computes while the host works,
 // follow() then computes the first guess after each row at once, before the host knows how many drafts were right.
@@ -40,19 +40,23 @@ class DraftHead {
   std::vector<float> logits(std::span<const DraftRow> rows);
 
  private:
+  struct Place {  // in the cache
+    int32_t block, position;
+  };
   // A token whose entry has not been computed yet.
   struct Waiting {
     int32_t token;  // the following token; a drawn_token() until drawn()
-    int32_t position;
-    int32_t block;
+    Place place;
     int row;  // of waiting_hidden_
   };
 
   bool starts_early(const Batch& batch) const;
   void start_early(const Batch& batch);
-  void make_room();
-  void catch_up(std::span<const DraftRow> guessing);
-  void follow_late();
+  int n_waiting_rows() const { return waiting_.empty() ? 0 : waiting_.back().row + 1; }  // of waiting_hidden_
+  void make_room(int n);
+  void catch_up(std::span<const int32_t> blocks);
+  void drop_stale(std::span<const Place> places);
+  void run_late();
   void start(std::span<const DraftRow> rows);
   Tensor first_logits(std::span<const DraftRow> rows);
   void run_rows(const Program& program, std::span<const DraftRow> rows, int depth, std::span<const int32_t> tokens);
@@ -66,13 +70,16 @@ class DraftHead {
   Tensor waiting_hidden_, following_hidden_, starting_hidden_;
   StepLimits limits_;
   std::optional<Program> follow_;  // from following_hidden_ to entries
+  Program follow_late_;            // gathers rows of waiting_hidden_ in following_hidden_, then as follow_
   std::optional<Program> start_;   // from starting_hidden_ to entries, hidden states and logits
   Program chain_;                  // from the head's hidden states to those of the next token, and their logits
   const SamplingParams greedy_{.temperature = 0, .n_logprobs = 0};
-  std::vector<Waiting> waiting_, late_;
-  std::vector<int32_t> next_tokens_;  // of the last follow()
-  int n_started_ = 0;                 // rows for which the last follow() has run start_
-  std::vector<int32_t> table_;        // its block table, [n, table_width_]
+  std::vector<Waiting> waiting_, late_;  // late_: while their entries are computed
+  size_t n_known_ = 0;                   // of waiting_: their tokens are known
+  std::vector<bool> wanted_, taken_;     // of blocks, and of places in the cache; all false between calls
+  std::vector<int32_t> next_tokens_;     // of the last follow()
+  int n_started_ = 0;                    // rows for which the last follow() has run start_
+  std::vector<int32_t> table_;           // its block table, [n, table_width_]
   int table_width_ = 0;
   std::vector<int32_t> positions_, q_start_, kv_len_, logit_rows_, block_table_;  // of the last run
 };

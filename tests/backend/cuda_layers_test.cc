@@ -316,11 +316,19 @@ TEST(SmallestCudaLayers, ForSanitizers) {
   OpByOp other(create_cuda_backend({.device = "cuda", .kernels = "fixed"}));
   const uint64_t seed = test_seed();
   SCOPED_TRACE("seed " + std::to_string(seed));
-  int n_cases = 0;
-  for (const int n_experts : {0, 0, 6}) {
-    const std::vector<int> q_lens = n_cases == 1 ? std::vector<int>{2, 2} : std::vector<int>{1};
+  struct Small {
+    std::vector<int> q_lens;  // 1, 4, 9 or 16 tokens: clusters of 16, 16, 8 or 4 blocks
+    Format format;
+    int n_experts;  // more than 0: on the grid
+  };
+  for (const auto& [q_lens, format, n_experts] : {Small{{1}, Format::Q4_0, 0},
+                                                  {{2, 2}, Format::Q8_0, 0},
+                                                  {{2, 7}, Format::Q4_0, 0},
+                                                  {{9, 7}, Format::Q8_0, 0},
+                                                  {{1}, Format::Q4_0, 6}}) {
+    SCOPED_TRACE(testing::PrintToString(q_lens));
     const LayersCase c{.name = "smallest",
-                       .format = n_cases++ == 1 ? Format::Q8_0 : Format::Q4_0,
+                       .format = format,
                        .past = 20,
                        .dim = 256,
                        .ffn = 256,

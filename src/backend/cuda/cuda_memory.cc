@@ -34,6 +34,9 @@ std::string why_no_cuda() {
 
 namespace {
 
+// Logits, or the rows that a draft head gathers.
+int most_logit_rows(const StepLimits& limits) { return std::max({limits.max_logits, limits.max_tokens, 1}); }
+
 // The index of the GPU that the options name, after all options have been checked.
 int checked_index(const BackendOptions& options) {
   if (!options.activations.empty() && options.activations != "f16" && options.activations != "f32")
@@ -231,7 +234,7 @@ void CudaBackend::reserve(const StepLimits& limits) {
   allocated_ -= raw_.size();
   raw_ = Memory();
   allocated_ -= device_batch_.bytes();
-  device_batch_.reserve(limits.max_tokens, std::max(limits.max_seqs, 1), std::max(limits.max_logits, 1),
+  device_batch_.reserve(limits.max_tokens, std::max(limits.max_seqs, 1), most_logit_rows(limits),
                         (limits.max_kv_len + block_size_ - 1) / block_size_, device_);
   allocated_ += device_batch_.bytes();
   const ScratchSizes sizes = scratch_for(limits);
@@ -277,7 +280,7 @@ CudaBackend::ScratchSizes CudaBackend::scratch_for(const StepLimits& limits) con
 
 size_t CudaBackend::scratch_bytes(const StepLimits& limits) const {
   const ScratchSizes s = scratch_for(limits);
-  return cuda::BatchUpload::bytes_for(limits.max_tokens, std::max(limits.max_seqs, 1), std::max(limits.max_logits, 1),
+  return cuda::BatchUpload::bytes_for(limits.max_tokens, std::max(limits.max_seqs, 1), most_logit_rows(limits),
                                       (limits.max_kv_len + block_size_ - 1) / block_size_) +
          device_.workspace_bytes() + s.up + s.act_copy + s.arranged + s.decoded + s.partials + s.order + s.grid +
          s.turns;

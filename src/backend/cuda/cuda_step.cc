@@ -178,8 +178,8 @@ void CudaBackend::run(const Program& program, const Batch& batch) {
     return run_blocks(program);
   }
   const int n_pad = key->n_seqs - batch.n_seqs();
-  const bool has_logits = program.has_logits();
-  start(batch, padding_of(program, n_pad, key->q_len, has_logits ? key->n_seqs * key->q_len - batch.n_logits() : 0),
+  const bool has_rows = program.has_logits() || batch.n_logits() > 0;  // the record reads logit_rows
+  start(batch, padding_of(program, n_pad, key->q_len, has_rows ? key->n_seqs * key->q_len - batch.n_logits() : 0),
         key->most_kv);
   if (clock_) clock_->begin(n_tokens_, n_seqs_);
   const auto known = graphs_.find(*key);
