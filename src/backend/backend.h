@@ -230,6 +230,7 @@ struct BackendOptions {
   int n_threads = 0;           // 0: one for each core that this process may use
   std::string isa;             // cpu: "avx2", "portable" ... (cpu/isa.h); empty: the best that this machine supports
   bool small_weights = false;  // cpu: hardly more bytes than in the file, though products of some formats are slower
+  std::string copies;          // cuda, of quantized weights in f16: "never", "always" or empty: until save_memory()
   std::string numa = "off";    // cpu: "distribute" or "isolate" (base/numa.h)
   std::string activations;     // cuda: "f16" or "f32"; empty: f16, and float8 if weights are F8_E4M3
   std::string kernels;         // cuda: "tuned" to this device and the model's sizes, or "fixed"; empty: tuned

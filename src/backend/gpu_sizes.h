@@ -26,6 +26,14 @@ inline bool gpu_stores_codes(const FormatInfo& format, bool f32) {
   return format.unpack != nullptr || (is_float8(format) && !f32);
 }
 
+// The bytes of a quantized weight's copy as halves (PackedWeight::halves), or 0 if it has none. use: WeightUse bits.
+inline size_t gpu_halves_bytes(const Weight& shape, unsigned use) {
+  constexpr int64_t kLeastElements = 1 << 16;  // smaller weights are decoded in no time
+  const bool has_copy = (use & kForMatmul) != 0 && shape.n_experts == 1 && info(shape.format).unpack != nullptr &&
+                        shape.n_out * shape.n_in >= kLeastElements;
+  return has_copy ? static_cast<size_t>(shape.n_out * shape.n_in) * sizeof(uint16_t) : 0;
+}
+
 // f32: activations are f32, and so are scales and dense weights. 8-bit floats in rows need fewer bytes than this.
 inline size_t gpu_packed_bytes(const Weight& shape, bool f32) {
   const FormatInfo& format = info(shape.format);

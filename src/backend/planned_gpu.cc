@@ -1,6 +1,7 @@
 #include "backend/planned_gpu.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "backend/gpu_sizes.h"
 #include "base/error.h"
@@ -14,7 +15,7 @@ constexpr size_t kWorkspaces = 64 << 20, kDecoded = 48 << 20, kPartialRows = 4 *
 
 class PlannedGpu final : public Backend {
  public:
-  explicit PlannedGpu(size_t memory_bytes) : memory_bytes_(memory_bytes) {}
+  PlannedGpu(size_t memory_bytes, bool has_copies) : memory_bytes_(memory_bytes), has_copies_(has_copies) {}
 
   std::string name() const override { return "gpu"; }
   std::string description() const override { return "a GPU that is not there"; }
@@ -27,7 +28,10 @@ class PlannedGpu final : public Backend {
 
   size_t allocated_bytes() const override { return 0; }
   size_t available_bytes() const override { return memory_bytes_; }
-  size_t packed_bytes(const Weight& shape, unsigned) const override { return gpu_packed_bytes(shape, false); }
+  size_t packed_bytes(const Weight& shape, unsigned use) const override {
+    return gpu_packed_bytes(shape, false) + (has_copies_ ? gpu_halves_bytes(shape, use) : 0);
+  }
+  bool save_memory() override { return std::exchange(has_copies_, false); }
   bool reads_codes(unsigned) const override { return false; }
   // CudaBackend's caches have an extra block and an extra slot for the sequences that pad a step.
   size_t kv_bytes(const KvShape& shape) const override {
@@ -51,10 +55,13 @@ class PlannedGpu final : public Backend {
 
  private:
   const size_t memory_bytes_;
+  bool has_copies_;
 };
 
 }  // namespace
 
-std::unique_ptr<Backend> planned_gpu(size_t memory_bytes) { return std::make_unique<PlannedGpu>(memory_bytes); }
+std::unique_ptr<Backend> planned_gpu(size_t memory_bytes, bool has_copies) {
+  return std::make_unique<PlannedGpu>(memory_bytes, has_copies);
+}
 
 }  // namespace ingot

@@ -7,6 +7,7 @@
 
 namespace ingot {
 
-std::unique_ptr<Backend> planned_gpu(size_t memory_bytes);
+// has_copies: it keeps copies of quantized weights until save_memory() (BackendOptions::copies).
+std::unique_ptr<Backend> planned_gpu(size_t memory_bytes, bool has_copies = false);
 
 }  // namespace ingot

@@ -93,18 +93,22 @@ RunnerOptions runner_options(const InspectOptions& o) {
   RunnerOptions options;
   options.max_batch_tokens = o.model.chunk;
   options.block_size = o.model.block_size, options.kv_dtype = runner_kv_type(o.model);
+  options.backend.copies = copies_of(o.model);
   return options;
 }
 
 // A backend of the requested device. The model is not loaded; the backend reports how much memory it would need.
-bool packs_small(const InspectOptions& o) { return o.model.weights == "small"; }
-
 struct Planner {
   Planner(const Checkpoint& checkpoint, const InspectOptions& o)
-      : backend(create_backend({.device = o.model.device, .n_threads = 1, .small_weights = packs_small(o)})),
+      : backend(create_backend({.device = o.model.device,
+                                .n_threads = 1,
+                                .small_weights = packs_small(o.model),
+                                .copies = copies_of(o.model)})),
         source(quantized_source(checkpoint.weights(), checkpoint.config(), o.model.quantize)),
-        config(checkpoint.config()),
-        weights(weight_bytes(*source, config, *backend)) {
+        config(checkpoint.config()) {
+    choose_copies(config, *source, *backend, o.memory > 0 ? o.memory : backend->available_bytes(), 1,
+                  runner_options(o));
+    weights = weight_bytes(*source, config, *backend);
     const DraftHeadFile head = find_mtp_head(*source, config);
     if (!head) return;
     config.draft_head = head.config;
@@ -136,12 +140,13 @@ JsonValue what_fits_gpus(const Checkpoint& checkpoint, const InspectOptions& o) 
   const auto source = checkpoint.weights();
   RunnerOptions options = runner_options(o);
   options.n_snapshots = o.model.n_snapshots, options.n_ctx = o.model.n_ctx;
-  const auto cpu = create_backend({.device = "cpu", .n_threads = 1, .small_weights = packs_small(o)});
+  const auto cpu = create_backend({.device = "cpu", .n_threads = 1, .small_weights = packs_small(o.model)});
   const size_t host_bytes = o.memory > 0 ? o.memory : cpu->available_bytes(), n_gpus = o.gpu_memory.size();
   std::vector<std::unique_ptr<Backend>> gpus;
   std::vector<DeviceMemory> devices;
   for (size_t i = 0; i < n_gpus; ++i) {
-    gpus.push_back(planned_gpu(o.gpu_memory[i]));
+    gpus.push_back(planned_gpu(o.gpu_memory[i], copies_of(o.model) != "never"));
+    choose_copies(c, *source, *gpus[i], o.gpu_memory[i], n_gpus, options);
     devices.push_back({.name = n_gpus == 1 ? "the GPU" : fmt::format("GPU {}", i),
                        .backend = gpus[i].get(),
                        .available = o.gpu_memory[i]});

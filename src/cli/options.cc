@@ -48,12 +48,19 @@ void add_kernels_option(CLI::App& app, ModelOptions& o) {
       ->capture_default_str();
 }
 
+bool packs_small(const ModelOptions& o) { return o.weights.empty() || o.weights == "small"; }
+
+std::string copies_of(const ModelOptions& o) {
+  return o.weights == "small" ? "never" : o.weights == "fast" ? "always" : "";
+}
+
 void add_weights_option(CLI::App& app, ModelOptions& o) {
   app.add_option("--weights", o.weights,
-                 "how the CPU stores IQ1, IQ2, IQ3 and TQ1_0 weights: small (as in the file), fast (up to twice the "
-                 "bytes; loads slowly, answers up to twice as fast) or auto (fast if memory allows, else small)")
-      ->check(CLI::IsMember({"auto", "fast", "small"}))
-      ->capture_default_str();
+                 "how quantized weights are stored: small (as in the file), fast or auto (fast if memory allows, else "
+                 "small); default: small on the CPU, auto on a GPU. fast: the CPU needs up to twice the bytes for IQ1, "
+                 "IQ2, IQ3 and TQ1_0, loads slowly, and answers up to twice as fast; a GPU also keeps a copy in f16, "
+                 "which makes prompts and many sequences faster")
+      ->check(CLI::IsMember({"auto", "fast", "small"}));
 }
 
 void add_trace_options(CLI::App& app, ModelOptions& o) {
@@ -274,28 +281,28 @@ RunnerOptions runner_options(ModelOptions& o) {
   set_log_level(parse_log_level(o.log_level));
   if (!o.trace_path.empty() && !o.trace) o.trace = std::make_shared<TraceFile>(o.trace_path);
   const SplitOptions layers_on = read_split_flags(o.split, o.parallel.tp, o.device);
-  RunnerOptions runner = {
-      .backend = {.device = o.device,
-                  .n_threads = o.n_threads,
-                  .isa = o.isa,
-                  .small_weights = o.weights == "small",
-                  .numa = o.numa,
-                  .activations = o.activations,
-                  .kernels = o.kernels,
-                  .deterministic = o.deterministic},
-      .layers_on = layers_on,
-      .n_ctx = o.n_ctx,
-      .max_batch_tokens = o.chunk,
-      .block_size = o.block_size,
-      .may_save_memory = o.weights == "auto",
-      .kv_dtype = runner_kv_type(o),
-      .n_snapshots = o.n_snapshots,
-      .quantize = o.quantize,
-      .check_tensors = o.check_tensors,
-      .check_nan = o.check_nan,
-      .check_replay = o.check_replay,
-      .trace = o.trace,
-      .trace_ops = !o.trace_steps};
+  RunnerOptions runner = {.backend = {.device = o.device,
+                                      .n_threads = o.n_threads,
+                                      .isa = o.isa,
+                                      .small_weights = packs_small(o),
+                                      .copies = copies_of(o),
+                                      .numa = o.numa,
+                                      .activations = o.activations,
+                                      .kernels = o.kernels,
+                                      .deterministic = o.deterministic},
+                          .layers_on = layers_on,
+                          .n_ctx = o.n_ctx,
+                          .max_batch_tokens = o.chunk,
+                          .block_size = o.block_size,
+                          .may_save_memory = o.weights == "auto",
+                          .kv_dtype = runner_kv_type(o),
+                          .n_snapshots = o.n_snapshots,
+                          .quantize = o.quantize,
+                          .check_tensors = o.check_tensors,
+                          .check_nan = o.check_nan,
+                          .check_replay = o.check_replay,
+                          .trace = o.trace,
+                          .trace_ops = !o.trace_steps};
   if (o.check_replay && !is_cuda(o.device))
     throw UsageError("--check-replay needs --device cuda: other devices do not replay steps");
   if (!o.isa.empty() && o.device != "cpu") throw UsageError("--isa is for --device cpu, not {}", printable(o.device));

@@ -31,7 +31,7 @@ struct ModelOptions {
   std::string activations;        // "f16" or "f32"; empty: chosen (backend.h)
   std::string isa;                // empty: the best
   std::string numa = "off";       // or "distribute" or "isolate"
-  std::string weights = "small";  // or "fast" or "auto"
+  std::string weights;            // "small", "fast" or "auto"; empty: small on the CPU, auto on a GPU
   SplitFlags split;
   std::string gpu_memory;      // a share of the device's memory, or bytes; empty: as the context needs
   std::string trace_path;
@@ -50,6 +50,9 @@ void add_model_argument(CLI::App& app, ModelOptions& options);   // MODEL and -m
 void add_log_option(CLI::App& app, ModelOptions& options);
 void add_kernels_option(CLI::App& app, ModelOptions& options);   // --kernels of a GPU, --isa and --numa of the CPU
 void add_weights_option(CLI::App& app, ModelOptions& options);
+// BackendOptions::small_weights and copies.
+bool packs_small(const ModelOptions& options);
+std::string copies_of(const ModelOptions& options);
 void add_quantize_option(CLI::App& app, ModelOptions& options);
 void add_gpu_memory_option(CLI::App& app, ModelOptions& options);
 void add_trace_options(CLI::App& app, ModelOptions& options);

@@ -111,7 +111,8 @@ std::shared_ptr<ServedModel> load_embedder(const ServeOptions& o, const std::sha
                        .max_batch_tokens = std::max(2048, o.model.chunk),
                        .check_tensors = o.model.check_tensors};
   options.backend.n_threads = o.model.n_threads;
-  options.backend.small_weights = o.model.weights == "small";
+  options.backend.small_weights = packs_small(o.model);
+  options.backend.copies = copies_of(o.model);
   set_parallel(o.model.parallel, o.model.device, options);
   if (!o.pooling.empty()) options.pooling = o.pooling;
   ServedModelParts parts = served_parts(o, *checkpoint, id);

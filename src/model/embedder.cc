@@ -127,6 +127,7 @@ void Embedder::Model::load(const BackendOptions& options, const StepLimits& limi
                            const LoadProgress& progress) {
   backend = create_backend(options);
   if (communicator) backend->connect(communicator);
+  if (options.copies.empty()) limit_copies(*source, config, *backend, backend->available_bytes());
   weights = load_weights(*source, config, *backend, progress);
   kv = backend->make_kv({.n_layers = config.bidirectional ? 1 : config.n_layers,
                          .n_kv_heads = config.n_kv_heads,

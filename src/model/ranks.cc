@@ -144,6 +144,9 @@ void Ranks::open_devices(RunnerOptions& options) {
     of_each.backend.n_threads = std::max(1, n_threads / n_hosts);
   }
   for (const std::string& name : names) open_device(name, of_each);
+  for (const auto& device : devices_)
+    if (!device->backend->is_host())
+      choose_copies(config_, *source_, *device->backend, memory_limit(*device, options), devices_.size(), options);
   // A replay and the launches after it would both change the rows and the states of the other devices.
   const auto refuse_replays = [&] {
     if (options.check_replay && n_parts() > 1)

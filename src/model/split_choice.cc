@@ -209,6 +209,13 @@ Split choose_split(const Config& c, WeightSource& source, std::span<const Device
   return *split;
 }
 
+void choose_copies(const Config& c, WeightSource& source, Backend& gpu, size_t memory, size_t n_gpus,
+                   const RunnerOptions& o) {
+  if (!o.backend.copies.empty() || gpu.is_host()) return;
+  limit_copies(source, c, gpu, memory, n_gpus);
+  if (n_gpus == 1 && !fits_whole(c, source, {.backend = &gpu, .available = memory}, o)) gpu.save_memory();
+}
+
 std::string split_text(const Split& split, std::span<const std::string> names) {
   const auto name = [&](int device) { return names[static_cast<size_t>(device)]; };
   Split layers = split;  // each layer on the device of its attention

@@ -40,6 +40,11 @@ struct SplitOptions {
 Split choose_split(const Config& config, WeightSource& source, std::span<const DeviceMemory> gpus,
                    const std::function<DeviceMemory()>& host, const RunnerOptions& options);
 
+// Lets a GPU keep copies of weights only if limit_copies (weights.h) does and, on a single GPU, the whole model then
+// fits. Call it before choose_split.
+void choose_copies(const Config& config, WeightSource& source, Backend& gpu, size_t memory, size_t n_gpus,
+                   const RunnerOptions& options);
+
 // "layers 0 to 9 of 32 on cpu, the rest on cuda". names: of each device.
 std::string split_text(const Split& split, std::span<const std::string> names);
 

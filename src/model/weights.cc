@@ -315,6 +315,11 @@ WeightBytes weight_bytes(WeightSource& source, const Config& config, const Backe
   return bytes_of(source, config, backend, part, nullptr);
 }
 
+void limit_copies(WeightSource& source, const Config& config, Backend& backend, size_t memory, size_t n_devices) {
+  if (!backend.is_host() && weight_bytes(source, config, backend).total() / n_devices > memory / 4)
+    backend.save_memory();
+}
+
 WeightBytes head_bytes(const DraftHeadFile& head, const Backend& backend) {
   return bytes_of(*head.source, head.config->layer, backend, {}, head.config.get());
 }

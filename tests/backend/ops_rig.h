@@ -37,11 +37,12 @@ class OpRig {
   Tensor activations(int64_t rows, int64_t cols);
   // Filled with NaN: an op must write its whole output.
   Tensor output(int64_t rows, int64_t cols);
-  const Weight& weight(Format format, int64_t n_out, int64_t n_in, int64_t n_experts = 1) {
+  // scale: of all elements.
+  const Weight& weight(Format format, int64_t n_out, int64_t n_in, int64_t n_experts = 1, float scale = 1) {
     host_weights_.emplace_back(n_experts * n_out * row_bytes(format, n_in));
     std::vector<uint8_t>& bytes = host_weights_.back();
     fill_random(format, random_(), bytes.data(), n_experts * n_out * n_in / info(format).block_size,
-                1.0f / std::sqrt(static_cast<float>(n_in)));
+                scale / std::sqrt(static_cast<float>(n_in)));
     Weight host{.format = format, .n_out = n_out, .n_in = n_in, .codes = bytes.data(), .n_experts = n_experts};
     weights_.push_back(backend_.prepare(host, kForMatmul | kForEmbedding));
     return weights_.back();

@@ -39,7 +39,7 @@ def test_a_plan_without_a_gpu(ingot):
     assert "on the CPU, layers" in part["split"] and [d["name"] for d in part["devices"]] == ["the GPU", "the CPU"]
     assert sum(d["weights_bytes"] for d in part["devices"]) == part["weights_bytes"]
     two = json.loads(ingot("inspect", "--fit", "--gpu-memory", "2GiB,1GiB", "--json").stdout)  # layers in proportion to the memory
-    assert two["split"] == "layers 0 to 8 on GPU 0, layers 9 to 11 on GPU 1" and [d["name"] for d in two["devices"]] == ["GPU 0", "GPU 1"]
+    assert two["split"] == "layers 0 to 9 on GPU 0, layers 10 to 11 on GPU 1" and [d["name"] for d in two["devices"]] == ["GPU 0", "GPU 1"]
     assert two["fit"][-1]["sequences"] >= part["fit"][-1]["sequences"]
     assert part["fit"][0]["context"] == part["model_context"]
     text = ingot("inspect", "--fit", "--gpu-memory", "520MiB").stdout

@@ -197,6 +197,23 @@ struct OnGpu {
   WeightBytes weights;
 };
 
+// 8b in Q4_0 takes 4.2 GiB, and 14 GiB more with copies in f16: less than a quarter of 138 GiB, but not of 72 GiB.
+TEST(MemoryPlan, CopiesTakeAtMostAQuarter) {
+  const Config c = config_of_shape("llama-3.1-8b");
+  const auto weights = [&](Format format, size_t gib, size_t n_gpus, bool has_copies = true) {
+    const auto gpu = planned_gpu(gib << 30, has_copies), cpu = create_backend({.device = "cpu", .n_threads = 1});
+    const auto source = dummy_source(c, format, 1);
+    limit_copies(*source, c, *gpu, gpu->available_bytes(), n_gpus);
+    limit_copies(*source, c, *cpu, 1, 1);  // a host has no copies
+    return weight_bytes(*source, c, *gpu).total() >> 20;
+  };
+  const size_t small = weights(Format::Q4_0, 138, 1, false), with = weights(Format::Q4_0, 138, 1);
+  EXPECT_NEAR(static_cast<double>(with - small), 2.0 * (8030.26e6 - 128256 * 4096) / (1 << 20), 20);
+  EXPECT_EQ(weights(Format::Q4_0, 72, 1), small);
+  EXPECT_EQ(weights(Format::Q4_0, 72, 2), with);
+  EXPECT_EQ(weights(Format::BF16, 138, 1), weights(Format::BF16, 138, 1, false));
+}
+
 // With keys of q8_0 and values of q4_0, a head's key takes 64 + 4 bytes and its value 32 + 4: 13 KiB for each token.
 TEST(MemoryPlan, KeysAndValuesOfTwoTypes) {
   const RunnerOptions options{.n_ctx = 4096, .kv_dtype = {DType::kQ8_0, DType::kQ4_0}};

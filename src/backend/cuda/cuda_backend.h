@@ -51,6 +51,7 @@ class CudaBackend final : public Backend, public RecordedSteps {
   Tensor alloc(DType dtype, int64_t rows, int64_t cols) override;
   Weight prepare(const Weight& host, unsigned use) override;  // cuda_weights.cc
   size_t packed_bytes(const Weight& shape, unsigned use) const override;
+  bool save_memory() override { return std::exchange(keeps_halves_, false); }
   bool reads_codes(unsigned) const override { return false; }
   size_t kv_bytes(const KvShape& shape) const override;
   size_t state_bytes(const StateShape& shape) const override;  // recurrence/recurrence_ops.cc
@@ -156,6 +157,10 @@ class CudaBackend final : public Backend, public RecordedSteps {
   void pack_float8(cuda::PackedWeight& w, const Weight& host);
   uint32_t* fact_of(cuda::PackedWeight& w);
   cuda::WeightUpload& weight_upload();
+  cuda::PackedWeight* own(const Weight& weight);
+  size_t halves_bytes(const Weight& shape, unsigned use) const;
+  void add_halves(cuda::PackedWeight& w, size_t bytes);
+  void fill_halves();
   void join_weights(const Program& program);
   void join(std::initializer_list<const Weight*> weights);
   void finish_weights();     // downloads the facts that the device has found
@@ -238,6 +243,7 @@ class CudaBackend final : public Backend, public RecordedSteps {
   bool deterministic_ = false;
   const cuda::MatmulKernel* forced_ = nullptr;  // set by use_matmul_kernel
   bool tunes_ = false;                          // chooses kernels for this device and the model's sizes
+  bool keeps_halves_ = false;                   // quantized weights have PackedWeight::halves
   std::unique_ptr<cuda::SpecialisedKernels> specialised_;
   cuda::TimedChoice timed_;
   std::string description_;
@@ -245,6 +251,8 @@ class CudaBackend final : public Backend, public RecordedSteps {
   std::deque<cuda::Memory> buffers_;
   std::deque<cuda::PackedWeight> weights_;
   std::deque<cuda::PackedWeight> joined_;  // PackedWeight::whole
+  std::deque<cuda::PackedWeight> halves_;
+  std::vector<std::pair<cuda::PackedWeight*, cuda::PackedWeight*>> without_halves_;  // and the copy, still empty
   std::vector<Weight> factors_;            // the weights that products use
   std::unique_ptr<cuda::DenseMatmul> dense_;
   std::unique_ptr<cuda::WeightUpload> upload_;      // until reserve()

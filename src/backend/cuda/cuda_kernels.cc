@@ -19,6 +19,7 @@ void CudaBackend::begin_tuning(const BackendOptions& options) {
   if (!options.kernels.empty() && options.kernels != "tuned" && options.kernels != "fixed")
     throw UsageError("unknown kernels '{}': use tuned or fixed", printable(options.kernels));
   tunes_ = options.kernels != "fixed" && !deterministic_ && act_ == DType::kF16;
+  keeps_halves_ = tunes_ && options.copies != "never";
   if (!tunes_) return;
   if (cuda::Nvrtc::get() == nullptr)
     return log_info("NVRTC (libnvrtc.so) was not found: no kernels are compiled for the model's sizes");

@@ -89,7 +89,7 @@ void CudaBackend::product(const Tensor& y, Input& input, const Weight& weight, c
     return launch(kernel, {.jobs = {{&w, data_of(bias)}}, .y = {y}, .n_jobs = 1, .accumulate = accumulate}, input);
   if (!library_product(y, input, w, kernel, accumulate)) {
     const Tensor x = in_act_dtype(input.x);
-    if (kernel.decodes || kernel.float8) {
+    if (kernel.decodes || kernel.float8 || kernel.halves) {
       input.float8.reset();  // the decoded weight overwrites it
       decoded_product(y, x, w, accumulate);
     } else {
@@ -108,19 +108,25 @@ bool CudaBackend::library_product(const Tensor& y, Input& input, const PackedWei
                                   const cuda::MatmulKernel& kernel, bool accumulate) {
   if (kernel.float8) return float8_product(y, input, w, accumulate);
   if (kernel.decodes || deterministic_) return false;
+  if (kernel.halves)
+    return w.halves != nullptr &&
+           dense_->run(y, in_act_dtype(input.x), w.halves->data, w.halves->factor, accumulate, device_);
   return dense_->run(y, in_act_dtype(input.x), w.data, 1.0f, accumulate, device_);
 }
 
 // The products of one input next to each other, in scratch, if the weights are joined, cuBLASLt multiplies them, and
 // scratch has room.
 std::optional<Tensor> CudaBackend::joined_product(Input& input, std::span<const Weight* const> weights) {
-  const PackedWeight* whole = packed(*weights[0]).whole;
   const int64_t n = input.x.rows;
   const cuda::MatmulKernel& kernel = kernel_for(*weights[0], n);
+  const PackedWeight& first = packed(*weights[0]);
+  const PackedWeight* whole = kernel.halves && first.halves != nullptr ? first.halves->whole : first.whole;
   if (whole == nullptr || input.norm || kernel.run != nullptr) return {};
   const Tensor y{up_.data(), act_, n, whole->n_out, whole->n_out};
   if (static_cast<size_t>(n * whole->n_out) * dtype_bytes(act_) > up_.size()) return {};
-  return library_product(y, input, *whole, kernel, /*accumulate=*/false) ? std::optional(y) : std::nullopt;
+  const bool is_done = kernel.halves ? dense_->run(y, in_act_dtype(input.x), whole->data, whole->factor, false, device_)
+                                     : library_product(y, input, *whole, kernel, /*accumulate=*/false);
+  return is_done ? std::optional(y) : std::nullopt;
 }
 
 // Whether cuBLASLt can run these products side by side. They share scratch, so none of them may decode its weight.

@@ -41,12 +41,39 @@ Weight CudaBackend::prepare(const Weight& host, unsigned use) {
     weight.packed = &w;
     weight.codes = nullptr;
   }
+  if (const size_t bytes = halves_bytes(host, use); bytes > 0) add_halves(*own(weight), bytes);
   if ((use & kForMatmul) != 0 && weight.n_experts == 1) factors_.push_back(weight);
   return weight;
 }
 
-size_t CudaBackend::packed_bytes(const Weight& shape, unsigned /*use*/) const {
-  return is_float8(shape) ? cuda::float8_bytes(shape.n_out, shape.n_in) : gpu_packed_bytes(shape, act_ == DType::kF32);
+// Null: the weight belongs to another backend.
+PackedWeight* CudaBackend::own(const Weight& weight) {
+  const auto found = std::ranges::find(weights_, weight.packed, [](const PackedWeight& w) { return &w; });
+  return found == weights_.end() ? nullptr : &*found;
+}
+
+size_t CudaBackend::halves_bytes(const Weight& shape, unsigned use) const {
+  return keeps_halves_ ? gpu_halves_bytes(shape, use) : 0;
+}
+
+size_t CudaBackend::packed_bytes(const Weight& shape, unsigned use) const {
+  return halves_bytes(shape, use) + (is_float8(shape) ? cuda::float8_bytes(shape.n_out, shape.n_in)
+                                                      : gpu_packed_bytes(shape, act_ == DType::kF32));
+}
+
+void CudaBackend::add_halves(PackedWeight& w, size_t bytes) {
+  halves_.push_back({.n_out = w.n_out, .n_in = w.n_in, .data = take(bytes)});
+  without_halves_.emplace_back(&w, &halves_.back());
+}
+
+// The weights' factors are known.
+void CudaBackend::fill_halves() {
+  for (const auto& [w, halves] : std::exchange(without_halves_, {})) {
+    cuda::unpack_rows(const_cast<void*>(halves->data), *w, 0, w->n_out, device_);
+    check_launch("unpack_rows");
+    halves->factor = w->factor;
+    w->halves = halves;
+  }
 }
 
 cuda::WeightUpload& CudaBackend::weight_upload() {
@@ -158,17 +185,20 @@ void CudaBackend::join_weights(const Program& program) {
   }
 }
 
-// Moves dense weights next to each other. For a moment, both places take memory. Without it, the weights stay apart.
+// Moves dense weights, or the copies of quantized ones, next to each other. For a moment, both places take memory.
+// Without it, the weights stay apart.
 void CudaBackend::join(std::initializer_list<const Weight*> weights) {
   const auto bytes_of = [](const PackedWeight& w) { return static_cast<size_t>(w.n_out * w.n_in) * sizeof(uint16_t); };
   std::vector<PackedWeight*> parts;
   PackedWeight whole;
   for (const Weight* weight : weights) {
-    const auto part = std::ranges::find(weights_, weight->packed, [](const PackedWeight& w) { return &w; });
-    if (part == weights_.end() || part->layout != cuda::Layout::kDense || part->n_experts != 1 || part->whole) return;
+    PackedWeight* part = own(*weight);
+    if (part != nullptr && part->halves != nullptr) part = part->halves;
+    if (part == nullptr || part->layout != cuda::Layout::kDense || part->n_experts != 1 || part->whole) return;
     if (bytes_of(*part) % kAlignment != 0 || (!parts.empty() && part->n_in != parts[0]->n_in)) return;
-    parts.push_back(&*part);
+    parts.push_back(part);
     whole.n_out += part->n_out, whole.n_in = part->n_in;
+    whole.factor = parts.size() == 1 ? part->factor : std::max(whole.factor, part->factor);
   }
   if (available_bytes() < bytes_of(whole) + kSpareBytes) return;
   auto* to = static_cast<char*>(take(bytes_of(whole)));
@@ -180,6 +210,12 @@ void CudaBackend::join(std::initializer_list<const Weight*> weights) {
     check(cudaStreamSynchronize(device_.stream()), "cudaStreamSynchronize");
     release(part->data);
     part->data = to, part->whole = &joined;
+    if (part->factor != joined.factor) {  // both are powers of two
+      cuda::scale_rows({to, DType::kF16, part->n_out, part->n_in, part->n_in}, part->factor / joined.factor, 0,
+                       device_);
+      check_launch("scale_rows");
+      part->factor = joined.factor;
+    }
     to += bytes_of(*part);
   }
 }
@@ -200,6 +236,7 @@ void CudaBackend::finish_weights() {
     }
   }
   without_facts_.clear();
+  fill_halves();
 }
 
 }  // namespace ingot

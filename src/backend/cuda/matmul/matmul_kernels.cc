@@ -28,12 +28,12 @@ bool can_group(const DeviceLimits& device, const PackedWeight& w, int64_t rows) 
   return rows <= kMaxRows && can_warpgroup_matmul(device, w);
 }
 // Blocks of this kernel are long, and begin and end slowly. So the kernel needs matrices that fill the device, and
-// neither few rows nor thousands.
+// neither few rows nor thousands. With more than 128 rows, cuBLASLt is faster if it need not decode the weight.
 bool group_wins(const DeviceLimits&, const PackedWeight& w, int64_t rows) {
   const int64_t size = w.n_in * w.n_out;
   const bool wide = w.n_out >= 8192, large = size >= 32 << 20;
   if (size < 8 << 20 || (w.n_out < 4096 && rows <= 128)) return false;
-  return rows > (wide ? 32 : large ? 40 : 64) && rows <= (wide ? 1024 : large ? 640 : 512);
+  return rows > (wide ? 32 : large ? 40 : 64) && rows <= (w.halves != nullptr ? 128 : wide ? 1024 : large ? 640 : 512);
 }
 
 bool can_tile(const DeviceLimits&, const PackedWeight& w, int64_t) { return can_tile_matmul(w); }
@@ -47,16 +47,18 @@ bool tile_wins(const DeviceLimits& device, const PackedWeight& w, int64_t rows) 
 bool can_float8(const DeviceLimits& device, const PackedWeight& w, int64_t) {
   return float8(w) && device.multiplies_float8;
 }
+bool has_halves(const DeviceLimits&, const PackedWeight& w, int64_t) { return w.halves != nullptr; }
 bool can_decode(const DeviceLimits&, const PackedWeight& w, int64_t) { return !dense(w); }
 bool is_dense(const DeviceLimits&, const PackedWeight& w, int64_t) { return dense(w); }
 
 constexpr MatmulKernel kKernels[] = {
-    {"stream", can_stream, stream_wins, matvec},  // matvec.cu, dot_rows.cu, dot_codes.cu, float8_rows.cu
+    {"stream", can_stream, stream_wins, matvec},              // matvec.cu, dot_rows.cu, dot_codes.cu, float8_rows.cu
     {"warpgroups", can_group, group_wins, warpgroup_matmul},  // warpgroup_matmul.cu
     {"tiles", can_tile, tile_wins, tile_matmul},              // tile_matmul.cu
     {.name = "float8, cuBLASLt", .can = can_float8, .wins = always, .float8 = true},  // float8.cu, dense_matmul.cc
-    {"decode, cuBLASLt", can_decode, always, nullptr, true},  // unpack.cu, dense_matmul.cc
-    {"cuBLASLt", is_dense, always, nullptr},                  // dense_matmul.cc; if cuBLASLt refuses: plain_matmul.cu
+    {.name = "halves, cuBLASLt", .can = has_halves, .wins = always, .halves = true},  // unpack.cu, dense_matmul.cc
+    {"decode, cuBLASLt", can_decode, always, nullptr, true},                          // unpack.cu, dense_matmul.cc
+    {"cuBLASLt", is_dense, always, nullptr},  // dense_matmul.cc; if cuBLASLt refuses: plain_matmul.cu
     {.name = "stream for this size", .can = can_stream, .wins = never, .run = matvec, .specialised = true},
     {.name = "tiles for this size", .can = can_tile_codes, .wins = never, .run = tile_matmul, .specialised = true},
     {.name = "warpgroups for this size", .can = can_group, .wins = never, .run = warpgroup_matmul, .specialised = true},
@@ -69,7 +71,8 @@ std::span<const MatmulKernel> matmul_kernels() { return kKernels; }
 const MatmulKernel& matmul_kernel_for(const DeviceLimits& device, const PackedWeight& w, int64_t rows,
                                       bool batch_invariant) {
   for (const MatmulKernel& kernel : kKernels) {
-    if (batch_invariant && (kernel.float8 || (kernel.run != tile_matmul && kernel.run != nullptr))) continue;
+    if (batch_invariant && (kernel.float8 || kernel.halves || (kernel.run != tile_matmul && kernel.run != nullptr)))
+      continue;
     if (kernel.can(device, w, rows) && (batch_invariant || kernel.wins(device, w, rows))) return kernel;
   }
   CHECK(false && "every weight is codes or dense");
@@ -81,6 +84,7 @@ bool TimedChoice::knows(const PackedWeight& w) const {
 
 void TimedChoice::add(const DeviceLimits& device, const PackedWeight& w, int64_t most_rows, const Time& time) {
   constexpr double kMargin = 0.95, kHopeless = 2;
+  constexpr double kOfLibrary = 0.9;  // our own kernels become a tenth faster when they are compiled for the size
   constexpr int64_t kMany = 128;  // from this number on, more rows only help cuBLASLt
   Choice choice{.kind = kind_of(w)};
   std::vector<const MatmulKernel*> hopeless;
@@ -93,7 +97,8 @@ void TimedChoice::add(const DeviceLimits& device, const PackedWeight& w, int64_t
           std::ranges::find(hopeless, &kernel) != hopeless.end())
         continue;
       const double us = time(kernel, kRows[i]);
-      if (us < best) best = us, choice.faster[i] = &kernel;
+      const double share = listed.run != nullptr && kernel.run == nullptr ? kOfLibrary : 1;
+      if (us < share * best) best = us / share, choice.faster[i] = &kernel;
       if (kRows[i] >= kMany && us > kHopeless * to_beat && kernel.run != nullptr) hopeless.push_back(&kernel);
     }
   }

@@ -23,6 +23,7 @@ struct MatmulKernel {
   void (*run)(const Matvec& m, Device& device) = nullptr;
   bool decodes = false;      // if `run` is null: the kernel needs the weight decoded to rows of halves
   bool float8 = false;       // if `run` is null: the kernel needs the activations as 8-bit floats
+  bool halves = false;       // if `run` is null: the kernel reads PackedWeight::halves
   bool specialised = false;  // compiled for the product from one of the list's general kernels (specialised.h)
 };
 

@@ -11,7 +11,8 @@
 //   level:         kCodes4, kCodes8: code - zero; kCodebook4: codebook[code]
 //                  kCodesE2M1, kCodesE4M3: the code is a float, which shifts or one instruction make an f16
 //
-// The factor is a power of two that keeps scales well within f16. Tiles are padded with zero scales.
+// The factor is a power of two that keeps scales well within f16. Tiles are padded with zero scales. If there is enough
+// memory, a single matrix also has a copy as rows of halves, without the factor.
 //
 // A single matrix of F8_E4M3 (kFloat8) stays rows of numbers [n_out, n_in], as cuBLASLt needs them. The scales are f32,
 // in two tables (below). A product uses the table for its ScaleGrid.
@@ -73,6 +74,7 @@ struct PackedWeight {
   const void* scales = nullptr;
   int64_t n_experts = 1;  // number of matrices, each with its own whole tiles; data and scales belong to the first
   const PackedWeight* whole = nullptr;  // the weight that this one is a part of, with kDense (CudaBackend::join)
+  PackedWeight* halves = nullptr;       // a copy of a quantized weight, with kDense: for products of many rows
   int64_t expert_bytes = 0, expert_scale_bytes = 0;  // bytes of data and of scales from one expert to the next
 };
 

@@ -1,0 +1,87 @@
+// Copies of quantized weights in f16 on a GPU (PackedWeight::halves). Skipped if the build has no CUDA or the machine no
+// GPU.
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "backend/ref/ref_backend.h"
+#include "base/error.h"
+#include "op_case.h"
+#include "ops_rig.h"
+#include "test_seed.h"
+
+namespace ingot {
+namespace {
+
+constexpr char kCopyKernel[] = "halves, cuBLASLt";
+
+std::unique_ptr<Backend> gpu_with_copies(const std::string& copies = "") {
+  try {
+    return create_backend({.device = "cuda", .copies = copies});
+  } catch (const UsageError&) {
+    return nullptr;
+  }
+}
+
+int64_t n_copy_kernels(const Backend& backend, const Weight& w, int64_t rows) {
+  return std::ranges::count(backend.matmul_kernels(w, rows), kCopyKernel);
+}
+
+// The copies of two weights become one matrix, although their factors differ.
+TEST(CudaCopies, JoinedCopiesMatchRef) {
+  const auto backend = gpu_with_copies(), ref = create_ref_backend();
+  if (!backend) GTEST_SKIP() << "no GPU";
+  const uint64_t seed = test_seed();
+  constexpr int64_t kRows = 130, kOut = 320, kIn = 1024;
+  backend->reserve(kCaseLimits);
+  ref->reserve(kCaseLimits);
+  for (const Format format : {Format::Q4_0, Format::Q4_K, Format::Q6_K, Format::MXFP4})
+    for (const float scale : {1.0f / 256, 256.0f}) {
+      SCOPED_TRACE(fmt::format("{}, {}, seed {}", info(format).name, scale, seed));
+      const auto gated = [&](Backend& on, bool on_gpu) {
+        OpRig rig(on, seed);
+        const Tensor x = rig.activations(kRows, kIn), y = rig.output(kRows, kOut);
+        const Weight &gate = rig.weight(format, kOut, kIn), &up = rig.weight(format, kOut, kIn, 1, scale);
+        if (on_gpu) {
+          on.matmul(y, x, gate, {});  // copies are made before the first product
+          Program program;
+          program.blocks.emplace_back(FeedForwardBlock{.w_gate = gate, .w_up = up});
+          on.prepare_program(program);
+          EXPECT_EQ(n_copy_kernels(on, gate, kRows), 1);
+          on.use_matmul_kernel(kCopyKernel);
+        }
+        on.gate_up({.y = y, .x = x, .w_gate = &gate, .w_up = &up, .act = Activation::kSilu});
+        on.use_matmul_kernel("");
+        std::vector<float> values(static_cast<size_t>(kRows * kOut));
+        on.download(values.data(), y);
+        return values;
+      };
+      const std::vector<float> got = gated(*backend, true), want = gated(*ref, false);
+      double squares = 0, error_squares = 0;
+      for (size_t i = 0; i < want.size(); ++i)
+        squares += want[i] * want[i], error_squares += (got[i] - want[i]) * (got[i] - want[i]);
+      EXPECT_LE(std::sqrt(error_squares / squares), 3e-3);  // NaN fails too
+    }
+}
+
+// With little memory, or if the user wishes it, quantized weights have no copies.
+TEST(CudaCopies, SaveMemory) {
+  const auto backend = gpu_with_copies(), never = gpu_with_copies("never");
+  if (!backend) GTEST_SKIP() << "no GPU";
+  const Weight shape{.format = Format::Q4_0, .n_out = 512, .n_in = 1024};
+  const size_t with = backend->packed_bytes(shape, kForMatmul), copy = size_t{2} * 512 * 1024;
+  EXPECT_EQ(backend->packed_bytes(shape, kForEmbedding), with - copy);
+  EXPECT_TRUE(backend->save_memory());
+  EXPECT_FALSE(backend->save_memory());
+  EXPECT_FALSE(never->save_memory());
+  for (Backend* small : {backend.get(), never.get()}) {
+    EXPECT_EQ(small->packed_bytes(shape, kForMatmul), with - copy);
+    OpRig rig(*small, 7);
+    const Weight& w = rig.weight(Format::Q4_0, 512, 1024);
+    small->matmul(rig.output(100, 512), rig.activations(100, 1024), w, {});
+    EXPECT_EQ(n_copy_kernels(*small, w, 100), 0);
+  }
+}
+
+}  // namespace
+}  // namespace ingot
