@@ -27,13 +27,18 @@ bool can_group(const DeviceLimits& device, const PackedWeight& w, int64_t rows) 
   constexpr int64_t kMaxRows = 8192;  // all rows are multiplied at the same time, by blocks with up to 128 of them
   return rows <= kMaxRows && can_warpgroup_matmul(device, w);
 }
+// With so few rows, our kernels are better than cuBLASLt with a copy of the weight: they also compute SiLU and sums, and
+// several products in one launch.
+constexpr int64_t kFewRowsOfHalves = 128;
+
 // Blocks of this kernel are long, and begin and end slowly. So the kernel needs matrices that fill the device, and
-// neither few rows nor thousands. With more than 128 rows, cuBLASLt is faster if it need not decode the weight.
+// neither few rows nor thousands.
 bool group_wins(const DeviceLimits&, const PackedWeight& w, int64_t rows) {
   const int64_t size = w.n_in * w.n_out;
   const bool wide = w.n_out >= 8192, large = size >= 32 << 20;
   if (size < 8 << 20 || (w.n_out < 4096 && rows <= 128)) return false;
-  return rows > (wide ? 32 : large ? 40 : 64) && rows <= (w.halves != nullptr ? 128 : wide ? 1024 : large ? 640 : 512);
+  const int64_t most = w.halves != nullptr ? kFewRowsOfHalves : wide ? 1024 : large ? 640 : 512;
+  return rows > (wide ? 32 : large ? 40 : 64) && rows <= most;
 }
 
 bool can_tile(const DeviceLimits&, const PackedWeight& w, int64_t) { return can_tile_matmul(w); }
@@ -84,7 +89,6 @@ bool TimedChoice::knows(const PackedWeight& w) const {
 
 void TimedChoice::add(const DeviceLimits& device, const PackedWeight& w, int64_t most_rows, const Time& time) {
   constexpr double kMargin = 0.95, kHopeless = 2;
-  constexpr double kOfLibrary = 0.9;  // our own kernels become a tenth faster when they are compiled for the size
   constexpr int64_t kMany = 128;  // from this number on, more rows only help cuBLASLt
   Choice choice{.kind = kind_of(w)};
   std::vector<const MatmulKernel*> hopeless;
@@ -96,9 +100,9 @@ void TimedChoice::add(const DeviceLimits& device, const PackedWeight& w, int64_t
       if (&kernel == &listed || kernel.specialised || !kernel.can(device, w, kRows[i]) ||
           std::ranges::find(hopeless, &kernel) != hopeless.end())
         continue;
+      if (kernel.halves && listed.run != nullptr && kRows[i] <= kFewRowsOfHalves) continue;
       const double us = time(kernel, kRows[i]);
-      const double share = listed.run != nullptr && kernel.run == nullptr ? kOfLibrary : 1;
-      if (us < share * best) best = us / share, choice.faster[i] = &kernel;
+      if (us < best) best = us, choice.faster[i] = &kernel;
       if (kRows[i] >= kMany && us > kHopeless * to_beat && kernel.run != nullptr) hopeless.push_back(&kernel);
     }
   }
