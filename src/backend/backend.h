@@ -64,7 +64,8 @@ class Backend {
   // their source.
   virtual size_t packed_bytes(const Weight& /*shape*/, unsigned /*use*/) const { return 0; }
   virtual bool reads_codes(unsigned /*use*/) const { return true; }
-  // From now on, packs weights in as few bytes as possible (BackendOptions::small_weights). False if it did so before.
+  // From now on, packs weights in as few bytes as possible (BackendOptions::small_weights) and keeps no copies
+  // (BackendOptions::copies). False if it did so before.
   virtual bool save_memory() { return false; }
   virtual size_t kv_bytes(const KvShape& shape) const { return shape.bytes(); }
   virtual size_t state_bytes(const StateShape& shape) const { return shape.bytes(); }
@@ -230,7 +231,7 @@ struct BackendOptions {
   int n_threads = 0;           // 0: one for each core that this process may use
   std::string isa;             // cpu: "avx2", "portable" ... (cpu/isa.h); empty: the best that this machine supports
   bool small_weights = false;  // cpu: hardly more bytes than in the file, though products of some formats are slower
-  std::string copies;          // cuda, of quantized weights in f16: "never", "always" or empty: until save_memory()
+  std::string copies;          // cuda: f16 copies of quantized weights: "never", "always" or empty (until save_memory)
   std::string numa = "off";    // cpu: "distribute" or "isolate" (base/numa.h)
   std::string activations;     // cuda: "f16" or "f32"; empty: f16, and float8 if weights are F8_E4M3
   std::string kernels;         // cuda: "tuned" to this device and the model's sizes, or "fixed"; empty: tuned

@@ -97,11 +97,12 @@ struct WeightBytes {
 // Throws Error naming a tensor that is missing or has the wrong shape or type.
 // Both functions count and load only the blocks of `part`. Each part has the small tensors of the model's ropes.
 WeightBytes weight_bytes(WeightSource& source, const Config& config, const Backend& backend, const Part& part = {});
-// Lets a GPU keep copies of weights for products of many rows only if all its weights then take at most a quarter of
-// `memory`. n_devices: they share the model equally.
-void limit_copies(WeightSource& source, const Config& config, Backend& backend, size_t memory, size_t n_devices = 1);
 Weights load_weights(WeightSource& source, const Config& config, Backend& backend, const LoadProgress& progress,
                      const Part& part = {});
+
+// Lets a GPU keep copies of weights for products of many rows only if all weights, with the copies, take at most a
+// quarter of `memory`. n_devices: the devices that share the model equally.
+void limit_copies(WeightSource& source, const Config& config, Backend& backend, size_t memory, size_t n_devices = 1);
 
 // Whether the tensor of a layer belongs to the feed-forward; if not, the tensor belongs to attention. The name is the
 // GGUF name in the tensor table ("blk.{}.ffn_up.weight").
