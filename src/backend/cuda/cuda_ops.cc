@@ -89,7 +89,7 @@ void CudaBackend::product(const Tensor& y, Input& input, const Weight& weight, c
     return launch(kernel, {.jobs = {{&w, data_of(bias)}}, .y = {y}, .n_jobs = 1, .accumulate = accumulate}, input);
   if (!library_product(y, input, w, kernel, accumulate)) {
     const Tensor x = in_act_dtype(input.x);
-    if (kernel.decodes || kernel.float8 || kernel.halves) {
+    if (w.layout != cuda::Layout::kDense && (kernel.decodes || kernel.float8 || kernel.halves)) {
       input.float8.reset();  // the decoded weight overwrites it
       decoded_product(y, x, w, accumulate);
     } else {

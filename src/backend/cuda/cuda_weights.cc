@@ -66,7 +66,7 @@ void CudaBackend::add_halves(PackedWeight& w, size_t bytes) {
   without_halves_.emplace_back(&w, &halves_.back());
 }
 
-// The weights' factors are known.
+// Called when the weights' factors are known.
 void CudaBackend::fill_halves() {
   for (const auto& [w, halves] : std::exchange(without_halves_, {})) {
     cuda::unpack_rows(const_cast<void*>(halves->data), *w, 0, w->n_out, device_);
@@ -185,15 +185,19 @@ void CudaBackend::join_weights(const Program& program) {
   }
 }
 
-// Moves dense weights, or the copies of quantized ones, next to each other. For a moment, both places take memory.
+// Moves dense weights, or copies of quantized weights, next to each other. For a moment, both places take memory.
 // Without it, the weights stay apart.
 void CudaBackend::join(std::initializer_list<const Weight*> weights) {
   const auto bytes_of = [](const PackedWeight& w) { return static_cast<size_t>(w.n_out * w.n_in) * sizeof(uint16_t); };
   std::vector<PackedWeight*> parts;
   PackedWeight whole;
+  bool copies = false;
   for (const Weight* weight : weights) {
     PackedWeight* part = own(*weight);
-    if (part != nullptr && part->halves != nullptr) part = part->halves;
+    const bool is_copy = part != nullptr && part->halves != nullptr;
+    if (!parts.empty() && is_copy != copies) return;  // products ignore the factor of a weight that is stored dense
+    copies = is_copy;
+    if (is_copy) part = part->halves;
     if (part == nullptr || part->layout != cuda::Layout::kDense || part->n_experts != 1 || part->whole) return;
     if (bytes_of(*part) % kAlignment != 0 || (!parts.empty() && part->n_in != parts[0]->n_in)) return;
     parts.push_back(part);

@@ -27,8 +27,8 @@ bool can_group(const DeviceLimits& device, const PackedWeight& w, int64_t rows) 
   constexpr int64_t kMaxRows = 8192;  // all rows are multiplied at the same time, by blocks with up to 128 of them
   return rows <= kMaxRows && can_warpgroup_matmul(device, w);
 }
-// With so few rows, our kernels are better than cuBLASLt with a copy of the weight: they also compute SiLU and sums, and
-// several products in one launch.
+// With so few rows, our kernels are better than cuBLASLt with a copy of the weight, because they also compute SiLU and
+// sums, and several products in one launch.
 constexpr int64_t kFewRowsOfHalves = 128;
 
 // Blocks of this kernel are long, and begin and end slowly. So the kernel needs matrices that fill the device, and
