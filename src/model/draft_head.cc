@@ -205,8 +205,7 @@ bool DraftHead::starts_early(const Batch& batch) const {
 // The rows after the first wrong draft are computed in vain. Their entries are overwritten later.
 void DraftHead::start_early(const Batch& batch) {
   n_started_ = batch.n_tokens();
-  drop_stale({});
-  catch_up(batch.block_table);
+  catch_up(batch.block_table, {});
   backend_.copy(starting_hidden_.slice_rows(0, n_started_), hidden_.slice_rows(0, n_started_));
   backend_.run(*start_, {.tokens = next_tokens_,
                          .positions = batch.positions,
@@ -242,8 +241,10 @@ void DraftHead::make_room(int n) {
   backend_.copy(waiting_hidden_.slice_rows(0, n_staying), waiting_hidden_.slice_rows(first, n_staying));
 }
 
-// Computes the entries of the waiting tokens in these blocks. Tokens in other blocks go on waiting.
-void DraftHead::catch_up(std::span<const int32_t> blocks) {
+// Computes the entries of the waiting tokens in these blocks, except at these places. Tokens in other blocks go on
+// waiting.
+void DraftHead::catch_up(std::span<const int32_t> blocks, std::span<const Place> places) {
+  drop_stale(places);
   for (const int32_t block : blocks) wanted_[static_cast<size_t>(block)] = true;
   const auto is_late = [&](const Waiting& one) { return wanted_[static_cast<size_t>(one.place.block)]; };
   late_.clear();
@@ -404,8 +405,7 @@ void DraftHead::start(std::span<const DraftRow> rows) {
     blocks.insert(blocks.end(), row.blocks.begin(), row.blocks.end());
     places.push_back({row.blocks[static_cast<size_t>(row.position / kv_->shape.block_size)], row.position});
   }
-  drop_stale(places);
-  catch_up(blocks);
+  catch_up(blocks, places);
   for (size_t i = 0; i < rows.size(); ++i) {
     tokens.push_back(next_tokens_[static_cast<size_t>(rows[i].row)]);
     backend_.copy(starting_hidden_.slice_rows(static_cast<int64_t>(i), 1), hidden_.slice_rows(rows[i].row, 1));

@@ -54,7 +54,7 @@ class DraftHead {
   void start_early(const Batch& batch);
   int n_waiting_rows() const { return waiting_.empty() ? 0 : waiting_.back().row + 1; }  // of waiting_hidden_
   void make_room(int n);
-  void catch_up(std::span<const int32_t> blocks);
+  void catch_up(std::span<const int32_t> blocks, std::span<const Place> places);
   void drop_stale(std::span<const Place> places);
   void run_late();
   void start(std::span<const DraftRow> rows);

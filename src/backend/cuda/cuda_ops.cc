@@ -108,10 +108,8 @@ bool CudaBackend::library_product(const Tensor& y, Input& input, const PackedWei
                                   const cuda::MatmulKernel& kernel, bool accumulate) {
   if (kernel.float8) return float8_product(y, input, w, accumulate);
   if (kernel.decodes || deterministic_) return false;
-  if (kernel.halves)
-    return w.halves != nullptr &&
-           dense_->run(y, in_act_dtype(input.x), w.halves->data, w.halves->factor, accumulate, device_);
-  return dense_->run(y, in_act_dtype(input.x), w.data, 1.0f, accumulate, device_);
+  const PackedWeight* dense = kernel.halves ? w.halves : &w;
+  return dense != nullptr && dense_->run(y, in_act_dtype(input.x), dense->data, dense->factor, accumulate, device_);
 }
 
 // The products of one input next to each other, in scratch, if the weights are joined, cuBLASLt multiplies them, and
@@ -119,14 +117,14 @@ bool CudaBackend::library_product(const Tensor& y, Input& input, const PackedWei
 std::optional<Tensor> CudaBackend::joined_product(Input& input, std::span<const Weight* const> weights) {
   const int64_t n = input.x.rows;
   const cuda::MatmulKernel& kernel = kernel_for(*weights[0], n);
-  const PackedWeight& first = packed(*weights[0]);
-  const PackedWeight* whole = kernel.halves && first.halves != nullptr ? first.halves->whole : first.whole;
+  const PackedWeight* first = kernel.halves ? packed(*weights[0]).halves : &packed(*weights[0]);
+  const PackedWeight* whole = first != nullptr ? first->whole : nullptr;
   if (whole == nullptr || input.norm || kernel.run != nullptr) return {};
   const Tensor y{up_.data(), act_, n, whole->n_out, whole->n_out};
   if (static_cast<size_t>(n * whole->n_out) * dtype_bytes(act_) > up_.size()) return {};
-  const bool is_done = kernel.halves ? dense_->run(y, in_act_dtype(input.x), whole->data, whole->factor, false, device_)
-                                     : library_product(y, input, *whole, kernel, /*accumulate=*/false);
-  return is_done ? std::optional(y) : std::nullopt;
+  return dense_->run(y, in_act_dtype(input.x), whole->data, whole->factor, /*accumulate=*/false, device_)
+             ? std::optional(y)
+             : std::nullopt;
 }
 
 // Whether cuBLASLt can run these products side by side. They share scratch, so none of them may decode its weight.
