@@ -77,9 +77,12 @@ std::string source_of(const SpecialisedKernel& k) {
     case SpecialisedKernel::kMatvec:
       return source("matmul/matvec", "matvec_tiles", bounds(512),
                     fmt::format("matvec_kernel::run<{}, {}, {}", kind_of(k), k.n, gated ? 2 : 1), s);
-    case SpecialisedKernel::kTiles:
-      return source("matmul/tile_matmul", "matvec_tiles", "32 * tile_kernel::kWarps, 2",
-                    fmt::format("tile_kernel::run<{}, {}", kind_of(k), k.n), s);
+    case SpecialisedKernel::kTiles: {
+      const int per_warp = weight_tiles_of(k.n, gated);
+      return source("matmul/tile_matmul", "matvec_tiles",
+                    fmt::format("32 * tile_kernel::kWarps, {}", blocks_at_once(per_warp)),
+                    fmt::format("tile_kernel::run<{}, {}, {}", kind_of(k), k.n, per_warp), s);
+    }
     case SpecialisedKernel::kWarpgroups:
       return source("matmul/warpgroup_matmul", "warpgroup_kernel", "warpgroup_kernel::kThreads, 1",
                     fmt::format("warpgroup_kernel::run<{}, {}", kind_of(k), k.n), s);

@@ -37,6 +37,7 @@ struct ExpertOrder {
   RowTile* tiles = nullptr;    // [most_tiles]
   int32_t* n_tiles = nullptr;  // [1]
   int tile_rows = 0;
+  int n_first = 0;  // tiles[e] is the first tile of expert e < n_first, even if it is empty; the other tiles follow
   int64_t most_tiles = 0;
 };
 // The rows of a tile, for rows that are divided among n_experts. If the experts have few rows each, or the device has

@@ -37,6 +37,7 @@ __global__ void __launch_bounds__(kOrderThreads)
     for (int first = 0; first < n_experts; first += 32) {
       const int e = first + static_cast<int>(threadIdx.x), n = e < n_experts ? counts[e] : 0;
       int rows = n, tiles = (n + out.tile_rows - 1) / out.tile_rows;
+      if (e < out.n_first) tiles = max(tiles - 1, 0);
       const int n_tiles = tiles;
 #pragma unroll
       for (int s = 1; s < 32; s *= 2) {
@@ -44,16 +45,22 @@ __global__ void __launch_bounds__(kOrderThreads)
                   tiles_before = __shfl_up_sync(0xFFFFFFFFu, tiles, s);
         if (static_cast<int>(threadIdx.x) >= s) rows += rows_before, tiles += tiles_before;
       }
-      if (e < n_experts) starts[e] = row + rows - n, tile_starts[e] = tile + tiles - n_tiles;
+      if (e < n_experts) starts[e] = row + rows - n, tile_starts[e] = out.n_first + tile + tiles - n_tiles;
       row += __shfl_sync(0xFFFFFFFFu, rows, 31);
       tile += __shfl_sync(0xFFFFFFFFu, tiles, 31);
     }
-    if (threadIdx.x == 0) *out.n_tiles = tile;
+    if (threadIdx.x == 0) *out.n_tiles = out.n_first + tile;
   }
   __syncthreads();
-  for (int e = threadIdx.x; e < n_experts; e += kOrderThreads)
-    for (int done = 0, tile = tile_starts[e]; done < counts[e]; done += out.tile_rows, ++tile)
-      out.tiles[tile] = {e, starts[e] + done, min(out.tile_rows, counts[e] - done)};
+  for (int e = threadIdx.x; e < n_experts; e += kOrderThreads) {
+    int done = 0, tile = tile_starts[e];
+    const auto add = [&](int at) {
+      out.tiles[at] = {e, starts[e] + done, min(out.tile_rows, counts[e] - done)};
+      done += out.tile_rows;
+    };
+    if (e < out.n_first) add(e);
+    while (done < counts[e]) add(tile++);
+  }
   __syncthreads();
   for (int64_t i = threadIdx.x; i < n_rows; i += kOrderThreads)
     if (ids[i] >= 0) out.order[atomicAdd(&starts[ids[i]], 1)] = static_cast<int32_t>(i);
@@ -142,6 +149,9 @@ int expert_tile_rows(int64_t n_rows, int64_t n_experts, bool groups, const Devic
 ExpertOrder expert_order_in(void* memory, int64_t n_rows, int64_t n_own, int tile_rows) {
   ExpertOrder o;
   o.tile_rows = tile_rows;
+  // Most experts have rows, and few have more than one tile.
+  const bool fixed = n_rows >= 2 * n_own && 2 * n_rows <= n_own * tile_rows;
+  o.n_first = fixed ? static_cast<int>(n_own) : 0;
   o.most_tiles = std::min(n_rows, n_own) + n_rows / o.tile_rows;
   o.n_tiles = static_cast<int32_t*>(memory);
   o.order = o.n_tiles + 1;

@@ -95,27 +95,36 @@ __global__ void __launch_bounds__(32 * kWarps, kTokenTiles == 1 ? 3 : 2)
   const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
   let_next_start();
   if constexpr (K::kLayout == Layout::kCodebook4) fill_levels(table, p.w[0]);
-  wait_for_previous();
-  const RowTile tile = p.order.tiles[blockIdx.y];  // undefined past the last tile
-  if (static_cast<int>(blockIdx.y) >= *p.order.n_tiles) return;
-  if (static_cast<int>(threadIdx.x) < tile.n) rows[threadIdx.x] = p.order.order[tile.first + threadIdx.x];
+  // If the block's expert is known in advance, its first weights come while the previous kernel still runs.
+  const int at_tile = static_cast<int>(blockIdx.y);
+  const bool known = at_tile < p.order.n_first;
+  if (!known) wait_for_previous();
+  if (!known && at_tile >= *p.order.n_tiles) return;
+  const int expert = known ? at_tile : p.order.tiles[at_tile].expert;
   const auto source = [&](int j) {
     const bool gate = p.act >= 0;
     const int at = static_cast<int>(blockIdx.x) * (gate ? kWarps : kTiles) + (gate ? warp : 2 * warp + j);
-    return Source<K>(matrix_of(p.w[gate ? j : 0], tile.expert), min(at, p.n_tiles - 1), lane);
+    return Source<K>(matrix_of(p.w[gate ? j : 0], expert), min(at, p.n_tiles - 1), lane);
   };
   Source<K> sources[2] = {source(0), source(1)};
-  const Input<K, kTokenTiles> input(p, tile);
   const uint32_t stages = shared_address(shared);
-  const auto copy = [&](int stage, int step) {
+  const auto copy_weights = [&](int stage, int step) {
 #pragma unroll
     for (int j = 0; j < 2; ++j)
       sources[j].copy_next(stages + stage * S::kBytes + S::kWeights + (2 * warp + j) * K::kSlotBytes, lane,
                            step < p.n_steps);
+  };
+  for (int s = 0; s < p.n_stages - 1; ++s) copy_weights(s, s);
+  if (known) wait_for_previous();
+  const RowTile tile = p.order.tiles[at_tile];
+  if (tile.n == 0) return end_copies(), await_copies<0>();
+  if (static_cast<int>(threadIdx.x) < tile.n) rows[threadIdx.x] = p.order.order[tile.first + threadIdx.x];
+  const Input<K, kTokenTiles> input(p, tile);
+  const auto copy_input = [&](int stage, int step) {
     if (step < p.n_steps) input.copy(stages + stage * S::kBytes, step * K::kCols);
     end_copies();
   };
-  for (int s = 0; s < p.n_stages - 1; ++s) copy(s, s);
+  for (int s = 0; s < p.n_stages - 1; ++s) copy_input(s, s);
 
   const half2 offset = __float2half2_rn(1024.0f + static_cast<float>(p.w[0].zero));
   float acc[2][kTokenTiles][4] = {};
@@ -123,9 +132,10 @@ __global__ void __launch_bounds__(32 * kWarps, kTokenTiles == 1 ? 3 : 2)
   for (int step = 0; step < p.n_steps; ++step) {
     await_stage(p.n_stages);
     __syncthreads();
-    copy(ahead, step + p.n_stages - 1);
+    copy_weights(ahead, step + p.n_stages - 1);
+    copy_input(ahead, step + p.n_stages - 1);
     const char* at = shared + stage * S::kBytes;
-    multiply_step<K, kTokenTiles>(acc, at + S::kWeights + 2 * warp * K::kSlotBytes, at, lane, offset, table);
+    multiply_step<K>(acc, at + S::kWeights + 2 * warp * K::kSlotBytes, at, lane, offset, table);
     stage = stage + 1 == p.n_stages ? 0 : stage + 1;
     ahead = ahead + 1 == p.n_stages ? 0 : ahead + 1;
   }

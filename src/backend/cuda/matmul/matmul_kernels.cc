@@ -100,8 +100,8 @@ void TimedChoice::add(const DeviceLimits& device, const PackedWeight& w, int64_t
       if (&kernel == &listed || kernel.specialised || !kernel.can(device, w, kRows[i]) ||
           std::ranges::find(hopeless, &kernel) != hopeless.end())
         continue;
-      if (kernel.halves && listed.run != nullptr && kRows[i] <= kFewRowsOfHalves) continue;
-      const double us = time(kernel, kRows[i]);
+      const bool splits_launches = kernel.halves && listed.run != nullptr && kRows[i] <= kFewRowsOfHalves;
+      const double us = time(kernel, kRows[i]) * (splits_launches ? 4.0 / 3 : 1);
       if (us < best) best = us, choice.faster[i] = &kernel;
       if (kRows[i] >= kMany && us > kHopeless * to_beat && kernel.run != nullptr) hopeless.push_back(&kernel);
     }

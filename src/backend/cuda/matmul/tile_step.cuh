@@ -185,23 +185,23 @@ __device__ __forceinline__ uint4 load_input(const char* row, int unit, int t) {
   return make_uint4(x0.x, x0.y, x1.x, x1.y);
 }
 
-// acc += a step of two tiles, in neighbouring slots, times its rows of activations.
-template <class K, int kTokenTiles>
-__device__ __forceinline__ void multiply_step(float (&acc)[2][kTokenTiles][4], const char* slots, const char* input,
-                                              int lane, half2 offset, const uint32_t* table) {
+// acc += a step of a warp's tiles, in neighbouring slots, times its rows of activations.
+template <class K, int kPerWarp, int kTokenTiles>
+__device__ __forceinline__ void multiply_step(float (&acc)[kPerWarp][kTokenTiles][4], const char* slots,
+                                              const char* input, int lane, half2 offset, const uint32_t* table) {
   const char* row = input + lane / 4 * kInputRowBytes<K>;
 #pragma unroll
   for (int unit = 0; unit < K::kCols / 32; ++unit) {
-    uint32_t a[2][2][4];
-    load_weights<K>(a[0], slots, unit, lane, offset, table);
-    load_weights<K>(a[1], slots + K::kSlotBytes, unit, lane, offset, table);
+    uint32_t a[kPerWarp][2][4];
+#pragma unroll
+    for (int j = 0; j < kPerWarp; ++j) load_weights<K>(a[j], slots + j * K::kSlotBytes, unit, lane, offset, table);
 #pragma unroll
     for (int i = 0; i < kTokenTiles; ++i) {
       const uint4 x = load_input<K>(row + 8 * i * kInputRowBytes<K>, unit, lane % 4);
-      mma(acc[0][i], a[0][0][0], a[0][1][0], a[0][0][1], a[0][1][1], x.x, x.y);
-      mma(acc[1][i], a[1][0][0], a[1][1][0], a[1][0][1], a[1][1][1], x.x, x.y);
-      mma(acc[0][i], a[0][0][2], a[0][1][2], a[0][0][3], a[0][1][3], x.z, x.w);
-      mma(acc[1][i], a[1][0][2], a[1][1][2], a[1][0][3], a[1][1][3], x.z, x.w);
+#pragma unroll
+      for (int j = 0; j < kPerWarp; ++j) mma(acc[j][i], a[j][0][0], a[j][1][0], a[j][0][1], a[j][1][1], x.x, x.y);
+#pragma unroll
+      for (int j = 0; j < kPerWarp; ++j) mma(acc[j][i], a[j][0][2], a[j][1][2], a[j][0][3], a[j][1][3], x.z, x.w);
     }
   }
 }
