@@ -25,7 +25,7 @@ struct InspectOptions {
   ModelOptions model;
   bool json = false, tensors = false, show_template = false, fit = false, kernels = false;
   std::string shape, type = "Q4_0";  // used with `kernels`
-  std::vector<int> rows = {1, 4, 16, 32, 64, 128, 256, 512, 1024};
+  std::vector<int> rows = {1, 4, 8, 16, 32, 64, 128, 256, 512, 1024};
   uint64_t memory = 0;      // memory to fit in; 0: the free memory
   std::vector<uint64_t> gpu_memory;  // of each hypothetical GPU
 };

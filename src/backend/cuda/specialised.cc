@@ -81,7 +81,9 @@ std::string source_of(const SpecialisedKernel& k) {
       const int per_warp = weight_tiles_of(k.n, gated);
       return source("matmul/tile_matmul", "matvec_tiles",
                     fmt::format("32 * tile_kernel::kWarps, {}", blocks_at_once(per_warp)),
-                    fmt::format("tile_kernel::run<{}, {}, {}", kind_of(k), k.n, per_warp), s);
+                    fmt::format("tile_kernel::run<{}, {}, {}, {}", kind_of(k), k.n, per_warp,
+                                k.n == 1 && !k.has_min && !k.group16),
+                    s);
     }
     case SpecialisedKernel::kWarpgroups:
       return source("matmul/warpgroup_matmul", "warpgroup_kernel", "warpgroup_kernel::kThreads, 1",

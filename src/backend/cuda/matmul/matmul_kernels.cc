@@ -17,18 +17,20 @@ bool can_stream(const DeviceLimits& device, const PackedWeight& w, int64_t rows)
   return can_matvec(w) && rows <= (dense(w) ? 1 : float8(w) ? most_float8_rows(device, w.n_in) : kMatvecRows);
 }
 
-// From 9 rows on, the stream kernel needs a second operand of activations. The tiles kernel is as fast for up to 32
-// rows, and fills the device if there are many outputs.
-bool stream_wins(const DeviceLimits&, const PackedWeight& w, int64_t rows) {
-  return !codes(w) || rows <= 8 || w.n_out < 8192 || w.n_in < 2048;
+// From 5 rows on, the tiles kernel is faster, if clusters of blocks can share columns. Without clusters, its blocks
+// fill the device only if there are many outputs, and it gains from 9 rows on, where the stream kernel needs a second
+// operand of activations.
+bool stream_wins(const DeviceLimits& device, const PackedWeight& w, int64_t rows) {
+  if (!codes(w) || w.n_in < 2048) return true;
+  return device.chip().has_clusters ? rows <= 4 || w.n_out < 512 : rows <= 8 || w.n_out < 8192;
 }
 
 bool can_group(const DeviceLimits& device, const PackedWeight& w, int64_t rows) {
   constexpr int64_t kMaxRows = 8192;  // all rows are multiplied at the same time, by blocks with up to 128 of them
   return rows <= kMaxRows && can_warpgroup_matmul(device, w);
 }
-// With so few rows, our kernels are better than cuBLASLt with a copy of the weight, because they also compute SiLU and
-// sums, and several products in one launch.
+// With so few rows, our kernels are better than cuBLASLt with a copy of the weight, even if they take somewhat longer,
+// because they also compute SiLU and sums, and several products in one launch.
 constexpr int64_t kFewRowsOfHalves = 128;
 
 // Blocks of this kernel are long, and begin and end slowly. So the kernel needs matrices that fill the device, and
@@ -88,7 +90,7 @@ bool TimedChoice::knows(const PackedWeight& w) const {
 }
 
 void TimedChoice::add(const DeviceLimits& device, const PackedWeight& w, int64_t most_rows, const Time& time) {
-  constexpr double kMargin = 0.95, kHopeless = 2;
+  constexpr double kMargin = 0.95, kHopeless = 2, kMoreLaunches = 4.0 / 3;
   constexpr int64_t kMany = 128;  // from this number on, more rows only help cuBLASLt
   Choice choice{.kind = kind_of(w)};
   std::vector<const MatmulKernel*> hopeless;
@@ -100,8 +102,8 @@ void TimedChoice::add(const DeviceLimits& device, const PackedWeight& w, int64_t
       if (&kernel == &listed || kernel.specialised || !kernel.can(device, w, kRows[i]) ||
           std::ranges::find(hopeless, &kernel) != hopeless.end())
         continue;
-      const bool splits_launches = kernel.halves && listed.run != nullptr && kRows[i] <= kFewRowsOfHalves;
-      const double us = time(kernel, kRows[i]) * (splits_launches ? 4.0 / 3 : 1);
+      const bool needs_launches = kernel.halves && listed.run != nullptr && kRows[i] <= kFewRowsOfHalves;
+      const double us = time(kernel, kRows[i]) * (needs_launches ? kMoreLaunches : 1);
       if (us < best) best = us, choice.faster[i] = &kernel;
       if (kRows[i] >= kMany && us > kHopeless * to_beat && kernel.run != nullptr) hopeless.push_back(&kernel);
     }

@@ -164,7 +164,7 @@ __device__ __forceinline__ void run(const Params& p) {
   const half* input = stage_input<kShape>(p, reinterpret_cast<half*>(sums + 2 * buffer_size), reduce);
   __syncthreads();
 
-  const uint32_t constant = (K::kMin ? 1u : 0x8000u | static_cast<uint32_t>(s.zero)) * 0x10001u;
+  const uint32_t constant = moving_pair<K>(s.zero);
   int slot = 0, buffer = 0;
   const auto use_step = [&](auto& sums_of, const auto& x, auto gate_ahead) {
     await_copies<K::kSlots - 2>();

@@ -128,8 +128,13 @@ __device__ __forceinline__ void pairs_of(uint32_t (&pairs)[4], uint32_t word0, u
   }
 }
 
-// acc += weights of one slot times the activations of its columns, divided by kPerLevel. `constant` is the pair of
-// -zero * 2^-24; with minima, the pair of 2^-24.
+// The pair of -zero * 2^-24; with minima, the pair of 2^-24.
+template <class K>
+__device__ __forceinline__ uint32_t moving_pair(int zero) {
+  return (K::kMin ? 1u : 0x8000u | static_cast<uint32_t>(zero)) * 0x10001u;
+}
+
+// acc += weights of one slot times the activations of its columns, divided by kPerLevel. `constant` is moving_pair().
 template <class K, int kTokenTiles>
 __device__ __forceinline__ void multiply(float (&acc)[kTokenTiles][4], const char* slot,
                                          const half* const (&x_of)[kTokenTiles], int lane, uint32_t constant,

@@ -23,32 +23,39 @@ size_t room_of(const DeviceLimits& device) {
   constexpr size_t kTable = 1024, kMaxRoom = size_t{160} << 10;
   return std::min(device.most_shared - kTable, kMaxRoom);
 }
-template <class S>
+
+// For few rows, a fourth stage makes products a tenth faster, if blocks_at_once() of them still fit on a multiprocessor
+// of Hopper.
+template <class K, int kTokenTiles, int kPerWarp>
 int stages_of(const DeviceLimits& device) {
-  return stages_that_fit(S::kBytes, S::kMaxStages, room_of(device));
+  constexpr int kBytes = Stage<K, kTokenTiles, kPerWarp>::kBytes,
+                kMost = kTokenTiles <= 2 && 4 * blocks_at_once(kPerWarp) * kBytes <= (224 << 10) ? 4 : 3;
+  return stages_that_fit(kBytes, kMost, room_of(device));
 }
 
-template <class K, int kTokenTiles, int kPerWarp>
+template <class K, int kTokenTiles, int kPerWarp, bool kCodes>
 __global__ void __launch_bounds__(32 * kWarps, blocks_at_once(kPerWarp)) any_kernel(const __grid_constant__ Params p) {
-  run<K, kTokenTiles, kPerWarp, Shape{}>(p);
+  run<K, kTokenTiles, kPerWarp, kCodes, Shape{}>(p);
 }
 
-// With `batch_invariant`, the split depends only on the weights.
-template <class K, int kTokenTiles, int kPerWarp>
+// With `batch_invariant`, the split depends only on the weights, and the arithmetic is that of many rows.
+template <class K, int kTokenTiles, int kPerWarp, bool kCodes>
 void start(Params p, bool batch_invariant, SpecialisedKernels* specialised, Device& device) {
   using S = Stage<K, kTokenTiles, kPerWarp>;
-  const auto blocks_of = [&](int per_warp) { return blocks_for(p.n_tiles, kWarps * (p.act >= 0 ? 1 : per_warp)); };
-  const auto n_blocks = blocks_of(kPerWarp), n_token_blocks = blocks_for(p.n, S::kTokens);
-  const int n_alike = static_cast<int>(batch_invariant ? blocks_of(2) : n_blocks * n_token_blocks);
-  const int n_room = device.n_multiprocessors() * (batch_invariant ? 2 : blocks_at_once(kPerWarp));
+  const auto n_token_blocks = blocks_for(p.n, S::kTokens);
   p.n_steps = (p.n_in + K::kCols - 1) / K::kCols;
-  p.n_stages = stages_of<S>(device.limits());
+  p.n_stages = stages_of<K, kTokenTiles, kPerWarp>(device.limits());
   CHECK(p.n_stages >= 2);
+  const auto blocks_of = [&](int per_warp) { return blocks_for(p.n_tiles, kWarps * (p.act >= 0 ? 1 : per_warp)); };
+  const auto n_blocks = blocks_of(kPerWarp);
+  const int n_alike = static_cast<int>(batch_invariant ? blocks_of(2) : n_blocks * n_token_blocks),
+            n_at_once = device.n_multiprocessors() * blocks_at_once(batch_invariant ? 2 : kPerWarp);
   p.split = 1;
-  while (device.chip().has_clusters && p.split < kMaxSplit && p.n_steps >= 8 * p.split && 2 * n_alike * p.split <= n_room)
+  while (device.chip().has_clusters && p.split < kMaxSplit && p.n_steps >= 8 * p.split &&
+         n_alike * p.split * 2 <= n_at_once)
     p.split *= 2;
   const auto split = static_cast<unsigned>(p.split);
-  auto kernel = any_kernel<K, kTokenTiles, kPerWarp>;
+  auto kernel = any_kernel<K, kTokenTiles, kPerWarp, kCodes>;
   if constexpr (K::kLayout != Layout::kDense)  // dense weights come here only with --deterministic
     kernel =
         kernel_or(kernel, specialised, {SpecialisedKernel::kTiles, K::kLayout, K::kMin, K::kGroup16, kTokenTiles, p});
@@ -67,14 +74,18 @@ void tile_matmul(const Matvec& m, Device& device) {
   if (p.n == 0) return;
   with_kind(*m.jobs[0].w, [&](auto kind) {
     using K = decltype(kind);
-    const bool fits_many = stages_of<Stage<K, 8, 2>>(device.limits()) >= 2;  // false for 8-bit codes on a card with 99 KB
-    const auto start_with = [&]<int kTokenTiles, int kPerWarp> {
-      start<K, kTokenTiles, kPerWarp>(p, m.batch_invariant, m.specialised, device);
+    const bool fits_many = stages_of<K, 8, 2>(device.limits()) >= 2;  // false for 8-bit codes on a card with 99 KB
+    const auto with = [&]<int kTokenTiles, int kPerWarp, bool kCodes = false> {
+      start<K, kTokenTiles, kPerWarp, kCodes>(p, m.batch_invariant, m.specialised, device);
     };
-    if (p.n > 32 && fits_many) return start_with.template operator()<8, 2>();
-    if (p.n > 8) return start_with.template operator()<4, 2>();
-    weight_tiles_of(1, m.gate >= 0) == 1 ? start_with.template operator()<1, 1>()
-                                         : start_with.template operator()<1, 2>();
+    const auto with_few = [&]<int kTokenTiles, bool kCodes> {
+      m.gate >= 0 ? with.template operator()<kTokenTiles, weight_tiles_of(kTokenTiles, true), kCodes>()
+                  : with.template operator()<kTokenTiles, weight_tiles_of(kTokenTiles, false), kCodes>();
+    };
+    if (p.n > 32 && fits_many) return with.template operator()<8, 2>();
+    if (p.n > 16 || (p.n > 8 && m.batch_invariant)) return with.template operator()<4, 2>();
+    if (m.batch_invariant) return with.template operator()<1, 2>();
+    p.n > 8 ? with_few.template operator()<2, false>() : with_few.template operator()<1, kScalesSums<K>>();
   });
 }
 

@@ -1,6 +1,6 @@
-// The kernel of tile_matmul.cu. A block handles tiles of 16 rows of weights, one or two for each of its eight warps, and
-// up to 64 rows of activations. It processes their columns in steps that are prefetched to shared memory. Codes become halves in
-// registers: exact integers, times the scale.
+// The kernel of tile_matmul.cu. A block handles tiles of 16 rows of weights, one or two for each of its eight warps,
+// and up to 64 rows of activations. It processes their columns in steps that are prefetched to shared memory. Codes
+// become halves in registers: exact integers, times the scale. With `kCodes`, the scales multiply sums instead.
 //
 // If there are fewer blocks than the device can hold, a cluster of blocks shares the columns (Hopper and newer). Each
 // block stores its sums in its shared memory, and adds up the sums of all blocks for a share of the outputs, always in
@@ -26,8 +26,6 @@ struct Stage {
   static constexpr int kTokens = 8 * kTokenTiles;
   static constexpr int kWeights = kTokens * kInputRowBytes<K>;
   static constexpr int kBytes = kWeights + kWarps * kPerWarp * K::kSlotBytes;
-  // A fourth stage makes products of few rows a tenth faster, if two blocks still fit on a multiprocessor of Hopper.
-  static constexpr int kMaxStages = kTokenTiles == 1 && 8 * kBytes <= (224 << 10) ? 4 : 3;
 };
 
 // Copies kCols columns of the block's rows of activations, with zeros from column n_in on.
@@ -114,11 +112,11 @@ __device__ __forceinline__ void add_up(float (&sums)[kPerWarp][4], uint32_t addr
     for (int n = 0; n < 4 * kPerWarp; ++n) sums[n / 4][n % 4] += parts[rank][n];
 }
 
-// Adds up the sums of all blocks of a cluster. The blocks divide the work: a unit is what one warp computed of one token
-// tile.
+// Adds up the sums of all blocks of a cluster, which are to be multiplied by `factor`. The blocks divide the work: a
+// unit is what one warp has computed of one token tile.
 template <int kTokenTiles, int kPerWarp, Shape kShape>
-__device__ __forceinline__ void finish(const Params& p, const Sums<kTokenTiles, kPerWarp>& acc, float* shared,
-                                       int first_token) {
+__device__ __forceinline__ void finish(const Params& p, const Sums<kTokenTiles, kPerWarp>& acc, float factor,
+                                       float* shared, int first_token) {
   constexpr int kSums = 4 * kPerWarp * kTokenTiles;  // of a lane
   const Shape s = shape_of<kShape>(p);
   const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
@@ -126,7 +124,7 @@ __device__ __forceinline__ void finish(const Params& p, const Sums<kTokenTiles, 
   float* own = sums_of(warp);
   __syncthreads();  // the stages are no longer used
 #pragma unroll
-  for (int i = 0; i < kSums; ++i) own[32 * i] = acc[i / (4 * kTokenTiles)][i / 4 % kTokenTiles][i % 4];
+  for (int i = 0; i < kSums; ++i) own[32 * i] = acc[i / (4 * kTokenTiles)][i / 4 % kTokenTiles][i % 4] * factor;
   if (s.split > 1) cluster_barrier();
   const int n_units = kWarps * min(kTokenTiles, (p.n - first_token + 7) / 8);
   for (int unit = static_cast<int>(blockIdx.y) + s.split * warp; unit < n_units; unit += s.split * kWarps) {
@@ -153,7 +151,7 @@ __device__ __forceinline__ void finish(const Params& p, const Sums<kTokenTiles, 
   if (s.split > 1) cluster_barrier();  // no block ends while other blocks read its sums
 }
 
-template <class K, int kTokenTiles, int kPerWarp, Shape kShape>
+template <class K, int kTokenTiles, int kPerWarp, bool kCodes, Shape kShape>
 __device__ __forceinline__ void run(const Params& p) {
   using S = Stage<K, kTokenTiles, kPerWarp>;
   extern __shared__ __align__(128) char shared[];
@@ -180,7 +178,8 @@ __device__ __forceinline__ void run(const Params& p) {
   };
   if (p.decoded) wait_for_previous();
   for (int i = 0; i < s.n_stages - 1; ++i) copy_weights(i, begin + i);
-  if constexpr (K::kLayout == Layout::kCodebook4) fill_levels(table, p.jobs[0].w);
+  if constexpr (K::kLayout == Layout::kCodebook4)
+    kCodes ? matvec_step::fill_table(table, p.jobs[0].w) : fill_levels(table, p.jobs[0].w);
   wait_for_previous();
   for (int i = 0; i < s.n_stages - 1; ++i) {
     if (begin + i < end)
@@ -200,12 +199,19 @@ __device__ __forceinline__ void run(const Params& p) {
     }
     end_copies();
     const char* at = shared + stage * S::kBytes;
-    multiply_step<K>(acc, at + S::kWeights + kPerWarp * warp * K::kSlotBytes, at, lane, offset, table);
+    const char* slots = at + S::kWeights + kPerWarp * warp * K::kSlotBytes;
+    if constexpr (kCodes) {
+      multiply_codes<K>(acc, slots, at, lane, matvec_step::moving_pair<K>(s.zero), table);
+    } else {
+      multiply_step<K>(acc, slots, at, lane, offset, table);
+    }
     stage = stage + 1 == s.n_stages ? 0 : stage + 1;
     ahead = ahead + 1 == s.n_stages ? 0 : ahead + 1;
   }
   await_copies<0>();
-  finish<kTokenTiles, kPerWarp, kShape>(p, acc, reinterpret_cast<float*>(shared), first_token);
+  float factor = 1;
+  if constexpr (kCodes) factor = K::kPerLevel;
+  finish<kTokenTiles, kPerWarp, kShape>(p, acc, factor, reinterpret_cast<float*>(shared), first_token);
 }
 
 }  // namespace ingot::cuda::tile_kernel
