@@ -107,7 +107,7 @@ TEST(Specialised, CompilesForEveryKindOfWeight) {
         {SpecialisedKernel::kWarpgroups, k.layout, k.has_min, k.group16, 64 + i % 3 * 32, shape_with(gated)},
         {SpecialisedKernel::kMatvec, k.layout, k.has_min, k.group16, 1 + i / 2 % 2,
          of_few_rows(shape_with(gated), 2 + i)},
-        {SpecialisedKernel::kTiles, k.layout, k.has_min, k.group16, 4 + i / 2 % 2 * 4, shape_with(gated)},
+        {SpecialisedKernel::kTiles, k.layout, k.has_min, k.group16, 1 << (i / 2 % 4), shape_with(gated)},
         {SpecialisedKernel::kExpertCodes, k.layout, k.has_min, k.group16, gated ? 2 : 1, of_experts(gated)},
         {SpecialisedKernel::kExpertCodes, k.layout, k.has_min, k.group16, gated ? 2 : 1, of_experts(gated, true)}};
     for (const SpecialisedKernel& kernel : others)

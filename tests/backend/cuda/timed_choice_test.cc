@@ -55,6 +55,24 @@ TEST(TimedChoice, AnotherKernelMustWinByATwentieth) {
   }
 }
 
+// A copy in f16 needs more launches than our own kernels, so with few rows it must be faster by a quarter, and then by a
+// twentieth.
+TEST(TimedChoice, ACopyMustWinByMoreWithFewRows) {
+  PackedWeight w = codes(4096, 4096), copy{.layout = Layout::kDense, .n_out = 4096, .n_in = 4096};
+  w.halves = &copy;
+  ASSERT_FALSE(matmul_kernel_for(kDevice, w, 64, false).halves);
+  for (const auto& [us, wins] : {std::pair{7.0, true}, {7.2, false}, {9.4, false}}) {
+    SCOPED_TRACE(us);
+    TimedChoice choice;
+    choice.add(kDevice, w, 512, [&](const MatmulKernel& kernel, int64_t rows) {
+      return kernel.halves ? us : kernel.name == listed(w, rows) ? 10.0 : 50.0;
+    });
+    EXPECT_EQ(choice.kernel_for(kDevice, w, 64).halves, wins);
+    EXPECT_EQ(choice.kernel_for(kDevice, w, 128).halves, wins);
+    EXPECT_TRUE(choice.kernel_for(kDevice, w, 512).halves);
+  }
+}
+
 // For any times, the chosen kernel supports this number of rows.
 TEST(TimedChoice, IsAlwaysAKernelThatCan) {
   const uint64_t seed = test_seed();
