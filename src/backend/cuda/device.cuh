@@ -1,6 +1,5 @@
-// Device code that all kernels share: elements of both activation types, reductions, the tensor core's 16 x 8 x 16
-// product, and functions to launch kernels. NVRTC (specialised.h) compiles only the device part, with its own
-// cuda_fp16.h (rtc_half.h).
+// Device code that all kernels share: elements of both activation types, reductions, and the tensor core's 16 x 8 x 16
+// product. NVRTC (specialised.h) compiles it too, with its own cuda_fp16.h (rtc_half.h). launch.cuh has the rest.
 #pragma once
 #include <cuda_fp16.h>
 
@@ -8,19 +7,14 @@
 
 #include "backend/cuda/matmul/packed_weight.h"
 
-#ifndef __CUDACC_RTC__
-#include <cuda_bf16.h>
-#include <cuda_fp8.h>
-#include <cuda_runtime.h>
-
-#include <utility>
-
-#include "backend/cuda/cuda_device.h"
-#include "backend/cuda/kernels.h"
-#include "backend/tensor.h"
-#endif
-
 namespace ingot::cuda {
+
+// The architecture that this pass of the compiler makes code for: 900 for Hopper; 0 in the host's pass.
+#ifdef __CUDA_ARCH__
+inline constexpr int kArch = __CUDA_ARCH__;
+#else
+inline constexpr int kArch = 0;
+#endif
 
 __device__ __forceinline__ float to_float(float v) { return v; }
 __device__ __forceinline__ float to_float(half v) { return __half2float(v); }
@@ -37,51 +31,26 @@ __device__ __forceinline__ half from_float<half>(float v) {
   return __float2half_rn(v > 65504.0f ? 65504.0f : v < -65504.0f ? -65504.0f : v);
 }
 
-#ifndef __CUDACC_RTC__
-__device__ __forceinline__ float to_float(__nv_bfloat16 v) { return __bfloat162float(v); }
-__device__ __forceinline__ float to_float(__nv_fp8_e4m3 v) { return static_cast<float>(v); }
-template <>
-__device__ __forceinline__ __nv_bfloat16 from_float<__nv_bfloat16>(float v) {
-  return __float2bfloat16_rn(v);
-}
-template <>
-__device__ __forceinline__ __nv_fp8_e4m3 from_float<__nv_fp8_e4m3>(float v) {
-  return __nv_fp8_e4m3(v);  // values above 448 become 448
-}
-#endif
-
 __device__ __forceinline__ uint32_t bits_of(half2 v) { return *reinterpret_cast<uint32_t*>(&v); }
 __device__ __forceinline__ half2 half2_of(uint32_t bits) { return *reinterpret_cast<half2*>(&bits); }
 __device__ __forceinline__ uint32_t word_of(const uint4& v, int i) {
   return i == 0 ? v.x : i == 1 ? v.y : i == 2 ? v.z : v.w;
 }
 
-#ifndef __CUDACC_RTC__
-// Two neighbouring numbers as halves.
-__device__ __forceinline__ uint32_t halves_of(__nv_bfloat162 v) {
-  const float2 x = __bfloat1622float2(v);
-  return bits_of(__floats2half2_rn(x.x, x.y));
-}
-__device__ __forceinline__ uint32_t halves_of(__nv_fp8x2_storage_t v) {
-  const __half2_raw x = __nv_cvt_fp8x2_to_halfraw2(v, __NV_E4M3);
-  return uint32_t{x.x} | uint32_t{x.y} << 16;
-}
-#endif
-
 // Four E4M3 numbers as halves. NaN stays NaN, but becomes 480 before Ada, which has no instruction for this.
 __device__ __forceinline__ uint2 halves_of_float8(uint32_t four) {
   uint2 v;
-#if __CUDA_ARCH__ >= 890
-  asm("{\n.reg .b16 low, high;\nmov.b32 {low, high}, %2;\n"
-      "cvt.rn.f16x2.e4m3x2 %0, low;\ncvt.rn.f16x2.e4m3x2 %1, high;\n}"
-      : "=r"(v.x), "=r"(v.y)
-      : "r"(four));
-#else
-  const auto two = [&](uint32_t bytes) {  // where an f16 has sign, exponent and mantissa, they are the number * 2^-8
-    return bits_of(__hmul2(half2_of((bytes & 0x80008000u) | (bytes >> 1 & 0x3F803F80u)), __float2half2_rn(256.0f)));
-  };
-  v.x = two(__byte_perm(four, 0, 0x1404)), v.y = two(__byte_perm(four, 0, 0x3424));
-#endif
+  if constexpr (kArch >= 890) {
+    asm("{\n.reg .b16 low, high;\nmov.b32 {low, high}, %2;\n"
+        "cvt.rn.f16x2.e4m3x2 %0, low;\ncvt.rn.f16x2.e4m3x2 %1, high;\n}"
+        : "=r"(v.x), "=r"(v.y)
+        : "r"(four));
+  } else {
+    const auto two = [&](uint32_t bytes) {  // where an f16 has sign, exponent and mantissa, they are the number * 2^-8
+      return bits_of(__hmul2(half2_of((bytes & 0x80008000u) | (bytes >> 1 & 0x3F803F80u)), __float2half2_rn(256.0f)));
+    };
+    v.x = two(__byte_perm(four, 0, 0x1404)), v.y = two(__byte_perm(four, 0, 0x3424));
+  }
   return v;
 }
 
@@ -243,14 +212,10 @@ __device__ __forceinline__ uint4 load_stream(const void* p) {
 // wait_for_previous(). Before the wait it may read only weights, because no kernel writes them (except unpack.cu:
 // Matvec::decoded). Every kernel waits for the end of the previous kernel, so the order also holds for longer chains.
 __device__ __forceinline__ void let_next_start() {
-#if __CUDA_ARCH__ >= 900
-  asm volatile("griddepcontrol.launch_dependents;");
-#endif
+  if constexpr (kArch >= 900) asm volatile("griddepcontrol.launch_dependents;");
 }
 __device__ __forceinline__ void wait_for_previous() {
-#if __CUDA_ARCH__ >= 900
-  asm volatile("griddepcontrol.wait;" ::: "memory");
-#endif
+  if constexpr (kArch >= 900) asm volatile("griddepcontrol.wait;" ::: "memory");
 }
 __device__ __forceinline__ void start_dependent() {
   let_next_start();
@@ -290,9 +255,8 @@ __device__ __forceinline__ void mma_bytes(int (&c)[4], uint32_t a0, uint32_t a1,
 
 // A barrier for all threads of a cluster that have not ended.
 __device__ __forceinline__ void cluster_barrier() {
-#if __CUDA_ARCH__ >= 900
-  asm volatile("barrier.cluster.arrive.aligned;\nbarrier.cluster.wait.aligned;" ::: "memory");
-#endif
+  if constexpr (kArch >= 900)
+    asm volatile("barrier.cluster.arrive.aligned;\nbarrier.cluster.wait.aligned;" ::: "memory");
 }
 
 // A short kernel spends most of its time fetching its own instructions. So kernels of a decode step make a warm-up
@@ -300,48 +264,5 @@ __device__ __forceinline__ void cluster_barrier() {
 // the wait, finds the instructions in the cache. The loop over the passes, `for (int pass = warms_instruction_cache ? 0
 // : 1; pass < 2; ++pass)`, must not be unrolled. Data that both passes read must bypass the L1 cache (__ldcg). Only
 // kernels with few blocks do this, so that the blocks of the next kernel have room and time next to them.
-
-#ifndef __CUDACC_RTC__
-// Calls f with a null pointer to the element type of activations.
-template <class F>
-void with_type(DType dtype, F&& f) {
-  if (dtype == DType::kF16) return f(static_cast<half*>(nullptr));
-  CHECK(dtype == DType::kF32);
-  f(static_cast<float*>(nullptr));
-}
-
-// The kernel must follow the rules for overlapping launches. cudaGetLastError() reports a failed launch. Throws if the
-// driver refuses the shared memory or the cluster size.
-template <class... P, class... A>
-void launch_clusters(Device& device, void (*kernel)(P...), dim3 grid, dim3 cluster, int threads, size_t shared,
-                     A&&... args) {
-  const unsigned cluster_blocks = cluster.x * cluster.y * cluster.z;
-  device.prepare(reinterpret_cast<const void*>(kernel), shared, cluster_blocks);
-  cudaLaunchAttribute attributes[2]{};
-  attributes[0].id = cudaLaunchAttributeProgrammaticStreamSerialization;
-  attributes[0].val.programmaticStreamSerializationAllowed = 1;
-  attributes[1].id = cudaLaunchAttributeClusterDimension;
-  attributes[1].val.clusterDim = {cluster.x, cluster.y, cluster.z};
-  cudaLaunchConfig_t config{};
-  config.gridDim = grid;
-  config.blockDim = dim3(static_cast<unsigned>(threads));
-  config.dynamicSmemBytes = shared;
-  config.stream = device.stream();
-  config.attrs = attributes;
-  config.numAttrs = !device.chip().has_dependent_launch ? 0 : cluster_blocks > 1 ? 2 : 1;
-  cudaLaunchKernelEx(&config, kernel, std::forward<A>(args)...);
-}
-template <class... P, class... A>
-void launch(Device& device, void (*kernel)(P...), dim3 grid, int threads, size_t shared, A&&... args) {
-  launch_clusters(device, kernel, grid, dim3(1, 1, 1), threads, shared, std::forward<A>(args)...);
-}
-
-inline RowNorm row_norm_of(const DeferredNorm* norm) {
-  if (norm == nullptr) return {nullptr, nullptr, nullptr, 0};
-  return {norm->x.f32(), norm->args.weight.f32(), static_cast<half*>(norm->y.data), norm->args.eps};
-}
-
-inline unsigned blocks_for(int64_t n, int block) { return static_cast<unsigned>((n + block - 1) / block); }
-#endif
 
 }  // namespace ingot::cuda

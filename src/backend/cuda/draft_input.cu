@@ -2,7 +2,7 @@
 // writes both side by side. A launch takes longer than this work on a few rows, so one kernel does all of it.
 #include "backend/cuda/draft_input.h"
 
-#include "backend/cuda/device.cuh"
+#include "backend/cuda/launch.cuh"
 #include "backend/cuda/matmul/unpack.cuh"
 #include "backend/cuda/rms.cuh"
 

@@ -1,6 +1,6 @@
 // Kernels for measure_peak: one reads memory, one writes random numbers for the product.
-#include "backend/cuda/device.cuh"
 #include "backend/cuda/kernels.h"
+#include "backend/cuda/launch.cuh"
 
 namespace ingot::cuda {
 namespace {

@@ -1,8 +1,8 @@
 // The RMS norm of one f32 row by one block, in registers: rows with a multiple of 4 elements, aligned to 16 bytes. A
 // thread has the packs of 4 elements threadIdx.x + j * blockDim.x.
 #pragma once
-#include "backend/cuda/device.cuh"
 #include "backend/cuda/kernels.h"
+#include "backend/cuda/launch.cuh"
 
 namespace ingot::cuda {
 

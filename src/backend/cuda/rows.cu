@@ -1,6 +1,6 @@
 // Ops that work row by row: norms, sums, activations, copies.
-#include "backend/cuda/device.cuh"
 #include "backend/cuda/kernels.h"
+#include "backend/cuda/launch.cuh"
 #include "backend/cuda/rms.cuh"
 
 namespace ingot::cuda {

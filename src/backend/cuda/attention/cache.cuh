@@ -1,8 +1,8 @@
 // Elements of the KV cache: their types, the row of a token's head, and loads as halves. Scaled types store integers,
 // with an f16 scale for each 32 elements of a row. The scales follow all rows: [n_rows, groups].
 #pragma once
-#include "backend/cuda/device.cuh"
 #include "backend/cuda/kernels.h"
+#include "backend/cuda/launch.cuh"
 
 namespace ingot::cuda {
 
@@ -86,17 +86,17 @@ __device__ __forceinline__ uint4 load8(const __nv_bfloat16* p) {
   return make_uint4(halves_of(pairs[0]), halves_of(pairs[1]), halves_of(pairs[2]), halves_of(pairs[3]));
 }
 __device__ __forceinline__ uint2 halves_of_four(uint32_t v) {
-#if __CUDA_ARCH__ >= 890  // the instruction takes the upper two without a shift
-  uint2 x;
-  asm("{\n.reg .b16 low, high;\nmov.b32 {low, high}, %2;\n"
-      "cvt.rn.f16x2.e4m3x2 %0, low;\ncvt.rn.f16x2.e4m3x2 %1, high;\n}"
-      : "=r"(x.x), "=r"(x.y)
-      : "r"(v));
-  return x;
-#else
-  return make_uint2(halves_of(static_cast<__nv_fp8x2_storage_t>(v)),
-                    halves_of(static_cast<__nv_fp8x2_storage_t>(v >> 16)));
-#endif
+  if constexpr (kArch >= 890) {  // the instruction takes the upper two without a shift
+    uint2 x;
+    asm("{\n.reg .b16 low, high;\nmov.b32 {low, high}, %2;\n"
+        "cvt.rn.f16x2.e4m3x2 %0, low;\ncvt.rn.f16x2.e4m3x2 %1, high;\n}"
+        : "=r"(x.x), "=r"(x.y)
+        : "r"(v));
+    return x;
+  } else {
+    return make_uint2(halves_of(static_cast<__nv_fp8x2_storage_t>(v)),
+                      halves_of(static_cast<__nv_fp8x2_storage_t>(v >> 16)));
+  }
 }
 __device__ __forceinline__ uint2 load4(const __nv_fp8_e4m3* p) {
   return halves_of_four(*reinterpret_cast<const uint32_t*>(p));

@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "backend/cuda/cluster/attention.cuh"
+#include "backend/cuda/launch.cuh"
 #include "backend/cuda/memory.h"
 
 namespace ingot::cuda {

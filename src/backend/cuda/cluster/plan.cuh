@@ -6,7 +6,7 @@
 // units. Units are copied to a ring, one tile's units at a time.
 #pragma once
 #include "backend/cuda/cluster/layers.h"
-#include "backend/cuda/device.cuh"
+#include "backend/cuda/launch.cuh"
 
 namespace ingot::cuda::cluster {
 

@@ -5,7 +5,7 @@
 #include <chrono>
 #include <cstring>
 
-#include "backend/cuda/device.cuh"
+#include "backend/cuda/launch.cuh"
 #include "base/check.h"
 
 namespace ingot::cuda {

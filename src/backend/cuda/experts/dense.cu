@@ -1,7 +1,8 @@
 // Like experts/rows.cu, for dense weights; also a slow kernel for any weight. A warp computes an output of a row, or of
 // a weighted sum of rows.
-#include "backend/cuda/device.cuh"
 #include "backend/cuda/experts/rows.cuh"
+#include "backend/cuda/experts/rows_launch.cuh"
+#include "backend/cuda/launch.cuh"
 #include "backend/cuda/matmul/unpack.cuh"
 #include "backend/cuda/memory.h"
 

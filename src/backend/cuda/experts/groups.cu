@@ -10,6 +10,7 @@
 #include <algorithm>
 
 #include "backend/cuda/experts/tiles.cuh"
+#include "backend/cuda/matmul/launch.cuh"
 #include "backend/cuda/matmul/tile_step.cuh"
 #include "backend/cuda/matmul/wgmma.cuh"
 

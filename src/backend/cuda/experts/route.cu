@@ -1,9 +1,9 @@
 // Chooses each token's experts, sorts the rows of a step by expert, and sums the results of the experts.
 #include <algorithm>
 
-#include "backend/cuda/device.cuh"
 #include "backend/cuda/experts/experts.h"
 #include "backend/cuda/experts/route_token.cuh"
+#include "backend/cuda/launch.cuh"
 
 namespace ingot::cuda {
 namespace {

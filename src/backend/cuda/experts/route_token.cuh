@@ -1,8 +1,8 @@
 // How a warp chooses the experts of a token from its logits, for experts/route.cu and router.cu. No loop is unrolled:
 // with few tokens, fetching instructions takes longer than the loops.
 #pragma once
-#include "backend/cuda/device.cuh"
 #include "backend/cuda/experts/experts.h"
+#include "backend/cuda/launch.cuh"
 
 namespace ingot::cuda {
 

@@ -4,9 +4,9 @@
 #include <algorithm>
 
 #include "backend/cuda/cluster/cluster.cuh"
-#include "backend/cuda/device.cuh"
 #include "backend/cuda/experts/experts.h"
 #include "backend/cuda/experts/route_token.cuh"
+#include "backend/cuda/launch.cuh"
 
 namespace ingot::cuda {
 namespace {
@@ -25,9 +25,7 @@ struct Params {
 };
 
 __device__ __forceinline__ void store_in(uint32_t place, float v) {
-#if __CUDA_ARCH__ >= 900
-  asm volatile("st.shared::cluster.f32 [%0], %1;" ::"r"(place), "f"(v) : "memory");
-#endif
+  if constexpr (kArch >= 900) asm volatile("st.shared::cluster.f32 [%0], %1;" ::"r"(place), "f"(v) : "memory");
 }
 
 // The same as norm_row(), with less code.

@@ -4,6 +4,8 @@
 #include <algorithm>
 
 #include "backend/cuda/experts/codes.cuh"
+#include "backend/cuda/experts/rows_launch.cuh"
+#include "backend/cuda/matmul/launch.cuh"
 #include "backend/cuda/memory.h"
 #include "backend/cuda/specialised.h"
 

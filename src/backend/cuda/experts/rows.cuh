@@ -3,9 +3,6 @@
 #pragma once
 #include "backend/cuda/device.cuh"
 #include "backend/cuda/matmul/product_shape.h"
-#ifndef __CUDACC_RTC__
-#include "backend/cuda/experts/experts.h"
-#endif
 
 namespace ingot::cuda::expert_rows_detail {
 
@@ -82,28 +79,5 @@ __device__ __forceinline__ void put(const Params& p, const Shape& s, int sum, in
     static_cast<half*>(p.y)[sum * p.y_stride + out] = from_float<half>(value);
   }
 }
-
-#ifndef __CUDACC_RTC__
-// Sets all fields except n_steps.
-inline Params params_of(const ExpertMatmul& m) {
-  Params p{};
-  for (int j = 0; j < (m.gate >= 0 ? 2 : 1); ++j)
-    p.w[j] = *m.w[j], p.bias[j] = m.bias[j], p.has_bias |= m.bias[j] != nullptr;
-  p.x = static_cast<const half*>(m.x.data);
-  p.x_stride = m.x.stride, p.x_rows = static_cast<int>(m.x.rows), p.n_rows = static_cast<int>(m.n_rows);
-  p.ids = m.ids, p.weights = m.weights;
-  p.accumulate = m.weights != nullptr, p.partial = m.partial;
-  p.n_terms = m.n_terms;
-  p.n_jobs = m.gate >= 0 ? 2 : 1;
-  p.n_out[0] = static_cast<int>(m.w[0]->n_out);
-  p.zero = m.w[0]->zero;
-  p.n_in = static_cast<int>(m.x.cols);
-  p.y = m.y.data, p.y_stride = m.y.stride, p.y_f32 = m.y.dtype == DType::kF32;
-  p.act = m.gate;
-  return p;
-}
-
-void dense_expert_rows(const ExpertMatmul& m, Device& device);  // experts/dense.cu
-#endif
 
 }  // namespace ingot::cuda::expert_rows_detail

@@ -5,8 +5,8 @@
 // tile_matmul.cu. Dense weights use the same kernel.
 #include <algorithm>
 
-#include "backend/cuda/device.cuh"
 #include "backend/cuda/experts/tiles.cuh"
+#include "backend/cuda/matmul/launch.cuh"
 #include "backend/cuda/matmul/matvec_step.cuh"
 #include "backend/cuda/matmul/tile_step.cuh"
 #include "backend/cuda/memory.h"

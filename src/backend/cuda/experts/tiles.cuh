@@ -1,7 +1,7 @@
 // Shared by tiles.cu and groups.cu: products of tiles of rows with the matrices of their experts (ExpertOrder).
 #pragma once
-#include "backend/cuda/device.cuh"
 #include "backend/cuda/experts/experts.h"
+#include "backend/cuda/launch.cuh"
 
 namespace ingot::cuda::expert_tiles_kernel {
 

@@ -2,6 +2,7 @@
 #include <algorithm>
 
 #include "backend/cuda/matmul/dot_codes.cuh"
+#include "backend/cuda/matmul/launch.cuh"
 #include "backend/cuda/memory.h"
 #include "backend/cuda/specialised.h"
 

@@ -2,6 +2,7 @@
 #include <algorithm>
 
 #include "backend/cuda/kernels.h"
+#include "backend/cuda/launch.cuh"
 #include "backend/cuda/matmul/dot_rows.cuh"
 #include "backend/cuda/memory.h"
 #include "backend/cuda/specialised.h"

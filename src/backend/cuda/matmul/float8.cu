@@ -1,6 +1,6 @@
 // Packs weights of 8-bit floats, and quantizes rows of activations to 8-bit floats. A scale maps the largest number to
 // 448, the largest E4M3. NaN stays NaN.
-#include "backend/cuda/device.cuh"
+#include "backend/cuda/launch.cuh"
 #include "backend/cuda/matmul/float8.h"
 #include "backend/cuda/rms.cuh"
 #include "quant/f8_e4m3.h"

@@ -8,7 +8,7 @@
 #include <algorithm>
 
 #include "backend/cuda/matmul/float8.h"
-#include "backend/cuda/matmul/matvec_tiles.cuh"
+#include "backend/cuda/matmul/launch.cuh"
 
 namespace ingot::cuda {
 

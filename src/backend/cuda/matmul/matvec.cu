@@ -1,6 +1,7 @@
 // Products with few rows of activations, up to 16. The kernel for quantized weights is in matvec.cuh; the kernels for a
 // single row are in dot_codes.cu and dot_rows.cu.
 #include "backend/cuda/matmul/float8.h"
+#include "backend/cuda/matmul/launch.cuh"
 #include "backend/cuda/matmul/matvec.cuh"
 #include "backend/cuda/memory.h"
 #include "backend/cuda/specialised.h"

@@ -200,33 +200,4 @@ __device__ __forceinline__ void fill_table(uint32_t* table, const PackedWeight& 
   table[i] = bits(i & 15) | bits(i >> 4) << 16;
 }
 
-#ifndef __CUDACC_RTC__
-// Calls f with the kind of a weight's steps. Only integers have minima, and no 8-bit format has both minima and two
-// scales for 32 elements.
-template <class F>
-void with_codes(const PackedWeight& w, F&& f) {
-  CHECK(!w.has_min || (has_zero(w.layout) && !(w.layout == Layout::kCodes8 && w.group16)));
-  switch (w.layout) {
-    case Layout::kDense:
-    case Layout::kFloat8: CHECK(false && "these weights have no codes");
-    case Layout::kCodebook4:
-      if (w.group16) return f(Kind<Layout::kCodebook4, false, true>());
-      return f(Kind<Layout::kCodebook4, false, false>());
-    case Layout::kCodesE2M1:
-      if (w.group16) return f(Kind<Layout::kCodesE2M1, false, true>());
-      return f(Kind<Layout::kCodesE2M1, false, false>());
-    case Layout::kCodesE4M3: return f(Kind<Layout::kCodesE4M3, false, false>());
-    case Layout::kCodes4:
-      if (w.has_min && w.group16) return f(Kind<Layout::kCodes4, true, true>());
-      if (w.has_min) return f(Kind<Layout::kCodes4, true, false>());
-      if (w.group16) return f(Kind<Layout::kCodes4, false, true>());
-      return f(Kind<Layout::kCodes4, false, false>());
-    case Layout::kCodes8:
-      if (w.has_min) return f(Kind<Layout::kCodes8, true, false>());
-      if (w.group16) return f(Kind<Layout::kCodes8, false, true>());
-      return f(Kind<Layout::kCodes8, false, false>());
-  }
-}
-#endif
-
 }  // namespace ingot::cuda::matvec_step

@@ -1,5 +1,5 @@
 // Converts blocks in the file's layout to PackedWeight. One thread converts one block, with the format's own unpack().
-#include "backend/cuda/device.cuh"
+#include "backend/cuda/launch.cuh"
 #include "backend/cuda/matmul/pack.h"
 
 namespace ingot::cuda {

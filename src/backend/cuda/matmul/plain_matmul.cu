@@ -1,6 +1,6 @@
 // The product for all sizes and alignments: one warp for each output. Used for odd shapes that cuBLASLt refuses.
-#include "backend/cuda/device.cuh"
 #include "backend/cuda/kernels.h"
+#include "backend/cuda/launch.cuh"
 
 namespace ingot::cuda {
 namespace {

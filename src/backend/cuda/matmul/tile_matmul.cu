@@ -6,6 +6,7 @@
 // as with a thousand. So with --deterministic this kernel runs all products, also those of dense weights.
 #include <algorithm>
 
+#include "backend/cuda/matmul/launch.cuh"
 #include "backend/cuda/matmul/tile_matmul.cuh"
 #include "backend/cuda/memory.h"
 #include "backend/cuda/specialised.h"

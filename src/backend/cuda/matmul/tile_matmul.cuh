@@ -89,11 +89,11 @@ __device__ __forceinline__ void write_sums(const Params& p, float (&sums)[kPerWa
 // Reads a float from the shared memory of the cluster's block with this rank.
 __device__ __forceinline__ float load_of_block(uint32_t address, int rank) {
   float v = 0;
-#if __CUDA_ARCH__ >= 900
-  uint32_t there;
-  asm("mapa.shared::cluster.u32 %0, %1, %2;" : "=r"(there) : "r"(address), "r"(rank));
-  asm volatile("ld.shared::cluster.f32 %0, [%1];" : "=f"(v) : "r"(there));
-#endif
+  if constexpr (kArch >= 900) {
+    uint32_t there;
+    asm("mapa.shared::cluster.u32 %0, %1, %2;" : "=r"(there) : "r"(address), "r"(rank));
+    asm volatile("ld.shared::cluster.f32 %0, [%1];" : "=f"(v) : "r"(there));
+  }
   return v;
 }
 

@@ -2,9 +2,6 @@
 // memory (matvec_step.cuh) to the tensor core's operands in registers, as exact levels times the scale; the product
 // of a step; and the choice of a kernel for a weight.
 #pragma once
-#ifndef __CUDACC_RTC__
-#include <algorithm>
-#endif
 
 #include "backend/cuda/device.cuh"
 #include "backend/cuda/matmul/matvec_step.cuh"
@@ -16,9 +13,6 @@ using matvec_step::copy_step;
 using matvec_step::From;
 using matvec_step::from_of;
 using matvec_step::Kind;
-#ifndef __CUDACC_RTC__
-using matvec_step::with_codes;
-#endif
 
 // The scales of units 2 * half and 2 * half + 1, for one row of a tile.
 template <class K>
@@ -253,18 +247,6 @@ __device__ __forceinline__ void await_stage(int n_stages) {
   : n_stages == 3 ? matvec_step::await_copies<1>()
                   : matvec_step::await_copies<2>();
 }
-
-#ifndef __CUDACC_RTC__
-// Returns how many stages fit, up to `most`. With less than 2, the kernel cannot run on this device.
-inline int stages_that_fit(size_t stage_bytes, int most, size_t room) {
-  return std::min(most, static_cast<int>(room / stage_bytes));
-}
-
-template <class F>
-void with_kind(const PackedWeight& w, F&& f) {
-  w.layout == Layout::kDense ? f(Dense()) : with_codes(w, f);
-}
-#endif
 
 // Pairs of codebook entries as halves.
 __device__ __forceinline__ void fill_levels(uint32_t* table, const PackedWeight& w) {

@@ -1,7 +1,6 @@
 // Converts a PackedWeight back to numbers: slices of a weight for the dense matmul, and rows of an embedding table.
-#include "backend/cuda/device.cuh"
 #include "backend/cuda/kernels.h"
-#include "backend/cuda/matmul/tile_step.cuh"
+#include "backend/cuda/matmul/launch.cuh"
 #include "backend/cuda/matmul/unpack.cuh"
 
 namespace ingot::cuda {
@@ -108,7 +107,7 @@ void unpack_rows(void* out, const PackedWeight& w, int64_t first, int64_t n, Dev
   if (w.layout == Layout::kFloat8)
     return launch(device, unpack_kernel<half>, grid, kThreads, 0, static_cast<half*>(out), w, first);
   CHECK_EQ(first % kTileRows, 0);
-  with_codes(w, [&](auto kind) {
+  matvec_step::with_codes(w, [&](auto kind) {
     launch(device, unpack_tiles_kernel<decltype(kind)>,
            dim3(blocks_for(n, kTileRows), blocks_for(w.k_tiles, kTileWarps)), 32 * kTileWarps, 0,
            static_cast<half*>(out), w, static_cast<int>(first / kTileRows), n);

@@ -1,7 +1,7 @@
 // Decodes one row of a PackedWeight of codes or of 8-bit floats, 8 elements at a time, for kernels that have no faster
 // way.
 #pragma once
-#include "backend/cuda/device.cuh"
+#include "backend/cuda/launch.cuh"
 #include "quant/f8_e4m3.h"
 
 namespace ingot::cuda {

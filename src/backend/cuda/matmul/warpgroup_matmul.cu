@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "backend/cuda/matmul/launch.cuh"
 #include "backend/cuda/matmul/warpgroup_matmul.cuh"
 #include "backend/cuda/memory.h"
 #include "backend/cuda/specialised.h"

@@ -1,7 +1,7 @@
 // Numbers on their way to another GPU. 8 neighbours of a row are 16 bytes: each has a sign and 14 bits of a common
 // unit, a power of two. The error is at most 2^-14 of the largest neighbour.
 #pragma once
-#include "backend/cuda/device.cuh"
+#include "backend/cuda/launch.cuh"
 #include "backend/cuda/ranks/peer_sums.h"
 
 namespace ingot::cuda {

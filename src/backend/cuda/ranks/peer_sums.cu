@@ -1,6 +1,6 @@
 #include <algorithm>
 
-#include "backend/cuda/device.cuh"
+#include "backend/cuda/launch.cuh"
 #include "backend/cuda/ranks/peer_numbers.cuh"
 #include "backend/cuda/ranks/peer_sums.h"
 #include "backend/cuda/rms.cuh"

@@ -1,7 +1,7 @@
 // Shared by the two kernels of the chunked delta rule. delta_chunks.cu explains both kernels, and where the first
 // kernel stores its results for the second kernel, delta_walk.cu.
 #pragma once
-#include "backend/cuda/device.cuh"
+#include "backend/cuda/launch.cuh"
 #include "backend/cuda/recurrence/recurrence.cuh"
 
 namespace ingot::cuda::recurrence {

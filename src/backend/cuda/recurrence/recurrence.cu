@@ -2,7 +2,7 @@
 // convolution, the tokens of a part of the sequence). So a token's result never depends on the batch. Each thread keeps
 // its share of the state in registers, and the inputs of the next tokens in flight. delta_chunks.cu has the rule for
 // many tokens at once.
-#include "backend/cuda/device.cuh"
+#include "backend/cuda/launch.cuh"
 #include "backend/cuda/recurrence/recurrence.cuh"
 #include "backend/cuda/recurrence/recurrence.h"
 

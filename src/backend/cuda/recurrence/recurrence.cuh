@@ -1,7 +1,7 @@
 // Shared by the two versions of the gated delta rule: recurrence.cu, token by token, and delta_chunks.cu, 64 tokens at
 // once.
 #pragma once
-#include "backend/cuda/device.cuh"
+#include "backend/cuda/launch.cuh"
 #include "backend/cuda/recurrence/recurrence.h"
 
 namespace ingot::cuda::recurrence {

@@ -1,6 +1,6 @@
 // Finds the largest logit of each row, and uploads the next batch with the drawn tokens.
-#include "backend/cuda/device.cuh"
 #include "backend/cuda/kernels.h"
+#include "backend/cuda/launch.cuh"
 #include "backend/cuda/sampling/logit_key.cuh"
 
 namespace ingot::cuda {

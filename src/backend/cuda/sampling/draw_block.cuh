@@ -4,7 +4,7 @@
 #include <cfloat>
 #include <climits>
 
-#include "backend/cuda/device.cuh"
+#include "backend/cuda/launch.cuh"
 #include "backend/cuda/sampling/logit_key.cuh"
 
 namespace ingot::cuda {
