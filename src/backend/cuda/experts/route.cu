@@ -149,9 +149,9 @@ int expert_tile_rows(int64_t n_rows, int64_t n_experts, bool groups, const Devic
 ExpertOrder expert_order_in(void* memory, int64_t n_rows, int64_t n_own, int tile_rows) {
   ExpertOrder o;
   o.tile_rows = tile_rows;
-  // Most experts have rows, and few have more than one tile.
-  const bool fixed = n_rows >= 2 * n_own && 2 * n_rows <= n_own * tile_rows;
-  o.n_first = fixed ? static_cast<int>(n_own) : 0;
+  // If most experts have rows and few have more than one tile, a block knows its expert before the rows are sorted.
+  const bool few_are_empty = n_rows >= 2 * n_own, few_are_long = 2 * n_rows <= n_own * tile_rows;
+  o.n_first = few_are_empty && few_are_long ? static_cast<int>(n_own) : 0;
   o.most_tiles = std::min(n_rows, n_own) + n_rows / o.tile_rows;
   o.n_tiles = static_cast<int32_t*>(memory);
   o.order = o.n_tiles + 1;
