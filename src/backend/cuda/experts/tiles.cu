@@ -128,18 +128,14 @@ __global__ void __launch_bounds__(32 * kWarps, kTokenTiles == 1 ? 3 : 2)
 
   const half2 offset = __float2half2_rn(1024.0f + static_cast<float>(p.w[0].zero));
   float acc[2][kTokenTiles][4] = {};
-  int stage = 0, ahead = p.n_stages - 1;
-  for (int step = 0; step < p.n_steps; ++step) {
-    await_stage(p.n_stages);
-    __syncthreads();
-    copy_weights(ahead, step + p.n_stages - 1);
-    copy_input(ahead, step + p.n_stages - 1);
+  const auto copy = [&](int stage, int step) {
+    copy_weights(stage, step);
+    copy_input(stage, step);
+  };
+  run_steps(0, p.n_steps, p.n_stages, copy, [&](int stage) {
     const char* at = shared + stage * S::kBytes;
     multiply_step<K>(acc, at + S::kWeights + 2 * warp * K::kSlotBytes, at, lane, offset, table);
-    stage = stage + 1 == p.n_stages ? 0 : stage + 1;
-    ahead = ahead + 1 == p.n_stages ? 0 : ahead + 1;
-  }
-  await_copies<0>();
+  });
   finish<K, kTokenTiles>(p, acc, tile, rows, reinterpret_cast<float*>(shared));
 }
 

@@ -189,26 +189,21 @@ __device__ __forceinline__ void run(const Params& p) {
 
   const half2 offset = __float2half2_rn(1024.0f + static_cast<float>(s.zero));
   Sums<kTokenTiles, kPerWarp> acc = {};
-  int stage = 0, ahead = s.n_stages - 1;
-  for (int step = begin; step < end; ++step) {
-    await_stage(s.n_stages);
-    __syncthreads();
-    if (const int next = step + s.n_stages - 1; next < end) {
-      copy_weights(ahead, next);
-      copy_input<K, S::kTokens, kShape>(stages + ahead * S::kBytes, p, first_token, next * K::kCols);
+  const auto copy = [&](int stage, int step) {
+    if (step < end) {
+      copy_weights(stage, step);
+      copy_input<K, S::kTokens, kShape>(stages + stage * S::kBytes, p, first_token, step * K::kCols);
     }
     end_copies();
-    const char* at = shared + stage * S::kBytes;
-    const char* slots = at + S::kWeights + kPerWarp * warp * K::kSlotBytes;
+  };
+  run_steps(begin, end, s.n_stages, copy, [&](int stage) {
+    const char *at = shared + stage * S::kBytes, *slots = at + S::kWeights + kPerWarp * warp * K::kSlotBytes;
     if constexpr (kCodes) {
       multiply_codes<K>(acc, slots, at, lane, matvec_step::moving_pair<K>(s.zero), table);
     } else {
       multiply_step<K>(acc, slots, at, lane, offset, table);
     }
-    stage = stage + 1 == s.n_stages ? 0 : stage + 1;
-    ahead = ahead + 1 == s.n_stages ? 0 : ahead + 1;
-  }
-  await_copies<0>();
+  });
   float factor = 1;
   if constexpr (kCodes) factor = K::kPerLevel;
   finish<kTokenTiles, kPerWarp, kShape>(p, acc, factor, reinterpret_cast<float*>(shared), first_token);

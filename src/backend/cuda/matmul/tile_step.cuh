@@ -248,6 +248,22 @@ __device__ __forceinline__ void await_stage(int n_stages) {
                   : matvec_step::await_copies<2>();
 }
 
+// The steps of a block. The copies of the first n_stages - 1 steps are in flight. copy(stage, step) starts those of a
+// later step, if there is one, and calls end_copies(); multiply(stage) uses a stage whose copies have arrived.
+template <class Copy, class Multiply>
+__device__ __forceinline__ void run_steps(int begin, int end, int n_stages, Copy&& copy, Multiply&& multiply) {
+  int stage = 0, ahead = n_stages - 1;
+  for (int step = begin; step < end; ++step) {
+    await_stage(n_stages);
+    __syncthreads();
+    copy(ahead, step + n_stages - 1);
+    multiply(stage);
+    stage = stage + 1 == n_stages ? 0 : stage + 1;
+    ahead = ahead + 1 == n_stages ? 0 : ahead + 1;
+  }
+  matvec_step::await_copies<0>();
+}
+
 // Pairs of codebook entries as halves.
 __device__ __forceinline__ void fill_levels(uint32_t* table, const PackedWeight& w) {
   const int i = threadIdx.x;
