@@ -55,8 +55,8 @@ TEST(TimedChoice, AnotherKernelMustWinByATwentieth) {
   }
 }
 
-// A copy in f16 needs more launches than our own kernels, so with few rows it must be faster by a quarter, and then by a
-// twentieth.
+// A copy in f16 needs more launches than our own kernels. So with few rows, the copy must be faster by a quarter, and
+// then by a twentieth.
 TEST(TimedChoice, ACopyMustWinByMoreWithFewRows) {
   PackedWeight w = codes(4096, 4096), copy{.layout = Layout::kDense, .n_out = 4096, .n_in = 4096};
   w.halves = &copy;

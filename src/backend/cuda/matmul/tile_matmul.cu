@@ -51,7 +51,7 @@ void start(Params p, bool batch_invariant, SpecialisedKernels* specialised, Devi
   const auto n_blocks = blocks_of(kPerWarp);
   const int n_alike = static_cast<int>(batch_invariant ? blocks_of(2) : n_blocks * n_token_blocks),
             n_at_once = device.n_multiprocessors() * blocks_at_once(batch_invariant ? 2 : kPerWarp);
-  p.split = 1;
+  p.split = 1;  // doubled as long as all blocks then run at once
   while (device.chip().has_clusters && p.split < kMaxSplit && p.n_steps >= 8 * p.split &&
          n_alike * p.split * 2 <= n_at_once)
     p.split *= 2;

@@ -21,6 +21,7 @@ using matvec_tiles::shape_of;
 
 constexpr int kWarps = 8;  // in a block
 
+// kTokenTiles: tiles of 8 rows of activations of a block. kPerWarp: tiles of weights of a warp.
 template <class K, int kTokenTiles, int kPerWarp>
 struct Stage {
   static constexpr int kTokens = 8 * kTokenTiles;
