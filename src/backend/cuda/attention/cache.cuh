@@ -85,14 +85,10 @@ __device__ __forceinline__ uint4 load8(const __nv_bfloat16* p) {
   const auto* pairs = reinterpret_cast<const __nv_bfloat162*>(&raw);
   return make_uint4(halves_of(pairs[0]), halves_of(pairs[1]), halves_of(pairs[2]), halves_of(pairs[3]));
 }
+// As halves_of_float8(), but NaN stays NaN before Ada too.
 __device__ __forceinline__ uint2 halves_of_four(uint32_t v) {
-  if constexpr (kArch >= 890) {  // the instruction takes the upper two without a shift
-    uint2 x;
-    asm("{\n.reg .b16 low, high;\nmov.b32 {low, high}, %2;\n"
-        "cvt.rn.f16x2.e4m3x2 %0, low;\ncvt.rn.f16x2.e4m3x2 %1, high;\n}"
-        : "=r"(x.x), "=r"(x.y)
-        : "r"(v));
-    return x;
+  if constexpr (kArch >= 890) {
+    return halves_of_float8(v);
   } else {
     return make_uint2(halves_of(static_cast<__nv_fp8x2_storage_t>(v)),
                       halves_of(static_cast<__nv_fp8x2_storage_t>(v >> 16)));
