@@ -381,7 +381,7 @@ TEST(CudaBackend, SmallCasesOfEachKernel) {
   }
   for (const Format format :
        {Format::F16, Format::Q4_0, Format::Q6_K, Format::IQ4_NL, Format::MXFP4, Format::F8_E4M3, Format::F8_E4M3_32})
-    for (const int64_t n : {1, 9, 140}) {
+    for (const int64_t n : {1, 5, 9, 140}) {
       OpRig here(*backend, seed), there(*ref, seed);
       const Tensor x = here.activations(n, 1280), rx = there.activations(n, 1280), ry = there.output(n, 280);
       const Weight &w = here.weight(format, 280, 1280), &rw = there.weight(format, 280, 1280);
