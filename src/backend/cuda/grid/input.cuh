@@ -7,8 +7,11 @@
 // unit, the columns of the other units are zeros, so one accumulator holds the sums of all units.
 #pragma once
 #include "backend/cuda/grid/stream.cuh"
+#include "backend/cuda/matmul/matvec_step.cuh"
 
 namespace ingot::cuda::grid {
+
+using matvec_step::Kind;
 
 // One thread's view of its block.
 template <class C>
@@ -62,7 +65,7 @@ INGOT_HD constexpr ByteOrder byte_order(Layout layout) {
 // The activations of one step in shared memory, for codes.
 struct CodesInput {
   uint2 bytes[32];  // of each lane: the high or low bytes of 8 columns
-  int2 totals[4];   // of each unit: sums of its halves
+  int2 totals[4];   // of each unit: the sums of its halves, or their sum and 0; times -zero if weights have no minima
   float scale;
   int none[3];
 };
@@ -105,41 +108,58 @@ __device__ __forceinline__ float largest(const float4& v) {
   return max_or_nan(max_or_nan(fabsf(v.x), fabsf(v.y)), max_or_nan(fabsf(v.z), fabsf(v.w)));
 }
 
-__device__ __forceinline__ void put_codes(CodesInput& to, const float4 (&v)[2], const ByteOrder& order, int lane) {
-  constexpr float kLargest = 127 * 256;
-  const float most = warp_max<16>(max_or_nan(largest(v[0]), largest(v[1])));
+// The largest of numbers without a sign, or NaN: their bits have the same order.
+__device__ __forceinline__ float warp_max_size(float v) {
+  return __uint_as_float(__reduce_max_sync(0xFFFFFFFFu, __float_as_uint(v)));
+}
+
+// Rounds 4 columns times `inverse` to integers of 16 bits. Returns byte 0 or 1 of each, which the selector `which` of
+// __byte_perm chooses. The low bits of a float near 2^23 are its integer part, so adding `rounder` rounds.
+__device__ __forceinline__ uint32_t bytes_of(const float4& v, float inverse, float rounder, uint32_t which) {
+  const auto bits = [&](float column) { return __float_as_uint(fmaf(column, inverse, rounder)); };
+  return __byte_perm(__byte_perm(bits(v.x), bits(v.y), which), __byte_perm(bits(v.z), bits(v.w), which), 0x5410);
+}
+
+// The sums of a lane's 8 columns over the four lanes with high bytes and the four with low bytes. The sums of two halves
+// of a unit share a register: each has less than 15 bits.
+template <bool kGroup16>
+__device__ __forceinline__ int2 totals_of(uint32_t first, uint32_t second) {
+  const auto sum = [](uint32_t bytes, int more) { return __dp4a(static_cast<int>(bytes), 0x01010101, more); };
+  int own = kGroup16 ? sum(first, 0) + (sum(second, 0) << 16) : sum(first, sum(second, 0));
+#pragma unroll
+  for (int i = 1; i <= 2; i *= 2) own += __shfl_xor_sync(0xFFFFFFFFu, own, i);
+  const int other = __shfl_xor_sync(0xFFFFFFFFu, own, 4);
+  if constexpr (!kGroup16) return {256 * own + other, 0};
+  const int own_first = static_cast<int16_t>(own), other_first = static_cast<int16_t>(other);
+  return {256 * own_first + other_first, 256 * ((own - own_first) >> 16) + ((other - other_first) >> 16)};
+}
+
+template <class Kind>  // matvec_step::Kind
+__device__ __forceinline__ void put_codes(CodesInput& to, const float4 (&v)[2], int zero, int lane) {
+  constexpr float kLargest = 127 * 256, kRounder = 0x1.8p23f;
+  constexpr ByteOrder kOrder = byte_order(Kind::kLayout);
+  const float most = warp_max_size(max_or_nan(largest(v[0]), largest(v[1])));
   const float inverse = most > 0 ? __fdividef(kLargest, most) : 0.0f;
-  const float a[8] = {v[0].x, v[0].y, v[0].z, v[0].w, v[1].x, v[1].y, v[1].z, v[1].w};
-  uint32_t bytes[8];
-#pragma unroll
-  for (int i = 0; i < 8; ++i) {
-    const int q = __float2int_rn(a[i] * inverse);
-    bytes[i] = static_cast<uint32_t>(lane & 4 ? q : (q + 128) >> 8);  // q = 256 * high + low, where low is signed too
+  // An integer is 256 * high + low, where low is signed too. So high is byte 1 of the integer plus 128.
+  const float rounder = lane & 4 ? kRounder : kRounder + 128;
+  const uint32_t which = lane & 4 ? 0x0040 : 0x0051;
+  const uint32_t first = bytes_of(v[0], inverse, rounder, which), second = bytes_of(v[1], inverse, rounder, which);
+  to.bytes[lane] = make_uint2(__byte_perm(first, second, kOrder.first), __byte_perm(first, second, kOrder.second));
+  if constexpr (Kind::kMin || Kind::kZero) {
+    const int2 totals = totals_of<Kind::kGroup16>(first, second);
+    const int factor = Kind::kMin ? 1 : -zero;
+    if (lane % 8 == 0) to.totals[lane / 8] = {factor * totals.x, factor * totals.y};
   }
-  const auto pack = [&](int i) {
-    return __byte_perm(__byte_perm(bytes[i], bytes[i + 1], 0x0040), __byte_perm(bytes[i + 2], bytes[i + 3], 0x0040),
-                       0x5410);
-  };
-  const uint32_t low = pack(0), high = pack(4);
-  int2 total = {__dp4a(static_cast<int>(low), 0x01010101, 0), __dp4a(static_cast<int>(high), 0x01010101, 0)};
-  if ((lane & 4) == 0) total.x *= 256, total.y *= 256;
-#pragma unroll
-  for (int i = 1; i <= 4; i *= 2) {
-    total.x += __shfl_xor_sync(0xFFFFFFFFu, total.x, i);
-    total.y += __shfl_xor_sync(0xFFFFFFFFu, total.y, i);
-  }
-  to.bytes[lane] = make_uint2(__byte_perm(low, high, order.first), __byte_perm(low, high, order.second));
-  if (lane % 8 == 0) to.totals[lane / 8] = total;
   if (lane == 0) to.scale = most * (1.0f / kLargest);
 }
 
-// The scale is a power of two, so only the range changes.
+// The scale is a power of two, so only the range changes. Above 2^126, its inverse would not be a normal number.
 __device__ __forceinline__ void put_halves(Float8Input& to, const float4& v, int lane) {
-  const float most = warp_max<16>(largest(v));
-  const float scale = most > 0 ? __uint_as_float(__float_as_uint(most) & 0x7F800000u) : 1.0f, inverse = 1.0f / scale;
+  const uint32_t most = __float_as_uint(warp_max_size(largest(v))), scale = min(most & 0x7F800000u, 0x7E800000u);
+  const float inverse = __uint_as_float(0x7F000000u - scale);
   *reinterpret_cast<uint2*>(to.x + 4 * lane) = {pair_of(v.x * inverse, v.y * inverse),
                                                 pair_of(v.z * inverse, v.w * inverse)};
-  if (lane == 0) to.scale = scale;
+  if (lane == 0) to.scale = __uint_as_float(scale);
 }
 
 // The columns of one warp: pieces of 4 columns of each chunk. The weights of the norm are loaded before the row is
@@ -197,7 +217,8 @@ struct Input {
         if constexpr (kFloat8) {
           put_halves(*reinterpret_cast<Float8Input*>(at), v[i][0], b.lane);
         } else {
-          put_codes(*reinterpret_cast<CodesInput*>(at), v[i], byte_order(kKind.layout), b.lane);
+          put_codes<Kind<kKind.layout, kKind.has_min, kKind.group16>>(*reinterpret_cast<CodesInput*>(at), v[i],
+                                                                      kKind.zero, b.lane);
         }
       }
     }

@@ -2,11 +2,8 @@
 // the sums of the warps are added up.
 #pragma once
 #include "backend/cuda/grid/input.cuh"
-#include "backend/cuda/matmul/matvec_step.cuh"
 
 namespace ingot::cuda::grid {
-
-using matvec_step::Kind;
 
 // Twice the E2M1 numbers of 8 codes, as signed bytes.
 __device__ __forceinline__ uint2 bytes_of_e2m1(uint32_t word) {
@@ -34,17 +31,34 @@ __device__ __forceinline__ uint2 bytes_of(const uint4* pieces /* of the lane's r
   }
 }
 
-// Adds a step of codes to the lane's sums of rows g and g + 8; the four lanes of a row have a unit each.
+// The scales of a unit of a row, each with its minimum.
 template <class K>
+struct alignas(2 * (K::kGroup16 ? 2 : 1) * (K::kMin ? 2 : 1)) UnitScales {
+  half v[K::kGroup16 ? 2 : 1][K::kMin ? 2 : 1];
+};
+
+// Adds a step of codes to the lane's sums of rows g and g + 8; the four lanes of a row have a unit each. release() is
+// called when the slot has been read.
+template <class K, class Release>
 __device__ __forceinline__ void multiply_codes(float (&acc)[2], const char* codes, const char* scales,
-                                               const CodesInput& input, int zero, int lane, const uint32_t* table) {
+                                               const CodesInput& input, int lane, const uint32_t* table,
+                                               Release&& release) {
   constexpr int kRowPieces = K::kLayout == Layout::kCodes8 ? 2 : 1, kGroups = K::kGroup16 ? 2 : 1;
   const uint4* from = reinterpret_cast<const uint4*>(codes) + lane;
   uint4 upper[kRowPieces], lower[kRowPieces];
 #pragma unroll
   for (int i = 0; i < kRowPieces; ++i) upper[i] = from[64 * i], lower[i] = from[64 * i + 32];
+  const auto* const scale_of = reinterpret_cast<const UnitScales<K>*>(scales) + lane;
+  const UnitScales<K> own_scales[2] = {scale_of[0], scale_of[32]};
+  release();
   const uint2 x = input.bytes[lane];
+  int2 totals{};
+  if constexpr (K::kMin || K::kZero) totals = input.totals[lane % 4];
   int sums[2][4] = {};  // of even and odd units, or of the halves of all units
+  if constexpr (K::kZero && !K::kMin) {
+    sums[0][1] = sums[0][3] = totals.x;
+    if constexpr (K::kGroup16) sums[1][1] = sums[1][3] = totals.y;
+  }
 #pragma unroll
   for (int u = 0; u < 4; ++u) {
     const uint2 a = bytes_of<K>(upper, u, table), b = bytes_of<K>(lower, u, table);
@@ -58,64 +72,65 @@ __device__ __forceinline__ void multiply_codes(float (&acc)[2], const char* code
       mma_bytes<kSigned>(sums[1], a.x, b.x, a.y, b.y, own.x & ~kOrder.first_mask, own.y & ~kOrder.second_mask);
     }
   }
-  const int2 totals = input.totals[lane % 4];
-  constexpr bool kTotals = K::kMin || K::kZero;
-  const half* const scale_of = reinterpret_cast<const half*>(scales) + lane * (kGroups * (K::kMin ? 2 : 1));
 #pragma unroll
   for (int r = 0; r < 2; ++r) {
-    const half* const own = scale_of + r * 32 * (kGroups * (K::kMin ? 2 : 1));
     float sum = 0;
 #pragma unroll
     for (int h = 0; h < kGroups; ++h) {
-      const int total = !kTotals ? 0 : K::kGroup16 ? (h == 0 ? totals.x : totals.y) : totals.x + totals.y;
       int product = 256 * sums[h][2 * r] + sums[h][2 * r + 1];
       if constexpr (!K::kGroup16) product += 256 * sums[1][2 * r] + sums[1][2 * r + 1];
-      if constexpr (K::kMin) {
-        const float2 pair = __half22float2(reinterpret_cast<const half2*>(own)[h]);
-        sum += pair.x * static_cast<float>(product) + pair.y * static_cast<float>(total);
-      } else {
-        sum += __half2float(own[h]) * static_cast<float>(kTotals ? product - zero * total : product);
-      }
+      const auto& own = own_scales[r].v[h];
+      sum += __half2float(own[0]) * static_cast<float>(product);
+      if constexpr (K::kMin) sum += __half2float(own[1]) * static_cast<float>(h == 0 ? totals.x : totals.y);
     }
     acc[r] += input.scale * sum;
   }
 }
 
-// Adds a step of 128 columns of 8-bit floats.
+// Adds a step of 128 columns of 8-bit floats. release() is called when the slot has been read.
+template <class Release>
 __device__ __forceinline__ void multiply_float8(float (&acc)[2], const char* row, int row_stride, const float* scales,
-                                                const Float8Input& input, int lane) {
-  float part[4] = {};
+                                                const Float8Input& input, int lane, Release&& release) {
+  uint4 upper[2], lower[2];
 #pragma unroll
   for (int u = 0; u < 2; ++u) {
-    const uint4 a = *reinterpret_cast<const uint4*>(row + 64 * u),
-                b = *reinterpret_cast<const uint4*>(row + 8 * row_stride + 64 * u);
+    upper[u] = *reinterpret_cast<const uint4*>(row + 64 * u);
+    lower[u] = *reinterpret_cast<const uint4*>(row + 8 * row_stride + 64 * u);
+  }
+  const float own_scales[2] = {scales[0], scales[8]};
+  release();
+  float part[2][4] = {};
+#pragma unroll
+  for (int u = 0; u < 2; ++u) {
     const half* x = input.x + 16 * (lane % 4) + 64 * u;
     const uint4 first = *reinterpret_cast<const uint4*>(x), second = *reinterpret_cast<const uint4*>(x + 8);
 #pragma unroll
     for (int i = 0; i < 4; ++i) {
-      const uint2 upper = halves_of_float8(word_of(a, i)), lower = halves_of_float8(word_of(b, i));
+      const uint2 a = halves_of_float8(word_of(upper[u], i)), b = halves_of_float8(word_of(lower[u], i));
       const uint4& v = i < 2 ? first : second;
-      mma(part, upper.x, lower.x, upper.y, lower.y, i % 2 ? v.z : v.x, i % 2 ? v.w : v.y);
+      mma(part[i % 2], a.x, b.x, a.y, b.y, i % 2 ? v.z : v.x, i % 2 ? v.w : v.y);
     }
   }
-  acc[0] += input.scale * scales[0] * part[0], acc[1] += input.scale * scales[8] * part[2];
+#pragma unroll
+  for (int r = 0; r < 2; ++r) acc[r] += input.scale * own_scales[r] * (part[0][2 * r] + part[1][2 * r]);
 }
 
 // Adds a step of one unit to the lane's sums of rows g and g + 8.
-template <class C, int kPhase>
+template <class C, int kPhase, class Release>
 __device__ __forceinline__ void multiply(float (&acc)[2], const char* unit, const char* input, int part, int lane,
-                                         const uint32_t* table) {
+                                         const uint32_t* table, Release&& release) {
   constexpr PhasePlan kPlan = plan_of(C::kShape, kPhase);
   constexpr WeightKind kKind = C::kShape.kinds[first_weight(kPhase)];
   if constexpr (kKind.is_float8()) {
     constexpr int kStride = row_bytes(kPlan.parts);
     const char* const scales = unit + kTileRows * kStride + (part * kTileRows + lane / 4) * 4;
     multiply_float8(acc, unit + lane / 4 * kStride + part * kTileCols + lane % 4 * 16, kStride,
-                    reinterpret_cast<const float*>(scales), *reinterpret_cast<const Float8Input*>(input), lane);
+                    reinterpret_cast<const float*>(scales), *reinterpret_cast<const Float8Input*>(input), lane,
+                    release);
   } else {
     multiply_codes<Kind<kKind.layout, kKind.has_min, kKind.group16>>(
         acc, unit + part * kKind.code_bytes(), unit + kPlan.parts * kKind.code_bytes() + part * kKind.scale_bytes(),
-        *reinterpret_cast<const CodesInput*>(input), kKind.zero, lane, table);
+        *reinterpret_cast<const CodesInput*>(input), lane, table, release);
   }
 }
 
@@ -139,10 +154,16 @@ __device__ __forceinline__ void use_units(const Block<C>& b, Ring<C>& ring, int 
 #pragma unroll
     for (int gate = 0; gate < kGates; ++gate) {
       await(ring.full(), ring.parity);
-      if (has_step)
-        multiply<C, kPhase>(acc[gate], slots + ring.slot * Ring<C>::kAt.slot_bytes, input, part, b.lane, b.table);
-      __syncwarp();
-      if (b.lane == 0) arrive(ring.empty());
+      const auto release = [&] {  // the slot, as early as possible, for the next copy
+        __syncwarp();
+        if (b.lane == 0) arrive(ring.empty());
+      };
+      if (has_step) {
+        multiply<C, kPhase>(acc[gate], slots + ring.slot * Ring<C>::kAt.slot_bytes, input, part, b.lane, b.table,
+                            release);
+      } else {
+        release();
+      }
       ring.advance();
     }
   }
