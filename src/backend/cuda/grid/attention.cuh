@@ -393,16 +393,6 @@ struct Attention {
     if (b.lane == 0) memory.stats[t.n_entries() * kGroup + r] = {score, 1.0f};
   }
 
-  // Lane i passes the maximum and total of entry i of a query. weight: the factor for the sums of this entry. most and
-  // total: of all entries.
-  struct Merged {
-    float weight, most, total;
-  };
-  static __device__ __forceinline__ Merged merge(float2 stat) {
-    const float most = warp_max<16>(stat.x), weight = fast_exp2(stat.x - (most == minus_infinity() ? 0.0f : most));
-    return {weight, most, warp_sum(weight * stat.y)};
-  }
-
   __device__ __forceinline__ half* output(int r) const { return b.p.attended + (t.kv_head * kGroup + r) * kDim; }
 
   // The first pieces are in flight while the block waits for the queries, keys and values of the other blocks.
@@ -417,25 +407,23 @@ struct Attention {
     });
     sync_block();
     const int n_entries = t.n_entries() + t.has_own(), first_part = t.kv_head * kSplits * kGroup;
-    for (int r = b.warp; r < kGroup; r += kWarps) {
-      float2& stat = memory.stats[min(b.lane, n_entries - 1) * kGroup + r];
-      const Merged m = merge(b.lane < n_entries ? stat : make_float2(minus_infinity(), 0));
-      if (b.lane < n_entries) stat.x = m.weight;
-      if (b.lane > 0) continue;
-      b.squares[r] = t.n_active == 1 ? __fdividef(1.0f, m.total) : 1.0f;
-      if (t.n_active > 1) p.stats[first_part + t.split * kGroup + r] = {m.most, m.total};
-    }
-    sync_block();
     for (int i = static_cast<int>(threadIdx.x); i < kGroup * kDim; i += kThreads) {
       const int r = i / kDim;
-      float sum = 0;
-#pragma unroll
-      for (int e = 0; e < kWarps + 1; ++e)
-        if (e < n_entries) sum += memory.stats[e * kGroup + r].x * memory.sums[e * kEntry + i];
+      float most = minus_infinity(), total = 0, sum = 0;
+#pragma unroll 4
+      for (int e = 0; e < n_entries; ++e) most = max_or_nan(most, memory.stats[e * kGroup + r].x);
+      const float base = most == minus_infinity() ? 0.0f : most;
+#pragma unroll 4
+      for (int e = 0; e < n_entries; ++e) {
+        const float2 stat = memory.stats[e * kGroup + r];
+        const float weight = fast_exp2(stat.x - base);
+        total += weight * stat.y, sum += weight * memory.sums[e * kEntry + i];
+      }
       if (t.n_active == 1) {
-        output(r)[i % kDim] = from_float<half>(sum * b.squares[r]);
+        output(r)[i % kDim] = from_float<half>(__fdividef(sum, total));
       } else {
         p.parts[(first_part + t.split * kGroup) * kDim + i] = sum;
+        if (i % kDim == 0) p.stats[first_part + t.split * kGroup + r] = {most, total};
       }
     }
     if (t.n_active > 1)
@@ -466,7 +454,7 @@ struct Attention {
         of_split[i] = counts ? __ldcg(stats + from * kGroup + 4 * vector / kDim) : make_float2(minus_infinity(), 0.0f);
         most = max_or_nan(most, of_split[i].x);
       }
-      most = warp_max<16>(most);
+      most = warp_max(most);
 #pragma unroll
       for (int i = 0; i < kEach; ++i) {
         const float weight = fast_exp2(of_split[i].x - most);

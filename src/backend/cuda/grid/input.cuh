@@ -82,10 +82,9 @@ __device__ __forceinline__ uint32_t pair_of(float low, float high) {
   return bits_of(__halves2half2(__float2half_rn(low), __float2half_rn(high)));
 }
 __device__ __forceinline__ float minus_infinity() { return __int_as_float(0xFF800000); }
-template <int kFirst>
 __device__ __forceinline__ float warp_max(float v) {
 #pragma unroll
-  for (int i = kFirst; i > 0; i /= 2) v = max_or_nan(v, __shfl_xor_sync(0xFFFFFFFFu, v, i));
+  for (int i = 16; i > 0; i /= 2) v = max_or_nan(v, __shfl_xor_sync(0xFFFFFFFFu, v, i));
   return v;
 }
 
@@ -120,8 +119,8 @@ __device__ __forceinline__ uint32_t bytes_of(const float4& v, float inverse, flo
   return __byte_perm(__byte_perm(bits(v.x), bits(v.y), which), __byte_perm(bits(v.z), bits(v.w), which), 0x5410);
 }
 
-// The sums of a lane's 8 columns over the four lanes with high bytes and the four with low bytes. The sums of two halves
-// of a unit share a register: each has less than 15 bits.
+// The sums of the halves of a unit, in the first of its lanes: four lanes have high bytes, four have low bytes. In a
+// lane, the sums of both halves share a register, because each has less than 15 bits.
 template <bool kGroup16>
 __device__ __forceinline__ int2 totals_of(uint32_t first, uint32_t second) {
   const auto sum = [](uint32_t bytes, int more) { return __dp4a(static_cast<int>(bytes), 0x01010101, more); };
