@@ -12,6 +12,7 @@
 #include "base/error.h"
 #include "base/log.h"
 #include "base/numa.h"
+#include "base/spin.h"
 #include "base/system.h"
 
 namespace ingot {
@@ -19,26 +20,18 @@ namespace {
 
 constexpr std::chrono::microseconds kSpin{60};
 
-void pause() {
-#if defined(__x86_64__)
-  __builtin_ia32_pause();
-#elif defined(__aarch64__)
-  asm volatile("isb");
-#endif
-}
-
 // Returns true as soon as done() is true, false when done() is still false after kSpin.
 template <class Done>
 bool spin_until(Done&& done) {
   for (int i = 0; i < 64; ++i) {
     if (done()) return true;
-    pause();
+    spin_pause();
   }
   const auto deadline = std::chrono::steady_clock::now() + kSpin;
   do {
     for (int i = 0; i < 16; ++i) {
       if (done()) return true;
-      pause();
+      spin_pause();
     }
   } while (std::chrono::steady_clock::now() < deadline);
   return false;

@@ -7,6 +7,7 @@
 
 #include "backend/cuda/launch.cuh"
 #include "base/check.h"
+#include "base/spin.h"
 
 namespace ingot::cuda {
 namespace {
@@ -51,12 +52,6 @@ __global__ void receive_kernel(float* x, const float* rows, int64_t n, const Sen
   for (int64_t i = int64_t{blockIdx.x} * blockDim.x + threadIdx.x; i < n; i += step) x[i] = __ldcv(rows + i);
 }
 
-void pause() {
-#if defined(__x86_64__)
-  __builtin_ia32_pause();
-#endif
-}
-
 }  // namespace
 
 float* Crossing::rows(int64_t n_floats) {
@@ -94,7 +89,7 @@ void Crossing::await_rows(const Device& device) {
   const auto* counts = static_cast<const Counts*>(counts_.data());
   auto next_query = std::chrono::steady_clock::now() + std::chrono::milliseconds(10);
   for (int i = 1; counts->sent != n_served_ + 1; ++i) {
-    pause();
+    spin_pause();
     if (i % 1024 != 0 || std::chrono::steady_clock::now() < next_query) continue;
     if (const cudaError_t status = cudaStreamQuery(device.stream()); status != cudaErrorNotReady)
       check(status, "cudaStreamQuery");
