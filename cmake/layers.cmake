@@ -1,16 +1,19 @@
 # ingot_layer(FOLDER [UNITY [BUT ...]] [SUBFOLDERS ...] [LIBS ...]): creates the object library ingot_FOLDER (for a/b:
-# ingot_a_b) from src/FOLDER/*.cc, and appends it to the link order. Files named *_posix.cc and *_windows.cc are
-# compiled only for those systems, *_x86.cc, *_arm.cc and *_other.cc only for those processors.
+# ingot_a_b) from src/FOLDER/*.cc, and appends it to the link order. Files named *_posix.cc, *_linux.cc, *_apple.cc
+# and *_windows.cc are compiled only for those systems, *_x86.cc, *_arm.cc and *_other.cc only for those processors. A
+# name may have a processor and a system: *_arm_linux.cc.
 # UNITY: release builds compile several files as one. BUT lists the files that are excluded because other files use the
 # same private names. An empty folder creates no library. A layer includes only lower layers of the list;
 # scripts/layers.py checks this.
 set_property(GLOBAL PROPERTY INGOT_LAYERS "")
 set_property(GLOBAL PROPERTY INGOT_LIBS "")
-set(INGOT_OTHER_MACHINES posix windows x86 arm other)  # whose files are left out
+set(INGOT_OTHER_MACHINES posix linux apple windows x86 arm other)  # whose files are left out
 if(WIN32)
   list(REMOVE_ITEM INGOT_OTHER_MACHINES windows)
+elseif(APPLE)
+  list(REMOVE_ITEM INGOT_OTHER_MACHINES posix apple)
 else()
-  list(REMOVE_ITEM INGOT_OTHER_MACHINES posix)
+  list(REMOVE_ITEM INGOT_OTHER_MACHINES posix linux)
 endif()
 if(CMAKE_SYSTEM_PROCESSOR MATCHES "x86_64|AMD64|amd64")
   list(REMOVE_ITEM INGOT_OTHER_MACHINES x86)
@@ -28,7 +31,7 @@ function(ingot_layer folder)
     list(APPEND patterns src/${folder}/${sub}/*.cc)
   endforeach()
   file(GLOB sources CONFIGURE_DEPENDS ${patterns})
-  list(FILTER sources EXCLUDE REGEX "_(${INGOT_OTHER_MACHINES})\\.cc$")
+  list(FILTER sources EXCLUDE REGEX "_(${INGOT_OTHER_MACHINES})(_(linux|apple))?\\.cc$")
   if(NOT sources)
     return()
   endif()

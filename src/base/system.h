@@ -1,4 +1,5 @@
-// Memory, CPUs, limits and other system calls. Implemented in system_posix.cc and system_windows.cc.
+// Memory, CPUs, limits and other system calls. Implemented in system_posix.cc with system_linux.cc or
+// system_apple.cc, and in system_windows.cc.
 #pragma once
 #include <atomic>
 #include <cstddef>

@@ -16,13 +16,18 @@ namespace {
 
 namespace fs = std::filesystem;
 
+// Linux and macOS have different names for this field of `struct stat`.
+template <class Stat>
+const timespec& modified_of(const Stat& s) {
+  if constexpr (requires { s.st_mtimespec; })
+    return s.st_mtimespec;
+  else
+    return s.st_mtim;
+}
+
 std::optional<FileStatus> status_from(int failed, const struct stat& s) {
   if (failed != 0) return std::nullopt;
-#if defined(__APPLE__)
-  const timespec& modified = s.st_mtimespec;
-#else
-  const timespec& modified = s.st_mtim;
-#endif
+  const timespec& modified = modified_of(s);
   return FileStatus{.is_directory = S_ISDIR(s.st_mode),
                     .is_regular = S_ISREG(s.st_mode),
                     .n_bytes = static_cast<uint64_t>(s.st_size),

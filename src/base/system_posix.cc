@@ -1,17 +1,10 @@
 #include <fmt/format.h>
-#include <sched.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
 #include <unistd.h>
-#if defined(__linux__)
-#include <linux/mempolicy.h>
-#include <sys/syscall.h>
-#endif
 
 #include <algorithm>
 #include <array>
-#include <cerrno>
-#include <climits>
 #include <cstring>
 #include <fstream>
 #include <limits>
@@ -53,50 +46,6 @@ void* take_pages(size_t n_bytes) {
   return memory == MAP_FAILED ? nullptr : memory;
 }
 void free_pages(void* memory, size_t n_bytes) { munmap(memory, n_bytes); }
-
-#if defined(__linux__)
-void ask_for_large_pages(void* memory, size_t n_bytes) { madvise(memory, n_bytes, MADV_HUGEPAGE); }
-int cpus_by_affinity() {
-  cpu_set_t set;
-  return sched_getaffinity(0, sizeof(set), &set) == 0 ? CPU_COUNT(&set) : 0;
-}
-int current_cpu() { return sched_getcpu(); }
-
-// A mask with the bit of each number set.
-static std::vector<unsigned long> bit_mask(const std::vector<int>& numbers) {
-  constexpr size_t kBits = sizeof(unsigned long) * CHAR_BIT;
-  std::vector<unsigned long> mask;
-  for (const int number : numbers) {
-    const auto place = static_cast<size_t>(number) / kBits;
-    if (mask.size() <= place) mask.resize(place + 1);
-    mask[place] |= 1UL << static_cast<size_t>(number) % kBits;
-  }
-  return mask;
-}
-
-// Direct system calls, because cpu_set_t holds only 1,024 CPUs and the C library has no mbind().
-bool run_on_cpus(const std::vector<int>& cpus) {
-  const std::vector<unsigned long> mask = bit_mask(cpus);
-  return syscall(SYS_sched_setaffinity, 0, mask.size() * sizeof(mask[0]), mask.data()) == 0;
-}
-bool interleave_pages(void* memory, size_t n_bytes, const std::vector<int>& nodes) {
-  const std::vector<unsigned long> mask = bit_mask(nodes);
-  const size_t n_bits = mask.size() * sizeof(mask[0]) * CHAR_BIT + 1;  // the kernel reads one bit less
-  return syscall(SYS_mbind, memory, n_bytes, MPOL_INTERLEAVE, mask.data(), n_bits, 0) == 0;
-}
-#else
-void ask_for_large_pages(void*, size_t) {}
-int cpus_by_affinity() { return 0; }
-int current_cpu() { return -1; }
-bool run_on_cpus(const std::vector<int>&) {
-  errno = ENOSYS;
-  return false;
-}
-bool interleave_pages(void*, size_t, const std::vector<int>&) {
-  errno = ENOSYS;
-  return false;
-}
-#endif
 
 size_t find_in_linear_time(std::string_view text, std::string_view needle) {
   const void* at = memmem(text.data(), text.size(), needle.data(), needle.size());
