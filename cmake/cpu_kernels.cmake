@@ -28,8 +28,6 @@ function(ingot_cpu_kernels)
   if(INGOT_SANITIZE)
     set(level -O1)
   endif()
-  set_source_files_properties(${PROJECT_SOURCE_DIR}/src/backend/cpu/isa_x86.cc PROPERTIES
-                              COMPILE_DEFINITIONS INGOT_TEST_AVX_VNNI=$<BOOL:${INGOT_TEST_AVX_VNNI}>)
   # The fuzz build tests parsers and the server, so its kernels are not instrumented: Clang would need ten minutes for
   # one tile. `make asan` instruments the kernels.
   if(INGOT_FUZZ)
@@ -48,11 +46,16 @@ function(ingot_cpu_kernels)
     list(INSERT layers ${place} ${target})
   endforeach()
   # The tiles of the matrix unit; the rest of this set is that of avx512bf16.
+  set(amx OFF)
   if(CMAKE_SYSTEM_PROCESSOR MATCHES "x86_64|AMD64|amd64" AND CMAKE_SYSTEM_NAME STREQUAL "Linux")
-    add_library(ingot_cpu_amx OBJECT ${PROJECT_SOURCE_DIR}/src/backend/cpu/amx/amx_tile.cc)
+    set(amx ON)
+    set(folder ${PROJECT_SOURCE_DIR}/src/backend/cpu/amx)
+    add_library(ingot_cpu_amx OBJECT ${folder}/amx_tile.cc ${folder}/amx_unit.cc)
     target_include_directories(ingot_cpu_amx PRIVATE ${PROJECT_SOURCE_DIR}/src)
     target_compile_options(ingot_cpu_amx PRIVATE -mamx-tile -mamx-bf16 -O3)
     list(INSERT layers ${place} ingot_cpu_amx)
   endif()
+  set_source_files_properties(${PROJECT_SOURCE_DIR}/src/backend/cpu/isa_x86.cc PROPERTIES COMPILE_DEFINITIONS
+                              "INGOT_TEST_AVX_VNNI=$<BOOL:${INGOT_TEST_AVX_VNNI}>;INGOT_AMX=$<BOOL:${amx}>")
   set_property(GLOBAL PROPERTY INGOT_LAYERS "${layers}")
 endfunction()

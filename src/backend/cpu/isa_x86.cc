@@ -1,9 +1,5 @@
 // Which kernels an x86-64 machine can run. The same sets as in cmake/cpu_kernels.cmake.
 #include <cpuid.h>
-#ifdef __linux__
-#include <sys/syscall.h>
-#include <unistd.h>
-#endif
 
 #include "backend/cpu/amx/amx.h"
 #include "backend/cpu/isa.h"
@@ -18,7 +14,9 @@ namespace avx512bf16 { extern const Kernels kKernels; }
 
 namespace {
 
+// CMake defines each macro as 0 or 1.
 constexpr bool kEncodesAvxVnniAsAvx512 = INGOT_TEST_AVX_VNNI;
+constexpr bool kHasAmxTiles = INGOT_AMX;  // only on Linux, which amx_unit.cc asks for the unit
 
 // __builtin_cpu_supports of Clang 14 knows neither f16c nor avxvnni.
 bool has_f16c() {
@@ -30,26 +28,20 @@ bool has_avx_vnni() {
   return __get_cpuid_count(7, 1, &eax, &ebx, &ecx, &edx) != 0 && (eax & 1 << 4) != 0;
 }
 
-#ifdef __linux__
-// Adds the set with the matrix unit if the processor has this unit and the system lets the process use it.
+// Adds the set with the matrix unit if this build has its tiles and the process may use the unit.
 void add_amx(std::vector<const Kernels*>& found) {
-  constexpr unsigned kBf16 = 1 << 22, kTile = 1 << 24;
-  constexpr long kRequest = 0x1023, kTileData = 18;  // ARCH_REQ_XCOMP_PERM, XFEATURE_XTILEDATA
-  unsigned eax = 0, ebx = 0, ecx = 0, edx = 0;
-  if (__get_cpuid_count(7, 0, &eax, &ebx, &ecx, &edx) == 0 || (edx & kBf16) == 0 || (edx & kTile) == 0) return;
-  if (syscall(SYS_arch_prctl, kRequest, kTileData) != 0) return;
-  static const Kernels kAmx = [] {
-    Kernels set = avx512bf16::kKernels;
-    set.isa = "amx";
-    set.block_tiles = &amx::kBf16Tiles, set.block_tile = amx::kTokens;
-    set.peak_bf16 = amx::peak_bf16;
-    return set;
-  }();
-  found.push_back(&kAmx);
+  if constexpr (kHasAmxTiles) {
+    if (!amx::is_usable()) return;
+    static const Kernels kAmx = [] {
+      Kernels set = avx512bf16::kKernels;
+      set.isa = "amx";
+      set.block_tiles = &amx::kBf16Tiles, set.block_tile = amx::kTokens;
+      set.peak_bf16 = amx::peak_bf16;
+      return set;
+    }();
+    found.push_back(&kAmx);
+  }
 }
-#else
-void add_amx(std::vector<const Kernels*>&) {}  // only Linux is asked for the unit in this way
-#endif
 
 }  // namespace
 

@@ -5,6 +5,9 @@
 
 namespace ingot::cpu::amx {
 
+// Whether the processor has the unit and the system lets this process use it.
+bool is_usable();
+
 constexpr int kTokens = 32;  // of a tile
 
 extern const TileRow kBf16Tiles;
