@@ -6,8 +6,6 @@
 #include "backend/cpu/kernels/simd.h"
 #include "backend/cpu/kernels/tables.h"
 
-#if defined(INGOT_BF16_BLOCKS)
-
 namespace ingot::cpu::INGOT_ISA {
 namespace {
 
@@ -110,5 +108,3 @@ void matmul_in_bf16(const MatmulJob& job, const MatmulJob& later, const PanelRan
 }
 
 }  // namespace ingot::cpu::INGOT_ISA
-
-#endif

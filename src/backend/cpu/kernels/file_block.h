@@ -8,9 +8,6 @@
 namespace ingot::cpu::INGOT_ISA {
 namespace {
 
-typedef uint32_t Groups __attribute__((vector_size(32)));  // a number for each group of a block
-typedef uint64_t Points __attribute__((vector_size(32)));  // four points of eight levels
-
 // What is computed for a whole block at a time, before its points are looked up.
 struct Row {
   uint16_t entries[2 * kGroup];  // of the table of points
@@ -21,22 +18,6 @@ struct Row {
 };
 
 // ---- bits to lanes ----
-
-// Byte i / 8 of `word` in byte i.
-INLINE Bytes spread(uint32_t word) {
-  const Bytes all = (Bytes)(Groups{} + word);
-  // Within each half, so that AVX2 needs one instruction; the second half has the same bytes.
-  return __builtin_shufflevector(all, all, 0, 0, 0, 0, 0, 0, 0, 0, 1, 1, 1, 1, 1, 1, 1, 1,  //
-                                 18, 18, 18, 18, 18, 18, 18, 18, 19, 19, 19, 19, 19, 19, 19, 19);
-}
-
-constexpr uint64_t kOwnBits = 0x8040201008040201;  // bit i of byte i
-
-// 0xFF in byte i if bit i is set.
-[[maybe_unused]] INLINE Bytes mask_of(uint32_t bits) {
-  const Bytes own = (Bytes)(Points{} + kOwnBits);
-  return (Bytes)((spread(bits) & own) == own);
-}
 
 // Adds an eighth bit to the seven low bits of each byte, so that the number of set bits is even.
 template <class V>
@@ -94,7 +75,7 @@ INLINE void put_entries(Row& row, int half, Words entries) {
   __builtin_memcpy(row.entries + 16 * half, &entries, sizeof(entries));
 }
 
-// ---- one group at a time, or two if a vector holds them: the functions that differ ----
+// ---- kAtOnce groups at a time (isa/one_group.h, isa/two_groups.h) ----
 
 // The levels, without the marks that start_multiples accounts for.
 template <class T>
@@ -105,19 +86,12 @@ INLINE Bytes codes_to_multiply(const uint8_t* block, const Row& row, int g) {
     return T::levels(block, row, g);
 }
 
-// codes_of returns the codes of a block, as a function of the group. dot_scaled returns sums of four products, times
-// factors, eight for each group; with two parts, the first half of a group's sums belongs to the first part. Sums times
-// a multiple are exact integers below 2^24, so every instruction set gives the same bits. Codes are below 128.
-#if defined(INGOT_TWO_GROUPS)
-constexpr int kAtOnce = 2;
-typedef TwoBytes Numbers;
-typedef F Totals;
-
+// The codes of two groups at a time, computed for the whole block.
 template <class T>
-INLINE auto codes_of(const uint8_t* block, const Row& row) {
+INLINE auto codes_of_pairs(const uint8_t* block, const Row& row) {
   struct {
-    TwoBytes levels[kSuperGroups / kAtOnce];
-    TwoBytes operator()(int g) const { return levels[g / kAtOnce]; }
+    Numbers levels[kSuperGroups / kAtOnce];
+    Numbers operator()(int g) const { return levels[g / kAtOnce]; }
   } codes;
   if constexpr (kLooksUpBytes && T::top > 0)
     T::all_levels(block, row, codes.levels);
@@ -127,63 +101,16 @@ INLINE auto codes_of(const uint8_t* block, const Row& row) {
       codes.levels[g / kAtOnce] = two_of(codes_to_multiply<T>(block, row, g), codes_to_multiply<T>(block, row, g + 1));
   return codes;
 }
-template <int parts>
-INLINE TwoWords factors_of(const Row& row, int g) {
-  return parts == 1 ? (TwoWords)in_halves(row.multiples, g) : in_quarters(row.part_multiples, g);
-}
-INLINE uint64_t signs_at(const Row& row, int g) { return load_as<uint64_t>(row.marks + g); }
-INLINE TwoBytes with_signs_of(TwoBytes numbers, uint64_t signs) { return negated(numbers, signs); }
-INLINE F scales_at(const float* scales, int g) { return (F)in_halves(scales, g); }
-INLINE void split(const F (&total)[1], Floats (&halves)[2]) { halves_of(total[0], halves); }
-#else
-constexpr int kAtOnce = 1;
-constexpr bool kLooksUpBytes = false;
-typedef Bytes Numbers;
-typedef Floats Totals;
 
-// The signs of 32 numbers, in the form that with_signs_of needs.
-#if defined(INGOT_SCALES_PAIRS)
-// Byte i is negative if bit i is set, else positive: 128 minus the own bit is added to the bit. For bit 7, 1 is added.
-INLINE Bytes signs_of(uint32_t bits) {
-  return (spread(bits) & (Bytes)(Points{} + kOwnBits)) + (Bytes)(Points{} + 0x01406070787C7E7Fu);
-}
-INLINE Words twice_in_lanes(uint32_t v) { return (Words)(Groups{} + v); }
-#else
-INLINE Bytes signs_of(uint32_t bits) { return mask_of(bits); }
-INLINE Bytes with_signs_of(Bytes v, Bytes mask) { return (v ^ mask) - mask; }
-INLINE Sums dot_scaled(Bytes codes, Bytes numbers, Sums factors) {
-  I sums[8 / W], c[8 / W], a[8 / W];
-  __builtin_memcpy(c, &codes, sizeof(codes));
-  __builtin_memcpy(a, &numbers, sizeof(numbers));
-  for (int i = 0; i < 8 / W; ++i) sums[i] = dot4_small(I{}, c[i], a[i]);
-  return load_as<Sums>(sums) * factors;
-}
-INLINE Sums pair_of_bytes(const uint8_t* bytes, int i) {
-  const int32_t a = bytes[2 * i], b = bytes[2 * i + 1];
-  return Sums{a, a, a, a, b, b, b, b};
-}
-INLINE Sums twice_in_lanes(uint32_t v) { return Sums{} + (int32_t)(v & 0xFFFF); }
-INLINE Half four_words(uint32_t a, uint32_t b, uint32_t c, uint32_t d) {
-  const uint32_t words[] = {a, b, c, d};
-  return load_as<Half>(words);
-}
-#endif
-
+// The codes of a block, as a function of the first group. Codes are below 128.
 template <class T>
 INLINE auto codes_of(const uint8_t* block, const Row& row) {
-  return [ block, &row ](int g) __attribute__((always_inline)) { return codes_to_multiply<T>(block, row, g); };
+  if constexpr (kAtOnce == 1) {
+    return [ block, &row ](int g) __attribute__((always_inline)) { return codes_to_multiply<T>(block, row, g); };
+  } else {
+    return codes_of_pairs<T>(block, row);
+  }
 }
-template <int parts>
-INLINE auto factors_of(const Row& row, int g) {
-  if constexpr (parts == 1)
-    return twice_in_lanes(row.multiples[g]);
-  else
-    return pair_of_bytes(row.part_multiples, g);
-}
-INLINE Bytes signs_at(const Row& row, int g) { return signs_of(row.marks[g]); }
-INLINE float scales_at(const float* scales, int g) { return scales[g]; }
-INLINE void split(const Floats (&total)[2], Floats (&halves)[2]) { halves[0] = total[0], halves[1] = total[1]; }
-#endif
 
 // ---- points ----
 

@@ -162,7 +162,7 @@ __attribute__((noinline)) void dot_row(const uint8_t* block, const Row& row, flo
 #pragma GCC unroll 4
   for (int m = 0; m < M; ++m) {
     Floats halves[2];
-    split(total[m], halves);
+    halves_of(total[m], halves);
     if constexpr (T::top == 0)
 #pragma GCC unroll 2
       for (int i = 0; i < ReadRows<T>::n_scales; i += 8)

@@ -224,9 +224,8 @@ INLINE void matmul_widened(const MatmulJob& job, const MatmulJob& later, const P
 void pack_activations(const float* x, int64_t stride, int m_count, int64_t n_in, const ActLayout& layout,
                       uint8_t* tile) {
   if (layout.dense) {
-#if defined(INGOT_BF16_BLOCKS)
-    if (layout.blocks) return pack_blocks(x, stride, m_count, n_in, tile);
-#endif
+    if constexpr (kBf16Blocks)
+      if (layout.blocks) return pack_blocks(x, stride, m_count, n_in, tile);
     if (layout.bf16) return pack_bf16(x, stride, m_count, n_in, tile);
     return pack_f32(x, stride, m_count, n_in, (float*)tile);
   }
@@ -260,9 +259,8 @@ void matmul(const MatmulJob& job, const PanelRange& range) {
     const bool in_bytes = kAddsPairs && job.unpacked == Unpacked::kBytes && job.file_blocks == nullptr;
     if (job.unpacked == Unpacked::kInt16 || in_bytes) return matmul_in_parts(job, range);
   }
-#if defined(INGOT_BF16_BLOCKS)
-  if (job.unpacked == Unpacked::kBF16) return matmul_in_bf16(job, later, range);
-#endif
+  if constexpr (kBf16Blocks)
+    if (job.unpacked == Unpacked::kBF16) return matmul_in_bf16(job, later, range);
   if (job.unpacked == Unpacked::kRows) return dot_file_blocks(job, range);
   if (job.unpacked == Unpacked::kBytes) return matmul_in_bytes(job, range);
   if (job.unpacked == Unpacked::kF32) return matmul_widened(job, later, range, out);

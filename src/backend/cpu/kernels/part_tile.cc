@@ -13,8 +13,6 @@
 #include "backend/cpu/kernels/simd.h"
 #include "backend/cpu/kernels/tables.h"
 
-#if defined(INGOT_INT16_DOT)
-
 namespace ingot::cpu::INGOT_ISA {
 namespace {
 
@@ -262,5 +260,3 @@ void matmul_in_parts(const MatmulJob& job, const PanelRange& range) {
 }
 
 }  // namespace ingot::cpu::INGOT_ISA
-
-#endif

@@ -1,6 +1,6 @@
 // The vectors in which the kernels are written: the compiler's own vector types, as wide as the instruction set for
 // which this file is compiled. isa/ has a header for each instruction set, with the functions for which it has
-// instructions that C++ cannot express:
+// instructions that C++ cannot express. What several sets share is in headers that theirs include (isa/neon_base.h):
 //
 //   sum, largest                        over the lanes of a vector
 //   load_f16, store_f16, load_widened,  conversions: f16 to f32 and back, bytes to 16 and 32 bits, 32 bits to bytes
@@ -13,9 +13,15 @@
 //   dot_words                           the sum of all lanes grows by the dot product of 16 pairs of words with a sign
 //   lookup16                            table[code] for each byte of `codes`; codes are below 16, and `table` is a
 //                                       result of repeat16
+//   four_words                          four words as a vector
+//   dot_scaled, with_signs_of and more  products with the blocks of a file, for kAtOnce groups: isa/one_group.h lists
+//                                       them, and isa/two_groups.h has them for sets whose vectors hold two groups
+//   kLooksUpBytes                       look_up and look_up_bytes exist (isa/avx512bf16.h)
 //   kBf16Dot                            dot2_bf16 is an instruction, so bf16 weights multiply bf16 activations
+//   kBf16Blocks                         store_bf16 and store_pairs exist (bf16_panel.cc)
 //   kAddsPairs                          pairs_of, add_pairs and sums_of_pairs exist (pair_products.h)
-//   kMultipliesByLane, kActQuads        multiply_by_lane exists (isa/neon.h), with this many quads of a token together
+//   kMultipliesByLane, kActQuads        multiply_by_lane exists (isa/neon_lanes.h), with this many quads of a token
+//                                       together
 //
 // Every kernel source is compiled once for each instruction set (cmake/cpu_kernels.cmake), in the namespace INGOT_ISA.
 // This header and the kernel sources must not define `inline` symbols that other code also has: the linker would keep

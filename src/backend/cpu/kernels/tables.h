@@ -15,14 +15,14 @@ extern const TileRow kDenseTiles[kDenseCount];
 
 void pack_activations(const float* x, int64_t stride, int m, int64_t n_in, const ActLayout& layout, uint8_t* tile);
 void finish(const MatmulJob& job, const float* out, int64_t panel, int token, int m);
-void matmul_in_parts(const MatmulJob& job, const PanelRange& range);  // part_tile.cc
+void matmul_in_parts(const MatmulJob& job, const PanelRange& range);  // part_tile.cc, if kInt16Tile > 0
 void matmul_in_bytes(const MatmulJob& job, const PanelRange& range);  // file_blocks.cc
 void dot_file_blocks(const MatmulJob& job, const PanelRange& range);
 extern const FileBlockFns kFileBlocks[];  // [FileBlocks]
 // ternary_rows.cc
 void pack_ternary(const float* x, int64_t stride, int m, int64_t n_in, uint8_t* tile);
 void dot_ternary_rows(const uint8_t* panel, const uint8_t* act, int m, int64_t n_in, float* out);
-// bf16_panel.cc; tile: bf16 [n_in / 32, m, 32]; later: the job of all parts of k but the first
+// bf16_panel.cc, if kBf16Blocks; tile: bf16 [n_in / 32, m, 32]; later: the job of all parts of k but the first
 void pack_blocks(const float* x, int64_t stride, int m, int64_t n_in, uint8_t* tile);
 void matmul_in_bf16(const MatmulJob& job, const MatmulJob& later, const PanelRange& range);
 void matmul(const MatmulJob& job, const PanelRange& range);

@@ -6,13 +6,13 @@ namespace ingot::cpu::INGOT_ISA {
 constexpr int W = 8;
 }
 #include "backend/cpu/kernels/isa/avx2_words.h"
+#include "backend/cpu/kernels/isa/one_group.h"
 
 namespace ingot::cpu::INGOT_ISA {
 
-#define INGOT_INT16_DOT  // products of 16-bit integers are faster than those of f32
 constexpr int kQuantTile = 4, kDenseTile = 6, kInt16Tile = 6;  // see tables.h
 constexpr int kActQuads = 1;
-constexpr bool kBf16Dot = false, kMultipliesByLane = false;
+constexpr bool kBf16Dot = false, kBf16Blocks = false, kMultipliesByLane = false;
 
 using plain::dot2_bf16;
 using plain::largest;

@@ -4,8 +4,10 @@
 
 namespace ingot::cpu::INGOT_ISA {
 
-#define INGOT_SCALES_PAIRS  // the next functions exist
-
+// Byte i is negative if bit i is set, else positive: 128 minus the own bit is added to the bit. For bit 7, 1 is added.
+INLINE Bytes signs_of(uint32_t bits) {
+  return (spread(bits) & (Bytes)(Points{} + kOwnBits)) + (Bytes)(Points{} + 0x01406070787C7E7Fu);
+}
 // Turns the sign of the numbers whose byte of `signs` is negative; the other bytes are positive.
 INLINE Bytes with_signs_of(Bytes numbers, Bytes signs) {
   return (Bytes)_mm256_sign_epi8((__m256i)numbers, (__m256i)signs);
@@ -25,6 +27,8 @@ INLINE Words pair_of_bytes(const uint8_t* bytes, int i) {
   const Words indices = first + (uint16_t)(0x8000 + 2 * i);  // the index 0x80 means 0
   return (Words)_mm256_shuffle_epi8(both, (__m256i)indices);
 }
+
+INLINE Words twice_in_lanes(uint32_t v) { return (Words)(Groups{} + v); }
 
 // Four words in order. From a list, GCC makes two pairs and joins them, with one more instruction.
 INLINE Half four_words(uint32_t a, uint32_t b, uint32_t c, uint32_t d) {

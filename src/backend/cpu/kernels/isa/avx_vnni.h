@@ -1,13 +1,10 @@
 // AVX2 with AVX-VNNI: the 256-bit instructions of AVX-512 VNNI in a shorter encoding. The arithmetic is the same, so a
-// machine with AVX-512 can test these kernels in its own encoding (INGOT_TEST_AVX_VNNI in CMake).
+// machine with AVX-512 can test these kernels in its own encoding. CMake defines INGOT_VNNI_ENCODING as "vex", or for such
+// tests as "evex".
 #pragma once
 #include "backend/cpu/kernels/isa/avx2_base.h"
 
-#if defined(INGOT_TEST_AVX_VNNI)
-#define INGOT_VNNI(name) "vp" name " %2, %1, %0"
-#else
-#define INGOT_VNNI(name) "%{vex%} vp" name " %2, %1, %0"
-#endif
+#define INGOT_VNNI(name) "%{" INGOT_VNNI_ENCODING "%} vp" name " %2, %1, %0"
 
 namespace ingot::cpu::INGOT_ISA {
 

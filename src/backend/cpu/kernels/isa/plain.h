@@ -20,6 +20,8 @@ typedef uint8_t Bytes __attribute__((vector_size(32)));
 typedef uint16_t Words __attribute__((vector_size(32)));
 typedef int32_t Sums __attribute__((vector_size(32)));
 typedef float Floats __attribute__((vector_size(32)));
+typedef uint32_t Groups __attribute__((vector_size(32)));  // a number for each group of a block
+typedef uint64_t Points __attribute__((vector_size(32)));  // four points of eight levels
 
 template <class V>
 INLINE V load_as(const void* p) {
@@ -36,6 +38,22 @@ INLINE I all(int32_t x) { return x - I{}; }
 // are neighbours.
 INLINE int quad_offset(int quad, int m, int m_count, int together) {
   return 4 * ((quad / together * m_count + m) * together + quad % together);
+}
+
+// Byte i / 8 of `word` in byte i.
+INLINE Bytes spread(uint32_t word) {
+  const Bytes all = (Bytes)(Groups{} + word);
+  // Within each half, so that AVX2 needs one instruction; the second half has the same bytes.
+  return __builtin_shufflevector(all, all, 0, 0, 0, 0, 0, 0, 0, 0, 1, 1, 1, 1, 1, 1, 1, 1,  //
+                                 18, 18, 18, 18, 18, 18, 18, 18, 19, 19, 19, 19, 19, 19, 19, 19);
+}
+
+constexpr uint64_t kOwnBits = 0x8040201008040201;  // bit i of byte i
+
+// 0xFF in byte i if bit i is set.
+INLINE Bytes mask_of(uint32_t bits) {
+  const Bytes own = (Bytes)(Points{} + kOwnBits);
+  return (Bytes)((spread(bits) & own) == own);
 }
 
 namespace plain {
