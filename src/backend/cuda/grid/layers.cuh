@@ -41,7 +41,7 @@ __device__ __forceinline__ void run(const Params& p) {
   const int thread = static_cast<int>(threadIdx.x);
   const uint32_t barriers_at = shared_address(barriers);
   if (thread < kAt.n_slots) {
-    init_barrier(barriers_at + 8 * thread, 1);
+    init_barrier(barriers_at + 8 * thread, Ring<C>::kLanesArrive ? 33 : 1);
     init_barrier(barriers_at + 8 * (kMaxSlots + thread), kWarps);
   }
   if (thread == 0) init_barrier(barriers_at + 8 * (2 * kMaxSlots), 1);
@@ -55,7 +55,7 @@ __device__ __forceinline__ void run(const Params& p) {
   __syncthreads();
   const Ring<C> ring(shared_address(shared), barriers_at, &choice);
   if (b.warp >= kWarps) {
-    shrink_registers<24>();
+    shrink_registers<32>();
     if (b.warp == kWarps) copy_weights<C>(p, ring, b.lane);
     return;
   }

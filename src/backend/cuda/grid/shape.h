@@ -54,6 +54,11 @@ struct Shape {
   }
 };
 
+INGOT_HD constexpr bool has_float8(const Shape& s) {
+  for (const WeightKind& kind : s.kinds)
+    if (kind.is_float8()) return true;
+  return false;
+}
 INGOT_HD constexpr int divide_up(int a, int b) { return (a + b - 1) / b; }
 INGOT_HD constexpr int up_to(int n, int unit) { return divide_up(n, unit) * unit; }
 INGOT_HD constexpr int largest_of(int a, int b) { return a > b ? a : b; }

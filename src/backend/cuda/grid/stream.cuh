@@ -3,6 +3,7 @@
 #pragma once
 #include "backend/cuda/cluster/cluster.cuh"
 #include "backend/cuda/grid/plan.cuh"
+#include "backend/cuda/matmul/matvec_step.cuh"
 
 namespace ingot::cuda::grid {
 
@@ -10,6 +11,8 @@ namespace ingot::cuda::grid {
 template <class C>
 struct Ring {
   static constexpr Places kAt = places_of(C::kShape);
+  // The lanes of the warp that copies also arrive at "full", because they copy the scales of 8-bit floats.
+  static constexpr bool kLanesArrive = has_float8(C::kShape);
   uint32_t base, barriers;  // shared addresses; the barriers are "full" of each slot, then "empty" of each slot
   const Choice* choice;     // complete at each phase of the barrier chosen()
   int slot = 0;
@@ -53,6 +56,11 @@ __device__ __forceinline__ Steps steps_of(const Ring<C>& ring, int tile, int fir
   }
 }
 
+// Arrives when the lane's earlier copies are complete.
+__device__ __forceinline__ void arrive_after_copies(uint32_t barrier) {
+  asm volatile("cp.async.mbarrier.arrive.noinc.shared.b64 [%0];" ::"r"(barrier) : "memory");
+}
+
 // Copies a chunk of up to at_once neighbouring units to a slot.
 template <class C, int kPhase>
 __device__ __forceinline__ void copy_chunk(const Ring<C>& ring, const Layer& layer, int gate, int first_unit,
@@ -60,7 +68,7 @@ __device__ __forceinline__ void copy_chunk(const Ring<C>& ring, const Layer& lay
   constexpr PhasePlan kPlan = plan_of(C::kShape, kPhase);
   constexpr WeightKind kKind = C::kShape.kinds[first_weight(kPhase)];
   const int first_step = chunk * kPlan.parts, n = min(kPlan.parts, kPlan.n_steps - first_step);
-  constexpr int kStepBytes = kKind.is_float8() ? kTileRows * (kTileCols + 4) : kKind.code_bytes() + kKind.scale_bytes();
+  constexpr int kStepBytes = kKind.is_float8() ? kTileRows * kTileCols : kKind.code_bytes() + kKind.scale_bytes();
   if (lane == 0) expect_bytes(ring.full(), static_cast<uint32_t>(n_units * n * kStepBytes));
   __syncwarp();
   for (int i = 0; i < n_units; ++i) {
@@ -73,15 +81,16 @@ __device__ __forceinline__ void copy_chunk(const Ring<C>& ring, const Layer& lay
         cluster::fetch(to + lane * row_bytes(kPlan.parts),
                        w.codes + (first_row + lane) * kPlan.n_in + first_step * kTileCols,
                        static_cast<uint32_t>(n * kTileCols), ring.full());
-      if (const int k = lane - kTileRows; k >= 0 && k < n) {
-        constexpr int kHeads = kPhase == kQkv ? C::kShape.head_dim : 0;
-        const int n_out = kPhase == kQkv ? (at.weight == kWeightQ ? C::kShape.n_heads : C::kShape.n_kv_heads) * kHeads
-                          : kPhase == kGateUp ? C::kShape.ffn
-                                              : C::kShape.dim;
-        cluster::fetch(to + kTileRows * row_bytes(kPlan.parts) + k * kTileRows * 4,
-                       w.scales + ((first_step + k) * column_scales(n_out) + first_row) * 4, kTileRows * 4,
-                       ring.full());
-      }
+      constexpr int kHeads = kPhase == kQkv ? C::kShape.head_dim : 0;
+      const int n_out = kPhase == kQkv ? (at.weight == kWeightQ ? C::kShape.n_heads : C::kShape.n_kv_heads) * kHeads
+                        : kPhase == kGateUp ? C::kShape.ffn
+                                            : C::kShape.dim;
+      // Four lanes copy the 64 bytes of a step. Bulk copies of so few bytes would be as many as those of the rows.
+      const uint32_t scales_at = to + kTileRows * row_bytes(kPlan.parts) + lane % 4 * 16;
+      const char* const scales = w.scales + first_row * 4 + lane % 4 * 16;
+#pragma unroll 1
+      for (int k = lane / 4; k < n; k += 8)
+        matvec_step::copy16(scales_at + k * kTileRows * 4, scales + (first_step + k) * column_scales(n_out) * 4, true);
     } else {
       const Steps steps = steps_of<C, kPhase>(ring, at.tile, first_step, n, lane / 2);
       constexpr int kCodes = kKind.code_bytes(), kScales = kKind.scale_bytes();
@@ -91,6 +100,13 @@ __device__ __forceinline__ void copy_chunk(const Ring<C>& ring, const Layer& lay
       if (steps.n > 0 && lane % 2 == 1)
         cluster::fetch(to + kPlan.parts * kCodes + steps.place * kScales, w.scales + steps.first * kScales,
                        static_cast<uint32_t>(steps.n * kScales), ring.full());
+    }
+  }
+  if constexpr (Ring<C>::kLanesArrive) {
+    if constexpr (kKind.is_float8()) {
+      arrive_after_copies(ring.full());
+    } else {
+      arrive(ring.full());
     }
   }
 }

@@ -1,6 +1,6 @@
 // AVX2 with AVX-VNNI: the 256-bit instructions of AVX-512 VNNI in a shorter encoding. The arithmetic is the same, so a
-// machine with AVX-512 can test these kernels in its own encoding. CMake defines INGOT_VNNI_ENCODING as "vex", or for such
-// tests as "evex".
+// machine with AVX-512 can test these kernels in its own encoding. CMake defines INGOT_VNNI_ENCODING as "vex", or for
+// such tests as "evex".
 #pragma once
 #include "backend/cpu/kernels/isa/avx2_base.h"
 
