@@ -1,4 +1,4 @@
-#include "text/jinja/lexer.h"
+#include "text/jinja/syntax.h"
 
 #include <algorithm>
 #include <array>
@@ -11,12 +11,6 @@ namespace ingot::jinja {
 namespace {
 
 bool is_ascii_digit(char c) { return c >= '0' && c <= '9'; }
-
-int digit_value(char c) {
-  if (is_ascii_digit(c)) return c - '0';
-  if (c >= 'a' && c <= 'z') return c - 'a' + 10;
-  return c >= 'A' && c <= 'Z' ? c - 'A' + 10 : 99;
-}
 
 class Lexer {
  public:
@@ -40,9 +34,7 @@ class Lexer {
   }
 
  private:
-  [[noreturn]] void fail(const std::string& what) const {
-    throw Error("template {}: {}", position(line_, column()), what);
-  }
+  [[noreturn]] void fail(const std::string& what) const { jinja::fail(line_, column(), what); }
   int column() const { return static_cast<int>(at_ - line_start_) + 1; }
 
   // Moves forward to a byte, and counts the lines.
@@ -63,6 +55,10 @@ class Lexer {
   }
 
   bool has(size_t at, std::string_view text) const { return source_.compare(at, text.size(), text) == 0; }
+  // The sign of a tag, '-' or '+'; a space for no sign.
+  char sign_at(size_t at) const { return at < source_.size() && (has(at, "-") || has(at, "+")) ? source_[at] : ' '; }
+  // Where the content of a tag begins.
+  size_t inside(size_t tag) const { return tag + 2 + (sign_at(tag + 2) != ' '); }
   size_t skip_space(size_t at) const {
     while (at < source_.size()) {
       const Char c = char_at(source_, at);
@@ -82,7 +78,7 @@ class Lexer {
   // Adds the text before a tag. The sign of the tag decides which white space the text loses.
   void text_before(size_t tag, bool is_print) {
     std::string_view text = std::string_view(source_).substr(at_, tag - at_);
-    const char sign = tag + 2 < source_.size() ? source_[tag + 2] : ' ';
+    const char sign = sign_at(tag + 2);
     if (sign == '-') {
       text = strip(text, nullptr, false, true);
     } else if (sign != '+' && !is_print) {
@@ -97,21 +93,25 @@ class Lexer {
   void tagged(size_t tag) {
     const char what = source_[tag + 1];
     text_before(tag, what == '{');
-    const size_t n = tag + 2 < source_.size() && (source_[tag + 2] == '-' || source_[tag + 2] == '+') ? 3 : 2;
     if (what == '#') {
-      comment(tag + n);
+      comment(inside(tag));
     } else {
-      push(what == '%' ? TokenKind::kBlockBegin : TokenKind::kPrintBegin, n);
+      push(what == '%' ? TokenKind::kBlockBegin : TokenKind::kPrintBegin, inside(tag) - tag);
       code(what == '%' ? '%' : '}');
     }
   }
 
-  // The position after a tag whose closing characters ('%}', '#}', '}}') are at `end`. Trims one newline after the tag
-  // or, with '-' in front of the closing characters, all white space.
-  size_t after_end(size_t end, bool minus, bool trims) const {
+  // Moves behind a tag whose closing characters ('%}', '#}', '}}') are at `end`. The sign in front of the characters
+  // decides which white space after the tag is dropped: all for '-', none for '+', otherwise one newline. A tag that
+  // prints keeps the newline.
+  void finish_tag(size_t end, char sign, bool is_print = false) {
     size_t next = end + 2;
-    if (minus) return skip_space(next);
-    return trims && next < source_.size() && source_[next] == '\n' ? next + 1 : next;
+    if (sign == '-') {
+      next = skip_space(next);
+    } else if (sign != '+' && !is_print && next < source_.size() && source_[next] == '\n') {
+      ++next;
+    }
+    finish(next);
   }
   void finish(size_t next) {
     move(next);
@@ -121,16 +121,13 @@ class Lexer {
   void comment(size_t body) {
     const size_t end = source_.find("#}", body);
     if (end == std::string::npos) fail("the comment {# has no end #}");
-    const char sign = end > body ? source_[end - 1] : ' ';
-    finish(after_end(end, sign == '-', sign != '+'));
+    finish_tag(end, end > body ? source_[end - 1] : ' ');
   }
 
   // Where the text of a raw block begins if the tag is {% raw %}, otherwise 0.
   size_t raw_begin(size_t tag) const {
     if (source_[tag + 1] != '%') return 0;
-    size_t at = tag + 2;
-    if (at < source_.size() && (source_[at] == '-' || source_[at] == '+')) ++at;
-    at = skip_space(at);
+    size_t at = skip_space(inside(tag));
     if (!has(at, "raw")) return 0;
     at = skip_space(at + 3);
     if (has(at, "-%}")) return skip_space(at + 3);
@@ -140,15 +137,14 @@ class Lexer {
   void raw_block(size_t body) {
     finish(body);
     for (size_t tag = body; (tag = source_.find("{%", tag)) != std::string::npos; ++tag) {
-      size_t at = tag + 2;
-      if (at < source_.size() && (source_[at] == '-' || source_[at] == '+')) ++at;
-      at = skip_space(at);
-      if (!has(at, "endraw")) continue;
-      at = skip_space(at + 6);
-      const bool sign = has(at, "-%}") || has(at, "+%}");
-      if (!sign && !has(at, "%}")) continue;
+      const size_t name = skip_space(inside(tag));
+      if (!has(name, "endraw")) continue;
+      const size_t at = skip_space(name + 6);
+      const char sign = sign_at(at);
+      const size_t end = at + (sign != ' ');
+      if (!has(end, "%}")) continue;
       text_before(tag, false);
-      return finish(after_end(at + sign, sign && source_[at] == '-', !sign));
+      return finish_tag(end, sign);
     }
     fail("{% raw %} has no {% endraw %}");
   }
@@ -174,13 +170,13 @@ class Lexer {
   }
 
   bool tag_end(char closing) {
-    const bool minus = source_[at_] == '-', plus = source_[at_] == '+' && closing == '%';
-    const size_t end = at_ + (minus || plus);
-    if (end + 1 >= source_.size() || source_[end] != closing || source_[end + 1] != '}') return false;
-    const bool block = closing == '%';
-    tokens_.push_back({block ? TokenKind::kBlockEnd : TokenKind::kPrintEnd, std::string_view(source_).substr(end, 2),
+    const bool is_print = closing == '}';
+    const char sign = sign_at(at_);
+    const size_t end = at_ + (sign != ' ');
+    if ((is_print && sign == '+') || !has(end, is_print ? "}}" : "%}")) return false;
+    tokens_.push_back({is_print ? TokenKind::kPrintEnd : TokenKind::kBlockEnd, std::string_view(source_).substr(end, 2),
                        line_, column()});
-    finish(after_end(end, minus, block && !plus));
+    finish_tag(end, sign, is_print);
     return true;
   }
 
@@ -271,19 +267,20 @@ char32_t hex_escape(const Token& token, std::string_view text, size_t at, size_t
   char32_t code = 0;
   for (size_t i = at; i < at + n; ++i) {
     const int digit = i < text.size() ? digit_value(text[i]) : 99;
-    if (digit > 15)
-      throw Error("template {}: a string has a cut \\x, \\u or \\U escape", position(token.line, token.column));
+    if (digit > 15) fail(token.line, token.column, "a string has a cut \\x, \\u or \\U escape");
     code = code * 16 + static_cast<char32_t>(digit);
   }
   if (code > 0x10FFFF || (code >= 0xD800 && code < 0xE000)) {
-    throw Error("template {}: a string names a character that does not exist", position(token.line, token.column));
+    fail(token.line, token.column, "a string names a character that does not exist");
   }
   return code;
 }
 
 }  // namespace
 
-std::string position(int line, int column) { return fmt::format("line {}, column {}", line, column); }
+void fail(int line, int column, std::string_view what) {
+  throw Error("template line {}, column {}: {}", line, column, what);
+}
 
 std::string normalized_source(std::string_view source) {
   std::string out;
@@ -325,7 +322,7 @@ std::string unquote(const Token& token) {
       utf8_append(out, code);
       i += n - 1;
     } else if (c == 'N') {
-      throw Error("template {}: \\N{{...}} escapes are not supported", position(token.line, token.column));
+      fail(token.line, token.column, fmt::format("\\N{{...}} escapes are not supported"));
     } else if (c != '\n') {  // an escaped newline disappears; other escapes stay unchanged
       out += '\\';
       out += c;

@@ -2,6 +2,9 @@
 // cost one step; each new list item costs four steps. No string may grow over the output limit. Checks come before the
 // work, so a hostile template fails early.
 #pragma once
+#include <algorithm>
+#include <utility>
+
 #include "base/error.h"
 #include "text/jinja/template.h"
 
@@ -33,6 +36,13 @@ class Meter {
     if (count != 0) fits(n > max_bytes_ / count ? max_bytes_ + 1 : n * count);
     make(n * count);
   }
+  // The same for a count that a template gives. Returns the count, which is 0 for a negative number.
+  size_t make_repeated(size_t n, __int128 wanted) {
+    const size_t count = times(wanted);
+    make(n, count);
+    return count;
+  }
+  static size_t times(__int128 wanted) { return static_cast<size_t>(std::clamp<__int128>(wanted, 0, size_t(1) << 40)); }
   // Charges for n new items of a list or dictionary. Items cost more than bytes, because each item needs a few hundred
   // bytes of memory.
   void items(size_t n) {
@@ -50,6 +60,20 @@ class Meter {
   size_t left_;
   size_t max_bytes_;
   size_t max_depth_;
+};
+
+// Sets a value during its lifetime, and then restores the old value.
+template <class T>
+class Hold {
+ public:
+  Hold(T& slot, T value) : slot_(slot), old_(std::exchange(slot, std::move(value))) {}
+  ~Hold() { slot_ = std::move(old_); }
+  Hold(const Hold&) = delete;
+  Hold& operator=(const Hold&) = delete;
+
+ private:
+  T& slot_;
+  T old_;
 };
 
 }  // namespace ingot::jinja

@@ -4,9 +4,6 @@
 #include <nlohmann/json.hpp>
 
 #include "base/error.h"
-#include "text/jinja/lexer.h"
-#include "text/jinja/parser.h"
-#include "text/jinja/print.h"
 #include "text/jinja/runtime.h"
 #include "text/tokenizers/unicode.h"
 
@@ -24,8 +21,7 @@ Template Template::parse(std::string_view source, const TemplateLimits& limits) 
     throw Error("the template is not UTF-8: bad byte at offset {}", valid);
   }
   const std::string text = jinja::normalized_source(source);
-  jinja::Parser parser(jinja::tokenize(text), limits.depth);
-  return Template(std::make_shared<const jinja::Program>(parser.parse()));
+  return Template(std::make_shared<const jinja::Program>(jinja::parse_program(jinja::tokenize(text), limits.depth)));
 }
 
 std::string Template::render(const nlohmann::ordered_json& variables, const TemplateLimits& limits,
@@ -45,7 +41,7 @@ std::string Template::render(const nlohmann::ordered_json& variables, const Temp
   }
   for (size_t i = 0; i < names.size(); ++i) {
     const jinja::Builtin* global = values[i] ? nullptr : jinja::find_global(names[i]);
-    if (global != nullptr) values[i] = Value::object(std::make_shared<jinja::BoundMethod>(Value(), *global));
+    if (global != nullptr) values[i] = make_function(Value(), *global);
   }
   jinja::Runtime runtime(*program_, std::move(values), jinja::Meter(limits, n_bytes), clock);
   try {

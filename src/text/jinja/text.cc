@@ -3,8 +3,10 @@
 #include <utf8proc.h>
 
 #include <algorithm>
-#include <cstring>
+#include <charconv>
+#include <cmath>
 
+#include "base/error.h"
 #include "base/system.h"
 #include "base/utf8.h"
 #include "text/tokenizers/unicode.h"
@@ -55,43 +57,48 @@ bool is_final_sigma(std::string_view text, size_t at, bool after_cased) {
   return true;
 }
 
-enum class Case { kUpper, kLower, kTitle };
-
-void append_cased(std::string& out, std::string_view text, size_t at, Char c, Case to, bool after_cased) {
-  if (c.code == kBadByte) {
-    out += text.substr(at, c.n_bytes);
-  } else if (to == Case::kLower) {
-    if (c.code == 0x130) {
-      out += "i\xCC\x87";
-    } else if (c.code == 0x3A3) {
-      utf8_append(out, is_final_sigma(text, at, after_cased) ? 0x3C2 : 0x3C3);
-    } else {
-      utf8_append(out, static_cast<char32_t>(utf8proc_tolower(static_cast<utf8proc_int32_t>(c.code))));
-    }
-  } else {
-    auto found =
-        std::find_if(std::begin(kLongCases), std::end(kLongCases), [&](const LongCase& l) { return l.code == c.code; });
-    const auto code = static_cast<utf8proc_int32_t>(c.code);
-    if (found != std::end(kLongCases)) {
-      out += to == Case::kUpper ? found->upper : found->title;
-    } else {
-      utf8_append(out, static_cast<char32_t>(to == Case::kUpper ? utf8proc_toupper(code) : utf8proc_totitle(code)));
-    }
+// How a casing writes a character that stands after a cased one (in a word) or not, and first in the text or not.
+Casing case_of(Casing casing, char32_t c, bool in_word, bool is_first) {
+  switch (casing) {
+    case Casing::kTitle: return in_word ? Casing::kLower : Casing::kTitle;
+    case Casing::kCapitalized: return is_first ? Casing::kTitle : Casing::kLower;
+    case Casing::kSwapped: return is_upper(c) ? Casing::kLower : Casing::kUpper;
+    default: return casing;
   }
 }
 
-// Maps each character to the case that choose(character, follows a cased one, is the first) selects.
-template <class Choose>
-std::string map_case(std::string_view text, Choose choose) {
+void append_lower(std::string& out, std::string_view text, size_t at, char32_t c, bool after_cased) {
+  if (c == 0x130) {
+    out += "i\xCC\x87";
+  } else if (c == 0x3A3) {
+    utf8_append(out, is_final_sigma(text, at, after_cased) ? 0x3C2 : 0x3C3);
+  } else {
+    utf8_append(out, static_cast<char32_t>(utf8proc_tolower(static_cast<utf8proc_int32_t>(c))));
+  }
+}
+
+void append_upper(std::string& out, char32_t c, bool title) {
+  auto found =
+      std::find_if(std::begin(kLongCases), std::end(kLongCases), [&](const LongCase& l) { return l.code == c; });
+  const auto code = static_cast<utf8proc_int32_t>(c);
+  if (found != std::end(kLongCases)) {
+    out += title ? found->title : found->upper;
+  } else {
+    utf8_append(out, static_cast<char32_t>(title ? utf8proc_totitle(code) : utf8proc_toupper(code)));
+  }
+}
+
+// Removes white space at the ends and single underscores between digits; nothing if an underscore is anywhere else.
+std::optional<std::string> bare_number(std::string_view text) {
+  text = strip(text, nullptr, true, true);
   std::string out;
-  out.reserve(text.size());
-  bool after_cased = false, word = false;
-  for (size_t i = 0; i < text.size();) {
-    const Char c = char_at(text, i);
-    append_cased(out, text, i, c, choose(c.code, word, i == 0), after_cased);
-    word = is_cased(c.code);
-    if (!is_case_ignorable(c.code)) after_cased = word;
-    i += c.n_bytes;
+  for (size_t i = 0; i < text.size(); ++i) {
+    auto is_digit = [&](size_t at) { return at < text.size() && std::isalnum(static_cast<unsigned char>(text[at])); };
+    if (text[i] != '_') {
+      out += text[i];
+    } else if (i == 0 || !is_digit(i - 1) || !is_digit(i + 1)) {
+      return std::nullopt;
+    }
   }
   return out;
 }
@@ -116,6 +123,12 @@ size_t byte_of_char(std::string_view text, size_t index) {
   size_t byte = 0;
   for (; index > 0 && byte < text.size(); --index) byte += char_at(text, byte).n_bytes;
   return byte;
+}
+
+size_t last_char(std::string_view text) {
+  size_t start = text.size() - 1;  // back over continuation bytes to a possible start of a character
+  while (start > 0 && text.size() - start < 4 && (static_cast<unsigned char>(text[start]) & 0xC0) == 0x80) --start;
+  return char_at(text, start).n_bytes == text.size() - start ? start : text.size() - 1;
 }
 
 std::vector<std::string_view> split_chars(std::string_view text) {
@@ -149,30 +162,20 @@ std::vector<std::string_view> split_lines(std::string_view text, bool keep_ends)
 bool is_space(char32_t c) { return (c >= 0x1C && c <= 0x1F) || is_unicode_space(c); }
 
 bool is_printable(char32_t c) {
-  switch (category(c)) {
-    case UTF8PROC_CATEGORY_CC:
-    case UTF8PROC_CATEGORY_CF:
-    case UTF8PROC_CATEGORY_CS:
-    case UTF8PROC_CATEGORY_CO:
-    case UTF8PROC_CATEGORY_CN:
-    case UTF8PROC_CATEGORY_ZL:
-    case UTF8PROC_CATEGORY_ZP: return false;
-    case UTF8PROC_CATEGORY_ZS: return c == ' ';
-    default: return true;
-  }
+  const utf8proc_category_t k = category(c);
+  return c == ' ' || (k >= UTF8PROC_CATEGORY_LU && k <= UTF8PROC_CATEGORY_SO);  // letters, marks, numbers, signs
 }
 
 bool is_alpha(char32_t c) {
   const utf8proc_category_t k = category(c);
-  return k == UTF8PROC_CATEGORY_LU || k == UTF8PROC_CATEGORY_LL || k == UTF8PROC_CATEGORY_LT ||
-         k == UTF8PROC_CATEGORY_LM || k == UTF8PROC_CATEGORY_LO;
+  return k >= UTF8PROC_CATEGORY_LU && k <= UTF8PROC_CATEGORY_LO;
 }
 
 bool is_digit(char32_t c) { return category(c) == UTF8PROC_CATEGORY_ND; }
 
 bool is_word(char32_t c) {
   const utf8proc_category_t k = category(c);
-  return c == '_' || is_alpha(c) || k == UTF8PROC_CATEGORY_ND || k == UTF8PROC_CATEGORY_NL || k == UTF8PROC_CATEGORY_NO;
+  return c == '_' || is_alpha(c) || (k >= UTF8PROC_CATEGORY_ND && k <= UTF8PROC_CATEGORY_NO);
 }
 
 bool is_upper(char32_t c) { return category(c) == UTF8PROC_CATEGORY_LU; }
@@ -196,33 +199,40 @@ std::string_view strip(std::string_view text, const std::string_view* chars, boo
     text.remove_prefix(c.n_bytes);
   }
   while (right && !text.empty()) {
-    size_t start = text.size() - 1;  // back over continuation bytes to a possible start of a character
-    while (start > 0 && text.size() - start < 4 && (static_cast<unsigned char>(text[start]) & 0xC0) == 0x80) --start;
-    if (char_at(text, start).n_bytes != text.size() - start) start = text.size() - 1;
+    const size_t start = last_char(text);
     if (!drops(text.substr(start), char_at(text, start).code)) break;
     text.remove_suffix(text.size() - start);
   }
   return text;
 }
 
-std::string to_upper(std::string_view text) {
-  return map_case(text, [](char32_t, bool, bool) { return Case::kUpper; });
+std::string repeat(std::string_view text, size_t times) {
+  std::string out;
+  if (text.empty()) return out;
+  out.reserve(text.size() * times);
+  for (size_t i = 0; i < times; ++i) out += text;
+  return out;
 }
 
-std::string to_lower(std::string_view text) {
-  return map_case(text, [](char32_t, bool, bool) { return Case::kLower; });
-}
-
-std::string to_title(std::string_view text) {
-  return map_case(text, [](char32_t, bool in_word, bool) { return in_word ? Case::kLower : Case::kTitle; });
-}
-
-std::string to_capitalized(std::string_view text) {
-  return map_case(text, [](char32_t, bool, bool first) { return first ? Case::kTitle : Case::kLower; });
-}
-
-std::string swap_case(std::string_view text) {
-  return map_case(text, [](char32_t c, bool, bool) { return is_upper(c) ? Case::kLower : Case::kUpper; });
+std::string with_case(std::string_view text, Casing casing) {
+  std::string out;
+  out.reserve(text.size());
+  bool after_cased = false, in_word = false;
+  for (size_t i = 0; i < text.size();) {
+    const Char c = char_at(text, i);
+    const Casing to = case_of(casing, c.code, in_word, i == 0);
+    if (c.code == kBadByte) {
+      out += text.substr(i, c.n_bytes);
+    } else if (to == Casing::kLower) {
+      append_lower(out, text, i, c.code, after_cased);
+    } else {
+      append_upper(out, c.code, to == Casing::kTitle);
+    }
+    in_word = is_cased(c.code);
+    if (!is_case_ignorable(c.code)) after_cased = in_word;
+    i += c.n_bytes;
+  }
+  return out;
 }
 
 std::string html_escape(std::string_view text) {
@@ -238,6 +248,68 @@ std::string html_escape(std::string_view text) {
       default: out += c;
     }
   }
+  return out;
+}
+
+int digit_value(char c) {
+  if (c >= '0' && c <= '9') return c - '0';
+  c = static_cast<char>(c | 0x20);
+  return c >= 'a' && c <= 'z' ? c - 'a' + 10 : 99;
+}
+
+std::optional<__int128> int_of_text(std::string_view text, int base) {
+  const auto bare = bare_number(text);
+  if (!bare || (base != 0 && (base < 2 || base > 36))) return std::nullopt;
+  std::string_view digits = *bare;
+  const bool negative = !digits.empty() && digits[0] == '-';
+  if (!digits.empty() && (digits[0] == '-' || digits[0] == '+')) digits.remove_prefix(1);
+  const char letter = digits.size() > 2 && digits[0] == '0' ? static_cast<char>(digits[1] | 0x20) : ' ';
+  const int prefix = letter == 'x' ? 16 : letter == 'o' ? 8 : letter == 'b' ? 2 : 0;
+  if (prefix != 0 && (base == 0 || base == prefix)) digits.remove_prefix(2), base = prefix;
+  if (base == 0) base = 10;
+  __int128 value = 0;
+  for (char c : digits) {
+    if (digit_value(c) >= base) return std::nullopt;
+    if (__builtin_mul_overflow(value, __int128(base), &value) ||
+        __builtin_add_overflow(value, __int128(digit_value(c)), &value)) {
+      throw Error("the number is too large");
+    }
+  }
+  if (digits.empty()) return std::nullopt;
+  return negative ? -value : value;
+}
+
+std::optional<double> float_of_text(std::string_view text) {
+  const auto bare = bare_number(text);
+  if (!bare || bare->empty()) return std::nullopt;
+  std::string_view digits = *bare;
+  const bool negative = digits[0] == '-';
+  if (digits[0] == '-' || digits[0] == '+') digits.remove_prefix(1);
+  if (digits.empty() || digits[0] == '-' || digits[0] == '+') return std::nullopt;
+  double value = 0;
+  const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), value);
+  if (end != digits.data() + digits.size() || digits.find('(') != std::string_view::npos) return std::nullopt;
+  if (error == std::errc::result_out_of_range) {
+    const size_t e = digits.find_first_of("eE");
+    const bool tiny =
+        e != std::string_view::npos ? digits.substr(e + 1, 1) == "-" : digits[0] == '0' || digits[0] == '.';
+    value = tiny ? 0.0 : HUGE_VAL;
+  } else if (error != std::errc()) {
+    return std::nullopt;
+  }
+  return negative ? -value : value;
+}
+
+double round_float(double value, int digits) {
+  if (!std::isfinite(value) || digits > 300) return value;
+  if (digits < -308) return std::copysign(0.0, value);
+  if (digits < 0) {
+    const double unit = std::pow(10.0, -digits);
+    return std::nearbyint(value / unit) * unit;
+  }
+  const std::string text = fmt::format("{:.{}f}", value, digits);  // exact decimals, correctly rounded
+  double out = 0;
+  std::from_chars(text.data(), text.data() + text.size(), out);
   return out;
 }
 

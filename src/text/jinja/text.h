@@ -1,7 +1,9 @@
-// Strings as in Python: sequences of code points, with str's rules for white space, lines and case. Text comes from
-// requests, so a byte that is not well-formed UTF-8 counts as one character to which no rule applies.
+// Strings as in Python: sequences of code points, with str's rules for white space, lines and case. Numbers as int()
+// and float() read them. Text comes from requests, so a byte that is not well-formed UTF-8 counts as one character to
+// which no rule applies.
 #pragma once
 #include <cstddef>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -18,6 +20,7 @@ Char char_at(std::string_view text, size_t byte);
 size_t count_chars(std::string_view text);
 // The byte offset of character `index`; the size of the text if there are fewer characters.
 size_t byte_of_char(std::string_view text, size_t index);
+size_t last_char(std::string_view text);  // where the last character begins; the text is not empty
 std::vector<std::string_view> split_chars(std::string_view text);
 std::vector<std::string_view> split_lines(std::string_view text, bool keep_ends);
 
@@ -35,11 +38,18 @@ size_t find_text(std::string_view text, std::string_view needle, size_t from = 0
 // Removes the characters of `chars` (white space if null) at the chosen ends.
 std::string_view strip(std::string_view text, const std::string_view* chars, bool left, bool right);
 
-std::string to_upper(std::string_view text);
-std::string to_lower(std::string_view text);
-std::string to_title(std::string_view text);        // str.title
-std::string to_capitalized(std::string_view text);  // str.capitalize
-std::string swap_case(std::string_view text);
+std::string repeat(std::string_view text, size_t times);
+// str.upper, lower, title, capitalize and swapcase.
+enum class Casing { kUpper, kLower, kTitle, kCapitalized, kSwapped };
+std::string with_case(std::string_view text, Casing casing);
 std::string html_escape(std::string_view text);
+
+// int(text, base) and float(text). Return nothing for text that Python refuses.
+std::optional<__int128> int_of_text(std::string_view text, int base);
+std::optional<double> float_of_text(std::string_view text);
+int digit_value(char c);  // 0 to 35 for digits and letters, otherwise 99
+
+// Rounds to `digits` decimals; halves of the exact binary value round to even.
+double round_float(double value, int digits);
 
 }  // namespace ingot::jinja

@@ -8,14 +8,6 @@
 namespace ingot::jinja {
 namespace {
 
-template <class Items>
-size_t depth_over(const Items& items, const Meter& meter) {
-  size_t depth = 0;
-  for (const Value& item : items) depth = std::max(depth, item.depth());
-  meter.nested(depth + 1);
-  return depth + 1;
-}
-
 bool equal_items(const std::vector<Value>& a, const std::vector<Value>& b, Meter& meter, size_t depth) {
   if (a.size() != b.size()) return false;
   for (size_t i = 0; i < a.size(); ++i) {
@@ -47,6 +39,8 @@ size_t mix(size_t a, size_t b) { return a ^ (b + 0x9E3779B97F4A7C15ull + (a << 6
 
 }  // namespace
 
+size_t Str::byte_of(size_t index) const { return ascii() ? index : byte_of_char(text, index); }
+
 Value Value::undefined(std::string what) {
   return Value(std::make_shared<const Undefined>(Undefined{std::move(what)}));
 }
@@ -61,7 +55,7 @@ Value Value::string(std::string text, bool markup) {
 
 Value Value::list(std::vector<Value> items, const Meter& meter) {
   auto seq = std::make_shared<Seq>();
-  seq->depth = depth_over(items, meter);
+  seq->depth = container_depth(items, meter);
   seq->items = std::move(items);
   return Value(std::move(seq));
 }
@@ -79,6 +73,12 @@ Kind Value::kind() const {
 }
 
 const std::vector<Value>& Value::items() const { return seq().items; }
+
+std::optional<size_t> Value::as_index(size_t n) const {
+  if (!is_integral()) return std::nullopt;
+  const Int i = as_int() < 0 ? as_int() + static_cast<Int>(n) : as_int();
+  return i < 0 || i >= static_cast<Int>(n) ? std::nullopt : std::optional(static_cast<size_t>(i));
+}
 
 size_t Value::depth() const {
   if (is_seq()) return seq().depth;
@@ -100,9 +100,36 @@ bool Value::same(const Value& other) const {
   return data_ == other.data_;
 }
 
+void Value::clear() const {
+  if (is_seq()) {
+    const std::vector<Value> dropped = std::exchange(seq().items, {});
+  } else if (is_dict()) {
+    dict().clear();
+  } else if (is_object()) {
+    object().clear();
+  }
+}
+
 void Value::fail_undefined() const {
   const auto& info = std::get<0>(data_);
   throw Error("{}", info ? info->what : std::string("the value is undefined"));
+}
+
+// The position of the entry with this hash whose key matches, or the number of entries.
+template <class Matches>
+size_t Dict::index_of(size_t hash, const Matches& matches) const {
+  if (index_.empty()) {
+    auto found = std::find_if(entries_.begin(), entries_.end(), [&](const Entry& entry) { return matches(entry.key); });
+    return static_cast<size_t>(found - entries_.begin());
+  }
+  for (auto [at, end] = index_.equal_range(hash); at != end; ++at) {
+    if (matches(entries_[at->second].key)) return at->second;
+  }
+  return entries_.size();
+}
+
+size_t Dict::index_of(const Value& key, size_t hash, Meter& meter) const {
+  return index_of(hash, [&](const Value& other) { return equal(other, key, meter); });
 }
 
 const Value* Dict::find(const Value& key, Meter& meter) const {
@@ -111,29 +138,9 @@ const Value* Dict::find(const Value& key, Meter& meter) const {
 }
 
 const Value* Dict::find(std::string_view key) const {
-  const size_t hash = std::hash<std::string_view>()(key);
-  auto matches = [&](const Entry& entry) { return entry.key.is_string() && entry.key.text() == key; };
-  if (index_.empty()) {
-    auto found = std::find_if(entries_.begin(), entries_.end(), matches);
-    return found == entries_.end() ? nullptr : &found->value;
-  }
-  for (auto [at, end] = index_.equal_range(hash); at != end; ++at) {
-    if (matches(entries_[at->second])) return &entries_[at->second].value;
-  }
-  return nullptr;
-}
-
-// The position of the entry with this key, or the number of entries.
-size_t Dict::index_of(const Value& key, size_t hash, Meter& meter) const {
-  if (index_.empty()) {
-    size_t i = 0;
-    while (i < entries_.size() && !equal(entries_[i].key, key, meter)) ++i;
-    return i;
-  }
-  for (auto [at, end] = index_.equal_range(hash); at != end; ++at) {
-    if (equal(entries_[at->second].key, key, meter)) return at->second;
-  }
-  return entries_.size();
+  const size_t hash = index_.empty() ? 0 : std::hash<std::string_view>()(key);
+  const size_t i = index_of(hash, [&](const Value& other) { return other.is_string() && other.text() == key; });
+  return i < entries_.size() ? &entries_[i].value : nullptr;
 }
 
 void Dict::set(Value key, Value value, Meter& meter) {
@@ -170,9 +177,15 @@ bool Dict::erase(const Value& key, Meter& meter) {
 }
 
 void Dict::clear() {
-  const std::vector<Entry> dropped = std::move(entries_);
-  entries_.clear();
+  const std::vector<Entry> dropped = std::exchange(entries_, {});
   index_.clear();
+}
+
+size_t container_depth(const std::vector<Value>& items, const Meter& meter) {
+  size_t depth = 1;
+  for (const Value& item : items) depth = std::max(depth, item.depth() + 1);
+  meter.nested(depth);
+  return depth;
 }
 
 std::string Object::repr(Meter&, size_t) const { return fmt::format("<{} object>", type_name()); }
@@ -251,7 +264,7 @@ size_t hash_value(const Value& value, Meter& meter) {
   meter.spend();
   switch (value.kind()) {
     case Kind::kBool:
-    case Kind::kInt: return std::hash<double>()(value.as_float());
+    case Kind::kInt:
     case Kind::kFloat: return std::hash<double>()(value.as_float());
     case Kind::kString: meter.read(value.text().size()); return std::hash<std::string_view>()(value.text());
     case Kind::kTuple: {
