@@ -41,7 +41,7 @@ __device__ __forceinline__ void run(const Params& p) {
   const int thread = static_cast<int>(threadIdx.x);
   const uint32_t barriers_at = shared_address(barriers);
   if (thread < kAt.n_slots) {
-    init_barrier(barriers_at + 8 * thread, Ring<C>::kLanesArrive ? 33 : 1);
+    init_barrier(barriers_at + 8 * thread, Ring<C>::kArrivals);
     init_barrier(barriers_at + 8 * (kMaxSlots + thread), kWarps);
   }
   if (thread == 0) init_barrier(barriers_at + 8 * (2 * kMaxSlots), 1);

@@ -13,6 +13,7 @@ struct Ring {
   static constexpr Places kAt = places_of(C::kShape);
   // The lanes of the warp that copies also arrive at "full", because they copy the scales of 8-bit floats.
   static constexpr bool kLanesArrive = has_float8(C::kShape);
+  static constexpr int kArrivals = kLanesArrive ? 1 + 32 : 1;  // at "full", where the first one expects bulk copies
   uint32_t base, barriers;  // shared addresses; the barriers are "full" of each slot, then "empty" of each slot
   const Choice* choice;     // complete at each phase of the barrier chosen()
   int slot = 0;
