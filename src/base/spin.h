@@ -3,7 +3,7 @@
 
 namespace ingot {
 
-// Tells the processor that the caller waits in a loop, so that it runs the loop more slowly.
+// Tells the processor that the caller waits in a loop, so that the processor runs the loop more slowly.
 inline void spin_pause() {
 #if defined(__x86_64__)
   __builtin_ia32_pause();

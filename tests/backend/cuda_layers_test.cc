@@ -320,7 +320,7 @@ TEST(SmallestCudaLayers, ForSanitizers) {
   struct Small {
     std::vector<int> q_lens;  // 1, 4, 9 or 16 tokens: clusters of 16, 16, 8 or 4 blocks
     Format format;
-    int n_experts;  // more than 0: on the grid, as F8_E4M3 is
+    int n_experts;  // layers with experts, or in F8_E4M3, run on the grid
   };
   for (const auto& [q_lens, format, n_experts] : {Small{{1}, Format::Q4_0, 0},
                                                   {{2, 2}, Format::Q8_0, 0},

@@ -114,7 +114,7 @@ __device__ __forceinline__ float warp_max_size(float v) {
 
 // Rounds 4 columns times `inverse` to integers of 16 bits. Returns byte 0 or 1 of each, which the selector `which` of
 // __byte_perm chooses. The low bits of a float near 2^23 are its integer part, so adding `rounder` rounds.
-__device__ __forceinline__ uint32_t bytes_of(const float4& v, float inverse, float rounder, uint32_t which) {
+__device__ __forceinline__ uint32_t rounded_bytes(const float4& v, float inverse, float rounder, uint32_t which) {
   const auto bits = [&](float column) { return __float_as_uint(fmaf(column, inverse, rounder)); };
   return __byte_perm(__byte_perm(bits(v.x), bits(v.y), which), __byte_perm(bits(v.z), bits(v.w), which), 0x5410);
 }
@@ -133,20 +133,21 @@ __device__ __forceinline__ int2 totals_of(uint32_t first, uint32_t second) {
   return {256 * own_first + other_first, 256 * ((own - own_first) >> 16) + ((other - other_first) >> 16)};
 }
 
-template <class Kind>  // matvec_step::Kind
+template <class K>  // Kind
 __device__ __forceinline__ void put_codes(CodesInput& to, const float4 (&v)[2], int zero, int lane) {
   constexpr float kLargest = 127 * 256, kRounder = 0x1.8p23f;
-  constexpr ByteOrder kOrder = byte_order(Kind::kLayout);
+  constexpr ByteOrder kOrder = byte_order(K::kLayout);
   const float most = warp_max_size(max_or_nan(largest(v[0]), largest(v[1])));
   const float inverse = most > 0 ? __fdividef(kLargest, most) : 0.0f;
   // An integer is 256 * high + low, where low is signed too. So high is byte 1 of the integer plus 128.
   const float rounder = lane & 4 ? kRounder : kRounder + 128;
   const uint32_t which = lane & 4 ? 0x0040 : 0x0051;
-  const uint32_t first = bytes_of(v[0], inverse, rounder, which), second = bytes_of(v[1], inverse, rounder, which);
+  const uint32_t first = rounded_bytes(v[0], inverse, rounder, which),
+                 second = rounded_bytes(v[1], inverse, rounder, which);
   to.bytes[lane] = make_uint2(__byte_perm(first, second, kOrder.first), __byte_perm(first, second, kOrder.second));
-  if constexpr (Kind::kMin || Kind::kZero) {
-    const int2 totals = totals_of<Kind::kGroup16>(first, second);
-    const int factor = Kind::kMin ? 1 : -zero;
+  if constexpr (K::kMin || K::kZero) {
+    const int2 totals = totals_of<K::kGroup16>(first, second);
+    const int factor = K::kMin ? 1 : -zero;
     if (lane % 8 == 0) to.totals[lane / 8] = {factor * totals.x, factor * totals.y};
   }
   if (lane == 0) to.scale = most * (1.0f / kLargest);
