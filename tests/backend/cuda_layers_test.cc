@@ -275,6 +275,22 @@ TEST_P(CudaLayers, EqualOpsOneByOne) {
   expect_equal_steps(GetParam(), plain, recorded, GetParam().fits && has_clusters(*backend));
 }
 
+// Steps of a token for each of several sequences, if they do not run on clusters. The grid runs up to 8 tokens, but not
+// with experts. With long contexts, single kernels may be faster.
+TEST_P(CudaLayers, SeveralSequences) {
+  if (GetParam().runs_on_clusters()) return;  // CudaClusters.SeveralTokens tests these
+  const uint64_t seed = test_seed();
+  SCOPED_TRACE("seed " + std::to_string(seed));
+  OpByOp other(create_cuda_backend({.device = "cuda"}));
+  for (const size_t n : {2, 3, 8}) {
+    SCOPED_TRACE(std::to_string(n) + " sequences");
+    const std::vector<int> q_lens(n, 1);
+    Decoder plain(other, GetParam(), seed, q_lens), recorded(*backend, GetParam(), seed, q_lens);
+    const bool is_fused = GetParam().fits && GetParam().n_experts == 0 && has_clusters(*backend);
+    expect_equal_steps(GetParam(), plain, recorded, GetParam().past < 8000 ? std::optional(is_fused) : std::nullopt);
+  }
+}
+
 class CudaClusters : public CudaLayers {};
 
 // Tokens of several sequences, and of one sequence. The more tokens, the fewer blocks a cluster has. With 50 tokens or
@@ -327,7 +343,8 @@ TEST(SmallestCudaLayers, ForSanitizers) {
                                                   {{2, 7}, Format::Q4_0, 0},
                                                   {{9, 7}, Format::Q8_0, 0},
                                                   {{1}, Format::Q4_0, 6},
-                                                  {{1}, Format::F8_E4M3, 0}}) {
+                                                  {{1}, Format::F8_E4M3, 0},
+                                                  {{1, 1}, Format::F8_E4M3, 0}}) {
     SCOPED_TRACE(testing::PrintToString(q_lens));
     const LayersCase c{.name = "smallest",
                        .format = format,

@@ -142,7 +142,8 @@ int CudaBackend::bucket_of(const Program& program, int n_seqs, int q_len, int mo
 int CudaBackend::useful_context(const Program& program, int n_seqs, int q_len, int context) const {
   if (context <= cuda::kMaxClusterKv && replays_on_clusters(program, n_seqs * q_len))
     return std::min(cuda::kMaxClusterKv, std::max(limits_.max_kv_len, context));
-  if (n_seqs == 1 && program.has_plain_layers()) return context;  // the kind of kernel depends on the context
+  if (n_seqs <= cuda::kMaxGridTokens && program.has_plain_layers())
+    return context;  // the kind of kernel depends on the context
   const int n_tasks = std::max(n_seqs * program.least_kv_heads(), 1),
             most = (2 * device_.n_multiprocessors() + n_tasks - 1) / n_tasks;
   for (const int candidate : kContexts)
@@ -276,17 +277,21 @@ void CudaBackend::prepare_program(const Program& program) {
            (before - std::min(before, available_bytes())) >> 20);
 }
 
-// Finds out which recorded steps run on clusters. Waits until the kernel that runs all layers on the grid is compiled.
+// Finds out which recorded steps run on clusters. Waits until the kernels that run all layers on the grid are compiled.
 // Otherwise results would depend on when the kernel becomes ready.
 void CudaBackend::compile_layers(const Program& program) {
   for (const Block& block : program.blocks) {
     const auto* layers = std::get_if<PlainLayersBlock>(&block);
     const auto step = layers != nullptr ? layers_step_of(*layers, 1) : nullptr;
-    for (int n = cuda::kMaxClusterTokens; step && n >= 1; --n) {  // ends with the one token that the grid runs
+    if (!step) continue;
+    for (int n = cuda::kMaxClusterTokens; n >= 1; --n) {
       step->n_tokens = n;
       if (cuda::runs_on_clusters(*step, true, device_)) cluster_steps_[program.id].set(static_cast<size_t>(n));
     }
-    if (!step || grid_kernel(*step) != nullptr || !specialised_) continue;
+    // The grid has a kernel for one token, and one for several tokens.
+    for (step->n_tokens = 1; step->n_tokens <= std::min(most_sequences(limits_, 1), 2); ++step->n_tokens)
+      grid_kernel(*step);
+    if (!specialised_) continue;
     specialised_->wait();
     load_ready_kernels();
   }

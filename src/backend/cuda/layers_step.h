@@ -1,4 +1,4 @@
-// LayersStep: the decoder layers of one token as data, for kernels that run all layers in one launch. cluster/layers.h
+// LayersStep: the decoder layers of a step as data, for kernels that run all layers in one launch. cluster/layers.h
 // runs the layers of small models on one thread block cluster; grid/layers.h uses the whole GPU.
 #pragma once
 #include <memory>

@@ -90,7 +90,7 @@ struct TaskMemory {
 // A block's task, as seen by a warp; the same in all layers.
 template <class C>
 struct Task {
-  int kv_head, split, position;
+  int row, kv_head, split, n_splits, position;
   int first_key, n_active, n_steps;   // steps of this task
   int first, first_block, own_block;  // the warp's first step, and its block of the KV cache; steps count from key 0
   int end;
@@ -99,19 +99,27 @@ struct Task {
 
   __device__ Task(const Params& p, int warp) {
     constexpr Shape s = C::kShape;
-    const int window = s.window, n_splits = s.n_splits();
-    split = static_cast<int>(blockIdx.x) % n_splits, kv_head = static_cast<int>(blockIdx.x) / n_splits;
-    position = p.positions[0];
-    table = p.block_table;
+    const int window = s.window, n_rows = s.has_rows() ? p.n_rows : 1, block = static_cast<int>(blockIdx.x);
+    n_splits = s.n_splits(n_rows), split = block % n_splits;
+    const int pair = block / n_splits;  // of a row and a KV head
+    runs = pair < n_rows * s.n_kv_heads;
+    row = runs && s.has_rows() ? pair / s.n_kv_heads : 0, kv_head = pair % s.n_kv_heads;
+    position = p.positions[row];
+    table = p.block_table + row * (s.has_rows() ? int64_t{*p.max_blocks} : 0);
     first_key = window > 0 ? max(0, position + 1 - window) : 0;
     const int first_step = first_key / kStepKeys, all = (position + kStepKeys - 1) / kStepKeys - first_step;
     n_active = max(1, min(n_splits, (all + kWarps - 1) / kWarps));
     const int each = (all + n_active - 1) / n_active, begin = min(split * each, all);
     n_steps = min(each, all - begin);
     first = first_step + begin + warp, end = first_step + begin + n_steps;
-    runs = kv_head < s.n_kv_heads && split < n_active;
+    runs = runs && split < n_active;
     first_block = runs && first < end ? table[first * kStepKeys / s.kv_block] : 0;
     own_block = table[position / s.kv_block];
+  }
+  // Copies the angles of the row to shared memory.
+  __device__ __forceinline__ void copy_angles(const Block<C>& b) const {
+    for (int i = static_cast<int>(threadIdx.x); i < C::kShape.rot_dim; i += kThreads)
+      b.angles[i] = b.p.angles[row * b.p.angle_stride + i];
   }
   __device__ __forceinline__ bool has_own() const { return split == n_active - 1; }
   // Entries of the block's warps, without the own key.
@@ -150,12 +158,11 @@ struct Attention {
     const int head = is_value ? s.n_heads + s.n_kv_heads + t.kv_head
                      : is_key ? s.n_heads + t.kv_head
                               : t.kv_head * kGroup + which;
-    const float* from = p.heads + head * kDim;
+    const float* from = p.heads + t.row * plan_of(kShape, kQkv).n_planes * n_cols + head * kDim;
     const float* norm = is_value   ? nullptr
                         : is_key   ? (s.k_norm ? layer.k_norm : nullptr)
                         : s.q_norm ? layer.q_norm
                                    : nullptr;
-    const float* angles = p.angles;
     const int half_rot = s.rot_dim / 2;
     float v[kPairs][2], squares = 0;
     int at[kPairs][2];
@@ -180,7 +187,7 @@ struct Attention {
       float first = v[j][0], second = v[j][1];
       if (norm != nullptr) first *= inverse * norm[at[j][0]], second *= inverse * norm[at[j][1]];
       if (!is_value && i < half_rot) {
-        const float cosine = __ldcg(angles + i), sine = __ldcg(angles + half_rot + i), u = first;
+        const float cosine = b.angles[i], sine = b.angles[half_rot + i], u = first;
         first = u * cosine - second * sine;
         second = second * cosine + u * sine;
       }
@@ -393,7 +400,8 @@ struct Attention {
     if (b.lane == 0) memory.stats[t.n_entries() * kGroup + r] = {score, 1.0f};
   }
 
-  __device__ __forceinline__ half* output(int r) const { return b.p.attended + (t.kv_head * kGroup + r) * kDim; }
+  __device__ __forceinline__ int pair() const { return t.row * kShape.n_kv_heads + t.kv_head; }
+  __device__ __forceinline__ half* output(int r) const { return b.p.attended + (pair() * kGroup + r) * kDim; }
 
   // The first pieces are in flight while the block waits for the queries, keys and values of the other blocks.
   __device__ __forceinline__ void run() const {
@@ -406,7 +414,7 @@ struct Attention {
         for (int r = kWarps - 1 - b.warp; r < kGroup; r += kWarps) add_own(r);
     });
     sync_block();
-    const int n_entries = t.n_entries() + t.has_own(), first_part = t.kv_head * kSplits * kGroup;
+    const int n_entries = t.n_entries() + t.has_own(), first_part = pair() * t.n_splits * kGroup;
     for (int i = static_cast<int>(threadIdx.x); i < kGroup * kDim; i += kThreads) {
       const int r = i / kDim;
       float most = minus_infinity(), total = 0, sum = 0;
@@ -420,15 +428,14 @@ struct Attention {
         total += weight * stat.y, sum += weight * memory.sums[e * kEntry + i];
       }
       if (t.n_active == 1) {
-        output(r)[i % kDim] = from_float<half>(__fdividef(sum, total));
+        output(r)[place_in_row<C, kWeightOut>(i % kDim)] = from_float<half>(__fdividef(sum, total));
       } else {
         p.parts[(first_part + t.split * kGroup) * kDim + i] = sum;
         if (i % kDim == 0) p.stats[first_part + t.split * kGroup + r] = {most, total};
       }
     }
     if (t.n_active > 1)
-      merge_splits(p.parts + first_part * kDim, p.stats + first_part, p.ended + t.kv_head, output(0), t.split,
-                   t.n_active);
+      merge_splits(p.parts + first_part * kDim, p.stats + first_part, p.ended + pair(), output(0), t.split, t.n_active);
   }
 
   // Waits for the other splits of the head, and merges the columns of this block. A warp merges four columns at a time;
@@ -465,7 +472,8 @@ struct Attention {
       const float inverse = __fdividef(1.0f, warp_sum(total));
       for (float& sum : sums) sum = warp_sum(sum) * inverse;
       if (lane == 0)
-        *reinterpret_cast<uint2*>(output + 4 * vector) = {pair_of(sums[0], sums[1]), pair_of(sums[2], sums[3])};
+        *reinterpret_cast<uint2*>(output + place_in_row<C, kWeightOut>(4 * vector)) = {pair_of(sums[0], sums[1]),
+                                                                                       pair_of(sums[2], sums[3])};
     }
   }
 };

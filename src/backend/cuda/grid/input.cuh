@@ -20,7 +20,8 @@ struct Block {
   const Params& p;
   char* const shared;
   const uint32_t* table;  // bytes of codebook entries
-  float* squares;         // [kWarps]: sums of squares of the activations
+  float* squares;         // [kWarps, max_rows]: sums of squares of the activations
+  float* angles;          // [rot_dim]: of the row of the block's task of attention
   Choice* choice;         // the experts of the layer
   const int warp, lane;
 
@@ -37,10 +38,11 @@ struct Block {
     constexpr int kBytes = plan_of(C::kShape, kPhase).n_chunks * C::kShape.kinds[first_weight(kPhase)].input_bytes();
     return shared + kAt.input + warp * kBytes;
   }
-  // Sums of a batch of units: [groups of units, gates, kWarps, 16].
+  // Sums of a batch of units: [groups of units, gates, kWarps, 16 * max_rows].
   template <int kPhase>
   __device__ __forceinline__ float* sums(int turn) const {
-    return reinterpret_cast<float*>(shared + kAt.sums + turn * sum_bytes(plan_of(C::kShape, kPhase), kPhase));
+    return reinterpret_cast<float*>(shared + kAt.sums +
+                                    turn * sum_bytes(C::kShape, plan_of(C::kShape, kPhase), kPhase));
   }
   __device__ __forceinline__ void sync_grid() const {
     sync_grid([] {});

@@ -14,11 +14,18 @@ namespace ingot::cuda {
 namespace {
 
 constexpr size_t kStaticShared = 3072;  // for the kernel's static memory and the driver's
-constexpr int kFewestSlots = 3, kMaxGridExperts = 512;
+constexpr int kMaxGridExperts = 512;
 
 bool is_multiple(int n, int unit) { return n % unit == 0; }
 
 grid::WeightKind kind_of(const LayerProduct& w) { return {w.layout, w.has_min, w.group16, w.zero}; }
+
+static_assert(kMaxGridTokens == grid::kMaxRows);
+
+int max_rows_of(const LayersStep& step) { return step.n_tokens > 1 ? grid::kMaxRows : 1; }
+
+// Of the ring. With several tokens and two slots, layers in FP8 are faster than single kernels, layers in Q8_0 are not.
+int fewest_slots(const grid::Shape& s) { return s.has_rows() && grid::has_float8(s) ? 2 : 3; }
 
 grid::Shape shape_of(const LayersStep& step, const DeviceLimits& device) {
   const LayersShape& s = step.shape;
@@ -43,11 +50,12 @@ grid::Shape shape_of(const LayersStep& step, const DeviceLimits& device) {
                     .normalize = s.normalize,
                     .n_blocks = device.n_multiprocessors,
                     .shared_bytes = static_cast<int>(device.most_shared - kStaticShared),
-                    .held_pieces = grid::pieces_of_step(s.head_dim)};
+                    .held_pieces = grid::pieces_of_step(s.head_dim),
+                    .max_rows = max_rows_of(step)};
   for (int i = 0; i < kLayerWeights; ++i) shape.kinds[i] = kind_of(first.products[i]);
   for (int l = 0; l < step.n_layers; ++l)
     for (int i = kWeightQ; i <= kWeightV; ++i) shape.biases |= step.layers[l].products[i].bias != nullptr;
-  if (grid::places_of(shape).n_slots < kFewestSlots) shape.held_pieces = grid::kFewestHeld;
+  if (grid::places_of(shape).n_slots < fewest_slots(shape)) shape.held_pieces = grid::kFewestHeld;
   return shape;
 }
 
@@ -79,11 +87,11 @@ bool experts_fit(const LayersShape& s) {
 bool shape_fits(const LayersStep& step) {
   const LayersShape& s = step.shape;
   const DeviceKv& kv = step.kv;
-  return experts_fit(s) && step.n_tokens == 1 && step.n_layers > 0 && step.n_layers <= grid::kMaxLayers &&
-         (s.head_dim == 64 || s.head_dim == 128) && is_multiple(s.n_heads, s.n_kv_heads) &&
-         s.n_heads <= grid::kMaxGroup * s.n_kv_heads && is_multiple(s.dim, 32) && is_multiple(s.ffn, 32) &&
-         dtype_bytes(kv.dtype) <= 2 && !has_scales(kv.dtype) && kv.n_parts == 2 && kv.head_dim == s.head_dim &&
-         is_multiple(kv.block_size, grid::kStepKeys);
+  return experts_fit(s) && step.n_tokens <= (s.n_experts > 0 ? 1 : grid::kMaxRows) && step.n_layers > 0 &&
+         step.n_layers <= grid::kMaxLayers && (s.head_dim == 64 || s.head_dim == 128) &&
+         is_multiple(s.n_heads, s.n_kv_heads) && s.n_heads <= grid::kMaxGroup * s.n_kv_heads &&
+         is_multiple(s.dim, 32) && is_multiple(s.ffn, 32) && dtype_bytes(kv.dtype) <= 2 && !has_scales(kv.dtype) &&
+         kv.n_parts == 2 && kv.head_dim == s.head_dim && is_multiple(kv.block_size, grid::kStepKeys);
 }
 
 std::string kinds_source(const grid::Shape& s) {
@@ -102,17 +110,17 @@ struct Scratch {
   size_t heads, attended, hidden, logits, parts, stats, bytes;
 };
 // The barriers come first, at a fixed place, because each step leaves them ready for the next one.
-constexpr size_t kEnded = 256, kMaxKvHeads = 128, kCounters = kEnded + kMaxKvHeads * sizeof(unsigned);
+constexpr size_t kEnded = 256, kMaxTasks = 256, kCounters = kEnded + kMaxTasks * sizeof(unsigned);
 
-Scratch scratch_of(int64_t heads, int64_t kv_heads, int64_t ffn, int64_t n_parts, int64_t head_dim) {
+Scratch scratch_of(int64_t n_rows, int64_t heads, int64_t kv_heads, int64_t ffn, int64_t n_parts, int64_t head_dim) {
   Scratch at{};
   size_t end = kCounters;
   const auto take = [&](int64_t bytes) {
     return std::exchange(end, end + static_cast<size_t>((bytes + 255) / 256 * 256));
   };
-  at.heads = take(2 * (heads + 2 * kv_heads) * 4);
-  at.attended = take(heads * 2);
-  at.hidden = take(ffn * 2);
+  at.heads = take(n_rows * (n_rows > 1 ? 1 : 2) * (heads + 2 * kv_heads) * 4);
+  at.attended = take(n_rows * heads * 2);
+  at.hidden = take(n_rows * ffn * 2);
   at.logits = take(kMaxGridExperts * 4);
   at.parts = take(n_parts * head_dim * 4);
   at.stats = take(n_parts * 8);
@@ -124,33 +132,41 @@ Scratch scratch_of(int64_t heads, int64_t kv_heads, int64_t ffn, int64_t n_parts
 
 std::string grid_source(const LayersStep& step, const DeviceLimits& device) {
   if (!device.chip().runs_grid || !shape_fits(step) ||
-      step.shape.n_kv_heads > std::min<int>(kMaxKvHeads, device.n_multiprocessors))
+      step.n_tokens * step.shape.n_kv_heads > std::min<int>(kMaxTasks, device.n_multiprocessors))
     return "";
   const grid::Shape s = shape_of(step, device);
-  if (!kinds_fit(step, s) || grid::places_of(s).n_slots < kFewestSlots) return "";
+  if (!kinds_fit(step, s) || grid::places_of(s).n_slots < fewest_slots(s)) return "";
   return fmt::format(
       "#include \"backend/cuda/grid/layers.cuh\"\nusing namespace ingot::cuda;\nusing namespace ingot::cuda::grid;\n"
       "struct Own {{\n  static constexpr Shape kShape{{{}, {}, {}, {}, {}, {}, {}, {}, {}, {}, {}, {}, {}, {}, {}, {}, "
-      "{}, {}, {}, {}, {}, {{{}}}}};\n}};\n"
+      "{}, {}, {}, {}, {}, {}, {{{}}}}};\n}};\n"
       "extern \"C\" __global__ void __launch_bounds__(kThreads + kCopyThreads, 1) specialised(const __grid_constant__ "
       "Params p) {{\n  run<Own, {}>(p);\n}}\n",
       s.dim, s.ffn, s.n_heads, s.n_kv_heads, s.head_dim, s.rot_dim, s.half_split, s.q_norm, s.k_norm, s.biases, s.act,
       s.n_layers, s.window, s.kv_block, s.n_experts, s.n_used, s.sigmoid, s.normalize, s.n_blocks, s.shared_bytes,
-      s.held_pieces, kinds_source(s), element_of(step.kv.dtype));
+      s.held_pieces, s.max_rows, kinds_source(s), element_of(step.kv.dtype));
 }
 
 bool is_grid_faster(const LayersStep& step, int kv_len) {
-  // Measured on an H200: equal at 32k tokens of llama-3.1-8b, and at 66k of qwen3-30b-a3b, which has half the KV heads.
-  constexpr int64_t kMaxBytes = int64_t{128} << 20;  // of one layer
+  // Measured on an H200 (docs/notes). With one token, both are equally fast at 128 MiB of keys and values of a layer:
+  // 32k tokens of llama-3.1-8b, 66k of qwen3-30b-a3b. More than four tokens take longer to multiply than the weights of
+  // a large layer take to be read.
+  constexpr int64_t kMiB = 1 << 20, kLargeLayer = 100'000'000;  // weights
+  const LayersShape& s = step.shape;
+  const int64_t n_weights = int64_t{s.dim} * ((2 * s.n_heads + 2 * s.n_kv_heads) * s.head_dim + 3 * s.ffn);
+  const bool is_slow = step.n_tokens > 4 && n_weights > kLargeLayer;
+  if (is_slow && kind_of(step.layers[0].products[kWeightGate]).has_min) return false;
+  const int64_t most = step.n_tokens == 1 ? 128 * kMiB : is_slow ? 32 * kMiB : 64 * kMiB;
   const int n_read = step.layers[0].window > 0 ? std::min(kv_len, step.layers[0].window) : kv_len;
   const int64_t row_bytes = step.kv.head_dim * static_cast<int64_t>(dtype_bytes(step.kv.dtype));
-  return n_read * step.kv.n_parts * step.kv.n_kv_heads * row_bytes <= kMaxBytes;
+  return int64_t{step.n_tokens} * n_read * step.kv.n_parts * step.kv.n_kv_heads * row_bytes <= most;
 }
 
 size_t grid_scratch_bytes(int width, int head_dim, const DeviceLimits& device) {
   if (!device.chip().runs_grid) return 0;
   const int64_t dim = std::max(head_dim, 1);
-  return scratch_of(width, width, width, int64_t{device.n_multiprocessors} * grid::kMaxGroup, dim).bytes;
+  return scratch_of(grid::kMaxRows, width, width, width, int64_t{device.n_multiprocessors} * grid::kMaxGroup, dim)
+      .bytes;
 }
 
 void run_grid(const void* kernel, const LayersStep& step, void* scratch, Device& device) {
@@ -160,23 +176,30 @@ void run_grid(const void* kernel, const LayersStep& step, void* scratch, Device&
   for (int l = 0; l < step.n_layers; ++l) {
     const StepLayer& from = step.layers[l];
     grid::Layer& to = p.layers[l];
-    for (int i = 0; i < kLayerWeights; ++i)
+    for (int i = 0; i < kLayerWeights; ++i) {
+      // The kernel for one row multiplies levels of the format.
+      const float unit = shape.has_rows() ? 1.0f : level_unit(from.products[i].layout);
       to.products[i] = {from.products[i].codes, from.products[i].scales, from.products[i].bias,
-                        from.products[i].factor * level_unit(from.products[i].layout)};  // levels are the format's
+                        from.products[i].factor * unit};
+    }
     to.attention_norm = from.attention_norm, to.ffn_norm = from.ffn_norm;
     to.q_norm = from.q_norm, to.k_norm = from.k_norm, to.kv_layer = from.kv_layer;
     to.router = static_cast<const half*>(from.router.w);
     to.router_bias = from.router.bias, to.choice_bias = from.router.choice_bias;
   }
-  p.x = step.x, p.angles = step.angles;
+  p.n_rows = step.n_tokens;
+  p.x = step.x, p.x_stride = step.x_stride;
+  p.angles = step.angles, p.angle_stride = step.angle_stride;
   p.kv = step.kv.data, p.kv_blocks = step.kv.n_blocks;
   p.route_scale = s.route_scale;
   p.eps = s.eps, p.head_eps = s.head_eps, p.score_scale = s.score_scale;
   p.codebook_low = step.codebook_low, p.codebook_high = step.codebook_high;
   p.positions = step.batch.positions, p.block_table = step.batch.block_table;
+  p.max_blocks = step.batch.max_blocks;
   char* const base = static_cast<char*>(scratch);
-  const Scratch at = scratch_of(int64_t{s.n_heads} * s.head_dim, int64_t{s.n_kv_heads} * s.head_dim, shape.hidden(),
-                                int64_t{s.n_heads} * shape.n_splits(), s.head_dim);
+  const Scratch at =
+      scratch_of(step.n_tokens, int64_t{s.n_heads} * s.head_dim, int64_t{s.n_kv_heads} * s.head_dim, shape.hidden(),
+                 int64_t{step.n_tokens} * s.n_heads * shape.n_splits(step.n_tokens), s.head_dim);
   p.barrier = reinterpret_cast<unsigned*>(base);
   p.ended = reinterpret_cast<unsigned*>(base + kEnded);
   p.heads = reinterpret_cast<float*>(base + at.heads);

@@ -1,15 +1,36 @@
-// The decoder layers of one token on the whole grid (grid/layers.h): the kernel.
+// The decoder layers of a step on the whole grid (grid/layers.h): the kernel.
 #pragma once
 #include "backend/cuda/grid/attention.cuh"
 #include "backend/cuda/grid/router.cuh"
+#include "backend/cuda/grid/rows.cuh"
 #include "quant/grouped.h"
 
 namespace ingot::cuda::grid {
 
 // The phases of all layers, run by the warps that compute.
 template <class C, class K>
+__device__ __forceinline__ void compute_rows(const Block<C>& b, Ring<C> ring) {
+  const Task<C> task(b.p, b.warp);
+  task.copy_angles(b);
+  const auto ready = [&] { b.sync_grid(); };
+#pragma unroll 1
+  for (int i = 0; i < C::kShape.n_layers; ++i) {
+    const Layer& layer = b.layer(i);
+    RowsProduct<C, kQkv>(b, layer).run(ring, [&] {
+      if (i > 0) b.sync_grid();
+    });
+    task.runs ? Attention<C, K>(b, layer, task).run() : ready();
+    RowsProduct<C, kOut>(b, layer).run(ring, ready);
+    RowsProduct<C, kGateUp>(b, layer).run(ring, ready);
+    if (i + 1 < C::kShape.n_layers) b.copy_layer(i + 1);
+    RowsProduct<C, kDown>(b, layer).run(ring, ready);
+  }
+}
+
+template <class C, class K>
 __device__ __forceinline__ void compute(const Block<C>& b, Ring<C> ring) {
   const Task<C> task(b.p, b.warp);
+  task.copy_angles(b);
   const auto ready = [&] { b.sync_grid(); };
 #pragma unroll 1
   for (int i = 0; i < C::kShape.n_layers; ++i) {
@@ -35,7 +56,8 @@ __device__ __forceinline__ void run(const Params& p) {
   extern __shared__ __align__(128) char shared[];
   __shared__ __align__(8) uint64_t barriers[2 * kMaxSlots + 1];
   __shared__ uint32_t table[256];
-  __shared__ float squares[kWarps];
+  __shared__ float squares[kWarps * C::kShape.max_rows];
+  __shared__ float angles[C::kShape.rot_dim > 0 ? C::kShape.rot_dim : 1];
   __shared__ Choice choice;
   constexpr Places kAt = places_of(C::kShape);
   const int thread = static_cast<int>(threadIdx.x);
@@ -46,10 +68,14 @@ __device__ __forceinline__ void run(const Params& p) {
   }
   if (thread == 0) init_barrier(barriers_at + 8 * (2 * kMaxSlots), 1);
   if (thread < 256) {
-    const auto byte = [&](int code) { return quant::codebook_entry(p.codebook_low, p.codebook_high, code) & 255; };
-    table[thread] = static_cast<uint32_t>(byte(thread & 15) | byte(thread >> 4) << 8);
+    const auto entry = [&](int code) { return quant::codebook_entry(p.codebook_low, p.codebook_high, code); };
+    if constexpr (C::kShape.has_rows()) {
+      table[thread] = matvec_step::pair_of_levels(entry(thread & 15), entry(thread >> 4));
+    } else {
+      table[thread] = static_cast<uint32_t>((entry(thread & 15) & 255) | (entry(thread >> 4) & 255) << 8);
+    }
   }
-  const Block<C> b{p, shared, table, squares, &choice, thread / 32, thread % 32};
+  const Block<C> b{p, shared, table, squares, angles, &choice, thread / 32, thread % 32};
   b.copy_layer(0);
   fence_barriers();
   __syncthreads();
@@ -60,7 +86,11 @@ __device__ __forceinline__ void run(const Params& p) {
     return;
   }
   grow_registers<112>();
-  compute<C, K>(b, ring);
+  if constexpr (C::kShape.has_rows()) {
+    compute_rows<C, K>(b, ring);
+  } else {
+    compute<C, K>(b, ring);
+  }
 }
 
 }  // namespace ingot::cuda::grid

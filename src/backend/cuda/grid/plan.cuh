@@ -35,6 +35,14 @@ __device__ __forceinline__ int first_chunk(int unit) {
   return kPlan.n_planes == 1 ? 0 : unit % 2 * (kPlan.n_chunks / 2);
 }
 
+// The place of a column in a row of halves that this weight multiplies. With several rows, the 8 columns of a lane are
+// neighbours.
+template <class C, int kWeight>
+__device__ __forceinline__ int place_in_row(int column) {
+  if constexpr (!C::kShape.has_rows() || C::kShape.kinds[kWeight].is_float8()) return column;
+  return column / 32 * 32 + column % 16 / 4 * 8 + column % 32 / 16 * 4 + column % 4;
+}
+
 // A barrier of the warps that compute.
 __device__ __forceinline__ void sync_block() { asm volatile("bar.sync 1, %0;" ::"n"(kThreads) : "memory"); }
 

@@ -22,6 +22,8 @@ constexpr int kStepKeys = 16;  // keys of a warp's step in attention; all in one
 constexpr int kMaxGroup = 8;   // query heads of a KV head
 constexpr int kMaxSplits = 64;  // of the keys of a KV head
 constexpr int kMaxUsed = 32;   // experts of a token: one for each lane of a warp
+constexpr int kMaxRows = 8;    // of a step: a row is a token, and each has its own sequence
+constexpr int kRowSumBytes = 112 << 10;  // with several rows, at most for the sums of a batch of units
 
 enum Phase { kQkv, kOut, kGateUp, kDown, kPhases };
 
@@ -45,11 +47,13 @@ struct Shape {
   bool sigmoid, normalize;              // of the choice of experts
   int n_blocks, shared_bytes;           // of the device
   int held_pieces;                      // of the KV cache, in flight for a warp; more leave less room for weights
+  int max_rows;                         // of a step: 1 or kMaxRows
   WeightKind kinds[kLayerWeights];
   INGOT_HD constexpr int hidden() const { return n_experts > 0 ? n_used * ffn : ffn; }  // of all experts of a token
   INGOT_HD constexpr int group() const { return n_heads / n_kv_heads; }
-  INGOT_HD constexpr int n_splits() const {
-    const int n = n_blocks / n_kv_heads;
+  INGOT_HD constexpr bool has_rows() const { return max_rows > 1; }
+  INGOT_HD constexpr int n_splits(int n_rows = 1) const {
+    const int n = n_blocks / (n_kv_heads * n_rows);
     return n < 1 ? 1 : n > kMaxSplits ? kMaxSplits : n;
   }
 };
@@ -76,6 +80,10 @@ struct PhasePlan {
   int n_units, n_planes, unit_bytes, slot_bytes;
   int batch, n_turns;  // units whose sums are added up at a time; places for these sums
 };
+// Bytes of the sums of a group of units: [gates, kWarps, 16, max_rows].
+INGOT_HD constexpr int group_bytes(const Shape& s, int phase) {
+  return (phase == kGateUp ? 2 : 1) * kWarps * kTileRows * s.max_rows * 4;
+}
 INGOT_HD constexpr PhasePlan plan_of(const Shape& s, int phase) {
   PhasePlan p{};
   p.n_in = phase == kOut ? s.n_heads * s.head_dim : phase == kDown ? s.hidden() : s.dim;
@@ -89,7 +97,7 @@ INGOT_HD constexpr PhasePlan plan_of(const Shape& s, int phase) {
                       kTileRows;
   const int idle1 = divide_up(n_tiles, s.n_blocks) * s.n_blocks - n_tiles,
             idle2 = divide_up(2 * n_tiles, s.n_blocks) * s.n_blocks - 2 * n_tiles;
-  p.n_planes = phase == kQkv && p.at_once == 1 && p.n_chunks % 2 == 0 && idle2 < 2 * idle1 ? 2 : 1;
+  p.n_planes = phase == kQkv && !s.has_rows() && p.at_once == 1 && p.n_chunks % 2 == 0 && idle2 < 2 * idle1 ? 2 : 1;
   p.n_units = n_tiles * p.n_planes;
   for (int i = first_weight(phase); i < first_weight(phase) + n_weights(phase); ++i) {
     const WeightKind& w = s.kinds[i];
@@ -100,16 +108,20 @@ INGOT_HD constexpr PhasePlan plan_of(const Shape& s, int phase) {
   p.unit_bytes = up_to(p.unit_bytes, 128);
   p.slot_bytes = p.at_once * p.unit_bytes;
   const int most = divide_up(divide_up(p.n_units, s.n_blocks), p.at_once),
-            room = smallest_of(kMaxBatch, kThreads / kTileRows / p.at_once);
+            room = s.has_rows() ? kRowSumBytes / group_bytes(s, phase)
+                                : smallest_of(kMaxBatch, kThreads / kTileRows / p.at_once);
   p.batch = smallest_of(most, room) * p.at_once;
-  p.n_turns = most > room ? 2 : 1;
+  p.n_turns = most > room && !s.has_rows() ? 2 : 1;
   return p;
 }
 
-// Byte offsets in shared memory: two layers of Params, activations or a task of attention, sums, the ring.
+// Byte offsets in shared memory: two layers of Params, activations or a task of attention, sums, the ring. With several
+// rows, the sums and then the weights of a norm are in the place of the task.
 struct Places {
-  int layers, input, sums, ring, n_slots, slot_bytes, end;
+  int layers, input, sums, norm, ring, n_slots, slot_bytes, end;
 };
+// Bytes of the weights of a norm: [n_chunks, kWarps, kTileCols].
+INGOT_HD constexpr int norm_bytes(const Shape& s) { return plan_of(s, kGateUp).n_chunks * kWarps * kTileCols * 4; }
 constexpr int kRingWithExperts = 108 << 10;  // at most; with more, steps were 2 to 3 % slower
 constexpr int kLayerBytes = 7 * 32 + 8 * 8;
 // A task of attention: rows, sums, statistics. A warp's place for sums first holds its pieces of the cache.
@@ -121,9 +133,8 @@ INGOT_HD constexpr int entry_floats(const Shape& s) {
 INGOT_HD constexpr int task_bytes(const Shape& s) {
   return 2 * (kMaxGroup + 2) * s.head_dim + 4 * (kWarps + 1) * (entry_floats(s) + 2 * s.group());
 }
-// Bytes of the sums of a batch: [groups of units, gates, kWarps, 16].
-INGOT_HD constexpr int sum_bytes(const PhasePlan& p, int phase) {
-  return p.batch / p.at_once * (phase == kGateUp ? 2 : 1) * kWarps * kTileRows * 4;
+INGOT_HD constexpr int sum_bytes(const Shape& s, const PhasePlan& p, int phase) {  // of a batch
+  return p.batch / p.at_once * group_bytes(s, phase);
 }
 INGOT_HD constexpr Places places_of(const Shape& s) {
   Places at{};
@@ -131,13 +142,19 @@ INGOT_HD constexpr Places places_of(const Shape& s) {
   int input = task_bytes(s);
   for (int phase = 0; phase < kPhases; ++phase) {
     const PhasePlan p = plan_of(s, phase);
-    input = largest_of(input, kWarps * p.n_chunks * s.kinds[first_weight(phase)].input_bytes());
+    if (!s.has_rows()) input = largest_of(input, kWarps * p.n_chunks * s.kinds[first_weight(phase)].input_bytes());
     at.slot_bytes = largest_of(at.slot_bytes, p.slot_bytes);
-    sums = largest_of(sums, p.n_turns * sum_bytes(p, phase));
+    sums = largest_of(sums, p.n_turns * sum_bytes(s, p, phase));
   }
   at.input = up_to(2 * kLayerBytes, 128);
-  at.sums = at.input + up_to(input, 128);
-  at.ring = at.sums + sums;
+  at.norm = at.input + sums;
+  if (s.has_rows()) {
+    at.sums = at.input;
+    at.ring = at.input + up_to(largest_of(input, sums + norm_bytes(s)), 128);
+  } else {
+    at.sums = at.input + up_to(input, 128);
+    at.ring = at.sums + sums;
+  }
   at.n_slots = smallest_of(s.shared_bytes - at.ring, s.n_experts > 0 ? kRingWithExperts : 0x7FFFFFFF) / at.slot_bytes;
   if (at.n_slots > kMaxSlots) at.n_slots = kMaxSlots;
   at.end = at.ring + at.n_slots * at.slot_bytes;
@@ -163,23 +180,26 @@ constexpr int kMaxLayers = 96;
 
 struct Params {
   Layer layers[kMaxLayers];
-  float* x;             // [dim]: the residual stream, input and output
-  const float* angles;  // [rot_dim]
+  int n_rows;
+  float* x;  // [n_rows, x_stride]: the residual stream, input and output
+  int64_t x_stride;
+  const float* angles;  // [n_rows, angle_stride]
+  int64_t angle_stride;
   void* kv;
   int kv_blocks;
   float eps, head_eps, score_scale;  // score_scale includes the factor log2(e)
   float route_scale;
   uint64_t codebook_low, codebook_high;
-  const int32_t *positions, *block_table;
+  const int32_t *positions, *block_table, *max_blocks;  // as in DeviceBatch
   // Scratch in memory.
   unsigned* barrier;
-  float* heads;     // [n_planes, (n_heads + 2 n_kv_heads) head_dim]: sums of q, k and v
-  half* attended;   // [n_heads * head_dim]
-  half* hidden;     // [ffn]; with experts [n_used, ffn], each row times the weight of its expert
+  float* heads;     // [n_rows, n_planes, (n_heads + 2 n_kv_heads) head_dim]: sums of q, k and v
+  half* attended;   // [n_rows, n_heads * head_dim]
+  half* hidden;     // [n_rows, ffn]; with experts [n_used, ffn], each row times the weight of its expert
   float* logits;    // [n_experts]
-  float* parts;     // [n_kv_heads, n_splits, group, head_dim]
-  float2* stats;    // [n_kv_heads, n_splits, group]: maximum, total
-  unsigned* ended;  // [n_kv_heads]: barriers of the splits of a head
+  float* parts;     // [n_rows, n_kv_heads, n_splits, group, head_dim]
+  float2* stats;    // [n_rows, n_kv_heads, n_splits, group]: maximum, total
+  unsigned* ended;  // [n_rows, n_kv_heads]: barriers of the splits of a head
 };
 
 }  // namespace ingot::cuda::grid

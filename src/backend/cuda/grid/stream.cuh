@@ -116,17 +116,28 @@ template <class C, int kPhase>
 __device__ __forceinline__ void copy_phase(const Layer& layer, Ring<C>& ring, int lane) {
   constexpr PhasePlan kPlan = plan_of(C::kShape, kPhase);
   const Units units(kPlan.n_units, C::kShape.n_blocks);
+  const auto copy = [&](int unit, int chunk) {
 #pragma unroll 1
-  for (int unit = units.first; unit < units.end; unit += kPlan.at_once) {
-    const int first = first_chunk<C, kPhase>(unit);
+    for (int gate = 0; gate < (kPhase == kGateUp ? 2 : 1); ++gate) {
+      await(ring.empty(), ring.parity ^ 1);
+      copy_chunk<C, kPhase>(ring, layer, gate, unit, min(kPlan.at_once, units.end - unit), chunk, lane);
+      ring.advance();
+    }
+  };
+  if constexpr (C::kShape.has_rows()) {  // of a batch, all units of a chunk
 #pragma unroll 1
-    for (int chunk = first; chunk < first + kPlan.n_chunks / kPlan.n_planes; ++chunk)
+    for (int batch = units.first; batch < units.end; batch += kPlan.batch)
 #pragma unroll 1
-      for (int gate = 0; gate < (kPhase == kGateUp ? 2 : 1); ++gate) {
-        await(ring.empty(), ring.parity ^ 1);
-        copy_chunk<C, kPhase>(ring, layer, gate, unit, min(kPlan.at_once, units.end - unit), chunk, lane);
-        ring.advance();
-      }
+      for (int chunk = 0; chunk < kPlan.n_chunks; ++chunk)
+#pragma unroll 1
+        for (int unit = batch; unit < min(batch + kPlan.batch, units.end); unit += kPlan.at_once) copy(unit, chunk);
+  } else {
+#pragma unroll 1
+    for (int unit = units.first; unit < units.end; unit += kPlan.at_once) {
+      const int first = first_chunk<C, kPhase>(unit);
+#pragma unroll 1
+      for (int chunk = first; chunk < first + kPlan.n_chunks / kPlan.n_planes; ++chunk) copy(unit, chunk);
+    }
   }
 }
 

@@ -77,8 +77,8 @@ struct Scales {
                        kPerUnit = K::kGroup16 ? 2 : 1;
   uint32_t words[kWords];
 
-  __device__ __forceinline__ Scales(const char* slot, int row) {
-    const char* p = slot + 512 * K::kPieces + row * (4 * kWords);
+  __device__ __forceinline__ Scales(const char* slot, int row) : Scales(slot + 512 * K::kPieces + row * (4 * kWords)) {}
+  __device__ __forceinline__ explicit Scales(const char* p) {
     if constexpr (kWords == 2) {
       const uint2 v = *reinterpret_cast<const uint2*>(p);
       words[0] = v.x, words[1] = v.y;
@@ -189,15 +189,18 @@ __device__ __forceinline__ void multiply(float (&acc)[kTokenTiles][4], const cha
   }
 }
 
-// All pairs of codebook entries times 2^-24, so that one look-up gives two weights.
+// The pair of two codebook entries times 2^-24.
+__device__ __forceinline__ uint32_t pair_of_levels(int first, int second) {
+  const auto bits = [](int level) { return static_cast<uint32_t>(level < 0 ? 0x8000 - level : level); };
+  return bits(first) | bits(second) << 16;
+}
+
+// All pairs of codebook entries, so that one look-up gives two weights.
 __device__ __forceinline__ void fill_table(uint32_t* table, const PackedWeight& w) {
   const int i = threadIdx.x;
   if (i >= 256) return;
-  const auto bits = [&](int code) {
-    const int level = quant::codebook_entry(w.codebook_low, w.codebook_high, code);
-    return static_cast<uint32_t>(level < 0 ? 0x8000 - level : level);
-  };
-  table[i] = bits(i & 15) | bits(i >> 4) << 16;
+  const auto level = [&](int code) { return quant::codebook_entry(w.codebook_low, w.codebook_high, code); };
+  table[i] = pair_of_levels(level(i & 15), level(i >> 4));
 }
 
 }  // namespace ingot::cuda::matvec_step
