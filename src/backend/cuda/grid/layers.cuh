@@ -7,26 +7,16 @@
 
 namespace ingot::cuda::grid {
 
-// The phases of all layers, run by the warps that compute.
-template <class C, class K>
-__device__ __forceinline__ void compute_rows(const Block<C>& b, Ring<C> ring) {
-  const Task<C> task(b.p, b.warp);
-  task.copy_angles(b);
-  const auto ready = [&] { b.sync_grid(); };
-#pragma unroll 1
-  for (int i = 0; i < C::kShape.n_layers; ++i) {
-    const Layer& layer = b.layer(i);
-    RowsProduct<C, kQkv>(b, layer).run(ring, [&] {
-      if (i > 0) b.sync_grid();
-    });
-    task.runs ? Attention<C, K>(b, layer, task).run() : ready();
-    RowsProduct<C, kOut>(b, layer).run(ring, ready);
-    RowsProduct<C, kGateUp>(b, layer).run(ring, ready);
-    if (i + 1 < C::kShape.n_layers) b.copy_layer(i + 1);
-    RowsProduct<C, kDown>(b, layer).run(ring, ready);
+template <class C, int kPhase, class Ready>
+__device__ __forceinline__ void product_of(const Block<C>& b, Ring<C>& ring, const Layer& layer, Ready&& ready) {
+  if constexpr (C::kShape.has_rows()) {
+    RowsProduct<C, kPhase>(b, layer).run(ring, ready);
+  } else {
+    product<C, kPhase>(b, ring, layer, ready);
   }
 }
 
+// The phases of all layers, run by the warps that compute.
 template <class C, class K>
 __device__ __forceinline__ void compute(const Block<C>& b, Ring<C> ring) {
   const Task<C> task(b.p, b.warp);
@@ -35,19 +25,19 @@ __device__ __forceinline__ void compute(const Block<C>& b, Ring<C> ring) {
 #pragma unroll 1
   for (int i = 0; i < C::kShape.n_layers; ++i) {
     const Layer& layer = b.layer(i);
-    product<C, kQkv>(b, ring, layer, [&] {
+    product_of<C, kQkv>(b, ring, layer, [&] {
       if (i > 0) b.sync_grid();
     });
     task.runs ? Attention<C, K>(b, layer, task).run() : ready();
-    product<C, kOut>(b, ring, layer, ready);
+    product_of<C, kOut>(b, ring, layer, ready);
     if constexpr (C::kShape.n_experts > 0) {
       Router<C> router(b, layer);
       product<C, kGateUp>(b, ring, layer, [&] { ready(), router.put_logits(); }, [&] { router.choose(ring); });
     } else {
-      product<C, kGateUp>(b, ring, layer, ready);
+      product_of<C, kGateUp>(b, ring, layer, ready);
     }
     if (i + 1 < C::kShape.n_layers) b.copy_layer(i + 1);
-    product<C, kDown>(b, ring, layer, ready);
+    product_of<C, kDown>(b, ring, layer, ready);
   }
 }
 
@@ -86,11 +76,7 @@ __device__ __forceinline__ void run(const Params& p) {
     return;
   }
   grow_registers<112>();
-  if constexpr (C::kShape.has_rows()) {
-    compute_rows<C, K>(b, ring);
-  } else {
-    compute<C, K>(b, ring);
-  }
+  compute<C, K>(b, ring);
 }
 
 }  // namespace ingot::cuda::grid
