@@ -47,7 +47,8 @@ set(INGOT_RTC_SOURCES backend/cuda/matmul/dot_codes.cuh backend/cuda/matmul/dot_
     backend/cuda/matmul/tile_step.cuh backend/cuda/matmul/wgmma.cuh backend/cuda/device.cuh backend/cuda/rtc_half.h backend/cuda/matmul/packed_weight.h
     backend/cuda/layer_weight.h backend/cuda/matmul/product_shape.h backend/cuda/matmul/qkv_end.h base/half.h quant/grouped.h
     backend/cuda/cluster/cluster.cuh backend/cuda/grid/attention.cuh backend/cuda/grid/input.cuh backend/cuda/grid/layers.cuh backend/cuda/grid/plan.cuh
-    backend/cuda/grid/products.cuh backend/cuda/grid/router.cuh backend/cuda/grid/rows.cuh backend/cuda/grid/shape.h backend/cuda/grid/stream.cuh)
+    backend/cuda/grid/products.cuh backend/cuda/grid/router.cuh backend/cuda/grid/rows.cuh backend/cuda/grid/shape.h
+    backend/cuda/grid/stream.cuh)
 function(ingot_embed_rtc target)
   set(assembly "/* Made by cmake/cuda.cmake. */\n    .section .rodata.ingot_rtc, \"a\", %progbits\n")
   set(symbols "")

@@ -1,7 +1,7 @@
 // The decoder layers of one to eight tokens in one launch on the whole GPU (Hopper). Between two kernels the memory is
 // idle for some microseconds, while the last blocks end and the next kernel starts and reads its input. Here one block
-// runs on each multiprocessor for the whole step, and a barrier for all blocks separates the phases of a layer. No phase
-// writes weights, so one warp of each block prefetches them to shared memory, across barriers and layers.
+// runs on each multiprocessor for the whole step, and a barrier for all blocks separates the phases of a layer. No
+// phase writes weights, so one warp of each block prefetches them to shared memory, across barriers and layers.
 //
 // The kernel is compiled for the sizes of the model (specialised.h), because a general kernel spends most of its time
 // on addresses. One token has a kernel of its own, with other products (products.cuh) than several tokens (rows.cuh).
