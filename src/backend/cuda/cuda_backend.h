@@ -277,8 +277,12 @@ class CudaBackend final : public Backend, public RecordedSteps {
   int most_kv_ = 0;          // attention is planned for this length: no sequence of the step is longer
   StepLimits limits_;
   std::map<GraphKey, Graph> graphs_;
-  // For each program that may run on clusters, by its id: the numbers of tokens of the recorded steps that do.
-  std::map<int, std::bitset<cuda::kMaxClusterTokens + 1>> cluster_steps_;
+  // The steps of a program whose layers run in one launch, by the program's id.
+  struct FusedSteps {
+    std::bitset<cuda::kMaxClusterTokens + 1> on_clusters;  // recorded steps with so many tokens
+    bool on_grid = false;                                  // steps of several tokens, unless contexts are long
+  };
+  std::map<int, FusedSteps> fused_steps_;
   bool capturing_ = false;
   std::vector<const RemoteBlock*> captured_crossings_;
   cuda::Crossing crossing_;

@@ -120,9 +120,9 @@ int CudaBackend::longest(const Batch& batch) {
 
 // Whether recorded steps of this many tokens run on clusters.
 bool CudaBackend::replays_on_clusters(const Program& program, int n_tokens) const {
-  const auto steps = cluster_steps_.find(program.id);
-  return steps != cluster_steps_.end() && n_tokens <= cuda::kMaxClusterTokens &&
-         steps->second[static_cast<size_t>(n_tokens)];
+  const auto steps = fused_steps_.find(program.id);
+  return steps != fused_steps_.end() && n_tokens <= cuda::kMaxClusterTokens &&
+         steps->second.on_clusters[static_cast<size_t>(n_tokens)];
 }
 
 // Whether steps with this many tokens of each sequence are recorded.
@@ -142,7 +142,10 @@ int CudaBackend::bucket_of(const Program& program, int n_seqs, int q_len, int mo
 int CudaBackend::useful_context(const Program& program, int n_seqs, int q_len, int context) const {
   if (context <= cuda::kMaxClusterKv && replays_on_clusters(program, n_seqs * q_len))
     return std::min(cuda::kMaxClusterKv, std::max(limits_.max_kv_len, context));
-  if (n_seqs <= cuda::kMaxGridTokens && program.has_plain_layers())
+  const auto steps = fused_steps_.find(program.id);
+  const bool has_grid =
+      steps != fused_steps_.end() && steps->second.on_grid && q_len == 1 && n_seqs <= cuda::kMaxGridTokens;
+  if (has_grid || (n_seqs == 1 && program.has_plain_layers()))
     return context;  // the kind of kernel depends on the context
   const int n_tasks = std::max(n_seqs * program.least_kv_heads(), 1),
             most = (2 * device_.n_multiprocessors() + n_tasks - 1) / n_tasks;
@@ -286,14 +289,20 @@ void CudaBackend::compile_layers(const Program& program) {
     if (!step) continue;
     for (int n = cuda::kMaxClusterTokens; n >= 1; --n) {
       step->n_tokens = n;
-      if (cuda::runs_on_clusters(*step, true, device_)) cluster_steps_[program.id].set(static_cast<size_t>(n));
+      if (cuda::runs_on_clusters(*step, true, device_))
+        fused_steps_[program.id].on_clusters.set(static_cast<size_t>(n));
     }
-    // The grid has a kernel for one token, and one for several tokens.
-    for (step->n_tokens = 1; step->n_tokens <= std::min(most_sequences(limits_, 1), 2); ++step->n_tokens)
-      grid_kernel(*step);
     if (!specialised_) continue;
+    const auto grid_kernel_of = [&](int n_tokens) {
+      step->n_tokens = n_tokens;
+      return grid_kernel(*step);
+    };
+    const bool has_several = most_sequences(limits_, 1) > 1;  // these have another kernel
+    grid_kernel_of(1);
+    if (has_several) grid_kernel_of(2);
     specialised_->wait();
     load_ready_kernels();
+    if (has_several && grid_kernel_of(2) != nullptr) fused_steps_[program.id].on_grid = true;
   }
 }
 

@@ -59,7 +59,8 @@ class RowsProduct {
   static constexpr int kAtOnce = kThreads / kOutputs;    // units that finish() ends at once
   using K = Kind<kFloat8 ? Layout::kCodesE4M3 : kKind.layout, kKind.has_min, kKind.group16>;
   static constexpr bool kHasTotals = K::kMin || K::kZero;
-  // Every other pair of codes is used as 16 times the codes, which saves a shift, and of operands as sixteenths.
+  // Of four pairs of codes, two are multiplied as 16 times the codes, which saves a shift. Their operands are divided by
+  // 16.
   static constexpr bool kSixteenths = kNorm && K::kLayout == Layout::kCodes4 && !K::kMin;
   static constexpr int kGroups = K::kGroup16 ? 2 : 1;  // of columns with their own scale, in a unit of 32 columns
 
@@ -113,7 +114,8 @@ class RowsProduct {
     }
   }
 
-  // Makes the loaded chunk the one in use. The scale of a token's columns is a power of two, as in put_halves().
+  // Makes the loaded chunk the one in use. The scale of a token's columns is a power of two, as in put_halves(). counts:
+  // the squares of the chunk are not added up yet.
   __device__ __forceinline__ void convert(int chunk, bool counts) {
     if constexpr (kNorm) {
       if (chunk == 0) {
