@@ -279,8 +279,8 @@ class CudaBackend final : public Backend, public RecordedSteps {
   std::map<GraphKey, Graph> graphs_;
   // The steps of a program whose layers run in one launch, by the program's id.
   struct FusedSteps {
-    std::bitset<cuda::kMaxClusterTokens + 1> on_clusters;  // recorded steps with so many tokens
-    bool on_grid = false;                                  // steps of several tokens, unless contexts are long
+    std::bitset<cuda::kMaxClusterTokens + 1> on_clusters;  // [n]: recorded steps of n tokens run on clusters
+    bool on_grid = false;  // steps of several tokens run on the grid, unless contexts are long
   };
   std::map<int, FusedSteps> fused_steps_;
   bool capturing_ = false;

@@ -297,7 +297,7 @@ void CudaBackend::compile_layers(const Program& program) {
       step->n_tokens = n_tokens;
       return grid_kernel(*step);
     };
-    const bool has_several = most_sequences(limits_, 1) > 1;  // these have another kernel
+    const bool has_several = most_sequences(limits_, 1) > 1;  // steps of several tokens have a kernel of their own
     grid_kernel_of(1);
     if (has_several) grid_kernel_of(2);
     specialised_->wait();

@@ -19,7 +19,7 @@ struct Block {
   static constexpr Places kAt = places_of(C::kShape);
   const Params& p;
   char* const shared;
-  const uint32_t* table;  // bytes of codebook entries
+  const uint32_t* table;  // pairs of codebook entries: bytes, or with several rows halves
   float* squares;         // [kWarps, max_rows]: sums of squares of the activations
   float* angles;          // [rot_dim]: of the row of the block's task of attention
   Choice* choice;         // the experts of the layer

@@ -149,8 +149,8 @@ std::string grid_source(const LayersStep& step, const DeviceLimits& device) {
 
 bool is_grid_faster(const LayersStep& step, int kv_len) {
   // Measured on an H200 (docs/notes). With one token, both are equally fast at 128 MiB of keys and values of a layer:
-  // 32k tokens of llama-3.1-8b, 66k of qwen3-30b-a3b. More than four tokens take longer to multiply than the weights of
-  // a large layer take to be read.
+  // 32k tokens of llama-3.1-8b, 66k of qwen3-30b-a3b. Four tokens still gain at 64 MiB. With more tokens, products of
+  // large layers take longer than reading their weights. So eight tokens lose beyond 32 MiB, and with minima always.
   constexpr int64_t kMiB = 1 << 20, kLargeLayer = 100'000'000;  // weights
   const LayersShape& s = step.shape;
   const int64_t n_weights = int64_t{s.dim} * ((2 * s.n_heads + 2 * s.n_kv_heads) * s.head_dim + 3 * s.ffn);

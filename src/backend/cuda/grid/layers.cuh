@@ -7,6 +7,7 @@
 
 namespace ingot::cuda::grid {
 
+// A product of one row or of several. ready() waits for its input.
 template <class C, int kPhase, class Ready>
 __device__ __forceinline__ void product_of(const Block<C>& b, Ring<C>& ring, const Layer& layer, Ready&& ready) {
   if constexpr (C::kShape.has_rows()) {

@@ -21,6 +21,8 @@ class RowsProduct {
         local(block.warp / kPlan.parts),
         part(block.warp % kPlan.parts),
         sums(reinterpret_cast<float4*>(block.template sums<kPhase>(0)) + block.warp * 32 + block.lane) {
+    // The copies do not wait for other blocks. A block without units must not copy: it would not await the copies, and
+    // attention uses their place.
     if (kNorm && units.first < units.end) copy_norm(kPhase == kQkv ? of.attention_norm : of.ffn_norm);
   }
 
@@ -59,8 +61,8 @@ class RowsProduct {
   static constexpr int kAtOnce = kThreads / kOutputs;    // units that finish() ends at once
   using K = Kind<kFloat8 ? Layout::kCodesE4M3 : kKind.layout, kKind.has_min, kKind.group16>;
   static constexpr bool kHasTotals = K::kMin || K::kZero;
-  // Of four pairs of codes, two are multiplied as 16 times the codes, which saves a shift. Their operands are divided by
-  // 16.
+  // Of four pairs of codes, two are multiplied as 16 times the codes, which saves a shift. So the operands of these two
+  // are divided by 16.
   static constexpr bool kSixteenths = kNorm && K::kLayout == Layout::kCodes4 && !K::kMin;
   static constexpr int kGroups = K::kGroup16 ? 2 : 1;  // of columns with their own scale, in a unit of 32 columns
 
@@ -84,11 +86,11 @@ class RowsProduct {
   __device__ __forceinline__ int first_column() const { return (kFloat8 ? 16 : 4) * t; }
   __device__ __forceinline__ int start_of(int chunk) const { return (chunk * kPlan.parts + part) * kTileCols; }
 
-  // The warp's copy of its weights of the norm: [n_chunks, kTileCols].
+  // The warp's copy of the weights of the norm, of its columns: [n_chunks, kTileCols].
   __device__ __forceinline__ const float* norm() const {
     return reinterpret_cast<const float*>(b.shared + Block<C>::kAt.norm) + b.warp * kPlan.n_chunks * kTileCols;
   }
-  __device__ __forceinline__ void copy_norm(const float* weight) const {
+  __device__ __forceinline__ void copy_norm(const float* weight /* [n_in] */) const {
     for (int chunk = 0; chunk < kPlan.n_chunks; ++chunk) {
       const int at = start_of(chunk) + 4 * b.lane;
       const bool in = at < kPlan.n_in;
@@ -114,9 +116,9 @@ class RowsProduct {
     }
   }
 
-  // Makes the loaded chunk the one in use. The scale of a token's columns is a power of two, as in put_halves(). counts:
-  // the squares of the chunk are not added up yet.
-  __device__ __forceinline__ void convert(int chunk, bool counts) {
+  // Makes the loaded chunk the one in use. The scale of a token's columns is a power of two, as in put_halves(). The
+  // first batch of units adds up the squares; later batches load the same columns again.
+  __device__ __forceinline__ void convert(int chunk, bool is_first_batch) {
     if constexpr (kNorm) {
       if (chunk == 0) {
         matvec_step::await_copies<0>();
@@ -126,7 +128,7 @@ class RowsProduct {
       float size = 0;
 #pragma unroll
       for (int i = 0; i < kPieces; ++i) {
-        if (counts) squares += dot(raw[i], raw[i]);
+        if (is_first_batch) squares += dot(raw[i], raw[i]);
         raw[i] = times(raw[i], *reinterpret_cast<const float4*>(weight + distance(i)));
         size = max_or_nan(size, largest(raw[i]));
       }
