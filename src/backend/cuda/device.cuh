@@ -187,6 +187,25 @@ __device__ __forceinline__ uint32_t shared_address(const void* p) {
   return static_cast<uint32_t>(__cvta_generic_to_shared(p));
 }
 
+// Load two or four 8 x 8 matrices of halves from shared memory, as stored or transposed. Lanes 8i to 8i + 7 have the
+// addresses of the rows of matrix i.
+__device__ __forceinline__ void load_matrices(uint32_t (&v)[4], uint32_t address) {
+  asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0,%1,%2,%3}, [%4];"
+               : "=r"(v[0]), "=r"(v[1]), "=r"(v[2]), "=r"(v[3])
+               : "r"(address));
+}
+__device__ __forceinline__ void load_matrices(uint32_t (&v)[2], uint32_t address) {
+  asm volatile("ldmatrix.sync.aligned.m8n8.x2.shared.b16 {%0,%1}, [%2];" : "=r"(v[0]), "=r"(v[1]) : "r"(address));
+}
+__device__ __forceinline__ void load_transposed(uint32_t (&v)[4], uint32_t address) {
+  asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0,%1,%2,%3}, [%4];"
+               : "=r"(v[0]), "=r"(v[1]), "=r"(v[2]), "=r"(v[3])
+               : "r"(address));
+}
+__device__ __forceinline__ void load_transposed(uint32_t (&v)[2], uint32_t address) {
+  asm volatile("ldmatrix.sync.aligned.m8n8.x2.trans.shared.b16 {%0,%1}, [%2];" : "=r"(v[0]), "=r"(v[1]) : "r"(address));
+}
+
 // Returns sum + the dot product of 8 halves with 8 halves.
 __device__ __forceinline__ float dot8(const uint4& a, const uint4& b, float sum) {
   const uint32_t x[4] = {a.x, a.y, a.z, a.w}, y[4] = {b.x, b.y, b.z, b.w};

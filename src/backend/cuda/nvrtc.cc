@@ -37,7 +37,7 @@ constexpr std::pair<const char*, const char*> kSystemHeaders[] = {
      "typedef int int32_t;\ntypedef unsigned int uint32_t;\ntypedef long int64_t;\ntypedef unsigned long uint64_t;\n"
      "typedef unsigned long uintptr_t;\n"},
     {"cstring", ""},
-    {"cuda.h", "struct CUtensorMap;\n"},
+    {"cuda.h", "#pragma once\nstruct alignas(64) CUtensorMap {\n  unsigned long opaque[16];\n};\n"},
 };
 
 void* open_library() {

@@ -255,18 +255,6 @@ __device__ __forceinline__ void mask(float (&scores)[n][4], const Params& p, int
     }
 }
 
-// Load four 8 x 8 matrices of halves from shared memory, as stored or transposed.
-__device__ __forceinline__ void load_matrices(uint32_t (&v)[4], uint32_t address) {
-  asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0,%1,%2,%3}, [%4];"
-               : "=r"(v[0]), "=r"(v[1]), "=r"(v[2]), "=r"(v[3])
-               : "r"(address));
-}
-__device__ __forceinline__ void load_transposed(uint32_t (&v)[4], uint32_t address) {
-  asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0,%1,%2,%3}, [%4];"
-               : "=r"(v[0]), "=r"(v[1]), "=r"(v[2]), "=r"(v[3])
-               : "r"(address));
-}
-
 __device__ __forceinline__ void store8(uint32_t to, const uint4& v) {
   asm volatile("st.shared.v4.u32 [%0], {%1,%2,%3,%4};" ::"r"(to), "r"(v.x), "r"(v.y), "r"(v.z), "r"(v.w) : "memory");
 }

@@ -15,6 +15,7 @@
 #include <type_traits>
 
 #include "backend/cuda/attention/attention.cuh"
+#include "backend/cuda/attention/cache_map.h"
 #include "backend/cuda/cluster/cluster.cuh"
 #include "backend/cuda/matmul/wgmma.cuh"
 #include "backend/cuda/memory.h"
@@ -203,7 +204,7 @@ __device__ void fetch(const Maps<S>& maps, const Params& p, Tasks<S> tasks, uint
         const int64_t row = ((page + part % kParts) * p.kv.n_kv_heads + task.head) * p.kv.block_size + in_page;
         const uint32_t to = tile_at<S>(base, part, ring.stage) + S::kTileBytes - bytes;
         if (lane < S::kKeys / kPageRows) {
-          fetch_box(to + lane * (bytes / S::kKeys * kPageRows), maps.of[array], static_cast<int>(row / 8), fetched);
+          fetch_box(to + lane * (bytes / S::kKeys * kPageRows), maps.of[array], 0, static_cast<int>(row / 8), fetched);
           if constexpr (S::kScaled)
             cluster::fetch(scales_at<S>(base, part, ring.stage) + lane * (kPageRows * S::kScaleBytes),
                            cached_scales(rows_of<typename S::Key, typename S::Value>(p.kv, part), row, S::kDim),
@@ -528,32 +529,12 @@ __global__ void __launch_bounds__(S::kThreads, 1)
 #endif
 }
 
-// An array of the cache for TMA: groups of 8 rows of one KV head, in panels as in Shape. A copy fetches two groups.
+// An array of the cache. A copy fetches kPageRows rows of one KV head, in panels as in Shape.
 template <class S, class E>
 CUtensorMap map_of(const DeviceKv& kv, void* data) {
-  static const auto encode = [] {
-    void* function = nullptr;
-    cudaDriverEntryPointQueryResult found{};
-    check(cudaGetDriverEntryPointByVersion("cuTensorMapEncodeTiled", &function, 12000, cudaEnableDefault, &found),
-          "cudaGetDriverEntryPoint");
-    CHECK(function != nullptr);
-    return reinterpret_cast<decltype(&cuTensorMapEncodeTiled)>(function);
-  }();
-  constexpr cuuint64_t kElementBits = kBits<E>;
-  constexpr cuuint32_t kUnits =
-      kElementBits == 4 ? S::kColumns / 2 : S::kColumns;  // of a panel's row: elements, or bytes
-  constexpr auto type = kElementBits <= 8 ? CU_TENSOR_MAP_DATA_TYPE_UINT8 : CU_TENSOR_MAP_DATA_TYPE_UINT16;
-  constexpr auto swizzle = kElementBits <= 8    ? CU_TENSOR_MAP_SWIZZLE_NONE
-                           : S::kColumns == 64 ? CU_TENSOR_MAP_SWIZZLE_128B
-                                                : CU_TENSOR_MAP_SWIZZLE_64B;
-  CUtensorMap map;
-  const cuuint64_t sizes[] = {kUnits, 8, S::kPanels, static_cast<cuuint64_t>(kv.n_rows() / 8)};
-  const cuuint64_t strides[] = {S::kDim * kElementBits / 8, S::kColumns * kElementBits / 8, S::kDim * kElementBits};
-  const cuuint32_t box[] = {kUnits, 8, S::kPanels, kPageRows / 8}, steps[] = {1, 1, 1, 1};
-  const CUresult status = encode(&map, type, 4, data, sizes, strides, box, steps, CU_TENSOR_MAP_INTERLEAVE_NONE,
-                                 swizzle, CU_TENSOR_MAP_L2_PROMOTION_L2_256B, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
-  CHECK_EQ(static_cast<int>(status), 0);
-  return map;
+  constexpr int kRowBytes = S::kDim * kBits<E> / 8;
+  static_assert(kPageRows == kMapRows);
+  return cache_map(data, kv.n_rows(), kRowBytes, kRowBytes / S::kPanels, S::kPanels, kBits<E> > 8);
 }
 
 template <class S>

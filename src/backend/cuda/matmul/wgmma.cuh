@@ -42,12 +42,12 @@ __device__ __forceinline__ void warpgroup_barrier(int warpgroup) {
 }
 
 // ---- copies ----
-// Copies a box of a tensor of four dimensions, at (0, 0, 0, w).
-__device__ __forceinline__ void fetch_box(uint32_t to, const CUtensorMap& map, int w, uint32_t barrier) {
+// Copies a box of a tensor of four dimensions, at (0, 0, z, w).
+__device__ __forceinline__ void fetch_box(uint32_t to, const CUtensorMap& map, int z, int w, uint32_t barrier) {
   asm volatile(
-      "cp.async.bulk.tensor.4d.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1, {%2, %2, %2, %3}], "
-      "[%4];" ::"r"(to),
-      "l"(&map), "r"(0), "r"(w), "r"(barrier)
+      "cp.async.bulk.tensor.4d.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1, {%2, %2, %3, %4}], "
+      "[%5];" ::"r"(to),
+      "l"(&map), "r"(0), "r"(z), "r"(w), "r"(barrier)
       : "memory");
 }
 
