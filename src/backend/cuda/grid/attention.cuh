@@ -1,34 +1,28 @@
 // Attention of a layer. A task is a KV head and a part (split) of the earlier keys. The warps of a block process 16
 // keys at a time. The last split also handles the token's own key and value, and writes them to the cache. When all
 // splits of a head are complete, each of their blocks merges a share of the columns.
+//
+// Keys and values come by TMA, because other copies would delay the loads of the queries behind them.
 #pragma once
 #include "backend/cuda/grid/products.cuh"
 
 namespace ingot::cuda::grid {
 
-// Elements of the KV cache. Eight: a type that holds 8 of them.
+// Elements of the KV cache.
 struct CacheHalf {
-  using Eight = uint4;
   uint16_t bits;
 };
 struct CacheBfloat {
-  using Eight = uint4;
   uint16_t bits;
 };
 struct CacheFloat8 {  // E4M3
-  using Eight = uint2;
   uint8_t bits;
 };
 
-// Converts 8 elements to halves.
-__device__ __forceinline__ uint4 halves_of(const CacheHalf*, const uint4& v) { return v; }
-__device__ __forceinline__ uint4 halves_of(const CacheBfloat*, const uint4& v) {
-  const auto two = [](uint32_t w) { return pair_of(__uint_as_float(w << 16), __uint_as_float(w & 0xFFFF0000u)); };
-  return {two(v.x), two(v.y), two(v.z), two(v.w)};
-}
-__device__ __forceinline__ uint4 halves_of(const CacheFloat8*, const uint2& v) {
-  const uint2 first = halves_of_float8(v.x), second = halves_of_float8(v.y);
-  return {first.x, first.y, second.x, second.y};
+// Converts a word with two elements to halves.
+__device__ __forceinline__ uint32_t halves_of(const CacheHalf*, uint32_t v) { return v; }
+__device__ __forceinline__ uint32_t halves_of(const CacheBfloat*, uint32_t v) {
+  return pair_of(__uint_as_float(v << 16), __uint_as_float(v & 0xFFFF0000u));
 }
 // Writes an element. Returns the written value.
 __device__ __forceinline__ half store(CacheHalf* to, float v) {
@@ -52,52 +46,32 @@ __device__ __forceinline__ float fast_exp2(float x) {
   asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
   return y;
 }
-// The place of a column of a query or of the own key. In each 8 columns, pairs 1 and 2 are swapped.
-__device__ __forceinline__ int query_place(int column) {
-  const int pair = column / 2 % 4;
-  return pair == 1 ? column + 2 : pair == 2 ? column - 2 : column;
+__device__ __forceinline__ void store_zeros(uint32_t address /* of 16 bytes of shared memory */) {
+  asm volatile("st.shared.v4.u32 [%0], {%1,%1,%1,%1};" ::"r"(address), "r"(0) : "memory");
 }
-// Copies 8 elements to shared memory, as matvec_step.cuh does; zeros unless `in`.
-__device__ __forceinline__ void copy8(uint32_t to, const uint4* from, bool in) { matvec_step::copy16(to, from, in); }
-__device__ __forceinline__ void copy8(uint32_t to, const uint2* from, bool in) {
-  asm volatile("cp.async.ca.shared.global [%0], [%1], 8, %2;" ::"r"(to), "l"(from), "r"(in ? 8 : 0) : "memory");
-}
-// Loads from shared memory at each call, so that no registers keep the values.
-__device__ __forceinline__ uint4 load_again(uint32_t address) {
-  uint4 v;
-  asm volatile("ld.volatile.shared.v4.u32 {%0,%1,%2,%3}, [%4];"
-               : "=r"(v.x), "=r"(v.y), "=r"(v.z), "=r"(v.w)
-               : "r"(address));
-  return v;
-}
-__device__ __forceinline__ void load_again(uint4& v, uint32_t address) { v = load_again(address); }
-__device__ __forceinline__ void load_again(uint2& v, uint32_t address) {
-  asm volatile("ld.volatile.shared.v2.u32 {%0,%1}, [%2];" : "=r"(v.x), "=r"(v.y) : "r"(address));
-}
-
 // Shared memory of a task, in place of the activations.
 struct TaskMemory {
-  half* rows;     // [kMaxGroup + 2, dim]: queries, the own key, the own value
-  float* sums;    // [kWarps + 1, entry_floats]: of each warp, then of the own key: [group, dim]
+  float* sums;    // [kWarps, entry_floats], then of the own key: [group, dim], in the order of column_of()
+  half* rows;     // [group + 2, dim]: queries, the own key, the own value
   float2* stats;  // [kWarps + 1, group]: maximum, total
 
-  __device__ TaskMemory(char* at, int dim, int entry)
-      : rows(reinterpret_cast<half*>(at)),
-        sums(reinterpret_cast<float*>(rows + (kMaxGroup + 2) * dim)),
-        stats(reinterpret_cast<float2*>(sums + (kWarps + 1) * entry)) {}
+  __device__ TaskMemory(char* at, int dim, int group, int entry)
+      : sums(reinterpret_cast<float*>(at)),
+        rows(reinterpret_cast<half*>(sums + kWarps * entry + group * dim)),
+        stats(reinterpret_cast<float2*>(rows + (group + 2) * dim)) {}
 };
 
-// A block's task, as seen by a warp; the same in all layers.
+// A block's task, the same in all layers. The task is in shared memory, because all warps would have to keep it in
+// registers.
 template <class C>
 struct Task {
   int row, kv_head, split, n_splits, position;
-  int first_key, n_active, n_steps;   // steps of this task
-  int first, first_block, own_block;  // the warp's first step, and its block of the KV cache; steps count from key 0
-  int end;
+  int first_key, n_active, first, end;  // steps [first, end) of this task; steps count from key 0
+  int own_block;
   const int32_t* table;
   bool runs;
 
-  __device__ Task(const Params& p, int warp) {
+  __device__ void set(const Params& p) {
     constexpr Shape s = C::kShape;
     const int window = s.window, n_rows = s.has_rows() ? p.n_rows : 1, block = static_cast<int>(blockIdx.x);
     n_splits = s.n_splits(n_rows), split = block % n_splits;
@@ -110,10 +84,8 @@ struct Task {
     const int first_step = first_key / kStepKeys, all = (position + kStepKeys - 1) / kStepKeys - first_step;
     n_active = max(1, min(n_splits, (all + kWarps - 1) / kWarps));
     const int each = (all + n_active - 1) / n_active, begin = min(split * each, all);
-    n_steps = min(each, all - begin);
-    first = first_step + begin + warp, end = first_step + begin + n_steps;
+    first = first_step + begin, end = first_step + min(begin + each, all);
     runs = runs && split < n_active;
-    first_block = runs && first < end ? table[first * kStepKeys / s.kv_block] : 0;
     own_block = table[position / s.kv_block];
   }
   // Copies the angles of the row to shared memory.
@@ -123,30 +95,59 @@ struct Task {
   }
   __device__ __forceinline__ bool has_own() const { return split == n_active - 1; }
   // Entries of the block's warps, without the own key.
-  __device__ __forceinline__ int n_entries() const { return min(n_steps, kWarps); }
+  __device__ __forceinline__ int n_entries() const { return min(end - first, kWarps); }
+  // The block of the KV cache of a step; 0 unless the step is one of this task.
+  __device__ __forceinline__ int block_of(int step) const {
+    return runs && step < end ? table[step * kStepKeys / C::kShape.kv_block] : 0;
+  }
+};
+
+// What a warp keeps for all layers.
+struct WarpTask {
+  int first_block;      // of the KV cache, of the warp's first step
+  uint32_t parity = 0;  // of the barriers of the warp's copies
 };
 
 template <class C, class K>
 struct Attention {
   static constexpr Shape kShape = C::kShape;
   static constexpr int kDim = kShape.head_dim, kGroup = kShape.group(), kSplits = kShape.n_splits();
-  static constexpr int kPairs = kDim / 64, kChunks = kDim / 64;  // chunks of 64 columns
-  static constexpr int64_t kToValues = int64_t{kShape.n_kv_heads} * kShape.kv_block * kDim;  // from a key to its value
+  static constexpr int kPairs = kDim / 64;
   static constexpr int kEntry = entry_floats(kShape);
-  static_assert(kChunks <= 2);
 
   const Block<C>& b;
   const Layer& layer;
   const Task<C>& t;
+  WarpTask& of_warp;
+  const int warp, lane;
   const TaskMemory memory;
 
-  __device__ Attention(const Block<C>& block, const Layer& layer_of, const Task<C>& task)
-      : b(block), layer(layer_of), t(task), memory(block.shared + Block<C>::kAt.input, kDim, kEntry) {}
+  __device__ Attention(const Block<C>& block, const Layer& layer_of, const Task<C>& task, WarpTask& warp_task)
+      : b(block),
+        layer(layer_of),
+        t(task),
+        of_warp(warp_task),
+        warp(recomputed(block.warp)),
+        lane(recomputed(block.lane)),
+        memory(block.shared + Block<C>::kAt.input, kDim, kGroup, kEntry) {}
 
-  // The address of a token's key (which = 0) or value.
-  __device__ __forceinline__ K* row(int64_t block, int key, int which) const {
+  // The first 8 rows of a block of the cache, of keys (which = 0) or values: their number, in groups of 8 rows.
+  __device__ __forceinline__ int rows_of(int block, int which) const {
     const int64_t page = ((layer.kv_layer * b.p.kv_blocks + block) * 2 + which) * kShape.n_kv_heads + t.kv_head;
-    return static_cast<K*>(b.p.kv) + (page * kShape.kv_block + key % kShape.kv_block) * kDim;
+    return static_cast<int>(page * (kShape.kv_block / 8));
+  }
+
+  // The place of a column of a query or of the own key: in each 32 columns, the order in which lanes have them as
+  // operands of two products.
+  static __device__ __forceinline__ int query_place(int column) {
+    const int lane = sizeof(K) == 1 ? column % 16 / 4 : column % 8 / 2;
+    const int pair = sizeof(K) == 1 ? column % 4 / 2 * 2 + column % 32 / 16 : column % 16 / 8 * 2 + column % 32 / 16;
+    return column / 32 * 32 + lane * 8 + pair * 2 + column % 2;
+  }
+  // The column of a place in the sums. A lane writes four places at once, and its neighbours write the next ones.
+  static __device__ __forceinline__ int column_of(int place) {
+    const int g = place / 4 % 8, of_lane = place / 32 * 4 + place % 4, high = of_lane % 2;
+    return of_lane / 2 * 16 + (sizeof(K) == 1 ? 2 * g + high : g + 8 * high);
   }
 
   // Norm and rope of one head by a warp: query head `which` of the group, or the key, or the value.
@@ -168,7 +169,7 @@ struct Attention {
     int at[kPairs][2];
 #pragma unroll
     for (int j = 0; j < kPairs; ++j) {
-      const int i = b.lane + 32 * j;
+      const int i = lane + 32 * j;
       const bool split_pair = s.half_split && i < half_rot;
       at[j][0] = split_pair ? i : 2 * i, at[j][1] = split_pair ? i + half_rot : 2 * i + 1;
 #pragma unroll
@@ -180,10 +181,10 @@ struct Attention {
       }
     }
     const float inverse = norm == nullptr ? 1.0f : rsqrtf(warp_sum(squares) / kDim + p.head_eps);
-    half* to = memory.rows + (is_value ? kMaxGroup + 1 : is_key ? kMaxGroup : which) * kDim;
+    half* to = memory.rows + which * kDim;
 #pragma unroll
     for (int j = 0; j < kPairs; ++j) {
-      const int i = b.lane + 32 * j;
+      const int i = lane + 32 * j;
       float first = v[j][0], second = v[j][1];
       if (norm != nullptr) first *= inverse * norm[at[j][0]], second *= inverse * norm[at[j][1]];
       if (!is_value && i < half_rot) {
@@ -193,7 +194,8 @@ struct Attention {
       }
       half low = from_float<half>(first), high = from_float<half>(second);
       if ((is_key || is_value) && t.has_own()) {
-        K* cache = row(t.own_block, t.position, is_value);
+        K* cache = static_cast<K*>(b.p.kv) +
+                   (int64_t{8} * rows_of(t.own_block, is_value) + t.position % kShape.kv_block) * kDim;
         low = store(cache + at[j][0], first), high = store(cache + at[j][1], second);
       }
       to[is_value ? at[j][0] : query_place(at[j][0])] = low, to[is_value ? at[j][1] : query_place(at[j][1])] = high;
@@ -203,66 +205,81 @@ struct Attention {
   // The running sums of the queries of a group, up to 8. Lane g, t (lane 4g + t) has the weights of query g for keys 2t
   // and 2t + 1 of 8, and sums of queries 2t and 2t + 1.
   struct Running {
-    float out[kChunks][4][4];  // [chunk][j]: of both queries, columns 8g + j and 8g + j + 4 of the chunk
-    float most, total;         // of query g; total: of the lane's keys
+    float out[kDim / 16][4];  // of two columns of each 16 (column_of()), each of both queries
+    float most, total;        // of query g; total: of the lane's keys
   };
 
-  // A warp copies and uses one piece at a time. Each lane copies only what it uses itself. A step has kChunks pieces of
-  // keys and then kChunks pieces of values. Of a piece of keys, the lane has columns 8t to 8t + 7 of each 32, of key g
-  // of 8 keys, or with heads of 64 of keys g and g + 8. Of a piece of values, the lane has columns 8g to 8g + 7 of a
-  // chunk of 64, of values 2t, 2t + 1, 2t + 8 and 2t + 9.
-  struct Piece {
-    uint4 v[4];
+  // A panel is up to 128 bytes of the rows of 16 keys or values. A step has kPanels panels of keys, then of values. A
+  // warp copies kAtOnce panels at a time to one of two slots. TMA swizzles the 16-byte pieces of a row.
+  static constexpr int kPanelBytes = panel_bytes(kDim * sizeof(K)), kPanels = kDim * sizeof(K) / kPanelBytes;
+  static constexpr int kColumns = kPanelBytes / sizeof(K);                                // of a panel
+  static constexpr int kAtOnce = kShape.panels_at_once, kCopies = 2 * kPanels / kAtOnce;  // of a step
+  static constexpr int kCopyBytes = kAtOnce * kStepKeys * kPanelBytes;
+  static constexpr int kWords = 2 * sizeof(K);  // of a lane, for 32 columns of keys or 16 columns of values
+  static_assert(kPanels % kAtOnce == 0 && kPanelRoom >= kStepKeys * kPanelBytes);
+
+  __device__ __forceinline__ uint32_t slot_of(int copy) const {
+    return shared_address(memory.sums + warp * kEntry) + copy % 2 * (kAtOnce * kPanelRoom);
+  }
+  __device__ __forceinline__ uint32_t barrier_of(int copy) const { return b.kv_barriers + 8 * (2 * warp + copy % 2); }
+  // keys: the first rows of keys of the step, as in rows_of().
+  __device__ __forceinline__ void begin_copy(int copy, int keys) const {
+    if (lane != 0) return;
+    constexpr int kToValues = kShape.n_kv_heads * kShape.kv_block / 8;
+    expect_bytes(barrier_of(copy), kCopyBytes);
+    fetch_box(slot_of(copy), b.p.kv_map, copy % (kCopies / 2) * kAtOnce, copy < kCopies / 2 ? keys : keys + kToValues,
+              barrier_of(copy));
+  }
+  __device__ __forceinline__ void await_copy(int copy) const {
+    await(barrier_of(copy), of_warp.parity ^ (copy / 2 & 1));
+  }
+  // The address of 16 bytes of a row of a copy's first panel. XOR with 16 i gives piece (i ^ piece).
+  static constexpr int kNextPanel = 8 * kPanelBytes, kNext8Rows = kAtOnce * kNextPanel;
+  __device__ __forceinline__ uint32_t piece_of(int copy, int row, int piece) const {
+    const int swizzle = kPanelBytes == 128 ? row % 8 : row / 2 % 4;
+    return slot_of(copy) + row / 8 * kNext8Rows + row % 8 * kPanelBytes + (piece ^ swizzle) * 16;
+  }
+
+  // Both operands of product i of a lane's words of keys.
+  static __device__ __forceinline__ uint2 operands(const uint32_t (&words)[kWords], int i) {
+    if constexpr (sizeof(K) == 1) {
+      return halves_of_float8(words[i]);
+    } else {
+      const auto halves = [](uint32_t word) { return halves_of(static_cast<const K*>(nullptr), word); };
+      return {halves(words[2 * i]), halves(words[2 * i + 1])};
+    }
+  }
+
+  // Adds products of a panel's columns to the scores of keys 2t and 2t + 1 of each 8. The queries are in shared memory
+  // in the order of the tensor core's registers (query_place()), so one load yields the queries of two products, in the
+  // upper and in the lower rows.
+  struct Scores {
+    float upper[2][4], lower[2][4];  // of each 8 keys; used are the first two of `upper` and the last two of `lower`
   };
-  static constexpr int kPieces = pieces_of_step(kDim), kHeld = kShape.held_pieces;
-  static_assert(kPieces == 2 * kChunks && kPieces % kHeld == 0);
-  using Eight = typename K::Eight;
-
-  __device__ __forceinline__ uint32_t place_of(int piece) const {
-    return shared_address(memory.sums + b.warp * kEntry) + piece % kHeld * kPieceBytes + b.lane * sizeof(Eight);
-  }
-  // Values from n_valid on are set to zero, because they may be NaN, and 0 * NaN is NaN.
-  __device__ __forceinline__ void copy_piece(int piece, const K* page, int n_valid) const {
-    const uint32_t to = place_of(piece);
-    const int g = b.lane / 4, t4 = b.lane % 4;
+  __device__ __forceinline__ void add_scores(Scores& scores, int copy, int panel) const {
+    const int first_column = (copy * kAtOnce + panel) * kColumns;
+    const uint32_t queries =
+        shared_address(memory.rows + min(lane / 4, kGroup - 1) * kDim + first_column + lane % 4 * 8);
+    const uint32_t from = piece_of(copy, lane % 8, lane / 8 % kWords) + panel * kNextPanel;
 #pragma unroll
-    for (int i = 0; i < 4; ++i) {
-      const bool is_key = piece < kChunks;
-      const int key = !is_key ? 2 * t4 + (i & 1) + (i & 2) * 4 : kChunks == 2 ? 8 * piece + g : i / 2 * 8 + g;
-      const int column = !is_key ? (piece - kChunks) * 64 + 8 * g : 8 * t4 + 32 * (kChunks == 2 ? i : i % 2);
-      const K* from = page + (is_key ? 0 : kToValues) + key * kDim + column;
-      copy8(to + i * 32 * sizeof(Eight), reinterpret_cast<const Eight*>(from), is_key || key < n_valid);
-    }
-    matvec_step::end_copies();
-  }
-  __device__ __forceinline__ Piece await(int piece) const {
-    matvec_step::await_copies<kHeld - 1>();
-    Piece p;
+    for (int i = 0; i < kColumns / 32; ++i) {
+      const uint4 q = load_again(queries + 64 * i);
 #pragma unroll
-    for (int i = 0; i < 4; ++i) {
-      Eight raw;
-      load_again(raw, place_of(piece) + i * 32 * sizeof(Eight));
-      p.v[i] = halves_of(static_cast<const K*>(nullptr), raw);
+      for (int part = 0; part < 2; ++part) {
+        uint32_t words[kWords];
+        load_matrices(words, (from ^ kWords * i * 16) + part * kNext8Rows);
+        const uint2 first = operands(words, 0), second = operands(words, 1);
+        mma(scores.upper[part], q.x, q.y, q.z, q.w, first.x, first.y);
+        mma(scores.lower[part], q.x, q.y, q.z, q.w, second.x, second.y);
+      }
     }
-    return p;
   }
-
-  // The scores of keys 8 * part + 2t and 8 * part + 2t + 1. The queries are in shared memory in the order of the tensor
-  // core's registers (query_place()), so one load yields the queries of two products, in the upper and in the lower
-  // rows.
-  __device__ __forceinline__ float2 score(const uint4* keys, int step, int part) const {
-    const uint32_t queries = shared_address(memory.rows + min(b.lane / 4, kGroup - 1) * kDim + b.lane % 4 * 8);
-    float upper[4] = {}, lower[4] = {};
-#pragma unroll
-    for (int i = 0; i < kDim / 32; ++i) {
-      const uint4 q = load_again(queries + 64 * i), &k = keys[i];
-      mma(upper, q.x, q.y, q.z, q.w, k.x, k.y);
-      mma(lower, q.x, q.y, q.z, q.w, k.z, k.w);
-    }
+  __device__ __forceinline__ float2 score(const Scores& scores, int step, int part) const {
     const auto counted = [&](int j) {
-      const int key = step * kStepKeys + 8 * part + b.lane % 4 * 2 + j;
-      return key >= t.first_key && key < t.position ? (upper[j] + lower[2 + j]) * b.p.score_scale
-                                                    : minus_infinity();  // masked
+      const int key = step * kStepKeys + 8 * part + lane % 4 * 2 + j;
+      return key >= t.first_key && key < t.position
+                 ? (scores.upper[part][j] + scores.lower[part][2 + j]) * b.p.score_scale
+                 : minus_infinity();  // masked
     };
     return {counted(0), counted(1)};
   }
@@ -281,123 +298,138 @@ struct Attention {
       rows.total += first + second;
       weights[u] = pair_of(first, second);
     }
-    const float of_query[2] = {__shfl_sync(0xFFFFFFFFu, shrink, b.lane % 4 * 8),
-                               __shfl_sync(0xFFFFFFFFu, shrink, b.lane % 4 * 8 + 4)};
+    const float of_query[2] = {__shfl_sync(0xFFFFFFFFu, shrink, lane % 4 * 8),
+                               __shfl_sync(0xFFFFFFFFu, shrink, lane % 4 * 8 + 4)};
 #pragma unroll
-    for (int c = 0; c < kChunks; ++c)
+    for (int j = 0; j < kDim / 16; ++j)
 #pragma unroll
-      for (int j = 0; j < 4; ++j)
-#pragma unroll
-        for (int e = 0; e < 4; ++e) rows.out[c][j][e] *= of_query[e % 2];
+      for (int e = 0; e < 4; ++e) rows.out[j][e] *= of_query[e % 2];
     return {weights[0], weights[1]};
   }
 
-  __device__ __forceinline__ void add_values(float (&out)[4][4], const uint2& weights, const Piece& values) const {
-    const uint4(&v)[4] = values.v;
+  __device__ __forceinline__ void add_values(Running& rows, const uint2& weights, int copy, int panel) const {
+    const int first = ((copy - kCopies / 2) * kAtOnce + panel) * (kColumns / 16);
+    const bool is_byte = sizeof(K) == 1;
+    const uint32_t from =
+        piece_of(copy, lane % 8 + (is_byte ? lane / 8 % 2 : lane / 16) * 8, is_byte ? 0 : lane / 8 % 2) +
+        panel * kNextPanel;
 #pragma unroll
-    for (int j = 0; j < 4; ++j) {
-      const uint32_t pick = j % 2 ? 0x7632 : 0x5410;
-      const auto pair = [&](int key, int word) {
-        return __byte_perm(word_of(v[key], word), word_of(v[key + 1], word), pick);
-      };
-      mma(out[j], pair(0, j / 2), pair(0, 2 + j / 2), pair(2, j / 2), pair(2, 2 + j / 2), weights.x, weights.y);
+    for (int j = 0; j < kColumns / 16; ++j) {
+      uint32_t words[kWords];
+      if constexpr (sizeof(K) == 1) {  // two values of two columns each
+        load_transposed(words, from ^ j * 16);
+        const uint2 low = halves_of_float8(__byte_perm(words[0], 0, 0x3120)),
+                    high = halves_of_float8(__byte_perm(words[1], 0, 0x3120));
+        mma(rows.out[first + j], low.x, low.y, high.x, high.y, weights.x, weights.y);
+      } else {
+        load_transposed(words, from ^ 2 * j * 16);
+        const auto halves = [&](int i) { return halves_of(static_cast<const K*>(nullptr), words[i]); };
+        mma(rows.out[first + j], halves(0), halves(1), halves(2), halves(3), weights.x, weights.y);
+      }
     }
   }
+  // Sets values from n_valid on to zero, because they may be NaN, and 0 * NaN is NaN.
+  __device__ __forceinline__ void clear_values(int copy, int n_valid) const {
+    for (int i = lane; i < (kStepKeys - n_valid) * (kPanelBytes / 16); i += 32)
+#pragma unroll
+      for (int panel = 0; panel < kAtOnce; ++panel)
+        store_zeros(piece_of(copy, n_valid + i / (kPanelBytes / 16), i % (kPanelBytes / 16)) + panel * kNextPanel);
+    __syncwarp();
+  }
 
-  // Processes the steps of the warp, from `first` to `end`, with kHeld pieces in flight at any time. ready() calls its
-  // argument when the block's activations are no longer used, because the pieces overwrite them.
+  // Processes the steps of the warp, from `first` to `end`, with two copies in flight. ready() calls its argument when
+  // the block's activations are no longer used, because the copies overwrite them.
   template <class Ready>
   __device__ __forceinline__ void walk(Ready&& ready) const {
-    const auto page_of = [&](int step, int block) { return row(block, step * kStepKeys, 0); };
-    const auto n_valid = [&](int step) { return t.position - step * kStepKeys; };
-    const auto block_of = [&](int step) { return step < t.end ? t.table[step * kStepKeys / kShape.kv_block] : 0; };
-    const bool any = t.first < t.end;
-    const K* page = page_of(t.first, t.first_block);
-    int next_block = block_of(t.first + kWarps);
+    const auto keys_of = [&](int step, int block) {
+      return rows_of(block, 0) + step * kStepKeys % kShape.kv_block / 8;
+    };
+    const int first = t.first + warp, end = t.end;
+    const bool any = first < end;
+    int keys = keys_of(first, of_warp.first_block);
+    int next_block = t.block_of(first + kWarps);
     ready([&] {
       if (!any) return;
-#pragma unroll
-      for (int i = 0; i < kHeld; ++i) copy_piece(i, page, n_valid(t.first));
+      fence_shared();
+      begin_copy(0, keys), begin_copy(1, keys);
     });
     if (!any) return;
     Running rows{.out = {}, .most = minus_infinity(), .total = 0};
 #pragma unroll 1
-    for (int step = t.first;;) {
-      const int next = step + kWarps;
-      const bool more = next < t.end;
-      const K* const next_page = page_of(next, next_block);
-      next_block = block_of(next + kWarps);  // a step ahead, because the load takes as long as a step
-      const auto copy_after = [&](int piece) {  // to the place of this piece, which has been used
-        const int other = piece + kHeld;
-        if (other < kPieces) {
-          copy_piece(other, page, n_valid(step));
+    for (int step = first;;) {
+      const int next = step + kWarps, n_valid = t.position - step * kStepKeys;
+      const bool more = next < end;
+      const int next_keys = keys_of(next, next_block);
+      next_block = t.block_of(next + kWarps);  // a step ahead, because the load takes as long as a step
+      const auto copy_after = [&](int copy) {  // to the slot of this copy, which has been used
+        __syncwarp();
+        if (copy + 2 < kCopies) {
+          begin_copy(copy + 2, keys);
         } else if (more) {
-          copy_piece(other - kPieces, next_page, n_valid(next));
-        } else {
-          matvec_step::end_copies();
+          begin_copy(copy + 2 - kCopies, next_keys);
         }
       };
-      float2 scores[2];
+      Scores scores{};
 #pragma unroll
-      for (int i = 0; i < kChunks; ++i) {
-        const Piece keys = await(i);
-        if constexpr (kChunks == 2) {
-          scores[i] = score(keys.v, step, i);
-        } else {
-          scores[0] = score(keys.v, step, 0), scores[1] = score(keys.v + 2, step, 1);
-        }
-        __syncwarp();
-        copy_after(i);
-      }
-      const uint2 weights = softmax_update(rows, scores);
+      for (int copy = 0; copy < kCopies / 2; ++copy) {
+        await_copy(copy);
 #pragma unroll
-      for (int i = 0; i < kChunks; ++i) {
-        add_values(rows.out[i], weights, await(kChunks + i));
-        __syncwarp();
-        copy_after(kChunks + i);
+        for (int panel = 0; panel < kAtOnce; ++panel) add_scores(scores, copy, panel);
+        copy_after(copy);
       }
+      const uint2 weights = softmax_update(rows, {score(scores, step, 0), score(scores, step, 1)});
+#pragma unroll
+      for (int copy = kCopies / 2; copy < kCopies; ++copy) {
+        await_copy(copy);
+        if (n_valid < kStepKeys) clear_values(copy, n_valid);
+#pragma unroll
+        for (int panel = 0; panel < kAtOnce; ++panel) add_values(rows, weights, copy, panel);
+        copy_after(copy);
+      }
+      of_warp.parity ^= kCopies / 2 & 1;
       if (!more) break;
-      step = next, page = next_page;
+      step = next, keys = next_keys;
     }
     put(rows);
   }
 
   __device__ __forceinline__ void put(Running& rows) const {
-    const int g = b.lane / 4;
+    const int g = lane / 4;
     rows.total += __shfl_xor_sync(0xFFFFFFFFu, rows.total, 1);
     rows.total += __shfl_xor_sync(0xFFFFFFFFu, rows.total, 2);
-    if (b.lane % 4 == 0 && g < kGroup) memory.stats[b.warp * kGroup + g] = {rows.most, rows.total};
+    if (lane % 4 == 0 && g < kGroup) memory.stats[warp * kGroup + g] = {rows.most, rows.total};
 #pragma unroll
     for (int r = 0; r < 2; ++r) {
-      const int query = b.lane % 4 * 2 + r;
+      const int query = lane % 4 * 2 + r;
       if (query >= kGroup) continue;
-      float* to = memory.sums + b.warp * kEntry + query * kDim + 8 * g;
+      float* to = memory.sums + warp * kEntry + query * kDim + 4 * g;
 #pragma unroll
-      for (int c = 0; c < kChunks; ++c)
-#pragma unroll
-        for (int h = 0; h < 2; ++h) {
-          const float(&out)[4][4] = rows.out[c];
-          *reinterpret_cast<float4*>(to + 64 * c + 4 * h) =
-              make_float4(out[0][2 * h + r], out[1][2 * h + r], out[2][2 * h + r], out[3][2 * h + r]);
-        }
+      for (int j = 0; j < kDim / 16; j += 2) {
+        const float(&first)[4] = rows.out[j], (&second)[4] = rows.out[j + 1];
+        *reinterpret_cast<float4*>(to + 16 * j) = make_float4(first[r], first[2 + r], second[r], second[2 + r]);
+      }
     }
   }
 
   // Adds the token's own key as an entry with the single weight 1.
   __device__ __forceinline__ void add_own(int r) const {
     const auto pair = [&](int row, int j) {
-      return __half22float2(reinterpret_cast<const half2*>(memory.rows + row * kDim)[b.lane + 32 * j]);
+      return __half22float2(reinterpret_cast<const half2*>(memory.rows + row * kDim)[lane + 32 * j]);
     };
     float score = 0;
 #pragma unroll
     for (int j = 0; j < kPairs; ++j) {
-      const float2 q = pair(r, j), k = pair(kMaxGroup, j);
+      const float2 q = pair(r, j), k = pair(kGroup, j);
       score += q.x * k.x + q.y * k.y;
-      reinterpret_cast<float2*>(memory.sums + t.n_entries() * kEntry + r * kDim)[b.lane + 32 * j] =
-          pair(kMaxGroup + 1, j);
+    }
+    const half* const value = memory.rows + (kGroup + 1) * kDim;
+#pragma unroll
+    for (int j = 0; j < kDim / 32; ++j) {
+      const int place = lane + 32 * j;
+      memory.sums[t.n_entries() * kEntry + r * kDim + place] = __half2float(value[column_of(place)]);
     }
     score = warp_sum(score) * b.p.score_scale;
-    if (b.lane == 0) memory.stats[t.n_entries() * kGroup + r] = {score, 1.0f};
+    if (lane == 0) memory.stats[t.n_entries() * kGroup + r] = {score, 1.0f};
   }
 
   __device__ __forceinline__ int pair() const { return t.row * kShape.n_kv_heads + t.kv_head; }
@@ -408,15 +440,15 @@ struct Attention {
     const Params& p = b.p;
     walk([&](auto&& begin) {
       b.sync_grid(begin);
-      for (int which = b.warp; which < kGroup + 2; which += kWarps) finish_head(which);
+      for (int which = warp; which < kGroup + 2; which += kWarps) finish_head(which);
       sync_block();
       if (t.has_own())
-        for (int r = kWarps - 1 - b.warp; r < kGroup; r += kWarps) add_own(r);
+        for (int r = kWarps - 1 - warp; r < kGroup; r += kWarps) add_own(r);
     });
     sync_block();
     const int n_entries = t.n_entries() + t.has_own(), first_part = pair() * t.n_splits * kGroup;
     for (int i = static_cast<int>(threadIdx.x); i < kGroup * kDim; i += kThreads) {
-      const int r = i / kDim;
+      const int r = i / kDim, column = column_of(i % kDim);
       float most = minus_infinity(), total = 0, sum = 0;
 #pragma unroll 4
       for (int e = 0; e < n_entries; ++e) most = max_or_nan(most, memory.stats[e * kGroup + r].x);
@@ -428,52 +460,57 @@ struct Attention {
         total += weight * stat.y, sum += weight * memory.sums[e * kEntry + i];
       }
       if (t.n_active == 1) {
-        output(r)[place_in_row<C, kWeightOut>(i % kDim)] = from_float<half>(__fdividef(sum, total));
+        output(r)[place_in_row<C, kWeightOut>(column)] = from_float<half>(__fdividef(sum, total));
       } else {
-        p.parts[(first_part + t.split * kGroup) * kDim + i] = sum;
-        if (i % kDim == 0) p.stats[first_part + t.split * kGroup + r] = {most, total};
+        p.parts[(first_part + t.split * kGroup + r) * kDim + column] = sum;
+        if (column == 0) p.stats[first_part + t.split * kGroup + r] = {most, total};
       }
     }
     if (t.n_active > 1)
       merge_splits(p.parts + first_part * kDim, p.stats + first_part, p.ended + pair(), output(0), t.split, t.n_active);
   }
 
-  // Waits for the other splits of the head, and merges the columns of this block. A warp merges four columns at a time;
-  // lane i has splits i and i + 32. The function is not inlined, because its registers would make the rest of the
-  // kernel spill.
+  // Waits for the other splits of the head, and merges the columns of this block. A warp merges four columns at a time,
+  // or with up to 8 splits, 16 columns. Of `width` lanes, lane i has splits i and i + 32. The function is not inlined,
+  // because its registers would make the rest of the kernel spill.
   static __device__ __noinline__ void merge_splits(const float* parts_of_head, const float2* stats, unsigned* ended,
                                                    half* output, int split, int n_active) {
     constexpr int kVectors = kGroup * kDim / 4, kEach = divide_up(kSplits, 32);
     const int warp = static_cast<int>(threadIdx.x) / 32, lane = static_cast<int>(threadIdx.x) % 32;
+    const int width = n_active <= 8 ? 8 : 32, n_vectors = 32 / width, end = kVectors * (split + 1) / n_active;
     sync_block();
     if (threadIdx.x == 0) await_grid(ended, arrive_grid(ended, n_active, split == 0));
     sync_block();
-    const int end = kVectors * (split + 1) / n_active;
-    for (int vector = kVectors * split / n_active + warp; vector < end; vector += kWarps) {
+    for (int first = kVectors * split / n_active + warp * n_vectors; first < end; first += kWarps * n_vectors) {
+      const int vector = first + lane / width;
       float4 parts[kEach];
       float2 of_split[kEach];
-      float most = minus_infinity(), total = 0, sums[4] = {};
+      float most = minus_infinity(), sums[5] = {};
 #pragma unroll
       for (int i = 0; i < kEach; ++i) {
-        const int from = lane + 32 * i;
-        const bool counts = from < n_active;
+        const int from = lane % width + 32 * i;
+        const bool counts = from < n_active && vector < end;
         parts[i] = counts ? load4(parts_of_head + from * kGroup * kDim, 4 * vector) : float4{};
         of_split[i] = counts ? __ldcg(stats + from * kGroup + 4 * vector / kDim) : make_float2(minus_infinity(), 0.0f);
         most = max_or_nan(most, of_split[i].x);
       }
-      most = warp_max(most);
+#pragma unroll 1
+      for (int i = 1; i < width; i *= 2) most = max_or_nan(most, __shfl_xor_sync(0xFFFFFFFFu, most, i));
 #pragma unroll
       for (int i = 0; i < kEach; ++i) {
         const float weight = fast_exp2(of_split[i].x - most);
-        total += weight * of_split[i].y;
         sums[0] += weight * parts[i].x, sums[1] += weight * parts[i].y;
         sums[2] += weight * parts[i].z, sums[3] += weight * parts[i].w;
+        sums[4] += weight * of_split[i].y;
       }
-      const float inverse = __fdividef(1.0f, warp_sum(total));
-      for (float& sum : sums) sum = warp_sum(sum) * inverse;
-      if (lane == 0)
-        *reinterpret_cast<uint2*>(output + place_in_row<C, kWeightOut>(4 * vector)) = {pair_of(sums[0], sums[1]),
-                                                                                       pair_of(sums[2], sums[3])};
+#pragma unroll 1
+      for (int i = 1; i < width; i *= 2)
+#pragma unroll
+        for (float& sum : sums) sum += __shfl_xor_sync(0xFFFFFFFFu, sum, i);
+      const float inverse = __fdividef(1.0f, sums[4]);
+      if (lane % width == 0 && vector < end)
+        *reinterpret_cast<uint2*>(output + place_in_row<C, kWeightOut>(4 * vector)) = {
+            pair_of(sums[0] * inverse, sums[1] * inverse), pair_of(sums[2] * inverse, sums[3] * inverse)};
     }
   }
 };

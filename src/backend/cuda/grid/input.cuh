@@ -23,6 +23,7 @@ struct Block {
   float* squares;         // [kWarps, max_rows]: sums of squares of the activations
   float* angles;          // [rot_dim]: of the row of the block's task of attention
   Choice* choice;         // the experts of the layer
+  uint32_t kv_barriers;   // shared address of [kWarps, 2]: of the copies of keys and values of each warp
   const int warp, lane;
 
   // The data of a layer is in shared memory, because the first access to constant memory is slow.
@@ -52,6 +53,21 @@ struct Block {
     grid::sync_grid(p.barrier, C::kShape.n_blocks, meanwhile);
   }
 };
+
+// Loads from shared memory at each call, so that no registers keep the values.
+__device__ __forceinline__ uint4 load_again(uint32_t address) {
+  uint4 v;
+  asm volatile("ld.volatile.shared.v4.u32 {%0,%1,%2,%3}, [%4];"
+               : "=r"(v.x), "=r"(v.y), "=r"(v.z), "=r"(v.w)
+               : "r"(address));
+  return v;
+}
+// Returns v. The compiler cannot move computations from the result out of the loop over layers. It would keep their
+// results for all phases, in more registers than there are.
+__device__ __forceinline__ int recomputed(int v) {
+  asm volatile("" : "+r"(v));
+  return v;
+}
 
 // The order of a lane's 8 codes as bytes of two words. The digits of a word are its codes; a mask has codes 0 to 3. A
 // mask of nibbles selects every other code (packed_weight.h).

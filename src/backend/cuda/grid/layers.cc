@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <bit>
 
+#include "backend/cuda/attention/cache_map.h"
 #include "backend/cuda/cuda_device.h"
 #include "backend/cuda/grid/shape.h"
 #include "backend/cuda/specialised.h"
@@ -27,9 +28,12 @@ int max_rows_of(const LayersStep& step) { return step.n_tokens > 1 ? grid::kMaxR
 // Of the ring. With several tokens and two slots, layers in FP8 are faster than single kernels, layers in Q8_0 are not.
 int fewest_slots(const grid::Shape& s) { return s.has_rows() && grid::has_float8(s) ? 2 : 3; }
 
+int kv_row_bytes(const LayersStep& step) { return step.kv.head_dim * static_cast<int>(dtype_bytes(step.kv.dtype)); }
+
 grid::Shape shape_of(const LayersStep& step, const DeviceLimits& device) {
   const LayersShape& s = step.shape;
   const StepLayer& first = step.layers[0];
+  const int row_bytes = kv_row_bytes(step);
   grid::Shape shape{.dim = s.dim,
                     .ffn = s.ffn,
                     .n_heads = s.n_heads,
@@ -50,12 +54,12 @@ grid::Shape shape_of(const LayersStep& step, const DeviceLimits& device) {
                     .normalize = s.normalize,
                     .n_blocks = device.n_multiprocessors,
                     .shared_bytes = static_cast<int>(device.most_shared - kStaticShared),
-                    .held_pieces = grid::pieces_of_step(s.head_dim),
+                    .panels_at_once = row_bytes / grid::panel_bytes(row_bytes),
                     .max_rows = max_rows_of(step)};
   for (int i = 0; i < kLayerWeights; ++i) shape.kinds[i] = kind_of(first.products[i]);
   for (int l = 0; l < step.n_layers; ++l)
     for (int i = kWeightQ; i <= kWeightV; ++i) shape.biases |= step.layers[l].products[i].bias != nullptr;
-  if (grid::places_of(shape).n_slots < fewest_slots(shape)) shape.held_pieces = grid::kFewestHeld;
+  if (grid::places_of(shape).n_slots < fewest_slots(shape)) shape.panels_at_once = 1;
   return shape;
 }
 
@@ -91,7 +95,8 @@ bool shape_fits(const LayersStep& step) {
          step.n_layers <= grid::kMaxLayers && (s.head_dim == 64 || s.head_dim == 128) &&
          is_multiple(s.n_heads, s.n_kv_heads) && s.n_heads <= grid::kMaxGroup * s.n_kv_heads &&
          is_multiple(s.dim, 32) && is_multiple(s.ffn, 32) && dtype_bytes(kv.dtype) <= 2 && !has_scales(kv.dtype) &&
-         kv.n_parts == 2 && kv.head_dim == s.head_dim && is_multiple(kv.block_size, grid::kStepKeys);
+         kv.n_parts == 2 && kv.head_dim == s.head_dim && is_multiple(kv.block_size, grid::kStepKeys) &&
+         kv.n_rows() / 8 <= INT32_MAX;
 }
 
 std::string kinds_source(const grid::Shape& s) {
@@ -144,22 +149,23 @@ std::string grid_source(const LayersStep& step, const DeviceLimits& device) {
       "Params p) {{\n  run<Own, {}>(p);\n}}\n",
       s.dim, s.ffn, s.n_heads, s.n_kv_heads, s.head_dim, s.rot_dim, s.half_split, s.q_norm, s.k_norm, s.biases, s.act,
       s.n_layers, s.window, s.kv_block, s.n_experts, s.n_used, s.sigmoid, s.normalize, s.n_blocks, s.shared_bytes,
-      s.held_pieces, s.max_rows, kinds_source(s), element_of(step.kv.dtype));
+      s.panels_at_once, s.max_rows, kinds_source(s), element_of(step.kv.dtype));
 }
 
 bool is_grid_faster(const LayersStep& step, int kv_len) {
   // Measured on an H200 (docs/notes). With one token, both are equally fast at 128 MiB of keys and values of a layer:
-  // 32k tokens of llama-3.1-8b, 66k of qwen3-30b-a3b. Four tokens still gain at 64 MiB. With more tokens, products of
-  // large layers take longer than reading their weights. So eight tokens lose beyond 32 MiB, and with minima always.
+  // 32k tokens of llama-3.1-8b, 66k of qwen3-30b-a3b. Several tokens still gain at 64 MiB. With more than four tokens of
+  // large layers, products with minima take longer than reading their weights, and 8-bit floats were measured up to
+  // 32 MiB only.
   constexpr int64_t kMiB = 1 << 20, kLargeLayer = 100'000'000;  // weights
   const LayersShape& s = step.shape;
   const int64_t n_weights = int64_t{s.dim} * ((2 * s.n_heads + 2 * s.n_kv_heads) * s.head_dim + 3 * s.ffn);
+  const grid::WeightKind gate = kind_of(step.layers[0].products[kWeightGate]);
   const bool is_slow = step.n_tokens > 4 && n_weights > kLargeLayer;
-  if (is_slow && kind_of(step.layers[0].products[kWeightGate]).has_min) return false;
-  const int64_t most = step.n_tokens == 1 ? 128 * kMiB : is_slow ? 32 * kMiB : 64 * kMiB;
+  if (is_slow && gate.has_min) return false;
+  const int64_t most = step.n_tokens == 1 ? 128 * kMiB : is_slow && gate.is_float8() ? 32 * kMiB : 64 * kMiB;
   const int n_read = step.layers[0].window > 0 ? std::min(kv_len, step.layers[0].window) : kv_len;
-  const int64_t row_bytes = step.kv.head_dim * static_cast<int64_t>(dtype_bytes(step.kv.dtype));
-  return int64_t{step.n_tokens} * n_read * step.kv.n_parts * step.kv.n_kv_heads * row_bytes <= most;
+  return int64_t{step.n_tokens} * n_read * step.kv.n_parts * step.kv.n_kv_heads * kv_row_bytes(step) <= most;
 }
 
 size_t grid_scratch_bytes(int width, int head_dim, const DeviceLimits& device) {
@@ -190,6 +196,8 @@ void run_grid(const void* kernel, const LayersStep& step, void* scratch, Device&
   p.n_rows = step.n_tokens;
   p.x = step.x, p.x_stride = step.x_stride;
   p.angles = step.angles, p.angle_stride = step.angle_stride;
+  const int row_bytes = kv_row_bytes(step);
+  p.kv_map = cache_map(step.kv.data, step.kv.n_rows(), row_bytes, grid::panel_bytes(row_bytes), shape.panels_at_once);
   p.kv = step.kv.data, p.kv_blocks = step.kv.n_blocks;
   p.route_scale = s.route_scale;
   p.eps = s.eps, p.head_eps = s.head_eps, p.score_scale = s.score_scale;

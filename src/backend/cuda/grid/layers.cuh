@@ -19,8 +19,8 @@ __device__ __forceinline__ void product_of(const Block<C>& b, Ring<C>& ring, con
 
 // The phases of all layers, run by the warps that compute.
 template <class C, class K>
-__device__ __forceinline__ void compute(const Block<C>& b, Ring<C> ring) {
-  const Task<C> task(b.p, b.warp);
+__device__ __forceinline__ void compute(const Block<C>& b, Ring<C> ring, const Task<C>& task) {
+  WarpTask of_warp{.first_block = task.block_of(task.first + b.warp)};
   task.copy_angles(b);
   const auto ready = [&] { b.sync_grid(); };
 #pragma unroll 1
@@ -29,7 +29,7 @@ __device__ __forceinline__ void compute(const Block<C>& b, Ring<C> ring) {
     product_of<C, kQkv>(b, ring, layer, [&] {
       if (i > 0) b.sync_grid();
     });
-    task.runs ? Attention<C, K>(b, layer, task).run() : ready();
+    task.runs ? Attention<C, K>(b, layer, task, of_warp).run() : ready();
     product_of<C, kOut>(b, ring, layer, ready);
     if constexpr (C::kShape.n_experts > 0) {
       Router<C> router(b, layer);
@@ -44,12 +44,13 @@ __device__ __forceinline__ void compute(const Block<C>& b, Ring<C> ring) {
 
 template <class C, class K>
 __device__ __forceinline__ void run(const Params& p) {
-  extern __shared__ __align__(128) char shared[];
-  __shared__ __align__(8) uint64_t barriers[2 * kMaxSlots + 1];
+  extern __shared__ __align__(kSwizzleBytes) char shared[];
+  __shared__ __align__(8) uint64_t barriers[2 * kMaxSlots + 1], kv_barriers[2 * kWarps];
   __shared__ uint32_t table[256];
   __shared__ float squares[kWarps * C::kShape.max_rows];
   __shared__ float angles[C::kShape.rot_dim > 0 ? C::kShape.rot_dim : 1];
   __shared__ Choice choice;
+  __shared__ Task<C> task;
   constexpr Places kAt = places_of(C::kShape);
   const int thread = static_cast<int>(threadIdx.x);
   const uint32_t barriers_at = shared_address(barriers);
@@ -57,7 +58,11 @@ __device__ __forceinline__ void run(const Params& p) {
     init_barrier(barriers_at + 8 * thread, Ring<C>::kArrivals);
     init_barrier(barriers_at + 8 * (kMaxSlots + thread), kWarps);
   }
-  if (thread == 0) init_barrier(barriers_at + 8 * (2 * kMaxSlots), 1);
+  if (thread == 0) {
+    init_barrier(barriers_at + 8 * (2 * kMaxSlots), 1);
+    task.set(p);
+  }
+  if (thread < 2 * kWarps) init_barrier(shared_address(kv_barriers + thread), 1);
   if (thread < 256) {
     const auto entry = [&](int code) { return quant::codebook_entry(p.codebook_low, p.codebook_high, code); };
     if constexpr (C::kShape.has_rows()) {
@@ -66,7 +71,7 @@ __device__ __forceinline__ void run(const Params& p) {
       table[thread] = static_cast<uint32_t>((entry(thread & 15) & 255) | (entry(thread >> 4) & 255) << 8);
     }
   }
-  const Block<C> b{p, shared, table, squares, angles, &choice, thread / 32, thread % 32};
+  const Block<C> b{p, shared, table, squares, angles, &choice, shared_address(kv_barriers), thread / 32, thread % 32};
   b.copy_layer(0);
   fence_barriers();
   __syncthreads();
@@ -77,7 +82,7 @@ __device__ __forceinline__ void run(const Params& p) {
     return;
   }
   grow_registers<112>();
-  compute<C, K>(b, ring);
+  compute<C, K>(b, ring, task);
 }
 
 }  // namespace ingot::cuda::grid

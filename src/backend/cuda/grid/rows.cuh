@@ -1,7 +1,7 @@
 // The four products of a layer for up to kMaxRows tokens, in place of products.cuh. The tokens are the 8 columns of the
-// tensor core. A warp loads its columns of a chunk to registers, as operands of the tensor core, and multiplies them by
-// all units of the block. So a block reads each activation once, and needs no shared memory for activations. The sums
-// are in shared memory, because a batch of units has too many for registers.
+// tensor core. A warp has its columns of a chunk in registers, as operands of the tensor core, and multiplies them by
+// all units of the block. So a block reads each activation once. The sums are in shared memory, because a batch of
+// units has too many for registers.
 //
 // In this file, lane 4g + t has operands of token g, and sums of tokens 2t and 2t + 1.
 #pragma once
@@ -16,11 +16,13 @@ class RowsProduct {
       : b(block),
         layer(of),
         units(kPlan.n_units, kShape.n_blocks),
-        g(block.lane / 4),
-        t(block.lane % 4),
-        local(block.warp / kPlan.parts),
-        part(block.warp % kPlan.parts),
-        sums(reinterpret_cast<float4*>(block.template sums<kPhase>(0)) + block.warp * 32 + block.lane) {
+        warp(recomputed(block.warp)),
+        lane(recomputed(block.lane)),
+        g(lane / 4),
+        t(lane % 4),
+        local(warp / kPlan.parts),
+        part(warp % kPlan.parts),
+        sums(reinterpret_cast<float4*>(block.template sums<kPhase>(0)) + warp * 32 + lane) {
     // The copies do not wait for other blocks. A block without units must not copy: it would not await the copies, and
     // attention uses their place.
     if (kNorm && units.first < units.end) copy_norm(kPhase == kQkv ? of.attention_norm : of.ffn_norm);
@@ -33,11 +35,11 @@ class RowsProduct {
 #pragma unroll 1
     for (int first = units.first; first < units.end; first += kPlan.batch) {
       const int n_units = min(kPlan.batch, units.end - first);
-      load(0);
+      for (int chunk = 0; chunk < kAhead; ++chunk) load(chunk);
 #pragma unroll 1
       for (int chunk = 0; chunk < kPlan.n_chunks; ++chunk) {
         convert(chunk, first == units.first);
-        if (chunk + 1 < kPlan.n_chunks) load(chunk + 1);
+        load(chunk + kAhead);
 #pragma unroll 1
         for (int unit = 0; unit < n_units; unit += kPlan.at_once)
           use_units(ring, chunk, unit / kPlan.at_once, local < min(kPlan.at_once, n_units - unit));
@@ -54,11 +56,15 @@ class RowsProduct {
   static constexpr Shape kShape = C::kShape;
   static constexpr PhasePlan kPlan = plan_of(kShape, kPhase);
   static constexpr WeightKind kKind = kShape.kinds[first_weight(kPhase)];
-  static constexpr bool kNorm = kPhase == kQkv || kPhase == kGateUp, kAdds = !kNorm, kFloat8 = kKind.is_float8();
+  static constexpr bool kNorm = has_norm(kPhase), kAdds = !kNorm, kFloat8 = kKind.is_float8();
   static constexpr int kGates = kPhase == kGateUp ? 2 : 1;
   static constexpr int kPieces = 8;                      // of 4 columns, of a lane in a chunk
   static constexpr int kOutputs = kTileRows * kMaxRows;  // of a unit
   static constexpr int kAtOnce = kThreads / kOutputs;    // units that finish() ends at once
+  // Chunks that are loaded ahead: with a norm to registers, else to shared memory behind the sums.
+  static constexpr int kAhead =
+      kNorm ? 1 : smallest_of(kPlan.n_chunks, bytes_behind_sums(kShape, kPhase) / kChunkRowBytes);
+  static_assert(kAhead >= 1);
   using K = Kind<kFloat8 ? Layout::kCodesE4M3 : kKind.layout, kKind.has_min, kKind.group16>;
   static constexpr bool kHasTotals = K::kMin || K::kZero;
   // Of four pairs of codes, two are multiplied as 16 times the codes, which saves a shift. So the operands of these two
@@ -69,10 +75,9 @@ class RowsProduct {
   const Block<C>& b;
   const Layer& layer;
   const Units units;
-  const int g, t, local, part;                    // local: which of the units side by side
+  const int warp, lane, g, t, local, part;        // local: which of the units side by side
   float4* const sums;                             // the lane's, of the first unit and gate
   float4 raw[kNorm ? kPieces : 1];                // of the next chunk
-  uint4 next[kNorm ? 1 : kPieces / 2];            // of the next chunk, as halves: two pieces each
   uint2 x[kPieces];                               // operands of this chunk, divided by their scale
   float scales[2];                                // of this chunk and tokens 2t and 2t + 1
   float totals[kHasTotals ? 4 * kGroups : 1][4];  // moving_pair() times the operands, for each scale
@@ -88,20 +93,26 @@ class RowsProduct {
 
   // The warp's copy of the weights of the norm, of its columns: [n_chunks, kTileCols].
   __device__ __forceinline__ const float* norm() const {
-    return reinterpret_cast<const float*>(b.shared + Block<C>::kAt.norm) + b.warp * kPlan.n_chunks * kTileCols;
+    return reinterpret_cast<const float*>(b.shared + Block<C>::kAt.norm) + warp * kPlan.n_chunks * kTileCols;
   }
   __device__ __forceinline__ void copy_norm(const float* weight /* [n_in] */) const {
     for (int chunk = 0; chunk < kPlan.n_chunks; ++chunk) {
-      const int at = start_of(chunk) + 4 * b.lane;
+      const int at = start_of(chunk) + 4 * lane;
       const bool in = at < kPlan.n_in;
-      matvec_step::copy16(shared_address(norm() + chunk * kTileCols + 4 * b.lane), weight + (in ? at : 0), in);
+      matvec_step::copy16(shared_address(norm() + chunk * kTileCols + 4 * lane), weight + (in ? at : 0), in);
     }
     matvec_step::end_copies();
   }
 
+  // Without a norm, a lane copies two pieces at a time, which only the lane reads.
+  __device__ __forceinline__ uint32_t halves_at(int chunk) const {
+    const int bytes = sum_bytes(kShape, kPlan, kPhase) + chunk % kAhead * kChunkRowBytes;
+    return shared_address(b.shared + Block<C>::kAt.input + bytes) + (warp * (kPieces / 2) * 32 + lane) * 16;
+  }
   __device__ __forceinline__ void load(int chunk) {
     const auto is_in = [&](int at) { return g < b.p.n_rows && at < kPlan.n_in; };
     if constexpr (kNorm) {
+      if (chunk >= kPlan.n_chunks) return;
       const float* const from = b.p.x + g * b.p.x_stride + start_of(chunk) + first_column();
 #pragma unroll
       for (int i = 0; i < kPieces; ++i)
@@ -111,8 +122,10 @@ class RowsProduct {
 #pragma unroll
       for (int i = 0; i < kPieces / 2; ++i) {
         const int at = kFloat8 ? first_column() + distance(2 * i) : 8 * t + 32 * i;
-        next[i] = is_in(start_of(chunk) + at) ? __ldcg(reinterpret_cast<const uint4*>(row + at)) : uint4{};
+        const bool in = chunk < kPlan.n_chunks && is_in(start_of(chunk) + at);
+        matvec_step::copy16(halves_at(chunk) + i * 512, in ? row + at : b.p.hidden, in);
       }
+      matvec_step::end_copies();
     }
   }
 
@@ -144,9 +157,12 @@ class RowsProduct {
 #pragma unroll
       for (int e = 0; e < 2; ++e) scales[e] = __uint_as_float(__shfl_sync(0xFFFFFFFFu, power, 8 * t + 4 * e));
     } else {
+      matvec_step::await_copies<kAhead - 1>();
 #pragma unroll
-      for (int i = 0; i < kPieces; ++i)
-        x[i] = i % 2 ? make_uint2(next[i / 2].z, next[i / 2].w) : make_uint2(next[i / 2].x, next[i / 2].y);
+      for (int i = 0; i < kPieces; i += 2) {
+        const uint4 two = load_again(halves_at(chunk) + i * 256);
+        x[i] = {two.x, two.y}, x[i + 1] = {two.z, two.w};
+      }
     }
     if constexpr (kHasTotals) {
       const uint32_t even = matvec_step::moving_pair<K>(kKind.zero),
@@ -169,7 +185,7 @@ class RowsProduct {
       await(ring.full(), ring.parity);
       const auto release = [&] {  // the slot, as early as possible, for the next copy
         __syncwarp();
-        if (b.lane == 0) arrive(ring.empty());
+        if (lane == 0) arrive(ring.empty());
       };
       if (has_step) {
         const char* const unit =
@@ -205,7 +221,7 @@ class RowsProduct {
   template <class Release>
   __device__ __forceinline__ void multiply_codes(float (&sum)[4], const char* unit, Release&& release) const {
     constexpr int kRowPieces = has_bytes(K::kLayout) ? 2 : 1, kRowScales = 4 * matvec_step::Scales<K>::kWords;
-    const uint4* codes = reinterpret_cast<const uint4*>(unit + part * kKind.code_bytes()) + b.lane;
+    const uint4* codes = reinterpret_cast<const uint4*>(unit + part * kKind.code_bytes()) + lane;
     uint4 upper[kRowPieces], lower[kRowPieces];
 #pragma unroll
     for (int i = 0; i < kRowPieces; ++i) upper[i] = codes[64 * i], lower[i] = codes[64 * i + 32];
@@ -268,7 +284,7 @@ class RowsProduct {
     float sum = squares;
     sum += __shfl_xor_sync(0xFFFFFFFFu, sum, 1);
     sum += __shfl_xor_sync(0xFFFFFFFFu, sum, 2);
-    if (t == 0) b.squares[b.warp * kMaxRows + g] = sum;
+    if (t == 0) b.squares[warp * kMaxRows + g] = sum;
   }
 
   // Output f of a unit, in the order of the sums.

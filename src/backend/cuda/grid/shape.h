@@ -3,6 +3,7 @@
 // tile, one for each warp, or of several tiles if a row has few steps. A block processes one chunk after another,
 // through a ring in shared memory. All of this is known when the kernel is compiled.
 #pragma once
+#include <cuda.h>
 #include <cuda_fp16.h>
 
 #include <cstdint>
@@ -46,7 +47,7 @@ struct Shape {
   int n_experts, n_used;                // 0: none; `ffn` is the width of one expert
   bool sigmoid, normalize;              // of the choice of experts
   int n_blocks, shared_bytes;           // of the device
-  int held_pieces;                      // of the KV cache, in flight for a warp; more leave less room for weights
+  int panels_at_once;                   // of the KV cache, in a copy of a warp; more leave less room for weights
   int max_rows;                         // of a step: 1 or kMaxRows
   WeightKind kinds[kLayerWeights];
   INGOT_HD constexpr int hidden() const { return n_experts > 0 ? n_used * ffn : ffn; }  // of all experts of a token
@@ -71,6 +72,7 @@ INGOT_HD constexpr int row_bytes(int parts) { return parts * 128 + kRowPad; }  /
 INGOT_HD constexpr int first_weight(int phase) {
   return phase == kQkv ? kWeightQ : phase == kOut ? kWeightOut : phase == kGateUp ? kWeightGate : kWeightDown;
 }
+INGOT_HD constexpr bool has_norm(int phase) { return phase == kQkv || phase == kGateUp; }
 INGOT_HD constexpr int n_weights(int phase) { return phase == kQkv ? 3 : phase == kGateUp ? 2 : 1; }
 
 // A unit is a tile, a pair of tiles of gate and up, or with n_planes = 2 half of a tile's columns. Each half has its
@@ -122,16 +124,19 @@ struct Places {
 };
 // Bytes of the weights of a norm: [n_chunks, kWarps, kTileCols].
 INGOT_HD constexpr int norm_bytes(const Shape& s) { return plan_of(s, kGateUp).n_chunks * kWarps * kTileCols * 4; }
+constexpr int kChunkRowBytes = kWarps * kTileCols * kMaxRows * 2;  // of rows of halves
 constexpr int kRingWithExperts = 108 << 10;  // at most; with more, steps were 2 to 3 % slower
 constexpr int kLayerBytes = 7 * 32 + 8 * 8;
-// A task of attention: rows, sums, statistics. A warp's place for sums first holds its pieces of the cache.
-constexpr int kPieceBytes = 2048, kFewestHeld = 2;  // of keys or values
-INGOT_HD constexpr int pieces_of_step(int head_dim) { return head_dim / 32; }
+// A task of attention: sums, rows, statistics. A warp's place for sums first holds two copies of keys and values. A
+// panel of a copy is up to 128 bytes of 16 rows of the cache.
+constexpr int kPanelRoom = kStepKeys * 128, kSwizzleBytes = 1024;
+INGOT_HD constexpr int panel_bytes(int row_bytes) { return smallest_of(row_bytes, 128); }
 INGOT_HD constexpr int entry_floats(const Shape& s) {
-  return largest_of(s.group() * s.head_dim, s.held_pieces * kPieceBytes / 4);
+  return largest_of(up_to(s.group() * s.head_dim, kSwizzleBytes / 4), 2 * s.panels_at_once * kPanelRoom / 4);
 }
 INGOT_HD constexpr int task_bytes(const Shape& s) {
-  return 2 * (kMaxGroup + 2) * s.head_dim + 4 * (kWarps + 1) * (entry_floats(s) + 2 * s.group());
+  return 4 * (kWarps * entry_floats(s) + s.group() * s.head_dim) + 2 * (s.group() + 2) * s.head_dim +
+         8 * (kWarps + 1) * s.group();
 }
 INGOT_HD constexpr int sum_bytes(const Shape& s, const PhasePlan& p, int phase) {  // of a batch
   return p.batch / p.at_once * group_bytes(s, phase);
@@ -142,11 +147,13 @@ INGOT_HD constexpr Places places_of(const Shape& s) {
   int input = task_bytes(s);
   for (int phase = 0; phase < kPhases; ++phase) {
     const PhasePlan p = plan_of(s, phase);
-    if (!s.has_rows()) input = largest_of(input, kWarps * p.n_chunks * s.kinds[first_weight(phase)].input_bytes());
+    const int of_phase = p.n_turns * sum_bytes(s, p, phase);
+    input = largest_of(input, s.has_rows() ? of_phase + (has_norm(phase) ? 0 : kChunkRowBytes)
+                                           : kWarps * p.n_chunks * s.kinds[first_weight(phase)].input_bytes());
     at.slot_bytes = largest_of(at.slot_bytes, p.slot_bytes);
-    sums = largest_of(sums, p.n_turns * sum_bytes(s, p, phase));
+    sums = largest_of(sums, of_phase);
   }
-  at.input = up_to(2 * kLayerBytes, 128);
+  at.input = up_to(2 * kLayerBytes, kSwizzleBytes);
   at.norm = at.input + sums;
   if (s.has_rows()) {
     at.sums = at.input;
@@ -159,6 +166,12 @@ INGOT_HD constexpr Places places_of(const Shape& s) {
   if (at.n_slots > kMaxSlots) at.n_slots = kMaxSlots;
   at.end = at.ring + at.n_slots * at.slot_bytes;
   return at;
+}
+
+// Bytes for chunks of the rows that a product without a norm multiplies.
+INGOT_HD constexpr int bytes_behind_sums(const Shape& s, int phase) {
+  const Places at = places_of(s);
+  return at.ring - at.input - sum_bytes(s, plan_of(s, phase), phase);
 }
 
 struct LayerProduct {
@@ -179,6 +192,7 @@ static_assert(sizeof(Layer) == kLayerBytes);
 constexpr int kMaxLayers = 96;
 
 struct Params {
+  CUtensorMap kv_map;  // as made by cache_map(), with panels_at_once
   Layer layers[kMaxLayers];
   int n_rows;
   float* x;  // [n_rows, x_stride]: the residual stream, input and output
