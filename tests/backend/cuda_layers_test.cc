@@ -65,6 +65,7 @@ const LayersCase kLayersCases[] = {
     {.name = "q4_0, more than 32 splits", .format = Format::Q4_0, .past = 9000, .dim = 512, .ffn = 1024, .n_heads = 8, .head_dim = 128},
     {.name = "q4_k, heads of 128, fp8 cache", .format = Format::Q4_K, .past = 600, .dim = 768, .ffn = 2048, .n_heads = 8, .n_kv_heads = 4, .head_dim = 128, .kv = DType::kE4M3},
     {.name = "iq4_nl, a codebook", .format = Format::IQ4_NL, .past = 300, .dim = 512, .ffn = 1024, .n_heads = 8},
+    {.name = "iq4_nl, heads of 64, fp8 cache", .format = Format::IQ4_NL, .past = 300, .dim = 512, .ffn = 1024, .n_heads = 8, .kv = DType::kE4M3},
     {.name = "nvfp4, scales of 16", .format = Format::NVFP4, .past = 40, .dim = 256, .ffn = 768, .n_heads = 4},
     {.name = "mxfp4, floats of 4 bits", .format = Format::MXFP4, .past = 300, .dim = 512, .ffn = 1024, .n_heads = 8, .kv = DType::kBF16},
     {.name = "f16", .format = Format::F16, .past = 17, .fits = false},
