@@ -202,7 +202,9 @@ TEST_P(DraftHeads, LateEntriesGiveTheSameGuesses) {
     EXPECT_EQ(guesses_of(runner, std::span(&last, 1)), expected.guesses);
     other.read(1);
     const DraftRow last_of_other = other.row(n - 1, 4);
-    if (GetParam().device != "halves") EXPECT_EQ(guesses_of(runner, std::span(&last_of_other, 1)), of_reversed);
+    if (GetParam().device != "halves") {
+      EXPECT_EQ(guesses_of(runner, std::span(&last_of_other, 1)), of_reversed);
+    }
   }
 }
 

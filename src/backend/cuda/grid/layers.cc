@@ -154,7 +154,7 @@ std::string grid_source(const LayersStep& step, const DeviceLimits& device) {
 
 bool is_grid_faster(const LayersStep& step, int kv_len) {
   // Measured on an H200 (docs/notes). With one token, both are equally fast at 128 MiB of keys and values of a layer:
-  // 32k tokens of llama-3.1-8b, 66k of qwen3-30b-a3b. Several tokens still gain at 64 MiB. With more than four tokens of
+  // 32k tokens of llama-3.1-8b, 66k of qwen3-30b-a3b. Several tokens still gain at 64 MiB. With five or more tokens of
   // large layers, products with minima take longer than reading their weights, and 8-bit floats were measured up to
   // 32 MiB only.
   constexpr int64_t kMiB = 1 << 20, kLargeLayer = 100'000'000;  // weights
