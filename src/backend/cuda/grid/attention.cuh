@@ -49,6 +49,7 @@ __device__ __forceinline__ float fast_exp2(float x) {
 __device__ __forceinline__ void store_zeros(uint32_t address /* of 16 bytes of shared memory */) {
   asm volatile("st.shared.v4.u32 [%0], {%1,%1,%1,%1};" ::"r"(address), "r"(0) : "memory");
 }
+
 // Shared memory of a task, in place of the activations.
 struct TaskMemory {
   float* sums;    // [kWarps, entry_floats], then of the own key: [group, dim], in the order of column_of()
@@ -131,7 +132,7 @@ struct Attention {
         lane(recomputed(block.lane)),
         memory(block.shared + Block<C>::kAt.input, kDim, kGroup, kEntry) {}
 
-  // The first 8 rows of a block of the cache, of keys (which = 0) or values: their number, in groups of 8 rows.
+  // The number of the first group of 8 rows of a block of the cache, of keys (which = 0) or values.
   __device__ __forceinline__ int rows_of(int block, int which) const {
     const int64_t page = ((layer.kv_layer * b.p.kv_blocks + block) * 2 + which) * kShape.n_kv_heads + t.kv_head;
     return static_cast<int>(page * (kShape.kv_block / 8));
@@ -222,7 +223,7 @@ struct Attention {
     return shared_address(memory.sums + warp * kEntry) + copy % 2 * (kAtOnce * kPanelRoom);
   }
   __device__ __forceinline__ uint32_t barrier_of(int copy) const { return b.kv_barriers + 8 * (2 * warp + copy % 2); }
-  // keys: the first rows of keys of the step, as in rows_of().
+  // Begins a copy of the step whose first group of keys is `keys`, counted as in rows_of().
   __device__ __forceinline__ void begin_copy(int copy, int keys) const {
     if (lane != 0) return;
     constexpr int kToValues = kShape.n_kv_heads * kShape.kv_block / 8;
