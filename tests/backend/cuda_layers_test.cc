@@ -75,6 +75,7 @@ const LayersCase kLayersCases[] = {
     {.name = "mxfp4, experts by their scores", .format = Format::MXFP4, .past = 64, .dim = 512, .ffn = 384, .n_heads = 8, .n_experts = 64, .n_used = 8, .plain_choice = true},
     {.name = "q4_0, few columns of experts", .format = Format::Q4_0, .past = 5, .fits = false, .ffn = 96, .n_experts = 8},
     {.name = "f8_e4m3, experts", .format = Format::F8_E4M3, .past = 30, .fits = false, .dim = 512, .ffn = 256, .n_heads = 8, .n_experts = 16, .n_used = 4},
+    {.name = "f8_e4m3, keys in two copies", .format = Format::F8_E4M3, .past = 100, .dim = 2048, .ffn = 2304, .n_heads = 16, .head_dim = 128, .n_layers = 2},
     {.name = "f8_e4m3", .format = Format::F8_E4M3, .past = 77, .dim = 384, .ffn = 1024, .head_dim = 128, .layout = RopeLayout::kInterleaved},
 };
 
