@@ -114,6 +114,7 @@ struct Attention {
   static constexpr Shape kShape = C::kShape;
   static constexpr int kDim = kShape.head_dim, kGroup = kShape.group(), kSplits = kShape.n_splits();
   static constexpr int kPairs = kDim / 64;
+  static constexpr bool kIsByte = sizeof(K) == 1;
   static constexpr int kEntry = entry_floats(kShape);
 
   const Block<C>& b;
@@ -141,14 +142,14 @@ struct Attention {
   // The place of a column of a query or of the own key: in each 32 columns, the order in which lanes have them as
   // operands of two products.
   static __device__ __forceinline__ int query_place(int column) {
-    const int lane = sizeof(K) == 1 ? column % 16 / 4 : column % 8 / 2;
-    const int pair = sizeof(K) == 1 ? column % 4 / 2 * 2 + column % 32 / 16 : column % 16 / 8 * 2 + column % 32 / 16;
+    const int lane = kIsByte ? column % 16 / 4 : column % 8 / 2;
+    const int pair = kIsByte ? column % 4 / 2 * 2 + column % 32 / 16 : column % 16 / 8 * 2 + column % 32 / 16;
     return column / 32 * 32 + lane * 8 + pair * 2 + column % 2;
   }
   // The column of a place in the sums. A lane writes four places at once, and its neighbours write the next ones.
   static __device__ __forceinline__ int column_of(int place) {
     const int g = place / 4 % 8, of_lane = place / 32 * 4 + place % 4, high = of_lane % 2;
-    return of_lane / 2 * 16 + (sizeof(K) == 1 ? 2 * g + high : g + 8 * high);
+    return of_lane / 2 * 16 + (kIsByte ? 2 * g + high : g + 8 * high);
   }
 
   // Norm and rope of one head by a warp: query head `which` of the group, or the key, or the value.
@@ -243,7 +244,7 @@ struct Attention {
 
   // Both operands of product i of a lane's words of keys.
   static __device__ __forceinline__ uint2 operands(const uint32_t (&words)[kWords], int i) {
-    if constexpr (sizeof(K) == 1) {
+    if constexpr (kIsByte) {
       return halves_of_float8(words[i]);
     } else {
       const auto halves = [](uint32_t word) { return halves_of(static_cast<const K*>(nullptr), word); };
@@ -310,14 +311,13 @@ struct Attention {
 
   __device__ __forceinline__ void add_values(Running& rows, const uint2& weights, int copy, int panel) const {
     const int first = ((copy - kCopies / 2) * kAtOnce + panel) * (kColumns / 16);
-    const bool is_byte = sizeof(K) == 1;
     const uint32_t from =
-        piece_of(copy, lane % 8 + (is_byte ? lane / 8 % 2 : lane / 16) * 8, is_byte ? 0 : lane / 8 % 2) +
+        piece_of(copy, lane % 8 + (kIsByte ? lane / 8 % 2 : lane / 16) * 8, kIsByte ? 0 : lane / 8 % 2) +
         panel * kNextPanel;
 #pragma unroll
     for (int j = 0; j < kColumns / 16; ++j) {
       uint32_t words[kWords];
-      if constexpr (sizeof(K) == 1) {  // two values of two columns each
+      if constexpr (kIsByte) {  // two values of two columns each
         load_transposed(words, from ^ j * 16);
         const uint2 low = halves_of_float8(__byte_perm(words[0], 0, 0x3120)),
                     high = halves_of_float8(__byte_perm(words[1], 0, 0x3120));
@@ -351,7 +351,7 @@ struct Attention {
     int next_block = t.block_of(first + kWarps);
     ready([&] {
       if (!any) return;
-      fence_shared();
+      fence_shared();  // orders what the block wrote to this place before the copies
       begin_copy(0, keys), begin_copy(1, keys);
     });
     if (!any) return;
@@ -436,7 +436,7 @@ struct Attention {
   __device__ __forceinline__ int pair() const { return t.row * kShape.n_kv_heads + t.kv_head; }
   __device__ __forceinline__ half* output(int r) const { return b.p.attended + (pair() * kGroup + r) * kDim; }
 
-  // The first pieces are in flight while the block waits for the queries, keys and values of the other blocks.
+  // The first copies are in flight while the block waits for the queries, keys and values of the other blocks.
   __device__ __forceinline__ void run() const {
     const Params& p = b.p;
     walk([&](auto&& begin) {

@@ -118,7 +118,7 @@ INGOT_HD constexpr PhasePlan plan_of(const Shape& s, int phase) {
 }
 
 // Byte offsets in shared memory: two layers of Params, activations or a task of attention, sums, the ring. With several
-// rows, the sums and then the weights of a norm are in the place of the task.
+// rows, the place of the task holds the sums of a product, and behind them the weights of a norm or chunks of the rows.
 struct Places {
   int layers, input, sums, norm, ring, n_slots, slot_bytes, end;
 };
