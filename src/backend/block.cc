@@ -189,10 +189,6 @@ void Program::allocate(Backend& backend, const StepLimits& limits) {
   backend.prepare_program(*this);
 }
 
-bool Program::has_plain_layers() const {
-  return std::ranges::any_of(blocks, [](const Block& b) { return std::holds_alternative<PlainLayersBlock>(b); });
-}
-
 Tensor Program::output(int n_tokens, int n_seqs, int n_logits) const {
   if (const auto* head = std::get_if<HeadBlock>(&blocks.back())) return head->logits.slice_rows(0, n_logits);
   const auto& pool = std::get<PoolBlock>(blocks.back());

@@ -307,7 +307,6 @@ struct Program {
 
   BlockRange all() const { return {0, static_cast<int>(blocks.size())}; }
   bool has_logits() const { return !blocks.empty() && std::holds_alternative<HeadBlock>(blocks.back()); }
-  bool has_plain_layers() const;
   int least_kv_heads() const { return kv != nullptr ? kv->shape.n_kv_heads : 0; }
 
   // Gives all blocks their buffers. Call it to measure, then Buffers::allocate, then call it again to set addresses.

@@ -5,6 +5,7 @@
 // BackendOptions::activations "f32", all activations are f32 and products run in f32, for comparisons. Weights are
 // repacked on the device at load time (packed_weight.h).
 #pragma once
+#include <array>
 #include <bitset>
 #include <deque>
 #include <map>
@@ -219,7 +220,8 @@ class CudaBackend final : public Backend, public RecordedSteps {
   bool replays_on_clusters(const Program& program, int n_tokens) const;
   bool is_recorded(const Program& program, int q_len) const;
   int bucket_of(const Program& program, int n_seqs, int q_len, int most) const;
-  int useful_context(const Program& program, int n_seqs, int q_len, int context) const;
+  int longest_on_grid(const Program& program, int n_seqs, int q_len) const;
+  int useful_context(const Program& program, int n_seqs, int q_len, int kv_len) const;
   void capture(Graph& graph, const Program& program);
   void replay(const Graph& graph);
   void check_replay(const Graph& graph, const Program& program);
@@ -280,7 +282,7 @@ class CudaBackend final : public Backend, public RecordedSteps {
   // The steps of a program whose layers run in one launch, by the program's id.
   struct FusedSteps {
     std::bitset<cuda::kMaxClusterTokens + 1> on_clusters;  // [n]: recorded steps of n tokens run on clusters
-    bool on_grid = false;  // steps of several tokens run on the grid, unless contexts are long
+    std::array<int, cuda::kMaxGridTokens + 1> longest_on_grid{};  // [n]: of a recorded step of n tokens
   };
   std::map<int, FusedSteps> fused_steps_;
   bool capturing_ = false;

@@ -346,7 +346,7 @@ void CudaBackend::plain_layers(const PlainLayersBlock& b) {
     cuda::run_cluster(*step, max_q_len_, static_cast<cuda::ClusterTurns*>(turns_.data()), device_);
     return check_launch("run_cluster");
   }
-  const bool may_run_grid = step && max_q_len_ == 1 && is_grid_faster(*step, most_kv_);
+  const bool may_run_grid = step && max_q_len_ == 1 && most_kv_ <= cuda::longest_on_grid(*step);
   if (const void* kernel = may_run_grid ? grid_kernel(*step) : nullptr) {
     cuda::run_grid(kernel, *step, grid_.data(), device_);
     return check_launch("run_grid");

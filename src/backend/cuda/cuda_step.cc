@@ -33,8 +33,6 @@ constexpr int kMaxGraphs = 64;              // of a program
 constexpr int kMaxHeadGraphs = 24;          // of a program of a draft head, which guesses for few sequences
 constexpr int kMaxHeadSequences = 8;        // of a draft head's steps that are recorded at load
 // A recorded step plans attention for contexts up to one of these lengths, but not beyond the longest possible context.
-// Steps of one token change at some of the longer lengths from the cluster to the grid, and from the grid to single
-// kernels.
 constexpr int kContexts[] = {cuda::kSplitKeys, 1024, cuda::kMaxClusterKv, 32 << 10, 64 << 10, INT_MAX};
 
 // The largest number of sequences in a bucket within these limits.
@@ -137,20 +135,25 @@ int CudaBackend::bucket_of(const Program& program, int n_seqs, int q_len, int mo
   return std::min(*bucket, most);
 }
 
-// The largest context with the same launches. On clusters, launches do not depend on the context. Else, from some
-// length on, the keys are not split further.
-int CudaBackend::useful_context(const Program& program, int n_seqs, int q_len, int context) const {
-  if (context <= cuda::kMaxClusterKv && replays_on_clusters(program, n_seqs * q_len))
-    return std::min(cuda::kMaxClusterKv, std::max(limits_.max_kv_len, context));
+// The longest context on the grid, for recorded steps of n_seqs sequences; 0: they do not run on the grid.
+int CudaBackend::longest_on_grid(const Program& program, int n_seqs, int q_len) const {
   const auto steps = fused_steps_.find(program.id);
-  const bool has_grid =
-      steps != fused_steps_.end() && steps->second.on_grid && q_len == 1 && n_seqs <= cuda::kMaxGridTokens;
-  if (has_grid || (n_seqs == 1 && program.has_plain_layers()))
-    return context;  // the kind of kernel depends on the context
+  const bool fits = steps != fused_steps_.end() && q_len == 1 && n_seqs <= cuda::kMaxGridTokens;
+  return fits ? steps->second.longest_on_grid[static_cast<size_t>(n_seqs)] : 0;
+}
+
+// The largest context with the same launches as kv_len. On clusters and on the grid, launches do not depend on the
+// context. Else, from some length on, the keys are not split further.
+int CudaBackend::useful_context(const Program& program, int n_seqs, int q_len, int kv_len) const {
+  const int most_kv = std::max(limits_.max_kv_len, kv_len), on_grid = longest_on_grid(program, n_seqs, q_len);
+  if (kv_len <= cuda::kMaxClusterKv && replays_on_clusters(program, n_seqs * q_len))
+    return std::min(cuda::kMaxClusterKv, most_kv);
+  if (kv_len <= on_grid) return std::min(on_grid, most_kv);
+  const int context = context_of(kv_len, limits_.max_kv_len);
   const int n_tasks = std::max(n_seqs * program.least_kv_heads(), 1),
             most = (2 * device_.n_multiprocessors() + n_tasks - 1) / n_tasks;
   for (const int candidate : kContexts)
-    if (candidate >= most * cuda::kSplitKeys) return std::min(context, candidate);
+    if (candidate >= most * cuda::kSplitKeys && candidate > on_grid) return std::min(context, candidate);
   return context;
 }
 
@@ -164,8 +167,7 @@ std::optional<CudaBackend::GraphKey> CudaBackend::key_of(const Program& program,
   for (int seq = 0; seq < batch.n_seqs(); ++seq)
     if (batch.q_len(seq) != q_len) return std::nullopt;
   const int n_seqs = bucket_of(program, batch.n_seqs(), q_len, most);
-  return GraphKey{program.id, n_seqs, q_len,
-                  useful_context(program, n_seqs, q_len, context_of(longest(batch), limits_.max_kv_len))};
+  return GraphKey{program.id, n_seqs, q_len, useful_context(program, n_seqs, q_len, longest(batch))};
 }
 
 bool CudaBackend::has_room_for_graph(const Program& program) const {
@@ -297,12 +299,17 @@ void CudaBackend::compile_layers(const Program& program) {
       step->n_tokens = n_tokens;
       return grid_kernel(*step);
     };
-    const bool has_several = most_sequences(limits_, 1) > 1;  // steps of several tokens have a kernel of their own
+    const int most = std::min(most_sequences(limits_, 1), cuda::kMaxGridTokens);
     grid_kernel_of(1);
-    if (has_several) grid_kernel_of(2);
+    if (most > 1) grid_kernel_of(2);  // the kernel for any number of tokens from two on
     specialised_->wait();
     load_ready_kernels();
-    if (has_several && grid_kernel_of(2) != nullptr) fused_steps_[program.id].on_grid = true;
+    for (int n = 1; n <= most; ++n) {
+      if (grid_kernel_of(n) == nullptr) continue;
+      int& longest = fused_steps_[program.id].longest_on_grid[static_cast<size_t>(n)];
+      const int of_block = cuda::longest_on_grid(*step);
+      longest = longest == 0 ? of_block : std::min(longest, of_block);  // a program may have several such blocks
+    }
   }
 }
 

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <climits>
 
 #include "backend/cuda/attention/cache_map.h"
 #include "backend/cuda/cuda_device.h"
@@ -152,7 +153,7 @@ std::string grid_source(const LayersStep& step, const DeviceLimits& device) {
       s.panels_at_once, s.max_rows, kinds_source(s), element_of(step.kv.dtype));
 }
 
-bool is_grid_faster(const LayersStep& step, int kv_len) {
+int longest_on_grid(const LayersStep& step) {
   // Measured on an H200 (docs/notes). With one token, both are equally fast at 128 MiB of keys and values of a layer:
   // 32k tokens of llama-3.1-8b, 66k of qwen3-30b-a3b. Several tokens still gain at 64 MiB. With five or more tokens of
   // large layers, products with minima take longer than reading their weights, and 8-bit floats were measured up to
@@ -162,10 +163,11 @@ bool is_grid_faster(const LayersStep& step, int kv_len) {
   const int64_t n_weights = int64_t{s.dim} * ((2 * s.n_heads + 2 * s.n_kv_heads) * s.head_dim + 3 * s.ffn);
   const grid::WeightKind gate = kind_of(step.layers[0].products[kWeightGate]);
   const bool is_slow = step.n_tokens > 4 && n_weights > kLargeLayer;
-  if (is_slow && gate.has_min) return false;
+  if (is_slow && gate.has_min) return 0;
   const int64_t most = step.n_tokens == 1 ? 128 * kMiB : is_slow && gate.is_float8() ? 32 * kMiB : 64 * kMiB;
-  const int n_read = step.layers[0].window > 0 ? std::min(kv_len, step.layers[0].window) : kv_len;
-  return int64_t{step.n_tokens} * n_read * step.kv.n_parts * step.kv.n_kv_heads * kv_row_bytes(step) <= most;
+  const int64_t n_read = most / (int64_t{step.n_tokens} * step.kv.n_parts * step.kv.n_kv_heads * kv_row_bytes(step));
+  const int window = step.layers[0].window;
+  return window > 0 && window <= n_read ? INT_MAX : static_cast<int>(std::min<int64_t>(n_read, INT_MAX));
 }
 
 size_t grid_scratch_bytes(int width, int head_dim, const DeviceLimits& device) {
