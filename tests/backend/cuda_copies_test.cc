@@ -1,7 +1,9 @@
-// Copies of quantized weights in f16 on a GPU (PackedWeight::halves). Skipped if the build has no CUDA or the machine
+// Copies of quantized weights as rows of f16 on a GPU (PackedWeight::halves). Skipped if the build has no CUDA or the machine
 // has no GPU.
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <bit>
 #include <cmath>
 
 #include "backend/ref/ref_backend.h"
@@ -68,6 +70,43 @@ TEST(CudaCopies, JoinedCopiesMatchRef) {
         squares += want[i] * want[i], error_squares += (got[i] - want[i]) * (got[i] - want[i]);
       EXPECT_LE(std::sqrt(error_squares / squares), 3e-3);  // NaN fails too
     }
+}
+
+// The product with the identity shows the numbers of a copy.
+TEST(CudaCopies, AreWeightsAsBf16Numbers) {
+  const auto backend = gpu_with_copies(), ref = create_ref_backend();
+  if (!backend) GTEST_SKIP() << "no GPU";
+  const uint64_t seed = test_seed();
+  constexpr int64_t kOut = 256, kIn = 512;
+  backend->reserve(kCaseLimits);
+  ref->reserve(kCaseLimits);
+  for (const Format format : {Format::Q8_0, Format::Q4_K, Format::Q6_K, Format::IQ4_NL}) {
+    SCOPED_TRACE(fmt::format("{}, seed {}", info(format).name, seed));
+    const auto weights = [&](Backend& on, auto one, const char* kernel) {
+      OpRig rig(on, seed);
+      const Weight& w = rig.weight(format, kOut, kIn);
+      std::vector<decltype(one)> identity(static_cast<size_t>(kIn * kIn));
+      for (int64_t i = 0; i < kIn; ++i) identity[static_cast<size_t>(i * kIn + i)] = one;
+      const Tensor x = on.alloc(on.act_dtype(), kIn, kIn), y = on.alloc(DType::kF32, kIn, kOut);
+      on.upload(x, identity.data());
+      on.matmul(y, x, w, {});  // copies are made before the first product
+      on.use_matmul_kernel(kernel);
+      on.matmul(y, x, w, {});
+      on.use_matmul_kernel("");
+      std::vector<float> values(static_cast<size_t>(kIn * kOut));
+      on.download(values.data(), y);
+      return values;
+    };
+    const std::vector<float> got = weights(*backend, uint16_t{0x3C00}, kCopyKernel), want = weights(*ref, 1.0f, "");
+    float most = 0;
+    for (const float v : want) most = std::max(most, std::fabs(v));
+    for (size_t i = 0; i < want.size(); ++i) {
+      ASSERT_EQ(std::bit_cast<uint32_t>(got[i]) & 0xFFFF, 0u) << i << ": " << got[i];
+      // bf16 rounds the weight by up to 2^-8. Before that, f16 rounds the level times the scale, of up to twice the
+      // largest weight, the minimum and the weight by up to 2^-11 each.
+      ASSERT_NEAR(got[i], want[i], 0x1.02p-8f * std::fabs(want[i]) + 0x1p-9f * most) << i;
+    }
+  }
 }
 
 // With little memory, or if the user wishes it, quantized weights have no copies.

@@ -160,7 +160,7 @@ class CudaBackend final : public Backend, public RecordedSteps {
   cuda::WeightUpload& weight_upload();
   cuda::PackedWeight* own(const Weight& weight);
   size_t halves_bytes(const Weight& shape, unsigned use) const;
-  void add_halves(cuda::PackedWeight& w, size_t bytes);
+  void add_halves(cuda::PackedWeight& w, Format format, size_t bytes);
   void fill_halves();
   void join_weights(const Program& program);
   void join(std::initializer_list<const Weight*> weights);
@@ -254,7 +254,11 @@ class CudaBackend final : public Backend, public RecordedSteps {
   std::deque<cuda::PackedWeight> weights_;
   std::deque<cuda::PackedWeight> joined_;  // PackedWeight::whole
   std::deque<cuda::PackedWeight> halves_;
-  std::vector<std::pair<cuda::PackedWeight*, cuda::PackedWeight*>> without_halves_;  // and the copy, still empty
+  struct EmptyCopy {
+    cuda::PackedWeight *w, *halves;
+    bool rounds;
+  };
+  std::vector<EmptyCopy> without_halves_;
   std::vector<Weight> factors_;            // the weights that products use
   std::unique_ptr<cuda::DenseMatmul> dense_;
   std::unique_ptr<cuda::WeightUpload> upload_;      // until reserve()

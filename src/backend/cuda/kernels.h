@@ -54,6 +54,8 @@ struct DeviceKv {
 // unpack.cu
 // Rows [first, first + n) of w / factor as [n, n_in] halves, or of w as floats when w.f32.
 void unpack_rows(void* out, const PackedWeight& w, int64_t first, int64_t n, Device& device);
+// Rounds n halves, n a multiple of 8, to the 8 bits of precision that a bf16 has.
+void round_halves(void* w, int64_t n, Device& device);
 void embed_rows(const Tensor& x, const PackedWeight& table, const int32_t* tokens, float scale, Device& device);
 
 // matvec.cu: y = x w^T for a few rows of x, halves.

@@ -12,7 +12,7 @@
 //                  kCodesE2M1, kCodesE4M3: the code is a float, which shifts or one instruction make an f16
 //
 // The factor is a power of two that keeps scales well within f16. Tiles are padded with zero scales. If there is enough
-// memory, a single matrix also has a copy as rows of halves, without the factor.
+// memory, a single matrix also has a copy as rows of halves, without the factor, most of them rounded.
 //
 // A single matrix of F8_E4M3 (kFloat8) stays rows of numbers [n_out, n_in], as cuBLASLt needs them. The scales are f32,
 // in two tables (below). A product uses the table for its ScaleGrid.

@@ -1,4 +1,6 @@
 // Converts a PackedWeight back to numbers: slices of a weight for the dense matmul, and rows of an embedding table.
+#include <algorithm>
+
 #include "backend/cuda/kernels.h"
 #include "backend/cuda/matmul/launch.cuh"
 #include "backend/cuda/matmul/unpack.cuh"
@@ -70,6 +72,21 @@ __global__ void __launch_bounds__(32 * kTileWarps)
   }
 }
 
+// Rounds halves, two in a word, to 8 bits of precision: to the numbers that a bf16 holds.
+__device__ __forceinline__ uint32_t rounded(uint32_t pair) {
+  constexpr uint32_t kLost = 0x00070007, kHalf = 0x00030003, kOdd = 0x00010001;
+  return (pair + kHalf + (pair >> 3 & kOdd)) & ~kLost;
+}
+
+// w: n uint4, and is rounded in place.
+__global__ void round_kernel(uint4* w, int64_t n) {
+  start_dependent();
+  for (int64_t i = int64_t{blockIdx.x} * kThreads + threadIdx.x; i < n; i += int64_t{gridDim.x} * kThreads) {
+    const uint4 v = w[i];
+    w[i] = make_uint4(rounded(v.x), rounded(v.y), rounded(v.z), rounded(v.w));
+  }
+}
+
 template <class S, class Y>
 __global__ void embed_codes_kernel(Y* x, int64_t stride, PackedWeight w, const int32_t* tokens, float scale) {
   start_dependent();
@@ -112,6 +129,13 @@ void unpack_rows(void* out, const PackedWeight& w, int64_t first, int64_t n, Dev
            dim3(blocks_for(n, kTileRows), blocks_for(w.k_tiles, kTileWarps)), 32 * kTileWarps, 0,
            static_cast<half*>(out), w, static_cast<int>(first / kTileRows), n);
   });
+}
+
+void round_halves(void* w, int64_t n, Device& device) {
+  CHECK_EQ(n % 8, 0);
+  constexpr int64_t kMaxBlocks = 1024;
+  const dim3 grid(static_cast<unsigned>(std::min(kMaxBlocks, (n / 8 + kThreads - 1) / kThreads)));
+  launch(device, round_kernel, grid, kThreads, 0, static_cast<uint4*>(w), n / 8);
 }
 
 void embed_rows(const Tensor& x, const PackedWeight& table, const int32_t* tokens, float scale, Device& device) {
