@@ -30,8 +30,9 @@ bool can_group(const DeviceLimits& device, const PackedWeight& w, int64_t rows) 
   return rows <= kMaxRows && can_warpgroup_matmul(device, w);
 }
 // With so few rows, our kernels are better than cuBLASLt with a copy of the weight, even if they take somewhat longer,
-// because they also compute SiLU and sums, and several products in one launch.
-constexpr int64_t kFewRowsOfHalves = 128;
+// because they also compute SiLU and sums, and several products in one launch. Codes of 8 bits gain less, because they
+// are half as long as the copy.
+int64_t few_rows_of_halves(const PackedWeight& w) { return has_bytes(w.layout) ? 96 : 128; }
 
 // Blocks of this kernel are long, and begin and end slowly. So the kernel needs matrices that fill the device, and
 // neither few rows nor thousands.
@@ -39,7 +40,7 @@ bool group_wins(const DeviceLimits&, const PackedWeight& w, int64_t rows) {
   const int64_t size = w.n_in * w.n_out;
   const bool wide = w.n_out >= 8192, large = size >= 32 << 20;
   if (size < 8 << 20 || (w.n_out < 4096 && rows <= 128)) return false;
-  const int64_t most = w.halves != nullptr ? kFewRowsOfHalves : wide ? 1024 : large ? 640 : 512;
+  const int64_t most = w.halves != nullptr ? few_rows_of_halves(w) : wide ? 1024 : large ? 640 : 512;
   return rows > (wide ? 32 : large ? 40 : 64) && rows <= most;
 }
 
@@ -102,7 +103,7 @@ void TimedChoice::add(const DeviceLimits& device, const PackedWeight& w, int64_t
       if (&kernel == &listed || kernel.specialised || !kernel.can(device, w, kRows[i]) ||
           std::ranges::find(hopeless, &kernel) != hopeless.end())
         continue;
-      const bool needs_launches = kernel.halves && listed.run != nullptr && kRows[i] <= kFewRowsOfHalves;
+      const bool needs_launches = kernel.halves && listed.run != nullptr && kRows[i] <= few_rows_of_halves(w);
       const double us = time(kernel, kRows[i]) * (needs_launches ? kMoreLaunches : 1);
       if (us < best) best = us, choice.faster[i] = &kernel;
       if (kRows[i] >= kMany && us > kHopeless * to_beat && kernel.run != nullptr) hopeless.push_back(&kernel);
