@@ -67,6 +67,17 @@ const ExpertsCase kExpertsCases[] = {
     {"mxfp4, long tiles", Format::MXFP4, Format::MXFP4, 75, 8, 352, 288, {.n_used = 4, .normalize = true}},
     {"nvfp4, long tiles", Format::NVFP4, Format::NVFP4, 75, 8, 320, 384, {.n_used = 4}},
     {"iq4_nl, a codebook", Format::IQ4_NL, Format::IQ4_NL, 2, 16, 320, 352, {.n_used = 4}},
+    {"q4_0, 64 tokens", Format::Q4_0, Format::Q4_0, 64, 128, 2048, 256, {.n_used = 8, .normalize = true}},
+    {"q8_0, 17 tokens", Format::Q8_0, Format::Q8_0, 17, 250, 352, 64, {.n_used = 6}, true},
+    {"groups, 40 tokens", Format::Q4_0, Format::Q8_0, 40, 64, 256, 128,
+     {.n_used = 6, .scoring = Scoring::kSigmoid, .normalize = true, .scale = 2.5f, .n_groups = 8, .n_groups_used = 4}, false, true},
+    {"bf16, 33 tokens", Format::BF16, Format::BF16, 33, 3, 1032, 72, {.n_used = 2}, true, false, Activation::kSilu, Format::BF16},
+    {"q4_0, 50 tokens, own experts", Format::Q4_0, Format::Q4_0, 50, 128, 320, 352, {.n_used = 8, .normalize = true, .first_own = 40, .n_own = 37}},
+    {"q4_0, many experts, some without rows", Format::Q4_0, Format::Q4_0, 60, 300, 512, 256, {.n_used = 8}},
+    {"q8_0, expert e begins in tile e", Format::Q8_0, Format::Q8_0, 96, 300, 512, 256, {.n_used = 8, .normalize = true}, true},
+    {"q4_k and q6_k, tiles of 16 rows", Format::Q4_K, Format::Q6_K, 160, 300, 512, 256, {.n_used = 8}},
+    {"f16, many experts, of which most are own", Format::F16, Format::F16, 96, 300, 512, 200, {.n_used = 8, .first_own = 20, .n_own = 250}},
+    {"mxfp4, tiles of one step", Format::MXFP4, Format::MXFP4, 96, 300, 128, 128, {.n_used = 8}},
     {"f16 and q4_0", Format::F16, Format::Q4_0, 1, 8, 96, 64, {.n_used = 2}, false, false, Activation::kSilu, Format::F32},
 };
 
@@ -217,7 +228,7 @@ TEST(CudaExperts, AStepOfFewTokensEqualsRef) {
   const uint64_t seed = test_seed();
   std::mt19937_64 random(seed);
   const StepLimits limits = {
-      .max_tokens = 80, .max_seqs = 80, .max_logits = 1, .max_kv_len = 64, .max_width = 2048, .n_vocab = 16};
+      .max_tokens = 160, .max_seqs = 160, .max_logits = 1, .max_kv_len = 64, .max_width = 2048, .n_vocab = 16};
   backend->reserve(limits);
   ref->reserve(limits);
   for (const ExpertsCase& c : kExpertsCases) {

@@ -204,8 +204,9 @@ class CudaBackend final : public Backend, public RecordedSteps {
   void products(std::span<const Tensor> y, Input& input, std::span<const Weight* const> weights);
   void product(const Tensor& y, Input& input, const Weight& w, const Tensor& bias, bool accumulate);
   Tensor aligned(const Tensor& x);
-  void route(const MoeArgs& args);
+  bool route(const MoeArgs& args, int tile_rows);
   bool takes_rows(const cuda::ExpertMatmul& m) const;
+  cuda::ExpertOrder order_of(int64_t n_rows, int64_t n_own, int tile_rows);
   void order_rows(const cuda::ExpertMatmul& m);
   bool groups_experts(const cuda::PackedWeight& w) const;
   void launch_tiles(cuda::ExpertMatmul m);

@@ -28,6 +28,12 @@ struct Router {
 bool can_route_at_once(const Device& device, const PackedWeight& w, int64_t n_tokens);
 void route_at_once(const Router& router, const RouteArgs& args, Device& device);
 
+// router_rows.cu: the same for up to 64 tokens, and the rows sorted by expert, as order_by_expert() does. The router's
+// norm is null.
+struct ExpertOrder;
+bool can_route_and_sort(const Device& device, const PackedWeight& w, int64_t n_tokens);
+void route_and_sort(const Router& router, const RouteArgs& args, const ExpertOrder& order, Device& device);
+
 // The rows of a step sorted by expert, and cut into tiles; each tile has one expert. Rows with id -1 are left out.
 struct RowTile {
   int32_t expert, first, n;  // its rows are order[first] to order[first + n - 1]

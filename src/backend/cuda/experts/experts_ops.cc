@@ -52,10 +52,15 @@ bool CudaBackend::takes_rows(const ExpertMatmul& m) const {
   return !deterministic_ && m.n_rows <= std::min(kMaxRows, m.n_experts) && cuda::can_expert_rows(m);
 }
 
+// n_own of the experts have matrices on this device.
+cuda::ExpertOrder CudaBackend::order_of(int64_t n_rows, int64_t n_own, int tile_rows) {
+  void* memory = scratch_at_least(order_, cuda::expert_order_bytes(n_rows, n_own));
+  return cuda::expert_order_in(memory, n_rows, n_own, tile_rows);
+}
+
 void CudaBackend::order_rows(const ExpertMatmul& m) {
   const int64_t n_own = m.w[0]->n_experts;
-  void* memory = scratch_at_least(order_, cuda::expert_order_bytes(m.n_rows, n_own));
-  cuda::order_by_expert(cuda::expert_order_in(memory, m.n_rows, n_own, m.tile_rows), m.ids, m.n_rows, n_own, device_);
+  cuda::order_by_expert(order_of(m.n_rows, n_own, m.tile_rows), m.ids, m.n_rows, n_own, device_);
   check_launch("order_by_expert");
 }
 
@@ -106,27 +111,35 @@ void CudaBackend::moe_combine(Tensor residual, Tensor y, Tensor weights) {
 }
 
 // Chooses the experts of each token from the norm of x. If one kernel does this, it also computes the norm of a single
-// row.
-void CudaBackend::route(const MoeArgs& a) {
+// row, or for more tokens sorts the rows by expert. Returns whether the rows are sorted, for tiles of tile_rows.
+bool CudaBackend::route(const MoeArgs& a, int tile_rows) {
   const PackedWeight& w = ready(*a.w_router);
   const Tensor& x = a.norm.weight ? a.normed : a.x;
   const cuda::DeferredNorm norm_later{a.normed, a.x, a.norm};
-  const bool at_once =
-      !deterministic_ && x.dtype == DType::kF16 && on_16_bytes(x) && cuda::can_route_at_once(device_, w, x.rows);
+  const bool fits = !deterministic_ && x.dtype == DType::kF16 && on_16_bytes(x);
+  const bool at_once = fits && cuda::can_route_at_once(device_, w, x.rows);
   const bool can_wait = at_once && a.norm.weight && cuda::can_defer(norm_later);
   if (a.norm.weight && !can_wait) norm(a.normed, a.x, a.norm);
-  if (!at_once) {
-    matmul(a.logits, x, *a.w_router, a.b_router);
-    return moe_route(a.ids, a.weights, a.logits, a.route);
+  const cuda::Router router{.ids = a.ids,
+                            .weights = a.weights,
+                            .x = x,
+                            .norm = can_wait ? &norm_later : nullptr,
+                            .w = &w,
+                            .bias = data_of(a.b_router)};
+  if (at_once) {
+    cuda::route_at_once(router, a.route, device_);
+    check_launch("route_at_once");
+    return false;
   }
-  cuda::route_at_once({.ids = a.ids,
-                       .weights = a.weights,
-                       .x = x,
-                       .norm = can_wait ? &norm_later : nullptr,
-                       .w = &w,
-                       .bias = data_of(a.b_router)},
-                      a.route, device_);
-  check_launch("route_at_once");
+  if (fits && w.n_out > 1 && cuda::can_route_and_sort(device_, w, x.rows)) {
+    const int64_t n_own = a.route.n_own > 0 ? a.route.n_own : w.n_out;
+    cuda::route_and_sort(router, a.route, order_of(a.ids.rows * a.ids.cols, n_own, tile_rows), device_);
+    check_launch("route_and_sort");
+    return true;
+  }
+  matmul(a.logits, x, *a.w_router, a.b_router);
+  moe_route(a.ids, a.weights, a.logits, a.route);
+  return false;
 }
 
 void CudaBackend::moe(const MoeArgs& a) {
@@ -138,12 +151,12 @@ void CudaBackend::moe(const MoeArgs& a) {
   if (!is_plain &&
       (!cuda::can_expert_matmul(w_gate) || !cuda::can_expert_matmul(w_down) || !cuda::share_matvec(w_gate, w_up)))
     return Backend::moe(a);
-  route(a);
-  const Tensor& x = a.norm.weight ? a.normed : a.x;
   const int64_t n_rows = a.ids.rows * a.ids.cols, n_experts = a.w_router->n_out;
-  const bool partial = a.route.n_own > 0;
   const int tile_rows =
       cuda::expert_tile_rows(n_rows, n_experts, groups_experts(w_gate) && groups_experts(w_down), device_.limits());
+  const bool is_sorted = route(a, tile_rows);
+  const Tensor& x = a.norm.weight ? a.normed : a.x;
+  const bool partial = a.route.n_own > 0;
   const ExpertMatmul gate{.y = a.gate,
                           .x = aligned(x),
                           .w = {&w_gate, &w_up},
@@ -168,7 +181,7 @@ void CudaBackend::moe(const MoeArgs& a) {
     cuda::expert_rows(gate, device_);
     check_launch("expert_rows");
   } else {
-    order_rows(gate);
+    if (!is_sorted) order_rows(gate);
     launch_tiles(gate);
   }
   const ExpertMatmul down{.y = a.out,

@@ -2,6 +2,7 @@
 #include <algorithm>
 
 #include "backend/cuda/experts/experts.h"
+#include "backend/cuda/experts/order.cuh"
 #include "backend/cuda/experts/route_token.cuh"
 #include "backend/cuda/launch.cuh"
 
@@ -20,50 +21,11 @@ __global__ void route_kernel(const __grid_constant__ Route p, const float* logit
   if (token < n_tokens) route_token(p, token, logits + token * stride, shared + warp * route_floats(p.n_experts), lane);
 }
 
-// One block counts the rows, sums up the counts, and scatters. Rows without an expert are left out. The order of an
-// expert's rows varies, but does not matter, because a row's result does not depend on the other rows.
 __global__ void __launch_bounds__(kOrderThreads)
     order_kernel(ExpertOrder out, const int32_t* ids, int64_t n_rows, int n_experts) {
-  extern __shared__ int counts[];  // [n_experts], then each expert's first row and first tile
-  int *starts = counts + n_experts, *tile_starts = starts + n_experts;
+  extern __shared__ int ints[];
   start_dependent();
-  for (int e = threadIdx.x; e < n_experts; e += kOrderThreads) counts[e] = 0;
-  __syncthreads();
-  for (int64_t i = threadIdx.x; i < n_rows; i += kOrderThreads)
-    if (ids[i] >= 0) atomicAdd(&counts[ids[i]], 1);
-  __syncthreads();
-  if (threadIdx.x < 32) {
-    int row = 0, tile = 0;
-    for (int first = 0; first < n_experts; first += 32) {
-      const int e = first + static_cast<int>(threadIdx.x), n = e < n_experts ? counts[e] : 0;
-      int rows = n, tiles = (n + out.tile_rows - 1) / out.tile_rows;
-      if (e < out.n_first) tiles = max(tiles - 1, 0);
-      const int n_tiles = tiles;
-#pragma unroll
-      for (int s = 1; s < 32; s *= 2) {
-        const int rows_before = __shfl_up_sync(0xFFFFFFFFu, rows, s),
-                  tiles_before = __shfl_up_sync(0xFFFFFFFFu, tiles, s);
-        if (static_cast<int>(threadIdx.x) >= s) rows += rows_before, tiles += tiles_before;
-      }
-      if (e < n_experts) starts[e] = row + rows - n, tile_starts[e] = out.n_first + tile + tiles - n_tiles;
-      row += __shfl_sync(0xFFFFFFFFu, rows, 31);
-      tile += __shfl_sync(0xFFFFFFFFu, tiles, 31);
-    }
-    if (threadIdx.x == 0) *out.n_tiles = out.n_first + tile;
-  }
-  __syncthreads();
-  for (int e = threadIdx.x; e < n_experts; e += kOrderThreads) {
-    int done = 0, tile = tile_starts[e];
-    const auto add = [&](int at) {
-      out.tiles[at] = {e, starts[e] + done, min(out.tile_rows, counts[e] - done)};
-      done += out.tile_rows;
-    };
-    if (e < out.n_first) add(e);
-    while (done < counts[e]) add(tile++);
-  }
-  __syncthreads();
-  for (int64_t i = threadIdx.x; i < n_rows; i += kOrderThreads)
-    if (ids[i] >= 0) out.order[atomicAdd(&starts[ids[i]], 1)] = static_cast<int32_t>(i);
+  sort_rows(out, ids, n_rows, n_experts, ints);
 }
 
 // n neighbouring elements as floats.
@@ -165,8 +127,9 @@ size_t expert_order_bytes(int64_t n_rows, int64_t n_experts) {
 
 void order_by_expert(const ExpertOrder& order, const int32_t* ids, int64_t n_rows, int64_t n_experts, Device& device) {
   CHECK(n_experts <= kMaxExperts);
-  launch(device, order_kernel, dim3(1), kOrderThreads, static_cast<size_t>(3 * n_experts) * sizeof(int), order, ids,
-         n_rows, static_cast<int>(n_experts));
+  launch(device, order_kernel, dim3(1), kOrderThreads,
+         static_cast<size_t>(sort_ints(static_cast<int>(n_experts))) * sizeof(int), order, ids, n_rows,
+         static_cast<int>(n_experts));
 }
 
 void combine_rows(const Tensor& residual, const Tensor& y, const Tensor& weights, Device& device) {
