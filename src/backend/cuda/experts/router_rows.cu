@@ -15,14 +15,14 @@ namespace ingot::cuda {
 namespace {
 
 constexpr int kBlocks = 8, kWarps = 16, kThreads = 32 * kWarps;  // in the cluster, in a block
-constexpr int kTokens = 64, kOwnTokens = kTokens / kBlocks;      // of which a block chooses the experts
-constexpr int kPieceCols = 32, kAhead = 8;                       // columns that a warp loads at once; loads in flight
-constexpr int kUnitTokens = 32;                                  // of a warp's products, with 16 experts
-constexpr int kMaxRouterExperts = 256, kMaxColumns = 8192;
+constexpr int kTokens = 64, kOwnTokens = kTokens / kBlocks;      // of the step, of a block that chooses experts
+constexpr int kPieceCols = 32, kAhead = 8;                       // columns of one load of a warp; loads in flight
+constexpr int kUnitExperts = 16, kUnitTokens = 32;               // the products of a warp
+constexpr int kMaxRouterExperts = 256;
 
 struct Params {
-  const half *w, *x;
-  const float* bias;
+  const half *w, *x;  // [n_experts, n_in], [n_tokens, n_in]
+  const float* bias;  // [n_experts] or null
   int64_t x_stride;
   int n_in, n_tokens, slice;  // slice: columns of a block
   Route route;
@@ -31,8 +31,9 @@ struct Params {
 
 // Bytes of a row of activations in shared memory. Two rows and four lanes then touch all banks once.
 __host__ __device__ inline int row_bytes(int slice) { return 2 * slice + (slice % 64 == 0 ? 64 : 0); }
-// Floats of a token's sums, against bank conflicts.
-__host__ __device__ inline int sum_floats(int n_experts) { return (n_experts + 15) / 16 * 16 + 4; }
+__host__ __device__ inline int units_of_experts(int n_experts) { return (n_experts + kUnitExperts - 1) / kUnitExperts; }
+// Floats from one token's sums to the next, against bank conflicts.
+__host__ __device__ inline int sum_floats(int n_experts) { return units_of_experts(n_experts) * kUnitExperts + 4; }
 // Bytes of the activations. Later, the memory of the choices and of the sorting.
 __host__ __device__ inline int first_bytes(int slice, int n_experts) {
   const int of_choices = (kOwnTokens * route_floats(n_experts) + 3) / 4 * 16, of_sorting = 4 * sort_ints(n_experts);
@@ -51,7 +52,8 @@ __device__ __forceinline__ void copy_input(const Params& p, uint32_t to, int fir
   matvec_step::end_copies();
 }
 
-// The lane's weights of 16 experts: rows g and g + 8 of pieces of 32 columns, of which it has 8 columns.
+// The lane's weights of 16 experts, in kAhead pieces of 32 columns. Lane 4g + t has columns 8t to 8t + 7 of experts g and
+// g + 8.
 struct Weights {
   uint4 rows[kAhead][2];
 
@@ -70,7 +72,8 @@ struct Weights {
   }
 };
 
-// The sums of 16 experts and 32 tokens. `ahead` has the first weights.
+// Multiplies 16 experts with 32 tokens of x, the block's columns in shared memory, and writes sums [kTokens, n_experts].
+// `ahead` has the first weights.
 __device__ __forceinline__ void multiply(const Params& p, float* sums, const char* x, Weights& ahead, int first_expert,
                                          int first_token, int first_column) {
   const int lane = threadIdx.x % 32, g = lane / 4, t = lane % 4;
@@ -99,6 +102,7 @@ __device__ __forceinline__ void multiply(const Params& p, float* sums, const cha
           acc[i][e];
 }
 
+// Loads from a place in the shared memory of any block of the cluster.
 __device__ __forceinline__ float4 load_from(uint32_t place) {
   float4 v{};
   if constexpr (kArch >= 900)
@@ -136,9 +140,10 @@ __global__ void __launch_bounds__(kThreads) router_rows_kernel(const __grid_cons
   const int warp = threadIdx.x / 32, lane = threadIdx.x % 32, n_experts = p.route.n_experts;
   const int first_column = static_cast<int>(blockIdx.x) * p.slice,
             first_token = static_cast<int>(blockIdx.x) * kOwnTokens;
-  const int n_units = (n_experts + 15) / 16 * ((p.n_tokens + kUnitTokens - 1) / kUnitTokens);
+  const int n_abreast = units_of_experts(n_experts),
+            n_units = n_abreast * ((p.n_tokens + kUnitTokens - 1) / kUnitTokens);
   float* sums = reinterpret_cast<float*>(shared + first_bytes(p.slice, n_experts));
-  const auto expert_of = [&](int unit) { return unit % ((n_experts + 15) / 16) * 16; };
+  const auto expert_of = [&](int unit) { return unit % n_abreast * kUnitExperts; };
   Weights ahead;
   ahead.load(p, expert_of(warp), first_column, p.slice);
   wait_for_previous();
@@ -148,7 +153,7 @@ __global__ void __launch_bounds__(kThreads) router_rows_kernel(const __grid_cons
   __syncthreads();
   for (int unit = warp; unit < n_units; unit += kWarps) {
     if (unit > warp) ahead.load(p, expert_of(unit), first_column, p.slice);
-    multiply(p, sums, shared, ahead, expert_of(unit), unit / ((n_experts + 15) / 16) * kUnitTokens, first_column);
+    multiply(p, sums, shared, ahead, expert_of(unit), unit / n_abreast * kUnitTokens, first_column);
   }
   cluster::sync();
   float* choices = reinterpret_cast<float*>(shared);
@@ -165,12 +170,24 @@ __global__ void __launch_bounds__(kThreads) router_rows_kernel(const __grid_cons
 #endif
 }
 
+int slice_of(int64_t n_in) {
+  constexpr int64_t kUnit = kBlocks * kPieceCols;
+  return static_cast<int>((n_in + kUnit - 1) / kUnit) * kPieceCols;
+}
+
+size_t shared_bytes(const PackedWeight& router) {
+  const int n_experts = static_cast<int>(router.n_out), n_sums = kTokens * sum_floats(n_experts);
+  return static_cast<size_t>(first_bytes(slice_of(router.n_in), n_experts)) +
+         static_cast<size_t>(n_sums) * sizeof(float);
+}
+
 }  // namespace
 
 bool can_route_and_sort(const Device& device, const PackedWeight& w, int64_t n_tokens) {
+  constexpr int64_t kMaxColumns = 16 << 10;  // so that sizes are ints
   return device.chip().has_clusters && w.layout == Layout::kDense && !w.f32 && w.n_in % 8 == 0 &&
          w.n_in <= kMaxColumns && w.n_out <= kMaxRouterExperts && n_tokens <= kTokens &&
-         reinterpret_cast<uintptr_t>(w.data) % 16 == 0;
+         reinterpret_cast<uintptr_t>(w.data) % 16 == 0 && shared_bytes(w) <= device.most_shared();
 }
 
 void route_and_sort(const Router& r, const RouteArgs& args, const ExpertOrder& order, Device& device) {
@@ -181,12 +198,10 @@ void route_and_sort(const Router& r, const RouteArgs& args, const ExpertOrder& o
   p.w = static_cast<const half*>(r.w->data), p.x = static_cast<const half*>(r.x.data);
   p.bias = r.bias;
   p.x_stride = r.x.stride, p.n_in = static_cast<int>(r.x.cols), p.n_tokens = static_cast<int>(r.x.rows);
-  p.slice = (p.n_in + kBlocks * kPieceCols - 1) / (kBlocks * kPieceCols) * kPieceCols;
+  p.slice = slice_of(p.n_in);
   p.route = route_of(r.ids, r.weights, r.w->n_out, args);
   p.order = order;
-  const auto shared = static_cast<size_t>(first_bytes(p.slice, p.route.n_experts)) +
-                      static_cast<size_t>(kTokens * sum_floats(p.route.n_experts)) * sizeof(float);
-  launch_clusters(device, router_rows_kernel, dim3(kBlocks), dim3(kBlocks, 1, 1), kThreads, shared, p);
+  launch_clusters(device, router_rows_kernel, dim3(kBlocks), dim3(kBlocks, 1, 1), kThreads, shared_bytes(*r.w), p);
 }
 
 }  // namespace ingot::cuda
