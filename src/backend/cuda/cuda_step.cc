@@ -15,6 +15,7 @@
 #include <utility>
 
 #include "backend/cuda/cuda_backend.h"
+#include "backend/cuda/recorded_context.h"
 #include "base/error.h"
 #include "base/log.h"
 
@@ -22,6 +23,8 @@ namespace ingot {
 
 using cuda::check;
 using cuda::check_launch;
+using cuda::context_of;
+using cuda::kContexts;
 
 namespace {
 
@@ -32,8 +35,8 @@ constexpr int kMaxRecordedOnClusters = 16;  // tokens of a sequence
 constexpr int kMaxGraphs = 64;              // of a program
 constexpr int kMaxHeadGraphs = 24;          // of a program of a draft head, which guesses for few sequences
 constexpr int kMaxHeadSequences = 8;        // of a draft head's steps that are recorded at load
-// A recorded step plans attention for contexts up to one of these lengths, but not beyond the longest possible context.
-constexpr int kContexts[] = {cuda::kSplitKeys, 1024, cuda::kMaxClusterKv, 32 << 10, 64 << 10, INT_MAX};
+static_assert(kContexts[0] == cuda::kSplitKeys &&
+              std::ranges::find(kContexts, cuda::kMaxClusterKv) != std::end(kContexts));
 
 // The largest number of sequences in a bucket within these limits.
 int most_sequences(const StepLimits& limits, int q_len) {
@@ -42,11 +45,6 @@ int most_sequences(const StepLimits& limits, int q_len) {
 }
 
 bool is_cluster_bucket(int bucket) { return std::ranges::find(kClusterBuckets, bucket) != std::end(kClusterBuckets); }
-
-// The smallest of kContexts that is at least kv_len, but not more than the longest possible context.
-int context_of(int kv_len, int max_kv_len) {
-  return std::min(*std::ranges::lower_bound(kContexts, kv_len), std::max(max_kv_len, kv_len));
-}
 
 Padding padding_of(const Program& program, int n_seqs, int q_len, int n_logits) {
   Padding padding{.n_seqs = n_seqs, .q_len = q_len, .n_logits = n_logits};
@@ -142,19 +140,14 @@ int CudaBackend::longest_on_grid(const Program& program, int n_seqs, int q_len) 
   return fits ? steps->second.longest_on_grid[static_cast<size_t>(n_seqs)] : 0;
 }
 
-// The largest context with the same launches as kv_len. On clusters and on the grid, launches do not depend on the
-// context. Else, from some length on, the keys are not split further.
 int CudaBackend::useful_context(const Program& program, int n_seqs, int q_len, int kv_len) const {
-  const int most_kv = std::max(limits_.max_kv_len, kv_len), on_grid = longest_on_grid(program, n_seqs, q_len);
-  if (kv_len <= cuda::kMaxClusterKv && replays_on_clusters(program, n_seqs * q_len))
-    return std::min(cuda::kMaxClusterKv, most_kv);
-  if (kv_len <= on_grid) return std::min(on_grid, most_kv);
-  const int context = context_of(kv_len, limits_.max_kv_len);
-  const int n_tasks = std::max(n_seqs * program.least_kv_heads(), 1),
-            most = (2 * device_.n_multiprocessors() + n_tasks - 1) / n_tasks;
-  for (const int candidate : kContexts)
-    if (candidate >= most * cuda::kSplitKeys && candidate > on_grid) return std::min(context, candidate);
-  return context;
+  const int n_tasks = std::max(n_seqs * program.least_kv_heads(), 1);
+  return cuda::recorded_context(kv_len,
+                                {.max_kv_len = limits_.max_kv_len,
+                                 .n_seqs = n_seqs,
+                                 .on_clusters = replays_on_clusters(program, n_seqs * q_len) ? cuda::kMaxClusterKv : 0,
+                                 .on_grid = longest_on_grid(program, n_seqs, q_len),
+                                 .most_splits = (2 * device_.n_multiprocessors() + n_tasks - 1) / n_tasks});
 }
 
 std::optional<CudaBackend::GraphKey> CudaBackend::key_of(const Program& program, const Batch& batch) const {
