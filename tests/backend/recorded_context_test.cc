@@ -38,7 +38,9 @@ TEST(RecordedContext, AGraphRunsWhereItsStepsWould) {
         ASSERT_LE(context, on_one) << kv_len;
       } else {
         ASSERT_GT(context, limits.on_grid) << kv_len;
-        if (limits.n_seqs == 1) ASSERT_GT(context, limits.on_clusters) << kv_len;
+        if (limits.n_seqs == 1) {
+          ASSERT_GT(context, limits.on_clusters) << kv_len;
+        }
       }
     }
   });

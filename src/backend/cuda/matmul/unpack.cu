@@ -1,4 +1,6 @@
 // Converts a PackedWeight back to numbers: slices of a weight for the dense matmul, and rows of an embedding table.
+#include <cuda_bf16.h>
+
 #include <algorithm>
 
 #include "backend/cuda/kernels.h"
@@ -72,10 +74,10 @@ __global__ void __launch_bounds__(32 * kTileWarps)
   }
 }
 
-// Rounds halves, two in a word, to 8 bits of precision: to the numbers that a bf16 holds.
+// Rounds halves, two in a word, to the 8 bits of precision that a bf16 has. NaN stays NaN.
 __device__ __forceinline__ uint32_t rounded(uint32_t pair) {
-  constexpr uint32_t kLost = 0x00070007, kHalf = 0x00030003, kOdd = 0x00010001;
-  return (pair + kHalf + (pair >> 3 & kOdd)) & ~kLost;
+  const float2 v = __bfloat1622float2(__float22bfloat162_rn(__half22float2(half2_of(pair))));
+  return bits_of(__floats2half2_rn(v.x, v.y));
 }
 
 // w: n uint4, and is rounded in place.
