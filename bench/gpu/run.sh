@@ -86,7 +86,8 @@ fi
 
 measure() { "$BUILD/ingot" bench --device cuda -b 2048 --shape "$1" --type "$2" -p 512,2048 -n 128 -r 5 2>&1 | grep -E "$1|rror|failed|CHECK"; }
 
-together() { echo "$1 $2"; "$BUILD/ingot" bench batch --device cuda -b 2048 --shape "$1" --type "$2" --npp 1024 --ntg 24 --npl "$3" 2>&1 | grep -E "^\| |rror|CHECK"; }
+# together SHAPE TYPE SEQUENCES [TOKENS OF CONTEXT]
+together() { echo "$1 $2"; "$BUILD/ingot" bench batch --device cuda -b 2048 --shape "$1" --type "$2" --npp "${4:-1024}" --ntg 24 --npl "$3" 2>&1 | grep -E "^\| |rror|CHECK"; }
 
 if has bench; then
   for type in F16 Q4_0; do measure smollm-135m $type; done
@@ -104,6 +105,7 @@ if has batch; then
   together llama-3.2-1b Q4_0 1,8,32,64,128
   together llama-3.1-8b BF16 1,8,32,64,128,256
   for type in Q4_0 Q8_0; do together llama-3.1-8b $type 1,8,32,64,128; done
+  together llama-3.1-8b Q4_0 2,8 128,1500,4300,9000  # short contexts where long ones are allowed, as in a server
   for type in BF16 Q4_0; do
     "$BUILD/ingot" bench engine --device cuda -b 2048 --shape llama-3.1-8b --type $type --requests 256 --rate 0 --max-seqs 64 --json
   done
