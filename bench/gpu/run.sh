@@ -1,7 +1,7 @@
 #!/bin/sh
 # Builds for the GPU of this machine, runs the tests that need a GPU, and measures speed, all in one call.
 #
-#   bench/gpu/run.sh [build] [test] [sanitize] [bench] [experts] [batch] [idle] [profile] [load] [ops] [kernels] [tuned] [ladder] [depth] [serving] [quality] [offload] [parallel] [parallel70b] [wheel] [ptx]
+#   bench/gpu/run.sh [build] [test] [sanitize] [bench] [experts] [batch] [idle] [profile] [load] [ops] [kernels] [tuned] [ladder] [depth] [serving] [power] [quality] [offload] [parallel] [parallel70b] [wheel] [ptx]
 #   default: build test bench
 #
 # The build goes to build-gpu/ (BUILD=...), results to $OUT if it is set. CMAKE_ARGS are passed to cmake. With TESTS_LIKE=...,
@@ -19,6 +19,7 @@
 #   ladder       more types
 #   depth        decoding far into the context, one sequence and sixteen
 #   serving      requests of 1,000 + 1,000 tokens through the whole engine; steps that mix prompts and decodes
+#   power        the GPU's power and clock during prompts and decodes
 #   quality      perplexity and logits of the demo model with its weights and cache in several formats
 #   offload      models divided between the GPU and 16 cores of the CPU, with their tests
 #   parallel     one model on 2 GPUs (and on 4, if the machine has them) against one GPU: tests, equal text, sums by size, prompts
@@ -105,6 +106,7 @@ if has batch; then
   together llama-3.2-1b Q4_0 1,8,32,64,128
   together llama-3.1-8b BF16 1,8,32,64,128,256
   for type in Q4_0 Q8_0; do together llama-3.1-8b $type 1,8,32,64,128; done
+  for type in BF16 Q4_0 Q4_K Q8_0 MXFP4 AFFINE4_64; do together llama-3.1-8b $type 2,4,8,16,32,64,128,256 128; done
   together llama-3.1-8b Q4_0 2,8 128,1500,4300,9000  # short contexts where long ones are allowed, as in a server
   for type in BF16 Q4_0; do
     "$BUILD/ingot" bench engine --device cuda -b 2048 --shape llama-3.1-8b --type $type --requests 256 --rate 0 --max-seqs 64 --json
@@ -224,6 +226,23 @@ if has serving; then
         -p 1000 -n 250 --trace "$OUT/mixed.trace" --trace-steps >"$OUT/mixed.log" 2>&1 || { tail -3 "$OUT/mixed.log"; failed=1; }
       printf 'llama-3.1-8b %s, KV %s, %s sequences: ' "$1" "$2" $n
       python3 bench/gpu/mixed.py "$OUT/mixed.trace" || failed=1
+    done
+  done
+fi
+# A command of ingot, and the mean power and clock of 23 samples before its last 0.4 s, in which it ends.
+power() {
+  nvidia-smi --query-gpu=power.draw.instant,clocks.sm --format=csv,noheader,nounits -lms 50 >"$OUT/power.csv" &
+  watcher=$!
+  "$BUILD/ingot" "$@" 2>&1 | grep -E "^\| |rror|CHECK" | tail -1
+  kill $watcher
+  tail -n 31 "$OUT/power.csv" | head -n 23 | awk -F, '{watts += $1; clock += $2} END {printf "%.0f W, %.0f MHz\n", watts / NR, clock / NR}'
+}
+if has power; then
+  for run in "BF16 f16" "F8_E4M3 fp8"; do
+    set -- $run
+    power bench --device cuda -b 2048 --shape llama-3.1-8b --type "$1" -p 2048 -n 0 -r 120
+    for context in 1400 16; do
+      power bench batch --device cuda --shape llama-3.1-8b --type "$1" --kv-type "$2" --npp $context --ntg 300 --npl 186
     done
   done
 fi
