@@ -219,13 +219,18 @@ if has serving; then
         --requests $n --max-seqs $n --spread 0 -p 1000 -n 1000 2>&1 | grep -E "throughput|rror|CHECK")"
     done
   done
+  # engine_steps TYPE KV FILE REQUESTS SEQUENCES ANSWER: a trace of steps, with prompts of 1,000 tokens
+  engine_steps() {
+    "$BUILD/ingot" bench engine --device cuda --shape llama-3.1-8b --type "$1" --kv-type "$2" --requests "$4" --max-seqs "$5" \
+      -p 1000 -n "$6" --trace "$OUT/$3" --trace-steps >"$OUT/mixed.log" 2>&1 || { tail -3 "$OUT/mixed.log"; failed=1; }
+  }
   for run in "BF16 f16" "F8_E4M3 fp8"; do
     set -- $run
+    engine_steps $run prompts.trace 256 64 1
     for n in 64 256; do
-      "$BUILD/ingot" bench engine --device cuda --shape llama-3.1-8b --type "$1" --kv-type "$2" --requests $((2 * n)) --max-seqs $n \
-        -p 1000 -n 250 --trace "$OUT/mixed.trace" --trace-steps >"$OUT/mixed.log" 2>&1 || { tail -3 "$OUT/mixed.log"; failed=1; }
+      engine_steps $run mixed.trace $((n + 256)) $n 250
       printf 'llama-3.1-8b %s, KV %s, %s sequences: ' "$1" "$2" $n
-      python3 bench/gpu/mixed.py "$OUT/mixed.trace" || failed=1
+      python3 bench/gpu/mixed.py "$OUT/mixed.trace" "$OUT/prompts.trace" || failed=1
     done
   done
 fi
