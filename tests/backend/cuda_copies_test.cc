@@ -1,5 +1,5 @@
-// Copies of quantized weights as rows of f16 on a GPU (PackedWeight::halves). Skipped if the build has no CUDA or the machine
-// has no GPU.
+// Copies of quantized weights as rows of f16 on a GPU (PackedWeight::halves). Skipped if the build has no CUDA or the
+// machine has no GPU.
 #include <gtest/gtest.h>
 
 #include <algorithm>

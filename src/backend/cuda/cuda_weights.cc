@@ -61,8 +61,8 @@ size_t CudaBackend::packed_bytes(const Weight& shape, unsigned use) const {
                                                       : gpu_packed_bytes(shape, act_ == DType::kF32));
 }
 
-// Products of many rows run at the GPU's limit of power. They take 2 % less time if the last bits of weights are zero. So
-// copies are rounded, which changes weights less than quantization has changed them. Formats with few levels stay
+// Products of many rows run at the GPU's limit of power. They take 2 % less time if the last bits of weights are zero.
+// So copies are rounded, which changes weights less than quantization has changed them. Formats with few levels stay
 // exact: their blocks have few different numbers.
 void CudaBackend::add_halves(PackedWeight& w, Format format, size_t bytes) {
   constexpr int kFewLevels = 8;

@@ -52,8 +52,8 @@ __device__ __forceinline__ void copy_input(const Params& p, uint32_t to, int fir
   matvec_step::end_copies();
 }
 
-// The lane's weights of 16 experts, in kAhead pieces of 32 columns. Lane 4g + t has columns 8t to 8t + 7 of experts g and
-// g + 8.
+// The lane's weights of 16 experts, in kAhead pieces of 32 columns. Lane 4g + t has columns 8t to 8t + 7 of experts g
+// and g + 8.
 struct Weights {
   uint4 rows[kAhead][2];
 
@@ -72,8 +72,8 @@ struct Weights {
   }
 };
 
-// Multiplies 16 experts with 32 tokens of x, the block's columns in shared memory, and writes sums [kTokens, n_experts].
-// `ahead` has the first weights.
+// Multiplies 16 experts with 32 tokens of x, the block's columns in shared memory, and writes sums [kTokens,
+// n_experts]. `ahead` has the first weights.
 __device__ __forceinline__ void multiply(const Params& p, float* sums, const char* x, Weights& ahead, int first_expert,
                                          int first_token, int first_column) {
   const int lane = threadIdx.x % 32, g = lane / 4, t = lane % 4;

@@ -18,8 +18,8 @@ inline constexpr int kMaxGridTokens = 8;  // of a step, each of its own sequence
 
 // The source of the kernel for these layers. Empty if the kernel does not support them, or the device cannot run it.
 std::string grid_source(const LayersStep& step, const DeviceLimits& device);
-// The longest context, in tokens, with which the grid is faster than single kernels; 0: it never is. Single kernels read
-// keys and values faster, at 3.8 TB/s instead of 3.0 TB/s, but each layer begins and ends several of them.
+// The longest context, in tokens, with which the grid is faster than single kernels; 0: it never is. Single kernels
+// read keys and values faster, at 3.8 TB/s instead of 3.0 TB/s, but each layer begins and ends several of them.
 int longest_on_grid(const LayersStep& step);
 // Bytes of scratch that are enough for any step; must be zero before the first step. width: the most columns of a
 // tensor.
