@@ -169,7 +169,8 @@ void take_f16_activations(Backend* backend) {
       gate_up(*ref, rup, rx, rw, rw, {}, {}, Activation::kSilu);
       Results want{std::vector<float>(n * kOut)};
       for (int64_t i = 0; i < n * kOut; ++i) want[0][i] = 3 * ry.f32()[i] + rup.f32()[i];
-      expect_close(got, want, 1.5 * kF16Error);  // SiLU times a product doubles the error of copies, which are bf16
+      // Copies of weights have the precision of bf16, and SiLU times a product doubles their error.
+      expect_close(got, want, 1.5 * kF16Error);
     }
 }
 TEST(CudaBackend, TakesF16Activations) { take_f16_activations(gpu_with().get()); }

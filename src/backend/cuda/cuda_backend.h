@@ -222,7 +222,7 @@ class CudaBackend final : public Backend, public RecordedSteps {
   bool is_recorded(const Program& program, int q_len) const;
   int bucket_of(const Program& program, int n_seqs, int q_len, int most) const;
   int longest_on_grid(const Program& program, int n_seqs, int q_len) const;
-  int useful_context(const Program& program, int n_seqs, int q_len, int kv_len) const;
+  int recorded_context(const Program& program, int n_seqs, int q_len, int kv_len) const;
   void capture(Graph& graph, const Program& program);
   void replay(const Graph& graph);
   void check_replay(const Graph& graph, const Program& program);

@@ -140,7 +140,7 @@ int CudaBackend::longest_on_grid(const Program& program, int n_seqs, int q_len) 
   return fits ? steps->second.longest_on_grid[static_cast<size_t>(n_seqs)] : 0;
 }
 
-int CudaBackend::useful_context(const Program& program, int n_seqs, int q_len, int kv_len) const {
+int CudaBackend::recorded_context(const Program& program, int n_seqs, int q_len, int kv_len) const {
   const int n_tasks = std::max(n_seqs * program.least_kv_heads(), 1);
   return cuda::recorded_context(kv_len,
                                 {.max_kv_len = limits_.max_kv_len,
@@ -160,7 +160,7 @@ std::optional<CudaBackend::GraphKey> CudaBackend::key_of(const Program& program,
   for (int seq = 0; seq < batch.n_seqs(); ++seq)
     if (batch.q_len(seq) != q_len) return std::nullopt;
   const int n_seqs = bucket_of(program, batch.n_seqs(), q_len, most);
-  return GraphKey{program.id, n_seqs, q_len, useful_context(program, n_seqs, q_len, longest(batch))};
+  return GraphKey{program.id, n_seqs, q_len, recorded_context(program, n_seqs, q_len, longest(batch))};
 }
 
 bool CudaBackend::has_room_for_graph(const Program& program) const {
@@ -247,7 +247,7 @@ void CudaBackend::prepare_program(const Program& program) {
   size_t n_graphs = 0;
   const int most = std::min(most_sequences(limits_, 1), program.has_pair ? kMaxHeadSequences : INT_MAX);
   const auto record = [&](int n_seqs, int q_len, int most_kv, bool runs_first) {
-    const int context = useful_context(program, n_seqs, q_len, std::min(most_kv, limits_.max_kv_len));
+    const int context = recorded_context(program, n_seqs, q_len, std::min(most_kv, limits_.max_kv_len));
     const GraphKey key{program.id, n_seqs, q_len, context};
     if (graphs_.contains(key) || !has_room_for_graph(program)) return;
     start({}, padding_of(program, n_seqs, q_len, n_seqs * q_len), context);

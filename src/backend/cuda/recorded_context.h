@@ -21,8 +21,8 @@ struct ContextLimits {
 };
 
 // The largest context with the same launches as kv_len. On clusters and on the grid, launches do not depend on the
-// context. Else, from some length on, the keys are not split further. But a graph for a length of clusters or of the
-// grid would run there. Several sequences on clusters may do so, because they use the whole GPU.
+// context. Else, from some length on, the keys are not split further. But a graph that plans for a length of clusters
+// or of the grid runs there. Several sequences may stay on clusters, because their clusters fill the GPU.
 inline int recorded_context(int kv_len, const ContextLimits& limits) {
   for (const int longest : {limits.on_clusters, limits.on_grid})
     if (kv_len <= longest) return std::min(longest, std::max(limits.max_kv_len, kv_len));
