@@ -19,6 +19,7 @@ __device__ __forceinline__ float __half2float(half v) {
   asm("cvt.f32.f16 %0, %1;" : "=f"(f) : "h"(v.bits));
   return f;
 }
+__device__ __forceinline__ unsigned short __half_as_ushort(half v) { return v.bits; }
 __device__ __forceinline__ half __float2half_rn(float f) {
   half v;
   asm("cvt.rn.f16.f32 %0, %1;" : "=h"(v.bits) : "f"(f));

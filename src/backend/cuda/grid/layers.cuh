@@ -75,7 +75,7 @@ __device__ __forceinline__ void run(const Params& p) {
   b.copy_layer(0);
   fence_barriers();
   __syncthreads();
-  const Ring<C> ring(shared_address(shared), barriers_at, &choice);
+  const Ring<C> ring(p, shared_address(shared), barriers_at, &choice);
   if (b.warp >= kWarps) {
     shrink_registers<32>();
     if (b.warp == kWarps) copy_weights<C>(p, ring, b.lane);

@@ -38,7 +38,7 @@ struct alignas(2 * (K::kGroup16 ? 2 : 1) * (K::kMin ? 2 : 1)) UnitScales {
 };
 
 // Adds a step of codes to the lane's sums of rows g and g + 8; the four lanes of a row have a unit each. release() is
-// called when the slot has been read.
+// called when the slot has been read, with words of all loads.
 template <class K, class Release>
 __device__ __forceinline__ void multiply_codes(float (&acc)[2], const char* codes, const char* scales,
                                                const CodesInput& input, int lane, const uint32_t* table,
@@ -50,7 +50,10 @@ __device__ __forceinline__ void multiply_codes(float (&acc)[2], const char* code
   for (int i = 0; i < kRowPieces; ++i) upper[i] = from[64 * i], lower[i] = from[64 * i + 32];
   const auto* const scale_of = reinterpret_cast<const UnitScales<K>*>(scales) + lane;
   const UnitScales<K> own_scales[2] = {scale_of[0], scale_of[32]};
-  release();
+  uint32_t words = __half_as_ushort(own_scales[0].v[0][0]) | __half_as_ushort(own_scales[1].v[0][0]);
+#pragma unroll
+  for (int i = 0; i < kRowPieces; ++i) words |= upper[i].x | lower[i].x;
+  release(words);
   const uint2 x = input.bytes[lane];
   int2 totals{};
   if constexpr (K::kMin || K::kZero) totals = input.totals[lane % 4];
@@ -87,7 +90,7 @@ __device__ __forceinline__ void multiply_codes(float (&acc)[2], const char* code
   }
 }
 
-// Adds a step of 128 columns of 8-bit floats. release() is called when the slot has been read.
+// Adds a step of 128 columns of 8-bit floats. release() is called when the slot has been read, with words of all loads.
 template <class Release>
 __device__ __forceinline__ void multiply_float8(float (&acc)[2], const char* row, int row_stride, const float* scales,
                                                 const Float8Input& input, int lane, Release&& release) {
@@ -98,7 +101,8 @@ __device__ __forceinline__ void multiply_float8(float (&acc)[2], const char* row
     lower[u] = *reinterpret_cast<const uint4*>(row + 8 * row_stride + 64 * u);
   }
   const float own_scales[2] = {scales[0], scales[8]};
-  release();
+  release(upper[0].x | upper[1].x | lower[0].x | lower[1].x | __float_as_uint(own_scales[0]) |
+          __float_as_uint(own_scales[1]));
   float part[2][4] = {};
 #pragma unroll
   for (int u = 0; u < 2; ++u) {
@@ -153,16 +157,13 @@ __device__ __forceinline__ void use_units(const Block<C>& b, Ring<C>& ring, int 
     const bool has_step = kWhole || (has_unit && (first + chunk) * kPlan.parts + part < kPlan.n_steps);
 #pragma unroll
     for (int gate = 0; gate < kGates; ++gate) {
-      await(ring.full(), ring.parity);
-      const auto release = [&] {  // the slot, as early as possible, for the next copy
-        __syncwarp();
-        if (b.lane == 0) arrive(ring.empty());
-      };
+      ring.await_copy();
+      const auto release = [&](uint32_t words) { ring.release(words, b.lane); };  // as early as possible
       if (has_step) {
         multiply<C, kPhase>(acc[gate], slots + ring.slot * Ring<C>::kAt.slot_bytes, input, part, b.lane, b.table,
                             release);
       } else {
-        release();
+        release(0);
       }
       ring.advance();
     }

@@ -182,11 +182,8 @@ class RowsProduct {
     float4* to = sums + group * kGates * kWarps * 32;
 #pragma unroll 1  // twice the code was 2 % slower
     for (int gate = 0; gate < kGates; ++gate, to += kWarps * 32) {
-      await(ring.full(), ring.parity);
-      const auto release = [&] {  // the slot, as early as possible, for the next copy
-        __syncwarp();
-        if (lane == 0) arrive(ring.empty());
-      };
+      ring.await_copy();
+      const auto release = [&](uint32_t words) { ring.release(words, lane); };  // as early as possible
       if (has_step) {
         const char* const unit =
             b.shared + Ring<C>::kAt.ring + ring.slot * Ring<C>::kAt.slot_bytes + local * kPlan.unit_bytes;
@@ -203,7 +200,7 @@ class RowsProduct {
         const float4 before = chunk > 0 ? *to : float4{};
         *to = make_float4(before.x + sum[0], before.y + sum[1], before.z + sum[2], before.w + sum[3]);
       } else {
-        release();
+        release(0);
       }
       ring.advance();
     }
@@ -217,7 +214,7 @@ class RowsProduct {
       matvec_step::pairs_of<K>(pairs, word0, word1, b.table);
     }
   }
-  // release() is called when the slot has been read.
+  // release() is called when the slot has been read, with words of all loads.
   template <class Release>
   __device__ __forceinline__ void multiply_codes(float (&sum)[4], const char* unit, Release&& release) const {
     constexpr int kRowPieces = has_bytes(K::kLayout) ? 2 : 1, kRowScales = 4 * matvec_step::Scales<K>::kWords;
@@ -228,7 +225,15 @@ class RowsProduct {
     const char* of_rows = unit + kPlan.parts * kKind.code_bytes() + part * kKind.scale_bytes() + g * kRowScales;
     const matvec_step::Scales<K> rows[2] = {matvec_step::Scales<K>(of_rows),
                                             matvec_step::Scales<K>(of_rows + 8 * kRowScales)};
-    release();
+    uint32_t words = 0;
+#pragma unroll
+    for (int r = 0; r < 2; ++r) {
+#pragma unroll
+      for (int i = 0; i < kRowPieces; ++i) words |= r == 0 ? upper[i].x : lower[i].x;
+#pragma unroll
+      for (int i = 0; i < matvec_step::Scales<K>::kWords; i += 4) words |= rows[r].words[i];
+    }
+    release(words);
     const auto word = [](const uint4(&pieces)[kRowPieces], int u, int i) {
       return kRowPieces == 1 ? word_of(pieces[0], u) : word_of(pieces[u / 2 % kRowPieces], u % 2 * 2 + i);
     };
@@ -268,7 +273,7 @@ class RowsProduct {
       lower[i] = *reinterpret_cast<const uint4*>(row + 8 * kStride + 64 * i);
     }
     const float rows[2] = {of_rows[0], of_rows[8]};
-    release();
+    release(upper[0].x | upper[1].x | lower[0].x | lower[1].x | __float_as_uint(rows[0]) | __float_as_uint(rows[1]));
     float parts[2][4] = {};
 #pragma unroll
     for (int i = 0; i < kPieces; ++i) {

@@ -16,17 +16,32 @@ struct Ring {
   static constexpr int kArrivals = kLanesArrive ? 1 + 32 : 1;  // at "full", where the first one expects bulk copies
   uint32_t base, barriers;  // shared addresses; the barriers are "full" of each slot, then "empty" of each slot
   const Choice* choice;     // complete at each phase of the barrier chosen()
+  uint32_t zero;            // 0, which the compiler does not know
   int slot = 0;
   uint32_t parity = 0;
 
-  __device__ __forceinline__ Ring(uint32_t shared, uint32_t barriers_of, const Choice* choice_of)
-      : base(shared + kAt.ring), barriers(barriers_of), choice(choice_of) {}
+  __device__ __forceinline__ Ring(const Params& p, uint32_t shared, uint32_t barriers_of, const Choice* choice_of)
+      : base(shared + kAt.ring),
+        barriers(barriers_of),
+        choice(choice_of),
+        zero(static_cast<uint32_t>(p.n_rows >> 31)) {}
   __device__ __forceinline__ uint32_t place() const { return base + slot * kAt.slot_bytes; }
   __device__ __forceinline__ uint32_t full() const { return barriers + 8 * slot; }
   __device__ __forceinline__ uint32_t empty() const { return barriers + 8 * (kMaxSlots + slot); }
   __device__ __forceinline__ uint32_t chosen() const { return barriers + 8 * (2 * kMaxSlots); }
   __device__ __forceinline__ void advance() {
     if (++slot == kAt.n_slots) slot = 0, parity ^= 1;
+  }
+  // Waits for the copy to this slot. Afterwards all lanes of the warp load together.
+  __device__ __forceinline__ void await_copy() const {
+    await(full(), parity);
+    __syncwarp();
+  }
+  // Frees the slot for the next copy. `words` combines a word of each load from the slot. A load from shared memory may
+  // wait behind loads from global memory, and an arrival can overtake both, so the next copy could come before the
+  // load. Therefore the arrival depends on the loaded words.
+  __device__ __forceinline__ void release(uint32_t words, int lane) const {
+    if (lane == 0) arrive(empty() | (words & zero));
   }
 };
 
