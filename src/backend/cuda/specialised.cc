@@ -24,12 +24,13 @@ std::string braces_of(const int (&v)[3]) { return fmt::format("{{{}, {}, {}}}", 
 std::string braces_of(const ProductShape& s) {
   return fmt::format(
       "ProductShape{{.n_in = {}, .n_steps = {}, .n_jobs = {}, .n_tiles = {}, .first_tile = {}, .n_out = {}, .zero = "
-      "{}, .act = {}, .split = {}, .n_warps = {}, .n_stages = {}, .n_tokens = {}, .n_terms = {}, .n_sums = {}, "
-      ".n_inputs = {}, .has_norm = {}, .has_bias = {}, .y_f32 = {}, .accumulate = {}, .ends_qkv = {}, .partial = {}, "
+      "{}, .act = {}, .split = {}, .n_warps = {}, .weight_tiles = {}, .n_stages = {}, .n_tokens = {}, .n_terms = {}, "
+      ".n_sums = {}, .n_inputs = {}, .has_norm = {}, .has_bias = {}, .y_f32 = {}, .accumulate = {}, .ends_qkv = {}, "
+      ".partial = {}, "
       ".staged = {}, .warms_instruction_cache = {}}}",
       s.n_in, s.n_steps, s.n_jobs, s.n_tiles, braces_of(s.first_tile), braces_of(s.n_out), s.zero, s.act, s.split,
-      s.n_warps, s.n_stages, s.n_tokens, s.n_terms, s.n_sums, s.n_inputs, s.has_norm, s.has_bias, s.y_f32, s.accumulate,
-      s.ends_qkv, s.partial, s.staged, s.warms_instruction_cache);
+      s.n_warps, s.weight_tiles, s.n_stages, s.n_tokens, s.n_terms, s.n_sums, s.n_inputs, s.has_norm, s.has_bias,
+      s.y_f32, s.accumulate, s.ends_qkv, s.partial, s.staged, s.warms_instruction_cache);
 }
 
 std::string kind_of(const SpecialisedKernel& k) {
@@ -77,14 +78,12 @@ std::string source_of(const SpecialisedKernel& k) {
     case SpecialisedKernel::kMatvec:
       return source("matmul/matvec", "matvec_tiles", bounds(512),
                     fmt::format("matvec_kernel::run<{}, {}, {}", kind_of(k), k.n, gated ? 2 : 1), s);
-    case SpecialisedKernel::kTiles: {
-      const int per_warp = weight_tiles_of(k.n, gated);
+    case SpecialisedKernel::kTiles:
       return source("matmul/tile_matmul", "matvec_tiles",
-                    fmt::format("32 * tile_kernel::kWarps, {}", blocks_at_once(per_warp)),
-                    fmt::format("tile_kernel::run<{}, {}, {}, {}", kind_of(k), k.n, per_warp,
+                    fmt::format("32 * tile_kernel::kWarps, {}", blocks_at_once(k.n, s.weight_tiles)),
+                    fmt::format("tile_kernel::run<{}, {}, {}, {}", kind_of(k), k.n, s.weight_tiles,
                                 k.n == 1 && !k.has_min && !k.group16),
                     s);
-    }
     case SpecialisedKernel::kWarpgroups:
       return source("matmul/warpgroup_matmul", "warpgroup_kernel", "warpgroup_kernel::kThreads, 1",
                     fmt::format("warpgroup_kernel::run<{}, {}", kind_of(k), k.n), s);

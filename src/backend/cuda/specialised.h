@@ -44,10 +44,10 @@ struct SpecialisedKernel {
 
 const char* name_of(Layout layout);  // in a source
 
-// The tiles of weights of a warp of kTiles. With a gate, a warp has a tile of each weight. For up to 16 rows of
-// activations, warps with two tiles would be too few for the device.
-constexpr int weight_tiles_of(int token_tiles, bool gated) { return token_tiles <= 2 && !gated ? 1 : 2; }
-constexpr int blocks_at_once(int weight_tiles) { return weight_tiles == 1 ? 3 : 2; }  // of kTiles, a multiprocessor
+// Blocks of kTiles that a multiprocessor has room for.
+constexpr int blocks_at_once(int token_tiles, int weight_tiles) {
+  return token_tiles <= 2 && weight_tiles == 1 ? 3 : 2;
+}
 
 // The source that NVRTC compiles; its kernel is named "specialised".
 std::string source_of(const SpecialisedKernel& kernel);

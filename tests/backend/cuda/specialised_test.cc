@@ -34,6 +34,11 @@ ProductShape of_few_rows(ProductShape shape, int n_tokens) {
   return shape;
 }
 
+ProductShape of_tiles(ProductShape shape, int weight_tiles) {
+  shape.weight_tiles = weight_tiles;
+  return shape;
+}
+
 // Gate and up of eight experts, or the weighted sum over eight experts. `partial`: other ranks have some of them.
 ProductShape of_experts(bool gated, bool partial = false) {
   if (gated)
@@ -72,8 +77,9 @@ TEST(Specialised, CompilesForEveryArchitecture) {
     const SpecialisedKernel kernels[] = {
         {SpecialisedKernel::kDotCodes, Layout::kCodes4, false, false, 1, kShapes[2]},
         {SpecialisedKernel::kMatvec, Layout::kCodes4, false, false, 1, of_few_rows(kShapes[2], 4)},
-        {SpecialisedKernel::kTiles, Layout::kCodes4, false, false, 4, kShapes[2]},
-        {SpecialisedKernel::kTiles, Layout::kCodesE4M3, false, false, 4, kShapes[2]},
+        {SpecialisedKernel::kTiles, Layout::kCodes4, false, false, 4, of_tiles(kShapes[2], 2)},
+        {SpecialisedKernel::kTiles, Layout::kCodes4, false, false, 8, of_tiles(kShapes[2], 1)},
+        {SpecialisedKernel::kTiles, Layout::kCodesE4M3, false, false, 4, of_tiles(kShapes[2], 2)},
         {SpecialisedKernel::kDotRows, Layout::kDense, false, false, 2, kShapes[2]},
         {SpecialisedKernel::kExpertCodes, Layout::kCodes4, false, false, 2, of_experts(true)}};
     for (const SpecialisedKernel& kernel : kernels)
@@ -107,7 +113,8 @@ TEST(Specialised, CompilesForEveryKindOfWeight) {
         {SpecialisedKernel::kWarpgroups, k.layout, k.has_min, k.group16, 64 + i % 3 * 32, shape_with(gated)},
         {SpecialisedKernel::kMatvec, k.layout, k.has_min, k.group16, 1 + i / 2 % 2,
          of_few_rows(shape_with(gated), 2 + i)},
-        {SpecialisedKernel::kTiles, k.layout, k.has_min, k.group16, 1 << (i / 2 % 4), shape_with(gated)},
+        {SpecialisedKernel::kTiles, k.layout, k.has_min, k.group16, 1 << (i / 2 % 4),
+         of_tiles(shape_with(gated), gated ? 2 : 1)},
         {SpecialisedKernel::kExpertCodes, k.layout, k.has_min, k.group16, gated ? 2 : 1, of_experts(gated)},
         {SpecialisedKernel::kExpertCodes, k.layout, k.has_min, k.group16, gated ? 2 : 1, of_experts(gated, true)}};
     for (const SpecialisedKernel& kernel : others)

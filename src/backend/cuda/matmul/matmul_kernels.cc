@@ -41,14 +41,15 @@ bool group_wins(const DeviceLimits&, const PackedWeight& w, int64_t rows) {
   const bool wide = w.n_out >= 8192, large = size >= 32 << 20;
   if (size < 8 << 20 || (w.n_out < 4096 && rows <= 128)) return false;
   const int64_t most = w.halves != nullptr ? few_rows_of_halves(w) : wide ? 1024 : large ? 640 : 512;
-  return rows > (wide ? 32 : large ? 40 : 64) && rows <= most;
+  return rows > (wide ? 32 : large ? 16 : 64) && rows <= most;
 }
 
 bool can_tile(const DeviceLimits&, const PackedWeight& w, int64_t) { return can_tile_matmul(w); }
 bool can_tile_codes(const DeviceLimits&, const PackedWeight& w, int64_t) { return codes(w) && can_tile_matmul(w); }
 bool tile_wins(const DeviceLimits& device, const PackedWeight& w, int64_t rows) {
   if (!codes(w)) return false;
-  if (rows <= 32) return w.n_in >= 2048 && w.n_out >= 512;
+  const bool is_shared = device.chip().has_clusters && rows <= 64 && w.n_out <= 4096;  // columns, by clusters of blocks
+  if (rows <= 32 || is_shared) return w.n_in >= 2048 && w.n_out >= 512;
   return rows <= (can_warpgroup_matmul(device, w) ? 64 : 128) && w.n_in >= 4096 && w.n_out >= 1024;
 }
 

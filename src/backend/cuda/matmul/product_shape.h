@@ -13,6 +13,7 @@ struct ProductShape {
   int act = -1;                 // of a gate; -1: none
   int split = 0;                // warps or blocks that share a tile
   int n_warps = 0;              // of a block
+  int weight_tiles = 0;         // of a warp (tile_matmul.cuh)
   int n_stages = 0;             // of a block's ring in shared memory (tile_matmul.cuh)
   int n_tokens = 0;             // rows of activations if the kernel is compiled for their number; 0: any number
   int n_terms = 0, n_sums = 0, n_inputs = 0;  // for products with experts (experts/codes.cuh)

@@ -17,26 +17,29 @@ using namespace tile_kernel;
 
 namespace {
 
-constexpr int kMaxSplit = 8;  // blocks in a cluster; every device with clusters allows 8
-
 // Shared memory for stages: the limit of a block, but not more than an A100's multiprocessor has.
 size_t room_of(const DeviceLimits& device) {
   constexpr size_t kTable = 1024, kMaxRoom = size_t{160} << 10;
   return std::min(device.most_shared - kTable, kMaxRoom);
 }
 
-// For few rows, a fourth stage makes products a tenth faster, if blocks_at_once() of them still fit on a multiprocessor
-// of Hopper.
+// A fourth stage makes products a tenth faster, if blocks_at_once() of them still fit on a multiprocessor of Hopper.
 template <class K, int kTokenTiles, int kPerWarp>
 int stages_of(const DeviceLimits& device) {
   constexpr int kBytes = Stage<K, kTokenTiles, kPerWarp>::kBytes,
-                kMost = kTokenTiles <= 2 && 4 * blocks_at_once(kPerWarp) * kBytes <= (224 << 10) ? 4 : 3;
+                kMost = 4 * blocks_at_once(kTokenTiles, kPerWarp) * kBytes <= (224 << 10) ? 4 : 3;
   return stages_that_fit(kBytes, kMost, room_of(device));
 }
 
 template <class K, int kTokenTiles, int kPerWarp, bool kCodes>
-__global__ void __launch_bounds__(32 * kWarps, blocks_at_once(kPerWarp)) any_kernel(const __grid_constant__ Params p) {
+__global__ void __launch_bounds__(32 * kWarps, blocks_at_once(kTokenTiles, kPerWarp))
+    any_kernel(const __grid_constant__ Params p) {
   run<K, kTokenTiles, kPerWarp, kCodes, Shape{}>(p);
+}
+
+// Blocks for the weights, if a warp has per_warp tiles of them; with a gate, one of each weight.
+unsigned blocks_of(const Params& p, int per_warp) {
+  return blocks_for(p.n_tiles, kWarps * (p.act >= 0 ? 1 : per_warp));
 }
 
 // With `batch_invariant`, the split depends only on the weights, and the arithmetic is that of many rows.
@@ -47,14 +50,15 @@ void start(Params p, bool batch_invariant, SpecialisedKernels* specialised, Devi
   p.n_steps = (p.n_in + K::kCols - 1) / K::kCols;
   p.n_stages = stages_of<K, kTokenTiles, kPerWarp>(device.limits());
   CHECK(p.n_stages >= 2);
-  const auto blocks_of = [&](int per_warp) { return blocks_for(p.n_tiles, kWarps * (p.act >= 0 ? 1 : per_warp)); };
-  const auto n_blocks = blocks_of(kPerWarp);
-  const int n_alike = static_cast<int>(batch_invariant ? blocks_of(2) : n_blocks * n_token_blocks),
-            n_at_once = device.n_multiprocessors() * blocks_at_once(batch_invariant ? 2 : kPerWarp);
-  p.split = 1;  // doubled as long as all blocks then run at once
-  while (device.chip().has_clusters && p.split < kMaxSplit && p.n_steps >= 8 * p.split &&
-         n_alike * p.split * 2 <= n_at_once)
-    p.split *= 2;
+  p.weight_tiles = kPerWarp;
+  const auto n_blocks = blocks_of(p, kPerWarp);
+  const int n_alike = static_cast<int>(batch_invariant ? blocks_of(p, 2) : n_blocks * n_token_blocks),
+            n_at_once = device.n_multiprocessors() * (batch_invariant ? 2 : blocks_at_once(kTokenTiles, kPerWarp));
+  // A block has at least this many steps, because adding up takes time, too. With more rows, a step takes longer.
+  const int fewest_steps = batch_invariant || kTokenTiles <= 2 ? 4 : 2;
+  p.split = 1;
+  if (device.chip().has_clusters)
+    p.split = std::clamp(std::min(n_at_once / n_alike, p.n_steps / fewest_steps), 1, kMaxSplit);
   const auto split = static_cast<unsigned>(p.split);
   auto kernel = any_kernel<K, kTokenTiles, kPerWarp, kCodes>;
   if constexpr (K::kLayout != Layout::kDense)  // dense weights come here only with --deterministic
@@ -80,9 +84,13 @@ void tile_matmul(const Matvec& m, Device& device) {
       start<K, kTokenTiles, kPerWarp, kCodes>(p, m.batch_invariant, m.specialised, device);
     };
     const auto with_few = [&]<int kTokenTiles, bool kCodes> {
-      m.gate >= 0 ? with.template operator()<kTokenTiles, weight_tiles_of(kTokenTiles, true), kCodes>()
-                  : with.template operator()<kTokenTiles, weight_tiles_of(kTokenTiles, false), kCodes>();
+      m.gate >= 0 ? with.template operator()<kTokenTiles, 2, kCodes>()
+                  : with.template operator()<kTokenTiles, 1, kCodes>();
     };
+    // Warps with two tiles of weights would be too few for the device, even if clusters shared all columns.
+    const bool is_narrow = m.gate < 0 && !m.batch_invariant && device.chip().has_clusters &&
+                           static_cast<int>(blocks_of(p, 2)) * kMaxSplit <= 2 * device.n_multiprocessors();
+    if (is_narrow && p.n > 16) return p.n > 32 ? with.template operator()<8, 1>() : with.template operator()<4, 1>();
     if (p.n > 32 && fits_many) return with.template operator()<8, 2>();
     if (p.n > 16 || (p.n > 8 && m.batch_invariant)) return with.template operator()<4, 2>();
     if (m.batch_invariant) return with.template operator()<1, 2>();

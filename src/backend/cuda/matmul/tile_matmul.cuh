@@ -19,7 +19,8 @@ using matvec_tiles::pick;
 using matvec_tiles::Shape;
 using matvec_tiles::shape_of;
 
-constexpr int kWarps = 8;  // in a block
+constexpr int kWarps = 8;     // in a block
+constexpr int kMaxSplit = 8;  // blocks in a cluster; every device with clusters allows 8
 
 // kTokenTiles: tiles of 8 rows of activations of a block. kPerWarp: tiles of weights of a warp.
 template <class K, int kTokenTiles, int kPerWarp>
@@ -87,30 +88,37 @@ __device__ __forceinline__ void write_sums(const Params& p, float (&sums)[kPerWa
   }
 }
 
-// Reads a float from the shared memory of the cluster's block with this rank.
-__device__ __forceinline__ float load_of_block(uint32_t address, int rank) {
-  float v = 0;
+// Reads four floats from the shared memory of the cluster's block with this rank.
+__device__ __forceinline__ float4 load_of_block(uint32_t address, int rank) {
+  float4 v{};
   if constexpr (kArch >= 900) {
     uint32_t there;
     asm("mapa.shared::cluster.u32 %0, %1, %2;" : "=r"(there) : "r"(address), "r"(rank));
-    asm volatile("ld.shared::cluster.f32 %0, [%1];" : "=f"(v) : "r"(there));
+    asm volatile("ld.shared::cluster.v4.f32 {%0,%1,%2,%3}, [%4];"
+                 : "=f"(v.x), "=f"(v.y), "=f"(v.z), "=f"(v.w)
+                 : "r"(there));
   }
   return v;
 }
 
-// Adds up a lane's sums of one token tile, from kRanks blocks of the cluster. All loads are in flight at once.
-// at(n) is the place of sum n.
-template <int kRanks, int kPerWarp, class At>
-__device__ __forceinline__ void add_up(float (&sums)[kPerWarp][4], uint32_t address, At&& at) {
-  float parts[kRanks][4 * kPerWarp];
+// Adds up a lane's sums of one token tile, from all blocks of the cluster. All loads are in flight at once. The sums of
+// the warp's tiles are `stride` bytes apart.
+template <int kPerWarp>
+__device__ __forceinline__ void add_up(float (&sums)[kPerWarp][4], uint32_t address, int stride, int n_blocks) {
+  float4 parts[kMaxSplit][kPerWarp];
 #pragma unroll
-  for (int rank = 0; rank < kRanks; ++rank)
+  for (int rank = 0; rank < kMaxSplit; ++rank)
 #pragma unroll
-    for (int n = 0; n < 4 * kPerWarp; ++n) parts[rank][n] = load_of_block(address + 4 * at(n), rank);
+    for (int j = 0; j < kPerWarp; ++j)
+      if (rank < n_blocks) parts[rank][j] = load_of_block(address + j * stride, rank);
 #pragma unroll
-  for (int rank = 0; rank < kRanks; ++rank)
+  for (int rank = 0; rank < kMaxSplit; ++rank)
 #pragma unroll
-    for (int n = 0; n < 4 * kPerWarp; ++n) sums[n / 4][n % 4] += parts[rank][n];
+    for (int j = 0; j < kPerWarp; ++j) {
+      if (rank >= n_blocks) continue;
+      const float4& part = parts[rank][j];
+      sums[j][0] += part.x, sums[j][1] += part.y, sums[j][2] += part.z, sums[j][3] += part.w;
+    }
 }
 
 // Adds up the sums of all blocks of a cluster, which are to be multiplied by `factor`. The blocks divide the work: a
@@ -118,30 +126,34 @@ __device__ __forceinline__ void add_up(float (&sums)[kPerWarp][4], uint32_t addr
 template <int kTokenTiles, int kPerWarp, Shape kShape>
 __device__ __forceinline__ void finish(const Params& p, const Sums<kTokenTiles, kPerWarp>& acc, float factor,
                                        float* shared, int first_token) {
-  constexpr int kSums = 4 * kPerWarp * kTokenTiles;  // of a lane
   const Shape s = shape_of<kShape>(p);
   const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
-  const auto sums_of = [&](int w) { return shared + w * (kSums * 32) + lane; };  // [tile, token tile, 4, lane]
-  float* own = sums_of(warp);
+  // [warp, tile, token tile, lane]: four sums
+  const auto place = [&](int of_warp, int j, int i) {
+    return shared + (((of_warp * kPerWarp + j) * kTokenTiles + i) * 32 + lane) * 4;
+  };
   __syncthreads();  // the stages are no longer used
 #pragma unroll
-  for (int i = 0; i < kSums; ++i) own[32 * i] = acc[i / (4 * kTokenTiles)][i / 4 % kTokenTiles][i % 4] * factor;
+  for (int j = 0; j < kPerWarp; ++j)
+#pragma unroll
+    for (int i = 0; i < kTokenTiles; ++i) {
+      const float(&v)[4] = acc[j][i];
+      *reinterpret_cast<float4*>(place(warp, j, i)) =
+          make_float4(v[0] * factor, v[1] * factor, v[2] * factor, v[3] * factor);
+    }
   if (s.split > 1) cluster_barrier();
   const int n_units = kWarps * min(kTokenTiles, (p.n - first_token + 7) / 8);
   for (int unit = static_cast<int>(blockIdx.y) + s.split * warp; unit < n_units; unit += s.split * kWarps) {
     const int of_warp = unit % kWarps, i = unit / kWarps;
-    const float* from = sums_of(of_warp);
-    const uint32_t address = shared_address(from);
-    const auto at = [&](int n) { return 32 * ((n / 4 * kTokenTiles + i) * 4 + n % 4); };
     float sums[kPerWarp][4] = {};
-    switch (s.split) {
-      case 1:
+    if (s.split > 1) {
+      add_up(sums, shared_address(place(of_warp, 0, i)), kTokenTiles * 512, s.split);
+    } else {
 #pragma unroll
-        for (int n = 0; n < 4 * kPerWarp; ++n) sums[n / 4][n % 4] = from[at(n)];
-        break;
-      case 2: add_up<2>(sums, address, at); break;
-      case 4: add_up<4>(sums, address, at); break;
-      default: add_up<8>(sums, address, at);
+      for (int j = 0; j < kPerWarp; ++j) {
+        const float4 v = *reinterpret_cast<const float4*>(place(of_warp, j, i));
+        sums[j][0] = v.x, sums[j][1] = v.y, sums[j][2] = v.z, sums[j][3] = v.w;
+      }
     }
     if (s.y_f32) {
       write_sums<float, kShape>(p, sums, of_warp, first_token + 8 * i, lane);
