@@ -249,7 +249,9 @@ TEST(CudaBackend, KernelsMatchRef) {
       std::map<std::string, Results> got;
       for (const std::string& kernel : backend->matmul_kernels(w, n)) {
         SCOPED_TRACE(fmt::format("{}, {}, rows {}, seed {}", info(format).name, kernel, n, seed));
-        expect_close(got[kernel] = results_of(kernel, n), want, 1.5 * kF16Error);
+        // Copies change a weight by 0.17 % (root mean square), and a gate multiplies two such products. The outputs of
+        // few rows do not average out: of one row, 2 % are beyond 1.5 (of 400 draws in numpy, the largest is 1.84).
+        expect_close(got[kernel] = results_of(kernel, n), want, (n > 2 ? 1.5 : 3) * kF16Error);
         seen.insert(kernel);
         if (testing::Test::HasFailure()) return;
       }
