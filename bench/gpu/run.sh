@@ -219,19 +219,18 @@ if has serving; then
         --requests $n --max-seqs $n --spread 0 -p 1000 -n 1000 2>&1 | grep -E "throughput|rror|CHECK")"
     done
   done
-  # engine_steps TYPE KV FILE REQUESTS SEQUENCES ANSWER: a trace of steps, with prompts of 1,000 tokens
+  # The steps with prompts of such a run, and the same prompts alone.
+  # engine_steps TYPE KV FILE SEQUENCES ANSWER: a trace of steps
   engine_steps() {
-    "$BUILD/ingot" bench engine --device cuda --shape llama-3.1-8b --type "$1" --kv-type "$2" --requests "$4" --max-seqs "$5" \
-      -p 1000 -n "$6" --trace "$OUT/$3" --trace-steps >"$OUT/mixed.log" 2>&1 || { tail -3 "$OUT/mixed.log"; failed=1; }
+    "$BUILD/ingot" bench engine --device cuda --shape llama-3.1-8b --type "$1" --kv-type "$2" --requests "$4" --max-seqs "$4" \
+      --spread 0 -p 1000 -n "$5" --trace "$OUT/$3" --trace-steps >"$OUT/mixed.log" 2>&1 || { tail -3 "$OUT/mixed.log"; failed=1; }
   }
-  for run in "BF16 f16" "F8_E4M3 fp8"; do
+  for run in "BF16 f16 64" "BF16 f16 256" "F8_E4M3 fp8 64" "F8_E4M3 fp8 256" "F8_E4M3 fp8 512"; do
     set -- $run
-    engine_steps $run prompts.trace 256 64 1
-    for n in 64 256; do
-      engine_steps $run mixed.trace $((n + 256)) $n 250
-      printf 'llama-3.1-8b %s, KV %s, %s sequences: ' "$1" "$2" $n
-      python3 bench/gpu/mixed.py "$OUT/mixed.trace" "$OUT/prompts.trace" || failed=1
-    done
+    engine_steps "$1" "$2" prompts.trace "$3" 1
+    engine_steps "$1" "$2" mixed.trace "$3" 320  # after fewer steps, all prompts are read
+    printf 'llama-3.1-8b %s, KV %s, %s sequences: ' $run
+    python3 bench/gpu/mixed.py "$OUT/mixed.trace" "$OUT/prompts.trace" || failed=1
   done
 fi
 # A command of ingot, and the mean power and clock of 23 samples before its last 0.4 s, in which it ends.
