@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """How much longer a step takes that mixes decodes with prompts, compared with the prompts' part alone.
 
-usage: mixed.py MIXED PROMPTS    both from `ingot bench engine --trace FILE --trace-steps` with the same prompts, PROMPTS
-                                 with answers of one token
+usage: mixed.py MIXED PROMPTS    both from `ingot bench engine --trace FILE --trace-steps` with the same prompts,
+                                 PROMPTS with answers of one token
 
 Both runs begin with a cool GPU and have about as many steps with prompts, so both reach the limit of power.
 """
@@ -32,10 +32,15 @@ def main():
         sys.exit(f"{len(alone)} steps of prompts alone and {len(mixed)} mixed steps, of {len(full)} full steps: too few")
     us_a_token = sum(us for _, us in alone) / len(alone) / most_alone
     last = mixed[-len(mixed) // 4:]
-    print(f"{len(mixed)} mixed steps of {most} tokens, on average {sum(n for n, _ in mixed) / len(mixed):.0f} sequences: "
-          f"{sum(us for _, us in mixed) / len(mixed) / 1000:.2f} ms, {ratio(mixed, most, us_a_token):.3f} of the prompts' "
-          f"part alone; the last quarter with {sum(n for n, _ in last) / len(last):.0f} sequences: "
-          f"{ratio(last, most, us_a_token):.3f} ({len(alone)} steps of prompts: {us_a_token * most_alone / 1000:.2f} ms)")
+
+    def decodes(steps):
+        return sum(n_seqs for n_seqs, _ in steps) / len(steps)
+
+    print(f"{len(mixed)} mixed steps of {most} tokens, on average {decodes(mixed):.0f} sequences: "
+          f"{sum(us for _, us in mixed) / len(mixed) / 1000:.2f} ms, {ratio(mixed, most, us_a_token):.3f} "
+          f"of the prompts' part alone; the last quarter with {decodes(last):.0f} sequences: "
+          f"{ratio(last, most, us_a_token):.3f} "
+          f"({len(alone)} steps of prompts: {us_a_token * most_alone / 1000:.2f} ms)")
 
 
 main()
