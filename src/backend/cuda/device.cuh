@@ -278,6 +278,19 @@ __device__ __forceinline__ void cluster_barrier() {
   if constexpr (kArch >= 900)
     asm volatile("barrier.cluster.arrive.aligned;\nbarrier.cluster.wait.aligned;" ::: "memory");
 }
+// Reads four floats from the shared memory of the cluster's block with this rank. `address` is the same place in this
+// block.
+__device__ __forceinline__ float4 load_of_block(uint32_t address, int rank) {
+  float4 v{};
+  if constexpr (kArch >= 900) {
+    uint32_t there;
+    asm("mapa.shared::cluster.u32 %0, %1, %2;" : "=r"(there) : "r"(address), "r"(rank));
+    asm volatile("ld.shared::cluster.v4.f32 {%0,%1,%2,%3}, [%4];"
+                 : "=f"(v.x), "=f"(v.y), "=f"(v.z), "=f"(v.w)
+                 : "r"(there));
+  }
+  return v;
+}
 
 // A short kernel spends most of its time fetching its own instructions. So kernels of a decode step make a warm-up
 // pass: before the wait, they run their code once on whatever is in memory, and write nothing. The second pass, after

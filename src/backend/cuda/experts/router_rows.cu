@@ -102,17 +102,6 @@ __device__ __forceinline__ void multiply(const Params& p, float* sums, const cha
           acc[i][e];
 }
 
-// Loads from a place in the shared memory of any block of the cluster.
-__device__ __forceinline__ float4 load_from(uint32_t place) {
-  float4 v{};
-  if constexpr (kArch >= 900)
-    asm volatile("ld.shared::cluster.v4.f32 {%0,%1,%2,%3}, [%4];"
-                 : "=f"(v.x), "=f"(v.y), "=f"(v.z), "=f"(v.w)
-                 : "r"(place)
-                 : "memory");
-  return v;
-}
-
 // Adds up the sums of all blocks for the tokens of this block, and puts the logits where route_token() needs them.
 __device__ __forceinline__ void collect_logits(const Params& p, float* choices, uint32_t sums, int first_token) {
   const int n_experts = p.route.n_experts, n_quads = (n_experts + 3) / 4;
@@ -121,7 +110,7 @@ __device__ __forceinline__ void collect_logits(const Params& p, float* choices, 
     const uint32_t from = sums + 4 * ((first_token + token) * sum_floats(n_experts) + expert);
     float4 parts[kBlocks];
 #pragma unroll
-    for (int b = 0; b < kBlocks; ++b) parts[b] = load_from(cluster::place_in(from, b));
+    for (int b = 0; b < kBlocks; ++b) parts[b] = load_of_block(from, b);
     float logits[4] = {};
 #pragma unroll
     for (int b = 0; b < kBlocks; ++b)

@@ -48,8 +48,9 @@ bool can_tile(const DeviceLimits&, const PackedWeight& w, int64_t) { return can_
 bool can_tile_codes(const DeviceLimits&, const PackedWeight& w, int64_t) { return codes(w) && can_tile_matmul(w); }
 bool tile_wins(const DeviceLimits& device, const PackedWeight& w, int64_t rows) {
   if (!codes(w)) return false;
-  const bool is_shared = device.chip().has_clusters && rows <= 64 && w.n_out <= 4096;  // columns, by clusters of blocks
-  if (rows <= 32 || is_shared) return w.n_in >= 2048 && w.n_out >= 512;
+  // Clusters of blocks share the columns of narrow matrices.
+  const bool is_narrow = device.chip().has_clusters && w.n_out <= 4096;
+  if (rows <= 32 || (is_narrow && rows <= 64)) return w.n_in >= 2048 && w.n_out >= 512;
   return rows <= (can_warpgroup_matmul(device, w) ? 64 : 128) && w.n_in >= 4096 && w.n_out >= 1024;
 }
 

@@ -23,11 +23,13 @@ size_t room_of(const DeviceLimits& device) {
   return std::min(device.most_shared - kTable, kMaxRoom);
 }
 
-// A fourth stage makes products a tenth faster, if blocks_at_once() of them still fit on a multiprocessor of Hopper.
+// A fourth stage makes products of few rows a tenth faster, if blocks_at_once() of them still fit on a multiprocessor
+// of Hopper. Warps with one tile of weights have a fourth stage, too.
 template <class K, int kTokenTiles, int kPerWarp>
 int stages_of(const DeviceLimits& device) {
-  constexpr int kBytes = Stage<K, kTokenTiles, kPerWarp>::kBytes,
-                kMost = 4 * blocks_at_once(kTokenTiles, kPerWarp) * kBytes <= (224 << 10) ? 4 : 3;
+  constexpr int kBytes = Stage<K, kTokenTiles, kPerWarp>::kBytes, kAtOnce = blocks_at_once(kTokenTiles, kPerWarp);
+  constexpr bool kGains = kTokenTiles <= 2 || kPerWarp == 1;
+  constexpr int kMost = kGains && 4 * kAtOnce * kBytes <= (224 << 10) ? 4 : 3;
   return stages_that_fit(kBytes, kMost, room_of(device));
 }
 

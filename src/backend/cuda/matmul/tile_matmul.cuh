@@ -88,19 +88,6 @@ __device__ __forceinline__ void write_sums(const Params& p, float (&sums)[kPerWa
   }
 }
 
-// Reads four floats from the shared memory of the cluster's block with this rank.
-__device__ __forceinline__ float4 load_of_block(uint32_t address, int rank) {
-  float4 v{};
-  if constexpr (kArch >= 900) {
-    uint32_t there;
-    asm("mapa.shared::cluster.u32 %0, %1, %2;" : "=r"(there) : "r"(address), "r"(rank));
-    asm volatile("ld.shared::cluster.v4.f32 {%0,%1,%2,%3}, [%4];"
-                 : "=f"(v.x), "=f"(v.y), "=f"(v.z), "=f"(v.w)
-                 : "r"(there));
-  }
-  return v;
-}
-
 // Adds up a lane's sums of one token tile, from all blocks of the cluster. All loads are in flight at once. The sums of
 // the warp's tiles are `stride` bytes apart.
 template <int kPerWarp>
