@@ -36,7 +36,7 @@ std::unique_ptr<Backend> make_backend() {
   auto backend = create_backend(options);
   const bool gpu = is_cuda(options.device);
   backend->reserve({.max_tokens = gpu ? 8192 : 512,
-                    .max_seqs = gpu ? 64 : 16,
+                    .max_seqs = gpu ? 256 : 16,
                     .max_logits = 1,
                     .max_kv_len = gpu ? 32768 : 8192,
                     .max_width = 8192,
@@ -162,6 +162,11 @@ void add_gpu_cases() {
   // Drafts, and a short message, far into a context.
   for (const int n : {4, 8, 64, 256})
     add(m, attention_case({m.n_heads, m.n_kv_heads, m.head_dim}, {{32768 - n, n}}), peak);
+  // A step that mixes the last prompt tokens of two requests with the decodes of others.
+  std::vector<SeqShape> mixed(132, {1125, 1});
+  for (const int q_len : {1000, 916}) mixed.push_back({0, q_len});
+  for (const DType dtype : {DType::kF16, DType::kE4M3})
+    add(m, attention_case({m.n_heads, m.n_kv_heads, m.head_dim, dtype}, mixed), peak);
   // Decode with wider heads, and over latents.
   for (const auto& seqs : {std::vector<SeqShape>{{32767, 1}}, std::vector<SeqShape>(16, {8191, 1})}) {
     add(m, attention_case({8, 2, 256}, seqs), peak);

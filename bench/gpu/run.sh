@@ -137,7 +137,7 @@ if has load; then
   python3 tools/load_times.py --ingot "$BUILD/ingot" --device cuda --work "$BUILD/load" --only "safetensors BF16" --before "bench/gpu/bus.py" || failed=1
 fi
 if has ops; then
-  cmake -DINGOT_BENCH=ON "$BUILD" >>"$OUT/build.log" 2>&1 && cmake --build "$BUILD" --target ops_bench >>"$OUT/build.log" 2>&1 && "$BUILD/bench/ops_bench" cuda 2>&1 | tail -32 || failed=1
+  cmake -DINGOT_BENCH=ON "$BUILD" >>"$OUT/build.log" 2>&1 && cmake --build "$BUILD" --target ops_bench >>"$OUT/build.log" 2>&1 && "$BUILD/bench/ops_bench" cuda 2>&1 | tail -34 || failed=1
 fi
 if has kernels; then
   for type in Q4_0 Q8_0; do "$BUILD/ingot" inspect --kernels --device cuda --shape llama-3.1-8b --type $type || failed=1; done

@@ -51,7 +51,11 @@ inline std::string label(const AttentionShape& a, const std::vector<SeqShape>& s
   if (a.sinks) text += " sinks";
   if (has_scales(a.dtype.keys)) text += " " + kv_type_name(a.dtype);
   if (a.latent) text += " latent";
-  for (const SeqShape& s : seqs) text += fmt::format(" {}+{}", s.past, s.q_len);
+  for (size_t i = 0, n = 1; i < seqs.size(); i += n, n = 1) {
+    while (i + n < seqs.size() && seqs[i + n].past == seqs[i].past && seqs[i + n].q_len == seqs[i].q_len) ++n;
+    text += n == 1 ? " " : fmt::format(" {} x ", n);
+    text += fmt::format("{}+{}", seqs[i].past, seqs[i].q_len);
+  }
   return text;
 }
 

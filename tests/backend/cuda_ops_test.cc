@@ -347,6 +347,24 @@ TEST(CudaBackend, QkvFillsCachesOfScaledTypes) {
       }
 }
 
+// The prompt and the decodes both fill a large GPU, so their kernels run side by side.
+TEST(CudaBackend, AttentionOfPromptsBesideDecodesMatchesRef) {
+  const auto backend = gpu_with(), ref = create_ref_backend();
+  if (!backend) GTEST_SKIP() << "no GPU";
+  const uint64_t seed = test_seed();
+  backend->reserve(kCaseLimits);
+  ref->reserve(kCaseLimits);
+  const std::vector<SeqShape> seqs = {{90, 1}, {0, 440}, {700, 1}, {0, 1}, {17, 3}, {33, 1}, {64, 1}, {5, 1}};
+  for (const auto& [head_dim, dtype] :
+       {std::pair{64, DType::kF16}, {64, DType::kQ8_0}, {128, DType::kF16}, {128, DType::kE4M3}, {256, DType::kF16}}) {
+    const OpCase c = attention_case({60, 20, head_dim, dtype}, seqs);
+    SCOPED_TRACE(c.name + ", seed " + std::to_string(seed));
+    const Results want = run_case(c, *ref, seed, false), got = run_case(c, *backend, seed, false);
+    expect_close(got, want, std::max({c.tolerance, c.loose, kF16Error}));
+    for (int i = 0; i < 3; ++i) EXPECT_EQ(run_case(c, *backend, seed, false), got);
+  }
+}
+
 // For compute-sanitizer (bench/gpu/run.sh sanitize), which makes kernels some hundred times slower: small cases, one or
 // two for each kind of kernel.
 TEST(CudaBackend, SmallCasesOfEachKernel) {

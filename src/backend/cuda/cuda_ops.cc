@@ -392,7 +392,8 @@ void CudaBackend::kv_write(KvCache& kv, int layer, Tensor k, Tensor v) {
 void CudaBackend::attention(Tensor y, Tensor q, const KvCache& kv, const AttentionArgs& args) {
   const cuda::DeviceKv cache = view_of(kv);
   if (act_ == DType::kF16 && cuda::can_attend(cache, args, device_.limits())) {
-    const cuda::AttentionStep step{.n_seqs = n_seqs_,
+    const cuda::AttentionStep step{.n_tokens = n_tokens_,
+                                   .n_seqs = n_seqs_,
                                    .max_q_len = max_q_len_,
                                    .n_of_len = n_of_len_,
                                    .most_kv = most_kv_,

@@ -229,8 +229,10 @@ __device__ __forceinline__ uint4 load_stream(const void* p) {
 
 // Overlapping launches (programmatic dependent launch, on Hopper and newer): a kernel started by launch() may begin
 // while the previous kernel still runs. It first calls start_dependent(), or it calls let_next_start() and later
-// wait_for_previous(). Before the wait it may read only weights, because no kernel writes them (except unpack.cu:
-// Matvec::decoded). Every kernel waits for the end of the previous kernel, so the order also holds for longer chains.
+// wait_for_previous(). Before the wait it may read only what no kernel of the step writes: weights (except unpack.cu:
+// Matvec::decoded), the batch, and cached keys and values of earlier steps. A step begins with the upload of its batch,
+// which waits for all kernels before it. Every kernel waits for the end of the previous kernel, so the order also holds
+// for longer chains.
 __device__ __forceinline__ void let_next_start() {
   if constexpr (kArch >= 900) asm volatile("griddepcontrol.launch_dependents;");
 }

@@ -141,7 +141,7 @@ void finish_qkv(const QkvArgs& args, const Tensor& q, const Tensor& k, const Ten
 inline constexpr int kSplitKeys = 128;  // if a sequence's keys are split, a split has about this many keys or more
 struct AttentionStep {
   static constexpr int kFewTokens = 16;
-  int n_seqs = 0, max_q_len = 0;
+  int n_tokens = 0, n_seqs = 0, max_q_len = 0;
   std::array<int, kFewTokens + 1> n_of_len{};  // [n]: sequences with n tokens; [0]: with more than kFewTokens
   int most_kv = 0;                             // no sequence is longer
   bool batch_invariant = false;  // a token's result does not depend on the batch: keys are not split
@@ -162,6 +162,7 @@ struct AttentionPlan {
   AttentionBlocks few, many;  // for sequences with few rows and with many
   WideShape wide;             // of `few`; rows 0: attention/decode.cu computes them
   bool on_hopper = false;     // attention/hopper.cu computes `many`
+  int n_prompt_blocks = 0;    // of attention/hopper.cu, beside those of `few`; 0: `many` first, then `few`
   size_t part_bytes = 0;      // size of `parts`
   void* parts = nullptr;  // scratch
 };

@@ -18,7 +18,7 @@ constexpr DeviceLimits kH200 = {
 // A prompt of q_len tokens, and n_decodes sequences with one token each.
 AttentionPlan plan_of(int head_dim, int q_len, int n_decodes, int most_kv) {
   const DeviceKv kv = {.n_layers = 1, .n_blocks = 64, .n_kv_heads = 8, .block_size = 16, .head_dim = head_dim};
-  AttentionStep step{.n_seqs = 1 + n_decodes, .max_q_len = q_len, .most_kv = most_kv};
+  AttentionStep step{.n_tokens = q_len + n_decodes, .n_seqs = 1 + n_decodes, .max_q_len = q_len, .most_kv = most_kv};
   step.n_of_len[1] = n_decodes;
   ++step.n_of_len[q_len <= AttentionStep::kFewTokens ? q_len : 0];
   return plan_attention(kv, {.n_heads = 32, .n_kv_heads = 8, .head_dim = head_dim}, step, kH200);
@@ -39,6 +39,20 @@ TEST(CudaAttentionPlan, PartsFitTheirScratch) {
 TEST(CudaAttentionPlan, APromptAloneAlwaysHasRoomForItsParts) {
   for (const int head_dim : {64, 96, 128, 256})
     for (const int q_len : {5, 17, 64, 200}) EXPECT_GT(plan_of(head_dim, q_len, 0, 32768).many.n_splits, 1) << q_len;
+}
+
+TEST(CudaAttentionPlan, PromptsLeaveRoomForManyDecodes) {
+  for (const int head_dim : {64, 128, 256})
+    for (const int n_decodes : {17, 128, 256}) {
+      EXPECT_GT(plan_of(head_dim, 2048 - n_decodes, n_decodes, 2000).n_prompt_blocks, 0) << n_decodes;
+      EXPECT_LT(plan_of(head_dim, 2048 - n_decodes, n_decodes, 2000).n_prompt_blocks, 132) << n_decodes;
+    }
+}
+
+TEST(CudaAttentionPlan, PromptsUseAllMultiprocessorsBesideFewDecodesOrIfTheyAreShort) {
+  EXPECT_EQ(plan_of(128, 2047, 1, 2000).n_prompt_blocks, 0);
+  EXPECT_EQ(plan_of(128, 200, 256, 2000).n_prompt_blocks, 0);
+  EXPECT_EQ(plan_of(128, 2048, 0, 2000).n_prompt_blocks, 0);
 }
 
 }  // namespace

@@ -70,6 +70,17 @@ int splits_for(int64_t n_tasks, int64_t n_at_once, int most) {
   return best;
 }
 
+// The blocks of the prompts' kernel if decodes are computed at the same time; 0: prompts first, then decodes. A block
+// of the prompts' kernel leaves no room for others on its multiprocessor. Decodes wait for memory, so they begin on a
+// third of the multiprocessors, and use the others when the prompts end. If one of the two parts does not fill the GPU,
+// it is too short to gain.
+int prompt_blocks_beside_decodes(const AttentionArgs& a, int prompt_rows, int n_prompt_tokens, int n_decodes,
+                                 int n_sms) {
+  const int64_t n_prompt_tasks = int64_t{n_prompt_tokens} * (a.n_heads / a.n_kv_heads) / prompt_rows * a.n_kv_heads,
+                n_decode_tasks = int64_t{n_decodes} * a.n_kv_heads;
+  return std::min(n_prompt_tasks, n_decode_tasks) < n_sms ? 0 : n_sms * 2 / 3;
+}
+
 int blocks_of(int64_t n_rows, int rows) { return static_cast<int>((n_rows + rows - 1) / rows); }
 
 }  // namespace
@@ -89,10 +100,10 @@ AttentionPlan plan_attention(const DeviceKv& kv, const AttentionArgs& a, const A
   const bool has_many = group <= kRows && (hopper_rows > 0 || long_rows > 0);
   const int64_t most_rows = int64_t{step.max_q_len} * group;
   AttentionPlan plan{.n_seqs = step.n_seqs, .max_q_len = step.max_q_len};
-  int n_few = 0, longest_few = 0;  // of the sequences with few rows
+  int n_few = 0, longest_few = 0, few_tokens = 0;  // of the sequences with few rows
   if (!step.batch_invariant)
     for (int n = 1; n <= few; ++n)
-      if (step.n_of_len[n] > 0) n_few += step.n_of_len[n], longest_few = n;
+      if (step.n_of_len[n] > 0) n_few += step.n_of_len[n], few_tokens += n * step.n_of_len[n], longest_few = n;
   const auto n_splits = [&](int bits, auto choose) {
     return step.batch_invariant ? 1 : choose(std::max(1, (step.most_kv + (1 << bits) - 1) >> bits));
   };
@@ -125,6 +136,8 @@ AttentionPlan plan_attention(const DeviceKv& kv, const AttentionArgs& a, const A
     const int n_tasks = step.n_seqs * a.n_kv_heads * b.n_row_blocks;
     b.n_splits = n_splits(b.split_bits, [&](int most) { return std::clamp(n_at_once / n_tasks, 1, most); });
   }
+  if (plan.on_hopper && n_few > 0 && (plan.many.n_splits == 1 || plan.few.n_splits == 1))  // they share `parts`
+    plan.n_prompt_blocks = prompt_blocks_beside_decodes(a, hopper_rows, step.n_tokens - few_tokens, n_few, n_sms);
   plan.part_bytes = std::max(part_bytes(plan, plan.few, kv), part_bytes(plan, plan.many, kv));
   return plan;
 }
@@ -134,16 +147,19 @@ void attend(const Tensor& y, const Tensor& q, const DeviceKv& kv, const Attentio
   CHECK(q.dtype == DType::kF16 && q.stride % 8 == 0);
   CHECK(plan.part_bytes == 0 || plan.parts != nullptr);
   const Params p = params_of(y, q, kv, a, batch);
-  if (plan.many.rows > 0) {
+  const auto attend_many = [&] {
     const Params many = part_of(p, plan, plan.many, plan.few.rows > 0 ? kRows + 1 : 1, INT32_MAX);
     plan.on_hopper ? attend_hopper(many, plan, device) : attend_long(many, plan, device);
     merge_splits(many, plan, device);
-  }
-  if (plan.few.rows > 0) {
+  };
+  const auto attend_few = [&] {
     const Params few = part_of(p, plan, plan.few, 1, plan.many.rows > 0 ? kRows : INT32_MAX);
     plan.wide.rows > 0 ? attend_wide(few, plan, device) : attend_short(few, plan, device);
     merge_splits(few, plan, device);
-  }
+  };
+  if (plan.n_prompt_blocks > 0) return device.side_by_side(attend_few, attend_many);
+  if (plan.many.rows > 0) attend_many();
+  if (plan.few.rows > 0) attend_few();
 }
 
 }  // namespace ingot::cuda

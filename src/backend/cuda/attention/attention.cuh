@@ -95,6 +95,10 @@ struct Split {
   }
 };
 
+// Whether earlier steps have written all keys before step `end` of kKeys keys. No kernel changes such keys until the
+// next upload of a batch, so a kernel may read them before the previous kernel ends.
+__device__ __forceinline__ bool are_old(int end, int kv_len, int q_len) { return end * kKeys <= kv_len - q_len; }
+
 // The state of a warp's 16 rows: queries, the running softmax, and the sums so far. A lane holds rows g and g + 8.
 template <int kDim>
 struct Tile {

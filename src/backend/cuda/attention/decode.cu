@@ -155,10 +155,12 @@ __global__ void __launch_bounds__(kWarps * 32, kBlocks<kDim, K, V, kTiles>)
   Pages now = pages_of(first_step), next = pages_of(first_step + kWarps), after = pages_of(first_step + 2 * kWarps);
   // Offsets of the slots of the step's keys, of its values, and of the next step's keys.
   int keys = warp * kSlots * kBytes, values = keys + kBytes, next_keys = values + kBytes;
-  wait_for_previous();
+  const bool early = are_old(first_step + kWarps + 1, kv_len, q_len);
+  if (!early) wait_for_previous();
   copy(keys, first_step, now, kOfKeys);
   copy(values, first_step, now, kOfValues);
   copy(next_keys, first_step + kWarps, next, kOfKeys);
+  if (early) wait_for_previous();
   Tile tile(p, token0, head * p.group, n_rows, g, t);
   for (int step = first_step; step < end; step += kWarps) {
     const Pages later = pages_of(step + 3 * kWarps);

@@ -550,7 +550,8 @@ void run(const Params& p, const AttentionPlan& plan, Device& device) {
     using S = Shape<kDim, std::remove_pointer_t<decltype(k)>, std::remove_pointer_t<decltype(v)>>;
     const int64_t n_tasks =
         int64_t{plan.n_seqs} * p.kv.n_kv_heads * p.blocks.n_row_blocks * p.blocks.n_splits;  // at most
-    const dim3 grid(static_cast<unsigned>(std::min<int64_t>(n_tasks, device.n_multiprocessors())));
+    const int n_at_once = plan.n_prompt_blocks > 0 ? plan.n_prompt_blocks : device.n_multiprocessors();
+    const dim3 grid(static_cast<unsigned>(std::min<int64_t>(n_tasks, n_at_once)));
     launch(device, hopper_kernel<S>, grid, S::kThreads, S::kBytes, maps_of<S>(p.kv), p, plan.n_seqs);
   });
 }

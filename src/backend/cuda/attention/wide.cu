@@ -324,13 +324,17 @@ __global__ void __launch_bounds__(W::kThreads, W::kAtOnce) wide_kernel(const __g
   const uint32_t base = shared_address(shared), weights = base + W::kWeights, stages = base + W::kStages;
   auto* maxima = reinterpret_cast<float*>(shared + W::kMaxima);  // [row, group]
   Pages places(p, task, task.begin);
-  wait_for_previous();
-  copy_queries<W>(base, p, task);
-  for (int i = 0; i < n_stages - 1; ++i) {
+  const int n_ahead = n_stages - 1;  // steps whose copies start before the first step
+  const bool early = are_old(task.begin + n_ahead, task.kv_len, task.q_len);
+  if (!early) wait_for_previous();
+  for (int i = 0; i < n_ahead; ++i) {
     if (task.begin + i < task.end) copy_step<W, kMixed>(stages + i * W::kStageBytes, p, task, places, task.begin + i);
-    commit_copies();
     places = Pages(p, task, task.begin + i + 1);
   }
+  if (early) wait_for_previous();
+  copy_queries<W>(base, p, task);
+  commit_copies();
+  for (int i = 1; i < n_ahead; ++i) commit_copies();  // empty groups, because wait_for_copies() counts groups
   State<W> state;
   int next = n_stages - 1, now = 0;  // stages
   for (int step = task.begin; step < task.end; ++step) {
