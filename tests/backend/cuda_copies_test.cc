@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <bit>
 #include <cmath>
+#include <vector>
 
 #include "backend/ref/ref_backend.h"
 #include "base/error.h"
@@ -68,7 +69,7 @@ TEST(CudaCopies, JoinedCopiesMatchRef) {
       double squares = 0, error_squares = 0;
       for (size_t i = 0; i < want.size(); ++i)
         squares += want[i] * want[i], error_squares += (got[i] - want[i]) * (got[i] - want[i]);
-      EXPECT_LE(std::sqrt(error_squares / squares), 3e-3);  // NaN fails too
+      EXPECT_LE(std::sqrt(error_squares / squares), 4e-3);  // copies and y are rounded; NaN fails too
     }
 }
 
@@ -107,6 +108,59 @@ TEST(CudaCopies, AreWeightsAsBf16Numbers) {
       ASSERT_NEAR(got[i], want[i], 0x1.02p-8f * std::fabs(want[i]) + 0x1p-9f * most) << i;
     }
   }
+}
+
+// The share of the halves in t whose last three bits are zero.
+double share_of_8_bits(Backend& backend, const Tensor& t) {
+  std::vector<uint16_t> halves(static_cast<size_t>(t.rows * t.cols));
+  backend.download(halves.data(), t);
+  return static_cast<double>(std::ranges::count_if(halves, [](uint16_t h) { return (h & 7) == 0; })) /
+         static_cast<double>(halves.size());
+}
+
+// What copies are multiplied with has 8 bits, too. Rows of 16-bit weights, and few rows, keep all 11.
+TEST(CudaCopies, RoundTheirInputs) {
+  const auto backend = gpu_with_copies(), without = gpu_with_copies();
+  if (!backend) GTEST_SKIP() << "no GPU";
+  const uint64_t seed = test_seed();
+  SCOPED_TRACE(testing::Message() << "seed " << seed);
+  constexpr int64_t kDim = 512, kHeadDim = 64;
+  const auto share = [&](Backend& on, Format format, int64_t n_rows, auto&& run) {
+    on.reserve(kCaseLimits);
+    OpRig rig(on, seed);
+    const Weight& w = rig.weight(format, kDim, kDim);
+    on.matmul(rig.output(n_rows, kDim), rig.activations(n_rows, kDim), w, {});  // copies are made before
+    if (format == Format::Q8_0) on.use_matmul_kernel(n_rows > 128 ? kCopyKernel : "tiles");
+    const Tensor written = on.alloc(on.act_dtype(), n_rows, kDim);
+    run(rig, w, written);
+    on.use_matmul_kernel("");
+    return share_of_8_bits(on, written);
+  };
+  const auto norm = [&](OpRig& rig, const Weight& w, const Tensor& normed) {
+    rig.backend().norm_matmul(rig.output(normed.rows, kDim), rig.values(normed.rows, kDim), normed, rig.norm(kDim), w,
+                              {});
+  };
+  const auto gate_up = [&](OpRig& rig, const Weight& w, const Tensor& y) {
+    const Tensor x = rig.activations(y.rows, kDim);
+    rig.backend().gate_up({.y = y, .x = x, .w_gate = &w, .w_up = &w, .act = Activation::kSilu});
+  };
+  const auto attention = [&](OpRig& rig, const Weight&, const Tensor& y) {
+    constexpr int kHeads = kDim / kHeadDim;
+    KvCache& kv = rig.cache_and_batch({{0, static_cast<int>(y.rows)}},
+                                      {.n_layers = 1, .n_kv_heads = kHeads, .head_dim = kHeadDim, .block_size = 16});
+    rig.backend().kv_write(kv, 0, rig.values(y.rows, kDim), rig.values(y.rows, kDim));
+    const AttentionArgs args{.n_heads = kHeads, .n_kv_heads = kHeads, .head_dim = kHeadDim, .scale = 0.125f};
+    rig.backend().attention(y, rig.values(y.rows, kDim), kv, args);
+  };
+  const auto check = [&](const char* name, auto&& run) {
+    SCOPED_TRACE(name);
+    EXPECT_GT(share(*backend, Format::Q8_0, 130, run), 0.99);  // subnormal halves have fewer bits, up to the last
+    EXPECT_LT(share(*backend, Format::Q8_0, 40, run), 0.5);
+    EXPECT_LT(share(*without, Format::F16, 130, run), 0.5);
+  };
+  check("norm", norm);
+  check("gate_up", gate_up);
+  check("attention", attention);
 }
 
 // With little memory, or if the user wishes it, quantized weights have no copies.

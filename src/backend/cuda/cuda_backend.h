@@ -182,6 +182,7 @@ class CudaBackend final : public Backend, public RecordedSteps {
   };
   Input input_of(const Tensor& x, const Tensor& normed, const NormArgs& norm, const Weight& w);
   bool norm_quantized(Input& input, const Tensor& x, const NormArgs& norm, const Weight& w);
+  bool rounds_input(const Weight& w, int64_t n);
   void launch(const cuda::MatmulKernel& kernel, cuda::Matvec m, Input& input);
   const cuda::MatmulKernel& kernel_for(const Weight& w, int64_t rows) const;
   cuda::SpecialisedKernels* specialised_for(const cuda::PackedWeight& w) const;

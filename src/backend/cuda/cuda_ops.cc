@@ -23,6 +23,7 @@ bool alike(const Weight& a, const Weight& b) { return cuda::share_matvec(packed(
 // The rows of n that are multiplied as 8-bit floats.
 int64_t float8_group(int64_t n, bool whole_rows) { return whole_rows ? n : n - n % cuda::kFloat8Group; }
 
+constexpr int64_t kFewRowsOfCopies = 128;  // up to this many rows, copies are seldom multiplied
 constexpr int64_t kMaxDeferred = 16384;  // most columns of a row whose norm a product computes
 
 }  // namespace
@@ -49,9 +50,16 @@ CudaBackend::Input CudaBackend::input_of(const Tensor& x, const Tensor& normed, 
                         kernel_for(w, x.rows).run == cuda::matvec;
   if (can_wait) return {.x = normed, .norm = norm_later};
   Input input{normed};
-  if (!norm_quantized(input, x, args, w)) norm(normed, x, args);
+  if (norm_quantized(input, x, args, w)) return input;
+  cuda::norm_rows(normed, x, args, rounds_input(w, x.rows), device_);
+  check_launch("norm_rows");
   return input;
 }
+
+// Whether n rows are rounded to 8 bits before they are multiplied with w. This saves power for the same reason as the
+// rounding of copies (add_halves), and time, because products of many rows run at the limit of power. It changes a row
+// less than the quantization has changed w. Weights in 16 bits have no copies, so their rows keep 11 bits.
+bool CudaBackend::rounds_input(const Weight& w, int64_t n) { return act_ == DType::kF16 && kernel_for(w, n).halves; }
 
 // Writes the norm of x to the input, also as 8-bit floats if the first product needs those.
 bool CudaBackend::norm_quantized(Input& input, const Tensor& x, const NormArgs& args, const Weight& weight) {
@@ -253,7 +261,8 @@ void CudaBackend::gate_up(const GateUpArgs& a) {
   const auto finish = [&](const Tensor& gate, const Tensor& up) {
     for (const auto& [y, bias] : {std::pair{gate, a.b_gate}, {up, a.b_up}})
       if (bias) cuda::add_rows(y, bias, true, device_);
-    act_mul(a.y, gate, up, a.act);
+    cuda::act_mul_rows(a.y, gate, up, a.act, rounds_input(*a.w_gate, a.x.rows), device_);  // as for the down product
+    check_launch("act_mul_rows");
   };
   if (const auto both = joined_product(input, weights))
     return finish(both->slice_cols(0, a.y.cols), both->slice_cols(a.y.cols, a.y.cols));
@@ -360,7 +369,7 @@ void CudaBackend::embed(Tensor x, const Weight& table, float scale) {
 }
 
 void CudaBackend::norm(Tensor y, Tensor x, const NormArgs& args) {
-  cuda::norm_rows(y, x, args, device_);
+  cuda::norm_rows(y, x, args, /*rounds=*/false, device_);
   check_launch("norm_rows");
 }
 
@@ -370,7 +379,7 @@ void CudaBackend::add(Tensor x, Tensor y) {
 }
 
 void CudaBackend::act_mul(Tensor y, Tensor gate, Tensor up, Activation act) {
-  cuda::act_mul_rows(y, gate, up, act, device_);
+  cuda::act_mul_rows(y, gate, up, act, /*rounds=*/false, device_);
   check_launch("act_mul_rows");
 }
 
@@ -399,6 +408,7 @@ void CudaBackend::attention(Tensor y, Tensor q, const KvCache& kv, const Attenti
                                    .most_kv = most_kv_,
                                    .batch_invariant = deterministic_};
     cuda::AttentionPlan plan = cuda::plan_attention(cache, args, step, device_.limits());
+    plan.rounds = !deterministic_ && !halves_.empty() && y.rows > kFewRowsOfCopies;
     if (plan.part_bytes > 0) plan.parts = scratch_at_least(partials_, plan.part_bytes);
     cuda::attend(y, in_act_dtype(q), cache, args, device_batch_.view(), plan, device_);
   } else {

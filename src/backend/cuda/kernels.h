@@ -114,9 +114,10 @@ void plain_matmul(const Tensor& y, const Tensor& x, const PackedWeight& w, bool 
 
 // rows.cu
 void convert(const Tensor& y, const Tensor& x, Device& device);
-void norm_rows(const Tensor& y, const Tensor& x, const NormArgs& args, Device& device);
+// rounds: may round f16 results to the 8 bits of precision that a bf16 has (CudaBackend::rounds_input).
+void norm_rows(const Tensor& y, const Tensor& x, const NormArgs& args, bool rounds, Device& device);
 void add_rows(const Tensor& x, const Tensor& y, bool y_is_one_row, Device& device);
-void act_mul_rows(const Tensor& y, const Tensor& gate, const Tensor& up, Activation act, Device& device);
+void act_mul_rows(const Tensor& y, const Tensor& gate, const Tensor& up, Activation act, bool rounds, Device& device);
 void scale_rows(const Tensor& x, float factor, float softcap, Device& device);
 void act_rows(const Tensor& x, Activation act, Device& device);
 void add_positions(const Tensor& x, const Tensor& table, const int32_t* positions, Device& device);    // f32
@@ -163,6 +164,7 @@ struct AttentionPlan {
   WideShape wide;             // of `few`; rows 0: attention/decode.cu computes them
   bool on_hopper = false;     // attention/hopper.cu computes `many`
   int n_prompt_blocks = 0;    // of attention/hopper.cu, beside those of `few`; 0: `many` first, then `few`
+  bool rounds = false;        // y may have 8 bits of precision, as in norm_rows()
   size_t part_bytes = 0;      // size of `parts`
   void* parts = nullptr;  // scratch
 };

@@ -69,6 +69,9 @@ void launch(Device& device, void (*kernel)(P...), dim3 grid, int threads, size_t
   launch_clusters(device, kernel, grid, dim3(1, 1, 1), threads, shared, std::forward<A>(args)...);
 }
 
+// Rounds to the 8 bits of precision that a bf16 has.
+__device__ __forceinline__ float2 eight_bits(float2 v) { return __bfloat1622float2(__float22bfloat162_rn(v)); }
+
 inline RowNorm row_norm_of(const DeferredNorm* norm) {
   if (norm == nullptr) return {nullptr, nullptr, nullptr, 0};
   return {norm->x.f32(), norm->args.weight.f32(), static_cast<half*>(norm->y.data), norm->args.eps};

@@ -72,21 +72,28 @@ __global__ void norm_kernel(Y* y, int64_t y_stride, const X* x, int64_t x_stride
 // The same without mean and bias. Most models have rows that rms_row() takes, and in steps with few rows the other
 // kernels wait for this one.
 template <class Y, int kPacks>
-__global__ void __launch_bounds__(kPackThreads)
-    rms_kernel(Y* y, int64_t y_stride, const float* x, int64_t x_stride, int n_packs, const float* weight, float eps) {
+__global__ void __launch_bounds__(kPackThreads) rms_kernel(Y* y, int64_t y_stride, const float* x, int64_t x_stride,
+                                                           int n_packs, const float* weight, float eps, bool rounds) {
   float4 normed[kPacks];
   rms_row(normed, x + blockIdx.x * x_stride, n_packs, weight, eps);
+  if (rounds) {
+#pragma unroll
+    for (float4& v : normed) {
+      const float2 low = eight_bits(make_float2(v.x, v.y)), high = eight_bits(make_float2(v.z, v.w));
+      v = make_float4(low.x, low.y, high.x, high.y);
+    }
+  }
 #pragma unroll
   for (int j = 0; j < kPacks; ++j)
     if (const int i = threadIdx.x + j * blockDim.x; i < n_packs) store4(y + blockIdx.x * y_stride + 4 * i, normed[j]);
 }
 
 template <class Y>
-void rms(const Tensor& y, const Tensor& x, const NormArgs& a, Device& device) {
+void rms(const Tensor& y, const Tensor& x, const NormArgs& a, bool rounds, Device& device) {
   const int n_packs = static_cast<int>(x.cols / 4);
   with_packs(n_packs, [&](auto packs, int threads) {
     launch(device, rms_kernel<Y, decltype(packs)::value>, dim3(static_cast<unsigned>(x.rows)), threads, 0,
-           static_cast<Y*>(y.data), y.stride, x.f32(), x.stride, n_packs, a.weight.f32(), a.eps);
+           static_cast<Y*>(y.data), y.stride, x.f32(), x.stride, n_packs, a.weight.f32(), a.eps, rounds);
   });
 }
 
@@ -135,7 +142,7 @@ struct ActMul {
 // Each thread processes 8 halves of a row, because the activations of a prompt are large. Sizes and strides count 8
 // halves.
 __global__ void act_mul_kernel(uint4* y, int64_t y_stride, const uint4* gate, int64_t gate_stride, const uint4* up,
-                               int64_t up_stride, int n, int act) {
+                               int64_t up_stride, int n, int act, bool rounds) {
   start_dependent();
   const int i = static_cast<int>(blockIdx.y * kThreads + threadIdx.x);
   const int64_t row = blockIdx.x;
@@ -146,8 +153,9 @@ __global__ void act_mul_kernel(uint4* y, int64_t y_stride, const uint4* gate, in
 #pragma unroll
   for (int j = 0; j < 4; ++j) {
     const float2 a = __half22float2(half2_of(gates[j])), b = __half22float2(half2_of(ups[j]));
-    out[j] =
-        bits_of(__halves2half2(from_float<half>(act_mul(a.x, b.x, act)), from_float<half>(act_mul(a.y, b.y, act))));
+    float2 v = make_float2(act_mul(a.x, b.x, act), act_mul(a.y, b.y, act));
+    if (rounds) v = eight_bits(v);
+    out[j] = bits_of(__halves2half2(from_float<half>(v.x), from_float<half>(v.y)));
   }
   y[row * y_stride + i] = make_uint4(out[0], out[1], out[2], out[3]);
 }
@@ -227,13 +235,13 @@ bool can_defer(const DeferredNorm& norm) {
   return norm.x.rows == 1 && norm.y.dtype == DType::kF16 && can_rms(norm.y, norm.x, norm.args);
 }
 
-void norm_rows(const Tensor& y, const Tensor& x, const NormArgs& args, Device& device) {
+void norm_rows(const Tensor& y, const Tensor& x, const NormArgs& args, bool rounds, Device& device) {
   if (x.rows == 0) return;
   with_type(y.dtype, [&](auto* py) {
     with_type(x.dtype, [&](auto* px) {
       using Y = std::remove_pointer_t<decltype(py)>;
       using X = std::remove_pointer_t<decltype(px)>;
-      if (can_rms(y, x, args)) return rms<Y>(y, x, args, device);
+      if (can_rms(y, x, args)) return rms<Y>(y, x, args, rounds, device);
       launch(device, norm_kernel<X, Y>, dim3(static_cast<unsigned>(x.rows)), norm_threads(x.cols), 0,
              static_cast<Y*>(y.data), y.stride, static_cast<const X*>(x.data), x.stride, x.cols, params_of(args));
     });
@@ -252,7 +260,7 @@ void add_rows(const Tensor& x, const Tensor& y, bool y_is_one_row, Device& devic
   });
 }
 
-void act_mul_rows(const Tensor& y, const Tensor& gate, const Tensor& up, Activation act, Device& device) {
+void act_mul_rows(const Tensor& y, const Tensor& gate, const Tensor& up, Activation act, bool rounds, Device& device) {
   const auto packs = [](const Tensor& x) {
     return x.dtype == DType::kF16 && x.cols % 8 == 0 && x.stride % 8 == 0 && on_16_bytes(x.data);
   };
@@ -260,7 +268,7 @@ void act_mul_rows(const Tensor& y, const Tensor& gate, const Tensor& up, Activat
     const dim3 grid(static_cast<unsigned>(y.rows), blocks_for(y.cols / 8, kThreads));
     return launch(device, act_mul_kernel, grid, kThreads, 0, static_cast<uint4*>(y.data), y.stride / 8,
                   static_cast<const uint4*>(gate.data), gate.stride / 8, static_cast<const uint4*>(up.data),
-                  up.stride / 8, static_cast<int>(y.cols / 8), static_cast<int>(act));
+                  up.stride / 8, static_cast<int>(y.cols / 8), static_cast<int>(act), rounds);
   }
   with_type(y.dtype, [&](auto* py) {
     with_type(gate.dtype, [&](auto* pg) {

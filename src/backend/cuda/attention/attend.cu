@@ -21,14 +21,15 @@ bool is_narrow(const AttentionArgs& a) {
   return known && a.n_heads / a.n_kv_heads <= kRows;
 }
 
-Params params_of(const Tensor& y, const Tensor& q, const DeviceKv& kv, const AttentionArgs& a,
-                 const DeviceBatch& batch) {
+Params params_of(const Tensor& y, const Tensor& q, const DeviceKv& kv, const AttentionArgs& a, const DeviceBatch& batch,
+                 bool rounds) {
   Params p{};
   p.q = static_cast<const half*>(q.data);
   p.q_stride = q.stride;
   p.y = y.data;
   p.y_stride = y.stride;
   p.y_f32 = y.dtype == DType::kF32;
+  p.rounds = rounds;
   p.kv = kv;
   p.batch = batch;
   p.layer = a.layer;
@@ -146,7 +147,7 @@ void attend(const Tensor& y, const Tensor& q, const DeviceKv& kv, const Attentio
             const AttentionPlan& plan, Device& device) {
   CHECK(q.dtype == DType::kF16 && q.stride % 8 == 0);
   CHECK(plan.part_bytes == 0 || plan.parts != nullptr);
-  const Params p = params_of(y, q, kv, a, batch);
+  const Params p = params_of(y, q, kv, a, batch, plan.rounds);
   const auto attend_many = [&] {
     const Params many = part_of(p, plan, plan.many, plan.few.rows > 0 ? kRows + 1 : 1, INT32_MAX);
     plan.on_hopper ? attend_hopper(many, plan, device) : attend_long(many, plan, device);

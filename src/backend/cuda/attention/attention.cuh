@@ -21,7 +21,7 @@ struct Params {
   int64_t q_stride;
   void* y;
   int64_t y_stride;
-  bool y_f32;
+  bool y_f32, rounds;  // rounds: halves have 8 bits of precision
   DeviceKv kv;
   DeviceBatch batch;
   int layer, group, window;
@@ -195,7 +195,7 @@ __device__ __forceinline__ void store(const Params& p, int64_t at, float v) {
   if (p.y_f32) {
     static_cast<float*>(p.y)[at] = v;
   } else {
-    static_cast<half*>(p.y)[at] = from_float<half>(v);
+    static_cast<half*>(p.y)[at] = from_float<half>(p.rounds ? eight_bits(make_float2(v, v)).x : v);
   }
 }
 
@@ -231,8 +231,9 @@ struct RowEnd {
       float* to = is_whole ? static_cast<float*>(p.y) : p.part_sums;
       *reinterpret_cast<float2*>(to + at + column) = make_float2(first, second);
     } else {
+      const float2 v = p.rounds ? eight_bits(make_float2(first, second)) : make_float2(first, second);
       *reinterpret_cast<half2*>(static_cast<half*>(p.y) + at + column) =
-          __halves2half2(from_float<half>(first), from_float<half>(second));
+          __halves2half2(from_float<half>(v.x), from_float<half>(v.y));
     }
   }
 };

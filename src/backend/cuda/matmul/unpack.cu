@@ -76,7 +76,7 @@ __global__ void __launch_bounds__(32 * kTileWarps)
 
 // Rounds halves, two in a word, to the 8 bits of precision that a bf16 has. NaN stays NaN.
 __device__ __forceinline__ uint32_t rounded(uint32_t pair) {
-  const float2 v = __bfloat1622float2(__float22bfloat162_rn(__half22float2(half2_of(pair))));
+  const float2 v = eight_bits(__half22float2(half2_of(pair)));
   return bits_of(__floats2half2_rn(v.x, v.y));
 }
 
