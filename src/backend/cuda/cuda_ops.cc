@@ -51,7 +51,7 @@ CudaBackend::Input CudaBackend::input_of(const Tensor& x, const Tensor& normed, 
   if (can_wait) return {.x = normed, .norm = norm_later};
   Input input{normed};
   if (norm_quantized(input, x, args, w)) return input;
-  cuda::norm_rows(normed, x, args, rounds_input(w, x.rows), device_);
+  cuda::norm_rows(normed, x, args, device_, rounds_input(w, x.rows));
   check_launch("norm_rows");
   return input;
 }
@@ -261,7 +261,7 @@ void CudaBackend::gate_up(const GateUpArgs& a) {
   const auto finish = [&](const Tensor& gate, const Tensor& up) {
     for (const auto& [y, bias] : {std::pair{gate, a.b_gate}, {up, a.b_up}})
       if (bias) cuda::add_rows(y, bias, true, device_);
-    cuda::act_mul_rows(a.y, gate, up, a.act, rounds_input(*a.w_gate, a.x.rows), device_);  // as for the down product
+    cuda::act_mul_rows(a.y, gate, up, a.act, device_, rounds_input(*a.w_gate, a.x.rows));  // as for the down product
     check_launch("act_mul_rows");
   };
   if (const auto both = joined_product(input, weights))
@@ -369,7 +369,7 @@ void CudaBackend::embed(Tensor x, const Weight& table, float scale) {
 }
 
 void CudaBackend::norm(Tensor y, Tensor x, const NormArgs& args) {
-  cuda::norm_rows(y, x, args, /*rounds=*/false, device_);
+  cuda::norm_rows(y, x, args, device_);
   check_launch("norm_rows");
 }
 
@@ -379,7 +379,7 @@ void CudaBackend::add(Tensor x, Tensor y) {
 }
 
 void CudaBackend::act_mul(Tensor y, Tensor gate, Tensor up, Activation act) {
-  cuda::act_mul_rows(y, gate, up, act, /*rounds=*/false, device_);
+  cuda::act_mul_rows(y, gate, up, act, device_);
   check_launch("act_mul_rows");
 }
 

@@ -115,9 +115,10 @@ void plain_matmul(const Tensor& y, const Tensor& x, const PackedWeight& w, bool 
 // rows.cu
 void convert(const Tensor& y, const Tensor& x, Device& device);
 // rounds: may round f16 results to the 8 bits of precision that a bf16 has (CudaBackend::rounds_input).
-void norm_rows(const Tensor& y, const Tensor& x, const NormArgs& args, bool rounds, Device& device);
+void norm_rows(const Tensor& y, const Tensor& x, const NormArgs& args, Device& device, bool rounds = false);
 void add_rows(const Tensor& x, const Tensor& y, bool y_is_one_row, Device& device);
-void act_mul_rows(const Tensor& y, const Tensor& gate, const Tensor& up, Activation act, bool rounds, Device& device);
+void act_mul_rows(const Tensor& y, const Tensor& gate, const Tensor& up, Activation act, Device& device,
+                  bool rounds = false);
 void scale_rows(const Tensor& x, float factor, float softcap, Device& device);
 void act_rows(const Tensor& x, Activation act, Device& device);
 void add_positions(const Tensor& x, const Tensor& table, const int32_t* positions, Device& device);    // f32

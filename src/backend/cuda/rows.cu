@@ -89,7 +89,7 @@ __global__ void __launch_bounds__(kPackThreads) rms_kernel(Y* y, int64_t y_strid
 }
 
 template <class Y>
-void rms(const Tensor& y, const Tensor& x, const NormArgs& a, bool rounds, Device& device) {
+void rms(const Tensor& y, const Tensor& x, const NormArgs& a, Device& device, bool rounds) {
   const int n_packs = static_cast<int>(x.cols / 4);
   with_packs(n_packs, [&](auto packs, int threads) {
     launch(device, rms_kernel<Y, decltype(packs)::value>, dim3(static_cast<unsigned>(x.rows)), threads, 0,
@@ -235,13 +235,13 @@ bool can_defer(const DeferredNorm& norm) {
   return norm.x.rows == 1 && norm.y.dtype == DType::kF16 && can_rms(norm.y, norm.x, norm.args);
 }
 
-void norm_rows(const Tensor& y, const Tensor& x, const NormArgs& args, bool rounds, Device& device) {
+void norm_rows(const Tensor& y, const Tensor& x, const NormArgs& args, Device& device, bool rounds) {
   if (x.rows == 0) return;
   with_type(y.dtype, [&](auto* py) {
     with_type(x.dtype, [&](auto* px) {
       using Y = std::remove_pointer_t<decltype(py)>;
       using X = std::remove_pointer_t<decltype(px)>;
-      if (can_rms(y, x, args)) return rms<Y>(y, x, args, rounds, device);
+      if (can_rms(y, x, args)) return rms<Y>(y, x, args, device, rounds);
       launch(device, norm_kernel<X, Y>, dim3(static_cast<unsigned>(x.rows)), norm_threads(x.cols), 0,
              static_cast<Y*>(y.data), y.stride, static_cast<const X*>(x.data), x.stride, x.cols, params_of(args));
     });
@@ -260,7 +260,7 @@ void add_rows(const Tensor& x, const Tensor& y, bool y_is_one_row, Device& devic
   });
 }
 
-void act_mul_rows(const Tensor& y, const Tensor& gate, const Tensor& up, Activation act, bool rounds, Device& device) {
+void act_mul_rows(const Tensor& y, const Tensor& gate, const Tensor& up, Activation act, Device& device, bool rounds) {
   const auto packs = [](const Tensor& x) {
     return x.dtype == DType::kF16 && x.cols % 8 == 0 && x.stride % 8 == 0 && on_16_bytes(x.data);
   };
