@@ -23,7 +23,6 @@ bool alike(const Weight& a, const Weight& b) { return cuda::share_matvec(packed(
 // The rows of n that are multiplied as 8-bit floats.
 int64_t float8_group(int64_t n, bool whole_rows) { return whole_rows ? n : n - n % cuda::kFloat8Group; }
 
-constexpr int64_t kFewRowsOfCopies = 128;  // up to this many rows, copies are seldom multiplied
 constexpr int64_t kMaxDeferred = 16384;  // most columns of a row whose norm a product computes
 
 }  // namespace
@@ -408,7 +407,8 @@ void CudaBackend::attention(Tensor y, Tensor q, const KvCache& kv, const Attenti
                                    .most_kv = most_kv_,
                                    .batch_invariant = deterministic_};
     cuda::AttentionPlan plan = cuda::plan_attention(cache, args, step, device_.limits());
-    plan.rounds = !deterministic_ && !halves_.empty() && y.rows > kFewRowsOfCopies;
+    // The next product is not known here. With so many rows, it reads a copy if the model has copies.
+    plan.rounds = !deterministic_ && !halves_.empty() && y.rows > cuda::kFewRowsOfHalves;
     if (plan.part_bytes > 0) plan.parts = scratch_at_least(partials_, plan.part_bytes);
     cuda::attend(y, in_act_dtype(q), cache, args, device_batch_.view(), plan, device_);
   } else {

@@ -165,7 +165,7 @@ struct AttentionPlan {
   WideShape wide;             // of `few`; rows 0: attention/decode.cu computes them
   bool on_hopper = false;     // attention/hopper.cu computes `many`
   int n_prompt_blocks = 0;    // of attention/hopper.cu, beside those of `few`; 0: `many` first, then `few`
-  bool rounds = false;        // y may have 8 bits of precision, as in norm_rows()
+  bool rounds = false;        // set by the caller: y may have 8 bits of precision, as in norm_rows()
   size_t part_bytes = 0;      // size of `parts`
   void* parts = nullptr;  // scratch
 };

@@ -32,7 +32,7 @@ bool can_group(const DeviceLimits& device, const PackedWeight& w, int64_t rows) 
 // With so few rows, our kernels are better than cuBLASLt with a copy of the weight, even if they take somewhat longer,
 // because they also compute SiLU and sums, and several products in one launch. Codes of 8 bits gain less, because they
 // are half as long as the copy.
-int64_t few_rows_of_halves(const PackedWeight& w) { return has_bytes(w.layout) ? 96 : 128; }
+int64_t few_rows_of_halves(const PackedWeight& w) { return has_bytes(w.layout) ? 96 : kFewRowsOfHalves; }
 
 // Blocks of this kernel are long, and begin and end slowly. So the kernel needs matrices that fill the device, and
 // neither few rows nor thousands.

@@ -29,6 +29,9 @@ struct MatmulKernel {
 
 std::span<const MatmulKernel> matmul_kernels();
 
+// Up to so many rows, the list prefers our kernels to cuBLASLt with a copy in f16, where they support the product.
+inline constexpr int64_t kFewRowsOfHalves = 128;
+
 // Bytes of a slice of decoded weights. The slice stays in the L2 cache until the product reads it.
 inline constexpr int64_t kDecodedBytes = 48 << 20;
 inline int64_t decoded_rows(int64_t n_out, int64_t row_bytes) {
