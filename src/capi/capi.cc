@@ -14,26 +14,30 @@ namespace ingot {
 namespace {
 
 // Nothing if the options set no constraint.
-std::optional<GrammarText> grammar_of(const ingot_request_options& o) {
-  std::optional<GrammarText> grammar;
-  for (const auto& [kind, text] : {std::pair{GrammarKind::kSchema, o.json_schema},
-                                   {GrammarKind::kRegex, o.regex},
-                                   {GrammarKind::kGrammar, o.grammar}}) {
+std::optional<WantedGrammar> grammar_of(const ingot_request_options& o) {
+  struct Row {
+    GrammarKind kind;
+    const char *text, *name;
+  };
+  std::optional<WantedGrammar> wanted;
+  for (const auto& [kind, text, name] : {Row{GrammarKind::kSchema, o.json_schema, "json_schema"},
+                                         {GrammarKind::kRegex, o.regex, "regex"},
+                                         {GrammarKind::kGrammar, o.grammar, "grammar"}}) {
     if (text == nullptr) continue;
-    if (grammar) throw Error("json_schema, regex and grammar exclude each other: set only one of them");
-    grammar = {kind, text};
+    if (wanted) throw Error("json_schema, regex and grammar exclude each other: set only one of them");
+    wanted = WantedGrammar{{.kind = kind, .text = text}, name};
   }
-  return grammar;
+  return wanted;
 }
 
-// If the prompt opens the reasoning, the constraint starts after the reasoning's end.
-void constrain(Request& request, CapiModel& model, const GrammarText& grammar) {
-  if (model.call_format->syntax == CallSyntax::kChannel)
-    throw Error("this model writes its answers in channels, which cannot be constrained yet");
-  request.constraint = model.grammars.get(grammar);
-  if (!model.begins_reasoning(request.prompt)) return;
-  const std::string end(model.call_format->think_end);
-  request.constraint_start = {end, model.loaded.tokenizer->find(end).value_or(-1)};
+// In a chat, the constraint holds for the content of the answer: after the reasoning, in the right channel.
+void constrain(Request& request, CapiModel& model, const WantedGrammar& wanted) {
+  AnswerForm form;
+  model.answers.begin(request.prompt, form);
+  const bool is_chat = form.in_reasoning || form.closed_reasoning || model.answers.is_chat(request.prompt);
+  PlacedConstraint placed = is_chat ? model.answers.constrain(form, wanted) : model.answers.constrain_text(wanted);
+  request.constraint = std::move(placed.constraint);
+  request.constraint_start = std::move(placed.start);
 }
 
 Request request_of(CapiModel& model, std::span<const int32_t> prompt, const ingot_request_options& o) {
@@ -62,7 +66,7 @@ Request request_of(CapiModel& model, std::span<const int32_t> prompt, const ingo
   if (o.timeout_s > 0)
     request.deadline =
         Clock::now() + std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(o.timeout_s));
-  if (const std::optional<GrammarText> grammar = grammar_of(o)) constrain(request, model, *grammar);
+  if (const std::optional<WantedGrammar> wanted = grammar_of(o)) constrain(request, model, *wanted);
   return request;
 }
 

@@ -6,8 +6,7 @@
 #include "capi/capi_guard.h"
 #include "capi/capi_request.h"
 #include "io/json.h"
-#include "text/calls/answer_parser.h"
-#include "text/calls/model_format.h"
+#include "text/answers/answer_reader.h"
 #include "text/chat_encode.h"
 #include "text/stream_decoder.h"
 
@@ -80,6 +79,14 @@ std::string dumped(const OrderedJson& json) {
   return json.dump(-1, ' ', false, OrderedJson::error_handler_t::replace);
 }
 
+AnswerForm form_of(const CapiModel& model, std::span<const int32_t> prompt, const OrderedJson* tools,
+                   bool whole_calls) {
+  AnswerForm form{.whole_calls = whole_calls, .id_seed = seed_of(prompt)};
+  if (tools) form.tools = *tools;
+  model.answers.begin(prompt, form);
+  return form;
+}
+
 std::optional<int32_t> last_of(std::span<const int32_t> tokens) {
   return tokens.empty() ? std::nullopt : std::optional(tokens.back());
 }
@@ -90,17 +97,26 @@ std::optional<int32_t> last_of(std::span<const int32_t> tokens) {
 using namespace ingot;
 
 struct ingot_answer {
-  ingot_answer(std::shared_ptr<CapiModel> owner, std::span<const int32_t> prompt, const OrderedJson* tools)
+  ingot_answer(std::shared_ptr<CapiModel> owner, std::span<const int32_t> prompt, const OrderedJson* tools,
+               bool whole_calls)
       : model(std::move(owner)),
-        decoder(*model->loaded.tokenizer, {.shown_special = model->marker_tokens, .previous = last_of(prompt)}),
-        parser(*model->call_format, {.tools = tools,
-                                     .calls = tools != nullptr,
-                                     .in_reasoning = model->begins_reasoning(prompt),
-                                     .id_seed = seed_of(prompt)}) {}
+        decoder(*model->loaded.tokenizer,
+                {.shown_special = model->answers.marker_tokens(), .previous = last_of(prompt)}),
+        reader(form_of(*model, prompt, tools, whole_calls)) {}
+
+  // The parts of the tokens' text. Without tokens: of the end of the answer.
+  AnswerEvents read(std::span<const int32_t> tokens) {
+    AnswerEvents events;
+    for (const int32_t token : tokens) append_events(events, reader.read(decoder.push(token)));
+    if (!tokens.empty()) return events;
+    append_events(events, reader.read(decoder.flush()));
+    append_events(events, reader.finish());
+    return events;
+  }
 
   const std::shared_ptr<CapiModel> model;
   StreamDecoder decoder;
-  AnswerParser parser;
+  AnswerReader reader;
   std::string json;  // the last delta
   bool ended = false;
 };
@@ -135,7 +151,7 @@ ingot_status ingot_answer_begin(const ingot_model* model, const int32_t* prompt,
     const std::shared_ptr<CapiModel>& shared = required(model, "model").shared;
     if (n_prompt > 0) required(prompt, "prompt");
     const OrderedJson may_be_called = json_of(tools, "tools", OrderedJson::value_t::array);
-    *answer = new ingot_answer(shared, {prompt, n_prompt}, tools != nullptr ? &may_be_called : nullptr);
+    *answer = new ingot_answer(shared, {prompt, n_prompt}, tools != nullptr ? &may_be_called : nullptr, false);
     return INGOT_OK;
   });
 }
@@ -147,14 +163,8 @@ ingot_status ingot_answer_feed(ingot_answer* answer, const int32_t* tokens, size
     if (n > 0) required(tokens, "tokens");
     required(json, "json"), required(n_bytes, "n_bytes");
     if (a.ended) throw Error("the answer has ended: begin another one");
-    AnswerEvents events;
-    for (size_t i = 0; i < n; ++i) a.parser.feed(a.decoder.push(tokens[i]), events);
-    if (n == 0) {
-      a.ended = true;
-      a.parser.feed(a.decoder.flush(), events);
-      a.parser.finish(events);
-    }
-    a.json = dumped(change_of(events));
+    a.ended = n == 0;
+    a.json = dumped(change_of(a.read({tokens, n})));
     *json = a.json.c_str(), *n_bytes = a.json.size();
     return INGOT_OK;
   });
@@ -174,11 +184,10 @@ ingot_status ingot_read_answer(const ingot_model* model, const int32_t* prompt, 
     const std::shared_ptr<CapiModel>& shared = required(model, "model").shared;
     if (n_prompt > 0) required(prompt, "prompt");
     const OrderedJson may_be_called = json_of(tools, "tools", OrderedJson::value_t::array);
-    ingot_answer answer(shared, {prompt, n_prompt}, tools != nullptr ? &may_be_called : nullptr);
+    ingot_answer answer(shared, {prompt, n_prompt}, tools != nullptr ? &may_be_called : nullptr, true);
     AnswerEvents events;
-    for (size_t i = 0; i < n; ++i) answer.parser.feed(answer.decoder.push(tokens[i]), events);
-    answer.parser.feed(answer.decoder.flush(), events);
-    answer.parser.finish(events);
+    if (n > 0) events = answer.read({tokens, n});
+    append_events(events, answer.read({}));
     copy_out(dumped(message_of(events)), json, capacity, n_bytes);
     return INGOT_OK;
   });

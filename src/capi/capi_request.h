@@ -11,8 +11,7 @@
 #include "engine/speculate/drafting.h"
 #include "ingot/ingot.h"
 #include "model/loader.h"
-#include "text/calls/model_format.h"
-#include "text/grammar/model_grammars.h"
+#include "text/answers/answer_model.h"
 #include "text/stream_decoder.h"
 
 namespace ingot {
@@ -26,24 +25,17 @@ struct CapiModel {
         speculate(how),
         draft(std::move(draft_model)),
         fallback(ChatTemplate::chatml_default()),
-        call_format(&call_format_of_model(chat().source())),
-        marker_tokens(ingot::marker_tokens(*call_format, *loaded.tokenizer)),
-        grammars(*loaded.tokenizer, loaded.runner->info().n_vocab),
+        answers(*loaded.tokenizer, chat(), loaded.runner->info().n_vocab, {}),
         engine(std::make_unique<Engine>(*loaded.runner, options)) {
     engine->start();
   }
   const ChatTemplate& chat() const { return loaded.chat ? *loaded.chat : fallback; }
-  bool begins_reasoning(std::span<const int32_t> prompt) const {
-    return opens_reasoning(*call_format, loaded.tokenizer->decode(prompt.last(std::min<size_t>(prompt.size(), 16))));
-  }
 
   LoadedModel loaded;
   const Speculate speculate;
   const std::shared_ptr<DraftModel> draft;  // null: none
   const ChatTemplate fallback;
-  const CallFormat* const call_format;
-  const std::vector<int32_t> marker_tokens;  // special tokens that call_format parses
-  ModelGrammars grammars;
+  AnswerModel answers;
   std::unique_ptr<Engine> engine;  // destroyed before the runner
 };
 

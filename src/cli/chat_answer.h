@@ -1,33 +1,33 @@
-// An answer of `ingot chat --tools`: prints the answer while it is generated, with reasoning between <think> and
-// </think>, and collects the message and its calls.
+// One answer of `run` or `chat`: prints the answer while it is generated, with reasoning between <think> and </think>,
+// and collects the message and its calls.
 #pragma once
-#include <nlohmann/json.hpp>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "cli/chat_tools.h"
 #include "text/calls/answer_parser.h"
+#include "text/json_value.h"
 
 namespace ingot {
 
 class ChatAnswer {
  public:
-  // `tools` in OpenAI's form.
-  ChatAnswer(const CallFormat& format, const nlohmann::ordered_json& tools, bool in_reasoning, uint64_t id_seed);
+  explicit ChatAnswer(bool prints = true) : prints_(prints) {}
 
-  void feed(std::string_view text);
-  void finish();  // call once, at the end of the answer
+  void add(const AnswerEvents& events);
+  void finish();  // call once, at the end of the answer: ends the printed line
 
   // In OpenAI's form: content, reasoning_content and tool_calls.
-  nlohmann::ordered_json message() const;
+  JsonValue message() const;
+  const std::string& content() const { return content_; }
+  const std::string& reasoning() const { return reasoning_; }
   const std::vector<ToolCall>& calls() const { return calls_; }
 
  private:
-  void show(const AnswerEvents& events);
   void print(std::string_view text, bool is_reasoning);
 
-  AnswerParser parser_;
+  const bool prints_;
   std::string content_, reasoning_;
   std::vector<ToolCall> calls_;
   bool in_reasoning_ = false;  // of the printed text

@@ -8,7 +8,6 @@
 #include "base/file.h"
 #include "cli/chat_answer.h"
 #include "cli/terminal.h"
-#include "text/calls/model_format.h"
 #include "text/chat_encode.h"
 #include "text/json_value.h"
 
@@ -32,13 +31,12 @@ ChatSession::ChatSession(ChatOptions& options, LineReader& reader)
       options_(options),
       reader_(reader),
       given_(options.generate.sampling),
-      tools_(read_tools(options)) {
-  grammar_.emplace(options_.generate.grammar);
+      tools_(read_tools(options)),
+      wanted_(wanted_grammar(options.generate.grammar)) {
   load();
 }
 
 void ChatSession::load() {
-  if (!grammar_) grammar_.emplace(options_.generate.grammar);
   RunnerOptions runner = runner_options(options_.model);
   const auto draft = open_draft_file(options_.model);
   make_room_for_drafts(options_.model, draft, runner);
@@ -50,8 +48,9 @@ void ChatSession::load() {
     model_.chat = ChatTemplate::chatml_default();
   }
   options_.generate.sampling = given_;
-  options_.generate.constraint = grammar_->over(model_);
-  grammar_.reset();
+  const CallFormat* format = options_.tool_parser.empty() ? nullptr : find_call_format(options_.tool_parser);
+  answers_ = std::make_unique<AnswerModel>(*model_.tokenizer, *model_.chat, model_.runner->info().n_vocab,
+                                           AnswerModel::Options{.format = format});
   use_model_defaults(*options_.generate.command, model_.checkpoint->generation(), options_.generate.sampling);
   if (tools_) prepare_tools();
   engine_ = start_engine(model_, options_.model);
@@ -63,6 +62,7 @@ void ChatSession::use_model(const std::string& path) {
     open_model_file(options_.model)->config();  // throws here for a wrong name, before the old model is unloaded
     engine_.reset();                            // memory holds one model
     options_.generate.draft.reset();
+    answers_.reset();
     model_ = {};
     load();
   } catch (const Error&) {
@@ -73,10 +73,6 @@ void ChatSession::use_model(const std::string& path) {
 }
 
 void ChatSession::prepare_tools() {
-  format_ = options_.tool_parser.empty() ? &call_format_of_model(model_.chat->source())
-                                         : find_call_format(options_.tool_parser);
-  markers_ = marker_tokens(*format_, *model_.tokenizer);
-  options_.generate.shown_special = markers_;
   const ToolConsent unasked = options_.run_tools ? ToolConsent::kAll : ToolConsent::kNone;
   const bool asks = reader_.is_interactive() && !options_.run_tools;
   runner_.emplace(*tools_, reader_, asks ? ToolConsent::kAsk : unasked,
@@ -119,24 +115,26 @@ std::vector<int32_t> ChatSession::prompt_of(const JsonValue& messages) const {
                      JsonValue::object());
 }
 
+AnswerForm ChatSession::form() {
+  AnswerForm form{.id_seed = ++n_answers_};
+  if (!tools_) return form;
+  form.tools = tools_->shown;
+  for (const JsonValue& tool : tools_->shown) {
+    const JsonValue& function = tool["function"];
+    form.callable.push_back({.name = function["name"], .parameters = function.value("parameters", JsonValue())});
+  }
+  return form;
+}
+
 // Appends the model's next message and the results of its calls. Returns true if the model must continue with the
 // results.
 bool ChatSession::answer_once(JsonValue& messages) {
-  const std::vector<int32_t> prompt = prompt_of(messages);
-  if (tools_) return answer_with_tools(prompt, messages);
-  const Generation g = generate_into(prompt, [](std::string_view piece) {
-    fmt::print("{}", piece);
-    std::fflush(stdout);
-  });
-  fmt::print("{}\n", end_mark(g));
-  messages.push_back({{"role", "assistant"}, {"content", g.text}});
-  return false;
-}
-
-bool ChatSession::answer_with_tools(const std::vector<int32_t>& prompt, JsonValue& messages) {
-  const std::string end = model_.tokenizer->decode(std::span(prompt).last(std::min<size_t>(prompt.size(), 16)));
-  ChatAnswer answer(*format_, tools_->shown, opens_reasoning(*format_, end), ++n_answers_);
-  const Generation g = generate_into(prompt, [&](std::string_view piece) { answer.feed(piece); });
+  const Question question =
+      make_question(*answers_, prompt_of(messages), true, form(), options_.generate, wanted_);
+  ChatAnswer answer;
+  const Generation g = generate(*engine_, *model_.tokenizer, question, options_.generate,
+                                [&](const AnswerEvents& events) { answer.add(events); });
+  last_ = g.usage;
   answer.finish();
   if (g.finish != "stop") fmt::print("{}\n", end_mark(g));
   messages.push_back(answer.message());
@@ -148,13 +146,6 @@ bool ChatSession::answer_with_tools(const std::vector<int32_t>& prompt, JsonValu
     messages.push_back({{"role", "tool"}, {"tool_call_id", call.id}, {"name", call.name}, {"content", result.text}});
   }
   return goes_on;
-}
-
-Generation ChatSession::generate_into(const std::vector<int32_t>& prompt,
-                                      const std::function<void(std::string_view)>& on_text) {
-  Generation g = generate(*engine_, *model_.tokenizer, prompt, options_.generate, on_text);
-  last_ = g.usage;
-  return g;
 }
 
 }  // namespace ingot

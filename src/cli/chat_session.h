@@ -1,5 +1,6 @@
 // A talk with a loaded model: questions, answers, tool calls and their results. `ingot chat` reads the user's input.
 #pragma once
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
@@ -7,7 +8,6 @@
 #include "cli/chat_tools.h"
 #include "cli/generate.h"
 #include "cli/talk.h"
-#include "text/calls/call_format.h"
 
 namespace ingot {
 
@@ -47,19 +47,17 @@ class ChatSession {
  private:
   void load();
   void prepare_tools();
+  AnswerForm form();
   bool answer_once(nlohmann::ordered_json& messages);
-  bool answer_with_tools(const std::vector<int32_t>& prompt, nlohmann::ordered_json& messages);
-  Generation generate_into(const std::vector<int32_t>& prompt, const std::function<void(std::string_view)>& on_text);
 
   ChatOptions& options_;
   LineReader& reader_;
   const SamplingParams given_;  // sampling set by the flags, without the model's defaults
   const std::optional<ToolFile> tools_;
-  std::optional<AnswerGrammar> grammar_;  // compiled, but not yet bound to a model
+  const std::optional<WantedGrammar> wanted_;
   LoadedModel model_;
+  std::unique_ptr<AnswerModel> answers_;
   std::unique_ptr<Engine> engine_;
-  const CallFormat* format_ = nullptr;  // the model's syntax for calls
-  std::vector<int32_t> markers_;        // of the format
   std::optional<ToolRunner> runner_;
   uint64_t n_answers_ = 0;
   Usage last_;

@@ -131,8 +131,6 @@ ToolResult ToolRunner::run(const ToolCall& call) {
   const auto command = tools_.commands.find(call.name);
   if (command == tools_.commands.end()) {
     result = {fmt::format("There is no tool '{}'.", call.name)};
-  } else if (!call.whole) {
-    result = {"The call was not run: its arguments are not a JSON object."};
   } else if (consent_ == ToolConsent::kNone) {
     result = {"The call was not run.", true};
   } else if (!may_run(call.name)) {

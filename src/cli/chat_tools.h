@@ -21,8 +21,7 @@ struct ToolFile {
 ToolFile read_tool_file(const std::string& path);
 
 struct ToolCall {
-  std::string id, name, arguments;
-  bool whole = false;  // the arguments are a JSON object
+  std::string id, name, arguments;  // the arguments are a JSON object
 };
 
 struct ToolResult {

@@ -2,10 +2,9 @@
 
 #include "base/device_lost.h"
 #include "base/error.h"
+#include "base/log.h"
 #include "cli/sampler_options.h"
 #include "cli/terminal.h"
-#include "text/calls/call_format.h"
-#include "text/stop_strings.h"
 #include "text/stream_decoder.h"
 
 namespace ingot {
@@ -24,57 +23,64 @@ class QueueSink final : public TokenSink {
   Queue<Event> events;
 };
 
-// The text of one answer: decodes tokens, cuts at stop strings, and passes the text to on_text.
-class TextStream {
+// Decodes the tokens of one answer, and passes its parts on.
+class AnswerStream {
  public:
-  TextStream(const Tokenizer& tokenizer, const std::vector<int32_t>& prompt, const GenerateOptions& options,
-             const std::function<void(std::string_view)>& on_text)
-      : decoder_(tokenizer, {.shown_special = options.shown_special,
-                             .previous = prompt.empty() ? std::nullopt : std::optional(prompt.back())}),
-        stops_(options.stops),
-        on_text_(on_text) {}
+  AnswerStream(const Tokenizer& tokenizer, const Question& question, const OnEvents& on_events)
+      : decoder_(tokenizer,
+                 {.shown_special = question.shown_special,
+                  .previous = question.prompt.empty() ? std::nullopt : std::optional(question.prompt.back())}),
+        reader_(question.form),
+        on_events_(on_events) {}
 
-  void token(int32_t id) { pass(stops_.push(decoder_.push(id))); }
+  void token(int32_t id) { pass(reader_.read(decoder_.push(id))); }
   void end() {
-    pass(stops_.push(decoder_.flush()));
-    pass(stops_.flush());
+    pass(reader_.read(decoder_.flush()));
+    pass(reader_.finish());
   }
-  bool stopped() const { return stops_.stopped(); }
-  std::string text;
+  bool stopped() const { return reader_.stopped(); }
 
  private:
-  void pass(const std::string& piece) {
-    text += piece;
-    if (!piece.empty()) on_text_(piece);
+  void pass(AnswerEvents events) {
+    if (!events.empty()) on_events_(std::move(events));
+    for (; n_warned_ < reader_.warnings().size(); ++n_warned_) log_warn("{}", printable(reader_.warnings()[n_warned_]));
   }
 
   StreamDecoder decoder_;
-  StopStrings stops_;
-  const std::function<void(std::string_view)>& on_text_;
+  AnswerReader reader_;
+  const OnEvents& on_events_;
+  size_t n_warned_ = 0;
 };
-
-// If the prompt opens the reasoning, the constraint starts after the reasoning's end.
-ConstraintStart constraint_start(const Tokenizer& tokenizer, std::span<const int32_t> prompt) {
-  const CallFormat& format = *find_call_format("plain");
-  if (!opens_reasoning(format, tokenizer.decode(prompt.last(std::min<size_t>(prompt.size(), 16))))) return {};
-  const std::string end(format.think_end);
-  return {end, tokenizer.find(end).value_or(-1)};
-}
 
 double rate(int n, double ms) { return ms > 0 ? n / ms * 1e3 : 0; }
 
 }  // namespace
 
-Generation generate(Engine& engine, const Tokenizer& tokenizer, const std::vector<int32_t>& prompt,
-                    const GenerateOptions& options, const std::function<void(std::string_view)>& on_text) {
+Question make_question(AnswerModel& answers, std::vector<int32_t> prompt, bool is_chat, AnswerForm form,
+                       const GenerateOptions& options, const std::optional<WantedGrammar>& wanted) {
+  form.stops = options.stops;
+  form.whole_calls = true;
+  Question question{.prompt = std::move(prompt), .form = std::move(form)};
+  if (is_chat) {
+    answers.begin(question.prompt, question.form);
+    question.constraint = answers.constrain(question.form, wanted);
+    question.shown_special = answers.marker_tokens();
+  } else if (wanted) {
+    question.constraint = answers.constrain_text(*wanted);
+  }
+  return question;
+}
+
+Generation generate(Engine& engine, const Tokenizer& tokenizer, const Question& question,
+                    const GenerateOptions& options, const OnEvents& on_events) {
   InterruptGuard guard;
   auto sink = std::make_shared<QueueSink>();
-  TextStream stream(tokenizer, prompt, options, on_text);
+  AnswerStream stream(tokenizer, question, on_events);
   Generation result;
   SamplingParams sampling = options.sampling;
   if (sampling.dry_multiplier > 0 && options.dry_breakers != std::vector<std::string>{"none"})
     sampling.dry_breakers = tokens_with(tokenizer, options.dry_breakers, engine.info().n_vocab);
-  const RequestId id = engine.submit({.prompt = prompt,
+  const RequestId id = engine.submit({.prompt = question.prompt,
                                       .sampling = std::move(sampling),
                                       .max_tokens = options.max_tokens,
                                       .stop_tokens = tokenizer.end_tokens(),
@@ -82,8 +88,8 @@ Generation generate(Engine& engine, const Tokenizer& tokenizer, const std::vecto
                                       .sink = sink,
                                       .proposer = make_proposer(options.speculate, engine.info().draft_head,
                                                                 options.draft.get()),
-                                      .constraint = options.constraint,
-                                      .constraint_start = constraint_start(tokenizer, prompt)});
+                                      .constraint = question.constraint.constraint,
+                                      .constraint_start = question.constraint.start});
   bool cancelled = false;
   for (bool finished = false; !finished;) {
     for (const Event& event : sink->events.drain_for(std::chrono::milliseconds(50))) {
@@ -113,18 +119,7 @@ Generation generate(Engine& engine, const Tokenizer& tokenizer, const std::vecto
   } else if (cancelled) {
     result.finish = "interrupted";
   }
-  result.text = std::move(stream.text);
   return result;
-}
-
-AnswerGrammar::AnswerGrammar(const GrammarOptions& options) {
-  if (const auto text = grammar_text(options)) automaton_ = compile_option(*text);
-}
-
-std::shared_ptr<Constraint> AnswerGrammar::over(const LoadedModel& model) {
-  if (!automaton_) return nullptr;
-  return std::make_shared<Constraint>(std::move(automaton_),
-                                      make_grammar_vocabulary(*model.tokenizer, model.runner->info().n_vocab));
 }
 
 double prefill_rate(const Usage& usage) { return rate(usage.prompt_tokens - usage.cached_tokens, usage.prefill_ms); }

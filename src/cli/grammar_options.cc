@@ -106,6 +106,13 @@ std::unique_ptr<Automaton> compile_option(const GrammarText& grammar) {
   }
 }
 
+std::optional<WantedGrammar> wanted_grammar(const GrammarOptions& o) {
+  const std::optional<GrammarText> grammar = grammar_text(o);
+  if (!grammar) return std::nullopt;
+  compile_option(*grammar);
+  return WantedGrammar{*grammar, flag_of(grammar->kind)};
+}
+
 GrammarCase read_grammar_case(std::string_view line, const std::string& source) {
   line = line.substr(std::min(line.size(), line.find_first_not_of(" \t\r\n")));
   if (!nlohmann::json::accept(line) || !line.starts_with("{")) throw Error("{}: expected a JSON object", source);

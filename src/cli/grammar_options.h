@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "text/answers/answer_model.h"
 #include "text/grammar/model_grammars.h"
 
 namespace ingot {
@@ -23,6 +24,8 @@ void add_order_option(CLI::App& app, bool& any_order);
 std::optional<GrammarText> grammar_text(const GrammarOptions& options);
 // Calls compile(). Its errors become a UsageError that names the flag; its warnings go to standard error.
 std::unique_ptr<Automaton> compile_option(const GrammarText& grammar);
+// The grammar that the flags ask for. Compiles it once, so that errors and warnings come before a model is loaded.
+std::optional<WantedGrammar> wanted_grammar(const GrammarOptions& options);
 
 // {"schema": ..., "tests": [{"data": ..., "valid": true}]}, with the texts exactly as in the line.
 struct GrammarCase {

@@ -5,6 +5,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/error.h"
+#include "cli/chat_answer.h"
 #include "cli/commands.h"
 #include "cli/generate.h"
 #include "cli/terminal.h"
@@ -23,8 +24,9 @@ struct RunOptions {
   bool raw = false, json = false;
 };
 
-std::vector<int32_t> encode_prompt(const LoadedModel& model, const RunOptions& o, const std::string& text) {
-  if (o.raw || !model.chat) return model.tokenizer->encode(text);
+std::vector<int32_t> encode_prompt(const LoadedModel& model, const RunOptions& o, const std::string& text,
+                                   bool is_chat) {
+  if (!is_chat) return model.tokenizer->encode(text);
   JsonValue messages = JsonValue::array();
   if (!o.system.empty()) messages.push_back({{"role", "system"}, {"content", o.system}});
   messages.push_back({{"role", "user"}, {"content", text}});
@@ -45,9 +47,9 @@ JsonValue token_json(const Tokenizer& tokenizer, const Sampled& sampled) {
   return json;
 }
 
-void print_json(const LoadedModel& model, const RunOptions& o, const Generation& g) {
+void print_json(const LoadedModel& model, const RunOptions& o, const Generation& g, const ChatAnswer& answer) {
   const Usage& u = g.usage;
-  JsonValue json = {{"text", g.text},
+  JsonValue json = {{"text", answer.content()},
                {"finish_reason", g.finish},
                {"prompt_tokens", u.prompt_tokens},
                {"cached_tokens", u.cached_tokens},
@@ -62,6 +64,7 @@ void print_json(const LoadedModel& model, const RunOptions& o, const Generation&
                {"draft_gain", u.draft_gain},
                {"load_ms", model.load_ms},
                {"seed", o.generate.sampling.seed}};
+  if (!answer.reasoning().empty()) json["reasoning"] = answer.reasoning();
   json["token_ids"] = JsonValue::array();
   for (const Sampled& s : g.tokens) json["token_ids"].push_back(s.token);
   if (o.generate.sampling.n_logprobs >= 0) {
@@ -76,7 +79,7 @@ int run(RunOptions& o) {
     throw UsageError("'{}' is not a model: give the question after the model, or with -p", printable(o.model.path, 64));
   if (o.generate.sampling.n_logprobs >= 0 && !o.json) throw UsageError("--logprobs needs --json, which prints them");
   finish_sampling(o.generate.sampling, o.seed);
-  AnswerGrammar grammar(o.generate.grammar);
+  const std::optional<WantedGrammar> wanted = wanted_grammar(o.generate.grammar);
   RunnerOptions runner = runner_options(o.model);
   o.generate.speculate = o.model.speculate;
   const auto draft = open_draft_file(o.model);
@@ -84,20 +87,20 @@ int run(RunOptions& o) {
   const std::string text = is_follower() ? "" : read_prompt(o.prompt, "run");
   if (!is_follower()) o.generate.draft = load_draft(draft, runner, o.model.draft_device);
   LoadedModel model = open_model(o.model, runner);
-  o.generate.constraint = grammar.over(model);
   use_model_defaults(*o.generate.command, model.checkpoint->generation(), o.generate.sampling);
-  const std::vector<int32_t> prompt = encode_prompt(model, o, text);
+  const bool is_chat = !o.raw && model.chat.has_value();
+  const ChatTemplate no_chat = ChatTemplate::chatml_default();
+  AnswerModel answers(*model.tokenizer, is_chat ? *model.chat : no_chat, model.runner->info().n_vocab, {});
+  const Question question =
+      make_question(answers, encode_prompt(model, o, text, is_chat), is_chat, {}, o.generate, wanted);
   const std::unique_ptr<Engine> engine = start_engine(model, o.model);
-  const Generation g = generate(*engine, *model.tokenizer, prompt, o.generate, [&](std::string_view piece) {
-    if (o.json) return;
-    fmt::print("{}", piece);
-    std::fflush(stdout);
-  });
+  ChatAnswer answer(!o.json);
+  const Generation g = generate(*engine, *model.tokenizer, question, o.generate,
+                                [&](const AnswerEvents& events) { answer.add(events); });
   if (o.json) {
-    print_json(model, o, g);
+    print_json(model, o, g, answer);
   } else {
-    if (!g.text.ends_with('\n')) fmt::print("\n");
-    std::fflush(stdout);
+    answer.finish();
     fmt::print(stderr, "{}\n", faint(speed_line(g.usage) + (g.finish == "interrupted" ? " (interrupted)" : "")));
   }
   return g.finish == "interrupted" ? 130 : 0;

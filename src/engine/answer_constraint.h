@@ -5,16 +5,9 @@
 #include <string>
 
 #include "text/grammar/constraint.h"
+#include "text/grammar/constraint_start.h"
 
 namespace ingot {
-
-// The grammar begins after the first token that completes `text` or that equals `token` (a control token, which has no
-// text). If both are empty, the grammar begins with the first token of the answer.
-struct ConstraintStart {
-  std::string text;
-  int32_t token = -1;
-  bool is_first() const { return text.empty() && token < 0; }
-};
 
 class AnswerConstraint {
  public:

@@ -23,14 +23,21 @@ class GenerationRun::Sink final : public TokenSink {
 };
 
 GenerationRun::Choice::Choice(const Tokenizer& tokenizer, StreamOptions options,
-                              const std::vector<std::string>& stop_texts)
-    : decoder(tokenizer, options), stops(stop_texts) {}
+                              const AnswerForm& form, int index)
+    : decoder(tokenizer, options), reader(form, index) {}
+
+static GenerationSpec with_form(GenerationSpec spec) {
+  spec.form.stops = spec.stops;
+  spec.form.keep_stop = spec.keep_stop;
+  spec.form.whole_calls |= !spec.stream;
+  return spec;
+}
 
 GenerationRun::GenerationRun(std::shared_ptr<ServedModel> model, ServedModel::Ticket ticket, GenerationSpec spec,
                              Pacer& pacer, std::unique_ptr<AnswerWriter> writer, std::shared_ptr<Responder> responder)
     : model_(std::move(model)),
       ticket_(std::move(ticket)),
-      spec_(std::move(spec)),
+      spec_(with_form(std::move(spec))),
       pacer_(pacer),
       writer_(std::move(writer)),
       responder_(std::move(responder)) {
@@ -40,7 +47,7 @@ GenerationRun::GenerationRun(std::shared_ptr<ServedModel> model, ServedModel::Ti
                           StreamOptions{.skip_special = spec_.skip_special,
                                         .shown_special = shown_special(),
                                         .previous = spec_.prompts[i / spec_.n].back()},
-                          spec_.stops);
+                          spec_.form, i);
 }
 
 void GenerationRun::start(std::shared_ptr<ServedModel> model, ServedModel::Ticket ticket, GenerationSpec spec,

@@ -18,7 +18,8 @@
 #include "server/http/http.h"
 #include "server/pacer.h"
 #include "server/served_model.h"
-#include "text/stop_strings.h"
+#include "text/answers/answer_model.h"
+#include "text/answers/answer_reader.h"
 #include "text/stream_decoder.h"
 
 namespace ingot {
@@ -36,16 +37,12 @@ struct GenerationSpec {
   int prompt_logprobs = -1;   // for the prompt's tokens, like SamplingParams::n_logprobs
   bool prompt_only = false;   // score the prompt only, without an answer
   bool skip_special = true;
-  bool keep_markers = false;  // keep the call format's marker tokens, even with skip_special
   bool keep_stop = false;     // keep the stop string in the text
   bool wants_tokens = false;  // provide the TokenText of each token, with or without log-probabilities
   bool wants_totals = false;  // provide the stream's totals so far with each piece
   bool wants_progress = false;  // report the progress of prompts while a stream has no other output
-  struct Wanted {
-    GrammarText text;
-    std::string path;  // path of the field that asks for the grammar
-  };
-  std::optional<Wanted> wanted = {};            // the grammar that the answer's text, or its content, must follow
+  AnswerForm form = {};  // how each answer is split; the run sets the members about stop strings and whole calls
+  std::optional<WantedGrammar> wanted = {};     // the grammar that the answer's text, or its content, must follow
   std::shared_ptr<Constraint> constraint = {};  // the compiled grammar of each answer, from constraint_start on
   ConstraintStart constraint_start = {};
   std::vector<std::string> constraint_warnings = {};
@@ -72,6 +69,7 @@ struct TokenText {
   float logprob = 0;        // NaN: none, for the first token of the prompt
   std::vector<TopToken> top;
   bool of_prompt = false;
+  AnswerEvent::Kind part = AnswerEvent::Kind::kContent;  // the part of the answer in which the token begins
 };
 
 struct Totals {
@@ -84,7 +82,8 @@ struct Totals {
 };
 
 struct Delta {
-  std::string text;               // whole characters only
+  std::string text;               // of an answer without parts: whole characters only
+  AnswerEvents events;            // of an answer with parts (GenerationSpec::form), without warnings
   std::vector<TokenText> tokens;  // if the spec wants tokens; may include an incomplete character that `text` lacks
   Totals so_far;                  // totals of all choices, if the spec wants them
 };
@@ -93,6 +92,8 @@ struct ChoiceEnd {
   const char* reason = "stop";  // or "length", or "error": the logits gave no token
   std::string stop_string;      // the stop string that ended the choice, if any
   std::string failure;          // with reason "error"
+  bool has_calls = false;
+  std::vector<std::string> warnings;  // about the request and the answer
   Totals so_far;                // as in Delta
   int n_tokens = 0;             // of this answer
 };
@@ -153,10 +154,10 @@ class GenerationRun : public std::enable_shared_from_this<GenerationRun> {
     Clock::time_point at;
   };
   struct Choice {
-    Choice(const Tokenizer& tokenizer, StreamOptions options, const std::vector<std::string>& stops);
+    Choice(const Tokenizer& tokenizer, StreamOptions options, const AnswerForm& form, int index);
     RequestId id = 0;
     StreamDecoder decoder;
-    StopStrings stops;
+    AnswerReader reader;
     size_t decoded_bytes = 0, shown_bytes = 0;
     // The start of each token's text, and tokens whose text has not been shown.
     std::vector<std::pair<size_t, TokenText>> held;
@@ -196,7 +197,7 @@ class GenerationRun : public std::enable_shared_from_this<GenerationRun> {
   void on_token(int index, const Sampled& token, Clock::time_point at);
   void begin_choice(int index, Clock::time_point at);
   void emit_delta(int index, Delta delta);
-  void show(int index, std::string text, bool all);
+  void show(int index, AnswerEvents events, bool all);
   void end_choice(int index, const char* reason, const std::string& failure = "");
   void on_finish(int index, const Finish& finish);
   void end_slot(int index);

@@ -71,24 +71,34 @@ void GenerationRun::on_token(int index, const Sampled& token, Clock::time_point 
   if (spec_.wants_tokens) choice.held.emplace_back(choice.decoded_bytes, token_text(token, spec_.skip_special));
   const std::string text = choice.decoder.push(token.token);
   choice.decoded_bytes += text.size();
-  show(index, choice.n_tokens <= spec_.min_tokens ? text : choice.stops.push(text), false);
-  if (choice.stops.stopped()) {
+  show(index, choice.reader.read(text, choice.n_tokens > spec_.min_tokens), false);
+  if (choice.reader.stopped()) {
     model_->engine().cancel(choice.id);
     end_choice(index, "stop");
   }
 }
 
-// Outputs text together with the tokens that begin in the text. `all`: also outputs the remaining tokens, which have no
-// text.
-void GenerationRun::show(int index, std::string text, bool all) {
+// Outputs events together with the tokens that begin in the text of the events. `all`: also outputs the remaining
+// tokens, which have no text.
+void GenerationRun::show(int index, AnswerEvents events, bool all) {
   Choice& choice = choices_[index];
-  choice.shown_bytes += text.size();
-  Delta delta{.text = std::move(text)};
+  Delta delta;
   size_t n = 0;
-  while (n < choice.held.size() && (all || choice.held[n].first < choice.shown_bytes))
+  const auto take = [&](AnswerEvent::Kind part) {
+    choice.held[n].second.part = part;
     delta.tokens.push_back(std::move(choice.held[n++].second));
+  };
+  for (const AnswerEvent& event : events) {
+    choice.shown_bytes += event.raw;
+    while (n < choice.held.size() && choice.held[n].first < choice.shown_bytes) take(event.kind);
+  }
+  while (all && n < choice.held.size()) take(AnswerEvent::Kind::kMarkup);
   choice.held.erase(choice.held.begin(), choice.held.begin() + static_cast<ptrdiff_t>(n));
-  if (!delta.text.empty() || !delta.tokens.empty()) emit_delta(index, std::move(delta));
+  if (spec_.form.format)
+    delta.events = std::move(events);
+  else
+    for (AnswerEvent& event : events) delta.text += event.text;
+  if (!delta.text.empty() || !delta.events.empty() || !delta.tokens.empty()) emit_delta(index, std::move(delta));
 }
 
 void GenerationRun::emit_delta(int index, Delta delta) {
@@ -96,6 +106,7 @@ void GenerationRun::emit_delta(int index, Delta delta) {
   if (spec_.wants_totals) delta.so_far = totals();
   if (spec_.stream) return writer_->delta(index, delta, out_);
   choice.result.whole.text += delta.text;
+  append_events(choice.result.whole.events, std::move(delta.events));
   std::ranges::move(delta.tokens, std::back_inserter(choice.result.whole.tokens));
 }
 
@@ -103,23 +114,27 @@ void GenerationRun::end_choice(int index, const char* reason, const std::string&
   Choice& choice = choices_[index];
   if (std::exchange(choice.over, true)) return;
   begin_choice(index, Clock::now());
-  if (!choice.stops.stopped()) {
-    std::string rest = choice.stops.push(choice.decoder.flush());
-    const bool cut = choice.stops.stopped();
-    if (!cut) rest += choice.stops.flush();
-    show(index, std::move(rest), !cut);
+  if (!choice.reader.stopped()) {
+    AnswerEvents rest = choice.reader.read(choice.decoder.flush());
+    append_events(rest, choice.reader.finish());
+    show(index, std::move(rest), !choice.reader.stopped());
   }
-  if (choice.stops.stopped() && spec_.keep_stop) show(index, choice.stops.match(), false);
-  choice.result.end = {
-      choice.stops.stopped() ? "stop" : reason, choice.stops.match(), choice.stops.stopped() ? "" : failure, {},
-      choice.n_tokens};
+  const bool stopped = choice.reader.stopped();
+  choice.result.end = {.reason = stopped ? "stop" : reason,
+                       .stop_string = choice.reader.stop_string(),
+                       .failure = stopped ? "" : failure,
+                       .has_calls = choice.reader.has_calls(),
+                       .warnings = choice.reader.warnings(),
+                       .n_tokens = choice.n_tokens};
+  if (choice.reader.has_cut_call() && choice.result.end.failure.empty()) choice.result.end.reason = "length";
   if (spec_.wants_totals) choice.result.end.so_far = totals();
   if (spec_.stream) writer_->choice_end(index, choice.result.end, out_);
   has_ended_ = true;
 }
 
 std::span<const int32_t> GenerationRun::shown_special() const {
-  return spec_.keep_markers ? model_->marker_tokens() : std::span<const int32_t>();
+  const bool has_markers = spec_.form.format == &model_->answers().format();
+  return has_markers ? model_->answers().marker_tokens() : std::span<const int32_t>();
 }
 
 TokenText GenerationRun::token_text(const Sampled& token, bool skip_special) const {

@@ -17,9 +17,8 @@
 #include "server/embed_queue.h"
 #include "server/metrics.h"
 #include "server/slots.h"
-#include "text/calls/call_format.h"
+#include "text/answers/answer_model.h"
 #include "text/chat.h"
-#include "text/grammar/model_grammars.h"
 #include "text/tokenizers/tokenizer.h"
 
 namespace ingot {
@@ -55,7 +54,6 @@ class ServedModel {
  public:
   explicit ServedModel(ServedModelParts parts)
       : parts_(std::move(parts)), info_(info_of(parts_)), metrics(parts_.id, n_ctx()) {
-    if (writes()) find_markers();
     if (parts_.embedder) {
       embeds_.emplace([this](std::vector<EmbedText> texts) { return compute(std::move(texts)); },
                       ranks() ? 1 : parts_.embedder->dim(),
@@ -68,7 +66,8 @@ class ServedModel {
       metrics.on_step(stats);
       if (next) next(stats);
     };
-    grammars_.emplace(*parts_.tokenizer, info_.n_vocab);
+    answers_.emplace(*parts_.tokenizer, parts_.chat, info_.n_vocab,
+                     AnswerModel::Options{parts_.call_format, parts_.lenient_schemas});
     slots_.emplace(info_.max_seqs);
     engine_.emplace(*parts_.runner, parts_.engine);
   }
@@ -82,9 +81,6 @@ class ServedModel {
   bool ranks() const { return !writes() && parts_.embedder->ranks(); }
   const Tokenizer& tokenizer() const { return parts_.embedder ? parts_.embedder->tokenizer() : *parts_.tokenizer; }
   const ChatTemplate& chat() const { return parts_.chat; }
-  const CallFormat& call_format() const { return *parts_.call_format; }  // of a model that writes
-  // The special tokens that the call format reads, sorted.
-  std::span<const int32_t> marker_tokens() const { return marker_tokens_; }
   const GenerationConfig& defaults() const { return parts_.defaults; }
   const ModelFacts& facts() const { return parts_.facts; }
   const RunnerInfo& info() const { return info_; }
@@ -93,7 +89,8 @@ class ServedModel {
   Engine& engine() { return *engine_; }      // of a model that writes
   Slots& slots() { return *slots_; }         // of a model that writes
   const SlotFiles& slot_files() const { return parts_.slot_files; }
-  ModelGrammars& grammars() { return *grammars_; }  // of a model that writes
+  AnswerModel& answers() { return *answers_; }  // of a model that writes
+  const AnswerModel& answers() const { return *answers_; }
   bool lenient_schemas() const { return parts_.lenient_schemas; }
   bool any_order() const { return parts_.any_order; }
   Speculate speculate() const { return parts_.speculate; }
@@ -141,8 +138,6 @@ class ServedModel {
     return {.n_vocab = e.n_vocab(), .n_ctx = e.max_tokens(), .max_batch_tokens = e.max_batch_tokens(), .max_seqs = 256};
   }
 
-  void find_markers();
-
   // Returns vectors; for a model that ranks, one score for each text.
   std::vector<float> compute(std::vector<EmbedText> texts) {
     if (ranks()) {
@@ -160,10 +155,9 @@ class ServedModel {
   ServedModelParts parts_;
   std::function<void(Fresh)> ask_for_fresh_;
   const RunnerInfo info_;
-  std::vector<int32_t> marker_tokens_;
   const std::time_t created_ = std::time(nullptr);
   std::atomic<int> taken_{0};
-  std::optional<ModelGrammars> grammars_;
+  std::optional<AnswerModel> answers_;
   std::optional<Slots> slots_;
 
  public:

@@ -56,6 +56,19 @@ ChatTemplate::ChatTemplate(std::string source, std::string bos, std::string eos,
     source_ = kChatMl;
   }
   adapt_ = probe();
+  answer_prefix_ = find_answer_prefix();
+}
+
+std::string ChatTemplate::find_answer_prefix() const {
+  try {
+    const Json messages = adapted(Json::array({message("user", "Hello")}), nullptr);
+    const Json tools = tools_of(adapt_, nullptr);
+    const std::string closed = render_as_is(messages, tools, false, nullptr);
+    const std::string open = render_as_is(messages, tools, true, nullptr);
+    return open.starts_with(closed) ? open.substr(closed.size()) : "";
+  } catch (const Error&) {
+    return "";
+  }
 }
 
 ChatTemplate ChatTemplate::chatml_default() { return ChatTemplate(std::string(kChatMl), "", ""); }

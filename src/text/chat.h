@@ -46,6 +46,8 @@ class ChatTemplate {
                      const Edit& last_edit = {}) const;
 
   const std::string& source() const { return source_; }
+  // What the template writes at the begin of an answer: "<|im_start|>assistant\n". Empty if the template fails.
+  const std::string& answer_prefix() const { return answer_prefix_; }
   // Whether the template uses this variable (`tools`, `enable_thinking`).
   bool mentions(std::string_view name) const { return template_.mentions(name); }
 
@@ -61,6 +63,7 @@ class ChatTemplate {
   };
 
   Adapt probe() const;
+  std::string find_answer_prefix() const;
   void probe_content(Adapt& adapt) const;
   void probe_tool_calls(Adapt& adapt) const;
   void probe_tools(Adapt& adapt, const nlohmann::ordered_json& tools) const;
@@ -69,7 +72,7 @@ class ChatTemplate {
                            bool add_generation_prompt, const nlohmann::ordered_json& variables) const;
   std::optional<std::string> attempt(const nlohmann::ordered_json& messages, const nlohmann::ordered_json& tools) const;
 
-  std::string source_, bos_, eos_;
+  std::string source_, bos_, eos_, answer_prefix_;
   TemplateLimits limits_;
   TemplateClock clock_;
   Template template_;

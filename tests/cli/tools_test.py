@@ -5,8 +5,11 @@ import sys
 import time
 
 import pytest
-from conftest import DATA
+from conftest import DATA, SOURCE
 from terminal_rig import Terminal
+
+sys.path.append(str(SOURCE / "tests"))
+from copy_model import make_copy_model  # noqa: E402
 
 CASES = {case["name"]: case for case in json.loads((DATA / "demo" / "expected.json").read_text())["chat"]}
 WEATHER, LIGHT = CASES["tool call"]["tools"]
@@ -68,15 +71,35 @@ def test_piped_calls_do_not_run_by_themselves(ingot, tool_file, tmp_path):
     assert done.stdout == f"{CALL}\n[result: The call was not run.]\n7 + 5 = 12.\n" and not (tmp_path / "ran").exists()
 
 
-def test_each_of_several_calls(ingot, tool_file):
+@pytest.fixture(scope="module")
+def copies(tmp_path_factory):
+    """A model that writes the text of the last message."""
+    path = tmp_path_factory.mktemp("copies") / "copy.gguf"
+    make_copy_model(path, marks='<tool_call> "arguments"')
+    return path
+
+
+def call_of(name, arguments="{}"):
+    return f'<tool_call>{{"name": "{name}", "arguments": {arguments}}}</tool_call>'
+
+
+def test_each_of_several_calls(ingot, tool_file, copies):
     """Without a terminal, each call is shown. If calls run, each has its result before the model continues."""
-    light = '<tool_call>\\n{\\"name\\": \\"set_light\\", \\"arguments\\": {}}\\n</tool_call>'
-    grammar = f'root ::= "{light}" "\\n" "{light.replace("set_light", "get_weather")}"'
-    done = chat(ingot, tool_file(["true"]), "--grammar", grammar)
+    calls = call_of("set_light") + call_of("get_weather")
+    done = ingot("chat", copies, "--temp", 0, "--tools", tool_file(["true"]), input=calls + "\n")
     shown = "[call: {} {{}}]\n[result: The call was not run.]\n"
     assert done.stdout == shown.format("set_light") + shown.format("get_weather")
-    done = chat(ingot, tool_file(SAYS, ["echo", "ok"]), "--run-tools", "--grammar", grammar)
+    done = ingot("chat", copies, "--temp", 0, "--tools", tool_file(SAYS, ["echo", "ok"]), "--run-tools", input=calls + "\n")
     assert done.stdout.startswith("[call: set_light {}]\n[result: ok\n]\n[call: get_weather {}]\n[result: {")
+
+
+def test_a_call_that_cannot_be_read_is_text(ingot, tool_file, copies, tmp_path):
+    call = call_of("get_weather", '{"city": Paris}')
+    tools = tool_file(["touch", str(tmp_path / "ran")])
+    done = ingot("chat", copies, "--temp", 0, "--tools", tools, "--run-tools", input=call + "\n")
+    assert done.stdout == call + "\n" and "cannot be read" in done.stderr and not (tmp_path / "ran").exists()
+    done = ingot("chat", copies, "--temp", 0, "--tools", tools, "--run-tools", input=call_of("get_weather", "{'city': 'Oslo',}") + "\n")
+    assert done.stdout.startswith('[call: get_weather {"city": "Oslo"}]\n') and (tmp_path / "ran").exists()
 
 
 @pytest.mark.parametrize(
@@ -225,15 +248,11 @@ def test_flags_that_need_the_file(ingot, tmp_path):
     assert ingot("chat", "--tools", tmp_path / "none.json", ok=False).returncode == 2
 
 
-def test_a_model_that_calls_for_ever_is_stopped(ingot, tool_file):
-    grammar = 'root ::= "<tool_call>\\n{\\"name\\": \\"get_weather\\", \\"arguments\\": {}}\\n</tool_call>"'
-    done = chat(ingot, tool_file(["true"]), "--run-tools", "--grammar", grammar)
-    assert (
-        done.stdout.count("[call: get_weather {}]\n[result: ]\n") == 50
-        and "called tools 50 times in this turn" in done.stderr
-    )
-    unknown = grammar.replace("get_weather", "no_such_tool")
-    assert (
-        "[result: There is no tool 'no_such_tool'.]"
-        in chat(ingot, tool_file(["true"]), "--run-tools", "--grammar", unknown).stdout
-    )
+def test_a_model_that_calls_for_ever_is_stopped(ingot, tool_file, copies):
+    call = call_of("get_weather")
+    flags = ["chat", copies, "--temp", 0, "--run-tools", "--tools"]
+    done = ingot(*flags, tool_file(["echo", "-n", call]), "-c", 32768, input=call + "\n")
+    assert done.stdout.count(f"[call: get_weather {{}}]\n[result: {call}]\n") == 50, done.stdout
+    assert "called tools 50 times in this turn" in done.stderr
+    done = ingot(*flags, tool_file(["true"]), input=call_of("no_such_tool") + "\n")
+    assert "[result: There is no tool 'no_such_tool'.]" in done.stdout

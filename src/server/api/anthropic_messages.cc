@@ -5,7 +5,6 @@
 #include <nlohmann/json.hpp>
 
 #include "base/ascii.h"
-#include "server/api/answer_form.h"
 #include "server/api/api.h"
 #include "server/api/constraint_fields.h"
 #include "server/api/request_fields.h"
@@ -123,14 +122,13 @@ constexpr const char* kSignature = "ingot";
 // Reasoning, text and each call are blocks, in order. A stream opens a block when the block's first text arrives.
 class MessagesWriter final : public AnswerWriter {
  public:
-  MessagesWriter(std::string model, int n_prompt, const AnswerForm& form)
-      : model_(std::move(model)), n_prompt_(n_prompt), reader_(form) {}
+  MessagesWriter(std::string model, int n_prompt) : model_(std::move(model)), n_prompt_(n_prompt) {}
 
   void begin(const Totals&, std::string& out) override {
     event(out, {{"type", "message_start"},
                 {"message", message(JsonValue::array(), nullptr, {}, {.prompt_tokens = n_prompt_})}});
   }
-  void delta(int, const Delta& d, std::string& out) override { add(reader_.read(d.text), &out); }
+  void delta(int, const Delta& d, std::string& out) override { add(d.events, &out); }
   void choice_end(int, const ChoiceEnd& end, std::string& out) override { finish(end, &out); }
   void end(const Totals& totals, std::string& out) override {
     JsonValue json = {{"type", "message_delta"},
@@ -142,7 +140,7 @@ class MessagesWriter final : public AnswerWriter {
   }
   std::string whole(const std::vector<ChoiceResult>& choices, const Totals& totals) override {
     const ChoiceResult& one = choices.front();
-    add(reader_.read(one.whole.text), nullptr);
+    add(one.whole.events, nullptr);
     finish(one.end, nullptr);
     JsonValue json = message(std::move(blocks_), stop_reason(), end_, totals);
     add_warnings(json);
@@ -180,10 +178,8 @@ class MessagesWriter final : public AnswerWriter {
     std::string text = std::exchange(text_, {});
     if (kind != Block::kCall) {
       block[kind == Block::kText ? "text" : "thinking"] = std::move(text);
-    } else if (JsonValue input = JsonValue::parse(text, nullptr, false); input.is_object()) {
-      block["input"] = std::move(input);
     } else {
-      block["partial_json"] = std::move(text);  // the arguments were cut off
+      block["input"] = JsonValue::parse(text);  // whole: the form wants whole calls
     }
   }
   void delta_signature(std::string* out) {
@@ -217,7 +213,6 @@ class MessagesWriter final : public AnswerWriter {
   }
   void finish(const ChoiceEnd& end, std::string* out) {
     end_ = end;
-    add(reader_.finish(), out);
     close(out);
     const bool has_answer = !blocks_.empty() && blocks_.back()["type"] != "thinking";
     if (!has_answer) add_text("", out);
@@ -229,10 +224,10 @@ class MessagesWriter final : public AnswerWriter {
   const char* stop_reason() const {
     if (!end_.stop_string.empty()) return "stop_sequence";
     if (std::string_view(end_.reason) == "length" || !end_.failure.empty()) return "max_tokens";
-    return reader_.has_calls() ? "tool_use" : "end_turn";
+    return end_.has_calls ? "tool_use" : "end_turn";
   }
   void add_warnings(JsonValue& json) const {
-    std::vector<std::string> warnings = reader_.warnings();
+    std::vector<std::string> warnings = end_.warnings;
     if (!end_.failure.empty()) warnings.push_back("the answer ends early: " + end_.failure);
     if (!warnings.empty()) json["warnings"] = std::move(warnings);
   }
@@ -264,7 +259,6 @@ class MessagesWriter final : public AnswerWriter {
 
   const std::string id_ = random_id("msg_"), model_;
   const int n_prompt_;
-  AnswerReader reader_;
   JsonValue blocks_ = JsonValue::array();
   Block open_ = Block::kNone;
   std::string text_;  // of the open block, unless the answer is streamed
@@ -293,9 +287,8 @@ void answer_messages(const ApiCall& call) {
   AnswerForm form;
   spec.prompts = {read_prompt(call, fields, form)};
   check_prompt(model, spec.prompts[0], "messages");
-  prepare_answer(model, spec, form);
-  constrain_answer(call, form, spec);
-  auto writer = std::make_unique<MessagesWriter>(model.id(), static_cast<int>(spec.prompts[0].size()), form);
+  shape_answer(call, std::move(form), spec);
+  auto writer = std::make_unique<MessagesWriter>(model.id(), static_cast<int>(spec.prompts[0].size()));
   GenerationRun::start(call.model, std::move(ticket), std::move(spec), call.pacer, std::move(writer), call.responder);
 }
 

@@ -3,7 +3,6 @@
 // request may use one of these fields. The schemas of forced or strict tools also constrain the answer. A constraint
 // that cannot be enforced is refused, never ignored.
 #pragma once
-#include "server/api/answer_form.h"
 #include "server/api/api.h"
 #include "server/api/fields.h"
 #include "server/generation.h"
@@ -17,10 +16,10 @@ void read_constraint(const Fields& fields, GenerationSpec& spec);
 // "json_schema", "json_schema": {"schema": ...}}.
 void read_format(const JsonValue& format, const std::string& path, GenerationSpec& spec);
 
-// Both functions compile spec.wanted into spec.constraint. constrain_answer also constrains calls to the schemas of
-// their tools, and starts the constraint after the reasoning. Warnings go to spec.constraint_warnings and to the form.
-// Both throw ApiError 400 with the keyword and its path in the schema.
+// Both functions compile spec.wanted into spec.constraint, with its warnings in spec.constraint_warnings. shape_answer
+// also makes the spec split the answer in the model's form. It places the constraint in that form, and constrains calls
+// to the schemas of their tools. Both throw ApiError 400 with the keyword and its path in the schema.
 void constrain_text(const ApiCall& call, GenerationSpec& spec);
-void constrain_answer(const ApiCall& call, AnswerForm& form, GenerationSpec& spec);
+void shape_answer(const ApiCall& call, AnswerForm form, GenerationSpec& spec);
 
 }  // namespace ingot

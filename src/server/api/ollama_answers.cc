@@ -17,25 +17,19 @@ class OllamaWriter final : public AnswerWriter {
   struct Options {
     std::string model;
     bool is_chat = false, logprobs = false;
-    AnswerForm form;
   };
-  explicit OllamaWriter(Options options) : o_(std::move(options)), reader_(o_.form) {}
+  explicit OllamaWriter(Options options) : o_(std::move(options)) {}
 
   const char* stream_type() const override { return "application/x-ndjson"; }
   void begin(const Totals&, std::string&) override {}
-  void delta(int, const Delta& d, std::string& out) override { line_of(reader_.read(d.text), d.tokens, out); }
-  void choice_end(int, const ChoiceEnd& end, std::string& out) override {
-    line_of(reader_.finish(), {}, out);
-    end_ = end;
-  }
+  void delta(int, const Delta& d, std::string& out) override { line_of(d.events, d.tokens, out); }
+  void choice_end(int, const ChoiceEnd& end, std::string&) override { end_ = end; }
   void end(const Totals& totals, std::string& out) override {
     out += end_.failure.empty() ? dump_json(last({}, {}, totals)) + '\n' : error_event(ApiError(500, end_.failure));
   }
   std::string whole(const std::vector<ChoiceResult>& results, const Totals& totals) override {
-    AnswerEvents events = reader_.read(results[0].whole.text);
-    for (AnswerEvent& event : reader_.finish()) events.push_back(std::move(event));
     end_ = results[0].end;
-    return dump_json(last(parts_of(events), results[0].whole.tokens, totals));
+    return dump_json(last(parts_of(results[0].whole.events), results[0].whole.tokens, totals));
   }
   HttpResponse error(const ApiError& e) const override { return ollama_error_response(e); }
   std::string error_event(const ApiError& e) const override { return ollama_error_object(e) + '\n'; }
@@ -47,7 +41,7 @@ class OllamaWriter final : public AnswerWriter {
     bool empty() const { return thinking.empty() && content.empty() && calls.empty(); }
   };
 
-  // A call is sent as a whole, because its arguments are an object. A call that was cut off has empty arguments.
+  // A call is sent as a whole, because its arguments are an object.
   Parts parts_of(const AnswerEvents& events) {
     using Kind = AnswerEvent::Kind;
     Parts parts;
@@ -58,8 +52,7 @@ class OllamaWriter final : public AnswerWriter {
       if (event.kind == Kind::kCallBegin) arguments_.clear();
       if (event.kind == Kind::kCallArguments) arguments_ += event.text;
       if (event.kind != Kind::kCallEnd) continue;
-      JsonValue arguments = event.whole ? JsonValue::parse(arguments_, nullptr, false) : JsonValue::object();
-      call_["function"]["arguments"] = arguments.is_object() ? std::move(arguments) : JsonValue::object();
+      call_["function"]["arguments"] = JsonValue::parse(arguments_);  // whole: the form wants whole calls
       parts.calls.push_back(std::exchange(call_, {}));
     }
     return parts;
@@ -99,13 +92,12 @@ class OllamaWriter final : public AnswerWriter {
     json["eval_count"] = t.completion_tokens;
     json["eval_duration"] = ns_of(t.decode_ms);
     add_clamped(json, t);
-    if (!reader_.warnings().empty()) json["warnings"] = reader_.warnings();
+    if (!end_.warnings.empty()) json["warnings"] = end_.warnings;
     return json;
   }
 
   const Options o_;
   const Clock::time_point begin_ = Clock::now();
-  AnswerReader reader_;
   JsonValue call_;         // the call that is being written
   std::string arguments_;  // of that call
   ChoiceEnd end_;
@@ -142,13 +134,10 @@ GenerationSpec read_spec(const ApiCall& call, const Fields& fields) {
   return spec;
 }
 
-void run(const ApiCall& call, const Fields& fields, GenerationSpec spec, AnswerForm form, ServedModel::Ticket ticket,
-         bool is_chat) {
+void run(const ApiCall& call, const Fields& fields, GenerationSpec spec, ServedModel::Ticket ticket, bool is_chat) {
   check_prompt(*call.model, spec.prompts[0], is_chat ? "messages" : "prompt");
-  auto writer = std::make_unique<OllamaWriter>(OllamaWriter::Options{.model = asked_name(call, fields),
-                                                                     .is_chat = is_chat,
-                                                                     .logprobs = spec.sampling.n_logprobs >= 0,
-                                                                     .form = std::move(form)});
+  auto writer = std::make_unique<OllamaWriter>(OllamaWriter::Options{
+      .model = asked_name(call, fields), .is_chat = is_chat, .logprobs = spec.sampling.n_logprobs >= 0});
   read_keep_alive(call, fields);
   GenerationRun::start(call.model, std::move(ticket), std::move(spec), call.pacer, std::move(writer), call.responder);
 }
@@ -180,16 +169,15 @@ void answer_ollama_chat(const ApiCall& call) {
   JsonValue chat = {{"messages", messages ? openai_messages(*messages) : JsonValue::array()}};
   if (const JsonValue* tools = fields.find("tools")) chat["tools"] = *tools;
   read_think(fields, *call.model, chat);
-  AnswerForm form;
+  AnswerForm form{.whole_calls = true};
   if (chat["messages"].empty()) {
     read_tools(Fields(chat), ToolStyle::kChat, form);  // only to check them
     return answer_loaded(call, fields, true);
   }
   ServedModel::Ticket ticket = admit(*call.model, 1);
   spec.prompts = {encode(*call.model, std::move(chat), form)};
-  prepare_answer(*call.model, spec, form);
-  constrain_answer(call, form, spec);
-  run(call, fields, std::move(spec), std::move(form), std::move(ticket), true);
+  shape_answer(call, std::move(form), spec);
+  run(call, fields, std::move(spec), std::move(ticket), true);
 }
 
 void answer_ollama_generate(const ApiCall& call) {
@@ -206,15 +194,16 @@ void answer_ollama_generate(const ApiCall& call) {
     spec.prompts = {encode_raw(fields, *call.model, prompt, suffix)};
     constrain_text(call, spec);
     form.warnings = spec.constraint_warnings;
-    return run(call, fields, std::move(spec), std::move(form), std::move(ticket), false);
+    form.format = find_call_format("plain");
+    spec.form = std::move(form);
+    return run(call, fields, std::move(spec), std::move(ticket), false);
   }
   if (const auto system = fields.string("system", 16 << 20); system && !system->empty())
     chat["messages"].push_back({{"role", "system"}, {"content", *system}});
   chat["messages"].push_back({{"role", "user"}, {"content", prompt}});
   spec.prompts = {encode(*call.model, std::move(chat), form)};
-  prepare_answer(*call.model, spec, form);
-  constrain_answer(call, form, spec);
-  run(call, fields, std::move(spec), std::move(form), std::move(ticket), false);
+  shape_answer(call, std::move(form), spec);
+  run(call, fields, std::move(spec), std::move(ticket), false);
 }
 
 }  // namespace ingot

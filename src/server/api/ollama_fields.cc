@@ -110,7 +110,7 @@ JsonValue openai_messages(const JsonValue& messages) {
 
 bool can_think(const ServedModel& model) {
   if (!model.writes()) return false;
-  const std::string_view mark = trim(model.call_format().think_begin);
+  const std::string_view mark = trim(model.answers().format().think_begin);
   return model.chat().mentions("enable_thinking") || model.chat().mentions("reasoning_effort") ||
          (!mark.empty() && model.chat().source().find(mark) != std::string::npos);
 }

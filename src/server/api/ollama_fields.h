@@ -2,7 +2,6 @@
 #pragma once
 #include <nlohmann/json.hpp>
 
-#include "server/api/answer_form.h"
 #include "server/api/api.h"
 
 namespace ingot {

@@ -1,11 +1,11 @@
 // /v1/chat/completions: OpenAI's chat API.
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <chrono>
 #include <iterator>
 #include <nlohmann/json.hpp>
 
-#include "server/api/answer_form.h"
 #include "server/api/api.h"
 #include "server/api/constraint_fields.h"
 #include "server/api/request_fields.h"
@@ -66,11 +66,8 @@ class ChatWriter final : public AnswerWriter {
     int n = 1;
     bool logprobs = false, prompt_logprobs = false;
     std::string echo;  // the last message, which precedes each answer's text
-    AnswerForm form;
   };
-  explicit ChatWriter(Options options) : o_(std::move(options)) {
-    for (int i = 0; i < o_.n; ++i) readers_.emplace_back(o_.form, i);
-  }
+  explicit ChatWriter(Options options) : o_(std::move(options)) {}
 
   void begin(const Totals& so_far, std::string& out) override {
     const std::string totals = totals_members(o_.stream, so_far);
@@ -83,12 +80,12 @@ class ChatWriter final : public AnswerWriter {
   }
 
   void delta(int choice, const Delta& d, std::string& out) override {
-    event_of(choice, parts_of(reader(choice).read(d.text)), d.tokens, totals_members(o_.stream, d.so_far), out);
+    event_of(choice, parts_of(d.events), d.tokens, totals_members(o_.stream, d.so_far), out);
   }
 
   void event_of(int choice, const Parts& parts, const std::vector<TokenText>& tokens, std::string_view totals,
                 std::string& out) {
-    const bool has_tokens = (o_.logprobs || o_.stream.token_ids) && !tokens.empty();
+    const bool has_tokens = o_.stream.token_ids ? !tokens.empty() : o_.logprobs && std::ranges::any_of(tokens, is_content);
     if (parts.empty() && !has_tokens) return;
     std::string delta;
     const auto add = [&](const char* name, const std::string& text) {
@@ -110,10 +107,8 @@ class ChatWriter final : public AnswerWriter {
 
   void choice_end(int choice, const ChoiceEnd& end, std::string& out) override {
     std::string more = totals_members(o_.stream, end.so_far);
-    event_of(choice, parts_of(reader(choice).finish()), {}, more, out);
-    if (const auto& warnings = reader(choice).warnings(); !warnings.empty())
-      more += R"(,"warnings":)" + dump_json(warnings);
-    event(choice, "", "", finish_reason(choice, end), more, out);
+    if (!end.warnings.empty()) more += R"(,"warnings":)" + dump_json(end.warnings);
+    event(choice, "", "", finish_reason(end), more, out);
     failure_ += end.failure;
   }
 
@@ -131,13 +126,11 @@ class ChatWriter final : public AnswerWriter {
     JsonValue choices = JsonValue::array(), warnings = JsonValue::array();
     for (const ChoiceResult& result : results) {
       const int index = static_cast<int>(choices.size());
-      Parts parts = parts_of(reader(index).read(result.whole.text));
-      parts.add(reader(index).finish());
-      JsonValue one = {{"index", index}, {"message", message(parts)}};
+      JsonValue one = {{"index", index}, {"message", message(parts_of(result.whole.events))}};
       add_tokens(one, result.whole.tokens);
-      one["finish_reason"] = finish_reason(index, result.end);
+      one["finish_reason"] = finish_reason(result.end);
       choices.push_back(std::move(one));
-      for (const std::string& warning : reader(index).warnings()) warnings.push_back(warning);
+      for (const std::string& warning : result.end.warnings) warnings.push_back(warning);
     }
     JsonValue json = envelope("chat.completion", std::move(choices));
     if (o_.prompt_logprobs) json["prompt_logprobs"] = prompt_logprobs_json(results[0].prompt);
@@ -148,7 +141,7 @@ class ChatWriter final : public AnswerWriter {
   }
 
  private:
-  AnswerReader& reader(int choice) { return readers_[static_cast<size_t>(choice)]; }
+  static bool is_content(const TokenText& token) { return token.part == AnswerEvent::Kind::kContent; }
 
   static Parts parts_of(const AnswerEvents& events) {
     Parts parts;
@@ -156,8 +149,8 @@ class ChatWriter final : public AnswerWriter {
     return parts;
   }
 
-  const char* finish_reason(int choice, const ChoiceEnd& end) {
-    return std::string_view(end.reason) == "stop" && reader(choice).has_calls() ? "tool_calls" : end.reason;
+  static const char* finish_reason(const ChoiceEnd& end) {
+    return std::string_view(end.reason) == "stop" && end.has_calls ? "tool_calls" : end.reason;
   }
 
   JsonValue message(const Parts& parts) const {
@@ -176,7 +169,9 @@ class ChatWriter final : public AnswerWriter {
     if (o_.stream.token_ids) choice["token_ids"] = token_ids(tokens);
   }
 
-  JsonValue logprobs_of(const std::vector<TokenText>& tokens) const {
+  // The tokens of the content only, so that their texts are the content.
+  JsonValue logprobs_of(std::vector<TokenText> tokens) const {
+    std::erase_if(tokens, [](const TokenText& token) { return !is_content(token); });
     return o_.logprobs ? JsonValue{{"content", token_logprobs_json(tokens)}} : JsonValue();
   }
 
@@ -207,7 +202,6 @@ class ChatWriter final : public AnswerWriter {
   const std::string id_ = random_id("chatcmpl-");
   const int64_t created_ = std::time(nullptr);
   const EventFrame frame_{envelope("chat.completion.chunk", JsonValue::array())};
-  std::vector<AnswerReader> readers_;
   std::string failure_;
 };
 
@@ -236,16 +230,14 @@ void answer_chat(const ApiCall& call) {
   truncate_prompts(fields, model, spec);
   check_prompt(model, spec.prompts[0], "messages");
   check_scores(fields, "prompt_logprobs", spec);
-  prepare_answer(model, spec, form);
-  constrain_answer(call, form, spec);
   form.splits_reasoning = fields.string("reasoning_format", 64).value_or("auto") != "none";
+  shape_answer(call, std::move(form), spec);
   auto writer = std::make_unique<ChatWriter>(ChatWriter::Options{.model = model.id(),
                                                                  .stream = stream,
                                                                  .n = spec.n,
                                                                  .logprobs = logprobs,
                                                                  .prompt_logprobs = spec.prompt_logprobs >= 0,
-                                                                 .echo = echoed(fields),
-                                                                 .form = std::move(form)});
+                                                                 .echo = echoed(fields)});
   GenerationRun::start(call.model, std::move(ticket), std::move(spec), call.pacer, std::move(writer), call.responder);
 }
 

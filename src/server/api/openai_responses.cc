@@ -4,7 +4,6 @@
 #include <chrono>
 #include <nlohmann/json.hpp>
 
-#include "server/api/answer_form.h"
 #include "server/api/api.h"
 #include "server/api/constraint_fields.h"
 #include "server/api/request_fields.h"
@@ -125,8 +124,7 @@ struct Item {
 class ResponsesWriter final : public AnswerWriter {
  public:
   // `echo`: settings of the request, which the answer repeats.
-  ResponsesWriter(std::string model, JsonValue echo, const AnswerForm& form)
-      : model_(std::move(model)), echo_(std::move(echo)), reader_(form), counter_(form) {}
+  ResponsesWriter(std::string model, JsonValue echo) : model_(std::move(model)), echo_(std::move(echo)) {}
 
   void begin(const Totals&, std::string& out) override {
     const JsonValue response = object("in_progress", JsonValue::array(), nullptr);
@@ -135,7 +133,7 @@ class ResponsesWriter final : public AnswerWriter {
   }
   void delta(int, const Delta& d, std::string& out) override {
     count_reasoning(d.tokens);
-    add(reader_.read(d.text), &out);
+    add(d.events, &out);
   }
   void choice_end(int, const ChoiceEnd& end, std::string& out) override { finish(end, &out); }
   void end(const Totals& totals, std::string& out) override {
@@ -145,7 +143,7 @@ class ResponsesWriter final : public AnswerWriter {
   std::string whole(const std::vector<ChoiceResult>& choices, const Totals& totals) override {
     const ChoiceResult& one = choices.front();
     count_reasoning(one.whole.tokens);
-    add(reader_.read(one.whole.text), nullptr);
+    add(one.whole.events, nullptr);
     finish(one.end, nullptr);
     return dump_json(complete(totals));
   }
@@ -214,7 +212,6 @@ class ResponsesWriter final : public AnswerWriter {
   }
   void finish(const ChoiceEnd& end, std::string* out) {
     end_ = end;
-    add(reader_.finish(), out);
     const bool has_answer = !items_.empty() && items_.back().kind != Item::Kind::kReasoning;
     if (!has_answer) add_text(Item::Kind::kMessage, "msg_", "", out);
     close(out, item_status());
@@ -223,11 +220,9 @@ class ResponsesWriter final : public AnswerWriter {
   // Counts the tokens before the first token that adds content or a call.
   void count_reasoning(const std::vector<TokenText>& tokens) {
     for (const TokenText& token : tokens) {
-      for (const AnswerEvent& event : counter_.read(token.bytes)) {
-        const bool is_reasoning = event.kind == AnswerEvent::Kind::kReasoning;
-        has_reasoning_ |= is_reasoning;
-        has_said_ |= !is_reasoning;
-      }
+      const bool is_reasoning = token.part == AnswerEvent::Kind::kReasoning;
+      has_reasoning_ |= is_reasoning;
+      has_said_ |= !is_reasoning && token.part != AnswerEvent::Kind::kMarkup;
       n_before_said_ += !has_said_;
     }
   }
@@ -259,7 +254,7 @@ class ResponsesWriter final : public AnswerWriter {
     for (const Item& item : items_)
       output.push_back(item.json(&item == &items_.back() ? item_status() : "completed", true));
     JsonValue json = object(status(), std::move(output), std::move(usage));
-    if (!reader_.warnings().empty()) json["warnings"] = reader_.warnings();
+    if (!end_.warnings.empty()) json["warnings"] = end_.warnings;
     if (std::string_view(end_.reason) == "length") json["incomplete_details"] = {{"reason", "max_output_tokens"}};
     if (!end_.failure.empty()) json["error"] = {{"code", "server_error"}, {"message", end_.failure}};
     return json;
@@ -274,7 +269,6 @@ class ResponsesWriter final : public AnswerWriter {
   const std::string id_ = random_id("resp_"), model_;
   const int64_t created_ = std::time(nullptr);
   const JsonValue echo_;
-  AnswerReader reader_, counter_;
   std::vector<Item> items_;
   ChoiceEnd end_;
   bool is_open_ = false;  // the last item is still open
@@ -322,9 +316,9 @@ void answer_responses(const ApiCall& call) {
   truncate_prompts(fields, model, spec);
   check_prompt(model, spec.prompts[0], "input");
   spec.wants_tokens = true;  // to count the tokens of the reasoning
-  prepare_answer(model, spec, form);
-  constrain_answer(call, form, spec);
-  auto writer = std::make_unique<ResponsesWriter>(model.id(), echo_of(fields, spec, form), form);
+  JsonValue echo = echo_of(fields, spec, form);
+  shape_answer(call, std::move(form), spec);
+  auto writer = std::make_unique<ResponsesWriter>(model.id(), std::move(echo));
   GenerationRun::start(call.model, std::move(ticket), std::move(spec), call.pacer, std::move(writer), call.responder);
 }
 

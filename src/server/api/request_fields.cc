@@ -11,7 +11,6 @@
 
 #include "base/check.h"
 #include "base/error.h"
-#include "server/api/answer_form.h"
 #include "server/api/constraint_fields.h"
 #include "server/api/sampler_fields.h"
 #include "server/api/tool_fields.h"

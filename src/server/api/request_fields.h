@@ -8,8 +8,6 @@
 
 namespace ingot {
 
-struct AnswerForm;  // answer_form.h
-
 inline constexpr size_t kMaxPrompts = 128;  // of one request
 
 // Reads everything except the prompt, max_tokens, stream and n. Absent fields get the defaults of the model's makers.

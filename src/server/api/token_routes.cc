@@ -2,7 +2,6 @@
 #include <nlohmann/json.hpp>
 
 #include "base/error.h"
-#include "server/api/answer_form.h"
 #include "server/api/api.h"
 #include "server/api/request_fields.h"
 #include "text/chat_encode.h"

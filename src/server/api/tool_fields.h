@@ -1,8 +1,8 @@
 // Reads the tools of a request, and which of them the answer may or must call: tools, tool_choice, parallel_tool_calls,
 // disable_parallel_tool_use. Converts the forms of the three APIs to OpenAI's chat form.
 #pragma once
-#include "server/api/answer_form.h"
 #include "server/api/fields.h"
+#include "text/answers/answer_form.h"
 
 namespace ingot {
 
