@@ -38,15 +38,19 @@ class Chat:
     def calls(server, body):
         choice = server.post("/v1/chat/completions", body).json()["choices"][0]
         message = choice["message"]
-        assert choice["finish_reason"] in ("tool_calls", "length") and message["content"] is None
+        assert choice["finish_reason"] in ("tool_calls", "length")
+        assert "tool_calls" not in message or choice["finish_reason"] == "tool_calls", "a whole answer has whole calls"
         streamed = {}
         for event in server.post("/v1/chat/completions", body | {"stream": True}).events():
             for call in event["choices"][0]["delta"].get("tool_calls", []) if event["choices"] else []:
                 name, arguments = streamed.get(call["index"], ("", ""))
                 streamed[call["index"]] = (name + call["function"].get("name", ""), arguments + call["function"]["arguments"])
-        calls = [(c["function"]["name"], c["function"]["arguments"]) for c in message["tool_calls"]]
-        assert [streamed[i] for i in range(len(streamed))] == calls
-        return calls, choice["finish_reason"] == "length"
+        calls = [(c["function"]["name"], c["function"]["arguments"]) for c in message.get("tool_calls", [])]
+        streamed = [streamed[i] for i in range(len(streamed))]
+        is_cut = choice["finish_reason"] == "length"
+        assert streamed[: len(calls)] == calls and len(streamed) == len(calls) + is_cut
+        assert not is_cut or streamed[-1][1] in message["content"]
+        return streamed, is_cut
 
 
 class Responses:
@@ -61,9 +65,11 @@ class Responses:
     def calls(server, body):
         reply = server.post("/v1/responses", body).json()
         last = json.loads(server.post("/v1/responses", body | {"stream": True}).body.decode().rstrip().rsplit("data: ", 1)[1])["response"]
-        calls = [[(i["name"], i["arguments"]) for i in r["output"]] for r in (reply, last)]
-        assert calls[0] == calls[1] and all(i["type"] == "function_call" for i in reply["output"])
-        return calls[0], reply["status"] == "incomplete"
+        whole, streamed = [[(i["name"], i["arguments"]) for i in r["output"] if i["type"] == "function_call"] for r in (reply, last)]
+        is_cut = reply["status"] == "incomplete"
+        assert streamed[: len(whole)] == whole and len(streamed) == len(whole) + is_cut and last["status"] == reply["status"]
+        assert not is_cut or streamed[-1][1] in reply["output"][-1]["content"][0]["text"]
+        return streamed, is_cut
 
 
 class Messages:
@@ -77,17 +83,19 @@ class Messages:
     @staticmethod
     def calls(server, body):
         reply = server.post("/v1/messages", body).json()
-        assert all(block["type"] == "tool_use" for block in reply["content"]) and reply["stop_reason"] in ("tool_use", "max_tokens")
+        is_cut = reply["stop_reason"] == "max_tokens"
+        whole = [(b["name"], b["input"]) for b in reply["content"] if b["type"] == "tool_use"]
+        assert is_cut or reply["stop_reason"] == "tool_use" and len(whole) == len(reply["content"])
         streamed = []
         for part in server.post("/v1/messages", body | {"stream": True}).body.decode().split("\n\n"):
             event = json.loads(part.split("data: ", 1)[1]) if part else {}
             if event.get("type") == "content_block_start":
-                streamed.append("")
+                streamed.append((event["content_block"]["name"], ""))
             elif event.get("type") == "content_block_delta":
-                streamed[-1] += event["delta"]["partial_json"]
-        calls = [(b["name"], b.get("partial_json", b["input"])) for b in reply["content"]]
-        assert [json.loads(s) if isinstance(c[1], dict) else s for s, c in zip(streamed, calls, strict=True)] == [c[1] for c in calls]
-        return calls, reply["stop_reason"] == "max_tokens"
+                streamed[-1] = (streamed[-1][0], streamed[-1][1] + event["delta"]["partial_json"])
+        assert [(name, json.loads(text)) for name, text in streamed[: len(whole)]] == whole and len(streamed) == len(whole) + is_cut
+        assert not is_cut or streamed[-1][1] in reply["content"][-1]["text"]
+        return whole + streamed[len(whole) :], is_cut
 
 
 APIS = [Chat, Responses, Messages]

@@ -26,16 +26,18 @@ struct Answer {
 };
 
 // Assembles the events. Checks that the events cover each byte of `text` in order, and that reasoning and content are
-// unchanged.
-inline Answer gather(const AnswerEvents& events, std::string_view text) {
+// unchanged. With `whole_calls`, a call that is not whole is content.
+inline Answer gather(const AnswerEvents& events, std::string_view text, bool whole_calls = false) {
   using Kind = AnswerEvent::Kind;
   Answer all;
-  size_t at = 0;
+  size_t at = 0, call_at = 0;
+  int n_calls = 0;
   bool open = false;
   for (const AnswerEvent& e : events) {
     if (e.raw > text.size() - at) return all.fault = "more bytes than the text has", all;
     const bool is_text = e.kind == Kind::kReasoning || e.kind == Kind::kContent;
     if (is_text && e.text != text.substr(at, e.raw)) all.fault = fmt::format("other bytes at {}", at);
+    if (e.kind == Kind::kCallBegin) call_at = at;
     at += e.raw;
     if (e.kind == Kind::kReasoning) all.reasoning += e.text;
     if (e.kind == Kind::kContent) all.content += e.text;
@@ -43,10 +45,11 @@ inline Answer gather(const AnswerEvents& events, std::string_view text) {
     if (e.kind == Kind::kCallBegin) {
       if (open || e.text.empty() || e.id.empty()) all.fault = "a call begins wrongly";
       all.calls.push_back({e.text, "", e.id});
+      ++n_calls;
       open = true;
     }
     if (e.kind == Kind::kCallBegin || e.kind == Kind::kCallArguments || e.kind == Kind::kCallEnd)
-      if (!open || e.call != static_cast<int>(all.calls.size()) - 1) return all.fault = "a wrong call", all;
+      if (!open || e.call != n_calls - 1) return all.fault = "a wrong call", all;
     if (e.kind == Kind::kCallArguments) all.calls.back().arguments += e.text;
     if (e.kind == Kind::kCallEnd) {
       all.calls.back().whole = e.whole;
@@ -56,6 +59,9 @@ inline Answer gather(const AnswerEvents& events, std::string_view text) {
       if (e.whole && !nlohmann::json::parse(ascii, nullptr, false).is_object())
         all.fault = "arguments are no object: " + all.calls.back().arguments;
       if (!e.whole && all.warnings.empty() && &e == &events.back()) all.fault = "no warning of a cut call";
+      if (e.whole || !whole_calls) continue;
+      all.content += text.substr(call_at, at - call_at);
+      all.calls.pop_back();
     }
   }
   if (open) all.fault = "a call does not end";
@@ -63,12 +69,13 @@ inline Answer gather(const AnswerEvents& events, std::string_view text) {
   return all;
 }
 
-inline Answer read_whole(const CallFormat& format, std::string_view text, const AnswerOptions& options = {}) {
+inline Answer read_whole(const CallFormat& format, std::string_view text, const AnswerOptions& options = {},
+                         bool whole_calls = false) {
   AnswerEvents events;
   AnswerParser parser(format, options);
   parser.feed(text, events);
   parser.finish(events);
-  return gather(events, text);
+  return gather(events, text, whole_calls);
 }
 
 // Parses `text` in pieces of 1 to 8 bytes, chosen by `seed`. Each piece has its own list of events, as in a server.

@@ -342,7 +342,7 @@ TEST(AnswerParser, WhatIsNoCallIsContentByteForByte) {
            {"hermes", "<tool_call>\n{\"name\": 5}\n</tool_call>"},
            {"hermes", "<tool_call>\n{\"arguments\": {\"a\": 1}}\n</tool_call>"},
            {"hermes", "<tool_call></tool_call>"},
-           {"hermes", "\n <tool_call>{'name': 'now'}</tool_call>"},
+           {"hermes", "\n <tool_call>{name: now}</tool_call>"},
            {"hermes", "</tool_call> alone"},
            {"mistral", "[TOOL_CALLS] nothing"},
            {"deepseek_v3_1", "<｜tool▁calls▁begin｜><｜tool▁calls▁end｜>"},
@@ -462,13 +462,13 @@ TEST(AnswerParser, BrokenArgumentsEndTheCallAndGoOnAsContent) {
   Answer answer =
       read_answer("hermes", "<tool_call>{\"name\": \"get_weather\", \"arguments\": {\"city\": Paris}}</tool_call> x");
   EXPECT_EQ(calls_of(answer), "get_weather {\"city\": ...\n");
-  EXPECT_EQ(answer.content, "Paris}} x");
+  EXPECT_EQ(answer.content, "Paris}}</tool_call> x");
   EXPECT_EQ(answer.warnings.size(), 1u);
   answer = read_answer(
       "qwen3_coder",
       "<tool_call>\n<function=get_weather>\n<parameter=city>\nParis\n</parameter>\noops</function></tool_call>");
   EXPECT_EQ(calls_of(answer), "get_weather {\"city\": \"Paris\"...\n");
-  EXPECT_EQ(answer.content, "\noops");
+  EXPECT_EQ(answer.content, "\noops</function></tool_call>");
 }
 
 TEST(AnswerParser, MakesIdsAsTheFamilyDoes) {

@@ -2,6 +2,8 @@
 // or in tags.
 #include <fmt/format.h>
 
+#include <nlohmann/json.hpp>
+
 #include "base/ascii.h"
 #include "text/calls/answer_parser.h"
 
@@ -23,6 +25,7 @@ void AnswerParser::on_call(char c) {
     case State::kName: return on_name(c, name_);
     case State::kId: return on_name(c, id_);
     case State::kArgs: return on_args(c);
+    case State::kStringArgs: return on_string_args(c);
     case State::kKey: return on_key(c);
     default: return on_value(c);
   }
@@ -78,10 +81,17 @@ void AnswerParser::go(State next) {
       break;
     case State::kArgsBegin:
       if (format_.syntax == CallSyntax::kTagged) return go(State::kParams);
-      expect({{"{", State::kArgs, true}, {args_end_, State::kNoArgs}, {call_end_, State::kNoArgs}});
+      expect({{"{", State::kArgs, true},
+              {format_.syntax == CallSyntax::kNamed ? "\"" : "", State::kStringArgs, true},
+              {args_end_, State::kNoArgs},
+              {call_end_, State::kNoArgs}});
       break;
     case State::kArgs:
-      begin_args(format_.syntax == CallSyntax::kGemma ? ValueReader::Dialect::kGemma : ValueReader::Dialect::kJson);
+      begin_args(format_.syntax == CallSyntax::kGemma ? ValueReader::Dialect::kGemma : ValueReader::Dialect::kLenient);
+      break;
+    case State::kStringArgs:
+      reader_ = ValueReader(ValueReader::Dialect::kLenient);
+      value_.clear();
       break;
     case State::kParams:  // DeepSeek V4 may write a JSON object instead
       args_due_ = !args_end_.empty();
@@ -167,11 +177,11 @@ void AnswerParser::on_args(char c) {
     begun_ ? break_call() : fail();
     return byte(c);
   }
+  args_ += json;
   if (begun_) {
     arguments(json, held + 1 - reader_.held().size());
   } else {
     raw_ += c;
-    args_ += json;
     const bool is_call = format_.syntax != CallSyntax::kPython || args_.size() > 1 || !format_.unmarked;
     if (!name_.empty() && is_call) {
       begin_call();
@@ -181,7 +191,40 @@ void AnswerParser::on_args(char c) {
   if (status == ValueReader::Status::kDone) args_done();
 }
 
+// A string that contains the JSON object.
+void AnswerParser::on_string_args(char c) {
+  const ValueReader::Status status = reader_.feed(c, value_);
+  if (status == ValueReader::Status::kBad) {
+    fail();
+    return byte(c);
+  }
+  raw_ += c;
+  if (status == ValueReader::Status::kMore) return;
+  args_ = lenient_as_json(string_of_json(value_));
+  if (!args_.starts_with('{')) return fail();
+  begin_call();
+  arguments(args_, 0);
+  end_call(true);
+  args_due_ = !args_end_.empty();
+  enter_rest();
+}
+
+// Whether the arguments have the types of the tool's parameters. Null is accepted for a missing value.
+bool AnswerParser::fits_types() const {
+  const auto args = nlohmann::ordered_json::parse(args_, nullptr, false);
+  if (!args.is_object()) return false;
+  for (const auto& [key, value] : args.items()) {
+    const Type type = declared_type(key);
+    const bool wants_string = type == Type::kString || type == Type::kNullableString;
+    if (value.is_null() || (!wants_string && type != Type::kOther)) continue;
+    if (value.is_string() != wants_string) return false;
+  }
+  return true;
+}
+
 void AnswerParser::args_done() {
+  has_repaired_args_ = reader_.is_repaired();
+  if (has_repaired_args_ && begun_ && !fits_types()) return break_call();
   if (in_envelope_) {
     if (begun_) end_call(done_ = true);
     state_ = State::kNext;
@@ -219,9 +262,13 @@ void AnswerParser::on_key(char c) {
   }
 }
 
+AnswerParser::Type AnswerParser::declared_type(std::string_view parameter) const {
+  const auto tool = tools_->find(name_);
+  return tool == tools_->end() ? Type::kUnknown : tool->second.of(parameter);
+}
+
 AnswerParser::Type AnswerParser::type_of(std::string_view parameter) const {
-  const auto tool = tools_.find(name_);
-  const Type type = tool == tools_.end() ? Type::kUnknown : tool->second.of(parameter);
+  const Type type = declared_type(parameter);
   if (type == Type::kUnknown) return format_.untyped_is_json ? Type::kMixed : Type::kString;
   return type;
 }

@@ -35,6 +35,7 @@ AnswerParser::AnswerParser(const CallFormat& format, const AnswerOptions& option
       value_begin_(trim(format.value_begin)),
       string_begin_(trim(format.string_begin)),
       param_end_(trim(format.param_end)) {
+  tools_ = std::make_shared<Tools>();
   if (knows_tools_) read_tools(*options.tools);
   const bool channels = format.syntax == CallSyntax::kChannel;
   if (channels) {
@@ -60,7 +61,9 @@ void AnswerParser::finish(AnswerEvents& events) {
     else
       replay(rest);
   }
-  if (!is_text()) {
+  if (state_ == State::kReasoning) {
+    if (!end_reasoning_with_calls()) flush_as(Kind::kReasoning);
+  } else if (!is_text()) {
     finish_call();
   } else if (state_ == State::kHeader) {
     warn("the answer ends in the header of a message, so the header is content");
@@ -152,11 +155,11 @@ std::vector<std::string_view> AnswerParser::markers_of(State state) const {
   if (state == State::kReasoning) markers = {think_end_};
   if (state == State::kFront) markers = {think_begin_, header_, answer_begin_};
   if (state == State::kGap) markers = {answer_begin_};
-  if (calls_ && (state != State::kReasoning || format_.call_ends_reasoning)) {
+  if (calls_) {
     markers.insert(markers.end(), {list_begin_, call_begin_, format_.other_begin});
     if (format_.bare_name) markers.push_back(name_begin_);
   }
-  if (state == State::kContent && n_calls_ > 0) {
+  if (state == State::kContent && n_calls_ > 0 && !is_broken_) {
     markers.push_back(format_.other_end);
     // A short closing marker that is not due is probably content: "]", "```".
     if (list_due_ || list_end_.size() > 3) markers.push_back(list_end_);
@@ -190,7 +193,9 @@ void AnswerParser::on_text(char c) {
 bool AnswerParser::on_plain(char c) {
   if (state_ >= State::kIdle) return on_channel_plain(c);
   if (state_ == State::kReasoning) {
-    if (is_blank(c) && !has_reasoning_)
+    if (try_)
+      try_call({&c, 1});
+    else if (is_blank(c) && !has_reasoning_)
       markup(1);
     else
       text(Kind::kReasoning, {&c, 1});
@@ -227,6 +232,10 @@ bool AnswerParser::on_front(char c) {
 
 void AnswerParser::on_marker(std::string_view marker) {
   if (state_ >= State::kIdle) return on_channel_marker(marker);
+  if (state_ == State::kReasoning && !format_.call_ends_reasoning) {
+    if (is_opener(marker)) return try_call(marker);
+    if (std::exchange(try_, nullptr)) flush_as(Kind::kReasoning);  // calls in reasoning with an end are reasoning
+  }
   if (is_opener(marker)) return open_block(marker);
   raw_ += marker;
   flush_markup();
@@ -238,6 +247,44 @@ void AnswerParser::on_marker(std::string_view marker) {
     return enter(State::kGap);
   }
   warn("the answer repeats the turn's header");
+}
+
+// Holds text of the reasoning that may be calls at the end of the answer. Anything else after or beside the calls shows
+// that the text is reasoning.
+void AnswerParser::try_call(std::string_view text) {
+  if (!try_) {
+    try_ = std::make_unique<AnswerParser>(format_, AnswerOptions{.id_seed = id_seed_});
+    try_->knows_tools_ = knows_tools_;
+    try_->tools_ = tools_;
+    try_->enter(State::kContent);
+    tried_.clear();
+    n_tried_ = 0;
+  }
+  raw_ += text;
+  try_->feed(text, tried_);
+  bool is_call = true;
+  for (size_t i = n_tried_ == 0 ? 0 : n_tried_ - 1; i < tried_.size(); ++i) {
+    is_call &= tried_[i].kind != Kind::kContent || trim(tried_[i].text).empty();
+    is_call &= tried_[i].kind != Kind::kCallBegin || !knows_tools_ || tools_->contains(tried_[i].text);
+  }
+  n_tried_ = tried_.size();
+  if (is_call) return;
+  try_.reset();
+  flush_as(Kind::kReasoning);
+}
+
+// Complete calls that end the answer end its reasoning.
+bool AnswerParser::end_reasoning_with_calls() {
+  if (!try_) return false;
+  try_->finish(tried_);
+  bool is_whole = try_->n_calls_ > 0;
+  for (const AnswerEvent& e : tried_) is_whole &= e.kind != Kind::kContent && (e.kind != Kind::kCallEnd || e.whole);
+  if (!is_whole) return false;
+  warn("the answer ends with a call inside its reasoning: the call is taken");
+  n_calls_ = try_->n_calls_;
+  raw_.clear();
+  for (AnswerEvent& e : tried_) out_->push_back(std::move(e));
+  return true;
 }
 
 void AnswerParser::on_closer(std::string_view marker) {
@@ -273,7 +320,7 @@ void AnswerParser::open_block(std::string_view marker) {
 
 // The text since the opening marker, or since the last call, is not a call.
 void AnswerParser::fail() {
-  if (marked_) warn("the text after a call marker is not a call of this format, so the text is content");
+  if (marked_) warn("a text that begins like a call is not a call of this format, so the text is content");
   after_call_ = done_ = false;
   flush_as(Kind::kContent);
   enter_content();
@@ -283,6 +330,7 @@ void AnswerParser::begin_call() {
   ++n_calls_;
   ++block_calls_;
   begun_ = after_call_ = true;
+  is_broken_ = false;
   first_param_ = true;
   AnswerEvent& e = event(Kind::kCallBegin);
   e.text = name_;
@@ -299,7 +347,9 @@ void AnswerParser::end_call(bool whole) {
 // The call has begun, but raw_ does not continue it.
 void AnswerParser::break_call() {
   end_call(false);
-  warn(fmt::format("the arguments of call {} are incomplete: the text after them is content", n_calls_ - 1));
+  warn(fmt::format("the arguments of call {} cannot be read: the text after them is content", n_calls_ - 1));
+  is_broken_ = true;
+  list_due_ = call_due_ = args_due_ = false;
   flush_as(Kind::kContent);
   enter_content();
 }
@@ -332,6 +382,7 @@ std::string AnswerParser::make_id() const {
 }
 
 void AnswerParser::read_tools(const nlohmann::ordered_json& tools) {
+  auto kinds_of_tools = std::make_shared<Tools>();
   for (const auto& tool : tools) {
     if (!tool.is_object()) continue;
     const auto function = tool.find("function");
@@ -339,10 +390,11 @@ void AnswerParser::read_tools(const nlohmann::ordered_json& tools) {
     if (!description.is_object()) continue;
     const auto name = description.find("name");
     if (name == description.end() || !name->is_string()) continue;
-    ParameterKinds& kinds = tools_[name->get<std::string>()];
+    ParameterKinds& kinds = (*kinds_of_tools)[name->get<std::string>()];
     if (const auto parameters = description.find("parameters"); parameters != description.end())
       kinds = parameter_kinds(*parameters);
   }
+  tools_ = std::move(kinds_of_tools);
 }
 
 }  // namespace ingot

@@ -11,18 +11,22 @@
 // Decisions that clients see:
 //   - Reasoning is recognised only at the start of the answer (in harmony: in any message). White space before the
 //     reasoning and after its end marker is markup. A call inside reasoning is reasoning, unless the row sets
-//     call_ends_reasoning.
+//     call_ends_reasoning, or complete calls end an answer whose reasoning has no end: such calls end the reasoning.
 //   - A call is reported when its name and the first byte of its arguments are known. Arguments stream as JSON text.
-//     JSON is passed on as written. Tagged parameters are converted by the tool's schema: strings stream, and values of
-//     other types are sent when they are complete.
-//   - If the arguments of a call are malformed or cut, the client has already seen the call. So the call ends with
-//     whole = false and the arguments so far, a prefix of a JSON object, as in OpenAI's API at max_tokens. The text
-//     after such a call is content. A call that is cut before its arguments is content.
+//     JSON is passed on as written; JSON with the mistakes of models is repaired (ValueReader::Dialect::kLenient), and
+//     repaired arguments must have the types of the tool's schema. Tagged parameters are converted by the tool's schema:
+//     strings stream, and values of other types are sent when they are complete.
+//   - An envelope whose arguments have another key, or no key of their own, is a call with these arguments if only one
+//     reading is possible, otherwise content. Members beside the arguments are named in a warning.
+//   - If the arguments of a call cannot be read or are cut, the client has already seen the call. So the call ends with
+//     whole = false and the arguments so far, a prefix of a JSON object. The text after such a call, with its closing
+//     markers, is content. A call that is cut before its arguments is content. AnswerReader decides what clients see.
 //   - White space next to a call is markup. A closing marker without an opening marker is markup after a call,
 //     otherwise content.
 #pragma once
 #include <cstdint>
 #include <map>
+#include <memory>
 #include <nlohmann/json_fwd.hpp>
 #include <string>
 #include <string_view>
@@ -80,6 +84,7 @@ class AnswerParser {
     kId,
     kArgsBegin,
     kArgs,
+    kStringArgs,
     kNoArgs,  // kExpect to kNoArgs: a call
     kParams,
     kKey,
@@ -122,6 +127,8 @@ class AnswerParser {
   void on_text(char c);
   bool on_plain(char c);
   bool on_front(char c);
+  void try_call(std::string_view text);
+  bool end_reasoning_with_calls();
   void on_marker(std::string_view marker);
   void on_closer(std::string_view marker);
   void open_block(std::string_view marker);
@@ -141,6 +148,8 @@ class AnswerParser {
   void name_done();
   void begin_args(ValueReader::Dialect dialect);
   void on_args(char c);
+  void on_string_args(char c);
+  bool fits_types() const;
   void args_done();
   void on_key(char c);
   void begin_value(bool is_string);
@@ -148,6 +157,7 @@ class AnswerParser {
   void value_byte(char c);
   void end_value();
   Type type_of(std::string_view parameter) const;
+  Type declared_type(std::string_view parameter) const;
 
   // answer_lists.cc: lists of calls, envelopes and Python's calls
   void on_list(char c);
@@ -158,6 +168,7 @@ class AnswerParser {
   void on_skip(char c);
   void member_done();
   void end_envelope();
+  bool find_arguments();
   void whole_call();
   bool is_callable(std::string_view function) const;
 
@@ -171,13 +182,14 @@ class AnswerParser {
 
   const CallFormat& format_;
   const bool calls_;
-  const bool knows_tools_;
+  bool knows_tools_;
   const uint64_t id_seed_;
   // The format's texts, without white space at both ends.
   const std::string_view think_begin_, think_end_, header_, answer_begin_, answer_end_, list_begin_, list_end_,
       call_begin_, call_end_, name_begin_, id_begin_, name_end_, args_end_, param_begin_, key_end_, value_begin_,
       string_begin_, param_end_;
-  std::map<std::string, ParameterKinds, std::less<>> tools_;
+  using Tools = std::map<std::string, ParameterKinds, std::less<>>;
+  std::shared_ptr<const Tools> tools_;  // not null
 
   AnswerEvents* out_ = nullptr;
   State state_ = State::kFront;
@@ -186,6 +198,10 @@ class AnswerParser {
   Kind body_ = Kind::kContent;
   bool has_reasoning_ = false, in_answer_ = false;
   bool after_call_ = false;                                      // only white space since the last call
+  bool is_broken_ = false;                                       // the last call could not be read to its end
+  std::unique_ptr<AnswerParser> try_;                            // reads what may be a call at the end of the reasoning
+  AnswerEvents tried_;                                           // its events
+  size_t n_tried_ = 0;                                           // how many of them were looked at
   bool list_due_ = false, call_due_ = false, args_due_ = false;  // closing markers that are expected
   int n_calls_ = 0, n_warnings_ = 0;
 
@@ -196,12 +212,18 @@ class AnswerParser {
   std::vector<Choice> choices_;
   ValueReader reader_;
   std::string name_, id_, args_;
+  bool has_repaired_args_ = false;
   std::string key_, value_;
   Type type_ = Type::kUnknown;
   bool first_param_ = true, at_start_ = false, newline_ = false;
   bool in_envelope_ = false;
   bool done_ = false;                       // the call of the envelope has ended
   bool is_name_ = false, is_args_ = false;  // the meaning of the member's value
+  struct Member {
+    std::string key, value;  // JSON text
+    bool is_protocol = false;  // "type" or the like: not an argument
+  };
+  std::vector<Member> others_;  // members of the envelope beside the name and the arguments
 };
 
 }  // namespace ingot

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <iterator>
 #include <nlohmann/json.hpp>
 
@@ -11,11 +12,16 @@ namespace ingot {
 namespace {
 
 constexpr size_t kMaxKey = 256;
+constexpr std::string_view kReplacement = "\\ufffd";
 
 bool is_digit(char c) { return c >= '0' && c <= '9'; }
 bool is_hex(char c) { return is_digit(c) || (lower(c) >= 'a' && lower(c) <= 'f'); }
 bool is_word_byte(char c) {
   return is_digit(c) || (lower(c) >= 'a' && lower(c) <= 'z') || c == '_' || static_cast<unsigned char>(c) >= 0x80;
+}
+
+bool keeps_blanks(ValueReader::Dialect dialect) {
+  return dialect == ValueReader::Dialect::kJson || dialect == ValueReader::Dialect::kLenient;
 }
 
 size_t digits(std::string_view text, size_t at) {
@@ -53,7 +59,7 @@ std::string_view in_range(std::string_view number) {
 std::string_view literal(std::string_view text, ValueReader::Dialect dialect) {
   if (text == "true" || text == "false" || text == "null") return text;
   if (is_json_number(text)) return in_range(text);
-  if (dialect == ValueReader::Dialect::kJson) return {};
+  if (dialect == ValueReader::Dialect::kJson || dialect == ValueReader::Dialect::kLenient) return {};
   if (text == "True") return "true";
   if (text == "False") return "false";
   if (text == "None") return "null";
@@ -91,6 +97,7 @@ void append_json_escaped(std::string& out, std::string_view text) {
 }
 
 ValueReader::Status ValueReader::feed(char c, std::string& out) {
+  if (begins_comment(c)) return Status::kMore;
   switch (state_) {
     case State::kValue:
     case State::kFirstValue: return on_value(c, out);
@@ -100,7 +107,7 @@ ValueReader::Status ValueReader::feed(char c, std::string& out) {
     case State::kColon:
       if (is_blank(c)) return blank(c, out);
       if (c != ':') return Status::kBad;
-      out += dialect_ == Dialect::kJson ? ":" : ": ";
+      out += keeps_blanks(dialect_) ? ":" : ": ";
       state_ = State::kValue;
       return Status::kMore;
     case State::kString: return on_string(c, out);
@@ -110,6 +117,7 @@ ValueReader::Status ValueReader::feed(char c, std::string& out) {
     case State::kMark: return on_mark(c, out);
     case State::kMarked: return on_marked(c, out);
     case State::kAfter: return on_after(c, out);
+    case State::kComment: return on_comment(c);
   }
   return Status::kBad;
 }
@@ -121,14 +129,33 @@ ValueReader::Status ValueReader::finish(std::string& out) {
 
 // JSON keeps the white space between tokens. The other dialects get new white space.
 ValueReader::Status ValueReader::blank(char c, std::string& out) {
-  if (dialect_ == Dialect::kJson) out += c;
+  if (keeps_blanks(dialect_)) (comma_.empty() ? out : comma_) += c;
   return Status::kMore;
 }
 
-void ValueReader::begin_item(std::string& out) {
-  if (comma_) out += ", ";
-  comma_ = false;
+// Whether a comment begins with this byte, between two tokens of lenient JSON.
+bool ValueReader::begins_comment(char c) {
+  const bool is_between = state_ <= State::kFirstKey || state_ == State::kColon || state_ == State::kAfter;
+  if ((c != '/' && c != '#') || !is_between || stack_.empty() || !repair()) return false;
+  after_comment_ = state_;
+  comment_ = c;
+  state_ = State::kComment;
+  return true;
 }
+
+// A comment is // or # up to the end of the line, or between /* and */.
+ValueReader::Status ValueReader::on_comment(char c) {
+  if (comment_ == "/") {
+    comment_ += c;
+    return c == '/' || c == '*' ? Status::kMore : Status::kBad;
+  }
+  const bool is_line = !comment_.starts_with("/*");
+  if (is_line ? c == '\n' : comment_ == "/**" && c == '/') state_ = after_comment_;
+  if (!is_line) comment_ = c == '*' ? "/**" : "/*";
+  return Status::kMore;
+}
+
+void ValueReader::begin_item(std::string& out) { out += std::exchange(comma_, {}); }
 
 ValueReader::Status ValueReader::open(char c, std::string& out) {
   if (stack_.size() == kMaxDepth) return Status::kBad;
@@ -142,7 +169,8 @@ ValueReader::Status ValueReader::open(char c, std::string& out) {
 ValueReader::Status ValueReader::close(char c, std::string& out) {
   const char open = frame();
   if (!((open == '{' && c == '}') || (open == '[' && c == ']') || (open == '(' && c == ')'))) return Status::kBad;
-  comma_ = false;  // Python allows a comma at the end
+  if (!comma_.empty()) repair();
+  comma_.clear();  // Python and lenient JSON allow a comma at the end
   stack_.pop_back();
   out += c == ']' ? ']' : '}';
   state_ = State::kAfter;
@@ -159,7 +187,7 @@ ValueReader::Status ValueReader::on_value(char c, std::string& out) {
     state_ = State::kMark;
     return Status::kMore;
   }
-  if (c == '"' || (c == '\'' && dialect_ == Dialect::kPython)) {
+  if (is_quote(c)) {
     begin_item(out);
     out += '"';
     quote_ = c;
@@ -177,7 +205,7 @@ ValueReader::Status ValueReader::on_value(char c, std::string& out) {
 ValueReader::Status ValueReader::on_key(char c, std::string& out) {
   if (is_blank(c)) return blank(c, out);
   if (c == (frame() == '(' ? ')' : '}') && state_ == State::kFirstKey) return close(c, out);
-  if (frame() != '(' && (c == '"' || (c == '\'' && dialect_ == Dialect::kPython))) {
+  if (frame() != '(' && is_quote(c)) {
     begin_item(out);
     out += '"';
     quote_ = c;
@@ -191,7 +219,9 @@ ValueReader::Status ValueReader::on_key(char c, std::string& out) {
     state_ = State::kMark;
     return Status::kMore;
   }
-  if ((frame() != '(' && dialect_ != Dialect::kGemma) || !is_word_byte(c)) return Status::kBad;
+  const bool has_bare_keys = frame() == '(' || dialect_ == Dialect::kGemma || dialect_ == Dialect::kLenient;
+  if (!has_bare_keys || !is_word_byte(c)) return Status::kBad;
+  repair();
   held_ = c;
   state_ = State::kBareKey;
   return Status::kMore;
@@ -199,10 +229,12 @@ ValueReader::Status ValueReader::on_key(char c, std::string& out) {
 
 ValueReader::Status ValueReader::on_bare_key(char c, std::string& out) {
   if (c == (frame() == '(' ? '=' : ':')) {
+    const std::string_view key = trim(held_);
+    if (dialect_ == Dialect::kLenient && !std::ranges::all_of(key, is_word_byte)) return Status::kBad;
     begin_item(out);
     out += '"';
-    append_json_escaped(out, trim(held_));
-    out += "\": ";
+    append_json_escaped(out, key);
+    out += keeps_blanks(dialect_) ? "\":" : "\": ";
     held_.clear();
     state_ = State::kValue;
     return Status::kMore;
@@ -221,7 +253,15 @@ ValueReader::Status ValueReader::end_string(std::string& out) {
   return stack_.empty() ? Status::kDone : Status::kMore;
 }
 
+// JSON's parsers refuse half of a surrogate pair.
+void ValueReader::end_half(std::string& out) {
+  if (std::exchange(high_half_, {}).empty()) return;
+  repair();
+  out += kReplacement;
+}
+
 ValueReader::Status ValueReader::on_string(char c, std::string& out) {
+  if (c != '\\') end_half(out);
   if (c == quote_) return end_string(out);
   if (c == '\\') {
     held_ = c;
@@ -235,8 +275,9 @@ ValueReader::Status ValueReader::on_string(char c, std::string& out) {
 }
 
 ValueReader::Status ValueReader::on_escape(char c, std::string& out) {
-  const bool python = dialect_ != Dialect::kJson;
+  const bool python = dialect_ == Dialect::kPython || dialect_ == Dialect::kGemma;
   n_hex_ = c == 'u' ? 4 : python && c == 'x' ? 2 : python && c == 'U' ? 8 : 0;
+  if (c != 'u') end_half(out);
   if (n_hex_ > 0) {
     held_ += c;
     state_ = State::kHex;
@@ -244,11 +285,11 @@ ValueReader::Status ValueReader::on_escape(char c, std::string& out) {
   }
   if (std::string_view("\"\\nrtbf").find(c) != std::string_view::npos || (c == '/' && !python)) {
     out += held_ + c;
-  } else if (!python) {
+  } else if (!python && !repair()) {
     return Status::kBad;
   } else if (c == '\'') {
     out += c;
-  } else if (c != '\n') {  // in Python, a backslash joins lines, and stays if it begins no escape
+  } else if (c != '\n' || !python) {  // in Python, a backslash joins lines, and stays if it begins no escape
     out += "\\\\";
     append_json_escaped(out, c);
   }
@@ -258,14 +299,29 @@ ValueReader::Status ValueReader::on_escape(char c, std::string& out) {
 }
 
 ValueReader::Status ValueReader::on_hex(char c, std::string& out) {
-  if (!is_hex(c)) return Status::kBad;
+  if (!is_hex(c)) {
+    if (!repair()) return Status::kBad;
+    end_half(out);
+    append_json_escaped(out, std::exchange(held_, {}));
+    state_ = State::kString;
+    return on_string(c, out);
+  }
   held_ += c;
   if (held_.size() < static_cast<size_t>(2 + n_hex_)) return Status::kMore;
-  if (held_[1] == 'u') {
-    out += held_;
+  const unsigned code = static_cast<unsigned>(std::stoul(held_.substr(2), nullptr, 16));
+  const bool is_high = code >= 0xD800 && code < 0xDC00, is_low = code >= 0xDC00 && code < 0xE000;
+  if (held_[1] == 'u' && is_low && !high_half_.empty()) {
+    out += std::exchange(high_half_, {}) + held_;
   } else {
-    const unsigned code = static_cast<unsigned>(std::stoul(held_.substr(2), nullptr, 16));
-    append_code_point(out, code > 0x10FFFF ? 0xFFFD : code);
+    end_half(out);
+    if (held_[1] == 'u' && is_high)
+      high_half_ = held_;
+    else if (is_high || is_low || code > 0x10FFFF)
+      out += kReplacement, repair();
+    else if (held_[1] == 'u')
+      out += held_;
+    else
+      append_code_point(out, code);
   }
   held_.clear();
   state_ = State::kString;
@@ -274,7 +330,8 @@ ValueReader::Status ValueReader::on_hex(char c, std::string& out) {
 
 bool ValueReader::end_bare(std::string& out) {
   const std::string_view word = trim(held_);
-  const std::string_view json = literal(word, dialect_);
+  std::string_view json = literal(word, dialect_);
+  if (json.empty() && dialect_ == Dialect::kLenient) json = literal(word, Dialect::kPython), repair();
   if (json.empty() && dialect_ != Dialect::kGemma) return false;
   begin_item(out);
   if (json.empty()) {
@@ -297,6 +354,7 @@ ValueReader::Status ValueReader::on_bare(char c, std::string& out) {
     return Status::kMore;
   }
   if (!end_bare(out)) return Status::kBad;
+  if (begins_comment(c)) return Status::kMore;
   return stack_.empty() ? Status::kDoneBefore : on_after(c, out);
 }
 
@@ -333,25 +391,34 @@ ValueReader::Status ValueReader::on_after(char c, std::string& out) {
     out += c;
     state_ = frame() == '[' ? State::kValue : State::kKey;
   } else {
-    comma_ = true;
+    comma_ = dialect_ == Dialect::kLenient ? "," : ", ";
     state_ = frame() == '[' ? State::kFirstValue : State::kFirstKey;
   }
   return Status::kMore;
 }
 
+static std::string read_value(std::string_view text, ValueReader::Dialect dialect) {
+  ValueReader reader(dialect);
+  std::string out;
+  auto status = ValueReader::Status::kMore;
+  size_t n = 0;
+  while (n < text.size() && status == ValueReader::Status::kMore) status = reader.feed(text[n++], out);
+  if (status == ValueReader::Status::kMore) status = reader.finish(out);
+  return status == ValueReader::Status::kDone && n == text.size() ? out : "";
+}
+
 std::string value_as_json(std::string_view text) {
   text = trim(text);
-  for (const auto dialect : {ValueReader::Dialect::kJson, ValueReader::Dialect::kPython}) {
-    if (dialect == ValueReader::Dialect::kPython && text.starts_with('(')) break;  // call arguments, not a value
-    ValueReader reader(dialect);
-    std::string out;
-    auto status = ValueReader::Status::kMore;
-    size_t n = 0;
-    while (n < text.size() && status == ValueReader::Status::kMore) status = reader.feed(text[n++], out);
-    if (status == ValueReader::Status::kMore) status = reader.finish(out);
-    if (status == ValueReader::Status::kDone && n == text.size()) return out;
-  }
-  return {};
+  std::string json = read_value(text, ValueReader::Dialect::kJson);
+  if (!json.empty() || text.starts_with('(')) return json;  // a parenthesis begins call arguments, not a value
+  return read_value(text, ValueReader::Dialect::kPython);
 }
+
+std::string string_of_json(std::string_view json) {
+  const auto value = nlohmann::ordered_json::parse(json, nullptr, false);
+  return value.is_string() ? value.get<std::string>() : std::string();
+}
+
+std::string lenient_as_json(std::string_view text) { return read_value(trim(text), ValueReader::Dialect::kLenient); }
 
 }  // namespace ingot
