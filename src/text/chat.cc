@@ -4,6 +4,7 @@
 
 #include "base/error.h"
 #include "base/log.h"
+#include "text/calls/call_format.h"
 #include "text/chat_messages.h"
 #include "text/generic_tools.h"
 
@@ -37,6 +38,13 @@ template <class Adapt>
 Json tools_of(const Adapt& adapt, const Json& tools) {
   const Json& shown = adapt.tools_to_system ? Json() : tools;
   return shown.is_null() && adapt.null_tools_to_empty ? Json::array() : shown;
+}
+
+// The syntax of calls that become text: that of the family, or the one that tools_to_system() describes.
+const CallFormat& history_format(std::string_view source, bool is_described) {
+  const CallFormat& family = call_format_of_template(source);
+  const bool has_text = family.syntax != CallSyntax::kNone && family.syntax != CallSyntax::kChannel;
+  return has_text && !is_described ? family : *find_call_format("generic");
 }
 
 }  // namespace
@@ -95,10 +103,17 @@ std::string ChatTemplate::render_as_is(const Json& messages, const Json& tools, 
 }
 
 Json ChatTemplate::adapted(Json messages, const Json& tools) const {
+  for (Json& one : messages)
+    if (adapt_.developer_to_system && one["role"] == "developer") one["role"] = "system";
+  if (adapt_.merges_systems) merge_leading_systems(messages);
+  if (adapt_.late_systems_to_users) late_systems_to_users(messages);
+  fix_call_ids(messages, adapt_.short_ids);
   const bool tells_tools = adapt_.tools_to_system && !tools.empty();
-  if (adapt_.calls_to_text || tells_tools) tool_calls_to_text(messages);
+  if (adapt_.calls_to_text || tells_tools)
+    tool_calls_to_text(messages, history_format(source_, tells_tools), adapt_.keeps_results && !tells_tools);
   if (tells_tools) tools_to_system(messages, tools);
   if (adapt_.system_to_user) merge_system(messages);
+  if (adapt_.merges_users) merge_users(messages);
   for (Json& one : messages) {
     if (adapt_.arguments_to_object) arguments_to_object(one);
     if (adapt_.arguments_to_text) arguments_to_text(one);
@@ -123,6 +138,7 @@ std::optional<std::string> ChatTemplate::attempt(const Json& messages, const Jso
 ChatTemplate::Adapt ChatTemplate::probe() const {
   Adapt adapt;
   probe_content(adapt);
+  probe_turns(adapt);
   probe_tool_calls(adapt);
   return adapt;
 }
@@ -146,6 +162,46 @@ void ChatTemplate::probe_content(Adapt& adapt) const {
       Json::array({message("system", content_of(adapt, kNeedle)), message("user", content_of(adapt, "Hello"))});
   const auto system = attempt(conversation, tools_of(adapt, nullptr));
   adapt.system_to_user = (reads_text || reads_parts) && !contains(system, kNeedle);
+}
+
+// Which orders of system and user messages the template shows.
+void ChatTemplate::probe_turns(Adapt& adapt) const {
+  const Json tools = tools_of(adapt, nullptr);
+  const auto say = [&](const char* role, std::string_view text) { return message(role, content_of(adapt, text)); };
+  const auto shows = [&](const Json& messages) { return contains(attempt(messages, tools), kNeedle); };
+  if (!shows(Json::array({say("user", kNeedle)}))) return;  // the probes would not tell anything
+  adapt.developer_to_system = !shows(Json::array({say("developer", kNeedle), say("user", "Hi")}));
+  adapt.merges_systems = !shows(Json::array({say("system", "Be brief."), say("system", kNeedle), say("user", "Hi")})) ||
+                         !shows(Json::array({say("system", kNeedle), say("system", "Be brief."), say("user", "Hi")}));
+  const auto with_late = [&](std::string_view first, std::string_view late) {
+    return Json::array({say("system", first), say("user", "Hello"), say("assistant", "Hi"), say("system", late),
+                        say("user", "Go on.")});
+  };
+  adapt.late_systems_to_users = !shows(with_late("Be brief.", kNeedle)) || !shows(with_late(kNeedle, "Be brief."));
+  adapt.merges_users = !shows(Json::array({say("user", kNeedle), say("user", "Go on.")})) ||
+                       !shows(Json::array({say("user", "Hello"), say("user", kNeedle)}));
+}
+
+std::string ChatTemplate::change_of(const Json& messages) const {
+  if (!adapt_.late_systems_to_users || !has_late_system(messages)) return "";
+  return "the model's chat template takes system messages only at the beginning: leading ones are joined, and later ones "
+         "are passed as user messages";
+}
+
+// Which ids of calls the template takes.
+void ChatTemplate::probe_ids(Adapt& adapt, const Json& tools) const {
+  const auto shows = [&](const char* id) {
+    Json call = Json::parse(R"({"role": "assistant", "content": "", "tool_calls": [
+        {"type": "function", "function": {"name": "look", "arguments": {"at": "x"}}}]})");
+    call["content"] = content_of(adapt, "");
+    if (adapt.arguments_to_text) arguments_to_text(call);
+    Json result = message("tool", content_of(adapt, kNeedle));
+    result["name"] = "look";
+    call["tool_calls"][0]["id"] = result["tool_call_id"] = id;
+    return contains(attempt(Json::array({message("user", content_of(adapt, "Hello")), call, result}), tools), kNeedle);
+  };
+  adapt.keeps_results = shows("call00001");
+  adapt.short_ids = adapt.keeps_results && !shows("call_0123456789abcdefghijklmn");
 }
 
 void ChatTemplate::probe_tool_calls(Adapt& adapt) const {
@@ -182,6 +238,7 @@ void ChatTemplate::probe_tool_calls(Adapt& adapt) const {
   adapt.null_to_empty = is_bad(from_null);
   adapt.absent_to_null = is_bad(from_absent);
   if (renders) probe_tools(adapt, tools);
+  if (renders) probe_ids(adapt, tools);
 }
 
 // Some templates show tools only if there is a system message.

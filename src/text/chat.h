@@ -10,10 +10,14 @@
 //     template supports only parts.
 //   - Content that is null becomes "" if the template would fail or print "None". Absent content becomes "" in the same
 //     case, or null if the template supports only null.
-//   - A system message is merged into the first user message if the template refuses or drops it.
+//   - A system message is merged into the first user message if the template refuses or drops it. If the template
+//     refuses or drops further system messages, those at the front become one, and later ones become user messages in
+//     place. Neighbouring user messages become one if the template refuses or drops one of them. The role "developer"
+//     becomes "system" if the template does not show it.
+//   - Calls and results without ids get ids. Ids become ids of 9 letters and digits if the template refuses others.
 //   - Absent tools become an empty list if the template needs a list.
 //   - Tools that the template does not show are described in the system message, and calls and results become text
-//     (generic_tools.h). Calls that the template does not show become text too.
+//     (generic_tools.h). Calls that the template does not show become text in the syntax of the model's family.
 // Input that the template supports is passed unchanged.
 #pragma once
 #include <functional>
@@ -45,6 +49,9 @@ class ChatTemplate {
                      bool add_generation_prompt, const nlohmann::ordered_json& variables,
                      const Edit& last_edit = {}) const;
 
+  // What a user should know about changes that render() makes to these messages; empty if there is nothing.
+  std::string change_of(const nlohmann::ordered_json& messages) const;
+
   const std::string& source() const { return source_; }
   // What the template writes at the begin of an answer: "<|im_start|>assistant\n". Empty if the template fails.
   const std::string& answer_prefix() const { return answer_prefix_; }
@@ -57,7 +64,10 @@ class ChatTemplate {
     bool arguments_to_object = false, arguments_to_text = false;
     bool parts_to_text = false, text_to_parts = false;
     bool null_to_empty = false, absent_to_null = false;
-    bool system_to_user = false;
+    bool system_to_user = false, merges_systems = false, late_systems_to_users = false, merges_users = false;
+    bool developer_to_system = false;
+    bool short_ids = false;      // ids must have 9 letters and digits
+    bool keeps_results = false;  // the template shows messages of the role "tool"
     bool null_tools_to_empty = false;
     bool tools_to_system = false, calls_to_text = false;
   };
@@ -65,6 +75,8 @@ class ChatTemplate {
   Adapt probe() const;
   std::string find_answer_prefix() const;
   void probe_content(Adapt& adapt) const;
+  void probe_turns(Adapt& adapt) const;
+  void probe_ids(Adapt& adapt, const nlohmann::ordered_json& tools) const;
   void probe_tool_calls(Adapt& adapt) const;
   void probe_tools(Adapt& adapt, const nlohmann::ordered_json& tools) const;
   nlohmann::ordered_json adapted(nlohmann::ordered_json messages, const nlohmann::ordered_json& tools) const;

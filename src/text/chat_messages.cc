@@ -1,9 +1,14 @@
 #include "text/chat_messages.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
+#include <deque>
 #include <nlohmann/json.hpp>
 
+#include "base/ascii.h"
 #include "base/error.h"
+#include "base/splitmix.h"
 #include "text/jinja/template.h"
 
 namespace ingot {
@@ -124,6 +129,112 @@ void arguments_to_text(Json& message) {
 std::string spaced_json(const Json& json) {
   static const Template kAsJson = Template::parse("{{ json | tojson }}");
   return kAsJson.render(Json::object({{"json", json}}));
+}
+
+namespace {
+
+bool is_system(const Json& message) { return message["role"] == "system" || message["role"] == "developer"; }
+
+// Appends the content of a message, text or parts, to that of another message, as its own paragraph.
+void append_content(Json& into, const Json& from) {
+  Json& content = into["content"];
+  const Json more = from.value("content", Json());
+  if (content.is_array() && more.is_array()) {
+    content.insert(content.end(), more.begin(), more.end());
+    return;
+  }
+  const auto text_of = [](const Json& one) {
+    return one.is_array() ? joined_parts(one) : one.is_string() ? one.get<std::string>() : "";
+  };
+  const std::string first = text_of(content), second = text_of(more);
+  content = first.empty() || second.empty() ? first + second : first + "\n\n" + second;
+}
+
+// Joins each message with the previous one if `joins` says so for both.
+template <class Joins>
+void merge_neighbours(Json& messages, Joins joins) {
+  Json out = Json::array();
+  for (Json& message : messages) {
+    if (!out.empty() && joins(out, message))
+      append_content(out.back(), message);
+    else
+      out.push_back(std::move(message));
+  }
+  messages = std::move(out);
+}
+
+bool is_short_id(std::string_view id) {
+  return id.size() == 9 && std::ranges::all_of(id, [](char c) {
+    return (lower(c) >= 'a' && lower(c) <= 'z') || (c >= '0' && c <= '9');
+  });
+}
+
+// An id of 9 letters and digits for any id.
+std::string short_id(const std::string& id) {
+  if (is_short_id(id)) return id;
+  constexpr std::string_view kDigits = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz";
+  uint64_t state = id.size();
+  for (const char c : id) state = splitmix(state ^ static_cast<unsigned char>(c));
+  std::string out;
+  for (int i = 0; i < 9; ++i) out += kDigits[splitmix(state += kSplitMixStep) % kDigits.size()];
+  return out;
+}
+
+bool has_id(const Json& object, const char* name) {
+  return object.contains(name) && object[name].is_string() && object[name] != "";
+}
+
+}  // namespace
+
+void merge_leading_systems(Json& messages) {
+  merge_neighbours(messages, [](const Json& before, const Json& message) {
+    return before.size() == 1 && is_system(before[0]) && is_system(message);
+  });
+}
+
+void late_systems_to_users(Json& messages) {
+  bool is_late = false;
+  for (Json& message : messages) {
+    if (!is_system(message))
+      is_late = true;
+    else if (is_late)
+      message["role"] = "user";
+  }
+}
+
+bool has_late_system(const Json& messages) {
+  return std::ranges::any_of(messages.begin() + !messages.empty(), messages.end(), is_system);
+}
+
+void merge_users(Json& messages) {
+  merge_neighbours(messages, [](const Json& before, const Json& message) {
+    return before.back()["role"] == "user" && message["role"] == "user";
+  });
+}
+
+void fix_call_ids(Json& messages, bool short_ids) {
+  int n_calls = 0;
+  std::deque<std::string> open;  // calls without a result
+  for (Json& message : messages) {
+    const bool has_calls = message.contains("tool_calls") && message["tool_calls"].is_array();
+    if (message["role"] == "assistant" && has_calls) {
+      open.clear();
+      for (Json& call : message["tool_calls"]) {
+        ++n_calls;
+        if (!has_id(call, "id")) call["id"] = fmt::format("call{:05}", n_calls);
+        if (short_ids) call["id"] = short_id(call["id"].get<std::string>());
+        open.push_back(call["id"].get<std::string>());
+      }
+    } else if (message["role"] == "tool") {
+      if (has_id(message, "tool_call_id")) {
+        if (short_ids) message["tool_call_id"] = short_id(message["tool_call_id"].get<std::string>());
+        std::erase(open, message["tool_call_id"].get<std::string>());
+      } else if (!open.empty()) {
+        message["tool_call_id"] = open.front();
+        open.pop_front();
+      }
+    }
+  }
 }
 
 void merge_system(Json& messages) {

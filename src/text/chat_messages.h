@@ -21,6 +21,19 @@ void arguments_to_text(nlohmann::ordered_json& message);
 // JSON with the spaces of Python's json.dumps, the form that models saw in training.
 std::string spaced_json(const nlohmann::ordered_json& json);
 
+// Joins the system and developer messages at the front into one.
+void merge_leading_systems(nlohmann::ordered_json& messages);
+// Makes user messages of the system and developer messages after the first of another role, in place.
+void late_systems_to_users(nlohmann::ordered_json& messages);
+// Joins neighbouring user messages.
+void merge_users(nlohmann::ordered_json& messages);
+// Whether a system or developer message follows another message.
+bool has_late_system(const nlohmann::ordered_json& messages);
+
+// Gives ids to calls without an id, and to results without one the id of the earliest call that has no result yet. With
+// `short_ids`, each id that does not have 9 letters and digits is replaced by one that has, the same for equal ids.
+void fix_call_ids(nlohmann::ordered_json& messages, bool short_ids);
+
 // Moves the system message at the front into the first user message, before its text. Adds a user message if there is
 // none.
 void merge_system(nlohmann::ordered_json& messages);

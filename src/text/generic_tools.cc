@@ -2,6 +2,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "text/calls/call_writer.h"
 #include "text/chat_messages.h"
 
 namespace ingot {
@@ -13,13 +14,6 @@ std::string content_text(const Json& message) {
   const auto content = message.find("content");
   if (content == message.end() || content->is_null()) return "";
   return content->is_array() ? joined_parts(*content) : content->get<std::string>();
-}
-
-std::string call_text(const Json& call) {
-  const Json& function = call.contains("function") && call["function"].is_object() ? call["function"] : call;
-  const Json shown = {{"name", function.value("name", Json(""))},
-                      {"arguments", function.value("arguments", Json::object())}};
-  return "<tool_call>" + spaced_json(shown) + "</tool_call>";
 }
 
 }  // namespace
@@ -37,11 +31,11 @@ void tools_to_system(Json& messages, const Json& tools) {
   messages[0]["content"] = given.empty() ? text : given + "\n\n" + text;
 }
 
-void tool_calls_to_text(Json& messages) {
+void tool_calls_to_text(Json& messages, const CallFormat& format, bool keeps_results) {
   Json out = Json::array();
   bool after_result = false;
   for (Json& message : messages) {
-    const bool is_result = message["role"] == "tool";
+    const bool is_result = message["role"] == "tool" && !keeps_results;
     if (is_result) {
       const std::string text = "<tool_response>" + content_text(message) + "</tool_response>";
       if (after_result)
@@ -51,9 +45,8 @@ void tool_calls_to_text(Json& messages) {
     } else {
       if (message.contains("tool_calls") && message["tool_calls"].is_array()) {
         arguments_to_object(message);
-        std::string text = content_text(message);
-        for (const Json& call : message["tool_calls"]) text += (text.empty() ? "" : "\n") + call_text(call);
-        message["content"] = std::move(text);
+        const std::string text = content_text(message), calls = written_calls(format, message["tool_calls"]);
+        message["content"] = text.empty() || calls.empty() ? text + calls : text + "\n" + calls;
         message.erase("tool_calls");
       }
       out.push_back(std::move(message));

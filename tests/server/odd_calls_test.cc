@@ -250,5 +250,39 @@ TEST(OddCalls, LogprobsSpellTheContent) {
   }
 }
 
+// Clients send system messages anywhere and calls without ids. A template that refuses them gets what it takes.
+constexpr const char* kGuards =
+    "{% for m in messages %}{% if m.role == 'system' and not loop.first %}{{ raise_exception('System message must be at the "
+    "beginning.') }}{% endif %}{% for c in m.tool_calls %}{% if c.id is not defined or c.id|length != 9 %}{{ "
+    "raise_exception('ids of 9') }}{% endif %}{{ c.function|tojson }}{% endfor %}{% if m.role == 'tool' and "
+    "(m.tool_call_id is not defined or m.tool_call_id|length != 9) %}{{ raise_exception('ids of 9') }}{% endif %}[{{ m.role "
+    "}}]{{ m.content }}{% endfor %}{% if tools %}{{ tools|tojson }}{% endif %}";
+
+TEST(OddCalls, HistoriesReachTemplatesThatRefuseThem) {
+  Desk desk("hermes", ChatTemplate(kGuards, "", ""));
+  const auto ask = [&](const char* path, const char* body) {
+    return JsonValue::parse(desk.ask(path, JsonValue::parse(body), "Yes.", false)->body());
+  };
+  const JsonValue message = ask("/v1/messages", R"({"system": "top", "messages": [{"role": "user", "content": "task"},
+      {"role": "system", "content": "Agents: A, B"}]})");
+  EXPECT_EQ(desk.asked(), "[system]top[user]task[user]Agents: A, B");
+  EXPECT_EQ(message["warnings"].size(), 1u);
+  const JsonValue response = ask("/v1/responses", R"({"instructions": "top", "input": [
+      {"role": "developer", "content": "dev"}, {"role": "user", "content": "hi"}]})");
+  EXPECT_EQ(desk.asked(), "[system]top\n\ndev[user]hi");
+  EXPECT_EQ(response["warnings"].size(), 1u);
+  const JsonValue chat = ask("/v1/chat/completions", R"({"messages": [{"role": "system", "content": "A"},
+      {"role": "system", "content": "B"}, {"role": "user", "content": "C"}, {"role": "system", "content": "D"}]})");
+  EXPECT_EQ(desk.asked(), "[system]A\n\nB[user]C[user]D");
+  EXPECT_EQ(chat["warnings"].size(), 1u);
+  ask("/api/chat", R"({"messages": [{"role": "user", "content": "hi"}, {"role": "assistant", "content": "", "tool_calls": [
+      {"function": {"name": "now", "arguments": {}}}]}, {"role": "tool", "tool_name": "now", "content": "12:00"}]})");
+  EXPECT_NE(desk.asked().find("[tool]12:00"), std::string::npos);
+  ask("/v1/messages", R"({"messages": [{"role": "user", "content": "hi"}, {"role": "assistant", "content": [
+      {"type": "tool_use", "id": "toolu_01", "name": "now", "input": {}}]}, {"role": "user", "content": [
+      {"type": "tool_result", "tool_use_id": "toolu_01", "content": "12:00"}]}]})");
+  EXPECT_NE(desk.asked().find("[tool]12:00"), std::string::npos);
+}
+
 }  // namespace
 }  // namespace ingot

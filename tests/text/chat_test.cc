@@ -201,7 +201,7 @@ TEST(ChatTemplate, ABrokenTemplateMakesChatMlAndAWarning) {
 
 TEST(ChatTemplate, WhatTheTemplateRefusesNamesTheLine) {
   try {
-    render(chat_fixture("turns.jinja"), R"([{"role": "user", "content": "a"}, {"role": "user", "content": "b"}])");
+    render(chat_fixture("turns.jinja"), R"([{"role": "assistant", "content": "a"}, {"role": "user", "content": "b"}])");
     FAIL();
   } catch (const Error& error) {
     EXPECT_STREQ(error.what(), "template line 1: user and model take turns");

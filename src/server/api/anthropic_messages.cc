@@ -92,28 +92,36 @@ std::string without_billing_header(const std::string& system) {
   return std::string(rest);
 }
 
-// The system prompt as one text, or "" if there is none.
-std::string read_system(const ApiCall& call, const Fields& fields) {
-  const JsonValue* system = fields.find("system");
-  if (!system) return "";
-  std::string text = content_text(*system, "system", {"text"});
-  return call.keeps_billing_header ? text : without_billing_header(text);
+// Leaves the header out of the system messages, and then empty system messages.
+void leave_out_billing_headers(JsonValue& messages) {
+  JsonValue kept = JsonValue::array();
+  for (JsonValue& message : messages) {
+    if (message["role"] == "system") {
+      const std::string text = without_billing_header(message["content"].get<std::string>());
+      if (text.empty()) continue;
+      message["content"] = text;
+    }
+    kept.push_back(std::move(message));
+  }
+  messages = std::move(kept);
 }
 
 std::vector<int32_t> read_prompt(const ApiCall& call, const Fields& fields, AnswerForm& form) {
   const JsonValue& given = fields.at("messages");
   if (!given.is_array() || given.empty()) fields.refuse("messages", "must be an array of at least one message");
   JsonValue messages = JsonValue::array();
-  if (std::string system = read_system(call, fields); !system.empty())
-    messages.push_back({{"role", "system"}, {"content", std::move(system)}});
+  if (const JsonValue* system = fields.find("system"))
+    if (std::string text = content_text(*system, "system", {"text"}); !text.empty())
+      messages.push_back({{"role", "system"}, {"content", std::move(text)}});
   for (size_t i = 0; i < given.size(); ++i) append_message(given[i], fmt::format("messages[{}]", i), messages);
+  if (!call.keeps_billing_header) leave_out_billing_headers(messages);
   const JsonValue variables = read_variables(fields);
   const JsonValue last = messages.empty() ? JsonValue::object() : messages.back();
   // If the last message is the assistant's, the answer continues it.
   const bool goes_on = last.value("role", "") == "assistant" && !last.contains("tool_calls");
   const ChatEnd end = goes_on ? ChatEnd::kOpenMessage : ChatEnd::kAnswer;
   read_tools(fields, ToolStyle::kMessages, form);
-  return chat_prompt(*call.model, std::move(messages), form.tools, variables, "messages", end);
+  return chat_prompt(*call.model, std::move(messages), form, variables, "messages", end);
 }
 
 // ingot signs nothing, but clients that send thinking back expect a value here.

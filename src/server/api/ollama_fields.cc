@@ -43,9 +43,9 @@ JsonValue openai_calls(const JsonValue& calls, const std::string& where) {
     // Uses the spacing that models generate, so that the prefix cache finds the generated call.
     const std::string text = arguments ? spaced_json(*arguments) : "{}";
     const auto id = Fields(calls[i], fmt::format("{}[{}].", where, i)).string("id", 256);
-    own.push_back({{"id", id.value_or(fmt::format("call_{}", i))},
-                   {"type", "function"},
+    own.push_back({{"type", "function"},
                    {"function", {{"name", string_member(*function, "name", here)}, {"arguments", text}}}});
+    if (id) own.back()["id"] = *id;
   }
   return own;
 }
@@ -102,7 +102,6 @@ JsonValue openai_messages(const JsonValue& messages) {
       if (const auto text = fields.string(name, 16 << 20)) one[as] = *text;
     if (const JsonValue* calls = fields.find("tool_calls"))
       one["tool_calls"] = openai_calls(*calls, here + ".tool_calls");
-    if (one.value("role", "") == "tool" && !one.contains("tool_call_id")) one["tool_call_id"] = "call_0";
     own.push_back(std::move(one));
   }
   return own;

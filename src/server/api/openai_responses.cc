@@ -81,7 +81,7 @@ std::vector<int32_t> read_prompt(const Fields& fields, const ServedModel& model,
     if (const auto effort = Fields(*reasoning, "reasoning.").string("effort", 64))
       variables["reasoning_effort"] = *effort;
   read_tools(fields, ToolStyle::kResponses, form);
-  return chat_prompt(model, std::move(messages), form.tools, variables, "input");
+  return chat_prompt(model, std::move(messages), form, variables, "input");
 }
 
 // An item of the output: reasoning, a message or a call. Reasoning and messages each have one text part and differ only

@@ -100,14 +100,11 @@ void read_speculation(const Fields& fields, const ServedModel& model, Generation
                                                {.add_special = false, .parse_special = false});
 }
 
-// OpenAI's clients use the newer role "developer", but many templates support only "system".
-void adapt_messages(JsonValue& messages, const ChatTemplate& chat) {
+// Clients differ in the name of the reasoning.
+void rename_reasoning(JsonValue& messages) {
   if (!messages.is_array()) return;
-  const bool knows_developer = chat.source().find("developer") != std::string::npos;
   for (JsonValue& message : messages) {
     if (!message.is_object()) continue;
-    if (const auto role = message.find("role"); role != message.end() && *role == "developer" && !knows_developer)
-      *role = "system";
     const auto reasoning = message.find("reasoning");
     if (reasoning != message.end() && reasoning->is_string() && !message.contains("reasoning_content"))
       message["reasoning_content"] = *reasoning;
@@ -248,16 +245,20 @@ void check_scores(const Fields& fields, const char* field, const GenerationSpec&
     fields.refuse(field, fmt::format("would return {} numbers for these prompts: at most {}", n, kMaxScores));
 }
 
-std::vector<int32_t> chat_prompt(const ServedModel& model, JsonValue messages, const JsonValue& tools,
+std::vector<int32_t> chat_prompt(const ServedModel& model, JsonValue messages, AnswerForm& form,
                                  const JsonValue& variables, const char* param, ChatEnd end) {
   if (!model.writes()) throw ApiError(400, "this model embeds texts and has no chat template", param);
-  adapt_messages(messages, model.chat());
+  rename_reasoning(messages);
   if (messages.is_array() && messages.empty())
     throw ApiError(400, fmt::format("{} is empty: it needs at least one message", param), param);
   if (messages.size() > kMaxMessages)
     throw ApiError(400, fmt::format("{} has {} messages: at most {}", param, messages.size(), kMaxMessages), param);
   try {
-    return encode_chat(model.tokenizer(), model.chat(), messages, tools, variables, end);
+    const std::vector<int32_t> prompt =
+        encode_chat(model.tokenizer(), model.chat(), messages, form.tools, variables, end);
+    if (std::string change = model.chat().change_of(messages); !change.empty())
+      form.warnings.push_back(std::move(change));
+    return prompt;
   } catch (const Error& error) {
     throw ApiError(400, printable(error.what(), 1024), field_of(error.what(), param));
   }
@@ -282,7 +283,7 @@ std::vector<int32_t> read_chat_prompt(const Fields& fields, const ServedModel& m
   }
   read_tools(fields, ToolStyle::kChat, form);
   check_turns(fields.at("messages"), model.chat());
-  return chat_prompt(model, fields.at("messages"), form.tools, variables, "messages", read_chat_end(fields));
+  return chat_prompt(model, fields.at("messages"), form, variables, "messages", read_chat_end(fields));
 }
 
 std::vector<Prompt> read_prompts(const Fields& fields, const std::string& name, size_t max_count,

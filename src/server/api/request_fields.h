@@ -42,8 +42,9 @@ void check_scores(const Fields& fields, const char* field, const GenerationSpec&
 // Encodes the messages, tools and template variables of a chat request. Stores the request's settings for calls in the
 // form. Throws ApiError.
 std::vector<int32_t> read_chat_prompt(const Fields& fields, const ServedModel& model, AnswerForm& form);
-// The same for messages that come from another API and are already in OpenAI's form.
-std::vector<int32_t> chat_prompt(const ServedModel& model, JsonValue messages, const JsonValue& tools,
+// The same for messages that come from another API and are already in OpenAI's form. The form has the tools, and gets
+// warnings.
+std::vector<int32_t> chat_prompt(const ServedModel& model, JsonValue messages, AnswerForm& form,
                                  const JsonValue& variables, const char* param, ChatEnd end = ChatEnd::kAnswer);
 
 // One or several texts or lists of token ids: "text", ["text", ...], [1, 2, ...] or [[1, 2], ...]. Throws ApiError.
