@@ -1,6 +1,8 @@
 // Calls as models really write them, in each family's syntax, through each API, streamed and whole. A client gets
 // exactly the arguments that the model wrote, or no call that it could run.
+#include "base/ascii.h"
 #include "server/desk.h"
+#include "text/calls/call_writer.h"
 
 namespace ingot {
 namespace {
@@ -247,6 +249,105 @@ TEST(OddCalls, LogprobsSpellTheContent) {
     }
     EXPECT_EQ(content, "Yes.");
     EXPECT_EQ(spelled, content);
+  }
+}
+
+// Texts that a model may write into a file.
+constexpr const char* kOddTexts[] = {
+    "",
+    " ",
+    "x",
+    "two\nlines",
+    "a \"quoted\" word",
+    "it's",
+    "back\\slash \\n \\u0041",
+    "{\"name\": \"now\", \"arguments\": {}}",
+    "{\"a\": [1, 2",
+    "}}]])",
+    "<b>bold</b> &amp;",
+    "日本語 \U0001F600",
+    "null",
+    "True",
+    "007",
+    "1e5",
+    "[1, 2]",
+    "</parameter> inside",
+    "a </arg_value> b </tool_call> c <tool_call> d",
+    "<parameter=x>\n1\n</parameter>\nend",
+    "<arg_key>x</arg_key>",
+    "x</function>y",
+    "tab\tand \x7f",
+    "# Title\n\n```json\n{}\n```\nend",
+    "C:\\Users\\new",
+    "{{ jinja }} {% if %}",
+    "end of line \\",
+    "', 'city': '",
+    "<think>no</think>",
+    "Paris, France; 5 > 4",
+};
+
+// The text is an argument of a call in the family's own syntax. Each API gives the client exactly this text.
+TEST(OddCalls, AnyTextIsAnArgument) {
+  for (const CallFormat& row : call_formats()) {
+    if (row.syntax == CallSyntax::kNone) continue;
+    Desk desk(std::string(row.name).c_str());
+    for (const char* text : kOddTexts) {
+      const std::string_view trimmed = text;
+      // The syntax of these families cannot say these texts.
+      const auto spells = [&](std::string_view marker) {
+        return !trim(marker).empty() && trimmed.find(trim(marker)) != trimmed.npos;
+      };
+      if (row.syntax == CallSyntax::kChannel && spells("<|")) continue;
+      const JsonValue meant = {{"city", text}, {"days", 2}};
+      const JsonValue call = {{"function", {{"name", "get_weather"}, {"arguments", meant}}}};
+      check_apis(desk, written_calls(row, JsonValue::array({call})), meant.dump());
+    }
+  }
+}
+
+// Slips of models in calls between tags, and in other families' forms.
+TEST(OddCalls, SlipsInTagsAreMended) {
+  struct Slip {
+    const char *format, *text, *meant;
+  };
+  constexpr Slip kSlips[] = {
+      {"qwen3_coder",
+       "<tool_call>\n<function=get_weather>\n<parameter=city>\nParis\n<parameter=days>\n3\n</function>\n</tool_call>",
+       R"({"city": "Paris", "days": 3})"},
+      {"seed_oss",
+       "<seed:tool_call>\n<function=get_weather>\n<parameter=city>Paris\n<parameter=days>3</parameter>\n</function>\n"
+       "</seed:tool_call>",
+       R"({"city": "Paris", "days": 3})"},
+      {"qwen3_coder",
+       "<tool_call>\n<function=get_weather>\n<parameter=city>\nParis\n</function>\n</tool_call>",
+       R"({"city": "Paris"})"},
+      {"glm",
+       "<tool_call>get_weather\n<arg_key><arg_key>city</arg_key>\n<arg_value>Paris</arg_value>\n</tool_call>",
+       R"({"city": "Paris"})"},
+      {"mistral", R"([TOOL_CALLS]get_weather[ARGS]{"city": "Paris"})", R"({"city": "Paris"})"},
+      {"kimi_k2",
+       "<|tool_calls_section_begin|><|tool_call_begin|>functions.get_weather:0<|tool_call_argument_begin|>\"{\\\"city\\\": "
+       "\\\"Paris\\\"}\"<|tool_call_end|><|tool_calls_section_end|>",
+       R"({"city": "Paris"})"},
+  };
+  for (const auto& [format, text, meant] : kSlips) {
+    Desk desk(format);
+    check_apis(desk, text, meant);
+  }
+}
+
+// With a strict tool and a free choice, a model may write all that the parser reads.
+TEST(OddCalls, StrictToolsLeaveReasoningFree) {
+  for (const CallFormat& row : call_formats()) {
+    if (row.syntax == CallSyntax::kNone || row.syntax == CallSyntax::kChannel) continue;
+    SCOPED_TRACE(row.name);
+    Desk desk(std::string(row.name).c_str());
+    JsonValue body = kChatBody;
+    body["tools"][0]["function"]["strict"] = true;
+    const std::string text = std::string(row.think_begin) + "Hm." + std::string(row.think_end) + "Yes.";
+    const Seen seen = chat_seen({JsonValue::parse(desk.ask("/v1/chat/completions", body, text, false)->body())}, "message");
+    EXPECT_EQ(seen.reasoning, "Hm.");
+    EXPECT_EQ(seen.content, "Yes.");
   }
 }
 

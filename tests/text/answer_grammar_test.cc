@@ -215,7 +215,7 @@ void walk(AnswerRules rules, const Json& tools, std::mt19937& draw, int n, const
     const std::string text = without_controls(*spelled);
     SCOPED_TRACE(text);
     check(testing::read_whole(*rules.format, text,
-                              {.tools = &tools, .in_reasoning = rules.reasoning == Reasoning::kOpen}));
+                              {.tools = &tools, .in_reasoning = rules.reasoning == Reasoning::kOpen, .closes_tags = true}));
     if (::testing::Test::HasFailure()) return;
   }
 }
@@ -368,7 +368,7 @@ TEST(AnswerGrammar, KindsOfParametersAreFoundInAlternatives) {
     const AnswerRules rules{.format = &row, .calls = Calls::kMust, .tools = callable(tools)};
     const std::string text = "<tool_call>\n<function=f>\n<parameter=a>\n-5\n</parameter>\n</function>\n</tool_call>";
     EXPECT_TRUE(accepts(*compile_answer(rules), text));
-    const Answer answer = testing::read_whole(row, text, {.tools = &tools});
+    const Answer answer = testing::read_whole(row, text, {.tools = &tools, .closes_tags = true});
     ASSERT_EQ(answer.calls.size(), 1u);
     EXPECT_EQ(Json::parse(answer.calls[0].arguments), Json({{"a", -5}}));
   }

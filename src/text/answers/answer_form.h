@@ -31,6 +31,7 @@ struct AnswerForm {
   bool closed_reasoning = false;      // the prompt ends just after the reasoning
   bool splits_reasoning = true;       // false: reasoning stays in the content, with its markers
   bool whole_calls = false;           // a call is passed on when it is complete; an incomplete call becomes content
+  bool constrains_calls = false;      // a grammar makes the model write calls of the format
   std::vector<std::string> stops;     // strings that end the answer's content
   bool keep_stop = false;             // keep the stop string in the content
   uint64_t id_seed = 0;               // seed of the calls' ids, new for each answer

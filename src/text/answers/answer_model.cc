@@ -27,13 +27,14 @@ void check_name(const CallFormat& format, const CallableTool& tool) {
 }
 
 // Whether reasoning may or must precede the grammar. The end of the prompt shows whether reasoning is open or closed.
-// Otherwise, reasoning is allowed if the model's template supports it.
-AnswerRules::Reasoning reasoning_of(const ChatTemplate& chat, const AnswerForm& form) {
+// Otherwise, reasoning is allowed if the model's template supports it, or if the content is free (`is_free`): a model
+// that nothing else holds may write what the parser reads.
+AnswerRules::Reasoning reasoning_of(const ChatTemplate& chat, const AnswerForm& form, bool is_free) {
   using enum AnswerRules::Reasoning;
   const CallFormat& format = *form.format;
   if (form.in_reasoning) return format.syntax == CallSyntax::kChannel || format.call_ends_reasoning ? kOpen : kBefore;
   const bool knows = chat.source().find(trim(format.think_begin)) != std::string::npos;
-  return knows && !form.closed_reasoning ? kMay : kNone;
+  return (knows || is_free) && !form.closed_reasoning ? kMay : kNone;
 }
 
 bool forces_call(const AnswerForm& form) { return form.choice == ToolChoice::kRequired; }
@@ -101,16 +102,17 @@ bool AnswerModel::is_chat(std::span<const int32_t> prompt) const {
   return !line.empty() && end_of(prompt, kTurnBegin).find(line) != std::string::npos;
 }
 
-PlacedConstraint AnswerModel::constrain(const AnswerForm& form, const std::optional<WantedGrammar>& wanted) {
+PlacedConstraint AnswerModel::constrain(AnswerForm& form, const std::optional<WantedGrammar>& wanted) {
   if (!wanted && !holds_calls(form)) return {};
   if (holds_calls(form) && form.format->syntax == CallSyntax::kNone)
     throw Error("tools: the call format of this model, {}, does not support tool calls", form.format->name);
   AnswerRules rules{.format = form.format,
                     .spelling = spelling_of(tokenizer_, marker_tokens_, n_tokens_),
-                    .reasoning = reasoning_of(chat_, form),
+                    .reasoning = reasoning_of(chat_, form, !wanted && !forces_call(form)),
                     .parallel = form.parallel_calls,
                     .is_lenient = lenient_schemas_};
   add_tools(form, rules);
+  form.constrains_calls = rules.calls != AnswerRules::Calls::kNone;
   if (wanted) rules.content = wanted->text, rules.content_where = wanted->path;
   PlacedConstraint placed;
   if (wanted && is_plain(rules)) placed = constrain_text(*wanted);

@@ -18,6 +18,7 @@ AnswerReader::AnswerReader(const AnswerForm& form, int choice)
     parser_.emplace(*form.format, AnswerOptions{.tools = form.tools.is_null() ? nullptr : &form.tools,
                                                 .calls = !form.tools.is_null(),
                                                 .in_reasoning = form.in_reasoning,
+                                                .closes_tags = form.constrains_calls,
                                                 .id_seed = form.id_seed + static_cast<uint64_t>(choice)});
   if (choice == 0) warnings_ = form.warnings;
 }

@@ -46,13 +46,17 @@ void AnswerParser::on_expect(char c) {
   raw_ += released.substr(0, n_blank);
   if (n_blank != released.npos) {
     const std::string rest = released.substr(n_blank) + (marker.empty() ? matcher_.take() : std::string(marker));
-    begun_ ? break_call() : fail();
+    if (is_value_open_)
+      back_to_value();
+    else
+      begun_ ? break_call() : fail();
     return replay(rest);
   }
   if (marker.empty()) return;
   for (const Choice& choice : choices_) {
     if (choice.marker != marker) continue;
     const bool again = choice.again;
+    if (std::exchange(is_value_open_, false)) end_value();
     if (!again) raw_ += marker;
     if (marker == call_end_) call_due_ = false;
     if (marker == args_end_) args_due_ = false;
@@ -103,6 +107,10 @@ void AnswerParser::go(State next) {
     case State::kKey:
       key_.clear();
       matcher_.look_for({key_end_});
+      break;
+    case State::kValueEnd:  // after args_end_ in a value
+      args_due_ = false;
+      expect({{call_end_, State::kParamsEnd}});
       break;
     case State::kStringValue:
     case State::kJsonValue: begin_value(next == State::kStringValue); break;
@@ -244,12 +252,21 @@ void AnswerParser::on_key(char c) {
   const std::string_view marker = matcher_.feed(c, released);
   key_ += released;
   raw_ += released;
-  if (key_.size() > kMaxName) {
-    raw_ += matcher_.take();
+  const bool is_bad = key_.size() > kMaxName || (!marker.empty() && is_value_open_ && !is_open_parameter(key_));
+  if (is_bad) {
+    const std::string rest = std::string(marker) + matcher_.take();
+    if (is_value_open_) {
+      back_to_value();
+      return replay(rest);
+    }
+    raw_ += rest;
     return begun_ ? break_call() : fail();
   }
   if (marker.empty()) return;
+  if (std::exchange(is_value_open_, false)) end_value();
   raw_ += marker;
+  if (const size_t doubled = key_.rfind(param_begin_); doubled != key_.npos) key_.erase(0, doubled + param_begin_.size());
+  given_.insert(key_);
   if (value_begin_.empty() && string_begin_.empty()) {
     type_ = type_of(key_);
     go(type_ == Type::kString ? State::kStringValue : State::kJsonValue);
@@ -286,19 +303,44 @@ void AnswerParser::begin_value(bool is_string) {
   first_param_ = newline_ = false;
   at_start_ = true;
   value_.clear();
-  matcher_.look_for({param_end_});
+  matcher_.look_for(value_markers());
   state_ = State::kValue;
+}
+
+// Whether the tool has the parameter and the call does not have it yet.
+bool AnswerParser::is_open_parameter(std::string_view key) const {
+  const auto tool = tools_->find(name_);
+  return tool != tools_->end() && tool->second.named.contains(key) && !given_.contains(std::string(key));
 }
 
 void AnswerParser::on_value(char c) {
   std::string released;
   const std::string_view marker = matcher_.feed(c, released);
   for (const char r : released) value_byte(r);
-  if (marker.empty()) return;
-  end_value();
+  if (!marker.empty()) on_value_marker(marker);
+}
+
+std::vector<std::string_view> AnswerParser::value_markers() const {
+  if (closes_tags_) return {param_end_};
+  return {param_end_, param_begin_, args_end_};
+}
+
+// A marker within a value. What follows decides whether the marker is part of the value.
+void AnswerParser::on_value_marker(std::string_view marker) {
+  const bool at_line_start = newline_ || value_.ends_with('\n') || !format_.trims_value;
   raw_ += marker;
-  flush_markup();
-  go(State::kParams);
+  if (marker == param_begin_ && !at_line_start) return back_to_value();
+  is_value_open_ = true;
+  go(marker == param_end_ ? State::kParams : marker == param_begin_ ? State::kKey : State::kValueEnd);
+}
+
+// The marker is part of the value.
+void AnswerParser::back_to_value() {
+  is_value_open_ = false;
+  matcher_.take();
+  matcher_.look_for(value_markers());
+  state_ = State::kValue;
+  for (const char c : std::exchange(raw_, {})) value_byte(c);
 }
 
 void AnswerParser::value_byte(char c) {

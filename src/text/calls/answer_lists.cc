@@ -57,6 +57,9 @@ void AnswerParser::on_element(char c) {
     done_ = has_repaired_args_ = false;
     in_envelope_ = true;
     state_ = State::kMember;
+  } else if (!python && !name_end_.empty() && block_calls_ == 0 && is_identifier(c)) {
+    go(State::kName);
+    byte(c);
   } else if (python && is_identifier(c)) {
     name_ = c;
     id_.clear();

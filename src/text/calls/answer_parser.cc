@@ -16,6 +16,7 @@ AnswerParser::AnswerParser(const CallFormat& format, const AnswerOptions& option
     : format_(format),
       calls_(options.calls && format.syntax != CallSyntax::kNone),
       knows_tools_(options.tools != nullptr && options.tools->is_array()),
+      closes_tags_(options.closes_tags),
       id_seed_(options.id_seed),
       think_begin_(trim(format.think_begin)),
       think_end_(trim(format.think_end)),
@@ -330,6 +331,7 @@ void AnswerParser::begin_call() {
   ++n_calls_;
   ++block_calls_;
   begun_ = after_call_ = true;
+  given_.clear();
   is_broken_ = false;
   first_param_ = true;
   AnswerEvent& e = event(Kind::kCallBegin);
@@ -355,6 +357,10 @@ void AnswerParser::break_call() {
 }
 
 void AnswerParser::finish_call() {
+  if (std::exchange(is_value_open_, false)) {
+    raw_ += matcher_.take();
+    end_value();
+  }
   const bool between_calls = state_ == State::kElements && block_calls_ > 0;
   if (!begun_ && (between_calls || done_)) return flush_markup();
   if (begun_ && state_ == State::kArgs) {

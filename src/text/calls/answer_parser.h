@@ -15,7 +15,9 @@
 //   - A call is reported when its name and the first byte of its arguments are known. Arguments stream as JSON text.
 //     JSON is passed on as written; JSON with the mistakes of models is repaired (ValueReader::Dialect::kLenient), and
 //     repaired arguments must have the types of the tool's schema. Tagged parameters are converted by the tool's schema:
-//     strings stream, and values of other types are sent when they are complete.
+//     strings stream, and values of other types are sent when they are complete. A closing tag ends a value only before
+//     the next parameter or the end of the call. Without a closing tag, a value ends at the tag of a parameter that the
+//     tool has and that was not given yet.
 //   - An envelope whose arguments have another key, or no key of their own, is a call with these arguments if only one
 //     reading is possible, otherwise content. Members beside the arguments are named in a warning.
 //   - If the arguments of a call cannot be read or are cut, the client has already seen the call. So the call ends with
@@ -27,6 +29,7 @@
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <set>
 #include <nlohmann/json_fwd.hpp>
 #include <string>
 #include <string_view>
@@ -54,6 +57,7 @@ struct AnswerOptions {
   const nlohmann::ordered_json* tools = nullptr;  // in OpenAI's form; used by the constructor only. Null: unknown
   bool calls = true;                              // false: do not look for calls
   bool in_reasoning = false;                      // the prompt has begun the reasoning (opens_reasoning)
+  bool closes_tags = false;                       // a grammar makes the model close each tag of a parameter
   uint64_t id_seed = 0;                           // for the calls' ids; use a different seed for each answer
 };
 
@@ -91,6 +95,7 @@ class AnswerParser {
     kValue,
     kStringValue,
     kJsonValue,
+    kValueEnd,
     kParamsEnd,  // kParams to kParamsEnd: parameters of a call in tags
     kElements,
     kFunction,  // calls of a list; the name before a parenthesis
@@ -154,6 +159,10 @@ class AnswerParser {
   void on_key(char c);
   void begin_value(bool is_string);
   void on_value(char c);
+  void on_value_marker(std::string_view marker);
+  void back_to_value();
+  std::vector<std::string_view> value_markers() const;
+  bool is_open_parameter(std::string_view key) const;
   void value_byte(char c);
   void end_value();
   Type type_of(std::string_view parameter) const;
@@ -182,7 +191,7 @@ class AnswerParser {
 
   const CallFormat& format_;
   const bool calls_;
-  bool knows_tools_;
+  bool knows_tools_, closes_tags_;
   const uint64_t id_seed_;
   // The format's texts, without white space at both ends.
   const std::string_view think_begin_, think_end_, header_, answer_begin_, answer_end_, list_begin_, list_end_,
@@ -216,6 +225,8 @@ class AnswerParser {
   std::string key_, value_;
   Type type_ = Type::kUnknown;
   bool first_param_ = true, at_start_ = false, newline_ = false;
+  bool is_value_open_ = false;     // raw_ begins with a marker that may end the value, or be part of it
+  std::set<std::string> given_;    // the parameters so far
   bool in_envelope_ = false;
   bool done_ = false;                       // the call of the envelope has ended
   bool is_name_ = false, is_args_ = false;  // the meaning of the member's value

@@ -102,6 +102,7 @@ constexpr CallFormat kMistral = {
     .think_end = "[/THINK]",
     .list_begin = "[TOOL_CALLS]",
     .separator = ", ",
+    .name_end = "[ARGS]",  // newer models write NAME[ARGS]{...}
     .array = true,
     .keeps_special = true,
 };

@@ -46,7 +46,8 @@ struct CallFormat {
   std::string_view call_begin{}, call_end{};
   // kEnvelope; index_key holds the number of the call.
   std::string_view name_key = "name", args_key = "arguments", index_key{};
-  std::string_view name_begin{}, id_begin{}, name_end{}, args_end{};  // id_begin ID may come before name_end
+  // id_begin ID may come before name_end. kEnvelope: NAME name_end {...} is read, too.
+  std::string_view name_begin{}, id_begin{}, name_end{}, args_end{};
   // kTagged: param_begin KEY key_end VALUE param_end. value_begin comes before VALUE. If string_begin is not empty,
   // string_begin comes before strings and value_begin comes before JSON.
   std::string_view param_begin{}, key_end{}, value_begin{}, string_begin{}, param_end{};
