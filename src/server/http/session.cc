@@ -233,15 +233,16 @@ Task<bool> Session::serve_one() {
 // Sends the handler's output until the answer is complete. Returns false if the client disconnects before.
 Task<bool> Session::answer(Exchange& exchange, Reply& reply) {
   bool healthy = true;
-  reply.last_sent = Clock::now();
+  reply.last_beat = Clock::now();
   for (;;) {
-    const bool silent = Clock::now() - reply.last_sent >= options().ping_interval;
+    const bool silent = Clock::now() - reply.last_beat >= options().ping_interval;
+    if (silent) reply.last_beat = Clock::now();  // even if there is nothing to send, so that the deadline below is later
     const Exchange::Output output = exchange.take(silent || reply.wants_head);
     std::string bytes = wire_bytes(output, reply);
     if (bytes.empty() && silent && reply.is_stream) bytes = reply.piece(reply.nothing);
     if (!bytes.empty()) {
       healthy = co_await send(std::move(bytes));
-      reply.last_sent = Clock::now();
+      reply.last_beat = Clock::now();
       exchange.sent();
       if (healthy && !reply.over) continue;
     }
@@ -266,7 +267,7 @@ Task<bool> Session::answer(Exchange& exchange, Reply& reply) {
         continue;
       }
     }
-    auto deadline = reply.last_sent + options().ping_interval;
+    auto deadline = reply.last_beat + options().ping_interval;
     if (in_ended_) deadline = std::min(deadline, Clock::now() + kProbeInterval);
     co_await sleep_until(deadline);
   }

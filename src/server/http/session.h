@@ -77,7 +77,7 @@ class Session : public std::enable_shared_from_this<Session> {
     int status = 0;  // 0: the head has not been sent
     const char* nothing = ": ping\n\n";  // bytes that clients of a stream ignore, to show that the server is alive
     bool is_stream = false, over = false, probing = false, wants_head = false;
-    Clock::time_point last_sent{};
+    Clock::time_point last_beat{};  // when bytes were sent last, or when the session found that it has none to send
     std::string piece(const std::string& bytes) const;  // the wire form of a piece of a stream
   };
 
