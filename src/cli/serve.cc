@@ -495,7 +495,7 @@ void add_limit_options(CLI::App& command, ServeOptions& o) {
       ->capture_default_str();
   command
       .add_option("--watchdog-timeout", o.hard_watchdog_s,
-                  "seconds without a finished step before the process ends with code 72")
+                  "seconds without progress of a model with work before the process ends with code 72")
       ->check(CLI::Range(2, 86400))
       ->capture_default_str()
       ->each([&o](const std::string& s) { o.soft_watchdog_s = std::max(1, std::stoi(s) / 2); });

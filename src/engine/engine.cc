@@ -161,8 +161,12 @@ void Engine::pause(RequestId id) { inbox_.push({Order::kPause, nullptr, id}); }
 void Engine::resume(RequestId id) { inbox_.push({Order::kResume, nullptr, id}); }
 
 EngineGauges Engine::gauges() const {
+  const bool is_working = is_working_;
   std::lock_guard lock(gauges_mutex_);
-  return gauges_;
+  EngineGauges gauges = gauges_;
+  gauges.is_working = is_working;
+  gauges.progress = runner_.progress() + static_cast<uint64_t>(gauges.n_steps);
+  return gauges;
 }
 
 void Engine::start() {
@@ -272,7 +276,10 @@ bool Engine::step() {
 // Handles the messages that have arrived. Returns false once the engine must stop.
 bool Engine::receive(bool block) {
   const bool timed = block && next_limit_ != Clock::time_point::max();
-  for (Message& message : timed ? inbox_.drain_until(next_limit_) : inbox_.drain(block)) handle(message);
+  is_working_ = !block;
+  std::vector<Message> messages = timed ? inbox_.drain_until(next_limit_) : inbox_.drain(block);
+  is_working_ = true;
+  for (Message& message : messages) handle(message);
   end_late_requests();
   publish();
   return !inbox_.closed();

@@ -94,7 +94,11 @@ struct EngineGauges {
   int64_t n_accepted_at[kMaxDrafts] = {};  // accepted drafts by their place in the step
   double step_seconds = 0;   // measured time of decode steps of sequences with a proposer
   double plain_seconds = 0;  // time that steps without drafts would have taken for the same tokens
-  Clock::time_point last_step{};  // when the last step was complete; for a watchdog
+  Clock::time_point last_step{};  // when the last step was complete
+  // For a watchdog, values of this moment: whether the engine's thread has work, and a number that changes while a step
+  // proceeds or ends.
+  bool is_working = false;
+  uint64_t progress = 0;
 };
 
 struct EngineOptions {
@@ -256,6 +260,7 @@ class Engine {
   std::vector<DraftOffer> offers_;         // within choose_drafts: of the decoding sequences with a proposer,
   std::vector<Sequence*> offering_;        // and those sequences; null: the sequence has failed
 
+  std::atomic<bool> is_working_{false};
   mutable std::mutex gauges_mutex_;
   EngineGauges gauges_;
   std::string fault_;

@@ -54,7 +54,10 @@ void EmbedQueue::cancel(uint64_t id) {
 
 EngineGauges EmbedQueue::gauges() const {
   std::lock_guard lock(mutex_);
-  return gauges_;
+  EngineGauges gauges = gauges_;
+  gauges.is_working = gauges.n_running > 0;
+  gauges.progress = static_cast<uint64_t>(gauges.n_steps);
+  return gauges;
 }
 
 void EmbedQueue::stop() {

@@ -109,7 +109,12 @@ class ServedModel {
   // If not empty, the model cannot answer any more requests.
   std::string fault() const { return engine_ ? engine_->fault() : embeds_->fault(); }
   bool lost_device() const { return engine_ ? engine_->lost_device() : !embeds_->fault().empty(); }
-  EngineGauges gauges() const { return engine_ ? engine_->gauges() : embeds_->gauges(); }
+  EngineGauges gauges() const {
+    EngineGauges gauges = engine_ ? engine_->gauges() : embeds_->gauges();
+    if (parts_.embedder) gauges.progress += parts_.embedder->progress();
+    if (parts_.draft) gauges.progress += parts_.draft->progress();
+    return gauges;
+  }
   std::chrono::seconds queue_timeout() const { return parts_.queue_timeout; }
   int capacity() const { return info().max_seqs + parts_.queue_limit; }
 

@@ -283,7 +283,7 @@ complete -c ingot -n '__ingot_is "serve"' -l sse-ping-interval -x -d 'seconds of
 complete -c ingot -n '__ingot_is "serve"' -l stream-interval-ms -x -d 'maximum ms that tokens of a stream wait to share a write'
 complete -c ingot -n '__ingot_is "serve"' -l replay-on-device-loss -d 'after a device is lost, reload the model in this process and...'
 complete -c ingot -n '__ingot_is "serve"' -l shutdown-timeout -x -d 'seconds that running requests have to finish after SIGTERM'
-complete -c ingot -n '__ingot_is "serve"' -l watchdog-timeout -x -d 'seconds without a finished step before the process ends with code 72'
+complete -c ingot -n '__ingot_is "serve"' -l watchdog-timeout -x -d 'seconds without progress of a model with work before the process ends with code 72'
 complete -c ingot -n '__ingot_is "serve"' -l kv-events -x -d 'publish cached prefixes over ZeroMQ in vLLM\'s format, for routers...'
 complete -c ingot -n '__ingot_is "serve"' -l kv-events-replay -x -d 'address where routers request events that they missed, such as tcp'
 complete -c ingot -n '__ingot_is "serve"' -l kv-events-topic -x -d 'topic of the events'
