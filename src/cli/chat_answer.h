@@ -1,11 +1,11 @@
 // An answer of `ingot chat --tools`: prints the answer while it is generated, with reasoning between <think> and
 // </think>, and collects the message and its calls.
 #pragma once
-#include <nlohmann/json.hpp>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "base/json.h"
 #include "cli/chat_tools.h"
 #include "text/calls/answer_parser.h"
 

@@ -1,9 +1,9 @@
 #include "text/chat_messages.h"
 
 #include <algorithm>
-#include <nlohmann/json.hpp>
 
 #include "base/error.h"
+#include "base/json.h"
 #include "text/jinja/template.h"
 
 namespace ingot {

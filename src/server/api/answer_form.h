@@ -1,7 +1,7 @@
 // Splits an answer into reasoning, content and tool calls. Each API writes these parts in its own form.
 #pragma once
-#include <nlohmann/json.hpp>
 
+#include "base/json.h"
 #include "server/api/fields.h"
 #include "server/generation.h"
 #include "text/calls/answer_parser.h"

@@ -3,10 +3,10 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <nlohmann/json.hpp>
 
 #include "base/ascii.h"
 #include "base/error.h"
+#include "base/json.h"
 #include "text/calls/answer_grammar.h"
 
 namespace ingot {

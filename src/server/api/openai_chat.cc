@@ -3,8 +3,8 @@
 
 #include <chrono>
 #include <iterator>
-#include <nlohmann/json.hpp>
 
+#include "base/json.h"
 #include "server/api/answer_form.h"
 #include "server/api/api.h"
 #include "server/api/constraint_fields.h"

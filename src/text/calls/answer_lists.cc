@@ -1,8 +1,8 @@
 // The parts of AnswerParser that read calls in lists, with or without brackets: JSON objects (envelopes) with name and
 // arguments in any order and perhaps other members, and calls in Python's syntax.
-#include <nlohmann/json.hpp>
 
 #include "base/ascii.h"
+#include "base/json.h"
 #include "text/calls/answer_parser.h"
 
 namespace ingot {

@@ -3,9 +3,9 @@
 #include <fmt/format.h>
 
 #include <iterator>
-#include <nlohmann/json.hpp>
 
 #include "base/ascii.h"
+#include "base/json.h"
 
 namespace ingot {
 namespace {
