@@ -8,6 +8,7 @@
 #include "base/check.h"
 #include "base/device_lost.h"
 #include "base/error.h"
+#include "base/log.h"
 #include "base/thread_start.h"
 #include "engine/faults.h"
 #include "engine/speculate/oracle.h"
@@ -69,7 +70,7 @@ void tell_end(const Sequence& sequence, const Finish& finish) noexcept {
   try {
     sequence.request.sink->on_finish(finish);
   } catch (const std::exception& error) {
-    log_safely(LogLevel::kWarn, "request {}: its consumer failed at the end: {}", sequence.id, error.what());
+    log_warn("request {}: its consumer failed at the end: {}", sequence.id, error.what());
   }
 }
 
@@ -91,6 +92,7 @@ Engine::Engine(Runner& runner, const EngineOptions& options)
       scheduler_(scheduler_limits(runner.info(), options)) {
   for (int i = 0; i < depth_; ++i)
     builders_.emplace_back(scheduler_limits(runner.info(), options), context_limit(runner.info()));
+  in_flight_.reserve(static_cast<size_t>(depth_) + 1);
   offers_.reserve(runner.info().max_seqs);
   offering_.reserve(runner.info().max_seqs);
   publish();
@@ -234,7 +236,7 @@ void Engine::run() {
 
 // The engine's state may be half changed, so this function uses nothing but the sinks that wait for an answer.
 void Engine::die(const char* why, bool lost_device) {
-  log_safely(LogLevel::kWarn, "the engine has ended: {}", why);
+  log_warn("the engine has ended: {}", why);
   inbox_.close();
   {
     std::lock_guard lock(gauges_mutex_);
@@ -340,7 +342,7 @@ void Engine::finish(Sequence& sequence, FinishReason reason, const std::string& 
   try {
     finish.error = error;
   } catch (const std::bad_alloc&) {
-    finish.error = "out of memory";  // short enough not to allocate
+    finish.error = kOutOfMemory;  // short enough not to allocate
   }
   if (sequence.first_step == Clock::time_point{}) --n_queued_;
   ++counts_.n_finished;

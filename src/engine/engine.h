@@ -20,7 +20,6 @@
 #pragma once
 #include <array>
 #include <atomic>
-#include <deque>
 #include <functional>
 #include <future>
 #include <memory>
@@ -238,7 +237,7 @@ class Engine {
   Scheduler scheduler_;
   std::vector<BatchBuilder> builders_;  // [depth_], used in turn
   size_t next_builder_ = 0;
-  std::deque<InFlightStep> in_flight_;  // the oldest first
+  std::vector<InFlightStep> in_flight_;  // the oldest first; has room for all, because a step has no way to fail there
   std::unordered_map<RequestId, std::unique_ptr<Sequence>> sequences_;
   Clock::time_point next_limit_ = Clock::time_point::max();  // the earliest of all deadlines
   EngineGauges counts_;

@@ -103,7 +103,9 @@ void EmbedQueue::run() {
       }
       fail_computing(error.what());
       return fail_waiting(error.what());
-    } catch (const std::exception& error) {  // usually out of memory: fails the requests of the batch
+    } catch (const std::bad_alloc&) {  // fails the requests of the batch
+      fail_computing(kOutOfMemory);
+    } catch (const std::exception& error) {
       fail_computing(error.what());
     }
   }
