@@ -50,8 +50,8 @@ function(ingot_tests folder)
   # Half of the time of a clean build was the compiler's work on the tests. They spend their time in the libraries, so
   # they are not optimized themselves.
   target_compile_options(test_${folder} PRIVATE -O0)
-  target_precompile_headers(test_${folder} PRIVATE <gmock/gmock.h> <nlohmann/json.hpp> <fmt/format.h> <algorithm> <cmath>
-                            <filesystem> <fstream> <functional> <map> <random> <set> <thread>)
+  target_precompile_headers(test_${folder} PRIVATE <gmock/gmock.h> ${PROJECT_SOURCE_DIR}/src/base/json.h <fmt/format.h>
+                            <algorithm> <cmath> <filesystem> <fstream> <functional> <map> <random> <set> <thread>)
   # Each file would compile the same templates of nlohmann::json again. A local name may be that of another file.
   if(CMAKE_BUILD_TYPE STREQUAL "Release")
     set_target_properties(test_${folder} PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE 8)
@@ -158,7 +158,7 @@ foreach(test ${python_tests})
 endforeach()
 
 # These tests first download third-party packages, once.
-foreach(test server.clients_test server.deploy_test python.wheel_test)
+foreach(test cli.llama_cpp_test server.clients_test server.deploy_test python.wheel_test)
   if(TEST ${test})
     set_tests_properties(${test} PROPERTIES TIMEOUT 1800)
   endif()

@@ -11,6 +11,7 @@
 // The ref and cpu backends keep activations as f32 rows. A device may keep the activations between products in another
 // type (act_dtype). One step calls run(program, batch), sample and wait.
 #pragma once
+#include <atomic>
 #include <memory>
 #include <span>
 #include <string>
@@ -103,6 +104,9 @@ class Backend {
   virtual void sample(const Tensor& logits /* [n_logits, n_vocab] */, std::span<const SampleRow> rows);
   virtual std::vector<Sampled> wait();  // the draws of the last sample, in row order
   virtual bool is_drawn() { return true; }  // whether wait() would return at once
+  // A number that changes while a step proceeds, for a watchdog: blocks begun, and tasks of ops on the host. Any thread
+  // may call this function at any time.
+  virtual uint64_t progress() const { return n_blocks_begun_.load(std::memory_order_relaxed); }
 
   // ---- primitives ----
   virtual void embed(Tensor x /* out [n_tokens, dim] */, const Weight& table /* [n_vocab, dim] */, float scale);
@@ -219,6 +223,7 @@ class Backend {
   Tensor token_rows(const Tensor& t) const { return t ? t.slice_rows(0, size_.n_tokens) : t; }
 
   std::shared_ptr<Communicator> ranks_;
+  std::atomic<uint64_t> n_blocks_begun_{0};
   Batch batch_;
   StepSize size_;
   std::vector<int32_t> tokens_;  // the batch's tokens with drawn tokens replaced, if it has any

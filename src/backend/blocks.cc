@@ -17,8 +17,10 @@ void Backend::run_part(const Program& program, const Batch& step, BlockRange ran
 void Backend::run_blocks(const Program& program, BlockRange range) {
   if (range.first == 0)
     for (const RopeTable& rope : program.ropes) rope_angles(token_rows(rope.angles), rope.inv_freq, rope.magnitude);
-  for (int i = range.first; i < range.end; ++i)
+  for (int i = range.first; i < range.end; ++i) {
+    n_blocks_begun_.fetch_add(1, std::memory_order_relaxed);
     std::visit([&](const auto& typed) { block(typed); }, program.blocks[static_cast<size_t>(i)]);
+  }
 }
 
 // The input of a block: x after the block's norm, or x itself without a norm.
@@ -280,6 +282,7 @@ void Backend::shared_expert(const ExpertsBlock& b, const Tensor& x, const Tensor
 
 void Backend::plain_layers(const PlainLayersBlock& b) {
   for (size_t i = 0; i < b.attention.size(); ++i) {
+    n_blocks_begun_.fetch_add(1, std::memory_order_relaxed);
     block(b.attention[i]);
     b.with_second(i, [&](const auto& second) { block(second); });
   }

@@ -52,6 +52,7 @@ class Wrapped : public Backend {
   void synchronize() override { inner_->synchronize(); }
   std::vector<Sampled> wait() override { return inner_->wait(); }
   bool is_drawn() override { return inner_->is_drawn(); }
+  uint64_t progress() const override { return Backend::progress() + inner_->progress(); }
 
   void sample(const Tensor& logits, std::span<const SampleRow> rows) override {
     around("sample", logits, [&] { inner_->sample(logits, rows); });

@@ -3,6 +3,7 @@
 #pragma once
 #include <fmt/format.h>
 
+#include <exception>
 #include <functional>
 #include <string>
 #include <string_view>
@@ -24,9 +25,13 @@ void set_log_sink(LogSink sink);
 namespace detail {
 bool log_enabled(LogLevel level);
 void log_line(LogLevel level, const std::string& line);
+// If memory runs out here, the line is dropped: a thread that logs its fault must not end by that.
 template <class... Args>
-void log(LogLevel level, fmt::format_string<Args...> format, Args&&... args) {
-  if (log_enabled(level)) log_line(level, fmt::format(format, std::forward<Args>(args)...));
+void log(LogLevel level, fmt::format_string<Args...> format, Args&&... args) noexcept {
+  try {
+    if (log_enabled(level)) log_line(level, fmt::format(format, std::forward<Args>(args)...));
+  } catch (const std::exception&) {
+  }
 }
 }  // namespace detail
 

@@ -10,8 +10,11 @@
 
 namespace ingot {
 
-// Memory that can be allocated now without swapping: the smaller of the system's and the control group's free memory.
+// Memory that can be allocated now without swapping: the smallest of the system's and the control group's free memory,
+// and of the room below the process's own limit (RLIMIT_AS).
 size_t available_memory_bytes();
+
+void give_back_memory();  // returns freed memory to the system, as far as possible
 
 // Zeroed memory in whole pages; null if there is not enough.
 void* take_pages(size_t n_bytes);

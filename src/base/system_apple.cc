@@ -6,6 +6,7 @@
 namespace ingot {
 
 void ask_for_large_pages(void*, size_t) {}
+void give_back_memory() {}
 int cpus_by_affinity() { return 0; }
 int current_cpu() { return -1; }
 bool run_on_cpus(const std::vector<int>&) {

@@ -1,4 +1,5 @@
 #include <linux/mempolicy.h>
+#include <malloc.h>
 #include <sched.h>
 #include <sys/mman.h>
 #include <sys/syscall.h>
@@ -26,6 +27,7 @@ std::vector<unsigned long> bit_mask(const std::vector<int>& numbers) {
 }  // namespace
 
 void ask_for_large_pages(void* memory, size_t n_bytes) { madvise(memory, n_bytes, MADV_HUGEPAGE); }
+void give_back_memory() { malloc_trim(0); }
 int cpus_by_affinity() {
   cpu_set_t set;
   return sched_getaffinity(0, sizeof(set), &set) == 0 ? CPU_COUNT(&set) : 0;

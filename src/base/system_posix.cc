@@ -26,6 +26,15 @@ size_t number_in(const char* path, const std::string& key, size_t fallback) {
   return fallback;
 }
 
+// The bytes that the process may still map.
+size_t address_room() {
+  constexpr size_t kUnknown = std::numeric_limits<size_t>::max();
+  rlimit limit{};
+  if (getrlimit(RLIMIT_AS, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY) return kUnknown;
+  const size_t mapped = number_in("/proc/self/statm", "", 0) * static_cast<size_t>(sysconf(_SC_PAGESIZE));
+  return limit.rlim_cur > mapped ? limit.rlim_cur - mapped : 0;
+}
+
 }  // namespace
 
 size_t available_memory_bytes() {
@@ -33,7 +42,7 @@ size_t available_memory_bytes() {
   const size_t system_kib = number_in("/proc/meminfo", "MemAvailable:", kUnknown / 1024);
   const size_t limit = number_in("/sys/fs/cgroup/memory.max", "", kUnknown);
   const size_t used = number_in("/sys/fs/cgroup/memory.current", "", 0);
-  return std::min(system_kib * 1024, limit > used ? limit - used : 0);
+  return std::min({system_kib * 1024, limit > used ? limit - used : 0, address_room()});
 }
 
 std::string host_name() {

@@ -17,6 +17,7 @@ size_t available_memory_bytes() {
 void* take_pages(size_t n_bytes) { return VirtualAlloc(nullptr, n_bytes, MEM_RESERVE | MEM_COMMIT, PAGE_READWRITE); }
 void free_pages(void* memory, size_t) { VirtualFree(memory, 0, MEM_RELEASE); }
 void ask_for_large_pages(void*, size_t) {}  // large pages need a privilege that most users lack
+void give_back_memory() {}
 
 int cpus_by_affinity() {
   DWORD_PTR ours = 0, machine = 0;

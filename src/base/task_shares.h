@@ -39,6 +39,13 @@ class TaskShares {
     }
   }
 
+  // A number that changes with each task that a thread takes. Any thread may call this function at any time.
+  uint64_t n_begun() const {
+    uint64_t n = 0;
+    for (const Share& share : shares_) n += static_cast<uint64_t>(share.next.load(std::memory_order_relaxed));
+    return n;
+  }
+
   // The next task of this thread, or -1. `n_empty` counts the shares that the thread found empty: 0 before its first
   // task of a loop.
   int64_t take(int thread, int& n_empty) {

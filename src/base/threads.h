@@ -48,7 +48,10 @@ class ThreadPool {
   template <class F>
   void parallel_for(int64_t n_tasks, F&& fn, bool equal_tasks = false) {
     if (n_tasks <= 1 || workers_.empty()) {
-      for (int64_t task = 0; task < n_tasks; ++task) fn(task, 0);
+      for (int64_t task = 0; task < n_tasks; ++task) {
+        n_alone_.store(n_alone_.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
+        fn(task, 0);
+      }
       return;
     }
     using Fn = std::remove_reference_t<F>;
@@ -56,6 +59,12 @@ class ThreadPool {
         n_tasks, equal_tasks,
         [](void* context, int64_t task, int thread) { (*static_cast<Fn*>(context))(task, thread); },
         const_cast<void*>(static_cast<const void*>(&fn)));
+  }
+
+  // A number that changes whenever a task begins, for a watchdog. Any thread may call this function at any time.
+  uint64_t progress() const {
+    const uint64_t n_loops = epoch_.load(std::memory_order_relaxed);
+    return (n_loops << 40) + n_alone_.load(std::memory_order_relaxed) + shares_.n_begun();
   }
 
   // Calls fn(thread) once on each thread, under the rules of parallel_for.
@@ -85,7 +94,8 @@ class ThreadPool {
   TaskShares shares_{0};
 
   std::vector<MemoryNode> nodes_;
-  std::thread::id caller_;  // the thread that is bound as thread 0
+  std::thread::id caller_;            // the thread that is bound as thread 0
+  std::atomic<uint64_t> n_alone_{0};  // tasks of loops that only the caller works on; the caller counts
 
   alignas(64) WaitWord epoch_{0};  // odd while a job is open to workers
   alignas(64) WaitWord entered_{0};  // workers that may be reading the job

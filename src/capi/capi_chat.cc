@@ -1,7 +1,7 @@
 // The chat functions of the C API: tokenize messages, and parse answers.
-#include <nlohmann/json.hpp>
 
 #include "base/error.h"
+#include "base/json.h"
 #include "base/splitmix.h"
 #include "capi/capi_guard.h"
 #include "capi/capi_request.h"

@@ -4,9 +4,9 @@
 #include <fmt/format.h>
 
 #include <chrono>
-#include <nlohmann/json.hpp>
 
 #include "base/error.h"
+#include "base/json.h"
 #include "base/threads.h"
 #include "cli/bench_model.h"
 #include "cli/terminal.h"

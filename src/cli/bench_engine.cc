@@ -8,11 +8,11 @@
 #include <cmath>
 #include <ctime>
 #include <mutex>
-#include <nlohmann/json.hpp>
 #include <numeric>
 #include <random>
 
 #include "base/error.h"
+#include "base/json.h"
 #include "base/system.h"
 #include "cli/bench_model.h"
 #include "cli/generate.h"

@@ -5,9 +5,9 @@
 #include <algorithm>
 #include <filesystem>
 #include <map>
-#include <nlohmann/json.hpp>
 
 #include "base/error.h"
+#include "base/json.h"
 #include "cli/bench_model.h"
 #include "cli/run_command.h"
 #include "cli/terminal.h"

@@ -3,11 +3,11 @@
 
 #include <chrono>
 #include <mutex>
-#include <nlohmann/json.hpp>
 #include <thread>
 
 #include "backend/thread_communicator.h"
 #include "base/error.h"
+#include "base/json.h"
 #include "base/system.h"
 #include "base/thread_start.h"
 #include "cli/bench_model.h"

@@ -4,11 +4,11 @@
 
 #include <algorithm>
 #include <cmath>
-#include <nlohmann/json.hpp>
 #include <random>
 
 #include "base/error.h"
 #include "base/file.h"
+#include "base/json.h"
 #include "cli/bench_model.h"
 #include "cli/load_client.h"
 #include "cli/terminal.h"

@@ -5,6 +5,7 @@
 #include <string_view>
 #include <vector>
 
+#include "base/json.h"
 #include "cli/chat_tools.h"
 #include "text/calls/answer_parser.h"
 #include "text/json_value.h"

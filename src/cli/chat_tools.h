@@ -1,11 +1,11 @@
 // The tools of `ingot chat --tools FILE`: reads the file, asks the user before a call, and runs the call's command.
 #pragma once
 #include <map>
-#include <nlohmann/json.hpp>
 #include <set>
 #include <string>
 #include <vector>
 
+#include "base/json.h"
 #include "cli/line_reader.h"
 #include "cli/run_command.h"
 

@@ -1,10 +1,9 @@
 // ingot embed: converts texts to vectors for search, clustering or comparison.
 #include <fmt/format.h>
 
-#include <nlohmann/json.hpp>
-
 #include "base/error.h"
 #include "base/file.h"
+#include "base/json.h"
 #include "cli/commands.h"
 #include "cli/embedder_options.h"
 #include "cli/npy.h"

@@ -4,10 +4,10 @@
 #include <functional>
 #include <limits>
 #include <map>
-#include <nlohmann/json.hpp>
 
 #include "backend/planned_gpu.h"
 #include "base/error.h"
+#include "base/json.h"
 #include "base/memory_error.h"
 #include "base/system.h"
 #include "cli/commands.h"

@@ -1,9 +1,9 @@
 // ingot inspect --kernels: the kernel that computes each matrix of a model, by number of activation rows, and the time
 // of this and the other kernels on this machine.
 #pragma once
-#include <nlohmann/json.hpp>
 #include <vector>
 
+#include "base/json.h"
 #include "cli/bench_model.h"
 
 namespace ingot {

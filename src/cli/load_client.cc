@@ -7,10 +7,10 @@
 #include <charconv>
 #include <chrono>
 #include <memory>
-#include <nlohmann/json.hpp>
 #include <random>
 
 #include "base/error.h"
+#include "base/json.h"
 #include "cli/terminal.h"
 
 namespace ingot {

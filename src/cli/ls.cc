@@ -4,9 +4,9 @@
 
 #include <algorithm>
 #include <ctime>
-#include <nlohmann/json.hpp>
 
 #include "base/error.h"
+#include "base/json.h"
 #include "base/system.h"
 #include "cli/commands.h"
 #include "cli/hub_options.h"

@@ -1,7 +1,7 @@
 // The metadata of a checkpoint as JSON, with the file's types. For `ingot inspect --json`.
 #pragma once
-#include <nlohmann/json.hpp>
 
+#include "base/json.h"
 #include "cli/options.h"
 
 namespace ingot {

@@ -1,10 +1,9 @@
 // ingot perplexity: measures how well a model predicts a text. The numbers are comparable with llama.cpp's.
 #include <fmt/format.h>
 
-#include <nlohmann/json.hpp>
-
 #include "base/error.h"
 #include "base/file.h"
+#include "base/json.h"
 #include "cli/commands.h"
 #include "cli/options.h"
 #include "cli/terminal.h"

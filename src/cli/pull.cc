@@ -1,8 +1,7 @@
 // ingot pull: downloads a model from the Hugging Face Hub into the cache, and prints its path.
 #include <fmt/format.h>
 
-#include <nlohmann/json.hpp>
-
+#include "base/json.h"
 #include "base/log.h"
 #include "cli/commands.h"
 #include "cli/hub_options.h"

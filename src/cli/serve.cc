@@ -53,10 +53,16 @@ struct ServeOptions {
   int max_seqs = 0, queue = 0, kv_tokens = 0;
   bool insecure = false, lenient_schemas = false, any_order = false;
   int queue_timeout_s = 60, drain_s = 30, soft_watchdog_s = 60, hard_watchdog_s = 120;
+  size_t request_memory = 0;  // bytes; 0: default_request_memory()
 };
 
 // Logit rows in one step for drafts and for log-probabilities of prompts. Also the chunk length of such prompts.
 constexpr int kScoredRows = 64;
+
+// A quarter of the free memory.
+size_t default_request_memory() {
+  return std::clamp(available_memory_bytes() / 4, size_t{64} << 20, size_t{8} << 30);
+}
 
 // The API name of a model: the name given by the user, without folders and .gguf.
 std::string served_name(const std::string& asked) {
@@ -157,6 +163,7 @@ std::shared_ptr<ServedModel> load_served(ServeOptions& o, const std::shared_ptr<
   parts.call_format = find_call_format(o.tool_parser);
   parts.defaults = checkpoint->generation();
   parts.lenient_schemas = o.lenient_schemas, parts.any_order = o.any_order;
+  parts.constraint_bytes = std::min(parts.constraint_bytes, o.app.memory->limit() / 4);
   parts.engine.chunk = o.model.chunk;
   parts.engine.cache_listener = o.kv_events;
   if (o.kv_events) o.kv_events->loaded(parts.facts.devices.front().device == "cpu" ? "CPU" : "GPU");
@@ -218,12 +225,14 @@ void drain(App& app, HttpServer& server, int seconds) {
 }
 
 void run_until_signal(App& app, ModelPool& pool, const ServeOptions& o) {
+  constexpr size_t kLargeRequest = 16 << 20;  // bytes
   Watchdog watchdog({std::chrono::seconds(o.soft_watchdog_s), std::chrono::seconds(o.hard_watchdog_s)});
   for (;;) {
     const int signal = next_signal(std::chrono::milliseconds(500));
     if (signal == SIGTERM || signal == SIGINT) return;
     app.reload_keys();
     pool.tick();
+    if (o.app.memory->take_given_back() > kLargeRequest) give_back_memory();
     if (!pool.replace_lost()) {
       fmt::print(stderr, "ingot: the model could not be loaded again after its device was lost; giving up\n");
       end_now(kExitLostDevice);
@@ -267,6 +276,7 @@ HttpServerOptions metrics_http(const ServeOptions& o) {
   HttpServerOptions http = o.http;
   http.port = o.metrics_port, http.port_flag = "--metrics-port";
   http.max_connections = 64;
+  http.memory = nullptr;
   if (http.host.starts_with("unix:")) http.host = HttpServerOptions().host;
   return http;
 }
@@ -313,6 +323,8 @@ void serve(ServeOptions& o) {
   o.app.version = INGOT_VERSION;
   o.app.only_local_hosts = is_loopback(o.http.host) && !o.http.host.starts_with("unix:");
   o.app.access_log = open_log(o.access_log);
+  o.app.memory = o.http.memory =
+      std::make_shared<MemoryBudget>(o.request_memory > 0 ? o.request_memory : default_request_memory());
   o.app.prepare_threads = std::max(2, available_cpus() / 2);
   o.pool.idle_ttl = std::chrono::seconds(o.ttl_s);
   std::vector<ModelSource> sources = open_sources(o);
@@ -339,6 +351,7 @@ void serve(ServeOptions& o) {
     if (signal == SIGTERM || signal == SIGINT) end_now(0);
   }
   loading.get();
+  if (o.request_memory == 0) o.app.memory->set_limit(default_request_memory());
   app.set_phase(Phase::kReady);
   const std::string page = o.app.web_page ? fmt::format("{}/ is a page to chat, ", server.address()) : "";
   const bool has_url = !server.address().starts_with("unix:");
@@ -472,11 +485,16 @@ void add_limit_options(CLI::App& command, ServeOptions& o) {
   command.add_option("--max-body-bytes", o.http.limits.body_bytes, "maximum size of a request's body, in bytes")
       ->check(CLI::Range(size_t{1024}, size_t{1} << 30))
       ->capture_default_str();
+  command
+      .add_option("--request-memory", o.request_memory,
+                  "maximum memory of connections, requests and large answers together, such as 512MiB; default: a "
+                  "quarter of the free memory, at least 64MiB and at most 8GiB")
+      ->transform(CLI::AsSizeValue(false));
   command.add_option("--max-connections", o.http.max_connections, "maximum number of connections at once")
       ->check(CLI::Range(1, 1 << 20))
       ->capture_default_str();
   seconds("--header-timeout", o.http.head_deadline, "seconds to receive a request's headers");
-  seconds("--body-timeout", o.http.body_deadline, "seconds to receive a request's body, plus one second for each KiB");
+  seconds("--body-timeout", o.http.body_deadline, "seconds to receive a request's body, plus one second for each 16 KiB");
   seconds("--idle-timeout", o.http.idle_deadline, "seconds before an idle connection is closed");
   seconds("--write-timeout", o.http.write_deadline, "seconds before a client that reads nothing is disconnected");
   seconds("--sse-ping-interval", o.http.ping_interval, "seconds of silence before a stream sends a comment");
@@ -495,7 +513,7 @@ void add_limit_options(CLI::App& command, ServeOptions& o) {
       ->capture_default_str();
   command
       .add_option("--watchdog-timeout", o.hard_watchdog_s,
-                  "seconds without a finished step before the process ends with code 72")
+                  "seconds without progress of a model with work before the process ends with code 72")
       ->check(CLI::Range(2, 86400))
       ->capture_default_str()
       ->each([&o](const std::string& s) { o.soft_watchdog_s = std::max(1, std::stoi(s) / 2); });

@@ -1,9 +1,10 @@
 // Talk: a conversation as messages in OpenAI's form. Turns can be undone one by one, and a talk can be saved to a file.
 #pragma once
-#include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
 #include <string_view>
+
+#include "base/json.h"
 
 namespace ingot {
 

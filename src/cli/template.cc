@@ -1,10 +1,9 @@
 // ingot template: renders a conversation with a chat template, for template authors.
 #include <fmt/format.h>
 
-#include <nlohmann/json.hpp>
-
 #include "base/error.h"
 #include "base/file.h"
+#include "base/json.h"
 #include "cli/commands.h"
 #include "cli/options.h"
 #include "io/json.h"

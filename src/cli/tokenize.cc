@@ -1,9 +1,8 @@
 // ingot tokenize: converts text to token ids.
 #include <fmt/format.h>
 
-#include <nlohmann/json.hpp>
-
 #include "base/error.h"
+#include "base/json.h"
 #include "cli/commands.h"
 #include "cli/options.h"
 

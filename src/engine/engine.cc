@@ -8,6 +8,7 @@
 #include "base/check.h"
 #include "base/device_lost.h"
 #include "base/error.h"
+#include "base/log.h"
 #include "base/thread_start.h"
 #include "engine/faults.h"
 #include "engine/speculate/oracle.h"
@@ -69,7 +70,7 @@ void tell_end(const Sequence& sequence, const Finish& finish) noexcept {
   try {
     sequence.request.sink->on_finish(finish);
   } catch (const std::exception& error) {
-    log_safely(LogLevel::kWarn, "request {}: its consumer failed at the end: {}", sequence.id, error.what());
+    log_warn("request {}: its consumer failed at the end: {}", sequence.id, error.what());
   }
 }
 
@@ -91,6 +92,7 @@ Engine::Engine(Runner& runner, const EngineOptions& options)
       scheduler_(scheduler_limits(runner.info(), options)) {
   for (int i = 0; i < depth_; ++i)
     builders_.emplace_back(scheduler_limits(runner.info(), options), context_limit(runner.info()));
+  in_flight_.reserve(static_cast<size_t>(depth_) + 1);
   offers_.reserve(runner.info().max_seqs);
   offering_.reserve(runner.info().max_seqs);
   publish();
@@ -161,8 +163,12 @@ void Engine::pause(RequestId id) { inbox_.push({Order::kPause, nullptr, id}); }
 void Engine::resume(RequestId id) { inbox_.push({Order::kResume, nullptr, id}); }
 
 EngineGauges Engine::gauges() const {
+  const bool is_working = is_working_;
   std::lock_guard lock(gauges_mutex_);
-  return gauges_;
+  EngineGauges gauges = gauges_;
+  gauges.is_working = is_working;
+  gauges.progress = runner_.progress() + static_cast<uint64_t>(gauges.n_steps);
+  return gauges;
 }
 
 void Engine::start() {
@@ -230,7 +236,7 @@ void Engine::run() {
 
 // The engine's state may be half changed, so this function uses nothing but the sinks that wait for an answer.
 void Engine::die(const char* why, bool lost_device) {
-  log_safely(LogLevel::kWarn, "the engine has ended: {}", why);
+  log_warn("the engine has ended: {}", why);
   inbox_.close();
   {
     std::lock_guard lock(gauges_mutex_);
@@ -272,7 +278,10 @@ bool Engine::step() {
 // Handles the messages that have arrived. Returns false once the engine must stop.
 bool Engine::receive(bool block) {
   const bool timed = block && next_limit_ != Clock::time_point::max();
-  for (Message& message : timed ? inbox_.drain_until(next_limit_) : inbox_.drain(block)) handle(message);
+  is_working_ = !block;
+  std::vector<Message> messages = timed ? inbox_.drain_until(next_limit_) : inbox_.drain(block);
+  is_working_ = true;
+  for (Message& message : messages) handle(message);
   end_late_requests();
   publish();
   return !inbox_.closed();
@@ -333,7 +342,7 @@ void Engine::finish(Sequence& sequence, FinishReason reason, const std::string& 
   try {
     finish.error = error;
   } catch (const std::bad_alloc&) {
-    finish.error = "out of memory";  // short enough not to allocate
+    finish.error = kOutOfMemory;  // short enough not to allocate
   }
   if (sequence.first_step == Clock::time_point{}) --n_queued_;
   ++counts_.n_finished;

@@ -20,7 +20,6 @@
 #pragma once
 #include <array>
 #include <atomic>
-#include <deque>
 #include <functional>
 #include <future>
 #include <memory>
@@ -94,7 +93,11 @@ struct EngineGauges {
   int64_t n_accepted_at[kMaxDrafts] = {};  // accepted drafts by their place in the step
   double step_seconds = 0;   // measured time of decode steps of sequences with a proposer
   double plain_seconds = 0;  // time that steps without drafts would have taken for the same tokens
-  Clock::time_point last_step{};  // when the last step was complete; for a watchdog
+  Clock::time_point last_step{};  // when the last step was complete
+  // For a watchdog, values of this moment: whether the engine's thread has work, and a number that changes while a step
+  // proceeds or ends.
+  bool is_working = false;
+  uint64_t progress = 0;
 };
 
 struct EngineOptions {
@@ -234,7 +237,7 @@ class Engine {
   Scheduler scheduler_;
   std::vector<BatchBuilder> builders_;  // [depth_], used in turn
   size_t next_builder_ = 0;
-  std::deque<InFlightStep> in_flight_;  // the oldest first
+  std::vector<InFlightStep> in_flight_;  // the oldest first; has room for all, because a step has no way to fail there
   std::unordered_map<RequestId, std::unique_ptr<Sequence>> sequences_;
   Clock::time_point next_limit_ = Clock::time_point::max();  // the earliest of all deadlines
   EngineGauges counts_;
@@ -256,6 +259,7 @@ class Engine {
   std::vector<DraftOffer> offers_;         // within choose_drafts: of the decoding sequences with a proposer,
   std::vector<Sequence*> offering_;        // and those sequences; null: the sequence has failed
 
+  std::atomic<bool> is_working_{false};
   mutable std::mutex gauges_mutex_;
   EngineGauges gauges_;
   std::string fault_;

@@ -7,6 +7,7 @@
 #include "base/check.h"
 #include "base/device_lost.h"
 #include "base/error.h"
+#include "base/log.h"
 #include "engine/engine.h"
 #include "engine/faults.h"
 #include "engine/jump_ahead.h"
@@ -56,7 +57,7 @@ void Engine::complete_failed(const InFlightStep& failed, const std::string& faul
 
 void Engine::complete_oldest() {
   const InFlightStep oldest = in_flight_.front();
-  in_flight_.pop_front();
+  in_flight_.erase(in_flight_.begin());
   complete(oldest, "");
 }
 
@@ -102,7 +103,7 @@ Engine::InFlightStep Engine::launch(BatchBuilder& builder, std::string* fault) {
   const bool is_timed = choose_drafts();
   const Step& step = scheduler_.plan();
   counts_.n_preemptions += step.n_preempted;
-  if (step.no_memory_for != nullptr) finish(*step.no_memory_for, FinishReason::kError, "out of memory");
+  if (step.no_memory_for != nullptr) finish(*step.no_memory_for, FinishReason::kError, kOutOfMemory);
   if (step.items.empty()) return in_flight;
   in_flight.step = &step;
   in_flight.is_timed = step.n_decodes == static_cast<int>(step.items.size()) && is_timed;
@@ -171,7 +172,7 @@ void Engine::complete(const InFlightStep& done, std::string fault) {
   stats.sampled = options_.now();
   stats.failed = !fault.empty();
   if (stats.failed) {
-    log_safely(LogLevel::kInfo, "a step of {} sequences failed: {}", stats.n_seqs, fault);
+    log_info("a step of {} sequences failed: {}", stats.n_seqs, fault);
     ++counts_.n_failed_steps;
   }
   size_t row = 0;
@@ -212,7 +213,7 @@ void Engine::complete_item(const StepItem& item, std::span<const Sampled> drawn,
       emit_progress(sequence);
       emit_scores(item, scored);
     } catch (const std::exception& error) {
-      return finish(sequence, FinishReason::kError, error.what());
+      return finish(sequence, FinishReason::kError, message_of(error));
     }
     sequence.n_sampling_steps += is_drawn;
     if (is_drawn && sequence.request.proposer) add_gain(sequence, step, n_accepted + 1);
@@ -272,7 +273,7 @@ void Engine::emit_logits(const Step& step) {
             i < item.n_scored ? item.score_begin + i : item.begin + item.n_tokens - 1,
             std::span(logits).subspan((first + static_cast<size_t>(i)) * n_vocab, n_vocab));
     } catch (const std::exception& error) {
-      finish(*item.sequence, FinishReason::kError, error.what());
+      finish(*item.sequence, FinishReason::kError, message_of(error));
     }
   }
 }
@@ -353,7 +354,7 @@ void Engine::emit_token(Sequence& sequence, const Sampled& sampled) {
     request.sink->on_token(sampled);
     is_over = sequence.constraint && sequence.constraint->is_over();
   } catch (const std::exception& error) {
-    return finish(sequence, FinishReason::kError, error.what());
+    return finish(sequence, FinishReason::kError, message_of(error));
   }
   if (is_over) return finish(sequence, FinishReason::kStop);
   if (sequence.len() == sequence.max_len) finish(sequence, FinishReason::kLength);

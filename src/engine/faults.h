@@ -1,27 +1,20 @@
-// Helpers for faults on the engine's thread, in places where an exception would end the process. For src/engine only.
+// The message of a fault on the engine's thread, in places where an exception would end the process. For src/engine only.
 #pragma once
 #include <exception>
+#include <new>
 #include <string>
-#include <utility>
 
-#include "base/log.h"
+#include "engine/request.h"
 
 namespace ingot {
 
+// kOutOfMemory if memory has run out.
 inline std::string message_of(const std::exception& error) noexcept {
+  if (dynamic_cast<const std::bad_alloc*>(&error)) return kOutOfMemory;
   try {
     return *error.what() == '\0' ? "the step failed" : error.what();
   } catch (...) {
-    return "out of memory";
-  }
-}
-
-// If logging runs out of memory, the message is dropped.
-template <class... Args>
-void log_safely(LogLevel level, fmt::format_string<Args...> format, Args&&... args) noexcept {
-  try {
-    detail::log(level, format, std::forward<Args>(args)...);
-  } catch (...) {
+    return kOutOfMemory;  // short enough not to allocate
   }
 }
 

@@ -44,6 +44,8 @@ struct Usage {
   double decode_ms = 0;   // from the first sampled token to the last
 };
 
+inline constexpr const char* kOutOfMemory = "out of memory";  // Finish::error when an allocation has failed
+
 struct Finish {
   FinishReason reason = FinishReason::kStop;
   int32_t stop_token = -1;  // with kStop: the stop token, which is not delivered as a token

@@ -2,8 +2,8 @@
 // reads the text through an iterator that reports its position.
 #include <algorithm>
 #include <iterator>
-#include <nlohmann/json.hpp>
 
+#include "base/json.h"
 #include "io/json.h"
 
 namespace ingot {

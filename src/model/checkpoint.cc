@@ -6,6 +6,7 @@
 #include <filesystem>
 
 #include "base/error.h"
+#include "base/log.h"
 #include "io/digest.h"
 #include "io/gguf/gguf.h"
 #include "io/gguf/tokenizer.h"
@@ -13,6 +14,7 @@
 #include "io/huggingface/modules.h"
 #include "io/huggingface/quantized_tensors.h"
 #include "io/huggingface/tokenizer.h"
+#include "model/weights.h"
 
 namespace ingot {
 namespace {
@@ -77,7 +79,11 @@ class HfCheckpoint final : public Checkpoint {
 
   const std::string& path() const override { return path_; }
   const HfDirectory* directory() const override { return &directory_; }
-  Config config() const override { return config_from_hf(read_hf_config_of(directory_)); }
+  Config config() const override {
+    Config config = config_from_hf(read_hf_config_of(directory_));
+    if (config.tied_output == true && has_own_output(config)) config.tied_output = false;
+    return config;
+  }
   bool has_tokenizer() const override { return directory_.has("tokenizer.json"); }
   std::unique_ptr<Tokenizer> tokenizer() const override {
     return Tokenizer::create(read_hf_tokenizer(directory_, read_hf_ends(directory_))->spec);
@@ -123,6 +129,22 @@ class HfCheckpoint final : public Checkpoint {
       facts.tensors.push_back({m.module + ".weight", m.type, {m.n_out, m.n_in}, m.n_out * m.n_in, m.n_bytes});
   }
 
+  // As in transformers: an output matrix that is no copy of the embedding is used, though the config ties it.
+  bool has_own_output(const Config& config) const {
+    if (has_own_output_) return *has_own_output_;
+    has_own_output_ = false;
+    try {
+      has_own_output_ = has_other_output(*weights(), config);
+    } catch (const Error&) {  // reported when the weights are needed
+    }
+    if (*has_own_output_)
+      log_warn(
+          "{}: config.json ties the output matrix to the embedding ('tie_word_embeddings'), but the checkpoint has an "
+          "output matrix of its own: that matrix is used",
+          printable(path_));
+    return *has_own_output_;
+  }
+
   std::shared_ptr<const Safetensors> files() const {
     if (!files_) files_ = std::make_shared<const Safetensors>(Safetensors::open_directory(directory_.path()));
     return files_;
@@ -131,6 +153,7 @@ class HfCheckpoint final : public Checkpoint {
   const std::string path_;
   HfDirectory directory_;
   mutable std::shared_ptr<const Safetensors> files_;
+  mutable std::optional<bool> has_own_output_;
 };
 
 }  // namespace

@@ -1,9 +1,9 @@
 #include "model/classifier.h"
 
 #include <algorithm>
-#include <nlohmann/json.hpp>
 
 #include "base/error.h"
+#include "base/json.h"
 #include "base/log.h"
 #include "io/gguf/gguf.h"
 #include "io/huggingface/modules.h"

@@ -1,6 +1,7 @@
 #include "model/config.h"
 
 #include <algorithm>
+#include <charconv>
 #include <cmath>
 
 #include "base/error.h"
@@ -269,6 +270,19 @@ void refuse_other_kinds(const Metadata& metadata) {
       throw Error("{}: this file is {}, not a model; give the model's own file", printable(metadata.source()), what);
 }
 
+// Readers would silently compute with a part of the model.
+void refuse_more_layers(const Gguf& file, int n_blocks) {
+  for (const TensorInfo& tensor : file.tensors()) {
+    constexpr std::string_view kPrefix = "blk.";
+    int layer = -1;
+    if (!tensor.name.starts_with(kPrefix)) continue;
+    std::from_chars(tensor.name.data() + kPrefix.size(), tensor.name.data() + tensor.name.size(), layer);
+    if (layer >= n_blocks)
+      throw Error("{}: tensor '{}' belongs to layer {}, but the file says that it has {} layers (block_count)",
+                  printable(file.metadata().source()), printable(tensor.name), layer, n_blocks);
+  }
+}
+
 }  // namespace
 
 int Config::widest_window() const {
@@ -291,6 +305,7 @@ Config config_from_gguf(const Gguf& file) {
   c.name = std::string(metadata.find_string("general.name").value_or(""));
   const Keys keys(metadata, name);
   const int n_blocks = keys.integer("block_count", 1, 1024);
+  refuse_more_layers(file, n_blocks);
   c.n_layers =
       n_blocks - keys.integer_or("nextn_predict_layers", 0, 0, n_blocks - 1);  // the last layers only draft tokens
   c.dim = keys.integer("embedding_length", 1, 1 << 20);

@@ -133,7 +133,7 @@ void Embedder::Model::load(const BackendOptions& options, const StepLimits& limi
                          .n_kv_heads = config.n_kv_heads,
                          .head_dim = config.head_dim,
                          .block_size = kBlockSize,
-                         .n_blocks = limits.max_tokens / kBlockSize + limits.max_seqs,
+                         .n_blocks = std::max(limits.max_tokens, limits.max_kv_len) / kBlockSize + limits.max_seqs,
                          .dtype = backend->act_dtype() == DType::kF32 ? DType::kF32 : DType::kF16,
                          .values_are_keys = config.arch->latent_attention});
   program.emplace(decoder_layers(config, weights, {.kv = kv.get()}, backend.get(), limits.max_kv_len));
@@ -148,13 +148,15 @@ struct Embedder::Step {
   std::vector<RowRange> second_rows;
   int max_blocks = 0;
 
-  // Gives each text its own blocks.
-  Batch fill(std::span<const Input> texts) {
+  // Gives each text its own blocks. `n_before`: the tokens of the only text that earlier batches have computed; its
+  // blocks are the same in all of them.
+  Batch fill(std::span<const Input> texts, int n_before) {
     tokens.clear(), positions.clear(), kv_len.clear(), last_rows.clear(), second_rows.clear();
     q_start.assign(1, 0);
     max_blocks = 0;
     auto n_blocks = [](size_t n) { return static_cast<int>((n + kBlockSize - 1) / kBlockSize); };
-    for (const Input& text : texts) max_blocks = std::max(max_blocks, n_blocks(text.tokens.size()));
+    const auto before = static_cast<size_t>(n_before);
+    for (const Input& text : texts) max_blocks = std::max(max_blocks, n_blocks(before + text.tokens.size()));
     blocks.assign(texts.size() * max_blocks, -1);
     int next_block = 0;
     for (size_t i = 0; i < texts.size(); ++i) {
@@ -162,10 +164,10 @@ struct Embedder::Step {
       const int second = texts[i].second;
       const auto first_row = static_cast<int64_t>(tokens.size());
       tokens.insert(tokens.end(), ids.begin(), ids.end());
-      for (size_t t = 0; t < ids.size(); ++t) positions.push_back(static_cast<int32_t>(t));
-      for (int b = 0; b < n_blocks(ids.size()); ++b) blocks[i * max_blocks + b] = next_block++;
+      for (size_t t = 0; t < ids.size(); ++t) positions.push_back(static_cast<int32_t>(before + t));
+      for (int b = 0; b < n_blocks(before + ids.size()); ++b) blocks[i * max_blocks + b] = next_block++;
       q_start.push_back(static_cast<int32_t>(tokens.size()));
-      kv_len.push_back(static_cast<int32_t>(ids.size()));
+      kv_len.push_back(static_cast<int32_t>(before + ids.size()));
       last_rows.push_back(static_cast<int32_t>(tokens.size()) - 1);
       if (second >= 0 && static_cast<size_t>(second) < ids.size())
         second_rows.push_back({first_row + second, static_cast<int64_t>(ids.size()) - second});
@@ -218,7 +220,8 @@ void Embedder::load(const EmbedOptions& options, const LoadProgress& progress) {
     throw UsageError("a context of {} tokens is longer than the model's maximum of {}", options.n_ctx, n_ctx);
   const int most = std::min({n_ctx, facts_.max_tokens.value_or(n_ctx), kMaxDefaultTokens});
   max_tokens_ = options.n_ctx > 0 ? options.n_ctx : most;
-  max_batch_tokens_ = std::max(options.max_batch_tokens, max_tokens_);
+  // Causal models compute a longer text in chunks. In other models, each token sees all tokens of its text.
+  max_batch_tokens_ = config.bidirectional ? std::max(options.max_batch_tokens, max_tokens_) : options.max_batch_tokens;
   tokenizer_ = checkpoint_->tokenizer();
   if (tokenizer_->n_vocab() > n_vocab_)
     throw Error("{}: the tokenizer has {} tokens, but the embedding has only {} rows", printable(checkpoint_->path()),
@@ -401,21 +404,45 @@ std::vector<float> Embedder::score(std::span<const Pair> pairs) {
 // Runs the inputs in as few batches as possible.
 std::vector<float> Embedder::run_all(std::span<const Input> inputs) {
   const std::lock_guard lock(mutex_);
+  const auto most = static_cast<size_t>(max_batch_tokens_);
   std::vector<float> out;
   for (size_t begin = 0; begin < inputs.size();) {
     size_t end = begin, n_tokens = 0;
-    while (end < inputs.size() && end - begin < kMaxSeqs &&
-           n_tokens + inputs[end].tokens.size() <= static_cast<size_t>(max_batch_tokens_))
+    while (end < inputs.size() && end - begin < kMaxSeqs && n_tokens + inputs[end].tokens.size() <= most)
       n_tokens += inputs[end++].tokens.size();
-    run(inputs.subspan(begin, end - begin), out);
+    if (end == begin) ++end;  // a text that is longer than a batch
+    const auto some = inputs.subspan(begin, end - begin);
+    std::vector<float> rows = n_tokens > 0 ? run(some, 0) : run_in_chunks(some[0]);
+    if (pools_here_) rows = pool(rows, some);
+    out.insert(out.end(), rows.begin(), rows.end());
     begin = end;
   }
   return out;
 }
 
-// Appends the rows of one batch to `out`.
-void Embedder::run(std::span<const Input> inputs, std::vector<float>& out) {
-  const Batch batch = step_->fill(inputs);
+// The result for one text, whose chunks are computed one after another. The device pools each chunk.
+std::vector<float> Embedder::run_in_chunks(const Input& input) {
+  const auto n = input.tokens.size(), most = static_cast<size_t>(max_batch_tokens_);
+  std::vector<float> out;
+  for (size_t begin = 0; begin < n; begin += most) {
+    const Input chunk{input.tokens.subspan(begin, std::min(most, n - begin))};
+    const std::vector<float> rows = run({&chunk, 1}, static_cast<int>(begin));
+    if (!pool_.pools) {
+      out.insert(out.end(), rows.begin(), rows.end());
+    } else if (pool_.pooling == Pooling::kMean) {
+      const float share = static_cast<float>(chunk.tokens.size()) / static_cast<float>(n);
+      out.resize(rows.size());
+      for (size_t i = 0; i < rows.size(); ++i) out[i] += share * rows[i];
+    } else if (begin == 0 || pool_.pooling == Pooling::kLast) {
+      out = rows;
+    }
+  }
+  return out;
+}
+
+// The rows of one batch. `n_before`: the tokens of the only text that earlier batches have computed.
+std::vector<float> Embedder::run(std::span<const Input> inputs, int n_before) {
+  const Batch batch = step_->fill(inputs, n_before);
   std::vector<float> values;
   on_all_ranks([&](Model& model, int rank) {
     model.backend->run(*model.program, batch);
@@ -425,8 +452,13 @@ void Embedder::run(std::span<const Input> inputs, std::vector<float>& out) {
     values.resize(static_cast<size_t>(rows.rows * rows.cols));
     model.backend->download(values.data(), rows);
   });
-  if (pools_here_) values = pool(values, inputs);
-  out.insert(out.end(), values.begin(), values.end());
+  return values;
+}
+
+uint64_t Embedder::progress() const {
+  uint64_t sum = 0;
+  for (const auto& model : models_) sum += model->backend->progress();
+  return sum;
 }
 
 // [n_tokens, dim] to [n_texts, dim]. If a text has no tokens to pool, the result is as in sentence-transformers: "cls"

@@ -24,7 +24,7 @@ struct EmbedOptions {
   BackendOptions backend;
   ParallelOptions parallel;     // only ranks in threads of this process
   int n_ctx = 0;                // tokens of the longest text; 0: as many as the model reads, at most 8192
-  int max_batch_tokens = 2048;  // of several texts; a longer text gets its own batch
+  int max_batch_tokens = 2048;  // of one step; a longer text gets its own batch, or several in a causal model
   std::optional<std::string>
       // "cls", "mean", "last", "none" (a vector for each token) or "rank" (scores); nothing: as in the checkpoint
       pooling;
@@ -93,7 +93,9 @@ class Embedder {
   int dim() const { return dim_; }
   int n_vocab() const { return n_vocab_; }
   int max_tokens() const { return max_tokens_; }
-  int max_batch_tokens() const { return max_batch_tokens_; }  // limit for several texts that are computed together
+  int max_batch_tokens() const { return max_batch_tokens_; }  // of the texts that are computed together
+  // A number that changes while texts are computed, for a watchdog. Any thread may call this function at any time.
+  uint64_t progress() const;
   // Keeps the first max_tokens() tokens, or the first `most`; a final token that the model requires is kept.
   std::vector<int32_t> cut(std::vector<int32_t> tokens, std::optional<int> most = std::nullopt) const;
 
@@ -118,7 +120,8 @@ class Embedder {
   std::vector<float> pool(std::span<const float> rows, std::span<const Input> inputs) const;
   std::vector<int32_t> prompt(std::string_view query, std::string_view document) const;
   std::vector<float> run_all(std::span<const Input> inputs);
-  void run(std::span<const Input> inputs, std::vector<float>& out);
+  std::vector<float> run_in_chunks(const Input& input);
+  std::vector<float> run(std::span<const Input> inputs, int n_before);
 
   std::shared_ptr<const Checkpoint> checkpoint_;
   std::vector<std::unique_ptr<Model>> models_;  // of each rank; rank 0 has the result

@@ -78,6 +78,7 @@ class DirectoryExport {
 
   GgufExport make() {
     out_.source = source_->name();
+    out_.is_converted = true;
     add_rows(model_matrices(), model_vectors(), 0);
     for (int layer = 0; layer < config_.n_layers; ++layer) add_rows(layer_matrices(), layer_vectors(), layer);
     const RopeScaling& scaling = config_.rope_scaling;
@@ -220,7 +221,6 @@ class DirectoryExport {
 
   // Warns if llama.cpp's loader of the architecture (src/models/) rejects the file, or reads it in a different way.
   void warn_about_llama_cpp() const {
-    if (config_.arch->encoder) return;
     const std::string_view arch = config_.arch->gguf_name;
     const auto is_one_of = [&](std::initializer_list<std::string_view> names) {
       return std::ranges::find(names, arch) != names.end();
@@ -231,6 +231,15 @@ class DirectoryExport {
     const auto warn = [&](const char* what) {
       log_warn("{}: llama.cpp {} (architecture '{}')", out_.source, what, arch);
     };
+    if (arch == "modern-bert" && has("cls.bias"))
+      warn("cannot load the file: it does not support a bias of the classifier's first layer");
+    for (const ExportTensor& tensor : out_.tensors)
+      if (tensor.name == "dense_3.weight" && tensor.shape[1] != static_cast<uint64_t>(config_.dim))
+        warn("cannot load the file: it needs a last dense layer of the model's width");
+    const auto types = std::ranges::find(out_.tensors, "token_types.weight", &ExportTensor::name);
+    if (types != out_.tensors.end() && types->shape[1] > 1 && has_classifier(checkpoint_))
+      warn("computes other results from the file: it gives both texts of a pair the same token type");
+    if (config_.arch->encoder) return;
     if (tied_ && !writes_no_text_ && is_one_of({"olmo2", "olmoe", "minimax-m2", "gpt-oss"}))
       warn("cannot load the file: it needs an output matrix, which this model ties to the embedding");
     if (has(".attn_output.bias") && !is_one_of({"llama", "granite", "granitemoe", "gpt-oss"}))
@@ -275,7 +284,13 @@ GgufExport gguf_export(std::shared_ptr<const Checkpoint> checkpoint) {
   if (const Gguf* file = checkpoint->gguf()) return of_gguf(std::move(checkpoint), *file);
   const Config config = checkpoint->config();
   GgufExport out = DirectoryExport(*checkpoint, config).make();
-  out.write_metadata = [checkpoint, config](GgufWriter& writer) { write_gguf_keys(*checkpoint, config, writer); };
+  const auto types = std::ranges::find(out.tensors, "token_types.weight", &ExportTensor::name);
+  const uint64_t n_types = types == out.tensors.end() ? 1 : types->shape[1];
+  out.write_metadata = [checkpoint, config, n_types](GgufWriter& writer) {
+    write_gguf_keys(*checkpoint, config, writer);
+    // llama.cpp loads no BERT model without this key.
+    if (config.arch->encoder) writer.set("tokenizer.ggml.token_type_count", static_cast<uint32_t>(n_types));
+  };
   return out;
 }
 

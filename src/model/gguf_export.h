@@ -32,6 +32,7 @@ struct ExportTensor {
 
 struct GgufExport {
   std::string source;  // for messages, printable
+  bool is_converted = false;  // from a directory, so no tensor has to stay as it is stored
   std::vector<ExportTensor> tensors;
   MixModel mix_model;
   std::function<void(GgufWriter&)> write_metadata;  // all keys except those about quantization

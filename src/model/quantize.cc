@@ -71,9 +71,11 @@ class Writer {
 
   std::optional<Format> target_of(const ExportTensor& tensor) {
     if (!tensor.format) return std::nullopt;
-    if (tensor.shape.size() == 1) return is_dense(*tensor.format) ? Format::F32 : *tensor.format;
-    if (tensor.name.ends_with("ssm_conv1d.weight") && is_dense(*tensor.format)) return Format::F32;
-    if (!is_quantizable(tensor.name, static_cast<int>(tensor.shape.size()))) return std::nullopt;
+    if (!is_quantizable(tensor.name, static_cast<int>(tensor.shape.size()))) {
+      // llama.cpp computes with these tensors only in F32: vectors, routers, positions, convolutions.
+      if (model_.is_converted) return Format::F32;
+      return tensor.shape.size() == 1 && is_dense(*tensor.format) ? std::optional(Format::F32) : std::nullopt;
+    }
     if (!options_.mix) return tensor.is_gguf_format ? *tensor.format : Format::F16;
     const MixOptions mix{options_.output, options_.embedding, options_.importance != nullptr};
     const Format target = choose_format(*options_.mix, mix, model_.mix_model, tensor.name, tensor.n_in());

@@ -525,6 +525,12 @@ std::vector<Sampled> Ranks::wait() {
 
 bool Ranks::is_drawn() { return pipeline_ != nullptr || backend().is_drawn(); }
 
+uint64_t Ranks::progress() const {
+  uint64_t sum = 0;
+  for (const auto& device : devices_) sum += device->backend->progress();
+  return sum;
+}
+
 size_t Ranks::allocated_bytes() const {
   size_t bytes = 0;
   for (const auto& device : devices_) bytes += device->backend->allocated_bytes();

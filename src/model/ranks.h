@@ -76,6 +76,7 @@ class Ranks final : public Runner {
   void sample(std::span<const SampleRow> rows) override;
   std::vector<Sampled> wait() override;
   bool is_drawn() override;
+  uint64_t progress() const override;  // of all devices of this process
   void follow(std::span<const int32_t> next_tokens) override { draft_head_->follow(batch_, next_tokens); }
   std::vector<std::vector<HeadGuess>> draft(std::span<const DraftRow> rows, const HeadGoesOn& goes_on = {}) override {
     return draft_head_->draft(rows, goes_on);

@@ -59,6 +59,8 @@ class Runner {
       std::span<const SampleRow> rows) = 0;  // one row for each of logit_rows, in order; must stay valid until wait()
   virtual std::vector<Sampled> wait() = 0;  // the tokens of the oldest sample not waited for, in row order
   virtual bool is_drawn() { return true; }  // whether wait() would return at once
+  // A number that changes while a step proceeds, for a watchdog. Any thread may call this function at any time.
+  virtual uint64_t progress() const { return 0; }
   // After each sample: next_tokens [n_tokens of the last forward] are the tokens that follow the rows: token ids, or
   // drawn_token()s of this sample. The head computes its keys and values for all rows. next_tokens must stay valid
   // until wait().

@@ -11,7 +11,7 @@
 namespace ingot {
 namespace {
 
-// If the config ties the output matrix, a matrix in the file is ignored: it is a copy, or left over from training.
+// If the config ties the output matrix, a matrix in the file is ignored: it is a copy (has_other_output).
 bool is_tied_away(const MatrixRow<ModelWeights>& row, const Config& config) {
   return row.weight == &ModelWeights::output && config.tied_output == true;
 }
@@ -322,6 +322,24 @@ void limit_copies(WeightSource& source, const Config& config, Backend& backend, 
 
 WeightBytes head_bytes(const DraftHeadFile& head, const Backend& backend) {
   return bytes_of(*head.source, head.config->layer, backend, {}, head.config.get());
+}
+
+bool has_other_output(WeightSource& source, const Config& tied) {
+  Config config = tied;
+  config.tied_output = false;
+  const auto rows = model_matrices();
+  const auto row_of = [&](Weight ModelWeights::*weight) { return std::ranges::find(rows, weight, &MatrixRow<ModelWeights>::weight); };
+  TensorFinder finder(source, config);
+  HostTensor output, embedding;
+  try {
+    if (!finder.find(*row_of(&ModelWeights::output), 0, output)) return false;
+    if (!finder.find(*row_of(&ModelWeights::embedding), 0, embedding)) return false;
+  } catch (const Error&) {  // a matrix of another size is left over from training
+    return false;
+  }
+  if (output.format != embedding.format || output.n_out != embedding.n_out || output.n_in != embedding.n_in) return true;
+  const auto n_bytes = static_cast<size_t>(output.n_out) * row_bytes(output.format, output.n_in);
+  return !std::equal(output.data, output.data + n_bytes, embedding.data);
 }
 
 void check_unused(const WeightSource& source, const Config& config, const std::vector<std::string>& unused) {

@@ -108,6 +108,10 @@ void limit_copies(WeightSource& source, const Config& config, Backend& backend, 
 // GGUF name in the tensor table ("blk.{}.ffn_up.weight").
 bool is_of_feed_forward(std::string_view gguf_name);
 
+// Whether a model whose config ties the output matrix to the embedding (Config::tied_output) has another output matrix.
+// Reads both matrices up to their first difference.
+bool has_other_output(WeightSource& source, const Config& config);
+
 // Throws Error naming a tensor of the source that was never requested, unless it is known to be useless for text.
 // load_weights calls it, except for a part: then the caller calls it after the last part.
 void check_unused(const WeightSource& source, const Config& config, const std::vector<std::string>& unused);

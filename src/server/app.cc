@@ -4,13 +4,14 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <nlohmann/json.hpp>
 
 #include "base/error.h"
+#include "base/json.h"
 #include "base/log.h"
 #include "server/api/fields.h"
 #include "server/api/known_fields.h"
 #include "server/api/request_fields.h"
+#include "server/request_memory.h"
 #include "server/web.h"
 
 namespace ingot {
@@ -144,7 +145,7 @@ void answer_errors(const std::string& path, const std::shared_ptr<Responder>& re
   } catch (const Error& error) {
     fail(ApiError(400, printable(error.what(), 1024)));
   } catch (const std::bad_alloc&) {
-    fail(ApiError(503, "there is not enough memory for this request"));
+    fail(no_memory());
   } catch (const std::exception& error) {
     log_warn("a request failed: {}", error.what());
     fail(ApiError(500, "the request failed inside the server"));
@@ -175,20 +176,16 @@ void check_kind(Needs needs, const ServedModel& model) {
 // A request that waits for a worker, and perhaps for its model.
 struct App::Job {
   Job(App& owner, const Route& to, HttpRequest r, std::shared_ptr<Responder> a)
-      : app(owner), route(to), n_bytes(r.body.size()), request(std::move(r)), responder(std::move(a)) {
+      : app(owner), route(to), memory(app.options_.memory), request(std::move(r)), responder(std::move(a)) {
     ++app.n_preparing_;
-    app.preparing_bytes_ += n_bytes;
   }
-  ~Job() {
-    --app.n_preparing_;
-    app.preparing_bytes_ -= n_bytes;
-  }
+  ~Job() { --app.n_preparing_; }
   Job(const Job&) = delete;
   Job& operator=(const Job&) = delete;
 
   App& app;
   const Route& route;
-  const size_t n_bytes;
+  MemoryBudget::Part memory;  // of `body`
   HttpRequest request;
   JsonValue body;  // the parsed body; request.body is then empty
   const std::shared_ptr<Responder> responder;
@@ -302,10 +299,11 @@ HttpHeaders App::common_headers(const HttpRequest& head) {
 // ---- the request ----
 
 void App::handle(HttpRequest request, std::shared_ptr<Responder> responder) {
-  ++n_active_;
+  const std::string path = request.path;
+  ++n_active_;  // from here on, nothing may throw: finished() counts down
   try {
-    dispatch(std::move(request), std::move(responder));
-  } catch (const std::exception& error) {  // the destroyed responder has answered
+    answer_errors(path, responder, [&] { dispatch(std::move(request), responder); });
+  } catch (const std::exception& error) {  // the destroyed responder answers
     log_warn("a request was dropped: {}", error.what());
   }
 }
@@ -316,8 +314,7 @@ void App::dispatch(HttpRequest request, std::shared_ptr<Responder> responder) {
   if (route->at_once) {
     return answer_errors(request.path, responder, [&] { responder->respond((this->*route->at_once)(request)); });
   }
-  const size_t n_bytes = request.body.size();
-  if (n_preparing_ >= options_.max_preparing || preparing_bytes_ + n_bytes > options_.max_preparing_bytes)
+  if (n_preparing_ >= options_.max_preparing)
     return responder->respond(error_for(
         request.path, ApiError(429, "the server is busy reading requests; try again soon", "", "queue_full")));
   prepare_.post(
@@ -328,6 +325,7 @@ void App::dispatch(HttpRequest request, std::shared_ptr<Responder> responder) {
 void App::run(const std::shared_ptr<Job>& job) {
   const auto guarded = [](const Job& j, auto f) { answer_errors(j.request.path, j.responder, f); };
   guarded(*job, [&] {
+    take_memory(job->memory, json_bytes(job->request.body));
     const bool may_be_empty = job->route.api == kSlot;  // action=erase needs no fields
     job->body = may_be_empty && job->request.body.empty() ? JsonValue::object()
                                                           : parse_request_json(std::exchange(job->request.body, {}));

@@ -29,7 +29,8 @@ struct AppOptions {
   std::chrono::milliseconds stream_interval{33}, stream_interval_each = Pacer::kEach;
   int rate_limit = 0;  // requests a minute per key, or per address if there are no keys; 0: no limit
   RateLimit::Clock::time_point (*now)() = RateLimit::Clock::now;  // for the rate limit
-  size_t max_preparing = 1024, max_preparing_bytes = 512 << 20;  // requests whose bodies wait for a worker
+  size_t max_preparing = 1024;                // requests whose bodies wait for a worker
+  std::shared_ptr<MemoryBudget> memory = {};  // for parsed requests; null: no limit
 };
 
 enum class Phase { kLoading, kReady, kDraining, kDead };
@@ -86,7 +87,7 @@ class App final : public HttpHandler {
   const std::time_t started_ = std::time(nullptr);
   std::atomic<Phase> phase_{Phase::kLoading};
   std::atomic<int> n_active_{0};
-  std::atomic<size_t> n_preparing_{0}, preparing_bytes_{0};
+  std::atomic<size_t> n_preparing_{0};
   std::atomic_flag told_other_name_;  // that a request has named a model other than the only one
   ModelPool& models_;
   Workers prepare_, stream_;

@@ -2,10 +2,11 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <nlohmann/json.hpp>
+#include <cstdlib>
 
 #include "backend/device_name.h"
 #include "base/error.h"
+#include "base/json.h"
 #include "server/api/fields.h"
 #include "server/api/ollama_fields.h"
 #include "server/app.h"
@@ -14,6 +15,9 @@ namespace ingot {
 namespace {
 
 constexpr const char* kStates[] = {"unloaded", "loading", "loaded", "failed"};  // indexed by ModelState
+
+// The shortest number that is the same float: 0.8, not 0.800000011920929.
+double short_number(float value) { return std::strtod(fmt::format("{}", value).c_str(), nullptr); }
 
 JsonValue model_json(const ModelPool::Row& row) {
   JsonValue json = {{"id", row.id},           {"object", "model"},
@@ -61,12 +65,12 @@ HttpResponse App::props(const HttpRequest&) const {
   };
   const SamplingParams p;
   const GenerationConfig& own = model->defaults();
-  const JsonValue params = {{"temperature", own.temperature.value_or(p.temperature)},
+  const JsonValue params = {{"temperature", short_number(own.temperature.value_or(p.temperature))},
                             {"top_k", own.top_k.value_or(p.top_k)},
-                            {"top_p", own.top_p.value_or(p.top_p)},
-                            {"min_p", own.min_p.value_or(p.min_p)},
-                            {"typical_p", own.typical_p.value_or(p.typical_p)},
-                            {"repeat_penalty", own.repetition_penalty.value_or(p.repetition_penalty)},
+                            {"top_p", short_number(own.top_p.value_or(p.top_p))},
+                            {"min_p", short_number(own.min_p.value_or(p.min_p))},
+                            {"typical_p", short_number(own.typical_p.value_or(p.typical_p))},
+                            {"repeat_penalty", short_number(own.repetition_penalty.value_or(p.repetition_penalty))},
                             {"repeat_last_n", own.penalty_window.value_or(p.penalty_window)}};
   return {.body = dump_json({{"default_generation_settings", {{"n_ctx", model->n_ctx()}, {"params", params}}},
                              {"total_slots", model->info().max_seqs},

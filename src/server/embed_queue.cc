@@ -54,7 +54,10 @@ void EmbedQueue::cancel(uint64_t id) {
 
 EngineGauges EmbedQueue::gauges() const {
   std::lock_guard lock(mutex_);
-  return gauges_;
+  EngineGauges gauges = gauges_;
+  gauges.is_working = gauges.n_running > 0;
+  gauges.progress = static_cast<uint64_t>(gauges.n_steps);
+  return gauges;
 }
 
 void EmbedQueue::stop() {
@@ -100,7 +103,9 @@ void EmbedQueue::run() {
       }
       fail_computing(error.what());
       return fail_waiting(error.what());
-    } catch (const std::exception& error) {  // usually out of memory: fails the requests of the batch
+    } catch (const std::bad_alloc&) {  // fails the requests of the batch
+      fail_computing(kOutOfMemory);
+    } catch (const std::exception& error) {
       fail_computing(error.what());
     }
   }

@@ -36,6 +36,7 @@ struct Run {
   void finish(EmbedQueue::Result result) {
     if (over.exchange(true)) return;
     try {
+      if (result.failure == kOutOfMemory) throw no_memory();
       if (!result.failure.empty())
         throw ApiError(result.too_late ? 503 : 500, printable(result.failure), "",
                        result.too_late ? "queue_timeout" : "");

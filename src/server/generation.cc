@@ -42,6 +42,7 @@ GenerationRun::GenerationRun(std::shared_ptr<ServedModel> model, ServedModel::Ti
       writer_(std::move(writer)),
       responder_(std::move(responder)) {
   choices_.reserve(spec_.n_choices());
+  ids_.reserve(spec_.n_choices());
   for (int i = 0; i < spec_.n_choices(); ++i)
     choices_.emplace_back(model_->tokenizer(),
                           StreamOptions{.skip_special = spec_.skip_special,
@@ -55,20 +56,28 @@ void GenerationRun::start(std::shared_ptr<ServedModel> model, ServedModel::Ticke
   const auto generation = std::make_shared<GenerationRun>(std::move(model), std::move(ticket), std::move(spec), pacer,
                                                           std::move(writer), responder);
   generation->submit_all();
-  if (generation->spec_.stream) {
-    responder->stream({.content_type = generation->writer_->stream_type(),
-                       .headers = {{"Cache-Control", "no-store"}, {"X-Accel-Buffering", "no"}}});
+  try {
+    generation->begin_answer();
+    pacer.workers().post([generation] { generation->drain(); });
+  } catch (const std::exception& error) {
+    generation->end_with_failure(error);
+    generation->drain();
   }
-  responder->on_gone([weak = generation->weak_from_this()] {
+}
+
+void GenerationRun::begin_answer() {
+  if (spec_.stream)
+    responder_->stream({.content_type = writer_->stream_type(),
+                        .headers = {{"Cache-Control", "no-store"}, {"X-Accel-Buffering", "no"}}});
+  responder_->on_gone([weak = weak_from_this()] {
     const auto self = weak.lock();
     if (!self) return;
     self->aborted_ = true;
     self->cancel();
   });
-  responder->on_room([weak = generation->weak_from_this()] {
+  responder_->on_room([weak = weak_from_this()] {
     if (const auto self = weak.lock()) self->resume();
   });
-  pacer.workers().post([generation] { generation->drain(); });
 }
 
 // ---- any thread ----
@@ -80,15 +89,36 @@ void GenerationRun::submit_all() {
   }
   try {
     for (int i = 0; i < spec_.n_choices(); ++i) submit(i);
-  } catch (const Error& error) {
+  } catch (...) {  // the caller answers; the sequences submitted so far end without output
+    over_ = failed_ = true;
+    responder_.reset();
     cancel();
+    drain();
+    throw;
+  }
+}
+
+// Submits choice i. Throws Error, or ApiError for what is the client's fault.
+void GenerationRun::submit(int i) {
+  Request request = request_of(i);
+  RequestId id = 0;
+  try {
+    id = model_->engine().submit(std::move(request));
+  } catch (const Error& error) {
     if (!model_->fault().empty())
       throw ApiError(503, "the model has failed, so the server ends: start the server again");
     throw ApiError(400, error.what());
   }
+  std::lock_guard lock(mutex_);
+  ids_.push_back(id);
+  choices_[i].id = id;
+  const size_t n_slots = spec_.slots.size();
+  choices_[i].slot = n_slots == 0 ? model_->slots().choose(spec_.prompts[i / spec_.n])
+                                  : spec_.slots[std::min(static_cast<size_t>(i), n_slots - 1)];
+  model_->slots().begin(choices_[i].slot);
 }
 
-void GenerationRun::submit(int i) {
+Request GenerationRun::request_of(int i) {
   Request request;
   request.prompt = spec_.prompts[i / spec_.n];
   request.sampling = spec_.sampling;
@@ -109,14 +139,7 @@ void GenerationRun::submit(int i) {
   request.publishes_prefix = spec_.publishes_prefix;
   request.begin_by = (replayed_ ? Clock::now() : begin_) + model_->queue_timeout();
   request.sink = std::make_shared<Sink>(shared_from_this(), i);
-  const RequestId id = model_->engine().submit(std::move(request));
-  std::lock_guard lock(mutex_);
-  ids_.push_back(id);
-  choices_[i].id = id;
-  const size_t n_slots = spec_.slots.size();
-  choices_[i].slot = n_slots == 0 ? model_->slots().choose(spec_.prompts[i / spec_.n])
-                                  : spec_.slots[std::min(static_cast<size_t>(i), n_slots - 1)];
-  model_->slots().begin(choices_[i].slot);
+  return request;
 }
 
 void GenerationRun::push(Event event) {
@@ -279,7 +302,8 @@ void GenerationRun::process(Event& event) {
 void GenerationRun::end_with_failure(const std::exception& why) {
   try {
     log_warn("an answer failed: {}", why.what());
-    fail(ApiError(500, "the answer could not be written"));
+    const bool lacks_memory = dynamic_cast<const std::bad_alloc*>(&why) != nullptr;
+    send_failure(lacks_memory ? no_memory() : ApiError(500, "the answer could not be written"));
     cancel();
   } catch (const std::exception&) {  // the destroyed responder answers
   }
@@ -306,7 +330,7 @@ void GenerationRun::on_finish(int index, const Finish& finish) {
       end_choice(index, "error", finish.error);
     } else if (finish.reason == FinishReason::kError) {
       log_warn("a request failed: {}", finish.error);
-      fail(ApiError(500, "generation failed: " + printable(finish.error)));
+      fail(finish.error == kOutOfMemory ? no_memory() : ApiError(500, "generation failed: " + printable(finish.error)));
       cancel();
     } else if (finish.reason == FinishReason::kNotBegun) {
       fail(ApiError(503, "the request has waited too long for its turn; try again soon", "", "queue_timeout"));
@@ -345,7 +369,12 @@ void GenerationRun::complete() {
 }
 
 void GenerationRun::fail(const ApiError& error) {
-  if (std::exchange(over_, true) || !responder_) return;
+  if (!std::exchange(over_, true)) send_failure(error);
+}
+
+// Also for a request that is over but has no answer yet.
+void GenerationRun::send_failure(const ApiError& error) {
+  if (!responder_) return;
   failed_ = true;
   if (!out_.empty()) responder_->write(std::exchange(out_, {}));
   responder_->fail(writer_->error(error), spec_.stream ? writer_->error_event(error) : "");

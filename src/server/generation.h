@@ -176,6 +176,8 @@ class GenerationRun : public std::enable_shared_from_this<GenerationRun> {
   };
 
   void submit_all();
+  void begin_answer();
+  Request request_of(int index);
   void submit(int index);
   bool may_replay() const { return model_->asks_for_fresh() && !replayed_; }
   void on_lost(int index);
@@ -203,6 +205,7 @@ class GenerationRun : public std::enable_shared_from_this<GenerationRun> {
   void end_slot(int index);
   void complete();
   void fail(const ApiError& error);
+  void send_failure(const ApiError& error);
   void cancel();
   void pause_if_full();
   void resume();

@@ -44,7 +44,7 @@ void GenerationRun::restart(const Fresh& fresh) {
       choices_[i].n_again = 0;
       submit(static_cast<int>(i));
     }
-  } catch (const Error& error) {
+  } catch (const std::exception& error) {
     for (Choice& choice : choices_) choice.lost = !choice.finished;
     return give_up(printable(error.what(), 512));
   }

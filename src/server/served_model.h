@@ -1,6 +1,8 @@
 // ServedModel: one model that answers requests, with a limit on the number of requests at once. A model either
 // generates text (engine, tokenizer, template), or embeds or ranks (a queue of texts).
 #pragma once
+#include <fmt/format.h>
+
 #include <atomic>
 #include <ctime>
 #include <functional>
@@ -15,6 +17,7 @@
 #include "io/huggingface/generation_config.h"
 #include "model/embedder.h"
 #include "server/embed_queue.h"
+#include "server/http/http.h"
 #include "server/metrics.h"
 #include "server/slots.h"
 #include "text/answers/answer_model.h"
@@ -48,6 +51,7 @@ struct ServedModelParts {
   Speculate speculate = Speculate::kOff;            // for requests that do not set it
   std::shared_ptr<DraftModel> draft = nullptr;      // for Speculate::kDraft
   SlotFiles slot_files = {};
+  size_t constraint_bytes = size_t{256} << 20;  // of cached constraints
 };
 
 class ServedModel {
@@ -67,7 +71,7 @@ class ServedModel {
       if (next) next(stats);
     };
     answers_.emplace(*parts_.tokenizer, parts_.chat, info_.n_vocab,
-                     AnswerModel::Options{parts_.call_format, parts_.lenient_schemas});
+                     AnswerModel::Options{parts_.call_format, parts_.constraint_bytes, parts_.lenient_schemas});
     slots_.emplace(info_.max_seqs);
     engine_.emplace(*parts_.runner, parts_.engine);
   }
@@ -106,11 +110,17 @@ class ServedModel {
   // If not empty, the model cannot answer any more requests.
   std::string fault() const { return engine_ ? engine_->fault() : embeds_->fault(); }
   bool lost_device() const { return engine_ ? engine_->lost_device() : !embeds_->fault().empty(); }
-  EngineGauges gauges() const { return engine_ ? engine_->gauges() : embeds_->gauges(); }
+  EngineGauges gauges() const {
+    EngineGauges gauges = engine_ ? engine_->gauges() : embeds_->gauges();
+    if (parts_.embedder) gauges.progress += parts_.embedder->progress();
+    if (parts_.draft) gauges.progress += parts_.draft->progress();
+    return gauges;
+  }
   std::chrono::seconds queue_timeout() const { return parts_.queue_timeout; }
   int capacity() const { return info().max_seqs + parts_.queue_limit; }
 
-  // Room for n more sequences, returned when the ticket is destroyed. admit() returns no ticket if the queue is full.
+  // Room for n more sequences, returned when the ticket is destroyed. admit() returns no ticket if the queue is full, and
+  // throws ApiError if an empty queue could not hold the n sequences.
   class Ticket {
    public:
     Ticket(std::atomic<int>& taken, int n) : taken_(&taken), n_(n) {}
@@ -123,6 +133,11 @@ class ServedModel {
     int n_;
   };
   std::optional<Ticket> admit(int n) {
+    if (n > capacity())
+      throw ApiError(400,
+                     fmt::format("this request asks for {} answers at once, but the server runs and queues at most {}",
+                                 n, capacity()),
+                     "n");
     if (taken_.fetch_add(n) + n > capacity()) {
       taken_ -= n;
       return std::nullopt;

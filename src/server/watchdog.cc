@@ -24,32 +24,31 @@ int Watchdog::check(App& app) {
     app.set_phase(Phase::kDead);
     return 0;
   }
-  return check_steps(app);
+  return check_progress(app);
 }
 
-int Watchdog::check_steps(App& app) {
-  const auto now = Clock::now();
-  int64_t n_steps = 0;
-  bool busy = false;
-  for (const auto& model : app.models()) {
+int Watchdog::check_progress(App& app) {
+  const auto now = limits_.now();
+  std::map<const ServedModel*, State> states;
+  const ServedModel* slowest = nullptr;
+  const auto models = app.models();  // keeps the models alive
+  for (const auto& model : models) {
     const EngineGauges gauges = model->gauges();
-    n_steps += gauges.n_steps;
-    busy |= gauges.n_running + gauges.n_waiting > 0 && gauges.n_steps > 0;
+    const auto before = states_.find(model.get());
+    const bool is_still = gauges.is_working && before != states_.end() && before->second.progress == gauges.progress;
+    const State& state = states[model.get()] = {gauges.progress, is_still ? before->second.moved : now};
+    if (!slowest || state.moved < states[slowest].moved) slowest = model.get();
   }
-  if (!busy || n_steps != n_steps_) {
-    if (app.phase() == Phase::kDead) app.set_phase(Phase::kReady);
-    n_steps_ = n_steps;
-    moved_ = now;
-    return 0;
-  }
-  const auto still = now - moved_;
+  states_ = std::move(states);
+  const auto still = slowest ? now - states_[slowest].moved : Clock::duration::zero();
   const auto seconds = std::chrono::duration_cast<std::chrono::seconds>(still).count();
-  if (still >= limits_.hard) {
-    fmt::print(stderr, "ingot: no step has ended for {} s; giving up\n", seconds);
+  if (still == Clock::duration::zero()) {
+    if (app.phase() == Phase::kDead) app.set_phase(Phase::kReady);
+  } else if (still >= limits_.hard) {
+    fmt::print(stderr, "ingot: {} has made no progress for {} s; giving up\n", printable(slowest->id()), seconds);
     return kExitHung;
-  }
-  if (still >= limits_.soft && app.phase() == Phase::kReady) {
-    log_warn("no step has ended for {} s", seconds);
+  } else if (still >= limits_.soft && app.phase() == Phase::kReady) {
+    log_warn("{} has made no progress for {} s", printable(slowest->id()), seconds);
     app.set_phase(Phase::kDead);
   }
   return 0;

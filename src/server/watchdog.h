@@ -1,9 +1,13 @@
 // Watchdog: checks whether a server can still answer. Three faults make a server unhealthy: a model file was modified,
-// an engine has ended (by itself or with its device), or steps do not end. The last two faults end the process, so that
-// a supervisor can restart it. `ingot serve` calls the watchdog twice a second.
+// an engine has ended (by itself or with its device), or a model makes no progress while it has work. The last two
+// faults end the process, so that a supervisor can restart it. `ingot serve` calls the watchdog twice a second.
+//
+// A long step is no fault. A step on the CPU proceeds task by task, and a step on a GPU block by block. The watchdog
+// measures the time without any of these, in each model apart and from its first step on.
 #pragma once
 #include <chrono>
 #include <cstdint>
+#include <map>
 
 #include "server/app.h"
 
@@ -13,9 +17,11 @@ inline constexpr int kExitLostEngine = 70, kExitHung = 72;
 
 class Watchdog {
  public:
+  using Clock = std::chrono::steady_clock;
   struct Limits {
-    std::chrono::milliseconds soft{60'000};   // unhealthy when no step ends for this long while there is work
-    std::chrono::milliseconds hard{120'000};  // the process ends when no step ends for this long
+    std::chrono::milliseconds soft{60'000};   // unhealthy when a model with work makes no progress for this long
+    std::chrono::milliseconds hard{120'000};  // the process ends when a model makes no progress for this long
+    Clock::time_point (*now)() = Clock::now;
   };
   explicit Watchdog(const Limits& limits) : limits_(limits) {}
 
@@ -24,13 +30,15 @@ class Watchdog {
   int check(App& app);
 
  private:
-  using Clock = std::chrono::steady_clock;
-  int check_steps(App& app);
+  struct State {
+    uint64_t progress = 0;
+    Clock::time_point moved;  // when the progress changed last, or when the model had no work
+  };
+  int check_progress(App& app);
 
   const Limits limits_;
   int lost_ = 0;  // the exit code
-  int64_t n_steps_ = -1;
-  Clock::time_point moved_ = Clock::now();
+  std::map<const ServedModel*, State> states_;  // of the loaded models
 };
 
 }  // namespace ingot

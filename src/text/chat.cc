@@ -1,8 +1,7 @@
 #include "text/chat.h"
 
-#include <nlohmann/json.hpp>
-
 #include "base/error.h"
+#include "base/json.h"
 #include "base/log.h"
 #include "text/calls/call_format.h"
 #include "text/chat_messages.h"

@@ -1,9 +1,9 @@
 #include "text/chat_encode.h"
 
 #include <algorithm>
-#include <nlohmann/json.hpp>
 
 #include "base/error.h"
+#include "base/json.h"
 
 namespace ingot {
 namespace {

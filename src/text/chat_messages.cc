@@ -4,10 +4,10 @@
 
 #include <algorithm>
 #include <deque>
-#include <nlohmann/json.hpp>
 
 #include "base/ascii.h"
 #include "base/error.h"
+#include "base/json.h"
 #include "base/splitmix.h"
 #include "text/jinja/template.h"
 

@@ -1,7 +1,6 @@
 #include "text/generic_tools.h"
 
-#include <nlohmann/json.hpp>
-
+#include "base/json.h"
 #include "text/calls/call_writer.h"
 #include "text/chat_messages.h"
 

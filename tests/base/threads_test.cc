@@ -162,5 +162,26 @@ TEST(ThreadPool, DefaultIsTheCpusOfThisProcess) {
   EXPECT_LE(default_threads(), available_cpus());
 }
 
+// Each task that begins changes the number, in loops that the caller runs alone too.
+TEST(ThreadPool, ProgressChangesWithEachTask) {
+  for (const int n_threads : {1, 3}) {
+    ThreadPool pool(n_threads);
+    uint64_t last = pool.progress();
+    for (const int64_t n_tasks : {1, 2, 7, 100}) {
+      std::mutex mutex;
+      std::set<uint64_t> seen;
+      pool.parallel_for(n_tasks, [&](int64_t, int) {
+        const std::lock_guard lock(mutex);
+        seen.insert(pool.progress());
+      });
+      // A thread takes its next task before or after another thread looks.
+      EXPECT_GE(std::ssize(seen), (n_tasks + n_threads - 1) / n_threads) << n_threads << " threads, " << n_tasks << " tasks";
+      EXPECT_EQ(seen.count(last), 0u);
+      EXPECT_NE(pool.progress(), last);
+      last = pool.progress();
+    }
+  }
+}
+
 }  // namespace
 }  // namespace ingot

@@ -3,9 +3,9 @@
 #include <gtest/gtest.h>
 
 #include <cstring>
-#include <nlohmann/json.hpp>
 
 #include "base/file.h"
+#include "base/json.h"
 #include "io/gguf/gguf.h"
 #include "io/gguf/writer.h"
 #include "model/score.h"

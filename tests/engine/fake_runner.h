@@ -34,6 +34,7 @@ struct FakeOptions {
   std::function<int32_t(const SampleRow&)> writes = {};   // the token to sample instead
   std::function<void()> before_wait = {};                 // may throw, like a failed device
   std::function<bool()> is_drawn = {};                    // the result of is_drawn(); empty: true
+  std::function<uint64_t()> progress = {};                // the result of progress(); empty: 0
   // With info.draft_head: each guess is right with this probability if the request's seed is 0.
   double head_right = 0;
   std::function<void(std::span<const DraftRow>)> before_draft = {};  // may throw
@@ -52,6 +53,7 @@ class FakeRunner final : public Runner {
   void sample(std::span<const SampleRow> rows) override;
   std::vector<Sampled> wait() override;
   bool is_drawn() override { return !options_.is_drawn || options_.is_drawn(); }
+  uint64_t progress() const override { return options_.progress ? options_.progress() : 0; }
   std::string kv_layout() const override { return "fake"; }
   size_t kv_block_bytes() const override { return sizeof(Slot) * options_.info.block_size; }
   void read_kv(int32_t block, std::span<uint8_t> to) override;

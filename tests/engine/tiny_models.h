@@ -1,9 +1,9 @@
 // Helpers for engine tests on the tiny models of tests/data/models: their goldens, which are from transformers, and
 // requests for greedy answers.
 #pragma once
-#include <nlohmann/json.hpp>
 
 #include "base/file.h"
+#include "base/json.h"
 #include "collector.h"
 #include "devices.h"
 #include "io/gguf/gguf.h"

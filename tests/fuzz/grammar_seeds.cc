@@ -3,8 +3,9 @@
 #include <cstdio>
 #include <filesystem>
 #include <fstream>
-#include <nlohmann/json.hpp>
 #include <string>
+
+#include "base/json.h"
 
 namespace {
 

@@ -5,11 +5,11 @@
 #include <cstdio>
 #include <filesystem>
 #include <map>
-#include <nlohmann/json.hpp>
 #include <set>
 #include <string>
 
 #include "base/file.h"
+#include "base/json.h"
 
 namespace {
 

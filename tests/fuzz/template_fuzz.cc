@@ -2,10 +2,10 @@
 // NUL. Rendering must end soon with UTF-8 text, or with an Error in one printable line. In a model's chat template, no
 // text of a user may become a control token.
 #include <algorithm>
-#include <nlohmann/json.hpp>
 
 #include "base/check.h"
 #include "base/error.h"
+#include "base/json.h"
 #include "base/log.h"
 #include "text/chat_encode.h"
 #include "text/tokenizer_specs.h"

@@ -7,6 +7,7 @@
 #include <deque>
 #include <random>
 
+#include "captured_log.h"
 #include "io/gguf/tokenizer.h"
 #include "io/refused.h"
 #include "test_seed.h"
@@ -168,8 +169,62 @@ TEST(GgufTokenizerWriter, RefusesWhatGgufCannotSay) {
   EXPECT_THAT(refused(bytes_spec({"\\p{L}+|z"}, false), 5),
               HasSubstr("tokenizer.json: GGUF has no name (tokenizer.ggml.pre) for this pre-tokenizer: '\\p{L}+|z'"));
   EXPECT_THAT(refused(bytes_spec(patterns_of(find_pretokenizer("gpt-2")), true), 5), HasSubstr("with ignore_merges"));
+  TokenizerSpec prefixed = bytes_spec(patterns_of(find_pretokenizer("gpt-2")), false);
+  prefixed.prefix_space = true;
+  EXPECT_THAT(refused(prefixed, 5), HasSubstr("'add_prefix_space'"));
   EXPECT_THAT(refused(bytes_spec(patterns_of(find_pretokenizer("gpt-2")), false), 4),
               HasSubstr("5 tokens, but the embedding has only 4 rows"));
+}
+
+// Each step of a normalizer is written, refused by its name, or causes a warning: none is dropped in silence.
+TEST(GgufTokenizerWriter, NoNormalizerIsDroppedInSilence) {
+  using Kind = NormalizerStep::Kind;
+  const std::pair<NormalizerStep, const char*> steps[] = {
+      {{.kind = Kind::kNfd}, "'NFD'"},
+      {{.kind = Kind::kNfkc}, "'NFKC'"},
+      {{.kind = Kind::kNfkd}, "'NFKD'"},
+      {{.kind = Kind::kLowercase}, "'Lowercase'"},
+      {{.kind = Kind::kStripMarks}, "strip_accents"},
+      {{.kind = Kind::kStripAccents}, "'StripAccents'"},
+      {{.kind = Kind::kCleanText}, "clean_text"},
+      {{.kind = Kind::kSpaceCjk}, "handle_chinese_chars"},
+      {{.kind = Kind::kNmt}, "'Nmt'"},
+      {{.kind = Kind::kReplace, .from = "a", .to = "b"}, "'Replace'"},
+      {{.kind = Kind::kReplacePattern, .from = "a+", .to = "b"}, "'Replace'"},
+      {{.kind = Kind::kPrepend, .to = "x"}, "'Prepend'"},
+      {{.kind = Kind::kStrip}, "'Strip'"},
+      {{.kind = Kind::kCharsmap}, "'Precompiled'"}};
+  const auto outcome = [](const TokenizerSpec& spec) {
+    return refusal([&] {
+      GgufWriter writer;
+      write_tokenizer(spec, static_cast<int>(spec.tokens.size()), writer);
+    });
+  };
+  const Pieces pieces;
+  const TokenizerSpec plain[] = {bytes_spec(patterns_of(find_pretokenizer("gpt-2")), false), pieces.spec};
+  for (const TokenizerSpec& before : plain) {
+    for (const auto& [step, name] : steps) {
+      TokenizerSpec spec = before;
+      spec.normalize = {{.kind = Kind::kNfc}, step};
+      EXPECT_THAT(outcome(spec), AllOf(HasSubstr("tokenizer.json: GGUF cannot store the normalizer"), HasSubstr(name)));
+    }
+    TokenizerSpec spec = before;
+    spec.normalize = {{.kind = Kind::kNfc}};
+    const CapturedLog log;
+    const Written written(spec, static_cast<int>(spec.tokens.size()));
+    EXPECT_THAT(log.text(), HasSubstr("'NFC'"));
+    EXPECT_EQ(written.tokenizer()->encode("ab"), Tokenizer::create(before)->encode("ab"));
+  }
+  for (const auto& [step, name] : steps) {
+    TokenizerSpec spec = pieces.spec;
+    spec.model = kUnigramModel;
+    spec.normalize = {step};
+    if (step.kind == Kind::kStrip || step.kind == Kind::kCharsmap) continue;  // these are written
+    EXPECT_THAT(outcome(spec), AllOf(HasSubstr("GGUF cannot store the normalizer"), HasSubstr(name)));
+    spec.normalize = {{.kind = Kind::kReplacePattern, .from = " {2,}", .to = " "}};
+    spec.cuts = {{"[0-9]", Cut::kIsolate}};
+    EXPECT_THAT(outcome(spec), HasSubstr("the pre_tokenizer that cuts at '[0-9]'"));
+  }
 }
 
 }  // namespace

@@ -57,6 +57,21 @@ TEST(Config, ReadsWhatIsThere) {
   EXPECT_EQ(c.rope_layout, RopeLayout::kInterleaved);
 }
 
+TEST(Config, RefusesTensorsOfMoreLayers) {
+  const auto with = [](const char* tensor, uint32_t n_draft) {
+    return key_complaint("", [&](GgufWriter& w) {
+      w.set("llama.block_count", uint32_t{3});
+      w.set("llama.nextn_predict_layers", n_draft);
+      w.add_tensor(tensor, 0, {64}, std::vector<uint8_t>(64 * 4));
+    });
+  };
+  EXPECT_EQ(with("blk.2.attn_norm.weight", 0), "");
+  EXPECT_EQ(with("blk.2.attn_norm.weight", 1), "") << "a layer that drafts tokens";
+  EXPECT_EQ(with("output_norm.weight", 0), "");
+  for (const char* tensor : {"blk.3.attn_norm.weight", "blk.17.attn_norm.weight", "blk.99999.attn_norm.weight"})
+    EXPECT_NE(with(tensor, 0).find(fmt::format("test.gguf: tensor '{}' belongs to layer", tensor)), std::string::npos);
+}
+
 // A model whose layers are gated delta nets, except for every fourth.
 std::string delta_complaint(const std::string& skip, const WriterEdit& edit, Config* read_config = nullptr) {
   GgufWriter w;

@@ -171,6 +171,38 @@ TEST(Embedder, ManyTextsTakeManyBatches) {
   }
 }
 
+// In a causal model, the chunks of a long text give what the whole text gives: with each attention and each pooling.
+TEST(Embedder, LongTextsAreComputedInChunks) {
+  const uint32_t seed = test_seed();
+  SCOPED_TRACE(seed);
+  std::mt19937 rng(seed);
+  constexpr int kMost = 60;
+  for (const char* name : {"llama", "gemma2", "gpt_oss", "deepseek2_lite"}) {
+    for (const char* pooling : {"none", "cls", "mean", "last"}) {
+      const auto open = [&](int n_batch) {
+        return open_embedder(kModels / (name + std::string(".gguf")),
+                             {.backend = {.device = "ref"}, .n_ctx = kMost, .max_batch_tokens = n_batch, .pooling = pooling});
+      };
+      const int n_batch = std::uniform_int_distribution(1, kMost / 2)(rng);
+      const auto whole = open(kMost), chunked = open(n_batch);
+      EXPECT_EQ(chunked->max_tokens(), kMost);
+      EXPECT_EQ(chunked->max_batch_tokens(), n_batch);
+      std::vector<std::vector<int32_t>> texts(4);
+      for (auto& text : texts) {
+        text.resize(std::uniform_int_distribution(1, kMost)(rng));
+        for (int32_t& id : text) id = static_cast<int32_t>(rng() % static_cast<uint32_t>(whole->n_vocab()));
+      }
+      const uint64_t before = chunked->progress();
+      EXPECT_LT(largest_difference(chunked->embed(texts), whole->embed(texts)), 1e-4)
+          << name << " " << pooling << " in chunks of " << n_batch;
+      EXPECT_NE(chunked->progress(), before);
+    }
+  }
+  EXPECT_EQ(open_embedder(kEncoders / "bert.gguf", {.backend = {.device = "ref"}, .max_batch_tokens = 5})->max_batch_tokens(),
+            70)
+      << "a token of an encoder sees its whole text";
+}
+
 TEST(Embedder, ThreadsMayShareIt) {
   const EncoderGolden golden = read_encoder_golden("nomic_bert");
   const auto embedder = open_embedder(kEncoders / "nomic_bert.gguf", {.backend = {.device = "cpu", .n_threads = 2}});

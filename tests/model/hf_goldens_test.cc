@@ -4,7 +4,9 @@
 
 #include <functional>
 
+#include "captured_log.h"
 #include "hf_models.h"
+#include "safetensors_edit.h"
 
 namespace ingot {
 namespace {
@@ -58,6 +60,32 @@ void edit_header(const HfCopy& copy, const std::function<void(std::string&)>& ch
   change(header);
   length = header.size();
   copy.write("model.safetensors", std::string(reinterpret_cast<const char*>(&length), 8) + header + data);
+}
+
+// As in transformers, for each model that has an output matrix of its own.
+TEST(HfVariants, AnOutputMatrixIsUsedThoughTheConfigTiesIt) {
+  int n_models = 0;
+  for (const std::string& name : hf_names()) {
+    RawTensors tensors;
+    if (!fs::exists(kHfModels / name / "model.safetensors")) continue;  // several shards
+    read_safetensors((kHfModels / name / "model.safetensors").string(), tensors);
+    if (!tensors.contains("lm_head.weight")) continue;
+    SCOPED_TRACE(name);
+    ++n_models;
+    const HfCopy copy(name);
+    copy.edit("config.json", [](auto& json) { json["tie_word_embeddings"] = true; });
+    const CapturedLog log;
+    EXPECT_LT(golden_error(copy.path(), read_golden(name)), 1e-4);
+    EXPECT_NE(log.text().find("'tie_word_embeddings'"), std::string::npos);
+    if (name != "llama") continue;
+    // A copy of the embedding is not used, and causes no warning.
+    tensors["lm_head.weight"] = tensors.at("model.embed_tokens.weight");
+    copy.write("model.safetensors", safetensors_of(tensors));
+    const CapturedLog of_copy;
+    EXPECT_TRUE(load_hf(copy.path()).weights().model.tied);
+    EXPECT_EQ(of_copy.text(), "");
+  }
+  EXPECT_GT(n_models, 10);
 }
 
 TEST(HfVariants, MisalignedDataGivesTheSameLogits) {  // S23

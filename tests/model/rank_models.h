@@ -3,8 +3,7 @@
 #include <memory>
 #include <string>
 
-#include <nlohmann/json.hpp>
-
+#include "base/json.h"
 #include "golden_models.h"
 #include "model/checkpoint.h"
 #include "model/parallel.h"

@@ -3,11 +3,11 @@
 #include <cstring>
 #include <filesystem>
 #include <map>
-#include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
 
 #include "base/file.h"
+#include "base/json.h"
 
 namespace ingot {
 

@@ -510,6 +510,35 @@ TEST(App, PhasesAndRoutes) {
   }
 }
 
+// 429 means that a later try may succeed.
+TEST(App, MoreAnswersThanCouldEverRunAreRefusedForGood) {
+  Rig rig({}, 4);
+  const int most = rig.model->info().max_seqs + 4;
+  const auto status_for = [&](int n) {
+    nlohmann::json body = completion({1, 2}, 3, 2, false);
+    body["n"] = n;
+    const auto answer = rig.post("/v1/completions", body);
+    EXPECT_TRUE(answer->wait());
+    EXPECT_TRUE(rig.wait_idle());
+    return std::pair(answer->status(), answer->body());
+  };
+  EXPECT_EQ(status_for(most).first, 200);
+  const auto [status, body] = status_for(most + 1);
+  EXPECT_EQ(status, 400);
+  EXPECT_NE(body.find(R"("param":"n")"), std::string::npos) << body;
+  EXPECT_EQ(status_for(1).first, 200);
+}
+
+TEST(Access, NamesOfThisMachine) {
+  const auto is_local = [](const char* host) { return is_local_host({.headers = {{"host", host}}}); };
+  for (const char* host : {"localhost", "LOCALHOST:8080", "LocalHost.", "localhost.:80", "127.0.0.1", "127.9.9.9:1",
+                           "[::1]:8080", "[::1]"})
+    EXPECT_TRUE(is_local(host)) << host;
+  for (const char* host : {"evil.example", "localhost.evil.example", "localhost..", "127.0.0.1.evil.example", ".",
+                           "127.0.0.1a", "[::2]", "notlocalhost"})
+    EXPECT_FALSE(is_local(host)) << host;
+}
+
 TEST(App, EndsWithRequestsUnderWay) {
   std::vector<std::shared_ptr<Recorder>> open;
   {

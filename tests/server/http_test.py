@@ -29,6 +29,8 @@ def test_health_models_and_props(server):
     assert server.get(f"/v1/models/{model['id']}").json() == model
     server.get("/v1/models/none").error(404)
     props = server.get("/props").json()
+    params = props["default_generation_settings"]["params"]
+    assert all(len(str(value)) <= 6 for value in params.values()), params  # 0.8, not 0.800000011920929
     assert props["default_generation_settings"]["n_ctx"] == model["max_model_len"] and "messages" in props["chat_template"]
 
 

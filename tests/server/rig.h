@@ -5,8 +5,8 @@
 
 #include <condition_variable>
 #include <mutex>
-#include <nlohmann/json.hpp>
 
+#include "base/json.h"
 #include "engine/collector.h"
 #include "server/app.h"
 #include "text/tokenizer_specs.h"

@@ -84,43 +84,115 @@ TEST(Watchdog, ADeviceThatIsLost) {
   EXPECT_EQ(watchdog.check(rig.app), kExitLostDevice);
 }
 
-// A step that does not end. The server becomes unhealthy, and healthy again when the step ends. If the step takes too
-// long, the process ends.
+// A clock that a test sets.
+Watchdog::Clock::time_point watchdog_time;
+
+std::chrono::milliseconds watchdog_ms(int64_t ms) { return std::chrono::milliseconds(ms); }
+
+// Steps that end only while `held` is false. The test says how far the step in flight is.
+class HeldSteps {
+ public:
+  FakeOptions options() {
+    return {.before_wait = [this] { wait(); }, .progress = [this] { return progress.load(); }};
+  }
+  void hold(bool value) {
+    const std::lock_guard lock(mutex_);
+    held_ = value;
+    changed_.notify_all();
+  }
+  std::atomic<uint64_t> progress{0};
+
+ private:
+  void wait() {
+    std::unique_lock lock(mutex_);
+    changed_.wait(lock, [&] { return !held_; });
+  }
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  bool held_ = false;
+};
+
+bool has_begun(const ServedModel& model) {
+  const EngineGauges gauges = model.gauges();
+  return gauges.is_working && gauges.n_running + gauges.n_waiting > 0;
+}
+
+Watchdog a_watchdog() {
+  return Watchdog({.soft = watchdog_ms(60), .hard = watchdog_ms(120), .now = [] { return watchdog_time; }});
+}
+
+// A step that does not end, as the model's first step or later. The server becomes unhealthy, and healthy again when
+// the step ends. If the step takes too long without progress, the process ends.
 TEST(Watchdog, AStepThatDoesNotEnd) {
-  std::mutex mutex;
-  std::condition_variable changed;
-  bool held = false;
-  Rig rig({.before_wait = [&] {
-    std::unique_lock lock(mutex);
-    changed.wait(lock, [&] { return !held; });
-  }});
-  const auto hold = [&](bool value) {
-    const std::lock_guard lock(mutex);
-    held = value;
-    changed.notify_all();
-  };
-  const auto n_under_way = [&] {
-    const EngineGauges gauges = rig.model->gauges();
-    return gauges.n_running + gauges.n_waiting;
-  };
-  const auto first = rig.post("/v1/completions", completion_of(2));
-  ASSERT_TRUE(first->wait());
-  hold(true);
-  const auto second = rig.post("/v1/completions", completion_of(2));
-  while (n_under_way() == 0) std::this_thread::yield();
-  Watchdog patient({.soft = std::chrono::milliseconds(0)}), strict({.hard = std::chrono::milliseconds(0)});
-  EXPECT_EQ(patient.check(rig.app), 0);  // the first check of the steps
-  EXPECT_EQ(health(rig.app), 200);
-  EXPECT_EQ(patient.check(rig.app), 0);
-  EXPECT_EQ(health(rig.app), 503);
-  EXPECT_EQ(strict.check(rig.app), 0);
-  EXPECT_EQ(strict.check(rig.app), kExitHung);
-  hold(false);
-  ASSERT_TRUE(second->wait());
-  EXPECT_EQ(second->status(), 200);
-  while (n_under_way() > 0) std::this_thread::yield();
-  EXPECT_EQ(patient.check(rig.app), 0);
-  EXPECT_EQ(health(rig.app), 200);
+  for (const bool is_first : {true, false}) {
+    HeldSteps steps;
+    Rig rig(steps.options());
+    if (!is_first) {
+      ASSERT_TRUE(rig.post("/v1/completions", completion_of(2))->wait());
+    }
+    steps.hold(true);
+    const auto request = rig.post("/v1/completions", completion_of(2));
+    while (!has_begun(*rig.model)) std::this_thread::yield();
+    Watchdog watchdog = a_watchdog();
+    const auto check_after = [&](int ms) {
+      watchdog_time += watchdog_ms(ms);
+      return watchdog.check(rig.app);
+    };
+    EXPECT_EQ(check_after(500), 0) << "the first check";
+    EXPECT_EQ(check_after(59), 0);
+    EXPECT_EQ(health(rig.app), 200);
+    EXPECT_EQ(check_after(1), 0);
+    EXPECT_EQ(health(rig.app), 503);
+    EXPECT_EQ(check_after(59), 0);
+    EXPECT_EQ(check_after(1), kExitHung);
+    steps.hold(false);
+    ASSERT_TRUE(request->wait());
+    EXPECT_EQ(request->status(), 200);
+    while (rig.model->gauges().is_working) std::this_thread::yield();
+    EXPECT_EQ(check_after(1000), 0);
+    EXPECT_EQ(health(rig.app), 200);
+  }
+}
+
+// A step that takes ten times the limit, but proceeds.
+TEST(Watchdog, ASlowStepIsNoFault) {
+  HeldSteps steps;
+  Rig rig(steps.options());
+  steps.hold(true);
+  const auto request = rig.post("/v1/completions", completion_of(2));
+  while (!has_begun(*rig.model)) std::this_thread::yield();
+  Watchdog watchdog = a_watchdog();
+  for (int i = 0; i < 30; ++i) {
+    EXPECT_EQ(watchdog.check(rig.app), 0);
+    EXPECT_EQ(health(rig.app), 200);
+    watchdog_time += watchdog_ms(29);
+    if (i % 2 == 0) ++steps.progress;  // every 58 ms: some checks see none
+  }
+  watchdog_time += watchdog_ms(120);
+  EXPECT_EQ(watchdog.check(rig.app), kExitHung) << "and then it hangs";
+  steps.hold(false);
+  ASSERT_TRUE(request->wait());
+}
+
+// While the clients of all sequences do not read, the engine waits for them, for as long as they like.
+TEST(Watchdog, PausedSequencesAreNoFault) {
+  HeldSteps steps;
+  Rig rig(steps.options());
+  steps.hold(true);
+  json body = completion_of(40);
+  body["stream"] = true;
+  const auto stream = rig.post("/v1/completions", body);
+  stream->full_ = true;
+  steps.hold(false);
+  while (rig.model->gauges().n_paused == 0 || rig.model->gauges().is_working) std::this_thread::yield();
+  Watchdog watchdog = a_watchdog();
+  for (int i = 0; i < 5; ++i) {
+    EXPECT_EQ(watchdog.check(rig.app), 0);
+    EXPECT_EQ(health(rig.app), 200);
+    watchdog_time += watchdog_ms(500);
+  }
+  stream->make_room();
+  ASSERT_TRUE(stream->wait());
 }
 
 }  // namespace

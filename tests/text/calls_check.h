@@ -2,12 +2,12 @@
 #pragma once
 #include <fmt/format.h>
 
-#include <nlohmann/json.hpp>
 #include <random>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "base/json.h"
 #include "base/splitmix.h"
 #include "text/calls/answer_parser.h"
 

@@ -2,10 +2,10 @@
 #pragma once
 #include <fstream>
 #include <memory>
-#include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
 
+#include "base/json.h"
 #include "text/tokenizer_specs.h"
 
 namespace ingot::testing {

@@ -26,6 +26,7 @@ class CpuBackend final : public Backend {
   std::string name() const override { return "cpu"; }
   std::string description() const override;
   int n_threads() const override { return pool_.size(); }
+  uint64_t progress() const override { return Backend::progress() + pool_.progress(); }
   bool is_host() const override { return true; }
   bool keeps_kv_as(KvTypes types) const override { return types.values != DType::kQ4_0; }
 

@@ -123,6 +123,8 @@ Proposal DraftModel::end(const std::shared_ptr<Guess>& guess, int n, const GoesO
   return drafts;
 }
 
+uint64_t DraftModel::progress() const { return engine_->gauges().progress; }
+
 bool DraftModel::thinks_ahead() const { return !runner_->info().overlaps; }
 
 void DraftModel::think_ahead(const std::function<bool()>& is_over) {

@@ -33,6 +33,7 @@ class DraftModel : public std::enable_shared_from_this<DraftModel> {
   void think_ahead(const std::function<bool()>& is_over);
   bool thinks_ahead() const;
   void drop(const Guess& guess);  // any thread
+  uint64_t progress() const;      // as EngineGauges::progress; any thread
 
  private:
   int n_useful(const Guess& guess) const;

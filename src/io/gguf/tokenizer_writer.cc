@@ -1,5 +1,6 @@
 #include "io/gguf/tokenizer_writer.h"
 
+#include <algorithm>
 #include <unordered_map>
 
 #include "base/log.h"
@@ -76,6 +77,36 @@ std::vector<float> scores_from_merges(const TokenizerSpec& spec) {
   return scores;
 }
 
+// tokenizer.json's name of a step. The flags of a BertNormalizer are steps here.
+const char* step_name(const NormalizerStep& step) {
+  constexpr const char* kNames[] = {"NFC", "NFD", "NFKC", "NFKD", "Lowercase", "BertNormalizer: strip_accents",
+                                    "StripAccents", "BertNormalizer: clean_text",
+                                    "BertNormalizer: handle_chinese_chars", "Nmt", "Replace", "Replace", "Prepend",
+                                    "Strip", "Precompiled"};
+  return kNames[static_cast<size_t>(step.kind)];
+}
+
+[[noreturn]] void refuse(const TokenizerSpec& spec, const std::string& what) {
+  throw Error("{}: GGUF cannot store {} of this tokenizer: run the directory without converting it",
+              printable(spec.source), what);
+}
+
+[[noreturn]] void refuse_step(const TokenizerSpec& spec, const NormalizerStep& step) {
+  refuse(spec, fmt::format("the normalizer '{}'", step_name(step)));
+}
+
+// What GGUF has no key for in a BPE tokenizer. Only some texts depend on NFC, so NFC causes a warning.
+void check_bpe(const TokenizerSpec& spec) {
+  for (const NormalizerStep& step : spec.normalize) {
+    if (step.kind != NormalizerStep::Kind::kNfc) refuse_step(spec, step);
+    log_warn(
+        "{}: GGUF cannot store the normalizer 'NFC': texts with decomposed characters, such as e and U+0301 for \u00e9, "
+        "will get other tokens",
+        printable(spec.source));
+  }
+  if (spec.prefix_space) refuse(spec, "the 'add_prefix_space'");
+}
+
 void write_id(GgufWriter& writer, const char* name, std::optional<int64_t> id) {
   if (id && *id >= 0) writer.set(fmt::format("tokenizer.ggml.{}_token_id", name), static_cast<uint32_t>(*id));
 }
@@ -114,8 +145,26 @@ void write_word_piece(const TokenizerSpec& spec, GgufWriter& writer) {
       writer.set("tokenizer.ggml.normalizer.strip_accents", strip_accents);
       return;
     }
-  throw Error("{}: GGUF cannot store this tokenizer's normalizer: run the directory without converting it",
-              printable(spec.source));
+  for (const NormalizerStep& step : spec.normalize)
+    if (std::ranges::none_of(bert_normalizer(true, true, true, true), [&](const auto& known) { return same(known, step); }))
+      refuse_step(spec, step);
+  refuse(spec, "the BertNormalizer's options, or the order of the normalizers");
+}
+
+void check_cuts(const TokenizerSpec& spec) {
+  const auto is_same = [](const CutRule& a, const CutRule& b) { return a.pattern == b.pattern && a.cut == b.cut; };
+  if (spec.model == kWordPieceModel && !std::ranges::equal(spec.cuts, bert_cuts(), is_same))
+    refuse(spec, "the pre_tokenizer, which is not a BertPreTokenizer,");
+  if (spec.model != kUnigramModel) return;
+  for (const CutRule& rule : spec.cuts)
+    if (rule.cut != Cut::kDropMatches)
+      refuse(spec, fmt::format("the pre_tokenizer that cuts at '{}'", printable(rule.pattern, 64)));
+}
+
+// A run of spaces becomes one space, as in all published tokenizers.
+bool joins_spaces(const NormalizerStep& step) {
+  return step.kind == NormalizerStep::Kind::kReplacePattern && step.from == " {2,}" &&
+         (step.to == " " || step.to == "\u2581");
 }
 
 void write_unigram(const TokenizerSpec& spec, GgufWriter& writer) {
@@ -126,12 +175,10 @@ void write_unigram(const TokenizerSpec& spec, GgufWriter& writer) {
     if (step.kind == Kind::kCharsmap && !has_map) {
       has_map = true;
       writer.set("tokenizer.ggml.precompiled_charsmap", std::vector<uint8_t>(step.from.begin(), step.from.end()));
-    } else if (step.kind == Kind::kReplacePattern || step.kind == Kind::kStrip) {
-      // A run of spaces becomes one space, as in all published tokenizers.
+    } else if (joins_spaces(step) || step.kind == Kind::kStrip) {
       drops_spaces = true;
     } else {
-      throw Error("{}: GGUF cannot store this tokenizer's normalizer: run the directory without converting it",
-                  printable(spec.source));
+      refuse_step(spec, step);
     }
   }
   writer.set("tokenizer.ggml.remove_extra_whitespaces", drops_spaces);
@@ -144,6 +191,8 @@ void write_tokenizer(const TokenizerSpec& spec, int n_rows, GgufWriter& writer) 
     throw Error("{}: the tokenizer has {} tokens, but the embedding has only {} rows", printable(spec.source),
                 spec.tokens.size(), n_rows);
   const bool by_score = spec.model == kSentencePieceBpe;
+  if (by_score || spec.model == kByteLevelBpe) check_bpe(spec);
+  check_cuts(spec);
   std::vector<std::string> tokens(spec.tokens.begin(), spec.tokens.end());
   std::vector<int32_t> types = spec.token_types;
   types.resize(tokens.size(), static_cast<int32_t>(TokenType::kNormal));

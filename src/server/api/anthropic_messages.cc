@@ -2,9 +2,8 @@
 // template.
 #include <fmt/format.h>
 
-#include <nlohmann/json.hpp>
-
 #include "base/ascii.h"
+#include "base/json.h"
 #include "server/api/api.h"
 #include "server/api/constraint_fields.h"
 #include "server/api/request_fields.h"

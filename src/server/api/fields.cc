@@ -6,8 +6,8 @@
 #include <cmath>
 #include <limits>
 #include <iterator>
-#include <nlohmann/json.hpp>
 
+#include "base/json.h"
 #include "base/utf8.h"
 #include "io/json.h"
 #include "server/http/http.h"

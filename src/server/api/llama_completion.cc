@@ -1,8 +1,7 @@
 // /completion and /infill: llama-server's own completion, for its clients and for editors.
 #include <fmt/format.h>
 
-#include <nlohmann/json.hpp>
-
+#include "base/json.h"
 #include "server/api/api.h"
 #include "server/api/constraint_fields.h"
 #include "server/api/request_fields.h"

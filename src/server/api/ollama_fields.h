@@ -1,7 +1,7 @@
 // Shared by the routes of Ollama's API: the names of fields, times, and the facts of a model.
 #pragma once
-#include <nlohmann/json.hpp>
 
+#include "base/json.h"
 #include "server/api/api.h"
 
 namespace ingot {

@@ -5,9 +5,9 @@
 #include <cmath>
 #include <iterator>
 #include <map>
-#include <nlohmann/json.hpp>
 
 #include "base/error.h"
+#include "base/json.h"
 #include "base/utf8.h"
 #include "server/api/api.h"
 #include "server/api/constraint_fields.h"

@@ -4,9 +4,9 @@
 
 #include <algorithm>
 #include <cmath>
-#include <nlohmann/json.hpp>
 
 #include "base/error.h"
+#include "base/json.h"
 #include "server/api/api.h"
 #include "server/api/embed_fields.h"
 #include "server/api/request_fields.h"

@@ -6,11 +6,11 @@
 #include <array>
 #include <charconv>
 #include <limits>
-#include <nlohmann/json.hpp>
 #include <random>
 
 #include "base/check.h"
 #include "base/error.h"
+#include "base/json.h"
 #include "server/api/constraint_fields.h"
 #include "server/api/sampler_fields.h"
 #include "server/api/tool_fields.h"

@@ -3,9 +3,9 @@
 
 #include <algorithm>
 #include <cmath>
-#include <nlohmann/json.hpp>
 #include <numeric>
 
+#include "base/json.h"
 #include "server/api/embed_fields.h"
 #include "server/api/request_fields.h"
 #include "server/embed_run.h"

@@ -5,9 +5,9 @@
 #include <charconv>
 #include <chrono>
 #include <future>
-#include <nlohmann/json.hpp>
 
 #include "base/error.h"
+#include "base/json.h"
 #include "server/api/api.h"
 
 namespace ingot {

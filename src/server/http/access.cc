@@ -30,8 +30,11 @@ std::string_view host_of(std::string_view authority) {
   return authority.substr(0, authority.find(':'));
 }
 
-bool is_this_machine(std::string_view host) {
-  const bool is_v4 = host.starts_with("127.") && host.find_first_not_of("0123456789.") == host.npos;
+// Names of hosts ignore the case, and may end with a dot (RFC 1034).
+bool is_this_machine(std::string_view name) {
+  std::string host = lower(name);
+  if (host.ends_with('.')) host.pop_back();
+  const bool is_v4 = host.starts_with("127.") && host.find_first_not_of("0123456789.") == std::string::npos;
   return host == "localhost" || host == "[::1]" || is_v4;
 }
 

@@ -4,6 +4,7 @@
 #include <boost/asio/post.hpp>
 #include <mutex>
 
+#include "base/log.h"
 #include "server/http/session.h"
 
 namespace ingot {
@@ -85,13 +86,16 @@ class Exchange final : public Responder, public std::enable_shared_from_this<Exc
     notified_ = false;
     Output output{.is_stream = is_stream_, .over = over_, .broken = broken_};
     if (head_ && !head_taken_ && (!is_stream_ || !out_.empty() || over_ || wants_head)) {
-      output.head = std::move(head_);
-      head_.emplace();
+      output.head.emplace(std::move(*head_));  // head_ stays set
       head_taken_ = true;
     }
     output.bytes = std::exchange(out_, {});
     in_flight_ = output.bytes.size();
     return output;
+  }
+  bool is_answered() const {
+    std::lock_guard lock(mutex_);
+    return over_;
   }
   // Ends the exchange without an answer, when there is no memory for an error.
   void drop() {
@@ -132,7 +136,11 @@ class Exchange final : public Responder, public std::enable_shared_from_this<Exc
       on_room_ = nullptr;
       callback = std::exchange(on_gone_, nullptr);
     }
-    if (callback) callback();
+    try {
+      if (callback) callback();
+    } catch (const std::exception& error) {  // no memory for the cancellation: the request goes on for nobody
+      log_warn("a request without a client was not cancelled: {}", error.what());
+    }
   }
   void finished() {
     std::lock_guard lock(mutex_);
@@ -174,8 +182,10 @@ class ExchangeHandle final : public Responder {
  public:
   explicit ExchangeHandle(std::shared_ptr<Exchange> exchange) : exchange_(std::move(exchange)) {}
   ~ExchangeHandle() override {
+    if (exchange_->is_answered()) return;
     try {
-      const ApiError error(500, "the request was dropped without an answer");
+      // A job or an event has been lost, for which there was no memory.
+      const ApiError error(503, "the request was dropped without an answer; try again soon");
       exchange_->fail(error_response(error), "data: " + error_object(error) + "\n\n");
     } catch (const std::exception&) {  // no memory for the error either: the connection ends
       exchange_->drop();

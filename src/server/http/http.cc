@@ -1,8 +1,8 @@
 #include "server/http/http.h"
 
 #include <algorithm>
-#include <nlohmann/json.hpp>
 
+#include "base/json.h"
 #include "server/api/fields.h"
 
 namespace ingot {
@@ -61,6 +61,8 @@ const std::string* HttpRequest::header(std::string_view name) const {
     if (key == name) return &value;
   return nullptr;
 }
+
+ApiError no_memory() { return ApiError(503, "there is not enough memory for this request"); }
 
 std::string error_object(const ApiError& error) {
   auto or_null = [](const std::string& text) { return text.empty() ? JsonValue() : JsonValue(text); };

@@ -10,6 +10,8 @@
 #include <utility>
 #include <vector>
 
+#include "server/http/memory_budget.h"
+
 namespace ingot {
 
 using HttpHeaders = std::vector<std::pair<std::string, std::string>>;
@@ -23,6 +25,7 @@ struct HttpRequest {
   std::string id;      // the client's X-Request-Id if harmless, otherwise generated
   std::string peer;    // the client's address, for the log
   std::string client;  // the key sent; requests of one key share a turn in the queue and cached prefixes
+  std::shared_ptr<MemoryBudget::Part> memory = {};  // of the request, until its answer has been sent; null: not counted
 
   const std::string* header(std::string_view name) const;  // the first header with that name, or null
 };
@@ -49,6 +52,8 @@ class ApiError : public std::runtime_error {
   int status_;
   std::string param_, code_;
 };
+
+ApiError no_memory();  // 503: memory has run out in this request
 
 // {"error": {...}}, with Retry-After if the client should try again.
 HttpResponse error_response(const ApiError& error);

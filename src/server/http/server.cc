@@ -162,6 +162,7 @@ struct HttpServer::State {
   void use_tls();
   void run();
   Task<void> accept();
+  static void refuse(Socket& socket);
   void begin(Socket socket);
 
   const HttpServerOptions options;
@@ -250,17 +251,22 @@ Task<void> HttpServer::State::accept() {
   }
 }
 
+void HttpServer::State::refuse(Socket& socket) {
+  static constexpr std::string_view kBusy =
+      "HTTP/1.1 503 Service Unavailable\r\nContent-Length: 0\r\nRetry-After: 1\r\nConnection: close\r\n\r\n";
+  error_code ignored;
+  socket.non_blocking(true, ignored);
+  socket.write_some(asio::buffer(kBusy), ignored);
+}
+
 void HttpServer::State::begin(Socket socket) {
   std::erase_if(sessions, [](const auto& session) { return session.expired(); });
   n_connections = sessions.size();
   error_code ignored;
-  if (sessions.size() >= options.max_connections) {
-    static constexpr std::string_view kBusy =
-        "HTTP/1.1 503 Service Unavailable\r\nContent-Length: 0\r\nRetry-After: 1\r\nConnection: close\r\n\r\n";
-    socket.non_blocking(true, ignored);
-    socket.write_some(asio::buffer(kBusy), ignored);
-    return;
-  }
+  if (sessions.size() >= options.max_connections) return refuse(socket);
+  constexpr size_t kConnectionBytes = 96 << 10;  // the bytes that it may have read, their buffer and two coroutines
+  MemoryBudget::Part memory(options.memory, MemoryBudget::Use::kConnection);
+  if (!memory.set(kConnectionBytes)) return refuse(socket);
   std::string peer = "unix";
   if (!is_unix()) {
     socket.set_option(asio::ip::tcp::no_delay(true), ignored);
@@ -272,7 +278,7 @@ void HttpServer::State::begin(Socket socket) {
   } else {
     transport = std::make_unique<PlainTransport>(std::move(socket), std::move(peer));
   }
-  const auto session = std::make_shared<Session>(std::move(transport), shared);
+  const auto session = std::make_shared<Session>(std::move(transport), shared, std::move(memory));
   sessions.push_back(session);
   session->start();
 }

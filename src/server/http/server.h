@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "server/http/head.h"
+#include "server/http/memory_budget.h"
 
 namespace ingot {
 
@@ -19,7 +20,8 @@ struct HttpServerOptions {
   size_t max_connections = 4096;
   size_t out_buffer_bytes = 64 << 10;  // unsent bytes of one answer; above this number, full() is true
   std::chrono::milliseconds head_deadline{10'000}, body_deadline{30'000}, idle_deadline{60'000}, write_deadline{60'000};
-  size_t body_bytes_per_second = 1 << 10;  // a body that arrives more slowly fails
+  size_t body_bytes_per_second = 16 << 10;  // a body that arrives more slowly fails
+  std::shared_ptr<MemoryBudget> memory = {};  // for connections and bodies; null: no limit
   std::chrono::milliseconds ping_interval{15'000};
 };
 

@@ -12,6 +12,7 @@
 #include "base/check.h"
 #include "base/log.h"
 #include "server/http/exchange.h"
+#include "server/request_memory.h"
 
 namespace ingot {
 namespace {
@@ -19,6 +20,7 @@ namespace {
 namespace http = boost::beast::http;
 
 constexpr size_t kReadBytes = 16 << 10, kInBytes = 64 << 10;
+constexpr size_t kBodyCopies = 3;  // of a growing body: the old text, and the new text with its room to grow
 constexpr std::chrono::milliseconds kProbeInterval{50};
 
 double ms_since(std::chrono::steady_clock::time_point begin) {
@@ -33,9 +35,10 @@ std::string target_of(std::string_view head) {
 
 }  // namespace
 
-Session::Session(std::unique_ptr<Transport> transport, std::shared_ptr<ServerShared> shared)
+Session::Session(std::unique_ptr<Transport> transport, std::shared_ptr<ServerShared> shared, MemoryBudget::Part memory)
     : transport_(std::move(transport)),
       shared_(std::move(shared)),
+      memory_(std::move(memory)),
       wake_(transport_->executor()),
       room_(transport_->executor()),
       stall_(transport_->executor()) {
@@ -139,9 +142,10 @@ Task<bool> Session::read_head(size_t& length) {
   }
 }
 
-// Takes the body out of in_; the body begins after the head. Throws ApiError (400, 408, 413).
-Task<std::string> Session::read_body(std::string_view head_bytes, const HttpHead& head) {
+// Takes the body out of in_; the body begins after the head. Throws ApiError (400, 408, 413, 503).
+Task<std::string> Session::read_body(std::string_view head_bytes, const HttpHead& head, MemoryBudget::Part& memory) {
   if (!head.body.chunked && head.body.length == 0) co_return std::string();
+  if (kBodyCopies * head.body.length > memory.limit()) take_memory(memory, kBodyCopies * head.body.length);
   http::request_parser<http::string_body> parser;
   parser.eager(true);
   parser.header_limit(static_cast<uint32_t>(options().limits.head_bytes + 4));
@@ -161,6 +165,7 @@ Task<std::string> Session::read_body(std::string_view head_bytes, const HttpHead
       if (error == http::error::body_limit)
         throw ApiError(413, fmt::format("the body has more than {} bytes", options().limits.body_bytes));
       if (error && error != http::error::need_more) throw ApiError(400, "the body's chunks are malformed");
+      take_memory(memory, kBodyCopies * n_taken);
       if (n == 0) break;
     }
     if (parser.is_done()) co_return std::move(parser.get().body());
@@ -176,6 +181,7 @@ Task<bool> Session::serve_one() {
   std::optional<HttpResponse> refusal;
   HttpHead head;
   std::string head_bytes, body;
+  auto memory = std::make_shared<MemoryBudget::Part>(options().memory);  // until the answer has been sent
   auto begin = Clock::now();
   bytes_out_ = 0;
   try {
@@ -190,13 +196,16 @@ Task<bool> Session::serve_one() {
     refusal = shared_->handler.refuse(head.request);
     if (!refusal) {
       if (head.expects_continue && in_.empty()) co_await send("HTTP/1.1 100 Continue\r\n\r\n");
-      body = co_await read_body(head_bytes, head);
+      body = co_await read_body(head_bytes, head, *memory);
     }
   } catch (const ApiError& error) {
     refusal = error_for(target_of(head_bytes), error);
+  } catch (const std::bad_alloc&) {
+    refusal = error_for(target_of(head_bytes), no_memory());
   }
   if (closed_) co_return false;
   if (refusal) {
+    memory.reset();
     co_await refuse(head.request, *refusal, begin);
     co_return false;
   }
@@ -211,6 +220,7 @@ Task<bool> Session::serve_one() {
   ++n_served_;
   HttpRequest request = head.request;
   request.body = std::move(body);
+  request.memory = memory;
   shared_->handler.handle(std::move(request), std::make_shared<ExchangeHandle>(exchange));
   Reply reply{.head = head, .keep_alive = head.keep_alive && !shared_->draining};
   try {
@@ -223,8 +233,12 @@ Task<bool> Session::serve_one() {
   record.status = reply.status;
   record.ms = ms_since(begin);
   record.bytes_out = bytes_out_;
-  record.notes = exchange->notes();
+  try {
+    record.notes = exchange->notes();
+  } catch (const std::bad_alloc&) {  // the log has no notes of this request
+  }
   shared_->handler.finished(record);
+  memory.reset();
   if (record.gone) co_return false;
   if (!reply.keep_alive) co_await linger();
   co_return reply.keep_alive;
@@ -233,15 +247,16 @@ Task<bool> Session::serve_one() {
 // Sends the handler's output until the answer is complete. Returns false if the client disconnects before.
 Task<bool> Session::answer(Exchange& exchange, Reply& reply) {
   bool healthy = true;
-  reply.last_sent = Clock::now();
+  reply.last_beat = Clock::now();
   for (;;) {
-    const bool silent = Clock::now() - reply.last_sent >= options().ping_interval;
+    const bool silent = Clock::now() - reply.last_beat >= options().ping_interval;
+    if (silent) reply.last_beat = Clock::now();  // even if there is nothing to send, so that the deadline below is later
     const Exchange::Output output = exchange.take(silent || reply.wants_head);
     std::string bytes = wire_bytes(output, reply);
     if (bytes.empty() && silent && reply.is_stream) bytes = reply.piece(reply.nothing);
     if (!bytes.empty()) {
       healthy = co_await send(std::move(bytes));
-      reply.last_sent = Clock::now();
+      reply.last_beat = Clock::now();
       exchange.sent();
       if (healthy && !reply.over) continue;
     }
@@ -266,7 +281,7 @@ Task<bool> Session::answer(Exchange& exchange, Reply& reply) {
         continue;
       }
     }
-    auto deadline = reply.last_sent + options().ping_interval;
+    auto deadline = reply.last_beat + options().ping_interval;
     if (in_ended_) deadline = std::min(deadline, Clock::now() + kProbeInterval);
     co_await sleep_until(deadline);
   }

@@ -58,7 +58,8 @@ struct ExchangeOutput {
 
 class Session : public std::enable_shared_from_this<Session> {
  public:
-  Session(std::unique_ptr<Transport> transport, std::shared_ptr<ServerShared> shared);
+  // `memory`: the connection's part of the budget.
+  Session(std::unique_ptr<Transport> transport, std::shared_ptr<ServerShared> shared, MemoryBudget::Part memory = {});
   ~Session();
   void start();
   void close();  // closes at once
@@ -77,7 +78,7 @@ class Session : public std::enable_shared_from_this<Session> {
     int status = 0;  // 0: the head has not been sent
     const char* nothing = ": ping\n\n";  // bytes that clients of a stream ignore, to show that the server is alive
     bool is_stream = false, over = false, probing = false, wants_head = false;
-    Clock::time_point last_sent{};
+    Clock::time_point last_beat{};  // when bytes were sent last, or when the session found that it has none to send
     std::string piece(const std::string& bytes) const;  // the wire form of a piece of a stream
   };
 
@@ -85,7 +86,7 @@ class Session : public std::enable_shared_from_this<Session> {
   Task<void> read_forever();
   Task<bool> serve_one();  // false: the connection has ended
   Task<bool> read_head(size_t& length);
-  Task<std::string> read_body(std::string_view head_bytes, const HttpHead& head);
+  Task<std::string> read_body(std::string_view head_bytes, const HttpHead& head, MemoryBudget::Part& memory);
   Task<bool> answer(Exchange& exchange, Reply& reply);
   Task<void> refuse(const HttpRequest& request, const HttpResponse& response, Clock::time_point begin);
   Task<bool> send(std::string bytes);
@@ -97,6 +98,7 @@ class Session : public std::enable_shared_from_this<Session> {
 
   std::unique_ptr<Transport> transport_;
   std::shared_ptr<ServerShared> shared_;
+  const MemoryBudget::Part memory_;
   asio::steady_timer wake_, room_, stall_;
   std::string in_;  // bytes read, but not yet taken
   bool in_ended_ = false;

@@ -1,10 +1,10 @@
 // AnswerForm: how one answer is split into reasoning, content and tool calls. The command line, the C API and the
 // server fill the same form, so the same answer has the same parts everywhere.
 #pragma once
-#include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
 
+#include "base/json.h"
 #include "text/calls/call_format.h"
 #include "text/json_value.h"
 

@@ -83,7 +83,7 @@ AnswerModel::AnswerModel(const Tokenizer& tokenizer, const ChatTemplate& chat, i
       format_(format_of(chat, options)),
       lenient_schemas_(options.lenient_schemas),
       marker_tokens_(ingot::marker_tokens(format_, tokenizer)),
-      grammars_(tokenizer, n_tokens) {}
+      grammars_(tokenizer, n_tokens, options.max_constraint_bytes) {}
 
 std::string AnswerModel::end_of(std::span<const int32_t> prompt, size_t n_tokens) const {
   return tokenizer_.decode(prompt.last(std::min(prompt.size(), n_tokens)));

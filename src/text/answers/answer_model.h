@@ -32,6 +32,7 @@ class AnswerModel {
  public:
   struct Options {
     const CallFormat* format = nullptr;  // null: the format of the template
+    size_t max_constraint_bytes = size_t{256} << 20;  // of cached constraints
     bool lenient_schemas = false;        // for the schemas of tools, as in GrammarText
   };
   // n_tokens: the number of the model's tokens. Tokenizer and template must outlive this object.

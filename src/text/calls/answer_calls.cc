@@ -2,9 +2,8 @@
 // or in tags.
 #include <fmt/format.h>
 
-#include <nlohmann/json.hpp>
-
 #include "base/ascii.h"
+#include "base/json.h"
 #include "text/calls/answer_parser.h"
 
 namespace ingot {

@@ -3,10 +3,10 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <nlohmann/json.hpp>
 
 #include "base/ascii.h"
 #include "base/error.h"
+#include "base/json.h"
 #include "text/calls/argument_machines.h"
 #include "text/calls/value_reader.h"
 #include "text/grammar/compile.h"

@@ -2,9 +2,8 @@
 // arguments in any order and perhaps other members, and calls in Python's syntax.
 #include <fmt/format.h>
 
-#include <nlohmann/json.hpp>
-
 #include "base/ascii.h"
+#include "base/json.h"
 #include "text/calls/answer_parser.h"
 
 namespace ingot {

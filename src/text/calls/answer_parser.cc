@@ -3,9 +3,9 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <nlohmann/json.hpp>
 
 #include "base/ascii.h"
+#include "base/json.h"
 #include "base/splitmix.h"
 
 namespace ingot {

@@ -3,10 +3,10 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <nlohmann/json.hpp>
 
 #include "base/ascii.h"
 #include "base/error.h"
+#include "base/json.h"
 #include "text/calls/parameter_types.h"
 #include "text/calls/tagged_machine.h"
 #include "text/calls/value_machine.h"

@@ -1,7 +1,6 @@
 #include "text/calls/call_writer.h"
 
-#include <nlohmann/json.hpp>
-
+#include "base/json.h"
 #include "text/chat_messages.h"
 
 namespace ingot {

@@ -1,7 +1,8 @@
 #include "text/calls/parameter_types.h"
 
 #include <algorithm>
-#include <nlohmann/json.hpp>
+
+#include "base/json.h"
 
 namespace ingot {
 namespace {

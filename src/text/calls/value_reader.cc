@@ -4,9 +4,9 @@
 
 #include <algorithm>
 #include <iterator>
-#include <nlohmann/json.hpp>
 
 #include "base/ascii.h"
+#include "base/json.h"
 
 namespace ingot {
 namespace {

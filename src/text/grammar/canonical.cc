@@ -1,6 +1,6 @@
 #include <cmath>
-#include <nlohmann/json.hpp>
 
+#include "base/json.h"
 #include "text/grammar/schema_machine.h"
 
 namespace ingot {

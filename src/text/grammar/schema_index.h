@@ -2,11 +2,12 @@
 // reports which keywords the document's draft lacks.
 #pragma once
 #include <map>
-#include <nlohmann/json.hpp>
 #include <string>
 #include <string_view>
 #include <unordered_map>
 #include <vector>
+
+#include "base/json.h"
 
 namespace ingot {
 

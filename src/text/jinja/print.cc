@@ -1,8 +1,8 @@
 // Values as text: Python's repr, and JSON as Python's json.dumps writes it. The conversion from JSON to values.
 #include <algorithm>
 #include <cmath>
-#include <nlohmann/json.hpp>
 
+#include "base/json.h"
 #include "text/jinja/text.h"
 #include "text/jinja/value.h"
 

@@ -1,9 +1,9 @@
 #include "text/jinja/template.h"
 
 #include <algorithm>
-#include <nlohmann/json.hpp>
 
 #include "base/error.h"
+#include "base/json.h"
 #include "text/jinja/runtime.h"
 #include "text/tokenizers/unicode.h"
 
