@@ -249,7 +249,7 @@ uint32_t SchemaMachine::without_seen(uint32_t place, uint32_t frame) {
       const std::string text = string_of(item);
       if (may_have_to_repeat(counts, text)) barred.push_back(l_.literal(text));
     } else if (item[0] != '{' && item[0] != '[') {
-      barred.push_back(number ? number_literal(l_, *number) : l_.literal(item));
+      barred.push_back(number ? number_literal(l_, *number).inside : l_.literal(item));
     }
   }
   if (barred.empty()) return place;

@@ -51,12 +51,19 @@ SchemaMachine::Language SchemaMachine::language_of(Formula id, JsonType type) {
   for (Formula part : inner) parts.push_back(language_of(part, type));
   Language language = 0;
   switch (f_.kind(id)) {
-    case Formulas::Kind::kNot: language = l_.all_of({full, l_.complement(parts[0])}); break;
+    case Formulas::Kind::kNot: language = l_.all_of({full, l_.complement(l_.any_of({parts[0], unsure(id, type)}))}); break;
     case Formulas::Kind::kAll: language = l_.all_of(std::move(parts)); break;
     case Formulas::Kind::kAny: language = l_.any_of(std::move(parts)); break;
-    default: language = l_.all_of({full, exactly_one(l_, parts)}); break;
+    default: language = l_.all_of({full, exactly_one(l_, parts), l_.complement(unsure(id, type))}); break;
   }
   return typed_languages_[key] = language;
+}
+
+// The texts of which it is not known whether they meet the formula.
+SchemaMachine::Language SchemaMachine::unsure(Formula id, JsonType type) {
+  std::vector<Language> all;
+  f_.each_leaf(id, [&](uint32_t leaf) { all.push_back(table_->schemas[leaf].unsure[static_cast<size_t>(type)]); });
+  return l_.any_of(std::move(all));
 }
 
 uint32_t SchemaMachine::first_word(uint32_t plan, JsonType type) {
@@ -65,7 +72,15 @@ uint32_t SchemaMachine::first_word(uint32_t plan, JsonType type) {
   const ValuePlan value = values_[plan];
   std::vector<Formula> goals;
   for (Formula goal : value.goals) goals.push_back(typed(goal, type));
-  const Language alive = language_of(f_.substitute(value.need, [&](uint32_t goal) { return goals[goal]; }), type);
+  Language alive = language_of(f_.substitute(value.need, [&](uint32_t goal) { return goals[goal]; }), type);
+  if (!value.is_single) {  // whether a goal is met must be known
+    std::vector<Language> parts{alive};
+    for (Formula goal : goals) {
+      if (const Language part = unsure(goal, type); part != RegularLanguages::kNothing)
+        parts.push_back(l_.complement(part));
+    }
+    alive = l_.all_of(std::move(parts));
+  }
   const bool is_string = type == JsonType::kString;
   Words words{is_string ? kString : kBare, 0, 0, l_.char_counts(alive).first >= 0, alive};
   if (!value.is_single) {

@@ -24,6 +24,7 @@ struct ObjectRule {
   std::vector<std::pair<RegularLanguages::Id, SchemaId>> patterns;        // patterns of names
   SchemaId additional = kAnySchema;  // for names that match neither properties nor patterns
   RegularLanguages::Id names = 0;                                         // the allowed names
+  RegularLanguages::Id unsure_names = 0;                                  // like Schema::unsure
   std::vector<std::string> required;
   int min = 0, max = -1;                                                  // number of members; -1: no limit
   // Whether the rule only requires some names. Once these names are present, nothing can break the rule.
@@ -45,6 +46,9 @@ struct ArrayRule {
 struct Schema {
   uint8_t types = (1 << kJsonTypes) - 1;                      // bit 1 << JsonType is set: the type is allowed
   std::array<RegularLanguages::Id, kScalarTypes> languages{};  // of the text; for a string, of its content
+  // Texts outside `languages` that may be valid nevertheless: numbers with an exponent, for example. A rule that must
+  // fail fails on none of these texts.
+  std::array<RegularLanguages::Id, kScalarTypes> unsure{};
   int object = -1, array = -1;                                // index in SchemaTable::objects and arrays, or -1
   Formulas::Id others = Formulas::kTrue;                      // leaves: schemas that the same value must meet
   Formulas::Id objects = Formulas::kTrue;                     // like `others`, for objects only
@@ -72,8 +76,12 @@ void read_schema(std::string_view json, const SchemaOptions& options, SchemaTabl
 // The texts that belong to exactly one of `parts`. Each part must contain valid text only.
 RegularLanguages::Id exactly_one(RegularLanguages& languages, const std::vector<RegularLanguages::Id>& parts);
 
-// Sets `pattern` to the language of a `format` of JSON Schema. Returns false for a format that JSON Schema does not
-// define.
-bool find_format(std::string_view name, std::string_view* pattern);
+// A `format` of JSON Schema. `pattern` is empty if no regular expression can check the format. `wider` is empty, or
+// matches every valid text; the texts that only `wider` matches may be valid, but ingot never writes such a text.
+struct StringFormat {
+  std::string_view name, pattern, wider = {};
+};
+// Null for a format that JSON Schema does not define.
+const StringFormat* find_string_format(std::string_view name);
 
 }  // namespace ingot

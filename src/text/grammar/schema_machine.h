@@ -130,6 +130,7 @@ class SchemaMachine final : public Automaton {
   Formula typed(Formula schemas, JsonType type);
   Formula typed_schema(SchemaId id, JsonType type);
   Language language_of(Formula typed, JsonType type);
+  Language unsure(Formula typed, JsonType type);
   uint32_t first_word(uint32_t plan, JsonType type);
   ObjectPlan& object_plan(uint32_t plan);
   ArrayPlan& array_plan(uint32_t plan);

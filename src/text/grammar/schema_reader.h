@@ -67,6 +67,7 @@ class SchemaReader {
   void check_loops();
   Language name_language(SchemaId id);
   Language formula_language(Formula id);
+  Language unsure_names(Formula id);
 
   // schema_keywords.cc
   void read_types(const Json& json, const std::string& path, Schema& schema);
