@@ -21,6 +21,8 @@ void make_canonical(nlohmann::json& value) {
 
 std::string SchemaMachine::string_of(const std::string& json) { return nlohmann::json::parse(json).get<std::string>(); }
 
+std::string SchemaMachine::json_string(const std::string& text) { return nlohmann::json(text).dump(); }
+
 // A number that identifies the value of a JSON text. Equal values have equal numbers, even if they are spelled
 // differently.
 uint32_t SchemaMachine::canonical(const std::string& json) {

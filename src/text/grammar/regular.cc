@@ -466,6 +466,31 @@ bool RegularLanguages::search_life(Id id) {
   return false;
 }
 
+// Breadth-first search.
+std::optional<std::string> RegularLanguages::example(Id id) {
+  struct Found {
+    Id at;
+    size_t from;
+    uint8_t byte;
+  };
+  std::vector<Found> found{{id, 0, 0}};
+  std::unordered_set<Id> seen{kNothing, id};
+  for (size_t i = 0; i < found.size() && seen.size() <= kMaxSearched; ++i) {
+    const Id at = found[i].at;
+    if (has_empty(at)) {
+      std::string text;
+      for (size_t k = i; k != 0; k = found[k].from) text += static_cast<char>(found[k].byte);
+      std::ranges::reverse(text);
+      return text;
+    }
+    const std::vector<uint8_t> bytes = class_bytes_[nodes_[at].classes];
+    for (uint8_t byte : bytes) {
+      if (const Id next = derive(at, byte); seen.insert(next).second) found.push_back({next, i, byte});
+    }
+  }
+  return std::nullopt;
+}
+
 const std::array<RegularLanguages::Id, 256>& RegularLanguages::row(Id id) {
   if (row_of_[id] != kNotYet) return rows_[row_of_[id]];
   std::array<Id, 256> by_class;

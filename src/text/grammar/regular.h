@@ -7,7 +7,9 @@
 #include <bitset>
 #include <cstdint>
 #include <deque>
+#include <optional>
 #include <span>
+#include <string>
 #include <string_view>
 #include <unordered_map>
 #include <utility>
@@ -56,6 +58,7 @@ class RegularLanguages {
 
   bool has_empty(Id id) const { return nodes_[id].has_empty; }
   Id derive(Id id, uint8_t byte);
+  std::optional<std::string> example(Id id);  // a short text of the language, if the search finds one
   bool is_live(Id id);  // whether some text belongs to the language; true if the search grows too large
   // [byte]: the language that may follow each byte; kNothing if no text of the language continues with that byte. The
   // reference stays valid.

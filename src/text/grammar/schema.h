@@ -73,6 +73,9 @@ struct SchemaTable {
 // Reads the JSON text of a schema. Throws Error with the path and the keyword that is wrong or cannot be enforced.
 void read_schema(std::string_view json, const SchemaOptions& options, SchemaTable& table);
 
+// Adds the rules that only one value meets. Returns the formula whose leaves are these rules.
+Formulas::Id add_value(std::string_view json, SchemaTable& table);
+
 // The texts that belong to exactly one of `parts`. Each part must contain valid text only.
 RegularLanguages::Id exactly_one(RegularLanguages& languages, const std::vector<RegularLanguages::Id>& parts);
 

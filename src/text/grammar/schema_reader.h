@@ -21,6 +21,7 @@ class SchemaReader {
       : root_(root), options_(options), t_(table), f_(table.formulas), l_(table.languages), index_(root) {}
 
   void read();
+  Formulas::Id value_formula(const std::vector<const Json*>& values);
 
  private:
   using Language = RegularLanguages::Id;
@@ -86,7 +87,6 @@ class SchemaReader {
 
   // schema_values.cc
   void read_values(const Json& json, const std::string& path, std::vector<Formula>& others);
-  Formula value_formula(const std::vector<const Json*>& values);
   SchemaId structure(const Json& value);
   Schema structure_of_array(const Json& value);
   Schema structure_of_object(const Json& value);

@@ -86,4 +86,9 @@ Schema SchemaReader::structure_of_object(const Json& value) {
   return schema;
 }
 
+Formulas::Id add_value(std::string_view json, SchemaTable& table) {
+  const SchemaIndex::Json root = true, value = SchemaIndex::Json::parse(json, nullptr, false);
+  return value.is_discarded() ? Formulas::kFalse : SchemaReader(root, {}, table).value_formula({&value});
+}
+
 }  // namespace ingot

@@ -1,0 +1,419 @@
+// SchemaMachine: whether a value can still become complete. The machine refuses every byte after which no valid value
+// is possible, so a model never meets a dead end. An object or array is searched: each member or item may be added with
+// each outcome that its value can have, until the value may end. Results are stored. The search is exact and metered.
+#include <algorithm>
+#include <unordered_set>
+
+#include "base/error.h"
+#include "text/grammar/machine_layout.h"
+#include "text/grammar/object_search.h"
+
+namespace ingot {
+
+namespace {
+
+constexpr uint32_t kMaxPossibleDepth = 256;   // of nested values that a value needs
+constexpr size_t kMaxOutcomes = 256;          // of one value
+constexpr size_t kMaxOtherValues = 8;         // of one item whose value must differ from others
+constexpr size_t kSearchWork = 8;             // of one step of a search, in parts of expressions
+
+}  // namespace
+
+bool SchemaMachine::is_possible(uint32_t plan) {
+  if (values_[plan].is_possible >= 0) return values_[plan].is_possible != 0;
+  if (values_[plan].depth != 0) {  // a value inside itself: without the inner value, it is possible or not
+    lowest_assumed_ = std::min(lowest_assumed_, values_[plan].depth);
+    return false;
+  }
+  l_.spend(kSearchWork);
+  if (n_open_ >= kMaxPossibleDepth)
+    throw Error("the schema requires values that nest deeper than {}", kMaxPossibleDepth);
+  const uint32_t own = values_[plan].depth = ++n_open_, outer = std::exchange(lowest_assumed_, UINT32_MAX);
+  bool found = false;
+  try {
+    found = find_possible(plan);
+  } catch (...) {
+    values_[plan].depth = 0, --n_open_, lowest_assumed_ = outer;
+    throw;
+  }
+  values_[plan].depth = 0, --n_open_;
+  const bool is_certain = found || lowest_assumed_ >= own;
+  if (is_certain) values_[plan].is_possible = found;
+  lowest_assumed_ = is_certain ? outer : std::min(outer, lowest_assumed_);
+  return found;
+}
+
+bool SchemaMachine::find_possible(uint32_t plan) {
+  if (values_[plan].need == Formulas::kFalse) return false;
+  for (int t = 0; t < kScalarTypes; ++t) {
+    if (first_word(plan, static_cast<JsonType>(t)) != kDead) return true;
+  }
+  return can_be(plan, JsonType::kArray) || can_be(plan, JsonType::kObject);
+}
+
+// Whether an array or an object can meet the plan.
+bool SchemaMachine::can_be(uint32_t plan, JsonType type) {
+  const Formula need = type == JsonType::kObject ? object_plan(plan).need : array_plan(plan).need;
+  return need != Formulas::kFalse && can_finish(first_frame(plan, 0, type, 0));
+}
+
+// The frame of an object or array without members.
+SchemaMachine::Words SchemaMachine::first_frame(uint32_t plan, uint32_t slot, JsonType type, uint32_t text) {
+  if (type == JsonType::kObject) {
+    const ObjectPlan& object = object_plan(plan);
+    Words frame{kObject, slot, static_cast<uint32_t>(values_[plan].object), 0, 0, text, 0};
+    frame.resize(frame.size() + n_words(object.rules.size()) + n_words(object.names.size()));
+    return frame;
+  }
+  const ArrayPlan& array = array_plan(plan);
+  Words frame{kArray, slot, static_cast<uint32_t>(values_[plan].array), 0, text};
+  frame.resize(frame.size() + n_words(array.rules.size()) + array.rules.size());
+  return frame;
+}
+
+bool SchemaMachine::can_end(const Words& frame) const {
+  if (frame[0] == kObject) {
+    const ObjectPlan& plan = *objects_[frame[kObjectPlan]];
+    return f_.evaluate(plan.need, [&](uint32_t r) { return object_truth(plan, frame, r, true); }) == Truth::kTrue;
+  }
+  const ArrayPlan& plan = *arrays_[frame[kArrayPlan]];
+  return f_.evaluate(plan.need, [&](uint32_t r) { return array_truth(plan, frame, r, true); }) == Truth::kTrue;
+}
+
+// Whether an object or array can become complete from `frame`, between members.
+bool SchemaMachine::can_finish(Words frame) {
+  frame[1] = 0;  // the slot and the texts have no effect
+  if (frame[0] == kObject) frame[kObjectText] = frame[kNameText] = 0;
+  if (frame[0] == kArray) frame[kArrayText] = 0;
+  const uint32_t id = frames_.intern(frame);
+  if (const auto it = can_finish_.find(id); it != can_finish_.end()) return it->second;
+  if (can_end(frame) || is_sure(frame, {})) return can_finish_[id] = true;
+  const uint32_t outer = std::exchange(lowest_assumed_, UINT32_MAX);
+  const bool found = frame[0] == kObject ? ObjectSearch(*this, std::move(frame), nullptr).run() : search_items(id, nullptr);
+  if (found || lowest_assumed_ == UINT32_MAX) can_finish_[id] = found;
+  lowest_assumed_ = found ? outer : std::min(outer, lowest_assumed_);
+  return found;
+}
+
+// Depth-first search for a frame of an array that can end. `json`: if not null, receives the items on the way.
+bool SchemaMachine::search_items(uint32_t first, std::string* json) {
+  struct Step {
+    uint32_t frame;
+    std::vector<Added> next;  // frames after one more item, not tried yet
+    std::string text = {};    // the item on the way to `frame`
+  };
+  std::unordered_set<uint32_t> seen{first};
+  std::vector<Step> path;
+  path.push_back({first, next_items(first, json != nullptr)});
+  bool found = json != nullptr && can_end(frames_.copy(first));
+  while (!path.empty() && !found) {
+    l_.spend(kSearchWork);
+    if (path.back().next.empty()) {
+      path.pop_back();
+      continue;
+    }
+    Added added = std::move(path.back().next.back());
+    path.back().next.pop_back();
+    if (!seen.insert(added.frame).second) continue;
+    const Words frame = frames_.copy(added.frame);
+    found = can_end(frame) || (json == nullptr && is_sure(frame, {}));
+    path.push_back({added.frame, {}, std::move(added.text)});
+    if (!found) path.back().next = next_items(added.frame, json != nullptr);
+  }
+  if (found && json != nullptr) {
+    for (const Step& step : path) *json += (json->empty() || step.text.empty() ? "" : ",") + step.text;
+  }
+  return found;
+}
+
+// The frames after one more item, the best one last.
+std::vector<SchemaMachine::Added> SchemaMachine::next_items(uint32_t id, bool has_text) {
+  std::vector<Added> next;
+  Words frame = frames_.copy(id), link, contains;
+  const ArrayPlan& plan = *arrays_[frame[kArrayPlan]];
+  const uint32_t child = begin_item(frame, link, contains);
+  const bool differs = plan.is_unique && must_differ(plan, frame);
+  const bool is_last = frame[kArrayCount] + 2 >= plan.most;  // no item follows that may have to differ
+  for (const std::vector<bool>& met : outcomes(child)) {
+    Words after = frame;
+    note_item(after, link, contains, met);
+    const auto add = [&](Words words, std::optional<std::string> text) {
+      next.push_back({frames_.intern(words), text.value_or("")});
+    };
+    const uint32_t value = with_outcome(child, met);
+    if (!plan.is_unique) {
+      std::optional<std::string> text;
+      if (!has_text || (text = example_of(value))) add(std::move(after), std::move(text));
+      continue;
+    }
+    Words others = seen_values(frame);
+    for (const uint32_t item : Words(others)) {
+      if (differs || !is_possible(with_values(value, {&item, 1}, true))) continue;
+      Words repeated = after;
+      note_value(repeated, 0);
+      add(std::move(repeated), canonical_texts_[item]);
+    }
+    for (size_t i = 0; i < (is_last ? 1 : kMaxOtherValues); ++i) {
+      const auto text = example_of(with_values(value, others, false));
+      if (!text) break;
+      others.push_back(canonical(*text));
+      Words differing = after;
+      note_value(differing, others.back());
+      add(std::move(differing), text);
+    }
+  }
+  std::ranges::reverse(next);
+  return next;
+}
+
+// A plan of the values that meet `plan` and equal one of `items` (canonical numbers), or equal none of them.
+uint32_t SchemaMachine::with_values(uint32_t plan, std::span<const uint32_t> items, bool equals) {
+  std::vector<Formula> goals = values_[plan].goals;
+  const Formula any = equals_any(goals, items);
+  return value_plan(std::move(goals), f_.all({values_[plan].need, equals ? any : f_.negation(any)}));
+}
+
+// Adds goals to equal one of `items`. Returns the formula that one of these goals is met.
+SchemaMachine::Formula SchemaMachine::equals_any(std::vector<Formula>& goals, std::span<const uint32_t> items) {
+  std::vector<Formula> any;
+  l_.spend(items.size());
+  for (uint32_t item : items) {
+    const auto [it, is_new] = value_formulas_.try_emplace(item, Formulas::kFalse);
+    if (is_new) it->second = add_value(canonical_texts_[item], *table_);
+    const auto at = std::ranges::find(goals, it->second);
+    any.push_back(f_.leaf(static_cast<uint32_t>(at - goals.begin())));
+    if (at == goals.end()) goals.push_back(it->second);
+  }
+  return f_.any(std::move(any));
+}
+
+// A plan of the values that meet exactly the goals `met`.
+uint32_t SchemaMachine::with_outcome(uint32_t plan, const std::vector<bool>& met) {
+  if (values_[plan].is_single) return plan;
+  return value_plan(values_[plan].goals, f_.all({values_[plan].need, outcome_formula(met)}));
+}
+
+SchemaMachine::Formula SchemaMachine::outcome_formula(const std::vector<bool>& met) {
+  std::vector<Formula> parts;
+  for (uint32_t goal = 0; goal < met.size(); ++goal)
+    parts.push_back(met[goal] ? f_.leaf(goal) : f_.negation(f_.leaf(goal)));
+  return f_.all(std::move(parts));
+}
+
+// The combinations of goals that values of the plan can meet. The reference stays valid.
+const std::vector<std::vector<bool>>& SchemaMachine::outcomes(uint32_t plan) {
+  if (const auto it = outcomes_.find(plan); it != outcomes_.end()) return it->second;
+  const std::vector<Formula> goals = values_[plan].goals;
+  std::vector<std::vector<bool>> found;
+  const uint32_t outer = std::exchange(lowest_assumed_, UINT32_MAX);
+  const auto split = [&](auto& self, std::vector<bool>& met, Formula need) -> void {
+    if (!is_possible(values_[plan].is_single ? plan : value_plan(goals, need))) return;
+    if (met.size() == goals.size()) {
+      found.push_back(met);
+      if (found.size() > kMaxOutcomes)
+        throw Error("the schema is too large: more than {} combinations of conditions on one value", kMaxOutcomes);
+      return;
+    }
+    for (const bool is_met : {true, false}) {
+      if (values_[plan].is_single && !is_met) continue;
+      const Formula goal = f_.leaf(static_cast<uint32_t>(met.size()));
+      met.push_back(is_met);
+      self(self, met, f_.all({need, is_met ? goal : f_.negation(goal)}));
+      met.pop_back();
+    }
+  };
+  std::vector<bool> met;
+  split(split, met, values_[plan].need);
+  const bool is_certain = lowest_assumed_ == UINT32_MAX;
+  lowest_assumed_ = std::min(outer, lowest_assumed_);
+  if (is_certain) return outcomes_[plan] = std::move(found);
+  return uncertain_outcomes_.emplace_back(std::move(found));
+}
+
+// A JSON text that meets the plan.
+std::optional<std::string> SchemaMachine::example_of(uint32_t plan) {
+  if (!is_possible(plan) || values_[plan].has_open_example) return std::nullopt;
+  for (int t = 0; t < kScalarTypes; ++t) {
+    const uint32_t place = first_word(plan, static_cast<JsonType>(t));
+    if (place == kDead) continue;
+    const auto text = l_.example(words_[place - kFirstWord][kAlive]);
+    if (text) return static_cast<JsonType>(t) == JsonType::kString ? json_string(*text) : *text;
+  }
+  std::optional<std::string> found;
+  values_[plan].has_open_example = true;
+  for (const JsonType type : {JsonType::kArray, JsonType::kObject}) {
+    if (found || !can_be(plan, type)) continue;
+    std::string json;
+    Words frame = first_frame(plan, 0, type, 0);
+    const bool is_found = type == JsonType::kArray ? search_items(frames_.intern(frame), &json)
+                                                   : ObjectSearch(*this, std::move(frame), &json).run();
+    if (is_found) found = type == JsonType::kArray ? "[" + json + "]" : "{" + json + "}";
+  }
+  values_[plan].has_open_example = false;
+  return found;
+}
+
+// ---- Quick answers
+
+// Whether the value can certainly become complete, whatever becomes of the rules with a link. Decides most schemas
+// without a search: all rules that are not broken are assumed to hold together.
+bool SchemaMachine::is_sure(const Words& frame, std::span<const uint32_t> link) {
+  if (frame[0] == kArray) return is_sure_array(frame, link);
+  const ObjectPlan& plan = *objects_[frame[kObjectPlan]];
+  const auto broken = std::span(frame).subspan(kObjectBits), seen = broken.subspan(n_words(plan.rules.size()));
+  std::vector<Truth> truth(plan.rules.size(), Truth::kUnknown);
+  std::vector<int8_t> can_add(plan.names.size(), -1);
+  uint32_t n_missing = 0;
+  int most = INT32_MAX;
+  const auto adds = [&](uint32_t name) {  // whether the name can be added so that no rule breaks
+    if (can_add[name] < 0) {
+      can_add[name] = !plan.is_unsure[name] && (options_.any_order || name >= frame[kObjectOrder]);
+      std::vector<Formula> parts;
+      for (uint32_t r : plan.binding) {
+        if (can_add[name] && !has_bit(broken, r))
+          parts.push_back(member_formula(plan, r, static_cast<int>(name), plan.name_matches[name]));
+      }
+      const Formula all = f_.all(std::move(parts));
+      if (can_add[name]) can_add[name] = all == Formulas::kTrue || is_possible(value_plan({all}, f_.leaf(0)));
+      n_missing += static_cast<uint32_t>(can_add[name]);
+    }
+    return can_add[name] != 0;
+  };
+  l_.spend(1 + plan.rules.size() / 16);
+  for (uint32_t r = 0; r < plan.rules.size(); ++r) {
+    const ObjectRule& rule = table_->objects[plan.rules[r]];
+    if (has_bit(broken, r)) {
+      truth[r] = Truth::kFalse;
+    } else if ((link.empty() || link[r] == 0) &&
+               std::ranges::all_of(plan.required[r], [&](uint32_t name) { return has_bit(seen, name) || adds(name); })) {
+      truth[r] = Truth::kTrue;
+      if (rule.max >= 0) most = std::min(most, rule.max);
+    }
+  }
+  const auto n_members = static_cast<int>(frame[kObjectCount] + n_missing);
+  if (n_members > most) return false;
+  for (uint32_t r = 0; r < plan.rules.size(); ++r) {  // any number of free names can be added, if they exist
+    if (truth[r] == Truth::kTrue && n_members < table_->objects[plan.rules[r]].min &&
+        (!plan.has_free_names || most != INT32_MAX))
+      truth[r] = Truth::kUnknown;
+  }
+  return f_.evaluate(plan.need, [&](uint32_t r) { return truth[r]; }) == Truth::kTrue;
+}
+
+// The same for arrays without rules on the number of certain items.
+bool SchemaMachine::is_sure_array(const Words& frame, std::span<const uint32_t> link) {
+  const ArrayPlan& plan = *arrays_[frame[kArrayPlan]];
+  const auto broken = std::span(frame).subspan(kArrayBits);
+  if (plan.is_unique) return false;
+  std::vector<Truth> truth(plan.rules.size(), Truth::kUnknown);
+  int least = 0, most = INT32_MAX;
+  size_t n_prefix = 0;
+  for (uint32_t r = 0; r < plan.rules.size(); ++r) {
+    const ArrayRule& rule = table_->arrays[plan.rules[r]];
+    if (has_bit(broken, r)) {
+      truth[r] = Truth::kFalse;
+      continue;
+    }
+    n_prefix = std::max(n_prefix, rule.prefix.size());
+    if ((!link.empty() && link[r] != 0) || rule.min_contains > 0 || rule.max_contains >= 0) continue;
+    truth[r] = Truth::kTrue;
+    least = std::max(least, rule.min);
+    if (rule.max >= 0) most = std::min(most, rule.max);
+  }
+  if (least > most) return false;
+  for (size_t i = frame[kArrayCount]; i < std::min(static_cast<size_t>(least), n_prefix + 1); ++i) {
+    std::vector<Formula> parts;
+    for (uint32_t r = 0; r < plan.rules.size(); ++r) {
+      const ArrayRule& rule = table_->arrays[plan.rules[r]];
+      if (!has_bit(broken, r)) parts.push_back(schema_formula(i < rule.prefix.size() ? rule.prefix[i] : rule.rest));
+    }
+    const Formula all = f_.all(std::move(parts));
+    if (all != Formulas::kTrue && !is_possible(value_plan({all}, f_.leaf(0)))) return false;
+  }
+  return f_.evaluate(plan.need, [&](uint32_t r) { return truth[r]; }) == Truth::kTrue;
+}
+
+// ---- Plans of members after which the value can become complete
+
+// The plan without the outcomes for which finishes(met) is false. UINT32_MAX if none is left.
+template <class Finishes>
+uint32_t SchemaMachine::keep_outcomes(uint32_t plan, const Finishes& finishes) {
+  std::vector<Formula> parts{values_[plan].need};
+  size_t n_kept = 0;
+  for (const std::vector<bool>& met : outcomes(plan)) {
+    if (finishes(met)) {
+      ++n_kept;
+    } else {
+      parts.push_back(f_.negation(outcome_formula(met)));
+    }
+  }
+  if (n_kept == 0) return UINT32_MAX;
+  return parts.size() == 1 ? plan : value_plan(values_[plan].goals, f_.all(std::move(parts)));
+}
+
+// `child` without the values after which `frame` cannot become complete. UINT32_MAX if none is left. frame: with the
+// member that begins.
+uint32_t SchemaMachine::only_finishing(const Words& frame, uint32_t child, const Words& link) {
+  if (!is_possible(child)) return UINT32_MAX;
+  if (is_sure(frame, link)) return child;
+  return keep_outcomes(child, [&](const std::vector<bool>& met) {
+    Words after = frame;
+    note_member(after, link, met);
+    return can_finish(std::move(after));
+  });
+}
+
+// The same for items.
+uint32_t SchemaMachine::only_finishing_items(const Words& frame, uint32_t child, const Words& link,
+                                             const Words& contains) {
+  const ArrayPlan& plan = *arrays_[frame[kArrayPlan]];
+  if (!is_possible(child)) return UINT32_MAX;
+  if (plan.is_unique) return only_finishing_values(frame, child, link, contains);
+  Words both = link;
+  for (size_t r = 0; r < both.size(); ++r) both[r] = std::max(link[r], contains[r]);
+  if (is_sure(frame, both)) return child;
+  return keep_outcomes(child, [&](const std::vector<bool>& met) {
+    Words after = frame;
+    note_item(after, link, contains, met);
+    return can_finish(std::move(after));
+  });
+}
+
+// The same for items that must differ from all others, or of which one must repeat another.
+uint32_t SchemaMachine::only_finishing_values(const Words& frame, uint32_t child, const Words& link,
+                                              const Words& contains) {
+  const bool differs = must_differ(*arrays_[frame[kArrayPlan]], frame);
+  const Words seen = seen_values(frame);
+  const auto finishes = [&](uint32_t plan, const std::vector<bool>& met) {
+    Words after = frame;
+    note_item(after, link, contains, met);
+    if (can_end(after)) return true;
+    const auto text = example_of(with_values(with_outcome(plan, met), seen, false));
+    if (!text) return false;
+    note_value(after, canonical(*text));
+    return can_finish(std::move(after));
+  };
+  if (differs) {  // the words of scalars leave out the other items (without_seen)
+    Words structures = seen;
+    std::erase_if(structures, [&](uint32_t item) { return !is_structure(canonical_texts_[item]); });
+    const bool is_scalar = structures.empty() || !(can_be(child, JsonType::kArray) || can_be(child, JsonType::kObject));
+    if (!is_scalar) child = with_values(child, structures, false);
+    return keep_outcomes(child, [&](const std::vector<bool>& met) {
+      return has_unseen(with_outcome(child, met), frame) && finishes(child, met);
+    });
+  }
+  std::vector<Formula> goals = values_[child].goals;
+  const Formula repeats = equals_any(goals, seen);
+  const uint32_t either = seen.empty() ? child : value_plan(std::move(goals), values_[child].need);
+  const uint32_t kept = keep_outcomes(either, [&](const std::vector<bool>& met) {
+    const auto is_met = [&](uint32_t goal) { return met[goal] ? Truth::kTrue : Truth::kFalse; };
+    if (f_.evaluate(repeats, is_met) != Truth::kTrue) return finishes(either, met);
+    Words after = frame;
+    note_item(after, link, contains, met);
+    note_value(after, 0);
+    return can_finish(std::move(after));
+  });
+  return kept == either ? child : kept;
+}
+
+}  // namespace ingot
