@@ -134,17 +134,19 @@ std::vector<SchemaMachine::Added> SchemaMachine::next_items(uint32_t id, bool ha
   const uint32_t child = begin_item(frame, link, contains);
   const bool differs = plan.is_unique && must_differ(plan, frame);
   const bool is_last = frame[kArrayCount] + 2 >= plan.most;  // no item follows that may have to differ
-  for (const std::vector<bool>& met : outcomes(child)) {
+  const auto add_after = [&](const Outcome& met) {
     Words after = frame;
     note_item(after, link, contains, met);
     const auto add = [&](Words words, std::optional<std::string> text) {
       next.push_back({frames_.intern(words), text.value_or("")});
     };
+    const Words before = frames_.copy(id);  // an item that only must differ from more items does not help
+    if (std::equal(after.begin(), after.end() - static_cast<ptrdiff_t>(seen_values(after).size()), before.begin())) return;
     const uint32_t value = with_outcome(child, met);
     if (!plan.is_unique) {
       std::optional<std::string> text;
       if (!has_text || (text = example_of(value))) add(std::move(after), std::move(text));
-      continue;
+      return;
     }
     Words others = seen_values(frame);
     for (const uint32_t item : Words(others)) {
@@ -161,7 +163,15 @@ std::vector<SchemaMachine::Added> SchemaMachine::next_items(uint32_t id, bool ha
       note_value(differing, others.back());
       add(std::move(differing), text);
     }
-  }
+  };
+  size_t n_outcomes = 0;
+  each_outcome(child, [&](const Outcome& met, bool is_whole) {
+    if (!is_whole) return Visit::kSplit;
+    if (++n_outcomes > kMaxOutcomes)
+      throw Error("the schema is too large: more than {} combinations of conditions on one item", kMaxOutcomes);
+    add_after(met);
+    return Visit::kSkip;
+  });
   std::ranges::reverse(next);
   return next;
 }
@@ -187,47 +197,18 @@ SchemaMachine::Formula SchemaMachine::equals_any(std::vector<Formula>& goals, st
   return f_.any(std::move(any));
 }
 
-// A plan of the values that meet exactly the goals `met`.
-uint32_t SchemaMachine::with_outcome(uint32_t plan, const std::vector<bool>& met) {
-  if (values_[plan].is_single) return plan;
+// A plan of the values that meet the goals as `met` says.
+uint32_t SchemaMachine::with_outcome(uint32_t plan, const Outcome& met) {
   return value_plan(values_[plan].goals, f_.all({values_[plan].need, outcome_formula(met)}));
 }
 
-SchemaMachine::Formula SchemaMachine::outcome_formula(const std::vector<bool>& met) {
+SchemaMachine::Formula SchemaMachine::outcome_formula(const Outcome& met) {
   std::vector<Formula> parts;
-  for (uint32_t goal = 0; goal < met.size(); ++goal)
-    parts.push_back(met[goal] ? f_.leaf(goal) : f_.negation(f_.leaf(goal)));
+  for (uint32_t goal = 0; goal < met.size(); ++goal) {
+    if (met[goal] != Truth::kUnknown)
+      parts.push_back(met[goal] == Truth::kTrue ? f_.leaf(goal) : f_.negation(f_.leaf(goal)));
+  }
   return f_.all(std::move(parts));
-}
-
-// The combinations of goals that values of the plan can meet. The reference stays valid.
-const std::vector<std::vector<bool>>& SchemaMachine::outcomes(uint32_t plan) {
-  if (const auto it = outcomes_.find(plan); it != outcomes_.end()) return it->second;
-  const std::vector<Formula> goals = values_[plan].goals;
-  std::vector<std::vector<bool>> found;
-  const uint32_t outer = std::exchange(lowest_assumed_, UINT32_MAX);
-  const auto split = [&](auto& self, std::vector<bool>& met, Formula need) -> void {
-    if (!is_possible(values_[plan].is_single ? plan : value_plan(goals, need))) return;
-    if (met.size() == goals.size()) {
-      found.push_back(met);
-      if (found.size() > kMaxOutcomes)
-        throw Error("the schema is too large: more than {} combinations of conditions on one value", kMaxOutcomes);
-      return;
-    }
-    for (const bool is_met : {true, false}) {
-      if (values_[plan].is_single && !is_met) continue;
-      const Formula goal = f_.leaf(static_cast<uint32_t>(met.size()));
-      met.push_back(is_met);
-      self(self, met, f_.all({need, is_met ? goal : f_.negation(goal)}));
-      met.pop_back();
-    }
-  };
-  std::vector<bool> met;
-  split(split, met, values_[plan].need);
-  const bool is_certain = lowest_assumed_ == UINT32_MAX;
-  lowest_assumed_ = std::min(outer, lowest_assumed_);
-  if (is_certain) return outcomes_[plan] = std::move(found);
-  return uncertain_outcomes_.emplace_back(std::move(found));
 }
 
 // A JSON text that meets the plan.
@@ -335,47 +316,59 @@ bool SchemaMachine::is_sure_array(const Words& frame, std::span<const uint32_t> 
 
 // ---- Plans of members after which the value can become complete
 
-// The plan without the outcomes for which finishes(met) is false. UINT32_MAX if none is left.
-template <class Finishes>
-uint32_t SchemaMachine::keep_outcomes(uint32_t plan, const Finishes& finishes) {
+// The plan without the outcomes for which judge(met, is_whole) is kFalse. kUnknown: it depends on goals that `met`
+// leaves open. UINT32_MAX if no outcome is left.
+template <class Judge>
+uint32_t SchemaMachine::keep_outcomes(uint32_t plan, const Judge& judge) {
   std::vector<Formula> parts{values_[plan].need};
-  size_t n_kept = 0;
-  for (const std::vector<bool>& met : outcomes(plan)) {
-    if (finishes(met)) {
-      ++n_kept;
-    } else {
-      parts.push_back(f_.negation(outcome_formula(met)));
-    }
-  }
-  if (n_kept == 0) return UINT32_MAX;
+  bool any = false;
+  each_outcome(plan, [&](const Outcome& met, bool is_whole) {
+    const Truth finishes = judge(met, is_whole);
+    if (finishes == Truth::kUnknown) return Visit::kSplit;
+    if (finishes == Truth::kFalse) parts.push_back(f_.negation(outcome_formula(met)));
+    any |= finishes == Truth::kTrue;
+    return Visit::kSkip;
+  });
+  if (!any) return UINT32_MAX;
   return parts.size() == 1 ? plan : value_plan(values_[plan].goals, f_.all(std::move(parts)));
+}
+
+// Whether the object or array can become complete from `after`, whatever becomes of the rules with an open goal.
+Truth SchemaMachine::judge(const Words& after, std::span<const uint32_t> open_link, bool is_whole) {
+  if (is_whole) return can_finish(after) ? Truth::kTrue : Truth::kFalse;
+  if (is_sure(after, open_link)) return Truth::kTrue;
+  return can_meet(after) ? Truth::kUnknown : Truth::kFalse;
+}
+
+// The links to goals that `met` leaves open.
+SchemaMachine::Words SchemaMachine::open_links(const Words& link, const Outcome& met) {
+  Words open = link;
+  for (uint32_t& goal : open) {
+    if (goal != 0 && met[goal - 1] != Truth::kUnknown) goal = 0;
+  }
+  return open;
 }
 
 // `child` without the values after which `frame` cannot become complete. UINT32_MAX if none is left. frame: with the
 // member that begins.
 uint32_t SchemaMachine::only_finishing(const Words& frame, uint32_t child, const Words& link) {
-  if (!is_possible(child)) return UINT32_MAX;
-  if (is_sure(frame, link)) return child;
-  return keep_outcomes(child, [&](const std::vector<bool>& met) {
+  return keep_outcomes(child, [&](const Outcome& met, bool is_whole) {
     Words after = frame;
     note_member(after, link, met);
-    return can_finish(std::move(after));
+    return judge(after, open_links(link, met), is_whole);
   });
 }
 
 // The same for items.
 uint32_t SchemaMachine::only_finishing_items(const Words& frame, uint32_t child, const Words& link,
                                              const Words& contains) {
-  const ArrayPlan& plan = *arrays_[frame[kArrayPlan]];
-  if (!is_possible(child)) return UINT32_MAX;
-  if (plan.is_unique) return only_finishing_values(frame, child, link, contains);
-  Words both = link;
-  for (size_t r = 0; r < both.size(); ++r) both[r] = std::max(link[r], contains[r]);
-  if (is_sure(frame, both)) return child;
-  return keep_outcomes(child, [&](const std::vector<bool>& met) {
-    Words after = frame;
+  if (arrays_[frame[kArrayPlan]]->is_unique) return only_finishing_values(frame, child, link, contains);
+  return keep_outcomes(child, [&](const Outcome& met, bool is_whole) {
+    Words after = frame, open = open_links(link, met);
     note_item(after, link, contains, met);
-    return can_finish(std::move(after));
+    const Words open_contains = open_links(contains, met);
+    for (size_t r = 0; r < open.size(); ++r) open[r] = std::max(open[r], open_contains[r]);
+    return judge(after, open, is_whole);
   });
 }
 
@@ -384,34 +377,35 @@ uint32_t SchemaMachine::only_finishing_values(const Words& frame, uint32_t child
                                               const Words& contains) {
   const bool differs = must_differ(*arrays_[frame[kArrayPlan]], frame);
   const Words seen = seen_values(frame);
-  const auto finishes = [&](uint32_t plan, const std::vector<bool>& met) {
+  const auto finishes = [&](uint32_t plan, const Outcome& met) {
     Words after = frame;
     note_item(after, link, contains, met);
-    if (can_end(after)) return true;
+    if (can_end(after)) return Truth::kTrue;
     const auto text = example_of(with_values(with_outcome(plan, met), seen, false));
-    if (!text) return false;
+    if (!text) return Truth::kFalse;
     note_value(after, canonical(*text));
-    return can_finish(std::move(after));
+    return can_finish(std::move(after)) ? Truth::kTrue : Truth::kFalse;
   };
   if (differs) {  // the words of scalars leave out the other items (without_seen)
     Words structures = seen;
     std::erase_if(structures, [&](uint32_t item) { return !is_structure(canonical_texts_[item]); });
     const bool is_scalar = structures.empty() || !(can_be(child, JsonType::kArray) || can_be(child, JsonType::kObject));
     if (!is_scalar) child = with_values(child, structures, false);
-    return keep_outcomes(child, [&](const std::vector<bool>& met) {
-      return has_unseen(with_outcome(child, met), frame) && finishes(child, met);
+    return keep_outcomes(child, [&](const Outcome& met, bool is_whole) {
+      if (!is_whole) return Truth::kUnknown;
+      return has_unseen(with_outcome(child, met), frame) ? finishes(child, met) : Truth::kFalse;
     });
   }
   std::vector<Formula> goals = values_[child].goals;
   const Formula repeats = equals_any(goals, seen);
   const uint32_t either = seen.empty() ? child : value_plan(std::move(goals), values_[child].need);
-  const uint32_t kept = keep_outcomes(either, [&](const std::vector<bool>& met) {
-    const auto is_met = [&](uint32_t goal) { return met[goal] ? Truth::kTrue : Truth::kFalse; };
-    if (f_.evaluate(repeats, is_met) != Truth::kTrue) return finishes(either, met);
+  const uint32_t kept = keep_outcomes(either, [&](const Outcome& met, bool is_whole) {
+    if (!is_whole) return Truth::kUnknown;
+    if (f_.evaluate(repeats, [&](uint32_t goal) { return met[goal]; }) != Truth::kTrue) return finishes(either, met);
     Words after = frame;
     note_item(after, link, contains, met);
     note_value(after, 0);
-    return can_finish(std::move(after));
+    return can_finish(std::move(after)) ? Truth::kTrue : Truth::kFalse;
   });
   return kept == either ? child : kept;
 }

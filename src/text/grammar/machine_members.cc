@@ -100,8 +100,7 @@ Truth SchemaMachine::array_truth(const ArrayPlan& plan, std::span<const uint32_t
   return is_complete ? Truth::kTrue : Truth::kFalse;
 }
 
-bool SchemaMachine::can_meet(uint32_t frame) {
-  const auto words = frames_[frame];
+bool SchemaMachine::can_meet(std::span<const uint32_t> words) const {
   if (words[0] == kObject) {
     const ObjectPlan& plan = *objects_[words[kObjectPlan]];
     return f_.evaluate(plan.need, [&](uint32_t r) { return object_truth(plan, words, r, false); }) != Truth::kFalse;
@@ -224,21 +223,21 @@ uint32_t SchemaMachine::begin_item(Words& words, Words& link, Words& contains) {
 
 // ---- Members and items that have ended, with the goals that they have met
 
-void SchemaMachine::note_member(Words& frame, std::span<const uint32_t> link, const std::vector<bool>& met) const {
+void SchemaMachine::note_member(Words& frame, std::span<const uint32_t> link, const Outcome& met) const {
   for (uint32_t r = 0; r < link.size(); ++r) {
-    if (link[r] != 0 && !met[link[r] - 1]) set_bit(std::span(frame).subspan(kObjectBits), r);
+    if (link[r] != 0 && met[link[r] - 1] == Truth::kFalse) set_bit(std::span(frame).subspan(kObjectBits), r);
   }
 }
 
 void SchemaMachine::note_item(Words& frame, std::span<const uint32_t> link, std::span<const uint32_t> contains,
-                              const std::vector<bool>& met) const {
+                              const Outcome& met) const {
   const ArrayPlan& plan = *arrays_[frame[kArrayPlan]];
   const size_t n_rules = plan.rules.size(), counts = kArrayBits + n_words(n_rules);
   for (uint32_t r = 0; r < n_rules; ++r) {
-    if (link[r] != 0 && !met[link[r] - 1]) set_bit(std::span(frame).subspan(kArrayBits), r);
+    if (link[r] != 0 && met[link[r] - 1] == Truth::kFalse) set_bit(std::span(frame).subspan(kArrayBits), r);
     const ArrayRule& rule = table_->arrays[plan.rules[r]];
     const auto most = static_cast<uint32_t>(std::max(rule.min_contains, rule.max_contains) + 1);
-    if (contains[r] != 0 && met[contains[r] - 1]) frame[counts + r] = std::min(frame[counts + r] + 1, most);
+    if (contains[r] != 0 && met[contains[r] - 1] == Truth::kTrue) frame[counts + r] = std::min(frame[counts + r] + 1, most);
   }
   frame[kArrayCount] = std::min(frame[kArrayCount] + 1, plan.most);
 }
@@ -298,8 +297,10 @@ uint32_t SchemaMachine::without_seen(uint32_t place, std::span<const uint32_t> f
       const std::string text = string_of(item);
       if (may_have_to_repeat(counts, text)) barred.push_back(l_.literal(text));
     } else if (!is_structure(item)) {
-      barred.push_back(number ? number_literal(l_, *number).inside : l_.literal(item));
-      if (number && number->is_zero()) barred.push_back(l_.concat(l_.literal("-"), barred.back()));
+      // Other spellings of a number can still become another number, except those of zero.
+      barred.push_back(!number            ? l_.literal(item)
+                       : number->is_zero() ? zero_spellings(l_)
+                                           : number_literal(l_, *number).inside);
     }
   }
   if (barred.empty()) return place;

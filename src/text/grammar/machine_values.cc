@@ -36,8 +36,8 @@ GrammarState SchemaMachine::close_object(uint32_t frame, uint32_t text) {
   const ObjectPlan& plan = *objects_[words[kObjectPlan]];
   const auto truth = [&](uint32_t r) { return object_truth(plan, words, r, true); };
   if (f_.evaluate(plan.need, truth) != Truth::kTrue) return {};
-  std::vector<bool> met;
-  for (Formula goal : plan.goals) met.push_back(f_.evaluate(goal, truth) == Truth::kTrue);
+  Outcome met;
+  for (Formula goal : plan.goals) met.push_back(f_.evaluate(goal, truth));
   return end_value(words[kObjectSlot], met, words[kObjectText] == 0 ? 0 : text);
 }
 
@@ -46,13 +46,13 @@ GrammarState SchemaMachine::close_array(uint32_t frame, uint32_t text) {
   const ArrayPlan& plan = *arrays_[words[kArrayPlan]];
   const auto truth = [&](uint32_t r) { return array_truth(plan, words, r, true); };
   if (f_.evaluate(plan.need, truth) != Truth::kTrue) return {};
-  std::vector<bool> met;
-  for (Formula goal : plan.goals) met.push_back(f_.evaluate(goal, truth) == Truth::kTrue);
+  Outcome met;
+  for (Formula goal : plan.goals) met.push_back(f_.evaluate(goal, truth));
   return end_value(words[kArraySlot], met, words[kArrayText] == 0 ? 0 : text);
 }
 
 // met: for each goal of the slot's plan, whether the value meets the goal.
-GrammarState SchemaMachine::end_value(uint32_t slot_id, const std::vector<bool>& met, uint32_t text) {
+GrammarState SchemaMachine::end_value(uint32_t slot_id, const Outcome& met, uint32_t text) {
   const Words slot = frames_.copy(slot_id);
   if (slot[kSlotParent] == 0) return {kDone, 0, 0};
   Words frame = frames_.copy(slot[kSlotParent]);
@@ -74,7 +74,7 @@ GrammarState SchemaMachine::end_value(uint32_t slot_id, const std::vector<bool>&
     if (frame[kArrayText] == 0) text = 0;
   }
   const uint32_t id = frames_.intern(frame);
-  return {can_meet(id) ? uint32_t{kAfterValue} : uint32_t{kPlaceDead}, id, text};
+  return {can_meet(frame) ? uint32_t{kAfterValue} : uint32_t{kPlaceDead}, id, text};
 }
 
 }  // namespace ingot

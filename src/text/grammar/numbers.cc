@@ -187,4 +187,8 @@ NumberSet number_literal(RegularLanguages& l, const Decimal& value) {
   return {number, value.is_zero() ? l.any_of({powers, l.concat(l.literal("-"), number)}) : powers};
 }
 
+RegularLanguages::Id zero_spellings(RegularLanguages& l) {
+  return parse_regex(l, "-?0(\\.0+)?([eE][+-]?[0-9]+)?", RegexMatch::kWhole);
+}
+
 }  // namespace ingot

@@ -37,4 +37,7 @@ NumberSet number_language(RegularLanguages& languages, const NumberLimits& limit
 // All spellings of one number without an exponent: 1, 1.0, 1.00. 0 has no sign.
 NumberSet number_literal(RegularLanguages& languages, const Decimal& value);
 
+// All spellings of zero.
+RegularLanguages::Id zero_spellings(RegularLanguages& languages);
+
 }  // namespace ingot

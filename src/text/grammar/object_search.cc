@@ -115,28 +115,30 @@ bool SchemaMachine::ObjectSearch::is_allowed(const Words& frame, uint32_t rule) 
 bool SchemaMachine::ObjectSearch::add_members(const Words& frame) {
   m_.l_.spend(kMemberWork + plan_.rules.size() / 8);
   const auto seen = std::span(frame).subspan(kObjectBits + n_words(plan_.rules.size()));
-  uint32_t unmet = UINT32_MAX;  // a rule that does not have its target yet
+  uint32_t unmet = kNoRule;  // a rule that does not have its target yet
   for (uint32_t r = 0; r < plan_.rules.size(); ++r) {
     if (target_[r] == Truth::kUnknown || m_.object_truth(plan_, frame, r, true) == target_[r]) continue;
     unmet = r;
     if (target_[r] == Truth::kFalse) continue;
     for (const uint32_t name : plan_.required[r]) {
-      if (!has_bit(seen, name)) return add(frame, name);  // without a choice
+      if (!has_bit(seen, name)) return add(frame, name, kNoRule);  // without a choice
     }
   }
-  if (unmet == UINT32_MAX) return true;
+  if (unmet == kNoRule) return true;
   const Words ways = m_.ways_to_go_on(plan_, frame);
-  const bool lacks_members = target_[unmet] == Truth::kTrue && plan_.classes.empty() &&
-                             frame[kObjectCount] + ways.size() < static_cast<size_t>(m_.table_->objects[plan_.rules[unmet]].min);
-  if (lacks_members) return false;
+  const ObjectRule& rule = m_.table_->objects[plan_.rules[unmet]];
+  const bool needs_members = target_[unmet] == Truth::kTrue;
+  if (needs_members && plan_.classes.empty() && frame[kObjectCount] + ways.size() < static_cast<size_t>(rule.min))
+    return false;
+  const bool counts = needs_members || rule.max >= 0;  // any member helps; otherwise one that breaks the rule
   for (const uint32_t way : ways | std::views::reverse) {
-    if (add(frame, way)) return true;
+    if (add(frame, way, counts ? kNoRule : unmet)) return true;
   }
   return false;
 }
 
-// Adds the member `way` (ways_to_go_on), and then others.
-bool SchemaMachine::ObjectSearch::add(const Words& frame, uint32_t way) {
+// Adds the member `way` (ways_to_go_on), which must break the rule `broken`, and then others.
+bool SchemaMachine::ObjectSearch::add(const Words& frame, uint32_t way, uint32_t broken) {
   const auto n_names = static_cast<uint32_t>(plan_.names.size());
   const bool is_named = way < n_names;
   if (is_named && (plan_.is_unsure[way] || (!m_.options_.any_order && way < start_[kObjectOrder]))) return false;
@@ -152,19 +154,26 @@ bool SchemaMachine::ObjectSearch::add(const Words& frame, uint32_t way) {
   }
   const std::vector<bool>& matched = is_named ? plan_.name_matches[way] : plan_.classes[way - n_names].matched;
   const uint32_t child = m_.begin_member(words, is_named ? static_cast<int>(way) : -1, matched, link, false);
-  for (const std::vector<bool>& met : m_.outcomes(child)) {
+  for (uint32_t r = 0; r < link.size(); ++r) {  // the other goals have no effect on the targets
+    if (target_[r] == Truth::kUnknown) link[r] = 0;
+  }
+  return m_.each_outcome(child, [&](const Outcome& met, bool is_whole) {
     Words after = words;
     m_.note_member(after, link, met);
-    bool is_fine = true;
-    for (uint32_t r = 0; r < plan_.rules.size() && is_fine; ++r) is_fine = is_allowed(after, r);
-    if (!is_fine || !seen_.insert(m_.frames_.intern(after)).second) continue;
+    const Words open = open_links(link, met);
+    for (uint32_t r = 0; r < plan_.rules.size(); ++r) {
+      if (!is_allowed(after, r)) return Visit::kSkip;
+    }
+    if (broken != kNoRule && link[broken] == 0 && m_.object_truth(plan_, after, broken, true) == Truth::kTrue) return Visit::kSkip;
+    if (!is_whole && std::ranges::any_of(open, [](uint32_t goal) { return goal != 0; })) return Visit::kSplit;
+    if (broken != kNoRule && m_.object_truth(plan_, after, broken, true) == Truth::kTrue) return Visit::kSkip;
+    if (!seen_.insert(m_.frames_.intern(after)).second) return Visit::kSkip;
     std::optional<std::string> value;
-    if (json_ != nullptr && !(value = m_.example_of(m_.with_outcome(child, met)))) continue;
-    if (!add_members(after)) continue;
+    if (json_ != nullptr && !(value = m_.example_of(m_.with_outcome(child, met)))) return Visit::kSkip;
+    if (!add_members(after)) return Visit::kSkip;
     if (json_ != nullptr) *json_ += (json_->empty() ? "" : ",") + json_string(text) + ":" + *value;
-    return true;
-  }
-  return false;
+    return Visit::kStop;
+  });
 }
 
 }  // namespace ingot

@@ -25,13 +25,14 @@ class SchemaMachine::ObjectSearch {
  private:
   using Conditions = std::vector<std::pair<Formula, bool>>;  // formulas and the truth that each must get
   static constexpr size_t kObjectPlanWord = 2;
+  static constexpr uint32_t kNoRule = UINT32_MAX;
 
   Truth truth_of(uint32_t rule) const;
   bool assign(Conditions pending);
   bool settle(Conditions& pending, Conditions& choices, std::vector<uint32_t>& trail);
   bool choose(Conditions& choices);
   bool add_members(const Words& frame);
-  bool add(const Words& frame, uint32_t way);
+  bool add(const Words& frame, uint32_t way, uint32_t broken);
   bool is_allowed(const Words& frame, uint32_t rule) const;
 
   SchemaMachine& m_;

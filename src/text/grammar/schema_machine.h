@@ -9,7 +9,6 @@
 // refused at once.
 #pragma once
 #include <array>
-#include <deque>
 #include <map>
 #include <memory>
 #include <optional>
@@ -57,6 +56,7 @@ class SchemaMachine final : public Automaton {
   using Language = RegularLanguages::Id;
   using Formula = Formulas::Id;
   using Words = std::vector<uint32_t>;
+  using Outcome = std::vector<Truth>;  // [goal]: whether a value meets the goal; kUnknown: open
 
   // Places between words: the kind of the place, and in higher bits a count of the white space read so far.
   enum Place : uint32_t {
@@ -154,18 +154,18 @@ class SchemaMachine final : public Automaton {
 
   // Frames.
   GrammarState begin_value(uint32_t slot, uint8_t byte, uint32_t text);
-  GrammarState end_value(uint32_t slot, const std::vector<bool>& met, uint32_t text);
+  GrammarState end_value(uint32_t slot, const Outcome& met, uint32_t text);
   GrammarState close_object(uint32_t frame, uint32_t text);
   GrammarState close_array(uint32_t frame, uint32_t text);
   Truth object_truth(const ObjectPlan& plan, std::span<const uint32_t> frame, uint32_t rule, bool is_final) const;
   Truth array_truth(const ArrayPlan& plan, std::span<const uint32_t> frame, uint32_t rule, bool is_final) const;
-  bool can_meet(uint32_t frame);  // whether some choice of rules still holds
+  bool can_meet(std::span<const uint32_t> frame) const;  // whether some choice of rules still holds
   uint32_t enter_member(uint32_t frame, int name, const std::vector<bool>& matched, uint32_t text);
   uint32_t enter_item(uint32_t frame, uint32_t text);
   uint32_t begin_item(Words& frame, Words& link, Words& contains);
-  void note_member(Words& frame, std::span<const uint32_t> link, const std::vector<bool>& met) const;
+  void note_member(Words& frame, std::span<const uint32_t> link, const Outcome& met) const;
   void note_item(Words& frame, std::span<const uint32_t> link, std::span<const uint32_t> contains,
-                 const std::vector<bool>& met) const;
+                 const Outcome& met) const;
   void note_value(Words& frame, uint32_t value) const;
   bool must_differ(const ArrayPlan& plan, std::span<const uint32_t> frame) const;
   Words seen_values(std::span<const uint32_t> frame) const;
@@ -187,6 +187,7 @@ class SchemaMachine final : public Automaton {
   void allow_names(ObjectPlan& plan, const Words& frame, NameSet& set);
   bool allows_plainly(ObjectPlan& plan, const Words& frame, uint32_t name, uint32_t n_missing, uint32_t first_missing);
   uint32_t next_node(const NameSet& set, uint32_t node, uint8_t byte) const;
+  bool allows_below(const NameSet& set, uint32_t node) const;
   Language without_names(Language names, std::span<const uint32_t> frame, bool is_exact);
   std::span<const uint32_t> seen_names(std::span<const uint32_t> frame) const;
   bool add_seen_name(Words& frame, uint32_t name) const;
@@ -208,14 +209,18 @@ class SchemaMachine final : public Automaton {
   Words ways_to_go_on(const ObjectPlan& plan, std::span<const uint32_t> frame) const;
   uint32_t with_values(uint32_t plan, std::span<const uint32_t> items, bool equals);
   Formula equals_any(std::vector<Formula>& goals, std::span<const uint32_t> items);
-  uint32_t with_outcome(uint32_t plan, const std::vector<bool>& met);
-  Formula outcome_formula(const std::vector<bool>& met);
-  const std::vector<std::vector<bool>>& outcomes(uint32_t plan);
+  uint32_t with_outcome(uint32_t plan, const Outcome& met);
+  Formula outcome_formula(const Outcome& met);
+  enum class Visit : uint8_t { kSplit, kSkip, kStop };
+  template <class Visitor>
+  bool each_outcome(uint32_t plan, const Visitor& visit);
   std::optional<std::string> example_of(uint32_t plan);
   bool is_sure(const Words& frame, std::span<const uint32_t> link);
   bool is_sure_array(const Words& frame, std::span<const uint32_t> link);
-  template <class Finishes>
-  uint32_t keep_outcomes(uint32_t plan, const Finishes& finishes);
+  template <class Judge>
+  uint32_t keep_outcomes(uint32_t plan, const Judge& judge);
+  Truth judge(const Words& after, std::span<const uint32_t> open_link, bool is_whole);
+  static Words open_links(const Words& link, const Outcome& met);
   uint32_t only_finishing(const Words& frame, uint32_t child, const Words& link);
   uint32_t only_finishing_items(const Words& frame, uint32_t child, const Words& link, const Words& contains);
   uint32_t only_finishing_values(const Words& frame, uint32_t child, const Words& link, const Words& contains);
@@ -259,8 +264,6 @@ class SchemaMachine final : public Automaton {
   std::unordered_map<uint32_t, uint32_t> set_of_frame_;
   std::map<Words, uint32_t> set_index_;
   std::unordered_map<uint32_t, bool> can_finish_;  // [frame]
-  std::unordered_map<uint32_t, std::vector<std::vector<bool>>> outcomes_;  // [plan]
-  std::deque<std::vector<std::vector<bool>>> uncertain_outcomes_;          // within a search
   std::unordered_map<uint32_t, Formula> value_formulas_;  // [canonical number]: to equal this value
   uint32_t n_open_ = 0;                     // searches of is_possible() in progress
   uint32_t lowest_assumed_ = UINT32_MAX;    // the lowest depth of a plan that a search has assumed to be impossible
@@ -277,5 +280,26 @@ class SchemaMachine final : public Automaton {
 // Compiles the JSON text of a schema. Throws Error.
 std::unique_ptr<SchemaMachine> compile_schema(std::string_view json, const SchemaOptions& schema,
                                               const MachineOptions& options);
+
+// Visits the combinations of goals that values of the plan can meet: visit(met, is_whole). `met` is whole, or its last
+// goals are open; kSplit: visit its two continuations. Returns true if a visit stopped.
+template <class Visitor>
+bool SchemaMachine::each_outcome(uint32_t plan, const Visitor& visit) {
+  const std::vector<Formula> goals = values_[plan].goals;
+  Outcome met(goals.size(), Truth::kUnknown);
+  const auto split = [&](auto& self, uint32_t n, Formula need) -> bool {
+    if (!is_possible(value_plan(goals, need))) return false;
+    const Visit next = visit(met, n == goals.size());
+    if (next != Visit::kSplit) return next == Visit::kStop;
+    const Formula goal = f_.leaf(n);
+    met[n] = Truth::kTrue;
+    if (self(self, n + 1, f_.all({need, goal}))) return true;
+    met[n] = Truth::kFalse;
+    if (self(self, n + 1, f_.all({need, f_.negation(goal)}))) return true;
+    met[n] = Truth::kUnknown;
+    return false;
+  };
+  return split(split, 0, values_[plan].need);
+}
 
 }  // namespace ingot
