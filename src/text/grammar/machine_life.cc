@@ -372,6 +372,41 @@ uint32_t SchemaMachine::only_finishing_items(const Words& frame, uint32_t child,
   });
 }
 
+// `child` without the values that a later item must have, in an array whose items must differ.
+uint32_t SchemaMachine::without_later_values(const Words& frame, uint32_t child, const Words& link,
+                                             const Words& contains) {
+  const ArrayPlan& plan = *arrays_[frame[kArrayPlan]];
+  if (can_end(frame)) return child;  // no later item is needed, whatever this item is
+  Words barred;
+  const auto try_values = [&](SchemaId schema) {
+    const uint32_t later = value_plan({schema_formula(schema)}, f_.leaf(0));
+    Words values;
+    while (values.size() <= kMaxOtherValues) {
+      const auto text = example_of(with_values(later, values, false));
+      if (!text) break;
+      values.push_back(canonical(*text));
+    }
+    if (values.size() > kMaxOtherValues) return;  // there are others
+    for (const uint32_t value : values) {
+      const bool is_dead = each_outcome(with_values(child, {&value, 1}, true), [&](const Outcome& met, bool is_whole) {
+        if (!is_whole) return Visit::kSplit;
+        Words after = frame;
+        note_item(after, link, contains, met);
+        note_value(after, value);
+        return can_finish(std::move(after)) ? Visit::kSkip : Visit::kStop;
+      });
+      if (is_dead && std::ranges::find(barred, value) == barred.end()) barred.push_back(value);
+    }
+  };
+  for (const int number : plan.rules) {
+    const ArrayRule rule = table_->arrays[number];
+    for (size_t i = frame[kArrayCount]; i < rule.prefix.size(); ++i) try_values(rule.prefix[i]);
+    if (rule.rest != kAnySchema) try_values(rule.rest);
+    if (rule.min_contains > 0) try_values(rule.contains);
+  }
+  return barred.empty() ? child : with_values(child, barred, false);
+}
+
 // The same for items that must differ from all others, or of which one must repeat another.
 uint32_t SchemaMachine::only_finishing_values(const Words& frame, uint32_t child, const Words& link,
                                               const Words& contains) {
@@ -391,6 +426,7 @@ uint32_t SchemaMachine::only_finishing_values(const Words& frame, uint32_t child
     std::erase_if(structures, [&](uint32_t item) { return !is_structure(canonical_texts_[item]); });
     const bool is_scalar = structures.empty() || !(can_be(child, JsonType::kArray) || can_be(child, JsonType::kObject));
     if (!is_scalar) child = with_values(child, structures, false);
+    child = without_later_values(frame, child, link, contains);
     return keep_outcomes(child, [&](const Outcome& met, bool is_whole) {
       if (!is_whole) return Truth::kUnknown;
       return has_unseen(with_outcome(child, met), frame) ? finishes(child, met) : Truth::kFalse;
