@@ -126,6 +126,17 @@ bool SchemaMachine::search_items(uint32_t first, std::string* json) {
   return found;
 }
 
+// The most items that any rule needs after the item that begins.
+size_t SchemaMachine::n_needed(const ArrayPlan& plan, std::span<const uint32_t> frame) const {
+  const auto count = static_cast<int>(frame[kArrayCount]) + 1;
+  int n = 0;
+  for (const int number : plan.rules) {
+    const ArrayRule& rule = table_->arrays[number];
+    n = std::max(n, std::max({rule.min, rule.max + 1, static_cast<int>(rule.prefix.size())}) - count + rule.min_contains);
+  }
+  return static_cast<size_t>(std::max(n, 0));
+}
+
 // The frames after one more item, the best one last.
 std::vector<SchemaMachine::Added> SchemaMachine::next_items(uint32_t id, bool has_text) {
   std::vector<Added> next;
@@ -133,7 +144,7 @@ std::vector<SchemaMachine::Added> SchemaMachine::next_items(uint32_t id, bool ha
   const ArrayPlan& plan = *arrays_[frame[kArrayPlan]];
   const uint32_t child = begin_item(frame, link, contains);
   const bool differs = plan.is_unique && must_differ(plan, frame);
-  const bool is_last = frame[kArrayCount] + 2 >= plan.most;  // no item follows that may have to differ
+  const size_t n_later = std::min(n_needed(plan, frame), kMaxOtherValues);  // items that may have to differ
   const auto add_after = [&](const Outcome& met) {
     Words after = frame;
     note_item(after, link, contains, met);
@@ -155,7 +166,7 @@ std::vector<SchemaMachine::Added> SchemaMachine::next_items(uint32_t id, bool ha
       note_value(repeated, 0);
       add(std::move(repeated), canonical_texts_[item]);
     }
-    for (size_t i = 0; i < (is_last ? 1 : kMaxOtherValues); ++i) {
+    for (size_t i = 0; i <= n_later; ++i) {
       const auto text = example_of(with_values(value, others, false));
       if (!text) break;
       others.push_back(canonical(*text));
@@ -378,15 +389,16 @@ uint32_t SchemaMachine::without_later_values(const Words& frame, uint32_t child,
   const ArrayPlan& plan = *arrays_[frame[kArrayPlan]];
   if (can_end(frame)) return child;  // no later item is needed, whatever this item is
   Words barred;
+  const size_t n_later = std::min(n_needed(plan, frame), kMaxOtherValues);
   const auto try_values = [&](SchemaId schema) {
     const uint32_t later = value_plan({schema_formula(schema)}, f_.leaf(0));
     Words values;
-    while (values.size() <= kMaxOtherValues) {
+    while (values.size() <= n_later) {
       const auto text = example_of(with_values(later, values, false));
       if (!text) break;
       values.push_back(canonical(*text));
     }
-    if (values.size() > kMaxOtherValues) return;  // there are others
+    if (values.size() > n_later) return;  // the later items find others
     for (const uint32_t value : values) {
       const bool is_dead = each_outcome(with_values(child, {&value, 1}, true), [&](const Outcome& met, bool is_whole) {
         if (!is_whole) return Visit::kSplit;

@@ -9,6 +9,7 @@ namespace ingot {
 namespace {
 
 constexpr uint32_t kUnmade = UINT32_MAX;
+constexpr size_t kMaxWordRows = 1 << 13;  // cached rows, 1 KiB each
 constexpr size_t kRowWork = 8;  // work for a row, in parts of expressions
 
 }  // namespace
@@ -17,6 +18,10 @@ const std::array<uint32_t, 256>& SchemaMachine::word_row(uint32_t place) {
   const uint32_t id = place - kFirstWord;
   if (id >= rows_.size()) rows_.resize(id + 1);
   if (!rows_[id]) {
+    if (n_rows_ >= kMaxWordRows) {
+      for (auto& row : rows_) row.reset();
+      n_rows_ = 0;
+    }
     auto made = make_row(words_.copy(id));
     if (id >= rows_.size()) rows_.resize(id + 1);
     rows_[id] = std::move(made);

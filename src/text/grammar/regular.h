@@ -33,6 +33,7 @@ class RegularLanguages {
 
   static constexpr size_t kMaxWork = size_t{1} << 19;  // parts of expressions for a mask: about 0.1 s
   static constexpr size_t kMaxCompileWork = size_t{1} << 21;
+  static constexpr size_t kMaxArgs = size_t{1} << 22;  // of all expressions
   // Limits the work until the next call: the functions below throw Error after `n_parts` parts of expressions.
   void limit_work(size_t n_parts) { work_left_ = n_parts; }
   void spend(size_t n_parts) {
@@ -61,7 +62,7 @@ class RegularLanguages {
   std::optional<std::string> example(Id id);  // a short text of the language, if the search finds one
   bool is_live(Id id);  // whether some text belongs to the language; true if the search grows too large
   // [byte]: the language that may follow each byte; kNothing if no text of the language continues with that byte. The
-  // reference stays valid.
+  // reference is valid until the next call.
   const std::array<Id, 256>& row(Id id);
 
   // Whether every text is the beginning of a text of the language. False if unknown.

@@ -223,6 +223,7 @@ class SchemaMachine final : public Automaton {
   static Words open_links(const Words& link, const Outcome& met);
   uint32_t only_finishing(const Words& frame, uint32_t child, const Words& link);
   uint32_t only_finishing_items(const Words& frame, uint32_t child, const Words& link, const Words& contains);
+  size_t n_needed(const ArrayPlan& plan, std::span<const uint32_t> frame) const;
   uint32_t without_later_values(const Words& frame, uint32_t child, const Words& link, const Words& contains);
   uint32_t only_finishing_values(const Words& frame, uint32_t child, const Words& link, const Words& contains);
 
