@@ -42,7 +42,8 @@ Spelling spell(std::mt19937_64& random) {
   if (has_exponent)
     text += fmt::format("{}{}{}", draw(2) ? "e" : "E", exponent < 0 ? "-" : draw(2) ? "+" : "", std::abs(exponent));
   const Scaled value = digits * power_of_ten(kScale - n_decimals + (has_exponent ? exponent : 0));
-  return {(is_negative ? "-" : "") + text, is_negative ? -value : value, !has_exponent && !(is_negative && digits == 0)};
+  return {(is_negative ? "-" : "") + text, is_negative ? -value : value,
+          !has_exponent && !(is_negative && digits == 0)};
 }
 
 struct NumberRule {
@@ -156,7 +157,8 @@ TEST(SchemaNegation, FormatsThatAreNarrower) {
         EXPECT_FALSE(ingot::testing::accepts(*machine, value(text))) << schema << " " << text;
       EXPECT_TRUE(ingot::testing::accepts(*machine, value("?"))) << schema;
     }
-    const std::string names = fmt::format(R"({{"type":"object","minProperties":1,"not":{{"propertyNames":{{{}}}}}}})", rule);
+    const std::string names =
+        fmt::format(R"({{"type":"object","minProperties":1,"not":{{"propertyNames":{{{}}}}}}})", rule);
     const auto machine = compile_schema(names, {}, {.any_order = true});
     for (const char* text : texts)
       EXPECT_FALSE(ingot::testing::accepts(*machine, fmt::format(R"({{"{}":1}})", text))) << names << " " << text;

@@ -98,7 +98,8 @@ class SchemaDraw {
         if (one_in(2)) s["required"] = names(2);
         if (one_in(3)) s["additionalProperties"] = one_in(2) ? WalkJson(false) : schema(depth - 1);
         if (one_in(4)) s["patternProperties"][pattern()] = schema(depth - 1);
-        if (one_in(5)) s["propertyNames"] = one_in(2) ? WalkJson{{"pattern", pattern()}} : WalkJson{{"enum", {name(), name()}}};
+        if (one_in(5))
+          s["propertyNames"] = one_in(2) ? WalkJson{{"pattern", pattern()}} : WalkJson{{"enum", {name(), name()}}};
         if (one_in(3)) bound(s, "minProperties", "maxProperties");
         if (one_in(4)) s["dependentRequired"][name()] = names(2);
         if (one_in(5)) s["dependentSchemas"][name()] = schema(depth - 1);
@@ -133,9 +134,7 @@ class SchemaDraw {
       case 1: s["anyOf"] = list(); break;
       case 2: s["oneOf"] = list(); break;
       case 3: s["allOf"] = list(); break;
-      case 4:
-        s["oneOf"] = list();
-        [[fallthrough]];
+      case 4: s["oneOf"] = list(); [[fallthrough]];
       default:
         s["if"] = schema(depth - 1);
         if (!one_in(3)) s["then"] = schema(depth - 1);
@@ -149,9 +148,10 @@ class SchemaDraw {
 std::shared_ptr<const GrammarVocabulary> walk_vocabulary() {
   std::vector<std::string> tokens{""};
   for (int byte = 0; byte < 256; ++byte) tokens.emplace_back(1, static_cast<char>(byte));
-  for (const char* text : {"{\"", "\":", "\",", "\"}", "\"a\"", "\"a\":", "\"b\": ", ", \"", "},", "}]", "[1", "[1,", "1,", "e3",
-                           "-0", "0.5", "true", "false", "null", "ab", "é", "\xc3\xa9\"", "\\u00", "e9", "[]", "{}", "],",
-                           "]}", "\n  ", "[{", "[[", ",1", ",2]", "1]", "\"ab\"", "c\":0"})
+  for (const char* text :
+       {"{\"", "\":", "\",", "\"}", "\"a\"", "\"a\":", "\"b\": ", ", \"", "},",  "}]",         "[1",     "[1,",
+        "1,",  "e3",  "-0",  "0.5", "true",  "false",  "null",    "ab",   "é",   "\xc3\xa9\"", "\\u00",  "e9",
+        "[]",  "{}",  "],",  "]}",  "\n  ",  "[{",     "[[",      ",1",   ",2]", "1]",         "\"ab\"", "c\":0"})
     tokens.emplace_back(text);
   return std::make_shared<const GrammarVocabulary>(tokens, std::vector<int32_t>{0});
 }
@@ -159,15 +159,77 @@ std::shared_ptr<const GrammarVocabulary> walk_vocabulary() {
 // Whether random continuations complete the state: ends of values first, then the values and names of SchemaDraw.
 bool can_complete(Automaton& machine, GrammarState first, SchemaDraw& draw) {
   const std::vector<std::string> ends{"}", "]", "\"}", "\"]", "\"", "e\"", "\":0}", "]}", "}]"};
-  const std::vector<std::string> parts{"\"a\"", "\"ab\"",   "\"b\"", "\"c\"", "\"é\"", "\"x\"",   "\"\"",     "\"xx\"", "0",      "1",
-                                       "2",     "3",       "0.5",   "7",     "true",  "false",   "null",     "[",       "{",      ",",
-                                       ":",     ":0",      ":\"a\"", "[]",  "{}",    "[0]",     "{\"a\":0}", "[1]",     "[1,1]",  "{\"b\":1}",
-                                       "a",     "b",       "é",     "c",     "x",     "\x80\x80", "\xa9",     "\x80",    "e0",     "9",
-                                       "true",  "rue",     "alse",  "ull",   "l",     "e",       "u0061",    "0061\"",  "[[]]",   "\n",
-                                       "n",     ",\"ab\":", ",\"b\":", ",\"a\":", ",\"c\":", ",\"é\":",
-                                       ",\"a\":1", ",\"ab\":1", ",\"b\":1", ",\"é\":1", "{\"a\":1}", "{\"a\":1,\"ab\":1",
-                                       "{\"ab\":1", "{\"é\":1", "{\"b\":1", "{\"c\":1", ",\"c\":1",
-                                       "[0,1]", "[1,0]", "[0,0]", "{\"a\":0,\"b\":1}"};
+  const std::vector<std::string> parts{"\"a\"",
+                                       "\"ab\"",
+                                       "\"b\"",
+                                       "\"c\"",
+                                       "\"é\"",
+                                       "\"x\"",
+                                       "\"\"",
+                                       "\"xx\"",
+                                       "0",
+                                       "1",
+                                       "2",
+                                       "3",
+                                       "0.5",
+                                       "7",
+                                       "true",
+                                       "false",
+                                       "null",
+                                       "[",
+                                       "{",
+                                       ",",
+                                       ":",
+                                       ":0",
+                                       ":\"a\"",
+                                       "[]",
+                                       "{}",
+                                       "[0]",
+                                       "{\"a\":0}",
+                                       "[1]",
+                                       "[1,1]",
+                                       "{\"b\":1}",
+                                       "a",
+                                       "b",
+                                       "é",
+                                       "c",
+                                       "x",
+                                       "\x80\x80",
+                                       "\xa9",
+                                       "\x80",
+                                       "e0",
+                                       "9",
+                                       "true",
+                                       "rue",
+                                       "alse",
+                                       "ull",
+                                       "l",
+                                       "e",
+                                       "u0061",
+                                       "0061\"",
+                                       "[[]]",
+                                       "\n",
+                                       "n",
+                                       ",\"ab\":",
+                                       ",\"b\":",
+                                       ",\"a\":",
+                                       ",\"c\":",
+                                       ",\"é\":",
+                                       ",\"a\":1",
+                                       ",\"ab\":1",
+                                       ",\"b\":1",
+                                       ",\"é\":1",
+                                       "{\"a\":1}",
+                                       "{\"a\":1,\"ab\":1",
+                                       "{\"ab\":1",
+                                       "{\"é\":1",
+                                       "{\"b\":1",
+                                       "{\"c\":1",
+                                       ",\"c\":1",
+                                       "[0,1]",
+                                       "[1,0]",
+                                       "[0,0]",
+                                       "{\"a\":0,\"b\":1}"};
   const auto read = [&](GrammarState state, const std::string& text) {
     for (char c : text) state = state.is_dead() ? state : machine.step(state, static_cast<uint8_t>(c));
     return state;
@@ -233,7 +295,9 @@ void walk_schemas(int n_schemas, bool any_order, uint64_t seed) {
     } catch (const Error& error) {
       const std::string_view why = error.what();
       n_empty += why.find("no value at all") != why.npos;
-      EXPECT_TRUE(why.find("no value at all") != why.npos || why.find("is above") != why.npos || why.find("depends on too many") != why.npos) << schema << " " << why;
+      EXPECT_TRUE(why.find("no value at all") != why.npos || why.find("is above") != why.npos ||
+                  why.find("depends on too many") != why.npos)
+          << schema << " " << why;
       continue;
     }
     ++n_compiled;

@@ -29,7 +29,8 @@ uint32_t SchemaMachine::canonical(const std::string& json) {
   nlohmann::json value = nlohmann::json::parse(json, nullptr, false);
   const bool is_readable = !value.is_discarded();  // false: a number is too large, so only its spelling is compared
   if (is_readable) make_canonical(value);
-  const auto [it, is_new] = canonical_.try_emplace(is_readable ? value.dump() : json, static_cast<uint32_t>(canonical_texts_.size()));
+  const auto [it, is_new] =
+      canonical_.try_emplace(is_readable ? value.dump() : json, static_cast<uint32_t>(canonical_texts_.size()));
   if (is_new) canonical_texts_.push_back(it->first);
   return it->second;
 }

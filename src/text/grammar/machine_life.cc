@@ -2,6 +2,7 @@
 // is possible, so a model never meets a dead end. An object or array is searched: each member or item may be added with
 // each outcome that its value can have, until the value may end. Results are stored. The search is exact and metered.
 #include <algorithm>
+#include <set>
 #include <unordered_set>
 
 #include "base/error.h"
@@ -12,10 +13,11 @@ namespace ingot {
 
 namespace {
 
-constexpr uint32_t kMaxPossibleDepth = 256;   // of nested values that a value needs
-constexpr size_t kMaxOutcomes = 256;          // of one value
-constexpr size_t kMaxOtherValues = 8;         // of one item whose value must differ from others
-constexpr size_t kSearchWork = 8;             // of one step of a search, in parts of expressions
+constexpr uint32_t kMaxPossibleDepth = 256;  // of nested values that a value needs
+constexpr size_t kMaxOutcomes = 256;         // of one value
+constexpr size_t kMaxOtherValues = 8;        // of one item whose value must differ from others
+constexpr size_t kMaxFewStates = 512;
+constexpr size_t kSearchWork = 8;  // of one step of a search, in parts of expressions
 
 }  // namespace
 
@@ -89,7 +91,8 @@ bool SchemaMachine::can_finish(Words frame) {
   if (const auto it = can_finish_.find(id); it != can_finish_.end()) return it->second;
   if (can_end(frame) || is_sure(frame, {})) return can_finish_[id] = true;
   const uint32_t outer = std::exchange(lowest_assumed_, UINT32_MAX);
-  const bool found = frame[0] == kObject ? ObjectSearch(*this, std::move(frame), nullptr).run() : search_items(id, nullptr);
+  const bool found =
+      frame[0] == kObject ? ObjectSearch(*this, std::move(frame), nullptr).run() : search_items(id, nullptr);
   if (found || lowest_assumed_ == UINT32_MAX) can_finish_[id] = found;
   lowest_assumed_ = found ? outer : std::min(outer, lowest_assumed_);
   return found;
@@ -132,7 +135,8 @@ size_t SchemaMachine::n_needed(const ArrayPlan& plan, std::span<const uint32_t> 
   int n = 0;
   for (const int number : plan.rules) {
     const ArrayRule& rule = table_->arrays[number];
-    n = std::max(n, std::max({rule.min, rule.max + 1, static_cast<int>(rule.prefix.size())}) - count + rule.min_contains);
+    n = std::max(n,
+                 std::max({rule.min, rule.max + 1, static_cast<int>(rule.prefix.size())}) - count + rule.min_contains);
   }
   return static_cast<size_t>(std::max(n, 0));
 }
@@ -152,7 +156,8 @@ std::vector<SchemaMachine::Added> SchemaMachine::next_items(uint32_t id, bool ha
       next.push_back({frames_.intern(words), text.value_or("")});
     };
     const Words before = frames_.copy(id);  // an item that only must differ from more items does not help
-    if (std::equal(after.begin(), after.end() - static_cast<ptrdiff_t>(seen_values(after).size()), before.begin())) return;
+    if (std::equal(after.begin(), after.end() - static_cast<ptrdiff_t>(seen_values(after).size()), before.begin()))
+      return;
     const uint32_t value = with_outcome(child, met);
     if (!plan.is_unique) {
       std::optional<std::string> text;
@@ -222,6 +227,51 @@ SchemaMachine::Formula SchemaMachine::outcome_formula(const Outcome& met) {
   return f_.all(std::move(parts));
 }
 
+// The outcomes of a plan that only scalars meet, if the words of these scalars have few states. So the constants that
+// tell the parts of a oneOf apart need no search over the combinations of goals.
+std::optional<std::vector<SchemaMachine::Outcome>> SchemaMachine::few_outcomes(uint32_t plan) {
+  const size_t n_goals = values_[plan].goals.size();
+  if (n_goals < 2 || can_be(plan, JsonType::kArray) || can_be(plan, JsonType::kObject)) return std::nullopt;
+  std::set<Outcome> found;
+  std::set<Words> seen;
+  std::vector<Words> ready;
+  for (int t = 0; t < kScalarTypes; ++t) {
+    const uint32_t place = first_word(plan, static_cast<JsonType>(t));
+    if (place == kDead) continue;
+    ready.push_back(words_.copy(place - kFirstWord));
+    ready.back()[0] = kBare;  // the bytes of a string's characters, not its escapes
+  }
+  while (!ready.empty()) {
+    const Words word = std::move(ready.back());
+    ready.pop_back();
+    if (!seen.insert(word).second) continue;
+    if (seen.size() > kMaxFewStates) return std::nullopt;
+    if (l_.has_empty(word[kAlive])) {
+      Outcome met(n_goals, Truth::kFalse);
+      for (size_t k = kGoals; k < word.size(); k += 2) {
+        if (l_.has_empty(word[k + 1])) met[word[k]] = Truth::kTrue;
+      }
+      found.insert(std::move(met));
+    }
+    const ByteGroups groups = groups_of(word);
+    std::vector<bool> is_done(groups.n);
+    l_.spend(groups.n);
+    for (size_t byte = 0; byte < 256; ++byte) {
+      if (is_done[groups.of[byte]]) continue;
+      is_done[groups.of[byte]] = true;
+      Words next(word.begin(), word.begin() + kGoals);
+      next[kAlive] = l_.row(word[kAlive])[byte];
+      if (next[kAlive] == RegularLanguages::kNothing) continue;
+      for (size_t k = kGoals; k < word.size(); k += 2) {
+        if (const Language goal = l_.row(word[k + 1])[byte]; goal != RegularLanguages::kNothing)
+          next.insert(next.end(), {word[k], goal});
+      }
+      ready.push_back(std::move(next));
+    }
+  }
+  return std::vector<Outcome>(found.rbegin(), found.rend());  // those that meet the first goals come first
+}
+
 // A JSON text that meets the plan.
 std::optional<std::string> SchemaMachine::example_of(uint32_t plan) {
   if (!is_possible(plan) || values_[plan].has_open_example) return std::nullopt;
@@ -276,8 +326,9 @@ bool SchemaMachine::is_sure(const Words& frame, std::span<const uint32_t> link) 
     const ObjectRule& rule = table_->objects[plan.rules[r]];
     if (has_bit(broken, r)) {
       truth[r] = Truth::kFalse;
-    } else if ((link.empty() || link[r] == 0) &&
-               std::ranges::all_of(plan.required[r], [&](uint32_t name) { return has_bit(seen, name) || adds(name); })) {
+    } else if ((link.empty() || link[r] == 0) && std::ranges::all_of(plan.required[r], [&](uint32_t name) {
+                 return has_bit(seen, name) || adds(name);
+               })) {
       truth[r] = Truth::kTrue;
       if (rule.max >= 0) most = std::min(most, rule.max);
     }
@@ -348,7 +399,8 @@ uint32_t SchemaMachine::keep_outcomes(uint32_t plan, const Judge& judge) {
 Truth SchemaMachine::judge(const Words& after, std::span<const uint32_t> open_link, bool is_whole) {
   if (is_whole) return can_finish(after) ? Truth::kTrue : Truth::kFalse;
   if (is_sure(after, open_link)) return Truth::kTrue;
-  return can_meet(after) ? Truth::kUnknown : Truth::kFalse;
+  if (!can_meet(after)) return Truth::kFalse;
+  return after[0] == kObject && ObjectSearch(*this, after, nullptr, open_link).run() ? Truth::kTrue : Truth::kUnknown;
 }
 
 // The links to goals that `met` leaves open.

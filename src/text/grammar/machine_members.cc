@@ -134,8 +134,8 @@ uint32_t SchemaMachine::begin_member(Words& frame, int name, const std::vector<b
     const ObjectRule& rule = table_->objects[plan.rules[r]];
     per_rule[r] = member_formula(plan, r, name, matched);
     const bool is_skipped = in_order && std::ranges::any_of(plan.required[r], [&](uint32_t other) {
-      return other < order && !has_bit(seen, other);
-    });
+                              return other < order && !has_bit(seen, other);
+                            });
     if (is_skipped || per_rule[r] == Formulas::kFalse ||
         (rule.max >= 0 && static_cast<int>(frame[kObjectCount]) > rule.max)) {
       set_bit(broken, r);
@@ -237,7 +237,8 @@ void SchemaMachine::note_item(Words& frame, std::span<const uint32_t> link, std:
     if (link[r] != 0 && met[link[r] - 1] == Truth::kFalse) set_bit(std::span(frame).subspan(kArrayBits), r);
     const ArrayRule& rule = table_->arrays[plan.rules[r]];
     const auto most = static_cast<uint32_t>(std::max(rule.min_contains, rule.max_contains) + 1);
-    if (contains[r] != 0 && met[contains[r] - 1] == Truth::kTrue) frame[counts + r] = std::min(frame[counts + r] + 1, most);
+    if (contains[r] != 0 && met[contains[r] - 1] == Truth::kTrue)
+      frame[counts + r] = std::min(frame[counts + r] + 1, most);
   }
   frame[kArrayCount] = std::min(frame[kArrayCount] + 1, plan.most);
 }
@@ -298,7 +299,7 @@ uint32_t SchemaMachine::without_seen(uint32_t place, std::span<const uint32_t> f
       if (may_have_to_repeat(counts, text)) barred.push_back(l_.literal(text));
     } else if (!is_structure(item)) {
       // Other spellings of a number can still become another number, except those of zero.
-      barred.push_back(!number            ? l_.literal(item)
+      barred.push_back(!number             ? l_.literal(item)
                        : number->is_zero() ? zero_spellings(l_)
                                            : number_literal(l_, *number).inside);
     }

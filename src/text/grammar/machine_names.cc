@@ -95,9 +95,8 @@ bool SchemaMachine::allows_plainly(ObjectPlan& plan, const Words& frame, uint32_
   if (rule.max >= 0 && static_cast<int>(frame[kObjectCount] + 1 + n_missing) > rule.max) return false;
   int8_t& stored = way < n_names ? plan.child[way] : plan.classes[way - n_names].is_possible;
   if (stored < 0) {
-    const Formula formula = way < n_names
-                                ? member_formula(plan, 0, static_cast<int>(way), plan.name_matches[way])
-                                : member_formula(plan, 0, -1, plan.classes[way - n_names].matched);
+    const Formula formula = way < n_names ? member_formula(plan, 0, static_cast<int>(way), plan.name_matches[way])
+                                          : member_formula(plan, 0, -1, plan.classes[way - n_names].matched);
     stored = formula == Formulas::kTrue || is_possible(value_plan({formula}, f_.leaf(0)));
   }
   return stored == 1;
@@ -154,7 +153,8 @@ GrammarState SchemaMachine::end_name(GrammarState state) {
     Words words = frames_.copy(frame);
     const bool is_fresh = state.text == kFreshText || state.text == kPastFresh;
     if (is_fresh) state.text = kPastFresh;
-    if (name < 0 && !is_fresh && !add_seen_name(words, canonical("\"" + text_between(words[kNameText], state.text)))) return {};
+    if (name < 0 && !is_fresh && !add_seen_name(words, canonical("\"" + text_between(words[kNameText], state.text))))
+      return {};
     words[kNameText] = 0;
     if (words[kObjectText] == 0) state.text = 0;
     frame = frames_.intern(words);

@@ -58,7 +58,9 @@ SchemaMachine::Language SchemaMachine::language_of(Formula id, JsonType type) {
   for (Formula part : inner) parts.push_back(language_of(part, type));
   Language language = 0;
   switch (f_.kind(id)) {
-    case Formulas::Kind::kNot: language = l_.all_of({full, l_.complement(l_.any_of({parts[0], unsure(id, type)}))}); break;
+    case Formulas::Kind::kNot:
+      language = l_.all_of({full, l_.complement(l_.any_of({parts[0], unsure(id, type)}))});
+      break;
     case Formulas::Kind::kAll: language = l_.all_of(std::move(parts)); break;
     case Formulas::Kind::kAny: language = l_.any_of(std::move(parts)); break;
     default: language = l_.all_of({full, exactly_one(l_, parts), l_.complement(unsure(id, type))}); break;
@@ -146,7 +148,8 @@ SchemaMachine::ObjectPlan& SchemaMachine::object_plan(uint32_t value) {
       schemas[index[name]] = schema;
       if (schema != kAnySchema) bound.push_back(index[name]);
     }
-    if (!table_->objects[number].is_presence_only()) plan->binding.push_back(static_cast<uint32_t>(plan->bound.size() - 1));
+    if (!table_->objects[number].is_presence_only())
+      plan->binding.push_back(static_cast<uint32_t>(plan->bound.size() - 1));
   }
   for (const std::string& name : plan->names) {
     plan->is_ascii &= std::ranges::none_of(
@@ -223,12 +226,13 @@ void SchemaMachine::name_classes(ObjectPlan& plan) {
     if (!mentioned.empty()) names = l_.all_of({names, l_.complement(l_.literals(mentioned))});
     if (l_.is_live(names)) plan.classes.push_back({matched, names});
     if (plan.classes.size() > kMaxNameClasses)
-      throw Error("schema: 'patternProperties' and 'propertyNames' divide the names of an object into more than {} kinds",
-                  kMaxNameClasses);
+      throw Error(
+          "schema: 'patternProperties' and 'propertyNames' divide the names of an object into more than {} kinds",
+          kMaxNameClasses);
   };
   std::vector<bool> matched;
-  const Language sure = all_unsure == RegularLanguages::kNothing ? l_.any_text()
-                                                                 : l_.all_of({l_.any_text(), l_.complement(all_unsure)});
+  const Language sure =
+      all_unsure == RegularLanguages::kNothing ? l_.any_text() : l_.all_of({l_.any_text(), l_.complement(all_unsure)});
   divide(divide, sure, matched);
 }
 

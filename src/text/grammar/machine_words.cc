@@ -10,7 +10,7 @@ namespace {
 
 constexpr uint32_t kUnmade = UINT32_MAX;
 constexpr size_t kMaxWordRows = 1 << 13;  // cached rows, 1 KiB each
-constexpr size_t kRowWork = 8;  // work for a row, in parts of expressions
+constexpr size_t kRowWork = 8;            // work for a row, in parts of expressions
 
 }  // namespace
 

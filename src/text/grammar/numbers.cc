@@ -159,11 +159,13 @@ NumberSet number_language(RegularLanguages& l, const NumberLimits& limits) {
       return compare(limit, *Decimal::parse(std::to_string(bound)));
     };
     const bool is_small = low && high;
-    const bool is_out = (is_small && has_no_small) || (limits.maximum && low && order(*limits.maximum, *low) <= -!is_small) ||
+    const bool is_out = (is_small && has_no_small) ||
+                        (limits.maximum && low && order(*limits.maximum, *low) <= -!is_small) ||
                         (limits.minimum && high && order(*limits.minimum, *high) >= !is_small);
-    const bool is_in = is_dense &&
-                       (!limits.minimum || (low && order(*limits.minimum, *low) <= -(!is_small && limits.excludes_minimum))) &&
-                       (!limits.maximum || (high && order(*limits.maximum, *high) >= (!is_small && limits.excludes_maximum)));
+    const bool is_in =
+        is_dense &&
+        (!limits.minimum || (low && order(*limits.minimum, *low) <= -(!is_small && limits.excludes_minimum))) &&
+        (!limits.maximum || (high && order(*limits.maximum, *high) >= (!is_small && limits.excludes_maximum)));
     if (!is_out && !is_in) return;
     const Id number = parse_regex(l, pattern, RegexMatch::kWhole);
     known.push_back(is_negative ? l.concat(l.literal("-"), number) : number);

@@ -41,6 +41,7 @@ bool SchemaMachine::ObjectSearch::settle(Conditions& pending, Conditions& choice
       const uint32_t rule = m_.f_.number(formula);
       const Truth wanted = value ? Truth::kTrue : Truth::kFalse, truth = truth_of(rule);
       if (truth != Truth::kUnknown && truth != wanted) return false;
+      if (truth == Truth::kUnknown && value && !open_.empty() && open_[rule] != 0) return false;
       if (truth == Truth::kUnknown) target_[rule] = wanted, trail.push_back(rule);
     } else if (kind == kNot) {
       pending.emplace_back(m_.f_.parts(formula)[0], !value);
@@ -164,7 +165,8 @@ bool SchemaMachine::ObjectSearch::add(const Words& frame, uint32_t way, uint32_t
     for (uint32_t r = 0; r < plan_.rules.size(); ++r) {
       if (!is_allowed(after, r)) return Visit::kSkip;
     }
-    if (broken != kNoRule && link[broken] == 0 && m_.object_truth(plan_, after, broken, true) == Truth::kTrue) return Visit::kSkip;
+    if (broken != kNoRule && link[broken] == 0 && m_.object_truth(plan_, after, broken, true) == Truth::kTrue)
+      return Visit::kSkip;
     if (!is_whole && std::ranges::any_of(open, [](uint32_t goal) { return goal != 0; })) return Visit::kSplit;
     if (broken != kNoRule && m_.object_truth(plan_, after, broken, true) == Truth::kTrue) return Visit::kSkip;
     if (!seen_.insert(m_.frames_.intern(after)).second) return Visit::kSkip;

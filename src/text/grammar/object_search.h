@@ -13,12 +13,14 @@ namespace ingot {
 
 class SchemaMachine::ObjectSearch {
  public:
-  // frame: between members. json: if not null, receives the members that complete the object.
-  ObjectSearch(SchemaMachine& machine, Words frame, std::string* json)
+  // frame: between members. json: if not null, receives the members that complete the object. open: rules with an open
+  // goal (not 0) may hold or not; then the search tells whether the object can become complete in either case.
+  ObjectSearch(SchemaMachine& machine, Words frame, std::string* json, std::span<const uint32_t> open = {})
       : m_(machine),
         plan_(*machine.objects_[frame[kObjectPlanWord]]),
         start_(std::move(frame)),
         json_(json),
+        open_(open),
         target_(plan_.rules.size(), Truth::kUnknown) {}
   bool run() { return assign({{plan_.need, true}}); }
 
@@ -39,8 +41,9 @@ class SchemaMachine::ObjectSearch {
   const ObjectPlan& plan_;
   const Words start_;
   std::string* const json_;
-  std::vector<Truth> target_;  // [rule]
-  std::unordered_set<uint32_t> seen_;  // frames, for the current targets
+  const std::span<const uint32_t> open_;  // [rule], or empty
+  std::vector<Truth> target_;             // [rule]
+  std::unordered_set<uint32_t> seen_;     // frames, for the current targets
 };
 
 }  // namespace ingot

@@ -14,8 +14,8 @@ namespace {
 constexpr uint32_t kNotYet = UINT32_MAX;
 
 constexpr uint32_t kMaxExpressionDepth = 500;  // bounds stack and time for hostile patterns
-constexpr size_t kMaxRows = 1 << 13;  // cached rows, 1 KiB each
-constexpr size_t kMaxSearched = 20000;  // states that is_live() visits before it returns true
+constexpr size_t kMaxRows = 1 << 13;           // cached rows, 1 KiB each
+constexpr size_t kMaxSearched = 20000;         // states that is_live() visits before it returns true
 
 uint64_t hash_of(std::span<const uint32_t> words, uint64_t seed) {
   for (uint32_t word : words) seed = splitmix(seed ^ word);

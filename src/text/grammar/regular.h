@@ -109,11 +109,11 @@ class RegularLanguages {
   std::vector<std::vector<uint8_t>> class_bytes_;  // [classes][class]: the first byte of the class
   std::unordered_multimap<uint64_t, uint32_t> class_index_;
   std::unordered_map<uint64_t, uint32_t> refined_;
-  std::vector<Id> derived_;               // a derivative for each class, of the nodes that have been derived
-  std::vector<uint32_t> first_derived_;   // [node]: index in derived_, or kNone
-  std::vector<Life> life_;                // [node]
+  std::vector<Id> derived_;              // a derivative for each class, of the nodes that have been derived
+  std::vector<uint32_t> first_derived_;  // [node]: index in derived_, or kNone
+  std::vector<Life> life_;               // [node]
   std::deque<std::array<Id, 256>> rows_;
-  std::vector<uint32_t> row_of_;          // [node]: index in rows_, or kNone
+  std::vector<uint32_t> row_of_;  // [node]: index in rows_, or kNone
   Id any_char_ = 0, any_text_ = 0;
 };
 

@@ -13,8 +13,8 @@ using Json = SchemaIndex::Json;
 
 constexpr int kMaxValueDepth = 256;  // of nested values
 constexpr size_t kMaxSchemaBytes = size_t{1} << 20;
-constexpr size_t kMaxMembers = 16384;            // of an object: each name is compared with all earlier names
-constexpr size_t kMaxEntries = size_t{1} << 18;  // of the table
+constexpr size_t kMaxMembers = 16384;                // of an object: each name is compared with all earlier names
+constexpr size_t kMaxEntries = size_t{1} << 18;      // of the table
 constexpr size_t kMaxNameMatches = size_t{1} << 26;  // bytes of names times number of patterns
 constexpr int kMaxSchemasOfValue = 512;              // nested schemas that constrain the same value
 
@@ -251,9 +251,11 @@ RegularLanguages::Id SchemaReader::formula_language(Formula id) {
 RegularLanguages::Id SchemaReader::unsure_names(Formula id) {
   std::vector<Language> all;
   f_.each_leaf(id, [&](uint32_t leaf) {
-    const Schema& schema = t_.schemas[leaf];
-    all.push_back(schema.unsure[static_cast<size_t>(JsonType::kString)]);
-    if (schema.others != Formulas::kTrue) all.push_back(unsure_names(schema.others));
+    const auto known = unsure_names_.find(leaf);
+    if (known != unsure_names_.end()) return all.push_back(known->second);
+    const Schema schema = t_.schemas[leaf];
+    const Language own = schema.unsure[static_cast<size_t>(JsonType::kString)];
+    all.push_back(unsure_names_[leaf] = l_.any_of({own, unsure_names(schema.others)}));
   });
   return l_.any_of(std::move(all));
 }

@@ -8,6 +8,7 @@
 // The enclosing values determine which goals are needed. So a byte after which no choice of rules can succeed is
 // refused at once.
 #pragma once
+#include <algorithm>
 #include <array>
 #include <map>
 #include <memory>
@@ -212,6 +213,7 @@ class SchemaMachine final : public Automaton {
   uint32_t with_outcome(uint32_t plan, const Outcome& met);
   Formula outcome_formula(const Outcome& met);
   enum class Visit : uint8_t { kSplit, kSkip, kStop };
+  std::optional<std::vector<Outcome>> few_outcomes(uint32_t plan);
   template <class Visitor>
   bool each_outcome(uint32_t plan, const Visitor& visit);
   std::optional<std::string> example_of(uint32_t plan);
@@ -265,10 +267,10 @@ class SchemaMachine final : public Automaton {
   std::vector<std::unique_ptr<NameSet>> name_sets_;
   std::unordered_map<uint32_t, uint32_t> set_of_frame_;
   std::map<Words, uint32_t> set_index_;
-  std::unordered_map<uint32_t, bool> can_finish_;  // [frame]
+  std::unordered_map<uint32_t, bool> can_finish_;         // [frame]
   std::unordered_map<uint32_t, Formula> value_formulas_;  // [canonical number]: to equal this value
-  uint32_t n_open_ = 0;                     // searches of is_possible() in progress
-  uint32_t lowest_assumed_ = UINT32_MAX;    // the lowest depth of a plan that a search has assumed to be impossible
+  uint32_t n_open_ = 0;                                   // searches of is_possible() in progress
+  uint32_t lowest_assumed_ = UINT32_MAX;  // the lowest depth of a plan that a search has assumed to be impossible
   std::unordered_map<uint64_t, GrammarState> steps_;
   std::unordered_map<GrammarState, GrammarState> word_ends_;
   // A tree of texts: the text before, and a byte. The first ones are none, kFirstText, kFreshText and kPastFresh.
@@ -289,17 +291,27 @@ template <class Visitor>
 bool SchemaMachine::each_outcome(uint32_t plan, const Visitor& visit) {
   const std::vector<Formula> goals = values_[plan].goals;
   Outcome met(goals.size(), Truth::kUnknown);
-  const auto split = [&](auto& self, uint32_t n, Formula need) -> bool {
-    if (!is_possible(value_plan(goals, need))) return false;
-    const Visit next = visit(met, n == goals.size());
-    if (next != Visit::kSplit) return next == Visit::kStop;
-    const Formula goal = f_.leaf(n);
-    met[n] = Truth::kTrue;
-    if (self(self, n + 1, f_.all({need, goal}))) return true;
-    met[n] = Truth::kFalse;
-    if (self(self, n + 1, f_.all({need, f_.negation(goal)}))) return true;
-    met[n] = Truth::kUnknown;
-    return false;
+  if (!is_possible(plan)) return false;
+  if (const Visit first = visit(met, goals.empty()); first != Visit::kSplit) return first == Visit::kStop;
+  if (const auto few = few_outcomes(plan)) {
+    return std::ranges::any_of(*few, [&](const Outcome& one) { return visit(one, true) == Visit::kStop; });
+  }
+  const auto split = [&](auto& self, uint32_t n, Formula need) -> bool {  // values that meet `need` are possible
+    if (n > 0) {
+      const Visit next = visit(met, n == goals.size());
+      if (next != Visit::kSplit) return next == Visit::kStop;
+    }
+    const Formula goal = f_.leaf(n), with = f_.all({need, goal}), without = f_.all({need, f_.negation(goal)});
+    const bool can_meet = is_possible(value_plan(goals, with));
+    const bool can_miss = !can_meet || is_possible(value_plan(goals, without));
+    bool stops = false;
+    for (const bool is_met : {true, false}) {
+      if (stops || !(is_met ? can_meet : can_miss)) continue;
+      met[n] = is_met ? Truth::kTrue : Truth::kFalse;
+      stops = self(self, n + 1, can_meet && can_miss ? (is_met ? with : without) : need);  // or `need` implies it
+      met[n] = Truth::kUnknown;
+    }
+    return stops;
   };
   return split(split, 0, values_[plan].need);
 }

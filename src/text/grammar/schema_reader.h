@@ -137,6 +137,7 @@ class SchemaReader {
   std::vector<Pending> pending_;
   std::unordered_map<int, SchemaId> name_rules_;           // of object rules: their propertyNames
   std::unordered_map<SchemaId, Language> name_languages_;  // of name_language()
+  std::unordered_map<SchemaId, Language> unsure_names_;    // of unsure_names()
   std::set<SchemaId> relaxed_;                             // schemas that are enforced only in part
   size_t n_name_bytes_ = 0, n_patterns_ = 0;               // of all properties and patternProperties
   size_t n_evaluated_ = 0;                                 // entries that collect() has found
