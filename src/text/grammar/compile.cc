@@ -14,8 +14,11 @@ std::unique_ptr<Automaton> compile_lark(std::string_view text) { return compile_
 
 std::unique_ptr<Automaton> compile_regex(std::string_view pattern) {
   auto languages = std::make_unique<RegularLanguages>(1 << 18);
+  languages->limit_work(RegularLanguages::kMaxCompileWork);
   const RegularLanguages::Id language = parse_regex(*languages, pattern, RegexMatch::kWhole);
-  return std::make_unique<RegexMachine>(std::move(languages), language);
+  auto machine = std::make_unique<RegexMachine>(std::move(languages), language);
+  machine->limit_work(SIZE_MAX);
+  return machine;
 }
 
 }  // namespace ingot

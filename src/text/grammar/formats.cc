@@ -1,4 +1,5 @@
 // The formats of JSON Schema (2020-12, section 7.3) as regular expressions, as strict as the RFCs that define them.
+#include <algorithm>
 #include <array>
 
 #include "text/grammar/schema.h"
@@ -10,24 +11,31 @@ namespace {
 #define DATE_RULE                                                                                                     \
   "(?:\\d{4}-(?:(?:0[13578]|1[02])-(?:0[1-9]|[12]\\d|3[01])|(?:0[469]|11)-(?:0[1-9]|[12]\\d|30)|02-(?:0[1-9]|1\\d|2[" \
   "0-8]))|(?:\\d\\d(?:0[48]|[2468][048]|[13579][26])|(?:[02468][048]|[13579][26])00)-02-29)"
-#define TIME_RULE \
+#define TIME_RULE                                                                                \
   "(?:(?:[01]\\d|2[0-3]):[0-5]\\d:[0-5]\\d(?:\\.\\d+)?(?:[Zz]|[+-](?:[01]\\d|2[0-3]):[0-5]\\d)|" \
   "23:59:60(?:\\.\\d+)?(?:[Zz]|[+-]00:00))"
+// With leap seconds in every time zone.
+#define WIDE_TIME_RULE "(?:[01]\\d|2[0-3]):[0-5]\\d:(?:[0-5]\\d|60)(?:\\.\\d+)?(?:[Zz]|[+-](?:[01]\\d|2[0-3]):[0-5]\\d)"
 #define BYTE_RULE "(?:25[0-5]|2[0-4]\\d|1\\d\\d|[1-9]?\\d)"
 #define IPV4_RULE "(?:" BYTE_RULE "(?:\\." BYTE_RULE "){3})"
 #define H16 "[0-9A-Fa-f]{1,4}"
 #define LS32 "(?:" H16 ":" H16 "|" IPV4_RULE ")"
-#define IPV6_RULE                                                                                                 \
-  "(?:(?:" H16 ":){6}" LS32 "|::(?:" H16 ":){5}" LS32 "|(?:" H16 ")?::(?:" H16 ":){4}" LS32 "|(?:(?:" H16         \
-  ":){0,1}" H16 ")?::(?:" H16 ":){3}" LS32 "|(?:(?:" H16 ":){0,2}" H16 ")?::(?:" H16 ":){2}" LS32 "|(?:(?:" H16   \
+#define IPV6_RULE                                                                                                  \
+  "(?:(?:" H16 ":){6}" LS32 "|::(?:" H16 ":){5}" LS32 "|(?:" H16 ")?::(?:" H16 ":){4}" LS32 "|(?:(?:" H16          \
+  ":){0,1}" H16 ")?::(?:" H16 ":){3}" LS32 "|(?:(?:" H16 ":){0,2}" H16 ")?::(?:" H16 ":){2}" LS32 "|(?:(?:" H16    \
   ":){0,3}" H16 ")?::" H16 ":" LS32 "|(?:(?:" H16 ":){0,4}" H16 ")?::" LS32 "|(?:(?:" H16 ":){0,5}" H16 ")?::" H16 \
   "|(?:(?:" H16 ":){0,6}" H16 ")?::)"
 // Excludes labels with "--" in places three and four: A-labels (xn--...) and reserved labels.
-#define LABEL_RULE                                                           \
-  "[A-Za-z0-9](?:(?:[A-Za-z0-9-]{0,2}[A-Za-z0-9])?|"                         \
+#define LABEL_RULE                                   \
+  "[A-Za-z0-9](?:(?:[A-Za-z0-9-]{0,2}[A-Za-z0-9])?|" \
   "[A-Za-z0-9-](?:[A-Za-z0-9][A-Za-z0-9-]|-[A-Za-z0-9])[A-Za-z0-9-]{0,58}[A-Za-z0-9])"
 #define HOST_RULE LABEL_RULE "(?:\\." LABEL_RULE ")*"
+#define WIDE_LABEL_RULE "[A-Za-z0-9](?:[A-Za-z0-9-]{0,61}[A-Za-z0-9])?"
+#define WIDE_HOST_RULE WIDE_LABEL_RULE "(?:\\." WIDE_LABEL_RULE ")*"
 #define ATOM_RULE "[A-Za-z0-9!#$%&'*+/=?^_`{|}~-]+"
+#define EMAIL(HOST)                                                                                       \
+  "(?:" ATOM_RULE "(?:\\." ATOM_RULE ")*|\"(?:[ !#-\\[\\]-~]|\\\\[ -~])*\")@(?:" HOST "|\\[(?:" IPV4_RULE \
+  "|IPv6:" IPV6_RULE ")\\])"
 // RFC 3986, appendix A. With letters beyond ASCII (MORE): RFC 3987.
 #define NO_MORE ""
 #define LETTERS "\\u00a0-\\ud7ff\\uf900-\\ufdcf\\ufdf0-\\uffef\\u{10000}-\\u{1fffd}\\u{20000}-\\u{efffd}"
@@ -45,19 +53,17 @@ namespace {
 #define REFERENCE(MORE, QUERY) "(?:" ABSOLUTE(MORE, QUERY) "|" RELATIVE(MORE, QUERY) ")"
 #define POINTER_RULE "(?:/(?:[^~/]|~[01])*)*"
 
-constexpr std::array<std::pair<std::string_view, std::string_view>, 19> kFormats = {{
-    {"date-time", DATE_RULE "[Tt]" TIME_RULE},
+constexpr std::array<StringFormat, 19> kFormats = {{
+    {"date-time", DATE_RULE "[Tt]" TIME_RULE, DATE_RULE "[Tt]" WIDE_TIME_RULE},
     {"date", DATE_RULE},
-    {"time", TIME_RULE},
+    {"time", TIME_RULE, WIDE_TIME_RULE},
     {"duration",
      "P(?:\\d+W|(?:\\d+Y(?:\\d+M(?:\\d+D)?)?|\\d+M(?:\\d+D)?|\\d+D)"
      "(?:T(?:\\d+H(?:\\d+M(?:\\d+S)?)?|\\d+M(?:\\d+S)?|\\d+S))?|"
      "T(?:\\d+H(?:\\d+M(?:\\d+S)?)?|\\d+M(?:\\d+S)?|\\d+S))"},
-    {"email",
-     "(?:" ATOM_RULE "(?:\\." ATOM_RULE ")*|\"(?:[ !#-\\[\\]-~]|\\\\[ -~])*\")"
-     "@(?:" HOST_RULE "|\\[(?:" IPV4_RULE "|IPv6:" IPV6_RULE ")\\])"},
+    {"email", EMAIL(HOST_RULE), EMAIL(WIDE_HOST_RULE)},
     {"idn-email", "[^@\\s]+@[^@\\s]+"},
-    {"hostname", "(?=.{1,253}$)" HOST_RULE},
+    {"hostname", "(?=.{1,253}$)" HOST_RULE, WIDE_HOST_RULE},
     {"idn-hostname", ""},
     {"ipv4", IPV4_RULE},
     {"ipv6", IPV6_RULE},
@@ -77,11 +83,9 @@ constexpr std::array<std::pair<std::string_view, std::string_view>, 19> kFormats
 
 }  // namespace
 
-bool find_format(std::string_view name, std::string_view* pattern) {
-  for (auto [format, rule] : kFormats) {
-    if (format == name) return *pattern = rule, true;
-  }
-  return false;
+const StringFormat* find_string_format(std::string_view name) {
+  const auto* found = std::ranges::find(kFormats, name, &StringFormat::name);
+  return found == kFormats.end() ? nullptr : found;
 }
 
 }  // namespace ingot

@@ -21,6 +21,8 @@ class Grammar {
   static constexpr int kNoLimit = RegularLanguages::kNoLimit;
   enum class Kind : uint8_t { kLanguage, kMachine, kRule, kSequence, kChoice, kRepeat };
 
+  Grammar() { languages_->limit_work(RegularLanguages::kMaxCompileWork); }
+
   Part language(Language id);
   Part literal(std::string_view text);
   Part regex(std::string_view pattern);        // ECMA 262; must match the whole part

@@ -12,8 +12,10 @@ namespace ingot {
 
 class WordLists {
  public:
-  // Throws Error if there are more than `max` lists. `what` is the name of the lists in the message.
+  // Throws Error if there are more than `max` lists, or more than kMaxInternedWords words in them. `what` is the name of
+  // the lists in the message.
   WordLists(size_t max, const char* what) : max_(max), what_(what) {}
+  static constexpr size_t kMaxInternedWords = size_t{1} << 23;
 
   uint32_t intern(std::span<const uint32_t> words) {
     uint64_t hash = words.size();
@@ -25,6 +27,8 @@ class WordLists {
       if (hashes_[id] == hash && std::ranges::equal((*this)[id], words)) return id;
     }
     if (starts_.size() >= max_) throw Error("the grammar is too large: it needs more than {} {}", max_, what_);
+    if (words_.size() + words.size() > kMaxInternedWords)
+      throw Error("the grammar is too large: its {} need more than {} words", what_, kMaxInternedWords);
     starts_.push_back(words_.size());
     words_.insert(words_.end(), words.begin(), words.end());
     hashes_.push_back(hash);

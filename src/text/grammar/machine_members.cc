@@ -7,6 +7,10 @@
 
 namespace ingot {
 
+SchemaMachine::Formula SchemaMachine::schema_formula(SchemaId id) {
+  return id == kAnySchema ? Formulas::kTrue : id == kNoSchema ? Formulas::kFalse : f_.leaf(id);
+}
+
 SchemaMachine::Formula SchemaMachine::member_formula(const ObjectPlan& plan, uint32_t r, int name,
                                                      const std::vector<bool>& matched) {
   const ObjectRule& rule = table_->objects[plan.rules[r]];
@@ -15,9 +19,7 @@ SchemaMachine::Formula SchemaMachine::member_formula(const ObjectPlan& plan, uin
   };
   if (rule.limits_names && !is_matched(rule.names)) return Formulas::kFalse;
   std::vector<Formula> parts;
-  const auto add = [&](SchemaId id) {
-    parts.push_back(id == kAnySchema ? Formulas::kTrue : id == kNoSchema ? Formulas::kFalse : f_.leaf(id));
-  };
+  const auto add = [&](SchemaId id) { parts.push_back(schema_formula(id)); };
   if (name >= 0 && plan.schemas[r][name] != UINT32_MAX) add(plan.schemas[r][name]);
   for (const auto& [language, schema] : rule.patterns) {
     if (is_matched(language)) add(schema);
@@ -98,8 +100,7 @@ Truth SchemaMachine::array_truth(const ArrayPlan& plan, std::span<const uint32_t
   return is_complete ? Truth::kTrue : Truth::kFalse;
 }
 
-bool SchemaMachine::can_meet(uint32_t frame) {
-  const auto words = frames_[frame];
+bool SchemaMachine::can_meet(std::span<const uint32_t> words) const {
   if (words[0] == kObject) {
     const ObjectPlan& plan = *objects_[words[kObjectPlan]];
     return f_.evaluate(plan.need, [&](uint32_t r) { return object_truth(plan, words, r, false); }) != Truth::kFalse;
@@ -109,16 +110,22 @@ bool SchemaMachine::can_meet(uint32_t frame) {
 }
 
 // Begins the member `name` in the object's frame, and returns the plan of the member's value. name -1: no rule names
-// the member. Returns UINT32_MAX if the member is not allowed.
+// the member. Returns UINT32_MAX if the object cannot become complete then.
 uint32_t SchemaMachine::plan_member(Words& frame, int name, const std::vector<bool>& matched, Words& link) {
+  const uint32_t child = begin_member(frame, name, matched, link, !options_.any_order);
+  return only_finishing(frame, child, link);
+}
+
+uint32_t SchemaMachine::begin_member(Words& frame, int name, const std::vector<bool>& matched, Words& link,
+                                     bool in_order) {
   const ObjectPlan& plan = *objects_[frame[kObjectPlan]];
   const size_t n_rules = plan.rules.size();
   const std::span<uint32_t> broken(frame.data() + kObjectBits, n_words(n_rules));
   const std::span<uint32_t> seen(frame.data() + kObjectBits + broken.size(), n_words(plan.names.size()));
   if (name >= 0) set_bit(seen, static_cast<uint32_t>(name));
-  if (plan.counts) frame[kObjectCount] = std::min<uint32_t>(frame[kObjectCount] + 1, 1u << 30);
+  if (plan.counts) frame[kObjectCount] = std::min(frame[kObjectCount] + 1, plan.most);
   const uint32_t order = name >= 0 ? static_cast<uint32_t>(name) : static_cast<uint32_t>(plan.names.size());
-  if (!options_.any_order) frame[kObjectOrder] = order + (name >= 0);
+  if (in_order) frame[kObjectOrder] = order + (name >= 0);
   std::vector<Formula> per_rule(n_rules, Formulas::kTrue);
   std::vector<bool> can_fail_later(n_rules, true);
   std::vector<Truth> now(n_rules, Truth::kFalse);
@@ -126,9 +133,9 @@ uint32_t SchemaMachine::plan_member(Words& frame, int name, const std::vector<bo
     if (has_bit(broken, r)) continue;
     const ObjectRule& rule = table_->objects[plan.rules[r]];
     per_rule[r] = member_formula(plan, r, name, matched);
-    const bool is_skipped = !options_.any_order && std::ranges::any_of(plan.required[r], [&](uint32_t other) {
-      return other < order && !has_bit(seen, other);
-    });
+    const bool is_skipped = in_order && std::ranges::any_of(plan.required[r], [&](uint32_t other) {
+                              return other < order && !has_bit(seen, other);
+                            });
     if (is_skipped || per_rule[r] == Formulas::kFalse ||
         (rule.max >= 0 && static_cast<int>(frame[kObjectCount]) > rule.max)) {
       set_bit(broken, r);
@@ -137,8 +144,8 @@ uint32_t SchemaMachine::plan_member(Words& frame, int name, const std::vector<bo
     now[r] = object_truth(plan, frame, r, false);
     can_fail_later[r] = !can_only_hold(plan, rule, r, frame);
   }
-  const uint32_t child = child_plan(plan.need, per_rule, can_fail_later, now, {}, link);
-  return is_possible(child) ? child : UINT32_MAX;
+  l_.spend(1 + n_rules / 8);
+  return child_plan(plan.need, per_rule, can_fail_later, now, {}, link);
 }
 
 // Whether no further member can break the rule.
@@ -147,12 +154,8 @@ bool SchemaMachine::can_only_hold(const ObjectPlan& plan, const ObjectRule& rule
   if (!rule.patterns.empty() || rule.additional != kAnySchema || rule.max >= 0 || rule.limits_names) return false;
   if (static_cast<int>(frame[kObjectCount]) < rule.min) return false;
   const auto seen = frame.subspan(kObjectBits + n_words(plan.rules.size()));
-  for (uint32_t name = 0; name < plan.names.size(); ++name) {
-    const bool is_bound = plan.schemas[r][name] != UINT32_MAX && plan.schemas[r][name] != kAnySchema;
-    if (!has_bit(seen, name) && (is_bound || std::ranges::find(plan.required[r], name) != plan.required[r].end()))
-      return false;
-  }
-  return true;
+  const auto is_seen = [&](uint32_t name) { return has_bit(seen, name); };
+  return std::ranges::all_of(plan.bound[r], is_seen) && std::ranges::all_of(plan.required[r], is_seen);
 }
 
 uint32_t SchemaMachine::enter_member(uint32_t frame, int name, const std::vector<bool>& matched, uint32_t text) {
@@ -167,7 +170,19 @@ uint32_t SchemaMachine::enter_member(uint32_t frame, int name, const std::vector
 }
 
 uint32_t SchemaMachine::enter_item(uint32_t frame, uint32_t text) {
-  Words words = frames_.copy(frame), link;
+  Words words = frames_.copy(frame), link, contains;
+  l_.spend(words.size());
+  const uint32_t begun = begin_item(words, link, contains);
+  const uint32_t child = only_finishing_items(words, begun, link, contains);
+  if (child == UINT32_MAX) return 0;
+  Words slot{kSlot, frames_.intern(words), child, text};
+  slot.insert(slot.end(), link.begin(), link.end());
+  slot.insert(slot.end(), contains.begin(), contains.end());
+  return frames_.intern(slot);
+}
+
+// Begins an item in the array's frame, and returns the plan of the item. contains: the goals that count.
+uint32_t SchemaMachine::begin_item(Words& words, Words& link, Words& contains) {
   const ArrayPlan& plan = *arrays_[words[kArrayPlan]];
   const size_t n_rules = plan.rules.size();
   const std::span<uint32_t> broken(words.data() + kArrayBits, n_words(n_rules));
@@ -196,35 +211,65 @@ uint32_t SchemaMachine::enter_item(uint32_t frame, uint32_t text) {
                         rule.is_unique || counts_items || n + 1 < rule.min;
   }
   std::vector<Formula> goals;
-  Words contains_link;
   for (uint32_t r = 0; r < n_rules; ++r) {
-    contains_link.push_back(0);
+    contains.push_back(0);
     if (now[r] == Truth::kFalse || contained[r] == Formulas::kTrue) continue;
     goals.push_back(contained[r]);
-    contains_link.back() = static_cast<uint32_t>(goals.size());
+    contains.back() = static_cast<uint32_t>(goals.size());
   }
-  const uint32_t child = child_plan(plan.need, per_rule, can_fail_later, now, std::move(goals), link);
-  const uint32_t parent = frames_.intern(words);
-  if (!is_possible(child) || !has_unseen(child, parent)) return 0;
-  Words slot{kSlot, parent, child, text};
-  slot.insert(slot.end(), link.begin(), link.end());
-  slot.insert(slot.end(), contains_link.begin(), contains_link.end());
-  return frames_.intern(slot);
+  l_.spend(1 + n_rules / 8);
+  return child_plan(plan.need, per_rule, can_fail_later, now, std::move(goals), link);
 }
 
-// The items so far, in canonical form, if `frame` is an array whose items must differ. Empty for any other frame.
-std::vector<std::string> SchemaMachine::seen_items(uint32_t frame) const {
-  const auto words = frames_[frame];
-  if (words.empty() || words[0] != kArray) return {};
-  const ArrayPlan& plan = *arrays_[words[kArrayPlan]];
-  const bool must_differ = f_.evaluate(plan.need, [&](uint32_t r) {
-    return table_->arrays[plan.rules[r]].is_unique ? Truth::kFalse : Truth::kUnknown;
-  }) == Truth::kFalse;
-  std::vector<std::string> seen;
-  for (size_t i = kArrayBits + n_words(plan.rules.size()) + plan.rules.size(); must_differ && i < words.size(); ++i) {
-    seen.push_back(canonical_texts_[words[i]]);
+// ---- Members and items that have ended, with the goals that they have met
+
+void SchemaMachine::note_member(Words& frame, std::span<const uint32_t> link, const Outcome& met) const {
+  for (uint32_t r = 0; r < link.size(); ++r) {
+    if (link[r] != 0 && met[link[r] - 1] == Truth::kFalse) set_bit(std::span(frame).subspan(kObjectBits), r);
   }
-  return seen;
+}
+
+void SchemaMachine::note_item(Words& frame, std::span<const uint32_t> link, std::span<const uint32_t> contains,
+                              const Outcome& met) const {
+  const ArrayPlan& plan = *arrays_[frame[kArrayPlan]];
+  const size_t n_rules = plan.rules.size(), counts = kArrayBits + n_words(n_rules);
+  for (uint32_t r = 0; r < n_rules; ++r) {
+    if (link[r] != 0 && met[link[r] - 1] == Truth::kFalse) set_bit(std::span(frame).subspan(kArrayBits), r);
+    const ArrayRule& rule = table_->arrays[plan.rules[r]];
+    const auto most = static_cast<uint32_t>(std::max(rule.min_contains, rule.max_contains) + 1);
+    if (contains[r] != 0 && met[contains[r] - 1] == Truth::kTrue)
+      frame[counts + r] = std::min(frame[counts + r] + 1, most);
+  }
+  frame[kArrayCount] = std::min(frame[kArrayCount] + 1, plan.most);
+}
+
+// Adds the item with this canonical number to the items of an array that may have to differ. 0: the item repeats
+// another.
+void SchemaMachine::note_value(Words& frame, uint32_t value) const {
+  const ArrayPlan& plan = *arrays_[frame[kArrayPlan]];
+  const auto items = frame.end() - static_cast<ptrdiff_t>(seen_values(frame).size());
+  const auto at = std::lower_bound(items, frame.end(), value);
+  if (value != 0 && (at == frame.end() || *at != value)) {
+    frame.insert(at, value);
+    return;
+  }
+  for (uint32_t r = 0; r < plan.rules.size(); ++r) {
+    if (table_->arrays[plan.rules[r]].is_unique) set_bit(std::span(frame).subspan(kArrayBits), r);
+  }
+}
+
+// The canonical numbers of the items so far, if a rule demands that they differ.
+SchemaMachine::Words SchemaMachine::seen_values(std::span<const uint32_t> frame) const {
+  const size_t n_rules = arrays_[frame[kArrayPlan]]->rules.size();
+  const auto values = frame.subspan(kArrayBits + n_words(n_rules) + n_rules);
+  return {values.begin(), values.end()};
+}
+
+// Whether the array is not valid if an item repeats another.
+bool SchemaMachine::must_differ(const ArrayPlan& plan, std::span<const uint32_t> frame) const {
+  return f_.evaluate(plan.need, [&](uint32_t r) {
+    return table_->arrays[plan.rules[r]].is_unique ? Truth::kFalse : array_truth(plan, frame, r, false);
+  }) == Truth::kFalse;
 }
 
 // Whether a text with these counts of characters (RegularLanguages::char_counts) may have to repeat `text`. If `text`
@@ -234,22 +279,29 @@ bool SchemaMachine::may_have_to_repeat(std::pair<int, int> counts, const std::st
   return counts.first < 0 || n_chars == counts.second;
 }
 
-// The word at `place` without the texts that would repeat an item of `frame`.
-uint32_t SchemaMachine::without_seen(uint32_t place, uint32_t frame) {
-  if (place == kDead) return kDead;
+// The word at `place` without the texts that would repeat an item of `frame`, if `frame` is an array whose items must
+// differ.
+uint32_t SchemaMachine::without_seen(uint32_t place, std::span<const uint32_t> frame) {
+  if (place == kDead || frame.empty() || frame[0] != kArray) return place;
+  const ArrayPlan& plan = *arrays_[frame[kArrayPlan]];
+  if (!plan.is_unique || !must_differ(plan, frame)) return place;
   Words word = words_.copy(place - kFirstWord);
   const bool is_free = word[kAnyAscii] != 0;
   const std::pair<int, int> counts = is_free ? l_.char_counts(word[kAlive]) : std::pair{-1, -1};
   if (is_free && counts.second < 0) return place;
   std::vector<Language> barred;
-  for (const std::string& item : seen_items(frame)) {
+  for (const uint32_t value : seen_values(frame)) {
+    const std::string& item = canonical_texts_[value];
     if ((item[0] == '"') != (word[0] == kString)) continue;
     const std::optional<Decimal> number = item[0] == '-' || isdigit(item[0]) ? Decimal::parse(item) : std::nullopt;
     if (word[0] == kString) {
       const std::string text = string_of(item);
       if (may_have_to_repeat(counts, text)) barred.push_back(l_.literal(text));
-    } else if (item[0] != '{' && item[0] != '[') {
-      barred.push_back(number ? number_literal(l_, *number) : l_.literal(item));
+    } else if (!is_structure(item)) {
+      // Other spellings of a number can still become another number, except those of zero.
+      barred.push_back(!number             ? l_.literal(item)
+                       : number->is_zero() ? zero_spellings(l_)
+                                           : number_literal(l_, *number).inside);
     }
   }
   if (barred.empty()) return place;
@@ -259,12 +311,11 @@ uint32_t SchemaMachine::without_seen(uint32_t place, uint32_t frame) {
 }
 
 // Whether the plan allows a value that differs from all items.
-bool SchemaMachine::has_unseen(uint32_t plan, uint32_t frame) {
-  if (seen_items(frame).empty()) return true;
+bool SchemaMachine::has_unseen(uint32_t plan, std::span<const uint32_t> frame) {
   for (int t = 0; t < kScalarTypes; ++t) {
     if (without_seen(first_word(plan, static_cast<JsonType>(t)), frame) != kDead) return true;
   }
-  return object_plan(plan).need != Formulas::kFalse || array_plan(plan).need != Formulas::kFalse;
+  return can_be(plan, JsonType::kArray) || can_be(plan, JsonType::kObject);
 }
 
 }  // namespace ingot

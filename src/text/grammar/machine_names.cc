@@ -16,8 +16,7 @@ uint32_t SchemaMachine::name_set_id(uint32_t frame) {
   auto set = std::make_unique<NameSet>();
   set->plan = words[kObjectPlan];
   set->allowed.resize(plan.names.size());
-  for (uint32_t name = 0; name < plan.names.size(); ++name) set->allowed[name] = allows_name(plan, words, name);
-  set->others = plan.tracks_names ? without_names(other_names(plan, words), words) : other_names(plan, words);
+  allow_names(plan, words, *set);
   set->below.push_back(0);
   for (uint32_t name : plan.sorted) set->below.push_back(set->below.back() + set->allowed[name]);
   set->any = set->below.back() > 0 || set->others != RegularLanguages::kNothing;
@@ -29,57 +28,84 @@ uint32_t SchemaMachine::name_set_id(uint32_t frame) {
   return set_of_frame_[frame] = it->second;
 }
 
-bool SchemaMachine::allows_name(ObjectPlan& plan, const Words& frame, uint32_t name) {
-  const std::span<const uint32_t> seen(frame.data() + kObjectBits + n_words(plan.rules.size()),
-                                       n_words(plan.names.size()));
-  if (has_bit(seen, name) || (!options_.any_order && name < frame[kObjectOrder])) return false;
+// The members that `frame` may have next: names, then classes of names, counted on from the names.
+SchemaMachine::Words SchemaMachine::ways_to_go_on(const ObjectPlan& plan, std::span<const uint32_t> frame) const {
+  const auto broken = frame.subspan(kObjectBits), seen = broken.subspan(n_words(plan.rules.size()));
+  Words ways;
+  for (uint32_t name = 0; name < plan.names.size(); ++name) {
+    const bool is_open = !has_bit(seen, name) && (options_.any_order || name >= frame[kObjectOrder]);
+    if (is_open && !plan.is_unsure[name]) ways.push_back(name);
+  }
+  for (size_t i = 0; i < plan.classes.size(); ++i) ways.push_back(static_cast<uint32_t>(plan.names.size() + i));
+  l_.spend(1 + ways.size() / 16);
+  return ways;
+}
+
+// Sets the names that `set` allows: names after which the object can still become complete.
+void SchemaMachine::allow_names(ObjectPlan& plan, const Words& frame, NameSet& set) {
+  const auto seen = std::span(frame).subspan(kObjectBits + n_words(plan.rules.size()));
   const bool is_plain = plan.rules.size() == 1 && plan.need == f_.leaf(0);
-  if (is_plain) {  // with a single rule that must hold, the result for a name never changes and is cached
-    const ObjectRule& rule = table_->objects[plan.rules[0]];
-    if (rule.max >= 0 && static_cast<int>(frame[kObjectCount]) >= rule.max) return false;
-    if (!options_.any_order &&
-        std::ranges::any_of(plan.required[0], [&](uint32_t other) { return other < name && !has_bit(seen, other); })) {
-      return false;
-    }
-    if (plan.child[name] < 0) {
-      const Formula formula = member_formula(plan, 0, static_cast<int>(name), plan.name_matches[name]);
-      const bool can_be = formula == Formulas::kTrue || is_possible(value_plan({formula}, f_.leaf(0)));
-      plan.child[name] = can_be;
-    }
-    return plan.child[name] == 1;
+  uint32_t n_missing = 0, first_missing = UINT32_MAX;  // names that the one rule requires
+  std::vector<bool> is_missing(plan.names.size() + plan.classes.size());
+  for (uint32_t name : is_plain ? plan.required[0] : Words()) {
+    if (has_bit(seen, name)) continue;
+    ++n_missing;
+    is_missing[name] = true;
+    first_missing = std::min(first_missing, name);
   }
-  Words words = frame, link;
-  return plan_member(words, static_cast<int>(name), plan.name_matches[name], link) != UINT32_MAX;
+  std::vector<Language> others;
+  const auto n_names = static_cast<uint32_t>(plan.names.size());
+  for (uint32_t way : ways_to_go_on(plan, frame)) {
+    Words words = frame, link;
+    const bool is_named = way < n_names;
+    ObjectPlan::NameClass* const in = is_named ? nullptr : &plan.classes[way - n_names];
+    const Language names = is_named ? 0 : plan.tracks_names ? without_names(in->names, frame, false) : in->names;
+    if (!is_named && names == RegularLanguages::kNothing) continue;
+    const ObjectRule* rule = is_plain ? &table_->objects[plan.rules[0]] : nullptr;
+    const auto after = static_cast<int>(frame[kObjectCount] + 1 + n_missing - is_missing[way]);
+    bool is_allowed = false;
+    if (rule != nullptr && (rule->min <= after || (plan.has_free_names && rule->max < 0))) {
+      is_allowed = allows_plainly(plan, frame, way, n_missing - is_missing[way], first_missing);
+    } else {
+      if (!is_named && plan.tracks_names) {
+        const auto example = l_.example(without_names(in->names, frame, true));
+        if (!example) continue;
+        add_seen_name(words, canonical(json_string(*example)));
+      }
+      is_allowed = plan_member(words, is_named ? static_cast<int>(way) : -1,
+                               is_named ? plan.name_matches[way] : in->matched, link) != UINT32_MAX;
+    }
+    if (!is_allowed) continue;
+    if (is_named) {
+      set.allowed[way] = true;
+    } else {
+      others.push_back(names);
+    }
+  }
+  set.others = l_.any_of(std::move(others));
 }
 
-// The names that no rule mentions, and after which `need` can still become true.
-SchemaMachine::Language SchemaMachine::other_names(const ObjectPlan& plan, std::span<const uint32_t> frame) {
-  const auto seen = frame.subspan(kObjectBits + n_words(plan.rules.size()));
-  std::vector<Language> per_rule;
-  for (uint32_t r = 0; r < plan.rules.size(); ++r) {
-    const ObjectRule& rule = table_->objects[plan.rules[r]];
-    const bool is_out = object_truth(plan, frame, r, false) == Truth::kFalse ||
-                        (rule.max >= 0 && static_cast<int>(frame[kObjectCount]) >= rule.max) ||
-                        (!options_.any_order &&
-                         std::ranges::any_of(plan.required[r], [&](uint32_t name) { return !has_bit(seen, name); }));
-    const auto can_be = [&](SchemaId id) {
-      return id == kAnySchema || (id != kNoSchema && is_possible(value_plan({f_.leaf(id)}, f_.leaf(0))));
-    };
-    std::vector<Language> patterns, barred;
-    for (const auto& [language, schema] : rule.patterns) (can_be(schema) ? patterns : barred).push_back(language);
-    Language names = can_be(rule.additional) ? l_.any_text() : l_.any_of(std::move(patterns));
-    if (!barred.empty()) names = l_.all_of({names, l_.complement(l_.any_of(std::move(barred)))});
-    per_rule.push_back(is_out              ? RegularLanguages::kNothing
-                       : rule.limits_names ? l_.all_of({names, rule.names})
-                                           : names);
+// The same for one name or class of names, in an object with a single rule that must hold. Whether the value is
+// possible never changes, so it is stored.
+bool SchemaMachine::allows_plainly(ObjectPlan& plan, const Words& frame, uint32_t way, uint32_t n_missing,
+                                   uint32_t first_missing) {
+  const ObjectRule& rule = table_->objects[plan.rules[0]];
+  const auto n_names = static_cast<uint32_t>(plan.names.size());
+  if (!options_.any_order && first_missing < way) return false;
+  if (rule.max >= 0 && static_cast<int>(frame[kObjectCount] + 1 + n_missing) > rule.max) return false;
+  int8_t& stored = way < n_names ? plan.child[way] : plan.classes[way - n_names].is_possible;
+  if (stored < 0) {
+    const Formula formula = way < n_names ? member_formula(plan, 0, static_cast<int>(way), plan.name_matches[way])
+                                          : member_formula(plan, 0, -1, plan.classes[way - n_names].matched);
+    stored = formula == Formulas::kTrue || is_possible(value_plan({formula}, f_.leaf(0)));
   }
-  const Language names = fold_names(plan, plan.need, per_rule, true);
-  return l_.is_live(names) ? names : RegularLanguages::kNothing;
+  return stored == 1;
 }
 
-// `names` without those that would repeat a name of `frame`.
-SchemaMachine::Language SchemaMachine::without_names(Language names, std::span<const uint32_t> frame) {
-  const std::pair<int, int> counts = l_.char_counts(names);
+// `names` without those that would repeat a name of `frame`. If it is not exact, names are left out only where a name
+// might have to repeat another.
+SchemaMachine::Language SchemaMachine::without_names(Language names, std::span<const uint32_t> frame, bool is_exact) {
+  const std::pair<int, int> counts = is_exact ? std::pair{-1, -1} : l_.char_counts(names);
   if (names == RegularLanguages::kNothing || (counts.first >= 0 && counts.second < 0)) return names;
   std::vector<Language> barred;
   for (const uint32_t number : seen_names(frame)) {
@@ -97,24 +123,13 @@ std::span<const uint32_t> SchemaMachine::seen_names(std::span<const uint32_t> fr
   return frame.subspan(kObjectBits + n_words(plan.rules.size()) + n_words(plan.names.size()));
 }
 
-SchemaMachine::Language SchemaMachine::fold_names(const ObjectPlan& plan, Formula id,
-                                                  const std::vector<Language>& names, bool is_positive) {
-  switch (f_.kind(id)) {
-    case Formulas::Kind::kFalse:
-    case Formulas::Kind::kTrue:
-      return (id == Formulas::kTrue) == is_positive ? l_.any_text() : RegularLanguages::kNothing;
-    case Formulas::Kind::kLeaf: return is_positive ? names[f_.number(id)] : l_.any_text();
-    case Formulas::Kind::kNot: return fold_names(plan, f_.parts(id)[0], names, !is_positive);
-    default: break;
-  }
-  const Words parts(f_.parts(id).begin(), f_.parts(id).end());
-  std::vector<Language> next;
-  for (Formula part : parts) next.push_back(fold_names(plan, part, names, is_positive));
-  const bool is_all = (f_.kind(id) == Formulas::Kind::kAll) == is_positive && f_.kind(id) != Formulas::Kind::kOne;
-  if (is_all && std::ranges::find(next, l_.any_text()) != next.end() && next.size() > 1)
-    std::erase(next, l_.any_text());
-  if (next.empty()) return l_.any_text();
-  return is_all ? l_.all_of(std::move(next)) : l_.any_of(std::move(next));
+// Returns false if the name is not new.
+bool SchemaMachine::add_seen_name(Words& frame, uint32_t name) const {
+  const auto names = frame.end() - static_cast<ptrdiff_t>(seen_names(frame).size());
+  const auto at = std::lower_bound(names, frame.end(), name);
+  if (at != frame.end() && *at == name) return false;
+  frame.insert(at, name);
+  return true;
 }
 
 uint32_t SchemaMachine::begin_name(uint32_t frame) {
@@ -138,13 +153,8 @@ GrammarState SchemaMachine::end_name(GrammarState state) {
     Words words = frames_.copy(frame);
     const bool is_fresh = state.text == kFreshText || state.text == kPastFresh;
     if (is_fresh) state.text = kPastFresh;
-    if (name < 0 && !is_fresh) {
-      const uint32_t text = canonical("\"" + text_between(words[kNameText], state.text));
-      const auto names = words.end() - static_cast<ptrdiff_t>(seen_names(words).size());
-      const auto at = std::lower_bound(names, words.end(), text);
-      if (at != words.end() && *at == text) return {};
-      words.insert(at, text);
-    }
+    if (name < 0 && !is_fresh && !add_seen_name(words, canonical("\"" + text_between(words[kNameText], state.text))))
+      return {};
     words[kNameText] = 0;
     if (words[kObjectText] == 0) state.text = 0;
     frame = frames_.intern(words);

@@ -1,10 +1,17 @@
 // SchemaMachine: plans, the conditions on a value of each type.
 #include <algorithm>
 
+#include "base/error.h"
 #include "text/grammar/machine_layout.h"
 #include "text/grammar/schema_machine.h"
 
 namespace ingot {
+
+namespace {
+
+constexpr size_t kMaxNameClasses = 256;  // of the names that no rule mentions
+
+}  // namespace
 
 uint32_t SchemaMachine::value_plan(std::vector<Formula> goals, Formula need) {
   Words key(goals.begin(), goals.end());
@@ -51,12 +58,21 @@ SchemaMachine::Language SchemaMachine::language_of(Formula id, JsonType type) {
   for (Formula part : inner) parts.push_back(language_of(part, type));
   Language language = 0;
   switch (f_.kind(id)) {
-    case Formulas::Kind::kNot: language = l_.all_of({full, l_.complement(parts[0])}); break;
+    case Formulas::Kind::kNot:
+      language = l_.all_of({full, l_.complement(l_.any_of({parts[0], unsure(id, type)}))});
+      break;
     case Formulas::Kind::kAll: language = l_.all_of(std::move(parts)); break;
     case Formulas::Kind::kAny: language = l_.any_of(std::move(parts)); break;
-    default: language = l_.all_of({full, exactly_one(l_, parts)}); break;
+    default: language = l_.all_of({full, exactly_one(l_, parts), l_.complement(unsure(id, type))}); break;
   }
   return typed_languages_[key] = language;
+}
+
+// The texts of which it is not known whether they meet the formula.
+SchemaMachine::Language SchemaMachine::unsure(Formula id, JsonType type) {
+  std::vector<Language> all;
+  f_.each_leaf(id, [&](uint32_t leaf) { all.push_back(table_->schemas[leaf].unsure[static_cast<size_t>(type)]); });
+  return l_.any_of(std::move(all));
 }
 
 uint32_t SchemaMachine::first_word(uint32_t plan, JsonType type) {
@@ -65,7 +81,15 @@ uint32_t SchemaMachine::first_word(uint32_t plan, JsonType type) {
   const ValuePlan value = values_[plan];
   std::vector<Formula> goals;
   for (Formula goal : value.goals) goals.push_back(typed(goal, type));
-  const Language alive = language_of(f_.substitute(value.need, [&](uint32_t goal) { return goals[goal]; }), type);
+  Language alive = language_of(f_.substitute(value.need, [&](uint32_t goal) { return goals[goal]; }), type);
+  if (!value.is_single) {  // whether a goal is met must be known
+    std::vector<Language> parts{alive};
+    for (Formula goal : goals) {
+      if (const Language part = unsure(goal, type); part != RegularLanguages::kNothing)
+        parts.push_back(l_.complement(part));
+    }
+    alive = l_.all_of(std::move(parts));
+  }
   const bool is_string = type == JsonType::kString;
   Words words{is_string ? kString : kBare, 0, 0, l_.char_counts(alive).first >= 0, alive};
   if (!value.is_single) {
@@ -109,6 +133,7 @@ SchemaMachine::ObjectPlan& SchemaMachine::object_plan(uint32_t value) {
     for (const auto& [language, schema] : rule.patterns) pattern_index(language);
     if (rule.limits_names) pattern_index(rule.names);
     plan->counts |= rule.min > 0 || rule.max >= 0;
+    plan->most = std::max(plan->most, static_cast<uint32_t>(std::max(rule.min, rule.max)) + 1);
     plan->tracks_names |= rule.min > 1;  // a repeated name must not count twice
   }
   for (int number : plan->rules) {
@@ -118,7 +143,13 @@ SchemaMachine::ObjectPlan& SchemaMachine::object_plan(uint32_t value) {
   }
   for (int number : plan->rules) {
     Words& schemas = plan->schemas.emplace_back(plan->names.size(), UINT32_MAX);
-    for (const auto& [name, schema] : table_->objects[number].properties) schemas[index[name]] = schema;
+    Words& bound = plan->bound.emplace_back();
+    for (const auto& [name, schema] : table_->objects[number].properties) {
+      schemas[index[name]] = schema;
+      if (schema != kAnySchema) bound.push_back(index[name]);
+    }
+    if (!table_->objects[number].is_presence_only())
+      plan->binding.push_back(static_cast<uint32_t>(plan->bound.size() - 1));
   }
   for (const std::string& name : plan->names) {
     plan->is_ascii &= std::ranges::none_of(
@@ -131,6 +162,7 @@ SchemaMachine::ObjectPlan& SchemaMachine::object_plan(uint32_t value) {
   }
   plan->child.assign(plan->names.size(), -1);
   name_tree(*plan);
+  name_classes(*plan);
   values_[value].object = static_cast<int>(objects_.size());
   objects_.push_back(std::move(plan));
   return *objects_.back();
@@ -162,6 +194,48 @@ void SchemaMachine::name_tree(ObjectPlan& plan) {
   }
 }
 
+// Divides the names that no rule mentions by the patterns that they match.
+void SchemaMachine::name_classes(ObjectPlan& plan) {
+  std::vector<Language> unsure;
+  plan.has_free_names = plan.patterns.empty();
+  for (int number : plan.rules) {
+    unsure.push_back(table_->objects[number].unsure_names);
+    plan.has_free_names &= table_->objects[number].additional == kAnySchema;
+  }
+  const Language all_unsure = l_.any_of(std::move(unsure));
+  for (const std::string& name : plan.names) {
+    Language rest = all_unsure;
+    for (char c : name) rest = l_.derive(rest, static_cast<uint8_t>(c));
+    plan.is_unsure.push_back(l_.has_empty(rest));
+  }
+  const auto divide = [&](auto& self, Language names, std::vector<bool>& matched) -> void {
+    if (!l_.is_live(names)) return;
+    if (matched.size() < plan.patterns.size()) {
+      const Language pattern = plan.patterns[matched.size()];
+      for (const bool is_matched : {true, false}) {
+        matched.push_back(is_matched);
+        self(self, l_.all_of({names, is_matched ? pattern : l_.complement(pattern)}), matched);
+        matched.pop_back();
+      }
+      return;
+    }
+    std::vector<std::string_view> mentioned;
+    for (size_t i = 0; i < plan.names.size(); ++i) {
+      if (!matched.empty() && plan.name_matches[i] == matched) mentioned.push_back(plan.names[i]);
+    }
+    if (!mentioned.empty()) names = l_.all_of({names, l_.complement(l_.literals(mentioned))});
+    if (l_.is_live(names)) plan.classes.push_back({matched, names});
+    if (plan.classes.size() > kMaxNameClasses)
+      throw Error(
+          "schema: 'patternProperties' and 'propertyNames' divide the names of an object into more than {} kinds",
+          kMaxNameClasses);
+  };
+  std::vector<bool> matched;
+  const Language sure =
+      all_unsure == RegularLanguages::kNothing ? l_.any_text() : l_.all_of({l_.any_text(), l_.complement(all_unsure)});
+  divide(divide, sure, matched);
+}
+
 SchemaMachine::ArrayPlan& SchemaMachine::array_plan(uint32_t value) {
   if (values_[value].array >= 0) return *arrays_[values_[value].array];
   auto plan = std::make_unique<ArrayPlan>();
@@ -185,45 +259,6 @@ bool SchemaMachine::is_monotone(Formula formula) const {
   if (kind == Formulas::Kind::kNot || kind == Formulas::Kind::kOne) return false;
   if (kind != Formulas::Kind::kAll && kind != Formulas::Kind::kAny) return true;
   return std::ranges::all_of(f_.parts(formula), [&](Formula part) { return is_monotone(part); });
-}
-
-bool SchemaMachine::is_possible(uint32_t plan) {
-  if (values_[plan].is_possible < 0) {
-    values_[plan].is_possible = 1;  // assumed during the search, because a member may contain the same value
-    const bool found = find_possible(plan);
-    values_[plan].is_possible = found;
-  }
-  return values_[plan].is_possible != 0;
-}
-
-bool SchemaMachine::find_possible(uint32_t plan) {
-  if (values_[plan].need == Formulas::kFalse) return false;
-  for (int t = 0; t < kScalarTypes; ++t) {
-    if (first_word(plan, static_cast<JsonType>(t)) != kDead) return true;
-  }
-  const auto child = [&](Formula formula) { return is_possible(value_plan({formula}, f_.leaf(0))); };
-  const ArrayPlan& array = array_plan(plan);
-  const Truth items = f_.evaluate(array.need, [&](uint32_t r) {
-    const ArrayRule& rule = table_->arrays[array.rules[r]];
-    if (rule.max >= 0 && rule.min > rule.max) return Truth::kFalse;
-    for (int i = 0; i < std::min<int>(rule.min, static_cast<int>(rule.prefix.size()) + 1); ++i) {
-      const SchemaId item = i < static_cast<int>(rule.prefix.size()) ? rule.prefix[i] : rule.rest;
-      if (item != kAnySchema && !child(f_.leaf(item))) return Truth::kFalse;
-    }
-    return Truth::kUnknown;
-  });
-  if (items != Truth::kFalse) return true;
-  const ObjectPlan& object = object_plan(plan);
-  return Truth::kFalse != f_.evaluate(object.need, [&](uint32_t r) {
-    const ObjectRule& rule = table_->objects[object.rules[r]];
-    if (rule.max >= 0 && std::max<int>(rule.min, static_cast<int>(rule.required.size())) > rule.max)
-      return Truth::kFalse;
-    for (uint32_t name : object.required[r]) {
-      const Formula formula = member_formula(object, r, static_cast<int>(name), object.name_matches[name]);
-      if (formula != Formulas::kTrue && !child(formula)) return Truth::kFalse;
-    }
-    return Truth::kUnknown;
-  });
 }
 
 }  // namespace ingot

@@ -9,7 +9,8 @@ namespace ingot {
 namespace {
 
 constexpr uint32_t kUnmade = UINT32_MAX;
-constexpr size_t kRowWork = 8;  // work for a row, in parts of expressions
+constexpr size_t kMaxWordRows = 1 << 13;  // cached rows, 1 KiB each
+constexpr size_t kRowWork = 8;            // work for a row, in parts of expressions
 
 }  // namespace
 
@@ -17,6 +18,10 @@ const std::array<uint32_t, 256>& SchemaMachine::word_row(uint32_t place) {
   const uint32_t id = place - kFirstWord;
   if (id >= rows_.size()) rows_.resize(id + 1);
   if (!rows_[id]) {
+    if (n_rows_ >= kMaxWordRows) {
+      for (auto& row : rows_) row.reset();
+      n_rows_ = 0;
+    }
     auto made = make_row(words_.copy(id));
     if (id >= rows_.size()) rows_.resize(id + 1);
     rows_[id] = std::move(made);
@@ -108,8 +113,11 @@ uint32_t SchemaMachine::next_word(const Words& word, uint8_t byte) {
   const ByteStep language = [&](uint32_t id, uint8_t b) { return l_.row(id)[b]; };
   bool can_go_on = can_complete(language, word[is_name ? int{kOthers} : int{kAlive}], step.next, any_ascii);
   if (!can_go_on && is_name && word[kNameNode] != 0) {
-    can_go_on = can_complete([&](uint32_t node, uint8_t b) { return next_node(*set, node, b); }, word[kNameNode],
-                             step.next, any_ascii);
+    const auto step_name = [&](uint32_t node, uint8_t b) {
+      const uint32_t after = next_node(*set, node, b);
+      return after != 0 && allows_below(*set, after) ? after : 0;
+    };
+    can_go_on = can_complete(step_name, word[kNameNode], step.next, any_ascii);
   }
   return can_go_on ? this->word(std::move(next)) : uint32_t{kDead};
 }
@@ -120,6 +128,12 @@ uint32_t SchemaMachine::next_node(const NameSet& set, uint32_t node, uint8_t byt
   const ObjectPlan& plan = *objects_[set.plan];
   const auto it = plan.nodes[node - 1].next.find(byte);
   return it == plan.nodes[node - 1].next.end() ? 0 : it->second + 1;
+}
+
+// Whether a name at the node or below it is allowed. node: as next_node() returns it.
+bool SchemaMachine::allows_below(const NameSet& set, uint32_t node) const {
+  const ObjectPlan::Node& at = objects_[set.plan]->nodes[node - 1];
+  return set.below[at.last] > set.below[at.first];
 }
 
 uint32_t SchemaMachine::advance(Words word, const uint8_t* bytes, int n) {
@@ -135,10 +149,7 @@ uint32_t SchemaMachine::advance(Words word, const uint8_t* bytes, int n) {
   }
   if (is_name) {
     const NameSet& set = *name_sets_[word[kNameSet]];
-    if (word[kNameNode] != 0) {
-      const ObjectPlan::Node& node = objects_[set.plan]->nodes[word[kNameNode] - 1];
-      if (set.below[node.last] > set.below[node.first]) return this->word(std::move(word));
-    }
+    if (word[kNameNode] != 0 && allows_below(set, word[kNameNode])) return this->word(std::move(word));
     return word[kOthers] != 0 ? this->word(std::move(word)) : uint32_t{kDead};
   }
   if (word[kAlive] == RegularLanguages::kNothing) return kDead;
@@ -190,9 +201,9 @@ GrammarState SchemaMachine::find_end(GrammarState state) {
   const Words word = words_.copy(state.place - kFirstWord);
   if (word[0] == kName) return end_name(state);
   const ValuePlan& plan = values_[frames_[state.frame][kSlotPlan]];
-  std::vector<bool> met(plan.goals.size(), plan.is_single);
+  Outcome met(plan.goals.size(), plan.is_single ? Truth::kTrue : Truth::kFalse);
   for (size_t k = kGoals; k < word.size(); k += 2) {
-    if (l_.has_empty(word[k + 1])) met[word[k]] = true;
+    if (l_.has_empty(word[k + 1])) met[word[k]] = Truth::kTrue;
   }
   return end_value(state.frame, met, state.text);
 }

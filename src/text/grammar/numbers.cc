@@ -16,6 +16,7 @@ constexpr int kMaxDigits = 400;
 constexpr std::string_view kInteger = "-?(0|[1-9][0-9]*)(\\.0+)?";
 constexpr std::string_view kPlain = "-?(0|[1-9][0-9]*)(\\.[0-9]+)?";
 constexpr std::string_view kNumber = "-?(0|[1-9][0-9]*)(\\.[0-9]+)?([eE][+-]?[0-9]+)?";
+constexpr std::string_view kPower = "-?(0|[1-9][0-9]*)(\\.[0-9]+)?[eE][+-]?[0-9]+";
 constexpr std::string_view kDigits = "-?(0|[1-9][0-9]*)";
 constexpr std::string_view kSmall = "[1-9](\\.[0-9]+)?[eE]-0*[1-9][0-9]*";     // between 0 and 1
 constexpr std::string_view kLarge = "[1-9](\\.[0-9]+)?[eE]\\+?0*[1-9][0-9]*";  // 10 and above
@@ -139,43 +140,57 @@ std::optional<Decimal> Decimal::parse(std::string_view text) {
   return out;
 }
 
-RegularLanguages::Id number_language(RegularLanguages& l, const NumberLimits& limits) {
+NumberSet number_language(RegularLanguages& l, const NumberLimits& limits) {
   const bool is_free = !limits.minimum && !limits.maximum && !limits.multiple_of;
   const std::string_view base = !limits.is_integer    ? (is_free ? kNumber : kPlain)
                                 : limits.has_decimals ? kInteger
                                                       : kDigits;
   std::vector<Id> parts{parse_regex(l, base, RegexMatch::kWhole)};
+  if (is_free && !limits.is_integer) return {parts[0], RegularLanguages::kNothing};
   if (limits.minimum) parts.push_back(beyond(l, *limits.minimum, true, limits.excludes_minimum));
   if (limits.maximum) parts.push_back(beyond(l, *limits.maximum, false, limits.excludes_maximum));
   if (limits.multiple_of) parts.push_back(multiples_of(l, *limits.multiple_of));
-  const Id written_out = l.all_of(std::move(parts));
-  if (is_free || limits.is_integer || limits.multiple_of) return written_out;
-  std::vector<Id> all{written_out};
-  const auto is_within = [&](const std::optional<Decimal>& limit, bool is_minimum, int low, int high) {
-    if (!limit) return true;
-    const int bound = is_minimum ? low : high;
-    const Decimal edge = *Decimal::parse(std::to_string(bound));
-    return is_minimum ? compare(*limit, edge) <= 0 : compare(*limit, edge) >= 0;
-  };
-  const auto add = [&](std::string_view pattern, bool is_negative, int low, int high, bool has_end) {
-    if (!is_within(limits.minimum, true, low, high) || !is_within(limits.maximum, false, low, high)) return;
-    if (!has_end && (is_negative ? limits.minimum : limits.maximum)) return;
+  std::vector<Id> inside{l.all_of(std::move(parts))}, known;
+  const bool is_dense = !limits.is_integer && !limits.multiple_of;
+  const bool has_no_small = limits.is_integer || (limits.multiple_of && limits.multiple_of->decimals.empty());
+  // Adds spellings of the numbers from `low` to `high`, if all or none of these numbers are within the limits.
+  const auto add = [&](std::string_view pattern, bool is_negative, std::optional<int> low, std::optional<int> high) {
+    const auto order = [](const Decimal& limit, int bound) {
+      return compare(limit, *Decimal::parse(std::to_string(bound)));
+    };
+    const bool is_small = low && high;
+    const bool is_out = (is_small && has_no_small) ||
+                        (limits.maximum && low && order(*limits.maximum, *low) <= -!is_small) ||
+                        (limits.minimum && high && order(*limits.minimum, *high) >= !is_small);
+    const bool is_in =
+        is_dense &&
+        (!limits.minimum || (low && order(*limits.minimum, *low) <= -(!is_small && limits.excludes_minimum))) &&
+        (!limits.maximum || (high && order(*limits.maximum, *high) >= (!is_small && limits.excludes_maximum)));
+    if (!is_out && !is_in) return;
     const Id number = parse_regex(l, pattern, RegexMatch::kWhole);
-    all.push_back(is_negative ? l.concat(l.literal("-"), number) : number);
+    known.push_back(is_negative ? l.concat(l.literal("-"), number) : number);
+    if (is_in) inside.push_back(known.back());
   };
-  add(kSmall, false, 0, 1, true);
-  add(kSmall, true, -1, 0, true);
-  if (!limits.maximum) add(kLarge, false, limits.excludes_minimum ? 9 : 10, 10, false);
-  if (!limits.minimum) add(kLarge, true, -10, limits.excludes_maximum ? -9 : -10, false);
-  return l.any_of(std::move(all));
+  add(kSmall, false, 0, 1);  // without both ends
+  add(kSmall, true, -1, 0);
+  add(kLarge, false, 10, std::nullopt);
+  add(kLarge, true, std::nullopt, -10);
+  const Id powers = parse_regex(l, kPower, RegexMatch::kWhole);
+  return {l.any_of(std::move(inside)), l.all_of({powers, l.complement(l.any_of(std::move(known)))})};
 }
 
-RegularLanguages::Id number_literal(RegularLanguages& l, const Decimal& value) {
+NumberSet number_literal(RegularLanguages& l, const Decimal& value) {
   const Id zeros = l.repeat(l.literal("0"), 0, RegularLanguages::kNoLimit);
   const Id some = l.repeat(l.literal("0"), 1, RegularLanguages::kNoLimit);
   const Id tail = value.decimals.empty() ? l.any_of({RegularLanguages::kEmpty, l.concat(l.literal("."), some)})
                                          : l.concat(l.literal("." + value.decimals), zeros);
-  return l.concat(l.literal((value.is_negative ? "-" : "") + value.whole), tail);
+  const Id number = l.concat(l.literal((value.is_negative ? "-" : "") + value.whole), tail);
+  const Id powers = parse_regex(l, kPower, RegexMatch::kWhole);
+  return {number, value.is_zero() ? l.any_of({powers, l.concat(l.literal("-"), number)}) : powers};
+}
+
+RegularLanguages::Id zero_spellings(RegularLanguages& l) {
+  return parse_regex(l, "-?0(\\.0+)?([eE][+-]?[0-9]+)?", RegexMatch::kWhole);
 }
 
 }  // namespace ingot

@@ -25,11 +25,19 @@ struct NumberLimits {
   bool excludes_minimum = false, excludes_maximum = false;
 };
 
+// Numbers: the spellings that belong to a set of numbers, and other spellings that may belong to the set too.
+struct NumberSet {
+  RegularLanguages::Id inside = 0, unsure = 0;
+};
+
 // The numbers within the limits. If there are limits, an exponent is allowed only for magnitudes below 1 or from 10 on,
 // and only if all numbers of that range are within the limits. Integers and multiples never have an exponent.
-RegularLanguages::Id number_language(RegularLanguages& languages, const NumberLimits& limits);
+NumberSet number_language(RegularLanguages& languages, const NumberLimits& limits);
 
-// All spellings of one number without an exponent: 1, 1.0, 1.00.
-RegularLanguages::Id number_literal(RegularLanguages& languages, const Decimal& value);
+// All spellings of one number without an exponent: 1, 1.0, 1.00. 0 has no sign.
+NumberSet number_literal(RegularLanguages& languages, const Decimal& value);
+
+// All spellings of zero.
+RegularLanguages::Id zero_spellings(RegularLanguages& languages);
 
 }  // namespace ingot

@@ -12,12 +12,14 @@ constexpr uint32_t kMaxStackDepth = 4096;  // text that nests deeper is not allo
 constexpr size_t kMaxHeads = 1 << 22;
 constexpr size_t kMaxItems = 1 << 14;        // ways to read the text at one state
 constexpr size_t kMaxCachedSteps = 1 << 14;  // cached steps, 1 KiB each
-constexpr size_t kMaxWords = 1 << 26;
+constexpr size_t kMaxWords = 1 << 23;
+constexpr size_t kPartsPerStep = 16;  // parts of parses take much less time than parts of expressions
 constexpr uint32_t kUnknownStep = UINT32_MAX;
 
 }  // namespace
 
 PushdownMachine::PushdownMachine(Grammar grammar) {
+  work_left_ = RegularLanguages::kMaxCompileWork * kPartsPerStep;
   const Grammar::Facts facts = grammar.finish();
   expr(Words{kNothing}, false);
   expr(Words{kEmpty}, true);
@@ -36,6 +38,8 @@ PushdownMachine::PushdownMachine(Grammar grammar) {
   Closure closure;
   go_on(closure, root, 0);
   start_ = close(closure);
+  work_left_ = SIZE_MAX;
+  languages_->limit_work(SIZE_MAX);
 }
 
 // ---- Expressions
@@ -144,6 +148,7 @@ const std::vector<PushdownMachine::Head>& PushdownMachine::heads(Expr id) {
 
 // Computes partial derivatives by symbols (Antimirov 1996). The rest of a repetition repeats one time fewer.
 std::vector<PushdownMachine::Head> PushdownMachine::find_heads(Expr id) {
+  spend(1);
   std::vector<Head> found;
   const Words words = exprs_.copy(id);
   switch (words[0]) {
@@ -216,16 +221,24 @@ void PushdownMachine::rank_rules(const Grammar& grammar) {
 
 // ---- States
 
+void PushdownMachine::spend(size_t n_parts) {
+  if (n_parts > work_left_)
+    throw Error("the grammar is too ambiguous: the parses of the text need too much work; give each text fewer parses");
+  work_left_ -= n_parts;
+}
+
 // Adds all terminals and rules that may come next if the way continues with `rest`.
 void PushdownMachine::go_on(Closure& closure, Expr rest, Stack stack) {
   std::vector<std::pair<Expr, Stack>> ready{{rest, stack}};
   while (!ready.empty()) {
     const auto [id, at] = ready.back();
     ready.pop_back();
+    spend(1);
     if (!closure.seen.insert(uint64_t{id} << 32 | at).second) continue;
     add_heads(closure, id, at);
     if (!has_empty_[id]) continue;
     const auto above = stacks_[at];
+    spend(above.size());
     for (size_t i = 0; i < above.size(); i += 2) {
       if (above[i] == kAccept) {
         closure.accepts = true;
@@ -237,6 +250,7 @@ void PushdownMachine::go_on(Closure& closure, Expr rest, Stack stack) {
 }
 
 void PushdownMachine::add_heads(Closure& closure, Expr id, Stack stack) {
+  spend(heads(id).size());
   for (const Head& head : heads(id)) {
     if (head.kind == kLanguage) {
       closure.items.push_back({2 * head.id, head.rest, stack});
@@ -246,6 +260,7 @@ void PushdownMachine::add_heads(Closure& closure, Expr id, Stack stack) {
       Words& callers = closure.entered[rules_[head.id].rank];
       if (head.rest == kEmpty) {  // at a rule's end, reuse the caller's stack: right recursion stays flat
         const auto above = stacks_[stack];
+        spend(above.size());
         callers.insert(callers.end(), above.begin(), above.end());
       } else {
         callers.push_back(head.rest);
@@ -283,6 +298,7 @@ void sort_pairs(std::vector<uint32_t>& words) {
 }  // namespace
 
 PushdownMachine::Stack PushdownMachine::intern_stack(Words& callers) {
+  spend(callers.size());
   sort_pairs(callers);
   const Stack stack = stacks_.intern(callers);
   if (stack == depths_.size()) {
@@ -306,6 +322,7 @@ GrammarState PushdownMachine::close(Closure& closure) {
     add_heads(closure, rules_[rule_of_rank_[static_cast<size_t>(node.key())]].body, intern_stack(node.mapped()));
     if (closure.items.size() > kMaxItems) break;
   }
+  spend(closure.items.size());
   std::ranges::sort(closure.items);
   std::vector<Item> items;
   for (size_t begin = 0, end; begin < closure.items.size(); begin = end) {
@@ -316,6 +333,7 @@ GrammarState PushdownMachine::close(Closure& closure) {
          ++end) {
       if (closure.items[end].stack == item.stack && end > begin) continue;
       const auto above = stacks_[closure.items[end].stack];
+      spend(above.size());
       callers.insert(callers.end(), above.begin(), above.end());
       item.stack = closure.items[end].stack;
     }
@@ -419,6 +437,7 @@ GrammarState PushdownMachine::step(GrammarState state, uint8_t byte) {
 GrammarState PushdownMachine::find_step(uint32_t frame, uint8_t byte) {
   Closure closure;
   const Words words = frames_.copy(frame);
+  spend(words.size());
   for (size_t i = 1; i < words.size(); i += 3) {
     const uint32_t id = words[i] / 2;
     uint32_t next = 0;
@@ -469,6 +488,7 @@ uint32_t PushdownMachine::step_word(uint32_t place, uint8_t byte) {
 
 void PushdownMachine::limit_work(size_t n_steps) {
   languages_->limit_work(n_steps);
+  work_left_ = n_steps > SIZE_MAX / kPartsPerStep ? SIZE_MAX : n_steps * kPartsPerStep;
   for (const auto& machine : machines_) machine->limit_work(n_steps);
 }
 

@@ -87,6 +87,7 @@ class PushdownMachine final : public Automaton {
   void rank_rules(const Grammar& grammar);
 
   // States.
+  void spend(size_t n_parts);
   void go_on(Closure& closure, Expr rest, Stack stack);
   void add_heads(Closure& closure, Expr id, Stack stack);
   void add_terminal(Closure& closure, const Item& item);
@@ -117,6 +118,7 @@ class PushdownMachine final : public Automaton {
   WordLists stacks_{1 << 20, "stacks"};
   std::vector<uint32_t> depths_;  // [stack]
   size_t n_words_ = 0;            // in all stacks and frames
+  size_t work_left_ = SIZE_MAX;   // parts of parses
   WordLists frames_{1 << 20, "sets of configurations"}, contexts_{1 << 20, "configurations"};
   WordLists machine_states_{1 << 22, "states of machines"};
   std::vector<GrammarState> states_;

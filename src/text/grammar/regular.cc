@@ -14,7 +14,8 @@ namespace {
 constexpr uint32_t kNotYet = UINT32_MAX;
 
 constexpr uint32_t kMaxExpressionDepth = 500;  // bounds stack and time for hostile patterns
-constexpr size_t kMaxSearched = 20000;  // states that is_live() visits before it returns true
+constexpr size_t kMaxRows = 1 << 13;           // cached rows, 1 KiB each
+constexpr size_t kMaxSearched = 20000;         // states that is_live() visits before it returns true
 
 uint64_t hash_of(std::span<const uint32_t> words, uint64_t seed) {
   for (uint32_t word : words) seed = splitmix(seed ^ word);
@@ -57,6 +58,8 @@ RegularLanguages::Id RegularLanguages::intern(Kind kind, std::span<const uint32_
     if (node.kind == kind && std::ranges::equal(this->args(node), args)) return it->second;
   }
   if (nodes_.size() >= max_nodes_) throw Error("the grammar is too large: it needs more than {} states", max_nodes_);
+  if (args_.size() + args.size() > kMaxArgs)
+    throw Error("the grammar is too large: its states have more than {} parts", kMaxArgs);
   Node node = describe(kind, args);
   if (node.depth > kMaxExpressionDepth)
     throw Error("a regular expression has more than {} nested parts or optional parts in a row", kMaxExpressionDepth);
@@ -383,8 +386,8 @@ RegularLanguages::Id RegularLanguages::derive(Id id, uint8_t byte) {
 
 void RegularLanguages::refuse_work() {
   throw Error(
-      "patterns, formats and length limits need too much work together: use smaller counts in nested repetitions and "
-      "look-aheads");
+      "the constraint needs too much work at one place: use smaller counts in nested repetitions and look-aheads, and "
+      "fewer conditions on one value");
 }
 
 size_t RegularLanguages::n_bytes() const {
@@ -466,8 +469,37 @@ bool RegularLanguages::search_life(Id id) {
   return false;
 }
 
+// Breadth-first search.
+std::optional<std::string> RegularLanguages::example(Id id) {
+  struct Found {
+    Id at;
+    size_t from;
+    uint8_t byte;
+  };
+  std::vector<Found> found{{id, 0, 0}};
+  std::unordered_set<Id> seen{kNothing, id};
+  for (size_t i = 0; i < found.size() && seen.size() <= kMaxSearched; ++i) {
+    const Id at = found[i].at;
+    if (has_empty(at)) {
+      std::string text;
+      for (size_t k = i; k != 0; k = found[k].from) text += static_cast<char>(found[k].byte);
+      std::ranges::reverse(text);
+      return text;
+    }
+    const std::vector<uint8_t> bytes = class_bytes_[nodes_[at].classes];
+    for (uint8_t byte : bytes) {
+      if (const Id next = derive(at, byte); seen.insert(next).second) found.push_back({next, i, byte});
+    }
+  }
+  return std::nullopt;
+}
+
 const std::array<RegularLanguages::Id, 256>& RegularLanguages::row(Id id) {
   if (row_of_[id] != kNotYet) return rows_[row_of_[id]];
+  if (rows_.size() >= kMaxRows) {
+    rows_.clear();
+    std::ranges::fill(row_of_, kNotYet);
+  }
   std::array<Id, 256> by_class;
   const uint32_t classes = nodes_[id].classes;
   for (size_t i = 0; i < class_bytes_[classes].size(); ++i) {

@@ -7,7 +7,9 @@
 #include <bitset>
 #include <cstdint>
 #include <deque>
+#include <optional>
 #include <span>
+#include <string>
 #include <string_view>
 #include <unordered_map>
 #include <utility>
@@ -31,6 +33,7 @@ class RegularLanguages {
 
   static constexpr size_t kMaxWork = size_t{1} << 19;  // parts of expressions for a mask: about 0.1 s
   static constexpr size_t kMaxCompileWork = size_t{1} << 21;
+  static constexpr size_t kMaxArgs = size_t{1} << 22;  // of all expressions
   // Limits the work until the next call: the functions below throw Error after `n_parts` parts of expressions.
   void limit_work(size_t n_parts) { work_left_ = n_parts; }
   void spend(size_t n_parts) {
@@ -56,9 +59,10 @@ class RegularLanguages {
 
   bool has_empty(Id id) const { return nodes_[id].has_empty; }
   Id derive(Id id, uint8_t byte);
+  std::optional<std::string> example(Id id);  // a short text of the language, if the search finds one
   bool is_live(Id id);  // whether some text belongs to the language; true if the search grows too large
   // [byte]: the language that may follow each byte; kNothing if no text of the language continues with that byte. The
-  // reference stays valid.
+  // reference is valid until the next call.
   const std::array<Id, 256>& row(Id id);
 
   // Whether every text is the beginning of a text of the language. False if unknown.
@@ -105,11 +109,11 @@ class RegularLanguages {
   std::vector<std::vector<uint8_t>> class_bytes_;  // [classes][class]: the first byte of the class
   std::unordered_multimap<uint64_t, uint32_t> class_index_;
   std::unordered_map<uint64_t, uint32_t> refined_;
-  std::vector<Id> derived_;               // a derivative for each class, of the nodes that have been derived
-  std::vector<uint32_t> first_derived_;   // [node]: index in derived_, or kNone
-  std::vector<Life> life_;                // [node]
+  std::vector<Id> derived_;              // a derivative for each class, of the nodes that have been derived
+  std::vector<uint32_t> first_derived_;  // [node]: index in derived_, or kNone
+  std::vector<Life> life_;               // [node]
   std::deque<std::array<Id, 256>> rows_;
-  std::vector<uint32_t> row_of_;          // [node]: index in rows_, or kNone
+  std::vector<uint32_t> row_of_;  // [node]: index in rows_, or kNone
   Id any_char_ = 0, any_text_ = 0;
 };
 

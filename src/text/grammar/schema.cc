@@ -13,8 +13,8 @@ using Json = SchemaIndex::Json;
 
 constexpr int kMaxValueDepth = 256;  // of nested values
 constexpr size_t kMaxSchemaBytes = size_t{1} << 20;
-constexpr size_t kMaxMembers = 16384;            // of an object: each name is compared with all earlier names
-constexpr size_t kMaxEntries = size_t{1} << 18;  // of the table
+constexpr size_t kMaxMembers = 16384;                // of an object: each name is compared with all earlier names
+constexpr size_t kMaxEntries = size_t{1} << 18;      // of the table
 constexpr size_t kMaxNameMatches = size_t{1} << 26;  // bytes of names times number of patterns
 constexpr int kMaxSchemasOfValue = 512;              // nested schemas that constrain the same value
 
@@ -43,7 +43,7 @@ struct Standard {
   std::array<RegularLanguages::Id, kScalarTypes> full;
   Standard() {
     const RegularLanguages::Id booleans = languages.any_of({languages.literal("true"), languages.literal("false")});
-    full = {languages.literal("null"), booleans, number_language(languages, {}), languages.any_text()};
+    full = {languages.literal("null"), booleans, number_language(languages, {}).inside, languages.any_text()};
     number_language(languages, {.is_integer = true});
   }
 };
@@ -78,7 +78,11 @@ void SchemaReader::read() {
     throw Error("schema: 'patternProperties' and 'properties' together have too many patterns and names");
   if (!relaxed_.empty()) relax_opposites();
   check_loops();
-  for (auto [object, names] : name_rules_) t_.objects[static_cast<size_t>(object)].names = name_language(names);
+  for (auto [object, names] : name_rules_) {
+    ObjectRule& rule = t_.objects[static_cast<size_t>(object)];
+    rule.names = name_language(names);
+    rule.unsure_names = unsure_names(f_.leaf(names));
+  }
 }
 
 void SchemaReader::fail(const std::string& path, std::string_view keyword, std::string_view what) {
@@ -224,7 +228,7 @@ void SchemaReader::check_loops() {
 RegularLanguages::Id SchemaReader::name_language(SchemaId id) {
   if (const auto it = name_languages_.find(id); it != name_languages_.end()) return it->second;
   const Schema& schema = t_.schemas[id];
-  const auto string = static_cast<size_t>(JsonType::kString);
+  constexpr auto string = static_cast<size_t>(JsonType::kString);
   const Language own = schema.types >> string & 1 ? schema.languages[string] : RegularLanguages::kNothing;
   return name_languages_[id] = l_.all_of({own, formula_language(schema.others)});
 }
@@ -237,10 +241,23 @@ RegularLanguages::Id SchemaReader::formula_language(Formula id) {
   if (kind == kLeaf) return name_language(f_.number(id));
   std::vector<Language> parts;
   for (Formula part : f_.parts(id)) parts.push_back(formula_language(part));
-  if (kind == kNot) return l_.all_of({l_.any_text(), l_.complement(parts[0])});
   if (kind == kAll) return l_.all_of(std::move(parts));
   if (kind == kAny) return l_.any_of(std::move(parts));
-  return exactly_one(l_, parts);
+  const Language sure = l_.all_of({l_.any_text(), l_.complement(unsure_names(id))});
+  return l_.all_of({sure, kind == kNot ? l_.complement(parts[0]) : exactly_one(l_, parts)});
+}
+
+// The strings of which the reader does not know whether they meet the formula.
+RegularLanguages::Id SchemaReader::unsure_names(Formula id) {
+  std::vector<Language> all;
+  f_.each_leaf(id, [&](uint32_t leaf) {
+    const auto known = unsure_names_.find(leaf);
+    if (known != unsure_names_.end()) return all.push_back(known->second);
+    const Schema schema = t_.schemas[leaf];
+    const Language own = schema.unsure[static_cast<size_t>(JsonType::kString)];
+    all.push_back(unsure_names_[leaf] = l_.any_of({own, unsure_names(schema.others)}));
+  });
+  return l_.any_of(std::move(all));
 }
 
 RegularLanguages::Id exactly_one(RegularLanguages& l, const std::vector<RegularLanguages::Id>& parts) {

@@ -20,12 +20,13 @@ using SchemaId = uint32_t;
 inline constexpr SchemaId kAnySchema = 0, kNoSchema = 1;  // `true` and `false`
 
 struct ObjectRule {
-  std::vector<std::pair<std::string, SchemaId>> properties;               // in the order of the schema
-  std::vector<std::pair<RegularLanguages::Id, SchemaId>> patterns;        // patterns of names
-  SchemaId additional = kAnySchema;  // for names that match neither properties nor patterns
-  RegularLanguages::Id names = 0;                                         // the allowed names
+  std::vector<std::pair<std::string, SchemaId>> properties;         // in the order of the schema
+  std::vector<std::pair<RegularLanguages::Id, SchemaId>> patterns;  // patterns of names
+  SchemaId additional = kAnySchema;       // for names that match neither properties nor patterns
+  RegularLanguages::Id names = 0;         // the allowed names
+  RegularLanguages::Id unsure_names = 0;  // like Schema::unsure
   std::vector<std::string> required;
-  int min = 0, max = -1;                                                  // number of members; -1: no limit
+  int min = 0, max = -1;  // number of members; -1: no limit
   // Whether the rule only requires some names. Once these names are present, nothing can break the rule.
   bool is_presence_only() const {
     return properties.empty() && patterns.empty() && additional == kAnySchema && max < 0 && min == 0 && !limits_names;
@@ -43,11 +44,14 @@ struct ArrayRule {
 };
 
 struct Schema {
-  uint8_t types = (1 << kJsonTypes) - 1;                      // bit 1 << JsonType is set: the type is allowed
+  uint8_t types = (1 << kJsonTypes) - 1;                       // bit 1 << JsonType is set: the type is allowed
   std::array<RegularLanguages::Id, kScalarTypes> languages{};  // of the text; for a string, of its content
-  int object = -1, array = -1;                                // index in SchemaTable::objects and arrays, or -1
-  Formulas::Id others = Formulas::kTrue;                      // leaves: schemas that the same value must meet
-  Formulas::Id objects = Formulas::kTrue;                     // like `others`, for objects only
+  // Texts outside `languages` that may be valid nevertheless: numbers with an exponent, for example. A rule that must
+  // fail fails on none of these texts.
+  std::array<RegularLanguages::Id, kScalarTypes> unsure{};
+  int object = -1, array = -1;             // index in SchemaTable::objects and arrays, or -1
+  Formulas::Id others = Formulas::kTrue;   // leaves: schemas that the same value must meet
+  Formulas::Id objects = Formulas::kTrue;  // like `others`, for objects only
 };
 
 struct SchemaOptions {
@@ -69,11 +73,18 @@ struct SchemaTable {
 // Reads the JSON text of a schema. Throws Error with the path and the keyword that is wrong or cannot be enforced.
 void read_schema(std::string_view json, const SchemaOptions& options, SchemaTable& table);
 
+// Adds the rules that only one value meets. Returns the formula whose leaves are these rules.
+Formulas::Id add_value(std::string_view json, SchemaTable& table);
+
 // The texts that belong to exactly one of `parts`. Each part must contain valid text only.
 RegularLanguages::Id exactly_one(RegularLanguages& languages, const std::vector<RegularLanguages::Id>& parts);
 
-// Sets `pattern` to the language of a `format` of JSON Schema. Returns false for a format that JSON Schema does not
-// define.
-bool find_format(std::string_view name, std::string_view* pattern);
+// A `format` of JSON Schema. `pattern` is empty if no regular expression can check the format. `wider` is empty, or
+// matches every valid text; the texts that only `wider` matches may be valid, but ingot never writes such a text.
+struct StringFormat {
+  std::string_view name, pattern, wider = {};
+};
+// Null for a format that JSON Schema does not define.
+const StringFormat* find_string_format(std::string_view name);
 
 }  // namespace ingot

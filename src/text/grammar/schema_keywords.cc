@@ -74,7 +74,12 @@ void SchemaReader::read_number(const Json& json, const std::string& path, Schema
   limits.has_decimals = !(limits.is_integer && index_.draft() <= Draft::k4);
   limits.minimum = number(json, path, "minimum");
   limits.maximum = number(json, path, "maximum");
-  std::vector<Language> parts;
+  std::vector<Language> inside, unsure;
+  const auto add = [&](const NumberLimits& some) {
+    const NumberSet set = number_language(l_, some);
+    inside.push_back(set.inside);
+    unsure.push_back(set.unsure);
+  };
   for (const bool is_minimum : {true, false}) {  // a flag in draft 4, a separate limit in later drafts
     const char* key = is_minimum ? "exclusiveMinimum" : "exclusiveMaximum";
     if (!json.contains(key)) continue;
@@ -85,13 +90,15 @@ void SchemaReader::read_number(const Json& json, const std::string& path, Schema
     NumberLimits own;
     (is_minimum ? own.minimum : own.maximum) = number(json, path, key);
     (is_minimum ? own.excludes_minimum : own.excludes_maximum) = true;
-    parts.push_back(number_language(l_, own));
+    add(own);
   }
   limits.multiple_of = number(json, path, "multipleOf");
   if (limits.multiple_of && (limits.multiple_of->is_negative || limits.multiple_of->is_zero()))
     fail(path, "multipleOf", "is not above 0");
-  parts.push_back(number_language(l_, limits));
-  schema.languages[static_cast<size_t>(JsonType::kNumber)] = l_.all_of(std::move(parts));
+  add(limits);
+  constexpr auto number = static_cast<size_t>(JsonType::kNumber);
+  schema.languages[number] = l_.all_of(std::move(inside));
+  schema.unsure[number] = l_.any_of(std::move(unsure));
 }
 
 int SchemaReader::count(const Json& json, const std::string& path, const char* key, int absent) {
@@ -134,17 +141,21 @@ void SchemaReader::read_string(const Json& json, const std::string& path, Schema
     if (!json["pattern"].is_string()) fail(path, "pattern", "is not a string");
     add(regex(json["pattern"], path, "pattern", RegexMatch::kSearch));
   }
-  std::string_view rule;
-  if (json.contains("format") && json["format"].is_string() && find_format(json["format"].get<std::string>(), &rule)) {
-    if (rule.empty()) {
-      refuse(path, "format", fmt::format("'{}' cannot be enforced", json["format"].get<std::string>()));
-    } else {
-      add(regex(std::string(rule), path, "format", RegexMatch::kWhole));
+  constexpr auto string = static_cast<size_t>(JsonType::kString);
+  const bool has_format = json.contains("format") && json["format"].is_string();
+  const StringFormat* format = has_format ? find_string_format(json["format"].get<std::string>()) : nullptr;
+  if (format != nullptr && format->pattern.empty()) {
+    refuse(path, "format", fmt::format("'{}' cannot be enforced", format->name));
+  } else if (format != nullptr) {
+    add(regex(std::string(format->pattern), path, "format", RegexMatch::kWhole));
+    if (!format->wider.empty() && !parts.empty()) {
+      const Language wider = parse_regex(l_, format->wider, RegexMatch::kWhole);
+      schema.unsure[string] = l_.all_of({wider, l_.complement(parts.back())});
     }
   }
   if (parts.empty()) return;
   if (parts.size() > 1) parts.push_back(l_.any_text());
-  schema.languages[static_cast<size_t>(JsonType::kString)] = l_.all_of(std::move(parts));
+  schema.languages[string] = l_.all_of(std::move(parts));
 }
 
 // ---- Objects

@@ -21,6 +21,7 @@ class SchemaReader {
       : root_(root), options_(options), t_(table), f_(table.formulas), l_(table.languages), index_(root) {}
 
   void read();
+  Formulas::Id value_formula(const std::vector<const Json*>& values);
 
  private:
   using Language = RegularLanguages::Id;
@@ -67,6 +68,7 @@ class SchemaReader {
   void check_loops();
   Language name_language(SchemaId id);
   Language formula_language(Formula id);
+  Language unsure_names(Formula id);
 
   // schema_keywords.cc
   void read_types(const Json& json, const std::string& path, Schema& schema);
@@ -85,7 +87,6 @@ class SchemaReader {
 
   // schema_values.cc
   void read_values(const Json& json, const std::string& path, std::vector<Formula>& others);
-  Formula value_formula(const std::vector<const Json*>& values);
   SchemaId structure(const Json& value);
   Schema structure_of_array(const Json& value);
   Schema structure_of_object(const Json& value);
@@ -136,6 +137,7 @@ class SchemaReader {
   std::vector<Pending> pending_;
   std::unordered_map<int, SchemaId> name_rules_;           // of object rules: their propertyNames
   std::unordered_map<SchemaId, Language> name_languages_;  // of name_language()
+  std::unordered_map<SchemaId, Language> unsure_names_;    // of unsure_names()
   std::set<SchemaId> relaxed_;                             // schemas that are enforced only in part
   size_t n_name_bytes_ = 0, n_patterns_ = 0;               // of all properties and patternProperties
   size_t n_evaluated_ = 0;                                 // entries that collect() has found

@@ -19,6 +19,7 @@ void SchemaReader::read_values(const Json& json, const std::string& path, std::v
 Formulas::Id SchemaReader::value_formula(const std::vector<const Json*>& values) {
   std::vector<std::string_view> texts;
   std::array<std::vector<Language>, kScalarTypes> spellings;
+  std::vector<Language> unsure;  // other spellings of the numbers
   std::vector<Formula> parts;
   const auto allow = [&](JsonType type, Language language) {
     spellings[static_cast<size_t>(type)].push_back(language);
@@ -30,7 +31,9 @@ Formulas::Id SchemaReader::value_formula(const std::vector<const Json*>& values)
       parts.push_back(f_.leaf(structure(*value)));
     } else if (value->is_number()) {
       const std::optional<Decimal> number = Decimal::parse(value->dump());
-      allow(JsonType::kNumber, number ? number_literal(l_, *number) : l_.literal(value->dump()));
+      const NumberSet set = number ? number_literal(l_, *number) : NumberSet{l_.literal(value->dump())};
+      allow(JsonType::kNumber, set.inside);
+      unsure.push_back(set.unsure);
     } else {
       allow(value->is_null() ? JsonType::kNull : JsonType::kBool, l_.literal(value->dump()));
     }
@@ -42,6 +45,7 @@ Formulas::Id SchemaReader::value_formula(const std::vector<const Json*>& values)
     scalars.types |= static_cast<uint8_t>(!spellings[type].empty() << type);
     scalars.languages[type] = l_.any_of(std::move(spellings[type]));
   }
+  scalars.unsure[static_cast<size_t>(JsonType::kNumber)] = l_.any_of(std::move(unsure));
   if (scalars.types != 0) parts.push_back(f_.leaf(add(scalars)));
   return f_.any(std::move(parts));
 }
@@ -80,6 +84,11 @@ Schema SchemaReader::structure_of_object(const Json& value) {
   schema.types = 1 << static_cast<int>(JsonType::kObject);
   schema.object = add_rule(std::move(rule));
   return schema;
+}
+
+Formulas::Id add_value(std::string_view json, SchemaTable& table) {
+  const SchemaIndex::Json root = true, value = SchemaIndex::Json::parse(json, nullptr, false);
+  return value.is_discarded() ? Formulas::kFalse : SchemaReader(root, {}, table).value_formula({&value});
 }
 
 }  // namespace ingot
