@@ -20,6 +20,8 @@ Truth SchemaMachine::ObjectSearch::truth_of(uint32_t rule) const {
 
 // Whether the rules can get the truth that `pending` needs.
 bool SchemaMachine::ObjectSearch::assign(Conditions pending) {
+  if (n_left_ == 0) return false;
+  --n_left_;
   Conditions choices;
   std::vector<uint32_t> trail;  // rules that this call has assigned
   const bool found = settle(pending, choices, trail) && choose(choices);
@@ -114,6 +116,8 @@ bool SchemaMachine::ObjectSearch::is_allowed(const Words& frame, uint32_t rule) 
 
 // Adds members to `frame` until each rule has its target.
 bool SchemaMachine::ObjectSearch::add_members(const Words& frame) {
+  if (n_left_ == 0) return false;
+  --n_left_;
   m_.l_.spend(kMemberWork + plan_.rules.size() / 8);
   const auto seen = std::span(frame).subspan(kObjectBits + n_words(plan_.rules.size()));
   uint32_t unmet = kNoRule;  // a rule that does not have its target yet

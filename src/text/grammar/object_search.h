@@ -21,6 +21,7 @@ class SchemaMachine::ObjectSearch {
         start_(std::move(frame)),
         json_(json),
         open_(open),
+        n_left_(open.empty() ? SIZE_MAX : kMaxOpenSteps),
         target_(plan_.rules.size(), Truth::kUnknown) {}
   bool run() { return assign({{plan_.need, true}}); }
 
@@ -28,6 +29,7 @@ class SchemaMachine::ObjectSearch {
   using Conditions = std::vector<std::pair<Formula, bool>>;  // formulas and the truth that each must get
   static constexpr size_t kObjectPlanWord = 2;
   static constexpr uint32_t kNoRule = UINT32_MAX;
+  static constexpr size_t kMaxOpenSteps = 256;  // with open goals, to find nothing is no answer, so a search is short
 
   Truth truth_of(uint32_t rule) const;
   bool assign(Conditions pending);
@@ -42,6 +44,7 @@ class SchemaMachine::ObjectSearch {
   const Words start_;
   std::string* const json_;
   const std::span<const uint32_t> open_;  // [rule], or empty
+  size_t n_left_;                         // steps
   std::vector<Truth> target_;             // [rule]
   std::unordered_set<uint32_t> seen_;     // frames, for the current targets
 };
