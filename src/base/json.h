@@ -1,5 +1,5 @@
-// nlohmann's JSON values with a destructor and with comparisons that allocate no memory. Include this header instead of <nlohmann/json.hpp>
-// (scripts/layers.py checks that): every file must see the same destructor.
+// nlohmann's JSON values with a destructor and comparisons that allocate no memory. Include this header instead of
+// <nlohmann/json.hpp> (scripts/layers.py checks that): every file must see the same destructor.
 //
 // nlohmann's own destructor moves all children of a value to a new vector, so that deep values need no deep recursion.
 // A destructor cannot report that memory is short: the process would end. This destructor is not recursive either, but

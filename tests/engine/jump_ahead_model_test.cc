@@ -2,8 +2,7 @@
 // request has the same answer. The answer follows the schema in fewer steps.
 #include <gtest/gtest.h>
 
-#include <nlohmann/json.hpp>
-
+#include "base/json.h"
 #include "collector.h"
 #include "engine/engine.h"
 #include "engine/jump_ahead.h"

@@ -2,9 +2,8 @@
 
 #include <gmock/gmock.h>
 
-#include <nlohmann/json.hpp>
-
 #include "base/file.h"
+#include "base/json.h"
 #include "io/gguf/writer.h"
 #include "io/huggingface/tokenizer.h"
 #include "io/refused.h"

@@ -4,9 +4,9 @@
 
 #include <filesystem>
 #include <fstream>
-#include <nlohmann/json.hpp>
 
 #include "base/file.h"
+#include "base/json.h"
 #include "io/huggingface/normalizer.h"
 #include "io/huggingface/tokenizer.h"
 #include "io/refused.h"

@@ -7,9 +7,9 @@
 #include <ctime>
 #include <filesystem>
 #include <fstream>
-#include <nlohmann/json.hpp>
 
 #include "base/file.h"
+#include "base/json.h"
 #include "io/refused.h"
 #include "text/tokenizers/characters.h"
 #include "text/tokenizers/tokenizer.h"

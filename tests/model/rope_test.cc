@@ -3,9 +3,9 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
-#include <nlohmann/json.hpp>
 
 #include "base/file.h"
+#include "base/json.h"
 
 namespace ingot {
 namespace {

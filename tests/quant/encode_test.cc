@@ -6,10 +6,10 @@
 #include <gmock/gmock.h>
 
 #include <cmath>
-#include <nlohmann/json.hpp>
 #include <sstream>
 
 #include "base/error.h"
+#include "base/json.h"
 #include "quant/format_checks.h"
 
 namespace ingot {

@@ -3,9 +3,9 @@
 
 #include <gtest/gtest.h>
 
-#include <nlohmann/json.hpp>
 #include <random>
 
+#include "base/json.h"
 #include "server/http/http.h"
 #include "test_seed.h"
 #include "text/tokenizers/unicode.h"

@@ -1,8 +1,7 @@
 // Converts values as models write them to JSON.
 #include <gtest/gtest.h>
 
-#include <nlohmann/json.hpp>
-
+#include "base/json.h"
 #include "text/calls/value_reader.h"
 
 namespace ingot {

@@ -4,10 +4,10 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <nlohmann/json.hpp>
 #include <random>
 
 #include "base/error.h"
+#include "base/json.h"
 #include "test_seed.h"
 #include "text/tokenizer_specs.h"
 

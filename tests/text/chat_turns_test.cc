@@ -4,10 +4,10 @@
 
 #include <filesystem>
 #include <fstream>
-#include <nlohmann/json.hpp>
 #include <random>
 #include <sstream>
 
+#include "base/json.h"
 #include "test_seed.h"
 #include "text/chat.h"
 #include "text/json_value.h"

@@ -3,11 +3,11 @@
 #include <gmock/gmock.h>
 
 #include <fstream>
-#include <nlohmann/json.hpp>
 #include <random>
 #include <set>
 
 #include "base/error.h"
+#include "base/json.h"
 #include "test_seed.h"
 #include "text/grammar/compile.h"
 #include "text/grammar_check.h"

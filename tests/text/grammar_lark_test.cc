@@ -2,9 +2,9 @@
 #include <gmock/gmock.h>
 
 #include <fstream>
-#include <nlohmann/json.hpp>
 
 #include "base/error.h"
+#include "base/json.h"
 #include "text/grammar/compile.h"
 #include "text/grammar_check.h"
 

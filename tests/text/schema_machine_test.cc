@@ -5,10 +5,10 @@
 #include <gtest/gtest.h>
 
 #include <fstream>
-#include <nlohmann/json.hpp>
 #include <random>
 
 #include "base/error.h"
+#include "base/json.h"
 #include "test_seed.h"
 #include "text/grammar/constraint.h"
 #include "text/grammar_check.h"

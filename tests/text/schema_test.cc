@@ -3,8 +3,7 @@
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 
-#include <nlohmann/json.hpp>
-
+#include "base/json.h"
 #include "text/grammar/model_grammars.h"
 #include "text/grammar/schema_machine.h"
 #include "text/grammar_check.h"

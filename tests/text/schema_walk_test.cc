@@ -5,12 +5,12 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <nlohmann/json.hpp>
 #include <random>
 #include <set>
 #include <string>
 #include <vector>
 
+#include "base/json.h"
 #include "test_seed.h"
 #include "text/grammar/constraint.h"
 #include "text/grammar/schema_machine.h"

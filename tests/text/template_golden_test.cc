@@ -4,11 +4,11 @@
 #include <gtest/gtest.h>
 
 #include <fstream>
-#include <nlohmann/json.hpp>
 #include <optional>
 #include <sstream>
 
 #include "base/error.h"
+#include "base/json.h"
 #include "text/jinja/template.h"
 
 namespace ingot {

@@ -2,9 +2,9 @@
 #include <gmock/gmock.h>
 
 #include <ctime>
-#include <nlohmann/json.hpp>
 
 #include "base/error.h"
+#include "base/json.h"
 #include "text/chat.h"
 #include "text/jinja/template.h"
 

@@ -4,12 +4,12 @@
 #include <gtest/gtest.h>
 
 #include <ctime>
-#include <nlohmann/json.hpp>
 #include <random>
 #include <thread>
 
 #include "base/cpu_time.h"
 #include "base/error.h"
+#include "base/json.h"
 #include "test_seed.h"
 
 namespace ingot {
