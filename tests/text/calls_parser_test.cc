@@ -464,11 +464,12 @@ TEST(AnswerParser, BrokenArgumentsEndTheCallAndGoOnAsContent) {
   EXPECT_EQ(calls_of(answer), "get_weather {\"city\": ...\n");
   EXPECT_EQ(answer.content, "Paris}}</tool_call> x");
   EXPECT_EQ(answer.warnings.size(), 1u);
+  // A closing tag before other text is part of the value.
   answer = read_answer(
       "qwen3_coder",
       "<tool_call>\n<function=get_weather>\n<parameter=city>\nParis\n</parameter>\noops</function></tool_call>");
-  EXPECT_EQ(calls_of(answer), "get_weather {\"city\": \"Paris\"...\n");
-  EXPECT_EQ(answer.content, "\noops</function></tool_call>");
+  EXPECT_EQ(calls_of(answer), "get_weather {\"city\": \"Paris\\n</parameter>\\noops\"}\n");
+  EXPECT_EQ(answer.content, "");
 }
 
 TEST(AnswerParser, MakesIdsAsTheFamilyDoes) {

@@ -360,6 +360,7 @@ void AnswerParser::finish_call() {
   if (std::exchange(is_value_open_, false)) {
     raw_ += matcher_.take();
     end_value();
+    flush_markup();
   }
   const bool between_calls = state_ == State::kElements && block_calls_ > 0;
   if (!begun_ && (between_calls || done_)) return flush_markup();
