@@ -86,6 +86,7 @@ if(TARGET test_io)
   target_link_libraries(test_io PRIVATE ingot_io_hub)
 endif()
 if(TARGET test_server)
+  target_compile_options(test_server PRIVATE $<$<CXX_COMPILER_ID:Clang>:-fno-sanitize=function>)  # as for ingot_server
   target_link_libraries(test_server PRIVATE OpenSSL::SSL)
 endif()
 if(CMAKE_CROSSCOMPILING)

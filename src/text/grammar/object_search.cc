@@ -1,7 +1,6 @@
 #include "text/grammar/object_search.h"
 
 #include <algorithm>
-#include <ranges>
 
 #include "text/grammar/machine_layout.h"
 
@@ -136,10 +135,8 @@ bool SchemaMachine::ObjectSearch::add_members(const Words& frame) {
   if (needs_members && plan_.classes.empty() && frame[kObjectCount] + ways.size() < static_cast<size_t>(rule.min))
     return false;
   const bool counts = needs_members || rule.max >= 0;  // any member helps; otherwise one that breaks the rule
-  for (const uint32_t way : ways | std::views::reverse) {
-    if (add(frame, way, counts ? kNoRule : unmet)) return true;
-  }
-  return false;
+  return std::any_of(ways.rbegin(), ways.rend(),
+                     [&](uint32_t way) { return add(frame, way, counts ? kNoRule : unmet); });
 }
 
 // Adds the member `way` (ways_to_go_on), which must break the rule `broken`, and then others.
