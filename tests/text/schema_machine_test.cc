@@ -66,7 +66,7 @@ TEST(SchemaMachine, MasksSayWhatStepsSay) {
   const auto seed = test_seed();
   SCOPED_TRACE(seed);
   std::mt19937 random(seed);
-  int n_masks = 0;
+  int n_masks = 0, n_limited = 0;
   each_golden([&](const nlohmann::json& golden) {
     if (random() % 4 != 0) return;
     std::unique_ptr<SchemaMachine> machine, plain;
@@ -88,9 +88,7 @@ TEST(SchemaMachine, MasksSayWhatStepsSay) {
     }
     const auto vocabulary = std::make_shared<const GrammarVocabulary>(tokens, std::vector<int32_t>{0});
     const auto constraint = std::make_shared<Constraint>(std::move(machine), vocabulary);
-    for (const auto& test : golden["tests"]) {
-      if (!test[1].get<bool>()) continue;
-      const std::string text = test[0];
+    const auto compare = [&](const std::string& text) {
       Matcher matcher(constraint);
       GrammarState state = plain->start();
       for (size_t at = 0; at <= text.size(); ++at) {
@@ -112,9 +110,17 @@ TEST(SchemaMachine, MasksSayWhatStepsSay) {
       EXPECT_TRUE(matcher.can_end());
       matcher.roll_back(matcher.n_tokens());
       EXPECT_EQ(matcher.n_tokens(), 0);
+    };
+    try {
+      for (const auto& test : golden["tests"])
+        if (test[1].get<bool>()) compare(test[0]);
+    } catch (const Error& error) {  // the meter decides too late for some heavily nested conditions
+      ASSERT_NE(std::string_view(error.what()).find("too much work"), std::string_view::npos) << error.what();
+      ++n_limited;
     }
   });
   EXPECT_GT(n_masks, 100);
+  EXPECT_LE(n_limited, 2);
 }
 
 // The tokens are all bytes, and tokens that contain a quote, an escape or the end of a count.
