@@ -108,8 +108,10 @@ Json ChatTemplate::adapted(Json messages, const Json& tools) const {
   if (adapt_.late_systems_to_users) late_systems_to_users(messages);
   fix_call_ids(messages, adapt_.short_ids);
   const bool tells_tools = adapt_.tools_to_system && !tools.empty();
-  if (adapt_.calls_to_text || tells_tools)
-    tool_calls_to_text(messages, history_format(source_, tells_tools), adapt_.keeps_results && !tells_tools);
+  if (adapt_.calls_to_text || tells_tools) {
+    const CallFormat& format = history_format(source_, tells_tools);
+    tool_calls_to_text(messages, format, adapt_.keeps_results && format.name != "generic");
+  }
   if (tells_tools) tools_to_system(messages, tools);
   if (adapt_.system_to_user) merge_system(messages);
   if (adapt_.merges_users) merge_users(messages);
