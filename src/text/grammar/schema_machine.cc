@@ -86,7 +86,7 @@ uint32_t SchemaMachine::add_blank(GrammarState state, uint8_t byte) {
 }
 
 GrammarState SchemaMachine::find_step(GrammarState state, uint8_t byte) {
-  if (state.place % kPlaceKinds == kDone) return {};  // the only place without a frame
+  if (state.is_dead() || state.place % kPlaceKinds == kDone) return {};  // these places have no frame
   const uint32_t before = state.text;
   if (state.text != 0) state.text = add_text(state.text, byte);
   if (byte == ' ' || byte == '\n' || byte == '\t') return {add_blank(state, byte), state.frame, state.text};
