@@ -24,7 +24,8 @@ void check_all(Desk& desk, const std::string& text) {
 
   const JsonValue asked = {{"input", "Hi"}, {"tools", functions_of("parameters")}};
   const std::string response = described(expected(whole_calls, "completed", "completed"));
-  EXPECT_EQ(described(responses_seen(JsonValue::parse(desk.ask("/v1/responses", asked, text, false)->body()))), response);
+  EXPECT_EQ(described(responses_seen(JsonValue::parse(desk.ask("/v1/responses", asked, text, false)->body()))),
+            response);
   const auto events = events_of(desk.ask("/v1/responses", asked, text, true)->body());
   EXPECT_EQ(described(responses_seen(events.back()["response"])),
             described(expected(answer, is_cut ? "incomplete" : "completed", "completed")));
@@ -101,8 +102,10 @@ TEST(Answers, CutByMaxTokensACallIsNeverWhole) {
   const std::string text = R"(<tool_call>{"name": "get_weather", "arguments": {"city": "Pa)";
   JsonValue body = kChatBody;
   body["max_tokens"] = text.size();
-  const Seen seen = chat_seen({JsonValue::parse(desk.ask("/v1/chat/completions", body, text, false)->body())}, "message");
-  EXPECT_EQ(described(seen), described({.content = text, .finish = "length", .warnings = {"the answer ends within a call"}}));
+  const Seen seen =
+      chat_seen({JsonValue::parse(desk.ask("/v1/chat/completions", body, text, false)->body())}, "message");
+  EXPECT_EQ(described(seen),
+            described({.content = text, .finish = "length", .warnings = {"the answer ends within a call"}}));
   JsonValue asked = {{"input", "Hi"}, {"tools", functions_of("parameters")}, {"max_output_tokens", text.size()}};
   const JsonValue response = JsonValue::parse(desk.ask("/v1/responses", asked, text, false)->body());
   EXPECT_EQ(response["status"], "incomplete");
@@ -119,7 +122,8 @@ TEST(Answers, WithoutToolsHaveNoCalls) {
   JsonValue none = kChatBody;
   none["tool_choice"] = "none";
   for (const JsonValue& body : {JsonValue{{"messages", kChatBody["messages"]}}, none}) {
-    const Seen seen = chat_seen({JsonValue::parse(desk.ask("/v1/chat/completions", body, text, false)->body())}, "message");
+    const Seen seen =
+        chat_seen({JsonValue::parse(desk.ask("/v1/chat/completions", body, text, false)->body())}, "message");
     EXPECT_EQ(seen.content, text);
     EXPECT_TRUE(seen.calls.empty());
     EXPECT_EQ(seen.finish, "stop");
@@ -133,15 +137,16 @@ TEST(Answers, WithoutParallelCallsTheFirstIsKept) {
   body["parallel_tool_calls"] = false;
   for (const bool stream : {false, true}) {
     const auto answer = desk.ask("/v1/chat/completions", body, call + call, stream);
-    const Seen seen =
-        stream ? chat_seen(events_of(answer->body()), "delta") : chat_seen({JsonValue::parse(answer->body())}, "message");
+    const Seen seen = stream ? chat_seen(events_of(answer->body()), "delta")
+                             : chat_seen({JsonValue::parse(answer->body())}, "message");
     EXPECT_EQ(seen.calls.size(), 1u);
     EXPECT_EQ(seen.warnings.size(), 1u);
     EXPECT_EQ(seen.content, "");
   }
   JsonValue one = messages_body();
   one["tool_choice"] = {{"type", "auto"}, {"disable_parallel_tool_use", true}};
-  EXPECT_EQ(messages_seen(JsonValue::parse(desk.ask("/v1/messages", one, call + call, false)->body())).calls.size(), 1u);
+  EXPECT_EQ(messages_seen(JsonValue::parse(desk.ask("/v1/messages", one, call + call, false)->body())).calls.size(),
+            1u);
   const JsonValue asked = {{"input", "Hi"}, {"tools", functions_of("parameters")}, {"parallel_tool_calls", false}};
   const JsonValue response = JsonValue::parse(desk.ask("/v1/responses", asked, call + call, false)->body());
   EXPECT_EQ(responses_seen(response).calls.size(), 1u);
@@ -156,8 +161,8 @@ TEST(Answers, ReasoningFormatNoneLeavesItInTheContent) {
   for (const bool stream : {false, true}) {
     const auto answer = desk.ask("/v1/chat/completions", body,
                                  thought + "\n<tool_call>{\"name\": \"now\", \"arguments\": {}}</tool_call>", stream);
-    const Seen seen =
-        stream ? chat_seen(events_of(answer->body()), "delta") : chat_seen({JsonValue::parse(answer->body())}, "message");
+    const Seen seen = stream ? chat_seen(events_of(answer->body()), "delta")
+                             : chat_seen({JsonValue::parse(answer->body())}, "message");
     EXPECT_EQ(seen.content, thought);
     EXPECT_EQ(seen.reasoning, "");
     EXPECT_EQ(seen.calls.size(), 1u);
@@ -166,7 +171,8 @@ TEST(Answers, ReasoningFormatNoneLeavesItInTheContent) {
 
 TEST(Answers, ToolsOfOtherTypesAreLeftOutWithAWarning) {
   Desk desk("hermes");
-  JsonValue chat = kChatBody, asked = {{"input", "Hi"}, {"tools", functions_of("parameters")}}, messages = messages_body();
+  JsonValue chat = kChatBody, asked = {{"input", "Hi"}, {"tools", functions_of("parameters")}},
+            messages = messages_body();
   const std::pair<const char*, JsonValue> kBodies[] = {
       {"/v1/chat/completions", chat}, {"/v1/responses", asked}, {"/v1/messages", messages}};
   for (const auto& [path, plain] : kBodies) {

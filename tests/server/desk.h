@@ -11,10 +11,10 @@
 
 namespace ingot {
 
-
 inline constexpr int32_t kEnd = 256;  // a stop token of the requests
 
-inline const JsonValue kTools = JsonValue::parse(R"([{"type": "function", "function": {"name": "get_weather", "parameters": {
+inline const JsonValue kTools =
+    JsonValue::parse(R"([{"type": "function", "function": {"name": "get_weather", "parameters": {
     "type": "object", "properties": {"city": {"type": "string"}, "days": {"type": "integer"}}}}},
     {"type": "function", "function": {"name": "now", "parameters": {"type": "object"}}}])");
 

@@ -49,8 +49,8 @@ constexpr OddArguments kOddArguments[] = {
     {R"({"city": "Paris)", ""},
     {R"({"city": )", ""},
     {R"({"city": "Paris"/})", ""},
-    {R"({"city": True})", ""},      // the tool wants a string
-    {R"({'days': 'two'})", ""},     // the tool wants an integer
+    {R"({"city": True})", ""},   // the tool wants a string
+    {R"({'days': 'two'})", ""},  // the tool wants an integer
     {R"({city name: "Paris"})", ""},
 };
 
@@ -154,7 +154,9 @@ TEST(OddCalls, DrawnEnvelopesAreInFieldsContentOrWarnings) {
   const unsigned seed = test_seed();
   SCOPED_TRACE(seed);
   std::mt19937 draw(seed);
-  const auto drawn = [&](std::initializer_list<const char*> list) { return std::string(*(list.begin() + draw() % list.size())); };
+  const auto drawn = [&](std::initializer_list<const char*> list) {
+    return std::string(*(list.begin() + draw() % list.size()));
+  };
   for (const CallFormat& row : call_formats()) {
     if (row.syntax != CallSyntax::kEnvelope || row.unmarked) continue;
     for (int i = 0; i < 60; ++i) {
@@ -164,14 +166,18 @@ TEST(OddCalls, DrawnEnvelopesAreInFieldsContentOrWarnings) {
         words.push_back(fmt::format("w{}", draw() % 100000));
         const std::string key = drawn({"arguments", "args", "city", "days", "id", "type", "extra"});
         const bool is_protocol = key == "id" || key == "type";
-        const std::string value = is_protocol ? drawn({"\"function\"", "5"})
-                                              : fmt::format(fmt::runtime(drawn({"{{\"city\": \"{}\"}}", "\"{}\"", "[\"{}\"]", "{{\"{}\": {{}}}}"})), words.back());
+        const std::string value =
+            is_protocol
+                ? drawn({"\"function\"", "5"})
+                : fmt::format(fmt::runtime(drawn({"{{\"city\": \"{}\"}}", "\"{}\"", "[\"{}\"]", "{{\"{}\": {{}}}}"})),
+                              words.back());
         if (is_protocol) words.pop_back();
         const std::string member = fmt::format("\"{}\": {}", key, value);
         members = draw() % 2 ? members + ", " + member : member + ", " + members;
       }
-      const std::string text = std::string(row.list_begin) + (row.array ? "[" : "") + std::string(row.call_begin) + "{" +
-                               members + "}" + std::string(row.call_end) + (row.array ? "]" : "") + std::string(row.list_end);
+      const std::string text = std::string(row.list_begin) + (row.array ? "[" : "") + std::string(row.call_begin) +
+                               "{" + members + "}" + std::string(row.call_end) + (row.array ? "]" : "") +
+                               std::string(row.list_end);
       SCOPED_TRACE(text);
       const testing::Answer answer = testing::read_whole(row, text, {.tools = &kTools}, true);
       EXPECT_EQ(answer.fault, "");
@@ -202,7 +208,8 @@ TEST(OddCalls, ACallAtTheEndOfOpenReasoning) {
     const testing::Answer two = testing::read_whole(row, open + call + "\n" + call, {.tools = &kTools});
     EXPECT_EQ(two.calls.size(), 2u) << testing::described(two);
     if (row.call_ends_reasoning) continue;
-    for (const std::string& rest : {call + " No.", call + std::string(row.think_end) + "Yes.", call.substr(0, call.find("Paris"))}) {
+    for (const std::string& rest :
+         {call + " No.", call + std::string(row.think_end) + "Yes.", call.substr(0, call.find("Paris"))}) {
       const testing::Answer prose = testing::read_whole(row, open + rest, {.tools = &kTools});
       EXPECT_TRUE(prose.calls.empty()) << testing::described(prose);
       EXPECT_EQ(prose.fault, "");
@@ -214,7 +221,8 @@ TEST(OddCalls, ACallAtTheEndOfOpenReasoning) {
 // A stop string within reasoning or a call does not end the answer.
 TEST(OddCalls, StopStringsEndOnlyContent) {
   Desk desk("hermes");
-  const std::string text = R"(<think>Paris?</think><tool_call>{"name": "get_weather", "arguments": {"city": "Paris"}}</tool_call>)";
+  const std::string text =
+      R"(<think>Paris?</think><tool_call>{"name": "get_weather", "arguments": {"city": "Paris"}}</tool_call>)";
   JsonValue body = kChatBody;
   body["stop"] = "Paris";
   for (const bool stream : {false, true}) {
@@ -224,8 +232,10 @@ TEST(OddCalls, StopStringsEndOnlyContent) {
     EXPECT_EQ(seen.finish, "tool_calls");
     ASSERT_EQ(seen.calls.size(), 1u);
     EXPECT_EQ(seen.calls[0].second, R"({"city": "Paris"})");
-    const std::string spoken = desk.ask("/v1/chat/completions", body, "<think>Paris?</think>In Paris now", stream)->body();
-    const Seen stopped = stream ? chat_seen(events_of(spoken), "delta") : chat_seen({JsonValue::parse(spoken)}, "message");
+    const std::string spoken =
+        desk.ask("/v1/chat/completions", body, "<think>Paris?</think>In Paris now", stream)->body();
+    const Seen stopped =
+        stream ? chat_seen(events_of(spoken), "delta") : chat_seen({JsonValue::parse(spoken)}, "message");
     EXPECT_EQ(stopped.content, "In ");
     EXPECT_EQ(stopped.finish, "stop");
   }
@@ -318,15 +328,14 @@ TEST(OddCalls, SlipsInTagsAreMended) {
        "<seed:tool_call>\n<function=get_weather>\n<parameter=city>Paris\n<parameter=days>3</parameter>\n</function>\n"
        "</seed:tool_call>",
        R"({"city": "Paris", "days": 3})"},
-      {"qwen3_coder",
-       "<tool_call>\n<function=get_weather>\n<parameter=city>\nParis\n</function>\n</tool_call>",
+      {"qwen3_coder", "<tool_call>\n<function=get_weather>\n<parameter=city>\nParis\n</function>\n</tool_call>",
        R"({"city": "Paris"})"},
-      {"glm",
-       "<tool_call>get_weather\n<arg_key><arg_key>city</arg_key>\n<arg_value>Paris</arg_value>\n</tool_call>",
+      {"glm", "<tool_call>get_weather\n<arg_key><arg_key>city</arg_key>\n<arg_value>Paris</arg_value>\n</tool_call>",
        R"({"city": "Paris"})"},
       {"mistral", R"([TOOL_CALLS]get_weather[ARGS]{"city": "Paris"})", R"({"city": "Paris"})"},
       {"kimi_k2",
-       "<|tool_calls_section_begin|><|tool_call_begin|>functions.get_weather:0<|tool_call_argument_begin|>\"{\\\"city\\\": "
+       "<|tool_calls_section_begin|><|tool_call_begin|>functions.get_weather:0<|tool_call_argument_begin|>\"{"
+       "\\\"city\\\": "
        "\\\"Paris\\\"}\"<|tool_call_end|><|tool_calls_section_end|>",
        R"({"city": "Paris"})"},
   };
@@ -345,7 +354,8 @@ TEST(OddCalls, StrictToolsLeaveReasoningFree) {
     JsonValue body = kChatBody;
     body["tools"][0]["function"]["strict"] = true;
     const std::string text = std::string(row.think_begin) + "Hm." + std::string(row.think_end) + "Yes.";
-    const Seen seen = chat_seen({JsonValue::parse(desk.ask("/v1/chat/completions", body, text, false)->body())}, "message");
+    const Seen seen =
+        chat_seen({JsonValue::parse(desk.ask("/v1/chat/completions", body, text, false)->body())}, "message");
     EXPECT_EQ(seen.reasoning, "Hm.");
     EXPECT_EQ(seen.content, "Yes.");
   }
@@ -353,10 +363,12 @@ TEST(OddCalls, StrictToolsLeaveReasoningFree) {
 
 // Clients send system messages anywhere and calls without ids. A template that refuses them gets what it takes.
 constexpr const char* kGuards =
-    "{% for m in messages %}{% if m.role == 'system' and not loop.first %}{{ raise_exception('System message must be at the "
+    "{% for m in messages %}{% if m.role == 'system' and not loop.first %}{{ raise_exception('System message must be "
+    "at the "
     "beginning.') }}{% endif %}{% for c in m.tool_calls %}{% if c.id is not defined or c.id|length != 9 %}{{ "
     "raise_exception('ids of 9') }}{% endif %}{{ c.function|tojson }}{% endfor %}{% if m.role == 'tool' and "
-    "(m.tool_call_id is not defined or m.tool_call_id|length != 9) %}{{ raise_exception('ids of 9') }}{% endif %}[{{ m.role "
+    "(m.tool_call_id is not defined or m.tool_call_id|length != 9) %}{{ raise_exception('ids of 9') }}{% endif %}[{{ "
+    "m.role "
     "}}]{{ m.content }}{% endfor %}{% if tools %}{{ tools|tojson }}{% endif %}";
 
 TEST(OddCalls, HistoriesReachTemplatesThatRefuseThem) {
@@ -376,7 +388,8 @@ TEST(OddCalls, HistoriesReachTemplatesThatRefuseThem) {
       {"role": "system", "content": "B"}, {"role": "user", "content": "C"}, {"role": "system", "content": "D"}]})");
   EXPECT_EQ(desk.asked(), "[system]A\n\nB[user]C[user]D");
   EXPECT_EQ(chat["warnings"].size(), 1u);
-  ask("/api/chat", R"({"messages": [{"role": "user", "content": "hi"}, {"role": "assistant", "content": "", "tool_calls": [
+  ask("/api/chat",
+      R"({"messages": [{"role": "user", "content": "hi"}, {"role": "assistant", "content": "", "tool_calls": [
       {"function": {"name": "now", "arguments": {}}}]}, {"role": "tool", "tool_name": "now", "content": "12:00"}]})");
   EXPECT_NE(desk.asked().find("[tool]12:00"), std::string::npos);
   ask("/v1/messages", R"({"messages": [{"role": "user", "content": "hi"}, {"role": "assistant", "content": [

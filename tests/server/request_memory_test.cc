@@ -139,11 +139,13 @@ TEST(RequestMemory, TheEstimateOfJsonIsEnough) {
   const uint32_t seed = test_seed();
   SCOPED_TRACE(seed);
   std::mt19937 rng(seed);
-  std::vector<std::string> texts = {R"({"messages":[)" + [] {
-    std::string many;
-    for (int i = 0; i < 5000; ++i) many += "{},";
-    return many + "{}]}";
-  }(), R"({"a":)" + std::string(60, '[') + std::string(60, ']') + "}"};
+  std::vector<std::string> texts = {R"({"messages":[)" +
+                                        [] {
+                                          std::string many;
+                                          for (int i = 0; i < 5000; ++i) many += "{},";
+                                          return many + "{}]}";
+                                        }(),
+                                    R"({"a":)" + std::string(60, '[') + std::string(60, ']') + "}"};
   for (int i = 0; i < 500; ++i) texts.push_back(json{{"body", drawn_body(rng, 5)}}.dump());
   for (const std::string& text : texts) {
     const int64_t before = allocated_here;
@@ -212,7 +214,10 @@ struct SocketRig {
                       .max_batch_tokens = 4096,
                       .max_seqs = 4}},
             64, {.memory = memory}),
-        server({.port = 0, .write_deadline = std::chrono::seconds(5), .memory = memory, .ping_interval = std::chrono::milliseconds(20)},
+        server({.port = 0,
+                .write_deadline = std::chrono::seconds(5),
+                .memory = memory,
+                .ping_interval = std::chrono::milliseconds(20)},
                rig.app) {
     is_allocator_of_test = true;
     server.start();
@@ -254,7 +259,8 @@ TEST(RequestMemory, BodiesUnderWayShareABudget) {
   }
   while (memory->used() < (5 << 20)) std::this_thread::yield();
   int n_refused = 0;
-  for (int i = 0; i < 16; ++i) n_refused += status_in(rig.post("/v1/completions", std::string(1 << 20, ' ') + kSmallBody)) == 503;
+  for (int i = 0; i < 16; ++i)
+    n_refused += status_in(rig.post("/v1/completions", std::string(1 << 20, ' ') + kSmallBody)) == 503;
   EXPECT_EQ(n_refused, 16);
   EXPECT_LE(memory->used(), memory->limit());
   slow.clear();
@@ -270,7 +276,9 @@ TEST(RequestMemory, ParsedBodiesAndAnswersShareABudget) {
   EXPECT_EQ(status_in(rig.ask("/v1/chat/completions", values + "{}]}")), 413) << "a small body with many values";
   const std::string text(500'000, 'a');
   EXPECT_EQ(status_in(rig.ask("/tokenize", R"({"content":")" + text + "\"}")), 200);
-  EXPECT_EQ(status_in(rig.ask("/tokenize", R"({"with_pieces":true,"return_token_strs":true,"content":")" + text + "\"}")), 413)
+  EXPECT_EQ(
+      status_in(rig.ask("/tokenize", R"({"with_pieces":true,"return_token_strs":true,"content":")" + text + "\"}")),
+      413)
       << "a small body with a large answer";
   std::string ids = R"({"tokens":[)";
   for (int i = 0; i < 100'000; ++i) ids += "97,";

@@ -214,8 +214,9 @@ void walk(AnswerRules rules, const Json& tools, std::mt19937& draw, int n, const
     if (spelled->empty() || has_long_exponent(*spelled)) continue;
     const std::string text = without_controls(*spelled);
     SCOPED_TRACE(text);
-    check(testing::read_whole(*rules.format, text,
-                              {.tools = &tools, .in_reasoning = rules.reasoning == Reasoning::kOpen, .closes_tags = true}));
+    check(testing::read_whole(
+        *rules.format, text,
+        {.tools = &tools, .in_reasoning = rules.reasoning == Reasoning::kOpen, .closes_tags = true}));
     if (::testing::Test::HasFailure()) return;
   }
 }

@@ -17,8 +17,10 @@ namespace {
 
 // Qwen3.5: the system message comes first.
 constexpr const char* kFirstSystem =
-    "{% for m in messages %}{% if m.role == 'system' and not loop.first %}{{ raise_exception('System message must be at "
-    "the beginning.') }}{% endif %}<{{ m.role }}>{{ m.content }}{% endfor %}{% if add_generation_prompt %}<go>{% endif %}";
+    "{% for m in messages %}{% if m.role == 'system' and not loop.first %}{{ raise_exception('System message must be "
+    "at "
+    "the beginning.') }}{% endif %}<{{ m.role }}>{{ m.content }}{% endfor %}{% if add_generation_prompt %}<go>{% endif "
+    "%}";
 // Gemma 2: no system message, and the roles alternate.
 constexpr const char* kAlternating =
     "{% if messages[0].role == 'system' %}{{ raise_exception('System role not supported') }}{% endif %}{% for m in "
@@ -26,24 +28,31 @@ constexpr const char* kAlternating =
     "alternate') }}{% endif %}<{{ m.role }}>{{ m.content }}{% endfor %}";
 // A template that drops system messages but the first without a word.
 constexpr const char* kDropping =
-    "{% if messages[0].role == 'system' %}<system>{{ messages[0].content }}{% endif %}{% for m in messages %}{% if m.role "
+    "{% if messages[0].role == 'system' %}<system>{{ messages[0].content }}{% endif %}{% for m in messages %}{% if "
+    "m.role "
     "!= 'system' %}<{{ m.role }}>{{ m.content }}{% endif %}{% endfor %}";
 // DeepSeek R1: the last system message replaces the others, and comes first.
 constexpr const char* kLastSystem =
-    "{% set ns = namespace(system='') %}{% for m in messages %}{% if m.role == 'system' %}{% set ns.system = m.content %}{% "
+    "{% set ns = namespace(system='') %}{% for m in messages %}{% if m.role == 'system' %}{% set ns.system = m.content "
+    "%}{% "
     "endif %}{% endfor %}{{ ns.system }}{# developer #}{% for m in messages %}{% if m.role == 'user' or m.role == "
     "'assistant' %}<{{ m.role }}>{{ m.content }}{% endif %}{% endfor %}";
 // Mistral: ids of nine letters and digits, alternating turns.
 constexpr const char* kNineLetters =
-    "{% if messages[0].role == 'system' %}[SYSTEM]{{ messages[0].content }}{% set rest = messages[1:] %}{% else %}{% set "
+    "{% if messages[0].role == 'system' %}[SYSTEM]{{ messages[0].content }}{% set rest = messages[1:] %}{% else %}{% "
+    "set "
     "rest = messages %}{% endif %}{% set ns = namespace(i=0) %}{% for m in rest %}{% if m.role == 'user' or (m.role == "
     "'assistant' and not m.tool_calls) %}{% if (m.role == 'user') != (ns.i % 2 == 0) %}{{ raise_exception('roles must "
-    "alternate') }}{% endif %}{% set ns.i = ns.i + 1 %}{% endif %}{% if m.tool_calls %}[TOOL_CALLS]{% for c in m.tool_calls "
-    "%}{% if c.id is not defined or c.id|length != 9 %}{{ raise_exception('Tool call IDs should be alphanumeric strings "
+    "alternate') }}{% endif %}{% set ns.i = ns.i + 1 %}{% endif %}{% if m.tool_calls %}[TOOL_CALLS]{% for c in "
+    "m.tool_calls "
+    "%}{% if c.id is not defined or c.id|length != 9 %}{{ raise_exception('Tool call IDs should be alphanumeric "
+    "strings "
     "with length 9!') }}{% endif %}{{ c.function|tojson }}{{ c.id }}{% endfor %}{% elif m.role == 'tool' %}{% if "
     "m.tool_call_id is not defined or m.tool_call_id|length != 9 %}{{ raise_exception('Tool call IDs should be "
-    "alphanumeric strings with length 9!') }}{% endif %}[TOOL_RESULTS]{{ m.content }}{{ m.tool_call_id }}{% elif m.role == "
-    "'system' %}{{ raise_exception('Only user, assistant and tool') }}{% else %}[{{ m.role }}]{{ m.content }}{% endif %}{% "
+    "alphanumeric strings with length 9!') }}{% endif %}[TOOL_RESULTS]{{ m.content }}{{ m.tool_call_id }}{% elif "
+    "m.role == "
+    "'system' %}{{ raise_exception('Only user, assistant and tool') }}{% else %}[{{ m.role }}]{{ m.content }}{% endif "
+    "%}{% "
     "endfor %}{% if tools %}{{ tools|tojson }}{% endif %}";
 
 std::vector<std::pair<std::string, ChatTemplate>> all_templates() {
@@ -187,8 +196,9 @@ TEST(ChatTurns, CallsBecomeTextInTheSyntaxOfTheFamily) {
     const ChatTemplate chat(std::string("{#") + marks + "#}" + kPlain, "", "");
     return chat.render(messages, tools, true, nullptr);
   };
-  EXPECT_NE(shown("<|tool_call_start|>").find("<assistant><|tool_call_start|>[now(s=\"it's\", n=1.5, b=True, l=[None, "
-                                              "\"x\"], o={\"k\": False})]<|tool_call_end|><tool>needle2"),
+  EXPECT_NE(shown("<|tool_call_start|>")
+                .find("<assistant><|tool_call_start|>[now(s=\"it's\", n=1.5, b=True, l=[None, "
+                      "\"x\"], o={\"k\": False})]<|tool_call_end|><tool>needle2"),
             std::string::npos);
   EXPECT_NE(shown("<|start_of_role|><|tool_call|>")
                 .find("<|tool_call|>[{\"name\": \"now\", \"arguments\": {\"s\": \"it's\", \"n\": 1.5, \"b\": true"),

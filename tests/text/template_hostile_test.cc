@@ -57,7 +57,8 @@ TEST(HostileTemplates, NothingElseIsLoaded) {  // C03
   expect_rows({{"{% include 'x' %}", "unknown or misplaced tag 'include'"},
                {"{% import 'x' as y %}", "unknown or misplaced tag 'import'"},
                {"{% extends 'x' %}", "unknown or misplaced tag 'extends'"},
-               {"{% macro a() %}{{ b() }}{% endmacro %}{% macro b() %}{{ a() }}{% endmacro %}{{ a() }}", "refused: template line 1"}});
+               {"{% macro a() %}{{ b() }}{% endmacro %}{% macro b() %}{{ a() }}{% endmacro %}{{ a() }}",
+                "refused: template line 1"}});
 }
 
 TEST(HostileTemplates, WorkAndSizeHaveLimits) {  // C04, C05
@@ -67,7 +68,8 @@ TEST(HostileTemplates, WorkAndSizeHaveLimits) {  // C04, C05
                {"{{ 'x'.center(2**31) }}", "a text of over"},
                {"{{ 'x\\ny'|indent(10**9) }}", "a text of over"},
                {"{{ '%s' * 10**7 % (1,) }}", "refused: template line 1"},
-               {"{% set ns = namespace(s='x') %}{% for i in range(40) %}{% set ns.s = ns.s.replace('x', 'xx') %}{% endfor %}{{ ns.s|length }}",
+               {"{% set ns = namespace(s='x') %}{% for i in range(40) %}{% set ns.s = ns.s.replace('x', 'xx') %}{% "
+                "endfor %}{{ ns.s|length }}",
                 "refused: template line 1"}});
 }
 
@@ -111,7 +113,9 @@ TEST(HostileTemplates, JsonIsJson) {  // C10
 TEST(HostileTemplates, AnyBytesAndAnySize) {  // C15; checkpoint_test tests the choice among several
   const size_t most = size_t{1} << 20;
   EXPECT_EQ(outcome("a\r\n{% set x = 1 %}\r\nb\rc"), "a\nb\nc");
-  EXPECT_EQ(outcome(std::string("a\0{{ 1 }}\0", 10)), std::string("a\0" "1\0", 4));
+  EXPECT_EQ(outcome(std::string("a\0{{ 1 }}\0", 10)), std::string("a\0"
+                                                                  "1\0",
+                                                                  4));
   EXPECT_EQ(outcome(std::string(most, 'x')), std::string(most, 'x'));
   expect_rows({{"a\xFF{{ 1 }}", "refused: the template is not UTF-8: bad byte at offset 1"},
                {"{{ '\xC3' }}", "not UTF-8"},
