@@ -143,7 +143,8 @@ INGOT_API ingot_status ingot_tokenize_chat_with(const ingot_model* model, const 
  * as a string}}]}. The message has "reasoning_content" only if the model reasoned, and "tool_calls" only if it called a
  * tool. prompt: the submitted tokens, which may already open the reasoning. tools: as in ingot_chat_options; NULL:
  * calls are not parsed and stay in the content. A call that is incomplete or cannot be read is content too. tokens: the
- * tokens of the request's events; the answer may be incomplete. Writes at most `capacity` bytes, not zero-terminated, and sets *n_bytes to the message's length. */
+ * tokens of the request's events; the answer may be incomplete. Writes at most `capacity` bytes, not zero-terminated,
+ * and sets *n_bytes to the message's length. */
 INGOT_API ingot_status ingot_read_answer(const ingot_model* model, const int32_t* prompt, size_t n_prompt,
                                          const char* tools, const int32_t* tokens, size_t n, char* json,
                                          size_t capacity, size_t* n_bytes);

@@ -185,8 +185,8 @@ void ChatTemplate::probe_turns(Adapt& adapt) const {
 
 std::string ChatTemplate::change_of(const Json& messages) const {
   if (!adapt_.late_systems_to_users || !has_late_system(messages)) return "";
-  return "the model's chat template takes system messages only at the beginning: leading ones are joined, and later ones "
-         "are passed as user messages";
+  return "the model's chat template takes system messages only at the beginning: leading ones are joined, and later "
+         "ones are passed as user messages";
 }
 
 // Which ids of calls the template takes.

@@ -85,7 +85,8 @@ class ChatWriter final : public AnswerWriter {
 
   void event_of(int choice, const Parts& parts, const std::vector<TokenText>& tokens, std::string_view totals,
                 std::string& out) {
-    const bool has_tokens = o_.stream.token_ids ? !tokens.empty() : o_.logprobs && std::ranges::any_of(tokens, is_content);
+    const bool has_logprobs = o_.logprobs && std::ranges::any_of(tokens, is_content);
+    const bool has_tokens = has_logprobs || (o_.stream.token_ids && !tokens.empty());
     if (parts.empty() && !has_tokens) return;
     std::string delta;
     const auto add = [&](const char* name, const std::string& text) {

@@ -138,7 +138,7 @@ class Exchange final : public Responder, public std::enable_shared_from_this<Exc
     }
     try {
       if (callback) callback();
-    } catch (const std::exception& error) {  // no memory for the cancellation: the request goes on for nobody
+    } catch (const std::exception& error) {  // without memory to cancel it, the request runs to its end
       log_warn("a request without a client was not cancelled: {}", error.what());
     }
   }

@@ -48,9 +48,9 @@ class AnswerModel {
   // Whether the prompt ends with the begin of an assistant's turn, as chat prompts do.
   bool is_chat(std::span<const int32_t> prompt) const;
 
-  // The constraint of an answer in the form that begin() prepared; sets the form's constrains_calls. Holds the content to `wanted`, and calls to the
-  // schemas of forced or strict tools. Throws Error, which begins with the place in the request: the path of `wanted`,
-  // or "tools[3].function.parameters".
+  // The constraint of an answer in the form that begin() prepared. Holds the content to `wanted`, and calls to the
+  // schemas of forced or strict tools. Sets the form's constrains_calls. Throws Error, which begins with the place in
+  // the request: the path of `wanted`, or "tools[3].function.parameters".
   PlacedConstraint constrain(AnswerForm& form, const std::optional<WantedGrammar>& wanted);
   // The constraint of a text without reasoning, channels and calls.
   PlacedConstraint constrain_text(const WantedGrammar& wanted);

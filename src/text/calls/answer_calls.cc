@@ -264,7 +264,8 @@ void AnswerParser::on_key(char c) {
   if (marker.empty()) return;
   if (std::exchange(is_value_open_, false)) end_value();
   raw_ += marker;
-  if (const size_t doubled = key_.rfind(param_begin_); doubled != key_.npos) key_.erase(0, doubled + param_begin_.size());
+  const size_t doubled = key_.rfind(param_begin_);
+  if (doubled != key_.npos) key_.erase(0, doubled + param_begin_.size());
   given_.insert(key_);
   if (value_begin_.empty() && string_begin_.empty()) {
     type_ = type_of(key_);
