@@ -11,7 +11,7 @@ if [ $# -eq 3 ]; then  # one target
   name=$(basename "$3")
   corpus="$build/corpus/$name"
   mkdir -p "$corpus" "$build/findings"
-  if ! "$3" -seed="${FUZZ_SEED:-0}" -runs="${FUZZ_RUNS:--1}" -reload=0 -max_total_time="$seconds" -timeout=150 \
+  if ! "$3" -seed="${FUZZ_SEED:-0}" -runs="${FUZZ_RUNS:--1}" -reload=0 -max_total_time="$seconds" -timeout=10 \
       -rss_limit_mb=2048 -print_final_stats=1 -artifact_prefix="$build/findings/$name-" \
       "$corpus" >"$build/$name.log" 2>&1; then
     tail -n 60 "$build/$name.log"

@@ -120,7 +120,7 @@ TEST(SchemaMachine, MasksSayWhatStepsSay) {
     }
   });
   EXPECT_GT(n_masks, 100);
-  EXPECT_LE(n_limited, 2);
+  EXPECT_LE(n_limited, 9);  // of all 566 schemas
 }
 
 // The tokens are all bytes, and tokens that contain a quote, an escape or the end of a count.

@@ -14,8 +14,8 @@
 //     call_ends_reasoning, or complete calls end an answer whose reasoning has no end: such calls end the reasoning.
 //   - A call is reported when its name and the first byte of its arguments are known. Arguments stream as JSON text.
 //     JSON is passed on as written; JSON with the mistakes of models is repaired (ValueReader::Dialect::kLenient), and
-//     repaired arguments must have the types of the tool's schema. Tagged parameters are converted by the tool's schema:
-//     strings stream, and values of other types are sent when they are complete. A closing tag ends a value only before
+//     repaired arguments must have the types of the tool's schema. That schema also converts tagged parameters: strings
+//     stream, and values of other types are sent when they are complete. A closing tag ends a value only before
 //     the next parameter or the end of the call. Without a closing tag, a value ends at the tag of a parameter that the
 //     tool has and that was not given yet.
 //   - An envelope whose arguments have another key, or no key of their own, is a call with these arguments if only one

@@ -1,9 +1,9 @@
 // ValueReader: converts a value that a model writes to JSON text, byte by byte. Valid JSON stays unchanged, except that
 // a number beyond the range of a double becomes the largest double, and half of a surrogate pair U+FFFD. Control
 // characters in strings, which JSON forbids but models write, are escaped. Other dialects become JSON:
-//   kLenient JSON as models write it: also Python's literals, single quotes, bare keys, commas before a closing bracket,
-//            comments, and backslashes that begin no escape. Quotes within a string are never guessed. Valid JSON stays
-//            unchanged.
+//   kLenient JSON as models write it: also Python's literals, single quotes, bare keys, commas before a closing
+//            bracket, comments, and backslashes that begin no escape. Quotes within a string are never guessed. Valid
+//            JSON stays unchanged.
 //   kPython  literals as in Python, and the arguments of a call: (city='Paris', n=[1, None]) is
 //            {"city": "Paris", "n": [1, null]}
 //   kGemma   {city:<escape>Paris<escape>,n:1}: bare keys, strings between marks; words other than literals are strings

@@ -42,6 +42,7 @@ uint32_t SchemaMachine::child_plan(Formula need, const std::vector<Formula>& per
     if (it == goals.end()) goals.push_back(per_rule[r]);
   }
   const auto form = [&](auto& self, Formula id, bool is_positive) -> Formula {
+    l_.spend(1);  // a kOne has the square of its parts
     switch (f_.kind(id)) {
       case Formulas::Kind::kFalse:
       case Formulas::Kind::kTrue: return (id == Formulas::kTrue) == is_positive ? Formulas::kTrue : Formulas::kFalse;

@@ -76,6 +76,7 @@ bool SchemaMachine::ObjectSearch::choose(Conditions& choices) {
   choices.pop_back();
   const Words parts(m_.f_.parts(formula).begin(), m_.f_.parts(formula).end());
   const auto attempt = [&](const Conditions& more) {
+    m_.l_.spend(choices.size() + more.size());
     Conditions all = choices;
     all.insert(all.end(), more.begin(), more.end());
     return assign(std::move(all));
@@ -141,6 +142,7 @@ bool SchemaMachine::ObjectSearch::add_members(const Words& frame) {
 
 // Adds the member `way` (ways_to_go_on), which must break the rule `broken`, and then others.
 bool SchemaMachine::ObjectSearch::add(const Words& frame, uint32_t way, uint32_t broken) {
+  m_.l_.spend(kMemberWork + plan_.rules.size());
   const auto n_names = static_cast<uint32_t>(plan_.names.size());
   const bool is_named = way < n_names;
   if (is_named && (plan_.is_unsure[way] || (!m_.options_.any_order && way < start_[kObjectOrder]))) return false;
@@ -160,6 +162,7 @@ bool SchemaMachine::ObjectSearch::add(const Words& frame, uint32_t way, uint32_t
     if (target_[r] == Truth::kUnknown) link[r] = 0;
   }
   return m_.each_outcome(child, [&](const Outcome& met, bool is_whole) {
+    m_.l_.spend(1 + plan_.rules.size() / 4);
     Words after = words;
     m_.note_member(after, link, met);
     const Words open = open_links(link, met);
