@@ -106,7 +106,7 @@ bool Engine::choose_drafts() {
   bool adapts = false, reads_prompt = false, some_unseen = false, has_drafts = false, thinks_ahead = false;
   for (Sequence* sequence : scheduler_.running()) {
     sequence->waits_for_draw = false;
-    if (sequence->done_when_seen()) continue;
+    if (sequence->done_when_seen() || sequence->waits_for_mask) continue;
     const int n_todo = sequence->n_todo();  // below 1: drafts are in flight
     ++n_seqs;
     n_rows += std::max(1, n_todo);
@@ -330,22 +330,6 @@ void Engine::think_ahead(const Step& step) {
   }
 }
 
-// Cuts the drafts before the first token that the constraint refuses. Also cuts them after the first token after which
-// the grammar forces text, because forced text needs no sampling.
-void Engine::cut_drafts(Sequence& sequence) {
-  AnswerConstraint& constraint = *sequence.constraint;
-  AnswerConstraint::Place place = constraint.place();
-  std::vector<int32_t> output(sequence.tokens.begin() + sequence.n_prompt, sequence.tokens.end());
-  size_t n = 0;
-  while (n < sequence.proposed.size() && constraint.accept(sequence.proposed[n])) {
-    output.push_back(sequence.proposed[n++]);
-    if (output.size() + sequence.n_prompt >= static_cast<size_t>(sequence.max_len)) break;
-    if (!forced_tokens(sequence, output).empty()) break;
-  }
-  sequence.proposed.resize(n);
-  constraint.go_back(std::move(place));
-}
-
 // Returns the number of accepted drafts: the longest run of drafts that equal the tokens sampled in their places. Cuts
 // the other drafts off. A token that ends the output is the last one, so drafts from that token on are not accepted.
 int Engine::accept(Sequence& sequence, std::span<const Sampled> drawn) {
@@ -364,6 +348,11 @@ int Engine::accept(Sequence& sequence, std::span<const Sampled> drawn) {
   sequence.tokens.resize(sequence.len() + n);
   sequence.n_drafts = static_cast<int>(n);
   return sequence.n_drafts;
+}
+
+void Engine::drop_drafts(Sequence& sequence) {
+  sequence.tokens.resize(sequence.len());
+  sequence.n_drafts = 0;
 }
 
 void Engine::add_yield(Sequence& sequence, int n_drafts, int n_right) {

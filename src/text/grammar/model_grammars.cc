@@ -95,6 +95,7 @@ std::shared_ptr<Constraint> ModelGrammars::get(const std::string& key, const Mak
   }
   std::vector<std::string> new_warnings;
   auto made = std::make_shared<Constraint>(make(&new_warnings), vocabulary());
+  made->prepare();
   const std::lock_guard lock(mutex_);
   const auto [place, is_new] = places_.try_emplace(key);
   if (!is_new) return use(*place->second);  // another thread has added the entry

@@ -20,11 +20,17 @@ constexpr std::array<bool, 256> kStaysBetween = [] {
 
 SchemaMachine::SchemaMachine(std::unique_ptr<SchemaTable> table, MachineOptions options)
     : table_(std::move(table)), options_(options), l_(table_->languages), f_(table_->formulas) {
+  meter_.share(l_.meter());
   frames_.intern({});
   const uint32_t plan = value_plan({f_.leaf(table_->root)}, f_.leaf(0));
   if (!is_possible(plan)) throw Error("the schema allows no value at all");
   const uint32_t slot[] = {kSlot, 0, plan, 0};
   root_slot_ = frames_.intern(slot);
+}
+
+void SchemaMachine::use_meter(const SharedMeter& meter) {
+  meter_.share(meter);
+  l_.use_meter(meter_);
 }
 
 size_t SchemaMachine::n_bytes() const {
@@ -152,10 +158,10 @@ std::string SchemaMachine::text_between(uint32_t from, uint32_t to) const {
 std::unique_ptr<SchemaMachine> compile_schema(std::string_view json, const SchemaOptions& schema,
                                               const MachineOptions& options) {
   auto table = std::make_unique<SchemaTable>();
-  table->languages.limit_work(RegularLanguages::kMaxCompileWork);
+  table->languages.meter()->limit(WorkMeter::kMaxCompileWork);
   read_schema(json, schema, *table);
   auto machine = std::make_unique<SchemaMachine>(std::move(table), options);
-  machine->limit_work(SIZE_MAX);
+  machine->meter().limit(SIZE_MAX);
   return machine;
 }
 

@@ -34,7 +34,7 @@ class SchemaMachine final : public Automaton {
  public:
   SchemaMachine(std::unique_ptr<SchemaTable> table, MachineOptions options);
 
-  void limit_work(size_t n_steps) override { l_.limit_work(n_steps); }
+  void use_meter(const SharedMeter& meter) override;
   size_t n_bytes() const override;
   GrammarState start() override;
   GrammarState step(GrammarState state, uint8_t byte) override;
