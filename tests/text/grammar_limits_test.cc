@@ -189,8 +189,32 @@ TEST(GrammarLimits, AnAnswerHasALimitOfWork) {
   const auto most = static_cast<int>(Matcher::kAnswerWork / a_token);
   EXPECT_EQ(tokens_until_error(a_token, kFullEffort, false), 10000);
   EXPECT_EQ(tokens_until_error(2 * a_token, kFullEffort, false), most - 1);
-  EXPECT_EQ(tokens_until_error(a_token, kQuickEffort, false), 10000);
+  EXPECT_EQ(tokens_until_error(a_token, Effort{a_token, true}, false), 10000);
   EXPECT_EQ(tokens_until_error(a_token, kFullEffort, true), most);
+}
+
+// The message of a refusal names the path and a keyword, at a mask and when compiling.
+TEST(GrammarLimits, ARefusalNamesItsPlace) {
+  const char* schema = R"({"properties":{"a":{"items":{"type":"array","items":{"type":"string","pattern":"^[a-z]+$"},)"
+                       R"("uniqueItems":true}}},"required":["a"]})";
+  std::vector<std::string> bytes;
+  for (int i = 0; i < 256; ++i) bytes.emplace_back(1, static_cast<char>(i));
+  Matcher matcher(std::make_shared<Constraint>(compile_schema(schema, {}, {}),
+                                               std::make_shared<GrammarVocabulary>(bytes, std::vector<int32_t>{})));
+  for (const char c : std::string_view(R"({"a":[["b")")) ASSERT_TRUE(matcher.accept(c));
+  EXPECT_THAT(ingot::testing::error_of([&] {
+                for (const char c : std::string_view(",\"")) matcher.accept(c, Effort{20, false});
+              }),
+              HasSubstr("schema #/properties/a/items: 'uniqueItems'"));
+  const auto required = [](int i) { return fmt::format(R"({{"required":["k{}"]}})", i); };
+  const std::string any = joined(60, [&](int i) { return "{\"anyOf\":[" + required(i) + "," + required(i + 1) + "]}"; });
+  const std::string never = joined(60, [](int i) { return fmt::format(R"({{"required":["k{}","k{}"]}})", i, i + 1); });
+  EXPECT_THAT(ingot::testing::error_of([&] {
+                compile_schema(R"({"type":"object","properties":{"b":{"type":"object","maxProperties":9,"allOf":[)" + any +
+                                   R"(],"not":{"anyOf":[)" + never + R"(]}}},"required":["b"]})",
+                               {}, {});
+              }),
+              HasSubstr("schema #/properties/b: '"));
 }
 
 // A limit that is too small stops each kind of work, and a later call has a limit of its own.

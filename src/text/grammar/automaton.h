@@ -34,6 +34,8 @@ class Automaton {
   virtual GrammarState start() = 0;
   // The state after `byte`; dead if no text of the grammar continues with `byte`.
   virtual GrammarState step(GrammarState state, uint8_t byte) = 0;
+  // Names the rule that the state follows, for messages; empty: unknown.
+  virtual std::string where(GrammarState) const { return ""; }
   virtual bool accepts(GrammarState state) = 0;  // whether the text may end here
 
   // Inside a word (string, number, name), steps depend on the place alone, not on the frame. kWordEnds: the byte is the

@@ -225,9 +225,9 @@ void Constraint::add_tokens(const TokenTrie& trie, GrammarState state, uint32_t 
       });
 }
 
-// Runs a call that uses the machine. Counts its work in work_left, the rest of an answer's work.
+// Runs a call that uses the machine at `state`. Counts its work in work_left, the rest of an answer's work.
 template <class F>
-auto Constraint::metered(const Effort& effort, size_t& work_left, F call) {
+auto Constraint::metered(const Effort& effort, GrammarState state, size_t& work_left, F call) {
   std::unique_lock lock(mutex_, std::defer_lock);
   if (!effort.is_quick) {
     lock.lock();
@@ -243,12 +243,14 @@ auto Constraint::metered(const Effort& effort, size_t& work_left, F call) {
     work_left -= limit - meter.left();
     if (!effort.is_quick) note_work(limit - meter.left());
     return result;
-  } catch (const TooMuchWork&) {
+  } catch (const TooMuchWork& error) {
     work_left -= limit - meter.left();
     n_calls_slow_ = kCallsSlow;
     if (effort.is_quick) throw NotQuick();
-    if (limit == effort.max_work) throw;
-    throw TooMuchWork("the constraint needs too much work for an answer of this length: simplify the constraint");
+    const std::string where = automaton_->where(state);
+    throw TooMuchWork("{}{}{}", where, where.empty() ? "" : ": ",
+                      limit == effort.max_work ? error.what() : "the constraint needs too much work for an answer of this "
+                                                                "length: simplify the constraint");
   }
 }
 
@@ -261,12 +263,12 @@ void Constraint::note_work(size_t work) {
 
 void Constraint::prepare() {
   size_t work_left = WorkMeter::kMaxWork;
-  metered(kFullEffort, work_left, [this] { return mask(start_); });
+  metered(kFullEffort, start_, work_left, [this] { return mask(start_); });
 }
 
 template <class F>
 auto Matcher::metered(const Effort& effort, F call) {
-  return constraint_->metered(effort, work_left_, std::move(call));
+  return constraint_->metered(effort, places_.back().state, work_left_, std::move(call));
 }
 
 Matcher::Matcher(std::shared_ptr<Constraint> constraint) : constraint_(std::move(constraint)) {

@@ -47,7 +47,7 @@ class Constraint {
   friend class Matcher;
 
   template <class F>
-  auto metered(const Effort& effort, size_t& work_left, F call);
+  auto metered(const Effort& effort, GrammarState state, size_t& work_left, F call);
   void note_work(size_t work);
   std::shared_ptr<const TokenMask> mask(GrammarState state);
   const std::string& forced(GrammarState state);
@@ -102,8 +102,8 @@ class Matcher {
   std::string forced(const Effort& effort = kFullEffort);
   int n_tokens() const { return static_cast<int>(places_.size()) - 1; }
 
-  // For an answer of n tokens: all calls together may do this work. A token that a model writes takes some ms, too.
-  static constexpr size_t kAnswerWork = 8 * WorkMeter::kMaxWork, kTokenWork = WorkMeter::kMaxWork / 32;
+  // For an answer of n tokens: all calls together may do this work. A model's step takes some ms for a token, too.
+  static constexpr size_t kAnswerWork = 16 * WorkMeter::kMaxWork, kTokenWork = WorkMeter::kMaxWork / 8;
 
  private:
   struct Place {

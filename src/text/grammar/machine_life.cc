@@ -64,6 +64,7 @@ bool SchemaMachine::find_possible(uint32_t plan) {
 // Whether an array or an object can meet the plan.
 bool SchemaMachine::can_be(uint32_t plan, JsonType type) {
   const Formula need = type == JsonType::kObject ? object_plan(plan).need : array_plan(plan).need;
+  if (where_is(plan) != kNowhere) last_searched_ = plan;
   return need != Formulas::kFalse && can_finish(first_frame(plan, 0, type, 0));
 }
 

@@ -23,7 +23,11 @@ SchemaMachine::SchemaMachine(std::unique_ptr<SchemaTable> table, MachineOptions 
   meter_.share(l_.meter());
   frames_.intern({});
   const uint32_t plan = value_plan({f_.leaf(table_->root)}, f_.leaf(0));
-  if (!is_possible(plan)) throw Error("the schema allows no value at all");
+  try {
+    if (!is_possible(plan)) throw Error("the schema allows no value at all");
+  } catch (const TooMuchWork& error) {
+    throw Error("{}: {}", where_is(last_searched_), error.what());
+  }
   const uint32_t slot[] = {kSlot, 0, plan, 0};
   root_slot_ = frames_.intern(slot);
 }
@@ -31,6 +35,30 @@ SchemaMachine::SchemaMachine(std::unique_ptr<SchemaTable> table, MachineOptions 
 void SchemaMachine::use_meter(const SharedMeter& meter) {
   meter_.share(meter);
   l_.use_meter(meter_);
+}
+
+std::string_view SchemaMachine::where_is(uint32_t plan) const {
+  const ValuePlan& value = values_[plan];
+  const auto of = [](const auto& rules, const std::vector<int>& numbers) -> std::string_view {
+    for (const int number : numbers)
+      if (!rules[number].where.empty()) return rules[number].where;
+    return kNowhere;
+  };
+  if (value.object >= 0) return of(table_->objects, objects_[value.object]->rules);
+  if (value.array >= 0) return of(table_->arrays, arrays_[value.array]->rules);
+  return kNowhere;
+}
+
+std::string SchemaMachine::where(GrammarState state) const {
+  const std::span<const uint32_t> frame = frames_[state.frame];
+  if (frame.empty()) return std::string(kNowhere);
+  if (frame[0] == kSlot) return std::string(where_is(frame[kSlotPlan]));
+  const auto holds = [&](const ValuePlan& value) {
+    return frame[0] == kObject ? value.object == static_cast<int>(frame[kObjectPlan])
+                               : value.array == static_cast<int>(frame[kArrayPlan]);
+  };
+  const auto plan = std::ranges::find_if(values_, holds);
+  return std::string(plan == values_.end() ? kNowhere : where_is(static_cast<uint32_t>(plan - values_.begin())));
 }
 
 size_t SchemaMachine::n_bytes() const {
