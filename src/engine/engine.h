@@ -214,6 +214,7 @@ class Engine {
   void try_again(int n_seqs, int n_rows);
   void judge_trial(Sequence& sequence, bool was_right);
   bool asks_now(const Sequence& sequence, int n) const;
+  void stop_drafts(Sequence& sequence, const std::exception& error);
   bool begin_guess(Sequence& sequence, int n);
   void bring_drafts(Sequence& sequence, int n);
   void ask_for_guess(Sequence& sequence, int n);
@@ -267,6 +268,7 @@ class Engine {
   // Of all sequences' drafts, by kind of evidence.
   Acceptance of_matches_{256}, of_probabilities_{256, Acceptance::Evidence::kProbability};
   DraftYield draft_yield_{256};            // of all sequences' costly guesses
+  bool has_failed_drafts_ = false;         // the warning has been given
   int n_decoding_ = 0;                     // sequences of the step that is planned
   int n_vain_guesses_ = 0;                 // of the step that is planned
   bool has_trial_ = false;                 // the step that is planned has one
@@ -279,7 +281,7 @@ class Engine {
   int trial_steps_ = 0;                    // steps of several sequences that the trial in progress still has
   int first_trial_ = kShortestTrialWait;   // trial_wait of a new sequence
   std::vector<DraftOffer> offers_;         // within choose_drafts: of the decoding sequences with a proposer,
-  std::vector<Sequence*> offering_;        // and those sequences; null: the sequence has failed
+  std::vector<Sequence*> offering_;        // and those sequences; null: the drafts have failed
 
   std::atomic<bool> is_stopping_{false};  // workers then drop their jobs
   std::unique_ptr<Workers> workers_;      // null: no constraint was slow yet

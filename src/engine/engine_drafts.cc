@@ -7,6 +7,7 @@
 
 #include "base/check.h"
 #include "base/device_lost.h"
+#include "base/log.h"
 #include "engine/engine.h"
 #include "engine/faults.h"
 
@@ -55,8 +56,17 @@ void Engine::propose(Sequence& sequence) {
   try {
     ask_for_guess(sequence, kMaxDrafts);
   } catch (const std::exception& error) {
-    finish(sequence, FinishReason::kError, message_of(error));
+    stop_drafts(sequence, error);
   }
+}
+
+// Drafts only make a request faster. So when they fail, the request goes on without them.
+void Engine::stop_drafts(Sequence& sequence, const std::exception& error) {
+  if (!std::exchange(has_failed_drafts_, true))
+    log_warn("drafts are off for this request, and for others that fail like it: {}", error.what());
+  sequence.request.proposer = nullptr;
+  sequence.proposed.clear();
+  sequence.guess_at = 0;
 }
 
 // The function that stops a costly proposer: the probability that all its drafts are right, by how often drafts with
@@ -241,13 +251,13 @@ bool Engine::asks_now(const Sequence& sequence, int n) const {
   return proposer.is_costly() && !proposer.drafts_of_head(n) && (n > 0 || !proposer.adapts());
 }
 
-// Returns false if the sequence has failed.
+// Returns false if the sequence gets no drafts any more.
 bool Engine::begin_guess(Sequence& sequence, int n) {
   try {
     if (asks_now(sequence, n)) sequence.request.proposer->begin(sequence.tokens);
     return true;
   } catch (const std::exception& error) {
-    finish(sequence, FinishReason::kError, message_of(error));
+    stop_drafts(sequence, error);
     return false;
   }
 }
@@ -268,6 +278,10 @@ void Engine::bring_drafts(Sequence& sequence, int n) {
       if (drafts.empty()) add_yield(sequence, 0, 0), ++n_vain_guesses_;
     }
     sequence.proposed.assign(drafts.begin(), drafts.end());
+  } catch (const std::exception& error) {
+    return stop_drafts(sequence, error);
+  }
+  try {
     if (sequence.constraint) cut_drafts(sequence);
   } catch (const std::exception& error) {
     finish(sequence, FinishReason::kError, message_of(error));
@@ -314,7 +328,7 @@ void Engine::ask_draft_head() {
     throw;
   } catch (const std::exception& error) {
     for (const auto& [sequence, n] : asking)
-      finish(*std::exchange(*sequence, nullptr), FinishReason::kError, message_of(error));
+      stop_drafts(*std::exchange(*sequence, nullptr), error);
   }
 }
 
@@ -326,7 +340,7 @@ void Engine::think_ahead(const Step& step) {
   try {
     sequence.request.proposer->think_ahead([this] { return runner_.is_drawn(); });
   } catch (const std::exception& error) {
-    finish(sequence, FinishReason::kError, message_of(error));
+    stop_drafts(sequence, error);
   }
 }
 
@@ -342,7 +356,8 @@ int Engine::accept(Sequence& sequence, std::span<const Sampled> drawn) {
   counts_.n_draft_tokens += sequence.n_drafts;
   counts_.n_accepted_tokens += static_cast<int64_t>(n);
   for (size_t i = 0; i < n; ++i) ++counts_.n_accepted_at[i];
-  if (sequence.request.proposer->is_costly()) add_yield(sequence, sequence.n_drafts, static_cast<int>(n));
+  if (sequence.request.proposer && sequence.request.proposer->is_costly())
+    add_yield(sequence, sequence.n_drafts, static_cast<int>(n));
   sequence.n_drafted += sequence.n_drafts;
   sequence.n_accepted += static_cast<int>(n);
   sequence.tokens.resize(sequence.len() + n);

@@ -163,6 +163,23 @@ TEST(ParallelStart, AFaultOfOneRankWhileLoading) {
   }
 }
 
+// The ranks that have started end with an error, and so does the call.
+TEST(ParallelStart, ARankWhoseThreadDoesNotStart) {
+  for (int fails_at = 0; fails_at < 3; ++fails_at) {
+    RunnerOptions options = rank_options("qwen2moe", "ref", 4, false);
+    options.parallel.start = [n = 0, fails_at](std::function<void()> body) mutable {
+      if (n++ == fails_at) throw std::system_error(EAGAIN, std::generic_category());
+      return std::thread(std::move(body));
+    };
+    try {
+      start_ranks_of(kModels / "qwen2moe.gguf", options);
+      ADD_FAILURE() << "no error";
+    } catch (const Error& error) {
+      EXPECT_THAT(error.what(), testing::HasSubstr("a rank could not be started")) << fails_at;
+    }
+  }
+}
+
 TEST(RankFactsTest, RanksThatDifferAreRefusedByName) {
   const RankFacts same{.version = "1.0", .model = "abc", .options = "context 64", .place = "host a, process 7"};
   struct Case {
