@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "backend/backend.h"
+#include "backend/blocks/remote.h"
 
 namespace ingot {
 

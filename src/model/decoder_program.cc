@@ -3,6 +3,11 @@
 #include <algorithm>
 #include <span>
 
+#include "backend/blocks/delta_net.h"
+#include "backend/blocks/keep.h"
+#include "backend/blocks/latent_attention.h"
+#include "backend/blocks/plain_layers.h"
+#include "backend/blocks/remote.h"
 #include "model/draft_head.h"
 #include "model/shards.h"
 
@@ -102,12 +107,8 @@ class Builder {
     PlainLayersBlock layers;
     for (int layer = first; layer < first + n; ++layer) {
       const LayerWeights& w = weights_of(layer);
-      layers.attention.push_back(attention(w, c_.layer(layer)));
-      if (c_.layer(layer).experts) {
-        layers.experts.push_back(experts(w));
-      } else {
-        layers.feed_forward.push_back(feed_forward(w));
-      }
+      layers.blocks.emplace_back(attention(w, c_.layer(layer)));
+      layers.blocks.push_back(of_feed_forward(layer));
     }
     return layers;
   }
@@ -275,28 +276,16 @@ Program empty_program(const Config& c, const Weights& weights, Backend* backend,
   return program;
 }
 
-// The place for the norm that the sum at the end of a block can compute, or null.
-template <class B>
-NormArgs* norm_after_sum(B& block) {
-  if constexpr (requires { block.join; }) {
-    Join& join = block.join;
-    return join.sums && !join.changes() && !join.sum_norm.weight ? &join.next_norm : nullptr;
-  }
-  if constexpr (requires { block.next_norm; }) return block.sums ? &block.next_norm : nullptr;
-  return nullptr;
-}
-
 // With several ranks, the sum at the end of a block may compute the norm of the next block.
 void move_norms_to_sums(std::span<Block> blocks) {
   NormArgs* next_norm = nullptr;
-  const auto visit = [&](auto& block) {
-    if constexpr (requires { block.follows_sum; }) {
-      block.follows_sum = next_norm != nullptr && block.norm.weight;
-      if (block.follows_sum) *next_norm = block.norm;
+  for (Block& block : blocks) {
+    if (const BlockPorts ports = block.ports(); ports.follows_sum != nullptr) {
+      *ports.follows_sum = next_norm != nullptr && ports.norm->weight;
+      if (*ports.follows_sum) *next_norm = *ports.norm;
     }
-    next_norm = norm_after_sum(block);
-  };
-  for (Block& block : blocks) std::visit(visit, block);
+    next_norm = block.norm_after_sum();
+  }
 }
 
 // Appends blocks [first, end) of the split's numbers. An EAGLE-3 head reads the stream behind some of the layers.

@@ -5,6 +5,8 @@
 #include <vector>
 
 #include "backend/backend.h"
+#include "backend/blocks/embed.h"
+#include "backend/blocks/head.h"
 #include "model/config.h"
 #include "model/split.h"
 #include "model/weights.h"

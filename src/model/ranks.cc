@@ -4,6 +4,7 @@
 #include <array>
 #include <chrono>
 
+#include "backend/blocks/remote.h"
 #include "backend/recorded_steps.h"
 #include "backend/trace.h"
 #include "base/device_lost.h"
@@ -378,7 +379,7 @@ void Ranks::start_pipeline() {
   const auto on_fault = [this](std::exception_ptr fault) { return lost(std::move(fault)); };
   for (const auto& device : devices_)
     std::erase_if(device->part->program.blocks,
-                  [](const Block& block) { return std::holds_alternative<RemoteBlock>(block); });
+                  [](const Block& block) { return block.is<RemoteBlock>(); });
   allocate_programs();
   std::vector<std::unique_ptr<Stage>> stages;
   for (const Split::Run& run : split_.runs()) {
@@ -409,7 +410,7 @@ void Ranks::link_runs() {
   }
   size_t next = 0;
   for (Block& block : devices_[static_cast<size_t>(own)]->part->program.blocks)
-    if (auto* crossing = std::get_if<RemoteBlock>(&block))
+    if (auto* crossing = block.as<RemoteBlock>())
       crossing->run = [runs = remote[next++], reads = crossing->reads_x](const Batch& batch, float* rows) {
         run_remote(runs, batch, rows, reads);
       };

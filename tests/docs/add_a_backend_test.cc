@@ -5,6 +5,7 @@
 
 #include <numeric>
 
+#include "backend/blocks/pool.h"
 #include "backend/ref/ref_backend.h"
 #include "backend/trace.h"
 #include "base/error.h"
