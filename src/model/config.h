@@ -37,6 +37,8 @@ struct ExpertConfig {
   bool normalize = false;
   float scale = 1;
   int n_groups = 1, n_groups_used = 1;
+  // Of a rank: its first expert, and the first columns of its part of each expert and of the shared expert.
+  int64_t first = 0, first_column = 0, first_shared = 0;
 };
 
 // Attention over latents; other models have kv_rank = 0. The cache holds one latent for each token, shared by all
@@ -58,6 +60,7 @@ struct DeltaConfig {
   int key_dim = 0, value_dim = 0;  // of one head
   int conv_width = 0;              // inputs that the short convolution sees in each channel
   bool tiled = false;              // value head h uses key head h % n_key_heads; otherwise neighbours share one
+  int64_t first_key_head = 0;      // of a rank
 
   int all_keys() const { return n_key_heads * key_dim; }
   int all_values() const { return n_value_heads * value_dim; }
@@ -100,6 +103,7 @@ struct Config {
   float attention_softcap = 0, logit_softcap = 0;                  // 0: none
   bool attention_bias = false;      // the file says that q, k and v have biases, so these tensors must exist
   std::shared_ptr<const DraftHeadConfig> draft_head;  // runs with the model; null: none
+  bool reads_pair = false;          // the layer of an EAGLE-3 head: its mixer reads a pair (DraftInputBlock)
   std::optional<bool> tied_output;  // the embedding is the output matrix; nothing: only if the checkpoint has none
 
   int q_dim() const { return n_heads * head_dim; }

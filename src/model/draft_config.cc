@@ -153,7 +153,7 @@ DraftHeadFile open_eagle_head(const Checkpoint& checkpoint, const Config& model)
     head->layer.n_vocab = static_cast<int>(n->integer(1, model.n_vocab));
   if (const auto keeps = keys.find("norm_before_residual")) head->keeps_normed = keeps->boolean();
   head->layer.layers = {LayerKind{}};
-  head->is_eagle = true;
+  head->is_eagle = head->layer.reads_pair = true;
   head->kept_layers = layers_read(keys, model);
   head->tokens = tokens_of(*files, name, head->layer.n_vocab, model);
   if (head->tokens.empty() && head->layer.n_vocab != model.n_vocab)

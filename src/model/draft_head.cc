@@ -6,7 +6,6 @@
 #include <limits>
 #include <utility>
 
-#include "backend/blocks/attention.h"
 #include "backend/blocks/draft_input.h"
 #include "backend/blocks/head.h"
 #include "base/check.h"
@@ -33,20 +32,15 @@ Program layer_program(const DraftHeadConfig& head, const DraftHeadWeights& w, co
                       Backend* backend, int n_ctx, DraftInputBlock input) {
   Weights weights;
   weights.model = model.model;
-  weights.layers = {w.layer};
+  if (!w.layer.empty()) weights.layers = {w.layer};
   Program program = decoder_layers(head.layer, weights, {.kv = kv}, backend, n_ctx);
-  if (head.is_eagle) {
-    divide_layer(program);
-    auto& attention = program.blocks[1].get<AttentionBlock>();
-    attention.reads_pair = true;
-    attention.norm = {};
-  }
+  if (head.is_eagle) divide_layer(program);
   const auto norm = [&](const Tensor& weight) {
     return NormArgs{.weight = weight, .eps = head.layer.norm_eps, .kind = head.layer.arch->norm};
   };
   input.table = w.embedding ? w.embedding : model.model.embedding;
   input.scale = head.layer.embedding_scale;
-  input.token_norm = norm(head.is_eagle ? w.layer.attn_norm : w.token_norm);
+  input.token_norm = norm(w.token_norm);
   input.hidden_norm = norm(w.hidden_norm);
   input.project = w.project;
   input.hidden_first = head.hidden_first;

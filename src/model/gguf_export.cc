@@ -79,8 +79,9 @@ class DirectoryExport {
   GgufExport make() {
     out_.source = source_->name();
     out_.is_converted = true;
-    add_rows(model_matrices(), model_vectors(), 0);
-    for (int layer = 0; layer < config_.n_layers; ++layer) add_rows(layer_matrices(), layer_vectors(), layer);
+    add_rows(model_rows(), 0);
+    for (int layer = 0; layer < config_.n_layers; ++layer)
+      for (const PartKind* kind : parts_of(config_, layer)) add_rows(kind->rows(), layer);
     const RopeScaling& scaling = config_.rope_scaling;
     if (scaling.kind == RopeScalingKind::kLlama3) add_rope_divisors();
     if (scaling.kind == RopeScalingKind::kLongRope) {
@@ -104,34 +105,33 @@ class DirectoryExport {
   }
 
  private:
-  template <class Owner>
-  void add_rows(std::span<const MatrixRow<Owner>> matrices, std::span<const VectorRow<Owner>> vectors, int layer) {
-    for (const auto& row : vectors) {
-      if (!applies(row.when, config_, layer) || row.gguf_slice.first != Size::kNone) continue;
-      VectorRow<Owner> whole = row;
-      if (row.gguf_slice.total != Size::kNone) whole.n = row.gguf_slice.total, whole.gguf_slice = whole.hf_slice = {};
+  void add_rows(const TensorRows& rows, int layer) {
+    for (const VectorRow& row : rows.vectors) {
+      if (!applies(row, config_, layer) || row.gguf_slice.first != nullptr) continue;
+      VectorRow whole = row;
+      if (row.gguf_slice.total != nullptr) whole.n = {row.gguf_slice.total}, whole.gguf_slice = whole.hf_slice = {};
       if (add(whole, layer, false) && layer == 0) fit_to_gguf(out_.tensors.back());
     }
-    std::vector<Weight Owner::*> done;
+    std::vector<Weight& (*)(void*)> done;
     std::string_view fused;  // the last matrix of several parts
-    for (const auto& row : matrices) {
-      const bool is_output = std::string_view(row.gguf_name) == "output.weight";
-      if ((is_output && (config_.tied_output == true || writes_no_text_)) || !applies(row.when, config_, layer) ||
-          std::ranges::find(done, row.weight) != done.end())
+    for (const MatrixRow& row : rows.matrices) {
+      const bool is_output = &row == &output_row();
+      if ((is_output && (config_.tied_output == true || writes_no_text_)) || !applies(row, config_, layer) ||
+          std::ranges::find(done, row.member) != done.end())
         continue;
       bool added = row.gguf_name == fused;
-      if (row.gguf_slice.total == Size::kNone) {
+      if (row.gguf_slice.total == nullptr) {
         added = add(row, layer, true);
         if (added && is_output) tied_ = false;
-      } else if (row.gguf_slice.first == Size::kNone) {  // GGUF also fuses the parts: export the whole once
-        MatrixRow<Owner> whole = row;
-        whole.n_out = row.gguf_slice.total;
+      } else if (row.gguf_slice.first == nullptr) {  // GGUF also fuses the parts: export the whole once
+        MatrixRow whole = row;
+        whole.n_out = {row.gguf_slice.total};
         whole.gguf_slice = whole.hf_slice = {};
         added = std::string_view(row.gguf_name) == "blk.{}.ssm_in.weight" ? add_groups(whole, layer)
                                                                           : add(whole, layer, true);
         if (added) fused = row.gguf_name;
       }
-      if (added) done.push_back(row.weight);
+      if (added) done.push_back(row.member);
     }
   }
 
@@ -155,7 +155,7 @@ class DirectoryExport {
     HostTensor host;
     if (!finder_->find(row, layer, host)) return false;
     const int64_t n_out = host.n_out, n_in = host.n_in,
-                  count = row.count == Size::kNone ? 1 : size_of(row.count, config_);
+                  count = count_of(row, config_);
     const std::optional<uint32_t> type_id = info(host.format).ggml_type;
     ExportTensor tensor{.name = gguf_name(row, layer),
                         .shape = {static_cast<uint64_t>(n_in)},
@@ -164,7 +164,7 @@ class DirectoryExport {
                         .is_gguf_format = type_id.has_value(),
                         .n_bytes = static_cast<uint64_t>(n_out) * row_bytes(host.format, n_in)};
     if (is_matrix) tensor.shape.push_back(static_cast<uint64_t>(n_out / count));
-    if (row.count != Size::kNone) tensor.shape.push_back(static_cast<uint64_t>(count));
+    if (row.count) tensor.shape.push_back(static_cast<uint64_t>(count));
     if (source_->dialect() == Dialect::kHf) {
       tensor.row_order = rope_order(tensor.name, is_matrix ? n_out : n_in);
       order_value_heads(config_, layer, tensor);
@@ -181,8 +181,7 @@ class DirectoryExport {
   }
 
   // Splits a matrix with q, k, v and gates grouped by key head into two tensors.
-  template <class Owner>
-  bool add_groups(const MatrixRow<Owner>& row, int layer) {
+  bool add_groups(const MatrixRow& row, int layer) {
     if (!add(row, layer, true)) return false;
     const ExportTensor all = std::move(out_.tensors.back());
     out_.tensors.pop_back();

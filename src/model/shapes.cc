@@ -135,28 +135,26 @@ class DummySource final : public WeightSource {
 
   size_t total_bytes() const override {
     size_t total = 0;
-    auto add = [&](const auto& matrices, const auto& vectors, int layer) {
+    const auto add = [&](const TensorRows& rows, int layer) {
       std::set<std::string> seen;  // count the first of several rows for one tensor, or all of its parts
-      for (const auto& row : matrices)
-        if (has(row, layer) && (seen.insert(first_name(row.gguf_name)).second || row.gguf_slice.total != Size::kNone)) {
-          const int64_t n_in = size_of(row.n_in, config_),
-                        count = row.count == Size::kNone ? 1 : size_of(row.count, config_);
-          total += bytes_of(first_name(row.gguf_name), count * size_of(row.n_out, config_), n_in);
-        }
-      for (const auto& row : vectors)
+      for (const MatrixRow& row : rows.matrices)
+        if (has(row, layer) && (seen.insert(first_name(row.gguf_name)).second || row.gguf_slice.total != nullptr))
+          total += bytes_of(first_name(row.gguf_name), count_of(row, config_) * size_of(row.n_out, config_),
+                            size_of(row.n_in, config_));
+      for (const VectorRow& row : rows.vectors)
         if (has(row, layer))
-          total += bytes_of(first_name(row.gguf_name), row.count == Size::kNone ? 1 : size_of(row.count, config_),
-                            size_of(row.n, config_));
+          total += bytes_of(first_name(row.gguf_name), count_of(row, config_), size_of(row.n, config_));
     };
-    add(model_matrices(), model_vectors(), 0);
-    for (int layer = 0; layer < config_.n_layers; ++layer) add(layer_matrices(), layer_vectors(), layer);
+    add(model_rows(), 0);
+    for (int layer = 0; layer < config_.n_layers; ++layer)
+      for (const PartKind* kind : parts_of(config_, layer)) add(kind->rows(), layer);
     return total;
   }
 
  private:
   template <class Row>
   bool has(const Row& row, int layer) const {
-    return applies(row.when, config_, layer) && exists(first_name(row.gguf_name));
+    return applies(row, config_, layer) && exists(first_name(row.gguf_name));
   }
   // The format that the tensor has in quantized files.
   Format format_of(const std::string& name, int64_t n_out, int64_t n_in) const {

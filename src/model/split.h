@@ -17,6 +17,7 @@ struct Part {
   bool embedding() const { return has.empty() || has.front(); }
   bool attention(int layer) const { return has.empty() || has[static_cast<size_t>(2 * layer + 1)]; }
   bool feed_forward(int layer) const { return has.empty() || has[static_cast<size_t>(2 * layer + 2)]; }
+  bool layer(int layer, size_t part) const { return part == 0 ? attention(layer) : feed_forward(layer); }
   bool head() const { return has.empty() || has.back(); }
 };
 

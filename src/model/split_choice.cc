@@ -92,13 +92,14 @@ size_t room_on(const Config& c, const DeviceMemory& device, const RunnerOptions&
 // Names of the matrices that are most of a block: all matrices of attention and of a plain feed-forward, and the
 // stacked matrices of experts. Each weight has one or several names.
 std::vector<std::vector<std::string>> names_in_block(const Config& c, int layer, bool feed_forward) {
-  std::vector<std::pair<Weight LayerWeights::*, std::vector<std::string>>> weights;
-  const bool experts = feed_forward && c.layer(layer).experts;
-  for (const MatrixRow<LayerWeights>& row : layer_matrices()) {
-    if (!applies(row.when, c, layer) || is_of_feed_forward(row.gguf_name) != feed_forward) continue;
-    if (experts ? row.count != Size::kExperts : row.optional) continue;
-    auto known = std::ranges::find(weights, row.weight, &decltype(weights)::value_type::first);
-    if (known == weights.end()) known = weights.insert(weights.end(), {row.weight, {}});
+  std::vector<std::pair<Weight& (*)(void*), std::vector<std::string>>> weights;
+  const std::span<const MatrixRow> rows = parts_of(c, layer)[feed_forward]->rows().matrices;
+  const bool experts = std::ranges::any_of(rows, [](const MatrixRow& row) { return row.count.used != nullptr; });
+  for (const MatrixRow& row : rows) {
+    if (!applies(row, c, layer)) continue;
+    if (experts ? row.count.used == nullptr : row.optional != nullptr) continue;
+    auto known = std::ranges::find(weights, row.member, &decltype(weights)::value_type::first);
+    if (known == weights.end()) known = weights.insert(weights.end(), {row.member, {}});
     const std::string_view name = row.gguf_name;
     known->second.push_back(fmt::format(fmt::runtime(name.substr(0, name.find('|'))), layer));
   }

@@ -6,6 +6,7 @@
 #include <list>
 #include <random>
 
+#include "backend/blocks/experts.h"
 #include "backend/ref/ref_backend.h"
 #include "base/error.h"
 #include "io/gguf/gguf.h"
@@ -261,14 +262,16 @@ TEST(Weights, ExpertsWithATensorEachAreStacked) {
   config.experts = {.n = 3, .n_used = 2, .ffn_dim = 24};
   Scattered source(config, Format::F32);
   const Weights weights = load_weights(source, config, *backend, nullptr);
-  for (const LayerWeights& layer : weights.layers)
-    for (const Weight* w : {&layer.gate_exps, &layer.up_exps, &layer.down_exps}) {
+  for (const std::vector<Block>& parts : weights.layers) {
+    const auto& experts = parts[1].get<ExpertsBlock>();
+    for (const Weight* w : {&experts.w_gate, &experts.w_up, &experts.w_down}) {
       ASSERT_EQ(w->n_experts, 3);
       EXPECT_EQ(w->n_out * w->n_in, 24 * config.dim);
       for (int64_t row = 0; row < 3 * w->n_out; ++row)
         for (int64_t i = 0; i < w->n_in; ++i)
           ASSERT_EQ(reinterpret_cast<const float*>(w->row(row))[i], static_cast<float>(row / w->n_out)) << row;
     }
+  }
   Scattered mixed(config, Format::F16);
   try {
     load_weights(mixed, config, *backend, nullptr);
