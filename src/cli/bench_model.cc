@@ -53,9 +53,16 @@ std::unique_ptr<Ranks> load_bench_runner(const BenchSubject& o, const RunnerOpti
   return runner;
 }
 
+// The format of the model's largest matrix.
+static Format format_of(const Ranks& runner) {
+  const std::vector<const Weight*> all = layer_matrices(runner.weights(), runner.config());
+  const auto largest = std::ranges::max_element(all, {}, [](const Weight* w) { return w->n_experts * w->n_out * w->n_in; });
+  return largest == all.end() ? Format::F32 : (*largest)->format;
+}
+
 std::string bench_name(const Ranks& runner, const BenchSubject& o) {
   const std::string name = printable(runner.config().name.empty() ? "model" : runner.config().name);
-  const std::string type = o.shape.empty() ? info(runner.weights().layers[0].w_gate.format).name : o.type;
+  const std::string type = o.shape.empty() ? info(format_of(runner)).name : o.type;
   return name + " " + type + (o.model.quantize.empty() || o.shape.empty() ? "" : " as " + o.model.quantize);
 }
 
@@ -72,7 +79,7 @@ double decode_bytes(const Ranks& runner, int n_seqs, double kv_len) {
 }
 
 void raise_peak(Peak& peak, Ranks& runner) {
-  const Peak now = runner.backend().measure_peak(runner.weights().layers[0].w_gate.format);
+  const Peak now = runner.backend().measure_peak(format_of(runner));
   peak = {std::max(peak.read_gb_s, now.read_gb_s), std::max(peak.matmul_gflop_s, now.matmul_gflop_s), now.matmul_kind};
 }
 
