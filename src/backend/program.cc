@@ -20,13 +20,16 @@ int next_id() {
 Program::Program() : id(next_id()) {}
 
 void Program::lay_out(Buffers& buffers) {
+  for_each([&](Block& block) {
+    if (const BlockPorts ports = block.ports(); ports.head_ids != nullptr) n_head_ids = ports.attention->n_heads;
+  });
   const int n = buffers.limits().max_tokens;
   buffers.keep(x, DType::kF32, n, dim);
   for (RopeTable& rope : ropes) {
     buffers.keep(rope.inv_freq, DType::kF32, 1, rope.rot_dim / 2);
     buffers.keep(rope.angles, DType::kF32, n, rope.rot_dim);
   }
-  if (n_latent_heads > 0) buffers.keep(head_ids, DType::kI32, n, n_latent_heads);
+  if (n_head_ids > 0) buffers.keep(head_ids, DType::kI32, n, n_head_ids);
   if (n_kept > 0) buffers.keep(kept, DType::kF32, n, int64_t{n_kept} * dim);
   if (has_pair) buffers.keep(pair, buffers.act(), n, 2 * int64_t{dim});
   for_each([&](Block& block) {
@@ -56,9 +59,9 @@ StepLimits Program::place(Backend& backend, const StepLimits& limits) {
   // Without an embedding, x is received for real tokens only. The rows of padding must still be finite.
   if (!blocks.empty() && !blocks.front().is<EmbedBlock>())
     backend.upload(x, std::vector<float>(static_cast<size_t>(x.rows * x.cols)).data());
-  if (n_latent_heads > 0) {
+  if (n_head_ids > 0) {
     std::vector<int32_t> ids(static_cast<size_t>(head_ids.rows * head_ids.cols));
-    for (size_t i = 0; i < ids.size(); ++i) ids[i] = static_cast<int32_t>(i) % n_latent_heads;
+    for (size_t i = 0; i < ids.size(); ++i) ids[i] = static_cast<int32_t>(i) % n_head_ids;
     backend.upload(head_ids, ids.data());
   }
   return buffers.limits();

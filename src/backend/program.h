@@ -31,8 +31,8 @@ struct Program {
   std::vector<Block> blocks;
   std::vector<RopeTable> ropes;  // their angles are computed before the first block runs
   int dim = 0;
-  int n_latent_heads = 0;       // 0: no attention over latents
-  Tensor head_ids;              // [max_tokens, n_latent_heads]: 0, 1, ... in each row
+  int n_head_ids = 0;           // heads of blocks that read head_ids; 0: no block does
+  Tensor head_ids;              // [max_tokens, n_head_ids]: 0, 1, ... in each row
   int n_kept = 0;               // number of KeepBlocks
   Tensor kept;                  // [max_tokens, n_kept * dim] f32: the streams that KeepBlocks copy
   bool has_pair = false;        // begins with a DraftInputBlock

@@ -72,8 +72,8 @@ double decode_bytes(const Ranks& runner, int n_seqs, double kv_len) {
   const Config& c = runner.config();
   double read = 0;  // tokens read, summed over all layers
   for (int i = 0; i < c.n_layers; ++i) {
-    const LayerKind layer = c.layer(i);
-    if (!layer.recurrent) read += layer.window > 0 ? std::min<double>(kv_len, layer.window) : kv_len;
+    const LayerConfig layer = c.layer(i);
+    if (keeps_kv(c, i)) read += layer.window > 0 ? std::min<double>(kv_len, layer.window) : kv_len;
   }
   return weights + n_seqs * read * static_cast<double>(runner.kv_shape().token_bytes()) / c.n_kv_layers();
 }

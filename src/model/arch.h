@@ -39,11 +39,13 @@ struct Arch {
   float local_theta = 0;
   bool rope_needs_window = false;  // if some layers have a window, the other layers have no rope
   int wide_scale_layers = 0;       // models of this many layers scale attention by dim / n_heads, not head_dim
-  int delta_period = 0;  // of every n layers, all but the last are gated delta nets, if the file does not say; 0: none
+  // The parts of the layers, if the file does not say: layers of a period, separated by spaces. Each has parts in order,
+  // separated by '/'. Parts with '+' between them read the same input. "ffn" stands for feed_forward or experts, as the
+  // file says; the other names are those of kinds (layers/kinds.cc).
+  const char* layers = "attention/ffn";
   bool tiles_value_heads = false;   // GGUF files order a delta net's value heads by h % n_key_heads
   bool gates_attention = false;     // the query projection also gives a gate for the attention output of each head
   bool interleaved_experts = false;  // Hugging Face files alternate the rows of gate and up, and transpose the matrices
-  bool latent_attention = false;    // keys and values are projections of one small vector (arXiv:2405.04434)
   bool normalizes_experts = false;  // a token's expert weights sum to 1, if the file does not say
   bool yarn_truncates = true;       // for GGUF files, which have no key for it
   bool bidirectional = false;       // Config::bidirectional, for all models of the row

@@ -7,6 +7,7 @@
 #include "backend/blocks/plain_layers.h"
 #include "backend/blocks/remote.h"
 #include "model/draft_head.h"
+#include "model/layers/delta_net.h"
 #include "model/shards.h"
 
 namespace ingot {
@@ -116,12 +117,11 @@ void add_ropes(Program& program, const Config& c, const Weights& weights, Backen
         {.rot_dim = c.rot_dim, .frequencies = rope_frequencies(c.rot_dim, c.local_theta, {}, {}, n_ctx)});
 }
 
-// A list without blocks. Attention needs ropes and, over latents, the numbers of its heads.
+// A list without blocks. Attention needs ropes.
 Program empty_program(const Config& c, const Weights& weights, Backend* backend, int n_ctx, const Part& part) {
   Program program;
   program.dim = c.dim;
   if (n_kv_layers(c, part) == 0 || c.arch->learned_positions) return program;
-  if (c.arch->latent_attention) program.n_latent_heads = c.n_heads;
   add_ropes(program, c, weights, backend, n_ctx);
   return program;
 }
@@ -198,14 +198,14 @@ HeadBlock head_block(const Config& c, const Weights& weights) {
 
 int n_kv_layers(const Config& c, const Part& part) {
   int n = 0;
-  for (int layer = 0; layer < c.n_layers; ++layer) n += part.attention(layer) && !c.layer(layer).recurrent;
+  for (int layer = 0; layer < c.n_layers; ++layer) n += part.attention(layer) && keeps_kv(c, layer);
   return n;
 }
 
 StateShape state_shape(const Config& c, int n_slots, const Part& part) {
-  const DeltaConfig& d = c.delta;
+  const auto& d = c.part<DeltaConfig>();
   int n_layers = 0;
-  for (int layer = 0; layer < c.n_layers; ++layer) n_layers += part.attention(layer) && c.layer(layer).recurrent;
+  for (int layer = 0; layer < c.n_layers; ++layer) n_layers += part.attention(layer) && keeps_states(c, layer);
   if (n_layers == 0) return {};
   return {.n_slots = n_slots,
           .n_layers = n_layers,

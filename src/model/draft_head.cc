@@ -88,7 +88,7 @@ Program start_program(const DraftHeadConfig& head, const DraftHeadWeights& w, co
 DraftInputBlock& copy_program(Program& program, const Program& other) {
   program.blocks = other.blocks;
   program.ropes = other.ropes, program.dim = other.dim;
-  program.n_latent_heads = other.n_latent_heads, program.head_ids = other.head_ids;
+  program.n_head_ids = other.n_head_ids, program.head_ids = other.head_ids;
   program.has_pair = other.has_pair, program.pair = other.pair;
   program.x = other.x, program.kv = other.kv;
   return program.blocks.front().get<DraftInputBlock>();
@@ -444,7 +444,7 @@ KvShape draft_kv_shape(const DraftHeadConfig& head, const KvShape& model) {
   shape.n_layers = 1;
   shape.n_kv_heads = head.layer.n_kv_heads;
   shape.head_dim = head.layer.head_dim;
-  shape.values_are_keys = head.layer.arch->latent_attention;
+  shape.values_are_keys = values_are_keys(head.layer);
   return shape;
 }
 

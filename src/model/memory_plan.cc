@@ -48,7 +48,7 @@ class Planner {
   }
 
   KvShape kv_shape(const RunnerOptions& o, int n_layers, int64_t n_blocks) const {
-    if (c_.arch->latent_attention && o.kv_dtype.differ())
+    if (values_are_keys(c_) && o.kv_dtype.differ())
       throw Error("a KV cache of {} does not suit this model, whose values are its keys: use one type, such as q8_0",
                   kv_type_name(o.kv_dtype));
     return {.n_layers = n_layers,
@@ -57,7 +57,7 @@ class Planner {
             .block_size = o.block_size,
             .n_blocks = static_cast<int>(n_blocks),
             .dtype = o.kv_dtype,
-            .values_are_keys = c_.arch->latent_attention};
+            .values_are_keys = values_are_keys(c_)};
   }
 
   // The bytes of the caches, with the backend's padding. A draft head adds a second KV cache.

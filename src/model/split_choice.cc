@@ -54,7 +54,7 @@ size_t bytes_of_block(const Config& c, WeightSource& source, const Backend& back
              .block_size = o.block_size,
              .n_blocks = static_cast<int>((tokens_wanted(c, o) + o.block_size - 1) / o.block_size),
              .dtype = o.kv_dtype,
-             .values_are_keys = c.arch->latent_attention};
+             .values_are_keys = values_are_keys(c)};
   if (kv.n_layers > 0) bytes += backend.kv_bytes(kv);
   const int n_snapshots = o.n_snapshots >= 0 ? o.n_snapshots : 2;
   if (const StateShape states = state_shape(c, o.max_seqs + n_snapshots, part)) bytes += backend.state_bytes(states);
@@ -68,7 +68,7 @@ std::vector<BlockNeeds> needs_of(const Config& c, WeightSource& source, const Ba
     const bool is_feed_forward = block > 0 && block % 2 == 0;
     BlockNeeds one{.gpu_bytes = bytes_of_block(c, source, gpu, block, o),
                    .host_bytes = bytes_of_block(c, source, host, block, o),
-                   .has_experts = is_feed_forward && c.layer(block / 2 - 1).experts};
+                   .has_experts = is_feed_forward && c.layer(block / 2 - 1).has(kExpertsPart)};
     one.read_bytes = block == 0 ? 0 : one.host_bytes;
     if (one.has_experts) one.read_bytes = one.host_bytes / static_cast<size_t>(c.experts.n) * c.experts.n_used;
     needs.push_back(one);
@@ -126,7 +126,7 @@ std::vector<bool> blocks_on_host(const Config& c, const std::vector<TensorPlace>
         throw UsageError(
             "override-tensor puts {} of {} matrices of {} of layer {} on the CPU: they must be on one device, so the "
             "patterns must match all of them or none",
-            n, names.size(), feed_forward ? (c.layer(layer).experts ? "the experts" : "the feed-forward") : "attention",
+            n, names.size(), feed_forward ? (c.layer(layer).has(kExpertsPart) ? "the experts" : "the feed-forward") : "attention",
             layer);
       on_host[static_cast<size_t>(2 * layer + 1 + feed_forward)] = n != 0;
     }

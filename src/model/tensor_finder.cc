@@ -226,19 +226,13 @@ void TensorFinder::transpose(const Wanted& w, HostTensor& host) {
   host = own(transposed, std::move(bytes));
 }
 
-// MLX stores the norms of Qwen's hybrids with the 1 added. It also moves the axes of their convolutions, so the shape
-// of a convolution shows which norms the checkpoint has.
+// Some checkpoints store whole norms, though the other files of the architecture store them less 1.
 bool TensorFinder::norm_weight_plus_one() {
   if (plus_one_) return *plus_one_;
   plus_one_ = config_.arch->norm_weight_plus_one && !shapes_only_;
-  for (int layer = 0; layer < config_.n_layers && *plus_one_; ++layer) {
-    if (!config_.layer(layer).recurrent) continue;
-    HostTensor conv;
-    const std::string name = fmt::format("model.layers.{}.linear_attn.conv1d.weight", layer);
-    if (source_.find(name, config_.delta.n_channels(), config_.delta.conv_width, conv) && conv.n_in == 1)
-      plus_one_ = false;
-    break;
-  }
+  for (int layer = 0; layer < config_.n_layers && *plus_one_; ++layer)
+    for (const PartKind* kind : parts_of(config_, layer))
+      if (kind->has_whole_norms != nullptr) return *(plus_one_ = !kind->has_whole_norms(source_, config_, layer));
   return *plus_one_;
 }
 

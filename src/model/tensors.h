@@ -4,6 +4,7 @@
 // its member stays empty, and the step that uses the member is left out. tensor_finder.h finds a row's tensor.
 #pragma once
 #include <span>
+#include <utility>
 #include <vector>
 
 #include "backend/tensor.h"
@@ -56,6 +57,10 @@ enum class Shard : uint8_t {
 // The values of optional(): whether a checkpoint may lack the tensor.
 inline constexpr auto kOptional = [](const Config&) { return true; };
 
+// The order of a tensor's rows in GGUF files, if it is not that of Hugging Face checkpoints: the source row of each
+// row. `n` is their number. Empty: the same order.
+using RowOrder = std::vector<int32_t> (*)(const Config&, int64_t n);
+
 // Names: "{}" stands for the layer. Names separated by '|' are tried in turn. "{1}" stands for the expert, if each
 // expert has a separate tensor. A name after '~' is for matrices that are stored transposed. Matrices are [n_out, n_in];
 // successive matrices are stored one after another. If several rows fill one member, the first that exists is used.
@@ -69,6 +74,9 @@ struct MatrixRow {
   bool (*when)(const Config&, int layer) = nullptr;  // the layers and models that have the row; null: all
   Slice gguf_slice = {}, hf_slice = {};
   Dim count = {};  // number of successive matrices; none: one
+  RowOrder gguf_rows = nullptr, gguf_columns = nullptr;
+  // If GGUF files have several tensors in place of this one: their GGUF names, and the source rows of each.
+  std::vector<std::pair<const char*, std::vector<int32_t>>> (*gguf_split)(const Config&) = nullptr;
   unsigned use = kForMatmul;
 
   // The dimension that ranks divide; none: ranks do not divide the tensor.
@@ -93,6 +101,7 @@ struct VectorRow {
   } hf_kept = kAsIs;  // in Hugging Face checkpoints: unchanged; norms less 1; x stored as log(-x)
   Slice gguf_slice = {}, hf_slice = {};
   Dim count = {};
+  RowOrder gguf_rows = nullptr;  // of elements, or of successive vectors
 
   Dim divided() const { return shard == Shard::kColumns ? n : shard == Shard::kMatrices ? count : Dim{}; }
 };

@@ -16,6 +16,7 @@
 #include "backend/blocks/latent_attention.h"
 #include "base/error.h"
 #include "model/layers/kind.h"
+#include "model/layers/latent_attention.h"
 #include "model/shapes.h"
 #include "model/shards.h"
 
@@ -33,10 +34,8 @@ std::vector<Config> all_shapes() {
 Config latent_config() {
   Config c = config_of_shape("qwen3-30b-a3b");
   c.arch = &find_gguf_arch("deepseek2");
-  c.layers.assign(static_cast<size_t>(c.n_layers), LayerKind{.experts = true});
-  c.n_heads = 128, c.n_kv_heads = 1;
-  c.dim = 7168, c.head_dim = 576;
-  c.latent = {.q_rank = 1536, .kv_rank = 512, .nope_dim = 128, .rope_dim = 64, .value_dim = 128};
+  c.n_heads = 128, c.dim = 7168;
+  set_latents(c, {.q_rank = 1536, .kv_rank = 512, .nope_dim = 128, .rope_dim = 64, .value_dim = 128});
   c.experts = {.n = 256, .n_used = 8, .ffn_dim = 2048, .shared_dim = 2048};
   return c;
 }
@@ -214,7 +213,7 @@ TEST(Shards, WhatFollowsEachOtherIsDividedAlike) {
             if (row.member != from || next.member != to) return;
             ++n_pairs;
             EXPECT_TRUE(row.shard == Shard::kColumns && next.shard == Shard::kRows) << c.name << ": " << row.gguf_name;
-            EXPECT_TRUE(c.arch->latent_attention || row.n_out.of_rank == next.n_in.of_rank) << row.gguf_name;
+            EXPECT_TRUE(c.layer(layer).has(kAttentionPart) == false || row.n_out.of_rank == next.n_in.of_rank) << row.gguf_name;
           });
         for (const auto& [bias, of] : kBiases)
           for_vectors(c, layer, [&, bias = bias, of = of](const VectorRow& vector) {

@@ -12,6 +12,8 @@
 #include "io/gguf/gguf.h"
 #include "io/gguf/writer.h"
 #include "model/checkpoint.h"
+#include "model/layers/delta_net.h"
+#include "model/layers/latent_attention.h"
 #include "model/shapes.h"
 #include "test_seed.h"
 
@@ -35,23 +37,22 @@ Config tiny(const char* arch) {
   c.n_token_types = c.arch->encoder ? 2 : 0;
   const std::string name = arch;
   if (name.ends_with("moe") || name == "qwen3next" || name == "gpt-oss" || name == "minimax-m2" ||
-      c.arch->latent_attention)
+      values_are_keys(c))
     c.experts = {.n = 5, .n_used = 2, .ffn_dim = 32};
-  if (name == "qwen2moe" || name == "qwen3next" || name == "qwen35moe" || name == "glm4moe" || c.arch->latent_attention)
+  if (name == "qwen2moe" || name == "qwen3next" || name == "qwen35moe" || name == "glm4moe" || values_are_keys(c))
     c.experts.shared_dim = 64;
-  if (c.arch->delta_period > 0) {
-    c.delta = {.n_key_heads = 2,
-               .n_value_heads = 4,
-               .key_dim = 8,
-               .value_dim = 24,
-               .conv_width = 4,
-               .tiled = c.arch->tiles_value_heads};
-    c.layers = {{.experts = c.experts.n > 0, .recurrent = true}, {.experts = c.experts.n > 0}};
+  if (state_mixer(*c.arch) != nullptr) {
+    c.parts.set(DeltaConfig{.n_key_heads = 2,
+                            .n_value_heads = 4,
+                            .key_dim = 8,
+                            .value_dim = 24,
+                            .conv_width = 4,
+                            .tiled = c.arch->tiles_value_heads});
+    c.layers.assign(2, {});
+    c.layers[1].parts = {{&kAttentionPart}, {c.experts.n > 0 ? &kExpertsPart : &kFeedForwardPart}};
   }
-  if (c.arch->latent_attention) {
-    c.latent = {.q_rank = 32, .kv_rank = 32, .nope_dim = 32, .rope_dim = 8, .value_dim = 12};
-    c.n_kv_heads = 1;
-    c.head_dim = 40;
+  if (values_are_keys(c)) {
+    set_latents(c, {.q_rank = 32, .kv_rank = 32, .nope_dim = 32, .rope_dim = 8, .value_dim = 12});
     c.rot_dim = 8;
   }
   return c;

@@ -5,6 +5,7 @@
 
 #include "base/error.h"
 #include "model/layers/joins.h"
+#include "model/gguf_reader.h"
 #include "model/shards.h"
 #include "model/weights.h"
 
@@ -28,6 +29,8 @@ constexpr Dim kInput = {[](const Config& c) -> int64_t { return (c.reads_pair ? 
 constexpr Dim kQNorm = {[](const Config& c) -> int64_t { return c.arch->norms_all_heads ? c.q_dim() : c.head_dim; }};
 constexpr Dim kKNorm = {[](const Config& c) -> int64_t { return c.arch->norms_all_heads ? c.kv_dim() : c.head_dim; }};
 constexpr Dim kHeads = {head_count, [](const Config& rank) { return std::vector<Range>{rank.share->heads}; }};
+
+std::vector<int32_t> rotated(const Config& c, int64_t n) { return rope_order(c, n, c.head_dim, 0); }
 
 bool is_gated(const Config& c, int) { return c.arch->gates_attention; }
 bool is_split(const Config& c, int) { return !c.arch->gates_attention && !c.arch->fused; }
@@ -68,9 +71,11 @@ constexpr MatrixRow kMatrices[] = {
     fused_row(at<&B::wk>, kKv, kKOfThree),
     fused_row(at<&B::wv>, kKv, kVOfThree),
     {.gguf_name = "blk.{}.attn_q.weight", .hf_name = PROJECTION_NAMES("q", "query", "weight"),
-     .member = at<&B::wq>, .n_out = kQ, .n_in = kInput, .shard = Shard::kColumns, .when = is_split},
+     .member = at<&B::wq>, .n_out = kQ, .n_in = kInput, .shard = Shard::kColumns, .when = is_split,
+     .gguf_rows = rotated},
     {.gguf_name = "blk.{}.attn_k.weight", .hf_name = PROJECTION_NAMES("k", "key", "weight"),
-     .member = at<&B::wk>, .n_out = kKv, .n_in = kInput, .shard = Shard::kColumns, .when = is_split},
+     .member = at<&B::wk>, .n_out = kKv, .n_in = kInput, .shard = Shard::kColumns, .when = is_split,
+     .gguf_rows = rotated},
     {.gguf_name = "blk.{}.attn_v.weight", .hf_name = PROJECTION_NAMES("v", "value", "weight"),
      .member = at<&B::wv>, .n_out = kKv, .n_in = kInput, .shard = Shard::kColumns, .when = is_split},
     {.gguf_name = "blk.{}.attn_q.weight", .hf_name = "model.layers.{}.self_attn.q_proj.weight",
@@ -99,21 +104,48 @@ constexpr VectorRow kVectors[] = {
     fused_bias(at<&B::bk>, kKv, kKOfThree),
     fused_bias(at<&B::bv>, kKv, kVOfThree),
     {.gguf_name = "blk.{}.attn_q.bias", .hf_name = PROJECTION_NAMES("q", "query", "bias"),
-     .member = at<&B::bq>, .n = kQ, .shard = Shard::kColumns, .optional = kOptional, .when = is_split},
+     .member = at<&B::bq>, .n = kQ, .shard = Shard::kColumns, .optional = kOptional, .when = is_split,
+     .gguf_rows = rotated},
     {.gguf_name = "blk.{}.attn_k.bias", .hf_name = PROJECTION_NAMES("k", "key", "bias"),
-     .member = at<&B::bk>, .n = kKv, .shard = Shard::kColumns, .optional = kOptional, .when = is_split},
+     .member = at<&B::bk>, .n = kKv, .shard = Shard::kColumns, .optional = kOptional, .when = is_split,
+     .gguf_rows = rotated},
     {.gguf_name = "blk.{}.attn_v.bias", .hf_name = PROJECTION_NAMES("v", "value", "bias"),
      .member = at<&B::bv>, .n = kKv, .shard = Shard::kColumns, .optional = kOptional, .when = is_split},
     {.gguf_name = "blk.{}.attn_q_norm.weight", .hf_name = "model.layers.{}.self_attn.q_norm.weight",
-     .member = at<&B::q_norm, &NormArgs::weight>, .n = kQNorm, .optional = kOptional, .hf_kept = VectorRow::kLessOne},
+     .member = at<&B::q_norm, &NormArgs::weight>, .n = kQNorm, .optional = kOptional, .hf_kept = VectorRow::kLessOne,
+     .gguf_rows = rotated},
     {.gguf_name = "blk.{}.attn_k_norm.weight", .hf_name = "model.layers.{}.self_attn.k_norm.weight",
-     .member = at<&B::k_norm, &NormArgs::weight>, .n = kKNorm, .optional = kOptional, .hf_kept = VectorRow::kLessOne},
+     .member = at<&B::k_norm, &NormArgs::weight>, .n = kKNorm, .optional = kOptional, .hf_kept = VectorRow::kLessOne,
+     .gguf_rows = rotated},
     {.gguf_name = "blk.{}.attn_sinks.weight", .hf_name = "model.layers.{}.self_attn.sinks",
      .member = at<&B::attention, &AttentionArgs::sinks>, .n = kHeads, .shard = Shard::kColumns, .optional = kOptional},
     {.gguf_name = "blk.{}.attn_output.bias", .hf_name = OUTPUT_NAMES("bias"),
      .member = at<&B::bo>, .n = kModelDim, .shard = Shard::kOnce, .optional = kOptional},
     mixer_post_norm(at<&B::join, &Join::post_norm, &NormArgs::weight>),
 };
+
+// Ollama's files of hybrid models list this as attention.head_count_kv for recurrent layers.
+constexpr uint32_t kNoHeads = 0;
+
+void read_gguf(const GgufKeys& keys, Config& c) {
+  c.n_heads = keys.integer_of_layers("attention.head_count", 1, 4096);
+  const auto skip = state_mixer(*c.arch) != nullptr ? std::optional(kNoHeads) : std::nullopt;
+  c.n_kv_heads = keys.has("attention.head_count_kv")
+                     ? keys.integer_of_layers("attention.head_count_kv", 1, c.n_heads, skip)
+                     : c.n_heads;
+  if (c.n_heads % c.n_kv_heads != 0)
+    throw keys.error("attention.head_count", "{} is not a multiple of attention.head_count_kv {}", c.n_heads,
+                     c.n_kv_heads);
+  if (!keys.has("attention.key_length") && c.dim % c.n_heads != 0)
+    throw keys.error("embedding_length",
+                     "{} is not a multiple of attention.head_count {}, and attention.key_length is missing", c.dim,
+                     c.n_heads);
+  c.head_dim = keys.integer_or("attention.key_length", c.dim / c.n_heads, 2, 1024);
+  const int value_dim = keys.integer_or("attention.value_length", c.head_dim, 2, 1024);
+  if (value_dim != c.head_dim)
+    throw keys.error("attention.value_length", "{} differs from attention.key_length {}: not supported", value_dim,
+                     c.head_dim);
+}
 
 std::optional<HeadsOfRanks> heads_of_ranks(const Config& c) {
   if (!c.share || !c.arch->norms_all_heads) return std::nullopt;
@@ -176,6 +208,17 @@ void divide(const Deal& d, Config& rank) {
 
 namespace ingot {
 
+std::vector<int32_t> rope_order(const Config& c, int64_t n_rows, int head, int first) {
+  if (c.arch->gguf_rope == c.rope_layout) return {};
+  CHECK(c.arch->gguf_rope == RopeLayout::kInterleaved);
+  std::vector<int32_t> order(static_cast<size_t>(n_rows));
+  for (int32_t row = 0; row < static_cast<int32_t>(n_rows); ++row) {
+    const int i = row % head - first;
+    order[static_cast<size_t>(row)] = i >= 0 && i < c.rot_dim ? row - i + i / 2 + i % 2 * (c.rot_dim / 2) : row;
+  }
+  return order;
+}
+
 AttentionArgs attention_args(const Config& c, int layer) {
   return {.n_heads = c.n_heads,
           .n_kv_heads = c.n_kv_heads,
@@ -191,6 +234,8 @@ const PartKind kAttentionPart = {.name = "attention",
                                  .make = attention_part::make,
                                  .rows = [] { return TensorRows{attention_part::kMatrices, attention_part::kVectors}; },
                                  .check = attention_part::check,
+                                 .read_gguf = attention_part::read_gguf,
+                                 .keeps_kv = true,
                                  .divide = attention_part::divide};
 
 }  // namespace ingot

@@ -17,6 +17,10 @@ inline Join join_of(const Config& c) {
 // The numbers of attention that do not depend on how keys are made.
 AttentionArgs attention_args(const Config& config, int layer);
 
+// The order in GGUF files of the rows of q or k (RowOrder). If the two dialects rotate different pairs, the rows of the
+// first and second half of the rotated part alternate. The rotated part of each `head` rows begins at `first`.
+std::vector<int32_t> rope_order(const Config& config, int64_t n_rows, int head, int first);
+
 inline bool has_pre_norms(const Config& c, int) { return c.arch->pre_norms; }
 inline bool has_layer_norms(const Config& c, int) { return c.arch->pre_norms && c.arch->norm == NormKind::kLayer; }
 inline bool has_post_norms(const Config& c, int) { return c.arch->post_norms; }
