@@ -30,6 +30,8 @@ struct BlockPorts {
   Tensor* normed = nullptr;
   int* rope_table = nullptr;  // index in Program::ropes, or kNoRope
   RopeArgs* rope = nullptr;
+  bool* beside = nullptr;  // the block reads `fork`, a copy of x, in place of x
+  Tensor* fork = nullptr;
   Tensor *head_ids = nullptr, *kept = nullptr, *pair = nullptr;  // the program's
   KvCache** kv = nullptr;
   AttentionArgs* attention = nullptr;  // its `layer` is an index in the KV cache
@@ -129,6 +131,8 @@ BlockPorts Block::Held<T>::ports() {
   if constexpr (requires { block.follows_sum; })
     p.follows_sum = &block.follows_sum, p.norm = &block.norm, p.normed = &block.normed;
   if constexpr (requires { block.rope_table; }) p.rope_table = &block.rope_table, p.rope = &block.rope;
+  if constexpr (requires { block.beside; }) p.beside = &block.beside;
+  if constexpr (requires { block.fork; }) p.fork = &block.fork;
   if constexpr (requires { block.head_ids; }) p.head_ids = &block.head_ids;
   if constexpr (requires { block.kept; }) p.kept = &block.kept;
   if constexpr (requires { block.pair; }) p.pair = &block.pair;

@@ -4,6 +4,7 @@
 
 #include "backend/backend.h"
 #include "backend/blocks/embed.h"
+#include "backend/blocks/fork.h"
 #include "backend/blocks/head.h"
 #include "backend/blocks/pool.h"
 
@@ -22,6 +23,7 @@ Program::Program() : id(next_id()) {}
 void Program::lay_out(Buffers& buffers) {
   for_each([&](Block& block) {
     if (const BlockPorts ports = block.ports(); ports.head_ids != nullptr) n_head_ids = ports.attention->n_heads;
+    has_fork = has_fork || block.is<ForkBlock>();
   });
   const int n = buffers.limits().max_tokens;
   buffers.keep(x, DType::kF32, n, dim);
@@ -31,6 +33,7 @@ void Program::lay_out(Buffers& buffers) {
   }
   if (n_head_ids > 0) buffers.keep(head_ids, DType::kI32, n, n_head_ids);
   if (n_kept > 0) buffers.keep(kept, DType::kF32, n, int64_t{n_kept} * dim);
+  if (has_fork) buffers.keep(fork, DType::kF32, n, dim);
   if (has_pair) buffers.keep(pair, buffers.act(), n, 2 * int64_t{dim});
   for_each([&](Block& block) {
     buffers.begin_block();
@@ -43,6 +46,7 @@ void Program::lay_out(Buffers& buffers) {
           *ports.rope_table == kNoRope ? Tensor{} : ropes[static_cast<size_t>(*ports.rope_table)].angles;
     if (ports.head_ids != nullptr) *ports.head_ids = head_ids;
     if (ports.kept != nullptr) *ports.kept = kept;
+    if (ports.fork != nullptr) *ports.fork = fork;
     if (ports.pair != nullptr) *ports.pair = pair;
     if (ports.kv != nullptr) kv = *ports.kv;
     if (ports.states != nullptr) states = *ports.states;

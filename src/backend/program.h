@@ -35,6 +35,8 @@ struct Program {
   Tensor head_ids;              // [max_tokens, n_head_ids]: 0, 1, ... in each row
   int n_kept = 0;               // number of KeepBlocks
   Tensor kept;                  // [max_tokens, n_kept * dim] f32: the streams that KeepBlocks copy
+  bool has_fork = false;        // has ForkBlocks
+  Tensor fork;                  // [max_tokens, dim] f32: the stream that the last ForkBlock copied
   bool has_pair = false;        // begins with a DraftInputBlock
   Tensor pair;                  // [max_tokens, 2 * dim]: the output of that block
   Tensor x;                     // [max_tokens, dim] f32: the residual stream

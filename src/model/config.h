@@ -123,7 +123,7 @@ struct Config {
     return parts.get<T>();
   }
   int n_recurrent_layers() const;  // layers that keep states
-  int n_kv_layers() const;         // layers that store keys and values
+  int n_kv_layers() const;         // parts that store keys and values
   // The most tokens that a token sees in any layer; 0: some layer, or the draft head, sees all tokens.
   int widest_window() const;
   // The factor on q·k if the checkpoint does not state it.

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <span>
 
+#include "backend/blocks/fork.h"
 #include "backend/blocks/keep.h"
 #include "backend/blocks/plain_layers.h"
 #include "backend/blocks/remote.h"
@@ -35,25 +36,24 @@ NormArgs norm_args(const Config& c, const Tensor& weight, const Tensor& bias) {
 class Builder {
  public:
   Builder(const Config& config, const Weights& weights, const DecoderCaches& caches)
-      : c_(config), weights_(weights), caches_(caches) {}
+      : c_(config), weights_(weights), caches_(caches), numbers_(config) {}
 
-  // Appends blocks [first, end) of the split's numbers.
+  const PartNumbers& numbers() const { return numbers_; }
+
+  // Appends the blocks of parts [first, end).
   void add(std::vector<Block>& blocks, int first, int end) {
-    const int head = 2 * c_.n_layers + 1;
     for (int i = first; i < end; ++i) {
-      const int layer = (i - 1) / 2;
+      const int layer = numbers_.layer_of(i);
       if (i == 0) {
         blocks.emplace_back(embedding());
-      } else if (i == head) {
+      } else if (i == numbers_.head()) {
         blocks.emplace_back(head_block(c_, weights_));
-      } else if (i % 2 == 0) {
-        blocks.push_back(part(layer, 1));
-      } else if (is_plain(layer) && i + 1 < end) {
-        const int n_layers = n_alike(layer, (std::min(end, head) - i) / 2);
+      } else if (i == numbers_.at(layer) && n_plain(layer, end) > 0) {
+        const int n_layers = n_plain(layer, end);
         blocks.emplace_back(plain_layers(layer, n_layers));
         i += 2 * n_layers - 1;
       } else {
-        blocks.push_back(part(layer, 0));
+        add_part(blocks, layer, i - numbers_.at(layer));
       }
     }
   }
@@ -68,9 +68,24 @@ class Builder {
     return b;
   }
 
-  // The block of a part of a layer, in this program's caches. Bidirectional models read a whole text in one step. Only
-  // the running layer needs its keys and values, so all layers share the pages of one.
-  Block part(int layer, size_t i) {
+  // The blocks of a part. If the part has several, all of them read the stream as it was before the first.
+  void add_part(std::vector<Block>& blocks, int layer, int part) {
+    const std::vector<PlacedKind> placed = placed_parts(c_, layer);
+    for (size_t i = 0; i < placed.size(); ++i) {
+      if (placed[i].part != part) continue;
+      const bool has_more = i + 1 < placed.size() && placed[i + 1].beside;
+      if (has_more && !placed[i].beside) blocks.emplace_back(ForkBlock{});
+      blocks.push_back(block_of(layer, i));
+      if (!placed[i].beside) continue;
+      const BlockPorts ports = blocks.back().ports();
+      CHECK(ports.beside != nullptr);
+      *ports.beside = true;
+    }
+  }
+
+  // The block of a layer's kind, in this program's caches. Bidirectional models read a whole text in one step. Only the
+  // running layer needs its keys and values, so all layers share the pages of one.
+  Block block_of(int layer, size_t i) {
     const auto l = static_cast<size_t>(layer);
     Block block = weights_.layers.empty() ? parts_of(c_, layer)[i]->make(c_, layer) : weights_.layers[l][i];
     const BlockPorts ports = block.ports();
@@ -79,30 +94,30 @@ class Builder {
     return block;
   }
 
-  // Whether the layer may be one block with others. With several ranks it may not, because sums over the ranks run
-  // between kernels.
-  bool is_plain(int layer) const {
-    return !c_.share && !c_.arch->encoder && c_.n_recurrent_layers() == 0 &&
-           std::ranges::all_of(parts_of(c_, layer), &PartKind::is_plain);
-  }
-
-  // Of the n layers from `first` on, how many in a row have the same kinds of parts as the first.
-  int n_alike(int first, int n) const {
-    int alike = 1;
-    while (alike < n && parts_of(c_, first + alike) == parts_of(c_, first)) ++alike;
-    return alike;
+  // How many layers from `first` on may be one block: layers of the same two plain parts that end before `end`. With
+  // several ranks there are none, because sums over the ranks run between kernels.
+  int n_plain(int first, int end) const {
+    const auto placed = placed_parts(c_, first);
+    const bool is_plain = placed.size() == 2 && numbers_.n_of(first) == 2 && placed[0].kind->is_mixer &&
+                          placed[0].kind->is_plain && placed[1].kind->is_plain;
+    if (!is_plain || c_.share || c_.arch->encoder || c_.n_recurrent_layers() > 0) return 0;
+    int n = 0;
+    for (int layer = first; layer < c_.n_layers && numbers_.at(layer + 1) <= end; ++layer, ++n)
+      if (placed_parts(c_, layer) != placed) break;
+    return n;
   }
 
   PlainLayersBlock plain_layers(int first, int n) {
     PlainLayersBlock layers;
     for (int layer = first; layer < first + n; ++layer)
-      for (const size_t i : {0, 1}) layers.blocks.push_back(part(layer, i));
+      for (const size_t i : {0, 1}) layers.blocks.push_back(block_of(layer, i));
     return layers;
   }
 
   const Config& c_;
   const Weights& weights_;
   const DecoderCaches caches_;
+  const PartNumbers numbers_;
   int n_kv_layers_ = 0, n_state_layers_ = 0;  // so far
 };
 
@@ -118,7 +133,7 @@ void add_ropes(Program& program, const Config& c, const Weights& weights, Backen
 }
 
 // A list without blocks. Attention needs ropes.
-Program empty_program(const Config& c, const Weights& weights, Backend* backend, int n_ctx, const Part& part) {
+Program empty_program(const Config& c, const Weights& weights, Backend* backend, int n_ctx, const OwnParts& part) {
   Program program;
   program.dim = c.dim;
   if (n_kv_layers(c, part) == 0 || c.arch->learned_positions) return program;
@@ -131,19 +146,19 @@ void move_norms_to_sums(std::span<Block> blocks) {
   NormArgs* next_norm = nullptr;
   for (Block& block : blocks) {
     if (const BlockPorts ports = block.ports(); ports.follows_sum != nullptr) {
-      *ports.follows_sum = next_norm != nullptr && ports.norm->weight;
+      *ports.follows_sum = next_norm != nullptr && ports.norm->weight && !(ports.beside != nullptr && *ports.beside);
       if (*ports.follows_sum) *next_norm = *ports.norm;
     }
     next_norm = block.norm_after_sum();
   }
 }
 
-// Appends blocks [first, end) of the split's numbers. An EAGLE-3 head reads the stream behind some of the layers.
+// Appends the blocks of parts [first, end). An EAGLE-3 head reads the stream behind some of the layers.
 void add_blocks(Program& program, Builder& builder, const Config& c, int first, int end) {
   const size_t n_before = program.blocks.size();
   if (c.draft_head && c.draft_head->is_eagle) {
     for (const int n_layers : c.draft_head->kept_layers) {
-      const int next = 2 * n_layers + 1;
+      const int next = builder.numbers().at(n_layers);
       if (next <= first || next > end) continue;
       builder.add(program.blocks, first, next);
       program.blocks.emplace_back(KeepBlock{.place = program.n_kept++});
@@ -160,7 +175,7 @@ Program decoder_layers(const Config& c, const Weights& weights, const DecoderCac
                        int n_ctx) {
   Program program = empty_program(c, weights, backend, n_ctx, {});
   Builder builder(c, weights, caches);
-  add_blocks(program, builder, c, 0, 2 * c.n_layers + 1);
+  add_blocks(program, builder, c, 0, builder.numbers().head());
   return program;
 }
 
@@ -196,16 +211,19 @@ HeadBlock head_block(const Config& c, const Weights& weights) {
           .rank_vocab = c.share ? c.share->rank_vocab : 0};
 }
 
-int n_kv_layers(const Config& c, const Part& part) {
+int n_kv_layers(const Config& c, const OwnParts& part) {
   int n = 0;
-  for (int layer = 0; layer < c.n_layers; ++layer) n += part.attention(layer) && keeps_kv(c, layer);
+  for (int layer = 0; layer < c.n_layers; ++layer)
+    for (const PlacedKind& placed : placed_parts(c, layer)) n += part.layer(layer, placed.part) && placed.kind->keeps_kv;
   return n;
 }
 
-StateShape state_shape(const Config& c, int n_slots, const Part& part) {
+StateShape state_shape(const Config& c, int n_slots, const OwnParts& part) {
   const auto& d = c.part<DeltaConfig>();
   int n_layers = 0;
-  for (int layer = 0; layer < c.n_layers; ++layer) n_layers += part.attention(layer) && keeps_states(c, layer);
+  for (int layer = 0; layer < c.n_layers; ++layer)
+    for (const PlacedKind& placed : placed_parts(c, layer))
+      n_layers += part.layer(layer, placed.part) && placed.kind->keeps_states;
   if (n_layers == 0) return {};
   return {.n_slots = n_slots,
           .n_layers = n_layers,

@@ -85,7 +85,7 @@ class Planner {
   const Config& c_;
   const Split& split_;
   const std::span<const DeviceMemory> devices_;
-  std::vector<Part> parts_;  // of each device
+  std::vector<OwnParts> parts_;  // of each device
 };
 
 // The number of tokens that fit caches of these sizes, one size for each device.
@@ -299,7 +299,7 @@ MemoryPlan plan_memory(const Config& config, const Split& split, std::span<const
 MemoryPlan plan_memory(const Config& config, const WeightBytes& weights, size_t available, const RunnerOptions& options,
                        const Backend* backend) {
   const DeviceMemory device{"", backend, weights, available, take_of(backend, 1, options)};
-  return plan_memory(config, Split(config.n_layers), {&device, 1}, options);
+  return plan_memory(config, Split(config), {&device, 1}, options);
 }
 
 std::vector<MemoryPlan> plans_that_fit(const Config& config, const Split& split, std::span<const DeviceMemory> devices,
@@ -310,7 +310,7 @@ std::vector<MemoryPlan> plans_that_fit(const Config& config, const Split& split,
 std::vector<MemoryPlan> plans_that_fit(const Config& config, const WeightBytes& weights, size_t available,
                                        const RunnerOptions& options, const Backend* backend) {
   const DeviceMemory device{"", backend, weights, available, take_of(backend, 1, options)};
-  return plans_that_fit(config, Split(config.n_layers), {&device, 1}, options);
+  return plans_that_fit(config, Split(config), {&device, 1}, options);
 }
 
 std::string MemoryPlan::table() const {

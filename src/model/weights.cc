@@ -47,15 +47,15 @@ bool is_known_to_be_unused(std::string_view name, const Config& config) {
 bool is_final_norm(const VectorRow& row) {
   return row.member == at<&ModelWeights::final_norm> || row.member == at<&ModelWeights::final_norm_bias>;
 }
-bool is_in(const Part& part, const MatrixRow& row) { return &row == &output_row() ? part.head() : part.embedding(); }
-bool is_in(const Part& part, const VectorRow& row) { return !is_final_norm(row) || part.head(); }
+bool is_in(const OwnParts& part, const MatrixRow& row) { return &row == &output_row() ? part.head() : part.embedding(); }
+bool is_in(const OwnParts& part, const VectorRow& row) { return !is_final_norm(row) || part.head(); }
 
 // Each part has the tensors of ropes, and the one with the embedding counts them.
-bool counts(const Part& part, const VectorRow& row) { return is_final_norm(row) || part.embedding(); }
+bool counts(const OwnParts& part, const VectorRow& row) { return is_final_norm(row) || part.embedding(); }
 
 class Loader {
  public:
-  Loader(WeightSource& source, const Config& config, Backend& backend, const LoadProgress& progress, const Part& part)
+  Loader(WeightSource& source, const Config& config, Backend& backend, const LoadProgress& progress, const OwnParts& part)
       : source_(source),
         config_(config),
         backend_(backend),
@@ -88,11 +88,11 @@ class Loader {
  private:
   std::vector<Block> load_layer(int layer) {
     std::vector<Block> blocks = make_layer(config_, layer);
-    const std::vector<const PartKind*> kinds = parts_of(config_, layer);
-    for (size_t i = 0; i < blocks.size(); ++i) {
-      if (!part_.layer(layer, i)) continue;
-      load_rows(kinds[i]->rows(), blocks[i].data(), layer, [](const auto&) { return true; });
-      if (kinds[i]->check != nullptr) kinds[i]->check(blocks[i], config_, layer, source_);
+    for (size_t i = 0; const auto& [kind, part, beside] : placed_parts(config_, layer)) {
+      Block& block = blocks[i++];
+      if (!part_.layer(layer, part)) continue;
+      load_rows(kind->rows(), block.data(), layer, [](const auto&) { return true; });
+      if (kind->check != nullptr) kind->check(block, config_, layer, source_);
     }
     return blocks;
   }
@@ -200,7 +200,7 @@ class Loader {
   const Config& config_;
   Backend& backend_;
   const LoadProgress& progress_;
-  const Part& part_;
+  const OwnParts& part_;
   std::shared_ptr<TensorFinder> finder_;
   Weights weights_;
   std::map<std::string, int> mix_;
@@ -209,7 +209,7 @@ class Loader {
 
 // Visits the rows in the same way as Loader, so that both use the same tensors. With `head`, counts the tensors of the
 // draft head instead.
-WeightBytes bytes_of(WeightSource& source, const Config& config, const Backend& backend, const Part& part,
+WeightBytes bytes_of(WeightSource& source, const Config& config, const Backend& backend, const OwnParts& part,
                      const DraftHeadConfig* head) {
   TensorFinder finder(source, config, true);
   WeightBytes bytes;
@@ -237,9 +237,8 @@ WeightBytes bytes_of(WeightSource& source, const Config& config, const Backend& 
     return std::ranges::count(seen, output_row().member) > 0;
   };
   const auto add_layer = [&](int layer) {
-    const std::vector<const PartKind*> kinds = parts_of(config, layer);
-    for (size_t i = 0; i < kinds.size(); ++i)
-      if (part.layer(layer, i)) add(kinds[i]->rows(), layer, true);
+    for (const PlacedKind& placed : placed_parts(config, layer))
+      if (part.layer(layer, placed.part)) add(placed.kind->rows(), layer, true);
   };
   if (head != nullptr) {
     add(head_rows(*head), 0, true);
@@ -275,7 +274,7 @@ std::vector<const Weight*> layer_matrices(const Weights& weights, const Config& 
   return all;
 }
 
-WeightBytes weight_bytes(WeightSource& source, const Config& config, const Backend& backend, const Part& part) {
+WeightBytes weight_bytes(WeightSource& source, const Config& config, const Backend& backend, const OwnParts& part) {
   return bytes_of(source, config, backend, part, nullptr);
 }
 
@@ -314,7 +313,7 @@ void check_unused(const WeightSource& source, const Config& config, const std::v
 }
 
 Weights load_weights(WeightSource& source, const Config& config, Backend& backend, const LoadProgress& progress,
-                     const Part& part) {
+                     const OwnParts& part) {
   return Loader(source, config, backend, progress, part).load();
 }
 

@@ -99,9 +99,9 @@ struct WeightBytes {
 
 // Throws Error naming a tensor that is missing or has the wrong shape or type.
 // Both functions count and load only the blocks of `part`. Each part has the small tensors of the model's ropes.
-WeightBytes weight_bytes(WeightSource& source, const Config& config, const Backend& backend, const Part& part = {});
+WeightBytes weight_bytes(WeightSource& source, const Config& config, const Backend& backend, const OwnParts& part = {});
 Weights load_weights(WeightSource& source, const Config& config, Backend& backend, const LoadProgress& progress,
-                     const Part& part = {});
+                     const OwnParts& part = {});
 
 // Lets a GPU keep copies of weights for products of many rows only if all weights, with the copies, take at most a
 // quarter of `memory`. n_devices: the devices that share the model equally.

@@ -189,7 +189,7 @@ struct OnGpu {
   int sequences(RunnerOptions o = {}) const {
     o.max_seqs = 0, o.n_snapshots = -1, o.spare_logits = 64;
     const DeviceMemory device{"the GPU", gpu.get(), weights, gpu->available_bytes(), take_of(gpu.get(), 1, o)};
-    return choose_sequences(config, Split(config.n_layers), {&device, 1}, o);
+    return choose_sequences(config, Split(config), {&device, 1}, o);
   }
 
   Config config;
@@ -291,7 +291,7 @@ TEST(MemoryPlan, AHostGetsFewSequences) {
   const DeviceMemory gpu{.name = "gpu", .backend = model.gpu.get(), .available = size_t{80} << 30},
       host{.name = "cpu", .backend = cpu.get(), .available = size_t{80} << 30};
   const DeviceMemory both[] = {gpu, host};
-  Split split(model.config.n_layers);
+  Split split(model.config);
   EXPECT_EQ(choose_sequences(model.config, split, {&gpu, 1}, {}), 256);
   EXPECT_EQ(choose_sequences(model.config, split, {&host, 1}, {}), 16);
   split.device[1] = 1;

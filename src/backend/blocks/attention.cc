@@ -21,7 +21,7 @@ void run_block(const AttentionBlock& b, Backend& backend) {
   const Tensor x = backend.token_rows(b.x), norm_out = backend.token_rows(b.normed), q = backend.token_rows(b.q),
                attended = backend.token_rows(b.attended);
   const AttentionArgs& a = b.attention;
-  const auto [input, norm] = input_of(backend, b, x, norm_out);
+  const auto [input, norm] = input_of(backend, b, norm_out);
   backend.qkv({.x = b.reads_pair ? backend.token_rows(b.pair) : input,
                .norm = norm,
                .normed = norm_out,
@@ -47,7 +47,7 @@ void run_block(const AttentionBlock& b, Backend& backend) {
   backend.attention(attended, q, *b.kv, a);
   if (b.gate) {
     const Tensor gates = backend.token_rows(b.gates);
-    backend.matmul(gates, b.norm.weight ? norm_out : x, b.gate);
+    backend.matmul(gates, b.norm.weight ? norm_out : stream_of(backend, b), b.gate);
     backend.gate(attended, gates);
   }
   join(backend, b.join, x, backend.token_rows(b.branch), attended, b.wo, b.bo, norm_out);

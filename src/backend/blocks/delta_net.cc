@@ -21,7 +21,7 @@ void run_block(const DeltaBlock& b, Backend& backend) {
   const Tensor gates = backend.token_rows(b.gates), beta = backend.token_rows(b.beta),
                alpha = backend.token_rows(b.alpha), read = backend.token_rows(b.read);
   const int keys = b.n_key_heads * b.key_dim, values = b.n_heads * b.value_dim;
-  const auto [input, first_norm] = input_of(backend, b, x, norm_out);
+  const auto [input, first_norm] = input_of(backend, b, norm_out);
   backend.norm_matmul(channels.slice_cols(0, keys), input, norm_out, first_norm, b.wq);
   backend.matmul(channels.slice_cols(keys, keys), norm_out, b.wk);
   backend.matmul(channels.slice_cols(2 * keys, values), norm_out, b.wv);

@@ -9,6 +9,8 @@ struct DeltaBlock {
   Tensor x;                  // in, out: [max_tokens, dim]
   NormArgs norm;             // weight [1, dim]
   bool follows_sum = false;  // as in AttentionBlock
+  bool beside = false;       // the input is `fork`, not x
+  Tensor fork;               // [max_tokens, dim], the program's
   Weight wq, wk, wv;         // [all_keys | all_keys | all_values, dim]
   Weight gate;               // [all_values, dim]
   Weight w_beta, w_alpha;    // [n_heads, dim]

@@ -49,7 +49,7 @@ void run_block(const ExpertsBlock& b, Backend& backend) {
   const Tensor x = backend.token_rows(b.x), norm_out = backend.token_rows(b.normed);
   const Tensor to = b.sums ? backend.token_rows(b.sum) : x;
   const int64_t rows = x.rows * b.route.n_used;
-  const auto [input, first_norm] = input_of(backend, b, x, norm_out);
+  const auto [input, first_norm] = input_of(backend, b, norm_out);
   if (b.sums) backend.zero(to);
   backend.moe({.residual = to,
                .x = input,

@@ -12,7 +12,7 @@ void FeedForwardBlock::lay_out(Buffers& buffers) {
 void run_block(const FeedForwardBlock& b, Backend& backend) {
   const Tensor x = backend.token_rows(b.x), norm_out = backend.token_rows(b.normed),
                hidden = backend.token_rows(b.hidden);
-  const auto [input, first_norm] = input_of(backend, b, x, norm_out);
+  const auto [input, first_norm] = input_of(backend, b, norm_out);
   if (b.w_gate) {
     backend.gate_up({.y = hidden,
                      .x = input,

@@ -26,11 +26,17 @@ void join(Backend& backend, const Join& j, const Tensor& x /* in, out [n, dim] *
           const Weight& w /* [dim, n_in] */, const Tensor& bias /* [1, dim] or empty */,
           const Tensor& norm_out /* [n, dim] */);
 
+// The input of a block before its norm.
+template <class B>
+Tensor stream_of(const Backend& backend, const B& b) {
+  return backend.token_rows(b.beside ? b.fork : b.x);
+}
 // The input of a block's first product, and the norm that this product still computes.
 template <class B>
-std::pair<Tensor, NormArgs> input_of(const Backend& backend, const B& b, const Tensor& x, const Tensor& norm_out) {
-  const bool is_normed = b.follows_sum && backend.norms_sums(x, b.norm);
-  return is_normed ? std::pair{norm_out, NormArgs{}} : std::pair{x, b.norm};
+std::pair<Tensor, NormArgs> input_of(const Backend& backend, const B& b, const Tensor& norm_out) {
+  const Tensor stream = stream_of(backend, b);
+  const bool is_normed = b.follows_sum && backend.norms_sums(stream, b.norm);
+  return is_normed ? std::pair{norm_out, NormArgs{}} : std::pair{stream, b.norm};
 }
 
 }  // namespace ingot

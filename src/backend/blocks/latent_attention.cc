@@ -30,7 +30,7 @@ void run_block(const LatentAttentionBlock& b, Backend& backend) {
   const int64_t rows = x.rows * a.n_heads;
   const RopeArgs rope_args{backend.token_rows(b.rope.angles), b.rope.layout};
 
-  const auto [input, first_norm] = input_of(backend, b, x, norm_out);
+  const auto [input, first_norm] = input_of(backend, b, norm_out);
   backend.norm_matmul(latent, input, norm_out, first_norm, b.wkv_a);
   backend.copy(k.slice_cols(0, b.rope_dim), latent.slice_cols(b.kv_rank, b.rope_dim));
   backend.norm(k.slice_cols(b.rope_dim, b.kv_rank), latent.slice_cols(0, b.kv_rank), b.kv_a_norm);

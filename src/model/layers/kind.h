@@ -43,8 +43,16 @@ struct PartKind {
   void (*divide)(const Deal& deal, Config& rank) = nullptr;
 };
 
-std::vector<const PartKind*> parts_of(const Config& config, int layer);
-std::vector<Block> make_layer(const Config& config, int layer);  // a block for each part
+// The kinds of a layer in order, with the number of the part in the layer (split.h).
+struct PlacedKind {
+  const PartKind* kind;
+  int part = 0;
+  bool beside = false;  // LayerPart
+  bool operator==(const PlacedKind&) const = default;
+};
+std::vector<PlacedKind> placed_parts(const Config& config, int layer);
+std::vector<const PartKind*> parts_of(const Config& config, int layer);  // the kinds alone
+std::vector<Block> make_layer(const Config& config, int layer);          // a block for each kind
 std::span<const PartKind* const> all_kinds();
 bool uses(const Config& config, const PartKind& kind);  // in any layer
 bool keeps_kv(const Config& config, int layer);         // some part of the layer does

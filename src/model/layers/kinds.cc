@@ -90,6 +90,13 @@ LayerConfig Config::layer(int i) const {
   return own;
 }
 
+std::vector<PlacedKind> placed_parts(const Config& c, int layer) {
+  std::vector<PlacedKind> placed;
+  for (const LayerPart& part : c.layer(layer).parts)
+    placed.push_back({part.kind, placed.empty() ? 0 : placed.back().part + !part.beside, part.beside});
+  return placed;
+}
+
 std::vector<const PartKind*> parts_of(const Config& c, int layer) {
   std::vector<const PartKind*> kinds;
   for (const LayerPart& part : c.layer(layer).parts) kinds.push_back(part.kind);
@@ -123,7 +130,8 @@ int Config::n_recurrent_layers() const {
 }
 int Config::n_kv_layers() const {
   int n = 0;
-  for (int layer = 0; layer < n_layers; ++layer) n += keeps_kv(*this, layer);
+  for (int layer = 0; layer < n_layers; ++layer)
+    n += static_cast<int>(std::ranges::count_if(parts_of(*this, layer), [](const PartKind* k) { return k->keeps_kv; }));
   return n;
 }
 
