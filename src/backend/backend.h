@@ -158,7 +158,8 @@ class Backend {
   // Replaces each channel by SiLU of the convolution of its last `width` inputs. The state holds the inputs of earlier
   // steps.
   virtual void short_conv(Tensor x /* in, out [n_tokens, n_channels], contiguous */,
-                          Tensor weight /* [n_channels, width] */, StateCache& states, int layer);
+                          Tensor weight /* [n_channels, width] */, StateCache& states,
+                          int buffer /* of the states: [width - 1, n_channels] */);
   virtual void delta_rule(const DeltaRuleArgs& args);
 
   // ---- fused ops: the default body defines the meaning of each ----

@@ -37,7 +37,7 @@ struct BlockPorts {
   AttentionArgs* attention = nullptr;  // its `layer` is an index in the KV cache
   bool* only_keys = nullptr;           // the block writes keys and values to the cache, and leaves x as it is
   StateCache** states = nullptr;
-  int* state_layer = nullptr;  // index in the state cache
+  int* first_state = nullptr;  // index of its first buffer in the state cache
 };
 
 class Block {
@@ -138,7 +138,7 @@ BlockPorts Block::Held<T>::ports() {
   if constexpr (requires { block.pair; }) p.pair = &block.pair;
   if constexpr (requires { block.kv; }) p.kv = &block.kv, p.attention = &block.attention;
   if constexpr (requires { block.only_keys; }) p.only_keys = &block.only_keys;
-  if constexpr (requires { block.states; }) p.states = &block.states, p.state_layer = &block.layer;
+  if constexpr (requires { block.states; }) p.states = &block.states, p.first_state = &block.first_state;
   return p;
 }
 

@@ -8,7 +8,6 @@
 #include "backend/blocks/plain_layers.h"
 #include "backend/blocks/remote.h"
 #include "model/draft_head.h"
-#include "model/layers/delta_net.h"
 #include "model/shards.h"
 
 namespace ingot {
@@ -90,7 +89,10 @@ class Builder {
     Block block = weights_.layers.empty() ? parts_of(c_, layer)[i]->make(c_, layer) : weights_.layers[l][i];
     const BlockPorts ports = block.ports();
     if (ports.kv != nullptr) *ports.kv = caches_.kv, ports.attention->layer = c_.bidirectional ? 0 : n_kv_layers_++;
-    if (ports.states != nullptr) *ports.states = caches_.states, *ports.state_layer = n_state_layers_++;
+    if (ports.states != nullptr) {
+      *ports.states = caches_.states, *ports.first_state = n_states_;
+      n_states_ += static_cast<int>(parts_of(c_, layer)[i]->states(c_).size());
+    }
     return block;
   }
 
@@ -118,7 +120,7 @@ class Builder {
   const Weights& weights_;
   const DecoderCaches caches_;
   const PartNumbers numbers_;
-  int n_kv_layers_ = 0, n_state_layers_ = 0;  // so far
+  int n_kv_layers_ = 0, n_states_ = 0;  // so far
 };
 
 void add_ropes(Program& program, const Config& c, const Weights& weights, Backend* backend, int n_ctx) {
@@ -219,19 +221,14 @@ int n_kv_layers(const Config& c, const OwnParts& part) {
 }
 
 StateShape state_shape(const Config& c, int n_slots, const OwnParts& part) {
-  const auto& d = c.part<DeltaConfig>();
-  int n_layers = 0;
+  StateShape shape{.n_slots = n_slots, .buffers = {}};
   for (int layer = 0; layer < c.n_layers; ++layer)
-    for (const PlacedKind& placed : placed_parts(c, layer))
-      n_layers += part.layer(layer, placed.part) && placed.kind->keeps_states;
-  if (n_layers == 0) return {};
-  return {.n_slots = n_slots,
-          .n_layers = n_layers,
-          .n_channels = d.n_channels(),
-          .conv_width = d.conv_width,
-          .n_heads = d.n_value_heads,
-          .key_dim = d.key_dim,
-          .value_dim = d.value_dim};
+    for (const PlacedKind& placed : placed_parts(c, layer)) {
+      if (!part.layer(layer, placed.part) || placed.kind->states == nullptr) continue;
+      const std::vector<StateBuffer> own = placed.kind->states(c);
+      shape.buffers.insert(shape.buffers.end(), own.begin(), own.end());
+    }
+  return shape ? shape : StateShape{};
 }
 
 size_t step_bytes(const Config& c, const StepLimits& limits, const Backend* backend, const Split& split, int device) {

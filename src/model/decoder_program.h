@@ -37,7 +37,7 @@ DevicePart device_part(const Config& config, const Weights& weights, const Decod
 
 // The number of layers of the part that have keys and values.
 int n_kv_layers(const Config& config, const OwnParts& part);
-// Shape of the state cache for the part; no layers if the part has no recurrent layer.
+// Shape of the state cache for the part; empty if no part keeps states.
 StateShape state_shape(const Config& config, int n_slots, const OwnParts& part = {});
 
 // Bytes that a step within these limits needs on one device, without weights and caches. Measured on the list: the

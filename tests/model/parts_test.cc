@@ -115,7 +115,7 @@ TEST(Parts, HaveNumbersInTheOrderOfAStep) {
   const int layers[] = {-1, 0, 1, 1, 2, 3};
   for (int i = 0; i < numbers.n(); ++i) EXPECT_EQ(numbers.layer_of(i), layers[i]) << i;
   EXPECT_EQ(c.n_kv_layers(), 1);
-  EXPECT_EQ(state_shape(c, 1).n_layers, 2);
+  EXPECT_EQ(state_shape(c, 1).buffers.size(), 2u * 2);
 }
 
 // Any part may be on any device: the logits stay the same.

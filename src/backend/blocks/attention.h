@@ -13,7 +13,7 @@ struct AttentionBlock {
   Tensor pair;               // [max_tokens, 2 * dim], the program's
   NormArgs norm;             // weight [1, dim] or empty
   bool follows_sum = false;  // the block before may compute the norm: Join::next_norm
-  bool beside = false;       // the input is `fork`, not x
+  bool beside = false;       // the input is the fork, not x
   Tensor fork;               // [max_tokens, dim], the program's
   Weight wq, wk, wv;         // [n_heads * head_dim, dim], [n_kv_heads * head_dim, dim] twice
   Tensor bq, bk, bv;         // [1, rows of the weight] or empty

@@ -28,7 +28,7 @@ void run_block(const DeltaBlock& b, Backend& backend) {
   backend.matmul(gates, norm_out, b.gate);
   backend.matmul(beta, norm_out, b.w_beta);
   backend.matmul(alpha, norm_out, b.w_alpha);
-  backend.short_conv(channels, b.conv, *b.states, b.layer);
+  backend.short_conv(channels, b.conv, *b.states, b.first_state);
   backend.delta_rule({.y = read,
                       .qkv = channels,
                       .beta = beta,
@@ -38,7 +38,7 @@ void run_block(const DeltaBlock& b, Backend& backend) {
                       .n_key_heads = b.n_key_heads,
                       .tiled = b.tiled,
                       .states = b.states,
-                      .layer = b.layer});
+                      .buffer = b.first_state + 1});
   const Tensor heads = read.reshape(x.rows * b.n_heads, b.value_dim);
   backend.norm(heads, heads, b.value_norm);
   backend.act_mul(read, gates, read, Activation::kSilu);

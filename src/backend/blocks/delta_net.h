@@ -9,7 +9,7 @@ struct DeltaBlock {
   Tensor x;                  // in, out: [max_tokens, dim]
   NormArgs norm;             // weight [1, dim]
   bool follows_sum = false;  // as in AttentionBlock
-  bool beside = false;       // the input is `fork`, not x
+  bool beside = false;       // the input is the fork, not x
   Tensor fork;               // [max_tokens, dim], the program's
   Weight wq, wk, wv;         // [all_keys | all_keys | all_values, dim]
   Weight gate;               // [all_values, dim]
@@ -21,7 +21,7 @@ struct DeltaBlock {
   int n_key_heads = 0, n_heads = 0, key_dim = 0, value_dim = 0;
   bool tiled = false;  // as in DeltaRuleArgs
   StateCache* states = nullptr;
-  int layer = 0;  // index among the recurrent layers
+  int first_state = 0;  // buffers: the inputs of the convolution, the heads' matrices
   Join join;
   Tensor normed;                                      // as in AttentionBlock
   Tensor channels, gates, beta, alpha, read, branch;  // scratch; read: q times the state matrices

@@ -9,7 +9,7 @@ struct ExpertsBlock {
   Tensor x;                  // in, out: [max_tokens, dim]
   NormArgs norm;             // weight [1, dim]
   bool follows_sum = false;  // as in AttentionBlock
-  bool beside = false;       // the input is `fork`, not x
+  bool beside = false;       // the input is the fork, not x
   Tensor fork;               // [max_tokens, dim], the program's
   Weight w_router;           // [n_experts, dim]
   Tensor b_router;           // [1, n_experts] or empty

@@ -9,7 +9,7 @@ struct FeedForwardBlock {
   Tensor x;                  // in, out: [max_tokens, dim]
   NormArgs norm;             // weight [1, dim] or empty
   bool follows_sum = false;  // as in AttentionBlock
-  bool beside = false;       // the input is `fork`, not x
+  bool beside = false;       // the input is the fork, not x
   Tensor fork;               // [max_tokens, dim], the program's
   Weight w_gate;             // [ffn, dim] or empty: hidden = act(up)
   Weight w_up;               // [ffn, dim]

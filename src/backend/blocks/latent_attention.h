@@ -11,7 +11,7 @@ struct LatentAttentionBlock {
   Tensor x;                  // in, out: [max_tokens, dim]
   NormArgs norm;             // weight [1, dim]
   bool follows_sum = false;  // as in AttentionBlock
-  bool beside = false;       // the input is `fork`, not x
+  bool beside = false;       // the input is the fork, not x
   Tensor fork;               // [max_tokens, dim], the program's
   Weight wq_a;               // [q_rank, dim] or empty: then wq multiplies x itself
   NormArgs q_a_norm;         // weight [1, q_rank]

@@ -261,6 +261,13 @@ Block make(const Config& c, int) {
   return b;
 }
 
+// The inputs of the short convolution but the token's own, and each head's matrix.
+std::vector<StateBuffer> states(const Config& c) {
+  const DeltaConfig& d = delta(c);
+  return {{.name = "inputs", .rows = d.conv_width - 1, .cols = d.n_channels()},
+          {.name = "matrices", .count = d.n_value_heads, .rows = d.key_dim, .cols = d.value_dim, .by_column = true}};
+}
+
 void check(Block& block, const Config&, int layer, const WeightSource& source) {
   const B& b = block.get<B>();
   if (!b.wq || !b.wk || !b.wv || !b.gate || !b.w_beta || !b.w_alpha)
@@ -296,7 +303,7 @@ const PartKind kDeltaNetPart = {.name = "delta_net",
                                 .read_hf = delta_net_part::read_hf,
                                 .write_gguf = delta_net_part::write_gguf,
                                 .hf_layer_type = "linear_attention",
-                                .keeps_states = true,
+                                .states = delta_net_part::states,
                                 .has_whole_norms = delta_net_part::has_whole_norms,
                                 .divide = delta_net_part::divide};
 

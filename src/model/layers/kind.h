@@ -36,7 +36,8 @@ struct PartKind {
   // What each layer stores for a sequence: keys and values, states.
   bool keeps_kv = false;
   bool values_are_keys = false;  // KvShape
-  bool keeps_states = false;
+  // The buffers of the states of one layer, in the order of the block's. Null: none.
+  std::vector<StateBuffer> (*states)(const Config& config) = nullptr;
   // Whether this checkpoint stores the norms of the layer whole, though files of the architecture store them less 1.
   bool (*has_whole_norms)(WeightSource& source, const Config& config, int layer) = nullptr;
   // Sets the sizes of a rank in its config, which begins as a copy of the model's. Null: every rank has all.

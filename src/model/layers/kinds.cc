@@ -6,12 +6,19 @@
 
 namespace ingot {
 
-extern const PartKind kLatentAttentionPart, kDeltaNetPart;
+// Each kind is in a file of its own name. A new kind has a line in both lists.
+extern const PartKind kLatentAttentionPart;
+extern const PartKind kDeltaNetPart;
 
 namespace {
 
-constexpr const PartKind* kKinds[] = {&kAttentionPart, &kLatentAttentionPart, &kDeltaNetPart, &kFeedForwardPart,
-                                      &kExpertsPart};
+constexpr const PartKind* kKinds[] = {
+    &kAttentionPart,
+    &kLatentAttentionPart,
+    &kDeltaNetPart,
+    &kFeedForwardPart,
+    &kExpertsPart,
+};
 
 const PartKind& kind_named(std::string_view name, bool has_experts) {
   if (name == "ffn") return has_experts ? kExpertsPart : kFeedForwardPart;
@@ -29,15 +36,18 @@ std::string_view take(std::string_view& rest, std::string_view ends) {
   return first;
 }
 
-const PartKind* first_mixer(const Arch& arch, bool PartKind::*keeps) {
+bool has_states(const PartKind& kind) { return kind.states != nullptr; }
+bool has_kv(const PartKind& kind) { return kind.keeps_kv; }
+
+const PartKind* first_mixer(const Arch& arch, bool (*keeps)(const PartKind&)) {
   for (int layer = 0; layer < arch_period(arch); ++layer)
     for (const LayerPart& part : arch_parts(arch, layer, false))
-      if (part.kind->is_mixer && part.kind->*keeps) return part.kind;
+      if (part.kind->is_mixer && keeps(*part.kind)) return part.kind;
   return nullptr;
 }
 
-bool any_part(const Config& c, int layer, bool PartKind::*keeps) {
-  return std::ranges::any_of(parts_of(c, layer), [&](const PartKind* kind) { return kind->*keeps; });
+bool any_part(const Config& c, int layer, bool (*keeps)(const PartKind&)) {
+  return std::ranges::any_of(parts_of(c, layer), [&](const PartKind* kind) { return keeps(*kind); });
 }
 
 }  // namespace
@@ -70,8 +80,8 @@ std::vector<LayerPart> arch_parts(const Arch& arch, int layer, bool has_experts)
   return parts;
 }
 
-const PartKind* kv_mixer(const Arch& arch) { return first_mixer(arch, &PartKind::keeps_kv); }
-const PartKind* state_mixer(const Arch& arch) { return first_mixer(arch, &PartKind::keeps_states); }
+const PartKind* kv_mixer(const Arch& arch) { return first_mixer(arch, has_kv); }
+const PartKind* state_mixer(const Arch& arch) { return first_mixer(arch, has_states); }
 
 void set_mixer(LayerConfig& layer, const PartKind& kind) {
   const auto mixer = std::ranges::find_if(layer.parts, [](const LayerPart& part) { return part.kind->is_mixer; });
@@ -115,8 +125,8 @@ bool uses(const Config& c, const PartKind& kind) {
   return false;
 }
 
-bool keeps_kv(const Config& c, int layer) { return any_part(c, layer, &PartKind::keeps_kv); }
-bool keeps_states(const Config& c, int layer) { return any_part(c, layer, &PartKind::keeps_states); }
+bool keeps_kv(const Config& c, int layer) { return any_part(c, layer, has_kv); }
+bool keeps_states(const Config& c, int layer) { return any_part(c, layer, has_states); }
 
 bool values_are_keys(const Config& c) {
   const PartKind* kv = kv_mixer(*c.arch);
