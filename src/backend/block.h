@@ -23,8 +23,8 @@ inline constexpr int kNoRope = -1;  // the rope_table of attention without rope
 // The members of a block's struct that a program or a model sets. Null: the struct has no member of that name.
 struct BlockPorts {
   Tensor* x = nullptr;
-  // Blocks that begin with a norm of x. The block before may compute the norm, into `normed`, if it ends with a sum over
-  // ranks: then follows_sum is set. normed: [max_tokens, dim], the first scratch of all blocks.
+  // Blocks that begin with a norm of x. The block before may compute the norm, into `normed`, if it ends with a sum
+  // over ranks: then follows_sum is set. normed: [max_tokens, dim], the first scratch of all blocks.
   bool* follows_sum = nullptr;
   NormArgs* norm = nullptr;
   Tensor* normed = nullptr;

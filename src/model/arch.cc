@@ -1,6 +1,7 @@
 #include "model/arch.h"
 
 #include <string>
+#include <vector>
 
 #include "base/error.h"
 
@@ -125,13 +126,24 @@ constexpr Arch kArchs[] = {
 #undef GRANITE
 #undef LATENT
 
+// The rows that files have added, the newest first, then the rows of the table.
+std::vector<const Arch*>& added_rows() {
+  static std::vector<const Arch*> all;
+  return all;
+}
+std::vector<const Arch*> rows() {
+  std::vector<const Arch*> all = added_rows();
+  for (const Arch& arch : kArchs) all.push_back(&arch);
+  return all;
+}
+
 const Arch& find(std::string_view name, const char* Arch::*dialect) {
   std::string known, last;
-  for (const Arch& arch : kArchs) {
-    if (name == arch.*dialect) return arch;
-    if (last == arch.*dialect) continue;
-    last = arch.*dialect;
-    known += (known.empty() ? "" : ", ") + last;
+  for (const Arch* arch : rows()) {
+    if (name == arch->*dialect) return *arch;
+    if (last == arch->*dialect) continue;
+    last = arch->*dialect;
+    known += (known.empty() ? "" : ", ") + printable(last);
   }
   throw Error("architecture '{}' is not supported; supported are {}", printable(name), known);
 }
@@ -139,19 +151,20 @@ const Arch& find(std::string_view name, const char* Arch::*dialect) {
 }  // namespace
 
 std::span<const Arch> all_archs() { return kArchs; }
+void add_to_table(const Arch& arch) { added_rows().insert(added_rows().begin(), &arch); }
 
 const Arch& find_gguf_arch(std::string_view name) { return find(name, &Arch::gguf_name); }
 const Arch& find_hf_arch(std::string_view name, bool bidirectional) {
   const Arch& first = find(name, &Arch::hf_name);
-  for (const Arch& arch : kArchs)
-    if (name == arch.hf_name && arch.bidirectional == bidirectional) return arch;
+  for (const Arch* arch : rows())
+    if (name == arch->hf_name && arch->bidirectional == bidirectional) return *arch;
   if (bidirectional) throw Error("architecture '{}' is not supported with bidirectional attention", printable(name));
   return first;
 }
 
-const char* hf_defaults_of(std::string_view model_type) {
-  for (const Arch& arch : kArchs)
-    if (model_type == arch.hf_name) return arch.hf_defaults;
+std::string hf_defaults_of(std::string_view model_type) {
+  for (const Arch* arch : rows())
+    if (model_type == arch->hf_name) return arch->hf_defaults;
   return "{}";
 }
 

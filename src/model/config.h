@@ -34,6 +34,7 @@ struct LayerConfig {
   int window = 0;  // tokens that a token sees, itself included (to each side if the model is bidirectional); 0: all
   LayerRope rope = LayerRope::kMain;
   std::vector<LayerPart> parts;  // in order; empty: the parts of the architecture
+  int kv_layer = -1;             // attention reads the keys and values of this earlier layer; -1: its own
 
   bool has(const PartKind& kind) const { return std::ranges::count(parts, &kind, &LayerPart::kind) > 0; }
 };

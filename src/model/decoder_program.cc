@@ -1,12 +1,14 @@
 #include "model/decoder_program.h"
 
 #include <algorithm>
+#include <map>
 #include <span>
 
 #include "backend/blocks/fork.h"
 #include "backend/blocks/keep.h"
 #include "backend/blocks/plain_layers.h"
 #include "backend/blocks/remote.h"
+#include "base/error.h"
 #include "model/draft_head.h"
 #include "model/shards.h"
 
@@ -88,12 +90,23 @@ class Builder {
     const auto l = static_cast<size_t>(layer);
     Block block = weights_.layers.empty() ? parts_of(c_, layer)[i]->make(c_, layer) : weights_.layers[l][i];
     const BlockPorts ports = block.ports();
-    if (ports.kv != nullptr) *ports.kv = caches_.kv, ports.attention->layer = c_.bidirectional ? 0 : n_kv_layers_++;
+    if (ports.kv != nullptr) *ports.kv = caches_.kv, ports.attention->layer = kv_layer(layer);
     if (ports.states != nullptr) {
       *ports.states = caches_.states, *ports.first_state = n_states_;
       n_states_ += static_cast<int>(parts_of(c_, layer)[i]->states(c_).size());
     }
     return block;
+  }
+
+  // The index in the KV cache of the keys that the next attention of the layer reads.
+  int kv_layer(int layer) {
+    if (c_.bidirectional) return 0;
+    const int earlier = c_.layer(layer).kv_layer;
+    if (earlier < 0) return kv_layers_[layer] = n_kv_layers_++;
+    const auto known = kv_layers_.find(earlier);
+    if (known == kv_layers_.end())
+      throw Error("layer {} reads the keys and values of layer {}: both must be on one device", layer, earlier);
+    return known->second;
   }
 
   // How many layers from `first` on may be one block: layers of the same two plain parts that end before `end`. With
@@ -105,7 +118,7 @@ class Builder {
     if (!is_plain || c_.share || c_.arch->encoder || c_.n_recurrent_layers() > 0) return 0;
     int n = 0;
     for (int layer = first; layer < c_.n_layers && numbers_.at(layer + 1) <= end; ++layer, ++n)
-      if (placed_parts(c_, layer) != placed) break;
+      if (placed_parts(c_, layer) != placed || c_.layer(layer).kv_layer >= 0) break;
     return n;
   }
 
@@ -121,6 +134,7 @@ class Builder {
   const DecoderCaches caches_;
   const PartNumbers numbers_;
   int n_kv_layers_ = 0, n_states_ = 0;  // so far
+  std::map<int, int> kv_layers_;        // of the layers so far: the last index in the KV cache
 };
 
 void add_ropes(Program& program, const Config& c, const Weights& weights, Backend* backend, int n_ctx) {
@@ -216,7 +230,8 @@ HeadBlock head_block(const Config& c, const Weights& weights) {
 int n_kv_layers(const Config& c, const OwnParts& part) {
   int n = 0;
   for (int layer = 0; layer < c.n_layers; ++layer)
-    for (const PlacedKind& placed : placed_parts(c, layer)) n += part.layer(layer, placed.part) && placed.kind->keeps_kv;
+    for (const PlacedKind& placed : placed_parts(c, layer))
+      n += part.layer(layer, placed.part) && writes_kv(c, layer, *placed.kind);
   return n;
 }
 

@@ -117,8 +117,8 @@ bool has_experts(const HfConfig& file, int layer) {
   return file.decoder_sparse_step > 0 && (layer + 1) % file.decoder_sparse_step == 0;
 }
 
-// The mixer of a layer, where it is not the architecture's: the file's list decides, or else the file's period, in which
-// the last layer has attention. Null: the architecture's.
+// The mixer of a layer, where it is not the architecture's: the file's list decides, or else the file's period, in
+// which the last layer has attention. Null: the architecture's.
 const PartKind* listed_mixer(const HfConfig& file, const Arch& arch, int layer) {
   const PartKind *kv = kv_mixer(arch), *states = state_mixer(arch);
   if (file.layer_types.empty()) {
@@ -136,7 +136,8 @@ const PartKind* listed_mixer(const HfConfig& file, const Arch& arch, int layer) 
   std::string known = "full_attention, sliding_attention";
   for (const PartKind* kind : all_kinds())
     if (*kind->hf_layer_type != 0) known += std::string(", ") + kind->hf_layer_type;
-  throw file.error("layer_types", "layers of type '{}' are not supported: supported are {}", printable(type, 64), known);
+  throw file.error("layer_types", "layers of type '{}' are not supported: supported are {}", printable(type, 64),
+                   known);
 }
 
 std::vector<LayerConfig> layers_of(const HfConfig& file, const Config& c) {

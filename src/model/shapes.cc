@@ -30,13 +30,20 @@ struct Shape {
   void (*set_parts)(Config&) = nullptr;  // sizes of other kinds of layer parts
 };
 
-void set_lite_latents(Config& c) { set_latents(c, {.kv_rank = 512, .nope_dim = 128, .rope_dim = 64, .value_dim = 128}); }
+void set_lite_latents(Config& c) {
+  set_latents(c, {.kv_rank = 512, .nope_dim = 128, .rope_dim = 64, .value_dim = 128});
+}
 void set_flash_latents(Config& c) {
   set_latents(c, {.q_rank = 768, .kv_rank = 512, .nope_dim = 192, .rope_dim = 64, .value_dim = 256});
 }
 template <int n_value_heads>
 void set_delta(Config& c) {
-  c.parts.set(DeltaConfig{.n_key_heads = 16, .n_value_heads = n_value_heads, .key_dim = 128, .value_dim = 128, .conv_width = 4, .tiled = true});
+  c.parts.set(DeltaConfig{.n_key_heads = 16,
+                          .n_value_heads = n_value_heads,
+                          .key_dim = 128,
+                          .value_dim = 128,
+                          .conv_width = 4,
+                          .tiled = true});
 }
 
 constexpr Shape kShapes[] = {

@@ -7,7 +7,8 @@
 namespace ingot {
 
 PartNumbers::PartNumbers(const Config& c) {
-  for (int layer = 0; layer < c.n_layers; ++layer) first.push_back(first.back() + placed_parts(c, layer).back().part + 1);
+  for (int layer = 0; layer < c.n_layers; ++layer)
+    first.push_back(first.back() + placed_parts(c, layer).back().part + 1);
 }
 
 PartNumbers::PartNumbers(const std::vector<int>& parts_of_layers) {

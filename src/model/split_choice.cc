@@ -69,7 +69,8 @@ bool has_experts(const Config& c, int layer, int part) {
 
 const char* name_of_part(const Config& c, int layer, int part) {
   const auto placed = placed_parts(c, layer);
-  const bool mixes = std::ranges::any_of(placed, [&](const auto& one) { return one.part == part && one.kind->is_mixer; });
+  const bool mixes =
+      std::ranges::any_of(placed, [&](const auto& one) { return one.part == part && one.kind->is_mixer; });
   return mixes ? "attention" : has_experts(c, layer, part) ? "the experts" : "the feed-forward";
 }
 
@@ -175,6 +176,16 @@ SplitWishes wishes_of(const Config& c, const RunnerOptions& o, size_t n_gpus) {
   return wishes;
 }
 
+// A layer that reads the keys of an earlier layer reads them from its own device.
+void check_shared_keys(const Config& c, const Split& split) {
+  for (int layer = 0; layer < c.n_layers; ++layer)
+    if (const int earlier = c.layer(layer).kv_layer; earlier >= 0 && split.layer(layer, 0) != split.layer(earlier, 0))
+      throw Error(
+          "layers {} and {} share keys and values, so they must be on one device, but the model needs several: use a "
+          "smaller quantization, or one device",
+          earlier, layer);
+}
+
 }  // namespace
 
 std::vector<TensorPlace> parse_tensor_places(const std::string& list) {
@@ -211,6 +222,7 @@ Split choose_split(const Config& c, WeightSource& source, std::span<const Device
   std::vector<std::string> names;
   for (const DeviceMemory& gpu : gpus) names.push_back(gpu.name);
   names.push_back(host.name);
+  if (split) check_shared_keys(c, *split);
   if (!split) {
     size_t all = 0, room = limits.host_bytes;
     for (const BlockNeeds& need : needs) all += need.host_bytes;
@@ -251,7 +263,8 @@ std::string split_text(const Split& split, std::span<const std::string> names) {
   };
   const auto last = [&](int layer) { return layers.layer(layer, layers.numbers.n_of(layer) - 1); };
   add_ranges("layer", [&](int layer) { return layers.layer(layer, 0); });
-  add_ranges("feed-forward of layer", [&](int layer) { return last(layer) == layers.layer(layer, 0) ? -1 : last(layer); });
+  add_ranges("feed-forward of layer",
+             [&](int layer) { return last(layer) == layers.layer(layer, 0) ? -1 : last(layer); });
   return fmt::format("{}", fmt::join(parts, ", "));
 }
 

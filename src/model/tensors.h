@@ -1,7 +1,7 @@
 // Rows of the tensor table. A row says how a checkpoint stores one tensor: its names in each dialect, its shape as
-// functions of the config, how ranks divide it, and the member of a block that the tensor fills. Each kind of layer part
-// has its rows in its own file (layers/); the rows outside layers are here. If the checkpoint lacks an optional row,
-// its member stays empty, and the step that uses the member is left out. tensor_finder.h finds a row's tensor.
+// functions of the config, how ranks divide it, and the member of a block that the tensor fills. Each kind of layer
+// part has its rows in its own file (layers/); the rows outside layers are here. If the checkpoint lacks an optional
+// row, its member stays empty, and the step that uses the member is left out. tensor_finder.h finds a row's tensor.
 #pragma once
 #include <span>
 #include <utility>
@@ -62,8 +62,9 @@ inline constexpr auto kOptional = [](const Config&) { return true; };
 using RowOrder = std::vector<int32_t> (*)(const Config&, int64_t n);
 
 // Names: "{}" stands for the layer. Names separated by '|' are tried in turn. "{1}" stands for the expert, if each
-// expert has a separate tensor. A name after '~' is for matrices that are stored transposed. Matrices are [n_out, n_in];
-// successive matrices are stored one after another. If several rows fill one member, the first that exists is used.
+// expert has a separate tensor. A name after '~' is for matrices that are stored transposed. Matrices are
+// [n_out, n_in]; successive matrices are stored one after another. If several rows fill one member, the first that
+// exists is used.
 struct MatrixRow {
   const char* gguf_name = "";
   const char* hf_name = "";

@@ -33,17 +33,18 @@ class ToyModel {
  public:
   ToyModel() {
     fs::create_directories(path_);
-    const nlohmann::json config = {{"model_type", "toy"},          {"hidden_size", kDim},
-                                   {"intermediate_size", kFfn},    {"num_hidden_layers", kLayers},
-                                   {"num_attention_heads", 4},     {"num_key_value_heads", 2},
-                                   {"vocab_size", kVocab},         {"max_position_embeddings", 128},
-                                   {"rms_norm_eps", 1e-5},         {"conv_width", kWidth},
+    const nlohmann::json config = {{"model_type", "toy"},         {"hidden_size", kDim},
+                                   {"intermediate_size", kFfn},   {"num_hidden_layers", kLayers},
+                                   {"num_attention_heads", 4},    {"num_key_value_heads", 2},
+                                   {"vocab_size", kVocab},        {"max_position_embeddings", 128},
+                                   {"rms_norm_eps", 1e-5},        {"conv_width", kWidth},
                                    {"tie_word_embeddings", false}};
     write("config.json", config.dump());
     matrix("model.embed_tokens.weight", kVocab, kDim, 1);
     matrix("lm_head.weight", kVocab, kDim);
     ones("model.norm.weight");
-    for (int layer = 0; layer < kLayers; ++layer) add_layer("model.layers." + std::to_string(layer) + ".", layer % 2 == 0);
+    for (int layer = 0; layer < kLayers; ++layer)
+      add_layer("model.layers." + std::to_string(layer) + ".", layer % 2 == 0);
     write("model.safetensors", safetensors_of(tensors_));
   }
   ~ToyModel() { fs::remove_all(path_); }
@@ -78,7 +79,9 @@ class ToyModel {
     tensors_[name] = raw_tensor("F32", std::move(shape), numbers);
     values_[name] = std::move(numbers);
   }
-  void write(const std::string& name, const std::string& bytes) { std::ofstream(path_ / name, std::ios::binary) << bytes; }
+  void write(const std::string& name, const std::string& bytes) {
+    std::ofstream(path_ / name, std::ios::binary) << bytes;
+  }
 
   const fs::path path_ = fs::path(testing::TempDir()) /
                          ("toy_" + std::string(testing::UnitTest::GetInstance()->current_test_info()->name()));
@@ -132,13 +135,15 @@ TEST(AddALayer, ComputesItsFormula) {
   const std::string layer = "model.layers.0.";
   for (const int32_t token : kTokens) {
     Row x(kDim);
-    for (int i = 0; i < kDim; ++i) x[i] = toy.values("model.embed_tokens.weight")[static_cast<size_t>(token * kDim + i)];
+    for (int i = 0; i < kDim; ++i)
+      x[i] = toy.values("model.embed_tokens.weight")[static_cast<size_t>(token * kDim + i)];
     inputs.push_back(times(toy.values(layer + "convolution.in_proj.weight"), normed(x)));
     Row channels(kDim);
     for (int c = 0; c < kDim; ++c) {
       for (int i = 0; i < kWidth; ++i)
         if (const int t = static_cast<int>(inputs.size()) - kWidth + i; t >= 0)
-          channels[c] += double{toy.values(layer + "convolution.weight")[static_cast<size_t>(c * kWidth + i)]} * inputs[t][c];
+          channels[c] +=
+              double{toy.values(layer + "convolution.weight")[static_cast<size_t>(c * kWidth + i)]} * inputs[t][c];
       channels[c] = silu(channels[c]);
     }
     const Row mixed = times(toy.values(layer + "convolution.out_proj.weight"), channels);
@@ -148,7 +153,8 @@ TEST(AddALayer, ComputesItsFormula) {
     for (int i = 0; i < kFfn; ++i) hidden[i] = silu(hidden[i]) * up[i];
     const Row down = times(toy.values(layer + "mlp.down_proj.weight"), hidden);
     for (int i = 0; i < kDim; ++i) x[i] += down[i];
-    for (const double logit : times(toy.values("lm_head.weight"), normed(x))) expected.push_back(static_cast<float>(logit));
+    for (const double logit : times(toy.values("lm_head.weight"), normed(x)))
+      expected.push_back(static_cast<float>(logit));
   }
   for (const int chunk : {1, 3, 16}) {
     const auto source = checkpoint->weights();
@@ -191,7 +197,8 @@ TEST(AddALayer, RunsFromBothDialects) {
 TEST(AddALayer, RefusesBadKeys) {
   const ToyModel toy;
   const std::string path = toy.path() + "/config.json";
-  for (const nlohmann::json& bad : {nlohmann::json(nullptr), nlohmann::json(1), nlohmann::json(17), nlohmann::json("4")}) {
+  for (const nlohmann::json& bad :
+       {nlohmann::json(nullptr), nlohmann::json(1), nlohmann::json(17), nlohmann::json("4")}) {
     auto config = nlohmann::json::parse(read_file(path));
     config["conv_width"] = bad;
     std::ofstream(path) << config.dump();
@@ -223,7 +230,10 @@ TEST(AddALayer, KeepsItsStateInThePrefixCacheAndThroughDrafts) {
   options.block_size = 4, options.n_snapshots = 8, options.n_kv_tokens = 512, options.max_seqs = 4;
   const auto tokens_of = [&](Engine& engine, const Tokens& prompt, int n, std::shared_ptr<Proposer> proposer = {}) {
     const auto sink = std::make_shared<Collector>();
-    engine.submit({.prompt = prompt, .sampling = {.temperature = 0, .n_logprobs = 0}, .max_tokens = n, .sink = sink,
+    engine.submit({.prompt = prompt,
+                   .sampling = {.temperature = 0, .n_logprobs = 0},
+                   .max_tokens = n,
+                   .sink = sink,
                    .proposer = std::move(proposer)});
     run(engine);
     return std::pair(sink->tokens, sink->finish->usage);
@@ -264,7 +274,8 @@ TEST(AddALayer, IsInMemoryPlans) {
   EXPECT_THAT(plan.table(), testing::HasSubstr("states"));
   const auto source = checkpoint->weights();
   const auto backend = create_backend({.device = "cpu", .n_threads = 1});
-  const auto plans = plans_that_fit(config, weight_bytes(*source, config, *backend), size_t{1} << 30, {}, backend.get());
+  const auto plans =
+      plans_that_fit(config, weight_bytes(*source, config, *backend), size_t{1} << 30, {}, backend.get());
   ASSERT_FALSE(plans.empty());
   for (const MemoryPlan& fits : plans) EXPECT_GT(fits.state_bytes, 0u);
 }

@@ -1,6 +1,9 @@
-// Layers of any parts: a mixer alone, mixers side by side, a feed-forward beside experts. Parts that read the same input
-// add the outputs that each has alone. The numbers of parts follow the layers.
+// Layers of any parts: a mixer alone, mixers side by side, a feed-forward beside experts. Parts that read the same
+// input add the outputs that each has alone. The numbers of parts follow the layers.
 #include <gmock/gmock.h>
+
+#include <list>
+#include <random>
 
 #include "golden_models.h"
 #include "model/decoder_program.h"
@@ -9,6 +12,7 @@
 #include "model/ranks.h"
 #include "model/shapes.h"
 #include "model/split_choice.h"
+#include "model/wrapped_source.h"
 #include "test_seed.h"
 
 namespace ingot {
@@ -42,11 +46,9 @@ Config config_with(const Layers& layers) {
 }
 
 // The residual stream after the layers, [n_tokens, dim], for tokens in steps of these sizes.
-std::vector<float> stream_after(const Layers& layers, const std::vector<int>& steps) {
-  const Config c = config_with(layers);
+std::vector<float> stream_after(const Config& c, WeightSource& source, const std::vector<int>& steps) {
   const auto backend = create_backend({.device = "ref"});
-  const auto source = dummy_source(c, Format::F32, kSeed);
-  const Weights weights = load_weights(*source, c, *backend, nullptr);
+  const Weights weights = load_weights(source, c, *backend, nullptr);
   const auto kv = backend->make_kv(
       {.n_layers = std::max(1, c.n_kv_layers()), .n_kv_heads = 2, .head_dim = 16, .n_blocks = 4, .dtype = DType::kF32});
   const StateShape shape = state_shape(c, 1);
@@ -59,14 +61,25 @@ std::vector<float> stream_after(const Layers& layers, const std::vector<int>& st
     std::vector<int32_t> tokens, positions;
     for (int i = 0; i < n; ++i) tokens.push_back((past + i) * 7 % 37), positions.push_back(past + i);
     const std::vector<int32_t> q_start = {0, n}, kv_len = {past + n}, before = {past == 0 ? -1 : 0};
-    backend->run(program, {.tokens = tokens, .positions = positions, .q_start = q_start, .kv_len = kv_len,
-                           .block_table = blocks, .max_blocks = 4, .state_in = before, .state_out = slot});
+    backend->run(program, {.tokens = tokens,
+                           .positions = positions,
+                           .q_start = q_start,
+                           .kv_len = kv_len,
+                           .block_table = blocks,
+                           .max_blocks = 4,
+                           .state_in = before,
+                           .state_out = slot});
     const size_t size = all.size(), added = static_cast<size_t>(n) * 64;
     all.resize(size + added);
     backend->download(all.data() + size, program.x.slice_rows(0, n));
     past += n;
   }
   return all;
+}
+
+std::vector<float> stream_after(const Layers& layers, const std::vector<int>& steps) {
+  const Config c = config_with(layers);
+  return stream_after(c, *dummy_source(c, Format::F32, kSeed), steps);
 }
 
 void expect_sum(const std::vector<LayerPart>& together) {
@@ -106,6 +119,60 @@ TEST(Parts, StepsChangeNothing) {
   for (size_t i = 0; i < whole.size(); ++i) ASSERT_NEAR(whole[i], cut[i], 1e-5) << i << ", seed " << kSeed;
 }
 
+// The first layer adds nothing, and the second has the first one's projections of keys and values.
+class SameKeys final : public WrappedSource {
+ public:
+  explicit SameKeys(const Config& c) : WrappedSource(dummy_source(c, Format::F32, kSeed)) {}
+  bool find(const std::string& name, int64_t n_out, int64_t n_in, HostTensor& out) override {
+    const bool is_key = name.starts_with("blk.1.attn_k.") || name.starts_with("blk.1.attn_v.");
+    asked_for_keys_ = asked_for_keys_ || is_key;
+    if (!inner().find(is_key ? "blk.0" + name.substr(5) : name, n_out, n_in, out)) return false;
+    if (name == "blk.0.attn_output.weight")
+      out.data = zeros_.emplace_back(static_cast<size_t>(n_out * n_in) * sizeof(float)).data();
+    return true;
+  }
+  bool asked_for_keys_ = false;
+
+ private:
+  std::list<std::vector<uint8_t>> zeros_;
+};
+
+// A layer that reads the keys and values of an earlier layer has none of its own: no tensors, and no room in the cache.
+TEST(Parts, ALayerMayReadTheKeysOfAnEarlierLayer) {
+  Config own = config_with({{kAttends}, {kAttends, kPlain}, {kAttends}});
+  Config shared = own;
+  shared.layers[1].kv_layer = 0;
+  EXPECT_EQ(own.n_kv_layers(), 3);
+  EXPECT_EQ(shared.n_kv_layers(), 2);
+  SameKeys of_own(own), of_shared(shared);
+  for (const std::vector<int>& steps : {std::vector<int>{9}, {4, 1, 4}}) {
+    const auto a = stream_after(own, of_own, steps), b = stream_after(shared, of_shared, steps);
+    ASSERT_EQ(a.size(), b.size());
+    for (size_t i = 0; i < a.size(); ++i) ASSERT_NEAR(a[i], b[i], 1e-5) << i << ", seed " << kSeed;
+  }
+  EXPECT_TRUE(of_own.asked_for_keys_);
+  EXPECT_FALSE(of_shared.asked_for_keys_);
+}
+
+TEST(Parts, SharedKeysAreOnOneDevice) {
+  Config c = config_with({{kAttends}, {kAttends, kPlain}});
+  c.layers[1].kv_layer = 0;
+  Split split(c);
+  const auto load = [&] {
+    Ranks ranks(c, dummy_source(c, Format::F32, kSeed),
+                {.backend = {.device = "cpu,cpu", .n_threads = 2}, .split = split, .n_ctx = 32}, nullptr);
+  };
+  split.layer(1, 1) = 1;
+  EXPECT_NO_THROW(load());
+  split.layer(1, 0) = 1;
+  try {
+    load();
+    ADD_FAILURE() << "was accepted";
+  } catch (const Error& error) {
+    EXPECT_THAT(error.what(), testing::HasSubstr("must be on one device"));
+  }
+}
+
 TEST(Parts, HaveNumbersInTheOrderOfAStep) {
   const Config c = config_with({{kRemembers}, {kAttends, beside(kRemembers), kPlain, beside(kRoutes)}, {kPlain}});
   const PartNumbers numbers(c);
@@ -124,7 +191,9 @@ TEST(Parts, MayBeOnAnyDevice) {
   std::mt19937_64 random(kSeed);
   const auto logits = [&](const Split& split) {
     RunnerOptions options{.backend = {.device = split.n_devices() > 1 ? "cpu,cpu" : "cpu", .n_threads = 2},
-                          .split = split, .n_ctx = 32, .max_logits = 4};
+                          .split = split,
+                          .n_ctx = 32,
+                          .max_logits = 4};
     Ranks ranks(c, dummy_source(c, Format::F32, kSeed), options, nullptr);
     return all_logits(ranks, std::vector<int32_t>{1, 5, 9, 30}, 4);
   };

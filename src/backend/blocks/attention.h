@@ -15,6 +15,7 @@ struct AttentionBlock {
   bool follows_sum = false;  // the block before may compute the norm: Join::next_norm
   bool beside = false;       // the input is the fork, not x
   Tensor fork;               // [max_tokens, dim], the program's
+  bool only_queries = false;  // the keys and values are those of an earlier layer; wk and wv are empty
   Weight wq, wk, wv;         // [n_heads * head_dim, dim], [n_kv_heads * head_dim, dim] twice
   Tensor bq, bk, bv;         // [1, rows of the weight] or empty
   NormArgs q_norm, k_norm;   // weight [1, head_dim] or [1, rows of the weight] or empty

@@ -4,6 +4,8 @@
 
 namespace ingot {
 
-void run_block(const ForkBlock& b, Backend& backend) { backend.copy(backend.token_rows(b.fork), backend.token_rows(b.x)); }
+void run_block(const ForkBlock& b, Backend& backend) {
+  backend.copy(backend.token_rows(b.fork), backend.token_rows(b.x));
+}
 
 }  // namespace ingot

@@ -184,7 +184,8 @@ void CudaBackend::pack_codes(PackedWeight& w, const Weight& host) {
 void CudaBackend::join_weights(const Program& program) {
   if (act_ != DType::kF16 || deterministic_) return;
   const auto join_in = [&](const Block& block) {
-    if (const auto* b = block.as<AttentionBlock>()) join({&b->wq, &b->wk, &b->wv});
+    const auto* attention = block.as<AttentionBlock>();
+    if (attention != nullptr && !attention->only_queries) join({&attention->wq, &attention->wk, &attention->wv});
     if (const auto* b = block.as<FeedForwardBlock>()) join({&b->w_gate, &b->w_up});
   };
   for (const Block& block : program.blocks) {

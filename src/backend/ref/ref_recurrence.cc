@@ -24,7 +24,8 @@ class RefStates : public StateCache {
   float* matrix(int slot, int buffer_index, int64_t i = 0) {
     CHECK(slot >= 0 && slot < shape.n_slots);
     const StateBuffer& b = buffer(buffer_index);
-    return &data[static_cast<size_t>(slot * slot_floats_ + first_[static_cast<size_t>(buffer_index)] + i * b.rows * b.cols)];
+    const int64_t first = slot * slot_floats_ + first_[static_cast<size_t>(buffer_index)];
+    return &data[static_cast<size_t>(first + i * b.rows * b.cols)];
   }
   std::vector<float> data;
 
@@ -100,7 +101,8 @@ void Backend::delta_rule(const DeltaRuleArgs& args) {
   const Batch& batch = batch_;
   auto& states = static_cast<RefStates&>(*a.states);
   const StateBuffer& s = states.buffer(a.buffer);
-  const int n_heads = static_cast<int>(s.count), key_dim = static_cast<int>(s.rows), value_dim = static_cast<int>(s.cols);
+  const int n_heads = static_cast<int>(s.count), key_dim = static_cast<int>(s.rows),
+            value_dim = static_cast<int>(s.cols);
   const int keys = a.n_key_heads * key_dim, shared = n_heads / a.n_key_heads;
   CHECK_EQ(a.qkv.cols, 2 * keys + n_heads * value_dim);
   for (int seq = 0; seq < batch.n_seqs(); ++seq)

@@ -34,6 +34,9 @@ std::vector<int32_t> rotated(const Config& c, int64_t n) { return rope_order(c, 
 
 bool is_gated(const Config& c, int) { return c.arch->gates_attention; }
 bool is_split(const Config& c, int) { return !c.arch->gates_attention && !c.arch->fused; }
+bool has_own_keys(const Config& c, int layer) { return c.layer(layer).kv_layer < 0; }
+bool is_split_with_keys(const Config& c, int layer) { return is_split(c, layer) && has_own_keys(c, layer); }
+bool is_gated_with_keys(const Config& c, int layer) { return is_gated(c, layer) && has_own_keys(c, layer); }
 // Encoders of one architecture may have q, k and v in one matrix or in three.
 bool may_be_fused(const Config& c, int) { return c.arch->fused || c.arch->encoder; }
 bool unless_fused(const Config& c) { return !c.arch->fused; }
@@ -74,10 +77,10 @@ constexpr MatrixRow kMatrices[] = {
      .member = at<&B::wq>, .n_out = kQ, .n_in = kInput, .shard = Shard::kColumns, .when = is_split,
      .gguf_rows = rotated},
     {.gguf_name = "blk.{}.attn_k.weight", .hf_name = PROJECTION_NAMES("k", "key", "weight"),
-     .member = at<&B::wk>, .n_out = kKv, .n_in = kInput, .shard = Shard::kColumns, .when = is_split,
+     .member = at<&B::wk>, .n_out = kKv, .n_in = kInput, .shard = Shard::kColumns, .when = is_split_with_keys,
      .gguf_rows = rotated},
     {.gguf_name = "blk.{}.attn_v.weight", .hf_name = PROJECTION_NAMES("v", "value", "weight"),
-     .member = at<&B::wv>, .n_out = kKv, .n_in = kInput, .shard = Shard::kColumns, .when = is_split},
+     .member = at<&B::wv>, .n_out = kKv, .n_in = kInput, .shard = Shard::kColumns, .when = is_split_with_keys},
     {.gguf_name = "blk.{}.attn_q.weight", .hf_name = "model.layers.{}.self_attn.q_proj.weight",
      .member = at<&B::wq>, .n_out = kQ, .n_in = kModelDim, .shard = Shard::kColumns,
      .when = is_gated, .gguf_slice = kQueryOfHead, .hf_slice = kQueryOfHead},
@@ -85,9 +88,9 @@ constexpr MatrixRow kMatrices[] = {
      .member = at<&B::gate>, .n_out = kQ, .n_in = kModelDim, .shard = Shard::kColumns,
      .when = is_gated, .gguf_slice = kGateOfHead, .hf_slice = kGateOfHead},
     {.gguf_name = "blk.{}.attn_k.weight", .hf_name = "model.layers.{}.self_attn.k_proj.weight",
-     .member = at<&B::wk>, .n_out = kKv, .n_in = kModelDim, .shard = Shard::kColumns, .when = is_gated},
+     .member = at<&B::wk>, .n_out = kKv, .n_in = kModelDim, .shard = Shard::kColumns, .when = is_gated_with_keys},
     {.gguf_name = "blk.{}.attn_v.weight", .hf_name = "model.layers.{}.self_attn.v_proj.weight",
-     .member = at<&B::wv>, .n_out = kKv, .n_in = kModelDim, .shard = Shard::kColumns, .when = is_gated},
+     .member = at<&B::wv>, .n_out = kKv, .n_in = kModelDim, .shard = Shard::kColumns, .when = is_gated_with_keys},
     {.gguf_name = "blk.{}.attn_output.weight", .hf_name = OUTPUT_NAMES("weight"),
      .member = at<&B::wo>, .n_out = kModelDim, .n_in = kQ, .shard = Shard::kRows},
 };
@@ -107,15 +110,16 @@ constexpr VectorRow kVectors[] = {
      .member = at<&B::bq>, .n = kQ, .shard = Shard::kColumns, .optional = kOptional, .when = is_split,
      .gguf_rows = rotated},
     {.gguf_name = "blk.{}.attn_k.bias", .hf_name = PROJECTION_NAMES("k", "key", "bias"),
-     .member = at<&B::bk>, .n = kKv, .shard = Shard::kColumns, .optional = kOptional, .when = is_split,
+     .member = at<&B::bk>, .n = kKv, .shard = Shard::kColumns, .optional = kOptional, .when = is_split_with_keys,
      .gguf_rows = rotated},
     {.gguf_name = "blk.{}.attn_v.bias", .hf_name = PROJECTION_NAMES("v", "value", "bias"),
-     .member = at<&B::bv>, .n = kKv, .shard = Shard::kColumns, .optional = kOptional, .when = is_split},
+     .member = at<&B::bv>, .n = kKv, .shard = Shard::kColumns, .optional = kOptional, .when = is_split_with_keys},
     {.gguf_name = "blk.{}.attn_q_norm.weight", .hf_name = "model.layers.{}.self_attn.q_norm.weight",
      .member = at<&B::q_norm, &NormArgs::weight>, .n = kQNorm, .optional = kOptional, .hf_kept = VectorRow::kLessOne,
      .gguf_rows = rotated},
     {.gguf_name = "blk.{}.attn_k_norm.weight", .hf_name = "model.layers.{}.self_attn.k_norm.weight",
-     .member = at<&B::k_norm, &NormArgs::weight>, .n = kKNorm, .optional = kOptional, .hf_kept = VectorRow::kLessOne,
+     .member = at<&B::k_norm, &NormArgs::weight>, .n = kKNorm, .optional = kOptional, .when = has_own_keys,
+     .hf_kept = VectorRow::kLessOne,
      .gguf_rows = rotated},
     {.gguf_name = "blk.{}.attn_sinks.weight", .hf_name = "model.layers.{}.self_attn.sinks",
      .member = at<&B::attention, &AttentionArgs::sinks>, .n = kHeads, .shard = Shard::kColumns, .optional = kOptional},
@@ -157,9 +161,11 @@ std::optional<HeadsOfRanks> heads_of_ranks(const Config& c) {
                       .adds_k = share.is_first_with_kv};
 }
 
+TensorRows rows() { return {kMatrices, kVectors}; }
+
 Block make(const Config& c, int layer) {
   const LayerRope rope = c.layer(layer).rope;
-  B b{.reads_pair = c.reads_pair, .norm = norm_of(c)};
+  B b{.reads_pair = c.reads_pair, .norm = norm_of(c), .only_queries = !has_own_keys(c, layer)};
   b.q_norm.eps = b.k_norm.eps = c.norm_eps;
   b.rope_table = rope == LayerRope::kNone ? kNoRope : rope == LayerRope::kLocal ? kLocalRope : kMainRope;
   b.rope.layout = c.rope_layout;
@@ -172,7 +178,7 @@ Block make(const Config& c, int layer) {
 
 void check(Block& block, const Config& c, int layer, const WeightSource& source) {
   const B& b = block.get<B>();
-  if (c.attention_bias && (!b.bq || !b.bk || !b.bv))
+  if (c.attention_bias && (!b.bq || (!b.only_queries && (!b.bk || !b.bv))))
     throw Error(
         "{}: config.json sets attention_bias, but layer {} lacks at least one of q_proj.bias, k_proj.bias and "
         "v_proj.bias",
@@ -232,7 +238,7 @@ AttentionArgs attention_args(const Config& c, int layer) {
 const PartKind kAttentionPart = {.name = "attention",
                                  .is_plain = true,
                                  .make = attention_part::make,
-                                 .rows = [] { return TensorRows{attention_part::kMatrices, attention_part::kVectors}; },
+                                 .rows = attention_part::rows,
                                  .check = attention_part::check,
                                  .read_gguf = attention_part::read_gguf,
                                  .keeps_kv = true,

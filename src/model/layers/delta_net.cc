@@ -75,8 +75,8 @@ constexpr Slice kBetaOfGroup = {.total = two_value_heads, .groups = key_head_cou
                 kAlphaOfGroup = {.total = two_value_heads, .first = value_heads_of_group, .groups = key_head_count};
 
 // The source index of each element: the first `first` elements stay in place; then value heads of `dim` elements each,
-// reordered so that the heads of one key head are no longer neighbours. Empty: the architecture's GGUF files do not tile
-// value heads.
+// reordered so that the heads of one key head are no longer neighbours. Empty: the architecture's GGUF files do not
+// tile value heads.
 std::vector<int32_t> tiled_order(const Config& c, int first, int dim) {
   const DeltaConfig& d = delta(c);
   if (!c.arch->tiles_value_heads || d.n_key_heads == d.n_value_heads) return {};
@@ -251,6 +251,8 @@ bool has_whole_norms(WeightSource& source, const Config& c, int layer) {
   return source.find(name, delta(c).n_channels(), delta(c).conv_width, conv) && conv.n_in == 1;
 }
 
+TensorRows rows() { return {kMatrices, kVectors}; }
+
 Block make(const Config& c, int) {
   const DeltaConfig& d = delta(c);
   B b{.norm = norm_of(c)};
@@ -297,7 +299,7 @@ namespace ingot {
 
 const PartKind kDeltaNetPart = {.name = "delta_net",
                                 .make = delta_net_part::make,
-                                .rows = [] { return TensorRows{delta_net_part::kMatrices, delta_net_part::kVectors}; },
+                                .rows = delta_net_part::rows,
                                 .check = delta_net_part::check,
                                 .read_gguf = delta_net_part::read_gguf,
                                 .read_hf = delta_net_part::read_hf,

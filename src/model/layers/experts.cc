@@ -112,6 +112,8 @@ constexpr VectorRow kVectors[] = {
      .member = at<&B::b_down>, .n = kModelDim, .shard = Shard::kOnce, .optional = kOptional, .count = kEachExpert},
 };
 
+TensorRows rows() { return {kMatrices, kVectors}; }
+
 Block make(const Config& c, int) {
   const ExpertConfig& e = c.experts;
   B b{.norm = norm_of(c)};
@@ -164,7 +166,7 @@ const PartKind kExpertsPart = {.name = "experts",
                                .is_mixer = false,
                                .is_plain = true,
                                .make = experts_part::make,
-                               .rows = [] { return TensorRows{experts_part::kMatrices, experts_part::kVectors}; },
+                               .rows = experts_part::rows,
                                .check = experts_part::check,
                                .divide = experts_part::divide};
 

@@ -71,6 +71,8 @@ constexpr VectorRow kVectors[] = {
      .when = has_post_norms, .hf_kept = VectorRow::kLessOne},
 };
 
+TensorRows rows() { return {kMatrices, kVectors}; }
+
 Block make(const Config& c, int) {
   return B{.norm = norm_of(c),
            .act = c.activation.value_or(c.arch->activation),
@@ -92,7 +94,7 @@ const PartKind kFeedForwardPart = {.name = "feed_forward",
                                    .is_mixer = false,
                                    .is_plain = true,
                                    .make = feed_forward_part::make,
-                                   .rows = [] { return TensorRows{feed_forward_part::kMatrices, feed_forward_part::kVectors}; },
+                                   .rows = feed_forward_part::rows,
                                    .divide = feed_forward_part::divide};
 
 }  // namespace ingot

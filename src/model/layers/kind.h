@@ -1,6 +1,7 @@
-// PartKind: one kind of layer part, such as attention or experts. Everything that the model's code needs to know about a
-// kind is in its row of this table: the kind's block (backend/blocks/) without weights, the tensors that fill the
-// block's members, and how ranks divide it. kinds.cc lists the kinds; docs/add-a-layer.md shows how to add one.
+// PartKind: one kind of layer part, such as attention or experts. Everything that the model's code needs to know about
+// a kind is in its row of this table: the kind's block (backend/blocks/) without weights, the tensors that fill the
+// block's members, the keys of both dialects, and how ranks divide the kind. kinds.cc lists the kinds;
+// docs/add-a-layer.md shows how to add one.
 #pragma once
 #include <span>
 #include <vector>
@@ -56,7 +57,9 @@ std::vector<const PartKind*> parts_of(const Config& config, int layer);  // the 
 std::vector<Block> make_layer(const Config& config, int layer);          // a block for each kind
 std::span<const PartKind* const> all_kinds();
 bool uses(const Config& config, const PartKind& kind);  // in any layer
-bool keeps_kv(const Config& config, int layer);         // some part of the layer does
+// Whether a part of the layer's kind writes keys and values of its own (LayerConfig::kv_layer).
+bool writes_kv(const Config& config, int layer, const PartKind& kind);
+bool keeps_kv(const Config& config, int layer);  // some part of the layer reads keys and values
 bool keeps_states(const Config& config, int layer);
 bool values_are_keys(const Config& config);  // of the KV cache
 
@@ -80,7 +83,7 @@ void for_rows_of(const PartKind& kind, const Config& config, int layer, F&& f) {
     if (applies(row, config, layer)) f(row, layer);
 }
 
-// The kinds that other code names. Attention and feed-forwards are what every architecture has unless it says otherwise.
+// The kinds that other code names. Every architecture has attention and feed-forwards, unless it says otherwise.
 extern const PartKind kAttentionPart, kFeedForwardPart, kExpertsPart;
 
 }  // namespace ingot

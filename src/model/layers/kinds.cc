@@ -71,13 +71,13 @@ std::vector<LayerPart> arch_parts(const Arch& arch, int layer, bool has_experts)
     if (!rest.empty()) rest.remove_prefix(1);
   }
   std::vector<LayerPart> parts;
-  for (bool beside = false; !names.empty();) {
+  if (names.empty()) return parts;
+  for (bool beside = false;;) {
     parts.push_back({&kind_named(take(names, "/+"), has_experts), beside});
-    if (names.empty()) break;
+    if (names.empty()) return parts;
     beside = names.front() == '+';
     names.remove_prefix(1);
   }
-  return parts;
 }
 
 const PartKind* kv_mixer(const Arch& arch) { return first_mixer(arch, has_kv); }
@@ -125,6 +125,9 @@ bool uses(const Config& c, const PartKind& kind) {
   return false;
 }
 
+bool writes_kv(const Config& c, int layer, const PartKind& kind) {
+  return kind.keeps_kv && c.layer(layer).kv_layer < 0;
+}
 bool keeps_kv(const Config& c, int layer) { return any_part(c, layer, has_kv); }
 bool keeps_states(const Config& c, int layer) { return any_part(c, layer, has_states); }
 
@@ -141,7 +144,7 @@ int Config::n_recurrent_layers() const {
 int Config::n_kv_layers() const {
   int n = 0;
   for (int layer = 0; layer < n_layers; ++layer)
-    n += static_cast<int>(std::ranges::count_if(parts_of(*this, layer), [](const PartKind* k) { return k->keeps_kv; }));
+    for (const PartKind* kind : parts_of(*this, layer)) n += writes_kv(*this, layer, *kind);
   return n;
 }
 

@@ -133,6 +133,8 @@ void write_gguf(const Config& c, const GgufKeyWriter& keys) {
   if (c.rope_scaling.log_stretch > 0) keys.set("rope.scaling.yarn_log_multiplier", c.rope_scaling.log_stretch);
 }
 
+TensorRows rows() { return {kMatrices, kVectors}; }
+
 Block make(const Config& c, int layer) {
   const LatentConfig& l = latents(c);
   B b{.norm = norm_of(c)};
@@ -177,7 +179,7 @@ void set_latents(Config& c, const LatentConfig& latents) {
 extern const PartKind kLatentAttentionPart;
 const PartKind kLatentAttentionPart = {.name = "latent_attention",
                                        .make = latent_attention_part::make,
-                                       .rows = [] { return TensorRows{latent_attention_part::kMatrices, latent_attention_part::kVectors}; },
+                                       .rows = latent_attention_part::rows,
                                        .check = latent_attention_part::check,
                                        .read_gguf = latent_attention_part::read_gguf,
                                        .read_hf = latent_attention_part::read_hf,
