@@ -131,7 +131,7 @@ set(toy ${PROJECT_BINARY_DIR}/add_a_layer)
 file(READ ${PROJECT_SOURCE_DIR}/docs/add-a-layer.md page)
 foreach(name backend/blocks/convolution.h backend/blocks/convolution.cc model/layers/convolution.h
              model/layers/convolution.cc)
-  string(FIND "${page}" "`src/${name}`" begin)
+  string(FIND "${page}" "`${name}`" begin)
   string(SUBSTRING "${page}" ${begin} -1 rest)
   if(begin LESS 0 OR NOT rest MATCHES "```cpp\n([^`]*)```")
     message(FATAL_ERROR "docs/add-a-layer.md: expected the file ${name}")
