@@ -27,7 +27,7 @@ GPU_TESTS = [Cc]uda
 TSAN = $(shell setarch -R true 2>/dev/null && echo setarch -R)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup build demo test asan tsan test-arm test-avx-vnni test-compilers test-windows fuzz bench bench-compare check-base cuda install wheel wheel-cuda sanitized docs format clean
+.PHONY: help setup build demo test asan tsan test-arm test-avx-vnni test-compilers test-windows fuzz bench bench-compare check-base cuda install uninstall wheel wheel-cuda packages sanitized docs format clean
 
 help:  ## This list
 	@sed -n 's/^\([a-z-]*\):.*##/  make \1\t/p' $(MAKEFILE_LIST) | expand -t 22
@@ -134,11 +134,18 @@ install: build  ## Install the program, libingot.so and its header under PREFIX 
 	@cmake --build build
 	@cmake --install build --prefix $(PREFIX)
 
+uninstall:  ## Remove what `make install` installed, by its list (build/install_manifest.txt)
+	@scripts/uninstall.sh build/install_manifest.txt
+
 wheel: build  ## Build the Python package: build/wheel/ingot-*.whl
 	@$(call make_wheel,build)
 
 wheel-cuda: cuda  ## Build the Python package with CUDA: build-cuda/wheel/ingot-*.whl (needs nvcc)
 	@$(call make_wheel,build-cuda)
+
+packages:  ## Write dist/: .deb, .rpm, .tar.gz, wheel, Windows zip and installer, checksums (PACKAGES="linux wheel" for some)
+	@$(SETUP) build test package windows
+	@scripts/packages/make.sh dist $(PACKAGES)
 
 # Makes the wheel of the build folder $(1).
 define make_wheel
@@ -159,4 +166,4 @@ format:  ## Format every C++ file with clang-format
 	@git ls-files '*.h' '*.cc' '*.cu' | xargs clang-format -i
 
 clean:  ## Remove the build folders
-	rm -rf build build-asan build-tsan build-fuzz build-cuda build-debug build-base build-arm build-avx-vnni build-compilers build-windows
+	rm -rf build build-asan build-tsan build-fuzz build-cuda build-debug build-base build-arm build-avx-vnni build-compilers build-windows build-package dist

@@ -1,6 +1,6 @@
-# Builds src/backend/cuda/ as the object library ingot_cuda if nvcc is found and INGOT_CUDA is not OFF. Otherwise
-# src/backend/cuda_stub.cc replaces the library, so that other sources need no conditions. The program links the CUDA
-# runtime statically, and cuBLASLt as a shared library.
+# Builds src/backend/cuda/ as libingot-cuda.so if nvcc is found and INGOT_CUDA is not OFF. The program and libingot.so
+# are the same with and without it: they open the library at run time (src/backend/cuda_library.h). The library contains
+# the CUDA runtime, and needs cuBLASLt as a shared library.
 set(INGOT_HAS_CUDA OFF)
 if(NOT INGOT_CUDA STREQUAL "OFF")
   include(CheckLanguage)
@@ -79,9 +79,6 @@ function(ingot_cuda)
   if(NOT INGOT_HAS_CUDA)
     return()
   endif()
-  get_target_property(sources ingot_backend SOURCES)
-  list(FILTER sources EXCLUDE REGEX "cuda_stub\\.cc$")
-  set_property(TARGET ingot_backend PROPERTY SOURCES ${sources})
   file(GLOB_RECURSE sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/src/backend/cuda/*.cc ${PROJECT_SOURCE_DIR}/src/backend/cuda/*.cu)
   add_library(ingot_cuda OBJECT ${sources})
   target_include_directories(ingot_cuda PRIVATE ${PROJECT_SOURCE_DIR}/src)
@@ -91,12 +88,13 @@ function(ingot_cuda)
                    --generate-code=arch=compute_89,code=[sm_89])
     endforeach()
   endif()
-  target_link_libraries(ingot_cuda PRIVATE fmt::fmt CUDA::cudart_static CUDA::cublasLt ${CMAKE_DL_LIBS})
+  target_link_libraries(ingot_cuda PRIVATE ${ingot_fmt} CUDA::cudart_static CUDA::cublasLt ${CMAKE_DL_LIBS})
   ingot_embed_rtc(ingot_cuda)
   set_target_properties(ingot_cuda PROPERTIES CUDA_RUNTIME_LIBRARY Static)
-  get_property(layers GLOBAL PROPERTY INGOT_LAYERS)
-  list(FIND layers ingot_backend place)
-  list(INSERT layers ${place} ingot_cuda)
-  set_property(GLOBAL PROPERTY INGOT_LAYERS "${layers}")
-  set_property(GLOBAL APPEND PROPERTY INGOT_LIBS CUDA::cudart_static CUDA::cublasLt)
+  # Its copies of the layers below come from the archive. It exports only ingot_cuda_entry.
+  add_library(ingot_cuda_library MODULE $<TARGET_OBJECTS:ingot_cuda>)
+  target_link_libraries(ingot_cuda_library PRIVATE ingot CUDA::cudart_static CUDA::cublasLt)
+  target_link_options(ingot_cuda_library PRIVATE "LINKER:--version-script=${PROJECT_SOURCE_DIR}/cmake/exports.map")
+  set_target_properties(ingot_cuda_library PROPERTIES OUTPUT_NAME ingot-cuda LIBRARY_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}
+                        LINKER_LANGUAGE CXX LINK_DEPENDS ${PROJECT_SOURCE_DIR}/cmake/exports.map)
 endfunction()

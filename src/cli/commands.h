@@ -21,5 +21,7 @@ void add_ls(CLI::App& app);
 void add_rm(CLI::App& app);
 void add_quantize(CLI::App& app);
 void add_convert(CLI::App& app);
+void add_devices(CLI::App& app);
+void add_doctor(CLI::App& app);
 
 }  // namespace ingot

@@ -1,6 +1,5 @@
 #include "cli/load_client.h"
 
-#include <curl/curl.h>
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -12,6 +11,7 @@
 #include "base/error.h"
 #include "base/json.h"
 #include "cli/terminal.h"
+#include "io/hub/libcurl.h"
 
 namespace ingot {
 namespace {
@@ -20,19 +20,19 @@ using SteadyClock = std::chrono::steady_clock;
 
 // libcurl handles that close themselves.
 struct CloseEasy {
-  void operator()(CURL* handle) const { curl_easy_cleanup(handle); }
+  void operator()(CURL* handle) const { libcurl().easy_cleanup(handle); }
 };
 struct CloseMulti {
-  void operator()(CURLM* handle) const { curl_multi_cleanup(handle); }
+  void operator()(CURLM* handle) const { libcurl().multi_cleanup(handle); }
 };
 struct FreeList {
-  void operator()(curl_slist* list) const { curl_slist_free_all(list); }
+  void operator()(curl_slist* list) const { libcurl().slist_free_all(list); }
 };
 using Headers = std::unique_ptr<curl_slist, FreeList>;
 
 Headers request_headers(const std::string& api_key) {
-  Headers headers(curl_slist_append(nullptr, "Content-Type: application/json"));
-  if (!api_key.empty()) curl_slist_append(headers.get(), ("Authorization: Bearer " + api_key).c_str());
+  Headers headers(libcurl().slist_append(nullptr, "Content-Type: application/json"));
+  if (!api_key.empty()) libcurl().slist_append(headers.get(), ("Authorization: Bearer " + api_key).c_str());
   return headers;
 }
 
@@ -92,10 +92,10 @@ size_t take_text(char* bytes, size_t size, size_t n, void* text) {
 class LoadLoop {
  public:
   explicit LoadLoop(const LoadPlan& plan)
-      : plan_(plan), multi_(curl_multi_init()), headers_(request_headers(plan.api_key)), random_(plan.seed) {
+      : plan_(plan), multi_(libcurl().multi_init()), headers_(request_headers(plan.api_key)), random_(plan.seed) {
     run_.results.resize(static_cast<size_t>(plan.n_requests));
     transfers_.resize(run_.results.size());
-    curl_multi_setopt(multi_.get(), CURLMOPT_MAXCONNECTS, 4096L);
+    libcurl().multi_setopt(multi_.get(), CURLMOPT_MAXCONNECTS, 4096L);
     if (plan.rate > 0) {
       std::exponential_distribution<double> gap(plan.rate);
       for (double t = 0; due_.size() < run_.results.size(); t += gap(random_)) due_.push_back(t);
@@ -109,12 +109,12 @@ class LoadLoop {
       if (InterruptGuard::interrupted()) throw Error("interrupted");
       while (n_started < run_.results.size() && may_start(n_started, n_over)) start(n_started++);
       int n_running = 0;
-      curl_multi_perform(multi_.get(), &n_running);
+      libcurl().multi_perform(multi_.get(), &n_running);
       int n_left = 0;
-      while (const CURLMsg* message = curl_multi_info_read(multi_.get(), &n_left)) {
+      while (const CURLMsg* message = libcurl().multi_info_read(multi_.get(), &n_left)) {
         if (message->msg == CURLMSG_DONE) n_over += finish(message->easy_handle, message->data.result);
       }
-      if (n_over < run_.results.size()) curl_multi_poll(multi_.get(), nullptr, 0, wait_ms(n_started), nullptr);
+      if (n_over < run_.results.size()) libcurl().multi_poll(multi_.get(), nullptr, 0, wait_ms(n_started), nullptr);
     }
     run_.seconds = seconds();
     return std::move(run_);
@@ -149,29 +149,29 @@ class LoadLoop {
 
     transfers_[i] = std::make_unique<Transfer>();
     Transfer& transfer = *transfers_[i];
-    transfer.handle.reset(curl_easy_init());
+    transfer.handle.reset(libcurl().easy_init());
     transfer.body = body.dump();
     transfer.result = &result;
     transfer.due = transfer.last =
         begin_ + std::chrono::duration_cast<SteadyClock::duration>(std::chrono::duration<double>(result.due));
     CURL* handle = transfer.handle.get();
-    curl_easy_setopt(handle, CURLOPT_URL, (plan_.url + "/v1/completions").c_str());
-    curl_easy_setopt(handle, CURLOPT_POSTFIELDS, transfer.body.c_str());
-    curl_easy_setopt(handle, CURLOPT_POSTFIELDSIZE, static_cast<long>(transfer.body.size()));
-    curl_easy_setopt(handle, CURLOPT_HTTPHEADER, headers_.get());
-    curl_easy_setopt(handle, CURLOPT_WRITEFUNCTION, take_bytes);
-    curl_easy_setopt(handle, CURLOPT_WRITEDATA, &transfer);
-    curl_easy_setopt(handle, CURLOPT_PRIVATE, &transfer);
-    curl_easy_setopt(handle, CURLOPT_NOSIGNAL, 1L);
-    curl_multi_add_handle(multi_.get(), handle);
+    libcurl().easy_setopt(handle, CURLOPT_URL, (plan_.url + "/v1/completions").c_str());
+    libcurl().easy_setopt(handle, CURLOPT_POSTFIELDS, transfer.body.c_str());
+    libcurl().easy_setopt(handle, CURLOPT_POSTFIELDSIZE, static_cast<long>(transfer.body.size()));
+    libcurl().easy_setopt(handle, CURLOPT_HTTPHEADER, headers_.get());
+    libcurl().easy_setopt(handle, CURLOPT_WRITEFUNCTION, take_bytes);
+    libcurl().easy_setopt(handle, CURLOPT_WRITEDATA, &transfer);
+    libcurl().easy_setopt(handle, CURLOPT_PRIVATE, &transfer);
+    libcurl().easy_setopt(handle, CURLOPT_NOSIGNAL, 1L);
+    libcurl().multi_add_handle(multi_.get(), handle);
   }
 
   size_t finish(CURL* handle, CURLcode code) {
     Transfer* transfer = nullptr;
-    curl_easy_getinfo(handle, CURLINFO_PRIVATE, &transfer);
-    curl_easy_getinfo(handle, CURLINFO_RESPONSE_CODE, &transfer->result->status);
+    libcurl().easy_getinfo(handle, CURLINFO_PRIVATE, &transfer);
+    libcurl().easy_getinfo(handle, CURLINFO_RESPONSE_CODE, &transfer->result->status);
     transfer->result->ok = code == CURLE_OK && transfer->result->status == 200 && transfer->done;
-    curl_multi_remove_handle(multi_.get(), handle);
+    libcurl().multi_remove_handle(multi_.get(), handle);
     transfer->handle.reset();
     transfer->body.clear();
     return 1;
@@ -191,15 +191,15 @@ class LoadLoop {
 
 void ask_model(LoadPlan& plan) {
   std::string answer;
-  const std::unique_ptr<CURL, CloseEasy> handle(curl_easy_init());
+  const std::unique_ptr<CURL, CloseEasy> handle(libcurl().easy_init());
   const Headers headers = request_headers(plan.api_key);
-  curl_easy_setopt(handle.get(), CURLOPT_URL, (plan.url + "/v1/models").c_str());
-  curl_easy_setopt(handle.get(), CURLOPT_HTTPHEADER, headers.get());
-  curl_easy_setopt(handle.get(), CURLOPT_WRITEFUNCTION, take_text);
-  curl_easy_setopt(handle.get(), CURLOPT_WRITEDATA, &answer);
-  curl_easy_setopt(handle.get(), CURLOPT_TIMEOUT, 30L);
-  const CURLcode code = curl_easy_perform(handle.get());
-  if (code != CURLE_OK) throw Error("{} does not answer: {}", printable(plan.url), curl_easy_strerror(code));
+  libcurl().easy_setopt(handle.get(), CURLOPT_URL, (plan.url + "/v1/models").c_str());
+  libcurl().easy_setopt(handle.get(), CURLOPT_HTTPHEADER, headers.get());
+  libcurl().easy_setopt(handle.get(), CURLOPT_WRITEFUNCTION, take_text);
+  libcurl().easy_setopt(handle.get(), CURLOPT_WRITEDATA, &answer);
+  libcurl().easy_setopt(handle.get(), CURLOPT_TIMEOUT, 30L);
+  const CURLcode code = libcurl().easy_perform(handle.get());
+  if (code != CURLE_OK) throw Error("{} does not answer: {}", printable(plan.url), libcurl().easy_strerror(code));
   const auto json = nlohmann::json::parse(answer, nullptr, false);
   if (!json.is_object() || !json.contains("data") || !json["data"].is_array() || json["data"].empty())
     throw Error("{}/v1/models is not a list of models: {}", printable(plan.url), printable(answer, 200));

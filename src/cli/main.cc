@@ -11,9 +11,11 @@
 #include "base/error.h"
 #include "cli/commands.h"
 #include "cli/console.h"
+#include "cli/first_start.h"
 #include "cli/processes.h"
 #include "cli/spellings.h"
 #include "cli/terminal.h"
+#include "cli/version.h"
 
 namespace {
 
@@ -44,7 +46,13 @@ constexpr int kExitLostFile = 74;
 int run(int argc, char** argv) {
   ingot::log_to_stderr();
   CLI::App app("ingot runs open language models, fast, on the machine you have.", "ingot");
-  app.set_version_flag("--version", "ingot " INGOT_VERSION);
+  app.set_version_flag(
+      "--version",
+      [=] {
+        const bool is_json = std::find(argv, argv + argc, std::string_view("--json")) != argv + argc;
+        return is_json ? ingot::version_json() : ingot::version_line();
+      },
+      "Display the version; with --json also the commit, the compiler and the backends");
   app.allow_windows_style_options(false);  // on Windows too, /a/path is a file
   app.require_subcommand(1);
   app.footer(kExamples);
@@ -65,8 +73,12 @@ int run(int argc, char** argv) {
   ingot::add_rm(app);
   ingot::add_quantize(app);
   ingot::add_convert(app);
+  ingot::add_devices(app);
+  ingot::add_doctor(app);
   try {
-    std::vector<std::string> args = ingot::known_arguments(app, argc, argv);
+    const bool asks = argc == 1 && ingot::stdin_is_terminal() && ingot::stdout_is_terminal();
+    std::vector<std::string> args = asks ? ingot::ask_first_command() : ingot::known_arguments(app, argc, argv);
+    if (asks && args.empty()) return 0;
     std::reverse(args.begin(), args.end());  // CLI11 expects this order
     app.parse(args);
     return std::fflush(stdout) == 0 && std::ferror(stdout) == 0 ? 0 : report("cannot write to standard output", 1);

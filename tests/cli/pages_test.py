@@ -35,7 +35,7 @@ def commands(text):
 def test_commands_and_flags(page):
     known = reference()
     for words in commands(page.read_text()):
-        if words[0].startswith("-") or not words[0].isalpha() or words[0].isupper():
+        if not words or words[0].startswith("-") or not words[0].isalpha() or words[0].isupper():
             continue
         name = " ".join(words[:2]) if " ".join(words[:2]) in known else words[0]
         assert name in known, f"{page.name}: ingot {' '.join(words)}"

@@ -30,3 +30,12 @@ foreach(file man/man1/ingot.1 bash-completion/completions/ingot zsh/site-functio
     message(FATAL_ERROR "share/${file} was not installed")
   endif()
 endforeach()
+
+# What is removed is what was installed: a file of somebody else stays, and ingot's own folders go.
+file(WRITE ${prefix}/share/man/man1/other.1 "")
+execute_process(COMMAND ${CMAKE_CURRENT_LIST_DIR}/../../scripts/uninstall.sh ${BUILD_DIR}/install_manifest.txt OUTPUT_QUIET
+                COMMAND_ERROR_IS_FATAL ANY)
+file(GLOB_RECURSE left RELATIVE ${prefix} ${prefix}/*)
+if(NOT left STREQUAL "share/man/man1/other.1" OR EXISTS ${prefix}/share/doc/ingot OR EXISTS ${prefix}/include/ingot)
+  message(FATAL_ERROR "after uninstalling, '${left}' is left, or folders of ingot's own")
+endif()

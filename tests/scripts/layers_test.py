@@ -50,7 +50,6 @@ ALLOWED = [
     ("io/a.cc", '#include "quant/format.h"\n#include "base/error.h"\n#include "io/value.h"\n// not "llama"\n'),
     ("backend/cpu/a.cc", '#include "backend/backend.h"\n#include "backend/cpu/pool.h"\n#include "quant/q4_k.h"\n'),
     ("backend/cuda/a.cu", "#include <cuda_runtime.h>\n"),
-    ("backend/create.cc", "#if INGOT_CUDA\n#endif\n"),
     ("quant/format.h", "switch (f) { case Format::Q4_K: break; }\n"),
     ("model/a.cc", '#include "backend/backend.h"\n#include "io/gguf/gguf.h"\nif (f == Format::F32) return;\n/* switch:\n case Format::F32: */\n'),
     ("engine/a.cc", '#include "model/runner.h"\n#include "backend/batch.h"\n#include "text/tokenizers/vocab.h"\n'),

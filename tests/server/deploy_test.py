@@ -77,13 +77,13 @@ def test_the_unit(flags, tmp_path):
     unit.optionxform = str
     unit.read_string(text)
     service = unit["Service"]
-    assert service["ExecStart"].split()[:2] == ["/usr/local/bin/ingot", "serve"] and set(flags_in(service["ExecStart"].split())) <= flags
+    assert service["ExecStart"].split()[:2] == ["ingot", "serve"] and set(flags_in(service["ExecStart"].split())) <= flags
     assert service["RestartPreventExitStatus"] == "1 2", "what no new start can mend"
     assert int(service["TimeoutStopSec"]) > 30, "longer than --shutdown-timeout"
     if not shutil.which("systemd-analyze"):
         pytest.skip("the rest needs systemd-analyze")
     there = tmp_path / "ingot.service"
-    there.write_text(text.replace("/usr/local/bin/ingot", str(PROGRAM)))
+    there.write_text(text.replace("ExecStart=ingot", f"ExecStart={PROGRAM}"))
     checked = run("systemd-analyze", "verify", there)
     assert checked.returncode == 0 and "ingot.service" not in checked.stderr, checked.stderr
     there.write_text(text.replace("DynamicUser=", "DynamicUsers="))
@@ -195,9 +195,9 @@ def test_the_slurm_script_says_how_it_is_used():
     assert {"nodes", "gpus-per-node", "requeue"} <= set(directives)
 
 
-def image():
-    """The instructions of the Containerfile, with continued lines joined."""
-    text = re.sub(r"\\\n\s*", " ", (DEPLOY / "Containerfile").read_text())
+def image(name="Containerfile.mpi"):
+    """The instructions of a Containerfile, with continued lines joined."""
+    text = re.sub(r"\\\n\s*", " ", (DEPLOY / name).read_text())
     return [line.split(maxsplit=1) for line in text.splitlines() if line and not line.startswith("#")]
 
 
@@ -211,6 +211,36 @@ def test_the_image_copies_what_there_is(flags):
     assert re.search(rf"^{made[1]}:", (SOURCE / "Makefile").read_text(), re.M)
     entry = json.loads(next(what for name, what in lines if name == "ENTRYPOINT"))
     assert copied[2] == f"/usr/local/bin/{entry[0]}" and entry[1] == "serve" and set(flags_in(entry)) <= flags
+
+
+@pytest.mark.parametrize("name, base", [("Containerfile", "debian:12-slim"), ("Containerfile.cuda", "nvidia/cuda:13.0.1-base-ubuntu24.04")])
+def test_the_images_of_one_host(flags, name, base):
+    lines = image(name)
+    last = lines[max(i for i, (what, _) in enumerate(lines) if what == "FROM"):]
+    said = {what: rest for what, rest in last}
+    assert said["FROM"] == base and said["USER"] == "ingot" and said["EXPOSE"] == "8080"
+    assert "useradd" in said["RUN"] and "ssh" not in said["RUN"] and "libcurl4" in said["RUN"] and "ca-certificates" in said["RUN"]
+    entry = json.loads(said["ENTRYPOINT"])
+    assert entry[:2] == ["ingot", "serve"] and set(flags_in(entry)) <= flags
+    if name == "Containerfile":
+        assert said["COPY"] == "dist/ingot_*_amd64.deb /tmp/" and "dist" not in (SOURCE / ".dockerignore").read_text()
+    else:
+        copied = [rest.split()[1:] for what, rest in last if what == "COPY"]
+        made = "make cuda && strip build-cuda/ingot build-cuda/libingot-cuda.so"
+        assert made in [rest for what, rest in lines if what == "RUN"] and re.search(r"^cuda:", (SOURCE / "Makefile").read_text(), re.M)
+        assert copied == [["/src/build-cuda/ingot", "/usr/local/bin/ingot"],
+                          ["/src/build-cuda/libingot-cuda.so", "/usr/local/lib/ingot/libingot-cuda.so"]]
+
+
+@pytest.mark.parametrize("name", ["Containerfile", "Containerfile.cuda"])
+def test_the_health_check_sees_health(start, name):
+    """The command of the image, at this server's port: it fails before the server answers and after it has ended."""
+    shell, dash_c, script = json.loads(dict(image(name))["HEALTHCHECK"].split(" CMD ")[1])
+    server = start()
+    check = [shell, dash_c, script.replace("/8080", f"/{server.port}")]
+    assert run(*check).returncode == 0
+    server.stop()
+    assert run(*check).returncode != 0
 
 
 def test_the_image_has_the_libraries_of_the_program():

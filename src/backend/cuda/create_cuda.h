@@ -1,5 +1,4 @@
-// Declares the CUDA backend without a CUDA header. cuda_memory.cc defines it; in builds without CUDA, cuda_stub.cc
-// does.
+// The CUDA backend, which cuda_library.cc opens at run time.
 #pragma once
 #include <cstddef>
 #include <memory>
@@ -9,7 +8,7 @@
 
 namespace ingot {
 
-// Throws UsageError if the build has no CUDA, or the machine has no GPU or no driver.
+// Throws UsageError if the installation has no CUDA, or the machine has no GPU or no driver.
 std::unique_ptr<Backend> create_cuda_backend(const BackendOptions& options);
 
 // One line that says why there is no GPU to run on; empty if there is one.

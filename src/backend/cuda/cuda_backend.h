@@ -17,7 +17,6 @@
 
 #include "backend/backend.h"
 #include "backend/cuda/cluster/layers.h"
-#include "backend/cuda/create_cuda.h"
 #include "backend/cuda/crossing/crossing.h"
 #include "backend/cuda/cuda_device.h"
 #include "backend/cuda/device_batch.h"

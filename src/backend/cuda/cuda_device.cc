@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "backend/cuda/create_cuda.h"
+#include "backend/cuda/entry.h"
 #include "backend/cuda/memory.h"
 
 namespace ingot::cuda {
@@ -18,7 +18,7 @@ struct Card {
 
 }  // namespace
 
-void pretend_card(int major, int minor, size_t shared_bytes) { pretended = {major, minor, shared_bytes}; }
+void library::pretend_card(int major, int minor, size_t shared_bytes) { pretended = {major, minor, shared_bytes}; }
 
 cudaError_t select_device(int index) noexcept {
   int current = -1;

@@ -7,6 +7,7 @@
 
 #include "backend/cuda/attention/part_bytes.h"
 #include "backend/cuda/cuda_backend.h"
+#include "backend/cuda/entry.h"
 #include "backend/device_name.h"
 #include "base/error.h"
 
@@ -17,11 +18,11 @@ using cuda::check_launch;
 using cuda::Memory;
 using cuda::PackedWeight;
 
-std::unique_ptr<Backend> create_cuda_backend(const BackendOptions& options) {
+std::unique_ptr<Backend> cuda::library::create(const BackendOptions& options) {
   return std::make_unique<CudaBackend>(options);
 }
 
-std::string why_no_cuda() {
+std::string cuda::library::why_none() {
   int n_devices = 0, driver = 0;
   if (cudaDriverGetVersion(&driver) == cudaSuccess && driver == 0)
     return "no CUDA device: this machine has no NVIDIA driver";
@@ -44,7 +45,7 @@ int checked_index(const BackendOptions& options) {
   if (options.deterministic && options.activations == "f32")
     throw UsageError("deterministic steps need activations of f16 on cuda");
   const int index = cuda_index(options.device);
-  if (const std::string why = why_no_cuda(); !why.empty()) throw UsageError("{}; use the device cpu", why);
+  if (const std::string why = cuda::library::why_none(); !why.empty()) throw UsageError("{}; use the device cpu", why);
   int n_devices = 0;
   check(cudaGetDeviceCount(&n_devices), "cudaGetDeviceCount");
   check_cuda_index(index, n_devices);

@@ -2,8 +2,8 @@
 
 #include <atomic>
 
-#include "backend/cuda/create_cuda.h"
 #include "backend/cuda/cuda_device.h"
+#include "backend/cuda/entry.h"
 #include "base/device_lost.h"
 #include "base/error.h"
 #include "base/system.h"
@@ -18,8 +18,8 @@ bool allocation_fails() { return n_allocations_left >= 0 && n_allocations_left.f
 
 }  // namespace
 
-void fail_allocation(int n) { n_allocations_left = n; }
-int allocations_left() { return n_allocations_left; }
+void library::fail_allocation(int n) { n_allocations_left = n; }
+int library::allocations_left() { return n_allocations_left; }
 
 void check(cudaError_t status, const char* call) {
   if (status == cudaSuccess) return;

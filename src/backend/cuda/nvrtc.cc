@@ -1,6 +1,5 @@
 #include "backend/cuda/nvrtc.h"
 
-#include <dlfcn.h>
 #include <nvrtc.h>
 
 #include <array>
@@ -9,8 +8,10 @@
 #include <utility>
 
 #include "backend/cuda/rtc_sources.h"
+#include "backend/cuda_library.h"
 #include "base/error.h"
 #include "base/log.h"
+#include "base/shared_library.h"
 
 namespace ingot::cuda {
 
@@ -40,17 +41,20 @@ constexpr std::pair<const char*, const char*> kSystemHeaders[] = {
     {"cuda.h", "#pragma once\nstruct alignas(64) CUtensorMap {\n  unsigned long opaque[16];\n};\n"},
 };
 
-void* open_library() {
-  const std::string folder = INGOT_NVRTC_FOLDER;  // folder of the toolkit with which the program was built
-  for (const std::string& name :
-       {std::string("libnvrtc.so.13"), folder + "/libnvrtc.so.13", std::string("libnvrtc.so.12")})
-    if (void* library = dlopen(name.c_str(), RTLD_NOW | RTLD_LOCAL)) return library;
+void* open_nvrtc() {
+  std::vector<std::string> folders = nvidia_folders();
+  folders.insert(folders.begin(), INGOT_NVRTC_FOLDER);  // of the toolkit with which the library was built
+  for (const char* name : {"libnvrtc.so.13", "libnvrtc.so.12"}) {
+    if (void* library = open_library(name)) return library;
+    for (const std::string& folder : folders)
+      if (void* library = open_library(folder + "/" + name)) return library;
+  }
   return nullptr;
 }
 
 template <class F>
 bool find(void* library, const char* name, F& function) {
-  function = reinterpret_cast<F>(dlsym(library, name));
+  function = reinterpret_cast<F>(function_of(library, name));
   return function != nullptr;
 }
 
@@ -87,7 +91,7 @@ struct Headers {
 const Nvrtc* Nvrtc::get() {
   static const Nvrtc* const one = []() -> const Nvrtc* {
     static Functions functions;
-    void* library = open_library();
+    void* library = open_nvrtc();
     if (library == nullptr || !find_all(library, functions)) return nullptr;
     int major = 0, minor = 0;
     if (functions.version(&major, &minor) != NVRTC_SUCCESS) return nullptr;

@@ -1,7 +1,5 @@
 #include "io/hub/http.h"
 
-#include <curl/curl.h>
-
 #include <algorithm>
 #include <chrono>
 #include <exception>
@@ -9,6 +7,7 @@
 
 #include "base/ascii.h"
 #include "base/check.h"
+#include "io/hub/libcurl.h"
 
 namespace ingot {
 namespace {
@@ -25,22 +24,22 @@ constexpr size_t kMaxHeaderBytes = 64 << 10, kMaxRefusalBytes = 64 << 10;
 class Url {
  public:
   explicit Url(const std::string& text, const Url* base = nullptr)
-      : handle_(base == nullptr ? curl_url() : curl_url_dup(base->handle_)), text_(text) {
+      : handle_(base == nullptr ? libcurl().url() : libcurl().url_dup(base->handle_)), text_(text) {
     CHECK(handle_ != nullptr);
-    if (curl_url_set(handle_, CURLUPART_URL, text.c_str(), 0) != CURLUE_OK) {
-      curl_url_cleanup(handle_);
+    if (libcurl().url_set(handle_, CURLUPART_URL, text.c_str(), 0) != CURLUE_OK) {
+      libcurl().url_cleanup(handle_);
       throw Error("'{}' is not an address (URL)", printable(text));
     }
   }
-  ~Url() { curl_url_cleanup(handle_); }
+  ~Url() { libcurl().url_cleanup(handle_); }
   Url(const Url&) = delete;
   Url& operator=(const Url&) = delete;
 
   std::string part(CURLUPart which, unsigned flags = 0) const {
     char* value = nullptr;
-    if (curl_url_get(handle_, which, &value, flags) != CURLUE_OK) return "";
+    if (libcurl().url_get(handle_, which, &value, flags) != CURLUE_OK) return "";
     std::string copy = value;
-    curl_free(value);
+    libcurl().free(value);
     return copy;
   }
   std::string scheme() const { return part(CURLUPART_SCHEME); }
@@ -58,11 +57,6 @@ class Url {
   const std::string text_;
 };
 
-void init_curl() {
-  static const CURLcode code = curl_global_init(CURL_GLOBAL_DEFAULT);
-  if (code != CURLE_OK) throw Error("libcurl cannot start: {}", curl_easy_strerror(code));
-}
-
 // True for network failures; false for errors that a second attempt cannot fix.
 bool is_cut(CURLcode code) {
   constexpr CURLcode kForGood[] = {CURLE_UNSUPPORTED_PROTOCOL, CURLE_URL_MALFORMAT,      CURLE_PEER_FAILED_VERIFICATION,
@@ -79,8 +73,8 @@ HubHttpOptions without_slash(HubHttpOptions options) {
 }  // namespace
 
 struct HubHttp::Handle {
-  Handle() : curl(curl_easy_init()) { CHECK(curl != nullptr); }
-  ~Handle() { curl_easy_cleanup(curl); }
+  Handle() : curl(libcurl().easy_init()) { CHECK(curl != nullptr); }
+  ~Handle() { libcurl().easy_cleanup(curl); }
   CURL* curl;
 };
 
@@ -123,7 +117,7 @@ struct HubHttp::Transfer {
     if (begun) return;
     begun = true;
     long status = 0;
-    curl_easy_getinfo(curl, CURLINFO_RESPONSE_CODE, &status);
+    libcurl().easy_getinfo(curl, CURLINFO_RESPONSE_CODE, &status);
     response.status = static_cast<int>(status);
     response.headers.insert(kept.begin(), kept.end());
     if (to_sink()) sink->begin(response);
@@ -156,7 +150,6 @@ struct HubHttp::Transfer {
 };
 
 HubHttp::HubHttp(HubHttpOptions options) : options_(without_slash(std::move(options))) {
-  init_curl();
   handle_ = std::make_unique<Handle>();
   const Url endpoint(options_.endpoint);
   if (endpoint.scheme() != "https" && endpoint.scheme() != "http")
@@ -189,36 +182,36 @@ void HubHttp::wait_after_failure(int n, const HubResponse* response) const {
 
 void HubHttp::perform(const std::string& url, Transfer& transfer) {
   CURL* curl = handle_->curl;
-  curl_easy_reset(curl);  // resets the options only; the connection stays open
+  libcurl().easy_reset(curl);  // resets the options only; the connection stays open
   char detail[CURL_ERROR_SIZE] = "";
   const std::string range = fmt::format("{}-", transfer.from);
   struct curl_slist* headers = nullptr;
   if (!options_.token.empty() && Url(url).origin() == Url(options_.endpoint).origin())
-    headers = curl_slist_append(headers, ("Authorization: Bearer " + options_.token).c_str());
-  curl_easy_setopt(curl, CURLOPT_URL, url.c_str());
-  curl_easy_setopt(curl, CURLOPT_HTTPHEADER, headers);
-  curl_easy_setopt(curl, CURLOPT_USERAGENT, "ingot");
-  curl_easy_setopt(curl, CURLOPT_FOLLOWLOCATION, 0L);
-  curl_easy_setopt(curl, CURLOPT_CONNECTTIMEOUT, std::min(static_cast<long>(options_.timeout_s), kMaxConnect_s));
-  curl_easy_setopt(curl, CURLOPT_LOW_SPEED_LIMIT, 1L);
-  curl_easy_setopt(curl, CURLOPT_LOW_SPEED_TIME, static_cast<long>(options_.timeout_s));
-  curl_easy_setopt(curl, CURLOPT_ERRORBUFFER, detail);
-  curl_easy_setopt(curl, CURLOPT_NOPROGRESS, 0L);
-  curl_easy_setopt(curl, CURLOPT_XFERINFOFUNCTION, &Transfer::progress_callback);
-  curl_easy_setopt(curl, CURLOPT_XFERINFODATA, &transfer);
-  curl_easy_setopt(curl, CURLOPT_HEADERFUNCTION, &Transfer::header_callback);
-  curl_easy_setopt(curl, CURLOPT_HEADERDATA, &transfer);
-  curl_easy_setopt(curl, CURLOPT_WRITEFUNCTION, &Transfer::body_callback);
-  curl_easy_setopt(curl, CURLOPT_WRITEDATA, &transfer);
-  if (!options_.certificates.empty()) curl_easy_setopt(curl, CURLOPT_CAINFO, options_.certificates.c_str());
-  if (transfer.from > 0) curl_easy_setopt(curl, CURLOPT_RANGE, range.c_str());
-  const CURLcode code = curl_easy_perform(curl);
-  curl_slist_free_all(headers);
+    headers = libcurl().slist_append(headers, ("Authorization: Bearer " + options_.token).c_str());
+  libcurl().easy_setopt(curl, CURLOPT_URL, url.c_str());
+  libcurl().easy_setopt(curl, CURLOPT_HTTPHEADER, headers);
+  libcurl().easy_setopt(curl, CURLOPT_USERAGENT, "ingot");
+  libcurl().easy_setopt(curl, CURLOPT_FOLLOWLOCATION, 0L);
+  libcurl().easy_setopt(curl, CURLOPT_CONNECTTIMEOUT, std::min(static_cast<long>(options_.timeout_s), kMaxConnect_s));
+  libcurl().easy_setopt(curl, CURLOPT_LOW_SPEED_LIMIT, 1L);
+  libcurl().easy_setopt(curl, CURLOPT_LOW_SPEED_TIME, static_cast<long>(options_.timeout_s));
+  libcurl().easy_setopt(curl, CURLOPT_ERRORBUFFER, detail);
+  libcurl().easy_setopt(curl, CURLOPT_NOPROGRESS, 0L);
+  libcurl().easy_setopt(curl, CURLOPT_XFERINFOFUNCTION, &Transfer::progress_callback);
+  libcurl().easy_setopt(curl, CURLOPT_XFERINFODATA, &transfer);
+  libcurl().easy_setopt(curl, CURLOPT_HEADERFUNCTION, &Transfer::header_callback);
+  libcurl().easy_setopt(curl, CURLOPT_HEADERDATA, &transfer);
+  libcurl().easy_setopt(curl, CURLOPT_WRITEFUNCTION, &Transfer::body_callback);
+  libcurl().easy_setopt(curl, CURLOPT_WRITEDATA, &transfer);
+  if (!options_.certificates.empty()) libcurl().easy_setopt(curl, CURLOPT_CAINFO, options_.certificates.c_str());
+  if (transfer.from > 0) libcurl().easy_setopt(curl, CURLOPT_RANGE, range.c_str());
+  const CURLcode code = libcurl().easy_perform(curl);
+  libcurl().slist_free_all(headers);
   if (transfer.failure) std::rethrow_exception(transfer.failure);
   if (transfer.interrupted) throw HubInterrupted("{}", kInterrupted);
   if (code == CURLE_OK) return transfer.begin();
   const std::string message =
-      fmt::format("{}: {}{}", Url(url).shown(), printable(*detail != 0 ? detail : curl_easy_strerror(code), 200),
+      fmt::format("{}: {}{}", Url(url).shown(), printable(*detail != 0 ? detail : libcurl().easy_strerror(code), 200),
                   code == CURLE_PEER_FAILED_VERIFICATION ? kOwnAuthority : "");
   if (is_cut(code)) throw HubCut("{}", message);
   throw Error("{}", message);
