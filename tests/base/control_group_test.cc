@@ -16,7 +16,8 @@ constexpr size_t kMiB = size_t{1} << 20;
 class ControlGroupTest : public testing::Test {
  protected:
   void SetUp() override {
-    root_ = fs::path(testing::TempDir()) / "control_group";
+    root_ = fs::path(testing::TempDir()) /
+            (std::string("control_group_") + testing::UnitTest::GetInstance()->current_test_info()->name());
     fs::remove_all(root_);
     fs::create_directories(root_ / "mounts");
   }
