@@ -3,8 +3,7 @@
 # BUILD SECONDS. The corpus grows in BUILD/corpus/TARGET, where the build has put the seeds. Each finding is printed and
 # stored in BUILD/findings. FUZZ_SEED sets the random seed; without it, every run uses a different seed. FUZZ_RUNS ends a
 # target after that many inputs, so that a fast and a slow machine try the same inputs with the same seed.
-# An input may take 150 s: each step of a schema's machine may use its whole limit of work, and sanitizers make it some
-# twenty times slower.
+# An input may take 30 s: a constraint may use its whole limit of work, and sanitizers make it some twenty times slower.
 set -eu
 build=$1
 seconds=$2
@@ -13,7 +12,7 @@ if [ $# -eq 3 ]; then  # one target
   name=$(basename "$3")
   corpus="$build/corpus/$name"
   mkdir -p "$corpus" "$build/findings"
-  if ! "$3" -seed="${FUZZ_SEED:-0}" -runs="${FUZZ_RUNS:--1}" -reload=0 -max_total_time="$seconds" -timeout=150 \
+  if ! "$3" -seed="${FUZZ_SEED:-0}" -runs="${FUZZ_RUNS:--1}" -reload=0 -max_total_time="$seconds" -timeout=30 \
       -rss_limit_mb=2048 -print_final_stats=1 -artifact_prefix="$build/findings/$name-" \
       "$corpus" >"$build/$name.log" 2>&1; then
     tail -n 60 "$build/$name.log"

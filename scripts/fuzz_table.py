@@ -11,6 +11,7 @@ BEGIN, END = "<!-- made by scripts/fuzz_table.py -->", "<!-- end of the table --
 READS = {
     "gguf": "GGUF files, and what is written from them",
     "safetensors": "safetensors files",
+    "arch": "files of architectures (`--arch`)",
     "hf_config": "`config.json`",
     "hf_tokenizer": "`tokenizer.json`",
     "hub": "answers of the Hugging Face Hub",

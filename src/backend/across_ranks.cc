@@ -47,15 +47,4 @@ void Backend::norm_across_ranks(const HeadsOfRanks& heads, const QkvArgs& a) {
   copy(a.k, own_k);
 }
 
-// Joins each rank's part of the vocabulary to logits of all tokens.
-void Backend::gather_logits(const HeadBlock& b, const Tensor& logits, const Tensor& own) {
-  const Tensor all = b.gathered.slice_rows(0, b.n_ranks * own.rows);
-  all_gather(all, own);
-  if (own.rows == 1) return copy(logits, all.reshape(1, all.rows * all.cols).slice_cols(0, b.n_vocab));
-  for (int64_t r = 0; r < b.n_ranks; ++r) {
-    const int64_t first = r * b.rank_vocab, n = std::min<int64_t>(b.rank_vocab, b.n_vocab - first);
-    copy(logits.slice_cols(first, n), all.slice_rows(r * own.rows, own.rows).slice_cols(0, n));
-  }
-}
-
 }  // namespace ingot

@@ -1,7 +1,7 @@
 // Backend: one object per device. A backend owns the device's memory and runs programs. A program is a list of blocks,
 // such as attention and feed-forward (block.h).
 //
-// A block's body (blocks.cc) lists the ops that compute the block, in order. There are two kinds of ops:
+// A block's body (blocks/) lists the ops that compute the block, in order. There are two kinds of ops:
 //   - primitives. Each has a plain body that works on every backend (ref/). The plain body computes on the host,
 //     and copies tensors from and to a device;
 //   - fused ops. The default body of a fused op (fused.cc) calls primitives.
@@ -18,14 +18,18 @@
 #include <vector>
 
 #include "backend/batch.h"
-#include "backend/block.h"
 #include "backend/communicator.h"
 #include "backend/kv.h"
+#include "backend/program.h"
 #include "backend/sampling.h"
 #include "backend/state.h"
 #include "backend/tensor.h"
 
 namespace ingot {
+
+struct DraftInputBlock;
+struct PlainLayersBlock;
+struct RemoteBlock;
 
 // The rates that the device reaches in a short measurement of matmuls with weights of one format. They are the 100 % of
 // `bench`.
@@ -154,7 +158,8 @@ class Backend {
   // Replaces each channel by SiLU of the convolution of its last `width` inputs. The state holds the inputs of earlier
   // steps.
   virtual void short_conv(Tensor x /* in, out [n_tokens, n_channels], contiguous */,
-                          Tensor weight /* [n_channels, width] */, StateCache& states, int layer);
+                          Tensor weight /* [n_channels, width] */, StateCache& states,
+                          int buffer /* of the states: [width - 1, n_channels] */);
   virtual void delta_rule(const DeltaRuleArgs& args);
 
   // ---- fused ops: the default body defines the meaning of each ----
@@ -180,30 +185,21 @@ class Backend {
   // Sends the rows of x to other devices, and waits for the result.
   virtual void remote(const RemoteBlock& block);
 
- protected:
-  // The bodies of blocks (blocks.cc), as lists of ops.
-  void run_blocks(const Program& program, BlockRange range);
-  void run_blocks(const Program& program) { run_blocks(program, program.all()); }
-  void block(const EmbedBlock& b);
-  void block(const AttentionBlock& b);
-  void block(const LatentAttentionBlock& b);
-  void block(const DeltaBlock& b);
-  void block(const FeedForwardBlock& b);
-  void block(const ExpertsBlock& b);
-  void block(const PlainLayersBlock& b) { plain_layers(b); }
-  void block(const RemoteBlock& b) { remote(b); }
-  void block(const HeadBlock& b);
-  void block(const PoolBlock& b);
-  void block(const DraftInputBlock& b);
-  void block(const KeepBlock& b);
-
-  Communicator* ranks() const { return ranks_.get(); }
+  // ---- for the bodies of blocks (blocks/) ----
   const Batch& batch() const { return batch_; }
   // Counts for the ops of this step, including the sequences that a backend adds to pad the batch.
   struct StepSize {
     int n_tokens = 0, n_seqs = 0, n_logits = 0;
   };
   const StepSize& size() const { return size_; }
+  Tensor token_rows(const Tensor& t) const { return t ? t.slice_rows(0, size_.n_tokens) : t; }
+
+ protected:
+  void run_blocks(std::span<const Block> blocks);
+  void run_blocks(const Program& program, BlockRange range);
+  void run_blocks(const Program& program) { run_blocks(program, program.all()); }
+
+  Communicator* ranks() const { return ranks_.get(); }
   void set_step(const Batch& batch, const StepSize& size) { batch_ = batch, size_ = size; }
   std::vector<Sampled>& drawn_rows() { return drawn_; }  // the draws of the last sample, until wait()
   // Returns norm(x), written to `to`; or x itself when norm.weight is empty.
@@ -213,14 +209,7 @@ class Backend {
   Tensor scratch(int64_t rows, int64_t cols);
 
  private:
-  void put_embeddings(const Tensor& x);
-  // across_ranks.cc
-  void norm_across_ranks(const HeadsOfRanks& heads, const QkvArgs& args);
-  void gather_logits(const HeadBlock& b, const Tensor& logits, const Tensor& own);
-  void join(const Join& join, const Tensor& x, const Tensor& branch, const Tensor& in, const Weight& w,
-            const Tensor& bias, const Tensor& norm_out);
-  void shared_expert(const ExpertsBlock& b, const Tensor& x, const Tensor& normed);
-  Tensor token_rows(const Tensor& t) const { return t ? t.slice_rows(0, size_.n_tokens) : t; }
+  void norm_across_ranks(const HeadsOfRanks& heads, const QkvArgs& args);  // across_ranks.cc
 
   std::shared_ptr<Communicator> ranks_;
   std::atomic<uint64_t> n_blocks_begun_{0};

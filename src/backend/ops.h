@@ -135,8 +135,8 @@ struct DeltaRuleArgs {
   Tensor decay, dt;     // [1, n_heads]; decay is negative
   int n_key_heads = 0;  // each serves n_heads / n_key_heads value heads
   bool tiled = false;   // value head h uses key head h % n_key_heads; false: h / (n_heads / n_key_heads)
-  StateCache* states = nullptr;  // its shape has n_heads, key_dim and value_dim
-  int layer = 0;                 // index among the recurrent layers
+  StateCache* states = nullptr;
+  int buffer = 0;  // of the states: n_heads matrices [key_dim, value_dim]
 };
 
 }  // namespace ingot

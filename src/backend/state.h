@@ -1,36 +1,49 @@
-// The state cache: the states that recurrent layers store for a sequence in place of keys and values. Its size does not
-// depend on the length of the sequence. A slot holds the state of one sequence after one of its tokens; the Batch names
-// the slots that a step reads and writes. Only the backend that made the cache knows the layout of a slot.
+// The state cache: the states that layers store for a sequence in place of keys and values. Their size does not depend
+// on the length of the sequence. A slot holds the states of one sequence after one of its tokens; the Batch names the
+// slots that a step reads and writes. A slot is a list of buffers, each of one part of a layer, which alone knows what
+// they hold. Snapshots, memory plans and the engine know only slots and sizes. Only the backend that made the cache
+// knows where a buffer's numbers lie.
 #pragma once
 #include <cstddef>
 #include <cstdint>
+#include <vector>
 
+#include "backend/tensor.h"
 #include "base/check.h"
 
 namespace ingot {
 
+// `count` matrices [rows, cols].
+struct StateBuffer {
+  const char* name = "";  // for messages
+  DType dtype = DType::kF32;
+  int64_t count = 1, rows = 1, cols = 0;
+  bool by_column = false;  // ops handle each column of a matrix on its own, so a backend may store columns apart
+  int64_t size() const { return count * rows * cols; }
+  size_t bytes() const { return static_cast<size_t>(size()) * dtype_bytes(dtype); }
+};
+
 struct StateShape {
   int n_slots = 0;
-  int n_layers = 0;    // recurrent layers only
-  int n_channels = 0;  // of the short convolution
-  int conv_width = 0;  // inputs of a channel in one convolution, the token's own included; a slot holds all but one
-  int n_heads = 0;     // each has a matrix [key_dim, value_dim]
-  int key_dim = 0;
-  int value_dim = 0;
+  std::vector<StateBuffer> buffers;  // of a slot, in order
 
-  explicit operator bool() const { return n_layers > 0; }
-  int64_t conv_floats() const { return int64_t{conv_width - 1} * n_channels; }  // of one layer in one slot
-  int64_t head_floats() const { return int64_t{key_dim} * value_dim; }
+  explicit operator bool() const { return !buffers.empty(); }
   size_t slot_bytes() const {
-    return n_layers > 0 ? n_layers * static_cast<size_t>(conv_floats() + n_heads * head_floats()) * sizeof(float) : 0;
+    size_t n = 0;
+    for (const StateBuffer& buffer : buffers) n += buffer.bytes();
+    return n;
   }
-  size_t bytes() const { return n_slots * slot_bytes(); }
+  size_t bytes() const { return static_cast<size_t>(n_slots) * slot_bytes(); }
 };
 
 class StateCache {
  public:
   explicit StateCache(const StateShape& state_shape) : shape(state_shape) {}
   virtual ~StateCache() = default;
+  const StateBuffer& buffer(int i) const {
+    CHECK(i >= 0 && i < static_cast<int>(shape.buffers.size()));
+    return shape.buffers[static_cast<size_t>(i)];
+  }
   const StateShape shape;
 };
 

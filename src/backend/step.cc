@@ -13,6 +13,37 @@ void Backend::begin(const Batch& batch) {
   batch_.tokens = with_drawn_tokens(batch, drawn_, tokens_);
 }
 
+void Backend::run(const Program& program, const Batch& step) {
+  begin(step);
+  run_blocks(program, program.all());
+}
+
+void Backend::run_part(const Program& program, const Batch& step, BlockRange range) {
+  if (range.first == 0) begin(step);
+  run_blocks(program, range);
+}
+
+void Backend::run_blocks(const Program& program, BlockRange range) {
+  if (range.first == 0)
+    for (const RopeTable& rope : program.ropes) rope_angles(token_rows(rope.angles), rope.inv_freq, rope.magnitude);
+  run_blocks(std::span(program.blocks).subspan(static_cast<size_t>(range.first),
+                                               static_cast<size_t>(range.end - range.first)));
+}
+
+void Backend::run_blocks(std::span<const Block> blocks) {
+  for (const Block& block : blocks) {
+    n_blocks_begun_.fetch_add(1, std::memory_order_relaxed);
+    block.run(*this);
+  }
+}
+
+// The input of a block: x after the block's norm, or x itself without a norm.
+Tensor Backend::normed(const Tensor& x, const Tensor& to, const NormArgs& args) {
+  if (!args.weight) return x;
+  norm(to, x, args);
+  return to;
+}
+
 void Backend::sample(const Tensor& logits, std::span<const SampleRow> rows) {
   HostRows host(*this);
   const Tensor read = host.in(logits);

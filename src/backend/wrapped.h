@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "backend/backend.h"
+#include "backend/blocks/remote.h"
 
 namespace ingot {
 
@@ -123,8 +124,8 @@ class Wrapped : public Backend {
   void gate(Tensor x, Tensor gate) override {
     around("gate", x, [&] { inner_->gate(x, gate); });
   }
-  void short_conv(Tensor x, Tensor weight, StateCache& states, int layer) override {
-    around("short_conv", x, [&] { inner_->short_conv(x, weight, states, layer); });
+  void short_conv(Tensor x, Tensor weight, StateCache& states, int buffer) override {
+    around("short_conv", x, [&] { inner_->short_conv(x, weight, states, buffer); });
   }
   void delta_rule(const DeltaRuleArgs& args) override {
     around("delta_rule", args.y, [&] { inner_->delta_rule(args); });

@@ -136,11 +136,14 @@ std::string read_file(const std::string& path, size_t max_bytes) {
   }
 }
 
-FileWriter::FileWriter(const std::string& path) : path_(path), temporary_(path + ".XXXXXX") {
-  if (const auto old = status_of(path); old && !old->is_regular)
+FileWriter::FileWriter(const std::string& path, FileReaders readers) : path_(path), temporary_(path + ".XXXXXX") {
+  const auto old = status_of(path);
+  if (old && !old->is_regular)
     throw Error("cannot write '{}': it exists and is not a regular file", printable(path));
-  file_ = open_temporary(temporary_);
+  const bool is_private = readers == FileReaders::kOwner;
+  file_ = open_temporary(temporary_, is_private || old ? 0600 : 0666);
   if (!file_) throw_errno("create a file next to", path);
+  if (old && !is_private) set_mode(file_, old->mode);
 }
 
 FileWriter::~FileWriter() {
@@ -162,8 +165,8 @@ void FileWriter::commit() {
   sync_folder(slash == path_.npos ? "." : path_.substr(0, slash + 1));  // makes the new name durable
 }
 
-void write_file(const std::string& path, std::span<const uint8_t> bytes) {
-  FileWriter file(path);
+void write_file(const std::string& path, std::span<const uint8_t> bytes, FileReaders readers) {
+  FileWriter file(path, readers);
   file.write(bytes);
   file.commit();
 }

@@ -42,9 +42,14 @@ std::string read_file(const std::string& path, size_t max_bytes = size_t{1} << 3
 // Writes a file that appears whole or not at all. The bytes go to a temporary file next to `path`; commit() syncs the
 // temporary file and renames it to `path`. Programs that have mapped the old file keep the old content. Without
 // commit(), the destructor removes the temporary file. All functions throw Error.
+// Who may read a new file. kAsUsual: a replaced file keeps its permissions; a new one has those that the umask leaves.
+// kOwner: this user alone, for conversations.
+enum class FileReaders : uint8_t { kAsUsual, kOwner };
+
 class FileWriter {
  public:
-  explicit FileWriter(const std::string& path);  // throws at once if the folder cannot be written to
+  // Throws at once if the folder cannot be written to.
+  explicit FileWriter(const std::string& path, FileReaders readers = FileReaders::kAsUsual);
   ~FileWriter();
   FileWriter(const FileWriter&) = delete;
   FileWriter& operator=(const FileWriter&) = delete;
@@ -59,6 +64,6 @@ class FileWriter {
 };
 
 // Writes and commits a file in one step.
-void write_file(const std::string& path, std::span<const uint8_t> bytes);
+void write_file(const std::string& path, std::span<const uint8_t> bytes, FileReaders readers = FileReaders::kAsUsual);
 
 }  // namespace ingot

@@ -32,12 +32,14 @@ class FileHandle {
 
 FileHandle open_to_read(const std::string& path);    // returns at once for a FIFO
 FileHandle open_to_update(const std::string& path);  // reads and writes; creates the file; does not follow a link
-FileHandle open_temporary(std::string& name);        // a new file; replaces the last six letters of `name`, XXXXXX
+// A new file; replaces the last six letters of `name`, XXXXXX. mode: its permissions, less those of the process's umask.
+FileHandle open_temporary(std::string& name, uint32_t mode);
 
 struct FileStatus {
   bool is_directory = false, is_regular = false;
   uint64_t n_bytes = 0;
   int64_t modified_ns = 0, accessed_s = 0;  // since 1970
+  uint32_t mode = 0;                        // permissions; 0 on Windows
 };
 std::optional<FileStatus> status_of(const FileHandle& file);
 std::optional<FileStatus> status_of(const std::string& path);        // follows links
@@ -48,6 +50,7 @@ ptrdiff_t read_some(const FileHandle& file, void* to, size_t n);  // 0 at the en
 ptrdiff_t read_standard_input(void* to, size_t n);
 bool write_all(const FileHandle& file, std::span<const uint8_t> bytes);
 bool make_empty(const FileHandle& file);
+void set_mode(const FileHandle& file, uint32_t mode);  // as far as the system allows it
 bool sync_file(const FileHandle& file);
 bool replace_file(const std::string& from, const std::string& to);  // renames over `to`
 void sync_folder(const std::string& path);                          // if the file system supports this

@@ -4,11 +4,14 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <cerrno>
+#include <chrono>
 #include <cstdio>
 #include <cstdlib>
 #include <filesystem>
 
+#include "base/splitmix.h"
 #include "base/system_file.h"
 
 namespace ingot {
@@ -32,7 +35,8 @@ std::optional<FileStatus> status_from(int failed, const struct stat& s) {
                     .is_regular = S_ISREG(s.st_mode),
                     .n_bytes = static_cast<uint64_t>(s.st_size),
                     .modified_ns = modified.tv_sec * int64_t{1'000'000'000} + modified.tv_nsec,
-                    .accessed_s = s.st_atime};
+                    .accessed_s = s.st_atime,
+                    .mode = static_cast<uint32_t>(s.st_mode & 07777)};
 }
 
 ptrdiff_t read_fd(int fd, void* to, size_t n) {
@@ -55,10 +59,17 @@ FileHandle open_to_read(const std::string& path) {
 FileHandle open_to_update(const std::string& path) {
   return FileHandle(::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0666));
 }
-FileHandle open_temporary(std::string& name) {
-  FileHandle file(::mkostemp(name.data(), O_CLOEXEC));
-  if (file) ::fchmod(file.fd(), 0644);
-  return file;
+// Not mkstemp: only a file that open() creates has the permissions that the umask leaves.
+FileHandle open_temporary(std::string& name, uint32_t mode) {
+  static std::atomic<uint64_t> n_opened{0};
+  for (int attempt = 0; attempt < 100; ++attempt) {
+    const auto now = static_cast<uint64_t>(std::chrono::steady_clock::now().time_since_epoch().count());
+    uint64_t bits = splitmix(now ^ splitmix(static_cast<uint64_t>(::getpid()) << 32 ^ n_opened++));
+    for (size_t i = name.size() - 6; i < name.size(); ++i, bits /= 26) name[i] = static_cast<char>('a' + bits % 26);
+    const int fd = ::open(name.c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, static_cast<mode_t>(mode));
+    if (fd >= 0 || errno != EEXIST) return FileHandle(fd);
+  }
+  return FileHandle();
 }
 
 std::optional<FileStatus> status_of(const FileHandle& file) {
@@ -96,6 +107,7 @@ bool write_all(const FileHandle& file, std::span<const uint8_t> bytes) {
 bool make_empty(const FileHandle& file) {
   return ::ftruncate(file.fd(), 0) == 0 && ::lseek(file.fd(), 0, SEEK_SET) == 0;
 }
+void set_mode(const FileHandle& file, uint32_t mode) { (void)::fchmod(file.fd(), static_cast<mode_t>(mode)); }
 bool sync_file(const FileHandle& file) { return ::fsync(file.fd()) == 0; }
 bool replace_file(const std::string& from, const std::string& to) { return ::rename(from.c_str(), to.c_str()) == 0; }
 void sync_folder(const std::string& path) {

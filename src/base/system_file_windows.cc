@@ -45,7 +45,7 @@ FileHandle open_to_read(const std::string& path) {
 FileHandle open_to_update(const std::string& path) {
   return FileHandle(::_open(path.c_str(), _O_RDWR | _O_CREAT | _O_BINARY | _O_NOINHERIT, _S_IREAD | _S_IWRITE));
 }
-FileHandle open_temporary(std::string& name) {
+FileHandle open_temporary(std::string& name, uint32_t /* mode */) {
   for (int attempt = 0; attempt < 100; ++attempt) {
     LARGE_INTEGER ticks;
     QueryPerformanceCounter(&ticks);
@@ -99,6 +99,7 @@ bool write_all(const FileHandle& file, std::span<const uint8_t> bytes) {
 bool make_empty(const FileHandle& file) {
   return ::_chsize_s(file.fd(), 0) == 0 && ::_lseeki64(file.fd(), 0, SEEK_SET) == 0;
 }
+void set_mode(const FileHandle&, uint32_t) {}
 bool sync_file(const FileHandle& file) { return ::_commit(file.fd()) == 0; }
 bool replace_file(const std::string& from, const std::string& to) {
   if (MoveFileExA(from.c_str(), to.c_str(), MOVEFILE_REPLACE_EXISTING | MOVEFILE_WRITE_THROUGH) != 0) return true;

@@ -9,6 +9,7 @@
 #include <fstream>
 #include <limits>
 
+#include "base/control_group.h"
 #include "base/system.h"
 
 namespace ingot {
@@ -40,9 +41,7 @@ size_t address_room() {
 size_t available_memory_bytes() {
   constexpr size_t kUnknown = std::numeric_limits<size_t>::max();
   const size_t system_kib = number_in("/proc/meminfo", "MemAvailable:", kUnknown / 1024);
-  const size_t limit = number_in("/sys/fs/cgroup/memory.max", "", kUnknown);
-  const size_t used = number_in("/sys/fs/cgroup/memory.current", "", 0);
-  return std::min({system_kib * 1024, limit > used ? limit - used : 0, address_room()});
+  return std::min({system_kib * 1024, read_control_group().memory_left, address_room()});
 }
 
 std::string host_name() {

@@ -2,39 +2,15 @@
 
 #include <algorithm>
 #include <atomic>
-#include <filesystem>
-#include <fstream>
 #include <memory>
 
+#include "base/control_group.h"
 #include "base/error.h"
 #include "base/log.h"
 #include "base/system.h"
 
 namespace ingot {
 namespace {
-
-// The first word of a file; "" when the file cannot be read.
-std::string word_in(const std::filesystem::path& path) {
-  std::ifstream file(path);
-  std::string word;
-  file >> word;
-  return word;
-}
-
-// The pids.max of the nearest control group (v2), from this process's group upwards, that has a limit; "" when no group
-// has a limit.
-std::string pids_limit() {
-  const std::filesystem::path root = "/sys/fs/cgroup";
-  const std::string line = word_in("/proc/self/cgroup");  // "0::/a/b"
-  std::filesystem::path group = root;
-  if (line.starts_with("0::/")) group /= line.substr(4);
-  for (;; group = group.parent_path()) {
-    const std::string most = word_in(group / "pids.max");
-    if (!most.empty() && most != "max")
-      return fmt::format("pids.max of the control group is {}, {} are in use", most, word_in(group / "pids.current"));
-    if (group == root || !group.has_relative_path()) return "";
-  }
-}
 
 // The workers wait here until start_workers knows how many workers to keep. Workers from n_kept on end at once.
 struct Gate {
@@ -50,7 +26,7 @@ struct Gate {
 }  // namespace
 
 std::string thread_limits() {
-  const std::string pids = pids_limit();
+  const std::string pids = read_control_group().pids;
   return process_limit() + "; " + (pids.empty() ? "pids.max of the control group is not set" : pids);
 }
 

@@ -4,11 +4,11 @@
 #include <cerrno>
 #include <chrono>
 #include <cmath>
-#include <fstream>
 #include <string>
 #include <system_error>
 #include <utility>
 
+#include "base/control_group.h"
 #include "base/error.h"
 #include "base/log.h"
 #include "base/numa.h"
@@ -37,23 +37,13 @@ bool spin_until(Done&& done) {
   return false;
 }
 
-// The CPUs that the quota of control group v2 allows ("max 100000" or "200000 100000"); a large number without a quota.
-int quota_cpus() {
-  std::ifstream file("/sys/fs/cgroup/cpu.max");
-  std::string quota;
-  double period = 0;
-  if (!(file >> quota >> period) || quota == "max" || period <= 0) return 1 << 20;
-  const double value = std::strtod(quota.c_str(), nullptr);
-  return value > 0 ? static_cast<int>(std::ceil(value / period)) : 1 << 20;
-}
-
 }  // namespace
 
 int available_cpus() {
   static const int n_cpus = [] {
     const int allowed = cpus_by_affinity();
     const int by_affinity = allowed > 0 ? allowed : static_cast<int>(std::thread::hardware_concurrency());
-    return std::max(1, std::min(by_affinity, quota_cpus()));
+    return std::max(1, static_cast<int>(std::min<double>(by_affinity, std::ceil(read_control_group().n_cpus))));
   }();
   return n_cpus;
 }

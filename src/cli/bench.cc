@@ -56,7 +56,7 @@ double prefill_ops(const Ranks& runner, double kv_len) {
   const double attention = 4.0 * c.n_layers * c.q_dim() * kv_len;
   double matrices = c.n_layers * (2.0 * c.dim * c.q_dim() + 2.0 * c.dim * c.kv_dim());
   for (int i = 0; i < c.n_layers; ++i) {
-    const double width = c.layer(i).experts
+    const double width = c.layer(i).has(kExpertsPart)
                              ? static_cast<double>(c.experts.ffn_dim) * c.experts.n_used + c.experts.shared_dim
                              : c.ffn_dim;
     matrices += 3.0 * c.dim * width;

@@ -101,7 +101,7 @@ void add_bench_history(CLI::App& bench) {
       ->check(CLI::Range(1, 1000))
       ->capture_default_str();
   command->add_option("--threshold", o->threshold, "percentage below which a change counts as the same")
-      ->check(CLI::Range(0.0, 100.0))
+      ->check(CLI::Range(0.0, 1e6))
       ->capture_default_str();
   command->footer(
       "Example:\n  ingot bench history --base old/ingot --shape llama-3.2-1b\n"

@@ -53,9 +53,16 @@ std::unique_ptr<Ranks> load_bench_runner(const BenchSubject& o, const RunnerOpti
   return runner;
 }
 
+// The format of the model's largest matrix.
+static Format format_of(const Ranks& runner) {
+  const std::vector<const Weight*> all = layer_matrices(runner.weights(), runner.config());
+  const auto largest = std::ranges::max_element(all, {}, [](const Weight* w) { return w->n_experts * w->n_out * w->n_in; });
+  return largest == all.end() ? Format::F32 : (*largest)->format;
+}
+
 std::string bench_name(const Ranks& runner, const BenchSubject& o) {
   const std::string name = printable(runner.config().name.empty() ? "model" : runner.config().name);
-  const std::string type = o.shape.empty() ? info(runner.weights().layers[0].w_gate.format).name : o.type;
+  const std::string type = o.shape.empty() ? info(format_of(runner)).name : o.type;
   return name + " " + type + (o.model.quantize.empty() || o.shape.empty() ? "" : " as " + o.model.quantize);
 }
 
@@ -65,14 +72,14 @@ double decode_bytes(const Ranks& runner, int n_seqs, double kv_len) {
   const Config& c = runner.config();
   double read = 0;  // tokens read, summed over all layers
   for (int i = 0; i < c.n_layers; ++i) {
-    const LayerKind layer = c.layer(i);
-    if (!layer.recurrent) read += layer.window > 0 ? std::min<double>(kv_len, layer.window) : kv_len;
+    const LayerConfig layer = c.layer(i);
+    if (keeps_kv(c, i)) read += layer.window > 0 ? std::min<double>(kv_len, layer.window) : kv_len;
   }
   return weights + n_seqs * read * static_cast<double>(runner.kv_shape().token_bytes()) / c.n_kv_layers();
 }
 
 void raise_peak(Peak& peak, Ranks& runner) {
-  const Peak now = runner.backend().measure_peak(runner.weights().layers[0].w_gate.format);
+  const Peak now = runner.backend().measure_peak(format_of(runner));
   peak = {std::max(peak.read_gb_s, now.read_gb_s), std::max(peak.matmul_gflop_s, now.matmul_gflop_s), now.matmul_kind};
 }
 

@@ -30,6 +30,7 @@ struct Verdict {
 Verdict check(Automaton& automaton, std::string_view text) {
   GrammarState state = automaton.start();
   for (size_t i = 0; i < text.size(); ++i) {
+    automaton.meter().limit(WorkMeter::kMaxWork);  // as for a token of an answer
     state = automaton.step(state, static_cast<uint8_t>(text[i]));
     if (state.is_dead()) return {false, i};
   }

@@ -18,14 +18,12 @@ using OrderedJson = nlohmann::ordered_json;
 using Kind = std::tuple<Format, int64_t, int64_t>;
 using Group = std::vector<const Weight*>;
 
-std::map<Kind, Group> groups_of(const Weights& weights) {
+std::map<Kind, Group> groups_of(const Weights& weights, const Config& config) {
   std::map<Kind, Group> groups;
   const auto add = [&](const Weight& w) {
     if (w.n_out > 0 && w.n_experts == 1) groups[{w.format, w.n_out, w.n_in}].push_back(&w);
   };
-  for (const LayerWeights& layer : weights.layers)
-    for (const Weight* w : {&layer.wq, &layer.wk, &layer.wv, &layer.wo, &layer.w_gate, &layer.w_up, &layer.w_down})
-      add(*w);
+  for (const Weight* w : layer_matrices(weights, config)) add(*w);
   if (weights.model.output) add(weights.model.output);
   return groups;
 }
@@ -111,7 +109,7 @@ OrderedJson time_kernels(BenchSubject& subject, const std::vector<int>& rows, bo
   InterruptGuard guard;
   for (int device = 0; device < runner->n_devices(); ++device) {
     if (prints && runner->n_devices() > 1) fmt::print("\non {}:\n", runner->device_name(device));
-    const auto groups = groups_of(runner->weights(device));
+    const auto groups = groups_of(runner->weights(device), runner->config());
     size_t n_done = 0;
     for (const auto& [kind, group] : groups) {
       if (InterruptGuard::interrupted()) break;

@@ -11,6 +11,7 @@
 #include "cli/demo_model.h"
 #include "cli/terminal.h"
 #include "io/gguf/gguf.h"
+#include "model/arch_file.h"
 #include "model/rank_facts.h"
 
 namespace ingot {
@@ -78,6 +79,14 @@ void add_gpu_memory_option(CLI::App& app, ModelOptions& o) {
                  "uses what the model leaves, and the CPU runs the parts of a model that do not fit");
 }
 
+// The row stays in the table, so it is added once, before any model is opened.
+static void add_arch_option(CLI::App& app) {
+  app.add_option_function<std::string>(
+      "--arch", [](const std::string& path) { add_arch_file(path); },
+      "also know the architecture in this JSON file, a row of the table of architectures made of parts that ingot has "
+      "(see docs/add-a-model.md)");
+}
+
 void add_runner_options(CLI::App& app, ModelOptions& o) {
   app.add_option(
          "--device", o.device,
@@ -104,6 +113,7 @@ void add_runner_options(CLI::App& app, ModelOptions& o) {
                  "type of the KV cache: f16, bf16, f32, fp8 (E4M3, half the size of f16), q8_0 (about half), or, only "
                  "on a GPU, q8_0/q4_0 (keys/values, about 0.4) or q4_0 (about a quarter; its keys cost quality)")
       ->capture_default_str();
+  add_arch_option(app);
   add_quantize_option(app, o);
   add_gpu_memory_option(app, o);
   add_split_options(app, o.split);

@@ -68,7 +68,7 @@ void Talk::load(const std::string& path) {
 
 void Talk::save(const std::string& path) const {
   const std::string text = messages.dump(2, ' ', false, JsonValue::error_handler_t::replace) + "\n";
-  write_file(path, {reinterpret_cast<const uint8_t*>(text.data()), text.size()});
+  write_file(path, {reinterpret_cast<const uint8_t*>(text.data()), text.size()}, FileReaders::kOwner);
 }
 
 std::string last_talk_path() {

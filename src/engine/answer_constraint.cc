@@ -1,5 +1,9 @@
 #include "engine/answer_constraint.h"
 
+#include <algorithm>
+
+#include "base/error.h"
+
 namespace ingot {
 
 AnswerConstraint::AnswerConstraint(std::shared_ptr<Constraint> constraint, ConstraintStart start)
@@ -8,11 +12,21 @@ AnswerConstraint::AnswerConstraint(std::shared_ptr<Constraint> constraint, Const
       matcher_(constraint_),
       begun_(start_.is_first()) {}
 
-std::shared_ptr<const TokenMask> AnswerConstraint::mask() { return begun_ ? matcher_.mask() : nullptr; }
+std::shared_ptr<const TokenMask> AnswerConstraint::mask(const Effort& effort) {
+  return begun_ ? matcher_.mask(effort) : nullptr;
+}
 
-bool AnswerConstraint::accept(int32_t token) {
-  if (begun_) return matcher_.accept(token);
-  begun_ = begins_behind(token);
+std::shared_ptr<const TokenMask> AnswerConstraint::next_mask(const Effort& effort) {
+  std::shared_ptr<const TokenMask> next = mask(effort);
+  if (next && std::ranges::none_of(*next, [](uint32_t word) { return word != 0; }))
+    throw Error("the constraint allows none of the model's tokens at this place");
+  return next;
+}
+
+bool AnswerConstraint::accept(int32_t token, const Effort& effort) {
+  if (begun_ && !matcher_.accept(token, effort)) return false;
+  begun_ = begun_ || begins_behind(token);
+  ++n_tokens_;
   return true;
 }
 
@@ -27,8 +41,9 @@ bool AnswerConstraint::begins_behind(int32_t token) {
 
 void AnswerConstraint::go_back(Place place) {
   begun_ = place.begun;
+  n_tokens_ = place.n_tokens;
   tail_ = std::move(place.tail);
-  matcher_.roll_back(matcher_.n_tokens() - place.n_tokens);
+  matcher_.roll_back(matcher_.n_tokens() - place.n_matched);
 }
 
 }  // namespace ingot

@@ -13,21 +13,26 @@ class AnswerConstraint {
  public:
   AnswerConstraint(std::shared_ptr<Constraint> constraint, ConstraintStart start);
 
-  // The tokens allowed next; null: all tokens. A mask without any token is a dead end.
-  std::shared_ptr<const TokenMask> mask();
+  // The tokens allowed next; null: all tokens. next_mask throws Error if no token is allowed.
+  std::shared_ptr<const TokenMask> mask(const Effort& effort = kFullEffort);
+  std::shared_ptr<const TokenMask> next_mask(const Effort& effort);
   // Advances by one token. If the token is not allowed, returns false and changes nothing.
-  bool accept(int32_t token);
-  bool is_over() { return begun_ && matcher_.is_over(); }  // the answer is complete and nothing can follow
-  std::string forced() { return begun_ ? matcher_.forced() : std::string(); }  // the text that must come next
+  bool accept(int32_t token, const Effort& effort = kFullEffort);
+  // The answer is complete and nothing can follow.
+  bool is_over(const Effort& effort = kFullEffort) { return begun_ && matcher_.is_over(effort); }
+  // The text that must come next.
+  std::string forced(const Effort& effort = kFullEffort) { return begun_ ? matcher_.forced(effort) : std::string(); }
   const GrammarVocabulary& vocabulary() const { return constraint_->vocabulary(); }
+  int n_tokens() const { return n_tokens_; }  // accepted so far
+  bool is_slow() const { return begun_ && constraint_->is_slow(); }
 
   // For drafts: go_back(place) undoes all tokens accepted since place() returned that place.
   struct Place {
     bool begun = false;
-    int n_tokens = 0;
+    int n_tokens = 0, n_matched = 0;
     std::string tail;
   };
-  Place place() const { return {begun_, matcher_.n_tokens(), tail_}; }
+  Place place() const { return {begun_, n_tokens_, matcher_.n_tokens(), tail_}; }
   void go_back(Place place);
 
  private:
@@ -37,13 +42,8 @@ class AnswerConstraint {
   const ConstraintStart start_;
   Matcher matcher_;
   bool begun_;
+  int n_tokens_ = 0;
   std::string tail_;  // the end of the text so far, shorter than start_.text
 };
-
-inline bool is_dead_end(const TokenMask& mask) {
-  for (uint32_t word : mask)
-    if (word != 0) return false;
-  return true;
-}
 
 }  // namespace ingot

@@ -73,7 +73,7 @@ std::span<const SampleRow> BatchBuilder::fill_rows(const Step& step) {
     if (!item.samples) continue;
     const int first = item.begin + item.n_tokens - item.n_drafts;
     for (int end = first; end <= item.begin + item.n_tokens; ++end) {
-      const bool unwanted = sequence.finished || item.is_outrun();
+      const bool unwanted = sequence.finished || item.is_outrun() || item.is_undrawn();
       const bool has_mask = !unwanted && sequence.constraint && sequence.masks[end - first];
       rows_.push_back({.params = &sequence.sampling(end - sequence.n_prompt),
                        .position = end,
@@ -97,7 +97,7 @@ std::span<const int32_t> BatchBuilder::fill_next_tokens(const Step& step) {
     const int end = item.begin + item.n_tokens, first_sampled = item.samples ? end - 1 - item.n_drafts : end;
     row += item.n_scored;
     for (int position = item.begin; position < end; ++position) {
-      const bool is_drawn = position >= first_sampled && !item.is_outrun();
+      const bool is_drawn = position >= first_sampled && !item.is_outrun() && !item.is_undrawn();
       const auto next = static_cast<size_t>(position) + 1;
       next_tokens_.push_back(is_drawn ? drawn_token(row + position - first_sampled)
                                       : next < tokens.size() ? tokens[next] : 0);

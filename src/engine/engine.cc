@@ -148,7 +148,8 @@ std::unique_ptr<Sequence> Engine::make_sequence(Request request) {
     for (const int32_t token : request.ignore_eos ? std::vector<int32_t>() : request.stop_tokens)
       sequence->early.logit_bias.emplace_back(token, -std::numeric_limits<float>::infinity());
   }
-  if (request.constraint) sequence->constraint.emplace(request.constraint, request.constraint_start);
+  if (request.constraint) 
+    sequence->constraint = std::make_shared<AnswerConstraint>(request.constraint, request.constraint_start);
   sequence->mirostat_mu = 2 * request.sampling.mirostat_tau;
   // Mirostat's state changes with each sampled token, but a step samples the rows of all drafts at once.
   if (!can_draft(runner_.info()) || request.sampling.mirostat != 0) request.proposer = nullptr;
@@ -178,6 +179,7 @@ void Engine::start() {
 
 void Engine::stop() {
   inbox_.close();
+  is_stopping_ = true;
   if (thread_.joinable()) {
     thread_.join();
   } else if (fault().empty()) {
@@ -187,6 +189,7 @@ void Engine::stop() {
       die(error.what(), true);
     }
   }
+  workers_.reset();  // runs the job in progress to its end
 }
 
 void Engine::warm_up() {
@@ -265,7 +268,10 @@ bool Engine::lost_device() const {
 bool Engine::step() {
   CHECK(!thread_.joinable());
   receive(false);
-  if (idle()) return false;
+  if (idle()) {
+    std::this_thread::yield();  // to the workers, if sequences wait for masks
+    return scheduler_.waits_for_masks();
+  }
   try {
     run_step();
   } catch (const DeviceLost& error) {
@@ -281,6 +287,7 @@ bool Engine::receive(bool block) {
   is_working_ = !block;
   std::vector<Message> messages = timed ? inbox_.drain_until(next_limit_) : inbox_.drain(block);
   is_working_ = true;
+  needs_message_ = false;
   for (Message& message : messages) handle(message);
   end_late_requests();
   publish();

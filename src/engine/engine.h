@@ -14,6 +14,9 @@
 // same as without drafts, in fewer steps. The engine chooses the number of drafts that makes the output fastest, which
 // may be zero (speculate/draft_lengths.h).
 //
+// If a constraint's mask takes long, a worker makes the mask, and the sequence is in no step until then. The output is
+// the same, because a draw depends on logits, mask, seed and position (engine_constraints.cc).
+//
 // Text that a request's grammar forces becomes tokens without sampling (jump_ahead.h). The next step computes all
 // forced tokens at once, like a chunk of a prompt. If steps overlap, the step in flight samples a token in place of the
 // first forced token. The engine drops that sampled token.
@@ -32,6 +35,7 @@
 #include <vector>
 
 #include "base/queue.h"
+#include "base/workers.h"
 #include "engine/batch_builder.h"
 #include "engine/request.h"
 #include "engine/saved_prefix.h"
@@ -107,6 +111,9 @@ struct EngineOptions {
   std::shared_ptr<CacheListener> cache_listener = {};
   bool draft_head = true;       // let the runner's draft head follow all steps; false: no request uses the head
   bool jump_ahead = true;       // turn text that a grammar forces into tokens without sampling each
+  // More work for a constraint is done on workers. run_slow: runs a job on another thread; empty: the engine's workers.
+  Effort quick = kQuickEffort;
+  std::function<void(std::function<void()> job)> run_slow = {};
   int max_queue = 0;            // the most requests that wait for their first step; 0: no limit
   std::optional<bool> overlap;  // empty: the runner decides; false: one step at a time, also with several stages
   Clock::time_point (*now)() = Clock::now;  // the time, for StepStats and for the number of drafts
@@ -146,6 +153,7 @@ class Engine {
   void stop();   // cancels all remaining requests; the engine cannot be started again
 
   // Only without start(): receives the submitted requests and runs one step. Returns false if there was nothing to do.
+  // While all sequences wait for masks, returns true without a step.
   // Throws DeviceLost.
   bool step();
   // Only without start(): runs a prompt and a decode step, to load code and weights, and drops their output. On an
@@ -194,7 +202,6 @@ class Engine {
   int accept(Sequence& sequence, std::span<const Sampled> drawn);
   void emit_tokens(Sequence& sequence, std::span<const Sampled> drawn);
   bool emit_next(Sequence& sequence, const Sampled& sampled, bool is_first);
-  std::vector<int32_t> forced_tokens(Sequence& sequence, std::span<const int32_t> output);
   void emit_token(Sequence& sequence, const Sampled& sampled);
   void propose(Sequence& sequence);
   bool choose_drafts();
@@ -207,24 +214,38 @@ class Engine {
   void try_again(int n_seqs, int n_rows);
   void judge_trial(Sequence& sequence, bool was_right);
   bool asks_now(const Sequence& sequence, int n) const;
+  void stop_drafts(Sequence& sequence, const std::exception& error);
   bool begin_guess(Sequence& sequence, int n);
   void bring_drafts(Sequence& sequence, int n);
   void ask_for_guess(Sequence& sequence, int n);
   void ask_draft_head();
   void think_ahead(const Step& step);
-  void cut_drafts(Sequence& sequence);
   void add_step_time(const InFlightStep& step, Clock::time_point last);
   void rest_after_trial(const InFlightStep& step, double seconds);
   void add_gain(Sequence& sequence, const InFlightStep& step, int n_tokens);
+  void drop_drafts(Sequence& sequence);
   void make_masks(InFlightStep& in_flight);
   void make_masks(Sequence& sequence, int n_drafts);
+  template <class F>
+  auto quickly(F call);
+  static bool reads_here(const Sequence& sequence);
+  bool read_token(Sequence& sequence, int32_t token);
+  bool ends_here(Sequence& sequence);
+  std::vector<int32_t> forced_tokens(Sequence& sequence, std::span<const int32_t> output);
+  void cut_drafts(Sequence& sequence);
+  void ask_worker(Sequence& sequence, bool wants_forced, std::span<const Sampled> drawn = {});
+  void receive_next(RequestId id, NextTokens next);
+  bool emit_known(Sequence& sequence, const Sampled& sampled);
+  void go_on(Sequence& sequence);
+  void run_on_worker(std::function<void()> job);
   void finish(Sequence& sequence, FinishReason reason, const std::string& error = "", int32_t stop_token = -1);
   std::unique_ptr<Sequence> destroy(Sequence& sequence);
   void cancel_all();
   void die(const char* why, bool lost_device = false);
   void publish();
   bool has_draft_head() const { return options_.draft_head && runner_.info().draft_head != DraftHeadKind::kNone; }
-  bool idle() const { return scheduler_.idle() && in_flight_.empty(); }
+  // Without a message, no step can be planned.
+  bool idle() const { return (scheduler_.idle() || needs_message_) && in_flight_.empty(); }
 
   Runner& runner_;
   const EngineOptions options_;
@@ -239,12 +260,15 @@ class Engine {
   size_t next_builder_ = 0;
   std::vector<InFlightStep> in_flight_;  // the oldest first; has room for all, because a step has no way to fail there
   std::unordered_map<RequestId, std::unique_ptr<Sequence>> sequences_;
+  bool needs_message_ = false;
+  Clock::duration mask_time_{};  // spent on constraints since the step was planned
   Clock::time_point next_limit_ = Clock::time_point::max();  // the earliest of all deadlines
   EngineGauges counts_;
   DraftLengths draft_lengths_{runner_.info().max_seqs, runner_.info().max_logits - runner_.info().max_seqs, depth_ > 1};
   // Of all sequences' drafts, by kind of evidence.
   Acceptance of_matches_{256}, of_probabilities_{256, Acceptance::Evidence::kProbability};
   DraftYield draft_yield_{256};            // of all sequences' costly guesses
+  bool has_failed_drafts_ = false;         // the warning has been given
   int n_decoding_ = 0;                     // sequences of the step that is planned
   int n_vain_guesses_ = 0;                 // of the step that is planned
   bool has_trial_ = false;                 // the step that is planned has one
@@ -257,7 +281,10 @@ class Engine {
   int trial_steps_ = 0;                    // steps of several sequences that the trial in progress still has
   int first_trial_ = kShortestTrialWait;   // trial_wait of a new sequence
   std::vector<DraftOffer> offers_;         // within choose_drafts: of the decoding sequences with a proposer,
-  std::vector<Sequence*> offering_;        // and those sequences; null: the sequence has failed
+  std::vector<Sequence*> offering_;        // and those sequences; null: the drafts have failed
+
+  std::atomic<bool> is_stopping_{false};  // workers then drop their jobs
+  std::unique_ptr<Workers> workers_;      // null: no constraint was slow yet
 
   std::atomic<bool> is_working_{false};
   mutable std::mutex gauges_mutex_;

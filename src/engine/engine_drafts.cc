@@ -7,6 +7,7 @@
 
 #include "base/check.h"
 #include "base/device_lost.h"
+#include "base/log.h"
 #include "engine/engine.h"
 #include "engine/faults.h"
 
@@ -55,8 +56,17 @@ void Engine::propose(Sequence& sequence) {
   try {
     ask_for_guess(sequence, kMaxDrafts);
   } catch (const std::exception& error) {
-    finish(sequence, FinishReason::kError, message_of(error));
+    stop_drafts(sequence, error);
   }
+}
+
+// Drafts only make a request faster. So when they fail, the request goes on without them.
+void Engine::stop_drafts(Sequence& sequence, const std::exception& error) {
+  if (!std::exchange(has_failed_drafts_, true))
+    log_warn("drafts are off for this request, and for others that fail like it: {}", error.what());
+  sequence.request.proposer = nullptr;
+  sequence.proposed.clear();
+  sequence.guess_at = 0;
 }
 
 // The function that stops a costly proposer: the probability that all its drafts are right, by how often drafts with
@@ -106,7 +116,7 @@ bool Engine::choose_drafts() {
   bool adapts = false, reads_prompt = false, some_unseen = false, has_drafts = false, thinks_ahead = false;
   for (Sequence* sequence : scheduler_.running()) {
     sequence->waits_for_draw = false;
-    if (sequence->done_when_seen()) continue;
+    if (sequence->done_when_seen() || sequence->waits_for_mask) continue;
     const int n_todo = sequence->n_todo();  // below 1: drafts are in flight
     ++n_seqs;
     n_rows += std::max(1, n_todo);
@@ -241,13 +251,13 @@ bool Engine::asks_now(const Sequence& sequence, int n) const {
   return proposer.is_costly() && !proposer.drafts_of_head(n) && (n > 0 || !proposer.adapts());
 }
 
-// Returns false if the sequence has failed.
+// Returns false if the sequence gets no drafts any more.
 bool Engine::begin_guess(Sequence& sequence, int n) {
   try {
     if (asks_now(sequence, n)) sequence.request.proposer->begin(sequence.tokens);
     return true;
   } catch (const std::exception& error) {
-    finish(sequence, FinishReason::kError, message_of(error));
+    stop_drafts(sequence, error);
     return false;
   }
 }
@@ -268,6 +278,10 @@ void Engine::bring_drafts(Sequence& sequence, int n) {
       if (drafts.empty()) add_yield(sequence, 0, 0), ++n_vain_guesses_;
     }
     sequence.proposed.assign(drafts.begin(), drafts.end());
+  } catch (const std::exception& error) {
+    return stop_drafts(sequence, error);
+  }
+  try {
     if (sequence.constraint) cut_drafts(sequence);
   } catch (const std::exception& error) {
     finish(sequence, FinishReason::kError, message_of(error));
@@ -314,7 +328,7 @@ void Engine::ask_draft_head() {
     throw;
   } catch (const std::exception& error) {
     for (const auto& [sequence, n] : asking)
-      finish(*std::exchange(*sequence, nullptr), FinishReason::kError, message_of(error));
+      stop_drafts(*std::exchange(*sequence, nullptr), error);
   }
 }
 
@@ -326,24 +340,8 @@ void Engine::think_ahead(const Step& step) {
   try {
     sequence.request.proposer->think_ahead([this] { return runner_.is_drawn(); });
   } catch (const std::exception& error) {
-    finish(sequence, FinishReason::kError, message_of(error));
+    stop_drafts(sequence, error);
   }
-}
-
-// Cuts the drafts before the first token that the constraint refuses. Also cuts them after the first token after which
-// the grammar forces text, because forced text needs no sampling.
-void Engine::cut_drafts(Sequence& sequence) {
-  AnswerConstraint& constraint = *sequence.constraint;
-  AnswerConstraint::Place place = constraint.place();
-  std::vector<int32_t> output(sequence.tokens.begin() + sequence.n_prompt, sequence.tokens.end());
-  size_t n = 0;
-  while (n < sequence.proposed.size() && constraint.accept(sequence.proposed[n])) {
-    output.push_back(sequence.proposed[n++]);
-    if (output.size() + sequence.n_prompt >= static_cast<size_t>(sequence.max_len)) break;
-    if (!forced_tokens(sequence, output).empty()) break;
-  }
-  sequence.proposed.resize(n);
-  constraint.go_back(std::move(place));
 }
 
 // Returns the number of accepted drafts: the longest run of drafts that equal the tokens sampled in their places. Cuts
@@ -358,12 +356,18 @@ int Engine::accept(Sequence& sequence, std::span<const Sampled> drawn) {
   counts_.n_draft_tokens += sequence.n_drafts;
   counts_.n_accepted_tokens += static_cast<int64_t>(n);
   for (size_t i = 0; i < n; ++i) ++counts_.n_accepted_at[i];
-  if (sequence.request.proposer->is_costly()) add_yield(sequence, sequence.n_drafts, static_cast<int>(n));
+  if (sequence.request.proposer && sequence.request.proposer->is_costly())
+    add_yield(sequence, sequence.n_drafts, static_cast<int>(n));
   sequence.n_drafted += sequence.n_drafts;
   sequence.n_accepted += static_cast<int>(n);
   sequence.tokens.resize(sequence.len() + n);
   sequence.n_drafts = static_cast<int>(n);
   return sequence.n_drafts;
+}
+
+void Engine::drop_drafts(Sequence& sequence) {
+  sequence.tokens.resize(sequence.len());
+  sequence.n_drafts = 0;
 }
 
 void Engine::add_yield(Sequence& sequence, int n_drafts, int n_right) {

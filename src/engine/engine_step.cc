@@ -10,7 +10,6 @@
 #include "base/log.h"
 #include "engine/engine.h"
 #include "engine/faults.h"
-#include "engine/jump_ahead.h"
 
 namespace ingot {
 // If steps overlap: launches the next step, completes the oldest step, and then samples for the next step, because its
@@ -20,8 +19,12 @@ void Engine::run_step() {
   std::string fault;
   const int64_t n_finished = counts_.n_finished;
   InFlightStep next = launch(builder, &fault);
-  // Without progress here, the engine would wait forever.
-  CHECK(next.step != nullptr || !in_flight_.empty() || counts_.n_finished > n_finished);
+  if (next.step == nullptr && in_flight_.empty() && counts_.n_finished == n_finished) {
+    // The other sequences wait for the memory of sequences that wait for masks.
+    CHECK(scheduler_.waits_for_masks());
+    needs_message_ = true;
+    return;
+  }
   const bool is_full = std::ssize(in_flight_) + 1 >= depth_;
   if (!in_flight_.empty() && (next.step == nullptr || is_full)) complete_oldest();
   if (next.step == nullptr) return;
@@ -31,7 +34,10 @@ void Engine::run_step() {
   for (const StepItem& item : next.step->items) {
     row += item.n_scored;
     if (!item.samples) continue;
-    if (!item.sequence->finished && !item.is_outrun()) item.sequence->n_unseen = 1;
+    if (item.sequence->waits_for_mask && !item.is_outrun())
+      item.sequence->undrawn_at = item.begin + item.n_tokens;
+    else if (!item.sequence->finished && !item.is_outrun())
+      item.sequence->n_unseen = 1;
     item.sequence->unseen_row = row;
     row += 1 + item.n_drafts;
   }
@@ -61,42 +67,10 @@ void Engine::complete_oldest() {
   complete(oldest, "");
 }
 
-// Makes the masks of the constrained sequences while the step's forward pass runs. Their last tokens are known by now.
-void Engine::make_masks(InFlightStep& in_flight) {
-  const Clock::time_point begin = Clock::now();
-  bool any = false;
-  for (const StepItem& item : in_flight.step->items) {
-    Sequence& sequence = *item.sequence;
-    if (!item.samples || !sequence.constraint || sequence.finished || item.is_outrun()) continue;
-    any = true;
-    try {
-      make_masks(sequence, item.n_drafts);
-    } catch (const std::exception& error) {
-      sequence.has_nan = true;  // the tokens delivered before are valid
-      finish(sequence, FinishReason::kError, message_of(error));
-    }
-  }
-  if (any) in_flight.stats.mask_ms = std::chrono::duration<double, std::milli>(Clock::now() - begin).count();
-}
-
-// One mask for each token to sample: after the last token, and after each draft. The constraint accepts all drafts
-// (cut_drafts).
-void Engine::make_masks(Sequence& sequence, int n_drafts) {
-  AnswerConstraint& constraint = *sequence.constraint;
-  sequence.masks.assign(1, constraint.mask());
-  if (sequence.masks[0] && is_dead_end(*sequence.masks[0]))
-    throw Error("the constraint allows none of the model's tokens at this place");
-  AnswerConstraint::Place place = constraint.place();
-  for (int i = 0; i < n_drafts; ++i) {
-    CHECK(constraint.accept(sequence.tokens[static_cast<size_t>(sequence.len() + i)]));
-    sequence.masks.push_back(constraint.mask());
-  }
-  constraint.go_back(std::move(place));
-}
-
 // Returns an InFlightStep without a step if there was nothing to plan.
 Engine::InFlightStep Engine::launch(BatchBuilder& builder, std::string* fault) {
   InFlightStep in_flight;
+  mask_time_ = {};
   StepStats& stats = in_flight.stats;
   stats.overlapped = depth_ > 1;
   stats.begin = options_.now();
@@ -203,10 +177,12 @@ void Engine::complete_item(const StepItem& item, std::span<const Sampled> drawn,
   --sequence.n_steps;
   const std::span<const Sampled> scored = drawn.first(item.n_scored);
   drawn = drawn.subspan(item.n_scored);
-  const int n_accepted = item.n_drafts > 0 ? accept(sequence, drawn) : 0;
+  const bool is_undrawn = item.is_undrawn(), is_drawn = item.samples && !item.is_outrun() && !is_undrawn;
+  if (is_undrawn) drop_drafts(sequence);
+  const int n_accepted = item.n_drafts > 0 && !is_undrawn ? accept(sequence, drawn) : 0;
   sequence.head_row += n_accepted;
   scheduler_.done(item, n_accepted);
-  const bool is_drawn = item.samples && !item.is_outrun();
+  if (is_undrawn) sequence.undrawn_at = -1;
   if (!sequence.finished) {
     if (item.samples) sequence.n_unseen = 0;
     try {
@@ -218,6 +194,7 @@ void Engine::complete_item(const StepItem& item, std::span<const Sampled> drawn,
     sequence.n_sampling_steps += is_drawn;
     if (is_drawn && sequence.request.proposer) add_gain(sequence, step, n_accepted + 1);
     if (is_drawn) emit_tokens(sequence, drawn.first(static_cast<size_t>(n_accepted) + 1));
+    if (is_undrawn) go_on(sequence);
   } else if (sequence.n_steps == 0) {
     destroy(sequence);
   }
@@ -228,8 +205,7 @@ void Engine::fail_item(const StepItem& item, const std::string& fault) {
   --sequence.n_steps;
   scheduler_.failed(item);
   sequence.n_unseen = 0;
-  sequence.tokens.resize(sequence.len());
-  sequence.n_drafts = 0;
+  drop_drafts(sequence);
   if (!sequence.finished) {
     finish(sequence, FinishReason::kError, fault);
   } else if (sequence.n_steps == 0) {
@@ -279,14 +255,18 @@ void Engine::emit_logits(const Step& step) {
 }
 
 // Delivers the sampled tokens up to a place where the grammar forces text, then the tokens of that text. Drafts end at
-// such a place (cut_drafts), so no later token has been accepted.
+// such a place (cut_drafts), so no later token has been accepted. If the constraint is slow, a worker finds what follows
+// the sampled tokens.
 void Engine::emit_tokens(Sequence& sequence, std::span<const Sampled> drawn) {
   for (size_t i = 0; i < drawn.size(); ++i) {
     if (!emit_next(sequence, drawn[i], i == 0)) return;
     if (sequence.n_drafts > 0) continue;
+    if (sequence.waits_for_mask) return ask_worker(sequence, true, drawn.subspan(i + 1));
     std::vector<int32_t> forced;
     try {
       forced = forced_tokens(sequence, std::span(sequence.tokens).subspan(sequence.n_prompt));
+    } catch (const NotQuick&) {
+      return ask_worker(sequence, true, drawn.subspan(i + 1));
     } catch (const std::exception& error) {
       return finish(sequence, FinishReason::kError, message_of(error));
     }
@@ -294,6 +274,7 @@ void Engine::emit_tokens(Sequence& sequence, std::span<const Sampled> drawn) {
       ++counts_.n_forced_tokens;
       if (!emit_next(sequence, {.token = token}, false)) return;
     }
+    if (sequence.waits_for_mask) return ask_worker(sequence, false);
     if (!forced.empty()) break;
   }
   if (sequence.request.proposer) propose(sequence);
@@ -313,20 +294,6 @@ bool Engine::emit_next(Sequence& sequence, const Sampled& sampled, bool is_first
   }
   emit_token(sequence, sampled);
   return !ended();
-}
-
-// Returns the tokens that the grammar forces after `output` and that need no sampling. Requests with log-probabilities
-// or token biases sample every token. A stop token is always sampled. May throw.
-std::vector<int32_t> Engine::forced_tokens(Sequence& sequence, std::span<const int32_t> output) {
-  const Request& request = sequence.request;
-  if (!options_.jump_ahead || !sequence.constraint) return {};
-  if (request.sampling.n_logprobs >= 0 || !request.sampling.logit_bias.empty()) return {};
-  std::vector<int32_t> tokens = ingot::forced_tokens(*sequence.constraint, output);
-  const auto stops = [&](int32_t token) { return request.stops_at(token); };
-  tokens.erase(std::ranges::find_if(tokens, stops), tokens.end());
-  const size_t n_left = static_cast<size_t>(sequence.max_len - sequence.n_prompt) - output.size();
-  tokens.resize(std::min(tokens.size(), n_left));
-  return tokens;
 }
 
 void Engine::emit_token(Sequence& sequence, const Sampled& sampled) {
@@ -349,15 +316,15 @@ void Engine::emit_token(Sequence& sequence, const Sampled& sampled) {
   if (request.stops_at(sampled.token)) return finish(sequence, FinishReason::kStop, "", sampled.token);
   bool is_over = false;
   try {
-    if (sequence.constraint && !sequence.constraint->accept(sampled.token))
-      throw Error("the sampler chose token {}, which the constraint does not allow", sampled.token);
+    const bool reads = reads_here(sequence) && read_token(sequence, sampled.token);
     request.sink->on_token(sampled);
-    is_over = sequence.constraint && sequence.constraint->is_over();
+    is_over = reads && ends_here(sequence);
   } catch (const std::exception& error) {
     return finish(sequence, FinishReason::kError, message_of(error));
   }
   if (is_over) return finish(sequence, FinishReason::kStop);
-  if (sequence.len() == sequence.max_len) finish(sequence, FinishReason::kLength);
+  // If a worker reads the token, the answer may be over too (go_on).
+  if (sequence.len() == sequence.max_len && !sequence.waits_for_mask) finish(sequence, FinishReason::kLength);
 }
 
 }  // namespace ingot

@@ -5,8 +5,6 @@
 namespace ingot {
 namespace {
 
-constexpr size_t kContextTokens = 32;  // a tokenizer's cuts depend on at most this many tokens before the text
-
 // The end of the output, back to the last token without text.
 std::string context_of(std::span<const int32_t> output, const GrammarVocabulary& vocabulary) {
   output = output.last(std::min(output.size(), kContextTokens));
@@ -35,18 +33,24 @@ bool keep_last_bytes(std::vector<int32_t>& tokens, size_t n_bytes, const Grammar
 
 }  // namespace
 
-std::vector<int32_t> forced_tokens(AnswerConstraint& constraint, std::span<const int32_t> output) {
+std::vector<int32_t> forced_tokens(AnswerConstraint& constraint, std::span<const int32_t> output,
+                                   const Effort& effort) {
   const GrammarVocabulary& vocabulary = constraint.vocabulary();
   if (!vocabulary.encode()) return {};
-  std::string forced = constraint.forced();
+  std::string forced = constraint.forced(effort);
   forced.resize(std::min(forced.size(), forced.find(kControlByte)));  // a control token is sampled
   if (forced.empty()) return {};
   std::vector<int32_t> tokens = vocabulary.encode()(context_of(output, vocabulary) + forced);
   if (!keep_last_bytes(tokens, forced.size(), vocabulary)) return {};
   AnswerConstraint::Place place = constraint.place();
-  const auto refused = [&](int32_t token) { return !constraint.accept(token); };
-  tokens.erase(std::ranges::find_if(tokens, refused), tokens.end());
-  if (!tokens.empty() && !constraint.is_over()) tokens.pop_back();
+  try {
+    const auto refused = [&](int32_t token) { return !constraint.accept(token, effort); };
+    tokens.erase(std::ranges::find_if(tokens, refused), tokens.end());
+    if (!tokens.empty() && !constraint.is_over(effort)) tokens.pop_back();
+  } catch (...) {
+    constraint.go_back(std::move(place));
+    throw;
+  }
   constraint.go_back(std::move(place));
   return tokens;
 }

@@ -109,9 +109,10 @@ const Step& Scheduler::plan() {
 }
 
 // Releases the blocks before the window of the next token, because no future step reads these blocks. A sequence with
-// drafts in flight may be cut back, so its window is computed from the last valid token.
+// drafts or an undrawn item in flight may be cut back, so its window is computed from the last valid token.
 void Scheduler::give_up_old_blocks(Sequence& sequence) {
-  const int next = sequence.n_drafts > 0 ? sequence.n_valid : sequence.n_computed;
+  const bool goes_back = sequence.n_drafts > 0 || sequence.undrawn_at >= 0;
+  const int next = goes_back ? sequence.n_valid : sequence.n_computed;
   int n = first_block_seen(next, limits_.window, limits_.block_size);
   // Blocks that are not indexed yet stay, because other sequences could share them later.
   if (limits_.prefix_cache) n = std::min(n, sequence.n_indexed);
@@ -123,9 +124,27 @@ void Scheduler::give_up_old_blocks(Sequence& sequence) {
   }
 }
 
+// The most senior waiting sequence that can be admitted.
+Sequence* Scheduler::next_waiting() const {
+  const auto found = std::ranges::find(waiting_, false, &Sequence::waits_for_mask);
+  return found == waiting_.end() ? nullptr : *found;
+}
+
+bool Scheduler::idle() const {
+  const auto waits = [](const Sequence* s) { return s->waits_for_mask; };
+  return std::ranges::all_of(running_, waits) && std::ranges::all_of(waiting_, waits);
+}
+
+bool Scheduler::waits_for_masks() const {
+  const auto waits = [](const Sequence* s) { return s->waits_for_mask; };
+  return std::ranges::any_of(running_, waits) || std::ranges::any_of(waiting_, waits);
+}
+
 // With several stages, each step in flight gets the same share of the sequences that decode.
 int Scheduler::most_decodes() const {
-  const auto decodes = [](const Sequence* s) { return s->n_todo() == 1 && !s->done_when_seen(); };
+  const auto decodes = [](const Sequence* s) {
+    return s->n_todo() == 1 && !s->done_when_seen() && !s->waits_for_mask;
+  };
   const auto n = static_cast<int>(std::ranges::count_if(running_, decodes));
   return (n + limits_.n_stages - 1) / limits_.n_stages;
 }
@@ -134,7 +153,7 @@ void Scheduler::plan_decodes() {
   const int most = most_decodes();
   for (size_t i = 0; i < running_.size();) {
     Sequence& sequence = *running_[i];
-    const bool waits = sequence.waits_for_draw || (limits_.n_stages > 1 && sequence.n_unseen > 0);
+    const bool waits = !sequence.is_ready() || (limits_.n_stages > 1 && sequence.n_unseen > 0);
     const bool decodes =
         sequence.n_todo() == 1 && !sequence.done_when_seen() && !waits && budget() > 0 && step_->n_decodes < most;
     // The sequences planned so far are senior to this one, so the most junior sequence is this one or a later one. If
@@ -156,10 +175,11 @@ void Scheduler::plan_decodes() {
 void Scheduler::plan_prefills() {
   prompts_.clear();
   for (Sequence* sequence : running_)
-    if (sequence->n_todo() > 1) prompts_.push_back(sequence);
+    if (sequence->n_todo() > 1 && !sequence->waits_for_mask) prompts_.push_back(sequence);
   if (prompts_.empty() || budget() == 0) return;
-  const bool can_admit = !waiting_.empty() && waiting_.front()->n_unseen == 0 && fits(*waiting_.front());
-  int left = budget() - (can_admit ? std::min(budget() / 2, waiting_.front()->n_todo()) : 0);
+  const Sequence* waiting = next_waiting();
+  const bool can_admit = waiting != nullptr && waiting->n_unseen == 0 && fits(*waiting);
+  int left = budget() - (can_admit ? std::min(budget() / 2, waiting->n_todo()) : 0);
   Sequence* first = prompts_.front();
   const int reserved = std::min({std::max(1, left / 2), limits_.chunk, first->n_todo()});
   std::sort(prompts_.begin() + 1, prompts_.end(), [](const Sequence* a, const Sequence* b) {
@@ -180,8 +200,9 @@ void Scheduler::plan_prefills() {
 
 void Scheduler::admit() {
   // There are never more sequences than tokens in the budget, so a prompt among decodes still gets one token.
-  while (!waiting_.empty() && budget() > 0 && n_running() < limits_.max_batch_tokens) {
-    Sequence* sequence = waiting_.front();
+  while (budget() > 0 && n_running() < limits_.max_batch_tokens) {
+    Sequence* sequence = next_waiting();
+    if (sequence == nullptr) break;
     if (sequence->n_unseen > 0) break;  // preempted while its last sampled token was not known yet
     if (!fits(*sequence)) break;
     if (!reserve(*sequence)) {
@@ -189,7 +210,7 @@ void Scheduler::admit() {
       break;
     }
     take_cached(*sequence);
-    waiting_.erase(waiting_.begin());
+    erase_one(waiting_, sequence);
     insert_in_order(running_, sequence);
     const int n_tokens = prefill_tokens(*sequence);
     if (n_tokens == 0) break;  // all other blocks belong to finished sequences whose last step still runs
@@ -199,8 +220,7 @@ void Scheduler::admit() {
 
 // A waiting sequence of higher priority preempts a running sequence of lower priority.
 void Scheduler::make_room() {
-  while (!waiting_.empty() && !running_.empty()) {
-    const Sequence* sequence = waiting_.front();
+  for (const Sequence* sequence; (sequence = next_waiting()) != nullptr && !running_.empty();) {
     Sequence* junior = running_.back();
     if (junior->request.priority >= sequence->request.priority || !senior(sequence, junior)) return;
     if (sequence->n_unseen > 0 || (n_running() < limits_.max_batch_tokens && fits(*sequence))) return;
@@ -391,7 +411,7 @@ void Scheduler::preempt(Sequence& sequence) {
 }
 
 // Releases all blocks of a sequence, which then has no computed tokens. Indexed blocks stay in the cache.
-void Scheduler::give_back(Sequence& sequence) {
+void Scheduler::give_back(Sequence& sequence, bool keep_state) {
   int32_t tail = -1;
   if (sequence.has_nan) {
     cache_.forget(sequence.root, sequence.cache_tokens());  // including the blocks that it released earlier
@@ -400,7 +420,7 @@ void Scheduler::give_back(Sequence& sequence) {
   } else if (limits_.prefix_cache) {
     tail = index_tail(sequence);
   }
-  if (states_) states_.stop(sequence, tail, limits_.prefix_cache && !sequence.has_nan);
+  if (states_) states_.stop(sequence, tail, keep_state && limits_.prefix_cache && !sequence.has_nan);
   // The last block first, so that the end of a chain is evicted before its start.
   for (auto block = sequence.blocks.rbegin(); block != sequence.blocks.rend(); ++block)
     if (*block >= 0) pool_.release(*block, cache_.holds(*block));
@@ -416,7 +436,8 @@ void Scheduler::done(const StepItem& item, int n_accepted) {
   Sequence& sequence = *item.sequence;
   if (item.n_evicted != sequence.n_evicted || item.begin != sequence.n_valid)
     return states_.finish_read(item);  // the blocks were lost, or an earlier step failed
-  const int n_wrong = item.n_drafts - n_accepted;
+  if (item.is_undrawn() && states_ && !states_.keeps_input(sequence, item)) return compute_again(item);
+  const int n_wrong = item.n_drafts - n_accepted + item.is_undrawn();
   const bool goes_back = n_wrong > 0 && states_;  // the new state includes the wrong drafts
   if (goes_back) {
     states_.go_back(sequence, item);
@@ -428,6 +449,17 @@ void Scheduler::done(const StepItem& item, int n_accepted) {
   if (!limits_.prefix_cache || sequence.has_nan) return;
   index_blocks(sequence);
   if (states_) states_.keep(item, sequence.chain);
+}
+
+// The state after the item's last token has replaced the state before it. So the sequence starts again, after the last
+// place for which the cache has a state.
+void Scheduler::compute_again(const StepItem& item) {
+  Sequence& sequence = *item.sequence;
+  states_.finish_read(item);
+  if (sequence.finished) return;
+  CHECK(erase_one(running_, &sequence));
+  give_back(sequence, false);
+  insert_in_order(waiting_, &sequence);
 }
 
 // Cuts the sequence back to n_tokens computed tokens and releases the blocks beyond. Shared and cached blocks contain

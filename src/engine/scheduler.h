@@ -74,6 +74,8 @@ struct StepItem {
   int n_rows() const { return n_scored + (samples ? 1 + n_drafts : 0); }  // rows of logits
   // Whether the token that the item samples is already known, because a grammar forced tokens after the plan.
   bool is_outrun() const { return samples && sequence->len() > begin + n_tokens - n_drafts; }
+  // Whether there is no mask for the token that the item samples, so the token is dropped.
+  bool is_undrawn() const { return samples && sequence->undrawn_at == begin + n_tokens; }
 };
 
 struct Step {
@@ -100,7 +102,7 @@ class Scheduler {
   int make_room_for_drafts(Sequence& sequence, int n);
   const Step& plan();  // valid until n_in_flight more steps are planned
   // The item's step has run: other sequences may now use the computed blocks. Cuts the sequence back to its accepted
-  // drafts.
+  // drafts. An undrawn item's last token and drafts are computed again.
   void done(const StepItem& item, int n_accepted = 0);
   void failed(const StepItem& item);  // the item's step has failed
 
@@ -113,7 +115,8 @@ class Scheduler {
                   const std::function<void(int i, int32_t block)>& write);
   int erase_cached(const CacheKey& root, const CacheTokens& tokens);
 
-  bool idle() const { return waiting_.empty() && running_.empty(); }  // paused sequences do not count
+  bool idle() const;  // paused sequences and those that wait for a mask do not count
+  bool waits_for_masks() const;
   std::span<Sequence* const> running() const { return running_; }
   int n_waiting() const { return static_cast<int>(waiting_.size()); }
   int n_running() const { return static_cast<int>(running_.size()); }
@@ -133,6 +136,7 @@ class Scheduler {
   int64_t rank_of(const Sequence& sequence);
   void give_up_old_blocks(Sequence& sequence);
   void make_room();
+  Sequence* next_waiting() const;
   int most_decodes() const;
   void plan_decodes();
   void plan_prefills();
@@ -148,7 +152,8 @@ class Scheduler {
   void cut_back(Sequence& sequence, int n_tokens);
   bool grow(Sequence& sequence, int n_tokens);
   void preempt(Sequence& sequence);
-  void give_back(Sequence& sequence);
+  void compute_again(const StepItem& item);
+  void give_back(Sequence& sequence, bool keep_state = true);
   void index_blocks(Sequence& sequence);
   int32_t index_tail(Sequence& sequence);
   int budget() const { return limits_.max_batch_tokens - step_->n_tokens; }

@@ -2,14 +2,26 @@
 // waiting, running and paused.
 #pragma once
 #include <cstdint>
+#include <memory>
 #include <optional>
+#include <string>
 #include <vector>
 
+#include "engine/answer_constraint.h"
 #include "engine/prefix_cache.h"
 #include "engine/request.h"
 #include "engine/speculate/acceptance.h"
 
 namespace ingot {
+
+// What a constraint allows after an answer's last token.
+struct NextTokens {
+  bool takes_drawn = false;               // the token sampled after the last draft comes first
+  std::vector<int32_t> forced;            // tokens that need no sampling, accepted by the constraint
+  bool is_over = false;                   // the answer ends after these tokens
+  std::shared_ptr<const TokenMask> mask;  // of the token after these; null: any token
+  std::string error;                      // of the constraint; empty: none
+};
 
 inline constexpr int kShortestTrialWait = 8;  // tokens
 
@@ -45,8 +57,17 @@ struct Sequence {
   bool has_nan = false;   // no other sequence may use the computed blocks and states
 
   int n_scored = 0;  // if log-probabilities of the prompt are wanted: tokens scored by the steps planned so far
-  std::optional<AnswerConstraint> constraint;
   std::vector<std::shared_ptr<const TokenMask>> masks;  // for the rows to sample in the step in flight; null: any token
+
+  // The constraint on the answer (engine_constraints.cc). While waits_for_mask, a worker uses the constraint, and no
+  // other thread does.
+  std::shared_ptr<AnswerConstraint> constraint;
+  bool waits_for_mask = false;          // in no plan until a worker has made the mask of the next token
+  std::optional<Sampled> drawn;         // sampled after the last draft; delivered unless the grammar forces text there
+  std::optional<NextTokens> next;       // the worker's result, until the step in flight is complete
+  std::optional<std::shared_ptr<const TokenMask>> made_mask;  // of the next token, made by a worker
+  int undrawn_at = -1;  // the item in flight that ends at this token has no mask, so its sampled token is dropped
+
   float mirostat_mu = 0;  // Mirostat's state
   SamplingParams early;  // the request's sampling without stop tokens, for the first min_tokens
 
@@ -85,6 +106,11 @@ struct Sequence {
     return n_before < request.min_tokens ? early : request.sampling;
   }
   CacheTokens cache_tokens() const { return {tokens, rows}; }
+  // Whether a plan may give the sequence its next token. A sequence with a slow constraint gets no step before its last
+  // sampled token is known, because the mask of the token after that one would come too late.
+  bool is_ready() const {
+    return !waits_for_mask && !waits_for_draw && (n_unseen == 0 || !constraint || !constraint->is_slow());
+  }
   bool done_when_seen() const { return n_unseen > 0 && planned_len() >= max_len; }
 };
 

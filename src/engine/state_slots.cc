@@ -33,9 +33,14 @@ void StateSlots::keep_input(Sequence& sequence) {
   sequence.state_out = pool_.take();
 }
 
+bool StateSlots::keeps_input(const Sequence& sequence, const StepItem& item) {
+  return item.state_in != item.state_out && sequence.state_in == item.state_out &&
+         sequence.state_out == item.state_out;
+}
+
 // The sequence holds both slots again, as before the step: its next step reads and writes the same two slots.
 void StateSlots::go_back(Sequence& sequence, const StepItem& item) const {
-  CHECK(item.state_in != item.state_out && sequence.state_in == item.state_out && sequence.state_out == item.state_out);
+  CHECK(keeps_input(sequence, item));
   sequence.state_in = item.state_in;
 }
 

@@ -34,6 +34,8 @@ class StateSlots {
   // Called when the sequence's next step verifies drafts. A state cannot be cut back, so that step must not write the
   // slot that it reads.
   void keep_input(Sequence& sequence);
+  // Whether go_back() is possible.
+  static bool keeps_input(const Sequence& sequence, const StepItem& item);
   // Called when a step with wrong drafts is complete. The sequence continues from the state before the step.
   void go_back(Sequence& sequence, const StepItem& item) const;
   void finish_read(const StepItem& item);  // the step is complete or has failed: releases the slot that it read

@@ -86,7 +86,7 @@ size_t write_prefix_file(const std::string& path, const PrefixFile& file) {
   append(head, static_cast<uint32_t>(file.tokens.size()));
   head.append(reinterpret_cast<const char*>(file.tokens.data()), file.tokens.size() * sizeof(int32_t));
   Digest digest = Digest::sha256();
-  FileWriter writer(path);
+  FileWriter writer(path, FileReaders::kOwner);
   for (const std::span<const uint8_t> part : {as_bytes(head), file.blocks}) {
     digest.update(part);
     writer.write(part);

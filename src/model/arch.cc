@@ -1,6 +1,7 @@
 #include "model/arch.h"
 
 #include <string>
+#include <vector>
 
 #include "base/error.h"
 
@@ -19,6 +20,8 @@ namespace {
 constexpr const char* kRobertaKeys = "{" BERT R"(, "pad_token_id": 1})";
 constexpr const char* kDeepseek3Keys = "{" LATENT R"(, "n_shared_experts": 1, "norm_topk_prob": true, "routed_scaling_factor": 2.5, "rope_interleave": true, "num_experts_per_tok": 8, "moe_intermediate_size": 2048, "first_k_dense_replace": 3, "n_group": 8, "topk_group": 4})";
 
+constexpr const char* kThreeDeltaNets = "delta_net/ffn delta_net/ffn delta_net/ffn attention/ffn";
+
 constexpr Arch kArchs[] = {
     {.gguf_name = "llama", .hf_name = "llama", .gguf_rope = RopeLayout::kInterleaved, .normalizes_experts = true},
     {.gguf_name = "llama", .hf_name = "mistral", .gguf_rope = RopeLayout::kInterleaved,
@@ -35,13 +38,13 @@ constexpr Arch kArchs[] = {
      .hf_defaults = "{" WINDOWS R"(, "head_dim": 128})"},
     {.gguf_name = "qwen3moe", .hf_name = "qwen3_moe", .hf_window_opt_in = true, .normalizes_experts = true,
      .hf_defaults = R"({"num_key_value_heads": 4, "sliding_window": 4096, "use_sliding_window": false, "norm_topk_prob": false, "decoder_sparse_step": 1, "mlp_only_layers": null, "num_experts_per_tok": 8, "moe_intermediate_size": 768})"},
-    {.gguf_name = "qwen3next", .hf_name = "qwen3_next", .norm_weight_plus_one = true, .gguf_ffn_norm_is_post = true, .delta_period = 4, .gates_attention = true,
+    {.gguf_name = "qwen3next", .hf_name = "qwen3_next", .norm_weight_plus_one = true, .gguf_ffn_norm_is_post = true, .layers = kThreeDeltaNets, .gates_attention = true,
      .normalizes_experts = true,
      .hf_defaults = "{" DELTA R"(, "num_key_value_heads": 2, "head_dim": 256, "norm_topk_prob": true, "decoder_sparse_step": 1, "mlp_only_layers": null, "num_experts_per_tok": 10, "moe_intermediate_size": 512, "shared_expert_intermediate_size": 512})"},
-    {.gguf_name = "qwen35", .hf_name = "qwen3_5_text", .norm_weight_plus_one = true, .gguf_ffn_norm_is_post = true, .delta_period = 4,
+    {.gguf_name = "qwen35", .hf_name = "qwen3_5_text", .norm_weight_plus_one = true, .gguf_ffn_norm_is_post = true, .layers = kThreeDeltaNets,
      .tiles_value_heads = true, .gates_attention = true,
      .hf_defaults = "{" DELTA R"(, "num_key_value_heads": 4, "head_dim": 256})"},
-    {.gguf_name = "qwen35moe", .hf_name = "qwen3_5_moe_text", .norm_weight_plus_one = true, .gguf_ffn_norm_is_post = true, .delta_period = 4,
+    {.gguf_name = "qwen35moe", .hf_name = "qwen3_5_moe_text", .norm_weight_plus_one = true, .gguf_ffn_norm_is_post = true, .layers = kThreeDeltaNets,
      .tiles_value_heads = true, .gates_attention = true, .normalizes_experts = true,
      .hf_defaults = "{" DELTA R"(, "num_key_value_heads": 2, "head_dim": 256, "num_experts_per_tok": 8, "moe_intermediate_size": 512, "shared_expert_intermediate_size": 512})"},
     {.gguf_name = "gemma", .hf_name = "gemma", .activation = Activation::kGeluTanh, .norm_weight_plus_one = true, .scales_embedding = true,
@@ -80,16 +83,16 @@ constexpr Arch kArchs[] = {
     {.gguf_name = "minimax-m2", .hf_name = "minimax_m2", .scoring = Scoring::kSigmoid, .norms_all_heads = true, .normalizes_experts = true,
      .hf_defaults = R"({"num_key_value_heads": 8, "head_dim": 128, "rope_theta": 5000000.0, "rotary_dim": null, "partial_rotary_factor": null, "num_experts_per_tok": 8})"},
     {.gguf_name = "deepseek2", .hf_name = "deepseek_v2", .gguf_rope = RopeLayout::kInterleaved, .hf_rope = RopeLayout::kInterleaved,
-     .latent_attention = true,
+     .layers = "latent_attention/ffn",
      .hf_defaults = "{" LATENT R"(, "n_shared_experts": 2, "norm_topk_prob": null, "routed_scaling_factor": 1.0, "num_experts_per_tok": null, "moe_intermediate_size": 1407, "first_k_dense_replace": 0, "n_group": null, "topk_group": null, "topk_method": "greedy"})"},
     {.gguf_name = "deepseek2", .hf_name = "deepseek_v3", .gguf_rope = RopeLayout::kInterleaved, .hf_rope = RopeLayout::kInterleaved,
-     .scoring = Scoring::kSigmoid, .latent_attention = true, .normalizes_experts = true,
+     .scoring = Scoring::kSigmoid, .layers = "latent_attention/ffn", .normalizes_experts = true,
      .hf_defaults = kDeepseek3Keys},
     {.gguf_name = "deepseek2", .hf_name = "kimi_k2", .gguf_rope = RopeLayout::kInterleaved, .hf_rope = RopeLayout::kInterleaved,
-     .scoring = Scoring::kSigmoid, .latent_attention = true, .normalizes_experts = true,
+     .scoring = Scoring::kSigmoid, .layers = "latent_attention/ffn", .normalizes_experts = true,
      .hf_defaults = kDeepseek3Keys},
     {.gguf_name = "deepseek2", .hf_name = "glm4_moe_lite", .gguf_rope = RopeLayout::kInterleaved, .hf_rope = RopeLayout::kInterleaved,
-     .scoring = Scoring::kSigmoid, .latent_attention = true, .normalizes_experts = true,
+     .scoring = Scoring::kSigmoid, .layers = "latent_attention/ffn", .normalizes_experts = true,
      .hf_defaults = R"({"rms_norm_eps": 1e-5, "q_lora_rank": 768, "kv_lora_rank": 512, "qk_nope_head_dim": 192, "qk_rope_head_dim": 64, "v_head_dim": 256, "n_shared_experts": 1, "norm_topk_prob": true, "routed_scaling_factor": 1.8, "rope_interleave": true, "num_experts_per_tok": 4, "moe_intermediate_size": 1536, "first_k_dense_replace": 1, "mlp_layer_types": null, "n_group": 1, "topk_group": 1})"},
     {.gguf_name = "gpt-oss", .hf_name = "gpt_oss", .activation = Activation::kClampedSwiglu, .gguf_ffn_norm_is_post = true, .window_period = 2,
      .interleaved_experts = true, .normalizes_experts = true, .yarn_truncates = false,
@@ -123,13 +126,24 @@ constexpr Arch kArchs[] = {
 #undef GRANITE
 #undef LATENT
 
+// The rows that files have added, the newest first, then the rows of the table.
+std::vector<const Arch*>& added_rows() {
+  static std::vector<const Arch*> all;
+  return all;
+}
+std::vector<const Arch*> rows() {
+  std::vector<const Arch*> all = added_rows();
+  for (const Arch& arch : kArchs) all.push_back(&arch);
+  return all;
+}
+
 const Arch& find(std::string_view name, const char* Arch::*dialect) {
   std::string known, last;
-  for (const Arch& arch : kArchs) {
-    if (name == arch.*dialect) return arch;
-    if (last == arch.*dialect) continue;
-    last = arch.*dialect;
-    known += (known.empty() ? "" : ", ") + last;
+  for (const Arch* arch : rows()) {
+    if (name == arch->*dialect) return *arch;
+    if (last == arch->*dialect) continue;
+    last = arch->*dialect;
+    known += (known.empty() ? "" : ", ") + printable(last);
   }
   throw Error("architecture '{}' is not supported; supported are {}", printable(name), known);
 }
@@ -137,19 +151,20 @@ const Arch& find(std::string_view name, const char* Arch::*dialect) {
 }  // namespace
 
 std::span<const Arch> all_archs() { return kArchs; }
+void add_to_table(const Arch& arch) { added_rows().insert(added_rows().begin(), &arch); }
 
 const Arch& find_gguf_arch(std::string_view name) { return find(name, &Arch::gguf_name); }
 const Arch& find_hf_arch(std::string_view name, bool bidirectional) {
   const Arch& first = find(name, &Arch::hf_name);
-  for (const Arch& arch : kArchs)
-    if (name == arch.hf_name && arch.bidirectional == bidirectional) return arch;
+  for (const Arch* arch : rows())
+    if (name == arch->hf_name && arch->bidirectional == bidirectional) return *arch;
   if (bidirectional) throw Error("architecture '{}' is not supported with bidirectional attention", printable(name));
   return first;
 }
 
-const char* hf_defaults_of(std::string_view model_type) {
-  for (const Arch& arch : kArchs)
-    if (model_type == arch.hf_name) return arch.hf_defaults;
+std::string hf_defaults_of(std::string_view model_type) {
+  for (const Arch* arch : rows())
+    if (model_type == arch->hf_name) return arch->hf_defaults;
   return "{}";
 }
 

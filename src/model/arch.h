@@ -3,6 +3,7 @@
 // add a row.
 #pragma once
 #include <span>
+#include <string>
 #include <string_view>
 
 #include "backend/backend.h"
@@ -12,8 +13,8 @@ namespace ingot {
 constexpr float kSameTheta = -1;
 
 struct Arch {
-  const char* gguf_name;                          // general.architecture
-  const char* hf_name;                            // model_type of config.json
+  const char* gguf_name = nullptr;                // general.architecture
+  const char* hf_name = nullptr;                  // model_type of config.json
   RopeLayout gguf_rope = RopeLayout::kHalfSplit;  // converters permute the rows of q and k in some models
   RopeLayout hf_rope = RopeLayout::kHalfSplit;
   bool hf_window_opt_in = false;  // in config.json, sliding_window applies only with use_sliding_window
@@ -39,11 +40,13 @@ struct Arch {
   float local_theta = 0;
   bool rope_needs_window = false;  // if some layers have a window, the other layers have no rope
   int wide_scale_layers = 0;       // models of this many layers scale attention by dim / n_heads, not head_dim
-  int delta_period = 0;  // of every n layers, all but the last are gated delta nets, if the file does not say; 0: none
+  // The parts of the layers, if the file does not say: layers of a period, separated by spaces. Each has parts in
+  // order, separated by '/'. Parts with '+' between them read the same input. "ffn" stands for feed_forward or experts,
+  // as the file says; the other names are those of kinds (layers/kinds.cc).
+  const char* layers = "attention/ffn";
   bool tiles_value_heads = false;   // GGUF files order a delta net's value heads by h % n_key_heads
   bool gates_attention = false;     // the query projection also gives a gate for the attention output of each head
   bool interleaved_experts = false;  // Hugging Face files alternate the rows of gate and up, and transpose the matrices
-  bool latent_attention = false;    // keys and values are projections of one small vector (arXiv:2405.04434)
   bool normalizes_experts = false;  // a token's expert weights sum to 1, if the file does not say
   bool yarn_truncates = true;       // for GGUF files, which have no key for it
   bool bidirectional = false;       // Config::bidirectional, for all models of the row
@@ -61,7 +64,9 @@ struct Arch {
   }
 };
 
-std::span<const Arch> all_archs();
+std::span<const Arch> all_archs();  // of the table, without rows of files
+// Adds a row in front of all others. It must live as long as the process. Not safe beside other calls (arch_file.h).
+void add_to_table(const Arch& arch);
 
 // The row with this name in the dialect. If there are several, find_gguf_arch returns the first, and find_hf_arch the
 // first with this `bidirectional`. Throws Error that lists the supported names.
@@ -69,6 +74,6 @@ const Arch& find_gguf_arch(std::string_view name);
 const Arch& find_hf_arch(std::string_view name, bool bidirectional = false);
 
 // hf_defaults of a model_type; "{}" if the model_type is unknown.
-const char* hf_defaults_of(std::string_view model_type);
+std::string hf_defaults_of(std::string_view model_type);
 
 }  // namespace ingot

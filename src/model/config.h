@@ -2,10 +2,12 @@
 // cannot divide by zero.
 #pragma once
 #include <algorithm>
+#include <any>
 #include <cmath>
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "model/arch.h"
@@ -16,15 +18,25 @@ namespace ingot {
 class Gguf;
 class HfDirectory;
 struct HfConfig;
+struct PartKind;
 struct Share;
+
+// A part of a layer, such as attention or a feed-forward (layers/kind.h).
+struct LayerPart {
+  const PartKind* kind = nullptr;
+  bool beside = false;  // reads the same input as the part before, and both outputs are added
+  bool operator==(const LayerPart&) const = default;
+};
 
 // What may differ between layers of one model.
 enum class LayerRope : uint8_t { kMain, kLocal, kNone };
-struct LayerKind {
+struct LayerConfig {
   int window = 0;  // tokens that a token sees, itself included (to each side if the model is bidirectional); 0: all
   LayerRope rope = LayerRope::kMain;
-  bool experts = false;    // the feed-forward is a mixture of experts
-  bool recurrent = false;  // a gated delta net replaces attention
+  std::vector<LayerPart> parts;  // in order; empty: the parts of the architecture
+  int kv_layer = -1;             // attention reads the keys and values of this earlier layer; -1: its own
+
+  bool has(const PartKind& kind) const { return std::ranges::count(parts, &kind, &LayerPart::kind) > 0; }
 };
 
 // Mixtures of experts; models without experts have n = 0.
@@ -37,31 +49,31 @@ struct ExpertConfig {
   bool normalize = false;
   float scale = 1;
   int n_groups = 1, n_groups_used = 1;
+  // Of a rank: its first expert, and the first columns of its part of each expert and of the shared expert.
+  int64_t first = 0, first_column = 0, first_shared = 0;
 };
 
-// Attention over latents; other models have kv_rank = 0. The cache holds one latent for each token, shared by all
-// heads: rope_dim rotated elements, then kv_rank others. Config's head_dim is the size of the latent, and n_kv_heads is
-// 1.
-struct LatentConfig {
-  int q_rank = 0;  // of the latent from which queries are made; 0: queries have no latent
-  int kv_rank = 0;
-  int nope_dim = 0, rope_dim = 0;  // elements of a query's head without rope, and with rope
-  int value_dim = 0;
-  float log_stretch = 0;  // scores are multiplied by (1 + log_stretch * ln(factor of the rope scaling))^2
-};
+// The sizes that belong to kinds of layer parts (layers/): structs, at most one of each type.
+class PartConfigs {
+ public:
+  template <class T>
+  const T& get() const {
+    static const T none;
+    for (const auto& [type, value] : all_)
+      if (type == &kTypeOf<T>) return *std::any_cast<T>(&value);
+    return none;
+  }
+  template <class T>
+  void set(const T& part) {
+    for (auto& [type, value] : all_)
+      if (type == &kTypeOf<T>) return void(value = part);
+    all_.emplace_back(&kTypeOf<T>, part);
+  }
 
-constexpr int kMaxConvWidth = 16;
-
-// Gated delta nets (arXiv:2412.06464); other models have n_value_heads = 0. Their heads are not the attention's heads.
-struct DeltaConfig {
-  int n_key_heads = 0, n_value_heads = 0;
-  int key_dim = 0, value_dim = 0;  // of one head
-  int conv_width = 0;              // inputs that the short convolution sees in each channel
-  bool tiled = false;              // value head h uses key head h % n_key_heads; otherwise neighbours share one
-
-  int all_keys() const { return n_key_heads * key_dim; }
-  int all_values() const { return n_value_heads * value_dim; }
-  int n_channels() const { return 2 * all_keys() + all_values(); }  // q, k and v
+ private:
+  template <class T>
+  static constexpr char kTypeOf = 0;  // its address identifies T
+  std::vector<std::pair<const char*, std::any>> all_;
 };
 
 struct DraftHeadConfig;
@@ -90,34 +102,35 @@ struct Config {
   int first_position = 0;  // the row of the table of positions for position 0; converters to GGUF drop the rows before
   std::optional<Activation> activation;  // if not the architecture's
   int sliding_window = 0;         // of the layers that have a window; 0: no layer has a window
-  std::vector<LayerKind> layers;  // [n_layers]; empty: all layers are alike
+  std::vector<LayerConfig> layers;  // [n_layers]; empty: all layers have the window, and the architecture's parts
   bool bidirectional = false;     // a token also sees the tokens after it: the model embeds texts and cannot generate
   ExpertConfig experts;
-  LatentConfig latent;
-  DeltaConfig delta;
+  PartConfigs parts;
   float embedding_scale = 1, residual_scale = 1, logit_scale = 1;  // multipliers
+  int score_dim = 0;  // elements of a query's head, where head_dim is the size of a latent; 0: head_dim
   float attention_scale = 0;                                       // on q·k; 0: default_score_scale()
   float attention_softcap = 0, logit_softcap = 0;                  // 0: none
   bool attention_bias = false;      // the file says that q, k and v have biases, so these tensors must exist
   std::shared_ptr<const DraftHeadConfig> draft_head;  // runs with the model; null: none
+  bool reads_pair = false;          // the layer of an EAGLE-3 head: its mixer reads a pair (DraftInputBlock)
   std::optional<bool> tied_output;  // the embedding is the output matrix; nothing: only if the checkpoint has none
 
   int q_dim() const { return n_heads * head_dim; }
   int kv_dim() const { return n_kv_heads * head_dim; }
-  // The number of inputs of attention's output projection.
-  int attended_dim() const { return latent.kv_rank > 0 ? n_heads * latent.value_dim : q_dim(); }
-  LayerKind layer(int i) const {
-    return layers.empty() ? LayerKind{.window = sliding_window, .experts = experts.n > 0} : layers[i];
+  // With the parts of the architecture, if the layer has none of its own.
+  LayerConfig layer(int i) const;
+  template <class T>
+  const T& part() const {
+    return parts.get<T>();
   }
-  int n_recurrent_layers() const { return static_cast<int>(std::ranges::count_if(layers, &LayerKind::recurrent)); }
-  int n_kv_layers() const { return n_layers - n_recurrent_layers(); }  // layers that store keys and values
+  int n_recurrent_layers() const;  // layers that keep states
+  int n_kv_layers() const;         // parts that store keys and values
   // The most tokens that a token sees in any layer; 0: some layer, or the draft head, sees all tokens.
   int widest_window() const;
-  // The factor on q·k if the checkpoint does not state it; for latents, the factor for the keys made from the latents.
+  // The factor on q·k if the checkpoint does not state it.
   float default_score_scale() const {
-    if (latent.kv_rank == 0) return 1.0f / std::sqrt(static_cast<float>(head_dim));
-    const float stretch = 1.0f + latent.log_stretch * std::log(std::max(1.0f, rope_scaling.factor));
-    return stretch * stretch / std::sqrt(static_cast<float>(latent.nope_dim + latent.rope_dim));
+    const float stretch = 1.0f + rope_scaling.log_stretch * std::log(std::max(1.0f, rope_scaling.factor));
+    return stretch * stretch / std::sqrt(static_cast<float>(score_dim > 0 ? score_dim : head_dim));
   }
   float score_scale() const { return attention_scale > 0 ? attention_scale : default_score_scale(); }
 };

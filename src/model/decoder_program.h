@@ -5,6 +5,8 @@
 #include <vector>
 
 #include "backend/backend.h"
+#include "backend/blocks/embed.h"
+#include "backend/blocks/head.h"
 #include "model/config.h"
 #include "model/split.h"
 #include "model/weights.h"
@@ -34,9 +36,9 @@ DevicePart device_part(const Config& config, const Weights& weights, const Decod
                        int n_ctx, const Split& split, int device);
 
 // The number of layers of the part that have keys and values.
-int n_kv_layers(const Config& config, const Part& part);
-// Shape of the state cache for the part; no layers if the part has no recurrent layer.
-StateShape state_shape(const Config& config, int n_slots, const Part& part = {});
+int n_kv_layers(const Config& config, const OwnParts& part);
+// Shape of the state cache for the part; empty if no part keeps states.
+StateShape state_shape(const Config& config, int n_slots, const OwnParts& part = {});
 
 // Bytes that a step within these limits needs on one device, without weights and caches. Measured on the list: the
 // blocks' buffers, those of a draft head, and the backend's scratch (0 without a backend).

@@ -91,7 +91,9 @@ DraftHeadFile find_mtp_head(WeightSource& source, const Config& model) {
     auto head = std::make_shared<DraftHeadConfig>();
     head->layer = model;
     head->layer.n_layers = 1;
-    head->layer.layers = {LayerKind{.experts = model.layer(model.n_layers - 1).experts}};
+    LayerConfig like{.parts = model.layer(model.n_layers - 1).parts};
+    if (const PartKind* kv = kv_mixer(*model.arch)) set_mixer(like, *kv);
+    head->layer.layers = {like};
     head->hidden_first = layout.hidden_first;
     head->returns_normed = layout.returns_normed || model.arch->gates_attention;  // in GGUF files: Qwen's hybrids
     const auto borrowed = std::shared_ptr<WeightSource>(&source, [](WeightSource*) {});
@@ -121,7 +123,7 @@ std::array<int, 3> layers_read(const Json& keys, const Config& model) {
 }
 
 void check_fits(const Config& head, const Config& model, const std::string& name) {
-  if (head.n_layers != 1 || head.experts.n > 0 || head.arch->latent_attention || head.n_recurrent_layers() > 0)
+  if (head.n_layers != 1 || head.experts.n > 0 || !head.layer(0).has(kAttentionPart))
     throw Error(
         "{}: the EAGLE-3 head has {} layers, or a layer that is not plain: expected one dense layer with plain "
         "attention",
@@ -152,8 +154,8 @@ DraftHeadFile open_eagle_head(const Checkpoint& checkpoint, const Config& model)
   if (const auto n = keys.find("draft_vocab_size"))
     head->layer.n_vocab = static_cast<int>(n->integer(1, model.n_vocab));
   if (const auto keeps = keys.find("norm_before_residual")) head->keeps_normed = keeps->boolean();
-  head->layer.layers = {LayerKind{}};
-  head->is_eagle = true;
+  head->layer.layers = {LayerConfig{.parts = {{&kAttentionPart}, {&kFeedForwardPart}}}};
+  head->is_eagle = head->layer.reads_pair = true;
   head->kept_layers = layers_read(keys, model);
   head->tokens = tokens_of(*files, name, head->layer.n_vocab, model);
   if (head->tokens.empty() && head->layer.n_vocab != model.n_vocab)

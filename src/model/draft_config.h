@@ -1,14 +1,13 @@
 // Draft heads: one layer that guesses the token after the next one, from the model's hidden state and the next token
 // (backend/block.h, DraftInputBlock). A head for multi-token prediction (MTP) is a part of the model's checkpoint; an
 // EAGLE-3 head is a separate checkpoint. This file finds heads and reads how they compute; draft_tensors.cc has the
-// names of their tensors. If a checkpoint has several MTP layers, each for one token further, the first guesses all
+// rows of their tensors. If a checkpoint has several MTP layers, each for one token further, the first guesses all
 // tokens.
 #pragma once
 #include <array>
 #include <memory>
 #include <vector>
 
-#include "model/tensors.h"
 #include "model/weights.h"
 
 namespace ingot {
@@ -29,15 +28,13 @@ struct DraftHeadWeights {
   Weight embedding;                // [n_vocab, dim] or empty: the model's
   Tensor token_norm, hidden_norm;  // [1, dim]
   Weight project;                  // [dim, 2 * dim]; EAGLE-3: [dim, 3 * dim]
-  LayerWeights layer;              // EAGLE-3: wq, wk, wv have 2 * dim columns
+  std::vector<Block> layer;        // its parts
   Tensor final_norm;               // [1, dim] or empty: the model's
   Weight output;                   // [layer.n_vocab, dim] or empty: the model's
   std::shared_ptr<void> kept;      // host memory that a backend reads from
 };
 
-std::span<const MatrixRow<DraftHeadWeights>> head_matrices(const DraftHeadConfig& head);
-std::span<const VectorRow<DraftHeadWeights>> head_vectors(const DraftHeadConfig& head);
-std::span<const MatrixRow<LayerWeights>> eagle_projections();
+TensorRows head_rows(const DraftHeadConfig& head);
 
 // A head and the source of its tensors, whose layer is layer 0.
 struct DraftHeadFile {

@@ -6,6 +6,8 @@
 #include <limits>
 #include <utility>
 
+#include "backend/blocks/draft_input.h"
+#include "backend/blocks/head.h"
 #include "base/check.h"
 #include "model/decoder_program.h"
 
@@ -18,11 +20,11 @@ constexpr int kMaxStartedEarly = 16;   // rows
 
 // Replaces a layer that a device may run at once by its two blocks.
 void divide_layer(Program& program) {
-  if (const auto* dense = std::get_if<PlainLayersBlock>(&program.blocks.back())) {
-    const PlainLayersBlock layer = *dense;
-    program.blocks.back() = layer.attention[0];
-    layer.with_second(0, [&](const auto& second) { program.blocks.emplace_back(second); });
-  }
+  const std::span<Block> inside = program.blocks.back().inside();
+  if (inside.empty()) return;
+  const std::vector<Block> layer(inside.begin(), inside.end());
+  program.blocks.pop_back();
+  program.blocks.insert(program.blocks.end(), layer.begin(), layer.end());
 }
 
 // The layer of the head, with a DraftInputBlock in place of the embedding.
@@ -30,20 +32,15 @@ Program layer_program(const DraftHeadConfig& head, const DraftHeadWeights& w, co
                       Backend* backend, int n_ctx, DraftInputBlock input) {
   Weights weights;
   weights.model = model.model;
-  weights.layers = {w.layer};
+  if (!w.layer.empty()) weights.layers = {w.layer};
   Program program = decoder_layers(head.layer, weights, {.kv = kv}, backend, n_ctx);
-  if (head.is_eagle) {
-    divide_layer(program);
-    auto& attention = std::get<AttentionBlock>(program.blocks[1]);
-    attention.reads_pair = true;
-    attention.norm = {};
-  }
+  if (head.is_eagle) divide_layer(program);
   const auto norm = [&](const Tensor& weight) {
     return NormArgs{.weight = weight, .eps = head.layer.norm_eps, .kind = head.layer.arch->norm};
   };
   input.table = w.embedding ? w.embedding : model.model.embedding;
   input.scale = head.layer.embedding_scale;
-  input.token_norm = norm(head.is_eagle ? w.layer.attn_norm : w.token_norm);
+  input.token_norm = norm(w.token_norm);
   input.hidden_norm = norm(w.hidden_norm);
   input.project = w.project;
   input.hidden_first = head.hidden_first;
@@ -74,12 +71,8 @@ Program follow_program(const DraftHeadConfig& head, const DraftHeadWeights& w, c
                        const Weights& model, KvCache* kv, Backend* backend, int n_ctx, const Tensor& hidden) {
   Program program = hidden_program(head, w, config, model, kv, backend, n_ctx, hidden);
   divide_layer(program);
-  program.blocks.resize(2);
-  std::visit(
-      [](auto& block) {
-        if constexpr (requires { block.only_keys; }) block.only_keys = true;
-      },
-      program.blocks.back());
+  program.blocks.erase(program.blocks.begin() + 2, program.blocks.end());
+  *program.blocks.back().ports().only_keys = true;
   return program;
 }
 
@@ -95,17 +88,17 @@ Program start_program(const DraftHeadConfig& head, const DraftHeadWeights& w, co
 DraftInputBlock& copy_program(Program& program, const Program& other) {
   program.blocks = other.blocks;
   program.ropes = other.ropes, program.dim = other.dim;
-  program.n_latent_heads = other.n_latent_heads, program.head_ids = other.head_ids;
+  program.n_head_ids = other.n_head_ids, program.head_ids = other.head_ids;
   program.has_pair = other.has_pair, program.pair = other.pair;
   program.x = other.x, program.kv = other.kv;
-  return std::get<DraftInputBlock>(program.blocks.front());
+  return program.blocks.front().get<DraftInputBlock>();
 }
 
 // Continues from the head's own hidden state, without another input.
 void make_chain(Program& chain, const Program& start, const DraftHeadConfig& head) {
   DraftInputBlock& input = copy_program(chain, start);
   input.hidden = {};
-  input.final_norm = head.returns_normed ? std::get<HeadBlock>(chain.blocks.back()).norm : NormArgs{};
+  input.final_norm = head.returns_normed ? chain.blocks.back().get<HeadBlock>().norm : NormArgs{};
 }
 
 // One row for each sequence, or the rows of a step that verifies drafts.
@@ -451,7 +444,7 @@ KvShape draft_kv_shape(const DraftHeadConfig& head, const KvShape& model) {
   shape.n_layers = 1;
   shape.n_kv_heads = head.layer.n_kv_heads;
   shape.head_dim = head.layer.head_dim;
-  shape.values_are_keys = head.layer.arch->latent_attention;
+  shape.values_are_keys = values_are_keys(head.layer);
   return shape;
 }
 

@@ -1,68 +1,65 @@
-// The tensors of draft heads, without those of their layer, whose rows are the rows of every layer (tensors.cc).
+// The tensors of draft heads, without those of their layer, whose rows are the rows of every layer (layers/).
 #include "model/draft_config.h"
 
 namespace ingot {
 namespace {
 
-using enum Size;
 using H = DraftHeadWeights;
-using L = LayerWeights;
-constexpr bool kOptional = true;
-constexpr Shard kWhole = Shard::kNone;
-constexpr auto kIsNorm = VectorRow<H>::kLessOne;
+
+constexpr Dim kTwoDim = {[](const Config& c) -> int64_t { return 2 * int64_t{c.dim}; }};
+constexpr Dim kThreeDim = {[](const Config& c) -> int64_t { return 3 * int64_t{c.dim}; }};
+constexpr Dim kVocab = {[](const Config& c) -> int64_t { return c.n_vocab; }};
+
+constexpr VectorRow head_norm(const char* gguf_name, const char* hf_name, Tensor& (*member)(void*),
+                              bool (*optional)(const Config&) = nullptr) {
+  return {.gguf_name = gguf_name, .hf_name = hf_name, .member = member, .n = kModelDim, .optional = optional,
+          .hf_kept = VectorRow::kLessOne};
+}
 
 // DeepSeek V3 and GLM; Qwen's hybrids; MiMo.
-constexpr MatrixRow<H> kMtpMatrices[] = {
-    {"blk.{}.nextn.eh_proj.weight",
-     "model.layers.{}.eh_proj.weight|mtp.fc.weight|model.mtp_layers.{}.input_proj.weight", kDim, kTwoDim, &H::project,
-     kWhole},
-    {"blk.{}.nextn.embed_tokens.weight", "model.layers.{}.embed_tokens.weight|mtp.embed_tokens.weight", kVocab, kDim,
-     &H::embedding, kWhole, kOptional, kForEmbedding},
-    {"blk.{}.nextn.shared_head_head.weight", "model.layers.{}.shared_head.head.weight", kVocab, kDim, &H::output,
-     kWhole, kOptional},
+constexpr MatrixRow kMtpMatrices[] = {
+    {.gguf_name = "blk.{}.nextn.eh_proj.weight",
+     .hf_name = "model.layers.{}.eh_proj.weight|mtp.fc.weight|model.mtp_layers.{}.input_proj.weight",
+     .member = at<&H::project>, .n_out = kModelDim, .n_in = kTwoDim},
+    {.gguf_name = "blk.{}.nextn.embed_tokens.weight",
+     .hf_name = "model.layers.{}.embed_tokens.weight|mtp.embed_tokens.weight",
+     .member = at<&H::embedding>, .n_out = kVocab, .n_in = kModelDim, .optional = kOptional, .use = kForEmbedding},
+    {.gguf_name = "blk.{}.nextn.shared_head_head.weight", .hf_name = "model.layers.{}.shared_head.head.weight",
+     .member = at<&H::output>, .n_out = kVocab, .n_in = kModelDim, .optional = kOptional},
 };
 
-constexpr VectorRow<H> kMtpVectors[] = {
-    {"blk.{}.nextn.enorm.weight",
-     "model.layers.{}.enorm.weight|mtp.pre_fc_norm_embedding.weight|model.mtp_layers.{}.token_layernorm.weight", kDim,
-     &H::token_norm, kWhole, false, When::kAlways, kIsNorm},
-    {"blk.{}.nextn.hnorm.weight",
-     "model.layers.{}.hnorm.weight|mtp.pre_fc_norm_hidden.weight|model.mtp_layers.{}.hidden_layernorm.weight", kDim,
-     &H::hidden_norm, kWhole, false, When::kAlways, kIsNorm},
-    {"blk.{}.nextn.shared_head_norm.weight",
-     "model.layers.{}.shared_head.norm.weight|mtp.norm.weight|model.mtp_layers.{}.final_layernorm.weight", kDim,
-     &H::final_norm, kWhole, kOptional, When::kAlways, kIsNorm},
+constexpr VectorRow kMtpVectors[] = {
+    head_norm("blk.{}.nextn.enorm.weight",
+              "model.layers.{}.enorm.weight|mtp.pre_fc_norm_embedding.weight|"
+              "model.mtp_layers.{}.token_layernorm.weight",
+              at<&H::token_norm>),
+    head_norm("blk.{}.nextn.hnorm.weight",
+              "model.layers.{}.hnorm.weight|mtp.pre_fc_norm_hidden.weight|"
+              "model.mtp_layers.{}.hidden_layernorm.weight",
+              at<&H::hidden_norm>),
+    head_norm("blk.{}.nextn.shared_head_norm.weight",
+              "model.layers.{}.shared_head.norm.weight|mtp.norm.weight|"
+              "model.mtp_layers.{}.final_layernorm.weight",
+              at<&H::final_norm>, kOptional),
 };
 
-// The norm of embeddings has the name of a layer's first norm, so it is LayerWeights::attn_norm.
-constexpr MatrixRow<H> kEagleMatrices[] = {
-    {"", "fc.weight", kDim, kThreeDim, &H::project, kWhole},
-    {"", "lm_head.weight", kVocab, kDim, &H::output, kWhole},
+constexpr MatrixRow kEagleMatrices[] = {
+    {.hf_name = "fc.weight", .member = at<&H::project>, .n_out = kModelDim, .n_in = kThreeDim},
+    {.hf_name = "lm_head.weight", .member = at<&H::output>, .n_out = kVocab, .n_in = kModelDim},
 };
 
-constexpr VectorRow<H> kEagleVectors[] = {
-    {"", "model.layers.{}.hidden_norm.weight", kDim, &H::hidden_norm, kWhole},
-    {"", "norm.weight", kDim, &H::final_norm, kWhole},
-};
-
-constexpr MatrixRow<L> kEagleProjections[] = {
-    {"", "model.layers.{}.self_attn.q_proj.weight", kQ, kTwoDim, &L::wq, kWhole},
-    {"", "model.layers.{}.self_attn.k_proj.weight", kKv, kTwoDim, &L::wk, kWhole},
-    {"", "model.layers.{}.self_attn.v_proj.weight", kKv, kTwoDim, &L::wv, kWhole},
+// The norm of embeddings has the name of a layer's first norm.
+constexpr VectorRow kEagleVectors[] = {
+    head_norm("", "model.layers.{}.input_layernorm.weight|model.layers.{}.attn_norm.weight", at<&H::token_norm>),
+    {.hf_name = "model.layers.{}.hidden_norm.weight", .member = at<&H::hidden_norm>, .n = kModelDim},
+    {.hf_name = "norm.weight", .member = at<&H::final_norm>, .n = kModelDim},
 };
 
 }  // namespace
 
-std::span<const MatrixRow<H>> head_matrices(const DraftHeadConfig& head) {
-  if (head.is_eagle) return kEagleMatrices;
-  return kMtpMatrices;
+TensorRows head_rows(const DraftHeadConfig& head) {
+  if (head.is_eagle) return {kEagleMatrices, kEagleVectors};
+  return {kMtpMatrices, kMtpVectors};
 }
-
-std::span<const VectorRow<H>> head_vectors(const DraftHeadConfig& head) {
-  if (head.is_eagle) return kEagleVectors;
-  return kMtpVectors;
-}
-
-std::span<const MatrixRow<L>> eagle_projections() { return kEagleProjections; }
 
 }  // namespace ingot

@@ -135,7 +135,7 @@ void Embedder::Model::load(const BackendOptions& options, const StepLimits& limi
                          .block_size = kBlockSize,
                          .n_blocks = std::max(limits.max_tokens, limits.max_kv_len) / kBlockSize + limits.max_seqs,
                          .dtype = backend->act_dtype() == DType::kF32 ? DType::kF32 : DType::kF16,
-                         .values_are_keys = config.arch->latent_attention});
+                         .values_are_keys = values_are_keys(config)});
   program.emplace(decoder_layers(config, weights, {.kv = kv.get()}, backend.get(), limits.max_kv_len));
   pool.norm = final_norm(config, weights);
   program->blocks.emplace_back(pool);

@@ -13,6 +13,7 @@
 #include <string>
 #include <vector>
 
+#include "backend/blocks/pool.h"
 #include "model/checkpoint.h"
 #include "model/classifier.h"
 #include "model/parallel.h"

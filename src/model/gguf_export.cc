@@ -10,7 +10,6 @@
 #include "base/log.h"
 #include "io/gguf/gguf.h"
 #include "model/embedder.h"
-#include "model/gguf_delta.h"
 #include "model/gguf_keys.h"
 #include "model/head_export.h"
 #include "model/tensor_finder.h"
@@ -79,8 +78,9 @@ class DirectoryExport {
   GgufExport make() {
     out_.source = source_->name();
     out_.is_converted = true;
-    add_rows(model_matrices(), model_vectors(), 0);
-    for (int layer = 0; layer < config_.n_layers; ++layer) add_rows(layer_matrices(), layer_vectors(), layer);
+    add_rows(model_rows(), 0);
+    for (int layer = 0; layer < config_.n_layers; ++layer)
+      for (const PartKind* kind : parts_of(config_, layer)) add_rows(kind->rows(), layer);
     const RopeScaling& scaling = config_.rope_scaling;
     if (scaling.kind == RopeScalingKind::kLlama3) add_rope_divisors();
     if (scaling.kind == RopeScalingKind::kLongRope) {
@@ -104,34 +104,32 @@ class DirectoryExport {
   }
 
  private:
-  template <class Owner>
-  void add_rows(std::span<const MatrixRow<Owner>> matrices, std::span<const VectorRow<Owner>> vectors, int layer) {
-    for (const auto& row : vectors) {
-      if (!applies(row.when, config_, layer) || row.gguf_slice.first != Size::kNone) continue;
-      VectorRow<Owner> whole = row;
-      if (row.gguf_slice.total != Size::kNone) whole.n = row.gguf_slice.total, whole.gguf_slice = whole.hf_slice = {};
+  void add_rows(const TensorRows& rows, int layer) {
+    for (const VectorRow& row : rows.vectors) {
+      if (!applies(row, config_, layer) || row.gguf_slice.first != nullptr) continue;
+      VectorRow whole = row;
+      if (row.gguf_slice.total != nullptr) whole.n = {row.gguf_slice.total}, whole.gguf_slice = whole.hf_slice = {};
       if (add(whole, layer, false) && layer == 0) fit_to_gguf(out_.tensors.back());
     }
-    std::vector<Weight Owner::*> done;
+    std::vector<Weight& (*)(void*)> done;
     std::string_view fused;  // the last matrix of several parts
-    for (const auto& row : matrices) {
-      const bool is_output = std::string_view(row.gguf_name) == "output.weight";
-      if ((is_output && (config_.tied_output == true || writes_no_text_)) || !applies(row.when, config_, layer) ||
-          std::ranges::find(done, row.weight) != done.end())
+    for (const MatrixRow& row : rows.matrices) {
+      const bool is_output = &row == &output_row();
+      if ((is_output && (config_.tied_output == true || writes_no_text_)) || !applies(row, config_, layer) ||
+          std::ranges::find(done, row.member) != done.end())
         continue;
       bool added = row.gguf_name == fused;
-      if (row.gguf_slice.total == Size::kNone) {
+      if (row.gguf_slice.total == nullptr) {
         added = add(row, layer, true);
         if (added && is_output) tied_ = false;
-      } else if (row.gguf_slice.first == Size::kNone) {  // GGUF also fuses the parts: export the whole once
-        MatrixRow<Owner> whole = row;
-        whole.n_out = row.gguf_slice.total;
+      } else if (row.gguf_slice.first == nullptr) {  // GGUF also fuses the parts: export the whole once
+        MatrixRow whole = row;
+        whole.n_out = {row.gguf_slice.total};
         whole.gguf_slice = whole.hf_slice = {};
-        added = std::string_view(row.gguf_name) == "blk.{}.ssm_in.weight" ? add_groups(whole, layer)
-                                                                          : add(whole, layer, true);
+        added = row.gguf_split != nullptr ? add_split(whole, layer) : add(whole, layer, true);
         if (added) fused = row.gguf_name;
       }
-      if (added) done.push_back(row.weight);
+      if (added) done.push_back(row.member);
     }
   }
 
@@ -155,7 +153,7 @@ class DirectoryExport {
     HostTensor host;
     if (!finder_->find(row, layer, host)) return false;
     const int64_t n_out = host.n_out, n_in = host.n_in,
-                  count = row.count == Size::kNone ? 1 : size_of(row.count, config_);
+                  count = count_of(row, config_);
     const std::optional<uint32_t> type_id = info(host.format).ggml_type;
     ExportTensor tensor{.name = gguf_name(row, layer),
                         .shape = {static_cast<uint64_t>(n_in)},
@@ -164,10 +162,12 @@ class DirectoryExport {
                         .is_gguf_format = type_id.has_value(),
                         .n_bytes = static_cast<uint64_t>(n_out) * row_bytes(host.format, n_in)};
     if (is_matrix) tensor.shape.push_back(static_cast<uint64_t>(n_out / count));
-    if (row.count != Size::kNone) tensor.shape.push_back(static_cast<uint64_t>(count));
+    if (row.count) tensor.shape.push_back(static_cast<uint64_t>(count));
     if (source_->dialect() == Dialect::kHf) {
-      tensor.row_order = rope_order(tensor.name, is_matrix ? n_out : n_in);
-      order_value_heads(config_, layer, tensor);
+      if (row.gguf_rows != nullptr)
+        tensor.row_order = row.gguf_rows(config_, is_matrix || row.count ? n_out : n_in);
+      if constexpr (requires { row.gguf_columns; })
+        if (row.gguf_columns != nullptr) tensor.column_order = row.gguf_columns(config_, n_in);
     }
     tensor.open = [source = source_, finder = finder_, row, layer] {  // keeps the source alive for the finder
       HostTensor again;
@@ -180,13 +180,19 @@ class DirectoryExport {
     return true;
   }
 
-  // Splits a matrix with q, k, v and gates grouped by key head into two tensors.
-  template <class Owner>
-  bool add_groups(const MatrixRow<Owner>& row, int layer) {
+  // Adds the tensors that GGUF files have in place of the row's.
+  bool add_split(const MatrixRow& row, int layer) {
     if (!add(row, layer, true)) return false;
     const ExportTensor all = std::move(out_.tensors.back());
     out_.tensors.pop_back();
-    for (ExportTensor& part : split_groups(config_, layer, all)) out_.tensors.push_back(std::move(part));
+    for (auto& [name, order] : row.gguf_split(config_)) {
+      ExportTensor part = all;
+      part.name = fmt::format(fmt::runtime(name), layer);
+      part.n_bytes = all.n_bytes / all.shape[1] * order.size();
+      part.shape[1] = order.size();
+      part.row_order = std::move(order);
+      out_.tensors.push_back(std::move(part));
+    }
     return true;
   }
 
@@ -197,26 +203,6 @@ class DirectoryExport {
     const bool second = names.ends_with("|blk.{}.post_attention_norm.weight") && config_.arch->gguf_ffn_norm_is_post;
     const size_t bar = std::min(names.find('|'), names.size());
     return fmt::format(fmt::runtime(names.substr(second ? bar + 1 : 0, second ? names.npos : bar)), layer);
-  }
-
-  // If the two dialects rotate different pairs, the rows of q and k are reordered: the rows of the first and second
-  // half of the rotated part alternate. The rotated part is the first of a head, but the last of a latent and of a
-  // query for latents.
-  std::vector<int32_t> rope_order(std::string_view name, int64_t n_rows) const {
-    const LatentConfig& latent = config_.latent;
-    const bool is_query = name.find("attn_q.") != name.npos || name.find("attn_q_b.") != name.npos;
-    const bool turns = latent.kv_rank > 0 ? is_query || name.find("attn_kv_a_mqa") != name.npos
-                                          : name.find("attn_q") != name.npos || name.find("attn_k") != name.npos;
-    if (config_.arch->gguf_rope == config_.rope_layout || !turns) return {};
-    CHECK(config_.arch->gguf_rope == RopeLayout::kInterleaved);
-    const int head = latent.kv_rank > 0 && is_query ? latent.nope_dim + latent.rope_dim : config_.head_dim;
-    const int first = latent.kv_rank > 0 ? head - latent.rope_dim : 0, half = config_.rot_dim / 2;
-    std::vector<int32_t> order(static_cast<size_t>(n_rows));
-    for (int32_t row = 0; row < static_cast<int32_t>(n_rows); ++row) {
-      const int i = row % head - first;
-      order[row] = i >= 0 && i < config_.rot_dim ? row - i + i / 2 + i % 2 * half : row;
-    }
-    return order;
   }
 
   // Warns if llama.cpp's loader of the architecture (src/models/) rejects the file, or reads it in a different way.

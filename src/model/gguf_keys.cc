@@ -9,27 +9,14 @@
 #include "io/huggingface/config.h"
 #include "io/huggingface/tokenizer.h"
 #include "model/classifier.h"
+#include "model/gguf_writer.h"
 #include "model/head_export.h"
+#include "model/layers/kind.h"
 
 namespace ingot {
 namespace {
 
-// Writes "<arch>.<key>".
-class KeyWriter {
- public:
-  KeyWriter(GgufWriter& writer, std::string prefix) : writer_(writer), prefix_(std::move(prefix) + ".") {}
-  template <class T>
-  void set(const char* key, const T& value) const {
-    writer_.set(prefix_ + key, value);
-  }
-  void count(const char* key, int value) const { set(key, static_cast<uint32_t>(value)); }
-
- private:
-  GgufWriter& writer_;
-  const std::string prefix_;
-};
-
-void write_yarn(const Checkpoint& checkpoint, const Config& c, const KeyWriter& keys) {
+void write_yarn(const Checkpoint& checkpoint, const Config& c, const GgufKeyWriter& keys) {
   const RopeScaling& scaling = c.rope_scaling;
   if (scaling.truncate != c.arch->yarn_truncates)
     throw Error(
@@ -40,13 +27,13 @@ void write_yarn(const Checkpoint& checkpoint, const Config& c, const KeyWriter& 
   if (scaling.beta_fast != usual.beta_fast) keys.set("rope.scaling.yarn_beta_fast", scaling.beta_fast);
   if (scaling.beta_slow != usual.beta_slow) keys.set("rope.scaling.yarn_beta_slow", scaling.beta_slow);
   // Readers multiply attn_factor with YaRN's own magnitude, except in models that stretch the scores.
-  const float own = c.latent.log_stretch > 0 ? 1.0f : 1.0f + 0.1f * std::log(std::max(1.0f, scaling.factor));
+  const float own = scaling.log_stretch > 0 ? 1.0f : 1.0f + 0.1f * std::log(std::max(1.0f, scaling.factor));
   const float extra = scaling.magnitude / own;
   if (std::fabs(extra - 1.0f) > 1e-6f) keys.set("rope.scaling.attn_factor", extra);
 }
 
 // Llama 3's scaling is written as a tensor, rope_freqs (gguf_export.cc).
-void write_rope(const Checkpoint& checkpoint, const Config& c, const KeyWriter& keys) {
+void write_rope(const Checkpoint& checkpoint, const Config& c, const GgufKeyWriter& keys) {
   if (c.arch->learned_positions) return;
   keys.count("rope.dimension_count", c.rot_dim);
   keys.set("rope.freq_base", c.rope_theta);
@@ -81,7 +68,7 @@ int global_period(const Checkpoint& checkpoint, const Config& c) {
 }
 
 // Writes the differences between layers, if readers do not assume them.
-void write_layers(const Checkpoint& checkpoint, const Config& c, const KeyWriter& keys) {
+void write_layers(const Checkpoint& checkpoint, const Config& c, const GgufKeyWriter& keys) {
   const Arch& arch = *c.arch;
   if (arch.encoder) {
     if (c.sliding_window > 0) keys.count("attention.sliding_window_pattern", global_period(checkpoint, c));
@@ -94,10 +81,10 @@ void write_layers(const Checkpoint& checkpoint, const Config& c, const KeyWriter
     throw Error("{}: GGUF cannot store the window of bidirectional attention: run the directory without converting it",
                 printable(checkpoint.path()));
   for (int i = 0; i < c.n_layers; ++i) {
-    const LayerKind layer = c.layer(i);
+    const LayerConfig layer = c.layer(i);
     windowed.push_back(layer.window > 0);
     as_usual = as_usual && windowed[i] == arch.has_window(i, arch.window_period);
-    if (c.experts.n > 0 && !layer.experts && n_dense++ != i)
+    if (c.experts.n > 0 && !layer.has(kExpertsPart) && n_dense++ != i)
       throw Error(
           "{}: layer {} has no experts, but a layer before it has, which GGUF cannot store: run the directory without "
           "converting it",
@@ -113,7 +100,7 @@ void write_layers(const Checkpoint& checkpoint, const Config& c, const KeyWriter
   if (c.experts.n > 0) keys.count("leading_dense_block_count", n_dense);
 }
 
-void write_experts(const ExpertConfig& e, const KeyWriter& keys) {
+void write_experts(const ExpertConfig& e, const GgufKeyWriter& keys) {
   if (e.n == 0) return;
   keys.count("expert_count", e.n);
   keys.count("expert_used_count", e.n_used);
@@ -128,34 +115,7 @@ void write_experts(const ExpertConfig& e, const KeyWriter& keys) {
   keys.count("expert_group_used_count", e.n_groups_used);
 }
 
-void write_latent(const Config& c, const KeyWriter& keys) {
-  const LatentConfig& l = c.latent;
-  if (l.q_rank > 0) keys.count("attention.q_lora_rank", l.q_rank);
-  keys.count("attention.kv_lora_rank", l.kv_rank);
-  keys.count("attention.key_length_mla", l.nope_dim + l.rope_dim);
-  keys.count("attention.value_length_mla", l.value_dim);
-  if (l.log_stretch > 0) keys.set("rope.scaling.yarn_log_multiplier", l.log_stretch);
-}
-
-// Writes the keys that llama.cpp uses for state-space models. The rope's sections are for positions in images; text has
-// one section.
-void write_delta(const Config& c, const KeyWriter& keys) {
-  const DeltaConfig& d = c.delta;
-  keys.count("ssm.conv_kernel", d.conv_width);
-  keys.count("ssm.state_size", d.key_dim);
-  keys.count("ssm.group_count", d.n_key_heads);
-  keys.count("ssm.time_step_rank", d.n_value_heads);
-  keys.count("ssm.inner_size", d.all_values());
-  if (c.arch->tiles_value_heads) keys.set("rope.dimension_sections", std::vector<int32_t>{11, 11, 10, 0});
-  std::vector<bool> recurrent;
-  for (int i = 0; i < c.n_layers; ++i) recurrent.push_back(c.layer(i).recurrent);
-  const auto period = std::find(recurrent.begin(), recurrent.end(), false) - recurrent.begin() + 1;
-  keys.count("full_attention_interval", static_cast<int>(period));
-  for (int i = 0; i < c.n_layers; ++i)
-    if (recurrent[i] != ((i + 1) % period != 0)) return keys.set("attention.recurrent_layers", recurrent);
-}
-
-void write_scales(const Config& c, const KeyWriter& keys) {
+void write_scales(const Config& c, const GgufKeyWriter& keys) {
   const auto unless = [&](const char* key, float value, float usual) {
     if (std::fabs(value - usual) > 1e-6f * usual) keys.set(key, value);
   };
@@ -168,7 +128,7 @@ void write_scales(const Config& c, const KeyWriter& keys) {
   if (c.logit_softcap > 0) keys.set("final_logit_softcapping", c.logit_softcap);
 }
 
-void write_sizes(const Config& c, const KeyWriter& keys) {
+void write_sizes(const Config& c, const GgufKeyWriter& keys) {
   keys.count("block_count", c.n_layers);
   keys.count("context_length", c.n_ctx_train);
   keys.count("embedding_length", c.dim);
@@ -176,9 +136,9 @@ void write_sizes(const Config& c, const KeyWriter& keys) {
   keys.count("attention.head_count", c.n_heads);
   keys.count("attention.head_count_kv", c.n_kv_heads);
   keys.count("attention.key_length", c.head_dim);
-  keys.count("attention.value_length", c.latent.kv_rank > 0 ? c.latent.kv_rank : c.head_dim);
-  if (c.latent.kv_rank > 0) write_latent(c, keys);
-  if (c.n_recurrent_layers() > 0) write_delta(c, keys);
+  keys.count("attention.value_length", c.head_dim);
+  for (const PartKind* kind : all_kinds())
+    if (kind->write_gguf != nullptr && uses(c, *kind)) kind->write_gguf(c, keys);
   const bool is_layer_norm = c.arch->norm == NormKind::kLayer;
   keys.set(is_layer_norm ? "attention.layer_norm_epsilon" : "attention.layer_norm_rms_epsilon", c.norm_eps);
   if (c.sliding_window > 0)
@@ -213,7 +173,7 @@ void write_gguf_keys(const Checkpoint& checkpoint, const Config& config, GgufWri
   writer.set("general.type", std::string("model"));
   writer.set("general.name", config.name);
   write_generation_config(checkpoint.generation(), writer);
-  const KeyWriter keys(writer, arch);
+  const GgufKeyWriter keys(writer, arch);
   write_sizes(config, keys);
   write_rope(checkpoint, config, keys);
   write_layers(checkpoint, config, keys);

@@ -5,7 +5,7 @@
 
 #include "base/error.h"
 #include "io/huggingface/config.h"
-#include "model/config.h"
+#include "model/layers/kind.h"
 
 namespace ingot {
 namespace {
@@ -117,32 +117,31 @@ bool has_experts(const HfConfig& file, int layer) {
   return file.decoder_sparse_step > 0 && (layer + 1) % file.decoder_sparse_step == 0;
 }
 
-bool is_recurrent(const HfConfig& file, const Arch& arch, int layer) {
-  if (!file.layer_types.empty()) return file.layer_types[layer] == "linear_attention";
-  const int period = file.full_attention_interval > 0 ? file.full_attention_interval : arch.delta_period;
-  return arch.delta_period > 0 && (layer + 1) % period != 0;
+// The mixer of a layer, where it is not the architecture's: the file's list decides, or else the file's period, in
+// which the last layer has attention. Null: the architecture's.
+const PartKind* listed_mixer(const HfConfig& file, const Arch& arch, int layer) {
+  const PartKind *kv = kv_mixer(arch), *states = state_mixer(arch);
+  if (file.layer_types.empty()) {
+    if (states == nullptr || kv == nullptr || file.full_attention_interval == 0) return nullptr;
+    return (layer + 1) % file.full_attention_interval != 0 ? states : kv;
+  }
+  const std::string& type = file.layer_types[static_cast<size_t>(layer)];
+  if (type == "full_attention" || type == "sliding_attention") return kv;
+  for (const PartKind* kind : all_kinds()) {
+    if (type != kind->hf_layer_type) continue;
+    if (!arch_has(arch, *kind))
+      throw file.error("layer_types", "models of type '{}' have no {}", arch.hf_name, type);
+    return kind;
+  }
+  std::string known = "full_attention, sliding_attention";
+  for (const PartKind* kind : all_kinds())
+    if (*kind->hf_layer_type != 0) known += std::string(", ") + kind->hf_layer_type;
+  throw file.error("layer_types", "layers of type '{}' are not supported: supported are {}", printable(type, 64),
+                   known);
 }
 
-// Gated delta nets; in these files the value heads of one key head are neighbours.
-DeltaConfig delta_of(const HfConfig& file) {
-  for (const auto& [key, value] :
-       {std::pair{"linear_num_key_heads", file.delta_key_heads},
-        std::pair{"linear_num_value_heads", file.delta_value_heads},
-        std::pair{"linear_key_head_dim", file.delta_key_dim}, std::pair{"linear_value_head_dim", file.delta_value_dim},
-        std::pair{"linear_conv_kernel_dim", file.delta_conv_width}})
-    if (value == 0) throw file.error(key, "is missing");
-  if (file.delta_value_heads % file.delta_key_heads != 0)
-    throw file.error("linear_num_value_heads", "{} is not a multiple of linear_num_key_heads {}",
-                     file.delta_value_heads, file.delta_key_heads);
-  return {.n_key_heads = file.delta_key_heads,
-          .n_value_heads = file.delta_value_heads,
-          .key_dim = file.delta_key_dim,
-          .value_dim = file.delta_value_dim,
-          .conv_width = file.delta_conv_width};
-}
-
-std::vector<LayerKind> layers_of(const HfConfig& file, const Config& c) {
-  std::vector<LayerKind> layers(file.n_layers);
+std::vector<LayerConfig> layers_of(const HfConfig& file, const Config& c) {
+  std::vector<LayerConfig> layers(static_cast<size_t>(file.n_layers));
   // If is_causal is false, sliding_window counts the other tokens on each side, without the token itself.
   const bool is_half = c.bidirectional && !c.arch->bidirectional && file.sliding_window > 0;
   const int window = layer_window(*c.arch, file.sliding_window) + (is_half ? 1 : 0);
@@ -153,10 +152,8 @@ std::vector<LayerKind> layers_of(const HfConfig& file, const Config& c) {
     if (windowed) layers[i].window = window;
     if (windowed && c.local_theta > 0) layers[i].rope = LayerRope::kLocal;
     if (!has_rope(file, *c.arch, i)) layers[i].rope = LayerRope::kNone;
-    layers[i].experts = has_experts(file, i);
-    layers[i].recurrent = is_recurrent(file, *c.arch, i);
-    if (layers[i].recurrent && c.arch->delta_period == 0)
-      throw file.error("layer_types", "models of type '{}' have no linear_attention", c.arch->hf_name);
+    layers[i].parts = arch_parts(*c.arch, i, has_experts(file, i));
+    if (const PartKind* mixer = listed_mixer(file, *c.arch, i)) set_mixer(layers[i], *mixer);
   }
   return layers;
 }
@@ -175,27 +172,6 @@ ExpertConfig experts_of(const HfConfig& file, const Arch& arch) {
     throw file.error("n_group", "{} groups, of which {} are used, do not fit {} experts", e.n_groups, e.n_groups_used,
                      e.n);
   return e;
-}
-
-// The cache holds latents, which count as one KV head (config.h).
-void set_latent(const HfConfig& file, Config& c) {
-  for (const auto& [key, value] :
-       {std::pair{"kv_lora_rank", file.kv_lora_rank}, std::pair{"qk_nope_head_dim", file.qk_nope_head_dim},
-        std::pair{"qk_rope_head_dim", file.qk_rope_head_dim}, std::pair{"v_head_dim", file.v_head_dim}})
-    if (value == 0) throw file.error(key, "is missing");
-  if (file.qk_rope_head_dim % 2 != 0)
-    throw file.error("qk_rope_head_dim", "{} is not an even number", file.qk_rope_head_dim);
-  c.latent = {.q_rank = file.q_lora_rank,
-              .kv_rank = file.kv_lora_rank,
-              .nope_dim = file.qk_nope_head_dim,
-              .rope_dim = file.qk_rope_head_dim,
-              .value_dim = file.v_head_dim};
-  c.n_kv_heads = 1;
-  c.head_dim = c.latent.kv_rank + c.latent.rope_dim;
-  c.rot_dim = c.latent.rope_dim;
-  if (!file.rope_interleave) c.rope_layout = RopeLayout::kHalfSplit;
-  if (c.rope_scaling.kind == RopeScalingKind::kYarn)
-    c.latent.log_stretch = 0.1f * file.rope.mscale_all_dim.value_or(0.0f);
 }
 
 void set_scales(const HfConfig& file, Config& c) {
@@ -262,10 +238,10 @@ Config config_from_hf(const HfConfig& file) {
                                                         : c.arch->local_theta;
   c.experts = experts_of(file, *c.arch);
   c.layers = layers_of(file, c);
-  if (c.arch->delta_period > 0) c.delta = delta_of(file);
-  for (const LayerKind& layer : c.layers) c.sliding_window = std::max(c.sliding_window, layer.window);
+  for (const LayerConfig& layer : c.layers) c.sliding_window = std::max(c.sliding_window, layer.window);
   set_scales(file, c);
-  if (c.arch->latent_attention) set_latent(file, c);
+  for (const PartKind* kind : all_kinds())
+    if (kind->read_hf != nullptr && arch_has(*c.arch, *kind)) kind->read_hf(file, c);
   c.attention_bias = file.attention_bias;
   c.tied_output = file.tied_output.value_or(false);
   return c;

@@ -64,12 +64,13 @@ class QuantizedSource final : public WrappedSource {
 void check_changes(QuantizedSource& source, const Config& config, const std::string& type) {
   TensorFinder finder(source, config, true);
   std::string stored;
-  for (const auto& row : layer_matrices()) {
-    HostTensor plain, quantized;
-    if (!applies(row.when, config, 0) || !finder.find(row, 0, quantized)) continue;
-    if (!TensorFinder(source.plain(), config, true).find(row, 0, plain) || plain.format != quantized.format) return;
-    stored = info(plain.format).name;
-  }
+  for (const PartKind* kind : parts_of(config, 0))
+    for (const MatrixRow& row : kind->rows().matrices) {
+      HostTensor plain, quantized;
+      if (!applies(row, config, 0) || !finder.find(row, 0, quantized)) continue;
+      if (!TensorFinder(source.plain(), config, true).find(row, 0, plain) || plain.format != quantized.format) return;
+      stored = info(plain.format).name;
+    }
   throw Error(
       "{}: quantizing to {} changes nothing, because the matrices are already {}: load the model without quantizing it",
       source.name(), type, stored);
@@ -121,7 +122,7 @@ std::unique_ptr<WeightSource> quantized_source(std::unique_ptr<WeightSource> sou
   if (type.empty()) return source;
   HostTensor output;
   const bool has_output = config.tied_output != true &&
-                          TensorFinder(*source, config, true).find(model_matrices().back(), 0, output);
+                          TensorFinder(*source, config, true).find(output_row(), 0, output);
   const MixModel model{.n_layers = config.n_layers,
                        .heads_per_kv = config.n_heads / config.n_kv_heads,
                        .tied = !has_output,

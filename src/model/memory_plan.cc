@@ -48,7 +48,7 @@ class Planner {
   }
 
   KvShape kv_shape(const RunnerOptions& o, int n_layers, int64_t n_blocks) const {
-    if (c_.arch->latent_attention && o.kv_dtype.differ())
+    if (values_are_keys(c_) && o.kv_dtype.differ())
       throw Error("a KV cache of {} does not suit this model, whose values are its keys: use one type, such as q8_0",
                   kv_type_name(o.kv_dtype));
     return {.n_layers = n_layers,
@@ -57,7 +57,7 @@ class Planner {
             .block_size = o.block_size,
             .n_blocks = static_cast<int>(n_blocks),
             .dtype = o.kv_dtype,
-            .values_are_keys = c_.arch->latent_attention};
+            .values_are_keys = values_are_keys(c_)};
   }
 
   // The bytes of the caches, with the backend's padding. A draft head adds a second KV cache.
@@ -85,7 +85,7 @@ class Planner {
   const Config& c_;
   const Split& split_;
   const std::span<const DeviceMemory> devices_;
-  std::vector<Part> parts_;  // of each device
+  std::vector<OwnParts> parts_;  // of each device
 };
 
 // The number of tokens that fit caches of these sizes, one size for each device.
@@ -299,7 +299,7 @@ MemoryPlan plan_memory(const Config& config, const Split& split, std::span<const
 MemoryPlan plan_memory(const Config& config, const WeightBytes& weights, size_t available, const RunnerOptions& options,
                        const Backend* backend) {
   const DeviceMemory device{"", backend, weights, available, take_of(backend, 1, options)};
-  return plan_memory(config, Split(config.n_layers), {&device, 1}, options);
+  return plan_memory(config, Split(config), {&device, 1}, options);
 }
 
 std::vector<MemoryPlan> plans_that_fit(const Config& config, const Split& split, std::span<const DeviceMemory> devices,
@@ -310,7 +310,7 @@ std::vector<MemoryPlan> plans_that_fit(const Config& config, const Split& split,
 std::vector<MemoryPlan> plans_that_fit(const Config& config, const WeightBytes& weights, size_t available,
                                        const RunnerOptions& options, const Backend* backend) {
   const DeviceMemory device{"", backend, weights, available, take_of(backend, 1, options)};
-  return plans_that_fit(config, Split(config.n_layers), {&device, 1}, options);
+  return plans_that_fit(config, Split(config), {&device, 1}, options);
 }
 
 std::string MemoryPlan::table() const {

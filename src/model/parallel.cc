@@ -72,18 +72,27 @@ class FollowerThreads final : public Followers {
                   const RunnerOptions& options)
       : runners_(configs.size()) {
     for (size_t r = 1; r < configs.size(); ++r) sources_.push_back(source.again());
-    for (size_t r = 1; r < configs.size(); ++r) {
-      const RunnerOptions own = options_of(options, meetings, static_cast<int>(r));
-      threads_.push_back(start_thread("a rank", [&] {
-        return std::thread([this, r, config = configs[r], own] { load_and_follow(r, config, own); });
-      }));
+    threads_.reserve(configs.size());
+    try {
+      for (size_t r = 1; r < configs.size(); ++r) {
+        const RunnerOptions own = options_of(options, meetings, static_cast<int>(r));
+        threads_.push_back(start_thread("a rank", [&] {
+          return options.parallel.start([this, r, config = configs[r], own] { load_and_follow(r, config, own); });
+        }));
+      }
+    } catch (...) {  // the ranks that have started wait for the others
+      end_all_ranks(options_of(options, meetings, 0).parallel, std::current_exception());
+      join();
+      throw;
     }
   }
-  ~FollowerThreads() override {
+  ~FollowerThreads() override { join(); }
+
+ private:
+  void join() {
     for (std::thread& thread : threads_) thread.join();
   }
 
- private:
   // A runner lives until all threads have ended, because the others may read its memory.
   void load_and_follow(size_t r, const Config& config, const RunnerOptions& options) {
     try {

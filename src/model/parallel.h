@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "backend/communicator.h"
+#include "base/thread_start.h"
 
 namespace ingot {
 
@@ -38,6 +39,7 @@ struct ParallelOptions {
   int stage() const { return communicator->rank() / n_of_stage(); }
   std::vector<std::shared_ptr<Communicator>> of_devices;  // of this rank's devices, for sums; empty: communicator
   int ranks_of_host = 1;                                  // how many share this host's memory
+  ThreadStarter start = start_std_thread;                 // of ranks that are threads
 };
 
 // Loads a model for one rank or for several. If the ranks are processes, each calls this function.

@@ -4,6 +4,7 @@
 #include <array>
 #include <chrono>
 
+#include "backend/blocks/remote.h"
 #include "backend/recorded_steps.h"
 #include "backend/trace.h"
 #include "base/device_lost.h"
@@ -155,7 +156,7 @@ void Ranks::open_devices(RunnerOptions& options) {
   };
   if (has_remote_stages()) return refuse_replays(), take_stage(options);
   const size_t n_named = devices_.size();
-  split_ = communicator_ && n_named == 1 ? Split(config_.n_layers) : options.split;
+  split_ = communicator_ && n_named == 1 ? Split(config_) : options.split;
   if (split_.device.empty()) {
     const auto memory_of = [&](const Device& device) {
       return DeviceMemory{
@@ -213,7 +214,7 @@ void Ranks::take_stage(const RunnerOptions& options) {
   const size_t own = memory_limit(*devices_[0], options);
   std::vector<size_t> free(static_cast<size_t>(communicator_->size()));
   communicator_->exchange(free.data(), &own, sizeof(own));
-  split_ = Split(config_.n_layers);
+  split_ = Split(config_);
   if (communicator_->rank() == 0) {
     std::vector<DeviceMemory> stages;
     for (int s = 0; s < n_stages; ++s) {
@@ -315,7 +316,7 @@ void Ranks::load(const LoadProgress& progress) {
   for (size_t i = 0; i < devices_.size(); ++i) {
     Device& device = *devices_[i];
     const LoadProgress go_on = [&](size_t done, size_t total) { progress(file_bytes + done, total); };
-    const Part part = n_parts() > 1 ? split_.part(static_cast<int>(i)) : Part{};
+    const OwnParts part = n_parts() > 1 ? split_.part(static_cast<int>(i)) : OwnParts{};
     device.weights = load_weights(*source_, config_, *device.backend, progress ? go_on : progress, part);
     file_bytes += device.weights.file_bytes, active_bytes += device.weights.active_bytes;
     n_parameters += device.weights.n_parameters;
@@ -378,7 +379,7 @@ void Ranks::start_pipeline() {
   const auto on_fault = [this](std::exception_ptr fault) { return lost(std::move(fault)); };
   for (const auto& device : devices_)
     std::erase_if(device->part->program.blocks,
-                  [](const Block& block) { return std::holds_alternative<RemoteBlock>(block); });
+                  [](const Block& block) { return block.is<RemoteBlock>(); });
   allocate_programs();
   std::vector<std::unique_ptr<Stage>> stages;
   for (const Split::Run& run : split_.runs()) {
@@ -409,7 +410,7 @@ void Ranks::link_runs() {
   }
   size_t next = 0;
   for (Block& block : devices_[static_cast<size_t>(own)]->part->program.blocks)
-    if (auto* crossing = std::get_if<RemoteBlock>(&block))
+    if (auto* crossing = block.as<RemoteBlock>())
       crossing->run = [runs = remote[next++], reads = crossing->reads_x](const Batch& batch, float* rows) {
         run_remote(runs, batch, rows, reads);
       };

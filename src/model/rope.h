@@ -15,6 +15,7 @@ struct RopeScaling {
   float beta_slow = 1.0f;
   bool truncate = true;          // the ramp begins and ends at whole dimensions
   float magnitude = 1.0f;        // multiplies cos and sin; YaRN recommends 1 + 0.1 ln(factor)
+  float log_stretch = 0;         // scores are multiplied by (1 + log_stretch * ln(factor))^2
   float low_freq_factor = 1.0f;  // Llama 3
   float high_freq_factor = 4.0f;
   std::vector<float> short_factors, long_factors;  // LongRoPE, [rot_dim / 2]; empty: the file has them as tensors

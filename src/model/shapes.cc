@@ -10,6 +10,9 @@
 
 #include "base/error.h"
 #include "base/threads.h"
+#include "model/layers/delta_net.h"
+#include "model/layers/kind.h"
+#include "model/layers/latent_attention.h"
 #include "model/quant_mix.h"
 #include "quant/fill.h"
 
@@ -22,15 +25,26 @@ struct Shape {
   int n_layers, dim, n_heads, n_kv_heads, head_dim, ffn_dim, n_vocab, n_ctx;
   float rope_theta, norm_eps;
   ExpertConfig experts = {};
-  DeltaConfig delta = {};
-  LatentConfig latent = {};
   int window = 0;
   int n_dense = 0;  // how many first layers of a model with experts have none
+  void (*set_parts)(Config&) = nullptr;  // sizes of other kinds of layer parts
 };
 
-constexpr LatentConfig kLatentOfLite = {.kv_rank = 512, .nope_dim = 128, .rope_dim = 64, .value_dim = 128};
-constexpr LatentConfig kLatentOfFlash = {
-    .q_rank = 768, .kv_rank = 512, .nope_dim = 192, .rope_dim = 64, .value_dim = 256};
+void set_lite_latents(Config& c) {
+  set_latents(c, {.kv_rank = 512, .nope_dim = 128, .rope_dim = 64, .value_dim = 128});
+}
+void set_flash_latents(Config& c) {
+  set_latents(c, {.q_rank = 768, .kv_rank = 512, .nope_dim = 192, .rope_dim = 64, .value_dim = 256});
+}
+template <int n_value_heads>
+void set_delta(Config& c) {
+  c.parts.set(DeltaConfig{.n_key_heads = 16,
+                          .n_value_heads = n_value_heads,
+                          .key_dim = 128,
+                          .value_dim = 128,
+                          .conv_width = 4,
+                          .tiled = true});
+}
 
 constexpr Shape kShapes[] = {
     {"smollm-135m", "llama", 30, 576, 9, 3, 64, 1536, 49152, 2048, 1e4f, 1e-5f},
@@ -41,33 +55,29 @@ constexpr Shape kShapes[] = {
     {"qwen3-8b", "qwen3", 36, 4096, 32, 8, 128, 12288, 151936, 40960, 1e6f, 1e-6f},
     {"granite-1b-a400m", "granitemoe", 24, 1024, 16, 8, 64, 512, 49155, 131072, 1e4f, 1e-6f, {.n = 32, .n_used = 8, .ffn_dim = 512, .normalize = true}},
     {"qwen3-30b-a3b", "qwen3moe", 48, 2048, 32, 4, 128, 6144, 151936, 40960, 1e6f, 1e-6f, {.n = 128, .n_used = 8, .ffn_dim = 768, .normalize = true}},
-    {"qwen3.5-0.8b", "qwen35", 24, 1024, 8, 2, 256, 3584, 248320, 262144, 1e7f, 1e-6f, {},
-     {.n_key_heads = 16, .n_value_heads = 16, .key_dim = 128, .value_dim = 128, .conv_width = 4, .tiled = true}},
-    {"qwen3.5-9b", "qwen35", 32, 4096, 16, 4, 256, 12288, 248320, 262144, 1e7f, 1e-6f, {},
-     {.n_key_heads = 16, .n_value_heads = 32, .key_dim = 128, .value_dim = 128, .conv_width = 4, .tiled = true}},
-    {"gemma-3-4b", "gemma3", 34, 2560, 8, 4, 256, 10240, 262208, 131072, 1e6f, 1e-6f, {}, {}, {}, 1024},
-    {"gemma-3-27b", "gemma3", 62, 5376, 32, 16, 128, 21504, 262208, 131072, 1e6f, 1e-6f, {}, {}, {}, 1024},
+    {"qwen3.5-0.8b", "qwen35", 24, 1024, 8, 2, 256, 3584, 248320, 262144, 1e7f, 1e-6f, {}, 0, 0, set_delta<16>},
+    {"qwen3.5-9b", "qwen35", 32, 4096, 16, 4, 256, 12288, 248320, 262144, 1e7f, 1e-6f, {}, 0, 0, set_delta<32>},
+    {"gemma-3-4b", "gemma3", 34, 2560, 8, 4, 256, 10240, 262208, 131072, 1e6f, 1e-6f, {}, 1024},
+    {"gemma-3-27b", "gemma3", 62, 5376, 32, 16, 128, 21504, 262208, 131072, 1e6f, 1e-6f, {}, 1024},
     {"gpt-oss-20b", "gpt-oss", 24, 2880, 64, 8, 64, 2880, 201088, 131072, 1.5e5f, 1e-5f,
-     {.n = 32, .n_used = 4, .ffn_dim = 2880, .normalize = true}, {}, {}, 128},
+     {.n = 32, .n_used = 4, .ffn_dim = 2880, .normalize = true}, 128},
     {"deepseek-v2-lite", "deepseek2", 27, 2048, 16, 1, 576, 10944, 102400, 163840, 1e4f, 1e-6f,
-     {.n = 64, .n_used = 6, .ffn_dim = 1408, .shared_dim = 2816}, {}, kLatentOfLite, 0, 1},
+     {.n = 64, .n_used = 6, .ffn_dim = 1408, .shared_dim = 2816}, 0, 1, set_lite_latents},
     {"glm-4.7-flash", "deepseek2", 47, 2048, 20, 1, 576, 10240, 154880, 202752, 1e6f, 1e-5f,
      {.n = 64, .n_used = 4, .ffn_dim = 1536, .shared_dim = 1536, .scoring = Scoring::kSigmoid, .normalize = true, .scale = 1.8f},
-     {}, kLatentOfFlash, 0, 1},
+     0, 1, set_flash_latents},
     {"llama-3.1-70b", "llama", 80, 8192, 64, 8, 128, 28672, 128256, 131072, 5e5f, 1e-5f},
 };
 
-// Which layers have a window, experts, or no attention.
-std::vector<LayerKind> layers_of(const Shape& s, const Arch& arch) {
-  std::vector<LayerKind> layers;
-  const bool alike = s.delta.n_value_heads == 0 && s.window == 0 && s.n_dense == 0;
+// Which layers have a window or experts. Empty: all layers are alike, or differ only as the architecture says.
+std::vector<LayerConfig> layers_of(const Shape& s, const Arch& arch) {
+  std::vector<LayerConfig> layers;
   const auto is_last = [](int i, int period) { return period > 0 && (i + 1) % period == 0; };
-  for (int i = 0; !alike && i < s.n_layers; ++i) {
+  for (int i = 0; (s.window > 0 || s.n_dense > 0) && i < s.n_layers; ++i) {
     const bool windowed = s.window > 0 && !is_last(i, arch.window_period);
     layers.push_back({.window = windowed ? s.window : 0,
                       .rope = windowed && arch.local_theta > 0 ? LayerRope::kLocal : LayerRope::kMain,
-                      .experts = s.experts.n > 0 && i >= s.n_dense,
-                      .recurrent = s.delta.n_value_heads > 0 && !is_last(i, arch.delta_period)});
+                      .parts = arch_parts(arch, i, s.experts.n > 0 && i >= s.n_dense)});
   }
   return layers;
 }
@@ -94,7 +104,15 @@ void fill_on_all_cores(ThreadPool& pool, Format format, uint64_t seed, uint8_t* 
 
 class DummySource final : public WeightSource {
  public:
-  DummySource(const Config& config, Format format, uint64_t seed) : config_(config), format_(format), seed_(seed) {}
+  DummySource(const Config& config, Format format, uint64_t seed) : config_(config), format_(format), seed_(seed) {
+    for (int layer = 0; layer < config_.n_layers; ++layer)
+      for (const PartKind* kind : parts_of(config_, layer))
+        for (const VectorRow& row : kind->rows().vectors) {
+          const std::string pattern = first_name(row.gguf_name), name = fmt::format(fmt::runtime(pattern), layer);
+          if (!is_optional(row, config_) && applies(row, config_, layer)) needed_.insert({name, pattern});
+          if (row.hf_kept == VectorRow::kLog) negative_.insert(name);
+        }
+  }
 
   std::string name() const override { return config_.name + " (random weights)"; }
   std::unique_ptr<WeightSource> again() const override {
@@ -115,9 +133,7 @@ class DummySource final : public WeightSource {
     out.data = bytes;
     if (is_vector) {
       std::fill_n(reinterpret_cast<float*>(bytes), n_in,
-                  name.ends_with(".bias")    ? 0.01f
-                  : name.ends_with(".ssm_a") ? -1.0f
-                                             : 1.0f);
+                  name.ends_with(".bias") ? 0.01f : negative_.contains(name) ? -1.0f : 1.0f);
     } else {
       fill_on_all_cores(pool_, format, seed_ + std::hash<std::string>()(name), bytes,
                         n_out * (n_in / info(format).block_size), 1.0f / std::sqrt(static_cast<float>(n_in)));
@@ -135,28 +151,26 @@ class DummySource final : public WeightSource {
 
   size_t total_bytes() const override {
     size_t total = 0;
-    auto add = [&](const auto& matrices, const auto& vectors, int layer) {
-      std::set<std::string> seen;  // count the first of several rows for one tensor, or all of its parts
-      for (const auto& row : matrices)
-        if (has(row, layer) && (seen.insert(first_name(row.gguf_name)).second || row.gguf_slice.total != Size::kNone)) {
-          const int64_t n_in = size_of(row.n_in, config_),
-                        count = row.count == Size::kNone ? 1 : size_of(row.count, config_);
-          total += bytes_of(first_name(row.gguf_name), count * size_of(row.n_out, config_), n_in);
-        }
-      for (const auto& row : vectors)
+    const auto add = [&](const TensorRows& rows, int layer) {
+      std::set<Weight& (*)(void*)> seen;  // of several rows for one matrix, the first that exists is used
+      for (const MatrixRow& row : rows.matrices)
+        if (has(row, layer) && seen.insert(row.member).second)
+          total += bytes_of(first_name(row.gguf_name), count_of(row, config_) * size_of(row.n_out, config_),
+                            size_of(row.n_in, config_));
+      for (const VectorRow& row : rows.vectors)
         if (has(row, layer))
-          total += bytes_of(first_name(row.gguf_name), row.count == Size::kNone ? 1 : size_of(row.count, config_),
-                            size_of(row.n, config_));
+          total += bytes_of(first_name(row.gguf_name), count_of(row, config_), size_of(row.n, config_));
     };
-    add(model_matrices(), model_vectors(), 0);
-    for (int layer = 0; layer < config_.n_layers; ++layer) add(layer_matrices(), layer_vectors(), layer);
+    add(model_rows(), 0);
+    for (int layer = 0; layer < config_.n_layers; ++layer)
+      for (const PartKind* kind : parts_of(config_, layer)) add(kind->rows(), layer);
     return total;
   }
 
  private:
   template <class Row>
   bool has(const Row& row, int layer) const {
-    return applies(row.when, config_, layer) && exists(first_name(row.gguf_name));
+    return applies(row, config_, layer) && exists(first_name(row.gguf_name));
   }
   // The format that the tensor has in quantized files.
   Format format_of(const std::string& name, int64_t n_out, int64_t n_in) const {
@@ -174,13 +188,9 @@ class DummySource final : public WeightSource {
     if (name.ends_with(".post_attention_norm.weight")) return config_.arch->post_norms;
     const std::string_view arch = config_.arch->gguf_name;
     if (name == "output.weight") return config_.dim >= kUntiedDim && arch != "gemma3";
-    if (name.ends_with("attn_qkv.weight")) return config_.arch->fused || config_.arch->delta_period > 0;
+    if (needed_.contains(name)) return true;
+    if (name.ends_with("attn_qkv.weight")) return config_.arch->fused || !config_.arch->encoder;
     if (name == "rope_freqs.weight") return false;
-    const bool pairs_beta = arch == "qwen3next";
-    if (name.ends_with("ssm_in.weight") || name.ends_with(pairs_beta ? "ssm_beta.weight" : "ssm_ba.weight"))
-      return false;
-    if (pairs_beta && name.ends_with("ssm_alpha.weight")) return false;
-    if (name.ends_with("ssm_dt.bias")) return true;
     if (name.ends_with(".bias"))
       return arch == "qwen2" &&
              (name.ends_with("attn_q.bias") || name.ends_with("attn_k.bias") || name.ends_with("attn_v.bias"));
@@ -208,6 +218,7 @@ class DummySource final : public WeightSource {
   const Config config_;
   const Format format_;
   const uint64_t seed_;
+  std::set<std::string> needed_, negative_;  // names of vectors: that every model has; whose values are negative
   std::list<Buffer> buffers_;
   Buffer spare_;  // of the largest released tensor
   ThreadPool pool_;
@@ -239,13 +250,12 @@ Config config_of_shape(const std::string& name) {
     c.rope_theta = s.rope_theta;
     c.rope_layout = c.arch->gguf_rope;
     c.experts = s.experts;
-    c.delta = s.delta;
-    c.latent = s.latent;
     c.sliding_window = s.window;
     if (s.window > 0) c.local_theta = c.arch->local_theta;
     c.layers = layers_of(s, *c.arch);
-    if (c.delta.n_value_heads > 0) c.rot_dim = c.head_dim / 4;
-    if (c.latent.kv_rank > 0) c.rot_dim = c.latent.rope_dim;
+    if (s.set_parts != nullptr) s.set_parts(c);
+    if (c.n_recurrent_layers() > 0) c.rot_dim = c.head_dim / 4;
+    if (const int rope_dim = c.part<LatentConfig>().rope_dim; rope_dim > 0) c.rot_dim = rope_dim;
     return c;
   }
   throw UsageError("unknown shape '{}'; known are {}", printable(name), shape_names());

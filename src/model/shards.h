@@ -16,18 +16,11 @@ namespace ingot {
 
 class WeightSource;
 
-// Elements [first, first + n).
-struct Range {
-  int64_t first = 0, n = 0;
-};
-
 struct Share {
   Config model;  // the whole
   int rank = 0, n_ranks = 1;
   Range heads, kv_heads;  // of attention
-  Range key_heads;        // of gated delta nets, with all value heads that use them
-  Range experts;          // of all, unless ranks have whole experts
-  Range ffn, expert_ffn, shared_ffn;
+  Range ffn;
   int rank_vocab = 0;  // tokens of each rank but the last
   Range vocab;
   bool is_first_with_kv = true;  // if a model has fewer key heads than ranks, some ranks have the same ones
@@ -40,17 +33,35 @@ Config config_of_rank(const Config& model, int rank, int n_ranks, int64_t block,
 // The longest block of the matrices that ranks divide by their inputs.
 int64_t largest_block(WeightSource& source, const Config& model, bool whole_experts = false);
 
+// Divides a model among ranks. Each kind of part (PartKind::divide) deals its own sizes.
+struct Deal {
+  const Config& model;
+  Share& share;  // out
+  int rank, n_ranks;
+  int64_t block;                // matrices are divided by their inputs only in multiples of it
+  bool whole_experts = false;
+  int64_t n_groups = 1;         // of n_ranks ranks each; each group divides its own part
+
+  // Gives each rank neighbouring units, as evenly as possible. `each`: elements of a unit. `advice` ends the message.
+  Range deal(int64_t n_units, int64_t each, const char* what, const char* advice = "") const;
+  // Columns of a feed-forward. Kernels are fastest for multiples of 32.
+  Range deal_columns(int64_t n, const char* what, const char* advice = "") const;
+};
+
+// The fewest heads of `dim` columns that fill whole blocks.
+int64_t heads_in_blocks(int64_t n_heads, int64_t dim, int64_t block);
+std::vector<Range> scaled(const Range& units, int64_t each);        // the elements of units
+std::vector<Range> merged(const std::vector<Range>& ranges);        // neighbouring ranges become one
+
 // The elements of a size that the config's rank has, in order.
-std::vector<Range> kept(Size size, const Config& config);
+std::vector<Range> kept(const Dim& dim, const Config& config);
 
 // The part of a tensor that the config's rank has. The tensor has n_matrices * n_out rows of n_in columns.
 struct RankPart {
   std::vector<Range> rows, columns;
 };
 // Null: the rank has no part of the tensor.
-template <class Owner>
-std::optional<RankPart> part_of(const MatrixRow<Owner>& row, const Config& config);
-template <class Owner>
-std::optional<RankPart> part_of(const VectorRow<Owner>& row, const Config& config);
+std::optional<RankPart> part_of(const MatrixRow& row, const Config& config);
+std::optional<RankPart> part_of(const VectorRow& row, const Config& config);
 
 }  // namespace ingot

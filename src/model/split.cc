@@ -2,7 +2,22 @@
 
 #include <algorithm>
 
+#include "model/layers/kind.h"
+
 namespace ingot {
+
+PartNumbers::PartNumbers(const Config& c) {
+  for (int layer = 0; layer < c.n_layers; ++layer)
+    first.push_back(first.back() + placed_parts(c, layer).back().part + 1);
+}
+
+PartNumbers::PartNumbers(const std::vector<int>& parts_of_layers) {
+  for (const int n : parts_of_layers) first.push_back(first.back() + n);
+}
+
+int PartNumbers::layer_of(int number) const {
+  return static_cast<int>(std::ranges::upper_bound(first, number) - first.begin()) - 1;
+}
 
 int Split::n_devices() const { return device.empty() ? 1 : *std::ranges::max_element(device) + 1; }
 
@@ -10,8 +25,8 @@ bool Split::uses(int which) const {
   return device.empty() ? which == 0 : std::ranges::find(device, which) != device.end();
 }
 
-Part Split::part(int which) const {
-  Part part;
+OwnParts Split::part(int which) const {
+  OwnParts part{.numbers = numbers, .has = {}};
   for (const int of_block : device) part.has.push_back(of_block == which);
   return part;
 }

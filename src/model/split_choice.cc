@@ -37,16 +37,16 @@ bool fits_whole(const Config& c, WeightSource& source, const DeviceMemory& devic
   }
 }
 
-Part only(int block, int n_layers) {
-  Part part{.has = std::vector<bool>(static_cast<size_t>(2 * n_layers + 2))};
-  part.has[static_cast<size_t>(block)] = true;
+OwnParts only(int number, const PartNumbers& numbers) {
+  OwnParts part{.numbers = numbers, .has = std::vector<bool>(static_cast<size_t>(numbers.n()))};
+  part.has[static_cast<size_t>(number)] = true;
   return part;
 }
 
 // The weights and caches of one block on the device.
 size_t bytes_of_block(const Config& c, WeightSource& source, const Backend& backend, int block,
                       const RunnerOptions& o) {
-  const Part part = only(block, c.n_layers);
+  const OwnParts part = only(block, PartNumbers(c));
   size_t bytes = weight_bytes(source, c, backend, part).total();
   KvShape kv{.n_layers = n_kv_layers(c, part),
              .n_kv_heads = c.n_kv_heads,
@@ -54,21 +54,36 @@ size_t bytes_of_block(const Config& c, WeightSource& source, const Backend& back
              .block_size = o.block_size,
              .n_blocks = static_cast<int>((tokens_wanted(c, o) + o.block_size - 1) / o.block_size),
              .dtype = o.kv_dtype,
-             .values_are_keys = c.arch->latent_attention};
+             .values_are_keys = values_are_keys(c)};
   if (kv.n_layers > 0) bytes += backend.kv_bytes(kv);
   const int n_snapshots = o.n_snapshots >= 0 ? o.n_snapshots : 2;
   if (const StateShape states = state_shape(c, o.max_seqs + n_snapshots, part)) bytes += backend.state_bytes(states);
   return bytes;
 }
 
+bool has_experts(const Config& c, int layer, int part) {
+  return std::ranges::any_of(placed_parts(c, layer), [&](const PlacedKind& placed) {
+    return placed.part == part && placed.kind == &kExpertsPart;
+  });
+}
+
+const char* name_of_part(const Config& c, int layer, int part) {
+  const auto placed = placed_parts(c, layer);
+  const bool mixes =
+      std::ranges::any_of(placed, [&](const auto& one) { return one.part == part && one.kind->is_mixer; });
+  return mixes ? "attention" : has_experts(c, layer, part) ? "the experts" : "the feed-forward";
+}
+
 std::vector<BlockNeeds> needs_of(const Config& c, WeightSource& source, const Backend& gpu, const Backend& host,
                                  const RunnerOptions& o) {
   std::vector<BlockNeeds> needs;
-  for (int block = 0; block < 2 * c.n_layers + 2; ++block) {
-    const bool is_feed_forward = block > 0 && block % 2 == 0;
-    BlockNeeds one{.gpu_bytes = bytes_of_block(c, source, gpu, block, o),
-                   .host_bytes = bytes_of_block(c, source, host, block, o),
-                   .has_experts = is_feed_forward && c.layer(block / 2 - 1).experts};
+  const PartNumbers numbers(c);
+  for (int block = 0; block < numbers.n(); ++block) {
+    const int layer = numbers.layer_of(block);
+    BlockNeeds one{.layer = layer < c.n_layers ? layer : -1,
+                   .gpu_bytes = bytes_of_block(c, source, gpu, block, o),
+                   .host_bytes = bytes_of_block(c, source, host, block, o)};
+    if (one.layer >= 0) one.has_experts = has_experts(c, layer, block - numbers.at(layer));
     one.read_bytes = block == 0 ? 0 : one.host_bytes;
     if (one.has_experts) one.read_bytes = one.host_bytes / static_cast<size_t>(c.experts.n) * c.experts.n_used;
     needs.push_back(one);
@@ -84,23 +99,26 @@ size_t room_on(const Config& c, const DeviceMemory& device, const RunnerOptions&
                           .max_logits = o.logit_rows(),
                           .max_kv_len = static_cast<int>(tokens_wanted(c, o)),
                           .n_vocab = c.n_vocab};
-  const size_t taken = step_bytes(c, limits, device.backend, Split(c.n_layers), 0) + device.backend->driver_bytes() +
+  const size_t taken = step_bytes(c, limits, device.backend, Split(c), 0) + device.backend->driver_bytes() +
                        device.available / kSpareShare;
   return device.available - std::min(device.available, taken);
 }
 
-// Names of the matrices that are most of a block: all matrices of attention and of a plain feed-forward, and the
+// Names of the matrices that are most of a part: all matrices of attention and of a plain feed-forward, and the
 // stacked matrices of experts. Each weight has one or several names.
-std::vector<std::vector<std::string>> names_in_block(const Config& c, int layer, bool feed_forward) {
-  std::vector<std::pair<Weight LayerWeights::*, std::vector<std::string>>> weights;
-  const bool experts = feed_forward && c.layer(layer).experts;
-  for (const MatrixRow<LayerWeights>& row : layer_matrices()) {
-    if (!applies(row.when, c, layer) || is_of_feed_forward(row.gguf_name) != feed_forward) continue;
-    if (experts ? row.count != Size::kExperts : row.optional) continue;
-    auto known = std::ranges::find(weights, row.weight, &decltype(weights)::value_type::first);
-    if (known == weights.end()) known = weights.insert(weights.end(), {row.weight, {}});
-    const std::string_view name = row.gguf_name;
-    known->second.push_back(fmt::format(fmt::runtime(name.substr(0, name.find('|'))), layer));
+std::vector<std::vector<std::string>> names_in_part(const Config& c, int layer, int part) {
+  std::vector<std::pair<Weight& (*)(void*), std::vector<std::string>>> weights;
+  const bool experts = has_experts(c, layer, part);
+  for (const PlacedKind& placed : placed_parts(c, layer)) {
+    if (placed.part != part) continue;
+    for (const MatrixRow& row : placed.kind->rows().matrices) {
+      if (!applies(row, c, layer)) continue;
+      if (experts ? row.count.used == nullptr : row.optional != nullptr) continue;
+      auto known = std::ranges::find(weights, row.member, &decltype(weights)::value_type::first);
+      if (known == weights.end()) known = weights.insert(weights.end(), {row.member, {}});
+      const std::string_view name = row.gguf_name;
+      known->second.push_back(fmt::format(fmt::runtime(name.substr(0, name.find('|'))), layer));
+    }
   }
   std::vector<std::vector<std::string>> names;
   for (auto& [weight, of_weight] : weights) names.push_back(std::move(of_weight));
@@ -109,7 +127,8 @@ std::vector<std::vector<std::string>> names_in_block(const Config& c, int layer,
 
 // [blocks]: whether patterns put the block on the host. A block is on one device.
 std::vector<bool> blocks_on_host(const Config& c, const std::vector<TensorPlace>& places) {
-  std::vector<bool> on_host(static_cast<size_t>(2 * c.n_layers + 2));
+  const PartNumbers numbers(c);
+  std::vector<bool> on_host(static_cast<size_t>(numbers.n()));
   bool finds_any = false;
   const auto place_of = [&](const std::vector<std::string>& names) {
     for (const TensorPlace& place : places)
@@ -118,16 +137,15 @@ std::vector<bool> blocks_on_host(const Config& c, const std::vector<TensorPlace>
     return false;
   };
   for (int layer = 0; layer < c.n_layers; ++layer)
-    for (const bool feed_forward : {false, true}) {
-      const auto names = names_in_block(c, layer, feed_forward);
+    for (int part = 0; part < numbers.n_of(layer); ++part) {
+      const auto names = names_in_part(c, layer, part);
       const auto n = std::ranges::count_if(names, place_of);
       if (n != 0 && n != std::ssize(names))
         throw UsageError(
             "override-tensor puts {} of {} matrices of {} of layer {} on the CPU: they must be on one device, so the "
             "patterns must match all of them or none",
-            n, names.size(), feed_forward ? (c.layer(layer).experts ? "the experts" : "the feed-forward") : "attention",
-            layer);
-      on_host[static_cast<size_t>(2 * layer + 1 + feed_forward)] = n != 0;
+            n, names.size(), name_of_part(c, layer, part), layer);
+      on_host[static_cast<size_t>(numbers.at(layer, part))] = n != 0;
     }
   if (!places.empty() && !finds_any)
     throw UsageError(
@@ -158,6 +176,16 @@ SplitWishes wishes_of(const Config& c, const RunnerOptions& o, size_t n_gpus) {
   return wishes;
 }
 
+// A layer that reads the keys of an earlier layer reads them from its own device.
+void check_shared_keys(const Config& c, const Split& split) {
+  for (int layer = 0; layer < c.n_layers; ++layer)
+    if (const int earlier = c.layer(layer).kv_layer; earlier >= 0 && split.layer(layer, 0) != split.layer(earlier, 0))
+      throw Error(
+          "layers {} and {} share keys and values, so they must be on one device, but the model needs several: use a "
+          "smaller quantization, or one device",
+          earlier, layer);
+}
+
 }  // namespace
 
 std::vector<TensorPlace> parse_tensor_places(const std::string& list) {
@@ -185,7 +213,7 @@ Split choose_split(const Config& c, WeightSource& source, std::span<const Device
   const bool asks = o.layers_on.asks();
   const bool is_cpu = gpus[0].name == "cpu";
   if (gpus.size() == 1 && (is_cpu || (!asks && (gpus[0].backend->is_host() || fits_whole(c, source, gpus[0], o)))))
-    return Split(c.n_layers);
+    return Split(c);
   const DeviceMemory host = make_host();
   const auto needs = needs_of(c, source, *gpus[0].backend, *host.backend, o);
   SplitLimits limits{.gpu_bytes = {}, .host_bytes = room_on(c, host, o)};
@@ -194,6 +222,7 @@ Split choose_split(const Config& c, WeightSource& source, std::span<const Device
   std::vector<std::string> names;
   for (const DeviceMemory& gpu : gpus) names.push_back(gpu.name);
   names.push_back(host.name);
+  if (split) check_shared_keys(c, *split);
   if (!split) {
     size_t all = 0, room = limits.host_bytes;
     for (const BlockNeeds& need : needs) all += need.host_bytes;
@@ -232,10 +261,10 @@ std::string split_text(const Split& split, std::span<const std::string> names) {
       first = last + 1;
     }
   };
-  add_ranges("layer", [&](int layer) { return layers.attention(layer); });
-  add_ranges("feed-forward of layer", [&](int layer) {
-    return layers.feed_forward(layer) == layers.attention(layer) ? -1 : layers.feed_forward(layer);
-  });
+  const auto last = [&](int layer) { return layers.layer(layer, layers.numbers.n_of(layer) - 1); };
+  add_ranges("layer", [&](int layer) { return layers.layer(layer, 0); });
+  add_ranges("feed-forward of layer",
+             [&](int layer) { return last(layer) == layers.layer(layer, 0) ? -1 : last(layer); });
   return fmt::format("{}", fmt::join(parts, ", "));
 }
 

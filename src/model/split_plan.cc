@@ -10,13 +10,24 @@ namespace {
 // bytes on the host or more crossings are slower.
 constexpr double kGpuBytesPerMs = 1.5e9, kHostBytesPerMs = 6e7, kCrossingMs = 0.015;
 
+PartNumbers numbers_of(const std::vector<BlockNeeds>& blocks) {
+  std::vector<int> parts_of_layers;
+  for (const BlockNeeds& block : blocks) {
+    if (block.layer < 0) continue;
+    parts_of_layers.resize(static_cast<size_t>(block.layer) + 1);
+    ++parts_of_layers.back();
+  }
+  return PartNumbers(parts_of_layers);
+}
+
 class Search {
  public:
   Search(const std::vector<BlockNeeds>& blocks, const SplitLimits& limits, const SplitWishes& wishes)
       : blocks_(blocks),
         limits_(limits),
         wishes_(wishes),
-        n_layers_(static_cast<int>(blocks.size()) / 2 - 1),
+        numbers_(numbers_of(blocks)),
+        n_layers_(numbers_.n_layers()),
         host_(static_cast<int>(limits.gpu_bytes.size())) {}
 
   std::optional<Split> best() const {
@@ -51,12 +62,14 @@ class Search {
 
   // The first layers are on the host, and so are the experts of the next ones.
   Split split_of(int n_host_layers, int n_experts, bool host_embeds) const {
-    Split split(n_layers_);
+    Split split(numbers_);
     const std::vector<int> gpu = devices_of_layers(n_host_layers, host_embeds);
     for (int layer = 0; layer < n_layers_; ++layer) {
-      const bool has_experts = blocks_[static_cast<size_t>(2 * layer + 2)].has_experts;
-      split.attention(layer) = split.feed_forward(layer) = gpu[static_cast<size_t>(layer)];
-      if (layer < n_host_layers + n_experts && has_experts) split.feed_forward(layer) = host_;
+      for (int part = 0; part < numbers_.n_of(layer); ++part) {
+        const bool on_host = layer < n_host_layers + n_experts &&
+                             blocks_[static_cast<size_t>(numbers_.at(layer, part))].has_experts;
+        split.layer(layer, part) = on_host ? host_ : gpu[static_cast<size_t>(layer)];
+      }
     }
     const bool all_on_host = n_host_layers == n_layers_;
     split.embedding() = host_embeds ? host_ : gpu.front();
@@ -94,8 +107,10 @@ class Search {
     return static_cast<double>(limits_.gpu_bytes[static_cast<size_t>(gpu)]) / std::max(memory, 1.0);
   }
   double layer_bytes(int layer) const {
-    const auto i = static_cast<size_t>(2 * layer + 1);
-    return static_cast<double>(blocks_[i].gpu_bytes + blocks_[i + 1].gpu_bytes);
+    double bytes = 0;
+    for (int i = numbers_.at(layer); i < numbers_.at(layer + 1); ++i)
+      bytes += static_cast<double>(blocks_[static_cast<size_t>(i)].gpu_bytes);
+    return bytes;
   }
 
   bool fits(const Split& split) const {
@@ -112,6 +127,7 @@ class Search {
   const std::vector<BlockNeeds>& blocks_;
   const SplitLimits& limits_;
   const SplitWishes& wishes_;
+  const PartNumbers numbers_;
   const int n_layers_, host_;
 };
 

@@ -12,8 +12,9 @@
 
 namespace ingot {
 
-// The bytes of one block.
+// The bytes of one part.
 struct BlockNeeds {
+  int layer = -1;         // -1: the embedding or the head
   size_t gpu_bytes = 0;   // of its weights and caches on a GPU
   size_t host_bytes = 0;  // the same on the host
   size_t read_bytes = 0;  // that a step of one token reads

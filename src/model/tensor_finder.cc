@@ -10,6 +10,31 @@
 
 namespace ingot {
 
+bool TensorFinder::find(const MatrixRow& row, int layer, HostTensor& out) {
+  const Slice& slice = is_gguf() ? row.gguf_slice : row.hf_slice;
+  Wanted wanted = wanted_of(row, layer, slice);
+  wanted.n_out = size_of(row.n_out, config_);
+  wanted.n_in = size_of(row.n_in, config_);
+  if (slice.groups != nullptr) {
+    const int64_t n_groups = size_of(slice.groups, config_);
+    wanted.n_matrices *= n_groups;
+    wanted.n_out /= n_groups;
+    wanted.total /= n_groups;
+  }
+  if (!find_matrix(wanted, out)) return false;
+  quantize(name_at(names_of(row.gguf_name).front(), layer, 0), out);
+  return take_part(part_of(row, rank_config_), out);
+}
+
+bool TensorFinder::find(const VectorRow& row, int layer, HostTensor& out) {
+  Wanted wanted = wanted_of(row, layer, is_gguf() ? row.gguf_slice : row.hf_slice);
+  wanted.n_out = 1;
+  wanted.n_in = size_of(row.n, config_);
+  if (!is_gguf()) wanted.is_log = row.hf_kept == VectorRow::kLog;
+  if (!is_gguf()) wanted.add_one = row.hf_kept == VectorRow::kLessOne && norm_weight_plus_one();
+  return find_vector(wanted, out) && take_part(part_of(row, rank_config_), out);
+}
+
 std::vector<std::string> TensorFinder::names_of(const char* names) {
   std::vector<std::string> all;
   for (std::string_view rest = names; !rest.empty();) {
@@ -201,19 +226,13 @@ void TensorFinder::transpose(const Wanted& w, HostTensor& host) {
   host = own(transposed, std::move(bytes));
 }
 
-// MLX stores the norms of Qwen's hybrids with the 1 added. It also moves the axes of their convolutions, so the shape
-// of a convolution shows which norms the checkpoint has.
+// Some checkpoints store whole norms, though the other files of the architecture store them less 1.
 bool TensorFinder::norm_weight_plus_one() {
   if (plus_one_) return *plus_one_;
   plus_one_ = config_.arch->norm_weight_plus_one && !shapes_only_;
-  for (int layer = 0; layer < config_.n_layers && *plus_one_; ++layer) {
-    if (!config_.layer(layer).recurrent) continue;
-    HostTensor conv;
-    const std::string name = fmt::format("model.layers.{}.linear_attn.conv1d.weight", layer);
-    if (source_.find(name, config_.delta.n_channels(), config_.delta.conv_width, conv) && conv.n_in == 1)
-      plus_one_ = false;
-    break;
-  }
+  for (int layer = 0; layer < config_.n_layers && *plus_one_; ++layer)
+    for (const PartKind* kind : parts_of(config_, layer))
+      if (kind->has_whole_norms != nullptr) return *(plus_one_ = !kind->has_whole_norms(source_, config_, layer));
   return *plus_one_;
 }
 

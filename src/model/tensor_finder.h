@@ -25,32 +25,9 @@ class TensorFinder {
   // With the config of a rank, finds the rank's part. In the result, n_out counts the rows of all experts together.
   // Returns false if the row is optional and the checkpoint lacks the tensor, or if the rank has no part of it. Throws
   // Error naming a tensor that is missing or has another shape or type.
-  template <class Owner>
-  bool find(const MatrixRow<Owner>& row, int layer, HostTensor& out) {
-    const Slice& slice = is_gguf() ? row.gguf_slice : row.hf_slice;
-    Wanted wanted = wanted_of(row, layer, slice);
-    if (row.when == When::kFused && config_.arch->fused) wanted.optional = false;  // encoders may have three matrices
-    wanted.n_out = size_of(row.n_out, config_);
-    wanted.n_in = size_of(row.n_in, config_);
-    if (slice.groups != Size::kNone) {
-      wanted.n_matrices *= size_of(slice.groups, config_);
-      wanted.n_out /= size_of(slice.groups, config_);
-      wanted.total /= size_of(slice.groups, config_);
-    }
-    if (!find_matrix(wanted, out)) return false;
-    quantize(name_at(names_of(row.gguf_name).front(), layer, 0), out);
-    return take_part(part_of(row, rank_config_), out);
-  }
+  bool find(const MatrixRow& row, int layer, HostTensor& out);
   // The result is [n_experts or 1, n].
-  template <class Owner>
-  bool find(const VectorRow<Owner>& row, int layer, HostTensor& out) {
-    Wanted wanted = wanted_of(row, layer, is_gguf() ? row.gguf_slice : row.hf_slice);
-    wanted.n_out = 1;
-    wanted.n_in = size_of(row.n, config_);
-    if (!is_gguf()) wanted.is_log = row.hf_kept == VectorRow<Owner>::kLog;
-    if (!is_gguf()) wanted.add_one = row.hf_kept == VectorRow<Owner>::kLessOne && norm_weight_plus_one();
-    return find_vector(wanted, out) && take_part(part_of(row, rank_config_), out);
-  }
+  bool find(const VectorRow& row, int layer, HostTensor& out);
   // The name that a row has, or would have, in the checkpoint; for messages.
   template <class Row>
   std::string name_of(const Row& row, int layer) const {
@@ -79,8 +56,8 @@ class TensorFinder {
   Wanted wanted_of(const Row& row, int layer, const Slice& slice) const {
     return {.names = is_gguf() ? row.gguf_name : row.hf_name,
             .layer = layer,
-            .optional = row.optional,
-            .n_matrices = row.count == Size::kNone ? 1 : size_of(row.count, config_),
+            .optional = is_optional(row, config_),
+            .n_matrices = count_of(row, config_),
             .total = size_of(slice.total, config_),
             .first = size_of(slice.first, config_),
             .step = slice.step,

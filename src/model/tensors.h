@@ -1,155 +1,46 @@
-// The tensors of a model: their names in each dialect, their shapes as functions of the config, and the weights that
-// they fill. One table serves all architectures. If the checkpoint lacks an optional row, its weight stays empty and
-// the step that uses the weight is left out. tensor_finder.h finds a row's tensor in a checkpoint.
+// Rows of the tensor table. A row says how a checkpoint stores one tensor: its names in each dialect, its shape as
+// functions of the config, how ranks divide it, and the member of a block that the tensor fills. Each kind of layer
+// part has its rows in its own file (layers/); the rows outside layers are here. If the checkpoint lacks an optional
+// row, its member stays empty, and the step that uses the member is left out. tensor_finder.h finds a row's tensor.
 #pragma once
 #include <span>
-#include <string>
+#include <utility>
+#include <vector>
 
 #include "backend/tensor.h"
 #include "model/config.h"
 
 namespace ingot {
 
-// Matrices are [n_out, n_in]; vectors are [1, n] in f32. Experts' matrices and vectors are stored one after another.
-struct LayerWeights {
-  Tensor attn_norm, attn_norm_bias;  // [1, dim]: before attention, or of the sum after it
-  Weight wq, wk, wv;      // [q_dim | kv_dim | kv_dim, dim]
-  Tensor bq, bk, bv;      // [1, q_dim | kv_dim | kv_dim]
-  Tensor q_norm, k_norm;  // [1, head_dim], or [1, q_dim | kv_dim]
-  Tensor sinks;           // [1, n_heads]
-  Weight wo;              // [dim, attended_dim]
-  Tensor bo;              // [1, dim]
-  Weight wq_a,
-      // [q_rank | head_dim, dim]: make latents; wq [n_heads * (nope_dim + rope_dim), q_rank] makes queries from the
-      // first
-      wkv_a;
-  Tensor q_a_norm, kv_a_norm;  // [1, q_rank | kv_rank]
-  Weight wk_b, wv_b;           // n_heads of [kv_rank, nope_dim]; n_heads of [value_dim, kv_rank]
-  Weight attn_gate;            // [q_dim, dim]; in a gated delta net [all_values, dim]
-
-  // Of a gated delta net. Its wq, wk, wv are [all_keys | all_keys | all_values, dim], and its wo is [dim, all_values].
-  Tensor conv;             // [n_channels, conv_width]
-  Weight w_beta, w_alpha;  // [n_value_heads, dim]
-  Tensor decay, dt;        // [1, n_value_heads]
-  Tensor value_norm;       // [1, value_dim]
-  Tensor attn_post_norm;   // [1, dim]
-  Tensor ffn_norm, ffn_norm_bias;  // [1, dim]: before the feed-forward, or of the sum after it
-  Weight w_gate, w_up;     // [ffn_dim, dim]
-  Tensor b_gate, b_up;     // [1, ffn_dim]
-  Weight w_down;           // [dim, ffn_dim]
-  Tensor b_down;           // [1, dim]
-  Tensor ffn_post_norm;    // [1, dim]
-
-  Weight router;                               // [n_experts, dim]
-  Tensor b_router;                             // [1, n_experts]
-  Tensor router_bias;                          // [1, n_experts]: used only to choose experts, not to weigh them
-  Weight gate_exps, up_exps, down_exps;        // n_experts of [expert_dim, dim], [expert_dim, dim], [dim, expert_dim]
-  Tensor b_gate_exps, b_up_exps, b_down_exps;  // [n_experts, expert_dim | expert_dim | dim]
-  Weight shared_router;                        // [1, dim]: weighs the shared expert's output; empty: weight 1
-  Weight shared_gate, shared_up, shared_down;  // [shared_dim, dim], [shared_dim, dim], [dim, shared_dim]
+// Elements [first, first + n).
+struct Range {
+  int64_t first = 0, n = 0;
 };
 
-struct ModelWeights {
-  Weight embedding;              // [n_vocab, dim]
-  Tensor final_norm, final_norm_bias;  // [1, dim]
-  Weight output;                 // [n_vocab, dim]
-  bool tied = false;             // the output is the embedding
-  Tensor rope_divisors;          // [1, rot_dim / 2]
-  Tensor rope_short, rope_long;  // [1, rot_dim / 2]: LongRoPE's factors, if the config has none
-  Tensor embed_norm, embed_norm_bias;  // [1, dim]
-  Tensor positions;    // [first_position + n_ctx_train, dim], or [1, dim]: the first token type is added to each row
-  Tensor token_types;  // [n_token_types, dim]: load_weights subtracts the first row from the second
-};
+using SizeOf = int64_t (*)(const Config&);
 
-enum class Size : uint8_t {
-  kNone,
-  kOne,
-  kDim,
-  kTwoDim,
-  kThreeDim,
-  kQ,
-  kKv,
-  kQAndKv,
-  kQAndTwoKv,
-  kHead,
-  kQNorm,
-  kKNorm,
-  kHeads,
-  kFfn,
-  kTwoFfn,
-  kVocab,
-  kHalfRot,
-  kPositions,
-  kTokenTypes,
-  kExperts,
-  kExpertFfn,
-  kTwoExpertFfn,
-  kSharedFfn,
-  kAttended,
-  kLatentQ,
-  kQRank,
-  kKvRank,
-  kNope,
-  kValue,
-  kNopeAndValue,
-  kTwoQ,
-  // Of gated delta nets. A group is a key head with its data: q, k, and the values and gates of its value heads.
-  kDeltaKeys,
-  kTwoDeltaKeys,
-  kDeltaValues,
-  kChannels,
-  kConvWidth,
-  kKeyHeads,
-  kValueHeads,
-  kTwoValueHeads,
-  kDeltaKey,
-  kTwoDeltaKey,
-  kDeltaValue,
-  kGroups,
-  kGroupGate,
-  kValueHeadsOfGroup
-};
-int64_t size_of(Size size, const Config& config);
+// A dimension of a tensor.
+struct Dim {
+  SizeOf size = nullptr;  // null: no dimension
+  // The elements that a rank has, in order; `rank` is its config, with a share. Null: all elements.
+  std::vector<Range> (*of_rank)(const Config& rank) = nullptr;
+  // For successive matrices of which a token reads some, such as those of experts: how many. Null: all.
+  SizeOf used = nullptr;
 
-// The layers and models that have the row.
-enum class When : uint8_t {
-  kAlways,
-  kAttention,
-  kPreNorms,
-  kAttentionPreNorm,  // the first layer of an encoder reads the normed embeddings
-  kPreNormBiases,
-  kPostNorms,
-  kSumNorms,
-  kFinalNorm,
-  kEncoder,
-  kLearnedPositions,
-  kSplit,
-  kFused,
-  kGated,
-  kDelta,
-  kLatent,
-  kLatentOwnQ,
-  kLatentQ,
-  kPlainFfn,
-  kPlainSplitFfn,
-  kPlainSplitGate,
-  kPlainFusedFfn,
-  kExperts,
-  kInterleavedExperts,
-  kSplitExperts,
-  kSharedExpert
+  constexpr explicit operator bool() const { return size != nullptr; }
 };
-bool applies(When when, const Config& config, int layer);
+inline int64_t size_of(SizeOf size, const Config& c) { return size == nullptr ? 0 : size(c); }
+inline int64_t size_of(const Dim& dim, const Config& c) { return size_of(dim.size, c); }
 
-// Part of a larger tensor. total: its rows; every step-th row from `first` on is in the slice. total kNone: the slice
-// is the whole tensor. With groups, the tensor's rows form that many equal groups, and the slice is the same part of
-// each group, from `first` on in the group.
+// Part of a larger tensor. total: its rows; every step-th row from `first` on is in the slice. total null: the slice is
+// the whole tensor. With groups, the tensor's rows form that many equal groups, and the slice is the same part of each
+// group, from `first` on in the group.
 struct Slice {
-  Size total = Size::kNone;
-  Size first = Size::kNone;
+  SizeOf total = nullptr;
+  SizeOf first = nullptr;
   int step = 1;
   bool transposed = false;  // the rows of the larger tensor are the columns of the slice
-  Size groups = Size::kNone;
+  SizeOf groups = nullptr;
 };
 
 // How ranks divide a tensor among them (shards.h), so that a layer needs only two sums over all ranks: one after
@@ -163,56 +54,109 @@ enum class Shard : uint8_t {
   kOnce       // rank 0 has it: a bias that is added to a sum over all ranks
 };
 
-// Names: "{}" stands for the layer. Names separated by '|' are tried in turn. "{1}" stands for the expert, if each
-// expert has a separate tensor. A name after '~' is for matrices that are stored transposed.
-template <class Owner>
-struct MatrixRow {
-  const char* gguf_name;
-  const char* hf_name;
-  Size n_out, n_in;
-  Weight Owner::*weight;
-  Shard shard;
-  bool optional = false;
-  unsigned use = kForMatmul;
-  When when = When::kAlways;
-  Slice gguf_slice = {}, hf_slice = {};
-  Size count = Size::kNone;  // number of successive matrices; kNone: one
+// The values of optional(): whether a checkpoint may lack the tensor.
+inline constexpr auto kOptional = [](const Config&) { return true; };
 
-  // The size that ranks divide; kNone: ranks do not divide the tensor.
-  Size divided() const {
-    return shard == Shard::kNone      ? Size::kNone
-           : shard == Shard::kColumns ? n_out
-           : shard == Shard::kRows    ? n_in
-                                      : count;
+// The order of a tensor's rows in GGUF files, if it is not that of Hugging Face checkpoints: the source row of each
+// row. `n` is their number. Empty: the same order.
+using RowOrder = std::vector<int32_t> (*)(const Config&, int64_t n);
+
+// Names: "{}" stands for the layer. Names separated by '|' are tried in turn. "{1}" stands for the expert, if each
+// expert has a separate tensor. A name after '~' is for matrices that are stored transposed. Matrices are
+// [n_out, n_in]; successive matrices are stored one after another. If several rows fill one member, the first that
+// exists is used.
+struct MatrixRow {
+  const char* gguf_name = "";
+  const char* hf_name = "";
+  Weight& (*member)(void* owner) = nullptr;  // at<...>
+  Dim n_out, n_in;
+  Shard shard = Shard::kNone;
+  bool (*optional)(const Config&) = nullptr;         // null: the tensor is needed
+  bool (*when)(const Config&, int layer) = nullptr;  // the layers and models that have the row; null: all
+  Slice gguf_slice = {}, hf_slice = {};
+  Dim count = {};  // number of successive matrices; none: one
+  RowOrder gguf_rows = nullptr, gguf_columns = nullptr;
+  // If GGUF files have several tensors in place of this one: their GGUF names, and the source rows of each.
+  std::vector<std::pair<const char*, std::vector<int32_t>>> (*gguf_split)(const Config&) = nullptr;
+  unsigned use = kForMatmul;
+
+  // The dimension that ranks divide; none: ranks do not divide the tensor.
+  Dim divided() const {
+    return shard == Shard::kNone ? Dim{} : shard == Shard::kColumns ? n_out : shard == Shard::kRows ? n_in : count;
   }
 };
 
-template <class Owner>
+// Vectors are [1, n] in f32, or [count, n].
 struct VectorRow {
-  const char* gguf_name;
-  const char* hf_name;
-  Size n;
-  Tensor Owner::*vector;
-  Shard shard;
-  bool optional = false;
-  When when = When::kAlways;
+  const char* gguf_name = "";
+  const char* hf_name = "";
+  Tensor& (*member)(void* owner) = nullptr;
+  Dim n;
+  Shard shard = Shard::kNone;
+  bool (*optional)(const Config&) = nullptr;
+  bool (*when)(const Config&, int layer) = nullptr;
   enum Kept : uint8_t {
     kAsIs,
     kLessOne,
     kLog
   } hf_kept = kAsIs;  // in Hugging Face checkpoints: unchanged; norms less 1; x stored as log(-x)
-  Slice hf_slice = {};
-  Size count = Size::kNone;  // number of successive vectors; kNone: one
-  Slice gguf_slice = {};
+  Slice gguf_slice = {}, hf_slice = {};
+  Dim count = {};
+  RowOrder gguf_rows = nullptr;  // of elements, or of successive vectors
 
-  Size divided() const {
-    return shard == Shard::kColumns ? n : shard == Shard::kMatrices ? count : Size::kNone;
-  }
+  Dim divided() const { return shard == Shard::kColumns ? n : shard == Shard::kMatrices ? count : Dim{}; }
 };
 
-std::span<const MatrixRow<LayerWeights>> layer_matrices();
-std::span<const VectorRow<LayerWeights>> layer_vectors();
-std::span<const MatrixRow<ModelWeights>> model_matrices();
-std::span<const VectorRow<ModelWeights>> model_vectors();
+// The rows of one owner: a kind's block, or the model.
+struct TensorRows {
+  std::span<const MatrixRow> matrices;
+  std::span<const VectorRow> vectors;
+};
+
+template <class Row>
+bool applies(const Row& row, const Config& config, int layer) {
+  return row.when == nullptr || row.when(config, layer);
+}
+template <class Row>
+bool is_optional(const Row& row, const Config& config) {
+  return row.optional != nullptr && row.optional(config);
+}
+template <class Row>
+int64_t count_of(const Row& row, const Config& config) {
+  return row.count ? size_of(row.count, config) : 1;
+}
+
+// at<&Block::join, &Join::post_norm, &NormArgs::weight> is a function that returns that member of an owner.
+namespace member_path {
+template <class Owner, class Member>
+Owner owner_of(Member Owner::*);
+template <auto first, auto... rest>
+auto& get(void* owner) {
+  return ((static_cast<decltype(owner_of(first))*>(owner)->*first).* ... .*rest);
+}
+}  // namespace member_path
+template <auto... path>
+inline constexpr auto at = &member_path::get<path...>;
+
+// The weights outside the layers.
+struct ModelWeights {
+  Weight embedding;                    // [n_vocab, dim]
+  Tensor final_norm, final_norm_bias;  // [1, dim]
+  Weight output;                       // [n_vocab, dim]
+  bool tied = false;                   // the output is the embedding
+  Tensor rope_divisors;                // [1, rot_dim / 2]
+  Tensor rope_short, rope_long;        // [1, rot_dim / 2]: LongRoPE's factors, if the config has none
+  Tensor embed_norm, embed_norm_bias;  // [1, dim]
+  Tensor positions;    // [first_position + n_ctx_train, dim], or [1, dim]: the first token type is added to each row
+  Tensor token_types;  // [n_token_types, dim]: load_weights subtracts the first row from the second
+};
+
+TensorRows model_rows();
+const MatrixRow& embedding_row();
+const MatrixRow& output_row();
+
+// Dimensions that several owners have.
+inline constexpr Dim kOne = {[](const Config&) -> int64_t { return 1; }};
+inline constexpr Dim kModelDim = {[](const Config& c) -> int64_t { return c.dim; }};
 
 }  // namespace ingot

@@ -12,12 +12,8 @@ namespace ingot {
 namespace {
 
 // If the config ties the output matrix, a matrix in the file is ignored: it is a copy (has_other_output).
-bool is_tied_away(const MatrixRow<ModelWeights>& row, const Config& config) {
-  return row.weight == &ModelWeights::output && config.tied_output == true;
-}
-template <class Owner>
-bool is_tied_away(const MatrixRow<Owner>&, const Config&) {
-  return false;
+bool is_tied_away(const MatrixRow& row, const Config& config) {
+  return &row == &output_row() && config.tied_output == true;
 }
 
 // Parts that text does not need: images and sound, layers that draft tokens, heads that read an embedding.
@@ -47,36 +43,19 @@ bool is_known_to_be_unused(std::string_view name, const Config& config) {
   return false;
 }
 
-// Whether the part has the tensor of a row.
-bool is_in(const Part& part, std::string_view gguf_name, int layer) {
-  return is_of_feed_forward(gguf_name) ? part.feed_forward(layer) : part.attention(layer);
+// Whether the part has the tensor of a row outside the layers. The norm before the head is the head's.
+bool is_final_norm(const VectorRow& row) {
+  return row.member == at<&ModelWeights::final_norm> || row.member == at<&ModelWeights::final_norm_bias>;
 }
-bool is_in(const Part& part, const MatrixRow<LayerWeights>& r, int layer) { return is_in(part, r.gguf_name, layer); }
-bool is_in(const Part& part, const VectorRow<LayerWeights>& r, int layer) { return is_in(part, r.gguf_name, layer); }
-bool is_in(const Part& part, const MatrixRow<ModelWeights>& row, int) {
-  return row.weight == &ModelWeights::output ? part.head() : part.embedding();
-}
-bool is_in(const Part& part, const VectorRow<ModelWeights>& row, int) {
-  return row.vector != &ModelWeights::final_norm || part.head();
-}
-// A model with a draft head is on one device.
-template <class Row>
-bool is_in(const Part&, const Row&, int) {
-  return true;
-}
+bool is_in(const OwnParts& part, const MatrixRow& row) { return &row == &output_row() ? part.head() : part.embedding(); }
+bool is_in(const OwnParts& part, const VectorRow& row) { return !is_final_norm(row) || part.head(); }
 
 // Each part has the tensors of ropes, and the one with the embedding counts them.
-template <class Owner>
-bool counts(const Part&, const VectorRow<Owner>&) {
-  return true;
-}
-bool counts(const Part& part, const VectorRow<ModelWeights>& row) {
-  return row.vector == &ModelWeights::final_norm || part.embedding();
-}
+bool counts(const OwnParts& part, const VectorRow& row) { return is_final_norm(row) || part.embedding(); }
 
 class Loader {
  public:
-  Loader(WeightSource& source, const Config& config, Backend& backend, const LoadProgress& progress, const Part& part)
+  Loader(WeightSource& source, const Config& config, Backend& backend, const LoadProgress& progress, const OwnParts& part)
       : source_(source),
         config_(config),
         backend_(backend),
@@ -85,15 +64,11 @@ class Loader {
         finder_(std::make_shared<TensorFinder>(source, config)) {}
 
   Weights load() {
-    weights_.layers.resize(config_.n_layers);
     total_ = source_.total_bytes();
-    load_rows(model_matrices(), model_vectors(), weights_.model, 0);
+    load_rows(model_rows(), &weights_.model, 0, [&](const auto& row) { return is_in(part_, row); });
     tie_output();
     add_token_types();
-    for (int i = 0; i < config_.n_layers; ++i) {
-      load_rows(layer_matrices(), layer_vectors(), weights_.layers[i], i);
-      check_parts(weights_.layers[i], i);
-    }
+    for (int layer = 0; layer < config_.n_layers; ++layer) weights_.layers.push_back(load_layer(layer));
     for (const auto& [type, count] : mix_)
       weights_.quant_mix += fmt::format("{}{} {}", weights_.quant_mix.empty() ? "" : ", ", type, count);
     weights_.file_bytes = done_;
@@ -104,75 +79,55 @@ class Loader {
 
   DraftHeadWeights load_head(const DraftHeadConfig& config) {
     DraftHeadWeights head;
-    load_rows(head_matrices(config), head_vectors(config), head, 0);
-    if (config.is_eagle) load_rows<LayerWeights>(eagle_projections(), {}, head.layer, 0);
-    load_rows(layer_matrices(), layer_vectors(), head.layer, 0);
-    check_parts(head.layer, 0);
+    load_rows(head_rows(config), &head, 0, [](const auto&) { return true; });
+    head.layer = load_layer(0);
     head.kept = finder_;
     return head;
   }
 
  private:
-  template <class Owner>
-  void load_rows(std::span<const MatrixRow<Owner>> matrices, std::span<const VectorRow<Owner>> vectors, Owner& owner,
-                 int layer) {
+  std::vector<Block> load_layer(int layer) {
+    std::vector<Block> blocks = make_layer(config_, layer);
+    for (size_t i = 0; const auto& [kind, part, beside] : placed_parts(config_, layer)) {
+      Block& block = blocks[i++];
+      if (!part_.layer(layer, part)) continue;
+      load_rows(kind->rows(), block.data(), layer, [](const auto&) { return true; });
+      if (kind->check != nullptr) kind->check(block, config_, layer, source_);
+    }
+    return blocks;
+  }
+
+  // Fills the members of `owner`. Of several rows for one matrix, the first that exists is used.
+  template <class IsWanted>
+  void load_rows(const TensorRows& rows, void* owner, int layer, const IsWanted& is_wanted) {
     HostTensor host;
-    for (const auto& row : matrices)
-      if (applies(row.when, config_, layer) && is_in(part_, row, layer) && !(owner.*row.weight) &&
-          !is_tied_away(row, config_) && finder_->find(row, layer, host))
-        owner.*row.weight = prepare(host, row.use, row.count);
-    for (const auto& row : vectors)
-      if (applies(row.when, config_, layer) && is_in(part_, row, layer) && finder_->find(row, layer, host))
-        owner.*row.vector = upload(host, counts(part_, row));
+    for (const MatrixRow& row : rows.matrices)
+      if (applies(row, config_, layer) && is_wanted(row) && !row.member(owner) && !is_tied_away(row, config_) &&
+          finder_->find(row, layer, host))
+        row.member(owner) = prepare(host, row);
+    for (const VectorRow& row : rows.vectors)
+      if (applies(row, config_, layer) && is_wanted(row) && finder_->find(row, layer, host))
+        row.member(owner) = upload(host, owner != &weights_.model || counts(part_, row));
   }
 
-  // Each of these rows is optional, because there is a row for each way in which a checkpoint may store the weight.
-  void check_parts(const LayerWeights& w, int layer) const {
-    if (part_.attention(layer)) check_attention(w, layer);
-    if (part_.feed_forward(layer) && config_.layer(layer).experts && (!w.gate_exps || !w.up_exps))
-      throw Error("{}: the experts' tensors of layer {} are missing, among them '{}'", source_.name(), layer,
-                  source_.dialect() == Dialect::kGguf
-                      ? fmt::format("blk.{}.ffn_gate_exps.weight", layer)
-                      : fmt::format("model.layers.{}.mlp.experts.0.gate_proj.weight", layer));
-  }
-
-  void check_attention(const LayerWeights& w, int layer) const {
-    if (config_.arch->latent_attention && (!w.wk_b || !w.wv_b))
-      throw Error(
-          "{}: the tensors that make keys and values of layer {} are missing: 'attn_k_b' and 'attn_v_b', or "
-          "'kv_b_proj'",
-          source_.name(), layer);
-    if (config_.layer(layer).recurrent && (!w.wq || !w.wk || !w.wv || !w.attn_gate || !w.w_beta || !w.w_alpha))
-      throw Error("{}: the projections of the gated delta net of layer {} are missing: {}", source_.name(), layer,
-                  source_.dialect() == Dialect::kGguf
-                      ? "'attn_qkv', 'attn_gate', 'ssm_beta' and 'ssm_alpha', or 'ssm_in' and 'ssm_ba'"
-                      : "'linear_attn.in_proj_qkv', '_z', '_b' and '_a', or '_qkvz' and '_ba'");
-    if (config_.attention_bias && !config_.arch->latent_attention && !config_.layer(layer).recurrent &&
-        (!w.bq || !w.bk || !w.bv))
-      throw Error(
-          "{}: config.json sets attention_bias, but layer {} lacks at least one of q_proj.bias, k_proj.bias and "
-          "v_proj.bias",
-          source_.name(), layer);
-  }
-
-  Weight prepare(const HostTensor& host, unsigned use, Size of_matrices) {
-    const int64_t count = of_matrices == Size::kNone ? 1 : size_of(of_matrices, config_);
+  Weight prepare(const HostTensor& host, const MatrixRow& row) {
+    const int64_t count = count_of(row, config_);
     const Weight weight = backend_.prepare(
         {.format = host.format, .n_out = host.n_out / count, .n_in = host.n_in, .codes = host.data, .n_experts = count},
-        use);
-    tally(host, of_matrices == Size::kExperts);
+        row.use);
+    tally(host, row.count);
     if (weight.codes == nullptr) finder_->release(host);
     return weight;
   }
 
-  Tensor upload(const HostTensor& host, bool counts) {
+  Tensor upload(const HostTensor& host, bool is_counted) {
     std::vector<float> values(static_cast<size_t>(host.n_out * host.n_in));
     for (int64_t i = 0; i < host.n_out; ++i)
       decode_row(host.format, host.data + i * row_bytes(host.format, host.n_in), values.data() + i * host.n_in,
                  host.n_in);
     const Tensor vector = backend_.alloc(DType::kF32, host.n_out, host.n_in);
     backend_.upload(vector, values.data());
-    if (counts) tally(host, false);
+    if (is_counted) tally(host, {});
     finder_->release(host);
     return vector;
   }
@@ -184,7 +139,7 @@ class Loader {
     if (model.output || !part_.head() || config_.arch->encoder) return;
     if (config_.tied_output == false)
       throw Error("{}: the output matrix '{}' is missing, and the model does not tie it to the embedding",
-                  source_.name(), finder_->name_of(model_matrices().back(), 0));
+                  source_.name(), finder_->name_of(output_row(), 0));
     model.tied = true;
     if (config_.share) return tie_output_of_rank();
     if (part_.embedding()) {
@@ -192,7 +147,7 @@ class Loader {
       model.output = model.embedding;
     } else {  // another part has looked up and counted the tensor
       HostTensor host;
-      finder_->find(model_matrices().front(), 0, host);
+      finder_->find(embedding_row(), 0, host);
       model.output = backend_.prepare(
           {.format = host.format, .n_out = host.n_out, .n_in = host.n_in, .codes = host.data}, kForMatmul);
       if (model.output.codes == nullptr) finder_->release(host);
@@ -220,7 +175,7 @@ class Loader {
 
   // A rank looks up all rows of the embedding, and multiplies by its own rows.
   void tie_output_of_rank() {
-    MatrixRow<ModelWeights> row = model_matrices().front();
+    MatrixRow row = embedding_row();
     row.shard = Shard::kColumns;
     HostTensor host;
     finder_->find(row, 0, host);
@@ -229,12 +184,14 @@ class Loader {
     if (weights_.model.output.codes == nullptr) finder_->release(host);
   }
 
-  void tally(const HostTensor& host, bool of_experts) {
-    const ExpertConfig& experts = (config_.share ? config_.share->model : config_).experts;
+  void tally(const HostTensor& host, const Dim& count) {
+    const Config& model = config_.share ? config_.share->model : config_;
     ++mix_[host.type.empty() ? info(host.format).name : host.type];
     weights_.n_parameters += host.n_out * host.n_in;
     const size_t n_bytes = host.n_out * row_bytes(host.format, host.n_in);
-    weights_.active_bytes += of_experts ? n_bytes / experts.n * experts.n_used : n_bytes;
+    weights_.active_bytes +=
+        count.used == nullptr ? n_bytes
+                              : n_bytes / static_cast<size_t>(size_of(count, model)) * size_of(count.used, model);
     done_ += host.file_bytes > 0 ? host.file_bytes : n_bytes;
     if (progress_) progress_(done_, total_);
   }
@@ -243,7 +200,7 @@ class Loader {
   const Config& config_;
   Backend& backend_;
   const LoadProgress& progress_;
-  const Part& part_;
+  const OwnParts& part_;
   std::shared_ptr<TensorFinder> finder_;
   Weights weights_;
   std::map<std::string, int> mix_;
@@ -252,7 +209,7 @@ class Loader {
 
 // Visits the rows in the same way as Loader, so that both use the same tensors. With `head`, counts the tensors of the
 // draft head instead.
-WeightBytes bytes_of(WeightSource& source, const Config& config, const Backend& backend, const Part& part,
+WeightBytes bytes_of(WeightSource& source, const Config& config, const Backend& backend, const OwnParts& part,
                      const DraftHeadConfig* head) {
   TensorFinder finder(source, config, true);
   WeightBytes bytes;
@@ -262,33 +219,34 @@ WeightBytes bytes_of(WeightSource& source, const Config& config, const Backend& 
   };
   // The model's embedding is counted last, when it is known whether it is also the output matrix.
   Weight embedding;
-  const auto add = [&]<class Owner>(std::span<const MatrixRow<Owner>> matrices,
-                                    std::span<const VectorRow<Owner>> vectors, int layer,
-                                    std::vector<Weight Owner::*> seen = {}) {
+  const auto add = [&](const TensorRows& rows, int layer, bool has_all) {
     HostTensor host;
-    for (const auto& row : matrices) {
-      if (!applies(row.when, config, layer) || std::ranges::find(seen, row.weight) != seen.end()) continue;
-      if (!is_in(part, row, layer) && !(row.use & kForEmbedding)) continue;
+    std::vector<Weight& (*)(void*)> seen;
+    for (const MatrixRow& row : rows.matrices) {
+      if (!applies(row, config, layer) || std::ranges::find(seen, row.member) != seen.end()) continue;
+      if (!has_all && !is_in(part, row) && !(row.use & kForEmbedding)) continue;
       if (is_tied_away(row, config) || !finder.find(row, layer, host)) continue;
-      seen.push_back(row.weight);
-      const int64_t count = row.count == Size::kNone ? 1 : size_of(row.count, config);
+      seen.push_back(row.member);
+      const int64_t count = count_of(row, config);
       const Weight shape{.format = host.format, .n_out = host.n_out / count, .n_in = host.n_in, .n_experts = count};
       row.use& kForEmbedding ? void(embedding = shape) : prepared(shape, row.use);
     }
-    for (const auto& row : vectors)
-      if (applies(row.when, config, layer) && is_in(part, row, layer) && finder.find(row, layer, host))
+    for (const VectorRow& row : rows.vectors)
+      if (applies(row, config, layer) && (has_all || is_in(part, row)) && finder.find(row, layer, host))
         bytes.allocated += static_cast<size_t>(host.n_out * host.n_in) * sizeof(float);
-    return seen;
+    return std::ranges::count(seen, output_row().member) > 0;
+  };
+  const auto add_layer = [&](int layer) {
+    for (const PlacedKind& placed : placed_parts(config, layer))
+      if (part.layer(layer, placed.part)) add(placed.kind->rows(), layer, true);
   };
   if (head != nullptr) {
-    add(head_matrices(*head), head_vectors(*head), 0);
+    add(head_rows(*head), 0, true);
     if (embedding) prepared(embedding, kForEmbedding);
-    const std::span<const VectorRow<LayerWeights>> none;
-    add(layer_matrices(), layer_vectors(), 0,
-        head->is_eagle ? add(eagle_projections(), none, 0) : std::vector<Weight LayerWeights::*>{});
+    add_layer(0);
     return bytes;
   }
-  const bool has_output = std::ranges::count(add(model_matrices(), model_vectors(), 0), &ModelWeights::output) > 0;
+  const bool has_output = add(model_rows(), 0, false);
   const unsigned use = (part.embedding() ? kForEmbedding : 0u) |
                        (part.head() && !has_output && !config.share && !config.arch->encoder ? kForMatmul : 0u);
   if (use != 0) prepared(embedding, use);
@@ -297,21 +255,26 @@ WeightBytes bytes_of(WeightSource& source, const Config& config, const Backend& 
     output.n_out = config.share->vocab.n;
     prepared(output, kForMatmul);
   }
-  for (int layer = 0; layer < config.n_layers; ++layer) add(layer_matrices(), layer_vectors(), layer);
+  for (int layer = 0; layer < config.n_layers; ++layer) add_layer(layer);
   return bytes;
 }
 
 }  // namespace
 
-bool is_of_feed_forward(std::string_view gguf_name) {
-  constexpr std::string_view kLayer = "blk.{}.";
-  if (!gguf_name.starts_with(kLayer)) return false;
-  gguf_name.remove_prefix(kLayer.size());
-  constexpr std::string_view kPrefixes[] = {"ffn_", "post_ffw_", "layer_output_norm", "exp_probs_"};
-  return std::ranges::any_of(kPrefixes, [&](std::string_view prefix) { return gguf_name.starts_with(prefix); });
+std::vector<const Weight*> layer_matrices(const Weights& weights, const Config& config) {
+  std::vector<const Weight*> all;
+  for (size_t layer = 0; layer < weights.layers.size(); ++layer) {
+    const std::vector<const PartKind*> kinds = parts_of(config, static_cast<int>(layer));
+    for (size_t i = 0; i < kinds.size(); ++i)
+      for (const MatrixRow& row : kinds[i]->rows().matrices) {
+        const Weight& weight = row.member(const_cast<Block&>(weights.layers[layer][i]).data());
+        if (weight && std::ranges::find(all, &weight) == all.end()) all.push_back(&weight);
+      }
+  }
+  return all;
 }
 
-WeightBytes weight_bytes(WeightSource& source, const Config& config, const Backend& backend, const Part& part) {
+WeightBytes weight_bytes(WeightSource& source, const Config& config, const Backend& backend, const OwnParts& part) {
   return bytes_of(source, config, backend, part, nullptr);
 }
 
@@ -327,13 +290,11 @@ WeightBytes head_bytes(const DraftHeadFile& head, const Backend& backend) {
 bool has_other_output(WeightSource& source, const Config& tied) {
   Config config = tied;
   config.tied_output = false;
-  const auto rows = model_matrices();
-  const auto row_of = [&](Weight ModelWeights::*weight) { return std::ranges::find(rows, weight, &MatrixRow<ModelWeights>::weight); };
   TensorFinder finder(source, config);
   HostTensor output, embedding;
   try {
-    if (!finder.find(*row_of(&ModelWeights::output), 0, output)) return false;
-    if (!finder.find(*row_of(&ModelWeights::embedding), 0, embedding)) return false;
+    if (!finder.find(output_row(), 0, output)) return false;
+    if (!finder.find(embedding_row(), 0, embedding)) return false;
   } catch (const Error&) {  // a matrix of another size is left over from training
     return false;
   }
@@ -352,7 +313,7 @@ void check_unused(const WeightSource& source, const Config& config, const std::v
 }
 
 Weights load_weights(WeightSource& source, const Config& config, Backend& backend, const LoadProgress& progress,
-                     const Part& part) {
+                     const OwnParts& part) {
   return Loader(source, config, backend, progress, part).load();
 }
 

@@ -10,7 +10,7 @@
 
 #include "backend/backend.h"
 #include "model/split.h"
-#include "model/tensors.h"
+#include "model/layers/kind.h"
 
 namespace ingot {
 
@@ -77,13 +77,16 @@ using LoadProgress = std::function<void(size_t done, size_t total)>;
 
 struct Weights {
   ModelWeights model;
-  std::vector<LayerWeights> layers;
+  std::vector<std::vector<Block>> layers;  // [n_layers][parts]: each part's block, with its weights
   size_t file_bytes = 0;    // of all tensors, as stored in the source
   size_t active_bytes = 0;  // bytes that one token reads: no rows of an embedding, and only the experts that it uses
   int64_t n_parameters = 0;
   std::shared_ptr<void> kept;  // host memory that a backend reads from
   std::string quant_mix;       // "Q4_K 169, Q6_K 32, F32 65": matrices and vectors by format
 };
+
+// The matrices of all layers that were loaded, each once.
+std::vector<const Weight*> layer_matrices(const Weights& weights, const Config& config);
 
 // The memory that load_weights will use, computed before anything is read.
 struct WeightBytes {
@@ -96,17 +99,13 @@ struct WeightBytes {
 
 // Throws Error naming a tensor that is missing or has the wrong shape or type.
 // Both functions count and load only the blocks of `part`. Each part has the small tensors of the model's ropes.
-WeightBytes weight_bytes(WeightSource& source, const Config& config, const Backend& backend, const Part& part = {});
+WeightBytes weight_bytes(WeightSource& source, const Config& config, const Backend& backend, const OwnParts& part = {});
 Weights load_weights(WeightSource& source, const Config& config, Backend& backend, const LoadProgress& progress,
-                     const Part& part = {});
+                     const OwnParts& part = {});
 
 // Lets a GPU keep copies of weights for products of many rows only if all weights, with the copies, take at most a
 // quarter of `memory`. n_devices: the devices that share the model equally.
 void limit_copies(WeightSource& source, const Config& config, Backend& backend, size_t memory, size_t n_devices = 1);
-
-// Whether the tensor of a layer belongs to the feed-forward; if not, the tensor belongs to attention. The name is the
-// GGUF name in the tensor table ("blk.{}.ffn_up.weight").
-bool is_of_feed_forward(std::string_view gguf_name);
 
 // Whether a model whose config ties the output matrix to the embedding (Config::tied_output) has another output matrix.
 // Reads both matrices up to their first difference.

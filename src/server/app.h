@@ -9,7 +9,7 @@
 #include "server/http/rate_limit.h"
 #include "server/model_pool.h"
 #include "server/web.h"
-#include "server/workers.h"
+#include "base/workers.h"
 
 namespace ingot {
 

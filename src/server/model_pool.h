@@ -14,7 +14,7 @@
 #include <vector>
 
 #include "server/served_model.h"
-#include "server/workers.h"
+#include "base/workers.h"
 
 namespace ingot {
 

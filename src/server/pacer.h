@@ -14,7 +14,7 @@
 #include <memory>
 #include <mutex>
 
-#include "server/workers.h"
+#include "base/workers.h"
 
 namespace ingot {
 

@@ -7,6 +7,7 @@
 #include <cmath>
 #include <vector>
 
+#include "backend/blocks/feed_forward.h"
 #include "backend/ref/ref_backend.h"
 #include "base/error.h"
 #include "op_case.h"

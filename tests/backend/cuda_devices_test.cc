@@ -8,6 +8,8 @@
 #include <string>
 #include <vector>
 
+#include "backend/blocks/embed.h"
+#include "backend/blocks/head.h"
 #include "backend/cuda/create_cuda.h"
 #include "base/error.h"
 #include "ops_cases.h"

@@ -8,6 +8,7 @@
 #include <cmath>
 #include <random>
 
+#include "backend/blocks/experts.h"
 #include "backend/cuda/create_cuda.h"
 #include "backend/ref/ref_backend.h"
 #include "backend/route.h"

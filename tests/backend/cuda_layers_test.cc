@@ -9,6 +9,9 @@
 #include <optional>
 #include <random>
 
+#include "backend/blocks/embed.h"
+#include "backend/blocks/head.h"
+#include "backend/blocks/plain_layers.h"
 #include "backend/cuda/create_cuda.h"
 #include "backend/recorded_steps.h"
 #include "backend/wrapped.h"
@@ -103,12 +106,8 @@ class Decoder {
     program_.blocks.emplace_back(EmbedBlock{.table = rig_.weight(Format::F16, kTokens, c.dim)});
     PlainLayersBlock layers;
     for (int i = 0; i < c.n_layers; ++i) {
-      layers.attention.push_back(attention(i));
-      if (c.n_experts > 0) {
-        layers.experts.push_back(experts(seed + static_cast<uint64_t>(i)));
-      } else {
-        layers.feed_forward.push_back(feed_forward());
-      }
+      layers.blocks.emplace_back(attention(i));
+      layers.blocks.push_back(c.n_experts > 0 ? Block(experts(seed + static_cast<uint64_t>(i))) : feed_forward());
     }
     program_.blocks.emplace_back(layers);
     program_.blocks.emplace_back(
@@ -162,9 +161,9 @@ class Decoder {
   // the row.
   // Of the last token: the head's buffers may lie in the same memory as the rows before.
   Tensor hidden() const {
-    const auto& layers = std::get<PlainLayersBlock>(program_.blocks[1]);
+    const Block& second = program_.blocks[1].get<PlainLayersBlock>().blocks[1];
     const int n_tokens = std::accumulate(q_lens_.begin(), q_lens_.end(), 0);
-    return (c_.n_experts > 0 ? layers.experts[0].gate : layers.feed_forward[0].hidden).slice_rows(n_tokens - 1, 1);
+    return (c_.n_experts > 0 ? second.get<ExpertsBlock>().gate : second.get<FeedForwardBlock>().hidden).slice_rows(n_tokens - 1, 1);
   }
 
   AttentionBlock attention(int layer) {

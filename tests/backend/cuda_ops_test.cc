@@ -7,6 +7,7 @@
 #include <random>
 #include <set>
 
+#include "backend/blocks/embed.h"
 #include "backend/planned_gpu.h"
 #include "backend/recorded_steps.h"
 #include "backend/ref/ref_backend.h"
@@ -547,7 +548,7 @@ TEST(CudaBackend, NoticesAReplayThatDiffers) {
   OpRig rig(*backend, 7);
   Program program = embeddings(*backend, rig.weight(Format::F16, 50, 64), 2.0f);
   for (int i = 0; i < 4; ++i) EXPECT_NO_THROW(run_two(*backend, program, {7, 8}));
-  std::get<EmbedBlock>(program.blocks[0]).scale = 3;
+  program.blocks[0].get<EmbedBlock>().scale = 3;
   EXPECT_THROW(run_two(*backend, program, {7, 8}), Error);
 }
 

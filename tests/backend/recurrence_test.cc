@@ -45,31 +45,39 @@ std::vector<float> values_of(Backend& backend, const Tensor& t) {
 
 // One recurrent layer of some shape, with its parameters and a step's inputs: the same on every backend.
 struct Layer {
-  StateShape shape;
+  int n_slots = 0, n_channels = 0, conv_width = 0, n_heads = 0, key_dim = 0, value_dim = 0;
   int n_key_heads = 1;
   bool tiled = false;
   std::vector<float> weight, decay, dt;
 
-  Layer(LayerRandom& random, int n_slots, int dim = 0 /* any */) {
+  Layer(LayerRandom& random, int slots, int dim = 0 /* any */) : n_slots(slots) {
     n_key_heads = random.integer(1, dim > 0 ? 2 : 3);
-    const int n_heads = n_key_heads * random.integer(1, dim > 0 ? 4 : 3);
-    shape = {.n_slots = n_slots, .n_layers = 2, .conv_width = random.integer(2, 5), .n_heads = n_heads,
-             .key_dim = dim > 0 ? dim : random.integer(8, 40), .value_dim = dim > 0 ? dim : random.integer(1, 70)};
-    shape.n_channels = 2 * n_key_heads * shape.key_dim + n_heads * shape.value_dim;
+    n_heads = n_key_heads * random.integer(1, dim > 0 ? 4 : 3);
+    conv_width = random.integer(2, 5);
+    key_dim = dim > 0 ? dim : random.integer(8, 40);
+    value_dim = dim > 0 ? dim : random.integer(1, 70);
+    n_channels = 2 * n_key_heads * key_dim + n_heads * value_dim;
     tiled = random.integer(0, 1) == 1;
-    weight = random.normal(shape.n_channels * shape.conv_width, 0, 0.5f);
+    weight = random.normal(int64_t{n_channels} * conv_width, 0, 0.5f);
     decay = random.normal(n_heads, 0, 1);
     for (float& d : decay) d = -std::exp(d);
     dt = random.normal(n_heads, 0, 0.5f);
   }
+  // Of two layers. A buffer of another part is between them.
+  StateShape shape() const {
+    const StateBuffer inputs{.name = "inputs", .rows = conv_width - 1, .cols = n_channels},
+        matrices{.name = "matrices", .count = n_heads, .rows = key_dim, .cols = value_dim, .by_column = true};
+    return {.n_slots = n_slots, .buffers = {inputs, matrices, {.name = "other", .cols = 5}, inputs, matrices}};
+  }
+  static int first_state(int layer) { return 3 * layer; }
 };
 
 struct Inputs {
   std::vector<float> channels, beta, alpha;
   Inputs(LayerRandom& random, const Layer& layer, int n)
-      : channels(random.normal(int64_t{n} * layer.shape.n_channels, 0, 1)),
-        beta(random.normal(int64_t{n} * layer.shape.n_heads, 0, 1)),
-        alpha(random.normal(int64_t{n} * layer.shape.n_heads, -1, 1.5f)) {}
+      : channels(random.normal(int64_t{n} * layer.n_channels, 0, 1)),
+        beta(random.normal(int64_t{n} * layer.n_heads, 0, 1)),
+        alpha(random.normal(int64_t{n} * layer.n_heads, -1, 1.5f)) {}
 };
 
 struct Steps {
@@ -98,11 +106,11 @@ struct Steps {
 std::vector<float> run(Backend& backend, StateCache& states, const Layer& l, const Steps& steps, const Inputs& inputs,
                        int layer) {
   const auto n = static_cast<int64_t>(steps.positions.size());
-  const StateShape& s = l.shape;
+  const Layer& s = l;
   const Tensor x = upload(backend, n, s.n_channels, inputs.channels),
                y = backend.alloc(DType::kF32, n, int64_t{s.n_heads} * s.value_dim);
   backend.begin(steps.batch());
-  backend.short_conv(x, upload(backend, s.n_channels, s.conv_width, l.weight), states, layer);
+  backend.short_conv(x, upload(backend, s.n_channels, s.conv_width, l.weight), states, Layer::first_state(layer));
   backend.delta_rule({.y = y,
                       .qkv = x,
                       .beta = upload(backend, n, s.n_heads, inputs.beta),
@@ -112,7 +120,7 @@ std::vector<float> run(Backend& backend, StateCache& states, const Layer& l, con
                       .n_key_heads = l.n_key_heads,
                       .tiled = l.tiled,
                       .states = &states,
-                      .layer = layer});
+                      .buffer = Layer::first_state(layer) + 1});
   return values_of(backend, y);
 }
 
@@ -147,7 +155,7 @@ TEST_P(Recurrence, EqualsRefInAnySteps) {
   for (int round = 0; round < 12; ++round) {
     constexpr int kSeqs = 3;
     const Layer layer(random_, 2 * kSeqs);
-    const auto states = backend_->make_states(layer.shape), ref_states = ref_->make_states(layer.shape);
+    const auto states = backend_->make_states(layer.shape()), ref_states = ref_->make_states(layer.shape());
     int past[kSeqs] = {}, at[kSeqs] = {};
     for (int i = 0; i < 4; ++i) {
       Steps steps;
@@ -167,9 +175,9 @@ TEST_P(Recurrence, EqualsRefInAnySteps) {
 
 // A sequence of n tokens, split into steps of at most most_tokens. Each step also has another sequence.
 void expect_same_in_cuts(Backend& backend, LayerRandom& random, const Layer& layer, int n, int most_tokens) {
-  const int n_channels = layer.shape.n_channels, n_heads = layer.shape.n_heads;
+  const int n_channels = layer.n_channels, n_heads = layer.n_heads;
   const Inputs all(random, layer, n);
-  const auto states = backend.make_states(layer.shape);
+  const auto states = backend.make_states(layer.shape());
   Steps whole;
   whole.add(0, n, 0, 0);
   const std::vector<float> expected = run(backend, *states, layer, whole, all, 0);
@@ -206,8 +214,8 @@ TEST_P(Recurrence, EqualsRefOverManyTokens) {
   const bool rounds_to_halves = GetParam() == "cuda";
   for (int round = 0; round < 6; ++round) {
     const Layer layer(random_, 8, 128);
-    const StateShape& s = layer.shape;
-    const auto states = backend_->make_states(s), ref_states = ref_->make_states(s);
+    const Layer& s = layer;
+    const auto states = backend_->make_states(layer.shape()), ref_states = ref_->make_states(layer.shape());
     int past[4] = {};
     for (int step = 0; step < 2; ++step) {
       const int lengths[2][4] = {{step == 0 ? 65 : 1, 64, random_.integer(1, 63), 127},
@@ -262,7 +270,7 @@ TEST_P(Recurrence, EqualsRefOverManyTokens) {
 TEST_P(Recurrence, ASlotThatIsOnlyReadStays) {
   const Layer layer(random_, 4);
   for (Backend* backend : {backend_.get(), ref_.get()}) {
-    const auto states = backend->make_states(layer.shape);
+    const auto states = backend->make_states(layer.shape());
     Steps first, next, again;
     first.add(0, 7, 0, 0);
     next.add(7, 5, 0, 1);

@@ -45,6 +45,32 @@ TEST_F(FileWriterTest, CommitsTheWhole) {
   EXPECT_EQ(n_files(), 1);
 }
 
+uint32_t mode_of(const std::string& path) {
+  struct stat status {};
+  EXPECT_EQ(::stat(path.c_str(), &status), 0);
+  return status.st_mode & 07777;
+}
+
+// A new file has the permissions that the umask leaves, a replaced file keeps its own, and a private one is private.
+TEST_F(FileWriterTest, SetsPermissions) {
+  for (const mode_t mask : {0022, 0027, 0077, 0002}) {
+    const mode_t before = ::umask(mask);
+    const std::string name = path(fmt::format("m{:o}", mask).c_str());
+    write_file(name, bytes_of("new"));
+    EXPECT_EQ(mode_of(name), 0666 & ~mask);
+    for (const uint32_t mode : {0640u, 0600u, 0755u, 0444u}) {
+      fs::permissions(name, static_cast<fs::perms>(mode));
+      write_file(name, bytes_of("replaced"));
+      EXPECT_EQ(mode_of(name), mode) << mask;
+    }
+    write_file(name, bytes_of("private"), FileReaders::kOwner);
+    EXPECT_EQ(mode_of(name), 0600u) << mask;
+    write_file(name + ".new", bytes_of("private"), FileReaders::kOwner);
+    EXPECT_EQ(mode_of(name + ".new"), 0600u) << mask;
+    ::umask(before);
+  }
+}
+
 TEST_F(FileWriterTest, LeavesNothingWithoutCommit) {
   write_file(path("a"), bytes_of("old"));
   {

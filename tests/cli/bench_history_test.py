@@ -8,7 +8,7 @@ import sys
 import pytest
 
 INGOT = os.environ["INGOT"]
-SCALES = {"fast": 1e6, "slow": 1e-6}
+FASTER, SLOWER = 1e6, 1e-6  # farther apart than any two measurements of the same program
 
 
 def history(base, *args):
@@ -37,11 +37,11 @@ ARGS = ["--shape", "smollm-135m", "-p", "4", "-n", "2", "--rounds", "1", "-t", "
 
 
 def test_slower_faster_and_the_same(base):
-    slower = history(base(10), *ARGS)
+    slower = history(base(FASTER), *ARGS)
     assert slower.returncode == 1 and "2 of 2 tests became slower by more than 3 %" in slower.stderr and slower.stdout.count("| slower |") == 2
-    faster = history(base(0.1), *ARGS)
+    faster = history(base(SLOWER), *ARGS)
     assert faster.returncode == 0 and faster.stdout.count("| faster |") == 2 and "pp4" in faster.stdout and "tg2" in faster.stdout
-    same = history(base(1), *ARGS, "--threshold", "99")
+    same = history(base(1), *ARGS, "--threshold", "100000")  # per cent: a busy machine may double a rate
     assert same.returncode == 0 and same.stdout.count("| same |") == 2, same.stdout + same.stderr
 
 

@@ -5,6 +5,7 @@
 
 #include <numeric>
 
+#include "backend/blocks/pool.h"
 #include "backend/ref/ref_backend.h"
 #include "backend/trace.h"
 #include "base/error.h"
@@ -77,7 +78,7 @@ std::vector<float> decoder_logits(Backend& backend, const Golden& golden, int ch
                                    .block_size = kBlockSize,
                                    .n_blocks = n_blocks,
                                    .dtype = DType::kF32,
-                                   .values_are_keys = config.arch->latent_attention});
+                                   .values_are_keys = values_are_keys(config)});
   const StateShape shape = state_shape(config, 2);
   const auto states = shape ? backend.make_states(shape) : nullptr;
   const int n_ctx = n_ctx_of(golden.name) > 0 ? n_ctx_of(golden.name) : config.n_ctx_train;

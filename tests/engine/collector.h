@@ -81,6 +81,8 @@ inline Expected expected_output(const Request& request, const RunnerInfo& info) 
   std::vector<int32_t> history = request.prompt;
   const int limit = context_limit(info), n_prompt = static_cast<int>(history.size());
   const int n_most = request.max_tokens < 0 ? limit - n_prompt : request.max_tokens;
+  std::optional<Matcher> matcher;
+  if (request.constraint) matcher.emplace(request.constraint);
   for (int i = 0; i < n_most; ++i) {
     int32_t token = FakeRunner::next_token(history, request.sampling.seed, info.n_vocab, request.embeddings);
     const auto& stops = request.stop_tokens;
@@ -88,7 +90,12 @@ inline Expected expected_output(const Request& request, const RunnerInfo& info) 
       return !request.ignore_eos && std::find(stops.begin(), stops.end(), token) != stops.end();
     };
     // The fake model replaces forbidden tokens in this way.
-    while (i < request.min_tokens && stops_here()) token = (token + 1) % info.n_vocab;
+    const auto mask = matcher ? matcher->mask() : nullptr;
+    const auto is_forbidden = [&] {
+      return (i < request.min_tokens && stops_here()) || (mask && !allows_token(*mask, token));
+    };
+    for (int n = 0; is_forbidden(); token = (token + 1) % info.n_vocab)
+      if (++n == info.n_vocab) return expected.reason = FinishReason::kError, expected;
     if (stops_here()) {
       expected.reason = FinishReason::kStop;
       expected.stop_token = token;
@@ -96,6 +103,12 @@ inline Expected expected_output(const Request& request, const RunnerInfo& info) 
     }
     expected.tokens.push_back(token);
     history.push_back(token);
+    if (!matcher) continue;
+    matcher->accept(token);
+    if (matcher->is_over()) {
+      expected.reason = FinishReason::kStop;
+      break;
+    }
   }
   return expected;
 }

@@ -225,7 +225,6 @@ TEST_P(Constrained, ADeadEndEndsThatRequestAlone) {
 // Counts the bytes read, and fails at the fifth byte like an automaton that has become too large.
 class Growing final : public Automaton {
  public:
-  void limit_work(size_t) override {}
   size_t n_bytes() const override { return 0; }
   GrammarState start() override { return {1, 0, 0}; }
   GrammarState step(GrammarState state, uint8_t) override {

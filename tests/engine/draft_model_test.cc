@@ -4,6 +4,7 @@
 
 #include <stdexcept>
 
+#include "base/device_lost.h"
 #include "collector.h"
 #include "engine/engine.h"
 #include "engine/speculate/draft_model.h"
@@ -252,13 +253,27 @@ TEST(DraftModel, WrongGuessesAtTheBeginningAreForgiven) {
   EXPECT_GT(got.gauges.n_accepted_tokens, 180);
 }
 
-TEST(DraftModel, AFailureEndsTheRequest) {
-  FakeOptions failing = options(512, 0, 5);
-  failing.before_forward = [](int64_t) { throw std::runtime_error("no power"); };
-  const Answer got = answer(*draft_of(failing), {.prompt = {1, 2, 3}, .max_tokens = 50});
-  EXPECT_EQ(got.sink->finish->reason, FinishReason::kError);
-  EXPECT_EQ(got.sink->finish->error, "the draft model failed: no power");
-  EXPECT_EQ(got.gauges.blocks_used, 0);
+// The small model fails at each of its first steps, or its device is lost for good. The answers are whole, of later
+// requests too.
+TEST(DraftModel, AFailureEndsOnlyTheDrafts) {
+  for (const bool is_lost : {false, true}) {
+    for (int at = 0; at < 12; ++at) {
+      FakeOptions failing = options(512, 0, 5);
+      failing.before_forward = [&](int64_t step) {
+        if (step < at) return;
+        if (is_lost) throw DeviceLost("no power");
+        throw std::runtime_error("no power");
+      };
+      const auto draft = draft_of(failing);
+      for (int i = 0; i < 2; ++i) {
+        const Request request{.prompt = {1, 2, 3}, .max_tokens = 50};
+        const Answer got = answer(*draft, request);
+        EXPECT_EQ(got.sink->finish->reason, FinishReason::kLength) << got.sink->finish->error;
+        EXPECT_EQ(got.sink->tokens, expected_output(request, options(512, 0, 5).info).tokens) << is_lost << at;
+        EXPECT_EQ(got.gauges.blocks_used, 0);
+      }
+    }
+  }
 }
 
 }  // namespace

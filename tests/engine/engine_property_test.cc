@@ -1,5 +1,5 @@
 // Random load on random tiny engines: arrivals, drafts, images, cancellations, failures, pauses, priorities, deadlines,
-// caches of a few blocks, overlapping steps. For every schedule, each request gets the model's tokens once and in
+// caches of a few blocks, overlapping steps, constraints that workers follow. For every schedule, each request gets the model's tokens once and in
 // order, no block leaks, and every request finishes.
 #include <gtest/gtest.h>
 
@@ -9,6 +9,7 @@
 #include <stdexcept>
 
 #include "collector.h"
+#include "drawn_constraint.h"
 #include "engine/engine.h"
 #include "test_seed.h"
 
@@ -55,6 +56,7 @@ class Load {
         kind_(kind),
         options_{.info = random_info(random_)},
         drafts_(random_.chance(0.5)),
+        constrained_(random_.chance(0.4)),
         failure_rate_(kind == Kind::kFailing ? 0.01 : 0) {
     const auto fail = [this] {
       if (random_.chance(failure_rate_)) throw std::runtime_error("injected");
@@ -68,23 +70,29 @@ class Load {
     EngineOptions engine_options{.chunk = random_.integer(1, 40),
                                  .on_step = [this](const StepStats& s) { observe(s); },
                                  .prefix_cache = random_.chance(0.8)};
+    engine_options.quick.max_work = static_cast<size_t>(random_.integer(0, 3) * random_.integer(0, 200));
+    engine_options.run_slow = [this](std::function<void()> job) { jobs_.push_back(std::move(job)); };
+    for (int i = 0; i < 3; ++i)
+      constraints_.push_back(drawn_constraint(static_cast<uint64_t>(random_.integer(0, 1 << 30)),
+                                              options_.info.n_vocab, static_cast<size_t>(random_.integer(0, 4))));
     Engine engine(runner, engine_options);
     const double arrival_rate = random_.integer(1, 10) * 0.05, cancel_rate = random_.chance(0.5) ? 0.05 : 0;
     for (int i = 0; i < n_arrival_steps; ++i) {
       while (random_.chance(arrival_rate)) submit(engine);
       if (random_.chance(cancel_rate)) cancel_one(engine);
       if (kind_ == Kind::kMixed && random_.chance(0.2)) pause_or_resume(engine);
-      engine.step();
+      step(engine);
       check_oldest();
     }
     for (const auto& [id, client] : clients_) engine.resume(id);
-    while (engine.step()) check_oldest();
+    while (step(engine)) check_oldest();
     EXPECT_EQ(runner.violations(), std::vector<std::string>());
     EXPECT_EQ(engine.gauges().blocks_used, 0);
     EXPECT_EQ(engine.gauges().states_used, 0);
     EXPECT_EQ(engine.gauges().n_running + engine.gauges().n_waiting + engine.gauges().n_paused, 0);
     EXPECT_EQ(engine.gauges().n_computed_tokens, n_tokens);
     n_preempted += engine.gauges().n_preemptions;
+    n_forced += engine.gauges().n_forced_tokens;
     n_accepted += engine.gauges().n_accepted_tokens;
     n_rejected += engine.gauges().n_draft_tokens - engine.gauges().n_accepted_tokens;
     n_cached += engine.gauges().n_cached_tokens;
@@ -94,13 +102,29 @@ class Load {
 
   int64_t n_tokens = 0, n_cached = 0, n_cached_states = 0, n_late = 0, n_steps = 0, n_preempted = 0, n_mixed = 0,
           n_failed = 0, n_scored = 0;
+  int64_t n_jobs = 0, n_forced = 0;
   int64_t n_requests = 0, n_stopped = 0, longest_wait = 0, n_accepted = 0, n_rejected = 0;
 
  private:
+  // Before a step, a worker may have run jobs, in any order.
+  bool step(Engine& engine) {
+    while (!jobs_.empty() && random_.chance(0.5)) {
+      const auto job = jobs_.begin() + random_.integer(0, static_cast<int>(jobs_.size()) - 1);
+      (*job)();
+      jobs_.erase(job);
+      ++n_jobs;
+    }
+    return engine.step();
+  }
+
   void submit(Engine& engine) {
     Client client;
     client.sink = std::make_shared<Collector>();
     client.request = random_.request(options_.info, client.sink);
+    if (constrained_ && random_.chance(0.7)) {
+      client.request.constraint = constraints_[static_cast<size_t>(random_.integer(0, 2))];
+      if (random_.chance(0.5)) client.request.sampling.n_logprobs = -1;  // text that is forced needs no sampling
+    }
     client.request.cache_salt = std::string(static_cast<size_t>(random_.integer(0, 1)), 'x');
     if (kind_ == Kind::kMixed) {
       client.request.priority = random_.integer(-2, 2);
@@ -149,7 +173,7 @@ class Load {
       oldest_since_ = n_steps;
     }
     longest_wait = std::max(longest_wait, n_steps - oldest_since_);
-    if (kind_ != Kind::kMixed) {
+    if (kind_ != Kind::kMixed && !constrained_) {
       // A sequence with drafts waits for each of its steps, and may recompute tokens. With stages, a step has only a
       // part of the sequences.
       ASSERT_LE(n_steps - oldest_since_, (drafts_ ? 4 : 2) * options_.info.n_stages * options_.info.n_ctx + 8);
@@ -173,12 +197,12 @@ class Load {
       ASSERT_TRUE(std::equal(got.begin(), got.end(), expected.tokens.begin())) << "request " << id;
       check_scores(client, cut);
       if (cut) continue;
-      ASSERT_EQ(got.size(), expected.tokens.size()) << "request " << id;
+      ASSERT_EQ(got.size(), expected.tokens.size()) << "request " << id << " " << finish.error;
       ASSERT_EQ(finish.reason, expected.reason) << finish.error;
       ASSERT_EQ(finish.stop_token, expected.stop_token);
       n_stopped += finish.reason == FinishReason::kStop;
       ASSERT_EQ(finish.usage.prompt_tokens, static_cast<int>(client.request.prompt.size()));
-      ASSERT_EQ(finish.usage.output_tokens, static_cast<int>(got.size()) + (finish.reason == FinishReason::kStop));
+      ASSERT_EQ(finish.usage.output_tokens, static_cast<int>(got.size()) + (finish.stop_token >= 0));
     }
   }
 
@@ -201,8 +225,10 @@ class Load {
   Random random_;
   const Kind kind_;
   FakeOptions options_;
-  const bool drafts_;
+  const bool drafts_, constrained_;
   const double failure_rate_;
+  std::vector<std::shared_ptr<Constraint>> constraints_;
+  std::vector<std::function<void()>> jobs_;  // for workers
   std::map<RequestId, Client> clients_;
   RequestId oldest_id_ = 0;  // all requests up to this one have finished
   int64_t oldest_since_ = 0;
@@ -220,6 +246,7 @@ void run_loads(Kind kind) {
     if (testing::Test::HasFailure()) return;
     sum.n_steps += load.n_steps, sum.n_preempted += load.n_preempted, sum.n_mixed += load.n_mixed;
     sum.n_failed += load.n_failed, sum.n_requests += load.n_requests, sum.n_stopped += load.n_stopped;
+    sum.n_jobs += load.n_jobs, sum.n_forced += load.n_forced;
     sum.n_accepted += load.n_accepted, sum.n_rejected += load.n_rejected;
     sum.n_scored += load.n_scored, sum.n_cached += load.n_cached, sum.n_cached_states += load.n_cached_states,
         sum.n_late += load.n_late;
@@ -238,6 +265,8 @@ void run_loads(Kind kind) {
   EXPECT_GT(sum.n_accepted, n_rounds);
   EXPECT_GT(sum.n_rejected, n_rounds);
   EXPECT_GT(sum.n_scored, 2 * n_rounds);
+  EXPECT_GT(sum.n_jobs, 4 * n_rounds);
+  EXPECT_GT(sum.n_forced, n_rounds);
   EXPECT_EQ(sum.n_failed > 0, kind == Kind::kFailing);
   EXPECT_EQ(sum.n_late > 0, kind == Kind::kMixed);
 }

@@ -51,6 +51,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   const size_t end = input.find('\0');
   try {
     const auto machine = ingot::compile(static_cast<char>(data[0]), input.substr(0, end));
+    machine->meter().limit(2 * ingot::WorkMeter::kMaxWork);  // as for an answer, but less
     if (end != input.npos) ingot::run(*machine, input.substr(end + 1));
   } catch (const ingot::Error& error) {
     for (const char* c = error.what(); *c != 0; ++c) CHECK(static_cast<unsigned char>(*c) >= 0x20);

@@ -44,7 +44,7 @@ TEST(Checkpoint, DirectoriesAndFilesSayTheSame) {
     for (size_t i = 0; i < c.layers.size(); ++i) {
       EXPECT_EQ(c.layers[i].window, d.layers[i].window) << name << " " << i;
       EXPECT_EQ(c.layers[i].rope, d.layers[i].rope) << name << " " << i;
-      EXPECT_EQ(c.layers[i].experts, d.layers[i].experts) << name << " " << i;
+      EXPECT_EQ(c.layers[i].parts, d.layers[i].parts) << name << " " << i;
     }
     EXPECT_EQ(c.experts.shared_dim, d.experts.shared_dim) << name;
     EXPECT_FLOAT_EQ(c.score_scale(), d.score_scale()) << name;

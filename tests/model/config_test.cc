@@ -1,6 +1,8 @@
 // Every required key: missing, of the wrong type, and out of range. Each case gives an Error that names the key
 // (bad-input rows G17 to G23).
 #include "model/config.h"
+#include "model/layers/delta_net.h"
+#include "model/layers/kind.h"
 
 #include <gtest/gtest.h>
 
@@ -106,11 +108,11 @@ std::string delta_complaint(const std::string& skip, const WriterEdit& edit, Con
 TEST(Config, GatedDeltaNets) {
   Config c;
   ASSERT_EQ(delta_complaint("", nullptr, &c), "");
-  EXPECT_EQ(c.delta.value_dim, 20);
-  EXPECT_EQ(c.delta.n_channels(), 2 * 48 + 120);
-  EXPECT_TRUE(c.delta.tiled);
+  EXPECT_EQ(c.part<DeltaConfig>().value_dim, 20);
+  EXPECT_EQ(c.part<DeltaConfig>().n_channels(), 2 * 48 + 120);
+  EXPECT_TRUE(c.part<DeltaConfig>().tiled);
   EXPECT_EQ(c.n_recurrent_layers(), 5);
-  EXPECT_FALSE(c.layer(3).recurrent);
+  EXPECT_FALSE(keeps_states(c, 3));
   delta_complaint("", [](GgufWriter& w) { w.set("qwen35.full_attention_interval", uint32_t{3}); }, &c);
   EXPECT_EQ(c.n_recurrent_layers(), 4);
   delta_complaint(
@@ -120,7 +122,7 @@ TEST(Config, GatedDeltaNets) {
       },
       &c);
   EXPECT_EQ(c.n_recurrent_layers(), 2);
-  EXPECT_TRUE(c.layer(2).recurrent);
+  EXPECT_TRUE(keeps_states(c, 2));
   delta_complaint(
       "", [](GgufWriter& w) { w.set("qwen35.nextn_predict_layers", uint32_t{1}); },
       &c);  // a layer that only drafts tokens
@@ -189,8 +191,8 @@ TEST(Config, ListsForLayers) {
             "");
   EXPECT_EQ(c.n_kv_heads, 2);
   EXPECT_EQ(c.n_recurrent_layers(), 4);
-  EXPECT_TRUE(c.layer(0).recurrent);
-  EXPECT_FALSE(c.layer(1).recurrent);
+  EXPECT_TRUE(keeps_states(c, 0));
+  EXPECT_FALSE(keeps_states(c, 1));
   for (const List& list : {List{0, 2, 1, 0, 0, 0}, List{0, 0, 0, 0, 0, 0}, List{2, 0}})
     EXPECT_NE(delta_complaint("", [&](GgufWriter& w) { w.set("qwen35.attention.head_count_kv", list); })
                   .find("attention.head_count_kv"),

@@ -62,7 +62,7 @@ class TemporaryTrace {
 void expect_all_ops(const std::map<std::string, int>& ops, const Config& c, int n_steps) {
   const auto count = [&](const char* op) { return ops.contains(op) ? ops.at(op) : 0; };
   int n_experts = 0;
-  for (int i = 0; i < c.n_layers; ++i) n_experts += c.layer(i).experts;
+  for (int i = 0; i < c.n_layers; ++i) n_experts += c.layer(i).has(kExpertsPart);
   const int n_recurrent = c.n_recurrent_layers(), n_attention = c.n_layers - n_recurrent;
   EXPECT_EQ(count("embed"), n_steps);
   EXPECT_EQ(count("rope_angles"), n_steps * (c.local_theta > 0 ? 2 : 1));

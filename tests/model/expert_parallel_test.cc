@@ -4,6 +4,7 @@
 
 #include <array>
 
+#include "backend/blocks/experts.h"
 #include "hf_models.h"
 #include "model/checkpoint.h"
 #include "model/parallel.h"
@@ -171,11 +172,12 @@ TEST(WholeExperts, AreOnOneRankEach) {
     };
     const Config config = config_of_rank(model, rank, 3, 32, true);
     const Weights weights = load(config);
-    for (const LayerWeights& layer : weights.layers) {
-      EXPECT_EQ(layer.gate_exps.n_experts, config.experts.n);
-      EXPECT_EQ(layer.down_exps.n_experts, config.experts.n);
-      EXPECT_EQ(layer.down_exps.n_in, 768);
-      EXPECT_EQ(layer.router.n_out, 7);
+    for (const std::vector<Block>& parts : weights.layers) {
+      const auto& experts = parts[1].get<ExpertsBlock>();
+      EXPECT_EQ(experts.w_gate.n_experts, config.experts.n);
+      EXPECT_EQ(experts.w_down.n_experts, config.experts.n);
+      EXPECT_EQ(experts.w_down.n_in, 768);
+      EXPECT_EQ(experts.w_router.n_out, 7);
     }
     n_experts += config.experts.n;
     active += weights.active_bytes;

@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include "hf_models.h"
+#include "model/layers/kind.h"
 
 namespace ingot {
 namespace {
@@ -277,7 +278,7 @@ TEST_F(HfConfigTest, RopeFollowsTheWindow) {
       edit(json);
     });
     std::string out;
-    for (const LayerKind& layer : c.layers)
+    for (const LayerConfig& layer : c.layers)
       out += layer.rope == LayerRope::kNone ? '-' : layer.rope == LayerRope::kLocal ? 'l' : 'm';
     return std::pair(out, c.local_theta);
   };
@@ -301,7 +302,7 @@ TEST_F(HfConfigTest, WhichLayersAreDense) {
       json["n_routed_experts"] = 4, json["num_experts_per_tok"] = 2, json["first_k_dense_replace"] = 1;
       json["mlp_layer_types"] = types;
     });
-    return std::pair(c.layer(0).experts, c.layer(1).experts);
+    return std::pair(c.layer(0).has(kExpertsPart), c.layer(1).has(kExpertsPart));
   };
   EXPECT_EQ(experts(nullptr), std::pair(false, true));
   EXPECT_EQ(experts({"sparse", "sparse"}), std::pair(true, true));
@@ -350,7 +351,7 @@ TEST(HfDeltaConfig, LayersAndBadKeys) {
   Config c;
   ASSERT_EQ(complaint([](Json& json) { json["layer_types"] = nullptr; }, &c), "");  // all but every fourth
   EXPECT_EQ(c.n_recurrent_layers(), 3);
-  EXPECT_FALSE(c.layer(3).recurrent);
+  EXPECT_FALSE(keeps_states(c, 3));
   ASSERT_EQ(complaint([](Json& json) { json["layer_types"] = nullptr, json["full_attention_interval"] = 2; }, &c), "");
   EXPECT_EQ(c.n_recurrent_layers(), 2);
   ASSERT_EQ(complaint([](Json& json) { json["rope_parameters"].erase("partial_rotary_factor"); }, &c), "");

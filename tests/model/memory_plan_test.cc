@@ -11,6 +11,7 @@
 #include "golden_models.h"
 #include "model/checkpoint.h"
 #include "model/decoder_program.h"
+#include "model/layers/latent_attention.h"
 #include "model/ranks.h"
 #include "model/shapes.h"
 
@@ -188,7 +189,7 @@ struct OnGpu {
   int sequences(RunnerOptions o = {}) const {
     o.max_seqs = 0, o.n_snapshots = -1, o.spare_logits = 64;
     const DeviceMemory device{"the GPU", gpu.get(), weights, gpu->available_bytes(), take_of(gpu.get(), 1, o)};
-    return choose_sequences(config, Split(config.n_layers), {&device, 1}, o);
+    return choose_sequences(config, Split(config), {&device, 1}, o);
   }
 
   Config config;
@@ -290,7 +291,7 @@ TEST(MemoryPlan, AHostGetsFewSequences) {
   const DeviceMemory gpu{.name = "gpu", .backend = model.gpu.get(), .available = size_t{80} << 30},
       host{.name = "cpu", .backend = cpu.get(), .available = size_t{80} << 30};
   const DeviceMemory both[] = {gpu, host};
-  Split split(model.config.n_layers);
+  Split split(model.config);
   EXPECT_EQ(choose_sequences(model.config, split, {&gpu, 1}, {}), 256);
   EXPECT_EQ(choose_sequences(model.config, split, {&host, 1}, {}), 16);
   split.device[1] = 1;
@@ -397,8 +398,8 @@ TEST(MemoryPlan, LatentsTakeWhatIsPlanned) {
   Config c = config_of_shape("llama-3.2-1b");
   c.arch = &find_gguf_arch("deepseek2");
   c.n_layers = 2, c.dim = 512, c.n_heads = 8, c.ffn_dim = 768, c.n_vocab = 2003;
-  c.latent = {.q_rank = 256, .kv_rank = 256, .nope_dim = 64, .rope_dim = 32, .value_dim = 64};
-  c.n_kv_heads = 1, c.head_dim = 288, c.rot_dim = 32;
+  set_latents(c, {.q_rank = 256, .kv_rank = 256, .nope_dim = 64, .rope_dim = 32, .value_dim = 64});
+  c.rot_dim = 32;
   c.experts = {.n = 8, .n_used = 2, .ffn_dim = 96, .shared_dim = 96};
   for (const Format format : {Format::Q8_0, Format::F16})
     expect_planned(c, [&] { return dummy_source(c, format, 1); }, "latents");

@@ -102,14 +102,14 @@ NormCount norms_of(const std::string& name, int n_ranks) {
   Program program = decoder_layers(config, weights, {}, backend.get(), 64);
   NormCount count;
   const void* next_norm = nullptr;
-  program.for_each([&](auto& block) {
-    if constexpr (requires { block.follows_sum; }) {
-      EXPECT_EQ(block.follows_sum, next_norm != nullptr);
-      EXPECT_TRUE(!block.follows_sum || next_norm == block.norm.weight.data);
-      block.follows_sum ? ++count.with_sum : ++count.in_block;
+  program.for_each([&](Block& block) {
+    if (const BlockPorts ports = block.ports(); ports.follows_sum != nullptr) {
+      EXPECT_EQ(*ports.follows_sum, next_norm != nullptr);
+      EXPECT_TRUE(!*ports.follows_sum || next_norm == ports.norm->weight.data);
+      *ports.follows_sum ? ++count.with_sum : ++count.in_block;
     }
-    if constexpr (requires { block.join; }) next_norm = block.join.next_norm.weight.data;
-    if constexpr (requires { block.next_norm; }) next_norm = block.next_norm.weight.data;
+    const NormArgs* after = block.norm_after_sum();
+    next_norm = after != nullptr ? after->weight.data : nullptr;
   });
   EXPECT_EQ(next_norm, nullptr) << "no block reads the norm of the last sum";
   return count;
@@ -160,6 +160,23 @@ TEST(ParallelStart, AFaultOfOneRankWhileLoading) {
     FAIL() << "was accepted";
   } catch (const UsageError& error) {
     EXPECT_THAT(error.what(), testing::HasSubstr("unknown device 'nothing'"));
+  }
+}
+
+// The ranks that have started end with an error, and so does the call.
+TEST(ParallelStart, ARankWhoseThreadDoesNotStart) {
+  for (int fails_at = 0; fails_at < 3; ++fails_at) {
+    RunnerOptions options = rank_options("qwen2moe", "ref", 4, false);
+    options.parallel.start = [n = 0, fails_at](std::function<void()> body) mutable {
+      if (n++ == fails_at) throw std::system_error(EAGAIN, std::generic_category());
+      return std::thread(std::move(body));
+    };
+    try {
+      start_ranks_of(kModels / "qwen2moe.gguf", options);
+      ADD_FAILURE() << "no error";
+    } catch (const Error& error) {
+      EXPECT_THAT(error.what(), testing::HasSubstr("a rank could not be started")) << fails_at;
+    }
   }
 }
 

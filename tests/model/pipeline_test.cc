@@ -3,6 +3,8 @@
 
 #include <future>
 
+#include "backend/blocks/embed.h"
+#include "backend/blocks/head.h"
 #include "backend/ops_rig.h"
 #include "backend/wrapped.h"
 #include "base/device_lost.h"

@@ -239,7 +239,8 @@ TEST_P(StageChoice, ALargerDeviceHasMoreLayers) {
     })(own);
     const auto rank = static_cast<size_t>(own.communicator->rank());
     parameters[rank] = runner->weights().n_parameters;
-    layers[rank] = std::ranges::count_if(runner->weights().layers, [](const auto& w) { return bool{w.attn_norm}; });
+    for (std::vector<Block> parts : runner->weights().layers)
+      layers[rank] += bool{parts.front().ports().norm->weight};
     return runner;
   };
   const auto errors = run_apart(options_of_ranks(GetParam()), load,

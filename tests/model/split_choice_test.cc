@@ -79,14 +79,14 @@ TEST(SplitChoice, ADenseModelLosesLayers) {
     const std::string text = choose(gib, 64);
     EXPECT_THAT(text, HasSubstr("layers 0 to ")) << gib;
     int n = 0;
-    while (n < 32 && choose.split.attention(n) == 1) {
-      EXPECT_EQ(choose.split.feed_forward(n), 1);
+    while (n < 32 && choose.split.layer(n, 0) == 1) {
+      EXPECT_EQ(choose.split.layer(n, 1), 1);
       ++n;
     }
     EXPECT_GT(n, last) << gib;
     EXPECT_LT(n, 32);
     for (int layer = n; layer < 32; ++layer)
-      EXPECT_EQ(choose.split.attention(layer) + choose.split.feed_forward(layer), 0);
+      EXPECT_EQ(choose.split.layer(layer, 0) + choose.split.layer(layer, 1), 0);
     EXPECT_EQ(choose.split.head(), 0);
     last = n;
   }
@@ -97,7 +97,7 @@ TEST(SplitChoice, AModelOfExpertsLosesExperts) {
   Choice choose("qwen3-30b-a3b");
   EXPECT_THAT(choose(8, 64), HasSubstr("layers 0 to 47 on gpu, feed-forward of layers 0 to "));
   int n = 0;
-  for (int layer = 0; layer < 48; ++layer) n += choose.split.feed_forward(layer);
+  for (int layer = 0; layer < 48; ++layer) n += choose.split.layer(layer, 1);
   EXPECT_GT(n, 24);
   EXPECT_LT(n, 36);
   EXPECT_EQ(choose(8, 64, {.layers_on = {.cpu_experts = 99}}),
@@ -182,8 +182,8 @@ TEST(PlannedGpu, AnswersNearlyAsCuda) {
       expect_near(weight_bytes(*source, c, *planned).total(), weight_bytes(*source, c, *cuda).total(), what);
       const StepLimits limits{
           .max_tokens = 512, .max_seqs = 8, .max_logits = 8, .max_kv_len = 8192, .n_vocab = c.n_vocab};
-      expect_near(step_bytes(c, limits, planned.get(), Split(c.n_layers), 0),
-                  step_bytes(c, limits, cuda.get(), Split(c.n_layers), 0), what);
+      expect_near(step_bytes(c, limits, planned.get(), Split(c), 0),
+                  step_bytes(c, limits, cuda.get(), Split(c), 0), what);
     }
   EXPECT_EQ(planned->driver_bytes(), cuda->driver_bytes());
 }

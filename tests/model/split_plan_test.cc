@@ -13,13 +13,13 @@ constexpr size_t kMebibyte = 1 << 20;
 
 // Layers of `attention` and `feed_forward` MiB; the embedding and the head have 50 MiB each.
 std::vector<BlockNeeds> model(int n_layers, size_t attention, size_t feed_forward, bool experts) {
-  std::vector<BlockNeeds> blocks = {{50 * kMebibyte, 50 * kMebibyte, 0}};
+  std::vector<BlockNeeds> blocks = {{-1, 50 * kMebibyte, 50 * kMebibyte, 0}};
   for (int i = 0; i < n_layers; ++i) {
-    blocks.push_back({attention * kMebibyte, attention * kMebibyte, attention * kMebibyte});
+    blocks.push_back({i, attention * kMebibyte, attention * kMebibyte, attention * kMebibyte});
     blocks.push_back(
-        {feed_forward * kMebibyte, feed_forward * kMebibyte, feed_forward * kMebibyte / (experts ? 16 : 1), experts});
+        {i, feed_forward * kMebibyte, feed_forward * kMebibyte, feed_forward * kMebibyte / (experts ? 16 : 1), experts});
   }
-  blocks.push_back({50 * kMebibyte, 50 * kMebibyte, 50 * kMebibyte});
+  blocks.push_back({-1, 50 * kMebibyte, 50 * kMebibyte, 50 * kMebibyte});
   return blocks;
 }
 std::vector<BlockNeeds> dense() { return model(8, 20, 80, false); }      // 900 MiB

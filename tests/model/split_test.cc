@@ -37,8 +37,10 @@ std::string split_name(const Split& split) {
   return text;
 }
 
+Split two_parts_each(int n_layers) { return Split(PartNumbers(std::vector<int>(static_cast<size_t>(n_layers), 2))); }
+
 Split layers_from(int n_layers, int first_on_0) {
-  Split split(n_layers);
+  Split split = two_parts_each(n_layers);
   for (int i = 0; i < 2 * first_on_0 + 1; ++i) split.device[static_cast<size_t>(i)] = 1;
   return split;
 }
@@ -46,13 +48,13 @@ Split layers_from(int n_layers, int first_on_0) {
 // Pipeline stages, experts on another device, embedding and head on other devices, and random placements.
 std::vector<Split> splits_of(int n_layers, unsigned seed) {
   std::vector<Split> splits = {layers_from(n_layers, n_layers / 2), layers_from(n_layers, n_layers)};
-  Split experts(n_layers), ends(n_layers);
-  for (int layer = 0; layer < n_layers; ++layer) experts.feed_forward(layer) = 1;
+  Split experts = two_parts_each(n_layers), ends = experts;
+  for (int layer = 0; layer < n_layers; ++layer) experts.layer(layer, 1) = 1;
   ends.embedding() = 1, ends.head() = 2;
   splits.insert(splits.end(), {experts, ends});
   std::mt19937 random(seed);
   for (int i = 0; i < 2; ++i) {
-    Split any(n_layers);
+    Split any = two_parts_each(n_layers);
     for (int& device : any.device) device = static_cast<int>(random() % 3);
     splits.push_back(any);
   }

@@ -6,11 +6,14 @@
 #include <list>
 #include <random>
 
+#include "backend/blocks/experts.h"
 #include "backend/ref/ref_backend.h"
 #include "base/error.h"
 #include "io/gguf/gguf.h"
 #include "io/gguf/writer.h"
 #include "model/checkpoint.h"
+#include "model/layers/delta_net.h"
+#include "model/layers/latent_attention.h"
 #include "model/shapes.h"
 #include "test_seed.h"
 
@@ -34,23 +37,22 @@ Config tiny(const char* arch) {
   c.n_token_types = c.arch->encoder ? 2 : 0;
   const std::string name = arch;
   if (name.ends_with("moe") || name == "qwen3next" || name == "gpt-oss" || name == "minimax-m2" ||
-      c.arch->latent_attention)
+      values_are_keys(c))
     c.experts = {.n = 5, .n_used = 2, .ffn_dim = 32};
-  if (name == "qwen2moe" || name == "qwen3next" || name == "qwen35moe" || name == "glm4moe" || c.arch->latent_attention)
+  if (name == "qwen2moe" || name == "qwen3next" || name == "qwen35moe" || name == "glm4moe" || values_are_keys(c))
     c.experts.shared_dim = 64;
-  if (c.arch->delta_period > 0) {
-    c.delta = {.n_key_heads = 2,
-               .n_value_heads = 4,
-               .key_dim = 8,
-               .value_dim = 24,
-               .conv_width = 4,
-               .tiled = c.arch->tiles_value_heads};
-    c.layers = {{.experts = c.experts.n > 0, .recurrent = true}, {.experts = c.experts.n > 0}};
+  if (state_mixer(*c.arch) != nullptr) {
+    c.parts.set(DeltaConfig{.n_key_heads = 2,
+                            .n_value_heads = 4,
+                            .key_dim = 8,
+                            .value_dim = 24,
+                            .conv_width = 4,
+                            .tiled = c.arch->tiles_value_heads});
+    c.layers.assign(2, {});
+    c.layers[1].parts = {{&kAttentionPart}, {c.experts.n > 0 ? &kExpertsPart : &kFeedForwardPart}};
   }
-  if (c.arch->latent_attention) {
-    c.latent = {.q_rank = 32, .kv_rank = 32, .nope_dim = 32, .rope_dim = 8, .value_dim = 12};
-    c.n_kv_heads = 1;
-    c.head_dim = 40;
+  if (values_are_keys(c)) {
+    set_latents(c, {.q_rank = 32, .kv_rank = 32, .nope_dim = 32, .rope_dim = 8, .value_dim = 12});
     c.rot_dim = 8;
   }
   return c;
@@ -261,14 +263,16 @@ TEST(Weights, ExpertsWithATensorEachAreStacked) {
   config.experts = {.n = 3, .n_used = 2, .ffn_dim = 24};
   Scattered source(config, Format::F32);
   const Weights weights = load_weights(source, config, *backend, nullptr);
-  for (const LayerWeights& layer : weights.layers)
-    for (const Weight* w : {&layer.gate_exps, &layer.up_exps, &layer.down_exps}) {
+  for (const std::vector<Block>& parts : weights.layers) {
+    const auto& experts = parts[1].get<ExpertsBlock>();
+    for (const Weight* w : {&experts.w_gate, &experts.w_up, &experts.w_down}) {
       ASSERT_EQ(w->n_experts, 3);
       EXPECT_EQ(w->n_out * w->n_in, 24 * config.dim);
       for (int64_t row = 0; row < 3 * w->n_out; ++row)
         for (int64_t i = 0; i < w->n_in; ++i)
           ASSERT_EQ(reinterpret_cast<const float*>(w->row(row))[i], static_cast<float>(row / w->n_out)) << row;
     }
+  }
   Scattered mixed(config, Format::F16);
   try {
     load_weights(mixed, config, *backend, nullptr);

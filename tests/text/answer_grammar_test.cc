@@ -501,10 +501,10 @@ TEST(AnswerGrammar, WorkOfArgumentsIsLimited) {
       for (const char c : text) state = machine->step(state, static_cast<uint8_t>(c));
       ASSERT_FALSE(state.is_dead());
     };
-    machine->limit_work(SIZE_MAX);
+    machine->meter().limit(SIZE_MAX);
     read(begin);
     const size_t n_bytes = machine->n_bytes();
-    machine->limit_work(100);
+    machine->meter().limit(100);
     EXPECT_THROW(read("abbaabababbabaaababab"), Error);
     EXPECT_GT(machine->n_bytes(), n_bytes);
   }

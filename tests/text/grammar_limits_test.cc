@@ -9,6 +9,7 @@
 
 #include "base/error.h"
 #include "text/grammar/compile.h"
+#include "text/grammar/constraint.h"
 #include "text/grammar/schema_machine.h"
 #include "text/grammar_check.h"
 
@@ -27,7 +28,7 @@ std::string joined(int n, const std::function<std::string(int)>& part) {
 // Reads the text and all bytes that may follow. False if that takes more work than `limit`.
 bool reads_within(Automaton& machine, const std::string& text, size_t limit) {
   try {
-    machine.limit_work(limit);
+    machine.meter().limit(limit);
     GrammarState state = machine.start();
     for (char c : text) state = state.is_dead() ? state : machine.step(state, static_cast<uint8_t>(c));
     EXPECT_FALSE(state.is_dead()) << text.substr(0, 200);
@@ -136,12 +137,84 @@ TEST(GrammarLimits, ParsesAreCounted) {
   EXPECT_GT(twice, once);
   const auto machine = compile_gbnf(ambiguous(150));
   EXPECT_THAT(ingot::testing::error_of([&] {
-                machine->limit_work(RegularLanguages::kMaxWork / 16);
+                machine->meter().limit(WorkMeter::kMaxWork / 16);
                 GrammarState state = machine->start();
                 for (int i = 0; i < 40; ++i) state = machine->step(state, 'a');
               }),
               HasSubstr("too ambiguous"));
   EXPECT_LT(machine->n_bytes(), size_t{128} << 20);
+}
+
+// A machine whose every step takes the same work.
+class Laborious final : public Automaton {
+ public:
+  explicit Laborious(size_t work) : work_(work) {}
+  size_t n_bytes() const override { return 0; }
+  GrammarState start() override { return {1, 0, 0}; }
+  GrammarState step(GrammarState state, uint8_t) override {
+    meter_->spend(work_);
+    return state;
+  }
+  bool accepts(GrammarState) override { return false; }
+  bool is_word(uint32_t) const override { return false; }
+  uint32_t step_word(uint32_t, uint8_t) override { return kDead; }
+  uint32_t word_outcome(uint32_t) override { return 0; }
+  GrammarState end_word(GrammarState state) override { return state; }
+  std::pair<int, int> free_chars(uint32_t) const override { return {-1, -1}; }
+
+ private:
+  const size_t work_;
+};
+
+// Each call stays within its limit, but an answer of such calls does not go on forever. The limit is the same for all
+// efforts, and tokens that are taken back give no more work.
+TEST(GrammarLimits, AnAnswerHasALimitOfWork) {
+  const auto vocabulary = std::make_shared<GrammarVocabulary>(std::vector<std::string>{"a"}, std::vector<int32_t>{});
+  const auto tokens_until_error = [&](size_t work, const Effort& effort, bool goes_back) {
+    Matcher matcher(std::make_shared<Constraint>(std::make_unique<Laborious>(work), vocabulary));
+    for (int n = 0; n < 10000; ++n) {
+      try {
+        matcher.accept(0, effort);
+        if (goes_back) matcher.roll_back(1);
+      } catch (const TooMuchWork& error) {
+        EXPECT_THAT(error.what(), HasSubstr("an answer of this length"));
+        return n;
+      } catch (const NotQuick&) {
+        return n;
+      }
+    }
+    return 10000;
+  };
+  const size_t a_token = Matcher::kTokenWork;
+  const auto most = static_cast<int>(Matcher::kAnswerWork / a_token);
+  EXPECT_EQ(tokens_until_error(a_token, kFullEffort, false), 10000);
+  EXPECT_EQ(tokens_until_error(2 * a_token, kFullEffort, false), most - 1);
+  EXPECT_EQ(tokens_until_error(a_token, Effort{a_token, true}, false), 10000);
+  EXPECT_EQ(tokens_until_error(a_token, kFullEffort, true), most);
+}
+
+// The message of a refusal names the path and a keyword, at a mask and when compiling.
+TEST(GrammarLimits, ARefusalNamesItsPlace) {
+  const char* schema = R"({"properties":{"a":{"items":{"type":"array","items":{"type":"string","pattern":"^[a-z]+$"},)"
+                       R"("uniqueItems":true}}},"required":["a"]})";
+  std::vector<std::string> bytes;
+  for (int i = 0; i < 256; ++i) bytes.emplace_back(1, static_cast<char>(i));
+  Matcher matcher(std::make_shared<Constraint>(compile_schema(schema, {}, {}),
+                                               std::make_shared<GrammarVocabulary>(bytes, std::vector<int32_t>{})));
+  for (const char c : std::string_view(R"({"a":[["b")")) ASSERT_TRUE(matcher.accept(c));
+  EXPECT_THAT(ingot::testing::error_of([&] {
+                for (const char c : std::string_view(",\"")) matcher.accept(c, Effort{20, false});
+              }),
+              HasSubstr("schema #/properties/a/items: 'uniqueItems'"));
+  const auto required = [](int i) { return fmt::format(R"({{"required":["k{}"]}})", i); };
+  const std::string any = joined(60, [&](int i) { return "{\"anyOf\":[" + required(i) + "," + required(i + 1) + "]}"; });
+  const std::string never = joined(60, [](int i) { return fmt::format(R"({{"required":["k{}","k{}"]}})", i, i + 1); });
+  EXPECT_THAT(ingot::testing::error_of([&] {
+                compile_schema(R"({"type":"object","properties":{"b":{"type":"object","maxProperties":9,"allOf":[)" + any +
+                                   R"(],"not":{"anyOf":[)" + never + R"(]}}},"required":["b"]})",
+                               {}, {});
+              }),
+              HasSubstr("schema #/properties/b: '"));
 }
 
 // A limit that is too small stops each kind of work, and a later call has a limit of its own.

@@ -96,7 +96,7 @@ TEST(SchemaMachine, MasksSayWhatStepsSay) {
         ++n_masks;
         EXPECT_EQ(allows_token(*mask, 0), plain->accepts(state));
         for (size_t id = 1; id < tokens.size(); ++id) {
-          plain->limit_work(RegularLanguages::kMaxWork);  // as for each token that a matcher accepts
+          plain->meter().limit(WorkMeter::kMaxWork);  // as for each token that a matcher accepts
           GrammarState next = state;
           for (char c : tokens[id]) next = next.is_dead() ? next : plain->step(next, static_cast<uint8_t>(c));
           ASSERT_EQ(allows_token(*mask, static_cast<int32_t>(id)), !next.is_dead())
@@ -173,14 +173,14 @@ TEST(SchemaMachine, PatternsThatTakeTooMuchWorkAreRefused) {
     for (const char* c = text; *c != 0; ++c) state = machine->step(state, static_cast<uint8_t>(*c));
     return !state.is_dead();
   };
-  machine->limit_work(100);
+  machine->meter().limit(100);
   try {
     read("\"abbaabababbabaaababab");
     ADD_FAILURE() << "nothing was refused";
   } catch (const Error& error) {
     EXPECT_NE(std::string_view(error.what()).find("look-aheads"), std::string_view::npos) << error.what();
   }
-  machine->limit_work(RegularLanguages::kMaxWork);
+  machine->meter().limit(WorkMeter::kMaxWork);
   EXPECT_TRUE(read("\"abbaabababbabaaababab"));
 }
 

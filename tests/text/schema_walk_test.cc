@@ -311,6 +311,59 @@ void walk_schemas(int n_schemas, bool any_order, uint64_t seed) {
   EXPECT_GT(n_empty, 0);
 }
 
+// Repeats a call with less than the work that it needs, and at last with enough.
+template <class F>
+auto after_short_calls(F call, SchemaDraw& draw, int& n_cut) {
+  for (size_t work = static_cast<size_t>(draw.draw(4));; work += 1 + work / 2 + static_cast<size_t>(draw.draw(4))) {
+    try {
+      return call(Effort{work, true});
+    } catch (const NotQuick&) {
+      ++n_cut;
+    }
+    if (work > WorkMeter::kMaxWork) return call(kFullEffort);  // fails as it would without the short calls
+  }
+}
+
+// A call that is cut short leaves the machine as if the call had not been made.
+TEST(SchemaWalk, ShortCallsChangeNothing) {
+  const uint64_t seed = test_seed() + 2;
+  SCOPED_TRACE(fmt::format("INGOT_TEST_SEED={}", seed));
+  SchemaDraw draw(seed);
+  const auto vocabulary = walk_vocabulary();
+  int n_cut = 0;
+  for (int i = 0; i < 1000; ++i) {
+    const std::string schema = draw.schema(3).dump();
+    const MachineOptions options{.any_order = draw.one_in(2)};
+    const auto compiled = [&] { return std::make_shared<Constraint>(compile_schema(schema, {}, options), vocabulary); };
+    std::shared_ptr<Constraint> whole, cut;
+    try {
+      whole = compiled();
+      cut = compiled();
+    } catch (const Error&) {
+      continue;
+    }
+    Matcher of_whole(whole), of_cut(cut);
+    for (int n = 0; n < 30; ++n) {
+      const auto mask = of_whole.mask();
+      ASSERT_EQ(*mask, *after_short_calls([&](Effort effort) { return of_cut.mask(effort); }, draw, n_cut)) << schema;
+      ASSERT_EQ(of_whole.forced(),
+                after_short_calls([&](Effort effort) { return of_cut.forced(effort); }, draw, n_cut))
+          << schema;
+      ASSERT_EQ(of_whole.is_over(),
+                after_short_calls([&](Effort effort) { return of_cut.is_over(effort); }, draw, n_cut));
+      std::vector<int32_t> allowed;
+      for (int32_t id = 1; id < vocabulary->size(); ++id)
+        if (allows_token(*mask, id)) allowed.push_back(id);
+      if (allowed.empty()) break;
+      const int32_t token = allowed[static_cast<size_t>(draw.draw(static_cast<int>(allowed.size())))];
+      ASSERT_TRUE(of_whole.accept(token));
+      ASSERT_TRUE(after_short_calls([&](Effort effort) { return of_cut.accept(token, effort); }, draw, n_cut));
+      ASSERT_EQ(of_whole.can_end(), of_cut.can_end());
+    }
+  }
+  EXPECT_GT(n_cut, 1000);
+}
+
 TEST(SchemaWalk, NoTokenLeadsToADeadEnd) { walk_schemas(1000, true, test_seed()); }
 TEST(SchemaWalk, NoTokenLeadsToADeadEndInOrder) { walk_schemas(1000, false, test_seed() + 1); }
 

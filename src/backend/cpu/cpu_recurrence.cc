@@ -15,31 +15,30 @@ using cpu::kStateCols;
 size_t CpuBackend::state_bytes(const StateShape& shape) const { return CpuStates::bytes_of(shape); }
 
 std::unique_ptr<StateCache> CpuBackend::make_states(const StateShape& shape) {
-  CHECK(shape.conv_width >= 2 && shape.conv_width <= cpu::kMaxConvWidth);
   auto states = std::make_unique<CpuStates>(shape);
   cpu::place_in_turn(states->memory, pool_.nodes());
   allocated_ += states->memory.size();
   return states;
 }
 
-void CpuBackend::short_conv(Tensor x, Tensor weight, StateCache& cache, int layer) {
+void CpuBackend::short_conv(Tensor x, Tensor weight, StateCache& cache, int buffer) {
   const auto& states = static_cast<const CpuStates&>(cache);
-  const StateShape& s = states.shape;
-  CHECK_EQ(x.cols, s.n_channels);
-  CHECK_EQ(weight.cols, s.conv_width);
-  const int64_t n_parts = (s.n_channels + kConvChannels - 1) / kConvChannels;
+  const int64_t n_channels = x.cols;
+  CHECK(weight.cols >= 2 && weight.cols <= cpu::kMaxConvWidth && weight.rows == n_channels);
+  CHECK_EQ(states.buffer(buffer).size(), (weight.cols - 1) * n_channels);
+  const int64_t n_parts = (n_channels + kConvChannels - 1) / kConvChannels;
   for_rows(batch().n_seqs() * n_parts, 8 * x.rows * x.cols, [&](int64_t i, int) {
     const int seq = static_cast<int>(i / n_parts), in = batch().state_in[seq];
     const int64_t first = i % n_parts * kConvChannels;
     recurrence_.short_conv({.x = x.f32(batch().q_start[seq]) + first,
                             .x_stride = x.stride,
                             .weight = weight.f32(first),
-                            .width = s.conv_width,
-                            .before = in < 0 ? nullptr : states.inputs(in, layer) + first,
-                            .after = states.inputs(batch().state_out[seq], layer) + first,
-                            .state_stride = s.n_channels,
+                            .width = static_cast<int>(weight.cols),
+                            .before = in < 0 ? nullptr : states.data(in, buffer) + first,
+                            .after = states.data(batch().state_out[seq], buffer) + first,
+                            .state_stride = n_channels,
                             .n_tokens = batch().q_len(seq),
-                            .n_channels = static_cast<int>(std::min<int64_t>(kConvChannels, s.n_channels - first))});
+                            .n_channels = static_cast<int>(std::min<int64_t>(kConvChannels, n_channels - first))});
   });
 }
 
@@ -50,8 +49,8 @@ void CpuBackend::gate(Tensor x, Tensor gate) {
 // Prepares the inputs of the rule in place: scales q and k, and writes the factor of the old matrix to alpha and the
 // share of the correction to beta.
 void CpuBackend::prepare_delta(const DeltaRuleArgs& a) {
-  const StateShape& s = a.states->shape;
-  const int n_heads = s.n_heads, key_dim = s.key_dim;
+  const StateBuffer& s = a.states->buffer(a.buffer);
+  const int n_heads = static_cast<int>(s.count), key_dim = static_cast<int>(s.rows);
   const float q_scale = 1.0f / std::sqrt(static_cast<float>(key_dim));
   for_rows(a.y.rows, a.y.rows * (4 * a.n_key_heads * key_dim + 64 * n_heads), [&](int64_t t, int) {
     for (int h = 0; h < 2 * a.n_key_heads; ++h)
@@ -67,31 +66,33 @@ void CpuBackend::prepare_delta(const DeltaRuleArgs& a) {
 
 void CpuBackend::delta_rule(const DeltaRuleArgs& a) {
   const auto& states = static_cast<const CpuStates&>(*a.states);
-  const StateShape& s = states.shape;
-  const int64_t keys = int64_t{a.n_key_heads} * s.key_dim, per_seq = s.n_heads * states.n_strips;
-  CHECK_EQ(a.qkv.cols, 2 * keys + int64_t{s.n_heads} * s.value_dim);
+  const StateBuffer& s = states.buffer(a.buffer);
+  CHECK(s.by_column);
+  const int64_t n_heads = s.count, key_dim = s.rows, value_dim = s.cols, n_strips = CpuStates::n_strips(s);
+  const int64_t keys = a.n_key_heads * key_dim, per_seq = n_heads * n_strips;
+  CHECK_EQ(a.qkv.cols, 2 * keys + n_heads * value_dim);
   prepare_delta(a);
-  for_rows(batch().n_seqs() * per_seq, 4 * a.y.rows * a.y.cols * s.key_dim, [&](int64_t i, int) {
+  for_rows(batch().n_seqs() * per_seq, 4 * a.y.rows * a.y.cols * key_dim, [&](int64_t i, int) {
     const int seq = static_cast<int>(i / per_seq), in = batch().state_in[seq];
-    const int64_t h = i % per_seq / states.n_strips, strip = i % states.n_strips, t = batch().q_start[seq];
-    const int64_t key_head = a.tiled ? h % a.n_key_heads : h / (s.n_heads / a.n_key_heads),
-                  column = h * s.value_dim + strip * kStateCols;
+    const int64_t h = i % per_seq / n_strips, strip = i % n_strips, t = batch().q_start[seq];
+    const int64_t key_head = a.tiled ? h % a.n_key_heads : h / (n_heads / a.n_key_heads),
+                  column = h * value_dim + strip * kStateCols;
     const float* row = a.qkv.f32(t);
     recurrence_.delta_rule(
-        {.q = row + key_head * s.key_dim,
-         .k = row + keys + key_head * s.key_dim,
+        {.q = row + key_head * key_dim,
+         .k = row + keys + key_head * key_dim,
          .v = row + 2 * keys + column,
          .qkv_stride = a.qkv.stride,
          .keep = a.alpha.f32(t) + h,
          .beta = a.beta.f32(t) + h,
          .gate_stride = a.alpha.stride,
-         .before = in < 0 ? nullptr : states.strip(in, a.layer, h, strip),
-         .after = states.strip(batch().state_out[seq], a.layer, h, strip),
+         .before = in < 0 ? nullptr : states.strip(in, a.buffer, h, strip),
+         .after = states.strip(batch().state_out[seq], a.buffer, h, strip),
          .y = a.y.f32(t) + column,
          .y_stride = a.y.stride,
          .n_tokens = batch().q_len(seq),
-         .key_dim = s.key_dim,
-         .n_cols = static_cast<int>(std::min<int64_t>(kStateCols, s.value_dim - strip * kStateCols))});
+         .key_dim = static_cast<int>(key_dim),
+         .n_cols = static_cast<int>(std::min<int64_t>(kStateCols, value_dim - strip * kStateCols))});
   });
 }
 

@@ -130,7 +130,7 @@ class CudaBackend final : public Backend, public RecordedSteps {
 
   // recurrence/recurrence_ops.cc
   void gate(Tensor x, Tensor gate) override;
-  void short_conv(Tensor x, Tensor weight, StateCache& states, int layer) override;
+  void short_conv(Tensor x, Tensor weight, StateCache& states, int buffer) override;
   void delta_rule(const DeltaRuleArgs& args) override;
 
  private:

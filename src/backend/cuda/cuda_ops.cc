@@ -333,7 +333,7 @@ const void* CudaBackend::grid_kernel(const cuda::LayersStep& step) {
 
 std::unique_ptr<cuda::LayersStep> CudaBackend::layers_step_of(const PlainLayersBlock& b, int n_tokens) {
   if (act_ != DType::kF16 || deterministic_) return nullptr;
-  return cuda::layers_step(b, view_of(*b.attention[0].kv), device_batch_.view(), n_tokens);
+  return cuda::layers_step(b, view_of(*b.attention(0).kv), device_batch_.view(), n_tokens);
 }
 
 // One launch for the embedding and the norms, one for the projection.

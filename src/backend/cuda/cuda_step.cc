@@ -14,6 +14,7 @@
 #include <exception>
 #include <utility>
 
+#include "backend/blocks/remote.h"
 #include "backend/cuda/cuda_backend.h"
 #include "backend/cuda/recorded_context.h"
 #include "base/error.h"
@@ -279,7 +280,7 @@ void CudaBackend::prepare_program(const Program& program) {
 // Otherwise results would depend on when the kernel becomes ready.
 void CudaBackend::compile_layers(const Program& program) {
   for (const Block& block : program.blocks) {
-    const auto* layers = std::get_if<PlainLayersBlock>(&block);
+    const auto* layers = block.as<PlainLayersBlock>();
     const auto step = layers != nullptr ? layers_step_of(*layers, 1) : nullptr;
     if (!step) continue;
     for (int n = cuda::kMaxClusterTokens; n >= 1; --n) {

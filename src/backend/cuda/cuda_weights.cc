@@ -5,6 +5,7 @@
 #include <bit>
 #include <cmath>
 
+#include "backend/blocks/plain_layers.h"
 #include "backend/cuda/cuda_backend.h"
 #include "backend/cuda/matmul/float8.h"
 #include "backend/cuda/matmul/pack.h"
@@ -182,15 +183,14 @@ void CudaBackend::pack_codes(PackedWeight& w, const Weight& host) {
 // Joins the weights that multiply one input, so that cuBLASLt computes one product instead of several small ones.
 void CudaBackend::join_weights(const Program& program) {
   if (act_ != DType::kF16 || deterministic_) return;
-  const auto join_attention = [&](const AttentionBlock& b) { join({&b.wq, &b.wk, &b.wv}); };
-  const auto join_feed_forward = [&](const FeedForwardBlock& b) { join({&b.w_gate, &b.w_up}); };
+  const auto join_in = [&](const Block& block) {
+    const auto* attention = block.as<AttentionBlock>();
+    if (attention != nullptr && !attention->only_queries) join({&attention->wq, &attention->wk, &attention->wv});
+    if (const auto* b = block.as<FeedForwardBlock>()) join({&b->w_gate, &b->w_up});
+  };
   for (const Block& block : program.blocks) {
-    if (const auto* b = std::get_if<AttentionBlock>(&block)) join_attention(*b);
-    if (const auto* b = std::get_if<FeedForwardBlock>(&block)) join_feed_forward(*b);
-    if (const auto* b = std::get_if<PlainLayersBlock>(&block)) {
-      std::ranges::for_each(b->attention, join_attention);
-      std::ranges::for_each(b->feed_forward, join_feed_forward);
-    }
+    join_in(block);
+    if (const auto* b = block.as<PlainLayersBlock>()) std::ranges::for_each(b->blocks, join_in);
   }
 }
 

@@ -1,6 +1,6 @@
 // The input of a draft head for multi-token prediction, in one kernel.
 #pragma once
-#include "backend/block.h"
+#include "backend/blocks/draft_input.h"
 #include "backend/cuda/cuda_device.h"
 
 namespace ingot::cuda {

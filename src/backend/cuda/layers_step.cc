@@ -121,15 +121,15 @@ bool add_layer(LayersStep& step, const AttentionBlock& a, const Block& block) {
 
 std::unique_ptr<LayersStep> layers_step(const PlainLayersBlock& block, const DeviceKv& kv, const DeviceBatch& batch,
                                       int n_tokens) {
-  const AttentionBlock& first = block.attention.front();
-  if (block.attention.size() > kMaxStepLayers || reinterpret_cast<uintptr_t>(first.x.data) % 16 != 0) return nullptr;
+  const AttentionBlock& first = block.attention(0);
+  if (block.n_layers() > kMaxStepLayers || reinterpret_cast<uintptr_t>(first.x.data) % 16 != 0) return nullptr;
   auto step = std::make_unique<LayersStep>();
   block.with_second(0, [&](const auto& second) { step->shape = shape_of(first, second); });
-  for (size_t i = 0; i < block.attention.size(); ++i) {
+  for (size_t i = 0; i < block.n_layers(); ++i) {
     bool fits = false;
     block.with_second(i, [&](const auto& second) {
       fits =
-          block.attention[i].rope.angles.data == first.rope.angles.data && add_layer(*step, block.attention[i], second);
+          block.attention(i).rope.angles.data == first.rope.angles.data && add_layer(*step, block.attention(i), second);
     });
     if (!fits) return nullptr;
   }

@@ -3,7 +3,7 @@
 #pragma once
 #include <memory>
 
-#include "backend/block.h"
+#include "backend/blocks/plain_layers.h"
 #include "backend/cuda/kernels.h"
 #include "backend/cuda/layer_weight.h"
 

@@ -10,24 +10,28 @@
 namespace ingot {
 namespace {
 
-// Slots of [layers][conv_width - 1 inputs of n_channels, oldest first; n_heads matrices [key_dim, value_dim]].
+// The buffers of a slot lie one after another.
 class RefStates : public StateCache {
  public:
-  explicit RefStates(const StateShape& s)
-      : StateCache(s),
-        layer_floats(s.conv_floats() + s.n_heads * s.head_floats()),
-        data(static_cast<size_t>(s.n_slots) * s.n_layers * layer_floats) {}
-
-  float* inputs(int slot, int layer) {
-    CHECK(slot >= 0 && slot < shape.n_slots && layer >= 0 && layer < shape.n_layers);
-    return &data[(int64_t{slot} * shape.n_layers + layer) * layer_floats];
+  explicit RefStates(const StateShape& s) : StateCache(s), data(s.bytes() / sizeof(float)) {
+    int64_t at = 0;
+    for (const StateBuffer& buffer : s.buffers) {
+      CHECK(buffer.dtype == DType::kF32);
+      first_.push_back(at), at += buffer.size();
+    }
+    slot_floats_ = at;
   }
-  float* matrix(int slot, int layer, int head) {
-    return inputs(slot, layer) + shape.conv_floats() + head * shape.head_floats();
+  float* matrix(int slot, int buffer_index, int64_t i = 0) {
+    CHECK(slot >= 0 && slot < shape.n_slots);
+    const StateBuffer& b = buffer(buffer_index);
+    const int64_t first = slot * slot_floats_ + first_[static_cast<size_t>(buffer_index)];
+    return &data[static_cast<size_t>(first + i * b.rows * b.cols)];
   }
-
-  const int64_t layer_floats;
   std::vector<float> data;
+
+ private:
+  std::vector<int64_t> first_;
+  int64_t slot_floats_ = 0;
 };
 
 double sigmoid(double x) { return 1.0 / (1.0 + std::exp(-x)); }
@@ -61,31 +65,31 @@ void delta_step(float* s, float* y, const float* v, const std::vector<double>& q
 
 std::unique_ptr<StateCache> Backend::make_states(const StateShape& shape) { return std::make_unique<RefStates>(shape); }
 
-void Backend::short_conv(Tensor x, Tensor weight, StateCache& cache, int layer) {
+void Backend::short_conv(Tensor x, Tensor weight, StateCache& cache, int buffer) {
   HostRows host(*this);
   x = host.inout(x), weight = host.in(weight);
   const Batch& batch = batch_;
   auto& states = static_cast<RefStates&>(cache);
-  const StateShape& s = states.shape;
-  CHECK_EQ(x.cols, s.n_channels);
-  CHECK_EQ(weight.cols, s.conv_width);
-  const int kept = s.conv_width - 1;
+  const int n_channels = static_cast<int>(x.cols), width = static_cast<int>(weight.cols), kept = width - 1;
+  const auto n_kept = static_cast<size_t>(kept) * static_cast<size_t>(n_channels);
+  CHECK_EQ(weight.rows, x.cols);
+  CHECK_EQ(states.buffer(buffer).size(), static_cast<int64_t>(n_kept));
   for (int seq = 0; seq < batch.n_seqs(); ++seq) {
     const int begin = batch.q_start[seq], n = batch.q_len(seq);
-    std::vector<float> inputs(static_cast<size_t>(kept + n) * s.n_channels);  // with the inputs of earlier steps
+    std::vector<float> inputs(static_cast<size_t>(kept + n) * n_channels);  // with the inputs of earlier steps
     if (batch.state_in[seq] >= 0)
-      std::copy_n(states.inputs(batch.state_in[seq], layer), s.conv_floats(), inputs.data());
+      std::copy_n(states.matrix(batch.state_in[seq], buffer), n_kept, inputs.data());
     for (int t = 0; t < n; ++t)
-      std::copy_n(x.f32(begin + t), s.n_channels, &inputs[static_cast<size_t>(kept + t) * s.n_channels]);
+      std::copy_n(x.f32(begin + t), n_channels, &inputs[static_cast<size_t>(kept + t) * n_channels]);
     for (int t = 0; t < n; ++t)
-      for (int c = 0; c < s.n_channels; ++c) {
+      for (int c = 0; c < n_channels; ++c) {
         double sum = 0;
-        for (int i = 0; i < s.conv_width; ++i)
-          sum += double{weight.f32(c)[i]} * inputs[static_cast<size_t>(t + i) * s.n_channels + c];
+        for (int i = 0; i < width; ++i)
+          sum += double{weight.f32(c)[i]} * inputs[static_cast<size_t>(t + i) * n_channels + c];
         x.f32(begin + t)[c] = static_cast<float>(sum * sigmoid(sum));
       }
-    std::copy_n(&inputs[static_cast<size_t>(n) * s.n_channels], s.conv_floats(),
-                states.inputs(batch.state_out[seq], layer));
+    std::copy_n(&inputs[static_cast<size_t>(n) * n_channels], n_kept,
+                states.matrix(batch.state_out[seq], buffer));
   }
 }
 
@@ -96,25 +100,27 @@ void Backend::delta_rule(const DeltaRuleArgs& args) {
   for (Tensor* t : {&a.qkv, &a.beta, &a.alpha, &a.decay, &a.dt}) *t = host.in(*t);
   const Batch& batch = batch_;
   auto& states = static_cast<RefStates&>(*a.states);
-  const StateShape& s = states.shape;
-  const int keys = a.n_key_heads * s.key_dim, shared = s.n_heads / a.n_key_heads;
-  CHECK_EQ(a.qkv.cols, 2 * keys + s.n_heads * s.value_dim);
+  const StateBuffer& s = states.buffer(a.buffer);
+  const int n_heads = static_cast<int>(s.count), key_dim = static_cast<int>(s.rows),
+            value_dim = static_cast<int>(s.cols);
+  const int keys = a.n_key_heads * key_dim, shared = n_heads / a.n_key_heads;
+  CHECK_EQ(a.qkv.cols, 2 * keys + n_heads * value_dim);
   for (int seq = 0; seq < batch.n_seqs(); ++seq)
-    for (int h = 0; h < s.n_heads; ++h) {
+    for (int h = 0; h < n_heads; ++h) {
       const int key_head = a.tiled ? h % a.n_key_heads : h / shared;
-      std::vector<float> matrix(s.head_floats());
+      std::vector<float> matrix(static_cast<size_t>(s.rows * s.cols));
       if (batch.state_in[seq] >= 0)
-        std::copy_n(states.matrix(batch.state_in[seq], a.layer, h), matrix.size(), matrix.data());
+        std::copy_n(states.matrix(batch.state_in[seq], a.buffer, h), matrix.size(), matrix.data());
       for (int t = batch.q_start[seq]; t < batch.q_start[seq + 1]; ++t) {
         const float* row = a.qkv.f32(t);
         const auto q =
-            unit_vector(row + key_head * s.key_dim, s.key_dim, 1 / std::sqrt(static_cast<double>(s.key_dim)));
-        const auto k = unit_vector(row + keys + key_head * s.key_dim, s.key_dim, 1);
+            unit_vector(row + key_head * key_dim, key_dim, 1 / std::sqrt(static_cast<double>(key_dim)));
+        const auto k = unit_vector(row + keys + key_head * key_dim, key_dim, 1);
         const double keep = std::exp(a.decay.f32()[h] * softplus(double{a.alpha.f32(t)[h]} + a.dt.f32()[h]));
-        delta_step(matrix.data(), a.y.f32(t) + int64_t{h} * s.value_dim, row + 2 * keys + int64_t{h} * s.value_dim, q,
-                   k, keep, sigmoid(a.beta.f32(t)[h]), s.value_dim);
+        delta_step(matrix.data(), a.y.f32(t) + int64_t{h} * value_dim, row + 2 * keys + int64_t{h} * value_dim, q,
+                   k, keep, sigmoid(a.beta.f32(t)[h]), value_dim);
       }
-      std::copy(matrix.begin(), matrix.end(), states.matrix(batch.state_out[seq], a.layer, h));
+      std::copy(matrix.begin(), matrix.end(), states.matrix(batch.state_out[seq], a.buffer, h));
     }
 }
 

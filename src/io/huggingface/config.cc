@@ -176,11 +176,6 @@ void read_window(const Keys& text, HfConfig& c) {
     if (!types) c.sliding_window_pattern = integer_or(text, key, c.sliding_window_pattern, 0, kMaxLayers);
   if (!types) return;
   for (const Json& type : types->elements()) {
-    if (type.string() != "full_attention" && type.string() != "sliding_attention" &&
-        type.string() != "linear_attention")
-      throw type.error(
-          "layers of type '{}' are not supported: supported are full_attention, sliding_attention and linear_attention",
-          printable(type.string(), 64));
     c.layer_types.emplace_back(type.string());
   }
   if (c.layer_types.size() != static_cast<size_t>(c.n_layers))
@@ -215,16 +210,6 @@ constexpr IntKey kBlockKeys[] = {
     {"first_k_dense_replace", &HfConfig::first_k_dense, 0, kMaxLayers},
     {"n_group", &HfConfig::n_groups, 1, kMaxExperts},
     {"topk_group", &HfConfig::n_groups_used, 1, kMaxExperts},
-    {"q_lora_rank", &HfConfig::q_lora_rank, 1, kMaxDim},
-    {"kv_lora_rank", &HfConfig::kv_lora_rank, 1, 1 << 13},
-    {"qk_nope_head_dim", &HfConfig::qk_nope_head_dim, 1, kMaxHeadDim},
-    {"qk_rope_head_dim", &HfConfig::qk_rope_head_dim, 2, kMaxHeadDim},
-    {"v_head_dim", &HfConfig::v_head_dim, 1, kMaxHeadDim},
-    {"linear_num_key_heads", &HfConfig::delta_key_heads, 1, kMaxHeads},
-    {"linear_num_value_heads", &HfConfig::delta_value_heads, 1, kMaxHeads},
-    {"linear_key_head_dim", &HfConfig::delta_key_dim, 1, kMaxHeadDim},
-    {"linear_value_head_dim", &HfConfig::delta_value_dim, 1, kMaxHeadDim},
-    {"linear_conv_kernel_dim", &HfConfig::delta_conv_width, 2, 16},
     {"full_attention_interval", &HfConfig::full_attention_interval, 1, kMaxLayers},
 };
 
@@ -262,7 +247,6 @@ void read_blocks(const Keys& text, HfConfig& c) {
   for (const IntKey& row : kBlockKeys) c.*row.field = integer_or(text, row.key, c.*row.field, row.low, row.high);
   c.norm_topk_prob = find_flag(text, "norm_topk_prob");
   c.topk_method = string_or(text, "topk_method", "");
-  c.rope_interleave = find_flag(text, "rope_interleave").value_or(c.rope_interleave);
   if (const auto dense = text.find("mlp_only_layers"))
     for (const Json& layer : dense->elements())
       c.mlp_only_layers.push_back(static_cast<int>(layer.integer(0, kMaxLayers)));
@@ -313,6 +297,19 @@ void add_ids(const Json& object, const char* key, std::vector<int64_t>& ids) {
 
 }  // namespace
 
+struct HfFamilyKeys {
+  JsonDocument document;  // keeps the values of `text` alive
+  std::optional<JsonDocument> defaults;
+  Keys text;
+};
+
+int HfConfig::integer_or(const char* key, int fallback, int64_t low, int64_t high) const {
+  return keys ? ingot::integer_or(keys->text, key, fallback, low, high) : fallback;
+}
+bool HfConfig::flag_or(const char* key, bool fallback) const {
+  return keys ? find_flag(keys->text, key).value_or(fallback) : fallback;
+}
+
 HfConfig parse_hf_config(const JsonDocument& document, std::string name, const HfDefaults& defaults) {
   const Json root = document.root();
   const auto inner = root.find("text_config");
@@ -326,6 +323,7 @@ HfConfig parse_hf_config(const JsonDocument& document, std::string name, const H
   std::optional<JsonDocument> of_family;
   if (defaults) of_family = JsonDocument::parse(defaults(c.model_type), "the defaults of " + c.model_type);
   const Keys text{own, of_family ? std::optional(of_family->root()) : std::nullopt};
+  c.keys = std::make_shared<const HfFamilyKeys>(HfFamilyKeys{document, of_family, text});
   read_sizes(text, c);
   c.hidden_act = string_or(text, "hidden_activation", string_or(text, "hidden_act", "silu").c_str());
   c.rope = read_rope(text, c.n_ctx, c.head_dim);

@@ -5,6 +5,7 @@
 #pragma once
 #include <cstdint>
 #include <functional>
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
@@ -25,6 +26,8 @@ struct HfRope {
   int original_context = 0;  // original_max_position_embeddings; max_position_embeddings if the file lacks it
   bool truncate = true;
 };
+
+struct HfFamilyKeys;  // the document of a config.json
 
 struct HfConfig {
   std::string source;      // config.json's path, for messages
@@ -62,13 +65,12 @@ struct HfConfig {
   float routed_scaling = 1, swiglu_limit = 0;
   std::string topk_method;
 
-  // Attention over latents; 0 in other models.
-  int q_lora_rank = 0, kv_lora_rank = 0, qk_nope_head_dim = 0, qk_rope_head_dim = 0, v_head_dim = 0;
-  bool rope_interleave = true;
-
-  // Gated delta nets (linear_attention in layer_types); 0 in other models.
-  int delta_key_heads = 0, delta_value_heads = 0, delta_key_dim = 0, delta_value_dim = 0, delta_conv_width = 0;
   int full_attention_interval = 0;         // of this many layers, the last has full attention; 0: absent
+
+  // Other keys of the family, for the kinds of layers that have them. Throw Error for a value of another type or range.
+  int integer_or(const char* key, int fallback, int64_t low, int64_t high) const;
+  bool flag_or(const char* key, bool fallback) const;
+  std::shared_ptr<const HfFamilyKeys> keys;  // null: none
 
   std::optional<HfQuantization> quantization;
 

@@ -18,15 +18,13 @@ std::string TranslatedMachine::Place::key() const {
                      search.n_tokens, text.size(), text, search.held);
 }
 
-void TranslatedMachine::limit_work(size_t n_steps) {
-  json_->limit_work(n_steps);
-  work_left_ = n_steps;
+void TranslatedMachine::use_meter(const SharedMeter& meter) {
+  meter_.share(meter);
+  json_->use_meter(meter_);
 }
 
 void TranslatedMachine::spend(size_t n_steps) {
-  if (n_steps > work_left_)
-    throw Error("the names of a tool's parameters need too much work: name the parameters in \"properties\"");
-  work_left_ -= n_steps;
+  meter_->spend(n_steps, "the names of a tool's parameters need too much work: name the parameters in \"properties\"");
 }
 
 size_t TranslatedMachine::n_bytes() const {

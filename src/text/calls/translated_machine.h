@@ -17,7 +17,7 @@ namespace ingot {
 
 class TranslatedMachine : public Automaton {
  public:
-  void limit_work(size_t n_steps) final;
+  void use_meter(const SharedMeter& meter) final;
   size_t n_bytes() const final;
   GrammarState start() final;
   GrammarState step(GrammarState state, uint8_t byte) final;
@@ -40,7 +40,7 @@ class TranslatedMachine : public Automaton {
     std::string key() const;
   };
 
-  explicit TranslatedMachine(std::unique_ptr<Automaton> json) : json_(std::move(json)) {}
+  explicit TranslatedMachine(std::unique_ptr<Automaton> json) : json_(std::move(json)) { json_->use_meter(meter_); }
 
   virtual Place begin() = 0;
   // Reads a byte. Returns false if no text continues with this byte; the place is invalid then.
@@ -52,7 +52,7 @@ class TranslatedMachine : public Automaton {
   bool can_put(const Place& place, std::string_view json);
   bool can_close(const Place& place);  // whether a last brace would complete the JSON
   bool can_go_on(const Place& place);  // whether a fresh text may have more bytes
-  void spend(size_t n_steps);          // throws Error beyond the limit of work
+  void spend(size_t n_steps);
 
   std::unique_ptr<Automaton> json_;
 
@@ -62,7 +62,6 @@ class TranslatedMachine : public Automaton {
 
   std::unordered_map<std::string, uint32_t> index_;
   std::vector<Place> places_;
-  size_t work_left_ = SIZE_MAX;
   size_t n_text_bytes_ = 0;                                           // of the texts in index_ and places_
   std::vector<std::unique_ptr<std::array<GrammarState, 256>>> rows_;  // rows of the steps taken so far
   std::vector<uint32_t> with_rows_;

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "base/splitmix.h"
+#include "text/grammar/work_meter.h"
 
 namespace ingot {
 
@@ -24,14 +25,17 @@ struct GrammarState {
 class Automaton {
  public:
   virtual ~Automaton() = default;
-  // Limits the work of all steps until the next call; a step beyond the limit throws Error. Work is counted, not
-  // timed, so that the result does not depend on the computer. Without a call there is no limit.
-  virtual void limit_work(size_t n_steps) = 0;
+  // Counts the work of all functions below, which throw TooMuchWork at its limit. Without a limit, they do all work.
+  WorkMeter& meter() { return *meter_; }
+  // Counts the work in another meter. Derived classes pass the meter to their parts.
+  virtual void use_meter(const SharedMeter& meter) { meter_.share(meter); }
   virtual size_t n_bytes() const = 0;  // approximate current size
 
   virtual GrammarState start() = 0;
   // The state after `byte`; dead if no text of the grammar continues with `byte`.
   virtual GrammarState step(GrammarState state, uint8_t byte) = 0;
+  // Names the rule that the state follows, for messages; empty: unknown.
+  virtual std::string where(GrammarState) const { return ""; }
   virtual bool accepts(GrammarState state) = 0;  // whether the text may end here
 
   // Inside a word (string, number, name), steps depend on the place alone, not on the frame. kWordEnds: the byte is the
@@ -67,6 +71,9 @@ class Automaton {
   static constexpr uint32_t kFreshText = 2, kPastFresh = 3;
   virtual GrammarState fresh(GrammarState state) { return state; }
   virtual std::optional<std::vector<std::string>> repeated_ends(GrammarState) { return std::nullopt; }
+
+ protected:
+  SharedMeter meter_;
 };
 
 }  // namespace ingot

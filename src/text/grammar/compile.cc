@@ -14,10 +14,10 @@ std::unique_ptr<Automaton> compile_lark(std::string_view text) { return compile_
 
 std::unique_ptr<Automaton> compile_regex(std::string_view pattern) {
   auto languages = std::make_unique<RegularLanguages>(1 << 18);
-  languages->limit_work(RegularLanguages::kMaxCompileWork);
+  languages->meter()->limit(WorkMeter::kMaxCompileWork);
   const RegularLanguages::Id language = parse_regex(*languages, pattern, RegexMatch::kWhole);
   auto machine = std::make_unique<RegexMachine>(std::move(languages), language);
-  machine->limit_work(SIZE_MAX);
+  machine->meter().limit(SIZE_MAX);
   return machine;
 }
 

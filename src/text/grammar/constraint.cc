@@ -4,7 +4,6 @@
 #include <bit>
 
 #include "base/check.h"
-#include "text/grammar/regular.h"
 
 namespace ingot {
 
@@ -12,12 +11,15 @@ namespace {
 
 constexpr size_t kMaxCachedBytes = size_t{64} << 20;  // masks of one grammar; beyond this, the cache is cleared
 constexpr size_t kMaxForcedTexts = 1 << 13;           // the same for forced texts
+constexpr int kCallsSlow = 64;                        // some four calls for each token
 constexpr size_t kMaxGrowth = size_t{32} << 20;       // bytes of states that a machine collects
 
 }  // namespace
 
 Constraint::Constraint(std::unique_ptr<Automaton> automaton, std::shared_ptr<const GrammarVocabulary> vocabulary)
     : automaton_(std::move(automaton)), vocabulary_(std::move(vocabulary)), words_(*automaton_, *vocabulary_) {
+  start_ = automaton_->start();
+  may_be_empty_ = automaton_->accepts(start_);
   n_first_bytes_ = automaton_->n_bytes();
   count_bytes();
 }
@@ -182,21 +184,19 @@ void Constraint::add_closers(const CloserSet& closers, GrammarState over, TokenM
 
 // The closers whose text after the quote is allowed at `over`.
 const CloserSet& Constraint::closers_before(GrammarState over) {
-  CloserSet* set = &closers_now_;
   if (over.text == 0) {
-    set = &closers_before_[over];
-    if (!set->empty()) return *set;
+    if (const auto it = closers_before_.find(over); it != closers_before_.end()) return it->second;
   }
-  *set = vocabulary_->no_closers();
+  CloserSet set = vocabulary_->no_closers();
   const TokenTrie& after = vocabulary_->after_closers();
-  for (int32_t closer : after.root_tokens()) add_closer(*set, closer);
+  for (int32_t closer : after.root_tokens()) add_closer(set, closer);
   after.walk(
       over, 0, static_cast<uint32_t>(after.nodes().size()),
       [&](GrammarState at, uint8_t byte) { return automaton_->step(at, byte); },
       [&](const TokenTrie::Node& node, GrammarState) {
-        for (int32_t closer : after.tokens_at(node)) add_closer(*set, closer);
+        for (int32_t closer : after.tokens_at(node)) add_closer(set, closer);
       });
-  return *set;
+  return (over.text == 0 ? closers_before_[over] : closers_now_) = std::move(set);
 }
 
 GrammarState Constraint::read(GrammarState state, std::string_view text) {
@@ -225,62 +225,96 @@ void Constraint::add_tokens(const TokenTrie& trie, GrammarState state, uint32_t 
       });
 }
 
+// Runs a call that uses the machine at `state`. Counts its work in work_left, the rest of an answer's work.
+template <class F>
+auto Constraint::metered(const Effort& effort, GrammarState state, size_t& work_left, F call) {
+  std::unique_lock lock(mutex_, std::defer_lock);
+  if (!effort.is_quick) {
+    lock.lock();
+  } else if (!lock.try_lock()) {
+    n_calls_slow_ = kCallsSlow;
+    throw NotQuick();
+  }
+  WorkMeter& meter = automaton_->meter();
+  const size_t limit = std::min(effort.max_work, work_left);
+  meter.limit(limit);
+  try {
+    auto result = call();
+    work_left -= limit - meter.left();
+    if (!effort.is_quick) note_work(limit - meter.left());
+    return result;
+  } catch (const TooMuchWork& error) {
+    work_left -= limit - meter.left();
+    n_calls_slow_ = kCallsSlow;
+    if (effort.is_quick) throw NotQuick();
+    const std::string where = automaton_->where(state);
+    throw TooMuchWork("{}{}{}", where, where.empty() ? "" : ": ",
+                      limit == effort.max_work ? error.what() : "the constraint needs too much work for an answer of this "
+                                                                "length: simplify the constraint");
+  }
+}
+
+void Constraint::note_work(size_t work) {
+  if (work > kQuickEffort.max_work)
+    n_calls_slow_ = kCallsSlow;
+  else if (n_calls_slow_ > 0)
+    --n_calls_slow_;
+}
+
+void Constraint::prepare() {
+  size_t work_left = WorkMeter::kMaxWork;
+  metered(kFullEffort, start_, work_left, [this] { return mask(start_); });
+}
+
+template <class F>
+auto Matcher::metered(const Effort& effort, F call) {
+  return constraint_->metered(effort, places_.back().state, work_left_, std::move(call));
+}
+
 Matcher::Matcher(std::shared_ptr<Constraint> constraint) : constraint_(std::move(constraint)) {
-  const std::lock_guard lock(constraint_->mutex_);
-  constraint_->automaton_->limit_work(RegularLanguages::kMaxWork);
-  states_.push_back(constraint_->automaton_->start());
-  can_end_ = constraint_->automaton_->accepts(states_.back());
+  places_.push_back({constraint_->start_, constraint_->may_be_empty_});
 }
 
-std::shared_ptr<const TokenMask> Matcher::mask() {
-  const std::lock_guard lock(constraint_->mutex_);
-  constraint_->automaton_->limit_work(RegularLanguages::kMaxWork);
-  return constraint_->mask(states_.back());
+std::shared_ptr<const TokenMask> Matcher::mask(const Effort& effort) {
+  return metered(effort, [this] { return constraint_->mask(places_.back().state); });
 }
 
-bool Matcher::accept(int32_t token) {
+bool Matcher::accept(int32_t token, const Effort& effort) {
   const GrammarVocabulary& vocabulary = constraint_->vocabulary();
   if (token < 0 || token >= vocabulary.size()) return false;
   if (vocabulary.is_end(token)) {
-    if (!can_end_) return false;
-    states_.push_back(states_.back());
+    if (!can_end()) return false;
+    places_.push_back(places_.back());
     return true;
   }
-  const std::lock_guard lock(constraint_->mutex_);
-  constraint_->automaton_->limit_work(RegularLanguages::kMaxWork);
-  GrammarState state = states_.back();
   if (vocabulary.bytes(token).empty()) return false;
-  for (char c : vocabulary.bytes(token)) {
-    state = constraint_->automaton_->step(state, static_cast<uint8_t>(c));
-    if (state.is_dead()) return false;
-  }
-  states_.push_back(state);
-  can_end_ = constraint_->automaton_->accepts(state);
+  const Place next = metered(effort, [&]() -> Place {
+    const GrammarState state = constraint_->read(places_.back().state, vocabulary.bytes(token));
+    return {state, !state.is_dead() && constraint_->automaton_->accepts(state)};
+  });
+  if (next.state.is_dead()) return false;
+  places_.push_back(next);
+  work_left_ += kTokenWork;
   return true;
 }
 
 void Matcher::roll_back(int n) {
   CHECK(n >= 0 && n <= n_tokens());
-  const std::lock_guard lock(constraint_->mutex_);
-  constraint_->automaton_->limit_work(RegularLanguages::kMaxWork);
-  states_.resize(states_.size() - static_cast<size_t>(n));
-  can_end_ = constraint_->automaton_->accepts(states_.back());
+  places_.resize(places_.size() - static_cast<size_t>(n));
+  work_left_ -= std::min(work_left_, static_cast<size_t>(n) * kTokenWork);
 }
 
-bool Matcher::is_over() {
-  if (!can_end_) return false;
-  const std::lock_guard lock(constraint_->mutex_);
-  constraint_->automaton_->limit_work(RegularLanguages::kMaxWork);
-  for (int byte = 0; byte < 256; ++byte) {
-    if (!constraint_->automaton_->step(states_.back(), static_cast<uint8_t>(byte)).is_dead()) return false;
-  }
-  return true;
+bool Matcher::is_over(const Effort& effort) {
+  if (!can_end()) return false;
+  return metered(effort, [this] {
+    for (int byte = 0; byte < 256; ++byte)
+      if (!constraint_->automaton_->step(places_.back().state, static_cast<uint8_t>(byte)).is_dead()) return false;
+    return true;
+  });
 }
 
-std::string Matcher::forced() {
-  const std::lock_guard lock(constraint_->mutex_);
-  constraint_->automaton_->limit_work(RegularLanguages::kMaxWork);
-  return constraint_->forced(states_.back());
+std::string Matcher::forced(const Effort& effort) {
+  return metered(effort, [this] { return constraint_->forced(places_.back().state); });
 }
 
 }  // namespace ingot

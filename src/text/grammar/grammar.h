@@ -21,7 +21,7 @@ class Grammar {
   static constexpr int kNoLimit = RegularLanguages::kNoLimit;
   enum class Kind : uint8_t { kLanguage, kMachine, kRule, kSequence, kChoice, kRepeat };
 
-  Grammar() { languages_->limit_work(RegularLanguages::kMaxCompileWork); }
+  Grammar() { languages_->meter()->limit(WorkMeter::kMaxCompileWork); }
 
   Part language(Language id);
   Part literal(std::string_view text);

@@ -19,6 +19,19 @@ constexpr size_t kMaxOtherValues = 8;        // of one item whose value must dif
 constexpr size_t kMaxFewStates = 512;
 constexpr size_t kSearchWork = 8;  // of one step of a search, in parts of expressions
 
+// Calls undo() at the end of the scope, also when the meter ends a search.
+template <class F>
+class AtEnd {
+ public:
+  explicit AtEnd(F undo) : undo_(std::move(undo)) {}
+  ~AtEnd() { undo_(); }
+  AtEnd(const AtEnd&) = delete;
+  AtEnd& operator=(const AtEnd&) = delete;
+
+ private:
+  F undo_;
+};
+
 }  // namespace
 
 bool SchemaMachine::is_possible(uint32_t plan) {
@@ -30,18 +43,13 @@ bool SchemaMachine::is_possible(uint32_t plan) {
   l_.spend(kSearchWork);
   if (n_open_ >= kMaxPossibleDepth)
     throw Error("the schema requires values that nest deeper than {}", kMaxPossibleDepth);
-  const uint32_t own = values_[plan].depth = ++n_open_, outer = std::exchange(lowest_assumed_, UINT32_MAX);
-  bool found = false;
-  try {
-    found = find_possible(plan);
-  } catch (...) {
-    values_[plan].depth = 0, --n_open_, lowest_assumed_ = outer;
-    throw;
-  }
-  values_[plan].depth = 0, --n_open_;
+  const uint32_t own = values_[plan].depth = ++n_open_;
+  uint32_t assumed = std::exchange(lowest_assumed_, UINT32_MAX);
+  const AtEnd close([&] { values_[plan].depth = 0, --n_open_, lowest_assumed_ = assumed; });
+  const bool found = find_possible(plan);
   const bool is_certain = found || lowest_assumed_ >= own;
   if (is_certain) values_[plan].is_possible = found;
-  lowest_assumed_ = is_certain ? outer : std::min(outer, lowest_assumed_);
+  if (!is_certain) assumed = std::min(assumed, lowest_assumed_);
   return found;
 }
 
@@ -56,6 +64,7 @@ bool SchemaMachine::find_possible(uint32_t plan) {
 // Whether an array or an object can meet the plan.
 bool SchemaMachine::can_be(uint32_t plan, JsonType type) {
   const Formula need = type == JsonType::kObject ? object_plan(plan).need : array_plan(plan).need;
+  if (where_is(plan) != kNowhere) last_searched_ = plan;
   return need != Formulas::kFalse && can_finish(first_frame(plan, 0, type, 0));
 }
 
@@ -90,11 +99,12 @@ bool SchemaMachine::can_finish(Words frame) {
   const uint32_t id = frames_.intern(frame);
   if (const auto it = can_finish_.find(id); it != can_finish_.end()) return it->second;
   if (can_end(frame) || is_sure(frame, {})) return can_finish_[id] = true;
-  const uint32_t outer = std::exchange(lowest_assumed_, UINT32_MAX);
+  uint32_t assumed = std::exchange(lowest_assumed_, UINT32_MAX);
+  const AtEnd close([&] { lowest_assumed_ = assumed; });
   const bool found =
       frame[0] == kObject ? ObjectSearch(*this, std::move(frame), nullptr).run() : search_items(id, nullptr);
   if (found || lowest_assumed_ == UINT32_MAX) can_finish_[id] = found;
-  lowest_assumed_ = found ? outer : std::min(outer, lowest_assumed_);
+  if (!found) assumed = std::min(assumed, lowest_assumed_);
   return found;
 }
 
@@ -204,8 +214,8 @@ SchemaMachine::Formula SchemaMachine::equals_any(std::vector<Formula>& goals, st
   std::vector<Formula> any;
   l_.spend(items.size());
   for (uint32_t item : items) {
-    const auto [it, is_new] = value_formulas_.try_emplace(item, Formulas::kFalse);
-    if (is_new) it->second = add_value(canonical_texts_[item], *table_);
+    auto it = value_formulas_.find(item);
+    if (it == value_formulas_.end()) it = value_formulas_.emplace(item, add_value(canonical_texts_[item], *table_)).first;
     const auto at = std::ranges::find(goals, it->second);
     any.push_back(f_.leaf(static_cast<uint32_t>(at - goals.begin())));
     if (at == goals.end()) goals.push_back(it->second);
@@ -283,6 +293,7 @@ std::optional<std::string> SchemaMachine::example_of(uint32_t plan) {
   }
   std::optional<std::string> found;
   values_[plan].has_open_example = true;
+  const AtEnd close([&] { values_[plan].has_open_example = false; });
   for (const JsonType type : {JsonType::kArray, JsonType::kObject}) {
     if (found || !can_be(plan, type)) continue;
     std::string json;
@@ -291,7 +302,6 @@ std::optional<std::string> SchemaMachine::example_of(uint32_t plan) {
                                                    : ObjectSearch(*this, std::move(frame), &json).run();
     if (is_found) found = type == JsonType::kArray ? "[" + json + "]" : "{" + json + "}";
   }
-  values_[plan].has_open_example = false;
   return found;
 }
 

@@ -95,11 +95,14 @@ std::shared_ptr<Constraint> ModelGrammars::get(const std::string& key, const Mak
   }
   std::vector<std::string> new_warnings;
   auto made = std::make_shared<Constraint>(make(&new_warnings), vocabulary());
+  made->prepare();
   const std::lock_guard lock(mutex_);
-  const auto [place, is_new] = places_.try_emplace(key);
-  if (!is_new) return use(*place->second);  // another thread has added the entry
-  entries_.push_front({key, std::move(made), std::move(new_warnings)});
-  place->second = entries_.begin();
+  const auto found = places_.find(key);
+  if (found != places_.end()) return use(*found->second);  // another thread has added the entry
+  std::list<Entry> added;  // of one entry; nothing below can fail once the entry is in places_
+  added.push_front({key, std::move(made), std::move(new_warnings)});
+  places_.emplace(key, added.begin());
+  entries_.splice(entries_.begin(), added);
   drop_old();
   return use(entries_.front());
 }

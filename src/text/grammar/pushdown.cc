@@ -13,13 +13,13 @@ constexpr size_t kMaxHeads = 1 << 22;
 constexpr size_t kMaxItems = 1 << 14;        // ways to read the text at one state
 constexpr size_t kMaxCachedSteps = 1 << 14;  // cached steps, 1 KiB each
 constexpr size_t kMaxWords = 1 << 23;
-constexpr size_t kPartsPerStep = 16;  // parts of parses take much less time than parts of expressions
+constexpr size_t kParseParts = 16;  // take as much time as one part of an expression
 constexpr uint32_t kUnknownStep = UINT32_MAX;
 
 }  // namespace
 
 PushdownMachine::PushdownMachine(Grammar grammar) {
-  work_left_ = RegularLanguages::kMaxCompileWork * kPartsPerStep;
+  meter_->limit(WorkMeter::kMaxCompileWork);
   const Grammar::Facts facts = grammar.finish();
   expr(Words{kNothing}, false);
   expr(Words{kEmpty}, true);
@@ -33,13 +33,13 @@ PushdownMachine::PushdownMachine(Grammar grammar) {
   languages_ = grammar.take_languages();
   machines_ = std::move(grammar.machines());
   n_kinds_ = static_cast<uint32_t>(machines_.size() + 1);
+  use_meter(meter_);
   for (const auto& machine : machines_) machine_starts_.push_back(machine->start());
   rank_rules(grammar);
   Closure closure;
   go_on(closure, root, 0);
   start_ = close(closure);
-  work_left_ = SIZE_MAX;
-  languages_->limit_work(SIZE_MAX);
+  meter_->limit(SIZE_MAX);
 }
 
 // ---- Expressions
@@ -222,9 +222,10 @@ void PushdownMachine::rank_rules(const Grammar& grammar) {
 // ---- States
 
 void PushdownMachine::spend(size_t n_parts) {
-  if (n_parts > work_left_)
-    throw Error("the grammar is too ambiguous: the parses of the text need too much work; give each text fewer parses");
-  work_left_ -= n_parts;
+  n_parse_parts_ += n_parts;
+  meter_->spend(n_parse_parts_ / kParseParts, "the grammar is too ambiguous: the parses of the text need too much work; "
+                                              "give each text fewer parses");
+  n_parse_parts_ %= kParseParts;
 }
 
 // Adds all terminals and rules that may come next if the way continues with `rest`.
@@ -486,10 +487,10 @@ uint32_t PushdownMachine::step_word(uint32_t place, uint8_t byte) {
   return next == kDead || next == kWordEnds || next == kWordOver ? next : word(kind, next);
 }
 
-void PushdownMachine::limit_work(size_t n_steps) {
-  languages_->limit_work(n_steps);
-  work_left_ = n_steps > SIZE_MAX / kPartsPerStep ? SIZE_MAX : n_steps * kPartsPerStep;
-  for (const auto& machine : machines_) machine->limit_work(n_steps);
+void PushdownMachine::use_meter(const SharedMeter& meter) {
+  meter_.share(meter);
+  languages_->use_meter(meter_);
+  for (const auto& machine : machines_) machine->use_meter(meter_);
 }
 
 size_t PushdownMachine::n_bytes() const {

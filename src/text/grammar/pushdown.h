@@ -23,7 +23,7 @@ class PushdownMachine final : public Automaton {
   // Throws Error if a rule is left-recursive through other rules.
   explicit PushdownMachine(Grammar grammar);
 
-  void limit_work(size_t n_steps) override;
+  void use_meter(const SharedMeter& meter) override;
   size_t n_bytes() const override;
   GrammarState start() override { return start_; }
   GrammarState step(GrammarState state, uint8_t byte) override;
@@ -118,7 +118,7 @@ class PushdownMachine final : public Automaton {
   WordLists stacks_{1 << 20, "stacks"};
   std::vector<uint32_t> depths_;  // [stack]
   size_t n_words_ = 0;            // in all stacks and frames
-  size_t work_left_ = SIZE_MAX;   // parts of parses
+  size_t n_parse_parts_ = 0;      // of parses, not yet in the meter
   WordLists frames_{1 << 20, "sets of configurations"}, contexts_{1 << 20, "configurations"};
   WordLists machine_states_{1 << 22, "states of machines"};
   std::vector<GrammarState> states_;

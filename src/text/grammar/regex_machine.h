@@ -12,7 +12,7 @@ class RegexMachine final : public Automaton {
   // Throws Error if no text belongs to `language`.
   RegexMachine(std::unique_ptr<RegularLanguages> languages, RegularLanguages::Id language);
 
-  void limit_work(size_t n_steps) override { languages_->limit_work(n_steps); }
+  void use_meter(const SharedMeter& meter) override;
   size_t n_bytes() const override { return languages_->n_bytes(); }
 
   GrammarState start() override { return {kFirst + start_, 0, 0}; }

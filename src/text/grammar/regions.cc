@@ -48,9 +48,8 @@ struct OtherChars {
 }  // namespace
 
 const Regions::Next& Regions::next(uint32_t place) {
-  const auto [it, is_new] = next_.try_emplace(place);
-  if (is_new) it->second = find_next(place);
-  return it->second;
+  if (const auto it = next_.find(place); it != next_.end()) return it->second;
+  return next_[place] = find_next(place);
 }
 
 Regions::Next Regions::find_next(uint32_t place) {
@@ -99,12 +98,8 @@ void Regions::each_after(uint32_t place, const CharKinds& kinds, Visit&& visit) 
 }
 
 const Region& Regions::of(uint32_t place) {
-  const auto [it, is_new] = regions_.try_emplace(place);
-  if (is_new) {
-    const Region found = find(place);
-    return regions_[place] = found;
-  }
-  return it->second;
+  if (const auto it = regions_.find(place); it != regions_.end()) return it->second;
+  return regions_[place] = find(place);
 }
 
 bool Regions::stays_alike(uint32_t place, uint8_t kind, const CharKinds& alive) {

@@ -384,12 +384,6 @@ RegularLanguages::Id RegularLanguages::derive(Id id, uint8_t byte) {
   return derived_[at];
 }
 
-void RegularLanguages::refuse_work() {
-  throw Error(
-      "the constraint needs too much work at one place: use smaller counts in nested repetitions and look-aheads, and "
-      "fewer conditions on one value");
-}
-
 size_t RegularLanguages::n_bytes() const {
   constexpr size_t kEntry = 48;  // approximate bytes per entry of index_
   return nodes_.size() * (sizeof(Node) + kEntry + 2 * sizeof(uint32_t)) +

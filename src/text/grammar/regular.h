@@ -15,6 +15,8 @@
 #include <utility>
 #include <vector>
 
+#include "text/grammar/work_meter.h"
+
 namespace ingot {
 
 using ByteSet = std::bitset<256>;
@@ -31,15 +33,11 @@ class RegularLanguages {
   // Throws Error if there are more than `max_nodes` expressions.
   explicit RegularLanguages(size_t max_nodes = 1 << 18);
 
-  static constexpr size_t kMaxWork = size_t{1} << 19;  // parts of expressions for a mask: about 0.1 s
-  static constexpr size_t kMaxCompileWork = size_t{1} << 21;
   static constexpr size_t kMaxArgs = size_t{1} << 22;  // of all expressions
-  // Limits the work until the next call: the functions below throw Error after `n_parts` parts of expressions.
-  void limit_work(size_t n_parts) { work_left_ = n_parts; }
-  void spend(size_t n_parts) {
-    if (n_parts > work_left_) refuse_work();
-    work_left_ -= n_parts;
-  }
+  // Counts the work of the functions below, which throw TooMuchWork at its limit.
+  const SharedMeter& meter() const { return meter_; }
+  void use_meter(const SharedMeter& meter) { meter_.share(meter); }
+  void spend(size_t n_parts) { meter_->spend(n_parts); }
   size_t n_bytes() const;
 
   Id bytes(const ByteSet& set);
@@ -95,12 +93,11 @@ class RegularLanguages {
   Id derive_multiples(std::span<const uint32_t> numbers, uint8_t byte);
   void flatten(Kind kind, const std::vector<Id>& parts, std::vector<Id>& out) const;
   bool has_complements(const std::vector<Id>& sorted) const;
-  [[noreturn]] static void refuse_work();
   Life known_life(Id id) const;
   bool search_life(Id id);
 
   size_t max_nodes_;
-  size_t work_left_ = SIZE_MAX;
+  SharedMeter meter_;
   std::vector<Node> nodes_;
   std::vector<uint32_t> args_;
   std::vector<ByteSet> byte_sets_;

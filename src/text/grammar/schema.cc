@@ -158,7 +158,25 @@ std::optional<SchemaReader::Place> SchemaReader::reference(const Json& from, con
   return Place{target.json, index_.enter(scope_, *target.json)};
 }
 
+// Names the keyword that most probably needs much work.
+std::string SchemaReader::costly_keyword(const Json& json, const std::string& path) {
+  constexpr std::array<const char*, 17> kKeys = {
+      "oneOf",    "not",   "if",    "unevaluatedProperties", "unevaluatedItems", "dependentSchemas", "dependentRequired",
+      "contains", "anyOf", "allOf", "uniqueItems",           "propertyNames",    "pattern",          "patternProperties",
+      "enum",     "items", "properties"};
+  const auto found = std::ranges::find_if(kKeys, [&](const char* key) { return json.contains(key); });
+  return fmt::format("schema {}: '{}'", printable(path), found == kKeys.end() ? "type" : *found);
+}
+
 void SchemaReader::fill(const Json& json, SchemaId id, const std::string& path) {
+  try {
+    read_body(json, id, path);
+  } catch (const TooMuchWork& error) {
+    throw Error("{}: {}", costly_keyword(json, path), error.what());
+  }
+}
+
+void SchemaReader::read_body(const Json& json, SchemaId id, const std::string& path) {
   std::vector<Formula> others;
   for (const char* key : {"$ref", "$dynamicRef", "$recursiveRef"}) {
     if (const auto place = reference(json, key, path)) others.push_back(f_.leaf(schema(*place->json, json[key])));

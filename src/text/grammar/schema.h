@@ -32,6 +32,7 @@ struct ObjectRule {
     return properties.empty() && patterns.empty() && additional == kAnySchema && max < 0 && min == 0 && !limits_names;
   }
   bool limits_names = false;
+  std::string where = {};  // path and keyword, for messages; empty: the rule is part of another one
 };
 
 struct ArrayRule {
@@ -41,6 +42,7 @@ struct ArrayRule {
   int min_contains = 0, max_contains = -1;
   int min = 0, max = -1;
   bool is_unique = false;
+  std::string where = {};
 };
 
 struct Schema {

@@ -199,6 +199,7 @@ void SchemaReader::read_object(const Json& json, const std::string& path, Schema
   }
   std::tie(rule.min, rule.max) = counts(json, path, "minProperties", "maxProperties");
   const bool limits_names = rule.limits_names = has(json, "propertyNames");
+  rule.where = costly_keyword(json, path);
   schema.object = add_rule(std::move(rule));
   if (limits_names) name_rules_.emplace(schema.object, child(json, "propertyNames", path));
 }
@@ -263,6 +264,7 @@ void SchemaReader::read_array(const Json& json, const std::string& path, Schema&
   }
   std::tie(rule.min, rule.max) = counts(json, path, "minItems", "maxItems");
   rule.is_unique = json.contains("uniqueItems") && json["uniqueItems"] == true;
+  rule.where = costly_keyword(json, path);
   schema.array = add_rule(std::move(rule));
 }
 

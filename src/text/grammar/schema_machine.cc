@@ -20,11 +20,45 @@ constexpr std::array<bool, 256> kStaysBetween = [] {
 
 SchemaMachine::SchemaMachine(std::unique_ptr<SchemaTable> table, MachineOptions options)
     : table_(std::move(table)), options_(options), l_(table_->languages), f_(table_->formulas) {
+  meter_.share(l_.meter());
   frames_.intern({});
   const uint32_t plan = value_plan({f_.leaf(table_->root)}, f_.leaf(0));
-  if (!is_possible(plan)) throw Error("the schema allows no value at all");
+  try {
+    if (!is_possible(plan)) throw Error("the schema allows no value at all");
+  } catch (const TooMuchWork& error) {
+    throw Error("{}: {}", where_is(last_searched_), error.what());
+  }
   const uint32_t slot[] = {kSlot, 0, plan, 0};
   root_slot_ = frames_.intern(slot);
+}
+
+void SchemaMachine::use_meter(const SharedMeter& meter) {
+  meter_.share(meter);
+  l_.use_meter(meter_);
+}
+
+std::string_view SchemaMachine::where_is(uint32_t plan) const {
+  const ValuePlan& value = values_[plan];
+  const auto of = [](const auto& rules, const std::vector<int>& numbers) -> std::string_view {
+    for (const int number : numbers)
+      if (!rules[number].where.empty()) return rules[number].where;
+    return kNowhere;
+  };
+  if (value.object >= 0) return of(table_->objects, objects_[value.object]->rules);
+  if (value.array >= 0) return of(table_->arrays, arrays_[value.array]->rules);
+  return kNowhere;
+}
+
+std::string SchemaMachine::where(GrammarState state) const {
+  const std::span<const uint32_t> frame = frames_[state.frame];
+  if (frame.empty()) return std::string(kNowhere);
+  if (frame[0] == kSlot) return std::string(where_is(frame[kSlotPlan]));
+  const auto holds = [&](const ValuePlan& value) {
+    return frame[0] == kObject ? value.object == static_cast<int>(frame[kObjectPlan])
+                               : value.array == static_cast<int>(frame[kArrayPlan]);
+  };
+  const auto plan = std::ranges::find_if(values_, holds);
+  return std::string(plan == values_.end() ? kNowhere : where_is(static_cast<uint32_t>(plan - values_.begin())));
 }
 
 size_t SchemaMachine::n_bytes() const {
@@ -152,10 +186,10 @@ std::string SchemaMachine::text_between(uint32_t from, uint32_t to) const {
 std::unique_ptr<SchemaMachine> compile_schema(std::string_view json, const SchemaOptions& schema,
                                               const MachineOptions& options) {
   auto table = std::make_unique<SchemaTable>();
-  table->languages.limit_work(RegularLanguages::kMaxCompileWork);
+  table->languages.meter()->limit(WorkMeter::kMaxCompileWork);
   read_schema(json, schema, *table);
   auto machine = std::make_unique<SchemaMachine>(std::move(table), options);
-  machine->limit_work(SIZE_MAX);
+  machine->meter().limit(SIZE_MAX);
   return machine;
 }
 

@@ -34,10 +34,11 @@ class SchemaMachine final : public Automaton {
  public:
   SchemaMachine(std::unique_ptr<SchemaTable> table, MachineOptions options);
 
-  void limit_work(size_t n_steps) override { l_.limit_work(n_steps); }
+  void use_meter(const SharedMeter& meter) override;
   size_t n_bytes() const override;
   GrammarState start() override;
   GrammarState step(GrammarState state, uint8_t byte) override;
+  std::string where(GrammarState state) const override;
   bool accepts(GrammarState state) override;
   bool is_word(uint32_t place) const override { return place >= kFirstWord; }
   uint32_t step_word(uint32_t place, uint8_t byte) override { return word_row(place)[byte]; }
@@ -198,6 +199,8 @@ class SchemaMachine final : public Automaton {
     uint32_t frame;    // after one more item
     std::string text;  // of the item
   };
+  static constexpr std::string_view kNowhere = "schema";
+  std::string_view where_is(uint32_t plan) const;  // path and keyword of a rule of the plan
   bool is_possible(uint32_t plan);
   bool find_possible(uint32_t plan);
   bool can_be(uint32_t plan, JsonType type);
@@ -270,6 +273,7 @@ class SchemaMachine final : public Automaton {
   std::unordered_map<uint32_t, bool> can_finish_;         // [frame]
   std::unordered_map<uint32_t, Formula> value_formulas_;  // [canonical number]: to equal this value
   uint32_t n_open_ = 0;                                   // searches of is_possible() in progress
+  uint32_t last_searched_ = 0;  // the value whose possibility was searched last
   uint32_t lowest_assumed_ = UINT32_MAX;  // the lowest depth of a plan that a search has assumed to be impossible
   std::unordered_map<uint64_t, GrammarState> steps_;
   std::unordered_map<GrammarState, GrammarState> word_ends_;

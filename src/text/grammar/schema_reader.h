@@ -48,6 +48,7 @@ class SchemaReader {
   [[noreturn]] static void fail(const std::string& path, std::string_view keyword, std::string_view what);
   // Reports a valid keyword that cannot be enforced: an error, or a warning if lenient.
   void refuse(const std::string& path, std::string_view keyword, std::string_view why);
+  static std::string costly_keyword(const Json& json, const std::string& path);
   // Whether the keyword is present and exists in the document's draft.
   bool has(const Json& json, const char* key) const { return json.contains(key) && !index_.is_unknown(key); }
 
@@ -62,6 +63,7 @@ class SchemaReader {
   SchemaId child(const Json& json, const char* key, const std::string& path);
   std::optional<Place> reference(const Json& from, const char* keyword, const std::string& path);
   void fill(const Json& json, SchemaId id, const std::string& path);
+  void read_body(const Json& json, SchemaId id, const std::string& path);
   void warn_of_unknown(const Json& json, const std::string& path);
   void read_applicators(const Json& json, const std::string& path, std::vector<Formula>& others);
   std::vector<Formula> list(const Json& json, const std::string& path, const char* key);

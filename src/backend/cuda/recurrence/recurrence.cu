@@ -314,12 +314,13 @@ void short_conv(const Tensor& x, const Tensor& weight, const DeviceStates& state
 void delta_rule(const DeltaRuleArgs& a, const DeviceStates& states, const DeviceBatch& batch, int n_seqs,
                 int fewest_tokens, int most_tokens, bool chunks, Device& device) {
   if (n_seqs == 0) return;
-  const StateShape& s = a.states->shape;
-  CHECK(s.key_dim <= kMaxKeyDim);
+  const StateBuffer& s = a.states->buffer(a.buffer);
+  const int n_heads = static_cast<int>(s.count), key_dim = static_cast<int>(s.rows), value_dim = static_cast<int>(s.cols);
+  CHECK(key_dim <= kMaxKeyDim);
   Delta p{a.y.f32(),    a.qkv.f32(),   a.beta.f32(),   a.alpha.f32(), a.decay.f32(), a.dt.f32(), a.y.stride,
-          a.qkv.stride, a.beta.stride, a.alpha.stride, s.n_heads,     a.n_key_heads, s.key_dim,  s.value_dim,
+          a.qkv.stride, a.beta.stride, a.alpha.stride, n_heads,       a.n_key_heads, key_dim,    value_dim,
           a.tiled,      false,         INT32_MAX,      states,        batch};
-  p.packs = s.key_dim % 4 == 0 && a.qkv.stride % 4 == 0 && reinterpret_cast<uintptr_t>(p.qkv) % 16 == 0;
+  p.packs = key_dim % 4 == 0 && a.qkv.stride % 4 == 0 && reinterpret_cast<uintptr_t>(p.qkv) % 16 == 0;
   if (chunks && most_tokens >= kChunkedTokens && can_chunk(device, p)) {
     p.fewest_chunked = kChunkedTokens;
     delta_chunks(p, n_seqs, most_tokens, device);

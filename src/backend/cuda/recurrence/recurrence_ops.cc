@@ -1,5 +1,5 @@
-// The ops of recurrent layers, and the layout of their states: slots [layer][inputs of the convolution, matrices of the
-// heads]. The last slot is for the sequences that pad a step.
+// The ops of recurrent layers, and the layout of their states: the buffers of a slot lie one after another. The last slot
+// is for the sequences that pad a step.
 #include "backend/cuda/cuda_backend.h"
 #include "backend/cuda/recurrence/recurrence.h"
 #include "base/error.h"
@@ -12,18 +12,13 @@ namespace {
 
 constexpr int kMaxWhole = 64;  // longest sequence, in tokens, that a convolution does not cut
 
-int64_t layer_floats(const StateShape& s) { return s.conv_floats() + s.n_heads * s.head_floats(); }
-
 struct CudaStates : StateCache {
   CudaStates(const StateShape& s, cuda::Memory m) : StateCache(s), memory(std::move(m)) {}
-  cuda::DeviceStates inputs(int layer) const {
-    CHECK(layer >= 0 && layer < shape.n_layers);
-    return {static_cast<float*>(memory.data()) + layer * layer_floats(shape), shape.n_layers * layer_floats(shape)};
-  }
-  cuda::DeviceStates matrices(int layer) const {
-    cuda::DeviceStates states = inputs(layer);
-    states.data += shape.conv_floats();
-    return states;
+  cuda::DeviceStates at(int buffer_index) const {
+    int64_t first = 0;
+    for (int i = 0; i < buffer_index; ++i) first += buffer(i).size();
+    CHECK(buffer(buffer_index).dtype == DType::kF32);
+    return {static_cast<float*>(memory.data()) + first, static_cast<int64_t>(shape.slot_bytes() / sizeof(float))};
   }
   cuda::Memory memory;
 };
@@ -32,17 +27,11 @@ struct CudaStates : StateCache {
 
 // Includes the slot to which padding writes.
 size_t CudaBackend::state_bytes(const StateShape& shape) const {
-  const auto slot_floats = static_cast<size_t>(shape.n_layers * layer_floats(shape));
-  return static_cast<size_t>(shape.n_slots + 1) * slot_floats * sizeof(float);
+  return static_cast<size_t>(shape.n_slots + 1) * shape.slot_bytes();
 }
 
 std::unique_ptr<StateCache> CudaBackend::make_states(const StateShape& shape) {
   device_.make_current();
-  if (shape.conv_width > cuda::kMaxConvWidth || shape.key_dim > cuda::kMaxKeyDim)
-    throw Error(
-        "a convolution over {} tokens or keys of {} elements are more than cuda supports ({} and {}): use the device "
-        "cpu",
-        shape.conv_width, shape.key_dim, cuda::kMaxConvWidth, cuda::kMaxKeyDim);
   drop_graphs();
   cuda::Memory memory(state_bytes(shape));
   allocated_ += memory.size();
@@ -55,24 +44,28 @@ void CudaBackend::gate(Tensor x, Tensor gate) {
   check_launch("gate_rows");
 }
 
-void CudaBackend::short_conv(Tensor x, Tensor weight, StateCache& cache, int layer) {
+void CudaBackend::short_conv(Tensor x, Tensor weight, StateCache& cache, int buffer) {
   const auto& states = static_cast<const CudaStates&>(cache);
-  CHECK_EQ(x.cols, states.shape.n_channels);
-  CHECK_EQ(weight.cols, states.shape.conv_width);
+  CHECK_EQ(states.buffer(buffer).size(), (weight.cols - 1) * x.cols);
+  if (weight.cols > cuda::kMaxConvWidth)
+    throw Error("a convolution over {} tokens is more than cuda supports ({}): use the device cpu", weight.cols,
+                cuda::kMaxConvWidth);
   float* edges = nullptr;
   if (max_q_len_ > kMaxWhole) {
     const int64_t floats = cuda::conv_edge_floats(x.cols, static_cast<int>(weight.cols), n_tokens_, n_seqs_);
     edges = static_cast<float*>(scratch_at_least(up_, static_cast<size_t>(floats) * sizeof(float)));
   }
-  cuda::short_conv(x, weight, states.inputs(layer), device_batch_.view(), n_seqs_, max_q_len_, edges, device_);
+  cuda::short_conv(x, weight, states.at(buffer), device_batch_.view(), n_seqs_, max_q_len_, edges, device_);
   check_launch("short_conv");
 }
 
 void CudaBackend::delta_rule(const DeltaRuleArgs& args) {
   const auto& states = static_cast<const CudaStates&>(*args.states);
-  const StateShape& s = states.shape;
-  CHECK_EQ(args.qkv.cols, 2 * args.n_key_heads * s.key_dim + s.n_heads * s.value_dim);
-  cuda::delta_rule(args, states.matrices(args.layer), device_batch_.view(), n_seqs_, min_q_len_, max_q_len_,
+  const StateBuffer& s = states.buffer(args.buffer);
+  CHECK_EQ(args.qkv.cols, 2 * args.n_key_heads * s.rows + s.count * s.cols);
+  if (s.rows > cuda::kMaxKeyDim)
+    throw Error("keys of {} elements are more than cuda supports ({}): use the device cpu", s.rows, cuda::kMaxKeyDim);
+  cuda::delta_rule(args, states.at(args.buffer), device_batch_.view(), n_seqs_, min_q_len_, max_q_len_,
                    !deterministic_, device_);
   check_launch("delta_rule");
 }

@@ -1,5 +1,6 @@
-// Workers: a few threads that run jobs in order of arrival. Tokenizing, templates and JSON run here, off the network
-// thread and the engine thread. A post wakes at most one thread, and that thread wakes the next if there are more jobs.
+// Workers: a few threads that run jobs in order of arrival. Tokenizing, templates, JSON and slow masks run here, off the
+// network thread and the engine thread. A post wakes at most one thread, and that thread wakes the next if there are
+// more jobs.
 // A step of the engine posts a job for each sequence. Otherwise each of these jobs would cost the step one wake-up. A
 // job may also have a start time.
 #pragma once
@@ -10,6 +11,7 @@
 #include <functional>
 #include <map>
 #include <mutex>
+#include <string_view>
 #include <thread>
 #include <utility>
 #include <vector>
@@ -23,9 +25,11 @@ class Workers {
  public:
   using Clock = std::chrono::steady_clock;
 
-  // If the system does not start n_threads threads, warns and uses fewer; throws Error if no thread starts.
-  explicit Workers(int n_threads, const ThreadStarter& start = start_std_thread)
-      : threads_(start_workers(n_threads, "the server's workers", [this](int) { work(); }, start)) {}
+  // If the system does not start n_threads threads, warns and uses fewer; throws Error if no thread starts. name: for
+  // these messages.
+  explicit Workers(int n_threads, std::string_view name = "the server's workers",
+                   const ThreadStarter& start = start_std_thread)
+      : threads_(start_workers(n_threads, name, [this](int) { work(); }, start)) {}
   ~Workers() { stop(); }
   Workers(const Workers&) = delete;
   Workers& operator=(const Workers&) = delete;

@@ -1,5 +1,5 @@
 // Workers: no job is lost despite the few wake-ups, and a long job delays no other job while a thread is idle.
-#include "server/workers.h"
+#include "base/workers.h"
 
 #include <gtest/gtest.h>
 
@@ -126,14 +126,14 @@ TEST(Workers, AreFewerWhereTheSystemStartsNoMore) {
     };
   };
   {
-    Workers workers(4, refused_from(2));
+    Workers workers(4, "the workers", refused_from(2));
     std::promise<int> done;
     workers.post([&] { done.set_value(7); });
     auto future = done.get_future();
     ASSERT_EQ(future.wait_for(kPatience), std::future_status::ready);
     EXPECT_EQ(future.get(), 7);
   }
-  EXPECT_THROW(Workers(4, refused_from(0)), Error);
+  EXPECT_THROW(Workers(4, "the workers", refused_from(0)), Error);
 }
 
 }  // namespace

@@ -1,0 +1,78 @@
+#include "backend/blocks/experts.h"
+
+#include <algorithm>
+
+#include "backend/backend.h"
+
+namespace ingot {
+
+void ExpertsBlock::lay_out(Buffers& buffers) {
+  const int64_t n_used = route.n_used, widest = std::max<int64_t>(ffn_dim, (shared_dim + n_used - 1) / n_used);
+  const int64_t n_rows = buffers.limits().max_tokens;
+  buffers.has_experts(n_used, std::max({static_cast<int>(x.cols), ffn_dim, shared_dim}));
+  buffers.scratch(logits, DType::kF32, n_rows, n_experts);
+  buffers.scratch(ids, DType::kI32, n_rows, n_used);
+  buffers.scratch(weights, DType::kF32, n_rows, n_used);
+  buffers.scratch_act(gate, widest, n_used);
+  buffers.scratch_act(up, widest, n_used);
+  buffers.scratch_act(out, x.cols, n_used);
+  if (shared_dim > 0) buffers.scratch_act(hidden, shared_dim);
+  if (shared_scale != 1) buffers.scratch_f32(branch, x.cols);
+  if (sums) buffers.scratch_f32(sum, x.cols);
+}
+
+// Adds the output of the shared expert to x.
+static void shared_expert(Backend& backend, const ExpertsBlock& b, const Tensor& x, const Tensor& norm_out) {
+  const int64_t n = x.rows, dim = b.shared_dim;
+  if (!b.shared_router) {
+    const Tensor hidden = backend.token_rows(b.hidden);
+    backend.gate_up({.y = hidden, .x = norm_out, .w_gate = &b.shared_gate, .w_up = &b.shared_up, .act = b.act});
+    return join(backend, {.scale = b.shared_scale}, x, backend.token_rows(b.branch), hidden, b.shared_down, {}, {});
+  }
+  backend.moe({.residual = x,
+               .x = norm_out,
+               .w_router = &b.shared_router,
+               .route = {.scoring = Scoring::kSigmoid, .scale = b.shared_scale},
+               .w_gate = &b.shared_gate,
+               .w_up = &b.shared_up,
+               .w_down = &b.shared_down,
+               .act = b.act,
+               .logits = b.logits.view(n, 1),
+               .ids = b.ids.view(n, 1),
+               .weights = b.weights.view(n, 1),
+               .gate = b.gate.view(n, dim),
+               .up = b.up.view(n, dim),
+               .out = b.out.view(n, x.cols)});
+}
+
+void run_block(const ExpertsBlock& b, Backend& backend) {
+  const Tensor x = backend.token_rows(b.x), norm_out = backend.token_rows(b.normed);
+  const Tensor to = b.sums ? backend.token_rows(b.sum) : x;
+  const int64_t rows = x.rows * b.route.n_used;
+  const auto [input, first_norm] = input_of(backend, b, norm_out);
+  if (b.sums) backend.zero(to);
+  backend.moe({.residual = to,
+               .x = input,
+               .norm = first_norm,
+               .normed = norm_out,
+               .w_router = &b.w_router,
+               .b_router = b.b_router,
+               .route = b.route,
+               .w_gate = &b.w_gate,
+               .w_up = &b.w_up,
+               .w_down = &b.w_down,
+               .b_gate = b.b_gate,
+               .b_up = b.b_up,
+               .b_down = b.b_down,
+               .act = b.act,
+               .logits = backend.token_rows(b.logits),
+               .ids = backend.token_rows(b.ids),
+               .weights = backend.token_rows(b.weights),
+               .gate = b.gate.view(rows, b.ffn_dim),
+               .up = b.up.view(rows, b.ffn_dim),
+               .out = b.out.slice_rows(0, rows)});
+  if (b.shared_gate) shared_expert(backend, b, to, norm_out);
+  if (b.sums) backend.add_reduced(x, to, norm_out, b.next_norm);
+}
+
+}  // namespace ingot

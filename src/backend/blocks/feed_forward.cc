@@ -1,0 +1,33 @@
+#include "backend/blocks/feed_forward.h"
+
+#include "backend/backend.h"
+
+namespace ingot {
+
+void FeedForwardBlock::lay_out(Buffers& buffers) {
+  buffers.scratch_act(hidden, ffn_dim);
+  if (!join.is_plain()) buffers.scratch_f32(branch, x.cols);
+}
+
+void run_block(const FeedForwardBlock& b, Backend& backend) {
+  const Tensor x = backend.token_rows(b.x), norm_out = backend.token_rows(b.normed),
+               hidden = backend.token_rows(b.hidden);
+  const auto [input, first_norm] = input_of(backend, b, norm_out);
+  if (b.w_gate) {
+    backend.gate_up({.y = hidden,
+                     .x = input,
+                     .norm = first_norm,
+                     .normed = norm_out,
+                     .w_gate = &b.w_gate,
+                     .w_up = &b.w_up,
+                     .b_gate = b.b_gate,
+                     .b_up = b.b_up,
+                     .act = b.act});
+  } else {
+    backend.norm_matmul(hidden, input, norm_out, first_norm, b.w_up, b.b_up);
+    backend.act(hidden, b.act);
+  }
+  join(backend, b.join, x, backend.token_rows(b.branch), hidden, b.w_down, b.b_down, norm_out);
+}
+
+}  // namespace ingot

@@ -1,0 +1,28 @@
+// A feed-forward of two or three matrices.
+#pragma once
+#include "backend/block.h"
+#include "backend/blocks/join.h"
+
+namespace ingot {
+
+struct FeedForwardBlock {
+  Tensor x;                  // in, out: [max_tokens, dim]
+  NormArgs norm;             // weight [1, dim] or empty
+  bool follows_sum = false;  // as in AttentionBlock
+  bool beside = false;       // the input is the fork, not x
+  Tensor fork;               // [max_tokens, dim], the program's
+  Weight w_gate;             // [ffn, dim] or empty: hidden = act(up)
+  Weight w_up;               // [ffn, dim]
+  Weight w_down;             // [dim, ffn]
+  Tensor b_gate, b_up;       // [1, ffn] or empty
+  Tensor b_down;             // [1, dim] or empty
+  Activation act = Activation::kSilu;
+  int ffn_dim = 0;
+  Join join;
+  Tensor normed;          // as in AttentionBlock
+  Tensor hidden, branch;  // scratch
+  void lay_out(Buffers& buffers);
+};
+void run_block(const FeedForwardBlock& b, Backend& backend);
+
+}  // namespace ingot

@@ -1,0 +1,247 @@
+// Attention with keys and values of each token.
+#include "backend/blocks/attention.h"
+
+#include <numeric>
+
+#include "base/error.h"
+#include "model/layers/joins.h"
+#include "model/gguf_reader.h"
+#include "model/shards.h"
+#include "model/weights.h"
+
+namespace ingot::attention_part {
+namespace {
+
+using B = AttentionBlock;
+
+std::vector<Range> own_heads(const Config& rank) { return scaled(rank.share->heads, rank.head_dim); }
+std::vector<Range> own_kv_heads(const Config& rank) { return scaled(rank.share->kv_heads, rank.head_dim); }
+int64_t q_size(const Config& c) { return c.q_dim(); }
+int64_t kv_size(const Config& c) { return c.kv_dim(); }
+int64_t q_and_kv_size(const Config& c) { return c.q_dim() + c.kv_dim(); }
+int64_t three_sizes(const Config& c) { return c.q_dim() + 2 * c.kv_dim(); }
+int64_t two_q_sizes(const Config& c) { return 2 * c.q_dim(); }
+int64_t head_count(const Config& c) { return c.n_heads; }
+int64_t head_size(const Config& c) { return c.head_dim; }
+
+constexpr Dim kQ = {q_size, own_heads}, kKv = {kv_size, own_kv_heads};
+constexpr Dim kInput = {[](const Config& c) -> int64_t { return (c.reads_pair ? 2 : 1) * int64_t{c.dim}; }};
+constexpr Dim kQNorm = {[](const Config& c) -> int64_t { return c.arch->norms_all_heads ? c.q_dim() : c.head_dim; }};
+constexpr Dim kKNorm = {[](const Config& c) -> int64_t { return c.arch->norms_all_heads ? c.kv_dim() : c.head_dim; }};
+constexpr Dim kHeads = {head_count, [](const Config& rank) { return std::vector<Range>{rank.share->heads}; }};
+
+std::vector<int32_t> rotated(const Config& c, int64_t n) { return rope_order(c, n, c.head_dim, 0); }
+
+bool is_gated(const Config& c, int) { return c.arch->gates_attention; }
+bool is_split(const Config& c, int) { return !c.arch->gates_attention && !c.arch->fused; }
+bool has_own_keys(const Config& c, int layer) { return c.layer(layer).kv_layer < 0; }
+bool is_split_with_keys(const Config& c, int layer) { return is_split(c, layer) && has_own_keys(c, layer); }
+bool is_gated_with_keys(const Config& c, int layer) { return is_gated(c, layer) && has_own_keys(c, layer); }
+// Encoders of one architecture may have q, k and v in one matrix or in three.
+bool may_be_fused(const Config& c, int) { return c.arch->fused || c.arch->encoder; }
+bool unless_fused(const Config& c) { return !c.arch->fused; }
+
+constexpr Slice kQOfThree = {three_sizes}, kKOfThree = {three_sizes, q_size}, kVOfThree = {three_sizes, q_and_kv_size};
+// Each head has a query and a gate.
+constexpr Slice kQueryOfHead = {.total = two_q_sizes, .groups = head_count},
+                kGateOfHead = {.total = two_q_sizes, .first = head_size, .groups = head_count};
+
+// Names in decoders; BERT; Nomic's files; ModernBERT. `kind`: weight or bias.
+#define QKV_NAMES(kind) \
+  "model.layers.{}.self_attn.qkv_proj." kind "|model.encoder.layers.{}.attn.Wqkv." kind "|model.layers.{}.attn.Wqkv." kind
+#define PROJECTION_NAMES(decoder, bert, kind) \
+  "model.layers.{}.self_attn." decoder "_proj." kind "|model.encoder.layer.{}.attention.self." bert "." kind
+#define OUTPUT_NAMES(kind)                                                                         \
+  "model.layers.{}.self_attn.o_proj." kind "|model.encoder.layer.{}.attention.output.dense." kind \
+  "|model.encoder.layers.{}.attn.out_proj." kind "|model.layers.{}.attn.Wo." kind
+#define ATTENTION_SUM_NAMES(kind, old)                                                                                \
+  "model.encoder.layer.{}.attention.output.LayerNorm." kind "|model.encoder.layer.{}.attention.output.LayerNorm." old \
+  "|model.layers.{}.post_attention_layernorm." kind "|model.encoder.layers.{}.norm1." kind
+
+constexpr MatrixRow fused_row(Weight& (*member)(void*), const Dim& n_out, const Slice& slice) {
+  return {.gguf_name = "blk.{}.attn_qkv.weight", .hf_name = QKV_NAMES("weight"),
+          .member = member, .n_out = n_out, .n_in = kInput, .shard = Shard::kColumns,
+          .optional = unless_fused, .when = may_be_fused, .gguf_slice = slice, .hf_slice = slice};
+}
+constexpr VectorRow fused_bias(Tensor& (*member)(void*), const Dim& n, const Slice& slice) {
+  return {.gguf_name = "blk.{}.attn_qkv.bias", .hf_name = QKV_NAMES("bias"),
+          .member = member, .n = n, .shard = Shard::kColumns,
+          .optional = kOptional, .when = may_be_fused, .gguf_slice = slice, .hf_slice = slice};
+}
+
+constexpr MatrixRow kMatrices[] = {
+    fused_row(at<&B::wq>, kQ, kQOfThree),
+    fused_row(at<&B::wk>, kKv, kKOfThree),
+    fused_row(at<&B::wv>, kKv, kVOfThree),
+    {.gguf_name = "blk.{}.attn_q.weight", .hf_name = PROJECTION_NAMES("q", "query", "weight"),
+     .member = at<&B::wq>, .n_out = kQ, .n_in = kInput, .shard = Shard::kColumns, .when = is_split,
+     .gguf_rows = rotated},
+    {.gguf_name = "blk.{}.attn_k.weight", .hf_name = PROJECTION_NAMES("k", "key", "weight"),
+     .member = at<&B::wk>, .n_out = kKv, .n_in = kInput, .shard = Shard::kColumns, .when = is_split_with_keys,
+     .gguf_rows = rotated},
+    {.gguf_name = "blk.{}.attn_v.weight", .hf_name = PROJECTION_NAMES("v", "value", "weight"),
+     .member = at<&B::wv>, .n_out = kKv, .n_in = kInput, .shard = Shard::kColumns, .when = is_split_with_keys},
+    {.gguf_name = "blk.{}.attn_q.weight", .hf_name = "model.layers.{}.self_attn.q_proj.weight",
+     .member = at<&B::wq>, .n_out = kQ, .n_in = kModelDim, .shard = Shard::kColumns,
+     .when = is_gated, .gguf_slice = kQueryOfHead, .hf_slice = kQueryOfHead},
+    {.gguf_name = "blk.{}.attn_q.weight", .hf_name = "model.layers.{}.self_attn.q_proj.weight",
+     .member = at<&B::gate>, .n_out = kQ, .n_in = kModelDim, .shard = Shard::kColumns,
+     .when = is_gated, .gguf_slice = kGateOfHead, .hf_slice = kGateOfHead},
+    {.gguf_name = "blk.{}.attn_k.weight", .hf_name = "model.layers.{}.self_attn.k_proj.weight",
+     .member = at<&B::wk>, .n_out = kKv, .n_in = kModelDim, .shard = Shard::kColumns, .when = is_gated_with_keys},
+    {.gguf_name = "blk.{}.attn_v.weight", .hf_name = "model.layers.{}.self_attn.v_proj.weight",
+     .member = at<&B::wv>, .n_out = kKv, .n_in = kModelDim, .shard = Shard::kColumns, .when = is_gated_with_keys},
+    {.gguf_name = "blk.{}.attn_output.weight", .hf_name = OUTPUT_NAMES("weight"),
+     .member = at<&B::wo>, .n_out = kModelDim, .n_in = kQ, .shard = Shard::kRows},
+};
+
+constexpr VectorRow kVectors[] = {
+    mixer_norm(at<&B::norm, &NormArgs::weight>),
+    mixer_norm_bias(at<&B::norm, &NormArgs::bias>),
+    {.gguf_name = "blk.{}.attn_output_norm.weight", .hf_name = ATTENTION_SUM_NAMES("weight", "gamma"),
+     .member = at<&B::join, &Join::sum_norm, &NormArgs::weight>, .n = kModelDim, .when = has_sum_norms},
+    {.gguf_name = "blk.{}.attn_output_norm.bias", .hf_name = ATTENTION_SUM_NAMES("bias", "beta"),
+     .member = at<&B::join, &Join::sum_norm, &NormArgs::bias>, .n = kModelDim,
+     .optional = kOptional, .when = has_sum_norms},
+    fused_bias(at<&B::bq>, kQ, kQOfThree),
+    fused_bias(at<&B::bk>, kKv, kKOfThree),
+    fused_bias(at<&B::bv>, kKv, kVOfThree),
+    {.gguf_name = "blk.{}.attn_q.bias", .hf_name = PROJECTION_NAMES("q", "query", "bias"),
+     .member = at<&B::bq>, .n = kQ, .shard = Shard::kColumns, .optional = kOptional, .when = is_split,
+     .gguf_rows = rotated},
+    {.gguf_name = "blk.{}.attn_k.bias", .hf_name = PROJECTION_NAMES("k", "key", "bias"),
+     .member = at<&B::bk>, .n = kKv, .shard = Shard::kColumns, .optional = kOptional, .when = is_split_with_keys,
+     .gguf_rows = rotated},
+    {.gguf_name = "blk.{}.attn_v.bias", .hf_name = PROJECTION_NAMES("v", "value", "bias"),
+     .member = at<&B::bv>, .n = kKv, .shard = Shard::kColumns, .optional = kOptional, .when = is_split_with_keys},
+    {.gguf_name = "blk.{}.attn_q_norm.weight", .hf_name = "model.layers.{}.self_attn.q_norm.weight",
+     .member = at<&B::q_norm, &NormArgs::weight>, .n = kQNorm, .optional = kOptional, .hf_kept = VectorRow::kLessOne,
+     .gguf_rows = rotated},
+    {.gguf_name = "blk.{}.attn_k_norm.weight", .hf_name = "model.layers.{}.self_attn.k_norm.weight",
+     .member = at<&B::k_norm, &NormArgs::weight>, .n = kKNorm, .optional = kOptional, .when = has_own_keys,
+     .hf_kept = VectorRow::kLessOne,
+     .gguf_rows = rotated},
+    {.gguf_name = "blk.{}.attn_sinks.weight", .hf_name = "model.layers.{}.self_attn.sinks",
+     .member = at<&B::attention, &AttentionArgs::sinks>, .n = kHeads, .shard = Shard::kColumns, .optional = kOptional},
+    {.gguf_name = "blk.{}.attn_output.bias", .hf_name = OUTPUT_NAMES("bias"),
+     .member = at<&B::bo>, .n = kModelDim, .shard = Shard::kOnce, .optional = kOptional},
+    mixer_post_norm(at<&B::join, &Join::post_norm, &NormArgs::weight>),
+};
+
+// Ollama's files of hybrid models list this as attention.head_count_kv for recurrent layers.
+constexpr uint32_t kNoHeads = 0;
+
+void read_gguf(const GgufKeys& keys, Config& c) {
+  c.n_heads = keys.integer_of_layers("attention.head_count", 1, 4096);
+  const auto skip = state_mixer(*c.arch) != nullptr ? std::optional(kNoHeads) : std::nullopt;
+  c.n_kv_heads = keys.has("attention.head_count_kv")
+                     ? keys.integer_of_layers("attention.head_count_kv", 1, c.n_heads, skip)
+                     : c.n_heads;
+  if (c.n_heads % c.n_kv_heads != 0)
+    throw keys.error("attention.head_count", "{} is not a multiple of attention.head_count_kv {}", c.n_heads,
+                     c.n_kv_heads);
+  if (!keys.has("attention.key_length") && c.dim % c.n_heads != 0)
+    throw keys.error("embedding_length",
+                     "{} is not a multiple of attention.head_count {}, and attention.key_length is missing", c.dim,
+                     c.n_heads);
+  c.head_dim = keys.integer_or("attention.key_length", c.dim / c.n_heads, 2, 1024);
+  const int value_dim = keys.integer_or("attention.value_length", c.head_dim, 2, 1024);
+  if (value_dim != c.head_dim)
+    throw keys.error("attention.value_length", "{} differs from attention.key_length {}: not supported", value_dim,
+                     c.head_dim);
+}
+
+std::optional<HeadsOfRanks> heads_of_ranks(const Config& c) {
+  if (!c.share || !c.arch->norms_all_heads) return std::nullopt;
+  const Share& share = *c.share;
+  return HeadsOfRanks{.q_dim = share.model.q_dim(),
+                      .k_dim = share.model.kv_dim(),
+                      .first_q = share.heads.first * c.head_dim,
+                      .first_k = share.kv_heads.first * c.head_dim,
+                      .adds_k = share.is_first_with_kv};
+}
+
+TensorRows rows() { return {kMatrices, kVectors}; }
+
+Block make(const Config& c, int layer) {
+  const LayerRope rope = c.layer(layer).rope;
+  B b{.reads_pair = c.reads_pair, .norm = norm_of(c), .only_queries = !has_own_keys(c, layer)};
+  b.q_norm.eps = b.k_norm.eps = c.norm_eps;
+  b.rope_table = rope == LayerRope::kNone ? kNoRope : rope == LayerRope::kLocal ? kLocalRope : kMainRope;
+  b.rope.layout = c.rope_layout;
+  b.attention = attention_args(c, layer);
+  b.has_gate = c.arch->gates_attention;
+  b.join = join_of(c);
+  b.heads_of_ranks = heads_of_ranks(c);
+  return b;
+}
+
+void check(Block& block, const Config& c, int layer, const WeightSource& source) {
+  const B& b = block.get<B>();
+  if (c.attention_bias && (!b.bq || (!b.only_queries && (!b.bk || !b.bv))))
+    throw Error(
+        "{}: config.json sets attention_bias, but layer {} lacks at least one of q_proj.bias, k_proj.bias and "
+        "v_proj.bias",
+        source.name(), layer);
+}
+
+// Ranks have neighbouring heads. If there are fewer heads of keys than ranks, some ranks have the same keys.
+void divide(const Deal& d, Config& rank) {
+  const Config& c = d.model;
+  Share& share = d.share;
+  const int64_t unit = heads_in_blocks(c.n_heads, c.head_dim, d.block), group = c.n_heads / c.n_kv_heads;
+  if (c.n_kv_heads >= d.n_ranks) {
+    const int64_t kv_unit = unit / std::gcd(unit, group);
+    share.kv_heads = d.deal(c.n_kv_heads / kv_unit, kv_unit, "heads of keys and values");
+    share.heads = {share.kv_heads.first * group, share.kv_heads.n * group};
+  } else {
+    if (d.n_ranks % c.n_kv_heads != 0)
+      throw UsageError("{} ranks cannot share {} KV heads: use a number of ranks that is a multiple or a divisor of {}",
+                       d.n_ranks, c.n_kv_heads, c.n_kv_heads);
+    const int each = d.n_ranks / c.n_kv_heads;  // ranks that have the same keys
+    const Deal of_group{c, share, d.rank % each, each, d.block, false, c.n_kv_heads};
+    share.kv_heads = {d.rank / each, 1};
+    share.heads = of_group.deal(group % unit == 0 ? group / unit : 1, group % unit == 0 ? unit : group, "heads");
+    share.heads.first += share.kv_heads.first * group;
+    share.is_first_with_kv = d.rank % each == 0;
+  }
+  rank.n_heads = static_cast<int>(share.heads.n);
+  rank.n_kv_heads = static_cast<int>(share.kv_heads.n);
+}
+
+}  // namespace
+}  // namespace ingot::attention_part
+
+namespace ingot {
+
+std::vector<int32_t> rope_order(const Config& c, int64_t n_rows, int head, int first) {
+  if (c.arch->gguf_rope == c.rope_layout) return {};
+  CHECK(c.arch->gguf_rope == RopeLayout::kInterleaved);
+  std::vector<int32_t> order(static_cast<size_t>(n_rows));
+  for (int32_t row = 0; row < static_cast<int32_t>(n_rows); ++row) {
+    const int i = row % head - first;
+    order[static_cast<size_t>(row)] = i >= 0 && i < c.rot_dim ? row - i + i / 2 + i % 2 * (c.rot_dim / 2) : row;
+  }
+  return order;
+}
+
+AttentionArgs attention_args(const Config& c, int layer) {
+  return {.n_heads = c.n_heads,
+          .n_kv_heads = c.n_kv_heads,
+          .head_dim = c.head_dim,
+          .scale = c.score_scale(),
+          .softcap = c.attention_softcap,
+          .window = c.layer(layer).window,
+          .causal = !c.bidirectional};
+}
+
+const PartKind kAttentionPart = {.name = "attention",
+                                 .is_plain = true,
+                                 .make = attention_part::make,
+                                 .rows = attention_part::rows,
+                                 .check = attention_part::check,
+                                 .read_gguf = attention_part::read_gguf,
+                                 .keeps_kv = true,
+                                 .divide = attention_part::divide};
+
+}  // namespace ingot

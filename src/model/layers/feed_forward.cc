@@ -1,0 +1,100 @@
+// Feed-forwards of two or three matrices.
+#include "backend/blocks/feed_forward.h"
+
+#include "model/layers/joins.h"
+#include "model/shards.h"
+
+namespace ingot::feed_forward_part {
+namespace {
+
+using B = FeedForwardBlock;
+
+int64_t ffn_size(const Config& c) { return c.ffn_dim; }
+int64_t two_ffn_sizes(const Config& c) { return 2 * int64_t{c.ffn_dim}; }
+constexpr Dim kFfn = {ffn_size, [](const Config& rank) { return std::vector<Range>{rank.share->ffn}; }};
+constexpr Slice kGateOfTwo = {two_ffn_sizes}, kUpOfTwo = {two_ffn_sizes, ffn_size};
+
+bool is_fused(const Config& c, int) { return c.arch->fused; }
+bool is_apart(const Config& c, int) { return !c.arch->fused; }
+bool has_own_gate(const Config& c, int) { return !c.arch->fused && c.arch->gated; }
+
+// Names in decoders; BERT; Nomic's files; ModernBERT. `kind`: weight or bias.
+#define GATE_NAMES(kind) "model.layers.{}.mlp.gate_proj." kind "|model.encoder.layers.{}.mlp.fc12." kind
+#define UP_NAMES(kind) \
+  "model.layers.{}.mlp.up_proj." kind "|model.encoder.layer.{}.intermediate.dense." kind "|model.encoder.layers.{}.mlp.fc11." kind
+#define DOWN_NAMES(kind)                                                              \
+  "model.layers.{}.mlp.down_proj." kind "|model.encoder.layer.{}.output.dense." kind \
+  "|model.encoder.layers.{}.mlp.fc2." kind "|model.layers.{}.mlp.Wo." kind
+#define FUSED_NAMES "model.layers.{}.mlp.gate_up_proj.weight|model.layers.{}.mlp.Wi.weight"
+#define FFN_SUM_NAMES(kind, old)                                                                  \
+  "model.encoder.layer.{}.output.LayerNorm." kind "|model.encoder.layer.{}.output.LayerNorm." old \
+  "|model.layers.{}.post_mlp_layernorm." kind "|model.encoder.layers.{}.norm2." kind
+
+constexpr MatrixRow kMatrices[] = {
+    {.gguf_name = "blk.{}.ffn_gate.weight", .hf_name = GATE_NAMES("weight"),
+     .member = at<&B::w_gate>, .n_out = kFfn, .n_in = kModelDim, .shard = Shard::kColumns, .when = has_own_gate},
+    {.gguf_name = "blk.{}.ffn_up.weight", .hf_name = UP_NAMES("weight"),
+     .member = at<&B::w_up>, .n_out = kFfn, .n_in = kModelDim, .shard = Shard::kColumns, .when = is_apart},
+    {.gguf_name = "blk.{}.ffn_up.weight", .hf_name = FUSED_NAMES,
+     .member = at<&B::w_gate>, .n_out = kFfn, .n_in = kModelDim, .shard = Shard::kColumns,
+     .when = is_fused, .gguf_slice = kGateOfTwo, .hf_slice = kGateOfTwo},
+    {.gguf_name = "blk.{}.ffn_up.weight", .hf_name = FUSED_NAMES,
+     .member = at<&B::w_up>, .n_out = kFfn, .n_in = kModelDim, .shard = Shard::kColumns,
+     .when = is_fused, .gguf_slice = kUpOfTwo, .hf_slice = kUpOfTwo},
+    {.gguf_name = "blk.{}.ffn_down.weight", .hf_name = DOWN_NAMES("weight"),
+     .member = at<&B::w_down>, .n_out = kModelDim, .n_in = kFfn, .shard = Shard::kRows},
+};
+
+constexpr VectorRow kVectors[] = {
+    feed_forward_norm(at<&B::norm, &NormArgs::weight>),
+    {.gguf_name = "blk.{}.ffn_norm.bias", .hf_name = "model.layers.{}.mlp_norm.bias",
+     .member = at<&B::norm, &NormArgs::bias>, .n = kModelDim, .optional = kOptional, .when = has_layer_norms},
+    {.gguf_name = "blk.{}.layer_output_norm.weight", .hf_name = FFN_SUM_NAMES("weight", "gamma"),
+     .member = at<&B::join, &Join::sum_norm, &NormArgs::weight>, .n = kModelDim, .when = has_sum_norms},
+    {.gguf_name = "blk.{}.layer_output_norm.bias", .hf_name = FFN_SUM_NAMES("bias", "beta"),
+     .member = at<&B::join, &Join::sum_norm, &NormArgs::bias>, .n = kModelDim,
+     .optional = kOptional, .when = has_sum_norms},
+    {.gguf_name = "blk.{}.ffn_gate.bias", .hf_name = GATE_NAMES("bias"),
+     .member = at<&B::b_gate>, .n = kFfn, .shard = Shard::kColumns, .optional = kOptional, .when = has_own_gate},
+    {.gguf_name = "blk.{}.ffn_up.bias", .hf_name = UP_NAMES("bias"),
+     .member = at<&B::b_up>, .n = kFfn, .shard = Shard::kColumns, .optional = kOptional, .when = is_apart},
+    {.gguf_name = "blk.{}.ffn_up.bias", .hf_name = "model.layers.{}.mlp.Wi.bias",
+     .member = at<&B::b_gate>, .n = kFfn, .shard = Shard::kColumns,
+     .optional = kOptional, .when = is_fused, .gguf_slice = kGateOfTwo, .hf_slice = kGateOfTwo},
+    {.gguf_name = "blk.{}.ffn_up.bias", .hf_name = "model.layers.{}.mlp.Wi.bias",
+     .member = at<&B::b_up>, .n = kFfn, .shard = Shard::kColumns,
+     .optional = kOptional, .when = is_fused, .gguf_slice = kUpOfTwo, .hf_slice = kUpOfTwo},
+    {.gguf_name = "blk.{}.ffn_down.bias", .hf_name = DOWN_NAMES("bias"),
+     .member = at<&B::b_down>, .n = kModelDim, .shard = Shard::kOnce, .optional = kOptional},
+    {.gguf_name = "blk.{}.post_ffw_norm.weight", .hf_name = "model.layers.{}.post_feedforward_layernorm.weight",
+     .member = at<&B::join, &Join::post_norm, &NormArgs::weight>, .n = kModelDim,
+     .when = has_post_norms, .hf_kept = VectorRow::kLessOne},
+};
+
+TensorRows rows() { return {kMatrices, kVectors}; }
+
+Block make(const Config& c, int) {
+  return B{.norm = norm_of(c),
+           .act = c.activation.value_or(c.arch->activation),
+           .ffn_dim = c.ffn_dim,
+           .join = join_of(c)};
+}
+
+void divide(const Deal& deal, Config& rank) {
+  deal.share.ffn = deal.deal_columns(deal.model.ffn_dim, "feed-forward");
+  rank.ffn_dim = static_cast<int>(deal.share.ffn.n);
+}
+
+}  // namespace
+}  // namespace ingot::feed_forward_part
+
+namespace ingot {
+
+const PartKind kFeedForwardPart = {.name = "feed_forward",
+                                   .is_mixer = false,
+                                   .is_plain = true,
+                                   .make = feed_forward_part::make,
+                                   .rows = feed_forward_part::rows,
+                                   .divide = feed_forward_part::divide};
+
+}  // namespace ingot

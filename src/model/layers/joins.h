@@ -1,0 +1,70 @@
+// The norms at the beginning and the end of a part, as rows of the tensor table and as arguments of a block.
+#pragma once
+#include "backend/blocks/join.h"
+#include "model/layers/kind.h"
+
+namespace ingot {
+
+inline NormArgs norm_of(const Config& c) { return {.eps = c.norm_eps, .kind = c.arch->norm}; }
+inline Join join_of(const Config& c) {
+  return {.post_norm = norm_of(c),
+          .has_post_norm = c.arch->post_norms,
+          .sum_norm = norm_of(c),
+          .scale = c.residual_scale,
+          .sums = c.share != nullptr};
+}
+
+// The numbers of attention that do not depend on how keys are made.
+AttentionArgs attention_args(const Config& config, int layer);
+
+// The order in GGUF files of the rows of q or k (RowOrder). If the two dialects rotate different pairs, the rows of the
+// first and second half of the rotated part alternate. The rotated part of each `head` rows begins at `first`.
+std::vector<int32_t> rope_order(const Config& config, int64_t n_rows, int head, int first);
+
+inline bool has_pre_norms(const Config& c, int) { return c.arch->pre_norms; }
+inline bool has_layer_norms(const Config& c, int) { return c.arch->pre_norms && c.arch->norm == NormKind::kLayer; }
+inline bool has_post_norms(const Config& c, int) { return c.arch->post_norms; }
+inline bool has_sum_norms(const Config& c, int) { return c.arch->sum_norms; }
+
+using VectorMember = Tensor& (*)(void*);
+
+// Before a mixer, after its output, and of the sum. The first files of BERT call weight and bias gamma and beta. The
+// first layer of an encoder reads the normed embeddings. An EAGLE-3 head's mixer reads a pair that is already normed.
+constexpr VectorRow mixer_norm(VectorMember member) {
+  return {.gguf_name = "blk.{}.attn_norm.weight",
+          .hf_name = "model.layers.{}.input_layernorm.weight|model.layers.{}.attn_norm.weight",
+          .member = member,
+          .n = kModelDim,
+          .when = [](const Config& c, int layer) {
+            return c.arch->pre_norms && !(c.arch->encoder && layer == 0) && !c.reads_pair;
+          },
+          .hf_kept = VectorRow::kLessOne};
+}
+constexpr VectorRow mixer_norm_bias(VectorMember member) {
+  return {.gguf_name = "blk.{}.attn_norm.bias",
+          .hf_name = "model.layers.{}.attn_norm.bias",
+          .member = member,
+          .n = kModelDim,
+          .optional = kOptional,
+          .when = has_layer_norms};
+}
+constexpr VectorRow mixer_post_norm(VectorMember member) {
+  return {.gguf_name = "blk.{}.post_attention_norm.weight",
+          .hf_name = "model.layers.{}.post_attention_layernorm.weight",
+          .member = member,
+          .n = kModelDim,
+          .when = has_post_norms,
+          .hf_kept = VectorRow::kLessOne};
+}
+// In files of some architectures, the norm before the feed-forward has the name of other architectures' post-norm.
+constexpr VectorRow feed_forward_norm(VectorMember member) {
+  return {.gguf_name = "blk.{}.ffn_norm.weight|blk.{}.post_attention_norm.weight",
+          .hf_name = "model.layers.{}.pre_feedforward_layernorm.weight|model.layers.{}.post_attention_layernorm.weight|"
+                     "model.layers.{}.mlp_norm.weight",
+          .member = member,
+          .n = kModelDim,
+          .when = has_pre_norms,
+          .hf_kept = VectorRow::kLessOne};
+}
+
+}  // namespace ingot
