@@ -8,6 +8,7 @@
 #include <memory>
 #include <span>
 #include <type_traits>
+#include <typeinfo>
 #include <utility>
 
 #include "backend/ops.h"
@@ -54,7 +55,7 @@ class Block {
 
   template <class T>
   bool is() const {
-    return held_->kind == &kKindOf<T>;
+    return held_->kind == typeid(T);
   }
   // Null if the block is of another kind.
   template <class T>
@@ -85,11 +86,8 @@ class Block {
   std::span<Block> inside() { return held_->inside(); }  // of a block that consists of blocks
 
  private:
-  template <class T>
-  static constexpr char kKindOf = 0;  // its address identifies T
-
   struct Any {
-    explicit Any(const char* of_kind) : kind(of_kind) {}
+    explicit Any(const std::type_info& of_kind) : kind(of_kind) {}
     virtual ~Any() = default;
     virtual std::unique_ptr<Any> copy() const = 0;
     virtual void* data() = 0;
@@ -98,12 +96,12 @@ class Block {
     virtual BlockPorts ports() = 0;
     virtual NormArgs* norm_after_sum() = 0;
     virtual std::span<Block> inside() = 0;
-    const char* const kind;
+    const std::type_info& kind;  // equal in libingot-cuda.so, which has its own copy of this code
   };
 
   template <class T>
   struct Held final : Any {
-    explicit Held(T of_kind) : Any(&kKindOf<T>), block(std::move(of_kind)) {}
+    explicit Held(T of_kind) : Any(typeid(T)), block(std::move(of_kind)) {}
     std::unique_ptr<Any> copy() const override { return std::make_unique<Held>(block); }
     void* data() override { return &block; }
     void lay_out(Buffers& buffers) override { block.lay_out(buffers); }
