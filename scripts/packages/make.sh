@@ -73,5 +73,7 @@ make_windows() { scripts/packages/windows.sh "$out" "$version"; }
 for kind in "$@"; do "make_$kind"; done
 python3 -B scripts/packages/manifests.py "$out" "$version"
 python3 -B scripts/packages/sbom.py "$version" >"$out/ingot-$version.spdx.json"
-(cd "$out" && rm -f SHA256SUMS && find . -maxdepth 1 -type f ! -name SHA256SUMS -printf '%P\n' | sort | xargs sha256sum >../SHA256SUMS.new && mv ../SHA256SUMS.new SHA256SUMS)
+rm -f "$out/SHA256SUMS"
+sums=$(cd "$out" && sha256sum -- *)
+echo "$sums" >"$out/SHA256SUMS"
 ls -l "$out"
