@@ -56,9 +56,13 @@ build googletest
 build curl -DCURL_USE_SCHANNEL=ON -DBUILD_CURL_EXE=OFF -DHTTP_ONLY=ON -DBUILD_TESTING=OFF -DCURL_ZLIB=OFF -DCURL_USE_LIBSSH2=OFF
 echo "windows_libraries: building openssl"
 cd "$(echo "$prefix"/source/openssl-[0-9]*/)"
-run ./Configure mingw64 --cross-compile-prefix=$host- --prefix="$prefix" --libdir=lib no-shared no-tests no-dso no-legacy
+# Without no-autoload-config, the program would load settings from a folder that any user of Windows can create: that of
+# this build, at the root of the current drive.
+run ./Configure mingw64 --cross-compile-prefix=$host- --prefix=/ingot --libdir=lib no-shared no-tests no-dso no-legacy no-autoload-config
 run make -j "$jobs" build_libs
-run make install_dev
+run make install_dev DESTDIR="$PWD/installed"
+cp -r installed/ingot/. "$prefix/"
+sed -i "s|^prefix=.*|prefix=$prefix|" "$prefix"/lib/pkgconfig/*ssl*.pc "$prefix"/lib/pkgconfig/libcrypto.pc
 
 for package in boost nlohmann CLI; do ln -sfn "/usr/include/$package" "$prefix/include/$package"; done
 for config in /usr/share/cmake/nlohmann_json /usr/share/cmake/CLI11 /usr/lib/cmake/CLI11; do

@@ -1,6 +1,7 @@
 ; The installer for Windows, for one user, without administrator's rights: makensis -DVERSION=0.2.0 -DFOLDER=... -DOUT=...
 ; It puts the program into the user's folder of programs, and that folder into the user's PATH. /S installs silently.
 Unicode true
+Target amd64-unicode
 Name "ingot ${VERSION}"
 OutFile "${OUT}"
 RequestExecutionLevel user
@@ -35,28 +36,43 @@ Section
   WriteRegStr HKCU "${UNINSTALL}" QuietUninstallString '"$INSTDIR\uninstall.exe" /S'
   WriteRegDWORD HKCU "${UNINSTALL}" NoModify 1
   WriteRegDWORD HKCU "${UNINSTALL}" NoRepair 1
-  ; A longer PATH than NSIS can hold is read as an empty text or an error: then the PATH stays as it is.
+  ; A PATH that is longer than a text of NSIS would be cut: then it stays as it is.
   ClearErrors
   ReadRegStr $0 HKCU Environment Path
-  ${IfNot} ${Errors}
-    ${WordFind} "$0" ";" "E/$INSTDIR" $1  ; an error: the folder is not in it
-    ${If} ${Errors}
-      WriteRegExpandStr HKCU Environment Path "$0;$INSTDIR"
+  ${If} ${Errors}  ; there is none, or it is too long to be read
+    StrCpy $2 0
+    ${Do}
+      EnumRegValue $1 HKCU Environment $2
+      IntOp $2 $2 + 1
+      ${If} $1 == Path  ; in any case of letters
+        ${ExitDo}
+      ${EndIf}
+    ${LoopUntil} $1 == ""
+    ${If} $1 == ""
+      WriteRegExpandStr HKCU Environment Path "$INSTDIR"
     ${EndIf}
   ${Else}
-    EnumRegValue $1 HKCU Environment 0
-    WriteRegExpandStr HKCU Environment Path "$INSTDIR"
+    StrLen $1 "$0;$INSTDIR"
+    IntOp $1 $1 + 1
+    ${WordFind} ";$0;" ";$INSTDIR;" "E+1{" $2  ; an error: the folder is not in it
+    ${If} ${Errors}
+    ${AndIf} $1 < ${NSIS_MAX_STRLEN}
+      WriteRegExpandStr HKCU Environment Path "$0;$INSTDIR"
+    ${EndIf}
   ${EndIf}
   SendMessage ${HWND_BROADCAST} ${WM_SETTINGCHANGE} 0 "STR:Environment" /TIMEOUT=500
 SectionEnd
 
 Section Uninstall
+  ClearErrors
   ReadRegStr $0 HKCU Environment Path
-  ${un.WordAdd} "$0" ";" "-$INSTDIR" $1
-  ${If} $1 == ""
-    DeleteRegValue HKCU Environment Path
-  ${Else}
-    WriteRegExpandStr HKCU Environment Path "$1"
+  ${IfNot} ${Errors}
+    ${un.WordAdd} "$0" ";" "-$INSTDIR" $1
+    ${If} $1 == ""
+      DeleteRegValue HKCU Environment Path
+    ${Else}
+      WriteRegExpandStr HKCU Environment Path "$1"
+    ${EndIf}
   ${EndIf}
   SendMessage ${HWND_BROADCAST} ${WM_SETTINGCHANGE} 0 "STR:Environment" /TIMEOUT=500
   DeleteRegKey HKCU "${UNINSTALL}"

@@ -29,8 +29,21 @@ configure() {
   cmake --build $build
 }
 
+# check_symbols FILE VERSION...: the file needs no symbol newer than these, so it runs on Ubuntu 22.04 and newer, Debian
+# 12 and newer, Fedora 40 and newer.
+check_symbols() {
+  file=$1
+  shift
+  for newest in "$@"; do
+    found=$(objdump -T "$file" | grep -oE "\b${newest%%_*}_[0-9.]+" | sort -uV | tail -1)
+    [ "$(printf '%s\n' "$found" "$newest" | sort -V | tail -1)" = "$newest" ] ||
+      { echo "make packages: $file needs $found, and older systems have $newest" >&2; exit 1; }
+  done
+}
+
 make_linux() {
   configure "lib/$(gcc -print-multiarch)"
+  for file in $build/ingot $build/libingot.so; do check_symbols $file GLIBC_2.34 GLIBCXX_3.4.30 OPENSSL_3.0.0; done
   (cd $build && cpack -G DEB -B cpack >cpack.log) || { cat $build/cpack.log >&2; exit 1; }
   configure lib64
   (cd $build && cpack -G RPM -B cpack >cpack.log) || { cat $build/cpack.log >&2; exit 1; }
@@ -44,6 +57,7 @@ make_linux() {
 
 make_wheel() {
   configure lib
+  for file in $build/portable/ingot $build/portable/libingot.so; do check_symbols $file GLIBC_2.34; done
   venv=$build/wheel-venv
   test -x $venv/bin/python || python3 -m venv $venv
   $venv/bin/python -c 'import scikit_build_core, auditwheel' 2>/dev/null ||
@@ -59,5 +73,7 @@ make_windows() { scripts/packages/windows.sh "$out" "$version"; }
 for kind in "$@"; do "make_$kind"; done
 python3 -B scripts/packages/manifests.py "$out" "$version"
 python3 -B scripts/packages/sbom.py "$version" >"$out/ingot-$version.spdx.json"
-(cd "$out" && rm -f SHA256SUMS && find . -maxdepth 1 -type f ! -name SHA256SUMS -printf '%P\n' | sort | xargs sha256sum >../SHA256SUMS.new && mv ../SHA256SUMS.new SHA256SUMS)
+rm -f "$out/SHA256SUMS"
+sums=$(cd "$out" && sha256sum -- *)
+echo "$sums" >"$out/SHA256SUMS"
 ls -l "$out"

@@ -68,7 +68,8 @@ for suite in "$@"; do
   rm -rf "$root"
   mkdir "$root"
   tar -C "$root" -xf "$root.tar"
-  cp "$out"/ingot_*.deb "$out"/ingot-*-linux-*.tar.gz "$out"/ingot-*.whl "$root/tmp"
+  cp "$out"/ingot_*.deb "$out"/ingot-*-linux-*.tar.gz "$root/tmp"
+  for wheel in "$out"/ingot-*.whl; do [ ! -f "$wheel" ] || cp "$wheel" "$root/tmp"; done
   cp /etc/ssl/certs/ca-certificates.crt "$root/tmp/host.crt"  # with the authorities that this machine trusts
   cp /etc/resolv.conf "$root/etc/resolv.conf"
   echo "$suite:"

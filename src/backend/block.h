@@ -7,8 +7,8 @@
 #pragma once
 #include <memory>
 #include <span>
-#include <typeinfo>
 #include <type_traits>
+#include <typeinfo>
 #include <utility>
 
 #include "backend/ops.h"
@@ -55,7 +55,7 @@ class Block {
 
   template <class T>
   bool is() const {
-    return held_->kind == typeid(T);  // by name, because libingot-cuda.so has its own copy of this code
+    return held_->kind == typeid(T);
   }
   // Null if the block is of another kind.
   template <class T>
@@ -96,7 +96,7 @@ class Block {
     virtual BlockPorts ports() = 0;
     virtual NormArgs* norm_after_sum() = 0;
     virtual std::span<Block> inside() = 0;
-    const std::type_info& kind;
+    const std::type_info& kind;  // equal in libingot-cuda.so, which has its own copy of this code
   };
 
   template <class T>

@@ -7,7 +7,10 @@
 #include <filesystem>
 #include <fstream>
 
+#include "backend/blocks/embed.h"
+#include "backend/blocks/plain_layers.h"
 #include "base/error.h"
+#include "base/shared_library.h"
 
 namespace ingot {
 namespace {
@@ -37,6 +40,17 @@ TEST(CudaLibrary, ItsErrorsAreThisProgramsErrors) {
   } catch (const UsageError& error) {
     EXPECT_STREQ(error.what(), "the library has no GPU 7");
   }
+}
+
+// Each side has its own copy of the code of blocks. A kind that only one of them knows would silently lose fast paths.
+TEST(CudaLibrary, ItKnowsTheKindsOfThisProgramsBlocks) {
+  const CudaLibrary library = open_cuda_library({fake("fake_cuda")}, {});
+  ASSERT_NE(library.entry, nullptr) << library.why_none;
+  const auto sees =
+      reinterpret_cast<bool (*)(const Block&)>(function_of(open_library(library.path), "ingot_fake_sees_plain_layers"));
+  ASSERT_NE(sees, nullptr);
+  EXPECT_TRUE(sees(Block(PlainLayersBlock())));
+  EXPECT_FALSE(sees(Block(EmbedBlock())));
 }
 
 TEST(CudaLibrary, ItsLogLinesFollowThisProgramsLevel) {
@@ -70,7 +84,8 @@ TEST(CudaLibrary, WhatIsNoLibraryOfThisBuildIsRefused) {
   EXPECT_THAT(open_cuda_library({}, {}).why_none, HasSubstr("this installation has no CUDA"));
   EXPECT_THAT(open_cuda_library({"/absent/a.so"}, {}).why_none, HasSubstr("make cuda"));
   EXPECT_THAT(open_cuda_library({fake("fake_cuda_other")}, {}).why_none, HasSubstr("is of another build (ingot 9"));
-  EXPECT_THAT(open_cuda_library({fake("fake_cuda_without_entry")}, {}).why_none, HasSubstr("is not ingot's CUDA library"));
+  EXPECT_THAT(open_cuda_library({fake("fake_cuda_without_entry")}, {}).why_none,
+              HasSubstr("is not ingot's CUDA library"));
   const std::string text = (fs::temp_directory_path() / fmt::format("no-library-{}.so", getpid())).string();
   std::ofstream(text) << "this is no library";
   const CudaLibrary library = open_cuda_library({text}, {});

@@ -1,5 +1,6 @@
 """`ingot` alone: at a terminal a menu, elsewhere the help."""
 import os
+import resource
 import subprocess
 
 import pytest
@@ -87,3 +88,21 @@ def test_offline_only_the_disks_models_are_offered(place, monkeypatch):
 def test_without_a_terminal_there_is_no_menu():
     done = subprocess.run([os.environ["INGOT"]], stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=60)
     assert done.returncode == 0 and done.stdout.startswith("ingot runs open language models, fast") and done.stderr == ""
+
+
+def test_only_models_that_fit_are_offered(place):
+    """With 2.5 GB for the process, the smallest model of the list fits and the larger ones do not."""
+    before = resource.getrlimit(resource.RLIMIT_AS)
+    resource.setrlimit(resource.RLIMIT_AS, (2_500_000_000, before[1]))
+    try:
+        terminal = Terminal()
+    finally:
+        resource.setrlimit(resource.RLIMIT_AS, before)
+    terminal.wait_for(b"1> ")
+    terminal.type(b"2\r")
+    terminal.wait_for(b"the list has what fits")
+    terminal.wait_for(b"Qwen/Qwen3-0.6B-GGUF:Q8_0")
+    terminal.type(b"2\r")  # the list has no second model
+    terminal.wait_for(b"There is no model 2.")
+    terminal.type(b"q\r")
+    terminal.ended()

@@ -1,4 +1,5 @@
 // A library with libingot-cuda.so's entry whose backend is `ref`, for cuda_library_test.cc.
+#include "backend/blocks/plain_layers.h"
 #include "backend/cuda/entry.h"
 #include "backend/ref/ref_backend.h"
 #include "base/error.h"
@@ -32,6 +33,8 @@ void log_to(ingot::LogSink sink) {
 }
 
 }  // namespace
+
+extern "C" bool ingot_fake_sees_plain_layers(const ingot::Block& block) { return block.is<ingot::PlainLayersBlock>(); }
 
 const ingot::CudaEntry* ingot_cuda_entry() {
 #ifdef FAKE_BUILD
