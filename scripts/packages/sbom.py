@@ -3,6 +3,7 @@
 
 The libraries are those of this machine's Debian packages, with their versions. SOURCE_DATE_EPOCH is the time.
 """
+
 import datetime
 import hashlib
 import json
@@ -33,23 +34,54 @@ def installed_version(package):
 
 
 def document(version, time, version_of=installed_version):
-    packages = [{"SPDXID": "SPDXRef-ingot", "name": "ingot", "versionInfo": version, "licenseDeclared": "Apache-2.0",
-                 "downloadLocation": "NOASSERTION", "filesAnalyzed": False}]
-    relations = [{"spdxElementId": "SPDXRef-DOCUMENT", "relationshipType": "DESCRIBES", "relatedSpdxElement": "SPDXRef-ingot"}]
+    packages = [
+        {
+            "SPDXID": "SPDXRef-ingot",
+            "name": "ingot",
+            "versionInfo": version,
+            "licenseDeclared": "Apache-2.0",
+            "downloadLocation": "NOASSERTION",
+            "filesAnalyzed": False,
+        }
+    ]
+    relations = [
+        {"spdxElementId": "SPDXRef-DOCUMENT", "relationshipType": "DESCRIBES", "relatedSpdxElement": "SPDXRef-ingot"}
+    ]
     for package, (name, licence, how) in LINKED.items():
         found = version_of(package)
-        packages.append({"SPDXID": f"SPDXRef-{name}", "name": name, "versionInfo": found, "licenseDeclared": licence,
-                         "downloadLocation": "NOASSERTION", "filesAnalyzed": False,
-                         "externalRefs": [{"referenceCategory": "PACKAGE-MANAGER", "referenceType": "purl",
-                                           "referenceLocator": f"pkg:deb/debian/{package}@{found}"}]})
+        packages.append(
+            {
+                "SPDXID": f"SPDXRef-{name}",
+                "name": name,
+                "versionInfo": found,
+                "licenseDeclared": licence,
+                "downloadLocation": "NOASSERTION",
+                "filesAnalyzed": False,
+                "externalRefs": [
+                    {
+                        "referenceCategory": "PACKAGE-MANAGER",
+                        "referenceType": "purl",
+                        "referenceLocator": f"pkg:deb/debian/{package}@{found}",
+                    }
+                ],
+            }
+        )
         ends = ("SPDXRef-ingot", f"SPDXRef-{name}") if how.endswith("LINK") else (f"SPDXRef-{name}", "SPDXRef-ingot")
         relations.append({"spdxElementId": ends[0], "relationshipType": how, "relatedSpdxElement": ends[1]})
     content = json.dumps([packages, relations], sort_keys=True).encode()
-    return {"spdxVersion": "SPDX-2.3", "dataLicense": "CC0-1.0", "SPDXID": "SPDXRef-DOCUMENT", "name": f"ingot-{version}",
-            "documentNamespace": f"urn:ingot:{version}:{hashlib.sha256(content).hexdigest()}",
-            "creationInfo": {"created": datetime.datetime.fromtimestamp(time, datetime.timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ"),
-                             "creators": ["Organization: The ingot authors"]},
-            "packages": packages, "relationships": relations}
+    return {
+        "spdxVersion": "SPDX-2.3",
+        "dataLicense": "CC0-1.0",
+        "SPDXID": "SPDXRef-DOCUMENT",
+        "name": f"ingot-{version}",
+        "documentNamespace": f"urn:ingot:{version}:{hashlib.sha256(content).hexdigest()}",
+        "creationInfo": {
+            "created": datetime.datetime.fromtimestamp(time, datetime.timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ"),
+            "creators": ["Organization: The ingot authors"],
+        },
+        "packages": packages,
+        "relationships": relations,
+    }
 
 
 if __name__ == "__main__":

@@ -26,8 +26,8 @@ void Backend::run_part(const Program& program, const Batch& step, BlockRange ran
 void Backend::run_blocks(const Program& program, BlockRange range) {
   if (range.first == 0)
     for (const RopeTable& rope : program.ropes) rope_angles(token_rows(rope.angles), rope.inv_freq, rope.magnitude);
-  run_blocks(std::span(program.blocks).subspan(static_cast<size_t>(range.first),
-                                               static_cast<size_t>(range.end - range.first)));
+  run_blocks(std::span(program.blocks)
+                 .subspan(static_cast<size_t>(range.first), static_cast<size_t>(range.end - range.first)));
 }
 
 void Backend::run_blocks(std::span<const Block> blocks) {

@@ -77,7 +77,8 @@ void read_version_2(const fs::path& mount, const std::string& path, ControlGroup
     if (cpu >> quota >> period) limit_cpus(quota, period, out);
     const std::string pids = word_in(group / "pids.max");
     if (out.pids.empty() && !pids.empty() && pids != "max")
-      out.pids = fmt::format("pids.max of the control group is {}, {} are in use", pids, word_in(group / "pids.current"));
+      out.pids =
+          fmt::format("pids.max of the control group is {}, {} are in use", pids, word_in(group / "pids.current"));
   });
 }
 

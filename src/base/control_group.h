@@ -8,7 +8,8 @@
 namespace ingot {
 
 struct ControlGroup {
-  size_t memory_left = std::numeric_limits<size_t>::max();  // bytes; pages of files that the kernel can drop count as free
+  size_t memory_left =
+      std::numeric_limits<size_t>::max();  // bytes; pages of files that the kernel can drop count as free
   double n_cpus = std::numeric_limits<double>::infinity();  // by the quotas of processor time
   std::string pids;  // the limit of threads, for messages: "pids.max of the control group is 100, 98 are in use"; or ""
 };

@@ -138,8 +138,7 @@ std::string read_file(const std::string& path, size_t max_bytes) {
 
 FileWriter::FileWriter(const std::string& path, FileReaders readers) : path_(path), temporary_(path + ".XXXXXX") {
   const auto old = status_of(path);
-  if (old && !old->is_regular)
-    throw Error("cannot write '{}': it exists and is not a regular file", printable(path));
+  if (old && !old->is_regular) throw Error("cannot write '{}': it exists and is not a regular file", printable(path));
   const bool is_private = readers == FileReaders::kOwner;
   file_ = open_temporary(temporary_, is_private || old ? 0600 : 0666);
   if (!file_) throw_errno("create a file next to", path);

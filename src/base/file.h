@@ -39,13 +39,13 @@ std::string changed_mapped_file();
 // max_bytes.
 std::string read_file(const std::string& path, size_t max_bytes = size_t{1} << 30);
 
+// Who may read a written file. kAsUsual: a replaced file keeps its permissions, and a new file has those that the umask
+// leaves. kOwner: this user alone, for conversations.
+enum class FileReaders : uint8_t { kAsUsual, kOwner };
+
 // Writes a file that appears whole or not at all. The bytes go to a temporary file next to `path`; commit() syncs the
 // temporary file and renames it to `path`. Programs that have mapped the old file keep the old content. Without
 // commit(), the destructor removes the temporary file. All functions throw Error.
-// Who may read a new file. kAsUsual: a replaced file keeps its permissions; a new one has those that the umask leaves.
-// kOwner: this user alone, for conversations.
-enum class FileReaders : uint8_t { kAsUsual, kOwner };
-
 class FileWriter {
  public:
   // Throws at once if the folder cannot be written to.

@@ -32,7 +32,7 @@ class FileHandle {
 
 FileHandle open_to_read(const std::string& path);    // returns at once for a FIFO
 FileHandle open_to_update(const std::string& path);  // reads and writes; creates the file; does not follow a link
-// A new file; replaces the last six letters of `name`, XXXXXX. mode: its permissions, less those of the process's umask.
+// A new file; replaces the last six letters of `name`, XXXXXX. mode: its permissions before the process's umask.
 FileHandle open_temporary(std::string& name, uint32_t mode);
 
 struct FileStatus {

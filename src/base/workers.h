@@ -1,5 +1,5 @@
-// Workers: a few threads that run jobs in order of arrival. Tokenizing, templates, JSON and slow masks run here, off the
-// network thread and the engine thread. A post wakes at most one thread, and that thread wakes the next if there are
+// Workers: a few threads that run jobs in order of arrival. Tokenizing, templates, JSON and slow masks run here, not on
+// the network's or the engine's thread. A post wakes at most one thread, and that thread wakes the next if there are
 // more jobs.
 // A step of the engine posts a job for each sequence. Otherwise each of these jobs would cost the step one wake-up. A
 // job may also have a start time.
@@ -29,7 +29,8 @@ class Workers {
   // these messages.
   explicit Workers(int n_threads, std::string_view name = "the server's workers",
                    const ThreadStarter& start = start_std_thread)
-      : threads_(start_workers(n_threads, name, [this](int) { work(); }, start)) {}
+      : threads_(start_workers(
+            n_threads, name, [this](int) { work(); }, start)) {}
   ~Workers() { stop(); }
   Workers(const Workers&) = delete;
   Workers& operator=(const Workers&) = delete;
@@ -127,7 +128,7 @@ class Workers {
   std::deque<std::function<void()>> jobs_;
   std::multimap<Clock::time_point, std::function<void()>> later_;
   int n_idle_ = 0, n_watching_ = 0;  // idle threads; those among them that wait for the time of the first later job
-  bool waking_ = false;  // a woken thread has not run yet
+  bool waking_ = false;              // a woken thread has not run yet
   bool stop_ = false;
   std::vector<std::thread> threads_;
 };

@@ -56,7 +56,8 @@ std::unique_ptr<Ranks> load_bench_runner(const BenchSubject& o, const RunnerOpti
 // The format of the model's largest matrix.
 static Format format_of(const Ranks& runner) {
   const std::vector<const Weight*> all = layer_matrices(runner.weights(), runner.config());
-  const auto largest = std::ranges::max_element(all, {}, [](const Weight* w) { return w->n_experts * w->n_out * w->n_in; });
+  const auto size_of = [](const Weight* w) { return w->n_experts * w->n_out * w->n_in; };
+  const auto largest = std::ranges::max_element(all, {}, size_of);
   return largest == all.end() ? Format::F32 : (*largest)->format;
 }
 

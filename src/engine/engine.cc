@@ -148,7 +148,7 @@ std::unique_ptr<Sequence> Engine::make_sequence(Request request) {
     for (const int32_t token : request.ignore_eos ? std::vector<int32_t>() : request.stop_tokens)
       sequence->early.logit_bias.emplace_back(token, -std::numeric_limits<float>::infinity());
   }
-  if (request.constraint) 
+  if (request.constraint)
     sequence->constraint = std::make_shared<AnswerConstraint>(request.constraint, request.constraint_start);
   sequence->mirostat_mu = 2 * request.sampling.mirostat_tau;
   // Mirostat's state changes with each sampled token, but a step samples the rows of all drafts at once.

@@ -261,7 +261,7 @@ class Engine {
   std::vector<InFlightStep> in_flight_;  // the oldest first; has room for all, because a step has no way to fail there
   std::unordered_map<RequestId, std::unique_ptr<Sequence>> sequences_;
   bool needs_message_ = false;
-  Clock::duration mask_time_{};  // spent on constraints since the step was planned
+  Clock::duration mask_time_{};                              // spent on constraints since the step was planned
   Clock::time_point next_limit_ = Clock::time_point::max();  // the earliest of all deadlines
   EngineGauges counts_;
   DraftLengths draft_lengths_{runner_.info().max_seqs, runner_.info().max_logits - runner_.info().max_seqs, depth_ > 1};

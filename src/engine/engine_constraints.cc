@@ -22,15 +22,15 @@ namespace {
 
 constexpr std::chrono::milliseconds kMaskTime{25};  // of all constraints in a step
 
-// What a worker needs to find the tokens that a grammar forces.
+// Which of the tokens that a grammar forces need no sampling.
 struct JumpAhead {
   bool is_wanted = false;
-  std::vector<int32_t> stops;  // a stop token is always sampled
-  size_t n_left = 0;           // of the output
+  std::span<const int32_t> stops;  // a stop token is always sampled
+  size_t n_left = 0;               // of the output
 };
 
-std::vector<int32_t> forced_after(AnswerConstraint& constraint, std::span<const int32_t> output,
-                                  const JumpAhead& jump, const Effort& effort) {
+std::vector<int32_t> forced_after(AnswerConstraint& constraint, std::span<const int32_t> output, const JumpAhead& jump,
+                                  const Effort& effort) {
   if (!jump.is_wanted) return {};
   std::vector<int32_t> tokens = forced_tokens(constraint, output, effort);
   const auto stops = [&](int32_t token) { return std::ranges::find(jump.stops, token) != jump.stops.end(); };
@@ -43,9 +43,9 @@ std::vector<int32_t> forced_after(AnswerConstraint& constraint, std::span<const 
 JumpAhead jump_of(const Sequence& sequence, bool is_on) {
   const Request& request = sequence.request;
   const bool samples_all = request.sampling.n_logprobs >= 0 || !request.sampling.logit_bias.empty();
-  if (!is_on || samples_all) return {};
-  return {true, request.ignore_eos ? std::vector<int32_t>() : request.stop_tokens,
-          static_cast<size_t>(std::max(0, sequence.max_len - sequence.len()))};
+  return {.is_wanted = is_on && !samples_all,
+          .stops = request.ignore_eos ? std::span<const int32_t>() : request.stop_tokens,
+          .n_left = static_cast<size_t>(std::max(0, sequence.max_len - sequence.len()))};
 }
 
 void read_by(AnswerConstraint& constraint, int32_t token, const Effort& effort) {
@@ -215,12 +215,13 @@ void Engine::ask_worker(Sequence& sequence, bool wants_forced, std::span<const S
     const size_t n_new = n_output - static_cast<size_t>(constraint->n_tokens());
     const auto end = sequence.tokens.begin() + sequence.len();
     std::vector<int32_t> output(end - static_cast<ptrdiff_t>(std::min(n_output, n_new + kContextTokens)), end);
-    JumpAhead jump = jump_of(sequence, options_.jump_ahead && wants_forced);
-    jump.n_left = static_cast<size_t>(std::max(0, sequence.max_len - sequence.len()));
+    const JumpAhead jump = jump_of(sequence, options_.jump_ahead && wants_forced);
+    // The request may end before the job runs.
+    const std::vector<int32_t> stops(jump.stops.begin(), jump.stops.end());
     const auto drawn_token = drawn.empty() ? std::nullopt : std::optional(drawn[0].token);
     run_on_worker([=, this, id = sequence.id] {
       if (is_stopping_) return;
-      const NextTokens next = find_next(*constraint, output, n_new, drawn_token, jump);
+      const NextTokens next = find_next(*constraint, output, n_new, drawn_token, {jump.is_wanted, stops, jump.n_left});
       for (;;) {  // without the message, the sequence would wait forever
         try {
           inbox_.push({Order::kCall, nullptr, 0, [this, id, next] { receive_next(id, next); }});

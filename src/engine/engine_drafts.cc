@@ -327,8 +327,7 @@ void Engine::ask_draft_head() {
   } catch (const DeviceLost&) {
     throw;
   } catch (const std::exception& error) {
-    for (const auto& [sequence, n] : asking)
-      stop_drafts(*std::exchange(*sequence, nullptr), error);
+    for (const auto& [sequence, n] : asking) stop_drafts(*std::exchange(*sequence, nullptr), error);
   }
 }
 

@@ -255,8 +255,8 @@ void Engine::emit_logits(const Step& step) {
 }
 
 // Delivers the sampled tokens up to a place where the grammar forces text, then the tokens of that text. Drafts end at
-// such a place (cut_drafts), so no later token has been accepted. If the constraint is slow, a worker finds what follows
-// the sampled tokens.
+// such a place (cut_drafts), so no later token has been accepted. If the constraint is slow, a worker finds what comes
+// after the sampled tokens.
 void Engine::emit_tokens(Sequence& sequence, std::span<const Sampled> drawn) {
   for (size_t i = 0; i < drawn.size(); ++i) {
     if (!emit_next(sequence, drawn[i], i == 0)) return;

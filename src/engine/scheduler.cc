@@ -142,9 +142,7 @@ bool Scheduler::waits_for_masks() const {
 
 // With several stages, each step in flight gets the same share of the sequences that decode.
 int Scheduler::most_decodes() const {
-  const auto decodes = [](const Sequence* s) {
-    return s->n_todo() == 1 && !s->done_when_seen() && !s->waits_for_mask;
-  };
+  const auto decodes = [](const Sequence* s) { return s->n_todo() == 1 && !s->done_when_seen() && !s->waits_for_mask; };
   const auto n = static_cast<int>(std::ranges::count_if(running_, decodes));
   return (n + limits_.n_stages - 1) / limits_.n_stages;
 }

@@ -62,9 +62,9 @@ struct Sequence {
   // The constraint on the answer (engine_constraints.cc). While waits_for_mask, a worker uses the constraint, and no
   // other thread does.
   std::shared_ptr<AnswerConstraint> constraint;
-  bool waits_for_mask = false;          // in no plan until a worker has made the mask of the next token
-  std::optional<Sampled> drawn;         // sampled after the last draft; delivered unless the grammar forces text there
-  std::optional<NextTokens> next;       // the worker's result, until the step in flight is complete
+  bool waits_for_mask = false;     // in no plan until a worker has made the mask of the next token
+  std::optional<Sampled> drawn;    // sampled after the last draft; delivered unless the grammar forces text there
+  std::optional<NextTokens> next;  // the worker's result, until the step in flight is complete
   std::optional<std::shared_ptr<const TokenMask>> made_mask;  // of the next token, made by a worker
   int undrawn_at = -1;  // the item in flight that ends at this token has no mask, so its sampled token is dropped
 

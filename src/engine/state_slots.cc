@@ -34,8 +34,7 @@ void StateSlots::keep_input(Sequence& sequence) {
 }
 
 bool StateSlots::keeps_input(const Sequence& sequence, const StepItem& item) {
-  return item.state_in != item.state_out && sequence.state_in == item.state_out &&
-         sequence.state_out == item.state_out;
+  return item.state_in != item.state_out && sequence.state_in == item.state_out && sequence.state_out == item.state_out;
 }
 
 // The sequence holds both slots again, as before the step: its next step reads and writes the same two slots.

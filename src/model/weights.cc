@@ -47,7 +47,9 @@ bool is_known_to_be_unused(std::string_view name, const Config& config) {
 bool is_final_norm(const VectorRow& row) {
   return row.member == at<&ModelWeights::final_norm> || row.member == at<&ModelWeights::final_norm_bias>;
 }
-bool is_in(const OwnParts& part, const MatrixRow& row) { return &row == &output_row() ? part.head() : part.embedding(); }
+bool is_in(const OwnParts& part, const MatrixRow& row) {
+  return &row == &output_row() ? part.head() : part.embedding();
+}
 bool is_in(const OwnParts& part, const VectorRow& row) { return !is_final_norm(row) || part.head(); }
 
 // Each part has the tensors of ropes, and the one with the embedding counts them.
@@ -55,7 +57,8 @@ bool counts(const OwnParts& part, const VectorRow& row) { return is_final_norm(r
 
 class Loader {
  public:
-  Loader(WeightSource& source, const Config& config, Backend& backend, const LoadProgress& progress, const OwnParts& part)
+  Loader(WeightSource& source, const Config& config, Backend& backend, const LoadProgress& progress,
+         const OwnParts& part)
       : source_(source),
         config_(config),
         backend_(backend),

@@ -163,7 +163,8 @@ class Decoder {
   Tensor hidden() const {
     const Block& second = program_.blocks[1].get<PlainLayersBlock>().blocks[1];
     const int n_tokens = std::accumulate(q_lens_.begin(), q_lens_.end(), 0);
-    return (c_.n_experts > 0 ? second.get<ExpertsBlock>().gate : second.get<FeedForwardBlock>().hidden).slice_rows(n_tokens - 1, 1);
+    const Tensor& rows = c_.n_experts > 0 ? second.get<ExpertsBlock>().gate : second.get<FeedForwardBlock>().hidden;
+    return rows.slice_rows(n_tokens - 1, 1);
   }
 
   AttentionBlock attention(int layer) {

@@ -1,4 +1,5 @@
 """`ingot doctor`, `ingot devices` and `ingot --version --json`: what they say about machines with one fault each."""
+
 import json
 import os
 import re
@@ -15,8 +16,13 @@ def findings(run, *args, code=0, **options):
     done = run("doctor", "--json", *args, **options) if code == 0 else None
     if done is None:
         home = options.get("env") or {}
-        done = subprocess.run([os.environ["INGOT"], "doctor", "--json", *map(str, args)], env={"PATH": os.environ["PATH"], **home},
-                              capture_output=True, text=True, timeout=120)
+        done = subprocess.run(
+            [os.environ["INGOT"], "doctor", "--json", *map(str, args)],
+            env={"PATH": os.environ["PATH"], **home},
+            capture_output=True,
+            text=True,
+            timeout=120,
+        )
         assert done.returncode == code, done.stderr
     return {entry["what"]: entry for entry in json.loads(done.stdout)}
 
@@ -40,11 +46,13 @@ def test_the_hub_does_not_answer(run):
 def test_the_hub_answers_with_a_fault(run, seed):
     status = seed.choice([500, 502, 503, 504])
     with socket.create_server(("127.0.0.1", 0)) as server:
+
         def answer():
             connection = server.accept()[0]
             connection.recv(4096)
             connection.sendall(f"HTTP/1.1 {status} No\r\nContent-Length: 0\r\nConnection: close\r\n\r\n".encode())
             connection.close()
+
         threading.Thread(target=answer, daemon=True).start()
         found = findings(run, env={"HF_ENDPOINT": f"http://127.0.0.1:{server.getsockname()[1]}"})
     assert found["Hub"]["health"] == "limited" and f"HTTP {status}" in found["Hub"]["text"]
@@ -62,7 +70,12 @@ def test_a_port_in_use(run):
 def test_a_folder_that_is_a_file(run, tmp_path, variable, what):
     file = tmp_path / "file"
     file.write_text("")
-    found = findings(run, "--offline", code=1, env={"HOME": str(tmp_path), "HF_HUB_CACHE": str(tmp_path / "hub"), variable: str(file)})
+    found = findings(
+        run,
+        "--offline",
+        code=1,
+        env={"HOME": str(tmp_path), "HF_HUB_CACHE": str(tmp_path / "hub"), variable: str(file)},
+    )
     assert found[what]["health"] == "broken" and "is not a folder" in found[what]["text"] and found[what]["advice"]
     assert [entry["what"] for entry in found.values() if entry["health"] == "broken"] == [what]
 
@@ -75,8 +88,9 @@ def test_nothing_is_left_behind(run, tmp_path):
 
 def test_text_and_json_agree(run):
     lines = run("doctor", "--offline").stdout.splitlines()
-    assert [line.split()[:2] for line in lines if not line.startswith(" ")] == \
-        [[entry["health"], entry["what"]] for entry in findings(run, "--offline").values()]
+    assert [line.split()[:2] for line in lines if not line.startswith(" ")] == [
+        [entry["health"], entry["what"]] for entry in findings(run, "--offline").values()
+    ]
 
 
 def test_the_devices(run):

@@ -1,4 +1,5 @@
 """`ingot` alone: at a terminal a menu, elsewhere the help."""
+
 import os
 import resource
 import subprocess
@@ -87,7 +88,9 @@ def test_offline_only_the_disks_models_are_offered(place, monkeypatch):
 
 def test_without_a_terminal_there_is_no_menu():
     done = subprocess.run([os.environ["INGOT"]], stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=60)
-    assert done.returncode == 0 and done.stdout.startswith("ingot runs open language models, fast") and done.stderr == ""
+    assert (
+        done.returncode == 0 and done.stdout.startswith("ingot runs open language models, fast") and done.stderr == ""
+    )
 
 
 def test_only_models_that_fit_are_offered(place):

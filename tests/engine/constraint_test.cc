@@ -232,11 +232,6 @@ class Growing final : public Automaton {
     return {state.place + 1, 0, 0};
   }
   bool accepts(GrammarState) override { return false; }
-  bool is_word(uint32_t) const override { return false; }
-  uint32_t step_word(uint32_t, uint8_t) override { return kDead; }
-  uint32_t word_outcome(uint32_t) override { return 0; }
-  GrammarState end_word(GrammarState state) override { return state; }
-  std::pair<int, int> free_chars(uint32_t) const override { return {-1, -1}; }
 };
 
 TEST_P(Constrained, AFailureOfTheGrammarEndsThatRequestAlone) {

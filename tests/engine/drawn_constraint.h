@@ -28,11 +28,6 @@ class DrawnMachine final : public Automaton {
     return {of_step % 64 == 0 ? kOver : 2 + static_cast<uint32_t>(of_step >> 32) % 40, 0, 0};
   }
   bool accepts(GrammarState state) override { return state.place == kOver; }
-  bool is_word(uint32_t) const override { return false; }
-  uint32_t step_word(uint32_t, uint8_t) override { return kDead; }
-  uint32_t word_outcome(uint32_t) override { return 0; }
-  GrammarState end_word(GrammarState state) override { return state; }
-  std::pair<int, int> free_chars(uint32_t) const override { return {-1, -1}; }
 
  private:
   static constexpr uint32_t kOver = 100;
@@ -50,8 +45,9 @@ inline std::shared_ptr<Constraint> drawn_constraint(uint64_t seed, int n_vocab, 
     for (const char c : text) tokens.push_back(c - DrawnMachine::kFirst);
     return tokens;
   };
-  return std::make_shared<Constraint>(std::make_unique<DrawnMachine>(seed, n_vocab, work),
-                                      std::make_shared<GrammarVocabulary>(std::move(bytes), std::vector<int32_t>(), encode));
+  return std::make_shared<Constraint>(
+      std::make_unique<DrawnMachine>(seed, n_vocab, work),
+      std::make_shared<GrammarVocabulary>(std::move(bytes), std::vector<int32_t>(), encode));
 }
 
 }  // namespace ingot

@@ -1,6 +1,6 @@
 // Random load on random tiny engines: arrivals, drafts, images, cancellations, failures, pauses, priorities, deadlines,
-// caches of a few blocks, overlapping steps, constraints that workers follow. For every schedule, each request gets the model's tokens once and in
-// order, no block leaks, and every request finishes.
+// caches of a few blocks, overlapping steps, constraints that workers follow. For every schedule, each request gets the
+// model's tokens once and in order, no block leaks, and every request finishes.
 #include <gtest/gtest.h>
 
 #include <cstdio>
@@ -73,8 +73,8 @@ class Load {
     engine_options.quick.max_work = static_cast<size_t>(random_.integer(0, 3) * random_.integer(0, 200));
     engine_options.run_slow = [this](std::function<void()> job) { jobs_.push_back(std::move(job)); };
     for (int i = 0; i < 3; ++i)
-      constraints_.push_back(drawn_constraint(static_cast<uint64_t>(random_.integer(0, 1 << 30)),
-                                              options_.info.n_vocab, static_cast<size_t>(random_.integer(0, 4))));
+      constraints_.push_back(drawn_constraint(static_cast<uint64_t>(random_.integer(0, 1 << 30)), options_.info.n_vocab,
+                                              static_cast<size_t>(random_.integer(0, 4))));
     Engine engine(runner, engine_options);
     const double arrival_rate = random_.integer(1, 10) * 0.05, cancel_rate = random_.chance(0.5) ? 0.05 : 0;
     for (int i = 0; i < n_arrival_steps; ++i) {

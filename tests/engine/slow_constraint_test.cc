@@ -36,11 +36,6 @@ class GatedMachine final : public Automaton {
     return state.place < 5 && byte == DrawnMachine::kFirst ? GrammarState{state.place + 1, 0, 0} : GrammarState{};
   }
   bool accepts(GrammarState state) override { return state.place == 5; }
-  bool is_word(uint32_t) const override { return false; }
-  uint32_t step_word(uint32_t, uint8_t) override { return kDead; }
-  uint32_t word_outcome(uint32_t) override { return 0; }
-  GrammarState end_word(GrammarState state) override { return state; }
-  std::pair<int, int> free_chars(uint32_t) const override { return {-1, -1}; }
 
  private:
   const std::shared_ptr<Gate> gate_;

@@ -13,8 +13,11 @@ int main(int argc, char** argv) {
   }
   const std::pair<const char*, std::string> seeds[] = {
       {"smallest", R"({"gguf_name": "a", "hf_name": "b"})"},
-      {"parts", R"({"gguf_name": "a", "hf_name": "b", "layers": "delta_net/ffn attention+delta_net/feed_forward+experts"})"},
-      {"columns", R"({"gguf_name": "a", "hf_name": "b", "gguf_rope": "interleaved", "activation": "gelu", "norm": "layer", "scoring": "sigmoid", "local_theta": "same", "window_period": 6, "post_norms": true, "hf_defaults": "{\"head_dim\": 64}"})"},
+      {"parts", R"({"gguf_name": "a", "hf_name": "b",)"
+                R"( "layers": "delta_net/ffn attention+delta_net/feed_forward+experts"})"},
+      {"columns", R"({"gguf_name": "a", "hf_name": "b", "gguf_rope": "interleaved", "activation": "gelu",)"
+                  R"( "norm": "layer", "scoring": "sigmoid", "local_theta": "same", "window_period": 6,)"
+                  R"( "post_norms": true, "hf_defaults": "{\"head_dim\": 64}"})"},
   };
   std::filesystem::create_directories(argv[1]);
   for (const auto& [name, text] : seeds)

@@ -16,8 +16,8 @@ std::vector<BlockNeeds> model(int n_layers, size_t attention, size_t feed_forwar
   std::vector<BlockNeeds> blocks = {{-1, 50 * kMebibyte, 50 * kMebibyte, 0}};
   for (int i = 0; i < n_layers; ++i) {
     blocks.push_back({i, attention * kMebibyte, attention * kMebibyte, attention * kMebibyte});
-    blocks.push_back(
-        {i, feed_forward * kMebibyte, feed_forward * kMebibyte, feed_forward * kMebibyte / (experts ? 16 : 1), experts});
+    blocks.push_back({i, feed_forward * kMebibyte, feed_forward * kMebibyte,
+                      feed_forward * kMebibyte / (experts ? 16 : 1), experts});
   }
   blocks.push_back({-1, 50 * kMebibyte, 50 * kMebibyte, 50 * kMebibyte});
   return blocks;

@@ -202,7 +202,7 @@ TEST(Shards, WhatFollowsEachOtherIsDividedAlike) {
   constexpr struct {
     Tensor& (*bias)(void*);
     Weight& (*of)(void*);
-  } kBiases[] = {{at<&A::bq>, at<&A::wq>},     {at<&A::bk>, at<&A::wk>},     {at<&A::bv>, at<&A::wv>},
+  } kBiases[] = {{at<&A::bq>, at<&A::wq>},         {at<&A::bk>, at<&A::wk>},     {at<&A::bv>, at<&A::wv>},
                  {at<&F::b_gate>, at<&F::w_gate>}, {at<&F::b_up>, at<&F::w_up>}, {at<&E::b_gate>, at<&E::w_gate>},
                  {at<&E::b_up>, at<&E::w_up>}};
   int n_pairs = 0, n_biases = 0;
@@ -214,7 +214,8 @@ TEST(Shards, WhatFollowsEachOtherIsDividedAlike) {
             if (row.member != from || next.member != to) return;
             ++n_pairs;
             EXPECT_TRUE(row.shard == Shard::kColumns && next.shard == Shard::kRows) << c.name << ": " << row.gguf_name;
-            const bool same_heads = c.layer(layer).has(kAttentionPart);  // in latents, queries and values have two sizes
+            const bool same_heads =
+                c.layer(layer).has(kAttentionPart);  // in latents, queries and values have two sizes
             EXPECT_TRUE(!same_heads || row.n_out.of_rank == next.n_in.of_rank) << row.gguf_name;
           });
         for (const auto& [bias, of] : kBiases)

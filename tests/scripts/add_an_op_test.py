@@ -23,7 +23,8 @@ class AddAnOp(unittest.TestCase):
         declared = (ROOT / "src/backend/backend.h").read_text()
         ops = re.findall(r"virtual void (\w+)\(", declared.split("// ---- primitives", 1)[1].split(" protected:")[0])
         self.assertGreater(len(ops), 25)
-        bodies = "".join(path.read_text() for folder in [".", "blocks", "ref"] for path in (ROOT / "src/backend" / folder).glob("*.cc"))
+        folders = [ROOT / "src/backend" / folder for folder in [".", "blocks", "ref"]]
+        bodies = "".join(path.read_text() for folder in folders for path in folder.glob("*.cc"))
         wrapped = (ROOT / "src/backend/wrapped.h").read_text()
         for op in ops:
             with self.subTest(op=op):

@@ -156,11 +156,6 @@ class Laborious final : public Automaton {
     return state;
   }
   bool accepts(GrammarState) override { return false; }
-  bool is_word(uint32_t) const override { return false; }
-  uint32_t step_word(uint32_t, uint8_t) override { return kDead; }
-  uint32_t word_outcome(uint32_t) override { return 0; }
-  GrammarState end_word(GrammarState state) override { return state; }
-  std::pair<int, int> free_chars(uint32_t) const override { return {-1, -1}; }
 
  private:
   const size_t work_;
@@ -207,11 +202,12 @@ TEST(GrammarLimits, ARefusalNamesItsPlace) {
               }),
               HasSubstr("schema #/properties/a/items: 'uniqueItems'"));
   const auto required = [](int i) { return fmt::format(R"({{"required":["k{}"]}})", i); };
-  const std::string any = joined(60, [&](int i) { return "{\"anyOf\":[" + required(i) + "," + required(i + 1) + "]}"; });
+  const std::string any =
+      joined(60, [&](int i) { return "{\"anyOf\":[" + required(i) + "," + required(i + 1) + "]}"; });
   const std::string never = joined(60, [](int i) { return fmt::format(R"({{"required":["k{}","k{}"]}})", i, i + 1); });
   EXPECT_THAT(ingot::testing::error_of([&] {
-                compile_schema(R"({"type":"object","properties":{"b":{"type":"object","maxProperties":9,"allOf":[)" + any +
-                                   R"(],"not":{"anyOf":[)" + never + R"(]}}},"required":["b"]})",
+                compile_schema(R"({"type":"object","properties":{"b":{"type":"object","maxProperties":9,"allOf":[)" +
+                                   any + R"(],"not":{"anyOf":[)" + never + R"(]}}},"required":["b"]})",
                                {}, {});
               }),
               HasSubstr("schema #/properties/b: '"));

@@ -346,8 +346,7 @@ TEST(SchemaWalk, ShortCallsChangeNothing) {
     for (int n = 0; n < 30; ++n) {
       const auto mask = of_whole.mask();
       ASSERT_EQ(*mask, *after_short_calls([&](Effort effort) { return of_cut.mask(effort); }, draw, n_cut)) << schema;
-      ASSERT_EQ(of_whole.forced(),
-                after_short_calls([&](Effort effort) { return of_cut.forced(effort); }, draw, n_cut))
+      ASSERT_EQ(of_whole.forced(), after_short_calls([&](Effort effort) { return of_cut.forced(effort); }, draw, n_cut))
           << schema;
       ASSERT_EQ(of_whole.is_over(),
                 after_short_calls([&](Effort effort) { return of_cut.is_over(effort); }, draw, n_cut));

@@ -8,17 +8,17 @@
 namespace ingot {
 
 struct AttentionBlock {
-  Tensor x;                  // in, out: [max_tokens, dim]
-  bool reads_pair = false;   // q, k and v are projections of `pair`, not of x; the weights have 2 * dim columns
-  Tensor pair;               // [max_tokens, 2 * dim], the program's
-  NormArgs norm;             // weight [1, dim] or empty
-  bool follows_sum = false;  // the block before may compute the norm: Join::next_norm
-  bool beside = false;       // the input is the fork, not x
-  Tensor fork;               // [max_tokens, dim], the program's
+  Tensor x;                   // in, out: [max_tokens, dim]
+  bool reads_pair = false;    // q, k and v are projections of `pair`, not of x; the weights have 2 * dim columns
+  Tensor pair;                // [max_tokens, 2 * dim], the program's
+  NormArgs norm;              // weight [1, dim] or empty
+  bool follows_sum = false;   // the block before may compute the norm: Join::next_norm
+  bool beside = false;        // the input is the fork, not x
+  Tensor fork;                // [max_tokens, dim], the program's
   bool only_queries = false;  // the keys and values are those of an earlier layer; wk and wv are empty
-  Weight wq, wk, wv;         // [n_heads * head_dim, dim], [n_kv_heads * head_dim, dim] twice
-  Tensor bq, bk, bv;         // [1, rows of the weight] or empty
-  NormArgs q_norm, k_norm;   // weight [1, head_dim] or [1, rows of the weight] or empty
+  Weight wq, wk, wv;          // [n_heads * head_dim, dim], [n_kv_heads * head_dim, dim] twice
+  Tensor bq, bk, bv;          // [1, rows of the weight] or empty
+  NormArgs q_norm, k_norm;    // weight [1, head_dim] or [1, rows of the weight] or empty
   int rope_table = kNoRope;
   RopeArgs rope;  // angles [max_tokens, rot_dim] or empty
   AttentionArgs attention;

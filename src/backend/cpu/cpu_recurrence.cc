@@ -78,21 +78,20 @@ void CpuBackend::delta_rule(const DeltaRuleArgs& a) {
     const int64_t key_head = a.tiled ? h % a.n_key_heads : h / (n_heads / a.n_key_heads),
                   column = h * value_dim + strip * kStateCols;
     const float* row = a.qkv.f32(t);
-    recurrence_.delta_rule(
-        {.q = row + key_head * key_dim,
-         .k = row + keys + key_head * key_dim,
-         .v = row + 2 * keys + column,
-         .qkv_stride = a.qkv.stride,
-         .keep = a.alpha.f32(t) + h,
-         .beta = a.beta.f32(t) + h,
-         .gate_stride = a.alpha.stride,
-         .before = in < 0 ? nullptr : states.strip(in, a.buffer, h, strip),
-         .after = states.strip(batch().state_out[seq], a.buffer, h, strip),
-         .y = a.y.f32(t) + column,
-         .y_stride = a.y.stride,
-         .n_tokens = batch().q_len(seq),
-         .key_dim = static_cast<int>(key_dim),
-         .n_cols = static_cast<int>(std::min<int64_t>(kStateCols, value_dim - strip * kStateCols))});
+    recurrence_.delta_rule({.q = row + key_head * key_dim,
+                            .k = row + keys + key_head * key_dim,
+                            .v = row + 2 * keys + column,
+                            .qkv_stride = a.qkv.stride,
+                            .keep = a.alpha.f32(t) + h,
+                            .beta = a.beta.f32(t) + h,
+                            .gate_stride = a.alpha.stride,
+                            .before = in < 0 ? nullptr : states.strip(in, a.buffer, h, strip),
+                            .after = states.strip(batch().state_out[seq], a.buffer, h, strip),
+                            .y = a.y.f32(t) + column,
+                            .y_stride = a.y.stride,
+                            .n_tokens = batch().q_len(seq),
+                            .key_dim = static_cast<int>(key_dim),
+                            .n_cols = static_cast<int>(std::min<int64_t>(kStateCols, value_dim - strip * kStateCols))});
   });
 }
 

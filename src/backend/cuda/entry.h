@@ -1,6 +1,6 @@
 // What libingot-cuda.so gives to the program that opens it (backend/cuda_library.cc). The library has its own copies of
-// base/, quant/ and backend/, so it shares only this table and the classes of backend.h with the program: both must come
-// from the same build.
+// base/, quant/ and backend/, so it shares only this table and the classes of backend.h with the program: both must
+// come from the same build.
 #pragma once
 #include <cstddef>
 #include <memory>

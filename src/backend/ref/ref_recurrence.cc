@@ -77,8 +77,7 @@ void Backend::short_conv(Tensor x, Tensor weight, StateCache& cache, int buffer)
   for (int seq = 0; seq < batch.n_seqs(); ++seq) {
     const int begin = batch.q_start[seq], n = batch.q_len(seq);
     std::vector<float> inputs(static_cast<size_t>(kept + n) * n_channels);  // with the inputs of earlier steps
-    if (batch.state_in[seq] >= 0)
-      std::copy_n(states.matrix(batch.state_in[seq], buffer), n_kept, inputs.data());
+    if (batch.state_in[seq] >= 0) std::copy_n(states.matrix(batch.state_in[seq], buffer), n_kept, inputs.data());
     for (int t = 0; t < n; ++t)
       std::copy_n(x.f32(begin + t), n_channels, &inputs[static_cast<size_t>(kept + t) * n_channels]);
     for (int t = 0; t < n; ++t)
@@ -88,8 +87,7 @@ void Backend::short_conv(Tensor x, Tensor weight, StateCache& cache, int buffer)
           sum += double{weight.f32(c)[i]} * inputs[static_cast<size_t>(t + i) * n_channels + c];
         x.f32(begin + t)[c] = static_cast<float>(sum * sigmoid(sum));
       }
-    std::copy_n(&inputs[static_cast<size_t>(n) * n_channels], n_kept,
-                states.matrix(batch.state_out[seq], buffer));
+    std::copy_n(&inputs[static_cast<size_t>(n) * n_channels], n_kept, states.matrix(batch.state_out[seq], buffer));
   }
 }
 
@@ -113,12 +111,11 @@ void Backend::delta_rule(const DeltaRuleArgs& args) {
         std::copy_n(states.matrix(batch.state_in[seq], a.buffer, h), matrix.size(), matrix.data());
       for (int t = batch.q_start[seq]; t < batch.q_start[seq + 1]; ++t) {
         const float* row = a.qkv.f32(t);
-        const auto q =
-            unit_vector(row + key_head * key_dim, key_dim, 1 / std::sqrt(static_cast<double>(key_dim)));
+        const auto q = unit_vector(row + key_head * key_dim, key_dim, 1 / std::sqrt(static_cast<double>(key_dim)));
         const auto k = unit_vector(row + keys + key_head * key_dim, key_dim, 1);
         const double keep = std::exp(a.decay.f32()[h] * softplus(double{a.alpha.f32(t)[h]} + a.dt.f32()[h]));
-        delta_step(matrix.data(), a.y.f32(t) + int64_t{h} * value_dim, row + 2 * keys + int64_t{h} * value_dim, q,
-                   k, keep, sigmoid(a.beta.f32(t)[h]), value_dim);
+        delta_step(matrix.data(), a.y.f32(t) + int64_t{h} * value_dim, row + 2 * keys + int64_t{h} * value_dim, q, k,
+                   keep, sigmoid(a.beta.f32(t)[h]), value_dim);
       }
       std::copy(matrix.begin(), matrix.end(), states.matrix(batch.state_out[seq], a.buffer, h));
     }

@@ -22,11 +22,6 @@ class TranslatedMachine : public Automaton {
   GrammarState start() final;
   GrammarState step(GrammarState state, uint8_t byte) final;
   bool accepts(GrammarState state) final;
-  bool is_word(uint32_t) const final { return false; }
-  uint32_t step_word(uint32_t, uint8_t) final { return kDead; }
-  uint32_t word_outcome(uint32_t place) final { return place; }
-  GrammarState end_word(GrammarState) final { return {}; }
-  std::pair<int, int> free_chars(uint32_t) const final { return {-1, -1}; }
   GrammarState fresh(GrammarState state) final;
 
  protected:

@@ -41,19 +41,20 @@ class Automaton {
   // Inside a word (string, number, name), steps depend on the place alone, not on the frame. kWordEnds: the byte is the
   // last byte of the word. kWordOver: the word ended before this byte.
   static constexpr uint32_t kDead = 0, kWordEnds = 1, kWordOver = 2;
-  virtual bool is_word(uint32_t place) const = 0;
-  virtual uint32_t step_word(uint32_t place, uint8_t byte) = 0;
+  // A machine without words has these defaults.
+  virtual bool is_word(uint32_t /* place */) const { return false; }
+  virtual uint32_t step_word(uint32_t /* place */, uint8_t /* byte */) { return kDead; }
   // Whether the place is in a JSON string and not in an escape. At such a place, a quote ends the word, and no other
   // byte does.
   virtual bool is_string(uint32_t) const { return false; }
   // Whether the string stays open after any characters in any number. False if unknown.
   virtual bool allows_any_text(uint32_t) const { return false; }
   // Identifies the effect of a word that ends at `place`: in the same frame, equal outcomes lead to equal states.
-  virtual uint32_t word_outcome(uint32_t place) = 0;
-  virtual GrammarState end_word(GrammarState state) = 0;
+  virtual uint32_t word_outcome(uint32_t place) { return place; }
+  virtual GrammarState end_word(GrammarState) { return {}; }
   // If the rest of the word may be any characters: at least `first` and at most `second` characters (-1: no limit).
   // first < 0: the word has other limits.
-  virtual std::pair<int, int> free_chars(uint32_t place) const = 0;
+  virtual std::pair<int, int> free_chars(uint32_t /* place */) const { return {-1, -1}; }
   // A free word that equals one of these texts has a different outcome than all other free words. `text`: the rest of
   // the word after the place; `place`: the place at its end. free_place: the place of the same word once it can no
   // longer become one of these texts.

@@ -249,8 +249,9 @@ auto Constraint::metered(const Effort& effort, GrammarState state, size_t& work_
     if (effort.is_quick) throw NotQuick();
     const std::string where = automaton_->where(state);
     throw TooMuchWork("{}{}{}", where, where.empty() ? "" : ": ",
-                      limit == effort.max_work ? error.what() : "the constraint needs too much work for an answer of this "
-                                                                "length: simplify the constraint");
+                      limit == effort.max_work ? error.what()
+                                               : "the constraint needs too much work for an answer of this "
+                                                 "length: simplify the constraint");
   }
 }
 

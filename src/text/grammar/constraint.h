@@ -96,7 +96,7 @@ class Matcher {
   // Undoes the last n tokens.
   void roll_back(int n);
   bool can_end() const { return places_.back().can_end; }  // the answer may end here
-  bool is_over(const Effort& effort = kFullEffort);             // the answer must end here
+  bool is_over(const Effort& effort = kFullEffort);        // the answer must end here
   // The bytes with which every allowed continuation begins; at most kMaxForced.
   static constexpr size_t kMaxForced = 256;
   std::string forced(const Effort& effort = kFullEffort);

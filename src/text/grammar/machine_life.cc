@@ -215,7 +215,8 @@ SchemaMachine::Formula SchemaMachine::equals_any(std::vector<Formula>& goals, st
   l_.spend(items.size());
   for (uint32_t item : items) {
     auto it = value_formulas_.find(item);
-    if (it == value_formulas_.end()) it = value_formulas_.emplace(item, add_value(canonical_texts_[item], *table_)).first;
+    if (it == value_formulas_.end())
+      it = value_formulas_.emplace(item, add_value(canonical_texts_[item], *table_)).first;
     const auto at = std::ranges::find(goals, it->second);
     any.push_back(f_.leaf(static_cast<uint32_t>(at - goals.begin())));
     if (at == goals.end()) goals.push_back(it->second);

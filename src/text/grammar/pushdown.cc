@@ -223,8 +223,9 @@ void PushdownMachine::rank_rules(const Grammar& grammar) {
 
 void PushdownMachine::spend(size_t n_parts) {
   n_parse_parts_ += n_parts;
-  meter_->spend(n_parse_parts_ / kParseParts, "the grammar is too ambiguous: the parses of the text need too much work; "
-                                              "give each text fewer parses");
+  meter_->spend(n_parse_parts_ / kParseParts,
+                "the grammar is too ambiguous: the parses of the text need too much work; "
+                "give each text fewer parses");
   n_parse_parts_ %= kParseParts;
 }
 

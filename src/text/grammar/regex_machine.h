@@ -19,11 +19,6 @@ class RegexMachine final : public Automaton {
   GrammarState step(GrammarState state, uint8_t byte) override;
   bool accepts(GrammarState state) override { return !state.is_dead() && languages_->has_empty(state.place - kFirst); }
   // There are no words, because the place is the whole state already.
-  bool is_word(uint32_t) const override { return false; }
-  uint32_t step_word(uint32_t, uint8_t) override { return kDead; }
-  uint32_t word_outcome(uint32_t) override { return 0; }
-  GrammarState end_word(GrammarState) override { return {}; }
-  std::pair<int, int> free_chars(uint32_t) const override { return {-1, -1}; }
 
  private:
   static constexpr uint32_t kFirst = 3;  // place of the language 0

@@ -160,10 +160,23 @@ std::optional<SchemaReader::Place> SchemaReader::reference(const Json& from, con
 
 // Names the keyword that most probably needs much work.
 std::string SchemaReader::costly_keyword(const Json& json, const std::string& path) {
-  constexpr std::array<const char*, 17> kKeys = {
-      "oneOf",    "not",   "if",    "unevaluatedProperties", "unevaluatedItems", "dependentSchemas", "dependentRequired",
-      "contains", "anyOf", "allOf", "uniqueItems",           "propertyNames",    "pattern",          "patternProperties",
-      "enum",     "items", "properties"};
+  constexpr std::array<const char*, 17> kKeys = {"oneOf",
+                                                 "not",
+                                                 "if",
+                                                 "unevaluatedProperties",
+                                                 "unevaluatedItems",
+                                                 "dependentSchemas",
+                                                 "dependentRequired",
+                                                 "contains",
+                                                 "anyOf",
+                                                 "allOf",
+                                                 "uniqueItems",
+                                                 "propertyNames",
+                                                 "pattern",
+                                                 "patternProperties",
+                                                 "enum",
+                                                 "items",
+                                                 "properties"};
   const auto found = std::ranges::find_if(kKeys, [&](const char* key) { return json.contains(key); });
   return fmt::format("schema {}: '{}'", printable(path), found == kKeys.end() ? "type" : *found);
 }

@@ -273,7 +273,7 @@ class SchemaMachine final : public Automaton {
   std::unordered_map<uint32_t, bool> can_finish_;         // [frame]
   std::unordered_map<uint32_t, Formula> value_formulas_;  // [canonical number]: to equal this value
   uint32_t n_open_ = 0;                                   // searches of is_possible() in progress
-  uint32_t last_searched_ = 0;  // the value whose possibility was searched last
+  uint32_t last_searched_ = 0;                            // the value whose possibility was searched last
   uint32_t lowest_assumed_ = UINT32_MAX;  // the lowest depth of a plan that a search has assumed to be impossible
   std::unordered_map<uint64_t, GrammarState> steps_;
   std::unordered_map<GrammarState, GrammarState> word_ends_;

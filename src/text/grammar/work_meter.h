@@ -10,7 +10,7 @@
 
 namespace ingot {
 
-// The limit of work is reached. Later calls with a higher limit give the same results as if this call had not been made.
+// The limit of work is reached. The call has changed nothing: later calls with a higher limit give the same results.
 class TooMuchWork : public Error {
  public:
   using Error::Error;

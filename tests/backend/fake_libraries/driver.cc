@@ -7,7 +7,9 @@ int n_gpus = 0, cuda_version = 0, start_status = 0;
 }
 
 extern "C" {
-void fake_driver_set(int gpus, int version, int status) { n_gpus = gpus, cuda_version = version, start_status = status; }
+void fake_driver_set(int gpus, int version, int status) {
+  n_gpus = gpus, cuda_version = version, start_status = status;
+}
 int cuInit(unsigned) { return start_status; }
 int cuDriverGetVersion(int* version) { return *version = cuda_version, 0; }
 int cuDeviceGetCount(int* n) { return *n = n_gpus, 0; }

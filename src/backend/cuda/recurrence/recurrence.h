@@ -12,8 +12,8 @@ namespace ingot::cuda {
 
 inline constexpr int kMaxConvWidth = 16, kMaxKeyDim = 256;
 
-// One buffer in all slots: the inputs of a convolution, [conv_width - 1, n_channels], or each head's matrix, transposed to
-// [value_dim, key_dim], because the kernels use it column by column.
+// One buffer in all slots: the inputs of a convolution, [conv_width - 1, n_channels], or each head's matrix, transposed
+// to [value_dim, key_dim], because the kernels use the matrix column by column.
 struct DeviceStates {
   float* data = nullptr;    // slot 0
   int64_t slot_floats = 0;  // from one slot to the next

@@ -1,5 +1,5 @@
-// The ops of recurrent layers, and the layout of their states: the buffers of a slot lie one after another. The last slot
-// is for the sequences that pad a step.
+// The ops of recurrent layers, and the layout of their states: the buffers of a slot lie one after another. The
+// last slot is for the sequences that pad a step.
 #include "backend/cuda/cuda_backend.h"
 #include "backend/cuda/recurrence/recurrence.h"
 #include "base/error.h"
@@ -65,8 +65,8 @@ void CudaBackend::delta_rule(const DeltaRuleArgs& args) {
   CHECK_EQ(args.qkv.cols, 2 * args.n_key_heads * s.rows + s.count * s.cols);
   if (s.rows > cuda::kMaxKeyDim)
     throw Error("keys of {} elements are more than cuda supports ({}): use the device cpu", s.rows, cuda::kMaxKeyDim);
-  cuda::delta_rule(args, states.at(args.buffer), device_batch_.view(), n_seqs_, min_q_len_, max_q_len_,
-                   !deterministic_, device_);
+  cuda::delta_rule(args, states.at(args.buffer), device_batch_.view(), n_seqs_, min_q_len_, max_q_len_, !deterministic_,
+                   device_);
   check_launch("delta_rule");
 }
 
