@@ -5,6 +5,8 @@
 
 namespace ingot::cuda {
 
+inline constexpr int kMaxRecordedTokens = 8;  // of a sequence in a recorded step, if it does not run on clusters
+
 // A recorded step plans for contexts up to one of these lengths, but not beyond the longest possible context.
 inline constexpr int kContexts[] = {128, 1024, 4096, 32 << 10, 64 << 10, INT_MAX};
 
