@@ -98,8 +98,7 @@ void CudaBackend::prepare_program(const Program& program) {
     if (!recorder_.wants(key, program)) return;
     start({}, padding_of(program, key.n_seqs, key.q_len, key.n_seqs * key.q_len), key.most_kv);
     if (runs_first && (key.q_len > 1 || !rank_ops_.has_peers())) run_blocks(program);
-    recorder_.record(key, program);
-    ++n_records;
+    n_records += recorder_.record(key, program);
   });
   synchronize();
   const std::chrono::duration<double> took = std::chrono::steady_clock::now() - begun;

@@ -1,9 +1,11 @@
 #include "backend/cuda/recorded/step_recorder.h"
 
 #include <algorithm>
+#include <atomic>
 #include <exception>
 #include <utility>
 
+#include "backend/cuda/entry.h"
 #include "base/error.h"
 
 namespace ingot::cuda {
@@ -13,36 +15,45 @@ namespace {
 constexpr int kMaxGraphs = 64;      // of a program
 constexpr int kMaxHeadGraphs = 24;  // of a program of a draft head, which guesses for few sequences
 
+std::atomic<int> n_failing_recordings{0};  // for tests
+
+bool recording_fails() { return n_failing_recordings > 0 && n_failing_recordings.fetch_sub(1) > 0; }
+
 }  // namespace
 
+void library::fail_recordings(int n) { n_failing_recordings = n; }
+int library::failing_recordings() { return n_failing_recordings; }
+
+StepRecorder::StepRecorder(Core& core, std::function<void(const Program&)> run_blocks)
+    : core_(core), run_blocks_(std::move(run_blocks)), book_([this] { return Mark(device_.stream()); }) {}
+
+StepRecorder::Mark::Mark(cudaStream_t stream) {
+  cudaEvent_t event = nullptr;
+  if (cudaEventCreateWithFlags(&event, cudaEventDisableTiming) == cudaSuccess) event_.reset(event);
+  if (event_ && cudaEventRecord(event, stream) != cudaSuccess) event_.reset();
+  if (!event_) cudaGetLastError();
+}
+
 bool StepRecorder::has_room(const Program& program) const {
-  const auto n = std::ranges::count_if(graphs_, [&](const auto& graph) { return graph.first.program == program.id; });
+  const int n = book_.count_if([&](const RecordKey& key) { return key.program == program.id; });
   return n < (program.has_pair ? kMaxHeadGraphs : kMaxGraphs);
 }
 
 bool StepRecorder::wants(const RecordKey& key, const Program& program) const {
-  return !graphs_.contains(key) && has_room(program);
+  return !book_.contains(key) && has_room(program);
 }
 
-void StepRecorder::record(const RecordKey& key, const Program& program) { capture(graphs_[key], program); }
+bool StepRecorder::record(const RecordKey& key, const Program& program) {
+  return book_.record(key, [&] { return capture(program); });
+}
 
 void StepRecorder::run(const RecordKey& key, const Program& program, const Batch& batch) {
-  const auto known = graphs_.find(key);
-  if (known == graphs_.end() || known->second.exec == nullptr) {  // null: the recording failed
-    run_blocks_(program);
-    if (has_room(program)) record(key, program);  // while the device works on the step
-    return;
-  }
-  Graph& graph = known->second;
-  if (checks_) {
-    compare(graph, program, batch);
-  } else {
-    replay(graph, batch);
-  }
-  if (graph.is_stale) capture(graph, program);
+  const auto again = [&](const Graph& graph) { checks_ ? compare(graph, program, batch) : replay(graph, batch); };
+  book_.step(
+      key, [&] { run_blocks_(program); }, again, [&] { return has_room(program); }, [&] { return capture(program); });
 }
 
-void StepRecorder::capture(Graph& graph, const Program& program) {
+StepRecorder::Graph StepRecorder::capture(const Program& program) {
   check(cudaStreamBeginCapture(device_.stream(), cudaStreamCaptureModeThreadLocal), "cudaStreamBeginCapture");
   is_recording_ = true;
   crossings_.clear();
@@ -61,18 +72,17 @@ void StepRecorder::capture(Graph& graph, const Program& program) {
     std::rethrow_exception(fault);
   }
   check(status, "cudaStreamEndCapture");
-  if (graph.exec != nullptr) retired_.push_back(graph.exec);
-  graph = {};
-  graph.crossings = crossings_;
-  const cudaError_t made = cudaGraphInstantiate(&graph.exec, recorded, 0);
+  cudaGraphExec_t exec = nullptr;
+  const cudaError_t made = recording_fails() ? cudaErrorMemoryAllocation : cudaGraphInstantiate(&exec, recorded, 0);
   cudaGraphDestroy(recorded);
   check(made, "cudaGraphInstantiate");
+  return {{exec, {}}, crossings_};
 }
 
 // Launches the graph and runs its remote blocks. If a block fails, the GPU is still released, because it waits for the
 // host.
 void StepRecorder::replay(const Graph& graph, const Batch& batch) {
-  check(cudaGraphLaunch(graph.exec, device_.stream()), "cudaGraphLaunch");
+  check(cudaGraphLaunch(graph.exec.get(), device_.stream()), "cudaGraphLaunch");
   std::exception_ptr fault;
   for (const RemoteBlock* block : graph.crossings) {
     crossing_.await_rows(device_);
@@ -139,16 +149,9 @@ void StepRecorder::compare(const Graph& graph, const Program& program, const Bat
 
 void StepRecorder::drop() {
   CHECK(!is_recording_);
-  for (auto& [key, graph] : graphs_) retired_.push_back(graph.exec);
-  graphs_.clear();
-  if (retired_.empty()) return;
+  if (book_.is_empty()) return;
   cudaStreamSynchronize(device_.stream());  // ignores the status: the destructor also calls this for a lost device
-  for (cudaGraphExec_t exec : std::exchange(retired_, {}))
-    if (exec != nullptr) cudaGraphExecDestroy(exec);
-}
-
-void StepRecorder::mark_stale() {
-  for (auto& [key, graph] : graphs_) graph.is_stale = true;
+  book_.clear();
 }
 
 }  // namespace ingot::cuda
