@@ -15,6 +15,7 @@
 #include "cli/metadata_json.h"
 #include "cli/options.h"
 #include "model/embedder.h"
+#include "model/kv_caches.h"
 #include "model/load_quantizer.h"
 #include "text/json_value.h"
 
@@ -256,7 +257,7 @@ JsonValue memory_need(const Checkpoint& checkpoint, const InspectOptions& o) {
   JsonValue json = {{"context", plan.n_ctx},
                {"weights_bytes", plan.weight_bytes},
                {"kv_bytes", plan.kv_bytes},
-               {"kv_bytes_per_token", plan.kv.token_bytes()},
+               {"kv_bytes_per_token", token_bytes_of(plan.kv)},
                {"activation_bytes", plan.activation_bytes},
                {"total_bytes", plan.total_bytes()},
                {"available_bytes", available}};

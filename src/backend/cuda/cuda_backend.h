@@ -150,6 +150,7 @@ class CudaBackend final : public Backend, public RecordedSteps {
     size_t up, act_copy, arranged, decoded, partials, order, grid, turns;
   };
   ScratchSizes scratch_for(const StepLimits& limits) const;
+  cuda::BatchSizes batch_sizes(const StepLimits& limits) const;
   // cuda_weights.cc
   void pack_dense(cuda::PackedWeight& w, const Weight& host);
   void pack_codes(cuda::PackedWeight& w, const Weight& host);
@@ -276,6 +277,7 @@ class CudaBackend final : public Backend, public RecordedSteps {
   cuda::Memory turns_;     // ClusterTurns, for cluster/layers.h
 
   int block_size_ = 16;  // of the KV cache; the usual size until there is a cache
+  cuda::DeviceBatch batch_of(const KvCache& kv) const { return device_batch_.view(kv.shape.table); }
   cuda::BatchUpload device_batch_;
   cuda::FloatCopy copy_;  // of copy_before_run(), until the next upload of a batch; n 0: none
   static constexpr int kMaxRecordedTokens = 8;  // of a sequence in a recorded step, if it does not run on clusters

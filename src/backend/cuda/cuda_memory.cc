@@ -226,6 +226,14 @@ void CudaKv::write_block(int32_t block, std::span<const uint8_t> from) {
   check(cudaStreamSynchronize(device.stream()), "cudaStreamSynchronize");
 }
 
+cuda::BatchSizes CudaBackend::batch_sizes(const StepLimits& limits) const {
+  return {.tokens = limits.max_tokens,
+          .seqs = std::max(limits.max_seqs, 1),
+          .logits = most_logit_rows(limits),
+          .tables = limits.n_tables,
+          .blocks = (limits.max_kv_len + block_size_ - 1) / block_size_};
+}
+
 void CudaBackend::reserve(const StepLimits& limits) {
   device_.make_current();
   limits_ = limits;
@@ -235,8 +243,7 @@ void CudaBackend::reserve(const StepLimits& limits) {
   allocated_ -= raw_.size();
   raw_ = Memory();
   allocated_ -= device_batch_.bytes();
-  device_batch_.reserve(limits.max_tokens, std::max(limits.max_seqs, 1), most_logit_rows(limits),
-                        (limits.max_kv_len + block_size_ - 1) / block_size_, device_);
+  device_batch_.reserve(batch_sizes(limits), device_);
   allocated_ += device_batch_.bytes();
   const ScratchSizes sizes = scratch_for(limits);
   for (const auto& [memory, bytes] : {std::pair{&up_, sizes.up},
@@ -281,9 +288,7 @@ CudaBackend::ScratchSizes CudaBackend::scratch_for(const StepLimits& limits) con
 
 size_t CudaBackend::scratch_bytes(const StepLimits& limits) const {
   const ScratchSizes s = scratch_for(limits);
-  return cuda::BatchUpload::bytes_for(limits.max_tokens, std::max(limits.max_seqs, 1), most_logit_rows(limits),
-                                      (limits.max_kv_len + block_size_ - 1) / block_size_) +
-         device_.workspace_bytes() + s.up + s.act_copy + s.arranged + s.decoded + s.partials + s.order + s.grid +
+  return cuda::BatchUpload::bytes_for(batch_sizes(limits)) + device_.workspace_bytes() + s.up + s.act_copy + s.arranged + s.decoded + s.partials + s.order + s.grid +
          s.turns;
 }
 

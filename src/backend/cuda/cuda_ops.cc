@@ -275,7 +275,7 @@ void CudaBackend::gate_up(const GateUpArgs& a) {
 // One launch for all of qkv(), if dot_rows runs and supports these heads and this cache.
 bool CudaBackend::qkv_in_one_launch(const QkvArgs& a, Input& input) {
   const cuda::MatmulKernel& kernel = kernel_for(*a.wq, a.x.rows);
-  const auto end = cuda::qkv_end(a, view_of(*a.kv), device_batch_.view());
+  const auto end = cuda::qkv_end(a, view_of(*a.kv), batch_of(*a.kv));
   if (!end || kernel.run != cuda::matvec || packed(*a.wq).layout != cuda::Layout::kDense || !alike(*a.wq, *a.wk) ||
       !alike(*a.wq, *a.wv))
     return false;
@@ -296,7 +296,7 @@ void CudaBackend::qkv(const QkvArgs& a) {
   ready(*a.wq);
   Input input = input_of(a.x, a.normed, a.norm, *a.wq);
   const auto finish = [&](const Tensor& q, const Tensor& k, const Tensor& v) {
-    cuda::finish_qkv(a, q, k, v, view_of(*a.kv), device_batch_.view(), device_);
+    cuda::finish_qkv(a, q, k, v, view_of(*a.kv), batch_of(*a.kv), device_);
     check_launch("finish_qkv");
   };
   if (const auto all = joined_product(input, weights))
@@ -333,7 +333,8 @@ const void* CudaBackend::grid_kernel(const cuda::LayersStep& step) {
 
 std::unique_ptr<cuda::LayersStep> CudaBackend::layers_step_of(const PlainLayersBlock& b, int n_tokens) {
   if (act_ != DType::kF16 || deterministic_) return nullptr;
-  return cuda::layers_step(b, view_of(*b.attention(0).kv), device_batch_.view(), n_tokens);
+  const KvCache& kv = *b.attention(0).kv;
+  return cuda::layers_step(b, view_of(kv), batch_of(kv), n_tokens);
 }
 
 // One launch for the embedding and the norms, one for the projection.
@@ -393,7 +394,7 @@ void CudaBackend::rope(Tensor x, int n_heads, const RopeArgs& args) {
 }
 
 void CudaBackend::kv_write(KvCache& kv, int layer, Tensor k, Tensor v) {
-  cuda::write_kv(view_of(kv), layer, k, v, device_batch_.view(), device_);
+  cuda::write_kv(view_of(kv), layer, k, v, batch_of(kv), device_);
   check_launch("write_kv");
 }
 
@@ -410,9 +411,9 @@ void CudaBackend::attention(Tensor y, Tensor q, const KvCache& kv, const Attenti
     // The next product is not known here. With so many rows, it reads a copy if the model has copies.
     plan.rounds = !deterministic_ && !halves_.empty() && y.rows > cuda::kFewRowsOfHalves;
     if (plan.part_bytes > 0) plan.parts = scratch_at_least(partials_, plan.part_bytes);
-    cuda::attend(y, in_act_dtype(q), cache, args, device_batch_.view(), plan, device_);
+    cuda::attend(y, in_act_dtype(q), cache, args, batch_of(kv), plan, device_);
   } else {
-    cuda::attend_naive(y, q, cache, args, device_batch_.view(), device_, deterministic_);
+    cuda::attend_naive(y, q, cache, args, batch_of(kv), device_, deterministic_);
   }
   check_launch("attend");
 }

@@ -49,9 +49,11 @@ bool is_cluster_bucket(int bucket) { return std::ranges::find(kClusterBuckets, b
 
 Padding padding_of(const Program& program, int n_seqs, int q_len, int n_logits) {
   Padding padding{.n_seqs = n_seqs, .q_len = q_len, .n_logits = n_logits};
-  if (program.kv != nullptr) {
-    const KvShape& kv = program.kv->shape;
-    padding.block = kv.n_blocks, padding.n_blocks = (q_len + kv.block_size - 1) / kv.block_size;
+  for (const KvCache* kv : program.kv) {
+    const int table = kv->shape.table;
+    padding.blocks[static_cast<size_t>(table)] = kv->shape.n_blocks;
+    padding.n_tables = std::max(padding.n_tables, table + 1);
+    padding.n_blocks = (q_len + kv->shape.block_size - 1) / kv->shape.block_size;
   }
   if (program.states != nullptr) padding.state = program.states->shape.n_slots;
   return padding;
@@ -240,7 +242,7 @@ void CudaBackend::remote(const RemoteBlock& b) {
 void CudaBackend::prepare_program(const Program& program) {
   device_.make_current();
   join_weights(program);
-  if (program.kv == nullptr || !program.has_logits()) return;
+  if (program.kv.empty() || !program.has_logits()) return;
   const auto begun = std::chrono::steady_clock::now();
   compile_layers(program);
   meet_ranks();
