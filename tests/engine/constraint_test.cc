@@ -8,8 +8,8 @@
 #include "base/error.h"
 #include "collector.h"
 #include "engine/engine.h"
-#include "text/grammar/compile.h"
-#include "text/grammar/schema_machine.h"
+#include "text/grammar/machine/schema_machine.h"
+#include "text/grammar/rules/compile.h"
 
 namespace ingot {
 namespace {

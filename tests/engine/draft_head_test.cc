@@ -9,7 +9,7 @@
 #include "draft_cases.h"
 #include "model/checkpoint.h"
 #include "model/ranks.h"
-#include "text/grammar/compile.h"
+#include "text/grammar/rules/compile.h"
 
 namespace ingot {
 namespace {

@@ -7,7 +7,7 @@
 #include "collector.h"
 #include "engine/engine.h"
 #include "engine/jump_ahead.h"
-#include "text/grammar/compile.h"
+#include "text/grammar/rules/compile.h"
 
 namespace ingot {
 namespace {

@@ -11,7 +11,7 @@
 #include "collector.h"
 #include "engine/engine.h"
 #include "engine/speculate/ngram.h"
-#include "text/grammar/compile.h"
+#include "text/grammar/rules/compile.h"
 
 namespace ingot {
 namespace {

@@ -11,7 +11,7 @@
 #include "engine/fake_runner.h"
 #include "server/app.h"
 #include "server/http/server.h"
-#include "text/tokenizer_specs.h"
+#include "text/tokenizers/tokenizer_specs.h"
 
 using namespace ingot;
 

@@ -5,7 +5,7 @@
 
 #include "server/rig.h"
 #include "test_seed.h"
-#include "text/calls_check.h"
+#include "text/calls/calls_check.h"
 #include "text/json_value.h"
 #include "text/tokenizers/unicode.h"
 
