@@ -1,4 +1,4 @@
-// Program: the blocks that one device runs, in order, with their buffers. model/decoder_program.h builds programs, and
+// Program: the blocks that one device runs, in order, with their buffers. model/program/decoder_program.h builds programs, and
 // Backend::run runs them.
 //
 // All blocks read and write one residual stream x, [n_tokens, dim]. Only the block itself reads its scratch, so all

@@ -13,7 +13,7 @@
 #include "backend/sampling.h"
 #include "engine/answer_constraint.h"
 #include "engine/speculate/proposer.h"
-#include "model/runner.h"
+#include "model/program/runner.h"
 
 namespace ingot {
 

@@ -10,8 +10,8 @@
 #include "backend/trace.h"
 #include "base/error.h"
 #include "docs/toy_device.h"
-#include "model/checkpoint.h"
-#include "model/decoder_program.h"
+#include "model/files/checkpoint.h"
+#include "model/program/decoder_program.h"
 #include "model/golden_models.h"
 
 namespace ingot {

@@ -18,7 +18,7 @@
 #include <vector>
 
 #include "engine/request.h"
-#include "model/runner.h"
+#include "model/program/runner.h"
 
 namespace ingot {
 

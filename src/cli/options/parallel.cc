@@ -8,9 +8,9 @@
 #include "base/error.h"
 #include "base/threads.h"
 #include "cli/mpi/processes.h"
-#include "model/embedder.h"
-#include "model/rank_facts.h"
-#include "model/ranks.h"
+#include "model/vectors/embedder.h"
+#include "model/devices/rank_facts.h"
+#include "model/devices/ranks.h"
 
 namespace ingot {
 
