@@ -1,5 +1,6 @@
 """Headlines on speed follow from docs/data: in the pages as they are, and in pages made from drawn data. The expected
 figures are computed here with other code than that of scripts/docs/charts.py."""
+
 import csv
 import os
 import pathlib
