@@ -1,5 +1,5 @@
 # The demo model is part of the program. ingot_embed_demo_model(TARGET) assembles models/demo.gguf into TARGET, byte for
-# byte, for src/cli/demo_model.h. The data is read-only, so it uses no memory until it is read.
+# byte, for src/cli/options/demo_model.h. The data is read-only, so it uses no memory until it is read.
 enable_language(ASM)
 set(INGOT_DEMO_MODEL ${PROJECT_SOURCE_DIR}/models/demo.gguf CACHE FILEPATH "The GGUF file that is built into the program")
 

@@ -25,10 +25,10 @@ if(INGOT_SANITIZE)
 endif()
 
 function(ingot_tests folder)
-  file(GLOB sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/tests/${folder}/*_test.cc)
-  if(folder STREQUAL "backend" AND INGOT_HAS_CUDA)
-    file(GLOB cuda_sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/tests/backend/cuda/*_test.cc)
-    list(APPEND sources ${cuda_sources})
+  file(GLOB sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/tests/${folder}/*_test.cc
+       ${PROJECT_SOURCE_DIR}/tests/${folder}/*/*_test.cc)
+  if(NOT INGOT_HAS_CUDA)
+    list(FILTER sources EXCLUDE REGEX "/tests/backend/cuda/")
   endif()
   if(NOT sources)
     return()
@@ -198,11 +198,11 @@ gtest_discover_tests(test_add_a_layer NO_PRETTY_VALUES DISCOVERY_TIMEOUT 60)
 add_test(NAME scripts.layers COMMAND ${INGOT_PYTHON} ${PROJECT_SOURCE_DIR}/scripts/layers.py ${PROJECT_SOURCE_DIR})
 add_test(NAME scripts.size COMMAND ${INGOT_PYTHON} ${PROJECT_SOURCE_DIR}/scripts/size.py ${PROJECT_SOURCE_DIR})
 
-# Python tests: tests/FOLDER/NAME_test.py becomes the test FOLDER.NAME_test. INGOT has the path of the program,
-# INGOT_SOURCE that of the source tree.
-file(GLOB python_tests CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/tests/scripts/*_test.py ${PROJECT_SOURCE_DIR}/tests/cli/*_test.py
-     ${PROJECT_SOURCE_DIR}/tests/capi/*_test.py ${PROJECT_SOURCE_DIR}/tests/server/*_test.py
-     ${PROJECT_SOURCE_DIR}/tests/python/*_test.py)
+# Python tests: tests/FOLDER/NAME_test.py and tests/FOLDER/ROOM/NAME_test.py become the test FOLDER.NAME_test. INGOT has
+# the path of the program, INGOT_SOURCE that of the source tree.
+set(tests ${PROJECT_SOURCE_DIR}/tests)
+file(GLOB python_tests CONFIGURE_DEPENDS ${tests}/scripts/*_test.py ${tests}/capi/*_test.py ${tests}/python/*_test.py
+     ${tests}/cli/*_test.py ${tests}/cli/*/*_test.py ${tests}/server/*_test.py ${tests}/server/*/*_test.py)
 set(slow 1)
 set(fail_calls "")
 if(INGOT_SANITIZE)
@@ -214,8 +214,8 @@ else()
 endif()
 foreach(test ${python_tests})
   cmake_path(GET test STEM name)
-  cmake_path(GET test PARENT_PATH folder)
-  cmake_path(GET folder FILENAME folder)
+  cmake_path(RELATIVE_PATH test BASE_DIRECTORY ${tests} OUTPUT_VARIABLE folder)
+  string(REGEX REPLACE "/.*" "" folder ${folder})
   if(NOT folder STREQUAL "scripts" AND NOT TARGET ingot-cli)
     continue()
   endif()

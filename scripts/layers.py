@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""Checks the includes and forbidden names of src/: the layers and the "must never" table of docs/design.md.
+"""Checks the includes and forbidden names of src/: the layers and the "must never" table of docs/design.md, and the
+rooms (sub-folders) of a layer, whose includes must not run in a circle.
 
     scripts/layers.py [ROOT]
 
@@ -11,6 +12,9 @@ import sys
 
 # A folder includes only folders with a lower number, and itself.
 LAYER = {"base": 0, "quant": 1, "text": 1, "io": 2, "backend": 3, "model": 4, "engine": 5, "server": 6, "capi": 6, "cli": 7}
+
+# The includes between the folders in these folders have one direction.
+ROOMS = ("cli", "server", "text/grammar")
 
 # (files, forbidden pattern, exempt files, the rule)
 CUDA_HEADER = r'#include [<"](cuda|cublas|cudnn|cub/|cutlass|nccl|nvrtc|thrust)'
@@ -60,8 +64,35 @@ def breaches(src):
                     yield name, number, "includes only go down: %s must not include %s/" % where
 
 
+def room_includes(src, base):
+    """{room: {room that it includes: (file, line)}}, for the rooms in src/`base`."""
+    graph = {}
+    for path in sorted(p for p in (src / base).rglob("*") if p.suffix in {".h", ".cc"}):
+        name = path.relative_to(src).as_posix()
+        room = name.rpartition("/")[0]
+        for number, line in code_lines(path):
+            include = re.match(r'\s*#include "([^"]+)/', line)
+            if include and include[1] != room and f"{include[1]}/".startswith(f"{base}/"):
+                graph.setdefault(room, {}).setdefault(include[1], (name, number))
+    return graph
+
+
+def circles(src):
+    """Yields (file, line, rule) for each include between rooms that is part of a circle."""
+    for base in ROOMS:
+        graph = room_includes(src, base)
+        for room, others in graph.items():
+            for other, (name, number) in others.items():
+                reached, new = set(), {other}
+                while new:
+                    reached |= new
+                    new = {after for at in new for after in graph.get(at, {})} - reached
+                if room in reached:
+                    yield name, number, f"rooms must not include each other: {other}/ includes {room}/, maybe through others"
+
+
 def main(root):
-    found = list(breaches(root / "src"))
+    found = [*breaches(root / "src"), *circles(root / "src")]
     for name, number, rule in found:
         print(f"src/{name}:{number}: {rule}")
     return 1 if found else 0

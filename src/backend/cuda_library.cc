@@ -127,6 +127,13 @@ int allocations_left() {
   const CudaEntry* entry = cuda_library().entry;
   return entry == nullptr ? -1 : entry->allocations_left();
 }
+void fail_recordings(int n) {
+  if (const CudaEntry* entry = cuda_library().entry) entry->fail_recordings(n);
+}
+int failing_recordings() {
+  const CudaEntry* entry = cuda_library().entry;
+  return entry == nullptr ? 0 : entry->failing_recordings();
+}
 void pretend_card(int major, int minor, size_t shared_bytes) {
   if (const CudaEntry* entry = cuda_library().entry) entry->pretend_card(major, minor, shared_bytes);
 }

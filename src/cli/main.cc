@@ -9,12 +9,12 @@
 
 #include "base/device_lost.h"
 #include "base/error.h"
-#include "cli/commands.h"
-#include "cli/console.h"
-#include "cli/first_start.h"
-#include "cli/processes.h"
+#include "cli/machine/first_start.h"
+#include "cli/mpi/processes.h"
+#include "cli/options/commands.h"
 #include "cli/spellings.h"
-#include "cli/terminal.h"
+#include "cli/terminal/console.h"
+#include "cli/terminal/terminal.h"
 #include "cli/version.h"
 
 namespace {

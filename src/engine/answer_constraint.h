@@ -4,8 +4,8 @@
 #include <memory>
 #include <string>
 
-#include "text/grammar/constraint.h"
-#include "text/grammar/constraint_start.h"
+#include "text/grammar/masks/constraint.h"
+#include "text/grammar/masks/constraint_start.h"
 
 namespace ingot {
 

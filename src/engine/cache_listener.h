@@ -1,6 +1,6 @@
 // CacheListener: is notified which full blocks are in the prefix cache. Routers use these events to send a request to
-// the server with its longest cached prefix (server/kv_events.h). Called on the stepping thread. Only requests with
-// publishes_prefix cause events. Blocks with vectors cause none, because their tokens do not identify them.
+// the server with its longest cached prefix (server/models/kv_events.h). Called on the stepping thread. Only requests
+// with publishes_prefix cause events. Blocks with vectors cause none, because their tokens do not identify them.
 #pragma once
 #include <cstdint>
 #include <span>

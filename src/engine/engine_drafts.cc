@@ -308,7 +308,7 @@ void Engine::ask_draft_head() {
   std::ranges::stable_sort(asking, std::greater(), &Asking::n);
   std::vector<DraftRow> rows;
   for (const auto& [sequence, n] : asking)
-    rows.push_back({(*sequence)->head_row, (*sequence)->n_computed - 1, (*sequence)->blocks, n});
+    rows.push_back({(*sequence)->head_row, (*sequence)->n_computed - 1, (*sequence)->pools[0].blocks, n});
   std::vector<GoesOn> gates;
   for (const auto& [sequence, n] : asking) gates.push_back(gate_of(**sequence));
   try {

@@ -153,17 +153,6 @@ void refuse_more_layers(const Gguf& file, int n_blocks) {
 
 }  // namespace
 
-int Config::widest_window() const {
-  if (draft_head) return 0;
-  int widest = 0;
-  for (int i = 0; i < n_layers; ++i) {
-    const int window = layer(i).window;
-    if (window == 0) return 0;
-    widest = std::max(widest, window);
-  }
-  return widest;
-}
-
 Config config_from_gguf(const Gguf& file) {
   const Metadata& metadata = file.metadata();
   refuse_other_kinds(metadata);

@@ -125,8 +125,6 @@ struct Config {
   }
   int n_recurrent_layers() const;  // layers that keep states
   int n_kv_layers() const;         // parts that store keys and values
-  // The most tokens that a token sees in any layer; 0: some layer, or the draft head, sees all tokens.
-  int widest_window() const;
   // The factor on q·k if the checkpoint does not state it.
   float default_score_scale() const {
     const float stretch = 1.0f + rope_scaling.log_stretch * std::log(std::max(1.0f, rope_scaling.factor));

@@ -1,6 +1,7 @@
 #include "model/decoder_program.h"
 
 #include <algorithm>
+#include <array>
 #include <map>
 #include <span>
 
@@ -10,6 +11,7 @@
 #include "backend/blocks/remote.h"
 #include "base/error.h"
 #include "model/draft_head.h"
+#include "model/kv_caches.h"
 #include "model/shards.h"
 
 namespace ingot {
@@ -37,7 +39,7 @@ NormArgs norm_args(const Config& c, const Tensor& weight, const Tensor& bias) {
 class Builder {
  public:
   Builder(const Config& config, const Weights& weights, const DecoderCaches& caches)
-      : c_(config), weights_(weights), caches_(caches), numbers_(config) {}
+      : c_(config), weights_(weights), caches_(caches), numbers_(config), kinds_(kv_caches(config)) {}
 
   const PartNumbers& numbers() const { return numbers_; }
 
@@ -90,7 +92,11 @@ class Builder {
     const auto l = static_cast<size_t>(layer);
     Block block = weights_.layers.empty() ? parts_of(c_, layer)[i]->make(c_, layer) : weights_.layers[l][i];
     const BlockPorts ports = block.ports();
-    if (ports.kv != nullptr) *ports.kv = caches_.kv, ports.attention->layer = kv_layer(layer);
+    if (ports.kv != nullptr) {
+      const auto cache = static_cast<size_t>(kv_cache_of(c_, kinds_, layer, *parts_of(c_, layer)[i]));
+      *ports.kv = caches_.kv.empty() ? nullptr : caches_.kv[cache];
+      ports.attention->layer = kv_layer(layer, cache);
+    }
     if (ports.states != nullptr) {
       *ports.states = caches_.states, *ports.first_state = n_states_;
       n_states_ += static_cast<int>(parts_of(c_, layer)[i]->states(c_).size());
@@ -99,10 +105,10 @@ class Builder {
   }
 
   // The index in the KV cache of the keys that the next attention of the layer reads.
-  int kv_layer(int layer) {
+  int kv_layer(int layer, size_t cache) {
     if (c_.bidirectional) return 0;
     const int earlier = c_.layer(layer).kv_layer;
-    if (earlier < 0) return kv_layers_[layer] = n_kv_layers_++;
+    if (earlier < 0) return kv_layers_[layer] = n_kv_layers_[cache]++;
     const auto known = kv_layers_.find(earlier);
     if (known == kv_layers_.end())
       throw Error("layer {} reads the keys and values of layer {}: both must be on one device", layer, earlier);
@@ -118,9 +124,12 @@ class Builder {
     if (!is_plain || c_.share || c_.arch->encoder || c_.n_recurrent_layers() > 0) return 0;
     int n = 0;
     for (int layer = first; layer < c_.n_layers && numbers_.at(layer + 1) <= end; ++layer, ++n)
-      if (placed_parts(c_, layer) != placed || c_.layer(layer).kv_layer >= 0) break;
+      if (placed_parts(c_, layer) != placed || c_.layer(layer).kv_layer >= 0 || cache_of(layer) != cache_of(first)) break;
     return n;
   }
+
+  // Of a layer that begins with a mixer.
+  int cache_of(int layer) const { return kv_cache_of(c_, kinds_, layer, *placed_parts(c_, layer)[0].kind); }
 
   PlainLayersBlock plain_layers(int first, int n) {
     PlainLayersBlock layers;
@@ -133,8 +142,10 @@ class Builder {
   const Weights& weights_;
   const DecoderCaches caches_;
   const PartNumbers numbers_;
-  int n_kv_layers_ = 0, n_states_ = 0;  // so far
-  std::map<int, int> kv_layers_;        // of the layers so far: the last index in the KV cache
+  const std::vector<KvCacheKind> kinds_;
+  std::array<int, kMaxTables> n_kv_layers_{};  // so far, of each cache
+  int n_states_ = 0;                           // so far
+  std::map<int, int> kv_layers_;               // of the layers so far: the last index in the KV cache
 };
 
 void add_ropes(Program& program, const Config& c, const Weights& weights, Backend* backend, int n_ctx) {
@@ -152,7 +163,7 @@ void add_ropes(Program& program, const Config& c, const Weights& weights, Backen
 Program empty_program(const Config& c, const Weights& weights, Backend* backend, int n_ctx, const OwnParts& part) {
   Program program;
   program.dim = c.dim;
-  if (n_kv_layers(c, part) == 0 || c.arch->learned_positions) return program;
+  if (n_layers_of(kv_shapes(c, part, 1, {})) == 0 || c.arch->learned_positions) return program;
   add_ropes(program, c, weights, backend, n_ctx);
   return program;
 }
@@ -225,14 +236,6 @@ HeadBlock head_block(const Config& c, const Weights& weights) {
           .n_vocab = c.n_vocab,
           .n_ranks = c.share ? c.share->n_ranks : 1,
           .rank_vocab = c.share ? c.share->rank_vocab : 0};
-}
-
-int n_kv_layers(const Config& c, const OwnParts& part) {
-  int n = 0;
-  for (int layer = 0; layer < c.n_layers; ++layer)
-    for (const PlacedKind& placed : placed_parts(c, layer))
-      n += part.layer(layer, placed.part) && writes_kv(c, layer, *placed.kind);
-  return n;
 }
 
 StateShape state_shape(const Config& c, int n_slots, const OwnParts& part) {

@@ -15,7 +15,7 @@ namespace ingot {
 
 // The caches of a decoder. Layers are numbered separately in each cache.
 struct DecoderCaches {
-  KvCache* kv = nullptr;
+  std::vector<KvCache*> kv;      // in the order of kv_caches(); empty: the list is only laid out
   StateCache* states = nullptr;  // null in models without recurrent layers
 };
 
@@ -35,8 +35,6 @@ struct DevicePart {
 DevicePart device_part(const Config& config, const Weights& weights, const DecoderCaches& caches, Backend* backend,
                        int n_ctx, const Split& split, int device);
 
-// The number of layers of the part that have keys and values.
-int n_kv_layers(const Config& config, const OwnParts& part);
 // Shape of the state cache for the part; empty if no part keeps states.
 StateShape state_shape(const Config& config, int n_slots, const OwnParts& part = {});
 

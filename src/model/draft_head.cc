@@ -33,7 +33,7 @@ Program layer_program(const DraftHeadConfig& head, const DraftHeadWeights& w, co
   Weights weights;
   weights.model = model.model;
   if (!w.layer.empty()) weights.layers = {w.layer};
-  Program program = decoder_layers(head.layer, weights, {.kv = kv}, backend, n_ctx);
+  Program program = decoder_layers(head.layer, weights, {.kv = {kv}}, backend, n_ctx);
   if (head.is_eagle) divide_layer(program);
   const auto norm = [&](const Tensor& weight) {
     return NormArgs{.weight = weight, .eps = head.layer.norm_eps, .kind = head.layer.arch->norm};
@@ -122,6 +122,12 @@ struct HiddenRows {
   }
 };
 
+// The block table of the model's first cache, whose blocks the head's cache shares.
+std::span<const int32_t> first_table(const Batch& batch) {
+  const auto n = static_cast<size_t>(batch.n_seqs()) * static_cast<size_t>(batch.max_blocks);
+  return batch.block_table.first(std::min(n, batch.block_table.size()));
+}
+
 int64_t hidden_width(const DraftHeadConfig& head, const Config& config) {
   return head.is_eagle ? int64_t{3} * config.dim : config.dim;
 }
@@ -132,7 +138,7 @@ DraftHead::DraftHead(const Config& config, const Weights& weights, const DraftHe
                      const MemoryPlan& plan, Backend& backend)
     : config_(config.draft_head),
       backend_(backend),
-      kv_(backend.make_kv(draft_kv_shape(*config_, plan.kv))),
+      kv_(backend.make_kv(draft_kv_shape(*config_, plan.kv.front()))),
       hidden_(config_->is_eagle ? model.kept : model.x) {
   HiddenRows rows;
   Buffers buffers(backend.act_dtype(), plan.limits);
@@ -167,7 +173,8 @@ void DraftHead::follow(const Batch& batch, std::span<const int32_t> next_tokens)
   const int most = static_cast<int>(waiting_hidden_.rows);
   const bool waits = n <= std::min(most / 2, kMaxWaitingOfStep);
   if (waits && n_waiting_rows() + n > most) make_room(n);
-  table_.assign(batch.block_table.begin(), batch.block_table.end());
+  const std::span<const int32_t> table = first_table(batch);
+  table_.assign(table.begin(), table.end());
   table_width_ = batch.max_blocks;
   std::vector<Place> places;
   for (int seq = 0; seq < batch.n_seqs(); ++seq)
@@ -183,6 +190,7 @@ void DraftHead::follow(const Batch& batch, std::span<const int32_t> next_tokens)
   backend_.copy(following_hidden_.slice_rows(0, n), hidden_.slice_rows(0, n));
   Batch next = batch;
   next.tokens = next_tokens_;
+  next.block_table = first_table(batch);
   next.logit_rows = next.state_in = next.state_out = next.embedding_rows = {};
   next.embeddings = {};
   backend_.run(*follow_, next);
@@ -198,13 +206,13 @@ bool DraftHead::starts_early(const Batch& batch) const {
 // The rows after the first wrong draft are computed in vain. Their entries are overwritten later.
 void DraftHead::start_early(const Batch& batch) {
   n_started_ = batch.n_tokens();
-  catch_up(batch.block_table, {});
+  catch_up(first_table(batch), {});
   backend_.copy(starting_hidden_.slice_rows(0, n_started_), hidden_.slice_rows(0, n_started_));
   backend_.run(*start_, {.tokens = next_tokens_,
                          .positions = batch.positions,
                          .q_start = batch.q_start,
                          .kv_len = batch.kv_len,
-                         .block_table = batch.block_table,
+                         .block_table = first_table(batch),
                          .max_blocks = batch.max_blocks,
                          .logit_rows = batch.logit_rows});
 }

@@ -12,6 +12,7 @@
 #include "io/gguf/gguf.h"
 #include "io/huggingface/modules.h"
 #include "model/decoder_program.h"
+#include "model/kv_caches.h"
 #include "model/shards.h"
 
 namespace ingot {
@@ -114,7 +115,7 @@ struct Embedder::Model {
   std::shared_ptr<Communicator> communicator;  // null: this is the whole model
   std::unique_ptr<Backend> backend;
   Weights weights;
-  std::unique_ptr<KvCache> kv;
+  std::vector<std::unique_ptr<KvCache>> kv;  // all have the same blocks
   std::optional<Program> program;
 
   ~Model() {
@@ -129,14 +130,16 @@ void Embedder::Model::load(const BackendOptions& options, const StepLimits& limi
   if (communicator) backend->connect(communicator);
   if (options.copies.empty()) limit_copies(*source, config, *backend, backend->available_bytes());
   weights = load_weights(*source, config, *backend, progress);
-  kv = backend->make_kv({.n_layers = config.bidirectional ? 1 : config.n_layers,
-                         .n_kv_heads = config.n_kv_heads,
-                         .head_dim = config.head_dim,
-                         .block_size = kBlockSize,
-                         .n_blocks = std::max(limits.max_tokens, limits.max_kv_len) / kBlockSize + limits.max_seqs,
-                         .dtype = backend->act_dtype() == DType::kF32 ? DType::kF32 : DType::kF16,
-                         .values_are_keys = values_are_keys(config)});
-  program.emplace(decoder_layers(config, weights, {.kv = kv.get()}, backend.get(), limits.max_kv_len));
+  const DType type = backend->act_dtype() == DType::kF32 ? DType::kF32 : DType::kF16;
+  DecoderCaches caches;
+  for (KvShape shape : kv_shapes(config, {}, kBlockSize, type)) {
+    shape.table = 0;
+    if (config.bidirectional) shape.n_layers = 1;
+    shape.n_blocks = std::max(limits.max_tokens, limits.max_kv_len) / kBlockSize + limits.max_seqs;
+    kv.push_back(backend->make_kv(shape));
+    caches.kv.push_back(kv.back().get());
+  }
+  program.emplace(decoder_layers(config, weights, caches, backend.get(), limits.max_kv_len));
   pool.norm = final_norm(config, weights);
   program->blocks.emplace_back(pool);
   program->allocate(*backend, limits);

@@ -9,6 +9,7 @@
 #include "base/system.h"
 #include "model/decoder_program.h"
 #include "model/draft_head.h"
+#include "model/kv_caches.h"
 #include "model/ranks.h"
 
 namespace ingot {
@@ -47,26 +48,28 @@ class Planner {
     return is_only ? "the device" : devices_[i].name;
   }
 
-  KvShape kv_shape(const RunnerOptions& o, int n_layers, int64_t n_blocks) const {
-    if (values_are_keys(c_) && o.kv_dtype.differ())
-      throw Error("a KV cache of {} does not suit this model, whose values are its keys: use one type, such as q8_0",
-                  kv_type_name(o.kv_dtype));
-    return {.n_layers = n_layers,
-            .n_kv_heads = c_.n_kv_heads,
-            .head_dim = c_.head_dim,
-            .block_size = o.block_size,
-            .n_blocks = static_cast<int>(n_blocks),
-            .dtype = o.kv_dtype,
-            .values_are_keys = values_are_keys(c_)};
+  // Of all devices, or of one. n_tokens: in layers without a window.
+  std::vector<KvShape> kv_shapes(const RunnerOptions& o, int64_t n_tokens, const OwnParts& part = {}) const {
+    std::vector<KvShape> shapes = ingot::kv_shapes(c_, part, o.block_size, o.kv_dtype);
+    set_blocks(shapes, c_, n_tokens, o.max_seqs, o.max_batch_tokens);
+    // The options, or the memory, give the first cache a size.
+    if (o.n_kv_tokens > 0 || o.fills_memory())
+      shapes.front().n_blocks = static_cast<int>(whole_blocks(n_tokens, o.block_size));
+    return shapes;
   }
 
-  // The bytes of the caches, with the backend's padding. A draft head adds a second KV cache.
-  size_t kv_bytes(size_t i, const KvShape& shape) const {
+  // The bytes of the caches, with the backend's padding. A draft head adds a KV cache.
+  size_t kv_bytes(size_t i, std::span<const KvShape> shapes) const {
     const Backend* backend = devices_[i].backend;
-    const auto bytes = [&](const KvShape& one) { return backend != nullptr ? backend->kv_bytes(one) : one.bytes(); };
-    if (shape.n_layers == 0) return 0;
-    if (backend != nullptr) check_kv_types(*backend, shape.dtype);
-    return bytes(shape) + (c_.draft_head ? bytes(draft_kv_shape(*c_.draft_head, shape)) : 0);
+    size_t bytes = 0;
+    const auto add = [&](const KvShape& one) {
+      if (one.n_layers == 0) return;
+      if (backend != nullptr) check_kv_types(*backend, one.dtype);
+      bytes += backend != nullptr ? backend->kv_bytes(one) : one.bytes();
+    };
+    for (const KvShape& shape : shapes) add(shape);
+    if (c_.draft_head) add(draft_kv_shape(*c_.draft_head, shapes.front()));
+    return bytes;
   }
   size_t state_bytes(size_t i, const StateShape& shape) const {
     const Backend* backend = devices_[i].backend;
@@ -88,18 +91,19 @@ class Planner {
   std::vector<OwnParts> parts_;  // of each device
 };
 
-// The number of tokens that fit caches of these sizes, one size for each device.
+// The most tokens for which the caches fit these sizes, one size for each device. In whole blocks.
 int64_t Planner::tokens_in(const std::vector<size_t>& bytes, const RunnerOptions& o) const {
-  int64_t least = kMaxTokens;
-  for (size_t i = 0; i < bytes.size(); ++i) {
-    const int n_layers = n_kv_layers(c_, parts_[i]);
-    if (n_layers == 0) continue;
-    const size_t none = kv_bytes(i, kv_shape(o, n_layers, 0));
-    const size_t block = std::max<size_t>(kv_bytes(i, kv_shape(o, n_layers, 1)) - none, 1);
-    const size_t left = left_of(bytes[i], none), size = static_cast<size_t>(o.block_size);
-    least = std::min(least, static_cast<int64_t>(left / block * size + left % block * size / block));
+  const auto fits = [&](int64_t n_blocks) {
+    for (size_t i = 0; i < bytes.size(); ++i)
+      if (kv_bytes(i, kv_shapes(o, n_blocks * o.block_size, parts_[i])) > bytes[i]) return false;
+    return true;
+  };
+  int64_t low = 0, high = kMaxTokens / o.block_size;  // low fits; nothing above high fits
+  while (low < high) {
+    const int64_t middle = low + (high - low + 1) / 2;
+    fits(middle) ? low = middle : high = middle - 1;
   }
-  return least;
+  return low * o.block_size;
 }
 
 // Two checkpoints for each sequence (the ends of its prompt and of its answer) and two for prefixes that many sequences
@@ -113,10 +117,10 @@ int Planner::choose_snapshots(const RunnerOptions& o) const {
   return static_cast<int>(n);
 }
 
-// The tokens of a sequence of n_ctx that the pool holds at once. If every layer has a window: the window, the tokens
-// that two steps in flight write, and partly used blocks at both ends.
+// The tokens of a sequence of n_ctx that the first pool holds at once. If every layer has a window: the window, the
+// tokens that two steps in flight write, and partly used blocks at both ends.
 int64_t Planner::tokens_held(const RunnerOptions& o, int n_ctx) const {
-  const int64_t window = c_.widest_window();
+  const int64_t window = kv_caches(c_).front().window;
   return window == 0 ? n_ctx
                      : std::min<int64_t>(n_ctx, window + 2 * int64_t{o.max_batch_tokens} + 3 * int64_t{o.block_size});
 }
@@ -124,9 +128,8 @@ int64_t Planner::tokens_held(const RunnerOptions& o, int n_ctx) const {
 // The plan for a pool of n_tokens and sequences of up to n_ctx.
 MemoryPlan Planner::plan_of(const RunnerOptions& o, int n_ctx, int64_t n_tokens) const {
   const int n_states = o.max_seqs + choose_snapshots(o);
-  const int64_t n_blocks = whole_blocks(n_tokens, o.block_size);
   MemoryPlan plan{.n_ctx = n_ctx,
-                  .kv = kv_shape(o, c_.n_kv_layers(), n_blocks),
+                  .kv = kv_shapes(o, n_tokens),
                   .states = state_shape(c_, n_states),
                   .max_batch_tokens =
                       static_cast<int>(std::min<int64_t>(o.max_batch_tokens, int64_t{n_ctx} * o.max_seqs)),
@@ -135,11 +138,12 @@ MemoryPlan Planner::plan_of(const RunnerOptions& o, int n_ctx, int64_t n_tokens)
                  .max_seqs = plan.max_seqs,
                  .max_logits = o.logit_rows(),
                  .max_kv_len = n_ctx,
-                 .n_vocab = c_.n_vocab};
+                 .n_vocab = c_.n_vocab,
+                 .n_tables = static_cast<int>(plan.kv.size())};
   for (size_t i = 0; i < devices_.size(); ++i) {
     const DeviceMemory& device = devices_[i];
     DevicePlan one{.name = device.name,
-                   .kv = kv_shape(o, n_kv_layers(c_, parts_[i]), n_blocks),
+                   .kv = kv_shapes(o, n_tokens, parts_[i]),
                    .states = state_shape(c_, n_states, parts_[i]),
                    .weight_bytes = device.weights.total(),
                    .borrowed_bytes = device.weights.borrowed,
@@ -196,8 +200,7 @@ std::vector<size_t> Planner::left_for_kv(const RunnerOptions& o) const {
 
 MemoryPlan Planner::plan(const RunnerOptions& options) const {
   const RunnerOptions o = with_batch_tokens(options);
-  int64_t fit = tokens_in(left_for_kv(o), o);
-  if (!std::ranges::all_of(devices_, takes_half)) fit -= fit % o.block_size;
+  const int64_t fit = tokens_in(left_for_kv(o), o);
   int n_ctx = o.n_ctx;
   if (n_ctx == 0) {
     const bool whole = tokens_held(o, c_.n_ctx_train) <= fit;
@@ -314,7 +317,12 @@ std::vector<MemoryPlan> plans_that_fit(const Config& config, const WeightBytes& 
 }
 
 std::string MemoryPlan::table() const {
-  const int64_t n_tokens = int64_t{kv.n_blocks} * kv.block_size;
+  const auto tokens_of = [](const KvShape& cache) { return int64_t{cache.n_blocks} * cache.block_size; };
+  std::string cache_lines;
+  for (const KvShape& cache : kv)
+    if (kv.size() > 1)
+      cache_lines += fmt::format("               {:>10}   {} layers: {} tokens of {}\n", human_bytes(cache.bytes()),
+                                 cache.n_layers, tokens_of(cache), human_bytes(cache.token_bytes()));
   const std::string state_line =
       states ? fmt::format("  states       {:>10}   {} sequences and {} snapshots of {}\n", human_bytes(state_bytes),
                            max_seqs, n_snapshots(), human_bytes(states.slot_bytes()))
@@ -329,11 +337,12 @@ std::string MemoryPlan::table() const {
   return fmt::format(
       "  weights      {:>10}\n"
       "  KV cache     {:>10}   {} tokens of {}, for contexts of up to {}\n"
-      "{}"
+      "{}{}"
       "  activations  {:>10}   steps of up to {} tokens, {} sequences\n"
       "  in all       {:>10}   of {} free\n"
       "{}",
-      human_bytes(weight_bytes), human_bytes(kv_bytes), n_tokens, human_bytes(kv.token_bytes()), n_ctx, state_line,
+      human_bytes(weight_bytes), human_bytes(kv_bytes), tokens_of(kv.front()), human_bytes(token_bytes_of(kv)), n_ctx,
+      cache_lines, state_line,
       human_bytes(activation_bytes), max_batch_tokens, max_seqs, human_bytes(total_bytes()),
       human_bytes(available_bytes), device_lines);
 }

@@ -32,7 +32,7 @@ struct DeviceMemory {
 // One device's share of a plan. The fields have the same meaning as in MemoryPlan.
 struct DevicePlan {
   std::string name;
-  KvShape kv;
+  std::vector<KvShape> kv;
   StateShape states;
   size_t weight_bytes = 0, borrowed_bytes = 0, kv_bytes = 0, state_bytes = 0, activation_bytes = 0;
   size_t available_bytes = 0;
@@ -42,7 +42,7 @@ struct DevicePlan {
 // Numbers of bytes are sums over the devices.
 struct MemoryPlan {
   int n_ctx = 0;  // tokens of one sequence
-  KvShape kv;
+  std::vector<KvShape> kv;  // as kv_caches()
   StateShape states;  // of recurrent layers: states for max_seqs sequences, and snapshots
   int max_batch_tokens = 0;
   int max_seqs = 0;
@@ -58,6 +58,7 @@ struct MemoryPlan {
   size_t available_bytes = 0;   // before the model is loaded
   std::vector<DevicePlan> devices;
 
+  int n_blocks() const { return kv.front().n_blocks; }  // for each block_size tokens of all sequences
   int n_snapshots() const { return states ? states.n_slots - max_seqs : 0; }
   size_t total_bytes() const { return weight_bytes + kv_bytes + state_bytes + activation_bytes; }
   size_t allocated_bytes() const { return total_bytes() - borrowed_bytes; }  // by the backend, after loading
@@ -85,7 +86,7 @@ int choose_sequences(const Config& config, const Split& split, std::span<const D
 // the longest that fits. For a single sequence, the pool holds one context. For several sequences, it holds as much as
 // fits, up to a context for each. If the options limit the memory, the pool gets all that is left of it. If every layer
 // has a window, only a part of each sequence must fit, not its whole context. If several devices run the model, each
-// number is the largest that fits on all of them. The devices are the first ones of the split's numbers: a process
+// number is the largest that fits on all of them. Caches of layers with a window hold windows only (set_blocks). The devices are the first ones of the split's numbers: a process
 // plans only for its own. Throws Error if the weights or the user's options do not fit.
 MemoryPlan plan_memory(const Config& config, const Split& split, std::span<const DeviceMemory> devices,
                        const RunnerOptions& options);

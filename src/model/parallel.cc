@@ -203,20 +203,24 @@ void await_all(Communicator& ranks) {
 }
 
 void agree(Communicator& ranks, MemoryPlan& plan) {
-  const std::array own = {plan.n_ctx,    plan.kv.n_blocks,      plan.states.n_slots, plan.max_batch_tokens,
-                          plan.max_seqs, plan.limits.max_logits};
+  std::array<int, 5 + kMaxTables> own = {plan.n_ctx, plan.states.n_slots, plan.max_batch_tokens, plan.max_seqs,
+                                         plan.limits.max_logits};
+  for (size_t i = 0; i < plan.kv.size(); ++i) own[5 + i] = plan.kv[i].n_blocks;
   std::vector<std::array<int, own.size()>> all(static_cast<size_t>(ranks.size()));
   ranks.exchange(all.data(), own.data(), sizeof(own));
   std::array least = own;
   for (const auto& other : all)
     for (size_t i = 0; i < least.size(); ++i) least[i] = std::min(least[i], other[i]);
   plan.n_ctx = plan.limits.max_kv_len = least[0];
-  plan.kv.n_blocks = least[1];
-  plan.states.n_slots = least[2];
-  plan.max_batch_tokens = plan.limits.max_tokens = least[3];
-  plan.max_seqs = plan.limits.max_seqs = least[4];
-  plan.limits.max_logits = least[5];
-  for (DevicePlan& device : plan.devices) device.kv.n_blocks = least[1], device.states.n_slots = least[2];
+  plan.states.n_slots = least[1];
+  plan.max_batch_tokens = plan.limits.max_tokens = least[2];
+  plan.max_seqs = plan.limits.max_seqs = least[3];
+  plan.limits.max_logits = least[4];
+  for (size_t i = 0; i < plan.kv.size(); ++i) {
+    plan.kv[i].n_blocks = least[5 + i];
+    for (DevicePlan& device : plan.devices) device.kv[i].n_blocks = least[5 + i];
+  }
+  for (DevicePlan& device : plan.devices) device.states.n_slots = least[1];
 }
 
 }  // namespace ingot

@@ -15,6 +15,7 @@
 #include "base/system.h"
 #include "base/threads.h"
 #include "model/batch_message.h"
+#include "model/kv_caches.h"
 #include "model/remote_stages.h"
 
 namespace ingot {
@@ -75,6 +76,13 @@ DraftHeadFile open_head(WeightSource& source, const Config& config, const Runner
   return head;
 }
 
+std::vector<KvPool> pools_of(const Config& config, const MemoryPlan& plan) {
+  std::vector<KvPool> pools;
+  for (const KvCacheKind& kind : kv_caches(config))
+    pools.push_back({.n_blocks = plan.kv[pools.size()].n_blocks, .window = kind.window});
+  return pools;
+}
+
 Config with_head(Config config, const DraftHeadFile& head) {
   config.draft_head = head.config;
   return config;
@@ -105,13 +113,12 @@ Ranks::Ranks(const Config& config, std::unique_ptr<WeightSource> source, RunnerO
   const Backend& backend = *head().backend;
   info_ = {.n_vocab = config_.n_vocab,
            .n_ctx = plan_.n_ctx,
-           .block_size = plan_.kv.block_size,
-           .n_blocks = plan_.kv.n_blocks,
+           .block_size = options.block_size,
+           .pools = pools_of(config_, plan_),
            .max_batch_tokens = plan_.max_batch_tokens,
            .max_seqs = plan_.max_seqs,
            .max_logits = plan_.limits.max_logits,
            .n_states = plan_.states.n_slots,
-           .window = config_.widest_window(),
            .takes_embeddings = true,
            .embedding_dim = config_.dim,
            .overlaps = pipeline_ || (backend.overlaps() && devices_.size() == 1),
@@ -357,9 +364,13 @@ void Ranks::make_programs() {
     Device& device = *devices_[i];
     Backend& backend = *device.backend;
     const DevicePlan& plan = plan_.devices[i];
-    if (plan.kv.n_layers > 0) device.kv = backend.make_kv(plan.kv);
+    std::vector<KvCache*> caches;
+    for (const KvShape& shape : plan.kv) {
+      device.kv.push_back(shape.n_layers > 0 ? backend.make_kv(shape) : nullptr);
+      caches.push_back(device.kv.back().get());
+    }
     if (plan.states) device.states = backend.make_states(plan.states);
-    device.part.emplace(device_part(config_, device.weights, {device.kv.get(), device.states.get()}, &backend,
+    device.part.emplace(device_part(config_, device.weights, {caches, device.states.get()}, &backend,
                                     plan_.n_ctx, split_, static_cast<int>(i)));
   }
 }
@@ -475,7 +486,7 @@ void Ranks::run_as_follower() {
   for (;;) {
     const std::vector<uint8_t> message = communicator_->receive();
     if (message.empty()) break;
-    const auto received = std::make_shared<const ReceivedBatch>(message, plan_.kv.block_size);
+    const auto received = std::make_shared<const ReceivedBatch>(message, info_.block_size);
     pipeline_ ? pipeline_->follow(received->batch, received) : forward(received->batch);
   }
   if (pipeline_) pipeline_->drain();
@@ -486,7 +497,7 @@ void Ranks::forward(const Batch& batch) {
   const Program& program = head().part->program;
   batch_ = batch;
   try {
-    if (communicator_ && communicator_->rank() == 0) communicator_->send(message_of(batch, plan_.kv.block_size));
+    if (communicator_ && communicator_->rank() == 0) communicator_->send(message_of(batch, info_.block_size));
     if (pipeline_) return pipeline_->forward(batch);
     head().backend->run(program, batch);
   } catch (...) {
@@ -542,45 +553,6 @@ std::string Ranks::description() const {
   std::string all;
   for (const auto& device : devices_) all += (all.empty() ? "" : "; ") + device->backend->description();
   return all;
-}
-
-// The layouts of all devices that have a part of the cache, in order. With ranks, a device of rank 0 has only a part of
-// each block.
-std::string Ranks::kv_layout() const {
-  if (communicator_) return "";
-  std::string all;
-  for (const auto& device : devices_) {
-    if (device->kv == nullptr) continue;
-    const KvShape& kv = device->kv->shape;
-    all += fmt::format("{}device {}, {}, {} layers, {} heads of {}{}, blocks of {} tokens", all.empty() ? "" : "; ",
-                       device->backend->name(), kv_type_name(kv.dtype), kv.n_layers, kv.n_kv_heads, kv.head_dim,
-                       kv.values_are_keys ? " (latents)" : "", kv.block_size);
-  }
-  return all;
-}
-
-size_t Ranks::kv_block_bytes() const {
-  size_t bytes = 0;
-  for (const auto& device : devices_) bytes += device->kv != nullptr ? device->kv->block_bytes() : 0;
-  return bytes;
-}
-
-void Ranks::read_kv(int32_t block, std::span<uint8_t> to) {
-  if (pipeline_) pipeline_->drain();
-  for (const auto& device : devices_) {
-    if (device->kv == nullptr) continue;
-    device->kv->read_block(block, to.first(device->kv->block_bytes()));
-    to = to.subspan(device->kv->block_bytes());
-  }
-}
-
-void Ranks::write_kv(int32_t block, std::span<const uint8_t> from) {
-  if (pipeline_) pipeline_->drain();
-  for (const auto& device : devices_) {
-    if (device->kv == nullptr) continue;
-    device->kv->write_block(block, from.first(device->kv->block_bytes()));
-    from = from.subspan(device->kv->block_bytes());
-  }
 }
 
 std::vector<float> Ranks::logits() {

@@ -84,9 +84,9 @@ class Ranks final : public Runner {
 
   std::vector<float> logits() override;
   std::string kv_layout() const override;
-  size_t kv_block_bytes() const override;
-  void read_kv(int32_t block, std::span<uint8_t> to) override;
-  void write_kv(int32_t block, std::span<const uint8_t> from) override;
+  size_t kv_block_bytes(int pool) const override;
+  void read_kv(int pool, int32_t block, std::span<uint8_t> to) override;
+  void write_kv(int pool, int32_t block, std::span<const uint8_t> from) override;
 
   // For every rank but the first: runs the batches of the first rank until that rank ends.
   void run_as_follower();
@@ -102,7 +102,6 @@ class Ranks final : public Runner {
   const std::string& device_name(int i) const { return devices_[static_cast<size_t>(i)]->name; }
   Backend& backend(int i) { return *devices_[static_cast<size_t>(i)]->backend; }
   const Weights& weights(int i) const { return devices_[static_cast<size_t>(i)]->weights; }
-  const KvShape& kv_shape() const { return plan_.kv; }
   DraftHead* draft_head() { return draft_head_ ? &*draft_head_ : nullptr; }
   const MemoryPlan& memory() const { return plan_; }
   std::string description() const;  // of all devices
@@ -116,7 +115,7 @@ class Ranks final : public Runner {
     std::unique_ptr<Backend> backend;
     size_t taken_before = 0, free_before = 0;  // bytes, before the model is loaded
     Weights weights;
-    std::unique_ptr<KvCache> kv;          // null without attention
+    std::vector<std::unique_ptr<KvCache>> kv;  // as kv_caches(); null where the device has no layer of the cache
     std::unique_ptr<StateCache> states;  // null without recurrent layers
     std::optional<DevicePart> part;
   };
@@ -145,6 +144,8 @@ class Ranks final : public Runner {
   void allocate_programs();
   void drop_head(const RunnerOptions& options);
   void allocate_with_head();
+  template <class F>
+  void for_each_cache(int pool, F&& f) const;
   static void run_remote(std::span<const Run> runs, const Batch& batch, float* rows, bool reads);
   bool has_remote_stages() const { return parallel_.n_stages > 1; }
   // Of the whole model, or of the parts of all processes.

@@ -13,17 +13,23 @@ namespace ingot {
 
 enum class DraftHeadKind : uint8_t { kNone, kMtp, kEagle3 };
 
+// The blocks of one KV cache. Layers of one shape and window share a cache, and each cache has a block table of its own
+// in a batch.
+struct KvPool {
+  int n_blocks = 0;
+  int window = 0;  // tokens that a query sees in the cache's layers; 0: all
+};
+
 struct RunnerInfo {
   int n_vocab = 0;
-  int n_ctx = 0;       // tokens of one sequence, prompt and output together
-  int block_size = 0;  // tokens a KV block
-  int n_blocks = 0;    // KV blocks in the pool
+  int n_ctx = 0;                // tokens of one sequence, prompt and output together
+  int block_size = 0;           // tokens a KV block
+  std::vector<KvPool> pools;    // in the order of a batch's tables; no window is wider than that of the first
   int max_batch_tokens = 0;
   int max_seqs = 0;    // sequences in one batch
   int max_logits = 0;  // rows of logits in one batch; 0: one for each sequence
   int n_states =
       0;  // slots for states: one for each sequence in a batch, the rest for snapshots; 0: the model has no states
-  int window = 0;                 // tokens that a query sees, in every layer; 0: some layer sees all tokens
   bool takes_embeddings = false;  // accepts Batch::embeddings, rows of embedding_dim floats
   int embedding_dim = 0;
   bool overlaps = false;  // forward and sample return before the device is done, so the host can work meanwhile
@@ -35,7 +41,7 @@ struct RunnerInfo {
 struct DraftRow {
   int row = 0;                      // index in the last forward's tokens: the token before the sequence's last
   int position = 0;                 // of the row
-  std::span<const int32_t> blocks;  // KV blocks of the sequence, with room for n - 1 tokens after the row
+  std::span<const int32_t> blocks;  // of the sequence, in the first pool, with room for n - 1 tokens after the row
   int n = 0;                        // wanted guesses, at most
 };
 
@@ -73,12 +79,16 @@ class Runner {
   }
   // Between a forward and its sample: the logits of that forward on the host, [n_logits, n_vocab].
   virtual std::vector<float> logits() { throw std::logic_error("this runner shows no logits"); }
-  // Copies of KV blocks for files of cached prefixes, between steps. Blocks with equal layouts, of one model, can be
-  // exchanged. "": this runner copies no blocks.
+  // Copies of a pool's KV blocks for files of cached prefixes, between steps. Blocks with equal layouts, of one model,
+  // can be exchanged. "": this runner copies no blocks.
   virtual std::string kv_layout() const { return ""; }
-  virtual size_t kv_block_bytes() const { return 0; }
-  virtual void read_kv(int32_t /*block*/, std::span<uint8_t> /*to*/) { throw std::logic_error("no copies"); }
-  virtual void write_kv(int32_t /*block*/, std::span<const uint8_t> /*from*/) { throw std::logic_error("no copies"); }
+  virtual size_t kv_block_bytes(int /*pool*/) const { return 0; }
+  virtual void read_kv(int /*pool*/, int32_t /*block*/, std::span<uint8_t> /*to*/) {
+    throw std::logic_error("no copies");
+  }
+  virtual void write_kv(int /*pool*/, int32_t /*block*/, std::span<const uint8_t> /*from*/) {
+    throw std::logic_error("no copies");
+  }
 };
 
 }  // namespace ingot

@@ -2,17 +2,31 @@
 
 #include <algorithm>
 #include <cmath>
-#include <numeric>
 
 #include "base/error.h"
 
 namespace ingot {
 namespace {
 
-// The most tokens of each of n_seqs sequences: the context, or the sequence's share of the pool if it is smaller (in
-// some models with windows).
+// The blocks of each of n_seqs sequences in a pool.
+int share_of(const KvPool& pool, const RunnerInfo& info, int n_seqs) {
+  return std::min(pool.n_blocks / n_seqs, (info.n_ctx + info.block_size - 1) / info.block_size);
+}
+
+// Whether a sequence may use its blocks of the pool in turn, because a step reads only the window and writes only its
+// own tokens.
+bool may_reuse(const KvPool& pool, const RunnerInfo& info, int n_blocks) {
+  return pool.window > 0 && (n_blocks - 2) * info.block_size >= pool.window + info.max_batch_tokens;
+}
+
+// The most tokens of each of n_seqs sequences: the context, or the sequence's share of a pool if it is smaller.
 int64_t capacity(const RunnerInfo& info, int n_seqs) {
-  return std::min<int64_t>(info.n_ctx, int64_t{info.n_blocks / n_seqs} * info.block_size);
+  int64_t most = info.n_ctx;
+  for (const KvPool& pool : info.pools) {
+    const int n_blocks = share_of(pool, info, n_seqs);
+    if (!may_reuse(pool, info, n_blocks)) most = std::min(most, int64_t{n_blocks} * info.block_size);
+  }
+  return most;
 }
 
 void check_length(const RunnerInfo& info, int n_seqs, int64_t length) {
@@ -34,9 +48,10 @@ void check_tokens(const RunnerInfo& info, int n_seqs, std::span<const int32_t> t
 
 Lockstep::Lockstep(Ranks& runner, int n_seqs) : runner_(runner), n_seqs_(n_seqs) {
   const RunnerInfo& info = runner.info();
-  blocks_.resize(static_cast<size_t>(n_seqs) *
-                 std::min(info.n_blocks / n_seqs, (info.n_ctx + info.block_size - 1) / info.block_size));
-  std::iota(blocks_.begin(), blocks_.end(), 0);
+  const auto n_of_sequence = static_cast<int>((capacity(info, n_seqs) + info.block_size - 1) / info.block_size);
+  for (const KvPool& pool : info.pools)
+    for (int seq = 0, n = share_of(pool, info, n_seqs); seq < n_seqs; ++seq)
+      for (int i = 0; i < n_of_sequence; ++i) blocks_.push_back(seq * n + i % n);
   if (info.n_states == 0) return;
   CHECK_LE(n_seqs, info.n_states);
   for (int seq = 0; seq < n_seqs; ++seq) state_out_.push_back(seq);
@@ -67,7 +82,7 @@ void Lockstep::feed(std::span<const int32_t> tokens, int first_logit_row) {
                    .q_start = q_start_,
                    .kv_len = kv_len_,
                    .block_table = blocks_,
-                   .max_blocks = static_cast<int>(blocks_.size()) / n_seqs_,
+                   .max_blocks = static_cast<int>(blocks_.size() / runner_.info().pools.size()) / n_seqs_,
                    .logit_rows = rows_,
                    .state_in = state_in_,
                    .state_out = state_out_});

@@ -8,7 +8,7 @@
 
 namespace ingot {
 
-// Runs one or more sequences of equal length, fed by the caller; the sequences share the runner's KV pool evenly.
+// Runs one or more sequences of equal length, fed by the caller; the sequences share the runner's KV pools evenly.
 class Lockstep {
  public:
   explicit Lockstep(Ranks& runner, int n_seqs = 1);
@@ -25,7 +25,7 @@ class Lockstep {
   Ranks& runner_;
   const int n_seqs_;
   int length_ = 0;
-  std::vector<int32_t> blocks_;  // [n_seqs, blocks of one sequence]
+  std::vector<int32_t> blocks_;  // [pools, n_seqs, blocks of one sequence]
   std::vector<int32_t> positions_, q_start_, kv_len_, rows_, state_in_, state_out_;
 };
 

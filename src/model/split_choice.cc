@@ -8,6 +8,7 @@
 #include "base/memory_error.h"
 #include "base/system.h"
 #include "model/decoder_program.h"
+#include "model/kv_caches.h"
 #include "model/ranks.h"
 #include "model/split_plan.h"
 #include "model/tensors.h"
@@ -48,14 +49,10 @@ size_t bytes_of_block(const Config& c, WeightSource& source, const Backend& back
                       const RunnerOptions& o) {
   const OwnParts part = only(block, PartNumbers(c));
   size_t bytes = weight_bytes(source, c, backend, part).total();
-  KvShape kv{.n_layers = n_kv_layers(c, part),
-             .n_kv_heads = c.n_kv_heads,
-             .head_dim = c.head_dim,
-             .block_size = o.block_size,
-             .n_blocks = static_cast<int>((tokens_wanted(c, o) + o.block_size - 1) / o.block_size),
-             .dtype = o.kv_dtype,
-             .values_are_keys = values_are_keys(c)};
-  if (kv.n_layers > 0) bytes += backend.kv_bytes(kv);
+  std::vector<KvShape> caches = kv_shapes(c, part, o.block_size, o.kv_dtype);
+  set_blocks(caches, c, tokens_wanted(c, o), o.max_seqs, o.max_batch_tokens);
+  for (const KvShape& kv : caches)
+    if (kv.n_layers > 0) bytes += backend.kv_bytes(kv);
   const int n_snapshots = o.n_snapshots >= 0 ? o.n_snapshots : 2;
   if (const StateShape states = state_shape(c, o.max_seqs + n_snapshots, part)) bytes += backend.state_bytes(states);
   return bytes;

@@ -8,10 +8,10 @@
 #include "base/error.h"
 #include "base/json.h"
 #include "base/log.h"
-#include "server/api/fields.h"
-#include "server/api/known_fields.h"
-#include "server/api/request_fields.h"
-#include "server/request_memory.h"
+#include "server/fields/known_fields.h"
+#include "server/fields/request_fields.h"
+#include "server/requests/fields.h"
+#include "server/requests/request_memory.h"
 #include "server/web.h"
 
 namespace ingot {

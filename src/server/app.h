@@ -5,9 +5,9 @@
 #include <cstdio>
 
 #include "server/api/api.h"
-#include "server/http/access.h"
-#include "server/http/rate_limit.h"
-#include "server/model_pool.h"
+#include "server/requests/access.h"
+#include "server/requests/rate_limit.h"
+#include "server/models/model_pool.h"
 #include "server/web.h"
 #include "base/workers.h"
 

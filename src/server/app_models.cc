@@ -7,9 +7,9 @@
 #include "backend/device_name.h"
 #include "base/error.h"
 #include "base/json.h"
-#include "server/api/fields.h"
-#include "server/api/ollama_fields.h"
 #include "server/app.h"
+#include "server/fields/ollama_fields.h"
+#include "server/requests/fields.h"
 
 namespace ingot {
 namespace {

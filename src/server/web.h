@@ -2,7 +2,7 @@
 #pragma once
 #include <string_view>
 
-#include "server/http/http.h"
+#include "server/requests/http.h"
 
 namespace ingot {
 

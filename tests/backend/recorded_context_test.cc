@@ -3,7 +3,7 @@
 
 #include <set>
 
-#include "backend/cuda/recorded_context.h"
+#include "backend/cuda/recorded/recorded_context.h"
 
 namespace ingot::cuda {
 namespace {

@@ -175,7 +175,7 @@ def test_options_of_loading(tmp_path):
     with Model.load(DEMO, n_ctx=64, n_threads=2, chat_template=template, tp=2) as model:
         assert model.detokenize(model.tokenize_chat("fox")).endswith("<fox>")
         assert model.chat("fox", max_tokens=3).output_tokens == 3
-    assert seen and all(0 <= done <= total for done, total in seen) and seen[-1][0] == seen[-1][1]
+    assert seen == sorted(seen) and 0 < seen[0][0] < seen[-1][0] <= seen[-1][1]
     for options, words in [
         ({"tp": 0}, "tp is 0"),
         ({"pp": 65}, "pp is 65"),

@@ -38,7 +38,7 @@ struct Chatter {
 
 FakeOptions conversation_options(int n_ctx, int n_blocks, bool overlaps = false, int n_states = 0) {
   FakeOptions options;
-  options.info = {.n_vocab = 1000, .n_ctx = n_ctx, .block_size = 16, .n_blocks = n_blocks, .max_batch_tokens = 64,
+  options.info = {.n_vocab = 1000, .n_ctx = n_ctx, .block_size = 16, .pools = {{.n_blocks = n_blocks}}, .max_batch_tokens = 64,
                   .max_seqs = 16};
   options.info.overlaps = overlaps;
   options.info.n_states = n_states;
@@ -257,7 +257,7 @@ TEST(PrefixCaching, APreemptedRequestFindsItsOwnBlocks) {
 TEST(PrefixCaching, BlocksBeforeTheWindowAreReleased) {
   Random random;
   FakeOptions options = conversation_options(512, 32);
-  options.info.window = 40;
+  options.info.pools[0].window = 40;
   int most_used = 0;
   Chatter chat(options,
                {.chunk = 32, .on_step = [&](const StepStats& s) { most_used = std::max(most_used, s.blocks_used); }});
@@ -275,7 +275,7 @@ TEST(PrefixCaching, AWindowedModelAdmitsByItsWindow) {
   Random random;
   for (const bool overlaps : {false, true}) {
     FakeOptions options = conversation_options(512, 70, overlaps);
-    options.info.window = 40;
+    options.info.pools[0].window = 40;
     int most_running = 0;
     Chatter chat(options, {.chunk = 32,
                            .on_step = [&](const StepStats& s) { most_running = std::max(most_running, s.n_running); }});
@@ -296,9 +296,9 @@ TEST(PrefixCaching, AWindowedPoolTakesRequestsLongerThanItself) {
     for (const bool prefix_cache : {false, true}) {
       for (const int n_more : {0, 1, 5}) {
         FakeOptions options = conversation_options(512, 0, overlaps);
-        options.info.window = 40;
+        options.info.pools[0].window = 40;
         // Blocks of 16 tokens: the 39 tokens before the next one may begin and end inside blocks.
-        options.info.n_blocks = 3 + 2 + n_more;
+        options.info.pools[0].n_blocks = 3 + 2 + n_more;
         Chatter chat(options, {.chunk = 64, .prefix_cache = prefix_cache});
         std::vector<std::shared_ptr<Collector>> sinks;
         std::vector<Request> requests;
@@ -320,7 +320,7 @@ TEST(PrefixCaching, AWindowedPoolTakesRequestsLongerThanItself) {
   }
   // With one block less, the pool cannot hold a window at every position. So the pool limits the length.
   FakeOptions options = conversation_options(512, 4);
-  options.info.window = 40;
+  options.info.pools[0].window = 40;
   EXPECT_EQ(context_limit(options.info), 64);
 }
 
@@ -330,7 +330,7 @@ TEST(PrefixCaching, AChainIsFoundThoughItsBeginningIsGone) {
   SCOPED_TRACE(random.seed());
   for (const int window : {0, 40}) {
     FakeOptions options = conversation_options(512, 36);
-    options.info.window = window;
+    options.info.pools[0].window = window;
     Chatter chat(options, {.chunk = 32});
     const Tokens prompt = random_tokens(random, 401);  // 25 blocks and one token
     EXPECT_EQ(chat.cached(prompt), 0);

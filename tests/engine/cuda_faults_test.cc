@@ -43,7 +43,10 @@ class CudaFaults : public testing::Test {
     if (!has_device("cuda")) GTEST_SKIP() << "no GPU";
     GTEST_FLAG_SET(death_test_style, "threadsafe");  // a separate process for each permanent fault
   }
-  void TearDown() override { cuda::fail_allocation(-1); }
+  void TearDown() override {
+    cuda::fail_allocation(-1);
+    cuda::fail_recordings(0);
+  }
 
   // Expects the model's answers to equal those of transformers.
   void expect_well(Ranks& runner) {
@@ -92,6 +95,35 @@ TEST_F(CudaFaults, AnAllocationThatFailsCostsAStepsRequests) {
     if (!reached || HasFailure()) break;
   }
   EXPECT_GT(n_failed, 0);
+}
+
+// All steps then run op by op.
+TEST_F(CudaFaults, RecordingsThatFailAtLoadCostOnlyTime) {
+  constexpr int kMany = 1 << 20;
+  cuda::fail_recordings(kMany);
+  const auto runner = load_on_gpu();
+  EXPECT_LT(cuda::failing_recordings(), kMany);
+  for (int i = 0; i < 2; ++i) expect_well(*runner);
+}
+
+// Steps of several tokens run first and are recorded then, so the step that cannot be recorded has its results.
+TEST_F(CudaFaults, ARecordingThatFailsCostsNoRequest) {
+  const auto answers = [&](bool fails) {
+    const auto runner = load_on_gpu();
+    cuda::fail_recordings(fails ? 1 : 0);
+    std::vector<std::vector<int32_t>> all;
+    for (int i = 0; i < 3; ++i) {
+      Engine engine(*runner);
+      const std::vector<int32_t> prompt(golden_.prompt.begin() + i, golden_.prompt.begin() + i + 3);
+      const auto sink = submit(engine, prompt, 8);
+      run(engine);
+      EXPECT_TRUE(sink->finish && sink->finish->reason == FinishReason::kLength);
+      all.push_back(sink->tokens);
+    }
+    EXPECT_EQ(cuda::failing_recordings(), 0) << "the step is recordable";
+    return all;
+  };
+  EXPECT_EQ(answers(true), answers(false));
 }
 
 // Makes the device read an invalid address before the n-th step.

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "base/splitmix.h"
-#include "text/grammar/constraint.h"
+#include "text/grammar/masks/constraint.h"
 
 namespace ingot {
 

@@ -9,8 +9,8 @@
 #include "model/loader.h"
 #include "model/score.h"
 #include "text/chat_encode.h"
-#include "text/grammar/model_grammars.h"
-#include "text/grammar/schema_machine.h"
+#include "text/grammar/machine/schema_machine.h"
+#include "text/grammar/masks/model_grammars.h"
 
 namespace ingot {
 namespace {

@@ -24,7 +24,7 @@ FakeOptions options(bool overlaps) {
   fake.info = {.n_vocab = 1000,
                .n_ctx = 1024,
                .block_size = 16,
-               .n_blocks = 2100,
+               .pools = {{.n_blocks = 2100}},
                .max_batch_tokens = 512,
                .max_seqs = 32,
                .max_logits = 32 + 64};

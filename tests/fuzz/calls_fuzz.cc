@@ -4,7 +4,7 @@
 #include <cstdio>
 
 #include "base/check.h"
-#include "text/calls_check.h"
+#include "text/calls/calls_check.h"
 
 namespace ingot {
 namespace {

@@ -5,8 +5,8 @@
 
 #include "base/check.h"
 #include "base/error.h"
-#include "text/grammar/compile.h"
-#include "text/grammar/schema_machine.h"
+#include "text/grammar/machine/schema_machine.h"
+#include "text/grammar/rules/compile.h"
 
 namespace ingot {
 namespace {

@@ -8,7 +8,7 @@
 #include "base/json.h"
 #include "base/log.h"
 #include "text/chat_encode.h"
-#include "text/tokenizer_specs.h"
+#include "text/tokenizers/tokenizer_specs.h"
 #include "text/tokenizers/unicode.h"
 
 namespace ingot {

@@ -5,8 +5,8 @@
 #include "base/error.h"
 #include "base/log.h"
 #include "text/stream_decoder.h"
-#include "text/tokenizer_specs.h"
 #include "text/tokenizers/pretokenizer_table.h"
+#include "text/tokenizers/tokenizer_specs.h"
 #include "text/tokenizers/wordpiece.h"
 
 namespace ingot {

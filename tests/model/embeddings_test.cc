@@ -33,8 +33,10 @@ std::vector<float> logits_of(Ranks& runner, std::span<const int32_t> tokens, int
     of_rows.push_back(tokens[i]);
   }
   std::iota(positions.begin(), positions.end(), 0);
-  std::vector<int32_t> blocks(runner.info().n_blocks);
-  std::iota(blocks.begin(), blocks.end(), 0);
+  const int n_blocks = (n + runner.info().block_size - 1) / runner.info().block_size;
+  std::vector<int32_t> blocks;
+  for (size_t pool = 0; pool < runner.info().pools.size(); ++pool)
+    for (int i = 0; i < n_blocks; ++i) blocks.push_back(i);
   const std::vector<float> embeddings = rows_of(runner, of_rows);
   const int32_t q_start[] = {0, n}, kv_len[] = {n}, state_in[] = {-1}, state_out[] = {0};
   const std::span<const int32_t> none;
@@ -44,7 +46,7 @@ std::vector<float> logits_of(Ranks& runner, std::span<const int32_t> tokens, int
                   .q_start = q_start,
                   .kv_len = kv_len,
                   .block_table = blocks,
-                  .max_blocks = static_cast<int>(blocks.size()),
+                  .max_blocks = n_blocks,
                   .logit_rows = positions,
                   .state_in = has_states ? std::span<const int32_t>(state_in) : none,
                   .state_out = has_states ? std::span<const int32_t>(state_out) : none,

@@ -39,8 +39,8 @@ std::string plan_error(size_t weights, size_t available, const RunnerOptions& op
 TEST(MemoryPlan, OneSequenceGetsWhatHalfOfTheRestHolds) {
   const MemoryPlan plan = plan_memory(config(), 1000 * kMiB, 1064 * kMiB, {});
   EXPECT_EQ(plan.n_ctx, 1024);
-  EXPECT_EQ(plan.kv.n_blocks, 1024 / 16);
-  EXPECT_EQ(plan.kv.bytes(), 32 * kMiB);
+  EXPECT_EQ(plan.n_blocks(), 1024 / 16);
+  EXPECT_EQ(plan.kv[0].bytes(), 32 * kMiB);
   EXPECT_EQ(plan_memory(config(), 1000 * kMiB, 1001 * kMiB, {}).n_ctx, 512);  // the least
   EXPECT_EQ(plan_memory(config(), 1000 * kMiB, 100000 * kMiB, {}).n_ctx, 131072);  // the model's own
   EXPECT_EQ(plan_memory(config(), 1000 * kMiB, 1064 * kMiB, {.kv_dtype = DType::kF32}).n_ctx, 512);
@@ -48,13 +48,13 @@ TEST(MemoryPlan, OneSequenceGetsWhatHalfOfTheRestHolds) {
 
 TEST(MemoryPlan, SeveralSequencesShareAPool) {
   const auto blocks = [](size_t available) {
-    return plan_memory(config(), 1000 * kMiB, available, {.n_ctx = 4096, .max_seqs = 8}).kv.n_blocks;
+    return plan_memory(config(), 1000 * kMiB, available, {.n_ctx = 4096, .max_seqs = 8}).n_blocks();
   };
   EXPECT_EQ(blocks(10000 * kMiB), 8 * 4096 / 16);        // one context each
   EXPECT_EQ(blocks(1000 * kMiB + 640 * kMiB), 640);  // as much as fits: 10,240 tokens
-  EXPECT_EQ(plan_memory(config(), 0, 10000 * kMiB, {.n_ctx = 100, .n_kv_tokens = 1000}).kv.n_blocks, 63);
+  EXPECT_EQ(plan_memory(config(), 0, 10000 * kMiB, {.n_ctx = 100, .n_kv_tokens = 1000}).n_blocks(), 63);
   const auto small_pool = [&](int n_ctx) {
-    return plan_memory(config(), 0, 10000 * kMiB, {.n_ctx = n_ctx, .max_seqs = 4, .small_pool = true}).kv.n_blocks;
+    return plan_memory(config(), 0, 10000 * kMiB, {.n_ctx = n_ctx, .max_seqs = 4, .small_pool = true}).n_blocks();
   };
   EXPECT_EQ(small_pool(1600), 400);    // all contexts
   EXPECT_EQ(small_pool(4096), 512);    // 2,048 tokens for each sequence
@@ -68,10 +68,10 @@ TEST(MemoryPlan, ThePoolTakesTheRest) {
        {RunnerOptions{.n_ctx = 1024, .max_seqs = 4, .memory_share = 0.5}, {.max_seqs = 4, .memory_bytes = 1}}) {
     const MemoryPlan plan = plan_memory(config(), 1000 * kMiB, 9000 * kMiB, options);
     EXPECT_LE(plan.total_bytes(), 9000 * kMiB);
-    EXPECT_GT(plan.total_bytes() + 2 * plan.kv.token_bytes() * plan.kv.block_size, 9000 * kMiB);
+    EXPECT_GT(plan.total_bytes() + 2 * plan.kv[0].token_bytes() * plan.kv[0].block_size, 9000 * kMiB);
     EXPECT_EQ(plan.n_ctx, options.n_ctx > 0 ? 1024 : 131072);
   }
-  EXPECT_EQ(plan_memory(config(), 1000 * kMiB, 9000 * kMiB, {.n_kv_tokens = 320, .memory_share = 0.5}).kv.n_blocks, 20);
+  EXPECT_EQ(plan_memory(config(), 1000 * kMiB, 9000 * kMiB, {.n_kv_tokens = 320, .memory_share = 0.5}).n_blocks(), 20);
   EXPECT_THAT(plan_error(1000 * kMiB, 1010 * kMiB, {.n_ctx = 4096, .memory_share = 0.5}),
               HasSubstr("KV cache of 4096 tokens needs 128.0 MiB"));
 }
@@ -101,12 +101,12 @@ TEST(MemoryPlan, WhatFits) {
     const MemoryPlan& plan = plans[i];
     EXPECT_EQ(plan.max_seqs, 1 << i);
     EXPECT_LE(plan.total_bytes(), available - available / 20);
-    EXPECT_EQ(plan.total_bytes(), weights + plan.kv.bytes() + plan.activation_bytes);
-    EXPECT_EQ(plan.kv.n_blocks, plan.max_seqs * plan.n_ctx);
+    EXPECT_EQ(plan.total_bytes(), weights + plan.kv[0].bytes() + plan.activation_bytes);
+    EXPECT_EQ(plan.n_blocks(), plan.max_seqs * plan.n_ctx);
     // One more token for each sequence does not fit, unless the model's context ends there. The planned size is
     // accepted if it is requested explicitly.
     if (plan.n_ctx < 131072) {
-      EXPECT_GT(plan.total_bytes() + plan.max_seqs * plan.kv.token_bytes(), available - available / 20);
+      EXPECT_GT(plan.total_bytes() + plan.max_seqs * plan.kv[0].token_bytes(), available - available / 20);
     }
     EXPECT_EQ(plan_memory(config(), weights, available,
                           {.n_ctx = plan.n_ctx, .max_seqs = plan.max_seqs, .n_kv_tokens = plan.n_ctx * plan.max_seqs})
@@ -127,8 +127,8 @@ TEST(MemoryPlan, AWindowIsLessThanAContext) {
   // less, it has the context of a model without windows.
   const MemoryPlan whole = plan_memory(c, weights, weights + 2 * for_one + kMiB, {});
   EXPECT_EQ(whole.n_ctx, 131072);
-  EXPECT_GE(whole.kv.n_blocks * 16, held);
-  EXPECT_LT(whole.kv.n_blocks * 16, held + 64);
+  EXPECT_GE(whole.n_blocks() * 16, held);
+  EXPECT_LT(whole.n_blocks() * 16, held + 64);
   EXPECT_LT(plan_memory(c, weights, weights + 2 * for_one - kMiB, {}).n_ctx, held);
   EXPECT_EQ(plan_memory(c, weights, weights + 4000 * kMiB, {.n_ctx = 100000, .max_seqs = 4}).n_ctx, 100000);
   EXPECT_EQ(plan_memory(c, weights, weights + 200 * kMiB, {.n_ctx = 100000}).n_ctx, 100000);  // 3 GiB without a window
@@ -137,7 +137,7 @@ TEST(MemoryPlan, AWindowIsLessThanAContext) {
   ASSERT_GE(std::min(plans.size(), without.size()), 3u);
   for (size_t i = 0; i < 3; ++i) {
     EXPECT_EQ(plans[i].n_ctx, 131072);
-    EXPECT_EQ(plans[i].kv.n_blocks, (1000 + 2 * 512 + 3) << i);
+    EXPECT_EQ(plans[i].n_blocks(), (1000 + 2 * 512 + 3) << i);
     EXPECT_LT(without[i].n_ctx, 131072);
   }
 }
@@ -149,8 +149,8 @@ TEST(MemoryPlan, StatesOfRecurrentLayers) {
   const size_t slot = 18 * (16 * 128 * 128 + 3 * 6144) * sizeof(float);
   EXPECT_EQ(plan.states.slot_bytes(), slot);
   EXPECT_EQ(plan.states.bytes(), 4 * slot);
-  EXPECT_EQ(plan.kv.token_bytes(), 2u * 6 * 2 * 256 * 2);
-  EXPECT_EQ(plan.total_bytes(), 1000 * kMiB + plan.kv.bytes() + 4 * slot + plan.activation_bytes);
+  EXPECT_EQ(plan.kv[0].token_bytes(), 2u * 6 * 2 * 256 * 2);
+  EXPECT_EQ(plan.total_bytes(), 1000 * kMiB + plan.kv[0].bytes() + 4 * slot + plan.activation_bytes);
   EXPECT_THAT(plan.table(), HasSubstr("4 sequences and 0 snapshots of"));
   EXPECT_EQ(plan_memory(c, 1000 * kMiB, 8000 * kMiB, {.n_ctx = 4096, .max_seqs = 4, .n_snapshots = 3}).states.n_slots,
             7);
@@ -219,7 +219,7 @@ TEST(MemoryPlan, KeysAndValuesOfTwoTypes) {
   const RunnerOptions options{.n_ctx = 4096, .kv_dtype = {DType::kQ8_0, DType::kQ4_0}};
   const OnGpu model("llama-3.2-1b", Format::Q4_0, 24);
   const MemoryPlan plan = model.plan(options);
-  EXPECT_EQ(plan.kv.token_bytes(), 13u << 10);
+  EXPECT_EQ(plan.kv[0].token_bytes(), 13u << 10);
   EXPECT_EQ(plan.kv_bytes, size_t{4096 + 16} * (13 << 10));  // with the block for padding
   const auto error_of = [&](const Config& c, const Backend& backend) -> std::string {
     try {
@@ -430,7 +430,7 @@ TEST(MemoryPlan, DecoratorsChangeNoPlan) {
           EXPECT_EQ(plan.kv_bytes, plain.kv_bytes);
           EXPECT_EQ(plan.state_bytes, plain.state_bytes);
           EXPECT_EQ(plan.activation_bytes, plain.activation_bytes);
-          EXPECT_EQ(plan.kv.n_blocks, plain.kv.n_blocks);
+          EXPECT_EQ(plan.n_blocks(), plain.n_blocks());
         }
     }
   fs::remove(path);

@@ -53,7 +53,7 @@ std::vector<float> stream_after(const Config& c, WeightSource& source, const std
       {.n_layers = std::max(1, c.n_kv_layers()), .n_kv_heads = 2, .head_dim = 16, .n_blocks = 4, .dtype = DType::kF32});
   const StateShape shape = state_shape(c, 1);
   const auto states = shape ? backend->make_states(shape) : nullptr;
-  Program program = decoder_layers(c, weights, {kv.get(), states.get()}, backend.get(), 64);
+  Program program = decoder_layers(c, weights, {{kv.get()}, states.get()}, backend.get(), 64);
   program.allocate(*backend, {.max_tokens = 16, .max_seqs = 1, .max_logits = 1, .max_kv_len = 64});
   std::vector<float> all;
   const std::vector<int32_t> blocks = {0, 1, 2, 3}, slot = {0};

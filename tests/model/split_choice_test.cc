@@ -65,7 +65,7 @@ TEST(SplitChoice, ManySequencesDoNotMoveLayers) {
   const auto gpu = planned_gpu(78 * kGiB);
   const MemoryPlan plan =
       plan_memory(choose.config, weight_bytes(*choose.source, choose.config, *gpu), 78 * kGiB, options, gpu.get());
-  const int64_t n_tokens = int64_t{plan.kv.n_blocks} * plan.kv.block_size;
+  const int64_t n_tokens = int64_t{plan.n_blocks()} * plan.kv[0].block_size;
   EXPECT_LT(n_tokens, 256 * 2032);
   EXPECT_GT(plan.total_bytes(), size_t{73} * kGiB);
   EXPECT_LT(plan.total_bytes(), size_t{75} * kGiB);  // a twentieth stays free

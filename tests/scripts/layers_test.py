@@ -1,6 +1,7 @@
 """scripts/layers.py reports the place of a breach of each rule, and accepts allowed code."""
 import os
 import pathlib
+import random
 import sys
 import tempfile
 import unittest
@@ -53,17 +54,25 @@ ALLOWED = [
     ("quant/format.h", "switch (f) { case Format::Q4_K: break; }\n"),
     ("model/a.cc", '#include "backend/backend.h"\n#include "io/gguf/gguf.h"\nif (f == Format::F32) return;\n/* switch:\n case Format::F32: */\n'),
     ("engine/a.cc", '#include "model/runner.h"\n#include "backend/batch.h"\n#include "text/tokenizers/vocab.h"\n'),
-    ("cli/a.cc", '#include "engine/engine.h"\n#include "server/http/http.h"\nauto s = "#include \\"";  // DType\n'),
+    ("cli/a.cc", '#include "engine/engine.h"\n#include "server/requests/http.h"\nauto s = "#include \\"";  // DType\n'),
 ]
 
 
-def breaches(*files):
+def found(check, *files):
     with tempfile.TemporaryDirectory() as folder:
         src = pathlib.Path(folder) / "src"
         for name, text in (*files, ("model/arch.cc", ARCH)):
             (src / name).parent.mkdir(parents=True, exist_ok=True)
             (src / name).write_text(text)
-        return list(layers.breaches(src))
+        return list(check(src))
+
+
+def breaches(*files):
+    return found(layers.breaches, *files)
+
+
+def circles(*files):
+    return [place[:2] for place in found(layers.circles, *files)]
 
 
 class Layers(unittest.TestCase):
@@ -79,6 +88,17 @@ class Layers(unittest.TestCase):
         for name, text in ALLOWED:
             with self.subTest(name):
                 self.assertEqual(breaches((name, text)), [])
+
+    def test_rooms_have_one_direction(self):
+        random.seed(seed := int(os.environ.get("INGOT_TEST_SEED", random.randrange(1 << 30))))
+        for _ in range(20):
+            rooms = random.sample(["", "/a", "/b", "/c", "/d", "/e"], random.randint(2, 6))  # "": the layer's own folder
+            line = lambda i, j: (f"server{rooms[i]}/f{i}{j}.cc", f'// a comment\n#include "server{rooms[j]}/x.h"\n')
+            down = [line(i, j) for i in range(len(rooms)) for j in range(i) if j == i - 1 or random.random() < 0.5]
+            up = line(*sorted(random.sample(range(len(rooms)), 2)))
+            with self.subTest(seed=seed, rooms=rooms, up=up[0]):
+                self.assertEqual(circles(*down), [])
+                self.assertIn((up[0], 2), circles(*down, up))
 
     def test_exit_status(self):
         for text, status in (('#include "io/gguf/gguf.h"\n', 1), ('#include "base/log.h"\n', 0)):

@@ -9,7 +9,7 @@
 #include "base/json.h"
 #include "engine/collector.h"
 #include "server/app.h"
-#include "text/tokenizer_specs.h"
+#include "text/tokenizers/tokenizer_specs.h"
 
 namespace ingot {
 

@@ -6,7 +6,7 @@
 #include <stdexcept>
 
 #include "base/device_lost.h"
-#include "rig.h"
+#include "server/rig.h"
 
 namespace ingot {
 namespace {

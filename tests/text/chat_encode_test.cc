@@ -9,7 +9,7 @@
 #include "base/error.h"
 #include "base/json.h"
 #include "test_seed.h"
-#include "text/tokenizer_specs.h"
+#include "text/tokenizers/tokenizer_specs.h"
 
 namespace ingot {
 namespace {

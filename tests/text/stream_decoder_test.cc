@@ -3,7 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "base/error.h"
-#include "text/tokenizer_specs.h"
+#include "text/tokenizers/tokenizer_specs.h"
 
 namespace ingot {
 namespace {

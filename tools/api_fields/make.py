@@ -4,7 +4,7 @@
     python3 tools/api_fields/make.py tests/data/api
 
 The file has the fields of each route's request (members of some objects as "text.format"), the roles of its messages
-and the types of its tools. tests/server/known_fields_test.cc checks that the server handles each field."""
+and the types of its tools. tests/server/fields/known_fields_test.cc checks that the server handles each field."""
 import json
 import pathlib
 import sys

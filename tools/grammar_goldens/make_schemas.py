@@ -1,5 +1,5 @@
 """Random JSON Schemas and values with the verdicts of the `jsonschema` package (draft 2020-12, without formats):
-tests/data/grammars/schemas.jsonl, for tests/text/schema_machine_test.cc.
+tests/data/grammars/schemas.jsonl, for tests/text/grammar/schema_machine_test.cc.
 
     pip install jsonschema && python make_schemas.py ../../tests/data/grammars/schemas.jsonl
 """

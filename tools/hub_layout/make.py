@@ -4,7 +4,7 @@ tests/cli/fake_hub.py.
 
     pip install huggingface_hub==2.4.0 && tools/hub_layout/make.py
 
-tests/cli/hub_test.py compares ingot's cache of the same repositories with this layout, and has ingot read such a
+tests/cli/models/hub_test.py compares ingot's cache of the same repositories with this layout, and has ingot read such a
 cache."""
 import json
 import os

@@ -5,7 +5,7 @@ tests/data/encoders in other folders.
 
     pip install sentence-transformers==6.2.0 && tools/hub_layout/make_encoders.py
 
-tests/cli/hub_encoders_test.py compares the files that ingot fetches and the vectors that it computes with this file."""
+tests/cli/models/hub_encoders_test.py compares the files that ingot fetches and the vectors that it computes with this file."""
 import json
 import os
 import pathlib

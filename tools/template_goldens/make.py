@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Makes the goldens of tests/text/template_golden_test with jinja2 (pip install jinja2):
+"""Makes the goldens of tests/text/jinja/template_golden_test with jinja2 (pip install jinja2):
 
     python3 tools/template_goldens/make.py tests/data/templates
 

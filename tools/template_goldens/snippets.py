@@ -1,4 +1,4 @@
-"""Small templates, written by hand, over VARIABLES. Their results are goldens of tests/text/template_golden_test."""
+"""Small templates, written by hand, over VARIABLES. Their results are goldens of tests/text/jinja/template_golden_test."""
 
 VARIABLES = {
     "s": "Hello World",

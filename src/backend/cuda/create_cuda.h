@@ -20,6 +20,10 @@ namespace cuda {
 void fail_allocation(int n);
 int allocations_left();  // allocations before the failing one; -1: it has failed, or none is set to fail
 
+// For tests: the next n recordings of steps fail, as without memory for them.
+void fail_recordings(int n);
+int failing_recordings();  // how many of them are left
+
 // For tests: backends made from now on plan for a card of this compute capability, whose blocks have at most
 // `shared_bytes` of shared memory. BackendOptions::kernels must be "fixed", because the real GPU cannot run kernels
 // that NVRTC compiles for another card. major = 0: backends plan for the real GPU.

@@ -17,6 +17,8 @@ const ingot::CudaEntry* ingot_cuda_entry() {
                                       .log_to = log_to,
                                       .fail_allocation = library::fail_allocation,
                                       .allocations_left = library::allocations_left,
+                                      .fail_recordings = library::fail_recordings,
+                                      .failing_recordings = library::failing_recordings,
                                       .pretend_card = library::pretend_card};
   return &entry;
 }

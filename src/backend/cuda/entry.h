@@ -22,6 +22,8 @@ struct CudaEntry {
   // For tests (create_cuda.h).
   void (*fail_allocation)(int n);
   int (*allocations_left)();
+  void (*fail_recordings)(int n);
+  int (*failing_recordings)();
   void (*pretend_card)(int major, int minor, size_t shared_bytes);
 };
 
@@ -31,6 +33,8 @@ std::unique_ptr<Backend> create(const BackendOptions& options);
 std::string why_none();
 void fail_allocation(int n);
 int allocations_left();
+void fail_recordings(int n);
+int failing_recordings();
 void pretend_card(int major, int minor, size_t shared_bytes);
 
 }  // namespace cuda::library

@@ -114,7 +114,7 @@ void plain_matmul(const Tensor& y, const Tensor& x, const PackedWeight& w, bool 
 
 // rows.cu
 void convert(const Tensor& y, const Tensor& x, Device& device);
-// rounds: may round f16 results to the 8 bits of precision that a bf16 has (CudaBackend::rounds_input).
+// rounds: may round f16 results to the 8 bits of precision that a bf16 has (Products::rounds_input).
 void norm_rows(const Tensor& y, const Tensor& x, const NormArgs& args, Device& device, bool rounds = false);
 void add_rows(const Tensor& x, const Tensor& y, bool y_is_one_row, Device& device);
 void act_mul_rows(const Tensor& y, const Tensor& gate, const Tensor& up, Activation act, Device& device,
@@ -192,7 +192,7 @@ struct RowArgmax {
   } parts[kMaxArgmaxBlocks];
 };
 bool can_argmax_logprob(const Tensor& logits);
-// best[i] and copy[i] (pinned memory) = key of the largest logit of row i, decoded by token_of() of sampling/sample.cc.
+// best[i] and copy[i] (pinned memory) = key of the largest logit of row i, decoded by token_of() of sampling/draws.cc.
 // logprobs[i] (pinned memory, or null) = its log-probability. rows[i]: `most` and `n_blocks` are zero before and after.
 void argmax_rows(Key* best, Key* copy, float* logprobs, RowArgmax* rows, const Tensor& logits, Device& device);
 

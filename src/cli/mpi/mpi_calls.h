@@ -3,7 +3,7 @@
 #pragma once
 #include <string>
 
-#include "cli/processes.h"
+#include "cli/mpi/processes.h"
 
 namespace ingot {
 

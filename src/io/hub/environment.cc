@@ -1,5 +1,5 @@
 // hub_options_from_environment: reads the environment variables of huggingface_hub. Flags override them
-// (cli/hub_options.h).
+// (cli/options/hub.h).
 #include <algorithm>
 #include <charconv>
 #include <cstdlib>

@@ -5,9 +5,9 @@
 #include "base/ascii.h"
 #include "base/json.h"
 #include "server/api/api.h"
-#include "server/api/constraint_fields.h"
-#include "server/api/request_fields.h"
-#include "server/api/tool_fields.h"
+#include "server/fields/constraint_fields.h"
+#include "server/fields/request_fields.h"
+#include "server/fields/tool_fields.h"
 #include "text/chat_messages.h"
 
 namespace ingot {

@@ -1,22 +1,9 @@
 // The API routes that use a model. Each route is a function of the request's JSON body, which App parses once. The
 // functions run on a worker's thread. They may throw ApiError until they begin to answer.
 #pragma once
-#include "server/api/fields.h"
-#include "server/generation.h"
-#include "server/model_pool.h"
+#include "server/answers/api_call.h"
 
 namespace ingot {
-
-struct ApiCall {
-  const HttpRequest& request;  // the head only: the body's text has been freed
-  const JsonValue& body;       // a JSON object
-  std::shared_ptr<ServedModel> model;
-  std::shared_ptr<Responder> responder;
-  Pacer& pacer;  // decides when a stream is written to
-  bool keeps_billing_header = false;  // AppOptions::keep_billing_header
-  ModelPool& models;
-  std::string name;  // of the model in the pool
-};
 
 void answer_chat(const ApiCall& call);          // POST /v1/chat/completions
 void answer_completions(const ApiCall& call);   // POST /v1/completions

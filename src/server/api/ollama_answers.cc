@@ -1,10 +1,10 @@
 // /api/chat and /api/generate: Ollama's chat and its completion. Streams are lines of JSON.
 #include <fmt/format.h>
 
-#include "server/api/constraint_fields.h"
-#include "server/api/ollama_fields.h"
-#include "server/api/request_fields.h"
-#include "server/api/tool_fields.h"
+#include "server/fields/constraint_fields.h"
+#include "server/fields/ollama_fields.h"
+#include "server/fields/request_fields.h"
+#include "server/fields/tool_fields.h"
 #include "text/infill.h"
 
 namespace ingot {

@@ -1,9 +1,9 @@
 // /api/embed and its older form /api/embeddings: Ollama's vectors.
 #include <fmt/format.h>
 
-#include "server/api/embed_fields.h"
-#include "server/api/ollama_fields.h"
-#include "server/api/request_fields.h"
+#include "server/fields/embed_fields.h"
+#include "server/fields/ollama_fields.h"
+#include "server/fields/request_fields.h"
 
 namespace ingot {
 namespace {

@@ -2,7 +2,7 @@
 #include <fmt/format.h>
 
 #include "base/error.h"
-#include "server/api/ollama_fields.h"
+#include "server/fields/ollama_fields.h"
 #include "text/infill.h"
 
 namespace ingot {

@@ -7,8 +7,8 @@
 
 #include "base/json.h"
 #include "server/api/api.h"
-#include "server/api/constraint_fields.h"
-#include "server/api/request_fields.h"
+#include "server/fields/constraint_fields.h"
+#include "server/fields/request_fields.h"
 
 namespace ingot {
 namespace {

@@ -7,10 +7,10 @@
 
 #include "base/error.h"
 #include "base/json.h"
+#include "server/answers/embed_run.h"
 #include "server/api/api.h"
-#include "server/api/embed_fields.h"
-#include "server/api/request_fields.h"
-#include "server/embed_run.h"
+#include "server/fields/embed_fields.h"
+#include "server/fields/request_fields.h"
 
 namespace ingot {
 namespace {

@@ -6,9 +6,9 @@
 #include <numeric>
 
 #include "base/json.h"
-#include "server/api/embed_fields.h"
-#include "server/api/request_fields.h"
-#include "server/embed_run.h"
+#include "server/answers/embed_run.h"
+#include "server/fields/embed_fields.h"
+#include "server/fields/request_fields.h"
 
 namespace ingot {
 namespace {

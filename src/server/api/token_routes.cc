@@ -4,8 +4,8 @@
 #include "base/error.h"
 #include "base/json.h"
 #include "server/api/api.h"
-#include "server/api/request_fields.h"
-#include "server/request_memory.h"
+#include "server/fields/request_fields.h"
+#include "server/requests/request_memory.h"
 #include "text/chat_encode.h"
 #include "text/tokenizers/unicode.h"
 

@@ -5,7 +5,7 @@
 #include <cstdint>
 #include <optional>
 
-#include "server/http/http.h"
+#include "server/requests/http.h"
 
 namespace ingot {
 

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "server/http/head.h"
-#include "server/http/memory_budget.h"
+#include "server/requests/memory_budget.h"
 
 namespace ingot {
 

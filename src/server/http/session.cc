@@ -12,7 +12,7 @@
 #include "base/check.h"
 #include "base/log.h"
 #include "server/http/exchange.h"
-#include "server/request_memory.h"
+#include "server/requests/request_memory.h"
 
 namespace ingot {
 namespace {

@@ -10,8 +10,8 @@
 
 #include "text/answers/answer_form.h"
 #include "text/chat.h"
-#include "text/grammar/constraint_start.h"
-#include "text/grammar/model_grammars.h"
+#include "text/grammar/masks/constraint_start.h"
+#include "text/grammar/masks/model_grammars.h"
 #include "text/tokenizers/tokenizer.h"
 
 namespace ingot {

@@ -9,7 +9,7 @@
 #include "base/json.h"
 #include "text/calls/argument_machines.h"
 #include "text/calls/value_reader.h"
-#include "text/grammar/compile.h"
+#include "text/grammar/rules/compile.h"
 
 namespace ingot {
 namespace {

@@ -10,7 +10,7 @@
 
 #include "text/calls/call_format.h"
 #include "text/calls/marker_spelling.h"
-#include "text/grammar/model_grammars.h"
+#include "text/grammar/masks/model_grammars.h"
 
 namespace ingot {
 

@@ -6,7 +6,7 @@
 
 #include "text/calls/call_format.h"
 #include "text/calls/marker_spelling.h"
-#include "text/grammar/automaton.h"
+#include "text/grammar/languages/automaton.h"
 
 namespace ingot {
 

@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "base/ascii.h"
-#include "text/grammar/model_grammars.h"
+#include "text/grammar/masks/model_grammars.h"
 
 namespace ingot {
 

@@ -8,7 +8,7 @@
 namespace ingot {
 namespace {
 
-constexpr size_t kMaxPlaces = 1 << 18, kMaxRows = 1 << 12;
+constexpr size_t kMaxPlaces = 1 << 18, kMaxTranslatedRows = 1 << 12;
 constexpr GrammarState kUnknown{UINT32_MAX, UINT32_MAX, UINT32_MAX};
 
 }  // namespace
@@ -51,7 +51,7 @@ GrammarState TranslatedMachine::step(GrammarState state, uint8_t byte) {
   if (state.is_dead()) return {};
   const uint32_t id = state.place - kFirst;
   if (!rows_[id]) {
-    if (with_rows_.size() >= kMaxRows) {
+    if (with_rows_.size() >= kMaxTranslatedRows) {
       for (const uint32_t other : with_rows_) rows_[other].reset();
       with_rows_.clear();
     }

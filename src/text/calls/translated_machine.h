@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "text/calls/marker_spelling.h"
-#include "text/grammar/automaton.h"
+#include "text/grammar/languages/automaton.h"
 
 namespace ingot {
 

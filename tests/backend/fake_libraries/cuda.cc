@@ -48,6 +48,8 @@ const ingot::CudaEntry* ingot_cuda_entry() {
                                       .log_to = log_to,
                                       .fail_allocation = [](int n) { n_allocations = n; },
                                       .allocations_left = [] { return n_allocations; },
+                                      .fail_recordings = [](int) {},
+                                      .failing_recordings = [] { return 0; },
                                       .pretend_card = [](int, int, size_t) {}};
   return &entry;
 }

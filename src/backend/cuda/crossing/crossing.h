@@ -3,7 +3,7 @@
 // counts. The host waits for this count, computes in place, and counts too. A second kernel waits for the host's count
 // and reads the rows. No driver call is in between, so a crossing adds only some microseconds.
 //
-// CudaBackend::run serves the crossings of a step in order, right after the launch of the graph. The waiting kernel
+// StepRecorder serves the crossings of a step in order, right after the launch of the graph. The waiting kernel
 // occupies few blocks, and ends only when the host has counted. So the host counts even if its work fails.
 #pragma once
 #include <cstdint>

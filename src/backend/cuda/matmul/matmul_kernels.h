@@ -18,8 +18,8 @@ struct MatmulKernel {
   bool (*can)(const DeviceLimits& device, const PackedWeight& w, int64_t rows);
   bool (*wins)(const DeviceLimits& device, const PackedWeight& w,
                int64_t rows);  // where it wins, on an H200 (docs/notes)
-  // Supports all options of a Matvec: several jobs, a gate, sums. Null: plain products only, which CudaBackend::product
-  // runs.
+  // Supports all options of a Matvec: several jobs, a gate, sums. Null: plain products only, which Products::run
+  // computes.
   void (*run)(const Matvec& m, Device& device) = nullptr;
   bool decodes = false;      // if `run` is null: the kernel needs the weight decoded to rows of halves
   bool float8 = false;       // if `run` is null: the kernel needs the activations as 8-bit floats

@@ -1,4 +1,4 @@
-// Converts blocks in the file's layout to weights in the device's layout (pack.cu, for cuda_weights.cc).
+// Converts blocks in the file's layout to weights in the device's layout (pack.cu, for device_weights.cc).
 #pragma once
 #include <cuda_runtime_api.h>
 

@@ -73,7 +73,7 @@ struct PackedWeight {
   const void* data = nullptr;  // dense rows, or codes
   const void* scales = nullptr;
   int64_t n_experts = 1;  // number of matrices, each with its own whole tiles; data and scales belong to the first
-  const PackedWeight* whole = nullptr;  // the weight that this one is a part of, with kDense (CudaBackend::join)
+  const PackedWeight* whole = nullptr;  // the weight that this one is a part of, with kDense (DeviceWeights::join)
   PackedWeight* halves = nullptr;       // a copy of a quantized weight, with kDense: for products of many rows
   int64_t expert_bytes = 0, expert_scale_bytes = 0;  // bytes of data and of scales from one expert to the next
 };

@@ -1,0 +1,29 @@
+// RecurrenceOps: the ops of recurrent layers, and the layout of their states: the buffers of a slot lie one after
+// another. The last slot is for the sequences that pad a step.
+#pragma once
+#include <memory>
+
+#include "backend/cuda/core.h"
+#include "backend/ops.h"
+#include "backend/state.h"
+
+namespace ingot::cuda {
+
+class RecurrenceOps {
+ public:
+  explicit RecurrenceOps(Core& core) : core_(core) {}
+
+  static size_t state_bytes(const StateShape& shape);  // includes the slot to which padding writes
+  std::unique_ptr<StateCache> make_states(const StateShape& shape);
+  void gate(const Tensor& x, const Tensor& gate);
+  void short_conv(const Tensor& x, const Tensor& weight, StateCache& states, int buffer);
+  void delta_rule(const DeltaRuleArgs& args);
+
+  Written written() const { return written_; }  // what a step writes
+
+ private:
+  Core& core_;
+  Written written_{};
+};
+
+}  // namespace ingot::cuda

@@ -1,0 +1,155 @@
+#include "cli/chat/commands.h"
+
+#include <fmt/format.h>
+
+#include <cstdlib>
+
+#include "base/error.h"
+#include "base/file.h"
+#include "cli/terminal/console.h"
+#include "cli/terminal/terminal.h"
+
+namespace ingot {
+namespace {
+
+void print_turns(const ChatSession& session) {
+  const int n = session.talk.n_questions();
+  fmt::print("The talk has {} question{}.\n", n, n == 1 ? "" : "s");
+}
+
+void do_reset(ChatSession& session, LineReader&, const std::string&) {
+  session.talk.reset(session.talk.system());
+  fmt::print("The conversation starts afresh.\n");
+}
+
+void do_system(ChatSession& session, LineReader&, const std::string& text) {
+  session.talk.reset(text);
+  fmt::print("{}; the conversation starts afresh.\n", text.empty() ? "No system prompt" : "System prompt set");
+}
+
+void do_save(ChatSession& session, LineReader&, const std::string& path) {
+  if (path.empty()) return fmt::print("Where to? /save FILE\n");
+  session.talk.save(path);
+  fmt::print("{} messages written to {}.\n", session.talk.messages.size(), printable(path));
+}
+
+void do_load(ChatSession& session, LineReader&, const std::string& path) {
+  if (path.empty()) return fmt::print("From where? /load FILE\n");
+  session.talk.load(path);
+  print_turns(session);
+}
+
+void do_undo(ChatSession& session, LineReader&, const std::string&) {
+  const std::optional<std::string> question = session.talk.undo();
+  if (!question) return fmt::print("There is no question to take back.\n");
+  fmt::print("Taken back: {}\n", printable(*question, 80));
+}
+
+void do_regen(ChatSession& session, LineReader&, const std::string&) {
+  const std::optional<std::string> last = session.talk.last("user");
+  if (!last) return fmt::print("There is no question to answer again.\n");
+  session.answer_instead(*last);
+}
+
+// On a terminal, the last question appears in the input line for editing.
+void do_edit(ChatSession& session, LineReader& reader, const std::string& text) {
+  const std::optional<std::string> last = session.talk.last("user");
+  if (!last) return fmt::print("There is no question to edit.\n");
+  std::string changed = text;
+  if (changed.empty() && !reader.is_interactive()) return fmt::print("What instead? /edit TEXT\n");
+  if (changed.empty()) {
+    if (last->find('\n') != last->npos) return fmt::print("The last question has several lines: /edit TEXT\n");
+    changed = read_message(reader, "edit> ", *last).value_or("");
+    if (reader.interrupted() || changed.empty()) return fmt::print("The question stays as it was.\n");
+  }
+  session.answer_instead(changed);
+}
+
+std::string base64(std::string_view bytes) {
+  constexpr char kDigits[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+  std::string out;
+  for (size_t i = 0; i < bytes.size(); i += 3) {
+    const std::string_view group = bytes.substr(i, 3);
+    uint32_t bits = 0;
+    for (size_t k = 0; k < 3; ++k) bits = bits << 8 | (k < group.size() ? static_cast<uint8_t>(group[k]) : 0);
+    for (size_t k = 0; k < 4; ++k) out += k <= group.size() ? kDigits[bits >> (18 - 6 * k) & 63] : '=';
+  }
+  return out;
+}
+
+// Uses the terminal's clipboard command (OSC 52), which also works over ssh.
+void do_copy(ChatSession& session, LineReader&, const std::string&) {
+  const std::optional<std::string> answer = session.talk.last("assistant");
+  if (!answer) return fmt::print("There is no answer to copy.\n");
+  if (!stdout_is_terminal()) return fmt::print("Only a terminal has a clipboard: use /save FILE.\n");
+  fmt::print("\033]52;c;{}\aThe answer was given to the terminal's clipboard.\n", base64(*answer));
+}
+
+void do_model(ChatSession& session, LineReader&, const std::string& path) {
+  if (!path.empty()) session.use_model(path);
+  fmt::print("{}.\n", session.title());
+}
+
+void do_tokens(ChatSession& session, LineReader&, const std::string& text) {
+  const LoadedModel& model = session.model();
+  if (!text.empty()) return fmt::print("{} tokens.\n", model.tokenizer->encode(text).size());
+  const size_t n = session.talk.messages.empty() ? 0 : session.prompt_of(session.talk.messages).size();
+  fmt::print("The conversation has {} of {} tokens.\n", n, model.runner->info().n_ctx);
+}
+
+void do_stats(ChatSession& session, LineReader&, const std::string&) {
+  const Usage& last = session.last_usage();
+  if (last.output_tokens == 0) return fmt::print("There is no answer yet.\n");
+  fmt::print("{} turns; context {} of {} tokens; {}\n", session.talk.n_questions(),
+             last.prompt_tokens + last.output_tokens, session.model().runner->info().n_ctx, speed_line(last));
+}
+
+struct ChatCommand {
+  const char *name, *argument, *help;
+  void (*run)(ChatSession&, LineReader&, const std::string& argument);
+};
+
+constexpr ChatCommand kCommands[] = {
+    {"/regen", "", "answer the last question again", do_regen},
+    {"/edit", "[TEXT]", "change the last question and answer it", do_edit},
+    {"/undo", "", "take back the last question and its answer", do_undo},
+    {"/copy", "", "copy the last answer", do_copy},
+    {"/save", "FILE", "write the conversation as JSON messages", do_save},
+    {"/load", "FILE", "go on with a conversation that /save wrote", do_load},
+    {"/reset", "", "forget the conversation", do_reset},
+    {"/system", "[TEXT]", "set or clear the system prompt", do_system},
+    {"/model", "[MODEL]", "go on with another model; without a name, tell which one answers", do_model},
+    {"/tokens", "[TEXT]", "count the tokens of the conversation, or of a text", do_tokens},
+    {"/stats", "", "speed of the last answer, context used", do_stats},
+};
+
+void print_help() {
+  fmt::print("{:<16} this list\n", "/help");
+  for (const ChatCommand& c : kCommands) fmt::print("{:<16} {}\n", fmt::format("{} {}", c.name, c.argument), c.help);
+  fmt::print(
+      "{:<16} leave (also {}); Ctrl-C stops an answer and clears a line\n"
+      "A line that ends with \\ continues. Pasted lines are one message, and so are lines between two \"\"\".\n",
+      "/quit", keys_of_the_end());
+}
+
+}  // namespace
+
+bool run_chat_command(ChatSession& session, LineReader& reader, const std::string& line) {
+  const size_t space = line.find(' ');
+  const std::string name = line.substr(0, space), rest = space == line.npos ? "" : line.substr(space + 1);
+  if (name == "/quit" || name == "/exit" || name == "/bye") return false;
+  for (const ChatCommand& c : kCommands) {
+    if (name != c.name) continue;
+    try {
+      c.run(session, reader, rest);
+    } catch (const Error& error) {
+      fmt::print(stderr, "ingot: {}\n", error.what());
+    }
+    return true;
+  }
+  if (name != "/help") fmt::print("There is no command {}.\n", printable(name));
+  print_help();
+  return true;
+}
+
+}  // namespace ingot

@@ -1,0 +1,146 @@
+// ingot run: answers one prompt.
+#include <fmt/format.h>
+
+#include <filesystem>
+
+#include "base/error.h"
+#include "base/json.h"
+#include "cli/chat/answer.h"
+#include "cli/chat/generate.h"
+#include "cli/options/commands.h"
+#include "cli/terminal/terminal.h"
+#include "text/chat_encode.h"
+#include "text/json_value.h"
+
+namespace ingot {
+namespace {
+
+struct RunOptions {
+  ModelOptions model;
+  PromptOptions prompt;
+  GenerateOptions generate;
+  std::string system;
+  int seed = -1;
+  bool raw = false, json = false;
+};
+
+std::vector<int32_t> encode_prompt(const LoadedModel& model, const RunOptions& o, const std::string& text,
+                                   bool is_chat) {
+  if (!is_chat) return model.tokenizer->encode(text);
+  JsonValue messages = JsonValue::array();
+  if (!o.system.empty()) messages.push_back({{"role", "system"}, {"content", o.system}});
+  messages.push_back({{"role", "user"}, {"content", text}});
+  return encode_chat(*model.tokenizer, *model.chat, messages, nullptr, JsonValue::object());
+}
+
+// Empty for the padding rows of an embedding.
+std::string_view token_bytes_of(const Tokenizer& tokenizer, int32_t id) {
+  return id < tokenizer.n_vocab() ? tokenizer.token_bytes(id) : "";
+}
+
+JsonValue token_json(const Tokenizer& tokenizer, const Sampled& sampled) {
+  JsonValue json = {
+      {"id", sampled.token}, {"text", token_bytes_of(tokenizer, sampled.token)}, {"logprob", sampled.logprob}};
+  for (const TokenLogprob& top : sampled.top)
+    json["top"].push_back(
+        {{"id", top.token}, {"text", token_bytes_of(tokenizer, top.token)}, {"logprob", top.logprob}});
+  return json;
+}
+
+void print_json(const LoadedModel& model, const RunOptions& o, const Generation& g, const ChatAnswer& answer) {
+  const Usage& u = g.usage;
+  JsonValue json = {{"text", answer.content()},
+               {"finish_reason", g.finish},
+               {"prompt_tokens", u.prompt_tokens},
+               {"cached_tokens", u.cached_tokens},
+               {"output_tokens", u.output_tokens},
+               {"prefill_ms", u.prefill_ms},
+               {"decode_ms", u.decode_ms},
+               {"prefill_tok_s", prefill_rate(u)},
+               {"decode_tok_s", decode_rate(u)},
+               {"draft_tokens", u.draft_tokens},
+               {"accepted_tokens", u.accepted_tokens},
+               {"sampling_steps", u.sampling_steps},
+               {"draft_gain", u.draft_gain},
+               {"load_ms", model.load_ms},
+               {"seed", o.generate.sampling.seed}};
+  if (!answer.reasoning().empty()) json["reasoning"] = answer.reasoning();
+  json["token_ids"] = JsonValue::array();
+  for (const Sampled& s : g.tokens) json["token_ids"].push_back(s.token);
+  if (o.generate.sampling.n_logprobs >= 0) {
+    for (const Sampled& s : g.tokens) json["logprobs"].push_back(token_json(*model.tokenizer, s));
+  }
+  fmt::print("{}\n", json.dump(-1, ' ', false, JsonValue::error_handler_t::replace));
+}
+
+int run(RunOptions& o) {
+  if (!o.prompt.has_text && o.prompt.file.empty() && o.model.path.find(' ') != std::string::npos &&
+      !std::filesystem::exists(o.model.path))
+    throw UsageError("'{}' is not a model: give the question after the model, or with -p", printable(o.model.path, 64));
+  if (o.generate.sampling.n_logprobs >= 0 && !o.json) throw UsageError("--logprobs needs --json, which prints them");
+  finish_sampling(o.generate.sampling, o.seed);
+  const std::optional<WantedGrammar> wanted = wanted_grammar(o.generate.grammar);
+  RunnerOptions runner = runner_options(o.model);
+  o.generate.speculate = o.model.speculate;
+  const auto draft = open_draft_file(o.model);
+  make_room_for_drafts(o.model, draft, runner);
+  const std::string text = is_follower() ? "" : read_prompt(o.prompt, "run");
+  if (!is_follower()) o.generate.draft = load_draft(draft, runner, o.model.draft_device);
+  LoadedModel model = open_model(o.model, runner);
+  use_model_defaults(*o.generate.command, model.checkpoint->generation(), o.generate.sampling);
+  const bool is_chat = !o.raw && model.chat.has_value();
+  const ChatTemplate no_chat = ChatTemplate::chatml_default();
+  AnswerModel answers(*model.tokenizer, is_chat ? *model.chat : no_chat, model.runner->info().n_vocab, {});
+  const Question question =
+      make_question(answers, encode_prompt(model, o, text, is_chat), is_chat, {}, o.generate, wanted);
+  const std::unique_ptr<Engine> engine = start_engine(model, o.model);
+  ChatAnswer answer(!o.json);
+  const Generation g = generate(*engine, *model.tokenizer, question, o.generate,
+                                [&](const AnswerEvents& events) { answer.add(events); });
+  if (o.json) {
+    print_json(model, o, g, answer);
+  } else {
+    answer.finish();
+    fmt::print(stderr, "{}\n", faint(speed_line(g.usage) + (g.finish == "interrupted" ? " (interrupted)" : "")));
+  }
+  return g.finish == "interrupted" ? 130 : 0;
+}
+
+}  // namespace
+
+void add_run(CLI::App& app) {
+  auto o = std::make_shared<RunOptions>();
+  CLI::App* command = app.add_subcommand("run", "Generate an answer to a prompt");
+  add_model_argument(*command, o->model);
+  command->add_option("QUESTION", o->prompt.text, "text of the prompt, as with -p")->each([o](const std::string&) {
+    o->prompt.has_text = true;
+  });
+  add_prompt_options(*command, o->prompt);
+  command->get_option("QUESTION")->excludes("--prompt");
+  command->add_option("--system", o->system, "system prompt, if the model's template supports one");
+  command->add_flag("--raw", o->raw, "continue the prompt as plain text, without the model's chat template");
+  command->add_flag("--json", o->json, "print one JSON object at the end instead of streaming text");
+  command
+      ->add_option("--logprobs", o->generate.sampling.n_logprobs,
+                   "print log-probabilities, and this many alternatives for each token (with --json); -1: none")
+      ->check(CLI::Range(-1, 20))
+      ->capture_default_str();
+  add_generate_options(*command, o->generate, o->seed);
+  add_template_options(*command, o->model);
+  add_speculate_option(*command, o->model);
+  add_runner_options(*command, o->model);
+  command->footer(
+      "Examples:\n"
+      "  ingot run -p \"Tell me a story about a fox.\"\n"
+      "  ingot run model.gguf \"What is the capital of France?\"\n"
+      "  ingot run model.gguf -p \"Summarize this:\" -f article.txt -n 200 --temp 0\n"
+      "  ingot run ORG/REPO:Q4_K_M -p \"Hello\"    downloads the model from the Hugging Face Hub, once\n"
+      "  ingot run -p \"Alice is 30.\" --json-schema '{\"type\": \"object\", \"required\": [\"name\"]}'\n"
+      "  echo \"Once upon a time\" | ingot run --raw -n 100");
+  command->callback([o] {
+    const int code = run(*o);
+    if (code != 0) throw CLI::RuntimeError(code);
+  });
+}
+
+}  // namespace ingot
