@@ -26,13 +26,8 @@ struct StarterModel {
 
 std::vector<StarterModel> starter_models() {
   return {
-<<<<<<< HEAD:src/cli/first_start.cc
 #define STARTER_MODEL(name, bytes, licence, use) {name, bytes, licence ", " use, false},
-#include "cli/starter_models.def"
-=======
-#define STARTER_MODEL(name, bytes, licence, use) {name, bytes, licence ", " use},
 #include "cli/machine/starter_models.def"
->>>>>>> 1d44ab5b269c09e38000625cc5a900e50de4a86d:src/cli/machine/first_start.cc
 #undef STARTER_MODEL
   };
 }

@@ -7,12 +7,8 @@
 #include "backend/device_name.h"
 #include "base/error.h"
 #include "base/threads.h"
-<<<<<<< HEAD:src/cli/parallel_options.cc
-#include "cli/processes.h"
-#include "model/device_spread.h"
-=======
 #include "cli/mpi/processes.h"
->>>>>>> 1d44ab5b269c09e38000625cc5a900e50de4a86d:src/cli/options/parallel.cc
+#include "model/device_spread.h"
 #include "model/embedder.h"
 #include "model/rank_facts.h"
 #include "model/ranks.h"
