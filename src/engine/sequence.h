@@ -95,6 +95,7 @@ struct Sequence {
   bool waits_for_draw = false;
   int n_drafted = 0, n_accepted = 0;  // drafts that steps verified, and accepted drafts
   int n_sampling_steps = 0;           // steps that gave tokens of the output
+  int n_gain_steps = 0;               // part of n_sampling_steps: those whose times are known
   double step_seconds = 0;            // measured time of these steps (DraftLengths)
   double plain_seconds = 0;           // time that steps without drafts would have taken for the same tokens
 

@@ -4,6 +4,7 @@
 
 #include "base/error.h"
 #include "model/files/load_quantizer.h"
+#include "text/jinja/template.h"
 
 namespace ingot {
 namespace {
@@ -25,6 +26,19 @@ std::optional<ChatTemplate> load_chat_template(const Checkpoint& checkpoint, con
   if (!source) return std::nullopt;
   return ChatTemplate(*std::move(source), token_text(tokenizer, tokenizer.bos()),
                       token_text(tokenizer, tokenizer.eos()));
+}
+
+void use_chat_template(LoadedModel& model, const std::string& source) {
+  if (source == "chatml") {
+    model.chat = ChatTemplate::chatml_default();
+    return;
+  }
+  if (source.find('{') == std::string::npos)
+    throw Error("the chat template '{}' is no Jinja: give a template's text, or the name chatml",
+                printable(source, 64));
+  Template::parse(source);  // throws here; ChatTemplate would use ChatML instead
+  const Tokenizer& tokenizer = *model.tokenizer;
+  model.chat = ChatTemplate(source, token_text(tokenizer, tokenizer.bos()), token_text(tokenizer, tokenizer.eos()));
 }
 
 LoadedModel load_model(std::shared_ptr<const Checkpoint> checkpoint, const RunnerOptions& options,

@@ -22,6 +22,9 @@ struct LoadedModel {
 // The checkpoint's chat template; nothing if it has none.
 std::optional<ChatTemplate> load_chat_template(const Checkpoint& checkpoint, const Tokenizer& tokenizer);
 
+// Makes the model use this template, in Jinja or the name chatml. Throws Error if the template does not parse.
+void use_chat_template(LoadedModel& model, const std::string& source);
+
 // Loads everything. Throws Error with the file's name for every fault of the checkpoint.
 LoadedModel load_model(std::shared_ptr<const Checkpoint> checkpoint, const RunnerOptions& options,
                        const LoadProgress& progress);
