@@ -17,7 +17,7 @@ namespace {
 void plan_and_fill(benchmark::State& state) {
   const int n = static_cast<int>(state.range(0)), n_prompt = 2000, n_blocks = n * 300;
   const SchedulerLimits limits{
-      .max_batch_tokens = 8192, .max_seqs = n, .chunk = 8192, .block_size = 16, .n_blocks = n_blocks};
+      .max_batch_tokens = 8192, .max_seqs = n, .chunk = 8192, .block_size = 16, .pools = {{.n_blocks = n_blocks}}};
   Scheduler scheduler(limits);
   BatchBuilder builder(limits, 8192);
   std::vector<std::unique_ptr<Sequence>> sequences;
@@ -53,7 +53,7 @@ BENCHMARK(plan_and_fill)->Arg(1)->Arg(32)->Arg(256)->Iterations(2000);
 
 void find_prefix(benchmark::State& state) {
   const int n = static_cast<int>(state.range(0));
-  PrefixCache cache(n / 16 + 1, 16);
+  PrefixCache cache({{n / 16 + 1}}, 16);
   std::vector<int32_t> tokens(n);
   for (int i = 0; i < n; ++i) tokens[i] = i * 7919 % 50000;
   const CacheKey root = root_key("");
@@ -75,7 +75,7 @@ void whole_step(benchmark::State& state) {
   const int n = static_cast<int>(state.range(0));
   FakeOptions options;
   options.info = {
-      .n_vocab = 1000, .n_ctx = 256, .block_size = 16, .n_blocks = n * 16, .max_batch_tokens = 1024, .max_seqs = n};
+      .n_vocab = 1000, .n_ctx = 256, .block_size = 16, .pools = {{.n_blocks = n * 16}}, .max_batch_tokens = 1024, .max_seqs = n};
   FakeRunner runner(options);
   Engine engine(runner, {});
   int64_t n_sent = 0;

@@ -17,8 +17,9 @@ function(ingot_make_portable target from)
   endif()
   target_link_libraries(${target} PRIVATE ${LINK_LIBRARIES})
   target_sources(${target} PRIVATE ${PROJECT_SOURCE_DIR}/cmake/portable/arc4random.cc)
-  set_target_properties(${target} PROPERTIES LINK_OPTIONS "${LINK_OPTIONS};-static-libstdc++;-s" OUTPUT_NAME ${OUTPUT_NAME}
-                        RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/portable LIBRARY_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/portable)
+  set(folder ${CMAKE_BINARY_DIR}/portable)
+  set_target_properties(${target} PROPERTIES LINK_OPTIONS "${LINK_OPTIONS};-static-libstdc++;-s"
+                        OUTPUT_NAME ${OUTPUT_NAME} RUNTIME_OUTPUT_DIRECTORY ${folder} LIBRARY_OUTPUT_DIRECTORY ${folder})
 endfunction()
 ingot_make_portable(ingot_program_portable ingot-cli)
 ingot_make_portable(ingot_library_portable ingot_shared)
@@ -27,9 +28,12 @@ set(CPACK_PACKAGE_NAME ingot)
 set(CPACK_PACKAGE_VENDOR "The ingot authors")
 set(CPACK_PACKAGE_CONTACT "The ingot authors")
 set(CPACK_PACKAGE_DESCRIPTION_SUMMARY "Runs open language models on CPUs and NVIDIA GPUs")
-set(CPACK_PACKAGE_DESCRIPTION "ingot runs GGUF files and Hugging Face or MLX directories: in a terminal, as a server with the APIs of OpenAI and Anthropic, or as a library. It contains a small demo model.")
+string(CONCAT CPACK_PACKAGE_DESCRIPTION
+       "ingot runs GGUF files and Hugging Face or MLX directories: in a terminal, as a server with the APIs of OpenAI "
+       "and Anthropic, or as a library. It contains a small demo model.")
 set(CPACK_STRIP_FILES ON)
-set(CPACK_INSTALL_DEFAULT_DIRECTORY_PERMISSIONS OWNER_READ OWNER_WRITE OWNER_EXECUTE GROUP_READ GROUP_EXECUTE WORLD_READ WORLD_EXECUTE)
+set(CPACK_INSTALL_DEFAULT_DIRECTORY_PERMISSIONS OWNER_READ OWNER_WRITE OWNER_EXECUTE GROUP_READ GROUP_EXECUTE
+    WORLD_READ WORLD_EXECUTE)
 
 set(CPACK_DEBIAN_FILE_NAME DEB-DEFAULT)
 set(CPACK_DEBIAN_PACKAGE_SECTION science)
@@ -40,8 +44,8 @@ set(CPACK_DEBIAN_PACKAGE_RECOMMENDS "libcurl4, ca-certificates")  # libcurl is o
 set(CPACK_RPM_FILE_NAME RPM-DEFAULT)
 set(CPACK_RPM_PACKAGE_LICENSE Apache-2.0)
 set(CPACK_RPM_EXCLUDE_FROM_AUTO_FILELIST_ADDITION /usr/lib/systemd /usr/lib/systemd/system /usr/${CMAKE_INSTALL_LIBDIR}
-    /usr/${CMAKE_INSTALL_LIBDIR}/cmake /usr/${CMAKE_INSTALL_LIBDIR}/pkgconfig /usr/share/man /usr/share/man/man1 /usr/share/bash-completion
-    /usr/share/bash-completion/completions /usr/share/fish /usr/share/fish/vendor_completions.d /usr/share/zsh
+    /usr/${CMAKE_INSTALL_LIBDIR}/cmake /usr/${CMAKE_INSTALL_LIBDIR}/pkgconfig /usr/share/man /usr/share/man/man1
+    /usr/share/bash-completion /usr/share/bash-completion/completions /usr/share/fish /usr/share/fish/vendor_completions.d /usr/share/zsh
     /usr/share/zsh/site-functions)
 # The same bytes in each run: no name of the machine, and no time but SOURCE_DATE_EPOCH.
 set(CPACK_RPM_SPEC_MORE_DEFINE "%define _buildhost reproducible

@@ -64,6 +64,8 @@ INGOT_API void ingot_set_log(ingot_log_callback callback, ingot_log_level least,
 
 typedef struct ingot_model ingot_model;
 
+typedef void (*ingot_progress_callback)(size_t done_bytes, size_t total_bytes, void* user);
+
 typedef struct ingot_model_options {
   size_t struct_size;
   const char* device;   /* "cpu", "cuda", "cuda:1" (the second GPU) or "ref"; NULL: "cpu" */
@@ -82,6 +84,15 @@ typedef struct ingot_model_options {
    * such a layer, else "ngram") or "off"; NULL: "off". */
   const char* speculate;
   const char* draft; /* path of a small model with the same tokens, or of an EAGLE-3 head; NULL: none */
+  /* Several devices: `device` is the first GPU or a list, such as "cuda:0,cuda:2". */
+  int tp;                    /* tensor parallelism: devices that compute a share of every layer; 1 */
+  int pp;                    /* pipeline parallelism: devices that have some of the layers each; 1 */
+  int gpu_layers;            /* the last layers run on the GPU, the others on the CPU; -1: as many as fit */
+  double gpu_memory;         /* up to 1: a share of the GPU's memory; more: bytes; 0: as the context needs */
+  const char* quantize;      /* the format of dense matrices, such as "Q8_0"; NULL: as stored */
+  const char* chat_template; /* in Jinja, or the name "chatml"; NULL: the model's */
+  ingot_progress_callback progress; /* called while ingot_load reads the weights, on its thread; NULL: none */
+  void* progress_user;
 } ingot_model_options;
 
 INGOT_API void ingot_model_options_init_sized(ingot_model_options* options, size_t size);
@@ -198,6 +209,10 @@ typedef struct ingot_request_options {
   const char* grammar;     /* a text of this grammar: GBNF or Lark */
   float typical_p;         /* locally typical sampling; 1: off */
   int penalty_window;      /* the penalties cover this many last tokens: 64; -1: all */
+  int top_logprobs;        /* with logprobs: the likeliest tokens of each place too, this many, at most 20 */
+  const int32_t* bias_tokens; /* [n_biases]: at most 1024 tokens, to whose logits biases are added */
+  const float* biases;        /* [n_biases]; -INFINITY forbids the token */
+  size_t n_biases;
 } ingot_request_options;
 
 INGOT_API void ingot_request_options_init_sized(ingot_request_options* options, size_t size);
@@ -242,6 +257,14 @@ INGOT_API ingot_status ingot_submit(ingot_model* model, const int32_t* prompt, s
 /* Gets the next event; waits at most timeout_ms for the event (-1: no limit). *event changes only if INGOT_OK is
  * returned, so after INGOT_END *event is still the finish event. The event's text is valid until the next INGOT_OK. */
 INGOT_API ingot_status ingot_poll(ingot_request* request, int timeout_ms, ingot_event* event);
+typedef struct ingot_top_logprob {
+  int32_t token;
+  float logprob;
+} ingot_top_logprob;
+
+/* The likeliest tokens in the place of the event that this thread has got last, from ingot_poll or as a callback's
+ * argument, the likeliest first: *top [the result]. Valid until the thread's next event. 0 without top_logprobs. */
+INGOT_API size_t ingot_top_logprobs(const ingot_top_logprob** top);
 INGOT_API void ingot_cancel(ingot_request* request);
 INGOT_API void ingot_request_free(ingot_request* request); /* cancels the request first; NULL is allowed */
 

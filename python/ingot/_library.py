@@ -7,7 +7,7 @@ from __future__ import annotations
 import ctypes as c
 import os
 import pathlib
-from typing import Any, Dict, Optional, Tuple, Type
+from typing import Any, Dict, List, Optional, Tuple, Type
 
 import numpy as np
 
@@ -41,10 +41,16 @@ FINISH = ("stop", "length", "cancelled", "error", "timeout")
 KIND_TEXT, KIND_EMBEDDER, KIND_RERANKER = range(3)
 
 
+ProgressCallback = c.CFUNCTYPE(None, c.c_size_t, c.c_size_t, c.c_void_p)
+
+
 class ModelOptions(c.Structure):
     _fields_ = [("struct_size", c.c_size_t), ("device", c.c_char_p), ("n_threads", c.c_int), ("n_ctx", c.c_int),
                 ("max_seqs", c.c_int), ("max_batch_tokens", c.c_int), ("n_kv_tokens", c.c_int), ("max_queue", c.c_int),
-                ("deterministic", c.c_int), ("kv_type", c.c_char_p), ("speculate", c.c_char_p), ("draft", c.c_char_p)]
+                ("deterministic", c.c_int), ("kv_type", c.c_char_p), ("speculate", c.c_char_p), ("draft", c.c_char_p),
+                ("tp", c.c_int), ("pp", c.c_int), ("gpu_layers", c.c_int), ("gpu_memory", c.c_double),
+                ("quantize", c.c_char_p), ("chat_template", c.c_char_p), ("progress", ProgressCallback),
+                ("progress_user", c.c_void_p)]
 
 
 class ChatOptions(c.Structure):
@@ -58,7 +64,8 @@ class RequestOptions(c.Structure):
                 ("logprobs", c.c_int), ("ignore_eos", c.c_int), ("stop_tokens", c.POINTER(c.c_int32)),
                 ("n_stop_tokens", c.c_size_t), ("priority", c.c_int), ("cache_salt", c.c_char_p),
                 ("timeout_s", c.c_double), ("json_schema", c.c_char_p), ("regex", c.c_char_p), ("grammar", c.c_char_p),
-                ("typical_p", c.c_float), ("penalty_window", c.c_int)]
+                ("typical_p", c.c_float), ("penalty_window", c.c_int), ("top_logprobs", c.c_int),
+                ("bias_tokens", c.POINTER(c.c_int32)), ("biases", c.POINTER(c.c_float)), ("n_biases", c.c_size_t)]
 
 
 class EmbedderOptions(c.Structure):
@@ -77,6 +84,10 @@ class Event(c.Structure):
 
     def read_text(self) -> str:
         return c.string_at(self.text, self.n_bytes).decode() if self.n_bytes else ""
+
+
+class TopLogprob(c.Structure):
+    _fields_ = [("token", c.c_int32), ("logprob", c.c_float)]
 
 
 EventCallback = c.CFUNCTYPE(None, c.POINTER(Event), c.c_void_p)
@@ -105,6 +116,7 @@ SIGNATURES: Dict[str, Tuple[Any, Tuple[Any, ...]]] = {
     "answer_free": (None, (_handle,)),
     "submit": (c.c_int, (_handle, _tokens, _size, c.POINTER(RequestOptions), EventCallback, c.c_void_p, _out_handle)),
     "poll": (c.c_int, (_handle, c.c_int, c.POINTER(Event))),
+    "top_logprobs": (c.c_size_t, (c.POINTER(c.POINTER(TopLogprob)),)),
     "cancel": (None, (_handle,)),
     "request_free": (None, (_handle,)),
     "logits": (c.c_int, (_handle, _tokens, _size, _size, c.c_void_p, _size)),
@@ -135,6 +147,26 @@ def call(name: str, *arguments: Any) -> Any:
     return result
 
 
+def free(function: str, handle: c.c_void_p, process: int) -> None:
+    """Frees what `process` has made. A fork of that process has none of the library's threads, for which some of the
+    functions wait, so there the handle is left alone."""
+    if os.getpid() == process:
+        call(function, handle)
+
+
+def check_process(process: int, what: str) -> None:
+    if os.getpid() != process:
+        raise InvalidError(f"{what} belongs to process {process}, and this process is its fork, where the library's "
+                           "threads do not run: load the model here, or start processes with the method 'spawn'")
+
+
+def top_logprobs() -> List[Tuple[int, float]]:
+    """The likeliest tokens in the place of the event that this thread has got last."""
+    top = c.POINTER(TopLogprob)()
+    n = call("top_logprobs", c.byref(top))
+    return [(top[i].token, top[i].logprob) for i in range(n)]
+
+
 def poll(request: c.c_void_p, timeout_ms: int, event: Event) -> bool:
     """Whether there was an event within the time."""
     status: int = _library.ingot_poll(request, timeout_ms, c.byref(event))
@@ -145,11 +177,9 @@ def poll(request: c.c_void_p, timeout_ms: int, event: Event) -> bool:
 
 def options(kind: Any, prefix: str, **fields: Any) -> Any:
     """A struct with the library's defaults, and with the fields that are not None."""
-    struct, known = kind(), [name for name, _ in kind._fields_]
+    struct = kind()
     call(prefix + "_options_init_sized", c.byref(struct), c.sizeof(struct))
     for name, value in fields.items():
-        if name not in known:
-            raise InvalidError(f"there is no option {name!r}: use one of {', '.join(known[1:])}")
         if value is not None:
             try:
                 setattr(struct, name, text(value, name) if isinstance(value, str) else value)
@@ -167,12 +197,12 @@ def text(value: str, name: str) -> bytes:
     return value.encode()
 
 
-def array(tokens: Any) -> Any:
+def array(tokens: Any, name: str = "tokens") -> Any:
     values = np.asarray(tokens)
     if values.ndim != 1 or (values.size > 0 and values.dtype.kind not in "iu"):
-        raise InvalidError("tokens are a list of integers; for a text give a str")
+        raise InvalidError(f"{name} are a list of integers; for a text give a str")
     if values.size > 0 and (values.min() < -(1 << 31) or values.max() >= 1 << 31):
-        raise InvalidError(f"tokens go from {values.min()} to {values.max()}: they are indices of the vocabulary")
+        raise InvalidError(f"{name} go from {values.min()} to {values.max()}: they are indices of the vocabulary")
     return (c.c_int32 * values.size).from_buffer_copy(values.astype(np.int32).tobytes())
 
 

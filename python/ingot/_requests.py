@@ -5,8 +5,10 @@ import asyncio
 import ctypes as c
 import itertools
 import json
+import os
+import secrets
 import weakref
-from typing import Any, Dict, Generic, List, NamedTuple, Optional, Sequence, Tuple, TypedDict, TypeVar, Union
+from typing import Any, Dict, Generic, List, Mapping, NamedTuple, Optional, Sequence, Tuple, TypedDict, TypeVar, Union
 
 from . import _library as lib
 from ._schemas import Schema, parse, schema_text
@@ -29,8 +31,9 @@ class Options(TypedDict, total=False):
     presence_penalty: float  #: 0: off
     frequency_penalty: float  #: 0: off
     penalty_window: int  #: how many tokens back the penalties look: 64; -1: all
-    seed: int  #: 0; the same seed gives the same text
-    logprobs: bool  #: log-probabilities of the tokens drawn
+    seed: int  #: the same seed gives the same text; left out: a random one, which the answer's `seed` tells
+    logprobs: Union[bool, int]  #: log-probabilities of the tokens drawn; from 1 to 20: also of that many likeliest tokens
+    logit_bias: Mapping[int, float]  #: added to the logits of tokens; float("-inf") forbids a token
     ignore_eos: bool  #: continue when the model generates a stop token
     stop: Union[str, Sequence[str]]  #: texts that end the answer and are no part of it
     stop_tokens: Sequence[int]  #: in addition to the model's own
@@ -51,11 +54,29 @@ class Event(NamedTuple):
     text: str
     finish: int
     counts: Tuple[int, int, int]
+    top: List[Tuple[int, float]]
 
     @classmethod
     def of(cls, event: lib.Event) -> "Event":
+        """Of the event that this thread has got last."""
         counts = (event.prompt_tokens, event.cached_tokens, event.output_tokens)
-        return cls(event.kind, event.token, event.logprob, event.read_text(), event.finish, counts)
+        return cls(event.kind, event.token, event.logprob, event.read_text(), event.finish, counts, lib.top_logprobs())
+
+
+def settled(options: Options, i: int = 0) -> Options:
+    """The options of the i-th answer to a prompt, checked, with a seed."""
+    unknown = [name for name in options if name not in Options.__annotations__]
+    if unknown:
+        raise lib.InvalidError(f"there is no option {unknown[0]!r}: use one of {', '.join(Options.__annotations__)}")
+    constraints = [name for name in ("schema", "regex", "grammar") if options.get(name) is not None]
+    if len(constraints) > 1:
+        raise lib.InvalidError(f"{' and '.join(constraints)} exclude each other: give only one of them")
+    seed = options.get("seed")
+    if seed is None:
+        seed = secrets.randbits(53)  # a number that JSON keeps
+    elif not isinstance(seed, int) or not 0 <= seed < 1 << 64:
+        raise lib.InvalidError(f"seed is {seed!r}: it must be an integer from 0 to 2**64 - 1")
+    return {**options, "seed": (seed + i) % (1 << 64)}
 
 
 class Listener:
@@ -87,10 +108,37 @@ class Listener:
 LISTENER = Listener()
 
 
+def _listed(values: Any, name: str, of: str) -> List[Any]:
+    try:
+        return list(values)
+    except TypeError:
+        raise lib.InvalidError(f"{name} is {values!r}: give a list of {of}") from None
+
+
+def _set_logprobs(struct: Any, logprobs: Union[bool, int, None]) -> None:
+    if not isinstance(logprobs, (int, type(None))) or not 0 <= int(logprobs or 0) <= 20:
+        raise lib.InvalidError(f"logprobs is {logprobs!r}: give True, or a number of likeliest tokens from 1 to 20")
+    struct.logprobs = int(bool(logprobs))
+    struct.top_logprobs = 0 if isinstance(logprobs, bool) else logprobs or 0
+
+
+def _set_biases(struct: Any, biases: "Optional[Mapping[int, float]]") -> None:
+    if biases is None:
+        return
+    try:
+        tokens, values = [int(token) for token in biases], [float(bias) for bias in biases.values()]
+    except (AttributeError, TypeError, ValueError):
+        raise lib.InvalidError(f"logit_bias is {biases!r}: give a dict of tokens and numbers") from None
+    struct.bias_tokens, struct.n_biases = lib.array(tokens), len(tokens)
+    struct.biases = (c.c_float * len(values))(*values)
+
+
 class StopStrings:
     """Ends text at the first of several strings. Text that may be the beginning of one is held back."""
 
     def __init__(self, stop: Union[str, Sequence[str]]) -> None:
+        if not isinstance(stop, str) and not all(isinstance(one, str) for one in _listed(stop, "stop", "texts")):
+            raise lib.InvalidError(f"stop is {stop!r}: give a text or a list of texts")
         self._strings = [stop] if isinstance(stop, str) else list(stop)
         if "" in self._strings:
             raise lib.InvalidError("stop has an empty text, which would end every answer at its start: leave it out")
@@ -119,35 +167,42 @@ class Request:
         fields: Dict[str, Any] = dict(options)
         fields.pop("stop", None)
         fields["json_schema"] = schema_text(fields.pop("schema", None))
-        stop_tokens = lib.array(fields.pop("stop_tokens", ()))
+        stop_tokens = lib.array(_listed(fields.pop("stop_tokens", ()), "stop_tokens", "tokens"), "stop_tokens")
+        logprobs, biases = fields.pop("logprobs", None), fields.pop("logit_bias", None)
         struct = lib.options(lib.RequestOptions, "request", **fields)
         struct.stop_tokens, struct.n_stop_tokens = stop_tokens, len(stop_tokens)
+        _set_logprobs(struct, logprobs)
+        _set_biases(struct, biases)
         number = LISTENER.add(queue) if queue is not None else None
         callback = LISTENER.callback if number is not None else lib.EventCallback()
         handle = c.c_void_p()
         try:
             lib.call("submit", model, prompt, len(prompt), c.byref(struct), callback, number, c.byref(handle))
-        except lib.IngotError:
+        except lib.IngotError as error:
             if number is not None:
                 LISTENER.remove(number)
+            said = str(error)
+            if said.startswith("json_schema"):  # the C API's name
+                raise type(error)(said.replace("json_schema", "schema", 1)) from None
             raise
-        self._handle = handle
-        self.close = weakref.finalize(self, _release, handle, number)
+        self._handle, self._process = handle, os.getpid()
+        self.close = weakref.finalize(self, _release, handle, number, self._process)
 
     def cancel(self) -> None:
-        if self.close.alive:
+        if self.close.alive and os.getpid() == self._process:
             lib.call("cancel", self._handle)
 
     def next_event(self) -> Event:
         """Waits without the GIL, and looks every 100 ms whether Python wants to stop (Ctrl-C)."""
+        lib.check_process(self._process, "the answer")
         event = lib.Event()
         while not lib.poll(self._handle, 100, event):
             pass
         return Event.of(event)
 
 
-def _release(handle: c.c_void_p, number: Optional[int]) -> None:
-    lib.call("request_free", handle)
+def _release(handle: c.c_void_p, number: Optional[int], process: int) -> None:
+    lib.free("request_free", handle, process)
     if number is not None:
         LISTENER.remove(number)
 
@@ -161,6 +216,7 @@ class Reader(Generic[Piece, Result]):
         self._text: List[str] = []
         self._tokens: List[int] = []
         self._logprobs: List[float] = []
+        self._top: List[List[Tuple[int, float]]] = []
         self.result: Optional[Result] = None
 
     def add(self, event: Event) -> Optional[Piece]:
@@ -170,6 +226,7 @@ class Reader(Generic[Piece, Result]):
                 return None
             self._tokens.append(event.token)
             self._logprobs.append(event.logprob)
+            self._top.append(event.top)
             return self._piece(event)
         if event.finish == lib.FINISH.index("error"):
             raise lib.IngotError(event.text)
@@ -179,8 +236,10 @@ class Reader(Generic[Piece, Result]):
 
     def _common(self, finish: str, counts: Tuple[int, int, int]) -> Dict[str, Any]:
         text, schema = "".join(self._text), self._options.get("schema")
-        return dict(text=text, tokens=self._tokens, logprobs=self._logprobs if self._options.get("logprobs") else None,
-                    finish=finish, prompt_tokens=counts[0], cached_tokens=counts[1], output_tokens=len(self._tokens),
+        logprobs = self._options.get("logprobs")
+        return dict(text=text, tokens=self._tokens, logprobs=self._logprobs if logprobs else None,
+                    top_logprobs=self._top if logprobs and not isinstance(logprobs, bool) else None,
+                    seed=self._options["seed"], finish=finish, prompt_tokens=counts[0], cached_tokens=counts[1], output_tokens=len(self._tokens),
                     parsed=parse(schema, text) if schema is not None and finish == "stop" and text else None)
 
     def _shown(self, text: str, last: bool = False) -> str:

@@ -3,7 +3,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass, field
-from typing import Any, Dict, List, Optional
+from typing import Any, Dict, List, Optional, Tuple
 
 
 @dataclass(frozen=True)
@@ -36,6 +36,8 @@ class Answer:
     prompt_tokens: int
     cached_tokens: int  #: prompt tokens found in the cache, not computed
     output_tokens: int
+    seed: int  #: which `seed` gives this text again
+    top_logprobs: Optional[List[List[Tuple[int, float]]]] = None  #: of each token's place, with `logprobs` from 1 on
     parsed: Any = None  #: with a schema, if the answer is whole: its value, of the Pydantic class where one was given
 
     def __str__(self) -> str:

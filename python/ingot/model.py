@@ -9,12 +9,12 @@ import re
 import ssl
 import subprocess
 import weakref
-from typing import TYPE_CHECKING, Any, Dict, List, Literal, Mapping, Optional, Sequence, Union, overload
+from typing import TYPE_CHECKING, Any, Callable, Dict, List, Literal, Mapping, Optional, Sequence, Union, overload
 
 import numpy as np
 
 from . import _library as lib
-from ._requests import AsyncStream, ChatReader, Event, Options, Request, Stream, TextReader
+from ._requests import AsyncStream, ChatReader, Event, Options, Request, Stream, TextReader, settled
 from ._schemas import Tool, tools_text
 from .answers import Answer, ChatAnswer, Delta, Ranked
 
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
 Prompt = Union[str, Sequence[int]]
 Messages = Union[str, Sequence[Mapping[str, Any]]]
+Progress = Callable[[int, int], object]
 PROGRAM = os.environ.get("INGOT_PROGRAM") or str(lib.FOLDER / "bin" / "ingot")
 DEMO = str(lib.FOLDER / "models" / "demo.gguf")
 HUB_NAME = re.compile(r"(hf://|hf\.co/|https://huggingface\.co/)?[\w.-]+/[\w.-]+(:[\w.-]+)?")
@@ -48,6 +49,61 @@ def pull(name: str, *flags: str) -> str:
 
 
 
+class _ProgressCalls:
+    """A C callback that calls a function of Python, and keeps what the function raises: C passes on no exception."""
+
+    def __init__(self, progress: Optional[Progress]) -> None:
+        self._progress = progress
+        self._fault: Optional[BaseException] = None
+        self.callback = lib.ProgressCallback(self._call) if progress is not None else None
+
+    def _call(self, done: int, total: int, _: Any) -> None:
+        try:
+            if self._progress is not None and self._fault is None:
+                self._progress(done, total)
+        except BaseException as fault:
+            self._fault = fault
+
+    def raise_fault(self) -> None:
+        if self._fault is not None:
+            raise self._fault
+
+
+def _gpu_memory(given: Union[float, str, None]) -> Optional[float]:
+    """A share, or bytes."""
+    if not isinstance(given, str):
+        return given
+    found = re.fullmatch(r"([0-9.]+) *([KMGT]?)(i?)B?", given)
+    try:
+        number = float(found[1]) if found else None
+    except ValueError:
+        number = None
+    if found is None or number is None:
+        raise lib.InvalidError(f"gpu_memory is {given!r}: give a share such as 0.9, or a size such as '40GiB'")
+    return number * (1024 if found[3] else 1000) ** " KMGT".index(found[2] or " ")
+
+
+def _numbers(n: Optional[int], stream: bool) -> "range":
+    """Of the answers to a prompt."""
+    if n is not None and (not isinstance(n, int) or not 1 <= n <= 128):
+        raise lib.InvalidError(f"n is {n!r}: it must be from 1 to 128")
+    if n is not None and stream:
+        raise lib.InvalidError("a stream is of one answer: leave out n, or ask for a stream n times")
+    return range(n or 1)
+
+
+def _messages_text(messages: Messages) -> str:
+    """In JSON. The library checks the messages as the HTTP server does."""
+    if isinstance(messages, str):
+        return json.dumps([{"role": "user", "content": messages}])
+    if isinstance(messages, Mapping):
+        raise lib.InvalidError("messages is one message: give a list of messages, or a text")
+    try:
+        return json.dumps(list(messages))
+    except (TypeError, ValueError) as error:
+        raise lib.InvalidError(f"messages is no text and no list of JSON objects: {error}") from None
+
+
 class Model:
     """A model in memory. Any number of threads may use it; requests at the same time are computed together.
 
@@ -59,18 +115,22 @@ class Model:
     """
 
     def __init__(self, path: str, kind: int, handle: c.c_void_p, free: str):
-        self.path, self._kind, self._handle = path, kind, handle
+        self.path, self._kind, self._handle, self._process = path, kind, handle, os.getpid()
         #: Frees the model's memory. Its requests end as cancelled.
-        self.close = weakref.finalize(self, lib.call, free, handle)
+        self.close = weakref.finalize(self, lib.free, free, handle, self._process)
 
     @classmethod
     def load(cls, model: "Union[str, os.PathLike[str], None]" = None, *, device: str = "cpu", n_threads: int = 0,
              n_ctx: int = 0, max_seqs: int = 8, max_batch_tokens: int = 0, n_kv_tokens: int = 0, max_queue: int = 0,
              deterministic: bool = False, kv_type: str = "f16", speculate: str = "off", draft: Optional[str] = None,
+             tp: int = 1, pp: int = 1, gpu_layers: Optional[int] = None,
+             gpu_memory: Union[float, str, None] = None, quantize: Optional[str] = None,
+             chat_template: Optional[str] = None, progress: Optional[Progress] = None,
              pooling: Optional[str] = None, normalize: bool = True) -> "Model":
         """Loads a GGUF file, a directory of Hugging Face or MLX, or ORG/REPO[:QUANT] of the Hub; None: the demo model.
 
-        device: "cpu", "cuda", "cuda:1" (the second GPU) or "ref" (the plain and slow reference)
+        device: "cpu", "cuda", "cuda:1" (the second GPU), a list of GPUs for tp and pp ("cuda:0,cuda:2"), or "ref" (the
+            plain and slow reference)
         n_threads: to compute with; 0: as many as there are cores
         n_ctx: tokens of one request, prompt and output together; 0: the model's, or what fits in memory
         max_seqs: requests computed at once
@@ -82,6 +142,13 @@ class Model:
         speculate: how tokens are guessed, for several in a step and the same text: "auto", "mtp", "draft", "eagle3",
             "ngram" or "off"
         draft: path of a small model with the same tokens, or of an EAGLE-3 head; None: none
+        tp: devices that compute a share of every layer: faster answers
+        pp: devices that have some of the layers each: larger models
+        gpu_layers: so many of the last layers run on the GPU, the others on the CPU; None: as many as fit
+        gpu_memory: a share of the GPU's memory (0.9), bytes, or a text such as "40GiB"; None: as the context needs
+        quantize: the format of dense matrices in memory, such as "Q8_0"; None: as stored
+        chat_template: in Jinja, or the name "chatml"; None: the model's
+        progress: is called with the bytes that are loaded, and with those of the whole model
         pooling: "cls", "mean" or "last" makes a model for embed() of any model; None: what the model is for
         normalize: vectors of length 1
         """
@@ -91,12 +158,23 @@ class Model:
         kind, handle = c.c_int(), c.c_void_p()
         lib.call("kind_of", lib.text(path, "the path"), c.byref(kind))
         if kind.value == lib.KIND_TEXT and pooling is None:
+            calls = _ProgressCalls(progress)
             options = lib.options(lib.ModelOptions, "model", device=device, n_threads=n_threads, n_ctx=n_ctx,
                                   max_seqs=max_seqs, max_batch_tokens=max_batch_tokens, n_kv_tokens=n_kv_tokens,
                                   max_queue=max_queue, deterministic=int(deterministic), kv_type=kv_type,
-                                  speculate=speculate, draft=draft)
+                                  speculate=speculate, draft=draft, tp=tp, pp=pp, gpu_layers=gpu_layers,
+                                  gpu_memory=_gpu_memory(gpu_memory), quantize=quantize, chat_template=chat_template,
+                                  progress=calls.callback)
             lib.call("load", path.encode(), c.byref(options), c.byref(handle))
-            return cls(path, lib.KIND_TEXT, handle, "free")
+            model = cls(path, lib.KIND_TEXT, handle, "free")
+            calls.raise_fault()
+            return model
+        for name, value in {"tp": tp if tp != 1 else None, "pp": pp if pp != 1 else None, "gpu_layers": gpu_layers,
+                            "gpu_memory": gpu_memory, "quantize": quantize, "chat_template": chat_template,
+                            "progress": progress}.items():
+            if value is not None:
+                raise lib.InvalidError(f"{name} is for models that write text, and {path} makes vectors or ranks: "
+                                       f"leave out {name}")
         options = lib.options(lib.EmbedderOptions, "embedder", device=device, n_threads=n_threads, n_ctx=n_ctx,
                               max_batch_tokens=max_batch_tokens or None, pooling=pooling, normalize=int(normalize))
         lib.call("embedder_load", path.encode(), c.byref(options), c.byref(handle))
@@ -114,6 +192,7 @@ class Model:
     def _as(self, kind: int) -> c.c_void_p:
         """The handle, where the model is of this kind."""
         verbs = ("writes text: use generate, chat or logits", "makes vectors: use embed", "ranks documents: use rerank")
+        lib.check_process(self._process, f"the model {self.path}")
         if not self.close.alive:
             raise lib.InvalidError(f"the model {self.path} is closed: load it again")
         if self._kind != kind:
@@ -153,10 +232,10 @@ class Model:
         return list(self._chat_prompt(messages, tools_text(tools), variables))
 
     def _chat_prompt(self, messages: Messages, tools: Optional[str], variables: Optional[Mapping[str, Any]]) -> Any:
-        said = [{"role": "user", "content": messages}] if isinstance(messages, str) else list(messages)
+        said = _messages_text(messages)
         options = lib.options(lib.ChatOptions, "chat", tools=tools,
                               variables=json.dumps(variables) if variables is not None else None)
-        return self._tokens("tokenize_chat_with", json.dumps(said).encode(), c.byref(options))
+        return self._tokens("tokenize_chat_with", said.encode(), c.byref(options))
 
     def detokenize(self, tokens: Sequence[int]) -> str:
         """The text of tokens. Bytes that are no UTF-8, as half a character may be, become U+FFFD."""
@@ -183,8 +262,28 @@ class Model:
     def _text_stream(self, prompt: Prompt, options: Options) -> Stream[str, Answer]:
         return Stream(Request(self._as(lib.KIND_TEXT), self._prompt(prompt), options), TextReader(options))
 
+    def _chat_stream(self, prompt: Any, tools: Optional[str], options: Options) -> Stream[Delta, ChatAnswer]:
+        handle = self._as(lib.KIND_TEXT)
+        return Stream(Request(handle, prompt, options), ChatReader(options, handle, prompt, tools))
+
+    async def _text_astream(self, prompt: Prompt, options: Options) -> AsyncStream[str, Answer]:
+        queue: "asyncio.Queue[Event]" = asyncio.Queue()
+        request = Request(self._as(lib.KIND_TEXT), self._prompt(prompt), options, queue)
+        return AsyncStream(request, TextReader(options), queue)
+
+    async def _chat_astream(self, prompt: Any, tools: Optional[str],
+                            options: Options) -> AsyncStream[Delta, ChatAnswer]:
+        queue: "asyncio.Queue[Event]" = asyncio.Queue()
+        handle = self._as(lib.KIND_TEXT)
+        return AsyncStream(Request(handle, prompt, options, queue), ChatReader(options, handle, prompt, tools), queue)
+
     @overload
-    def generate(self, prompt: Prompt, *, stream: Literal[False] = False, **options: "Unpack[Options]") -> Answer: ...  # type: ignore[overload-overlap]
+    def generate(self, prompt: Prompt, *, stream: Literal[False] = False, n: None = None,
+                 **options: "Unpack[Options]") -> Answer: ...  # type: ignore[overload-overlap]
+
+    @overload
+    def generate(self, prompt: Union[Prompt, Sequence[Prompt]], *, stream: Literal[False] = False, n: int,
+                 **options: "Unpack[Options]") -> List[Answer]: ...
 
     @overload
     def generate(self, prompt: Prompt, *, stream: Literal[True], **options: "Unpack[Options]") -> Stream[str, Answer]: ...
@@ -193,22 +292,33 @@ class Model:
     def generate(self, prompt: Sequence[Prompt], *, stream: Literal[False] = False,
                  **options: "Unpack[Options]") -> List[Answer]: ...
 
-    def generate(self, prompt: Any, *, stream: bool = False, **options: "Unpack[Options]") -> Any:
+    def generate(self, prompt: Any, *, stream: bool = False, n: Optional[int] = None,
+                 **options: "Unpack[Options]") -> Any:
         """Continues a text (or tokens) as it is, without the chat template. A list of texts is computed together.
 
-        stream: returns an iterator of texts at once; its `answer` is the whole. options: see `ingot.Options`.
+        stream: returns an iterator of texts at once; its `answer` is the whole
+        n: returns a list with so many answers to each prompt; the i-th has the seed `seed` + i
+        options: see `ingot.Options`
         """
-        if not isinstance(prompt, str) and len(prompt) > 0 and not all(isinstance(p, (int, np.integer)) for p in prompt):
-            if stream:
-                raise lib.InvalidError("a stream is of one prompt: leave out stream, or ask for each prompt by itself")
-            return [one.answer for one in [self._text_stream(p, options) for p in prompt]]
-        one = self._text_stream(prompt, options)
-        return one if stream else one.answer
+        is_list = not isinstance(prompt, str) and any(not isinstance(p, (int, np.integer)) for p in prompt)
+        prompts, numbers = list(prompt) if is_list else [prompt], _numbers(n, stream)
+        if is_list and stream:
+            raise lib.InvalidError("a stream is of one prompt: leave out stream, or ask for each prompt by itself")
+        streams = [self._text_stream(p, settled(options, i)) for p in prompts for i in numbers]
+        if stream:
+            return streams[0]
+        answers = [one.answer for one in streams]
+        return answers if is_list or n is not None else answers[0]
 
     @overload
     def chat(self, messages: Messages, *, tools: Optional[Sequence[Tool]] = None,
-             variables: Optional[Mapping[str, Any]] = None, stream: Literal[False] = False,
+             variables: Optional[Mapping[str, Any]] = None, stream: Literal[False] = False, n: None = None,
              **options: "Unpack[Options]") -> ChatAnswer: ...
+
+    @overload
+    def chat(self, messages: Messages, *, tools: Optional[Sequence[Tool]] = None,
+             variables: Optional[Mapping[str, Any]] = None, stream: Literal[False] = False, n: int,
+             **options: "Unpack[Options]") -> List[ChatAnswer]: ...
 
     @overload
     def chat(self, messages: Messages, *, tools: Optional[Sequence[Tool]] = None,
@@ -216,41 +326,57 @@ class Model:
              **options: "Unpack[Options]") -> Stream[Delta, ChatAnswer]: ...
 
     def chat(self, messages: Messages, *, tools: Optional[Sequence[Tool]] = None,
-             variables: Optional[Mapping[str, Any]] = None, stream: bool = False, **options: "Unpack[Options]") -> Any:
+             variables: Optional[Mapping[str, Any]] = None, stream: bool = False, n: Optional[int] = None,
+             **options: "Unpack[Options]") -> Any:
         """Answers messages: a question, or a list of {"role": ..., "content": ...} as OpenAI's API has.
 
         tools: what the model may call: functions with type hints, Pydantic classes, or dicts in OpenAI's form; the
             calls are in the answer's `tool_calls`, and running them is up to the caller
         variables: more for the chat template, such as {"enable_thinking": False}
         stream: returns an iterator of `Delta` at once; its `answer` is the whole
+        n: returns a list of so many answers; the i-th has the seed `seed` + i
         options: see `ingot.Options`; with `schema`, the answer's `parsed` is the value
         """
-        may_be_called = tools_text(tools)
-        prompt, handle = self._chat_prompt(messages, may_be_called, variables), self._as(lib.KIND_TEXT)
-        one = Stream(Request(handle, prompt, options), ChatReader(options, handle, prompt, may_be_called))
-        return one if stream else one.answer
+        numbers, may_be_called = _numbers(n, stream), tools_text(tools)
+        prompt = self._chat_prompt(messages, may_be_called, variables)
+        streams = [self._chat_stream(prompt, may_be_called, settled(options, i)) for i in numbers]
+        if stream:
+            return streams[0]
+        answers = [one.answer for one in streams]
+        return answers if n is not None else answers[0]
 
     # ---- asyncio ----
 
     @overload
-    async def agenerate(self, prompt: Prompt, *, stream: Literal[False] = False,
+    async def agenerate(self, prompt: Prompt, *, stream: Literal[False] = False, n: None = None,
                         **options: "Unpack[Options]") -> Answer: ...
+
+    @overload
+    async def agenerate(self, prompt: Prompt, *, stream: Literal[False] = False, n: int,
+                        **options: "Unpack[Options]") -> List[Answer]: ...
 
     @overload
     async def agenerate(self, prompt: Prompt, *, stream: Literal[True],
                         **options: "Unpack[Options]") -> AsyncStream[str, Answer]: ...
 
-    async def agenerate(self, prompt: Prompt, *, stream: bool = False, **options: "Unpack[Options]") -> Any:
+    async def agenerate(self, prompt: Prompt, *, stream: bool = False, n: Optional[int] = None,
+                        **options: "Unpack[Options]") -> Any:
         """generate() for asyncio. Requests of several tasks are computed together."""
-        queue: "asyncio.Queue[Event]" = asyncio.Queue()
-        request = Request(self._as(lib.KIND_TEXT), self._prompt(prompt), options, queue)
-        one = AsyncStream(request, TextReader(options), queue)
-        return one if stream else await one.answer()
+        streams = [await self._text_astream(prompt, settled(options, i)) for i in _numbers(n, stream)]
+        if stream:
+            return streams[0]
+        answers = await asyncio.gather(*(one.answer() for one in streams))
+        return list(answers) if n is not None else answers[0]
 
     @overload
     async def achat(self, messages: Messages, *, tools: Optional[Sequence[Tool]] = None,
-                    variables: Optional[Mapping[str, Any]] = None, stream: Literal[False] = False,
+                    variables: Optional[Mapping[str, Any]] = None, stream: Literal[False] = False, n: None = None,
                     **options: "Unpack[Options]") -> ChatAnswer: ...
+
+    @overload
+    async def achat(self, messages: Messages, *, tools: Optional[Sequence[Tool]] = None,
+                    variables: Optional[Mapping[str, Any]] = None, stream: Literal[False] = False, n: int,
+                    **options: "Unpack[Options]") -> List[ChatAnswer]: ...
 
     @overload
     async def achat(self, messages: Messages, *, tools: Optional[Sequence[Tool]] = None,
@@ -258,15 +384,16 @@ class Model:
                     **options: "Unpack[Options]") -> AsyncStream[Delta, ChatAnswer]: ...
 
     async def achat(self, messages: Messages, *, tools: Optional[Sequence[Tool]] = None,
-                    variables: Optional[Mapping[str, Any]] = None, stream: bool = False,
+                    variables: Optional[Mapping[str, Any]] = None, stream: bool = False, n: Optional[int] = None,
                     **options: "Unpack[Options]") -> Any:
         """chat() for asyncio."""
-        queue: "asyncio.Queue[Event]" = asyncio.Queue()
-        may_be_called = tools_text(tools)
-        prompt, handle = self._chat_prompt(messages, may_be_called, variables), self._as(lib.KIND_TEXT)
-        reader = ChatReader(options, handle, prompt, may_be_called)
-        one = AsyncStream(Request(handle, prompt, options, queue), reader, queue)
-        return one if stream else await one.answer()
+        numbers, may_be_called = _numbers(n, stream), tools_text(tools)
+        prompt = self._chat_prompt(messages, may_be_called, variables)
+        streams = [await self._chat_astream(prompt, may_be_called, settled(options, i)) for i in numbers]
+        if stream:
+            return streams[0]
+        answers = await asyncio.gather(*(one.answer() for one in streams))
+        return list(answers) if n is not None else answers[0]
 
     # ---- vectors and scores ----
 

@@ -1,10 +1,13 @@
-"""Makes charts (SVG) and tables from docs/data/*.csv, and docs/performance.md, which shows them, from performance.in.md
-in this folder."""
+"""Makes from docs/data/*.csv: charts (SVG), docs/performance.md with tables and headlines (performance.in.md in this
+folder says where), and README.md's paragraph on speed, which is the item that starts with SPEED_ITEM."""
 import csv
 import html
 import pathlib
 import re
+import textwrap
 
+SPEED_ITEM = "- **It is fast.** "
+MACHINES = {"zen5": "two Zen 5 cores", "zen4": "two Zen 4 cores", "xeon": "two cores of a Xeon with AMX"}
 BAR, GAP, LEFT, WIDTH, RIGHT = 14, 12, 210, 420, 150
 STYLE = """<style>
 text { font: 12px system-ui, sans-serif; fill: #24292f } .title { font-size: 14px; font-weight: 600 }
@@ -60,6 +63,50 @@ def shares(title, rows):
     return svg(title, y, out)
 
 
+def factors(row):
+    """ingot's speed relative to the fastest of the others: (prefill, decode)."""
+    a, ours_a, b, ours_b, *ik = map(float, row[2:])
+    return ours_a / max([a, *ik[:1]]), ours_b / max([b, *ik[1:]])
+
+
+def cpu_headline(data):
+    """The least and the greatest factor of each table."""
+    ranges = {}
+    for name in MACHINES:
+        columns = zip(*map(factors, data[name]))
+        ranges[name] = [f"{min(column):.2f} to {max(column):.2f}" for column in columns]
+    others = [f"{' and '.join(ranges[name])} on {MACHINES[name]}" for name in ("zen4", "xeon")]
+    return (f"On {MACHINES['zen5']}, ingot reads prompts {ranges['zen5'][0]} times as fast as llama.cpp, and writes "
+            f"answers {ranges['zen5'][1]} times as fast. Relative to the faster of llama.cpp and ik_llama.cpp, the two "
+            f"factors are {', and '.join(others)}.")
+
+
+def gpu_headlines(rows):
+    """Two sentences: shares of what the hardware allows, and tokens a second."""
+    rows = {work: figures for work, *figures in rows}
+
+    def share(work, i):
+        return f"{100 * float(rows[work][i]) / float(rows[work][1]):.0f} %"
+
+    def speed(work, i):
+        return f"{float(rows[work][i]):,.0f}"
+
+    decode, prefill, many = "decode, 8b BF16", "prefill 2048, 8b BF16", "decode x 256, 8b BF16"
+    return (f"On an H200, decoding an 8b model in BF16 uses {share(decode, 2)} of the bandwidth of memory (llama.cpp: "
+            f"{share(decode, 0)}), and a prompt of 2,048 tokens {share(prefill, 2)} of the rate of the matrix units "
+            f"({share(prefill, 0)}).",
+            f"256 sequences together write {speed(many, 2)} tokens a second with that model ({speed(many, 0)}), and "
+            f"{speed('decode x 256, 8b FP8, cache fp8', 2)} in FP8 with a cache in FP8.")
+
+
+def readme(text, headlines):
+    words = f"{SPEED_ITEM}{' '.join(headlines)} [docs/performance.md](docs/performance.md) has conditions and every row."
+    item = textwrap.fill(words, 120, subsequent_indent="  ", break_long_words=False, break_on_hyphens=False)
+    text, n = re.subn(rf"^{re.escape(SPEED_ITEM)}.*\n(?:  .*\n)*", lambda _: item + "\n", text, flags=re.M)
+    assert n == 1, f"README.md has {n} items that start with {SPEED_ITEM}"
+    return text
+
+
 def cpu_table(rows):
     """Rows of six figures include ik_llama.cpp's. x is ingot's speed relative to the faster of the two others."""
     has_ik = len(rows[0]) == 8
@@ -68,9 +115,9 @@ def cpu_table(rows):
     yield "| shape | type | " + " | ".join(columns[0] + columns[1]) + " |\n|" + "---|" * (2 + 2 * len(columns[0]))
     for shape, kind, *figures in rows:
         a, ours_a, b, ours_b, *ik = map(float, figures)
-        cells = []
-        for form, ours, others in ((number, ours_a, [a, *ik[:1]]), ("{:.1f}".format, ours_b, [b, *ik[1:]])):
-            cells += [*map(form, others), form(ours), f"{ours / max(others):.2f}"]
+        prefill, decode = factors([shape, kind, *figures])
+        cells = [*map(number, [a, *ik[:1], ours_a]), f"{prefill:.2f}"]
+        cells += [*map("{:.1f}".format, [b, *ik[1:], ours_b]), f"{decode:.2f}"]
         yield f"| {shape} | {kind} | " + " | ".join(cells) + " |"
 
 
@@ -87,14 +134,17 @@ def read(path):
 
 
 def documents(root):
-    cpus = {"zen5": "two Zen 5 cores", "zen4": "two Zen 4 cores", "xeon": "two cores of a Xeon with AMX"}
-    data = {name: read(root / "docs" / "data" / f"{name}.csv") for name in (*cpus, "h200")}
-    for name, machine in cpus.items():
+    data = {name: read(root / "docs" / "data" / f"{name}.csv") for name in (*MACHINES, "h200")}
+    for name, machine in MACHINES.items():
         for column, work in ((2, "prefill"), (4, "decode")):
             rows = [(f"{r[0]} {r[1]}", float(r[column]), float(r[column + 1])) for r in data[name]]
             yield f"docs/charts/{name}-{work}.svg", pairs(f"{work.capitalize()} on {machine}, tokens a second", rows)
     rows = [(r[0], float(r[1]) if r[1] else None, float(r[2]), float(r[3])) for r in data["h200"]]
     yield "docs/charts/h200.svg", shares("One H200, tokens a second", rows)
-    tables = {"h200": gpu_table(data["h200"])} | {name: cpu_table(data[name]) for name in cpus}
+    tables = {"h200": gpu_table(data["h200"])} | {name: cpu_table(data[name]) for name in MACHINES}
+    headlines = cpu_headline(data), *gpu_headlines(data["h200"])
     page = (pathlib.Path(__file__).parent / "performance.in.md").read_text()
-    yield "docs/performance.md", re.sub(r"^@table (\w+)$", lambda found: "\n".join(tables[found[1]]), page, flags=re.M)
+    page = re.sub(r"^@table (\w+)$", lambda found: "\n".join(tables[found[1]]), page, flags=re.M)
+    items = [textwrap.fill(line, 120, initial_indent="- ", subsequent_indent="  ") for line in headlines]
+    yield "docs/performance.md", page.replace("@headlines", "\n".join(items))
+    yield "README.md", readme((root / "README.md").read_text(), headlines)

@@ -24,8 +24,8 @@ build=build-package
 # Folders of libraries differ: Debian's, Fedora's, and that of a tarball.
 configure() {
   mkdir -p $build
-  cmake -S . -B $build -G Ninja -DCMAKE_BUILD_TYPE=Release -DINGOT_TESTS=OFF -DINGOT_CUDA=OFF -DINGOT_MPI=OFF -DINGOT_PACKAGE=ON \
-    -DCMAKE_INSTALL_PREFIX=/usr -DCMAKE_INSTALL_LIBDIR="$1" >$build/configure.log
+  cmake -S . -B $build -G Ninja -DCMAKE_BUILD_TYPE=Release -DINGOT_TESTS=OFF -DINGOT_CUDA=OFF \
+    -DINGOT_MPI=OFF -DINGOT_PACKAGE=ON -DCMAKE_INSTALL_PREFIX=/usr -DCMAKE_INSTALL_LIBDIR="$1" >$build/configure.log
   cmake --build $build
 }
 

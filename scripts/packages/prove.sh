@@ -1,6 +1,6 @@
 #!/bin/sh
-# Installs and runs the packages in new roots of Debian that have nothing else: scripts/packages/prove.sh OUT [SUITE...],
-# as root. OUT is what scripts/packages/make.sh wrote; suites are bookworm, trixie and sid if none is named, or Ubuntu's
+# Installs and runs the packages in new roots of Debian that have nothing else:
+# scripts/packages/prove.sh OUT [SUITE...], as root. OUT is what scripts/packages/make.sh wrote; suites are bookworm, trixie and sid if none is named, or Ubuntu's
 # with MIRROR=. Each root is made once, by debootstrap, and unpacked anew for each run.
 set -eu
 out=$(cd "$1" && pwd)
@@ -25,12 +25,15 @@ say "the first text, whole, after $((($(date +%s%N) - begin) / 1000000)) ms"
 ingot doctor | sed "s/^/  /"
 for file in include/ingot/ingot.h share/man/man1/ingot.1.gz share/man/man1/ingot.1 lib/systemd/system/ingot.service \
   share/bash-completion/completions/ingot share/doc/ingot/LICENSE share/doc/ingot/licenses/libpcre2-dev.txt; do
-  [ -e /usr/$file ] || case $file in *.1 | *.gz | share/man/* | share/doc/*) say "left out by this root: $file" ;; *) echo "missing: $file"; exit 1 ;; esac
+  [ -e /usr/$file ] || case $file in
+    share/man/* | share/doc/*) say "left out by this root: $file" ;;
+    *) echo "missing: $file"; exit 1 ;;
+  esac
 done
 [ -n "$(ldconfig -p | grep "libingot.so.0 ")" ] || { echo "ldconfig does not know libingot.so.0"; exit 1; }
 ingot serve --port 8099 >serve.log 2>&1 & server=$!
 ready() {
-  (exec 3<>/dev/tcp/127.0.0.1/8099 && printf "GET /health HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n" >&3 &&
+  (exec 3<>/dev/tcp/127.0.0.1/8099 && printf "GET /health HTTP/1.0\r\n\r\n" >&3 &&
     head -1 <&3 | grep -q " 200 ") 2>/dev/null
 }
 i=0
@@ -46,7 +49,8 @@ say "the tarball runs"
 [ -z "$(ldd tarball/bin/ingot tarball/lib/libingot.so.0 | grep "not found")" ]
 say "nothing is missing for the tarball"
 [ -n "$(ls ingot-*.whl 2>/dev/null)" ] || exit 0
-apt-get -q -q -y install --no-install-recommends ca-certificates python3-venv >venv.log 2>&1 || { say "no python3-venv, so no wheel"; exit 0; }
+apt-get -q -q -y install --no-install-recommends ca-certificates python3-venv >venv.log 2>&1 ||
+  { say "no python3-venv, so no wheel"; exit 0; }
 cat host.crt >>/etc/ssl/certs/ca-certificates.crt
 python3 -m venv venv
 begin=$(date +%s)

@@ -13,8 +13,8 @@ mkdir -p "$folder/licenses"
 x86_64-w64-mingw32-strip -o "$folder/ingot.exe" build-windows/ingot.exe
 for file in LICENSE NOTICE; do sed 's/$/\r/' $file >"$folder/$file.txt"; done
 # The libraries of scripts/windows_libraries.sh, and the C and C++ libraries of the compiler.
-for package in libfmt-dev libpcre2-dev libutf8proc-dev libcurl4-openssl-dev libssl-dev nlohmann-json3-dev libcli11-dev libboost1.81-dev \
-  mingw-w64-x86-64-dev g++-mingw-w64-x86-64-posix; do
+for package in libfmt-dev libpcre2-dev libutf8proc-dev libcurl4-openssl-dev libssl-dev nlohmann-json3-dev \
+  libcli11-dev libboost1.81-dev mingw-w64-x86-64-dev g++-mingw-w64-x86-64-posix; do
   cp /usr/share/doc/$package/copyright "$folder/licenses/$package.txt"
 done
 find "$folder" -exec touch -h -d "@$SOURCE_DATE_EPOCH" {} +

@@ -30,7 +30,8 @@ StepLimits largest(const StepLimits& a, const StepLimits& b) {
           .head_dim = std::max(a.head_dim, b.head_dim),
           .max_expert_rows = std::max(a.max_expert_rows, b.max_expert_rows),
           .max_expert_floats = std::max(a.max_expert_floats, b.max_expert_floats),
-          .n_vocab = std::max(a.n_vocab, b.n_vocab)};
+          .n_vocab = std::max(a.n_vocab, b.n_vocab),
+          .n_tables = std::max(a.n_tables, b.n_tables)};
 }
 
 }  // namespace ingot

@@ -10,6 +10,8 @@ namespace ingot {
 
 struct Sampled;
 
+inline constexpr int kMaxTables = 8;  // the most KV caches of a model
+
 // A placeholder for a token id: the token that row `row` of the last sample() drew. The host may not have that token
 // yet.
 inline int32_t drawn_token(int row) { return -1 - row; }
@@ -24,8 +26,9 @@ struct Batch {
   std::span<const int32_t> positions;    // [n_tokens]: position in its sequence
   std::span<const int32_t> q_start;      // [n_seqs + 1]: first token of each sequence in this batch; last is n_tokens
   std::span<const int32_t> kv_len;       // [n_seqs]: tokens of the sequence after this step
-  std::span<const int32_t> block_table;  // [n_seqs, max_blocks]: KV block of each block_size tokens of the sequence;
-                                         // entries before the windows of all layers: any full block
+  // [n_tables, n_seqs, max_blocks]: for each KV cache, the block of each block_size tokens of the sequence. Entries
+  // before the window of the cache's layers name any full block.
+  std::span<const int32_t> block_table;
   int max_blocks = 0;
   // [n_logits]: which tokens of the batch get logits. For a DraftInputBlock with a source: the row of each token.
   std::span<const int32_t> logit_rows;
@@ -43,7 +46,12 @@ struct Batch {
   int n_seqs() const { return static_cast<int>(kv_len.size()); }
   int n_logits() const { return static_cast<int>(logit_rows.size()); }
   int q_len(int seq) const { return q_start[seq + 1] - q_start[seq]; }
-  const int32_t* blocks(int seq) const { return block_table.data() + static_cast<int64_t>(seq) * max_blocks; }
+  int n_tables() const {
+    return block_table.empty() ? 0 : static_cast<int>(block_table.size()) / (n_seqs() * max_blocks);
+  }
+  const int32_t* blocks(int seq, int table = 0) const {
+    return block_table.data() + (int64_t{table} * n_seqs() + seq) * max_blocks;
+  }
 };
 
 // The batch's tokens, with each drawn_token() replaced by the token id. For backends that have the drawn tokens before
@@ -53,7 +61,7 @@ std::span<const int32_t> with_drawn_tokens(const Batch& batch, std::span<const S
                                            std::vector<int32_t>& storage);
 
 // The largest step that a backend must be able to run; Backend::reserve allocates everything from these limits. The
-// caller sets the first four and n_vocab. A program's blocks (Buffers) set the rest.
+// caller sets the first four, n_vocab and n_tables. A program's blocks (Buffers) set the rest.
 struct StepLimits {
   int max_tokens = 0;  // in one batch
   int max_seqs = 0;
@@ -65,6 +73,7 @@ struct StepLimits {
   int64_t max_expert_rows = 0;    // rows of one moe_matmul; 0: the model has no experts
   int64_t max_expert_floats = 0;  // floats of its input or output, with 64 columns of padding in each row
   int n_vocab = 0;                // 0: nothing is sampled
+  int n_tables = 1;               // of block tables in a batch
 };
 StepLimits largest(const StepLimits& a, const StepLimits& b);  // of each limit
 

@@ -1,5 +1,5 @@
-// The KV cache: pages of `block_size` tokens for all layers. Only the backend that made the cache knows the byte layout
-// of a page.
+// A KV cache: pages of `block_size` tokens for layers of one shape. Only the backend that made the cache knows the byte
+// layout of a page. Layers of other head sizes or windows have caches of their own, with block tables of their own.
 #pragma once
 #include <cstddef>
 #include <cstdint>
@@ -28,6 +28,7 @@ struct KvShape {
   int block_size = 16;  // tokens in a block
   int n_blocks = 0;
   KvTypes dtype;
+  int table = 0;                 // which of a batch's block tables names the blocks of this cache
   bool values_are_keys = false;  // attention over latents: a value is the key itself, and is stored once
 
   int n_parts() const { return values_are_keys ? 1 : 2; }

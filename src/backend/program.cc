@@ -1,5 +1,6 @@
 #include "backend/program.h"
 
+#include <algorithm>
 #include <atomic>
 
 #include "backend/backend.h"
@@ -21,6 +22,7 @@ int next_id() {
 Program::Program() : id(next_id()) {}
 
 void Program::lay_out(Buffers& buffers) {
+  kv.clear();
   for_each([&](Block& block) {
     if (const BlockPorts ports = block.ports(); ports.head_ids != nullptr) n_head_ids = ports.attention->n_heads;
     has_fork = has_fork || block.is<ForkBlock>();
@@ -48,7 +50,7 @@ void Program::lay_out(Buffers& buffers) {
     if (ports.kept != nullptr) *ports.kept = kept;
     if (ports.fork != nullptr) *ports.fork = fork;
     if (ports.pair != nullptr) *ports.pair = pair;
-    if (ports.kv != nullptr) kv = *ports.kv;
+    if (ports.kv != nullptr && std::ranges::find(kv, *ports.kv) == kv.end()) kv.push_back(*ports.kv);
     if (ports.states != nullptr) states = *ports.states;
     block.lay_out(buffers);
   });
@@ -74,6 +76,11 @@ StepLimits Program::place(Backend& backend, const StepLimits& limits) {
 void Program::allocate(Backend& backend, const StepLimits& limits) {
   backend.reserve(place(backend, limits));
   backend.prepare_program(*this);
+}
+
+int Program::least_kv_heads() const {
+  const auto n_heads = [](const KvCache* one) { return one->shape.n_kv_heads; };
+  return kv.empty() ? 0 : n_heads(*std::ranges::min_element(kv, {}, n_heads));
 }
 
 bool Program::has_logits() const { return !blocks.empty() && blocks.back().is<HeadBlock>(); }

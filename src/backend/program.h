@@ -1,4 +1,4 @@
-// Program: the blocks that one device runs, in order, with their buffers. model/decoder_program.h builds programs, and
+// Program: the blocks that one device runs, in order, with their buffers. model/program/decoder_program.h builds programs, and
 // Backend::run runs them.
 //
 // All blocks read and write one residual stream x, [n_tokens, dim]. Only the block itself reads its scratch, so all
@@ -40,12 +40,12 @@ struct Program {
   bool has_pair = false;        // begins with a DraftInputBlock
   Tensor pair;                  // [max_tokens, 2 * dim]: the output of that block
   Tensor x;                     // [max_tokens, dim] f32: the residual stream
-  const KvCache* kv = nullptr;  // the cache that its blocks use; a program has at most one KV cache and one state cache
+  std::vector<const KvCache*> kv;  // the caches that its blocks use
   const StateCache* states = nullptr;
 
   BlockRange all() const { return {0, static_cast<int>(blocks.size())}; }
   bool has_logits() const;  // it ends with a HeadBlock
-  int least_kv_heads() const { return kv != nullptr ? kv->shape.n_kv_heads : 0; }
+  int least_kv_heads() const;  // of its caches; 0: it has none
 
   // Gives all blocks their buffers. Call it to measure, then Buffers::allocate, then call it again to set addresses.
   void lay_out(Buffers& buffers);

@@ -1,14 +1,13 @@
-// Implements the C API (include/ingot/ingot.h) with the loader, the tokenizer and the engine.
+// Implements the C API (include/ingot/ingot.h) with the tokenizer and the engine. capi_load.cc loads models.
 #include <algorithm>
 #include <utility>
 
 #include "base/error.h"
 #include "base/log.h"
-#include "base/threads.h"
 #include "capi/capi_guard.h"
 #include "capi/capi_request.h"
 #include "ingot/ingot.h"
-#include "model/embedder.h"
+#include "model/vectors/embedder.h"
 
 namespace ingot {
 namespace {
@@ -53,7 +52,11 @@ Request request_of(CapiModel& model, std::span<const int32_t> prompt, const ingo
                       .frequency_penalty = o.frequency_penalty,
                       .penalty_window = o.penalty_window,
                       .seed = o.seed,
-                      .n_logprobs = o.logprobs != 0 ? 0 : -1};
+                      .n_logprobs = o.logprobs != 0 ? o.top_logprobs : -1};
+  check_range("top_logprobs", o.top_logprobs, 0, kMaxLogprobs);
+  for (size_t i = 0; i < o.n_biases; ++i)
+    request.sampling.logit_bias.emplace_back((&required(o.bias_tokens, "bias_tokens"))[i],
+                                             (&required(o.biases, "biases"))[i]);
   request.max_tokens = o.max_tokens;
   request.stop_tokens = model.loaded.tokenizer->end_tokens();
   for (size_t i = 0; i < o.n_stop_tokens; ++i)
@@ -100,10 +103,6 @@ void ingot_set_log(ingot_log_callback callback, ingot_log_level least, void* use
   });
 }
 
-void ingot_model_options_init_sized(ingot_model_options* options, size_t size) {
-  init_options(options, size, {.max_seqs = 8});
-}
-
 void ingot_request_options_init_sized(ingot_request_options* options, size_t size) {
   const SamplingParams p;
   init_options(options, size,
@@ -115,49 +114,6 @@ void ingot_request_options_init_sized(ingot_request_options* options, size_t siz
                 .repetition_penalty = p.repetition_penalty,
                 .typical_p = p.typical_p,
                 .penalty_window = p.penalty_window});
-}
-
-ingot_status ingot_load(const char* path, const ingot_model_options* given, ingot_model** model) {
-  return guarded([&] {
-    required(model, "model") = nullptr;
-    const ingot_model_options o = options_of(given, ingot_model_options_init);
-    const std::string name = &required(path, "path");
-    check_range("n_threads", o.n_threads, 0, kMaxThreads);
-    check_range("n_ctx", o.n_ctx, 0, 1 << 24);
-    check_range("max_seqs", o.max_seqs, 1, 1 << 12);
-    check_range("max_batch_tokens", o.max_batch_tokens, 0, 1 << 16);
-    check_range("n_kv_tokens", o.n_kv_tokens, 0, 1 << 30);
-    check_range("max_queue", o.max_queue, 0, INT32_MAX);
-    const int batch = o.max_batch_tokens > 0 ? std::max(o.max_batch_tokens, o.max_seqs) : 0;
-    const std::string how = o.speculate != nullptr ? o.speculate : "off";
-    const std::optional<Speculate> speculate = find_speculate(how);
-    if (!speculate)
-      throw Error("speculate is '{}': expected {}", printable(how), fmt::join(kSpeculateNames, ", "));
-    if (o.draft == nullptr && (speculate == Speculate::kDraft || speculate == Speculate::kEagle3))
-      throw Error("speculate is '{}', but draft is NULL: set it to a path", how);
-    const auto checkpoint = open_checkpoint(name);
-    const auto draft = o.draft != nullptr ? open_checkpoint(o.draft) : nullptr;
-    if (draft) check_draft(*draft, *speculate, *checkpoint->tokenizer());
-    RunnerOptions runner{.backend = {.device = o.device != nullptr ? o.device : "cpu",
-                                     .n_threads = o.n_threads,
-                                     .small_weights = true,
-                                     .deterministic = o.deterministic != 0},
-                         .n_ctx = o.n_ctx,
-                         .max_batch_tokens = batch,
-                         .max_seqs = o.max_seqs,
-                         .spare_logits = kScoredRows,
-                         .n_kv_tokens = o.n_kv_tokens,
-                         .kv_dtype = o.kv_type != nullptr ? parse_kv_type(o.kv_type) : KvTypes(),
-                         .n_snapshots = -1,
-                         .has_neighbours = true};  // the host may load other models
-    choose_draft_head(*speculate, draft, runner);
-    auto result = std::make_unique<ingot_model>();
-    result->shared =
-        std::make_shared<CapiModel>(checkpoint, runner, EngineOptions{.chunk = batch, .max_queue = o.max_queue},
-                                    *speculate, load_draft(draft, runner));
-    *model = result.release();
-    return INGOT_OK;
-  });
 }
 
 ingot_status ingot_free(ingot_model* model) {
@@ -235,6 +191,11 @@ ingot_status ingot_poll(ingot_request* request, int timeout_ms, ingot_event* eve
     required(event, "event");
     return required(request, "request").events->poll(timeout_ms, event);
   });
+}
+
+size_t ingot_top_logprobs(const ingot_top_logprob** top) {
+  if (top != nullptr) *top = last_top().data();
+  return last_top().size();
 }
 
 void ingot_cancel(ingot_request* request) {

@@ -8,6 +8,7 @@
 #include "io/json.h"
 #include "text/answers/answer_reader.h"
 #include "text/chat_encode.h"
+#include "text/chat_messages.h"
 #include "text/stream_decoder.h"
 
 namespace ingot {
@@ -134,6 +135,7 @@ ingot_status ingot_tokenize_chat_with(const ingot_model* model, const char* mess
     const OrderedJson tools = json_of(o.tools, "tools", OrderedJson::value_t::array);
     OrderedJson variables = json_of(o.variables, "variables", OrderedJson::value_t::object);
     if (variables.is_null()) variables = OrderedJson::object();
+    check_turns(said, shared.chat().source());
     copy_out(encode_chat(*shared.loaded.tokenizer, shared.chat(), said, tools, variables), tokens, capacity, n);
     return INGOT_OK;
   });

@@ -7,6 +7,7 @@ namespace ingot {
 namespace {
 
 thread_local int callback_depth = 0;
+thread_local std::vector<ingot_top_logprob> top_of_last;
 
 ingot_finish finish_of(FinishReason reason) {
   switch (reason) {
@@ -23,6 +24,7 @@ ingot_finish finish_of(FinishReason reason) {
 }  // namespace
 
 bool in_callback() { return callback_depth > 0; }
+const std::vector<ingot_top_logprob>& last_top() { return top_of_last; }
 
 CapiSink::CapiSink(const std::unique_ptr<Tokenizer>& tokenizer, const std::vector<int32_t>& prompt,
                    ingot_callback callback, void* user)
@@ -31,7 +33,9 @@ CapiSink::CapiSink(const std::unique_ptr<Tokenizer>& tokenizer, const std::vecto
       user_(user) {}
 
 void CapiSink::on_token(const Sampled& token) {
-  pass({{.kind = INGOT_EVENT_TOKEN, .token = token.token, .logprob = token.logprob}, ""});
+  Event event{{.kind = INGOT_EVENT_TOKEN, .token = token.token, .logprob = token.logprob}, "", {}};
+  for (const TokenLogprob& one : token.top) event.top.push_back({one.token, one.logprob});
+  pass(std::move(event));
 }
 
 void CapiSink::on_finish(const Finish& finish) {
@@ -46,6 +50,7 @@ void CapiSink::on_finish(const Finish& finish) {
 
 // Runs on the polling thread or, with a callback, on the engine's thread.
 ingot_event CapiSink::with_text(Event& event) {
+  top_of_last = std::move(event.top);
   if (event.event.kind == INGOT_EVENT_TOKEN) event.text = decoder_.push(event.event.token);
   if (event.event.kind == INGOT_EVENT_FINISH && event.event.finish != INGOT_FINISH_ERROR) event.text = decoder_.flush();
   ingot_event result = event.event;

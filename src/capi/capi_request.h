@@ -6,11 +6,12 @@
 #include <memory>
 #include <mutex>
 #include <string>
+#include <vector>
 
 #include "engine/engine.h"
 #include "engine/speculate/drafting.h"
 #include "ingot/ingot.h"
-#include "model/loader.h"
+#include "model/devices/loader.h"
 #include "text/answers/answer_model.h"
 #include "text/stream_decoder.h"
 
@@ -19,9 +20,8 @@ namespace ingot {
 inline constexpr int kScoredRows = 32;  // rows of logits in one step of ingot_logits; each row takes memory
 
 struct CapiModel {
-  CapiModel(const std::shared_ptr<const Checkpoint>& checkpoint, const RunnerOptions& runner,
-            const EngineOptions& options, Speculate how, std::shared_ptr<DraftModel> draft_model)
-      : loaded(load_model(checkpoint, runner, nullptr)),
+  CapiModel(LoadedModel model, const EngineOptions& options, Speculate how, std::shared_ptr<DraftModel> draft_model)
+      : loaded(std::move(model)),
         speculate(how),
         draft(std::move(draft_model)),
         fallback(ChatTemplate::chatml_default()),
@@ -41,6 +41,8 @@ struct CapiModel {
 
 // True if this thread is running a callback.
 bool in_callback();
+// Of the event that this thread has got last.
+const std::vector<ingot_top_logprob>& last_top();
 
 class CapiSink final : public TokenSink {
  public:
@@ -54,6 +56,7 @@ class CapiSink final : public TokenSink {
   struct Event {
     ingot_event event = {};
     std::string text;  // an error's message; other texts are decoded when the event is read
+    std::vector<ingot_top_logprob> top = {};
   };
   void pass(Event event);
   ingot_event with_text(Event& event);

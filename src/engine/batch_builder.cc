@@ -5,14 +5,14 @@
 namespace ingot {
 
 BatchBuilder::BatchBuilder(const SchedulerLimits& limits, int max_len)
-    : has_states_(limits.n_states > 0), embedding_dim_(limits.embedding_dim) {
+    : has_states_(limits.n_states > 0), n_pools_(limits.pools.size()), embedding_dim_(limits.embedding_dim) {
   const size_t max_blocks = (static_cast<size_t>(max_len) + limits.block_size - 1) / limits.block_size;
   tokens_.reserve(limits.max_batch_tokens);
   positions_.reserve(limits.max_batch_tokens);
   next_tokens_.reserve(limits.max_batch_tokens);
   q_start_.reserve(limits.max_seqs + 1);
   kv_len_.reserve(limits.max_seqs);
-  block_table_.reserve(limits.max_seqs * max_blocks);
+  block_table_.reserve(limits.pools.size() * static_cast<size_t>(limits.max_seqs) * max_blocks);
   logit_rows_.reserve(limits.max_seqs + limits.spare_rows);
   rows_.reserve(limits.max_seqs + limits.spare_rows);
   forced_.resize(limits.max_seqs + limits.spare_rows);
@@ -136,13 +136,16 @@ void BatchBuilder::fill_embeddings(const Step& step) {
 // to the sequence's first remaining block, which is full.
 void BatchBuilder::fill_block_table(const Step& step) {
   size_t max_blocks = 0;
-  for (const StepItem& item : step.items) max_blocks = std::max(max_blocks, item.sequence->blocks.size());
-  block_table_.assign(step.items.size() * max_blocks, 0);
-  for (size_t i = 0; i < step.items.size(); ++i) {
-    const Sequence& sequence = *step.items[i].sequence;
-    const auto row = block_table_.begin() + static_cast<ptrdiff_t>(i * max_blocks);
-    std::ranges::copy(sequence.blocks, row);
-    std::fill_n(row, sequence.n_released, sequence.blocks[sequence.n_released]);
+  for (const StepItem& item : step.items) max_blocks = std::max(max_blocks, item.sequence->pools[0].blocks.size());
+  block_table_.assign(n_pools_ * step.items.size() * max_blocks, 0);
+  auto row = block_table_.begin();
+  for (size_t pool = 0; pool < n_pools_; ++pool) {
+    for (const StepItem& item : step.items) {
+      const SequenceBlocks& own = item.sequence->pools[pool];
+      std::ranges::copy(own.blocks, row);
+      std::fill_n(row, own.n_released, own.blocks[static_cast<size_t>(own.n_released)]);
+      row += static_cast<ptrdiff_t>(max_blocks);
+    }
   }
   batch_.max_blocks = static_cast<int>(max_blocks);
 }

@@ -24,6 +24,7 @@ class BatchBuilder {
   void fill_embeddings(const Step& step);
 
   const bool has_states_;
+  const size_t n_pools_;
   const int embedding_dim_;
   std::vector<int32_t> tokens_, positions_, q_start_, kv_len_, block_table_, logit_rows_, state_in_, state_out_,
       embedding_rows_, next_tokens_;

@@ -26,9 +26,8 @@ SchedulerLimits scheduler_limits(const RunnerInfo& info, const EngineOptions& op
           .max_seqs = info.max_seqs,
           .chunk = options.chunk > 0 ? std::min(options.chunk, info.max_batch_tokens) : info.max_batch_tokens,
           .block_size = info.block_size,
-          .n_blocks = info.n_blocks,
+          .pools = info.pools,
           .n_states = info.n_states,
-          .window = info.window,
           .spare_rows = std::max(0, info.max_logits - info.max_seqs),
           .n_in_flight = depth_of(info, options),
           .n_stages = depth_of(info, options) > 1 ? info.n_stages : 1,
@@ -46,6 +45,8 @@ double ms_between(Clock::time_point begin, Clock::time_point end) {
   return std::max(0.0, std::chrono::duration<double, std::milli>(end - begin).count());
 }
 
+constexpr int kLeastGainSteps = 16;  // the times of fewer steps say nothing about drafts
+
 Usage usage_of(const Sequence& sequence) {
   Usage usage;
   usage.prompt_tokens = sequence.n_prompt;
@@ -54,8 +55,9 @@ Usage usage_of(const Sequence& sequence) {
   usage.draft_tokens = sequence.n_drafted;
   usage.accepted_tokens = sequence.n_accepted;
   usage.sampling_steps = sequence.n_sampling_steps;
-  if (sequence.n_drafted > 0 && sequence.step_seconds > 0)
-    usage.draft_gain = sequence.plain_seconds / sequence.step_seconds;
+  if (sequence.n_drafted > 0 && sequence.n_gain_steps >= kLeastGainSteps && sequence.step_seconds > 0)
+    usage.draft_gain = std::min(sequence.plain_seconds / sequence.step_seconds,
+                                static_cast<double>(usage.output_tokens) / usage.sampling_steps);
   usage.preemptions = sequence.n_preempted;
   const bool started = sequence.first_step != Clock::time_point{};
   usage.queue_ms = ms_between(sequence.submitted, started ? sequence.first_step : Clock::now());

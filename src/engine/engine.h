@@ -41,7 +41,7 @@
 #include "engine/saved_prefix.h"
 #include "engine/scheduler.h"
 #include "engine/speculate/draft_lengths.h"
-#include "model/runner.h"
+#include "model/program/runner.h"
 
 namespace ingot {
 

@@ -308,7 +308,7 @@ void Engine::ask_draft_head() {
   std::ranges::stable_sort(asking, std::greater(), &Asking::n);
   std::vector<DraftRow> rows;
   for (const auto& [sequence, n] : asking)
-    rows.push_back({(*sequence)->head_row, (*sequence)->n_computed - 1, (*sequence)->blocks, n});
+    rows.push_back({(*sequence)->head_row, (*sequence)->n_computed - 1, (*sequence)->pools[0].blocks, n});
   std::vector<GoesOn> gates;
   for (const auto& [sequence, n] : asking) gates.push_back(gate_of(**sequence));
   try {
@@ -399,17 +399,20 @@ void Engine::rest_after_trial(const InFlightStep& step, double seconds) {
 
 // Records the gain by drafts: the time of the step, and the time that steps without drafts would have taken for the
 // same tokens. Both are the minimum times that choose the drafts, so a short slowdown of the machine does not appear as
-// a loss.
+// a loss. A step without drafts does less work, so it takes no longer than this step. Its measured time may be longer:
+// few such steps are measured, the first ones with cold caches.
 void Engine::add_gain(Sequence& sequence, const InFlightStep& step, int n_tokens) {
   const int n_seqs = step.shape.n_seqs;
   StepShape shape = step.shape;
   shape.n_rows += step.n_vain_guesses;  // a vain guess takes about as long as a draft
   const std::optional<double> seconds = draft_lengths_.seconds_of(shape),
-                              plain = draft_lengths_.seconds_of({n_seqs, n_seqs});
-  if (!step.is_timed || !seconds || !plain) return;
-  if (n_seqs == 1 && shape.n_rows > 1) draft_lengths_.add_speedup(n_tokens * *plain, *seconds);
+                              measured = draft_lengths_.seconds_of({n_seqs, n_seqs});
+  if (!step.is_timed || !seconds || !measured) return;
+  const double plain = n_tokens * std::min(*measured, *seconds);
+  if (n_seqs == 1 && shape.n_rows > 1) draft_lengths_.add_speedup(plain, *seconds);
   sequence.step_seconds += *seconds, counts_.step_seconds += *seconds;
-  sequence.plain_seconds += n_tokens * *plain, counts_.plain_seconds += n_tokens * *plain;
+  sequence.plain_seconds += plain, counts_.plain_seconds += plain;
+  ++sequence.n_gain_steps;
 }
 
 }  // namespace ingot

@@ -40,13 +40,13 @@ void BlockPool::share(int32_t block) {
   if (refs_[block]++ == 0) unlink(block);
 }
 
-void BlockPool::release(int32_t block, bool keep) {
+void BlockPool::release(int32_t block, Keep keep) {
   CHECK_GT(refs(block), 0);
   if (--refs_[block] > 0) return;
-  if (keep) {
-    link(block);
-  } else {
+  if (keep == Keep::kNot) {
     free_.push_back(block);
+  } else {
+    link(block, keep == Keep::kBriefly ? next_[n_blocks()] : n_blocks());
   }
 }
 
@@ -56,11 +56,11 @@ void BlockPool::discard(int32_t block) {
   free_.push_back(block);
 }
 
-void BlockPool::link(int32_t block) {
-  const int32_t end = n_blocks(), last = previous_[end];
-  previous_[block] = last;
-  next_[block] = end;
-  next_[last] = previous_[end] = block;
+void BlockPool::link(int32_t block, int32_t next) {
+  const int32_t previous = previous_[next];
+  previous_[block] = previous;
+  next_[block] = next;
+  next_[previous] = previous_[next] = block;
   ++n_cached_;
 }
 

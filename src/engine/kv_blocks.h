@@ -22,14 +22,16 @@ class BlockPool {
   int n_used() const { return n_blocks() - n_free(); }
   int refs(int32_t block) const;
 
-  int32_t take();                                  // a block for a new holder; -1 if all blocks are held
-  void share(int32_t block);                       // adds a holder to a block that is held or cached
-  void release(int32_t block, bool keep = false);  // removes a holder; without holders, the block is cached or free
-  void discard(int32_t block);                     // frees the block if it is cached: its content is no longer useful
+  int32_t take();               // a block for a new holder; -1 if all blocks are held
+  void share(int32_t block);    // adds a holder to a block that is held or cached
+  // Removes a holder. Without holders, the block is free or cached; kBriefly: it is the next one to be evicted.
+  enum class Keep : uint8_t { kNot, kBriefly, kLong };
+  void release(int32_t block, Keep keep = Keep::kNot);
+  void discard(int32_t block);  // frees the block if it is cached: its content is no longer useful
 
  private:
   bool is_cached(int32_t block) const { return next_[block] >= 0; }
-  void link(int32_t block);  // as the most recently cached block
+  void link(int32_t block, int32_t next);  // before `next` in the ring
   void unlink(int32_t block);
 
   const std::function<void(int32_t)> on_evict_;

@@ -32,6 +32,7 @@ uint64_t mix(uint64_t digest, uint64_t value) { return splitmix((digest ^ value)
 }  // namespace
 
 int first_block_seen(int position, int window, int block_size) {
+  if (window == 0) return 0;
   return std::max(0, (position + 1 - std::max(window, block_size + 1)) / block_size);
 }
 
@@ -48,81 +49,130 @@ CacheKey root_key(const std::string& salt) {
   return {std::stoull(hex.substr(0, 16), nullptr, 16), std::stoull(hex.substr(16, 16), nullptr, 16) | kRootBit};
 }
 
-PrefixCache::PrefixCache(int n_blocks, int block_size, int window, Hash hash, bool has_rows)
-    : n_blocks_(n_blocks),
+PrefixCache::PrefixCache(std::vector<KvPool> pools, int block_size, Hash hash, bool has_rows,
+                         std::function<void(int, int32_t)> on_lost_block)
+    : pools_(std::move(pools)),
+      n_blocks_(pools_.front().n_blocks),
       block_size_(block_size),
-      window_(window),
+      window_(pools_.front().window),
       hash_(std::move(hash)),
-      mask_(std::bit_ceil(static_cast<uint64_t>(n_nodes(n_blocks, window))) * 2 - 1),
-      nodes_(n_nodes(n_blocks, window)),
+      mask_(std::bit_ceil(static_cast<uint64_t>(n_nodes(n_blocks_, window_))) * 2 - 1),
+      nodes_(n_nodes(n_blocks_, window_)),
       tokens_(nodes_.size() * block_size),
       rows_(has_rows ? tokens_.size() : 0),
       full_(mask_ + 1, -1),
-      tails_(mask_ + 1, -1) {
+      tails_(mask_ + 1, -1),
+      on_lost_block_(std::move(on_lost_block)) {
+  for (size_t pool = 1; pool < pools_.size(); ++pool)
+    further_.push_back({.blocks = std::vector<int32_t>(nodes_.size(), -1),
+                        .node_of = std::vector<int32_t>(static_cast<size_t>(pools_[pool].n_blocks), -1)});
   // A random seed, so that a client cannot choose prompts that all fall into one bucket.
   std::random_device random;
   seed_ = static_cast<uint64_t>(random()) << 32 | random();
 }
 
 void PrefixCache::find(const CacheKey& root, const CacheTokens& tokens, CacheMatch& match) const {
-  match.blocks.clear();
+  match.pools.resize(pools_.size());
+  std::vector<int32_t>& chain = match.pools[0].blocks;  // of nodes, until the chain is complete
+  chain.clear();
   match.key = root;
-  match.tail = match.state = -1;
-  match.n_tail = match.n_tokens = 0;
+  match.n_tokens = 0;
   while (tokens.size() >= static_cast<size_t>(match.n_tokens + block_size_)) {
     const CacheTokens part = tokens.subspan(match.n_tokens, block_size_);
     const int32_t node = find_full(match.key, hash_of(match.key, part), part);
     if (node < 0) break;
-    match.blocks.push_back(node < n_blocks_ ? node : -1);
+    chain.push_back(node);
     match.n_tokens += block_size_;
     match.key = nodes_[node].key;
   }
   match.n_known = match.n_tokens;
+  int32_t tail = -1;
   for (;;) {
-    if (window_ > 0) keep_what_is_seen(match);
-    match.n_tokens = static_cast<int>(match.blocks.size()) * block_size_;
-    match.key = match.blocks.empty() ? root : nodes_[match.blocks.back()].key;
-    find_tail(tokens.subspan(match.n_tokens), match);
-    if (node_of_state_.empty() || match.tail >= 0 || match.blocks.empty()) break;
-    match.state = nodes_[match.blocks.back()].state;
+    keep_what_is_seen(chain);
+    match.n_tokens = static_cast<int>(chain.size()) * block_size_;
+    match.key = chain.empty() ? root : nodes_[chain.back()].key;
+    tail = find_tail(tokens.subspan(match.n_tokens), match);
+    if (node_of_state_.empty() || tail >= 0 || chain.empty()) break;
+    match.state = nodes_[chain.back()].state;
     if (match.state >= 0) break;
-    match.blocks.pop_back();
+    chain.pop_back();
+  }
+  for (int pool = n_pools() - 1; pool >= 0; --pool) {
+    CacheMatch::OfPool& found = match.pools[static_cast<size_t>(pool)];
+    found.tail = tail < 0 ? -1 : block_of(pool, tail);
+    found.blocks.resize(chain.size());
+    std::ranges::transform(chain, found.blocks.begin(), [&](int32_t node) { return block_of(pool, node); });
   }
 }
 
-// Cuts the chain to a length at which all blocks that the next token sees are present.
-void PrefixCache::keep_what_is_seen(CacheMatch& match) const {
-  std::vector<int32_t>& blocks = match.blocks;
-  for (int i = static_cast<int>(blocks.size()) - 1; i >= 0; --i) {
-    if (blocks[i] < 0) blocks.resize(i);
-    if (i <= first_block_seen(static_cast<int>(blocks.size()) * block_size_, window_, block_size_)) break;
+int32_t PrefixCache::block_of(int pool, int32_t node) const {
+  if (pool > 0) return of_pool(pool).blocks[static_cast<size_t>(node)];
+  return node < n_blocks_ ? node : -1;
+}
+
+// Cuts the chain to a length at which all blocks that the next token sees are present. A shorter chain needs other
+// blocks of each pool, so the pools are looked at again after a cut.
+void PrefixCache::keep_what_is_seen(std::vector<int32_t>& chain) const {
+  for (int pool = 0, n_complete = 0; n_complete < n_pools(); pool = (pool + 1) % n_pools()) {
+    const int window = pools_[static_cast<size_t>(pool)].window;
+    const size_t n = chain.size();
+    for (int i = static_cast<int>(n) - 1; i >= 0 && (window > 0 || pool > 0); --i) {
+      if (block_of(pool, chain[static_cast<size_t>(i)]) < 0) chain.resize(static_cast<size_t>(i));
+      if (i <= first_block_seen(static_cast<int>(chain.size()) * block_size_, window, block_size_)) break;
+    }
+    n_complete = chain.size() == n ? n_complete + 1 : 1;
   }
 }
 
-void PrefixCache::find_tail(const CacheTokens& tokens, CacheMatch& match) const {
+int32_t PrefixCache::find_tail(const CacheTokens& tokens, CacheMatch& match) const {
+  int32_t tail = -1;
   int n_seen = 0;
+  match.n_tail = 0, match.state = -1;
+  const auto is_whole = [&](int32_t node) {
+    for (int pool = 1; pool < n_pools(); ++pool)
+      if (block_of(pool, node) < 0) return false;
+    return true;
+  };
   for (int32_t block = tails_[hash_of(match.key, tokens.first(0)) & mask_]; block >= 0 && n_seen < kMaxTails;
        block = nodes_[block].next, ++n_seen) {
-    if (nodes_[block].parent != match.key) continue;
+    if (nodes_[block].parent != match.key || !is_whole(block)) continue;
     const int n = static_cast<int>(n_common(tokens_of(block), tokens)), state = nodes_[block].state;
     if (!node_of_state_.empty() && (state < 0 || n < nodes_[block].n_tokens)) continue;  // a state cannot be cut back
-    if (n > match.n_tail) match.tail = block, match.n_tail = n, match.state = state;
+    if (n > match.n_tail) tail = block, match.n_tail = n, match.state = state;
   }
   match.n_tokens += match.n_tail;
+  return tail;
 }
 
-CacheKey PrefixCache::insert(const CacheKey& parent, const CacheTokens& tokens, int32_t block) {
+CacheKey PrefixCache::insert(const CacheKey& parent, const CacheTokens& tokens, std::span<const int32_t> blocks) {
   const int n_tokens = static_cast<int>(tokens.size());
-  CHECK(n_tokens > 0 && n_tokens <= block_size_ && !holds(block));
+  const int32_t block = blocks[0];
+  CHECK(n_tokens > 0 && n_tokens <= block_size_ && blocks.size() == pools_.size() && !holds(block));
   const bool full = n_tokens == block_size_;
   const uint64_t hash = hash_of(parent, full ? tokens : tokens.first(0));
   const int32_t same = full ? find_full(parent, hash, tokens) : -1;
-  if (same >= 0 && same < n_blocks_) return nodes_[same].key;
+  if (same >= 0 && same < n_blocks_) {
+    attach(same, blocks);
+    return nodes_[same].key;
+  }
   const CacheKey key = same >= 0 ? nodes_[same].key : CacheKey{hash, next_id_++};
   if (same >= 0) erase(same);  // the node has a block again
   link(block, {.parent = parent, .key = key, .n_tokens = n_tokens}, tokens);
+  attach(block, blocks);
   if (full && listener_ != nullptr) tell(nodes_[block], tokens);
   return key;
+}
+
+// Gives the node blocks of the pools after the first, where it has none.
+void PrefixCache::attach(int32_t node, std::span<const int32_t> blocks) {
+  for (size_t i = 0; i < further_.size(); ++i) {
+    int32_t& own = further_[i].blocks[static_cast<size_t>(node)];
+    const int32_t block = blocks[i + 1];
+    if (own >= 0 || block < 0) continue;
+    int32_t& node_of = further_[i].node_of[static_cast<size_t>(block)];
+    CHECK_LT(node_of, 0);
+    own = block, node_of = node;
+  }
 }
 
 void PrefixCache::announce(const CacheKey& root) {
@@ -157,13 +207,25 @@ void PrefixCache::erase(int32_t index) {
   if (node.next >= 0) nodes_[node.next].previous = node.previous;
   (node.previous >= 0 ? nodes_[node.previous].next : bucket_of(node)) = node.next;
   if (node.announced) listener_->evicted(node.key.id);
+  for (size_t i = 0; i < further_.size(); ++i) {
+    const int32_t block = std::exchange(further_[i].blocks[static_cast<size_t>(index)], -1);
+    if (block < 0) continue;
+    further_[i].node_of[static_cast<size_t>(block)] = -1;
+    if (on_lost_block_) on_lost_block_(static_cast<int>(i) + 1, block);
+  }
   const int32_t state = std::exchange(node, {}).state;
   if (state < 0) return;
   node_of_state_[state] = -1;
   on_lost_state_(state);
 }
 
-void PrefixCache::lose(int32_t block) {
+void PrefixCache::lose(int32_t block, int pool) {
+  if (pool > 0) {
+    FurtherPool& further = further_[static_cast<size_t>(pool) - 1];
+    const int32_t node = std::exchange(further.node_of[static_cast<size_t>(block)], -1);
+    if (node >= 0) further.blocks[static_cast<size_t>(node)] = -1;
+    return;
+  }
   const Node node = nodes_[block];
   const CacheTokens tokens = tokens_of(block);  // erase() does not change the stored tokens
   erase(block);

@@ -4,9 +4,12 @@
 // partly filled block of a finished sequence (its tail) is cached too; a sequence that continues the tail takes over
 // the block.
 //
-// If every layer of the model has a window, a chain is useful without the blocks before the window. For these models,
-// the tokens of an evicted block stay in the index while there is space, so find() can still compare all tokens of the
-// chain.
+// A model may have several KV caches, each with a pool of blocks (KvPool). A chain consists of blocks of the first
+// pool. A block of another pool belongs to the block of the first pool with the same tokens. If the layers of a pool
+// have a window, a chain is useful without the pool's blocks before the window.
+//
+// If every layer of the model has a window, the tokens of an evicted block stay in the index while there is space, so
+// find() can still compare all tokens of the chain.
 //
 // If the input at a position is a vector instead of a token, for example of an image, the digest of that vector is
 // compared too.
@@ -26,6 +29,7 @@
 #include <vector>
 
 #include "engine/cache_listener.h"
+#include "model/program/runner.h"
 
 namespace ingot {
 
@@ -36,11 +40,11 @@ struct CacheKey {
   bool operator==(const CacheKey&) const = default;
 };
 
-// The first block that the token at `position` attends to. This block is always full, so kernels may read this block in
+// The first block that the token at `position` attends to, with a window of that many tokens (0: all). This block is always full, so kernels may read this block in
 // place of earlier blocks, which may be released already (BatchBuilder).
 int first_block_seen(int position, int window, int block_size);
 
-// The number of blocks that is enough for a sequence of any length if every layer has this window. The blocks are those
+// The number of blocks of a pool with this window that is enough for a sequence of any length. The blocks are those
 // from the first block seen to the next token's block, and one more block that cannot be released yet, because the step
 // that filled that block is in flight.
 int most_blocks_needed(int window, int block_size);
@@ -71,33 +75,45 @@ struct CacheTokens {
 };
 
 struct CacheMatch {
-  std::vector<int32_t> blocks;  // full blocks; -1: evicted (the block is before the next token's window)
-  int32_t tail = -1;            // a block whose first n_tail tokens match after the full blocks; -1: none
+  struct OfPool {
+    std::vector<int32_t> blocks;  // full blocks; -1: evicted (the block is before the next token's window)
+    int32_t tail = -1;            // a block whose first n_tail tokens match after the full blocks; -1: none
+  };
+  std::vector<OfPool> pools;
   int n_tail = 0;
   int n_tokens = 0;    // in the full blocks and the tail
   CacheKey key;        // of the last full block, or the root
   int32_t state = -1;  // slot of the state after the match, in models with states
+  bool has_tail() const { return n_tail > 0; }
   int n_known = 0;     // tokens of the longest chain of full blocks, with or without a state
 };
 
 class PrefixCache {
  public:
   using Hash = std::function<uint64_t(const CacheKey& parent, std::span<const int32_t> tokens)>;
-  // window: how many tokens a query attends to, in every layer; 0: all. has_rows: some positions may be vectors.
-  PrefixCache(int n_blocks, int block_size, int window = 0, Hash hash = {} /* tests: one with collisions */,
-              bool has_rows = false);
+  // has_rows: some positions may be vectors. on_lost_block is called for each block of a further pool that leaves the
+  // index because the block of the first pool did.
+  PrefixCache(std::vector<KvPool> pools, int block_size, Hash hash = {} /* tests: one with collisions */,
+              bool has_rows = false, std::function<void(int pool, int32_t block)> on_lost_block = {});
 
   // Finds the longest chain from root that is a prefix of tokens.
   void find(const CacheKey& root, const CacheTokens& tokens, CacheMatch& match) const;
 
-  // Records that `block` holds these tokens after parent. For a full block, returns the key that continues the chain.
-  // If another block has the same parent and tokens, returns the key of that block and does not index `block`.
-  CacheKey insert(const CacheKey& parent, const CacheTokens& tokens, int32_t block);
-  void erase(int32_t block);  // does nothing if the block is not indexed
-  void lose(int32_t block);   // like erase, but the tokens may stay in the index
+  // Records that `blocks`, one of each pool (-1: none), hold these tokens after parent. For full blocks, returns the key
+  // that continues the chain. If another block has the same parent and tokens, returns the key of that block, and does
+  // not index a block where the index has one already.
+  CacheKey insert(const CacheKey& parent, const CacheTokens& tokens, std::span<const int32_t> blocks);
+  // With blocks of the first pool. erase and lose do nothing if the block is not indexed.
+  CacheKey insert(const CacheKey& parent, const CacheTokens& tokens, int32_t block) {
+    return insert(parent, tokens, std::span(&block, 1));
+  }
+  void erase(int32_t block);
+  void lose(int32_t block, int pool = 0);  // like erase, but the tokens may stay in the index
   // Removes every cached block that starts with this prefix.
   void forget(const CacheKey& root, const CacheTokens& tokens);
-  bool holds(int32_t block) const { return nodes_[block].n_tokens > 0; }
+  bool holds(int32_t block, int pool = 0) const {
+    return pool == 0 ? nodes_[block].n_tokens > 0 : of_pool(pool).node_of[static_cast<size_t>(block)] >= 0;
+  }
   // Call before the first insert(); null: no listener. The listener is notified only of chains with an announced root.
   void set_listener(CacheListener* listener) { listener_ = listener; }
   void announce(const CacheKey& root);
@@ -128,14 +144,24 @@ class PrefixCache {
   int32_t& bucket_of(const Node& node) {
     return (node.n_tokens == block_size_ ? full_ : tails_)[node.key.hash & mask_];
   }
-  void keep_what_is_seen(CacheMatch& match) const;
+  // Of a pool after the first.
+  struct FurtherPool {
+    std::vector<int32_t> blocks;   // [nodes]: the node's block, or -1
+    std::vector<int32_t> node_of;  // [n_blocks]: the node of a block, or -1
+  };
+  const FurtherPool& of_pool(int pool) const { return further_[static_cast<size_t>(pool) - 1]; }
+  int n_pools() const { return static_cast<int>(pools_.size()); }
+  int32_t block_of(int pool, int32_t node) const;
+  void attach(int32_t node, std::span<const int32_t> blocks);
+  void keep_what_is_seen(std::vector<int32_t>& chain) const;
   int32_t find_full(const CacheKey& parent, uint64_t hash, const CacheTokens& tokens) const;  // returns a node
   int32_t find_key(const CacheKey& key) const;  // returns the node of a full block, or -1
   void tell(Node& node, const CacheTokens& tokens);
-  void find_tail(const CacheTokens& tokens, CacheMatch& match) const;
+  int32_t find_tail(const CacheTokens& tokens, CacheMatch& match) const;  // returns a node, or -1
   CacheTokens tokens_of(int32_t node) const;
 
-  const int n_blocks_, block_size_, window_;
+  const std::vector<KvPool> pools_;
+  const int n_blocks_, block_size_, window_;  // n_blocks, window: of the first pool
   const Hash hash_;
   uint64_t seed_, mask_;
   uint64_t next_id_ = 1;
@@ -146,6 +172,8 @@ class PrefixCache {
   std::vector<int32_t> full_, tails_;   // buckets: the first node of each, newest first
   std::vector<int32_t> node_of_state_;  // -1: the state has no node; empty: the model has no states
   std::function<void(int32_t)> on_lost_state_;
+  std::vector<FurtherPool> further_;
+  std::function<void(int, int32_t)> on_lost_block_;
   CacheListener* listener_ = nullptr;
   std::vector<CacheKey> announced_roots_;  // few
 };

@@ -61,8 +61,11 @@ void validate_embeddings(const Request& request, const RunnerInfo& info) {
 }  // namespace
 
 int context_limit(const RunnerInfo& info) {
-  if (info.window > 0 && info.n_blocks >= most_blocks_needed(info.window, info.block_size)) return info.n_ctx;
-  return static_cast<int>(std::min<int64_t>(info.n_ctx, static_cast<int64_t>(info.n_blocks) * info.block_size));
+  int64_t limit = info.n_ctx;
+  for (const KvPool& pool : info.pools)
+    if (pool.window == 0 || pool.n_blocks < most_blocks_needed(pool.window, info.block_size))
+      limit = std::min(limit, int64_t{pool.n_blocks} * info.block_size);
+  return static_cast<int>(limit);
 }
 
 void validate(const Request& request, const RunnerInfo& info) {

@@ -13,7 +13,7 @@
 #include "backend/sampling.h"
 #include "engine/answer_constraint.h"
 #include "engine/speculate/proposer.h"
-#include "model/runner.h"
+#include "model/program/runner.h"
 
 namespace ingot {
 
@@ -37,7 +37,8 @@ struct Usage {
   int draft_tokens = 0;   // drafts that steps verified
   int accepted_tokens = 0;  // part of draft_tokens: equal to the sampled token
   int sampling_steps = 0;   // steps that gave tokens of the output
-  double draft_gain = 0;    // measured speed-up of the output by drafts, as a factor; 0: unknown
+  // The measured speed-up of the output by drafts, as a factor: at most output_tokens / sampling_steps. 0: unknown.
+  double draft_gain = 0;
   int preemptions = 0;      // times that the request lost its KV blocks and was recomputed
   double queue_ms = 0;    // from submit to the request's first step
   double prefill_ms = 0;  // from the first step to the first sampled token

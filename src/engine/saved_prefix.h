@@ -15,24 +15,37 @@ namespace ingot {
 struct PrefixLayout {
   std::string name;        // Runner::kv_layout()
   int block_tokens = 0;
-  size_t block_bytes = 0;
-  int n_blocks = 0;  // of the whole pool: no prefix has more
+  struct OfPool {
+    size_t block_bytes = 0;
+    int n_blocks = 0;  // of the whole pool: no prefix has more
+  };
+  std::vector<OfPool> pools;
   int n_vocab = 0;
 };
 
 struct PrefixView {
   CacheKey root;  // of the history's salt (root_key)
   std::span<const int32_t> tokens;
-  int n_missing = 0;                // blocks at the beginning without bytes: they are before the model's window
-  std::span<const uint8_t> blocks;  // [n_blocks - n_missing, block_bytes]; the last block may be partly filled
+  struct OfPool {
+    int n_missing = 0;                // blocks at the beginning without bytes: they are before the pool's window
+    std::span<const uint8_t> blocks;  // [n_blocks - n_missing, block_bytes]; the last block may be partly filled
+  };
+  std::vector<OfPool> pools;
 };
 
 struct SavedPrefix {
   CacheKey root;
   std::vector<int32_t> tokens;
-  int n_missing = 0;
-  std::vector<uint8_t> blocks;
-  PrefixView view() const { return {root, tokens, n_missing, blocks}; }
+  struct OfPool {
+    int n_missing = 0;
+    std::vector<uint8_t> blocks;
+  };
+  std::vector<OfPool> pools;
+  PrefixView view() const {
+    PrefixView view{root, tokens, {}};
+    for (const OfPool& pool : pools) view.pools.push_back({pool.n_missing, pool.blocks});
+    return view;
+  }
 };
 
 }  // namespace ingot

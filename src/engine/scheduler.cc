@@ -1,6 +1,7 @@
 #include "engine/scheduler.h"
 
 #include <algorithm>
+#include <array>
 #include <limits>
 #include <new>
 
@@ -28,28 +29,38 @@ bool erase_one(std::vector<Sequence*>& sequences, Sequence* sequence) {
 
 Scheduler::Scheduler(const SchedulerLimits& limits)
     : limits_(limits),
-      cache_(limits.n_blocks, limits.block_size, limits.window, {}, limits.embedding_dim > 0),
-      pool_(limits.n_blocks,
-            [this](int32_t block) {
-              if (block == match_.tail || std::ranges::find(match_.blocks, block) != match_.blocks.end())
-                matched_ = nullptr;
-              cache_.lose(block);
-            }),
+      cache_(limits.pools, limits.block_size, {}, limits.embedding_dim > 0,
+             [this](int pool, int32_t block) {
+               forget_match(pool, block);
+               pools_[static_cast<size_t>(pool)].discard(block);
+             }),
       states_(limits.n_states, limits.max_seqs, cache_) {
   CHECK(limits.max_batch_tokens > 0 && limits.max_seqs > 0 && limits.chunk > 0);
-  CHECK(limits.block_size > 0 && limits.n_blocks > 0);
+  CHECK(limits.block_size > 0 && !limits.pools.empty() && limits.pools.size() <= kMaxTables);
+  pools_.reserve(limits.pools.size());
+  for (int pool = 0; pool < n_pools(); ++pool) {
+    const KvPool& shape = limits.pools[static_cast<size_t>(pool)];
+    CHECK(shape.n_blocks > 0 && (limits.pools[0].window == 0 || (shape.window > 0 && shape.window <= limits.pools[0].window)));
+    pools_.emplace_back(shape.n_blocks, [this, pool](int32_t block) {
+      forget_match(pool, block);
+      cache_.lose(block, pool);
+    });
+  }
+  match_.pools.resize(limits.pools.size());
+  blocks_.resize(limits.pools.size());
   CHECK(limits.n_in_flight > 0 && limits.n_stages > 0);
   steps_.resize(static_cast<size_t>(limits.n_in_flight));
   step_ = steps_.data();
   cache_.set_listener(limits.cache_listener);
   running_.reserve(limits.max_seqs);
   prompts_.reserve(limits.max_seqs);
-  match_.blocks.reserve(cache_.longest_chain());
+  for (CacheMatch::OfPool& pool : match_.pools) pool.blocks.reserve(cache_.longest_chain());
   for (Step& step : steps_) step.items.reserve(limits.max_seqs);
 }
 
 // May throw if memory runs out, and then changes nothing.
 void Scheduler::add(Sequence* sequence) {
+  sequence->pools.resize(limits_.pools.size());
   sequence->root = sequence->chain = root_key(sequence->request.cache_salt);
   if (sequence->request.publishes_prefix) cache_.announce(sequence->root);
   sequence->rank = rank_of(*sequence);
@@ -76,7 +87,7 @@ int64_t Scheduler::rank_of(const Sequence& sequence) {
 
 void Scheduler::pause(Sequence* sequence) {
   if (!erase_one(running_, sequence) && !erase_one(waiting_, sequence)) return;  // already paused
-  if (!sequence->blocks.empty() || sequence->state_out >= 0) give_back(*sequence);
+  if (sequence->pools[0].size() > 0 || sequence->state_out >= 0) give_back(*sequence);
   paused_.push_back(sequence);
 }
 
@@ -98,7 +109,7 @@ const Step& Scheduler::plan() {
   step_->n_tokens = step_->n_decodes = step_->n_preempted = step_->n_cached = step_->n_spare_rows = 0;
   step_->no_memory_for = nullptr;
   matched_ = nullptr;  // steps completed since the last plan may have indexed more blocks
-  if (limits_.window > 0)
+  if (has_window())
     for (Sequence* sequence : running_) give_up_old_blocks(*sequence);
   make_room();
   plan_decodes();
@@ -113,15 +124,33 @@ const Step& Scheduler::plan() {
 void Scheduler::give_up_old_blocks(Sequence& sequence) {
   const bool goes_back = sequence.n_drafts > 0 || sequence.undrawn_at >= 0;
   const int next = goes_back ? sequence.n_valid : sequence.n_computed;
-  int n = first_block_seen(next, limits_.window, limits_.block_size);
-  // Blocks that are not indexed yet stay, because other sequences could share them later.
-  if (limits_.prefix_cache) n = std::min(n, sequence.n_indexed);
-  for (; sequence.n_released < n; ++sequence.n_released) {
-    int32_t& block = sequence.blocks[sequence.n_released];
-    pool_.release(block, cache_.holds(block));
-    block = -1;
-    ++n_blocks_released_;
+  for (int pool = 0; pool < n_pools(); ++pool) {
+    const int window = limits_.pools[static_cast<size_t>(pool)].window;
+    SequenceBlocks& own = sequence.pools[static_cast<size_t>(pool)];
+    int n = first_block_seen(next, window, limits_.block_size);
+    // Blocks that are not indexed yet stay, because other sequences could share them later.
+    if (limits_.prefix_cache) n = std::min(n, sequence.n_indexed);
+    for (; own.n_released < n; ++own.n_released) {
+      int32_t& block = own.blocks[static_cast<size_t>(own.n_released)];
+      const bool is_useful = is_before_snapshot(sequence, own.n_released, window);
+      release_block(pool, block, is_useful ? BlockPool::Keep::kLong : BlockPool::Keep::kBriefly);
+      block = -1;
+      ++n_blocks_released_;
+    }
   }
+}
+
+// Whether the window of a token at a place where other sequences may continue has the block.
+bool Scheduler::is_before_snapshot(const Sequence& sequence, int block, int window) const {
+  const int size = limits_.block_size;
+  return std::ranges::any_of(std::array{sequence.branch, sequence.last_boundary}, [&](int place) {
+    return (block + 1) * size <= place && block >= first_block_seen(place, window, size);
+  });
+}
+
+// Indexed blocks stay in the cache.
+void Scheduler::release_block(int pool, int32_t block, BlockPool::Keep keep) {
+  pools_[static_cast<size_t>(pool)].release(block, cache_.holds(block, pool) ? keep : BlockPool::Keep::kNot);
 }
 
 // The most senior waiting sequence that can be admitted.
@@ -232,14 +261,21 @@ bool Scheduler::fits(const Sequence& sequence) {
   if (states_ && !states_.room_for_one()) return false;
   // One more block for each running sequence. Otherwise the sequence just admitted would be preempted after a few
   // tokens.
-  int needed = n_running();
-  for (const Sequence* other : running_) needed += blocks_promised(*other);
-  if (n_running() > 0 && pool_.n_free() <= needed) return false;  // even if all tokens are cached
+  std::array<int, kMaxTables> needed{};
+  for (int pool = 0; pool < n_pools(); ++pool) {
+    int& n = needed[static_cast<size_t>(pool)] = n_running();
+    for (const Sequence* other : running_) n += blocks_promised(*other, pool);
+    if (n_running() > 0 && this->pool(pool).n_free() <= n) return false;  // even if all tokens are cached
+  }
   match_cache(sequence);
-  int own = blocks_for(sequence.len());
-  for (const int32_t block : match_.blocks) own -= block < 0 || pool_.refs(block) > 0;  // cached blocks count as free
-  needed += std::min(own, most_blocks_held());
-  return n_running() == 0 || pool_.n_free() >= needed;
+  for (int pool = 0; pool < n_pools(); ++pool) {
+    int own = blocks_for(sequence.len());
+    for (const int32_t block : match_.pools[static_cast<size_t>(pool)].blocks)
+      own -= block < 0 || this->pool(pool).refs(block) > 0;  // cached blocks count as free
+    const int n = needed[static_cast<size_t>(pool)] + std::min(own, most_blocks_held(pool));
+    if (n_running() > 0 && this->pool(pool).n_free() < n) return false;
+  }
+  return true;
 }
 
 // For a long prompt, this lookup is the most expensive part of a plan. So each plan looks up only the sequence at the
@@ -259,12 +295,18 @@ bool Scheduler::match_is_of(const Sequence& sequence) const {
   return matched_ == &sequence && (match_.state < 0 || cache_.holds_state(match_.state));
 }
 
+void Scheduler::forget_match(int pool, int32_t block) {
+  const CacheMatch::OfPool& match = match_.pools[static_cast<size_t>(pool)];
+  if (block == match.tail || std::ranges::find(match.blocks, block) != match.blocks.end()) matched_ = nullptr;
+}
+
 // Reserves memory for all tokens and blocks that the sequence may need, so that no step allocates. Returns false if
 // memory runs out.
 bool Scheduler::reserve(Sequence& sequence) const {
   try {
     sequence.tokens.reserve(sequence.max_len);
-    sequence.blocks.reserve(static_cast<size_t>(blocks_for(std::max(sequence.max_len, sequence.len()))) + 1);
+    for (SequenceBlocks& own : sequence.pools)
+      own.blocks.reserve(static_cast<size_t>(blocks_for(std::max(sequence.max_len, sequence.len()))) + 1);
   } catch (const std::bad_alloc&) {
     return false;
   }
@@ -273,22 +315,28 @@ bool Scheduler::reserve(Sequence& sequence) const {
 
 // Starts the sequence after the tokens of match_.
 void Scheduler::take_cached(Sequence& sequence) {
-  CHECK(sequence.blocks.empty());
+  CHECK(sequence.pools[0].size() == 0);
   matched_ = nullptr;
-  sequence.blocks = match_.blocks;
-  const int n_unseen = limits_.window > 0 ? first_block_seen(match_.n_tokens, limits_.window, limits_.block_size) : 0;
-  sequence.n_released = std::min(n_unseen, static_cast<int>(sequence.blocks.size()));
-  std::fill_n(sequence.blocks.begin(), sequence.n_released, -1);
-  for (size_t i = sequence.n_released; i < sequence.blocks.size(); ++i) pool_.share(sequence.blocks[i]);
-  sequence.n_indexed = static_cast<int>(match_.blocks.size());
-  sequence.chain = match_.blocks.empty() ? sequence.root : match_.key;
-  if (states_) states_.start(sequence, match_.state, match_.tail >= 0);
+  for (int pool = 0; pool < n_pools(); ++pool) {
+    const CacheMatch::OfPool& match = match_.pools[static_cast<size_t>(pool)];
+    SequenceBlocks& own = sequence.pools[static_cast<size_t>(pool)];
+    own.blocks = match.blocks;
+    const int window = limits_.pools[static_cast<size_t>(pool)].window;
+    own.n_released = std::min(first_block_seen(match_.n_tokens, window, limits_.block_size), own.size());
+    std::fill_n(own.blocks.begin(), own.n_released, -1);
+    for (int i = own.n_released; i < own.size(); ++i)
+      pools_[static_cast<size_t>(pool)].share(own.blocks[static_cast<size_t>(i)]);
+    if (match.tail >= 0) pools_[static_cast<size_t>(pool)].share(match.tail);
+  }
+  sequence.n_indexed = sequence.pools[0].size();
+  sequence.chain = sequence.n_indexed == 0 ? sequence.root : match_.key;
+  if (states_) states_.start(sequence, match_.state, match_.has_tail());
   sequence.branch = match_.n_known;
   sequence.last_boundary = (sequence.len() - 1) / limits_.block_size * limits_.block_size;
-  if (match_.tail >= 0) {  // the sequence will write to the tail, so no other sequence may use it
-    pool_.share(match_.tail);
-    cache_.erase(match_.tail);
-    sequence.blocks.push_back(match_.tail);
+  if (match_.has_tail()) {  // the sequence will write to the tail, so no other sequence may use it
+    cache_.erase(match_.pools[0].tail);
+    for (int pool = 0; pool < n_pools(); ++pool)
+      sequence.pools[static_cast<size_t>(pool)].blocks.push_back(match_.pools[static_cast<size_t>(pool)].tail);
   }
   sequence.n_computed = sequence.n_valid = match_.n_tokens;
   step_->n_cached += match_.n_tokens;
@@ -298,7 +346,9 @@ void Scheduler::take_cached(Sequence& sequence) {
 // The number of prompt tokens that this step can compute. The limits are the chunk, the budget, the blocks, the rows of
 // logits and the next snapshot.
 int Scheduler::prefill_tokens(const Sequence& sequence) const {
-  const int64_t n_blocks = static_cast<int64_t>(sequence.blocks.size()) + pool_.n_free();
+  int64_t n_blocks = std::numeric_limits<int>::max();
+  for (int pool = 0; pool < n_pools(); ++pool)
+    n_blocks = std::min(n_blocks, int64_t{sequence.pools[0].size()} + this->pool(pool).n_free());
   const int64_t room = n_blocks * limits_.block_size - sequence.n_computed;
   const int rows = sequence.scores() ? 1 + limits_.spare_rows - step_->n_spare_rows : budget();
   const int wanted =
@@ -316,17 +366,17 @@ int Scheduler::next_snapshot(const Sequence& sequence) const {
 
 // The number of blocks that the sequence still needs for its known tokens, less those that it will have released by
 // then.
-int Scheduler::blocks_promised(const Sequence& sequence) const {
-  const int n_blocks = static_cast<int>(sequence.blocks.size()), held = n_blocks - sequence.n_released;
-  return std::max(0, std::min(blocks_for(sequence.planned_len()) - n_blocks, most_blocks_held() - held));
+int Scheduler::blocks_promised(const Sequence& sequence, int pool) const {
+  const SequenceBlocks& own = sequence.pools[static_cast<size_t>(pool)];
+  return std::max(0, std::min(blocks_for(sequence.planned_len()) - own.size(), most_blocks_held(pool) - own.n_held()));
 }
 
 // With a window, a sequence releases a block before the window when the step that wrote the block is complete. Several
 // such steps may be in flight. The first and the last block may be partly used, and kernels need one more block
 // (first_block_seen).
-int Scheduler::most_blocks_held() const {
-  return limits_.window == 0 ? limits_.n_blocks
-                             : blocks_for(limits_.window + std::max(2, limits_.n_in_flight) * limits_.chunk) + 3;
+int Scheduler::most_blocks_held(int pool) const {
+  const auto& [n_blocks, window] = limits_.pools[static_cast<size_t>(pool)];
+  return window == 0 ? n_blocks : blocks_for(window + std::max(2, limits_.n_in_flight) * limits_.chunk) + 3;
 }
 
 // The number of drafts that the sequence can have after its last token. The needs of other sequences come first: a
@@ -344,7 +394,9 @@ int Scheduler::drafts_for(const Sequence& sequence, int n_later) const {
 
 // The number of drafts for which the sequence has blocks or can take blocks.
 int64_t Scheduler::room_for_drafts(const Sequence& sequence) const {
-  const int n_blocks = static_cast<int>(sequence.blocks.size()) + std::max(0, pool_.n_free() - n_running());
+  int n_free = std::numeric_limits<int>::max();
+  for (const BlockPool& pool : pools_) n_free = std::min(n_free, pool.n_free());
+  const int n_blocks = sequence.pools[0].size() + std::max(0, n_free - n_running());
   return static_cast<int64_t>(n_blocks) * limits_.block_size - sequence.n_computed - 1;
 }
 
@@ -390,12 +442,12 @@ void Scheduler::take(Sequence& sequence, int n_tokens, int n_drafts) {
   sequence.n_computed = end;
 }
 
-// Takes blocks until the sequence has blocks for n_tokens. Returns false if no block is free or cached.
+// Takes blocks until the sequence has blocks for n_tokens. Returns false if a pool has no block that is free or cached.
 bool Scheduler::grow(Sequence& sequence, int n_tokens) {
-  while (static_cast<int>(sequence.blocks.size()) < blocks_for(n_tokens)) {
-    const int32_t block = pool_.take();
-    if (block < 0) return false;
-    sequence.blocks.push_back(block);
+  while (sequence.pools[0].size() < blocks_for(n_tokens)) {
+    if (std::ranges::any_of(pools_, [](const BlockPool& pool) { return pool.n_free() == 0; })) return false;
+    for (int pool = 0; pool < n_pools(); ++pool)
+      sequence.pools[static_cast<size_t>(pool)].blocks.push_back(pools_[static_cast<size_t>(pool)].take());
   }
   return true;
 }
@@ -413,17 +465,21 @@ void Scheduler::give_back(Sequence& sequence, bool keep_state) {
   int32_t tail = -1;
   if (sequence.has_nan) {
     cache_.forget(sequence.root, sequence.cache_tokens());  // including the blocks that it released earlier
-    for (const int32_t block : sequence.blocks)
+    for (const int32_t block : sequence.pools[0].blocks)
       if (block >= 0) cache_.erase(block);
   } else if (limits_.prefix_cache) {
     tail = index_tail(sequence);
   }
   if (states_) states_.stop(sequence, tail, keep_state && limits_.prefix_cache && !sequence.has_nan);
   // The last block first, so that the end of a chain is evicted before its start.
-  for (auto block = sequence.blocks.rbegin(); block != sequence.blocks.rend(); ++block)
-    if (*block >= 0) pool_.release(*block, cache_.holds(*block));
-  sequence.blocks.clear();
-  sequence.n_computed = sequence.n_valid = sequence.n_indexed = sequence.n_released = 0;
+  for (int pool = 0; pool < n_pools(); ++pool) {
+    SequenceBlocks& own = sequence.pools[static_cast<size_t>(pool)];
+    for (auto block = own.blocks.rbegin(); block != own.blocks.rend(); ++block)
+      if (*block >= 0) release_block(pool, *block);
+    own.blocks.clear();
+    own.n_released = 0;
+  }
+  sequence.n_computed = sequence.n_valid = sequence.n_indexed = 0;
   sequence.chain = sequence.root;
   ++sequence.n_evicted;
 }
@@ -464,13 +520,19 @@ void Scheduler::compute_again(const StepItem& item) {
 // final tokens only, and the cut never reaches them. So a block that may be shared never becomes writable again.
 void Scheduler::cut_back(Sequence& sequence, int n_tokens) {
   CHECK(n_tokens >= sequence.n_valid && n_tokens <= sequence.n_computed);
-  const auto only_its_own = [&](int32_t block) { return pool_.refs(block) == 1 && !cache_.holds(block); };
-  while (static_cast<int>(sequence.blocks.size()) > blocks_for(n_tokens)) {
-    CHECK(only_its_own(sequence.blocks.back()));
-    pool_.release(sequence.blocks.back());
-    sequence.blocks.pop_back();
+  const int n_blocks = blocks_for(n_tokens);
+  for (int pool = 0; pool < n_pools(); ++pool) {
+    std::vector<int32_t>& blocks = sequence.pools[static_cast<size_t>(pool)].blocks;
+    const auto only_its_own = [&](int32_t block) {
+      return this->pool(pool).refs(block) == 1 && !cache_.holds(block, pool);
+    };
+    while (static_cast<int>(blocks.size()) > n_blocks) {
+      CHECK(only_its_own(blocks.back()));
+      release_block(pool, blocks.back());
+      blocks.pop_back();
+    }
+    CHECK(n_tokens % limits_.block_size == 0 || only_its_own(blocks.back()));
   }
-  CHECK(n_tokens % limits_.block_size == 0 || only_its_own(sequence.blocks.back()));
   sequence.n_computed = n_tokens;
 }
 
@@ -479,8 +541,15 @@ void Scheduler::index_blocks(Sequence& sequence) {
   const int size = limits_.block_size;
   const CacheTokens tokens = sequence.cache_tokens();
   for (int& n = sequence.n_indexed; (n + 1) * size <= sequence.n_valid; ++n)
-    sequence.chain =
-        cache_.insert(sequence.chain, tokens.subspan(static_cast<size_t>(n) * size, size), sequence.blocks[n]);
+    sequence.chain = cache_.insert(sequence.chain, tokens.subspan(static_cast<size_t>(n) * size, size),
+                                   blocks_of(sequence, n));
+}
+
+// The sequence's i-th block of each pool, until the next call.
+std::span<const int32_t> Scheduler::blocks_of(const Sequence& sequence, int i) {
+  std::ranges::transform(sequence.pools, blocks_.begin(),
+                         [&](const SequenceBlocks& own) { return own.blocks[static_cast<size_t>(i)]; });
+  return blocks_;
 }
 
 // Indexes the tokens of the last, partly filled block, for sequences that continue from there. Only this sequence holds
@@ -488,9 +557,9 @@ void Scheduler::index_blocks(Sequence& sequence) {
 int32_t Scheduler::index_tail(Sequence& sequence) {
   const int begin = sequence.n_indexed * limits_.block_size, n = sequence.n_valid - begin;
   if (n <= 0) return -1;
-  const int32_t block = sequence.blocks[sequence.n_indexed];
-  cache_.insert(sequence.chain, sequence.cache_tokens().subspan(begin, n), block);
-  return block;
+  const std::span<const int32_t> blocks = blocks_of(sequence, sequence.n_indexed);
+  cache_.insert(sequence.chain, sequence.cache_tokens().subspan(begin, n), blocks);
+  return blocks[0];
 }
 
 }  // namespace ingot

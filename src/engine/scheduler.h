@@ -21,6 +21,11 @@
 // step is complete, the sequence is cut back to the accepted drafts. Until then, no further step is planned for the
 // sequence.
 //
+// A model may have several KV caches, each with a pool (KvPool). A sequence has the same number of blocks in each pool.
+// In a pool with a window, it releases the blocks that no future step reads. Such a block stays cached for long if it
+// is before a place where other sequences may continue: those of snapshots. Otherwise it is the next one to be evicted,
+// so that a long prompt does not evict all that others have left.
+//
 // In models with recurrent layers, a running sequence also holds a slot for its state. Slot and blocks are taken and
 // released together. The slot holds the state after the sequence's last token, so other sequences can continue only
 // from snapshots. A snapshot is made at the end of the last full block of the prompt, at the place where the
@@ -30,6 +35,7 @@
 // are accepted, the sequence continues from the new slot. Otherwise the sequence continues from the old slot, and its
 // next step recomputes the token before the drafts and the accepted drafts.
 #pragma once
+#include <algorithm>
 #include <span>
 #include <string>
 #include <unordered_map>
@@ -47,9 +53,8 @@ struct SchedulerLimits {
   int max_seqs = 0;          // in one step
   int chunk = 0;             // tokens of one prompt in one step
   int block_size = 0;        // tokens of a KV block
-  int n_blocks = 0;
+  std::vector<KvPool> pools;
   int n_states = 0;       // slots for the states in a step and for snapshots; 0: the model has no states
-  int window = 0;         // tokens that a query attends to, in every layer; 0: all
   int spare_rows = 0;     // rows of logits in one step beyond one for each sequence: for drafts and scored prompts
   int n_in_flight = 2;    // steps that may be planned but not complete
   int n_stages = 1;       // of the runner
@@ -107,12 +112,12 @@ class Scheduler {
   void failed(const StepItem& item);  // the item's step has failed
 
   // For saved prefixes (saved_prefix.cc). find_cached returns the cached part of a history, valid until the next call.
-  // add_cached caches a history. It calls `write` for each block `i` of the history, except for cached blocks and the
-  // first n_missing blocks. It throws Error if there are too few blocks. erase_cached erases the history's blocks that
+  // add_cached caches a history. It calls `write` for each block `i` of the history and each pool, except for cached
+  // blocks and the pool's first n_missing blocks. It throws Error if there are too few blocks. erase_cached erases the history's blocks that
   // no sequence holds, and returns their number of tokens.
   const CacheMatch& find_cached(const CacheKey& root, const CacheTokens& tokens);
-  void add_cached(const CacheKey& root, const CacheTokens& tokens, int n_missing,
-                  const std::function<void(int i, int32_t block)>& write);
+  void add_cached(const CacheKey& root, const CacheTokens& tokens, std::span<const int> n_missing /* of each pool */,
+                  const std::function<void(int pool, int i, int32_t block)>& write);
   int erase_cached(const CacheKey& root, const CacheTokens& tokens);
 
   bool idle() const;  // paused sequences and those that wait for a mask do not count
@@ -121,7 +126,7 @@ class Scheduler {
   int n_waiting() const { return static_cast<int>(waiting_.size()); }
   int n_running() const { return static_cast<int>(running_.size()); }
   int n_paused() const { return static_cast<int>(paused_.size()); }
-  const BlockPool& pool() const { return pool_; }
+  const BlockPool& pool(int i = 0) const { return pools_[static_cast<size_t>(i)]; }
   const StateSlots& states() const { return states_; }
   int64_t n_blocks_released() const { return n_blocks_released_; }  // blocks before windows, since the start
   int64_t n_cache_walks() const { return n_cache_walks_; }          // lookups in the prefix cache, since the start
@@ -135,6 +140,7 @@ class Scheduler {
 
   int64_t rank_of(const Sequence& sequence);
   void give_up_old_blocks(Sequence& sequence);
+  bool is_before_snapshot(const Sequence& sequence, int block, int window) const;
   void make_room();
   Sequence* next_waiting() const;
   int most_decodes() const;
@@ -144,6 +150,7 @@ class Scheduler {
   bool fits(const Sequence& sequence);
   void match_cache(const Sequence& sequence);
   bool match_is_of(const Sequence& sequence) const;
+  void forget_match(int pool, int32_t block);
   bool reserve(Sequence& sequence) const;
   void take_cached(Sequence& sequence);
   int64_t room_for_drafts(const Sequence& sequence) const;
@@ -156,16 +163,20 @@ class Scheduler {
   void give_back(Sequence& sequence, bool keep_state = true);
   void index_blocks(Sequence& sequence);
   int32_t index_tail(Sequence& sequence);
+  std::span<const int32_t> blocks_of(const Sequence& sequence, int i);
   int budget() const { return limits_.max_batch_tokens - step_->n_tokens; }
   int blocks_for(int n_tokens) const { return (n_tokens + limits_.block_size - 1) / limits_.block_size; }
-  int blocks_promised(const Sequence& sequence) const;
-  int most_blocks_held() const;
+  int n_pools() const { return static_cast<int>(limits_.pools.size()); }
+  bool has_window() const { return std::ranges::any_of(limits_.pools, [](const KvPool& p) { return p.window > 0; }); }
+  int blocks_promised(const Sequence& sequence, int pool) const;
+  int most_blocks_held(int pool) const;
+  void release_block(int pool, int32_t block, BlockPool::Keep keep = BlockPool::Keep::kLong);
   int prefill_tokens(const Sequence& sequence) const;
   int next_snapshot(const Sequence& sequence) const;
 
   const SchedulerLimits limits_;
   PrefixCache cache_;
-  BlockPool pool_;
+  std::vector<BlockPool> pools_;
   StateSlots states_;
   // Each sequence is in one of these three vectors. add() reserves space for the sequence in all three, so later calls
   // do not allocate.
@@ -181,6 +192,7 @@ class Scheduler {
   const Sequence* matched_ = nullptr;  // within a plan: the sequence that match_ belongs to; null: none
   int64_t n_cache_walks_ = 0;
   int64_t n_blocks_released_ = 0;
+  std::vector<int32_t> blocks_;  // one of each pool, for the prefix cache
 };
 
 }  // namespace ingot

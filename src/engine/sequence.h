@@ -25,6 +25,14 @@ struct NextTokens {
 
 inline constexpr int kShortestTrialWait = 8;  // tokens
 
+// The blocks of a sequence in one pool.
+struct SequenceBlocks {
+  std::vector<int32_t> blocks;  // for each block_size tokens; -1: released before the window of the pool's layers
+  int n_released = 0;           // number of those released blocks
+  int size() const { return static_cast<int>(blocks.size()); }
+  int n_held() const { return size() - n_released; }
+};
+
 struct Sequence {
   RequestId id = 0;
   Request request;
@@ -39,9 +47,8 @@ struct Sequence {
   // for a new or preempted sequence, one token for a sequence that decodes. Nothing else distinguishes prompts from
   // decodes.
   int n_computed = 0;
-  int n_valid = 0;              // part of n_computed: written by completed steps
-  std::vector<int32_t> blocks;  // KV block for each block_size tokens; -1: released before the model's window
-  int n_released = 0;           // number of those released blocks
+  int n_valid = 0;                    // part of n_computed: written by completed steps
+  std::vector<SequenceBlocks> pools;  // one for each of RunnerInfo::pools, with the same number of blocks
   // In models with states: the slots that the next step reads (-1: none yet) and writes.
   int32_t state_in = -1, state_out = -1;
   int branch = 0;         // where the history departs from a cached one: a place for a snapshot
@@ -88,6 +95,7 @@ struct Sequence {
   bool waits_for_draw = false;
   int n_drafted = 0, n_accepted = 0;  // drafts that steps verified, and accepted drafts
   int n_sampling_steps = 0;           // steps that gave tokens of the output
+  int n_gain_steps = 0;               // part of n_sampling_steps: those whose times are known
   double step_seconds = 0;            // measured time of these steps (DraftLengths)
   double plain_seconds = 0;           // time that steps without drafts would have taken for the same tokens
 

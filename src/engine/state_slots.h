@@ -46,7 +46,9 @@ class StateSlots {
   void stop(Sequence& sequence, int32_t tail, bool keep);
 
  private:
-  void release(int32_t slot) { pool_.release(slot, cache_.holds_state(slot)); }
+  void release(int32_t slot) {
+    pool_.release(slot, cache_.holds_state(slot) ? BlockPool::Keep::kLong : BlockPool::Keep::kNot);
+  }
 
   PrefixCache& cache_;
   BlockPool pool_;

@@ -9,9 +9,10 @@
 namespace ingot {
 namespace {
 
-constexpr std::string_view kMagic = "INGOTKV1";
+constexpr std::string_view kMagic = "INGOTKV2";
 constexpr size_t kDigestBytes = 64;
 constexpr uint64_t kMaxTextBytes = 1024, kMaxBlockBytes = uint64_t{1} << 40;
+constexpr uint32_t kMaxCaches = 64;
 
 std::span<const uint8_t> as_bytes(std::string_view text) {
   return {reinterpret_cast<const uint8_t*>(text.data()), text.size()};
@@ -51,10 +52,14 @@ PrefixFile parse_prefix_file(std::span<const uint8_t> bytes, std::string_view na
   for (uint64_t& half : file.salt) half = reader.read<uint64_t>("salt");
   file.block_tokens = reader.read<uint32_t>("tokens of a block");
   if (file.block_tokens == 0) reader.fail("tokens of a block", "is 0");
-  file.block_bytes = reader.read<uint64_t>("bytes of a block");
-  if (file.block_bytes == 0 || file.block_bytes > kMaxBlockBytes)
-    reader.fail("bytes of a block", "is {}: must be 1 to {}", file.block_bytes, kMaxBlockBytes);
-  file.n_missing = reader.read<uint32_t>("blocks without bytes");
+  const auto n_caches = reader.read<uint32_t>("number of caches");
+  if (n_caches == 0 || n_caches > kMaxCaches) reader.fail("number of caches", "is {}: must be 1 to {}", n_caches, kMaxCaches);
+  for (uint32_t i = 0; i < n_caches; ++i) {
+    const auto block_bytes = reader.read<uint64_t>("bytes of a block");
+    if (block_bytes == 0 || block_bytes > kMaxBlockBytes)
+      reader.fail("bytes of a block", "is {}: must be 1 to {}", block_bytes, kMaxBlockBytes);
+    file.caches.push_back({.block_bytes = block_bytes, .n_missing = reader.read<uint32_t>("blocks without bytes")});
+  }
   const auto n_tokens = reader.read<uint32_t>("number of tokens");
   const std::span<const uint8_t> tokens = reader.take(uint64_t{n_tokens} * sizeof(int32_t), "tokens");
   file.tokens.resize(n_tokens);
@@ -62,13 +67,16 @@ PrefixFile parse_prefix_file(std::span<const uint8_t> bytes, std::string_view na
   for (const int32_t token : file.tokens)
     if (token < 0) reader.fail("tokens", "has the invalid token {}", token);
   const uint64_t n_blocks = (uint64_t{n_tokens} + file.block_tokens - 1) / file.block_tokens;
-  if (file.n_missing > n_blocks)
-    reader.fail("tokens", "fill {} blocks, but the file leaves out the bytes of {} blocks", n_blocks, file.n_missing);
-  const uint64_t n_stored = n_blocks - file.n_missing;
-  if (n_stored > reader.remaining() / file.block_bytes)
-    reader.fail("tokens", "fill {} blocks of {} bytes: truncated: {} bytes are left", n_stored, file.block_bytes,
-                reader.remaining());
-  file.blocks = reader.take(n_stored * file.block_bytes, "blocks");
+  for (PrefixFile::Cache& cache : file.caches) {
+    if (cache.n_missing > n_blocks)
+      reader.fail("tokens", "fill {} blocks, but the file leaves out the bytes of {} blocks", n_blocks,
+                  cache.n_missing);
+    const uint64_t n_stored = n_blocks - cache.n_missing;
+    if (n_stored > reader.remaining() / cache.block_bytes)
+      reader.fail("tokens", "fill {} blocks of {} bytes: truncated: {} bytes are left", n_stored, cache.block_bytes,
+                  reader.remaining());
+    cache.blocks = reader.take(n_stored * cache.block_bytes, "blocks");
+  }
   const std::string digest = digest_of(reader.since(0));
   if (as_text(reader.take(kDigestBytes, "digest")) != digest) reader.fail("digest", "the file is damaged");
   if (reader.remaining() > 0) reader.fail("digest", "{} bytes follow it", reader.remaining());
@@ -81,19 +89,23 @@ size_t write_prefix_file(const std::string& path, const PrefixFile& file) {
   append_text(head, file.layout);
   for (const uint64_t half : file.salt) append(head, half);
   append(head, file.block_tokens);
-  append(head, file.block_bytes);
-  append(head, file.n_missing);
+  append(head, static_cast<uint32_t>(file.caches.size()));
+  for (const PrefixFile::Cache& cache : file.caches) append(head, cache.block_bytes), append(head, cache.n_missing);
   append(head, static_cast<uint32_t>(file.tokens.size()));
   head.append(reinterpret_cast<const char*>(file.tokens.data()), file.tokens.size() * sizeof(int32_t));
   Digest digest = Digest::sha256();
   FileWriter writer(path, FileReaders::kOwner);
-  for (const std::span<const uint8_t> part : {as_bytes(head), file.blocks}) {
+  size_t n_bytes = 0;
+  const auto write = [&](std::span<const uint8_t> part) {
     digest.update(part);
     writer.write(part);
-  }
+    n_bytes += part.size();
+  };
+  write(as_bytes(head));
+  for (const PrefixFile::Cache& cache : file.caches) write(cache.blocks);
   writer.write(as_bytes(digest.finish()));
   writer.commit();
-  return head.size() + file.blocks.size() + kDigestBytes;
+  return n_bytes + kDigestBytes;
 }
 
 }  // namespace ingot

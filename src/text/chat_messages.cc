@@ -42,6 +42,12 @@ void check_content(const Json& content, size_t i) {
   }
 }
 
+const std::string& role_of(const Json& message, size_t i) {
+  if (!message.is_object()) throw Error("messages[{}] must be an object", i);
+  if (!message.contains("role") || !message["role"].is_string()) throw Error("messages[{}].role must be a string", i);
+  return message["role"].get_ref<const std::string&>();
+}
+
 void check_tool_calls(const Json& calls, size_t i) {
   if (calls.is_null()) return;
   if (!calls.is_array()) throw Error("messages[{}].tool_calls must be an array", i);
@@ -68,12 +74,30 @@ void check_messages(const Json& messages) {
     throw Error("messages has {} items, over the limit of {}", messages.size(), kMaxMessages);
   for (size_t i = 0; i < messages.size(); ++i) {
     const Json& message = messages[i];
-    if (!message.is_object()) throw Error("messages[{}] must be an object", i);
-    if (!message.contains("role") || !message["role"].is_string()) throw Error("messages[{}].role must be a string", i);
+    role_of(message, i);
     if (message.contains("content")) check_content(message["content"], i);
     if (message.contains("tool_calls")) check_tool_calls(message["tool_calls"], i);
     if (depth_of(message, kMaxMessageDepth + 1) > kMaxMessageDepth)
       throw Error("messages[{}] nests deeper than {}", i, kMaxMessageDepth);
+  }
+}
+
+void check_turns(const Json& messages, std::string_view template_source) {
+  static constexpr std::string_view kRoles[] = {"system", "developer", "user", "assistant", "tool"};
+  for (size_t i = 0; i < messages.size(); ++i) {
+    const Json& message = messages[i];
+    const std::string& role = role_of(message, i);
+    const auto compared = [&](char quote) {
+      return template_source.find(fmt::format("== {}{}{}", quote, role, quote)) != std::string::npos;
+    };
+    if (std::ranges::find(kRoles, role) == std::end(kRoles) && !compared('\'') && !compared('"'))
+      throw Error("messages[{}].role must be system, developer, user, assistant or tool", i);
+    const auto has = [&](const char* name) { return message.contains(name) && !message[name].is_null(); };
+    for (const char* name : {"audio", "function_call"})
+      if (has(name)) throw Error("messages[{}].{} is not supported: use content or tool_calls", i, name);
+    const auto some = [&](const char* name) { return has(name) && !message[name].empty(); };
+    if (!has("content") && !(role == "assistant" && (some("tool_calls") || some("reasoning_content"))))
+      throw Error("messages[{}].content is missing", i);
   }
 }
 

@@ -2,6 +2,7 @@
 #pragma once
 #include <nlohmann/json_fwd.hpp>
 #include <string>
+#include <string_view>
 
 namespace ingot {
 
@@ -9,6 +10,9 @@ namespace ingot {
 void check_messages(const nlohmann::ordered_json& messages);
 void check_tools(const nlohmann::ordered_json& tools);
 void check_template_variables(const nlohmann::ordered_json& variables);
+// For messages of a request: a role must be one of OpenAI's, or appear in a comparison in the template's source. A
+// message needs content, or as an assistant's message calls or reasoning.
+void check_turns(const nlohmann::ordered_json& messages, std::string_view template_source);
 
 // Joins the texts of content parts, one part per line.
 std::string joined_parts(const nlohmann::ordered_json& parts);

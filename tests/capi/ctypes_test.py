@@ -30,7 +30,8 @@ class RequestOptions(c.Structure):
                 ("seed", c.c_uint64), ("logprobs", c.c_int), ("ignore_eos", c.c_int), ("stop_tokens", c.POINTER(c.c_int32)),
                 ("n_stop_tokens", c.c_size_t), ("priority", c.c_int), ("cache_salt", c.c_char_p), ("timeout_s", c.c_double),
                 ("json_schema", c.c_char_p), ("regex", c.c_char_p), ("grammar", c.c_char_p), ("typical_p", c.c_float),
-                ("penalty_window", c.c_int)]
+                ("penalty_window", c.c_int), ("top_logprobs", c.c_int), ("bias_tokens", c.POINTER(c.c_int32)),
+                ("biases", c.POINTER(c.c_float)), ("n_biases", c.c_size_t)]
 
 
 class ChatOptions(c.Structure):
@@ -386,7 +387,7 @@ def test_speculation(lib):
     assert len(plain) > 0
     for speculate, draft in ((b"off", None), (b"auto", None), (b"ngram", None), (b"draft", MODEL), (b"auto", MODEL)):
         assert answer(speculate, draft) == plain, speculate
-    for speculate, draft, why in ((b"much", None, b"expected auto, off, ngram"), (b"draft", None, b"draft is NULL"),
+    for speculate, draft, why in ((b"much", None, b"expected auto, off, ngram"), (b"draft", None, b"set draft to its path"),
                                   (b"eagle3", MODEL, b"it is not an EAGLE-3 head"),
                                   (b"draft", str(SOURCE / "tests/data/models/qwen2.gguf").encode(), b"needs the same tokens")):
         assert answer(speculate, draft) == INVALID and why in lib.ingot_last_error(), lib.ingot_last_error()

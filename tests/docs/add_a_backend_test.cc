@@ -10,8 +10,8 @@
 #include "backend/trace.h"
 #include "base/error.h"
 #include "docs/toy_device.h"
-#include "model/checkpoint.h"
-#include "model/decoder_program.h"
+#include "model/files/checkpoint.h"
+#include "model/program/decoder_program.h"
 #include "model/golden_models.h"
 
 namespace ingot {
@@ -82,7 +82,7 @@ std::vector<float> decoder_logits(Backend& backend, const Golden& golden, int ch
   const StateShape shape = state_shape(config, 2);
   const auto states = shape ? backend.make_states(shape) : nullptr;
   const int n_ctx = n_ctx_of(golden.name) > 0 ? n_ctx_of(golden.name) : config.n_ctx_train;
-  Program program = decoder_layers(config, weights, {kv.get(), states.get()}, &backend, n_ctx);
+  Program program = decoder_layers(config, weights, {{kv.get()}, states.get()}, &backend, n_ctx);
   program.blocks.emplace_back(head_block(config, weights));
   program.allocate(backend, limits_of(n, config.n_vocab));
 
@@ -121,7 +121,7 @@ std::vector<float> encoder_vector(Backend& backend, const std::string& name, int
                                    .block_size = kBlockSize,
                                    .n_blocks = n_blocks,
                                    .dtype = DType::kF32});
-  Program program = decoder_layers(config, weights, {.kv = kv.get()}, &backend, n);
+  Program program = decoder_layers(config, weights, {.kv = {kv.get()}}, &backend, n);
   program.blocks.emplace_back(PoolBlock{.norm = final_norm(config, weights)});
   program.allocate(backend, limits_of(n, 0));
   Sequence sequence(n_blocks);

@@ -74,7 +74,7 @@ class Constrained : public testing::TestWithParam<bool> {
     fake.info = {.n_vocab = kVocab,
                  .n_ctx = 128,
                  .block_size = 4,
-                 .n_blocks = 200,
+                 .pools = {{.n_blocks = 200}},
                  .max_batch_tokens = 64,
                  .max_seqs = 8,
                  .max_logits = 40};
@@ -118,7 +118,7 @@ TEST_P(Constrained, AnswersInABatchWithOthers) {
 
 TEST_P(Constrained, GoesOnAfterPreemption) {
   FakeOptions fake = options();
-  fake.info.n_blocks = 12;
+  fake.info.pools[0].n_blocks = 12;
   FakeRunner runner(fake);
   Engine engine(runner);
   const auto constraint = regex("[a-z]{30}");

@@ -38,7 +38,7 @@ struct Chatter {
 
 FakeOptions conversation_options(int n_ctx, int n_blocks, bool overlaps = false, int n_states = 0) {
   FakeOptions options;
-  options.info = {.n_vocab = 1000, .n_ctx = n_ctx, .block_size = 16, .n_blocks = n_blocks, .max_batch_tokens = 64,
+  options.info = {.n_vocab = 1000, .n_ctx = n_ctx, .block_size = 16, .pools = {{.n_blocks = n_blocks}}, .max_batch_tokens = 64,
                   .max_seqs = 16};
   options.info.overlaps = overlaps;
   options.info.n_states = n_states;
@@ -86,6 +86,13 @@ TEST_P(Conversation, ATurnComputesOnlyWhatIsNew) {
 // The same for a model with states: two snapshots for each conversation are enough.
 TEST_P(Conversation, ATurnGoesOnFromAState) {
   expect_turns_to_compute_what_is_new(conversation_options(2048, 1600, GetParam(), 16 + 34));
+}
+
+// The same for a model with windows in some layers. Their pool holds as many windows as a plan gives it (set_blocks).
+TEST_P(Conversation, ATurnFindsItsWindow) {
+  FakeOptions options = conversation_options(2048, 1600, GetParam());
+  options.info.pools.push_back({.n_blocks = ((3 * 16 + 2) * (40 + 3 * 16) + 2 * 64) / 16, .window = 40});
+  expect_turns_to_compute_what_is_new(options);
 }
 
 TEST_P(Conversation, AnEditKeepsWhatComesBeforeIt) {
@@ -257,7 +264,7 @@ TEST(PrefixCaching, APreemptedRequestFindsItsOwnBlocks) {
 TEST(PrefixCaching, BlocksBeforeTheWindowAreReleased) {
   Random random;
   FakeOptions options = conversation_options(512, 32);
-  options.info.window = 40;
+  options.info.pools[0].window = 40;
   int most_used = 0;
   Chatter chat(options,
                {.chunk = 32, .on_step = [&](const StepStats& s) { most_used = std::max(most_used, s.blocks_used); }});
@@ -270,12 +277,36 @@ TEST(PrefixCaching, BlocksBeforeTheWindowAreReleased) {
   EXPECT_TRUE(chat.runner.violations().empty());
 }
 
+// A long prompt goes through the pool of a window, and evicts only its own blocks before the window. The windows of
+// other conversations stay, and so does the window at a place where two prompts have departed.
+TEST(PrefixCaching, ALongPromptLeavesTheWindowsOfOthers) {
+  Random random;
+  SCOPED_TRACE(random.seed());
+  for (const bool overlaps : {false, true}) {
+    FakeOptions options = conversation_options(2048, 500, overlaps);
+    options.info.pools.push_back({.n_blocks = 36, .window = 40});
+    Chatter chat(options, {.chunk = 32});
+    const Tokens system = random_tokens(random, 400);
+    const auto with_system = [&] { return joined(system, random_tokens(random, 100)); };
+    const Tokens said = random_tokens(random, 300);
+    const auto answer = chat.submit(said, 30);
+    chat.run();
+    EXPECT_EQ(chat.cached(with_system()), 0);
+    EXPECT_EQ(chat.cached(with_system()), 0);  // departs after the system's tokens
+    EXPECT_EQ(chat.cached(random_tokens(random, 1500)), 0);
+    EXPECT_EQ(chat.cached(joined(joined(said, answer->tokens), random_tokens(random, 10))), 329);
+    EXPECT_EQ(chat.cached(with_system()), 400);
+    EXPECT_TRUE(chat.runner.violations().empty());
+    EXPECT_GT(chat.engine.gauges().n_blocks_released, 100);
+  }
+}
+
 // Admission counts the blocks that a sequence holds at one time, not the length of the sequence.
 TEST(PrefixCaching, AWindowedModelAdmitsByItsWindow) {
   Random random;
   for (const bool overlaps : {false, true}) {
     FakeOptions options = conversation_options(512, 70, overlaps);
-    options.info.window = 40;
+    options.info.pools[0].window = 40;
     int most_running = 0;
     Chatter chat(options, {.chunk = 32,
                            .on_step = [&](const StepStats& s) { most_running = std::max(most_running, s.n_running); }});
@@ -296,9 +327,9 @@ TEST(PrefixCaching, AWindowedPoolTakesRequestsLongerThanItself) {
     for (const bool prefix_cache : {false, true}) {
       for (const int n_more : {0, 1, 5}) {
         FakeOptions options = conversation_options(512, 0, overlaps);
-        options.info.window = 40;
+        options.info.pools[0].window = 40;
         // Blocks of 16 tokens: the 39 tokens before the next one may begin and end inside blocks.
-        options.info.n_blocks = 3 + 2 + n_more;
+        options.info.pools[0].n_blocks = 3 + 2 + n_more;
         Chatter chat(options, {.chunk = 64, .prefix_cache = prefix_cache});
         std::vector<std::shared_ptr<Collector>> sinks;
         std::vector<Request> requests;
@@ -320,7 +351,7 @@ TEST(PrefixCaching, AWindowedPoolTakesRequestsLongerThanItself) {
   }
   // With one block less, the pool cannot hold a window at every position. So the pool limits the length.
   FakeOptions options = conversation_options(512, 4);
-  options.info.window = 40;
+  options.info.pools[0].window = 40;
   EXPECT_EQ(context_limit(options.info), 64);
 }
 
@@ -330,7 +361,7 @@ TEST(PrefixCaching, AChainIsFoundThoughItsBeginningIsGone) {
   SCOPED_TRACE(random.seed());
   for (const int window : {0, 40}) {
     FakeOptions options = conversation_options(512, 36);
-    options.info.window = window;
+    options.info.pools[0].window = window;
     Chatter chat(options, {.chunk = 32});
     const Tokens prompt = random_tokens(random, 401);  // 25 blocks and one token
     EXPECT_EQ(chat.cached(prompt), 0);

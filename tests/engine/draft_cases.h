@@ -15,7 +15,7 @@ struct DraftCase {
     fake.info = {.n_vocab = 100,
                  .n_ctx = n_ctx,
                  .block_size = 4,
-                 .n_blocks = n_blocks,
+                 .pools = {{.n_blocks = n_blocks}},
                  .max_batch_tokens = 64,
                  .max_seqs = 8,
                  .max_logits = 40};

@@ -7,8 +7,8 @@
 
 #include "devices.h"
 #include "draft_cases.h"
-#include "model/checkpoint.h"
-#include "model/ranks.h"
+#include "model/files/checkpoint.h"
+#include "model/devices/ranks.h"
 #include "text/grammar/rules/compile.h"
 
 namespace ingot {
@@ -62,7 +62,7 @@ TEST_P(DraftHeads, WrongGuessesEnd) {
 // Failed trials become rarer: after 8 tokens, 16 more, and so on. Later answers begin with 128.
 TEST_P(DraftHeads, TrialsInVainBecomeRare) {
   FakeOptions fake = options(0);
-  fake.info.n_ctx = 8192, fake.info.n_blocks = 2100, fake.check_every = 100;
+  fake.info.n_ctx = 8192, fake.info.pools = {{.n_blocks = 2100}}, fake.check_every = 100;
   FakeRunner runner(fake);
   Engine engine(runner, {.now = now});
   const auto drafts_of = [&](int n_tokens) {
@@ -140,7 +140,7 @@ TEST_P(DraftHeads, NoScheduleChangesTheOutput) {
   for (int round = 0; round < 20; ++round) {
     FakeOptions fake = options(0.8);
     fake.info.n_ctx = 128;
-    fake.info.n_blocks = 40;
+    fake.info.pools[0].n_blocks = 40;
     FakeRunner runner(fake);
     Engine engine(runner, {.chunk = random.integer(3, 40), .now = now});
     std::vector<Request> requests;

@@ -21,7 +21,7 @@ FakeOptions options(int n_ctx, int max_logits, int step_us) {
   fake.info = {.n_vocab = 100,
                .n_ctx = n_ctx,
                .block_size = 4,
-               .n_blocks = 400,
+               .pools = {{.n_blocks = 400}},
                .max_batch_tokens = 64,
                .max_seqs = 4,
                .max_logits = max_logits};

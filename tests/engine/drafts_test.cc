@@ -145,7 +145,7 @@ TEST_P(Drafts, NoScheduleChangesTheOutput) {
   int64_t n_preempted = 0, n_cached = 0, n_accepted = 0;
   for (int round = 0; round < 20; ++round) {
     FakeOptions fake = options();
-    fake.info.n_blocks = 40;
+    fake.info.pools[0].n_blocks = 40;
     FakeRunner runner(fake);
     Engine engine(runner, {.chunk = random.integer(3, 40)});
     std::vector<Request> requests;

@@ -14,7 +14,7 @@ constexpr int kDim = 3;
 
 FakeOptions with_embeddings() {
   FakeOptions fake;
-  fake.info = {.n_vocab = 100, .n_ctx = 128, .block_size = 4, .n_blocks = 100, .max_batch_tokens = 32, .max_seqs = 8};
+  fake.info = {.n_vocab = 100, .n_ctx = 128, .block_size = 4, .pools = {{.n_blocks = 100}}, .max_batch_tokens = 32, .max_seqs = 8};
   fake.info.takes_embeddings = true;
   fake.info.embedding_dim = kDim;
   return fake;
@@ -120,7 +120,7 @@ TEST(Embeddings, ComeBackAfterPreemption) {
   for (const bool overlaps : {false, true}) {
     for (const int n_states : {0, 12}) {
       FakeOptions fake = with_embeddings();
-      fake.info.n_blocks = 24;
+      fake.info.pools[0].n_blocks = 24;
       fake.info.overlaps = overlaps;
       fake.info.n_states = n_states;
       fake.info.max_logits = 16;

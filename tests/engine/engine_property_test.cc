@@ -31,17 +31,24 @@ RunnerInfo random_info(Random& random) {
   info.n_ctx = random.integer(2, 48);
   info.block_size = random.integer(1, 8);
   const int one_sequence = (info.n_ctx + info.block_size - 1) / info.block_size;
-  info.n_blocks = random.chance(0.2) ? random.integer((2 + info.block_size - 1) / info.block_size, one_sequence)
-                                     : random.integer(one_sequence, 4 * one_sequence);
+  info.pools = {{.n_blocks = random.chance(0.2)
+                                 ? random.integer((2 + info.block_size - 1) / info.block_size, one_sequence)
+                                 : random.integer(one_sequence, 4 * one_sequence)}};
   info.max_batch_tokens = random.chance(0.3) ? random.integer(1, 4) : random.integer(1, 40);
   info.max_seqs = random.integer(1, 8);
   if (random.chance(0.5)) info.max_logits = info.max_seqs + random.integer(0, 20);
   if (random.chance(0.5))
     info.n_states = info.max_seqs + (random.chance(0.2) ? 0 : random.integer(1, 3 * info.max_seqs));
   if (random.chance(0.25)) {
-    info.window = random.integer(2, 12);
-    const int least = most_blocks_needed(info.window, info.block_size);  // may be less than a sequence has
-    if (random.chance(0.5)) info.n_blocks = random.integer(least, 2 * least);
+    info.pools[0].window = random.integer(2, 12);
+    const int least = most_blocks_needed(info.pools[0].window, info.block_size);  // may be less than a sequence has
+    if (random.chance(0.5)) info.pools[0].n_blocks = random.integer(least, 2 * least);
+  }
+  for (int more = random.chance(0.4) ? random.integer(1, 3) : 0; more > 0; --more) {
+    const int widest = info.pools[0].window > 0 ? info.pools[0].window : 16;
+    const int window = random.chance(0.8) || info.pools[0].window > 0 ? random.integer(2, widest) : 0;
+    const int least = window > 0 ? most_blocks_needed(window, info.block_size) : one_sequence;
+    info.pools.push_back({.n_blocks = random.integer(least, 3 * least), .window = window});
   }
   info.overlaps = random.chance(0.6);
   if (info.overlaps && random.chance(0.4)) info.n_stages = random.integer(2, 4);
@@ -162,7 +169,7 @@ class Load {
     EXPECT_LE(stats.n_tokens, options_.info.max_batch_tokens);
     EXPECT_GT(stats.n_tokens, 0);
     EXPECT_LE(stats.n_seqs, options_.info.max_seqs);
-    EXPECT_LE(stats.blocks_used, options_.info.n_blocks);
+    EXPECT_LE(stats.blocks_used, options_.info.pools[0].n_blocks);
   }
 
   // The oldest unfinished request finishes within a bounded number of steps after it becomes the oldest. So every
@@ -281,14 +288,14 @@ TEST(EngineProperty, AlsoWithPrioritiesPausesAndDeadlines) { run_loads(Kind::kMi
 TEST(EngineProperty, OutputDoesNotDependOnTheSchedule) {
   Random random;
   SCOPED_TRACE(random.seed());
-  RunnerInfo info{.n_vocab = 50, .n_ctx = 40, .block_size = 4, .n_blocks = 10, .max_batch_tokens = 8, .max_seqs = 8};
+  RunnerInfo info{.n_vocab = 50, .n_ctx = 40, .block_size = 4, .pools = {{.n_blocks = 10}}, .max_batch_tokens = 8, .max_seqs = 8};
   std::vector<Request> requests;
   for (int i = 0; i < 12; ++i) requests.push_back(random.request(info, nullptr));
   for (int chunk = 1; chunk <= 41; chunk += 4) {
     for (int n_blocks : {10, 13, 100}) {
       FakeOptions options;
       options.info = info;
-      options.info.n_blocks = n_blocks;
+      options.info.pools[0].n_blocks = n_blocks;
       options.info.max_batch_tokens = random.integer(1, 41);
       options.info.overlaps = random.chance(0.5);
       FakeRunner runner(options);

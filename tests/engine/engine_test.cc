@@ -127,7 +127,7 @@ TEST(Engine, RefusesWhatCanNeverRun) {
 
 TEST(Engine, APoolSmallerThanTheContextLimitsIt) {
   FakeOptions options;
-  options.info.n_blocks = 4;
+  options.info.pools[0].n_blocks = 4;
   FakeRunner runner(options);
   Engine engine(runner);
   const auto sink = std::make_shared<Collector>();

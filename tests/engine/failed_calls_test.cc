@@ -20,7 +20,7 @@
 #include "base/log.h"
 #include "collector.h"
 #include "engine/engine.h"
-#include "model/loader.h"
+#include "model/devices/loader.h"
 
 // ThreadSanitizer calls these functions before it has initialized.
 #define UNWATCHED __attribute__((no_sanitize("thread")))
@@ -159,7 +159,7 @@ TEST(FailedCalls, AnAllocationCostsARequestOrAStep) {
         SCOPED_TRACE(n);
         FakeOptions options;
         options.info = {
-            .n_vocab = 100, .n_ctx = 64, .block_size = 4, .n_blocks = 17, .max_batch_tokens = 16, .max_seqs = 4};
+            .n_vocab = 100, .n_ctx = 64, .block_size = 4, .pools = {{.n_blocks = 17}}, .max_batch_tokens = 16, .max_seqs = 4};
         options.info.overlaps = overlaps;
         FakeRunner runner(options);
         Engine engine(runner, {});
@@ -224,7 +224,7 @@ TEST(FailedCalls, AFailedSubmitTakesNoPlaceInTheQueue) {
 TEST(FailedCalls, AQueuedRequestTakesMemoryForItsPromptOnly) {
   FakeOptions options;
   options.info.n_ctx = 1 << 20;
-  options.info.n_blocks = 1 << 16;
+  options.info.pools[0].n_blocks = 1 << 16;
   options.info.max_seqs = 1;
   FakeRunner runner(options);
   Engine engine(runner);

@@ -52,10 +52,11 @@ uint64_t digest_of(std::span<const float> vector) {
 
 FakeRunner::FakeRunner(const FakeOptions& options)
     : options_(options),
-      cache_(static_cast<size_t>(options.info.n_blocks) * options.info.block_size),
-      states_(options.info.n_states),
-      writer_(options.info.n_blocks, -1),
-      head_(cache_.size()) {}
+      states_(options.info.n_states) {
+  for (const KvPool& pool : options.info.pools)
+    caches_.emplace_back(static_cast<size_t>(pool.n_blocks) * static_cast<size_t>(options.info.block_size));
+  head_.resize(caches_[0].size());
+}
 
 void FakeRunner::History::add(int32_t token, uint64_t vector) {
   ids = mix(ids, static_cast<uint64_t>(token));
@@ -91,14 +92,19 @@ void FakeRunner::forward(const Batch& given) {
   Batch batch = given;
   batch.tokens = with_drawn_tokens(given, sampled_, tokens_);
   check_shape(batch);
-  check_blocks(batch);
+  for (int pool = 0; pool < n_pools(); ++pool) check_blocks(batch, pool);
   check_states(batch);
   check_embeddings(batch);
   histories_.resize(batch.n_tokens());
   places_.assign(batch.n_tokens(), 0);
   has_logits_.assign(batch.n_tokens(), false);
   for (int32_t row : batch.logit_rows) has_logits_[row] = true;
-  for (int seq = 0; seq < batch.n_seqs(); ++seq) write_tokens(batch, seq, read_history(batch, seq));
+  for (int seq = 0; seq < batch.n_seqs(); ++seq) {
+    const History history = read_history(batch, seq, 0);
+    for (int pool = 1; pool < n_pools(); ++pool)
+      require(read_history(batch, seq, pool) == history, "sequence {}: pool {} has another history", seq, pool);
+    write_tokens(batch, seq, history);
+  }
   logits_.clear();
   logit_lens_.clear();
   for (int32_t row : batch.logit_rows) {
@@ -184,7 +190,7 @@ std::vector<std::vector<HeadGuess>> FakeRunner::draft(std::span<const DraftRow> 
     require(places_.at(row.row) == static_cast<int64_t>(place(row.position)), "row {} is not position {}", row.row,
             row.position);
     for (int position = 0; position <= row.position; ++position)
-      require(head_[place(position)].history == cache_[place(position)].history,
+      require(head_[place(position)].history == caches_[0][place(position)].history,
               "the draft head has no entry for position {}", position);
     History history = histories_[row.row];
     history.add(head_[place(row.position)].next, 0);
@@ -201,13 +207,13 @@ std::vector<std::vector<HeadGuess>> FakeRunner::draft(std::span<const DraftRow> 
   return guesses;
 }
 
-void FakeRunner::read_kv(int32_t block, std::span<uint8_t> to) {
-  std::memcpy(to.data(), &cache_.at(static_cast<size_t>(block) * options_.info.block_size), to.size());
+void FakeRunner::read_kv(int pool, int32_t block, std::span<uint8_t> to) {
+  std::memcpy(to.data(), &caches_.at(pool).at(static_cast<size_t>(block) * options_.info.block_size), to.size());
 }
 
-void FakeRunner::write_kv(int32_t block, std::span<const uint8_t> from) {
-  std::memcpy(static_cast<void*>(&cache_.at(static_cast<size_t>(block) * options_.info.block_size)), from.data(),
-              from.size());
+void FakeRunner::write_kv(int pool, int32_t block, std::span<const uint8_t> from) {
+  std::memcpy(static_cast<void*>(&caches_.at(pool).at(static_cast<size_t>(block) * options_.info.block_size)),
+              from.data(), from.size());
 }
 
 std::vector<Sampled> FakeRunner::wait() {
@@ -221,8 +227,8 @@ std::vector<Sampled> FakeRunner::wait() {
 }
 
 // The first position whose key and value the new tokens of this sequence see.
-int FakeRunner::first_read(const Batch& batch, int seq) const {
-  const int first_new = batch.kv_len[seq] - batch.q_len(seq), window = options_.info.window;
+int FakeRunner::first_read(const Batch& batch, int seq, int pool) const {
+  const int first_new = batch.kv_len[seq] - batch.q_len(seq), window = options_.info.pools[pool].window;
   return window > 0 ? std::max(0, first_new + 1 - window) : 0;
 }
 
@@ -232,7 +238,7 @@ void FakeRunner::check_shape(const Batch& batch) {
   require(batch.n_logits() <= std::max(info.max_seqs, info.max_logits), "{} rows of logits", batch.n_logits());
   require(batch.n_tokens() <= info.max_batch_tokens, "{} tokens in a batch", batch.n_tokens());
   require(batch.positions.size() == batch.tokens.size() && batch.q_start.size() == batch.kv_len.size() + 1 &&
-              batch.block_table.size() == batch.kv_len.size() * static_cast<size_t>(batch.max_blocks),
+              batch.block_table.size() == caches_.size() * batch.kv_len.size() * static_cast<size_t>(batch.max_blocks),
           "arrays of the batch differ in length");
   require(batch.q_start.front() == 0 && batch.q_start.back() == batch.n_tokens(), "q_start does not span the batch");
   for (int seq = 0; seq < batch.n_seqs(); ++seq) {
@@ -257,14 +263,14 @@ void FakeRunner::check_shape(const Batch& batch) {
 
 // A block written in this batch belongs to one sequence of the batch. Only blocks that no sequence writes may be
 // shared.
-void FakeRunner::check_blocks(const Batch& batch) {
-  const int block_size = options_.info.block_size;
-  std::fill(writer_.begin(), writer_.end(), -1);
+void FakeRunner::check_blocks(const Batch& batch, int pool) {
+  const int block_size = options_.info.block_size, n_blocks = options_.info.pools[pool].n_blocks;
+  writer_.assign(n_blocks, -1);
   for (int seq = 0; seq < batch.n_seqs(); ++seq) {
     const int first = (batch.kv_len[seq] - batch.q_len(seq)) / block_size, last = (batch.kv_len[seq] - 1) / block_size;
-    for (int i = first_read(batch, seq) / block_size; i <= last; ++i) {
-      const int32_t block = batch.blocks(seq)[i];
-      require(block >= 0 && block < options_.info.n_blocks, "sequence {} names block {}", seq, block);
+    for (int i = first_read(batch, seq, pool) / block_size; i <= last; ++i) {
+      const int32_t block = batch.blocks(seq, pool)[i];
+      require(block >= 0 && block < n_blocks, "sequence {} names block {} of pool {}", seq, block, pool);
       if (i < first) continue;
       require(writer_[block] == -1,
               "block {} is written by sequences {} and {}", block, writer_[block], seq);
@@ -273,8 +279,8 @@ void FakeRunner::check_blocks(const Batch& batch) {
   }
   for (int seq = 0; seq < batch.n_seqs(); ++seq) {
     const int n_read = (batch.kv_len[seq] - batch.q_len(seq)) / block_size;
-    for (int i = first_read(batch, seq) / block_size; i < n_read; ++i) {
-      const int32_t block = batch.blocks(seq)[i];
+    for (int i = first_read(batch, seq, pool) / block_size; i < n_read; ++i) {
+      const int32_t block = batch.blocks(seq, pool)[i];
       require(writer_[block] == -1,
               "block {} is read by sequence {} and written by {}", block, seq, writer_[block]);
     }
@@ -327,12 +333,12 @@ bool FakeRunner::checks_all(size_t row) const {
 }
 
 // Returns the cached history before this batch's tokens. Checks the slots that the new tokens attend to.
-FakeRunner::History FakeRunner::read_history(const Batch& batch, int seq) {
-  const int end = batch.kv_len[seq] - batch.q_len(seq), seen = first_read(batch, seq),
+FakeRunner::History FakeRunner::read_history(const Batch& batch, int seq, int pool) {
+  const int end = batch.kv_len[seq] - batch.q_len(seq), seen = first_read(batch, seq, pool),
             begin = checks_all(static_cast<size_t>(seq)) ? seen : std::max(seen, end - 1);
   History history;
   for (int position = begin; position < end; ++position) {
-    const Slot& s = slot(batch, seq, position);
+    const Slot& s = slot(batch, seq, position, pool);
     if (position == begin && begin > 0) {
       history = s.history;
     } else {
@@ -354,16 +360,17 @@ void FakeRunner::write_tokens(const Batch& batch, int seq, History history) {
     const uint64_t vector = vector_at(batch, i);
     history.add(batch.tokens[i], vector);
     histories_[i] = history;
-    places_[i] = &slot(batch, seq, batch.positions[i]) - cache_.data();
-    slot(batch, seq, batch.positions[i]) = {batch.tokens[i], vector, batch.positions[i], history};
+    places_[i] = &slot(batch, seq, batch.positions[i]) - caches_[0].data();
+    for (int pool = 0; pool < n_pools(); ++pool)
+      slot(batch, seq, batch.positions[i], pool) = {batch.tokens[i], vector, batch.positions[i], history};
     if (!states_.empty()) states_[batch.state_out[seq]] = slot(batch, seq, batch.positions[i]);
   }
 }
 
-FakeRunner::Slot& FakeRunner::slot(const Batch& batch, int seq, int position) {
+FakeRunner::Slot& FakeRunner::slot(const Batch& batch, int seq, int position, int pool) {
   const int block_size = options_.info.block_size;
-  const int64_t block = batch.blocks(seq)[position / block_size];
-  return cache_[block * block_size + position % block_size];
+  const int64_t block = batch.blocks(seq, pool)[position / block_size];
+  return caches_[pool][block * block_size + position % block_size];
 }
 
 void FakeRunner::violate(const std::string& what) {

@@ -18,14 +18,14 @@
 #include <vector>
 
 #include "engine/request.h"
-#include "model/runner.h"
+#include "model/program/runner.h"
 
 namespace ingot {
 
 struct FakeOptions {
   RunnerInfo info = {
-      .n_vocab = 1000, .n_ctx = 256, .block_size = 16, .n_blocks = 64, .max_batch_tokens = 64, .max_seqs = 16};
-  // info.window: 0 or at least 2, because a token's digest depends on the token before.
+      .n_vocab = 1000, .n_ctx = 256, .block_size = 16, .pools = {{.n_blocks = 64}}, .max_batch_tokens = 64, .max_seqs = 16};
+  // Windows of info.pools: 0 or at least 2, because a token's digest depends on the token before.
   int check_every = 1;  // one step in this many checks the whole visible history; the others only its end
   double step_us = 0;                                    // time of each step
   double token_us = 0;                                   // additional time for each token of the step
@@ -55,9 +55,9 @@ class FakeRunner final : public Runner {
   bool is_drawn() override { return !options_.is_drawn || options_.is_drawn(); }
   uint64_t progress() const override { return options_.progress ? options_.progress() : 0; }
   std::string kv_layout() const override { return "fake"; }
-  size_t kv_block_bytes() const override { return sizeof(Slot) * options_.info.block_size; }
-  void read_kv(int32_t block, std::span<uint8_t> to) override;
-  void write_kv(int32_t block, std::span<const uint8_t> from) override;
+  size_t kv_block_bytes(int) const override { return sizeof(Slot) * options_.info.block_size; }
+  void read_kv(int pool, int32_t block, std::span<uint8_t> to) override;
+  void write_kv(int pool, int32_t block, std::span<const uint8_t> from) override;
   void follow(std::span<const int32_t> next_tokens) override;
   std::vector<std::vector<HeadGuess>> draft(std::span<const DraftRow> rows, const HeadGoesOn& goes_on) override;
 
@@ -95,26 +95,27 @@ class FakeRunner final : public Runner {
 
   void begin_step(int n_tokens);
   void check_shape(const Batch& batch);
-  void check_blocks(const Batch& batch);
+  void check_blocks(const Batch& batch, int pool);
   void check_states(const Batch& batch);
   void check_embeddings(const Batch& batch);
   uint64_t vector_at(const Batch& batch, int token) const;
   bool checks_all(size_t row) const;
-  History read_history(const Batch& batch, int seq);
+  History read_history(const Batch& batch, int seq, int pool);
   void write_tokens(const Batch& batch, int seq, History history);
-  Slot& slot(const Batch& batch, int seq, int position);
+  Slot& slot(const Batch& batch, int seq, int position, int pool = 0);
+  int n_pools() const { return static_cast<int>(options_.info.pools.size()); }
   template <class... Args>
   void require(bool condition, fmt::format_string<Args...> format, Args&&... args) {
     if (!condition) violate(fmt::format(format, std::forward<Args>(args)...));
   }
   [[noreturn]] void violate(const std::string& what);
 
-  int first_read(const Batch& batch, int seq) const;
+  int first_read(const Batch& batch, int seq, int pool) const;
 
   const FakeOptions options_;
-  std::vector<Slot> cache_;       // [n_blocks * block_size]
+  std::vector<std::vector<Slot>> caches_;  // of each pool, [n_blocks * block_size]
   std::vector<Slot> states_;      // [n_states]: the entry of the last token in each state
-  std::vector<int> writer_;       // [n_blocks]: the sequence of this batch that writes the block, or -1
+  std::vector<int> writer_;       // [n_blocks of a pool]: the sequence of this batch that writes the block, or -1
   std::vector<History> histories_;  // [n_tokens of this batch]: history up to each token
   std::vector<History> logits_;   // [n_logits]: history of each row
   std::vector<int> logit_lens_;   // [n_logits]: length of each history
@@ -122,7 +123,7 @@ class FakeRunner final : public Runner {
   std::vector<Sampled> sampled_;  // by the last sample; empty after its wait
   std::deque<Draws> waiting_;     // samples that no wait has returned
   std::vector<HeadSlot> head_;         // [n_blocks * block_size]
-  std::vector<int64_t> places_;        // [n_tokens of this batch]: the entry of each token in cache_ and head_
+  std::vector<int64_t> places_;        // [n_tokens of this batch]: the entry of each token in caches_[0] and head_
   std::vector<bool> has_logits_;       // [n_tokens of this batch]
   bool head_waits_ = false;            // a step that the head has not followed
   std::chrono::steady_clock::time_point busy_until_;

@@ -124,7 +124,7 @@ class JumpAhead : public testing::TestWithParam<bool> {
     fake.info = {.n_vocab = kWordVocab,
                  .n_ctx = 128,
                  .block_size = 4,
-                 .n_blocks = 200,
+                 .pools = {{.n_blocks = 200}},
                  .max_batch_tokens = 64,
                  .max_seqs = 8,
                  .max_logits = 40};
@@ -202,7 +202,7 @@ TEST_P(JumpAhead, SameTokensInAnyBatch) {
   for (int round = 0; round < 30; ++round) {
     FakeOptions fake = options();
     fake.info.block_size = random.integer(1, 8);
-    fake.info.n_blocks = (60 + fake.info.block_size - 1) / fake.info.block_size + random.integer(0, 6);
+    fake.info.pools[0].n_blocks = (60 + fake.info.block_size - 1) / fake.info.block_size + random.integer(0, 6);
     fake.info.max_batch_tokens = random.integer(8, 40);
     if (random.chance(0.4)) fake.info.n_states = fake.info.max_seqs + random.integer(0, 6);
     FakeRunner runner(fake);

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <array>
 #include <list>
 #include <map>
 #include <random>
@@ -28,15 +29,15 @@ TEST(BlockPool, KeptBlocksGoOldestFirst) {
   std::vector<int32_t> evicted;
   BlockPool pool(3, [&](int32_t block) { evicted.push_back(block); });
   const int32_t a = pool.take(), b = pool.take(), c = pool.take();
-  pool.release(b, true);
-  pool.release(a, true);
+  pool.release(b, BlockPool::Keep::kLong);
+  pool.release(a, BlockPool::Keep::kLong);
   pool.release(c);
   EXPECT_EQ(pool.n_free(), 3);
   EXPECT_EQ(pool.n_cached(), 2);
   EXPECT_EQ(pool.take(), c);  // free blocks first
   pool.share(b);              // used again
   EXPECT_EQ(pool.n_cached(), 1);
-  pool.release(b, true);
+  pool.release(b, BlockPool::Keep::kLong);
   EXPECT_EQ(pool.take(), a);
   EXPECT_EQ(pool.take(), b);
   EXPECT_EQ(pool.take(), -1);
@@ -48,8 +49,8 @@ TEST(BlockPool, WhatIsKeptMayTurnBlank) {
   const int32_t a = pool.take(), b = pool.take();
   pool.discard(a);  // the block is held: nothing happens
   EXPECT_EQ(pool.refs(a), 1);
-  pool.release(a, true);
-  pool.release(b, true);
+  pool.release(a, BlockPool::Keep::kLong);
+  pool.release(b, BlockPool::Keep::kLong);
   EXPECT_EQ(pool.n_cached(), 2);
   pool.discard(b);
   pool.discard(b);
@@ -100,10 +101,12 @@ TEST(BlockPool, KeepsItsBooksUnderRandomUse) {
         break;
       default: {
         if (holders.empty()) break;
-        const bool keep = random() % 2 == 0;
+        using Keep = BlockPool::Keep;
+        const Keep keep = std::array{Keep::kNot, Keep::kBriefly, Keep::kLong, Keep::kLong}[random() % 4];
         pool.release(some->first, keep);
         if (--some->second > 0) break;
-        if (keep) cached.push_back(some->first);
+        if (keep == Keep::kLong) cached.push_back(some->first);
+        if (keep == Keep::kBriefly) cached.push_front(some->first);
         holders.erase(some);
       }
     }

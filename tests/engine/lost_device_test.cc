@@ -22,7 +22,7 @@ FakeOptions losing(const LossCase& c, int64_t at_step) {
   options.info = {.n_vocab = 40,
                   .n_ctx = 48,
                   .block_size = 4,
-                  .n_blocks = 30,
+                  .pools = {{.n_blocks = 30}},
                   .max_batch_tokens = 16,
                   .max_seqs = 6,
                   .overlaps = c.overlaps};

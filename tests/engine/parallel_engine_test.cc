@@ -5,7 +5,7 @@
 #include <gtest/gtest.h>
 
 #include "model/apart.h"
-#include "model/parallel.h"
+#include "model/devices/parallel.h"
 #include "tiny_models.h"
 
 namespace ingot {
@@ -190,7 +190,7 @@ TEST(PipelineEngine, CopiesCachedBlocksWhileOtherRequestsRun) {
   std::future<SavedPrefix> saving = from.save_prefix(root_key(""), golden.prompt);
   from.step();
   const SavedPrefix saved = saving.get();
-  EXPECT_FALSE(saved.blocks.empty());
+  EXPECT_FALSE(saved.pools[0].blocks.empty());
   std::future<void> restoring = to.restore_prefix(saved.view());
   to.step();
   restoring.get();

@@ -1,6 +1,7 @@
 // The index of cached blocks alone. conversation_test.cc tests the scheduler's use of the index.
 #include "engine/prefix_cache.h"
 
+#include <array>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -22,15 +23,15 @@ CacheMatch find(const PrefixCache& cache, const CacheKey& root, const Tokens& to
 }
 
 TEST(PrefixCache, FindsTheLongestChain) {
-  PrefixCache cache(8, 2);
+  PrefixCache cache({KvPool{8}}, 2);
   const CacheKey root = root_key("");
   const CacheKey first = cache.insert(root, Tokens{1, 2}, 5), second = cache.insert(first, Tokens{3, 4}, 6);
   cache.insert(second, Tokens{5}, 7);
-  EXPECT_THAT(find(cache, root, {1, 2, 3, 4, 5, 6}).blocks, ElementsAre(5, 6));
-  EXPECT_EQ(find(cache, root, {1, 2, 3, 4, 5, 6}).tail, 7);
+  EXPECT_THAT(find(cache, root, {1, 2, 3, 4, 5, 6}).pools[0].blocks, ElementsAre(5, 6));
+  EXPECT_EQ(find(cache, root, {1, 2, 3, 4, 5, 6}).pools[0].tail, 7);
   EXPECT_EQ(find(cache, root, {1, 2, 3, 4, 5, 6}).n_tokens, 5);
   EXPECT_EQ(find(cache, root, {1, 2, 3, 4, 6}).n_tokens, 4);
-  EXPECT_EQ(find(cache, root, {1, 2, 3, 4, 6}).tail, -1);
+  EXPECT_EQ(find(cache, root, {1, 2, 3, 4, 6}).pools[0].tail, -1);
   EXPECT_EQ(find(cache, root, {1, 2, 3}).n_tokens, 2);
   EXPECT_EQ(find(cache, root, {1, 3, 3, 4}).n_tokens, 0);
   EXPECT_EQ(find(cache, root, {3, 4}).n_tokens, 0);
@@ -40,7 +41,7 @@ TEST(PrefixCache, FindsTheLongestChain) {
 
 // Equal tokens with different vectors are not equal.
 TEST(PrefixCache, VectorsAreComparedByTheirDigests) {
-  PrefixCache cache(8, 2, 0, [](const CacheKey&, std::span<const int32_t>) { return 1; }, true);
+  PrefixCache cache({KvPool{8}}, 2, [](const CacheKey&, std::span<const int32_t>) { return 1; }, true);
   const CacheKey root = root_key("");
   const Tokens tokens{1, 1, 1, 1, 1};
   const std::vector<RowDigest> one{{}, {5, 6}, {5, 7}}, other{{}, {5, 6}, {5, 8}}, shorter{{}, {5, 6}},
@@ -67,7 +68,7 @@ TEST(PrefixCache, VectorsAreComparedByTheirDigests) {
 }
 
 TEST(PrefixCache, SaltsAreApart) {
-  PrefixCache cache(8, 2);
+  PrefixCache cache({KvPool{8}}, 2);
   cache.insert(root_key("a"), Tokens{1, 2}, 0);
   EXPECT_EQ(find(cache, root_key("a"), {1, 2}).n_tokens, 2);
   EXPECT_EQ(find(cache, root_key("b"), {1, 2}).n_tokens, 0);
@@ -75,19 +76,19 @@ TEST(PrefixCache, SaltsAreApart) {
 }
 
 TEST(PrefixCache, TheSameTwiceIsIndexedOnce) {
-  PrefixCache cache(8, 2);
+  PrefixCache cache({KvPool{8}}, 2);
   const CacheKey root = root_key("");
   const CacheKey first = cache.insert(root, Tokens{1, 2}, 0);
   EXPECT_TRUE(cache.insert(root, Tokens{1, 2}, 1) == first);
   EXPECT_TRUE(cache.holds(0));
   EXPECT_FALSE(cache.holds(1));
   cache.insert(first, Tokens{3, 4}, 1);  // so the other chain continues from the first
-  EXPECT_THAT(find(cache, root, {1, 2, 3, 4}).blocks, ElementsAre(0, 1));
+  EXPECT_THAT(find(cache, root, {1, 2, 3, 4}).pools[0].blocks, ElementsAre(0, 1));
 }
 
 // A block that was evicted and reused is not the parent of its old children, although its number is the same.
 TEST(PrefixCache, AnErasedParentHasNoChildren) {
-  PrefixCache cache(8, 2);
+  PrefixCache cache({KvPool{8}}, 2);
   const CacheKey root = root_key("");
   cache.insert(cache.insert(root, Tokens{1, 2}, 0), Tokens{3, 4}, 1);
   cache.erase(0);
@@ -100,21 +101,21 @@ TEST(PrefixCache, AnErasedParentHasNoChildren) {
 }
 
 TEST(PrefixCache, TheTailThatSharesMostIsFound) {
-  PrefixCache cache(8, 4);
+  PrefixCache cache({KvPool{8}}, 4);
   const CacheKey root = root_key("");
   cache.insert(root, Tokens{1, 2}, 0);
   cache.insert(root, Tokens{1, 2, 3}, 1);
   cache.insert(root, Tokens{1}, 2);
   const CacheMatch match = find(cache, root, {1, 2, 3, 4, 5});
-  EXPECT_EQ(match.tail, 1);
+  EXPECT_EQ(match.pools[0].tail, 1);
   EXPECT_EQ(match.n_tail, 3);
   EXPECT_EQ(find(cache, root, {1, 2}).n_tokens, 2);
-  EXPECT_EQ(find(cache, root, {2}).tail, -1);
+  EXPECT_EQ(find(cache, root, {2}).pools[0].tail, -1);
 }
 
 // Each token sees only its last four tokens. Earlier tokens are still compared, but their blocks may be gone.
 TEST(PrefixCache, AWindowNeedsItsOwnBlocksOnly) {
-  PrefixCache cache(8, 2, 4);
+  PrefixCache cache({{8, 4}}, 2);
   const CacheKey root = root_key("");
   const Tokens tokens = {1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12};
   CacheKey key = root;
@@ -124,12 +125,12 @@ TEST(PrefixCache, AWindowNeedsItsOwnBlocksOnly) {
   CacheMatch match = find(cache, root, tokens);
   EXPECT_EQ(match.n_tokens, 12);
   EXPECT_EQ(match.key, key);
-  EXPECT_EQ(match.blocks, Tokens({-1, -1, 2, 3, 4, 5}));
+  EXPECT_EQ(match.pools[0].blocks, Tokens({-1, -1, 2, 3, 4, 5}));
   EXPECT_EQ(find(cache, root, {1, 2, 3, 5, 5, 6, 7, 8, 9, 10, 11, 12}).n_tokens, 0);  // another history
   cache.lose(4);
   match = find(cache, root, tokens);
   EXPECT_EQ(match.n_tokens, 8);
-  EXPECT_EQ(match.blocks, Tokens({-1, -1, 2, 3}));
+  EXPECT_EQ(match.pools[0].blocks, Tokens({-1, -1, 2, 3}));
   cache.lose(3);
   match = find(cache, root, tokens);
   EXPECT_EQ(match.n_tokens, 0);
@@ -139,15 +140,57 @@ TEST(PrefixCache, AWindowNeedsItsOwnBlocksOnly) {
   cache.insert(key, std::span(tokens).subspan(2, 2), 6);
   match = find(cache, root, tokens);
   EXPECT_EQ(match.n_tokens, 6);
-  EXPECT_EQ(match.blocks, Tokens({7, 6, 2}));
-  EXPECT_EQ(find(cache, root, {1, 2}).blocks, Tokens({7}));
+  EXPECT_EQ(match.pools[0].blocks, Tokens({7, 6, 2}));
+  EXPECT_EQ(find(cache, root, {1, 2}).pools[0].blocks, Tokens({7}));
   cache.forget(root, tokens);
   EXPECT_EQ(find(cache, root, tokens).n_tokens, 0);
 }
 
+// A block of a further pool belongs to a block of the first one. A chain is found up to a place where each pool has the
+// blocks that the next token sees.
+TEST(PrefixCache, EachPoolNeedsTheBlocksOfItsWindow) {
+  std::vector<int32_t> lost;
+  PrefixCache cache({{8, 0}, {9, 4}}, 2, {}, false, [&](int pool, int32_t block) {
+    EXPECT_EQ(pool, 1);
+    lost.push_back(block);
+  });
+  const CacheKey root = root_key("");
+  const Tokens tokens = {1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13};
+  const auto part = [&](int block) { return std::span(tokens).subspan(static_cast<size_t>(2 * block), 2); };
+  std::vector<CacheKey> keys = {root};
+  for (int32_t block = 0; block < 6; ++block)
+    keys.push_back(cache.insert(keys.back(), part(block), std::array{block, 7 - block}));
+  EXPECT_EQ(find(cache, root, tokens).n_tokens, 12);
+  EXPECT_EQ(find(cache, root, tokens).pools[1].blocks, Tokens({7, 6, 5, 4, 3, 2}));
+  cache.lose(7, 1), cache.lose(6, 1);
+  EXPECT_EQ(find(cache, root, tokens).n_tokens, 12);
+  EXPECT_EQ(find(cache, root, tokens).pools[1].blocks, Tokens({-1, -1, 5, 4, 3, 2}));
+  EXPECT_EQ(find(cache, root, {1, 2, 3, 4, 5, 6}).n_tokens, 0);  // the window there is lost
+  cache.lose(3, 1);
+  EXPECT_EQ(find(cache, root, tokens).n_tokens, 8);
+  EXPECT_EQ(find(cache, root, tokens).pools[0].blocks, Tokens({0, 1, 2, 3}));
+  EXPECT_EQ(find(cache, root, tokens).n_known, 12);
+  // Another sequence has computed the tokens of the fifth block again.
+  EXPECT_EQ(cache.insert(keys[4], part(4), std::array{6, 1}), keys[5]);
+  EXPECT_FALSE(cache.holds(6));
+  EXPECT_TRUE(cache.holds(1, 1));
+  EXPECT_EQ(find(cache, root, tokens).pools[0].blocks, Tokens({0, 1, 2, 3, 4, 5}));
+  EXPECT_EQ(find(cache, root, tokens).pools[1].blocks, Tokens({-1, -1, 5, 4, 1, 2}));
+  // A tail needs a block of each pool.
+  cache.insert(keys[6], std::span(tokens).last(1), std::array{7, 8});
+  EXPECT_EQ(find(cache, root, tokens).n_tokens, 13);
+  EXPECT_EQ(find(cache, root, tokens).pools[1].tail, 8);
+  cache.lose(8, 1);
+  EXPECT_EQ(find(cache, root, tokens).n_tokens, 12);
+  EXPECT_TRUE(lost.empty());
+  cache.erase(5);
+  EXPECT_EQ(lost, std::vector<int32_t>({2}));
+  EXPECT_FALSE(cache.holds(2, 1));
+}
+
 // Lost blocks stay in the index while there is space.
 TEST(PrefixCache, ForgetsTheLongestLost) {
-  PrefixCache cache(2, 2, 3);
+  PrefixCache cache({{2, 3}}, 2);
   const CacheKey root = root_key("");
   std::vector<Tokens> lost;
   for (int32_t i = 0; i < 100; ++i) {
@@ -163,7 +206,7 @@ TEST(PrefixCache, ForgetsTheLongestLost) {
 // With states, a chain is found only up to a state, and a tail is found only as a whole.
 TEST(PrefixCache, AChainEndsWhereAStateIs) {
   std::vector<int32_t> lost;
-  PrefixCache cache(8, 2);
+  PrefixCache cache({KvPool{8}}, 2);
   cache.need_states(4, [&](int32_t state) { lost.push_back(state); });
   const CacheKey root = root_key("");
   const CacheKey first = cache.insert(root, Tokens{1, 2}, 0), second = cache.insert(first, Tokens{3, 4}, 1);
@@ -174,7 +217,7 @@ TEST(PrefixCache, AChainEndsWhereAStateIs) {
   EXPECT_EQ(match.state, -1);
   cache.keep_state(first, 3);
   match = find(cache, root, {1, 2, 3, 4, 5, 6});
-  EXPECT_THAT(match.blocks, ElementsAre(0));
+  EXPECT_THAT(match.pools[0].blocks, ElementsAre(0));
   EXPECT_EQ(match.n_tokens, 2);
   EXPECT_EQ(match.n_known, 4);
   EXPECT_EQ(match.state, 3);
@@ -182,7 +225,7 @@ TEST(PrefixCache, AChainEndsWhereAStateIs) {
   cache.keep_state(2, 1);  // after the tail
   match = find(cache, root, {1, 2, 3, 4, 5, 6});
   EXPECT_EQ(match.n_tokens, 5);
-  EXPECT_EQ(match.tail, 2);
+  EXPECT_EQ(match.pools[0].tail, 2);
   EXPECT_EQ(match.state, 1);
   match = find(cache, root, {1, 2, 3, 4});  // the match ends before the tail
   EXPECT_EQ(match.state, 3);
@@ -210,7 +253,7 @@ TEST(PrefixCache, HashesOnlyFindCandidates) {
       for (const int32_t token : tokens) sum = sum * 31 + static_cast<uint64_t>(token);
       return sum % modulus;
     };
-    PrefixCache cache(kBlocks, kSize, 0, hash);
+    PrefixCache cache({KvPool{kBlocks}}, kSize, hash);
     std::map<Tokens, int32_t> held;  // whole history up to the end of a block, after the salt
     std::map<int32_t, Tokens> history_of;
     int64_t n_found = 0;
@@ -227,8 +270,8 @@ TEST(PrefixCache, HashesOnlyFindCandidates) {
                     tokens.begin() + static_cast<ptrdiff_t>(n + kSize));
         if (held.find(next) == held.end()) break;
         history = next;
-        ASSERT_LT(n / kSize, match.blocks.size());
-        ASSERT_EQ(match.blocks[n / kSize], held[history]);
+        ASSERT_LT(n / kSize, match.pools[0].blocks.size());
+        ASSERT_EQ(match.pools[0].blocks[n / kSize], held[history]);
       }
       ASSERT_EQ(match.n_tokens, static_cast<int>(n));
       n_found += match.n_tokens;
@@ -270,7 +313,7 @@ struct Heard final : CacheListener {
 };
 
 TEST(PrefixCache, AListenerHearsOfFullBlocks) {
-  PrefixCache cache(8, 2);
+  PrefixCache cache({KvPool{8}}, 2);
   Heard heard;
   cache.set_listener(&heard);
   cache.announce(root_key(""));
@@ -289,7 +332,7 @@ TEST(PrefixCache, AListenerHearsOfFullBlocks) {
 
 // Blocks with vectors cause no events. Nor do blocks after them, because the listener does not know their parent.
 TEST(PrefixCache, AListenerDoesNotHearOfVectors) {
-  PrefixCache cache(8, 2, 0, {}, true);
+  PrefixCache cache({KvPool{8}}, 2, {}, true);
   Heard heard;
   cache.set_listener(&heard);
   cache.announce(root_key(""));
@@ -305,7 +348,7 @@ TEST(PrefixCache, AListenerDoesNotHearOfVectors) {
 
 // With windows, the tokens of an evicted block stay in the index, but the listener is notified of the eviction.
 TEST(PrefixCache, AListenerHearsOfBlocksBeforeTheWindow) {
-  PrefixCache cache(8, 2, 2);
+  PrefixCache cache({{8, 2}}, 2);
   Heard heard;
   cache.set_listener(&heard);
   cache.announce(root_key(""));

@@ -12,9 +12,9 @@ namespace {
 
 FakeOptions saved_options(int n_blocks, int window = 0, bool overlaps = false) {
   FakeOptions options;
-  options.info = {.n_vocab = 1000, .n_ctx = 400, .block_size = 16, .n_blocks = n_blocks, .max_batch_tokens = 64,
+  options.info = {.n_vocab = 1000, .n_ctx = 400, .block_size = 16, .pools = {{.n_blocks = n_blocks}}, .max_batch_tokens = 64,
                   .max_seqs = 8};
-  options.info.window = window;
+  options.info.pools[0].window = window;
   options.info.overlaps = overlaps;
   return options;
 }
@@ -45,7 +45,7 @@ TEST_P(SavedPrefixes, AreFoundByAnotherEngine) {
   const Tokens all = joined(prompt, sink->tokens);
   const SavedPrefix saved = get(first, first.save_prefix(root_key(""), all));
   EXPECT_EQ(saved.tokens, Tokens(all.begin(), all.end() - 1)) << "the last token was sampled, not computed";
-  EXPECT_EQ(saved.blocks.size() % first_runner.kv_block_bytes(), 0u);
+  EXPECT_EQ(saved.pools[0].blocks.size() % first_runner.kv_block_bytes(0), 0u);
 
   get(second, second.restore_prefix(saved.view()));
   EXPECT_EQ(second.gauges().blocks_used, 0);
@@ -81,7 +81,7 @@ TEST(SavedPrefix, OfAWindowMayLackItsFirstBlocks) {
   submit(first, random_tokens(random, 60), 2);
   run(first);
   const SavedPrefix saved = get(first, first.save_prefix(root_key(""), joined(prompt, sink->tokens)));
-  EXPECT_GT(saved.n_missing, 0);
+  EXPECT_GT(saved.pools[0].n_missing, 0);
   ASSERT_EQ(saved.tokens.size(), 301u);
   get(second, second.restore_prefix(saved.view()));
   const auto next = submit(second, joined(joined(prompt, sink->tokens), {5}), 9);

@@ -59,7 +59,7 @@ class SchedulerTest : public testing::Test {
     const StepItem item = scheduler_->plan().items.at(0);
     sequence.tokens.resize(static_cast<size_t>(sequence.len() + n_right));
     sequence.n_drafts = 0;
-    n_blocks_in_step_ = sequence.blocks.size();
+    n_blocks_in_step_ = sequence.pools[0].blocks.size();
     scheduler_->done(item, n_right);
     if (item.samples) sequence.tokens.push_back(8);
     return item;
@@ -71,7 +71,7 @@ class SchedulerTest : public testing::Test {
 };
 
 TEST_F(SchedulerTest, APromptGoesThroughInChunksThenDecodes) {
-  make({.max_batch_tokens = 16, .max_seqs = 4, .chunk = 4, .block_size = 4, .n_blocks = 16});
+  make({.max_batch_tokens = 16, .max_seqs = 4, .chunk = 4, .block_size = 4, .pools = {{.n_blocks = 16}}});
   add(10);
   EXPECT_THAT(plan(), ElementsAre(Part{1, 0, 4, false}));
   EXPECT_THAT(plan(), ElementsAre(Part{1, 4, 4, false}));
@@ -82,7 +82,7 @@ TEST_F(SchedulerTest, APromptGoesThroughInChunksThenDecodes) {
 }
 
 TEST_F(SchedulerTest, DecodesComeBeforeALongPrompt) {
-  make({.max_batch_tokens = 6, .max_seqs = 4, .chunk = 5, .block_size = 4, .n_blocks = 32});
+  make({.max_batch_tokens = 6, .max_seqs = 4, .chunk = 5, .block_size = 4, .pools = {{.n_blocks = 32}}});
   add(2);
   add(2);
   EXPECT_THAT(plan(), ElementsAre(Part{1, 0, 2, true}, Part{2, 0, 2, true}));
@@ -92,7 +92,7 @@ TEST_F(SchedulerTest, DecodesComeBeforeALongPrompt) {
 }
 
 TEST_F(SchedulerTest, APromptIsNotStarvedByDecodes) {
-  make({.max_batch_tokens = 2, .max_seqs = 8, .chunk = 8, .block_size = 4, .n_blocks = 32});
+  make({.max_batch_tokens = 2, .max_seqs = 8, .chunk = 8, .block_size = 4, .pools = {{.n_blocks = 32}}});
   add(1);
   add(9);
   add(1);  // a third running sequence would leave no token for the prompt of the second
@@ -102,7 +102,7 @@ TEST_F(SchedulerTest, APromptIsNotStarvedByDecodes) {
 }
 
 TEST_F(SchedulerTest, AShortPromptDoesNotWaitForLongOnes) {
-  make({.max_batch_tokens = 8, .max_seqs = 8, .chunk = 8, .block_size = 4, .n_blocks = 64});
+  make({.max_batch_tokens = 8, .max_seqs = 8, .chunk = 8, .block_size = 4, .pools = {{.n_blocks = 64}}});
   add(40);
   add(30);
   EXPECT_THAT(plan(), ElementsAre(Part{1, 0, 8, false}));
@@ -115,7 +115,7 @@ TEST_F(SchedulerTest, AShortPromptDoesNotWaitForLongOnes) {
 }
 
 TEST_F(SchedulerTest, AdmissionIsInOrderAndByBlocks) {
-  make({.max_batch_tokens = 64, .max_seqs = 8, .chunk = 64, .block_size = 4, .n_blocks = 10});
+  make({.max_batch_tokens = 64, .max_seqs = 8, .chunk = 64, .block_size = 4, .pools = {{.n_blocks = 10}}});
   Sequence& first = add(16);  // 4 blocks
   add(24);                    // 6 blocks, and one for each running sequence: does not fit now
   add(1);                     // would fit, but comes later
@@ -126,7 +126,7 @@ TEST_F(SchedulerTest, AdmissionIsInOrderAndByBlocks) {
 }
 
 TEST_F(SchedulerTest, AdmissionLeavesTheBlocksOfRunningPrompts) {
-  make({.max_batch_tokens = 64, .max_seqs = 8, .chunk = 4, .block_size = 4, .n_blocks = 10});
+  make({.max_batch_tokens = 64, .max_seqs = 8, .chunk = 4, .block_size = 4, .pools = {{.n_blocks = 10}}});
   add(32);  // 8 blocks; the sequence has claimed 1
   add(8);
   EXPECT_THAT(plan(), ElementsAre(Part{1, 0, 4, false}));
@@ -134,7 +134,7 @@ TEST_F(SchedulerTest, AdmissionLeavesTheBlocksOfRunningPrompts) {
 }
 
 TEST_F(SchedulerTest, TheYoungestIsPreemptedAndComputedAnew) {
-  make({.max_batch_tokens = 16, .max_seqs = 4, .chunk = 16, .block_size = 2, .n_blocks = 5});
+  make({.max_batch_tokens = 16, .max_seqs = 4, .chunk = 16, .block_size = 2, .pools = {{.n_blocks = 5}}});
   Sequence& old = add(2);
   Sequence& young = add(2);
   EXPECT_THAT(plan(), ElementsAre(Part{1, 0, 2, true}, Part{2, 0, 2, true}));    // a block each
@@ -142,7 +142,7 @@ TEST_F(SchedulerTest, TheYoungestIsPreemptedAndComputedAnew) {
   EXPECT_THAT(plan(), ElementsAre(Part{1, 3, 1, true}, Part{2, 3, 1, true}));
   EXPECT_THAT(plan(), ElementsAre(Part{1, 4, 1, true}));  // the fifth block; then no block is left
   EXPECT_EQ(young.n_preempted, 1);
-  EXPECT_TRUE(young.blocks.empty());
+  EXPECT_TRUE(young.pools[0].blocks.empty());
   EXPECT_EQ(young.tokens.size(), 5u);  // its sampled tokens stay
   EXPECT_EQ(old.n_preempted, 0);
   end(old);
@@ -151,7 +151,7 @@ TEST_F(SchedulerTest, TheYoungestIsPreemptedAndComputedAnew) {
 }
 
 TEST_F(SchedulerTest, APreemptedSequenceGoesBeforeLaterOnes) {
-  make({.max_batch_tokens = 16, .max_seqs = 2, .chunk = 16, .block_size = 1, .n_blocks = 8});
+  make({.max_batch_tokens = 16, .max_seqs = 2, .chunk = 16, .block_size = 1, .pools = {{.n_blocks = 8}}});
   Sequence& first = add(3);
   add(3);
   add(1);
@@ -163,7 +163,7 @@ TEST_F(SchedulerTest, APreemptedSequenceGoesBeforeLaterOnes) {
 }
 
 TEST_F(SchedulerTest, RemovalReturnsEveryBlock) {
-  make({.max_batch_tokens = 16, .max_seqs = 4, .chunk = 8, .block_size = 2, .n_blocks = 32});
+  make({.max_batch_tokens = 16, .max_seqs = 4, .chunk = 8, .block_size = 2, .pools = {{.n_blocks = 32}}});
   Sequence& running = add(10);
   plan();
   Sequence& waiting = add(3);
@@ -176,7 +176,7 @@ TEST_F(SchedulerTest, RemovalReturnsEveryBlock) {
 
 // The plan asks three times whether the head of the queue fits, but looks it up in the prefix cache only once.
 TEST_F(SchedulerTest, APlanLooksUpTheHeadOfTheQueueOnce) {
-  make({.max_batch_tokens = 8, .max_seqs = 4, .chunk = 8, .block_size = 4, .n_blocks = 64});
+  make({.max_batch_tokens = 8, .max_seqs = 4, .chunk = 8, .block_size = 4, .pools = {{.n_blocks = 64}}});
   Sequence& running = add(40);
   plan();
   for (const bool fits : {false, true}) {
@@ -194,7 +194,7 @@ TEST_F(SchedulerTest, APlanLooksUpTheHeadOfTheQueueOnce) {
 
 // The head of the queue fits when the plan begins. Then a decode takes the cached block that the head would share.
 TEST_F(SchedulerTest, APlanLooksAgainWhenABlockOfTheMatchIsGivenAway) {
-  make({.max_batch_tokens = 16, .max_seqs = 4, .chunk = 16, .block_size = 2, .n_blocks = 8});
+  make({.max_batch_tokens = 16, .max_seqs = 4, .chunk = 16, .block_size = 2, .pools = {{.n_blocks = 8}}});
   for (const int n_prompt : {2, 6}) {  // 1 block and 3 blocks stay in the cache; the first block is the oldest
     Sequence& cached = add(n_prompt);
     cached.tokens.assign(n_prompt, n_prompt);
@@ -203,7 +203,7 @@ TEST_F(SchedulerTest, APlanLooksAgainWhenABlockOfTheMatchIsGivenAway) {
   }
   Sequence& running = add(1);
   for (int i = 0; i < 8; ++i) plan();
-  EXPECT_EQ(running.blocks.size(), 4u);
+  EXPECT_EQ(running.pools[0].blocks.size(), 4u);
   Sequence& head = add(3);
   head.tokens = {2, 2, 9};
   head.request.priority = 1;  // so the plan also looks before the decodes
@@ -215,19 +215,19 @@ TEST_F(SchedulerTest, APlanLooksAgainWhenABlockOfTheMatchIsGivenAway) {
 
 // Admission reserves all memory that a sequence may need later, so steps do not allocate.
 TEST_F(SchedulerTest, AdmissionReservesForTheWholeOutput) {
-  make({.max_batch_tokens = 8, .max_seqs = 1, .chunk = 8, .block_size = 4, .n_blocks = 64});
+  make({.max_batch_tokens = 8, .max_seqs = 1, .chunk = 8, .block_size = 4, .pools = {{.n_blocks = 64}}});
   Sequence& admitted = add(4);
   Sequence& waits = add(4);
   admitted.max_len = waits.max_len = 200;
   plan();
   EXPECT_GE(admitted.tokens.capacity(), 200u);
-  EXPECT_GE(admitted.blocks.capacity(), 50u);
+  EXPECT_GE(admitted.pools[0].blocks.capacity(), 50u);
   EXPECT_LT(waits.tokens.capacity(), 50u);
-  EXPECT_EQ(waits.blocks.capacity(), 0u);
+  EXPECT_EQ(waits.pools[0].blocks.capacity(), 0u);
 }
 
 TEST_F(SchedulerTest, WrongDraftsAreCutBackAndNeverCached) {
-  make({.max_batch_tokens = 16, .max_seqs = 2, .chunk = 16, .block_size = 2, .n_blocks = 16, .spare_rows = 6});
+  make({.max_batch_tokens = 16, .max_seqs = 2, .chunk = 16, .block_size = 2, .pools = {{.n_blocks = 16}}, .spare_rows = 6});
   Sequence& sequence = add(3);
   verify(sequence, {}, 0);
   const StepItem item = verify(sequence, {1, 2, 3, 4}, 1);
@@ -236,7 +236,7 @@ TEST_F(SchedulerTest, WrongDraftsAreCutBackAndNeverCached) {
   EXPECT_EQ(item.n_drafts, 4);
   EXPECT_EQ(item.n_rows(), 5);
   EXPECT_EQ(n_blocks_in_step_, 4u);
-  EXPECT_EQ(sequence.blocks.size(), 3u);  // for tokens 7 7 7 8 1
+  EXPECT_EQ(sequence.pools[0].blocks.size(), 3u);  // for tokens 7 7 7 8 1
   EXPECT_EQ(sequence.n_computed, 5);
   EXPECT_EQ(scheduler_->pool().n_used(), 3);
   Sequence& other = add(9);
@@ -255,7 +255,7 @@ TEST_F(SchedulerTest, AStateIsNotCutBackButReadAgain) {
         .max_seqs = 2,
         .chunk = 16,
         .block_size = 2,
-        .n_blocks = 16,
+        .pools = {{.n_blocks = 16}},
         .n_states = 4,
         .spare_rows = 6});
   Sequence& sequence = add(3);
@@ -265,7 +265,7 @@ TEST_F(SchedulerTest, AStateIsNotCutBackButReadAgain) {
   EXPECT_NE(wrong.state_in, wrong.state_out);
   EXPECT_EQ(wrong.begin, 3);
   EXPECT_EQ(sequence.n_computed, 3);
-  EXPECT_EQ(sequence.blocks.size(), 2u);
+  EXPECT_EQ(sequence.pools[0].blocks.size(), 2u);
   const StepItem again = verify(sequence, {}, 0);
   EXPECT_EQ(again.begin, 3);
   EXPECT_EQ(again.n_tokens, 4);  // 8 1 2 8
@@ -280,7 +280,7 @@ TEST_F(SchedulerTest, AStateIsNotCutBackButReadAgain) {
 }
 
 TEST_F(SchedulerTest, DraftsLeaveATokenOfTheStepToEachOther) {
-  make({.max_batch_tokens = 6, .max_seqs = 4, .chunk = 8, .block_size = 4, .n_blocks = 32, .spare_rows = 8});
+  make({.max_batch_tokens = 6, .max_seqs = 4, .chunk = 8, .block_size = 4, .pools = {{.n_blocks = 32}}, .spare_rows = 8});
   Sequence& first = add(1);
   add(1);
   plan();
@@ -291,7 +291,7 @@ TEST_F(SchedulerTest, DraftsLeaveATokenOfTheStepToEachOther) {
 }
 
 TEST_F(SchedulerTest, TheBatchSaysWhatThePlanSays) {
-  const SchedulerLimits limits{.max_batch_tokens = 8, .max_seqs = 4, .chunk = 8, .block_size = 4, .n_blocks = 32};
+  const SchedulerLimits limits{.max_batch_tokens = 8, .max_seqs = 4, .chunk = 8, .block_size = 4, .pools = {{.n_blocks = 32}}};
   make(limits);
   add(3);
   Sequence& second = add(9);
@@ -308,14 +308,15 @@ TEST_F(SchedulerTest, TheBatchSaysWhatThePlanSays) {
   EXPECT_THAT(batch.logit_rows, ElementsAre(0, 4));
   EXPECT_EQ(batch.max_blocks, 3);
   EXPECT_THAT(batch.block_table,
-              ElementsAre(sequences_[0]->blocks[0], 0, 0, second.blocks[0], second.blocks[1], second.blocks[2]));
+              ElementsAre(sequences_[0]->pools[0].blocks[0], 0, 0, second.pools[0].blocks[0],
+                          second.pools[0].blocks[1], second.pools[0].blocks[2]));
   ASSERT_EQ(rows.size(), 2u);
   EXPECT_EQ(rows[1].position, 9);
   EXPECT_EQ(rows[1].history.data(), second.tokens.data());
 }
 
 TEST_F(SchedulerTest, TheBatchReusesItsStorage) {
-  const SchedulerLimits limits{.max_batch_tokens = 8, .max_seqs = 8, .chunk = 8, .block_size = 2, .n_blocks = 100};
+  const SchedulerLimits limits{.max_batch_tokens = 8, .max_seqs = 8, .chunk = 8, .block_size = 2, .pools = {{.n_blocks = 100}}};
   make(limits);
   BatchBuilder builder(limits, 64);
   const int32_t* tokens = nullptr;

@@ -36,7 +36,7 @@ FakeOptions options(int max_seqs, bool overlaps) {
   fake.info = {.n_vocab = 1000,
                .n_ctx = 1024,
                .block_size = 16,
-               .n_blocks = 600,
+               .pools = {{.n_blocks = 600}},
                .max_batch_tokens = 512,
                .max_seqs = max_seqs,
                .max_logits = max_seqs + std::max(kMaxDrafts, 4 * max_seqs)};

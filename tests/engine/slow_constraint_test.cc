@@ -50,7 +50,7 @@ class SlowConstraint : public testing::TestWithParam<bool> {
     fake.info = {.n_vocab = kVocab,
                  .n_ctx = 64,
                  .block_size = 4,
-                 .n_blocks = 100,
+                 .pools = {{.n_blocks = 100}},
                  .max_batch_tokens = 64,
                  .max_seqs = 8,
                  .max_logits = 40};

@@ -41,7 +41,7 @@ class TableRunner final : public Runner {
     info_ = {.n_vocab = kTableVocab,
              .n_ctx = 1024,
              .block_size = 16,
-             .n_blocks = 1024,
+             .pools = {{.n_blocks = 1024}},
              .max_batch_tokens = 256,
              .max_seqs = 16,
              .max_logits = 96,

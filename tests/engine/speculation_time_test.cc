@@ -2,10 +2,12 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <random>
 #include <set>
 #include <utility>
 
 #include "engine/speculate/ngram.h"
+#include "test_seed.h"
 #include "timed_runner.h"
 
 namespace ingot {
@@ -22,7 +24,7 @@ FakeOptions options(bool overlaps) {
   fake.info = {.n_vocab = 1000,
                .n_ctx = 1024,
                .block_size = 16,
-               .n_blocks = 2100,
+               .pools = {{.n_blocks = 2100}},
                .max_batch_tokens = 512,
                .max_seqs = 32,
                .max_logits = 32 + 64};
@@ -64,6 +66,42 @@ TEST_P(SpeculationTime, IsNeverSlower) {
       }
     }
   }
+}
+
+// Steps whose times are drawn, some of them many times too long, as the first ones of a real machine are.
+TEST_P(SpeculationTime, TheGainIsAtMostTheTokensOfAStep) {
+  const unsigned seed = test_seed();
+  SCOPED_TRACE(seed);
+  std::mt19937_64 draw(seed);
+  int n_known = 0;
+  for (int turn = 0; turn < 60; ++turn) {
+    const int most_slow = 1 + static_cast<int>(draw() % 40);  // the first steps
+    const double slow = 1 + static_cast<double>(draw() % 50), of_row = static_cast<double>(draw() % 30);
+    int n_steps = 0;
+    TimedRunner runner(options(GetParam()), [&](const Batch& b) {
+      const double usual = 1 + static_cast<double>(draw() % 100) / 50;
+      const double factor = n_steps++ < most_slow && draw() % 2 == 0 ? slow : usual;
+      return StepCost{factor * (100 + of_row * b.n_tokens())};
+    });
+    Engine engine(runner, {.now = [] { return fake_time; }});
+    std::vector<std::shared_ptr<Collector>> sinks;
+    const int n_seqs = 1 + static_cast<int>(draw() % 3);
+    for (int i = 0; i < n_seqs; ++i) {
+      Request request{.prompt = {i, 2, 3}, .max_tokens = 1 + static_cast<int>(draw() % 200)};
+      const Expected expected = expected_output(request, runner.info());
+      request.proposer = oracle(static_cast<double>(draw() % 11) / 10, seed)(request, expected);
+      request.sink = sinks.emplace_back(std::make_shared<Collector>());
+      engine.submit(std::move(request));
+    }
+    while (engine.step()) {}
+    for (const auto& sink : sinks) {
+      const Usage& usage = sink->finish->usage;
+      EXPECT_LE(usage.draft_gain, static_cast<double>(usage.output_tokens) / usage.sampling_steps);
+      if (usage.sampling_steps < 16) EXPECT_EQ(usage.draft_gain, 0);
+      n_known += usage.draft_gain > 0;
+    }
+  }
+  EXPECT_GT(n_known, 10);
 }
 
 // Drafts that take time, like those of a draft model.

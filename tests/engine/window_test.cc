@@ -3,7 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "engine/engine.h"
-#include "model/ranks.h"
+#include "model/devices/ranks.h"
 #include "tiny_models.h"
 
 namespace ingot {
@@ -30,10 +30,10 @@ std::unique_ptr<Ranks> load_windowed(const std::string& model, const WindowSetup
 }
 
 TEST(Window, IsTheWidestOfAllLayers) {
-  EXPECT_EQ(load_windowed("mistral_window", {})->info().window, 16);
-  EXPECT_EQ(load_windowed("phi3", {})->info().window, 19);
-  EXPECT_EQ(load_windowed("gemma3", {})->info().window, 0);  // one layer in six sees all tokens
-  EXPECT_EQ(load_windowed("llama", {})->info().window, 0);
+  EXPECT_EQ(load_windowed("mistral_window", {})->info().pools[0].window, 16);
+  EXPECT_EQ(load_windowed("phi3", {})->info().pools[0].window, 19);
+  EXPECT_EQ(load_windowed("gemma3", {})->info().pools[0].window, 0);  // one layer in six sees all tokens
+  EXPECT_EQ(load_windowed("llama", {})->info().pools[0].window, 0);
 }
 
 class Windowed : public testing::TestWithParam<const char*> {};

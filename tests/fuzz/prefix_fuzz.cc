@@ -15,10 +15,12 @@ void read(const std::string& bytes) {
     const PrefixFile file =
         parse_prefix_file({reinterpret_cast<const uint8_t*>(bytes.data()), bytes.size()}, "fuzz.slot");
     const size_t n_blocks = (file.tokens.size() + file.block_tokens - 1) / file.block_tokens;
-    ensure(file.blocks.size() == (n_blocks - file.n_missing) * file.block_bytes, "each block has its bytes");
-    unsigned sum = 0;
-    for (const uint8_t byte : file.blocks) sum += byte;
-    ensure(sum <= 255u * file.blocks.size(), "the bytes can be read");
+    for (const PrefixFile::Cache& cache : file.caches) {
+      ensure(cache.blocks.size() == (n_blocks - cache.n_missing) * cache.block_bytes, "each block has its bytes");
+      unsigned sum = 0;
+      for (const uint8_t byte : cache.blocks) sum += byte;
+      ensure(sum <= 255u * cache.blocks.size(), "the bytes can be read");
+    }
     for (const int32_t token : file.tokens) ensure(token >= 0, "tokens are not negative");
   } catch (const Error& error) {
     for (const char* c = error.what(); *c != 0; ++c)

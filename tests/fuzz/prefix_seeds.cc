@@ -13,13 +13,14 @@ int main(int argc, char** argv) {
   const std::string folder = argv[1], path = folder + "/whole";
   const std::vector<uint8_t> blocks(24, 1);
   std::filesystem::create_directories(folder);
-  ingot::PrefixFile file{.model = "m", .layout = "l", .block_tokens = 4, .block_bytes = 8, .tokens = {1, 2, 3, 4, 5, 6},
-                         .blocks = std::span(blocks).first(16)};
+  ingot::PrefixFile file{.model = "m", .layout = "l", .block_tokens = 4,
+                         .caches = {{.block_bytes = 8, .blocks = std::span(blocks).first(16)}},
+                         .tokens = {1, 2, 3, 4, 5, 6}};
   ingot::write_prefix_file(path, file);
   std::string bytes = ingot::read_file(path);
   bytes.resize(bytes.size() - 64);  // the target appends the digest
   ingot::write_file(folder + "/unsigned", {reinterpret_cast<const uint8_t*>(bytes.data()), bytes.size()});
-  file.n_missing = 1;
-  file.blocks = std::span(blocks).first(8);
+  file.caches[0].n_missing = 1;
+  file.caches[0].blocks = std::span(blocks).first(8);
   ingot::write_prefix_file(folder + "/missing", file);
 }

@@ -78,7 +78,7 @@ int main(int argc, char** argv) {
   info.n_vocab = 259;
   info.n_ctx = 512;
   info.max_seqs = 1000;
-  info.n_blocks = 0;
+  info.pools[0].n_blocks = 0;
   HttpServerOptions http{.port = 0, .max_connections = 20000};
   AppOptions options;
   int queue_limit = -1;
@@ -88,7 +88,7 @@ int main(int argc, char** argv) {
   app.add_option("--token-us", fake.token_us, "and of each of its tokens");
   app.add_option("--max-seqs", info.max_seqs);
   app.add_option("--ctx", info.n_ctx);
-  app.add_option("--blocks", info.n_blocks, "KV blocks of 16 tokens; 0: enough");
+  app.add_option("--blocks", info.pools[0].n_blocks, "KV blocks of 16 tokens; 0: enough");
   app.add_option("--queue", queue_limit, "requests that may wait; -1: four times max-seqs");
   app.add_option("--api-key", options.api_keys);
   std::string text;
@@ -101,7 +101,7 @@ int main(int argc, char** argv) {
   if (!text.empty()) fake.writes = [text](const SampleRow& row) { return next_of(text, row); };
   options.stream_interval = std::chrono::milliseconds(interval_ms);
   http.ping_interval = std::chrono::milliseconds(ping_ms);
-  if (info.n_blocks == 0) info.n_blocks = info.max_seqs * (info.n_ctx / info.block_size + 1);
+  if (info.pools[0].n_blocks == 0) info.pools[0].n_blocks = info.max_seqs * (info.n_ctx / info.block_size + 1);
   info.max_batch_tokens = std::max(info.max_seqs, 4096);
   rlimit files{};
   getrlimit(RLIMIT_NOFILE, &files);

@@ -41,7 +41,7 @@ TEST(App, StreamedAndWholeAreTheModelsTokens) {
 }
 
 TEST(App, ManyAtOnceWithSomeThatLeave) {
-  Rig rig({.info = {.n_ctx = 128, .block_size = 8, .n_blocks = 60, .max_batch_tokens = 48, .max_seqs = 12}}, 1000);
+  Rig rig({.info = {.n_ctx = 128, .block_size = 8, .pools = {{.n_blocks = 60}}, .max_batch_tokens = 48, .max_seqs = 12}}, 1000);
   Random random;
   SCOPED_TRACE(random.seed());
   struct Client {
@@ -316,7 +316,7 @@ TEST(App, StopStringsCutTheSameStreamedOrNot) {
 
 TEST(App, TheQueueIsBounded) {
   std::latch all_asked(1);  // no answer ends before
-  Rig rig({.info = {.n_ctx = 256, .block_size = 16, .n_blocks = 64, .max_batch_tokens = 64, .max_seqs = 1},
+  Rig rig({.info = {.n_ctx = 256, .block_size = 16, .pools = {{.n_blocks = 64}}, .max_batch_tokens = 64, .max_seqs = 1},
            .step_us = 2000,
            .before_forward = [&](int64_t) { all_asked.wait(); }},
           3);
@@ -338,7 +338,7 @@ TEST(App, TheQueueIsBounded) {
 
 TEST(App, WhoWaitsTooLongGets503) {
   std::atomic<bool> late_is_over{false};
-  Rig rig({.info = {.n_ctx = 1024, .block_size = 16, .n_blocks = 64, .max_batch_tokens = 64, .max_seqs = 1},
+  Rig rig({.info = {.n_ctx = 1024, .block_size = 16, .pools = {{.n_blocks = 64}}, .max_batch_tokens = 64, .max_seqs = 1},
            .before_forward =
                [&](int64_t) { std::this_thread::sleep_for(std::chrono::milliseconds(late_is_over ? 0 : 10)); }},
           64, {}, [](ServedModelParts& parts) { parts.queue_timeout = std::chrono::seconds(1); });
@@ -543,7 +543,7 @@ TEST(App, EndsWithRequestsUnderWay) {
   std::vector<std::shared_ptr<Recorder>> open;
   {
     // Answers of 10 s, so that none ends before the server.
-    Rig rig({.info = {.n_ctx = 2048, .block_size = 16, .n_blocks = 2048, .max_batch_tokens = 64, .max_seqs = 16},
+    Rig rig({.info = {.n_ctx = 2048, .block_size = 16, .pools = {{.n_blocks = 2048}}, .max_batch_tokens = 64, .max_seqs = 16},
              .step_us = 5000});
     for (int i = 0; i < 8; ++i) open.push_back(rig.post("/v1/completions", completion({1, 2}, 3, 2000, i % 2 == 0)));
     open.push_back(rig.post("/v1/completions", completion({1, 2}, 3, 2000, false)));

@@ -13,7 +13,7 @@ using cpu::CpuKv;
 void CpuBackend::write_token(KvCache& cache, int layer, int64_t token, const float* k, const float* v) {
   const auto& kv = static_cast<const CpuKv&>(cache);
   const int position = batch().positions[token], size = kv.shape.block_size, head_dim = kv.shape.head_dim;
-  const int32_t block = batch().blocks(token_seq_[token])[position / size];
+  const int32_t block = batch().blocks(token_seq_[token], kv.shape.table)[position / size];
   CHECK(block >= 0 && block < kv.shape.n_blocks);
   for (int h = 0; h < kv.shape.n_kv_heads; ++h, k += head_dim, v += head_dim) {
     uint8_t* page = kv.pages(layer, h) + block * kv.page_stride;
@@ -105,7 +105,7 @@ void CpuBackend::attention(Tensor y, Tensor q, const KvCache& cache, const Atten
                         .page_stride = kv.page_stride,
                         .kv = kv.layout,
                         .block_size = kv.shape.block_size,
-                        .blocks = batch().blocks(task.seq),
+                        .blocks = batch().blocks(task.seq, kv.shape.table),
                         .q = q.f32(task.first_token) + column,
                         .q_stride = q.stride,
                         .group = group,

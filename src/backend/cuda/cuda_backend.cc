@@ -59,13 +59,20 @@ std::unique_ptr<StateCache> CudaBackend::make_states(const StateShape& shape) {
   return states;
 }
 
+cuda::BatchSizes CudaBackend::batch_sizes(const StepLimits& limits) const {
+  return {.tokens = limits.max_tokens,
+          .seqs = std::max(limits.max_seqs, 1),
+          .logits = most_logit_rows(limits),
+          .tables = limits.n_tables,
+          .blocks = max_blocks(limits, core_.step.block_size)};
+}
+
 void CudaBackend::reserve(const StepLimits& limits) {
   core_.device.make_current();
   sizes_.set_limits(limits);
   weights_.end_upload();
   const size_t before = core_.step.batch.bytes();
-  core_.step.batch.reserve(limits.max_tokens, std::max(limits.max_seqs, 1), most_logit_rows(limits),
-                           max_blocks(limits, core_.step.block_size), core_.device);
+  core_.step.batch.reserve(batch_sizes(limits), core_.device);
   core_.memory.recount(before, core_.step.batch.bytes());
   core_.memory.reserve(scratch_for(limits));
   if (choice_.tunes()) products_.time_kernels(limits.max_tokens);
@@ -97,9 +104,7 @@ cuda::ScratchSizes CudaBackend::scratch_for(const StepLimits& limits) const {
 
 size_t CudaBackend::scratch_bytes(const StepLimits& limits) const {
   const cuda::ScratchSizes sizes = scratch_for(limits);
-  return cuda::BatchUpload::bytes_for(limits.max_tokens, std::max(limits.max_seqs, 1), most_logit_rows(limits),
-                                      max_blocks(limits, core_.step.block_size)) +
-         core_.device.workspace_bytes() + std::accumulate(sizes.begin(), sizes.end(), size_t{0});
+  return cuda::BatchUpload::bytes_for(batch_sizes(limits)) + core_.device.workspace_bytes() + std::accumulate(sizes.begin(), sizes.end(), size_t{0});
 }
 
 void CudaBackend::upload(const Tensor& to, const void* from) {

@@ -117,6 +117,7 @@ class CudaBackend final : public Backend, public RecordedSteps {
 
  private:
   cuda::ScratchSizes scratch_for(const StepLimits& limits) const;
+  cuda::BatchSizes batch_sizes(const StepLimits& limits) const;
   void load_ready_kernels();
   void start(const Batch& batch, const Padding& padding, int most_kv);  // begin for a padded step
   void finish_copy();

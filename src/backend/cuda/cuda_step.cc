@@ -16,9 +16,11 @@ namespace {
 
 Padding padding_of(const Program& program, int n_seqs, int q_len, int n_logits) {
   Padding padding{.n_seqs = n_seqs, .q_len = q_len, .n_logits = n_logits};
-  if (program.kv != nullptr) {
-    const KvShape& kv = program.kv->shape;
-    padding.block = kv.n_blocks, padding.n_blocks = (q_len + kv.block_size - 1) / kv.block_size;
+  for (const KvCache* kv : program.kv) {
+    const int table = kv->shape.table;
+    padding.blocks[static_cast<size_t>(table)] = kv->shape.n_blocks;
+    padding.n_tables = std::max(padding.n_tables, table + 1);
+    padding.n_blocks = (q_len + kv->shape.block_size - 1) / kv->shape.block_size;
   }
   if (program.states != nullptr) padding.state = program.states->shape.n_slots;
   return padding;
@@ -82,7 +84,7 @@ void CudaBackend::run(const Program& program, const Batch& batch) {
 void CudaBackend::prepare_program(const Program& program) {
   core_.device.make_current();
   weights_.join(program);
-  if (program.kv == nullptr || !program.has_logits()) return;
+  if (program.kv.empty() || !program.has_logits()) return;
   const auto begun = std::chrono::steady_clock::now();
   fused_.compile(program, sizes_.most_sequences(1), [this] { load_ready_kernels(); });
   rank_ops_.meet();

@@ -16,7 +16,7 @@ struct Places {
   int64_t tokens, positions, token_seq, q_start, kv_len, logit_rows, state_in, state_out, table, end;
 };
 
-Places places_of(int64_t max_tokens, int64_t max_seqs, int64_t max_logits, int64_t table_size) {
+Places places_of(const BatchSizes& most, int64_t table_size) {
   int64_t at = 4;  // the first four ints hold the length of a table row
   const auto take = [&](int64_t n) {
     const int64_t begin = at;
@@ -24,17 +24,22 @@ Places places_of(int64_t max_tokens, int64_t max_seqs, int64_t max_logits, int64
     return begin;
   };
   Places p{};
-  p.tokens = take(max_tokens);
-  p.positions = take(max_tokens);
-  p.token_seq = take(max_tokens);
-  p.q_start = take(max_seqs + 1);
-  p.kv_len = take(max_seqs);
-  p.logit_rows = take(max_logits);
-  p.state_in = take(max_seqs);
-  p.state_out = take(max_seqs);
+  p.tokens = take(most.tokens);
+  p.positions = take(most.tokens);
+  p.token_seq = take(most.tokens);
+  p.q_start = take(most.seqs + 1);
+  p.kv_len = take(most.seqs);
+  p.logit_rows = take(most.logits);
+  p.state_in = take(most.seqs);
+  p.state_out = take(most.seqs);
   p.table = take(table_size);
   p.end = at;
   return p;
+}
+
+BatchSizes largest(const BatchSizes& a, const BatchSizes& b) {
+  return {std::max(a.tokens, b.tokens), std::max(a.seqs, b.seqs), std::max(a.logits, b.logits),
+          std::max(a.tables, b.tables), std::max(a.blocks, b.blocks)};
 }
 
 }  // namespace
@@ -44,15 +49,20 @@ BatchUpload::~BatchUpload() {
     if (slot.brought != nullptr) cudaEventDestroy(slot.brought);
 }
 
-size_t BatchUpload::bytes_for(int max_tokens, int max_seqs, int max_logits, int max_blocks) {
-  const int64_t table = int64_t{std::max(max_seqs, 1)} * max_blocks;
-  return static_cast<size_t>(places_of(max_tokens, max_seqs, max_logits, table).end) * sizeof(int32_t);
+size_t BatchUpload::bytes_for(const BatchSizes& most) {
+  return static_cast<size_t>(places_of(most, most.table_entries()).end) * sizeof(int32_t);
 }
 
-void BatchUpload::reserve(int max_tokens, int max_seqs, int max_logits, int max_blocks, Device& device) {
-  max_tokens_ = max_seqs_ = max_logits_ = max_blocks_ = 0;  // zero until the new memory is allocated
-  const Places at = places_of(max_tokens, max_seqs, max_logits, int64_t{max_seqs} * max_blocks);
-  const size_t bytes = bytes_for(max_tokens, max_seqs, max_logits, max_blocks);
+DeviceBatch BatchUpload::view(int table) const {
+  DeviceBatch view = view_;
+  view.block_table += int64_t{table} * most_.seqs * most_.blocks;
+  return view;
+}
+
+void BatchUpload::reserve(const BatchSizes& sizes, Device& device) {
+  most_ = {};  // zero until the new memory is allocated
+  const Places at = places_of(sizes, sizes.table_entries());
+  const size_t bytes = bytes_for(sizes);
   check(cudaStreamSynchronize(device.stream()), "cudaStreamSynchronize");
   for (Slot& slot : slots_) {
     slot.memory =
@@ -63,7 +73,7 @@ void BatchUpload::reserve(int max_tokens, int max_seqs, int max_logits, int max_
   device_ = Memory(bytes);
   // Entries that are never copied stay 0, which is a valid block.
   check(cudaMemsetAsync(device_.data(), 0, bytes, device.stream()), "cudaMemsetAsync");
-  table_.reset(max_seqs, max_blocks);
+  table_.reset(sizes.tables, sizes.seqs, sizes.blocks);
   const auto* base = static_cast<const int32_t*>(device_.data());
   view_ = {.tokens = base + at.tokens,
            .positions = base + at.positions,
@@ -75,13 +85,13 @@ void BatchUpload::reserve(int max_tokens, int max_seqs, int max_logits, int max_
            .block_table = base + at.table,
            .state_in = base + at.state_in,
            .state_out = base + at.state_out};
-  max_tokens_ = max_tokens, max_seqs_ = max_seqs, max_logits_ = max_logits, max_blocks_ = max_blocks;
+  most_ = sizes;
 }
 
 // Writes all arrays except the table. The padding follows the batch's own sequences.
 void BatchUpload::write_arrays(const Batch& batch, const Padding& padding, int32_t* host) const {
-  const Places at = places_of(max_tokens_, max_seqs_, max_logits_, 0);
-  host[0] = max_blocks_;
+  const Places at = places_of(most_, 0);
+  host[0] = most_.blocks;
   std::ranges::copy(batch.tokens, host + at.tokens);
   std::ranges::copy(batch.positions, host + at.positions);
   for (int seq = 0; seq < batch.n_seqs(); ++seq)
@@ -111,7 +121,7 @@ void BatchUpload::write_arrays(const Batch& batch, const Padding& padding, int32
 // when all sequences are new.
 void BatchUpload::send(const Batch& batch, const Padding& padding, std::span<const TableChange> changes,
                        DrawnTokens tokens, FloatCopy copy, Device& device) {
-  const int64_t table = places_of(max_tokens_, max_seqs_, max_logits_, 0).table;
+  const int64_t table = places_of(most_, 0).table;
   auto* to = static_cast<int32_t*>(device_.data());
   for (bool first = true; first || !changes.empty(); first = false) {
     Slot& slot = slots_[next_slot_];
@@ -134,15 +144,16 @@ void BatchUpload::send(const Batch& batch, const Padding& padding, std::span<con
 
 bool BatchUpload::upload(const Batch& batch, const Padding& padding, const Draws& draws, const FloatCopy& copy,
                          int block_size, Device& device) {
-  const int n_tokens = batch.n_tokens() + padding.n_seqs * padding.q_len, n_seqs = batch.n_seqs() + padding.n_seqs;
-  const int n_logits = batch.n_logits() + padding.n_logits,
-            n_blocks = std::max(most_used_blocks(batch, block_size), padding.n_blocks);
-  const bool moved = n_tokens > max_tokens_ || n_seqs > max_seqs_ || n_logits > max_logits_ || n_blocks > max_blocks_;
-  if (moved)
-    reserve(std::max(n_tokens, max_tokens_), std::max(n_seqs, max_seqs_), std::max(n_logits, max_logits_),
-            std::max(n_blocks, max_blocks_), device);
+  const BatchSizes needed{.tokens = batch.n_tokens() + padding.n_seqs * padding.q_len,
+                          .seqs = batch.n_seqs() + padding.n_seqs,
+                          .logits = batch.n_logits() + padding.n_logits,
+                          .tables = std::max(batch.n_tables(), padding.n_tables),
+                          .blocks = std::max(most_used_blocks(batch, block_size), padding.n_blocks)};
+  const BatchSizes sizes = largest(needed, most_);
+  const bool moved = sizes != most_;
+  if (moved) reserve(sizes, device);
   const int64_t n_drawn = draws.keys != nullptr || draws.drawn != nullptr ? batch.n_tokens() : 0;
-  const int64_t tokens = places_of(max_tokens_, max_seqs_, max_logits_, 0).tokens;
+  const int64_t tokens = places_of(most_, 0).tokens;
   try {
     send(batch, padding, table_.changes_to(batch, block_size, padding),
          {.first = tokens, .n = n_drawn, .keys = draws.keys, .drawn = draws.drawn}, copy, device);

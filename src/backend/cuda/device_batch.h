@@ -12,11 +12,18 @@
 
 namespace ingot::cuda {
 
+// The most of each in a batch.
+struct BatchSizes {
+  int tokens = 0, seqs = 0, logits = 0, tables = 0, blocks = 0;
+  bool operator==(const BatchSizes&) const = default;
+  int64_t table_entries() const { return int64_t{tables} * seqs * blocks; }
+};
+
 class BatchUpload {
  public:
   ~BatchUpload();
   // Allocates room for batches of these sizes. The old contents are lost, and the addresses may change.
-  void reserve(int max_tokens, int max_seqs, int max_logits, int max_blocks, Device& device);
+  void reserve(const BatchSizes& sizes, Device& device);
   // Tokens below 0 are replaced by drawn tokens, if `draws` has any. Also copies `copy`. Returns true if the addresses
   // changed to make room.
   struct Draws {
@@ -25,9 +32,10 @@ class BatchUpload {
   };
   bool upload(const Batch& batch, const Padding& padding, const Draws& draws, const FloatCopy& copy, int block_size,
               Device& device);
-  const DeviceBatch& view() const { return view_; }
+  // With the block table of a KV cache (KvShape::table).
+  DeviceBatch view(int table = 0) const;
   size_t bytes() const { return device_.size(); }
-  static size_t bytes_for(int max_tokens, int max_seqs, int max_logits, int max_blocks);  // that reserve() allocates
+  static size_t bytes_for(const BatchSizes& sizes);  // that reserve() allocates
 
  private:
   // An upload may still be in flight when the next batch arrives, so several slots are used in turn.
@@ -40,7 +48,7 @@ class BatchUpload {
   void send(const Batch& batch, const Padding& padding, std::span<const TableChange> changes, DrawnTokens tokens,
             FloatCopy copy, Device& device);
 
-  int max_tokens_ = 0, max_seqs_ = 0, max_logits_ = 0, max_blocks_ = 0;
+  BatchSizes most_;
   std::array<Slot, kSlots> slots_;
   int next_slot_ = 0;
   Memory device_;

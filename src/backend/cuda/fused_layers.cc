@@ -16,7 +16,8 @@ const void* FusedLayers::grid_kernel(const LayersStep& step) {
 
 std::unique_ptr<LayersStep> FusedLayers::step_of(const PlainLayersBlock& b, int n_tokens) const {
   if (core_.act != DType::kF16 || core_.deterministic) return nullptr;
-  return layers_step(b, view_of(*b.attention(0).kv), core_.step.view(), n_tokens);
+  const KvCache& kv = *b.attention(0).kv;
+  return layers_step(b, view_of(kv), core_.step.view(kv), n_tokens);
 }
 
 bool FusedLayers::run(const PlainLayersBlock& b) {

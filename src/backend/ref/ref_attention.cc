@@ -144,7 +144,7 @@ void Backend::kv_write(KvCache& cache, int layer, Tensor k, Tensor v) {
   auto& kv = static_cast<RefKv&>(cache);
   for_each_token(batch_, [&](int seq, int64_t t) {
     const int position = batch_.positions[t], size = kv.shape.block_size;
-    const int32_t block = batch_.blocks(seq)[position / size];
+    const int32_t block = batch_.blocks(seq, kv.shape.table)[position / size];
     round_row(k.f32(t), kv.row(layer, 0, block, position % size), kv.shape, kv.shape.dtype.keys);
     round_row(v.f32(t), kv.row(layer, 1, block, position % size), kv.shape, kv.shape.dtype.values);
   });
@@ -160,7 +160,8 @@ void Backend::attention(Tensor y, Tensor q, const KvCache& cache, const Attentio
     const int seen = a.causal ? position + 1 : a.window > 0 ? position + a.window : batch_.kv_len[seq];
     const int end = std::min(seen, batch_.kv_len[seq]);
     const int begin = a.window > 0 ? std::max(0, position + 1 - a.window) : 0;
-    for (int h = 0; h < a.n_heads; ++h) attend(y.f32(t), q.f32(t), kv, a, sinks, batch_.blocks(seq), h, begin, end);
+    const int32_t* blocks = batch_.blocks(seq, kv.shape.table);
+    for (int h = 0; h < a.n_heads; ++h) attend(y.f32(t), q.f32(t), kv, a, sinks, blocks, h, begin, end);
   });
 }
 

@@ -444,7 +444,7 @@ void bench_engine(LoadOptions& o) {
   }
   fmt::print("{}; {}; at most {} sequences and {} tokens in a step, {} tokens of KV cache\n\n",
              bench_name(*runner, o.subject), runner->description(), o.max_seqs,
-             runner->info().max_batch_tokens, int64_t{runner->info().n_blocks} * runner->info().block_size);
+             runner->info().max_batch_tokens, int64_t{runner->info().pools[0].n_blocks} * runner->info().block_size);
   if (compares) return print_comparison(result, sides);
   print(result);
 }

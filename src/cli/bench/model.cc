@@ -5,9 +5,11 @@
 
 #include "base/error.h"
 #include "cli/terminal/terminal.h"
-#include "model/load_quantizer.h"
-#include "model/rank_facts.h"
-#include "model/shapes.h"
+#include "model/program/kv_caches.h"
+#include "model/config/kind.h"
+#include "model/files/load_quantizer.h"
+#include "model/devices/rank_facts.h"
+#include "model/program/shapes.h"
 
 namespace ingot {
 
@@ -71,12 +73,17 @@ double decode_bytes(const Ranks& runner, int n_seqs, double kv_len) {
   const Weights& w = runner.weights();
   const auto weights = static_cast<double>(w.active_bytes);
   const Config& c = runner.config();
-  double read = 0;  // tokens read, summed over all layers
-  for (int i = 0; i < c.n_layers; ++i) {
-    const LayerConfig layer = c.layer(i);
-    if (keeps_kv(c, i)) read += layer.window > 0 ? std::min<double>(kv_len, layer.window) : kv_len;
-  }
-  return weights + n_seqs * read * static_cast<double>(runner.kv_shape().token_bytes()) / c.n_kv_layers();
+  const std::vector<KvCacheKind> kinds = kv_caches(c);
+  double read = 0;  // by a sequence in all layers
+  for (int i = 0; i < c.n_layers; ++i)
+    for (const PartKind* kind : parts_of(c, i)) {
+      if (!kind->keeps_kv) continue;
+      const KvShape& cache = runner.memory().kv[static_cast<size_t>(kv_cache_of(c, kinds, i, *kind))];
+      const int window = c.layer(i).window;
+      const double n_tokens = window > 0 ? std::min<double>(kv_len, window) : kv_len;
+      read += n_tokens * static_cast<double>(cache.token_bytes()) / cache.n_layers;
+    }
+  return weights + n_seqs * read;
 }
 
 void raise_peak(Peak& peak, Ranks& runner) {

@@ -23,7 +23,7 @@
 #include "cli/options/commands.h"
 #include "cli/options/grammar.h"
 #include "cli/terminal/console.h"
-#include "model/rank_facts.h"
+#include "model/devices/rank_facts.h"
 #include "server/app.h"
 #include "server/http/server.h"
 #include "server/metrics_port.h"
@@ -176,7 +176,7 @@ std::shared_ptr<ServedModel> load_served(ServeOptions& o, const std::shared_ptr<
              "ingot: {} is loaded: context {} tokens, {} sequences at once; {} of memory taken, {} of it for the {} "
              "tokens of the KV cache (--kv-tokens)\n",
              model->id(), model->n_ctx(), model->info().max_seqs, human_bytes(model->facts().taken_bytes),
-             human_bytes(kv_bytes), int64_t{model->info().n_blocks} * model->info().block_size);
+             human_bytes(kv_bytes), int64_t{model->info().pools[0].n_blocks} * model->info().block_size);
   return model;
 }
 

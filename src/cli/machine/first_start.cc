@@ -21,11 +21,12 @@ struct StarterModel {
   std::string name;
   uint64_t n_bytes = 0;
   std::string note;
+  bool on_disk = false;
 };
 
 std::vector<StarterModel> starter_models() {
   return {
-#define STARTER_MODEL(name, bytes, licence, use) {name, bytes, licence ", " use},
+#define STARTER_MODEL(name, bytes, licence, use) {name, bytes, licence ", " use, false},
 #include "cli/machine/starter_models.def"
 #undef STARTER_MODEL
   };
@@ -43,7 +44,7 @@ std::vector<StarterModel> offered_models() {
   std::vector<StarterModel> models;
   for (const HubEntry& e : list_cache(hub.cache))
     if (e.label != "partial")
-      models.push_back({e.repo + (e.label == "safetensors" ? "" : ":" + e.label), e.n_bytes, "on the disk"});
+      models.push_back({e.repo + (e.label == "safetensors" ? "" : ":" + e.label), e.n_bytes, "on the disk", true});
   if (const std::string why = why_no_hub(hub); !why.empty()) {
     fmt::print("The Hugging Face Hub does not answer, so nothing can be downloaded now: {}\n", why);
     return models;
@@ -69,8 +70,8 @@ std::optional<std::string> ask(LineReader& reader, const std::string& prompt) {
 std::optional<std::string> ask_model(LineReader& reader) {
   const std::vector<StarterModel> models = offered_models();
   for (size_t i = 0; i < models.size(); ++i)
-    fmt::print("  {}  {:<34} {:>9}  {}\n", i + 1, printable(models[i].name), human_bytes(models[i].n_bytes),
-               models[i].note);
+    fmt::print("  {}  {:<34} {:>5} {:>8}  {}\n", i + 1, printable(models[i].name), models[i].on_disk ? "" : "about",
+               human_bytes(models[i].n_bytes), models[i].note);
   fmt::print("A number, or a file, a folder, or ORG/REPO[:QUANT] of the Hub:\n");
   while (true) {
     const std::optional<std::string> answer = ask(reader, "model> ");

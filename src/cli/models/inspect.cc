@@ -14,8 +14,9 @@
 #include "cli/models/metadata_json.h"
 #include "cli/options/commands.h"
 #include "cli/options/options.h"
-#include "model/embedder.h"
-#include "model/load_quantizer.h"
+#include "model/vectors/embedder.h"
+#include "model/program/kv_caches.h"
+#include "model/files/load_quantizer.h"
 #include "text/json_value.h"
 
 namespace ingot {
@@ -256,7 +257,7 @@ JsonValue memory_need(const Checkpoint& checkpoint, const InspectOptions& o) {
   JsonValue json = {{"context", plan.n_ctx},
                {"weights_bytes", plan.weight_bytes},
                {"kv_bytes", plan.kv_bytes},
-               {"kv_bytes_per_token", plan.kv.token_bytes()},
+               {"kv_bytes_per_token", token_bytes_of(plan.kv)},
                {"activation_bytes", plan.activation_bytes},
                {"total_bytes", plan.total_bytes()},
                {"available_bytes", available}};

@@ -8,9 +8,10 @@
 #include "base/error.h"
 #include "base/threads.h"
 #include "cli/mpi/processes.h"
-#include "model/embedder.h"
-#include "model/rank_facts.h"
-#include "model/ranks.h"
+#include "model/devices/device_spread.h"
+#include "model/devices/rank_facts.h"
+#include "model/devices/ranks.h"
+#include "model/vectors/embedder.h"
 
 namespace ingot {
 
@@ -29,25 +30,7 @@ void add_parallel_options(CLI::App& app, ParallelFlags& o) {
       ->capture_default_str();
 }
 
-std::vector<std::string> device_list(const std::string& devices) {
-  std::vector<std::string> list;
-  for (size_t begin = 0; begin <= devices.size();) {
-    const size_t end = std::min(devices.find(',', begin), devices.size());
-    list.push_back(devices.substr(begin, end - begin));
-    begin = end + 1;
-  }
-  return list;
-}
-
 namespace {
-
-// The GPU and those after it; the CPU several times.
-std::vector<std::string> numbered_from(const std::string& first, size_t n) {
-  std::vector<std::string> devices(n, first);
-  for (size_t i = 0; i < n && is_cuda(first); ++i)
-    devices[i] = fmt::format("cuda:{}", cuda_index(first) + static_cast<int>(i));
-  return devices;
-}
 
 // One rank of one stage for each process. The processes of a host get its GPUs in turn and share its cores.
 void set_processes(const Processes& processes, const ParallelFlags& o, int n_stages,
@@ -92,26 +75,15 @@ void set_parallel(const ParallelFlags& o, int n_stages, const std::string& named
         "--device names {} devices, but --pp is {}: the numbers must agree, as in --device cuda:0,cuda:1 --pp 2",
         devices.size(), n_stages);
   if (o.tp == 1) return;  // several devices share the layers (--pp)
-  runner.backend.device = devices.front();
-  if (devices.size() == 1 && n_stages == 1) return;
   const auto n_wanted = static_cast<size_t>(o.tp * n_stages);
-  if (devices.size() == 1) devices = numbered_from(devices[0], n_wanted);
-  if (devices.size() != n_wanted && n_stages == 1)
+  if (devices.size() > 1 && devices.size() != n_wanted && n_stages == 1)
     throw UsageError("--device {} names {} devices, but --tp is {}: name one device for each rank", printable(device),
                      devices.size(), o.tp);
-  if (devices.size() != n_wanted)
+  if (devices.size() > 1 && devices.size() != n_wanted)
     throw UsageError(
         "--device {} names {} devices, but --tp is {} and --pp is {}: name one device for each rank of each stage",
         printable(device), devices.size(), o.tp, n_stages);
-  for (size_t i = 0; i < devices.size(); ++i)
-    for (size_t j = 0; j < i; ++j)
-      if (is_cuda(devices[i]) && is_cuda(devices[j]) && cuda_index(devices[i]) == cuda_index(devices[j]))
-        throw UsageError("--device {} names a GPU twice: each rank needs its own GPU", printable(device));
-  for (int rank = 0; rank < o.tp; ++rank) {
-    std::string own = devices[static_cast<size_t>(rank)];
-    for (int stage = 1; stage < n_stages; ++stage) own += "," + devices[static_cast<size_t>(stage * o.tp + rank)];
-    runner.parallel.devices.push_back(own);
-  }
+  spread_over_devices(device, o.tp, n_stages, runner);
 }
 
 void set_parallel(const ParallelFlags& o, const std::string& named, EmbedOptions& options) {

@@ -18,9 +18,6 @@ struct ParallelFlags {
 
 void add_parallel_options(CLI::App& app, ParallelFlags& flags);
 
-// Splits a list of devices, such as cuda:0,cuda:2.
-std::vector<std::string> device_list(const std::string& devices);
-
 // Throws UsageError if the flags contradict each other. n_stages: the value of --pp. `named`: the value of --device.
 void set_parallel(const ParallelFlags& flags, int n_stages, const std::string& named, RunnerOptions& runner);
 // The same for a model that makes vectors: ranks in this process.

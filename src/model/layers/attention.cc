@@ -5,9 +5,9 @@
 
 #include "base/error.h"
 #include "model/layers/joins.h"
-#include "model/gguf_reader.h"
-#include "model/shards.h"
-#include "model/weights.h"
+#include "model/config/gguf_reader.h"
+#include "model/config/shards.h"
+#include "model/files/weights.h"
 
 namespace ingot::attention_part {
 namespace {

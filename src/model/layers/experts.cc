@@ -3,8 +3,8 @@
 
 #include "base/error.h"
 #include "model/layers/joins.h"
-#include "model/shards.h"
-#include "model/weights.h"
+#include "model/config/shards.h"
+#include "model/files/weights.h"
 
 namespace ingot::experts_part {
 namespace {

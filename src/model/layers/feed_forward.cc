@@ -2,7 +2,7 @@
 #include "backend/blocks/feed_forward.h"
 
 #include "model/layers/joins.h"
-#include "model/shards.h"
+#include "model/config/shards.h"
 
 namespace ingot::feed_forward_part {
 namespace {

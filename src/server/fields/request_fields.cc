@@ -14,6 +14,7 @@
 #include "server/fields/constraint_fields.h"
 #include "server/fields/sampler_fields.h"
 #include "server/fields/tool_fields.h"
+#include "text/chat_messages.h"
 
 namespace ingot {
 namespace {
@@ -121,29 +122,6 @@ std::string field_of(const std::string& what, const char* fallback) {
 }
 
 }  // namespace
-
-// A role must be one of OpenAI's, or appear in a comparison in the template. A message without content needs calls or
-// reasoning.
-static void check_turns(const JsonValue& messages, const ChatTemplate& chat) {
-  constexpr std::string_view kRoles[] = {"system", "developer", "user", "assistant", "tool"};
-  for (size_t i = 0; i < messages.size(); ++i) {
-    const JsonValue& message = messages[i];
-    const std::string where = fmt::format("messages[{}]", i);
-    if (!message.is_object()) refuse_value(where, "must be an object");
-    const std::string& role = string_member(message, "role", where);
-    const auto compared = [&](char quote) {
-      return chat.source().find(fmt::format("== {}{}{}", quote, role, quote)) != std::string::npos;
-    };
-    if (std::ranges::find(kRoles, role) == std::end(kRoles) && !compared('\'') && !compared('"'))
-      refuse_value(where + ".role", "must be system, developer, user, assistant or tool");
-    const Fields fields(message, where + ".");
-    for (const char* name : {"audio", "function_call"})
-      if (fields.find(name)) fields.refuse(name, "is not supported: use content or tool_calls");
-    const auto has = [&](const char* name) { return fields.find(name) && !fields.find(name)->empty(); };
-    if (!fields.find("content") && !(role == "assistant" && (has("tool_calls") || has("reasoning_content"))))
-      fields.refuse("content", "is missing");
-  }
-}
 
 void read_sampling(const ApiCall& call, const Fields& fields, GenerationSpec& spec) {
   const ServedModel& model = *call.model;
@@ -282,7 +260,11 @@ std::vector<int32_t> read_chat_prompt(const Fields& fields, const ServedModel& m
     variables["documents"] = *documents;
   }
   read_tools(fields, ToolStyle::kChat, form);
-  check_turns(fields.at("messages"), model.chat());
+  try {
+    check_turns(fields.at("messages"), model.chat().source());
+  } catch (const Error& error) {
+    throw ApiError(400, error.what(), field_of(error.what(), "messages"));
+  }
   return chat_prompt(model, fields.at("messages"), form, variables, "messages", read_chat_end(fields));
 }
 

@@ -24,8 +24,11 @@ void check_fits(const PrefixFile& file, const SlotFiles& files, const PrefixLayo
     throw ApiError(400, fmt::format("{} {}", printable(name, 128), why), "filename");
   };
   if (file.model != files.model) refuse("was saved from another model");
-  if (file.layout != layout.name || file.block_tokens != static_cast<uint32_t>(layout.block_tokens) ||
-      file.block_bytes != layout.block_bytes)
+  const bool has_same_blocks =
+      std::ranges::equal(file.caches, layout.pools, {}, &PrefixFile::Cache::block_bytes, [](const auto& pool) {
+        return uint64_t{pool.block_bytes};
+      });
+  if (file.layout != layout.name || file.block_tokens != static_cast<uint32_t>(layout.block_tokens) || !has_same_blocks)
     refuse(fmt::format("was saved from a KV cache of another layout ({}; here: {})", printable(file.layout, 256),
                        layout.name));
   if (std::ranges::any_of(file.tokens, [&](int32_t token) { return token >= layout.n_vocab; }))
@@ -83,26 +86,32 @@ SlotCopy save_slot(Engine& engine, Slots& slots, int slot, const SlotFiles& file
   Slots::History history = slots.history(slot);
   const SavedPrefix saved = engine.save_prefix(history.root, std::move(history.tokens)).get();
   const PrefixLayout layout = engine.prefix_layout();
-  const PrefixFile file{.model = files.model,
-                        .layout = layout.name,
-                        .salt = {saved.root.hash, saved.root.id},
-                        .block_tokens = static_cast<uint32_t>(layout.block_tokens),
-                        .block_bytes = layout.block_bytes,
-                        .n_missing = static_cast<uint32_t>(saved.n_missing),
-                        .tokens = saved.tokens,
-                        .blocks = saved.blocks};
+  PrefixFile file{.model = files.model,
+                  .layout = layout.name,
+                  .salt = {saved.root.hash, saved.root.id},
+                  .block_tokens = static_cast<uint32_t>(layout.block_tokens),
+                  .caches = {},
+                  .tokens = saved.tokens};
+  for (size_t i = 0; i < saved.pools.size(); ++i)
+    file.caches.push_back({.block_bytes = layout.pools[i].block_bytes,
+                           .n_missing = static_cast<uint32_t>(saved.pools[i].n_missing),
+                           .blocks = saved.pools[i].blocks});
   return {saved.tokens.size(), write_prefix_file(files.folder + "/" + name, file)};
 }
 
 SlotCopy restore_slot(Engine& engine, Slots& slots, int slot, const SlotFiles& files, const std::string& name) {
   const PrefixLayout layout = engine.prefix_layout();
-  const size_t n_tokens = static_cast<size_t>(layout.n_blocks) * layout.block_tokens;
-  const size_t most = kMaxHeadBytes + n_tokens * sizeof(int32_t) + layout.n_blocks * layout.block_bytes;
+  const size_t n_tokens = static_cast<size_t>(layout.pools[0].n_blocks) * layout.block_tokens;
+  size_t most = kMaxHeadBytes + n_tokens * sizeof(int32_t);
+  for (const PrefixLayout::OfPool& pool : layout.pools) most += static_cast<size_t>(pool.n_blocks) * pool.block_bytes;
   const std::string text = read_file(files.folder + "/" + name, most);
   PrefixFile file = parse_prefix_file({reinterpret_cast<const uint8_t*>(text.data()), text.size()}, name);
   check_fits(file, files, layout, name);
   const CacheKey root{file.salt[0], file.salt[1]};
-  engine.restore_prefix({root, file.tokens, static_cast<int>(file.n_missing), file.blocks}).get();
+  PrefixView view{root, file.tokens, {}};
+  for (const PrefixFile::Cache& cache : file.caches)
+    view.pools.push_back({static_cast<int>(cache.n_missing), cache.blocks});
+  engine.restore_prefix(view).get();
   const SlotCopy copy{file.tokens.size(), text.size()};
   slots.set(slot, {root, std::move(file.tokens)});
   return copy;

@@ -53,6 +53,7 @@ def test_the_list_has_models_with_size_and_licence(place):
     terminal.type(b"2\r")
     terminal.wait_for(b"the list has what fits")
     terminal.wait_for(b"Qwen/Qwen3-0.6B-GGUF:Q8_0")
+    terminal.wait_for(b"about")  # the sizes of the list do not come from the Hub
     terminal.wait_for(b"Apache-2.0")
     terminal.wait_for(b"model> ")
     terminal.type(b"99\r")

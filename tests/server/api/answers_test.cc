@@ -226,7 +226,7 @@ struct ChannelModel {
   std::unique_ptr<testing::OwnedSpec> spec = testing::byte_level_spec();
   std::vector<int32_t> written;
   size_t begin = 0;
-  Rig rig{{.info = {.n_ctx = 2048, .block_size = 16, .n_blocks = 256, .max_batch_tokens = 64, .max_seqs = 4},
+  Rig rig{{.info = {.n_ctx = 2048, .block_size = 16, .pools = {{.n_blocks = 256}}, .max_batch_tokens = 64, .max_seqs = 4},
            .writes = [this](const SampleRow& row) { return write(row); }},
           64,
           {},

@@ -210,7 +210,7 @@ struct SocketRig {
         rig({.info = {.n_vocab = 259,
                       .n_ctx = 8192,
                       .block_size = 64,
-                      .n_blocks = 256,
+                      .pools = {{.n_blocks = 256}},
                       .max_batch_tokens = 4096,
                       .max_seqs = 4}},
             64, {.memory = memory}),

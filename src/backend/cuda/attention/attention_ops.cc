@@ -6,7 +6,7 @@
 namespace ingot::cuda {
 
 void AttentionOps::write(KvCache& kv, int layer, const Tensor& k, const Tensor& v) {
-  write_kv(view_of(kv), layer, k, v, core_.step.view(), core_.device);
+  write_kv(view_of(kv), layer, k, v, core_.step.view(kv), core_.device);
   check_launch("write_kv");
 }
 
@@ -17,9 +17,9 @@ void AttentionOps::attend(const Tensor& y, const Tensor& q, const KvCache& kv, c
     AttentionPlan plan = plan_attention(cache, args, core_.step.attention(core_.deterministic), limits);
     plan.rounds = rounds && y.rows > kFewRowsOfHalves;
     if (plan.part_bytes > 0) plan.parts = core_.memory.scratch(Scratch::kPartials, plan.part_bytes);
-    cuda::attend(y, core_.in_act_dtype(q), cache, args, core_.step.view(), plan, core_.device);
+    cuda::attend(y, core_.in_act_dtype(q), cache, args, core_.step.view(kv), plan, core_.device);
   } else {
-    attend_naive(y, q, cache, args, core_.step.view(), core_.device, core_.deterministic);
+    attend_naive(y, q, cache, args, core_.step.view(kv), core_.device, core_.deterministic);
   }
   check_launch("attend");
 }

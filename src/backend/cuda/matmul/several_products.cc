@@ -96,7 +96,7 @@ void Products::gate_up(const GateUpArgs& a) {
 // One launch for all of qkv(), if dot_rows runs and supports these heads and this cache.
 bool Products::qkv_in_one_launch(const QkvArgs& a, Input& input) {
   const MatmulKernel& kernel = choice_.kernel_for(*a.wq, a.x.rows);
-  const auto end = qkv_end(a, view_of(*a.kv), core_.step.view());
+  const auto end = qkv_end(a, view_of(*a.kv), core_.step.view(*a.kv));
   if (!end || kernel.run != matvec || packed(*a.wq).layout != Layout::kDense || !alike(*a.wq, *a.wk) ||
       !alike(*a.wq, *a.wv))
     return false;
@@ -117,7 +117,7 @@ bool Products::qkv(const QkvArgs& a) {
   weights_.ready(*a.wq);
   Input input = input_of(a.x, a.normed, a.norm, *a.wq);
   const auto finish = [&](const Tensor& q, const Tensor& k, const Tensor& v) {
-    finish_qkv(a, q, k, v, view_of(*a.kv), core_.step.view(), device_);
+    finish_qkv(a, q, k, v, view_of(*a.kv), core_.step.view(*a.kv), device_);
     check_launch("finish_qkv");
     return true;
   };

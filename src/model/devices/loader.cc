@@ -1,0 +1,63 @@
+#include "model/devices/loader.h"
+
+#include <chrono>
+
+#include "base/error.h"
+#include "model/files/load_quantizer.h"
+#include "text/jinja/template.h"
+
+namespace ingot {
+namespace {
+
+std::string token_text(const Tokenizer& tokenizer, std::optional<int32_t> id) {
+  return id ? std::string(tokenizer.token_text(*id)) : std::string();
+}
+
+void check_vocabulary(const Checkpoint& checkpoint, const Tokenizer& tokenizer, const Config& config) {
+  if (tokenizer.n_vocab() > config.n_vocab)
+    throw Error("{}: the tokenizer has {} tokens, but the embedding has only {} rows", printable(checkpoint.path()),
+                tokenizer.n_vocab(), config.n_vocab);
+}
+
+}  // namespace
+
+std::optional<ChatTemplate> load_chat_template(const Checkpoint& checkpoint, const Tokenizer& tokenizer) {
+  auto source = checkpoint.chat_template();
+  if (!source) return std::nullopt;
+  return ChatTemplate(*std::move(source), token_text(tokenizer, tokenizer.bos()),
+                      token_text(tokenizer, tokenizer.eos()));
+}
+
+void use_chat_template(LoadedModel& model, const std::string& source) {
+  if (source == "chatml") {
+    model.chat = ChatTemplate::chatml_default();
+    return;
+  }
+  if (source.find('{') == std::string::npos)
+    throw Error("the chat template '{}' is no Jinja: give a template's text, or the name chatml",
+                printable(source, 64));
+  Template::parse(source);  // throws here; ChatTemplate would use ChatML instead
+  const Tokenizer& tokenizer = *model.tokenizer;
+  model.chat = ChatTemplate(source, token_text(tokenizer, tokenizer.bos()), token_text(tokenizer, tokenizer.eos()));
+}
+
+LoadedModel load_model(std::shared_ptr<const Checkpoint> checkpoint, const RunnerOptions& options,
+                       const LoadProgress& progress) {
+  using Clock = std::chrono::steady_clock;
+  const auto start = Clock::now();
+  LoadedModel model;
+  model.checkpoint = std::move(checkpoint);
+  const Config config = model.checkpoint->config();
+  if (config.bidirectional)
+    throw Error("{}: this model makes vectors of texts and cannot write text: use `ingot embed`",
+                printable(model.checkpoint->path()));
+  model.tokenizer = model.checkpoint->tokenizer();
+  check_vocabulary(*model.checkpoint, *model.tokenizer, config);
+  model.chat = load_chat_template(*model.checkpoint, *model.tokenizer);
+  model.runner = start_ranks(config, quantized_source(model.checkpoint->weights(), config, options.quantize), options,
+                             progress);
+  model.load_ms = std::chrono::duration<double, std::milli>(Clock::now() - start).count();
+  return model;
+}
+
+}  // namespace ingot

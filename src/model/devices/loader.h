@@ -1,0 +1,32 @@
+// Loading: makes a tokenizer, a chat template and a runner from a checkpoint. The program's commands and the server
+// start here.
+#pragma once
+#include <memory>
+#include <optional>
+
+#include "model/files/checkpoint.h"
+#include "model/devices/ranks.h"
+#include "text/chat.h"
+#include "text/tokenizers/tokenizer.h"
+
+namespace ingot {
+
+struct LoadedModel {
+  std::shared_ptr<const Checkpoint> checkpoint;
+  std::unique_ptr<Tokenizer> tokenizer;
+  std::optional<ChatTemplate> chat;  // nothing if the checkpoint has no chat template
+  std::unique_ptr<Ranks> runner;
+  double load_ms = 0;
+};
+
+// The checkpoint's chat template; nothing if it has none.
+std::optional<ChatTemplate> load_chat_template(const Checkpoint& checkpoint, const Tokenizer& tokenizer);
+
+// Makes the model use this template, in Jinja or the name chatml. Throws Error if the template does not parse.
+void use_chat_template(LoadedModel& model, const std::string& source);
+
+// Loads everything. Throws Error with the file's name for every fault of the checkpoint.
+LoadedModel load_model(std::shared_ptr<const Checkpoint> checkpoint, const RunnerOptions& options,
+                       const LoadProgress& progress);
+
+}  // namespace ingot

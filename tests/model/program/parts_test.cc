@@ -1,0 +1,211 @@
+// Layers of any parts: a mixer alone, mixers side by side, a feed-forward beside experts. Parts that read the same
+// input add the outputs that each has alone. The numbers of parts follow the layers.
+#include <gmock/gmock.h>
+
+#include <list>
+#include <random>
+
+#include "golden_models.h"
+#include "model/program/decoder_program.h"
+#include "model/layers/delta_net.h"
+#include "model/config/kind.h"
+#include "model/devices/ranks.h"
+#include "model/program/shapes.h"
+#include "model/devices/split_choice.h"
+#include "model/files/wrapped_source.h"
+#include "test_seed.h"
+
+namespace ingot {
+namespace {
+
+const uint64_t kSeed = test_seed();
+using Layers = std::vector<std::vector<LayerPart>>;
+const PartKind* kind_called(const char* name) {
+  for (const PartKind* kind : all_kinds())
+    if (std::string_view(kind->name) == name) return kind;
+  return nullptr;
+}
+const LayerPart kAttends{&kAttentionPart}, kRemembers{kind_called("delta_net")}, kPlain{&kFeedForwardPart},
+    kRoutes{&kExpertsPart};
+LayerPart beside(LayerPart part) {
+  part.beside = true;
+  return part;
+}
+
+Config config_with(const Layers& layers) {
+  Config c;
+  c.arch = &find_gguf_arch("qwen3next");
+  c.name = "parts";
+  c.n_layers = static_cast<int>(layers.size());
+  c.dim = 64, c.n_heads = 4, c.n_kv_heads = 2, c.head_dim = c.rot_dim = 16, c.ffn_dim = 96;
+  c.n_vocab = 37, c.n_ctx_train = 64, c.norm_eps = 1e-5f;
+  c.experts = {.n = 5, .n_used = 2, .ffn_dim = 32};
+  c.parts.set(DeltaConfig{.n_key_heads = 2, .n_value_heads = 4, .key_dim = 8, .value_dim = 24, .conv_width = 4});
+  for (const auto& parts : layers) c.layers.push_back({.parts = parts});
+  return c;
+}
+
+// The residual stream after the layers, [n_tokens, dim], for tokens in steps of these sizes.
+std::vector<float> stream_after(const Config& c, WeightSource& source, const std::vector<int>& steps) {
+  const auto backend = create_backend({.device = "ref"});
+  const Weights weights = load_weights(source, c, *backend, nullptr);
+  const auto kv = backend->make_kv(
+      {.n_layers = std::max(1, c.n_kv_layers()), .n_kv_heads = 2, .head_dim = 16, .n_blocks = 4, .dtype = DType::kF32});
+  const StateShape shape = state_shape(c, 1);
+  const auto states = shape ? backend->make_states(shape) : nullptr;
+  Program program = decoder_layers(c, weights, {{kv.get()}, states.get()}, backend.get(), 64);
+  program.allocate(*backend, {.max_tokens = 16, .max_seqs = 1, .max_logits = 1, .max_kv_len = 64});
+  std::vector<float> all;
+  const std::vector<int32_t> blocks = {0, 1, 2, 3}, slot = {0};
+  for (int past = 0; const int n : steps) {
+    std::vector<int32_t> tokens, positions;
+    for (int i = 0; i < n; ++i) tokens.push_back((past + i) * 7 % 37), positions.push_back(past + i);
+    const std::vector<int32_t> q_start = {0, n}, kv_len = {past + n}, before = {past == 0 ? -1 : 0};
+    backend->run(program, {.tokens = tokens,
+                           .positions = positions,
+                           .q_start = q_start,
+                           .kv_len = kv_len,
+                           .block_table = blocks,
+                           .max_blocks = 4,
+                           .state_in = before,
+                           .state_out = slot});
+    const size_t size = all.size(), added = static_cast<size_t>(n) * 64;
+    all.resize(size + added);
+    backend->download(all.data() + size, program.x.slice_rows(0, n));
+    past += n;
+  }
+  return all;
+}
+
+std::vector<float> stream_after(const Layers& layers, const std::vector<int>& steps) {
+  const Config c = config_with(layers);
+  return stream_after(c, *dummy_source(c, Format::F32, kSeed), steps);
+}
+
+void expect_sum(const std::vector<LayerPart>& together) {
+  const std::vector<int> steps = {5, 1, 7};
+  const std::vector<float> input = stream_after({}, steps), both = stream_after({together}, steps);
+  std::vector<float> expected = input;
+  for (const LayerPart& part : together) {
+    const std::vector<float> alone = stream_after({{{part.kind}}}, steps);
+    double change = 0;
+    for (size_t i = 0; i < alone.size(); ++i) {
+      change += std::abs(double{alone[i]} - input[i]);
+      expected[i] += alone[i] - input[i];
+    }
+    EXPECT_GT(change, 1e-3) << part.kind->name << " changes the stream";
+  }
+  for (size_t i = 0; i < both.size(); ++i) ASSERT_NEAR(both[i], expected[i], 1e-4) << i << ", seed " << kSeed;
+}
+
+TEST(Parts, SideBySideAddWhatEachHasAlone) {
+  expect_sum({kAttends, beside(kRemembers)});
+  expect_sum({kRemembers, beside(kAttends)});
+  expect_sum({kPlain, beside(kRoutes)});
+  expect_sum({kAttends, beside(kPlain)});
+  expect_sum({kAttends, beside(kRemembers), beside(kPlain)});
+}
+
+// One after another, the second part reads what the first has added.
+TEST(Parts, InTurnReadEachOther) {
+  const std::vector<int> steps = {6};
+  EXPECT_NE(stream_after({{kAttends, kPlain}}, steps), stream_after({{kAttends, beside(kPlain)}}, steps));
+}
+
+TEST(Parts, StepsChangeNothing) {
+  const Layers layers = {{kRemembers}, {kAttends, beside(kRemembers), kPlain, beside(kRoutes)}, {kPlain}, {kRemembers}};
+  const std::vector<float> whole = stream_after(layers, {13}), cut = stream_after(layers, {4, 1, 8});
+  ASSERT_EQ(whole.size(), cut.size());
+  for (size_t i = 0; i < whole.size(); ++i) ASSERT_NEAR(whole[i], cut[i], 1e-5) << i << ", seed " << kSeed;
+}
+
+// The first layer adds nothing, and the second has the first one's projections of keys and values.
+class SameKeys final : public WrappedSource {
+ public:
+  explicit SameKeys(const Config& c) : WrappedSource(dummy_source(c, Format::F32, kSeed)) {}
+  bool find(const std::string& name, int64_t n_out, int64_t n_in, HostTensor& out) override {
+    const bool is_key = name.starts_with("blk.1.attn_k.") || name.starts_with("blk.1.attn_v.");
+    asked_for_keys_ = asked_for_keys_ || is_key;
+    if (!inner().find(is_key ? "blk.0" + name.substr(5) : name, n_out, n_in, out)) return false;
+    if (name == "blk.0.attn_output.weight")
+      out.data = zeros_.emplace_back(static_cast<size_t>(n_out * n_in) * sizeof(float)).data();
+    return true;
+  }
+  bool asked_for_keys_ = false;
+
+ private:
+  std::list<std::vector<uint8_t>> zeros_;
+};
+
+// A layer that reads the keys and values of an earlier layer has none of its own: no tensors, and no room in the cache.
+TEST(Parts, ALayerMayReadTheKeysOfAnEarlierLayer) {
+  Config own = config_with({{kAttends}, {kAttends, kPlain}, {kAttends}});
+  Config shared = own;
+  shared.layers[1].kv_layer = 0;
+  EXPECT_EQ(own.n_kv_layers(), 3);
+  EXPECT_EQ(shared.n_kv_layers(), 2);
+  SameKeys of_own(own), of_shared(shared);
+  for (const std::vector<int>& steps : {std::vector<int>{9}, {4, 1, 4}}) {
+    const auto a = stream_after(own, of_own, steps), b = stream_after(shared, of_shared, steps);
+    ASSERT_EQ(a.size(), b.size());
+    for (size_t i = 0; i < a.size(); ++i) ASSERT_NEAR(a[i], b[i], 1e-5) << i << ", seed " << kSeed;
+  }
+  EXPECT_TRUE(of_own.asked_for_keys_);
+  EXPECT_FALSE(of_shared.asked_for_keys_);
+}
+
+TEST(Parts, SharedKeysAreOnOneDevice) {
+  Config c = config_with({{kAttends}, {kAttends, kPlain}});
+  c.layers[1].kv_layer = 0;
+  Split split(c);
+  const auto load = [&] {
+    Ranks ranks(c, dummy_source(c, Format::F32, kSeed),
+                {.backend = {.device = "cpu,cpu", .n_threads = 2}, .split = split, .n_ctx = 32}, nullptr);
+  };
+  split.layer(1, 1) = 1;
+  EXPECT_NO_THROW(load());
+  split.layer(1, 0) = 1;
+  try {
+    load();
+    ADD_FAILURE() << "was accepted";
+  } catch (const Error& error) {
+    EXPECT_THAT(error.what(), testing::HasSubstr("must be on one device"));
+  }
+}
+
+TEST(Parts, HaveNumbersInTheOrderOfAStep) {
+  const Config c = config_with({{kRemembers}, {kAttends, beside(kRemembers), kPlain, beside(kRoutes)}, {kPlain}});
+  const PartNumbers numbers(c);
+  EXPECT_EQ(numbers.n(), 1 + 1 + 2 + 1 + 1);
+  EXPECT_EQ(numbers.at(1, 1), 3);
+  EXPECT_EQ(numbers.n_of(1), 2);
+  const int layers[] = {-1, 0, 1, 1, 2, 3};
+  for (int i = 0; i < numbers.n(); ++i) EXPECT_EQ(numbers.layer_of(i), layers[i]) << i;
+  EXPECT_EQ(c.n_kv_layers(), 1);
+  EXPECT_EQ(state_shape(c, 1).buffers.size(), 2u * 2);
+}
+
+// Any part may be on any device: the logits stay the same.
+TEST(Parts, MayBeOnAnyDevice) {
+  const Config c = config_with({{kRemembers}, {kAttends, beside(kRemembers), kPlain, beside(kRoutes)}, {kPlain}});
+  std::mt19937_64 random(kSeed);
+  const auto logits = [&](const Split& split) {
+    RunnerOptions options{.backend = {.device = split.n_devices() > 1 ? "cpu,cpu" : "cpu", .n_threads = 2},
+                          .split = split,
+                          .n_ctx = 32,
+                          .max_logits = 4};
+    Ranks ranks(c, dummy_source(c, Format::F32, kSeed), options, nullptr);
+    return all_logits(ranks, std::vector<int32_t>{1, 5, 9, 30}, 4);
+  };
+  const std::vector<float> alone = logits(Split(c));
+  for (int round = 0; round < 8; ++round) {
+    Split split(c);
+    for (int& device : split.device) device = static_cast<int>(random() % 2);
+    split.device[random() % split.device.size()] = 1;
+    if (split.n_devices() == 1) continue;
+    EXPECT_EQ(logits(split), alone) << "seed " << kSeed << ", round " << round;
+  }
+}
+
+}  // namespace
+}  // namespace ingot
