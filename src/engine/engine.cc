@@ -91,12 +91,11 @@ Engine::Engine(Runner& runner, const EngineOptions& options)
     : runner_(runner),
       options_(options),
       depth_(depth_of(runner.info(), options)),
-      scheduler_(scheduler_limits(runner.info(), options)) {
+      scheduler_(scheduler_limits(runner.info(), options)),
+      drafts_(runner, scheduler_, depth_, [this](Sequence& sequence) { cut_drafts(sequence); }) {
   for (int i = 0; i < depth_; ++i)
     builders_.emplace_back(scheduler_limits(runner.info(), options), context_limit(runner.info()));
   in_flight_.reserve(static_cast<size_t>(depth_) + 1);
-  offers_.reserve(runner.info().max_seqs);
-  offering_.reserve(runner.info().max_seqs);
   publish();
 }
 
@@ -377,6 +376,7 @@ void Engine::cancel_all() {
 }
 
 void Engine::publish() {
+  static_cast<DraftCounts&>(counts_) = drafts_.counts();
   counts_.n_running = scheduler_.n_running();
   counts_.n_waiting = scheduler_.n_waiting();
   counts_.n_paused = scheduler_.n_paused();

@@ -11,8 +11,8 @@
 #include "base/error.h"
 #include "docs/toy_device.h"
 #include "model/files/checkpoint.h"
-#include "model/program/decoder_program.h"
 #include "model/golden_models.h"
+#include "model/program/decoder_program.h"
 
 namespace ingot {
 namespace {

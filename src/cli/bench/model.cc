@@ -5,10 +5,10 @@
 
 #include "base/error.h"
 #include "cli/terminal/terminal.h"
-#include "model/program/kv_caches.h"
 #include "model/config/kind.h"
-#include "model/files/load_quantizer.h"
 #include "model/devices/rank_facts.h"
+#include "model/files/load_quantizer.h"
+#include "model/program/kv_caches.h"
 #include "model/program/shapes.h"
 
 namespace ingot {

@@ -7,10 +7,10 @@
 #include "base/log.h"
 #include "base/memory_error.h"
 #include "base/system.h"
+#include "model/devices/ranks.h"
 #include "model/program/decoder_program.h"
 #include "model/program/draft_head.h"
 #include "model/program/kv_caches.h"
-#include "model/devices/ranks.h"
 
 namespace ingot {
 namespace {

@@ -12,9 +12,10 @@
 #include "base/log.h"
 #include "base/thread_start.h"
 #include "base/threads.h"
+#include "model/config/shards.h"
 #include "model/devices/message.h"
 #include "model/devices/ranks.h"
-#include "model/config/shards.h"
+#include "model/files/tensor_finder.h"
 
 namespace ingot {
 

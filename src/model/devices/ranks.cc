@@ -15,8 +15,8 @@
 #include "base/system.h"
 #include "base/threads.h"
 #include "model/devices/batch_message.h"
-#include "model/program/kv_caches.h"
 #include "model/devices/remote_stages.h"
+#include "model/program/kv_caches.h"
 
 namespace ingot {
 namespace {

@@ -12,15 +12,15 @@
 
 #include "backend/backend.h"
 #include "base/trace_file.h"
-#include "model/program/decoder_program.h"
-#include "model/program/draft_head.h"
+#include "model/config/split.h"
 #include "model/devices/memory_plan.h"
 #include "model/devices/parallel.h"
 #include "model/devices/pipeline.h"
-#include "model/program/runner.h"
-#include "model/config/split.h"
 #include "model/devices/split_choice.h"
 #include "model/files/weights.h"
+#include "model/program/decoder_program.h"
+#include "model/program/draft_head.h"
+#include "model/program/runner.h"
 
 namespace ingot {
 

@@ -7,8 +7,8 @@
 #include <string>
 #include <vector>
 
-#include "model/devices/memory_plan.h"
 #include "model/config/split.h"
+#include "model/devices/memory_plan.h"
 #include "text/tokenizers/pattern.h"
 
 namespace ingot {

@@ -9,10 +9,10 @@
 #include "base/error.h"
 #include "base/log.h"
 #include "io/gguf/gguf.h"
-#include "model/vectors/embedder.h"
 #include "model/export/gguf_keys.h"
 #include "model/export/head_export.h"
 #include "model/files/tensor_finder.h"
+#include "model/vectors/embedder.h"
 
 namespace ingot {
 namespace {

@@ -8,10 +8,10 @@
 #include "io/gguf/tokenizer_writer.h"
 #include "io/huggingface/config.h"
 #include "io/huggingface/tokenizer.h"
-#include "model/vectors/classifier.h"
 #include "model/config/gguf_writer.h"
-#include "model/export/head_export.h"
 #include "model/config/kind.h"
+#include "model/export/head_export.h"
+#include "model/vectors/classifier.h"
 
 namespace ingot {
 namespace {

@@ -9,8 +9,8 @@
 #include <vector>
 
 #include "backend/backend.h"
-#include "model/config/split.h"
 #include "model/config/kind.h"
+#include "model/config/split.h"
 
 namespace ingot {
 

@@ -7,9 +7,9 @@
 #include "io/huggingface/config.h"
 #include "model/config/gguf_reader.h"
 #include "model/config/gguf_writer.h"
-#include "model/layers/joins.h"
 #include "model/config/shards.h"
 #include "model/files/weights.h"
+#include "model/layers/joins.h"
 
 namespace ingot {
 extern const PartKind kDeltaNetPart;

@@ -10,9 +10,9 @@
 #include "backend/blocks/plain_layers.h"
 #include "backend/blocks/remote.h"
 #include "base/error.h"
+#include "model/config/shards.h"
 #include "model/files/draft_config.h"
 #include "model/program/kv_caches.h"
-#include "model/config/shards.h"
 
 namespace ingot {
 namespace {

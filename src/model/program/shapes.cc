@@ -10,10 +10,10 @@
 
 #include "base/error.h"
 #include "base/threads.h"
-#include "model/layers/delta_net.h"
 #include "model/config/kind.h"
-#include "model/layers/latent_attention.h"
 #include "model/files/quant_mix.h"
+#include "model/layers/delta_net.h"
+#include "model/layers/latent_attention.h"
 #include "quant/fill.h"
 
 namespace ingot {

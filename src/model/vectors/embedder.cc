@@ -11,9 +11,10 @@
 #include "base/thread_start.h"
 #include "io/gguf/gguf.h"
 #include "io/huggingface/modules.h"
+#include "model/config/shards.h"
+#include "model/files/tensor_finder.h"
 #include "model/program/decoder_program.h"
 #include "model/program/kv_caches.h"
-#include "model/config/shards.h"
 
 namespace ingot {
 namespace {

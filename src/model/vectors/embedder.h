@@ -14,10 +14,10 @@
 #include <vector>
 
 #include "backend/blocks/pool.h"
-#include "model/files/checkpoint.h"
-#include "model/vectors/classifier.h"
 #include "model/devices/parallel.h"
+#include "model/files/checkpoint.h"
 #include "model/files/weights.h"
+#include "model/vectors/classifier.h"
 
 namespace ingot {
 

@@ -1,8 +1,8 @@
 // Every required key: missing, of the wrong type, and out of range. Each case gives an Error that names the key
 // (bad-input rows G17 to G23).
 #include "model/config/config.h"
-#include "model/layers/delta_net.h"
 #include "model/config/kind.h"
+#include "model/layers/delta_net.h"
 
 #include <gtest/gtest.h>
 

@@ -16,9 +16,9 @@
 #include "backend/blocks/latent_attention.h"
 #include "base/error.h"
 #include "model/config/kind.h"
+#include "model/config/shards.h"
 #include "model/layers/latent_attention.h"
 #include "model/program/shapes.h"
-#include "model/config/shards.h"
 
 namespace ingot {
 namespace {

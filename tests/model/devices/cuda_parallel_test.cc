@@ -7,8 +7,8 @@
 
 #include "backend/cuda/create_cuda.h"
 #include "golden_models.h"
-#include "model/files/checkpoint.h"
 #include "model/devices/parallel.h"
+#include "model/files/checkpoint.h"
 
 namespace ingot {
 namespace {

@@ -6,11 +6,11 @@
 
 #include "backend/blocks/experts.h"
 #include "hf_models.h"
-#include "model/files/checkpoint.h"
+#include "model/config/shards.h"
 #include "model/devices/parallel.h"
 #include "model/devices/rank_facts.h"
+#include "model/files/checkpoint.h"
 #include "model/program/shapes.h"
-#include "model/config/shards.h"
 #include "rank_models.h"
 #include "test_seed.h"
 

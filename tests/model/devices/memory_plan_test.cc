@@ -9,10 +9,10 @@
 #include "backend/wrapped.h"
 #include "base/error.h"
 #include "golden_models.h"
-#include "model/files/checkpoint.h"
-#include "model/program/decoder_program.h"
-#include "model/layers/latent_attention.h"
 #include "model/devices/ranks.h"
+#include "model/files/checkpoint.h"
+#include "model/layers/latent_attention.h"
+#include "model/program/decoder_program.h"
 #include "model/program/shapes.h"
 
 namespace ingot {

@@ -9,9 +9,9 @@
 
 #include "backend/thread_communicator.h"
 #include "hf_models.h"
-#include "model/program/decoder_program.h"
-#include "model/devices/rank_facts.h"
 #include "model/config/shards.h"
+#include "model/devices/rank_facts.h"
+#include "model/program/decoder_program.h"
 #include "rank_models.h"
 
 namespace ingot {

@@ -6,8 +6,8 @@
 
 #include "backend/planned_gpu.h"
 #include "base/error.h"
-#include "model/program/decoder_program.h"
 #include "model/devices/ranks.h"
+#include "model/program/decoder_program.h"
 #include "model/program/shapes.h"
 
 namespace ingot {

@@ -6,8 +6,8 @@
 
 #include "base/error.h"
 #include "embedders.h"
-#include "model/export/gguf_export.h"
 #include "model/devices/loader.h"
+#include "model/export/gguf_export.h"
 #include "model/export/quantize.h"
 
 namespace ingot {

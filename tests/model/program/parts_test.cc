@@ -6,13 +6,13 @@
 #include <random>
 
 #include "golden_models.h"
-#include "model/program/decoder_program.h"
-#include "model/layers/delta_net.h"
 #include "model/config/kind.h"
 #include "model/devices/ranks.h"
-#include "model/program/shapes.h"
 #include "model/devices/split_choice.h"
 #include "model/files/wrapped_source.h"
+#include "model/layers/delta_net.h"
+#include "model/program/decoder_program.h"
+#include "model/program/shapes.h"
 #include "test_seed.h"
 
 namespace ingot {

@@ -1,5 +1,5 @@
-// The engine's part of speculation: turns guesses into drafts of the next step, and compares drafts with sampled
-// tokens.
+#include "engine/drafts.h"
+
 #include <algorithm>
 #include <cmath>
 #include <functional>
@@ -8,8 +8,6 @@
 #include "base/check.h"
 #include "base/device_lost.h"
 #include "base/log.h"
-#include "engine/engine.h"
-#include "engine/faults.h"
 
 namespace ingot {
 namespace {
@@ -29,9 +27,18 @@ int room_for_drafts(const Sequence& sequence) {
 
 }  // namespace
 
-// Called after each delivered token. Compares the last guess with that token. Asks proposers that are not costly for
-// the next guess.
-void Engine::propose(Sequence& sequence) {
+Drafts::Drafts(Runner& runner, Scheduler& scheduler, int depth, std::function<void(Sequence&)> cut)
+    : runner_(runner),
+      scheduler_(scheduler),
+      depth_(depth),
+      cut_(std::move(cut)),
+      draft_lengths_(runner.info().max_seqs, runner.info().max_logits - runner.info().max_seqs, depth > 1) {
+  offers_.reserve(runner.info().max_seqs);
+  offering_.reserve(runner.info().max_seqs);
+}
+
+// Compares the last guess with the delivered token. Asks proposers that are not costly for the next guess.
+void Drafts::compare(Sequence& sequence) {
   Proposal& guess = sequence.guess;
   const std::span<const int32_t> history = sequence.tokens;
   sequence.proposed.clear();
@@ -61,7 +68,7 @@ void Engine::propose(Sequence& sequence) {
 }
 
 // Drafts only make a request faster. So when they fail, the request goes on without them.
-void Engine::stop_drafts(Sequence& sequence, const std::exception& error) {
+void Drafts::stop_drafts(Sequence& sequence, const std::exception& error) {
   if (!std::exchange(has_failed_drafts_, true))
     log_warn("drafts are off for this request, and for others that fail like it: {}", error.what());
   sequence.request.proposer = nullptr;
@@ -73,7 +80,7 @@ void Engine::stop_drafts(Sequence& sequence, const std::exception& error) {
 // these probabilities were right, must be at least that in least_gains_. Empty: the proposer makes all drafts. In a
 // step of several sequences, the proposer makes the chosen number of drafts, so that the time of the step is that of
 // its rows.
-GoesOn Engine::gate_of(const Sequence& sequence) const {
+GoesOn Drafts::gate_of(const Sequence& sequence) const {
   if (!sequence.request.proposer->adapts() || n_decoding_ > 1) return {};
   return [&sequence, this, gain = 1.0, n = size_t{0}](float probability) mutable {
     gain *= sequence.acceptance.of(Acceptance::level_of_probability(probability), of_probabilities_);
@@ -83,7 +90,7 @@ GoesOn Engine::gate_of(const Sequence& sequence) const {
 
 // The number of drafts of a costly guess that the step verifies: not the draft at which the proposer stopped. A trial
 // verifies the first draft in any case, because its time shows what drafts cost.
-size_t Engine::n_worth_verifying(const Sequence& sequence) const {
+size_t Drafts::n_worth_verifying(const Sequence& sequence) const {
   const std::vector<float>& probabilities = sequence.guess.probabilities;
   GoesOn goes_on = gate_of(sequence);
   size_t n = 0;
@@ -92,7 +99,7 @@ size_t Engine::n_worth_verifying(const Sequence& sequence) const {
 }
 
 // Cuts the guess before its first token that is not in the vocabulary. May throw.
-void Engine::ask_for_guess(Sequence& sequence, int n) {
+void Drafts::ask_for_guess(Sequence& sequence, int n) {
   Proposal& guess = sequence.guess;
   guess = sequence.request.proposer->propose(sequence.tokens, n, gate_of(sequence));
   const auto no_token = [&](int32_t token) { return token < 0 || token >= runner_.info().n_vocab; };
@@ -102,16 +109,15 @@ void Engine::ask_for_guess(Sequence& sequence, int n) {
   sequence.n_unguessed = n_unguessed_ = 0;
 }
 
-// Called before a plan: chooses the drafts that its step verifies. Returns whether the time of the step should be
-// recorded for later choices. While a step computes a long prompt, no drafts are chosen, because the prompt fills the
-// step.
+// While a step computes a long prompt, no drafts are chosen, because the prompt fills the step.
 //
 // If steps overlap, the last token of a sequence is not known yet. If drafts pay, the sequence waits for that token.
 // All sequences with guesses wait together. If they waited separately, each would miss every second step. With several
 // stages, every sequence waits for its last token.
-bool Engine::choose_drafts() {
+DraftedStep Drafts::choose(int64_t step, bool is_idle) {
+  step_ = step, is_idle_ = is_idle;
   offers_.clear(), offering_.clear();
-  n_vain_guesses_ = 0, has_trial_ = made_ahead_ = false;
+  chosen_ = {};
   int n_seqs = 0, n_rows = 0;
   bool adapts = false, reads_prompt = false, some_unseen = false, has_drafts = false, thinks_ahead = false;
   for (Sequence* sequence : scheduler_.running()) {
@@ -137,7 +143,7 @@ bool Engine::choose_drafts() {
     let_costly_guess_grow(n_seqs, n_rows);
   }
   if (std::ranges::any_of(offers_, [](const DraftOffer& o) { return o.n_chosen > 0; }))
-    has_drafts = true, last_drafts_ = counts_.n_steps;
+    has_drafts = true, last_drafts_ = step_;
   const bool waits = some_unseen && has_drafts;
   const bool wait_together = runner_.info().n_stages == 1;
   for (Sequence* sequence : offering_)
@@ -149,13 +155,14 @@ bool Engine::choose_drafts() {
     if (is_ready(offering_[i]) && !begin_guess(*offering_[i], offers_[i].n_chosen)) offering_[i] = nullptr;
   for (size_t i = 0; i < offering_.size(); ++i)
     if (is_ready(offering_[i])) bring_drafts(*offering_[i], offers_[i].n_chosen);
-  return adapts;
+  chosen_.is_timed = adapts;
+  return chosen_;
 }
 
 // Adds an offer with the gain of each draft of the guess. The guess of a costly proposer is not made yet: its first
 // drafts have the gain of the mean guess, and further drafts have less and less. If the proposer does not adapt, the
 // offer is empty, because all drafts are verified.
-void Engine::offer_drafts(Sequence& sequence) {
+void Drafts::offer_drafts(Sequence& sequence) {
   offering_.push_back(&sequence);
   DraftOffer& offer = offers_.emplace_back();
   const Proposer& proposer = *sequence.request.proposer;
@@ -177,9 +184,9 @@ void Engine::offer_drafts(Sequence& sequence) {
 // would follow whenever the measurements have expired. So without a recent measurement, costly proposers get no drafts
 // here. With many sequences, a choice may take a tenth of a small model's step. So after some steps without drafts,
 // only every kStepsOfAChoice-th step chooses for costly proposers.
-void Engine::choose_lengths(int n_seqs, int n_rows) {
+void Drafts::choose_lengths(int n_seqs, int n_rows) {
   constexpr int kStepsOfAChoice = 16, kFewSteps = 8;
-  const bool is_time = counts_.n_steps - last_drafts_ <= kFewSteps || counts_.n_steps % kStepsOfAChoice == 0;
+  const bool is_time = step_ - last_drafts_ <= kFewSteps || step_ % kStepsOfAChoice == 0;
   const bool all_count = n_seqs == 1 || (is_time && draft_lengths_.has_measured(n_rows));
   const auto counts = [&](const Sequence* s) { return all_count || !s->request.proposer->is_costly(); };
   if (std::ranges::any_of(offering_, counts)) draft_lengths_.choose(offers_, n_seqs, n_rows);
@@ -189,7 +196,7 @@ void Engine::choose_lengths(int n_seqs, int n_rows) {
 
 // In a step of one sequence, a costly proposer stops by itself, so it may make more drafts than its mean. This also
 // holds for a trial, unless drafts cannot pay.
-void Engine::let_costly_guess_grow(int n_seqs, int n_rows) {
+void Drafts::let_costly_guess_grow(int n_seqs, int n_rows) {
   if (n_seqs != 1 || offers_.empty() || offers_[0].n_chosen == 0) return;
   for (int n = 1; n <= kMaxDrafts; ++n) least_gains_[static_cast<size_t>(n) - 1] = draft_lengths_.least_gain(n_rows, n);
   const Sequence& sequence = *offering_[0];
@@ -203,7 +210,7 @@ void Engine::let_costly_guess_grow(int n_seqs, int n_rows) {
 // trial would hardly show what a further draft costs: on a GPU, most of the time is the wait for the last token. A
 // trial of several sequences has one draft of each, in a few steps: the first ones are slow, because the proposer may
 // have to read text, and a GPU records a new kind of step.
-void Engine::try_again(int n_seqs, int n_rows) {
+void Drafts::try_again(int n_seqs, int n_rows) {
   constexpr int kDraftsOfATrial = 3, kStepsOfATrial = 4;
   const auto can_try = [&](size_t i) {
     return offering_[i]->request.proposer->is_costly() && offers_[i].n_chosen == 0 && offers_[i].n > 0;
@@ -224,16 +231,16 @@ void Engine::try_again(int n_seqs, int n_rows) {
     if (!sequence.is_trial) continue;
     offers_[i].n_chosen = n_seqs == 1 ? std::min(offers_[i].n, kDraftsOfATrial) : 1;
     sequence.trial_can_pay = draft_lengths_.can_pay(n_seqs, n_rows);
-    has_trial_ = true;
+    chosen_.has_trial = true;
   }
-  if (has_trial_ && trial_steps_ > 0) --trial_steps_;
+  if (chosen_.has_trial && trial_steps_ > 0) --trial_steps_;
 }
 
 // After each failed trial, the wait until the next trial doubles. After a right guess, the next trial comes soon,
 // because a few right guesses show that the text has changed. The first waits are short, because an answer may begin
 // with a few wrong guesses by chance; but later sequences begin with the wait that the last one has reached. If drafts
 // cannot pay even when they are right, a right guess counts as a failed trial.
-void Engine::judge_trial(Sequence& sequence, bool was_right) {
+void Drafts::judge_trial(Sequence& sequence, bool was_right) {
   constexpr int kMaxTrialWait = 1 << 20, kMaxFirstTrial = 128;
   if (was_right && (!sequence.is_trial || sequence.trial_can_pay)) {
     sequence.next_trial = kTokensAfterARightGuess;
@@ -246,13 +253,13 @@ void Engine::judge_trial(Sequence& sequence, bool was_right) {
 }
 
 // Whether bring_drafts asks the proposer.
-bool Engine::asks_now(const Sequence& sequence, int n) const {
+bool Drafts::asks_now(const Sequence& sequence, int n) const {
   const Proposer& proposer = *sequence.request.proposer;
   return proposer.is_costly() && !proposer.drafts_of_head(n) && (n > 0 || !proposer.adapts());
 }
 
 // Returns false if the sequence gets no drafts any more.
-bool Engine::begin_guess(Sequence& sequence, int n) {
+bool Drafts::begin_guess(Sequence& sequence, int n) {
   try {
     if (asks_now(sequence, n)) sequence.request.proposer->begin(sequence.tokens);
     return true;
@@ -263,35 +270,31 @@ bool Engine::begin_guess(Sequence& sequence, int n) {
 }
 
 // Turns the first n tokens of the guess into drafts, or all tokens if the proposer does not adapt.
-void Engine::bring_drafts(Sequence& sequence, int n) {
+void Drafts::bring_drafts(Sequence& sequence, int n) {
   sequence.proposed.clear();
   const bool is_fixed = !sequence.request.proposer->adapts();
   if (n == 0 && !is_fixed) return;
   try {
     if (asks_now(sequence, n)) ask_for_guess(sequence, n);
     if (sequence.guess_at != sequence.len()) return;
-    made_ahead_ |= sequence.guess.made_ahead;
+    chosen_.made_ahead |= sequence.guess.made_ahead;
     std::span<const int32_t> drafts = sequence.guess.tokens;
     if (!is_fixed) drafts = drafts.first(std::min<size_t>(n, drafts.size()));
     if (!is_fixed && !sequence.guess.probabilities.empty()) {
       drafts = drafts.first(std::min(n_worth_verifying(sequence), drafts.size()));
-      if (drafts.empty()) add_yield(sequence, 0, 0), ++n_vain_guesses_;
+      if (drafts.empty()) add_yield(sequence, 0, 0), ++chosen_.n_vain_guesses;
     }
     sequence.proposed.assign(drafts.begin(), drafts.end());
   } catch (const std::exception& error) {
     return stop_drafts(sequence, error);
   }
-  try {
-    if (sequence.constraint) cut_drafts(sequence);
-  } catch (const std::exception& error) {
-    finish(sequence, FinishReason::kError, message_of(error));
-  }
+  if (sequence.constraint) cut_(sequence);
 }
 
 // Asks the draft head for the drafts of all its sequences in this step at once. The head continues from the last
 // forward pass, so a sequence that was not part of that pass gets no drafts.
-void Engine::ask_draft_head() {
-  if (!in_flight_.empty()) return;
+void Drafts::ask_draft_head() {
+  if (!is_idle_) return;
   struct Asking {
     Sequence** sequence;
     int n;
@@ -300,7 +303,7 @@ void Engine::ask_draft_head() {
   for (size_t i = 0; i < offering_.size(); ++i) {
     Sequence& sequence = *offering_[i];
     const std::optional<int> wanted = sequence.request.proposer->drafts_of_head(offers_[i].n_chosen);
-    if (!wanted || sequence.waits_for_draw || sequence.head_step != counts_.n_steps - 1) continue;
+    if (!wanted || sequence.waits_for_draw || sequence.head_step != step_ - 1) continue;
     const int n = scheduler_.make_room_for_drafts(sequence, std::min(*wanted, kMaxDrafts));
     if (n > 0) asking.push_back({&offering_[i], n});
   }
@@ -331,8 +334,7 @@ void Engine::ask_draft_head() {
   }
 }
 
-// While a device verifies the drafts of a single sequence, its proposer makes further drafts.
-void Engine::think_ahead(const Step& step) {
+void Drafts::think_ahead(const Step& step) {
   const StepItem& item = step.items.front();
   Sequence& sequence = *item.sequence;
   if (depth_ == 1 || step.items.size() > 1 || item.n_drafts == 0 || sequence.finished) return;
@@ -345,7 +347,7 @@ void Engine::think_ahead(const Step& step) {
 
 // Returns the number of accepted drafts: the longest run of drafts that equal the tokens sampled in their places. Cuts
 // the other drafts off. A token that ends the output is the last one, so drafts from that token on are not accepted.
-int Engine::accept(Sequence& sequence, std::span<const Sampled> drawn) {
+int Drafts::accept(Sequence& sequence, std::span<const Sampled> drawn) {
   const std::span<const int32_t> drafts = std::span<const int32_t>(sequence.tokens).last(sequence.n_drafts);
   size_t n = 0;
   while (!sequence.finished && n < drafts.size() && drawn[n].token == drafts[n] &&
@@ -364,36 +366,33 @@ int Engine::accept(Sequence& sequence, std::span<const Sampled> drawn) {
   return sequence.n_drafts;
 }
 
-void Engine::drop_drafts(Sequence& sequence) {
+void Drafts::drop(Sequence& sequence) {
   sequence.tokens.resize(sequence.len());
   sequence.n_drafts = 0;
 }
 
-void Engine::add_yield(Sequence& sequence, int n_drafts, int n_right) {
+void Drafts::add_yield(Sequence& sequence, int n_drafts, int n_right) {
   sequence.draft_yield.add(n_drafts, n_right);
   draft_yield_.add(n_drafts, n_right);
 }
 
-// If steps follow each other directly, the time of a step is measured from the end of the last step. A step with vain
-// guesses is neither one with drafts nor one without.
-void Engine::add_step_time(const InFlightStep& step, Clock::time_point last) {
-  const Clock::duration time = step.stats.emitted - std::max(step.stats.begin, last);
-  const double seconds = std::chrono::duration<double>(time).count();
+// A step with vain guesses is neither one with drafts nor one without.
+void Drafts::add_step_time(const DraftedStep& step, double seconds, int n_emitted) {
   decode_seconds_ += seconds;
   if (step.n_vain_guesses == 0) draft_lengths_.add_step(step.shape, seconds, step.made_ahead);
-  if (step.has_trial) rest_after_trial(step, seconds);
+  if (step.has_trial) rest_after_trial(step, seconds, n_emitted);
 }
 
 // A trial may take as long as many steps, for example because a draft model has not read the text yet. All sequences
 // wait for it. So the next trial is made when this one's loss is a small share of the time of steps, without pauses
 // between requests. One sequence with drafts that can pay is an exception: its trials become rarer anyway, and should
 // not be rare at the start.
-void Engine::rest_after_trial(const InFlightStep& step, double seconds) {
+void Drafts::rest_after_trial(const DraftedStep& step, double seconds, int n_emitted) {
   constexpr double kLossesToWait = 200;
   const int n_seqs = step.shape.n_seqs;
   if (n_seqs == 1 && draft_lengths_.can_pay(1, 1)) return;
   const double of_tokens =
-      draft_lengths_.seconds_of({n_seqs, n_seqs}).value_or(0) * std::max(n_seqs, step.stats.n_emitted) / n_seqs;
+      draft_lengths_.seconds_of({n_seqs, n_seqs}).value_or(0) * std::max(n_seqs, n_emitted) / n_seqs;
   next_trial_ = std::max(next_trial_, decode_seconds_) + kLossesToWait * std::max(0.0, seconds - of_tokens);
 }
 
@@ -401,7 +400,7 @@ void Engine::rest_after_trial(const InFlightStep& step, double seconds) {
 // same tokens. Both are the minimum times that choose the drafts, so a short slowdown of the machine does not appear as
 // a loss. A step without drafts does less work, so it takes no longer than this step. Its measured time may be longer:
 // few such steps are measured, the first ones with cold caches.
-void Engine::add_gain(Sequence& sequence, const InFlightStep& step, int n_tokens) {
+void Drafts::add_gain(Sequence& sequence, const DraftedStep& step, int n_tokens) {
   const int n_seqs = step.shape.n_seqs;
   StepShape shape = step.shape;
   shape.n_rows += step.n_vain_guesses;  // a vain guess takes about as long as a draft
