@@ -122,7 +122,9 @@ class Backend {
                        Activation act);
   virtual void act(Tensor x /* in, out [n, ffn] */, Activation act);
   // angles [n_tokens, 2 * n_freq]: magnitude * cos(position * inv_freq), then the sines, at the positions of the batch.
-  virtual void rope_angles(Tensor angles, Tensor inv_freq /* [1, n_freq] */, float magnitude);
+  // axes: the axis of each frequency (Batch::rope_positions); empty: the rope has one axis.
+  virtual void rope_angles(Tensor angles, Tensor inv_freq /* [1, n_freq] */, float magnitude,
+                           Tensor axes = {} /* i32 [1, n_freq] */);
   virtual void rope(Tensor x /* in, out [n_tokens, n_heads * head_dim] */, int n_heads, const RopeArgs& args);
   virtual void kv_write(KvCache& kv, int layer, Tensor k /* [n_tokens, n_kv_heads * head_dim] */,
                         Tensor v /* as k; k itself where values are keys */);

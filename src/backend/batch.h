@@ -11,6 +11,7 @@ namespace ingot {
 struct Sampled;
 
 inline constexpr int kMaxTables = 8;  // the most KV caches of a model
+inline constexpr int kRopeAxes = 3;   // of a rope with several axes (multimodal rope, arXiv:2409.12191)
 
 // A placeholder for a token id: the token that row `row` of the last sample() drew. The host may not have that token
 // yet.
@@ -41,10 +42,17 @@ struct Batch {
   std::span<const float> embeddings = {};  // [n_embeddings, dim]
   std::span<const int32_t> embedding_rows =
       {};  // [n_tokens]: the row of `embeddings` that is the input, or -1: the token
+  // [kRopeAxes, n_tokens]: positions for ropes with several axes, such as the time, row and column of a piece of an
+  // image. Empty: `positions` on each axis.
+  std::span<const int32_t> rope_positions = {};
 
   int n_tokens() const { return static_cast<int>(tokens.size()); }
   int n_seqs() const { return static_cast<int>(kv_len.size()); }
   int n_logits() const { return static_cast<int>(logit_rows.size()); }
+  // Of a token on an axis of the rope.
+  int32_t rope_position(int axis, int64_t token) const {
+    return rope_positions.empty() ? positions[token] : rope_positions[int64_t{axis} * n_tokens() + token];
+  }
   int q_len(int seq) const { return q_start[seq + 1] - q_start[seq]; }
   int n_tables() const {
     return block_table.empty() ? 0 : static_cast<int>(block_table.size()) / (n_seqs() * max_blocks);
@@ -74,6 +82,7 @@ struct StepLimits {
   int64_t max_expert_floats = 0;  // floats of its input or output, with 64 columns of padding in each row
   int n_vocab = 0;                // 0: nothing is sampled
   int n_tables = 1;               // of block tables in a batch
+  int n_rope_axes = 1;            // of the program's ropes
 };
 StepLimits largest(const StepLimits& a, const StepLimits& b);  // of each limit
 

@@ -16,6 +16,8 @@ struct RopeTable {
   int rot_dim = 0;
   std::vector<float> frequencies;  // [rot_dim / 2]; empty until the weights are loaded
   Tensor inv_freq;                 // [1, rot_dim / 2]: the same on the device
+  std::vector<int32_t> axes;       // [rot_dim / 2]: the axis of each frequency (Batch::rope_positions); empty: one axis
+  Tensor axis_of;                  // [1, rot_dim / 2] or empty: the same on the device
   Tensor angles;                   // out: [max_tokens, rot_dim]
   float magnitude = 1;
 };

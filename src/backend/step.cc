@@ -25,7 +25,8 @@ void Backend::run_part(const Program& program, const Batch& step, BlockRange ran
 
 void Backend::run_blocks(const Program& program, BlockRange range) {
   if (range.first == 0)
-    for (const RopeTable& rope : program.ropes) rope_angles(token_rows(rope.angles), rope.inv_freq, rope.magnitude);
+    for (const RopeTable& rope : program.ropes) 
+      rope_angles(token_rows(rope.angles), rope.inv_freq, rope.magnitude, rope.axis_of);
   run_blocks(std::span(program.blocks)
                  .subspan(static_cast<size_t>(range.first), static_cast<size_t>(range.end - range.first)));
 }

@@ -5,7 +5,8 @@
 namespace ingot {
 
 BatchBuilder::BatchBuilder(const SchedulerLimits& limits, int max_len)
-    : has_states_(limits.n_states > 0), n_pools_(limits.pools.size()), embedding_dim_(limits.embedding_dim) {
+    : has_states_(limits.n_states > 0), n_pools_(limits.pools.size()), embedding_dim_(limits.embedding_dim),
+      n_rope_axes_(limits.n_rope_axes) {
   const size_t max_blocks = (static_cast<size_t>(max_len) + limits.block_size - 1) / limits.block_size;
   tokens_.reserve(limits.max_batch_tokens);
   positions_.reserve(limits.max_batch_tokens);
@@ -20,6 +21,7 @@ BatchBuilder::BatchBuilder(const SchedulerLimits& limits, int max_len)
     embedding_rows_.reserve(limits.max_batch_tokens);
     embeddings_.reserve(static_cast<size_t>(limits.max_batch_tokens) * static_cast<size_t>(embedding_dim_));
   }
+  if (n_rope_axes_ > 1) rope_positions_.reserve(kRopeAxes * static_cast<size_t>(limits.max_batch_tokens));
   for (auto* states : {&state_in_, &state_out_}) states->reserve(limits.max_seqs);
 }
 
@@ -48,6 +50,7 @@ const Batch& BatchBuilder::fill(const Step& step) {
   }
   fill_block_table(step);
   if (embedding_dim_ > 0) fill_embeddings(step);
+  if (n_rope_axes_ > 1) fill_rope_positions(step);
   batch_.tokens = tokens_;
   batch_.positions = positions_;
   batch_.q_start = q_start_;
@@ -129,6 +132,37 @@ void BatchBuilder::fill_embeddings(const Step& step) {
   }
   batch_.embeddings = embeddings_;
   batch_.embedding_rows = embedding_rows_;
+}
+
+// Text moves on by one place a token, on all axes. An image has a place on each axis for each row, and the text after the
+// image continues after its last place. So the array is needed only if a sequence has such rows.
+void BatchBuilder::fill_rope_positions(const Step& step) {
+  rope_positions_.clear();
+  const auto has_places = [](const StepItem& item) {
+    return std::ranges::any_of(item.sequence->request.embeddings, [](const PromptEmbedding& e) {
+      return !e.places.empty() || e.n_places > 0;
+    });
+  };
+  if (std::ranges::any_of(step.items, has_places)) {
+    rope_positions_.resize(kRopeAxes * tokens_.size());
+    for (size_t i = 0; i < step.items.size(); ++i) {
+      const StepItem& item = step.items[i];
+      const std::vector<PromptEmbedding>& embeddings = item.sequence->request.embeddings;
+      auto next = embeddings.begin();  // the first that does not end before the position
+      int shift = 0;                   // of places, from positions
+      for (int t = 0; t < item.n_tokens; ++t) {
+        const int position = item.begin + t;
+        for (; next != embeddings.end() && position >= next->position + next->n_rows; ++next)
+          shift += next->size() - next->n_rows;
+        const bool is_inside = next != embeddings.end() && position >= next->position && !next->places.empty();
+        for (size_t axis = 0; axis < kRopeAxes; ++axis)
+          rope_positions_[axis * tokens_.size() + static_cast<size_t>(q_start_[i] + t)] =
+              shift + (is_inside ? next->position + next->places[static_cast<size_t>(position - next->position)][axis]
+                                 : position);
+      }
+    }
+  }
+  batch_.rope_positions = rope_positions_;
 }
 
 // All rows have the length of the longest row of this step. Entries past a sequence's last block are 0, because kernels

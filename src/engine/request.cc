@@ -10,6 +10,8 @@
 namespace ingot {
 namespace {
 
+constexpr int kMaxPlaces = 1 << 20;  // of an embedding
+
 constexpr size_t kMaxStopTokens = 256;  // the model's and the user's together
 
 void validate_length(const Request& request, int limit) {
@@ -53,6 +55,15 @@ void validate_embeddings(const Request& request, const RunnerInfo& info) {
     if (n_floats != static_cast<size_t>(e.n_rows) * static_cast<size_t>(info.embedding_dim)) {
       throw Error("embedding {} has {} floats: expected {} rows of {}", i, n_floats, e.n_rows, info.embedding_dim);
     }
+    if (!e.places.empty() && info.n_rope_axes == 1)
+      throw Error("embedding {} has places on several axes, but this model's rope has one", i);
+    const bool has_all = e.places.empty() || e.places.size() == static_cast<size_t>(e.n_rows);
+    const auto is_inside = [&](const auto& place) {
+      return std::ranges::all_of(place, [&](int32_t at) { return at >= 0 && at < e.size(); });
+    };
+    if (!has_all || e.n_places < 0 || e.n_places > kMaxPlaces || !std::ranges::all_of(e.places, is_inside))
+      throw Error("embedding {} has {} places of {}: expected one for each of its {} rows, each from 0 to {}", i,
+                  e.places.size(), e.size(), e.n_rows, e.size() - 1);
     if (e.digest == std::array<uint64_t, 2>{}) throw Error("embedding {} has no digest: the prefix cache needs it", i);
     end = e_end;
   }

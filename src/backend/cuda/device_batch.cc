@@ -13,7 +13,7 @@ constexpr size_t kMaxChanges = size_t{64} << 10;
 // Offsets of the arrays, in ints; each array is aligned to 16 bytes. Pinned memory holds the list of table changes in
 // place of the table.
 struct Places {
-  int64_t tokens, positions, token_seq, q_start, kv_len, logit_rows, state_in, state_out, table, end;
+  int64_t tokens, positions, rope_positions, token_seq, q_start, kv_len, logit_rows, state_in, state_out, table, end;
 };
 
 Places places_of(const BatchSizes& most, int64_t table_size) {
@@ -26,6 +26,7 @@ Places places_of(const BatchSizes& most, int64_t table_size) {
   Places p{};
   p.tokens = take(most.tokens);
   p.positions = take(most.tokens);
+  p.rope_positions = take(most.rope_positions());
   p.token_seq = take(most.tokens);
   p.q_start = take(most.seqs + 1);
   p.kv_len = take(most.seqs);
@@ -39,7 +40,7 @@ Places places_of(const BatchSizes& most, int64_t table_size) {
 
 BatchSizes largest(const BatchSizes& a, const BatchSizes& b) {
   return {std::max(a.tokens, b.tokens), std::max(a.seqs, b.seqs), std::max(a.logits, b.logits),
-          std::max(a.tables, b.tables), std::max(a.blocks, b.blocks)};
+          std::max(a.tables, b.tables), std::max(a.blocks, b.blocks), std::max(a.axes, b.axes)};
 }
 
 }  // namespace
@@ -77,6 +78,8 @@ void BatchUpload::reserve(const BatchSizes& sizes, Device& device) {
   const auto* base = static_cast<const int32_t*>(device_.data());
   view_ = {.tokens = base + at.tokens,
            .positions = base + at.positions,
+           .rope_positions = sizes.rope_positions() > 0 ? base + at.rope_positions : nullptr,
+           .axis_stride = sizes.tokens,
            .token_seq = base + at.token_seq,
            .q_start = base + at.q_start,
            .kv_len = base + at.kv_len,
@@ -94,6 +97,9 @@ void BatchUpload::write_arrays(const Batch& batch, const Padding& padding, int32
   host[0] = most_.blocks;
   std::ranges::copy(batch.tokens, host + at.tokens);
   std::ranges::copy(batch.positions, host + at.positions);
+  for (int axis = 0; axis < (most_.axes > 1 ? most_.axes : 0); ++axis)
+    for (int t = 0; t < batch.n_tokens(); ++t)
+      host[at.rope_positions + int64_t{axis} * most_.tokens + t] = batch.rope_position(axis, t);
   for (int seq = 0; seq < batch.n_seqs(); ++seq)
     std::fill(host + at.token_seq + batch.q_start[seq], host + at.token_seq + batch.q_start[seq + 1], seq);
   host[at.q_start] = 0;
@@ -112,6 +118,8 @@ void BatchUpload::write_arrays(const Batch& batch, const Padding& padding, int32
     for (int t = 0; t < padding.q_len; ++t) {
       host[at.tokens + first + t] = 0;
       host[at.positions + first + t] = t;
+      for (int axis = 0; axis < (most_.axes > 1 ? most_.axes : 0); ++axis)
+        host[at.rope_positions + int64_t{axis} * most_.tokens + first + t] = t;
       host[at.token_seq + first + t] = seq;
     }
   }
@@ -148,7 +156,8 @@ bool BatchUpload::upload(const Batch& batch, const Padding& padding, const Draws
                           .seqs = batch.n_seqs() + padding.n_seqs,
                           .logits = batch.n_logits() + padding.n_logits,
                           .tables = std::max(batch.n_tables(), padding.n_tables),
-                          .blocks = std::max(most_used_blocks(batch, block_size), padding.n_blocks)};
+                          .blocks = std::max(most_used_blocks(batch, block_size), padding.n_blocks),
+                          .axes = batch.rope_positions.empty() ? 1 : kRopeAxes};
   const BatchSizes sizes = largest(needed, most_);
   const bool moved = sizes != most_;
   if (moved) reserve(sizes, device);

@@ -15,6 +15,8 @@ namespace ingot::cuda {
 // The most of each in a batch.
 struct BatchSizes {
   int tokens = 0, seqs = 0, logits = 0, tables = 0, blocks = 0;
+  int axes = 1;  // of ropes
+  int rope_positions() const { return axes > 1 ? axes * tokens : 0; }
   bool operator==(const BatchSizes&) const = default;
   int64_t table_entries() const { return int64_t{tables} * seqs * blocks; }
 };

@@ -20,6 +20,7 @@ std::vector<uint8_t> message_of(const Batch& b, int block_size) {
   MessageWriter message;
   message.add(b.tokens);
   message.add(b.positions);
+  message.add(b.rope_positions);
   message.add(b.q_start);
   message.add(b.kv_len);
   std::vector<int32_t> blocks;
@@ -39,14 +40,15 @@ std::vector<uint8_t> message_of(const Batch& b, int block_size) {
 
 ReceivedBatch::ReceivedBatch(std::span<const uint8_t> message, int block_size) {
   MessageReader parts(message);
-  for (std::vector<int32_t>* list : {&tokens_, &positions_, &q_start_, &kv_len_}) *list = parts.next<int32_t>();
+  for (std::vector<int32_t>* list : {&tokens_, &positions_, &rope_positions_, &q_start_, &kv_len_}) *list = parts.next<int32_t>();
   const std::vector<int32_t> blocks = parts.next<int32_t>();
   batch.max_blocks = parts.next_one<int>();
   const auto n_tables = parts.next_one<int>();
   for (std::vector<int32_t>* list : {&logit_rows_, &state_in_, &state_out_}) *list = parts.next<int32_t>();
   embeddings_ = parts.next<float>();
   embedding_rows_ = parts.next<int32_t>();
-  batch.tokens = tokens_, batch.positions = positions_, batch.q_start = q_start_, batch.kv_len = kv_len_;
+  batch.tokens = tokens_, batch.positions = positions_, batch.rope_positions = rope_positions_;
+  batch.q_start = q_start_, batch.kv_len = kv_len_;
   batch.logit_rows = logit_rows_, batch.state_in = state_in_, batch.state_out = state_out_;
   batch.embeddings = embeddings_, batch.embedding_rows = embedding_rows_;
   CHECK(n_tables >= 0 && n_tables <= kMaxTables);

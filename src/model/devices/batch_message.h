@@ -19,7 +19,8 @@ class ReceivedBatch {
   Batch batch;
 
  private:
-  std::vector<int32_t> tokens_, positions_, q_start_, kv_len_, block_table_, logit_rows_, state_in_, state_out_,
+  std::vector<int32_t> tokens_, positions_, rope_positions_, q_start_, kv_len_, block_table_, logit_rows_, state_in_,
+      state_out_,
       embedding_rows_;
   std::vector<float> embeddings_;
 };

@@ -121,6 +121,7 @@ Ranks::Ranks(const Config& config, std::unique_ptr<WeightSource> source, RunnerO
            .n_states = plan_.states.n_slots,
            .takes_embeddings = true,
            .embedding_dim = config_.dim,
+           .n_rope_axes = config_.rope_axes.empty() ? 1 : kRopeAxes,
            .overlaps = pipeline_ || (backend.overlaps() && devices_.size() == 1),
            .n_stages = pipeline_ ? pipeline_->n_in_flight() : 1,
            .draft_head = !head_file_                   ? DraftHeadKind::kNone

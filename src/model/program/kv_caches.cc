@@ -11,8 +11,10 @@ namespace ingot {
 namespace {
 
 KvCacheKind kind_of(const Config& c, int layer, const PartKind& kind) {
-  return {.n_kv_heads = c.n_kv_heads,
-          .head_dim = c.head_dim,
+  const LayerSizes layer_sizes(c, layer);
+  const Config& sizes = layer_sizes;
+  return {.n_kv_heads = sizes.n_kv_heads,
+          .head_dim = sizes.head_dim,
           .values_are_keys = kind.values_are_keys,
           .window = c.bidirectional ? 0 : c.layer(layer).window};
 }

@@ -32,6 +32,7 @@ struct RunnerInfo {
       0;  // slots for states: one for each sequence in a batch, the rest for snapshots; 0: the model has no states
   bool takes_embeddings = false;  // accepts Batch::embeddings, rows of embedding_dim floats
   int embedding_dim = 0;
+  int n_rope_axes = 1;            // kRopeAxes: a batch may have rope_positions
   bool overlaps = false;  // forward and sample return before the device is done, so the host can work meanwhile
   int n_stages = 1;       // of a pipeline: as many steps may be in flight; with several, no batch has a drawn token
   DraftHeadKind draft_head = DraftHeadKind::kNone;  // not kNone: follow and draft work

@@ -8,7 +8,7 @@
 #include "backend/ref/ref_backend.h"
 #include "backend/wrapped.h"
 #include "base/error.h"
-#include "golden_models.h"
+#include "model/golden_models.h"
 #include "model/devices/ranks.h"
 #include "model/files/checkpoint.h"
 #include "model/layers/latent_attention.h"

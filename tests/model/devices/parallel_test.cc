@@ -8,11 +8,11 @@
 #include <thread>
 
 #include "backend/thread_communicator.h"
-#include "hf_models.h"
+#include "model/hf_models.h"
 #include "model/config/shards.h"
 #include "model/devices/rank_facts.h"
 #include "model/program/decoder_program.h"
-#include "rank_models.h"
+#include "model/rank_models.h"
 
 namespace ingot {
 namespace {

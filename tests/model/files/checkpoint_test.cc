@@ -3,7 +3,7 @@
 
 #include <gmock/gmock.h>
 
-#include "hf_models.h"
+#include "model/hf_models.h"
 #include "model/devices/loader.h"
 
 namespace ingot {

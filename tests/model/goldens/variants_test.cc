@@ -5,7 +5,7 @@
 #include <cmath>
 
 #include "base/error.h"
-#include "embedders.h"
+#include "model/embedders.h"
 #include "model/devices/loader.h"
 #include "model/export/gguf_export.h"
 #include "model/export/quantize.h"

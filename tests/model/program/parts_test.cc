@@ -5,13 +5,14 @@
 #include <list>
 #include <random>
 
-#include "golden_models.h"
+#include "model/golden_models.h"
 #include "model/config/kind.h"
 #include "model/devices/ranks.h"
 #include "model/devices/split_choice.h"
 #include "model/files/wrapped_source.h"
 #include "model/layers/delta_net.h"
 #include "model/program/decoder_program.h"
+#include "model/program/kv_caches.h"
 #include "model/program/shapes.h"
 #include "test_seed.h"
 
@@ -49,14 +50,21 @@ Config config_with(const Layers& layers) {
 std::vector<float> stream_after(const Config& c, WeightSource& source, const std::vector<int>& steps) {
   const auto backend = create_backend({.device = "ref"});
   const Weights weights = load_weights(source, c, *backend, nullptr);
-  const auto kv = backend->make_kv(
-      {.n_layers = std::max(1, c.n_kv_layers()), .n_kv_heads = 2, .head_dim = 16, .n_blocks = 4, .dtype = DType::kF32});
+  DecoderCaches caches;
+  std::vector<std::unique_ptr<KvCache>> kv;
+  std::vector<int32_t> blocks;  // the same in each table
+  for (KvShape shape : kv_shapes(c, {}, 16, DType::kF32)) {
+    shape.n_blocks = 4;
+    caches.kv.push_back(kv.emplace_back(backend->make_kv(shape)).get());
+    blocks.insert(blocks.end(), {0, 1, 2, 3});
+  }
   const StateShape shape = state_shape(c, 1);
   const auto states = shape ? backend->make_states(shape) : nullptr;
-  Program program = decoder_layers(c, weights, {{kv.get()}, states.get()}, backend.get(), 64);
+  caches.states = states.get();
+  Program program = decoder_layers(c, weights, caches, backend.get(), 64);
   program.allocate(*backend, {.max_tokens = 16, .max_seqs = 1, .max_logits = 1, .max_kv_len = 64});
   std::vector<float> all;
-  const std::vector<int32_t> blocks = {0, 1, 2, 3}, slot = {0};
+  const std::vector<int32_t> slot = {0};
   for (int past = 0; const int n : steps) {
     std::vector<int32_t> tokens, positions;
     for (int i = 0; i < n; ++i) tokens.push_back((past + i) * 7 % 37), positions.push_back(past + i);
@@ -152,6 +160,30 @@ TEST(Parts, ALayerMayReadTheKeysOfAnEarlierLayer) {
   }
   EXPECT_TRUE(of_own.asked_for_keys_);
   EXPECT_FALSE(of_shared.asked_for_keys_);
+}
+
+// Layers of other heads or another window have a cache of their own.
+TEST(Parts, LayersMayHaveOtherHeads) {
+  const Layers layers = {{kAttends}, {kAttends, kPlain}, {kAttends}};
+  Config mixed = config_with(layers);
+  mixed.layers[1].heads = LayerHeads{.n_heads = 2, .n_kv_heads = 1, .head_dim = 32};
+  mixed.layers[2].window = 6;
+  const std::vector<KvCacheKind> caches = kv_caches(mixed);
+  ASSERT_EQ(caches.size(), 3u);
+  EXPECT_EQ(caches[0], (KvCacheKind{.n_kv_heads = 2, .head_dim = 16}));
+  EXPECT_EQ(caches[1], (KvCacheKind{.n_kv_heads = 1, .head_dim = 32}));
+  EXPECT_EQ(caches[2], (KvCacheKind{.n_kv_heads = 2, .head_dim = 16, .window = 6}));
+  const auto stream = [](const Config& c, const std::vector<int>& steps) {
+    return stream_after(c, *dummy_source(c, Format::F32, kSeed), steps);
+  };
+  const auto whole = stream(mixed, {13}), cut = stream(mixed, {4, 1, 8});
+  for (size_t i = 0; i < whole.size(); ++i) ASSERT_NEAR(whole[i], cut[i], 1e-5) << i << ", seed " << kSeed;
+  EXPECT_NE(whole, stream(config_with(layers), {13}));
+  // If all layers have these heads, the model has them.
+  Config each = config_with(layers), all = each;
+  for (LayerConfig& layer : each.layers) layer.heads = mixed.layers[1].heads;
+  all.n_heads = 2, all.n_kv_heads = 1, all.head_dim = 32;
+  EXPECT_EQ(stream(each, {5, 8}), stream(all, {5, 8}));
 }
 
 TEST(Parts, SharedKeysAreOnOneDevice) {

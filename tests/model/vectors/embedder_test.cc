@@ -7,7 +7,7 @@
 #include <thread>
 
 #include "base/error.h"
-#include "embedders.h"
+#include "model/embedders.h"
 #include "model/devices/loader.h"
 #include "test_seed.h"
 
