@@ -11,6 +11,7 @@
 #include "model/hf_models.h"
 #include "model/config/shards.h"
 #include "model/devices/rank_facts.h"
+#include "model/files/tensor_finder.h"
 #include "model/program/decoder_program.h"
 #include "model/rank_models.h"
 
