@@ -39,6 +39,7 @@ void Program::lay_out(Buffers& buffers) {
   if (n_head_ids > 0) buffers.keep(head_ids, DType::kI32, n, n_head_ids);
   if (n_kept > 0) buffers.keep(kept, DType::kF32, n, int64_t{n_kept} * dim);
   if (has_fork) buffers.keep(fork, DType::kF32, n, dim);
+  if (source_dim > 0) buffers.keep(source, DType::kF32, buffers.limits().max_source_rows, source_dim);
   if (has_pair) buffers.keep(pair, buffers.act(), n, 2 * int64_t{dim});
   for_each([&](Block& block) {
     buffers.begin_block();
@@ -52,6 +53,7 @@ void Program::lay_out(Buffers& buffers) {
     if (ports.head_ids != nullptr) *ports.head_ids = head_ids;
     if (ports.kept != nullptr) *ports.kept = kept;
     if (ports.fork != nullptr) *ports.fork = fork;
+    if (ports.source != nullptr) *ports.source = source;
     if (ports.pair != nullptr) *ports.pair = pair;
     if (ports.kv != nullptr && std::ranges::find(kv, *ports.kv) == kv.end()) kv.push_back(*ports.kv);
     if (ports.states != nullptr) states = *ports.states;

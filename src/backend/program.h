@@ -39,6 +39,8 @@ struct Program {
   Tensor kept;                  // [max_tokens, n_kept * dim] f32: the streams that KeepBlocks copy
   bool has_fork = false;        // has ForkBlocks
   Tensor fork;                  // [max_tokens, dim] f32: the stream that the last ForkBlock copied
+  int source_dim = 0;           // of the rows of sources; 0: no block reads a source
+  Tensor source;                // [max_source_rows, source_dim] f32: the rows of the batch's sources
   bool has_pair = false;        // begins with a DraftInputBlock
   Tensor pair;                  // [max_tokens, 2 * dim]: the output of that block
   Tensor x;                     // [max_tokens, dim] f32: the residual stream

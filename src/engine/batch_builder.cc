@@ -6,14 +6,16 @@ namespace ingot {
 
 BatchBuilder::BatchBuilder(const SchedulerLimits& limits, int max_len)
     : has_states_(limits.n_states > 0), n_pools_(limits.pools.size()), embedding_dim_(limits.embedding_dim),
-      n_rope_axes_(limits.n_rope_axes) {
-  const size_t max_blocks = (static_cast<size_t>(max_len) + limits.block_size - 1) / limits.block_size;
+      n_rope_axes_(limits.n_rope_axes),
+      has_sources_(limits.source.dim > 0) {
+  const int longest = std::max(max_len, limits.source.max_rows);
+  const size_t max_blocks = (static_cast<size_t>(longest) + limits.block_size - 1) / limits.block_size;
   tokens_.reserve(limits.max_batch_tokens);
   positions_.reserve(limits.max_batch_tokens);
   next_tokens_.reserve(limits.max_batch_tokens);
   q_start_.reserve(limits.max_seqs + 1);
   kv_len_.reserve(limits.max_seqs);
-  block_table_.reserve(limits.pools.size() * static_cast<size_t>(limits.max_seqs) * max_blocks);
+  block_table_.reserve((limits.pools.size() + has_sources_) * static_cast<size_t>(limits.max_seqs) * max_blocks);
   logit_rows_.reserve(limits.max_seqs + limits.spare_rows);
   rows_.reserve(limits.max_seqs + limits.spare_rows);
   forced_.resize(limits.max_seqs + limits.spare_rows);
@@ -22,6 +24,10 @@ BatchBuilder::BatchBuilder(const SchedulerLimits& limits, int max_len)
     embeddings_.reserve(static_cast<size_t>(limits.max_batch_tokens) * static_cast<size_t>(embedding_dim_));
   }
   if (n_rope_axes_ > 1) rope_positions_.reserve(kRopeAxes * static_cast<size_t>(limits.max_batch_tokens));
+  if (has_sources_) {
+    source_start_.reserve(limits.max_seqs + 1), source_len_.reserve(limits.max_seqs);
+    sources_.reserve(static_cast<size_t>(limits.source.max_rows) * static_cast<size_t>(limits.source.dim));
+  }
   for (auto* states : {&state_in_, &state_out_}) states->reserve(limits.max_seqs);
 }
 
@@ -51,6 +57,7 @@ const Batch& BatchBuilder::fill(const Step& step) {
   fill_block_table(step);
   if (embedding_dim_ > 0) fill_embeddings(step);
   if (n_rope_axes_ > 1) fill_rope_positions(step);
+  if (has_sources_) fill_sources(step);
   batch_.tokens = tokens_;
   batch_.positions = positions_;
   batch_.q_start = q_start_;
@@ -165,13 +172,26 @@ void BatchBuilder::fill_rope_positions(const Step& step) {
   batch_.rope_positions = rope_positions_;
 }
 
+void BatchBuilder::fill_sources(const Step& step) {
+  sources_.clear(), source_len_.clear();
+  source_start_.assign(1, 0);
+  for (const StepItem& item : step.items) {
+    const RequestSource& source = item.sequence->request.source;
+    source_len_.push_back(source.n_rows);
+    source_start_.push_back(source_start_.back() + (item.brings_source ? source.n_rows : 0));
+    if (item.brings_source) sources_.insert(sources_.end(), source.rows->begin(), source.rows->end());
+  }
+  batch_.sources = sources_, batch_.source_start = source_start_, batch_.source_len = source_len_;
+}
+
 // All rows have the length of the longest row of this step. Entries past a sequence's last block are 0, because kernels
 // do not read there. Before a window, kernels may read values and then mask them. So entries before the window are set
 // to the sequence's first remaining block, which is full.
 void BatchBuilder::fill_block_table(const Step& step) {
   size_t max_blocks = 0;
-  for (const StepItem& item : step.items) max_blocks = std::max(max_blocks, item.sequence->pools[0].blocks.size());
-  block_table_.assign(n_pools_ * step.items.size() * max_blocks, 0);
+  for (const StepItem& item : step.items)
+    max_blocks = std::max({max_blocks, item.sequence->pools[0].blocks.size(), item.sequence->source_blocks.size()});
+  block_table_.assign((n_pools_ + has_sources_) * step.items.size() * max_blocks, 0);
   auto row = block_table_.begin();
   for (size_t pool = 0; pool < n_pools_; ++pool) {
     for (const StepItem& item : step.items) {
@@ -180,6 +200,11 @@ void BatchBuilder::fill_block_table(const Step& step) {
       std::fill_n(row, own.n_released, own.blocks[static_cast<size_t>(own.n_released)]);
       row += static_cast<ptrdiff_t>(max_blocks);
     }
+  }
+  for (const StepItem& item : step.items) {
+    if (!has_sources_) break;
+    std::ranges::copy(item.sequence->source_blocks, row);
+    row += static_cast<ptrdiff_t>(max_blocks);
   }
   batch_.max_blocks = static_cast<int>(max_blocks);
 }

@@ -34,6 +34,7 @@ SchedulerLimits scheduler_limits(const RunnerInfo& info, const EngineOptions& op
           .n_stages = depth_of(info, options) > 1 ? info.n_stages : 1,
           .embedding_dim = info.takes_embeddings ? info.embedding_dim : 0,
           .n_rope_axes = info.n_rope_axes,
+          .source = info.source,
           .prefix_cache = options.prefix_cache,
           .cache_listener = options.cache_listener.get()};
 }

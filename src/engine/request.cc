@@ -69,6 +69,17 @@ void validate_embeddings(const Request& request, const RunnerInfo& info) {
   }
 }
 
+void validate_source(const RequestSource& source, const SourceInfo& info) {
+  if (info.dim == 0 && source.n_rows == 0) return;
+  if (info.dim == 0) throw Error("the request has a source, but this model reads only tokens");
+  if (source.n_rows < 1 || source.n_rows > info.max_rows)
+    throw Error("the source has {} rows: this model needs 1 to {}", source.n_rows, info.max_rows);
+  const size_t n_floats = source.rows ? source.rows->size() : 0;
+  if (n_floats != static_cast<size_t>(source.n_rows) * static_cast<size_t>(info.dim))
+    throw Error("the source has {} floats: expected {} rows of {}", n_floats, source.n_rows, info.dim);
+  if (source.digest == std::array<uint64_t, 2>{}) throw Error("the source has no digest: the prefix cache needs it");
+}
+
 }  // namespace
 
 int context_limit(const RunnerInfo& info) {
@@ -89,6 +100,7 @@ void validate(const Request& request, const RunnerInfo& info) {
     }
   }
   validate_embeddings(request, info);
+  validate_source(request.source, info.source);
   if (request.priority < -kMaxPriority || request.priority > kMaxPriority) {
     throw Error("priority is {}: it must be from {} to {}", request.priority, -kMaxPriority, kMaxPriority);
   }

@@ -96,8 +96,17 @@ struct PromptEmbedding {
   int size() const { return n_places > 0 ? n_places : n_rows; }  // in places
 };
 
+// What the model reads beside the prompt, such as the encoder's output. Its keys are made in the first step.
+struct RequestSource {
+  int n_rows = 0;
+  // Digest of the rows. The prefix cache shares tokens only between requests with equal digests.
+  std::array<uint64_t, 2> digest{};
+  std::shared_ptr<const std::vector<float>> rows;  // [n_rows, SourceInfo::dim]
+};
+
 struct Request {
   std::vector<int32_t> prompt;
+  RequestSource source = {};                     // in models with sources
   std::vector<PromptEmbedding> embeddings = {};  // in order of position, without overlaps
   SamplingParams sampling;
   int max_tokens = -1;               // -1: up to the end of the context

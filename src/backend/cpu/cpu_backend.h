@@ -117,7 +117,7 @@ class CpuBackend final : public Backend {
   void plan_matmuls(std::span<const cpu::MatmulJob> jobs, std::span<const int64_t> n_panels);
 
   // cpu_attention.cc
-  int plan_attention(const AttentionArgs& args, int block_size);
+  int plan_attention(const AttentionArgs& args, const KvShape& kv);
   void attention_in_turns(Tensor y, Tensor q, const KvCache& kv, const AttentionArgs& args);
   void write_token(KvCache& kv, int layer, int64_t token, const float* k, const float* v);
 

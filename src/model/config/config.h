@@ -119,6 +119,8 @@ struct Config {
   bool attention_bias = false;      // the file says that q, k and v have biases, so these tensors must exist
   std::shared_ptr<const DraftHeadConfig> draft_head;  // runs with the model; null: none
   bool reads_pair = false;          // the layer of an EAGLE-3 head: its mixer reads a pair (DraftInputBlock)
+  // Of the sources that layers read (Batch::sources); 0: no layer reads one.
+  int source_dim = 0, max_source_rows = 0;
   std::optional<bool> tied_output;  // the embedding is the output matrix; nothing: only if the checkpoint has none
 
   int q_dim() const { return n_heads * head_dim; }

@@ -164,6 +164,7 @@ void add_ropes(Program& program, const Config& c, const Weights& weights, Backen
 Program empty_program(const Config& c, const Weights& weights, Backend* backend, int n_ctx, const OwnParts& part) {
   Program program;
   program.dim = c.dim;
+  program.source_dim = c.source_dim;
   if (n_layers_of(kv_shapes(c, part, 1, {})) == 0 || c.arch->learned_positions) return program;
   add_ropes(program, c, weights, backend, n_ctx);
   return program;
