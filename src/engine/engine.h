@@ -134,12 +134,22 @@ class Engine {
   bool lost_device() const;   // whether a lost device (DeviceLost) was the reason
   const RunnerInfo& info() const { return runner_.info(); }
 
-  // Any thread may call these functions too. Before the next step, the engine copies the cached part of a history,
-  // caches a saved history, or erases the cached part and returns the number of erased tokens. The futures throw Error
-  // if the call fails, and std::future_error if the engine has ended. The data that `prefix` refers to must live until
-  // the future is ready.
-  std::future<SavedPrefix> save_prefix(const CacheKey& root, std::vector<int32_t> tokens);
-  std::future<void> restore_prefix(const PrefixView& prefix);
+  // Any thread may call these functions too. The engine does the work before the next step, so a call should copy about
+  // a piece (blocks_of_piece). The futures throw Error if the call fails, and std::future_error if the engine has ended.
+  // The arguments of a call must live until its future is ready.
+  //
+  // To save a history: find_prefix says what the cache has of it, and read_prefix reads full blocks of a pool, of which
+  // `first` is the first; no block is held meanwhile. To restore one: hold_prefix takes blocks, write_prefix fills them
+  // (`first` counts from n_missing), and keep_prefix caches the history; or drop_prefix gives the blocks back.
+  // erase_prefix erases the cached part of a history and returns the number of erased tokens.
+  std::future<CachedPrefix> find_prefix(const CacheKey& root, std::vector<int32_t> tokens);
+  std::future<void> read_prefix(const CachedPrefix& prefix, int pool, int first, std::span<uint8_t> to);
+  std::future<std::shared_ptr<HeldBlocks>> hold_prefix(const CacheKey& root, std::vector<int32_t> tokens,
+                                                       std::vector<int> n_missing /* of each pool */);
+  std::future<void> write_prefix(const std::shared_ptr<HeldBlocks>& held, int pool, int first,
+                                 std::span<const uint8_t> from);
+  std::future<void> keep_prefix(const std::shared_ptr<HeldBlocks>& held);
+  void drop_prefix(const std::shared_ptr<HeldBlocks>& held) noexcept;
   std::future<int> erase_prefix(const CacheKey& root, std::vector<int32_t> tokens);
   PrefixLayout prefix_layout() const;
 

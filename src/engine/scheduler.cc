@@ -119,6 +119,7 @@ const Step& Scheduler::plan() {
   matched_ = nullptr;  // steps completed since the last plan may have indexed more blocks
   if (has_window())
     for (Sequence* sequence : running_) give_up_old_blocks(*sequence);
+  if (!holds_.empty()) take_back_holds();
   make_room();
   plan_decodes();
   plan_prefills();

@@ -39,6 +39,7 @@
 // next step recomputes the token before the drafts and the accepted drafts.
 #pragma once
 #include <algorithm>
+#include <memory>
 #include <span>
 #include <string>
 #include <unordered_map>
@@ -46,6 +47,7 @@
 
 #include "engine/kv_blocks.h"
 #include "engine/prefix_cache.h"
+#include "engine/saved_prefix.h"
 #include "engine/sequence.h"
 #include "engine/state_slots.h"
 
@@ -119,12 +121,13 @@ class Scheduler {
   void failed(const StepItem& item);  // the item's step has failed
 
   // For saved prefixes (saved_prefix.cc). find_cached returns the cached part of a history, valid until the next call.
-  // add_cached caches a history. It calls `write` for each block `i` of the history and each pool, except for cached
-  // blocks and the pool's first n_missing blocks. It throws Error if there are too few blocks. erase_cached erases the history's blocks that
-  // no sequence holds, and returns their number of tokens.
+  // hold takes the blocks of a history, for its restoration, and throws Error if there are too few. keep caches the
+  // history. drop gives the blocks back, if they are still held. erase_cached erases the history's blocks that no
+  // sequence holds, and returns their number of tokens.
   const CacheMatch& find_cached(const CacheKey& root, const CacheTokens& tokens);
-  void add_cached(const CacheKey& root, const CacheTokens& tokens, std::span<const int> n_missing /* of each pool */,
-                  const std::function<void(int pool, int i, int32_t block)>& write);
+  void hold(const std::shared_ptr<HeldBlocks>& held);
+  void keep(HeldBlocks& held);
+  void drop(HeldBlocks& held);
   int erase_cached(const CacheKey& root, const CacheTokens& tokens);
 
   bool idle() const;  // paused sequences and those that wait for a mask do not count
@@ -148,6 +151,7 @@ class Scheduler {
   int64_t rank_of(const Sequence& sequence);
   void give_up_old_blocks(Sequence& sequence);
   bool is_before_snapshot(const Sequence& sequence, int block, int window) const;
+  void take_back_holds();
   void make_room();
   Sequence* next_waiting() const;
   int most_decodes() const;
@@ -203,6 +207,7 @@ class Scheduler {
   int64_t n_cache_walks_ = 0;
   int64_t n_blocks_released_ = 0;
   std::vector<int32_t> blocks_;  // one of each pool, for the prefix cache
+  std::vector<std::shared_ptr<HeldBlocks>> holds_;
 };
 
 }  // namespace ingot
