@@ -1,0 +1,16 @@
+// The text of --help and --help-all. --help has the common options of a command and fits 25 lines of 80 columns.
+// --help-all has every option, in the form that scripts/docs/program_help.py reads. Both fit the terminal's columns.
+#pragma once
+#include <CLI/CLI.hpp>
+#include <string>
+
+namespace ingot {
+
+// Call first: subcommands that are added later inherit both flags and the formatter.
+void set_help(CLI::App& app);
+
+// The texts for this many columns; 0: any. For --help without a terminal, that is 80.
+std::string short_help(const CLI::App& command, const std::string& name, int columns);
+std::string wrapped_help(const std::string& text, int columns);
+
+}  // namespace ingot
