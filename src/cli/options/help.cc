@@ -41,7 +41,8 @@ using Lines = std::vector<std::string>;
 // Breaks a text between words. The lines after the first one are indented.
 Lines broken(std::string_view text, int columns, size_t indent) {
   WordWrap wrap([=] { return std::max(8, columns - static_cast<int>(indent)); });
-  const std::string all = wrap.add(text) + wrap.finish();
+  std::string all = wrap.add(text);
+  all += wrap.finish();
   Lines lines;
   for (size_t begin = 0; begin <= all.size();) {
     const size_t end = std::min(all.find('\n', begin), all.size());
@@ -80,7 +81,7 @@ std::string brief(std::string_view text) {
 
 // "-n, --predict INT"
 std::string spec_of(const CLI::Option& option) {
-  if (option.get_positional()) return option.get_single_name();
+  if (option.get_positional()) return option.get_name(true);
   std::string spec = option.get_snames().empty() ? "" : "-" + option.get_snames().front();
   if (!option.get_lnames().empty()) spec += (spec.empty() ? "--" : ", --") + option.get_lnames().front();
   const std::string type = option.get_type_name();
@@ -132,7 +133,8 @@ class HelpFormatter final : public CLI::Formatter {
     const int usual = columns > 0 ? columns : kUsualColumns;
     const std::string whole = wrapped_help(all, usual);
     if (lines_of(whole).size() <= kMostLines) return whole;
-    return short_help(*command, name, usual);
+    const size_t usage = std::min(all.find("Usage: "), all.size());
+    return short_help(*command, name, all.substr(usage, all.find('\n', usage) - usage), usual);
   }
 };
 
@@ -144,12 +146,11 @@ void set_help(CLI::App& app) {
   app.set_help_all_flag("--help-all", "Print all options and exit");
 }
 
-std::string short_help(const CLI::App& command, const std::string& name, int columns) {
+std::string short_help(const CLI::App& command, const std::string& name, const std::string& usage, int columns) {
   constexpr size_t kColumn = 24;
   Lines lines = broken(command.get_description(), columns, 0);
-  const bool has_model = command.get_option_no_throw("MODEL") != nullptr;
-  const std::string arguments = command.get_parent() == nullptr ? "COMMAND" : has_model ? "[MODEL]" : "...";
-  lines.push_back(fmt::format("Usage: {} [OPTIONS] {}", name, arguments));
+  const Lines used = broken(usage, columns, 4);
+  lines.insert(lines.end(), used.begin(), used.end());
   lines.emplace_back();
   const std::vector<const CLI::Option*> options = common_options(command, name), all = options_of(command);
   const Lines end = broken(command.get_parent() == nullptr
@@ -197,7 +198,7 @@ std::string wrapped_help(const std::string& text, int columns) {
       parts[0].insert(0, column, ' ');
       lines.insert(lines.end(), parts.begin(), parts.end());
     } else {
-      Lines parts = broken(rest, columns - static_cast<int>(indent), 4);
+      Lines parts = broken(rest, columns - static_cast<int>(indent), is_text || rest.starts_with("Usage") ? 4 : 0);
       for (std::string& part : parts) lines.push_back(std::string(indent, ' ') + part);
     }
   }

@@ -9,8 +9,9 @@ namespace ingot {
 // Call first: subcommands that are added later inherit both flags and the formatter.
 void set_help(CLI::App& app);
 
-// The texts for this many columns; 0: any. For --help without a terminal, that is 80.
-std::string short_help(const CLI::App& command, const std::string& name, int columns);
+// The common options of a command, for this many columns. usage: the line that CLI11 makes.
+std::string short_help(const CLI::App& command, const std::string& name, const std::string& usage, int columns);
+// Help of CLI11, for this many columns; 0: as it is.
 std::string wrapped_help(const std::string& text, int columns);
 
 }  // namespace ingot
