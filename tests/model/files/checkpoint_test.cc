@@ -4,7 +4,7 @@
 #include <gmock/gmock.h>
 
 #include "model/hf_models.h"
-#include "model/devices/loader.h"
+#include "model/loader.h"
 
 namespace ingot {
 namespace {

@@ -6,7 +6,7 @@
 
 #include "base/error.h"
 #include "model/embedders.h"
-#include "model/devices/loader.h"
+#include "model/loader.h"
 #include "model/export/gguf_export.h"
 #include "model/export/quantize.h"
 
