@@ -12,7 +12,8 @@ model file became shorter while it was in use. 130: interrupted.
 
 """
 LLAMA = ("Common flags of llama.cpp are understood, too: they become flags of ingot, or change nothing, which a note says. "
-         "`--name=value` and `--name value` are the same.")
+         "`--name=value` and `--name value` are the same. `--help` shows the common options of a command, `--help-all` every "
+         "one.")
 
 
 def wrapped(text, first="", rest=""):
@@ -27,6 +28,10 @@ def entry(option):
     names = ", ".join(f"`{name}`" for name in option.names) + (f" *{option.type}*" if option.type else "")
     notes = option.notes()
     return wrapped(f"{names}: {escaped(option.text)}" + (f" ({escaped(notes)})" if notes else ""), "- ", "  ")
+
+
+def is_help(option):
+    return option.names in (["-h", "--help"], ["--help-all"])
 
 
 def shared_options(commands):
@@ -45,7 +50,7 @@ def markdown(commands, version):
             if title == SHARED and options == shared:
                 out += ["And the [options of the Hub](#options-of-the-hub).", ""]
                 continue
-            out += [entry(option) for option in options if option.names != ["-h", "--help"]] + [""]
+            out += [entry(option) for option in options if not is_help(option)] + [""]
         if command.footer:
             out += ["```", *[line for long in command.footer.split("\n") for line in (textwrap.wrap(long, WIDTH) or [""])], "```", ""]
     out += ["## Options of the Hub", ""] + [entry(option) for option in shared] + [""]
@@ -76,7 +81,7 @@ def man(commands, version):
             if title == SHARED and options == shared:
                 continue
             for option in options:
-                out += man_entry(option) if option.names != ["-h", "--help"] else []
+                out += man_entry(option) if not is_help(option) else []
         if command.groups.get(SHARED) == shared:
             out += [".PP", "And the options of the Hub, below."]
         if command.footer:

@@ -1,5 +1,5 @@
 """Reads the program's help: read_commands(PROGRAM) returns every command with its options, as printed by
-`ingot COMMAND --help`.
+`ingot COMMAND --help-all`.
 
 cli.py and completions.py make the command line reference, the man page and the shell completions from this data.
 """
@@ -111,7 +111,7 @@ def read_commands(program):
     commands, names = [], [""]
     while names:
         name = names.pop(0)
-        said = subprocess.run([program, *name.split(), "--help"], capture_output=True, text=True, check=True).stdout
+        said = subprocess.run([program, *name.split(), "--help-all"], capture_output=True, text=True, check=True).stdout
         commands.append(parse(name, said))
         if name and commands[-1].footer == commands[0].footer:  # CLI11 inherits the footer
             commands[-1].footer = ""

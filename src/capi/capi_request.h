@@ -11,7 +11,7 @@
 #include "engine/engine.h"
 #include "engine/speculate/drafting.h"
 #include "ingot/ingot.h"
-#include "model/devices/loader.h"
+#include "model/loader.h"
 #include "text/answers/answer_model.h"
 #include "text/stream_decoder.h"
 

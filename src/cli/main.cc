@@ -6,12 +6,15 @@
 #include <cstdio>
 #include <exception>
 #include <string_view>
+#include <vector>
 
 #include "base/device_lost.h"
 #include "base/error.h"
+#include "cli/flag_names.h"
 #include "cli/machine/first_start.h"
 #include "cli/mpi/processes.h"
 #include "cli/options/commands.h"
+#include "cli/options/help.h"
 #include "cli/spellings.h"
 #include "cli/terminal/console.h"
 #include "cli/terminal/terminal.h"
@@ -46,6 +49,7 @@ constexpr int kExitLostFile = 74;
 int run(int argc, char** argv) {
   ingot::log_to_stderr();
   CLI::App app("ingot runs open language models, fast, on the machine you have.", "ingot");
+  ingot::set_help(app);
   app.set_version_flag(
       "--version",
       [=] {
@@ -75,12 +79,12 @@ int run(int argc, char** argv) {
   ingot::add_convert(app);
   ingot::add_devices(app);
   ingot::add_doctor(app);
+  std::vector<std::string> args;
   try {
     const bool asks = argc == 1 && ingot::stdin_is_terminal() && ingot::stdout_is_terminal();
-    std::vector<std::string> args = asks ? ingot::ask_first_command() : ingot::known_arguments(app, argc, argv);
+    args = asks ? ingot::ask_first_command() : ingot::known_arguments(app, argc, argv);
     if (asks && args.empty()) return 0;
-    std::reverse(args.begin(), args.end());  // CLI11 expects this order
-    app.parse(args);
+    app.parse(std::vector<std::string>(args.rbegin(), args.rend()));  // CLI11 expects this order
     return std::fflush(stdout) == 0 && std::ferror(stdout) == 0 ? 0 : report("cannot write to standard output", 1);
   } catch (const CLI::Success& e) {  // thrown by --help and --version
     return app.exit(e);
@@ -92,13 +96,13 @@ int run(int argc, char** argv) {
     const std::string command = app.get_subcommands().empty() ? "" : app.get_subcommands().front()->get_name() + " ";
     return report(fmt::format("{}; see ingot {}--help", e.what(), command).c_str(), 2);
   } catch (const ingot::UsageError& e) {
-    return report(e.what(), 2);
+    return report(ingot::with_flag_name(app, args, e.what()).c_str(), 2);
   } catch (const ingot::DeviceLost& e) {
     return report(e.what(), ingot::kExitLostDevice);
   } catch (const std::bad_alloc&) {
     return report("out of memory: use a smaller model or a smaller --ctx-size", 1);
   } catch (const std::exception& e) {
-    return report(e.what(), 1);
+    return report(ingot::with_flag_name(app, args, e.what()).c_str(), 1);
   }
 }
 

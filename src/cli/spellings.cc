@@ -28,6 +28,9 @@ struct LlamaFlag {
 constexpr LlamaFlag kLlamaFlags[] = {
     {"-hf -hfr", Takes::kValue, "--hf-repo", ""},
     {"-hff", Takes::kValue, "--hf-file", ""},
+    {"--n-predict", Takes::kValue, "--predict", ""},
+    {"-j", Takes::kValue, "--json-schema", ""},
+    {"-md --model-draft", Takes::kValue, "--draft", ""},
     {"-hft", Takes::kValue, "--hf-token", ""},
     {"-np --parallel", Takes::kValue, "--max-seqs", "only `ingot serve` computes several sequences"},
     {"-ctk --cache-type-k", Takes::kValue, "--cache-type", ""},
@@ -100,6 +103,22 @@ const LlamaFlag* find_llama_flag(std::string_view flag) {
   const std::string wanted = fmt::format(" {} ", flag);
   for (const LlamaFlag& row : kLlamaFlags)
     if (fmt::format(" {} ", row.names).find(wanted) != std::string::npos) return &row;
+  return nullptr;
+}
+
+// What to do instead of a flag of llama.cpp that ingot lacks; null for other words.
+const char* instead_of(std::string_view flag) {
+  struct Lacking {
+    std::string_view names;  // separated by spaces
+    const char* instead;
+  };
+  static constexpr Lacking kLacking[] = {
+#define LACKING(names, instead) {names, instead},
+#include "cli/llama_flags.def"
+#undef LACKING
+  };
+  for (const Lacking& row : kLacking)
+    if (fmt::format(" {} ", row.names).find(fmt::format(" {} ", flag)) != std::string::npos) return row.instead;
   return nullptr;
 }
 
@@ -194,6 +213,9 @@ std::string unknown_argument(const CLI::App& app) {
   const Words extras = app.remaining(true);
   const std::string unknown = extras.empty() ? "" : extras.front(), typed = unknown.substr(0, unknown.find('='));
   const CLI::App& command = app.get_subcommands().empty() ? app : *app.get_subcommands().front();
+  if (const char* instead = instead_of(typed))
+    return fmt::format("{} is a flag of llama.cpp that `ingot {}` does not have: {}; see ingot {} --help", typed,
+                       command.get_name(), instead, command.get_name());
   Words names;
   for (const CLI::Option* option : command.get_options())
     for (const std::string& name : option->get_lnames()) names.push_back("--" + name);

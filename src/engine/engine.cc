@@ -9,6 +9,7 @@
 #include "base/device_lost.h"
 #include "base/error.h"
 #include "base/log.h"
+#include "base/splitmix.h"
 #include "base/thread_start.h"
 #include "engine/faults.h"
 #include "engine/speculate/oracle.h"
@@ -32,6 +33,8 @@ SchedulerLimits scheduler_limits(const RunnerInfo& info, const EngineOptions& op
           .n_in_flight = depth_of(info, options),
           .n_stages = depth_of(info, options) > 1 ? info.n_stages : 1,
           .embedding_dim = info.takes_embeddings ? info.embedding_dim : 0,
+          .n_rope_axes = info.n_rope_axes,
+          .source = info.source,
           .prefix_cache = options.prefix_cache,
           .cache_listener = options.cache_listener.get()};
 }
@@ -141,8 +144,12 @@ std::unique_ptr<Sequence> Engine::make_sequence(Request request) {
   sequence->tokens = std::move(request.prompt);
   for (const PromptEmbedding& e : request.embeddings) {
     sequence->rows.resize(static_cast<size_t>(e.position) + static_cast<size_t>(e.n_rows));
+    // The same rows at other places give other keys.
+    uint64_t places = e.n_places > 0 ? splitmix(static_cast<uint64_t>(e.n_places)) : 0;
+    for (const auto& place : e.places)
+      for (const int32_t at : place) places = splitmix(places + kSplitMixStep + static_cast<uint64_t>(at));
     for (int i = 0; i < e.n_rows; ++i)
-      sequence->rows[e.position + i] = {e.digest[0], e.digest[1] + static_cast<uint64_t>(i)};
+      sequence->rows[e.position + i] = {e.digest[0] ^ places, e.digest[1] + static_cast<uint64_t>(i)};
   }
   if (request.min_tokens > 0) {
     sequence->early = request.sampling;

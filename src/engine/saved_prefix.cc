@@ -129,6 +129,7 @@ void Engine::check_saves() const {
   if (!options_.prefix_cache) throw Error("the prefix cache is off");
   if (runner_.info().n_states > 0)
     throw Error("this model has recurrent layers: their states are not in the KV cache, so histories are not saved");
+  if (runner_.info().source.dim > 0) throw Error("this model reads sources, whose keys are not saved");
   if (runner_.kv_layout().empty()) throw Error("this device cannot copy blocks of the KV cache");
 }
 

@@ -25,11 +25,11 @@ def test_they_are_current():
 @pytest.mark.parametrize("command", ["run", "serve", "bench engine", "grammar check", "quantize", "ls"])
 def test_every_flag_of_the_help_is_in_them(ingot, command):
     """Finds the flags in the help with different code from the generator's."""
-    flags = {f for line in ingot(*command.split(), "--help").stdout.splitlines() if (m := re.match(r"  (-\S+)", line)) for f in m[1].split(",")}
+    flags = {f for line in ingot(*command.split(), "--help-all").stdout.splitlines() if (m := re.match(r"  (-\S+)", line)) for f in m[1].split(",")}
     hub = {"--revision", "--hf-file", "--hf-token", "--hf-endpoint", "--hf-cache", "--hf-timeout", "--offline"}
     assert len(flags) > 3
     page = (SOURCE / "docs" / "cli.md").read_text().split(f"\n## ingot {command}\n")[1].split("\n## ")[0]
-    assert {f for f in flags - hub if f"`{f}`" not in page} == {"-h", "--help"}
+    assert {f for f in flags - hub if f"`{f}`" not in page} == {"-h", "--help", "--help-all"}
     fish = (SHARE / "fish" / "vendor_completions.d" / "ingot.fish").read_text()
     lines = [line for line in fish.splitlines() if f'__ingot_is "{command}"' in line]
     assert not [f for f in flags if not any(f" -{'l' if f.startswith('--') else 's'} {f.lstrip('-')} " in line for line in lines)]
@@ -37,8 +37,8 @@ def test_every_flag_of_the_help_is_in_them(ingot, command):
 
 def test_every_description_of_the_help_is_in_the_reference(ingot):
     page = " ".join((SOURCE / "docs" / "cli.md").read_text().replace("\\", "").split())
-    said = [line[30:].strip() for line in ingot("run", "--help").stdout.splitlines() if len(line) > 30 and line.startswith("  ") and line[28:30].strip() == ""]
-    assert len(said) > 50 and not [text for text in said if " ".join(text.split()) not in page and text != "Print this help message and exit"]
+    said = [line[30:].strip() for line in ingot("run", "--help-all").stdout.splitlines() if len(line) > 30 and line.startswith("  ") and line[28:30].strip() == ""]
+    assert len(said) > 50 and not [text for text in said if " ".join(text.split()) not in page and not text.startswith("Print ")]
 
 
 def test_every_message_is_in_the_troubleshooting():
@@ -112,6 +112,34 @@ def folder(tmp_path):
     return tmp_path
 
 
+@pytest.fixture
+def hub_cache(tmp_path_factory, monkeypatch):
+    """A cache of the Hub with one model, and this program on the PATH."""
+    cache = tmp_path_factory.mktemp("hub")
+    commit = "1" * 40
+    repo = cache / "models--somebody--small-GGUF"
+    blob, snapshot = repo / "blobs" / ("2" * 40), repo / "snapshots" / commit
+    for made in (blob.parent, snapshot, repo / "refs"):
+        made.mkdir(parents=True)
+    shutil.copy(SOURCE / "models" / "demo.gguf", blob)
+    (snapshot / "small-Q8_0.gguf").symlink_to(blob)
+    (repo / "refs" / "main").write_text(commit)
+    monkeypatch.setenv("HF_HUB_CACHE", str(cache))
+    monkeypatch.setenv("PATH", f"{pathlib.Path(PROGRAM).absolute().parent}:{os.environ['PATH']}")
+    return cache
+
+
+def test_the_values_of_completions_are_in_the_descriptions():
+    sys.path.insert(0, str(SOURCE / "scripts" / "docs"))
+    import completions
+    import program_help
+
+    options = [o for c in program_help.read_commands(PROGRAM) for o in c.options]
+    for name, values in completions.VALUES.items():
+        texts = [option.text for option in options if name in option.names]
+        assert texts and all(any(value in text for text in texts) for value in values.split()), name
+
+
 @pytest.mark.parametrize("shell", [pytest.param(bash, marks=needs_bash), pytest.param(fish, marks=needs_fish), pytest.param(zsh, marks=needs_zsh)])
 class TestShell:
     def test_commands(self, shell, folder):
@@ -129,6 +157,15 @@ class TestShell:
 
     def test_values(self, shell, folder):
         assert {"auto", "off", "ngram", "draft", "mtp", "eagle3"} <= set(shell("ingot run --speculate ", folder))
+
+    def test_values_of_options_that_take_others_too(self, shell, folder):
+        assert {"cpu", "cuda", "auto", "ref"} <= set(shell("ingot run --device ", folder))
+        assert {"f16", "q8_0"} <= set(shell("ingot serve --kv-type ", folder))
+
+    def test_downloaded_models(self, shell, folder, hub_cache):
+        for line in ("ingot run ", "ingot chat some", "ingot run --draft ", "ingot bench "):
+            assert any("somebody/small-GGUF" in word for word in shell(line, folder)), line
+        assert not any("somebody" in word for word in shell("ingot run --file ", folder))
 
     def test_files(self, shell, folder):
         assert any("model.gguf" in word for word in shell("ingot run mod", folder))

@@ -1,10 +1,13 @@
 """A pseudo-terminal for tests of interactive use."""
+import fcntl
 import os
 import pty
 import select
+import struct
 import subprocess
 import sys
 import tempfile
+import termios
 import time
 
 import pytest
@@ -14,11 +17,12 @@ class Terminal:
     """A program on its own pseudo-terminal. Tests type text and wait for output. state: the folder of saved
     conversations."""
 
-    def __init__(self, *args, state=None):
+    def __init__(self, *args, state=None, columns=80, env=None):
         if "INGOT_EMULATED" in os.environ:
             pytest.skip("the terminal of Wine draws its screen anew, so its bytes are not those that the program wrote")
         self.state = state or tempfile.mkdtemp(prefix="ingot-state-")
         self.fd, side = pty.openpty()
+        self.resize(columns)
         # Like a login shell, a new session opens the terminal first. So it is the controlling terminal, and Ctrl-C is a
         # signal.
         take = "import os, sys; os.setsid(); os.close(os.open(os.ttyname(0), os.O_RDWR)); os.execv(sys.argv[1], sys.argv[1:])"
@@ -27,10 +31,13 @@ class Terminal:
             stdin=side,
             stdout=side,
             stderr=side,
-            env={**os.environ, "TERM": "xterm", "XDG_STATE_HOME": str(self.state)},
+            env={**os.environ, "TERM": "xterm", "XDG_STATE_HOME": str(self.state), **(env or {})},
         )
         os.close(side)
         self.unread = b""
+
+    def resize(self, columns):
+        fcntl.ioctl(self.fd, termios.TIOCSWINSZ, struct.pack("HHHH", 50, columns, 0, 0))
 
     def type(self, keys):
         os.write(self.fd, keys)

@@ -292,7 +292,7 @@ TEST(PrefixCaching, ALongPromptLeavesTheWindowsOfOthers) {
     const auto answer = chat.submit(said, 30);
     chat.run();
     EXPECT_EQ(chat.cached(with_system()), 0);
-    EXPECT_EQ(chat.cached(with_system()), 0);  // departs after the system's tokens
+    EXPECT_LT(chat.cached(with_system()), 400);  // departs after the system's tokens, of which windows are gone
     EXPECT_EQ(chat.cached(random_tokens(random, 1500)), 0);
     EXPECT_EQ(chat.cached(joined(joined(said, answer->tokens), random_tokens(random, 10))), 329);
     EXPECT_EQ(chat.cached(with_system()), 400);

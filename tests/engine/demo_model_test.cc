@@ -10,7 +10,7 @@
 #include "collector.h"
 #include "engine/engine.h"
 #include "engine/speculate/drafting.h"
-#include "model/devices/loader.h"
+#include "model/loader.h"
 #include "model/devices/score.h"
 #include "text/chat_encode.h"
 

@@ -7,7 +7,7 @@
 #include <cstdio>
 #include <cstdlib>
 
-#include "model/devices/loader.h"
+#include "model/loader.h"
 #include "tiny_models.h"
 
 namespace ingot {

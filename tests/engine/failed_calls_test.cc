@@ -20,7 +20,7 @@
 #include "base/log.h"
 #include "collector.h"
 #include "engine/engine.h"
-#include "model/devices/loader.h"
+#include "model/loader.h"
 
 // ThreadSanitizer calls these functions before it has initialized.
 #define UNWATCHED __attribute__((no_sanitize("thread")))

@@ -6,7 +6,7 @@
 #include "collector.h"
 #include "engine/engine.h"
 #include "engine/jump_ahead.h"
-#include "model/devices/loader.h"
+#include "model/loader.h"
 #include "model/devices/score.h"
 #include "text/chat_encode.h"
 #include "text/grammar/machine/schema_machine.h"

@@ -24,16 +24,16 @@ void ChatAnswer::add(const AnswerEvents& events) {
 
 void ChatAnswer::finish() {
   if (in_reasoning_) print("", false);
-  if (prints_ && !at_line_start_) fmt::print("\n");
+  if (prints_) fmt::print("{}{}", wrap_.finish(), at_line_start_ ? "" : "\n");
   std::fflush(stdout);
 }
 
 void ChatAnswer::print(std::string_view text, bool is_reasoning) {
   if (!prints_) return;
-  if (is_reasoning != in_reasoning_) fmt::print("{}", is_reasoning ? "<think>\n" : "\n</think>\n");
+  if (is_reasoning != in_reasoning_) fmt::print("{}", wrap_.add(is_reasoning ? "<think>\n" : "\n</think>\n"));
   if (is_reasoning != in_reasoning_) at_line_start_ = true;
   in_reasoning_ = is_reasoning;
-  fmt::print("{}", text);
+  fmt::print("{}", wrap_.add(text));
   if (!text.empty()) at_line_start_ = text.ends_with('\n');
 }
 

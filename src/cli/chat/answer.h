@@ -1,5 +1,5 @@
 // One answer of `run` or `chat`: prints the answer while it is generated, with reasoning between <think> and </think>,
-// and collects the message and its calls.
+// on a terminal in lines of whole words, and collects the message and its calls.
 #pragma once
 #include <string>
 #include <string_view>
@@ -7,6 +7,8 @@
 
 #include "base/json.h"
 #include "cli/chat/tools.h"
+#include "cli/terminal/console.h"
+#include "cli/terminal/wrap.h"
 #include "text/calls/answer_parser.h"
 #include "text/json_value.h"
 
@@ -29,6 +31,7 @@ class ChatAnswer {
   void print(std::string_view text, bool is_reasoning);
 
   const bool prints_;
+  WordWrap wrap_{[] { return terminal_columns(Stream::kOutput); }};
   std::string content_, reasoning_;
   std::vector<ToolCall> calls_;
   bool in_reasoning_ = false;  // of the printed text

@@ -3,7 +3,9 @@
 #include <fmt/format.h>
 
 #include <filesystem>
+#include <utility>
 
+#include "base/ascii.h"
 #include "base/error.h"
 #include "cli/chat/commands.h"
 #include "cli/chat/session.h"
@@ -34,9 +36,10 @@ class Chat {
     if (stdout_is_terminal())
       fmt::print("{}. /help lists the commands, {} leaves.\n", session_.title(), keys_of_the_end());
     if (stdout_is_terminal() && options_.resume) show_talk();
-    while (const std::optional<std::string> line = read_message(reader_, "> ")) {
+    std::string draft;
+    while (const std::optional<std::string> line = read_message(reader_, "> ", std::exchange(draft, ""))) {
       if (reader_.interrupted()) {
-        if (line->empty() && leaves()) return;
+        if (line->empty() && leaves(draft)) return;
         continue;
       }
       if (line->empty()) continue;
@@ -52,10 +55,13 @@ class Chat {
   }
 
  private:
-  // Asks after Ctrl-C on an empty line. A second Ctrl-C means yes.
-  bool leaves() {
-    const std::string answer = reader_.read("Leave? [y/N] ").value_or("y");
-    return reader_.interrupted() || answer == "y" || answer == "yes";
+  // Asks after Ctrl-C on an empty line. A second Ctrl-C means yes. Other words than yes and no are the next message,
+  // which the user can still edit: `draft`.
+  bool leaves(std::string& draft) {
+    const std::string answer = reader_.read("Leave? [y/N] ").value_or("y"), word = lower(trim(answer));
+    if (reader_.interrupted() || word == "y" || word == "yes") return true;
+    if (word != "" && word != "n" && word != "no") draft = answer;
+    return false;
   }
 
   void show_talk() const {

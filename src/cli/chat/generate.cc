@@ -1,5 +1,8 @@
 #include "cli/chat/generate.h"
 
+#include <cmath>
+#include <cstdlib>
+
 #include "base/device_lost.h"
 #include "base/error.h"
 #include "base/log.h"
@@ -127,6 +130,17 @@ double prefill_rate(const Usage& usage) { return rate(usage.prompt_tokens - usag
 // The first token is part of the prefill.
 double decode_rate(const Usage& usage) { return rate(usage.output_tokens - 1, usage.decode_ms); }
 
+namespace {
+
+// gain: as a factor; 0: unknown.
+std::string gain_words(double gain) {
+  if (gain <= 0) return "";
+  if (std::abs(gain - 1) < 0.01) return ", as fast as without drafts";
+  return gain > 1 ? fmt::format(", {:.2f} times as fast", gain) : fmt::format(", {:.0f} % slower", 100 * (1 - gain));
+}
+
+}  // namespace
+
 std::string speed_line(const Usage& usage) {
   const std::string cached =
       usage.cached_tokens > 0 ? fmt::format(" ({} more from the cache)", usage.cached_tokens) : "";
@@ -135,7 +149,7 @@ std::string speed_line(const Usage& usage) {
           ? fmt::format("; {:.1f} tokens a step, {} of {} drafts accepted{}",
                         static_cast<double>(usage.output_tokens) / std::max(1, usage.sampling_steps),
                         usage.accepted_tokens, usage.draft_tokens,
-                        usage.draft_gain > 0 ? fmt::format(", {:.2f} times as fast", usage.draft_gain) : "")
+                        gain_words(usage.draft_gain))
           : "";
   return fmt::format("prefill {} tokens{}, {:.1f} tok/s; decode {} tokens, {:.1f} tok/s{}",
                      usage.prompt_tokens - usage.cached_tokens, cached, prefill_rate(usage), usage.output_tokens,
@@ -146,6 +160,9 @@ void add_generate_options(CLI::App& app, GenerateOptions& o, int& seed) {
   app.add_option("-n,--predict", o.max_tokens,
                  "maximum number of tokens to generate; -1: until the model stops or the context is full")
       ->check(CLI::Range(-1, 1 << 24))
+      ->check([](const std::string& n) {
+        return std::strtol(n.c_str(), nullptr, 10) == 0 ? "0 is no number of tokens: give 1 or more, or -1" : "";
+      })
       ->capture_default_str();
   app.add_option("--stop", o.stops, "stop the answer before this text (repeatable)");
   app.add_flag("--ignore-eos", o.ignore_eos, "continue when the model generates a stop token");

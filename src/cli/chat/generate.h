@@ -52,7 +52,8 @@ Generation generate(Engine& engine, const Tokenizer& tokenizer, const Question& 
                     const GenerateOptions& options, const OnEvents& on_events);
 
 // "prefill 12 tokens (30 more from the cache), 345.6 tok/s; decode 100 tokens, 78.9 tok/s". The two rates are measured
-// separately. With drafts, "; 2.5 tokens a step, 60 of 80 drafts accepted, 1.40 times as fast" follows.
+// separately. With drafts, "; 2.5 tokens a step, 60 of 80 drafts accepted, 1.40 times as fast" follows, if enough steps
+// were measured.
 std::string speed_line(const Usage& usage);
 
 double prefill_rate(const Usage& usage);  // tokens a second

@@ -19,7 +19,7 @@ namespace {
 
 struct LsOptions {
   HubFlags hub;
-  bool json = false;
+  bool json = false, names = false;
 };
 
 void print_json(const std::vector<HubEntry>& entries) {
@@ -61,9 +61,16 @@ void print_table(const std::vector<HubEntry>& entries) {
                human_bytes(e.n_bytes), ago(e.last_used));
 }
 
+// As other commands take them. Interrupted downloads are no models yet.
+void print_names(const std::vector<HubEntry>& entries) {
+  for (const HubEntry& e : entries)
+    if (e.label != "partial") fmt::print("{}{}\n", e.repo, e.label == "safetensors" ? "" : ":" + e.label);
+}
+
 void ls(const LsOptions& o) {
   const std::string cache = hub_options(o.hub).cache;
   const std::vector<HubEntry> entries = list_cache(cache);
+  if (o.names) return print_names(entries);
   if (o.json) return print_json(entries);
   if (!entries.empty()) return print_table(entries);
   if (stderr_is_terminal())
@@ -77,6 +84,7 @@ void add_ls(CLI::App& app) {
   CLI::App* command = app.add_subcommand("ls", "List the downloaded models");
   add_hub_cache_option(*command, o->hub);
   command->add_flag("--json", o->json, "print a JSON array");
+  command->add_flag("--names", o->names, "print only names, as other commands take them")->excludes("--json");
   command->footer(
       "Each line is a model of one revision: a GGUF file with its parts, or a safetensors directory. \"partial\": an\n"
       "interrupted download that can be continued. Models of one repository may share files.\n"

@@ -8,6 +8,7 @@ namespace ingot {
 
 enum class Stream { kInput, kOutput, kErrors };
 bool is_terminal(Stream stream);
+int terminal_columns(Stream stream);  // now; 0 if the stream is no terminal
 
 // Call first in main. If a page of a mapped file later becomes unreadable, the program prints `lost_page_text` and
 // exits with `lost_page_code`.

@@ -1,5 +1,6 @@
 #include <pthread.h>
 #include <signal.h>
+#include <sys/ioctl.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -28,6 +29,12 @@ sigset_t held_signals() {
 }  // namespace
 
 bool is_terminal(Stream stream) { return ::isatty(static_cast<int>(stream)) == 1; }
+
+int terminal_columns(Stream stream) {
+  winsize size{};
+  if (::ioctl(static_cast<int>(stream), TIOCGWINSZ, &size) != 0) return 0;
+  return size.ws_col > 0 ? size.ws_col : 80;  // a serial line does not know
+}
 
 const char* keys_of_the_end() { return "Ctrl-D"; }
 

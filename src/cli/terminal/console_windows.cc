@@ -65,6 +65,12 @@ bool is_terminal(Stream stream) {
   return GetConsoleMode(handle_of(stream), &mode) != 0;
 }
 
+int terminal_columns(Stream stream) {
+  CONSOLE_SCREEN_BUFFER_INFO info;
+  if (GetConsoleScreenBufferInfo(handle_of(stream), &info) == 0) return 0;
+  return info.srWindow.Right - info.srWindow.Left + 1;
+}
+
 const char* keys_of_the_end() { return "Ctrl-Z and Enter"; }
 
 void prepare_program(const char* lost_page_text, int lost_page_code) {

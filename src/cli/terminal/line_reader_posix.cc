@@ -1,10 +1,12 @@
 #include <histedit.h>
+#include <langinfo.h>
 #include <poll.h>
 #include <unistd.h>
 
 #include <cerrno>
 #include <clocale>
 #include <cwchar>
+#include <string_view>
 
 #include "cli/terminal/line_reader.h"
 #include "cli/terminal/terminal.h"
@@ -76,9 +78,16 @@ struct LineReader::Editor {
   std::string prompt;
 };
 
+// Editing works on whole characters. Prompts and terminals are UTF-8, also where the user's locale is "C".
+static bool use_utf8() {
+  for (const char* name : {"", "C.UTF-8", "en_US.UTF-8", "UTF-8"})
+    if (std::setlocale(LC_CTYPE, name) != nullptr && std::string_view(::nl_langinfo(CODESET)) == "UTF-8") return true;
+  return false;
+}
+
 LineReader::LineReader() {
   if (!stdin_is_terminal() || !stdout_is_terminal()) return;
-  std::setlocale(LC_CTYPE, "");  // editing works on whole characters
+  if (!use_utf8()) return;  // bytes are then read as they are, without editing
   editor_ = std::make_unique<Editor>();
 }
 

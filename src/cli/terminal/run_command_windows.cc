@@ -52,7 +52,7 @@ std::string quoted(const std::string& word) {
 // could block the program.
 HANDLE input_file(const std::string& command, std::string_view text) {
   std::string name = (std::filesystem::temp_directory_path() / "ingot.XXXXXX").string();
-  if (!open_temporary(name)) throw_start(command);
+  if (!open_temporary(name, 0600)) throw_start(command);
   SECURITY_ATTRIBUTES inherited{
       .nLength = sizeof(SECURITY_ATTRIBUTES), .lpSecurityDescriptor = nullptr, .bInheritHandle = TRUE};
   const HANDLE file = CreateFileA(name.c_str(), GENERIC_READ | GENERIC_WRITE, 0, &inherited, CREATE_ALWAYS,

@@ -5,11 +5,13 @@
 
 #include <algorithm>
 #include <cstdlib>
+#include <span>
 #include <utility>
 
 #include "base/log.h"
 #include "base/system.h"
 #include "cli/terminal/console.h"
+#include "cli/terminal/wrap.h"
 
 namespace ingot {
 namespace {
@@ -34,6 +36,28 @@ std::string rough_time(double seconds) {
   if (seconds < 100) return fmt::format("{:.0f} s", seconds);
   if (seconds < 100 * 60) return fmt::format("{:.0f} min", seconds / 60);
   return fmt::format("{:.0f} h", std::min(seconds / 3600, 9999.0));
+}
+
+// Of a line that the next one replaces. A text in the last column would make some terminals begin a line.
+int line_columns() { return std::max(1, terminal_columns(Stream::kErrors) - 1); }
+
+// The label, a bar of up to 30 columns, and the parts for which there is room, the most important first.
+std::string bar_line(std::string_view label, double share, std::span<const std::string> parts) {
+  constexpr int kLeastBar = 8, kMostBar = 30, kLeastLabel = 8;
+  const int columns = line_columns();
+  int room = columns - std::min(text_columns(label), kLeastLabel);
+  std::string said;
+  for (const std::string& part : parts) {
+    const int n = text_columns(part);
+    if (n > room) break;
+    said += part;
+    room -= n;
+  }
+  label = within_columns(label, columns - text_columns(said));
+  const int bar = std::min(kMostBar, columns - text_columns(label) - text_columns(said) - 3);
+  if (bar < kLeastBar) return std::string(label) + said;
+  const int filled = static_cast<int>(share * bar);
+  return fmt::format("{} [{:#<{}}{:.<{}}]{}", label, "", filled, "", bar - filled, said);
 }
 
 }  // namespace
@@ -63,7 +87,6 @@ void log_to_stderr() {
 }
 
 void ProgressBar::update(size_t done_bytes, size_t total_bytes, size_t kept_bytes) {
-  constexpr int kWidth = 30;
   using std::chrono::milliseconds;
   const Clock::time_point now = Clock::now();
   if (!stderr_is_terminal() || now - start_ < milliseconds(330) || now - drawn_ < milliseconds(100)) return;
@@ -73,11 +96,11 @@ void ProgressBar::update(size_t done_bytes, size_t total_bytes, size_t kept_byte
   const double share =
       total_bytes == 0 ? 0.0 : std::min(1.0, static_cast<double>(done_bytes) / static_cast<double>(total_bytes));
   const double rate = static_cast<double>(done_bytes - std::min(kept_bytes, done_bytes)) / seconds;
-  const int filled = static_cast<int>(share * kWidth);
-  fmt::print(stderr, "\r{} [{:#<{}}{:.<{}}] {:3.0f}%  {} of {}  {}/s  {} left \033[K", label_, "", filled, "",
-             kWidth - filled, share * 100, human_bytes(done_bytes), human_bytes(total_bytes),
-             human_bytes(static_cast<size_t>(rate)),
-             rough_time(static_cast<double>(total_bytes - std::min(done_bytes, total_bytes)) / std::max(rate, 1.0)));
+  const double left = static_cast<double>(total_bytes - std::min(done_bytes, total_bytes)) / std::max(rate, 1.0);
+  const std::string parts[] = {fmt::format(" {:3.0f}%", share * 100), fmt::format("  {} left", rough_time(left)),
+                               fmt::format("  {} of {}", human_bytes(done_bytes), human_bytes(total_bytes)),
+                               fmt::format("  {}/s", human_bytes(static_cast<size_t>(rate)))};
+  fmt::print(stderr, "\r{}\033[K", bar_line(label_, share, parts));
   std::fflush(stderr);
 }
 
@@ -88,7 +111,7 @@ void ProgressBar::wipe() {
 
 void StatusLine::show(const std::string& text) {
   if (!stderr_is_terminal()) return;
-  fmt::print(stderr, "\r{}\033[K", text);
+  fmt::print(stderr, "\r{}\033[K", within_columns(text, line_columns()));
   std::fflush(stderr);
   visible_ = true;
 }

@@ -17,7 +17,8 @@ std::string faint(const std::string& text);
 void log_to_stderr();
 
 // A progress bar on standard error with rate and remaining time. The bar is redrawn at most ten times a second and
-// erased at the end. Nothing is shown if standard error is not a terminal, or in the first third of a second.
+// erased at the end. It fits the terminal's columns: parts are left out where there is no room. Nothing is shown if
+// standard error is not a terminal, or in the first third of a second.
 class ProgressBar {
  public:
   explicit ProgressBar(std::string label) : label_(std::move(label)) {}
@@ -35,8 +36,8 @@ class ProgressBar {
   bool visible_ = false;
 };
 
-// The status of a long measurement: one line on standard error, which the next show() replaces. Nothing is shown if
-// standard error is not a terminal.
+// The status of a long measurement: one line on standard error, cut at the terminal's edge, which the next show()
+// replaces. Nothing is shown if standard error is not a terminal.
 class StatusLine {
  public:
   ~StatusLine() { wipe(); }

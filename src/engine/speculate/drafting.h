@@ -5,7 +5,7 @@
 #include <string>
 
 #include "engine/speculate/modes.h"
-#include "model/devices/loader.h"
+#include "model/loader.h"
 
 namespace ingot {
 

@@ -30,11 +30,15 @@ struct LayerPart {
 
 // What may differ between layers of one model.
 enum class LayerRope : uint8_t { kMain, kLocal, kNone };
+struct LayerHeads {
+  int n_heads = 0, n_kv_heads = 0, head_dim = 0;
+};
 struct LayerConfig {
   int window = 0;  // tokens that a token sees, itself included (to each side if the model is bidirectional); 0: all
   LayerRope rope = LayerRope::kMain;
   std::vector<LayerPart> parts;  // in order; empty: the parts of the architecture
   int kv_layer = -1;             // attention reads the keys and values of this earlier layer; -1: its own
+  std::optional<LayerHeads> heads;  // of its attention, if not those of the model
 
   bool has(const PartKind& kind) const { return std::ranges::count(parts, &kind, &LayerPart::kind) > 0; }
 };
@@ -97,6 +101,8 @@ struct Config {
   float rope_theta = 10000;
   RopeScaling rope_scaling;
   float local_theta = 0;  // rope base of layers with LayerRope::kLocal, not scaled; 0: no layer has it
+  int local_rot_dim = 0;  // of these layers; 0: rot_dim
+  std::vector<int32_t> rope_axes;  // [rot_dim / 2]: of each frequency of the main rope (RopeTable); empty: one axis
   RopeLayout rope_layout = RopeLayout::kHalfSplit;
   int n_token_types = 0;   // of the texts of a pair; 0: the model does not distinguish them
   int first_position = 0;  // the row of the table of positions for position 0; converters to GGUF drop the rows before
@@ -113,6 +119,8 @@ struct Config {
   bool attention_bias = false;      // the file says that q, k and v have biases, so these tensors must exist
   std::shared_ptr<const DraftHeadConfig> draft_head;  // runs with the model; null: none
   bool reads_pair = false;          // the layer of an EAGLE-3 head: its mixer reads a pair (DraftInputBlock)
+  // Of the sources that layers read (Batch::sources); 0: no layer reads one.
+  int source_dim = 0, max_source_rows = 0;
   std::optional<bool> tied_output;  // the embedding is the output matrix; nothing: only if the checkpoint has none
 
   int q_dim() const { return n_heads * head_dim; }
@@ -131,6 +139,17 @@ struct Config {
     return stretch * stretch / std::sqrt(static_cast<float>(score_dim > 0 ? score_dim : head_dim));
   }
   float score_scale() const { return attention_scale > 0 ? attention_scale : default_score_scale(); }
+};
+
+// The config for the sizes of one layer: its own heads in place of the model's.
+class LayerSizes {
+ public:
+  LayerSizes(const Config& config, int layer);
+  operator const Config&() const { return own_ ? *own_ : model_; }  // NOLINT: stands for a config
+
+ private:
+  const Config& model_;
+  std::optional<Config> own_;
 };
 
 // Converts the window of a file to the window of a layer: bidirectional models store the width over both sides.

@@ -37,6 +37,7 @@ struct PartKind {
   // What each layer stores for a sequence: keys and values, states.
   bool keeps_kv = false;
   bool values_are_keys = false;  // KvShape
+  bool reads_source = false;     // the keys and values are those of the source
   // The buffers of the states of one layer, in the order of the block's. Null: none.
   std::vector<StateBuffer> (*states)(const Config& config) = nullptr;
   // Whether this checkpoint stores the norms of the layer whole, though files of the architecture store them less 1.

@@ -100,6 +100,14 @@ LayerConfig Config::layer(int i) const {
   return own;
 }
 
+LayerSizes::LayerSizes(const Config& config, int layer) : model_(config) {
+  if (config.layers.empty()) return;
+  const std::optional<LayerHeads>& heads = config.layers[static_cast<size_t>(layer)].heads;
+  if (!heads) return;
+  own_ = config;
+  own_->n_heads = heads->n_heads, own_->n_kv_heads = heads->n_kv_heads, own_->head_dim = heads->head_dim;
+}
+
 std::vector<PlacedKind> placed_parts(const Config& c, int layer) {
   std::vector<PlacedKind> placed;
   for (const LayerPart& part : c.layer(layer).parts)
@@ -115,7 +123,8 @@ std::vector<const PartKind*> parts_of(const Config& c, int layer) {
 
 std::vector<Block> make_layer(const Config& c, int layer) {
   std::vector<Block> blocks;
-  for (const PartKind* kind : parts_of(c, layer)) blocks.push_back(kind->make(c, layer));
+  const LayerSizes sizes(c, layer);
+  for (const PartKind* kind : parts_of(c, layer)) blocks.push_back(kind->make(sizes, layer));
   return blocks;
 }
 

@@ -73,6 +73,9 @@ std::vector<Range> merged(const std::vector<Range>& ranges) {
 Config config_of_rank(const Config& model, int rank, int n_ranks, int64_t block, bool whole_experts) {
   if (whole_experts && model.experts.n == 0)
     throw UsageError("ep needs a model with experts, but this model has none: ranks divide it without ep");
+  if (std::ranges::any_of(model.layers, [](const LayerConfig& layer) { return layer.heads.has_value(); }))
+    throw UsageError("ranks cannot divide this model yet, whose layers have different heads: use layers on several "
+                     "devices (a list of devices, or pp)");
   Share share{.model = model, .rank = rank, .n_ranks = n_ranks};
   const Deal deal{model, share, rank, n_ranks, block, whole_experts};
   Config c = model;

@@ -139,7 +139,8 @@ MemoryPlan Planner::plan_of(const RunnerOptions& o, int n_ctx, int64_t n_tokens)
                  .max_logits = o.logit_rows(),
                  .max_kv_len = n_ctx,
                  .n_vocab = c_.n_vocab,
-                 .n_tables = static_cast<int>(plan.kv.size())};
+                 .n_tables = static_cast<int>(plan.kv.size()),
+                 .max_source_rows = c_.max_source_rows};
   for (size_t i = 0; i < devices_.size(); ++i) {
     const DeviceMemory& device = devices_[i];
     DevicePlan one{.name = device.name,

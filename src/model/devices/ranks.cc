@@ -79,7 +79,7 @@ DraftHeadFile open_head(WeightSource& source, const Config& config, const Runner
 std::vector<KvPool> pools_of(const Config& config, const MemoryPlan& plan) {
   std::vector<KvPool> pools;
   for (const KvCacheKind& kind : kv_caches(config))
-    pools.push_back({.n_blocks = plan.kv[pools.size()].n_blocks, .window = kind.window});
+    if (!kind.of_source) pools.push_back({.n_blocks = plan.kv[pools.size()].n_blocks, .window = kind.window});
   return pools;
 }
 
@@ -121,6 +121,8 @@ Ranks::Ranks(const Config& config, std::unique_ptr<WeightSource> source, RunnerO
            .n_states = plan_.states.n_slots,
            .takes_embeddings = true,
            .embedding_dim = config_.dim,
+           .source = {config_.source_dim, config_.max_source_rows, plan_.kv.back().n_blocks},
+           .n_rope_axes = config_.rope_axes.empty() ? 1 : kRopeAxes,
            .overlaps = pipeline_ || (backend.overlaps() && devices_.size() == 1),
            .n_stages = pipeline_ ? pipeline_->n_in_flight() : 1,
            .draft_head = !head_file_                   ? DraftHeadKind::kNone

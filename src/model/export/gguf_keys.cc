@@ -129,6 +129,8 @@ void write_scales(const Config& c, const GgufKeyWriter& keys) {
 }
 
 void write_sizes(const Config& c, const GgufKeyWriter& keys) {
+  if (std::ranges::any_of(c.layers, [](const LayerConfig& layer) { return layer.heads.has_value(); }))
+    throw Error("layers with different heads cannot be written as GGUF yet: run the directory without converting it");
   keys.count("block_count", c.n_layers);
   keys.count("context_length", c.n_ctx_train);
   keys.count("embedding_length", c.dim);

@@ -1,9 +1,9 @@
 #include "model/files/tensor_finder.h"
 
 #include <algorithm>
-#include <numeric>
 #include <cmath>
 #include <cstring>
+#include <numeric>
 
 #include "base/error.h"
 #include "model/files/load_quantizer.h"
@@ -13,27 +13,29 @@ namespace ingot {
 
 bool TensorFinder::find(const MatrixRow& row, int layer, HostTensor& out) {
   const Slice& slice = is_gguf() ? row.gguf_slice : row.hf_slice;
-  Wanted wanted = wanted_of(row, layer, slice);
-  wanted.n_out = size_of(row.n_out, config_);
-  wanted.n_in = size_of(row.n_in, config_);
+  const LayerSizes sizes(config_, layer);
+  Wanted wanted = wanted_of(row, layer, slice, sizes);
+  wanted.n_out = size_of(row.n_out, sizes);
+  wanted.n_in = size_of(row.n_in, sizes);
   if (slice.groups != nullptr) {
-    const int64_t n_groups = size_of(slice.groups, config_);
+    const int64_t n_groups = size_of(slice.groups, sizes);
     wanted.n_matrices *= n_groups;
     wanted.n_out /= n_groups;
     wanted.total /= n_groups;
   }
   if (!find_matrix(wanted, out)) return false;
   quantize(name_at(names_of(row.gguf_name).front(), layer, 0), out);
-  return take_part(part_of(row, rank_config_), out);
+  return take_part(part_of(row, LayerSizes(rank_config_, layer)), out);
 }
 
 bool TensorFinder::find(const VectorRow& row, int layer, HostTensor& out) {
-  Wanted wanted = wanted_of(row, layer, is_gguf() ? row.gguf_slice : row.hf_slice);
+  const LayerSizes sizes(config_, layer);
+  Wanted wanted = wanted_of(row, layer, is_gguf() ? row.gguf_slice : row.hf_slice, sizes);
   wanted.n_out = 1;
-  wanted.n_in = size_of(row.n, config_);
+  wanted.n_in = size_of(row.n, sizes);
   if (!is_gguf()) wanted.is_log = row.hf_kept == VectorRow::kLog;
   if (!is_gguf()) wanted.add_one = row.hf_kept == VectorRow::kLessOne && norm_weight_plus_one();
-  return find_vector(wanted, out) && take_part(part_of(row, rank_config_), out);
+  return find_vector(wanted, out) && take_part(part_of(row, LayerSizes(rank_config_, layer)), out);
 }
 
 std::vector<std::string> TensorFinder::names_of(const char* names) {

@@ -53,13 +53,13 @@ class TensorFinder {
   };
 
   template <class Row>
-  Wanted wanted_of(const Row& row, int layer, const Slice& slice) const {
+  Wanted wanted_of(const Row& row, int layer, const Slice& slice, const Config& sizes) const {
     return {.names = is_gguf() ? row.gguf_name : row.hf_name,
             .layer = layer,
             .optional = is_optional(row, config_),
-            .n_matrices = count_of(row, config_),
-            .total = size_of(slice.total, config_),
-            .first = size_of(slice.first, config_),
+            .n_matrices = count_of(row, sizes),
+            .total = size_of(slice.total, sizes),
+            .first = size_of(slice.first, sizes),
             .step = slice.step,
             .transposed = slice.transposed};
   }

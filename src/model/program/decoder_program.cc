@@ -90,7 +90,7 @@ class Builder {
   // running layer needs its keys and values, so all layers share the pages of one.
   Block block_of(int layer, size_t i) {
     const auto l = static_cast<size_t>(layer);
-    Block block = weights_.layers.empty() ? parts_of(c_, layer)[i]->make(c_, layer) : weights_.layers[l][i];
+    Block block = weights_.layers.empty() ? parts_of(c_, layer)[i]->make(LayerSizes(c_, layer), layer) : weights_.layers[l][i];
     const BlockPorts ports = block.ports();
     if (ports.kv != nullptr) {
       const auto cache = static_cast<size_t>(kv_cache_of(c_, kinds_, layer, *parts_of(c_, layer)[i]));
@@ -124,7 +124,8 @@ class Builder {
     if (!is_plain || c_.share || c_.arch->encoder || c_.n_recurrent_layers() > 0) return 0;
     int n = 0;
     for (int layer = first; layer < c_.n_layers && numbers_.at(layer + 1) <= end; ++layer, ++n)
-      if (placed_parts(c_, layer) != placed || c_.layer(layer).kv_layer >= 0 || cache_of(layer) != cache_of(first)) break;
+      if (placed_parts(c_, layer) != placed || c_.layer(layer).kv_layer >= 0 || cache_of(layer) != cache_of(first))
+        break;
     return n;
   }
 
@@ -151,18 +152,19 @@ class Builder {
 void add_ropes(Program& program, const Config& c, const Weights& weights, Backend* backend, int n_ctx) {
   std::vector<float> divisors;
   if (backend != nullptr) divisors = rope_divisors(c, weights.model, *backend, n_ctx);
-  program.ropes.push_back({.rot_dim = c.rot_dim, .magnitude = c.rope_scaling.magnitude});
+  program.ropes.push_back({.rot_dim = c.rot_dim, .axes = c.rope_axes, .magnitude = c.rope_scaling.magnitude});
   if (backend != nullptr)
     program.ropes[kMainRope].frequencies = rope_frequencies(c.rot_dim, c.rope_theta, c.rope_scaling, divisors, n_ctx);
-  if (c.local_theta > 0)
-    program.ropes.push_back(
-        {.rot_dim = c.rot_dim, .frequencies = rope_frequencies(c.rot_dim, c.local_theta, {}, {}, n_ctx)});
+  if (c.local_theta == 0) return;
+  const int rot_dim = c.local_rot_dim > 0 ? c.local_rot_dim : c.rot_dim;
+  program.ropes.push_back({.rot_dim = rot_dim, .frequencies = rope_frequencies(rot_dim, c.local_theta, {}, {}, n_ctx)});
 }
 
 // A list without blocks. Attention needs ropes.
 Program empty_program(const Config& c, const Weights& weights, Backend* backend, int n_ctx, const OwnParts& part) {
   Program program;
   program.dim = c.dim;
+  program.source_dim = c.source_dim;
   if (n_layers_of(kv_shapes(c, part, 1, {})) == 0 || c.arch->learned_positions) return program;
   add_ropes(program, c, weights, backend, n_ctx);
   return program;

@@ -11,10 +11,13 @@ namespace ingot {
 namespace {
 
 KvCacheKind kind_of(const Config& c, int layer, const PartKind& kind) {
-  return {.n_kv_heads = c.n_kv_heads,
-          .head_dim = c.head_dim,
+  const LayerSizes layer_sizes(c, layer);
+  const Config& sizes = layer_sizes;
+  return {.n_kv_heads = sizes.n_kv_heads,
+          .head_dim = sizes.head_dim,
           .values_are_keys = kind.values_are_keys,
-          .window = c.bidirectional ? 0 : c.layer(layer).window};
+          .window = c.bidirectional || kind.reads_source ? 0 : c.layer(layer).window,
+          .of_source = kind.reads_source};
 }
 
 // The layer whose keys the layer reads.
@@ -40,11 +43,14 @@ std::vector<KvCacheKind> kv_caches(const Config& c) {
     if (std::ranges::find(caches, kind) == caches.end()) caches.push_back(kind);
   });
   std::ranges::stable_sort(caches, {}, [](const KvCacheKind& kind) {
-    return std::tuple(kind.window > 0, -kind.window);
+    return std::tuple(kind.of_source, kind.window > 0, -kind.window);
   });
   // Without attention, the blocks of a cache without layers still count tokens, for the prefix cache.
-  if (caches.empty()) caches.push_back({.n_kv_heads = std::max(1, c.n_kv_heads), .head_dim = std::max(1, c.head_dim)});
+  if (caches.empty() || caches.front().of_source)
+    caches.insert(caches.begin(), {.n_kv_heads = std::max(1, c.n_kv_heads), .head_dim = std::max(1, c.head_dim)});
   if (c.draft_head) caches.front().window = 0;
+  if (std::ranges::count(caches, true, &KvCacheKind::of_source) > 1)
+    throw Error("layers read sources with keys of different shapes: not supported");
   if (caches.size() > kMaxTables)
     throw Error("the model's layers need {} KV caches of different shapes and windows: at most {} are supported",
                 caches.size(), kMaxTables);
@@ -70,6 +76,7 @@ std::vector<KvShape> kv_shapes(const Config& c, const OwnParts& part, int block_
                       .block_size = block_size,
                       .dtype = types,
                       .table = static_cast<int>(shapes.size()),
+                      .of_source = kind.of_source,
                       .values_are_keys = kind.values_are_keys});
   }
   for_each_part(c, part, [&](int layer, const PartKind& of_layer) {
@@ -87,7 +94,8 @@ void set_blocks(std::span<KvShape> shapes, const Config& c, int64_t n_tokens, in
     const int64_t size = shapes[i].block_size, window = kinds[i].window;
     const int64_t needed = n_windows * (window + 3 * size) + 2 * int64_t{max_batch_tokens};
     const int64_t n = window == 0 ? n_tokens : std::min(n_tokens, needed);
-    shapes[i].n_blocks = static_cast<int>((n + size - 1) / size);
+    const auto blocks_of = [&](int64_t n_rows) { return static_cast<int>((n_rows + size - 1) / size); };
+    shapes[i].n_blocks = kinds[i].of_source ? max_seqs * blocks_of(c.max_source_rows) : blocks_of(n);
   }
 }
 

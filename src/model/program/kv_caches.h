@@ -14,12 +14,13 @@ struct KvCacheKind {
   int n_kv_heads = 0, head_dim = 0;
   bool values_are_keys = false;  // KvShape
   int window = 0;                // tokens that a token sees; 0: all
+  bool of_source = false;        // KvShape
   bool operator==(const KvCacheKind&) const = default;
 };
 
 // The caches in the order of a batch's block tables: the widest window first. A draft head uses the first cache, which
-// then keeps all tokens. All layers of a bidirectional model share one cache. Throws Error if there are more than
-// kMaxTables.
+// then keeps all tokens. All layers of a bidirectional model share one cache. The cache of sources is the last. Throws
+// Error if there are more than kMaxTables, or two of sources.
 std::vector<KvCacheKind> kv_caches(const Config& config);
 // The index of the cache that the layer's parts of this kind use.
 int kv_cache_of(const Config& config, std::span<const KvCacheKind> caches, int layer, const PartKind& kind);

@@ -20,6 +20,13 @@ struct KvPool {
   int window = 0;  // tokens that a query sees in the cache's layers; 0: all
 };
 
+// The cache of sources (Batch::sources). Its blocks are the last table of a batch.
+struct SourceInfo {
+  int dim = 0;       // of a row; 0: the model reads no sources
+  int max_rows = 0;  // of a sequence's source, and of all sources in one batch
+  int n_blocks = 0;
+};
+
 struct RunnerInfo {
   int n_vocab = 0;
   int n_ctx = 0;                // tokens of one sequence, prompt and output together
@@ -32,6 +39,8 @@ struct RunnerInfo {
       0;  // slots for states: one for each sequence in a batch, the rest for snapshots; 0: the model has no states
   bool takes_embeddings = false;  // accepts Batch::embeddings, rows of embedding_dim floats
   int embedding_dim = 0;
+  SourceInfo source;              // every request of a model with sources has one
+  int n_rope_axes = 1;            // kRopeAxes: a batch may have rope_positions
   bool overlaps = false;  // forward and sample return before the device is done, so the host can work meanwhile
   int n_stages = 1;       // of a pipeline: as many steps may be in flight; with several, no batch has a drawn token
   DraftHeadKind draft_head = DraftHeadKind::kNone;  // not kNone: follow and draft work

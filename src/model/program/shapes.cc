@@ -152,14 +152,15 @@ class DummySource final : public WeightSource {
   size_t total_bytes() const override {
     size_t total = 0;
     const auto add = [&](const TensorRows& rows, int layer) {
+      const LayerSizes sizes(config_, layer);
       std::set<Weight& (*)(void*)> seen;  // of several rows for one matrix, the first that exists is used
       for (const MatrixRow& row : rows.matrices)
         if (has(row, layer) && seen.insert(row.member).second)
-          total += bytes_of(first_name(row.gguf_name), count_of(row, config_) * size_of(row.n_out, config_),
-                            size_of(row.n_in, config_));
+          total += bytes_of(first_name(row.gguf_name), count_of(row, sizes) * size_of(row.n_out, sizes),
+                            size_of(row.n_in, sizes));
       for (const VectorRow& row : rows.vectors)
         if (has(row, layer))
-          total += bytes_of(first_name(row.gguf_name), count_of(row, config_), size_of(row.n, config_));
+          total += bytes_of(first_name(row.gguf_name), count_of(row, sizes), size_of(row.n, sizes));
     };
     add(model_rows(), 0);
     for (int layer = 0; layer < config_.n_layers; ++layer)

@@ -7,6 +7,12 @@ import {View} from '/markdown.js';
 
 const button = (text, action, attributes = {}) => make('button', {type: 'button', onclick: action, ...attributes}, text);
 
+// A measured factor in words.
+function speedup(gain) {
+  if (Math.abs(gain - 1) < 0.05) return 'as fast as without drafts';
+  return gain > 1 ? `${gain.toFixed(1)} times as fast` : `${Math.round(100 * (1 - gain))} % slower`;
+}
+
 export function statsLine({stats, partial}, progress) {
   if (progress) return progress;
   const parts = [];
@@ -15,7 +21,7 @@ export function statsLine({stats, partial}, progress) {
     parts.push(`${usage.completion_tokens} tokens`);
     if (timings?.predicted_per_second) parts.push(`${timings.predicted_per_second.toFixed(1)} tok/s`);
     if (timings?.draft_n) {
-      const gain = timings.draft_gain ? `, ${timings.draft_gain.toFixed(1)} times as fast` : '';
+      const gain = timings.draft_gain ? ', ' + speedup(timings.draft_gain) : '';
       parts.push(`${timings.tokens_per_step.toFixed(1)} tokens a step, ` +
         `${timings.draft_n_accepted} of ${timings.draft_n} draft tokens accepted${gain}`);
     }

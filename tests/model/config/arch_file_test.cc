@@ -7,8 +7,8 @@
 #include <random>
 
 #include "base/error.h"
-#include "golden_models.h"
-#include "hf_models.h"
+#include "model/golden_models.h"
+#include "model/hf_models.h"
 #include "io/gguf/writer.h"
 #include "model/files/checkpoint.h"
 #include "test_seed.h"

@@ -4,7 +4,7 @@
 
 #include <set>
 
-#include "hf_models.h"
+#include "model/hf_models.h"
 #include "io/huggingface/config.h"
 #include "model/export/gguf_export.h"
 #include "model/export/quantize.h"

@@ -4,7 +4,7 @@
 
 #include <gtest/gtest.h>
 
-#include "hf_models.h"
+#include "model/hf_models.h"
 #include "model/config/kind.h"
 
 namespace ingot {

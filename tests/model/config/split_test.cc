@@ -5,7 +5,7 @@
 #include <random>
 
 #include "base/error.h"
-#include "golden_models.h"
+#include "model/golden_models.h"
 #include "test_seed.h"
 
 namespace ingot {

@@ -6,7 +6,7 @@
 #include <cmath>
 
 #include "backend/cuda/create_cuda.h"
-#include "golden_models.h"
+#include "model/golden_models.h"
 #include "model/devices/parallel.h"
 #include "model/files/checkpoint.h"
 

@@ -5,13 +5,13 @@
 #include <array>
 
 #include "backend/blocks/experts.h"
-#include "hf_models.h"
+#include "model/hf_models.h"
 #include "model/config/shards.h"
 #include "model/devices/parallel.h"
 #include "model/devices/rank_facts.h"
 #include "model/files/checkpoint.h"
 #include "model/program/shapes.h"
-#include "rank_models.h"
+#include "model/rank_models.h"
 #include "test_seed.h"
 
 namespace ingot {

@@ -8,7 +8,7 @@
 #include "backend/ref/ref_backend.h"
 #include "backend/wrapped.h"
 #include "base/error.h"
-#include "golden_models.h"
+#include "model/golden_models.h"
 #include "model/devices/ranks.h"
 #include "model/files/checkpoint.h"
 #include "model/layers/latent_attention.h"
@@ -156,7 +156,7 @@ TEST(MemoryPlan, WindowsHoldTheirTokensOnly) {
   EXPECT_EQ(one.kv[1].table, 1);
   EXPECT_EQ(one.limits.n_tables, 2);
   EXPECT_EQ(one.kv_bytes, size_t{4 * 32768 + 12 * one.kv[1].n_blocks * 16} * 2048);
-  EXPECT_THAT(one.table(), HasSubstr("12 layers: 2704 tokens of 24 KiB"));
+  EXPECT_THAT(one.table(), HasSubstr("12 layers: 2704 tokens of 24.0 KiB"));
   const MemoryPlan many = plan_memory(c, weights, 8000 * kMiB, {.n_ctx = 8192, .max_seqs = 8});
   EXPECT_EQ(many.kv[1].n_blocks * 16, 26 * (512 + 48) + 2 * 512);
   // Short contexts need no more in a window's layers than in others.

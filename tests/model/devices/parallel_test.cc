@@ -8,11 +8,12 @@
 #include <thread>
 
 #include "backend/thread_communicator.h"
-#include "hf_models.h"
+#include "model/hf_models.h"
 #include "model/config/shards.h"
 #include "model/devices/rank_facts.h"
+#include "model/files/tensor_finder.h"
 #include "model/program/decoder_program.h"
-#include "rank_models.h"
+#include "model/rank_models.h"
 
 namespace ingot {
 namespace {

@@ -4,10 +4,10 @@
 
 #include <random>
 
-#include "apart.h"
+#include "model/apart.h"
 #include "base/device_lost.h"
 #include "model/files/wrapped_source.h"
-#include "rank_models.h"
+#include "model/rank_models.h"
 #include "test_seed.h"
 
 namespace ingot {

@@ -6,7 +6,7 @@
 #include "backend/cpu/kernels.h"
 #include "base/memory_error.h"
 #include "captured_log.h"
-#include "rewritten_demo.h"
+#include "model/rewritten_demo.h"
 
 namespace ingot {
 namespace {

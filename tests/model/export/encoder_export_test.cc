@@ -9,7 +9,7 @@
 #include <set>
 
 #include "base/error.h"
-#include "embedders.h"
+#include "model/embedders.h"
 #include "model/export/quantize.h"
 
 namespace ingot {

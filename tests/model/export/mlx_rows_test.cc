@@ -6,9 +6,9 @@
 #include <set>
 
 #include "base/half.h"
-#include "hf_models.h"
+#include "model/hf_models.h"
 #include "model/export/quantize.h"
-#include "safetensors_edit.h"
+#include "model/safetensors_edit.h"
 
 namespace ingot {
 namespace {

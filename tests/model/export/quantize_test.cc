@@ -5,7 +5,7 @@
 #include <gmock/gmock.h>
 
 #include "base/threads.h"
-#include "hf_models.h"
+#include "model/hf_models.h"
 #include "io/gguf/gguf.h"
 #include "quant/encode.h"
 

@@ -3,8 +3,8 @@
 
 #include <gmock/gmock.h>
 
-#include "hf_models.h"
-#include "model/devices/loader.h"
+#include "model/hf_models.h"
+#include "model/loader.h"
 
 namespace ingot {
 namespace {

@@ -6,7 +6,7 @@
 
 #include <random>
 
-#include "hf_models.h"
+#include "model/hf_models.h"
 #include "model/export/quantize.h"
 #include "model/program/shapes.h"
 #include "quant/encode.h"

@@ -12,7 +12,7 @@
 
 #include "backend/cpu/kernel_choice.h"
 #include "backend/cpu/kernels.h"
-#include "rewritten_demo.h"
+#include "model/rewritten_demo.h"
 
 namespace ingot {
 namespace {

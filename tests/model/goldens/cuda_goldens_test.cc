@@ -3,7 +3,7 @@
 
 #include "backend/sampler.h"
 #include "base/error.h"
-#include "golden_models.h"
+#include "model/golden_models.h"
 
 namespace ingot {
 namespace {

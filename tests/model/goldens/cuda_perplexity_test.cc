@@ -5,7 +5,7 @@
 #include <gtest/gtest.h>
 
 #include "base/error.h"
-#include "rewritten_demo.h"
+#include "model/rewritten_demo.h"
 
 namespace ingot {
 namespace {

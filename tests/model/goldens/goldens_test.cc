@@ -4,7 +4,7 @@
 
 #include "backend/cpu/isa.h"
 #include "backend/sampler.h"
-#include "golden_models.h"
+#include "model/golden_models.h"
 
 namespace ingot {
 namespace {

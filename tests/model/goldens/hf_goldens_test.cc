@@ -5,8 +5,8 @@
 #include <functional>
 
 #include "captured_log.h"
-#include "hf_models.h"
-#include "safetensors_edit.h"
+#include "model/hf_models.h"
+#include "model/safetensors_edit.h"
 
 namespace ingot {
 namespace {

@@ -1,7 +1,7 @@
 // Hybrids in Ollama's dialect of GGUF, from Ollama's own converter: KV heads listed by layer, other names, a
 // feed-forward of length 0, tensors of a vision tower and of layers that draft tokens. The expected logits are those of
 // transformers.
-#include "golden_models.h"
+#include "model/golden_models.h"
 
 #include "io/gguf/writer.h"
 

@@ -3,9 +3,9 @@
 // transformers.
 #include <numeric>
 
-#include "hf_models.h"
+#include "model/hf_models.h"
 #include "model/vectors/embedder.h"
-#include "safetensors_edit.h"
+#include "model/safetensors_edit.h"
 
 namespace ingot {
 namespace {

@@ -4,7 +4,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "hf_models.h"
+#include "model/hf_models.h"
 
 namespace ingot {
 namespace {

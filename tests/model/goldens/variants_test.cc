@@ -5,8 +5,8 @@
 #include <cmath>
 
 #include "base/error.h"
-#include "embedders.h"
-#include "model/devices/loader.h"
+#include "model/embedders.h"
+#include "model/loader.h"
 #include "model/export/gguf_export.h"
 #include "model/export/quantize.h"
 

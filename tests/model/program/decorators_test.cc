@@ -7,7 +7,7 @@
 #include <set>
 
 #include "base/error.h"
-#include "golden_models.h"
+#include "model/golden_models.h"
 
 namespace ingot {
 namespace {

@@ -8,10 +8,10 @@
 #include <optional>
 
 #include "engine/devices.h"
-#include "golden_models.h"
+#include "model/golden_models.h"
 #include "model/files/checkpoint.h"
 #include "model/program/draft_head.h"
-#include "safetensors_edit.h"
+#include "model/safetensors_edit.h"
 
 namespace ingot {
 namespace {

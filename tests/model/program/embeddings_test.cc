@@ -1,7 +1,7 @@
 // Embeddings instead of tokens: the rows of the model's own table give the same logits as their tokens.
 #include <numeric>
 
-#include "golden_models.h"
+#include "model/golden_models.h"
 
 namespace ingot {
 namespace {

@@ -7,8 +7,8 @@
 #include <thread>
 
 #include "base/error.h"
-#include "embedders.h"
-#include "model/devices/loader.h"
+#include "model/embedders.h"
+#include "model/loader.h"
 #include "test_seed.h"
 
 namespace ingot {

@@ -5,7 +5,7 @@
 #include <cmath>
 
 #include "base/error.h"
-#include "embedders.h"
+#include "model/embedders.h"
 
 namespace ingot {
 namespace {

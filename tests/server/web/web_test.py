@@ -329,6 +329,9 @@ def test_speculation_is_shown(server, browser):
       draft_n: 80, draft_n_accepted: 60, tokens_per_step: 2.5, draft_gain: 1.4}}}"""
     line = page.js(f"import('/message.js').then(m => m.statsLine({message}))")
     assert "2.5 tokens a step, 60 of 80 draft tokens accepted, 1.4 times as fast" in line
+    for gain, words in [("0.58", "42 % slower"), ("1.02", "as fast as without drafts"), ("0", "accepted")]:
+        line = page.js(f"import('/message.js').then(m => m.statsLine({message.replace('1.4', gain)}))")
+        assert words in line and "0.58" not in line
     assert "draft" not in page.js(f"import('/message.js').then(m => m.statsLine({message.replace('draft_n: 80', 'draft_n: 0')}))")
     sums = """{spec_decode_num_draft_tokens_total: 80, spec_decode_num_accepted_tokens_total: 60,
       spec_decode_plain_seconds_total: 3, spec_decode_step_seconds_total: 2}"""

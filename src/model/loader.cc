@@ -1,9 +1,10 @@
-#include "model/devices/loader.h"
+#include "model/loader.h"
 
 #include <chrono>
 
 #include "base/error.h"
 #include "model/files/load_quantizer.h"
+#include "model/vectors/embedder.h"
 #include "text/jinja/template.h"
 
 namespace ingot {
@@ -48,9 +49,11 @@ LoadedModel load_model(std::shared_ptr<const Checkpoint> checkpoint, const Runne
   LoadedModel model;
   model.checkpoint = std::move(checkpoint);
   const Config config = model.checkpoint->config();
-  if (config.bidirectional)
-    throw Error("{}: this model makes vectors of texts and cannot write text: use `ingot embed`",
-                printable(model.checkpoint->path()));
+  if (config.bidirectional) {
+    const bool ranks = read_embed_facts(*model.checkpoint).pooling == "rank";
+    throw Error("{}: this model {} and cannot write text: use `ingot {}`", printable(model.checkpoint->path()),
+                ranks ? "ranks documents" : "makes vectors of texts", ranks ? "rerank" : "embed");
+  }
   model.tokenizer = model.checkpoint->tokenizer();
   check_vocabulary(*model.checkpoint, *model.tokenizer, config);
   model.chat = load_chat_template(*model.checkpoint, *model.tokenizer);
