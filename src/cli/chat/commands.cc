@@ -28,7 +28,7 @@ void do_system(ChatSession& session, LineReader&, const std::string& text) {
 }
 
 void do_save(ChatSession& session, LineReader&, const std::string& path) {
-  if (path.empty()) return fmt::print("Where to? /save FILE\n");
+  if (path.empty()) return fmt::print("Name a file: /save FILE\n");
   session.talk.save(path);
   fmt::print("{} messages written to {}.\n", session.talk.messages.size(), printable(path));
 }
@@ -56,7 +56,7 @@ void do_edit(ChatSession& session, LineReader& reader, const std::string& text) 
   const std::optional<std::string> last = session.talk.last("user");
   if (!last) return fmt::print("There is no question to edit.\n");
   std::string changed = text;
-  if (changed.empty() && !reader.is_interactive()) return fmt::print("What instead? /edit TEXT\n");
+  if (changed.empty() && !reader.is_interactive()) return fmt::print("Give the new text: /edit TEXT\n");
   if (changed.empty()) {
     if (last->find('\n') != last->npos) return fmt::print("The last question has several lines: /edit TEXT\n");
     changed = read_message(reader, "edit> ", *last).value_or("");
