@@ -122,10 +122,14 @@ class Backend {
                        Activation act);
   virtual void act(Tensor x /* in, out [n, ffn] */, Activation act);
   // angles [n_tokens, 2 * n_freq]: magnitude * cos(position * inv_freq), then the sines, at the positions of the batch.
-  virtual void rope_angles(Tensor angles, Tensor inv_freq /* [1, n_freq] */, float magnitude);
+  // axes: the axis of each frequency (Batch::rope_positions); empty: the rope has one axis.
+  virtual void rope_angles(Tensor angles, Tensor inv_freq /* [1, n_freq] */, float magnitude,
+                           Tensor axes = {} /* i32 [1, n_freq] */);
   virtual void rope(Tensor x /* in, out [n_tokens, n_heads * head_dim] */, int n_heads, const RopeArgs& args);
-  virtual void kv_write(KvCache& kv, int layer, Tensor k /* [n_tokens, n_kv_heads * head_dim] */,
+  // Rows of tokens, or of the batch's sources if the cache is of sources (KvShape::of_source).
+  virtual void kv_write(KvCache& kv, int layer, Tensor k /* [n_tokens or n_source_rows, n_kv_heads * head_dim] */,
                         Tensor v /* as k; k itself where values are keys */);
+  // In a cache of sources, a token sees the whole source of its sequence.
   virtual void attention(Tensor y /* out [n_tokens, n_heads * head_dim] */, Tensor q /* as y */, const KvCache& kv,
                          const AttentionArgs& args);
   virtual void add_positions(Tensor x /* in, out [n, dim] */, Tensor table /* [n_positions, dim]; one row: for all */);
@@ -193,6 +197,7 @@ class Backend {
   };
   const StepSize& size() const { return size_; }
   Tensor token_rows(const Tensor& t) const { return t ? t.slice_rows(0, size_.n_tokens) : t; }
+  Tensor source_rows(const Tensor& t) const { return t ? t.slice_rows(0, batch_.n_source_rows()) : t; }
 
  protected:
   void run_blocks(std::span<const Block> blocks);

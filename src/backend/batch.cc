@@ -31,7 +31,9 @@ StepLimits largest(const StepLimits& a, const StepLimits& b) {
           .max_expert_rows = std::max(a.max_expert_rows, b.max_expert_rows),
           .max_expert_floats = std::max(a.max_expert_floats, b.max_expert_floats),
           .n_vocab = std::max(a.n_vocab, b.n_vocab),
-          .n_tables = std::max(a.n_tables, b.n_tables)};
+          .n_tables = std::max(a.n_tables, b.n_tables),
+          .n_rope_axes = std::max(a.n_rope_axes, b.n_rope_axes),
+          .max_source_rows = std::max(a.max_source_rows, b.max_source_rows)};
 }
 
 }  // namespace ingot

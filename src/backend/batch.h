@@ -2,6 +2,7 @@
 // decode differ only in shape. The arrays are in host memory. The batch builder owns the arrays, which are valid until
 // wait() returns for the step.
 #pragma once
+#include <algorithm>
 #include <cstdint>
 #include <span>
 #include <vector>
@@ -11,6 +12,7 @@ namespace ingot {
 struct Sampled;
 
 inline constexpr int kMaxTables = 8;  // the most KV caches of a model
+inline constexpr int kRopeAxes = 3;   // of a rope with several axes (multimodal rope, arXiv:2409.12191)
 
 // A placeholder for a token id: the token that row `row` of the last sample() drew. The host may not have that token
 // yet.
@@ -41,10 +43,27 @@ struct Batch {
   std::span<const float> embeddings = {};  // [n_embeddings, dim]
   std::span<const int32_t> embedding_rows =
       {};  // [n_tokens]: the row of `embeddings` that is the input, or -1: the token
+  // [kRopeAxes, n_tokens]: positions for ropes with several axes, such as the time, row and column of a piece of an
+  // image. Empty: `positions` on each axis.
+  std::span<const int32_t> rope_positions = {};
+  // For layers that read the keys of a source, such as of the encoder's output (cross attention). The sources of
+  // sequences whose keys this step makes; empty: of none. source_len: of every sequence, in models with such layers.
+  std::span<const float> sources = {};         // [n_source_rows, source_dim]
+  std::span<const int32_t> source_start = {};  // [n_seqs + 1]: first row of each sequence's source in `sources`
+  std::span<const int32_t> source_len = {};    // [n_seqs]: rows of each sequence's source
 
   int n_tokens() const { return static_cast<int>(tokens.size()); }
   int n_seqs() const { return static_cast<int>(kv_len.size()); }
   int n_logits() const { return static_cast<int>(logit_rows.size()); }
+  int n_source_rows() const { return source_start.empty() ? 0 : source_start.back(); }
+  // The sequence of a row of `sources`.
+  int seq_of_source_row(int64_t row) const {
+    return static_cast<int>(std::ranges::upper_bound(source_start, row) - source_start.begin()) - 1;
+  }
+  // Of a token on an axis of the rope.
+  int32_t rope_position(int axis, int64_t token) const {
+    return rope_positions.empty() ? positions[token] : rope_positions[int64_t{axis} * n_tokens() + token];
+  }
   int q_len(int seq) const { return q_start[seq + 1] - q_start[seq]; }
   int n_tables() const {
     return block_table.empty() ? 0 : static_cast<int>(block_table.size()) / (n_seqs() * max_blocks);
@@ -61,7 +80,7 @@ std::span<const int32_t> with_drawn_tokens(const Batch& batch, std::span<const S
                                            std::vector<int32_t>& storage);
 
 // The largest step that a backend must be able to run; Backend::reserve allocates everything from these limits. The
-// caller sets the first four, n_vocab and n_tables. A program's blocks (Buffers) set the rest.
+// caller sets the first four, n_vocab, n_tables and max_source_rows. A program's blocks (Buffers) set the rest.
 struct StepLimits {
   int max_tokens = 0;  // in one batch
   int max_seqs = 0;
@@ -74,6 +93,8 @@ struct StepLimits {
   int64_t max_expert_floats = 0;  // floats of its input or output, with 64 columns of padding in each row
   int n_vocab = 0;                // 0: nothing is sampled
   int n_tables = 1;               // of block tables in a batch
+  int n_rope_axes = 1;            // of the program's ropes
+  int max_source_rows = 0;        // of all sources in one batch
 };
 StepLimits largest(const StepLimits& a, const StepLimits& b);  // of each limit
 

@@ -21,6 +21,7 @@ class Buffers {
 
   // Limits from which backends compute the size of their own scratch.
   void has_attention(const AttentionArgs& a);
+  void has_rope_axes() { limits_.n_rope_axes = kRopeAxes; }
   void has_experts(int64_t rows_a_token, int64_t widest);
   const StepLimits& limits() const { return limits_; }
   DType act() const { return act_; }

@@ -1,4 +1,4 @@
-// Communicator: how the ranks of one model exchange data. A rank computes its share of every layer (model/shards.h),
+// Communicator: how the ranks of one model exchange data. A rank computes its share of every layer (model/config/shards.h),
 // and an all_reduce adds the shares. All ranks call the same functions in the same order.
 //
 // Implementations: threads of one process (thread_communicator.h), processes started by MPI (cli/mpi). The data is in

@@ -29,6 +29,7 @@ struct KvShape {
   int n_blocks = 0;
   KvTypes dtype;
   int table = 0;                 // which of a batch's block tables names the blocks of this cache
+  bool of_source = false;        // keys of each sequence's source (Batch::sources), made once and then only read
   bool values_are_keys = false;  // attention over latents: a value is the key itself, and is stored once
 
   int n_parts() const { return values_are_keys ? 1 : 2; }

@@ -32,10 +32,14 @@ void Program::lay_out(Buffers& buffers) {
   for (RopeTable& rope : ropes) {
     buffers.keep(rope.inv_freq, DType::kF32, 1, rope.rot_dim / 2);
     buffers.keep(rope.angles, DType::kF32, n, rope.rot_dim);
+    if (rope.axes.empty()) continue;
+    buffers.keep(rope.axis_of, DType::kI32, 1, rope.rot_dim / 2);
+    buffers.has_rope_axes();
   }
   if (n_head_ids > 0) buffers.keep(head_ids, DType::kI32, n, n_head_ids);
   if (n_kept > 0) buffers.keep(kept, DType::kF32, n, int64_t{n_kept} * dim);
   if (has_fork) buffers.keep(fork, DType::kF32, n, dim);
+  if (source_dim > 0) buffers.keep(source, DType::kF32, buffers.limits().max_source_rows, source_dim);
   if (has_pair) buffers.keep(pair, buffers.act(), n, 2 * int64_t{dim});
   for_each([&](Block& block) {
     buffers.begin_block();
@@ -49,6 +53,7 @@ void Program::lay_out(Buffers& buffers) {
     if (ports.head_ids != nullptr) *ports.head_ids = head_ids;
     if (ports.kept != nullptr) *ports.kept = kept;
     if (ports.fork != nullptr) *ports.fork = fork;
+    if (ports.source != nullptr) *ports.source = source;
     if (ports.pair != nullptr) *ports.pair = pair;
     if (ports.kv != nullptr && std::ranges::find(kv, *ports.kv) == kv.end()) kv.push_back(*ports.kv);
     if (ports.states != nullptr) states = *ports.states;
@@ -61,7 +66,10 @@ StepLimits Program::place(Backend& backend, const StepLimits& limits) {
   lay_out(buffers);
   buffers.allocate(backend);
   lay_out(buffers);
-  for (const RopeTable& rope : ropes) backend.upload(rope.inv_freq, rope.frequencies.data());
+  for (const RopeTable& rope : ropes) {
+    backend.upload(rope.inv_freq, rope.frequencies.data());
+    if (rope.axis_of) backend.upload(rope.axis_of, rope.axes.data());
+  }
   // Without an embedding, x is received for real tokens only. The rows of padding must still be finite.
   if (!blocks.empty() && !blocks.front().is<EmbedBlock>())
     backend.upload(x, std::vector<float>(static_cast<size_t>(x.rows * x.cols)).data());

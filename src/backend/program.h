@@ -1,4 +1,4 @@
-// Program: the blocks that one device runs, in order, with their buffers. model/decoder_program.h builds programs, and
+// Program: the blocks that one device runs, in order, with their buffers. model/program/decoder_program.h builds programs, and
 // Backend::run runs them.
 //
 // All blocks read and write one residual stream x, [n_tokens, dim]. Only the block itself reads its scratch, so all
@@ -16,6 +16,8 @@ struct RopeTable {
   int rot_dim = 0;
   std::vector<float> frequencies;  // [rot_dim / 2]; empty until the weights are loaded
   Tensor inv_freq;                 // [1, rot_dim / 2]: the same on the device
+  std::vector<int32_t> axes;       // [rot_dim / 2]: the axis of each frequency (Batch::rope_positions); empty: one axis
+  Tensor axis_of;                  // [1, rot_dim / 2] or empty: the same on the device
   Tensor angles;                   // out: [max_tokens, rot_dim]
   float magnitude = 1;
 };
@@ -37,6 +39,8 @@ struct Program {
   Tensor kept;                  // [max_tokens, n_kept * dim] f32: the streams that KeepBlocks copy
   bool has_fork = false;        // has ForkBlocks
   Tensor fork;                  // [max_tokens, dim] f32: the stream that the last ForkBlock copied
+  int source_dim = 0;           // of the rows of sources; 0: no block reads a source
+  Tensor source;                // [max_source_rows, source_dim] f32: the rows of the batch's sources
   bool has_pair = false;        // begins with a DraftInputBlock
   Tensor pair;                  // [max_tokens, 2 * dim]: the output of that block
   Tensor x;                     // [max_tokens, dim] f32: the residual stream

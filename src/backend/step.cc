@@ -24,8 +24,11 @@ void Backend::run_part(const Program& program, const Batch& step, BlockRange ran
 }
 
 void Backend::run_blocks(const Program& program, BlockRange range) {
+  if (range.first == 0 && program.source && batch_.n_source_rows() > 0)
+    upload(program.source.slice_rows(0, batch_.n_source_rows()), batch_.sources.data());
   if (range.first == 0)
-    for (const RopeTable& rope : program.ropes) rope_angles(token_rows(rope.angles), rope.inv_freq, rope.magnitude);
+    for (const RopeTable& rope : program.ropes)
+      rope_angles(token_rows(rope.angles), rope.inv_freq, rope.magnitude, rope.axis_of);
   run_blocks(std::span(program.blocks)
                  .subspan(static_cast<size_t>(range.first), static_cast<size_t>(range.end - range.first)));
 }

@@ -12,13 +12,17 @@ constexpr int32_t kUnknown = INT32_MIN;  // differs from every block
 
 }  // namespace
 
-int used_blocks(const Batch& batch, int seq, int block_size) {
-  return batch.block_table.empty() ? 0 : std::min((batch.kv_len[seq] + block_size - 1) / block_size, batch.max_blocks);
+int used_blocks(const Batch& batch, int seq, int block_size, int table) {
+  if (batch.block_table.empty()) return 0;
+  const bool of_source = !batch.source_len.empty() && table == batch.n_tables() - 1;
+  const int n = of_source ? batch.source_len[seq] : batch.kv_len[seq];
+  return std::min((n + block_size - 1) / block_size, batch.max_blocks);
 }
 
 int most_used_blocks(const Batch& batch, int block_size) {
   int most = 0;
-  for (int seq = 0; seq < batch.n_seqs(); ++seq) most = std::max(most, used_blocks(batch, seq, block_size));
+  for (int table = 0; table < batch.n_tables(); ++table)
+    for (int seq = 0; seq < batch.n_seqs(); ++seq) most = std::max(most, used_blocks(batch, seq, block_size, table));
   return most;
 }
 
@@ -46,7 +50,7 @@ std::span<const TableChange> TableMirror::changes_to(const Batch& batch, int blo
   const auto index_of = [&](int table, int row) { return (int64_t{table} * n_rows_ + row) * stride_; };
   for (int table = 0; table < batch.n_tables(); ++table)
     for (int seq = 0; seq < batch.n_seqs(); ++seq)
-      find_changes(batch.blocks(seq, table), used_blocks(batch, seq, block_size), index_of(table, seq));
+      find_changes(batch.blocks(seq, table), used_blocks(batch, seq, block_size, table), index_of(table, seq));
   for (int table = 0; table < padding.n_tables; ++table)
     for (int row = batch.n_seqs(); row < batch.n_seqs() + padding.n_seqs; ++row)
       for (int i = 0; i < padding.n_blocks; ++i)

@@ -50,8 +50,9 @@ class TableMirror {
   std::vector<TableChange> changes_;
 };
 
-// The number of blocks that hold tokens of this sequence; 0 if the batch has no block table.
-int used_blocks(const Batch& batch, int seq, int block_size);
-int most_used_blocks(const Batch& batch, int block_size);  // the maximum over all sequences
+// The number of entries of a table that name blocks of this sequence; 0 if the batch has no block table. In models with
+// sources, the last table is that of the cache of sources.
+int used_blocks(const Batch& batch, int seq, int block_size, int table = 0);
+int most_used_blocks(const Batch& batch, int block_size);  // the maximum over all sequences and tables
 
 }  // namespace ingot

@@ -73,8 +73,8 @@ class Wrapped : public Backend {
   void act_mul(Tensor y, Tensor gate, Tensor up, Activation act) override {
     around("act_mul", y, [&] { inner_->act_mul(y, gate, up, act); });
   }
-  void rope_angles(Tensor angles, Tensor inv_freq, float magnitude) override {
-    around("rope_angles", angles, [&] { inner_->rope_angles(angles, inv_freq, magnitude); });
+  void rope_angles(Tensor angles, Tensor inv_freq, float magnitude, Tensor axes) override {
+    around("rope_angles", angles, [&] { inner_->rope_angles(angles, inv_freq, magnitude, axes); });
   }
   void rope(Tensor x, int n_heads, const RopeArgs& args) override {
     around("rope", x, [&] { inner_->rope(x, n_heads, args); });

@@ -7,7 +7,7 @@
 #include "capi/capi_guard.h"
 #include "capi/capi_request.h"
 #include "ingot/ingot.h"
-#include "model/embedder.h"
+#include "model/vectors/embedder.h"
 
 namespace ingot {
 namespace {

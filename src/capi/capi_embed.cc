@@ -3,7 +3,7 @@
 
 #include "base/threads.h"
 #include "capi/capi_guard.h"
-#include "model/embedder.h"
+#include "model/vectors/embedder.h"
 
 struct ingot_embedder {
   std::unique_ptr<ingot::Embedder> embedder;

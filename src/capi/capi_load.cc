@@ -9,7 +9,7 @@
 #include "capi/capi_guard.h"
 #include "capi/capi_request.h"
 #include "ingot/ingot.h"
-#include "model/device_spread.h"
+#include "model/devices/device_spread.h"
 
 namespace ingot {
 namespace {

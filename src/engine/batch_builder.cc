@@ -5,20 +5,28 @@
 namespace ingot {
 
 BatchBuilder::BatchBuilder(const SchedulerLimits& limits, int max_len)
-    : has_states_(limits.n_states > 0), n_pools_(limits.pools.size()), embedding_dim_(limits.embedding_dim) {
-  const size_t max_blocks = (static_cast<size_t>(max_len) + limits.block_size - 1) / limits.block_size;
+    : has_states_(limits.n_states > 0), n_pools_(limits.pools.size()), embedding_dim_(limits.embedding_dim),
+      n_rope_axes_(limits.n_rope_axes),
+      has_sources_(limits.source.dim > 0) {
+  const int longest = std::max(max_len, limits.source.max_rows);
+  const size_t max_blocks = (static_cast<size_t>(longest) + limits.block_size - 1) / limits.block_size;
   tokens_.reserve(limits.max_batch_tokens);
   positions_.reserve(limits.max_batch_tokens);
   next_tokens_.reserve(limits.max_batch_tokens);
   q_start_.reserve(limits.max_seqs + 1);
   kv_len_.reserve(limits.max_seqs);
-  block_table_.reserve(limits.pools.size() * static_cast<size_t>(limits.max_seqs) * max_blocks);
+  block_table_.reserve((limits.pools.size() + has_sources_) * static_cast<size_t>(limits.max_seqs) * max_blocks);
   logit_rows_.reserve(limits.max_seqs + limits.spare_rows);
   rows_.reserve(limits.max_seqs + limits.spare_rows);
   forced_.resize(limits.max_seqs + limits.spare_rows);
   if (embedding_dim_ > 0) {
     embedding_rows_.reserve(limits.max_batch_tokens);
     embeddings_.reserve(static_cast<size_t>(limits.max_batch_tokens) * static_cast<size_t>(embedding_dim_));
+  }
+  if (n_rope_axes_ > 1) rope_positions_.reserve(kRopeAxes * static_cast<size_t>(limits.max_batch_tokens));
+  if (has_sources_) {
+    source_start_.reserve(limits.max_seqs + 1), source_len_.reserve(limits.max_seqs);
+    sources_.reserve(static_cast<size_t>(limits.source.max_rows) * static_cast<size_t>(limits.source.dim));
   }
   for (auto* states : {&state_in_, &state_out_}) states->reserve(limits.max_seqs);
 }
@@ -48,6 +56,8 @@ const Batch& BatchBuilder::fill(const Step& step) {
   }
   fill_block_table(step);
   if (embedding_dim_ > 0) fill_embeddings(step);
+  if (n_rope_axes_ > 1) fill_rope_positions(step);
+  if (has_sources_) fill_sources(step);
   batch_.tokens = tokens_;
   batch_.positions = positions_;
   batch_.q_start = q_start_;
@@ -131,13 +141,57 @@ void BatchBuilder::fill_embeddings(const Step& step) {
   batch_.embedding_rows = embedding_rows_;
 }
 
+// Text moves on by one place a token, on all axes. An image has a place on each axis for each row, and the text after the
+// image continues after its last place. So the array is needed only if a sequence has such rows.
+void BatchBuilder::fill_rope_positions(const Step& step) {
+  rope_positions_.clear();
+  const auto has_places = [](const StepItem& item) {
+    return std::ranges::any_of(item.sequence->request.embeddings, [](const PromptEmbedding& e) {
+      return !e.places.empty() || e.n_places > 0;
+    });
+  };
+  if (std::ranges::any_of(step.items, has_places)) {
+    rope_positions_.resize(kRopeAxes * tokens_.size());
+    for (size_t i = 0; i < step.items.size(); ++i) {
+      const StepItem& item = step.items[i];
+      const std::vector<PromptEmbedding>& embeddings = item.sequence->request.embeddings;
+      auto next = embeddings.begin();  // the first that does not end before the position
+      int shift = 0;                   // of places, from positions
+      for (int t = 0; t < item.n_tokens; ++t) {
+        const int position = item.begin + t;
+        for (; next != embeddings.end() && position >= next->position + next->n_rows; ++next)
+          shift += next->size() - next->n_rows;
+        const bool is_inside = next != embeddings.end() && position >= next->position && !next->places.empty();
+        for (size_t axis = 0; axis < kRopeAxes; ++axis)
+          rope_positions_[axis * tokens_.size() + static_cast<size_t>(q_start_[i] + t)] =
+              shift + (is_inside ? next->position + next->places[static_cast<size_t>(position - next->position)][axis]
+                                 : position);
+      }
+    }
+  }
+  batch_.rope_positions = rope_positions_;
+}
+
+void BatchBuilder::fill_sources(const Step& step) {
+  sources_.clear(), source_len_.clear();
+  source_start_.assign(1, 0);
+  for (const StepItem& item : step.items) {
+    const RequestSource& source = item.sequence->request.source;
+    source_len_.push_back(source.n_rows);
+    source_start_.push_back(source_start_.back() + (item.brings_source ? source.n_rows : 0));
+    if (item.brings_source) sources_.insert(sources_.end(), source.rows->begin(), source.rows->end());
+  }
+  batch_.sources = sources_, batch_.source_start = source_start_, batch_.source_len = source_len_;
+}
+
 // All rows have the length of the longest row of this step. Entries past a sequence's last block are 0, because kernels
 // do not read there. Before a window, kernels may read values and then mask them. So entries before the window are set
 // to the sequence's first remaining block, which is full.
 void BatchBuilder::fill_block_table(const Step& step) {
   size_t max_blocks = 0;
-  for (const StepItem& item : step.items) max_blocks = std::max(max_blocks, item.sequence->pools[0].blocks.size());
-  block_table_.assign(n_pools_ * step.items.size() * max_blocks, 0);
+  for (const StepItem& item : step.items)
+    max_blocks = std::max({max_blocks, item.sequence->pools[0].blocks.size(), item.sequence->source_blocks.size()});
+  block_table_.assign((n_pools_ + has_sources_) * step.items.size() * max_blocks, 0);
   auto row = block_table_.begin();
   for (size_t pool = 0; pool < n_pools_; ++pool) {
     for (const StepItem& item : step.items) {
@@ -146,6 +200,11 @@ void BatchBuilder::fill_block_table(const Step& step) {
       std::fill_n(row, own.n_released, own.blocks[static_cast<size_t>(own.n_released)]);
       row += static_cast<ptrdiff_t>(max_blocks);
     }
+  }
+  for (const StepItem& item : step.items) {
+    if (!has_sources_) break;
+    std::ranges::copy(item.sequence->source_blocks, row);
+    row += static_cast<ptrdiff_t>(max_blocks);
   }
   batch_.max_blocks = static_cast<int>(max_blocks);
 }

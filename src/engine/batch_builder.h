@@ -22,13 +22,18 @@ class BatchBuilder {
  private:
   void fill_block_table(const Step& step);
   void fill_embeddings(const Step& step);
+  void fill_rope_positions(const Step& step);
+  void fill_sources(const Step& step);
 
   const bool has_states_;
   const size_t n_pools_;
-  const int embedding_dim_;
+  const int embedding_dim_, n_rope_axes_;
+  const bool has_sources_;
   std::vector<int32_t> tokens_, positions_, q_start_, kv_len_, block_table_, logit_rows_, state_in_, state_out_,
-      embedding_rows_, next_tokens_;
+      embedding_rows_, next_tokens_, rope_positions_,
+      source_start_, source_len_;
   std::vector<float> embeddings_;  // [n_embeddings, embedding_dim]
+  std::vector<float> sources_;     // [n_source_rows, dim of a source]
   std::vector<SampleRow> rows_;
   std::vector<SamplingParams> forced_;  // parameters of rows whose token is known
   Batch batch_;

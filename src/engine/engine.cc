@@ -9,6 +9,7 @@
 #include "base/device_lost.h"
 #include "base/error.h"
 #include "base/log.h"
+#include "base/splitmix.h"
 #include "base/thread_start.h"
 #include "engine/faults.h"
 #include "engine/speculate/oracle.h"
@@ -32,6 +33,8 @@ SchedulerLimits scheduler_limits(const RunnerInfo& info, const EngineOptions& op
           .n_in_flight = depth_of(info, options),
           .n_stages = depth_of(info, options) > 1 ? info.n_stages : 1,
           .embedding_dim = info.takes_embeddings ? info.embedding_dim : 0,
+          .n_rope_axes = info.n_rope_axes,
+          .source = info.source,
           .prefix_cache = options.prefix_cache,
           .cache_listener = options.cache_listener.get()};
 }
@@ -91,12 +94,11 @@ Engine::Engine(Runner& runner, const EngineOptions& options)
     : runner_(runner),
       options_(options),
       depth_(depth_of(runner.info(), options)),
-      scheduler_(scheduler_limits(runner.info(), options)) {
+      scheduler_(scheduler_limits(runner.info(), options)),
+      drafts_(runner, scheduler_, depth_, [this](Sequence& sequence) { cut_drafts(sequence); }) {
   for (int i = 0; i < depth_; ++i)
     builders_.emplace_back(scheduler_limits(runner.info(), options), context_limit(runner.info()));
   in_flight_.reserve(static_cast<size_t>(depth_) + 1);
-  offers_.reserve(runner.info().max_seqs);
-  offering_.reserve(runner.info().max_seqs);
   publish();
 }
 
@@ -142,8 +144,12 @@ std::unique_ptr<Sequence> Engine::make_sequence(Request request) {
   sequence->tokens = std::move(request.prompt);
   for (const PromptEmbedding& e : request.embeddings) {
     sequence->rows.resize(static_cast<size_t>(e.position) + static_cast<size_t>(e.n_rows));
+    // The same rows at other places give other keys.
+    uint64_t places = e.n_places > 0 ? splitmix(static_cast<uint64_t>(e.n_places)) : 0;
+    for (const auto& place : e.places)
+      for (const int32_t at : place) places = splitmix(places + kSplitMixStep + static_cast<uint64_t>(at));
     for (int i = 0; i < e.n_rows; ++i)
-      sequence->rows[e.position + i] = {e.digest[0], e.digest[1] + static_cast<uint64_t>(i)};
+      sequence->rows[e.position + i] = {e.digest[0] ^ places, e.digest[1] + static_cast<uint64_t>(i)};
   }
   if (request.min_tokens > 0) {
     sequence->early = request.sampling;
@@ -377,6 +383,7 @@ void Engine::cancel_all() {
 }
 
 void Engine::publish() {
+  static_cast<DraftCounts&>(counts_) = drafts_.counts();
   counts_.n_running = scheduler_.n_running();
   counts_.n_waiting = scheduler_.n_waiting();
   counts_.n_paused = scheduler_.n_paused();

@@ -37,11 +37,11 @@
 #include "base/queue.h"
 #include "base/workers.h"
 #include "engine/batch_builder.h"
+#include "engine/drafts.h"
 #include "engine/request.h"
 #include "engine/saved_prefix.h"
 #include "engine/scheduler.h"
-#include "engine/speculate/draft_lengths.h"
-#include "model/runner.h"
+#include "model/program/runner.h"
 
 namespace ingot {
 
@@ -68,7 +68,7 @@ struct StepStats {
   bool overlapped = false;
 };
 
-struct EngineGauges {
+struct EngineGauges : DraftCounts {
   int n_running = 0;
   int n_waiting = 0;
   int n_paused = 0;
@@ -91,12 +91,6 @@ struct EngineGauges {
   int64_t n_cached_tokens = 0;                 // part of n_prompt_tokens: found in the prefix cache
   int64_t n_output_tokens = 0;
   int64_t n_forced_tokens = 0;    // part of n_output_tokens: forced by a grammar, so not sampled
-  int64_t n_drafts = 0;           // times that a sequence had drafts in a step
-  int64_t n_draft_tokens = 0;     // drafts that steps verified
-  int64_t n_accepted_tokens = 0;  // part of n_draft_tokens: equal to the sampled token
-  int64_t n_accepted_at[kMaxDrafts] = {};  // accepted drafts by their place in the step
-  double step_seconds = 0;   // measured time of decode steps of sequences with a proposer
-  double plain_seconds = 0;  // time that steps without drafts would have taken for the same tokens
   Clock::time_point last_step{};  // when the last step was complete
   // For a watchdog, values of this moment: whether the engine's thread has work, and a number that changes while a step
   // proceeds or ends.
@@ -140,12 +134,22 @@ class Engine {
   bool lost_device() const;   // whether a lost device (DeviceLost) was the reason
   const RunnerInfo& info() const { return runner_.info(); }
 
-  // Any thread may call these functions too. Before the next step, the engine copies the cached part of a history,
-  // caches a saved history, or erases the cached part and returns the number of erased tokens. The futures throw Error
-  // if the call fails, and std::future_error if the engine has ended. The data that `prefix` refers to must live until
-  // the future is ready.
-  std::future<SavedPrefix> save_prefix(const CacheKey& root, std::vector<int32_t> tokens);
-  std::future<void> restore_prefix(const PrefixView& prefix);
+  // Any thread may call these functions too. The engine does the work before the next step, so a call should copy about
+  // a piece (blocks_of_piece). The futures throw Error if the call fails, and std::future_error if the engine has ended.
+  // The arguments of a call must live until its future is ready.
+  //
+  // To save a history: find_prefix says what the cache has of it, and read_prefix reads full blocks of a pool, of which
+  // `first` is the first; no block is held meanwhile. To restore one: hold_prefix takes blocks, write_prefix fills them
+  // (`first` counts from n_missing), and keep_prefix caches the history; or drop_prefix gives the blocks back.
+  // erase_prefix erases the cached part of a history and returns the number of erased tokens.
+  std::future<CachedPrefix> find_prefix(const CacheKey& root, std::vector<int32_t> tokens);
+  std::future<void> read_prefix(const CachedPrefix& prefix, int pool, int first, std::span<uint8_t> to);
+  std::future<std::shared_ptr<HeldBlocks>> hold_prefix(const CacheKey& root, std::vector<int32_t> tokens,
+                                                       std::vector<int> n_missing /* of each pool */);
+  std::future<void> write_prefix(const std::shared_ptr<HeldBlocks>& held, int pool, int first,
+                                 std::span<const uint8_t> from);
+  std::future<void> keep_prefix(const std::shared_ptr<HeldBlocks>& held);
+  void drop_prefix(const std::shared_ptr<HeldBlocks>& held) noexcept;
   std::future<int> erase_prefix(const CacheKey& root, std::vector<int32_t> tokens);
   PrefixLayout prefix_layout() const;
 
@@ -171,12 +175,11 @@ class Engine {
   // A step in flight: planned but not complete.
   struct InFlightStep {
     const Step* step = nullptr;  // null: none
+    BatchBuilder* builder = nullptr;
+    std::string fault = {};  // of the forward pass or of sampling; empty: none
+    explicit operator bool() const { return step != nullptr; }
     StepStats stats;
-    bool is_timed = false;  // the step's time is recorded, to learn the cost of drafts
-    StepShape shape = {};
-    int n_vain_guesses = 0;  // costly guesses without a draft that was worth verifying
-    bool has_trial = false;   // of a costly proposer
-    bool made_ahead = false;  // the drafts were made during the last step, so this step's time does not contain them
+    DraftedStep drafts;
   };
 
   template <class F>
@@ -190,40 +193,22 @@ class Engine {
   void admit(std::unique_ptr<Sequence> sequence);
   void end_late_requests();
   void run_step();
-  InFlightStep launch(BatchBuilder& builder, std::string* fault);
-  void complete(const InFlightStep& done, std::string fault);
+  InFlightStep plan();
+  void forward(InFlightStep& next);
+  void take_figures(StepStats& stats, const Step& step) const;
+  void sample(InFlightStep& next);
+  bool is_full() const { return std::ssize(in_flight_) + 1 >= depth_; }
+  void complete(const InFlightStep& done);
   void complete_oldest();
-  void complete_failed(const InFlightStep& failed, const std::string& fault);
-  void complete_item(const StepItem& item, std::span<const Sampled> drawn, const InFlightStep& step);
+  void complete_failed(const InFlightStep& failed);
+  void complete_item(const StepItem& item, std::span<const Sampled> drawn, const DraftedStep& drafts);
   void fail_item(const StepItem& item, const std::string& fault);
   void emit_progress(const Sequence& sequence);
   void emit_scores(const StepItem& item, std::span<const Sampled> scored);
   void emit_logits(const Step& step);
-  int accept(Sequence& sequence, std::span<const Sampled> drawn);
   void emit_tokens(Sequence& sequence, std::span<const Sampled> drawn);
   bool emit_next(Sequence& sequence, const Sampled& sampled, bool is_first);
   void emit_token(Sequence& sequence, const Sampled& sampled);
-  void propose(Sequence& sequence);
-  bool choose_drafts();
-  void offer_drafts(Sequence& sequence);
-  void let_costly_guess_grow(int n_seqs, int n_rows);
-  GoesOn gate_of(const Sequence& sequence) const;
-  size_t n_worth_verifying(const Sequence& sequence) const;
-  void add_yield(Sequence& sequence, int n_drafts, int n_right);
-  void choose_lengths(int n_seqs, int n_rows);
-  void try_again(int n_seqs, int n_rows);
-  void judge_trial(Sequence& sequence, bool was_right);
-  bool asks_now(const Sequence& sequence, int n) const;
-  void stop_drafts(Sequence& sequence, const std::exception& error);
-  bool begin_guess(Sequence& sequence, int n);
-  void bring_drafts(Sequence& sequence, int n);
-  void ask_for_guess(Sequence& sequence, int n);
-  void ask_draft_head();
-  void think_ahead(const Step& step);
-  void add_step_time(const InFlightStep& step, Clock::time_point last);
-  void rest_after_trial(const InFlightStep& step, double seconds);
-  void add_gain(Sequence& sequence, const InFlightStep& step, int n_tokens);
-  void drop_drafts(Sequence& sequence);
   void make_masks(InFlightStep& in_flight);
   void make_masks(Sequence& sequence, int n_drafts);
   template <class F>
@@ -264,24 +249,7 @@ class Engine {
   Clock::duration mask_time_{};                              // spent on constraints since the step was planned
   Clock::time_point next_limit_ = Clock::time_point::max();  // the earliest of all deadlines
   EngineGauges counts_;
-  DraftLengths draft_lengths_{runner_.info().max_seqs, runner_.info().max_logits - runner_.info().max_seqs, depth_ > 1};
-  // Of all sequences' drafts, by kind of evidence.
-  Acceptance of_matches_{256}, of_probabilities_{256, Acceptance::Evidence::kProbability};
-  DraftYield draft_yield_{256};            // of all sequences' costly guesses
-  bool has_failed_drafts_ = false;         // the warning has been given
-  int n_decoding_ = 0;                     // sequences of the step that is planned
-  int n_vain_guesses_ = 0;                 // of the step that is planned
-  bool has_trial_ = false;                 // the step that is planned has one
-  bool made_ahead_ = false;                // its drafts were made during the last step
-  double decode_seconds_ = 0;              // time of all steps of sequences that may have drafts
-  double next_trial_ = 0;                  // none is made before these decode_seconds_, except soon after a right guess
-  std::array<double, kMaxDrafts> least_gains_{};  // of the step's drafts (DraftLengths)
-  int n_unguessed_ = 0;                    // tokens since the last guess of any costly proposer
-  int64_t last_drafts_ = 0;                // the last step for which drafts were chosen
-  int trial_steps_ = 0;                    // steps of several sequences that the trial in progress still has
-  int first_trial_ = kShortestTrialWait;   // trial_wait of a new sequence
-  std::vector<DraftOffer> offers_;         // within choose_drafts: of the decoding sequences with a proposer,
-  std::vector<Sequence*> offering_;        // and those sequences; null: the drafts have failed
+  Drafts drafts_;
 
   std::atomic<bool> is_stopping_{false};  // workers then drop their jobs
   std::unique_ptr<Workers> workers_;      // null: no constraint was slow yet

@@ -198,6 +198,8 @@ void Engine::cut_drafts(Sequence& sequence) {
     });
   } catch (const NotQuick&) {
     n = 0;
+  } catch (const std::exception& error) {
+    return finish(sequence, FinishReason::kError, message_of(error));
   }
   sequence.proposed.resize(n);
   constraint.go_back(std::move(place));
@@ -279,7 +281,7 @@ void Engine::go_on(Sequence& sequence) {
   if (next.is_over) return finish(sequence, FinishReason::kStop);
   if (sequence.len() == sequence.max_len) return finish(sequence, FinishReason::kLength);
   sequence.made_mask = next.mask;
-  if (sequence.request.proposer) propose(sequence);
+  if (sequence.request.proposer) drafts_.compare(sequence);
 }
 
 }  // namespace ingot

@@ -12,24 +12,107 @@
 #include "engine/faults.h"
 
 namespace ingot {
-// If steps overlap: launches the next step, completes the oldest step, and then samples for the next step, because its
-// histories are known by then. Otherwise completes the step at once.
+// docs/design.md shows this function.
 void Engine::run_step() {
-  BatchBuilder& builder = builders_[next_builder_];
-  std::string fault;
+  InFlightStep next = plan();
+  if (next) forward(next);
+  if (!in_flight_.empty() && (!next || is_full())) complete_oldest();
+  if (!next) return;
+  if (next.fault.empty()) sample(next);
+  if (!next.fault.empty()) return complete_failed(next);
+  in_flight_.push_back(std::move(next));
+  if (depth_ == 1) complete_oldest();
+}
+
+// Steps end in the order of their plans, also when the last one has failed.
+void Engine::complete_failed(const InFlightStep& failed) {
+  while (!in_flight_.empty()) complete_oldest();
+  complete(failed);
+}
+
+void Engine::complete_oldest() {
+  const InFlightStep oldest = std::move(in_flight_.front());
+  in_flight_.erase(in_flight_.begin());
+  complete(oldest);
+}
+
+// Returns nothing if there was nothing to plan.
+Engine::InFlightStep Engine::plan() {
+  InFlightStep next;
+  mask_time_ = {};
+  next.stats.overlapped = depth_ > 1;
+  next.stats.begin = options_.now();
   const int64_t n_finished = counts_.n_finished;
-  InFlightStep next = launch(builder, &fault);
-  if (next.step == nullptr && in_flight_.empty() && counts_.n_finished == n_finished) {
+  next.drafts = drafts_.choose(counts_.n_steps, in_flight_.empty());
+  const Step& step = scheduler_.plan();
+  counts_.n_preemptions += step.n_preempted;
+  if (step.no_memory_for != nullptr) finish(*step.no_memory_for, FinishReason::kError, kOutOfMemory);
+  if (!step.items.empty()) {
+    next.step = &step;
+    next.drafts.is_timed = step.n_decodes == static_cast<int>(step.items.size()) && next.drafts.is_timed;
+    next.builder = &builders_[next_builder_];
+    next_builder_ = (next_builder_ + 1) % builders_.size();
+  } else if (in_flight_.empty() && counts_.n_finished == n_finished) {
     // The other sequences wait for the memory of sequences that wait for masks.
     CHECK(scheduler_.waits_for_masks());
     needs_message_ = true;
-    return;
   }
-  const bool is_full = std::ssize(in_flight_) + 1 >= depth_;
-  if (!in_flight_.empty() && (next.step == nullptr || is_full)) complete_oldest();
-  if (next.step == nullptr) return;
-  next_builder_ = (next_builder_ + 1) % builders_.size();
-  if (!fault.empty()) return complete_failed(next, fault);
+  return next;
+}
+
+// Fills the batch and begins the forward pass. A runner that overlaps steps returns at once.
+void Engine::forward(InFlightStep& next) {
+  const Step& step = *next.step;
+  next.stats.index = counts_.n_steps++;
+  next.stats.planned = options_.now();
+  const Batch& batch = next.builder->fill(step);
+  next.stats.filled = options_.now();
+  int n_rows = 0;
+  for (const StepItem& item : step.items) {
+    Sequence& sequence = *item.sequence;
+    ++sequence.n_steps;
+    n_rows += item.n_tokens;
+    sequence.head_step = next.stats.index;
+    sequence.head_row = n_rows - 1 - item.n_drafts;
+    if (sequence.first_step != Clock::time_point{}) continue;
+    sequence.first_step = next.stats.begin;
+    --n_queued_;
+    counts_.n_prompt_tokens += sequence.n_prompt;
+    counts_.n_cached_tokens += sequence.n_cached;
+  }
+  counts_.n_computed_tokens += step.n_tokens;
+  const auto is_as_first = [&](const StepItem& item) { return item.n_tokens == step.items.front().n_tokens; };
+  next.drafts.shape = {static_cast<int>(step.items.size()), step.n_tokens,
+                       std::ranges::all_of(step.items, is_as_first)};
+  take_figures(next.stats, step);
+  try {
+    runner_.forward(batch);
+  } catch (const DeviceLost&) {
+    throw;
+  } catch (const std::exception& error) {
+    next.fault = message_of(error);
+  }
+  next.stats.submitted = options_.now();
+}
+
+// The figures of the moment when the forward pass begins.
+void Engine::take_figures(StepStats& stats, const Step& step) const {
+  stats.n_tokens = step.n_tokens;
+  stats.n_seqs = static_cast<int>(step.items.size());
+  stats.n_decodes = step.n_decodes;
+  stats.n_preempted = step.n_preempted;
+  stats.n_cached = step.n_cached;
+  stats.n_running = scheduler_.n_running();
+  stats.n_waiting = scheduler_.n_waiting();
+  stats.blocks_used = scheduler_.pool().n_used();
+  stats.blocks_cached = scheduler_.pool().n_cached();
+  stats.states_used = scheduler_.states().n_used();
+  stats.states_cached = scheduler_.states().n_cached();
+}
+
+// Samples the step's rows, with the masks of constraints. From now on, each sampling sequence has a token that the host
+// has not seen.
+void Engine::sample(InFlightStep& next) {
   int row = 0;
   for (const StepItem& item : next.step->items) {
     row += item.n_scored;
@@ -44,98 +127,25 @@ void Engine::run_step() {
   make_masks(next);
   try {
     emit_logits(*next.step);
-    runner_.sample(builder.fill_rows(*next.step));
-    if (has_draft_head()) runner_.follow(builder.fill_next_tokens(*next.step));
+    runner_.sample(next.builder->fill_rows(*next.step));
+    if (has_draft_head()) runner_.follow(next.builder->fill_next_tokens(*next.step));
   } catch (const DeviceLost&) {
     throw;
   } catch (const std::exception& error) {
-    return complete_failed(next, message_of(error));
+    next.fault = message_of(error);
   }
-  in_flight_.push_back(next);
-  if (depth_ == 1) complete_oldest();
-}
-
-// Steps end in the order of their plans, also when the last one has failed.
-void Engine::complete_failed(const InFlightStep& failed, const std::string& fault) {
-  while (!in_flight_.empty()) complete_oldest();
-  complete(failed, fault);
-}
-
-void Engine::complete_oldest() {
-  const InFlightStep oldest = in_flight_.front();
-  in_flight_.erase(in_flight_.begin());
-  complete(oldest, "");
-}
-
-// Returns an InFlightStep without a step if there was nothing to plan.
-Engine::InFlightStep Engine::launch(BatchBuilder& builder, std::string* fault) {
-  InFlightStep in_flight;
-  mask_time_ = {};
-  StepStats& stats = in_flight.stats;
-  stats.overlapped = depth_ > 1;
-  stats.begin = options_.now();
-  const bool is_timed = choose_drafts();
-  const Step& step = scheduler_.plan();
-  counts_.n_preemptions += step.n_preempted;
-  if (step.no_memory_for != nullptr) finish(*step.no_memory_for, FinishReason::kError, kOutOfMemory);
-  if (step.items.empty()) return in_flight;
-  in_flight.step = &step;
-  in_flight.is_timed = step.n_decodes == static_cast<int>(step.items.size()) && is_timed;
-  in_flight.n_vain_guesses = n_vain_guesses_;
-  in_flight.has_trial = has_trial_;
-  in_flight.made_ahead = made_ahead_;
-  stats.index = counts_.n_steps++;
-  stats.planned = options_.now();
-  const Batch& batch = builder.fill(step);
-  stats.filled = options_.now();
-  int n_rows = 0;
-  for (const StepItem& item : step.items) {
-    Sequence& sequence = *item.sequence;
-    ++sequence.n_steps;
-    n_rows += item.n_tokens;
-    sequence.head_step = stats.index;
-    sequence.head_row = n_rows - 1 - item.n_drafts;
-    if (sequence.first_step != Clock::time_point{}) continue;
-    sequence.first_step = stats.begin;
-    --n_queued_;
-    counts_.n_prompt_tokens += sequence.n_prompt;
-    counts_.n_cached_tokens += sequence.n_cached;
-  }
-  counts_.n_computed_tokens += step.n_tokens;
-  stats.n_tokens = step.n_tokens;
-  stats.n_seqs = static_cast<int>(step.items.size());
-  const auto is_as_first = [&](const StepItem& item) { return item.n_tokens == step.items.front().n_tokens; };
-  in_flight.shape = {stats.n_seqs, step.n_tokens, std::ranges::all_of(step.items, is_as_first)};
-  stats.n_decodes = step.n_decodes;
-  stats.n_preempted = step.n_preempted;
-  stats.n_cached = step.n_cached;
-  stats.n_running = scheduler_.n_running();
-  stats.n_waiting = scheduler_.n_waiting();
-  stats.blocks_used = scheduler_.pool().n_used();
-  stats.blocks_cached = scheduler_.pool().n_cached();
-  stats.states_used = scheduler_.states().n_used();
-  stats.states_cached = scheduler_.states().n_cached();
-  try {
-    runner_.forward(batch);
-  } catch (const DeviceLost&) {
-    throw;
-  } catch (const std::exception& error) {
-    *fault = message_of(error);
-  }
-  stats.submitted = options_.now();
-  return in_flight;
 }
 
 // Called when a step is complete or has failed. A failed step ends only its own requests, because their cache may be
 // half written. If the device is lost, all requests end.
-void Engine::complete(const InFlightStep& done, std::string fault) {
-  InFlightStep ended = done;
-  StepStats& stats = ended.stats;
+void Engine::complete(const InFlightStep& done) {
+  StepStats stats = done.stats;
   stats.waiting = options_.now();
+  std::string fault = done.fault;
   std::vector<Sampled> drawn;
   try {
     if (fault.empty()) {
-      think_ahead(*done.step);
+      drafts_.think_ahead(*done.step);
       drawn = runner_.wait();
     }
   } catch (const DeviceLost&) {
@@ -158,28 +168,31 @@ void Engine::complete(const InFlightStep& done, std::string fault) {
     }
     const auto n_rows = static_cast<size_t>(item.n_rows());
     CHECK_LE(row + n_rows, drawn.size());
-    complete_item(item, std::span(drawn).subspan(row, n_rows), ended);
+    complete_item(item, std::span(drawn).subspan(row, n_rows), done.drafts);
     row += n_rows;
   }
   CHECK(stats.failed || row == drawn.size());
   stats.n_emitted = static_cast<int>(counts_.n_output_tokens - n_output);
   stats.n_forced = static_cast<int>(counts_.n_forced_tokens - n_forced);
   stats.emitted = options_.now();
-  if (done.is_timed && !stats.failed) add_step_time(ended, counts_.last_step);
+  // If steps follow each other directly, the time of a step is measured from the end of the last step.
+  const Clock::duration time = stats.emitted - std::max(stats.begin, counts_.last_step);
+  if (done.drafts.is_timed && !stats.failed)
+    drafts_.add_step_time(done.drafts, std::chrono::duration<double>(time).count(), stats.n_emitted);
   counts_.last_step = stats.emitted;
   publish();
   if (options_.on_step) options_.on_step(stats);
 }
 
 // Handles one sequence's part of a completed step.
-void Engine::complete_item(const StepItem& item, std::span<const Sampled> drawn, const InFlightStep& step) {
+void Engine::complete_item(const StepItem& item, std::span<const Sampled> drawn, const DraftedStep& drafts) {
   Sequence& sequence = *item.sequence;
   --sequence.n_steps;
   const std::span<const Sampled> scored = drawn.first(item.n_scored);
   drawn = drawn.subspan(item.n_scored);
   const bool is_undrawn = item.is_undrawn(), is_drawn = item.samples && !item.is_outrun() && !is_undrawn;
-  if (is_undrawn) drop_drafts(sequence);
-  const int n_accepted = item.n_drafts > 0 && !is_undrawn ? accept(sequence, drawn) : 0;
+  if (is_undrawn) Drafts::drop(sequence);
+  const int n_accepted = item.n_drafts > 0 && !is_undrawn ? drafts_.accept(sequence, drawn) : 0;
   sequence.head_row += n_accepted;
   scheduler_.done(item, n_accepted);
   if (is_undrawn) sequence.undrawn_at = -1;
@@ -192,7 +205,7 @@ void Engine::complete_item(const StepItem& item, std::span<const Sampled> drawn,
       return finish(sequence, FinishReason::kError, message_of(error));
     }
     sequence.n_sampling_steps += is_drawn;
-    if (is_drawn && sequence.request.proposer) add_gain(sequence, step, n_accepted + 1);
+    if (is_drawn && sequence.request.proposer) drafts_.add_gain(sequence, drafts, n_accepted + 1);
     if (is_drawn) emit_tokens(sequence, drawn.first(static_cast<size_t>(n_accepted) + 1));
     if (is_undrawn) go_on(sequence);
   } else if (sequence.n_steps == 0) {
@@ -205,7 +218,7 @@ void Engine::fail_item(const StepItem& item, const std::string& fault) {
   --sequence.n_steps;
   scheduler_.failed(item);
   sequence.n_unseen = 0;
-  drop_drafts(sequence);
+  Drafts::drop(sequence);
   if (!sequence.finished) {
     finish(sequence, FinishReason::kError, fault);
   } else if (sequence.n_steps == 0) {
@@ -277,7 +290,7 @@ void Engine::emit_tokens(Sequence& sequence, std::span<const Sampled> drawn) {
     if (sequence.waits_for_mask) return ask_worker(sequence, false);
     if (!forced.empty()) break;
   }
-  if (sequence.request.proposer) propose(sequence);
+  if (sequence.request.proposer) drafts_.compare(sequence);
 }
 
 // Delivers one of several tokens. Returns false if the request has ended; the sequence may then be destroyed. The

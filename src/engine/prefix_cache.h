@@ -29,7 +29,7 @@
 #include <vector>
 
 #include "engine/cache_listener.h"
-#include "model/runner.h"
+#include "model/program/runner.h"
 
 namespace ingot {
 

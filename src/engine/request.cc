@@ -10,6 +10,8 @@
 namespace ingot {
 namespace {
 
+constexpr int kMaxPlaces = 1 << 20;  // of an embedding
+
 constexpr size_t kMaxStopTokens = 256;  // the model's and the user's together
 
 void validate_length(const Request& request, int limit) {
@@ -53,9 +55,29 @@ void validate_embeddings(const Request& request, const RunnerInfo& info) {
     if (n_floats != static_cast<size_t>(e.n_rows) * static_cast<size_t>(info.embedding_dim)) {
       throw Error("embedding {} has {} floats: expected {} rows of {}", i, n_floats, e.n_rows, info.embedding_dim);
     }
+    if (!e.places.empty() && info.n_rope_axes == 1)
+      throw Error("embedding {} has places on several axes, but this model's rope has one", i);
+    const bool has_all = e.places.empty() || e.places.size() == static_cast<size_t>(e.n_rows);
+    const auto is_inside = [&](const auto& place) {
+      return std::ranges::all_of(place, [&](int32_t at) { return at >= 0 && at < e.size(); });
+    };
+    if (!has_all || e.n_places < 0 || e.n_places > kMaxPlaces || !std::ranges::all_of(e.places, is_inside))
+      throw Error("embedding {} has {} places of {}: expected one for each of its {} rows, each from 0 to {}", i,
+                  e.places.size(), e.size(), e.n_rows, e.size() - 1);
     if (e.digest == std::array<uint64_t, 2>{}) throw Error("embedding {} has no digest: the prefix cache needs it", i);
     end = e_end;
   }
+}
+
+void validate_source(const RequestSource& source, const SourceInfo& info) {
+  if (info.dim == 0 && source.n_rows == 0) return;
+  if (info.dim == 0) throw Error("the request has a source, but this model reads only tokens");
+  if (source.n_rows < 1 || source.n_rows > info.max_rows)
+    throw Error("the source has {} rows: this model needs 1 to {}", source.n_rows, info.max_rows);
+  const size_t n_floats = source.rows ? source.rows->size() : 0;
+  if (n_floats != static_cast<size_t>(source.n_rows) * static_cast<size_t>(info.dim))
+    throw Error("the source has {} floats: expected {} rows of {}", n_floats, source.n_rows, info.dim);
+  if (source.digest == std::array<uint64_t, 2>{}) throw Error("the source has no digest: the prefix cache needs it");
 }
 
 }  // namespace
@@ -78,6 +100,7 @@ void validate(const Request& request, const RunnerInfo& info) {
     }
   }
   validate_embeddings(request, info);
+  validate_source(request.source, info.source);
   if (request.priority < -kMaxPriority || request.priority > kMaxPriority) {
     throw Error("priority is {}: it must be from {} to {}", request.priority, -kMaxPriority, kMaxPriority);
   }

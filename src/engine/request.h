@@ -13,7 +13,7 @@
 #include "backend/sampling.h"
 #include "engine/answer_constraint.h"
 #include "engine/speculate/proposer.h"
-#include "model/runner.h"
+#include "model/program/runner.h"
 
 namespace ingot {
 
@@ -88,10 +88,25 @@ struct PromptEmbedding {
   // Digest of the source of the rows. The prefix cache compares digests instead of rows.
   std::array<uint64_t, 2> digest{};
   std::shared_ptr<const std::vector<float>> rows;  // [n_rows, RunnerInfo::embedding_dim]
+  // For ropes with several axes: the place of each row on each axis, after the place of the token before. Empty: 0, 1, 2
+  // and so on, on all axes. Later tokens continue after n_places; 0: n_rows.
+  std::vector<std::array<int32_t, kRopeAxes>> places = {};
+  int n_places = 0;
+
+  int size() const { return n_places > 0 ? n_places : n_rows; }  // in places
+};
+
+// What the model reads beside the prompt, such as the encoder's output. Its keys are made in the first step.
+struct RequestSource {
+  int n_rows = 0;
+  // Digest of the rows. The prefix cache shares tokens only between requests with equal digests.
+  std::array<uint64_t, 2> digest{};
+  std::shared_ptr<const std::vector<float>> rows;  // [n_rows, SourceInfo::dim]
 };
 
 struct Request {
   std::vector<int32_t> prompt;
+  RequestSource source = {};                     // in models with sources
   std::vector<PromptEmbedding> embeddings = {};  // in order of position, without overlaps
   SamplingParams sampling;
   int max_tokens = -1;               // -1: up to the end of the context

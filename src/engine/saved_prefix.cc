@@ -1,14 +1,22 @@
-// Saved prefixes: copies between the prefix cache and host memory, on the stepping thread between two steps.
+// Saved prefixes: pieces of copies, on the stepping thread between two steps.
 #include "engine/saved_prefix.h"
 
 #include <algorithm>
 #include <memory>
+#include <utility>
 
 #include "base/check.h"
 #include "base/error.h"
 #include "engine/engine.h"
 
 namespace ingot {
+namespace {
+
+[[noreturn]] void throw_taken_back() {
+  throw Error("requests needed the blocks of the history while it was restored: try again when fewer requests run");
+}
+
+}  // namespace
 
 // ---- Scheduler ----
 
@@ -18,52 +26,74 @@ const CacheMatch& Scheduler::find_cached(const CacheKey& root, const CacheTokens
   return match_;
 }
 
-// All blocks of the history are held until the last one is cached, so that a later block never evicts an earlier one.
-void Scheduler::add_cached(const CacheKey& root, const CacheTokens& tokens, std::span<const int> n_missing,
-                           const std::function<void(int pool, int i, int32_t block)>& write) {
-  const int size = limits_.block_size, n_tokens = static_cast<int>(tokens.size()), n_blocks = blocks_for(n_tokens);
-  const CacheMatch& known = find_cached(root, tokens.first(n_tokens / size * size));
-  const auto n_known = static_cast<int>(known.pools[0].blocks.size());
-  std::vector<std::vector<int32_t>> held(limits_.pools.size());
-  // The last block first, so that the end of the history is evicted before its beginning.
-  const auto release = [&] {
-    for (int pool = 0; pool < n_pools(); ++pool)
-      for (auto& own = held[static_cast<size_t>(pool)]; !own.empty(); own.pop_back()) release_block(pool, own.back());
-  };
+// Holds the cached blocks of the history too, so that no new block evicts one of them.
+void Scheduler::hold(const std::shared_ptr<HeldBlocks>& held) {
+  const int size = limits_.block_size, n_tokens = static_cast<int>(held->tokens.size()),
+            n_blocks = blocks_for(n_tokens);
+  const CacheMatch& known = find_cached(held->root, CacheTokens(held->tokens).first(n_tokens / size * size));
+  held->n_known = static_cast<int>(known.pools[0].blocks.size());
+  held->pools.assign(limits_.pools.size(), std::vector<int32_t>(static_cast<size_t>(n_blocks), -1));
+  holds_.push_back(held);
+  held->is_held = true;
   try {
     for (int pool = 0; pool < n_pools(); ++pool) {
-      auto& own = held[static_cast<size_t>(pool)];
-      own.reserve(static_cast<size_t>(n_blocks));
-      for (const int32_t block : known.pools[static_cast<size_t>(pool)].blocks) {
-        if (block < 0) continue;
-        pools_[static_cast<size_t>(pool)].share(block);
-        own.push_back(block);
+      const auto& cached = known.pools[static_cast<size_t>(pool)].blocks;
+      for (size_t i = 0; i < cached.size(); ++i) {
+        if (cached[i] < 0) continue;
+        pools_[static_cast<size_t>(pool)].share(cached[i]);
+        held->pools[static_cast<size_t>(pool)][i] = cached[i];
       }
-      const int n_new = n_blocks - std::max(n_known, pool == 0 ? 0 : n_missing[static_cast<size_t>(pool)]);
-      if (n_new > this->pool(pool).n_free())
+      // Each block of another pool belongs to one of the first pool, which has a block for missing bytes too.
+      const int first = std::max(held->n_known, pool == 0 ? 0 : held->n_missing[static_cast<size_t>(pool)]);
+      if (n_blocks - first > this->pool(pool).n_free())
         throw Error(
             "the history needs {} blocks of the KV cache, but only {} are free: try again when fewer requests run",
-            n_new, this->pool(pool).n_free());
-    }
-    CacheKey key = known.key;
-    for (int i = n_known; i < n_blocks; ++i) {
-      for (int pool = 0; pool < n_pools(); ++pool) {
-        int32_t& block = blocks_[static_cast<size_t>(pool)] = -1;
-        const bool is_missing = i < n_missing[static_cast<size_t>(pool)];
-        if (is_missing && pool > 0) continue;
-        block = pools_[static_cast<size_t>(pool)].take();
-        held[static_cast<size_t>(pool)].push_back(block);
-        if (!is_missing) write(pool, i, block);
-      }
-      const int n = std::min(size, n_tokens - i * size);
-      key = cache_.insert(key, tokens.subspan(static_cast<size_t>(i) * size, n), blocks_);
-      if (i < n_missing[0]) cache_.lose(blocks_[0]);
+            n_blocks - first, this->pool(pool).n_free());
+      for (int i = first; i < n_blocks; ++i)
+        held->pools[static_cast<size_t>(pool)][static_cast<size_t>(i)] = pools_[static_cast<size_t>(pool)].take();
     }
   } catch (...) {
-    release();
+    drop(*held);
     throw;
   }
-  release();
+}
+
+void Scheduler::keep(HeldBlocks& held) {
+  const int size = limits_.block_size, n_tokens = static_cast<int>(held.tokens.size());
+  const CacheTokens tokens(held.tokens);
+  const CacheMatch& known = find_cached(held.root, tokens.first(n_tokens / size * size));
+  const auto n_known =
+      static_cast<int>(known.pools[0].blocks.size());  // another request may have cached some meanwhile
+  if (n_known < held.n_known) throw_taken_back();
+  CacheKey key = known.key;
+  for (int i = n_known; i < blocks_for(n_tokens); ++i) {
+    for (int pool = 0; pool < n_pools(); ++pool)
+      blocks_[static_cast<size_t>(pool)] = held.pools[static_cast<size_t>(pool)][static_cast<size_t>(i)];
+    key =
+        cache_.insert(key, tokens.subspan(static_cast<size_t>(i) * size, std::min(size, n_tokens - i * size)), blocks_);
+    if (i < held.n_missing[0]) cache_.lose(blocks_[0]);
+  }
+  drop(held);
+}
+
+// The last block first, so that the end of the history is evicted before its beginning.
+void Scheduler::drop(HeldBlocks& held) {
+  if (!std::exchange(held.is_held, false)) return;
+  for (int pool = 0; pool < n_pools(); ++pool)
+    for (auto& own = held.pools[static_cast<size_t>(pool)]; !own.empty(); own.pop_back())
+      if (own.back() >= 0) release_block(pool, own.back());
+  std::erase_if(holds_, [&](const auto& other) { return other.get() == &held; });
+}
+
+// Before a plan: without room for all tokens that the step may compute, the sequences get the held blocks.
+void Scheduler::take_back_holds() {
+  int64_t n_tokens = 0;
+  for (const auto* list : {&running_, &waiting_})
+    for (const Sequence* sequence : *list) n_tokens += sequence->n_todo();
+  const int n_most = blocks_for(static_cast<int>(std::min<int64_t>(n_tokens, limits_.max_batch_tokens))) +
+                     std::min(n_running() + n_waiting(), limits_.max_seqs);
+  if (std::ranges::all_of(pools_, [&](const BlockPool& pool) { return pool.n_free() >= n_most; })) return;
+  while (!holds_.empty()) drop(*std::shared_ptr(holds_.back()));
 }
 
 int Scheduler::erase_cached(const CacheKey& root, const CacheTokens& tokens) {
@@ -95,6 +125,7 @@ void Engine::check_saves() const {
   if (!options_.prefix_cache) throw Error("the prefix cache is off");
   if (runner_.info().n_states > 0)
     throw Error("this model has recurrent layers: their states are not in the KV cache, so histories are not saved");
+  if (runner_.info().source.dim > 0) throw Error("this model reads sources, whose keys are not saved");
   if (runner_.kv_layout().empty()) throw Error("this device cannot copy blocks of the KV cache");
 }
 
@@ -107,46 +138,83 @@ PrefixLayout Engine::prefix_layout() const {
   return layout;
 }
 
-std::future<SavedPrefix> Engine::save_prefix(const CacheKey& root, std::vector<int32_t> tokens) {
+std::future<CachedPrefix> Engine::find_prefix(const CacheKey& root, std::vector<int32_t> tokens) {
   check_saves();
   return call([this, root, tokens = std::move(tokens)] {
     const CacheMatch& match = scheduler_.find_cached(root, tokens);
-    SavedPrefix saved{.root = root, .tokens = {tokens.begin(), tokens.begin() + match.n_tokens}, .pools = {}};
+    CachedPrefix prefix{.root = root, .tokens = {tokens.begin(), tokens.begin() + match.n_tokens}, .pools = {}};
     for (int pool = 0; pool < static_cast<int>(match.pools.size()); ++pool) {
       const CacheMatch::OfPool& found = match.pools[static_cast<size_t>(pool)];
-      std::vector<int32_t> blocks = found.blocks;
-      if (found.tail >= 0) blocks.push_back(found.tail);
-      const auto last_missing = std::find(blocks.rbegin(), blocks.rend(), -1);
-      const size_t n_missing = static_cast<size_t>(blocks.rend() - last_missing);
-      const size_t size = runner_.kv_block_bytes(pool), n_copied = blocks.size() - n_missing;
-      saved.pools.push_back({static_cast<int>(n_missing), std::vector<uint8_t>(n_copied * size)});
-      for (size_t i = 0; i < n_copied; ++i)
-        runner_.read_kv(pool, blocks[n_missing + i], std::span(saved.pools.back().blocks).subspan(i * size, size));
+      const auto last_missing = std::find(found.blocks.rbegin(), found.blocks.rend(), -1);
+      const auto n_missing = static_cast<int>(found.blocks.rend() - last_missing);
+      auto& own = prefix.pools.emplace_back();
+      own.n_missing = n_missing, own.n_full = static_cast<int>(found.blocks.size()) - n_missing;
+      if (found.tail < 0) continue;  // a sequence may continue the tail before the next piece
+      own.tail.resize(runner_.kv_block_bytes(pool));
+      runner_.read_kv(pool, found.tail, own.tail);
     }
-    return saved;
+    return prefix;
   });
 }
 
-std::future<void> Engine::restore_prefix(const PrefixView& prefix) {
+// A full block never changes, so a block that is still cached has the bytes that it had for the last piece.
+std::future<void> Engine::read_prefix(const CachedPrefix& prefix, int pool, int first, std::span<uint8_t> to) {
+  return call([this, &prefix, pool, first, to] {
+    const size_t size = runner_.kv_block_bytes(pool), begin = static_cast<size_t>(first);
+    const auto& blocks = scheduler_.find_cached(prefix.root, prefix.tokens).pools[static_cast<size_t>(pool)].blocks;
+    const size_t at = static_cast<size_t>(prefix.pools[static_cast<size_t>(pool)].n_missing) + begin;
+    for (size_t i = 0; i < to.size() / size; ++i) {
+      if (at + i >= blocks.size() || blocks[at + i] < 0)
+        throw Error("requests have taken the blocks of the history: try again when fewer requests run");
+      runner_.read_kv(pool, blocks[at + i], to.subspan(i * size, size));
+    }
+  });
+}
+
+std::future<std::shared_ptr<HeldBlocks>> Engine::hold_prefix(const CacheKey& root, std::vector<int32_t> tokens,
+                                                             std::vector<int> n_missing) {
   check_saves();
-  const PrefixLayout layout = prefix_layout();
-  const size_t n_blocks = (prefix.tokens.size() + layout.block_tokens - 1) / layout.block_tokens;
-  CHECK_EQ(prefix.pools.size(), layout.pools.size());
-  std::vector<int> n_missing;
-  for (size_t i = 0; i < prefix.pools.size(); ++i) {
-    const auto& [n, blocks] = prefix.pools[i];
-    CHECK(n >= 0 && static_cast<size_t>(n) <= n_blocks);
-    CHECK_EQ(blocks.size(), (n_blocks - static_cast<size_t>(n)) * layout.pools[i].block_bytes);
-    n_missing.push_back(n);
-  }
-  return call([this, prefix, layout, n_missing = std::move(n_missing)] {
-    scheduler_.add_cached(prefix.root, prefix.tokens, n_missing, [&](int pool, int i, int32_t block) {
-      const PrefixView::OfPool& from = prefix.pools[static_cast<size_t>(pool)];
-      const size_t size = layout.pools[static_cast<size_t>(pool)].block_bytes;
-      runner_.write_kv(pool, block, from.blocks.subspan(static_cast<size_t>(i - from.n_missing) * size, size));
-    });
+  CHECK_EQ(n_missing.size(), runner_.info().pools.size());
+  const auto held = std::make_shared<HeldBlocks>();
+  held->root = root, held->tokens = std::move(tokens), held->n_missing = std::move(n_missing);
+  return call([this, held] {
+    scheduler_.hold(held);
+    publish();
+    return held;
+  });
+}
+
+// Blocks that are cached already are not written.
+std::future<void> Engine::write_prefix(const std::shared_ptr<HeldBlocks>& held, int pool, int first,
+                                       std::span<const uint8_t> from) {
+  return call([this, held, pool, first, from] {
+    if (!held->is_held) throw_taken_back();
+    const size_t size = runner_.kv_block_bytes(pool);
+    for (size_t i = 0; i < from.size() / size; ++i) {
+      const int block = held->n_missing[static_cast<size_t>(pool)] + first + static_cast<int>(i);
+      if (block >= held->n_known)
+        runner_.write_kv(pool, held->pools[static_cast<size_t>(pool)][static_cast<size_t>(block)],
+                         from.subspan(i * size, size));
+    }
+  });
+}
+
+std::future<void> Engine::keep_prefix(const std::shared_ptr<HeldBlocks>& held) {
+  return call([this, held] {
+    if (!held->is_held) throw_taken_back();
+    scheduler_.keep(*held);
     publish();
   });
+}
+
+void Engine::drop_prefix(const std::shared_ptr<HeldBlocks>& held) noexcept {
+  try {
+    call([this, held] {
+      scheduler_.drop(*held);
+      publish();
+    });
+  } catch (const std::exception&) {  // the engine has stopped, or memory is short: the next plan may need the blocks
+  }
 }
 
 std::future<int> Engine::erase_prefix(const CacheKey& root, std::vector<int32_t> tokens) {

@@ -1,9 +1,11 @@
-// SavedPrefix: the cached part of a history, with a copy of its KV blocks (Engine::save_prefix). The server writes the
-// prefix to a file and later restores it into an engine of the same model, so the engine does not recompute these
-// tokens.
+// Saved prefixes: the cached part of a history, copied between the KV cache and host memory. The server writes the
+// copy to a file and later restores it into an engine of the same model, so the engine does not recompute these tokens.
+//
+// A prefix may have gigabytes, and a copy takes the stepping thread. So a prefix is copied in pieces, each between two
+// steps. The caller asks for the next piece when it has worked on the last one.
 #pragma once
+#include <algorithm>
 #include <cstdint>
-#include <span>
 #include <string>
 #include <vector>
 
@@ -11,9 +13,14 @@
 
 namespace ingot {
 
+inline constexpr size_t kPieceBytes = size_t{8} << 20;  // copied in some milliseconds
+inline int blocks_of_piece(size_t block_bytes) {
+  return static_cast<int>(std::max<size_t>(1, kPieceBytes / std::max<size_t>(block_bytes, 1)));
+}
+
 // Everything but the model that the bytes of saved blocks depend on.
 struct PrefixLayout {
-  std::string name;        // Runner::kv_layout()
+  std::string name;  // Runner::kv_layout()
   int block_tokens = 0;
   struct OfPool {
     size_t block_bytes = 0;
@@ -23,29 +30,27 @@ struct PrefixLayout {
   int n_vocab = 0;
 };
 
-struct PrefixView {
+// The part of a history that the cache has.
+struct CachedPrefix {
   CacheKey root;  // of the history's salt (root_key)
-  std::span<const int32_t> tokens;
+  std::vector<int32_t> tokens;
   struct OfPool {
-    int n_missing = 0;                // blocks at the beginning without bytes: they are before the pool's window
-    std::span<const uint8_t> blocks;  // [n_blocks - n_missing, block_bytes]; the last block may be partly filled
+    int n_missing = 0;          // blocks at the beginning without bytes: they are before the pool's window
+    int n_full = 0;             // full blocks after those
+    std::vector<uint8_t> tail;  // bytes of the last block, if it is partly filled; else empty
   };
   std::vector<OfPool> pools;
 };
 
-struct SavedPrefix {
+// Blocks for a history that is restored. No sequence uses the blocks until all are written and the history is cached.
+// If the engine needs the blocks meanwhile, it takes them back. Only the stepping thread uses this object.
+struct HeldBlocks {
   CacheKey root;
   std::vector<int32_t> tokens;
-  struct OfPool {
-    int n_missing = 0;
-    std::vector<uint8_t> blocks;
-  };
-  std::vector<OfPool> pools;
-  PrefixView view() const {
-    PrefixView view{root, tokens, {}};
-    for (const OfPool& pool : pools) view.pools.push_back({pool.n_missing, pool.blocks});
-    return view;
-  }
+  std::vector<int> n_missing;               // of each pool, as in CachedPrefix
+  int n_known = 0;                          // blocks at the beginning that are cached already
+  std::vector<std::vector<int32_t>> pools;  // [n_blocks]; -1: no block
+  bool is_held = false;
 };
 
 }  // namespace ingot

@@ -1,9 +1,12 @@
 #include "engine/scheduler.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <array>
 #include <limits>
 #include <new>
+#include <utility>
 
 #include "base/check.h"
 
@@ -34,6 +37,7 @@ Scheduler::Scheduler(const SchedulerLimits& limits)
                forget_match(pool, block);
                pools_[static_cast<size_t>(pool)].discard(block);
              }),
+      sources_(limits.source.dim > 0 ? limits.source.n_blocks : 0),
       states_(limits.n_states, limits.max_seqs, cache_) {
   CHECK(limits.max_batch_tokens > 0 && limits.max_seqs > 0 && limits.chunk > 0);
   CHECK(limits.block_size > 0 && !limits.pools.empty() && limits.pools.size() <= kMaxTables);
@@ -61,7 +65,10 @@ Scheduler::Scheduler(const SchedulerLimits& limits)
 // May throw if memory runs out, and then changes nothing.
 void Scheduler::add(Sequence* sequence) {
   sequence->pools.resize(limits_.pools.size());
-  sequence->root = sequence->chain = root_key(sequence->request.cache_salt);
+  const RequestSource& source = sequence->request.source;
+  std::string salt = sequence->request.cache_salt;
+  if (source.n_rows > 0) salt += fmt::format("\0{:x} {:x} {}", source.digest[0], source.digest[1], source.n_rows);
+  sequence->root = sequence->chain = root_key(salt);
   if (sequence->request.publishes_prefix) cache_.announce(sequence->root);
   sequence->rank = rank_of(*sequence);
   const size_t n = waiting_.size() + running_.size() + paused_.size() + 1;
@@ -87,7 +94,8 @@ int64_t Scheduler::rank_of(const Sequence& sequence) {
 
 void Scheduler::pause(Sequence* sequence) {
   if (!erase_one(running_, sequence) && !erase_one(waiting_, sequence)) return;  // already paused
-  if (sequence->pools[0].size() > 0 || sequence->state_out >= 0) give_back(*sequence);
+  if (sequence->pools[0].size() > 0 || sequence->state_out >= 0 || !sequence->source_blocks.empty())
+    give_back(*sequence);
   paused_.push_back(sequence);
 }
 
@@ -106,11 +114,12 @@ void Scheduler::release(Sequence* sequence) { give_back(*sequence); }
 const Step& Scheduler::plan() {
   step_ = &steps_[next_step_];
   step_->items.clear();
-  step_->n_tokens = step_->n_decodes = step_->n_preempted = step_->n_cached = step_->n_spare_rows = 0;
+  step_->n_tokens = step_->n_decodes = step_->n_preempted = step_->n_cached = step_->n_spare_rows = step_->n_source_rows = 0;
   step_->no_memory_for = nullptr;
   matched_ = nullptr;  // steps completed since the last plan may have indexed more blocks
   if (has_window())
     for (Sequence* sequence : running_) give_up_old_blocks(*sequence);
+  if (!holds_.empty()) take_back_holds();
   make_room();
   plan_decodes();
   plan_prefills();
@@ -182,7 +191,8 @@ void Scheduler::plan_decodes() {
     Sequence& sequence = *running_[i];
     const bool waits = !sequence.is_ready() || (limits_.n_stages > 1 && sequence.n_unseen > 0);
     const bool decodes =
-        sequence.n_todo() == 1 && !sequence.done_when_seen() && !waits && budget() > 0 && step_->n_decodes < most;
+        sequence.n_todo() == 1 && !sequence.done_when_seen() && !waits && budget() > 0 && step_->n_decodes < most &&
+        has_room_for_source(sequence);
     // The sequences planned so far are senior to this one, so the most junior sequence is this one or a later one. If
     // only this sequence runs, it waits for the step in flight. That step's end releases blocks before the window or
     // blocks of a finished sequence.
@@ -236,6 +246,7 @@ void Scheduler::admit() {
       step_->no_memory_for = sequence;
       break;
     }
+    if (!take_source(*sequence)) break;
     take_cached(*sequence);
     erase_one(waiting_, sequence);
     insert_in_order(running_, sequence);
@@ -300,11 +311,27 @@ void Scheduler::forget_match(int pool, int32_t block) {
   if (block == match.tail || std::ranges::find(match.blocks, block) != match.blocks.end()) matched_ = nullptr;
 }
 
+// Whether the step can make the keys of the source, if the sequence brings one.
+bool Scheduler::has_room_for_source(const Sequence& sequence) const {
+  return !sequence.brings_source ||
+         step_->n_source_rows + sequence.request.source.n_rows <= limits_.source.max_rows;
+}
+
+// Takes the blocks of the sequence's source. Returns false if there are too few, or if the step brings another source.
+bool Scheduler::take_source(Sequence& sequence) {
+  const int n_rows = sequence.request.source.n_rows;
+  if (n_rows == 0) return true;
+  if (sources_.n_free() < blocks_for(n_rows) || step_->n_source_rows + n_rows > limits_.source.max_rows) return false;
+  for (int i = blocks_for(n_rows); i > 0; --i) sequence.source_blocks.push_back(sources_.take());
+  return sequence.brings_source = true;
+}
+
 // Reserves memory for all tokens and blocks that the sequence may need, so that no step allocates. Returns false if
 // memory runs out.
 bool Scheduler::reserve(Sequence& sequence) const {
   try {
     sequence.tokens.reserve(sequence.max_len);
+    sequence.source_blocks.reserve(static_cast<size_t>(blocks_for(sequence.request.source.n_rows)));
     for (SequenceBlocks& own : sequence.pools)
       own.blocks.reserve(static_cast<size_t>(blocks_for(std::max(sequence.max_len, sequence.len()))) + 1);
   } catch (const std::bad_alloc&) {
@@ -346,6 +373,7 @@ void Scheduler::take_cached(Sequence& sequence) {
 // The number of prompt tokens that this step can compute. The limits are the chunk, the budget, the blocks, the rows of
 // logits and the next snapshot.
 int Scheduler::prefill_tokens(const Sequence& sequence) const {
+  if (!has_room_for_source(sequence)) return 0;
   int64_t n_blocks = std::numeric_limits<int>::max();
   for (int pool = 0; pool < n_pools(); ++pool)
     n_blocks = std::min(n_blocks, int64_t{sequence.pools[0].size()} + this->pool(pool).n_free());
@@ -419,6 +447,7 @@ void Scheduler::take(Sequence& sequence, int n_tokens, int n_drafts) {
                 .begin = sequence.n_computed,
                 .n_tokens = n_tokens + n_drafts,
                 .n_drafts = n_drafts,
+                .brings_source = std::exchange(sequence.brings_source, false),
                 .samples = samples,
                 .n_evicted = sequence.n_evicted};
   if (n_drafts > 0) {
@@ -436,6 +465,7 @@ void Scheduler::take(Sequence& sequence, int n_tokens, int n_drafts) {
     sequence.n_scored += item.n_scored;
     step_->n_spare_rows += std::max(0, item.n_scored + samples - 1);
   }
+  if (item.brings_source) step_->n_source_rows += sequence.request.source.n_rows;
   step_->items.push_back(item);
   step_->n_tokens += item.n_tokens;
   step_->n_decodes += n_tokens == 1;
@@ -479,6 +509,9 @@ void Scheduler::give_back(Sequence& sequence, bool keep_state) {
     own.blocks.clear();
     own.n_released = 0;
   }
+  for (const int32_t block : sequence.source_blocks) sources_.release(block);
+  sequence.source_blocks.clear();
+  sequence.brings_source = false;
   sequence.n_computed = sequence.n_valid = sequence.n_indexed = 0;
   sequence.chain = sequence.root;
   ++sequence.n_evicted;

@@ -26,6 +26,9 @@
 // is before a place where other sequences may continue: those of snapshots. Otherwise it is the next one to be evicted,
 // so that a long prompt does not evict all that others have left.
 //
+// In models that read a source (SourceInfo), a running sequence also holds the blocks of its source. A step makes the keys
+// of one source at most, so that its buffers stay small.
+//
 // In models with recurrent layers, a running sequence also holds a slot for its state. Slot and blocks are taken and
 // released together. The slot holds the state after the sequence's last token, so other sequences can continue only
 // from snapshots. A snapshot is made at the end of the last full block of the prompt, at the place where the
@@ -36,6 +39,7 @@
 // next step recomputes the token before the drafts and the accepted drafts.
 #pragma once
 #include <algorithm>
+#include <memory>
 #include <span>
 #include <string>
 #include <unordered_map>
@@ -43,6 +47,7 @@
 
 #include "engine/kv_blocks.h"
 #include "engine/prefix_cache.h"
+#include "engine/saved_prefix.h"
 #include "engine/sequence.h"
 #include "engine/state_slots.h"
 
@@ -59,6 +64,8 @@ struct SchedulerLimits {
   int n_in_flight = 2;    // steps that may be planned but not complete
   int n_stages = 1;       // of the runner
   int embedding_dim = 0;  // of the vectors that may replace tokens; 0: the model accepts no vectors
+  int n_rope_axes = 1;    // RunnerInfo
+  SourceInfo source;
   bool prefix_cache = true;
   CacheListener* cache_listener = nullptr;
 };
@@ -69,6 +76,7 @@ struct StepItem {
   int begin = 0;
   int n_tokens = 0;
   int n_drafts = 0;      // drafts among the n_tokens, at their end
+  bool brings_source = false;  // makes the keys of the sequence's source
   bool samples = false;  // the item has the last token: samples the next token, and one after each draft
   int score_begin = 0;   // first of n_scored prompt tokens; the log-probability of each one's next token is wanted
   int n_scored = 0;
@@ -89,6 +97,7 @@ struct Step {
   int n_decodes = 0;  // items of one token and its drafts
   int n_preempted = 0;
   int n_cached = 0;                   // tokens found in the prefix cache by sequences admitted in this step
+  int n_source_rows = 0;              // of the sources that the step brings
   int n_spare_rows = 0;               // part of SchedulerLimits::spare_rows that this step uses
   Sequence* no_memory_for = nullptr;  // a waiting sequence; memory for its future tokens could not be reserved
 };
@@ -112,12 +121,13 @@ class Scheduler {
   void failed(const StepItem& item);  // the item's step has failed
 
   // For saved prefixes (saved_prefix.cc). find_cached returns the cached part of a history, valid until the next call.
-  // add_cached caches a history. It calls `write` for each block `i` of the history and each pool, except for cached
-  // blocks and the pool's first n_missing blocks. It throws Error if there are too few blocks. erase_cached erases the history's blocks that
-  // no sequence holds, and returns their number of tokens.
+  // hold takes the blocks of a history, for its restoration, and throws Error if there are too few. keep caches the
+  // history. drop gives the blocks back, if they are still held. erase_cached erases the history's blocks that no
+  // sequence holds, and returns their number of tokens.
   const CacheMatch& find_cached(const CacheKey& root, const CacheTokens& tokens);
-  void add_cached(const CacheKey& root, const CacheTokens& tokens, std::span<const int> n_missing /* of each pool */,
-                  const std::function<void(int pool, int i, int32_t block)>& write);
+  void hold(const std::shared_ptr<HeldBlocks>& held);
+  void keep(HeldBlocks& held);
+  void drop(HeldBlocks& held);
   int erase_cached(const CacheKey& root, const CacheTokens& tokens);
 
   bool idle() const;  // paused sequences and those that wait for a mask do not count
@@ -141,6 +151,7 @@ class Scheduler {
   int64_t rank_of(const Sequence& sequence);
   void give_up_old_blocks(Sequence& sequence);
   bool is_before_snapshot(const Sequence& sequence, int block, int window) const;
+  void take_back_holds();
   void make_room();
   Sequence* next_waiting() const;
   int most_decodes() const;
@@ -152,6 +163,8 @@ class Scheduler {
   bool match_is_of(const Sequence& sequence) const;
   void forget_match(int pool, int32_t block);
   bool reserve(Sequence& sequence) const;
+  bool has_room_for_source(const Sequence& sequence) const;
+  bool take_source(Sequence& sequence);
   void take_cached(Sequence& sequence);
   int64_t room_for_drafts(const Sequence& sequence) const;
   int drafts_for(const Sequence& sequence, int n_later) const;
@@ -177,6 +190,7 @@ class Scheduler {
   const SchedulerLimits limits_;
   PrefixCache cache_;
   std::vector<BlockPool> pools_;
+  BlockPool sources_;  // without blocks: the model reads no sources
   StateSlots states_;
   // Each sequence is in one of these three vectors. add() reserves space for the sequence in all three, so later calls
   // do not allocate.
@@ -193,6 +207,7 @@ class Scheduler {
   int64_t n_cache_walks_ = 0;
   int64_t n_blocks_released_ = 0;
   std::vector<int32_t> blocks_;  // one of each pool, for the prefix cache
+  std::vector<std::shared_ptr<HeldBlocks>> holds_;
 };
 
 }  // namespace ingot

@@ -49,6 +49,8 @@ struct Sequence {
   int n_computed = 0;
   int n_valid = 0;                    // part of n_computed: written by completed steps
   std::vector<SequenceBlocks> pools;  // one for each of RunnerInfo::pools, with the same number of blocks
+  std::vector<int32_t> source_blocks;  // in the cache of sources, while the sequence runs
+  bool brings_source = false;          // the next step makes the keys of the source
   // In models with states: the slots that the next step reads (-1: none yet) and writes.
   int32_t state_in = -1, state_out = -1;
   int branch = 0;         // where the history departs from a cached one: a place for a snapshot

@@ -2,8 +2,6 @@
 
 #include <cstring>
 
-#include "base/file.h"
-#include "io/digest.h"
 #include "io/reader.h"
 
 namespace ingot {
@@ -53,7 +51,8 @@ PrefixFile parse_prefix_file(std::span<const uint8_t> bytes, std::string_view na
   file.block_tokens = reader.read<uint32_t>("tokens of a block");
   if (file.block_tokens == 0) reader.fail("tokens of a block", "is 0");
   const auto n_caches = reader.read<uint32_t>("number of caches");
-  if (n_caches == 0 || n_caches > kMaxCaches) reader.fail("number of caches", "is {}: must be 1 to {}", n_caches, kMaxCaches);
+  if (n_caches == 0 || n_caches > kMaxCaches)
+    reader.fail("number of caches", "is {}: must be 1 to {}", n_caches, kMaxCaches);
   for (uint32_t i = 0; i < n_caches; ++i) {
     const auto block_bytes = reader.read<uint64_t>("bytes of a block");
     if (block_bytes == 0 || block_bytes > kMaxBlockBytes)
@@ -83,7 +82,8 @@ PrefixFile parse_prefix_file(std::span<const uint8_t> bytes, std::string_view na
   return file;
 }
 
-size_t write_prefix_file(const std::string& path, const PrefixFile& file) {
+PrefixFileWriter::PrefixFileWriter(const std::string& path, const PrefixFile& file)
+    : writer_(path, FileReaders::kOwner), digest_(Digest::sha256()) {
   std::string head(kMagic);
   append_text(head, file.model);
   append_text(head, file.layout);
@@ -93,19 +93,19 @@ size_t write_prefix_file(const std::string& path, const PrefixFile& file) {
   for (const PrefixFile::Cache& cache : file.caches) append(head, cache.block_bytes), append(head, cache.n_missing);
   append(head, static_cast<uint32_t>(file.tokens.size()));
   head.append(reinterpret_cast<const char*>(file.tokens.data()), file.tokens.size() * sizeof(int32_t));
-  Digest digest = Digest::sha256();
-  FileWriter writer(path, FileReaders::kOwner);
-  size_t n_bytes = 0;
-  const auto write = [&](std::span<const uint8_t> part) {
-    digest.update(part);
-    writer.write(part);
-    n_bytes += part.size();
-  };
   write(as_bytes(head));
-  for (const PrefixFile::Cache& cache : file.caches) write(cache.blocks);
-  writer.write(as_bytes(digest.finish()));
-  writer.commit();
-  return n_bytes + kDigestBytes;
+}
+
+void PrefixFileWriter::write(std::span<const uint8_t> bytes) {
+  digest_.update(bytes);
+  writer_.write(bytes);
+  n_bytes_ += bytes.size();
+}
+
+size_t PrefixFileWriter::commit() {
+  writer_.write(as_bytes(digest_.finish()));
+  writer_.commit();
+  return n_bytes_ + kDigestBytes;
 }
 
 }  // namespace ingot

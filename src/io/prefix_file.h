@@ -13,6 +13,9 @@
 #include <string_view>
 #include <vector>
 
+#include "base/file.h"
+#include "io/digest.h"
+
 namespace ingot {
 
 struct PrefixFile {
@@ -30,7 +33,19 @@ struct PrefixFile {
 
 // `name` is for messages. The bytes must outlive the result. Throws Error.
 PrefixFile parse_prefix_file(std::span<const uint8_t> bytes, std::string_view name);
-// Writes the file, which appears whole or not at all, and returns its size. Throws Error.
-size_t write_prefix_file(const std::string& path, const PrefixFile& file);
+
+// Writes a file, which appears whole or not at all. The blocks of `head` are ignored: they follow in pieces, in the
+// order of the file. All functions throw Error.
+class PrefixFileWriter {
+ public:
+  PrefixFileWriter(const std::string& path, const PrefixFile& head);
+  void write(std::span<const uint8_t> bytes);
+  size_t commit();  // returns the file's size
+
+ private:
+  FileWriter writer_;
+  Digest digest_;
+  size_t n_bytes_ = 0;
+};
 
 }  // namespace ingot

@@ -3,8 +3,8 @@
 #include <chrono>
 
 #include "base/error.h"
-#include "model/embedder.h"
-#include "model/load_quantizer.h"
+#include "model/files/load_quantizer.h"
+#include "model/vectors/embedder.h"
 #include "text/jinja/template.h"
 
 namespace ingot {

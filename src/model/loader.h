@@ -4,8 +4,8 @@
 #include <memory>
 #include <optional>
 
-#include "model/checkpoint.h"
-#include "model/ranks.h"
+#include "model/devices/ranks.h"
+#include "model/files/checkpoint.h"
 #include "text/chat.h"
 #include "text/tokenizers/tokenizer.h"
 

@@ -29,6 +29,20 @@ inline OpCase rope_case(std::vector<SeqShape> seqs, int n_heads, int head_dim, i
           }};
 }
 
+// A rope whose frequencies take turns between the axes of the positions.
+inline OpCase rope_axes_case(std::vector<SeqShape> seqs, int rot_dim, bool has_positions) {
+  return {"rope_angles", fmt::format("rope of {} with axes, {}", rot_dim, has_positions), kFloatError, 0, 0,
+          [=](OpRig& rig) {
+            const int n = has_positions ? rig.begin_with_axes(seqs) : rig.begin(seqs);
+            const Tensor angles = rig.output(n, rot_dim), freq = inverse_frequencies(rig, rot_dim);
+            std::vector<int32_t> of_frequencies;
+            for (int i = 0; i < rot_dim / 2; ++i) of_frequencies.push_back(i % kRopeAxes);
+            const Tensor axes = rig.backend().alloc(DType::kI32, 1, rot_dim / 2);
+            rig.backend().upload(axes, of_frequencies.data());
+            return OpRun{[=, &rig] { rig.backend().rope_angles(angles, freq, 1.25f, axes); }, {angles}};
+          }};
+}
+
 inline constexpr KvTypes kBytesAndNibbles{DType::kQ8_0, DType::kQ4_0};
 
 struct AttentionShape {

@@ -296,6 +296,7 @@ inline void add_row_cases(std::vector<OpCase>& cases) {
     for (const int head_dim : {16, 64, 80, 96, 128, 256})
       for (const int rot_dim : {head_dim, head_dim / 2, 6})
         cases.push_back(rope_case({{0, 3}, {700, 1}, {5, 9}}, 3, head_dim, rot_dim, layout));
+  for (const bool has_positions : {false, true}) cases.push_back(rope_axes_case({{0, 3}, {700, 1}, {5, 9}}, 64, has_positions));
 }
 
 // Caches of q4_0 are for GPUs; there, heads of types with scales have a multiple of 8 columns.

@@ -101,7 +101,7 @@ class OpRig {
   }
   // Begins a batch of these sequences, with random token ids under n_vocab; returns the number of tokens.
   int begin(const std::vector<SeqShape>& seqs, int n_vocab = 32) {
-    tokens_.clear(), positions_.clear(), kv_len_.clear(), logit_rows_.clear();
+    tokens_.clear(), positions_.clear(), kv_len_.clear(), logit_rows_.clear(), rope_positions_.clear();
     q_start_.assign(1, 0);
     std::vector<int32_t> table;
     for (size_t i = 0; i < seqs.size(); ++i) {
@@ -121,7 +121,19 @@ class OpRig {
     return static_cast<int>(tokens_.size());
   }
   // The batch of the last begin().
-  Batch batch() const { return {tokens_, positions_, q_start_, kv_len_, batch_table_, max_blocks_, logit_rows_}; }
+  Batch batch() const {
+    Batch batch{tokens_, positions_, q_start_, kv_len_, batch_table_, max_blocks_, logit_rows_};
+    batch.rope_positions = rope_positions_;
+    return batch;
+  }
+  // Begins the batch of these sequences with random positions on each axis of the rope.
+  int begin_with_axes(const std::vector<SeqShape>& seqs) {
+    begin(seqs);
+    rope_positions_.resize(kRopeAxes * tokens_.size());
+    for (int32_t& position : rope_positions_) position = static_cast<int32_t>(random_() % 1000);
+    backend_.begin(batch());
+    return static_cast<int>(tokens_.size());
+  }
   int n_logits() const { return static_cast<int>(logit_rows_.size()); }
 
  private:
@@ -145,6 +157,7 @@ class OpRig {
   std::deque<Weight> weights_;
   std::unique_ptr<KvCache> kv_;
   std::vector<int32_t> tokens_, positions_, q_start_, kv_len_, block_table_, batch_table_, logit_rows_;
+  std::vector<int32_t> rope_positions_;
   int max_blocks_ = 1;
 };
 

@@ -156,6 +156,32 @@ TEST(OpTable, NoticesADroppedBlock) {
 }
 
 // Tiles of f32 activations that are too long for the caches are multiplied in parts (kernels/matmul.cc).
+// Against the formula: each frequency turns by the position on its own axis.
+TEST(Rope, HasAPositionOnEachAxis) {
+  const uint64_t seed = test_seed();
+  SCOPED_TRACE(seed);
+  for (const char* device : {"ref", "cpu"}) {
+    const auto backend = create_backend({.device = device});
+    OpRig rig(*backend, seed);
+    const int n = rig.begin_with_axes({{0, 3}, {40, 1}, {7, 5}});
+    const Batch batch = rig.batch();
+    constexpr int kFrequencies = 12;
+    const Tensor angles = rig.output(n, 2 * kFrequencies), freq = inverse_frequencies(rig, 2 * kFrequencies);
+    std::vector<int32_t> of_frequencies;
+    for (int i = 0; i < kFrequencies; ++i) of_frequencies.push_back(i < 4 ? 0 : i < 9 ? 1 : 2);
+    const Tensor axes = backend->alloc(DType::kI32, 1, kFrequencies);
+    backend->upload(axes, of_frequencies.data());
+    backend->rope_angles(angles, freq, 0.5f, axes);
+    for (int t = 0; t < n; ++t)
+      for (int i = 0; i < kFrequencies; ++i) {
+        const int32_t position = batch.rope_positions[static_cast<size_t>(of_frequencies[i] * n + t)];
+        const double angle = position * std::pow(10000.0, -i / double{kFrequencies});
+        EXPECT_NEAR(angles.f32(t)[i], 0.5 * std::cos(angle), 1e-4) << device << " " << t << " " << i;
+        EXPECT_NEAR(angles.f32(t)[kFrequencies + i], 0.5 * std::sin(angle), 1e-4) << device << " " << t << " " << i;
+      }
+  }
+}
+
 TEST(CpuBackend, AddsUpLongRowsInParts) {
   const uint64_t seed = test_seed();
   for (const Format format : {Format::F32, Format::F16})

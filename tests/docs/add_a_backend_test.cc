@@ -10,9 +10,9 @@
 #include "backend/trace.h"
 #include "base/error.h"
 #include "docs/toy_device.h"
-#include "model/checkpoint.h"
-#include "model/decoder_program.h"
+#include "model/files/checkpoint.h"
 #include "model/golden_models.h"
+#include "model/program/decoder_program.h"
 
 namespace ingot {
 namespace {

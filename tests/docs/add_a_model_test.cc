@@ -8,7 +8,7 @@
 #include "base/json.h"
 #include "io/gguf/gguf.h"
 #include "io/gguf/writer.h"
-#include "model/score.h"
+#include "model/devices/score.h"
 
 namespace ingot {
 namespace {

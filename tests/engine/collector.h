@@ -84,7 +84,8 @@ inline Expected expected_output(const Request& request, const RunnerInfo& info) 
   std::optional<Matcher> matcher;
   if (request.constraint) matcher.emplace(request.constraint);
   for (int i = 0; i < n_most; ++i) {
-    int32_t token = FakeRunner::next_token(history, request.sampling.seed, info.n_vocab, request.embeddings);
+    int32_t token = FakeRunner::next_token(history, request.sampling.seed, info.n_vocab, request.embeddings,
+                                           request.source);
     const auto& stops = request.stop_tokens;
     const auto stops_here = [&] {
       return !request.ignore_eos && std::find(stops.begin(), stops.end(), token) != stops.end();
@@ -120,6 +121,12 @@ inline PromptEmbedding image(int id, int position, int n_rows, int dim) {
   return {position, n_rows, {static_cast<uint64_t>(id) + 1, static_cast<uint64_t>(id) << 32}, std::move(rows)};
 }
 
+// The id identifies the source.
+inline RequestSource source_of_rows(int id, int n_rows, int dim) {
+  const PromptEmbedding rows = image(id, 0, n_rows, dim);
+  return {n_rows, rows.digest, rows.rows};
+}
+
 // Drafts that every step verifies.
 using Propose = std::function<std::vector<int32_t>(std::span<const int32_t> history)>;
 class FixedProposer final : public Proposer {
@@ -137,10 +144,10 @@ inline std::shared_ptr<Proposer> fixed(Propose propose) { return std::make_share
 
 // Drafts that are all equal to the model's tokens.
 inline Propose right_drafts(const Request& request, const RunnerInfo& info, int n) {
-  return [seed = request.sampling.seed, embeddings = request.embeddings, n_vocab = info.n_vocab,
-          n](std::span<const int32_t> history) {
+  return [seed = request.sampling.seed, embeddings = request.embeddings, source = request.source,
+          n_vocab = info.n_vocab, n](std::span<const int32_t> history) {
     std::vector<int32_t> all(history.begin(), history.end());
-    for (int i = 0; i < n; ++i) all.push_back(FakeRunner::next_token(all, seed, n_vocab, embeddings));
+    for (int i = 0; i < n; ++i) all.push_back(FakeRunner::next_token(all, seed, n_vocab, embeddings, source));
     return std::vector<int32_t>(all.begin() + static_cast<ptrdiff_t>(history.size()), all.end());
   };
 }
@@ -166,6 +173,7 @@ class Random {
     const int limit = context_limit(info);
     r.prompt.resize(integer(1, chance(0.5) ? std::min(4, limit - 1) : limit - 1));
     for (int32_t& token : r.prompt) token = integer(0, info.n_vocab - 1);
+    if (info.source.dim > 0) r.source = source_of_rows(integer(0, 2), integer(1, info.source.max_rows), info.source.dim);
     if (chance(0.5)) {  // a prefix that other requests share
       const int32_t which = integer(0, std::min(2, info.n_vocab - 1));
       std::fill_n(r.prompt.begin(), integer(0, static_cast<int>(r.prompt.size())), which);

@@ -88,6 +88,13 @@ TEST_P(Conversation, ATurnGoesOnFromAState) {
   expect_turns_to_compute_what_is_new(conversation_options(2048, 1600, GetParam(), 16 + 34));
 }
 
+// The same for a model with windows in some layers. Their pool holds as many windows as a plan gives it (set_blocks).
+TEST_P(Conversation, ATurnFindsItsWindow) {
+  FakeOptions options = conversation_options(2048, 1600, GetParam());
+  options.info.pools.push_back({.n_blocks = ((3 * 16 + 2) * (40 + 3 * 16) + 2 * 64) / 16, .window = 40});
+  expect_turns_to_compute_what_is_new(options);
+}
+
 TEST_P(Conversation, AnEditKeepsWhatComesBeforeIt) {
   Random random;
   Chatter chat(conversation_options(256, 64, GetParam()));
@@ -268,6 +275,30 @@ TEST(PrefixCaching, BlocksBeforeTheWindowAreReleased) {
   EXPECT_LE(most_used, (40 + 32) / 16 + 3);
   EXPECT_EQ(chat.cached(prompt), 288);
   EXPECT_TRUE(chat.runner.violations().empty());
+}
+
+// A long prompt goes through the pool of a window, and evicts only its own blocks before the window. The windows of
+// other conversations stay, and so does the window at a place where two prompts have departed.
+TEST(PrefixCaching, ALongPromptLeavesTheWindowsOfOthers) {
+  Random random;
+  SCOPED_TRACE(random.seed());
+  for (const bool overlaps : {false, true}) {
+    FakeOptions options = conversation_options(2048, 500, overlaps);
+    options.info.pools.push_back({.n_blocks = 36, .window = 40});
+    Chatter chat(options, {.chunk = 32});
+    const Tokens system = random_tokens(random, 400);
+    const auto with_system = [&] { return joined(system, random_tokens(random, 100)); };
+    const Tokens said = random_tokens(random, 300);
+    const auto answer = chat.submit(said, 30);
+    chat.run();
+    EXPECT_EQ(chat.cached(with_system()), 0);
+    EXPECT_LT(chat.cached(with_system()), 400);  // departs after the system's tokens, of which windows are gone
+    EXPECT_EQ(chat.cached(random_tokens(random, 1500)), 0);
+    EXPECT_EQ(chat.cached(joined(joined(said, answer->tokens), random_tokens(random, 10))), 329);
+    EXPECT_EQ(chat.cached(with_system()), 400);
+    EXPECT_TRUE(chat.runner.violations().empty());
+    EXPECT_GT(chat.engine.gauges().n_blocks_released, 100);
+  }
 }
 
 // Admission counts the blocks that a sequence holds at one time, not the length of the sequence.

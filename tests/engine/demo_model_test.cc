@@ -11,7 +11,7 @@
 #include "engine/engine.h"
 #include "engine/speculate/drafting.h"
 #include "model/loader.h"
-#include "model/score.h"
+#include "model/devices/score.h"
 #include "text/chat_encode.h"
 
 namespace ingot {

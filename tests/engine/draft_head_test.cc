@@ -7,8 +7,8 @@
 
 #include "devices.h"
 #include "draft_cases.h"
-#include "model/checkpoint.h"
-#include "model/ranks.h"
+#include "model/devices/ranks.h"
+#include "model/files/checkpoint.h"
 #include "text/grammar/rules/compile.h"
 
 namespace ingot {

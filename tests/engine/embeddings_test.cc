@@ -94,6 +94,34 @@ TEST(Embeddings, AreComparedByTheirDigests) {
   EXPECT_EQ(runner.violations(), std::vector<std::string>());
 }
 
+// The same rows at other places of the rope have other keys.
+TEST(Embeddings, AreComparedByTheirPlaces) {
+  FakeOptions options = with_embeddings();
+  options.info.n_rope_axes = kRopeAxes;
+  FakeRunner runner(options);
+  Engine engine(runner);
+  const auto cached_of = [&](int n_columns) {
+    PromptEmbedding rows = image(1, 8, 6, kDim);
+    for (int32_t i = 0; i < 6; ++i) rows.places.push_back({0, i / n_columns, i % n_columns});
+    rows.n_places = std::max(n_columns, 6 / n_columns);
+    const auto sink = submit(engine, image_request(21, {rows}));
+    run(engine);
+    return sink->finish->usage.cached_tokens;
+  };
+  EXPECT_EQ(cached_of(3), 0);
+  EXPECT_EQ(cached_of(3), 20);
+  EXPECT_EQ(cached_of(2), 8);
+  EXPECT_EQ(cached_of(6), 8);
+  EXPECT_EQ(cached_of(2), 20);
+  Request wrong = image_request(21, {image(1, 8, 6, kDim)});
+  wrong.embeddings[0].places = {{0, 0, 0}};
+  EXPECT_THAT(embedding_error(options.info, wrong), HasSubstr("1 places of 6: expected one for each of its 6 rows"));
+  wrong.embeddings[0].places.assign(6, {0, 0, 6});
+  EXPECT_THAT(embedding_error(options.info, wrong), HasSubstr("each from 0 to 5"));
+  options.info.n_rope_axes = 1;
+  EXPECT_THAT(embedding_error(options.info, wrong), HasSubstr("this model's rope has one"));
+}
+
 // Only a request with the same image gets the last, partly filled block.
 TEST(Embeddings, AlsoInTheLastBlock) {
   FakeRunner runner(with_embeddings());

@@ -50,6 +50,10 @@ RunnerInfo random_info(Random& random) {
     const int least = window > 0 ? most_blocks_needed(window, info.block_size) : one_sequence;
     info.pools.push_back({.n_blocks = random.integer(least, 3 * least), .window = window});
   }
+  if (random.chance(0.25)) {
+    const int max_rows = random.integer(1, 12), blocks = (max_rows + info.block_size - 1) / info.block_size;
+    info.source = {.dim = random.integer(1, 3), .max_rows = max_rows, .n_blocks = random.integer(blocks, 4 * blocks)};
+  }
   info.overlaps = random.chance(0.6);
   if (info.overlaps && random.chance(0.4)) info.n_stages = random.integer(2, 4);
   if (random.chance(0.5)) info.takes_embeddings = true, info.embedding_dim = random.integer(1, 3);

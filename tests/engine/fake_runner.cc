@@ -56,6 +56,7 @@ FakeRunner::FakeRunner(const FakeOptions& options)
   for (const KvPool& pool : options.info.pools)
     caches_.emplace_back(static_cast<size_t>(pool.n_blocks) * static_cast<size_t>(options.info.block_size));
   head_.resize(caches_[0].size());
+  sources_.resize(static_cast<size_t>(options.info.source.n_blocks) * static_cast<size_t>(options.info.block_size));
 }
 
 void FakeRunner::History::add(int32_t token, uint64_t vector) {
@@ -64,8 +65,11 @@ void FakeRunner::History::add(int32_t token, uint64_t vector) {
 }
 
 int32_t FakeRunner::next_token(std::span<const int32_t> history, uint64_t seed, int n_vocab,
-                               std::span<const PromptEmbedding> embeddings) {
+                               std::span<const PromptEmbedding> embeddings, const RequestSource& source) {
   History all;
+  const size_t source_dim = source.n_rows > 0 ? source.rows->size() / static_cast<size_t>(source.n_rows) : 0;
+  for (size_t row = 0; row < static_cast<size_t>(source.n_rows); ++row)
+    all.digest = mix(all.digest, digest_of(std::span(*source.rows).subspan(row * source_dim, source_dim)));
   size_t next = 0;
   for (int position = 0; position < static_cast<int>(history.size()); ++position) {
     uint64_t vector = 0;
@@ -95,6 +99,7 @@ void FakeRunner::forward(const Batch& given) {
   for (int pool = 0; pool < n_pools(); ++pool) check_blocks(batch, pool);
   check_states(batch);
   check_embeddings(batch);
+  write_sources(batch);
   histories_.resize(batch.n_tokens());
   places_.assign(batch.n_tokens(), 0);
   has_logits_.assign(batch.n_tokens(), false);
@@ -238,7 +243,8 @@ void FakeRunner::check_shape(const Batch& batch) {
   require(batch.n_logits() <= std::max(info.max_seqs, info.max_logits), "{} rows of logits", batch.n_logits());
   require(batch.n_tokens() <= info.max_batch_tokens, "{} tokens in a batch", batch.n_tokens());
   require(batch.positions.size() == batch.tokens.size() && batch.q_start.size() == batch.kv_len.size() + 1 &&
-              batch.block_table.size() == caches_.size() * batch.kv_len.size() * static_cast<size_t>(batch.max_blocks),
+              batch.block_table.size() == (caches_.size() + (info.source.dim > 0)) * batch.kv_len.size() *
+                                              static_cast<size_t>(batch.max_blocks),
           "arrays of the batch differ in length");
   require(batch.q_start.front() == 0 && batch.q_start.back() == batch.n_tokens(), "q_start does not span the batch");
   for (int seq = 0; seq < batch.n_seqs(); ++seq) {
@@ -321,6 +327,46 @@ void FakeRunner::check_embeddings(const Batch& batch) {
     require(row >= -1 && row < static_cast<int32_t>(n / dim), "row {} of {} embeddings", row, n / dim);
 }
 
+// A step has the sources of sequences that begin, and not more rows than its buffers hold. No block is of two sequences.
+void FakeRunner::write_sources(const Batch& batch) {
+  const SourceInfo& info = options_.info.source;
+  const auto n_seqs = static_cast<size_t>(batch.n_seqs());
+  require(batch.source_len.size() == (info.dim > 0 ? n_seqs : 0) &&
+              batch.source_start.size() == (info.dim > 0 ? n_seqs + 1 : 0),
+          "{} sources, {} starts", batch.source_len.size(), batch.source_start.size());
+  if (info.dim == 0) return;
+  const auto dim = static_cast<size_t>(info.dim);
+  require(batch.n_source_rows() <= info.max_rows &&
+              batch.sources.size() == static_cast<size_t>(batch.n_source_rows()) * dim,
+          "{} rows of sources, {} floats", batch.n_source_rows(), batch.sources.size());
+  const int size = options_.info.block_size;
+  writer_.assign(static_cast<size_t>(info.n_blocks), -1);
+  for (int seq = 0; seq < batch.n_seqs(); ++seq)
+    for (int i = 0; i < (batch.source_len[seq] + size - 1) / size; ++i) {
+      const int32_t block = batch.blocks(seq, n_pools())[i];
+      require(block >= 0 && block < info.n_blocks && writer_[block] < 0, "source {} has block {}", seq, block);
+      writer_[block] = seq;
+    }
+  for (int row = 0; row < batch.n_source_rows(); ++row) {
+    const int seq = batch.seq_of_source_row(row), index = row - batch.source_start[seq];
+    const int32_t block = batch.blocks(seq, n_pools())[index / size];
+    sources_[static_cast<size_t>(block * size + index % size)] = {
+        digest_of(batch.sources.subspan(static_cast<size_t>(row) * dim, dim)), index};
+  }
+}
+
+// The digest of a sequence's source, as the cache holds it.
+uint64_t FakeRunner::source_of(const Batch& batch, int seq) {
+  uint64_t digest = 0;
+  const int size = options_.info.block_size;
+  for (int i = 0; i < (batch.source_len.empty() ? 0 : batch.source_len[seq]); ++i) {
+    const SourceSlot& slot = sources_[static_cast<size_t>(batch.blocks(seq, n_pools())[i / size] * size + i % size)];
+    require(slot.index == i, "sequence {} reads row {} of its source and finds row {}", seq, i, slot.index);
+    digest = mix(digest, slot.row);
+  }
+  return digest;
+}
+
 // The digest of the vector; 0: the position has a token.
 uint64_t FakeRunner::vector_at(const Batch& batch, int token) const {
   const int32_t row = batch.embedding_rows.empty() ? -1 : batch.embedding_rows[token];
@@ -337,6 +383,7 @@ FakeRunner::History FakeRunner::read_history(const Batch& batch, int seq, int po
   const int end = batch.kv_len[seq] - batch.q_len(seq), seen = first_read(batch, seq, pool),
             begin = checks_all(static_cast<size_t>(seq)) ? seen : std::max(seen, end - 1);
   History history;
+  if (begin == 0) history.digest = source_of(batch, seq);
   for (int position = begin; position < end; ++position) {
     const Slot& s = slot(batch, seq, position, pool);
     if (position == begin && begin > 0) {

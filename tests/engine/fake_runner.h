@@ -1,7 +1,7 @@
 // FakeRunner: a model for tests of the engine and the server. The next token is a pure function of the seed and the
 // history (tokens, and vectors in place of tokens). The fake's KV cache stores histories instead of keys and values. So
 // the fake detects every mistake of a scheduler: a wrong position or length, a block written by another sequence or by
-// two sequences, a state of another place or history. Step time and failures can be set. With info.overlaps, the fake
+// two sequences, a state of another place or history, another sequence's source. Step time and failures can be set. With info.overlaps, the fake
 // is an asynchronous device: forward returns at once, and wait() returns when the step's time has passed. With
 // info.n_stages, several sampled steps may be in flight, and none may have a token that the host does not know. The
 // fake's draft head knows the model's next tokens, and detects entries of another history.
@@ -18,7 +18,7 @@
 #include <vector>
 
 #include "engine/request.h"
-#include "model/runner.h"
+#include "model/program/runner.h"
 
 namespace ingot {
 
@@ -46,7 +46,7 @@ class FakeRunner final : public Runner {
 
   // The token that follows a history.
   static int32_t next_token(std::span<const int32_t> history, uint64_t seed, int n_vocab,
-                            std::span<const PromptEmbedding> embeddings = {});
+                            std::span<const PromptEmbedding> embeddings = {}, const RequestSource& source = {});
 
   const RunnerInfo& info() const override { return options_.info; }
   void forward(const Batch& batch) override;
@@ -98,6 +98,8 @@ class FakeRunner final : public Runner {
   void check_blocks(const Batch& batch, int pool);
   void check_states(const Batch& batch);
   void check_embeddings(const Batch& batch);
+  void write_sources(const Batch& batch);
+  uint64_t source_of(const Batch& batch, int seq);
   uint64_t vector_at(const Batch& batch, int token) const;
   bool checks_all(size_t row) const;
   History read_history(const Batch& batch, int seq, int pool);
@@ -114,6 +116,11 @@ class FakeRunner final : public Runner {
 
   const FakeOptions options_;
   std::vector<std::vector<Slot>> caches_;  // of each pool, [n_blocks * block_size]
+  struct SourceSlot {
+    uint64_t row = 0;  // digest
+    int index = -1;    // in its source
+  };
+  std::vector<SourceSlot> sources_;  // [source.n_blocks * block_size]
   std::vector<Slot> states_;      // [n_states]: the entry of the last token in each state
   std::vector<int> writer_;       // [n_blocks of a pool]: the sequence of this batch that writes the block, or -1
   std::vector<History> histories_;  // [n_tokens of this batch]: history up to each token

@@ -3,7 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "engine/engine.h"
-#include "model/ranks.h"
+#include "model/devices/ranks.h"
 #include "tiny_models.h"
 
 namespace ingot {

@@ -7,7 +7,7 @@
 #include "engine/engine.h"
 #include "engine/jump_ahead.h"
 #include "model/loader.h"
-#include "model/score.h"
+#include "model/devices/score.h"
 #include "text/chat_encode.h"
 #include "text/grammar/machine/schema_machine.h"
 #include "text/grammar/masks/model_grammars.h"

@@ -5,7 +5,7 @@
 #include <gtest/gtest.h>
 
 #include "model/apart.h"
-#include "model/parallel.h"
+#include "model/devices/parallel.h"
 #include "tiny_models.h"
 
 namespace ingot {

@@ -1,6 +1,7 @@
 // The index of cached blocks alone. conversation_test.cc tests the scheduler's use of the index.
 #include "engine/prefix_cache.h"
 
+#include <array>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -143,6 +144,48 @@ TEST(PrefixCache, AWindowNeedsItsOwnBlocksOnly) {
   EXPECT_EQ(find(cache, root, {1, 2}).pools[0].blocks, Tokens({7}));
   cache.forget(root, tokens);
   EXPECT_EQ(find(cache, root, tokens).n_tokens, 0);
+}
+
+// A block of a further pool belongs to a block of the first one. A chain is found up to a place where each pool has the
+// blocks that the next token sees.
+TEST(PrefixCache, EachPoolNeedsTheBlocksOfItsWindow) {
+  std::vector<int32_t> lost;
+  PrefixCache cache({{8, 0}, {9, 4}}, 2, {}, false, [&](int pool, int32_t block) {
+    EXPECT_EQ(pool, 1);
+    lost.push_back(block);
+  });
+  const CacheKey root = root_key("");
+  const Tokens tokens = {1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13};
+  const auto part = [&](int block) { return std::span(tokens).subspan(static_cast<size_t>(2 * block), 2); };
+  std::vector<CacheKey> keys = {root};
+  for (int32_t block = 0; block < 6; ++block)
+    keys.push_back(cache.insert(keys.back(), part(block), std::array{block, 7 - block}));
+  EXPECT_EQ(find(cache, root, tokens).n_tokens, 12);
+  EXPECT_EQ(find(cache, root, tokens).pools[1].blocks, Tokens({7, 6, 5, 4, 3, 2}));
+  cache.lose(7, 1), cache.lose(6, 1);
+  EXPECT_EQ(find(cache, root, tokens).n_tokens, 12);
+  EXPECT_EQ(find(cache, root, tokens).pools[1].blocks, Tokens({-1, -1, 5, 4, 3, 2}));
+  EXPECT_EQ(find(cache, root, {1, 2, 3, 4, 5, 6}).n_tokens, 0);  // the window there is lost
+  cache.lose(3, 1);
+  EXPECT_EQ(find(cache, root, tokens).n_tokens, 8);
+  EXPECT_EQ(find(cache, root, tokens).pools[0].blocks, Tokens({0, 1, 2, 3}));
+  EXPECT_EQ(find(cache, root, tokens).n_known, 12);
+  // Another sequence has computed the tokens of the fifth block again.
+  EXPECT_EQ(cache.insert(keys[4], part(4), std::array{6, 1}), keys[5]);
+  EXPECT_FALSE(cache.holds(6));
+  EXPECT_TRUE(cache.holds(1, 1));
+  EXPECT_EQ(find(cache, root, tokens).pools[0].blocks, Tokens({0, 1, 2, 3, 4, 5}));
+  EXPECT_EQ(find(cache, root, tokens).pools[1].blocks, Tokens({-1, -1, 5, 4, 1, 2}));
+  // A tail needs a block of each pool.
+  cache.insert(keys[6], std::span(tokens).last(1), std::array{7, 8});
+  EXPECT_EQ(find(cache, root, tokens).n_tokens, 13);
+  EXPECT_EQ(find(cache, root, tokens).pools[1].tail, 8);
+  cache.lose(8, 1);
+  EXPECT_EQ(find(cache, root, tokens).n_tokens, 12);
+  EXPECT_TRUE(lost.empty());
+  cache.erase(5);
+  EXPECT_EQ(lost, std::vector<int32_t>({2}));
+  EXPECT_FALSE(cache.holds(2, 1));
 }
 
 // Lost blocks stay in the index while there is space.

@@ -315,6 +315,29 @@ TEST_F(SchedulerTest, TheBatchSaysWhatThePlanSays) {
   EXPECT_EQ(rows[1].history.data(), second.tokens.data());
 }
 
+// An image of 2 rows and 3 columns takes 6 tokens, but only 3 places. The text after the image goes on from there.
+TEST_F(SchedulerTest, TheBatchHasPlacesOnEachAxis) {
+  SchedulerLimits limits{
+      .max_batch_tokens = 8, .max_seqs = 4, .chunk = 8, .block_size = 4, .pools = {{.n_blocks = 32}}, .embedding_dim = 1};
+  limits.n_rope_axes = kRopeAxes;
+  make(limits);
+  Sequence& sequence = add(11);
+  PromptEmbedding image{.position = 2, .n_rows = 6, .rows = std::make_shared<std::vector<float>>(6), .n_places = 3};
+  for (int32_t i = 0; i < 6; ++i) image.places.push_back({0, i / 3, i % 3});
+  sequence.request.embeddings = {image};
+  BatchBuilder builder(limits, 64);
+  EXPECT_THAT(builder.fill(scheduler_->plan()).rope_positions,
+              ElementsAre(0, 1, 2, 2, 2, 2, 2, 2,    // the image has one time,
+                          0, 1, 2, 2, 2, 3, 3, 3,    // rows
+                          0, 1, 2, 3, 4, 2, 3, 4));  // and columns
+  EXPECT_THAT(builder.fill(scheduler_->plan()).rope_positions, ElementsAre(5, 6, 7, 5, 6, 7, 5, 6, 7));
+  sequence.tokens.push_back(8);
+  EXPECT_THAT(builder.fill(scheduler_->plan()).rope_positions, ElementsAre(8, 8, 8));
+  end(sequence);
+  add(3);  // text alone needs no places
+  EXPECT_TRUE(builder.fill(scheduler_->plan()).rope_positions.empty());
+}
+
 TEST_F(SchedulerTest, TheBatchReusesItsStorage) {
   const SchedulerLimits limits{.max_batch_tokens = 8, .max_seqs = 8, .chunk = 8, .block_size = 2, .pools = {{.n_blocks = 100}}};
   make(limits);

@@ -7,7 +7,7 @@
 #include "collector.h"
 #include "devices.h"
 #include "io/gguf/gguf.h"
-#include "model/ranks.h"
+#include "model/devices/ranks.h"
 
 namespace ingot {
 

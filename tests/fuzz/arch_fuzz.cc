@@ -1,6 +1,6 @@
 // Any bytes as the file of an architecture. The file is refused by Error, or all its layers have known parts.
 #include "io/walk.h"
-#include "model/arch_file.h"
+#include "model/config/arch_file.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   using namespace ingot;

@@ -1,4 +1,4 @@
-// Damaged config.json files (tests/model/hf_config_test.cc tests the values of each key). With every truncation and
+// Damaged config.json files (tests/model/config/hf_config_test.cc tests the values of each key). With every truncation and
 // every changed byte, the file is refused by Error, or read as a config whose numbers are in range.
 #include "io/huggingface/config.h"
 

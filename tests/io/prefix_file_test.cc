@@ -30,7 +30,10 @@ PrefixFile small(const std::string& first, const std::string& second) {
 
 std::string written(const PrefixFile& file) {
   const std::string path = testing::TempDir() + "prefix_file_test_" + std::to_string(getpid()) + ".bin";
-  const size_t n_bytes = write_prefix_file(path, file);
+  PrefixFileWriter writer(path, file);
+  for (const PrefixFile::Cache& cache : file.caches)
+    for (const uint8_t& byte : cache.blocks) writer.write({&byte, 1});
+  const size_t n_bytes = writer.commit();
   EXPECT_EQ(n_bytes, std::filesystem::file_size(path));
   std::string bytes = read_file(path);
   std::filesystem::remove(path);

@@ -8,7 +8,7 @@
 
 #include "backend/thread_communicator.h"
 #include "base/error.h"
-#include "model/ranks.h"
+#include "model/devices/ranks.h"
 
 namespace ingot {
 

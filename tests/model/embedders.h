@@ -6,8 +6,8 @@
 
 #include "base/error.h"
 #include "golden_models.h"
-#include "model/checkpoint.h"
-#include "model/embedder.h"
+#include "model/files/checkpoint.h"
+#include "model/vectors/embedder.h"
 
 namespace ingot {
 

@@ -10,7 +10,7 @@
 #include "base/file.h"
 #include "base/json.h"
 #include "io/gguf/gguf.h"
-#include "model/score.h"
+#include "model/devices/score.h"
 
 namespace ingot {
 

@@ -1,7 +1,7 @@
 // The Hugging Face directories of tests/data/hf, which hold the same weights as the GGUF files with the same names.
 #pragma once
 #include "golden_models.h"
-#include "model/checkpoint.h"
+#include "model/files/checkpoint.h"
 
 namespace ingot {
 

@@ -5,8 +5,8 @@
 
 #include "base/json.h"
 #include "golden_models.h"
-#include "model/checkpoint.h"
-#include "model/parallel.h"
+#include "model/devices/parallel.h"
+#include "model/files/checkpoint.h"
 
 namespace ingot {
 

@@ -6,7 +6,7 @@
 #include <map>
 
 #include "golden_models.h"
-#include "model/checkpoint.h"
+#include "model/files/checkpoint.h"
 #include "quant/encode.h"
 #include "quant/fill.h"
 

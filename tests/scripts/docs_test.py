@@ -1,4 +1,5 @@
-"""Every relative link of the pages, and every path of the source tree that they name, exists."""
+"""Every relative link of the pages, and every path of the source tree that they name, exists. The design page shows the
+engine's step as it is."""
 import os
 import pathlib
 import re
@@ -26,6 +27,19 @@ class Docs(unittest.TestCase):
                 n_paths += 1
                 self.assertTrue((ROOT / path).exists(), f"{page.name} names {path}")
         self.assertGreater(n_paths, 10)
+
+    def test_the_design_page_shows_the_step(self):
+        begin = "void Engine::run_step() {\n"
+
+        def lines_of(text):
+            self.assertEqual(text.count(begin), 1)
+            body = text[text.index(begin) + len(begin):]
+            body = body[:re.search(r"^ *}$", body, flags=re.M).start()]
+            return [line for line in (re.sub(r"//.*", "", line).strip() for line in body.split("\n")) if line]
+
+        shown = lines_of((ROOT / "docs/design.md").read_text())
+        self.assertEqual(shown, lines_of((ROOT / "src/engine/engine_step.cc").read_text()))
+        self.assertGreater(len(shown), 5)
 
 
 if __name__ == "__main__":

@@ -21,7 +21,7 @@ BREACHES = [
     ("text/a.cc", "void f(Tensor x);\n", 1, "text must not know tensors"),
     ("io/a.cc", '#include "backend/tensor.h"\n', 1, "io must not include backend/"),
     ("io/a.cc", 'bool f(auto x) {\n  return x == "gemma2";\n}\n', 2, "io must not know architectures"),
-    ("backend/a.cc", '#include "model/config.h"\n', 1, "backend must not include model/"),
+    ("backend/a.cc", '#include "model/config/config.h"\n', 1, "backend must not include model/"),
     ("backend/a.cc", '#include "io/gguf/gguf.h"\n', 1, "backend must not include io/"),
     ("backend/ref/a.cc", '#include "text/tokenizers/vocab.h"\n', 1, "backend must not include text/"),
     ("backend/cpu/a.cc", '#include "backend/cuda/stream.h"\n', 1, "cpu and cuda"),
@@ -53,7 +53,7 @@ ALLOWED = [
     ("backend/cuda/a.cu", "#include <cuda_runtime.h>\n"),
     ("quant/format.h", "switch (f) { case Format::Q4_K: break; }\n"),
     ("model/a.cc", '#include "backend/backend.h"\n#include "io/gguf/gguf.h"\nif (f == Format::F32) return;\n/* switch:\n case Format::F32: */\n'),
-    ("engine/a.cc", '#include "model/runner.h"\n#include "backend/batch.h"\n#include "text/tokenizers/vocab.h"\n'),
+    ("engine/a.cc", '#include "model/program/runner.h"\n#include "backend/batch.h"\n#include "text/tokenizers/vocab.h"\n'),
     ("cli/a.cc", '#include "engine/engine.h"\n#include "server/requests/http.h"\nauto s = "#include \\"";  // DType\n'),
 ]
 
@@ -61,7 +61,7 @@ ALLOWED = [
 def found(check, *files):
     with tempfile.TemporaryDirectory() as folder:
         src = pathlib.Path(folder) / "src"
-        for name, text in (*files, ("model/arch.cc", ARCH)):
+        for name, text in (*files, ("model/config/arch.cc", ARCH)):
             (src / name).parent.mkdir(parents=True, exist_ok=True)
             (src / name).write_text(text)
         return list(check(src))

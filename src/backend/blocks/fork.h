@@ -1,5 +1,5 @@
 // Copies the residual stream for blocks that read the same input as the block after this one (LayerPart::beside in
-// model/config.h).
+// model/config/config.h).
 #pragma once
 #include "backend/block.h"
 

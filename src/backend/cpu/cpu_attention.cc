@@ -12,8 +12,11 @@ using cpu::CpuKv;
 
 void CpuBackend::write_token(KvCache& cache, int layer, int64_t token, const float* k, const float* v) {
   const auto& kv = static_cast<const CpuKv&>(cache);
-  const int position = batch().positions[token], size = kv.shape.block_size, head_dim = kv.shape.head_dim;
-  const int32_t block = batch().blocks(token_seq_[token], kv.shape.table)[position / size];
+  const bool of_source = kv.shape.of_source;
+  const int seq = of_source ? batch().seq_of_source_row(token) : token_seq_[token];
+  const int position = of_source ? static_cast<int>(token) - batch().source_start[seq] : batch().positions[token];
+  const int size = kv.shape.block_size, head_dim = kv.shape.head_dim;
+  const int32_t block = batch().blocks(seq, kv.shape.table)[position / size];
   CHECK(block >= 0 && block < kv.shape.n_blocks);
   for (int h = 0; h < kv.shape.n_kv_heads; ++h, k += head_dim, v += head_dim) {
     uint8_t* page = kv.pages(layer, h) + block * kv.page_stride;
@@ -31,7 +34,9 @@ void CpuBackend::kv_write(KvCache& kv, int layer, Tensor k, Tensor v) {
 // The softmax handles blocks of keys in order, so a token's numbers depend on where its key range is cut. In
 // deterministic mode the range is not cut, and its blocks are counted from the first key. A block has a fixed number of
 // chunks (next_block), and no chunk crosses a page.
-int CpuBackend::plan_attention(const AttentionArgs& a, int block_size) {
+int CpuBackend::plan_attention(const AttentionArgs& a, const KvShape& kv) {
+  const int block_size = kv.block_size;
+  const std::span<const int32_t> lengths = kv.of_source ? batch().source_len : batch().kv_len;
   constexpr int kShortestPart = 256;
   const int tokens_a_task = std::max(1, cpu::kMaxQueryRows / (a.n_heads / a.n_kv_heads));
   attention_tasks_.clear();
@@ -44,8 +49,8 @@ int CpuBackend::plan_attention(const AttentionArgs& a, int block_size) {
       if (deterministic_)
         begin -=
             begin % (block_size % cpu::kKeyChunk == 0 ? cpu::kKeyBlock : block_size * cpu::kKeyBlock / cpu::kKeyChunk);
-      const int seen = a.causal ? position + n : a.window > 0 ? position + n - 1 + a.window : batch().kv_len[seq];
-      const int end = std::min(seen, batch().kv_len[seq]);
+      const int seen = a.causal ? position + n : a.window > 0 ? position + n - 1 + a.window : lengths[seq];
+      const int end = std::min(seen, lengths[seq]);
       attention_tasks_.push_back({seq, t, n, begin, end, -1});
       longest = std::max(longest, end - begin);
     }
@@ -84,11 +89,13 @@ void CpuBackend::attention_in_turns(Tensor y, Tensor q, const KvCache& kv, const
   }
 }
 
-void CpuBackend::attention(Tensor y, Tensor q, const KvCache& cache, const AttentionArgs& a) {
+void CpuBackend::attention(Tensor y, Tensor q, const KvCache& cache, const AttentionArgs& args) {
   const auto& kv = static_cast<const CpuKv&>(cache);
+  AttentionArgs a = args;
+  if (kv.shape.of_source) a.causal = false, a.window = 0;
   const int group = a.n_heads / a.n_kv_heads;
   if (group > cpu::kMaxQueryRows) return attention_in_turns(y, q, cache, a);
-  const int n_parts = plan_attention(a, kv.shape.block_size);
+  const int n_parts = plan_attention(a, kv.shape);
   const int64_t row_floats = 2 + a.head_dim, part_floats = cpu::kMaxQueryRows * row_floats;
   if (attention_scratch_stride_ < cpu::attention_scratch_floats(a.head_dim)) {  // only if reserve() was not called
     attention_scratch_stride_ = cpu::attention_scratch_floats(a.head_dim);

@@ -169,12 +169,13 @@ void CpuBackend::act_mul(Tensor y, Tensor gate, Tensor up, Activation act) {
            [&](int64_t t, int) { kernels_.act_mul(y.f32(t), gate.f32(t), up.f32(t), y.cols, static_cast<int>(act)); });
 }
 
-void CpuBackend::rope_angles(Tensor angles, Tensor inv_freq, float magnitude) {
+void CpuBackend::rope_angles(Tensor angles, Tensor inv_freq, float magnitude, Tensor axes) {
   const int64_t n_freq = inv_freq.cols;
   for_rows(angles.rows, 32 * angles.rows * n_freq, [&](int64_t t, int) {
     float *cosines = angles.f32(t), *sines = cosines + n_freq;
     for (int64_t i = 0; i < n_freq; ++i) {
-      const float angle = static_cast<float>(batch().positions[t]) * inv_freq.f32()[i];
+      const int32_t position = axes ? batch().rope_position(axes.i32()[i], t) : batch().positions[t];
+      const float angle = static_cast<float>(position) * inv_freq.f32()[i];
       cosines[i] = std::cos(angle) * magnitude;
       sines[i] = std::sin(angle) * magnitude;
     }

@@ -56,7 +56,7 @@ class CpuBackend final : public Backend {
   void norm(Tensor y, Tensor x, const NormArgs& args) override;
   void add(Tensor x, Tensor y) override;
   void act_mul(Tensor y, Tensor gate, Tensor up, Activation act) override;
-  void rope_angles(Tensor angles, Tensor inv_freq, float magnitude) override;
+  void rope_angles(Tensor angles, Tensor inv_freq, float magnitude, Tensor axes) override;
   void rope(Tensor x, int n_heads, const RopeArgs& args) override;
   void kv_write(KvCache& kv, int layer, Tensor k, Tensor v) override;
   void attention(Tensor y, Tensor q, const KvCache& kv, const AttentionArgs& args) override;
@@ -117,7 +117,7 @@ class CpuBackend final : public Backend {
   void plan_matmuls(std::span<const cpu::MatmulJob> jobs, std::span<const int64_t> n_panels);
 
   // cpu_attention.cc
-  int plan_attention(const AttentionArgs& args, int block_size);
+  int plan_attention(const AttentionArgs& args, const KvShape& kv);
   void attention_in_turns(Tensor y, Tensor q, const KvCache& kv, const AttentionArgs& args);
   void write_token(KvCache& kv, int layer, int64_t token, const float* k, const float* v);
 

@@ -64,7 +64,9 @@ cuda::BatchSizes CudaBackend::batch_sizes(const StepLimits& limits) const {
           .seqs = std::max(limits.max_seqs, 1),
           .logits = most_logit_rows(limits),
           .tables = limits.n_tables,
-          .blocks = max_blocks(limits, core_.step.block_size)};
+          .blocks = max_blocks(limits, core_.step.block_size),
+          .axes = limits.n_rope_axes,
+          .source_rows = limits.max_source_rows};
 }
 
 void CudaBackend::reserve(const StepLimits& limits) {

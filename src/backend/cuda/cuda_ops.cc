@@ -28,8 +28,8 @@ void CudaBackend::act_mul(Tensor y, Tensor gate, Tensor up, Activation act) {
   check_launch("act_mul_rows");
 }
 
-void CudaBackend::rope_angles(Tensor angles, Tensor inv_freq, float magnitude) {
-  cuda::angles_of_positions(angles, inv_freq, magnitude, core_.step.view().positions, core_.device);
+void CudaBackend::rope_angles(Tensor angles, Tensor inv_freq, float magnitude, Tensor axes) {
+  cuda::angles_of_positions(angles, inv_freq, magnitude, axes, core_.step.view(), core_.device);
   check_launch("angles_of_positions");
 }
 

@@ -24,12 +24,12 @@ void CurrentStep::set_sizes(const Batch& from, const Padding& padding, int longe
   }
 }
 
-AttentionStep CurrentStep::attention(bool batch_invariant) const {
+AttentionStep CurrentStep::attention(const KvCache& kv, bool batch_invariant) const {
   return {.n_tokens = n_tokens,
           .n_seqs = n_seqs,
           .max_q_len = max_q_len,
           .n_of_len = n_of_len_,
-          .most_kv = most_kv,
+          .most_kv = kv.shape.of_source ? std::max(batch.most_source_rows(), 1) : most_kv,
           .batch_invariant = batch_invariant};
 }
 

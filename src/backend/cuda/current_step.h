@@ -8,9 +8,9 @@ namespace ingot::cuda {
 struct CurrentStep {
   // The sizes of a batch that `padding` pads. Attention is planned for contexts up to most_kv.
   void set_sizes(const Batch& batch, const Padding& padding, int most_kv);
-  AttentionStep attention(bool batch_invariant) const;
+  AttentionStep attention(const KvCache& kv, bool batch_invariant) const;
   DeviceBatch view() const { return batch.view(); }
-  DeviceBatch view(const KvCache& kv) const { return batch.view(kv.shape.table); }  // with the cache's block table
+  DeviceBatch view(const KvCache& kv) const { return batch.view(kv.shape); }  // as the cache's ops see the batch
 
   BatchUpload batch;
   int block_size = 16;  // of the KV cache; the usual size until there is a cache

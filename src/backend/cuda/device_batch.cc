@@ -13,7 +13,7 @@ constexpr size_t kMaxChanges = size_t{64} << 10;
 // Offsets of the arrays, in ints; each array is aligned to 16 bytes. Pinned memory holds the list of table changes in
 // place of the table.
 struct Places {
-  int64_t tokens, positions, token_seq, q_start, kv_len, logit_rows, state_in, state_out, table, end;
+  int64_t tokens, positions, rope_positions, source_positions, source_seq, source_len, token_seq, q_start, kv_len, logit_rows, state_in, state_out, table, end;
 };
 
 Places places_of(const BatchSizes& most, int64_t table_size) {
@@ -26,6 +26,10 @@ Places places_of(const BatchSizes& most, int64_t table_size) {
   Places p{};
   p.tokens = take(most.tokens);
   p.positions = take(most.tokens);
+  p.rope_positions = take(most.rope_positions());
+  p.source_positions = take(most.source_rows);
+  p.source_seq = take(most.source_rows);
+  p.source_len = take(most.source_rows > 0 ? most.seqs : 0);
   p.token_seq = take(most.tokens);
   p.q_start = take(most.seqs + 1);
   p.kv_len = take(most.seqs);
@@ -39,7 +43,8 @@ Places places_of(const BatchSizes& most, int64_t table_size) {
 
 BatchSizes largest(const BatchSizes& a, const BatchSizes& b) {
   return {std::max(a.tokens, b.tokens), std::max(a.seqs, b.seqs), std::max(a.logits, b.logits),
-          std::max(a.tables, b.tables), std::max(a.blocks, b.blocks)};
+          std::max(a.tables, b.tables), std::max(a.blocks, b.blocks), std::max(a.axes, b.axes),
+          std::max(a.source_rows, b.source_rows)};
 }
 
 }  // namespace
@@ -53,9 +58,14 @@ size_t BatchUpload::bytes_for(const BatchSizes& most) {
   return static_cast<size_t>(places_of(most, most.table_entries()).end) * sizeof(int32_t);
 }
 
-DeviceBatch BatchUpload::view(int table) const {
+DeviceBatch BatchUpload::view(const KvShape& kv) const {
   DeviceBatch view = view_;
-  view.block_table += int64_t{table} * most_.seqs * most_.blocks;
+  view.block_table += int64_t{kv.table} * most_.seqs * most_.blocks;
+  if (!kv.of_source) return view;
+  const Places at = places_of(most_, 0);
+  const auto* base = static_cast<const int32_t*>(device_.data());
+  view.positions = base + at.source_positions, view.token_seq = base + at.source_seq;
+  view.kv_len = base + at.source_len;
   return view;
 }
 
@@ -77,6 +87,8 @@ void BatchUpload::reserve(const BatchSizes& sizes, Device& device) {
   const auto* base = static_cast<const int32_t*>(device_.data());
   view_ = {.tokens = base + at.tokens,
            .positions = base + at.positions,
+           .rope_positions = sizes.rope_positions() > 0 ? base + at.rope_positions : nullptr,
+           .axis_stride = sizes.tokens,
            .token_seq = base + at.token_seq,
            .q_start = base + at.q_start,
            .kv_len = base + at.kv_len,
@@ -94,6 +106,17 @@ void BatchUpload::write_arrays(const Batch& batch, const Padding& padding, int32
   host[0] = most_.blocks;
   std::ranges::copy(batch.tokens, host + at.tokens);
   std::ranges::copy(batch.positions, host + at.positions);
+  for (int axis = 0; axis < (most_.axes > 1 ? most_.axes : 0); ++axis)
+    for (int t = 0; t < batch.n_tokens(); ++t)
+      host[at.rope_positions + int64_t{axis} * most_.tokens + t] = batch.rope_position(axis, t);
+  if (most_.source_rows > 0) {
+    std::ranges::copy(batch.source_len, host + at.source_len);
+    std::fill_n(host + at.source_len + batch.n_seqs(), padding.n_seqs, 1);
+    for (int row = 0; row < batch.n_source_rows(); ++row) {
+      const int seq = batch.seq_of_source_row(row);
+      host[at.source_seq + row] = seq, host[at.source_positions + row] = row - batch.source_start[seq];
+    }
+  }
   for (int seq = 0; seq < batch.n_seqs(); ++seq)
     std::fill(host + at.token_seq + batch.q_start[seq], host + at.token_seq + batch.q_start[seq + 1], seq);
   host[at.q_start] = 0;
@@ -112,6 +135,8 @@ void BatchUpload::write_arrays(const Batch& batch, const Padding& padding, int32
     for (int t = 0; t < padding.q_len; ++t) {
       host[at.tokens + first + t] = 0;
       host[at.positions + first + t] = t;
+      for (int axis = 0; axis < (most_.axes > 1 ? most_.axes : 0); ++axis)
+        host[at.rope_positions + int64_t{axis} * most_.tokens + first + t] = t;
       host[at.token_seq + first + t] = seq;
     }
   }
@@ -148,7 +173,9 @@ bool BatchUpload::upload(const Batch& batch, const Padding& padding, const Draws
                           .seqs = batch.n_seqs() + padding.n_seqs,
                           .logits = batch.n_logits() + padding.n_logits,
                           .tables = std::max(batch.n_tables(), padding.n_tables),
-                          .blocks = std::max(most_used_blocks(batch, block_size), padding.n_blocks)};
+                          .blocks = std::max(most_used_blocks(batch, block_size), padding.n_blocks),
+                          .axes = batch.rope_positions.empty() ? 1 : kRopeAxes,
+                          .source_rows = std::max(batch.n_source_rows(), batch.source_len.empty() ? 0 : 1)};
   const BatchSizes sizes = largest(needed, most_);
   const bool moved = sizes != most_;
   if (moved) reserve(sizes, device);

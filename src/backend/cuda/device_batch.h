@@ -15,6 +15,9 @@ namespace ingot::cuda {
 // The most of each in a batch.
 struct BatchSizes {
   int tokens = 0, seqs = 0, logits = 0, tables = 0, blocks = 0;
+  int axes = 1;  // of ropes
+  int source_rows = 0;
+  int rope_positions() const { return axes > 1 ? axes * tokens : 0; }
   bool operator==(const BatchSizes&) const = default;
   int64_t table_entries() const { return int64_t{tables} * seqs * blocks; }
 };
@@ -32,8 +35,10 @@ class BatchUpload {
   };
   bool upload(const Batch& batch, const Padding& padding, const Draws& draws, const FloatCopy& copy, int block_size,
               Device& device);
-  // With the block table of a KV cache (KvShape::table).
-  DeviceBatch view(int table = 0) const;
+  DeviceBatch view() const { return view_; }
+  // With the block table of a KV cache. For a cache of sources, positions, token_seq and kv_len are those of sources.
+  DeviceBatch view(const KvShape& kv) const;
+  int most_source_rows() const { return most_.source_rows; }  // in a batch
   size_t bytes() const { return device_.size(); }
   static size_t bytes_for(const BatchSizes& sizes);  // that reserve() allocates
 

@@ -20,6 +20,8 @@ struct DeviceLimits;
 struct DeviceBatch {
   const int32_t* tokens = nullptr;
   const int32_t* positions = nullptr;
+  const int32_t* rope_positions = nullptr;  // [kRopeAxes, axis_stride], only if a rope has several axes
+  int64_t axis_stride = 0;
   const int32_t* token_seq = nullptr;  // [n_tokens]: the sequence of a token
   const int32_t* q_start = nullptr;
   const int32_t* kv_len = nullptr;
@@ -126,8 +128,8 @@ void pool(const Tensor& y, const Tensor& x, const int32_t* q_start, Pooling pool
 void gather(const Tensor& y, const Tensor& x, const int32_t* rows, Device& device);
 
 // heads.cu
-void angles_of_positions(const Tensor& angles, const Tensor& inv_freq, float magnitude, const int32_t* positions,
-                         Device& device);
+void angles_of_positions(const Tensor& angles, const Tensor& inv_freq, float magnitude, const Tensor& axes,
+                         const DeviceBatch& batch, Device& device);
 void rope_rows(const Tensor& x, int n_heads, const RopeArgs& args, Device& device);
 void write_kv(const DeviceKv& kv, int layer, const Tensor& k, const Tensor& v, const DeviceBatch& batch,
               Device& device);

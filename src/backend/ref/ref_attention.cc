@@ -142,12 +142,18 @@ void Backend::kv_write(KvCache& cache, int layer, Tensor k, Tensor v) {
   HostRows host(*this);
   k = host.in(k), v = host.in(v);
   auto& kv = static_cast<RefKv&>(cache);
-  for_each_token(batch_, [&](int seq, int64_t t) {
-    const int position = batch_.positions[t], size = kv.shape.block_size;
+  const auto write = [&](int seq, int64_t t, int position) {
+    const int size = kv.shape.block_size;
     const int32_t block = batch_.blocks(seq, kv.shape.table)[position / size];
     round_row(k.f32(t), kv.row(layer, 0, block, position % size), kv.shape, kv.shape.dtype.keys);
     round_row(v.f32(t), kv.row(layer, 1, block, position % size), kv.shape, kv.shape.dtype.values);
-  });
+  };
+  if (!kv.shape.of_source)
+    return for_each_token(batch_, [&](int seq, int64_t t) { write(seq, t, batch_.positions[t]); });
+  for (int64_t row = 0; row < batch_.n_source_rows(); ++row) {
+    const int seq = batch_.seq_of_source_row(row);
+    write(seq, row, static_cast<int>(row) - batch_.source_start[seq]);
+  }
 }
 
 void Backend::attention(Tensor y, Tensor q, const KvCache& cache, const AttentionArgs& a) {
@@ -158,8 +164,9 @@ void Backend::attention(Tensor y, Tensor q, const KvCache& cache, const Attentio
   for_each_token(batch_, [&](int seq, int64_t t) {
     const int position = batch_.positions[t];
     const int seen = a.causal ? position + 1 : a.window > 0 ? position + a.window : batch_.kv_len[seq];
-    const int end = std::min(seen, batch_.kv_len[seq]);
-    const int begin = a.window > 0 ? std::max(0, position + 1 - a.window) : 0;
+    const bool whole = kv.shape.of_source;
+    const int end = whole ? batch_.source_len[seq] : std::min(seen, batch_.kv_len[seq]);
+    const int begin = a.window > 0 && !whole ? std::max(0, position + 1 - a.window) : 0;
     const int32_t* blocks = batch_.blocks(seq, kv.shape.table);
     for (int h = 0; h < a.n_heads; ++h) attend(y.f32(t), q.f32(t), kv, a, sinks, blocks, h, begin, end);
   });

@@ -99,13 +99,14 @@ void Backend::act(Tensor x, Activation act) {
     for (int64_t i = 0; i < x.cols; ++i) x.f32(t)[i] = activate(x.f32(t)[i], act);
 }
 
-void Backend::rope_angles(Tensor angles, Tensor inv_freq, float magnitude) {
+void Backend::rope_angles(Tensor angles, Tensor inv_freq, float magnitude, Tensor axes) {
   HostRows host(*this);
-  angles = host.out(angles), inv_freq = host.in(inv_freq);
+  angles = host.out(angles), inv_freq = host.in(inv_freq), axes = host.in(axes);
   const int64_t n_freq = inv_freq.cols;
   for (int64_t t = 0; t < angles.rows; ++t)
     for (int64_t i = 0; i < n_freq; ++i) {
-      const float angle = static_cast<float>(batch_.positions[t]) * inv_freq.f32()[i];
+      const int32_t position = axes ? batch_.rope_position(axes.i32()[i], t) : batch_.positions[t];
+      const float angle = static_cast<float>(position) * inv_freq.f32()[i];
       angles.f32(t)[i] = std::cos(angle) * magnitude;
       angles.f32(t)[n_freq + i] = std::sin(angle) * magnitude;
     }

@@ -10,7 +10,7 @@
 #include "base/threads.h"
 #include "cli/bench/model.h"
 #include "cli/terminal/terminal.h"
-#include "model/score.h"
+#include "model/devices/score.h"
 
 namespace ingot {
 namespace {

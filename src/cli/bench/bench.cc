@@ -9,8 +9,8 @@
 #include "cli/bench/report.h"
 #include "cli/options/commands.h"
 #include "cli/terminal/terminal.h"
-#include "model/score.h"
-#include "model/shards.h"
+#include "model/config/shards.h"
+#include "model/devices/score.h"
 
 namespace ingot {
 namespace {

@@ -5,11 +5,11 @@
 
 #include "base/error.h"
 #include "cli/terminal/terminal.h"
-#include "model/kv_caches.h"
-#include "model/layers/kind.h"
-#include "model/load_quantizer.h"
-#include "model/rank_facts.h"
-#include "model/shapes.h"
+#include "model/config/kind.h"
+#include "model/devices/rank_facts.h"
+#include "model/files/load_quantizer.h"
+#include "model/program/kv_caches.h"
+#include "model/program/shapes.h"
 
 namespace ingot {
 

@@ -8,7 +8,7 @@
 #include "cli/options/commands.h"
 #include "cli/options/embedder.h"
 #include "cli/options/options.h"
-#include "model/embedder.h"
+#include "model/vectors/embedder.h"
 
 namespace ingot {
 namespace {

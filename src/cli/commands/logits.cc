@@ -6,7 +6,7 @@
 #include "cli/options/commands.h"
 #include "cli/options/options.h"
 #include "cli/terminal/terminal.h"
-#include "model/score.h"
+#include "model/devices/score.h"
 
 namespace ingot {
 namespace {

@@ -23,7 +23,7 @@
 #include "cli/options/commands.h"
 #include "cli/options/grammar.h"
 #include "cli/terminal/console.h"
-#include "model/rank_facts.h"
+#include "model/devices/rank_facts.h"
 #include "server/app.h"
 #include "server/http/server.h"
 #include "server/metrics_port.h"

@@ -3,7 +3,7 @@
 #include "cli/models/quantize.h"
 #include "cli/options/commands.h"
 #include "io/huggingface/directory.h"
-#include "model/quant_mix.h"
+#include "model/files/quant_mix.h"
 
 namespace ingot {
 

@@ -14,9 +14,9 @@
 #include "cli/models/metadata_json.h"
 #include "cli/options/commands.h"
 #include "cli/options/options.h"
-#include "model/embedder.h"
-#include "model/kv_caches.h"
-#include "model/load_quantizer.h"
+#include "model/files/load_quantizer.h"
+#include "model/program/kv_caches.h"
+#include "model/vectors/embedder.h"
 #include "text/json_value.h"
 
 namespace ingot {

@@ -11,7 +11,7 @@
 #include "base/threads.h"
 #include "cli/options/commands.h"
 #include "cli/terminal/terminal.h"
-#include "model/quantize.h"
+#include "model/export/quantize.h"
 #include "quant/encode.h"
 
 namespace ingot {

@@ -6,7 +6,7 @@
 
 #include "cli/options/hub.h"
 #include "cli/options/parallel.h"
-#include "model/embedder.h"
+#include "model/vectors/embedder.h"
 
 namespace ingot {
 

@@ -11,8 +11,8 @@
 #include "cli/options/demo_model.h"
 #include "cli/terminal/terminal.h"
 #include "io/gguf/gguf.h"
-#include "model/arch_file.h"
-#include "model/rank_facts.h"
+#include "model/config/arch_file.h"
+#include "model/devices/rank_facts.h"
 
 namespace ingot {
 

@@ -19,7 +19,7 @@ struct ModelOptions {
   ParallelFlags parallel;
   int n_threads = 0;
   int n_ctx = 0;
-  int chunk = 0;  // tokens of a step; 0: chosen (model/memory_plan.h)
+  int chunk = 0;  // tokens of a step; 0: chosen (model/devices/memory_plan.h)
   int block_size = 16;
   int n_snapshots = 0;
   Speculate speculate = Speculate::kAuto;

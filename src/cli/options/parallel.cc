@@ -8,10 +8,10 @@
 #include "base/error.h"
 #include "base/threads.h"
 #include "cli/mpi/processes.h"
-#include "model/device_spread.h"
-#include "model/embedder.h"
-#include "model/rank_facts.h"
-#include "model/ranks.h"
+#include "model/devices/device_spread.h"
+#include "model/devices/rank_facts.h"
+#include "model/devices/ranks.h"
+#include "model/vectors/embedder.h"
 
 namespace ingot {
 

@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "model/ranks.h"
+#include "model/devices/ranks.h"
 
 namespace ingot {
 

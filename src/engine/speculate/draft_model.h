@@ -7,7 +7,7 @@
 #include <memory>
 
 #include "engine/speculate/proposer.h"
-#include "model/runner.h"
+#include "model/program/runner.h"
 
 namespace ingot {
 

@@ -4,7 +4,7 @@
 
 #include "backend/device_name.h"
 #include "base/error.h"
-#include "model/memory_plan.h"
+#include "model/devices/memory_plan.h"
 
 namespace ingot {
 

@@ -9,7 +9,7 @@
 #include "base/check.h"
 #include "engine/speculate/draft_model.h"
 #include "engine/speculate/ngram.h"
-#include "model/runner.h"
+#include "model/program/runner.h"
 
 namespace ingot {
 

@@ -2,7 +2,7 @@
 // right with a given probability. GivenAnswers: a model whose output is known in advance.
 #pragma once
 #include "engine/speculate/proposer.h"
-#include "model/runner.h"
+#include "model/program/runner.h"
 
 namespace ingot {
 

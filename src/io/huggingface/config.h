@@ -1,7 +1,7 @@
 // Reads config.json of a Hugging Face model. HfConfig hides the differences between versions: transformers 5 writes
 // rope_parameters, older releases write rope_theta and rope_scaling. A vision model has the text model's keys in
 // text_config. dtype and torch_dtype are ignored, because each tensor has its own type. Numbers are checked against
-// ranges that hold for any model. model/config.cc interprets the numbers for an architecture.
+// ranges that hold for any model. model/config/config.cc interprets the numbers for an architecture.
 #pragma once
 #include <cstdint>
 #include <functional>

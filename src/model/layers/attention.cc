@@ -4,10 +4,10 @@
 #include <numeric>
 
 #include "base/error.h"
+#include "model/config/gguf_reader.h"
+#include "model/config/shards.h"
+#include "model/files/weights.h"
 #include "model/layers/joins.h"
-#include "model/gguf_reader.h"
-#include "model/shards.h"
-#include "model/weights.h"
 
 namespace ingot::attention_part {
 namespace {

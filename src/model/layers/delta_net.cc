@@ -5,11 +5,11 @@
 #include "backend/blocks/delta_net.h"
 #include "base/error.h"
 #include "io/huggingface/config.h"
-#include "model/gguf_reader.h"
-#include "model/gguf_writer.h"
+#include "model/config/gguf_reader.h"
+#include "model/config/gguf_writer.h"
+#include "model/config/shards.h"
+#include "model/files/weights.h"
 #include "model/layers/joins.h"
-#include "model/shards.h"
-#include "model/weights.h"
 
 namespace ingot {
 extern const PartKind kDeltaNetPart;

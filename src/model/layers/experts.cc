@@ -2,9 +2,9 @@
 #include "backend/blocks/experts.h"
 
 #include "base/error.h"
+#include "model/config/shards.h"
+#include "model/files/weights.h"
 #include "model/layers/joins.h"
-#include "model/shards.h"
-#include "model/weights.h"
 
 namespace ingot::experts_part {
 namespace {

@@ -1,8 +1,8 @@
 // Feed-forwards of two or three matrices.
 #include "backend/blocks/feed_forward.h"
 
+#include "model/config/shards.h"
 #include "model/layers/joins.h"
-#include "model/shards.h"
 
 namespace ingot::feed_forward_part {
 namespace {

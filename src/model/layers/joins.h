@@ -1,7 +1,7 @@
 // The norms at the beginning and the end of a part, as rows of the tensor table and as arguments of a block.
 #pragma once
 #include "backend/blocks/join.h"
-#include "model/layers/kind.h"
+#include "model/config/kind.h"
 
 namespace ingot {
 

@@ -182,6 +182,7 @@ class GenerationRun : public std::enable_shared_from_this<GenerationRun> {
   bool may_replay() const { return model_->asks_for_fresh() && !replayed_; }
   void on_lost(int index);
   void restart(const Fresh& fresh);
+  void give_up(const std::string& why);
   bool is_repeated(int index, const Sampled& token);
   void push(Event event);
   void drain();

@@ -18,13 +18,6 @@ void GenerationRun::on_lost(int index) {
 }
 
 void GenerationRun::restart(const Fresh& fresh) {
-  const auto give_up = [&](const std::string& why) {
-    for (Choice& choice : choices_)
-      if (choice.lost && !std::exchange(choice.finished, true)) ++n_finished_;
-    fail(ApiError(503, "the model has failed: " + why));
-    ticket_.reset();
-    complete();
-  };
   if (!fresh.model) return give_up(printable(fresh.failure, 512));
   bool is_cancelled = false;
   {
@@ -38,14 +31,14 @@ void GenerationRun::restart(const Fresh& fresh) {
   log_info("a request is repeated on a new engine after {} tokens", choices_[0].taken.size());
   try {
     for (size_t i = 0; i < choices_.size(); ++i) {
-      if (!choices_[i].lost) continue;
-      choices_[i].lost = false;
-      choices_[i].scored.clear();
-      choices_[i].n_again = 0;
+      Choice& choice = choices_[i];
+      if (!choice.lost) continue;
+      choice.scored.clear();
+      choice.n_again = 0;
       submit(static_cast<int>(i));
+      choice.lost = false;
     }
   } catch (const std::exception& error) {
-    for (Choice& choice : choices_) choice.lost = !choice.finished;
     return give_up(printable(error.what(), 512));
   }
   std::vector<RequestId> unwanted;  // if the client has disconnected meanwhile
@@ -54,6 +47,24 @@ void GenerationRun::restart(const Fresh& fresh) {
     if (cancelled_) unwanted = ids_;
   }
   for (const RequestId id : unwanted) model_->engine().cancel(id);
+}
+
+// Sequences that the fresh engine has taken are cancelled, and the request is over when they have finished.
+void GenerationRun::give_up(const std::string& why) {
+  for (Choice& choice : choices_)
+    if (choice.lost && !std::exchange(choice.finished, true)) ++n_finished_;
+  fail(ApiError(503, "the model has failed: " + why));
+  if (n_finished_ == spec_.n_choices()) {
+    ticket_.reset();
+    return complete();
+  }
+  std::vector<RequestId> taken;
+  {
+    std::lock_guard lock(mutex_);
+    cancelled_ = true;
+    taken = ids_;
+  }
+  for (const RequestId id : taken) model_->engine().cancel(id);
 }
 
 // Whether the client already has the token. Ends the request if the token differs from the first run's token at that

@@ -15,7 +15,7 @@
 #include "engine/engine.h"
 #include "engine/speculate/modes.h"
 #include "io/huggingface/generation_config.h"
-#include "model/embedder.h"
+#include "model/vectors/embedder.h"
 #include "server/models/embed_queue.h"
 #include "server/models/metrics.h"
 #include "server/models/slots.h"

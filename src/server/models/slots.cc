@@ -13,8 +13,6 @@
 namespace ingot {
 namespace {
 
-constexpr size_t kMaxHeadBytes = 4096;  // of a file, without its tokens and blocks
-
 size_t n_common(const std::vector<int32_t>& a, const std::vector<int32_t>& b) {
   return static_cast<size_t>(std::ranges::mismatch(a, b).in1 - a.begin());
 }
@@ -24,15 +22,15 @@ void check_fits(const PrefixFile& file, const SlotFiles& files, const PrefixLayo
     throw ApiError(400, fmt::format("{} {}", printable(name, 128), why), "filename");
   };
   if (file.model != files.model) refuse("was saved from another model");
-  const bool has_same_blocks =
-      std::ranges::equal(file.caches, layout.pools, {}, &PrefixFile::Cache::block_bytes, [](const auto& pool) {
-        return uint64_t{pool.block_bytes};
-      });
+  const bool has_same_blocks = std::ranges::equal(file.caches, layout.pools, {}, &PrefixFile::Cache::block_bytes,
+                                                  [](const auto& pool) { return uint64_t{pool.block_bytes}; });
   if (file.layout != layout.name || file.block_tokens != static_cast<uint32_t>(layout.block_tokens) || !has_same_blocks)
     refuse(fmt::format("was saved from a KV cache of another layout ({}; here: {})", printable(file.layout, 256),
                        layout.name));
   if (std::ranges::any_of(file.tokens, [&](int32_t token) { return token >= layout.n_vocab; }))
     refuse("has tokens that the model does not have");
+  if (file.tokens.size() > static_cast<size_t>(layout.pools[0].n_blocks) * layout.block_tokens)
+    refuse(fmt::format("has {} tokens, more than the KV cache holds", file.tokens.size()));
 }
 
 }  // namespace
@@ -84,35 +82,56 @@ std::vector<bool> Slots::busy() const {
 
 SlotCopy save_slot(Engine& engine, Slots& slots, int slot, const SlotFiles& files, const std::string& name) {
   Slots::History history = slots.history(slot);
-  const SavedPrefix saved = engine.save_prefix(history.root, std::move(history.tokens)).get();
+  const CachedPrefix saved = engine.find_prefix(history.root, std::move(history.tokens)).get();
   const PrefixLayout layout = engine.prefix_layout();
-  PrefixFile file{.model = files.model,
+  PrefixFile head{.model = files.model,
                   .layout = layout.name,
                   .salt = {saved.root.hash, saved.root.id},
                   .block_tokens = static_cast<uint32_t>(layout.block_tokens),
                   .caches = {},
                   .tokens = saved.tokens};
   for (size_t i = 0; i < saved.pools.size(); ++i)
-    file.caches.push_back({.block_bytes = layout.pools[i].block_bytes,
-                           .n_missing = static_cast<uint32_t>(saved.pools[i].n_missing),
-                           .blocks = saved.pools[i].blocks});
-  return {saved.tokens.size(), write_prefix_file(files.folder + "/" + name, file)};
+    head.caches.push_back(
+        {.block_bytes = layout.pools[i].block_bytes, .n_missing = static_cast<uint32_t>(saved.pools[i].n_missing)});
+  PrefixFileWriter file(files.folder + "/" + name, head);
+  std::vector<uint8_t> piece;
+  for (size_t i = 0; i < saved.pools.size(); ++i) {
+    const size_t size = layout.pools[i].block_bytes;
+    for (int first = 0, n; first < saved.pools[i].n_full; first += n) {
+      n = std::min(blocks_of_piece(size), saved.pools[i].n_full - first);
+      piece.resize(static_cast<size_t>(n) * size);
+      engine.read_prefix(saved, static_cast<int>(i), first, piece).get();
+      file.write(piece);
+    }
+    file.write(saved.pools[i].tail);
+  }
+  return {saved.tokens.size(), file.commit()};
 }
 
 SlotCopy restore_slot(Engine& engine, Slots& slots, int slot, const SlotFiles& files, const std::string& name) {
   const PrefixLayout layout = engine.prefix_layout();
-  const size_t n_tokens = static_cast<size_t>(layout.pools[0].n_blocks) * layout.block_tokens;
-  size_t most = kMaxHeadBytes + n_tokens * sizeof(int32_t);
-  for (const PrefixLayout::OfPool& pool : layout.pools) most += static_cast<size_t>(pool.n_blocks) * pool.block_bytes;
-  const std::string text = read_file(files.folder + "/" + name, most);
-  PrefixFile file = parse_prefix_file({reinterpret_cast<const uint8_t*>(text.data()), text.size()}, name);
+  const MappedFile bytes(files.folder + "/" + name);
+  PrefixFile file = parse_prefix_file(bytes.bytes(), name);
   check_fits(file, files, layout, name);
   const CacheKey root{file.salt[0], file.salt[1]};
-  PrefixView view{root, file.tokens, {}};
-  for (const PrefixFile::Cache& cache : file.caches)
-    view.pools.push_back({static_cast<int>(cache.n_missing), cache.blocks});
-  engine.restore_prefix(view).get();
-  const SlotCopy copy{file.tokens.size(), text.size()};
+  std::vector<int> n_missing;
+  for (const PrefixFile::Cache& cache : file.caches) n_missing.push_back(static_cast<int>(cache.n_missing));
+  const auto held = engine.hold_prefix(root, file.tokens, std::move(n_missing)).get();
+  try {
+    for (size_t i = 0; i < file.caches.size(); ++i) {
+      const size_t size = layout.pools[i].block_bytes, n_blocks = file.caches[i].blocks.size() / size;
+      for (size_t first = 0, n; first < n_blocks; first += n) {
+        n = std::min<size_t>(static_cast<size_t>(blocks_of_piece(size)), n_blocks - first);
+        const auto piece = file.caches[i].blocks.subspan(first * size, n * size);
+        engine.write_prefix(held, static_cast<int>(i), static_cast<int>(first), piece).get();
+      }
+    }
+    engine.keep_prefix(held).get();
+  } catch (...) {
+    engine.drop_prefix(held);
+    throw;
+  }
+  const SlotCopy copy{file.tokens.size(), bytes.bytes().size()};
   slots.set(slot, {root, std::move(file.tokens)});
   return copy;
 }

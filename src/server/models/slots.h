@@ -53,7 +53,7 @@ struct SlotCopy {
   size_t n_tokens = 0, n_bytes = 0;
 };
 
-// These functions block until the engine has copied the blocks. They throw Error, or ApiError for a file that does not
+// These functions block until the engine has copied the blocks, a piece between two steps. They throw Error, or ApiError for a file that does not
 // fit the model.
 SlotCopy save_slot(Engine& engine, Slots& slots, int slot, const SlotFiles& files, const std::string& name);
 SlotCopy restore_slot(Engine& engine, Slots& slots, int slot, const SlotFiles& files, const std::string& name);

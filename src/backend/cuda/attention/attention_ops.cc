@@ -10,11 +10,14 @@ void AttentionOps::write(KvCache& kv, int layer, const Tensor& k, const Tensor& 
   check_launch("write_kv");
 }
 
-void AttentionOps::attend(const Tensor& y, const Tensor& q, const KvCache& kv, const AttentionArgs& args, bool rounds) {
+void AttentionOps::attend(const Tensor& y, const Tensor& q, const KvCache& kv, const AttentionArgs& of_layer,
+                          bool rounds) {
+  AttentionArgs args = of_layer;
+  if (kv.shape.of_source) args.causal = false, args.window = 0;
   const DeviceKv cache = view_of(kv);
   const DeviceLimits& limits = core_.device.limits();
   if (core_.act == DType::kF16 && can_attend(cache, args, limits)) {
-    AttentionPlan plan = plan_attention(cache, args, core_.step.attention(core_.deterministic), limits);
+    AttentionPlan plan = plan_attention(cache, args, core_.step.attention(kv, core_.deterministic), limits);
     plan.rounds = rounds && y.rows > kFewRowsOfHalves;
     if (plan.part_bytes > 0) plan.parts = core_.memory.scratch(Scratch::kPartials, plan.part_bytes);
     cuda::attend(y, core_.in_act_dtype(q), cache, args, core_.step.view(kv), plan, core_.device);

@@ -8,12 +8,15 @@ namespace ingot::cuda {
 namespace {
 
 __global__ void angles_kernel(float* angles, int64_t stride, const float* inv_freq, int n_freq, float magnitude,
-                              const int32_t* positions) {
+                              const int32_t* axes, DeviceBatch batch) {
   start_dependent();
   float* row = angles + blockIdx.x * stride;
   for (int i = threadIdx.x; i < n_freq; i += blockDim.x) {
+    const bool has_axes = axes != nullptr && batch.rope_positions != nullptr;
+    const int position =
+        has_axes ? batch.rope_positions[axes[i] * batch.axis_stride + blockIdx.x] : batch.positions[blockIdx.x];
     float s, c;
-    sincosf(static_cast<float>(positions[blockIdx.x]) * inv_freq[i], &s, &c);
+    sincosf(static_cast<float>(position) * inv_freq[i], &s, &c);
     row[i] = c * magnitude;
     row[n_freq + i] = s * magnitude;
   }
@@ -228,11 +231,11 @@ __global__ void __launch_bounds__(256)
 
 }  // namespace
 
-void angles_of_positions(const Tensor& angles, const Tensor& inv_freq, float magnitude, const int32_t* positions,
-                         Device& device) {
+void angles_of_positions(const Tensor& angles, const Tensor& inv_freq, float magnitude, const Tensor& axes,
+                         const DeviceBatch& batch, Device& device) {
   if (angles.rows == 0) return;
   launch(device, angles_kernel, dim3(static_cast<unsigned>(angles.rows)), 64, 0, angles.f32(), angles.stride,
-         inv_freq.f32(), static_cast<int>(inv_freq.cols), magnitude, positions);
+         inv_freq.f32(), static_cast<int>(inv_freq.cols), magnitude, axes ? axes.i32() : nullptr, batch);
 }
 
 void rope_rows(const Tensor& x, int n_heads, const RopeArgs& args, Device& device) {

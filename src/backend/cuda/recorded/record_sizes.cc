@@ -52,7 +52,7 @@ int RecordSizes::context(const Program& program, int n_seqs, int q_len, int kv_l
 
 std::optional<RecordKey> RecordSizes::key_of(const Program& program, const Batch& batch) const {
   if (batch.n_seqs() == 0 || batch.n_tokens() % batch.n_seqs() != 0 || !batch.second_rows.empty() ||
-      !batch.embeddings.empty())
+      !batch.embeddings.empty() || batch.n_source_rows() > 0)
     return std::nullopt;
   const int q_len = batch.n_tokens() / batch.n_seqs(), most = is_recorded(program, q_len) ? most_sequences(q_len) : 0;
   if (batch.n_seqs() > most) return std::nullopt;

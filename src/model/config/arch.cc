@@ -1,0 +1,171 @@
+#include "model/config/arch.h"
+
+#include <string>
+#include <vector>
+
+#include "base/error.h"
+
+namespace ingot {
+namespace {
+
+// Keys shared by the files of some families, with the values that transformers uses if the file lacks the key.
+#define WINDOWS R"("sliding_window": 4096, "use_sliding_window": false, "max_window_layers": 28, "layer_types": null)"
+#define DELTA R"("partial_rotary_factor": 0.25, "layer_types": null, "full_attention_interval": 4, "linear_num_key_heads": 16, "linear_num_value_heads": 32, "linear_key_head_dim": 128, "linear_value_head_dim": 128, "linear_conv_kernel_dim": 4)"
+#define GEMMA R"("head_dim": 256, "tie_word_embeddings": true, "hidden_activation": "gelu_pytorch_tanh", "query_pre_attn_scalar": 256, "sliding_window": 4096, "layer_types": null)"
+#define GRANITE R"("embedding_multiplier": 1.0, "attention_multiplier": 1.0, "residual_multiplier": 1.0, "logits_scaling": 1.0)"
+#define LATENT R"("q_lora_rank": 1536, "kv_lora_rank": 512, "qk_nope_head_dim": 128, "qk_rope_head_dim": 64, "v_head_dim": 128)"
+#define GEMMA3 "{" GEMMA R"(, "num_attention_heads": 8, "num_key_value_heads": 4, "final_logit_softcapping": null, "rope_theta": 1000000.0, "rope_local_base_freq": null, "sliding_window_pattern": null, "_sliding_window_pattern": null, "use_bidirectional_attention": false, "vocab_size": 262208, "max_position_embeddings": 131072})"
+#define ENCODER R"("position_embedding_type": "absolute", "is_decoder": false, "add_cross_attention": false)"
+#define BERT ENCODER R"(, "hidden_act": "gelu", "layer_norm_eps": 1e-12, "type_vocab_size": 2)"
+constexpr const char* kRobertaKeys = "{" BERT R"(, "pad_token_id": 1})";
+constexpr const char* kDeepseek3Keys = "{" LATENT R"(, "n_shared_experts": 1, "norm_topk_prob": true, "routed_scaling_factor": 2.5, "rope_interleave": true, "num_experts_per_tok": 8, "moe_intermediate_size": 2048, "first_k_dense_replace": 3, "n_group": 8, "topk_group": 4})";
+
+constexpr const char* kThreeDeltaNets = "delta_net/ffn delta_net/ffn delta_net/ffn attention/ffn";
+
+constexpr Arch kArchs[] = {
+    {.gguf_name = "llama", .hf_name = "llama", .gguf_rope = RopeLayout::kInterleaved, .normalizes_experts = true},
+    {.gguf_name = "llama", .hf_name = "mistral", .gguf_rope = RopeLayout::kInterleaved,
+     .hf_defaults = R"({"num_key_value_heads": 8, "sliding_window": 4096})"},
+    {.gguf_name = "llama", .hf_name = "mixtral", .gguf_rope = RopeLayout::kInterleaved, .normalizes_experts = true,
+     .hf_defaults = R"({"num_key_value_heads": 8, "rms_norm_eps": 1e-5, "rope_theta": 1000000.0, "sliding_window": null, "num_experts_per_tok": 2})"},
+    {.gguf_name = "qwen2", .hf_name = "qwen2", .hf_window_opt_in = true,
+     .hf_defaults = "{" WINDOWS "}"},
+    {.gguf_name = "qwen2", .hf_name = "mimo", .hf_window_opt_in = true,
+     .hf_defaults = "{" WINDOWS "}"},
+    {.gguf_name = "qwen2moe", .hf_name = "qwen2_moe", .hf_window_opt_in = true,
+     .hf_defaults = "{" WINDOWS R"(, "norm_topk_prob": false, "decoder_sparse_step": 1, "mlp_only_layers": null, "num_experts_per_tok": 4, "moe_intermediate_size": 1408, "shared_expert_intermediate_size": 5632})"},
+    {.gguf_name = "qwen3", .hf_name = "qwen3", .hf_window_opt_in = true,
+     .hf_defaults = "{" WINDOWS R"(, "head_dim": 128})"},
+    {.gguf_name = "qwen3moe", .hf_name = "qwen3_moe", .hf_window_opt_in = true, .normalizes_experts = true,
+     .hf_defaults = R"({"num_key_value_heads": 4, "sliding_window": 4096, "use_sliding_window": false, "norm_topk_prob": false, "decoder_sparse_step": 1, "mlp_only_layers": null, "num_experts_per_tok": 8, "moe_intermediate_size": 768})"},
+    {.gguf_name = "qwen3next", .hf_name = "qwen3_next", .norm_weight_plus_one = true, .gguf_ffn_norm_is_post = true, .layers = kThreeDeltaNets, .gates_attention = true,
+     .normalizes_experts = true,
+     .hf_defaults = "{" DELTA R"(, "num_key_value_heads": 2, "head_dim": 256, "norm_topk_prob": true, "decoder_sparse_step": 1, "mlp_only_layers": null, "num_experts_per_tok": 10, "moe_intermediate_size": 512, "shared_expert_intermediate_size": 512})"},
+    {.gguf_name = "qwen35", .hf_name = "qwen3_5_text", .norm_weight_plus_one = true, .gguf_ffn_norm_is_post = true, .layers = kThreeDeltaNets,
+     .tiles_value_heads = true, .gates_attention = true,
+     .hf_defaults = "{" DELTA R"(, "num_key_value_heads": 4, "head_dim": 256})"},
+    {.gguf_name = "qwen35moe", .hf_name = "qwen3_5_moe_text", .norm_weight_plus_one = true, .gguf_ffn_norm_is_post = true, .layers = kThreeDeltaNets,
+     .tiles_value_heads = true, .gates_attention = true, .normalizes_experts = true,
+     .hf_defaults = "{" DELTA R"(, "num_key_value_heads": 2, "head_dim": 256, "num_experts_per_tok": 8, "moe_intermediate_size": 512, "shared_expert_intermediate_size": 512})"},
+    {.gguf_name = "gemma", .hf_name = "gemma", .activation = Activation::kGeluTanh, .norm_weight_plus_one = true, .scales_embedding = true,
+     .hf_defaults = R"({"head_dim": 256, "tie_word_embeddings": true, "hidden_act": "gelu_pytorch_tanh"})"},
+    {.gguf_name = "gemma2", .hf_name = "gemma2", .activation = Activation::kGeluTanh, .post_norms = true, .norm_weight_plus_one = true,
+     .scales_embedding = true, .window_period = 2, .wide_scale_layers = 46,
+     .hf_defaults = "{" GEMMA R"(, "num_key_value_heads": 4, "attn_logit_softcapping": 50.0, "final_logit_softcapping": 30.0})"},
+    {.gguf_name = "gemma3", .hf_name = "gemma3_text", .activation = Activation::kGeluTanh, .post_norms = true, .norm_weight_plus_one = true,
+     .scales_embedding = true, .window_period = 6, .local_theta = 10000, .wide_scale_layers = 62,
+     .hf_defaults = GEMMA3},
+    {.gguf_name = "gemma-embedding", .hf_name = "gemma3_text", .activation = Activation::kGeluTanh, .post_norms = true, .norm_weight_plus_one = true,
+     .scales_embedding = true, .window_period = 6, .local_theta = 10000, .bidirectional = true,
+     .hf_defaults = GEMMA3},
+    {.gguf_name = "phi3", .hf_name = "phi3", .fused = true,
+     .hf_defaults = R"({"rms_norm_eps": 1e-5, "sliding_window": null, "partial_rotary_factor": 1.0, "original_max_position_embeddings": 4096})"},
+    {.gguf_name = "smollm3", .hf_name = "smollm3", .gguf_rope = RopeLayout::kInterleaved, .hf_window_opt_in = true, .no_rope_period = 4,
+     .hf_defaults = R"({"num_key_value_heads": 4, "tie_word_embeddings": true, "rope_theta": 2000000.0, "sliding_window": null, "use_sliding_window": false, "layer_types": null, "no_rope_layers": null, "no_rope_layer_interval": null})"},
+    {.gguf_name = "granite", .hf_name = "granite", .gguf_rope = RopeLayout::kInterleaved,
+     .hf_defaults = "{" GRANITE "}"},
+    {.gguf_name = "granitemoe", .hf_name = "granitemoe", .gguf_rope = RopeLayout::kInterleaved, .normalizes_experts = true,
+     .hf_defaults = "{" GRANITE R"(, "num_experts_per_tok": 2})"},
+    {.gguf_name = "olmo2", .hf_name = "olmo2", .pre_norms = false, .post_norms = true, .norms_all_heads = true, .window_period = 4,
+     .local_theta = kSameTheta,
+     .hf_defaults = R"({"rms_norm_eps": 1e-5})"},
+    {.gguf_name = "olmo2", .hf_name = "olmo3", .pre_norms = false, .post_norms = true, .norms_all_heads = true, .window_period = 4,
+     .local_theta = kSameTheta,
+     .hf_defaults = R"({"rms_norm_eps": 1e-5, "rope_theta": 500000.0, "sliding_window": 4096, "layer_types": null})"},
+    {.gguf_name = "olmoe", .hf_name = "olmoe", .norms_all_heads = true,
+     .hf_defaults = R"({"num_key_value_heads": null, "rms_norm_eps": 1e-5, "num_experts_per_tok": 8, "norm_topk_prob": false, "clip_qkv": null})"},
+    {.gguf_name = "seed_oss", .hf_name = "seed_oss", .gguf_ffn_norm_is_post = true,
+     .hf_defaults = R"({"num_key_value_heads": 8, "head_dim": 128})"},
+    {.gguf_name = "exaone4", .hf_name = "exaone4", .pre_norms = false, .post_norms = true, .window_period = 4, .rope_needs_window = true,
+     .hf_defaults = R"({"rms_norm_eps": 1e-5, "sliding_window": 4096, "sliding_window_pattern": 4, "layer_types": null})"},
+    {.gguf_name = "glm4moe", .hf_name = "glm4_moe", .scoring = Scoring::kSigmoid, .gguf_ffn_norm_is_post = true, .normalizes_experts = true,
+     .hf_defaults = R"({"num_key_value_heads": 8, "rms_norm_eps": 1e-5, "partial_rotary_factor": 0.5, "n_shared_experts": 1, "norm_topk_prob": true, "routed_scaling_factor": 1.0, "num_experts_per_tok": 8, "moe_intermediate_size": 1408, "first_k_dense_replace": 1, "n_group": 1, "topk_group": 1})"},
+    {.gguf_name = "minimax-m2", .hf_name = "minimax_m2", .scoring = Scoring::kSigmoid, .norms_all_heads = true, .normalizes_experts = true,
+     .hf_defaults = R"({"num_key_value_heads": 8, "head_dim": 128, "rope_theta": 5000000.0, "rotary_dim": null, "partial_rotary_factor": null, "num_experts_per_tok": 8})"},
+    {.gguf_name = "deepseek2", .hf_name = "deepseek_v2", .gguf_rope = RopeLayout::kInterleaved, .hf_rope = RopeLayout::kInterleaved,
+     .layers = "latent_attention/ffn",
+     .hf_defaults = "{" LATENT R"(, "n_shared_experts": 2, "norm_topk_prob": null, "routed_scaling_factor": 1.0, "num_experts_per_tok": null, "moe_intermediate_size": 1407, "first_k_dense_replace": 0, "n_group": null, "topk_group": null, "topk_method": "greedy"})"},
+    {.gguf_name = "deepseek2", .hf_name = "deepseek_v3", .gguf_rope = RopeLayout::kInterleaved, .hf_rope = RopeLayout::kInterleaved,
+     .scoring = Scoring::kSigmoid, .layers = "latent_attention/ffn", .normalizes_experts = true,
+     .hf_defaults = kDeepseek3Keys},
+    {.gguf_name = "deepseek2", .hf_name = "kimi_k2", .gguf_rope = RopeLayout::kInterleaved, .hf_rope = RopeLayout::kInterleaved,
+     .scoring = Scoring::kSigmoid, .layers = "latent_attention/ffn", .normalizes_experts = true,
+     .hf_defaults = kDeepseek3Keys},
+    {.gguf_name = "deepseek2", .hf_name = "glm4_moe_lite", .gguf_rope = RopeLayout::kInterleaved, .hf_rope = RopeLayout::kInterleaved,
+     .scoring = Scoring::kSigmoid, .layers = "latent_attention/ffn", .normalizes_experts = true,
+     .hf_defaults = R"({"rms_norm_eps": 1e-5, "q_lora_rank": 768, "kv_lora_rank": 512, "qk_nope_head_dim": 192, "qk_rope_head_dim": 64, "v_head_dim": 256, "n_shared_experts": 1, "norm_topk_prob": true, "routed_scaling_factor": 1.8, "rope_interleave": true, "num_experts_per_tok": 4, "moe_intermediate_size": 1536, "first_k_dense_replace": 1, "mlp_layer_types": null, "n_group": 1, "topk_group": 1})"},
+    {.gguf_name = "gpt-oss", .hf_name = "gpt_oss", .activation = Activation::kClampedSwiglu, .gguf_ffn_norm_is_post = true, .window_period = 2,
+     .interleaved_experts = true, .normalizes_experts = true, .yarn_truncates = false,
+     .hf_defaults = R"({"num_key_value_heads": 8, "head_dim": 64, "rms_norm_eps": 1e-5, "attention_bias": true, "rope_theta": 150000.0, "sliding_window": 128, "layer_types": null, "num_experts_per_tok": 4, "swiglu_limit": 7.0, "rope_parameters": {"rope_type": "yarn", "factor": 32.0, "beta_fast": 32.0, "beta_slow": 1.0, "truncate": false, "original_max_position_embeddings": 4096}})"},
+    {.gguf_name = "bert", .hf_name = "bert", .activation = Activation::kGelu, .norm = NormKind::kLayer, .pre_norms = false, .sum_norms = true,
+     .gated = false, .bidirectional = true, .encoder = true, .learned_positions = true,
+     .hf_defaults = "{" BERT "}"},
+    {.gguf_name = "bert", .hf_name = "roberta", .activation = Activation::kGelu, .norm = NormKind::kLayer, .pre_norms = false, .sum_norms = true,
+     .gated = false, .bidirectional = true, .encoder = true, .learned_positions = true, .positions_after_pad = true,
+     .hf_defaults = kRobertaKeys},
+    {.gguf_name = "bert", .hf_name = "xlm-roberta", .activation = Activation::kGelu, .norm = NormKind::kLayer, .pre_norms = false, .sum_norms = true,
+     .gated = false, .bidirectional = true, .encoder = true, .learned_positions = true, .positions_after_pad = true,
+     .hf_defaults = kRobertaKeys},
+    {.gguf_name = "bert", .hf_name = "camembert", .activation = Activation::kGelu, .norm = NormKind::kLayer, .pre_norms = false, .sum_norms = true,
+     .gated = false, .bidirectional = true, .encoder = true, .learned_positions = true, .positions_after_pad = true,
+     .hf_defaults = kRobertaKeys},
+    {.gguf_name = "nomic-bert", .hf_name = "nomic_bert", .norm = NormKind::kLayer, .pre_norms = false, .sum_norms = true, .bidirectional = true,
+     .encoder = true,
+     .hf_defaults = "{" ENCODER R"(, "n_layer": null, "n_embd": null, "n_head": null, "n_inner": null, "n_positions": null, "activation_function": null, "layer_norm_eps": 1e-12, "layer_norm_epsilon": null, "rotary_emb_base": null, "rotary_emb_fraction": null, "type_vocab_size": 2, "prenorm": false, "use_rms_norm": false, "rotary_emb_interleaved": false})"},
+    {.gguf_name = "modern-bert", .hf_name = "modernbert", .activation = Activation::kGelu, .norm = NormKind::kLayer, .fused = true,
+     .window_period = 3, .first_is_global = true, .local_theta = 10000, .bidirectional = true, .encoder = true,
+     .hf_defaults = "{" ENCODER R"(, "hidden_activation": "gelu", "norm_eps": 1e-5, "local_attention": 128, "layer_types": null, "global_attn_every_n_layers": null, "global_rope_theta": 160000.0, "local_rope_theta": null})"},
+};
+
+#undef BERT
+#undef ENCODER
+#undef WINDOWS
+#undef DELTA
+#undef GEMMA
+#undef GEMMA3
+#undef GRANITE
+#undef LATENT
+
+// The rows that files have added, the newest first, then the rows of the table.
+std::vector<const Arch*>& added_rows() {
+  static std::vector<const Arch*> all;
+  return all;
+}
+std::vector<const Arch*> rows() {
+  std::vector<const Arch*> all = added_rows();
+  for (const Arch& arch : kArchs) all.push_back(&arch);
+  return all;
+}
+
+const Arch& find(std::string_view name, const char* Arch::*dialect) {
+  std::string known, last;
+  for (const Arch* arch : rows()) {
+    if (name == arch->*dialect) return *arch;
+    if (last == arch->*dialect) continue;
+    last = arch->*dialect;
+    known += (known.empty() ? "" : ", ") + printable(last);
+  }
+  throw Error("architecture '{}' is not supported; supported are {}", printable(name), known);
+}
+
+}  // namespace
+
+std::span<const Arch> all_archs() { return kArchs; }
+void add_to_table(const Arch& arch) { added_rows().insert(added_rows().begin(), &arch); }
+
+const Arch& find_gguf_arch(std::string_view name) { return find(name, &Arch::gguf_name); }
+const Arch& find_hf_arch(std::string_view name, bool bidirectional) {
+  const Arch& first = find(name, &Arch::hf_name);
+  for (const Arch* arch : rows())
+    if (name == arch->hf_name && arch->bidirectional == bidirectional) return *arch;
+  if (bidirectional) throw Error("architecture '{}' is not supported with bidirectional attention", printable(name));
+  return first;
+}
+
+std::string hf_defaults_of(std::string_view model_type) {
+  for (const Arch* arch : rows())
+    if (model_type == arch->hf_name) return arch->hf_defaults;
+  return "{}";
+}
+
+}  // namespace ingot

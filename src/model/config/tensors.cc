@@ -1,0 +1,59 @@
+#include "model/config/tensors.h"
+
+#include "model/config/shards.h"
+
+namespace ingot {
+namespace {
+
+using M = ModelWeights;
+
+#define EMBED_NORM_NAMES(kind, old) \
+  "model.embeddings.LayerNorm." kind "|model.embeddings.LayerNorm." old "|model.embeddings.norm." kind "|model.emb_ln." kind
+
+constexpr Dim kVocabulary = {.size = [](const Config& c) -> int64_t { return c.n_vocab; },
+                             .of_rank = [](const Config& rank) { return std::vector<Range>{rank.share->vocab}; }};
+constexpr Dim kHalfRot = {[](const Config& c) -> int64_t { return c.rot_dim / 2; }};
+constexpr Dim kPositionRows = {[](const Config& c) -> int64_t { return int64_t{c.first_position} + c.n_ctx_train; }};
+constexpr Dim kTokenTypes = {[](const Config& c) -> int64_t { return c.n_token_types; }};
+
+bool is_encoder_model(const Config& c, int) { return c.arch->encoder; }
+bool has_final_norm(const Config& c, int) { return !c.arch->sum_norms; }
+
+// If a checkpoint has no output matrix, the embedding is the output matrix (weights.cc).
+constexpr MatrixRow kModelMatrices[] = {
+    {.gguf_name = "token_embd.weight",
+     .hf_name = "model.embed_tokens.weight|model.embeddings.word_embeddings.weight|model.embeddings.tok_embeddings.weight",
+     .member = at<&M::embedding>, .n_out = kVocabulary, .n_in = kModelDim, .use = kForEmbedding},
+    {.gguf_name = "output.weight", .hf_name = "lm_head.weight",
+     .member = at<&M::output>, .n_out = kVocabulary, .n_in = kModelDim, .shard = Shard::kColumns,
+     .optional = kOptional},
+};
+
+constexpr VectorRow kModelVectors[] = {
+    {.gguf_name = "output_norm.weight", .hf_name = "model.norm.weight|model.final_norm.weight",
+     .member = at<&M::final_norm>, .n = kModelDim, .when = has_final_norm, .hf_kept = VectorRow::kLessOne},
+    {.gguf_name = "output_norm.bias", .hf_name = "model.final_norm.bias",
+     .member = at<&M::final_norm_bias>, .n = kModelDim, .optional = kOptional,
+     .when = [](const Config& c, int) { return c.arch->pre_norms && c.arch->norm == NormKind::kLayer; }},
+    {.gguf_name = "token_embd_norm.weight", .hf_name = EMBED_NORM_NAMES("weight", "gamma"),
+     .member = at<&M::embed_norm>, .n = kModelDim, .when = is_encoder_model},
+    {.gguf_name = "token_embd_norm.bias", .hf_name = EMBED_NORM_NAMES("bias", "beta"),
+     .member = at<&M::embed_norm_bias>, .n = kModelDim, .optional = kOptional, .when = is_encoder_model},
+    {.gguf_name = "position_embd.weight", .hf_name = "model.embeddings.position_embeddings.weight",
+     .member = at<&M::positions>, .n = kModelDim, .when = [](const Config& c, int) { return c.arch->learned_positions; },
+     .count = kPositionRows},
+    {.gguf_name = "token_types.weight", .hf_name = "model.embeddings.token_type_embeddings.weight",
+     .member = at<&M::token_types>, .n = kModelDim, .optional = kOptional, .when = is_encoder_model,
+     .count = kTokenTypes},
+    {.gguf_name = "rope_freqs.weight", .member = at<&M::rope_divisors>, .n = kHalfRot, .optional = kOptional},
+    {.gguf_name = "rope_factors_short.weight", .member = at<&M::rope_short>, .n = kHalfRot, .optional = kOptional},
+    {.gguf_name = "rope_factors_long.weight", .member = at<&M::rope_long>, .n = kHalfRot, .optional = kOptional},
+};
+
+}  // namespace
+
+TensorRows model_rows() { return {kModelMatrices, kModelVectors}; }
+const MatrixRow& embedding_row() { return kModelMatrices[0]; }
+const MatrixRow& output_row() { return kModelMatrices[1]; }
+
+}  // namespace ingot
