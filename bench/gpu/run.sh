@@ -1,12 +1,13 @@
 #!/bin/sh
 # Builds for the GPU of this machine, runs the tests that need a GPU, and measures speed, all in one call.
 #
-#   bench/gpu/run.sh [build] [test] [sanitize] [bench] [experts] [batch] [idle] [profile] [load] [ops] [kernels] [tuned] [ladder] [depth] [serving] [power] [quality] [offload] [parallel] [parallel70b] [wheel] [ptx]
+#   bench/gpu/run.sh [build] [test] [soak] [sanitize] [bench] [experts] [batch] [idle] [profile] [load] [ops] [kernels] [tuned] [ladder] [depth] [serving] [power] [quality] [offload] [parallel] [parallel70b] [wheel] [ptx]
 #   default: build test bench
 #
 # The build goes to build-gpu/ (BUILD=...), results to $OUT if it is set. CMAKE_ARGS are passed to cmake. With TESTS_LIKE=...,
 # only the groups of tests whose names contain this word run.
 #
+#   soak         steps of a few rows on the whole GPU, with drawn sizes and contexts, for MINUTES (10)
 #   sanitize     compute-sanitizer checks for invalid accesses, races and barrier errors
 #   experts      models with experts, and models with recurrent layers
 #   batch        several sequences at once, without and with the engine
@@ -67,6 +68,11 @@ run_tests() {
 }
 
 has test && run_tests ""
+
+if has soak; then
+  INGOT_SOAK_MINUTES=${MINUTES:-10} "$BUILD/test_backend" --gtest_filter='CudaSoak.*' >"$OUT/soak.log" 2>&1 || { echo "FAILED soak"; tail -20 "$OUT/soak.log"; failed=1; }
+  echo "soak: $(grep -c '^soak: seed' "$OUT/soak.log") rounds"
+fi
 
 # Small cases of every kind of kernel, because the tool makes kernels some hundred times slower. Races within cuBLASLt's
 # kernels (nvjet) are ignored.

@@ -138,8 +138,8 @@ class Engine {
   // a piece (blocks_of_piece). The futures throw Error if the call fails, and std::future_error if the engine has ended.
   // The arguments of a call must live until its future is ready.
   //
-  // To save a history: find_prefix says what the cache has of it, and read_prefix reads full blocks of a pool, of which
-  // `first` is the first; no block is held meanwhile. To restore one: hold_prefix takes blocks, write_prefix fills them
+  // To save a history: find_prefix says what the cache has of it, read_prefix reads full blocks of a pool from the
+  // first-th on, and drop_prefix ends the copy. To restore one: hold_prefix takes blocks, write_prefix fills them
   // (`first` counts from n_missing), and keep_prefix caches the history; or drop_prefix gives the blocks back.
   // erase_prefix erases the cached part of a history and returns the number of erased tokens.
   std::future<CachedPrefix> find_prefix(const CacheKey& root, std::vector<int32_t> tokens);
@@ -185,6 +185,8 @@ class Engine {
   template <class F>
   auto call(F function);
   void check_saves() const;
+  CachedPrefix cached_prefix(const CacheMatch& match, std::span<const int32_t> tokens,
+                             const std::shared_ptr<HeldBlocks>& held);
   RequestId push(Request request);
   std::unique_ptr<Sequence> make_sequence(Request request);
   void run();

@@ -13,7 +13,7 @@ namespace ingot {
 namespace {
 
 [[noreturn]] void throw_taken_back() {
-  throw Error("requests needed the blocks of the history while it was restored: try again when fewer requests run");
+  throw Error("requests needed the blocks of the history while they were copied: try again when fewer requests run");
 }
 
 }  // namespace
@@ -26,31 +26,35 @@ const CacheMatch& Scheduler::find_cached(const CacheKey& root, const CacheTokens
   return match_;
 }
 
+// Holds the full blocks of the history that are cached.
+const CacheMatch& Scheduler::hold_cached(const std::shared_ptr<HeldBlocks>& held, const CacheTokens& tokens) {
+  const CacheMatch& found = find_cached(held->root, tokens);
+  held->n_known = static_cast<int>(found.pools[0].blocks.size());
+  for (const CacheMatch::OfPool& pool : found.pools) held->pools.push_back(pool.blocks);
+  holds_.push_back(held);
+  held->is_held = true;
+  for (size_t pool = 0; pool < pools_.size(); ++pool)
+    for (const int32_t block : held->pools[pool])
+      if (block >= 0) pools_[pool].share(block);
+  return found;
+}
+
 // Holds the cached blocks of the history too, so that no new block evicts one of them.
 void Scheduler::hold(const std::shared_ptr<HeldBlocks>& held) {
   const int size = limits_.block_size, n_tokens = static_cast<int>(held->tokens.size()),
             n_blocks = blocks_for(n_tokens);
-  const CacheMatch& known = find_cached(held->root, CacheTokens(held->tokens).first(n_tokens / size * size));
-  held->n_known = static_cast<int>(known.pools[0].blocks.size());
-  held->pools.assign(limits_.pools.size(), std::vector<int32_t>(static_cast<size_t>(n_blocks), -1));
-  holds_.push_back(held);
-  held->is_held = true;
+  hold_cached(held, CacheTokens(held->tokens).first(n_tokens / size * size));
   try {
     for (int pool = 0; pool < n_pools(); ++pool) {
-      const auto& cached = known.pools[static_cast<size_t>(pool)].blocks;
-      for (size_t i = 0; i < cached.size(); ++i) {
-        if (cached[i] < 0) continue;
-        pools_[static_cast<size_t>(pool)].share(cached[i]);
-        held->pools[static_cast<size_t>(pool)][i] = cached[i];
-      }
+      auto& own = held->pools[static_cast<size_t>(pool)];
+      own.resize(static_cast<size_t>(n_blocks), -1);
       // Each block of another pool belongs to one of the first pool, which has a block for missing bytes too.
       const int first = std::max(held->n_known, pool == 0 ? 0 : held->n_missing[static_cast<size_t>(pool)]);
       if (n_blocks - first > this->pool(pool).n_free())
         throw Error(
             "the history needs {} blocks of the KV cache, but only {} are free: try again when fewer requests run",
             n_blocks - first, this->pool(pool).n_free());
-      for (int i = first; i < n_blocks; ++i)
-        held->pools[static_cast<size_t>(pool)][static_cast<size_t>(i)] = pools_[static_cast<size_t>(pool)].take();
+      for (int i = first; i < n_blocks; ++i) own[static_cast<size_t>(i)] = pools_[static_cast<size_t>(pool)].take();
     }
   } catch (...) {
     drop(*held);
@@ -138,36 +142,48 @@ PrefixLayout Engine::prefix_layout() const {
   return layout;
 }
 
+// Copies the tail too, because a sequence may continue it before the next piece.
+CachedPrefix Engine::cached_prefix(const CacheMatch& match, std::span<const int32_t> tokens,
+                                   const std::shared_ptr<HeldBlocks>& held) {
+  CachedPrefix prefix{
+      .root = held->root, .tokens = {tokens.begin(), tokens.begin() + match.n_tokens}, .pools = {}, .held = held};
+  for (int pool = 0; pool < static_cast<int>(match.pools.size()); ++pool) {
+    const CacheMatch::OfPool& found = match.pools[static_cast<size_t>(pool)];
+    const auto last_missing = std::find(found.blocks.rbegin(), found.blocks.rend(), -1);
+    const auto n_missing = static_cast<int>(found.blocks.rend() - last_missing);
+    held->n_missing.push_back(n_missing);
+    auto& own = prefix.pools.emplace_back();
+    own.n_missing = n_missing, own.n_full = static_cast<int>(found.blocks.size()) - n_missing;
+    if (found.tail < 0) continue;
+    own.tail.resize(runner_.kv_block_bytes(pool));
+    runner_.read_kv(pool, found.tail, own.tail);
+  }
+  publish();
+  return prefix;
+}
+
 std::future<CachedPrefix> Engine::find_prefix(const CacheKey& root, std::vector<int32_t> tokens) {
   check_saves();
-  return call([this, root, tokens = std::move(tokens)] {
-    const CacheMatch& match = scheduler_.find_cached(root, tokens);
-    CachedPrefix prefix{.root = root, .tokens = {tokens.begin(), tokens.begin() + match.n_tokens}, .pools = {}};
-    for (int pool = 0; pool < static_cast<int>(match.pools.size()); ++pool) {
-      const CacheMatch::OfPool& found = match.pools[static_cast<size_t>(pool)];
-      const auto last_missing = std::find(found.blocks.rbegin(), found.blocks.rend(), -1);
-      const auto n_missing = static_cast<int>(found.blocks.rend() - last_missing);
-      auto& own = prefix.pools.emplace_back();
-      own.n_missing = n_missing, own.n_full = static_cast<int>(found.blocks.size()) - n_missing;
-      if (found.tail < 0) continue;  // a sequence may continue the tail before the next piece
-      own.tail.resize(runner_.kv_block_bytes(pool));
-      runner_.read_kv(pool, found.tail, own.tail);
+  return call([this, root, tokens = std::move(tokens), held = std::make_shared<HeldBlocks>()] {
+    held->root = root;
+    const CacheMatch& match = scheduler_.hold_cached(held, tokens);
+    try {
+      return cached_prefix(match, tokens, held);
+    } catch (...) {
+      scheduler_.drop(*held);
+      throw;
     }
-    return prefix;
   });
 }
 
-// A full block never changes, so a block that is still cached has the bytes that it had for the last piece.
 std::future<void> Engine::read_prefix(const CachedPrefix& prefix, int pool, int first, std::span<uint8_t> to) {
-  return call([this, &prefix, pool, first, to] {
-    const size_t size = runner_.kv_block_bytes(pool), begin = static_cast<size_t>(first);
-    const auto& blocks = scheduler_.find_cached(prefix.root, prefix.tokens).pools[static_cast<size_t>(pool)].blocks;
-    const size_t at = static_cast<size_t>(prefix.pools[static_cast<size_t>(pool)].n_missing) + begin;
-    for (size_t i = 0; i < to.size() / size; ++i) {
-      if (at + i >= blocks.size() || blocks[at + i] < 0)
-        throw Error("requests have taken the blocks of the history: try again when fewer requests run");
-      runner_.read_kv(pool, blocks[at + i], to.subspan(i * size, size));
-    }
+  return call([this, held = prefix.held, pool, first, to] {
+    if (!held->is_held) throw_taken_back();
+    const size_t size = runner_.kv_block_bytes(pool);
+    const int at = held->n_missing[static_cast<size_t>(pool)] + first;
+    for (size_t i = 0; i < to.size() / size; ++i)
+      runner_.read_kv(pool, held->pools[static_cast<size_t>(pool)][static_cast<size_t>(at) + i],
+                      to.subspan(i * size, size));
   });
 }
 

@@ -6,6 +6,7 @@
 #pragma once
 #include <algorithm>
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -30,6 +31,17 @@ struct PrefixLayout {
   int n_vocab = 0;
 };
 
+// Blocks of the cache while a history is saved or restored. If the requests need the blocks meanwhile, they get them, and
+// the copy fails. Only the stepping thread uses this object.
+struct HeldBlocks {
+  CacheKey root;
+  std::vector<int32_t> tokens;
+  std::vector<int> n_missing;               // of each pool, as in CachedPrefix
+  int n_known = 0;                          // blocks at the beginning that are cached already
+  std::vector<std::vector<int32_t>> pools;  // [n_blocks]; -1: no block
+  bool is_held = false;
+};
+
 // The part of a history that the cache has.
 struct CachedPrefix {
   CacheKey root;  // of the history's salt (root_key)
@@ -40,17 +52,7 @@ struct CachedPrefix {
     std::vector<uint8_t> tail;  // bytes of the last block, if it is partly filled; else empty
   };
   std::vector<OfPool> pools;
-};
-
-// Blocks for a history that is restored. No sequence uses the blocks until all are written and the history is cached.
-// If the engine needs the blocks meanwhile, it takes them back. Only the stepping thread uses this object.
-struct HeldBlocks {
-  CacheKey root;
-  std::vector<int32_t> tokens;
-  std::vector<int> n_missing;               // of each pool, as in CachedPrefix
-  int n_known = 0;                          // blocks at the beginning that are cached already
-  std::vector<std::vector<int32_t>> pools;  // [n_blocks]; -1: no block
-  bool is_held = false;
+  std::shared_ptr<HeldBlocks> held;  // the full blocks
 };
 
 }  // namespace ingot

@@ -121,10 +121,11 @@ class Scheduler {
   void failed(const StepItem& item);  // the item's step has failed
 
   // For saved prefixes (saved_prefix.cc). find_cached returns the cached part of a history, valid until the next call.
-  // hold takes the blocks of a history, for its restoration, and throws Error if there are too few. keep caches the
-  // history. drop gives the blocks back, if they are still held. erase_cached erases the history's blocks that no
+  // hold_cached holds the cached blocks of a history. hold takes blocks for the rest too, and throws Error if there are
+  // too few; keep then caches the history. drop gives the blocks back, if they are still held. erase_cached erases the history's blocks that no
   // sequence holds, and returns their number of tokens.
   const CacheMatch& find_cached(const CacheKey& root, const CacheTokens& tokens);
+  const CacheMatch& hold_cached(const std::shared_ptr<HeldBlocks>& held, const CacheTokens& tokens);
   void hold(const std::shared_ptr<HeldBlocks>& held);
   void keep(HeldBlocks& held);
   void drop(HeldBlocks& held);

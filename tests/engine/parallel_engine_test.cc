@@ -171,7 +171,7 @@ TEST(ProcessesEngine, CopiesNoBlocks) {
   for (const Layout& layout : {Layout{2, 1}, Layout{2, 2}})
     lead_processes("llama", layout, 512, [&](Ranks& runner) {
       Engine engine(runner, {});
-      EXPECT_THROW(engine.save_prefix(root_key(""), {1, 2}), Error);
+      EXPECT_THROW(engine.find_prefix(root_key(""), {1, 2}), Error);
     });
 }
 
@@ -187,13 +187,25 @@ TEST(PipelineEngine, CopiesCachedBlocksWhileOtherRequestsRun) {
   for (Engine* engine : {&from, &to})
     for (int i = 0; i < 3; ++i) sinks.push_back(submit(*engine, joined({i + 1}, golden.prompt), n));
   for (int i = 0; i < 4; ++i) from.step(), to.step();
-  std::future<SavedPrefix> saving = from.save_prefix(root_key(""), golden.prompt);
+  auto finding = from.find_prefix(root_key(""), golden.prompt);
   from.step();
-  const SavedPrefix saved = saving.get();
-  EXPECT_FALSE(saved.pools[0].blocks.empty());
-  std::future<void> restoring = to.restore_prefix(saved.view());
+  const CachedPrefix prefix = finding.get();
+  std::vector<uint8_t> bytes(static_cast<size_t>(prefix.pools[0].n_full) * from.prefix_layout().pools[0].block_bytes);
+  auto reading = from.read_prefix(prefix, 0, 0, bytes);
+  from.step();
+  reading.get();
+  from.drop_prefix(prefix.held);
+  bytes.insert(bytes.end(), prefix.pools[0].tail.begin(), prefix.pools[0].tail.end());
+  EXPECT_FALSE(bytes.empty());
+  auto holding = to.hold_prefix(root_key(""), prefix.tokens, {0});
   to.step();
-  restoring.get();
+  const auto held = holding.get();
+  auto writing = to.write_prefix(held, 0, 0, bytes);
+  to.step();
+  writing.get();
+  auto keeping = to.keep_prefix(held);
+  to.step();
+  keeping.get();
   const auto restored = submit(to, golden.prompt, n);
   run(from), run(to);
   EXPECT_EQ(restored->tokens, golden.greedy);

@@ -33,6 +33,19 @@ void check_fits(const PrefixFile& file, const SlotFiles& files, const PrefixLayo
     refuse(fmt::format("has {} tokens, more than the KV cache holds", file.tokens.size()));
 }
 
+// Drops the blocks at the end of a copy.
+class HeldPrefix {
+ public:
+  HeldPrefix(Engine& engine, std::shared_ptr<HeldBlocks> held) : engine_(engine), held_(std::move(held)) {}
+  ~HeldPrefix() { engine_.drop_prefix(held_); }
+  HeldPrefix(const HeldPrefix&) = delete;
+  HeldPrefix& operator=(const HeldPrefix&) = delete;
+
+ private:
+  Engine& engine_;
+  const std::shared_ptr<HeldBlocks> held_;
+};
+
 }  // namespace
 
 int Slots::choose(const std::vector<int32_t>& prompt) {
@@ -83,6 +96,7 @@ std::vector<bool> Slots::busy() const {
 SlotCopy save_slot(Engine& engine, Slots& slots, int slot, const SlotFiles& files, const std::string& name) {
   Slots::History history = slots.history(slot);
   const CachedPrefix saved = engine.find_prefix(history.root, std::move(history.tokens)).get();
+  const HeldPrefix hold(engine, saved.held);
   const PrefixLayout layout = engine.prefix_layout();
   PrefixFile head{.model = files.model,
                   .layout = layout.name,
@@ -117,20 +131,16 @@ SlotCopy restore_slot(Engine& engine, Slots& slots, int slot, const SlotFiles& f
   std::vector<int> n_missing;
   for (const PrefixFile::Cache& cache : file.caches) n_missing.push_back(static_cast<int>(cache.n_missing));
   const auto held = engine.hold_prefix(root, file.tokens, std::move(n_missing)).get();
-  try {
-    for (size_t i = 0; i < file.caches.size(); ++i) {
-      const size_t size = layout.pools[i].block_bytes, n_blocks = file.caches[i].blocks.size() / size;
-      for (size_t first = 0, n; first < n_blocks; first += n) {
-        n = std::min<size_t>(static_cast<size_t>(blocks_of_piece(size)), n_blocks - first);
-        const auto piece = file.caches[i].blocks.subspan(first * size, n * size);
-        engine.write_prefix(held, static_cast<int>(i), static_cast<int>(first), piece).get();
-      }
+  const HeldPrefix hold(engine, held);
+  for (size_t i = 0; i < file.caches.size(); ++i) {
+    const size_t size = layout.pools[i].block_bytes, n_blocks = file.caches[i].blocks.size() / size;
+    for (size_t first = 0, n; first < n_blocks; first += n) {
+      n = std::min<size_t>(static_cast<size_t>(blocks_of_piece(size)), n_blocks - first);
+      const auto piece = file.caches[i].blocks.subspan(first * size, n * size);
+      engine.write_prefix(held, static_cast<int>(i), static_cast<int>(first), piece).get();
     }
-    engine.keep_prefix(held).get();
-  } catch (...) {
-    engine.drop_prefix(held);
-    throw;
   }
+  engine.keep_prefix(held).get();
   const SlotCopy copy{file.tokens.size(), bytes.bytes().size()};
   slots.set(slot, {root, std::move(file.tokens)});
   return copy;

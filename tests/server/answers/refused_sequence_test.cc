@@ -65,7 +65,7 @@ TEST(RefusedSequence, AtItsReplayFreesTheSlotsOfTheOthers) {
                   if (step == 12) throw DeviceLost("an illegal memory access");
                 };
               else
-                own.info.n_ctx = own.info.n_blocks = 64;
+                own.info.n_ctx = 64;
               parts.runner = std::make_unique<FakeRunner>(own);
             },
             {.replaces_lost = true});
