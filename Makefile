@@ -43,7 +43,7 @@ build:  ## Build the program: build/ingot
 demo: build  ## Build, then stream a story from the built-in model (PROMPT=...)
 	build/ingot run -p "$(PROMPT)"
 	@echo "Structured output: build/ingot run -p 'My name is Clara.' --json-schema '{\"required\": [\"name\"]}'"
-	@echo "Tools that run commands: build/ingot chat --tools FILE (build/ingot chat --help shows a file)"
+	@echo "Tools that run commands: build/ingot chat --tools FILE (build/ingot chat --help-all shows a file)"
 
 test:  ## Build and run every test
 	@$(SETUP) build test

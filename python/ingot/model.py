@@ -80,7 +80,7 @@ def _gpu_memory(given: Union[float, str, None]) -> Optional[float]:
         number = None
     if found is None or number is None:
         raise lib.InvalidError(f"gpu_memory is {given!r}: give a share such as 0.9, or a size such as '40GiB'")
-    return number * (1024 if found[3] else 1000) ** " KMGT".index(found[2] or " ")
+    return number * float((1024 if found[3] else 1000) ** " KMGT".index(found[2] or " "))
 
 
 def _numbers(n: Optional[int], stream: bool) -> "range":
@@ -166,9 +166,9 @@ class Model:
                                   gpu_memory=_gpu_memory(gpu_memory), quantize=quantize, chat_template=chat_template,
                                   progress=calls.callback)
             lib.call("load", path.encode(), c.byref(options), c.byref(handle))
-            model = cls(path, lib.KIND_TEXT, handle, "free")
+            loaded = cls(path, lib.KIND_TEXT, handle, "free")
             calls.raise_fault()
-            return model
+            return loaded
         for name, value in {"tp": tp if tp != 1 else None, "pp": pp if pp != 1 else None, "gpu_layers": gpu_layers,
                             "gpu_memory": gpu_memory, "quantize": quantize, "chat_template": chat_template,
                             "progress": progress}.items():
@@ -278,8 +278,8 @@ class Model:
         return AsyncStream(Request(handle, prompt, options, queue), ChatReader(options, handle, prompt, tools), queue)
 
     @overload
-    def generate(self, prompt: Prompt, *, stream: Literal[False] = False, n: None = None,
-                 **options: "Unpack[Options]") -> Answer: ...  # type: ignore[overload-overlap]
+    def generate(self, prompt: Prompt, *, stream: Literal[False] = False,  # type: ignore[overload-overlap]
+                 n: None = None, **options: "Unpack[Options]") -> Answer: ...
 
     @overload
     def generate(self, prompt: Union[Prompt, Sequence[Prompt]], *, stream: Literal[False] = False, n: int,

@@ -88,5 +88,5 @@ def man(commands, version):
             out += [".PP", ".nf", roff(command.footer), ".fi"]
     out += [".SH OPTIONS OF THE HUB"] + [line for option in shared for line in man_entry(option)]
     out += [".SH EXIT STATUS", roff(" ".join(ENDINGS.split("\n\n")[1].split()))]
-    out += [".SH SEE ALSO", roff("The pages in docs/ of the source; `ingot COMMAND --help`.")]
+    out += [".SH SEE ALSO", roff("The pages in docs/ of the source; `ingot COMMAND --help-all`.")]
     return "\n".join(out) + "\n"

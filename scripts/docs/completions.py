@@ -147,10 +147,10 @@ def fish(commands):
             about = next(c.description for c in commands if c.name == name)
             out.append(f"{when} -a {name.split()[-1]} -d {fish_quoted(about)}")
         if any(map(takes_model, command.positionals)):
-            out.append(f"{when} -a '(ingot ls --names 2>/dev/null)'")
+            out.append(f"{when} -a '(type -q ingot; and ingot ls --names 2>/dev/null)'")
         for option in command.options:
             names = "".join(f" -l {n[2:]}" if n.startswith("--") else f" -s {n[1:]}" for n in option.names)
             value = {"": "", "choice": f" -x -a {fish_quoted(' '.join(values_of(option)))}",
-                     "model": " -r -a '(ingot ls --names 2>/dev/null)'", "file": " -r", "other": " -x"}[value_kind(option)]
+                     "model": " -r -a '(type -q ingot; and ingot ls --names 2>/dev/null)'", "file": " -r", "other": " -x"}[value_kind(option)]
             out.append(f"{when}{names}{value} -d {fish_quoted(short(option.text))}")
     return "\n".join(out) + "\n"

@@ -12,7 +12,7 @@ LITERAL = re.compile(r'"((?:\\.|[^"\\])*)"')
 
 # The files of the messages, the topic, and advice that goes beyond the messages.
 TOPICS = [
-    ("The command line", ("src/cli/",), "Exit code 2 means that the command line is wrong, 1 that the work failed. `ingot COMMAND --help` has every flag."),
+    ("The command line", ("src/cli/",), "Exit code 2 means that the command line is wrong, 1 that the work failed. `ingot COMMAND --help-all` has every flag."),
     ("Downloads", ("src/io/hub/",), "A download that was cut goes on when the command is given again. Private and gated repositories need HF_TOKEN; behind "
      "a proxy with its own certificates, SSL_CERT_FILE names them; `--offline` uses what is there."),
     ("GGUF files", ("src/io/gguf/",), "The file is damaged, unfinished or made by a converter with a fault: compare its hash with the publisher's, download it again "

@@ -50,24 +50,34 @@ const CLI::App& deepest(const CLI::App& app) {
 
 bool is_typed(const std::vector<std::string>& args, const std::string& flag) {
   return std::ranges::any_of(args, [&](const std::string& arg) {
-    return arg == flag || arg.starts_with(flag + "=") || (flag.size() == 2 && arg.starts_with(flag) && arg[0] == '-');
+    return arg == flag || arg.starts_with(flag + "=") || (flag.size() == 2 && arg.starts_with(flag));
   });
+}
+
+std::vector<std::string> names_of(const CLI::Option& option) {
+  std::vector<std::string> names;
+  for (const std::string& name : option.get_snames()) names.push_back("-" + name);
+  for (const std::string& name : option.get_lnames()) names.push_back("--" + name);
+  return names;
+}
+
+// The name in the spelling of the arguments.
+std::string spelled(const CLI::Option& option, const std::vector<std::string>& args, const std::string& name) {
+  if (is_typed(args, name)) return name;
+  for (const std::string& other : names_of(option))
+    if (is_typed(args, other)) return other;
+  return name;
 }
 
 }  // namespace
 
 std::string with_flag_name(const CLI::App& app, const std::vector<std::string>& args, std::string message) {
-  const std::string_view field = std::string_view(message).substr(0, message.find(' '));
+  const CLI::App& command = deepest(app);
+  const std::string field = message.substr(0, message.find_first_of(" :="));
   const auto row = std::ranges::find(kFlags, field, &FlagOfField::field);
-  if (row == std::end(kFlags)) return message;
-  const CLI::Option* option = deepest(app).get_option_no_throw(row->flag);
-  if (option == nullptr) return message;
-  std::string name = row->flag;
-  for (const std::string& one : option->get_snames())
-    if (is_typed(args, "-" + one)) name = "-" + one;
-  for (const std::string& one : option->get_lnames())
-    if (is_typed(args, "--" + one)) name = "--" + one;
-  return message.replace(0, field.size(), name);
+  const std::string name = row == std::end(kFlags) ? field : row->flag;
+  const CLI::Option* option = name.starts_with('-') ? command.get_option_no_throw(name) : nullptr;
+  return option == nullptr ? message : message.replace(0, field.size(), spelled(*option, args, name));
 }
 
 }  // namespace ingot

@@ -34,8 +34,15 @@ def refused(done, code, *words):
         (["run", "--tempp", "1"], ["--tempp", "nearest: --temp"]),
         (["run", "one.gguf", "a question", "two.gguf"], ["two.gguf"]),
         (["run", "-p", "x", "--temp", "warm"], ["--temp"]),
-        (["run", "-p", "x", "--temp", "-1"], ["temperature"]),
-        (["run", "-p", "x", "--top-p", "1.5"], ["top_p"]),
+        (["run", "-p", "x", "--temp", "-1"], ["ingot: --temp is -1"]),
+        (["run", "-p", "x", "--temperature=-1"], ["ingot: --temperature is -1"]),
+        (["chat", "--top-p", "1.5"], ["ingot: --top-p is 1.5"]),
+        (["run", "-p", "x", "--repetition-penalty", "0"], ["ingot: --repetition-penalty is 0"]),
+        (["run", "-p", "x", "-n", "0"], ["-n", "0 is no number of tokens"]),
+        (["run", "-p", "x", "--predict=00"], ["--predict", "0 is no number of tokens"]),
+        (["run", "-p", "x", "--lora", "a.gguf"], ["--lora is a flag of llama.cpp that `ingot run` does not have"]),
+        (["run", "-p", "x", "--rope-scale=2"], ["--rope-scale is a flag of llama.cpp"]),
+        (["serve", "--mmproj", "x"], ["--mmproj is a flag of llama.cpp", "text only"]),
         (["run", "-p", "x", "--device", "tpu"], ["tpu"]),
         (["run", "-p", "x", "--log-level", "loud"], ["loud"]),
         (["run", "-p", "x", "--cache-type", "q1"], ["q1"]),
@@ -70,12 +77,30 @@ BAD = {
                                   "pull a/b"])
 def test_every_flag_refuses_bad_values(ingot, command):
     """The flags and their kinds of values are read from the help page. The value -99 is valid only for text."""
-    page = ingot(command.split()[0], "--help").stdout
+    page = ingot(command.split()[0], "--help-all").stdout
     flags = re.findall(r"^  (?:-\w,)?(--[\w-]+)[\w,-]*(?: (INT|FLOAT|TEXT)\S*)?", page, re.M)
     assert len(flags) > 4
-    for flag, kind in flags[1:]:  # all but --help
+    for flag, kind in flags[2:]:  # all but --help and --help-all
         for value in BAD.get(kind or None, []):
             refused(ingot(*command.split(), f"{flag}={value}", ok=False), 2)
+
+
+def test_flags_that_llama_cpp_alone_has():
+    """None of them is a flag of ingot, and none is listed twice."""
+    source = pathlib.Path(os.environ["INGOT_SOURCE"])
+    rows = re.findall(r'LACKING\(((?:\s*"[^"]*")+),\s*"', (source / "src" / "cli" / "llama_flags.def").read_text())
+    names = [name for row in rows for name in " ".join(re.findall(r'"([^"]*)"', row)).split()]
+    ours = set(re.findall(r"`(--?[\w-]+)`", (source / "docs" / "cli.md").read_text()))
+    assert len(names) > 60 and len(set(names)) == len(names)
+    assert not {name for name in names if name.startswith("--")} & ours
+
+
+def test_a_cross_encoder_ranks(ingot):
+    ranker = pathlib.Path(os.environ["INGOT_SOURCE"]) / "tests" / "data" / "rankers" / "bert"
+    for command in (["chat"], ["run", "-p", "x"]):
+        refused(ingot(command[0], ranker, *command[1:], ok=False), 1, "ranks documents", "use `ingot rerank`")
+    encoder = ranker.parents[1] / "encoders" / "bert"
+    refused(ingot("chat", encoder, ok=False), 1, "makes vectors of texts", "use `ingot embed`")
 
 
 @pytest.mark.parametrize("command", [["run", "-p", "x"], ["chat"], ["inspect"], ["bench"], ["tokenize"], ["logits", "-o", "x.npy", "--tokens", "1"],
@@ -121,7 +146,7 @@ def test_full_disk_is_reported(ingot):
 
 @pytest.mark.parametrize("command", ["run", "chat", "inspect", "bench", "tokenize", "logits", "perplexity", "pull", "ls", "rm", "quantize", "convert"])
 def test_help_has_examples(ingot, command):
-    out = ingot(command, "--help").stdout
+    out = ingot(command, "--help-all").stdout
     assert "Example" in out and f"ingot {command}" in out
 
 

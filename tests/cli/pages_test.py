@@ -16,7 +16,7 @@ def reference():
     text = (SOURCE / "docs" / "cli.md").read_text()
     parts = re.split(r"^## (?:ingot )?(.*)\n", text, flags=re.M)
     flags = {name: set(re.findall(r"(?<![\w-])`(-{1,2}[\w-]+)`", body)) for name, body in zip(parts[1::2], parts[2::2])}
-    return {name: known | flags["Options of the Hub"] | {"--help"} for name, known in flags.items()}
+    return {name: known | flags["Options of the Hub"] | {"--help", "--help-all"} for name, known in flags.items()}
 
 
 def commands(text):

@@ -23,7 +23,7 @@ def run(*command, **options):
 
 @pytest.fixture(scope="module")
 def flags():
-    return set(re.findall(r"(?<![\w-])--?[a-z][\w-]*", run(PROGRAM, "serve", "--help").stdout))
+    return set(re.findall(r"(?<![\w-])--?[a-z][\w-]*", run(PROGRAM, "serve", "--help-all").stdout))
 
 
 def flags_in(words):

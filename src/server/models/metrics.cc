@@ -131,7 +131,7 @@ class MetricsPrinter {
     describe(out_, prefix_ + "cache_config_info", "gauge", "Configuration of the KV cache.");
     for (const MetricsSource& m : models_)
       out_ += fmt::format("{}cache_config_info{{{},block_size=\"{}\",num_gpu_blocks=\"{}\"}} 1\n", prefix_,
-                          m.metrics.labels_, m.info.block_size, m.info.pools[0].n_blocks);
+                          m.metrics.labels_, m.info.block_size, m.info.pools.empty() ? 0 : m.info.pools[0].n_blocks);
   }
 
   void counters() {

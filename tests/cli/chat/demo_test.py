@@ -11,7 +11,7 @@ from conftest import DATA, SOURCE
 from terminal_rig import Terminal
 
 EXPECTED = json.loads((DATA / "demo" / "expected.json").read_text())
-SPEED = r"prefill \d+ tokens, [\d.]+ tok/s; decode \d+ tokens, [\d.]+ tok/s(; [\d.]+ tokens a step, \d+ of \d+ drafts accepted(, [\d.]+ times as fast)?)?"
+SPEED = r"prefill \d+ tokens, [\d.]+ tok/s; decode \d+ tokens, [\d.]+ tok/s(; [\d.]+ tokens a step, \d+ of \d+ drafts accepted(, ([1-9][\d.]* times as fast|as fast as without drafts|\d+ % slower))?)?"
 
 
 def test_seven_and_five(ingot):

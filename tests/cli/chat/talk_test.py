@@ -106,6 +106,30 @@ def test_ctrl_c_clears_the_line_and_then_asks():
     assert said(kept) == ["What is 7 + 5?", "7 + 5 = 12.", "What is 1 + 1?", "1 + 1 = 2."]
 
 
+@pytest.mark.parametrize("answer", ["What is 7 + 5?", "yesterday", "No, go on"])
+def test_what_is_typed_instead_of_yes_or_no_is_the_next_message(answer):
+    talk = Terminal("chat", "--temp", "0", "-n", "4")
+    talk.wait_for(b"> ")
+    talk.type(b"\x03")
+    talk.wait_for(b"Leave? [y/N] ")
+    talk.type(answer.encode() + b"\r")
+    talk.wait_for(b"> ")
+    talk.wait_for(answer.encode())  # the user can edit it before Return
+    talk.type(b"\r")
+    talk.wait_for(b"> ")
+    for word in (b"n", b" NO ", b""):
+        talk.type(b"\x03")
+        talk.wait_for(b"Leave? [y/N] ")
+        talk.type(word + b"\r")
+        talk.wait_for(b"> ")
+    talk.type(b"\x03")
+    talk.wait_for(b"Leave? [y/N] ")
+    talk.type(b"Yes\r")
+    talk.ended()
+    kept = json.loads(open(f"{talk.state}/ingot/chat.json").read())
+    assert kept[0]["content"] == answer and len(kept) == 2
+
+
 def test_ctrl_c_ends_a_message_of_several_lines():
     talk = Terminal("chat", "--temp", "0")
     talk.wait_for(b"> ")

@@ -40,7 +40,8 @@ def test_dry_and_its_breakers():
 
 
 @pytest.mark.parametrize("flags, word", [(["--samplers", "top_k;top_q"], "'top_q' is not a stage"), (["--samplers", "top_k;top_k"], "'top_k' occurs twice"), (["--mirostat", "1"], "--mirostat"),
-                                         (["--dry-base", "0.5"], "dry_base is 0.5"), (["--xtc-probability", "2"], "xtc_probability is 2"), (["--dry-allowed-length", "0"], "dry_allowed_length")])
+                                         (["--dry-base", "0.5"], "--dry-base is 0.5"), (["--xtc-probability", "2"], "--xtc-probability is 2"),
+                                         (["--dry-allowed-length", "0"], "--dry-allowed-length")])
 def test_what_is_out_of_range(flags, word):
     done = run(*flags)
     assert done.returncode == 2 and word in done.stderr and done.stderr.count("\n") == 1, done.stderr

@@ -161,7 +161,7 @@ def test_errors_are_exceptions_with_one_line(model, tmp_path):
              (lambda: model.generate("x", temprature=1), "temprature"), (lambda: model.generate("x", temperature="hot"), "hot"),
              (lambda: model.generate(["a", "b"], stream=True), "one prompt"), (lambda: model.generate([1, 1 << 40]), str(1 << 40)),
              (lambda: model.generate([["a"]]), "list of integers"), (lambda: model.detokenize([1.5]), "list of integers"),
-             (lambda: model.generate("x", max_tokens=(1 << 32) + 5), "out of range"), (lambda: model.generate("x", seed=-1), "out of range"),
+             (lambda: model.generate("x", max_tokens=(1 << 32) + 5), "out of range"), (lambda: model.generate("x", seed=-1), "seed is -1"),
              (lambda: model.generate("x", regex="a\0b"), "zero"), (lambda: Model.load("a\0b"), "zero"),
              (lambda: model.chat([{"role": "user"}], tools=[5]), "5"), (lambda: model.embed("x"), "writes text"),
              (lambda: model.rerank("x", ["y"]), "writes text"), (lambda: model.chat("x", regex="("), "')' is missing")]

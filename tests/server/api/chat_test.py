@@ -108,7 +108,7 @@ def test_the_call_format_is_the_templates_or_as_told(server):
     assert split["content"] == "" and split["reasoning"] == split["reasoning_content"] == plain["content"].lstrip()
     done = subprocess.run([os.environ["INGOT"], "serve", "--tool-parser", "nope"], capture_output=True, text=True, timeout=60)
     assert done.returncode == 2 and "gpt_oss" in done.stderr
-    assert "deepseek_v3_1" in subprocess.run([os.environ["INGOT"], "serve", "--help"], capture_output=True, text=True, timeout=60).stdout
+    assert "deepseek_v3_1" in subprocess.run([os.environ["INGOT"], "serve", "--help-all"], capture_output=True, text=True, timeout=60).stdout
 
 
 def test_the_last_message_can_be_continued(server):

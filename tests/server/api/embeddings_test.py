@@ -27,6 +27,16 @@ def bert():
         yield server
 
 
+def test_pages_and_metrics_of_a_model_without_a_cache(bert):
+    """An encoder has neither a KV cache nor a chat template, and every route of reading answers."""
+    for path in ("/metrics", "/health", "/v1/models", "/props", "/slots", "/status", "/"):
+        assert bert.get(path).status < 500, path
+    metrics = bert.get("/metrics").body.decode()
+    assert 'num_gpu_blocks="0"' in metrics
+    for body in ({"messages": [{"role": "poet", "content": "x"}]}, {"messages": []}, {}):
+        assert bert.post("/v1/chat/completions", body).status == 400
+
+
 def embed(server, given, **fields):
     return server.post("/v1/embeddings", {"input": given} | fields)
 
