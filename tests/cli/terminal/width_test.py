@@ -54,7 +54,7 @@ def in_lines(text, width):
     return "\n".join(lines)
 
 
-def on_terminal(args, columns, stream="stdout"):
+def on_terminal(args, columns, stream="stdout", code=0):
     """What the program writes to one stream that is a terminal, as bytes."""
     terminal, side = pty.openpty()
     Terminal.resize(type("size", (), {"fd": terminal}), columns)
@@ -77,7 +77,7 @@ def on_terminal(args, columns, stream="stdout"):
         said += piece
     drain.join(60)
     os.close(terminal)
-    assert process.wait(60) == 0
+    assert process.wait(60) == code
     return said.decode().replace("\r\n", "\n")
 
 
@@ -166,6 +166,57 @@ def test_states_of_measurements_are_one_line(width):
     said = on_terminal(["bench", "-p", "8,9", "-n", "2", "-r", "2", "-t", "1"], width, "stderr")
     shown = [frame for frame in frames(said) if frame.strip()]
     assert shown and all(columns_of(frame) < width and "\n" not in frame for frame in shown), shown
+
+
+def words_cut(text, width):
+    """The words that the terminal breaks, although a line has room for them."""
+    cut = []
+    for line in re.split(r"[\r\n]+", text):
+        for word in re.finditer(r"\S+", line):
+            begin, n = columns_of(line[: word.start()]), columns_of(word[0])
+            if n <= width and begin // width != (begin + n - 1) // width:
+                cut.append(word[0])
+    return cut
+
+
+@pytest.mark.skipif("INGOT_EMULATED" in os.environ, reason="Wine has no such terminal")
+class TestMessages:
+    @pytest.mark.parametrize("width", WIDTHS)
+    @pytest.mark.parametrize("args, code", [
+        (["run", "-p", "x", "--lora", "a.gguf"], 2),
+        (["run", "-p", "x", "--device", "abacus"], 2),
+        (["chat", "/no/such/folder/model.gguf"], 1),
+        (["run", "-p", "What is 7 + 5?", "--temp", "0", "--log-level", "debug", "-t", "1"], 0),
+    ])
+    def test_errors_logs_and_figures(self, width, args, code):
+        """Standard error: no word is cut, and without its line breaks it is what a pipe gets."""
+        said = on_terminal(args, width, "stderr", code)
+        plain = re.sub(r"\x1b\[[0-9]*m", "", said)
+        assert not words_cut(plain, width), said
+        if code:
+            done = subprocess.run([os.environ["INGOT"], *args], capture_output=True, text=True, stdin=subprocess.DEVNULL)
+            assert plain.split() == done.stderr.split() and done.stderr.count("\n") == 1
+
+    @pytest.mark.parametrize("width", WIDTHS)
+    def test_the_menu_and_the_commands_of_a_chat(self, width):
+        for args, ready, typed in (([], b"1> ", b"q\r"), (["chat"], b"> ", b"/help\r")):
+            terminal = Terminal(*args, columns=width)
+            said = b""
+            while ready not in said:
+                assert select.select([terminal.fd], [], [], 60)[0]
+                said += os.read(terminal.fd, 65536)
+            if args:
+                mark = len(said)
+                terminal.type(typed)
+                while not said[mark:].endswith(ready) or b"line" not in said[mark:]:
+                    assert select.select([terminal.fd], [], [], 60)[0]
+                    said += os.read(terminal.fd, 65536)
+                terminal.leave()
+            else:
+                terminal.type(typed)
+                terminal.ended()
+            plain = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", said.decode())
+            assert not words_cut(plain, width), said
 
 
 def commands():
