@@ -16,7 +16,11 @@ from terminal_rig import Terminal
 
 WIDTHS = (20, 40, 80, 200)
 SEED = int(os.environ.get("INGOT_TEST_SEED", random.SystemRandom().randrange(1 << 32)))
-LETTERS = {"latin": "abcdefghijklmnopqrstuvwxyz", "greek": "αβγδεζηθικλμνξοπρστυφχψω", "cyrillic": "абвгдежзиклмнопрстуфхц"}
+LETTERS = {
+    "latin": "abcdefghijklmnopqrstuvwxyz",
+    "greek": "αβγδεζηθικλμνξοπρστυφχψω",
+    "cyrillic": "абвгдежзиклмнопрстуфхц",
+}
 WIDE = "狐狸跳過懶狗ひらがなカタカナ한국어語、。"
 
 
@@ -37,7 +41,7 @@ def drawn_text(draw):
 
 
 def in_lines(text, width):
-    """The text as the terminal should get it: each line takes as many words as fit, and each wide character is a word."""
+    """The text as the terminal should get it: each line takes as many words as fit; a wide character is a word."""
     lines = []
     for paragraph in text.split("\n"):
         column, line = 0, ""
@@ -94,11 +98,11 @@ class TestAnswers:
             assert said == in_lines(text, width) + "\n"
 
     def test_code_stays_as_it_is(self):
-        code = "Look at this long sentence first:\n```c\nint main(void) { return puts(greeting); }\n```\nand then at this one"
+        code = "Look at this long sentence first:\n```c\nint main(void) { return puts(greeting); }\n```\nand then this"
         regex = re.sub(r"([.*+?^${}()|\[\]\\])", r"\\\1", code)
         said = on_terminal(["run", "-p", "x", "--regex", regex], 20)
         assert said == ("Look at this long\nsentence first:\n```c\nint main(void) { return puts(greeting); }\n```\n"
-                        "and then at this one\n")
+                        "and then this\n")
 
     def test_without_a_terminal_no_line_is_broken(self, ingot):
         draw = random.Random(SEED)
@@ -157,7 +161,8 @@ def test_a_progress_bar_is_one_line(width, tmp_path, monkeypatch):
     after = [frame for frame in frames(said[mark:].decode()) if "%" in frame][1:]  # one may have been on its way
     assert all(columns_of(bar) < max(15, width // 2) for bar in after), after
     if width == 200:
-        assert re.search(r"pulling somebody/\S+ \[#*\.*\] +\d+%  \d+ s left  [\d.]+ [KM]iB of [\d.]+ MiB  \S+ [KM]iB/s", said.decode())
+        whole = r"pulling somebody/\S+ \[#*\.*\] +\d+%  \d+ s left  [\d.]+ [KM]iB of [\d.]+ MiB  \S+ [KM]iB/s"
+        assert re.search(whole, said.decode())
 
 
 @pytest.mark.skipif("INGOT_EMULATED" in os.environ, reason="Wine has no such terminal")
@@ -194,7 +199,8 @@ class TestMessages:
         plain = re.sub(r"\x1b\[[0-9]*m", "", said)
         assert not words_cut(plain, width), said
         if code:
-            done = subprocess.run([os.environ["INGOT"], *args], capture_output=True, text=True, stdin=subprocess.DEVNULL)
+            program = [os.environ["INGOT"], *args]
+            done = subprocess.run(program, capture_output=True, text=True, stdin=subprocess.DEVNULL)
             assert plain.split() == done.stderr.split() and done.stderr.count("\n") == 1
 
     @pytest.mark.parametrize("width", WIDTHS)
